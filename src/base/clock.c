@@ -1,0 +1,16 @@
+#include "src/base/clock.h"
+
+#include <time.h>
+
+uint64_t gn_clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+double gn_clock_s(void)
+{
+	return (double)gn_clock_ns() * 1e-9;
+}

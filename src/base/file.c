@@ -1,0 +1,215 @@
+#include "src/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+ssize_t gn_read_some(int fd, void *data, size_t len_bytes)
+{
+	ssize_t n;
+
+	do
+		n = read(fd, data, len_bytes);
+	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+enum gn_status gn_pread_full(int fd, void *data, size_t len_bytes, uint64_t offset, const char *path,
+			     struct gn_err *err)
+{
+	size_t done = 0;
+
+	while (done < len_bytes) {
+		ssize_t n = pread(fd, (char *)data + done, len_bytes - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return gn_err_errno(err, errno, "cannot read %s", path);
+		if (n == 0)
+			return gn_err_set(err, GN_ERR_DATA, "%s ends at byte %llu, %zu bytes too early: it was cut short",
+					  path, (unsigned long long)(offset + done), len_bytes - done);
+		done += (size_t)n;
+	}
+	return GN_OK;
+}
+
+enum gn_status gn_write_full(int fd, const void *data, size_t len_bytes, const char *path, struct gn_err *err)
+{
+	for (size_t done = 0; done < len_bytes;) {
+		ssize_t n = write(fd, (const char *)data + done, len_bytes - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return gn_err_errno(err, errno, "cannot write %s", path);
+		done += (size_t)n;
+	}
+	return GN_OK;
+}
+
+enum gn_status gn_pwrite_full(int fd, const void *data, size_t len_bytes, uint64_t offset, const char *path,
+			      struct gn_err *err)
+{
+	for (size_t done = 0; done < len_bytes;) {
+		ssize_t n = pwrite(fd, (const char *)data + done, len_bytes - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return gn_err_errno(err, errno, "cannot write %s", path);
+		done += (size_t)n;
+	}
+	return GN_OK;
+}
+
+enum gn_status gn_path_join(char *out, size_t out_size, const char *directory, const char *name, struct gn_err *err)
+{
+	size_t len = strlen(directory);
+	const char *slash = len && directory[len - 1] == '/' ? "" : "/";
+
+	if ((size_t)snprintf(out, out_size, "%s%s%s", directory, slash, name) >= out_size)
+		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s/%s", directory, name);
+	return GN_OK;
+}
+
+enum gn_status gn_make_dirs(const char *path, struct gn_err *err)
+{
+	char part[PATH_MAX];
+	size_t len = strlen(path);
+	struct stat info;
+
+	if (!len || len >= sizeof part)
+		return gn_err_set(err, GN_ERR_USAGE, "bad folder name '%s'", path);
+	for (size_t i = 1; i <= len; i++) {
+		if (path[i] != '/' && path[i] != '\0')
+			continue;
+		memcpy(part, path, i);
+		part[i] = '\0';
+		if (mkdir(part, 0777) && errno != EEXIST)
+			return gn_err_errno(err, errno, "cannot make folder %s", part);
+	}
+	if (stat(path, &info) || !S_ISDIR(info.st_mode))
+		return gn_err_set(err, GN_ERR_IO, "%s is there and is not a folder", path);
+	return GN_OK;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+	(void)info;
+	(void)kind;
+	(void)where;
+	return remove(path);
+}
+
+enum gn_status gn_remove_tree(const char *path, struct gn_err *err)
+{
+	if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) && errno != ENOENT)
+		return gn_err_errno(err, errno, "cannot remove %s", path);
+	return GN_OK;
+}
+
+enum gn_status gn_sync_dir(const char *path, struct gn_err *err)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int failed;
+
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot open folder %s", path);
+	/* Some file systems have nothing to sync for a directory and say EINVAL. */
+	failed = fsync(fd) && errno != EINVAL ? errno : 0;
+	close(fd);
+	return failed ? gn_err_errno(err, failed, "cannot sync folder %s", path) : GN_OK;
+}
+
+enum gn_status gn_sync_parent(const char *path, struct gn_err *err)
+{
+	char parent[PATH_MAX];
+	size_t len = strlen(path);
+
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	while (len && path[len - 1] != '/')
+		len--;
+	if (len >= sizeof parent)
+		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", path);
+	if (!len)
+		return gn_sync_dir(".", err);
+	memcpy(parent, path, len);
+	parent[len] = '\0';
+	return gn_sync_dir(parent, err);
+}
+
+enum gn_status gn_free_bytes(const char *path, uint64_t *out, struct gn_err *err)
+{
+	struct statvfs info;
+
+	if (statvfs(path, &info))
+		return gn_err_errno(err, errno, "cannot ask for free space at %s", path);
+	*out = (uint64_t)info.f_bavail * info.f_frsize;
+	return GN_OK;
+}
+
+enum gn_status gn_file_load(const char *path, size_t max_bytes, char **out, size_t *len_bytes, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+	char *text = NULL;
+	struct stat info;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot open %s", path);
+	if (fstat(fd, &info))
+		status = gn_err_errno(err, errno, "cannot stat %s", path);
+	else if (!S_ISREG(info.st_mode))
+		status = gn_err_set(err, GN_ERR_DATA, "%s is not a regular file", path);
+	else if ((uint64_t)info.st_size > max_bytes)
+		status = gn_err_set(err, GN_ERR_DATA, "%s has %lld bytes, more than the %zu it may have", path,
+				    (long long)info.st_size, max_bytes);
+	else if (!(text = malloc((size_t)info.st_size + 1)))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read %s", path);
+	else
+		status = gn_pread_full(fd, text, (size_t)info.st_size, 0, path, err);
+	close(fd);
+	if (status) {
+		free(text);
+		return status;
+	}
+	text[info.st_size] = '\0';
+	*out = text;
+	if (len_bytes)
+		*len_bytes = (size_t)info.st_size;
+	return GN_OK;
+}
+
+enum gn_status gn_file_replace(const char *path, const void *data, size_t len_bytes, struct gn_err *err)
+{
+	char temporary[PATH_MAX];
+	enum gn_status status;
+	int fd;
+
+	if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid()) >= sizeof temporary)
+		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", path);
+	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot create %s", temporary);
+	status = gn_write_full(fd, data, len_bytes, temporary, err);
+	if (!status && fsync(fd))
+		status = gn_err_errno(err, errno, "cannot sync %s", temporary);
+	if (close(fd) && !status)
+		status = gn_err_errno(err, errno, "cannot close %s", temporary);
+	if (!status && rename(temporary, path))
+		status = gn_err_errno(err, errno, "cannot rename %s to %s", temporary, path);
+	if (status) {
+		unlink(temporary);
+		return status;
+	}
+	return gn_sync_parent(path, err);
+}

@@ -1,0 +1,177 @@
+#include "src/base/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void gn_json_init(struct gn_json *j)
+{
+	memset(j, 0, sizeof *j);
+	gn_strbuf_init(&j->text);
+	j->first[0] = 1;
+}
+
+void gn_json_release(struct gn_json *j)
+{
+	gn_strbuf_release(&j->text);
+	gn_json_init(j);
+}
+
+void gn_json_clear(struct gn_json *j)
+{
+	gn_strbuf_clear(&j->text);
+	j->depth = 0;
+	j->first[0] = 1;
+}
+
+/* Length of the valid UTF-8 sequence at p (at most left bytes), 0 when there is none. */
+static size_t utf8_len(const unsigned char *p, size_t left)
+{
+	size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+
+	if (!len || len > left)
+		return 0;
+	for (size_t i = 1; i < len; i++)
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
+	    (p[0] == 0xf4 && p[1] > 0x8f))
+		return 0;
+	return len;
+}
+
+static void put_quoted(struct gn_strbuf *s, const char *value, size_t len)
+{
+	const unsigned char *p = (const unsigned char *)value, *end = p + len;
+
+	gn_strbuf_puts(s, "\"");
+	while (p < end) {
+		size_t n = utf8_len(p, (size_t)(end - p));
+
+		if (*p == '"' || *p == '\\')
+			gn_strbuf_printf(s, "\\%c", *p);
+		else if (*p < 0x20 || *p == 0x7f)
+			gn_strbuf_printf(s, "\\u%04x", *p);
+		else if (n)
+			gn_strbuf_append(s, (const char *)p, n);
+		else
+			gn_strbuf_puts(s, "\xef\xbf\xbd");
+		p += n ? n : 1;
+	}
+	gn_strbuf_puts(s, "\"");
+}
+
+static void begin_value(struct gn_json *j, const char *key)
+{
+	if (!j->first[j->depth])
+		gn_strbuf_puts(&j->text, ", ");
+	j->first[j->depth] = 0;
+	if (key) {
+		put_quoted(&j->text, key, strlen(key));
+		gn_strbuf_puts(&j->text, ": ");
+	}
+}
+
+static void open_level(struct gn_json *j, const char *key, const char *opener, char closer)
+{
+	begin_value(j, key);
+	gn_strbuf_puts(&j->text, opener);
+	if (j->depth + 1 >= (int)sizeof j->first) {
+		j->text.failed = 1;
+		return;
+	}
+	j->depth++;
+	j->first[j->depth] = 1;
+	j->closer[j->depth] = closer;
+}
+
+void gn_json_object(struct gn_json *j, const char *key)
+{
+	open_level(j, key, "{", '}');
+}
+
+void gn_json_array(struct gn_json *j, const char *key)
+{
+	open_level(j, key, "[", ']');
+}
+
+void gn_json_end(struct gn_json *j)
+{
+	if (j->depth > 0)
+		gn_strbuf_append(&j->text, &j->closer[j->depth--], 1);
+}
+
+void gn_json_string_n(struct gn_json *j, const char *key, const char *value, size_t len)
+{
+	begin_value(j, key);
+	put_quoted(&j->text, value, len);
+}
+
+void gn_json_string(struct gn_json *j, const char *key, const char *value)
+{
+	gn_json_string_n(j, key, value, strlen(value));
+}
+
+void gn_json_int(struct gn_json *j, const char *key, int64_t value)
+{
+	begin_value(j, key);
+	gn_strbuf_printf(&j->text, "%" PRId64, value);
+}
+
+void gn_json_uint(struct gn_json *j, const char *key, uint64_t value)
+{
+	begin_value(j, key);
+	gn_strbuf_printf(&j->text, "%" PRIu64, value);
+}
+
+void gn_json_double(struct gn_json *j, const char *key, double value)
+{
+	char text[32];
+
+	if (!isfinite(value)) {
+		gn_json_null(j, key);
+		return;
+	}
+	begin_value(j, key);
+	/* The shortest of the usual widths that reads back as the same number. */
+	for (int digits = 6; digits <= 17; digits++) {
+		snprintf(text, sizeof text, "%.*g", digits, value);
+		if (strtod(text, NULL) == value)
+			break;
+	}
+	gn_strbuf_puts(&j->text, text);
+}
+
+void gn_json_fixed(struct gn_json *j, const char *key, double value, int digits)
+{
+	if (!isfinite(value)) {
+		gn_json_null(j, key);
+		return;
+	}
+	begin_value(j, key);
+	gn_strbuf_printf(&j->text, "%.*f", digits, value);
+}
+
+void gn_json_bool(struct gn_json *j, const char *key, int value)
+{
+	begin_value(j, key);
+	gn_strbuf_puts(&j->text, value ? "true" : "false");
+}
+
+void gn_json_null(struct gn_json *j, const char *key)
+{
+	begin_value(j, key);
+	gn_strbuf_puts(&j->text, "null");
+}
+
+const char *gn_json_text(const struct gn_json *j)
+{
+	return gn_strbuf_text(&j->text);
+}
+
+int gn_json_failed(const struct gn_json *j)
+{
+	return gn_strbuf_failed(&j->text) || j->depth != 0;
+}

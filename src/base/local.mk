@@ -1,0 +1,17 @@
+lib_LIBRARIES += libgannet_base.a
+libgannet_base_a_CPPFLAGS = $(AM_CPPFLAGS) $(CRYPTO_CFLAGS)
+libgannet_base_a_SOURCES = \
+	src/base/arena.c src/base/arena.h \
+	src/base/clock.c src/base/clock.h \
+	src/base/crc32c.c src/base/crc32c.h \
+	src/base/file.c src/base/file.h \
+	src/base/json.c src/base/json.h \
+	src/base/log.c src/base/log.h \
+	src/base/option.c src/base/option_text.c src/base/option.h \
+	src/base/philox.c src/base/philox.h \
+	src/base/pool.c src/base/pool.h \
+	src/base/progress.c src/base/progress.h \
+	src/base/sha256.c src/base/sha256.h \
+	src/base/status.c src/base/status.h \
+	src/base/strbuf.c src/base/strbuf.h
+BASE_LIBS = libgannet_base.a $(CRYPTO_LIBS)

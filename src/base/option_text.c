@@ -1,0 +1,130 @@
+/* --help, man pages and completion, all from the command table. */
+#include "src/base/option.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void put_left_column(const struct gn_option *o, char *out, size_t size)
+{
+	char letter[8] = "    ";
+
+	if (o->letter)
+		snprintf(letter, sizeof letter, "-%c, ", o->letter);
+	snprintf(out, size, "%s--%s%s%s", letter, o->name, o->value_name ? " " : "", o->value_name ? o->value_name : "");
+}
+
+/* What follows the help sentence: choices, default, duty. */
+static void put_notes(const struct gn_option *o, struct gn_strbuf *out)
+{
+	if (o->choices)
+		gn_strbuf_printf(out, "; one of %s", o->choices);
+	if (o->required)
+		gn_strbuf_puts(out, " (required)");
+	else if (o->initial && o->kind != GN_OPTION_FLAG)
+		gn_strbuf_printf(out, " (default %s)", o->initial);
+	else if (o->initial && strcmp(o->initial, "0"))
+		gn_strbuf_printf(out, " (on; --no-%s turns it off)", o->name);
+}
+
+void gn_options_help(const struct gn_command *command, const char *program, struct gn_strbuf *out)
+{
+	gn_strbuf_printf(out, "Usage: %s %s [OPTION]...%s%s\n\n%s\n\n%s\n", program, command->name,
+			 command->positional[0] ? " " : "", command->positional, command->summary,
+			 command->description);
+	gn_strbuf_puts(out, "\nOptions:\n");
+	for (size_t i = 0; i < command->option_count; i++) {
+		char left[96];
+
+		put_left_column(&command->options[i], left, sizeof left);
+		gn_strbuf_printf(out, "  %-30s  %s", left, command->options[i].help);
+		put_notes(&command->options[i], out);
+		gn_strbuf_puts(out, "\n");
+	}
+	gn_strbuf_printf(out, "  %-30s  %s\n", "-h, --help", "show this help");
+	if (command->examples)
+		gn_strbuf_printf(out, "\nExamples:\n%s", command->examples);
+}
+
+/* Escapes what roff would read as its own: backslashes, dashes, and a dot or quote at the start of a line. */
+static void put_roff(struct gn_strbuf *out, const char *text)
+{
+	int line_start = 1;
+
+	for (; *text; text++) {
+		if (line_start && (*text == '.' || *text == '\''))
+			gn_strbuf_puts(out, "\\&");
+		if (*text == '\\')
+			gn_strbuf_puts(out, "\\e");
+		else if (*text == '-')
+			gn_strbuf_puts(out, "\\-");
+		else if (*text == '\n' && text[1] == '\n')
+			gn_strbuf_puts(out, "\n.PP"), line_start = 0;
+		else
+			gn_strbuf_append(out, text, 1);
+		line_start = *text == '\n';
+	}
+}
+
+void gn_options_man(const struct gn_command *command, const char *program, struct gn_strbuf *out)
+{
+	gn_strbuf_printf(out, ".TH %s\\-%s 1 \"\" \"Gannet\" \"User Commands\"\n.SH NAME\n%s\\-%s \\- ", program,
+			 command->name, program, command->name);
+	put_roff(out, command->summary);
+	gn_strbuf_printf(out, "\n.SH SYNOPSIS\n.B %s %s\n[\\fIOPTION\\fR]... ", program, command->name);
+	put_roff(out, command->positional);
+	gn_strbuf_puts(out, "\n.SH DESCRIPTION\n");
+	put_roff(out, command->description);
+	gn_strbuf_puts(out, "\n.SH OPTIONS\n");
+	for (size_t i = 0; i < command->option_count; i++) {
+		const struct gn_option *o = &command->options[i];
+
+		gn_strbuf_puts(out, ".TP\n");
+		if (o->letter)
+			gn_strbuf_printf(out, "\\fB\\-%c\\fR, ", o->letter);
+		gn_strbuf_puts(out, "\\fB\\-\\-");
+		put_roff(out, o->name);
+		gn_strbuf_printf(out, "\\fR %s%s%s\n", o->value_name ? "\\fI" : "", o->value_name ? o->value_name : "",
+				 o->value_name ? "\\fR" : "");
+		put_roff(out, o->help);
+		put_notes(o, out);
+		gn_strbuf_puts(out, ".\n");
+	}
+	if (command->examples) {
+		gn_strbuf_puts(out, ".SH EXAMPLES\n.nf\n");
+		put_roff(out, command->examples);
+		gn_strbuf_puts(out, ".fi\n");
+	}
+	gn_strbuf_puts(out, ".SH EXIT STATUS\n0 done; 1 failed; 2 wrong usage; 3 bad input data; 4 a peer was lost; "
+			    "5 stopped on request, resumable.\n");
+	gn_strbuf_printf(out, ".SH SEE ALSO\n.BR %s (1)\n", program);
+}
+
+void gn_options_completion(const struct gn_command *const *commands, size_t count, const char *program,
+			   struct gn_strbuf *out)
+{
+	gn_strbuf_printf(out, "_%s() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+			      "  if [ \"$COMP_CWORD\" = 1 ]; then\n    words='", program);
+	for (size_t i = 0; i < count; i++)
+		gn_strbuf_printf(out, "%s%s", i ? " " : "", commands[i]->name);
+	gn_strbuf_puts(out, "'\n  else case ${COMP_WORDS[1]}:$prev in\n");
+	for (size_t i = 0; i < count; i++) {
+		for (size_t k = 0; k < commands[i]->option_count; k++) {
+			const struct gn_option *o = &commands[i]->options[k];
+
+			if (!o->choices)
+				continue;
+			gn_strbuf_printf(out, "    %s:--%s) words='", commands[i]->name, o->name);
+			for (const char *p = o->choices; *p; p++)
+				gn_strbuf_append(out, *p == '|' ? " " : p, 1);
+			gn_strbuf_puts(out, "';;\n");
+		}
+	}
+	for (size_t i = 0; i < count; i++) {
+		gn_strbuf_printf(out, "    %s:*) case $cur in -*) words='--help", commands[i]->name);
+		for (size_t k = 0; k < commands[i]->option_count; k++)
+			gn_strbuf_printf(out, " --%s", commands[i]->options[k].name);
+		gn_strbuf_puts(out, "';; esac;;\n");
+	}
+	gn_strbuf_printf(out, "  esac; fi\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n"
+			      "complete -o default -F _%s %s\n", program, program);
+}

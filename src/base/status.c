@@ -1,0 +1,101 @@
+#include "src/base/status.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *gn_status_text(enum gn_status status)
+{
+	switch (status) {
+#define X(name, value, text)                                                                                           \
+	case name:                                                                                                     \
+		return text;
+		GN_STATUS_LIST(X)
+#undef X
+	}
+	return "unknown status";
+}
+
+const char *gn_status_name(enum gn_status status)
+{
+	switch (status) {
+#define X(name, value, text)                                                                                           \
+	case name:                                                                                                     \
+		return #name;
+		GN_STATUS_LIST(X)
+#undef X
+	}
+	return "GN_ERR_UNKNOWN";
+}
+
+enum gn_status gn_err_vset(struct gn_err *err, enum gn_status status, const char *format, va_list args)
+{
+	if (err) {
+		err->status = status;
+		vsnprintf(err->text, sizeof err->text, format, args);
+	}
+	return status;
+}
+
+enum gn_status gn_err_set(struct gn_err *err, enum gn_status status, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	gn_err_vset(err, status, format, args);
+	va_end(args);
+	return status;
+}
+
+static enum gn_status status_of_errno(int errnum)
+{
+	switch (errnum) {
+	case ENOSPC:
+	case EDQUOT:
+		return GN_ERR_NO_SPACE;
+	case ENOENT:
+		return GN_ERR_NOT_FOUND;
+	case ENOMEM:
+		return GN_ERR_NO_MEMORY;
+	default:
+		return GN_ERR_IO;
+	}
+}
+
+enum gn_status gn_err_errno(struct gn_err *err, int errnum, const char *format, ...)
+{
+	enum gn_status status = status_of_errno(errnum);
+	va_list args;
+
+	va_start(args, format);
+	gn_err_vset(err, status, format, args);
+	va_end(args);
+	if (err) {
+		char reason[128];
+		size_t used = strlen(err->text);
+
+		/* GNU strerror_r may return a static string instead of filling the buffer. */
+		snprintf(err->text + used, sizeof err->text - used, ": %s", strerror_r(errnum, reason, sizeof reason));
+	}
+	return status;
+}
+
+enum gn_status gn_err_prefix(struct gn_err *err, const char *format, ...)
+{
+	char context[GN_ERR_TEXT_MAX];
+	va_list args;
+	size_t used;
+
+	if (!err)
+		return GN_ERR_FAILED;
+	va_start(args, format);
+	vsnprintf(context, sizeof context, format, args);
+	va_end(args);
+	used = strlen(context);
+	if (used + 2 < sizeof context) {
+		memcpy(context + used, ": ", 3);
+		strncat(context, err->text, sizeof context - used - 3);
+	}
+	memcpy(err->text, context, sizeof err->text);
+	return err->status;
+}

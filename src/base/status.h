@@ -1,0 +1,62 @@
+/* Status codes and error text for every Gannet library.
+ *
+ * A function that can fail returns enum gn_status and takes an optional last argument struct gn_err *; on failure it
+ * leaves its outputs untouched and, when err is not NULL, writes there what happened, where, and what to do about it.
+ * The first layer to classify an error writes the text; callers add context with gn_err_prefix() and pass it on.
+ *
+ * Thread safety: a struct gn_err belongs to one thread. Nothing here allocates or prints.
+ */
+#ifndef GN_BASE_STATUS_H
+#define GN_BASE_STATUS_H
+
+#include <stdarg.h>
+
+/* X(name, value, text): the one list of codes. */
+#define GN_STATUS_LIST(X)                                                                                              \
+	X(GN_OK, 0, "success")                                                                                         \
+	X(GN_ERR_FAILED, -1, "operation failed")                                                                       \
+	X(GN_ERR_USAGE, -2, "wrong usage")                                                                             \
+	X(GN_ERR_DATA, -3, "bad input data")                                                                           \
+	X(GN_ERR_PEER_LOST, -4, "a peer was lost")                                                                     \
+	X(GN_ERR_STOPPED, -5, "stopped on request")                                                                    \
+	X(GN_ERR_NO_MEMORY, -6, "out of memory")                                                                       \
+	X(GN_ERR_IO, -7, "input or output error")                                                                      \
+	X(GN_ERR_NO_SPACE, -8, "no space left")                                                                        \
+	X(GN_ERR_NOT_FOUND, -9, "not found")                                                                           \
+	X(GN_ERR_UNSUPPORTED, -10, "not supported here")                                                               \
+	X(GN_ERR_MISMATCH, -11, "ranks disagree")                                                                      \
+	X(GN_ERR_STALL, -12, "no progress in time")                                                                    \
+	X(GN_ERR_EXISTS, -13, "already exists")
+
+enum gn_status {
+#define X(name, value, text) name = value,
+	GN_STATUS_LIST(X)
+#undef X
+};
+
+#define GN_ERR_TEXT_MAX 1024
+
+struct gn_err {
+	enum gn_status status;
+	char text[GN_ERR_TEXT_MAX];
+};
+
+/* The general text of a code ("bad input data"); never NULL, "unknown status" for a number that is no code. */
+const char *gn_status_text(enum gn_status status);
+/* The code's own name ("GN_ERR_DATA"); never NULL. */
+const char *gn_status_name(enum gn_status status);
+
+/* Writes status and text into err (NULL is fine) and returns status, so that `return gn_err_set(...)` reads well. */
+enum gn_status gn_err_set(struct gn_err *err, enum gn_status status, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+enum gn_status gn_err_vset(struct gn_err *err, enum gn_status status, const char *format, va_list args)
+	__attribute__((format(printf, 3, 0)));
+/* As gn_err_set, with ": " and the text of errnum at the end; ENOSPC and EDQUOT give GN_ERR_NO_SPACE, ENOENT gives
+ * GN_ERR_NOT_FOUND, ENOMEM gives GN_ERR_NO_MEMORY, everything else GN_ERR_IO. */
+enum gn_status gn_err_errno(struct gn_err *err, int errnum, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Puts formatted context in front of the text that is there: "context: text". Keeps and returns err's status, or
+ * returns GN_ERR_FAILED when err is NULL. */
+enum gn_status gn_err_prefix(struct gn_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,33 @@
+/* What the subcommands of gannet share: the table's row, exit codes, and how an error is shown.
+ *
+ * Only this layer prints for people, chooses exit codes and handles signals. A subcommand is one file with one
+ * `const struct gn_cmd`, listed in main.c.
+ */
+#ifndef GN_CMD_CMD_H
+#define GN_CMD_CMD_H
+
+#include "src/base/log.h"
+#include "src/base/option.h"
+#include "src/base/status.h"
+
+/* The contract with scripts. */
+enum gn_exit { GN_EXIT_DONE, GN_EXIT_FAILED, GN_EXIT_USAGE, GN_EXIT_DATA, GN_EXIT_PEER_LOST, GN_EXIT_STOPPED };
+
+struct gn_cmd {
+	const struct gn_command *command; /* bench has several modes but one row here */
+	/* options points at the parsed, zero-initialised struct of options_size bytes. Returns an enum gn_exit. */
+	int (*run)(const void *options, const struct gn_text_list *positional);
+	size_t options_size;
+};
+
+extern const struct gn_cmd *const gn_cmd_table[];
+extern const size_t gn_cmd_count;
+
+/* The exit code that the contract gives to a status. */
+int gn_cmd_exit_code(enum gn_status status);
+/* Prints "gannet NAME: text" on standard error and returns the exit code. */
+int gn_cmd_fail(const char *name, const struct gn_err *err);
+/* A log on standard error at the level of GANNET_LOG (default info); NULL when there is no memory. */
+struct gn_log *gn_cmd_log(void);
+
+#endif

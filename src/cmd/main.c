@@ -1,0 +1,135 @@
+#include "src/cmd/cmd.h"
+#include "src/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct gn_cmd *const gn_cmd_table[] = {
+	NULL,
+};
+const size_t gn_cmd_count = sizeof gn_cmd_table / sizeof *gn_cmd_table - 1;
+
+static const struct gn_cmd *find(const char *name)
+{
+	for (size_t i = 0; i < gn_cmd_count; i++)
+		if (!strcmp(gn_cmd_table[i]->command->name, name))
+			return gn_cmd_table[i];
+	return NULL;
+}
+
+static void overview(FILE *out)
+{
+	fputs("Usage: gannet COMMAND [OPTION]... [ARGUMENT]...\n\n"
+	      "Trains image classifiers across a Slurm cluster.\n\nCommands:\n", out);
+	for (size_t i = 0; i < gn_cmd_count; i++)
+		fprintf(out, "  %-10s %s\n", gn_cmd_table[i]->command->name, gn_cmd_table[i]->command->summary);
+	fputs("\n'gannet COMMAND --help' tells about one command, 'gannet --version' the version.\n"
+	      "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 bad input data; 4 a peer was lost; 5 stopped on request,\n"
+	      "resumable. GANNET_LOG=error|warn|info|debug chooses how much is told on standard error.\n", out);
+}
+
+/* A full disk or a closed pipe at the other end must not look like success. */
+static int finish_stdout(int code)
+{
+	if (fflush(stdout) || ferror(stdout)) {
+		fputs("gannet: cannot write standard output\n", stderr);
+		return code == GN_EXIT_DONE ? GN_EXIT_FAILED : code;
+	}
+	return code;
+}
+
+static int print_text(struct gn_strbuf *text)
+{
+	fputs(gn_strbuf_text(text), stdout);
+	gn_strbuf_release(text);
+	return finish_stdout(GN_EXIT_DONE);
+}
+
+/* For the build: gannet --man COMMAND, gannet --completion. */
+static int print_man(const char *name)
+{
+	const struct gn_cmd *cmd = name ? find(name) : NULL;
+	struct gn_strbuf text;
+
+	if (!cmd) {
+		fputs("gannet: --man needs the name of a command\n", stderr);
+		return GN_EXIT_USAGE;
+	}
+	gn_strbuf_init(&text);
+	gn_options_man(cmd->command, "gannet", &text);
+	return print_text(&text);
+}
+
+static int print_completion(void)
+{
+	const struct gn_command *commands[32];
+	size_t count = 0;
+	struct gn_strbuf text;
+
+	for (; count < gn_cmd_count && count < 32; count++)
+		commands[count] = gn_cmd_table[count]->command;
+	gn_strbuf_init(&text);
+	gn_options_completion(commands, count, "gannet", &text);
+	return print_text(&text);
+}
+
+static int print_help(const struct gn_command *command)
+{
+	struct gn_strbuf text;
+
+	gn_strbuf_init(&text);
+	gn_options_help(command, "gannet", &text);
+	return print_text(&text);
+}
+
+static int run(const struct gn_cmd *cmd, int argc, char **argv)
+{
+	void *options = calloc(1, cmd->options_size ? cmd->options_size : 1);
+	struct gn_text_list positional = {0};
+	struct gn_err err;
+	int help, code;
+
+	if (!options) {
+		fputs("gannet: out of memory\n", stderr);
+		return GN_EXIT_FAILED;
+	}
+	if (gn_options_parse(cmd->command, argc, argv, options, &positional, &help, &err)) {
+		code = gn_cmd_fail(cmd->command->name, &err);
+	} else {
+		code = help ? print_help(cmd->command) : finish_stdout(cmd->run(options, &positional));
+		gn_options_release(cmd->command, options);
+		free(positional.items);
+	}
+	free(options);
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	const struct gn_cmd *cmd;
+
+	if (argc < 2) {
+		overview(stderr);
+		return GN_EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--version")) {
+		puts("gannet " PACKAGE_VERSION);
+		return finish_stdout(GN_EXIT_DONE);
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		overview(stdout);
+		return finish_stdout(GN_EXIT_DONE);
+	}
+	if (!strcmp(argv[1], "--man"))
+		return print_man(argv[2]);
+	if (!strcmp(argv[1], "--completion"))
+		return print_completion();
+	cmd = find(argv[1]);
+	if (!cmd) {
+		fprintf(stderr, "gannet: no command '%s'; see gannet --help\n", argv[1]);
+		return GN_EXIT_USAGE;
+	}
+	return run(cmd, argc - 1, argv + 1);
+}
