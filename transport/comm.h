@@ -1,0 +1,63 @@
+/* A group of ranks that can do collectives over UCX.
+ *
+ * Created over all of a world. Every collective must be called by all ranks in the same order with the same sizes. A call
+ * that waits also watches the world: it returns GN_ERR_PEER_LOST on every surviving rank rather than wait for a dead peer.
+ * After a failure the communicator can only be destroyed.
+ *
+ * Thread safety: one thread at a time.
+ */
+#ifndef GN_TRANSPORT_COMM_H
+#define GN_TRANSPORT_COMM_H
+
+#include "src/base/log.h"
+#include "transport/world.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct gn_comm;
+struct gn_coll;
+
+enum gn_dtype { GN_F32, GN_F64, GN_I32, GN_I64, GN_BYTES };
+/* acc[i] = acc[i] op in[i] for count elements. */
+typedef void (*gn_reduce_fn)(void *acc, const void *in, size_t count);
+/* Built-in reductions for small agreement work; NULL when there is none for the type. */
+gn_reduce_fn gn_reduce_sum(enum gn_dtype type);
+gn_reduce_fn gn_reduce_max(enum gn_dtype type);
+gn_reduce_fn gn_reduce_min(enum gn_dtype type);
+size_t gn_dtype_bytes(enum gn_dtype type);
+
+enum gn_algo { GN_ALGO_AUTO, GN_ALGO_RING, GN_ALGO_RECURSIVE_DOUBLING };
+
+struct gn_comm_options {
+	const char *transport; /* "auto", "tcp", "shm", "rc", "ud": what may carry data; becomes UCX_TLS unless set */
+};
+
+/* Collective. Connects all pairs that the schedules need and logs one line: nodes, ranks, devices and transports in use with
+ * link rate, and what was left unused. */
+enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_options *options, struct gn_log *log,
+			      struct gn_comm **out, struct gn_err *err);
+void gn_comm_destroy(struct gn_comm *c);
+int gn_comm_rank(const struct gn_comm *c);
+int gn_comm_size(const struct gn_comm *c);
+struct gn_world *gn_comm_world(const struct gn_comm *c);
+
+/* Blocking collectives over the executor. */
+enum gn_status gn_comm_barrier(struct gn_comm *c, struct gn_err *err);
+enum gn_status gn_comm_broadcast(struct gn_comm *c, void *buffer, size_t len_bytes, int root, struct gn_err *err);
+/* In place, sum of count elements unless another reduction is given (NULL: sum of type). */
+enum gn_status gn_comm_allreduce(struct gn_comm *c, void *buffer, size_t count, enum gn_dtype type, gn_reduce_fn reduce,
+				 struct gn_err *err);
+
+/* A persistent in-place allreduce on one buffer (kept by the caller until gn_coll_free): start, then test or wait, as often
+ * as wanted; several may be in flight, started in the same order everywhere. The result is bit-identical on all ranks and
+ * from run to run for the same world size and algorithm. */
+enum gn_status gn_coll_allreduce(struct gn_comm *c, void *buffer, size_t count, enum gn_dtype type, gn_reduce_fn reduce,
+				 enum gn_algo algo, struct gn_coll **out, struct gn_err *err);
+enum gn_status gn_coll_start(struct gn_coll *coll, struct gn_err *err);
+/* Makes progress; *done says whether this operation is complete. Does not block. */
+enum gn_status gn_coll_test(struct gn_coll *coll, int *done, struct gn_err *err);
+enum gn_status gn_coll_wait(struct gn_coll *coll, struct gn_err *err);
+void gn_coll_free(struct gn_coll *coll);
+
+#endif

@@ -1,0 +1,56 @@
+/* Who takes part: rank, size, hosts, and a small key-value exchange, from whatever started the processes.
+ *
+ * Sources, in order: PMIx (srun --mpi=pmix, mpirun, gannet launch), the environment (RANK, WORLD_SIZE, LOCAL_RANK,
+ * MASTER_ADDR, MASTER_PORT as torchrun sets them; OMPI_COMM_WORLD_* with MASTER_*), or a world of one when nothing speaks of
+ * more. Signs that disagree (PMIx says 4 ranks, WORLD_SIZE says 2; a Slurm step of several tasks without PMIx) are
+ * GN_ERR_USAGE that names both: a world of one by accident is the worst outcome there is.
+ *
+ * A watch thread keeps one TCP connection per rank to rank 0. When a process dies or falls silent, every other rank learns
+ * which within seconds; from then on gn_world_check() and everything that waits on peers return GN_ERR_PEER_LOST.
+ *
+ * Thread safety: gn_world_check and the accessors from any thread; the rest from one thread. Collective calls are marked.
+ */
+#ifndef GN_TRANSPORT_WORLD_H
+#define GN_TRANSPORT_WORLD_H
+
+#include "src/base/log.h"
+#include "src/base/status.h"
+
+#include <stddef.h>
+
+struct gn_world;
+
+struct gn_world_options {
+	int timeout_ms;	     /* for everyone to arrive, and for a silent peer to count as lost; 0: 60 s and 5 s */
+	int silent_after_ms; /* heartbeat limit; 0: 5000 */
+};
+
+/* Collective. log may be NULL; on success its rank is set. */
+enum gn_status gn_world_create(const struct gn_world_options *options, struct gn_log *log, struct gn_world **out,
+			       struct gn_err *err);
+/* Collective when the world is whole: says goodbye so that nobody takes this end for a death. After a failure it only lets
+ * go, and does not wait for anyone. */
+void gn_world_destroy(struct gn_world *w);
+
+int gn_world_rank(const struct gn_world *w);
+int gn_world_size(const struct gn_world *w);
+int gn_world_local_rank(const struct gn_world *w); /* among the ranks of this host */
+int gn_world_local_size(const struct gn_world *w);
+int gn_world_nodes(const struct gn_world *w);
+/* Index of the rank's node, 0 .. nodes-1, in order of first rank. */
+int gn_world_node_of(const struct gn_world *w, int rank);
+/* Borrowed host name of a rank. */
+const char *gn_world_host_of(const struct gn_world *w, int rank);
+/* "pmix", "environment" or "alone". */
+const char *gn_world_bootstrap(const struct gn_world *w);
+
+/* Collective: everyone gives len_bytes (the same everywhere or not), all get all: out[rank] is malloc'ed by the call,
+ * lens[rank] its length; the caller frees each. Over the bootstrap, for small things (addresses, digests). */
+enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, void **out, size_t *lens,
+				 struct gn_err *err);
+/* Collective, blocking, over the bootstrap. */
+enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err);
+/* GN_OK, or GN_ERR_PEER_LOST naming rank, host and how it was noticed. Cheap: one atomic load. */
+enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err);
+
+#endif
