@@ -1,0 +1,107 @@
+#include "tests/test.h"
+
+#include "src/base/file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[64];
+
+static int make_root(void **state)
+{
+	(void)state;
+	memcpy(root, "/tmp/gannet-file.XXXXXX", 24);
+	return mkdtemp(root) ? 0 : -1;
+}
+
+static int drop_root(void **state)
+{
+	(void)state;
+	return gn_remove_tree(root, NULL) ? -1 : 0;
+}
+
+static void test_replace_and_load(void **state)
+{
+	char path[128], *text;
+	size_t len;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_path_join(path, sizeof path, root, "file", &err));
+	assert_ok(gn_file_replace(path, "first", 5, &err));
+	assert_ok(gn_file_replace(path, "second", 6, &err));
+	assert_ok(gn_file_load(path, 100, &text, &len, &err));
+	assert_int_equal(len, 6);
+	assert_string_equal(text, "second");
+	free(text);
+	assert_int_equal(gn_file_load(path, 5, &text, &len, &err), GN_ERR_DATA);
+	assert_int_equal(gn_file_load(root, 5, &text, &len, &err), GN_ERR_DATA);
+}
+
+static void test_replace_leaves_nothing_on_failure(void **state)
+{
+	char path[128], text[160];
+	struct gn_err err;
+
+	(void)state;
+	snprintf(path, sizeof path, "%s/folder", root);
+	assert_int_equal(mkdir(path, 0777), 0);
+	assert_int_equal(gn_file_replace(path, "x", 1, &err), GN_ERR_IO);
+	snprintf(text, sizeof text, "%s.tmp.%ld", path, (long)getpid());
+	assert_int_equal(access(text, F_OK), -1);
+	assert_int_equal(gn_file_replace("/nonexistent/file", "x", 1, &err), GN_ERR_NOT_FOUND);
+}
+
+static void test_short_file(void **state)
+{
+	char path[128], buffer[16];
+	struct gn_err err;
+	int fd;
+
+	(void)state;
+	assert_ok(gn_path_join(path, sizeof path, root, "short", &err));
+	assert_ok(gn_file_replace(path, "12345", 5, &err));
+	fd = open(path, O_RDONLY);
+	assert_ok(gn_pread_full(fd, buffer, 3, 2, path, &err));
+	assert_memory_equal(buffer, "345", 3);
+	assert_int_equal(gn_pread_full(fd, buffer, 4, 2, path, &err), GN_ERR_DATA);
+	assert_non_null(strstr(err.text, "1 bytes too early"));
+	close(fd);
+}
+
+static void test_dirs_and_links(void **state)
+{
+	char path[160], outside[96], file[160];
+	struct gn_err err;
+
+	(void)state;
+	snprintf(path, sizeof path, "%s/a/b/c", root);
+	assert_ok(gn_make_dirs(path, &err));
+	assert_ok(gn_make_dirs(path, &err));
+	snprintf(outside, sizeof outside, "%s/outside", root);
+	assert_ok(gn_file_replace(outside, "x", 1, &err));
+	assert_int_equal(gn_make_dirs(outside, &err), GN_ERR_IO);
+	snprintf(file, sizeof file, "%s/a/link", root);
+	assert_int_equal(symlink(outside, file), 0);
+	snprintf(path, sizeof path, "%s/a", root);
+	assert_ok(gn_remove_tree(path, &err));
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(access(outside, F_OK), 0);
+	assert_ok(gn_remove_tree(path, &err));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_replace_and_load),
+		cmocka_unit_test(test_replace_leaves_nothing_on_failure),
+		cmocka_unit_test(test_short_file),
+		cmocka_unit_test(test_dirs_and_links),
+	};
+
+	return cmocka_run_group_tests_name("base/file", tests, make_root, drop_root);
+}

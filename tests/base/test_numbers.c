@@ -1,0 +1,149 @@
+/* Checksums, digests, random numbers, arenas: against published vectors. */
+#include "tests/test.h"
+
+#include "src/base/arena.h"
+#include "src/base/crc32c.h"
+#include "src/base/philox.h"
+#include "src/base/sha256.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void test_crc32c_vectors(void **state)
+{
+	unsigned char block[32];
+
+	(void)state;
+	/* RFC 3720, appendix B.4. */
+	memset(block, 0, sizeof block);
+	assert_int_equal(gn_crc32c(0, block, sizeof block), 0x8a9136aa);
+	memset(block, 0xff, sizeof block);
+	assert_int_equal(gn_crc32c(0, block, sizeof block), 0x62a8ab43);
+	for (int i = 0; i < 32; i++)
+		block[i] = (unsigned char)i;
+	assert_int_equal(gn_crc32c(0, block, sizeof block), 0x46dd794e);
+	assert_int_equal(gn_crc32c(0, "123456789", 9), 0xe3069283);
+}
+
+static void test_crc32c_paths_agree(void **state)
+{
+	unsigned char data[300];
+
+	(void)state;
+	srand(2);
+	for (size_t i = 0; i < sizeof data; i++)
+		data[i] = (unsigned char)rand();
+	for (size_t from = 0; from < 9; from++) {
+		for (size_t len = 0; from + len <= sizeof data; len += 7) {
+			size_t cut = len / 3;
+			uint32_t whole = gn_crc32c_portable(0, data + from, len);
+
+			assert_int_equal(gn_crc32c(0, data + from, len), whole);
+			assert_int_equal(gn_crc32c(gn_crc32c(0, data + from, cut), data + from + cut, len - cut), whole);
+		}
+	}
+}
+
+static void test_sha256(void **state)
+{
+	char hex[GN_SHA256_HEX];
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_sha256_buffer("abc", 3, hex, &err));
+	assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+	assert_int_equal(gn_sha256_file("/nonexistent/x", hex, NULL, &err), GN_ERR_NOT_FOUND);
+}
+
+/* Known answers of the authors' Random123 distribution (kat_vectors, philox 4x32 10). */
+static void test_philox_vectors(void **state)
+{
+	static const uint32_t cases[3][10] = {
+		{0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+		{~0u, ~0u, ~0u, ~0u, ~0u, ~0u, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+		{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb,
+		 0x5001e420, 0x24126ea1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		uint32_t out[4];
+
+		gn_philox(cases[i], cases[i] + 4, out);
+		assert_memory_equal(out, cases[i] + 6, sizeof out);
+	}
+}
+
+static void test_rng_distributions(void **state)
+{
+	enum { DRAWS = 200000 };
+	unsigned bins[7] = {0};
+	double sum = 0, squares = 0;
+	struct gn_rng r;
+
+	(void)state;
+	gn_rng_init(&r, 5, GN_RNG_TEST, 0, 0);
+	for (int i = 0; i < DRAWS; i++) {
+		double x = gn_rng_normal(&r);
+
+		bins[gn_rng_below(&r, 7)]++;
+		sum += x;
+		squares += x * x;
+	}
+	for (int i = 0; i < 7; i++)
+		assert_true(fabs(bins[i] - DRAWS / 7.0) < 6 * sqrt(DRAWS / 7.0));
+	assert_true(fabs(sum / DRAWS) < 0.02);
+	assert_true(fabs(squares / DRAWS - 1) < 0.03);
+}
+
+static void test_rng_streams_differ(void **state)
+{
+	struct gn_rng a, b, again;
+
+	(void)state;
+	gn_rng_init(&a, 1, GN_RNG_SHUFFLE, 2, 3);
+	gn_rng_init(&again, 1, GN_RNG_SHUFFLE, 2, 3);
+	gn_rng_init(&b, 1, GN_RNG_AUGMENT, 2, 3);
+	for (int i = 0; i < 10; i++) {
+		uint32_t x = gn_rng_u32(&a);
+
+		assert_int_equal(x, gn_rng_u32(&again));
+		assert_int_not_equal(x, gn_rng_u32(&b));
+	}
+}
+
+static void test_arena(void **state)
+{
+	struct gn_arena *arena;
+	struct gn_err err;
+	char *a, *b;
+
+	(void)state;
+	assert_ok(gn_arena_create(1000, &arena, &err));
+	a = gn_arena_take(arena, 1);
+	b = gn_arena_take(arena, 100);
+	assert_int_equal((uintptr_t)a % GN_ALIGN_BYTES, 0);
+	assert_int_equal(b - a, GN_ALIGN_BYTES);
+	assert_int_equal(b[99], 0);
+	assert_null(gn_arena_take(arena, 1000));
+	assert_null(gn_arena_take(arena, SIZE_MAX));
+	assert_non_null(gn_arena_take(arena, gn_arena_capacity(arena) - gn_arena_used(arena)));
+	gn_arena_destroy(arena);
+	assert_int_equal(gn_arena_create(SIZE_MAX, &arena, &err), GN_ERR_NO_MEMORY);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_crc32c_vectors),
+		cmocka_unit_test(test_crc32c_paths_agree),
+		cmocka_unit_test(test_sha256),
+		cmocka_unit_test(test_philox_vectors),
+		cmocka_unit_test(test_rng_distributions),
+		cmocka_unit_test(test_rng_streams_differ),
+		cmocka_unit_test(test_arena),
+	};
+
+	return cmocka_run_group_tests_name("base/numbers", tests, NULL, NULL);
+}

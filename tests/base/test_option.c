@@ -1,0 +1,177 @@
+#include "tests/test.h"
+
+#include "src/base/option.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct target {
+	int quick;
+	int64_t batch, memory;
+	double lr;
+	const char *mode, *out;
+	struct gn_text_list inits;
+	struct gn_shape_2d size;
+};
+
+static const struct gn_option options[] = {
+	{.name = "quick", .letter = 'q', .kind = GN_OPTION_FLAG, .offset = offsetof(struct target, quick), .initial = "1",
+	 .help = "skip what is known"},
+	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = offsetof(struct target, batch),
+	 .value_name = "N", .initial = "64", .help = "samples a rank", .min = 1, .max = 65536},
+	{.name = "memory", .kind = GN_OPTION_SIZE, .offset = offsetof(struct target, memory), .value_name = "BYTES",
+	 .help = "memory"},
+	{.name = "lr", .kind = GN_OPTION_REAL, .offset = offsetof(struct target, lr), .value_name = "X", .initial = "0.1",
+	 .help = "learning rate"},
+	{.name = "mode", .kind = GN_OPTION_CHOICE, .offset = offsetof(struct target, mode), .value_name = "MODE",
+	 .initial = "fast", .choices = "fast|slow", .help = "how"},
+	{.name = "out", .kind = GN_OPTION_TEXT, .offset = offsetof(struct target, out), .value_name = "DIR",
+	 .help = "where to", .required = 1},
+	{.name = "init", .kind = GN_OPTION_LIST, .offset = offsetof(struct target, inits), .value_name = "FILE",
+	 .help = "start from"},
+	{.name = "size", .kind = GN_OPTION_SHAPE, .offset = offsetof(struct target, size), .value_name = "HxW",
+	 .initial = "28x30", .help = "pixels"},
+};
+static const struct gn_command command = {
+	.name = "pack", .summary = "pack images", .positional = "SOURCE...", .description = "Packs.\n\n.Twice.",
+	.options = options, .option_count = sizeof options / sizeof *options, .positional_min = 1, .positional_max = 3,
+};
+
+/* Parses a line of words separated by blanks. */
+static enum gn_status parse(const char *line, struct target *t, struct gn_text_list *positional, int *help,
+			    struct gn_err *err)
+{
+	static char words[512];
+	char *argv[32], *save = NULL;
+	int argc = 0;
+
+	memset(t, 0, sizeof *t);
+	strncpy(words, line, sizeof words - 1);
+	for (char *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save))
+		argv[argc++] = word;
+	return gn_options_parse(&command, argc, argv, t, positional, help, err);
+}
+
+static void test_values_and_defaults(void **state)
+{
+	struct gn_text_list rest;
+	struct target t;
+	struct gn_err err;
+	int help;
+
+	(void)state;
+	assert_ok(parse("pack -b 7 a --memory=3K --out o --init x --init y --no-quick b -- --c", &t, &rest, &help, &err));
+	assert_false(help);
+	assert_int_equal(t.batch, 7);
+	assert_int_equal(t.memory, 3072);
+	assert_int_equal(t.quick, 0);
+	assert_true(t.lr == 0.1);
+	assert_string_equal(t.mode, "fast");
+	assert_int_equal(t.inits.count, 2);
+	assert_string_equal(t.inits.items[1], "y");
+	assert_int_equal(t.size.width, 30);
+	assert_int_equal(rest.count, 3);
+	assert_string_equal(rest.items[2], "--c");
+	free(rest.items);
+	gn_options_release(&command, &t);
+}
+
+static void test_refusals(void **state)
+{
+	static const struct {
+		const char *line, *text;
+	} cases[] = {
+		{"pack a --out o --bach 3", "did you mean --batch"},
+		{"pack a --out o --frobnicate", "unknown option --frobnicate"},
+		{"pack a --out o --batch 0", "outside 1 to 65536"},
+		{"pack a --out o --batch 3x", "not a whole number"},
+		{"pack a --out o --batch 99999999999999999999", "not a whole number"},
+		{"pack a --out o --memory 99999999999T", "not a size"},
+		{"pack a --out o --lr nan", "not a number"},
+		{"pack a --out o --mode idle", "none of fast|slow"},
+		{"pack a --out o --size 3y4", "not a shape"},
+		{"pack a --out", "--out needs a value"},
+		{"pack a", "--out DIR is missing"},
+		{"pack --out o", "needs SOURCE"},
+		{"pack a b c d --out o", "too many"},
+		{"pack a --out o -z", "unknown option -z"},
+		{"pack a --no-batch --out o", "unknown option"},
+	};
+	struct gn_text_list rest;
+	struct target t;
+	struct gn_err err;
+	int help;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		assert_int_equal(parse(cases[i].line, &t, &rest, &help, &err), GN_ERR_USAGE);
+		if (!strstr(err.text, cases[i].text))
+			fail_msg("%s: %s", cases[i].line, err.text);
+	}
+}
+
+static void test_help_wins(void **state)
+{
+	struct gn_text_list rest;
+	struct target t;
+	struct gn_err err;
+	int help;
+
+	(void)state;
+	assert_ok(parse("pack --help", &t, &rest, &help, &err));
+	assert_true(help);
+	free(rest.items);
+}
+
+static void test_texts(void **state)
+{
+	const struct gn_command *one = &command;
+	struct gn_strbuf text;
+
+	(void)state;
+	gn_strbuf_init(&text);
+	gn_options_help(&command, "gannet", &text);
+	for (size_t i = 0; i < command.option_count; i++)
+		assert_non_null(strstr(gn_strbuf_text(&text), options[i].name));
+	assert_non_null(strstr(gn_strbuf_text(&text), "(default 64)"));
+	gn_strbuf_clear(&text);
+	gn_options_man(&command, "gannet", &text);
+	assert_non_null(strstr(gn_strbuf_text(&text), "\\&.Twice."));
+	gn_strbuf_clear(&text);
+	gn_options_completion(&one, 1, "gannet", &text);
+	assert_non_null(strstr(gn_strbuf_text(&text), "pack:--mode) words='fast slow'"));
+	gn_strbuf_release(&text);
+}
+
+static void test_describe(void **state)
+{
+	static const char *const skip[] = {"out", "memory", NULL};
+	struct gn_text_list rest;
+	struct gn_strbuf text;
+	struct target t;
+	struct gn_err err;
+	int help;
+
+	(void)state;
+	assert_ok(parse("pack a --out o --init x", &t, &rest, &help, &err));
+	gn_strbuf_init(&text);
+	gn_options_describe(&command, &t, skip, &text);
+	assert_string_equal(gn_strbuf_text(&text),
+			    "quick=1 batch=64 lr=0.10000000000000001 mode=fast init=x size=28x30");
+	gn_strbuf_release(&text);
+	free(rest.items);
+	gn_options_release(&command, &t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_values_and_defaults),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_help_wins),
+		cmocka_unit_test(test_texts),
+		cmocka_unit_test(test_describe),
+	};
+
+	return cmocka_run_group_tests_name("base/option", tests, NULL, NULL);
+}
