@@ -1,1 +1,17 @@
-# no tests yet
+UNIT_TESTS += tests/data/test_augment tests/data/test_decode tests/data/test_order tests/data/test_resize
+
+tests_data_test_augment_SOURCES = tests/data/test_augment.c
+tests_data_test_augment_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_augment_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_data_test_decode_SOURCES = tests/data/test_decode.c tests/data/picture.c tests/data/picture.h
+tests_data_test_decode_CPPFLAGS = $(TEST_CPPFLAGS) $(JPEG_CFLAGS)
+tests_data_test_decode_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_data_test_order_SOURCES = tests/data/test_order.c
+tests_data_test_order_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_order_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_data_test_resize_SOURCES = tests/data/test_resize.c
+tests_data_test_resize_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_resize_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)

@@ -1,0 +1,349 @@
+#include "data/loader.h"
+
+#include "data/order.h"
+#include "data/render.h"
+#include "src/base/arena.h"
+#include "src/base/clock.h"
+#include "src/base/pool.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One batch in the making. Batch number k lives in slot k % slot_count. */
+struct slot {
+	float *images;
+	int32_t *labels;
+	uint64_t *indices;
+	uint32_t count;		/* valid samples */
+	uint64_t first;		/* position of the first in the epoch */
+	uint32_t made;		/* samples that are ready */
+	uint32_t failed_at;	/* the lowest place in the batch that failed, or batch */
+	struct gn_err failure;
+};
+
+struct worker {
+	struct gn_loader *loader;
+	struct gn_renderer *renderer;
+};
+
+struct gn_loader {
+	const struct gn_dataset *dataset;
+	struct gn_loader_options options;
+	struct gn_order order;
+	size_t sample_floats;
+	uint32_t grain;		/* samples a worker takes at a time */
+
+	pthread_mutex_t lock;
+	pthread_cond_t work;	/* there is something to take, or the loader is closing */
+	pthread_cond_t ready;	/* a batch became complete, or a worker laid down its work */
+	struct slot *slots;
+	uint32_t slot_count;
+	int running, closing;
+	int busy;		/* workers with samples in their hands */
+	uint32_t epoch;
+	uint64_t making;	/* the batch that samples are being taken from */
+	uint32_t taken;		/* of its samples */
+	uint64_t next;		/* the batch that the consumer gets next */
+	uint64_t oldest;	/* the batch in the consumer's hands, or next when there is none */
+	uint64_t batches;
+
+	struct worker *workers;
+	struct gn_pool *pool;
+};
+
+/* A few samples of one batch, from begin to end. */
+struct piece {
+	struct slot *slot;
+	uint32_t begin, end;
+};
+
+/* Lock held. Batches from `oldest` on are alive, at most slot_count of them. */
+static int take(struct gn_loader *l, struct piece *out)
+{
+	uint32_t batch = l->options.batch;
+	struct slot *slot;
+
+	if (!l->running || l->making >= l->batches || l->making >= l->oldest + l->slot_count)
+		return 0;
+	slot = &l->slots[l->making % l->slot_count];
+	if (!l->taken) {
+		slot->count = gn_order_slice(&l->order, l->making, &slot->first);
+		slot->made = 0;
+		slot->failed_at = batch;
+	}
+	out->slot = slot;
+	out->begin = l->taken;
+	out->end = batch - l->taken > l->grain ? l->taken + l->grain : batch;
+	l->taken = out->end;
+	if (l->taken == batch) {
+		l->making++;
+		l->taken = 0;
+	}
+	return 1;
+}
+
+/* Without the lock: the samples of a piece are its worker's alone. Returns the first place that failed, or piece->end. */
+static uint32_t make(struct worker *w, uint32_t epoch, const struct piece *piece, struct gn_err *err)
+{
+	struct gn_loader *l = w->loader;
+	struct slot *slot = piece->slot;
+	uint32_t failed_at = piece->end;
+
+	for (uint32_t i = piece->begin; i < piece->end; i++) {
+		float *image = slot->images + i * l->sample_floats;
+		struct gn_err failure;
+
+		slot->labels[i] = -1;
+		slot->indices[i] = UINT64_MAX;
+		if (i >= slot->count) {
+			memset(image, 0, l->sample_floats * sizeof *image);
+			continue;
+		}
+		slot->indices[i] = gn_order_sample(&l->order, epoch, slot->first + i);
+		if (gn_renderer_run(w->renderer, epoch, slot->indices[i], image, &slot->labels[i], &failure) &&
+		    failed_at == piece->end) {
+			failed_at = i;
+			*err = failure;
+		}
+	}
+	return failed_at;
+}
+
+static void work(void *argument)
+{
+	struct worker *w = argument;
+	struct gn_loader *l = w->loader;
+	struct piece piece;
+
+	pthread_mutex_lock(&l->lock);
+	while (!l->closing) {
+		uint32_t epoch = l->epoch, failed_at;
+		struct gn_err failure;
+
+		if (!take(l, &piece)) {
+			pthread_cond_wait(&l->work, &l->lock);
+			continue;
+		}
+		l->busy++;
+		pthread_mutex_unlock(&l->lock);
+		failed_at = make(w, epoch, &piece, &failure);
+		pthread_mutex_lock(&l->lock);
+		l->busy--;
+		/* Of several failures the one at the lowest place is told, however the workers raced. */
+		if (failed_at < piece.end && failed_at < piece.slot->failed_at) {
+			piece.slot->failed_at = failed_at;
+			piece.slot->failure = failure;
+		}
+		piece.slot->made += piece.end - piece.begin;
+		pthread_cond_broadcast(&l->ready);
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+static int normal_floats(const float *v, uint32_t count, int positive)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (!isfinite(v[i]) || (positive && v[i] <= 0))
+			return 0;
+	return 1;
+}
+
+static enum gn_status check_options(const struct gn_loader_options *o, struct gn_err *err)
+{
+	enum { side_max = 16384, threads_max = 1024 };
+
+	if (o->channels != 1 && o->channels != 3)
+		return gn_err_set(err, GN_ERR_USAGE, "loader: %u channels; only 1 and 3 are known", o->channels);
+	if (o->height < 1 || o->width < 1 || o->height > side_max || o->width > side_max)
+		return gn_err_set(err, GN_ERR_USAGE, "loader: samples of %ux%u; sides are 1 to %d", o->height, o->width,
+				  side_max);
+	if ((unsigned)o->augment > GN_AUGMENT_SHIFT_FLIP)
+		return gn_err_set(err, GN_ERR_USAGE, "loader: augmentation %d is unknown", (int)o->augment);
+	if (o->pad >= o->height || o->pad >= o->width)
+		return gn_err_set(err, GN_ERR_USAGE, "loader: padding of %u can shift a sample of %ux%u out of sight", o->pad,
+				  o->height, o->width);
+	if (o->resize_shorter > side_max)
+		return gn_err_set(err, GN_ERR_USAGE, "loader: resizing to %u; %d is the limit", o->resize_shorter, side_max);
+	if (!normal_floats(o->mean, o->channels, 0) || !normal_floats(o->deviation, o->channels, 1))
+		return gn_err_set(err, GN_ERR_USAGE, "loader: mean has to be finite and deviation above 0");
+	if (o->threads < 1 || o->threads > threads_max)
+		return gn_err_set(err, GN_ERR_USAGE, "loader: %d threads; 1 to %d are possible", o->threads, threads_max);
+	return GN_OK;
+}
+
+/* As many slots as prefetch_bytes holds, not fewer than two (one in the consumer's hands, one in the making). */
+static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
+{
+	uint32_t batch = l->options.batch;
+	size_t sample_bytes = l->sample_floats * sizeof(float), images_bytes;
+	uint64_t fit;
+
+	if (gn_size_mul(sample_bytes, batch, &images_bytes) || images_bytes > SIZE_MAX / 4)
+		return gn_err_set(err, GN_ERR_USAGE, "loader: batch %u of %zu bytes a sample is too large", batch,
+				  sample_bytes);
+	fit = l->options.prefetch_bytes / (images_bytes + batch * (sizeof(int32_t) + sizeof(uint64_t)));
+	fit = fit > l->batches ? l->batches : fit;
+	l->slot_count = fit < 2 ? 2 : fit > 1024 ? 1024 : (uint32_t)fit;
+	l->slots = calloc(l->slot_count, sizeof *l->slots);
+	if (!l->slots)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %u batches", l->slot_count);
+	for (uint32_t i = 0; i < l->slot_count; i++) {
+		l->slots[i].images = gn_alloc_aligned(images_bytes);
+		l->slots[i].labels = calloc(batch, sizeof *l->slots[i].labels);
+		l->slots[i].indices = calloc(batch, sizeof *l->slots[i].indices);
+		if (!l->slots[i].images || !l->slots[i].labels || !l->slots[i].indices)
+			return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %u batches of %zu bytes",
+					  l->slot_count, images_bytes);
+	}
+	return GN_OK;
+}
+
+static enum gn_status make_workers(struct gn_loader *l, struct gn_err *err)
+{
+	int threads = l->options.threads;
+	enum gn_status status;
+
+	l->workers = calloc((size_t)threads, sizeof *l->workers);
+	if (!l->workers)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %d threads", threads);
+	for (int i = 0; i < threads; i++) {
+		l->workers[i].loader = l;
+		status = gn_renderer_create(l->dataset, &l->options, &l->workers[i].renderer, err);
+		if (status)
+			return status;
+	}
+	status = gn_pool_create(threads, (size_t)threads, &l->pool, err);
+	for (int i = 0; !status && i < threads; i++)
+		gn_pool_submit(l->pool, work, &l->workers[i]);
+	return status;
+}
+
+enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
+				struct gn_loader **out, struct gn_err *err)
+{
+	struct gn_order order = {.seed = options->seed, .count = gn_dataset_count(dataset), .rank = options->rank,
+				 .ranks = options->ranks, .batch = options->batch, .training = options->training};
+	enum gn_status status = check_options(options, err);
+	struct gn_loader *l;
+	uint32_t share;
+
+	if (status)
+		return status;
+	status = gn_order_check(&order, err);
+	if (status) {
+		gn_err_prefix(err, "%s", gn_dataset_directory(dataset));
+		return status;
+	}
+	l = calloc(1, sizeof *l);
+	if (!l)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a loader");
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->work, NULL);
+	pthread_cond_init(&l->ready, NULL);
+	l->dataset = dataset;
+	l->options = *options;
+	l->order = order;
+	l->batches = gn_order_batches(&order);
+	l->sample_floats = (size_t)options->channels * options->height * options->width;
+	share = options->batch / (uint32_t)options->threads;
+	l->grain = share < 1 ? 1 : share > 16 ? 16 : share;
+	status = make_slots(l, err);
+	if (!status)
+		status = make_workers(l, err);
+	if (status) {
+		gn_loader_destroy(l);
+		return status;
+	}
+	*out = l;
+	return GN_OK;
+}
+
+void gn_loader_destroy(struct gn_loader *l)
+{
+	if (!l)
+		return;
+	pthread_mutex_lock(&l->lock);
+	l->closing = 1;
+	pthread_cond_broadcast(&l->work);
+	pthread_mutex_unlock(&l->lock);
+	gn_pool_destroy(l->pool);
+	for (int i = 0; l->workers && i < l->options.threads; i++)
+		gn_renderer_destroy(l->workers[i].renderer);
+	for (uint32_t i = 0; l->slots && i < l->slot_count; i++) {
+		free(l->slots[i].images);
+		free(l->slots[i].labels);
+		free(l->slots[i].indices);
+	}
+	pthread_mutex_destroy(&l->lock);
+	pthread_cond_destroy(&l->work);
+	pthread_cond_destroy(&l->ready);
+	free(l->workers);
+	free(l->slots);
+	free(l);
+}
+
+uint64_t gn_loader_batches(const struct gn_loader *l)
+{
+	return l->batches;
+}
+
+enum gn_status gn_loader_start(struct gn_loader *l, uint32_t epoch, uint64_t first_batch, struct gn_err *err)
+{
+	if (first_batch > l->batches)
+		return gn_err_set(err, GN_ERR_USAGE, "an epoch here has %llu batches; it cannot begin at number %llu",
+				  (unsigned long long)l->batches, (unsigned long long)first_batch);
+	pthread_mutex_lock(&l->lock);
+	l->running = 0;
+	while (l->busy)
+		pthread_cond_wait(&l->ready, &l->lock);
+	l->epoch = epoch;
+	l->taken = 0;
+	l->making = l->next = l->oldest = first_batch;
+	l->running = 1;
+	pthread_cond_broadcast(&l->work);
+	pthread_mutex_unlock(&l->lock);
+	return GN_OK;
+}
+
+/* Lock held. */
+static int complete(const struct gn_loader *l, const struct slot *slot)
+{
+	return l->making > l->next && slot->made == l->options.batch;
+}
+
+enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct gn_err *err)
+{
+	double begin = gn_clock_s();
+	enum gn_status status = GN_OK;
+	struct slot *slot;
+
+	pthread_mutex_lock(&l->lock);
+	if (!l->running || l->next >= l->batches) {
+		status = l->running ? GN_ERR_NOT_FOUND : GN_ERR_USAGE;
+		gn_err_set(err, status, l->running ? "the epoch is over" : "the loader has not been started");
+		goto unlock;
+	}
+	/* What the consumer held until now is free. */
+	l->oldest = l->next;
+	pthread_cond_broadcast(&l->work);
+	slot = &l->slots[l->next % l->slot_count];
+	while (!complete(l, slot))
+		pthread_cond_wait(&l->ready, &l->lock);
+	l->next++;
+	if (slot->failed_at < l->options.batch) {
+		status = slot->failure.status;
+		if (err)
+			*err = slot->failure;
+		goto unlock;
+	}
+	out->images = slot->images;
+	out->labels = slot->labels;
+	out->indices = slot->indices;
+	out->count = slot->count;
+	out->wait_s = gn_clock_s() - begin;
+unlock:
+	pthread_mutex_unlock(&l->lock);
+	return status;
+}
