@@ -1,4 +1,4 @@
-EXTRA_DIST += tests/run tests/harness
+EXTRA_DIST += tests/run tests/harness tests/cmd/tap.sh
 
 TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 

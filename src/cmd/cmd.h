@@ -20,6 +20,9 @@ struct gn_cmd {
 	size_t options_size;
 };
 
+extern const struct gn_cmd gn_cmd_info;
+extern const struct gn_cmd gn_cmd_pack;
+
 extern const struct gn_cmd *const gn_cmd_table[];
 extern const size_t gn_cmd_count;
 

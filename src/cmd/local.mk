@@ -2,8 +2,10 @@ bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
 gannet_SOURCES = \
 	src/cmd/cmd.c src/cmd/cmd.h \
-	src/cmd/main.c
-gannet_LDADD = $(BASE_LIBS)
+	src/cmd/info.c \
+	src/cmd/main.c \
+	src/cmd/pack.c
+gannet_LDADD = $(DATA_LIBS) $(BASE_LIBS)
 
 pkgconfigdir = $(libdir)/pkgconfig
 nodist_pkgconfig_DATA = src/gannet.pc

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 const struct gn_cmd *const gn_cmd_table[] = {
+	&gn_cmd_info,
+	&gn_cmd_pack,
 	NULL,
 };
 const size_t gn_cmd_count = sizeof gn_cmd_table / sizeof *gn_cmd_table - 1;

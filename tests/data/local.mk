@@ -1,3 +1,4 @@
+SHELL_TESTS += tests/data/pack.t
 UNIT_TESTS += tests/data/test_augment tests/data/test_decode tests/data/test_order tests/data/test_resize
 
 tests_data_test_augment_SOURCES = tests/data/test_augment.c

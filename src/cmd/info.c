@@ -1,0 +1,201 @@
+#include "src/cmd/cmd.h"
+
+#include "data/dataset.h"
+#include "data/manifest.h"
+#include "data/shard.h"
+#include "src/base/json.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct info_options {
+	int json;
+};
+
+static const struct gn_option options[] = {
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct info_options, json),
+	 .help = "print one JSON object"},
+};
+
+static const struct gn_command command = {
+	.name = "info",
+	.summary = "tell what a packed dataset or a shard holds",
+	.positional = "PATH",
+	.description = "PATH is a folder that gannet pack made, or one of the shards in it. Tables are checked on the way, "
+		       "image data is not: see gannet verify.",
+	.examples = "  gannet info digits/train\n  gannet info --json digits/train/shard-00000.h5\n",
+	.options = options,
+	.option_count = sizeof options / sizeof *options,
+	.positional_min = 1,
+	.positional_max = 1,
+};
+
+/* Smallest and largest of what the samples have. */
+struct extent {
+	uint32_t min_length, max_length;
+	uint16_t min_width, max_width, min_height, max_height;
+	uint64_t bytes;
+};
+
+static void extent_add(struct extent *e, uint32_t length, uint16_t width, uint16_t height)
+{
+	if (!e->bytes)
+		*e = (struct extent){length, length, width, width, height, height, 0};
+	e->bytes += length;
+	e->min_length = length < e->min_length ? length : e->min_length;
+	e->max_length = length > e->max_length ? length : e->max_length;
+	e->min_width = width < e->min_width ? width : e->min_width;
+	e->max_width = width > e->max_width ? width : e->max_width;
+	e->min_height = height < e->min_height ? height : e->min_height;
+	e->max_height = height > e->max_height ? height : e->max_height;
+}
+
+static void put_extent(struct gn_json *j, const struct extent *e)
+{
+	gn_json_uint(j, "image_bytes", e->bytes);
+	gn_json_uint(j, "length_min", e->min_length);
+	gn_json_uint(j, "length_max", e->max_length);
+	gn_json_uint(j, "width_min", e->min_width);
+	gn_json_uint(j, "width_max", e->max_width);
+	gn_json_uint(j, "height_min", e->min_height);
+	gn_json_uint(j, "height_max", e->max_height);
+}
+
+static void print_extent(const struct extent *e, uint64_t samples)
+{
+	printf("images     %llu, %.1f MB, %u to %u bytes\n", (unsigned long long)samples, (double)e->bytes * 1e-6,
+	       e->min_length, e->max_length);
+	printf("pixels     %u to %u wide, %u to %u high\n", e->min_width, e->max_width, e->min_height, e->max_height);
+}
+
+static int print_json(struct gn_json *j)
+{
+	int failed = gn_json_failed(j);
+
+	if (!failed)
+		puts(gn_json_text(j));
+	gn_json_release(j);
+	return failed ? GN_EXIT_FAILED : GN_EXIT_DONE;
+}
+
+static int dataset_json(const struct gn_manifest *m, const struct extent *e)
+{
+	struct gn_json j;
+
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_string(&j, "kind", "dataset");
+	gn_json_uint(&j, "samples", m->samples);
+	gn_json_uint(&j, "classes", m->class_count);
+	gn_json_uint(&j, "shards", m->shard_count);
+	gn_json_uint(&j, "skipped", m->skipped);
+	gn_json_uint(&j, "seed", m->seed);
+	gn_json_string(&j, "digest", m->digest);
+	put_extent(&j, e);
+	gn_json_object(&j, "samples_per_class");
+	for (uint32_t i = 0; i < m->class_count; i++)
+		gn_json_uint(&j, m->classes[i].name, m->classes[i].samples);
+	gn_json_end(&j);
+	gn_json_end(&j);
+	return print_json(&j);
+}
+
+static void print_dataset(const char *path, const struct gn_manifest *m, const struct extent *e)
+{
+	printf("dataset    %s\ndigest     %s\nshards     %u, shuffled with seed %llu\n", path, m->digest, m->shard_count,
+	       (unsigned long long)m->seed);
+	print_extent(e, m->samples);
+	if (m->skipped)
+		printf("skipped    %llu bad images when packing\n", (unsigned long long)m->skipped);
+	printf("classes    %u\n", m->class_count);
+	for (uint32_t i = 0; i < m->class_count; i++)
+		printf("%9u  %s  %llu\n", i, m->classes[i].name, (unsigned long long)m->classes[i].samples);
+}
+
+static int dataset_info(const char *path, int json, struct gn_err *err)
+{
+	struct gn_dataset *d = NULL;
+	struct gn_manifest m = {0};
+	struct extent extent = {0};
+	struct gn_sample sample;
+	int code = GN_EXIT_DONE;
+
+	if (gn_manifest_load(path, &m, err) || gn_dataset_open(path, &d, err)) {
+		gn_manifest_release(&m);
+		return gn_cmd_fail("info", err);
+	}
+	for (uint64_t i = 0; i < gn_dataset_count(d); i++) {
+		gn_dataset_sample(d, i, &sample);
+		extent_add(&extent, sample.length_bytes, sample.width, sample.height);
+	}
+	if (json)
+		code = dataset_json(&m, &extent);
+	else
+		print_dataset(path, &m, &extent);
+	gn_dataset_close(d);
+	gn_manifest_release(&m);
+	return code;
+}
+
+static int shard_json(const struct gn_shard_layout *l, const struct extent *e)
+{
+	struct gn_json j;
+
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_string(&j, "kind", "shard");
+	gn_json_uint(&j, "samples", l->count);
+	gn_json_uint(&j, "classes", l->classes);
+	gn_json_uint(&j, "bytes", l->size_bytes);
+	gn_json_uint(&j, "data_offset", l->data_offset);
+	gn_json_uint(&j, "data_bytes", l->data_bytes);
+	put_extent(&j, e);
+	gn_json_end(&j);
+	return print_json(&j);
+}
+
+static int shard_info(const char *path, int json, struct gn_err *err)
+{
+	const struct gn_shard_layout *layout;
+	const struct gn_shard_row *rows;
+	struct extent extent = {0};
+	struct gn_shard *s;
+	int code = GN_EXIT_DONE;
+
+	if (gn_shard_open(path, &s, err))
+		return gn_cmd_fail("info", err);
+	layout = gn_shard_layout(s);
+	rows = gn_shard_rows(s);
+	for (uint64_t i = 0; i < layout->count; i++)
+		extent_add(&extent, rows[i].length_bytes, rows[i].width, rows[i].height);
+	if (json) {
+		code = shard_json(layout, &extent);
+	} else {
+		printf("shard      %s\nclasses    %u\n", path, layout->classes);
+		print_extent(&extent, layout->count);
+		printf("data       %llu bytes at byte %llu of %llu\n", (unsigned long long)layout->data_bytes,
+		       (unsigned long long)layout->data_offset, (unsigned long long)layout->size_bytes);
+	}
+	gn_shard_close(s);
+	return code;
+}
+
+static int run(const void *target, const struct gn_text_list *positional)
+{
+	const struct info_options *o = target;
+	const char *path = positional->items[0];
+	struct stat info;
+	struct gn_err err;
+
+	if (stat(path, &info)) {
+		gn_err_errno(&err, errno, "cannot look at %s", path);
+		return gn_cmd_fail("info", &err);
+	}
+	if (S_ISDIR(info.st_mode))
+		return dataset_info(path, o->json, &err);
+	return shard_info(path, o->json, &err);
+}
+
+const struct gn_cmd gn_cmd_info = {&command, run, sizeof(struct info_options)};

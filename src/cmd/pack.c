@@ -1,0 +1,121 @@
+#include "src/cmd/cmd.h"
+
+#include "data/pack.h"
+#include "src/base/pool.h"
+
+#include <stdio.h>
+
+struct pack_options {
+	const char *out;
+	int64_t shard_bytes, seed, threads, quality, synthetic;
+	const char *classes;
+	struct gn_shape_2d size;
+	const char *png;
+	int skip_bad, json;
+};
+
+#define AT(field) offsetof(struct pack_options, field)
+
+static const struct gn_option options[] = {
+	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = AT(out), .value_name = "DIR", .required = 1,
+	 .help = "folder to make; it appears when everything is in it"},
+	{.name = "shard-bytes", .kind = GN_OPTION_SIZE, .offset = AT(shard_bytes), .value_name = "N", .initial = "512M",
+	 .min = 1, .max = 1e15, .help = "image data in one shard, in bytes (K, M, G may follow)"},
+	{.name = "seed", .kind = GN_OPTION_INT, .offset = AT(seed), .value_name = "N", .initial = "0", .min = 0,
+	 .max = 9e15, .help = "seed of the shuffle, and of made-up images"},
+	{.name = "classes", .kind = GN_OPTION_TEXT, .offset = AT(classes), .value_name = "FILE|N",
+	 .help = "class names, one a line, in the order of their labels; with --synthetic, how many classes"},
+	{.name = "skip-bad", .kind = GN_OPTION_FLAG, .offset = AT(skip_bad),
+	 .help = "leave bad images out, naming each, instead of failing"},
+	{.name = "png", .kind = GN_OPTION_CHOICE, .offset = AT(png), .value_name = "WHAT", .initial = "convert",
+	 .choices = "convert|refuse", .help = "what to do with PNG images"},
+	{.name = "quality", .kind = GN_OPTION_INT, .offset = AT(quality), .value_name = "N", .initial = "95", .min = 1,
+	 .max = 100, .help = "JPEG quality of converted and made-up images"},
+	{.name = "synthetic", .kind = GN_OPTION_INT, .offset = AT(synthetic), .value_name = "COUNT", .min = 1,
+	 .max = 2147483647, .help = "make COUNT images up instead of reading a SOURCE"},
+	{.name = "size", .kind = GN_OPTION_SHAPE, .offset = AT(size), .value_name = "HxW",
+	 .help = "height and width of made-up images"},
+	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
+	 .initial = "0", .min = 0, .max = 1024, .help = "worker threads; 0: one a processor"},
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
+};
+
+static const struct gn_command command = {
+	.name = "pack",
+	.summary = "pack images into shuffled, checksummed HDF5 shards",
+	.positional = "[SOURCE]...",
+	.description = "Each SOURCE is a folder with one subfolder per class, a tar of such (plain, gzip, bzip2, xz or "
+		       "zstd), or a tar of one tar per class (ILSVRC2012). The class of an image is the name of the "
+		       "folder, or inner tar, that holds it.\n\n"
+		       "Every image is decoded to its end. Bad ones (corrupt, cut short, CMYK, not 8 bits, empty, no "
+		       "image at all) are named, and fail the packing unless --skip-bad leaves them out.\n\n"
+		       "The same images and seed give the same bytes. While it works everything is in DIR.tmp-pack, "
+		       "which for tar sources takes up to twice the space of the images.\n\n"
+		       "A validation set must be packed with the class list of its training set: when both have all "
+		       "classes the sorted names agree, otherwise give --classes FILE to both.",
+	.examples = "  gannet pack --out digits/train data/digits/digits-train.tar.xz\n"
+		    "  gannet pack --out imagenet/train --skip-bad ILSVRC2012_img_train.tar\n"
+		    "  gannet pack --out fake --synthetic 10000 --classes 100 --size 256x256\n",
+	.options = options,
+	.option_count = sizeof options / sizeof *options,
+	.positional_max = 1024,
+};
+
+/* --classes is a file's name, or with --synthetic a number. */
+static enum gn_status set_classes(const struct pack_options *o, struct gn_pack_options *p, struct gn_err *err)
+{
+	int64_t count;
+
+	if (!o->synthetic) {
+		p->classes_file = o->classes;
+		return o->size.height ? gn_err_set(err, GN_ERR_USAGE, "--size belongs to --synthetic") : GN_OK;
+	}
+	if (!o->classes || gn_parse_int(o->classes, &count, err) || count < 1 || count > 100000)
+		return gn_err_set(err, GN_ERR_USAGE, "--synthetic needs --classes N, a number from 1 to 100000");
+	if (o->size.height < 1 || o->size.width < 1 || o->size.height > 65500 || o->size.width > 65500)
+		return gn_err_set(err, GN_ERR_USAGE, "--synthetic needs --size HxW, each from 1 to 65500");
+	p->synthetic_count = (uint64_t)o->synthetic;
+	p->synthetic_classes = (uint32_t)count;
+	p->synthetic_height = (uint32_t)o->size.height;
+	p->synthetic_width = (uint32_t)o->size.width;
+	return GN_OK;
+}
+
+static void tell(const struct pack_options *o, const struct gn_pack_result *r)
+{
+	if (o->json)
+		printf("{\"samples\": %llu, \"skipped\": %llu, \"classes\": %u, \"shards\": %u, \"data_bytes\": %llu}\n",
+		       (unsigned long long)r->samples, (unsigned long long)r->skipped, r->classes, r->shards,
+		       (unsigned long long)r->data_bytes);
+	else
+		fprintf(stderr, "%s: %llu images of %u classes in %u shard%s, %.1f MB; %llu skipped\n", o->out,
+			(unsigned long long)r->samples, r->classes, r->shards, r->shards == 1 ? "" : "s",
+			(double)r->data_bytes * 1e-6, (unsigned long long)r->skipped);
+}
+
+static int run(const void *target, const struct gn_text_list *positional)
+{
+	const struct pack_options *o = target;
+	struct gn_progress progress;
+	struct gn_pack_options p = {
+		.out = o->out, .shard_bytes = (uint64_t)o->shard_bytes, .seed = (uint64_t)o->seed,
+		.sources = positional->count ? positional->items : NULL, .source_count = positional->count,
+		.threads = o->threads ? (int)o->threads : gn_cpu_count(), .skip_bad = o->skip_bad,
+		.refuse_png = o->png[0] == 'r', .quality = (int)o->quality, .progress = &progress,
+	};
+	struct gn_pack_result result;
+	enum gn_status status;
+	struct gn_err err;
+
+	if (set_classes(o, &p, &err))
+		return gn_cmd_fail("pack", &err);
+	p.log = gn_cmd_log();
+	status = gn_pack(&p, &result, &err);
+	gn_log_destroy(p.log);
+	if (status)
+		return gn_cmd_fail("pack", &err);
+	tell(o, &result);
+	return GN_EXIT_DONE;
+}
+
+const struct gn_cmd gn_cmd_pack = {&command, run, sizeof(struct pack_options)};

@@ -1,0 +1,43 @@
+# TAP for shell tests. Source it, call check, expect or skip once for each point, end with finish.
+tap_points=0
+
+tap_point() { # "ok"|"not ok" NAME
+	tap_points=$((tap_points + 1))
+	printf '%s %d - %s\n' "$1" "$tap_points" "$2"
+}
+
+# check NAME COMMAND...: the command succeeds. Its output is shown only when it does not.
+check() {
+	tap_name=$1
+	shift
+	if tap_output=$("$@" 2>&1); then
+		tap_point ok "$tap_name"
+	else
+		tap_point 'not ok' "$tap_name"
+		printf '%s\n' "exit code $? of: $*" "$tap_output" | sed 's/^/# /'
+	fi
+}
+
+# expect CODE PATTERN NAME COMMAND...: the command ends with CODE and something it prints matches PATTERN (grep -E).
+expect() {
+	tap_wanted=$1 tap_pattern=$2 tap_name=$3
+	shift 3
+	tap_output=$("$@" 2>&1)
+	tap_code=$?
+	if [ "$tap_code" -eq "$tap_wanted" ] && printf '%s\n' "$tap_output" | grep -Eq -e "$tap_pattern"; then
+		tap_point ok "$tap_name"
+	else
+		tap_point 'not ok' "$tap_name"
+		printf '%s\n' "exit code $tap_code, wanted $tap_wanted and '$tap_pattern' from: $*" "$tap_output" |
+			sed 's/^/# /'
+	fi
+}
+
+skip() { # NAME REASON
+	tap_points=$((tap_points + 1))
+	printf 'ok %d - %s # SKIP %s\n' "$tap_points" "$1" "$2"
+}
+
+finish() {
+	printf '1..%d\n' "$tap_points"
+}
