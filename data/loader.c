@@ -6,7 +6,6 @@
 #include "src/base/clock.h"
 #include "src/base/pool.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,46 +141,16 @@ static void work(void *argument)
 	pthread_mutex_unlock(&l->lock);
 }
 
-static int normal_floats(const float *v, uint32_t count, int positive)
-{
-	for (uint32_t i = 0; i < count; i++)
-		if (!isfinite(v[i]) || (positive && v[i] <= 0))
-			return 0;
-	return 1;
-}
-
-static enum gn_status check_options(const struct gn_loader_options *o, struct gn_err *err)
-{
-	enum { side_max = 16384, threads_max = 1024 };
-
-	if (o->channels != 1 && o->channels != 3)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: %u channels; only 1 and 3 are known", o->channels);
-	if (o->height < 1 || o->width < 1 || o->height > side_max || o->width > side_max)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: samples of %ux%u; sides are 1 to %d", o->height, o->width,
-				  side_max);
-	if ((unsigned)o->augment > GN_AUGMENT_SHIFT_FLIP)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: augmentation %d is unknown", (int)o->augment);
-	if (o->pad >= o->height || o->pad >= o->width)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: padding of %u can shift a sample of %ux%u out of sight", o->pad,
-				  o->height, o->width);
-	if (o->resize_shorter > side_max)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: resizing to %u; %d is the limit", o->resize_shorter, side_max);
-	if (!normal_floats(o->mean, o->channels, 0) || !normal_floats(o->deviation, o->channels, 1))
-		return gn_err_set(err, GN_ERR_USAGE, "loader: mean has to be finite and deviation above 0");
-	if (o->threads < 1 || o->threads > threads_max)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: %d threads; 1 to %d are possible", o->threads, threads_max);
-	return GN_OK;
-}
-
 /* As many slots as prefetch_bytes holds, not fewer than two (one in the consumer's hands, one in the making). */
 static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 {
 	uint32_t batch = l->options.batch;
 	size_t sample_bytes = l->sample_floats * sizeof(float), images_bytes;
+	const size_t most = (size_t)1 << 40;
 	uint64_t fit;
 
-	if (gn_size_mul(sample_bytes, batch, &images_bytes) || images_bytes > SIZE_MAX / 4)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: batch %u of %zu bytes a sample is too large", batch,
+	if (gn_size_mul(sample_bytes, batch, &images_bytes) || images_bytes > most)
+		return gn_err_set(err, GN_ERR_USAGE, "loader: a batch of %u samples of %zu bytes is more than 1 TiB", batch,
 				  sample_bytes);
 	fit = l->options.prefetch_bytes / (images_bytes + batch * (sizeof(int32_t) + sizeof(uint64_t)));
 	fit = fit > l->batches ? l->batches : fit;
@@ -225,7 +194,7 @@ enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct g
 {
 	struct gn_order order = {.seed = options->seed, .count = gn_dataset_count(dataset), .rank = options->rank,
 				 .ranks = options->ranks, .batch = options->batch, .training = options->training};
-	enum gn_status status = check_options(options, err);
+	enum gn_status status = gn_loader_options_check(options, err);
 	struct gn_loader *l;
 	uint32_t share;
 

@@ -5,7 +5,7 @@ libgannet_data_a_SOURCES = \
 	data/dataset.c data/dataset.h \
 	data/decode.c data/decode.h \
 	data/image.c data/image.h \
-	data/loader.c data/loader.h \
+	data/loader.c data/loader.h data/loader_options.c \
 	data/manifest.c data/manifest.h \
 	data/names.c data/names.h \
 	data/order.c data/order.h \

@@ -1,5 +1,6 @@
 SHELL_TESTS += tests/data/pack.t
-UNIT_TESTS += tests/data/test_augment tests/data/test_decode tests/data/test_order tests/data/test_resize
+UNIT_TESTS += tests/data/test_augment tests/data/test_decode tests/data/test_loader tests/data/test_order \
+	tests/data/test_resize
 
 tests_data_test_augment_SOURCES = tests/data/test_augment.c
 tests_data_test_augment_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -8,6 +9,10 @@ tests_data_test_augment_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_data_test_decode_SOURCES = tests/data/test_decode.c tests/data/picture.c tests/data/picture.h
 tests_data_test_decode_CPPFLAGS = $(TEST_CPPFLAGS) $(JPEG_CFLAGS)
 tests_data_test_decode_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_data_test_loader_SOURCES = tests/data/test_loader.c
+tests_data_test_loader_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_loader_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
 tests_data_test_order_SOURCES = tests/data/test_order.c
 tests_data_test_order_CPPFLAGS = $(TEST_CPPFLAGS)
