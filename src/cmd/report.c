@@ -1,0 +1,103 @@
+#include "src/cmd/cmd.h"
+
+#include "src/base/file.h"
+#include "src/base/json.h"
+#include "src/train/curve_svg.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct report_options {
+	const char *out;
+};
+
+static const struct gn_option options[] = {
+	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = offsetof(struct report_options, out),
+	 .value_name = "DIR", .required = 1, .help = "folder for the report; made when missing"},
+};
+
+static const struct gn_command command = {
+	.name = "report",
+	.summary = "draw the training curves of one or more runs",
+	.positional = "LOG...",
+	.description = "Reads logs of gannet train and writes DIR/curve.svg: loss, accuracy, and where the time of a step "
+		       "went (of the first log). Prints one JSON object a log: last step, best and last top-1, mean "
+		       "images/s.",
+	.examples = "  gannet report run1.jsonl --out report\n",
+	.options = options,
+	.option_count = sizeof options / sizeof *options,
+	.positional_min = 1,
+	.positional_max = 64,
+};
+
+static void print_summary(const char *path, const struct gn_curve *c)
+{
+	double best = 0, rate = 0;
+	struct gn_json j;
+
+	for (size_t i = 0; i < c->eval_count; i++)
+		best = c->evals[i].top1 > best ? c->evals[i].top1 : best;
+	for (size_t i = 0; i < c->step_count; i++)
+		rate += c->steps[i].images_per_s / (double)c->step_count;
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_string(&j, "log", path);
+	gn_json_double(&j, "last_step", c->steps[c->step_count - 1].step);
+	gn_json_double(&j, "last_loss", c->steps[c->step_count - 1].loss);
+	if (c->eval_count) {
+		gn_json_double(&j, "last_top1", c->evals[c->eval_count - 1].top1);
+		gn_json_double(&j, "best_top1", best);
+	}
+	gn_json_fixed(&j, "images_per_s", rate, 1);
+	gn_json_uint(&j, "resumes", c->resumes);
+	gn_json_uint(&j, "bad_lines", c->bad_lines);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+}
+
+static enum gn_status write_svg(const char *directory, const struct gn_curve *curves, size_t count, struct gn_err *err)
+{
+	char path[PATH_MAX];
+	struct gn_strbuf svg;
+	enum gn_status status = gn_make_dirs(directory, err);
+
+	if (!status)
+		status = gn_path_join(path, sizeof path, directory, "curve.svg", err);
+	if (status)
+		return status;
+	gn_strbuf_init(&svg);
+	gn_curve_svg(curves, count, &svg);
+	if (gn_strbuf_failed(&svg))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
+	else
+		status = gn_file_replace(path, gn_strbuf_text(&svg), svg.len, err);
+	gn_strbuf_release(&svg);
+	return status;
+}
+
+static int run(const void *target, const struct gn_text_list *logs)
+{
+	const struct report_options *o = target;
+	struct gn_curve *curves = calloc(logs->count, sizeof *curves);
+	size_t read = 0;
+	struct gn_err err;
+	enum gn_status status = GN_OK;
+
+	if (!curves)
+		status = gn_err_set(&err, GN_ERR_NO_MEMORY, "no memory for %zu logs", logs->count);
+	for (; !status && read < logs->count; read += !status)
+		status = gn_curve_read(logs->items[read], &curves[read], &err);
+	if (!status)
+		status = write_svg(o->out, curves, read, &err);
+	for (size_t i = 0; i < read; i++) {
+		if (!status)
+			print_summary(logs->items[i], &curves[i]);
+		gn_curve_release(&curves[i]);
+	}
+	free(curves);
+	return status ? gn_cmd_fail("report", &err) : GN_EXIT_DONE;
+}
+
+const struct gn_cmd gn_cmd_report = {&command, run, sizeof(struct report_options)};

@@ -1,0 +1,27 @@
+/* Small agreements between all ranks of a communicator: everyone's record, everyone's status, everyone's digest.
+ *
+ * All calls are collective and go over the communicator, so that a dead peer ends them with GN_ERR_PEER_LOST. A record costs
+ * ranks x record bytes on every rank: these are for start, checkpoint and stop, not for the step.
+ */
+#ifndef GN_TRAIN_AGREE_H
+#define GN_TRAIN_AGREE_H
+
+#include "transport/comm.h"
+
+/* all: ranks x record_bytes, filled in rank order. */
+enum gn_status gn_agree_gather(struct gn_comm *comm, const void *mine, size_t record_bytes, void *all,
+			       struct gn_err *err);
+/* Each rank gives its own status (with err's text when it is not GN_OK). When any failed, all get the status of the lowest
+ * failing rank, and a text that names that rank and host. */
+enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct gn_err *err);
+
+struct gn_agree_item {
+	const char *what;    /* "program", "options" */
+	char digest[65];     /* text of at most 64 characters */
+};
+/* All ranks must give the same items. GN_ERR_MISMATCH, the same text everywhere, names the rank and host that differ from
+ * the majority and in what. */
+enum gn_status gn_agree_digests(struct gn_comm *comm, const struct gn_agree_item *items, size_t count,
+				struct gn_err *err);
+
+#endif

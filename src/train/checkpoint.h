@@ -1,0 +1,76 @@
+/* Checkpoints: a folder per step, visible under its final name only when complete, verified before use.
+ *
+ *     DIR/step-00000120/manifest.json         what it is, and size and SHA-256 of each file; written last
+ *                       model.safetensors     parameters and BN buffers, torchvision's names (rank 0)
+ *                       optimizer-00003.safetensors   rank 3's share of the momentum, pieces named momentum/NAME@FIRST
+ *     DIR/latest -> step-00000120             moved only after the folder is in place
+ *
+ * Saving: every rank writes into step-N.tmp and syncs; all agree; rank 0 writes and syncs the manifest, syncs the folder,
+ * renames it, syncs the parent, moves `latest`, prunes. Any failure on any rank is agreed on by all and leaves no trace.
+ * Pieces carry global offsets, so N ranks write and M read. Loading verifies sizes and digests and falls back to the next
+ * older checkpoint, saying so.
+ */
+#ifndef GN_TRAIN_CHECKPOINT_H
+#define GN_TRAIN_CHECKPOINT_H
+
+#include "src/train/agree.h"
+#include "src/train/model.h"
+#include "transport/comm.h"
+
+#include <limits.h>
+
+/* All that a run needs to go on as if it had not been stopped. */
+struct gn_run_state {
+	uint64_t step;	       /* updates done */
+	uint64_t epoch;	       /* epochs done */
+	uint64_t sample;       /* samples of the current epoch done, over all ranks */
+	uint64_t seed;
+};
+
+struct gn_input_spec {
+	double mean[3], deviation[3];
+	int64_t resize_shorter;
+};
+
+struct gn_checkpoint_info {
+	struct gn_run_state state;
+	struct gn_input_spec input;
+	char model[32];
+	int64_t classes, channels, side;
+	int64_t global_batch, world_size;
+	char dataset_digest[65];
+	char classes_digest[65];	/* of the class names, which train and val share */
+	char layout_digest[65];
+};
+
+/* Collective. Writes DIR/step-NNNNNNNN and keeps the keep newest (>= 1). momentum is laid out as params. */
+enum gn_status gn_checkpoint_save(struct gn_comm *comm, const char *directory, const struct gn_checkpoint_info *info,
+				  const struct gn_model *model, const float *params, const float *momentum,
+				  const float *buffers, int keep, struct gn_err *err);
+
+/* One process. path is a checkpoint folder, or a folder of them, whose newest whole one is taken; each one passed over is
+ * told to log with the reason. found (PATH_MAX) gets the folder. Sizes and digests of all files are verified.
+ * GN_ERR_NOT_FOUND: there is none at all. GN_ERR_DATA: none is whole. */
+enum gn_status gn_checkpoint_find(const char *path, struct gn_log *log, char found[PATH_MAX],
+				  struct gn_checkpoint_info *info, struct gn_err *err);
+/* One process. Fills the flat arrays from a checkpoint that gn_checkpoint_find gave; momentum may be NULL. A model that does
+ * not fit is GN_ERR_DATA that names both. */
+enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint_info *info,
+				  const struct gn_model *model, float *params, float *momentum, float *buffers,
+				  struct gn_err *err);
+/* Whether directory holds any folder of a finished checkpoint; a folder that is not there holds none. */
+int gn_checkpoint_any(const char *directory);
+
+/* For implementation and tests: the manifest. */
+struct gn_checkpoint_file {
+	char name[64];
+	uint64_t len_bytes;
+	char sha256[65];
+};
+enum gn_status gn_checkpoint_manifest_write(const char *folder, const struct gn_checkpoint_info *info,
+					    const struct gn_checkpoint_file *files, size_t count, struct gn_err *err);
+/* *files is the caller's to free. */
+enum gn_status gn_checkpoint_manifest_read(const char *folder, struct gn_checkpoint_info *info,
+					   struct gn_checkpoint_file **files, size_t *count, struct gn_err *err);
+
+#endif

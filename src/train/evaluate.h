@@ -1,0 +1,22 @@
+/* Evaluation of a checkpoint on a dataset, over all ranks.
+ *
+ * What the network is and how images become its input come from the checkpoint, so that an evaluation cannot differ from the
+ * training's own by an option forgotten.
+ */
+#ifndef GN_TRAIN_EVALUATE_H
+#define GN_TRAIN_EVALUATE_H
+
+#include "src/train/score.h"
+
+struct gn_evaluate_options {
+	const char *data, *checkpoint; /* checkpoint: a folder, or a folder of them */
+	const char *device, *transport;
+	int64_t batch, threads, loader_threads, prefetch;
+};
+
+/* Collective. folder (PATH_MAX) gets the checkpoint that was taken, on rank 0. A dataset with other classes than the
+ * checkpoint's is GN_ERR_DATA. */
+enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_comm *comm, struct gn_log *log,
+			   char *folder, uint64_t *step, struct gn_score *out, struct gn_err *err);
+
+#endif

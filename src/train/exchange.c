@@ -1,0 +1,140 @@
+#include "src/train/exchange.h"
+
+#include <stdlib.h>
+
+struct bucket {
+	struct gn_coll *coll;
+	int first, end;	   /* parameters first .. end-1 */
+	int missing;	   /* of them, not ready yet */
+	int done;
+};
+
+struct gn_exchange {
+	struct bucket *buckets; /* in the order in which they start */
+	size_t count, started, finished;
+	int *bucket_of;		/* parameter -> bucket */
+	enum gn_status status;	/* of what ready() did */
+	struct gn_err err;
+};
+
+/* Cuts [0, params) from the end into buckets of at least bucket_bytes. Returns how many. */
+static size_t cut(const struct gn_model *model, size_t bucket_bytes, struct bucket *buckets, int *bucket_of)
+{
+	size_t count = 0, bytes = 0;
+	int end = gn_model_param_count(model);
+
+	for (int i = end - 1; i >= 0; i--) {
+		bytes += gn_model_param(model, i)->count * sizeof(float);
+		bucket_of[i] = (int)count;
+		if (bytes < bucket_bytes && i > 0)
+			continue;
+		buckets[count++] = (struct bucket){.first = i, .end = end};
+		end = i;
+		bytes = 0;
+	}
+	return count;
+}
+
+static enum gn_status make_colls(struct gn_exchange *x, struct gn_comm *comm, const struct gn_model *model, float *flat,
+				 size_t tail_elements, enum gn_algo algo, struct gn_err *err)
+{
+	size_t end = gn_model_param_elements(model) + tail_elements;
+	enum gn_status status = GN_OK;
+
+	for (size_t b = 0; b < x->count && !status; b++) {
+		int first = x->buckets[b].first;
+		size_t begin = first ? gn_model_param(model, first)->offset : 0;
+
+		status = gn_coll_allreduce(comm, flat + begin, end - begin, GN_F32, gn_reduce_sum(GN_F32), algo,
+					   &x->buckets[b].coll, err);
+		end = begin;
+	}
+	return status;
+}
+
+enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *model, float *flat,
+				  size_t tail_elements, size_t bucket_bytes, enum gn_algo algo,
+				  struct gn_exchange **out, struct gn_err *err)
+{
+	size_t params = (size_t)gn_model_param_count(model);
+	struct gn_exchange *x = calloc(1, sizeof *x);
+	enum gn_status status;
+
+	if (x) {
+		x->buckets = calloc(params + 1, sizeof *x->buckets);
+		x->bucket_of = calloc(params + 1, sizeof *x->bucket_of);
+	}
+	if (!x || !x->buckets || !x->bucket_of) {
+		gn_exchange_destroy(x);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the gradient exchange");
+	}
+	x->count = cut(model, bucket_bytes, x->buckets, x->bucket_of);
+	status = make_colls(x, comm, model, flat, tail_elements, algo, err);
+	if (status) {
+		gn_exchange_destroy(x);
+		return status;
+	}
+	*out = x;
+	return GN_OK;
+}
+
+void gn_exchange_destroy(struct gn_exchange *x)
+{
+	if (!x)
+		return;
+	for (size_t b = 0; x->buckets && b < x->count; b++)
+		gn_coll_free(x->buckets[b].coll);
+	free(x->buckets);
+	free(x->bucket_of);
+	free(x);
+}
+
+size_t gn_exchange_buckets(const struct gn_exchange *x)
+{
+	return x->count;
+}
+
+void gn_exchange_begin(struct gn_exchange *x)
+{
+	for (size_t b = 0; b < x->count; b++) {
+		x->buckets[b].missing = x->buckets[b].end - x->buckets[b].first;
+		x->buckets[b].done = 0;
+	}
+	x->started = 0;
+	x->finished = 0;
+	x->status = GN_OK;
+}
+
+/* Starts, in order, every bucket that is complete (or just every bucket); then lets those under way make progress. */
+static void advance(struct gn_exchange *x, int all)
+{
+	while (!x->status && x->started < x->count && (all || x->buckets[x->started].missing <= 0))
+		x->status = gn_coll_start(x->buckets[x->started++].coll, &x->err);
+	for (size_t b = x->finished; b < x->started && !x->status; b++) {
+		if (!x->buckets[b].done)
+			x->status = gn_coll_test(x->buckets[b].coll, &x->buckets[b].done, &x->err);
+		if (b == x->finished && x->buckets[b].done)
+			x->finished++;
+	}
+}
+
+void gn_exchange_ready(void *context, int param)
+{
+	struct gn_exchange *x = context;
+
+	x->buckets[x->bucket_of[param]].missing--;
+	advance(x, 0);
+}
+
+enum gn_status gn_exchange_wait(struct gn_exchange *x, struct gn_err *err)
+{
+	advance(x, 1);
+	for (size_t b = 0; b < x->count && !x->status; b++) {
+		if (!x->buckets[b].done)
+			x->status = gn_coll_wait(x->buckets[b].coll, &x->err);
+		x->buckets[b].done = 1;
+	}
+	if (x->status && err)
+		*err = x->err;
+	return x->status;
+}

@@ -1,0 +1,20 @@
+/* How images become a network's input: sizes, normalisation, augmentation, from options or from a checkpoint. */
+#ifndef GN_TRAIN_INPUT_H
+#define GN_TRAIN_INPUT_H
+
+#include "data/loader.h"
+#include "src/train/checkpoint.h"
+#include "src/train/model.h"
+
+/* "a" or "a,b,c" into three numbers; NULL leaves the usual ones: ImageNet's for colour, 0.5 for grey. */
+enum gn_status gn_input_parse(const char *mean, const char *deviation, int channels, struct gn_input_spec *out,
+			      struct gn_err *err);
+/* "auto": random resized crops and flips for sides of 64 and more, shifts below; none, crop-flip, shift, shift-flip. */
+enum gn_status gn_input_augment_parse(const char *text, int side, enum gn_augment *out, struct gn_err *err);
+/* The fields that training and evaluation share. */
+void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_model *model,
+			     struct gn_loader_options *out);
+/* SHA-256 of the class names in order. */
+enum gn_status gn_input_classes_digest(const struct gn_dataset *dataset, char hex[65], struct gn_err *err);
+
+#endif

@@ -1,0 +1,45 @@
+/* Learning-rate schedules as a function of training progress, counted in epochs so that it does not depend on how many
+ * ranks share the work.
+ *
+ *     peak = lr * (reference_batch ? global_batch / reference_batch : 1)     linear scaling, Goyal et al. 2017, sec. 2.1
+ *     warm-up: rises linearly to peak over warmup_epochs, from lr where scaling raised it, else from peak / 8
+ *     then, with t the share of the remaining epochs that has passed:
+ *       constant   peak
+ *       step       peak * factor^(number of milestones passed)
+ *       cosine     final + (peak - final) * (1 + cos(pi t)) / 2               Loshchilov and Hutter 2016
+ *       polynomial final + (peak - final) * (1 - t)^power                      You, Gitman and Ginsburg 2017
+ *
+ * Thread safety: pure functions.
+ */
+#ifndef GN_TRAIN_LR_H
+#define GN_TRAIN_LR_H
+
+#include "src/base/status.h"
+
+#include <stddef.h>
+
+enum gn_lr_shape { GN_LR_CONSTANT, GN_LR_STEP, GN_LR_COSINE, GN_LR_POLYNOMIAL };
+
+#define GN_LR_MILESTONES_MAX 16
+
+struct gn_lr {
+	enum gn_lr_shape shape;
+	double lr;
+	double reference_batch; /* 0: lr is taken as it is */
+	double warmup_epochs;
+	double epochs;		/* the whole training */
+	double final_lr;
+	double power;		/* polynomial */
+	double factor;		/* step */
+	double milestones[GN_LR_MILESTONES_MAX]; /* step: epochs, ascending */
+	size_t milestone_count;
+};
+
+/* "constant", "step", "cosine", "polynomial". */
+enum gn_status gn_lr_shape_parse(const char *text, enum gn_lr_shape *out, struct gn_err *err);
+/* "30,60,80" into milestones. */
+enum gn_status gn_lr_milestones_parse(const char *text, struct gn_lr *out, struct gn_err *err);
+/* The rate for the step that begins when `epoch` epochs (a fraction counts) are done. */
+double gn_lr_at(const struct gn_lr *lr, double global_batch, double epoch);
+
+#endif

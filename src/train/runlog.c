@@ -1,0 +1,76 @@
+#include "src/train/runlog.h"
+
+#include "src/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct gn_runlog {
+	char *path;
+	int fd;
+	struct gn_json json;
+};
+
+enum gn_status gn_runlog_open(const char *path, struct gn_runlog **out, struct gn_err *err)
+{
+	struct gn_runlog *log = calloc(1, sizeof *log);
+
+	if (!log || !(log->path = strdup(path))) {
+		free(log);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the log %s", path);
+	}
+	log->fd = !strcmp(path, "-") ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (log->fd < 0) {
+		enum gn_status status = gn_err_errno(err, errno, "cannot open the log %s", path);
+
+		free(log->path);
+		free(log);
+		return status;
+	}
+	gn_json_init(&log->json);
+	*out = log;
+	return GN_OK;
+}
+
+void gn_runlog_close(struct gn_runlog *log)
+{
+	if (!log)
+		return;
+	close(log->fd);
+	gn_json_release(&log->json);
+	free(log->path);
+	free(log);
+}
+
+struct gn_json *gn_runlog_begin(struct gn_runlog *log, const char *event)
+{
+	char stamp[32];
+	struct tm utc;
+	time_t now;
+
+	if (!log)
+		return NULL;
+	now = time(NULL);
+	gmtime_r(&now, &utc);
+	strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
+	gn_json_clear(&log->json);
+	gn_json_object(&log->json, NULL);
+	gn_json_string(&log->json, "event", event);
+	gn_json_string(&log->json, "time", stamp);
+	return &log->json;
+}
+
+enum gn_status gn_runlog_end(struct gn_runlog *log, struct gn_err *err)
+{
+	if (!log)
+		return GN_OK;
+	gn_json_end(&log->json);
+	gn_strbuf_puts(&log->json.text, "\n");
+	if (gn_json_failed(&log->json))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a line of the log %s", log->path);
+	return gn_write_full(log->fd, gn_json_text(&log->json), log->json.text.len, log->path, err);
+}

@@ -1,0 +1,25 @@
+/* Counts of a classifier's right answers, exact over any number of ranks.
+ *
+ * An answer is right among the top k when fewer than k classes have a higher logit than the label's; a tie goes against the
+ * label when the other class has the smaller index, so that the counts do not depend on luck.
+ */
+#ifndef GN_TRAIN_SCORE_H
+#define GN_TRAIN_SCORE_H
+
+#include "data/loader.h"
+#include "src/train/plan.h"
+#include "transport/comm.h"
+
+struct gn_score {
+	uint64_t images, top1, top5;
+	double loss_sum; /* cross entropy without smoothing, summed over images */
+};
+
+/* Adds count rows of logits [count][classes] with their labels. */
+void gn_score_add(struct gn_score *score, const float *logits, const int32_t *labels, uint32_t count, int classes);
+/* Collective: evaluates the whole of the loader's data set (started here, at epoch 0) with an inference plan and sums over
+ * all ranks: *out is the same everywhere. batch is the plan's and the loader's. */
+enum gn_status gn_score_run(struct gn_plan *plan, struct gn_loader *loader, struct gn_comm *comm, int classes,
+			    struct gn_score *out, struct gn_err *err);
+
+#endif

@@ -1,0 +1,231 @@
+#include "src/train/session.h"
+
+#include "src/base/arena.h"
+#include "src/base/pool.h"
+#include "src/base/sha256.h"
+#include "src/train/input.h"
+#include "src/train/weights.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum gn_status open_data(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	char val_digest[65];
+	enum gn_status status = gn_dataset_open(o->data, &s->data, err);
+
+	if (!status)
+		status = gn_input_classes_digest(s->data, s->info.classes_digest, err);
+	if (!status && o->val)
+		status = gn_dataset_open(o->val, &s->val, err);
+	if (status || !o->val)
+		return status;
+	status = gn_input_classes_digest(s->val, val_digest, err);
+	if (!status && strcmp(val_digest, s->info.classes_digest))
+		status = gn_err_set(err, GN_ERR_DATA,
+				    "%s and %s have different class names: pack the second with --classes FILE of the "
+				    "first", o->data, o->val);
+	return status;
+}
+
+static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	int side = o->side ? (int)o->side : gn_model_default_side(o->model);
+	enum gn_status status = gn_model_create(o->model, (int)gn_dataset_classes(s->data), (int)o->channels, side,
+						&s->model, err);
+
+	if (!status)
+		status = gn_input_parse(o->mean, o->deviation, gn_model_channels(s->model), &s->info.input, err);
+	if (status)
+		return status;
+	s->info.input.resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
+	snprintf(s->info.model, sizeof s->info.model, "%s", gn_model_name(s->model));
+	s->info.classes = gn_model_classes(s->model);
+	s->info.channels = gn_model_channels(s->model);
+	s->info.side = gn_model_side(s->model);
+	memcpy(s->info.dataset_digest, gn_dataset_digest(s->data), 65);
+	return gn_weights_layout_digest(s->model, s->info.layout_digest, err);
+}
+
+static enum gn_status make_arrays(struct gn_session *s, struct gn_err *err)
+{
+	size_t params = gn_model_param_elements(s->model), buffers = gn_model_buffer_elements(s->model);
+
+	s->params = gn_alloc_aligned(params * sizeof(float));
+	s->momentum = gn_alloc_aligned(params * sizeof(float));
+	s->flat = gn_alloc_aligned((params + buffers + GN_TAIL_COUNT) * sizeof(float));
+	if (!s->params || !s->momentum || !s->flat)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu parameters with gradients and momentum",
+				  params);
+	s->buffers = s->flat + params;
+	s->tail = s->buffers + buffers;
+	return GN_OK;
+}
+
+static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	struct gn_loader_options lo = {
+		.seed = (uint64_t)o->seed, .rank = (uint32_t)gn_comm_rank(s->comm),
+		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .training = 1,
+		.threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
+	};
+	enum gn_status status;
+
+	gn_input_loader_options(&s->info.input, s->model, &lo);
+	lo.pad = o->pad >= 0 ? (uint32_t)o->pad : lo.height / 14;
+	status = gn_input_augment_parse(o->augment, (int)lo.height, &lo.augment, err);
+	if (!status)
+		status = gn_loader_create(s->data, &lo, &s->loader, err);
+	if (status || !s->val)
+		return status;
+	lo.training = 0;
+	lo.augment = GN_AUGMENT_NONE;
+	return gn_loader_create(s->val, &lo, &s->val_loader, err);
+}
+
+static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	struct gn_plan_options po = {
+		.backend = strcmp(o->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF,
+		.batch = (int)o->batch, .training = 1, .label_smoothing = o->label_smoothing, .dropout = o->dropout,
+		/* Every rank needs masks of its own. */
+		.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32),
+	};
+	enum gn_status status = gn_plan_create(s->model, &po, s->params, s->flat, s->buffers, &s->plan, err);
+
+	if (status || !s->val)
+		return status;
+	po.training = 0;
+	return gn_plan_create(s->model, &po, s->params, NULL, s->buffers, &s->val_plan, err);
+}
+
+static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	uint64_t batches = gn_loader_batches(s->loader);
+	enum gn_status status = gn_lr_shape_parse(o->schedule, &s->lr.shape, err);
+
+	s->global_batch = (uint64_t)o->batch * (uint64_t)gn_comm_size(s->comm);
+	s->epoch_samples = batches * s->global_batch;
+	s->lr.lr = o->lr;
+	s->lr.reference_batch = o->lr_batch;
+	s->lr.warmup_epochs = o->warmup_epochs;
+	s->lr.epochs = o->steps ? (double)o->steps / (double)batches : (double)o->epochs;
+	s->lr.final_lr = o->final_lr;
+	s->lr.power = o->lr_power;
+	s->lr.factor = o->lr_factor;
+	if (!status && o->milestones)
+		status = gn_lr_milestones_parse(o->milestones, &s->lr, err);
+	return status;
+}
+
+/* "auto" gives each rank of a host its share of the processors. */
+static void choose_threads(const struct gn_session *s)
+{
+	int local = gn_world_local_size(gn_comm_world(s->comm)), share = gn_cpu_count() / local;
+
+	omp_set_num_threads(s->options->threads > 0 ? (int)s->options->threads : share > 0 ? share : 1);
+}
+
+static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
+{
+	enum gn_status status;
+
+	choose_threads(s);
+	status = open_data(s, err);
+	if (!status)
+		status = make_model(s, err);
+	if (!status)
+		status = make_arrays(s, err);
+	if (!status)
+		status = make_loaders(s, err);
+	if (!status)
+		status = make_plans(s, err);
+	if (!status)
+		status = make_schedule(s, err);
+	if (!status && s->options->log && gn_comm_rank(s->comm) == 0)
+		status = gn_runlog_open(s->options->log, &s->runlog, err);
+	return status;
+}
+
+static enum gn_status compare_ranks(struct gn_session *s, const char *options_text, struct gn_err *err)
+{
+	struct gn_agree_item items[4] = {{.what = "program"}, {.what = "options"}, {.what = "parameter layout"},
+					 {.what = "dataset"}};
+	enum gn_status status = gn_sha256_file("/proc/self/exe", items[0].digest, NULL, err);
+
+	if (!status)
+		status = gn_sha256_buffer(options_text, strlen(options_text), items[1].digest, err);
+	memcpy(items[2].digest, s->info.layout_digest, 65);
+	memcpy(items[3].digest, s->info.dataset_digest, 65);
+	status = gn_agree_status(s->comm, status, err);
+	return status ? status : gn_agree_digests(s->comm, items, 4, err);
+}
+
+static enum gn_status make_exchange(struct gn_session *s, struct gn_err *err)
+{
+	const char *algo = s->options->algo;
+	enum gn_algo chosen = !strcmp(algo, "ring") ? GN_ALGO_RING
+			      : !strcmp(algo, "recursive-doubling") ? GN_ALGO_RECURSIVE_DOUBLING : GN_ALGO_AUTO;
+
+	s->info.global_batch = (int64_t)s->global_batch;
+	s->info.world_size = gn_comm_size(s->comm);
+	return gn_exchange_create(s->comm, s->model, s->flat,
+				  gn_model_buffer_elements(s->model) + GN_TAIL_COUNT, (size_t)s->options->bucket, chosen,
+				  &s->exchange, err);
+}
+
+enum gn_status gn_session_create(const struct gn_train_options *options, const char *options_text, struct gn_comm *comm,
+				 struct gn_log *log, struct gn_session **out, struct gn_err *err)
+{
+	struct gn_session *s = calloc(1, sizeof *s);
+	enum gn_status status;
+
+	if (!s)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a training run");
+	s->options = options;
+	s->comm = comm;
+	s->log = log;
+	s->saved_step = UINT64_MAX;
+	status = gn_agree_status(comm, prepare(s, err), err);
+	if (!status)
+		status = compare_ranks(s, options_text, err);
+	if (!status)
+		status = make_exchange(s, err);
+	if (status) {
+		gn_session_destroy(s);
+		return status;
+	}
+	*out = s;
+	return GN_OK;
+}
+
+void gn_session_destroy(struct gn_session *s)
+{
+	if (!s)
+		return;
+	gn_exchange_destroy(s->exchange);
+	gn_plan_destroy(s->val_plan);
+	gn_plan_destroy(s->plan);
+	gn_loader_destroy(s->val_loader);
+	gn_loader_destroy(s->loader);
+	gn_model_destroy(s->model);
+	gn_dataset_close(s->val);
+	gn_dataset_close(s->data);
+	gn_runlog_close(s->runlog);
+	free(s->params);
+	free(s->momentum);
+	free(s->flat);
+	free(s);
+}
+
+double gn_session_epoch(const struct gn_session *s)
+{
+	return (double)s->state.epoch + (double)s->state.sample / (double)s->epoch_samples;
+}

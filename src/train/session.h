@@ -1,0 +1,47 @@
+/* What a training run holds while it runs: made once by gn_session_create, then only used. Internal to src/train. */
+#ifndef GN_TRAIN_SESSION_H
+#define GN_TRAIN_SESSION_H
+
+#include "data/loader.h"
+#include "src/train/exchange.h"
+#include "src/train/lr.h"
+#include "src/train/plan.h"
+#include "src/train/runlog.h"
+#include "src/train/trainer.h"
+
+/* Floats that travel behind gradients and BN buffers. */
+enum gn_tail { GN_TAIL_LOSS, GN_TAIL_STOP, GN_TAIL_COUNT = 16 };
+
+struct gn_session {
+	const struct gn_train_options *options;
+	struct gn_comm *comm;
+	struct gn_log *log;
+	struct gn_runlog *runlog; /* rank 0 with --log */
+	struct gn_dataset *data, *val;
+	struct gn_loader *loader, *val_loader;
+	struct gn_model *model;
+	struct gn_plan *plan, *val_plan;
+	struct gn_exchange *exchange;
+	struct gn_lr lr;
+	float *params, *momentum;
+	float *flat;		  /* gradients, then buffers, then the tail */
+	float *buffers, *tail;	  /* inside flat */
+	uint64_t global_batch;
+	uint64_t epoch_samples;	  /* that an epoch uses: whole global batches */
+	struct gn_run_state state;
+	struct gn_checkpoint_info info; /* constant part; state is filled when saving */
+	uint64_t saved_step;	  /* the newest step in a checkpoint, UINT64_MAX for none */
+};
+
+/* Collective. Opens data, builds model, plans and exchange, checks that all ranks agree. */
+enum gn_status gn_session_create(const struct gn_train_options *options, const char *options_text, struct gn_comm *comm,
+				 struct gn_log *log, struct gn_session **out, struct gn_err *err);
+void gn_session_destroy(struct gn_session *s);
+/* Collective. Initial values, or the state of a checkpoint: rank 0 reads, all receive. *resumed: whether from a checkpoint. */
+enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err);
+/* Collective. Saves the present state unless that step is saved already. */
+enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err);
+/* Epochs done, with the fraction of the current one. */
+double gn_session_epoch(const struct gn_session *s);
+
+#endif

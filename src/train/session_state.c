@@ -1,0 +1,134 @@
+/* Where a run begins: initial values or a checkpoint; and how its state is saved. */
+#include "src/train/session.h"
+
+#include "src/base/clock.h"
+#include "src/train/init.h"
+#include "src/train/weights.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static enum gn_status initial_values(struct gn_session *s, struct gn_err *err)
+{
+	const char *init = s->options->init;
+	char seeded[40];
+
+	if (!init) {
+		snprintf(seeded, sizeof seeded, "seed:%" PRId64, s->options->seed);
+		init = seeded;
+	}
+	if (!strcmp(init, "formula") || !strncmp(init, "seed:", 5))
+		return gn_init_params(s->model, init, s->params, s->buffers, err);
+	return gn_weights_load(init, s->model, s->params, s->buffers, err);
+}
+
+/* A checkpoint fits when it is of the same model, data and seed: otherwise "the next sample" would mean nothing. */
+static enum gn_status check_fit(const struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info,
+				struct gn_err *err)
+{
+	if (strcmp(info->dataset_digest, s->info.dataset_digest))
+		return gn_err_set(err, GN_ERR_DATA,
+				  "checkpoint %s was made with another dataset (digest %.16s..., %s has %.16s...)", folder,
+				  info->dataset_digest, s->options->data, s->info.dataset_digest);
+	if (info->state.seed != (uint64_t)s->options->seed)
+		return gn_err_set(err, GN_ERR_USAGE, "checkpoint %s was made with --seed %" PRIu64 ", not %" PRId64, folder,
+				  info->state.seed, s->options->seed);
+	return GN_OK;
+}
+
+/* On rank 0. *resumed says whether a checkpoint was taken. */
+static enum gn_status read_state(struct gn_session *s, int *resumed, struct gn_err *err)
+{
+	const char *resume = s->options->resume, *directory = s->options->checkpoint;
+	struct gn_checkpoint_info info;
+	char folder[PATH_MAX];
+	enum gn_status status;
+
+	*resumed = 0;
+	if (!strcmp(resume, "none")) {
+		if (directory && gn_checkpoint_any(directory))
+			return gn_err_set(err, GN_ERR_USAGE,
+					  "%s holds checkpoints already: go on with --resume auto, or name another folder",
+					  directory);
+		return initial_values(s, err);
+	}
+	if (!strcmp(resume, "auto")) {
+		if (!directory)
+			return gn_err_set(err, GN_ERR_USAGE, "--resume auto needs --checkpoint DIR");
+		if (!gn_checkpoint_any(directory))
+			return initial_values(s, err);
+		resume = directory;
+	}
+	status = gn_checkpoint_find(resume, s->log, folder, &info, err);
+	if (!status)
+		status = gn_checkpoint_load(folder, &info, s->model, s->params, s->momentum, s->buffers, err);
+	if (!status)
+		status = check_fit(s, folder, &info, err);
+	if (status)
+		return status;
+	s->state = info.state;
+	*resumed = 1;
+	if (info.global_batch != s->info.global_batch)
+		gn_log_warn(s->log, "the checkpoint was made with a global batch of %" PRId64 ", this run has %" PRId64
+			    ": the samples go on in order, the updates differ", info.global_batch, s->info.global_batch);
+	gn_log_info(s->log, "resumed from %s: step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64, folder,
+		    s->state.step, s->state.epoch, s->state.sample);
+	return GN_OK;
+}
+
+enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err)
+{
+	size_t params = gn_model_param_elements(s->model) * sizeof(float);
+	size_t buffers = gn_model_buffer_elements(s->model) * sizeof(float);
+	struct {
+		struct gn_run_state state;
+		int32_t resumed;
+	} shared = {.state = {.seed = (uint64_t)s->options->seed}};
+	enum gn_status status = GN_OK;
+	int found = 0;
+
+	s->state = shared.state;
+	if (gn_comm_rank(s->comm) == 0)
+		status = read_state(s, &found, err);
+	status = gn_agree_status(s->comm, status, err);
+	shared.state = s->state;
+	shared.resumed = found;
+	if (!status)
+		status = gn_comm_broadcast(s->comm, &shared, sizeof shared, 0, err);
+	if (!status)
+		status = gn_comm_broadcast(s->comm, s->params, params, 0, err);
+	if (!status && shared.resumed)
+		status = gn_comm_broadcast(s->comm, s->momentum, params, 0, err);
+	if (!status && buffers)
+		status = gn_comm_broadcast(s->comm, s->buffers, buffers, 0, err);
+	if (status)
+		return status;
+	s->state = shared.state;
+	s->saved_step = shared.resumed ? s->state.step : UINT64_MAX;
+	*resumed = shared.resumed;
+	return GN_OK;
+}
+
+enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err)
+{
+	uint64_t began = gn_clock_ns();
+	struct gn_json *j;
+	enum gn_status status;
+
+	if (!s->options->checkpoint || s->saved_step == s->state.step)
+		return GN_OK;
+	s->info.state = s->state;
+	status = gn_checkpoint_save(s->comm, s->options->checkpoint, &s->info, s->model, s->params, s->momentum, s->buffers,
+				    (int)s->options->keep, err);
+	if (status)
+		return gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step);
+	s->saved_step = s->state.step;
+	j = gn_runlog_begin(s->runlog, "checkpoint");
+	if (j) {
+		gn_json_uint(j, "step", s->state.step);
+		gn_json_string(j, "path", s->options->checkpoint);
+		gn_json_fixed(j, "seconds", (double)(gn_clock_ns() - began) * 1e-9, 3);
+	}
+	return gn_runlog_end(s->runlog, err);
+}

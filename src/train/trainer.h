@@ -1,0 +1,52 @@
+/* Data-parallel training: the loop, its state, resume, evaluation and checkpoints.
+ *
+ * Every rank holds the whole model. A step is: a batch from the loader, forward, loss, backward with the gradient exchange
+ * under way, one optimizer update. BN running statistics, the loss and the wish to stop travel with the gradients, so that
+ * all ranks are bit-identical after every step and stop after the same one. What a run is (its seed, place in the data,
+ * optimizer state) is in the checkpoint; which ranks do the work is not.
+ *
+ * Collective: all ranks call gn_train_run with the same options. Failures of one rank before the first step, and while
+ * checkpointing, are agreed on by all; a failure within a step ends that rank, and the others with GN_ERR_PEER_LOST.
+ */
+#ifndef GN_TRAIN_TRAINER_H
+#define GN_TRAIN_TRAINER_H
+
+#include "src/base/option.h"
+#include "src/train/checkpoint.h"
+#include "transport/comm.h"
+
+#include <signal.h>
+
+/* What the option table of `gannet train` fills. Texts are borrowed. */
+struct gn_train_options {
+	const char *data, *val;
+	const char *model;
+	int64_t epochs, steps;	       /* steps > 0 wins */
+	int64_t batch;		       /* per rank */
+	int64_t side, channels;	       /* 0: the model's own */
+	const char *schedule, *milestones;
+	double lr, lr_batch, warmup_epochs, final_lr, lr_power, lr_factor;
+	double momentum, weight_decay, label_smoothing;
+	int nesterov, decay_all, dropout;
+	const char *augment;
+	int64_t pad, resize_shorter;   /* -1: by the image side */
+	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
+	const char *init;
+	int64_t seed;
+	const char *checkpoint, *resume;
+	int64_t checkpoint_every, keep; /* steps; 0: at the end of each epoch only */
+	const char *log;
+	int64_t log_every;
+	int64_t eval_every;	       /* epochs */
+	const char *device, *transport, *algo;
+	int64_t threads, loader_threads, prefetch, bucket;
+};
+
+/* options_text: all options that must agree on every rank, as one line (gn_options_describe). stop is set by signal
+ * handlers and read between steps. Returns GN_ERR_STOPPED after a stop on request, with a checkpoint when there is a
+ * folder for one. */
+enum gn_status gn_train_run(const struct gn_train_options *options, const char *options_text,
+			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log,
+			    struct gn_err *err);
+
+#endif

@@ -1,0 +1,87 @@
+#include "tests/test.h"
+
+#include "src/base/file.h"
+#include "src/train/curve_svg.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char path[64];
+
+static void write_log(const char *text)
+{
+	assert_int_equal(gn_file_replace(path, text, strlen(text), NULL), GN_OK);
+}
+
+/* Killed at step 3 in the middle of a line, resumed from step 2: the curve is 1, 2, then the new 3. */
+static void test_resume_drops_what_was_lost(void **state)
+{
+	struct gn_curve curve;
+	struct gn_err err;
+
+	(void)state;
+	write_log("{\"event\": \"start\", \"model\": \"lenet\", \"ranks\": 4, \"global_batch\": 64}\n"
+		  "{\"event\": \"step\", \"step\": 1, \"epoch\": 0.1, \"loss\": 2.0, \"time_ms\": {\"data\": 3}}\n"
+		  "{\"event\": \"step\", \"step\": 2, \"epoch\": 0.2, \"loss\": 1.5}\n"
+		  "{\"event\": \"step\", \"step\": 3, \"epoch\": 0.3, \"loss\": 1.1}\n"
+		  "{\"event\": \"step\", \"st\n"
+		  "{\"event\": \"resume\", \"step\": 2}\n"
+		  "{\"event\": \"step\", \"step\": 3, \"epoch\": 0.3, \"loss\": 1.2}\n"
+		  "{\"event\": \"eval\", \"step\": 3, \"epoch\": 0.3, \"top1\": 0.5, \"top5\": 0.9, \"loss\": 1}\n");
+	assert_ok(gn_curve_read(path, &curve, &err));
+	assert_int_equal(curve.step_count, 3);
+	assert_true(curve.steps[2].loss == 1.2);
+	assert_true(curve.steps[0].ms[GN_PART_DATA] == 3);
+	assert_int_equal(curve.eval_count, 1);
+	assert_int_equal(curve.resumes, 1);
+	assert_int_equal(curve.bad_lines, 1);
+	assert_string_equal(curve.label, "lenet, 4 ranks, global batch 64");
+	gn_curve_release(&curve);
+}
+
+static void test_svg_is_drawn(void **state)
+{
+	struct gn_curve curve;
+	struct gn_strbuf svg;
+	struct gn_err err;
+
+	(void)state;
+	write_log("{\"event\": \"step\", \"step\": 1, \"epoch\": 0.5, \"loss\": 2.0}\n"
+		  "{\"event\": \"step\", \"step\": 2, \"epoch\": 1, \"loss\": 1.0}\n");
+	assert_ok(gn_curve_read(path, &curve, &err));
+	gn_strbuf_init(&svg);
+	gn_curve_svg(&curve, 1, &svg);
+	assert_false(gn_strbuf_failed(&svg));
+	/* Axes from 0 to 1 epochs over 70..876 and 0 to 2 of loss over 266..56 pixels. */
+	assert_non_null(strstr(gn_strbuf_text(&svg), "points='473.0,56.0 876.0,161.0 '"));
+	gn_strbuf_release(&svg);
+	gn_curve_release(&curve);
+}
+
+static void test_not_a_log(void **state)
+{
+	struct gn_curve curve;
+	struct gn_err err;
+
+	(void)state;
+	write_log("hello\n");
+	assert_int_equal(gn_curve_read(path, &curve, &err), GN_ERR_DATA);
+	assert_int_equal(gn_curve_read("/nonexistent", &curve, &err), GN_ERR_NOT_FOUND);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_resume_drops_what_was_lost),
+		cmocka_unit_test(test_svg_is_drawn),
+		cmocka_unit_test(test_not_a_log),
+	};
+	int failed;
+
+	snprintf(path, sizeof path, "/tmp/gannet-curve.%ld", (long)getpid());
+	failed = cmocka_run_group_tests_name("train/curve", tests, NULL, NULL);
+	unlink(path);
+	return failed;
+}

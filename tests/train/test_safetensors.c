@@ -1,0 +1,184 @@
+#include "tests/test.h"
+
+#include "src/base/file.h"
+#include "src/train/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char root[64], path[128];
+
+static int make_root(void **state)
+{
+	(void)state;
+	memcpy(root, "/tmp/gannet-tensors.XXXXXX", 27);
+	if (!mkdtemp(root))
+		return -1;
+	snprintf(path, sizeof path, "%s/file.safetensors", root);
+	return 0;
+}
+
+static int drop_root(void **state)
+{
+	(void)state;
+	return gn_remove_tree(root, NULL) ? -1 : 0;
+}
+
+static const float weight[6] = {1, -2, 3.5f, 0, 1e-30f, 6};
+static const int64_t steps = 42;
+
+static enum gn_status write_sample(struct gn_err *err)
+{
+	static const char *const metadata[] = {"format", "pt"};
+	struct gn_tensor_entry tensors[3] = {
+		{.name = "fc.weight", .type = GN_TENSOR_F32, .dims = 2, .shape = {2, 3}, .len_bytes = 24, .data = weight},
+		{.name = "bn.num_batches_tracked", .type = GN_TENSOR_I64, .len_bytes = 8, .data = &steps},
+		{.name = "empty", .type = GN_TENSOR_F32, .dims = 1, .shape = {0}, .len_bytes = 0, .data = weight},
+	};
+
+	unlink(path);
+	return gn_safetensors_write(path, tensors, 3, metadata, 1, NULL, NULL, err);
+}
+
+static void test_round_trip(void **state)
+{
+	const struct gn_tensor_entry *entry;
+	struct gn_safetensors *file;
+	float back[6];
+	int64_t number;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(write_sample(&err));
+	assert_ok(gn_safetensors_open(path, &file, &err));
+	assert_int_equal(gn_safetensors_count(file), 3);
+	entry = gn_safetensors_find(file, "fc.weight");
+	assert_non_null(entry);
+	assert_int_equal(entry->dims, 2);
+	assert_int_equal(entry->shape[1], 3);
+	assert_ok(gn_safetensors_read(file, entry, back, &err));
+	assert_memory_equal(back, weight, sizeof back);
+	entry = gn_safetensors_find(file, "bn.num_batches_tracked");
+	assert_int_equal(entry->dims, 0);
+	assert_ok(gn_safetensors_read(file, entry, &number, &err));
+	assert_int_equal(number, 42);
+	assert_null(gn_safetensors_find(file, "fc.bias"));
+	gn_safetensors_close(file);
+}
+
+static void test_never_overwrites(void **state)
+{
+	struct gn_tensor_entry none;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(write_sample(&err));
+	assert_int_equal(gn_safetensors_write(path, &none, 0, NULL, 0, NULL, NULL, &err), GN_ERR_IO);
+}
+
+static enum gn_status open_bytes(const char *header, size_t data_bytes, struct gn_err *err)
+{
+	size_t len = strlen(header);
+	unsigned char *bytes = calloc(1, 8 + len + data_bytes);
+	struct gn_safetensors *file;
+	enum gn_status status;
+
+	for (int i = 0; i < 8; i++)
+		bytes[i] = (unsigned char)(len >> (8 * i));
+	memcpy(bytes + 8, header, len);
+	status = gn_file_replace(path, bytes, 8 + len + data_bytes, err);
+	free(bytes);
+	if (!status)
+		status = gn_safetensors_open(path, &file, err);
+	if (!status)
+		gn_safetensors_close(file);
+	return status;
+}
+
+#define T(rest) "{\"a\": {\"dtype\": \"F32\", " rest "}}"
+
+static void test_bad_headers(void **state)
+{
+	static const struct {
+		const char *header;
+		size_t data;
+		const char *text;
+	} cases[] = {
+		{"{", 0, "not JSON"},
+		{"[]", 0, "not a JSON object"},
+		{"{\"a\": 1}", 0, "type other than"},
+		{"{\"a\": {\"dtype\": \"F16\", \"shape\": [1], \"data_offsets\": [0, 2]}}", 2, "type other than"},
+		{T("\"shape\": [-1], \"data_offsets\": [0, 4]"), 4, "no usable shape"},
+		{T("\"shape\": [1, 1, 1, 1, 1, 1, 1, 1, 1], \"data_offsets\": [0, 4]"), 4, "no usable shape"},
+		{T("\"shape\": [4294967296, 4294967296], \"data_offsets\": [0, 4]"), 4, "no usable shape"},
+		{T("\"shape\": [4611686018427387904], \"data_offsets\": [0, 4]"), 4, "not what its shape needs"},
+		{T("\"shape\": [1], \"data_offsets\": [0, 8]"), 4, "outside the file"},
+		{T("\"shape\": [1], \"data_offsets\": [4, 0]"), 4, "outside the file"},
+		{T("\"shape\": [1], \"data_offsets\": [0]"), 4, "outside the file"},
+		{T("\"shape\": [1], \"data_offsets\": [0.0, 4.0]"), 4, "outside the file"},
+		{T("\"shape\": [2], \"data_offsets\": [0, 4]"), 4, "not what its shape needs"},
+		{T("\"shape\": [1], \"data_offsets\": [4, 8]"), 8, "leaves a hole"},
+		{T("\"shape\": [1], \"data_offsets\": [0, 4]"), 8, "belong to no tensor"},
+		{"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}, "
+		 "\"b\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 4, "overlaps"},
+		{"{\"a\": {\"dtype\": \"F32\", \"shape\": [0], \"data_offsets\": [0, 0]}, "
+		 "\"a\": {\"dtype\": \"F32\", \"shape\": [0], \"data_offsets\": [0, 0]}}", 0, "not JSON: duplicate"},
+	};
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(open_bytes(T("\"shape\": [1], \"data_offsets\": [0, 4]"), 4, &err));
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		assert_int_equal(open_bytes(cases[i].header, cases[i].data, &err), GN_ERR_DATA);
+		if (!strstr(err.text, cases[i].text))
+			fail_msg("case %zu: %s", i, err.text);
+	}
+}
+
+/* Whatever is cut off or changed in a file, opening and reading it ends in a status, never beyond the file. */
+static void test_mutations(void **state)
+{
+	struct gn_err err;
+	char *bytes;
+	size_t len;
+
+	(void)state;
+	assert_ok(write_sample(&err));
+	assert_ok(gn_file_load(path, 1 << 20, &bytes, &len, &err));
+	srand(3);
+	for (int round = 0; round < 3000; round++) {
+		char *copy = malloc(len);
+		size_t keep = round % 3 ? len : (size_t)rand() % len;
+		struct gn_safetensors *file;
+
+		memcpy(copy, bytes, len);
+		for (int k = rand() % 4; k >= 0; k--)
+			copy[(size_t)rand() % len] = (char)rand();
+		assert_ok(gn_file_replace(path, copy, keep, &err));
+		free(copy);
+		if (gn_safetensors_open(path, &file, &err))
+			continue;
+		for (size_t i = 0; i < gn_safetensors_count(file); i++) {
+			char data[64];
+
+			assert_true(gn_safetensors_entry(file, i)->len_bytes <= sizeof data);
+			assert_ok(gn_safetensors_read(file, gn_safetensors_entry(file, i), data, &err));
+		}
+		gn_safetensors_close(file);
+	}
+	free(bytes);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_never_overwrites),
+		cmocka_unit_test(test_bad_headers),
+		cmocka_unit_test(test_mutations),
+	};
+
+	return cmocka_run_group_tests_name("train/safetensors", tests, make_root, drop_root);
+}
