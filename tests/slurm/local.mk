@@ -1,1 +1,2 @@
-# no tests yet
+SHELL_TESTS += tests/slurm/vcluster.t
+EXTRA_DIST += tests/slurm/lab.sh

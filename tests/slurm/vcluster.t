@@ -1,0 +1,82 @@
+#!/bin/bash
+# The virtual cluster: comes up, runs steps, keeps nodes apart, comes back after a crash, and leaves nothing.
+set -u
+# shellcheck source=tests/slurm/lab.sh
+. "$GN_SOURCE/tests/slurm/lab.sh"
+lab_begin
+
+expect 2 "nodes" "0 nodes are refused" vc up --nodes 0
+expect 2 "rate" "a rate that tc does not know is refused" vc up --rate fast
+expect 2 "dir" "a directory with a space is refused" "$GN_SOURCE/slurm/vcluster" up --dir "/tmp/a b"
+expect 2 "what is" "an unknown option is refused" vc up --colour
+nobody() { setpriv --reuid nobody --regid nogroup --clear-groups "$GN_SOURCE/slurm/vcluster" up --dir "$lab/vc"; }
+expect 2 "root" "an ordinary user is told that root is needed" nobody
+expect 1 "down" "status before up says down" vc status
+expect 0 "" "down before up does nothing" vc down
+
+expect 0 "up in" "two nodes come up" vc up --nodes 2 --cpus-per-node 2
+expect 0 "up already" "a second up leaves them as they are" vc up --nodes 2 --cpus-per-node 2
+expect 2 "take it down" "another shape is refused while it is up" vc up --nodes 3
+expect 0 "n2 idle" "status shows the nodes" vc status
+
+hosts() { [[ $(on 30 srun -N2 hostname | sort | tr '\n' ' ') == "n1 n2 " ]]; }
+check "srun reaches both nodes" hosts
+
+# shellcheck disable=SC2016 # for the nodes' shells
+apart() {
+	on 30 srun -N2 sh -c 'hostname >"$GANNET_LOCAL/who" && hostname >"$GANNET_SHARED/$(hostname)" && hostname >/dev/shm/x' &&
+		[[ $(on 30 srun -N2 sh -c 'cat "$GANNET_LOCAL/who" /dev/shm/x' | sort | tr '\n' ' ') == "n1 n1 n2 n2 " ]] &&
+		[[ $(cat "$lab"/vc/node/n{1,2}/nvme/who "$lab"/vc/shared/n{1,2} | tr '\n' ' ') == "n1 n2 n1 n2 " ]]
+}
+check "each node has its own GANNET_LOCAL and memory, all have one GANNET_SHARED" apart
+code() { on 30 srun -N2 sh -c 'exit 5'; }
+expect 5 "" "srun passes an exit code on" code
+# shellcheck disable=SC2016
+pmix() { on 30 srun -N2 --ntasks-per-node=2 --mpi=pmix sh -c 'echo "rank=$PMIX_RANK"' | sort -u | wc -l | grep -qx 4; }
+check "srun --mpi=pmix numbers four ranks" pmix
+link() { tc -s qdisc show | grep -c "tbf .* rate 1Gbit" | grep -qx '[2-9]'; }
+check "the links have their rate" link
+
+# sbatch, requeue and a second start: BeginTime follows --requeue-delay, not Slurm's 120 s.
+cat >"$lab/again.sbatch" <<'JOB'
+#!/bin/bash
+#SBATCH -N2 --open-mode=append
+echo "start ${SLURM_RESTART_COUNT:-first}"
+if [[ ! ${SLURM_RESTART_COUNT:-} ]]; then scontrol requeue "$SLURM_JOB_ID"; sleep 60; fi
+srun -N2 hostname
+echo end
+JOB
+again() {
+	on 30 sbatch --chdir="$lab" --output="$lab/again.log" "$lab/again.sbatch" &&
+		until_within 60 grep -qx end "$lab/again.log" && grep -qx "start 1" "$lab/again.log"
+}
+check "a requeued batch job starts again within a minute" again
+expect 0 "start first" "--open-mode=append keeps what the first start said" cat "$lab/again.log"
+
+crash() {
+	kill -KILL "$(awk '$1 == "slurmctld" { print $2 }' "$lab/vc/vcluster.state")" && on 5 srun -N2 hostname
+	! vc status && vc up --nodes 3 --rate none && [[ $(on 30 srun -N3 hostname | sort | tr '\n' ' ') == "n1 n2 n3 " ]]
+}
+check "after a crash, up clears the remains and comes up in another shape" crash
+
+# As hard as it gets: the record is lost and a job is running.
+on 60 srun -N3 sleep 60 >/dev/null 2>&1 &
+until_within 20 pgrep -f "^/[a-z/]*sleep 60$" || true
+rm -f "$lab/vc/vcluster.state"
+expect 0 "" "down works without its record" vc down
+expect 0 "" "and a second time" vc down
+wait
+left() {
+	ip netns list | grep "gn$id-"
+	ip -o link | grep "gn[bv]$id"
+	grep -h "$lab" /proc/mounts
+	local p
+	for p in /proc/[0-9]*; do
+		tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep "$lab/vc" | grep -v vcluster.t
+	done
+}
+id=$(printf '%s' "$lab/vc" | md5sum | cut -c1-6)
+nothing() { local l; l=$(left); [[ ! $l ]] || { echo "$l"; false; }; }
+check "down leaves no namespace, link, mount or process" nothing
+check "down keeps what users wrote" test -s "$lab/vc/shared/n1"
+finish
