@@ -4,7 +4,9 @@ gannet_SOURCES = \
 	src/cmd/cmd.c src/cmd/cmd.h \
 	src/cmd/info.c \
 	src/cmd/main.c \
-	src/cmd/pack.c
+	src/cmd/pack.c \
+	src/cmd/stage.c \
+	src/cmd/verify.c
 gannet_LDADD = $(DATA_LIBS) $(BASE_LIBS)
 
 pkgconfigdir = $(libdir)/pkgconfig
