@@ -1,1 +1,28 @@
-# no files yet
+lib_LIBRARIES += libgannet_kernels.a
+libgannet_kernels_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+libgannet_kernels_a_SOURCES = \
+	kernels/op.c kernels/op.h kernels/op_internal.h \
+	kernels/optim.h \
+	kernels/ref/ref.h \
+	kernels/ref/batch_norm.c \
+	kernels/ref/conv.c \
+	kernels/ref/linear.c \
+	kernels/ref/loss.c \
+	kernels/ref/op.c \
+	kernels/ref/pointwise.c \
+	kernels/ref/pool.c \
+	kernels/ref/sgd.c \
+	kernels/host/host.h \
+	kernels/host/adaptive.c \
+	kernels/host/dropout.c \
+	kernels/host/loss.c \
+	kernels/host/op.c \
+	kernels/host/pointwise.c \
+	kernels/host/sgd.c \
+	kernels/host/onednn.h kernels/host/onednn_internal.h \
+	kernels/host/onednn.c \
+	kernels/host/onednn_conv.c \
+	kernels/host/onednn_linear.c \
+	kernels/host/onednn_norm.c \
+	kernels/host/onednn_pool.c
+KERNELS_LIBS = libgannet_kernels.a $(DNNL_LIBS) $(OPENMP_CFLAGS)

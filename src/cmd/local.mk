@@ -5,9 +5,16 @@ gannet_SOURCES = \
 	src/cmd/info.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \
-	src/cmd/stage.c \
-	src/cmd/verify.c
-gannet_LDADD = $(DATA_LIBS) $(BASE_LIBS)
+	src/cmd/golden.S src/cmd/selftest.c
+GOLDEN_FILES = \
+	tests/golden/resnet18-b4-s64-c10.json \
+	tests/golden/resnet50-b4-s96-c1000.json \
+	tests/golden/resnet50-b2-s224-c1000.json
+EXTRA_DIST += $(GOLDEN_FILES) tests/golden/README.md
+# the assembler finds the reference files by its own -I
+gannet_CCASFLAGS = -Wa,-I$(top_srcdir)
+src/cmd/gannet-golden.$(OBJEXT): $(GOLDEN_FILES)
+gannet_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 
 pkgconfigdir = $(libdir)/pkgconfig
 nodist_pkgconfig_DATA = src/gannet.pc

@@ -51,8 +51,8 @@ struct gn_param {
 
 struct gn_model;
 
-/* channels is 3 unless 0 (the network's own: 1 for lenet). Unknown names are GN_ERR_USAGE listing the known ones; sides that
- * the network cannot digest are found by the plan. */
+/* channels 0 means the network's own: 1 for lenet, 3 for the others. Unknown names are GN_ERR_USAGE listing the known ones;
+ * sides that the network cannot digest are found by the plan. */
 enum gn_status gn_model_create(const char *name, int classes, int channels, int side, struct gn_model **out,
 			       struct gn_err *err);
 void gn_model_destroy(struct gn_model *m);
@@ -67,7 +67,8 @@ int gn_model_channels(const struct gn_model *m);
 int gn_model_side(const struct gn_model *m);
 int gn_model_node_count(const struct gn_model *m);
 const struct gn_node *gn_model_node(const struct gn_model *m, int index);
-/* Trainable parameters first count, then buffers. Offsets of parameters are aligned to 16 elements. */
+/* Parameters and buffers are numbered apart, each in order; the state dict interleaves them node by node. Offsets are aligned
+ * to 16 elements. */
 int gn_model_param_count(const struct gn_model *m);
 const struct gn_param *gn_model_param(const struct gn_model *m, int index);
 int gn_model_buffer_count(const struct gn_model *m);

@@ -1,1 +1,2 @@
-# no tests yet
+SHELL_TESTS += tests/cmd/selftest.t
+EXTRA_DIST += tests/cmd/tap.sh

@@ -1,0 +1,11 @@
+/* Loops of our own on host memory, where oneDNN has nothing or nothing better. Only kernels/ includes this. */
+#ifndef GN_KERNELS_HOST_HOST_H
+#define GN_KERNELS_HOST_HOST_H
+
+#include "kernels/op_internal.h"
+
+enum gn_status gn_host_pointwise_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_host_dropout_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_host_adaptive_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+
+#endif

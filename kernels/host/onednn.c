@@ -1,0 +1,276 @@
+#include "kernels/host/onednn_internal.h"
+#include "src/base/arena.h"
+
+#include <oneapi/dnnl/dnnl_debug.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct gn_dnnl_op *self(struct gn_op *op)
+{
+	return (struct gn_dnnl_op *)op;
+}
+
+enum gn_status gn_dnnl_check(dnnl_status_t s, const char *what, struct gn_err *err)
+{
+	if (s == dnnl_success)
+		return GN_OK;
+	if (s == dnnl_out_of_memory)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "oneDNN: no memory for %s", what);
+	return gn_err_set(err, GN_ERR_FAILED, "oneDNN: %s: %s", what, dnnl_status2str(s));
+}
+
+static dnnl_format_tag_t tag_of_block(int block)
+{
+	switch (block) {
+	case 0:
+		return dnnl_nhwc;
+	case 4:
+		return dnnl_nChw4c;
+	case 8:
+		return dnnl_nChw8c;
+	case 16:
+		return dnnl_nChw16c;
+	default:
+		return dnnl_nchw;
+	}
+}
+
+enum gn_status gn_dnnl_md_of_layout(const struct gn_layout *l, dnnl_memory_desc_t *out, struct gn_err *err)
+{
+	dnnl_dims_t shape = {l->n, l->c, l->h, l->w};
+
+	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, 4, shape, dnnl_f32, tag_of_block(l->block)),
+			     "a tensor's layout", err);
+}
+
+int gn_dnnl_block_of_md(const struct gn_layout *l, const dnnl_memory_desc_t *md)
+{
+	static const int blocks[] = {1, 16, 8, 4, 0};
+
+	for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+		struct gn_layout try = *l;
+		dnnl_memory_desc_t mine;
+
+		try.block = blocks[i];
+		if (!gn_dnnl_md_of_layout(&try, &mine, NULL) && dnnl_memory_desc_equal(&mine, md))
+			return blocks[i];
+	}
+	return -1;
+}
+
+enum gn_status gn_dnnl_md_any(int dims, const dnnl_dims_t shape, dnnl_memory_desc_t *out, struct gn_err *err)
+{
+	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, dims, shape, dnnl_f32, dnnl_format_tag_any), "a free layout",
+			     err);
+}
+
+enum gn_status gn_dnnl_md_plain(int dims, const dnnl_dims_t shape, dnnl_memory_desc_t *out, struct gn_err *err)
+{
+	static const dnnl_format_tag_t tags[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd};
+
+	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, dims, shape, dnnl_f32, tags[dims]), "a plain layout", err);
+}
+
+const dnnl_memory_desc_t *gn_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
+{
+	return dnnl_primitive_desc_query_md(pd, what, index);
+}
+
+enum gn_status gn_dnnl_op_alloc(const struct gn_op *base, const struct gn_op_class *class, struct gn_dnnl_op **out,
+				struct gn_err *err)
+{
+	static const struct gn_op_class usual = {.bind = gn_dnnl_bind, .forward = gn_dnnl_forward,
+						 .backward = gn_dnnl_backward, .destroy = gn_dnnl_destroy};
+	struct gn_dnnl_op *op = (struct gn_dnnl_op *)gn_op_alloc(sizeof *op, class ? class : &usual, base, err);
+	enum gn_status s;
+
+	if (!op)
+		return GN_ERR_NO_MEMORY;
+	s = gn_dnnl_check(dnnl_engine_create(&op->engine, dnnl_cpu, 0), "an engine", err);
+	if (!s)
+		s = gn_dnnl_check(dnnl_stream_create(&op->stream, op->engine, dnnl_stream_default_flags), "a stream", err);
+	if (!s)
+		s = gn_dnnl_check(dnnl_primitive_attr_create(&op->attr), "attributes", err);
+	if (!s)
+		s = gn_dnnl_check(dnnl_primitive_attr_set_scratchpad_mode(op->attr, dnnl_scratchpad_mode_user),
+				  "attributes", err);
+	if (s) {
+		gn_op_destroy(&op->base);
+		return s;
+	}
+	*out = op;
+	return GN_OK;
+}
+
+dnnl_memory_t gn_dnnl_memory(struct gn_dnnl_op *op, enum gn_dnnl_role role, size_t offset_bytes,
+			     const dnnl_memory_desc_t *md, struct gn_err *err)
+{
+	struct gn_dnnl_memory *m = &op->memories[op->memory_count];
+
+	if (op->memory_count == (int)(sizeof op->memories / sizeof *op->memories)) {
+		gn_err_set(err, GN_ERR_FAILED, "an operator has more memories than foreseen");
+		return NULL;
+	}
+	if (gn_dnnl_check(dnnl_memory_create(&m->handle, md, op->engine, DNNL_MEMORY_NONE), "a memory", err))
+		return NULL;
+	m->role = role;
+	m->offset_bytes = offset_bytes;
+	op->memory_count++;
+	return m->handle;
+}
+
+dnnl_memory_t gn_dnnl_scratch(struct gn_dnnl_op *op, const dnnl_memory_desc_t *md, struct gn_err *err)
+{
+	size_t begin = op->scratch_used, size = dnnl_memory_desc_get_size(md);
+
+	op->scratch_used += (size + GN_ALIGN_BYTES - 1) / GN_ALIGN_BYTES * GN_ALIGN_BYTES;
+	if (op->scratch_used > op->base.info.scratch_bytes)
+		op->base.info.scratch_bytes = op->scratch_used;
+	return gn_dnnl_memory(op, GN_ROLE_SCRATCH, begin, md, err);
+}
+
+void gn_dnnl_group(struct gn_dnnl_op *op)
+{
+	op->scratch_used = 0;
+}
+
+enum gn_status gn_dnnl_append(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const_dnnl_primitive_desc_t pd,
+			      const dnnl_exec_arg_t *args, int arg_count, struct gn_err *err)
+{
+	const dnnl_memory_desc_t *pad = gn_dnnl_query(pd, dnnl_query_scratchpad_md, 0);
+	struct gn_dnnl_step *step = &list->steps[list->count];
+	enum gn_status s;
+
+	if (list->count == (int)(sizeof list->steps / sizeof *list->steps) ||
+	    arg_count >= (int)(sizeof step->args / sizeof *step->args))
+		return gn_err_set(err, GN_ERR_FAILED, "an operator has more steps than foreseen");
+	for (int i = 0; i < arg_count; i++) {
+		if (!args[i].memory)
+			return err ? err->status : GN_ERR_FAILED; /* said by gn_dnnl_memory */
+		step->args[i] = args[i];
+	}
+	step->arg_count = arg_count;
+	if (pad && dnnl_memory_desc_get_size(pad)) {
+		dnnl_memory_t m = gn_dnnl_scratch(op, pad, err);
+
+		if (!m)
+			return err ? err->status : GN_ERR_FAILED;
+		step->args[step->arg_count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, m};
+	}
+	s = gn_dnnl_check(dnnl_primitive_create(&step->primitive, pd), "a primitive", err);
+	if (!s)
+		list->count++;
+	return s;
+}
+
+enum gn_status gn_dnnl_append_reorder(struct gn_dnnl_op *op, struct gn_dnnl_list *list, dnnl_memory_t from,
+				      dnnl_memory_t to, struct gn_err *err)
+{
+	dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+	const dnnl_memory_desc_t *a, *b;
+	dnnl_primitive_desc_t pd;
+	enum gn_status s;
+
+	if (!from || !to)
+		return err ? err->status : GN_ERR_FAILED;
+	s = gn_dnnl_check(dnnl_memory_get_memory_desc(from, &a), "a memory", err);
+	if (!s)
+		s = gn_dnnl_check(dnnl_memory_get_memory_desc(to, &b), "a memory", err);
+	if (!s)
+		s = gn_dnnl_check(dnnl_reorder_primitive_desc_create(&pd, a, op->engine, b, op->engine, op->attr),
+				  "a change of layout", err);
+	if (s)
+		return s;
+	s = gn_dnnl_append(op, list, pd, args, 2, err);
+	dnnl_primitive_desc_destroy(pd);
+	return s;
+}
+
+/* The buffers say const where operators only read; oneDNN has one kind of memory for both. */
+static char *address_of_role(const struct gn_op_buffers *b, enum gn_dnnl_role role)
+{
+	switch (role) {
+	case GN_ROLE_IN:
+		return (char *)(uintptr_t)b->in[0];
+	case GN_ROLE_OUT:
+		return b->out;
+	case GN_ROLE_DOUT:
+		return (char *)(uintptr_t)b->dout;
+	case GN_ROLE_DIN:
+		return b->din[0];
+	case GN_ROLE_WEIGHT:
+		return (char *)(uintptr_t)b->weight;
+	case GN_ROLE_BIAS:
+		return (char *)(uintptr_t)b->bias;
+	case GN_ROLE_DWEIGHT:
+		return (char *)b->dweight;
+	case GN_ROLE_DBIAS:
+		return (char *)b->dbias;
+	case GN_ROLE_WORKSPACE:
+		return b->workspace;
+	case GN_ROLE_SCRATCH:
+		return b->scratch;
+	}
+	return NULL;
+}
+
+enum gn_status gn_dnnl_bind(struct gn_op *base, struct gn_err *err)
+{
+	struct gn_dnnl_op *op = self(base);
+	enum gn_status s = GN_OK;
+
+	for (int i = 0; !s && i < op->memory_count; i++) {
+		const struct gn_dnnl_memory *m = &op->memories[i];
+		char *address = address_of_role(&base->buffers, m->role);
+
+		s = gn_dnnl_check(dnnl_memory_set_data_handle(m->handle, address ? address + m->offset_bytes : NULL),
+				  "binding memory", err);
+	}
+	return s;
+}
+
+enum gn_status gn_dnnl_run(struct gn_dnnl_op *op, const struct gn_dnnl_list *list, struct gn_err *err)
+{
+	enum gn_status s = GN_OK;
+
+	for (int i = 0; !s && i < list->count; i++) {
+		const struct gn_dnnl_step *step = &list->steps[i];
+
+		s = gn_dnnl_check(dnnl_primitive_execute(step->primitive, op->stream, step->arg_count, step->args),
+				  "running a primitive", err);
+	}
+	return s ? s : gn_dnnl_check(dnnl_stream_wait(op->stream), "waiting for a primitive", err);
+}
+
+enum gn_status gn_dnnl_forward(struct gn_op *base, uint64_t step, struct gn_err *err)
+{
+	(void)step;
+	return gn_dnnl_run(self(base), &self(base)->forward, err);
+}
+
+enum gn_status gn_dnnl_backward(struct gn_op *base, struct gn_err *err)
+{
+	return gn_dnnl_run(self(base), &self(base)->backward, err);
+}
+
+static void release_list(struct gn_dnnl_list *list)
+{
+	for (int i = 0; i < list->count; i++)
+		dnnl_primitive_destroy(list->steps[i].primitive);
+}
+
+void gn_dnnl_destroy(struct gn_op *base)
+{
+	struct gn_dnnl_op *op = self(base);
+
+	release_list(&op->forward);
+	release_list(&op->backward);
+	for (int i = 0; i < op->memory_count; i++)
+		dnnl_memory_destroy(op->memories[i].handle);
+	if (op->attr)
+		dnnl_primitive_attr_destroy(op->attr);
+	if (op->stream)
+		dnnl_stream_destroy(op->stream);
+	if (op->engine)
+		dnnl_engine_destroy(op->engine);
+}

@@ -1,0 +1,14 @@
+/* Operators done by oneDNN 2.x. Only kernels/host/onednn*.c know its API; another major version is another set of them. */
+#ifndef GN_KERNELS_HOST_ONEDNN_H
+#define GN_KERNELS_HOST_ONEDNN_H
+
+#include "kernels/op_internal.h"
+
+enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_dnnl_batch_norm_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_dnnl_max_pool_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+/* Input in plain layout. */
+enum gn_status gn_dnnl_linear_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_dnnl_reorder_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+
+#endif

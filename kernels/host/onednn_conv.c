@@ -1,0 +1,186 @@
+/* Convolution. The forward primitive chooses the layouts of input and output and the backward ones take them; weights come in
+ * torch's layout and are brought into each primitive's own in scratch memory. */
+#include "kernels/host/onednn_internal.h"
+
+struct conv {
+	struct gn_dnnl_op *op;
+	dnnl_dims_t weight_shape, bias_shape, stride, pad_begin, pad_end;
+	dnnl_memory_desc_t in, out, weight_any, weight, bias; /* weight and bias: torch's layout */
+};
+
+static enum gn_status describe(struct conv *c, struct gn_err *err)
+{
+	const struct gn_op_desc *d = &c->op->base.desc;
+	const struct gn_layout *in = &d->in[0], *out = &c->op->base.info.out;
+	dnnl_dims_t in_shape = {in->n, in->c, in->h, in->w}, out_shape = {out->n, out->c, out->h, out->w};
+	enum gn_status s;
+
+	c->weight_shape[0] = c->bias_shape[0] = d->channels_out;
+	c->weight_shape[1] = in->c;
+	c->weight_shape[2] = c->weight_shape[3] = d->kernel;
+	c->stride[0] = c->stride[1] = d->stride;
+	c->pad_begin[0] = c->pad_begin[1] = d->pad;
+	/* oneDNN wants the padding that is really read */
+	c->pad_end[0] = (out->h - 1) * d->stride + d->kernel - in->h - d->pad;
+	c->pad_end[1] = (out->w - 1) * d->stride + d->kernel - in->w - d->pad;
+	s = gn_dnnl_md_any(4, in_shape, &c->in, err);
+	if (!s)
+		s = gn_dnnl_md_any(4, out_shape, &c->out, err);
+	if (!s)
+		s = gn_dnnl_md_any(4, c->weight_shape, &c->weight_any, err);
+	if (!s)
+		s = gn_dnnl_md_plain(4, c->weight_shape, &c->weight, err);
+	return s ? s : gn_dnnl_md_plain(1, c->bias_shape, &c->bias, err);
+}
+
+static enum gn_status forward_descriptor(struct conv *c, dnnl_primitive_desc_t *out, struct gn_err *err)
+{
+	const struct gn_op_desc *d = &c->op->base.desc;
+	dnnl_convolution_desc_t desc;
+	enum gn_status s;
+
+	s = gn_dnnl_check(dnnl_convolution_forward_desc_init(
+				  &desc, d->training ? dnnl_forward_training : dnnl_forward_inference,
+				  dnnl_convolution_direct, &c->in, &c->weight_any, d->bias ? &c->bias : NULL, &c->out,
+				  c->stride, c->pad_begin, c->pad_end), "a convolution", err);
+	return s ? s : gn_dnnl_check(dnnl_primitive_desc_create(out, &desc, c->op->attr, c->op->engine, NULL),
+				     "a convolution", err);
+}
+
+/* Layouts that gn_layout cannot say are given up for plain ones. */
+static enum gn_status choose_layouts(struct conv *c, dnnl_primitive_desc_t *pd, struct gn_err *err)
+{
+	struct gn_op_info *info = &c->op->base.info;
+	int in, out;
+	enum gn_status s = forward_descriptor(c, pd, err);
+
+	if (s)
+		return s;
+	c->in = *gn_dnnl_query(*pd, dnnl_query_src_md, 0);
+	c->out = *gn_dnnl_query(*pd, dnnl_query_dst_md, 0);
+	in = gn_dnnl_block_of_md(&info->in[0], &c->in);
+	out = gn_dnnl_block_of_md(&info->out, &c->out);
+	info->in[0].block = in < 0 || out < 0 ? 1 : in;
+	info->out.block = in < 0 || out < 0 ? 1 : out;
+	if (in >= 0 && out >= 0)
+		return GN_OK;
+	dnnl_primitive_desc_destroy(*pd);
+	*pd = NULL;
+	s = gn_dnnl_md_of_layout(&info->in[0], &c->in, err);
+	if (!s)
+		s = gn_dnnl_md_of_layout(&info->out, &c->out, err);
+	return s ? s : forward_descriptor(c, pd, err);
+}
+
+/* The user's weights as the primitive wants them: themselves, or a copy made by a step before. */
+static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, const dnnl_memory_desc_t *wanted,
+				 struct gn_err *err)
+{
+	dnnl_memory_t mine = gn_dnnl_memory(c->op, GN_ROLE_WEIGHT, 0, &c->weight, err), copy;
+
+	if (!mine || dnnl_memory_desc_equal(wanted, &c->weight))
+		return mine;
+	copy = gn_dnnl_scratch(c->op, wanted, err);
+	return copy && !gn_dnnl_append_reorder(c->op, list, mine, copy, err) ? copy : NULL;
+}
+
+static enum gn_status build_forward(struct conv *c, const_dnnl_primitive_desc_t pd, struct gn_err *err)
+{
+	struct gn_dnnl_op *op = c->op;
+	dnnl_exec_arg_t args[] = {
+		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, &c->in, err)},
+		{DNNL_ARG_WEIGHTS, weights_for(c, &op->forward, gn_dnnl_query(pd, dnnl_query_weights_md, 0), err)},
+		{DNNL_ARG_DST, gn_dnnl_memory(op, GN_ROLE_OUT, 0, &c->out, err)},
+		{DNNL_ARG_BIAS, op->base.desc.bias ? gn_dnnl_memory(op, GN_ROLE_BIAS, 0, &c->bias, err) : NULL},
+	};
+
+	return gn_dnnl_append(op, &op->forward, pd, args, op->base.desc.bias ? 4 : 3, err);
+}
+
+static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_desc_t forward, struct gn_err *err)
+{
+	struct gn_dnnl_op *op = c->op;
+	dnnl_convolution_desc_t desc;
+	dnnl_primitive_desc_t pd;
+	enum gn_status s;
+
+	gn_dnnl_group(op);
+	s = gn_dnnl_check(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &c->in, &c->weight_any,
+								   &c->out, c->stride, c->pad_begin, c->pad_end),
+			  "a convolution's gradient", err);
+	if (!s)
+		s = gn_dnnl_check(dnnl_primitive_desc_create(&pd, &desc, op->attr, op->engine, forward),
+				  "a convolution's gradient", err);
+	if (s)
+		return s;
+	dnnl_exec_arg_t args[] = {
+		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, &c->out, err)},
+		{DNNL_ARG_WEIGHTS, weights_for(c, &op->backward, gn_dnnl_query(pd, dnnl_query_weights_md, 0), err)},
+		{DNNL_ARG_DIFF_SRC, gn_dnnl_memory(op, GN_ROLE_DIN, 0, &c->in, err)},
+	};
+	s = gn_dnnl_append(op, &op->backward, pd, args, 3, err);
+	dnnl_primitive_desc_destroy(pd);
+	return s;
+}
+
+static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive_desc_t forward, struct gn_err *err)
+{
+	struct gn_dnnl_op *op = c->op;
+	int bias = op->base.desc.bias, copy;
+	const dnnl_memory_desc_t *wanted;
+	dnnl_convolution_desc_t desc;
+	dnnl_primitive_desc_t pd;
+	dnnl_memory_t mine, theirs;
+	enum gn_status s;
+
+	gn_dnnl_group(op);
+	s = gn_dnnl_check(dnnl_convolution_backward_weights_desc_init(
+				  &desc, dnnl_convolution_direct, &c->in, &c->weight_any, bias ? &c->bias : NULL, &c->out,
+				  c->stride, c->pad_begin, c->pad_end), "a convolution's weight gradient", err);
+	if (!s)
+		s = gn_dnnl_check(dnnl_primitive_desc_create(&pd, &desc, op->attr, op->engine, forward),
+				  "a convolution's weight gradient", err);
+	if (s)
+		return s;
+	wanted = gn_dnnl_query(pd, dnnl_query_diff_weights_md, 0);
+	copy = !dnnl_memory_desc_equal(wanted, &c->weight);
+	mine = gn_dnnl_memory(op, GN_ROLE_DWEIGHT, 0, &c->weight, err);
+	theirs = copy ? gn_dnnl_scratch(op, wanted, err) : mine;
+	dnnl_exec_arg_t args[] = {
+		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, &c->in, err)},
+		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, &c->out, err)},
+		{DNNL_ARG_DIFF_WEIGHTS, theirs},
+		{DNNL_ARG_DIFF_BIAS, bias ? gn_dnnl_memory(op, GN_ROLE_DBIAS, 0, &c->bias, err) : NULL},
+	};
+	s = gn_dnnl_append(op, &op->backward, pd, args, bias ? 4 : 3, err);
+	if (!s && copy)
+		s = gn_dnnl_append_reorder(op, &op->backward, theirs, mine, err);
+	dnnl_primitive_desc_destroy(pd);
+	return s;
+}
+
+enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err)
+{
+	struct conv c = {0};
+	dnnl_primitive_desc_t pd = NULL;
+	enum gn_status s = gn_dnnl_op_alloc(base, NULL, &c.op, err);
+
+	if (s)
+		return s;
+	s = describe(&c, err);
+	if (!s)
+		s = choose_layouts(&c, &pd, err);
+	if (!s)
+		s = build_forward(&c, pd, err);
+	if (!s && base->desc.training && base->desc.needs_din)
+		s = build_backward_data(&c, pd, err);
+	if (!s && base->desc.training)
+		s = build_backward_weight(&c, pd, err);
+	c.op->base.info.backward_reads_in = 1;
+	dnnl_primitive_desc_destroy(pd);
+	if (s)
+		gn_op_destroy(&c.op->base);
+	else
+		*out = &c.op->base;
+	return s;
+}

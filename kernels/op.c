@@ -1,0 +1,215 @@
+#include "kernels/op_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+size_t gn_layout_elements(const struct gn_layout *l)
+{
+	size_t c = l->block > 1 ? ((size_t)l->c + l->block - 1) / l->block * l->block : (size_t)l->c;
+
+	return (size_t)l->n * c * l->h * l->w;
+}
+
+size_t gn_layout_bytes(const struct gn_layout *l)
+{
+	return gn_layout_elements(l) * l->element_bytes;
+}
+
+int gn_layout_equal(const struct gn_layout *a, const struct gn_layout *b)
+{
+	return a->n == b->n && a->c == b->c && a->h == b->h && a->w == b->w && a->block == b->block &&
+	       a->element_bytes == b->element_bytes;
+}
+
+void gn_tensor_load(const struct gn_layout *l, const float *from, void *to)
+{
+	size_t count = gn_layout_elements(l);
+	double *wide = to;
+
+	if (l->element_bytes == sizeof(float)) {
+		memcpy(to, from, count * sizeof(float));
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		wide[i] = from[i];
+}
+
+void gn_tensor_store(const struct gn_layout *l, const void *from, float *to)
+{
+	size_t count = gn_layout_elements(l);
+	const double *wide = from;
+
+	if (l->element_bytes == sizeof(float)) {
+		memcpy(to, from, count * sizeof(float));
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		to[i] = (float)wide[i];
+}
+
+void gn_tensor_accumulate(const struct gn_layout *l, const void *from, void *to)
+{
+	size_t count = gn_layout_elements(l);
+
+	if (l->element_bytes == sizeof(float)) {
+		const float *a = from;
+		float *b = to;
+
+#pragma omp parallel for simd schedule(static)
+		for (size_t i = 0; i < count; i++)
+			b[i] += a[i];
+	} else {
+		const double *a = from;
+		double *b = to;
+
+		for (size_t i = 0; i < count; i++)
+			b[i] += a[i];
+	}
+}
+
+static enum gn_status window_side(const struct gn_op_desc *d, int in, int *out, struct gn_err *err)
+{
+	if (d->kernel < 1 || d->stride < 1 || d->pad < 0 || d->pad >= d->kernel)
+		return gn_err_set(err, GN_ERR_USAGE, "kernel %d, stride %d, padding %d make no window", d->kernel,
+				  d->stride, d->pad);
+	if (in + 2 * d->pad < d->kernel)
+		return gn_err_set(err, GN_ERR_USAGE, "an input of side %d is smaller than the window of %d: use larger images",
+				  in, d->kernel);
+	*out = (in + 2 * d->pad - d->kernel) / d->stride + 1;
+	return GN_OK;
+}
+
+static enum gn_status window_shape(const struct gn_op_desc *d, struct gn_layout *out, struct gn_err *err)
+{
+	enum gn_status s = window_side(d, d->in[0].h, &out->h, err);
+
+	return s ? s : window_side(d, d->in[0].w, &out->w, err);
+}
+
+static enum gn_status check_input(const struct gn_layout *in, struct gn_err *err)
+{
+	double bytes = 8.0 * in->n * (in->c + 16.0) * in->h * in->w;
+
+	if (in->n < 1 || in->c < 1 || in->h < 1 || in->w < 1)
+		return gn_err_set(err, GN_ERR_USAGE, "a tensor of %dx%dx%dx%d holds nothing", in->n, in->c, in->h, in->w);
+	if (bytes > 1e12)
+		return gn_err_set(err, GN_ERR_USAGE, "a tensor of %dx%dx%dx%d is too large", in->n, in->c, in->h, in->w);
+	return GN_OK;
+}
+
+/* The logical shape of the output; layout as the first input's. */
+static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, struct gn_err *err)
+{
+	const struct gn_layout *in = &d->in[0];
+
+	*out = *in;
+	switch (d->kind) {
+	case GN_OP_CONV:
+		out->c = d->channels_out;
+		return window_shape(d, out, err);
+	case GN_OP_MAX_POOL:
+		return window_shape(d, out, err);
+	case GN_OP_ADAPTIVE_AVG_POOL:
+		out->h = out->w = d->out_side;
+		return GN_OK;
+	case GN_OP_LINEAR:
+		out->c = d->channels_out;
+		out->h = out->w = 1;
+		return GN_OK;
+	case GN_OP_BATCH_NORM:
+		if (d->training && (double)in->n * in->h * in->w < 2)
+			return gn_err_set(err, GN_ERR_USAGE,
+					  "batch statistics of a single value per channel: use a larger batch or image");
+		return GN_OK;
+	case GN_OP_ADD:
+		if (in->n != d->in[1].n || in->c != d->in[1].c || in->h != d->in[1].h || in->w != d->in[1].w)
+			return gn_err_set(err, GN_ERR_USAGE, "cannot add %dx%dx%d and %dx%dx%d", in->c, in->h, in->w,
+					  d->in[1].c, d->in[1].h, d->in[1].w);
+		return GN_OK;
+	case GN_OP_REORDER:
+		*out = d->out;
+		return GN_OK;
+	case GN_OP_RELU:
+	case GN_OP_DROPOUT:
+		return GN_OK;
+	}
+	return gn_err_set(err, GN_ERR_USAGE, "there is no operator number %d", (int)d->kind);
+}
+
+enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *desc, struct gn_op **out,
+			    struct gn_err *err)
+{
+	struct gn_op base = {.desc = *desc};
+	enum gn_status s = check_input(&desc->in[0], err);
+
+	if (!s)
+		s = infer(desc, &base.info.out, err);
+	if (!s)
+		s = check_input(&base.info.out, err);
+	if (s)
+		return s;
+	base.info.in[0] = desc->in[0];
+	base.info.in[1] = desc->in[1];
+	return backend == GN_BACKEND_REF ? gn_ref_op_create(&base, out, err) : gn_host_op_create(&base, out, err);
+}
+
+struct gn_op *gn_op_alloc(size_t size, const struct gn_op_class *class, const struct gn_op *base, struct gn_err *err)
+{
+	struct gn_op *op = calloc(1, size);
+
+	if (!op) {
+		gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an operator");
+		return NULL;
+	}
+	*op = *base;
+	op->class = class;
+	return op;
+}
+
+void gn_op_destroy(struct gn_op *op)
+{
+	if (!op)
+		return;
+	if (op->class->destroy)
+		op->class->destroy(op);
+	free(op);
+}
+
+const struct gn_op_info *gn_op_info(const struct gn_op *op)
+{
+	return &op->info;
+}
+
+enum gn_status gn_op_bind(struct gn_op *op, const struct gn_op_buffers *buffers, struct gn_err *err)
+{
+	op->buffers = *buffers;
+	return op->class->bind ? op->class->bind(op, err) : GN_OK;
+}
+
+enum gn_status gn_op_forward(struct gn_op *op, uint64_t step, struct gn_err *err)
+{
+	return op->class->forward(op, step, err);
+}
+
+enum gn_status gn_op_backward(struct gn_op *op, struct gn_err *err)
+{
+	return op->class->backward(op, err);
+}
+
+enum gn_status gn_softmax_cross_entropy(enum gn_backend backend, int batch, int classes, const void *logits,
+					const int32_t *labels, double smoothing, double *loss, void *dlogits,
+					struct gn_err *err)
+{
+	int counted = 0;
+
+	for (int i = 0; i < batch; i++) {
+		if (labels[i] >= classes)
+			return gn_err_set(err, GN_ERR_DATA, "label %d of image %d of the batch: there are only %d classes",
+					  (int)labels[i], i, classes);
+		counted += labels[i] >= 0;
+	}
+	*loss = backend == GN_BACKEND_REF
+		? gn_ref_softmax_cross_entropy(batch, classes, logits, labels, counted, smoothing, dlogits)
+		: gn_host_softmax_cross_entropy(batch, classes, logits, labels, counted, smoothing, dlogits);
+	return GN_OK;
+}

@@ -1,0 +1,30 @@
+#include "kernels/op_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Subtracting the maximum keeps exp() in range; the loss is then log(sum) - (target . shifted logits). */
+double gn_ref_softmax_cross_entropy(int batch, int classes, const double *logits, const int32_t *labels, int counted,
+				    double smoothing, double *dlogits)
+{
+	double loss = 0;
+
+	memset(dlogits, 0, (size_t)batch * classes * sizeof *dlogits);
+	for (int n = 0; n < batch; n++, logits += classes, dlogits += classes) {
+		double top = logits[0], sum = 0;
+
+		if (labels[n] < 0)
+			continue;
+		for (int k = 1; k < classes; k++)
+			top = logits[k] > top ? logits[k] : top;
+		for (int k = 0; k < classes; k++)
+			sum += exp(logits[k] - top);
+		for (int k = 0; k < classes; k++) {
+			double target = (k == labels[n] ? 1 - smoothing : 0) + smoothing / classes;
+
+			loss += target * (log(sum) - (logits[k] - top));
+			dlogits[k] = (exp(logits[k] - top) / sum - target) / counted;
+		}
+	}
+	return counted ? loss / counted : 0;
+}

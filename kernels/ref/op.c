@@ -1,0 +1,244 @@
+/* The oracle behind the operator interface: float parameters are widened into scratch memory, results narrowed. */
+#include "kernels/op_internal.h"
+#include "kernels/ref/ref.h"
+
+#include <string.h>
+
+struct ref_op {
+	struct gn_op base;
+	struct gn_ref_window window;
+	size_t weights, biases;	/* elements */
+	uint64_t step;
+	double *weight, *bias, *dweight, *dbias; /* in scratch */
+};
+
+static struct ref_op *self(struct gn_op *op)
+{
+	return (struct ref_op *)op;
+}
+
+static void widen(size_t count, const float *from, double *to)
+{
+	for (size_t i = 0; from && i < count; i++)
+		to[i] = from[i];
+}
+
+static void narrow(size_t count, const double *from, float *to)
+{
+	for (size_t i = 0; to && i < count; i++)
+		to[i] = (float)from[i];
+}
+
+static enum gn_status bind(struct gn_op *op, struct gn_err *err)
+{
+	struct ref_op *r = self(op);
+
+	(void)err;
+	r->weight = op->buffers.scratch;
+	r->dweight = r->weight + r->weights;
+	r->bias = r->dweight + r->weights;
+	r->dbias = r->bias + r->biases;
+	return GN_OK;
+}
+
+static void update_running(const struct ref_op *r, const double *mean, const double *var)
+{
+	double count = (double)r->window.n * r->window.h * r->window.w, m = r->base.desc.momentum;
+	float *to_mean = r->base.buffers.running_mean, *to_var = r->base.buffers.running_var;
+
+	for (int c = 0; c < r->window.c; c++) {
+		to_mean[c] = (float)((1 - m) * to_mean[c] + m * mean[c]);
+		to_var[c] = (float)((1 - m) * to_var[c] + m * var[c] * count / (count - 1));
+	}
+}
+
+/* Statistics live in the workspace: the batch's in training, the running ones else. */
+static void batch_norm_forward(struct ref_op *r, const double *x, double *y)
+{
+	const struct gn_ref_window *w = &r->window;
+	double *mean = r->base.buffers.workspace, *var = mean + w->c;
+	size_t map = (size_t)w->h * w->w;
+
+	if (r->base.desc.training) {
+		gn_ref_batch_norm_statistics(w->n, w->c, map, x, mean, var);
+		update_running(r, mean, var);
+	} else {
+		widen(w->c, r->base.buffers.running_mean, mean);
+		widen(w->c, r->base.buffers.running_var, var);
+	}
+	gn_ref_batch_norm_forward(w->n, w->c, map, x, mean, var, r->base.desc.eps, r->weight, r->bias, y);
+}
+
+static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
+{
+	struct ref_op *r = self(op);
+	const struct gn_op_desc *d = &op->desc;
+	const double *x = op->buffers.in[0];
+	double *y = op->buffers.out;
+	size_t count = gn_layout_elements(&op->info.out);
+
+	(void)err;
+	r->step = step;
+	widen(r->weights, op->buffers.weight, r->weight);
+	widen(r->biases, op->buffers.bias, r->bias);
+	switch (d->kind) {
+	case GN_OP_CONV:
+		gn_ref_conv_forward(&r->window, x, r->weight, d->bias ? r->bias : NULL, y);
+		break;
+	case GN_OP_BATCH_NORM:
+		batch_norm_forward(r, x, y);
+		break;
+	case GN_OP_RELU:
+		gn_ref_relu_forward(count, x, y);
+		break;
+	case GN_OP_MAX_POOL:
+		gn_ref_max_pool_forward(&r->window, x, y, op->buffers.workspace);
+		break;
+	case GN_OP_ADAPTIVE_AVG_POOL:
+		gn_ref_adaptive_avg_pool_forward(&r->window, x, y);
+		break;
+	case GN_OP_ADD:
+		gn_ref_add_forward(count, x, op->buffers.in[1], y);
+		break;
+	case GN_OP_LINEAR:
+		gn_ref_linear_forward(d->in[0].n, r->weights / d->channels_out, d->channels_out, x, r->weight,
+				      d->bias ? r->bias : NULL, y);
+		break;
+	case GN_OP_DROPOUT:
+		if (d->training)
+			gn_ref_dropout(count, x, d->rate, d->seed, d->stream, step, y);
+		else
+			memmove(y, x, count * sizeof *y);
+		break;
+	case GN_OP_REORDER:
+		memcpy(y, x, count * sizeof *y);
+		break;
+	}
+	if (d->relu)
+		gn_ref_relu_forward(count, y, y);
+	return GN_OK;
+}
+
+static void batch_norm_backward(struct ref_op *r, const double *dy)
+{
+	const struct gn_ref_window *w = &r->window;
+	const double *mean = r->base.buffers.workspace, *var = mean + w->c;
+
+	gn_ref_batch_norm_backward(w->n, w->c, (size_t)w->h * w->w, r->base.buffers.in[0], dy, mean, var,
+				   r->base.desc.eps, r->weight, r->base.buffers.din[0], r->dweight, r->dbias);
+}
+
+static void conv_backward(struct ref_op *r, const double *dy)
+{
+	const struct gn_op_buffers *b = &r->base.buffers;
+
+	if (b->din[0])
+		gn_ref_conv_backward_data(&r->window, dy, r->weight, b->din[0]);
+	gn_ref_conv_backward_weight(&r->window, b->in[0], dy, r->dweight, r->base.desc.bias ? r->dbias : NULL);
+}
+
+/* A fused relu's gradient is taken first, into the first input's gradient or, for batch norm, the workspace. */
+static const double *before_relu(struct ref_op *r, size_t count)
+{
+	struct gn_op_buffers *b = &r->base.buffers;
+	double *masked = r->base.desc.kind == GN_OP_BATCH_NORM ? (double *)b->workspace + 2 * r->window.c : b->din[0];
+
+	if (!r->base.desc.relu)
+		return b->dout;
+	gn_ref_relu_backward(count, b->out, b->dout, masked);
+	return masked;
+}
+
+static enum gn_status backward(struct gn_op *op, struct gn_err *err)
+{
+	struct ref_op *r = self(op);
+	const struct gn_op_desc *d = &op->desc;
+	const struct gn_op_buffers *b = &op->buffers;
+	size_t count = gn_layout_elements(&op->info.out);
+	const double *dy = before_relu(r, count);
+
+	(void)err;
+	widen(r->weights, b->weight, r->weight);
+	switch (d->kind) {
+	case GN_OP_CONV:
+		conv_backward(r, dy);
+		break;
+	case GN_OP_BATCH_NORM:
+		batch_norm_backward(r, dy);
+		break;
+	case GN_OP_RELU:
+		gn_ref_relu_backward(count, b->out, dy, b->din[0]);
+		break;
+	case GN_OP_MAX_POOL:
+		gn_ref_max_pool_backward(&r->window, dy, b->workspace, b->din[0]);
+		break;
+	case GN_OP_ADAPTIVE_AVG_POOL:
+		gn_ref_adaptive_avg_pool_backward(&r->window, dy, b->din[0]);
+		break;
+	case GN_OP_ADD:
+		memmove(b->din[0], dy, count * sizeof *dy);
+		memcpy(b->din[1], dy, count * sizeof *dy);
+		break;
+	case GN_OP_LINEAR:
+		gn_ref_linear_backward(d->in[0].n, r->weights / d->channels_out, d->channels_out, b->in[0], dy, r->weight,
+				       b->din[0], r->dweight, d->bias ? r->dbias : NULL);
+		break;
+	case GN_OP_DROPOUT:
+		gn_ref_dropout(count, dy, d->rate, d->seed, d->stream, r->step, b->din[0]);
+		break;
+	case GN_OP_REORDER:
+		memcpy(b->din[0], dy, count * sizeof *dy);
+		break;
+	}
+	narrow(r->weights, r->dweight, b->dweight);
+	narrow(r->biases, r->dbias, b->dbias);
+	return GN_OK;
+}
+
+static const struct gn_op_class class = {.bind = bind, .forward = forward, .backward = backward};
+
+static void set_sizes(struct ref_op *r)
+{
+	const struct gn_op_desc *d = &r->base.desc;
+	const struct gn_layout *in = &d->in[0];
+	struct gn_op_info *info = &r->base.info;
+
+	if (d->kind == GN_OP_CONV)
+		r->weights = (size_t)d->channels_out * in->c * d->kernel * d->kernel;
+	if (d->kind == GN_OP_LINEAR)
+		r->weights = (size_t)d->channels_out * in->c * in->h * in->w;
+	if (d->kind == GN_OP_CONV || d->kind == GN_OP_LINEAR)
+		r->biases = d->bias ? d->channels_out : 0;
+	if (d->kind == GN_OP_BATCH_NORM)
+		r->weights = r->biases = in->c;
+	info->scratch_bytes = 2 * (r->weights + r->biases) * sizeof(double);
+	if (d->kind == GN_OP_MAX_POOL)
+		info->workspace_bytes = gn_layout_elements(&info->out) * sizeof(int64_t);
+	if (d->kind == GN_OP_BATCH_NORM)
+		info->workspace_bytes = (2 * (size_t)in->c + (d->relu ? gn_layout_elements(in) : 0)) * sizeof(double);
+}
+
+enum gn_status gn_ref_op_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err)
+{
+	struct ref_op *r = (struct ref_op *)gn_op_alloc(sizeof *r, &class, base, err);
+	const struct gn_op_desc *d = &base->desc;
+	struct gn_op_info *info;
+
+	if (!r)
+		return GN_ERR_NO_MEMORY;
+	info = &r->base.info;
+	for (int i = 0; i < 2; i++) {
+		info->in[i].block = 1;
+		info->in[i].element_bytes = sizeof(double);
+	}
+	info->out.block = 1;
+	info->out.element_bytes = sizeof(double);
+	r->window = (struct gn_ref_window){d->in[0].n, d->in[0].c, d->in[0].h, d->in[0].w, info->out.c, info->out.h,
+					   info->out.w, d->kernel, d->stride, d->pad};
+	set_sizes(r);
+	info->backward_reads_in = d->kind == GN_OP_CONV || d->kind == GN_OP_LINEAR || d->kind == GN_OP_BATCH_NORM;
+	info->backward_reads_out = d->kind == GN_OP_RELU || d->relu;
+	info->in_place = d->kind == GN_OP_RELU || d->kind == GN_OP_DROPOUT;
+	*out = &r->base;
+	return GN_OK;
+}

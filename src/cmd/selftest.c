@@ -1,0 +1,162 @@
+/* gannet selftest: does this build, with this processor's instructions and this oneDNN, compute the right numbers? */
+#include "src/base/file.h"
+#include "src/base/json.h"
+#include "src/cmd/cmd.h"
+#include "src/train/golden.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const char gn_golden_resnet18_b4_s64[], gn_golden_resnet18_b4_s64_end[];
+extern const char gn_golden_resnet50_b4_s96[], gn_golden_resnet50_b4_s96_end[];
+extern const char gn_golden_resnet50_b2_s224[], gn_golden_resnet50_b2_s224_end[];
+
+static const struct bundled {
+	const char *name, *begin, *end;
+} bundle[] = {
+	{"resnet18-b4-s64-c10.json", gn_golden_resnet18_b4_s64, gn_golden_resnet18_b4_s64_end},
+	{"resnet50-b4-s96-c1000.json", gn_golden_resnet50_b4_s96, gn_golden_resnet50_b4_s96_end},
+	{"resnet50-b2-s224-c1000.json", gn_golden_resnet50_b2_s224, gn_golden_resnet50_b2_s224_end},
+};
+
+struct options {
+	const char *device;
+	struct gn_text_list golden;
+	int brief, json;
+};
+
+static const struct gn_option table[] = {
+	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = offsetof(struct options, device), .initial = "host",
+	 .choices = "host|ref", .help = "what computes: oneDNN on the processor, or the plain double-precision oracle"},
+	{.name = "golden", .kind = GN_OPTION_LIST, .offset = offsetof(struct options, golden), .value_name = "FILE",
+	 .help = "a reference file instead of the bundled ones"},
+	{.name = "brief", .kind = GN_OPTION_FLAG, .offset = offsetof(struct options, brief),
+	 .help = "only the largest deviation of each kind"},
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct options, json),
+	 .help = "one JSON object for each deviation"},
+};
+
+static const struct gn_command command = {
+	.name = "selftest",
+	.summary = "recompute reference networks and print each deviation",
+	.positional = "",
+	.description =
+		"Recomputes reference files: networks whose losses, logits, gradients, statistics and parameters over a few "
+		"training steps were computed in double precision by torchvision. Prints for every quantity how far this build is "
+		"from it, the bound, and ok or FAIL.\n\n"
+		"All deviations are relative. The bounds are those of single precision: loss at step one 1e-5, at later steps "
+		"1e-3; logits 1e-4 of their norm; norm of every gradient 1e-3, its first values 1e-3 of that norm; running "
+		"statistics after step one and parameters after the last step 1e-4 of their norm; norm of the evaluation logits "
+		"1e-3. The exit code is 1 when a bound is passed, 3 when a file cannot be used.",
+	.examples = "gannet selftest   # the bundled networks on this processor\n"
+		    "gannet selftest --golden my.json --brief   # another one\n",
+	.options = table,
+	.option_count = sizeof table / sizeof *table,
+};
+
+struct printer {
+	const struct options *o;
+	const char *file;
+	struct gn_golden_row worst[16]; /* of each kind of quantity */
+	int kinds;
+};
+
+static void print_row(const struct printer *p, const struct gn_golden_row *row)
+{
+	struct gn_json j;
+
+	if (!p->o->json) {
+		printf("%-24s %-34s %10.2e  %7.0e  %s\n", row->quantity, row->name, row->deviation, row->bound,
+		       row->ok ? "ok" : "FAIL");
+		return;
+	}
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_string(&j, "file", p->file);
+	gn_json_string(&j, "quantity", row->quantity);
+	gn_json_string(&j, "name", row->name);
+	gn_json_double(&j, "deviation", row->deviation);
+	gn_json_double(&j, "bound", row->bound);
+	gn_json_bool(&j, "ok", row->ok);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+}
+
+static void take_row(void *context, const struct gn_golden_row *row)
+{
+	struct printer *p = context;
+	int i = 0;
+
+	if (!p->o->brief) {
+		print_row(p, row);
+		return;
+	}
+	while (i < p->kinds && (strcmp(p->worst[i].quantity, row->quantity) || p->worst[i].bound != row->bound))
+		i++;
+	if (i == p->kinds && i < (int)(sizeof p->worst / sizeof *p->worst))
+		p->worst[p->kinds++] = *row;
+	else if (i < p->kinds && !(row->deviation <= p->worst[i].deviation))
+		p->worst[i] = *row;
+}
+
+static enum gn_status check(const struct options *o, const char *text, size_t len_bytes, const char *file, int *failed,
+			    struct gn_err *err)
+{
+	enum gn_backend backend = strcmp(o->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF;
+	struct printer p = {.o = o, .file = file};
+	struct gn_golden *g;
+	int count;
+	enum gn_status s = gn_golden_parse(text, len_bytes, file, &g, err);
+
+	if (s)
+		return s;
+	if (!o->json)
+		printf("%s: %s, %s\n%-24s %-34s %10s  %7s\n", file, gn_golden_title(g), o->device, "quantity", "of", "deviation",
+		       "bound");
+	s = gn_golden_run(g, backend, take_row, &p, &count, err);
+	for (int i = 0; i < p.kinds; i++)
+		print_row(&p, &p.worst[i]);
+	gn_golden_destroy(g);
+	if (s)
+		return gn_err_prefix(err, "%s", file), s;
+	if (!o->json)
+		printf("%s: %s\n\n", file, count ? "FAILED" : "within all bounds");
+	*failed += count;
+	return GN_OK;
+}
+
+static enum gn_status check_file(const struct options *o, const char *path, int *failed, struct gn_err *err)
+{
+	char *text;
+	size_t len_bytes;
+	enum gn_status s = gn_file_load(path, 64 << 20, &text, &len_bytes, err);
+
+	if (s)
+		return s;
+	s = check(o, text, len_bytes, path, failed, err);
+	free(text);
+	return s;
+}
+
+static int run(const void *options, const struct gn_text_list *positional)
+{
+	const struct options *o = options;
+	struct gn_err err;
+	enum gn_status s = GN_OK;
+	int failed = 0;
+
+	(void)positional;
+	for (size_t i = 0; !s && i < o->golden.count; i++)
+		s = check_file(o, o->golden.items[i], &failed, &err);
+	for (size_t i = 0; !s && !o->golden.count && i < sizeof bundle / sizeof *bundle; i++)
+		s = check(o, bundle[i].begin, bundle[i].end - bundle[i].begin, bundle[i].name, &failed, &err);
+	if (s)
+		return gn_cmd_fail("selftest", &err);
+	if (failed)
+		fprintf(stderr, "gannet selftest: %d deviations are beyond their bounds\n", failed);
+	return failed ? GN_EXIT_FAILED : GN_EXIT_DONE;
+}
+
+const struct gn_cmd gn_cmd_selftest = {&command, run, sizeof(struct options)};

@@ -1,0 +1,132 @@
+#include "src/train/plan.h"
+#include "src/train/plan_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum gn_status check_options(const struct gn_plan_options *o, const float *grads, struct gn_err *err)
+{
+	if (o->batch < 1 || o->batch > 1 << 20)
+		return gn_err_set(err, GN_ERR_USAGE, "a batch of %d images: 1 to %d are possible", o->batch, 1 << 20);
+	if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
+		return gn_err_set(err, GN_ERR_USAGE, "label smoothing of %g is not between 0 and 1", o->label_smoothing);
+	if (o->training && !grads)
+		return gn_err_set(err, GN_ERR_USAGE, "a training plan needs memory for gradients");
+	return GN_OK;
+}
+
+enum gn_status gn_plan_create(const struct gn_model *model, const struct gn_plan_options *options, float *params,
+			      float *grads, float *buffers, struct gn_plan **out, struct gn_err *err)
+{
+	struct gn_plan *p;
+	enum gn_status s = check_options(options, grads, err);
+
+	if (s)
+		return s;
+	p = calloc(1, sizeof *p);
+	if (!p)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a plan");
+	p->model = model;
+	p->options = *options;
+	p->params = params;
+	p->grads = grads;
+	p->buffers = buffers;
+	s = gn_plan_build(p, err);
+	if (!s)
+		s = gn_plan_place(p, err);
+	if (s)
+		gn_plan_destroy(p);
+	else
+		*out = p;
+	return s;
+}
+
+void gn_plan_destroy(struct gn_plan *p)
+{
+	if (!p)
+		return;
+	for (int i = 0; i < p->op_count; i++)
+		gn_op_destroy(p->ops[i].op);
+	free(p->ops);
+	free(p->tensors);
+	free(p->storages);
+	free(p->arena);
+	free(p->logits);
+	free(p);
+}
+
+static enum gn_status failed_in(struct gn_plan *p, const struct gn_plan_op *o, enum gn_status s, struct gn_err *err)
+{
+	p->phase = GN_PHASE_NEW;
+	gn_err_prefix(err, "%s, node %d %s", gn_model_name(p->model), o->node, gn_model_node(p->model, o->node)->name);
+	return s;
+}
+
+enum gn_status gn_plan_forward(struct gn_plan *p, const float *images, uint64_t step, const float **logits,
+			       struct gn_err *err)
+{
+	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
+	enum gn_status s;
+
+	gn_tensor_load(&p->tensors[0].layout, images, gn_plan_address(p, p->tensors[0].data));
+	for (int i = 0; i < p->op_count; i++) {
+		s = gn_op_forward(p->ops[i].op, step, err);
+		if (s)
+			return failed_in(p, &p->ops[i], s, err);
+	}
+	gn_tensor_store(&last->layout, gn_plan_address(p, last->data), p->logits);
+	p->phase = GN_PHASE_FORWARD;
+	*logits = p->logits;
+	return GN_OK;
+}
+
+/* In inference nobody wants the gradient and it goes to scratch memory. */
+enum gn_status gn_plan_loss(struct gn_plan *p, const int32_t *labels, double *loss, struct gn_err *err)
+{
+	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
+	enum gn_status s;
+
+	if (p->phase != GN_PHASE_FORWARD)
+		return gn_err_set(err, GN_ERR_USAGE, "a loss without a forward pass before it");
+	s = gn_softmax_cross_entropy(p->options.backend, p->options.batch, gn_model_classes(p->model),
+				     gn_plan_address(p, last->data), labels, p->options.label_smoothing, loss,
+				     gn_plan_address(p, p->options.training ? last->grad : p->scratch), err);
+	if (!s)
+		p->phase = p->options.training ? GN_PHASE_LOSS : GN_PHASE_NEW;
+	return s;
+}
+
+static void add_gradients(struct gn_plan *p, const struct gn_plan_op *o)
+{
+	for (int k = 0; k < 2; k++)
+		if (o->adds[k])
+			gn_tensor_accumulate(&p->tensors[o->in[k]].layout, gn_plan_address(p, p->temporary),
+					     gn_plan_address(p, p->tensors[o->in[k]].grad));
+}
+
+enum gn_status gn_plan_backward(struct gn_plan *p, void (*ready)(void *context, int param), void *context,
+				struct gn_err *err)
+{
+	enum gn_status s;
+
+	if (p->phase != GN_PHASE_LOSS)
+		return gn_err_set(err, GN_ERR_USAGE, "a backward pass without a loss of a training plan before it");
+	for (int i = p->op_count - 1; i >= 0; i--) {
+		const struct gn_plan_op *o = &p->ops[i];
+
+		s = gn_op_backward(o->op, err);
+		if (s)
+			return failed_in(p, o, s, err);
+		add_gradients(p, o);
+		for (int k = 1; ready && k >= 0; k--)
+			if (o->param[k] >= 0)
+				ready(context, o->param[k]);
+	}
+	p->phase = GN_PHASE_NEW;
+	return GN_OK;
+}
+
+size_t gn_plan_bytes(const struct gn_plan *p)
+{
+	return p->arena_bytes;
+}

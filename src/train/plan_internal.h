@@ -1,0 +1,60 @@
+/* A compiled plan: operators in order, tensors between them, and where everything lies in one arena. Only plan*.c. */
+#ifndef GN_TRAIN_PLAN_INTERNAL_H
+#define GN_TRAIN_PLAN_INTERNAL_H
+
+#include "src/train/plan.h"
+
+/* A piece of the arena that is in use from time first to time last. Operator i runs forward at time i, the loss is at time
+ * op_count, operator i runs backward at time 2 * op_count - i. */
+struct gn_storage {
+	size_t bytes, offset;
+	int first, last;
+};
+
+/* Sets every offset so that pieces in use at the same time do not overlap; returns the bytes needed. Pieces of no bytes
+ * take none. NO_MEMORY is the only failure. */
+enum gn_status gn_storage_place(struct gn_storage *pieces, int count, size_t *total_bytes, struct gn_err *err);
+
+struct gn_plan_tensor {
+	struct gn_layout layout;
+	int producer;		/* operator, -1 for the images */
+	int consumers, last_consumer;
+	int data, grad;		/* storage; -1 for none */
+};
+
+struct gn_plan_op {
+	struct gn_op *op;
+	struct gn_op_info info;
+	int node;
+	int in[2], out;		/* tensors; -1 for none */
+	int param[2];		/* weight, bias in the model; -1 for none */
+	int buffer;		/* running mean; the variance follows; -1 for none */
+	int workspace;		/* storage */
+	int adds[2];		/* the gradient of the input goes to temporary memory and is added */
+};
+
+enum gn_plan_phase { GN_PHASE_NEW, GN_PHASE_FORWARD, GN_PHASE_LOSS };
+
+struct gn_plan {
+	const struct gn_model *model;
+	struct gn_plan_options options;
+	float *params, *grads, *buffers;
+	int op_count, tensor_count, storage_count;
+	struct gn_plan_op *ops;
+	struct gn_plan_tensor *tensors;
+	struct gn_storage *storages;
+	int scratch, temporary;	/* storage */
+	size_t arena_bytes;
+	char *arena;
+	int logits_tensor;
+	float *logits;
+	enum gn_plan_phase phase;
+};
+
+/* plan_build.c: operators and tensors of p->model in order. plan_memory.c: storages, arena, and every operator bound. */
+enum gn_status gn_plan_build(struct gn_plan *p, struct gn_err *err);
+enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err);
+/* Address of a storage; NULL for -1. */
+void *gn_plan_address(const struct gn_plan *p, int storage);
+
+#endif

@@ -1,0 +1,65 @@
+#include "src/base/arena.h"
+#include "src/train/plan_internal.h"
+
+#include <stdlib.h>
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct gn_storage *const *x = a, *const *y = b;
+
+	if ((*x)->bytes != (*y)->bytes)
+		return (*x)->bytes < (*y)->bytes ? 1 : -1;
+	return *x < *y ? -1 : *x > *y;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct gn_storage *const *x = a, *const *y = b;
+
+	return (*x)->offset < (*y)->offset ? -1 : (*x)->offset > (*y)->offset;
+}
+
+static size_t aligned(size_t bytes)
+{
+	return (bytes + GN_ALIGN_BYTES - 1) / GN_ALIGN_BYTES * GN_ALIGN_BYTES;
+}
+
+/* The lowest gap between the pieces already placed that are alive together with s. */
+static void place_one(struct gn_storage *s, struct gn_storage **placed, int count, struct gn_storage **rivals)
+{
+	int rival_count = 0;
+	size_t at = 0;
+
+	for (int i = 0; i < count; i++)
+		if (placed[i]->first <= s->last && s->first <= placed[i]->last)
+			rivals[rival_count++] = placed[i];
+	qsort(rivals, rival_count, sizeof *rivals, by_offset);
+	for (int i = 0; i < rival_count; i++) {
+		if (at + s->bytes <= rivals[i]->offset)
+			break;
+		if (at < rivals[i]->offset + aligned(rivals[i]->bytes))
+			at = rivals[i]->offset + aligned(rivals[i]->bytes);
+	}
+	s->offset = at;
+}
+
+/* Largest first, each as low as it goes: within a few percent of the best on networks, where lifetimes nest. */
+enum gn_status gn_storage_place(struct gn_storage *pieces, int count, size_t *total_bytes, struct gn_err *err)
+{
+	struct gn_storage **order = calloc(2 * (size_t)count + 1, sizeof *order);
+	size_t total = 0;
+
+	if (!order)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for placing %d buffers", count);
+	for (int i = 0; i < count; i++)
+		order[i] = &pieces[i];
+	qsort(order, count, sizeof *order, by_bytes);
+	for (int i = 0; i < count && order[i]->bytes; i++) {
+		place_one(order[i], order, i, order + count);
+		if (order[i]->offset + aligned(order[i]->bytes) > total)
+			total = order[i]->offset + aligned(order[i]->bytes);
+	}
+	free(order);
+	*total_bytes = total;
+	return GN_OK;
+}
