@@ -1,0 +1,66 @@
+#!/bin/sh
+# Bad input to train and eval: a clear message, the contract's exit code, nothing half-written.
+set -u
+. "$GN_SOURCE/tests/train/common.sh"
+
+check 'digits are packed' pack_digits
+train() { timeout 60 "$gannet" train --data "$dir/train" --model lenet --lr 0.02 --steps 4 "$@"; }
+
+expect 2 'none of lenet' 'unknown model' train --model resnet19
+expect 2 'outside 1 to' 'batch 0' train --batch 0
+expect 3 '/nonexistent' 'missing dataset' timeout 60 "$gannet" train --data /nonexistent --model lenet
+expect 3 'no' 'missing checkpoint to resume' train --resume "$dir/nothing"
+expect 2 'needs --checkpoint' 'resume auto without a folder' train --resume auto
+expect 2 'schedule|none of' 'unknown schedule' train --schedule linear
+expect 2 'milestones' 'bad milestones' train --schedule step --milestones 5,3
+expect 2 'write one number' 'bad mean' train --mean 1,2
+expect 3 'samples|images' 'fewer samples than a global batch' train --batch 7001
+expect 3 'samples|images' 'more ranks than samples' sh -c '
+	"$1" pack --out "$2/few" --synthetic 3 --classes 3 --size 28x28 &&
+	timeout 60 "$1" launch -n 4 -- "$1" train --data "$2/few" --model lenet --batch 1 --steps 1' sh "$gannet" "$dir"
+expect 3 'different class names' 'validation data of other classes' sh -c '
+	"$1" pack --out "$2/other" --synthetic 20 --classes 5 --size 28x28 &&
+	timeout 60 "$1" train --data "$2/train" --val "$2/other" --model lenet --steps 1' sh "$gannet" "$dir"
+expect 2 'safetensors|formula|seed' 'bad --init' train --init seed:x
+expect 3 'init.safetensors' '--init of a file that is no safetensors' sh -c '
+	echo nonsense >"$2/init.safetensors"
+	timeout 60 "$1" train --data "$2/train" --model lenet --steps 1 --init "$2/init.safetensors"' sh "$gannet" "$dir"
+expect 1 'not finite' 'a learning rate that blows up' train --lr 1e6 --steps 50
+
+# Worlds that contradict themselves.
+expect 2 'RANK' 'RANK beyond WORLD_SIZE' env RANK=4 WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 \
+	timeout 60 "$gannet" train --data "$dir/train" --model lenet --steps 1
+expect 2 'WORLD_SIZE' 'PMIx and WORLD_SIZE disagreeing' env RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 \
+	timeout 60 "$gannet" launch -n 2 -- "$gannet" train --data "$dir/train" --model lenet --steps 1
+expect 2 'rank 1 on .* differs .* options' 'one rank with another learning rate is named' timeout 60 "$gannet" launch -n 3 -- \
+	sh -c 'lr=0.02; [ "$PMIX_RANK" = 1 ] && lr=0.03
+	exec "$1" train --data "$2" --model lenet --steps 1 --lr $lr' sh "$gannet" "$dir/train"
+
+# Checkpoints.
+check 'a checkpoint to play with' train --checkpoint "$dir/run"
+check 'the newest is linked' test -f "$dir/run/latest/manifest.json"
+expect 3 'holds lenet' 'a checkpoint of another model' timeout 60 "$gannet" train --data "$dir/train" --model resnet20 \
+	--steps 5 --batch 8 --checkpoint "$dir/run" --resume auto
+expect 2 'seed' 'resume with another seed' train --checkpoint "$dir/run" --resume auto --seed 3 --steps 5
+expect 3 'another dataset' 'resume with another dataset' sh -c '
+	"$1" pack --seed 9 --out "$2/again" "$3" && timeout 60 "$1" train --data "$2/again" --model lenet --steps 5 \
+		--checkpoint "$2/run" --resume auto' sh "$gannet" "$dir" "$GN_SOURCE/data/digits/digits-val.tar.xz"
+expect 3 'other classes' 'eval on other classes' timeout 60 "$gannet" eval --data "$dir/other" --checkpoint "$dir/run"
+cp -r "$dir/run" "$dir/bent"
+sed -i 's/"model.safetensors"/"..\/model.safetensors"/' "$dir"/bent/step-*/manifest.json
+expect 3 'no usable name' 'a manifest that points outside its folder' timeout 60 "$gannet" eval --data "$dir/val" \
+	--checkpoint "$dir/bent"
+expect 1 'Permission denied|cannot make|cannot create' 'a checkpoint folder that cannot be made' \
+	train --checkpoint /proc/nowhere
+expect 1 'cannot open the log' 'a log that cannot be opened' train --log /nonexistent/log.jsonl
+
+# A full disk while checkpointing: exit 1, the reason, and nothing left under any name.
+if [ "$(id -u)" = 0 ] && mkdir "$dir/small" && mount -t tmpfs -o size=2m none "$dir/small" 2>/dev/null; then
+	expect 1 'No space left' 'disk full while checkpointing' train --checkpoint "$dir/small/run"
+	check 'nothing is left of it' sh -c 'test -z "$(find "$1" -type f)"' sh "$dir/small"
+	expect 1 'No space left' 'the same with four ranks' lenet 4 16 --steps 2 --checkpoint "$dir/small/run"
+	umount "$dir/small"
+else
+	skip 'disk full while checkpointing' 'mounting a small tmpfs needs root'
+fi
+finish

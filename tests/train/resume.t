@@ -1,0 +1,93 @@
+#!/bin/sh
+# A rank killed in the middle; resume, bit-identical at the same world size, with the right sample at another; stop by signal.
+set -u
+. "$GN_SOURCE/tests/train/common.sh"
+steps=300
+
+run() { # NAME RANKS BATCH OPTION...
+	name=$1 ranks=$2 batch=$3
+	shift 3
+	lenet "$ranks" "$batch" --steps $steps --log-every 1 --log "$dir/$name.jsonl" --checkpoint "$dir/$name" \
+		--checkpoint-every 20 "$@"
+}
+
+# The process of rank 2 among the launcher's children.
+rank_pid() { # LAUNCHER RANK
+	for pid in $(pgrep -P "$1"); do
+		if tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "PMIX_RANK=$2"; then
+			echo "$pid"
+			return 0
+		fi
+	done
+	return 1
+}
+
+wait_for_step() { # LOG STEP: until the log has that step, 60 s at most
+	touch "$1"
+	timeout 60 sh -c 'tail -n +1 -F "$1" 2>/dev/null | grep -q -m 1 "\"step\": $2,"' sh "$1" "$2"
+}
+
+final() { "$jsonl" "$dir/$1.jsonl" end params_sha256; }
+
+# start NAME: a run of four in the background; its launcher is $launcher
+start() {
+	"$gannet" launch -n 4 -- "$gannet" train --data "$dir/train" --model lenet --lr 0.02 --batch 16 --threads 1 \
+		--loader-threads 1 --steps $steps --log-every 1 --log "$dir/$1.jsonl" --checkpoint "$dir/$1" \
+		--checkpoint-every 20 >"$dir/$1.out" 2>&1 &
+	launcher=$!
+}
+
+check 'digits are packed' pack_digits
+check 'a run never interrupted' run whole 4 16
+check 'it ended with a digest of the parameters' test -n "$(final whole)"
+
+start killed
+check 'a second run gets to step 50' wait_for_step "$dir/killed.jsonl" 50
+victim=$(rank_pid "$launcher" 2)
+began=$(date +%s)
+check 'rank 2 is killed with kill -9' kill -9 "${victim:-none}"
+wait "$launcher"
+code=$?
+took=$(($(date +%s) - began))
+check "the others end with code 4 (got $code)" test "$code" = 4
+check "within 10 s (took $took)" test "$took" -le 10
+check 'they name rank and host' grep -Eq "rank 2 on $(hostname).*(lost|died|closed|gone)" "$dir/killed.out"
+sed 's/^/# /' "$dir/killed.out" | head -20
+check 'nothing unfinished is left in the checkpoints' sh -c '! ls "$1" | grep -q tmp' sh "$dir/killed"
+cp -r "$dir/killed" "$dir/moved" && cp "$dir/killed.jsonl" "$dir/moved.jsonl"
+
+check 'resumed with four ranks' run killed 4 16 --resume auto
+check 'the parameters are bit-identical to the whole run' test "$(final killed)" = "$(final whole)"
+check 'the resume is in the log' test "$("$jsonl" "$dir/killed.jsonl" resume step | wc -l)" = 1
+
+check 'resumed with two ranks of 32' run moved 2 32 --resume auto
+"$jsonl" "$dir/whole.jsonl" step step loss >"$dir/a.txt"
+"$jsonl" "$dir/moved.jsonl" step step loss >"$dir/b.txt"
+check 'its losses are those of the whole run, sample for sample' awk '
+	NR == FNR { want[$1] = $2; next }
+	{ d = $2 - want[$1]; if (d < 0) d = -d; if (d > 1e-3 * want[$1]) { print "step", $1, $2, want[$1]; bad = 1 } }
+	END { exit bad || FNR == 0 }' "$dir/a.txt" "$dir/b.txt"
+
+start stopped
+check 'a third run gets to step 30' wait_for_step "$dir/stopped.jsonl" 30
+kill -USR1 "$launcher"
+wait "$launcher"
+code=$?
+check "USR1 ends it with code 5 (got $code)" test "$code" = 5
+check 'it says how to go on' grep -q 'resume auto' "$dir/stopped.out"
+check 'resumed again' run stopped 4 16 --resume auto
+check 'the same parameters once more' test "$(final stopped)" = "$(final whole)"
+check 'the log is one continuous run of steps' sh -c '"$1" "$2" step step | awk -v n="$3" "
+	\$1 != NR { bad = 1 } END { exit bad || NR != n }"' sh "$jsonl" "$dir/stopped.jsonl" $steps
+check 'resuming what is finished does nothing and is fine' run stopped 4 16 --resume auto
+expect 2 'holds checkpoints already' 'starting afresh in the same folder is refused' run stopped 4 16
+
+# The newest checkpoint is damaged: the one before it is taken, and that is said.
+newest=$(ls -d "$dir"/whole/step-* | tail -1)
+printf 'x' | dd of="$newest/model.safetensors" bs=1 seek=5000 conv=notrunc 2>/dev/null
+expect 0 'passed over.*SHA-256' 'a flipped byte: the older checkpoint is evaluated' \
+	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$dir/whole"
+truncate -s -1 "$newest/model.safetensors"
+expect 3 'bytes, the manifest says' 'a file shorter than the manifest says' \
+	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$newest"
+finish
