@@ -69,8 +69,8 @@ static uint64_t fitted_shorter(const struct gn_loader_options *o, uint64_t short
 	return shorter > larger || shorter * 4 < side * 3 ? larger : shorter;
 }
 
-/* One axis: a window of `size` at the centre of `scaled` pixels, moved by shift, cut out of what `length` became. It may
- * have been moved off the image. */
+/* One axis: a window of `size` at the centre of `scaled` pixels, moved by shift, cut out of what `length` became. It
+ * may have been moved off the image. */
 static void cut_axis(uint32_t length, uint64_t scaled, uint32_t size, int64_t shift, double *from, double *span,
 		     uint32_t *to, uint32_t *count)
 {

@@ -23,7 +23,7 @@ struct gn_decoder {
 	int opened;
 	/* of the read in progress */
 	struct gn_region region;
-	uint32_t column;	/* of the scaled image, where buffer begins */
+	uint32_t column; /* of the scaled image, where buffer begins */
 	int no_memory;
 };
 
@@ -129,8 +129,8 @@ enum gn_status gn_decoder_open(struct gn_decoder *d, const void *jpeg, size_t le
 	if (guarded(d, step_open))
 		return gn_err_set(err, GN_ERR_DATA, "not a good JPEG file: %s", d->message);
 	if ((uint64_t)d->jpeg.image_width * d->jpeg.image_height > gn_decode_max_pixels)
-		return gn_err_set(err, GN_ERR_DATA, "JPEG of %ux%u pixels: more than %d are refused", d->jpeg.image_width,
-				  d->jpeg.image_height, gn_decode_max_pixels);
+		return gn_err_set(err, GN_ERR_DATA, "JPEG of %ux%u pixels: more than %d are refused",
+				  d->jpeg.image_width, d->jpeg.image_height, gn_decode_max_pixels);
 	if (d->jpeg.jpeg_color_space != JCS_GRAYSCALE && d->jpeg.jpeg_color_space != JCS_YCbCr &&
 	    d->jpeg.jpeg_color_space != JCS_RGB)
 		return gn_err_set(err, GN_ERR_DATA, "JPEG that is neither grey nor RGB (%d components; CMYK?)",
@@ -212,15 +212,16 @@ static enum gn_status check_request(const struct gn_decoder *d, const struct gn_
 	if (!d->opened)
 		return gn_err_set(err, GN_ERR_USAGE, "no JPEG file is open in this decoder");
 	if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8)
-		return gn_err_set(err, GN_ERR_USAGE, "decoding at 1/%u: only 1, 1/2, 1/4 and 1/8 are fast", denominator);
+		return gn_err_set(err, GN_ERR_USAGE, "decoding at 1/%u: only 1, 1/2, 1/4 and 1/8 are fast",
+				  denominator);
 	if (channels != 1 && channels != 3)
 		return gn_err_set(err, GN_ERR_USAGE, "decoding to %u channels: only 1 and 3 are known", channels);
 	width = (d->jpeg.image_width + denominator - 1) / denominator;
 	height = (d->jpeg.image_height + denominator - 1) / denominator;
 	if (!region->width || !region->height || region->x >= width || region->width > width - region->x ||
 	    region->y >= height || region->height > height - region->y)
-		return gn_err_set(err, GN_ERR_USAGE, "region %ux%u at %u,%u is not inside an image of %ux%u", region->width,
-				  region->height, region->x, region->y, width, height);
+		return gn_err_set(err, GN_ERR_USAGE, "region %ux%u at %u,%u is not inside an image of %ux%u",
+				  region->width, region->height, region->x, region->y, width, height);
 	return GN_OK;
 }
 

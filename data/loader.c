@@ -15,10 +15,10 @@ struct slot {
 	float *images;
 	int32_t *labels;
 	uint64_t *indices;
-	uint32_t count;		/* valid samples */
-	uint64_t first;		/* position of the first in the epoch */
-	uint32_t made;		/* samples that are ready */
-	uint32_t failed_at;	/* the lowest place in the batch that failed, or batch */
+	uint32_t count;	    /* valid samples */
+	uint64_t first;	    /* position of the first in the epoch */
+	uint32_t made;	    /* samples that are ready */
+	uint32_t failed_at; /* the lowest place in the batch that failed, or batch */
 	struct gn_err failure;
 };
 
@@ -32,20 +32,20 @@ struct gn_loader {
 	struct gn_loader_options options;
 	struct gn_order order;
 	size_t sample_floats;
-	uint32_t grain;		/* samples a worker takes at a time */
+	uint32_t grain; /* samples a worker takes at a time */
 
 	pthread_mutex_t lock;
-	pthread_cond_t work;	/* there is something to take, or the loader is closing */
-	pthread_cond_t ready;	/* a batch became complete, or a worker laid down its work */
+	pthread_cond_t work;  /* there is something to take, or the loader is closing */
+	pthread_cond_t ready; /* a batch became complete, or a worker laid down its work */
 	struct slot *slots;
 	uint32_t slot_count;
 	int running, closing;
-	int busy;		/* workers with samples in their hands */
+	int busy; /* workers with samples in their hands */
 	uint32_t epoch;
-	uint64_t making;	/* the batch that samples are being taken from */
-	uint32_t taken;		/* of its samples */
-	uint64_t next;		/* the batch that the consumer gets next */
-	uint64_t oldest;	/* the batch in the consumer's hands, or next when there is none */
+	uint64_t making; /* the batch that samples are being taken from */
+	uint32_t taken;	 /* of its samples */
+	uint64_t next;	 /* the batch that the consumer gets next */
+	uint64_t oldest; /* the batch in the consumer's hands, or next when there is none */
 	uint64_t batches;
 
 	struct worker *workers;
@@ -83,7 +83,7 @@ static int take(struct gn_loader *l, struct piece *out)
 	return 1;
 }
 
-/* Without the lock: the samples of a piece are its worker's alone. Returns the first place that failed, or piece->end. */
+/* Without the lock: the samples of a piece are its worker's alone. Returns the first place that failed, or its end. */
 static uint32_t make(struct worker *w, uint32_t epoch, const struct piece *piece, struct gn_err *err)
 {
 	struct gn_loader *l = w->loader;
@@ -150,8 +150,8 @@ static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 	uint64_t fit;
 
 	if (gn_size_mul(sample_bytes, batch, &images_bytes) || images_bytes > most)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: a batch of %u samples of %zu bytes is more than 1 TiB", batch,
-				  sample_bytes);
+		return gn_err_set(err, GN_ERR_USAGE, "loader: a batch of %u samples of %zu bytes is more than 1 TiB",
+				  batch, sample_bytes);
 	fit = l->options.prefetch_bytes / (images_bytes + batch * (sizeof(int32_t) + sizeof(uint64_t)));
 	fit = fit > l->batches ? l->batches : fit;
 	l->slot_count = fit < 2 ? 2 : fit > 1024 ? 1024 : (uint32_t)fit;
@@ -192,8 +192,12 @@ static enum gn_status make_workers(struct gn_loader *l, struct gn_err *err)
 enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
 				struct gn_loader **out, struct gn_err *err)
 {
-	struct gn_order order = {.seed = options->seed, .count = gn_dataset_count(dataset), .rank = options->rank,
-				 .ranks = options->ranks, .batch = options->batch, .training = options->training};
+	struct gn_order order = {.seed = options->seed,
+				 .count = gn_dataset_count(dataset),
+				 .rank = options->rank,
+				 .ranks = options->ranks,
+				 .batch = options->batch,
+				 .training = options->training};
 	enum gn_status status = gn_loader_options_check(options, err);
 	struct gn_loader *l;
 	uint32_t share;

@@ -1,10 +1,10 @@
 /* Batches of decoded, augmented, normalised images, in an order that is a pure function of (seed, epoch, index).
  *
- * The global batch of step s takes positions s*global_batch .. of the epoch's permutation; rank r takes its slice of it, so
- * that R ranks x batch B and one rank x batch R*B see the same samples with the same augmentation in the same global
- * order. Every rank gets the same number of batches by construction (an incomplete last batch is dropped in training). In
- * evaluation nothing is permuted and nothing dropped: ranks get equal numbers of batches whose tail may hold fewer, or no,
- * valid samples, each sample belonging to exactly one rank.
+ * The global batch of step s takes positions s*global_batch .. of the epoch's permutation; rank r takes its slice of
+ * it, so that R ranks x batch B and one rank x batch R*B see the same samples with the same augmentation in the same
+ * global order. Every rank gets the same number of batches by construction (an incomplete last batch is dropped in
+ * training). In evaluation nothing is permuted and nothing dropped: ranks get equal numbers of batches whose tail may
+ * hold fewer, or no, valid samples, each sample belonging to exactly one rank.
  *
  * Worker threads read, check, decode and augment ahead of the consumer, bounded by prefetch_bytes.
  * Lifecycle: create, start an epoch, next ... next, destroy. One thread consumes; the workers are inside.
@@ -18,44 +18,44 @@
 #include <stdint.h>
 
 enum gn_augment {
-	GN_AUGMENT_NONE,	/* evaluation: resize the shorter side, centre crop */
-	GN_AUGMENT_CROP_FLIP,	/* random resized crop (area 0.08..1, ratio 3/4..4/3) and horizontal flip: photographs */
-	GN_AUGMENT_SHIFT,	/* pad, shift and crop back, without flip: digits */
-	GN_AUGMENT_SHIFT_FLIP	/* pad, shift, crop and flip: small photographs */
+	GN_AUGMENT_NONE,      /* evaluation: resize the shorter side, centre crop */
+	GN_AUGMENT_CROP_FLIP, /* random resized crop (area 0.08..1, ratio 3/4..4/3) and horizontal flip: photographs */
+	GN_AUGMENT_SHIFT,     /* pad, shift and crop back, without flip: digits */
+	GN_AUGMENT_SHIFT_FLIP /* pad, shift, crop and flip: small photographs */
 };
 
 struct gn_loader_options {
 	uint64_t seed;
 	uint32_t rank, ranks;
-	uint32_t batch;			/* samples per rank */
-	uint32_t channels;		/* 1 (grey) or 3 (RGB) */
-	uint32_t height, width;		/* of the images delivered */
+	uint32_t batch;		/* samples per rank */
+	uint32_t channels;	/* 1 (grey) or 3 (RGB) */
+	uint32_t height, width; /* of the images delivered */
 	enum gn_augment augment;
-	uint32_t resize_shorter;	/* all but random crops: the shorter side before the centre crop; 0: 8/7 of height
-					 * when the image is larger than that or smaller than 3/4 of height, else the
-					 * image as it is, with black around where it is smaller (data/augment.h) */
-	uint32_t pad;			/* for shifts, in pixels on each side; less than height and width */
-	float mean[3], deviation[3];	/* of pixel values in 0..1, per channel */
-	int training;			/* permuted and incomplete last batch dropped, or evaluation */
-	int threads;			/* worker threads, >= 1 */
-	size_t prefetch_bytes;		/* memory for batches in flight; at least two batches are kept whatever it says.
-					 * Each thread has room for one decoded image on top. */
+	uint32_t resize_shorter;     /* all but random crops: the shorter side before the centre crop; 0: 8/7 of height
+				      * when the image is larger than that or smaller than 3/4 of height, else the
+				      * image as it is, with black around where it is smaller (data/augment.h) */
+	uint32_t pad;		     /* for shifts, in pixels on each side; less than height and width */
+	float mean[3], deviation[3]; /* of pixel values in 0..1, per channel */
+	int training;		     /* permuted and incomplete last batch dropped, or evaluation */
+	int threads;		     /* worker threads, >= 1 */
+	size_t prefetch_bytes;	     /* memory for batches in flight; at least two batches are kept whatever it says.
+				      * Each thread has room for one decoded image on top. */
 };
 
 struct gn_batch {
-	const float *images;	  /* [batch][channels][height][width], normalised; borrowed until the next call */
-	const int32_t *labels;	  /* [batch] */
-	const uint64_t *indices;  /* [batch] in the dataset; UINT64_MAX past count */
-	uint32_t count;		  /* valid samples, <= batch; the rest of images is zero and labels is -1 */
-	double wait_s;		  /* how long this call waited for the workers */
+	const float *images;	 /* [batch][channels][height][width], normalised; borrowed until the next call */
+	const int32_t *labels;	 /* [batch] */
+	const uint64_t *indices; /* [batch] in the dataset; UINT64_MAX past count */
+	uint32_t count;		 /* valid samples, <= batch; the rest of images is zero and labels is -1 */
+	double wait_s;		 /* how long this call waited for the workers */
 };
 
 struct gn_loader;
 
 /* Everything about options that needs no dataset, GN_ERR_USAGE: channels, sides, padding, mean, deviation, threads. */
 enum gn_status gn_loader_options_check(const struct gn_loader_options *options, struct gn_err *err);
-/* Training with fewer samples than ranks * batch is GN_ERR_DATA ("starved"), naming the numbers. dataset is borrowed and
- * outlives the loader. */
+/* Training with fewer samples than ranks * batch is GN_ERR_DATA ("starved"), naming the numbers. dataset is borrowed
+ * and outlives the loader. */
 enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
 				struct gn_loader **out, struct gn_err *err);
 void gn_loader_destroy(struct gn_loader *l);
@@ -64,8 +64,8 @@ uint64_t gn_loader_batches(const struct gn_loader *l);
 /* Begins epoch at batch first_batch (0, or where a resumed run goes on); drops what was in flight. */
 enum gn_status gn_loader_start(struct gn_loader *l, uint32_t epoch, uint64_t first_batch, struct gn_err *err);
 /* Blocks until the next batch is ready. *out is valid until the next call on l. Past the last batch: GN_ERR_NOT_FOUND.
- * A sample that cannot be read, fails its checksum or cannot be decoded is GN_ERR_DATA, naming shard and sample; it is told
- * when its batch is due, and the next call goes on with the batch after it. */
+ * A sample that cannot be read, fails its checksum or cannot be decoded is GN_ERR_DATA, naming shard and sample; it is
+ * told when its batch is due, and the next call goes on with the batch after it. */
 enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct gn_err *err);
 
 #endif

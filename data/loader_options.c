@@ -22,13 +22,15 @@ enum gn_status gn_loader_options_check(const struct gn_loader_options *o, struct
 	if ((unsigned)o->augment > GN_AUGMENT_SHIFT_FLIP)
 		return gn_err_set(err, GN_ERR_USAGE, "loader: augmentation %d is unknown", (int)o->augment);
 	if (o->pad >= o->height || o->pad >= o->width)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: padding of %u can shift a sample of %ux%u out of sight", o->pad,
-				  o->height, o->width);
+		return gn_err_set(err, GN_ERR_USAGE, "loader: padding of %u can shift a sample of %ux%u out of sight",
+				  o->pad, o->height, o->width);
 	if (o->resize_shorter > side_max)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: resizing to %u; %d is the limit", o->resize_shorter, side_max);
+		return gn_err_set(err, GN_ERR_USAGE, "loader: resizing to %u; %d is the limit", o->resize_shorter,
+				  side_max);
 	if (!normal_floats(o->mean, o->channels, 0) || !normal_floats(o->deviation, o->channels, 1))
 		return gn_err_set(err, GN_ERR_USAGE, "loader: mean has to be finite and deviation above 0");
 	if (o->threads < 1 || o->threads > threads_max)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: %d threads; 1 to %d are possible", o->threads, threads_max);
+		return gn_err_set(err, GN_ERR_USAGE, "loader: %d threads; 1 to %d are possible", o->threads,
+				  threads_max);
 	return GN_OK;
 }

@@ -16,6 +16,8 @@ libgannet_data_a_SOURCES = \
 	data/shard.c data/shard.h data/shard_digest.c \
 	data/shard_hdf5.c data/shard_hdf5.h data/shard_write.c \
 	data/source.c data/source.h data/source_tar.c \
-	data/synthetic.c data/synthetic.h
+	data/stage.c data/stage.h data/stage_stamp.c data/stage_stamp.h \
+	data/synthetic.c data/synthetic.h \
+	data/verify.c data/verify.h
 DATA_LIBS = libgannet_data.a $(HDF5_LIBS) $(JPEG_LIBS) $(PNG_LIBS) $(ARCHIVE_LIBS) $(JANSSON_LIBS)
 EXTRA_DIST += data/digits/README.md data/digits/digits-train.tar.xz data/digits/digits-val.tar.xz

@@ -1,10 +1,10 @@
 /* Which sample comes when: the permutation of an epoch, and which positions of it belong to a rank's batch.
  *
- * The permutation is a keyed bijection (a Feistel network over Z_a x Z_b with a*b barely above the count, as in Black and
- * Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, with cycle walking) whose round function is Philox. It is
- * computed position by position: no array of the dataset's size, nothing to rebuild at a resume, and any thread of any rank
- * gets the same answer. A Fisher-Yates array would reach every one of the count! orders, which no run can notice, and cost
- * memory and a pass over it on every rank at the start of every epoch.
+ * The permutation is a keyed bijection (a Feistel network over Z_a x Z_b with a*b barely above the count, as in Black
+ * and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, with cycle walking) whose round function is
+ * Philox. It is computed position by position: no array of the dataset's size, nothing to rebuild at a resume, and any
+ * thread of any rank gets the same answer. A Fisher-Yates array would reach every one of the count! orders, which no
+ * run can notice, and cost memory and a pass over it on every rank at the start of every epoch.
  *
  * Invariant: over all ranks, the batches of an epoch hold each position at most once; in evaluation exactly once.
  * Thread safety: pure functions.
@@ -24,8 +24,8 @@ struct gn_order {
 	int training;	/* permuted, an incomplete last global batch dropped; or in order, nothing dropped */
 };
 
-/* GN_ERR_USAGE for numbers that make no sense, GN_ERR_DATA for an empty dataset and for training with fewer samples than
- * ranks * batch, GN_ERR_UNSUPPORTED for 2^32 samples or more. Everything below wants an order that passed. */
+/* GN_ERR_USAGE for numbers that make no sense, GN_ERR_DATA for an empty dataset and for training with fewer samples
+ * than ranks * batch, GN_ERR_UNSUPPORTED for 2^32 samples or more. Everything below wants an order that passed. */
 enum gn_status gn_order_check(const struct gn_order *o, struct gn_err *err);
 /* Batches of every rank in an epoch. */
 uint64_t gn_order_batches(const struct gn_order *o);

@@ -100,8 +100,8 @@ static enum gn_status draw(struct gn_renderer *r, uint32_t epoch, uint64_t index
 	t.to_height = v.to_height;
 	t.flip = v.flip;
 	d = denominator;
-	return gn_resizer_run(r->resizer, &pixels, v.x / d - region.x, v.y / d - region.y, v.width / d, v.height / d, &t,
-			      err);
+	return gn_resizer_run(r->resizer, &pixels, v.x / d - region.x, v.y / d - region.y, v.width / d, v.height / d,
+			      &t, err);
 }
 
 enum gn_status gn_renderer_run(struct gn_renderer *r, uint32_t epoch, uint64_t index, float *image, int32_t *label,

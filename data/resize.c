@@ -21,8 +21,9 @@ struct axis {
 
 struct gn_resizer {
 	struct axis across, down;
-	float *row;
-	size_t row_held;
+	float *row;   /* one row between the two passes */
+	float *mixed; /* one finished row, channels interleaved by four */
+	size_t row_held, mixed_held;
 };
 
 enum gn_status gn_resizer_create(struct gn_resizer **out, struct gn_err *err)
@@ -48,6 +49,7 @@ void gn_resizer_destroy(struct gn_resizer *r)
 	axis_release(&r->across);
 	axis_release(&r->down);
 	free(r->row);
+	free(r->mixed);
 	free(r);
 }
 
@@ -58,7 +60,7 @@ double gn_resize_reach(double length, uint32_t count)
 	return scale > 1 ? scale : 1;
 }
 
-/* Memory for count elements: old when it is enough, else new memory in its place; NULL, with *held 0, when there is none. */
+/* Memory for count elements: old when it is enough, else new in its place; NULL, with *held 0, when there is none. */
 static void *hold(void *old, size_t *held, size_t count, size_t size)
 {
 	void *p;
@@ -95,8 +97,8 @@ static void axis_finish(struct axis *a, uint32_t output, const double *raw, uint
 		a->weights[(size_t)output * a->most + k] = (float)(sum > 0 ? raw[k] / sum : 1.0 / count);
 }
 
-/* Source pixels 0 .. length-1; outputs samples evenly over [from, from + span). */
-static int axis_weigh(struct axis *a, uint32_t length, double from, double span, uint32_t outputs)
+/* Source pixels 0 .. length-1; outputs samples evenly over [from, from + span), in reverse order when mirrored. */
+static int axis_weigh(struct axis *a, uint32_t length, double from, double span, uint32_t outputs, int mirrored)
 {
 	double scale = span / outputs, reach = gn_resize_reach(span, outputs);
 	uint32_t most = (uint32_t)(2 * reach) + 3;
@@ -115,7 +117,7 @@ static int axis_weigh(struct axis *a, uint32_t length, double from, double span,
 
 		for (uint32_t k = 0; k < end - first; k++)
 			raw[k] = fmax(0, 1 - fabs((first + k + 0.5 - centre) / reach));
-		axis_finish(a, i, raw, first, end - first);
+		axis_finish(a, mirrored ? outputs - 1 - i : i, raw, first, end - first);
 	}
 	free(raw);
 	return 0;
@@ -137,13 +139,16 @@ static void mix_rows(float *out, size_t n, const uint8_t *src, size_t stride_byt
 	}
 }
 
-/* Three interleaved channels at once, with a fourth lane that is computed and dropped: it makes a pixel one vector. */
+/* Three interleaved channels at once, with a fourth lane that is computed and dropped: it makes a pixel one vector, so
+ * the sums go to `mixed` as whole vectors and from there, sorted, to the planes. */
 static void mix_columns_rgb(const struct axis *a, const float *row, uint32_t outputs, const struct gn_resize_target *t,
-			    float *to, ptrdiff_t step)
+			    float *mixed, float *to)
 {
+	const float scale[4] = {t->scale[0], t->scale[1], t->scale[2], 0};
+	const float bias[4] = {t->bias[0], t->bias[1], t->bias[2], 0};
 	size_t plane = (size_t)t->height * t->width;
 
-	for (uint32_t i = 0; i < outputs; i++, to += step) {
+	for (uint32_t i = 0; i < outputs; i++) {
 		const float *p = row + (size_t)a->spans[i].first * 3;
 		const float *weights = a->weights + (size_t)i * a->most;
 		float sum[4] = {0};
@@ -151,22 +156,25 @@ static void mix_columns_rgb(const struct axis *a, const float *row, uint32_t out
 		for (uint32_t k = 0; k < a->spans[i].count; k++, p += 3)
 			for (int c = 0; c < 4; c++)
 				sum[c] += weights[k] * p[c];
-		for (int c = 0; c < 3; c++)
-			to[(size_t)c * plane] = sum[c] * t->scale[c] + t->bias[c];
+		for (int c = 0; c < 4; c++)
+			mixed[(size_t)i * 4 + (size_t)c] = sum[c] * scale[c] + bias[c];
 	}
+	for (uint32_t i = 0; i < outputs; i++)
+		for (size_t c = 0; c < 3; c++)
+			to[c * plane + i] = mixed[(size_t)i * 4 + c];
 }
 
 static void mix_columns_grey(const struct axis *a, const float *row, uint32_t outputs, const struct gn_resize_target *t,
-			     float *to, ptrdiff_t step)
+			     float *to)
 {
-	for (uint32_t i = 0; i < outputs; i++, to += step) {
+	for (uint32_t i = 0; i < outputs; i++) {
 		const float *p = row + a->spans[i].first;
 		const float *weights = a->weights + (size_t)i * a->most;
 		float sum = 0;
 
 		for (uint32_t k = 0; k < a->spans[i].count; k++)
 			sum += weights[k] * p[k];
-		*to = sum * t->scale[0] + t->bias[0];
+		to[i] = sum * t->scale[0] + t->bias[0];
 	}
 }
 
@@ -174,11 +182,12 @@ enum gn_status gn_resizer_run(struct gn_resizer *r, const struct gn_pixels *src,
 			      double height, const struct gn_resize_target *t, struct gn_err *err)
 {
 	size_t n = (size_t)src->width * src->channels;
-	uint32_t column = t->flip ? t->width - 1 - t->to_x : t->to_x;
+	uint32_t column = t->flip ? t->width - t->to_x - t->to_width : t->to_x;
 
 	r->row = hold(r->row, &r->row_held, n + chunk, sizeof *r->row);
-	if (!r->row || axis_weigh(&r->across, src->width, x, width, t->to_width) ||
-	    axis_weigh(&r->down, src->height, y, height, t->to_height))
+	r->mixed = hold(r->mixed, &r->mixed_held, (size_t)t->to_width * 4, sizeof *r->mixed);
+	if (!r->row || !r->mixed || axis_weigh(&r->across, src->width, x, width, t->to_width, t->flip) ||
+	    axis_weigh(&r->down, src->height, y, height, t->to_height, 0))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to resize %ux%u pixels", src->width, src->height);
 	for (uint32_t i = 0; i < t->to_height; i++) {
 		float *to = t->data + (size_t)(t->to_y + i) * t->width + column;
@@ -186,9 +195,9 @@ enum gn_status gn_resizer_run(struct gn_resizer *r, const struct gn_pixels *src,
 		mix_rows(r->row, n, src->data + r->down.spans[i].first * src->stride_bytes, src->stride_bytes,
 			 r->down.weights + (size_t)i * r->down.most, r->down.spans[i].count);
 		if (src->channels == 3)
-			mix_columns_rgb(&r->across, r->row, t->to_width, t, to, t->flip ? -1 : 1);
+			mix_columns_rgb(&r->across, r->row, t->to_width, t, r->mixed, to);
 		else
-			mix_columns_grey(&r->across, r->row, t->to_width, t, to, t->flip ? -1 : 1);
+			mix_columns_grey(&r->across, r->row, t->to_width, t, to);
 	}
 	return GN_OK;
 }

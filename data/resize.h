@@ -1,11 +1,11 @@
 /* Box to sample: antialiased bilinear resize, normalisation and mirroring in one go, 8-bit pixels to float planes.
  *
  * The filter is a triangle as wide as the step between samples when scaling down (and two pixels wide when scaling up),
- * with weights renormalised at the borders: what Pillow and torchvision's antialias=True compute, without their rounding
- * to 8 bits in between. At scale 1 it copies.
+ * with weights renormalised at the borders: what Pillow and torchvision's antialias=True compute, without their
+ * rounding to 8 bits in between. At scale 1 it copies.
  *
- * Lifecycle: create, run for image after image, destroy. Thread safety: one thread per resizer. Results depend on nothing
- * but the arguments.
+ * Lifecycle: create, run for image after image, destroy. Thread safety: one thread per resizer. Results depend on
+ * nothing but the arguments.
  */
 #ifndef GN_DATA_RESIZE_H
 #define GN_DATA_RESIZE_H
@@ -15,11 +15,11 @@
 struct gn_resizer;
 
 struct gn_resize_target {
-	float *data;		/* [channels][height][width] */
+	float *data; /* [channels][height][width] */
 	uint32_t height, width;
 	uint32_t to_x, to_y, to_width, to_height; /* the rectangle to fill; the rest is not touched */
-	int flip;		/* mirrors the whole sample, the rectangle's place included */
-	float scale[3], bias[3];/* per channel: value = pixel * scale + bias */
+	int flip;				  /* mirrors the whole sample, the rectangle's place included */
+	float scale[3], bias[3];		  /* per channel: value = pixel * scale + bias */
 };
 
 enum gn_status gn_resizer_create(struct gn_resizer **out, struct gn_err *err);

@@ -23,6 +23,8 @@ struct gn_cmd {
 extern const struct gn_cmd gn_cmd_info;
 extern const struct gn_cmd gn_cmd_pack;
 extern const struct gn_cmd gn_cmd_selftest;
+extern const struct gn_cmd gn_cmd_stage;
+extern const struct gn_cmd gn_cmd_verify;
 
 extern const struct gn_cmd *const gn_cmd_table[];
 extern const size_t gn_cmd_count;

@@ -5,7 +5,9 @@ gannet_SOURCES = \
 	src/cmd/info.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \
-	src/cmd/golden.S src/cmd/selftest.c
+	src/cmd/golden.S src/cmd/selftest.c \
+	src/cmd/stage.c \
+	src/cmd/verify.c
 GOLDEN_FILES = \
 	tests/golden/resnet18-b4-s64-c10.json \
 	tests/golden/resnet50-b4-s96-c1000.json \

@@ -10,6 +10,8 @@ const struct gn_cmd *const gn_cmd_table[] = {
 	&gn_cmd_info,
 	&gn_cmd_pack,
 	&gn_cmd_selftest,
+	&gn_cmd_stage,
+	&gn_cmd_verify,
 	NULL,
 };
 const size_t gn_cmd_count = sizeof gn_cmd_table / sizeof *gn_cmd_table - 1;

@@ -16,7 +16,10 @@ same() { # KEY DATASET DATASET
 		[ "$(value "$1" a.json)" = "$(value "$1" b.json)" ]
 }
 holds() { # KEY VALUE DATASET
-	"$gannet" info --json "$3" >a.json && [ "$(value "$1" a.json)" = "$2" ] || { cat a.json; return 1; }
+	"$gannet" info --json "$3" >a.json || return 1
+	[ "$(value "$1" a.json)" = "$2" ] && return
+	cat a.json
+	return 1
 }
 
 check 'packs an archive' "$gannet" pack --out val --shard-bytes 200K "$digits/digits-val.tar.xz"

@@ -26,8 +26,8 @@ static int write_scans(jpeg_scan_info *scans)
 	scans[n++] = (jpeg_scan_info){.comps_in_scan = 1};
 	for (int k = 1; k < 64; k++)
 		for (int low = 10; low >= 0; low--)
-			scans[n++] = (jpeg_scan_info){.comps_in_scan = 1, .Ss = k, .Se = k, .Ah = low < 10 ? low + 1 : 0,
-						      .Al = low};
+			scans[n++] = (jpeg_scan_info){
+				.comps_in_scan = 1, .Ss = k, .Se = k, .Ah = low < 10 ? low + 1 : 0, .Al = low};
 	return n;
 }
 

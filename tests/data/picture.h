@@ -7,13 +7,13 @@
 
 struct picture {
 	uint32_t width, height;
-	int components;		/* 1, 3, or 4 (CMYK) */
-	int across, down;	/* sampling factors of the first component */
+	int components;	  /* 1, 3, or 4 (CMYK) */
+	int across, down; /* sampling factors of the first component */
 	int progressive;
-	int many_scans;		/* 694 of them, each one bit of one coefficient: legal, for one component */
-	int restart_rows;	/* 0: no restart markers */
+	int many_scans;	  /* 694 of them, each one bit of one coefficient: legal, for one component */
+	int restart_rows; /* 0: no restart markers */
 	int quality;
-	int wrong_adobe;	/* an Adobe marker with a transform nobody knows: libjpeg only warns */
+	int wrong_adobe; /* an Adobe marker with a transform nobody knows: libjpeg only warns */
 };
 
 /* The file, the caller's to free. Fails the running test when it cannot be made. */

@@ -104,8 +104,8 @@ static void drawing_is_a_pure_function(void **state)
 	assert_in_range(same, 0, 2);
 }
 
-/* Area A uniform in 0.08..1, log ratio uniform within ln 3/4..ln 4/3, redrawn when a side sticks out. In a square image A
- * fits with probability min(1, -ln A / ln 4/3); integrating A over that gives a mean of 0.478. Half are flipped. */
+/* Area A uniform in 0.08..1, log ratio uniform within ln 3/4..ln 4/3, redrawn when a side sticks out. In a square image
+ * A fits with probability min(1, -ln A / ln 4/3); integrating A over that gives a mean of 0.478. Half are flipped. */
 static void random_crops_have_the_right_distribution(void **state)
 {
 	struct gn_loader_options o = options(GN_AUGMENT_CROP_FLIP, 224, 224);
@@ -264,11 +264,15 @@ static void views_can_be_empty(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_view_is_inside), cmocka_unit_test(drawing_is_a_pure_function),
+		cmocka_unit_test(every_view_is_inside),
+		cmocka_unit_test(drawing_is_a_pure_function),
 		cmocka_unit_test(random_crops_have_the_right_distribution),
-		cmocka_unit_test(extreme_images_get_their_centre), cmocka_unit_test(evaluation_takes_the_centre),
-		cmocka_unit_test(digits_keep_their_pixels), cmocka_unit_test(shifts_are_uniform),
-		cmocka_unit_test(shift_and_flip_are_independent), cmocka_unit_test(views_can_be_empty),
+		cmocka_unit_test(extreme_images_get_their_centre),
+		cmocka_unit_test(evaluation_takes_the_centre),
+		cmocka_unit_test(digits_keep_their_pixels),
+		cmocka_unit_test(shifts_are_uniform),
+		cmocka_unit_test(shift_and_flip_are_independent),
+		cmocka_unit_test(views_can_be_empty),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,11 +11,11 @@
 #include <cmocka.h>
 
 static const struct picture layouts[] = {
-	{.width = 131, .height = 97, .components = 3},				/* 4:4:4 */
-	{.width = 131, .height = 97, .components = 3, .across = 2},		/* 4:2:2 */
-	{.width = 131, .height = 97, .components = 3, .across = 2, .down = 2},	/* 4:2:0 */
-	{.width = 131, .height = 97, .components = 3, .down = 2},		/* 4:4:0 */
-	{.width = 131, .height = 97, .components = 3, .across = 4},		/* 4:1:1: not cropped */
+	{.width = 131, .height = 97, .components = 3},			       /* 4:4:4 */
+	{.width = 131, .height = 97, .components = 3, .across = 2},	       /* 4:2:2 */
+	{.width = 131, .height = 97, .components = 3, .across = 2, .down = 2}, /* 4:2:0 */
+	{.width = 131, .height = 97, .components = 3, .down = 2},	       /* 4:4:0 */
+	{.width = 131, .height = 97, .components = 3, .across = 4},	       /* 4:1:1: not cropped */
 	{.width = 131, .height = 97, .components = 1},
 	{.width = 131, .height = 97, .components = 3, .across = 2, .down = 2, .progressive = 1},
 	{.width = 131, .height = 97, .components = 3, .across = 2, .down = 2, .restart_rows = 2},
@@ -83,8 +83,10 @@ static void check_regions(const struct picture *layout, uint32_t denominator, ui
 
 		for (uint32_t y = 0; y < r.height; y++)
 			if (memcmp(part + (size_t)y * r.width * channels,
-				   all + ((size_t)(r.y + y) * whole.width + r.x) * channels, (size_t)r.width * channels))
-				fail_msg("layout %dx%d progressive %d, 1/%u, %u channels: row %u of %ux%u at %u,%u differs",
+				   all + ((size_t)(r.y + y) * whole.width + r.x) * channels,
+				   (size_t)r.width * channels))
+				fail_msg("layout %dx%d progressive %d, 1/%u, %u channels: row %u of %ux%u at %u,%u "
+					 "differs",
 					 layout->across, layout->down, layout->progressive, denominator, channels, y,
 					 r.width, r.height, r.x, r.y);
 		free(part);
@@ -221,8 +223,13 @@ static void endless_scans_are_refused(void **state)
 
 static void wrong_requests_are_refused(void **state)
 {
-	static const struct gn_region bad[] = {{0, 0, 0, 1}, {0, 0, 1, 0}, {20, 0, 1, 1}, {0, 20, 1, 1}, {1, 0, 20, 1},
-					       {0, 1, 1, 20}, {1, 1, UINT32_MAX, UINT32_MAX}};
+	static const struct gn_region bad[] = {{0, 0, 0, 1},
+					       {0, 0, 1, 0},
+					       {20, 0, 1, 1},
+					       {0, 20, 1, 1},
+					       {1, 0, 20, 1},
+					       {0, 1, 1, 20},
+					       {1, 1, UINT32_MAX, UINT32_MAX}};
 	struct picture p = {.width = 20, .height = 20, .components = 3};
 	struct gn_decoder *d = decoder();
 	const struct gn_region one = {0, 0, 1, 1};
@@ -247,7 +254,7 @@ static void wrong_requests_are_refused(void **state)
 	gn_decoder_destroy(NULL);
 }
 
-/* Random damage, anything from a bit to a run of bytes, cut or grown: pixels or GN_ERR_DATA, and the decoder goes on. */
+/* Random damage, from a bit to a run of bytes, cut or moved: pixels or GN_ERR_DATA, and the decoder goes on. */
 static void mutate(struct gn_rng *rng, uint8_t *file, size_t *len_bytes)
 {
 	uint32_t changes = 1 + gn_rng_below(rng, 6);
@@ -340,7 +347,7 @@ static void damage_never_crashes(void **state)
 		free(file);
 		gn_decoder_destroy(d);
 	}
-	/* damage to coefficients often decodes without a complaint; both must have happened for this to test anything */
+	/* damage to coefficients often decodes without a complaint; both must have happened to test anything */
 	assert_in_range(good, 100, 7900);
 	assert_in_range(bad, 100, 7900);
 }
@@ -349,8 +356,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(regions_equal_the_whole_cut), cmocka_unit_test(scaling_is_close_to_averaging),
-		cmocka_unit_test(bad_files_are_refused), cmocka_unit_test(claimed_sizes_are_not_trusted),
-		cmocka_unit_test(endless_scans_are_refused), cmocka_unit_test(wrong_requests_are_refused),
+		cmocka_unit_test(bad_files_are_refused),       cmocka_unit_test(claimed_sizes_are_not_trusted),
+		cmocka_unit_test(endless_scans_are_refused),   cmocka_unit_test(wrong_requests_are_refused),
 		cmocka_unit_test(damage_never_crashes),
 	};
 

@@ -4,6 +4,7 @@
 #include "data/pack.h"
 #include "src/base/crc32c.h"
 #include "src/base/file.h"
+#include "src/base/philox.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,12 +18,19 @@
 #include <cmocka.h>
 
 static char base[] = "/tmp/gannet-loader-XXXXXX";
-static struct gn_dataset *digits;	 /* the 1,000 digits for validation */
-static struct gn_dataset *photos;	 /* 60 made-up images of 90x70 */
+static struct gn_dataset *digits; /* the 1,000 digits for validation */
+static struct gn_dataset *photos; /* 60 made-up images of 90x70 */
 
 static const struct gn_loader_options plain = {
-	.seed = 11, .ranks = 1, .batch = 16, .channels = 1, .height = 28, .width = 28, .deviation = {1, 1, 1},
-	.threads = 2, .prefetch_bytes = 1 << 20,
+	.seed = 11,
+	.ranks = 1,
+	.batch = 16,
+	.channels = 1,
+	.height = 28,
+	.width = 28,
+	.deviation = {1, 1, 1},
+	.threads = 2,
+	.prefetch_bytes = 1 << 20,
 };
 
 static void must(enum gn_status status, const struct gn_err *err)
@@ -33,9 +41,16 @@ static void must(enum gn_status status, const struct gn_err *err)
 
 static struct gn_dataset *pack(const char *name, const char *source, uint64_t synthetic, uint64_t shard_bytes)
 {
-	struct gn_pack_options o = {.sources = &source, .source_count = source ? 1 : 0, .synthetic_count = synthetic,
-				    .synthetic_classes = 5, .synthetic_height = 70, .synthetic_width = 90,
-				    .shard_bytes = shard_bytes, .seed = 1, .threads = 2, .quality = 90};
+	struct gn_pack_options o = {.sources = &source,
+				    .source_count = source ? 1 : 0,
+				    .synthetic_count = synthetic,
+				    .synthetic_classes = 5,
+				    .synthetic_height = 70,
+				    .synthetic_width = 90,
+				    .shard_bytes = shard_bytes,
+				    .seed = 1,
+				    .threads = 2,
+				    .quality = 90};
 	struct gn_dataset *d = NULL;
 	struct gn_progress progress;
 	struct gn_pack_result result;
@@ -122,9 +137,10 @@ static void collect(const struct gn_dataset *d, struct gn_loader_options o, uint
 
 			assert_int_equal(batch.count, o.batch);
 			for (uint32_t i = 0; i < o.batch; i++)
-				out[(b * ranks + o.rank) * o.batch + i] = (struct print){
-					batch.indices[i], batch.labels[i],
-					gn_crc32c(0, (const char *)batch.images + i * image_bytes(&o), image_bytes(&o))};
+				out[(b * ranks + o.rank) * o.batch + i] =
+					(struct print){batch.indices[i], batch.labels[i],
+						       gn_crc32c(0, (const char *)batch.images + i * image_bytes(&o),
+								 image_bytes(&o))};
 		}
 		gn_loader_destroy(l);
 	}
@@ -307,8 +323,8 @@ static void pixels_are_the_digits_own(void **state)
 	gn_decoder_destroy(d);
 }
 
-/* Two slots however little memory is allowed, and no more than that memory holds; a batch in the consumer's hands stays as
- * it is while the workers go on. */
+/* Two slots however little memory is allowed, and no more than that memory holds; a batch in the consumer's hands stays
+ * as it is while the workers go on. */
 static void memory_is_bounded(void **state)
 {
 	static const size_t allowed[] = {0, 1, 5 * 16 * (28 * 28 * 4 + 12), SIZE_MAX};
@@ -435,6 +451,38 @@ static void a_damaged_sample_is_told_at_its_batch(void **state)
 	gn_dataset_close(bad);
 }
 
+/* A real digit, damaged 2,000 times: pixels or GN_ERR_DATA, and the decoder goes on. */
+static void damaged_digits_never_crash(void **state)
+{
+	uint8_t whole[4096], copy[4096];
+	struct gn_decoder *d = NULL;
+	struct gn_sample sample;
+	int results[2] = {0};
+	struct gn_rng rng;
+
+	(void)state;
+	gn_rng_init(&rng, 3, GN_RNG_TEST, 0, 0);
+	assert_int_equal(gn_decoder_create(&d, NULL), GN_OK);
+	gn_dataset_sample(digits, 7, &sample);
+	must(gn_dataset_read(digits, 7, whole, NULL), NULL);
+	for (int n = 0; n < 2000; n++) {
+		struct gn_region all = {0};
+		enum gn_status status;
+		struct gn_pixels p;
+
+		memcpy(copy, whole, sample.length_bytes);
+		for (uint32_t changes = 1 + gn_rng_below(&rng, 4); changes; changes--)
+			copy[gn_rng_below(&rng, sample.length_bytes)] = (uint8_t)gn_rng_u32(&rng);
+		status = gn_decoder_open(d, copy, sample.length_bytes, &all.width, &all.height, NULL);
+		if (!status)
+			status = gn_decoder_read(d, &all, 1, 1 + 2 * gn_rng_below(&rng, 2), &p, NULL);
+		assert_true(status == GN_OK || status == GN_ERR_DATA);
+		results[status == GN_OK]++;
+	}
+	assert_true(results[0] > 50 && results[1] > 50);
+	gn_decoder_destroy(d);
+}
+
 static void expect_refused(const struct gn_dataset *d, const struct gn_loader_options *o, enum gn_status expected,
 			   const char *text)
 {
@@ -508,10 +556,15 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_world_sees_the_same_pixels),
 		cmocka_unit_test(resuming_goes_on_with_the_same_batches),
-		cmocka_unit_test(epochs_differ_in_order_and_crops), cmocka_unit_test(evaluation_covers_each_sample_once),
-		cmocka_unit_test(pixels_are_the_digits_own), cmocka_unit_test(memory_is_bounded),
-		cmocka_unit_test(leaving_early_is_fine), cmocka_unit_test(a_damaged_sample_is_told_at_its_batch),
-		cmocka_unit_test(nonsense_is_refused), cmocka_unit_test(starting_where_there_is_nothing),
+		cmocka_unit_test(epochs_differ_in_order_and_crops),
+		cmocka_unit_test(evaluation_covers_each_sample_once),
+		cmocka_unit_test(pixels_are_the_digits_own),
+		cmocka_unit_test(memory_is_bounded),
+		cmocka_unit_test(leaving_early_is_fine),
+		cmocka_unit_test(a_damaged_sample_is_told_at_its_batch),
+		cmocka_unit_test(damaged_digits_never_crash),
+		cmocka_unit_test(nonsense_is_refused),
+		cmocka_unit_test(starting_where_there_is_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

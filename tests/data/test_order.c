@@ -102,8 +102,8 @@ static void samples_are_uniform_over_positions(void **state)
 	check_uniform(100, 2000);
 }
 
-/* Neighbours in one order must not be neighbours in the next: how often sample s+1 follows s, over many epochs, is about
- * once an epoch. */
+/* Neighbours in one order must not be neighbours in the next: how often sample s+1 follows s, over many epochs, is
+ * about once an epoch. */
 static void neighbours_are_parted(void **state)
 {
 	struct gn_order o = order(500, 1, 1, 1);
@@ -237,9 +237,9 @@ static void nonsense_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_epoch_is_a_permutation), cmocka_unit_test(large_counts_stay_in_range),
-		cmocka_unit_test(epochs_and_seeds_differ), cmocka_unit_test(samples_are_uniform_over_positions),
-		cmocka_unit_test(neighbours_are_parted), cmocka_unit_test(small_counts_reach_every_order),
+		cmocka_unit_test(each_epoch_is_a_permutation),	cmocka_unit_test(large_counts_stay_in_range),
+		cmocka_unit_test(epochs_and_seeds_differ),	cmocka_unit_test(samples_are_uniform_over_positions),
+		cmocka_unit_test(neighbours_are_parted),	cmocka_unit_test(small_counts_reach_every_order),
 		cmocka_unit_test(ranks_share_the_global_batch), cmocka_unit_test(evaluation_covers_each_sample_once),
 		cmocka_unit_test(nonsense_is_refused),
 	};

@@ -22,18 +22,25 @@ static uint8_t *noise(uint32_t width, uint32_t height, uint32_t channels, struct
 		x = x * 1664525u + 1013904223u;
 		data[i] = (uint8_t)(x >> 24);
 	}
-	*out = (struct gn_pixels){.data = data, .stride_bytes = (size_t)width * channels, .width = width, .height = height,
+	*out = (struct gn_pixels){.data = data,
+				  .stride_bytes = (size_t)width * channels,
+				  .width = width,
+				  .height = height,
 				  .channels = channels};
 	return data;
 }
 
 static struct gn_resize_target whole(float *data, uint32_t height, uint32_t width)
 {
-	return (struct gn_resize_target){.data = data, .height = height, .width = width, .to_width = width,
-					 .to_height = height, .scale = {1, 1, 1}};
+	return (struct gn_resize_target){.data = data,
+					 .height = height,
+					 .width = width,
+					 .to_width = width,
+					 .to_height = height,
+					 .scale = {1, 1, 1}};
 }
 
-/* The definition, straight: a triangle around the sample's centre, as wide as a step, normalised over the pixels there. */
+/* The definition, straight: a triangle around the sample's centre, as wide as a step, normalised over pixels. */
 static double weight(uint32_t pixel, double centre, double reach)
 {
 	double w = 1 - fabs((pixel + 0.5 - centre) / reach);
@@ -197,7 +204,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(resizing_follows_the_definition), cmocka_unit_test(scale_one_copies),
-		cmocka_unit_test(rectangles_and_mirroring), cmocka_unit_test(downscaling_does_not_alias),
+		cmocka_unit_test(rectangles_and_mirroring),	   cmocka_unit_test(downscaling_does_not_alias),
 		cmocka_unit_test(reuse_leaves_no_trace),
 	};
 

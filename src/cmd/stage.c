@@ -1,0 +1,74 @@
+#include "src/cmd/cmd.h"
+
+#include "data/stage.h"
+
+#include <stdio.h>
+
+struct stage_options {
+	const char *from, *to;
+	int64_t threads;
+	int check, json;
+};
+
+#define AT(field) offsetof(struct stage_options, field)
+
+static const struct gn_option options[] = {
+	{.name = "from", .kind = GN_OPTION_TEXT, .offset = AT(from), .value_name = "DIR", .required = 1,
+	 .help = "packed dataset, on the shared file system"},
+	{.name = "to", .kind = GN_OPTION_TEXT, .offset = AT(to), .value_name = "DIR", .required = 1,
+	 .help = "node-local folder for the copy; made when it is not there"},
+	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
+	 .initial = "4", .min = 1, .max = 256, .help = "shards copied at a time"},
+	{.name = "check", .kind = GN_OPTION_FLAG, .offset = AT(check),
+	 .help = "digest again what is there, although its stamp says that nobody touched it"},
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
+};
+
+static const struct gn_command command = {
+	.name = "stage",
+	.summary = "copy a packed dataset to a node-local folder",
+	.positional = "",
+	.description = "Start it on every node, by one task or by all of them: a lock in the folder lets one copy while the "
+		       "others wait and then find everything there. Each shard's SHA-256 is checked on the way. What is "
+		       "there already and right is kept, so an interrupted copy goes on where it was.",
+	.examples = "  srun --ntasks-per-node=1 gannet stage --from /shared/imagenet/train --to /nvme/imagenet/train\n",
+	.options = options,
+	.option_count = sizeof options / sizeof *options,
+};
+
+static void tell(const struct stage_options *o, const struct gn_stage_result *r)
+{
+	double rate = r->copied && r->copy_s > 0 ? (double)r->copied_bytes * 1e-6 / r->copy_s : 0;
+
+	if (o->json)
+		printf("{\"samples\": %llu, \"copied\": %u, \"copied_bytes\": %llu, \"kept\": %u, \"kept_bytes\": %llu, "
+		       "\"copy_s\": %.3f, \"wait_s\": %.3f, \"mb_per_s\": %.1f}\n", (unsigned long long)r->samples,
+		       r->copied, (unsigned long long)r->copied_bytes, r->kept, (unsigned long long)r->kept_bytes,
+		       r->copy_s, r->wait_s, rate);
+	else
+		fprintf(stderr, "%s: %u shards copied (%.1f MB in %.2f s, %.1f MB/s), %u were there (%.1f MB)\n", o->to,
+			r->copied, (double)r->copied_bytes * 1e-6, r->copy_s, rate, r->kept,
+			(double)r->kept_bytes * 1e-6);
+}
+
+static int run(const void *target, const struct gn_text_list *positional)
+{
+	const struct stage_options *o = target;
+	struct gn_progress progress;
+	struct gn_stage_options s = {.from = o->from, .to = o->to, .threads = (int)o->threads, .check = o->check,
+				     .progress = &progress};
+	struct gn_stage_result result;
+	enum gn_status status;
+	struct gn_err err;
+
+	(void)positional;
+	s.log = gn_cmd_log();
+	status = gn_stage(&s, &result, &err);
+	gn_log_destroy(s.log);
+	if (status)
+		return gn_cmd_fail("stage", &err);
+	tell(o, &result);
+	return GN_EXIT_DONE;
+}
+
+const struct gn_cmd gn_cmd_stage = {&command, run, sizeof(struct stage_options)};

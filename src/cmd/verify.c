@@ -1,0 +1,66 @@
+#include "src/cmd/cmd.h"
+
+#include "data/verify.h"
+#include "src/base/clock.h"
+#include "src/base/pool.h"
+
+#include <stdio.h>
+
+struct verify_options {
+	int64_t threads;
+	int decode, json;
+};
+
+#define AT(field) offsetof(struct verify_options, field)
+
+static const struct gn_option options[] = {
+	{.name = "decode", .kind = GN_OPTION_FLAG, .offset = AT(decode), .help = "decode every image, too"},
+	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
+	 .initial = "0", .min = 0, .max = 1024, .help = "worker threads; 0: one a processor"},
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
+};
+
+static const struct gn_command command = {
+	.name = "verify",
+	.summary = "check every shard and every sample of a packed dataset",
+	.positional = "DIR",
+	.description = "Reads all of it: the size and SHA-256 of each shard, its tables, and the CRC-32C of each sample. "
+		       "Damage is named, shard by shard and sample by sample, and ends in exit code 3.",
+	.examples = "  gannet verify digits/train\n  gannet verify --decode /nvme/imagenet/train\n",
+	.options = options,
+	.option_count = sizeof options / sizeof *options,
+	.positional_min = 1,
+	.positional_max = 1,
+};
+
+static void tell(const struct verify_options *o, const char *path, const struct gn_verify_result *r, double seconds)
+{
+	if (o->json)
+		printf("{\"samples\": %llu, \"bytes\": %llu, \"shards\": %u, \"bad_samples\": %llu, \"bad_shards\": %llu, "
+		       "\"seconds\": %.3f}\n", (unsigned long long)r->samples, (unsigned long long)r->bytes, r->shards,
+		       (unsigned long long)r->bad_samples, (unsigned long long)r->bad_shards, seconds);
+	else
+		fprintf(stderr, "%s: %llu samples in %u shards checked, %.1f MB in %.2f s\n", path,
+			(unsigned long long)r->samples, r->shards, (double)r->bytes * 1e-6, seconds);
+}
+
+static int run(const void *target, const struct gn_text_list *positional)
+{
+	const struct verify_options *o = target;
+	struct gn_progress progress;
+	struct gn_verify_options v = {.directory = positional->items[0], .decode = o->decode, .progress = &progress,
+				      .threads = o->threads ? (int)o->threads : gn_cpu_count()};
+	struct gn_verify_result result = {0};
+	double start = gn_clock_s();
+	enum gn_status status;
+	struct gn_err err;
+
+	v.log = gn_cmd_log();
+	status = gn_verify(&v, &result, &err);
+	gn_log_destroy(v.log);
+	if (result.shards)
+		tell(o, v.directory, &result, gn_clock_s() - start);
+	return status ? gn_cmd_fail("verify", &err) : GN_EXIT_DONE;
+}
+
+const struct gn_cmd gn_cmd_verify = {&command, run, sizeof(struct verify_options)};
