@@ -5,6 +5,7 @@ gannet_SOURCES = \
 	src/cmd/info.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \
+	src/cmd/report.c \
 	src/cmd/golden.S src/cmd/selftest.c \
 	src/cmd/stage.c \
 	src/cmd/verify.c

@@ -1,2 +1,2 @@
 SHELL_TESTS += tests/cmd/selftest.t
-EXTRA_DIST += tests/cmd/tap.sh
+EXTRA_DIST += tests/cmd/jsonl tests/cmd/tap.sh
