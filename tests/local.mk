@@ -1,4 +1,4 @@
-EXTRA_DIST += tests/run tests/harness tests/cmd/tap.sh
+EXTRA_DIST += tests/run tests/harness tests/cmd/tap.sh tests/lsan.supp
 
 TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 
@@ -22,4 +22,15 @@ EXTRA_DIST += $(SHELL_TESTS)
 check-local: $(check_PROGRAMS) $(bin_PROGRAMS)
 	GN_BUILD=$(abs_top_builddir) GN_SOURCE=$(abs_top_srcdir) \
 	  $(PERL) $(srcdir)/tests/harness --source $(srcdir) $${TESTS:-$(TESTS_TO_RUN)}
-.PHONY: check-local
+
+# Everything the tests need, without running them.
+check-programs: $(check_PROGRAMS) $(bin_PROGRAMS)
+
+# For a build with --enable-sanitize. UCX and AddressSanitizer both want to replace malloc and mmap; Slurm's tests are too slow.
+check-sanitized: check-programs
+	UCX_MEM_EVENTS=n UBSAN_OPTIONS=print_stacktrace=1 \
+	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1 \
+	LSAN_OPTIONS=suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0 GN_SANITIZED=1 \
+	  $(MAKE) $(AM_MAKEFLAGS) check-local \
+	  TESTS="$${TESTS:-$$(printf '%s ' $(TESTS_TO_RUN) | sed 's,tests/slurm/[^ ]* ,,g')}"
+.PHONY: check-local check-programs check-sanitized

@@ -22,7 +22,6 @@ struct gn_cmd {
 
 extern const struct gn_cmd gn_cmd_info;
 extern const struct gn_cmd gn_cmd_pack;
-extern const struct gn_cmd gn_cmd_report;
 extern const struct gn_cmd gn_cmd_selftest;
 extern const struct gn_cmd gn_cmd_stage;
 extern const struct gn_cmd gn_cmd_verify;

@@ -5,7 +5,6 @@ gannet_SOURCES = \
 	src/cmd/info.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \
-	src/cmd/report.c \
 	src/cmd/golden.S src/cmd/selftest.c \
 	src/cmd/stage.c \
 	src/cmd/verify.c
@@ -27,3 +26,17 @@ nodist_bashcomp_DATA = gannet.bash
 gannet.bash: gannet$(EXEEXT)
 	$(AM_V_GEN)./gannet$(EXEEXT) --completion >$@.tmp && mv $@.tmp $@
 CLEANFILES += gannet.bash
+
+# A page for each command, from the table that parses its options: nothing here to keep in step.
+dist_man_MANS += src/man/gannet.1
+src/man/stamp: gannet$(EXEEXT)
+	$(AM_V_GEN)$(MKDIR_P) src/man && rm -f src/man/gannet-*.1 && \
+	  for c in `./gannet$(EXEEXT) --help | sed -n '/^Commands:/,/^$$/s/^  \([a-z][a-z]*\) .*/\1/p'`; do \
+	    ./gannet$(EXEEXT) --man $$c >src/man/gannet-$$c.1 || exit 1; \
+	  done && echo made >$@
+noinst_DATA = src/man/stamp
+CLEANFILES += src/man/stamp src/man/gannet-*.1
+install-data-local: src/man/stamp
+	$(MKDIR_P) '$(DESTDIR)$(man1dir)' && $(INSTALL_DATA) src/man/gannet-*.1 '$(DESTDIR)$(man1dir)'
+uninstall-local:
+	rm -f '$(DESTDIR)$(man1dir)'/gannet-*.1

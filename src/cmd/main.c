@@ -9,7 +9,6 @@
 const struct gn_cmd *const gn_cmd_table[] = {
 	&gn_cmd_info,
 	&gn_cmd_pack,
-	&gn_cmd_report,
 	&gn_cmd_selftest,
 	&gn_cmd_stage,
 	&gn_cmd_verify,

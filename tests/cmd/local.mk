@@ -1,2 +1,3 @@
+EXTRA_DIST += tests/cmd/install.t
 SHELL_TESTS += tests/cmd/selftest.t
-EXTRA_DIST += tests/cmd/jsonl tests/cmd/tap.sh
+
