@@ -52,6 +52,9 @@ static void check_view(const struct gn_loader_options *o, const struct gn_view *
 	scaled_width = (width + d - 1) / d;
 	scaled_height = (height + d - 1) / d;
 	assert_true(r.width >= 1 && r.height >= 1 && r.x + r.width <= scaled_width && r.y + r.height <= scaled_height);
+	/* a random crop is an image of its own: nothing around it may leak in */
+	assert_true(r.x >= v->bounds.x / d && r.x + r.width <= (v->bounds.x + v->bounds.width + d - 1) / d);
+	assert_true(r.y >= v->bounds.y / d && r.y + r.height <= (v->bounds.y + v->bounds.height + d - 1) / d);
 	assert_true(r.x <= v->x / d + 1e-9 && r.y <= v->y / d + 1e-9);
 	assert_true(r.x + r.width >= (v->x + v->width) / d - 1e-9 && r.y + r.height >= (v->y + v->height) / d - 1e-9);
 	assert_true(d == 1 || (v->width / d >= v->to_width && v->height / d >= v->to_height));

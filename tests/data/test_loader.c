@@ -378,6 +378,44 @@ static void leaving_early_is_fine(void **state)
 	gn_loader_destroy(NULL);
 }
 
+/* Batches of another epoch, half made when the next one starts, leave nothing behind. */
+static void starting_again_drops_what_was_in_flight(void **state)
+{
+	enum { all = 1000, batch = 250 };
+	struct gn_loader_options o = plain;
+	struct print *expected = calloc(all, sizeof *expected);
+	struct gn_loader *l;
+
+	(void)state;
+	assert_non_null(expected);
+	o.training = 1;
+	o.batch = batch;
+	o.augment = GN_AUGMENT_SHIFT;
+	o.pad = 3;
+	collect(digits, o, 1, 9, 0, expected);
+	o.threads = 4;
+	o.prefetch_bytes = 4 * batch * image_bytes(&o) + 4 * batch * 12;
+	l = loader(digits, &o);
+	for (uint32_t n = 0; n < 60; n++) {
+		must(gn_loader_start(l, n, n % 3, NULL), NULL);
+		for (uint32_t k = 0; k < n % 2; k++)
+			next(l);
+		must(gn_loader_start(l, 9, n % 4, NULL), NULL);
+		for (uint32_t k = n % 4; k < 4; k++) {
+			struct gn_batch b = next(l);
+
+			for (uint32_t i = 0; i < batch; i++) {
+				const char *image = (const char *)b.images + i * image_bytes(&o);
+
+				assert_int_equal(b.indices[i], expected[k * batch + i].index);
+				assert_int_equal(gn_crc32c(0, image, image_bytes(&o)), expected[k * batch + i].crc32c);
+			}
+		}
+	}
+	gn_loader_destroy(l);
+	free(expected);
+}
+
 /* The folder of d with one byte changed in the middle of sample index. */
 static struct gn_dataset *damaged(const struct gn_dataset *d, const char *name, uint64_t index)
 {
@@ -561,6 +599,7 @@ int main(void)
 		cmocka_unit_test(pixels_are_the_digits_own),
 		cmocka_unit_test(memory_is_bounded),
 		cmocka_unit_test(leaving_early_is_fine),
+		cmocka_unit_test(starting_again_drops_what_was_in_flight),
 		cmocka_unit_test(a_damaged_sample_is_told_at_its_batch),
 		cmocka_unit_test(damaged_digits_never_crash),
 		cmocka_unit_test(nonsense_is_refused),
