@@ -10,6 +10,7 @@
 #define GN_TRANSPORT_COMM_H
 
 #include "src/base/log.h"
+#include "src/base/strbuf.h"
 #include "transport/world.h"
 
 #include <stddef.h>
@@ -19,7 +20,7 @@ struct gn_comm;
 struct gn_coll;
 
 enum gn_dtype { GN_F32, GN_F64, GN_I32, GN_I64, GN_BYTES };
-/* acc[i] = acc[i] op in[i] for count elements. */
+/* acc[i] = acc[i] op in[i] for count elements; op associative and commutative up to rounding. */
 typedef void (*gn_reduce_fn)(void *acc, const void *in, size_t count);
 /* Built-in reductions for small agreement work; NULL when there is none for the type. */
 gn_reduce_fn gn_reduce_sum(enum gn_dtype type);
@@ -41,6 +42,10 @@ void gn_comm_destroy(struct gn_comm *c);
 int gn_comm_rank(const struct gn_comm *c);
 int gn_comm_size(const struct gn_comm *c);
 struct gn_world *gn_comm_world(const struct gn_comm *c);
+/* Payload bytes that this rank has sent since creation, to ranks of its own node and to others. */
+void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *other_node);
+/* Appends what carries data to a rank, "posix/memory cma/memory" or "tcp/eth0"; nothing when there is no connection. */
+void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out);
 
 /* Blocking collectives over the executor. */
 enum gn_status gn_comm_barrier(struct gn_comm *c, struct gn_err *err);
@@ -54,6 +59,14 @@ enum gn_status gn_comm_allreduce(struct gn_comm *c, void *buffer, size_t count, 
  * from run to run for the same world size and algorithm. */
 enum gn_status gn_coll_allreduce(struct gn_comm *c, void *buffer, size_t count, enum gn_dtype type, gn_reduce_fn reduce,
 				 enum gn_algo algo, struct gn_coll **out, struct gn_err *err);
+/* The same out of place: in is read, out (not overlapping it) receives the result. */
+enum gn_status gn_coll_allreduce_from(struct gn_comm *c, const void *in, void *out_buffer, size_t count,
+				      enum gn_dtype type, gn_reduce_fn reduce, enum gn_algo algo, struct gn_coll **out,
+				      struct gn_err *err);
+/* What GN_ALGO_AUTO means for a buffer of this size. */
+enum gn_algo gn_comm_choose(const struct gn_comm *c, size_t len_bytes);
+/* "ring", "recursive-doubling", "auto". */
+const char *gn_algo_name(enum gn_algo algo);
 enum gn_status gn_coll_start(struct gn_coll *coll, struct gn_err *err);
 /* Makes progress; *done says whether this operation is complete. Does not block. */
 enum gn_status gn_coll_test(struct gn_coll *coll, int *done, struct gn_err *err);

@@ -1,1 +1,24 @@
-# no files yet
+lib_LIBRARIES += libgannet_transport.a
+libgannet_transport_a_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_CFLAGS) $(PMIX_CFLAGS)
+libgannet_transport_a_SOURCES = \
+	transport/algo.h \
+	transport/algo_broadcast.c \
+	transport/algo_recursive_doubling.c \
+	transport/algo_ring.c \
+	transport/bootstrap.h \
+	transport/bootstrap_alone.c \
+	transport/bootstrap_env.c \
+	transport/bootstrap_pmix.c \
+	transport/coll.c transport/coll.h \
+	transport/comm.c transport/comm.h \
+	transport/detect.c transport/detect.h \
+	transport/devices.c transport/devices.h \
+	transport/fabric.c transport/fabric.h \
+	transport/net.c transport/net.h \
+	transport/reduce.c \
+	transport/schedule.c transport/schedule.h \
+	transport/server.c transport/server.h \
+	transport/watch.c transport/watch.h \
+	transport/watch_wire.c transport/watch_wire.h \
+	transport/world.c transport/world.h
+TRANSPORT_LIBS = libgannet_transport.a $(BASE_LIBS) $(UCX_LIBS) $(PMIX_LIBS)

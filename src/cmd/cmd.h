@@ -21,6 +21,7 @@ struct gn_cmd {
 };
 
 extern const struct gn_cmd gn_cmd_info;
+extern const struct gn_cmd gn_cmd_launch;
 extern const struct gn_cmd gn_cmd_pack;
 extern const struct gn_cmd gn_cmd_selftest;
 extern const struct gn_cmd gn_cmd_stage;

@@ -3,6 +3,7 @@ gannet_CFLAGS = $(AM_CFLAGS)
 gannet_SOURCES = \
 	src/cmd/cmd.c src/cmd/cmd.h \
 	src/cmd/info.c \
+	src/cmd/launch.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \
 	src/cmd/golden.S src/cmd/selftest.c \
@@ -16,7 +17,7 @@ EXTRA_DIST += $(GOLDEN_FILES) tests/golden/README.md
 # the assembler finds the reference files by its own -I
 gannet_CCASFLAGS = -Wa,-I$(top_srcdir)
 src/cmd/gannet-golden.$(OBJEXT): $(GOLDEN_FILES)
-gannet_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
+gannet_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 
 pkgconfigdir = $(libdir)/pkgconfig
 nodist_pkgconfig_DATA = src/gannet.pc

@@ -8,6 +8,7 @@
 
 const struct gn_cmd *const gn_cmd_table[] = {
 	&gn_cmd_info,
+	&gn_cmd_launch,
 	&gn_cmd_pack,
 	&gn_cmd_selftest,
 	&gn_cmd_stage,

@@ -1,0 +1,220 @@
+/* What the multi-rank tests start: collectives with checked results, at many sizes.
+ * usage: rank_probe TRANSPORT             run all checks once
+ *        rank_probe TRANSPORT forever     allreduce until something ends it; says "ready" after ten
+ *        rank_probe TRANSPORT leave       rank 1 leaves early while the others reduce
+ *        rank_probe TRANSPORT give-up     rank 1 gives up for a reason
+ * Exit codes as gannet's. */
+#include "src/base/log.h"
+#include "transport/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int exit_code(const char *what, const struct gn_err *err)
+{
+	fprintf(stderr, "%s: %s\n", what, err->text);
+	switch (err->status) {
+	case GN_ERR_USAGE:
+	case GN_ERR_MISMATCH:
+		return 2;
+	case GN_ERR_PEER_LOST:
+	case GN_ERR_STALL:
+		return 4;
+	default:
+		return 1;
+	}
+}
+
+/* Small whole numbers: sums are exact in any order. */
+static int32_t given(int rank, size_t i, int round)
+{
+	return (int32_t)((i * 7 + (size_t)rank * 13 + (size_t)round * 5) % 101) - 50;
+}
+
+static int check_allreduce(struct gn_comm *c, size_t count, enum gn_algo algo, int out_of_place, struct gn_err *err)
+{
+	int rank = gn_comm_rank(c), size = gn_comm_size(c), wrong = 0;
+	float *in = malloc(count * sizeof *in + 4), *out = malloc(count * sizeof *out + 4);
+	struct gn_coll *coll = NULL;
+
+	if (!in || !out)
+		abort();
+	if (gn_coll_allreduce_from(c, out_of_place ? in : NULL, out, count, GN_F32, NULL, algo, &coll, err))
+		return -1;
+	for (int round = 0; round < 3; round++) {
+		for (size_t i = 0; i < count; i++)
+			in[i] = out[i] = (float)given(rank, i, round);
+		for (size_t i = 0; out_of_place && i < count; i++)
+			out[i] = -1e30f;
+		if (gn_coll_start(coll, err) || gn_coll_wait(coll, err))
+			return -1;
+		for (size_t i = 0; i < count; i++) {
+			int32_t sum = 0;
+
+			for (int r = 0; r < size; r++)
+				sum += given(r, i, round);
+			wrong += out[i] != (float)sum;
+			wrong += out_of_place && in[i] != (float)given(rank, i, round);
+		}
+	}
+	gn_coll_free(coll);
+	free(in);
+	free(out);
+	return wrong;
+}
+
+/* Real fractions: every rank must hold the same bits. */
+static int check_same_bits(struct gn_comm *c, size_t count, enum gn_algo algo, struct gn_err *err)
+{
+	float *data = malloc(count * sizeof *data), *first = malloc(count * sizeof *first);
+	struct gn_coll *coll = NULL;
+	int wrong;
+
+	if (!data || !first)
+		abort();
+	for (size_t i = 0; i < count; i++)
+		data[i] = 1.0f / (float)(3 + i + 17 * (size_t)gn_comm_rank(c));
+	if (gn_coll_allreduce(c, data, count, GN_F32, NULL, algo, &coll, err) || gn_coll_start(coll, err) ||
+	    gn_coll_wait(coll, err))
+		return -1;
+	memcpy(first, data, count * sizeof *data);
+	if (gn_comm_broadcast(c, first, count * sizeof *first, 0, err))
+		return -1;
+	wrong = memcmp(first, data, count * sizeof *data) != 0;
+	gn_coll_free(coll);
+	free(data);
+	free(first);
+	return wrong;
+}
+
+static int check_broadcast(struct gn_comm *c, size_t len, int root, struct gn_err *err)
+{
+	unsigned char *data = malloc(len + 1);
+	int wrong = 0;
+
+	if (!data)
+		abort();
+	for (size_t i = 0; i < len; i++)
+		data[i] = gn_comm_rank(c) == root ? (unsigned char)(i * 31 + 7) : 0;
+	if (gn_comm_broadcast(c, data, len, root, err))
+		return -1;
+	for (size_t i = 0; i < len; i++)
+		wrong += data[i] != (unsigned char)(i * 31 + 7);
+	free(data);
+	return wrong;
+}
+
+/* Three operations in flight at once, waited for in another order. */
+static int check_several(struct gn_comm *c, struct gn_err *err)
+{
+	enum { N = 3, COUNT = 70001 };
+	struct gn_coll *coll[N];
+	int64_t *data[N];
+	int size = gn_comm_size(c), wrong = 0;
+
+	for (int k = 0; k < N; k++) {
+		data[k] = malloc(sizeof **data * COUNT);
+		if (!data[k])
+			abort();
+		for (int i = 0; i < COUNT; i++)
+			data[k][i] = (int64_t)i * (k + 1) + gn_comm_rank(c);
+		if (gn_coll_allreduce(c, data[k], COUNT, GN_I64, NULL, k == 1 ? GN_ALGO_RECURSIVE_DOUBLING : GN_ALGO_RING,
+				      &coll[k], err))
+			return -1;
+	}
+	for (int k = 0; k < N; k++)
+		if (gn_coll_start(coll[k], err))
+			return -1;
+	for (int k = N; k-- > 0;) {
+		if (gn_coll_wait(coll[k], err))
+			return -1;
+		for (int i = 0; i < COUNT; i++)
+			wrong += data[k][i] != (int64_t)i * (k + 1) * size + (int64_t)size * (size - 1) / 2;
+		gn_coll_free(coll[k]);
+		free(data[k]);
+	}
+	return wrong;
+}
+
+static int all_checks(struct gn_comm *c, struct gn_err *err)
+{
+	static const size_t counts[] = {0, 1, 2, 7, 257, 8191, 1000003};
+	int wrong = 0, got = 0;
+
+	for (size_t k = 0; k < sizeof counts / sizeof *counts && got >= 0; k++)
+		for (int variant = 0; variant < 6 && got >= 0; variant++) {
+			got = check_allreduce(c, counts[k], (enum gn_algo)(variant / 2), variant % 2, err);
+			if (got > 0)
+				fprintf(stderr, "allreduce of %zu: variant %d: %d wrong\n", counts[k], variant, got);
+			wrong += got;
+		}
+	for (int algo = 0; algo < 3 && got >= 0; algo++)
+		wrong += got = check_same_bits(c, 100003, (enum gn_algo)algo, err);
+	for (size_t k = 0; k < sizeof counts / sizeof *counts && got >= 0; k++)
+		for (int root = 0; root < gn_comm_size(c) && got >= 0; root++)
+			wrong += got = check_broadcast(c, counts[k], root, err);
+	for (int i = 0; i < 100 && got >= 0; i++)
+		got = gn_comm_barrier(c, err) ? -1 : 0;
+	if (got >= 0)
+		wrong += got = check_several(c, err);
+	return got < 0 ? got : wrong;
+}
+
+static int forever(struct gn_comm *c, struct gn_err *err)
+{
+	static float data[1000000];
+	struct gn_coll *coll;
+
+	if (gn_coll_allreduce(c, data, 1000000, GN_F32, NULL, GN_ALGO_AUTO, &coll, err))
+		return -1;
+	for (long i = 0;; i++) {
+		if (gn_coll_start(coll, err) || gn_coll_wait(coll, err)) {
+			gn_coll_free(coll);
+			return -1;
+		}
+		if (i == 10) {
+			printf("ready %d %d\n", gn_comm_rank(c), (int)getpid());
+			fflush(stdout);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 2 ? argv[2] : "";
+	struct gn_comm_options options = {argc > 1 ? argv[1] : "auto"};
+	struct gn_world_options limits = {.timeout_ms = getenv("PROBE_TIMEOUT_MS") ? atoi(getenv("PROBE_TIMEOUT_MS")) : 0};
+	struct gn_world *world = NULL;
+	struct gn_comm *comm = NULL;
+	struct gn_log *log = NULL;
+	struct gn_err err;
+	int code = 0, wrong = 0;
+
+	gn_log_create(2, GN_LOG_INFO, &log, NULL);
+	if (gn_world_create(&limits, log, &world, &err)) {
+		code = exit_code("world", &err);
+		gn_log_destroy(log);
+		return code;
+	}
+	if (gn_comm_create(world, &options, log, &comm, &err)) {
+		code = exit_code("comm", &err);
+	} else if (gn_world_rank(world) == 1 && !strcmp(mode, "leave")) {
+		code = 0;
+	} else if (gn_world_rank(world) == 1 && !strcmp(mode, "give-up")) {
+		gn_world_give_up(world, "shard 7 is broken");
+		code = 3;
+	} else {
+		wrong = *mode ? forever(comm, &err) : all_checks(comm, &err);
+		if (wrong < 0)
+			code = exit_code("check", &err);
+		else
+			printf("rank %d of %d on %d nodes by %s: %d wrong\n", gn_world_rank(world), gn_world_size(world),
+			       gn_world_nodes(world), gn_world_bootstrap(world), wrong);
+	}
+	gn_comm_destroy(comm);
+	gn_world_destroy(world);
+	gn_log_destroy(log);
+	return code ? code : wrong != 0;
+}

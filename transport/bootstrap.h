@@ -1,0 +1,50 @@
+/* How ranks that know nothing of each other yet exchange small messages: PMIx, a TCP meeting point, or nobody.
+ *
+ * One table of functions per source, one file each; everything above uses only this page. Calls marked collective are made
+ * by all ranks in the same order.
+ *
+ * Thread safety: one thread.
+ */
+#ifndef GN_TRANSPORT_BOOTSTRAP_H
+#define GN_TRANSPORT_BOOTSTRAP_H
+
+#include "src/base/status.h"
+#include "transport/detect.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct gn_bootstrap;
+struct gn_watch;
+
+struct gn_bootstrap_ops {
+	const char *name;
+	/* Collective: out[rank], lens[rank] for every rank; each out[rank] is malloc'ed (never NULL) for the caller. */
+	enum gn_status (*exchange)(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *lens,
+				   struct gn_err *err);
+	/* clean: everyone is done and well; otherwise let go without waiting for anyone. */
+	void (*destroy)(struct gn_bootstrap *b, int clean);
+};
+
+/* The part that all sources share; each embeds it as its first member. */
+struct gn_bootstrap {
+	const struct gn_bootstrap_ops *ops;
+	int rank, size;
+	/* Once there is a watch, waits end when it has seen a loss; until then they end at this time (gn_clock_ns). */
+	struct gn_watch *watch;
+	uint64_t deadline_ns;
+};
+
+/* Collective. Each fails on its own when others do not come before timeout_ms. */
+enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, int timeout_ms, struct gn_bootstrap **out,
+				 struct gn_err *err);
+enum gn_status gn_bootstrap_env(const struct gn_detect *d, int timeout_ms, struct gn_bootstrap **out,
+				struct gn_err *err);
+enum gn_status gn_bootstrap_alone(struct gn_bootstrap **out, struct gn_err *err);
+
+/* For the implementations: may this wait go on? GN_ERR_PEER_LOST from the watch, GN_ERR_STALL past the deadline saying
+ * that what did not happen in time. */
+enum gn_status gn_bootstrap_may_wait(const struct gn_bootstrap *b, uint64_t started_ns, const char *what,
+				     struct gn_err *err);
+
+#endif

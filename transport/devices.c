@@ -1,0 +1,207 @@
+#include "transport/devices.h"
+
+#include "src/base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A small /sys file without its newline into text; 0, or -1. */
+static int read_text(char *text, size_t size, const char *format, const char *a, const char *b, const char *c)
+{
+	char path[PATH_MAX];
+	ssize_t n;
+	int fd;
+
+	if ((size_t)snprintf(path, sizeof path, format, a, b, c) >= sizeof path)
+		return -1;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	n = gn_read_some(fd, text, size - 1);
+	close(fd);
+	if (n < 0)
+		return -1;
+	text[n] = 0;
+	text[strcspn(text, "\n")] = 0;
+	return 0;
+}
+
+static uint64_t read_number(const char *format, const char *a, const char *b, const char *c)
+{
+	char text[64];
+
+	return read_text(text, sizeof text, format, a, b, c) ? 0 : strtoull(text, NULL, 10);
+}
+
+static void read_net(struct gn_net_device *d, const char *root)
+{
+	char text[64];
+
+	d->kind = read_number("%s/class/net/%s/%s", root, d->name, "type") == 772 ? GN_DEVICE_LOOPBACK : GN_DEVICE_NET;
+	/* loopback says "unknown" */
+	d->up = !read_text(text, sizeof text, "%s/class/net/%s/%s", root, d->name, "operstate") && !strcmp(text, "up");
+	if (d->kind == GN_DEVICE_LOOPBACK)
+		d->up = 1;
+	if (!read_text(text, sizeof text, "%s/class/net/%s/%s", root, d->name, "speed") && atoi(text) > 0)
+		d->gbit_per_s = atoi(text) / 1e3;
+	d->sent_bytes = read_number("%s/class/net/%s/%s", root, d->name, "statistics/tx_bytes");
+	d->received_bytes = read_number("%s/class/net/%s/%s", root, d->name, "statistics/rx_bytes");
+}
+
+/* Soft RoCE counts packets alone: the most payload that they can have held, by the MTU of the device beneath. */
+static uint64_t soft_payload(const char *root, const char *parent)
+{
+	uint64_t mtu = read_number("%s/class/net/%s/%s", root, parent, "mtu"), payload = 256;
+
+	while (payload < 4096 && payload * 2 + 96 <= mtu)
+		payload *= 2;
+	return payload;
+}
+
+static void read_port(struct gn_net_device *d, const char *root, const char *port)
+{
+	char base[PATH_MAX], text[64];
+	uint64_t payload;
+
+	if ((size_t)snprintf(base, sizeof base, "%s/class/infiniband/%s", root, d->name) >= sizeof base)
+		return;
+	if (!read_text(text, sizeof text, "%s/ports/%s/%s", base, port, "state") && strstr(text, "ACTIVE"))
+		d->up = 1;
+	if (!read_text(text, sizeof text, "%s/ports/%s/%s", base, port, "rate") && atof(text) > d->gbit_per_s)
+		d->gbit_per_s = atof(text);
+	/* the data counters are in words of four bytes: InfiniBand specification, PortCounters */
+	d->sent_bytes += 4 * read_number("%s/ports/%s/%s", base, port, "counters/port_xmit_data");
+	d->received_bytes += 4 * read_number("%s/ports/%s/%s", base, port, "counters/port_rcv_data");
+	if (!read_text(text, sizeof text, "%s/%s%s", base, "parent", "")) {
+		payload = soft_payload(root, text);
+		d->sent_bytes += payload * read_number("%s/ports/%s/%s", base, port, "hw_counters/sent_pkts");
+		d->received_bytes += payload * read_number("%s/ports/%s/%s", base, port, "hw_counters/rcvd_pkts");
+	}
+}
+
+static void read_rdma(struct gn_net_device *d, const char *root)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	DIR *ports;
+
+	d->kind = GN_DEVICE_RDMA;
+	if ((size_t)snprintf(path, sizeof path, "%s/class/infiniband/%s/ports", root, d->name) >= sizeof path)
+		return;
+	ports = opendir(path);
+	while (ports && (entry = readdir(ports)))
+		if (entry->d_name[0] != '.')
+			read_port(d, root, entry->d_name);
+	if (ports)
+		closedir(ports);
+}
+
+static enum gn_status read_class(const char *root, const char *class, struct gn_devices *out,
+				 void (*fill)(struct gn_net_device *d, const char *root), struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+	struct gn_net_device *more;
+	struct dirent *entry;
+	char path[PATH_MAX];
+	DIR *dir;
+
+	if ((size_t)snprintf(path, sizeof path, "%s/class/%s", root, class) >= sizeof path)
+		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", root);
+	dir = opendir(path);
+	while (dir && !status && (entry = readdir(dir))) {
+		if (entry->d_name[0] == '.' || strlen(entry->d_name) >= GN_DEVICE_NAME_MAX)
+			continue;
+		more = realloc(out->items, sizeof *more * ((size_t)out->count + 1));
+		if (!more) {
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for network devices");
+			break;
+		}
+		out->items = more;
+		memset(&more[out->count], 0, sizeof *more);
+		memcpy(more[out->count].name, entry->d_name, strlen(entry->d_name));
+		fill(&more[out->count++], root);
+	}
+	if (dir)
+		closedir(dir);
+	return status;
+}
+
+enum gn_status gn_devices_read(const char *root, struct gn_devices *out, struct gn_err *err)
+{
+	struct gn_devices d = {0};
+	enum gn_status status = read_class(root, "net", &d, read_net, err);
+
+	if (!status)
+		status = read_class(root, "infiniband", &d, read_rdma, err);
+	if (status)
+		gn_devices_release(&d);
+	else
+		*out = d;
+	return status;
+}
+
+void gn_devices_release(struct gn_devices *d)
+{
+	free(d->items);
+	*d = (struct gn_devices){0};
+}
+
+/* Does the list of lanes name this device, as "tcp/eth0" or "rc_verbs/mlx5_0:1"? */
+static int lanes_name(const char *lanes, const char *device)
+{
+	size_t len = strlen(device);
+
+	for (const char *at = strchr(lanes, '/'); at; at = strchr(at + 1, '/'))
+		if (!strncmp(at + 1, device, len) && strchr(" :", at[1 + len]))
+			return 1;
+	return 0;
+}
+
+static void describe_one(const struct gn_net_device *d, struct gn_strbuf *out)
+{
+	gn_strbuf_puts(out, d->name);
+	if (d->gbit_per_s > 0)
+		gn_strbuf_printf(out, " at %g Gb/s", d->gbit_per_s);
+}
+
+void gn_devices_describe(const struct gn_devices *d, const char *lanes, struct gn_strbuf *out)
+{
+	static const char *const shared[] = {"posix", "sysv", "cma", "xpmem", "knem"};
+	size_t before = out->len;
+
+	for (int i = 0; i < d->count; i++)
+		if (lanes_name(lanes, d->items[i].name)) {
+			gn_strbuf_puts(out, out->len > before ? ", " : "");
+			describe_one(&d->items[i], out);
+		}
+	for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+		const char *at = strstr(lanes, shared[i]);
+
+		if (at && at[strlen(shared[i])] == '/')
+			gn_strbuf_printf(out, "%s%s", out->len > before ? ", " : "", shared[i]);
+	}
+	if (out->len == before)
+		gn_strbuf_puts(out, "no device");
+	for (int i = 0; i < d->count; i++)
+		if (d->items[i].up && d->items[i].kind != GN_DEVICE_LOOPBACK && !lanes_name(lanes, d->items[i].name))
+			gn_strbuf_printf(out, "; %s is up and unused", d->items[i].name);
+}
+
+uint64_t gn_devices_sent(const struct gn_devices *before, const struct gn_devices *after, enum gn_device_kind kind)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < after->count; i++)
+		for (int j = 0; j < before->count; j++)
+			if (after->items[i].kind == kind && before->items[j].kind == kind &&
+			    !strcmp(after->items[i].name, before->items[j].name) &&
+			    after->items[i].sent_bytes > before->items[j].sent_bytes)
+				sum += after->items[i].sent_bytes - before->items[j].sent_bytes;
+	return sum;
+}

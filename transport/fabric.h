@@ -1,0 +1,59 @@
+/* UCX: one context, one worker, an endpoint per peer, tagged messages between host buffers.
+ *
+ * Never aborts because a peer died: endpoints report errors where the transport can, and where it cannot (UCX 1.13's shared
+ * memory) the world's watch does. Requests belong to the caller and complete from inside gn_fabric_progress() or at once.
+ *
+ * Lifecycle: create (collective), send and receive, destroy. After a failure: abandon, then destroy.
+ * Thread safety: one thread at a time.
+ */
+#ifndef GN_TRANSPORT_FABRIC_H
+#define GN_TRANSPORT_FABRIC_H
+
+#include "src/base/strbuf.h"
+#include "transport/world.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct gn_fabric;
+
+/* One message under way. Zeroed by the caller before its first use; must stay in place until complete was called. */
+struct gn_request {
+	void (*complete)(struct gn_request *r); /* set by the caller; may not call the fabric */
+	enum gn_status status;			/* on completion */
+	int active;
+	struct gn_fabric *fabric;
+	void *handle; /* UCX's */
+};
+
+struct gn_fabric_traffic {
+	uint64_t same_node_bytes, other_node_bytes; /* payload sent since creation */
+};
+
+/* Collective (addresses are exchanged through the world). transport: "auto", "tcp", "shm", "rc" or "ud"; UCX_TLS in the
+ * environment goes before it. */
+enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, struct gn_fabric **out,
+				struct gn_err *err);
+/* Closes in good order unless abandoned; never waits for long. NULL is fine. */
+void gn_fabric_destroy(struct gn_fabric *f);
+/* Makes the endpoint to rank unless it is there. Others need not take part. */
+enum gn_status gn_fabric_connect(struct gn_fabric *f, int rank, struct gn_err *err);
+
+/* Starts one message; r->complete may be called before this returns. The peer must be connected. */
+enum gn_status gn_fabric_send(struct gn_fabric *f, int rank, uint64_t tag, const void *data, size_t len_bytes,
+			      struct gn_request *r, struct gn_err *err);
+enum gn_status gn_fabric_receive(struct gn_fabric *f, uint64_t tag, void *data, size_t len_bytes, struct gn_request *r,
+				 struct gn_err *err);
+/* Non-zero when something happened. */
+unsigned gn_fabric_progress(struct gn_fabric *f);
+/* After a failure: requests still active never complete and may be forgotten; the fabric can only be destroyed. Does not
+ * block. */
+void gn_fabric_abandon(struct gn_fabric *f);
+/* GN_ERR_PEER_LOST naming the rank when an endpoint has been broken for after_ns, else GN_OK. */
+enum gn_status gn_fabric_check(const struct gn_fabric *f, uint64_t after_ns, struct gn_err *err);
+
+void gn_fabric_traffic(const struct gn_fabric *f, struct gn_fabric_traffic *out);
+/* The lanes of the endpoint to rank as "posix/memory cma/memory" or "tcp/eth0"; "" when not connected. */
+void gn_fabric_lanes(const struct gn_fabric *f, int rank, struct gn_strbuf *out);
+
+#endif

@@ -1,0 +1,222 @@
+#include "transport/net.h"
+
+#include "src/base/clock.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void prompt(int fd)
+{
+	int yes = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+}
+
+static int bind_all(int family, int port)
+{
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1, no = 0, failure;
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+	if (family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+	if (!bind(fd, family == AF_INET6 ? (struct sockaddr *)&six : (struct sockaddr *)&four,
+		  family == AF_INET6 ? sizeof six : sizeof four) && !listen(fd, 1024))
+		return fd;
+	failure = errno;
+	close(fd);
+	errno = failure;
+	return -1;
+}
+
+enum gn_status gn_net_listen(int *port, int *fd, struct gn_err *err)
+{
+	struct sockaddr_storage bound;
+	socklen_t len = sizeof bound;
+	int s = bind_all(AF_INET6, *port);
+
+	/* no IPv6 on this machine */
+	if (s < 0 && errno != EADDRINUSE)
+		s = bind_all(AF_INET, *port);
+	if (s < 0)
+		return gn_err_errno(err, errno, "cannot listen on port %d", *port);
+	if (getsockname(s, (struct sockaddr *)&bound, &len)) {
+		close(s);
+		return gn_err_errno(err, errno, "cannot listen");
+	}
+	*port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
+						  : ((struct sockaddr_in *)&bound)->sin_port);
+	*fd = s;
+	return GN_OK;
+}
+
+/* Lower is better; -1 leaves it out. */
+static int address_class(const struct ifaddrs *a)
+{
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)a->ifa_addr;
+	int loopback = (a->ifa_flags & IFF_LOOPBACK) != 0;
+
+	if (!a->ifa_addr || !(a->ifa_flags & IFF_UP))
+		return -1;
+	if (a->ifa_addr->sa_family == AF_INET)
+		return loopback ? 2 : 0;
+	if (a->ifa_addr->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr))
+		return loopback ? 3 : 1;
+	return -1;
+}
+
+void gn_net_addresses(struct gn_net_addresses *out)
+{
+	struct ifaddrs *all = NULL;
+
+	memset(out, 0, sizeof *out);
+	if (getifaddrs(&all))
+		return;
+	for (int class = 0; class < 4; class++)
+		for (const struct ifaddrs *a = all; a && out->count < GN_NET_ADDRESSES_MAX; a = a->ifa_next)
+			if (address_class(a) == class &&
+			    !getnameinfo(a->ifa_addr, class % 2 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in),
+					 out->text[out->count], GN_NET_ADDRESS_MAX, NULL, 0, NI_NUMERICHOST))
+				out->count++;
+	freeifaddrs(all);
+}
+
+static int connect_one(const struct addrinfo *a, int timeout_ms, int *fd)
+{
+	int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), failure = 0;
+	socklen_t len = sizeof failure;
+	struct pollfd p = {.fd = s, .events = POLLOUT};
+
+	if (s < 0)
+		return errno;
+	if (connect(s, a->ai_addr, a->ai_addrlen)) {
+		failure = errno;
+		if (failure == EINPROGRESS) {
+			failure = poll(&p, 1, timeout_ms) == 1 ? 0 : ETIMEDOUT;
+			if (!failure)
+				getsockopt(s, SOL_SOCKET, SO_ERROR, &failure, &len);
+		}
+	}
+	if (failure) {
+		close(s);
+		return failure;
+	}
+	fcntl(s, F_SETFL, fcntl(s, F_GETFL) & ~O_NONBLOCK);
+	prompt(s);
+	*fd = s;
+	return 0;
+}
+
+enum gn_status gn_net_connect(const char *host, int port, int timeout_ms, int *fd, struct gn_err *err)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *all = NULL;
+	char service[16];
+	int failure;
+
+	snprintf(service, sizeof service, "%d", port);
+	failure = getaddrinfo(host, service, &hints, &all);
+	if (failure)
+		return gn_err_set(err, GN_ERR_NOT_FOUND, "cannot find the address of '%s': %s", host,
+				  gai_strerror(failure));
+	failure = EHOSTUNREACH;
+	for (const struct addrinfo *a = all; a && failure; a = a->ai_next)
+		failure = connect_one(a, timeout_ms, fd);
+	freeaddrinfo(all);
+	return failure ? gn_err_errno(err, failure, "cannot connect to %s port %d", host, port) : GN_OK;
+}
+
+int gn_net_accept(int listener)
+{
+	int fd;
+
+	do
+		fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	while (fd < 0 && errno == EINTR);
+	if (fd >= 0)
+		prompt(fd);
+	return fd;
+}
+
+static int wait_for(int fd, short events, int timeout_ms)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+	int n = poll(&p, 1, timeout_ms);
+
+	if (n < 0)
+		return errno == EINTR ? 0 : -1;
+	return n;
+}
+
+int gn_net_readable(int fd, int timeout_ms)
+{
+	return wait_for(fd, POLLIN, timeout_ms);
+}
+
+static int left_ms(uint64_t deadline_ns)
+{
+	uint64_t now = gn_clock_ns();
+
+	return now >= deadline_ns ? 0 : (int)((deadline_ns - now) / 1000000) + 1;
+}
+
+int gn_net_send_all(int fd, const void *data, size_t len_bytes, int timeout_ms)
+{
+	uint64_t deadline = gn_clock_ns() + (uint64_t)timeout_ms * 1000000;
+
+	for (size_t done = 0; done < len_bytes;) {
+		ssize_t n = send(fd, (const char *)data + done, len_bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n >= 0) {
+			done += (size_t)n;
+			continue;
+		}
+		if (errno != EINTR && errno != EAGAIN)
+			return -1;
+		if (!left_ms(deadline)) {
+			errno = ETIMEDOUT;
+			return -1;
+		}
+		wait_for(fd, POLLOUT, left_ms(deadline));
+	}
+	return 0;
+}
+
+int gn_net_receive_all(int fd, void *data, size_t len_bytes, int timeout_ms)
+{
+	uint64_t deadline = gn_clock_ns() + (uint64_t)timeout_ms * 1000000;
+
+	for (size_t done = 0; done < len_bytes;) {
+		ssize_t n = recv(fd, (char *)data + done, len_bytes - done, MSG_DONTWAIT);
+
+		if (n > 0) {
+			done += (size_t)n;
+			continue;
+		}
+		if (n == 0) {
+			errno = 0;
+			return -1;
+		}
+		if (errno != EINTR && errno != EAGAIN)
+			return -1;
+		if (!left_ms(deadline)) {
+			errno = ETIMEDOUT;
+			return -1;
+		}
+		wait_for(fd, POLLIN, left_ms(deadline));
+	}
+	return 0;
+}

@@ -1,0 +1,54 @@
+/* Who is still alive: one TCP connection from each rank to rank 0, a thread in each process, a heartbeat a second.
+ *
+ * A connection that ends without a goodbye, or is silent for too long, is a lost rank; rank 0 tells all others, and the
+ * loss of rank 0 is seen by all. The first loss is kept for good. A rank that leaves orderly is no loss, but whoever then
+ * waits for it for more than a few seconds is told so. Joining takes the job's random token: strangers and garbage on the
+ * port are dropped without harm.
+ *
+ * Thread safety: the checks from any thread; the rest from one.
+ */
+#ifndef GN_TRANSPORT_WATCH_H
+#define GN_TRANSPORT_WATCH_H
+
+#include "src/base/status.h"
+#include "transport/net.h"
+
+#include <stdint.h>
+
+struct gn_watch;
+
+#define GN_WATCH_TOKEN_BYTES 16
+
+/* What rank 0 publishes through the bootstrap. */
+struct gn_watch_invitation {
+	uint8_t token[GN_WATCH_TOKEN_BYTES];
+	int32_t port;
+	struct gn_net_addresses addresses;
+};
+
+struct gn_watch_options {
+	int rank, size;
+	int silent_after_ms; /* no sign of life for this long is a loss */
+	int timeout_ms;	     /* for everyone to join */
+};
+
+/* Rank 0: listens and makes an invitation to hand out; the thread runs from here on. */
+enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_watch **out,
+			     struct gn_watch_invitation *invitation, struct gn_err *err);
+/* Others: join by rank 0's invitation; its addresses are tried in order. Blocks. */
+enum gn_status gn_watch_join(const struct gn_watch_options *options, const struct gn_watch_invitation *invitation,
+			     struct gn_watch **out, struct gn_err *err);
+/* host_of names ranks in messages from now on: size texts of at most 255 characters, copied. */
+enum gn_status gn_watch_name_hosts(struct gn_watch *w, const char *const *host_of, struct gn_err *err);
+
+/* GN_OK, or GN_ERR_PEER_LOST naming rank, host and how it was noticed. One atomic load when all is well. */
+enum gn_status gn_watch_check(const struct gn_watch *w, struct gn_err *err);
+/* The same for someone who has been waiting for peers since started_ns: also lost when a peer has left meanwhile. */
+enum gn_status gn_watch_check_wait(const struct gn_watch *w, uint64_t started_ns, struct gn_err *err);
+/* Tells all others that this rank gives up and why (at most 160 characters arrive): they see it as lost. */
+void gn_watch_give_up(struct gn_watch *w, const char *why);
+/* leave: says goodbye and waits until everyone has (or someone is lost). Otherwise, or after a loss, it only lets go:
+ * without a goodbye the others see a loss. NULL is fine. */
+void gn_watch_destroy(struct gn_watch *w, int leave);
+
+#endif

@@ -1,0 +1,49 @@
+/* The watch's messages and their transfer over one stream: private to watch*.c.
+ *
+ * A message has a fixed size, so that a reader always knows what is missing. Peers are one build of one program, so
+ * numbers travel in the machine's own order; another order does not show the right magic.
+ */
+#ifndef GN_TRANSPORT_WATCH_WIRE_H
+#define GN_TRANSPORT_WATCH_WIRE_H
+
+#include "transport/watch.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define GN_WATCH_TEXT_MAX 180
+
+enum gn_watch_type {
+	GN_WATCH_JOIN = 1, /* to rank 0, text holds the token */
+	GN_WATCH_BEAT,
+	GN_WATCH_BYE,	   /* to rank 0: rank leaves in good order */
+	GN_WATCH_GIVE_UP,  /* to rank 0: rank ends because of text */
+	GN_WATCH_LOST,	   /* from rank 0: rank is lost, text says how it was noticed */
+	GN_WATCH_LEFT,	   /* from rank 0: rank has said goodbye */
+	GN_WATCH_ALL_GONE  /* from rank 0: everyone has */
+};
+
+struct gn_watch_message {
+	uint32_t magic, type, rank;
+	char text[GN_WATCH_TEXT_MAX];
+};
+
+#define GN_WATCH_MAGIC 0x31574e47u
+
+struct gn_watch_stream {
+	int fd; /* -1: none */
+	size_t got;
+	uint64_t heard_ns;
+	struct gn_watch_message in;
+};
+
+enum gn_watch_read { GN_WATCH_NOTHING, GN_WATCH_MESSAGE, GN_WATCH_CLOSED, GN_WATCH_GARBAGE };
+
+/* Takes what has arrived, without blocking. On GN_WATCH_MESSAGE s->in is whole until the next call. */
+enum gn_watch_read gn_watch_read(struct gn_watch_stream *s);
+/* Never blocks for long; 0, or -1 when the stream is broken. text may be NULL. */
+int gn_watch_write(struct gn_watch_stream *s, enum gn_watch_type type, int rank, const char *text);
+/* Closes so that what was written arrives: half-closes, then reads until the other end closes or until_ns. */
+void gn_watch_shut(struct gn_watch_stream *s, uint64_t until_ns);
+
+#endif

@@ -1,0 +1,264 @@
+#include "transport/world.h"
+
+#include "src/base/clock.h"
+#include "transport/bootstrap.h"
+#include "transport/watch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HOST_MAX 256
+
+struct gn_world {
+	struct gn_bootstrap *bootstrap;
+	struct gn_watch *watch; /* NULL in a world of one */
+	int nodes, local_rank, local_size;
+	int *node_of;
+	const char **host_of;
+	char (*hosts)[HOST_MAX];
+	int gave_up;
+};
+
+/* What every rank tells the others first. */
+struct introduction {
+	char host[HOST_MAX];
+	struct gn_watch_invitation invitation; /* rank 0's counts */
+};
+
+static const char *from_environ(void *context, const char *name)
+{
+	(void)context;
+	return getenv(name);
+}
+
+static enum gn_status open_bootstrap(int timeout_ms, struct gn_bootstrap **out, struct gn_err *err)
+{
+	struct gn_detect d;
+	enum gn_status status = gn_detect(from_environ, NULL, &d, err);
+
+	if (status)
+		return status;
+	if (d.source == GN_DETECT_PMIX)
+		return gn_bootstrap_pmix(&d, timeout_ms, out, err);
+	if (d.source == GN_DETECT_ENVIRONMENT)
+		return gn_bootstrap_env(&d, timeout_ms, out, err);
+	return gn_bootstrap_alone(out, err);
+}
+
+static void number_nodes(struct gn_world *w)
+{
+	int rank = w->bootstrap->rank, size = w->bootstrap->size;
+
+	for (int r = 0; r < size; r++) {
+		w->host_of[r] = w->hosts[r];
+		w->node_of[r] = -1;
+		for (int q = r; q-- > 0 && w->node_of[r] < 0;)
+			if (!strcmp(w->hosts[q], w->hosts[r]))
+				w->node_of[r] = w->node_of[q];
+		if (w->node_of[r] < 0)
+			w->node_of[r] = w->nodes++;
+	}
+	for (int r = 0; r < size; r++) {
+		if (w->node_of[r] != w->node_of[rank])
+			continue;
+		w->local_rank += r < rank;
+		w->local_size++;
+	}
+}
+
+/* Hosts and rank 0's invitation; *invitation is rank 0's afterwards. */
+static enum gn_status introduce(struct gn_world *w, struct gn_watch_invitation *invitation, struct gn_err *err)
+{
+	int size = w->bootstrap->size, wrong = -1;
+	struct introduction *mine = calloc(1, sizeof *mine);
+	void **all = calloc((size_t)size, sizeof *all);
+	size_t *lens = calloc((size_t)size, sizeof *lens);
+	enum gn_status status = GN_OK;
+
+	if (!mine || !all || !lens)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
+	if (!status) {
+		mine->invitation = *invitation;
+		if (gethostname(mine->host, sizeof mine->host - 1))
+			status = gn_err_errno(err, errno, "this host has no name");
+	}
+	if (!status)
+		status = w->bootstrap->ops->exchange(w->bootstrap, mine, sizeof *mine, all, lens, err);
+	if (!status) {
+		for (int r = 0; r < size; r++) {
+			if (lens[r] != sizeof *mine)
+				wrong = r;
+			else
+				memcpy(w->hosts[r], all[r], HOST_MAX - 1);
+		}
+		if (wrong < 0)
+			*invitation = ((struct introduction *)all[0])->invitation;
+		else
+			status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", wrong);
+		for (int r = 0; r < size; r++)
+			free(all[r]);
+	}
+	free(mine);
+	free(all);
+	free(lens);
+	return status;
+}
+
+static enum gn_status open_watch(struct gn_world *w, const struct gn_world_options *o, struct gn_err *err)
+{
+	struct gn_bootstrap *b = w->bootstrap;
+	struct gn_watch_options options = {b->rank, b->size, o->silent_after_ms, o->timeout_ms};
+	struct gn_watch_invitation invitation = {0};
+	enum gn_status status = GN_OK;
+
+	if (b->rank == 0 && b->size > 1)
+		status = gn_watch_host(&options, &w->watch, &invitation, err);
+	if (!status)
+		status = introduce(w, &invitation, err);
+	if (status)
+		return status;
+	number_nodes(w);
+	if (b->rank)
+		status = gn_watch_join(&options, &invitation, &w->watch, err);
+	if (!status && w->watch)
+		status = gn_watch_name_hosts(w->watch, w->host_of, err);
+	if (!status)
+		b->watch = w->watch;
+	return status;
+}
+
+static void release(struct gn_world *w, int clean)
+{
+	gn_watch_destroy(w->watch, clean);
+	if (w->bootstrap) {
+		w->bootstrap->watch = NULL;
+		w->bootstrap->ops->destroy(w->bootstrap, clean);
+	}
+	free(w->node_of);
+	free(w->host_of);
+	free(w->hosts);
+	free(w);
+}
+
+enum gn_status gn_world_create(const struct gn_world_options *options, struct gn_log *log, struct gn_world **out,
+			       struct gn_err *err)
+{
+	struct gn_world_options o = options ? *options : (struct gn_world_options){0};
+	struct gn_world *w = calloc(1, sizeof *w);
+	enum gn_status status;
+	size_t size;
+
+	if (!w)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a world");
+	o.timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : 60000;
+	o.silent_after_ms = o.silent_after_ms > 0 ? o.silent_after_ms : 5000;
+	status = open_bootstrap(o.timeout_ms, &w->bootstrap, err);
+	if (!status) {
+		size = (size_t)w->bootstrap->size;
+		w->node_of = calloc(size, sizeof *w->node_of);
+		w->host_of = calloc(size, sizeof *w->host_of);
+		w->hosts = calloc(size, sizeof *w->hosts);
+		if (!w->node_of || !w->host_of || !w->hosts)
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
+	}
+	if (!status)
+		status = open_watch(w, &o, err);
+	if (status) {
+		release(w, 0);
+		return status;
+	}
+	gn_log_set_rank(log, w->bootstrap->rank);
+	*out = w;
+	return GN_OK;
+}
+
+void gn_world_destroy(struct gn_world *w)
+{
+	if (w)
+		release(w, !w->gave_up && gn_world_check(w, NULL) == GN_OK);
+}
+
+int gn_world_rank(const struct gn_world *w)
+{
+	return w->bootstrap->rank;
+}
+
+int gn_world_size(const struct gn_world *w)
+{
+	return w->bootstrap->size;
+}
+
+int gn_world_local_rank(const struct gn_world *w)
+{
+	return w->local_rank;
+}
+
+int gn_world_local_size(const struct gn_world *w)
+{
+	return w->local_size;
+}
+
+int gn_world_nodes(const struct gn_world *w)
+{
+	return w->nodes;
+}
+
+int gn_world_node_of(const struct gn_world *w, int rank)
+{
+	return w->node_of[rank];
+}
+
+const char *gn_world_host_of(const struct gn_world *w, int rank)
+{
+	return w->host_of[rank];
+}
+
+const char *gn_world_bootstrap(const struct gn_world *w)
+{
+	return w->bootstrap->ops->name;
+}
+
+enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, void **out, size_t *lens,
+				 struct gn_err *err)
+{
+	enum gn_status status = gn_world_check(w, err);
+
+	return status ? status : w->bootstrap->ops->exchange(w->bootstrap, mine, len_bytes, out, lens, err);
+}
+
+enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err)
+{
+	size_t size = (size_t)gn_world_size(w);
+	void **all = calloc(size, sizeof *all);
+	size_t *lens = calloc(size, sizeof *lens);
+	enum gn_status status;
+
+	if (!all || !lens)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
+	else
+		status = gn_world_exchange(w, "", 0, all, lens, err);
+	for (size_t r = 0; !status && r < size; r++)
+		free(all[r]);
+	free(all);
+	free(lens);
+	return status;
+}
+
+enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err)
+{
+	return w->watch ? gn_watch_check(w->watch, err) : GN_OK;
+}
+
+enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns, struct gn_err *err)
+{
+	return w->watch ? gn_watch_check_wait(w->watch, started_ns, err) : GN_OK;
+}
+
+void gn_world_give_up(struct gn_world *w, const char *why)
+{
+	w->gave_up = 1;
+	if (w->watch)
+		gn_watch_give_up(w->watch, why);
+}
