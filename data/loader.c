@@ -46,7 +46,8 @@ struct gn_loader {
 	uint32_t taken;	 /* of its samples */
 	uint64_t next;	 /* the batch that the consumer gets next */
 	uint64_t oldest; /* the batch in the consumer's hands, or next when there is none */
-	uint64_t batches;
+	uint64_t batches;	/* from where this epoch began */
+	uint64_t epoch_batches; /* of a whole epoch */
 
 	struct worker *workers;
 	struct gn_pool *pool;
@@ -218,7 +219,7 @@ enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct g
 	l->dataset = dataset;
 	l->options = *options;
 	l->order = order;
-	l->batches = gn_order_batches(&order);
+	l->batches = l->epoch_batches = gn_order_batches(&order);
 	l->sample_floats = (size_t)options->channels * options->height * options->width;
 	share = options->batch / (uint32_t)options->threads;
 	l->grain = share < 1 ? 1 : share > 16 ? 16 : share;
@@ -259,21 +260,23 @@ void gn_loader_destroy(struct gn_loader *l)
 
 uint64_t gn_loader_batches(const struct gn_loader *l)
 {
-	return l->batches;
+	return l->epoch_batches;
 }
 
-enum gn_status gn_loader_start(struct gn_loader *l, uint32_t epoch, uint64_t first_batch, struct gn_err *err)
+enum gn_status gn_loader_start(struct gn_loader *l, uint32_t epoch, uint64_t samples_done, struct gn_err *err)
 {
-	if (first_batch > l->batches)
-		return gn_err_set(err, GN_ERR_USAGE, "an epoch here has %llu batches; it cannot begin at number %llu",
-				  (unsigned long long)l->batches, (unsigned long long)first_batch);
+	if (samples_done > l->order.count)
+		return gn_err_set(err, GN_ERR_USAGE, "an epoch here has %llu samples; it cannot go on after %llu",
+				  (unsigned long long)l->order.count, (unsigned long long)samples_done);
 	pthread_mutex_lock(&l->lock);
 	l->running = 0;
 	while (l->busy)
 		pthread_cond_wait(&l->ready, &l->lock);
 	l->epoch = epoch;
+	l->order.done = samples_done;
+	l->batches = gn_order_batches(&l->order);
 	l->taken = 0;
-	l->making = l->next = l->oldest = first_batch;
+	l->making = l->next = l->oldest = 0;
 	l->running = 1;
 	pthread_cond_broadcast(&l->work);
 	pthread_mutex_unlock(&l->lock);

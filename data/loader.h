@@ -59,10 +59,11 @@ enum gn_status gn_loader_options_check(const struct gn_loader_options *options, 
 enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
 				struct gn_loader **out, struct gn_err *err);
 void gn_loader_destroy(struct gn_loader *l);
-/* Batches that each rank gets in an epoch: the same on every rank. */
+/* Batches that each rank gets in an epoch that begins at its first sample: the same on every rank. */
 uint64_t gn_loader_batches(const struct gn_loader *l);
-/* Begins epoch at batch first_batch (0, or where a resumed run goes on); drops what was in flight. */
-enum gn_status gn_loader_start(struct gn_loader *l, uint32_t epoch, uint64_t first_batch, struct gn_err *err);
+/* Begins epoch after its first samples_done samples, counted over all ranks (0, or where a resumed run goes on, which may
+ * have had another world size); drops what was in flight. The rest is cut into global batches as the whole would be. */
+enum gn_status gn_loader_start(struct gn_loader *l, uint32_t epoch, uint64_t samples_done, struct gn_err *err);
 /* Blocks until the next batch is ready. *out is valid until the next call on l. Past the last batch: GN_ERR_NOT_FOUND.
  * A sample that cannot be read, fails its checksum or cannot be decoded is GN_ERR_DATA, naming shard and sample; it is
  * told when its batch is due, and the next call goes on with the batch after it. */

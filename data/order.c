@@ -35,13 +35,15 @@ uint64_t gn_order_batches(const struct gn_order *o)
 {
 	uint64_t global = (uint64_t)o->ranks * o->batch;
 
-	return o->training ? o->count / global : (o->count - 1) / global + 1;
+	uint64_t left = o->count - o->done;
+
+	return o->training ? left / global : left / global + (left % global > 0);
 }
 
 uint32_t gn_order_slice(const struct gn_order *o, uint64_t batch, uint64_t *first)
 {
 	uint64_t global = (uint64_t)o->ranks * o->batch;
-	uint64_t start = batch * global;
+	uint64_t start = o->done + batch * global;
 	uint64_t size = o->count - start < global ? o->count - start : global;
 	/* share and left instead of size * rank / ranks, which can overflow */
 	uint64_t share = size / o->ranks, left = size % o->ranks;

@@ -22,12 +22,13 @@ struct gn_order {
 	uint32_t rank, ranks;
 	uint32_t batch; /* samples per rank and step */
 	int training;	/* permuted, an incomplete last global batch dropped; or in order, nothing dropped */
+	uint64_t done;	/* positions at the beginning of the epoch that are left out: a resumed run did them already */
 };
 
 /* GN_ERR_USAGE for numbers that make no sense, GN_ERR_DATA for an empty dataset and for training with fewer samples
  * than ranks * batch, GN_ERR_UNSUPPORTED for 2^32 samples or more. Everything below wants an order that passed. */
 enum gn_status gn_order_check(const struct gn_order *o, struct gn_err *err);
-/* Batches of every rank in an epoch. */
+/* Batches of every rank in an epoch, after those that are done (done <= count). */
 uint64_t gn_order_batches(const struct gn_order *o);
 /* The positions that are batch number `batch` (below gn_order_batches) of this rank: *first and those after it. Returns
  * how many, at most o->batch. In evaluation the last global batch is dealt out evenly, so a rank may get none. */

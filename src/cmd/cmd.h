@@ -20,11 +20,15 @@ struct gn_cmd {
 	size_t options_size;
 };
 
+extern const struct gn_cmd gn_cmd_eval;
+extern const struct gn_cmd gn_cmd_export;
 extern const struct gn_cmd gn_cmd_info;
 extern const struct gn_cmd gn_cmd_launch;
 extern const struct gn_cmd gn_cmd_pack;
+extern const struct gn_cmd gn_cmd_report;
 extern const struct gn_cmd gn_cmd_selftest;
 extern const struct gn_cmd gn_cmd_stage;
+extern const struct gn_cmd gn_cmd_train;
 extern const struct gn_cmd gn_cmd_verify;
 
 extern const struct gn_cmd *const gn_cmd_table[];

@@ -87,7 +87,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 	(void)positional;
 	if (!status) {
 		status = evaluate(target, world, log, &err);
-		gn_cmd_leave_world(world, status);
+		gn_world_destroy(world);
 	}
 	if (status)
 		gn_log_error(log, "eval: %s", err.text);

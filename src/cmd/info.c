@@ -4,6 +4,7 @@
 #include "data/manifest.h"
 #include "data/shard.h"
 #include "src/base/json.h"
+#include "src/cmd/info_checkpoint.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,9 +22,10 @@ static const struct gn_option options[] = {
 
 static const struct gn_command command = {
 	.name = "info",
-	.summary = "tell what a packed dataset or a shard holds",
+	.summary = "tell what a packed dataset, a shard or a checkpoint holds",
 	.positional = "PATH",
-	.description = "PATH is a folder that gannet pack made, or one of the shards in it. Tables are checked on the way, "
+	.description = "PATH is a folder that gannet pack made, one of the shards in it, a checkpoint, or a folder of checkpoints, of "
+		       "which the newest whole one is told about. Checkpoints are verified. Tables are checked on the way, "
 		       "image data is not: see gannet verify.",
 	.examples = "  gannet info digits/train\n  gannet info --json digits/train/shard-00000.h5\n",
 	.options = options,
@@ -193,6 +195,8 @@ static int run(const void *target, const struct gn_text_list *positional)
 		gn_err_errno(&err, errno, "cannot look at %s", path);
 		return gn_cmd_fail("info", &err);
 	}
+	if (S_ISDIR(info.st_mode) && gn_info_is_checkpoint(path))
+		return gn_info_checkpoint(path, o->json);
 	if (S_ISDIR(info.st_mode))
 		return dataset_info(path, o->json, &err);
 	return shard_info(path, o->json, &err);

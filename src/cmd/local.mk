@@ -2,12 +2,16 @@ bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
 gannet_SOURCES = \
 	src/cmd/cmd.c src/cmd/cmd.h \
-	src/cmd/info.c \
+	src/cmd/eval.c \
+	src/cmd/export.c \
+	src/cmd/info.c src/cmd/info_checkpoint.c src/cmd/info_checkpoint.h \
 	src/cmd/launch.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \
+	src/cmd/report.c \
 	src/cmd/golden.S src/cmd/selftest.c \
 	src/cmd/stage.c \
+	src/cmd/train.c \
 	src/cmd/verify.c
 GOLDEN_FILES = \
 	tests/golden/resnet18-b4-s64-c10.json \

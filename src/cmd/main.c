@@ -7,11 +7,15 @@
 #include <unistd.h>
 
 const struct gn_cmd *const gn_cmd_table[] = {
+	&gn_cmd_eval,
+	&gn_cmd_export,
 	&gn_cmd_info,
 	&gn_cmd_launch,
 	&gn_cmd_pack,
+	&gn_cmd_report,
 	&gn_cmd_selftest,
 	&gn_cmd_stage,
+	&gn_cmd_train,
 	&gn_cmd_verify,
 	NULL,
 };

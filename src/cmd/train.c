@@ -174,7 +174,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 	status = gn_world_create(&world_options, log, &world, &err);
 	if (!status) {
 		status = train_in_world(target, world, log, &err);
-		gn_cmd_leave_world(world, status);
+		gn_world_destroy(world);
 	}
 	if (status)
 		gn_log_line(log, status == GN_ERR_STOPPED ? GN_LOG_INFO : GN_LOG_ERROR, "train: %s", err.text);

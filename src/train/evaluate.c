@@ -96,6 +96,7 @@ enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_
 {
 	struct evaluation e = {0};
 	enum gn_status status = GN_OK;
+	int counting;
 
 	if (gn_comm_rank(comm) == 0)
 		status = gn_checkpoint_find(options->checkpoint, log, folder, &e.info, err);
@@ -106,8 +107,12 @@ enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_
 		status = gn_agree_status(comm, prepare(&e, options, comm, err), err);
 	if (!status)
 		status = share_weights(&e, folder, comm, err);
+	counting = !status;
 	if (!status)
 		status = gn_score_run(e.plan, e.loader, comm, (int)e.info.classes, out, err);
+	/* Until here all failures were agreed on; one in the middle of the run is this rank's own. */
+	if (status && counting && status != GN_ERR_PEER_LOST)
+		gn_world_give_up(gn_comm_world(comm), err->text);
 	if (!status)
 		*step = e.info.state.step;
 	release(&e);

@@ -15,7 +15,7 @@ struct gn_evaluate_options {
 };
 
 /* Collective. folder (PATH_MAX) gets the checkpoint that was taken, on rank 0. A dataset with other classes than the
- * checkpoint's is GN_ERR_DATA. */
+ * checkpoint's is GN_ERR_DATA. err is required. */
 enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_comm *comm, struct gn_log *log,
 			   char *folder, uint64_t *step, struct gn_score *out, struct gn_err *err);
 

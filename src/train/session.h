@@ -31,6 +31,7 @@ struct gn_session {
 	struct gn_run_state state;
 	struct gn_checkpoint_info info; /* constant part; state is filled when saving */
 	uint64_t saved_step;	  /* the newest step in a checkpoint, UINT64_MAX for none */
+	int failed_alone;	  /* this rank has an error that the others do not know of */
 };
 
 /* Collective. Opens data, builds model, plans and exchange, checks that all ranks agree. */

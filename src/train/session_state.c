@@ -130,5 +130,7 @@ enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err)
 		gn_json_string(j, "path", s->options->checkpoint);
 		gn_json_fixed(j, "seconds", (double)(gn_clock_ns() - began) * 1e-9, 3);
 	}
-	return gn_runlog_end(s->runlog, err);
+	status = gn_runlog_end(s->runlog, err);
+	s->failed_alone |= status != GN_OK;
+	return status;
 }

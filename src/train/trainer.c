@@ -54,6 +54,13 @@ static void update(struct gn_session *s, double lr)
 	}
 }
 
+/* Marks a failure that happened to this rank alone: the others must be told, or they would wait for it. */
+static enum gn_status alone(struct gn_session *s, enum gn_status status)
+{
+	s->failed_alone |= status != GN_OK && status != GN_ERR_PEER_LOST;
+	return status;
+}
+
 static enum gn_status run_step(struct gn_session *s, const volatile sig_atomic_t *stop, struct interval *sums,
 			       int *stopping, struct gn_err *err)
 {
@@ -62,20 +69,20 @@ static enum gn_status run_step(struct gn_session *s, const volatile sig_atomic_t
 	double lr = gn_lr_at(&s->lr, (double)s->global_batch, gn_session_epoch(s)), loss;
 	struct gn_batch batch;
 	const float *logits;
-	enum gn_status status = gn_loader_next(s->loader, &batch, err);
+	enum gn_status status = alone(s, gn_loader_next(s->loader, &batch, err));
 
 	sums->data += since(&mark);
 	if (!status)
-		status = gn_plan_forward(s->plan, batch.images, s->state.step, &logits, err);
+		status = alone(s, gn_plan_forward(s->plan, batch.images, s->state.step, &logits, err));
 	if (!status)
-		status = gn_plan_loss(s->plan, batch.labels, &loss, err);
+		status = alone(s, gn_plan_loss(s->plan, batch.labels, &loss, err));
 	sums->forward += since(&mark);
 	if (status)
 		return status;
 	s->tail[GN_TAIL_LOSS] = (float)loss;
 	s->tail[GN_TAIL_STOP] = *stop ? 1 : 0;
 	gn_exchange_begin(s->exchange);
-	status = gn_plan_backward(s->plan, gn_exchange_ready, s->exchange, err);
+	status = alone(s, gn_plan_backward(s->plan, gn_exchange_ready, s->exchange, err));
 	sums->backward += since(&mark);
 	if (!status)
 		status = gn_exchange_wait(s->exchange, err);
@@ -126,7 +133,7 @@ static enum gn_status log_interval(struct gn_session *s, struct interval *sums, 
 			    steps * (double)s->global_batch / sums->step, 100 * sums->data / sums->step,
 			    100 * sums->exposed / sums->step);
 	*sums = (struct interval){0};
-	return gn_runlog_end(s->runlog, err);
+	return alone(s, gn_runlog_end(s->runlog, err));
 }
 
 static enum gn_status evaluate(struct gn_session *s, struct gn_err *err)
@@ -136,7 +143,7 @@ static enum gn_status evaluate(struct gn_session *s, struct gn_err *err)
 	double images;
 	enum gn_status status = gn_score_run(s->val_plan, s->val_loader, s->comm, gn_model_classes(s->model), &score, err);
 
-	if (status)
+	if (alone(s, status))
 		return gn_err_prefix(err, "evaluation");
 	images = (double)score.images;
 	j = gn_runlog_begin(s->runlog, "eval");
@@ -152,7 +159,7 @@ static enum gn_status evaluate(struct gn_session *s, struct gn_err *err)
 		gn_log_info(s->log, "epoch %.2f evaluation: top-1 %.2f %% top-5 %.2f %% loss %.4f of %" PRIu64 " images",
 			    gn_session_epoch(s), 100 * (double)score.top1 / images, 100 * (double)score.top5 / images,
 			    score.loss_sum / images, score.images);
-	return gn_runlog_end(s->runlog, err);
+	return alone(s, gn_runlog_end(s->runlog, err));
 }
 
 /* Steps when --steps counts them, else epochs: after a resume at another world size an epoch has another number of steps. */
@@ -289,6 +296,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = gn_err_set(err, GN_ERR_STOPPED, "stopped on request after step %" PRIu64 "%s", s->state.step,
 				    options->checkpoint ? "; go on with --resume auto" : "; without --checkpoint nothing is "
 				    "kept");
+	if (s->failed_alone)
+		gn_world_give_up(gn_comm_world(comm), err->text);
 	gn_session_destroy(s);
 	return status;
 }

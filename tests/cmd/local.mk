@@ -1,3 +1,2 @@
-EXTRA_DIST += tests/cmd/install.t
-SHELL_TESTS += tests/cmd/selftest.t
-
+EXTRA_DIST += tests/cmd/jsonl tests/cmd/tap.sh
+SHELL_TESTS += tests/cmd/install.t tests/cmd/selftest.t

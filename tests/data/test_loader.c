@@ -131,7 +131,7 @@ static void collect(const struct gn_dataset *d, struct gn_loader_options o, uint
 
 		o.threads = 1 + (int)(o.rank + ranks) % 4;
 		l = loader(d, &o);
-		must(gn_loader_start(l, epoch, first, &err), &err);
+		must(gn_loader_start(l, epoch, first * o.batch * ranks, &err), &err);
 		for (uint64_t b = first; b < gn_loader_batches(l); b++) {
 			struct gn_batch batch = next(l);
 
@@ -369,7 +369,7 @@ static void leaving_early_is_fine(void **state)
 		o.prefetch_bytes = n % 3 ? 1 << 20 : 0;
 		l = loader(photos, &o);
 		for (int start = 0; start < n % 4; start++) {
-			must(gn_loader_start(l, (uint32_t)start, (uint64_t)start, NULL), NULL);
+			must(gn_loader_start(l, (uint32_t)start, (uint64_t)start * 16, NULL), NULL);
 			for (int k = 0; k < n % 5 && start + k < (int)gn_loader_batches(l); k++)
 				assert_int_equal(next(l).indices[0], (start + k) * 16);
 		}
@@ -571,6 +571,34 @@ static void nonsense_is_refused(void **state)
 	expect_refused(photos, &o, GN_ERR_USAGE, "more than 1 TiB");
 }
 
+/* A run that stopped after 40 samples goes on with a global batch of 7: the 41st sample is next, and none is lost. */
+static void another_batch_goes_on_with_the_right_sample(void **state)
+{
+	struct gn_loader_options o = plain;
+	struct gn_batch b;
+	struct gn_loader *whole, *rest;
+
+	(void)state;
+	o.training = 1;
+	o.batch = 20;
+	whole = loader(photos, &o);
+	o.batch = 7;
+	rest = loader(photos, &o);
+	must(gn_loader_start(whole, 5, 40, NULL), NULL);
+	must(gn_loader_start(rest, 5, 40, NULL), NULL);
+	assert_int_equal(gn_loader_batches(rest), 60 / 7);
+	b = next(whole);
+	for (uint32_t k = 0; k < 2; k++) {
+		struct gn_batch part = next(rest);
+
+		assert_memory_equal(part.indices, b.indices + 7 * k, 7 * sizeof *b.indices);
+		assert_memory_equal(part.images, b.images + 7 * k * image_bytes(&o) / sizeof(float), 7 * image_bytes(&o));
+	}
+	assert_int_equal(gn_loader_next(rest, &b, NULL), GN_ERR_NOT_FOUND);
+	gn_loader_destroy(whole);
+	gn_loader_destroy(rest);
+}
+
 static void starting_where_there_is_nothing(void **state)
 {
 	struct gn_loader *l = loader(photos, &plain);
@@ -579,10 +607,10 @@ static void starting_where_there_is_nothing(void **state)
 	(void)state;
 	assert_int_equal(gn_loader_batches(l), 4);
 	assert_int_equal(gn_loader_next(l, &b, NULL), GN_ERR_USAGE);
-	assert_int_equal(gn_loader_start(l, 0, 5, NULL), GN_ERR_USAGE);
-	assert_int_equal(gn_loader_start(l, 0, 4, NULL), GN_OK);
+	assert_int_equal(gn_loader_start(l, 0, 61, NULL), GN_ERR_USAGE);
+	assert_int_equal(gn_loader_start(l, 0, 60, NULL), GN_OK);
 	assert_int_equal(gn_loader_next(l, &b, NULL), GN_ERR_NOT_FOUND);
-	assert_int_equal(gn_loader_start(l, 0, 3, NULL), GN_OK);
+	assert_int_equal(gn_loader_start(l, 0, 48, NULL), GN_OK);
 	b = next(l);
 	assert_int_equal(b.count, 60 - 48);
 	assert_true(b.wait_s >= 0);
@@ -594,6 +622,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_world_sees_the_same_pixels),
 		cmocka_unit_test(resuming_goes_on_with_the_same_batches),
+		cmocka_unit_test(another_batch_goes_on_with_the_right_sample),
 		cmocka_unit_test(epochs_differ_in_order_and_crops),
 		cmocka_unit_test(evaluation_covers_each_sample_once),
 		cmocka_unit_test(pixels_are_the_digits_own),

@@ -1,0 +1,90 @@
+#include "src/cmd/info_checkpoint.h"
+
+#include "src/base/file.h"
+#include "src/base/json.h"
+#include "src/cmd/cmd.h"
+#include "src/train/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int gn_info_is_checkpoint(const char *path)
+{
+	char manifest[PATH_MAX];
+
+	if (gn_checkpoint_any(path))
+		return 1;
+	return !gn_path_join(manifest, sizeof manifest, path, "manifest.json", NULL) && access(manifest, F_OK) == 0;
+}
+
+static void print_json(const char *folder, const struct gn_checkpoint_info *info,
+		       const struct gn_checkpoint_file *files, size_t count)
+{
+	struct gn_json j;
+
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_string(&j, "checkpoint", folder);
+	gn_json_string(&j, "model", info->model);
+	gn_json_int(&j, "classes", info->classes);
+	gn_json_int(&j, "channels", info->channels);
+	gn_json_int(&j, "side", info->side);
+	gn_json_uint(&j, "step", info->state.step);
+	gn_json_uint(&j, "epoch", info->state.epoch);
+	gn_json_uint(&j, "sample", info->state.sample);
+	gn_json_uint(&j, "seed", info->state.seed);
+	gn_json_int(&j, "world_size", info->world_size);
+	gn_json_int(&j, "global_batch", info->global_batch);
+	gn_json_string(&j, "dataset", info->dataset_digest);
+	gn_json_array(&j, "files");
+	for (size_t i = 0; i < count; i++) {
+		gn_json_object(&j, NULL);
+		gn_json_string(&j, "name", files[i].name);
+		gn_json_uint(&j, "bytes", files[i].len_bytes);
+		gn_json_string(&j, "sha256", files[i].sha256);
+		gn_json_end(&j);
+	}
+	gn_json_end(&j);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+}
+
+static void print_text(const char *folder, const struct gn_checkpoint_info *info,
+		       const struct gn_checkpoint_file *files, size_t count)
+{
+	printf("checkpoint %s, sizes and digests verified\n", folder);
+	printf("model      %s, %" PRId64 " classes, input %" PRId64 "x%" PRId64 "x%" PRId64 "\n", info->model,
+	       info->classes, info->channels, info->side, info->side);
+	printf("state      step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64 " of it, seed %" PRIu64 "\n",
+	       info->state.step, info->state.epoch, info->state.sample, info->state.seed);
+	printf("written by %" PRId64 " ranks, global batch %" PRId64 "\n", info->world_size, info->global_batch);
+	printf("dataset    %s\n", info->dataset_digest);
+	for (size_t i = 0; i < count; i++)
+		printf("%12" PRIu64 "  %s\n", files[i].len_bytes, files[i].name);
+}
+
+int gn_info_checkpoint(const char *path, int json)
+{
+	struct gn_checkpoint_file *files;
+	struct gn_checkpoint_info info;
+	struct gn_log *log = gn_cmd_log();
+	char folder[PATH_MAX];
+	size_t count;
+	struct gn_err err;
+	enum gn_status status = gn_checkpoint_find(path, log, folder, &info, &err);
+
+	if (!status)
+		status = gn_checkpoint_manifest_read(folder, &info, &files, &count, &err);
+	gn_log_destroy(log);
+	if (status)
+		return gn_cmd_fail("info", &err);
+	if (json)
+		print_json(folder, &info, files, count);
+	else
+		print_text(folder, &info, files, count);
+	free(files);
+	return GN_EXIT_DONE;
+}

@@ -1,0 +1,100 @@
+#include "tests/test.h"
+
+#include "src/base/file.h"
+#include "src/train/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char root[64], path[128];
+
+static int make_root(void **state)
+{
+	(void)state;
+	memcpy(root, "/tmp/gannet-manifest.XXXXXX", 28);
+	if (!mkdtemp(root))
+		return -1;
+	snprintf(path, sizeof path, "%s/manifest.json", root);
+	return 0;
+}
+
+static int drop_root(void **state)
+{
+	(void)state;
+	return gn_remove_tree(root, NULL) ? -1 : 0;
+}
+
+static const struct gn_checkpoint_info sample = {
+	.state = {.step = 120, .epoch = 3, .sample = 640, .seed = 7},
+	.input = {.mean = {0.485, 0.456, 0.406}, .deviation = {0.229, 0.224, 0.225}, .resize_shorter = 256},
+	.model = "resnet18", .classes = 10, .channels = 3, .side = 64, .global_batch = 64, .world_size = 4,
+	.dataset_digest = "d", .classes_digest = "c", .layout_digest = "l",
+};
+static const struct gn_checkpoint_file file = {.name = "model.safetensors", .len_bytes = 12, .sha256 = "abc"};
+
+static void test_round_trip(void **state)
+{
+	struct gn_checkpoint_info info;
+	struct gn_checkpoint_file *files;
+	size_t count;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_checkpoint_manifest_write(root, &sample, &file, 1, &err));
+	assert_ok(gn_checkpoint_manifest_read(root, &info, &files, &count, &err));
+	assert_int_equal(count, 1);
+	assert_string_equal(files[0].name, "model.safetensors");
+	assert_int_equal(files[0].len_bytes, 12);
+	assert_int_equal(info.state.step, 120);
+	assert_int_equal(info.state.sample, 640);
+	assert_string_equal(info.model, "resnet18");
+	assert_true(info.input.deviation[2] == 0.225);
+	free(files);
+}
+
+/* One thing after another is replaced by what makes no sense. */
+static void test_nonsense_is_refused(void **state)
+{
+	static const struct {
+		const char *find, *put;
+	} cases[] = {
+		{"gannet-checkpoint", "other"}, {"\"version\": 1", "\"version\": 2"}, {"\"step\": 120", "\"step\": -1"},
+		{"\"epoch\": 3", "\"epoch\": 3.5"}, {"\"seed\": 7", "\"seed\": \"7\""}, {"\"world_size\": 4", "\"world_size\": 0"},
+		{"\"side\": 64", "\"side\": 1e9"}, {"0.229", "0.0"}, {"0.229", "\"x\""}, {"\"bytes\": 12", "\"bytes\": -12"},
+		{"model.safetensors", "../model"}, {"model.safetensors", ".hidden"}, {"model.safetensors", ""},
+		{"[{\"name\"", "[{\"nome\""}, {"{", "["}, {"\"resnet18\"", "\"a name that is much too long for any network\""},
+	};
+	struct gn_checkpoint_info info;
+	struct gn_checkpoint_file *files;
+	size_t count, len;
+	struct gn_err err;
+	char *text;
+
+	(void)state;
+	assert_ok(gn_checkpoint_manifest_write(root, &sample, &file, 1, &err));
+	assert_ok(gn_file_load(path, 1 << 20, &text, &len, &err));
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const char *at = strstr(text, cases[i].find);
+		char bent[4096];
+		int n;
+
+		assert_non_null(at);
+		n = snprintf(bent, sizeof bent, "%.*s%s%s", (int)(at - text), text, cases[i].put,
+			     at + strlen(cases[i].find));
+		assert_ok(gn_file_replace(path, bent, (size_t)n, &err));
+		if (gn_checkpoint_manifest_read(root, &info, &files, &count, &err) != GN_ERR_DATA)
+			fail_msg("case %zu passed", i);
+	}
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_nonsense_is_refused),
+	};
+
+	return cmocka_run_group_tests_name("train/manifest", tests, make_root, drop_root);
+}
