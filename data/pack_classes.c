@@ -1,11 +1,12 @@
 /* Class names and the order of samples: what the first pass met becomes labels and one shuffled list. */
 #include "data/pack_parts.h"
 
+#include "data/shard.h"
 #include "src/base/file.h"
 #include "src/base/philox.h"
 
-#include <fcntl.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,35 @@
 /* Epochs of training shuffle with numbers from 0; this stays out of their way. */
 #define PACK_EPOCH UINT32_MAX
 
+void gn_pack_class_text(const char *raw, char *out, size_t size)
+{
+	size_t used = 0;
+
+	while (*raw && used + 5 < size) {
+		const unsigned char *b = (const unsigned char *)raw;
+		size_t len = b[0] < 0x80 ? 1 : b[0] >= 0xc2 && b[0] < 0xe0 ? 2 : b[0] >= 0xe0 && b[0] < 0xf0 ? 3
+				 : b[0] >= 0xf0 && b[0] < 0xf5 ? 4 : 0;
+		int good = len > 0;
+
+		for (size_t i = 1; i < len && good; i++)
+			good = (b[i] & 0xc0) == 0x80;
+		/* overlong forms, surrogates, beyond U+10FFFF */
+		if (good && ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xed && b[1] > 0x9f) ||
+			     (b[0] == 0xf0 && b[1] < 0x90) || (b[0] == 0xf4 && b[1] > 0x8f)))
+			good = 0;
+		if (good)
+			memcpy(out + used, raw, len);
+		else
+			snprintf(out + used, size - used, "\\x%02x", b[0]);
+		used += good ? len : 4;
+		raw += good ? len : 1;
+	}
+	out[used] = '\0';
+}
+
 static enum gn_status add_line(struct gn_pack_set *set, char *line, const char *path, size_t number, struct gn_err *err)
 {
+	char name[GN_SHARD_NAME_MAX];
 	size_t len = strlen(line);
 	uint32_t id;
 	enum gn_status status;
@@ -25,7 +53,8 @@ static enum gn_status add_line(struct gn_pack_set *set, char *line, const char *
 		line[len - 1] = '\0';
 	if (!line[0])
 		return gn_err_set(err, GN_ERR_DATA, "%s, line %zu is empty: one class name a line", path, number);
-	status = gn_names_add(set->classes, line, &id, err);
+	gn_pack_class_text(line, name, sizeof name);
+	status = gn_names_add(set->classes, name, &id, err);
 	if (!status && id != number - 1)
 		status = gn_err_set(err, GN_ERR_DATA, "%s, line %zu names class '%s' a second time", path, number, line);
 	return status;

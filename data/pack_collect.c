@@ -255,39 +255,12 @@ static struct job *new_job(struct collect *c, const char *name)
 	return job;
 }
 
-/* Any byte may stand in a folder's name, but JSON is UTF-8: other bytes are written \xHH. */
-static void class_text(const char *raw, char *out, size_t size)
-{
-	size_t used = 0;
-
-	while (*raw && used + 5 < size) {
-		const unsigned char *b = (const unsigned char *)raw;
-		size_t len = b[0] < 0x80 ? 1 : b[0] >= 0xc2 && b[0] < 0xe0 ? 2 : b[0] >= 0xe0 && b[0] < 0xf0 ? 3
-				 : b[0] >= 0xf0 && b[0] < 0xf5 ? 4 : 0;
-		int good = len > 0;
-
-		for (size_t i = 1; i < len && good; i++)
-			good = (b[i] & 0xc0) == 0x80;
-		/* overlong forms, surrogates, beyond U+10FFFF */
-		if (good && ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xed && b[1] > 0x9f) ||
-			     (b[0] == 0xf0 && b[1] < 0x90) || (b[0] == 0xf4 && b[1] > 0x8f)))
-			good = 0;
-		if (good)
-			memcpy(out + used, raw, len);
-		else
-			snprintf(out + used, size - used, "\\x%02x", b[0]);
-		used += good ? len : 4;
-		raw += good ? len : 1;
-	}
-	out[used] = '\0';
-}
-
 static enum gn_status class_number(struct collect *c, const char *raw, const char *file, uint32_t *id,
 				   struct gn_err *err)
 {
 	char name[GN_SHARD_NAME_MAX];
 
-	class_text(raw, name, sizeof name);
+	gn_pack_class_text(raw, name, sizeof name);
 	if (c->options->classes_file && !gn_names_find(c->set->classes, name, NULL))
 		return gn_err_set(err, GN_ERR_DATA, "%s: %s: class '%s' is not in %s", c->options->sources[c->source], file,
 				  name, c->options->classes_file);
@@ -324,7 +297,7 @@ static enum gn_status take_empty(void *context, const char *name, const char *cl
 	char text[GN_SHARD_NAME_MAX];
 	uint32_t id;
 
-	class_text(class_name, text, sizeof text);
+	gn_pack_class_text(class_name, text, sizeof text);
 	if (c->options->classes_file)
 		return class_number(c, class_name, name, &id, err);
 	return gn_names_add(c->set->empty, text, NULL, err);

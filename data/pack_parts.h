@@ -51,6 +51,9 @@ struct gn_pack_set {
 enum gn_status gn_pack_set_init(struct gn_pack_set *set, const struct gn_pack_options *options,
 				const struct gn_pack_output *output, struct gn_err *err);
 void gn_pack_set_release(struct gn_pack_set *set);
+/* A class's name for the manifest: any byte may stand in a folder's name, but JSON is UTF-8, so other bytes are written
+ * \xHH. Writes at most size bytes. */
+void gn_pack_class_text(const char *raw, char *out, size_t size);
 /* The first pass. */
 enum gn_status gn_pack_collect(struct gn_pack_set *set, const struct gn_pack_options *options, struct gn_err *err);
 /* Turns class numbers into labels, checks for empty classes, sorts and shuffles the items. */

@@ -25,3 +25,17 @@ tests_data_test_render_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_data_test_resize_SOURCES = tests/data/test_resize.c
 tests_data_test_resize_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_resize_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/data/test_image tests/data/test_manifest tests/data/test_shard
+
+tests_data_test_image_SOURCES = tests/data/test_image.c tests/data/picture.c tests/data/picture.h
+tests_data_test_image_CPPFLAGS = $(TEST_CPPFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS)
+tests_data_test_image_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_data_test_manifest_SOURCES = tests/data/test_manifest.c
+tests_data_test_manifest_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_manifest_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_data_test_shard_SOURCES = tests/data/test_shard.c
+tests_data_test_shard_CPPFLAGS = $(TEST_CPPFLAGS) $(HDF5_CFLAGS)
+tests_data_test_shard_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
