@@ -6,6 +6,7 @@ include tests/base/local.mk
 include tests/kernels/local.mk
 include tests/transport/local.mk
 include tests/data/local.mk
+include tests/fuzz/local.mk
 include tests/train/local.mk
 include tests/cmd/local.mk
 include tests/slurm/local.mk

@@ -1,0 +1,25 @@
+/* Any bytes as an image, as packing looks at them. */
+#include "data/image.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
+{
+	struct gn_image_info info = {0};
+	unsigned char *jpeg = NULL;
+	size_t jpeg_bytes = 0;
+	struct gn_err err;
+
+	if (gn_image_sniff(data, len_bytes) == GN_IMAGE_PNG) {
+		/* What we encode ourselves must pass our own check. */
+		if (!gn_image_png_to_jpeg(data, len_bytes, 90, &jpeg, &jpeg_bytes, &err) &&
+		    gn_image_check_jpeg(jpeg, jpeg_bytes, &info, &err))
+			abort();
+	} else if (!gn_image_check_jpeg(data, len_bytes, &info, &err) && (!info.width || !info.height)) {
+		abort();
+	}
+	free(jpeg);
+	return 0;
+}
