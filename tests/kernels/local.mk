@@ -1,1 +1,14 @@
-# no tests yet
+UNIT_TESTS += tests/kernels/test_host tests/kernels/test_optim tests/kernels/test_ref
+KERNELS_TEST_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_kernels_test_host_SOURCES = tests/kernels/test_host.c tests/kernels/op_pair.c tests/kernels/op_pair.h
+tests_kernels_test_host_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_kernels_test_host_LDADD = $(KERNELS_TEST_LIBS)
+
+tests_kernels_test_optim_SOURCES = tests/kernels/test_optim.c
+tests_kernels_test_optim_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_kernels_test_optim_LDADD = $(KERNELS_TEST_LIBS)
+
+tests_kernels_test_ref_SOURCES = tests/kernels/test_ref.c
+tests_kernels_test_ref_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_kernels_test_ref_LDADD = $(KERNELS_TEST_LIBS)

@@ -1,0 +1,198 @@
+#include "tests/kernels/op_pair.h"
+
+#include "src/base/arena.h"
+#include "src/base/philox.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static float *random_floats(size_t count, uint32_t which, int values)
+{
+	float *x = gn_alloc_aligned(count * sizeof *x + 1);
+	struct gn_rng r;
+
+	assert_non_null(x);
+	gn_rng_init(&r, 7, GN_RNG_TEST, which, 0);
+	for (size_t i = 0; i < count; i++)
+		x[i] = values ? (float)gn_rng_below(&r, values) - (float)values / 2 : (float)gn_rng_normal(&r);
+	return x;
+}
+
+static struct gn_op_desc plain(const struct gn_op_desc *desc, enum gn_backend backend)
+{
+	struct gn_op_desc d = *desc;
+
+	for (int i = 0; i < 2; i++) {
+		d.in[i].block = 1;
+		d.in[i].element_bytes = backend == GN_BACKEND_REF ? 8 : 4;
+	}
+	return d;
+}
+
+void op_run_init(struct op_run *r, const struct gn_op_desc *desc, int values)
+{
+	struct gn_op_desc d = plain(desc, GN_BACKEND_REF);
+	struct gn_op *op;
+	struct gn_err err;
+
+	memset(r, 0, sizeof *r);
+	assert_ok(gn_op_create(GN_BACKEND_REF, &d, &op, &err));
+	r->in = gn_op_info(op)->in[0];
+	r->out = gn_op_info(op)->out;
+	gn_op_destroy(op);
+	r->in_count = gn_layout_elements(&r->in);
+	r->out_count = gn_layout_elements(&r->out);
+	if (d.kind == GN_OP_CONV)
+		r->weight_count = (size_t)d.channels_out * r->in.c * d.kernel * d.kernel;
+	if (d.kind == GN_OP_LINEAR)
+		r->weight_count = (size_t)d.channels_out * r->in.c * r->in.h * r->in.w;
+	if ((d.kind == GN_OP_CONV || d.kind == GN_OP_LINEAR) && d.bias)
+		r->bias_count = d.channels_out;
+	if (d.kind == GN_OP_BATCH_NORM)
+		r->weight_count = r->bias_count = r->in.c;
+	r->x[0] = random_floats(r->in_count, 1, values);
+	r->x[1] = random_floats(r->in_count, 2, values);
+	r->dy = random_floats(r->out_count, 3, 0);
+	r->weight = random_floats(r->weight_count, 4, 0);
+	r->bias = random_floats(r->bias_count, 5, 0);
+	r->y = random_floats(r->out_count, 6, 0);
+	r->dx[0] = random_floats(r->in_count, 6, 0);
+	r->dx[1] = random_floats(r->in_count, 6, 0);
+	r->dweight = random_floats(r->weight_count, 6, 0);
+	r->dbias = random_floats(r->bias_count, 6, 0);
+	r->mean = random_floats(r->in.c, 6, 0);
+	r->var = random_floats(r->in.c, 6, 0);
+}
+
+void op_run_release(struct op_run *r)
+{
+	float *all[] = {r->x[0], r->x[1], r->dy, r->weight, r->bias, r->y, r->dx[0], r->dx[1], r->dweight, r->dbias,
+			r->mean, r->var};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		free(all[i]);
+}
+
+/* By a reorder operator: the way a plan does it. */
+static void change_layout(enum gn_backend backend, const struct gn_layout *from, const void *a, const struct gn_layout *to,
+			  void *b)
+{
+	struct gn_op_desc d = {.kind = GN_OP_REORDER, .in = {*from, *from}, .out = *to};
+	struct gn_op_buffers buffers = {.in = {a}, .out = b};
+	struct gn_op *op;
+	struct gn_err err;
+
+	assert_ok(gn_op_create(backend, &d, &op, &err));
+	buffers.scratch = gn_alloc_aligned(gn_op_info(op)->scratch_bytes + 1);
+	assert_ok(gn_op_bind(op, &buffers, &err));
+	assert_ok(gn_op_forward(op, 0, &err));
+	free(buffers.scratch);
+	gn_op_destroy(op);
+}
+
+static struct gn_layout plain_of(const struct gn_layout *l)
+{
+	struct gn_layout p = *l;
+
+	p.block = 1;
+	return p;
+}
+
+static void *load(enum gn_backend backend, const struct gn_layout *l, const float *x)
+{
+	struct gn_layout p = plain_of(l);
+	void *staged = gn_alloc_aligned(gn_layout_bytes(&p)), *out = gn_alloc_aligned(gn_layout_bytes(l));
+
+	assert_non_null(staged);
+	assert_non_null(out);
+	gn_tensor_load(&p, x, staged);
+	change_layout(backend, &p, staged, l, out);
+	free(staged);
+	return out;
+}
+
+static void store(enum gn_backend backend, const struct gn_layout *l, const void *x, float *out)
+{
+	struct gn_layout p = plain_of(l);
+	void *staged = gn_alloc_aligned(gn_layout_bytes(&p));
+
+	assert_non_null(staged);
+	change_layout(backend, l, x, &p, staged);
+	gn_tensor_store(&p, staged, out);
+	free(staged);
+}
+
+/* Operators must leave zeros in what fills up the last block of channels: the next one may sum over it. */
+static void assert_padding_zero(const struct gn_layout *l, const float *x)
+{
+	size_t map = (size_t)l->h * l->w, blocks;
+
+	if (l->block < 2)
+		return;
+	blocks = ((size_t)l->c + l->block - 1) / l->block;
+	for (size_t n = 0; n < (size_t)l->n; n++)
+		for (size_t i = 0; i < map; i++)
+			for (size_t k = l->c; k < blocks * l->block; k++)
+				assert_true(x[((n * blocks + k / l->block) * map + i) * l->block + k % l->block] == 0);
+}
+
+void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_op_desc *desc)
+{
+	struct gn_op_desc d = plain(desc, backend);
+	struct gn_op_buffers b = {.weight = r->weight, .bias = r->bias, .dweight = r->dweight, .dbias = r->dbias,
+				  .running_mean = r->mean, .running_var = r->var};
+	const struct gn_op_info *info;
+	struct gn_op *op;
+	struct gn_err err;
+	void *x[2] = {NULL, NULL}, *dy;
+	int inputs = d.kind == GN_OP_ADD ? 2 : 1;
+
+	assert_ok(gn_op_create(backend, &d, &op, &err));
+	info = gn_op_info(op);
+	for (int i = 0; i < inputs; i++) {
+		b.in[i] = x[i] = load(backend, &info->in[i], r->x[i]);
+		b.din[i] = d.needs_din ? gn_alloc_aligned(gn_layout_bytes(&info->in[i])) : NULL;
+	}
+	for (int i = 0; i < r->in.c; i++) {
+		r->mean[i] = 0.1f * (float)i;
+		r->var[i] = 1 + 0.1f * (float)i;
+	}
+	b.out = gn_alloc_aligned(gn_layout_bytes(&info->out));
+	b.dout = dy = load(backend, &info->out, r->dy);
+	b.workspace = gn_alloc_aligned(info->workspace_bytes + 1);
+	b.scratch = gn_alloc_aligned(info->scratch_bytes + 1);
+	assert_ok(gn_op_bind(op, &b, &err));
+	assert_ok(gn_op_forward(op, 3, &err));
+	store(backend, &info->out, b.out, r->y);
+	if (backend == GN_BACKEND_HOST)
+		assert_padding_zero(&info->out, b.out);
+	if (d.training)
+		assert_ok(gn_op_backward(op, &err));
+	for (int i = 0; i < inputs; i++) {
+		if (d.training && d.needs_din)
+			store(backend, &info->in[i], b.din[i], r->dx[i]);
+		if (backend == GN_BACKEND_HOST && d.training && d.needs_din)
+			assert_padding_zero(&info->in[i], b.din[i]);
+		free(b.din[i]);
+		free(x[i]);
+	}
+	free(b.out);
+	free(dy);
+	free(b.workspace);
+	free(b.scratch);
+	gn_op_destroy(op);
+}
+
+double assert_near(const char *title, const char *what, size_t count, const float *a, const float *b, double bound)
+{
+	double off = 0, size = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		off += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+		size += (double)b[i] * b[i];
+	}
+	if (!(sqrt(off) <= bound * sqrt(size)))
+		fail_msg("%s: %s is off by %.2e of its norm, %.0e is allowed", title, what, sqrt(off / size), bound);
+	return size > 0 ? sqrt(off / size) : 0;
+}
