@@ -1,5 +1,6 @@
 /* Any bytes as a manifest: refused, or what it says hangs together. */
 #include "data/manifest.h"
+#include "tests/fuzz/scratch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 	struct gn_manifest m;
 	struct gn_err err;
 	uint64_t samples = 0;
+	enum gn_status status = gn_manifest_parse((const char *)data, len_bytes, "fuzz", &m, &err);
 
-	if (gn_manifest_parse((const char *)data, len_bytes, "fuzz", &m, &err))
+	must_be_good(status, &err);
+	if (status)
 		return 0;
 	for (uint32_t i = 0; i < m.shard_count; i++) {
 		samples += m.shards[i].samples;
