@@ -6,9 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* A small /sys file without its newline into text; 0, or -1. */
@@ -39,19 +44,78 @@ static uint64_t read_number(const char *format, const char *a, const char *b, co
 	return read_text(text, sizeof text, format, a, b, c) ? 0 : strtoull(text, NULL, 10);
 }
 
-static void read_net(struct gn_net_device *d, const char *root)
+/* Not from /sys/class/net: inside a network namespace (a container, a virtual node) that may still show another's. */
+static void ask_kernel(struct gn_net_device *d, int socket_fd)
 {
-	char text[64];
+	struct ethtool_cmd link = {.cmd = ETHTOOL_GSET};
+	struct ifreq request = {0};
+	uint32_t mbit;
 
-	d->kind = read_number("%s/class/net/%s/%s", root, d->name, "type") == 772 ? GN_DEVICE_LOOPBACK : GN_DEVICE_NET;
-	/* loopback says "unknown" */
-	d->up = !read_text(text, sizeof text, "%s/class/net/%s/%s", root, d->name, "operstate") && !strcmp(text, "up");
-	if (d->kind == GN_DEVICE_LOOPBACK)
-		d->up = 1;
-	if (!read_text(text, sizeof text, "%s/class/net/%s/%s", root, d->name, "speed") && atoi(text) > 0)
-		d->gbit_per_s = atoi(text) / 1e3;
-	d->sent_bytes = read_number("%s/class/net/%s/%s", root, d->name, "statistics/tx_bytes");
-	d->received_bytes = read_number("%s/class/net/%s/%s", root, d->name, "statistics/rx_bytes");
+	memcpy(request.ifr_name, d->name, strnlen(d->name, IFNAMSIZ - 1));
+	if (!ioctl(socket_fd, SIOCGIFFLAGS, &request)) {
+		d->kind = request.ifr_flags & IFF_LOOPBACK ? GN_DEVICE_LOOPBACK : GN_DEVICE_NET;
+		d->up = (request.ifr_flags & IFF_UP) && (request.ifr_flags & IFF_RUNNING);
+	}
+	request.ifr_data = (char *)&link;
+	if (!ioctl(socket_fd, SIOCETHTOOL, &request)) {
+		mbit = ethtool_cmd_speed(&link);
+		if (mbit && mbit < 10000000)
+			d->gbit_per_s = mbit / 1e3;
+	}
+}
+
+static struct gn_net_device *append(struct gn_devices *out, const char *name, size_t len)
+{
+	struct gn_net_device *more = realloc(out->items, sizeof *more * ((size_t)out->count + 1));
+
+	if (!more)
+		return NULL;
+	out->items = more;
+	memset(&more[out->count], 0, sizeof *more);
+	memcpy(more[out->count].name, name, len);
+	return &more[out->count++];
+}
+
+/* "  eth0: rx_bytes packets errs drop fifo frame compressed multicast tx_bytes ..." after two lines of headings */
+static enum gn_status read_net_line(struct gn_devices *out, const char *root, char *line, int socket_fd,
+				    struct gn_err *err)
+{
+	char path[PATH_MAX];
+	unsigned long long received, sent;
+	char *name = line + strspn(line, " "), *colon = strchr(name, ':');
+	struct gn_net_device *d;
+
+	if (!colon || (size_t)(colon - name) >= GN_DEVICE_NAME_MAX ||
+	    sscanf(colon + 1, "%llu %*u %*u %*u %*u %*u %*u %*u %llu", &received, &sent) != 2)
+		return GN_OK;
+	d = append(out, name, (size_t)(colon - name));
+	if (!d)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for network devices");
+	d->received_bytes = received;
+	d->sent_bytes = sent;
+	ask_kernel(d, socket_fd);
+	/* bridges and virtual pairs have no device beneath them */
+	d->hardware = (size_t)snprintf(path, sizeof path, "%s/class/net/%s/device", root, d->name) < sizeof path &&
+		      !access(path, F_OK);
+	return GN_OK;
+}
+
+static enum gn_status read_net(struct gn_devices *out, const char *root, struct gn_err *err)
+{
+	int socket_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	FILE *file = fopen("/proc/self/net/dev", "re");
+	enum gn_status status = GN_OK;
+	char *line = NULL;
+	size_t room = 0;
+
+	while (file && !status && getline(&line, &room, file) > 0)
+		status = read_net_line(out, root, line, socket_fd, err);
+	free(line);
+	if (file)
+		fclose(file);
+	if (socket_fd >= 0)
+		close(socket_fd);
+	return status;
 }
 
 /* Soft RoCE counts packets alone: the most payload that they can have held, by the MTU of the device beneath. */
@@ -92,6 +156,7 @@ static void read_rdma(struct gn_net_device *d, const char *root)
 	DIR *ports;
 
 	d->kind = GN_DEVICE_RDMA;
+	d->hardware = 1;
 	if ((size_t)snprintf(path, sizeof path, "%s/class/infiniband/%s/ports", root, d->name) >= sizeof path)
 		return;
 	ports = opendir(path);
@@ -102,30 +167,25 @@ static void read_rdma(struct gn_net_device *d, const char *root)
 		closedir(ports);
 }
 
-static enum gn_status read_class(const char *root, const char *class, struct gn_devices *out,
-				 void (*fill)(struct gn_net_device *d, const char *root), struct gn_err *err)
+static enum gn_status read_all_rdma(const char *root, struct gn_devices *out, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
-	struct gn_net_device *more;
+	struct gn_net_device *d;
 	struct dirent *entry;
 	char path[PATH_MAX];
 	DIR *dir;
 
-	if ((size_t)snprintf(path, sizeof path, "%s/class/%s", root, class) >= sizeof path)
+	if ((size_t)snprintf(path, sizeof path, "%s/class/infiniband", root) >= sizeof path)
 		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", root);
 	dir = opendir(path);
 	while (dir && !status && (entry = readdir(dir))) {
 		if (entry->d_name[0] == '.' || strlen(entry->d_name) >= GN_DEVICE_NAME_MAX)
 			continue;
-		more = realloc(out->items, sizeof *more * ((size_t)out->count + 1));
-		if (!more) {
+		d = append(out, entry->d_name, strlen(entry->d_name));
+		if (d)
+			read_rdma(d, root);
+		else
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for network devices");
-			break;
-		}
-		out->items = more;
-		memset(&more[out->count], 0, sizeof *more);
-		memcpy(more[out->count].name, entry->d_name, strlen(entry->d_name));
-		fill(&more[out->count++], root);
 	}
 	if (dir)
 		closedir(dir);
@@ -135,10 +195,10 @@ static enum gn_status read_class(const char *root, const char *class, struct gn_
 enum gn_status gn_devices_read(const char *root, struct gn_devices *out, struct gn_err *err)
 {
 	struct gn_devices d = {0};
-	enum gn_status status = read_class(root, "net", &d, read_net, err);
+	enum gn_status status = read_net(&d, root, err);
 
 	if (!status)
-		status = read_class(root, "infiniband", &d, read_rdma, err);
+		status = read_all_rdma(root, &d, err);
 	if (status)
 		gn_devices_release(&d);
 	else
@@ -189,7 +249,7 @@ void gn_devices_describe(const struct gn_devices *d, const char *lanes, struct g
 	if (out->len == before)
 		gn_strbuf_puts(out, "no device");
 	for (int i = 0; i < d->count; i++)
-		if (d->items[i].up && d->items[i].kind != GN_DEVICE_LOOPBACK && !lanes_name(lanes, d->items[i].name))
+		if (d->items[i].up && d->items[i].hardware && !lanes_name(lanes, d->items[i].name))
 			gn_strbuf_printf(out, "; %s is up and unused", d->items[i].name);
 }
 

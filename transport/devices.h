@@ -1,4 +1,4 @@
-/* The machine's network devices as /sys tells them: which are up, how fast, and how many bytes went through each.
+/* The machine's network devices as the kernel tells them: which are up, how fast, how many bytes went through each.
  *
  * For the line at start ("using eth0 at 10 Gb/s; mlx5_0 is up and unused") and for proving which device carried what.
  * Nothing here is collective; any thread.
@@ -18,7 +18,7 @@ enum gn_device_kind { GN_DEVICE_NET, GN_DEVICE_LOOPBACK, GN_DEVICE_RDMA };
 struct gn_net_device {
 	enum gn_device_kind kind;
 	char name[GN_DEVICE_NAME_MAX]; /* eth0, lo, mlx5_0 */
-	int up;
+	int up, hardware;	       /* hardware: not a bridge, a virtual pair, loopback */
 	double gbit_per_s;	 /* 0: unknown */
 	uint64_t sent_bytes;	 /* since boot; for RDMA the sum over ports */
 	uint64_t received_bytes;
@@ -29,7 +29,8 @@ struct gn_devices {
 	int count;
 };
 
-/* Reads root/class/net and root/class/infiniband ("/sys"); what is not there is no device. */
+/* This process's network devices, and the RDMA devices under root/class/infiniband (root is "/sys"; what is hardware is
+ * looked up there, too). */
 enum gn_status gn_devices_read(const char *root, struct gn_devices *out, struct gn_err *err);
 void gn_devices_release(struct gn_devices *d);
 

@@ -15,6 +15,7 @@ libgannet_transport_a_SOURCES = \
 	transport/devices.c transport/devices.h \
 	transport/fabric.c transport/fabric.h \
 	transport/net.c transport/net.h \
+	transport/proof.c transport/proof.h \
 	transport/reduce.c \
 	transport/schedule.c transport/schedule.h \
 	transport/server.c transport/server.h \

@@ -20,6 +20,7 @@ struct gn_cmd {
 	size_t options_size;
 };
 
+extern const struct gn_cmd gn_cmd_bench;
 extern const struct gn_cmd gn_cmd_eval;
 extern const struct gn_cmd gn_cmd_export;
 extern const struct gn_cmd gn_cmd_info;

@@ -1,6 +1,7 @@
 bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
 gannet_SOURCES = \
+	src/cmd/bench.c src/cmd/bench_allreduce.c src/cmd/bench.h \
 	src/cmd/cmd.c src/cmd/cmd.h \
 	src/cmd/eval.c \
 	src/cmd/export.c \

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 const struct gn_cmd *const gn_cmd_table[] = {
+	&gn_cmd_bench,
 	&gn_cmd_eval,
 	&gn_cmd_export,
 	&gn_cmd_info,
