@@ -93,8 +93,12 @@ enum gn_status gn_make_dirs(const char *path, struct gn_err *err)
 			continue;
 		memcpy(part, path, i);
 		part[i] = '\0';
-		if (mkdir(part, 0777) && errno != EEXIST)
-			return gn_err_errno(err, errno, "cannot make folder %s", part);
+		if (mkdir(part, 0777) == 0 || errno == EEXIST)
+			continue;
+		/* Not GN_ERR_NOT_FOUND: that would blame the input. */
+		if (errno == ENOENT)
+			return gn_err_set(err, GN_ERR_IO, "cannot make folder %s: %s", part, strerror(errno));
+		return gn_err_errno(err, errno, "cannot make folder %s", part);
 	}
 	if (stat(path, &info) || !S_ISDIR(info.st_mode))
 		return gn_err_set(err, GN_ERR_IO, "%s is there and is not a folder", path);

@@ -140,12 +140,14 @@ static void catch_signals(void)
 static const char *const own_options[] = {"data", "val", "checkpoint", "log", "threads", "loader-threads", "prefetch",
 					  "init", NULL};
 
+/* *told: the error is known to all ranks and rank 0 speaks for them. */
 static enum gn_status train_in_world(const struct gn_train_options *o, struct gn_world *world, struct gn_log *log,
-				     struct gn_err *err)
+				     int *told, struct gn_err *err)
 {
 	struct gn_comm_options co = {.transport = o->transport};
 	struct gn_strbuf text;
 	struct gn_comm *comm;
+	int agreed = 0;
 	enum gn_status status = gn_comm_create(world, &co, log, &comm, err);
 
 	if (status)
@@ -155,7 +157,8 @@ static enum gn_status train_in_world(const struct gn_train_options *o, struct gn
 	if (gn_strbuf_failed(&text))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the options");
 	else
-		status = gn_train_run(o, gn_strbuf_text(&text), &stop_requested, comm, log, err);
+		status = gn_train_run(o, gn_strbuf_text(&text), &stop_requested, comm, log, &agreed, err);
+	*told = agreed && gn_comm_rank(comm) > 0;
 	gn_strbuf_release(&text);
 	gn_comm_destroy(comm);
 	return status;
@@ -168,16 +171,17 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_world *world;
 	struct gn_err err;
 	enum gn_status status;
+	int told = 0;
 
 	(void)positional;
 	catch_signals();
 	status = gn_world_create(&world_options, log, &world, &err);
 	if (!status) {
-		status = train_in_world(target, world, log, &err);
+		status = train_in_world(target, world, log, &told, &err);
 		gn_world_destroy(world);
 	}
-	if (status)
-		gn_log_line(log, status == GN_ERR_STOPPED ? GN_LOG_INFO : GN_LOG_ERROR, "train: %s", err.text);
+	if (status && !told)
+		gn_log_line(log, status == GN_ERR_STOPPED ? GN_LOG_WARN : GN_LOG_ERROR, "train: %s", err.text);
 	gn_log_destroy(log);
 	return gn_cmd_exit_code(status);
 }

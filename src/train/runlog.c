@@ -25,11 +25,11 @@ enum gn_status gn_runlog_open(const char *path, struct gn_runlog **out, struct g
 	}
 	log->fd = !strcmp(path, "-") ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 	if (log->fd < 0) {
-		enum gn_status status = gn_err_errno(err, errno, "cannot open the log %s", path);
-
+		/* Not GN_ERR_NOT_FOUND when a folder is missing: that would blame the input. */
+		gn_err_set(err, GN_ERR_IO, "cannot open the log %s: %s", path, strerror(errno));
 		free(log->path);
 		free(log);
-		return status;
+		return GN_ERR_IO;
 	}
 	gn_json_init(&log->json);
 	*out = log;

@@ -270,13 +270,14 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 }
 
 enum gn_status gn_train_run(const struct gn_train_options *options, const char *options_text,
-			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log,
+			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log, int *agreed,
 			    struct gn_err *err)
 {
 	struct gn_session *s;
 	int resumed, stopped = 0;
 	enum gn_status status = gn_session_create(options, options_text, comm, log, &s, err);
 
+	*agreed = status != GN_ERR_PEER_LOST;
 	if (status)
 		return status;
 	status = gn_session_restore(s, &resumed, err);
@@ -296,6 +297,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = gn_err_set(err, GN_ERR_STOPPED, "stopped on request after step %" PRIu64 "%s", s->state.step,
 				    options->checkpoint ? "; go on with --resume auto" : "; without --checkpoint nothing is "
 				    "kept");
+	*agreed = !s->failed_alone && status != GN_ERR_PEER_LOST;
 	if (s->failed_alone)
 		gn_world_give_up(gn_comm_world(comm), err->text);
 	gn_session_destroy(s);

@@ -31,7 +31,7 @@ final() { "$jsonl" "$dir/$1.jsonl" end params_sha256; }
 
 # start NAME: a run of four in the background; its launcher is $launcher
 start() {
-	"$gannet" launch -n 4 -- "$gannet" train --data "$dir/train" --model lenet --lr 0.02 --batch 16 --threads 1 \
+	"$gannet" launch -n 4 -- "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch 16 --threads 1 \
 		--loader-threads 1 --steps $steps --log-every 1 --log "$dir/$1.jsonl" --checkpoint "$dir/$1" \
 		--checkpoint-every 20 >"$dir/$1.out" 2>&1 &
 	launcher=$!
@@ -63,10 +63,13 @@ check 'the resume is in the log' test "$("$jsonl" "$dir/killed.jsonl" resume ste
 check 'resumed with two ranks of 32' run moved 2 32 --resume auto
 "$jsonl" "$dir/whole.jsonl" step step loss >"$dir/a.txt"
 "$jsonl" "$dir/moved.jsonl" step step loss >"$dir/b.txt"
-check 'its losses are those of the whole run, sample for sample' awk '
+# Later steps drift apart by rounding alone; a wrong sample would show at once.
+check 'its losses are those of the whole run for 20 steps, sample for sample' awk -v from="$("$jsonl" "$dir/moved.jsonl" \
+	resume step)" '
 	NR == FNR { want[$1] = $2; next }
-	{ d = $2 - want[$1]; if (d < 0) d = -d; if (d > 1e-3 * want[$1]) { print "step", $1, $2, want[$1]; bad = 1 } }
-	END { exit bad || FNR == 0 }' "$dir/a.txt" "$dir/b.txt"
+	$1 <= from || $1 > from + 20 { next }
+	{ d = $2 - want[$1]; if (d < 0) d = -d; seen++; if (d > 1e-4 * want[$1]) { print "step", $1, $2, want[$1]; bad = 1 } }
+	END { exit bad || seen < 20 }' "$dir/a.txt" "$dir/b.txt"
 
 start stopped
 check 'a third run gets to step 30' wait_for_step "$dir/stopped.jsonl" 30
