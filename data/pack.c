@@ -25,6 +25,13 @@ static enum gn_status check_options(const struct gn_pack_options *o, struct gn_e
 	return GN_OK;
 }
 
+enum gn_status gn_pack_check_stop(const struct gn_pack_options *options, struct gn_err *err)
+{
+	if (options->stop && *options->stop)
+		return gn_err_set(err, GN_ERR_STOPPED, "stopped on request; nothing is left, start again from the beginning");
+	return GN_OK;
+}
+
 /* Everything between taking the output folder and giving it its name. */
 static enum gn_status fill(const struct gn_pack_options *options, struct gn_pack_output *output,
 			   struct gn_pack_result *result, struct gn_err *err)

@@ -17,6 +17,7 @@
 #include "src/base/progress.h"
 #include "src/base/status.h"
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,7 @@ struct gn_pack_options {
 	int quality;		     /* of converted and made-up images, 1..100 */
 	struct gn_log *log;	     /* gets a line for each bad image; may be NULL */
 	struct gn_progress *progress; /* ours while we work */
+	const volatile sig_atomic_t *stop; /* non-zero: give up at the next image; may be NULL */
 };
 
 struct gn_pack_result {
@@ -43,7 +45,7 @@ struct gn_pack_result {
 };
 
 /* Errors: GN_ERR_DATA for bad images (after logging up to 100 of them), empty or unknown classes; GN_ERR_EXISTS when out
- * holds something; GN_ERR_NO_SPACE, GN_ERR_IO. On failure nothing is left under out or next to it. */
+ * holds something; GN_ERR_STOPPED; GN_ERR_NO_SPACE, GN_ERR_IO. On failure nothing is left under out or next to it. */
 enum gn_status gn_pack(const struct gn_pack_options *options, struct gn_pack_result *out, struct gn_err *err);
 
 #endif

@@ -226,8 +226,12 @@ static void run_job(void *argument)
 /* Takes job over; waits while too many bytes are in flight. */
 static enum gn_status submit(struct collect *c, struct job *job, struct gn_err *err)
 {
-	enum gn_status status = GN_OK;
+	enum gn_status status = gn_pack_check_stop(c->options, err);
 
+	if (status) {
+		job_free(job);
+		return status;
+	}
 	pthread_mutex_lock(&c->lock);
 	while (c->flight_bytes && c->flight_bytes + job->flight_bytes > FLIGHT_MAX_BYTES)
 		pthread_cond_wait(&c->landed, &c->lock);

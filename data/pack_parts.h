@@ -47,6 +47,8 @@ struct gn_pack_set {
 	char spool_path[PATH_MAX];
 };
 
+/* GN_ERR_STOPPED when somebody asked for it. */
+enum gn_status gn_pack_check_stop(const struct gn_pack_options *options, struct gn_err *err);
 /* Opens the spool in output's folder, reads the class file. */
 enum gn_status gn_pack_set_init(struct gn_pack_set *set, const struct gn_pack_options *options,
 				const struct gn_pack_output *output, struct gn_err *err);

@@ -114,7 +114,9 @@ static void run_copy(void *argument)
 	if (!buffer)
 		status = gn_err_set(&err, GN_ERR_NO_MEMORY, "no memory for an image of %u bytes", longest);
 	for (uint64_t i = job->from; i < job->to && !status; i++) {
-		status = copy_item(s, i, buffer, &err);
+		status = gn_pack_check_stop(s->w->options, &err);
+		if (!status)
+			status = copy_item(s, i, buffer, &err);
 		gn_progress_add(s->w->options->progress, 1);
 	}
 	if (status)

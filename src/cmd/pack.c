@@ -3,6 +3,7 @@
 #include "data/pack.h"
 #include "src/base/pool.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 struct pack_options {
@@ -50,7 +51,8 @@ static const struct gn_command command = {
 		       "Every image is decoded to its end. Bad ones (corrupt, cut short, CMYK, not 8 bits, empty, no "
 		       "image at all) are named, and fail the packing unless --skip-bad leaves them out.\n\n"
 		       "The same images and seed give the same bytes. While it works everything is in DIR.tmp-pack, "
-		       "which for tar sources takes up to twice the space of the images.\n\n"
+		       "which for tar sources takes up to twice the space of the images; SIGINT and SIGTERM "
+		       "remove it, and what a killed pack left there the next one does.\n\n"
 		       "A validation set must be packed with the class list of its training set: when both have all "
 		       "classes the sorted names agree, otherwise give --classes FILE to both.",
 	.examples = "  gannet pack --out digits/train data/digits/digits-train.tar.xz\n"
@@ -93,6 +95,24 @@ static void tell(const struct pack_options *o, const struct gn_pack_result *r)
 			(double)r->data_bytes * 1e-6, (unsigned long long)r->skipped);
 }
 
+/* Set by the handler, read between images: the one thing a handler may do. */
+static volatile sig_atomic_t stop_requested;
+
+static void request_stop(int signal_number)
+{
+	(void)signal_number;
+	stop_requested = 1;
+}
+
+static void catch_signals(void)
+{
+	struct sigaction action = {.sa_handler = request_stop, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct pack_options *o = target;
@@ -102,6 +122,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		.sources = positional->count ? positional->items : NULL, .source_count = positional->count,
 		.threads = o->threads ? (int)o->threads : gn_cpu_count(), .skip_bad = o->skip_bad,
 		.refuse_png = o->png[0] == 'r', .quality = (int)o->quality, .progress = &progress,
+		.stop = &stop_requested,
 	};
 	struct gn_pack_result result;
 	enum gn_status status;
@@ -110,6 +131,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 	if (set_classes(o, &p, &err))
 		return gn_cmd_fail("pack", &err);
 	p.log = gn_cmd_log();
+	catch_signals();
 	status = gn_pack(&p, &result, &err);
 	gn_log_destroy(p.log);
 	if (status)

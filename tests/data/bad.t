@@ -170,12 +170,17 @@ expect 3 'is no packed dataset' 'folder without a manifest' "$gannet" verify bad
 expect 3 'cannot look at' 'info on nothing' "$gannet" info nowhere
 expect 3 'is no packed dataset' 'verify on nothing' "$gannet" verify nowhere
 
-# a killed pack
+# a stopped and a killed pack
 pack_big() { # its pid in $pid, killed when FILE in its folder is there
 	"$gannet" pack --out big --threads 1 --shard-bytes 256K --synthetic 30000 --classes 2 --size 16x16 2>/dev/null &
 	pid=$!
 	while [ ! -s "big.tmp-pack/$1" ] && kill -0 $pid; do :; done
 }
+pack_big spool
+kill -TERM $pid
+wait $pid
+check 'a stopped pack says so by its exit code' test $? -eq 5
+check 'and leaves nothing' test ! -e big -a ! -e big.tmp-pack
 pack_big spool
 expect 1 'another gannet pack is writing' 'a second pack to the same output' "$gannet" pack --out big src
 kill -9 $pid && wait $pid 2>/dev/null
