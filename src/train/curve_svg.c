@@ -1,7 +1,6 @@
 #include "src/train/curve_svg.h"
 
 #include <math.h>
-#include <stdio.h>
 
 enum { WIDTH = 900, LEFT = 70, RIGHT = 24, PANEL = 210, GAP = 58, TOP = 56 };
 
@@ -126,40 +125,46 @@ static void accuracy_panel(struct gn_strbuf *out, const struct gn_curve *curves,
 	}
 }
 
-/* One stacked area per part, from the top of the stack down so that each covers the one above. */
+/* Sum of the parts below `part` at a point. */
+static double stacked(const struct gn_curve_step *step, int part)
+{
+	double sum = 0;
+
+	for (int k = 0; k < part; k++)
+		sum += step->ms[k];
+	return sum;
+}
+
+/* The band of one part: along its upper edge, and back along the lower one. */
+static void band(struct gn_strbuf *out, const struct gn_curve *c, const struct axis *x, const struct axis *y, int part)
+{
+	gn_strbuf_printf(out, "<polygon fill='%s' points='", colours[part]);
+	for (size_t i = 0; i < c->step_count; i++)
+		gn_strbuf_printf(out, "%.1f,%.1f ", place(x, c->steps[i].epoch), place(y, stacked(&c->steps[i], part + 1)));
+	for (size_t i = c->step_count; i-- > 0;)
+		gn_strbuf_printf(out, "%.1f,%.1f ", place(x, c->steps[i].epoch), place(y, stacked(&c->steps[i], part)));
+	gn_strbuf_puts(out, "'/>\n");
+}
+
 static void time_panel(struct gn_strbuf *out, const struct gn_curve *c, const struct axis *x)
 {
-	static const char *const names[GN_PARTS] = {"data wait", "forward", "backward", "exposed communication",
-						    "optimizer"};
+	static const struct {
+		const char *name;
+		int left;
+	} legend[GN_PARTS] = {{"data wait", 340}, {"forward", 432}, {"backward", 518}, {"exposed communication", 610},
+			      {"optimizer", 772}};
 	struct axis y = y_axis(2, 0, 0);
-	char title[128];
 
-	for (size_t i = 0; i < c->step_count; i++) {
-		double sum = 0;
-
-		for (int k = 0; k < GN_PARTS; k++)
-			sum += c->steps[i].ms[k];
-		y.high = fmax(y.high, sum);
-	}
+	for (size_t i = 0; i < c->step_count; i++)
+		y.high = fmax(y.high, stacked(&c->steps[i], GN_PARTS));
 	widen(&y);
-	snprintf(title, sizeof title, "milliseconds of a step on rank 0");
-	for (int k = GN_PARTS - 1; k >= 0; k--) {
-		gn_strbuf_printf(out, "<polygon fill='%s' fill-opacity='0.75' points='%.1f,%d ", colours[k],
-				 place(x, c->steps[0].epoch), y.pixel_low);
-		for (size_t i = 0; i < c->step_count; i++) {
-			double sum = 0;
-
-			for (int part = 0; part <= k; part++)
-				sum += c->steps[i].ms[part];
-			gn_strbuf_printf(out, "%.1f,%.1f ", place(x, c->steps[i].epoch), place(&y, sum));
-		}
-		gn_strbuf_printf(out, "%.1f,%d'/>\n", place(x, c->steps[c->step_count - 1].epoch), y.pixel_low);
-		gn_strbuf_printf(out, "<rect x='%d' y='%d' width='10' height='10' fill='%s' fill-opacity='0.75'/>"
-				 "<text x='%d' y='%d'>%s</text>\n", LEFT + 270 + 92 * k + (k > 3 ? 60 : 0),
-				 y.pixel_high - 19, colours[k], LEFT + 284 + 92 * k + (k > 3 ? 60 : 0), y.pixel_high - 10,
-				 names[k]);
+	frame(out, x, &y, "milliseconds of a step on rank 0", "");
+	for (int k = 0; k < GN_PARTS; k++) {
+		band(out, c, x, &y, k);
+		gn_strbuf_printf(out, "<rect x='%d' y='%d' width='10' height='10' fill='%s'/><text x='%d' y='%d'>%s</text>\n",
+				 legend[k].left, y.pixel_high - 19, colours[k], legend[k].left + 14, y.pixel_high - 10,
+				 legend[k].name);
 	}
-	frame(out, x, &y, title, "");
 }
 
 void gn_curve_svg(const struct gn_curve *curves, size_t count, struct gn_strbuf *out)
