@@ -65,7 +65,7 @@ enum gn_status gn_pack(const struct gn_pack_options *options, struct gn_pack_res
 
 	if (status)
 		return status;
-	status = gn_pack_output_begin(&output, options->out, err);
+	status = gn_pack_output_begin(&output, options, err);
 	if (!status)
 		status = fill(options, &output, &result, err);
 	if (!status)

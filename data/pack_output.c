@@ -126,14 +126,32 @@ static enum gn_status try_lock(struct gn_pack_output *o, int *again, struct gn_e
 	return GN_OK;
 }
 
-enum gn_status gn_pack_output_begin(struct gn_pack_output *o, const char *out, struct gn_err *err)
+/* An output inside a source would be packed itself, half-made. */
+static enum gn_status check_outside(const struct gn_pack_output *o, const struct gn_pack_options *options,
+				    struct gn_err *err)
+{
+	char ours[PATH_MAX], theirs[PATH_MAX];
+
+	if (!realpath(o->temporary, ours))
+		return gn_err_errno(err, errno, "cannot look at %s", o->temporary);
+	for (size_t i = 0; i < options->source_count; i++) {
+		size_t len = realpath(options->sources[i], theirs) ? strlen(theirs) : 0;
+
+		if (len == 1 || (len && !strncmp(ours, theirs, len) && ours[len] == '/'))
+			return gn_err_set(err, GN_ERR_USAGE, "--out %s lies inside source %s: choose a folder outside it",
+					  options->out, options->sources[i]);
+	}
+	return GN_OK;
+}
+
+enum gn_status gn_pack_output_begin(struct gn_pack_output *o, const struct gn_pack_options *options, struct gn_err *err)
 {
 	enum gn_status status;
 	int again = 1;
 
 	memset(o, 0, sizeof *o);
 	o->lock = -1;
-	status = set_names(o, out, err);
+	status = set_names(o, options->out, err);
 	if (!status)
 		status = check_empty(o->final, err);
 	if (!status)
@@ -142,6 +160,8 @@ enum gn_status gn_pack_output_begin(struct gn_pack_output *o, const char *out, s
 		status = try_lock(o, &again, err);
 	if (!status && again)
 		status = gn_err_set(err, GN_ERR_EXISTS, "other gannet packs are busy with %s", o->final);
+	if (!status)
+		status = check_outside(o, options, err);
 	if (!status)
 		status = sweep(o->temporary, err);
 	return status;

@@ -16,8 +16,8 @@ struct gn_pack_output {
 	int lock;
 };
 
-/* Refuses an out that holds something; makes and locks the temporary folder, empty. */
-enum gn_status gn_pack_output_begin(struct gn_pack_output *o, const char *out, struct gn_err *err);
+/* Refuses an out that holds something or lies in a source; makes and locks the temporary folder, empty. */
+enum gn_status gn_pack_output_begin(struct gn_pack_output *o, const struct gn_pack_options *options, struct gn_err *err);
 /* Renames it to its final name, synced. */
 enum gn_status gn_pack_output_commit(struct gn_pack_output *o, struct gn_err *err);
 /* Removes it unless committed; safe to call after either. */

@@ -53,6 +53,11 @@ expect 3 'x.jpg: a link that leads nowhere' 'dangling link' "$gannet" pack --out
 fresh && mkfifo in/2/pipe.jpg
 expect 3 'pipe.jpg: neither a file nor a folder' 'pipe among the images' timeout 20 "$gannet" pack --out out in
 
+fresh
+expect 2 'lies inside source in' 'output inside the source' "$gannet" pack --out in/new in
+check 'leaves the source alone' test "$(ls in)" = "1
+2"
+
 # images
 fresh && head -c 400 src/1/1_00700.jpg >in/1/short.jpg
 expect 3 'in: 1/short.jpg: bad JPEG: Premature end' 'truncated JPEG' "$gannet" pack --out out in
