@@ -10,13 +10,13 @@ libgannet_data_a_SOURCES = \
 	data/names.c data/names.h \
 	data/order.c data/order.h \
 	data/pack.c data/pack.h data/pack_parts.h \
-	data/pack_classes.c data/pack_collect.c data/pack_image.c data/pack_output.c data/pack_write.c \
+	data/pack_classes.c data/pack_collect.c data/pack_output.c data/pack_write.c \
 	data/render.c data/render.h \
 	data/resize.c data/resize.h \
 	data/shard.c data/shard.h data/shard_digest.c \
-	data/shard_hdf5.c data/shard_hdf5.h data/shard_tables.c data/shard_write.c \
+	data/shard_hdf5.c data/shard_hdf5.h data/shard_write.c \
 	data/source.c data/source.h data/source_tar.c \
-	data/stage.c data/stage.h data/stage_copy.c data/stage_parts.h data/stage_stamp.c \
+	data/stage.c data/stage.h data/stage_stamp.c data/stage_stamp.h \
 	data/synthetic.c data/synthetic.h \
 	data/verify.c data/verify.h
 DATA_LIBS = libgannet_data.a $(HDF5_LIBS) $(JPEG_LIBS) $(PNG_LIBS) $(ARCHIVE_LIBS) $(JANSSON_LIBS)

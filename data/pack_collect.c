@@ -1,9 +1,11 @@
-/* The first pass: every image goes through a worker and becomes a row, or a complaint. */
+/* The first pass: every image is decoded by a worker and becomes a row, or a complaint. */
 #include "data/pack_parts.h"
 
+#include "data/image.h"
 #include "data/shard.h"
 #include "data/source.h"
 #include "data/synthetic.h"
+#include "src/base/crc32c.h"
 #include "src/base/file.h"
 
 #include <pthread.h>
@@ -31,16 +33,19 @@ struct collect {
 /* One image on its way through a worker, which frees it. */
 struct job {
 	struct collect *c;
-	struct gn_pack_image image;
+	char *name;
+	unsigned char *bytes; /* NULL: in the file */
+	size_t len_bytes;
 	size_t flight_bytes;
-	uint32_t class_id;
+	uint32_t source, class_id;
+	uint64_t synthetic; /* index + 1, or 0 */
 	const char *problem;
 };
 
 static void job_free(struct job *job)
 {
-	free(job->image.bytes);
-	free(job->image.name);
+	free(job->bytes);
+	free(job->name);
 	free(job);
 }
 
@@ -55,7 +60,7 @@ static void fail(struct collect *c, const struct gn_err *err)
 
 static const char *source_name(const struct job *job)
 {
-	return job->c->options->sources ? job->c->options->sources[job->image.source] : "synthetic";
+	return job->c->options->sources ? job->c->options->sources[job->source] : "synthetic";
 }
 
 /* A bad image: one line in the log; the pack fails at the end, or at once when there are too many. */
@@ -74,9 +79,47 @@ static void complain(const struct job *job, const char *why)
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (options->skip_bad)
-		gn_log_warn(options->log, "skipped %s: %s: %s", source_name(job), job->image.name, why);
+		gn_log_warn(options->log, "skipped %s: %s: %s", source_name(job), job->name, why);
 	else if (bad <= BAD_MAX)
-		gn_log_error(options->log, "bad image %s: %s: %s", source_name(job), job->image.name, why);
+		gn_log_error(options->log, "bad image %s: %s: %s", source_name(job), job->name, why);
+}
+
+static enum gn_status load_bytes(struct job *job, struct gn_err *err)
+{
+	const struct gn_pack_options *options = job->c->options;
+	char path[PATH_MAX], *text;
+	enum gn_status status;
+
+	if (job->synthetic) {
+		struct gn_synthetic_shape shape = {options->synthetic_classes, options->synthetic_height,
+						   options->synthetic_width};
+
+		return gn_synthetic_jpeg(&shape, options->seed, job->synthetic - 1, options->quality, &job->bytes,
+					 &job->len_bytes, err);
+	}
+	status = gn_path_join(path, sizeof path, options->sources[job->source], job->name, err);
+	if (!status)
+		status = gn_file_load(path, GN_IMAGE_MAX_BYTES, &text, &job->len_bytes, err);
+	if (!status)
+		job->bytes = (unsigned char *)text;
+	return status;
+}
+
+static enum gn_status convert_png(struct job *job, struct gn_err *err)
+{
+	unsigned char *jpeg;
+	size_t len;
+	enum gn_status status;
+
+	if (job->c->options->refuse_png)
+		return gn_err_set(err, GN_ERR_DATA, "a PNG file (--png convert would turn it into JPEG)");
+	status = gn_image_png_to_jpeg(job->bytes, job->len_bytes, job->c->options->quality, &jpeg, &len, err);
+	if (status)
+		return status;
+	free(job->bytes);
+	job->bytes = jpeg;
+	job->len_bytes = len;
+	return GN_OK;
 }
 
 static enum gn_status append_item(struct collect *c, const struct gn_pack_item *item, struct gn_err *err)
@@ -112,27 +155,45 @@ static enum gn_status spool_bytes(struct job *job, uint64_t *offset, struct gn_e
 
 	pthread_mutex_lock(&c->lock);
 	*offset = c->spool_end;
-	c->spool_end += job->image.len_bytes;
+	c->spool_end += job->len_bytes;
 	pthread_mutex_unlock(&c->lock);
-	return gn_pwrite_full(c->set->spool, job->image.bytes, job->image.len_bytes, *offset, c->set->spool_path, err);
+	return gn_pwrite_full(c->set->spool, job->bytes, job->len_bytes, *offset, c->set->spool_path, err);
 }
 
 /* *bad tells an error of the image from one that ends the pack. */
 static enum gn_status process(struct job *job, int *bad, struct gn_err *err)
 {
-	struct gn_pack_item item = {.source = job->image.source, .class_id = job->class_id, .name = job->image.name,
+	struct gn_pack_item item = {.source = job->source, .class_id = job->class_id,
 				    .spool_offset = GN_PACK_IN_FILE};
-	enum gn_status status = gn_pack_image_check(&job->image, job->c->options, &item, err);
+	struct gn_image_info info;
+	int in_file = !job->bytes && !job->synthetic;
+	enum gn_status status = GN_OK;
 
-	*bad = status == GN_ERR_DATA || status == GN_ERR_NOT_FOUND;
-	if (status)
+	*bad = 1;
+	if (!job->bytes)
+		status = load_bytes(job, err);
+	if (!status && gn_image_sniff(job->bytes, job->len_bytes) == GN_IMAGE_PNG) {
+		in_file = 0;
+		status = convert_png(job, err);
+	}
+	if (!status)
+		status = gn_image_check_jpeg(job->bytes, job->len_bytes, &info, err);
+	if (status) {
+		*bad = status == GN_ERR_DATA || status == GN_ERR_NOT_FOUND;
 		return status;
-	if (!job->image.in_file)
+	}
+	*bad = 0;
+	item.length_bytes = (uint32_t)job->len_bytes;
+	item.crc32c = gn_crc32c(0, job->bytes, job->len_bytes);
+	item.width = info.width;
+	item.height = info.height;
+	if (!in_file)
 		status = spool_bytes(job, &item.spool_offset, err);
+	item.name = job->name;
 	if (!status)
 		status = append_item(job->c, &item, err);
 	if (!status)
-		job->image.name = NULL;
+		job->name = NULL;
 	return status;
 }
 
@@ -189,12 +250,12 @@ static struct job *new_job(struct collect *c, const char *name)
 {
 	struct job *job = calloc(1, sizeof *job);
 
-	if (!job || !(job->image.name = strdup(name))) {
+	if (!job || !(job->name = strdup(name))) {
 		free(job);
 		return NULL;
 	}
 	job->c = c;
-	job->image.source = c->source;
+	job->source = c->source;
 	return job;
 }
 
@@ -220,8 +281,8 @@ static enum gn_status take_file(void *context, const struct gn_source_file *file
 		free(file->bytes);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", file->name);
 	}
-	job->image.bytes = file->bytes;
-	job->image.len_bytes = job->flight_bytes = file->len_bytes;
+	job->bytes = file->bytes;
+	job->len_bytes = job->flight_bytes = file->len_bytes;
 	job->problem = file->problem;
 	if (!file->class_name)
 		job->problem = "lies in no class folder";
@@ -277,7 +338,7 @@ static enum gn_status make_synthetic(struct collect *c, struct gn_err *err)
 		if (!job)
 			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", name);
 		job->class_id = class_id;
-		job->image.synthetic = i + 1;
+		job->synthetic = i + 1;
 		job->flight_bytes = (size_t)o->synthetic_height * o->synthetic_width * 4;
 		status = submit(c, job, err);
 	}

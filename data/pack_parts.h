@@ -36,21 +36,6 @@ struct gn_pack_item {
 	uint16_t width, height;
 };
 
-/* An image on its way through the first pass. */
-struct gn_pack_image {
-	char *name;	      /* inside its source */
-	unsigned char *bytes; /* NULL until loaded, unless its source handed them over */
-	size_t len_bytes;
-	uint32_t source;
-	uint64_t synthetic;   /* index + 1 of a made-up image, or 0 */
-	int in_file;	      /* the bytes stand as they are in sources[source]/name */
-};
-
-/* Loads the image if need be, turns PNG into JPEG, decodes it to its end, and fills in length, checksum and size of *out.
- * GN_ERR_DATA or GN_ERR_NOT_FOUND when the image is to blame. Any thread. */
-enum gn_status gn_pack_image_check(struct gn_pack_image *image, const struct gn_pack_options *options,
-				   struct gn_pack_item *out, struct gn_err *err);
-
 struct gn_pack_set {
 	struct gn_pack_item *items;
 	uint64_t count, capacity;

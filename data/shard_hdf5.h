@@ -1,5 +1,4 @@
-/* What the parts of the shard code share: the open shard, the table of row fields, HDF5's settings. Private to
- * data/shard*.c. */
+/* What the writer and the reader of shards share: the table of row fields and HDF5's settings. Private to data/shard*.c. */
 #ifndef GN_DATA_SHARD_HDF5_H
 #define GN_DATA_SHARD_HDF5_H
 
@@ -9,13 +8,6 @@
 
 #define GN_SHARD_FORMAT "gannet-shard"
 #define GN_SHARD_VERSION 1
-
-struct gn_shard {
-	char *path;
-	int fd;
-	struct gn_shard_layout layout;
-	struct gn_shard_row *rows;
-};
 
 /* The numeric row datasets, in file order. */
 enum gn_shard_field {
@@ -38,9 +30,6 @@ void gn_shard_field_set(struct gn_shard_row *row, enum gn_shard_field field, uin
 hid_t gn_shard_access(void);
 /* HDF5 would print its errors; we tell them ourselves. */
 void gn_shard_quiet(void);
-/* Reads attributes and rows of an open file into s, whose path and layout.size_bytes are set, and finds data and name.
- * Checks types, shapes and places, not yet what the rows say. */
-enum gn_status gn_shard_read_tables(hid_t file, struct gn_shard *s, struct gn_err *err);
 /* An error with the innermost of HDF5's messages at the end. */
 enum gn_status gn_shard_hdf5_error(struct gn_err *err, enum gn_status status, const char *path, const char *what);
 

@@ -1,6 +1,7 @@
 #include "data/stage.h"
 
-#include "data/stage_parts.h"
+#include "data/manifest.h"
+#include "data/stage_stamp.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/pool.h"
@@ -10,7 +11,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -18,6 +19,8 @@
 #include <unistd.h>
 
 #define LOCK_NAME ".gannet-stage.lock"
+#define PART_ENDING ".gannet-part"
+#define BLOCK_BYTES (4u << 20)
 
 struct stage {
 	const struct gn_stage_options *options;
@@ -27,7 +30,7 @@ struct stage {
 	struct gn_stage_result result;
 	pthread_mutex_t lock;
 	struct gn_err failure; /* under lock */
-	atomic_int failed;     /* set under lock */
+	int failed;	       /* under lock */
 };
 
 struct shard_job {
@@ -38,10 +41,20 @@ struct shard_job {
 static void fail(struct stage *s, const struct gn_err *err)
 {
 	pthread_mutex_lock(&s->lock);
-	if (!atomic_load(&s->failed))
+	if (!s->failed)
 		s->failure = *err;
-	atomic_store(&s->failed, 1);
+	s->failed = 1;
 	pthread_mutex_unlock(&s->lock);
+}
+
+static int stopped(struct stage *s)
+{
+	int failed;
+
+	pthread_mutex_lock(&s->lock);
+	failed = s->failed;
+	pthread_mutex_unlock(&s->lock);
+	return failed;
 }
 
 static enum gn_status take_lock(struct stage *s, int *out, struct gn_err *err)
@@ -74,6 +87,89 @@ static enum gn_status take_lock(struct stage *s, int *out, struct gn_err *err)
 	return GN_OK;
 }
 
+/* Copies from in to out, size_bytes and no more, into sha. */
+static enum gn_status copy_bytes(struct stage *s, int in, int out, const char *from, const char *to,
+				 uint64_t size_bytes, struct gn_sha256 *sha, struct gn_err *err)
+{
+	unsigned char *block = malloc(BLOCK_BYTES);
+	enum gn_status status = GN_OK;
+
+	if (!block)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to copy %s", from);
+	for (uint64_t done = 0; done < size_bytes && !status;) {
+		size_t len = size_bytes - done < BLOCK_BYTES ? (size_t)(size_bytes - done) : BLOCK_BYTES;
+
+		status = gn_pread_full(in, block, len, done, from, err);
+		if (!status) {
+			gn_sha256_update(sha, block, len);
+			status = gn_pwrite_full(out, block, len, done, to, err);
+		}
+		if (!status && stopped(s))
+			status = gn_err_set(err, GN_ERR_STOPPED, "stopped after another shard failed");
+		gn_progress_add(s->options->progress, len);
+		done += len;
+	}
+	free(block);
+	return status;
+}
+
+static enum gn_status copy_open_files(struct stage *s, int in, int out, const char *from, const char *to,
+				      const struct gn_manifest_shard *m, struct gn_err *err)
+{
+	struct gn_sha256 *sha = NULL;
+	char hex[GN_SHA256_HEX];
+	struct stat info;
+	enum gn_status status = gn_sha256_create(&sha, err);
+
+	if (!status && fstat(in, &info))
+		status = gn_err_errno(err, errno, "cannot stat %s", from);
+	if (!status && (uint64_t)info.st_size != m->size_bytes)
+		status = gn_err_set(err, GN_ERR_DATA, "%s has %lld bytes, the manifest says %llu: the source is damaged",
+				    from, (long long)info.st_size, (unsigned long long)m->size_bytes);
+	if (!status)
+		status = copy_bytes(s, in, out, from, to, m->size_bytes, sha, err);
+	if (!status) {
+		gn_sha256_finish(sha, hex);
+		if (strcmp(hex, m->sha256))
+			status = gn_err_set(err, GN_ERR_DATA, "%s fails its SHA-256 digest: the source is damaged, see "
+					    "gannet verify", from);
+	}
+	if (!status && fsync(out))
+		status = gn_err_errno(err, errno, "cannot sync %s", to);
+	gn_sha256_destroy(sha);
+	return status;
+}
+
+static enum gn_status copy_shard(struct stage *s, const struct gn_manifest_shard *m, struct gn_err *err)
+{
+	char from[PATH_MAX], to[PATH_MAX], part[PATH_MAX];
+	int in = -1, out = -1;
+	enum gn_status status = gn_path_join(from, sizeof from, s->options->from, m->file, err);
+
+	if (!status)
+		status = gn_path_join(to, sizeof to, s->options->to, m->file, err);
+	if (!status && (size_t)snprintf(part, sizeof part, "%s" PART_ENDING, to) >= sizeof part)
+		status = gn_err_set(err, GN_ERR_USAGE, "path too long: %s", to);
+	if (status)
+		return status;
+	in = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (in < 0)
+		return gn_err_errno(err, errno, "cannot open %s", from);
+	out = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+	if (out < 0)
+		status = gn_err_errno(err, errno, "cannot create %s", part);
+	else
+		status = copy_open_files(s, in, out, from, part, m, err);
+	close(in);
+	if (out >= 0 && close(out) && !status)
+		status = gn_err_errno(err, errno, "cannot close %s", part);
+	if (!status && rename(part, to))
+		status = gn_err_errno(err, errno, "cannot rename %s to %s", part, to);
+	if (status && out >= 0)
+		unlink(part);
+	return status;
+}
+
 static void run_copy(void *argument)
 {
 	struct shard_job *job = argument;
@@ -81,8 +177,10 @@ static void run_copy(void *argument)
 	const struct gn_manifest_shard *m = &s->manifest.shards[job->shard];
 	struct gn_err err;
 
-	if (!atomic_load(&s->failed) && gn_stage_copy_shard(s->options, m, &s->failed, &err))
-		fail(s, &err);
+	if (!stopped(s)) {
+		if (copy_shard(s, m, &err))
+			fail(s, &err);
+	}
 	free(job);
 }
 
@@ -127,7 +225,7 @@ static enum gn_status for_each_wrong(struct stage *s, void (*run)(void *), struc
 		gn_pool_submit(s->pool, run, job);
 	}
 	gn_pool_wait(s->pool);
-	if (!status && atomic_load(&s->failed))
+	if (!status && s->failed)
 		status = gn_err_set(err, s->failure.status, "%s", s->failure.text);
 	return status;
 }
@@ -150,7 +248,7 @@ static enum gn_status remove_parts(const char *directory, struct gn_err *err)
 	if (!d)
 		return gn_err_errno(err, errno, "cannot read folder %s", directory);
 	while (!status && (entry = readdir(d))) {
-		if (!ends_with(entry->d_name, GN_STAGE_PART_ENDING))
+		if (!ends_with(entry->d_name, PART_ENDING))
 			continue;
 		status = gn_path_join(path, sizeof path, directory, entry->d_name, err);
 		if (!status && unlink(path))

@@ -1,4 +1,4 @@
-#include "data/stage_parts.h"
+#include "data/stage_stamp.h"
 
 #include "src/base/file.h"
 #include "src/base/strbuf.h"

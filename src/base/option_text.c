@@ -17,7 +17,10 @@ static void put_left_column(const struct gn_option *o, char *out, size_t size)
 static void put_notes(const struct gn_option *o, struct gn_strbuf *out)
 {
 	if (o->choices)
-		gn_strbuf_printf(out, "; one of %s", o->choices);
+		gn_strbuf_puts(out, "; one of ");
+	/* as words with spaces: a long list must break into lines */
+	for (const char *p = o->choices; p && *p; p++)
+		gn_strbuf_append(out, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
 	if (o->required)
 		gn_strbuf_puts(out, " (required)");
 	else if (o->initial && o->kind != GN_OPTION_FLAG)

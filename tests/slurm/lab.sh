@@ -39,3 +39,20 @@ until_within() {
 		sleep 0.1
 	done
 }
+
+gannet=$GN_BUILD/gannet
+# The last step that a log tells of; 0 when there is none yet.
+last_step() { sed -n 's/^{"event": "step".* "step": \([0-9]*\), "epoch.*/\1/p' "$1" 2>/dev/null | tail -n 1 | grep . || echo 0; }
+reached() { (($(last_step "$1") >= $2)); }
+# Packs the bundled digits into $lab/train and $lab/val.
+lab_digits() {
+	"$gannet" pack --out "$lab/train" "$GN_SOURCE/data/digits/digits-train.tar.xz" &&
+		"$gannet" pack --out "$lab/val" "$GN_SOURCE/data/digits/digits-val.tar.xz"
+}
+# The value of a field in the last line of a log with an event: field FILE EVENT NAME
+field() {
+	python3 -c '
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+print([line for line in lines if line["event"] == sys.argv[2]][-1][sys.argv[3]])' "$@"
+}

@@ -1,0 +1,54 @@
+#!/bin/bash
+# kill -9 on one rank in the middle: the others end within ten seconds with code 4, naming rank and host; resumed from the last
+# checkpoint, the run ends with the parameters of one that nobody disturbed, and it goes on at another world size, too.
+set -u
+# shellcheck source=tests/slurm/lab.sh
+. "$GN_SOURCE/tests/slurm/lab.sh"
+lab_begin
+check "the digits are packed" lab_digits
+check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
+
+train() { # TASKS-PER-NODE NAME ARG...
+	on 180 srun -N2 --ntasks-per-node="$1" --mpi=pmix --kill-on-bad-exit=0 "$gannet" train --data "$lab/train" --model lenet \
+		--steps 300 --batch 16 --lr 0.05 --threads 1 --loader-threads 1 --log-every 1 --checkpoint-every 40 \
+		--checkpoint "$lab/$2" --log "$lab/$2.jsonl" "${@:3}"
+}
+check "a run that nobody disturbs" train 2 whole
+
+pid_of_rank() { # RANK
+	local pid
+	for pid in $(pgrep -x gannet); do
+		if tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -cxF -e "PMIX_RANK=$1" -e "SLURM_CONF=$lab/vc/conf/slurm.conf" |
+			grep -qx 2; then
+			echo "$pid"
+		fi
+	done
+}
+train 2 run >"$lab/run.out" 2>&1 &
+run=$!
+started() { until_within 60 reached "$lab/run.jsonl" 100; }
+check "a second one is in the middle" started
+victim=$(pid_of_rank 3)
+check "rank 3 is found" test "$victim"
+SECONDS=0
+kill -KILL "$victim"
+wait "$run"
+took=$SECONDS
+check "all have ended within 10 s ($took s)" test "$took" -le 10
+expect 0 "tasks? 0-2: Exited with exit code 4|n1: tasks 0-1: Exited with exit code 4" "the others ended with code 4" cat "$lab/run.out"
+expect 0 "n2: task 2: Exited with exit code 4" "also the one beside it" cat "$lab/run.out"
+expect 0 "rank 3.*n2" "they name rank and host" cat "$lab/run.out"
+check "the run stopped in the middle" test "$(last_step "$lab/run.jsonl")" -lt 290
+
+cp -r "$lab/run" "$lab/other"
+cp "$lab/run.jsonl" "$lab/other.jsonl"
+check "it resumes from the last checkpoint" train 2 run --resume auto
+committed() { local step; step=$(field "$lab/run.jsonl" resume step) && ((step >= 80 && step % 40 == 0)); }
+check "from a step that was committed" committed
+same() { [[ $(field "$lab/run.jsonl" end params_sha256) == "$(field "$lab/whole.jsonl" end params_sha256)" ]]; }
+check "and ends with the parameters of the undisturbed run, bit by bit" same
+at=$(field "$lab/run.jsonl" resume sample)
+check "it resumes with one task a node" train 1 other --resume auto
+check "at the same sample" test "$(field "$lab/other.jsonl" resume sample)" = "$at"
+check "on two ranks" test "$(field "$lab/other.jsonl" resume ranks)" = 2
+finish

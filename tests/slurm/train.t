@@ -1,0 +1,34 @@
+#!/bin/bash
+# Real images, real Slurm, two nodes: the digits reach 98 % within ten epochs, over the link that the start line names.
+set -u
+# shellcheck source=tests/slurm/lab.sh
+. "$GN_SOURCE/tests/slurm/lab.sh"
+lab_begin
+check "the digits are packed" lab_digits
+check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
+
+bytes() { ip -s -j link show dev "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["stats64"]["rx"]["bytes"])'; }
+port=gnv$(printf '%s' "$lab/vc" | md5sum | cut -c1-6)-1
+before=$(bytes "$port")
+train() {
+	on 300 srun -N2 --ntasks-per-node=2 --mpi=pmix "$gannet" train --data "$lab/train" --val "$lab/val" --model lenet \
+		--epochs 10 --batch 16 --lr 0.05 --warmup-epochs 1 --threads 1 --loader-threads 1 \
+		--checkpoint "$lab/run" --log "$lab/log.jsonl"
+}
+expect 0 "4 ranks on 2 nodes by pmix, .*using .*eth0" "srun trains on 2 nodes x 2 tasks; the start line names the device" train
+moved=$(($(bytes "$port") - before))
+# A ring or recursive doubling over four ranks takes at least one gradient off each node a step: 431,080 floats, 1,090 steps.
+check "the gradients went over the link between the nodes ($((moved / 1000000)) MB)" test "$moved" -gt 1800000000
+
+evaluate() {
+	"$gannet" eval --data "$lab/val" --checkpoint "$lab/run" >"$lab/eval.json" || return 1
+	python3 - "$lab/eval.json" <<'PY'
+import json, sys
+e = json.load(open(sys.argv[1]))
+print(e)
+sys.exit(not (e["images"] == 1000 and e["top1"] >= 0.98))
+PY
+}
+check "the checkpoint gets at least 98.0 % of the 1,000 validation images right" evaluate
+check "on the way, too, the evaluation over all ranks saw each image once" test "$(field "$lab/log.jsonl" eval images)" = 1000
+finish
