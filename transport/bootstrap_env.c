@@ -340,6 +340,8 @@ static enum gn_status join_meeting(struct env_bootstrap *e, const struct gn_dete
 			if (!status)
 				gn_err_set(err, GN_ERR_IO, "nobody answers");
 			gn_err_prefix(err, "rank 0 is not at MASTER_ADDR=%s", d->address);
+			if (err)
+				err->status = GN_ERR_STALL;
 			return GN_ERR_STALL;
 		}
 		nanosleep(&pause, NULL);

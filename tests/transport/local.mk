@@ -1,3 +1,21 @@
+TRANSPORT_TESTS = \
+	tests/transport/test_detect \
+	tests/transport/test_schedule \
+	tests/transport/test_watch
+UNIT_TESTS += $(TRANSPORT_TESTS)
+TRANSPORT_TEST_LIBS = $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
+tests_transport_test_detect_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_detect_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_schedule_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_schedule_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_watch_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_watch_LDADD = $(TRANSPORT_TEST_LIBS)
+
 check_PROGRAMS += tests/transport/rank_probe
 tests_transport_rank_probe_SOURCES = tests/transport/rank_probe.c
 tests_transport_rank_probe_LDADD = $(TRANSPORT_LIBS)
+SHELL_TESTS += \
+	tests/transport/bench.t \
+	tests/transport/environment.t \
+	tests/transport/launch.t
+EXTRA_DIST += tests/transport/common.sh

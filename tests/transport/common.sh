@@ -1,0 +1,27 @@
+# shellcheck shell=bash
+# For tests of several ranks: source it. Gives gannet, probe, scratch (removed at the end) and helpers.
+# shellcheck source=tests/cmd/tap.sh
+. "$GN_SOURCE/tests/cmd/tap.sh"
+gannet=$GN_BUILD/gannet
+probe=$GN_BUILD/tests/transport/rank_probe
+scratch=$(mktemp -d /tmp/gn-transport.XXXXXX)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$scratch"' EXIT
+# What started this test (Slurm, mpirun) must not speak for what it starts.
+for variable in RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT $(compgen -e | grep -E '^(SLURM_|PMIX_|PMI_|OMPI_)'); do
+	unset "$variable"
+done
+
+# launch N COMMAND...: under gannet launch, with a watchdog
+launch() { timeout -k 5 120 "$gannet" launch -n "$1" -- "${@:2}"; }
+
+# A port that nothing listens on just now; whoever takes it next may still be faster, so callers try again.
+free_port() { perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport'; }
+
+# await_line SECONDS COUNT PATTERN FILE: until COUNT lines match
+await_line() {
+	local end=$((SECONDS + $1))
+	until (($(grep -c -e "$3" "$4" 2>/dev/null) >= $2)); do
+		((SECONDS < end)) || return 1
+		sleep 0.05
+	done
+}

@@ -1,0 +1,113 @@
+#!/bin/bash
+# Ranks that find each other through RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and through mpirun.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+
+# ranks SIZE TRANSPORT PORT MODE: starts them all, rank 0 last; prints nothing, leaves out.N, err.N; fails when one does.
+ranks() {
+	local r failed=0 pids=()
+	for ((r = $1 - 1; r >= 0; r--)); do
+		RANK=$r WORLD_SIZE=$1 LOCAL_RANK=$r MASTER_ADDR=127.0.0.1 MASTER_PORT=$3 timeout -k 5 60 "$probe" "$2" \
+			>"$scratch/out.$r" 2>"$scratch/err.$r" &
+		pids+=($!)
+	done
+	for r in "${pids[@]}"; do wait "$r" || failed=1; done
+	return $failed
+}
+right() {
+	ranks "$1" "$2" "$(free_port)" || { cat "$scratch"/err.*; return 1; }
+	[[ $(cat "$scratch"/out.* | grep -c "of $1 on 1 nodes by environment: 0 wrong") == "$1" ]]
+}
+check "1 rank" right 1 auto
+check "2 ranks over shm" right 2 shm
+check "5 ranks over tcp" right 5 tcp
+
+# one_of TEXT RANK=.. WORLD_SIZE=.. ...: starts a rank in the background with these variables
+start() { # NAME VARIABLE...
+	env MASTER_ADDR=127.0.0.1 "${@:2}" timeout -k 5 60 "$probe" shm >"$scratch/out.$1" 2>"$scratch/err.$1" &
+}
+differ() {
+	local port a b
+	port=$(free_port)
+	start a RANK=0 WORLD_SIZE=3 MASTER_PORT="$port"; a=$!
+	start b RANK=1 WORLD_SIZE=2 MASTER_PORT="$port"; b=$!
+	wait $a; [[ $? == 2 ]] || return 1
+	wait $b; [[ $? == 2 ]] || return 1
+	grep -q "WORLD_SIZE=2 but rank 0 says WORLD_SIZE=3" "$scratch/err.a" && grep -q "WORLD_SIZE=2" "$scratch/err.b"
+}
+check "ranks that disagree about WORLD_SIZE are told" differ
+twice() {
+	local port a b c
+	port=$(free_port)
+	start a RANK=0 WORLD_SIZE=3 MASTER_PORT="$port"; a=$!
+	start b RANK=1 WORLD_SIZE=3 MASTER_PORT="$port"; b=$!
+	start c RANK=1 WORLD_SIZE=3 MASTER_PORT="$port"; c=$!
+	wait $a; [[ $? == 2 ]] || return 1
+	wait $b; [[ $? == 2 ]] || return 1
+	wait $c; [[ $? == 2 ]] || return 1
+	grep -q "two processes say RANK=1" "$scratch/err.a"
+}
+check "a rank that is there twice is told" twice
+missing() {
+	PROBE_TIMEOUT_MS=700 RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$(free_port) timeout 60 "$probe" shm
+}
+expect 4 "did not come .*: 1, 2" "ranks that do not come are named" missing
+no_master() {
+	PROBE_TIMEOUT_MS=700 RANK=1 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$(free_port) timeout 60 "$probe" shm
+}
+expect 4 "rank 0 is not at MASTER_ADDR=127.0.0.1" "a master that is not there is named" no_master
+taken() {
+	perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Listen => 1, LocalAddr => "0.0.0.0") or die; $| = 1;
+		print $s->sockport, "\n"; sleep 30' >"$scratch/port" &
+	local pid=$!
+	await_line 10 1 . "$scratch/port"
+	RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$(cat "$scratch/port") timeout 60 "$probe" shm
+	local code=$?
+	kill $pid
+	return $code
+}
+expect 1 "cannot listen on port" "a port that is taken is named" taken
+
+# Strangers at the meeting point: silence, garbage, half a hello. The ranks meet all the same.
+strangers() {
+	local port=$1 end=$((SECONDS + 10))
+	perl -MIO::Socket::INET -e '
+		my $port = shift; my @kept;
+		for (1 .. 200) {
+			my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $port) or do { select undef, undef, undef, 0.02; next };
+			push @kept, $s;
+			last if @kept == 40;
+			print $s pack("C*", map { int rand 256 } 1 .. 300) if @kept % 3 == 0;
+			print $s "GNmeet1" if @kept % 3 == 1;
+			$s->flush;
+		}
+		print "done\n"; $| = 1; sleep 20' "$port" >"$scratch/strange" &
+}
+beset() {
+	local port a b
+	port=$(free_port)
+	start a RANK=0 WORLD_SIZE=2 MASTER_PORT="$port"; a=$!
+	strangers "$port"
+	local c=$!
+	await_line 15 1 done "$scratch/strange" || true
+	start b RANK=1 WORLD_SIZE=2 MASTER_PORT="$port"; b=$!
+	wait $a && wait $b
+	local code=$?
+	kill $c
+	cat "$scratch/err.a" "$scratch/err.b"
+	return $code
+}
+check "strangers at the meeting point do no harm" beset
+
+if command -v mpirun >/dev/null; then
+	under_mpirun() {
+		timeout -k 5 100 mpirun --oversubscribe --allow-run-as-root -n 3 "$probe" shm >"$scratch/out" 2>"$scratch/err" ||
+			{ cat "$scratch/err"; return 1; }
+		[[ $(grep -c "of 3 on 1 nodes by pmix: 0 wrong" "$scratch/out") == 3 ]]
+	}
+	check "3 ranks under mpirun" under_mpirun
+else
+	skip "3 ranks under mpirun" "Open MPI (openmpi-bin) is not installed"
+fi
+finish

@@ -1,0 +1,126 @@
+#!/bin/bash
+# Ranks under gannet launch: results, signals, exit codes, lost peers.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+
+all_right() { # N TRANSPORT: every rank reports no wrong element
+	launch "$1" "$probe" "$2" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
+	[[ $(grep -c "of $1 on 1 nodes by pmix: 0 wrong" "$scratch/out") == "$1" ]]
+}
+for n in 1 2 3 4 5; do
+	for transport in shm tcp; do
+		check "$n ranks over $transport: collectives are right" all_right "$n" "$transport"
+	done
+done
+check "2 ranks over whatever UCX likes best" all_right 2 auto
+expect 0 "using .*(posix|sysv)" "the line at start names what carries data" launch 2 "$probe" shm
+expect 2 "no transport 'pigeon'" "an unknown transport is refused" launch 2 "$probe" pigeon
+
+# --- the launcher itself ---
+expect 2 "ranks" "launch without -n is wrong usage" "$gannet" launch true
+expect 2 "" "0 ranks are wrong usage" "$gannet" launch -n 0 true
+expect 127 "cannot run .*/nowhere" "a program that is not there" launch 2 /nowhere
+# shellcheck disable=SC2016
+expect 7 "" "the exit code is that of the rank that failed" launch 3 sh -c '[ "$PMIX_RANK" != 1 ] || exit 7'
+# shellcheck disable=SC2016
+expect 0 "^-x --help$" "arguments arrive as they are" launch 1 sh -c 'echo "$@"' sh -x --help
+lines() {
+	# shellcheck disable=SC2016
+	launch 4 sh -c 'i=0; while [ $i -lt 300 ]; do printf "%s" "$PMIX_RANK$PMIX_RANK"; printf "%s\n" "$PMIX_RANK$PMIX_RANK"
+		i=$((i + 1)); done' >"$scratch/out"
+	[[ $(wc -l <"$scratch/out") == 1200 ]] && ! grep -Evx '0000|1111|2222|3333' "$scratch/out"
+}
+check "lines of several ranks do not mix" lines
+unended() { [[ $(launch 2 printf x) == xx ]]; }
+check "a last line without its end is passed on" unended
+forwards() { # SIGNAL CODE
+	rm -f "$scratch/out"
+	# shellcheck disable=SC2016
+	timeout -k 5 60 "$gannet" launch -n 2 -- sh -c "trap 'echo got \$PMIX_RANK; kill \$child; exit $2' $1
+		sleep 50 & child=\$!; echo up; wait" >"$scratch/out" &
+	local pid=$!
+	await_line 20 2 '^up' "$scratch/out" || return 1
+	kill -"$1" "$(pgrep -P $pid)"
+	wait $pid
+	[[ $? == "$2" && $(sort "$scratch/out" | tr '\n' ' ') == "got 0 got 1 up up " ]]
+}
+check "SIGTERM reaches all ranks" forwards TERM 5
+check "SIGUSR1 reaches all ranks" forwards USR1 5
+by_signal() {
+	timeout -k 5 60 "$gannet" launch -n 2 -- sleep 50 &
+	local pid=$!
+	until (($(pgrep -c -P "$(pgrep -P $pid)") == 2)) 2>/dev/null; do sleep 0.05; done
+	kill -TERM "$(pgrep -P $pid)"
+	wait $pid
+	[[ $? == 143 ]]
+}
+check "ranks that the passed-on signal kills give 128 + its number" by_signal
+# shellcheck disable=SC2016
+expect 4 "rank 0 was killed by signal 9" "a rank killed by a signal is reported, the code is 4" \
+	launch 2 sh -c '[ "$PMIX_RANK" = 1 ] || kill -9 $$'
+hangs() {
+	local start=$SECONDS code
+	# shellcheck disable=SC2016
+	launch 2 sh -c '[ "$PMIX_RANK" = 0 ] && exit 3; trap "" TERM; sleep 100 & wait; sleep 100' 2>"$scratch/err"
+	code=$?
+	[[ $code == 3 ]] && ((SECONDS - start < 25)) && grep -q "ending the ranks" "$scratch/err"
+}
+check "ranks that do not end after a failure are ended" hangs
+dies_with_launcher() {
+	rm -f "$scratch/out"
+	"$gannet" launch -n 2 -- sh -c 'echo $$; exec sleep 100' >"$scratch/out" &
+	local pid=$! end=$((SECONDS + 10)) child
+	await_line 20 2 . "$scratch/out" || return 1
+	kill -9 $pid
+	wait $pid 2>/dev/null
+	for child in $(cat "$scratch/out"); do
+		while kill -0 "$child" 2>/dev/null; do ((SECONDS < end)) || return 1; sleep 0.05; done
+	done
+}
+check "ranks die with the launcher" dies_with_launcher
+tidy() { mkdir "$scratch/tmp" && TMPDIR=$scratch/tmp launch 2 "$probe" shm >/dev/null 2>&1 && [[ ! $(ls -A "$scratch/tmp") ]]; }
+check "nothing is left in TMPDIR" tidy
+
+# --- lost peers ---
+kill_one() { # TRANSPORT VICTIM SIGNAL: the others end within 10 s with code 4 and name it
+	local pid start code
+	rm -f "$scratch/out"
+	timeout -k 5 100 "$gannet" launch -n 4 -- "$probe" "$1" forever >"$scratch/out" 2>"$scratch/err" &
+	pid=$!
+	await_line 60 4 '^ready' "$scratch/out" || { kill -9 $pid; return 1; }
+	start=$SECONDS
+	kill -"$3" "$(awk -v r="$2" '$2 == r { print $3 }' "$scratch/out")"
+	if [[ $3 == STOP ]]; then
+		await_line 10 3 "rank $2 on $(hostname) is lost" "$scratch/err" || { cat "$scratch/err"; kill -9 $pid; return 1; }
+		kill -9 "$(awk -v r="$2" '$2 == r { print $3 }' "$scratch/out")"
+	fi
+	wait $pid
+	code=$?
+	cat "$scratch/err"
+	[[ $code == 4 ]] && ((SECONDS - start < 11)) &&
+		[[ $(grep -c "rank $2 on $(hostname) is lost" "$scratch/err") == 3 ]]
+}
+check "kill -9 of rank 2 over tcp: the others end and name it" kill_one tcp 2 KILL
+check "kill -9 of rank 1 over shm: the others end and name it" kill_one shm 1 KILL
+check "kill -9 of rank 0: the others end and name it" kill_one auto 0 KILL
+check "a stopped rank: the others end and name it" kill_one shm 3 STOP
+expect 4 "rank 1 on .* has left the job" "a rank that leaves early is not waited for for ever" launch 3 "$probe" auto leave
+reason() {
+	launch 3 "$probe" auto give-up >"$scratch/out" 2>&1
+	[[ $? == [34] && $(grep -c "rank 1 on .* shard 7 is broken" "$scratch/out") == 2 ]]
+}
+check "a rank that gives up tells the others why" reason
+
+# --- signs that contradict each other, through the real binary ---
+bench=("$gannet" bench allreduce --max-bytes 1K --iters 2)
+expect 2 "PMIX_RANK=[01] but RANK=5" "PMIx and RANK disagree" env RANK=5 WORLD_SIZE=6 "$gannet" launch -n 2 -- "${bench[@]}"
+# shellcheck disable=SC2016
+expect 2 "PMIx says there are 2 ranks but WORLD_SIZE=3" "PMIx and WORLD_SIZE disagree" \
+	launch 2 sh -c 'RANK=$PMIX_RANK WORLD_SIZE=3 exec "$@"' sh "${bench[@]}"
+expect 2 "RANK=4 is not below WORLD_SIZE=4" "RANK >= WORLD_SIZE" env RANK=4 WORLD_SIZE=4 "${bench[@]}"
+expect 2 "WORLD_SIZE" "RANK without WORLD_SIZE" env RANK=0 "${bench[@]}"
+expect 2 "srun --mpi=pmix" "a Slurm step of several tasks without PMIx" env SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 "${bench[@]}"
+expect 0 "1 ranks" "a batch script is a world of one" env SLURM_JOB_ID=1 SLURM_NTASKS=4 SLURM_PROCID=0 "${bench[@]}"
+expect 1 "no PMIx server answers" "PMIx variables without a server" env PMIX_NAMESPACE=x PMIX_RANK=0 timeout 60 "${bench[@]}"
+finish

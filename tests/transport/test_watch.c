@@ -1,0 +1,270 @@
+/* Several watches in one process, over loopback. Strangers, garbage and losses are real sockets. */
+#include "tests/test.h"
+
+#include "src/base/clock.h"
+#include "transport/net.h"
+#include "transport/watch.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RANKS 4
+
+struct group {
+	struct gn_watch *watch[RANKS];
+	struct gn_watch_invitation invitation;
+};
+
+static void setup(struct group *g, int silent_after_ms)
+{
+	struct gn_watch_options o = {0, RANKS, silent_after_ms, 5000};
+	const char *hosts[RANKS] = {"h0", "h1", "h2", "h3"};
+	struct gn_err err;
+
+	assert_ok(gn_watch_host(&o, &g->watch[0], &g->invitation, &err));
+	for (int r = 1; r < RANKS; r++) {
+		o.rank = r;
+		assert_ok(gn_watch_join(&o, &g->invitation, &g->watch[r], &err));
+	}
+	for (int r = 0; r < RANKS; r++)
+		assert_ok(gn_watch_name_hosts(g->watch[r], hosts, &err));
+}
+
+/* Polls until the watch reports a loss; the time limit is the test. */
+static void await_loss(const struct gn_watch *w, int limit_ms, struct gn_err *err)
+{
+	uint64_t until = gn_clock_ns() + (uint64_t)limit_ms * 1000000;
+	struct timespec pause = {0, 2000000};
+
+	while (gn_watch_check(w, err) == GN_OK) {
+		if (gn_clock_ns() > until)
+			fail_msg("no loss was seen within %d ms", limit_ms);
+		nanosleep(&pause, NULL);
+	}
+}
+
+static void *leave(void *watch)
+{
+	gn_watch_destroy(watch, 1);
+	return NULL;
+}
+
+static void leave_all(struct group *g)
+{
+	pthread_t threads[RANKS];
+
+	for (int r = 0; r < RANKS; r++)
+		assert_int_equal(pthread_create(&threads[r], NULL, leave, g->watch[r]), 0);
+	for (int r = 0; r < RANKS; r++)
+		pthread_join(threads[r], NULL);
+}
+
+static void test_all_leave(void **state)
+{
+	struct group g;
+
+	(void)state;
+	setup(&g, 5000);
+	for (int r = 0; r < RANKS; r++)
+		assert_int_equal(gn_watch_check(g.watch[r], NULL), GN_OK);
+	leave_all(&g);
+}
+
+static void test_vanishing_rank_is_named(void **state)
+{
+	struct gn_err err;
+	struct group g;
+
+	(void)state;
+	setup(&g, 5000);
+	gn_watch_destroy(g.watch[2], 0); /* as a crash: no goodbye */
+	for (int r = 0; r < RANKS; r++)
+		if (r != 2) {
+			await_loss(g.watch[r], 3000, &err);
+			assert_int_equal(err.status, GN_ERR_PEER_LOST);
+			assert_non_null(strstr(err.text, "rank 2 on h2"));
+		}
+	/* after a loss nobody waits for anybody */
+	for (int r = 0; r < RANKS; r++)
+		if (r != 2)
+			gn_watch_destroy(g.watch[r], 1);
+}
+
+static void test_loss_of_rank_0(void **state)
+{
+	struct gn_err err;
+	struct group g;
+
+	(void)state;
+	setup(&g, 5000);
+	gn_watch_destroy(g.watch[0], 0);
+	for (int r = 1; r < RANKS; r++) {
+		await_loss(g.watch[r], 3000, &err);
+		assert_non_null(strstr(err.text, "rank 0 on h0"));
+		gn_watch_destroy(g.watch[r], 1);
+	}
+}
+
+static void test_reason_travels(void **state)
+{
+	struct gn_err err;
+	struct group g;
+
+	(void)state;
+	setup(&g, 5000);
+	gn_watch_give_up(g.watch[3], "shard 7 is broken");
+	await_loss(g.watch[1], 3000, &err);
+	assert_non_null(strstr(err.text, "rank 3 on h3"));
+	assert_non_null(strstr(err.text, "shard 7 is broken"));
+	for (int r = 0; r < RANKS; r++)
+		gn_watch_destroy(g.watch[r], 0);
+}
+
+static int knock(const struct group *g)
+{
+	struct gn_err err;
+	int fd;
+
+	assert_ok(gn_net_connect("127.0.0.1", g->invitation.port, 2000, &fd, &err));
+	return fd;
+}
+
+/* The fields of a join message as they travel: magic, type, rank, token. */
+static void forge(int fd, uint32_t rank, const uint8_t *token)
+{
+	unsigned char message[192] = {0};
+	uint32_t head[3] = {0x31574e47u, 1, rank};
+
+	memcpy(message, head, sizeof head);
+	memcpy(message + sizeof head, token, GN_WATCH_TOKEN_BYTES);
+	assert_int_equal(gn_net_send_all(fd, message, sizeof message, 1000), 0);
+}
+
+/* Refused means: closed without a byte. */
+static void assert_refused(int fd)
+{
+	char byte;
+
+	assert_int_not_equal(gn_net_receive_all(fd, &byte, 1, 4000), 0);
+	close(fd);
+}
+
+static void test_strangers(void **state)
+{
+	struct gn_watch_options o = {1, RANKS, 5000, 5000};
+	uint8_t wrong[GN_WATCH_TOKEN_BYTES] = {0}, garbage[4096];
+	struct gn_err err;
+	struct group g;
+	int fd, silent[80];
+
+	(void)state;
+	setup(&g, 5000);
+	srand(3);
+	for (int round = 0; round < 20; round++) {
+		for (size_t i = 0; i < sizeof garbage; i++)
+			garbage[i] = (uint8_t)rand();
+		fd = knock(&g);
+		send(fd, garbage, (size_t)rand() % sizeof garbage + 4, MSG_NOSIGNAL);
+		assert_refused(fd);
+	}
+	fd = knock(&g); /* the right form, a token that was never given */
+	forge(fd, 1, wrong);
+	assert_refused(fd);
+	fd = knock(&g); /* the right token, a rank that is here already */
+	forge(fd, 1, g.invitation.token);
+	assert_refused(fd);
+	fd = knock(&g);
+	forge(fd, RANKS + 5, g.invitation.token);
+	assert_refused(fd);
+	for (int i = 0; i < 80; i++)
+		silent[i] = knock(&g);
+	for (int i = 0; i < 80; i++)
+		close(silent[i]);
+	memcpy(g.invitation.token, wrong, sizeof wrong);
+	o.timeout_ms = 300;
+	struct gn_watch *none = NULL;
+	assert_int_not_equal(gn_watch_join(&o, &g.invitation, &none, &err), GN_OK);
+	for (int r = 0; r < RANKS; r++)
+		assert_int_equal(gn_watch_check(g.watch[r], NULL), GN_OK);
+	leave_all(&g);
+}
+
+/* A rank that is connected but says nothing more: what a stopped process or a cut link looks like. */
+static void test_silence(void **state)
+{
+	struct gn_watch_options o = {0, 2, 1200, 5000};
+	struct gn_watch_invitation invitation;
+	struct gn_watch *w = NULL;
+	struct gn_err err;
+	uint64_t start;
+	int fd;
+
+	(void)state;
+	assert_ok(gn_watch_host(&o, &w, &invitation, &err));
+	assert_ok(gn_net_connect("127.0.0.1", invitation.port, 2000, &fd, &err));
+	forge(fd, 1, invitation.token);
+	start = gn_clock_ns();
+	await_loss(w, 5000, &err);
+	assert_true(gn_clock_ns() - start > 1000000000u);
+	assert_non_null(strstr(err.text, "rank 1"));
+	assert_non_null(strstr(err.text, "nothing was heard"));
+	close(fd);
+	gn_watch_destroy(w, 1);
+}
+
+static void test_nobody_comes(void **state)
+{
+	struct gn_watch_options o = {0, 2, 5000, 300};
+	struct gn_watch_invitation invitation;
+	struct gn_watch *w = NULL;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_watch_host(&o, &w, &invitation, &err));
+	await_loss(w, 3000, &err);
+	assert_non_null(strstr(err.text, "did not come"));
+	gn_watch_destroy(w, 1);
+}
+
+/* One has left in good order: no loss, but no endless wait for it either. */
+static void test_early_leaver(void **state)
+{
+	struct gn_err err;
+	struct group g;
+	pthread_t thread;
+	uint64_t started = gn_clock_ns(), until = started + 8000000000u;
+	struct timespec pause = {0, 20000000};
+
+	(void)state;
+	setup(&g, 5000);
+	pthread_create(&thread, NULL, leave, g.watch[1]);
+	while (gn_watch_check_wait(g.watch[2], started, &err) == GN_OK && gn_clock_ns() < until)
+		nanosleep(&pause, NULL);
+	assert_int_equal(gn_watch_check_wait(g.watch[2], started, &err), GN_ERR_PEER_LOST);
+	assert_non_null(strstr(err.text, "rank 1 on h1"));
+	assert_int_equal(gn_watch_check(g.watch[2], NULL), GN_OK);
+	/* someone whose wait has just begun is not bothered yet */
+	assert_int_equal(gn_watch_check_wait(g.watch[3], gn_clock_ns(), &err), GN_OK);
+	pthread_t others[RANKS];
+	for (int r = 0; r < RANKS; r++)
+		if (r != 1)
+			pthread_create(&others[r], NULL, leave, g.watch[r]);
+	for (int r = 0; r < RANKS; r++)
+		pthread_join(r == 1 ? thread : others[r], NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_all_leave),	cmocka_unit_test(test_vanishing_rank_is_named),
+		cmocka_unit_test(test_loss_of_rank_0),	cmocka_unit_test(test_reason_travels),
+		cmocka_unit_test(test_strangers),	cmocka_unit_test(test_silence),
+		cmocka_unit_test(test_nobody_comes),	cmocka_unit_test(test_early_leaver),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
