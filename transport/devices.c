@@ -58,7 +58,8 @@ static void ask_kernel(struct gn_net_device *d, int socket_fd)
 	}
 	request.ifr_data = (char *)&link;
 	if (!ioctl(socket_fd, SIOCETHTOOL, &request)) {
-		mbit = ethtool_cmd_speed(&link);
+		/* Not ethtool_cmd_speed(): it shifts a signed number out of its range. */
+		mbit = (uint32_t)link.speed_hi << 16 | link.speed;
 		if (mbit && mbit < 10000000)
 			d->gbit_per_s = mbit / 1e3;
 	}

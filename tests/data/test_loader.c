@@ -397,10 +397,10 @@ static void starting_again_drops_what_was_in_flight(void **state)
 	o.prefetch_bytes = 4 * batch * image_bytes(&o) + 4 * batch * 12;
 	l = loader(digits, &o);
 	for (uint32_t n = 0; n < 60; n++) {
-		must(gn_loader_start(l, n, n % 3, NULL), NULL);
+		must(gn_loader_start(l, n, n % 3 * batch, NULL), NULL);
 		for (uint32_t k = 0; k < n % 2; k++)
 			next(l);
-		must(gn_loader_start(l, 9, n % 4, NULL), NULL);
+		must(gn_loader_start(l, 9, n % 4 * batch, NULL), NULL);
 		for (uint32_t k = n % 4; k < 4; k++) {
 			struct gn_batch b = next(l);
 
