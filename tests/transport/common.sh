@@ -3,6 +3,7 @@
 # shellcheck source=tests/cmd/tap.sh
 . "$GN_SOURCE/tests/cmd/tap.sh"
 gannet=$GN_BUILD/gannet
+# shellcheck disable=SC2034
 probe=$GN_BUILD/tests/transport/rank_probe
 scratch=$(mktemp -d /tmp/gn-transport.XXXXXX)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$scratch"' EXIT

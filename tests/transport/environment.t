@@ -90,7 +90,7 @@ beset() {
 	start a RANK=0 WORLD_SIZE=2 MASTER_PORT="$port"; a=$!
 	strangers "$port"
 	local c=$!
-	await_line 15 1 done "$scratch/strange" || true
+	await_line 15 1 "done" "$scratch/strange" || true
 	start b RANK=1 WORLD_SIZE=2 MASTER_PORT="$port"; b=$!
 	wait $a && wait $b
 	local code=$?

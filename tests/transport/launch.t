@@ -74,9 +74,9 @@ dies_with_launcher() {
 	await_line 20 2 . "$scratch/out" || return 1
 	kill -9 $pid
 	wait $pid 2>/dev/null
-	for child in $(cat "$scratch/out"); do
+	while read -r child; do
 		while kill -0 "$child" 2>/dev/null; do ((SECONDS < end)) || return 1; sleep 0.05; done
-	done
+	done <"$scratch/out"
 }
 check "ranks die with the launcher" dies_with_launcher
 tidy() { mkdir "$scratch/tmp" && TMPDIR=$scratch/tmp launch 2 "$probe" shm >/dev/null 2>&1 && [[ ! $(ls -A "$scratch/tmp") ]]; }
