@@ -17,5 +17,6 @@ tests_transport_rank_probe_LDADD = $(TRANSPORT_LIBS)
 SHELL_TESTS += \
 	tests/transport/bench.t \
 	tests/transport/environment.t \
-	tests/transport/launch.t
+	tests/transport/launch.t \
+	tests/transport/slurm.t
 EXTRA_DIST += tests/transport/common.sh

@@ -1,0 +1,64 @@
+#!/bin/bash
+# Ranks under real Slurm: PMIx across nodes, the network proved by counters, a lost rank, steps without PMIx.
+set -u
+# shellcheck source=tests/slurm/lab.sh
+. "$GN_SOURCE/tests/slurm/lab.sh"
+lab_begin
+gannet=$GN_BUILD/gannet
+probe=$GN_BUILD/tests/transport/rank_probe
+check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
+
+all_right() {
+	on 100 srun -N2 -n4 --mpi=pmix "$probe" "$1" >"$lab/out" 2>"$lab/err" || { cat "$lab/out" "$lab/err"; return 1; }
+	[[ $(grep -c "of 4 on 2 nodes by pmix: 0 wrong" "$lab/out") == 4 ]]
+}
+check "2 nodes x 2 ranks: collectives are right" all_right auto
+expect 0 "on 2 nodes by pmix, transport tcp: using eth0" "over tcp, and the line at start says so" \
+	on 100 srun -N2 -n4 --mpi=pmix "$probe" tcp
+rows() {
+	on 100 srun -N2 -n4 --mpi=pmix "$gannet" bench allreduce --transport tcp --json --iters 5 --min-bytes 64K --max-bytes 4M \
+		--factor 8 >"$lab/out" 2>"$lab/err" || { cat "$lab/err"; return 1; }
+	[[ $(grep -c '"transport": "tcp", "ranks": 4, "nodes": 2,' "$lab/out") == 3 && $(grep -c '"wrong": 0}, .*"wrong": 0}' "$lab/out") == 3 ]]
+}
+check "bench: the nodes' own counters bear tcp out" rows
+expect 1 "no way to reach it" "shared memory does not reach another node" \
+	on 60 srun -N2 -n2 --mpi=pmix "$gannet" bench allreduce --transport shm --max-bytes 1K
+expect 2 "SLURM_STEP_NUM_TASKS=4 but there is no PMIx" "a step without --mpi=pmix is refused" \
+	on 60 srun -N2 -n4 --mpi=none "$gannet" bench allreduce --max-bytes 1K
+expect 2 "PMIx says there are 4 ranks but WORLD_SIZE=2" "WORLD_SIZE that disagrees with the step" \
+	on 60 srun -N2 -n4 --mpi=pmix sh -c "RANK=\$PMIX_RANK WORLD_SIZE=2 exec '$gannet' bench allreduce --max-bytes 1K" 
+batch() {
+	printf '#!/bin/sh\nexec %s bench allreduce --max-bytes 1K --iters 2\n' "$gannet" >"$lab/job"
+	on 60 sbatch --wait -n4 --output="$lab/job.log" "$lab/job" && grep -q "1 ranks on 1 nodes" "$lab/job.log"
+}
+check "a batch script by itself is a world of one" batch
+
+# process_of RANK: the probe's process on this machine that Slurm counts as RANK
+process_of() {
+	local p
+	for p in /proc/[0-9]*; do
+		[[ $(readlink "$p/exe" 2>/dev/null) == "$probe" ]] || continue
+		tr '\0' '\n' <"$p/environ" 2>/dev/null | grep -qx "SLURM_PROCID=$1" && basename "$p"
+	done
+}
+ready() { [[ $(grep -c ^ready "$lab/out") == 4 ]]; }
+lost() { [[ $(grep -c "rank $1 on $2 is lost" "$lab/err") == 3 ]]; }
+kill_one() { # RANK NODE SIGNAL LIMIT: the three others name it in time and end with code 4
+	local pid start
+	rm -f "$lab/out" "$lab/err"
+	on 100 srun -N2 -n4 --mpi=pmix "$probe" tcp forever >"$lab/out" 2>"$lab/err" &
+	pid=$!
+	until_within 40 ready || { cat "$lab/err"; kill $pid; return 1; }
+	start=$SECONDS
+	kill -"$3" "$(process_of "$1")"
+	until_within "$4" lost "$1" "$2" || { cat "$lab/err"; kill $pid; return 1; }
+	((SECONDS - start <= $4)) || return 1
+	[[ $3 == KILL ]] || kill -KILL "$(process_of "$1")"
+	wait $pid
+	cat "$lab/err"
+	grep -q "Exited with exit code 4" "$lab/err"
+}
+check "kill -9 of a rank on the other node" kill_one 2 n2 KILL 10
+check "kill -9 of rank 0" kill_one 0 n1 KILL 10
+check "a stopped rank" kill_one 3 n2 STOP 10
+finish
