@@ -24,8 +24,9 @@ check-local: $(check_PROGRAMS) $(bin_PROGRAMS)
 	GN_BUILD=$(abs_top_builddir) GN_SOURCE=$(abs_top_srcdir) \
 	  $(PERL) $(srcdir)/tests/harness --source $(srcdir) $${TESTS:-$(TESTS_TO_RUN)}
 
-# Everything the tests need, without running them.
-check-programs: $(check_PROGRAMS) $(bin_PROGRAMS)
+# Everything the tests need, without running them. In two steps: all is a make of its own, and two at once build files twice.
+check-programs: all
+	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
 
 # For a build with --enable-sanitize. UCX and AddressSanitizer both want to replace malloc and mmap; Slurm's tests are too slow.
 check-sanitized: check-programs
