@@ -1,3 +1,7 @@
 noinst_PROGRAMS += bench/loader
 bench_loader_SOURCES = bench/loader.c
 bench_loader_LDADD = $(DATA_LIBS) $(BASE_LIBS)
+
+noinst_PROGRAMS += bench/plan
+bench_plan_SOURCES = bench/plan.c
+bench_plan_LDADD = $(TRAIN_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)

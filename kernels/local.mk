@@ -14,6 +14,10 @@ libgannet_kernels_a_SOURCES = \
 	kernels/ref/sgd.c \
 	kernels/host/host.h \
 	kernels/host/adaptive.c \
+	kernels/host/batch_norm.c kernels/host/batch_norm.h kernels/host/batch_norm_loops.h \
+	kernels/host/batch_norm_avx2.c \
+	kernels/host/batch_norm_avx512.c \
+	kernels/host/batch_norm_plain.c \
 	kernels/host/dropout.c \
 	kernels/host/loss.c \
 	kernels/host/op.c \
@@ -23,6 +27,5 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/onednn.c \
 	kernels/host/onednn_conv.c \
 	kernels/host/onednn_linear.c \
-	kernels/host/onednn_norm.c \
 	kernels/host/onednn_pool.c
 KERNELS_LIBS = libgannet_kernels.a $(DNNL_LIBS) $(OPENMP_CFLAGS)

@@ -5,7 +5,6 @@
 #include "kernels/op_internal.h"
 
 enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
-enum gn_status gn_dnnl_batch_norm_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_dnnl_max_pool_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 /* Input in plain layout. */
 enum gn_status gn_dnnl_linear_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);

@@ -23,7 +23,7 @@ static const struct bundled {
 struct options {
 	const char *device;
 	struct gn_text_list golden;
-	int brief, json;
+	int brief, json, strict;
 };
 
 static const struct gn_option table[] = {
@@ -35,6 +35,8 @@ static const struct gn_option table[] = {
 	 .help = "only the largest deviation of each kind"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct options, json),
 	 .help = "one JSON object for each deviation"},
+	{.name = "strict", .kind = GN_OPTION_FLAG, .offset = offsetof(struct options, strict),
+	 .help = "count what rounding explains as failed, too"},
 };
 
 static const struct gn_command command = {
@@ -48,7 +50,12 @@ static const struct gn_command command = {
 		"All deviations are relative. The bounds are those of single precision: loss at step one 1e-5, at later steps "
 		"1e-3; logits 1e-4 of their norm; norm of every gradient 1e-3, its first values 1e-3 of that norm; running "
 		"statistics after step one and parameters after the last step 1e-4 of their norm; norm of the evaluation logits "
-		"1e-3. The exit code is 1 when a bound is passed, 3 when a file cannot be used.",
+		"1e-3.\n\n"
+		"Some networks at their initial values turn rounding errors into more than that: a unit of a relu near zero flips, "
+		"or a variance is taken over few values. Where a bound is passed, all is computed three times more with parameters "
+		"shaken by as much as one convolution in single precision rounds, and a deviation of up to five times what that "
+		"changes is called rounding: neither right nor wrong can be told from it. The exit code is 1 when a deviation is "
+		"larger than that (or, with --strict, than its bound), 3 when a file cannot be used.",
 	.examples = "gannet selftest   # the bundled networks on this processor\n"
 		    "gannet selftest --golden my.json --brief   # another one\n",
 	.options = table,
@@ -58,19 +65,17 @@ static const struct gn_command command = {
 struct printer {
 	const struct options *o;
 	const char *file;
-	struct gn_golden_row worst[16]; /* of each kind of quantity */
+	struct gn_golden_row worst[32]; /* of each kind of quantity */
 	int kinds;
+	int rounding, failed;
 };
 
-static void print_row(const struct printer *p, const struct gn_golden_row *row)
+static const char *const verdicts[] = {"ok", "rounding", "FAIL"};
+
+static void print_json(const struct printer *p, const struct gn_golden_row *row)
 {
 	struct gn_json j;
 
-	if (!p->o->json) {
-		printf("%-24s %-34s %10.2e  %7.0e  %s\n", row->quantity, row->name, row->deviation, row->bound,
-		       row->ok ? "ok" : "FAIL");
-		return;
-	}
 	gn_json_init(&j);
 	gn_json_object(&j, NULL);
 	gn_json_string(&j, "file", p->file);
@@ -78,10 +83,23 @@ static void print_row(const struct printer *p, const struct gn_golden_row *row)
 	gn_json_string(&j, "name", row->name);
 	gn_json_double(&j, "deviation", row->deviation);
 	gn_json_double(&j, "bound", row->bound);
-	gn_json_bool(&j, "ok", row->ok);
+	gn_json_double(&j, "rounding", row->rounding);
+	gn_json_string(&j, "verdict", verdicts[row->verdict]);
 	gn_json_end(&j);
 	puts(gn_json_text(&j));
 	gn_json_release(&j);
+}
+
+static void print_row(const struct printer *p, const struct gn_golden_row *row)
+{
+	if (p->o->json)
+		print_json(p, row);
+	else if (row->rounding > 0)
+		printf("%-22s %-32s %9.2e  %6.0e  %8.1e  %s\n", row->quantity, row->name, row->deviation, row->bound,
+		       row->rounding, verdicts[row->verdict]);
+	else
+		printf("%-22s %-32s %9.2e  %6.0e  %8s  %s\n", row->quantity, row->name, row->deviation, row->bound, "-",
+		       verdicts[row->verdict]);
 }
 
 static void take_row(void *context, const struct gn_golden_row *row)
@@ -89,6 +107,8 @@ static void take_row(void *context, const struct gn_golden_row *row)
 	struct printer *p = context;
 	int i = 0;
 
+	p->rounding += row->verdict == GN_GOLDEN_ROUNDING;
+	p->failed += row->verdict == GN_GOLDEN_FAIL;
 	if (!p->o->brief) {
 		print_row(p, row);
 		return;
@@ -101,30 +121,42 @@ static void take_row(void *context, const struct gn_golden_row *row)
 		p->worst[i] = *row;
 }
 
+static void print_sum(const struct printer *p)
+{
+	for (int i = 0; i < p->kinds; i++)
+		print_row(p, &p->worst[i]);
+	if (p->o->json)
+		return;
+	if (p->failed)
+		printf("%s: FAILED, %d deviations are beyond bound and rounding\n\n", p->file, p->failed);
+	else if (p->rounding)
+		printf("%s: %d deviations are beyond their bounds, but no larger than this network makes rounding errors\n\n",
+		       p->file, p->rounding);
+	else
+		printf("%s: within all bounds\n\n", p->file);
+}
+
 static enum gn_status check(const struct options *o, const char *text, size_t len_bytes, const char *file, int *failed,
 			    struct gn_err *err)
 {
 	enum gn_backend backend = strcmp(o->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF;
 	struct printer p = {.o = o, .file = file};
 	struct gn_golden *g;
-	int count;
 	enum gn_status s = gn_golden_parse(text, len_bytes, file, &g, err);
 
 	if (s)
 		return s;
 	if (!o->json)
-		printf("%s: %s, %s\n%-24s %-34s %10s  %7s\n", file, gn_golden_title(g), o->device, "quantity", "of", "deviation",
-		       "bound");
-	s = gn_golden_run(g, backend, take_row, &p, &count, err);
-	for (int i = 0; i < p.kinds; i++)
-		print_row(&p, &p.worst[i]);
-	gn_golden_destroy(g);
+		printf("%s: %s, %s\n%-22s %-32s %9s  %6s  %8s\n", file, gn_golden_title(g), o->device, "quantity", "of",
+		       "deviation", "bound", "rounding");
+	s = gn_golden_run(g, backend, take_row, &p, err);
 	if (s)
-		return gn_err_prefix(err, "%s", file), s;
-	if (!o->json)
-		printf("%s: %s\n\n", file, count ? "FAILED" : "within all bounds");
-	*failed += count;
-	return GN_OK;
+		gn_err_prefix(err, "%s", file);
+	else
+		print_sum(&p);
+	gn_golden_destroy(g);
+	*failed += p.failed + (o->strict ? p.rounding : 0);
+	return s;
 }
 
 static enum gn_status check_file(const struct options *o, const char *path, int *failed, struct gn_err *err)

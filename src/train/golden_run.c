@@ -5,31 +5,102 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+enum { repeats = 3, tolerance = 5 };
+
+/* A row with its numbers: one, or several that count together. */
+struct entry {
+	struct gn_golden_row row;
+	int pooled;		/* judged with the others of its quantity */
+	double scale;
+	size_t first, count;	/* in the arrays of numbers */
+};
 
 struct run {
 	const struct gn_golden *g;
 	enum gn_backend backend;
-	void (*row)(void *context, const struct gn_golden_row *row);
-	void *context;
-	int failed;
 	float *params, *grads, *momentum, *buffers, *images;
 	struct gn_plan *plan;
+	/* the first computation makes the entries, later ones go over them in the same order */
+	struct entry *entries;
+	size_t entry_count, entry_room, entry_next;
+	double *theirs, *mine, *again; /* numbers of the file, of the first computation, of the one at work */
+	size_t number_room, number_next;
+	int repeat;		/* 0: the first */
+	int no_memory;
 };
 
-static void report(struct run *r, const char *quantity, const char *name, double deviation, double bound)
+static int make_room(struct run *r, size_t numbers)
 {
-	struct gn_golden_row row = {quantity, name, deviation, bound, deviation <= bound};
+	double **all[] = {&r->theirs, &r->mine, &r->again};
 
-	r->failed += !row.ok;
-	r->row(r->context, &row);
+	if (r->entry_count == r->entry_room) {
+		size_t room = 2 * r->entry_room + 256;
+		struct entry *e = realloc(r->entries, room * sizeof *e);
+
+		if (!e)
+			return -1;
+		r->entries = e;
+		r->entry_room = room;
+	}
+	if (r->number_next + numbers <= r->number_room)
+		return 0;
+	r->number_room = 2 * (r->number_room + numbers) + 4096;
+	for (int i = 0; i < 3; i++) {
+		double *p = realloc(*all[i], r->number_room * sizeof *p);
+
+		if (!p)
+			return -1;
+		*all[i] = p;
+	}
+	return 0;
 }
 
-/* |mine - theirs| / scale; a scale of zero leaves no room for anything but zero */
-static double relative(double mine, double theirs, double scale)
+/* Opens the next entry; its numbers follow by add_number(). */
+static void add_entry(struct run *r, const char *quantity, const char *name, int pooled, double bound, double scale,
+		      size_t numbers)
 {
-	double d = fabs(mine - theirs);
+	if (r->repeat) {
+		r->entry_next++;
+		return;
+	}
+	if (r->no_memory || make_room(r, numbers)) {
+		r->no_memory = 1;
+		return;
+	}
+	r->entries[r->entry_count++] = (struct entry){.row = {.quantity = quantity, .name = name, .bound = bound},
+						      .pooled = pooled, .scale = fabs(scale), .first = r->number_next};
+}
 
-	return d == 0 ? 0 : d / fabs(scale);
+static void add_number(struct run *r, double mine, double theirs)
+{
+	if (r->no_memory)
+		return;
+	if (r->repeat) {
+		r->again[r->number_next++] = mine;
+		return;
+	}
+	r->mine[r->number_next] = mine;
+	r->theirs[r->number_next++] = theirs;
+	r->entries[r->entry_count - 1].count++;
+}
+
+static void add_single(struct run *r, const char *quantity, const char *name, int pooled, double bound, double scale,
+		       double mine, double theirs)
+{
+	add_entry(r, quantity, name, pooled, bound, scale, 1);
+	add_number(r, mine, theirs);
+}
+
+/* Norm of the difference over the entry's scale; a scale of zero leaves no room for anything but zero. */
+static double distance(const struct entry *e, const double *a, const double *b)
+{
+	double sum = 0;
+
+	for (size_t i = e->first; i < e->first + e->count; i++)
+		sum += (a[i] - b[i]) * (a[i] - b[i]);
+	return sum == 0 ? 0 : sqrt(sum) / e->scale;
 }
 
 static double norm(size_t count, const float *x)
@@ -59,14 +130,11 @@ static void compare_first(struct run *r, const char *quantity, const struct gn_p
 			  const float *x, double bound)
 {
 	const json_t *first = json_object_get(summary, "first");
-	double worst = 0, scale = field(summary, "l2");
+	size_t count = json_array_size(first);
 
-	for (size_t i = 0; i < json_array_size(first); i++) {
-		double d = relative(x[i], json_number_value(json_array_get(first, i)), scale);
-
-		worst = d > worst || isnan(d) ? d : worst;
-	}
-	report(r, quantity, p->name, worst, bound);
+	add_entry(r, quantity, p->name, 1, bound, field(summary, "l2"), count);
+	for (size_t i = 0; i < count; i++)
+		add_number(r, x[i], json_number_value(json_array_get(first, i)));
 }
 
 static void compare_gradients(struct run *r)
@@ -77,11 +145,11 @@ static void compare_gradients(struct run *r)
 		const float *x = r->grads + p->offset;
 		double l2 = field(summary, "l2");
 
-		report(r, "gradient norm", p->name, relative(norm(p->count, x), l2, l2), 1e-3);
+		add_single(r, "gradient norm", p->name, 1, 1e-3, l2, norm(p->count, x), l2);
 		compare_first(r, "gradient values", p, summary, x, 1e-3);
 		if (json_is_number(json_object_get(summary, "sum")))
-			report(r, "gradient sum", p->name,
-			       relative(total(p->count, x), field(summary, "sum"), l2 * sqrt((double)p->count)), 1e-3);
+			add_single(r, "gradient sum", p->name, 1, 1e-3, l2 * sqrt((double)p->count), total(p->count, x),
+				   field(summary, "sum"));
 	}
 }
 
@@ -92,7 +160,7 @@ static void compare_buffers(struct run *r)
 		const json_t *summary = json_object_get(r->g->buffers, p->name);
 		double l2 = field(summary, "l2");
 
-		report(r, "statistics norm", p->name, relative(norm(p->count, r->buffers + p->offset), l2, l2), 1e-4);
+		add_single(r, "statistics norm", p->name, 1, 1e-4, l2, norm(p->count, r->buffers + p->offset), l2);
 		compare_first(r, "statistics values", p, summary, r->buffers + p->offset, 1e-4);
 	}
 }
@@ -104,7 +172,7 @@ static void compare_params(struct run *r)
 		const json_t *summary = json_object_get(r->g->params, p->name);
 		double l2 = field(summary, "l2");
 
-		report(r, "parameter norm", p->name, relative(norm(p->count, r->params + p->offset), l2, l2), 1e-4);
+		add_single(r, "parameter norm", p->name, 1, 1e-4, l2, norm(p->count, r->params + p->offset), l2);
 		compare_first(r, "parameter values", p, summary, r->params + p->offset, 1e-4);
 	}
 }
@@ -112,20 +180,14 @@ static void compare_params(struct run *r)
 static void compare_logits(struct run *r, const float *logits)
 {
 	const struct gn_golden *g = r->g;
-	double sum = 0;
+	size_t columns = g->classes < 8 ? g->classes : 8;
 
-	for (int n = 0; n < g->batch; n++) {
-		const json_t *row = json_array_get(g->logits, n);
-
-		for (size_t k = 0; k < json_array_size(row); k++) {
-			double d = logits[(size_t)n * g->classes + k] - json_number_value(json_array_get(row, k));
-
-			sum += d * d;
-		}
-	}
-	report(r, "logits", "", relative(sqrt(sum), 0, g->logits_l2), 1e-4);
-	report(r, "logits norm", "",
-	       relative(norm((size_t)g->batch * g->classes, logits), g->logits_l2, g->logits_l2), 1e-4);
+	add_entry(r, "logits", "", 0, 1e-4, g->logits_l2, g->batch * columns);
+	for (int n = 0; n < g->batch; n++)
+		for (size_t k = 0; k < columns; k++)
+			add_number(r, logits[(size_t)n * g->classes + k],
+				   json_number_value(json_array_get(json_array_get(g->logits, n), k)));
+	add_single(r, "logits norm", "", 0, 1e-4, g->logits_l2, norm((size_t)g->batch * g->classes, logits), g->logits_l2);
 }
 
 static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
@@ -141,7 +203,7 @@ static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
 	if (!s)
 		s = gn_plan_loss(r->plan, g->labels, &loss, err);
 	if (!s) {
-		report(r, "loss", g->step_names[step], relative(loss, g->losses[step], g->losses[step]), step ? 1e-3 : 1e-5);
+		add_single(r, "loss", g->step_names[step], 0, step ? 1e-3 : 1e-5, g->losses[step], loss, g->losses[step]);
 		s = gn_plan_backward(r->plan, NULL, NULL, err);
 	}
 	if (s)
@@ -180,8 +242,8 @@ static enum gn_status evaluate(struct run *r, struct gn_err *err)
 	if (!s)
 		s = gn_plan_forward(r->plan, r->images, 0, &logits, err);
 	if (!s)
-		report(r, "evaluation logits norm", "",
-		       relative(norm((size_t)r->g->batch * r->g->classes, logits), want, want), 1e-3);
+		add_single(r, "evaluation logits norm", "", 0, 1e-3, want,
+			   norm((size_t)r->g->batch * r->g->classes, logits), want);
 	return s;
 }
 
@@ -210,49 +272,147 @@ static enum gn_status allocate(struct run *r, struct gn_err *err)
 	return GN_OK;
 }
 
-static enum gn_status run_all(struct run *r, struct gn_err *err)
+static enum gn_status fill_images(struct run *r, struct gn_err *err)
 {
 	const struct gn_golden *g = r->g;
-	int32_t *labels = NULL;
-	enum gn_status s = allocate(r, err);
+	int32_t *labels = calloc(g->batch, sizeof *labels);
 
-	if (!s)
-		s = make_plan(r, 1, err); /* refuses what does not fit before anything large is written */
-	if (s)
-		return too_large(s, err);
-	s = gn_init_params(g->model, "formula", r->params, r->buffers, err);
-	if (s)
-		return s;
-	labels = calloc(g->batch, sizeof *labels);
 	if (!labels)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d labels", g->batch);
 	gn_init_formula_batch(g->batch, gn_model_channels(g->model), g->side, g->classes, r->images, labels);
 	free(labels); /* the file's own count */
+	return GN_OK;
+}
+
+static void shake_params(struct run *r)
+{
+	double size = r->backend == GN_BACKEND_REF ? 0x1p-24 : 0x1p-21;
+	size_t count = gn_model_param_elements(r->g->model);
+
+	for (size_t i = 0; i < count; i++)
+		r->params[i] *= (float)(1 + size * gn_init_formula("rounding", r->repeat * count + i));
+}
+
+static enum gn_status compute(struct run *r, struct gn_err *err)
+{
+	const struct gn_golden *g = r->g;
+	enum gn_status s;
+
+	r->number_next = r->entry_next = 0;
+	if (r->repeat) {
+		s = make_plan(r, 1, err);
+		if (s)
+			return s;
+	}
+	s = gn_init_params(g->model, "formula", r->params, r->buffers, err);
+	if (s)
+		return s;
+	if (r->repeat)
+		shake_params(r);
+	memset(r->momentum, 0, gn_model_param_elements(g->model) * sizeof *r->momentum);
 	for (int step = 0; !s && step < g->steps; step++)
 		s = one_step(r, step, err);
 	if (!s) {
 		compare_params(r);
 		s = evaluate(r, err);
 	}
+	if (!s && r->no_memory)
+		s = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for comparing %s", g->title);
+	return s;
+}
+
+/* Returns the number of entries beyond their bounds. */
+static size_t judge_bounds(struct run *r)
+{
+	size_t beyond = 0;
+
+	for (size_t i = 0; i < r->entry_count; i++) {
+		struct entry *e = &r->entries[i];
+
+		e->row.deviation = distance(e, r->mine, r->theirs);
+		e->row.verdict = e->row.deviation <= e->row.bound ? GN_GOLDEN_OK : GN_GOLDEN_FAIL;
+		beyond += e->row.verdict != GN_GOLDEN_OK;
+	}
+	return beyond;
+}
+
+static void keep_rounding(struct run *r)
+{
+	for (size_t i = 0; i < r->entry_count; i++) {
+		struct entry *e = &r->entries[i];
+		double d = distance(e, r->again, r->mine);
+
+		if (d > e->row.rounding)
+			e->row.rounding = d;
+	}
+}
+
+/* Entries of one quantity do not lie together; there are few quantities and some hundred entries. */
+static void pool(struct run *r)
+{
+	for (size_t i = 0; i < r->entry_count; i++) {
+		double most = 0;
+
+		for (size_t k = 0; r->entries[i].pooled && k < r->entry_count; k++)
+			if (!strcmp(r->entries[k].row.quantity, r->entries[i].row.quantity) && r->entries[k].row.rounding > most)
+				most = r->entries[k].row.rounding;
+		if (most > r->entries[i].row.rounding)
+			r->entries[i].row.rounding = most; /* does not change the maximum */
+	}
+}
+
+static enum gn_status measure_rounding(struct run *r, struct gn_err *err)
+{
+	enum gn_status s = GN_OK;
+
+	for (r->repeat = 1; !s && r->repeat <= repeats; r->repeat++) {
+		s = compute(r, err);
+		if (!s)
+			keep_rounding(r);
+	}
+	pool(r);
+	for (size_t i = 0; i < r->entry_count; i++) {
+		struct gn_golden_row *row = &r->entries[i].row;
+
+		if (row->verdict != GN_GOLDEN_OK && row->deviation <= tolerance * row->rounding)
+			row->verdict = GN_GOLDEN_ROUNDING;
+	}
+	return s;
+}
+
+static enum gn_status run_all(struct run *r, struct gn_err *err)
+{
+	enum gn_status s = allocate(r, err);
+
+	if (!s)
+		s = make_plan(r, 1, err); /* refuses what does not fit before anything large is written */
+	if (s)
+		return too_large(s, err);
+	s = fill_images(r, err);
+	if (!s)
+		s = compute(r, err);
+	if (!s && judge_bounds(r))
+		s = measure_rounding(r, err);
 	return s;
 }
 
 enum gn_status gn_golden_run(const struct gn_golden *g, enum gn_backend backend,
-			     void (*row)(void *context, const struct gn_golden_row *row), void *context, int *failed,
-			     struct gn_err *err)
+			     void (*row)(void *context, const struct gn_golden_row *row), void *context, struct gn_err *err)
 {
-	struct run r = {.g = g, .backend = backend, .row = row, .context = context};
+	struct run r = {.g = g, .backend = backend};
 	enum gn_status s = run_all(&r, err);
 
+	for (size_t i = 0; !s && i < r.entry_count; i++)
+		row(context, &r.entries[i].row);
 	gn_plan_destroy(r.plan);
 	free(r.params);
 	free(r.grads);
 	free(r.momentum);
 	free(r.buffers);
 	free(r.images);
-	if (s)
-		gn_err_prefix(err, "%s", g->title);
-	else
-		*failed = r.failed;
-	return s;
+	free(r.entries);
+	free(r.theirs);
+	free(r.mine);
+	free(r.again);
+	return s ? gn_err_prefix(err, "%s", g->title), s : GN_OK;
 }

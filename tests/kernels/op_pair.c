@@ -24,7 +24,8 @@ static struct gn_op_desc plain(const struct gn_op_desc *desc, enum gn_backend ba
 	struct gn_op_desc d = *desc;
 
 	for (int i = 0; i < 2; i++) {
-		d.in[i].block = 1;
+		if (backend == GN_BACKEND_REF)
+			d.in[i].block = 1;
 		d.in[i].element_bytes = backend == GN_BACKEND_REF ? 8 : 4;
 	}
 	return d;

@@ -1,4 +1,4 @@
-/* One operator run by both backends on the same numbers, everything in plain layout outside. */
+/* One operator run by both backends on the same numbers, which are plain outside. */
 #ifndef GN_TESTS_KERNELS_OP_PAIR_H
 #define GN_TESTS_KERNELS_OP_PAIR_H
 
@@ -17,7 +17,8 @@ struct op_run {
 /* Random inputs of the shapes that desc asks for; values > 0 rounds them to so many different ones, to make ties. */
 void op_run_init(struct op_run *r, const struct gn_op_desc *desc, int values);
 void op_run_release(struct op_run *r);
-/* Forward, and backward when desc->training; fills y, dx, dweight, dbias, mean, var. Layouts of desc are made plain. */
+/* Forward, and backward when desc->training; fills y, dx, dweight, dbias, mean, var. The host gets its inputs in
+ * the layouts of desc, the oracle in plain ones. */
 void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_op_desc *desc);
 /* Fails naming what when the norm of a - b is more than bound times the norm of b. Returns the ratio. */
 double assert_near(const char *title, const char *what, size_t count, const float *a, const float *b, double bound);

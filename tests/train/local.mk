@@ -1,11 +1,13 @@
 UNIT_TESTS += tests/train/test_curve tests/train/test_lr tests/train/test_manifest tests/train/test_model \
-	tests/train/test_safetensors tests/train/test_score
+	tests/train/test_plan tests/train/test_safetensors tests/train/test_score
 EXTRA_DIST += tests/train/common.sh
 
 SHELL_TESTS += tests/train/bad.t tests/train/equal.t tests/train/resume.t
 TRAIN_TEST_LIBS = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_train_test_model_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_model_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_plan_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_plan_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_curve_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_curve_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_lr_CPPFLAGS = $(TEST_CPPFLAGS)

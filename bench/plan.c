@@ -1,0 +1,126 @@
+/* Time of one training step of a plan: bench/plan MODEL BATCH SIDE CLASSES [STEPS]. Prints medians in milliseconds, the
+ * arena, and the loss after the last step, which must be finite for the times to mean anything. Threads: OMP_NUM_THREADS. */
+#include "kernels/optim.h"
+#include "src/base/arena.h"
+#include "src/base/clock.h"
+#include "src/train/init.h"
+#include "src/train/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define STEPS_MAX 1000
+
+struct job {
+	struct gn_model *model;
+	struct gn_plan *plan;
+	float *params, *grads, *momentum, *buffers, *images;
+	int32_t *labels;
+	int batch, side, classes, steps;
+	double forward[STEPS_MAX], backward[STEPS_MAX], update[STEPS_MAX], loss;
+};
+
+static enum gn_status prepare(struct job *j, const char *model, struct gn_err *err)
+{
+	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = j->batch, .training = 1, .dropout = 1};
+	enum gn_status s = gn_model_create(model, j->classes, 0, j->side, &j->model, err);
+	size_t count;
+
+	if (s)
+		return s;
+	count = gn_model_param_elements(j->model);
+	j->params = gn_alloc_aligned(count * sizeof(float));
+	j->grads = gn_alloc_aligned(count * sizeof(float));
+	j->momentum = gn_alloc_aligned(count * sizeof(float));
+	j->buffers = gn_alloc_aligned(gn_model_buffer_elements(j->model) * sizeof(float) + 1);
+	j->images = gn_alloc_aligned((size_t)j->batch * gn_model_channels(j->model) * j->side * j->side * sizeof(float));
+	j->labels = gn_alloc_aligned(j->batch * sizeof *j->labels);
+	if (!j->params || !j->grads || !j->momentum || !j->buffers || !j->images || !j->labels)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	gn_init_formula_batch(j->batch, gn_model_channels(j->model), j->side, j->classes, j->images, j->labels);
+	s = gn_init_params(j->model, "seed:1", j->params, j->buffers, err);
+	return s ? s : gn_plan_create(j->model, &o, j->params, j->grads, j->buffers, &j->plan, err);
+}
+
+static enum gn_status one_step(struct job *j, int step, struct gn_err *err)
+{
+	struct gn_sgd sgd = {.lr = 0.01, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1};
+	double t0 = gn_clock_s(), t1, t2;
+	const float *logits;
+	enum gn_status s = gn_plan_forward(j->plan, j->images, (uint64_t)step, &logits, err);
+
+	if (!s)
+		s = gn_plan_loss(j->plan, j->labels, &j->loss, err);
+	t1 = gn_clock_s();
+	if (!s)
+		s = gn_plan_backward(j->plan, NULL, NULL, err);
+	t2 = gn_clock_s();
+	gn_sgd_step(&sgd, j->params, j->grads, j->momentum, gn_model_param_elements(j->model));
+	j->forward[step] = t1 - t0;
+	j->backward[step] = t2 - t1;
+	j->update[step] = gn_clock_s() - t2;
+	return s;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* Without the first step, which touches memory for the first time. */
+static double median_ms(double *times, int count)
+{
+	qsort(times + 1, count - 1, sizeof *times, by_value);
+	return 1e3 * times[1 + (count - 1) / 2];
+}
+
+static void release(struct job *j)
+{
+	gn_plan_destroy(j->plan);
+	gn_model_destroy(j->model);
+	free(j->params);
+	free(j->grads);
+	free(j->momentum);
+	free(j->buffers);
+	free(j->images);
+	free(j->labels);
+}
+
+int main(int argc, char **argv)
+{
+	struct job *j = calloc(1, sizeof *j);
+	struct gn_err err;
+	enum gn_status s;
+	double f, b, u;
+
+	if (!j || argc < 5) {
+		fputs("usage: bench/plan MODEL BATCH SIDE CLASSES [STEPS]\n", stderr);
+		free(j);
+		return 2;
+	}
+	j->batch = atoi(argv[2]);
+	j->side = atoi(argv[3]);
+	j->classes = atoi(argv[4]);
+	j->steps = argc > 5 ? atoi(argv[5]) : 12;
+	j->steps = j->steps < 3 ? 3 : j->steps > STEPS_MAX ? STEPS_MAX : j->steps;
+	s = prepare(j, argv[1], &err);
+	for (int i = 0; !s && i < j->steps; i++)
+		s = one_step(j, i, &err);
+	if (s) {
+		fprintf(stderr, "bench/plan: %s\n", err.text);
+	} else {
+		f = median_ms(j->forward, j->steps);
+		b = median_ms(j->backward, j->steps);
+		u = median_ms(j->update, j->steps);
+		printf("%s batch %d side %d: forward %.2f ms, backward %.2f ms, update %.2f ms, %.1f images/s, arena %.1f MB, loss %g\n",
+		       argv[1], j->batch, j->side, f, b, u, 1e3 * j->batch / (f + b + u), (double)gn_plan_bytes(j->plan) / 1e6,
+		       j->loss);
+		s = isfinite(j->loss) ? GN_OK : GN_ERR_FAILED;
+	}
+	release(j);
+	free(j);
+	return s ? 1 : 0;
+}

@@ -1,0 +1,354 @@
+/* Whole networks: the host against the oracle, and what a plan promises. */
+#include "tests/test.h"
+
+#include "kernels/optim.h"
+#include "src/base/arena.h"
+#include "src/train/init.h"
+#include "src/train/plan.h"
+#include "src/train/plan_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct net {
+	struct gn_model *model;
+	struct gn_plan *plan;
+	float *params, *grads, *buffers, *images;
+	int32_t *labels;
+	struct gn_plan_options options;
+};
+
+static void *room(size_t count, size_t size)
+{
+	void *p = gn_alloc_aligned(count * size + 1);
+
+	assert_non_null(p);
+	return p;
+}
+
+static void net_init(struct net *n, const char *model, int classes, int side, struct gn_plan_options options)
+{
+	struct gn_err err;
+
+	assert_ok(gn_model_create(model, classes, 0, side, &n->model, &err));
+	n->options = options;
+	n->params = room(gn_model_param_elements(n->model), sizeof(float));
+	n->grads = room(gn_model_param_elements(n->model), sizeof(float));
+	n->buffers = room(gn_model_buffer_elements(n->model), sizeof(float));
+	n->images = room((size_t)options.batch * gn_model_channels(n->model) * side * side, sizeof(float));
+	n->labels = room(options.batch, sizeof(int32_t));
+	gn_init_formula_batch(options.batch, gn_model_channels(n->model), side, classes, n->images, n->labels);
+	assert_ok(gn_init_params(n->model, "seed:5", n->params, n->buffers, &err));
+	assert_ok(gn_plan_create(n->model, &options, n->params, n->grads, n->buffers, &n->plan, &err));
+}
+
+static void net_release(struct net *n)
+{
+	gn_plan_destroy(n->plan);
+	gn_model_destroy(n->model);
+	free(n->params);
+	free(n->grads);
+	free(n->buffers);
+	free(n->images);
+	free(n->labels);
+}
+
+static double train(struct net *n, int steps)
+{
+	struct gn_sgd sgd = {.lr = 0.01, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1};
+	size_t count = gn_model_param_elements(n->model);
+	float *momentum = room(count, sizeof *momentum);
+	const float *logits;
+	struct gn_err err;
+	double loss = 0;
+
+	for (int i = 0; i < steps; i++) {
+		assert_ok(gn_plan_forward(n->plan, n->images, (uint64_t)i, &logits, &err));
+		assert_ok(gn_plan_loss(n->plan, n->labels, &loss, &err));
+		assert_ok(gn_plan_backward(n->plan, NULL, NULL, &err));
+		gn_sgd_step(&sgd, n->params, n->grads, momentum, count);
+	}
+	free(momentum);
+	return loss;
+}
+
+static double apart(size_t count, const float *a, const float *b)
+{
+	double off = 0, size = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		off += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+		size += (double)b[i] * b[i];
+	}
+	return size > 0 ? sqrt(off / size) : sqrt(off);
+}
+
+static void compare(const char *model, int batch, int side, struct gn_plan_options o, double bound)
+{
+	struct net host, ref;
+	double a, b;
+
+	o.batch = batch;
+	o.training = 1;
+	o.backend = GN_BACKEND_HOST;
+	net_init(&host, model, 10, side, o);
+	o.backend = GN_BACKEND_REF;
+	net_init(&ref, model, 10, side, o);
+	a = train(&host, 3);
+	b = train(&ref, 3);
+	assert_true(fabs(a - b) <= bound * fabs(b));
+	assert_true(apart(gn_model_param_elements(host.model), host.grads, ref.grads) <= bound);
+	assert_true(apart(gn_model_param_elements(host.model), host.params, ref.params) <= bound);
+	assert_true(apart(gn_model_buffer_elements(host.model), host.buffers, ref.buffers) <= bound);
+	net_release(&host);
+	net_release(&ref);
+}
+
+/* Three steps; rounding has 2e-4 of the gradient's norm as room after them. */
+static void test_host_is_oracle(void **state)
+{
+	(void)state;
+	compare("lenet", 5, 28, (struct gn_plan_options){0}, 1e-5);
+	compare("lenet", 3, 33, (struct gn_plan_options){.label_smoothing = 0.1}, 1e-5);
+	compare("resnet20", 4, 19, (struct gn_plan_options){0}, 2e-4);
+}
+
+/* vgg16 because it has dropout; both plans on the same half a gigabyte of parameters. */
+static void test_dropout_is_oracle(void **state)
+{
+	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 1, .training = 1, .dropout = 1, .seed = 99};
+	const float *a, *b;
+	struct gn_plan *ref;
+	struct gn_err err;
+	struct net host;
+
+	(void)state;
+	net_init(&host, "vgg16", 10, 32, o);
+	o.backend = GN_BACKEND_REF;
+	assert_ok(gn_plan_create(host.model, &o, host.params, host.grads, host.buffers, &ref, &err));
+	assert_ok(gn_plan_forward(host.plan, host.images, 7, &a, &err));
+	assert_ok(gn_plan_forward(ref, host.images, 7, &b, &err));
+	assert_true(apart(10, a, b) < 1e-5);
+	assert_ok(gn_plan_forward(host.plan, host.images, 8, &a, &err));
+	assert_true(apart(10, a, b) > 1e-2);
+	gn_plan_destroy(ref);
+	net_release(&host);
+}
+
+/* Inference uses running statistics, leaves buffers alone, and gives the same for an image in any batch. */
+static void test_inference(void **state)
+{
+	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 4, .training = 1};
+	struct gn_plan_options eval = {.backend = GN_BACKEND_HOST, .batch = 4}, single = {.backend = GN_BACKEND_HOST, .batch = 1};
+	struct gn_plan *four, *one;
+	const float *a, *b;
+	float *before;
+	struct net n;
+	struct gn_err err;
+	size_t count;
+	double loss;
+
+	(void)state;
+	net_init(&n, "resnet20", 10, 19, o);
+	train(&n, 2);
+	count = gn_model_buffer_elements(n.model);
+	before = room(count, sizeof *before);
+	memcpy(before, n.buffers, count * sizeof *before);
+	assert_ok(gn_plan_create(n.model, &eval, n.params, NULL, n.buffers, &four, &err));
+	assert_ok(gn_plan_create(n.model, &single, n.params, NULL, n.buffers, &one, &err));
+	assert_ok(gn_plan_forward(four, n.images, 0, &a, &err));
+	assert_ok(gn_plan_forward(one, n.images + 2 * 3 * 19 * 19, 0, &b, &err));
+	assert_true(apart(10, b, a + 20) < 1e-5);
+	assert_memory_equal(before, n.buffers, count * sizeof *before);
+	assert_ok(gn_plan_loss(four, n.labels, &loss, &err));
+	assert_int_equal(gn_plan_backward(four, NULL, NULL, &err), GN_ERR_USAGE);
+	assert_true(gn_plan_bytes(four) < gn_plan_bytes(n.plan) / 2);
+	gn_plan_destroy(four);
+	gn_plan_destroy(one);
+	free(before);
+	net_release(&n);
+}
+
+struct calls {
+	const struct net *n;
+	int count, last_node;
+	unsigned char seen[256];
+	double sums[256];
+};
+
+static double checksum(const struct net *n, int param)
+{
+	const struct gn_param *p = gn_model_param(n->model, param);
+	double sum = 0;
+
+	for (size_t i = 0; i < p->count; i++)
+		sum += fabs(n->grads[p->offset + i]) * (double)(i % 7 + 1);
+	return sum;
+}
+
+static void ready(void *context, int param)
+{
+	struct calls *c = context;
+	int node = gn_model_param(c->n->model, param)->node;
+
+	assert_true(param < 256 && !c->seen[param]);
+	assert_true(c->count == 0 || node <= c->last_node);
+	c->seen[param] = 1;
+	c->sums[param] = checksum(c->n, param);
+	c->last_node = node;
+	c->count++;
+}
+
+/* Each parameter once, from the last layer to the first, and nothing changes it afterwards. */
+static void test_ready(void **state)
+{
+	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 2, .training = 1};
+	static struct calls c;
+	const float *logits;
+	struct gn_err err;
+	struct net n;
+	double loss;
+
+	(void)state;
+	net_init(&n, "resnet50", 10, 64, o);
+	c.n = &n;
+	assert_ok(gn_plan_forward(n.plan, n.images, 0, &logits, &err));
+	assert_ok(gn_plan_loss(n.plan, n.labels, &loss, &err));
+	assert_ok(gn_plan_backward(n.plan, ready, &c, &err));
+	assert_int_equal(c.count, gn_model_param_count(n.model));
+	for (int i = 0; i < c.count; i++)
+		assert_true(c.sums[i] == checksum(&n, i));
+	net_release(&n);
+}
+
+static void test_same_twice(void **state)
+{
+	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 3, .training = 1};
+	struct net a, b;
+
+	(void)state;
+	net_init(&a, "resnet20", 10, 32, o);
+	net_init(&b, "resnet20", 10, 32, o);
+	train(&a, 3);
+	train(&b, 3);
+	assert_memory_equal(a.params, b.params, gn_model_param_elements(a.model) * sizeof(float));
+	net_release(&a);
+	net_release(&b);
+}
+
+static void test_refusals(void **state)
+{
+	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 1, .training = 1};
+	const int32_t wrong[3] = {0, 10, 0};
+	const float *logits;
+	struct gn_plan *p = NULL;
+	struct gn_model *m;
+	struct gn_err err;
+	struct net n;
+	double loss;
+
+	(void)state;
+	o.batch = 3;
+	net_init(&n, "lenet", 10, 28, o);
+	assert_int_equal(gn_plan_loss(n.plan, n.labels, &loss, &err), GN_ERR_USAGE);
+	assert_int_equal(gn_plan_backward(n.plan, NULL, NULL, &err), GN_ERR_USAGE);
+	assert_ok(gn_plan_forward(n.plan, n.images, 0, &logits, &err));
+	assert_int_equal(gn_plan_loss(n.plan, wrong, &loss, &err), GN_ERR_DATA);
+	o.batch = 0;
+	assert_int_equal(gn_plan_create(n.model, &o, n.params, n.grads, n.buffers, &p, &err), GN_ERR_USAGE);
+	o.batch = 1 << 20;
+	assert_int_equal(gn_plan_create(n.model, &o, n.params, n.grads, n.buffers, &p, &err), GN_ERR_NO_MEMORY);
+	assert_non_null(strstr(err.text, "smaller batch"));
+	net_release(&n);
+	o.batch = 2;
+	for (int i = 0; i < 3; i++) {
+		static const char *const names[] = {"lenet", "vgg16", "resnet50"};
+		static const int sides[] = {10, 31, 1};
+		float unused = 0;
+
+		o.batch = i == 2 ? 1 : 2;
+		assert_ok(gn_model_create(names[i], 10, 0, sides[i], &m, &err));
+		assert_int_equal(gn_plan_create(m, &o, &unused, &unused, &unused, &p, &err), GN_ERR_USAGE);
+		gn_model_destroy(m);
+	}
+	assert_null(p);
+}
+
+/* Random lifetimes: no two pieces alive together share a byte. */
+static void test_storage(void **state)
+{
+	struct gn_storage s[120];
+	struct gn_err err;
+	size_t total, sum = 0;
+
+	(void)state;
+	srand(3);
+	for (int i = 0; i < 120; i++) {
+		int first = rand() % 100;
+
+		s[i] = (struct gn_storage){.bytes = (size_t)rand() % 5000, .first = first, .last = first + rand() % 20};
+		sum += s[i].bytes;
+	}
+	assert_ok(gn_storage_place(s, 120, &total, &err));
+	assert_true(total < sum / 2);
+	for (int i = 0; i < 120; i++) {
+		assert_true(s[i].offset % GN_ALIGN_BYTES == 0 && (!s[i].bytes || s[i].offset + s[i].bytes <= total));
+		for (int k = 0; k < i; k++) {
+			int together = s[i].first <= s[k].last && s[k].first <= s[i].last;
+			int apart_in_memory = s[i].offset + s[i].bytes <= s[k].offset || s[k].offset + s[k].bytes <= s[i].offset;
+
+			assert_true(!together || apart_in_memory || !s[i].bytes || !s[k].bytes);
+		}
+	}
+}
+
+/* The same seed gives the same values, another one others, of the right size. */
+static void test_init(void **state)
+{
+	struct gn_model *m;
+	struct gn_err err;
+	float *a, *b, *buffers;
+	size_t count;
+	double sum = 0, square = 0;
+
+	(void)state;
+	assert_ok(gn_model_create("resnet18", 10, 0, 32, &m, &err));
+	count = gn_model_param_elements(m);
+	a = room(count, sizeof *a);
+	b = room(count, sizeof *b);
+	buffers = room(gn_model_buffer_elements(m), sizeof *buffers);
+	assert_ok(gn_init_params(m, "seed:1", a, buffers, &err));
+	assert_ok(gn_init_params(m, "seed:1", b, buffers, &err));
+	assert_memory_equal(a, b, count * sizeof *a);
+	assert_ok(gn_init_params(m, "seed:2", b, buffers, &err));
+	assert_true(apart(64, a, b) > 0.1);
+	for (size_t i = 0; i < gn_model_param(m, 3)->count; i++) {
+		double v = a[gn_model_param(m, 3)->offset + i];
+
+		sum += v;
+		square += v * v;
+	}
+	/* layer1.0.conv1: 64 x 64 x 3 x 3, fan-out 576 */
+	assert_true(fabs(sum / 36864) < 1e-3 && fabs(square / 36864 / (2.0 / 576) - 1) < 0.03);
+	assert_true(buffers[gn_model_buffer(m, 1)->offset] == 1 && buffers[0] == 0);
+	assert_int_equal(gn_init_params(m, "seed:x", a, buffers, &err), GN_ERR_USAGE);
+	assert_int_equal(gn_init_params(m, "seed:-1", a, buffers, &err), GN_ERR_USAGE);
+	assert_int_equal(gn_init_params(m, "", a, buffers, &err), GN_ERR_USAGE);
+	free(a);
+	free(b);
+	free(buffers);
+	gn_model_destroy(m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_host_is_oracle), cmocka_unit_test(test_dropout_is_oracle),
+		cmocka_unit_test(test_inference),      cmocka_unit_test(test_ready),
+		cmocka_unit_test(test_same_twice),     cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_storage),	       cmocka_unit_test(test_init),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
