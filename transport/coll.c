@@ -287,6 +287,14 @@ static void take_landed(struct gn_coll *c)
 	struct step_state *s = &c->states[index];
 	struct gn_err why;
 
+	if (s->request.status == GN_ERR_MISMATCH) {
+		gn_err_set(&why, GN_ERR_MISMATCH,
+			   "%s number %u: the message from rank %d on %s has another length than the one expected: the ranks "
+			   "disagree about the size or the order of their collectives", c->name, c->sequence,
+			   c->steps[index].peer, gn_world_host_of(c->comm->world, c->steps[index].peer));
+		fail(c, GN_ERR_MISMATCH, &why);
+		return;
+	}
 	if (s->request.status) {
 		gn_err_set(&why, s->request.status, "%s: a message %s rank %d on %s failed: %s", c->name,
 			   c->steps[index].op == GN_STEP_SEND ? "to" : "from", c->steps[index].peer,
@@ -377,6 +385,8 @@ static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 	}
 	if (status)
 		return status;
+	/* the others would wait for this rank, which does not go on */
+	gn_world_give_up(c->comm->world, c->why.text);
 	if (err)
 		*err = c->why;
 	return c->status;

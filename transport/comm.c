@@ -23,8 +23,9 @@ static enum gn_status make_barrier(struct gn_comm *c, struct gn_err *err)
 	return status ? status : gn_coll_create(c, s, &buffers, "barrier", &c->barrier, err);
 }
 
-static void report(const struct gn_comm *c, const char *connected)
+static void report(const struct gn_comm *c)
 {
+	const char *forced = getenv("UCX_TLS");
 	struct gn_devices devices = {0};
 	struct gn_strbuf lanes, text;
 	int size = gn_comm_size(c);
@@ -39,9 +40,10 @@ static void report(const struct gn_comm *c, const char *connected)
 	}
 	if (!gn_devices_read("/sys", &devices, NULL)) {
 		gn_devices_describe(&devices, gn_strbuf_text(&lanes), &text);
-		gn_log_info(c->log, "%d rank%s on %d node%s by %s%s, transport %s: using %s", size, size > 1 ? "s" : "",
+		gn_log_info(c->log, "%d rank%s on %d node%s by %s, transport %s%s: using %s", size, size > 1 ? "s" : "",
 			    gn_world_nodes(c->world), gn_world_nodes(c->world) > 1 ? "s" : "",
-			    gn_world_bootstrap(c->world), connected, c->transport, gn_strbuf_text(&text));
+			    gn_world_bootstrap(c->world), forced ? "by UCX_TLS=" : "", forced ? forced : c->transport,
+			    gn_strbuf_text(&text));
 		gn_devices_release(&devices);
 	}
 	gn_strbuf_release(&lanes);
@@ -59,7 +61,7 @@ static enum gn_status connect_and_report(struct gn_comm *c, struct gn_err *err)
 	if (!status)
 		status = gn_comm_barrier(c, err);
 	if (!status && rank == 0 && size > 1)
-		report(c, "");
+		report(c);
 	return status;
 }
 

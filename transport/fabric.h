@@ -20,9 +20,9 @@ struct gn_fabric;
 /* One message under way. Zeroed by the caller before its first use; must stay in place until complete was called. */
 struct gn_request {
 	void (*complete)(struct gn_request *r); /* set by the caller; may not call the fabric */
-	enum gn_status status;			/* on completion */
+	enum gn_status status;			/* on completion; GN_ERR_MISMATCH: the message had another length */
 	int active;
-	struct gn_fabric *fabric;
+	size_t len_bytes;
 	void *handle; /* UCX's */
 };
 

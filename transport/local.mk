@@ -19,7 +19,8 @@ libgannet_transport_a_SOURCES = \
 	transport/reduce.c \
 	transport/schedule.c transport/schedule.h \
 	transport/server.c transport/server.h \
-	transport/watch.c transport/watch.h \
+	transport/watch.c transport/watch.h transport/watch_internal.h \
+	transport/watch_hub.c transport/watch_spoke.c \
 	transport/watch_wire.c transport/watch_wire.h \
 	transport/world.c transport/world.h
 TRANSPORT_LIBS = libgannet_transport.a $(BASE_LIBS) $(UCX_LIBS) $(PMIX_LIBS)

@@ -112,6 +112,14 @@ reason() {
 }
 check "a rank that gives up tells the others why" reason
 
+mismatch() { # COUNT: whoever ends first gives the code, 2 or 4; no rank says that all is well
+	launch 3 "$probe" shm mismatch "$1" >"$scratch/out" 2>&1
+	[[ $? == [24] && ! $(grep "0 wrong" "$scratch/out") ]] && grep -q "disagree about the size" "$scratch/out"
+}
+for count in 2 5000 1000003; do
+	check "ranks that reduce $count and one less elements are told" mismatch "$count"
+done
+
 # --- signs that contradict each other, through the real binary ---
 bench=("$gannet" bench allreduce --max-bytes 1K --iters 2)
 expect 2 "PMIX_RANK=[01] but RANK=5" "PMIx and RANK disagree" env RANK=5 WORLD_SIZE=6 "$gannet" launch -n 2 -- "${bench[@]}"

@@ -3,6 +3,7 @@
  *        rank_probe TRANSPORT forever     allreduce until something ends it; says "ready" after ten
  *        rank_probe TRANSPORT leave       rank 1 leaves early while the others reduce
  *        rank_probe TRANSPORT give-up     rank 1 gives up for a reason
+ *        rank_probe TRANSPORT mismatch N  rank 1 reduces one element less than the others' N
  * Exit codes as gannet's. */
 #include "src/base/log.h"
 #include "transport/comm.h"
@@ -181,6 +182,20 @@ static int forever(struct gn_comm *c, struct gn_err *err)
 	}
 }
 
+static int mismatch(struct gn_comm *c, size_t count, struct gn_err *err)
+{
+	float *data = calloc(count, sizeof *data);
+	enum gn_status status;
+
+	if (!data)
+		abort();
+	status = gn_comm_allreduce(c, data, count - (gn_comm_rank(c) == 1), GN_F32, NULL, err);
+	if (!status)
+		status = gn_comm_barrier(c, err);
+	free(data);
+	return status ? -1 : 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 2 ? argv[2] : "";
@@ -206,7 +221,10 @@ int main(int argc, char **argv)
 		gn_world_give_up(world, "shard 7 is broken");
 		code = 3;
 	} else {
-		wrong = *mode ? forever(comm, &err) : all_checks(comm, &err);
+		if (!strcmp(mode, "mismatch") && argc > 3)
+			wrong = mismatch(comm, (size_t)atol(argv[3]), &err);
+		else
+			wrong = *mode ? forever(comm, &err) : all_checks(comm, &err);
 		if (wrong < 0)
 			code = exit_code("check", &err);
 		else

@@ -1,0 +1,70 @@
+/* A watch from the inside: private to watch*.c.
+ *
+ * One thread per process does all of the connection's work; the program posts wishes under the lock and wakes it. Rank 0's
+ * side of the connections is watch_hub.c, the others' watch_spoke.c.
+ */
+#ifndef GN_TRANSPORT_WATCH_INTERNAL_H
+#define GN_TRANSPORT_WATCH_INTERNAL_H
+
+#include "transport/watch_wire.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define GN_WATCH_STRANGERS_MAX 64
+
+enum gn_watch_presence { GN_WATCH_ABSENT, GN_WATCH_HERE, GN_WATCH_AWAY, GN_WATCH_DEAD };
+
+struct gn_watch_member {
+	enum gn_watch_presence state;
+	struct gn_watch_stream stream;
+};
+
+struct gn_watch {
+	struct gn_watch_options options;
+	uint8_t token[GN_WATCH_TOKEN_BYTES];
+	pthread_t thread;
+	int wake;
+
+	/* rank 0 */
+	int listener, here_or_absent;
+	struct gn_watch_member *members;
+	struct gn_watch_stream strangers[GN_WATCH_STRANGERS_MAX];
+	int stranger_count;
+	uint64_t join_by_ns;
+	/* others */
+	struct gn_watch_stream up;
+
+	atomic_int lost; /* rank + 1 */
+	atomic_int left; /* rank + 1 of the first that left */
+	atomic_uint_fast64_t left_ns;
+
+	pthread_mutex_t lock; /* what follows */
+	pthread_cond_t changed;
+	char how[GN_WATCH_TEXT_MAX];
+	char **hosts;
+	int leaving, said_goodbye, all_gone, stop;
+	char gives_up[GN_WATCH_TEXT_MAX];
+};
+
+/* The first loss is kept. */
+void gn_watch_note_lost(struct gn_watch *w, int rank, const char *how);
+/* So is the first to leave: the next may be leaving because of it. */
+void gn_watch_note_left(struct gn_watch *w, int rank);
+void gn_watch_note_all_gone(struct gn_watch *w);
+
+/* Rank 0. p has room for size + GN_WATCH_STRANGERS_MAX + 2. */
+void gn_watch_hub_turn(struct gn_watch *w, struct pollfd *p, int timeout_ms);
+/* Who has been silent too long, or has not come? */
+void gn_watch_hub_judge(struct gn_watch *w, uint64_t now);
+/* To everyone who is still connected, but not to the rank that it is about. */
+void gn_watch_hub_announce(struct gn_watch *w, enum gn_watch_type type, int rank, const char *text);
+
+/* The others. */
+int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct gn_watch_invitation *invitation,
+			 struct gn_err *err);
+void gn_watch_spoke_turn(struct gn_watch *w, int timeout_ms);
+void gn_watch_spoke_judge(struct gn_watch *w, uint64_t now);
+
+#endif

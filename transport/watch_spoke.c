@@ -1,0 +1,72 @@
+#include "src/base/clock.h"
+#include "transport/watch_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void hear_up(struct gn_watch *w)
+{
+	enum gn_watch_read got;
+
+	while (w->up.fd >= 0 && (got = gn_watch_read(&w->up)) != GN_WATCH_NOTHING) {
+		w->up.in.text[GN_WATCH_TEXT_MAX - 1] = 0;
+		if (got != GN_WATCH_MESSAGE) {
+			close(w->up.fd);
+			w->up.fd = -1;
+			if (!w->all_gone)
+				gn_watch_note_lost(w, 0, "its connection closed without a goodbye");
+		} else if (w->up.in.type == GN_WATCH_LOST) {
+			gn_watch_note_lost(w, (int)w->up.in.rank, w->up.in.text);
+		} else if (w->up.in.type == GN_WATCH_LEFT) {
+			gn_watch_note_left(w, (int)w->up.in.rank);
+		} else if (w->up.in.type == GN_WATCH_ALL_GONE) {
+			gn_watch_note_all_gone(w);
+		}
+	}
+}
+
+void gn_watch_spoke_turn(struct gn_watch *w, int timeout_ms)
+{
+	struct pollfd p[2] = {{.fd = w->wake, .events = POLLIN}, {.fd = w->up.fd, .events = POLLIN}};
+
+	if (poll(p, 2, timeout_ms) > 0 && p[1].revents)
+		hear_up(w);
+}
+
+void gn_watch_spoke_judge(struct gn_watch *w, uint64_t now)
+{
+	char how[64];
+
+	if (w->up.fd < 0 || now - w->up.heard_ns <= (uint64_t)w->options.silent_after_ms * 1000000)
+		return;
+	snprintf(how, sizeof how, "nothing was heard from it for %.1f s", w->options.silent_after_ms / 1e3);
+	close(w->up.fd);
+	w->up.fd = -1;
+	gn_watch_note_lost(w, 0, how);
+}
+
+/* Knocks at one address. An answer shows that the other end is ours and knows the token. */
+int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct gn_watch_invitation *inv, struct gn_err *err)
+{
+	struct gn_watch_message join = {.magic = GN_WATCH_MAGIC, .type = GN_WATCH_JOIN};
+
+	if (gn_net_connect(address, inv->port, 2000, &w->up.fd, err)) {
+		w->up.fd = -1;
+		return 0;
+	}
+	join.rank = (uint32_t)w->options.rank;
+	memcpy(join.text, inv->token, sizeof inv->token);
+	w->up.got = 0;
+	if (!gn_net_send_all(w->up.fd, &join, sizeof join, 1000) &&
+	    !gn_net_receive_all(w->up.fd, &w->up.in, sizeof w->up.in, 3000) && w->up.in.magic == GN_WATCH_MAGIC &&
+	    w->up.in.type == GN_WATCH_BEAT) {
+		w->up.got = sizeof w->up.in;
+		w->up.heard_ns = gn_clock_ns();
+		return 1;
+	}
+	gn_err_set(err, GN_ERR_FAILED, "whoever answers at %s port %d does not let us in", address, inv->port);
+	close(w->up.fd);
+	w->up.fd = -1;
+	return 0;
+}
