@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@
 
 struct launch_options {
 	int64_t ranks;
+	const char *bind;
 };
 
 /* One stream of one rank: its bytes wait here until a line is whole. */
@@ -39,7 +41,7 @@ struct child {
 
 struct job {
 	struct child *children;
-	int size, running, signals, forwarded;
+	int size, running, signals, forwarded, bind;
 	int code;	   /* of the launcher, once something went wrong */
 	uint64_t end_ns;   /* when those still running are asked to end; 0: no such time */
 	int asked;
@@ -82,6 +84,25 @@ static void read_stream(struct stream *s)
 	}
 	s->len += (size_t)n;
 	flush_lines(s, 0);
+}
+
+/* An equal share of the processors that we may use, neighbours together, when there is one for each rank: ranks that wait
+ * for each other by spinning must not sit on one processor. */
+static void bind_to_share(int rank, int size)
+{
+	cpu_set_t all, share;
+	int count, seen = 0;
+
+	if (sched_getaffinity(0, sizeof all, &all) || (count = CPU_COUNT(&all)) < size)
+		return;
+	CPU_ZERO(&share);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &all)) {
+			if (seen >= rank * count / size && seen < (rank + 1) * count / size)
+				CPU_SET(cpu, &share);
+			seen++;
+		}
+	sched_setaffinity(0, sizeof share, &share);
 }
 
 static void become_rank(char *const *argv, char **environment, int out, int error, pid_t parent)
@@ -135,6 +156,8 @@ static enum gn_status start_rank(struct job *j, struct gn_server *server, int ra
 		status = gn_server_environment(server, rank, &environment, err);
 	if (!status) {
 		pid = fork();
+		if (pid == 0 && j->bind)
+			bind_to_share(rank, j->size);
 		if (pid == 0)
 			become_rank(argv, environment, out, error, parent);
 		if (pid < 0) {
@@ -343,7 +366,7 @@ static enum gn_status make_directory(char *path, size_t size, struct gn_err *err
 static int run(const void *options, const struct gn_text_list *positional)
 {
 	const struct launch_options *o = options;
-	struct job j = {.size = (int)o->ranks, .signals = -1};
+	struct job j = {.size = (int)o->ranks, .signals = -1, .bind = !strcmp(o->bind, "share")};
 	char directory[512] = "";
 	struct gn_err err;
 	enum gn_status status;
@@ -375,6 +398,9 @@ static int run(const void *options, const struct gn_text_list *positional)
 static const struct gn_option options_table[] = {
 	{.name = "ranks", .letter = 'n', .kind = GN_OPTION_INT, .offset = offsetof(struct launch_options, ranks),
 	 .value_name = "N", .help = "how many ranks to start", .min = 1, .max = 1024, .required = 1},
+	{.name = "bind", .kind = GN_OPTION_CHOICE, .offset = offsetof(struct launch_options, bind), .value_name = "HOW",
+	 .initial = "share", .help = "give each rank its share of the processors, if there are enough, or all of them",
+	 .choices = "share|none"},
 };
 
 static const struct gn_command command = {

@@ -25,6 +25,16 @@ expect 127 "cannot run .*/nowhere" "a program that is not there" launch 2 /nowhe
 expect 7 "" "the exit code is that of the rank that failed" launch 3 sh -c '[ "$PMIX_RANK" != 1 ] || exit 7'
 # shellcheck disable=SC2016
 expect 0 "^-x --help$" "arguments arrive as they are" launch 1 sh -c 'echo "$@"' sh -x --help
+# shellcheck disable=SC2016
+shares() {
+	local all
+	all=$(nproc)
+	((all > 1)) || return 0
+	[[ $(launch "$all" nproc | sort -u) == 1 && $(launch 1 nproc) == "$all" && $(launch $((all + 1)) nproc | sort -u) == "$all" &&
+		$(launch "$all" sh -c 'grep Cpus_allowed_list /proc/self/status' | sort -u | wc -l) == "$all" &&
+		$(timeout 60 "$gannet" launch -n "$all" --bind none nproc | sort -u) == "$all" ]]
+}
+check "ranks share the processors when there are enough" shares
 lines() {
 	# shellcheck disable=SC2016
 	launch 4 sh -c 'i=0; while [ $i -lt 300 ]; do printf "%s" "$PMIX_RANK$PMIX_RANK"; printf "%s\n" "$PMIX_RANK$PMIX_RANK"
@@ -114,7 +124,7 @@ check "a rank that gives up tells the others why" reason
 
 mismatch() { # COUNT: whoever ends first gives the code, 2 or 4; no rank says that all is well
 	launch 3 "$probe" shm mismatch "$1" >"$scratch/out" 2>&1
-	[[ $? == [24] && ! $(grep "0 wrong" "$scratch/out") ]] && grep -q "disagree about the size" "$scratch/out"
+	[[ $? == [24] ]] && ! grep -q "0 wrong" "$scratch/out" && grep -q "disagree about the size" "$scratch/out"
 }
 for count in 2 5000 1000003; do
 	check "ranks that reduce $count and one less elements are told" mismatch "$count"
