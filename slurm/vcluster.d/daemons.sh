@@ -40,6 +40,7 @@ start_daemon() { # NAME COMMAND...
 	# The locks must not live on in the daemon.
 	setsid "$@" </dev/null >>"$dir/log/$name.out" 2>&1 7>&- 8>&- &
 	record "$name" $!
+	disown # or this shell tells of its end
 }
 
 start_munged() {
@@ -69,7 +70,16 @@ all_idle() {
 		awk -v n="$nodes" '/^(idle|mix|alloc|comp)$/ { ok++ } END { exit ok != n }'
 }
 
-nodes_idle_within() { within "$1" all_idle; }
+nodes_idle_within() { # SECONDS
+	local end=$((SECONDS + $1)) i
+	until all_idle; do
+		((SECONDS < end)) || return 1
+		for ((i = 1; i <= nodes; i++)); do
+			recorded_alive "n$i" >/dev/null || { say "node n$i has ended"; return 1; }
+		done
+		sleep 0.1
+	done
+}
 
 show_logs() {
 	local log
