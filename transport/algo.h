@@ -1,22 +1,67 @@
-/* The algorithms: functions that write a rank's schedule. One file each.
+/* The algorithms: functions that write a rank's schedule, one file each, and the one table of them that the choice by size,
+ * --algo, the verifier and the simulator read.
  *
- * All are defined for every size >= 1 and every piece count >= 1, and every rank must call with the same arguments but rank.
- * pieces cuts what moves at once, for overlap: the caller picks it by message size. with_copy makes the schedule begin by
- * taking its input from another buffer.
+ * All are defined for every size >= 1 and every piece count >= 1, and every rank must ask with the same arguments but rank.
+ * pieces cuts what moves at once, for overlap: the caller picks it by message size. Where a collective deals in blocks, one
+ * for each rank, chunks are blocks cut into pieces: the element count has to be a multiple of the chunks, or blocks would
+ * differ in size.
  */
 #ifndef GN_TRANSPORT_ALGO_H
 #define GN_TRANSPORT_ALGO_H
 
 #include "transport/schedule.h"
 
-/* Reduce-scatter then allgather around a ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
- * of workstations", 2009): size * pieces chunks, 2 (size - 1) rounds, 2 (size - 1) / size of the buffer sent by each
- * rank. Each chunk is summed in one order, so all ranks get the same bits. */
+enum gn_collective {
+	GN_COLLECTIVE_ALLREDUCE,
+	GN_COLLECTIVE_REDUCE_SCATTER, /* block r of the sum is at rank r; the rest of the buffer is used up */
+	GN_COLLECTIVE_ALLGATHER,      /* rank r gives block r */
+	GN_COLLECTIVE_BROADCAST,
+	GN_COLLECTIVE_REDUCE,	      /* the sum is at root; other ranks' buffers are used up */
+	GN_COLLECTIVE_BARRIER,
+	GN_COLLECTIVE_ALL_TO_ALL,     /* block q of rank r's input becomes block r of rank q's output; never in place */
+	GN_COLLECTIVE_COUNT
+};
+
+/* Which rank is where: nodes of any sizes, numbered by their first rank. Read-only once made. */
+struct gn_node_map {
+	int size, nodes, smallest; /* ranks; nodes; ranks on the smallest node */
+	int *node, *local;	   /* of each rank: its node, and its place among that node's ranks */
+	int *first, *members;	   /* node n's ranks, ascending: members[first[n]] .. members[first[n + 1] - 1] */
+};
+
+/* node_of[r] >= 0 names rank r's node, by any number below size. */
+enum gn_status gn_node_map_create(const int *node_of, int size, struct gn_node_map **out, struct gn_err *err);
+void gn_node_map_destroy(struct gn_node_map *m);
+
+struct gn_algo_args {
+	int rank, size, root;
+	uint32_t pieces;
+	int with_copy;			/* take the input from another buffer first */
+	const struct gn_node_map *map;	/* hierarchical ones need it; NULL: one node */
+};
+
+struct gn_algorithm {
+	const char *name; /* unique within the collective */
+	enum gn_collective what;
+	uint32_t (*chunks)(const struct gn_algo_args *args);
+	void (*write)(struct gn_schedule *s, const struct gn_algo_args *args);
+	/* rank r + k's schedule is rank r's with all peers k further: one rank stands for all (sim.h) */
+	int turns;
+};
+
+/* All of them, allreduce first. */
+const struct gn_algorithm *gn_algorithms(size_t *count);
+/* NULL when there is none of that name. */
+const struct gn_algorithm *gn_algorithm_find(enum gn_collective what, const char *name);
+/* "allreduce", "reduce-scatter", ... */
+const char *gn_collective_name(enum gn_collective what);
+/* args->rank's schedule; GN_ERR_USAGE when the arguments make no sense. */
+enum gn_status gn_algorithm_schedule(const struct gn_algorithm *a, const struct gn_algo_args *args,
+				     struct gn_schedule **out, struct gn_err *err);
+
+/* Three by name. */
 enum gn_status gn_algo_ring(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,
 			    struct gn_err *err);
-/* Pairs exchange all they have, at distances 1, 2, 4, ... (Thakur, Rabenseifner and Gropp, "Optimization of collective
- * communication operations in MPICH", 2005): pieces chunks, log2(size) rounds. Sizes that are no power of two fold the
- * extra ranks into neighbours first. The lower rank's value is the left operand on both sides: the same bits. */
 enum gn_status gn_algo_recursive_doubling(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,
 					  struct gn_err *err);
 /* A binomial tree from root, pieces chunks. */

@@ -1,58 +1,51 @@
-#include "transport/algo.h"
+/* Pairs exchange all they have, at distances 1, 2, 4, ... (Thakur, Rabenseifner and Gropp, "Optimization of collective
+ * communication operations in MPICH", 2005): pieces chunks, log2(size) rounds. The lower rank's value is the left operand
+ * on both sides: the same bits. */
+#include "transport/algo_part.h"
 
-/* With 2^k the largest power of two within size, the first 2 (size - 2^k) ranks pair up: the even one hands its value to
- * the odd one, sits out, and gets the result at the end. The others are numbered 0 .. 2^k - 1 by "place". */
-static int rank_at(int place, int extra)
+static void exchange_round(const struct gn_part *p, int place, int round)
 {
-	return place < extra ? 2 * place + 1 : place + extra;
+	int peer = gn_part_rank(p, place);
+	uint32_t message = p->first_message + (uint32_t)round * p->pieces;
+
+	for (uint32_t i = 0; i < p->pieces; i++)
+		gn_schedule_send(p->schedule, peer, p->first_chunk + i, message + i);
+	for (uint32_t i = 0; i < p->pieces; i++)
+		gn_schedule_recv_reduce(p->schedule, peer, p->first_chunk + i, message + i, place < p->place);
 }
 
-static void exchange_round(struct gn_schedule *s, int rank, int peer, uint32_t pieces, int round)
+static void write(const struct gn_part *p)
 {
-	for (uint32_t p = 0; p < pieces; p++)
-		gn_schedule_send(s, peer, p, (uint32_t)round * pieces + p);
-	for (uint32_t p = 0; p < pieces; p++)
-		gn_schedule_recv_reduce(s, peer, p, (uint32_t)round * pieces + p, peer < rank);
-}
+	struct gn_fold f = gn_fold_of(p);
+	int folded = p->place < 2 * f.extra, partner = folded ? gn_part_rank(p, p->place ^ 1) : 0;
 
-static void write(struct gn_schedule *s, int rank, int size, uint32_t pieces)
-{
-	int power = 1, extra, place, round = 1;
-
-	while (power * 2 <= size)
-		power *= 2;
-	extra = size - power;
-	if (rank < 2 * extra && rank % 2 == 0) {
-		for (uint32_t p = 0; p < pieces; p++)
-			gn_schedule_send(s, rank + 1, p, p);
-		for (uint32_t p = 0; p < pieces; p++)
-			gn_schedule_recv(s, rank + 1, p, p);
+	for (uint32_t i = 0; f.number < 0 && i < p->pieces; i++)
+		gn_schedule_send(p->schedule, partner, p->first_chunk + i, p->first_message + i);
+	for (uint32_t i = 0; f.number < 0 && i < p->pieces; i++)
+		gn_schedule_recv(p->schedule, partner, p->first_chunk + i, p->first_message + i);
+	if (f.number < 0)
 		return;
-	}
-	place = rank < 2 * extra ? rank / 2 : rank - extra;
-	for (uint32_t p = 0; rank < 2 * extra && p < pieces; p++)
-		gn_schedule_recv_reduce(s, rank - 1, p, p, 1);
-	for (int distance = 1; distance < power; distance *= 2)
-		exchange_round(s, rank, rank_at(place ^ distance, extra), pieces, round++);
-	for (uint32_t p = 0; rank < 2 * extra && p < pieces; p++)
-		gn_schedule_send(s, rank - 1, p, p);
+	for (uint32_t i = 0; folded && i < p->pieces; i++)
+		gn_schedule_recv_reduce(p->schedule, partner, p->first_chunk + i, p->first_message + i, 1);
+	for (int round = 0; round < f.rounds; round++)
+		exchange_round(p, gn_fold_place(&f, f.number ^ 1 << round), round + 1);
+	for (uint32_t i = 0; folded && i < p->pieces; i++)
+		gn_schedule_send(p->schedule, partner, p->first_chunk + i, p->first_message + i);
 }
 
-enum gn_status gn_algo_recursive_doubling(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,
-					  struct gn_err *err)
+static uint32_t chunks(int size, uint32_t pieces)
 {
-	struct gn_schedule *s;
-	enum gn_status status = gn_schedule_create(rank, size, pieces, &s, err);
-
-	if (status)
-		return status;
-	for (uint32_t c = 0; with_copy && c < pieces; c++)
-		gn_schedule_copy(s, c);
-	write(s, rank, size, pieces);
-	status = gn_schedule_finish(s, err);
-	if (status)
-		gn_schedule_destroy(s);
-	else
-		*out = s;
-	return status;
+	(void)size;
+	return pieces;
 }
+
+static uint32_t messages(int size, uint32_t pieces)
+{
+	uint32_t rounds = 1;
+
+	for (; size > 1; size /= 2)
+		rounds++;
+	return rounds * pieces;
+}
+
+const struct gn_part_algorithm gn_part_recursive_doubling = {write, chunks, messages};

@@ -1,45 +1,60 @@
-#include "transport/algo.h"
+/* Reduce-scatter then allgather around a ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
+ * of workstations", 2009): size * pieces chunks, 2 (size - 1) rounds, 2 (size - 1) / size of the buffer sent by each
+ * rank. Each chunk is summed in one order, so all ranks get the same bits. */
+#include "transport/algo_part.h"
 
-static uint32_t segment(int rank, int back, int size)
+/* One round: a segment to the next member, the one before it from the previous member. */
+static void write_round(const struct gn_part *p, int round, int ahead, int reduces)
 {
-	return (uint32_t)(((rank - back) % size + size) % size);
-}
+	int next = gn_part_rank(p, (p->place + 1) % p->size);
+	int previous = gn_part_rank(p, (p->place + p->size - 1) % p->size);
+	int turn = (p->place + ahead - round) % p->size, gives = (turn + p->size) % p->size;
+	uint32_t out = p->first_chunk + (uint32_t)gives * p->pieces;
+	uint32_t in = p->first_chunk + (uint32_t)((gives + p->size - 1) % p->size) * p->pieces;
 
-/* Chunk = segment * pieces + piece. In round k rank r sends segment r - k and takes segment r - k - 1; the first size - 1
- * rounds reduce, the others only hand on. */
-static void write_round(struct gn_schedule *s, int rank, int size, uint32_t pieces, int round)
-{
-	int next = (rank + 1) % size, previous = (rank + size - 1) % size;
-	uint32_t out = segment(rank, round, size) * pieces, in = segment(rank, round + 1, size) * pieces;
+	for (uint32_t i = 0; i < p->pieces; i++) {
+		uint32_t message = p->first_message + (uint32_t)round * p->pieces + i;
 
-	for (uint32_t p = 0; p < pieces; p++) {
-		uint32_t message = (uint32_t)round * pieces + p;
-
-		gn_schedule_send(s, next, out + p, message);
-		if (round < size - 1)
-			gn_schedule_recv_reduce(s, previous, in + p, message, 0);
+		gn_schedule_send(p->schedule, next, out + i, message);
+		if (reduces)
+			gn_schedule_recv_reduce(p->schedule, previous, in + i, message, 0);
 		else
-			gn_schedule_recv(s, previous, in + p, message);
+			gn_schedule_recv(p->schedule, previous, in + i, message);
 	}
 }
 
-enum gn_status gn_algo_ring(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,
-			    struct gn_err *err)
+/* In round k member r sends segment r - k and takes segment r - k - 1; the first size - 1 rounds reduce. */
+static void write(const struct gn_part *p)
 {
-	uint32_t chunks = (uint32_t)size * pieces;
-	struct gn_schedule *s;
-	enum gn_status status = gn_schedule_create(rank, size, chunks, &s, err);
+	for (int round = 0; round < 2 * (p->size - 1); round++)
+		write_round(p, round, 0, round < p->size - 1);
+}
 
-	if (status)
-		return status;
-	for (uint32_t c = 0; with_copy && c < chunks; c++)
-		gn_schedule_copy(s, c);
-	for (int round = 0; round < 2 * (size - 1); round++)
-		write_round(s, rank, size, pieces, round);
-	status = gn_schedule_finish(s, err);
-	if (status)
-		gn_schedule_destroy(s);
-	else
-		*out = s;
-	return status;
+static uint32_t chunks(int size, uint32_t pieces)
+{
+	return (uint32_t)size * pieces;
+}
+
+static uint32_t messages(int size, uint32_t pieces)
+{
+	return 2 * (uint32_t)(size - 1) * pieces;
+}
+
+const struct gn_part_algorithm gn_part_ring = {write, chunks, messages};
+
+/* One segment behind, so that the last sum of rank r is segment r. */
+void gn_write_ring_reduce_scatter(struct gn_schedule *s, const struct gn_algo_args *a)
+{
+	struct gn_part p = gn_part_all(s, a);
+
+	for (int round = 0; round < a->size - 1; round++)
+		write_round(&p, round, a->size - 1, 1);
+}
+
+void gn_write_ring_allgather(struct gn_schedule *s, const struct gn_algo_args *a)
+{
+	struct gn_part p = gn_part_all(s, a);
+
+	for (int round = 0; round < a->size - 1; round++)
+		write_round(&p, round, 0, 0);
 }

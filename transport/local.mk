@@ -1,8 +1,13 @@
 lib_LIBRARIES += libgannet_transport.a
 libgannet_transport_a_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_CFLAGS) $(PMIX_CFLAGS)
 libgannet_transport_a_SOURCES = \
-	transport/algo.h \
-	transport/algo_broadcast.c \
+	transport/algo.c transport/algo.h \
+	transport/algo_direct.c \
+	transport/algo_double_tree.c \
+	transport/algo_halving_doubling.c \
+	transport/algo_hierarchical.c \
+	transport/algo_knomial.c \
+	transport/algo_part.h \
 	transport/algo_recursive_doubling.c \
 	transport/algo_ring.c \
 	transport/bootstrap.h \
@@ -15,10 +20,14 @@ libgannet_transport_a_SOURCES = \
 	transport/devices.c transport/devices.h \
 	transport/fabric.c transport/fabric.h \
 	transport/net.c transport/net.h \
+	transport/node_map.c \
 	transport/proof.c transport/proof.h \
 	transport/reduce.c \
 	transport/schedule.c transport/schedule.h \
 	transport/server.c transport/server.h \
+	transport/track.c transport/track.h \
+	transport/verify.c transport/verify.h \
+	transport/verify_run.c transport/verify_run.h \
 	transport/watch.c transport/watch.h transport/watch_internal.h \
 	transport/watch_hub.c transport/watch_spoke.c \
 	transport/watch_wire.c transport/watch_wire.h \

@@ -1,6 +1,7 @@
 TRANSPORT_TESTS = \
 	tests/transport/test_detect \
 	tests/transport/test_schedule \
+	tests/transport/test_verify \
 	tests/transport/test_watch
 UNIT_TESTS += $(TRANSPORT_TESTS)
 TRANSPORT_TEST_LIBS = $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
@@ -8,6 +9,8 @@ tests_transport_test_detect_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_detect_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_schedule_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_schedule_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_verify_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_verify_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_watch_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_watch_LDADD = $(TRANSPORT_TEST_LIBS)
 
