@@ -224,9 +224,10 @@ enum gn_status gn_server_create(int size, const char *directory, struct gn_serve
 	return GN_OK;
 }
 
-void gn_server_destroy(struct gn_server *s)
+void gn_server_destroy(struct gn_server *s, int clean)
 {
-	if (!s)
+	/* unclean: its threads may still call back, with s */
+	if (!s || !clean)
 		return;
 	PMIx_server_finalize();
 	close(s->wake);

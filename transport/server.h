@@ -14,7 +14,9 @@ struct gn_server;
 
 /* directory is private to this server and outlives it; PMIx puts its sockets there. */
 enum gn_status gn_server_create(int size, const char *directory, struct gn_server **out, struct gn_err *err);
-void gn_server_destroy(struct gn_server *s);
+/* clean: all ranks have ended well. Otherwise PMIx is left as it is until the process ends, soon: 4.2.2 can wait for ever
+ * for a rank that died while it was connecting. NULL is fine. */
+void gn_server_destroy(struct gn_server *s, int clean);
 /* A NULL-terminated copy of the present environment plus what rank needs; gn_server_environment_free() frees it. */
 enum gn_status gn_server_environment(struct gn_server *s, int rank, char ***out, struct gn_err *err);
 void gn_server_environment_free(char **environment);

@@ -327,7 +327,7 @@ static enum gn_status run_job(struct job *j, const char *directory, const struct
 		signal_all(j, SIGKILL);
 	else
 		status = watch_over(j, server, err);
-	gn_server_destroy(server);
+	gn_server_destroy(server, !status && !j->code);
 	free(argv);
 	return status;
 }

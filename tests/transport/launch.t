@@ -89,6 +89,19 @@ dies_with_launcher() {
 	done <"$scratch/out"
 }
 check "ranks die with the launcher" dies_with_launcher
+# What a rank looks like to PMIx that is killed while it connects: a connection on which nothing comes.
+half_connected() {
+	local start=$SECONDS
+	# shellcheck disable=SC2016
+	launch 1 perl -MIO::Socket::INET -MPOSIX -e '
+		my ($port) = map { $ENV{$_} =~ m{tcp4://[\d.]+:(\d+)} } grep { /^PMIX_SERVER_URI/ } keys %ENV;
+		my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $port) or exit 9;
+		if (!fork) { POSIX::setsid(); open STDOUT, ">/dev/null"; open STDERR, ">/dev/null"; sleep 30; exit 0 }
+		select undef, undef, undef, 0.3;
+		exit 3'
+	[[ $? == 3 ]] && ((SECONDS - start < 10))
+}
+check "a rank that dies while it connects does not hold the launcher" half_connected
 tidy() { mkdir "$scratch/tmp" && TMPDIR=$scratch/tmp launch 2 "$probe" shm >/dev/null 2>&1 && [[ ! $(ls -A "$scratch/tmp") ]]; }
 check "nothing is left in TMPDIR" tidy
 
