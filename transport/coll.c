@@ -32,6 +32,7 @@ struct gn_coll {
 	size_t step_count;
 	struct gn_coll_buffers buffers;
 	const char *name;
+	struct gn_node_op *shared; /* instead of a schedule */
 
 	struct step_state *states;
 	uint32_t *dependents, *first_dependent; /* the dependencies turned around */
@@ -134,6 +135,7 @@ static enum gn_status connect_peers(struct gn_coll *c, struct gn_err *err)
 
 static void destroy(struct gn_coll *c)
 {
+	gn_node_op_free(c->shared);
 	gn_schedule_destroy(c->schedule);
 	free(c->states);
 	free(c->dependents);
@@ -165,6 +167,27 @@ enum gn_status gn_coll_create(struct gn_comm *comm, struct gn_schedule *schedule
 		status = connect_peers(c, err);
 	if (status) {
 		destroy(c);
+		return status;
+	}
+	*out = c;
+	return GN_OK;
+}
+
+enum gn_status gn_coll_create_shared(struct gn_comm *comm, const struct gn_coll_buffers *buffers, const char *name,
+				     struct gn_coll **out, struct gn_err *err)
+{
+	struct gn_coll *c = calloc(1, sizeof *c);
+	enum gn_status status;
+
+	if (!c)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a collective");
+	c->comm = comm;
+	c->buffers = *buffers;
+	c->name = name;
+	status = gn_node_allreduce(comm->node, buffers->in, buffers->out, buffers->count, buffers->element_bytes,
+				   buffers->reduce, &c->shared, err);
+	if (status) {
+		free(c);
 		return status;
 	}
 	*out = c;
@@ -334,14 +357,38 @@ static void leave_active(struct gn_coll *c)
 	c->in_flight = 0;
 }
 
+static void advance_shared(struct gn_coll *c)
+{
+	struct gn_err why;
+	int is_done = 0;
+	enum gn_status status = gn_node_test(c->shared, &is_done, &why);
+
+	if (status)
+		fail(c, status, &why);
+	if (is_done)
+		c->remaining = 0;
+}
+
 static unsigned progress_all(struct gn_comm *comm)
 {
 	unsigned events = gn_fabric_progress(comm->fabric);
 
-	for (struct gn_coll *c = comm->active; c; c = c->next_active)
-		if (c->landed_count)
+	for (struct gn_coll *c = comm->active; c; c = c->next_active) {
+		if (c->shared && c->remaining)
+			advance_shared(c);
+		else if (c->landed_count)
 			advance(c);
+	}
 	return events;
+}
+
+/* The fast path: neighbours in shared memory answer within microseconds, so look there alone for a while. */
+static void spin_shared(struct gn_coll *c)
+{
+	int limit = gn_node_crowded(c->comm->node) ? 64 : 20000;
+
+	for (int i = 0; i < limit && c->remaining && !c->status; i++)
+		advance_shared(c);
 }
 
 enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
@@ -366,7 +413,12 @@ enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
 	c->in_flight = 1;
 	c->next_active = c->comm->active;
 	c->comm->active = c;
-	advance(c);
+	if (c->shared) {
+		c->remaining = 1;
+		gn_node_start(c->shared);
+	} else {
+		advance(c);
+	}
 	return GN_OK;
 }
 
@@ -428,6 +480,8 @@ enum gn_status gn_coll_wait(struct gn_coll *c, struct gn_err *err)
 	enum gn_status status;
 	unsigned idle = 0;
 
+	if (c->shared && c->in_flight)
+		spin_shared(c);
 	while (c->in_flight && c->remaining && !c->status) {
 		if (progress_all(c->comm)) {
 			idle = 0;
@@ -458,6 +512,10 @@ void gn_coll_free(struct gn_coll *c)
 {
 	if (!c)
 		return;
+	if (c->in_flight && c->shared) {
+		c->comm->failed = 1;
+		leave_active(c);
+	}
 	if (c->in_flight) {
 		/* messages may still be on their way into the buffers: only an abandoned fabric leaves them alone */
 		c->comm->failed = 1;

@@ -9,11 +9,13 @@
 
 #include "transport/comm.h"
 #include "transport/fabric.h"
+#include "transport/node.h"
 #include "transport/schedule.h"
 
 struct gn_comm {
 	struct gn_world *world;
 	struct gn_fabric *fabric;
+	struct gn_node *node; /* shared memory of this node's ranks; NULL where there is none, or it was not wanted */
 	struct gn_log *log;
 	struct gn_coll *active;	 /* those in flight */
 	struct gn_coll *barrier; /* kept ready */
@@ -34,5 +36,9 @@ struct gn_coll_buffers {
 /* Takes the schedule over, also on failure. Connects this rank to the peers that the schedule names. */
 enum gn_status gn_coll_create(struct gn_comm *c, struct gn_schedule *schedule, const struct gn_coll_buffers *buffers,
 			      const char *name, struct gn_coll **out, struct gn_err *err);
+/* An allreduce in the memory that the ranks of the only node share, without a schedule. GN_ERR_UNSUPPORTED when the buffer
+ * is not of gn_comm_alloc() and too large for the mail. */
+enum gn_status gn_coll_create_shared(struct gn_comm *c, const struct gn_coll_buffers *buffers, const char *name,
+				     struct gn_coll **out, struct gn_err *err);
 
 #endif

@@ -1,5 +1,6 @@
 #include "transport/comm.h"
 
+#include "src/base/arena.h"
 #include "transport/algo.h"
 #include "transport/coll.h"
 #include "transport/devices.h"
@@ -13,14 +14,38 @@
 #define PIECE_BYTES (256u << 10)
 #define PIECES_MAX 64u
 
+/* All ranks of a world in one place can do without messages. */
+static int all_share(const struct gn_comm *c)
+{
+	return c->node && gn_world_nodes(c->world) == 1;
+}
+
 static enum gn_status make_barrier(struct gn_comm *c, struct gn_err *err)
 {
 	struct gn_coll_buffers buffers = {NULL, &c->barrier_word, 1, sizeof c->barrier_word, gn_reduce_sum(GN_I32)};
 	struct gn_schedule *s;
-	/* nobody gets the sum before everyone has given: that is a barrier */
-	enum gn_status status = gn_algo_recursive_doubling(gn_comm_rank(c), gn_comm_size(c), 1, 0, &s, err);
+	enum gn_status status;
 
+	if (all_share(c))
+		return gn_coll_create_shared(c, &buffers, "barrier", &c->barrier, err);
+	/* nobody gets the sum before everyone has given: that is a barrier */
+	status = gn_algo_recursive_doubling(gn_comm_rank(c), gn_comm_size(c), 1, 0, &s, err);
 	return status ? status : gn_coll_create(c, s, &buffers, "barrier", &c->barrier, err);
+}
+
+/* Only where neighbours exist, and where nothing else was asked for by name. */
+static enum gn_status share_node(struct gn_comm *c, struct gn_err *err)
+{
+	int wanted = !strcmp(c->transport, "auto") || !strcmp(c->transport, "shm");
+	enum gn_status status;
+
+	if (!wanted || gn_comm_size(c) == gn_world_nodes(c->world))
+		return GN_OK;
+	status = gn_node_create(c->world, &c->node, err);
+	if (status != GN_ERR_UNSUPPORTED)
+		return status;
+	gn_log_debug(c->log, "ranks of one node cannot share memory, messages will do: %s", err ? err->text : "");
+	return GN_OK;
 }
 
 static void report(const struct gn_comm *c)
@@ -82,6 +107,8 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	c->log = log;
 	status = gn_fabric_create(world, transport, &c->fabric, err);
 	if (!status)
+		status = share_node(c, err);
+	if (!status)
 		status = connect_and_report(c, err);
 	if (status) {
 		c->failed = 1;
@@ -99,6 +126,7 @@ void gn_comm_destroy(struct gn_comm *c)
 	if (c->fabric && (c->failed || gn_world_check(c->world, NULL)))
 		gn_fabric_abandon(c->fabric);
 	gn_coll_free(c->barrier);
+	gn_node_destroy(c->node);
 	gn_fabric_destroy(c->fabric);
 	free(c->transport);
 	free(c);
@@ -135,14 +163,15 @@ void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out)
 
 const char *gn_algo_name(enum gn_algo algo)
 {
-	static const char *const names[] = {"auto", "ring", "recursive-doubling"};
+	static const char *const names[] = {"auto", "ring", "recursive-doubling", "shared"};
 
 	return names[algo];
 }
 
-enum gn_algo gn_comm_choose(const struct gn_comm *c, size_t len_bytes)
+enum gn_algo gn_comm_choose(const struct gn_comm *c, const void *buffer, size_t len_bytes)
 {
-	(void)c;
+	if (all_share(c) && (len_bytes <= gn_node_mail_bytes(c->node) || gn_node_owns(c->node, buffer, len_bytes)))
+		return GN_ALGO_SHARED;
 	return len_bytes >= RING_FROM_BYTES ? GN_ALGO_RING : GN_ALGO_RECURSIVE_DOUBLING;
 }
 
@@ -158,8 +187,6 @@ static enum gn_status write_allreduce(const struct gn_comm *c, size_t len_bytes,
 {
 	int rank = gn_comm_rank(c), size = gn_comm_size(c);
 
-	if (algo == GN_ALGO_AUTO)
-		algo = gn_comm_choose(c, len_bytes);
 	if (algo == GN_ALGO_RING)
 		return gn_algo_ring(rank, size, pieces_of(len_bytes / (size_t)size), with_copy, out, err);
 	return gn_algo_recursive_doubling(rank, size, pieces_of(len_bytes), with_copy, out, err);
@@ -178,6 +205,12 @@ enum gn_status gn_coll_allreduce_from(struct gn_comm *c, const void *in, void *o
 		return gn_err_set(err, GN_ERR_USAGE, "bytes have no sum: an allreduce of them needs a reduction");
 	if (count > SIZE_MAX / 2 / bytes)
 		return gn_err_set(err, GN_ERR_USAGE, "%zu elements do not fit into memory", count);
+	if (algo == GN_ALGO_AUTO)
+		algo = gn_comm_choose(c, out_buffer, count * bytes);
+	if (algo == GN_ALGO_SHARED && !all_share(c))
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "algorithm shared needs all ranks on one node that can share memory");
+	if (algo == GN_ALGO_SHARED)
+		return gn_coll_create_shared(c, &buffers, "allreduce", out, err);
 	status = write_allreduce(c, count * bytes, algo, in != NULL, &s, err);
 	return status ? status : gn_coll_create(c, s, &buffers, "allreduce", out, err);
 }
@@ -186,6 +219,27 @@ enum gn_status gn_coll_allreduce(struct gn_comm *c, void *buffer, size_t count, 
 				 enum gn_algo algo, struct gn_coll **out, struct gn_err *err)
 {
 	return gn_coll_allreduce_from(c, NULL, buffer, count, type, reduce, algo, out, err);
+}
+
+enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, struct gn_err *err)
+{
+	void *memory;
+
+	if (c->node)
+		return gn_node_alloc(c->node, len_bytes, out, err);
+	memory = gn_alloc_aligned(len_bytes);
+	if (!memory)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no %zu bytes for a buffer", len_bytes);
+	*out = memory;
+	return GN_OK;
+}
+
+void gn_comm_free(struct gn_comm *c, void *memory)
+{
+	if (c->node && memory)
+		gn_node_free(c->node, memory);
+	else
+		free(memory);
 }
 
 static enum gn_status run(struct gn_coll *coll, struct gn_err *err)

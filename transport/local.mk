@@ -18,12 +18,15 @@ libgannet_transport_a_SOURCES = \
 	transport/comm.c transport/comm.h \
 	transport/detect.c transport/detect.h \
 	transport/devices.c transport/devices.h \
+	transport/direct.c transport/direct.h \
 	transport/fabric.c transport/fabric.h \
 	transport/net.c transport/net.h \
+	transport/node.c transport/node.h \
 	transport/node_map.c \
 	transport/proof.c transport/proof.h \
 	transport/reduce.c \
 	transport/schedule.c transport/schedule.h \
+	transport/segment.c transport/segment.h \
 	transport/server.c transport/server.h \
 	transport/track.c transport/track.h \
 	transport/verify.c transport/verify.h \

@@ -9,7 +9,7 @@
 struct gn_bench_options {
 	int64_t min_bytes, max_bytes, factor, iters, warmup;
 	const char *algo, *transport;
-	int json;
+	int json, foreign;
 };
 
 /* Each returns an enum gn_exit. */

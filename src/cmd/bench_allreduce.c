@@ -222,7 +222,7 @@ static enum gn_status bench_size(struct bench *b, size_t bytes, enum gn_algo alg
 	if (status)
 		return status;
 	if (algo == GN_ALGO_AUTO)
-		algo = gn_comm_choose(b->comm, bytes);
+		algo = gn_comm_choose(b->comm, b->out, bytes);
 	status = measure(b, bytes / sizeof(float), algo, 0, &out, err);
 	if (!status)
 		status = measure(b, bytes / sizeof(float), algo, 1, &in, err);
@@ -266,6 +266,8 @@ static enum gn_algo algo_of(const char *name)
 {
 	if (!strcmp(name, "ring"))
 		return GN_ALGO_RING;
+	if (!strcmp(name, "shared"))
+		return GN_ALGO_SHARED;
 	return strcmp(name, "auto") ? GN_ALGO_RECURSIVE_DOUBLING : GN_ALGO_AUTO;
 }
 
@@ -273,12 +275,20 @@ static enum gn_status bench_all(struct bench *b, int64_t *wrong, struct gn_err *
 {
 	const struct gn_bench_options *o = b->o;
 	enum gn_status status = GN_OK;
+	void *shared = NULL;
 
 	if (gn_comm_size(b->comm) == 1 && strcmp(o->transport, "auto"))
 		return gn_err_set(err, GN_ERR_USAGE, "--transport %s: one rank alone sends nothing", o->transport);
 	b->in = gn_alloc_aligned((size_t)o->max_bytes);
-	b->out = gn_alloc_aligned((size_t)o->max_bytes);
 	b->times = calloc((size_t)o->iters, sizeof *b->times);
+	if (o->foreign)
+		b->out = gn_alloc_aligned((size_t)o->max_bytes);
+	else
+		status = gn_comm_alloc(b->comm, (size_t)o->max_bytes, &shared, err);
+	if (status)
+		return status;
+	if (!o->foreign)
+		b->out = shared;
 	if (!b->in || !b->out || !b->times)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for messages of %lld bytes", (long long)o->max_bytes);
 	name_transports(b);
@@ -308,7 +318,10 @@ int gn_bench_allreduce(const struct gn_bench_options *o)
 	else if (wrong && gn_world_rank(world) == 0)
 		fprintf(stderr, "gannet bench: %lld elements were wrong\n", (long long)wrong);
 	free(b.in);
-	free(b.out);
+	if (o->foreign || !b.comm)
+		free(b.out);
+	else
+		gn_comm_free(b.comm, b.out);
 	free(b.times);
 	gn_comm_destroy(b.comm);
 	gn_world_destroy(world);

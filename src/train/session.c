@@ -53,14 +53,25 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 
 static enum gn_status make_arrays(struct gn_session *s, struct gn_err *err)
 {
-	size_t params = gn_model_param_elements(s->model), buffers = gn_model_buffer_elements(s->model);
+	size_t params = gn_model_param_elements(s->model);
 
 	s->params = gn_alloc_aligned(params * sizeof(float));
 	s->momentum = gn_alloc_aligned(params * sizeof(float));
-	s->flat = gn_alloc_aligned((params + buffers + GN_TAIL_COUNT) * sizeof(float));
-	if (!s->params || !s->momentum || !s->flat)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu parameters with gradients and momentum",
-				  params);
+	if (!s->params || !s->momentum)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu parameters with momentum", params);
+	return GN_OK;
+}
+
+/* What is summed over ranks lies where neighbours can reach it. Collective, so after all ranks have come this far. */
+static enum gn_status make_flat(struct gn_session *s, struct gn_err *err)
+{
+	size_t params = gn_model_param_elements(s->model), buffers = gn_model_buffer_elements(s->model);
+	void *memory;
+	enum gn_status status = gn_comm_alloc(s->comm, (params + buffers + GN_TAIL_COUNT) * sizeof(float), &memory, err);
+
+	if (status)
+		return gn_err_prefix(err, "gradients of %zu parameters", params);
+	s->flat = memory;
 	s->buffers = s->flat + params;
 	s->tail = s->buffers + buffers;
 	return GN_OK;
@@ -146,8 +157,6 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = make_loaders(s, err);
 	if (!status)
-		status = make_plans(s, err);
-	if (!status)
 		status = make_schedule(s, err);
 	if (!status && s->options->log && gn_comm_rank(s->comm) == 0)
 		status = gn_runlog_open(s->options->log, &s->runlog, err);
@@ -197,6 +206,10 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 	if (!status)
 		status = compare_ranks(s, options_text, err);
 	if (!status)
+		status = gn_agree_status(comm, make_flat(s, err), err);
+	if (!status)
+		status = gn_agree_status(comm, make_plans(s, err), err);
+	if (!status)
 		status = make_exchange(s, err);
 	if (status) {
 		gn_session_destroy(s);
@@ -221,7 +234,7 @@ void gn_session_destroy(struct gn_session *s)
 	gn_runlog_close(s->runlog);
 	free(s->params);
 	free(s->momentum);
-	free(s->flat);
+	gn_comm_free(s->comm, s->flat);
 	free(s);
 }
 

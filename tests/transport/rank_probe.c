@@ -37,10 +37,17 @@ static int32_t given(int rank, size_t i, int round)
 static int check_allreduce(struct gn_comm *c, size_t count, enum gn_algo algo, int out_of_place, struct gn_err *err)
 {
 	int rank = gn_comm_rank(c), size = gn_comm_size(c), wrong = 0;
-	float *in = malloc(count * sizeof *in + 4), *out = malloc(count * sizeof *out + 4);
+	float *in = malloc(count * sizeof *in + 4), *out;
 	struct gn_coll *coll = NULL;
+	void *memory;
 
-	if (!in || !out)
+	if (!in)
+		abort();
+	/* memory of the communicator's, somewhere inside of it; for the last algorithm ordinary memory */
+	if (gn_comm_alloc(c, count * sizeof *out + 100, &memory, err))
+		return -1;
+	out = algo == GN_ALGO_RECURSIVE_DOUBLING ? malloc(count * sizeof *out + 4) : (float *)memory + 5;
+	if (!out)
 		abort();
 	if (gn_coll_allreduce_from(c, out_of_place ? in : NULL, out, count, GN_F32, NULL, algo, &coll, err))
 		return -1;
@@ -62,19 +69,25 @@ static int check_allreduce(struct gn_comm *c, size_t count, enum gn_algo algo, i
 	}
 	gn_coll_free(coll);
 	free(in);
-	free(out);
+	if (algo == GN_ALGO_RECURSIVE_DOUBLING)
+		free(out);
+	gn_comm_free(c, memory);
 	return wrong;
 }
 
 /* Real fractions: every rank must hold the same bits. */
 static int check_same_bits(struct gn_comm *c, size_t count, enum gn_algo algo, struct gn_err *err)
 {
-	float *data = malloc(count * sizeof *data), *first = malloc(count * sizeof *first);
+	float *data, *first = malloc(count * sizeof *first);
 	struct gn_coll *coll = NULL;
+	void *memory;
 	int wrong;
 
-	if (!data || !first)
+	if (!first)
 		abort();
+	if (gn_comm_alloc(c, count * sizeof *data, &memory, err))
+		return -1;
+	data = memory;
 	for (size_t i = 0; i < count; i++)
 		data[i] = 1.0f / (float)(3 + i + 17 * (size_t)gn_comm_rank(c));
 	if (gn_coll_allreduce(c, data, count, GN_F32, NULL, algo, &coll, err) || gn_coll_start(coll, err) ||
@@ -85,7 +98,7 @@ static int check_same_bits(struct gn_comm *c, size_t count, enum gn_algo algo, s
 		return -1;
 	wrong = memcmp(first, data, count * sizeof *data) != 0;
 	gn_coll_free(coll);
-	free(data);
+	gn_comm_free(c, memory);
 	free(first);
 	return wrong;
 }
@@ -104,6 +117,39 @@ static int check_broadcast(struct gn_comm *c, size_t len, int root, struct gn_er
 	for (size_t i = 0; i < len; i++)
 		wrong += data[i] != (unsigned char)(i * 31 + 7);
 	free(data);
+	return wrong;
+}
+
+/* Three shared operations in flight at once, a hundred times, waited for in another order. */
+static int check_several_shared(struct gn_comm *c, struct gn_err *err)
+{
+	enum { N = 3, COUNT = 3001 };
+	struct gn_coll *coll[N];
+	int size = gn_comm_size(c), wrong = 0;
+	int32_t *data;
+	void *memory;
+
+	if (gn_comm_alloc(c, sizeof *data * N * COUNT, &memory, err))
+		return -1;
+	data = memory;
+	for (int k = 0; k < N; k++)
+		if (gn_coll_allreduce(c, data + k * COUNT, COUNT, GN_I32, NULL, GN_ALGO_AUTO, &coll[k], err))
+			return -1;
+	for (int round = 0; round < 100; round++) {
+		for (int i = 0; i < N * COUNT; i++)
+			data[i] = i + round + gn_comm_rank(c);
+		for (int k = 0; k < N; k++)
+			if (gn_coll_start(coll[k], err))
+				return -1;
+		for (int k = N; k-- > 0;)
+			if (gn_coll_wait(coll[k], err))
+				return -1;
+		for (int i = 0; i < N * COUNT; i++)
+			wrong += data[i] != (i + round) * size + size * (size - 1) / 2;
+	}
+	for (int k = 0; k < N; k++)
+		gn_coll_free(coll[k]);
+	gn_comm_free(c, memory);
 	return wrong;
 }
 
@@ -160,15 +206,17 @@ static int all_checks(struct gn_comm *c, struct gn_err *err)
 		got = gn_comm_barrier(c, err) ? -1 : 0;
 	if (got >= 0)
 		wrong += got = check_several(c, err);
+	if (got >= 0)
+		wrong += got = check_several_shared(c, err);
 	return got < 0 ? got : wrong;
 }
 
 static int forever(struct gn_comm *c, struct gn_err *err)
 {
-	static float data[1000000];
 	struct gn_coll *coll;
+	void *data;
 
-	if (gn_coll_allreduce(c, data, 1000000, GN_F32, NULL, GN_ALGO_AUTO, &coll, err))
+	if (gn_comm_alloc(c, 1000000 * sizeof(float), &data, err) || gn_coll_allreduce(c, data, 1000000, GN_F32, NULL, GN_ALGO_AUTO, &coll, err))
 		return -1;
 	for (long i = 0;; i++) {
 		if (gn_coll_start(coll, err) || gn_coll_wait(coll, err)) {

@@ -1,0 +1,12 @@
+/* Reduction of several buffers into all of them, in one pass over memory. */
+#ifndef GN_TRANSPORT_DIRECT_H
+#define GN_TRANSPORT_DIRECT_H
+
+#include "transport/comm.h"
+
+/* For elements [0, count) from offset_bytes on: result = parts[0] op parts[1] op ... in that order, written to every part.
+ * The sum of floats has loops of its own; other reductions go block by block through the cache. */
+void gn_direct_reduce(char *const *parts, int ranks, size_t offset_bytes, size_t count, size_t element_bytes,
+		      gn_reduce_fn reduce);
+
+#endif

@@ -1,0 +1,50 @@
+/* Allreduce among the ranks of one node, straight in each other's memory: no copies through a transport.
+ *
+ * Buffers come from gn_node_alloc(), which gives every rank of the node a part of one segment. An allreduce on such a buffer
+ * has two meetings: all have arrived; then each rank reduces its share of the elements from everyone's buffer and writes the
+ * result into everyone's buffer; all are done. Buffers up to a few KiB take one meeting: each rank copies its values into a
+ * mailbox, and each adds up all of them by itself. Bytes moved by rank: (p + 1) / p times the buffer read and written once,
+ * which is the least there can be.
+ *
+ * The order of summation is that of local ranks: the same bits on all ranks and in all runs.
+ *
+ * Thread safety: one thread. Operations are started in the same order on all ranks of the node; every rank publishes what it
+ * starts, so that ranks which disagree on size, type or place find out (GN_ERR_MISMATCH) instead of corrupting memory.
+ */
+#ifndef GN_TRANSPORT_NODE_H
+#define GN_TRANSPORT_NODE_H
+
+#include "transport/comm.h"
+#include "transport/world.h"
+
+struct gn_node;
+struct gn_node_op;
+
+/* Collective. GN_ERR_UNSUPPORTED, alike on all ranks, where memory cannot be shared. */
+enum gn_status gn_node_create(struct gn_world *world, struct gn_node **out, struct gn_err *err);
+void gn_node_destroy(struct gn_node *n);
+
+/* Collective, in the same order and with the same size on all ranks. Zeroed, aligned to a page; lives until
+ * gn_node_free or gn_node_destroy. */
+enum gn_status gn_node_alloc(struct gn_node *n, size_t len_bytes, void **out, struct gn_err *err);
+/* Local. NULL is fine. */
+void gn_node_free(struct gn_node *n, void *memory);
+/* Whether [memory, memory + len) lies in one allocation of this node. */
+int gn_node_owns(const struct gn_node *n, const void *memory, size_t len_bytes);
+
+/* A persistent allreduce of count elements over the ranks of this node. in: NULL for in place, else a buffer of this rank's
+ * own (anywhere) that is read. out: in an allocation of this node, at the same place on all ranks; or, for operations of
+ * up to gn_node_mail_bytes() in all, anywhere. */
+enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
+				 gn_reduce_fn reduce, struct gn_node_op **out, struct gn_err *err);
+void gn_node_op_free(struct gn_node_op *op);
+size_t gn_node_mail_bytes(const struct gn_node *n);
+
+void gn_node_start(struct gn_node_op *op);
+/* Makes what progress can be made without waiting; *done says whether the result is there. GN_ERR_MISMATCH names the rank
+ * that started another operation. */
+enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err);
+/* Whether ranks outnumber processors here, so that whoever waits should give way. */
+int gn_node_crowded(const struct gn_node *n);
+
+#endif

@@ -1,0 +1,180 @@
+#include "transport/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct gn_segment {
+	size_t len;
+	int parts;
+	void **part;
+};
+
+/* What a rank tells the others of its file. device and inode make sure that the file found is the one meant. */
+struct card {
+	int64_t pid, fd;
+	uint64_t device, inode, len;
+	int32_t failed;
+};
+
+static enum gn_status make_file(size_t len, int *out, struct card *card, struct gn_err *err)
+{
+	struct stat info;
+	int fd = memfd_create("gannet", MFD_CLOEXEC), failed;
+
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot make shared memory");
+	failed = posix_fallocate(fd, 0, (off_t)len);
+	if (failed || fstat(fd, &info)) {
+		close(fd);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no %zu bytes of shared memory: %s", len,
+				  strerror(failed ? failed : errno));
+	}
+	*card = (struct card){getpid(), fd, info.st_dev, info.st_ino, len, 0};
+	*out = fd;
+	return GN_OK;
+}
+
+static enum gn_status map(int fd, size_t len, void **out, struct gn_err *err)
+{
+	void *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+
+	if (memory == MAP_FAILED)
+		return gn_err_errno(err, errno, "cannot map %zu bytes of shared memory", len);
+	*out = memory;
+	return GN_OK;
+}
+
+static enum gn_status map_neighbour(const struct card *card, size_t len, void **out, struct gn_err *err)
+{
+	char path[64];
+	struct stat info;
+	enum gn_status status;
+	int fd;
+
+	if (card->len != len)
+		return gn_err_set(err, GN_ERR_MISMATCH, "a neighbour shares %llu bytes, not %zu",
+				  (unsigned long long)card->len, len);
+	snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)card->pid, (long long)card->fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "cannot open %s: %s", path, strerror(errno));
+	if (fstat(fd, &info) || info.st_dev != card->device || info.st_ino != card->inode)
+		status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%s is not the neighbour's memory: another namespace?", path);
+	else
+		status = map(fd, len, out, err);
+	close(fd);
+	return status;
+}
+
+static enum gn_status map_all(struct gn_segment *s, const struct gn_world *w, int fd, void *const *cards,
+			      struct gn_err *err)
+{
+	int rank = gn_world_rank(w), index = 0;
+	enum gn_status status = GN_OK;
+
+	for (int r = 0; r < gn_world_size(w) && !status; r++) {
+		struct card card;
+
+		if (gn_world_node_of(w, r) != gn_world_node_of(w, rank))
+			continue;
+		memcpy(&card, cards[r], sizeof card);
+		status = r == rank ? map(fd, s->len, &s->part[index], err)
+				   : map_neighbour(&card, s->len, &s->part[index], err);
+		index++;
+	}
+	return status;
+}
+
+/* Everyone's card; a rank that had none to give fails all. */
+static enum gn_status collect(struct gn_world *w, const struct card *mine, void **cards, struct gn_err *err)
+{
+	int size = gn_world_size(w);
+	size_t *lens = calloc((size_t)size, sizeof *lens);
+	enum gn_status status;
+
+	if (!lens)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to share memory");
+	status = gn_world_exchange(w, mine, sizeof *mine, cards, lens, err);
+	for (int r = 0; r < size && !status; r++) {
+		struct card card;
+
+		if (lens[r] == sizeof card)
+			memcpy(&card, cards[r], sizeof card);
+		if (lens[r] != sizeof card || card.failed)
+			status = gn_err_set(err, GN_ERR_UNSUPPORTED, "rank %d on %s cannot share memory with its node", r,
+					    gn_world_host_of(w, r));
+	}
+	free(lens);
+	return status;
+}
+
+static void free_cards(void **cards, int size)
+{
+	for (int r = 0; cards && r < size; r++)
+		free(cards[r]);
+	free(cards);
+}
+
+enum gn_status gn_segment_create(struct gn_world *world, size_t len_bytes, struct gn_segment **out, struct gn_err *err)
+{
+	int size = gn_world_size(world), fd = -1;
+	struct gn_segment *s = calloc(1, sizeof *s);
+	void **cards = calloc((size_t)size, sizeof *cards), **verdicts = calloc((size_t)size, sizeof *verdicts);
+	struct card mine = {.failed = 1};
+	enum gn_status status = GN_OK, own = GN_OK;
+
+	if (s)
+		s->part = calloc((size_t)gn_world_local_size(world), sizeof *s->part);
+	if (!s || !s->part || !cards || !verdicts) {
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to share memory");
+		goto done;
+	}
+	s->len = len_bytes;
+	s->parts = gn_world_local_size(world);
+	own = make_file(len_bytes, &fd, &mine, err);
+	status = collect(world, &mine, cards, own ? NULL : err);
+	if (!status && !own)
+		own = map_all(s, world, fd, cards, err);
+	/* A second round: files must stay open until all have mapped them, and one that could not fails all. */
+	mine.failed = own != GN_OK;
+	if (!status)
+		status = collect(world, &mine, verdicts, own ? NULL : err);
+done:
+	free_cards(cards, size);
+	free_cards(verdicts, size);
+	if (fd >= 0)
+		close(fd);
+	if (status || own) {
+		gn_segment_destroy(s);
+		return own ? own : status;
+	}
+	*out = s;
+	return GN_OK;
+}
+
+void gn_segment_destroy(struct gn_segment *s)
+{
+	if (!s)
+		return;
+	for (int i = 0; s->part && i < s->parts; i++)
+		if (s->part[i])
+			munmap(s->part[i], s->len);
+	free(s->part);
+	free(s);
+}
+
+void *gn_segment_part(const struct gn_segment *s, int index)
+{
+	return s->part[index];
+}
+
+size_t gn_segment_len(const struct gn_segment *s)
+{
+	return s->len;
+}

@@ -1,0 +1,29 @@
+/* Memory that all ranks of one node map: buffers that peers read and write directly.
+ *
+ * Each rank makes an anonymous file (memfd) and maps its own and, through /proc/PID/fd, those of its neighbours. No name
+ * exists anywhere, so nothing survives a crash, and only processes of the same user that may trace each other get in.
+ * Where the system does not allow that (other process-id namespaces, hardened kernels) creation is GN_ERR_UNSUPPORTED on all
+ * ranks of the world alike.
+ *
+ * Thread safety: a segment is memory; who writes where is the users' agreement.
+ */
+#ifndef GN_TRANSPORT_SEGMENT_H
+#define GN_TRANSPORT_SEGMENT_H
+
+#include "transport/world.h"
+
+#include <stddef.h>
+
+struct gn_segment;
+
+/* Collective over the world; len_bytes must be the same on the ranks of a node. The memory is zeroed, and reserved at once:
+ * GN_ERR_NO_MEMORY here rather than SIGBUS later. */
+enum gn_status gn_segment_create(struct gn_world *world, size_t len_bytes, struct gn_segment **out, struct gn_err *err);
+/* Local: unmaps. Neighbours keep their view of this rank's memory until they destroy theirs. */
+void gn_segment_destroy(struct gn_segment *s);
+
+/* The part of the local rank `index` (0 .. local size - 1) of this node. */
+void *gn_segment_part(const struct gn_segment *s, int index);
+size_t gn_segment_len(const struct gn_segment *s);
+
+#endif
