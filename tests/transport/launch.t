@@ -128,6 +128,7 @@ check "kill -9 of rank 2 over tcp: the others end and name it" kill_one tcp 2 KI
 check "kill -9 of rank 1 over shm: the others end and name it" kill_one shm 1 KILL
 check "kill -9 of rank 0: the others end and name it" kill_one auto 0 KILL
 check "a stopped rank: the others end and name it" kill_one shm 3 STOP
+check "a stopped rank 0: the others end and name it" kill_one tcp 0 STOP
 expect 4 "rank 1 on .* has left the job" "a rank that leaves early is not waited for for ever" launch 3 "$probe" auto leave
 reason() {
 	launch 3 "$probe" auto give-up >"$scratch/out" 2>&1

@@ -15,6 +15,13 @@ all_right() {
 check "2 nodes x 2 ranks: collectives are right" all_right auto
 expect 0 "on 2 nodes by pmix, transport tcp: using eth0" "over tcp, and the line at start says so" \
 	on 100 srun -N2 -n4 --mpi=pmix "$probe" tcp
+meeting() {
+	# shellcheck disable=SC2016
+	on 100 srun -N2 -n4 --mpi=none sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29517 exec "$0" tcp' "$probe" \
+		>"$lab/out" 2>"$lab/err" || { cat "$lab/err"; return 1; }
+	[[ $(grep -c "of 4 on 2 nodes by environment: 0 wrong" "$lab/out") == 4 ]]
+}
+check "RANK, WORLD_SIZE and MASTER_ADDR across nodes" meeting
 rows() {
 	on 100 srun -N2 -n4 --mpi=pmix "$gannet" bench allreduce --transport tcp --json --iters 5 --min-bytes 64K --max-bytes 4M \
 		--factor 8 >"$lab/out" 2>"$lab/err" || { cat "$lab/err"; return 1; }
