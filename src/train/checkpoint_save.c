@@ -58,21 +58,25 @@ int gn_checkpoint_any(const char *directory)
 	return count > 0;
 }
 
-/* Removes the oldest folders that filter accepts until at most keep are left. */
-static enum gn_status prune(const char *directory, int (*filter)(const struct dirent *), int keep, struct gn_err *err)
+/* Removes the oldest folders that filter accepts until at most keep up to newest (NULL: up to the last) are left. What is newer
+ * than newest was passed over on resume: not whole, so it must not push out what is. */
+static enum gn_status prune(const char *directory, int (*filter)(const struct dirent *), const char *newest, int keep,
+			    struct gn_err *err)
 {
 	struct dirent **names;
 	enum gn_status status = GN_OK;
-	int count = scandir(directory, &names, filter, versionsort);
+	int count = scandir(directory, &names, filter, versionsort), known = 0;
 
 	if (count < 0)
 		return gn_err_errno(err, errno, "cannot list %s", directory);
+	while (known < count && (!newest || strverscmp(names[known]->d_name, newest) <= 0))
+		known++;
 	for (int i = 0; i < count; i++) {
 		char path[PATH_MAX];
 
-		if (i < count - keep && !status)
+		if (i < known - keep && !status)
 			status = gn_path_join(path, sizeof path, directory, names[i]->d_name, err);
-		if (i < count - keep && !status)
+		if (i < known - keep && !status)
 			status = gn_remove_tree(path, err);
 		free(names[i]);
 	}
@@ -85,7 +89,7 @@ static enum gn_status prepare(const char *directory, const struct paths *p, stru
 	enum gn_status status = gn_make_dirs(directory, err);
 
 	if (!status)
-		status = prune(directory, is_temporary, 0, err);
+		status = prune(directory, is_temporary, NULL, 0, err);
 	if (!status && mkdir(p->temporary, 0777))
 		status = gn_err_errno(err, errno, "cannot make folder %s", p->temporary);
 	return status;
@@ -198,7 +202,7 @@ static enum gn_status commit(const char *directory, const struct paths *p, const
 	if (!status)
 		status = move_latest(directory, p, err);
 	if (!status)
-		status = prune(directory, is_finished, keep, err);
+		status = prune(directory, is_finished, p->leaf, keep, err);
 	return status;
 }
 

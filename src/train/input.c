@@ -21,8 +21,8 @@ static enum gn_status parse_triple(const char *text, const char *what, int posit
 
 		values[count] = strtod(p, &end);
 		if (end == p || !isfinite(values[count]) || (positive && values[count] <= 0) || (*end && *end != ','))
-			return gn_err_set(err, GN_ERR_USAGE, "%s '%s': write one number, or three with commas", what,
-					  text);
+			return gn_err_set(err, GN_ERR_USAGE, "%s '%s': write one number, or three with commas%s", what,
+					  text, positive ? ", each above 0" : "");
 		p = *end ? end + 1 : end;
 		if (!*end) {
 			count++;

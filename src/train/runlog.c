@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,9 +16,26 @@ struct gn_runlog {
 	struct gn_json json;
 };
 
+/* What a full disk or a power cut tore gets a line of its own, so that only that line is lost. */
+static enum gn_status end_torn_line(const struct gn_runlog *log, struct gn_err *err)
+{
+	struct stat info;
+	char last = '\n';
+	int fd;
+
+	if (fstat(log->fd, &info) || !S_ISREG(info.st_mode) || !info.st_size ||
+	    (fd = open(log->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
+		return GN_OK;
+	if (pread(fd, &last, 1, info.st_size - 1) != 1)
+		last = '\n';
+	close(fd);
+	return last == '\n' ? GN_OK : gn_write_full(log->fd, "\n", 1, log->path, err);
+}
+
 enum gn_status gn_runlog_open(const char *path, struct gn_runlog **out, struct gn_err *err)
 {
 	struct gn_runlog *log = calloc(1, sizeof *log);
+	enum gn_status status;
 
 	if (!log || !(log->path = strdup(path))) {
 		free(log);
@@ -32,8 +50,12 @@ enum gn_status gn_runlog_open(const char *path, struct gn_runlog **out, struct g
 		return GN_ERR_IO;
 	}
 	gn_json_init(&log->json);
-	*out = log;
-	return GN_OK;
+	status = end_torn_line(log, err);
+	if (status)
+		gn_runlog_close(log);
+	else
+		*out = log;
+	return status;
 }
 
 void gn_runlog_close(struct gn_runlog *log)

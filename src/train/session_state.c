@@ -37,6 +37,21 @@ static enum gn_status check_fit(const struct gn_session *s, const char *folder, 
 	return GN_OK;
 }
 
+/* Going on from an older checkpoint beside newer ones would mix two runs, and the next --resume auto would take the other. */
+static enum gn_status check_newest(const struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info,
+				   struct gn_err *err)
+{
+	const char *directory = s->options->checkpoint;
+	struct gn_checkpoint_info newest;
+	char found[PATH_MAX];
+
+	if (!directory || !gn_checkpoint_any(directory) || gn_checkpoint_find(directory, s->log, found, &newest, NULL) ||
+	    newest.state.step <= info->state.step)
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_USAGE, "%s is newer than %s: give --checkpoint another folder, or remove what is newer",
+			  found, folder);
+}
+
 /* On rank 0. *resumed says whether a checkpoint was taken. */
 static enum gn_status read_state(struct gn_session *s, int *resumed, struct gn_err *err)
 {
@@ -65,6 +80,8 @@ static enum gn_status read_state(struct gn_session *s, int *resumed, struct gn_e
 		status = gn_checkpoint_load(folder, &info, s->model, s->params, s->momentum, s->buffers, err);
 	if (!status)
 		status = check_fit(s, folder, &info, err);
+	if (!status && resume != directory)
+		status = check_newest(s, folder, &info, err);
 	if (status)
 		return status;
 	s->state = info.state;

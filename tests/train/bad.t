@@ -46,6 +46,19 @@ expect 3 'another dataset' 'resume with another dataset' sh -c '
 	"$1" pack --seed 9 --out "$2/again" "$3" && timeout 60 "$1" train --data "$2/again" --model lenet --steps 5 \
 		--checkpoint "$2/run" --resume auto' sh "$gannet" "$dir" "$GN_SOURCE/data/digits/digits-val.tar.xz"
 expect 3 'other classes' 'eval on other classes' timeout 60 "$gannet" eval --data "$dir/other" --checkpoint "$dir/run"
+
+# A damaged newest checkpoint must not push out the good ones, and an older one must not go on beside newer ones.
+check 'three checkpoints' train --checkpoint "$dir/three" --checkpoint-every 1 --steps 3
+expect 2 'step-00000003 is newer than' 'resume from an older one in the same folder' train --checkpoint "$dir/three" \
+	--resume "$dir/three/step-00000001"
+check 'but elsewhere' train --checkpoint "$dir/branch" --resume "$dir/three/step-00000001"
+truncate -s -1 "$dir/three/step-00000003/model.safetensors"
+expect 0 'passed over' 'a damaged newest one is passed over' train --checkpoint "$dir/three" --resume auto --steps 2
+rm -r "$dir"/three/step-00000002
+expect 0 'passed over' 'and one saved before it stays, the only one kept' train --checkpoint "$dir/three" --resume auto \
+	--steps 2 --keep 1
+check 'and is whole' "$gannet" info "$dir/three/latest"
+
 cp -r "$dir/run" "$dir/bent"
 sed -i 's/"model.safetensors"/"..\/model.safetensors"/' "$dir"/bent/step-*/manifest.json
 expect 3 'no usable name' 'a manifest that points outside its folder' timeout 60 "$gannet" eval --data "$dir/val" \
@@ -53,6 +66,9 @@ expect 3 'no usable name' 'a manifest that points outside its folder' timeout 60
 expect 1 'Permission denied|cannot make|cannot create' 'a checkpoint folder that cannot be made' \
 	train --checkpoint /proc/nowhere
 expect 1 'cannot open the log' 'a log that cannot be opened' train --log /nonexistent/log.jsonl
+printf '{"event": "st' >"$dir/torn.jsonl"
+check 'a log that ends in half a line' train --log "$dir/torn.jsonl"
+check 'goes on in a line of its own' grep -q '^{"event": "start"' "$dir/torn.jsonl"
 
 # A full disk while checkpointing: exit 1, the reason, and nothing left under any name.
 if [ "$(id -u)" = 0 ] && mkdir "$dir/small" && mount -t tmpfs -o size=2m none "$dir/small" 2>/dev/null; then
