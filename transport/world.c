@@ -7,7 +7,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+/* A death shows within moments, silence within the watch's limit. */
+#define VERDICT_NS 3000000000u
 
 #define HOST_MAX 256
 
@@ -220,12 +224,35 @@ const char *gn_world_bootstrap(const struct gn_world *w)
 	return w->bootstrap->ops->name;
 }
 
+/* A bootstrap that fails because a rank has gone does not know which, or why; the watch will, if we let it. */
+static enum gn_status diagnose(const struct gn_world *w, enum gn_status failure, struct gn_err *err)
+{
+	const struct timespec pause = {0, 5000000};
+	uint64_t until = gn_clock_ns() + VERDICT_NS;
+	enum gn_status status = GN_OK;
+	struct gn_err lost;
+
+	while (w->watch && !status && gn_clock_ns() < until) {
+		status = gn_watch_check(w->watch, &lost);
+		if (!status)
+			nanosleep(&pause, NULL);
+	}
+	if (!status)
+		return failure;
+	if (err)
+		*err = lost;
+	return status;
+}
+
 enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, void **out, size_t *lens,
 				 struct gn_err *err)
 {
 	enum gn_status status = gn_world_check(w, err);
 
-	return status ? status : w->bootstrap->ops->exchange(w->bootstrap, mine, len_bytes, out, lens, err);
+	if (status)
+		return status;
+	status = w->bootstrap->ops->exchange(w->bootstrap, mine, len_bytes, out, lens, err);
+	return status ? diagnose(w, status, err) : GN_OK;
 }
 
 enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err)
