@@ -52,8 +52,8 @@ void gn_tensor_accumulate(const struct gn_layout *l, const void *from, void *to)
 	size_t count = gn_layout_elements(l);
 
 	if (l->element_bytes == sizeof(float)) {
-		const float *a = from;
-		float *b = to;
+		const float *restrict a = from;
+		float *restrict b = to;
 
 #pragma omp parallel for simd schedule(static)
 		for (size_t i = 0; i < count; i++)

@@ -18,7 +18,7 @@ GOLDEN_FILES = \
 	tests/golden/resnet18-b4-s64-c10.json \
 	tests/golden/resnet50-b4-s96-c1000.json \
 	tests/golden/resnet50-b2-s224-c1000.json
-EXTRA_DIST += $(GOLDEN_FILES) tests/golden/README.md
+EXTRA_DIST += $(GOLDEN_FILES) tests/golden/README.md tests/golden/resnet18-b2-s32-c10.json
 # the assembler finds the reference files by its own -I
 gannet_CCASFLAGS = -Wa,-I$(top_srcdir)
 src/cmd/gannet-golden.$(OBJEXT): $(GOLDEN_FILES)

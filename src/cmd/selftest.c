@@ -53,7 +53,7 @@ static const struct gn_command command = {
 		"1e-3.\n\n"
 		"Some networks at their initial values turn rounding errors into more than that: a unit of a relu near zero flips, "
 		"or a variance is taken over few values. Where a bound is passed, all is computed three times more with parameters "
-		"shaken by as much as one convolution in single precision rounds, and a deviation of up to five times what that "
+		"shaken by four times what one convolution in single precision rounds, and a deviation of up to twice what that "
 		"changes is called rounding: neither right nor wrong can be told from it. The exit code is 1 when a deviation is "
 		"larger than that (or, with --strict, than its bound), 3 when a file cannot be used.",
 	.examples = "gannet selftest   # the bundled networks on this processor\n"

@@ -36,10 +36,10 @@ const char *gn_golden_title(const struct gn_golden *g);
  * norm; norm of the evaluation logits 1e-3.
  *
  * When something is beyond its bound, everything is computed three times more with every parameter changed by a random
- * factor of at most 1 +- 2^-21 (its mean, 2.8e-7, is what tests/kernels finds as the error of one convolution in float;
- * 2^-24, the rounding of the parameters, for the oracle). Row by row the largest change is kept, and for tensors the
- * largest among all of one kind, as one unit of a relu that flips changes some and spares others. Up to five times that
- * is GN_GOLDEN_ROUNDING, beyond it GN_GOLDEN_FAIL. */
+ * factor of at most 1 +- 2^-19: on average 1e-6, about four times what tests/kernels finds as the error of one convolution
+ * in float (the oracle: 2^-24, the rounding of the parameters). Row by row the largest change is kept; tensors share the
+ * largest among all of one quantity, as a unit of a relu that flips changes some and spares others, and a loss shares those
+ * of the steps before. Up to twice that is GN_GOLDEN_ROUNDING, beyond it GN_GOLDEN_FAIL. */
 enum gn_status gn_golden_run(const struct gn_golden *g, enum gn_backend backend,
 			     void (*row)(void *context, const struct gn_golden_row *row), void *context, struct gn_err *err);
 
