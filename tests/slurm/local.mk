@@ -1,2 +1,2 @@
-SHELL_TESTS += tests/slurm/vcluster.t tests/slurm/train.t tests/slurm/requeue.t tests/slurm/kill.t
+SHELL_TESTS += tests/slurm/vcluster.t tests/slurm/train.t tests/slurm/requeue.t tests/slurm/kill.t tests/slurm/jobs.t
 EXTRA_DIST += tests/slurm/lab.sh
