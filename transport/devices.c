@@ -144,6 +144,8 @@ static void read_port(struct gn_net_device *d, const char *root, const char *por
 	d->sent_bytes += 4 * read_number("%s/ports/%s/%s", base, port, "counters/port_xmit_data");
 	d->received_bytes += 4 * read_number("%s/ports/%s/%s", base, port, "counters/port_rcv_data");
 	if (!read_text(text, sizeof text, "%s/%s%s", base, "parent", "")) {
+		d->kind = GN_DEVICE_SOFT_RDMA;
+		d->hardware = 0;
 		payload = soft_payload(root, text);
 		d->sent_bytes += payload * read_number("%s/ports/%s/%s", base, port, "hw_counters/sent_pkts");
 		d->received_bytes += payload * read_number("%s/ports/%s/%s", base, port, "hw_counters/rcvd_pkts");

@@ -13,7 +13,8 @@
 
 #define GN_DEVICE_NAME_MAX 64
 
-enum gn_device_kind { GN_DEVICE_NET, GN_DEVICE_LOOPBACK, GN_DEVICE_RDMA };
+/* Soft RDMA (rxe) goes through a network device, whose counters see its bytes, too. */
+enum gn_device_kind { GN_DEVICE_NET, GN_DEVICE_LOOPBACK, GN_DEVICE_RDMA, GN_DEVICE_SOFT_RDMA };
 
 struct gn_net_device {
 	enum gn_device_kind kind;

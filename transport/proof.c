@@ -57,13 +57,14 @@ static void judge(const struct gn_devices *before, const struct gn_devices *afte
 {
 	uint64_t lo = gn_devices_sent(before, after, GN_DEVICE_LOOPBACK);
 	uint64_t net = gn_devices_sent(before, after, GN_DEVICE_NET);
-	uint64_t rdma = gn_devices_sent(before, after, GN_DEVICE_RDMA);
+	uint64_t soft = gn_devices_sent(before, after, GN_DEVICE_SOFT_RDMA);
+	uint64_t rdma = gn_devices_sent(before, after, GN_DEVICE_RDMA) + soft;
 
 	if (!strcmp(transport, "tcp")) {
 		if (lo < same)
 			short_of(verdict, host, same, "within the node over tcp (lo)", lo);
-		else if (net < other)
-			short_of(verdict, host, other, "to other nodes over tcp", net);
+		else if (net < other + soft)
+			short_of(verdict, host, other, "to other nodes over tcp", net > soft ? net - soft : 0);
 	} else if (!strcmp(transport, "shm")) {
 		if (same > NOISE_BYTES && lo >= same / 2)
 			too_much(verdict, host, lo, same);
