@@ -1,0 +1,129 @@
+#!/bin/bash
+# Allreduce, training and a lost rank over real verbs: two guests with soft RoCE (tests/rdma/lab), by the environment bootstrap.
+# What the adapters count is read outside of gannet, too.
+set -u
+# shellcheck source=tests/train/common.sh
+. "$GN_SOURCE/tests/train/common.sh"
+: "${dir:?}" "${gannet:?}" "${jsonl:?}"
+lab=$dir/lab
+trap '"$GN_SOURCE/tests/rdma/lab" down "$lab"; rm -rf "$dir"' EXIT
+mkdir "$lab"
+# For a host with more to do than the guests; each command ends long before.
+export GN_LAB_SECONDS=150
+lab() { "$GN_SOURCE/tests/rdma/lab" "$1" "$lab" "${@:2}"; }
+
+lab up 2>"$dir/up"
+case $? in
+0) ;;
+77)
+	skip "RDMA between two guests" "$(tail -n 1 "$dir/up")"
+	finish
+	exit
+	;;
+*)
+	check "two guests with rxe0 come up" sh -c "cat '$dir/up'; exit 1"
+	finish
+	exit 1
+	;;
+esac
+
+# rank RANK COMMAND...: in its guest; leaves out.RANK, err.RANK
+rank() {
+	lab run $(($1 + 1)) env RANK="$1" WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
+		UCX_WARN_UNUSED_ENV_VARS=n "${@:2}" >"$dir/out.$1" 2>"$dir/err.$1"
+}
+# both COMMAND...: in both guests; prints all, ends with rank 0's code, or rank 1's when that is 0
+both() {
+	local code other
+	rank 1 "$@" &
+	rank 0 "$@"
+	code=$?
+	wait $!
+	other=$?
+	cat "$dir"/{out,err}.[01]
+	return $((code ? code : other))
+}
+counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
+packets() { lab run "$1" cat $counters/sent_pkts $counters/rcvd_pkts | paste -sd' '; }
+
+# rows TRANSPORT MIN MAX: three sizes, none wrong, by that transport
+rows() {
+	both "$gannet" bench allreduce --json --transport "$1" --warmup 1 --iters 2 --min-bytes 8 --max-bytes 512K --factor 256 \
+		>"$dir/rows" || { cat "$dir/rows"; return 1; }
+	perl -MJSON::PP -ne '
+		BEGIN { $transport = shift }
+		next unless /^\{/;
+		my $r = decode_json($_);
+		die "wrong row: $_" unless $r->{transport} =~ /^$transport/ && $r->{nodes} == 2 && $r->{bytes} == 8 * 256 ** $rows
+			&& !$r->{in_place}{wrong} && !$r->{out_of_place}{wrong};
+		$rows++;
+		END { die "$rows rows" if $rows != 3 }' "$1" "$dir/rows"
+}
+
+# The least that one rank of two sends in rows(): 2 x 3 timed, 1 checked. All of it fits into packets of 4096 bytes.
+least=$(((2 * 3 + 1) * (512 * 1024 + 2048 + 8) / 4096))
+by_adapter() { # FUNCTION...: both guests' adapters sent and received what it takes
+	local before after
+	before="$(packets 1) $(packets 2)"
+	"$@" || return
+	after="$(packets 1) $(packets 2)"
+	echo "packets sent and received, before: $before, after: $after"
+	paste -d' ' <(tr ' ' '\n' <<<"$before") <(tr ' ' '\n' <<<"$after") |
+		awk -v least="$least" 'NF != 2 || $2 - $1 < least { bad = 1 } END { exit bad || NR != 4 }'
+}
+not_by_adapter() {
+	local before after
+	before="$(packets 1) $(packets 2)"
+	"$@" || return
+	after="$(packets 1) $(packets 2)"
+	echo "packets sent and received, before: $before, after: $after"
+	[[ $before == "$after" && $before =~ ^[0-9]+(\ [0-9]+){3}$ ]]
+}
+check "allreduce over rc, right, through the adapters" by_adapter rows rc
+check "allreduce over tcp, right, not through the adapters" not_by_adapter rows tcp
+expect 1 "did not go by rc: the ranks of guest1 sent [0-9]+ bytes to other nodes over RDMA" "rc that was tcp is found out" \
+	both env UCX_TLS=tcp,self "$gannet" bench allreduce --transport rc --min-bytes 64K --max-bytes 64K --iters 1
+expect 1 "did not go by tcp" "tcp that was rc is found out" \
+	both env UCX_TLS=rc,ud,self "$gannet" bench allreduce --transport tcp --min-bytes 64K --max-bytes 64K --iters 1
+
+# Emulated, oneDNN's code for wider registers only takes longer to be made.
+trainer() { # TRANSPORT STEPS NAME
+	echo env ONEDNN_MAX_CPU_ISA=SSE41 GANNET_LOG=warn "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch 2 \
+		--threads 1 --loader-threads 1 --transport "$1" --steps "$2" --log-every 1 --log "$lab/$3.jsonl"
+}
+train() { # TRANSPORT
+	# shellcheck disable=SC2046 # words
+	both $(trainer "$1" 20 "$1") && [[ $("$jsonl" "$lab/$1.jsonl" step step | wc -l) == 20 ]]
+}
+check 'digits are packed' "$gannet" pack --out "$dir/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
+check "20 steps of lenet over rc, through the adapters" by_adapter train rc
+check "20 steps of lenet over tcp" train tcp
+check "losses agree within 1e-5" same_losses "$lab/rc.jsonl" "$lab/tcp.jsonl" 1e-5
+
+# doomed RANK COMMAND...: that rank is killed once its adapter has sent some of it; code and output are the other's
+doomed() {
+	local code
+	# shellcheck disable=SC2016 # for the shell in the guest
+	rank "$1" bash -c 'read -r before <"$0"
+		"$@" & until read -r now <"$0" && ((now > before + 500)); do kill -0 $! || exit 99; sleep 0.05; done
+		kill -9 $!; wait $!' $counters/sent_pkts "${@:2}" &
+	rank $((1 - $1)) "${@:2}"
+	code=$?
+	wait $!
+	[[ $? == 137 ]] || echo "rank $1 was not killed"
+	cat "$dir"/err.[01]
+	return $code
+}
+# shellcheck disable=SC2046 # words
+expect 4 "rank 1 on guest2" "a killed rank 1 ends the training on the other, which names it" doomed 1 $(trainer rc 100000 killed)
+expect 4 "rank 0 on guest1" "a killed rank 0 ends the bench on the other, which names it" \
+	doomed 0 "$gannet" bench allreduce --transport rc --min-bytes 64K --max-bytes 64K --iters 100000
+
+read -r first <"$lab/guest1.pid"
+read -r second <"$lab/guest2.pid"
+check "the lab goes down" lab down
+nothing_left() {
+	! kill -0 -- "-$first" && ! kill -0 -- "-$second" && [[ ! $(find "$lab" -mindepth 1 -not -name '*.jsonl') ]]
+}
+check "and leaves no process and no pipe" nothing_left
+finish
