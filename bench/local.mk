@@ -5,3 +5,7 @@ bench_loader_LDADD = $(DATA_LIBS) $(BASE_LIBS)
 noinst_PROGRAMS += bench/plan
 bench_plan_SOURCES = bench/plan.c
 bench_plan_LDADD = $(TRAIN_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
+noinst_PROGRAMS += bench/azure
+bench_azure_SOURCES = bench/azure.c
+bench_azure_LDADD = $(TRANSPORT_LIBS)
+EXTRA_DIST += bench/azure.tsv

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #define WIDE_RADIX 4
+/* More than this keeps no link busier. */
+#define PIECES_MAX 64
 
 static uint32_t chunks_pieces(const struct gn_algo_args *a)
 {
@@ -153,6 +155,31 @@ enum gn_status gn_algorithm_schedule(const struct gn_algorithm *a, const struct 
 	else
 		*out = s;
 	return status;
+}
+
+/* Without pieces, the largest message says how many there should be. */
+enum gn_status gn_algorithm_pieces(const struct gn_algorithm *a, const struct gn_algo_args *args, size_t bytes,
+				   size_t piece_bytes, uint32_t *out, struct gn_err *err)
+{
+	struct gn_algo_args whole = *args;
+	struct gn_schedule *s;
+	enum gn_status status;
+	const struct gn_step *steps;
+	size_t count, largest = 0, pieces;
+
+	whole.rank = 0;
+	whole.pieces = 1;
+	status = gn_algorithm_schedule(a, &whole, &s, err);
+	if (status)
+		return status;
+	steps = gn_schedule_steps(s, &count);
+	for (size_t i = 0; i < count; i++)
+		if (steps[i].op != GN_STEP_COPY && steps[i].chunk_count > largest)
+			largest = steps[i].chunk_count;
+	pieces = (size_t)((double)bytes * (double)largest / gn_schedule_chunks(s) / (double)piece_bytes);
+	gn_schedule_destroy(s);
+	*out = pieces < 1 ? 1 : pieces > PIECES_MAX ? PIECES_MAX : (uint32_t)pieces;
+	return GN_OK;
 }
 
 enum gn_status gn_algo_ring(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,

@@ -59,6 +59,11 @@ const char *gn_collective_name(enum gn_collective what);
 enum gn_status gn_algorithm_schedule(const struct gn_algorithm *a, const struct gn_algo_args *args,
 				     struct gn_schedule **out, struct gn_err *err);
 
+/* How many pieces (1 to 64) make the largest message piece_bytes long or little more, for a buffer of bytes. args->rank and
+ * args->pieces do not matter. */
+enum gn_status gn_algorithm_pieces(const struct gn_algorithm *a, const struct gn_algo_args *args, size_t bytes,
+				   size_t piece_bytes, uint32_t *out, struct gn_err *err);
+
 /* Three by name. */
 enum gn_status gn_algo_ring(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,
 			    struct gn_err *err);

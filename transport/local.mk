@@ -28,6 +28,9 @@ libgannet_transport_a_SOURCES = \
 	transport/schedule.c transport/schedule.h \
 	transport/segment.c transport/segment.h \
 	transport/server.c transport/server.h \
+	transport/sim.c transport/sim.h \
+	transport/sim_net.c transport/sim_net.h \
+	transport/sim_plan.c transport/sim_plan.h \
 	transport/track.c transport/track.h \
 	transport/verify.c transport/verify.h \
 	transport/verify_run.c transport/verify_run.h \

@@ -256,7 +256,7 @@ static enum gn_status check_all(struct gn_verify_job *j, struct gn_err *err)
 	return status;
 }
 
-enum gn_status gn_verify(const struct gn_verify_case *c, const struct gn_verify_rank *ranks, struct gn_err *err)
+enum gn_status gn_schedule_verify(const struct gn_verify_case *c, const struct gn_verify_rank *ranks, struct gn_err *err)
 {
 	struct gn_verify_job j = {.c = c, .ranks = ranks};
 	enum gn_status status = GN_OK;
@@ -314,7 +314,7 @@ enum gn_status gn_verify_algorithm(const struct gn_algorithm *a, const struct gn
 	else
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the schedules of %d ranks", args->size);
 	if (!status)
-		status = gn_verify(&c, ranks, err);
+		status = gn_schedule_verify(&c, ranks, err);
 	if (status)
 		gn_err_prefix(err, "%s, %s, %d ranks, %u chunks", gn_collective_name(a->what), a->name, args->size, c.chunks);
 	for (int r = 0; schedules && r < args->size; r++)

@@ -32,7 +32,7 @@ struct gn_verify_case {
 };
 
 /* GN_OK, or GN_ERR_FAILED with the first fault: rank, step, chunk, message. Any steps are fine, however wrong. */
-enum gn_status gn_verify(const struct gn_verify_case *c, const struct gn_verify_rank *ranks, struct gn_err *err);
+enum gn_status gn_schedule_verify(const struct gn_verify_case *c, const struct gn_verify_rank *ranks, struct gn_err *err);
 /* Writes all ranks' schedules and verifies them; args->rank does not matter. */
 enum gn_status gn_verify_algorithm(const struct gn_algorithm *a, const struct gn_algo_args *args, struct gn_err *err);
 

@@ -28,6 +28,7 @@ extern const struct gn_cmd gn_cmd_launch;
 extern const struct gn_cmd gn_cmd_pack;
 extern const struct gn_cmd gn_cmd_report;
 extern const struct gn_cmd gn_cmd_selftest;
+extern const struct gn_cmd gn_cmd_sim;
 extern const struct gn_cmd gn_cmd_stage;
 extern const struct gn_cmd gn_cmd_train;
 extern const struct gn_cmd gn_cmd_verify;

@@ -11,6 +11,7 @@ gannet_SOURCES = \
 	src/cmd/pack.c \
 	src/cmd/report.c \
 	src/cmd/golden.S src/cmd/selftest.c \
+	src/cmd/sim.c src/cmd/sim.h src/cmd/sim_machine.c \
 	src/cmd/stage.c \
 	src/cmd/train.c \
 	src/cmd/verify.c

@@ -15,6 +15,7 @@ const struct gn_cmd *const gn_cmd_table[] = {
 	&gn_cmd_pack,
 	&gn_cmd_report,
 	&gn_cmd_selftest,
+	&gn_cmd_sim,
 	&gn_cmd_stage,
 	&gn_cmd_train,
 	&gn_cmd_verify,

@@ -1,6 +1,7 @@
 TRANSPORT_TESTS = \
 	tests/transport/test_detect \
 	tests/transport/test_schedule \
+	tests/transport/test_sim \
 	tests/transport/test_verify \
 	tests/transport/test_watch
 UNIT_TESTS += $(TRANSPORT_TESTS)
@@ -9,6 +10,8 @@ tests_transport_test_detect_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_detect_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_schedule_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_schedule_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_sim_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_sim_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_verify_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_verify_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_watch_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -18,8 +21,10 @@ check_PROGRAMS += tests/transport/rank_probe
 tests_transport_rank_probe_SOURCES = tests/transport/rank_probe.c
 tests_transport_rank_probe_LDADD = $(TRANSPORT_LIBS)
 SHELL_TESTS += \
+	tests/transport/azure.t \
 	tests/transport/bench.t \
 	tests/transport/environment.t \
 	tests/transport/launch.t \
+	tests/transport/sim.t \
 	tests/transport/slurm.t
 EXTRA_DIST += tests/transport/common.sh

@@ -144,7 +144,7 @@ static struct set write_set(enum gn_collective what, const char *name, int size,
 		r->steps = gn_schedule_steps(s.schedules[args.rank], &r->count);
 		r->dependencies = gn_schedule_dependencies(s.schedules[args.rank], &r->dependency_count);
 	}
-	assert_ok(gn_verify(&s.c, s.ranks, &err));
+	assert_ok(gn_schedule_verify(&s.c, s.ranks, &err));
 	return s;
 }
 
@@ -164,7 +164,7 @@ static enum gn_status verify_with(const struct set *s, int rank, const struct gn
 	assert_non_null(ranks);
 	memcpy(ranks, s->ranks, sizeof *ranks * (size_t)s->c.size);
 	ranks[rank] = *other;
-	status = gn_verify(&s->c, ranks, NULL);
+	status = gn_schedule_verify(&s->c, ranks, NULL);
 	free(ranks);
 	return status;
 }
@@ -369,7 +369,7 @@ static void expect(enum gn_status wanted, const char *pattern, const struct gn_v
 {
 	struct gn_err err = {0};
 
-	assert_int_equal(gn_verify(c, ranks, &err), wanted);
+	assert_int_equal(gn_schedule_verify(c, ranks, &err), wanted);
 	if (wanted && !strstr(err.text, pattern))
 		fail_msg("'%s' does not say '%s'", err.text, pattern);
 }

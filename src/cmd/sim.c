@@ -1,0 +1,315 @@
+#include "src/cmd/sim.h"
+
+#include "src/base/clock.h"
+#include "src/base/json.h"
+#include "transport/verify.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the measured columns of nccl-tests count as moved, against bytes / time. */
+static double bus_factor(enum gn_collective what, int ranks)
+{
+	double n = ranks;
+
+	switch (what) {
+	case GN_COLLECTIVE_ALLREDUCE:
+		return 2 * (n - 1) / n;
+	case GN_COLLECTIVE_REDUCE_SCATTER:
+	case GN_COLLECTIVE_ALLGATHER:
+	case GN_COLLECTIVE_ALL_TO_ALL:
+		return (n - 1) / n;
+	default:
+		return 1;
+	}
+}
+
+static void print_row(const struct gn_sim_options *o, const struct gn_sim_topology *t, const struct gn_algorithm *a,
+		      size_t bytes, const struct gn_sim_result *r)
+{
+	int ranks = t->nodes * t->ranks_per_node;
+	double algbw = r->time_s > 0 ? (double)bytes / r->time_s / 1e9 : 0;
+	struct gn_json j;
+
+	if (!o->json) {
+		printf("%12zu %-20s %12.2f %9.3f %9.3f %6u %12llu %14llu %9d\n", bytes, a->name, r->time_s * 1e6, algbw,
+		       algbw * bus_factor(a->what, ranks), r->pieces, (unsigned long long)r->messages,
+		       (unsigned long long)r->network_bytes, r->simulated_ranks);
+		fflush(stdout);
+		return;
+	}
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_string(&j, "op", gn_collective_name(a->what));
+	gn_json_uint(&j, "bytes", bytes);
+	gn_json_string(&j, "algo", a->name);
+	gn_json_int(&j, "ranks", ranks);
+	gn_json_int(&j, "nodes", t->nodes);
+	gn_json_double(&j, "time_us", r->time_s * 1e6);
+	gn_json_double(&j, "first_us", r->fastest_s * 1e6);
+	gn_json_double(&j, "algbw_gb_per_s", algbw);
+	gn_json_double(&j, "busbw_gb_per_s", algbw * bus_factor(a->what, ranks));
+	gn_json_uint(&j, "pieces", r->pieces);
+	gn_json_uint(&j, "messages", r->messages);
+	gn_json_uint(&j, "network_bytes", r->network_bytes);
+	gn_json_int(&j, "simulated_ranks", r->simulated_ranks);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	fflush(stdout);
+	gn_json_release(&j);
+}
+
+static int is_chosen(const struct gn_sim_options *o, const struct gn_algorithm *a)
+{
+	return (!strcmp(o->collective, "all") || !strcmp(o->collective, gn_collective_name(a->what))) &&
+	       (!strcmp(o->algo, "all") || !strcmp(o->algo, a->name));
+}
+
+static enum gn_status time_all(const struct gn_sim_options *o, const struct gn_sim_topology *t, struct gn_err *err)
+{
+	size_t count;
+	const struct gn_algorithm *all = gn_algorithms(&count);
+	enum gn_status status = GN_OK;
+
+	if (!o->json)
+		printf("# %d nodes of %d ranks, simulated\n#%11s %-20s %12s %9s %9s %6s %12s %14s %9s\n", t->nodes,
+		       t->ranks_per_node, "size (B)", "algo", "time (us)", "algbw", "busbw", "pieces", "messages", "network (B)",
+		       "simulated");
+	for (int64_t bytes = o->min_bytes; bytes <= o->max_bytes && !status; bytes *= o->factor)
+		for (size_t i = 0; i < count && !status; i++) {
+			struct gn_sim_result r;
+
+			if (!is_chosen(o, &all[i]))
+				continue;
+			status = gn_sim_run(t, &all[i], (size_t)bytes, (uint32_t)o->pieces, (uint64_t)o->memory, &r, err);
+			if (!status)
+				print_row(o, t, &all[i], (size_t)bytes, &r);
+			/* with all algorithms asked for, one that is too large for memory is left out and said so */
+			if (status == GN_ERR_UNSUPPORTED && !strcmp(o->algo, "all")) {
+				fprintf(stderr, "gannet sim: left out: %s\n", err->text);
+				status = GN_OK;
+			}
+		}
+	return status;
+}
+
+/* --- a training step --- */
+
+static void print_step(const struct gn_sim_options *o, const struct gn_sim_topology *t, const struct gn_algorithm *a,
+		       double seconds, double exposed)
+{
+	double ranks = (double)t->nodes * t->ranks_per_node, rate = o->batch * ranks / seconds;
+	double efficiency = o->compute_ms / 1e3 / seconds;
+	struct gn_json j;
+
+	if (!o->json) {
+		printf("%-20s %12.3f %12.3f %12.1f %9.1f %%\n", a->name, seconds * 1e3, exposed * 1e3, rate, efficiency * 100);
+		return;
+	}
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_string(&j, "op", "train");
+	gn_json_string(&j, "algo", a->name);
+	gn_json_int(&j, "ranks", (int64_t)ranks);
+	gn_json_double(&j, "step_ms", seconds * 1e3);
+	gn_json_double(&j, "exposed_ms", exposed * 1e3);
+	gn_json_double(&j, "images_per_s", rate);
+	gn_json_double(&j, "efficiency", efficiency);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+}
+
+static enum gn_status time_step(const struct gn_sim_options *o, const struct gn_sim_topology *t, struct gn_err *err)
+{
+	size_t count, buckets = (size_t)o->buckets;
+	const struct gn_algorithm *all = gn_algorithms(&count);
+	struct gn_sim_bucket *list = calloc(buckets, sizeof *list);
+	struct gn_sim_step step = {o->compute_ms / 1e3, list, buckets};
+	double seconds, exposed, backward = step.compute_s * o->backward;
+	enum gn_status status = GN_OK;
+
+	if (!list)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu buckets", buckets);
+	for (size_t i = 0; i < buckets; i++) {
+		list[i].bytes = (size_t)(o->step_bytes / (double)buckets) / 4 * 4;
+		list[i].ready_s = step.compute_s - backward + backward * (double)(i + 1) / (double)buckets;
+	}
+	if (!o->json)
+		printf("# a step of %g ms alone, %g images a rank, %g bytes of gradient in %zu buckets\n#%-19s %12s %12s %12s %11s\n",
+		       o->compute_ms, o->batch, o->step_bytes, buckets, "algo", "step (ms)", "exposed (ms)", "images/s",
+		       "efficiency");
+	for (size_t i = 0; i < count && !status; i++) {
+		if (all[i].what != GN_COLLECTIVE_ALLREDUCE || (strcmp(o->algo, "all") && strcmp(o->algo, all[i].name)))
+			continue;
+		status = gn_sim_step_time(t, &all[i], &step, &seconds, &exposed, err);
+		if (!status)
+			print_step(o, t, &all[i], seconds, exposed);
+	}
+	free(list);
+	return status;
+}
+
+/* --- proofs --- */
+
+static enum gn_status verify_one(const struct gn_algorithm *a, int size, int *proved, struct gn_err *err)
+{
+	static const uint32_t pieces[] = {1, 3};
+	struct gn_node_map *map = NULL;
+	int *node_of = calloc((size_t)size, sizeof *node_of);
+	enum gn_status status;
+
+	if (!node_of)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
+	/* four to a node and an odd one out: nodes of several sizes */
+	for (int r = 0; r < size; r++)
+		node_of[r] = (r + 1) / 4;
+	status = gn_node_map_create(node_of, size, &map, err);
+	free(node_of);
+	for (size_t k = 0; k < 2 && !status; k++)
+		for (int with_map = 0; with_map < 2 && !status; with_map++) {
+			struct gn_algo_args args = {.size = size, .root = size / 2, .pieces = pieces[k]};
+
+			args.map = with_map ? map : NULL;
+			if (with_map && !strstr(a->name, "hierarchical"))
+				continue;
+			status = gn_verify_algorithm(a, &args, err);
+			*proved += !status;
+		}
+	gn_node_map_destroy(map);
+	return status;
+}
+
+static enum gn_status verify_all(const struct gn_sim_options *o, struct gn_err *err)
+{
+	size_t count;
+	const struct gn_algorithm *all = gn_algorithms(&count);
+	enum gn_status status = GN_OK;
+
+	for (size_t i = 0; i < count && !status; i++) {
+		double began = gn_clock_s();
+		int proved = 0;
+
+		if (!is_chosen(o, &all[i]))
+			continue;
+		for (int size = 1; size <= (int)o->verify_ranks && !status; size++)
+			status = verify_one(&all[i], size, &proved, err);
+		if (!status)
+			printf("proved %-14s %-20s 1 to %lld ranks: %d cases in %.2f s\n", gn_collective_name(all[i].what),
+			       all[i].name, (long long)o->verify_ranks, proved, gn_clock_s() - began);
+		fflush(stdout);
+	}
+	return status;
+}
+
+static int any_chosen(const struct gn_sim_options *o)
+{
+	size_t count;
+	const struct gn_algorithm *all = gn_algorithms(&count);
+
+	for (size_t i = 0; i < count; i++)
+		if (is_chosen(o, &all[i]))
+			return 1;
+	return 0;
+}
+
+static int run(const void *options, const struct gn_text_list *positional)
+{
+	const struct gn_sim_options *o = options;
+	struct gn_sim_topology t;
+	struct gn_err err = {.status = GN_ERR_USAGE};
+	enum gn_status status = gn_sim_machine_read(o, &t, &err);
+
+	(void)positional;
+	if (!status && !any_chosen(o))
+		status = gn_err_set(&err, GN_ERR_USAGE, "no algorithm %s for %s; --algo all shows them", o->algo, o->collective);
+	if (!status && o->verify)
+		status = verify_all(o, &err);
+	else if (!status && o->compute_ms > 0)
+		status = time_step(o, &t, &err);
+	else if (!status)
+		status = time_all(o, &t, &err);
+	return status ? gn_cmd_fail("sim", &err) : GN_EXIT_DONE;
+}
+
+#define FIELD(name) offsetof(struct gn_sim_options, name)
+#define MACHINE(text, field, value, sentence)                                                                          \
+	{.name = text, .kind = GN_OPTION_REAL, .offset = FIELD(machine.field), .value_name = value, .initial = "-1",    \
+	 .help = sentence, .min = -1, .max = 1e12}
+
+static const struct gn_option options_table[] = {
+	{.name = "topology", .letter = 't', .kind = GN_OPTION_TEXT, .offset = FIELD(topology), .value_name = "FILE",
+	 .help = "JSON object whose keys are the machine's options below, with underscores"},
+	MACHINE("nodes", nodes, "N", "nodes (4)"),
+	MACHINE("ranks-per-node", ranks_per_node, "N", "ranks on each (1)"),
+	MACHINE("rails", rails, "N", "network ports of each node (1)"),
+	MACHINE("link-gbit", link_gbit, "X", "Gbit/s of a port (100)"),
+	MACHINE("link-us", link_us, "X", "latency between nodes in us (1.5)"),
+	MACHINE("node-gb", node_gb, "X", "GB/s between ranks of a node (10)"),
+	MACHINE("node-us", node_us, "X", "latency within a node in us (0.5)"),
+	MACHINE("leaf-nodes", leaf_nodes, "N", "nodes on a leaf switch; 0: one switch for all (0)"),
+	MACHINE("oversubscription", oversubscription, "X", "a leaf's rate down by its rate up (1)"),
+	MACHINE("send-us", send_us, "X", "processor time to send a message (0.3)"),
+	MACHINE("receive-us", receive_us, "X", "and to receive one (0.3)"),
+	MACHINE("gap-us", gap_us, "X", "least time between messages of a port (0.1)"),
+	MACHINE("reduce-gb", reduce_gb, "X", "GB/s that a rank sums or copies; 0: no time (10)"),
+	MACHINE("eager-bytes", eager_bytes, "N", "longer messages wait for their receivers (8192)"),
+	MACHINE("jitter", jitter, "X", "everything takes 1 + X |normal| times as long (0)"),
+	MACHINE("stragglers", stragglers, "N", "ranks that start late (0)"),
+	MACHINE("straggler-us", straggler_us, "X", "how late (1000)"),
+	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1",
+	 .help = "of jitter and stragglers", .min = 0, .max = 1LL << 52},
+	{.name = "collective", .kind = GN_OPTION_CHOICE, .offset = FIELD(collective), .value_name = "NAME",
+	 .initial = "allreduce", .help = "what is done",
+	 .choices = "all|allreduce|reduce-scatter|allgather|broadcast|reduce|barrier|all-to-all"},
+	{.name = "algo", .kind = GN_OPTION_TEXT, .offset = FIELD(algo), .value_name = "NAME", .initial = "all",
+	 .help = "by which algorithm"},
+	{.name = "min-bytes", .letter = 'b', .kind = GN_OPTION_SIZE, .offset = FIELD(min_bytes), .value_name = "N",
+	 .initial = "64K", .help = "smallest message", .min = 4, .max = 1LL << 36},
+	{.name = "max-bytes", .letter = 'e', .kind = GN_OPTION_SIZE, .offset = FIELD(max_bytes), .value_name = "N",
+	 .initial = "64M", .help = "largest message", .min = 4, .max = 1LL << 36},
+	{.name = "factor", .letter = 'f', .kind = GN_OPTION_INT, .offset = FIELD(factor), .value_name = "N",
+	 .initial = "4", .help = "each message is so many times the one before", .min = 2, .max = 1 << 20},
+	{.name = "pieces", .kind = GN_OPTION_INT, .offset = FIELD(pieces), .value_name = "N", .initial = "0",
+	 .help = "cut into so many pieces; 0: by 256 KiB", .min = 0, .max = 4096},
+	{.name = "memory", .kind = GN_OPTION_SIZE, .offset = FIELD(memory), .value_name = "N", .initial = "8G",
+	 .help = "give up rather than use more", .min = 1 << 20, .max = 1e15},
+	{.name = "compute-ms", .kind = GN_OPTION_REAL, .offset = FIELD(compute_ms), .value_name = "X", .initial = "0",
+	 .help = "predict training instead: a step on one rank alone takes X", .min = 0, .max = 1e9},
+	{.name = "batch", .kind = GN_OPTION_REAL, .offset = FIELD(batch), .value_name = "N", .initial = "64",
+	 .help = "images of a rank and step", .min = 1, .max = 1e9},
+	{.name = "gradient-bytes", .kind = GN_OPTION_REAL, .offset = FIELD(step_bytes), .value_name = "N",
+	 .initial = "102228128", .help = "what a step sums (ResNet-50)", .min = 4, .max = 1e12},
+	{.name = "buckets", .kind = GN_OPTION_REAL, .offset = FIELD(buckets), .value_name = "N", .initial = "25",
+	 .help = "in so many equal parts", .min = 1, .max = 10000},
+	{.name = "backward", .kind = GN_OPTION_REAL, .offset = FIELD(backward), .value_name = "X", .initial = "0.66",
+	 .help = "the last part of a step, while which buckets become ready", .min = 0, .max = 1},
+	{.name = "verify", .kind = GN_OPTION_FLAG, .offset = FIELD(verify), .help = "prove the schedules instead"},
+	{.name = "verify-ranks", .kind = GN_OPTION_INT, .offset = FIELD(verify_ranks), .value_name = "N",
+	 .initial = "130", .help = "for 1 to N ranks", .min = 1, .max = 4096},
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "one JSON object a line"},
+};
+
+static const struct gn_command command = {
+	.name = "sim",
+	.summary = "predict communication on another machine",
+	.positional = "",
+	.description =
+		"Simulates the schedules that collectives really run on the machine described, message by message (LogGP), "
+		"with up to 131072 ranks, and prints how long they take. Bandwidths are those of gannet bench.\n\n"
+		"All ranks are simulated, unless an algorithm treats them alike and nothing is random: then the ranks of one "
+		"node or leaf switch stand for all. Not modelled: congestion within switches, packet loss, ranks that share a "
+		"processor.\n\n"
+		"With --compute-ms it predicts training: buckets of gradient become ready during the backward pass and are "
+		"summed one after the other. With --verify it proves that each schedule sums every contribution once, without "
+		"race, deadlock or unread message.",
+	.examples = "gannet sim --nodes 16 --ranks-per-node 4 --link-gbit 100           # all allreduces, 64 KiB to 64 MiB\n"
+		    "gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64 # images/s of ResNet-50\n"
+		    "gannet sim --verify --collective all                                # proofs\n",
+	.options = options_table,
+	.option_count = sizeof options_table / sizeof *options_table,
+};
+
+const struct gn_cmd gn_cmd_sim = {&command, run, sizeof(struct gn_sim_options)};

@@ -1,0 +1,28 @@
+/* gannet sim's options, and the machine that they and a topology file describe. */
+#ifndef GN_CMD_SIM_H
+#define GN_CMD_SIM_H
+
+#include "src/cmd/cmd.h"
+#include "transport/sim.h"
+
+#include <stdint.h>
+
+/* As people write them; below zero: not said. */
+struct gn_sim_machine {
+	double nodes, ranks_per_node, rails, link_gbit, link_us, node_gb, node_us, leaf_nodes, oversubscription, send_us,
+		receive_us, gap_us, reduce_gb, eager_bytes, jitter, stragglers, straggler_us;
+};
+
+struct gn_sim_options {
+	struct gn_sim_machine machine;
+	const char *topology, *collective, *algo;
+	int64_t min_bytes, max_bytes, factor, pieces, memory, seed;
+	double compute_ms, backward, step_bytes, buckets, batch;
+	int json, verify;
+	int64_t verify_ranks;
+};
+
+/* Defaults, then the file, then the options. */
+enum gn_status gn_sim_machine_read(const struct gn_sim_options *o, struct gn_sim_topology *out, struct gn_err *err);
+
+#endif

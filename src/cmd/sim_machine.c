@@ -1,0 +1,93 @@
+#include "src/cmd/sim.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+/* The keys of a topology file are the options with underscores. The defaults are a plain cluster: 100 Gbit/s, 1.5 us. */
+static const struct {
+	const char *key;
+	size_t offset;
+	double initial;
+	int whole;
+} fields[] = {
+#define FIELD(name, initial, whole) {#name, offsetof(struct gn_sim_machine, name), initial, whole}
+	FIELD(nodes, 4, 1),	      FIELD(ranks_per_node, 1, 1),   FIELD(rails, 1, 1),      FIELD(link_gbit, 100, 0),
+	FIELD(link_us, 1.5, 0),	      FIELD(node_gb, 10, 0),	     FIELD(node_us, 0.5, 0),  FIELD(leaf_nodes, 0, 1),
+	FIELD(oversubscription, 1, 0), FIELD(send_us, 0.3, 0),	     FIELD(receive_us, 0.3, 0), FIELD(gap_us, 0.1, 0),
+	FIELD(reduce_gb, 10, 0),      FIELD(eager_bytes, 8192, 0),   FIELD(jitter, 0, 0),     FIELD(stragglers, 0, 1),
+	FIELD(straggler_us, 1000, 0),
+#undef FIELD
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static double *field_of(struct gn_sim_machine *m, size_t i)
+{
+	return (double *)((char *)m + fields[i].offset);
+}
+
+static enum gn_status set_from(json_t *value, const char *key, const char *path, struct gn_sim_machine *m,
+			       struct gn_err *err)
+{
+	for (size_t i = 0; i < FIELDS; i++) {
+		double number = json_number_value(value);
+
+		if (strcmp(key, fields[i].key))
+			continue;
+		if (!json_is_number(value) || number < 0 || number > 1e12 || (fields[i].whole && number != floor(number)))
+			return gn_err_set(err, GN_ERR_DATA, "%s: %s has to be a%s number, not below zero", path, key,
+					  fields[i].whole ? " whole" : "");
+		*field_of(m, i) = number;
+		return GN_OK;
+	}
+	return gn_err_set(err, GN_ERR_DATA, "%s: there is no %s in a topology; see gannet sim --help", path, key);
+}
+
+static enum gn_status read_file(const char *path, struct gn_sim_machine *m, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+	json_error_t why;
+	json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &why), *value;
+	const char *key;
+
+	if (!root)
+		return gn_err_set(err, GN_ERR_DATA, "%s:%d: %s", path, why.line, why.text);
+	if (!json_is_object(root))
+		status = gn_err_set(err, GN_ERR_DATA, "%s is not a JSON object", path);
+	json_object_foreach(root, key, value)
+		if (!status)
+			status = set_from(value, key, path, m, err);
+	json_decref(root);
+	return status;
+}
+
+enum gn_status gn_sim_machine_read(const struct gn_sim_options *o, struct gn_sim_topology *out, struct gn_err *err)
+{
+	struct gn_sim_machine m, given = o->machine;
+	enum gn_status status = GN_OK;
+
+	for (size_t i = 0; i < FIELDS; i++)
+		*field_of(&m, i) = fields[i].initial;
+	if (o->topology)
+		status = read_file(o->topology, &m, err);
+	if (status)
+		return status;
+	for (size_t i = 0; i < FIELDS; i++) {
+		if (*field_of(&given, i) >= 0)
+			*field_of(&m, i) = *field_of(&given, i);
+		if (fields[i].whole && (*field_of(&m, i) > 1 << 20 || *field_of(&m, i) != floor(*field_of(&m, i))))
+			return gn_err_set(err, GN_ERR_USAGE, "%s has to be a whole number of 1048576 at most", fields[i].key);
+	}
+	*out = (struct gn_sim_topology){
+		.nodes = (int)m.nodes, .ranks_per_node = (int)m.ranks_per_node, .rails = (int)m.rails,
+		.link_bytes_per_s = m.link_gbit * 1e9 / 8, .link_latency_s = m.link_us / 1e6,
+		.node_bytes_per_s = m.node_gb * 1e9, .node_latency_s = m.node_us / 1e6, .leaf_nodes = (int)m.leaf_nodes,
+		.oversubscription = m.oversubscription, .send_overhead_s = m.send_us / 1e6,
+		.receive_overhead_s = m.receive_us / 1e6, .gap_s = m.gap_us / 1e6,
+		.reduce_s_per_byte = m.reduce_gb > 0 ? 1e-9 / m.reduce_gb : 0, .eager_bytes = m.eager_bytes,
+		.jitter = m.jitter, .stragglers = (int)m.stragglers, .straggler_s = m.straggler_us / 1e6,
+		.seed = (uint64_t)o->seed,
+	};
+	return gn_sim_topology_check(out, err);
+}

@@ -1,0 +1,147 @@
+/* The simulator against closed forms, against itself unfolded, and against nonsense. */
+#include "tests/test.h"
+
+#include "transport/sim.h"
+
+#include <math.h>
+
+/* Only latency, rate and gamma: then the textbook's formulas hold. */
+static struct gn_sim_topology plain(int nodes, int ranks_per_node)
+{
+	return (struct gn_sim_topology){.nodes = nodes, .ranks_per_node = ranks_per_node, .rails = 1, .link_bytes_per_s = 1e9,
+					.link_latency_s = 10e-6, .node_bytes_per_s = 1e10, .node_latency_s = 1e-6,
+					.oversubscription = 1, .reduce_s_per_byte = 1e-10, .eager_bytes = 1e12, .seed = 7};
+}
+
+static double simulated(const struct gn_sim_topology *t, const char *name, size_t bytes, struct gn_sim_result *r)
+{
+	const struct gn_algorithm *a = gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, name);
+	struct gn_err err;
+
+	assert_non_null(a);
+	assert_ok(gn_sim_run(t, a, bytes, 1, 0, r, &err));
+	return r->time_s;
+}
+
+static void expect_near(double got, double wanted, double share)
+{
+	if (!(fabs(got - wanted) <= wanted * share))
+		fail_msg("%.9g, not %.9g", got, wanted);
+}
+
+static void test_closed_forms(void **state)
+{
+	struct gn_sim_topology t = plain(8, 1);
+	double n = 8 << 20, beta = 1e-9, alpha = 10e-6, gamma = 1e-10;
+	struct gn_sim_result r;
+
+	(void)state;
+	expect_near(simulated(&t, "ring", 8 << 20, &r), 14 * (alpha + n / 8 * beta) + 7 * n / 8 * gamma, 1e-6);
+	assert_int_equal(r.simulated_ranks, 1);
+	assert_int_equal(r.messages, 8 * 14);
+	assert_int_equal(r.network_bytes, 14 * (8 << 20));
+	expect_near(simulated(&t, "recursive-doubling", 8 << 20, &r), 3 * (alpha + n * beta + n * gamma), 1e-6);
+	expect_near(simulated(&t, "halving-doubling", 8 << 20, &r), 6 * alpha + 2 * n * 7 / 8 * beta + n * 7 / 8 * gamma, 1e-6);
+	/* rendezvous: request and answer before each message */
+	t.eager_bytes = 0;
+	expect_near(simulated(&t, "recursive-doubling", 8 << 20, &r), 3 * (3 * alpha + n * beta + n * gamma), 1e-6);
+}
+
+/* One node for all gives what all give. A jitter too small to matter is enough to simulate every rank. */
+static void test_folding(void **state)
+{
+	struct gn_sim_result folded, all;
+
+	(void)state;
+	for (int leaf = 0; leaf <= 2; leaf += 2)
+		for (int per_node = 1; per_node <= 3; per_node++) {
+			struct gn_sim_topology t = plain(6, per_node);
+
+			t.leaf_nodes = leaf;
+			t.oversubscription = 3;
+			t.eager_bytes = 1000;
+			t.send_overhead_s = 2e-6;
+			simulated(&t, "ring", 18 * 40000, &folded);
+			t.jitter = 1e-13;
+			simulated(&t, "ring", 18 * 40000, &all);
+			assert_int_equal(folded.simulated_ranks, per_node * (leaf ? leaf : 1));
+			assert_int_equal(all.simulated_ranks, 6 * per_node);
+			expect_near(folded.time_s, all.time_s, 1e-9);
+			assert_int_equal(folded.messages, all.messages);
+			assert_int_equal(folded.network_bytes, all.network_bytes);
+		}
+}
+
+/* What makes a machine worse makes it slower; the same seed gives the same times. */
+static void test_monotone(void **state)
+{
+	struct gn_sim_topology t = plain(8, 4), worse;
+	struct gn_sim_result r;
+	double good = simulated(&t, "hierarchical", 1 << 22, &r), first;
+
+	(void)state;
+	/* 2 (nodes - 1) / nodes of the buffer for each node */
+	assert_int_equal(r.network_bytes, 2 * 7 * (1 << 22));
+	worse = t;
+	worse.leaf_nodes = 2;
+	worse.oversubscription = 8;
+	assert_true(simulated(&worse, "hierarchical", 1 << 22, &r) > good * 1.2);
+	worse = t;
+	worse.stragglers = 1;
+	worse.straggler_s = 0.5;
+	assert_true(simulated(&worse, "hierarchical", 1 << 22, &r) > 0.5);
+	worse = t;
+	worse.jitter = 0.2;
+	first = simulated(&worse, "hierarchical", 1 << 22, &r);
+	assert_true(first > good);
+	expect_near(simulated(&worse, "hierarchical", 1 << 22, &r), first, 0);
+	worse.seed++;
+	assert_true(fabs(simulated(&worse, "hierarchical", 1 << 22, &r) - first) > 0);
+	t.rails = 4;
+	assert_true(simulated(&t, "hierarchical", 1 << 22, &r) < good / 2);
+}
+
+static void test_step(void **state)
+{
+	const struct gn_algorithm *a = gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "ring");
+	struct gn_sim_topology t = plain(4, 1);
+	struct gn_sim_bucket buckets[] = {{4 << 20, 0.1}, {4 << 20, 0.2}};
+	struct gn_sim_step step = {0.2, buckets, 2};
+	double seconds, exposed, one;
+	struct gn_sim_result r;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_sim_run(&t, a, 4 << 20, 0, 0, &r, &err));
+	one = r.time_s;
+	assert_ok(gn_sim_step_time(&t, a, &step, &seconds, &exposed, &err));
+	expect_near(seconds, 0.2 + one, 1e-9); /* the first is hidden, the last is not */
+	expect_near(exposed, one, 1e-6);
+}
+
+static void test_refusals(void **state)
+{
+	const struct gn_algorithm *a = gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "ring");
+	struct gn_sim_topology t = plain(0, 1);
+	struct gn_sim_result r;
+	struct gn_err err;
+
+	(void)state;
+	assert_int_equal(gn_sim_run(&t, a, 1024, 1, 0, &r, &err), GN_ERR_USAGE);
+	t = plain(4, 1);
+	t.link_bytes_per_s = NAN;
+	assert_int_equal(gn_sim_run(&t, a, 1024, 1, 0, &r, &err), GN_ERR_USAGE);
+	t = plain(1000, 4);
+	t.jitter = 0.1;
+	assert_int_equal(gn_sim_run(&t, a, 1 << 20, 1, 1 << 20, &r, &err), GN_ERR_UNSUPPORTED);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_closed_forms), cmocka_unit_test(test_folding), cmocka_unit_test(test_monotone),
+		cmocka_unit_test(test_step),	     cmocka_unit_test(test_refusals),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

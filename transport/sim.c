@@ -1,0 +1,391 @@
+#include "transport/sim.h"
+
+#include "src/base/philox.h"
+#include "transport/sim_net.h"
+#include "transport/sim_plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define SLOTS 8 /* as in coll.c */
+#define PIECE_BYTES (256u << 10)
+#define MEMORY_BYTES 8000000000u
+
+enum { READY, SET_OFF, HEAD, LANDED, FINISHED };
+enum { OFFERED = 1, ARRIVED = 2, POSTED = 4, DUE = 8 };
+
+struct event {
+	double at;
+	uint32_t step;
+	uint32_t kind;
+};
+
+struct machine {
+	const struct gn_sim_topology *t;
+	struct gn_sim_net net;
+	struct gn_sim_plan plan;
+	struct event *heap;
+	size_t heap_count, heap_room;
+	uint32_t *next_reduction, *free_slots; /* per rank */
+	double *offered_at;		       /* per step, seconds: of sends that wait for their receivers */
+	size_t left;
+	double now, last, *done_at; /* per rank */
+	enum gn_status status;
+};
+
+/* --- events, the earliest first --- */
+
+static int before(const struct event *a, const struct event *b)
+{
+	return a->at < b->at || (a->at <= b->at && a->step < b->step);
+}
+
+static void push(struct machine *m, double at, int kind, uint32_t step)
+{
+	struct event e = {at, step, (uint32_t)kind};
+	size_t i = m->heap_count;
+
+	if (m->heap_count == m->heap_room) {
+		size_t wanted = m->heap_room ? 2 * m->heap_room : 1024;
+		struct event *moved = realloc(m->heap, wanted * sizeof *moved);
+
+		if (!moved) {
+			m->status = GN_ERR_NO_MEMORY;
+			return;
+		}
+		m->heap = moved;
+		m->heap_room = wanted;
+	}
+	m->heap_count++;
+	for (; i && before(&e, &m->heap[(i - 1) / 2]); i = (i - 1) / 2)
+		m->heap[i] = m->heap[(i - 1) / 2];
+	m->heap[i] = e;
+}
+
+static struct event pop(struct machine *m)
+{
+	struct event top = m->heap[0], last = m->heap[--m->heap_count];
+	size_t i = 0, child;
+
+	while ((child = 2 * i + 1) < m->heap_count) {
+		if (child + 1 < m->heap_count && before(&m->heap[child + 1], &m->heap[child]))
+			child++;
+		if (!before(&m->heap[child], &last))
+			break;
+		m->heap[i] = m->heap[child];
+		i = child;
+	}
+	m->heap[i] = last;
+	return top;
+}
+
+/* --- steps --- */
+
+static double work(struct machine *m, uint32_t step, double seconds)
+{
+	int rank = m->plan.steps[step].rank;
+
+	return gn_sim_net_work(&m->net, rank, m->now, seconds * gn_sim_net_jitter(&m->net, rank, 2 * step));
+}
+
+static int is_eager(const struct machine *m, uint32_t step)
+{
+	return m->plan.steps[step].bytes <= m->t->eager_bytes;
+}
+
+/* Both ends of a large message are there: the receiver's answer goes back, then the message sets off. */
+static void clear_to_send(struct machine *m, uint32_t send)
+{
+	const struct gn_sim_plan_step *s = &m->plan.steps[send];
+	double latency = gn_sim_net_latency(&m->net, s->rank, s->peer), asked = m->offered_at[send] + latency;
+
+	push(m, (m->now > asked ? m->now : asked) + latency, SET_OFF, send);
+}
+
+static void post(struct machine *m, uint32_t recv)
+{
+	struct gn_sim_plan_step *s = &m->plan.steps[recv];
+	const struct gn_sim_plan_step *sender = &m->plan.steps[s->partner];
+
+	s->state |= POSTED;
+	if (sender->state & OFFERED && !is_eager(m, s->partner))
+		clear_to_send(m, s->partner);
+}
+
+static void post_early(struct machine *m, int rank)
+{
+	while (m->free_slots[rank]) {
+		uint32_t *i = &m->next_reduction[rank];
+
+		while (*i < m->plan.first[rank + 1] && m->plan.steps[*i].op != GN_STEP_RECV_REDUCE)
+			++*i;
+		if (*i == m->plan.first[rank + 1])
+			break;
+		m->free_slots[rank]--;
+		post(m, (*i)++);
+	}
+}
+
+static void reduce(struct machine *m, uint32_t step)
+{
+	push(m, work(m, step, m->plan.steps[step].bytes * m->t->reduce_s_per_byte), FINISHED, step);
+}
+
+static void ready(struct machine *m, uint32_t step)
+{
+	struct gn_sim_plan_step *s = &m->plan.steps[step];
+	double at;
+
+	s->state |= DUE;
+	switch (s->op) {
+	case GN_STEP_COPY:
+		push(m, work(m, step, s->bytes * m->t->reduce_s_per_byte), FINISHED, step);
+		break;
+	case GN_STEP_SEND:
+		at = work(m, step, m->t->send_overhead_s);
+		s->state |= OFFERED;
+		m->offered_at[step] = at;
+		if (is_eager(m, step))
+			push(m, at, SET_OFF, step);
+		else if (m->plan.steps[s->partner].state & POSTED)
+			clear_to_send(m, step);
+		break;
+	case GN_STEP_RECV:
+		post(m, step);
+		if (s->state & ARRIVED) /* an eager one came early: it is copied into place */
+			push(m, work(m, step, s->bytes * m->t->reduce_s_per_byte), FINISHED, step);
+		break;
+	default:
+		if (s->state & ARRIVED)
+			reduce(m, step);
+	}
+}
+
+static void set_off(struct machine *m, uint32_t step)
+{
+	const struct gn_sim_plan_step *s = &m->plan.steps[step];
+	double left, head, stretch = gn_sim_net_jitter(&m->net, s->rank, 2 * step + 1);
+
+	gn_sim_net_send(&m->net, s->rank, s->peer, s->bytes, m->now, stretch, &left, &head);
+	push(m, left, FINISHED, step);
+	push(m, head, HEAD, s->partner);
+}
+
+static void head(struct machine *m, uint32_t step)
+{
+	const struct gn_sim_plan_step *s = &m->plan.steps[step];
+	double stretch = gn_sim_net_jitter(&m->net, m->plan.steps[s->partner].rank, 2 * s->partner + 1);
+	double through = gn_sim_net_arrive(&m->net, s->peer, s->rank, s->bytes, m->now, stretch);
+
+	push(m, through, LANDED, step);
+}
+
+static void landed(struct machine *m, uint32_t step)
+{
+	struct gn_sim_plan_step *s = &m->plan.steps[step];
+	double at = work(m, step, m->t->receive_overhead_s);
+
+	s->state |= ARRIVED;
+	if (!(s->state & DUE))
+		return;
+	if (s->op == GN_STEP_RECV)
+		push(m, at, FINISHED, step);
+	else
+		reduce(m, step);
+}
+
+static void finished(struct machine *m, uint32_t step)
+{
+	const struct gn_sim_plan_step *s = &m->plan.steps[step];
+
+	m->left--;
+	m->done_at[s->rank] = m->now;
+	for (uint32_t d = s->first_dependent; d < s[1].first_dependent; d++)
+		if (--m->plan.steps[m->plan.dependents[d]].missing == 0)
+			push(m, m->now, READY, m->plan.dependents[d]);
+	if (s->op == GN_STEP_RECV_REDUCE) {
+		m->free_slots[s->rank]++;
+		post_early(m, s->rank);
+	}
+}
+
+static void run(struct machine *m)
+{
+	static void (*const handlers[])(struct machine *m, uint32_t step) = {ready, set_off, head, landed, finished};
+
+	while (m->heap_count && !m->status) {
+		struct event e = pop(m);
+
+		m->now = e.at;
+		handlers[e.kind](m, e.step);
+	}
+}
+
+/* --- setting up --- */
+
+static void begin(struct machine *m)
+{
+	struct gn_rng rng;
+
+	/* stragglers' processors are busy with something else at first */
+	gn_rng_init(&rng, m->t->seed, GN_RNG_SIM, UINT32_MAX, 0);
+	for (int k = 0; k < m->t->stragglers; k++)
+		m->net.processor[gn_rng_below(&rng, (uint32_t)m->plan.ranks)] = m->t->straggler_s;
+	for (int r = 0; r < m->plan.ranks; r++) {
+		m->next_reduction[r] = (uint32_t)m->plan.first[r];
+		m->free_slots[r] = SLOTS;
+		post_early(m, r);
+	}
+	for (uint32_t i = 0; i < m->left; i++)
+		if (!m->plan.steps[i].missing)
+			push(m, 0, READY, i);
+}
+
+static void count(const struct machine *m, int size, struct gn_sim_result *out)
+{
+	struct gn_sim_result r = {.fastest_s = INFINITY, .steps = m->plan.first[m->plan.ranks],
+				  .simulated_ranks = m->plan.ranks};
+	uint64_t alike = (uint64_t)(size / m->plan.ranks);
+	int per_node = m->t->ranks_per_node;
+
+	for (int k = 0; k < m->plan.ranks; k++) {
+		r.time_s = fmax(r.time_s, m->done_at[k]);
+		r.fastest_s = fmin(r.fastest_s, m->done_at[k]);
+	}
+	for (size_t i = 0; i < r.steps; i++) {
+		const struct gn_sim_plan_step *s = &m->plan.steps[i];
+
+		if (s->op != GN_STEP_SEND)
+			continue;
+		r.messages += alike;
+		if (s->rank / per_node != s->peer / per_node)
+			r.network_bytes += (uint64_t)s->bytes * alike;
+	}
+	*out = r;
+}
+
+static enum gn_status simulate(struct machine *m, int size, struct gn_sim_result *out, struct gn_err *err)
+{
+	size_t ranks = (size_t)m->plan.ranks;
+
+	m->left = m->plan.first[ranks];
+	m->next_reduction = calloc(ranks, sizeof *m->next_reduction);
+	m->free_slots = calloc(ranks, sizeof *m->free_slots);
+	m->done_at = calloc(ranks, sizeof *m->done_at);
+	m->offered_at = calloc(m->left + 1, sizeof *m->offered_at);
+	if (!m->next_reduction || !m->free_slots || !m->done_at || !m->offered_at)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to simulate %zu ranks", ranks);
+	begin(m);
+	run(m);
+	if (m->status)
+		return gn_err_set(err, m->status, "no memory for the simulation's events");
+	if (m->left)
+		return gn_err_set(err, GN_ERR_FAILED, "the schedule never ends: %zu steps wait for each other", m->left);
+	count(m, size, out);
+	return GN_OK;
+}
+
+enum gn_status gn_sim_topology_check(const struct gn_sim_topology *t, struct gn_err *err)
+{
+	int64_t ranks = (int64_t)t->nodes * t->ranks_per_node;
+
+	if (t->nodes < 1 || t->ranks_per_node < 1 || t->rails < 1 || ranks > 1 << 17)
+		return gn_err_set(err, GN_ERR_USAGE, "%d nodes of %d ranks and %d rails: at least one of each, and 131072 ranks "
+				  "at most", t->nodes, t->ranks_per_node, t->rails);
+	if (!(t->link_bytes_per_s > 0) || !(t->node_bytes_per_s > 0) || !(t->link_latency_s >= 0) ||
+	    !(t->node_latency_s >= 0) || !(t->send_overhead_s >= 0) || !(t->receive_overhead_s >= 0) || !(t->gap_s >= 0) ||
+	    !(t->reduce_s_per_byte >= 0) || !(t->eager_bytes >= 0) || !(t->jitter >= 0) || !(t->straggler_s >= 0))
+		return gn_err_set(err, GN_ERR_USAGE, "rates have to be above zero, times and sizes not below");
+	if (t->leaf_nodes < 0 || (t->leaf_nodes && !(t->oversubscription >= 1)))
+		return gn_err_set(err, GN_ERR_USAGE, "leaves of %d nodes, oversubscription %g: it is 1 or more", t->leaf_nodes,
+				  t->oversubscription);
+	if (t->stragglers < 0 || t->stragglers > ranks)
+		return gn_err_set(err, GN_ERR_USAGE, "%d stragglers among %lld ranks", t->stragglers, (long long)ranks);
+	return GN_OK;
+}
+
+/* How many ranks stand for all. */
+static int ranks_to_simulate(const struct gn_sim_topology *t, const struct gn_algorithm *a, int size)
+{
+	int alike = t->ranks_per_node * (t->leaf_nodes ? t->leaf_nodes : 1);
+
+	return a->turns && !(t->jitter > 0) && !t->stragglers && size % alike == 0 ? alike : size;
+}
+
+static enum gn_status make_map(const struct gn_sim_topology *t, struct gn_node_map **out, struct gn_err *err)
+{
+	int size = t->nodes * t->ranks_per_node, *node_of = calloc((size_t)size, sizeof *node_of);
+	enum gn_status status;
+
+	if (!node_of)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
+	for (int r = 0; r < size; r++)
+		node_of[r] = r / t->ranks_per_node;
+	status = gn_node_map_create(node_of, size, out, err);
+	free(node_of);
+	return status;
+}
+
+enum gn_status gn_sim_run(const struct gn_sim_topology *t, const struct gn_algorithm *a, size_t bytes, uint32_t pieces,
+			  uint64_t max_bytes, struct gn_sim_result *out, struct gn_err *err)
+{
+	struct gn_algo_args args = {.size = t->nodes * t->ranks_per_node, .pieces = pieces};
+	struct machine m = {.t = t};
+	struct gn_node_map *map = NULL;
+	enum gn_status status = gn_sim_topology_check(t, err);
+	int ranks;
+
+	if (!status)
+		status = make_map(t, &map, err);
+	if (status)
+		return status;
+	args.map = map;
+	ranks = ranks_to_simulate(t, a, args.size);
+	if (!pieces)
+		status = gn_algorithm_pieces(a, &args, bytes, PIECE_BYTES, &args.pieces, err);
+	do {
+		if (!status)
+			status = gn_sim_plan_create(a, &args, ranks, bytes, max_bytes ? max_bytes : MEMORY_BYTES, &m.plan, err);
+		if (status != GN_ERR_UNSUPPORTED || pieces || args.pieces == 1)
+			break;
+		args.pieces /= 2;
+		status = GN_OK;
+	} while (1);
+	if (!status)
+		status = gn_sim_net_create(t, ranks, &m.net, err);
+	if (!status)
+		status = simulate(&m, args.size, out, err);
+	if (!status)
+		out->pieces = args.pieces;
+	gn_sim_net_release(&m.net);
+	gn_sim_plan_release(&m.plan);
+	gn_node_map_destroy(map);
+	free(m.heap);
+	free(m.next_reduction);
+	free(m.free_slots);
+	free(m.done_at);
+	free(m.offered_at);
+	return status;
+}
+
+enum gn_status gn_sim_step_time(const struct gn_sim_topology *t, const struct gn_algorithm *a,
+				const struct gn_sim_step *step, double *out, double *exposed_s, struct gn_err *err)
+{
+	double done = 0, took = 0;
+
+	for (size_t i = 0; i < step->count && t->nodes * t->ranks_per_node > 1; i++) {
+		struct gn_sim_result r = {.time_s = took};
+		enum gn_status status = GN_OK;
+
+		/* buckets of one size take one time */
+		if (!i || step->buckets[i].bytes != step->buckets[i - 1].bytes)
+			status = gn_sim_run(t, a, step->buckets[i].bytes, 0, 0, &r, err);
+		if (status)
+			return status;
+		took = r.time_s;
+		done = fmax(done, step->buckets[i].ready_s) + took;
+	}
+	*out = fmax(done, step->compute_s);
+	*exposed_s = *out - step->compute_s;
+	return GN_OK;
+}

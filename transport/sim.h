@@ -1,0 +1,64 @@
+/* Predicts how long a collective takes elsewhere: a discrete-event simulation, in the LogGP model (Alexandrov, Ionescu,
+ * Schauser and Scheiman, "LogGP: incorporating long messages into the LogP model", 1995), of the very schedules that the
+ * executor runs.
+ *
+ * Each rank has one processor that sends, receives and reduces; each node has rails, each with a port out and a port in that
+ * serve one message after another; leaves of several nodes may share too narrow a way up. Messages above eager_bytes wait
+ * for their receiver and two latencies more; receptions that reduce land early in eight buffers, as in the executor.
+ * Between ranks of a node a message takes the receiver's port in. Not modelled: congestion inside a switch, routing, packet
+ * loss, cache effects, ranks sharing a processor.
+ *
+ * Where an algorithm turns (algo.h), p is a multiple of the ranks of a leaf or node, and nothing is random, the ranks of one
+ * leaf or node stand for all: exact but for an element's difference between chunks. Otherwise all ranks are simulated:
+ * about 60 bytes a step. Thread safety: no state.
+ */
+#ifndef GN_TRANSPORT_SIM_H
+#define GN_TRANSPORT_SIM_H
+
+#include "transport/algo.h"
+
+struct gn_sim_topology {
+	int nodes, ranks_per_node, rails; /* local rank l uses rail l modulo rails */
+	double link_bytes_per_s, link_latency_s;
+	double node_bytes_per_s, node_latency_s; /* between two ranks of a node */
+	int leaf_nodes;				 /* nodes on a leaf switch; 0: one switch for all */
+	double oversubscription;		 /* a leaf's links down by its links up, >= 1 */
+	double send_overhead_s, receive_overhead_s, gap_s;
+	double reduce_s_per_byte; /* gamma */
+	double eager_bytes;
+	double jitter;		   /* overheads and transfers take 1 + jitter * |normal| times as long */
+	int stragglers;		   /* so many ranks, drawn at random, start straggler_s late */
+	double straggler_s;
+	uint64_t seed;
+};
+
+struct gn_sim_result {
+	double time_s, fastest_s; /* until the last and the first rank is done */
+	uint64_t messages, network_bytes; /* of all ranks; bytes between nodes */
+	uint64_t steps;		  /* simulated */
+	int simulated_ranks;
+	uint32_t pieces;
+};
+
+/* pieces 0: cut by 256 KiB as gn_algorithm_pieces() does, or coarser where memory asks for it. GN_ERR_UNSUPPORTED when it
+ * would take more than max_bytes of memory (0: 8 GB). */
+enum gn_status gn_sim_run(const struct gn_sim_topology *t, const struct gn_algorithm *a, size_t bytes, uint32_t pieces,
+			  uint64_t max_bytes, struct gn_sim_result *out, struct gn_err *err);
+/* GN_ERR_USAGE when numbers make no sense. */
+enum gn_status gn_sim_topology_check(const struct gn_sim_topology *t, struct gn_err *err);
+
+/* A training step: gradient buckets become ready during the backward pass and are summed one after the other. */
+struct gn_sim_bucket {
+	size_t bytes;
+	double ready_s; /* after the step began, on a rank alone */
+};
+struct gn_sim_step {
+	double compute_s; /* a step on a rank alone */
+	const struct gn_sim_bucket *buckets;
+	size_t count;
+};
+/* *out = how long a step takes with all ranks, *exposed_s = how much of it computing waits for communication. */
+enum gn_status gn_sim_step_time(const struct gn_sim_topology *t, const struct gn_algorithm *a,
+				const struct gn_sim_step *step, double *out, double *exposed_s, struct gn_err *err);
+
+#endif

@@ -1,0 +1,29 @@
+/* The simulated machine behind sim.h: processors and ports that serve one thing after another. Private to sim*.c. */
+#ifndef GN_TRANSPORT_SIM_NET_H
+#define GN_TRANSPORT_SIM_NET_H
+
+#include "transport/sim.h"
+
+struct gn_sim_net {
+	const struct gn_sim_topology *t;
+	int ranks;			    /* simulated: all, or those of one leaf or node */
+	double *processor, *in_node;	    /* per rank: free from */
+	double *port_out, *port_in;	    /* per node and rail */
+	double *leaf_up, *leaf_down;	    /* per leaf */
+};
+
+enum gn_status gn_sim_net_create(const struct gn_sim_topology *t, int ranks, struct gn_sim_net *n, struct gn_err *err);
+void gn_sim_net_release(struct gn_sim_net *n);
+/* How much longer something takes; draw names it. 1 without jitter. */
+double gn_sim_net_jitter(const struct gn_sim_net *n, int rank, uint32_t draw);
+/* The rank's processor is wanted at now for so long; returns when it is done. */
+double gn_sim_net_work(struct gn_sim_net *n, int rank, double now, double seconds);
+/* A message sets off at now. from and to are ranks of the whole machine. Sets when it has left the sender and when its first
+ * byte reaches the receiver's port. */
+void gn_sim_net_send(struct gn_sim_net *n, int from, int to, double bytes, double now, double stretch, double *left,
+		     double *head);
+/* Its first byte is at the receiver's port at now; returns when its last byte is through. */
+double gn_sim_net_arrive(struct gn_sim_net *n, int from, int to, double bytes, double now, double stretch);
+double gn_sim_net_latency(const struct gn_sim_net *n, int from, int to);
+
+#endif
