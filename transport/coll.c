@@ -51,9 +51,15 @@ struct gn_coll {
 	struct gn_err why;
 };
 
-static void chunk_range(const struct gn_coll *c, uint32_t chunk, size_t *offset, size_t *len)
+static void chunk_range(const struct gn_coll *c, const struct gn_step *step, size_t *offset, size_t *len)
 {
-	gn_schedule_range(c->buffers.count, gn_schedule_chunks(c->schedule), chunk, offset, len);
+	uint32_t chunks = gn_schedule_chunks(c->schedule);
+	size_t last;
+
+	gn_schedule_range(c->buffers.count, chunks, step->chunk + step->chunk_count - 1, &last, len);
+	*len += last;
+	gn_schedule_range(c->buffers.count, chunks, step->chunk, offset, &last);
+	*len -= *offset;
 	*offset *= c->buffers.element_bytes;
 	*len *= c->buffers.element_bytes;
 }
@@ -92,7 +98,7 @@ static void landed(struct gn_request *r)
 
 static enum gn_status allocate(struct gn_coll *c, struct gn_err *err)
 {
-	size_t n = c->step_count + 1, dependency_count, offset, len;
+	size_t n = c->step_count + 1, dependency_count, offset, len, longest = 0;
 	const uint32_t *dependencies = gn_schedule_dependencies(c->schedule, &dependency_count);
 
 	c->states = calloc(n, sizeof *c->states);
@@ -108,13 +114,15 @@ static enum gn_status allocate(struct gn_coll *c, struct gn_err *err)
 		c->states[i].request.complete = landed;
 		c->states[i].coll = c;
 		c->states[i].index = (uint32_t)i;
-		if (c->steps[i].op == GN_STEP_RECV_REDUCE)
-			c->reductions[c->reduction_count++] = (uint32_t)i;
+		if (c->steps[i].op != GN_STEP_RECV_REDUCE)
+			continue;
+		c->reductions[c->reduction_count++] = (uint32_t)i;
+		chunk_range(c, &c->steps[i], &offset, &len);
+		longest = len > longest ? len : longest;
 	}
 	if (!c->reduction_count)
 		return GN_OK;
-	chunk_range(c, 0, &offset, &len); /* the first chunk is never shorter than others */
-	c->slot_bytes = (len + GN_ALIGN_BYTES - 1) / GN_ALIGN_BYTES * GN_ALIGN_BYTES;
+	c->slot_bytes = (longest + GN_ALIGN_BYTES - 1) / GN_ALIGN_BYTES * GN_ALIGN_BYTES;
 	c->slot_count = c->reduction_count < SLOTS ? (uint32_t)c->reduction_count : SLOTS;
 	c->scratch = gn_alloc_aligned(c->slot_bytes * c->slot_count + GN_ALIGN_BYTES);
 	return c->scratch ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for reductions");
@@ -219,7 +227,7 @@ static void reduce(struct gn_coll *c, uint32_t index)
 	size_t offset, len;
 	char *mine, *message = c->scratch + s->slot * c->slot_bytes;
 
-	chunk_range(c, step->chunk, &offset, &len);
+	chunk_range(c, step, &offset, &len);
 	mine = (char *)c->buffers.out + offset;
 	if (len && step->from_left) {
 		c->buffers.reduce(message, mine, len / c->buffers.element_bytes);
@@ -271,7 +279,7 @@ static void run_step(struct gn_coll *c, uint32_t index)
 	size_t offset, len;
 	char *out;
 
-	chunk_range(c, step->chunk, &offset, &len);
+	chunk_range(c, step, &offset, &len);
 	out = (char *)c->buffers.out + offset;
 	switch (step->op) {
 	case GN_STEP_COPY:
@@ -280,7 +288,7 @@ static void run_step(struct gn_coll *c, uint32_t index)
 		done(c, index);
 		break;
 	case GN_STEP_SEND:
-		send(c, index, out, len);
+		send(c, index, step->from_input ? (const char *)c->buffers.in + offset : out, len);
 		break;
 	case GN_STEP_RECV:
 		receive(c, index, out, len);
@@ -298,7 +306,7 @@ static void post_reductions(struct gn_coll *c)
 		uint32_t index = c->reductions[c->next_reduction++];
 		size_t offset, len;
 
-		chunk_range(c, c->steps[index].chunk, &offset, &len);
+		chunk_range(c, &c->steps[index], &offset, &len);
 		c->states[index].slot = c->free_slots[--c->free_count];
 		receive(c, index, c->scratch + c->states[index].slot * c->slot_bytes, len);
 	}

@@ -121,7 +121,8 @@ static int same_message(const struct builder *b, const struct gn_sim_plan_step *
 
 static uint32_t *look_up(const struct builder *b, const struct gn_sim_plan_step *s)
 {
-	size_t at = (size_t)(key_of(b, s) * 0x9e3779b97f4a7c15u >> 20) & b->mask;
+	uint64_t hash = key_of(b, s) * 0x9e3779b97f4a7c15u;
+	size_t at = (size_t)((hash ^ hash >> 32) * 0x9e3779b97f4a7c15u >> 20) & b->mask;
 
 	while (b->messages[at] != NONE && !same_message(b, s, &b->p.steps[b->messages[at]]))
 		at = (at + 1) & b->mask;

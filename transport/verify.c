@@ -50,7 +50,7 @@ struct ends {
 static struct ends *look_up(struct ends *table, size_t mask, int from, int to, uint32_t message)
 {
 	uint64_t hash = ((uint64_t)(uint32_t)from << 40 ^ (uint64_t)(uint32_t)to << 20 ^ message) * 0x9e3779b97f4a7c15u;
-	size_t at = (size_t)(hash >> 20) & mask;
+	size_t at = (size_t)((hash ^ hash >> 32) * 0x9e3779b97f4a7c15u >> 20) & mask;
 
 	while ((table[at].send || table[at].recv) &&
 	       (table[at].from != from || table[at].to != to || table[at].message != message))
