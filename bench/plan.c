@@ -1,5 +1,6 @@
 /* Time of one training step of a plan: bench/plan MODEL BATCH SIDE CLASSES [STEPS]. Prints medians in milliseconds, the
- * arena, and the loss after the last step, which must be finite for the times to mean anything. Threads: OMP_NUM_THREADS. */
+ * arena, and the loss after the last step, which must be finite for the times to mean anything. Threads:
+ * OMP_NUM_THREADS. */
 #include "kernels/optim.h"
 #include "src/base/arena.h"
 #include "src/base/clock.h"
@@ -34,7 +35,8 @@ static enum gn_status prepare(struct job *j, const char *model, struct gn_err *e
 	j->grads = gn_alloc_aligned(count * sizeof(float));
 	j->momentum = gn_alloc_aligned(count * sizeof(float));
 	j->buffers = gn_alloc_aligned(gn_model_buffer_elements(j->model) * sizeof(float) + 1);
-	j->images = gn_alloc_aligned((size_t)j->batch * gn_model_channels(j->model) * j->side * j->side * sizeof(float));
+	j->images = gn_alloc_aligned((size_t)j->batch * gn_model_channels(j->model) * j->side * j->side *
+				     sizeof(float));
 	j->labels = gn_alloc_aligned(j->batch * sizeof *j->labels);
 	if (!j->params || !j->grads || !j->momentum || !j->buffers || !j->images || !j->labels)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
@@ -115,9 +117,10 @@ int main(int argc, char **argv)
 		f = median_ms(j->forward, j->steps);
 		b = median_ms(j->backward, j->steps);
 		u = median_ms(j->update, j->steps);
-		printf("%s batch %d side %d: forward %.2f ms, backward %.2f ms, update %.2f ms, %.1f images/s, arena %.1f MB, loss %g\n",
-		       argv[1], j->batch, j->side, f, b, u, 1e3 * j->batch / (f + b + u), (double)gn_plan_bytes(j->plan) / 1e6,
-		       j->loss);
+		printf("%s batch %d side %d: forward %.2f ms, backward %.2f ms, update %.2f ms, %.1f images/s, arena "
+		       "%.1f MB, loss %g\n",
+		       argv[1], j->batch, j->side, f, b, u, 1e3 * j->batch / (f + b + u),
+		       (double)gn_plan_bytes(j->plan) / 1e6, j->loss);
 		s = isfinite(j->loss) ? GN_OK : GN_ERR_FAILED;
 	}
 	release(j);

@@ -73,8 +73,9 @@ static enum gn_status window_side(const struct gn_op_desc *d, int in, int *out, 
 		return gn_err_set(err, GN_ERR_USAGE, "kernel %d, stride %d, padding %d make no window", d->kernel,
 				  d->stride, d->pad);
 	if (in + 2 * d->pad < d->kernel)
-		return gn_err_set(err, GN_ERR_USAGE, "an input of side %d is smaller than the window of %d: use larger images",
-				  in, d->kernel);
+		return gn_err_set(err, GN_ERR_USAGE,
+				  "an input of side %d is smaller than the window of %d: use larger images", in,
+				  d->kernel);
 	*out = (in + 2 * d->pad - d->kernel) / d->stride + 1;
 	return GN_OK;
 }
@@ -91,9 +92,11 @@ static enum gn_status check_input(const struct gn_layout *in, struct gn_err *err
 	double bytes = 8.0 * in->n * (in->c + 16.0) * in->h * in->w;
 
 	if (in->n < 1 || in->c < 1 || in->h < 1 || in->w < 1)
-		return gn_err_set(err, GN_ERR_USAGE, "a tensor of %dx%dx%dx%d holds nothing", in->n, in->c, in->h, in->w);
+		return gn_err_set(err, GN_ERR_USAGE, "a tensor of %dx%dx%dx%d holds nothing", in->n, in->c, in->h,
+				  in->w);
 	if (bytes > 1e12)
-		return gn_err_set(err, GN_ERR_USAGE, "a tensor of %dx%dx%dx%d is too large", in->n, in->c, in->h, in->w);
+		return gn_err_set(err, GN_ERR_USAGE, "a tensor of %dx%dx%dx%d is too large", in->n, in->c, in->h,
+				  in->w);
 	return GN_OK;
 }
 
@@ -118,8 +121,9 @@ static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, s
 		return GN_OK;
 	case GN_OP_BATCH_NORM:
 		if (d->training && (double)in->n * in->h * in->w < 2)
-			return gn_err_set(err, GN_ERR_USAGE,
-					  "batch statistics of a single value per channel: use a larger batch or image");
+			return gn_err_set(
+				err, GN_ERR_USAGE,
+				"batch statistics of a single value per channel: use a larger batch or image");
 		return GN_OK;
 	case GN_OP_ADD:
 		if (in->n != d->in[1].n || in->c != d->in[1].c || in->h != d->in[1].h || in->w != d->in[1].w)
@@ -204,12 +208,13 @@ enum gn_status gn_softmax_cross_entropy(enum gn_backend backend, int batch, int 
 
 	for (int i = 0; i < batch; i++) {
 		if (labels[i] >= classes)
-			return gn_err_set(err, GN_ERR_DATA, "label %d of image %d of the batch: there are only %d classes",
+			return gn_err_set(err, GN_ERR_DATA,
+					  "label %d of image %d of the batch: there are only %d classes",
 					  (int)labels[i], i, classes);
 		counted += labels[i] >= 0;
 	}
 	*loss = backend == GN_BACKEND_REF
-		? gn_ref_softmax_cross_entropy(batch, classes, logits, labels, counted, smoothing, dlogits)
-		: gn_host_softmax_cross_entropy(batch, classes, logits, labels, counted, smoothing, dlogits);
+			? gn_ref_softmax_cross_entropy(batch, classes, logits, labels, counted, smoothing, dlogits)
+			: gn_host_softmax_cross_entropy(batch, classes, logits, labels, counted, smoothing, dlogits);
 	return GN_OK;
 }

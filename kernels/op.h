@@ -1,9 +1,10 @@
 /* Numeric operators of a network, one interface for every backend: describe, create, bind to memory, run.
  *
- * An operator works on one fixed shape and, once bound, on fixed memory, so that nothing is decided or allocated while it
- * runs. Tensors may lie in blocked layouts; an operator says in which layouts it wants its inputs and gives its output, and
- * whoever strings operators together puts a reorder in between where they differ. GN_BACKEND_REF computes in double
- * precision on plain layouts with the plainest loops (the oracle); GN_BACKEND_HOST computes in float with oneDNN.
+ * An operator works on one fixed shape and, once bound, on fixed memory, so that nothing is decided or allocated while
+ * it runs. Tensors may lie in blocked layouts; an operator says in which layouts it wants its inputs and gives its
+ * output, and whoever strings operators together puts a reorder in between where they differ. GN_BACKEND_REF computes
+ * in double precision on plain layouts with the plainest loops (the oracle); GN_BACKEND_HOST computes in float with
+ * oneDNN.
  *
  * Parameters, their gradients and running statistics are float in torch's layout for every backend.
  * Thread safety: an operator belongs to one thread at a time; OpenMP threads work inside.
@@ -31,7 +32,8 @@ enum gn_op_kind {
 };
 
 /* How a tensor of n images, c channels, h rows, w columns lies in memory. block 1: plain NCHW. block b > 1: channels in
- * groups of b that are innermost, the last group filled up with zeros (always: operators keep them zero). block 0: NHWC. */
+ * groups of b that are innermost, the last group filled up with zeros (always: operators keep them zero). block 0:
+ * NHWC. */
 struct gn_layout {
 	int n, c, h, w;
 	int block;
@@ -40,19 +42,19 @@ struct gn_layout {
 
 struct gn_op_desc {
 	enum gn_op_kind kind;
-	struct gn_layout in[2];	 /* as they come; in[1] for GN_OP_ADD alone */
-	struct gn_layout out;	 /* wanted; GN_OP_REORDER alone */
-	int channels_out;	 /* conv, linear */
+	struct gn_layout in[2];  /* as they come; in[1] for GN_OP_ADD alone */
+	struct gn_layout out;    /* wanted; GN_OP_REORDER alone */
+	int channels_out;        /* conv, linear */
 	int kernel, stride, pad; /* conv, max pool; square */
-	int out_side;		 /* adaptive average pool; square */
-	int bias;		 /* conv, linear */
-	int relu;		 /* followed by max(0, x) in the same pass: batch norm, add */
+	int out_side;            /* adaptive average pool; square */
+	int bias;                /* conv, linear */
+	int relu;                /* followed by max(0, x) in the same pass: batch norm, add */
 	int training;
-	int needs_din;		 /* 0 for the first layer: nobody wants the gradient of an image */
-	double eps, momentum;	 /* batch norm */
-	double rate;		 /* dropout */
-	uint64_t seed;		 /* dropout */
-	uint32_t stream;	 /* dropout: different for every dropout of a network */
+	int needs_din;        /* 0 for the first layer: nobody wants the gradient of an image */
+	double eps, momentum; /* batch norm */
+	double rate;          /* dropout */
+	uint64_t seed;        /* dropout */
+	uint32_t stream;      /* dropout: different for every dropout of a network */
 };
 
 /* What the one who calls must provide, and for how long. */
@@ -60,10 +62,10 @@ struct gn_op_info {
 	struct gn_layout in[2]; /* wanted */
 	struct gn_layout out;
 	size_t workspace_bytes; /* kept untouched from forward to backward */
-	size_t scratch_bytes;	/* free for others between calls */
-	int backward_reads_in;	/* else the inputs may be gone by then */
+	size_t scratch_bytes;   /* free for others between calls */
+	int backward_reads_in;  /* else the inputs may be gone by then */
 	int backward_reads_out;
-	int in_place;		/* out may be in[0]'s memory, and din[0] dout's */
+	int in_place; /* out may be in[0]'s memory, and din[0] dout's */
 };
 
 /* All memory is borrowed, aligned to 64 bytes except the parameters, and zeroed once before its first use. */
@@ -71,9 +73,9 @@ struct gn_op_buffers {
 	const void *in[2];
 	void *out;
 	const void *dout;
-	void *din[2];		    /* overwritten; NULL where not needed */
+	void *din[2];               /* overwritten; NULL where not needed */
 	const float *weight, *bias; /* conv OIHW, linear OI, batch norm scale and shift */
-	float *dweight, *dbias;	    /* overwritten */
+	float *dweight, *dbias;     /* overwritten */
 	float *running_mean, *running_var;
 	void *workspace, *scratch;
 };
@@ -101,9 +103,9 @@ void gn_tensor_store(const struct gn_layout *l, const void *from, float *to);
 /* to += from, both in layout l. */
 void gn_tensor_accumulate(const struct gn_layout *l, const void *from, void *to);
 
-/* Mean over the labels >= 0 of the cross entropy between softmax(logits) and a target of 1 - smoothing on the label plus
- * smoothing / classes everywhere, and its gradient. logits and dlogits are [batch][classes] of the backend's type. Without
- * any label the loss is 0. A label >= classes is GN_ERR_DATA. */
+/* Mean over the labels >= 0 of the cross entropy between softmax(logits) and a target of 1 - smoothing on the label
+ * plus smoothing / classes everywhere, and its gradient. logits and dlogits are [batch][classes] of the backend's type.
+ * Without any label the loss is 0. A label >= classes is GN_ERR_DATA. */
 enum gn_status gn_softmax_cross_entropy(enum gn_backend backend, int batch, int classes, const void *logits,
 					const int32_t *labels, double smoothing, double *loss, void *dlogits,
 					struct gn_err *err);

@@ -15,7 +15,8 @@ struct gn_op_class {
 struct gn_op {
 	const struct gn_op_class *class;
 	struct gn_op_desc desc;
-	struct gn_op_info info; /* gn_op_create has set plain inputs and the output's shape; a backend changes layouts */
+	struct gn_op_info
+		info; /* gn_op_create has set plain inputs and the output's shape; a backend changes layouts */
 	struct gn_op_buffers buffers;
 };
 

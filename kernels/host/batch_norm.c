@@ -1,10 +1,10 @@
 /* Batch normalisation with the relu after it, on any layout.
  *
- * Why not oneDNN's: it sums in float, and what that adds to the forward pass flips twice as many units of relus as need be
- * (ResNet-18 and 50 then end twice as far from double precision). Here statistics, normalising and the backward formula are
- * in double and rounded once; memory is the limit either way, and this reads it once less: sums of x and x^2 in one pass are
- * safe in double, where the square of a float is exact. Parts depend on the shape alone, so results do not depend on the
- * number of threads. No mask is kept: whether the relu passed a value is seen from the value.
+ * Why not oneDNN's: it sums in float, and what that adds to the forward pass flips twice as many units of relus as need
+ * be (ResNet-18 and 50 then end twice as far from double precision). Here statistics, normalising and the backward
+ * formula are in double and rounded once; memory is the limit either way, and this reads it once less: sums of x and
+ * x^2 in one pass are safe in double, where the square of a float is exact. Parts depend on the shape alone, so results
+ * do not depend on the number of threads. No mask is kept: whether the relu passed a value is seen from the value.
  */
 #include "kernels/host/batch_norm.h"
 #include "kernels/host/host.h"
@@ -20,14 +20,14 @@
 struct norm {
 	struct gn_op base;
 	const struct gn_norm_loops *loops;
-	int lanes;	   /* channels side by side in memory, handled together */
-	size_t groups;	   /* of so many channels */
-	size_t parts, map; /* parts of an image, pixels of an image */
+	int lanes;                                       /* channels side by side in memory, handled together */
+	size_t groups;                                   /* of so many channels */
+	size_t parts, map;                               /* parts of an image, pixels of an image */
 	size_t pixel_stride, group_stride, image_stride; /* elements */
 	/* by channel, filled up to whole groups */
-	double *mean, *inverse;			     /* workspace */
+	double *mean, *inverse;                      /* workspace */
 	double *scale, *shift, *from_sum, *from_dot; /* scratch */
-	double *sums;				     /* scratch: [2][images * parts][channels] */
+	double *sums;                                /* scratch: [2][images * parts][channels] */
 };
 
 static struct norm *self(struct gn_op *op)
@@ -55,8 +55,8 @@ static struct gn_norm_piece piece_of(const struct norm *n, size_t image, size_t 
 
 static struct gn_norm_line line_of(const struct norm *n, size_t first)
 {
-	return (struct gn_norm_line){n->mean + first, n->scale + first, n->shift + first, n->from_sum + first,
-				     n->from_dot + first, n->base.desc.relu};
+	return (struct gn_norm_line){n->mean + first,     n->scale + first,    n->shift + first,
+				     n->from_sum + first, n->from_dot + first, n->base.desc.relu};
 }
 
 /* Two sums for every channel, over all images and parts in order; dy NULL: of x and its square. */

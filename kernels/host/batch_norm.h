@@ -24,8 +24,8 @@ struct gn_norm_loops {
 	/* y = x * scale + shift, or 0 where that is below 0 and a relu follows */
 	void (*normalise)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, float *y);
 	/* sums of dy and of dy * (x - mean), dy being 0 where the relu gave 0 */
-	void (*gradient_sums)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *dy,
-			      double *sum, double *dot);
+	void (*gradient_sums)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x,
+			      const float *dy, double *sum, double *dot);
 	/* dx = scale * dy - from_sum - from_dot * (x - mean); dx may be dy */
 	void (*gradient)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *dy,
 			 float *dx);

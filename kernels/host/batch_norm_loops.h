@@ -1,4 +1,5 @@
-/* The text of the loops, included by one small file for each set of instructions, which names the table GN_NORM_LOOPS. */
+/* The text of the loops, included by one small file for each set of instructions, which names the table GN_NORM_LOOPS.
+ */
 #include "kernels/host/batch_norm.h"
 
 /* Four channels at a time in the compiler's own vectors, which become what the processor has. */
@@ -74,10 +75,11 @@ static void normalise_some(const struct gn_norm_piece *p, const struct gn_norm_l
 }
 
 /* Sums of dy and of dy * (x - mean), dy being 0 where the relu gave 0. */
-INLINE void gradient_sums_4(const struct gn_norm_piece *p, const struct gn_norm_line *l, int relu, const float *x, const float *dy,
-			    double *sum, double *dot)
+INLINE void gradient_sums_4(const struct gn_norm_piece *p, const struct gn_norm_line *l, int relu, const float *x,
+			    const float *dy, double *sum, double *dot)
 {
-	const gn_d4 mean = *(const gn_d4_at *)l->mean, scale = *(const gn_d4_at *)l->scale, shift = *(const gn_d4_at *)l->shift;
+	const gn_d4 mean = *(const gn_d4_at *)l->mean, scale = *(const gn_d4_at *)l->scale,
+		    shift = *(const gn_d4_at *)l->shift;
 	const gn_d4 zero = {0}, one = {1, 1, 1, 1};
 	gn_d4 s = {0}, t = {0};
 
@@ -86,7 +88,8 @@ INLINE void gradient_sums_4(const struct gn_norm_piece *p, const struct gn_norm_
 		gn_d4 d = __builtin_convertvector(*(const gn_f4_at *)dy, gn_d4);
 
 		if (relu)
-			d *= (gn_d4)((gn_l4)one & (gn_l4)(v * scale + shift > zero)); /* a mask on d itself ends GCC 12 */
+			d *= (gn_d4)((gn_l4)one &
+				     (gn_l4)(v * scale + shift > zero)); /* a mask on d itself ends GCC 12 */
 		s += d;
 		t += d * (v - mean);
 	}
@@ -95,7 +98,7 @@ INLINE void gradient_sums_4(const struct gn_norm_piece *p, const struct gn_norm_
 }
 
 static void gradient_sums_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x,
-				      const float *dy, double *sum, double *dot)
+			       const float *dy, double *sum, double *dot)
 {
 	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4) {
 		const struct gn_norm_line here = {.mean = l->mean + k, .scale = l->scale + k, .shift = l->shift + k};
@@ -119,26 +122,31 @@ static void gradient_sums_some(const struct gn_norm_piece *p, const struct gn_no
 }
 
 /* dx = scale * dy - from_sum - from_dot * (x - mean) */
-INLINE void gradient_4(const struct gn_norm_piece *p, const struct gn_norm_line *l, int relu, const float *x, const float *dy, float *dx)
+INLINE void gradient_4(const struct gn_norm_piece *p, const struct gn_norm_line *l, int relu, const float *x,
+		       const float *dy, float *dx)
 {
-	const gn_d4 mean = *(const gn_d4_at *)l->mean, scale = *(const gn_d4_at *)l->scale, shift = *(const gn_d4_at *)l->shift;
-	const gn_d4 zero = {0}, one = {1, 1, 1, 1}, from_sum = *(const gn_d4_at *)l->from_sum, from_dot = *(const gn_d4_at *)l->from_dot;
+	const gn_d4 mean = *(const gn_d4_at *)l->mean, scale = *(const gn_d4_at *)l->scale,
+		    shift = *(const gn_d4_at *)l->shift;
+	const gn_d4 zero = {0}, one = {1, 1, 1, 1}, from_sum = *(const gn_d4_at *)l->from_sum,
+		    from_dot = *(const gn_d4_at *)l->from_dot;
 
 	for (size_t i = 0; i < p->pixels; i++, x += p->stride, dy += p->stride, dx += p->stride) {
 		gn_d4 v = __builtin_convertvector(*(const gn_f4_at *)x, gn_d4);
 		gn_d4 d = __builtin_convertvector(*(const gn_f4_at *)dy, gn_d4);
 
 		if (relu)
-			d *= (gn_d4)((gn_l4)one & (gn_l4)(v * scale + shift > zero)); /* a mask on d itself ends GCC 12 */
+			d *= (gn_d4)((gn_l4)one &
+				     (gn_l4)(v * scale + shift > zero)); /* a mask on d itself ends GCC 12 */
 		*(gn_f4_at *)dx = __builtin_convertvector(scale * d - from_sum - from_dot * (v - mean), gn_f4);
 	}
 }
 
 static void gradient_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *dy,
-				 float *dx)
+			  float *dx)
 {
 	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4) {
-		const struct gn_norm_line here = {l->mean + k, l->scale + k, l->shift + k, l->from_sum + k, l->from_dot + k, 0};
+		const struct gn_norm_line here = {l->mean + k,     l->scale + k,    l->shift + k,
+						  l->from_sum + k, l->from_dot + k, 0};
 
 		if (l->relu)
 			gradient_4(p, &here, 1, x + k, dy + k, dx + k);
@@ -151,7 +159,8 @@ static void gradient_some(const struct gn_norm_piece *p, const struct gn_norm_li
 
 			if (l->relu && !(v * l->scale[k] + l->shift[k] > 0))
 				d = 0;
-			dx[i * p->stride + k] = (float)(l->scale[k] * d - l->from_sum[k] - l->from_dot[k] * (v - l->mean[k]));
+			dx[i * p->stride + k] = (float)(l->scale[k] * d - l->from_sum[k] -
+							l->from_dot[k] * (v - l->mean[k]));
 		}
 	}
 }

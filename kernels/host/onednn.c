@@ -60,15 +60,16 @@ int gn_dnnl_block_of_md(const struct gn_layout *l, const dnnl_memory_desc_t *md)
 
 enum gn_status gn_dnnl_md_any(int dims, const dnnl_dims_t shape, dnnl_memory_desc_t *out, struct gn_err *err)
 {
-	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, dims, shape, dnnl_f32, dnnl_format_tag_any), "a free layout",
-			     err);
+	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, dims, shape, dnnl_f32, dnnl_format_tag_any),
+			     "a free layout", err);
 }
 
 enum gn_status gn_dnnl_md_plain(int dims, const dnnl_dims_t shape, dnnl_memory_desc_t *out, struct gn_err *err)
 {
 	static const dnnl_format_tag_t tags[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd};
 
-	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, dims, shape, dnnl_f32, tags[dims]), "a plain layout", err);
+	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, dims, shape, dnnl_f32, tags[dims]), "a plain layout",
+			     err);
 }
 
 const dnnl_memory_desc_t *gn_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
@@ -79,8 +80,10 @@ const dnnl_memory_desc_t *gn_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_que
 enum gn_status gn_dnnl_op_alloc(const struct gn_op *base, const struct gn_op_class *class, struct gn_dnnl_op **out,
 				struct gn_err *err)
 {
-	static const struct gn_op_class usual = {.bind = gn_dnnl_bind, .forward = gn_dnnl_forward,
-						 .backward = gn_dnnl_backward, .destroy = gn_dnnl_destroy};
+	static const struct gn_op_class usual = {.bind = gn_dnnl_bind,
+						 .forward = gn_dnnl_forward,
+						 .backward = gn_dnnl_backward,
+						 .destroy = gn_dnnl_destroy};
 	struct gn_dnnl_op *op = (struct gn_dnnl_op *)gn_op_alloc(sizeof *op, class ? class : &usual, base, err);
 	enum gn_status s;
 
@@ -88,7 +91,8 @@ enum gn_status gn_dnnl_op_alloc(const struct gn_op *base, const struct gn_op_cla
 		return GN_ERR_NO_MEMORY;
 	s = gn_dnnl_check(dnnl_engine_create(&op->engine, dnnl_cpu, 0), "an engine", err);
 	if (!s)
-		s = gn_dnnl_check(dnnl_stream_create(&op->stream, op->engine, dnnl_stream_default_flags), "a stream", err);
+		s = gn_dnnl_check(dnnl_stream_create(&op->stream, op->engine, dnnl_stream_default_flags), "a stream",
+				  err);
 	if (!s)
 		s = gn_dnnl_check(dnnl_primitive_attr_create(&op->attr), "attributes", err);
 	if (!s)

@@ -1,4 +1,5 @@
-/* Operators done by oneDNN 2.x. Only kernels/host/onednn*.c know its API; another major version is another set of them. */
+/* Operators done by oneDNN 2.x. Only kernels/host/onednn*.c know its API; another major version is another set of them.
+ */
 #ifndef GN_KERNELS_HOST_ONEDNN_H
 #define GN_KERNELS_HOST_ONEDNN_H
 

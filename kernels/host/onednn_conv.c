@@ -1,5 +1,5 @@
-/* Convolution. The forward primitive chooses the layouts of input and output and the backward ones take them; weights come in
- * torch's layout and are brought into each primitive's own in scratch memory. */
+/* Convolution. The forward primitive chooses the layouts of input and output and the backward ones take them; weights
+ * come in torch's layout and are brought into each primitive's own in scratch memory. */
 #include "kernels/host/onednn_internal.h"
 
 struct conv {
@@ -42,9 +42,11 @@ static enum gn_status forward_descriptor(struct conv *c, dnnl_primitive_desc_t *
 	s = gn_dnnl_check(dnnl_convolution_forward_desc_init(
 				  &desc, d->training ? dnnl_forward_training : dnnl_forward_inference,
 				  dnnl_convolution_direct, &c->in, &c->weight_any, d->bias ? &c->bias : NULL, &c->out,
-				  c->stride, c->pad_begin, c->pad_end), "a convolution", err);
-	return s ? s : gn_dnnl_check(dnnl_primitive_desc_create(out, &desc, c->op->attr, c->op->engine, NULL),
-				     "a convolution", err);
+				  c->stride, c->pad_begin, c->pad_end),
+			  "a convolution", err);
+	return s ? s
+		 : gn_dnnl_check(dnnl_primitive_desc_create(out, &desc, c->op->attr, c->op->engine, NULL),
+				 "a convolution", err);
 }
 
 /* Layouts that gn_layout cannot say are given up for plain ones. */
@@ -105,8 +107,9 @@ static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_d
 	enum gn_status s;
 
 	gn_dnnl_group(op);
-	s = gn_dnnl_check(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &c->in, &c->weight_any,
-								   &c->out, c->stride, c->pad_begin, c->pad_end),
+	s = gn_dnnl_check(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &c->in,
+								   &c->weight_any, &c->out, c->stride, c->pad_begin,
+								   c->pad_end),
 			  "a convolution's gradient", err);
 	if (!s)
 		s = gn_dnnl_check(dnnl_primitive_desc_create(&pd, &desc, op->attr, op->engine, forward),
@@ -134,9 +137,10 @@ static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive
 	enum gn_status s;
 
 	gn_dnnl_group(op);
-	s = gn_dnnl_check(dnnl_convolution_backward_weights_desc_init(
-				  &desc, dnnl_convolution_direct, &c->in, &c->weight_any, bias ? &c->bias : NULL, &c->out,
-				  c->stride, c->pad_begin, c->pad_end), "a convolution's weight gradient", err);
+	s = gn_dnnl_check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &c->in,
+								      &c->weight_any, bias ? &c->bias : NULL, &c->out,
+								      c->stride, c->pad_begin, c->pad_end),
+			  "a convolution's weight gradient", err);
 	if (!s)
 		s = gn_dnnl_check(dnnl_primitive_desc_create(&pd, &desc, op->attr, op->engine, forward),
 				  "a convolution's weight gradient", err);

@@ -1,4 +1,5 @@
-/* Fully connected layer over plain memory: torch's weights are used as they are, so nothing is copied (VGG's are 400 MB). */
+/* Fully connected layer over plain memory: torch's weights are used as they are, so nothing is copied (VGG's are 400
+ * MB). */
 #include "kernels/host/onednn_internal.h"
 
 struct linear {
@@ -30,10 +31,12 @@ static enum gn_status build_forward(struct linear *l, dnnl_primitive_desc_t *pd,
 	enum gn_status s;
 
 	s = gn_dnnl_check(dnnl_inner_product_forward_desc_init(
-				  &desc, op->base.desc.training ? dnnl_forward_training : dnnl_forward_inference, &l->in,
-				  &l->weight, bias ? &l->bias : NULL, &l->out), "a linear layer", err);
+				  &desc, op->base.desc.training ? dnnl_forward_training : dnnl_forward_inference,
+				  &l->in, &l->weight, bias ? &l->bias : NULL, &l->out),
+			  "a linear layer", err);
 	if (!s)
-		s = gn_dnnl_check(dnnl_primitive_desc_create(pd, &desc, op->attr, op->engine, NULL), "a linear layer", err);
+		s = gn_dnnl_check(dnnl_primitive_desc_create(pd, &desc, op->attr, op->engine, NULL), "a linear layer",
+				  err);
 	if (s)
 		return s;
 	dnnl_exec_arg_t args[] = {
@@ -78,8 +81,9 @@ static enum gn_status build_backward_weight(struct linear *l, const_dnnl_primiti
 	dnnl_primitive_desc_t pd;
 	enum gn_status s;
 
-	s = gn_dnnl_check(dnnl_inner_product_backward_weights_desc_init(&desc, &l->in, &l->weight, bias ? &l->bias : NULL,
-									&l->out), "a linear layer's weight gradient", err);
+	s = gn_dnnl_check(dnnl_inner_product_backward_weights_desc_init(&desc, &l->in, &l->weight,
+									bias ? &l->bias : NULL, &l->out),
+			  "a linear layer's weight gradient", err);
 	if (!s)
 		s = gn_dnnl_check(dnnl_primitive_desc_create(&pd, &desc, op->attr, op->engine, forward),
 				  "a linear layer's weight gradient", err);

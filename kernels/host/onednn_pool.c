@@ -14,11 +14,13 @@ static enum gn_status forward_descriptor(struct pool *p, dnnl_primitive_desc_t *
 	dnnl_pooling_desc_t desc;
 	enum gn_status s;
 
-	s = gn_dnnl_check(dnnl_pooling_forward_desc_init(&desc, training ? dnnl_forward_training : dnnl_forward_inference,
-							 dnnl_pooling_max, &p->in, &p->out, p->stride, p->kernel,
-							 p->pad_begin, p->pad_end), "max pooling", err);
-	return s ? s : gn_dnnl_check(dnnl_primitive_desc_create(out, &desc, p->op->attr, p->op->engine, NULL), "max pooling",
-				     err);
+	s = gn_dnnl_check(dnnl_pooling_forward_desc_init(
+				  &desc, training ? dnnl_forward_training : dnnl_forward_inference, dnnl_pooling_max,
+				  &p->in, &p->out, p->stride, p->kernel, p->pad_begin, p->pad_end),
+			  "max pooling", err);
+	return s ? s
+		 : gn_dnnl_check(dnnl_primitive_desc_create(out, &desc, p->op->attr, p->op->engine, NULL),
+				 "max pooling", err);
 }
 
 static enum gn_status build_forward(struct pool *p, const_dnnl_primitive_desc_t pd, struct gn_err *err)
@@ -45,8 +47,9 @@ static enum gn_status build_backward(struct pool *p, const_dnnl_primitive_desc_t
 	dnnl_primitive_desc_t pd;
 	enum gn_status s;
 
-	s = gn_dnnl_check(dnnl_pooling_backward_desc_init(&desc, dnnl_pooling_max, &p->in, &p->out, p->stride, p->kernel,
-							  p->pad_begin, p->pad_end), "max pooling's gradient", err);
+	s = gn_dnnl_check(dnnl_pooling_backward_desc_init(&desc, dnnl_pooling_max, &p->in, &p->out, p->stride,
+							  p->kernel, p->pad_begin, p->pad_end),
+			  "max pooling's gradient", err);
 	if (!s)
 		s = gn_dnnl_check(dnnl_primitive_desc_create(&pd, &desc, op->attr, op->engine, forward_pd),
 				  "max pooling's gradient", err);

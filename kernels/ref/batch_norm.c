@@ -68,7 +68,8 @@ void gn_ref_batch_norm_backward(int n, int c, size_t count, const double *x, con
 			for (size_t i = 0; i < count; i++) {
 				double normal = (x[base + i] - mean[ch]) * inverse;
 
-				dx[base + i] = weight[ch] * inverse * (dy[base + i] - sum / total - normal * dot / total);
+				dx[base + i] = weight[ch] * inverse *
+					       (dy[base + i] - sum / total - normal * dot / total);
 			}
 		}
 	}

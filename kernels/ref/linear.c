@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-void gn_ref_linear_forward(int n, size_t in, int out, const double *x, const double *weight, const double *bias, double *y)
+void gn_ref_linear_forward(int n, size_t in, int out, const double *x, const double *weight, const double *bias,
+			   double *y)
 {
 #pragma omp parallel for collapse(2)
 	for (int image = 0; image < n; image++) {

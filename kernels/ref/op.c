@@ -7,7 +7,7 @@
 struct ref_op {
 	struct gn_op base;
 	struct gn_ref_window window;
-	size_t weights, biases;	/* elements */
+	size_t weights, biases; /* elements */
 	uint64_t step;
 	double *weight, *bias, *dweight, *dbias; /* in scratch */
 };
@@ -180,8 +180,8 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 		memcpy(b->din[1], dy, count * sizeof *dy);
 		break;
 	case GN_OP_LINEAR:
-		gn_ref_linear_backward(d->in[0].n, r->weights / d->channels_out, d->channels_out, b->in[0], dy, r->weight,
-				       b->din[0], r->dweight, d->bias ? r->dbias : NULL);
+		gn_ref_linear_backward(d->in[0].n, r->weights / d->channels_out, d->channels_out, b->in[0], dy,
+				       r->weight, b->din[0], r->dweight, d->bias ? r->dbias : NULL);
 		break;
 	case GN_OP_DROPOUT:
 		gn_ref_dropout(count, dy, d->rate, d->seed, d->stream, r->step, b->din[0]);
@@ -233,8 +233,8 @@ enum gn_status gn_ref_op_create(const struct gn_op *base, struct gn_op **out, st
 	}
 	info->out.block = 1;
 	info->out.element_bytes = sizeof(double);
-	r->window = (struct gn_ref_window){d->in[0].n, d->in[0].c, d->in[0].h, d->in[0].w, info->out.c, info->out.h,
-					   info->out.w, d->kernel, d->stride, d->pad};
+	r->window = (struct gn_ref_window){d->in[0].n,  d->in[0].c,  d->in[0].h, d->in[0].w, info->out.c,
+					   info->out.h, info->out.w, d->kernel,  d->stride,  d->pad};
 	set_sizes(r);
 	info->backward_reads_in = d->kind == GN_OP_CONV || d->kind == GN_OP_LINEAR || d->kind == GN_OP_BATCH_NORM;
 	info->backward_reads_out = d->kind == GN_OP_RELU || d->relu;

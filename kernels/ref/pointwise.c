@@ -21,7 +21,8 @@ void gn_ref_add_forward(size_t count, const double *a, const double *b, double *
 		y[i] = a[i] + b[i];
 }
 
-void gn_ref_dropout(size_t count, const double *x, double rate, uint64_t seed, uint32_t stream, uint64_t step, double *y)
+void gn_ref_dropout(size_t count, const double *x, double rate, uint64_t seed, uint32_t stream, uint64_t step,
+		    double *y)
 {
 	uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
 	uint32_t high = (uint32_t)(step >> 32) << 16 | GN_RNG_DROPOUT;

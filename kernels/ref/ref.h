@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 struct gn_ref_window {
-	int n, c, h, w;		/* input */
-	int out_c, out_h, out_w;/* out_c == c for pooling */
+	int n, c, h, w;          /* input */
+	int out_c, out_h, out_w; /* out_c == c for pooling */
 	int kernel, stride, pad;
 };
 
@@ -43,13 +43,15 @@ void gn_ref_max_pool_backward(const struct gn_ref_window *s, const double *dy, c
 void gn_ref_adaptive_avg_pool_forward(const struct gn_ref_window *s, const double *x, double *y);
 void gn_ref_adaptive_avg_pool_backward(const struct gn_ref_window *s, const double *dy, double *dx);
 
-void gn_ref_linear_forward(int n, size_t in, int out, const double *x, const double *weight, const double *bias, double *y);
+void gn_ref_linear_forward(int n, size_t in, int out, const double *x, const double *weight, const double *bias,
+			   double *y);
 /* dx and dbias may be NULL */
 void gn_ref_linear_backward(int n, size_t in, int out, const double *x, const double *dy, const double *weight,
 			    double *dx, double *dweight, double *dbias);
 
-/* y = x * mask; the factor is 0 with probability rate, else 1 / (1 - rate). Backward is the same function on dy. Element i
- * draws number i % 4 of Philox block (i / 4; stream, step, seed). */
-void gn_ref_dropout(size_t count, const double *x, double rate, uint64_t seed, uint32_t stream, uint64_t step, double *y);
+/* y = x * mask; the factor is 0 with probability rate, else 1 / (1 - rate). Backward is the same function on dy.
+ * Element i draws number i % 4 of Philox block (i / 4; stream, step, seed). */
+void gn_ref_dropout(size_t count, const double *x, double rate, uint64_t seed, uint32_t stream, uint64_t step,
+		    double *y);
 
 #endif

@@ -27,15 +27,28 @@ struct options {
 };
 
 static const struct gn_option table[] = {
-	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = offsetof(struct options, device), .initial = "host",
-	 .choices = "host|ref", .help = "what computes: oneDNN on the processor, or the plain double-precision oracle"},
-	{.name = "golden", .kind = GN_OPTION_LIST, .offset = offsetof(struct options, golden), .value_name = "FILE",
+	{.name = "device",
+	 .kind = GN_OPTION_CHOICE,
+	 .offset = offsetof(struct options, device),
+	 .initial = "host",
+	 .choices = "host|ref",
+	 .help = "what computes: oneDNN on the processor, or the plain double-precision oracle"},
+	{.name = "golden",
+	 .kind = GN_OPTION_LIST,
+	 .offset = offsetof(struct options, golden),
+	 .value_name = "FILE",
 	 .help = "a reference file instead of the bundled ones"},
-	{.name = "brief", .kind = GN_OPTION_FLAG, .offset = offsetof(struct options, brief),
+	{.name = "brief",
+	 .kind = GN_OPTION_FLAG,
+	 .offset = offsetof(struct options, brief),
 	 .help = "only the largest deviation of each kind"},
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct options, json),
+	{.name = "json",
+	 .kind = GN_OPTION_FLAG,
+	 .offset = offsetof(struct options, json),
 	 .help = "one JSON object for each deviation"},
-	{.name = "strict", .kind = GN_OPTION_FLAG, .offset = offsetof(struct options, strict),
+	{.name = "strict",
+	 .kind = GN_OPTION_FLAG,
+	 .offset = offsetof(struct options, strict),
 	 .help = "count what rounding explains as failed, too"},
 };
 
@@ -44,18 +57,19 @@ static const struct gn_command command = {
 	.summary = "recompute reference networks and print each deviation",
 	.positional = "",
 	.description =
-		"Recomputes reference files: networks whose losses, logits, gradients, statistics and parameters over a few "
-		"training steps were computed in double precision by torchvision. Prints for every quantity how far this build is "
-		"from it, the bound, and ok or FAIL.\n\n"
-		"All deviations are relative. The bounds are those of single precision: loss at step one 1e-5, at later steps "
-		"1e-3; logits 1e-4 of their norm; norm of every gradient 1e-3, its first values 1e-3 of that norm; running "
-		"statistics after step one and parameters after the last step 1e-4 of their norm; norm of the evaluation logits "
-		"1e-3.\n\n"
-		"Some networks at their initial values turn rounding errors into more than that: a unit of a relu near zero flips, "
-		"or a variance is taken over few values. Where a bound is passed, all is computed three times more with parameters "
-		"shaken by four times what one convolution in single precision rounds, and a deviation of up to twice what that "
-		"changes is called rounding: neither right nor wrong can be told from it. The exit code is 1 when a deviation is "
-		"larger than that (or, with --strict, than its bound), 3 when a file cannot be used.",
+		"Recomputes reference files: networks whose losses, logits, gradients, statistics and parameters "
+		"over a few training steps were computed in double precision by torchvision. Prints for every "
+		"quantity how far this build is from it, the bound, and ok or FAIL.\n\n"
+		"All deviations are relative. The bounds are those of single precision: loss at step one 1e-5, at "
+		"later steps 1e-3; logits 1e-4 of their norm; norm of every gradient 1e-3, its first values 1e-3 "
+		"of that norm; running statistics after step one and parameters after the last step 1e-4 of their "
+		"norm; norm of the evaluation logits 1e-3.\n\n"
+		"Some networks at their initial values turn rounding errors into more than that: a unit of a relu "
+		"near zero flips, or a variance is taken over few values. Where a bound is passed, all is "
+		"computed three times more with parameters shaken by four times what one convolution in single "
+		"precision rounds, and a deviation of up to twice what that changes is called rounding: neither "
+		"right nor wrong can be told from it. The exit code is 1 when a deviation is larger than that "
+		"(or, with --strict, than its bound), 3 when a file cannot be used.",
 	.examples = "gannet selftest   # the bundled networks on this processor\n"
 		    "gannet selftest --golden my.json --brief   # another one\n",
 	.options = table,
@@ -130,7 +144,8 @@ static void print_sum(const struct printer *p)
 	if (p->failed)
 		printf("%s: FAILED, %d deviations are beyond bound and rounding\n\n", p->file, p->failed);
 	else if (p->rounding)
-		printf("%s: %d deviations are beyond their bounds, but no larger than this network makes rounding errors\n\n",
+		printf("%s: %d deviations are beyond their bounds, but no larger than this network makes rounding "
+		       "errors\n\n",
 		       p->file, p->rounding);
 	else
 		printf("%s: within all bounds\n\n", p->file);

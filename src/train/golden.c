@@ -14,7 +14,8 @@ static enum gn_status need_int(const json_t *object, const char *key, int max, i
 	if (!json_is_integer(v))
 		return gn_err_set(err, GN_ERR_DATA, "field \"%s\" is missing or no whole number", key);
 	if (n < 1 || n > max)
-		return gn_err_set(err, GN_ERR_DATA, "field \"%s\" is %lld: 1 to %d are possible", key, (long long)n, max);
+		return gn_err_set(err, GN_ERR_DATA, "field \"%s\" is %lld: 1 to %d are possible", key, (long long)n,
+				  max);
 	*out = (int)n;
 	return GN_OK;
 }
@@ -55,7 +56,8 @@ static enum gn_status read_losses(struct gn_golden *g, struct gn_err *err)
 	size_t count = json_array_size(losses);
 
 	if (count < 1 || count > GN_GOLDEN_STEPS_MAX)
-		return gn_err_set(err, GN_ERR_DATA, "field \"losses\" is no list of 1 to %d numbers", GN_GOLDEN_STEPS_MAX);
+		return gn_err_set(err, GN_ERR_DATA, "field \"losses\" is no list of 1 to %d numbers",
+				  GN_GOLDEN_STEPS_MAX);
 	for (size_t i = 0; i < count; i++) {
 		if (!json_is_number(json_array_get(losses, i)))
 			return gn_err_set(err, GN_ERR_DATA, "loss %zu is no number", i);
@@ -89,12 +91,14 @@ static enum gn_status check_logits(struct gn_golden *g, struct gn_err *err)
 		return s;
 	g->logits = json_object_get(g->root, "logits_first8_of_each_image");
 	if (json_array_size(g->logits) != (size_t)g->batch)
-		return gn_err_set(err, GN_ERR_DATA, "field \"logits_first8_of_each_image\" is no list of %d lists", g->batch);
+		return gn_err_set(err, GN_ERR_DATA, "field \"logits_first8_of_each_image\" is no list of %d lists",
+				  g->batch);
 	for (int i = 0; i < g->batch; i++) {
 		const json_t *row = json_array_get(g->logits, i);
 
 		if (json_array_size(row) != columns)
-			return gn_err_set(err, GN_ERR_DATA, "the logits of image %d are no list of %zu numbers", i, columns);
+			return gn_err_set(err, GN_ERR_DATA, "the logits of image %d are no list of %zu numbers", i,
+					  columns);
 		for (size_t k = 0; k < columns; k++)
 			if (!json_is_number(json_array_get(row, k)))
 				return gn_err_set(err, GN_ERR_DATA, "logit %zu of image %d is no number", k, i);
@@ -116,11 +120,13 @@ static enum gn_status check_summary(const json_t *summary, const struct gn_param
 		if (!json_is_number(json_array_get(first, i)))
 			return gn_err_set(err, GN_ERR_DATA, "\"first\" holds something that is no number");
 	if (shape && json_array_size(shape) != (size_t)p->dims)
-		return gn_err_set(err, GN_ERR_DATA, "it has %zu dimensions there, %d here", json_array_size(shape), p->dims);
+		return gn_err_set(err, GN_ERR_DATA, "it has %zu dimensions there, %d here", json_array_size(shape),
+				  p->dims);
 	for (; dim < json_array_size(shape); dim++)
 		if (json_integer_value(json_array_get(shape, dim)) != p->shape[dim])
 			return gn_err_set(err, GN_ERR_DATA, "dimension %zu is %lld there, %lld here", dim,
-					  (long long)json_integer_value(json_array_get(shape, dim)), (long long)p->shape[dim]);
+					  (long long)json_integer_value(json_array_get(shape, dim)),
+					  (long long)p->shape[dim]);
 	return GN_OK;
 }
 
@@ -145,8 +151,8 @@ static enum gn_status check_tensors(const struct gn_golden *g, const char *key, 
 		}
 	}
 	if (json_object_size(all) != (size_t)count)
-		return gn_err_set(err, GN_ERR_DATA, "field \"%s\" has %zu tensors, %s has %d", key, json_object_size(all),
-				  gn_model_name(g->model), count);
+		return gn_err_set(err, GN_ERR_DATA, "field \"%s\" has %zu tensors, %s has %d", key,
+				  json_object_size(all), gn_model_name(g->model), count);
 	*out = all;
 	return GN_OK;
 }
@@ -177,8 +183,8 @@ static enum gn_status read_network(struct gn_golden *g, struct gn_err *err)
 	s = gn_model_create(name, g->classes, channels_of(g), g->side, &g->model, err);
 	if (s)
 		return s == GN_ERR_USAGE ? GN_ERR_DATA : s;
-	snprintf(g->title, sizeof g->title, "%s, batch %d, side %d, %d classes", gn_model_name(g->model), g->batch, g->side,
-		 g->classes);
+	snprintf(g->title, sizeof g->title, "%s, batch %d, side %d, %d classes", gn_model_name(g->model), g->batch,
+		 g->side, g->classes);
 	return GN_OK;
 }
 

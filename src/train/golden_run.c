@@ -1,6 +1,7 @@
 #include "kernels/optim.h"
 #include "src/base/arena.h"
 #include "src/train/golden_internal.h"
+#include "src/train/golden_ledger.h"
 #include "src/train/init.h"
 
 #include <math.h>
@@ -9,106 +10,13 @@
 
 enum { repeats = 3, tolerance = 2 };
 
-/* With whom an entry shares what rounding does to it. */
-enum sharing {
-	SHARE_NOTHING,
-	SHARE_QUANTITY,  /* all tensors: a flipped unit changes some and spares others */
-	SHARE_PRECEDING  /* what a run has lost at one step it does not find again at the next */
-};
-
-/* A row with its numbers: one, or several that count together. */
-struct entry {
-	struct gn_golden_row row;
-	enum sharing sharing;
-	double scale;
-	size_t first, count;	/* in the arrays of numbers */
-};
-
 struct run {
 	const struct gn_golden *g;
 	enum gn_backend backend;
 	float *params, *grads, *momentum, *buffers, *images;
 	struct gn_plan *plan;
-	/* the first computation makes the entries, later ones go over them in the same order */
-	struct entry *entries;
-	size_t entry_count, entry_room, entry_next;
-	double *theirs, *mine, *again; /* numbers of the file, of the first computation, of the one at work */
-	size_t number_room, number_next;
-	int repeat;		/* 0: the first */
-	int no_memory;
+	struct gn_ledger ledger;
 };
-
-static int make_room(struct run *r, size_t numbers)
-{
-	double **all[] = {&r->theirs, &r->mine, &r->again};
-
-	if (r->entry_count == r->entry_room) {
-		size_t room = 2 * r->entry_room + 256;
-		struct entry *e = realloc(r->entries, room * sizeof *e);
-
-		if (!e)
-			return -1;
-		r->entries = e;
-		r->entry_room = room;
-	}
-	if (r->number_next + numbers <= r->number_room)
-		return 0;
-	r->number_room = 2 * (r->number_room + numbers) + 4096;
-	for (int i = 0; i < 3; i++) {
-		double *p = realloc(*all[i], r->number_room * sizeof *p);
-
-		if (!p)
-			return -1;
-		*all[i] = p;
-	}
-	return 0;
-}
-
-/* Opens the next entry; its numbers follow by add_number(). */
-static void add_entry(struct run *r, const char *quantity, const char *name, enum sharing sharing, double bound, double scale,
-		      size_t numbers)
-{
-	if (r->repeat) {
-		r->entry_next++;
-		return;
-	}
-	if (r->no_memory || make_room(r, numbers)) {
-		r->no_memory = 1;
-		return;
-	}
-	r->entries[r->entry_count++] = (struct entry){.row = {.quantity = quantity, .name = name, .bound = bound},
-						      .sharing = sharing, .scale = fabs(scale), .first = r->number_next};
-}
-
-static void add_number(struct run *r, double mine, double theirs)
-{
-	if (r->no_memory)
-		return;
-	if (r->repeat) {
-		r->again[r->number_next++] = mine;
-		return;
-	}
-	r->mine[r->number_next] = mine;
-	r->theirs[r->number_next++] = theirs;
-	r->entries[r->entry_count - 1].count++;
-}
-
-static void add_single(struct run *r, const char *quantity, const char *name, enum sharing sharing, double bound, double scale,
-		       double mine, double theirs)
-{
-	add_entry(r, quantity, name, sharing, bound, scale, 1);
-	add_number(r, mine, theirs);
-}
-
-/* Norm of the difference over the entry's scale; a scale of zero leaves no room for anything but zero. */
-static double distance(const struct entry *e, const double *a, const double *b)
-{
-	double sum = 0;
-
-	for (size_t i = e->first; i < e->first + e->count; i++)
-		sum += (a[i] - b[i]) * (a[i] - b[i]);
-	return sum == 0 ? 0 : sqrt(sum) / e->scale;
-}
 
 static double norm(size_t count, const float *x)
 {
@@ -139,9 +47,9 @@ static void compare_first(struct run *r, const char *quantity, const struct gn_p
 	const json_t *first = json_object_get(summary, "first");
 	size_t count = json_array_size(first);
 
-	add_entry(r, quantity, p->name, SHARE_QUANTITY, bound, field(summary, "l2"), count);
+	gn_ledger_entry(&r->ledger, quantity, p->name, GN_SHARE_QUANTITY, bound, field(summary, "l2"), count);
 	for (size_t i = 0; i < count; i++)
-		add_number(r, x[i], json_number_value(json_array_get(first, i)));
+		gn_ledger_number(&r->ledger, x[i], json_number_value(json_array_get(first, i)));
 }
 
 static void compare_gradients(struct run *r)
@@ -152,11 +60,12 @@ static void compare_gradients(struct run *r)
 		const float *x = r->grads + p->offset;
 		double l2 = field(summary, "l2");
 
-		add_single(r, "gradient norm", p->name, SHARE_QUANTITY, 1e-3, l2, norm(p->count, x), l2);
+		gn_ledger_single(&r->ledger, "gradient norm", p->name, GN_SHARE_QUANTITY, 1e-3, l2, norm(p->count, x),
+				 l2);
 		compare_first(r, "gradient values", p, summary, x, 1e-3);
 		if (json_is_number(json_object_get(summary, "sum")))
-			add_single(r, "gradient sum", p->name, SHARE_QUANTITY, 1e-3, l2 * sqrt((double)p->count), total(p->count, x),
-				   field(summary, "sum"));
+			gn_ledger_single(&r->ledger, "gradient sum", p->name, GN_SHARE_QUANTITY, 1e-3,
+					 l2 * sqrt((double)p->count), total(p->count, x), field(summary, "sum"));
 	}
 }
 
@@ -167,7 +76,8 @@ static void compare_buffers(struct run *r)
 		const json_t *summary = json_object_get(r->g->buffers, p->name);
 		double l2 = field(summary, "l2");
 
-		add_single(r, "statistics norm", p->name, SHARE_QUANTITY, 1e-4, l2, norm(p->count, r->buffers + p->offset), l2);
+		gn_ledger_single(&r->ledger, "statistics norm", p->name, GN_SHARE_QUANTITY, 1e-4, l2,
+				 norm(p->count, r->buffers + p->offset), l2);
 		compare_first(r, "statistics values", p, summary, r->buffers + p->offset, 1e-4);
 	}
 }
@@ -179,7 +89,8 @@ static void compare_params(struct run *r)
 		const json_t *summary = json_object_get(r->g->params, p->name);
 		double l2 = field(summary, "l2");
 
-		add_single(r, "parameter norm", p->name, SHARE_QUANTITY, 1e-4, l2, norm(p->count, r->params + p->offset), l2);
+		gn_ledger_single(&r->ledger, "parameter norm", p->name, GN_SHARE_QUANTITY, 1e-4, l2,
+				 norm(p->count, r->params + p->offset), l2);
 		compare_first(r, "parameter values", p, summary, r->params + p->offset, 1e-4);
 	}
 }
@@ -189,12 +100,13 @@ static void compare_logits(struct run *r, const float *logits)
 	const struct gn_golden *g = r->g;
 	size_t columns = g->classes < 8 ? g->classes : 8;
 
-	add_entry(r, "logits", "", SHARE_NOTHING, 1e-4, g->logits_l2, g->batch * columns);
+	gn_ledger_entry(&r->ledger, "logits", "", GN_SHARE_NOTHING, 1e-4, g->logits_l2, g->batch * columns);
 	for (int n = 0; n < g->batch; n++)
 		for (size_t k = 0; k < columns; k++)
-			add_number(r, logits[(size_t)n * g->classes + k],
-				   json_number_value(json_array_get(json_array_get(g->logits, n), k)));
-	add_single(r, "logits norm", "", SHARE_NOTHING, 1e-4, g->logits_l2, norm((size_t)g->batch * g->classes, logits), g->logits_l2);
+			gn_ledger_number(&r->ledger, logits[(size_t)n * g->classes + k],
+					 json_number_value(json_array_get(json_array_get(g->logits, n), k)));
+	gn_ledger_single(&r->ledger, "logits norm", "", GN_SHARE_NOTHING, 1e-4, g->logits_l2,
+			 norm((size_t)g->batch * g->classes, logits), g->logits_l2);
 }
 
 static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
@@ -210,7 +122,8 @@ static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
 	if (!s)
 		s = gn_plan_loss(r->plan, g->labels, &loss, err);
 	if (!s) {
-		add_single(r, "loss", g->step_names[step], step ? SHARE_PRECEDING : SHARE_NOTHING, step ? 1e-3 : 1e-5, g->losses[step], loss, g->losses[step]);
+		gn_ledger_single(&r->ledger, "loss", g->step_names[step], step ? GN_SHARE_PRECEDING : GN_SHARE_NOTHING,
+				 step ? 1e-3 : 1e-5, g->losses[step], loss, g->losses[step]);
 		s = gn_plan_backward(r->plan, NULL, NULL, err);
 	}
 	if (s)
@@ -249,8 +162,8 @@ static enum gn_status evaluate(struct run *r, struct gn_err *err)
 	if (!s)
 		s = gn_plan_forward(r->plan, r->images, 0, &logits, err);
 	if (!s)
-		add_single(r, "evaluation logits norm", "", SHARE_PRECEDING, 1e-3, want,
-			   norm((size_t)r->g->batch * r->g->classes, logits), want);
+		gn_ledger_single(&r->ledger, "evaluation logits norm", "", GN_SHARE_PRECEDING, 1e-3, want,
+				 norm((size_t)r->g->batch * r->g->classes, logits), want);
 	return s;
 }
 
@@ -291,22 +204,22 @@ static enum gn_status fill_images(struct run *r, struct gn_err *err)
 	return GN_OK;
 }
 
-static void shake_params(struct run *r)
+static void shake_params(struct run *r, int repeat)
 {
 	double size = r->backend == GN_BACKEND_REF ? 0x1p-24 : 0x1p-19;
 	size_t count = gn_model_param_elements(r->g->model);
 
 	for (size_t i = 0; i < count; i++)
-		r->params[i] *= (float)(1 + size * gn_init_formula("rounding", r->repeat * count + i));
+		r->params[i] *= (float)(1 + size * gn_init_formula("rounding", repeat * count + i));
 }
 
-static enum gn_status compute(struct run *r, struct gn_err *err)
+static enum gn_status compute(struct run *r, int repeat, struct gn_err *err)
 {
 	const struct gn_golden *g = r->g;
 	enum gn_status s;
 
-	r->number_next = r->entry_next = 0;
-	if (r->repeat) {
+	gn_ledger_begin(&r->ledger, repeat);
+	if (repeat) {
 		s = make_plan(r, 1, err);
 		if (s)
 			return s;
@@ -314,8 +227,8 @@ static enum gn_status compute(struct run *r, struct gn_err *err)
 	s = gn_init_params(g->model, "formula", r->params, r->buffers, err);
 	if (s)
 		return s;
-	if (r->repeat)
-		shake_params(r);
+	if (repeat)
+		shake_params(r, repeat);
 	memset(r->momentum, 0, gn_model_param_elements(g->model) * sizeof *r->momentum);
 	for (int step = 0; !s && step < g->steps; step++)
 		s = one_step(r, step, err);
@@ -323,69 +236,21 @@ static enum gn_status compute(struct run *r, struct gn_err *err)
 		compare_params(r);
 		s = evaluate(r, err);
 	}
-	if (!s && r->no_memory)
+	if (!s && r->ledger.no_memory)
 		s = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for comparing %s", g->title);
 	return s;
-}
-
-/* Returns the number of entries beyond their bounds. */
-static size_t judge_bounds(struct run *r)
-{
-	size_t beyond = 0;
-
-	for (size_t i = 0; i < r->entry_count; i++) {
-		struct entry *e = &r->entries[i];
-
-		e->row.deviation = distance(e, r->mine, r->theirs);
-		e->row.verdict = e->row.deviation <= e->row.bound ? GN_GOLDEN_OK : GN_GOLDEN_FAIL;
-		beyond += e->row.verdict != GN_GOLDEN_OK;
-	}
-	return beyond;
-}
-
-static void keep_rounding(struct run *r)
-{
-	for (size_t i = 0; i < r->entry_count; i++) {
-		struct entry *e = &r->entries[i];
-		double d = distance(e, r->again, r->mine);
-
-		if (d > e->row.rounding)
-			e->row.rounding = d;
-	}
-}
-
-static int shares(const struct entry *one, const struct entry *other)
-{
-	if (one->sharing != other->sharing || one->sharing == SHARE_NOTHING)
-		return 0;
-	return one->sharing == SHARE_PRECEDING ? other < one : !strcmp(one->row.quantity, other->row.quantity);
-}
-
-/* Giving an entry the largest of its group does not change what is the largest, so the order is of no account. */
-static void share_rounding(struct run *r)
-{
-	for (size_t i = 0; i < r->entry_count; i++)
-		for (size_t k = 0; k < r->entry_count; k++)
-			if (shares(&r->entries[i], &r->entries[k]) && r->entries[k].row.rounding > r->entries[i].row.rounding)
-				r->entries[i].row.rounding = r->entries[k].row.rounding;
 }
 
 static enum gn_status measure_rounding(struct run *r, struct gn_err *err)
 {
 	enum gn_status s = GN_OK;
 
-	for (r->repeat = 1; !s && r->repeat <= repeats; r->repeat++) {
-		s = compute(r, err);
+	for (int i = 1; !s && i <= repeats; i++) {
+		s = compute(r, i, err);
 		if (!s)
-			keep_rounding(r);
+			gn_ledger_keep_rounding(&r->ledger);
 	}
-	share_rounding(r);
-	for (size_t i = 0; i < r->entry_count; i++) {
-		struct gn_golden_row *row = &r->entries[i].row;
-
-		if (row->verdict != GN_GOLDEN_OK && row->deviation <= tolerance * row->rounding)
-			row->verdict = GN_GOLDEN_ROUNDING;
-	}
+	gn_ledger_excuse(&r->ledger, tolerance);
 	return s;
 }
 
@@ -399,29 +264,27 @@ static enum gn_status run_all(struct run *r, struct gn_err *err)
 		return too_large(s, err);
 	s = fill_images(r, err);
 	if (!s)
-		s = compute(r, err);
-	if (!s && judge_bounds(r))
+		s = compute(r, 0, err);
+	if (!s && gn_ledger_judge(&r->ledger))
 		s = measure_rounding(r, err);
 	return s;
 }
 
 enum gn_status gn_golden_run(const struct gn_golden *g, enum gn_backend backend,
-			     void (*row)(void *context, const struct gn_golden_row *row), void *context, struct gn_err *err)
+			     void (*row)(void *context, const struct gn_golden_row *row), void *context,
+			     struct gn_err *err)
 {
 	struct run r = {.g = g, .backend = backend};
 	enum gn_status s = run_all(&r, err);
 
-	for (size_t i = 0; !s && i < r.entry_count; i++)
-		row(context, &r.entries[i].row);
+	for (size_t i = 0; !s && i < r.ledger.entry_count; i++)
+		row(context, &r.ledger.entries[i].row);
 	gn_plan_destroy(r.plan);
 	free(r.params);
 	free(r.grads);
 	free(r.momentum);
 	free(r.buffers);
 	free(r.images);
-	free(r.entries);
-	free(r.theirs);
-	free(r.mine);
-	free(r.again);
+	gn_ledger_release(&r.ledger);
 	return s ? gn_err_prefix(err, "%s", g->title), s : GN_OK;
 }

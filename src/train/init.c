@@ -91,7 +91,8 @@ static void random_values(const struct gn_model *m, int index, uint64_t seed, fl
 	else if (p->dims == 2)
 		uniform(p->count, (double)p->shape[1], &r, out);
 	else if (p->kind == GN_PARAM_BIAS && gn_model_node(m, p->node)->kind == GN_LAYER_LINEAR)
-		uniform(p->count, (double)gn_model_param(m, index - 1)->shape[1], &r, out); /* the weight comes before */
+		uniform(p->count, (double)gn_model_param(m, index - 1)->shape[1], &r,
+			out); /* the weight comes before */
 	else
 		memset(out, 0, p->count * sizeof *out);
 }
@@ -105,7 +106,8 @@ static enum gn_status parse(const char *spec, int *is_formula, uint64_t *seed, s
 	if (*is_formula)
 		return GN_OK;
 	if (strncmp(spec, "seed:", 5) || gn_parse_int(spec + 5, &n, NULL) || n < 0)
-		return gn_err_set(err, GN_ERR_USAGE, "initial values '%s': they are 'formula' or 'seed:N' with N >= 0", spec);
+		return gn_err_set(err, GN_ERR_USAGE, "initial values '%s': they are 'formula' or 'seed:N' with N >= 0",
+				  spec);
 	*seed = (uint64_t)n;
 	return GN_OK;
 }

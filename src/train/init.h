@@ -8,9 +8,9 @@
 
 #include "src/train/model.h"
 
-/* spec "formula": the one of tests/golden/README.md. spec "seed:N": convolutions Kaiming-normal by fan-out with zero bias as
- * torchvision's networks, linear layers uniform in +-1/sqrt(fan-in) as torch, batch norm 1 and 0. Running means become 0,
- * variances 1. Anything else is GN_ERR_USAGE. Arrays as in plan.h; padding between parameters becomes 0. */
+/* spec "formula": the one of tests/golden/README.md. spec "seed:N": convolutions Kaiming-normal by fan-out with zero
+ * bias as torchvision's networks, linear layers uniform in +-1/sqrt(fan-in) as torch, batch norm 1 and 0. Running means
+ * become 0, variances 1. Anything else is GN_ERR_USAGE. Arrays as in plan.h; padding between parameters becomes 0. */
 enum gn_status gn_init_params(const struct gn_model *m, const char *spec, float *params, float *buffers,
 			      struct gn_err *err);
 

@@ -8,7 +8,7 @@ libgannet_train_a_SOURCES = \
 	src/train/curve_svg.c src/train/curve_svg.h \
 	src/train/evaluate.c src/train/evaluate.h \
 	src/train/exchange.c src/train/exchange.h \
-	src/train/golden.c src/train/golden_internal.h src/train/golden_run.c src/train/golden.h \
+	src/train/golden.c src/train/golden_internal.h src/train/golden_ledger.c src/train/golden_ledger.h src/train/golden_run.c src/train/golden.h \
 	src/train/init.c src/train/init.h \
 	src/train/input.c src/train/input.h \
 	src/train/lenet.c \

@@ -10,7 +10,7 @@ static const struct family {
 	const char *name;
 	int channels, side, depth;
 } families[] = {
-	{"lenet", 1, 28, 0},	  {"resnet20", 3, 32, 20},    {"resnet18", 3, 224, 18},	  {"resnet34", 3, 224, 34},
+	{"lenet", 1, 28, 0},      {"resnet20", 3, 32, 20},    {"resnet18", 3, 224, 18},   {"resnet34", 3, 224, 34},
 	{"resnet50", 3, 224, 50}, {"resnet101", 3, 224, 101}, {"resnet152", 3, 224, 152}, {"vgg16", 3, 224, 0},
 };
 
@@ -102,10 +102,16 @@ static struct gn_map map_of(const struct gn_model *m, int node)
 	return m->failed ? (struct gn_map){0} : m->maps[node];
 }
 
-int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window, int bias)
+int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window,
+		      int bias)
 {
-	struct gn_node n = {.kind = GN_LAYER_CONV, .input = {input, -1}, .channels_out = channels_out,
-			    .kernel = window.kernel, .stride = window.stride, .pad = window.pad, .bias = bias};
+	struct gn_node n = {.kind = GN_LAYER_CONV,
+			    .input = {input, -1},
+			    .channels_out = channels_out,
+			    .kernel = window.kernel,
+			    .stride = window.stride,
+			    .pad = window.pad,
+			    .bias = bias};
 	struct gn_map in = map_of(m, input);
 	struct gn_map out = {channels_out, window_side(in.h, window), window_side(in.w, window)};
 	int64_t shape[4] = {channels_out, in.c, window.kernel, window.kernel};
@@ -140,8 +146,11 @@ int gn_model_add_relu(struct gn_model *m, int input)
 
 int gn_model_add_max_pool(struct gn_model *m, int input, struct gn_window window)
 {
-	struct gn_node n = {.kind = GN_LAYER_MAX_POOL, .input = {input, -1}, .kernel = window.kernel,
-			    .stride = window.stride, .pad = window.pad};
+	struct gn_node n = {.kind = GN_LAYER_MAX_POOL,
+			    .input = {input, -1},
+			    .kernel = window.kernel,
+			    .stride = window.stride,
+			    .pad = window.pad};
 	struct gn_map map = map_of(m, input);
 
 	map.h = window_side(map.h, window);

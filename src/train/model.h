@@ -1,4 +1,5 @@
-/* A network as a graph of layers with torchvision's parameter names: pure description, no memory for tensors, no device.
+/* A network as a graph of layers with torchvision's parameter names: pure description, no memory for tensors, no
+ * device.
  *
  * Nodes are in topological order; node 0 is the input image. A builder function per family (resnet.c, vgg.c, lenet.c)
  * appends nodes. Shapes depend on the input size and are inferred when a plan is made.
@@ -15,44 +16,51 @@
 
 enum gn_layer {
 	GN_LAYER_INPUT,
-	GN_LAYER_CONV,		/* bias optional */
-	GN_LAYER_BATCH_NORM,	/* eps 1e-5, momentum 0.1, unbiased running variance, as torch */
+	GN_LAYER_CONV,       /* bias optional */
+	GN_LAYER_BATCH_NORM, /* eps 1e-5, momentum 0.1, unbiased running variance, as torch */
 	GN_LAYER_RELU,
 	GN_LAYER_MAX_POOL,
 	GN_LAYER_ADAPTIVE_AVG_POOL,
 	GN_LAYER_ADD,
-	GN_LAYER_LINEAR,	/* flattens its input in channel, row, column order */
+	GN_LAYER_LINEAR, /* flattens its input in channel, row, column order */
 	GN_LAYER_DROPOUT
 };
 
 struct gn_node {
 	enum gn_layer kind;
-	char name[48];		/* torchvision's prefix, "layer1.0.conv1"; "" where nothing is named */
-	int input[2];		/* nodes; -1 for none */
-	int channels_out;	/* conv, linear */
-	int kernel, stride, pad;/* conv, max pool */
-	int out_side;		/* adaptive average pool */
-	int bias;		/* conv, linear */
-	double rate;		/* dropout */
+	char name[48];           /* torchvision's prefix, "layer1.0.conv1"; "" where nothing is named */
+	int input[2];            /* nodes; -1 for none */
+	int channels_out;        /* conv, linear */
+	int kernel, stride, pad; /* conv, max pool */
+	int out_side;            /* adaptive average pool */
+	int bias;                /* conv, linear */
+	double rate;             /* dropout */
 };
 
-enum gn_param_kind { GN_PARAM_WEIGHT, GN_PARAM_BIAS, GN_PARAM_BN_WEIGHT, GN_PARAM_BN_BIAS, GN_BUFFER_MEAN, GN_BUFFER_VAR };
+enum gn_param_kind {
+	GN_PARAM_WEIGHT,
+	GN_PARAM_BIAS,
+	GN_PARAM_BN_WEIGHT,
+	GN_PARAM_BN_BIAS,
+	GN_BUFFER_MEAN,
+	GN_BUFFER_VAR
+};
 
 /* One trainable tensor or BN buffer, in torchvision's state-dict order. */
 struct gn_param {
-	char name[64];		/* "layer1.0.conv1.weight" */
+	char name[64]; /* "layer1.0.conv1.weight" */
 	enum gn_param_kind kind;
 	int node;
 	int dims;
-	int64_t shape[4];	/* torch's: conv OIHW, linear OI */
-	size_t count;		/* elements */
-	size_t offset;		/* elements from the start of the flat buffer: parameters and buffers have one each */
+	int64_t shape[4]; /* torch's: conv OIHW, linear OI */
+	size_t count;     /* elements */
+	size_t offset;    /* elements from the start of the flat buffer: parameters and buffers have one each */
 };
 
 struct gn_model;
 
-/* channels 0 means the network's own: 1 for lenet, 3 for the others. Unknown names are GN_ERR_USAGE listing the known ones;
- * sides that the network cannot digest are found by the plan. */
+/* channels 0 means the network's own: 1 for lenet, 3 for the others. Unknown names are GN_ERR_USAGE listing the known
+ * ones; sides that the network cannot digest are found by the plan. */
 enum gn_status gn_model_create(const char *name, int classes, int channels, int side, struct gn_model **out,
 			       struct gn_err *err);
 void gn_model_destroy(struct gn_model *m);
@@ -67,8 +75,8 @@ int gn_model_channels(const struct gn_model *m);
 int gn_model_side(const struct gn_model *m);
 int gn_model_node_count(const struct gn_model *m);
 const struct gn_node *gn_model_node(const struct gn_model *m, int index);
-/* Parameters and buffers are numbered apart, each in order; the state dict interleaves them node by node. Offsets are aligned
- * to 16 elements. */
+/* Parameters and buffers are numbered apart, each in order; the state dict interleaves them node by node. Offsets are
+ * aligned to 16 elements. */
 int gn_model_param_count(const struct gn_model *m);
 const struct gn_param *gn_model_param(const struct gn_model *m, int index);
 int gn_model_buffer_count(const struct gn_model *m);

@@ -1,7 +1,7 @@
 /* How the families of networks build their graphs. Only model.c and the family files include this.
  *
- * Every function appends one node, with its parameters in torchvision's order, and returns its number. A failure (no memory,
- * name too long) is remembered in the model and reported by gn_model_create.
+ * Every function appends one node, with its parameters in torchvision's order, and returns its number. A failure (no
+ * memory, name too long) is remembered in the model and reported by gn_model_create.
  */
 #ifndef GN_TRAIN_MODEL_INTERNAL_H
 #define GN_TRAIN_MODEL_INTERNAL_H
@@ -15,7 +15,9 @@ struct gn_model {
 	int node_count, param_count, buffer_count;
 	int node_room, param_room, buffer_room;
 	struct gn_node *nodes;
-	struct gn_map { int c, h, w; } *maps; /* of each node; sides may be <= 0, which the plan refuses */
+	struct gn_map {
+		int c, h, w;
+	} *maps; /* of each node; sides may be <= 0, which the plan refuses */
 	struct gn_param *params, *buffers;
 	size_t param_elements, buffer_elements;
 };
@@ -24,7 +26,8 @@ struct gn_window {
 	int kernel, stride, pad;
 };
 
-int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window, int bias);
+int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window,
+		      int bias);
 int gn_model_add_batch_norm(struct gn_model *m, const char *name, int input);
 int gn_model_add_relu(struct gn_model *m, int input);
 int gn_model_add_max_pool(struct gn_model *m, int input, struct gn_window window);

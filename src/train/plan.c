@@ -9,7 +9,8 @@ static enum gn_status check_options(const struct gn_plan_options *o, const float
 	if (o->batch < 1 || o->batch > 1 << 20)
 		return gn_err_set(err, GN_ERR_USAGE, "a batch of %d images: 1 to %d are possible", o->batch, 1 << 20);
 	if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
-		return gn_err_set(err, GN_ERR_USAGE, "label smoothing of %g is not between 0 and 1", o->label_smoothing);
+		return gn_err_set(err, GN_ERR_USAGE, "label smoothing of %g is not between 0 and 1",
+				  o->label_smoothing);
 	if (o->training && !grads)
 		return gn_err_set(err, GN_ERR_USAGE, "a training plan needs memory for gradients");
 	return GN_OK;

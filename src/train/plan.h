@@ -1,13 +1,13 @@
 /* A model compiled for one device, batch and mode: tensors allocated, primitives made, ready to run steps.
  *
  * Parameters, gradients and BN buffers are flat fp32 arrays in torchvision's layout that the caller owns (offsets in
- * gn_param), so that the optimizer, the allreduce and the checkpoint see one array each. The plan reads parameters at each
- * forward and writes gradients at backward (overwriting, mean over the batch). Backward reports, parameter by parameter from
- * the last layer to the first, when a gradient is complete.
+ * gn_param), so that the optimizer, the allreduce and the checkpoint see one array each. The plan reads parameters at
+ * each forward and writes gradients at backward (overwriting, mean over the batch). Backward reports, parameter by
+ * parameter from the last layer to the first, when a gradient is complete.
  *
- * Calls come as forward, loss, backward; another order is GN_ERR_USAGE. Several plans may share params and buffers (one to
- * train, one to evaluate) as long as one runs at a time. Nothing is allocated after creation.
- * Thread safety: one thread drives a plan; OpenMP threads work inside.
+ * Calls come as forward, loss, backward; another order is GN_ERR_USAGE. Several plans may share params and buffers (one
+ * to train, one to evaluate) as long as one runs at a time. Nothing is allocated after creation. Thread safety: one
+ * thread drives a plan; OpenMP threads work inside.
  */
 #ifndef GN_TRAIN_PLAN_H
 #define GN_TRAIN_PLAN_H
@@ -20,29 +20,31 @@ struct gn_plan;
 struct gn_plan_options {
 	enum gn_backend backend; /* plain-C oracle in double precision, or oneDNN */
 	int batch;
-	int training;		 /* batch statistics, dropout and backward; or inference */
-	double label_smoothing;	 /* 0 .. 1 */
-	int dropout;		 /* 0 turns dropout off in training too */
-	uint64_t seed;		 /* for dropout masks; give every rank its own */
+	int training;           /* batch statistics, dropout and backward; or inference */
+	double label_smoothing; /* 0 .. 1 */
+	int dropout;            /* 0 turns dropout off in training too */
+	uint64_t seed;          /* for dropout masks; give every rank its own */
 };
 
-/* params, grads and buffers: flat arrays of gn_model_*_elements floats, borrowed; grads may be NULL in inference. Works with
- * as many OpenMP threads as are set now. An image too small for the network is GN_ERR_USAGE, a plan larger than this
- * machine's memory GN_ERR_NO_MEMORY. */
+/* params, grads and buffers: flat arrays of gn_model_*_elements floats, borrowed; grads may be NULL in inference. Works
+ * with as many OpenMP threads as are set now. An image too small for the network is GN_ERR_USAGE, a plan larger than
+ * this machine's memory GN_ERR_NO_MEMORY. */
 enum gn_status gn_plan_create(const struct gn_model *model, const struct gn_plan_options *options, float *params,
 			      float *grads, float *buffers, struct gn_plan **out, struct gn_err *err);
 void gn_plan_destroy(struct gn_plan *p);
 
-/* images [batch][channels][side][side]; logits [batch][classes], borrowed, valid until the next call. step numbers dropout
- * masks and is otherwise unused. Training mode updates the BN buffers. */
+/* images [batch][channels][side][side]; logits [batch][classes], borrowed, valid until the next call. step numbers
+ * dropout masks and is otherwise unused. Training mode updates the BN buffers. */
 enum gn_status gn_plan_forward(struct gn_plan *p, const float *images, uint64_t step, const float **logits,
 			       struct gn_err *err);
-/* After a forward: mean cross entropy over the labels that are >= 0 (with label smoothing), and the start of backward. */
+/* After a forward: mean cross entropy over the labels that are >= 0 (with label smoothing), and the start of backward.
+ */
 enum gn_status gn_plan_loss(struct gn_plan *p, const int32_t *labels, double *loss, struct gn_err *err);
 /* ready(context, param) is called when the gradient of that parameter (index in the model) is final; may be NULL. */
 enum gn_status gn_plan_backward(struct gn_plan *p, void (*ready)(void *context, int param), void *context,
 				struct gn_err *err);
-/* Bytes held for activations, their gradients and workspace (the arena; memory is shared by what is not needed at once). */
+/* Bytes held for activations, their gradients and workspace (the arena; memory is shared by what is not needed at
+ * once). */
 size_t gn_plan_bytes(const struct gn_plan *p);
 
 #endif

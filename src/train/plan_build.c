@@ -1,5 +1,5 @@
-/* From the graph to operators: relu joins the batch norm or sum before it, and a reorder goes wherever an operator wants its
- * input in another layout than it comes in. */
+/* From the graph to operators: relu joins the batch norm or sum before it, and a reorder goes wherever an operator
+ * wants its input in another layout than it comes in. */
 #include "src/train/plan_internal.h"
 
 #include <stdlib.h>
@@ -25,16 +25,16 @@ static const enum gn_op_kind kinds[] = {
 
 static const char *kind_name(enum gn_layer kind)
 {
-	static const char *const names[] = {"input", "convolution", "batch norm", "relu", "max pooling",
-					    "average pooling", "sum", "linear layer", "dropout"};
+	static const char *const names[] = {"input",           "convolution", "batch norm",   "relu",   "max pooling",
+					    "average pooling", "sum",         "linear layer", "dropout"};
 
 	return names[kind];
 }
 
 static int add_tensor(struct gn_plan *p, const struct gn_layout *layout, int producer)
 {
-	p->tensors[p->tensor_count] = (struct gn_plan_tensor){.layout = *layout, .producer = producer, .last_consumer = -1,
-							      .data = -1, .grad = -1};
+	p->tensors[p->tensor_count] = (struct gn_plan_tensor){
+		.layout = *layout, .producer = producer, .last_consumer = -1, .data = -1, .grad = -1};
 	return p->tensor_count++;
 }
 
@@ -44,8 +44,13 @@ static int add_op(struct gn_plan *p, struct gn_op *op, int node, int a, int b)
 	int index = p->op_count++, in[2] = {a, b};
 	struct gn_plan_op *o = &p->ops[index];
 
-	*o = (struct gn_plan_op){.op = op, .info = *gn_op_info(op), .node = node, .in = {a, b}, .param = {-1, -1},
-				 .buffer = -1, .workspace = -1};
+	*o = (struct gn_plan_op){.op = op,
+				 .info = *gn_op_info(op),
+				 .node = node,
+				 .in = {a, b},
+				 .param = {-1, -1},
+				 .buffer = -1,
+				 .workspace = -1};
 	for (int i = 0; i < 2; i++) {
 		if (in[i] < 0)
 			continue;
@@ -61,7 +66,8 @@ static enum gn_status reorder_to(struct gn_plan *p, int node, const struct gn_la
 				 struct gn_err *err)
 {
 	const struct gn_plan_tensor *t = &p->tensors[*tensor];
-	struct gn_op_desc desc = {.kind = GN_OP_REORDER, .training = p->options.training, .needs_din = t->producer >= 0};
+	struct gn_op_desc desc = {
+		.kind = GN_OP_REORDER, .training = p->options.training, .needs_din = t->producer >= 0};
 	struct gn_op *op;
 	enum gn_status s;
 
@@ -79,9 +85,19 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_node 
 {
 	const struct gn_plan_options *o = &b->p->options;
 	struct gn_op_desc d = {
-		.kind = kinds[n->kind], .channels_out = n->channels_out, .kernel = n->kernel, .stride = n->stride,
-		.pad = n->pad, .out_side = n->out_side, .bias = n->bias, .relu = relu, .training = o->training,
-		.eps = 1e-5, .momentum = 0.1, .rate = n->rate, .seed = o->seed,
+		.kind = kinds[n->kind],
+		.channels_out = n->channels_out,
+		.kernel = n->kernel,
+		.stride = n->stride,
+		.pad = n->pad,
+		.out_side = n->out_side,
+		.bias = n->bias,
+		.relu = relu,
+		.training = o->training,
+		.eps = 1e-5,
+		.momentum = 0.1,
+		.rate = n->rate,
+		.seed = o->seed,
 	};
 
 	for (int i = 0; i < 2; i++) {
@@ -148,7 +164,11 @@ static enum gn_status build_all(struct builder *b, struct gn_err *err)
 {
 	struct gn_plan *p = b->p;
 	const struct gn_model *m = p->model;
-	struct gn_layout images = {p->options.batch, gn_model_channels(m), gn_model_side(m), gn_model_side(m), 1,
+	struct gn_layout images = {p->options.batch,
+				   gn_model_channels(m),
+				   gn_model_side(m),
+				   gn_model_side(m),
+				   1,
 				   p->options.backend == GN_BACKEND_REF ? (int)sizeof(double) : (int)sizeof(float)};
 	int count = gn_model_node_count(m);
 	enum gn_status s = GN_OK;

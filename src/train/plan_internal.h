@@ -4,8 +4,8 @@
 
 #include "src/train/plan.h"
 
-/* A piece of the arena that is in use from time first to time last. Operator i runs forward at time i, the loss is at time
- * op_count, operator i runs backward at time 2 * op_count - i. */
+/* A piece of the arena that is in use from time first to time last. Operator i runs forward at time i, the loss is at
+ * time op_count, operator i runs backward at time 2 * op_count - i. */
 struct gn_storage {
 	size_t bytes, offset;
 	int first, last;
@@ -17,20 +17,20 @@ enum gn_status gn_storage_place(struct gn_storage *pieces, int count, size_t *to
 
 struct gn_plan_tensor {
 	struct gn_layout layout;
-	int producer;		/* operator, -1 for the images */
+	int producer; /* operator, -1 for the images */
 	int consumers, last_consumer;
-	int data, grad;		/* storage; -1 for none */
+	int data, grad; /* storage; -1 for none */
 };
 
 struct gn_plan_op {
 	struct gn_op *op;
 	struct gn_op_info info;
 	int node;
-	int in[2], out;		/* tensors; -1 for none */
-	int param[2];		/* weight, bias in the model; -1 for none */
-	int buffer;		/* running mean; the variance follows; -1 for none */
-	int workspace;		/* storage */
-	int adds[2];		/* the gradient of the input goes to temporary memory and is added */
+	int in[2], out; /* tensors; -1 for none */
+	int param[2];   /* weight, bias in the model; -1 for none */
+	int buffer;     /* running mean; the variance follows; -1 for none */
+	int workspace;  /* storage */
+	int adds[2];    /* the gradient of the input goes to temporary memory and is added */
 };
 
 enum gn_plan_phase { GN_PHASE_NEW, GN_PHASE_FORWARD, GN_PHASE_LOSS };
@@ -43,7 +43,7 @@ struct gn_plan {
 	struct gn_plan_op *ops;
 	struct gn_plan_tensor *tensors;
 	struct gn_storage *storages;
-	int scratch, temporary;	/* storage */
+	int scratch, temporary; /* storage */
 	size_t arena_bytes;
 	char *arena;
 	int logits_tensor;
@@ -51,7 +51,8 @@ struct gn_plan {
 	enum gn_plan_phase phase;
 };
 
-/* plan_build.c: operators and tensors of p->model in order. plan_memory.c: storages, arena, and every operator bound. */
+/* plan_build.c: operators and tensors of p->model in order. plan_memory.c: storages, arena, and every operator bound.
+ */
 enum gn_status gn_plan_build(struct gn_plan *p, struct gn_err *err);
 enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err);
 /* Address of a storage; NULL for -1. */

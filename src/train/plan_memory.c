@@ -58,7 +58,8 @@ static void place_data(struct gn_plan *p)
 		if (training && o->info.backward_reads_out)
 			extend(p, out->data, backward_time(p, i));
 		for (int k = 0; k < 2 && o->in[k] >= 0; k++)
-			extend(p, p->tensors[o->in[k]].data, training && o->info.backward_reads_in ? backward_time(p, i) : i);
+			extend(p, p->tensors[o->in[k]].data,
+			       training && o->info.backward_reads_in ? backward_time(p, i) : i);
 		o->workspace = add_storage(p, o->info.workspace_bytes, i, training ? backward_time(p, i) : i);
 	}
 	extend(p, p->tensors[p->logits_tensor].data, end);
@@ -100,13 +101,15 @@ static enum gn_status allocate(struct gn_plan *p, struct gn_err *err)
 
 	if ((double)p->arena_bytes > memory)
 		return gn_err_set(err, GN_ERR_NO_MEMORY,
-				  "%s with batch %d and images of side %d needs %.1f GB of memory and this machine has %.1f: use a smaller batch",
-				  gn_model_name(p->model), p->options.batch, gn_model_side(p->model), (double)p->arena_bytes / 1e9,
-				  memory / 1e9);
+				  "%s with batch %d and images of side %d needs %.1f GB of memory and this machine has "
+				  "%.1f: use a smaller batch",
+				  gn_model_name(p->model), p->options.batch, gn_model_side(p->model),
+				  (double)p->arena_bytes / 1e9, memory / 1e9);
 	p->arena = gn_alloc_aligned(p->arena_bytes);
 	p->logits = calloc((size_t)p->options.batch * gn_model_classes(p->model), sizeof *p->logits);
 	if (!p->arena || !p->logits)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no %.1f GB of memory for %s with batch %d: use a smaller batch",
+		return gn_err_set(err, GN_ERR_NO_MEMORY,
+				  "no %.1f GB of memory for %s with batch %d: use a smaller batch",
 				  (double)p->arena_bytes / 1e9, gn_model_name(p->model), p->options.batch);
 	return GN_OK;
 }

@@ -1,18 +1,18 @@
-/* He, Zhang, Ren and Sun, "Deep residual learning for image recognition", 2015: the networks of table 1 with torchvision's
- * names and its stride in the 3x3 convolution ("v1.5"), and the one of section 4.2 for small images with 20 layers, there
- * with projections (option B) where the shape changes. */
+/* He, Zhang, Ren and Sun, "Deep residual learning for image recognition", 2015: the networks of table 1 with
+ * torchvision's names and its stride in the 3x3 convolution ("v1.5"), and the one of section 4.2 for small images with
+ * 20 layers, there with projections (option B) where the shape changes. */
 #include "src/train/model_internal.h"
 
 #include <stdio.h>
 
 struct shape {
 	int depth, bottleneck;
-	int small;	/* section 4.2: 3x3 stem without pooling, three stages of 16, 32, 64 */
+	int small; /* section 4.2: 3x3 stem without pooling, three stages of 16, 32, 64 */
 	int blocks[4];
 };
 
 static const struct shape shapes[] = {
-	{18, 0, 0, {2, 2, 2, 2}}, {34, 0, 0, {3, 4, 6, 3}},   {50, 1, 0, {3, 4, 6, 3}},
+	{18, 0, 0, {2, 2, 2, 2}},   {34, 0, 0, {3, 4, 6, 3}},   {50, 1, 0, {3, 4, 6, 3}},
 	{101, 1, 0, {3, 4, 23, 3}}, {152, 1, 0, {3, 8, 36, 3}}, {20, 0, 1, {3, 3, 3, 0}},
 };
 
@@ -30,7 +30,8 @@ static int add_normed(struct gn_model *m, const char *block, const char *conv, c
 	return gn_model_add_batch_norm(m, name, x);
 }
 
-static int add_block(struct gn_model *m, const struct shape *s, const char *block, int x, int width, int stride, int project)
+static int add_block(struct gn_model *m, const struct shape *s, const char *block, int x, int width, int stride,
+		     int project)
 {
 	struct gn_window three = {3, 1, 1}, three_strided = {3, stride, 1}, one_strided = {1, stride, 0};
 	int out = s->bottleneck ? 4 * width : width, y, shortcut = x;

@@ -68,16 +68,16 @@ void op_run_init(struct op_run *r, const struct gn_op_desc *desc, int values)
 
 void op_run_release(struct op_run *r)
 {
-	float *all[] = {r->x[0], r->x[1], r->dy, r->weight, r->bias, r->y, r->dx[0], r->dx[1], r->dweight, r->dbias,
-			r->mean, r->var};
+	float *all[] = {r->x[0],  r->x[1],  r->dy,      r->weight, r->bias, r->y,
+			r->dx[0], r->dx[1], r->dweight, r->dbias,  r->mean, r->var};
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i]);
 }
 
 /* By a reorder operator: the way a plan does it. */
-static void change_layout(enum gn_backend backend, const struct gn_layout *from, const void *a, const struct gn_layout *to,
-			  void *b)
+static void change_layout(enum gn_backend backend, const struct gn_layout *from, const void *a,
+			  const struct gn_layout *to, void *b)
 {
 	struct gn_op_desc d = {.kind = GN_OP_REORDER, .in = {*from, *from}, .out = *to};
 	struct gn_op_buffers buffers = {.in = {a}, .out = b};
@@ -141,8 +141,12 @@ static void assert_padding_zero(const struct gn_layout *l, const float *x)
 void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_op_desc *desc)
 {
 	struct gn_op_desc d = plain(desc, backend);
-	struct gn_op_buffers b = {.weight = r->weight, .bias = r->bias, .dweight = r->dweight, .dbias = r->dbias,
-				  .running_mean = r->mean, .running_var = r->var};
+	struct gn_op_buffers b = {.weight = r->weight,
+				  .bias = r->bias,
+				  .dweight = r->dweight,
+				  .dbias = r->dbias,
+				  .running_mean = r->mean,
+				  .running_var = r->var};
 	const struct gn_op_info *info;
 	struct gn_op *op;
 	struct gn_err err;

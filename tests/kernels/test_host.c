@@ -1,5 +1,5 @@
-/* Every operator of the host backend against the oracle. Bounds are norms of differences relative to norms: 2e-6 is some
- * thirty times the rounding of a float, which sums over thousands of products reach. */
+/* Every operator of the host backend against the oracle. Bounds are norms of differences relative to norms: 2e-6 is
+ * some thirty times the rounding of a float, which sums over thousands of products reach. */
 #include "tests/kernels/op_pair.h"
 
 #include <stdio.h>
@@ -55,25 +55,32 @@ static void compare_layouts(const char *title, const struct gn_op_desc *desc, in
 
 static void test_conv(void **state)
 {
-	static const struct { int n, c, h, w, out, kernel, stride, pad, bias; } table[] = {
-		{2, 3, 33, 35, 64, 7, 2, 3, 0},	{2, 1, 28, 28, 20, 5, 1, 0, 1},	 {3, 20, 12, 12, 50, 5, 1, 0, 1},
-		{2, 16, 9, 7, 16, 3, 1, 1, 0},	{1, 64, 14, 14, 128, 1, 2, 0, 0}, {2, 37, 10, 11, 29, 3, 2, 1, 1},
-		{2, 64, 7, 7, 256, 1, 1, 0, 0},	{1, 256, 5, 5, 256, 3, 1, 1, 0}, {4, 3, 19, 19, 16, 3, 1, 1, 0},
-		{1, 5, 1, 1, 3, 1, 1, 0, 1},	{2, 8, 3, 3, 8, 3, 2, 1, 0},	 {1, 512, 2, 2, 512, 3, 1, 1, 1},
-		{2, 3, 16, 16, 64, 3, 1, 1, 1}, {1, 17, 1, 9, 33, 1, 1, 0, 0},	 {3, 24, 8, 8, 48, 1, 2, 0, 0},
+	static const struct {
+		int n, c, h, w, out, kernel, stride, pad, bias;
+	} table[] = {
+		{2, 3, 33, 35, 64, 7, 2, 3, 0}, {2, 1, 28, 28, 20, 5, 1, 0, 1},   {3, 20, 12, 12, 50, 5, 1, 0, 1},
+		{2, 16, 9, 7, 16, 3, 1, 1, 0},  {1, 64, 14, 14, 128, 1, 2, 0, 0}, {2, 37, 10, 11, 29, 3, 2, 1, 1},
+		{2, 64, 7, 7, 256, 1, 1, 0, 0}, {1, 256, 5, 5, 256, 3, 1, 1, 0},  {4, 3, 19, 19, 16, 3, 1, 1, 0},
+		{1, 5, 1, 1, 3, 1, 1, 0, 1},    {2, 8, 3, 3, 8, 3, 2, 1, 0},      {1, 512, 2, 2, 512, 3, 1, 1, 1},
+		{2, 3, 16, 16, 64, 3, 1, 1, 1}, {1, 17, 1, 9, 33, 1, 1, 0, 0},    {3, 24, 8, 8, 48, 1, 2, 0, 0},
 	};
 	char title[80];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		for (int mode = 0; mode < 3; mode++) {
-			struct gn_op_desc d = {.kind = GN_OP_CONV, .channels_out = table[i].out, .kernel = table[i].kernel,
-					       .stride = table[i].stride, .pad = table[i].pad, .bias = table[i].bias,
-					       .training = mode > 0, .needs_din = mode > 1};
+			struct gn_op_desc d = {.kind = GN_OP_CONV,
+					       .channels_out = table[i].out,
+					       .kernel = table[i].kernel,
+					       .stride = table[i].stride,
+					       .pad = table[i].pad,
+					       .bias = table[i].bias,
+					       .training = mode > 0,
+					       .needs_din = mode > 1};
 
 			d.in[0] = d.in[1] = shape(table[i].n, table[i].c, table[i].h, table[i].w);
-			snprintf(title, sizeof title, "conv %dx%dx%dx%d to %d by %d/%d+%d", table[i].n, table[i].c, table[i].h,
-				 table[i].w, d.channels_out, d.kernel, d.stride, d.pad);
+			snprintf(title, sizeof title, "conv %dx%dx%dx%d to %d by %d/%d+%d", table[i].n, table[i].c,
+				 table[i].h, table[i].w, d.channels_out, d.kernel, d.stride, d.pad);
 			compare(title, &d, 0, 2e-6);
 		}
 	}
@@ -81,19 +88,23 @@ static void test_conv(void **state)
 
 static void test_batch_norm(void **state)
 {
-	static const int table[][4] = {{4, 64, 9, 8}, {2, 16, 1, 1}, {2, 5, 1, 2}, {3, 37, 7, 5},
+	static const int table[][4] = {{4, 64, 9, 8},  {2, 16, 1, 1},   {2, 5, 1, 2},  {3, 37, 7, 5},
 				       {1, 3, 41, 30}, {2, 48, 33, 31}, {16, 8, 1, 1}, {2, 100, 3, 3}};
 	char title[80];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		for (int mode = 0; mode < 4; mode++) {
-			struct gn_op_desc d = {.kind = GN_OP_BATCH_NORM, .training = mode & 1, .relu = mode >> 1, .needs_din = 1,
-					       .eps = 1e-5, .momentum = 0.1};
+			struct gn_op_desc d = {.kind = GN_OP_BATCH_NORM,
+					       .training = mode & 1,
+					       .relu = mode >> 1,
+					       .needs_din = 1,
+					       .eps = 1e-5,
+					       .momentum = 0.1};
 
 			d.in[0] = d.in[1] = shape(table[i][0], table[i][1], table[i][2], table[i][3]);
-			snprintf(title, sizeof title, "batch norm%s %dx%dx%dx%d", d.relu ? "+relu" : "", d.in[0].n, d.in[0].c,
-				 d.in[0].h, d.in[0].w);
+			snprintf(title, sizeof title, "batch norm%s %dx%dx%dx%d", d.relu ? "+relu" : "", d.in[0].n,
+				 d.in[0].c, d.in[0].h, d.in[0].w);
 			compare_layouts(title, &d, 0, 1e-7);
 		}
 	}
@@ -101,21 +112,27 @@ static void test_batch_norm(void **state)
 
 static void test_max_pool(void **state)
 {
-	static const struct { int n, c, h, w, kernel, stride, pad; } table[] = {
-		{2, 64, 12, 12, 3, 2, 1}, {2, 20, 14, 14, 2, 2, 0}, {1, 7, 9, 11, 3, 2, 1}, {3, 50, 7, 7, 2, 2, 0},
-		{1, 1, 1, 1, 3, 2, 1},	  {2, 3, 5, 4, 3, 1, 1},    {1, 33, 11, 11, 3, 2, 1},
+	static const struct {
+		int n, c, h, w, kernel, stride, pad;
+	} table[] = {
+		{2, 64, 12, 12, 3, 2, 1}, {2, 20, 14, 14, 2, 2, 0}, {1, 7, 9, 11, 3, 2, 1},   {3, 50, 7, 7, 2, 2, 0},
+		{1, 1, 1, 1, 3, 2, 1},    {2, 3, 5, 4, 3, 1, 1},    {1, 33, 11, 11, 3, 2, 1},
 	};
 	char title[80];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		for (int values = 0; values < 3; values++) { /* values 1: all the same; 2: ties everywhere */
-			struct gn_op_desc d = {.kind = GN_OP_MAX_POOL, .kernel = table[i].kernel, .stride = table[i].stride,
-					       .pad = table[i].pad, .training = 1, .needs_din = 1};
+			struct gn_op_desc d = {.kind = GN_OP_MAX_POOL,
+					       .kernel = table[i].kernel,
+					       .stride = table[i].stride,
+					       .pad = table[i].pad,
+					       .training = 1,
+					       .needs_din = 1};
 
 			d.in[0] = d.in[1] = shape(table[i].n, table[i].c, table[i].h, table[i].w);
-			snprintf(title, sizeof title, "max pool %dx%dx%dx%d by %d/%d+%d, %d values", d.in[0].n, d.in[0].c,
-				 d.in[0].h, d.in[0].w, d.kernel, d.stride, d.pad, values);
+			snprintf(title, sizeof title, "max pool %dx%dx%dx%d by %d/%d+%d, %d values", d.in[0].n,
+				 d.in[0].c, d.in[0].h, d.in[0].w, d.kernel, d.stride, d.pad, values);
 			compare_layouts(title, &d, values, 1e-7);
 			d.training = 0;
 			compare(title, &d, values, 0);
@@ -125,13 +142,14 @@ static void test_max_pool(void **state)
 
 static void test_adaptive_avg_pool(void **state)
 {
-	static const int table[][5] = {{2, 512, 7, 7, 1}, {2, 10, 7, 7, 7}, {1, 3, 10, 13, 7}, {2, 5, 3, 2, 7}, {1, 1, 1, 1, 1},
-				       {2, 17, 14, 14, 7}};
+	static const int table[][5] = {{2, 512, 7, 7, 1}, {2, 10, 7, 7, 7}, {1, 3, 10, 13, 7},
+				       {2, 5, 3, 2, 7},   {1, 1, 1, 1, 1},  {2, 17, 14, 14, 7}};
 	char title[80];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-		struct gn_op_desc d = {.kind = GN_OP_ADAPTIVE_AVG_POOL, .out_side = table[i][4], .training = 1, .needs_din = 1};
+		struct gn_op_desc d = {
+			.kind = GN_OP_ADAPTIVE_AVG_POOL, .out_side = table[i][4], .training = 1, .needs_din = 1};
 
 		d.in[0] = d.in[1] = shape(table[i][0], table[i][1], table[i][2], table[i][3]);
 		snprintf(title, sizeof title, "adaptive %dx%d to %d", table[i][2], table[i][3], table[i][4]);
@@ -141,18 +159,24 @@ static void test_adaptive_avg_pool(void **state)
 
 static void test_linear(void **state)
 {
-	static const struct { int n, c, side, out, bias; } table[] = {
-		{4, 512, 1, 1000, 1}, {3, 50, 4, 500, 1}, {1, 1, 1, 1, 1}, {2, 37, 1, 7, 0}, {5, 64, 7, 33, 1}, {64, 500, 1, 10, 1}};
+	static const struct {
+		int n, c, side, out, bias;
+	} table[] = {{4, 512, 1, 1000, 1}, {3, 50, 4, 500, 1}, {1, 1, 1, 1, 1},
+		     {2, 37, 1, 7, 0},     {5, 64, 7, 33, 1},  {64, 500, 1, 10, 1}};
 	char title[80];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		for (int mode = 0; mode < 3; mode++) {
-			struct gn_op_desc d = {.kind = GN_OP_LINEAR, .channels_out = table[i].out, .bias = table[i].bias,
-					       .training = mode > 0, .needs_din = mode > 1};
+			struct gn_op_desc d = {.kind = GN_OP_LINEAR,
+					       .channels_out = table[i].out,
+					       .bias = table[i].bias,
+					       .training = mode > 0,
+					       .needs_din = mode > 1};
 
 			d.in[0] = d.in[1] = shape(table[i].n, table[i].c, table[i].side, table[i].side);
-			snprintf(title, sizeof title, "linear %dx%dx%d to %d", d.in[0].n, d.in[0].c, d.in[0].h, d.channels_out);
+			snprintf(title, sizeof title, "linear %dx%dx%d to %d", d.in[0].n, d.in[0].c, d.in[0].h,
+				 d.channels_out);
 			compare(title, &d, 0, 2e-6);
 		}
 	}
@@ -166,8 +190,13 @@ static void test_pointwise(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		for (int k = 0; k < 8; k++) {
-			struct gn_op_desc d = {.kind = kinds[k % 3 == 2 ? 2 : k % 3], .relu = k % 3 == 1 && k > 3, .needs_din = 1,
-					       .training = k != 5, .rate = 0.3, .seed = 12345678901ull, .stream = 9};
+			struct gn_op_desc d = {.kind = kinds[k % 3 == 2 ? 2 : k % 3],
+					       .relu = k % 3 == 1 && k > 3,
+					       .needs_din = 1,
+					       .training = k != 5,
+					       .rate = 0.3,
+					       .seed = 12345678901ull,
+					       .stream = 9};
 
 			d.in[0] = d.in[1] = shape(table[i][0], table[i][1], table[i][2], table[i][3]);
 			compare_layouts("pointwise", &d, 0, 2e-7);
@@ -201,8 +230,9 @@ static void test_refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_conv),	 cmocka_unit_test(test_batch_norm), cmocka_unit_test(test_max_pool),
-		cmocka_unit_test(test_adaptive_avg_pool), cmocka_unit_test(test_linear), cmocka_unit_test(test_pointwise),
+		cmocka_unit_test(test_conv),     cmocka_unit_test(test_batch_norm),
+		cmocka_unit_test(test_max_pool), cmocka_unit_test(test_adaptive_avg_pool),
+		cmocka_unit_test(test_linear),   cmocka_unit_test(test_pointwise),
 		cmocka_unit_test(test_refusals),
 	};
 

@@ -35,9 +35,9 @@ static void compare(const struct gn_sgd *sgd)
 
 static void test_against_oracle(void **state)
 {
-	static const struct gn_sgd table[] = {
-		{0.1, 0, 0, 0, 1}, {0.1, 0.9, 0, 0, 1}, {0.1, 0.9, 0, 1e-4, 1}, {0.1, 0.9, 1, 5e-4, 1}, {0.1, 0.875, 1, 0, 0.25},
-		{0.1, 0, 0, 1e-2, 0.125}};
+	static const struct gn_sgd table[] = {{0.1, 0, 0, 0, 1},        {0.1, 0.9, 0, 0, 1},
+					      {0.1, 0.9, 0, 1e-4, 1},   {0.1, 0.9, 1, 5e-4, 1},
+					      {0.1, 0.875, 1, 0, 0.25}, {0.1, 0, 0, 1e-2, 0.125}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
@@ -47,7 +47,8 @@ static void test_against_oracle(void **state)
 /* torch.optim.SGD([1.0], lr=0.1, momentum=0.9, weight_decay=0.01) with gradients 0.5, -0.25, 1 */
 static void test_against_torch(void **state)
 {
-	static const double grads[3] = {0.5, -0.25, 1}, plain[3] = {0.949, 0.927151, 0.806559749}, nesterov[3] = {0.9031, 0.90757411, 0.698189208};
+	static const double grads[3] = {0.5, -0.25, 1}, plain[3] = {0.949, 0.927151, 0.806559749},
+			    nesterov[3] = {0.9031, 0.90757411, 0.698189208};
 	struct gn_sgd sgd = {0.1, 0.9, 0, 0.01, 1};
 
 	(void)state;

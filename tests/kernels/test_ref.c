@@ -15,7 +15,7 @@
 struct point {
 	size_t x_count, y_count, weight_count, bias_count;
 	double x[ROOM], weight[ROOM], bias[ROOM];
-	double c[ROOM];				  /* the scalar is sum(c * y) */
+	double c[ROOM];                              /* the scalar is sum(c * y) */
 	double dx[ROOM], dweight[ROOM], dbias[ROOM]; /* its gradients */
 };
 
@@ -112,9 +112,11 @@ static void conv_backward(const struct gn_ref_window *w, struct point *p)
 
 static void test_conv(void **state)
 {
-	static const struct gn_ref_window table[] = {
-		{2, 3, 5, 6, 4, 3, 3, 3, 2, 1}, {1, 2, 7, 7, 3, 1, 1, 7, 3, 1}, {2, 4, 3, 3, 5, 3, 3, 1, 1, 0},
-		{1, 1, 4, 4, 2, 4, 4, 3, 1, 1}, {1, 3, 5, 5, 2, 3, 3, 1, 2, 0}};
+	static const struct gn_ref_window table[] = {{2, 3, 5, 6, 4, 3, 3, 3, 2, 1},
+						     {1, 2, 7, 7, 3, 1, 1, 7, 3, 1},
+						     {2, 4, 3, 3, 5, 3, 3, 1, 1, 0},
+						     {1, 1, 4, 4, 2, 4, 4, 3, 1, 1},
+						     {1, 3, 5, 5, 2, 3, 3, 1, 2, 0}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -138,7 +140,8 @@ static void norm_backward(const struct gn_ref_window *w, struct point *p)
 	size_t map = (size_t)w->h * w->w;
 
 	gn_ref_batch_norm_statistics(w->n, w->c, map, p->x, mean, var);
-	gn_ref_batch_norm_backward(w->n, w->c, map, p->x, p->c, mean, var, 1e-5, p->weight, p->dx, p->dweight, p->dbias);
+	gn_ref_batch_norm_backward(w->n, w->c, map, p->x, p->c, mean, var, 1e-5, p->weight, p->dx, p->dweight,
+				   p->dbias);
 }
 
 static void test_batch_norm(void **state)
@@ -206,7 +209,8 @@ static void test_pools(void **state)
 	check("adaptive pooling of a small map", &narrow, 0, 0);
 }
 
-/* The values that torch gives: see torch.nn.functional.adaptive_avg_pool2d of 0 1 2 3 4 to 3, and max_pool2d's indices. */
+/* The values that torch gives: see torch.nn.functional.adaptive_avg_pool2d of 0 1 2 3 4 to 3, and max_pool2d's indices.
+ */
 static void test_pool_windows(void **state)
 {
 	const double row[5] = {0, 1, 2, 3, 4}, ties[4] = {7, 7, 7, 7}, negative[1] = {-5};
@@ -337,9 +341,11 @@ static void test_loss_edges(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_conv),	     cmocka_unit_test(test_batch_norm), cmocka_unit_test(test_linear),
-		cmocka_unit_test(test_pools),	     cmocka_unit_test(test_pool_windows), cmocka_unit_test(test_pointwise),
-		cmocka_unit_test(test_dropout_masks), cmocka_unit_test(test_loss),	cmocka_unit_test(test_loss_edges),
+		cmocka_unit_test(test_conv),          cmocka_unit_test(test_batch_norm),
+		cmocka_unit_test(test_linear),        cmocka_unit_test(test_pools),
+		cmocka_unit_test(test_pool_windows),  cmocka_unit_test(test_pointwise),
+		cmocka_unit_test(test_dropout_masks), cmocka_unit_test(test_loss),
+		cmocka_unit_test(test_loss_edges),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,11 +16,20 @@ static size_t elements(const struct gn_model *m)
 /* The counts are torchvision's; lenet's is Caffe's; resnet20's is 0.27 million of the paper plus two projections. */
 static void test_counts(void **state)
 {
-	static const struct { const char *name; int classes; size_t count; int params, buffers; } table[] = {
-		{"resnet18", 1000, 11689512, 62, 40},	{"resnet34", 1000, 21797672, 110, 72},
-		{"resnet50", 1000, 25557032, 161, 106},	{"resnet101", 1000, 44549160, 314, 208},
-		{"resnet152", 1000, 60192808, 467, 310}, {"vgg16", 1000, 138357544, 32, 0},
-		{"lenet", 10, 431080, 8, 0},		{"resnet20", 10, 272474, 65, 42},
+	static const struct {
+		const char *name;
+		int classes;
+		size_t count;
+		int params, buffers;
+	} table[] = {
+		{"resnet18", 1000, 11689512, 62, 40},
+		{"resnet34", 1000, 21797672, 110, 72},
+		{"resnet50", 1000, 25557032, 161, 106},
+		{"resnet101", 1000, 44549160, 314, 208},
+		{"resnet152", 1000, 60192808, 467, 310},
+		{"vgg16", 1000, 138357544, 32, 0},
+		{"lenet", 10, 431080, 8, 0},
+		{"resnet20", 10, 272474, 65, 42},
 	};
 	struct gn_err err;
 
@@ -28,7 +37,8 @@ static void test_counts(void **state)
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		struct gn_model *m;
 
-		assert_ok(gn_model_create(table[i].name, table[i].classes, 0, gn_model_default_side(table[i].name), &m, &err));
+		assert_ok(gn_model_create(table[i].name, table[i].classes, 0, gn_model_default_side(table[i].name), &m,
+					  &err));
 		assert_int_equal(elements(m), table[i].count);
 		assert_int_equal(gn_model_param_count(m), table[i].params);
 		assert_int_equal(gn_model_buffer_count(m), table[i].buffers);
@@ -58,10 +68,22 @@ static void assert_shape(const struct gn_model *m, const char *name, int64_t a, 
 static void test_resnet50_names(void **state)
 {
 	static const char *const begin[] = {
-		"conv1.weight", "bn1.weight", "bn1.bias", "layer1.0.conv1.weight", "layer1.0.bn1.weight", "layer1.0.bn1.bias",
-		"layer1.0.conv2.weight", "layer1.0.bn2.weight", "layer1.0.bn2.bias", "layer1.0.conv3.weight",
-		"layer1.0.bn3.weight", "layer1.0.bn3.bias", "layer1.0.downsample.0.weight", "layer1.0.downsample.1.weight",
-		"layer1.0.downsample.1.bias", "layer1.1.conv1.weight",
+		"conv1.weight",
+		"bn1.weight",
+		"bn1.bias",
+		"layer1.0.conv1.weight",
+		"layer1.0.bn1.weight",
+		"layer1.0.bn1.bias",
+		"layer1.0.conv2.weight",
+		"layer1.0.bn2.weight",
+		"layer1.0.bn2.bias",
+		"layer1.0.conv3.weight",
+		"layer1.0.bn3.weight",
+		"layer1.0.bn3.bias",
+		"layer1.0.downsample.0.weight",
+		"layer1.0.downsample.1.weight",
+		"layer1.0.downsample.1.bias",
+		"layer1.1.conv1.weight",
 	};
 	struct gn_model *m;
 	struct gn_err err;
@@ -135,8 +157,9 @@ static void test_refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_counts),	cmocka_unit_test(test_resnet50_names), cmocka_unit_test(test_other_names),
-		cmocka_unit_test(test_offsets), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_counts),      cmocka_unit_test(test_resnet50_names),
+		cmocka_unit_test(test_other_names), cmocka_unit_test(test_offsets),
+		cmocka_unit_test(test_refusals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,7 +140,8 @@ static void test_dropout_is_oracle(void **state)
 static void test_inference(void **state)
 {
 	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 4, .training = 1};
-	struct gn_plan_options eval = {.backend = GN_BACKEND_HOST, .batch = 4}, single = {.backend = GN_BACKEND_HOST, .batch = 1};
+	struct gn_plan_options eval = {.backend = GN_BACKEND_HOST, .batch = 4},
+			       single = {.backend = GN_BACKEND_HOST, .batch = 1};
 	struct gn_plan *four, *one;
 	const float *a, *b;
 	float *before;
@@ -296,7 +297,8 @@ static void test_storage(void **state)
 		assert_true(s[i].offset % GN_ALIGN_BYTES == 0 && (!s[i].bytes || s[i].offset + s[i].bytes <= total));
 		for (int k = 0; k < i; k++) {
 			int together = s[i].first <= s[k].last && s[k].first <= s[i].last;
-			int apart_in_memory = s[i].offset + s[i].bytes <= s[k].offset || s[k].offset + s[k].bytes <= s[i].offset;
+			int apart_in_memory = s[i].offset + s[i].bytes <= s[k].offset ||
+					      s[k].offset + s[k].bytes <= s[i].offset;
 
 			assert_true(!together || apart_in_memory || !s[i].bytes || !s[k].bytes);
 		}
@@ -347,7 +349,7 @@ int main(void)
 		cmocka_unit_test(test_host_is_oracle), cmocka_unit_test(test_dropout_is_oracle),
 		cmocka_unit_test(test_inference),      cmocka_unit_test(test_ready),
 		cmocka_unit_test(test_same_twice),     cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_storage),	       cmocka_unit_test(test_init),
+		cmocka_unit_test(test_storage),        cmocka_unit_test(test_init),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
