@@ -2,7 +2,7 @@
 slurmdir = $(pkgdatadir)/slurm
 dist_slurm_SCRIPTS = slurm/vcluster
 jobsdir = $(slurmdir)/jobs
-dist_jobs_SCRIPTS = slurm/jobs/bench-allreduce.sbatch slurm/jobs/stage.sbatch slurm/jobs/train.sbatch
+dist_jobs_SCRIPTS = slurm/jobs/bench-allreduce.sbatch slurm/jobs/ib-vs-eth.sbatch slurm/jobs/stage.sbatch slurm/jobs/train.sbatch
 vclusterdir = $(slurmdir)/vcluster.d
 dist_vcluster_SCRIPTS = slurm/vcluster.d/node
 dist_vcluster_DATA = slurm/vcluster.d/conf.sh slurm/vcluster.d/daemons.sh slurm/vcluster.d/net.sh

@@ -49,7 +49,7 @@ packets() { lab run "$1" cat $counters/sent_pkts $counters/rcvd_pkts | paste -sd
 # rows TRANSPORT MIN MAX: three sizes, none wrong, by that transport
 rows() {
 	both "$gannet" bench allreduce --json --transport "$1" --warmup 1 --iters 2 --min-bytes 8 --max-bytes 512K --factor 256 \
-		>"$dir/rows" || { cat "$dir/rows"; return 1; }
+		>"$dir/rows.$1" || { cat "$dir/rows.$1"; return 1; }
 	perl -MJSON::PP -ne '
 		BEGIN { $transport = shift }
 		next unless /^\{/;
@@ -57,7 +57,7 @@ rows() {
 		die "wrong row: $_" unless $r->{transport} =~ /^$transport/ && $r->{nodes} == 2 && $r->{bytes} == 8 * 256 ** $rows
 			&& !$r->{in_place}{wrong} && !$r->{out_of_place}{wrong};
 		$rows++;
-		END { die "$rows rows" if $rows != 3 }' "$1" "$dir/rows"
+		END { die "$rows rows" if $rows != 3 }' "$1" "$dir/rows.$1"
 }
 
 # The least that one rank of two sends in rows(): 2 x 3 timed, 1 checked. All of it fits into packets of 4096 bytes.
@@ -99,6 +99,22 @@ check 'digits are packed' "$gannet" pack --out "$dir/train" "$GN_SOURCE/data/dig
 check "20 steps of lenet over rc, through the adapters" by_adapter train rc
 check "20 steps of lenet over tcp" train tcp
 check "losses agree within 1e-5" same_losses "$lab/rc.jsonl" "$lab/tcp.jsonl" 1e-5
+
+# The report of ib-vs-eth.sbatch from these very measurements.
+compare() {
+	local fabric
+	mkdir "$dir/report"
+	for fabric in rc tcp; do
+		grep '^{' "$dir/rows.$fabric" >"$dir/report/$fabric.bench.jsonl" &&
+			cp "$lab/$fabric.jsonl" "$dir/report/$fabric.train.jsonl" || return 1
+	done
+	GANNET_OUT=$dir/report GANNET_DATA=$dir/train GANNET_START=false bash "$GN_SOURCE/slurm/jobs/ib-vs-eth.sbatch" || return 1
+	cat "$dir/report/report.md"
+	[[ -s $dir/report/report.svg && $(grep -cE '^\| (8 B|2 KiB|512 KiB) \|( [0-9.e-]+ \|){5}$' "$dir/report/report.md") == 3 &&
+		$(grep -cE '^\| (rc|tcp) \|( [0-9.]+ \|){7}$' "$dir/report/report.md") == 2 ]] &&
+		grep -q '^Crossover: ' "$dir/report/report.md"
+}
+check "ib-vs-eth.sbatch compares rc with tcp" compare
 
 # doomed RANK COMMAND...: that rank is killed once its adapter has sent some of it; code and output are the other's
 doomed() {

@@ -47,6 +47,14 @@ PY
 }
 check "a JSON object for each size, nothing wrong" rows
 
+# Two fabrics of which these nodes have one.
+export GANNET_OUT=$lab/fabrics GANNET_FABRICS="tcp rc" GANNET_BENCH_ARGS="--max-bytes 64K --iters 3" GANNET_STEPS=8
+export GANNET_ARGS="--batch 16 --threads 1 --loader-threads 1"
+expect 1 "report: .*/fabrics/report.md" "ib-vs-eth.sbatch ends with 1 where a fabric is absent" submit ib-vs-eth
+expect 0 "^rc was not measured: gannet bench: .*(reach|transports)" "its report says which, and why" cat "$GANNET_OUT/report.md"
+expect 0 "^\\| tcp \\|( [0-9.]+ \\|){7}$" "and measures the other's steps" cat "$GANNET_OUT/report.md"
+expect 0 "^\\| 64 KiB \\|( [0-9.e-]+ \\|){2}$" "and its allreduce" cat "$GANNET_OUT/report.md"
+
 # Bad data: the code of gannet reaches Slurm, and the job does not come back.
 export GANNET_DATA=$lab/nothing GANNET_LOCAL=
 expect 3 "nothing" "a dataset that is not there: code 3, by name" submit train
