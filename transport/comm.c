@@ -163,7 +163,8 @@ void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out)
 
 const char *gn_algo_name(enum gn_algo algo)
 {
-	static const char *const names[] = {"auto", "ring", "recursive-doubling", "shared"};
+	static const char *const names[] = {"auto", "ring", "recursive-doubling", "shared", "halving-doubling",
+					   "double-tree"};
 
 	return names[algo];
 }
@@ -185,11 +186,14 @@ static uint32_t pieces_of(size_t len_bytes)
 static enum gn_status write_allreduce(const struct gn_comm *c, size_t len_bytes, enum gn_algo algo, int with_copy,
 				      struct gn_schedule **out, struct gn_err *err)
 {
-	int rank = gn_comm_rank(c), size = gn_comm_size(c);
+	const struct gn_algorithm *a = gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, gn_algo_name(algo));
+	struct gn_algo_args args = {.rank = gn_comm_rank(c), .size = gn_comm_size(c), .with_copy = with_copy};
+	enum gn_status status;
 
-	if (algo == GN_ALGO_RING)
-		return gn_algo_ring(rank, size, pieces_of(len_bytes / (size_t)size), with_copy, out, err);
-	return gn_algo_recursive_doubling(rank, size, pieces_of(len_bytes), with_copy, out, err);
+	if (!a)
+		return gn_err_set(err, GN_ERR_USAGE, "algorithm %s has no schedule", gn_algo_name(algo));
+	status = gn_algorithm_pieces(a, &args, len_bytes, PIECE_BYTES, &args.pieces, err);
+	return status ? status : gn_algorithm_schedule(a, &args, out, err);
 }
 
 enum gn_status gn_coll_allreduce_from(struct gn_comm *c, const void *in, void *out_buffer, size_t count,

@@ -29,7 +29,8 @@ gn_reduce_fn gn_reduce_min(enum gn_dtype type);
 size_t gn_dtype_bytes(enum gn_dtype type);
 
 /* SHARED: straight in the memory that the ranks of one node share; see gn_comm_alloc. */
-enum gn_algo { GN_ALGO_AUTO, GN_ALGO_RING, GN_ALGO_RECURSIVE_DOUBLING, GN_ALGO_SHARED };
+enum gn_algo { GN_ALGO_AUTO, GN_ALGO_RING, GN_ALGO_RECURSIVE_DOUBLING, GN_ALGO_SHARED,
+	       GN_ALGO_HALVING_DOUBLING, GN_ALGO_DOUBLE_TREE };
 
 struct gn_comm_options {
 	const char *transport; /* "auto", "tcp", "shm", "rc", "ud": what may carry data; becomes UCX_TLS unless set */
@@ -73,7 +74,7 @@ enum gn_status gn_coll_allreduce_from(struct gn_comm *c, const void *in, void *o
 				      struct gn_err *err);
 /* What GN_ALGO_AUTO means for this buffer. */
 enum gn_algo gn_comm_choose(const struct gn_comm *c, const void *buffer, size_t len_bytes);
-/* "ring", "recursive-doubling", "shared", "auto". */
+/* "ring", "recursive-doubling", "shared", "halving-doubling", "double-tree", "auto". */
 const char *gn_algo_name(enum gn_algo algo);
 enum gn_status gn_coll_start(struct gn_coll *coll, struct gn_err *err);
 /* Makes progress; *done says whether this operation is complete. Does not block. */

@@ -40,7 +40,7 @@ static const struct gn_option options_table[] = {
 	{.name = "warmup", .letter = 'w', .kind = GN_OPTION_INT, .offset = FIELD(warmup), .value_name = "N",
 	 .initial = "5", .help = "operations before those", .min = 0, .max = 1000000},
 	{.name = "algo", .kind = GN_OPTION_CHOICE, .offset = FIELD(algo), .value_name = "NAME", .initial = "auto",
-	 .help = "algorithm", .choices = "auto|ring|recursive-doubling|shared"},
+	 .help = "algorithm", .choices = "auto|ring|recursive-doubling|shared|halving-doubling|double-tree"},
 	{.name = "foreign", .kind = GN_OPTION_FLAG, .offset = FIELD(foreign),
 	 .help = "ordinary memory instead of memory that ranks of one node share"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",

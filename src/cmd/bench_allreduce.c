@@ -266,6 +266,10 @@ static enum gn_algo algo_of(const char *name)
 {
 	if (!strcmp(name, "ring"))
 		return GN_ALGO_RING;
+	if (!strcmp(name, "halving-doubling"))
+		return GN_ALGO_HALVING_DOUBLING;
+	if (!strcmp(name, "double-tree"))
+		return GN_ALGO_DOUBLE_TREE;
 	if (!strcmp(name, "shared"))
 		return GN_ALGO_SHARED;
 	return strcmp(name, "auto") ? GN_ALGO_RECURSIVE_DOUBLING : GN_ALGO_AUTO;
