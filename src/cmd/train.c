@@ -3,6 +3,7 @@
 #include "src/train/model.h"
 #include "src/train/trainer.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,22 +118,40 @@ static const struct gn_command command = {
 	.option_count = sizeof options / sizeof *options,
 };
 
-/* Set by the handler, read by the trainer between steps: the one thing a handler may do. */
+/* Set by the signal thread, read by the trainer between steps. */
 static volatile sig_atomic_t stop_requested;
 
-static void request_stop(int signal_number)
+static void stop_signals(sigset_t *set)
 {
-	(void)signal_number;
-	stop_requested = 1;
+	sigemptyset(set);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGUSR1);
 }
 
-static void catch_signals(void)
+static void *await_stop(void *unused)
 {
-	struct sigaction action = {.sa_handler = request_stop, .sa_flags = SA_RESTART};
+	sigset_t set;
+	int number;
 
-	sigemptyset(&action.sa_mask);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGUSR1, &action, NULL);
+	stop_signals(&set);
+	while (!sigwait(&set, &number))
+		stop_requested = 1;
+	return unused;
+}
+
+/* No handler: oneDNN's generated matrix code keeps data addresses in the stack pointer, and the frame that the kernel pushes
+ * for a handler would land in the middle of the heap. All threads block these signals, and one that computes nothing takes
+ * them. To be called before any other thread starts. */
+static enum gn_status catch_signals(struct gn_err *err)
+{
+	pthread_t id;
+	sigset_t set;
+
+	stop_signals(&set);
+	if (pthread_sigmask(SIG_BLOCK, &set, NULL) || pthread_create(&id, NULL, await_stop, NULL))
+		return gn_err_set(err, GN_ERR_FAILED, "cannot start a thread for signals (see ulimit -u)");
+	pthread_detach(id);
+	return GN_OK;
 }
 
 /* Options that ranks may have of their own: where to write, and how many threads. Paths of the data differ from node to node,
@@ -170,12 +189,12 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_log *log = gn_cmd_log();
 	struct gn_world *world;
 	struct gn_err err;
-	enum gn_status status;
+	enum gn_status status = catch_signals(&err);
 	int told = 0;
 
 	(void)positional;
-	catch_signals();
-	status = gn_world_create(&world_options, log, &world, &err);
+	if (!status)
+		status = gn_world_create(&world_options, log, &world, &err);
 	if (!status) {
 		status = train_in_world(target, world, log, &told, &err);
 		gn_world_destroy(world);
