@@ -202,6 +202,9 @@ enum gn_status gn_file_replace(const char *path, const void *data, size_t len_by
 	if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid()) >= sizeof temporary)
 		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", path);
 	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+	/* Not GN_ERR_NOT_FOUND for a missing folder: that would blame the input. */
+	if (fd < 0 && errno == ENOENT)
+		return gn_err_set(err, GN_ERR_IO, "cannot create %s: %s", temporary, strerror(errno));
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot create %s", temporary);
 	status = gn_write_full(fd, data, len_bytes, temporary, err);

@@ -90,6 +90,17 @@ static enum gn_status check_bounds(const struct gn_option *o, double value, cons
 	return GN_OK;
 }
 
+static enum gn_status parse_flag(const char *text, int *out, struct gn_err *err)
+{
+	if (choice_fits("1|yes|true|on", text))
+		*out = 1;
+	else if (choice_fits("0|no|false|off", text))
+		*out = 0;
+	else
+		return gn_err_set(err, GN_ERR_USAGE, "'%s' is neither yes nor no", text);
+	return GN_OK;
+}
+
 static enum gn_status append_item(struct gn_text_list *list, const char *text, struct gn_err *err)
 {
 	const char **items = realloc(list->items, (list->count + 1) * sizeof *items);
@@ -108,8 +119,7 @@ static enum gn_status store(const struct gn_option *o, const char *text, void *t
 
 	switch (o->kind) {
 	case GN_OPTION_FLAG:
-		*(int *)field = strcmp(text, "0") != 0;
-		return GN_OK;
+		return parse_flag(text, field, err);
 	case GN_OPTION_INT:
 	case GN_OPTION_SIZE:
 		status = o->kind == GN_OPTION_INT ? gn_parse_int(text, field, err) : gn_parse_size(text, field, err);

@@ -71,6 +71,11 @@ static void test_values_and_defaults(void **state)
 	assert_string_equal(t.inits.items[1], "y");
 	assert_int_equal(t.size.width, 30);
 	assert_int_equal(rest.count, 3);
+	free(rest.items);
+	gn_options_release(&command, &t);
+	assert_ok(parse("pack a --quick=no --out o -- b --c", &t, &rest, &help, &err));
+	assert_int_equal(t.quick, 0);
+	assert_int_equal(rest.count, 3);
 	assert_string_equal(rest.items[2], "--c");
 	free(rest.items);
 	gn_options_release(&command, &t);
@@ -96,6 +101,7 @@ static void test_refusals(void **state)
 		{"pack a b c d --out o", "too many"},
 		{"pack a --out o -z", "unknown option -z"},
 		{"pack a --no-batch --out o", "unknown option"},
+		{"pack a --out o --quick=perhaps", "neither yes nor no"},
 	};
 	struct gn_text_list rest;
 	struct target t;
