@@ -94,7 +94,12 @@ void gn_log_line(struct gn_log *log, enum gn_log_level level, const char *format
 	va_end(args);
 	if (more < 0)
 		return;
-	used += (size_t)more < room ? (size_t)more : room - 1;
+	more = (size_t)more < room ? more : (int)room - 1;
+	/* A file name with a line break must not look like a line of ours. */
+	for (char *p = line + used; p < line + used + more; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
+	used += (size_t)more;
 	line[used++] = '\n';
 	/* A log that cannot be written has nowhere to complain. */
 	written = write(log->fd, line, used);

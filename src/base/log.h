@@ -2,6 +2,7 @@
  *
  * One line per call, written with a single write so that lines of several threads and processes do not mix:
  *     2026-11-21T08:35:31.123 WARN n2[3] text
+ * Control characters in the text become question marks, so that a name from outside cannot forge a line.
  * A log is passed to whatever needs to speak; a NULL log is silent, so libraries never decide whether to print.
  *
  * Thread safety: all calls on one log may be made from any thread.

@@ -55,14 +55,14 @@ static void test_log_line(void **state)
 	assert_ok(gn_log_create(ends[1], GN_LOG_INFO, &log, &err));
 	gn_log_debug(log, "dropped");
 	gn_log_set_rank(log, 3);
-	gn_log_warn(log, "shard %s is short", "a");
+	gn_log_warn(log, "shard %s is short", "a\nERROR\033[1m b");
 	gn_log_warn(NULL, "silent");
 	n = read(ends[0], line, sizeof line - 1);
 	assert_true(n > 0);
 	line[n] = '\0';
 	assert_null(strstr(line, "dropped"));
 	assert_non_null(strstr(line, " WARN "));
-	assert_non_null(strstr(line, "[3] shard a is short\n"));
+	assert_non_null(strstr(line, "[3] shard a?ERROR?[1m b is short\n"));
 	gn_log_destroy(log);
 	close(ends[0]);
 	close(ends[1]);
