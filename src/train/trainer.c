@@ -200,6 +200,9 @@ static enum gn_status after_step(struct gn_session *s, struct interval *sums, in
 
 	if (s->state.step % (uint64_t)o->log_every == 0 || over || last || stopping)
 		status = log_interval(s, sums, err);
+	/* Whoever asks for a stop may not wait for an evaluation: safety first. */
+	if (!status && stopping)
+		status = gn_session_save(s, err);
 	if (!status && s->val && (last || (over && s->state.epoch % (uint64_t)o->eval_every == 0)))
 		status = evaluate(s, err);
 	if (!status && (over || last || stopping ||
