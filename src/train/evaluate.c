@@ -1,12 +1,10 @@
 #include "src/train/evaluate.h"
 
 #include "src/base/arena.h"
-#include "src/base/pool.h"
 #include "src/train/agree.h"
 #include "src/train/checkpoint.h"
 #include "src/train/input.h"
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,10 +52,9 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 	struct gn_plan_options po = {
 		.backend = strcmp(o->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF, .batch = (int)o->batch,
 	};
-	int local = gn_world_local_size(gn_comm_world(comm)), share = gn_cpu_count() / local;
 	enum gn_status status = open_data(e, o->data, err);
 
-	omp_set_num_threads(o->threads > 0 ? (int)o->threads : share > 0 ? share : 1);
+	gn_input_threads(o->threads, gn_world_local_size(gn_comm_world(comm)));
 	if (!status)
 		status = gn_model_create(e->info.model, (int)e->info.classes, (int)e->info.channels,
 					 (int)e->info.side, &e->model, err);

@@ -1,9 +1,11 @@
 #include "src/train/input.h"
 
+#include "src/base/pool.h"
 #include "src/base/sha256.h"
 #include "src/base/strbuf.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +90,13 @@ void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_
 		out->mean[c] = (float)input->mean[c];
 		out->deviation[c] = (float)input->deviation[c];
 	}
+}
+
+void gn_input_threads(int64_t threads, int local_ranks)
+{
+	int share = gn_cpu_count() / local_ranks;
+
+	omp_set_num_threads(threads > 0 ? (int)threads : share > 0 ? share : 1);
 }
 
 enum gn_status gn_input_classes_digest(const struct gn_dataset *dataset, char hex[65], struct gn_err *err)

@@ -14,6 +14,8 @@ enum gn_status gn_input_augment_parse(const char *text, int side, enum gn_augmen
 /* The fields that training and evaluation share. */
 void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_model *model,
 			     struct gn_loader_options *out);
+/* Sets the OpenMP threads of this process: threads, or when that is 0 this rank's share of the processors it may use. */
+void gn_input_threads(int64_t threads, int local_ranks);
 /* SHA-256 of the class names in order. */
 enum gn_status gn_input_classes_digest(const struct gn_dataset *dataset, char hex[65], struct gn_err *err);
 

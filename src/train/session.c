@@ -1,12 +1,10 @@
 #include "src/train/session.h"
 
 #include "src/base/arena.h"
-#include "src/base/pool.h"
 #include "src/base/sha256.h"
 #include "src/train/input.h"
 #include "src/train/weights.h"
 
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,19 +134,11 @@ static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
 	return status;
 }
 
-/* "auto" gives each rank of a host its share of the processors. */
-static void choose_threads(const struct gn_session *s)
-{
-	int local = gn_world_local_size(gn_comm_world(s->comm)), share = gn_cpu_count() / local;
-
-	omp_set_num_threads(s->options->threads > 0 ? (int)s->options->threads : share > 0 ? share : 1);
-}
-
 static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 {
 	enum gn_status status;
 
-	choose_threads(s);
+	gn_input_threads(s->options->threads, gn_world_local_size(gn_comm_world(s->comm)));
 	status = open_data(s, err);
 	if (!status)
 		status = make_model(s, err);
