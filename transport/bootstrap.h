@@ -8,14 +8,18 @@
 #ifndef GN_TRANSPORT_BOOTSTRAP_H
 #define GN_TRANSPORT_BOOTSTRAP_H
 
-#include "src/base/status.h"
+#include "src/base/log.h"
 #include "transport/detect.h"
+#include "transport/secret.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 struct gn_bootstrap;
 struct gn_watch;
+
+/* The variable that names a file by which ranks know each other; gannet launch sets it for the ranks it starts. */
+#define GN_BOOTSTRAP_SECRET "GANNET_SECRET_FILE"
 
 struct gn_bootstrap_ops {
 	const char *name;
@@ -30,6 +34,7 @@ struct gn_bootstrap_ops {
 struct gn_bootstrap {
 	const struct gn_bootstrap_ops *ops;
 	int rank, size;
+	struct gn_secret secret; /* from a file; zero when the source's own channel is all there is */
 	/* Once there is a watch, waits end when it has seen a loss; until then they end at this time (gn_clock_ns). */
 	struct gn_watch *watch;
 	uint64_t deadline_ns;
@@ -38,7 +43,8 @@ struct gn_bootstrap {
 /* Collective. Each fails on its own when others do not come before timeout_ms. */
 enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, int timeout_ms, struct gn_bootstrap **out,
 				 struct gn_err *err);
-enum gn_status gn_bootstrap_env(const struct gn_detect *d, int timeout_ms, struct gn_bootstrap **out,
+/* log (may be NULL) hears of strangers at the meeting point. */
+enum gn_status gn_bootstrap_env(const struct gn_detect *d, int timeout_ms, struct gn_log *log, struct gn_bootstrap **out,
 				struct gn_err *err);
 enum gn_status gn_bootstrap_alone(struct gn_bootstrap **out, struct gn_err *err);
 

@@ -1,7 +1,8 @@
-/* A star around rank 0, which listens at MASTER_ADDR:MASTER_PORT: hellos at first, then length-prefixed messages. */
+/* A star around rank 0, which listens at MASTER_ADDR:MASTER_PORT: handshakes at first, then length-prefixed messages. */
 #include "transport/bootstrap.h"
 
 #include "src/base/clock.h"
+#include "transport/door.h"
 #include "transport/net.h"
 
 #include <errno.h>
@@ -13,16 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAGIC "GNmeet1"
-#define WAITING_MAX 64
+#define MAGIC "GNmeet2"
 #define MESSAGE_MAX (64u << 20)
 
-struct hello {
-	char magic[8];
-	uint32_t rank, size;
-};
-
-/* What rank 0 answers: go, or why not. */
+/* What rank 0 says to those who know the secret: go, or why not. */
 struct answer {
 	char magic[8];
 	uint32_t refused;
@@ -34,18 +29,10 @@ struct env_bootstrap {
 	int *fds; /* rank 0: one per rank; others: fds[0] */
 };
 
-/* Someone who has connected and not yet said all of hello. */
-struct arrival {
-	int fd;
-	size_t got;
-	struct hello hello;
-};
-
 struct meeting {
 	struct env_bootstrap *e;
-	int listener, missing;
-	struct arrival waiting[WAITING_MAX];
-	int waiting_count;
+	struct gn_door *door;
+	int missing;
 };
 
 static enum gn_status receive(const struct gn_bootstrap *b, int rank, int fd, void *data, size_t len_bytes,
@@ -176,6 +163,7 @@ static void env_destroy(struct gn_bootstrap *b, int clean)
 	for (int i = 0; e->fds && i < (b->rank ? 1 : b->size); i++)
 		if (e->fds[i] >= 0)
 			close(e->fds[i]);
+	gn_secret_wipe(&b->secret);
 	free(e->fds);
 	free(e);
 }
@@ -204,65 +192,22 @@ static enum gn_status call_off(const struct meeting *m, int newcomer, struct gn_
 	return err ? err->status : none.status;
 }
 
-static enum gn_status welcome(struct meeting *m, const struct arrival *a, struct gn_err *err)
+static enum gn_status welcome(struct meeting *m, const struct gn_door_guest *g, struct gn_err *err)
 {
-	const struct hello *h = &a->hello;
 	int size = m->e->base.size;
 
-	if ((int)h->size != size) {
-		gn_err_set(err, GN_ERR_USAGE, "rank %u says WORLD_SIZE=%u but rank 0 says WORLD_SIZE=%d", h->rank, h->size,
+	if (g->size != (uint32_t)size) {
+		gn_err_set(err, GN_ERR_USAGE, "rank %u says WORLD_SIZE=%u but rank 0 says WORLD_SIZE=%d", g->rank, g->size,
 			   size);
-		return call_off(m, a->fd, err);
+		return call_off(m, g->fd, err);
 	}
-	if (h->rank == 0 || (int)h->rank >= size || m->e->fds[h->rank] >= 0) {
-		gn_err_set(err, GN_ERR_USAGE, "two processes say RANK=%u of WORLD_SIZE=%d", h->rank, size);
-		return call_off(m, a->fd, err);
+	if (g->rank == 0 || g->rank >= (uint32_t)size || m->e->fds[g->rank] >= 0) {
+		gn_err_set(err, GN_ERR_USAGE, "two processes say RANK=%u of WORLD_SIZE=%d", g->rank, size);
+		return call_off(m, g->fd, err);
 	}
-	m->e->fds[h->rank] = a->fd;
+	m->e->fds[g->rank] = g->fd;
 	m->missing--;
 	return GN_OK;
-}
-
-static void forget(struct meeting *m, int i)
-{
-	m->waiting[i] = m->waiting[--m->waiting_count];
-}
-
-/* Strangers and garbage are dropped; what is ours is welcomed. */
-static enum gn_status listen_to(struct meeting *m, int i, struct gn_err *err)
-{
-	struct arrival *a = &m->waiting[i], whole;
-	ssize_t n = recv(a->fd, (char *)&a->hello + a->got, sizeof a->hello - a->got, MSG_DONTWAIT);
-
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return GN_OK;
-	if (n > 0)
-		a->got += (size_t)n;
-	if (n <= 0 || memcmp(a->hello.magic, MAGIC, a->got < 8 ? a->got : 8)) {
-		close(a->fd);
-		forget(m, i);
-		return GN_OK;
-	}
-	if (a->got < sizeof a->hello)
-		return GN_OK;
-	whole = *a;
-	forget(m, i);
-	return welcome(m, &whole, err);
-}
-
-static void let_in(struct meeting *m)
-{
-	int fd = gn_net_accept(m->listener);
-
-	if (fd < 0)
-		return;
-	if (m->waiting_count == WAITING_MAX) {
-		/* whoever says nothing the longest makes room */
-		close(m->waiting[0].fd);
-		memmove(m->waiting, m->waiting + 1, sizeof *m->waiting * (WAITING_MAX - 1));
-		m->waiting_count--;
-	}
-	m->waiting[m->waiting_count++] = (struct arrival){.fd = fd};
 }
 
 static void name_missing(const struct env_bootstrap *e, char *text, size_t size)
@@ -275,37 +220,40 @@ static void name_missing(const struct env_bootstrap *e, char *text, size_t size)
 			len += (size_t)snprintf(text + len, size - len, "%s%d", len ? ", " : "", r);
 }
 
-static enum gn_status meet_once(struct meeting *m, struct gn_err *err)
+/* Time is up: those who are here hear who is not. */
+static enum gn_status give_up(const struct meeting *m, struct gn_err *err)
 {
-	struct pollfd p[WAITING_MAX + 1] = {{.fd = m->listener, .events = POLLIN}};
-	int count = m->waiting_count;
-	enum gn_status status = GN_OK;
 	char missing[256];
+	enum gn_status status;
 
-	for (int i = 0; i < count; i++)
-		p[i + 1] = (struct pollfd){.fd = m->waiting[i].fd, .events = POLLIN};
-	if (poll(p, (nfds_t)count + 1, 200) < 0 && errno != EINTR)
-		return gn_err_errno(err, errno, "waiting for the other ranks");
-	for (int i = count; i-- > 0 && !status;)
-		if (p[i + 1].revents)
-			status = listen_to(m, i, err);
-	if (!status && p[0].revents)
-		let_in(m);
-	if (!status && gn_clock_ns() > m->e->base.deadline_ns && m->missing) {
-		name_missing(m->e, missing, sizeof missing);
-		status = gn_err_set(err, GN_ERR_STALL, "these ranks did not come to the meeting point in time: %s", missing);
-		for (int r = 1; r < m->e->base.size; r++)
-			if (m->e->fds[r] >= 0)
-				refuse(m->e->fds[r], err ? err->text : "rank 0 gave up");
-	}
+	name_missing(m->e, missing, sizeof missing);
+	status = gn_err_set(err, GN_ERR_STALL, "these ranks did not come to the meeting point in time: %s", missing);
+	for (int r = 1; r < m->e->base.size; r++)
+		if (m->e->fds[r] >= 0)
+			refuse(m->e->fds[r], err ? err->text : "rank 0 gave up");
 	return status;
 }
 
-static enum gn_status host_meeting(struct env_bootstrap *e, int port, struct gn_err *err)
+static enum gn_status meet_once(struct meeting *m, struct gn_err *err)
+{
+	struct pollfd p[GN_DOOR_POLL_MAX];
+	struct gn_door_guest guest;
+	enum gn_status status = GN_OK;
+
+	if (poll(p, (nfds_t)gn_door_poll(m->door, p), 200) < 0 && errno != EINTR)
+		return gn_err_errno(err, errno, "waiting for the other ranks");
+	while (!status && m->missing && gn_door_turn(m->door, &guest))
+		status = welcome(m, &guest, err);
+	if (!status && m->missing && gn_clock_ns() > m->e->base.deadline_ns)
+		status = give_up(m, err);
+	return status;
+}
+
+static enum gn_status host_meeting(struct env_bootstrap *e, int port, struct gn_log *log, struct gn_err *err)
 {
 	struct meeting m = {.e = e, .missing = e->base.size - 1};
 	struct answer go = {.magic = MAGIC};
-	enum gn_status status = gn_net_listen(&port, &m.listener, err);
+	enum gn_status status = gn_door_open(&port, GN_HANDSHAKE_MEETING, &e->base.secret, log, &m.door, err);
 
 	if (status) {
 		gn_err_prefix(err, "rank 0 (MASTER_PORT)");
@@ -315,48 +263,80 @@ static enum gn_status host_meeting(struct env_bootstrap *e, int port, struct gn_
 		status = meet_once(&m, err);
 	for (int r = 1; r < e->base.size && !status; r++)
 		status = transmit(&e->base, r, e->fds[r], &go, sizeof go, err);
-	for (int i = 0; i < m.waiting_count; i++)
-		close(m.waiting[i].fd);
-	close(m.listener);
+	gn_door_close(m.door);
 	return status;
 }
 
-/* Rank 0 may be late, and a stranger may have its port for a moment: keep knocking until the deadline. */
-static enum gn_status join_meeting(struct env_bootstrap *e, const struct gn_detect *d, struct gn_err *err)
+/* Rank 0 may be late, and a stranger may have its port for a moment: keep knocking until the deadline. Only a rank 0 that says
+ * that our secret is not its own ends it at once. */
+static enum gn_status knock(struct env_bootstrap *e, const struct gn_detect *d, struct gn_err *err)
 {
-	struct hello h = {.magic = MAGIC, .rank = (uint32_t)d->rank, .size = (uint32_t)d->size};
-	struct timespec pause = {0, 50000000};
+	const struct timespec pause = {0, 50000000};
 	enum gn_status status;
-	struct answer a;
+	struct gn_err why;
 
 	for (;;) {
-		status = gn_net_connect(d->address, d->port, 2000, &e->fds[0], err);
-		if (!status && !gn_net_send_all(e->fds[0], &h, sizeof h, 2000))
-			break;
+		status = gn_net_connect(d->address, d->port, 2000, &e->fds[0], &why);
 		if (!status)
+			status = gn_handshake_join(e->fds[0], &e->base.secret, GN_HANDSHAKE_MEETING, (uint32_t)d->rank,
+						   (uint32_t)d->size, 5000, &why);
+		if (!status)
+			return GN_OK;
+		if (e->fds[0] >= 0)
 			close(e->fds[0]);
 		e->fds[0] = -1;
-		if (gn_clock_ns() > e->base.deadline_ns) {
-			if (!status)
-				gn_err_set(err, GN_ERR_IO, "nobody answers");
-			gn_err_prefix(err, "rank 0 is not at MASTER_ADDR=%s", d->address);
-			if (err)
-				err->status = GN_ERR_STALL;
-			return GN_ERR_STALL;
-		}
+		if (status == GN_ERR_USAGE)
+			return gn_err_set(err, status, "rank 0 at MASTER_ADDR=%s port %d refuses this rank: %s", d->address,
+					  d->port, why.text);
+		if (gn_clock_ns() > e->base.deadline_ns)
+			return gn_err_set(err, GN_ERR_STALL, "rank 0 is not at MASTER_ADDR=%s port %d: %s", d->address, d->port,
+					  why.text);
 		nanosleep(&pause, NULL);
 	}
-	status = receive(&e->base, 0, e->fds[0], &a, sizeof a, err);
+}
+
+static enum gn_status join_meeting(struct env_bootstrap *e, const struct gn_detect *d, struct gn_err *err)
+{
+	enum gn_status status = knock(e, d, err);
+	struct answer a;
+
+	if (!status)
+		status = receive(&e->base, 0, e->fds[0], &a, sizeof a, err);
 	if (status)
 		return status;
 	if (memcmp(a.magic, MAGIC, sizeof a.magic))
-		return gn_err_set(err, GN_ERR_FAILED, "what listens at %s port %d is not rank 0 of a Gannet job", d->address,
+		return gn_err_set(err, GN_ERR_FAILED, "rank 0 at %s port %d runs another version of this program", d->address,
 				  d->port);
 	a.text[sizeof a.text - 1] = 0;
 	return a.refused ? gn_err_set(err, GN_ERR_USAGE, "%s", a.text) : GN_OK;
 }
 
-enum gn_status gn_bootstrap_env(const struct gn_detect *d, int timeout_ms, struct gn_bootstrap **out,
+/* The file that the user names, or one in the home directory that all of the user's jobs share. */
+static enum gn_status find_secret(struct env_bootstrap *e, struct gn_log *log, struct gn_err *err)
+{
+	const char *named = getenv(GN_BOOTSTRAP_SECRET), *home = getenv("HOME");
+	char path[1024];
+	enum gn_status status = GN_OK;
+
+	if (named && *named)
+		return gn_secret_read(named, &e->base.secret, err);
+	if (!home || *home != '/' || (size_t)snprintf(path, sizeof path, "%s/.gannet-secret", home) >= sizeof path)
+		status = gn_err_set(err, GN_ERR_USAGE, "there is no home directory for a secret");
+	if (!status)
+		status = gn_secret_make(path, err);
+	if (!status)
+		status = gn_secret_read(path, &e->base.secret, err);
+	if (status) {
+		gn_err_prefix(err, "no secret by which ranks know each other: set " GN_BOOTSTRAP_SECRET " to a file that all ranks can "
+			      "read, made by (umask 077; head -c 32 /dev/urandom >FILE)");
+		return status;
+	}
+	if (e->base.rank == 0 && e->base.size > 1)
+		gn_log_warn(log, GN_BOOTSTRAP_SECRET " is not set: ranks know each other by %s, which all jobs of this user share", path);
+	return GN_OK;
+}
+
+enum gn_status gn_bootstrap_env(const struct gn_detect *d, int timeout_ms, struct gn_log *log, struct gn_bootstrap **out,
 				struct gn_err *err)
 {
 	struct env_bootstrap *e = calloc(1, sizeof *e);
@@ -373,10 +353,9 @@ enum gn_status gn_bootstrap_env(const struct gn_detect *d, int timeout_ms, struc
 	e->fds = fds;
 	for (int i = 0; i < d->size; i++)
 		fds[i] = -1;
-	if (d->size == 1)
-		status = GN_OK;
-	else
-		status = d->rank ? join_meeting(e, d, err) : host_meeting(e, d->port, err);
+	status = d->size > 1 ? find_secret(e, log, err) : GN_OK;
+	if (!status && d->size > 1)
+		status = d->rank ? join_meeting(e, d, err) : host_meeting(e, d->port, log, err);
 	if (status) {
 		env_destroy(&e->base, 0);
 		return status;

@@ -202,6 +202,7 @@ static void pmix_destroy(struct gn_bootstrap *b, int clean)
 {
 	(void)clean;
 	PMIx_Finalize(NULL, 0);
+	gn_secret_wipe(&b->secret);
 	free(b);
 }
 
@@ -220,6 +221,14 @@ static enum gn_status job_size(const pmix_proc_t *me, int *size, struct gn_err *
 	*size = value->type == PMIX_UINT32 ? (int)value->data.uint32 : 0;
 	PMIX_VALUE_RELEASE(value);
 	return *size > 0 ? GN_OK : gn_err_set(err, GN_ERR_FAILED, "PMIx told no usable number of ranks");
+}
+
+/* Besides what rank 0 publishes, for those who do not trust their PMIx servers to keep it from other users. */
+static enum gn_status read_secret(struct pmix_bootstrap *p, struct gn_err *err)
+{
+	const char *path = getenv(GN_BOOTSTRAP_SECRET);
+
+	return path && *path ? gn_secret_read(path, &p->base.secret, err) : GN_OK;
 }
 
 enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, int timeout_ms, struct gn_bootstrap **out,
@@ -242,7 +251,9 @@ enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, int timeout_ms, stru
 	p->base.rank = (int)p->me.rank;
 	p->base.deadline_ns = gn_clock_ns() + (uint64_t)timeout_ms * 1000000;
 	p->lease_s = timeout_ms / 1000 + 1;
-	status = job_size(&p->me, &p->base.size, err);
+	status = read_secret(p, err);
+	if (!status)
+		status = job_size(&p->me, &p->base.size, err);
 	if (!status)
 		status = gn_detect_confirm(d, "PMIx", p->base.rank, p->base.size, err);
 	if (status) {

@@ -19,6 +19,7 @@ struct peer {
 
 struct gn_fabric {
 	struct gn_world *world;
+	uint64_t tag_key; /* what a stranger would have to guess to slip a message in */
 	ucp_context_h context;
 	ucp_worker_h worker;
 	struct peer *peers;
@@ -150,7 +151,9 @@ enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, s
 		f->peers[r].fabric = f;
 		f->peers[r].same_node = gn_world_node_of(world, r) == here;
 	}
-	status = tls_of(transport, &tls, err);
+	status = gn_world_key(world, "gannet message tags", &f->tag_key, sizeof f->tag_key, err);
+	if (!status)
+		status = tls_of(transport, &tls, err);
 	f->shm_allowed = lets_shm_in(tls);
 	if (!status)
 		status = open_context(f, tls, err);
@@ -339,7 +342,7 @@ enum gn_status gn_fabric_send(struct gn_fabric *f, int rank, uint64_t tag, const
 	*(p->same_node ? &f->traffic.same_node_bytes : &f->traffic.other_node_bytes) += len_bytes;
 	r->len_bytes = len_bytes;
 	r->active = 1;
-	return begun(r, ucp_tag_send_nbx(p->ep, data, len_bytes, tag, &param), "sending", err);
+	return begun(r, ucp_tag_send_nbx(p->ep, data, len_bytes, tag ^ f->tag_key, &param), "sending", err);
 }
 
 /* A message that is here already is taken by probing: UCX 1.13 does not tell its length when a reception completes at once,
@@ -351,7 +354,7 @@ enum gn_status gn_fabric_receive(struct gn_fabric *f, uint64_t tag, void *data, 
 				     .cb.recv = received,
 				     .user_data = r};
 	ucp_tag_recv_info_t info;
-	ucp_tag_message_h message = ucp_tag_probe_nb(f->worker, tag, UINT64_MAX, 1, &info);
+	ucp_tag_message_h message = ucp_tag_probe_nb(f->worker, tag ^ f->tag_key, UINT64_MAX, 1, &info);
 
 	r->len_bytes = len_bytes;
 	r->active = 1;
@@ -361,7 +364,7 @@ enum gn_status gn_fabric_receive(struct gn_fabric *f, uint64_t tag, void *data, 
 	}
 	if (message)
 		return begun(r, ucp_tag_msg_recv_nbx(f->worker, data, len_bytes, message, &param), "receiving", err);
-	return begun(r, ucp_tag_recv_nbx(f->worker, data, len_bytes, tag, UINT64_MAX, &param), "receiving", err);
+	return begun(r, ucp_tag_recv_nbx(f->worker, data, len_bytes, tag ^ f->tag_key, UINT64_MAX, &param), "receiving", err);
 }
 
 unsigned gn_fabric_progress(struct gn_fabric *f)

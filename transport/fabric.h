@@ -3,6 +3,13 @@
  * Never aborts because a peer died: endpoints report errors where the transport can, and where it cannot (UCX 1.13's shared
  * memory) the world's watch does. Requests belong to the caller and complete from inside gn_fabric_progress() or at once.
  *
+ * Strangers: a message is taken only under its tag, and tags are mixed with a word derived from the job's secret, so whoever
+ * cannot read the job's packets has to guess 64 bits to slip one in. More is not to be had: UCX 1.13's tcp transport listens on
+ * every network interface in use, and cannot be told to ask who connects. Bytes that are not its protocol are dropped without
+ * harm; someone who speaks its protocol can make it abort the rank (the others then learn that this rank is lost, and why is
+ * in its output), or fill its memory with messages that nobody takes. Keep a cluster's nodes behind a firewall; shared memory
+ * and verbs have no such port.
+ *
  * Lifecycle: create (collective), send and receive, destroy. After a failure: abandon, then destroy.
  * Thread safety: one thread at a time.
  */

@@ -1,5 +1,5 @@
 lib_LIBRARIES += libgannet_transport.a
-libgannet_transport_a_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_CFLAGS) $(PMIX_CFLAGS)
+libgannet_transport_a_CPPFLAGS = $(AM_CPPFLAGS) $(CRYPTO_CFLAGS) $(UCX_CFLAGS) $(PMIX_CFLAGS)
 libgannet_transport_a_SOURCES = \
 	transport/algo.c transport/algo.h \
 	transport/algo_direct.c \
@@ -19,13 +19,16 @@ libgannet_transport_a_SOURCES = \
 	transport/detect.c transport/detect.h \
 	transport/devices.c transport/devices.h \
 	transport/direct.c transport/direct.h \
+	transport/door.c transport/door.h \
 	transport/fabric.c transport/fabric.h \
+	transport/handshake.c transport/handshake.h \
 	transport/net.c transport/net.h \
 	transport/node.c transport/node.h \
 	transport/node_map.c \
 	transport/proof.c transport/proof.h \
 	transport/reduce.c \
 	transport/schedule.c transport/schedule.h \
+	transport/secret.c transport/secret.h \
 	transport/segment.c transport/segment.h \
 	transport/server.c transport/server.h \
 	transport/sim.c transport/sim.h \

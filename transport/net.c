@@ -151,6 +151,19 @@ int gn_net_accept(int listener)
 	return fd;
 }
 
+void gn_net_peer(int fd, char text[GN_NET_ADDRESS_MAX])
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof peer;
+
+	if (getpeername(fd, (struct sockaddr *)&peer, &len) ||
+	    getnameinfo((struct sockaddr *)&peer, len, text, GN_NET_ADDRESS_MAX, NULL, 0, NI_NUMERICHOST))
+		snprintf(text, GN_NET_ADDRESS_MAX, "?");
+	/* an IPv4 address as a socket for both sees it */
+	if (!strncmp(text, "::ffff:", 7) && strchr(text, '.'))
+		memmove(text, text + 7, strlen(text + 7) + 1);
+}
+
 static int wait_for(int fd, short events, int timeout_ms)
 {
 	struct pollfd p = {.fd = fd, .events = events};

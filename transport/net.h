@@ -28,6 +28,8 @@ void gn_net_addresses(struct gn_net_addresses *out);
 enum gn_status gn_net_connect(const char *host, int port, int timeout_ms, int *fd, struct gn_err *err);
 /* Accepts one connection; -1 when there is none now. The socket is blocking. */
 int gn_net_accept(int listener);
+/* The other end's address as text, "?" when it has none. */
+void gn_net_peer(int fd, char text[GN_NET_ADDRESS_MAX]);
 /* Waits until fd can be read (1), the time is over (0), or fd is broken (-1). */
 int gn_net_readable(int fd, int timeout_ms);
 /* All len_bytes, blocking at most timeout_ms altogether; 0, or -1 with errno (0 at end of stream, ETIMEDOUT). */

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -97,8 +96,6 @@ static void finish(struct gn_watch *w)
 	uint64_t until = gn_clock_ns() + SHUT_NS;
 
 	gn_watch_shut(&w->up, until);
-	for (int i = 0; i < w->stranger_count; i++)
-		close(w->strangers[i].fd);
 	for (int r = 1; w->members && r < w->options.size; r++)
 		gn_watch_shut(&w->members[r].stream, until);
 }
@@ -106,7 +103,7 @@ static void finish(struct gn_watch *w)
 static void *run(void *argument)
 {
 	struct gn_watch *w = argument;
-	size_t slots = w->options.rank ? 2 : (size_t)w->options.size + GN_WATCH_STRANGERS_MAX + 2;
+	size_t slots = w->options.rank ? 2 : (size_t)w->options.size + GN_DOOR_POLL_MAX + 1;
 	struct pollfd *p = calloc(slots, sizeof *p);
 	uint64_t last_beat = 0, last_turn = gn_clock_ns(), now;
 
@@ -158,8 +155,8 @@ static void release(struct gn_watch *w)
 		free(w->hosts[r]);
 	free(w->hosts);
 	free(w->members);
-	if (w->listener >= 0)
-		close(w->listener);
+	gn_door_close(w->door);
+	gn_secret_wipe(&w->options.secret);
 	if (w->wake >= 0)
 		close(w->wake);
 	pthread_cond_destroy(&w->changed);
@@ -174,7 +171,7 @@ static enum gn_status create(const struct gn_watch_options *options, struct gn_w
 	if (!w)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the watch");
 	w->options = *options;
-	w->listener = w->up.fd = -1;
+	w->up.fd = -1;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->changed, NULL);
 	w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -197,10 +194,10 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
 	if (status)
 		return status;
 	w->members = calloc((size_t)options->size, sizeof *w->members);
-	if (!w->members || getrandom(w->token, sizeof w->token, 0) != (ssize_t)sizeof w->token)
-		status = gn_err_set(err, GN_ERR_FAILED, "no memory or no random numbers for the watch");
+	if (!w->members)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the watch");
 	if (!status)
-		status = gn_net_listen(&port, &w->listener, err);
+		status = gn_door_open(&port, GN_HANDSHAKE_WATCH, &options->secret, options->log, &w->door, err);
 	for (int r = 0; !status && r < options->size; r++)
 		w->members[r].stream.fd = -1;
 	w->here_or_absent = options->size - 1;
@@ -211,7 +208,6 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
 		release(w);
 		return status;
 	}
-	memcpy(i.token, w->token, sizeof i.token);
 	i.port = port;
 	gn_net_addresses(&i.addresses);
 	*invitation = i;

@@ -2,26 +2,25 @@
  *
  * A connection that ends without a goodbye, or is silent for too long, is a lost rank; rank 0 tells all others, and the
  * loss of rank 0 is seen by all. The first loss is kept for good. A rank that leaves orderly is no loss, but whoever then
- * waits for it for more than a few seconds is told so. Joining takes the job's random token: strangers and garbage on the
- * port are dropped without harm.
+ * waits for it for more than a few seconds is told so. Joining takes the job's secret (transport/handshake.h): strangers and
+ * garbage on the port are dropped without harm.
  *
  * Thread safety: the checks from any thread; the rest from one.
  */
 #ifndef GN_TRANSPORT_WATCH_H
 #define GN_TRANSPORT_WATCH_H
 
+#include "src/base/log.h"
 #include "src/base/status.h"
 #include "transport/net.h"
+#include "transport/secret.h"
 
 #include <stdint.h>
 
 struct gn_watch;
 
-#define GN_WATCH_TOKEN_BYTES 16
-
 /* What rank 0 publishes through the bootstrap. */
 struct gn_watch_invitation {
-	uint8_t token[GN_WATCH_TOKEN_BYTES];
 	int32_t port;
 	struct gn_net_addresses addresses;
 };
@@ -30,6 +29,8 @@ struct gn_watch_options {
 	int rank, size;
 	int silent_after_ms; /* no sign of life for this long is a loss */
 	int timeout_ms;	     /* for everyone to join */
+	struct gn_secret secret;
+	struct gn_log *log; /* who was refused; may be NULL, and outlives the watch */
 };
 
 /* Rank 0: listens and makes an invitation to hand out; the thread runs from here on. */

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* Rank 0: to everyone who is still connected, but not to the rank that it is about. */
@@ -60,54 +59,23 @@ static void hear_member(struct gn_watch *w, int rank)
 	}
 }
 
-static void drop_stranger(struct gn_watch *w, int i, int and_close)
-{
-	if (and_close)
-		close(w->strangers[i].fd);
-	w->stranger_count--;
-	memmove(&w->strangers[i], &w->strangers[i + 1], sizeof *w->strangers * (size_t)(w->stranger_count - i));
-}
-
-/* The comparison takes the same time wherever the tokens differ. */
-static int token_matches(const struct gn_watch *w, const char *given)
-{
-	unsigned difference = 0;
-
-	for (int i = 0; i < GN_WATCH_TOKEN_BYTES; i++)
-		difference |= w->token[i] ^ (uint8_t)given[i];
-	return !difference;
-}
-
-static void hear_stranger(struct gn_watch *w, int i)
-{
-	struct gn_watch_stream *s = &w->strangers[i];
-	enum gn_watch_read got = gn_watch_read(s);
-	uint32_t rank = s->in.rank;
-
-	if (got == GN_WATCH_NOTHING)
-		return;
-	if (got != GN_WATCH_MESSAGE || s->in.type != GN_WATCH_JOIN || !token_matches(w, s->in.text) || rank == 0 ||
-	    (int)rank >= w->options.size || w->members[rank].state != GN_WATCH_ABSENT) {
-		drop_stranger(w, i, 1);
-		return;
-	}
-	w->members[rank].stream = *s;
-	w->members[rank].state = GN_WATCH_HERE;
-	drop_stranger(w, i, 0);
-	gn_watch_write(&w->members[rank].stream, GN_WATCH_BEAT, 0, NULL);
-	if (atomic_load(&w->lost))
-		gn_watch_write(&w->members[rank].stream, GN_WATCH_LOST, atomic_load(&w->lost) - 1, w->how);
-}
-
 static void let_in(struct gn_watch *w)
 {
-	int fd = gn_net_accept(w->listener);
+	struct gn_door_guest guest;
 
-	if (fd < 0)
-		return;
-	if (w->stranger_count == GN_WATCH_STRANGERS_MAX)
-		drop_stranger(w, 0, 1);
-	w->strangers[w->stranger_count++] = (struct gn_watch_stream){.fd = fd, .heard_ns = gn_clock_ns()};
+	while (gn_door_turn(w->door, &guest)) {
+		struct gn_watch_member *m = &w->members[guest.rank < (uint32_t)w->options.size ? guest.rank : 0];
+
+		if (m == w->members || (int)guest.size != w->options.size || m->state != GN_WATCH_ABSENT) {
+			gn_door_refuse(w->door, &guest, GN_HANDSHAKE_BAD_RANK);
+			continue;
+		}
+		m->stream = (struct gn_watch_stream){.fd = guest.fd, .heard_ns = gn_clock_ns()};
+		m->state = GN_WATCH_HERE;
+		gn_watch_write(&m->stream, GN_WATCH_BEAT, 0, NULL);
+		if (atomic_load(&w->lost))
+			gn_watch_write(&m->stream, GN_WATCH_LOST, atomic_load(&w->lost) - 1, w->how);
+	}
 }
 
 void gn_watch_hub_judge(struct gn_watch *w, uint64_t now)
@@ -122,31 +90,20 @@ void gn_watch_hub_judge(struct gn_watch *w, uint64_t now)
 		else if (w->members[r].state == GN_WATCH_ABSENT && now > w->join_by_ns)
 			member_lost(w, r, "it did not come");
 	}
-	for (int i = w->stranger_count; i-- > 0;)
-		if (now - w->strangers[i].heard_ns > limit)
-			drop_stranger(w, i, 1);
 }
 
 /* One look at all connections of rank 0. */
 void gn_watch_hub_turn(struct gn_watch *w, struct pollfd *p, int timeout_ms)
 {
-	int n = 2, strangers = w->stranger_count;
+	int n = w->options.size;
 
 	p[0] = (struct pollfd){.fd = w->wake, .events = POLLIN};
-	p[1] = (struct pollfd){.fd = w->listener, .events = POLLIN};
-	for (int i = 0; i < strangers; i++)
-		p[n++] = (struct pollfd){.fd = w->strangers[i].fd, .events = POLLIN};
-	for (int r = 1; r < w->options.size; r++)
-		p[n++] = (struct pollfd){.fd = w->members[r].stream.fd, .events = POLLIN};
-	if (poll(p, (nfds_t)n, timeout_ms) <= 0)
-		return;
-	for (int r = 1; r < w->options.size; r++)
-		if (p[1 + strangers + r].revents)
-			hear_member(w, r);
-	for (int i = strangers; i-- > 0;)
-		if (p[2 + i].revents)
-			hear_stranger(w, i);
-	if (p[1].revents)
-		let_in(w);
+	for (int r = 1; r < n; r++)
+		p[r] = (struct pollfd){.fd = w->members[r].stream.fd, .events = POLLIN};
+	n += gn_door_poll(w->door, p + n);
+	if (poll(p, (nfds_t)n, timeout_ms) > 0)
+		for (int r = 1; r < w->options.size; r++)
+			if (p[r].revents)
+				hear_member(w, r);
+	let_in(w);
 }
-

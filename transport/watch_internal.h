@@ -6,13 +6,12 @@
 #ifndef GN_TRANSPORT_WATCH_INTERNAL_H
 #define GN_TRANSPORT_WATCH_INTERNAL_H
 
+#include "transport/door.h"
 #include "transport/watch_wire.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-
-#define GN_WATCH_STRANGERS_MAX 64
 
 enum gn_watch_presence { GN_WATCH_ABSENT, GN_WATCH_HERE, GN_WATCH_AWAY, GN_WATCH_DEAD };
 
@@ -23,15 +22,13 @@ struct gn_watch_member {
 
 struct gn_watch {
 	struct gn_watch_options options;
-	uint8_t token[GN_WATCH_TOKEN_BYTES];
 	pthread_t thread;
 	int wake;
 
 	/* rank 0 */
-	int listener, here_or_absent;
+	struct gn_door *door;
+	int here_or_absent;
 	struct gn_watch_member *members;
-	struct gn_watch_stream strangers[GN_WATCH_STRANGERS_MAX];
-	int stranger_count;
 	uint64_t join_by_ns;
 	/* others */
 	struct gn_watch_stream up;
@@ -54,7 +51,7 @@ void gn_watch_note_lost(struct gn_watch *w, int rank, const char *how);
 void gn_watch_note_left(struct gn_watch *w, int rank);
 void gn_watch_note_all_gone(struct gn_watch *w);
 
-/* Rank 0. p has room for size + GN_WATCH_STRANGERS_MAX + 2. */
+/* Rank 0. p has room for size + GN_DOOR_POLL_MAX + 1. */
 void gn_watch_hub_turn(struct gn_watch *w, struct pollfd *p, int timeout_ms);
 /* Who has been silent too long, or has not come? */
 void gn_watch_hub_judge(struct gn_watch *w, uint64_t now);

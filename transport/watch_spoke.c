@@ -46,26 +46,27 @@ void gn_watch_spoke_judge(struct gn_watch *w, uint64_t now)
 	gn_watch_note_lost(w, 0, how);
 }
 
-/* Knocks at one address. An answer shows that the other end is ours and knows the token. */
+/* Knocks at one address. The handshake shows that the other end is ours, and a first word that it took us in. */
 int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct gn_watch_invitation *inv, struct gn_err *err)
 {
-	struct gn_watch_message join = {.magic = GN_WATCH_MAGIC, .type = GN_WATCH_JOIN};
+	const struct gn_watch_options *o = &w->options;
 
 	if (gn_net_connect(address, inv->port, 2000, &w->up.fd, err)) {
 		w->up.fd = -1;
 		return 0;
 	}
-	join.rank = (uint32_t)w->options.rank;
-	memcpy(join.text, inv->token, sizeof inv->token);
 	w->up.got = 0;
-	if (!gn_net_send_all(w->up.fd, &join, sizeof join, 1000) &&
-	    !gn_net_receive_all(w->up.fd, &w->up.in, sizeof w->up.in, 3000) && w->up.in.magic == GN_WATCH_MAGIC &&
-	    w->up.in.type == GN_WATCH_BEAT) {
+	if (gn_handshake_join(w->up.fd, &o->secret, GN_HANDSHAKE_WATCH, (uint32_t)o->rank, (uint32_t)o->size, 5000, err)) {
+		gn_err_prefix(err, "%s port %d", address, inv->port);
+	} else if (!gn_net_receive_all(w->up.fd, &w->up.in, sizeof w->up.in, 5000) && w->up.in.magic == GN_WATCH_MAGIC &&
+		   w->up.in.type == GN_WATCH_BEAT) {
 		w->up.got = sizeof w->up.in;
 		w->up.heard_ns = gn_clock_ns();
 		return 1;
+	} else {
+		gn_err_set(err, GN_ERR_FAILED, "rank 0 at %s port %d does not want rank %d, or has one already", address,
+			   inv->port, o->rank);
 	}
-	gn_err_set(err, GN_ERR_FAILED, "whoever answers at %s port %d does not let us in", address, inv->port);
 	close(w->up.fd);
 	w->up.fd = -1;
 	return 0;

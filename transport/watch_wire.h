@@ -14,8 +14,7 @@
 #define GN_WATCH_TEXT_MAX 180
 
 enum gn_watch_type {
-	GN_WATCH_JOIN = 1, /* to rank 0, text holds the token */
-	GN_WATCH_BEAT,
+	GN_WATCH_BEAT = 1,
 	GN_WATCH_BYE,	   /* to rank 0: rank leaves in good order */
 	GN_WATCH_GIVE_UP,  /* to rank 0: rank ends because of text */
 	GN_WATCH_LOST,	   /* from rank 0: rank is lost, text says how it was noticed */
@@ -28,7 +27,7 @@ struct gn_watch_message {
 	char text[GN_WATCH_TEXT_MAX];
 };
 
-#define GN_WATCH_MAGIC 0x31574e47u
+#define GN_WATCH_MAGIC 0x32574e47u
 
 struct gn_watch_stream {
 	int fd; /* -1: none */

@@ -18,6 +18,7 @@
 struct gn_world {
 	struct gn_bootstrap *bootstrap;
 	struct gn_watch *watch; /* NULL in a world of one */
+	struct gn_secret secret;
 	int nodes, local_rank, local_size;
 	int *node_of;
 	const char **host_of;
@@ -28,7 +29,9 @@ struct gn_world {
 /* What every rank tells the others first. */
 struct introduction {
 	char host[HOST_MAX];
-	struct gn_watch_invitation invitation; /* rank 0's counts */
+	/* rank 0's count */
+	struct gn_secret drawn;
+	struct gn_watch_invitation invitation;
 };
 
 static const char *from_environ(void *context, const char *name)
@@ -37,7 +40,7 @@ static const char *from_environ(void *context, const char *name)
 	return getenv(name);
 }
 
-static enum gn_status open_bootstrap(int timeout_ms, struct gn_bootstrap **out, struct gn_err *err)
+static enum gn_status open_bootstrap(int timeout_ms, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
 {
 	struct gn_detect d;
 	enum gn_status status = gn_detect(from_environ, NULL, &d, err);
@@ -47,7 +50,7 @@ static enum gn_status open_bootstrap(int timeout_ms, struct gn_bootstrap **out, 
 	if (d.source == GN_DETECT_PMIX)
 		return gn_bootstrap_pmix(&d, timeout_ms, out, err);
 	if (d.source == GN_DETECT_ENVIRONMENT)
-		return gn_bootstrap_env(&d, timeout_ms, out, err);
+		return gn_bootstrap_env(&d, timeout_ms, log, out, err);
 	return gn_bootstrap_alone(out, err);
 }
 
@@ -72,8 +75,15 @@ static void number_nodes(struct gn_world *w)
 	}
 }
 
-/* Hosts and rank 0's invitation; *invitation is rank 0's afterwards. */
-static enum gn_status introduce(struct gn_world *w, struct gn_watch_invitation *invitation, struct gn_err *err)
+/* What the source's channel carried and what the file held are worth as much as the better one of both. */
+static enum gn_status mix_secret(struct gn_world *w, const struct gn_secret *drawn, struct gn_err *err)
+{
+	return gn_secret_derive(&w->bootstrap->secret, "gannet job", drawn, sizeof *drawn, &w->secret, err);
+}
+
+/* Hosts, and rank 0's invitation and random numbers; *invitation and *drawn are rank 0's afterwards. */
+static enum gn_status introduce(struct gn_world *w, struct gn_watch_invitation *invitation, struct gn_secret *drawn,
+				struct gn_err *err)
 {
 	int size = w->bootstrap->size, wrong = -1;
 	struct introduction *mine = calloc(1, sizeof *mine);
@@ -84,6 +94,7 @@ static enum gn_status introduce(struct gn_world *w, struct gn_watch_invitation *
 	if (!mine || !all || !lens)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	if (!status) {
+		mine->drawn = *drawn;
 		mine->invitation = *invitation;
 		if (gethostname(mine->host, sizeof mine->host - 1))
 			status = gn_err_errno(err, errno, "this host has no name");
@@ -97,30 +108,47 @@ static enum gn_status introduce(struct gn_world *w, struct gn_watch_invitation *
 			else
 				memcpy(w->hosts[r], all[r], HOST_MAX - 1);
 		}
-		if (wrong < 0)
+		if (wrong < 0) {
+			*drawn = ((struct introduction *)all[0])->drawn;
 			*invitation = ((struct introduction *)all[0])->invitation;
-		else
+			gn_secret_wipe(&((struct introduction *)all[0])->drawn);
+		} else {
 			status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", wrong);
+		}
 		for (int r = 0; r < size; r++)
 			free(all[r]);
 	}
+	if (mine)
+		gn_secret_wipe(&mine->drawn);
 	free(mine);
 	free(all);
 	free(lens);
 	return status;
 }
 
-static enum gn_status open_watch(struct gn_world *w, const struct gn_world_options *o, struct gn_err *err)
+static enum gn_status open_watch(struct gn_world *w, const struct gn_world_options *o, struct gn_log *log,
+				 struct gn_err *err)
 {
 	struct gn_bootstrap *b = w->bootstrap;
-	struct gn_watch_options options = {b->rank, b->size, o->silent_after_ms, o->timeout_ms};
+	struct gn_watch_options options = {b->rank, b->size, o->silent_after_ms, o->timeout_ms, {{0}}, log};
 	struct gn_watch_invitation invitation = {0};
+	struct gn_secret drawn = {{0}};
 	enum gn_status status = GN_OK;
 
-	if (b->rank == 0 && b->size > 1)
-		status = gn_watch_host(&options, &w->watch, &invitation, err);
+	if (b->rank == 0) {
+		status = gn_secret_random(&drawn, err);
+		if (!status)
+			status = mix_secret(w, &drawn, err);
+		options.secret = w->secret;
+		if (!status && b->size > 1)
+			status = gn_watch_host(&options, &w->watch, &invitation, err);
+	}
 	if (!status)
-		status = introduce(w, &invitation, err);
+		status = introduce(w, &invitation, &drawn, err);
+	if (!status && b->rank)
+		status = mix_secret(w, &drawn, err);
+	options.secret = w->secret;
+	gn_secret_wipe(&drawn);
 	if (status)
 		return status;
 	number_nodes(w);
@@ -130,6 +158,7 @@ static enum gn_status open_watch(struct gn_world *w, const struct gn_world_optio
 		status = gn_watch_name_hosts(w->watch, w->host_of, err);
 	if (!status)
 		b->watch = w->watch;
+	gn_secret_wipe(&options.secret);
 	return status;
 }
 
@@ -140,6 +169,7 @@ static void release(struct gn_world *w, int clean)
 		w->bootstrap->watch = NULL;
 		w->bootstrap->ops->destroy(w->bootstrap, clean);
 	}
+	gn_secret_wipe(&w->secret);
 	free(w->node_of);
 	free(w->host_of);
 	free(w->hosts);
@@ -158,7 +188,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a world");
 	o.timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : 60000;
 	o.silent_after_ms = o.silent_after_ms > 0 ? o.silent_after_ms : 5000;
-	status = open_bootstrap(o.timeout_ms, &w->bootstrap, err);
+	status = open_bootstrap(o.timeout_ms, log, &w->bootstrap, err);
 	if (!status) {
 		size = (size_t)w->bootstrap->size;
 		w->node_of = calloc(size, sizeof *w->node_of);
@@ -168,7 +198,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
 	}
 	if (!status)
-		status = open_watch(w, &o, err);
+		status = open_watch(w, &o, log, err);
 	if (status) {
 		release(w, 0);
 		return status;
@@ -222,6 +252,18 @@ const char *gn_world_host_of(const struct gn_world *w, int rank)
 const char *gn_world_bootstrap(const struct gn_world *w)
 {
 	return w->bootstrap->ops->name;
+}
+
+enum gn_status gn_world_key(const struct gn_world *w, const char *use, void *key, size_t len_bytes, struct gn_err *err)
+{
+	struct gn_secret made;
+	enum gn_status status = gn_secret_derive(&w->secret, use, NULL, 0, &made, err);
+
+	if (status)
+		return status;
+	memcpy(key, made.bytes, len_bytes < sizeof made.bytes ? len_bytes : sizeof made.bytes);
+	gn_secret_wipe(&made);
+	return GN_OK;
 }
 
 /* A bootstrap that fails because a rank has gone does not know which, or why; the watch will, if we let it. */

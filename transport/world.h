@@ -8,6 +8,10 @@
  * A watch thread keeps one TCP connection per rank to rank 0. When a process dies or falls silent, every other rank learns
  * which within seconds; from then on gn_world_check() and everything that waits on peers return GN_ERR_PEER_LOST.
  *
+ * Only the job's own processes can join: whoever connects to a port of ours proves to know the job's secret, or is refused
+ * and logged, and the job goes on. transport/handshake.h says what that keeps out and what it does not, and
+ * transport/fabric.h how far it reaches for UCX's ports.
+ *
  * Thread safety: gn_world_check and the accessors from any thread; the rest from one thread. Collective calls are marked.
  */
 #ifndef GN_TRANSPORT_WORLD_H
@@ -26,7 +30,7 @@ struct gn_world_options {
 	int silent_after_ms; /* heartbeat limit; 0: 5000 */
 };
 
-/* Collective. log may be NULL; on success its rank is set. */
+/* Collective. log may be NULL, and outlives the world; on success its rank is set. */
 enum gn_status gn_world_create(const struct gn_world_options *options, struct gn_log *log, struct gn_world **out,
 			       struct gn_err *err);
 /* Collective when the world is whole: says goodbye so that nobody takes this end for a death. After a failure it only lets
@@ -42,6 +46,9 @@ int gn_world_nodes(const struct gn_world *w);
 int gn_world_node_of(const struct gn_world *w, int rank);
 /* Borrowed host name of a rank. */
 const char *gn_world_host_of(const struct gn_world *w, int rank);
+/* A key of the job's own for one use, the same on all ranks and known to nobody else (transport/secret.h says from where);
+ * at most 32 bytes. */
+enum gn_status gn_world_key(const struct gn_world *w, const char *use, void *key, size_t len_bytes, struct gn_err *err);
 /* "pmix", "environment" or "alone". */
 const char *gn_world_bootstrap(const struct gn_world *w);
 

@@ -2,6 +2,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/file.h"
+#include "transport/bootstrap.h"
 #include "transport/server.h"
 
 #include <errno.h>
@@ -363,6 +364,19 @@ static enum gn_status make_directory(char *path, size_t size, struct gn_err *err
 	return GN_OK;
 }
 
+/* Ranks know each other by what is in a file of the job's own: on a machine with many users PMIx's word is not enough. */
+static enum gn_status make_secret(const char *directory, struct gn_err *err)
+{
+	char path[600];
+	enum gn_status status;
+
+	snprintf(path, sizeof path, "%s/secret", directory);
+	status = gn_secret_make(path, err);
+	if (!status && setenv(GN_BOOTSTRAP_SECRET, path, 1))
+		status = gn_err_errno(err, errno, "cannot set " GN_BOOTSTRAP_SECRET);
+	return status;
+}
+
 static int run(const void *options, const struct gn_text_list *positional)
 {
 	const struct launch_options *o = options;
@@ -379,6 +393,8 @@ static int run(const void *options, const struct gn_text_list *positional)
 	status = take_signals(&j, &err);
 	if (!status)
 		status = make_directory(directory, sizeof directory, &err);
+	if (!status)
+		status = make_secret(directory, &err);
 	if (!status)
 		status = run_job(&j, directory, positional, &err);
 	for (int r = 0; r < j.size; r++) {

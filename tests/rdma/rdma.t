@@ -27,10 +27,13 @@ case $? in
 	;;
 esac
 
+# The guests have home directories of their own.
+(umask 077 && head -c 32 /dev/urandom >"$dir/secret")
+
 # rank RANK COMMAND...: in its guest; leaves out.RANK, err.RANK
 rank() {
 	lab run $(($1 + 1)) env RANK="$1" WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
-		UCX_WARN_UNUSED_ENV_VARS=n "${@:2}" >"$dir/out.$1" 2>"$dir/err.$1"
+		GANNET_SECRET_FILE="$dir/secret" UCX_WARN_UNUSED_ENV_VARS=n "${@:2}" >"$dir/out.$1" 2>"$dir/err.$1"
 }
 # both COMMAND...: in both guests; prints all, ends with rank 0's code, or rank 1's when that is 0
 both() {

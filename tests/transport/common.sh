@@ -7,6 +7,9 @@ gannet=$GN_BUILD/gannet
 probe=$GN_BUILD/tests/transport/rank_probe
 scratch=$(mktemp -d /tmp/gn-transport.XXXXXX)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$scratch"' EXIT
+# By this file ranks know each other that meet over MASTER_ADDR.
+(umask 077 && head -c 32 /dev/urandom >"$scratch/secret")
+export GANNET_SECRET_FILE=$scratch/secret
 # What started this test (Slurm, mpirun) must not speak for what it starts.
 for variable in RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT $(compgen -e | grep -E '^(SLURM_|PMIX_|PMI_|OMPI_)'); do
 	unset "$variable"

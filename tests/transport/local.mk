@@ -1,5 +1,6 @@
 TRANSPORT_TESTS = \
 	tests/transport/test_detect \
+	tests/transport/test_handshake \
 	tests/transport/test_schedule \
 	tests/transport/test_sim \
 	tests/transport/test_verify \
@@ -8,6 +9,8 @@ UNIT_TESTS += $(TRANSPORT_TESTS)
 TRANSPORT_TEST_LIBS = $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
 tests_transport_test_detect_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_detect_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_handshake_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_handshake_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_schedule_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_schedule_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_sim_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -26,5 +29,6 @@ SHELL_TESTS += \
 	tests/transport/environment.t \
 	tests/transport/launch.t \
 	tests/transport/sim.t \
-	tests/transport/slurm.t
-EXTRA_DIST += tests/transport/common.sh
+	tests/transport/slurm.t \
+	tests/transport/strangers.t
+EXTRA_DIST += tests/transport/common.sh tests/transport/stranger

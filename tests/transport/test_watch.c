@@ -2,6 +2,7 @@
 #include "tests/test.h"
 
 #include "src/base/clock.h"
+#include "transport/handshake.h"
 #include "transport/net.h"
 #include "transport/watch.h"
 
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #define RANKS 4
+#define SECRET {"the secret of this test, 32 byte"}
 
 struct group {
 	struct gn_watch *watch[RANKS];
@@ -21,7 +23,7 @@ struct group {
 
 static void setup(struct group *g, int silent_after_ms)
 {
-	struct gn_watch_options o = {0, RANKS, silent_after_ms, 5000};
+	struct gn_watch_options o = {.size = RANKS, .silent_after_ms = silent_after_ms, .timeout_ms = 5000, .secret = SECRET};
 	const char *hosts[RANKS] = {"h0", "h1", "h2", "h3"};
 	struct gn_err err;
 
@@ -133,15 +135,15 @@ static int knock(const struct group *g)
 	return fd;
 }
 
-/* The fields of a join message as they travel: magic, type, rank, token. */
-static void forge(int fd, uint32_t rank, const uint8_t *token)
+/* Proves to know the secret, as rank. */
+static int come(const struct group *g, uint32_t rank, uint32_t size, const struct gn_secret *secret, struct gn_err *err)
 {
-	unsigned char message[192] = {0};
-	uint32_t head[3] = {0x31574e47u, 1, rank};
+	int fd = knock(g);
 
-	memcpy(message, head, sizeof head);
-	memcpy(message + sizeof head, token, GN_WATCH_TOKEN_BYTES);
-	assert_int_equal(gn_net_send_all(fd, message, sizeof message, 1000), 0);
+	if (!gn_handshake_join(fd, secret, GN_HANDSHAKE_WATCH, rank, size, 3000, err))
+		return fd;
+	close(fd);
+	return -1;
 }
 
 /* Refused means: closed without a byte. */
@@ -149,44 +151,44 @@ static void assert_refused(int fd)
 {
 	char byte;
 
+	assert_true(fd >= 0);
 	assert_int_not_equal(gn_net_receive_all(fd, &byte, 1, 4000), 0);
 	close(fd);
 }
 
 static void test_strangers(void **state)
 {
-	struct gn_watch_options o = {1, RANKS, 5000, 5000};
-	uint8_t wrong[GN_WATCH_TOKEN_BYTES] = {0}, garbage[4096];
+	struct gn_watch_options o = {.rank = 1, .size = RANKS, .silent_after_ms = 5000, .timeout_ms = 300};
+	const struct gn_secret secret = SECRET;
+	struct gn_watch *none = NULL;
+	uint8_t garbage[4096];
 	struct gn_err err;
 	struct group g;
-	int fd, silent[80];
+	int fd, silent[300];
 
 	(void)state;
 	setup(&g, 5000);
+	for (int i = 0; i < 300; i++)
+		silent[i] = knock(&g);
 	srand(3);
 	for (int round = 0; round < 20; round++) {
 		for (size_t i = 0; i < sizeof garbage; i++)
 			garbage[i] = (uint8_t)rand();
 		fd = knock(&g);
 		send(fd, garbage, (size_t)rand() % sizeof garbage + 4, MSG_NOSIGNAL);
-		assert_refused(fd);
+		close(fd);
 	}
-	fd = knock(&g); /* the right form, a token that was never given */
-	forge(fd, 1, wrong);
-	assert_refused(fd);
-	fd = knock(&g); /* the right token, a rank that is here already */
-	forge(fd, 1, g.invitation.token);
-	assert_refused(fd);
-	fd = knock(&g);
-	forge(fd, RANKS + 5, g.invitation.token);
-	assert_refused(fd);
-	for (int i = 0; i < 80; i++)
-		silent[i] = knock(&g);
-	for (int i = 0; i < 80; i++)
+	/* a secret that was never given */
+	assert_int_equal(come(&g, 1, RANKS, &o.secret, &err), -1);
+	assert_int_equal(err.status, GN_ERR_USAGE);
+	/* the right secret, but a rank that is here already, is none, or is of another job */
+	assert_refused(come(&g, 1, RANKS, &secret, &err));
+	assert_refused(come(&g, 0, RANKS, &secret, &err));
+	assert_refused(come(&g, RANKS, RANKS, &secret, &err));
+	assert_refused(come(&g, UINT32_MAX, RANKS, &secret, &err));
+	assert_refused(come(&g, 2, RANKS + 1, &secret, &err));
+	for (int i = 0; i < 300; i++)
 		close(silent[i]);
-	memcpy(g.invitation.token, wrong, sizeof wrong);
-	o.timeout_ms = 300;
-	struct gn_watch *none = NULL;
 	assert_int_not_equal(gn_watch_join(&o, &g.invitation, &none, &err), GN_OK);
 	for (int r = 0; r < RANKS; r++)
 		assert_int_equal(gn_watch_check(g.watch[r], NULL), GN_OK);
@@ -196,17 +198,17 @@ static void test_strangers(void **state)
 /* A rank that is connected but says nothing more: what a stopped process or a cut link looks like. */
 static void test_silence(void **state)
 {
-	struct gn_watch_options o = {0, 2, 1200, 5000};
-	struct gn_watch_invitation invitation;
+	struct gn_watch_options o = {.size = 2, .silent_after_ms = 1200, .timeout_ms = 5000, .secret = SECRET};
+	struct group g;
 	struct gn_watch *w = NULL;
 	struct gn_err err;
 	uint64_t start;
 	int fd;
 
 	(void)state;
-	assert_ok(gn_watch_host(&o, &w, &invitation, &err));
-	assert_ok(gn_net_connect("127.0.0.1", invitation.port, 2000, &fd, &err));
-	forge(fd, 1, invitation.token);
+	assert_ok(gn_watch_host(&o, &w, &g.invitation, &err));
+	fd = come(&g, 1, 2, &o.secret, &err);
+	assert_true(fd >= 0);
 	start = gn_clock_ns();
 	await_loss(w, 5000, &err);
 	assert_true(gn_clock_ns() - start > 1000000000u);
@@ -218,7 +220,7 @@ static void test_silence(void **state)
 
 static void test_nobody_comes(void **state)
 {
-	struct gn_watch_options o = {0, 2, 5000, 300};
+	struct gn_watch_options o = {.size = 2, .silent_after_ms = 5000, .timeout_ms = 300, .secret = SECRET};
 	struct gn_watch_invitation invitation;
 	struct gn_watch *w = NULL;
 	struct gn_err err;

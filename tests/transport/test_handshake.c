@@ -1,0 +1,397 @@
+/* The secret's file, the handshake's messages, and the door: strangers of every kind, over real sockets. */
+#include "tests/test.h"
+
+#include "src/base/clock.h"
+#include "transport/door.h"
+#include "transport/net.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct gn_secret ours = {"0123456789abcdef0123456789abcdef"}, theirs = {"another secret, of another job. "};
+
+/* --- the file --- */
+
+static char directory[] = "/tmp/gn-secret.XXXXXX";
+
+static const char *file(const char *name, const char *text, mode_t mode)
+{
+	static char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/%s", directory, name);
+	unlink(path);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+	chmod(path, mode);
+	return path;
+}
+
+static void assert_no_secret(const char *path, const char *why)
+{
+	struct gn_secret s = {{7}};
+	struct gn_err err;
+
+	assert_int_not_equal(gn_secret_read(path, &s, &err), GN_OK);
+	if (!strstr(err.text, why) || !strstr(err.text, path))
+		fail_msg("'%s' does not say '%s'", err.text, why);
+	assert_int_equal(s.bytes[0], 7);
+}
+
+static void test_secret_file(void **state)
+{
+	static const char long_enough[] = "thirty-two bytes are the least..";
+	struct gn_secret a, b;
+	struct gn_err err;
+	const char *path;
+
+	(void)state;
+	assert_no_secret(file("short", "only thirty-one bytes are here.", 0600), "31 bytes");
+	assert_no_secret(file("group", long_enough, 0640), "0640");
+	assert_no_secret(file("write", long_enough, 0602), "0602");
+	assert_no_secret("/tmp", "no ordinary file");
+	assert_no_secret("/nonexistent", "/nonexistent");
+	if (!geteuid()) {
+		path = file("foreign", long_enough, 0600);
+		assert_int_equal(chown(path, 65534, 65534), 0);
+		assert_no_secret(path, "belongs to user 65534");
+	}
+	path = file("pipe", "", 0600);
+	unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_no_secret(path, "no ordinary file");
+	assert_ok(gn_secret_read(file("good", long_enough, 0600), &a, &err));
+	assert_ok(gn_secret_read(file("good", long_enough, 0400), &b, &err));
+	assert_memory_equal(&a, &b, sizeof a);
+	assert_ok(gn_secret_read(file("other", "thirty-two bytes are the least,,", 0600), &b, &err));
+	assert_memory_not_equal(&a, &b, sizeof a);
+}
+
+static void *make(void *path)
+{
+	struct gn_secret *s = calloc(1, sizeof *s);
+
+	if (!s || gn_secret_make(path, NULL) || gn_secret_read(path, s, NULL))
+		return NULL;
+	return s;
+}
+
+/* Many at once: one file, whole for all. */
+static void test_secret_is_made_once(void **state)
+{
+	char path[128];
+	pthread_t threads[8];
+	void *secret[8];
+	struct stat s;
+
+	(void)state;
+	snprintf(path, sizeof path, "%s/made", directory);
+	for (int i = 0; i < 8; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, make, path), 0);
+	for (int i = 0; i < 8; i++)
+		pthread_join(threads[i], &secret[i]);
+	for (int i = 0; i < 8; i++) {
+		assert_non_null(secret[i]);
+		assert_memory_equal(secret[i], secret[0], sizeof(struct gn_secret));
+	}
+	for (int i = 0; i < 8; i++)
+		free(secret[i]);
+	assert_int_equal(stat(path, &s), 0);
+	assert_int_equal(s.st_mode & 0777, 0600);
+}
+
+/* Python: hmac.new(b"0123456789abcdef0123456789abcdef", b"use\0data", "sha256") */
+static void test_derived_key(void **state)
+{
+	static const uint8_t wanted[] = {
+		0x8f, 0xbd, 0x0b, 0xeb, 0x64, 0x0d, 0xc3, 0x67, 0x11, 0xb3, 0xcf, 0x33, 0x4a, 0x15, 0xd1, 0xe1,
+		0x0e, 0x3c, 0xf0, 0xd5, 0x39, 0xd8, 0xb5, 0x23, 0x19, 0x1f, 0x2a, 0xe2, 0x56, 0x35, 0xf4, 0xed,
+	};
+	struct gn_secret made;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_secret_derive(&ours, "use", "data", 4, &made, &err));
+	assert_memory_equal(made.bytes, wanted, 32);
+	assert_int_not_equal(gn_secret_derive(&ours, "use", "data", 4096, &made, &err), GN_OK);
+}
+
+/* --- the door --- */
+
+struct visit {
+	pthread_t thread;
+	int port;
+	const struct gn_secret *secret;
+	enum gn_handshake_purpose purpose;
+	int fd;
+	struct gn_err err;
+};
+
+static void *visit(void *argument)
+{
+	struct visit *v = argument;
+
+	if (gn_net_connect("127.0.0.1", v->port, 3000, &v->fd, &v->err))
+		return NULL;
+	if (gn_handshake_join(v->fd, v->secret, v->purpose, 3, 4, 5000, &v->err)) {
+		close(v->fd);
+		v->fd = -1;
+	}
+	return NULL;
+}
+
+static void send_visitor(struct visit *v, int port, const struct gn_secret *secret, enum gn_handshake_purpose purpose)
+{
+	*v = (struct visit){.port = port, .secret = secret, .purpose = purpose, .fd = -1};
+	assert_int_equal(pthread_create(&v->thread, NULL, visit, v), 0);
+}
+
+/* Until a guest is there, or for limit_ms. */
+static int attend(struct gn_door *d, struct gn_door_guest *guest, int limit_ms)
+{
+	uint64_t until = gn_clock_ns() + (uint64_t)limit_ms * 1000000;
+	struct pollfd p[GN_DOOR_POLL_MAX];
+
+	while (gn_clock_ns() < until) {
+		poll(p, (nfds_t)gn_door_poll(d, p), 20);
+		if (gn_door_turn(d, guest))
+			return 1;
+	}
+	return 0;
+}
+
+static struct gn_door *open_door(int *port)
+{
+	struct gn_door *d = NULL;
+	struct gn_err err;
+
+	*port = 0;
+	assert_ok(gn_door_open(port, GN_HANDSHAKE_MEETING, &ours, NULL, &d, &err));
+	return d;
+}
+
+static void let_one_in(struct gn_door *d, int port)
+{
+	struct gn_door_guest guest = {-1, 0, 0};
+	struct visit v;
+
+	send_visitor(&v, port, &ours, GN_HANDSHAKE_MEETING);
+	assert_true(attend(d, &guest, 5000));
+	pthread_join(v.thread, NULL);
+	assert_true(v.fd >= 0);
+	assert_int_equal(guest.rank, 3);
+	assert_int_equal(guest.size, 4);
+	close(v.fd);
+	close(guest.fd);
+}
+
+static void test_who_is_let_in(void **state)
+{
+	struct gn_door_guest guest;
+	struct visit v;
+	int port;
+	struct gn_door *d = open_door(&port);
+
+	(void)state;
+	let_one_in(d, port);
+	send_visitor(&v, port, &theirs, GN_HANDSHAKE_MEETING);
+	assert_false(attend(d, &guest, 300));
+	pthread_join(v.thread, NULL);
+	assert_int_equal(v.fd, -1);
+	assert_int_equal(v.err.status, GN_ERR_USAGE);
+	assert_non_null(strstr(v.err.text, "GANNET_SECRET_FILE"));
+	send_visitor(&v, port, &ours, GN_HANDSHAKE_WATCH);
+	assert_false(attend(d, &guest, 300));
+	pthread_join(v.thread, NULL);
+	assert_int_equal(v.fd, -1);
+	assert_non_null(strstr(v.err.text, "another purpose"));
+	let_one_in(d, port);
+	gn_door_close(d);
+}
+
+static int call(int port)
+{
+	struct gn_err err;
+	int fd;
+
+	assert_ok(gn_net_connect("127.0.0.1", port, 3000, &fd, &err));
+	return fd;
+}
+
+/* Everybody is here before the rank comes, and stays. */
+static void test_a_crowd(void **state)
+{
+	enum { CROWD = 400 };
+	unsigned char junk[400];
+	int port, fd[CROWD];
+	struct gn_door *d = open_door(&port);
+	struct gn_door_guest guest;
+
+	(void)state;
+	srand(5);
+	for (int i = 0; i < CROWD; i++) {
+		fd[i] = call(port);
+		for (size_t k = 0; k < sizeof junk; k++)
+			junk[k] = (unsigned char)rand();
+		if (i % 4 == 1) /* garbage */
+			send(fd[i], junk, 1 + (size_t)rand() % sizeof junk, MSG_NOSIGNAL);
+		if (i % 4 == 2) /* a handshake that breaks off */
+			send(fd[i], "GNrank2\0", 1 + (size_t)rand() % 8, MSG_NOSIGNAL);
+		if (i % 4 == 3) { /* a proof out of thin air */
+			memcpy(junk, "GNrank2\0", 8);
+			send(fd[i], junk, sizeof(struct gn_handshake_claim), MSG_NOSIGNAL);
+		}
+	}
+	let_one_in(d, port);
+	assert_false(attend(d, &guest, 100));
+	let_one_in(d, port);
+	for (int i = 0; i < CROWD; i++)
+		close(fd[i]);
+	gn_door_close(d);
+}
+
+static void test_silence_ends(void **state)
+{
+	struct gn_door_guest guest;
+	int port, fd;
+	struct gn_door *d = open_door(&port);
+	struct gn_handshake_challenge challenge;
+	char byte;
+
+	(void)state;
+	fd = call(port);
+	assert_false(attend(d, &guest, 3300));
+	assert_int_equal(gn_net_receive_all(fd, &challenge, sizeof challenge, 100), 0);
+	assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 0);
+	close(fd);
+	gn_door_close(d);
+}
+
+/* A wire between a real guest and the door, which keeps what the guest said. */
+static void test_replay(void **state)
+{
+	struct gn_handshake_challenge challenge;
+	struct gn_handshake_verdict verdict;
+	struct gn_handshake_claim claim;
+	struct gn_door_guest guest;
+	struct gn_err err;
+	struct visit v;
+	int port, wire = 0, tap, inner, outer;
+	struct gn_door *d = open_door(&port);
+
+	(void)state;
+	assert_ok(gn_net_listen(&wire, &tap, &err));
+	send_visitor(&v, wire, &ours, GN_HANDSHAKE_MEETING);
+	assert_int_equal(gn_net_readable(tap, 3000), 1);
+	outer = gn_net_accept(tap);
+	inner = call(port);
+	attend(d, &guest, 50);
+	assert_int_equal(gn_net_receive_all(inner, &challenge, sizeof challenge, 1000), 0);
+	gn_net_send_all(outer, &challenge, sizeof challenge, 1000);
+	assert_int_equal(gn_net_receive_all(outer, &claim, sizeof claim, 3000), 0);
+	gn_net_send_all(inner, &claim, sizeof claim, 1000);
+	assert_true(attend(d, &guest, 3000));
+	assert_int_equal(gn_net_receive_all(inner, &verdict, sizeof verdict, 1000), 0);
+	gn_net_send_all(outer, &verdict, sizeof verdict, 1000);
+	pthread_join(v.thread, NULL);
+	assert_true(v.fd >= 0);
+	close(guest.fd);
+	close(inner);
+	close(v.fd);
+	close(outer);
+	/* the same words again, to the door */
+	inner = call(port);
+	gn_net_send_all(inner, &claim, sizeof claim, 1000);
+	assert_false(attend(d, &guest, 300));
+	assert_int_equal(gn_net_receive_all(inner, &challenge, sizeof challenge, 1000), 0);
+	verdict.result = 0;
+	gn_net_receive_all(inner, &verdict, sizeof verdict, 1000);
+	assert_int_equal(verdict.result, GN_HANDSHAKE_WRONG_PROOF);
+	close(inner);
+	/* and the door's words to a guest */
+	send_visitor(&v, wire, &ours, GN_HANDSHAKE_MEETING);
+	assert_int_equal(gn_net_readable(tap, 3000), 1);
+	outer = gn_net_accept(tap);
+	verdict.result = 0;
+	gn_net_send_all(outer, &challenge, sizeof challenge, 1000);
+	gn_net_send_all(outer, &verdict, sizeof verdict, 1000);
+	pthread_join(v.thread, NULL);
+	assert_int_equal(v.fd, -1);
+	assert_non_null(strstr(v.err.text, "does not know this job's secret"));
+	close(outer);
+	close(tap);
+	gn_door_close(d);
+}
+
+/* Every bit counts, and every length but the right one is garbage. */
+static void test_judge(void **state)
+{
+	struct gn_handshake_challenge challenge;
+	struct gn_handshake_verdict answer;
+	struct gn_handshake_claim claim;
+	unsigned char bytes[sizeof claim + 1] = {0};
+	uint32_t rank = 77, size = 77;
+	struct gn_err err;
+	struct visit v;
+	int port = 0, tap, fd;
+
+	(void)state;
+	assert_ok(gn_net_listen(&port, &tap, &err));
+	assert_ok(gn_handshake_challenge(&challenge, &err));
+	send_visitor(&v, port, &ours, GN_HANDSHAKE_WATCH);
+	assert_int_equal(gn_net_readable(tap, 3000), 1);
+	fd = gn_net_accept(tap);
+	gn_net_send_all(fd, &challenge, sizeof challenge, 1000);
+	assert_int_equal(gn_net_receive_all(fd, bytes, sizeof claim, 3000), 0);
+	for (size_t len = 0; len <= sizeof bytes; len++) {
+		enum gn_handshake_result r = gn_handshake_judge(&ours, GN_HANDSHAKE_WATCH, &challenge, bytes, len, &rank, &size,
+								&answer);
+
+		assert_int_equal(r, len == sizeof claim ? GN_HANDSHAKE_WELCOME : GN_HANDSHAKE_GARBAGE);
+		assert_int_equal(rank, len < sizeof claim ? 77 : 3);
+	}
+	for (size_t bit = 0; bit < 8 * sizeof claim; bit++) {
+		bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+		assert_int_not_equal(gn_handshake_judge(&ours, GN_HANDSHAKE_WATCH, &challenge, bytes, sizeof claim, &rank, &size,
+							&answer), GN_HANDSHAKE_WELCOME);
+		for (size_t i = 0; i < sizeof answer.proof; i++)
+			assert_int_equal(answer.proof[i], 0);
+		bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+	}
+	/* a listener's proof is no guest's: whoever reflects gets nowhere */
+	gn_handshake_judge(&ours, GN_HANDSHAKE_WATCH, &challenge, bytes, sizeof claim, &rank, &size, &answer);
+	memcpy(&claim, bytes, sizeof claim);
+	memcpy(claim.proof, answer.proof, sizeof claim.proof);
+	assert_int_equal(gn_handshake_judge(&ours, GN_HANDSHAKE_WATCH, &challenge, &claim, sizeof claim, &rank, &size, &answer),
+			 GN_HANDSHAKE_WRONG_PROOF);
+	close(fd);
+	close(tap);
+	pthread_join(v.thread, NULL);
+	assert_int_equal(v.fd, -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_secret_file),   cmocka_unit_test(test_secret_is_made_once),
+		cmocka_unit_test(test_derived_key),   cmocka_unit_test(test_who_is_let_in),
+		cmocka_unit_test(test_a_crowd),	      cmocka_unit_test(test_silence_ends),
+		cmocka_unit_test(test_replay),	      cmocka_unit_test(test_judge),
+	};
+	char command[64];
+	int failed;
+
+	if (!mkdtemp(directory))
+		return 1;
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	snprintf(command, sizeof command, "rm -rf %s", directory);
+	return system(command) || failed;
+}
