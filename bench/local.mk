@@ -9,3 +9,6 @@ noinst_PROGRAMS += bench/azure
 bench_azure_SOURCES = bench/azure.c
 bench_azure_LDADD = $(TRANSPORT_LIBS)
 EXTRA_DIST += bench/azure.tsv
+# Programs of their own, built by bench/peers/run: no part of make.
+EXTRA_DIST += bench/peers/run bench/peers/report bench/peers/stream bench/peers/main.c bench/peers/peer.h \
+	bench/peers/floor.c bench/peers/gloo.cc bench/peers/mpi.c

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 struct gn_bench_options {
-	int64_t min_bytes, max_bytes, factor, iters, warmup;
-	const char *algo, *transport;
+	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms;
+	const char *algo, *transport, *place;
 	int json, foreign;
 };
 

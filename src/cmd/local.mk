@@ -1,7 +1,11 @@
 bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
 gannet_SOURCES = \
-	src/cmd/bench.c src/cmd/bench_allreduce.c src/cmd/bench.h \
+	src/cmd/bench.c src/cmd/bench.h \
+	src/cmd/bench_allreduce.c \
+	src/cmd/bench_loop.c src/cmd/bench_loop.h \
+	src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
+	src/cmd/bench_row.c src/cmd/bench_row.h \
 	src/cmd/cmd.c src/cmd/cmd.h \
 	src/cmd/eval.c \
 	src/cmd/export.c \

@@ -26,6 +26,7 @@ tests_transport_rank_probe_LDADD = $(TRANSPORT_LIBS)
 SHELL_TESTS += \
 	tests/transport/azure.t \
 	tests/transport/bench.t \
+	tests/transport/peers.t \
 	tests/transport/environment.t \
 	tests/transport/launch.t \
 	tests/transport/sim.t \
