@@ -1,5 +1,7 @@
 #include "src/base/log.h"
 
+#include "src/base/text.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -79,8 +81,8 @@ static size_t write_prefix(struct gn_log *log, enum gn_log_level level, char *li
 
 void gn_log_line(struct gn_log *log, enum gn_log_level level, const char *format, ...)
 {
-	char line[2048];
-	size_t used, room;
+	char line[2048], text[2048];
+	size_t used;
 	int more;
 	va_list args;
 	ssize_t written;
@@ -88,18 +90,13 @@ void gn_log_line(struct gn_log *log, enum gn_log_level level, const char *format
 	if (!gn_log_enabled(log, level))
 		return;
 	used = write_prefix(log, level, line, sizeof line);
-	room = sizeof line - used - 1;
 	va_start(args, format);
-	more = vsnprintf(line + used, room, format, args);
+	more = vsnprintf(text, sizeof text, format, args);
 	va_end(args);
 	if (more < 0)
 		return;
-	more = (size_t)more < room ? more : (int)room - 1;
 	/* A file name with a line break must not look like a line of ours. */
-	for (char *p = line + used; p < line + used + more; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
-	used += (size_t)more;
+	used += strlen(gn_text_visible(text, line + used, sizeof line - used - 1));
 	line[used++] = '\n';
 	/* A log that cannot be written has nowhere to complain. */
 	written = write(log->fd, line, used);

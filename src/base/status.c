@@ -1,5 +1,7 @@
 #include "src/base/status.h"
 
+#include "src/base/text.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,9 +32,12 @@ const char *gn_status_name(enum gn_status status)
 
 enum gn_status gn_err_vset(struct gn_err *err, enum gn_status status, const char *format, va_list args)
 {
+	char raw[GN_ERR_TEXT_MAX];
+
 	if (err) {
+		vsnprintf(raw, sizeof raw, format, args);
 		err->status = status;
-		vsnprintf(err->text, sizeof err->text, format, args);
+		gn_text_visible(raw, err->text, sizeof err->text);
 	}
 	return status;
 }
@@ -82,15 +87,16 @@ enum gn_status gn_err_errno(struct gn_err *err, int errnum, const char *format, 
 
 enum gn_status gn_err_prefix(struct gn_err *err, const char *format, ...)
 {
-	char context[GN_ERR_TEXT_MAX];
+	char raw[GN_ERR_TEXT_MAX], context[GN_ERR_TEXT_MAX];
 	va_list args;
 	size_t used;
 
 	if (!err)
 		return GN_ERR_FAILED;
 	va_start(args, format);
-	vsnprintf(context, sizeof context, format, args);
+	vsnprintf(raw, sizeof raw, format, args);
 	va_end(args);
+	gn_text_visible(raw, context, sizeof context);
 	used = strlen(context);
 	if (used + 2 < sizeof context) {
 		memcpy(context + used, ": ", 3);

@@ -46,6 +46,7 @@ const char *gn_status_text(enum gn_status status);
 /* The code's own name ("GN_ERR_DATA"); never NULL. */
 const char *gn_status_name(enum gn_status status);
 
+/* Every text is one line: control characters in it become \xNN, see gn_text_visible(). */
 /* Writes status and text into err (NULL is fine) and returns status, so that `return gn_err_set(...)` reads well. */
 enum gn_status gn_err_set(struct gn_err *err, enum gn_status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
