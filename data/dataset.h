@@ -38,7 +38,7 @@ uint64_t gn_dataset_count(const struct gn_dataset *d);
 uint32_t gn_dataset_classes(const struct gn_dataset *d);
 /* Borrowed. */
 const char *gn_dataset_class_name(const struct gn_dataset *d, uint32_t label);
-/* SHA-256 over class names, shard digests and counts, in order: two datasets with the same digest hold the same samples in
+/* SHA-256 over seed, class names, shard digests and counts, in order: two datasets with the same digest hold the same samples in
  * the same order. Borrowed, 64 hexadecimal digits. */
 const char *gn_dataset_digest(const struct gn_dataset *d);
 /* The longest JPEG file in the dataset, in bytes: what a read buffer needs. */

@@ -12,6 +12,7 @@
 
 #define MANIFEST_MAX_BYTES (256u << 20)
 #define MAX_ENTRIES (1u << 24)
+#define NEWEST_VERSION 2
 
 enum gn_status gn_manifest_init(struct gn_manifest *m, uint32_t class_count, uint32_t shard_count, struct gn_err *err)
 {
@@ -44,7 +45,11 @@ static enum gn_status digest_of(const struct gn_manifest *m, char hex[GN_SHA256_
 	enum gn_status status;
 
 	gn_strbuf_init(&text);
-	gn_strbuf_printf(&text, "gannet-dataset 1\nclasses %u\n", m->class_count);
+	gn_strbuf_printf(&text, "gannet-dataset %u\n", m->version);
+	if (m->version > 1)
+		gn_strbuf_printf(&text, "seed %llu skipped %llu\n", (unsigned long long)m->seed,
+				 (unsigned long long)m->skipped);
+	gn_strbuf_printf(&text, "classes %u\n", m->class_count);
 	for (uint32_t i = 0; i < m->class_count; i++)
 		gn_strbuf_printf(&text, "%zu %s %llu\n", strlen(m->classes[i].name), m->classes[i].name,
 				 (unsigned long long)m->classes[i].samples);
@@ -66,6 +71,7 @@ static enum gn_status digest_of(const struct gn_manifest *m, char hex[GN_SHA256_
 
 enum gn_status gn_manifest_seal(struct gn_manifest *m, struct gn_err *err)
 {
+	m->version = NEWEST_VERSION;
 	return digest_of(m, m->digest, err);
 }
 
@@ -86,7 +92,7 @@ static void put_manifest(struct gn_json *j, const struct gn_manifest *m)
 {
 	gn_json_object(j, NULL);
 	gn_json_string(j, "format", "gannet-dataset");
-	gn_json_int(j, "version", 1);
+	gn_json_int(j, "version", m->version);
 	gn_json_string(j, "digest", m->digest);
 	gn_json_uint(j, "samples", m->samples);
 	gn_json_uint(j, "seed", m->seed);
@@ -235,8 +241,8 @@ static enum gn_status get_manifest(const json_t *root, const char *path, struct 
 
 	if (!format || strcmp(format, "gannet-dataset"))
 		return gn_err_set(err, GN_ERR_DATA, "%s is not the manifest of a Gannet dataset", path);
-	if (get_uint(root, "version", &version) || version != 1)
-		return gn_err_set(err, GN_ERR_DATA, "%s has another version than 1, which this program reads", path);
+	if (get_uint(root, "version", &version) || version < 1 || version > NEWEST_VERSION)
+		return gn_err_set(err, GN_ERR_DATA, "%s has another version than 1 and 2, which this program reads", path);
 	if (!class_count || class_count > MAX_ENTRIES)
 		return bad(path, "classes", err);
 	if (!shard_count || shard_count > MAX_ENTRIES)
@@ -244,6 +250,7 @@ static enum gn_status get_manifest(const json_t *root, const char *path, struct 
 	status = gn_manifest_init(m, (uint32_t)class_count, (uint32_t)shard_count, err);
 	if (status)
 		return status;
+	m->version = (uint32_t)version;
 	if (get_uint(root, "samples", &m->samples) || get_uint(root, "seed", &m->seed) ||
 	    get_uint(root, "skipped", &m->skipped) || get_digest(root, "digest", m->digest))
 		status = bad(path, "samples, seed, skipped or digest", err);
