@@ -12,7 +12,8 @@
 /* torchvision's values for ImageNet; for grey images of unknown origin the middle of the range. */
 static const double colour_mean[3] = {0.485, 0.456, 0.406}, colour_deviation[3] = {0.229, 0.224, 0.225};
 
-static enum gn_status parse_triple(const char *text, const char *what, int positive, double out[3], struct gn_err *err)
+static enum gn_status parse_triple(const char *text, const char *what, int positive, int channels, double out[3],
+				   struct gn_err *err)
 {
 	double values[3];
 	const char *p = text;
@@ -33,6 +34,10 @@ static enum gn_status parse_triple(const char *text, const char *what, int posit
 	}
 	if (*p || (count != 1 && count != 3))
 		return gn_err_set(err, GN_ERR_USAGE, "%s '%s': write one number, or three with commas", what, text);
+	if (count == 3 && channels != 3)
+		return gn_err_set(err, GN_ERR_USAGE,
+				  "%s '%s' has three numbers, but images of this network have %d channel%s: write one", what,
+				  text, channels, channels == 1 ? "" : "s");
 	for (int c = 0; c < 3; c++)
 		out[c] = values[count == 1 ? 0 : c];
 	return GN_OK;
@@ -49,9 +54,9 @@ enum gn_status gn_input_parse(const char *mean, const char *deviation, int chann
 		spec.deviation[c] = channels == 1 ? 0.5 : colour_deviation[c];
 	}
 	if (mean)
-		status = parse_triple(mean, "--mean", 0, spec.mean, err);
+		status = parse_triple(mean, "--mean", 0, channels, spec.mean, err);
 	if (!status && deviation)
-		status = parse_triple(deviation, "--deviation", 1, spec.deviation, err);
+		status = parse_triple(deviation, "--deviation", 1, channels, spec.deviation, err);
 	if (!status)
 		*out = spec;
 	return status;

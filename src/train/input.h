@@ -6,7 +6,8 @@
 #include "src/train/checkpoint.h"
 #include "src/train/model.h"
 
-/* "a" or "a,b,c" into three numbers; NULL leaves the usual ones: ImageNet's for colour, 0.5 for grey. */
+/* "a" or, with three channels, "a,b,c" into three numbers; NULL leaves the usual ones: ImageNet's for colour, 0.5 for
+ * grey. */
 enum gn_status gn_input_parse(const char *mean, const char *deviation, int channels, struct gn_input_spec *out,
 			      struct gn_err *err);
 /* "auto": random resized crops and flips for sides of 64 and more, shifts below; none, crop-flip, shift, shift-flip. */

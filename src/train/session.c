@@ -36,10 +36,11 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 	enum gn_status status = gn_model_create(o->model, (int)gn_dataset_classes(s->data), (int)o->channels, side,
 						&s->model, err);
 
-	if (!status)
-		status = gn_input_parse(o->mean, o->deviation, gn_model_channels(s->model), &s->info.input, err);
 	if (status)
 		return status;
+	status = gn_input_parse(o->mean, o->deviation, gn_model_channels(s->model), &s->info.input, err);
+	if (status)
+		return gn_err_prefix(err, "%s", gn_model_name(s->model)), status;
 	s->info.input.resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
 	snprintf(s->info.model, sizeof s->info.model, "%s", gn_model_name(s->model));
 	s->info.classes = gn_model_classes(s->model);

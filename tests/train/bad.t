@@ -14,6 +14,9 @@ expect 2 'needs --checkpoint' 'resume auto without a folder' train --resume auto
 expect 2 'schedule|none of' 'unknown schedule' train --schedule linear
 expect 2 'milestones' 'bad milestones' train --schedule step --milestones 5,3
 expect 2 'write one number' 'bad mean' train --mean 1,2
+expect 2 "lenet: --mean '0.5,0.4,0.3' has three numbers, .* 1 channel:" 'three means for grey images' \
+	train --mean 0.5,0.4,0.3
+expect 2 "lenet: --deviation .* has three numbers" 'three deviations for grey images' train --deviation 0.5,0.4,0.3
 expect 3 'samples|images' 'fewer samples than a global batch' train --batch 7001
 expect 3 'samples|images' 'more ranks than samples' sh -c '
 	"$1" pack --out "$2/few" --synthetic 3 --classes 3 --size 28x28 &&

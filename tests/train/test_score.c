@@ -70,6 +70,9 @@ static void test_input_values(void **state)
 	assert_true(spec.mean[0] == 0.485 && spec.deviation[2] == 0.225);
 	assert_ok(gn_input_parse("0.1307", "0.3081", 1, &spec, &err));
 	assert_true(spec.mean[2] == 0.1307 && spec.deviation[0] == 0.3081);
+	assert_int_equal(gn_input_parse("0.1,0.2,0.3", NULL, 1, &spec, &err), GN_ERR_USAGE);
+	assert_non_null(strstr(err.text, "--mean '0.1,0.2,0.3' has three numbers"));
+	assert_int_equal(gn_input_parse(NULL, "0.1,0.2,0.3", 1, &spec, &err), GN_ERR_USAGE);
 	assert_ok(gn_input_parse("0.1,0.2,0.3", NULL, 3, &spec, &err));
 	assert_true(spec.mean[0] == 0.1 && spec.mean[2] == 0.3);
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
