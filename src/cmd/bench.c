@@ -14,6 +14,7 @@ static const struct {
 static int run(const void *options, const struct gn_text_list *positional)
 {
 	const struct gn_bench_options *o = options;
+	char mode[64];
 
 	if (o->min_bytes > o->max_bytes) {
 		fprintf(stderr, "gannet bench: --min-bytes is above --max-bytes\n");
@@ -22,7 +23,8 @@ static int run(const void *options, const struct gn_text_list *positional)
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		if (!strcmp(modes[i].name, positional->items[0]))
 			return modes[i].run(o);
-	fprintf(stderr, "gannet bench: no mode '%s'; there is: allreduce\n", positional->items[0]);
+	fprintf(stderr, "gannet bench: no mode '%s'; there is: allreduce\n",
+		gn_text_visible(positional->items[0], mode, sizeof mode));
 	return GN_EXIT_USAGE;
 }
 
@@ -66,8 +68,8 @@ static const struct gn_command command = {
 		"place those of one more. A wrong one makes the exit code 1.\n\n"
 		"With --transport, the counters of the network devices are read before and after each row, and the command "
 		"fails with code 1 when they do not bear the named transport out.",
-	.examples = "gannet launch -n 4 gannet bench allreduce --transport shm   # on this machine\n"
-		    "srun -N2 --mpi=pmix gannet bench allreduce --json            # JSON lines\n",
+	.examples = "  gannet launch -n 4 gannet bench allreduce --transport shm   # on this machine\n"
+		    "  srun -N2 --mpi=pmix gannet bench allreduce --json            # JSON lines\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 	.positional_min = 1,

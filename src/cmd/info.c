@@ -3,13 +3,17 @@
 #include "data/dataset.h"
 #include "data/manifest.h"
 #include "data/shard.h"
+#include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/cmd/info_checkpoint.h"
+#include "src/cmd/info_kind.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct info_options {
 	int json;
@@ -106,14 +110,17 @@ static int dataset_json(const struct gn_manifest *m, const struct extent *e)
 
 static void print_dataset(const char *path, const struct gn_manifest *m, const struct extent *e)
 {
-	printf("dataset    %s\ndigest     %s\nshards     %u, shuffled with seed %llu\n", path, m->digest, m->shard_count,
-	       (unsigned long long)m->seed);
+	char name[PATH_MAX];
+
+	printf("dataset    %s\ndigest     %s\nshards     %u, shuffled with seed %llu\n",
+	       gn_text_visible(path, name, sizeof name), m->digest, m->shard_count, (unsigned long long)m->seed);
 	print_extent(e, m->samples);
 	if (m->skipped)
-		printf("skipped    %llu bad images when packing\n", (unsigned long long)m->skipped);
+		printf("skipped    %llu bad image%s when packing\n", (unsigned long long)m->skipped, gn_cmd_plural(m->skipped));
 	printf("classes    %u\n", m->class_count);
 	for (uint32_t i = 0; i < m->class_count; i++)
-		printf("%9u  %s  %llu\n", i, m->classes[i].name, (unsigned long long)m->classes[i].samples);
+		printf("%9u  %s  %llu\n", i, gn_text_visible(m->classes[i].name, name, sizeof name),
+		       (unsigned long long)m->classes[i].samples);
 }
 
 static int dataset_info(const char *path, int json, struct gn_err *err)
@@ -164,6 +171,7 @@ static int shard_info(const char *path, int json, struct gn_err *err)
 	const struct gn_shard_row *rows;
 	struct extent extent = {0};
 	struct gn_shard *s;
+	char name[PATH_MAX];
 	int code = GN_EXIT_DONE;
 
 	if (gn_shard_open(path, &s, err))
@@ -175,13 +183,35 @@ static int shard_info(const char *path, int json, struct gn_err *err)
 	if (json) {
 		code = shard_json(layout, &extent);
 	} else {
-		printf("shard      %s\nclasses    %u\n", path, layout->classes);
+		printf("shard      %s\nclasses    %u\n", gn_text_visible(path, name, sizeof name), layout->classes);
 		print_extent(&extent, layout->count);
 		printf("data       %llu bytes at byte %llu of %llu\n", (unsigned long long)layout->data_bytes,
 		       (unsigned long long)layout->data_offset, (unsigned long long)layout->size_bytes);
 	}
 	gn_shard_close(s);
 	return code;
+}
+
+static int has_manifest(const char *folder)
+{
+	char path[PATH_MAX];
+
+	return !gn_path_join(path, sizeof path, folder, GN_MANIFEST_NAME, NULL) && !access(path, F_OK);
+}
+
+/* Says what path is instead, with info as stat found it. */
+static int refuse(const char *path, const struct stat *info, struct gn_err *err)
+{
+	const char *kind = "no file";
+
+	if (S_ISDIR(info->st_mode))
+		kind = "a folder without gannet-dataset.json or a checkpoint";
+	else if (S_ISREG(info->st_mode))
+		kind = gn_info_kind(path);
+	gn_err_set(err, GN_ERR_DATA,
+		   "%s is %s: info tells about a folder that gannet pack made, a shard in it (HDF5), a checkpoint, or a "
+		   "folder of checkpoints", path, kind);
+	return gn_cmd_fail("info", err);
 }
 
 static int run(const void *target, const struct gn_text_list *positional)
@@ -197,8 +227,10 @@ static int run(const void *target, const struct gn_text_list *positional)
 	}
 	if (S_ISDIR(info.st_mode) && gn_info_is_checkpoint(path))
 		return gn_info_checkpoint(path, o->json);
-	if (S_ISDIR(info.st_mode))
+	if (S_ISDIR(info.st_mode) && has_manifest(path))
 		return dataset_info(path, o->json, &err);
+	if (!S_ISREG(info.st_mode) || gn_info_kind(path))
+		return refuse(path, &info, &err);
 	return shard_info(path, o->json, &err);
 }
 

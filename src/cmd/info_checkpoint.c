@@ -6,6 +6,7 @@
 #include "src/train/checkpoint.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -55,15 +56,18 @@ static void print_json(const char *folder, const struct gn_checkpoint_info *info
 static void print_text(const char *folder, const struct gn_checkpoint_info *info,
 		       const struct gn_checkpoint_file *files, size_t count)
 {
-	printf("checkpoint %s, sizes and digests verified\n", folder);
-	printf("model      %s, %" PRId64 " classes, input %" PRId64 "x%" PRId64 "x%" PRId64 "\n", info->model,
-	       info->classes, info->channels, info->side, info->side);
+	char name[PATH_MAX];
+
+	printf("checkpoint %s, sizes and digests verified\n", gn_text_visible(folder, name, sizeof name));
+	printf("model      %s, %" PRId64 " classes, input %" PRId64 "x%" PRId64 "x%" PRId64 "\n",
+	       gn_text_visible(info->model, name, sizeof name), info->classes, info->channels, info->side, info->side);
 	printf("state      step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64 " of it, seed %" PRIu64 "\n",
 	       info->state.step, info->state.epoch, info->state.sample, info->state.seed);
-	printf("written by %" PRId64 " ranks, global batch %" PRId64 "\n", info->world_size, info->global_batch);
+	printf("written by %" PRId64 " rank%s, global batch %" PRId64 "\n", info->world_size,
+	       gn_cmd_plural((uint64_t)info->world_size), info->global_batch);
 	printf("dataset    %s\n", info->dataset_digest);
 	for (size_t i = 0; i < count; i++)
-		printf("%12" PRIu64 "  %s\n", files[i].len_bytes, files[i].name);
+		printf("%12" PRIu64 "  %s\n", files[i].len_bytes, gn_text_visible(files[i].name, name, sizeof name));
 }
 
 int gn_info_checkpoint(const char *path, int json)

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -108,6 +109,7 @@ static void bind_to_share(int rank, int size)
 
 static void become_rank(char *const *argv, char **environment, int out, int error, pid_t parent)
 {
+	char name[PATH_MAX];
 	sigset_t none;
 	int null;
 
@@ -123,7 +125,7 @@ static void become_rank(char *const *argv, char **environment, int out, int erro
 	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(error, 2) < 0)
 		_exit(GN_EXIT_FAILED);
 	execvpe(argv[0], argv, environment);
-	dprintf(2, "gannet launch: cannot run %s: %s\n", argv[0], strerror(errno));
+	dprintf(2, "gannet launch: cannot run %s: %s\n", gn_text_visible(argv[0], name, sizeof name), strerror(errno));
 	_exit(errno == ENOENT ? 127 : 126);
 }
 
@@ -430,7 +432,7 @@ static const struct gn_command command = {
 		"end by themselves; then they are ended. All end when the launcher does.\n\n"
 		"The exit code is that of the rank that failed first, 4 when it was killed by a signal, 128+S when that "
 		"signal S had been passed on by the launcher, and 0 when all went well.",
-	.examples = "gannet launch -n 4 gannet bench allreduce   # four ranks, shared memory\n",
+	.examples = "  gannet launch -n 4 gannet bench allreduce   # four ranks, shared memory\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 	.positional_min = 1,

@@ -10,6 +10,7 @@ gannet_SOURCES = \
 	src/cmd/eval.c \
 	src/cmd/export.c \
 	src/cmd/info.c src/cmd/info_checkpoint.c src/cmd/info_checkpoint.h \
+	src/cmd/info_kind.c src/cmd/info_kind.h \
 	src/cmd/launch.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \

@@ -140,7 +140,10 @@ int main(int argc, char **argv)
 		return print_completion();
 	cmd = find(argv[1]);
 	if (!cmd) {
-		fprintf(stderr, "gannet: no command '%s'; see gannet --help\n", argv[1]);
+		char name[64];
+
+		fprintf(stderr, "gannet: no command '%s'; see gannet --help\n",
+			gn_text_visible(argv[1], name, sizeof name));
 		return GN_EXIT_USAGE;
 	}
 	return run(cmd, argc - 1, argv + 1);

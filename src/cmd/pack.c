@@ -3,6 +3,7 @@
 #include "data/pack.h"
 #include "src/base/pool.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 
@@ -85,13 +86,16 @@ static enum gn_status set_classes(const struct pack_options *o, struct gn_pack_o
 
 static void tell(const struct pack_options *o, const struct gn_pack_result *r)
 {
+	char out[PATH_MAX];
+
 	if (o->json)
 		printf("{\"samples\": %llu, \"skipped\": %llu, \"classes\": %u, \"shards\": %u, \"data_bytes\": %llu}\n",
 		       (unsigned long long)r->samples, (unsigned long long)r->skipped, r->classes, r->shards,
 		       (unsigned long long)r->data_bytes);
 	else
-		fprintf(stderr, "%s: %llu images of %u classes in %u shard%s, %.1f MB; %llu skipped\n", o->out,
-			(unsigned long long)r->samples, r->classes, r->shards, r->shards == 1 ? "" : "s",
+		fprintf(stderr, "%s: %llu image%s of %u class%s in %u shard%s, %.1f MB; %llu skipped\n",
+			gn_text_visible(o->out, out, sizeof out), (unsigned long long)r->samples, gn_cmd_plural(r->samples),
+			r->classes, r->classes == 1 ? "" : "es", r->shards, gn_cmd_plural(r->shards),
 			(double)r->data_bytes * 1e-6, (unsigned long long)r->skipped);
 }
 

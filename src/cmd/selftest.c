@@ -4,6 +4,7 @@
 #include "src/cmd/cmd.h"
 #include "src/train/golden.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ static const struct gn_option table[] = {
 	{.name = "device",
 	 .kind = GN_OPTION_CHOICE,
 	 .offset = offsetof(struct options, device),
+	 .value_name = "NAME",
 	 .initial = "host",
 	 .choices = "host|ref",
 	 .help = "what computes: oneDNN on the processor, or the plain double-precision oracle"},
@@ -70,8 +72,8 @@ static const struct gn_command command = {
 		"precision rounds, and a deviation of up to twice what that changes is called rounding: neither "
 		"right nor wrong can be told from it. The exit code is 1 when a deviation is larger than that "
 		"(or, with --strict, than its bound), 3 when a file cannot be used.",
-	.examples = "gannet selftest   # the bundled networks on this processor\n"
-		    "gannet selftest --golden my.json --brief   # another one\n",
+	.examples = "  gannet selftest   # the bundled networks on this processor\n"
+		    "  gannet selftest --golden my.json --brief   # another one\n",
 	.options = table,
 	.option_count = sizeof table / sizeof *table,
 };
@@ -79,6 +81,7 @@ static const struct gn_command command = {
 struct printer {
 	const struct options *o;
 	const char *file;
+	char shown[PATH_MAX]; /* the same for a terminal */
 	struct gn_golden_row worst[32]; /* of each kind of quantity */
 	int kinds;
 	int rounding, failed;
@@ -142,13 +145,13 @@ static void print_sum(const struct printer *p)
 	if (p->o->json)
 		return;
 	if (p->failed)
-		printf("%s: FAILED, %d deviations are beyond bound and rounding\n\n", p->file, p->failed);
+		printf("%s: FAILED, %d deviations are beyond bound and rounding\n\n", p->shown, p->failed);
 	else if (p->rounding)
 		printf("%s: %d deviations are beyond their bounds, but no larger than this network makes rounding "
 		       "errors\n\n",
-		       p->file, p->rounding);
+		       p->shown, p->rounding);
 	else
-		printf("%s: within all bounds\n\n", p->file);
+		printf("%s: within all bounds\n\n", p->shown);
 }
 
 static enum gn_status check(const struct options *o, const char *text, size_t len_bytes, const char *file, int *failed,
@@ -161,8 +164,9 @@ static enum gn_status check(const struct options *o, const char *text, size_t le
 
 	if (s)
 		return s;
+	gn_text_visible(file, p.shown, sizeof p.shown);
 	if (!o->json)
-		printf("%s: %s, %s\n%-22s %-32s %9s  %6s  %8s\n", file, gn_golden_title(g), o->device, "quantity", "of",
+		printf("%s: %s, %s\n%-22s %-32s %9s  %6s  %8s\n", p.shown, gn_golden_title(g), o->device, "quantity", "of",
 		       "deviation", "bound", "rounding");
 	s = gn_golden_run(g, backend, take_row, &p, err);
 	if (s)

@@ -305,9 +305,9 @@ static const struct gn_command command = {
 		"With --compute-ms it predicts training: buckets of gradient become ready during the backward pass and are "
 		"summed one after the other. With --verify it proves that each schedule sums every contribution once, without "
 		"race, deadlock or unread message.",
-	.examples = "gannet sim --nodes 16 --ranks-per-node 4 --link-gbit 100           # all allreduces, 64 KiB to 64 MiB\n"
-		    "gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64 # images/s of ResNet-50\n"
-		    "gannet sim --verify --collective all                                # proofs\n",
+	.examples = "  gannet sim --nodes 16 --ranks-per-node 4 --link-gbit 100           # all allreduces, 64 KiB to 64 MiB\n"
+		    "  gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64 # images/s of ResNet-50\n"
+		    "  gannet sim --verify --collective all                                # proofs\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 };

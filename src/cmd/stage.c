@@ -2,6 +2,7 @@
 
 #include "data/stage.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 struct stage_options {
@@ -38,6 +39,7 @@ static const struct gn_command command = {
 
 static void tell(const struct stage_options *o, const struct gn_stage_result *r)
 {
+	char to[PATH_MAX];
 	double rate = r->copied && r->copy_s > 0 ? (double)r->copied_bytes * 1e-6 / r->copy_s : 0;
 
 	if (o->json)
@@ -46,8 +48,8 @@ static void tell(const struct stage_options *o, const struct gn_stage_result *r)
 		       r->copied, (unsigned long long)r->copied_bytes, r->kept, (unsigned long long)r->kept_bytes,
 		       r->copy_s, r->wait_s, rate);
 	else
-		fprintf(stderr, "%s: %u shards copied (%.1f MB in %.2f s, %.1f MB/s), %u were there (%.1f MB)\n", o->to,
-			r->copied, (double)r->copied_bytes * 1e-6, r->copy_s, rate, r->kept,
+		fprintf(stderr, "%s: %u shard%s copied (%.1f MB in %.2f s, %.1f MB/s), %u %s there (%.1f MB)\n",
+			gn_text_visible(o->to, to, sizeof to), r->copied, gn_cmd_plural(r->copied), (double)r->copied_bytes * 1e-6, r->copy_s, rate, r->kept, r->kept == 1 ? "was" : "were",
 			(double)r->kept_bytes * 1e-6);
 }
 

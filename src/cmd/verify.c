@@ -4,6 +4,7 @@
 #include "src/base/clock.h"
 #include "src/base/pool.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 struct verify_options {
@@ -35,13 +36,16 @@ static const struct gn_command command = {
 
 static void tell(const struct verify_options *o, const char *path, const struct gn_verify_result *r, double seconds)
 {
+	char name[PATH_MAX];
+
 	if (o->json)
 		printf("{\"samples\": %llu, \"bytes\": %llu, \"shards\": %u, \"bad_samples\": %llu, \"bad_shards\": %llu, "
 		       "\"seconds\": %.3f}\n", (unsigned long long)r->samples, (unsigned long long)r->bytes, r->shards,
 		       (unsigned long long)r->bad_samples, (unsigned long long)r->bad_shards, seconds);
 	else
-		fprintf(stderr, "%s: %llu samples in %u shards checked, %.1f MB in %.2f s\n", path,
-			(unsigned long long)r->samples, r->shards, (double)r->bytes * 1e-6, seconds);
+		fprintf(stderr, "%s: %llu sample%s in %u shard%s checked, %.1f MB in %.2f s\n",
+			gn_text_visible(path, name, sizeof name), (unsigned long long)r->samples,
+			gn_cmd_plural(r->samples), r->shards, gn_cmd_plural(r->shards), (double)r->bytes * 1e-6, seconds);
 }
 
 static int run(const void *target, const struct gn_text_list *positional)

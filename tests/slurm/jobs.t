@@ -31,7 +31,7 @@ on_both() {
 }
 check "each node has its own whole copy" on_both
 check "train.sbatch" submit train
-expect 0 "0 shards copied .*1 were there" "it finds what stage.sbatch staged" cat "$lab/train.out"
+expect 0 "0 shards copied .*1 was there" "it finds what stage.sbatch staged" cat "$lab/train.out"
 check "and trains" test "$(last_step "$lab/log.jsonl")" = 5
 
 GANNET_ARGS="--json --max-bytes 64K --transport tcp"

@@ -1,0 +1,58 @@
+#!/bin/sh
+# What people read: help texts of one form, counts in words, names from outside that cannot steer a terminal.
+set -u
+. "$GN_SOURCE/tests/cmd/tap.sh"
+gannet=$GN_BUILD/gannet
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+commands() { "$gannet" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z]*\) .*/\1/p'; }
+examples() { # every line is indented
+	for c in $(commands); do
+		"$gannet" "$c" --help | sed -n '/^Examples:/,$p' | sed 1d | grep -v '^  ' | sed "s/^/$c: /"
+	done | (! grep .)
+}
+check 'examples are indented in every command' examples
+values() { # an option that chooses or has a default says what it takes
+	for c in $(commands); do
+		"$gannet" "$c" --help | sed -n '/^Options:/,/^$/p' | grep -E '; one of|\(default [^)]*\)$' |
+			grep -Ev -e '--[a-z-]+ [^ ]' | sed "s/^/$c: /"
+	done | (! grep .)
+}
+check 'options that take a value name it in every command' values
+
+check 'one image' "$gannet" pack --out one --synthetic 1 --classes 1 --size 8x8
+rm -r one
+expect 0 '1 image of 1 class in 1 shard, ' 'pack counts one of each' "$gannet" pack --out one --synthetic 1 --classes 1 --size 8x8
+expect 0 '1 sample in 1 shard checked' 'verify does' "$gannet" verify one
+expect 0 '1 shard copied .* 0 were there' 'stage does' "$gannet" stage --from one --to staged
+expect 0 '0 shards copied .* 1 was there' 'and of what was there' "$gannet" stage --from one --to staged
+check 'one rank trains' timeout 60 "$gannet" train --data one --model lenet --batch 1 --steps 1 --checkpoint run
+expect 0 'by 1 rank,' 'info counts one rank' "$gannet" info run
+
+# A class with a line break and an escape sequence in its name; a folder with more.
+evil=$(printf 'a\nb\033[2Jc')
+mkdir -p "in/$evil" "$evil"
+"$gannet" pack --out two --synthetic 2 --classes 2 --size 8x8 2>/dev/null
+cp "$GN_SOURCE/data/digits/digits-val.tar.xz" digits.tar.xz && tar -xf digits.tar.xz
+find . -name '1_00700.jpg' -exec cp {} "in/$evil/" \;
+plain() { # COMMAND...: what it prints holds no control character but line feeds
+	! "$@" 2>&1 | LC_ALL=C grep -q '[[:cntrl:]]'
+}
+check 'pack to and from such names' "$gannet" pack --out "$evil/out" in
+printf 'x' >"in/$evil/bad.jpg"
+for run in "info $dir/$evil/out" "verify $dir/$evil/out" "pack --out $dir/$evil/other in" "info $dir/$evil/none" \
+	"$evil" "pack --$evil" "selftest --golden $evil" "bench $evil" "launch -n 1 -- $evil" "train --data $evil --model $evil"; do
+	# Words are cut at the blank, which no name here has.
+	old=$IFS
+	IFS=' '
+	set -f
+	# shellcheck disable=SC2086
+	set -- $run
+	set +f
+	IFS=$old
+	check "printed plainly: $(printf '%s' "$run" | tr -cd 'a-z/ -' | sed 's,/tmp/[^/]*,,')" plain timeout 60 "$gannet" "$@"
+done
+expect 0 '0  a\\x0ab\\x1b\[2Jc  1' 'and legibly' "$gannet" info "$evil/out"
+finish
