@@ -11,7 +11,7 @@
 #define PIECE_BYTES (256u << 10)
 #define MEMORY_BYTES 8000000000u
 
-enum { READY, SET_OFF, HEAD, LANDED, FINISHED };
+enum { START, READY, ASKED, SET_OFF, HEAD, LANDED, FINISHED };
 enum { OFFERED = 1, ARRIVED = 2, POSTED = 4, DUE = 8 };
 
 struct event {
@@ -27,9 +27,9 @@ struct machine {
 	struct event *heap;
 	size_t heap_count, heap_room;
 	uint32_t *next_reduction, *free_slots; /* per rank */
-	double *offered_at;		       /* per step, seconds: of sends that wait for their receivers */
+	uint32_t *missing;		       /* per step, as at the start; NULL unless there are repeats */
 	size_t left;
-	double now, last, *done_at; /* per rank */
+	double now, *start_at, *done_at; /* per rank */
 	enum gn_status status;
 };
 
@@ -37,7 +37,9 @@ struct machine {
 
 static int before(const struct event *a, const struct event *b)
 {
-	return a->at < b->at || (a->at <= b->at && a->step < b->step);
+	if (a->at < b->at || a->at > b->at)
+		return a->at < b->at;
+	return a->kind < b->kind || (a->kind == b->kind && a->step < b->step);
 }
 
 static void push(struct machine *m, double at, int kind, uint32_t step)
@@ -90,26 +92,34 @@ static double work(struct machine *m, uint32_t step, double seconds)
 
 static int is_eager(const struct machine *m, uint32_t step)
 {
-	return m->plan.steps[step].bytes <= m->t->eager_bytes;
+	const struct gn_sim_plan_step *s = &m->plan.steps[step];
+
+	return gn_sim_net_is_eager(&m->net, s->rank, s->peer, s->bytes);
 }
 
-/* Both ends of a large message are there: the receiver's answer goes back, then the message sets off. */
+/* The receiver's answer goes back, then the message sets off. */
 static void clear_to_send(struct machine *m, uint32_t send)
 {
 	const struct gn_sim_plan_step *s = &m->plan.steps[send];
-	double latency = gn_sim_net_latency(&m->net, s->rank, s->peer), asked = m->offered_at[send] + latency;
 
-	push(m, (m->now > asked ? m->now : asked) + latency, SET_OFF, send);
+	push(m, gn_sim_net_signal(&m->net, s->peer, s->rank, s->bytes, m->now), SET_OFF, send);
 }
 
 static void post(struct machine *m, uint32_t recv)
 {
 	struct gn_sim_plan_step *s = &m->plan.steps[recv];
-	const struct gn_sim_plan_step *sender = &m->plan.steps[s->partner];
 
 	s->state |= POSTED;
-	if (sender->state & OFFERED && !is_eager(m, s->partner))
+	if (m->plan.steps[s->partner].state & OFFERED)
 		clear_to_send(m, s->partner);
+}
+
+/* A request to send is at the receiver. */
+static void asked(struct machine *m, uint32_t send)
+{
+	m->plan.steps[send].state |= OFFERED;
+	if (m->plan.steps[m->plan.steps[send].partner].state & POSTED)
+		clear_to_send(m, send);
 }
 
 static void post_early(struct machine *m, int rank)
@@ -142,13 +152,11 @@ static void ready(struct machine *m, uint32_t step)
 		push(m, work(m, step, s->bytes * m->t->reduce_s_per_byte), FINISHED, step);
 		break;
 	case GN_STEP_SEND:
-		at = work(m, step, m->t->send_overhead_s);
-		s->state |= OFFERED;
-		m->offered_at[step] = at;
+		at = work(m, step, gn_sim_net_send_cost(&m->net, s->rank, s->peer, s->bytes));
 		if (is_eager(m, step))
 			push(m, at, SET_OFF, step);
-		else if (m->plan.steps[s->partner].state & POSTED)
-			clear_to_send(m, step);
+		else
+			push(m, gn_sim_net_signal(&m->net, s->rank, s->peer, s->bytes, at), ASKED, step);
 		break;
 	case GN_STEP_RECV:
 		post(m, step);
@@ -183,7 +191,7 @@ static void head(struct machine *m, uint32_t step)
 static void landed(struct machine *m, uint32_t step)
 {
 	struct gn_sim_plan_step *s = &m->plan.steps[step];
-	double at = work(m, step, m->t->receive_overhead_s);
+	double at = work(m, step, gn_sim_net_receive_cost(&m->net, s->peer, s->rank, s->bytes));
 
 	s->state |= ARRIVED;
 	if (!(s->state & DUE))
@@ -209,9 +217,18 @@ static void finished(struct machine *m, uint32_t step)
 	}
 }
 
+static void start(struct machine *m, uint32_t rank)
+{
+	post_early(m, (int)rank);
+	for (size_t i = m->plan.first[rank]; i < m->plan.first[rank + 1]; i++)
+		if (!m->plan.steps[i].missing)
+			push(m, m->now, READY, (uint32_t)i);
+}
+
 static void run(struct machine *m)
 {
-	static void (*const handlers[])(struct machine *m, uint32_t step) = {ready, set_off, head, landed, finished};
+	static void (*const handlers[])(struct machine *m, uint32_t step) = {start, ready,  asked,   set_off,
+									      head,  landed, finished};
 
 	while (m->heap_count && !m->status) {
 		struct event e = pop(m);
@@ -223,35 +240,40 @@ static void run(struct machine *m)
 
 /* --- setting up --- */
 
-static void begin(struct machine *m)
+/* stragglers' processors are busy with something else at first */
+static void delay_stragglers(struct machine *m)
 {
 	struct gn_rng rng;
 
-	/* stragglers' processors are busy with something else at first */
 	gn_rng_init(&rng, m->t->seed, GN_RNG_SIM, UINT32_MAX, 0);
 	for (int k = 0; k < m->t->stragglers; k++)
 		m->net.processor[gn_rng_below(&rng, (uint32_t)m->plan.ranks)] = m->t->straggler_s;
+}
+
+/* Each rank begins where it was done with the time before. */
+static void begin(struct machine *m)
+{
+	size_t steps = m->plan.first[m->plan.ranks];
+
+	m->left = steps;
+	for (size_t i = 0; i < steps && m->missing; i++) {
+		m->plan.steps[i].missing = m->missing[i];
+		m->plan.steps[i].state = 0;
+	}
 	for (int r = 0; r < m->plan.ranks; r++) {
 		m->next_reduction[r] = (uint32_t)m->plan.first[r];
 		m->free_slots[r] = SLOTS;
-		post_early(m, r);
+		m->start_at[r] = m->done_at[r];
+		push(m, m->start_at[r], START, (uint32_t)r);
 	}
-	for (uint32_t i = 0; i < m->left; i++)
-		if (!m->plan.steps[i].missing)
-			push(m, 0, READY, i);
 }
 
 static void count(const struct machine *m, int size, struct gn_sim_result *out)
 {
-	struct gn_sim_result r = {.fastest_s = INFINITY, .steps = m->plan.first[m->plan.ranks],
-				  .simulated_ranks = m->plan.ranks};
+	struct gn_sim_result r = {.steps = m->plan.first[m->plan.ranks], .simulated_ranks = m->plan.ranks};
 	uint64_t alike = (uint64_t)(size / m->plan.ranks);
 	int per_node = m->t->ranks_per_node;
 
-	for (int k = 0; k < m->plan.ranks; k++) {
-		r.time_s = fmax(r.time_s, m->done_at[k]);
-		r.fastest_s = fmin(r.fastest_s, m->done_at[k]);
-	}
 	for (size_t i = 0; i < r.steps; i++) {
 		const struct gn_sim_plan_step *s = &m->plan.steps[i];
 
@@ -264,43 +286,56 @@ static void count(const struct machine *m, int size, struct gn_sim_result *out)
 	*out = r;
 }
 
-static enum gn_status simulate(struct machine *m, int size, struct gn_sim_result *out, struct gn_err *err)
+static void add_times(const struct machine *m, int of, struct gn_sim_result *out)
 {
-	size_t ranks = (size_t)m->plan.ranks;
+	double slowest = 0, fastest = INFINITY;
 
-	m->left = m->plan.first[ranks];
+	for (int k = 0; k < m->plan.ranks; k++) {
+		slowest = fmax(slowest, m->done_at[k] - m->start_at[k]);
+		fastest = fmin(fastest, m->done_at[k] - m->start_at[k]);
+	}
+	out->time_s += slowest / of;
+	out->fastest_s += fastest / of;
+}
+
+static enum gn_status prepare(struct machine *m, int repeats, struct gn_err *err)
+{
+	size_t ranks = (size_t)m->plan.ranks, steps = m->plan.first[ranks];
+
 	m->next_reduction = calloc(ranks, sizeof *m->next_reduction);
 	m->free_slots = calloc(ranks, sizeof *m->free_slots);
+	m->start_at = calloc(ranks, sizeof *m->start_at);
 	m->done_at = calloc(ranks, sizeof *m->done_at);
-	m->offered_at = calloc(m->left + 1, sizeof *m->offered_at);
-	if (!m->next_reduction || !m->free_slots || !m->done_at || !m->offered_at)
+	if (repeats > 1)
+		m->missing = calloc(steps + 1, sizeof *m->missing);
+	if (!m->next_reduction || !m->free_slots || !m->start_at || !m->done_at || (repeats > 1 && !m->missing))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to simulate %zu ranks", ranks);
-	begin(m);
-	run(m);
-	if (m->status)
-		return gn_err_set(err, m->status, "no memory for the simulation's events");
-	if (m->left)
-		return gn_err_set(err, GN_ERR_FAILED, "the schedule never ends: %zu steps wait for each other", m->left);
-	count(m, size, out);
+	for (size_t i = 0; i < steps && m->missing; i++)
+		m->missing[i] = m->plan.steps[i].missing;
+	delay_stragglers(m);
 	return GN_OK;
 }
 
-enum gn_status gn_sim_topology_check(const struct gn_sim_topology *t, struct gn_err *err)
+static enum gn_status simulate(struct machine *m, int size, struct gn_sim_result *out, struct gn_err *err)
 {
-	int64_t ranks = (int64_t)t->nodes * t->ranks_per_node;
+	int repeats = m->t->repeats > 1 ? m->t->repeats : 1, warmup = m->t->warmup < repeats ? m->t->warmup : repeats - 1;
+	enum gn_status status = prepare(m, repeats, err);
+	struct gn_sim_result r;
 
-	if (t->nodes < 1 || t->ranks_per_node < 1 || t->rails < 1 || ranks > 1 << 17)
-		return gn_err_set(err, GN_ERR_USAGE, "%d nodes of %d ranks and %d rails: at least one of each, and 131072 ranks "
-				  "at most", t->nodes, t->ranks_per_node, t->rails);
-	if (!(t->link_bytes_per_s > 0) || !(t->node_bytes_per_s > 0) || !(t->link_latency_s >= 0) ||
-	    !(t->node_latency_s >= 0) || !(t->send_overhead_s >= 0) || !(t->receive_overhead_s >= 0) || !(t->gap_s >= 0) ||
-	    !(t->reduce_s_per_byte >= 0) || !(t->eager_bytes >= 0) || !(t->jitter >= 0) || !(t->straggler_s >= 0))
-		return gn_err_set(err, GN_ERR_USAGE, "rates have to be above zero, times and sizes not below");
-	if (t->leaf_nodes < 0 || (t->leaf_nodes && !(t->oversubscription >= 1)))
-		return gn_err_set(err, GN_ERR_USAGE, "leaves of %d nodes, oversubscription %g: it is 1 or more", t->leaf_nodes,
-				  t->oversubscription);
-	if (t->stragglers < 0 || t->stragglers > ranks)
-		return gn_err_set(err, GN_ERR_USAGE, "%d stragglers among %lld ranks", t->stragglers, (long long)ranks);
+	if (status)
+		return status;
+	count(m, size, &r);
+	for (int i = 0; i < repeats; i++) {
+		begin(m);
+		run(m);
+		if (m->status)
+			return gn_err_set(err, m->status, "no memory for the simulation's events");
+		if (m->left)
+			return gn_err_set(err, GN_ERR_FAILED, "the schedule never ends: %zu steps wait for each other", m->left);
+		if (i >= warmup)
+			add_times(m, repeats - warmup, &r);
+	}
+	*out = r;
 	return GN_OK;
 }
 
@@ -364,28 +399,7 @@ enum gn_status gn_sim_run(const struct gn_sim_topology *t, const struct gn_algor
 	free(m.next_reduction);
 	free(m.free_slots);
 	free(m.done_at);
-	free(m.offered_at);
+	free(m.start_at);
+	free(m.missing);
 	return status;
-}
-
-enum gn_status gn_sim_step_time(const struct gn_sim_topology *t, const struct gn_algorithm *a,
-				const struct gn_sim_step *step, double *out, double *exposed_s, struct gn_err *err)
-{
-	double done = 0, took = 0;
-
-	for (size_t i = 0; i < step->count && t->nodes * t->ranks_per_node > 1; i++) {
-		struct gn_sim_result r = {.time_s = took};
-		enum gn_status status = GN_OK;
-
-		/* buckets of one size take one time */
-		if (!i || step->buckets[i].bytes != step->buckets[i - 1].bytes)
-			status = gn_sim_run(t, a, step->buckets[i].bytes, 0, 0, &r, err);
-		if (status)
-			return status;
-		took = r.time_s;
-		done = fmax(done, step->buckets[i].ready_s) + took;
-	}
-	*out = fmax(done, step->compute_s);
-	*exposed_s = *out - step->compute_s;
-	return GN_OK;
 }

@@ -4,7 +4,8 @@
  *
  * Each rank has one processor that sends, receives and reduces; each node has rails, each with a port out and a port in that
  * serve one message after another; leaves of several nodes may share too narrow a way up. Messages above eager_bytes wait
- * for their receiver and two latencies more; receptions that reduce land early in eight buffers, as in the executor.
+ * for their receiver: a request and an answer go before. Receptions that reduce land early in eight buffers, as in the
+ * executor.
  * Between ranks of a node a message takes the receiver's port in. Not modelled: congestion inside a switch, routing, packet
  * loss, cache effects, ranks sharing a processor.
  *
@@ -17,6 +18,20 @@
 
 #include "transport/algo.h"
 
+/* What a message of a length costs beside its time at the ports; measured ones differ with the length (gannet tune). */
+#define GN_SIM_RANGES 6
+struct gn_sim_range {
+	double from_bytes; /* up to the next range's */
+	double latency_s, s_per_byte; /* on the way: copies that no port sees */
+	double send_s, receive_s;     /* of the processors */
+};
+
+struct gn_sim_path {
+	int count; /* 0: the topology's single numbers */
+	double eager_bytes;
+	struct gn_sim_range ranges[GN_SIM_RANGES]; /* ascending, the first from 0 */
+};
+
 struct gn_sim_topology {
 	int nodes, ranks_per_node, rails; /* local rank l uses rail l modulo rails */
 	double link_bytes_per_s, link_latency_s;
@@ -26,6 +41,11 @@ struct gn_sim_topology {
 	double send_overhead_s, receive_overhead_s, gap_s;
 	double reduce_s_per_byte; /* gamma */
 	double eager_bytes;
+	struct gn_sim_path link, node; /* instead of latencies, overheads and eager_bytes */
+	/* a port that was idle lets so many bytes through faster (a token bucket, as tc's tbf); 0: it does not */
+	double burst_bytes, burst_bytes_per_s;
+	int signals_queue; /* requests and answers wait for their turn at the ports, as in a byte stream */
+	int repeats, warmup; /* so many times in a row, of which the first warmup are not counted; 0: once */
 	double jitter;		   /* overheads and transfers take 1 + jitter * |normal| times as long */
 	int stragglers;		   /* so many ranks, drawn at random, start straggler_s late */
 	double straggler_s;
@@ -33,7 +53,7 @@ struct gn_sim_topology {
 };
 
 struct gn_sim_result {
-	double time_s, fastest_s; /* until the last and the first rank is done */
+	double time_s, fastest_s; /* of the slowest and the fastest rank; the mean of repeats */
 	uint64_t messages, network_bytes; /* of all ranks; bytes between nodes */
 	uint64_t steps;		  /* simulated */
 	int simulated_ranks;
@@ -44,6 +64,8 @@ struct gn_sim_result {
  * would take more than max_bytes of memory (0: 8 GB). */
 enum gn_status gn_sim_run(const struct gn_sim_topology *t, const struct gn_algorithm *a, size_t bytes, uint32_t pieces,
 			  uint64_t max_bytes, struct gn_sim_result *out, struct gn_err *err);
+/* The range that a message between ranks of a node, or of two, falls into. */
+const struct gn_sim_range *gn_sim_range_of(const struct gn_sim_path *p, double bytes);
 /* GN_ERR_USAGE when numbers make no sense. */
 enum gn_status gn_sim_topology_check(const struct gn_sim_topology *t, struct gn_err *err);
 

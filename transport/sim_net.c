@@ -48,6 +48,8 @@ enum gn_status gn_sim_net_create(const struct gn_sim_topology *t, int ranks, str
 		gn_sim_net_release(&new);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a machine of %d ranks", ranks);
 	}
+	for (size_t i = 0; i < ports; i++)
+		new.port_out[i].tokens = new.port_in[i].tokens = t->burst_bytes;
 	*n = new;
 	return GN_OK;
 }
@@ -81,9 +83,77 @@ double gn_sim_net_work(struct gn_sim_net *n, int rank, double now, double second
 	return *free_at;
 }
 
-double gn_sim_net_latency(const struct gn_sim_net *n, int from, int to)
+static int same_node(const struct gn_sim_net *n, int from, int to)
 {
-	return node_of(n, from) == node_of(n, to) ? n->t->node_latency_s : n->t->link_latency_s;
+	return node_of(n, from) == node_of(n, to);
+}
+
+const struct gn_sim_range *gn_sim_range_of(const struct gn_sim_path *p, double bytes)
+{
+	int i = p->count - 1;
+
+	while (i > 0 && bytes < p->ranges[i].from_bytes)
+		i--;
+	return &p->ranges[i];
+}
+
+/* NULL: the topology's single numbers hold. */
+static const struct gn_sim_range *range_of(const struct gn_sim_net *n, int from, int to, double bytes)
+{
+	const struct gn_sim_path *p = same_node(n, from, to) ? &n->t->node : &n->t->link;
+
+	return p->count ? gn_sim_range_of(p, bytes) : NULL;
+}
+
+static double latency_of(const struct gn_sim_net *n, int from, int to, double bytes)
+{
+	const struct gn_sim_range *r = range_of(n, from, to, bytes);
+
+	if (r)
+		return r->latency_s + r->s_per_byte * bytes;
+	return same_node(n, from, to) ? n->t->node_latency_s : n->t->link_latency_s;
+}
+
+double gn_sim_net_send_cost(const struct gn_sim_net *n, int from, int to, double bytes)
+{
+	const struct gn_sim_range *r = range_of(n, from, to, bytes);
+
+	return r ? r->send_s : n->t->send_overhead_s;
+}
+
+double gn_sim_net_receive_cost(const struct gn_sim_net *n, int from, int to, double bytes)
+{
+	const struct gn_sim_range *r = range_of(n, from, to, bytes);
+
+	return r ? r->receive_s : n->t->receive_overhead_s;
+}
+
+int gn_sim_net_is_eager(const struct gn_sim_net *n, int from, int to, double bytes)
+{
+	const struct gn_sim_path *p = same_node(n, from, to) ? &n->t->node : &n->t->link;
+
+	return bytes <= (p->count ? p->eager_bytes : n->t->eager_bytes);
+}
+
+/* So many bytes go through from begin on; returns when they have. Tokens run out at the difference of the rates. */
+static double serve(const struct gn_sim_net *n, struct gn_sim_port *p, double begin, double bytes, double stretch)
+{
+	double rate = n->t->link_bytes_per_s, burst = n->t->burst_bytes_per_s, fast;
+
+	if (n->t->burst_bytes <= 0 || burst <= rate)
+		return begin + bytes / rate * stretch;
+	p->tokens += (begin - p->filled_at) * rate;
+	if (p->tokens > n->t->burst_bytes)
+		p->tokens = n->t->burst_bytes;
+	fast = p->tokens / (1 - rate / burst);
+	if (bytes <= fast) {
+		p->tokens -= bytes * (1 - rate / burst);
+		p->filled_at = begin + bytes / burst;
+	} else {
+		p->tokens = 0;
+		p->filled_at = begin + fast / burst + (bytes - fast) / rate;
+	}
+	return begin + (p->filled_at - begin) * stretch;
 }
 
 static int crosses(const struct gn_sim_net *n, int from, int to)
@@ -100,36 +170,46 @@ static double leaf_rate(const struct gn_sim_net *n)
 void gn_sim_net_send(struct gn_sim_net *n, int from, int to, double bytes, double now, double stretch, double *left,
 		     double *head)
 {
-	double *port, begin, seconds;
+	double latency = latency_of(n, from, to, bytes), begin;
+	struct gn_sim_port *port;
 
-	if (node_of(n, from) == node_of(n, to)) {
+	if (same_node(n, from, to)) {
 		*left = now + bytes / n->t->node_bytes_per_s * stretch;
-		*head = now + n->t->node_latency_s;
+		*head = now + latency;
 		return;
 	}
 	port = &n->port_out[port_of(n, from)];
-	begin = later(now, *port);
-	seconds = bytes / n->t->link_bytes_per_s * stretch;
-	*port = begin + later(seconds, n->t->gap_s);
-	*left = begin + seconds;
+	begin = later(now, port->free_at);
+	*left = serve(n, port, begin, bytes, stretch);
+	port->free_at = later(*left, begin + n->t->gap_s);
 	if (crosses(n, from, to)) {
 		double *up = &n->leaf_up[leaf_of(n, here(n, from))];
 
 		begin = later(begin, *up);
 		*up = begin + bytes / leaf_rate(n);
 	}
-	*head = begin + n->t->link_latency_s;
+	*head = begin + latency;
+}
+
+double gn_sim_net_signal(struct gn_sim_net *n, int from, int to, double bytes, double now)
+{
+	double latency = latency_of(n, from, to, bytes);
+	const struct gn_sim_range *r = range_of(n, from, to, bytes);
+
+	if (r)
+		latency = r->latency_s;
+	if (same_node(n, from, to) || !n->t->signals_queue)
+		return now + latency;
+	return later(now, n->port_out[port_of(n, from)].free_at) + latency;
 }
 
 double gn_sim_net_arrive(struct gn_sim_net *n, int from, int to, double bytes, double now, double stretch)
 {
-	double *port, begin;
+	double *in_node = &n->in_node[here(n, to)], begin, end;
+	struct gn_sim_port *port;
 
-	if (node_of(n, from) == node_of(n, to)) {
-		port = &n->in_node[here(n, to)];
-		*port = later(now, *port) + bytes / n->t->node_bytes_per_s * stretch;
-		return *port;
-	}
+	if (same_node(n, from, to))
+		return *in_node = later(now, *in_node) + bytes / n->t->node_bytes_per_s * stretch;
 	if (crosses(n, from, to)) {
 		double *down = &n->leaf_down[leaf_of(n, here(n, to))];
 
@@ -137,7 +217,8 @@ double gn_sim_net_arrive(struct gn_sim_net *n, int from, int to, double bytes, d
 		*down = now + bytes / leaf_rate(n);
 	}
 	port = &n->port_in[port_of(n, to)];
-	begin = later(now, *port);
-	*port = begin + later(bytes / n->t->link_bytes_per_s * stretch, n->t->gap_s);
-	return begin + bytes / n->t->link_bytes_per_s * stretch;
+	begin = later(now, port->free_at);
+	end = serve(n, port, begin, bytes, stretch);
+	port->free_at = later(end, begin + n->t->gap_s);
+	return end;
 }

@@ -4,11 +4,15 @@
 
 #include "transport/sim.h"
 
+struct gn_sim_port {
+	double free_at, tokens, filled_at; /* tokens: bytes that may go at the burst's rate, as of filled_at */
+};
+
 struct gn_sim_net {
 	const struct gn_sim_topology *t;
 	int ranks;			    /* simulated: all, or those of one leaf or node */
 	double *processor, *in_node;	    /* per rank: free from */
-	double *port_out, *port_in;	    /* per node and rail */
+	struct gn_sim_port *port_out, *port_in; /* per node and rail */
 	double *leaf_up, *leaf_down;	    /* per leaf */
 };
 
@@ -24,6 +28,12 @@ void gn_sim_net_send(struct gn_sim_net *n, int from, int to, double bytes, doubl
 		     double *head);
 /* Its first byte is at the receiver's port at now; returns when its last byte is through. */
 double gn_sim_net_arrive(struct gn_sim_net *n, int from, int to, double bytes, double now, double stretch);
-double gn_sim_net_latency(const struct gn_sim_net *n, int from, int to);
+/* What the message costs the processors of its ends, and on its way. */
+double gn_sim_net_send_cost(const struct gn_sim_net *n, int from, int to, double bytes);
+double gn_sim_net_receive_cost(const struct gn_sim_net *n, int from, int to, double bytes);
+/* Whether it waits for its receiver. */
+int gn_sim_net_is_eager(const struct gn_sim_net *n, int from, int to, double bytes);
+/* A request or an answer, without length, sets off at now; returns when it is there. */
+double gn_sim_net_signal(struct gn_sim_net *n, int from, int to, double bytes, double now);
 
 #endif
