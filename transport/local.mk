@@ -1,5 +1,5 @@
 lib_LIBRARIES += libgannet_transport.a
-libgannet_transport_a_CPPFLAGS = $(AM_CPPFLAGS) $(CRYPTO_CFLAGS) $(UCX_CFLAGS) $(PMIX_CFLAGS)
+libgannet_transport_a_CPPFLAGS = $(AM_CPPFLAGS) $(CRYPTO_CFLAGS) $(UCX_CFLAGS) $(PMIX_CFLAGS) $(JANSSON_CFLAGS)
 libgannet_transport_a_SOURCES = \
 	transport/algo.c transport/algo.h \
 	transport/algo_direct.c \
@@ -14,8 +14,10 @@ libgannet_transport_a_SOURCES = \
 	transport/bootstrap_alone.c \
 	transport/bootstrap_env.c \
 	transport/bootstrap_pmix.c \
+	transport/choose.c transport/choose_form.c transport/choose.h \
 	transport/coll.c transport/coll.h \
 	transport/comm.c transport/comm.h \
+	transport/cost.c transport/cost.h \
 	transport/detect.c transport/detect.h \
 	transport/devices.c transport/devices.h \
 	transport/direct.c transport/direct.h \
@@ -32,13 +34,19 @@ libgannet_transport_a_SOURCES = \
 	transport/segment.c transport/segment.h \
 	transport/server.c transport/server.h \
 	transport/sim.c transport/sim.h \
+	transport/sim_check.c \
+	transport/sim_train.c \
 	transport/sim_net.c transport/sim_net.h \
 	transport/sim_plan.c transport/sim_plan.h \
 	transport/track.c transport/track.h \
+	transport/tune.c transport/tune.h \
+	transport/tune_fit.c transport/tune_fit.h \
+	transport/tune_probe.c transport/tune_probe.h \
+	transport/tuning.c transport/tuning_agree.c transport/tuning.h \
 	transport/verify.c transport/verify.h \
 	transport/verify_run.c transport/verify_run.h \
 	transport/watch.c transport/watch.h transport/watch_internal.h \
 	transport/watch_hub.c transport/watch_spoke.c \
 	transport/watch_wire.c transport/watch_wire.h \
 	transport/world.c transport/world.h
-TRANSPORT_LIBS = libgannet_transport.a $(BASE_LIBS) $(UCX_LIBS) $(PMIX_LIBS)
+TRANSPORT_LIBS = libgannet_transport.a $(BASE_LIBS) $(UCX_LIBS) $(PMIX_LIBS) $(JANSSON_LIBS) -lm

@@ -32,6 +32,7 @@ extern const struct gn_cmd gn_cmd_selftest;
 extern const struct gn_cmd gn_cmd_sim;
 extern const struct gn_cmd gn_cmd_stage;
 extern const struct gn_cmd gn_cmd_train;
+extern const struct gn_cmd gn_cmd_tune;
 extern const struct gn_cmd gn_cmd_verify;
 
 extern const struct gn_cmd *const gn_cmd_table[];

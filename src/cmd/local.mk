@@ -19,6 +19,7 @@ gannet_SOURCES = \
 	src/cmd/sim.c src/cmd/sim.h src/cmd/sim_machine.c \
 	src/cmd/stage.c \
 	src/cmd/train.c \
+	src/cmd/tune.c \
 	src/cmd/verify.c
 GOLDEN_FILES = \
 	tests/golden/resnet18-b4-s64-c10.json \

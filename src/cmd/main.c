@@ -18,6 +18,7 @@ const struct gn_cmd *const gn_cmd_table[] = {
 	&gn_cmd_sim,
 	&gn_cmd_stage,
 	&gn_cmd_train,
+	&gn_cmd_tune,
 	&gn_cmd_verify,
 	NULL,
 };

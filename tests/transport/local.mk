@@ -3,6 +3,7 @@ TRANSPORT_TESTS = \
 	tests/transport/test_handshake \
 	tests/transport/test_schedule \
 	tests/transport/test_sim \
+	tests/transport/test_tuning \
 	tests/transport/test_verify \
 	tests/transport/test_watch
 UNIT_TESTS += $(TRANSPORT_TESTS)
@@ -15,6 +16,8 @@ tests_transport_test_schedule_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_schedule_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_sim_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_sim_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_tuning_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_tuning_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_verify_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_verify_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_watch_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -31,5 +34,6 @@ SHELL_TESTS += \
 	tests/transport/launch.t \
 	tests/transport/sim.t \
 	tests/transport/slurm.t \
-	tests/transport/strangers.t
+	tests/transport/strangers.t \
+	tests/transport/tune.t
 EXTRA_DIST += tests/transport/common.sh tests/transport/stranger

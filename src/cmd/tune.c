@@ -1,0 +1,158 @@
+#include "src/cmd/cmd.h"
+
+#include "src/base/json.h"
+#include "transport/tuning.h"
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct tune_options {
+	const char *out, *transport;
+	double seconds;
+	int64_t max_bytes, pairs;
+	int json, samples;
+};
+
+static void print_path(const char *name, const struct gn_cost_path *p, const struct gn_tune_path *t, int samples)
+{
+	if (!t->sample_count) {
+		printf("%s: no two ranks are placed so; guessed\n", name);
+		return;
+	}
+	printf("%s: %s, %d pair%s; a port carries %.4g MB/s", name, p->lanes, t->pairs, t->pairs > 1 ? "s" : "",
+	       p->bytes_per_s / 1e6);
+	if (p->burst_bytes > 0)
+		printf(", after an idle time %.4g MB/s for the first %.0f KiB", p->burst_bytes_per_s / 1e6,
+		       p->burst_bytes / 1024);
+	printf("; above %.0f bytes messages wait for their receivers\n", p->path.eager_bytes);
+	printf("  %12s %12s %12s %10s %10s | %8s %8s %8s\n", "from (B)", "latency (us)", "(us/KiB)", "send (us)",
+	       "recv (us)", "rms", "worst", "lengths");
+	for (int i = 0; i < p->path.count; i++) {
+		const struct gn_sim_range *r = &p->path.ranges[i];
+
+		printf("  %12.0f %12.3f %12.4f %10.3f %10.3f | %6.1f %% %6.1f %% %8d\n", r->from_bytes, r->latency_s * 1e6,
+		       r->s_per_byte * 1024 * 1e6, r->send_s * 1e6, r->receive_s * 1e6, t->fits[i].rms * 100,
+		       t->fits[i].worst * 100, t->fits[i].samples);
+	}
+	if (samples)
+		printf("  %12s %12s %12s %8s\n", "length (B)", "measured", "fitted (us)", "residual");
+	for (int i = 0; samples && i < t->sample_count; i++) {
+		double fitted = gn_cost_message_s(p, t->samples[i].bytes);
+
+		printf("  %12.0f %12.2f %12.2f %+6.1f %%\n", t->samples[i].bytes, t->samples[i].one_way_s * 1e6, fitted * 1e6,
+		       (fitted / t->samples[i].one_way_s - 1) * 100);
+	}
+}
+
+static void print_json(const struct gn_tune_result *r)
+{
+	struct gn_json j;
+
+	gn_json_init(&j);
+	gn_tuning_json(r, &j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+}
+
+static void print_all(const struct tune_options *o, const struct gn_tune_result *r)
+{
+	if (o->json) {
+		print_json(r);
+		return;
+	}
+	printf("# %s\n", r->signature);
+	print_path("within a node", &r->cost.node, &r->node, o->samples);
+	print_path("between nodes", &r->cost.link, &r->link, o->samples);
+	printf("a rank sums %.3g GB/s, with all ranks at it\n", r->cost.reduce_bytes_per_s / 1e9);
+}
+
+/* On rank 0 alone. */
+static enum gn_status keep(const struct tune_options *o, const struct gn_tune_result *r, struct gn_err *err)
+{
+	char path[PATH_MAX];
+	int named;
+	enum gn_status status = gn_tuning_path(o->out, path, sizeof path, &named, err);
+
+	if (!status && *path)
+		status = gn_tuning_write(path, r, err);
+	if (!status && *path)
+		fprintf(stderr, "gannet tune: written to %s\n", path);
+	else if (!status)
+		fprintf(stderr, "gannet tune: not kept; --out FILE would\n");
+	return status;
+}
+
+static enum gn_status tune(const struct tune_options *o, struct gn_world *world, struct gn_err *err)
+{
+	struct gn_tune_options how = {.transport = o->transport, .seconds = o->seconds, .max_bytes = (size_t)o->max_bytes,
+				      .pairs = (int)o->pairs};
+	struct gn_tune_result r;
+	enum gn_status status = GN_OK;
+
+	if (gn_world_size(world) == 1)
+		return gn_err_set(err, GN_ERR_USAGE, "one rank alone has nothing to measure; start it with srun --mpi=pmix, mpirun "
+				  "or gannet launch");
+	status = gn_tune_measure(world, &how, &r, err);
+	if (!status && gn_world_rank(world) == 0) {
+		print_all(o, &r);
+		status = keep(o, &r, err);
+	}
+	return status;
+}
+
+static int run(const void *options, const struct gn_text_list *positional)
+{
+	struct gn_log *log = gn_cmd_log();
+	struct gn_world *world = NULL;
+	struct gn_err err;
+	enum gn_status status = gn_world_create(NULL, log, &world, &err);
+
+	(void)positional;
+	if (!status)
+		status = tune(options, world, &err);
+	if (status)
+		gn_cmd_fail("tune", &err);
+	gn_world_destroy(world);
+	gn_log_destroy(log);
+	return gn_cmd_exit_code(status);
+}
+
+#define FIELD(name) offsetof(struct tune_options, name)
+
+static const struct gn_option options_table[] = {
+	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = FIELD(out), .value_name = "FILE",
+	 .help = "where to keep it; none: nowhere (default: where runs look)"},
+	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
+	 .initial = "auto", .help = "what may carry the bytes", .choices = "auto|tcp|shm|rc|ud"},
+	{.name = "seconds", .kind = GN_OPTION_REAL, .offset = FIELD(seconds), .value_name = "X", .initial = "0.1",
+	 .help = "for each length and pair", .min = 0.001, .max = 3600},
+	{.name = "max-bytes", .letter = 'e', .kind = GN_OPTION_SIZE, .offset = FIELD(max_bytes), .value_name = "N",
+	 .initial = "4M", .help = "longest message", .min = 64, .max = 1LL << 30},
+	{.name = "pairs", .kind = GN_OPTION_INT, .offset = FIELD(pairs), .value_name = "N", .initial = "3",
+	 .help = "at most so many of nodes, and of ranks of a node", .min = 1, .max = 4096},
+	{.name = "samples", .kind = GN_OPTION_FLAG, .offset = FIELD(samples), .help = "show each length, too"},
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "one JSON object: the line that is kept"},
+};
+
+static const struct gn_command command = {
+	.name = "tune",
+	.summary = "measure this fabric, so that runs choose algorithms by it",
+	.positional = "",
+	.description =
+		"Measures, between the ranks that started it, what a message costs within a node and between nodes: latency, "
+		"time per byte, processor time to send and receive it, by ranges of lengths; the rate of a port, and what it "
+		"lets through faster after an idle time; the length from which messages wait for their receivers; and how fast "
+		"ranks sum. The model is LogGP with a range's own numbers; residuals say how well it fits.\n\n"
+		"The result becomes a line of a table, in the file of --out, else of GANNET_TUNING, else "
+		"$XDG_CONFIG_HOME/gannet/tuning.jsonl, else ~/.config/gannet/tuning.jsonl. Runs look there for a line of their "
+		"fabric: the same devices, link rates, UCX version, number of nodes and of ranks on them. Host names do not "
+		"matter. A link that is shaped in between (tc) looks like any other: give such a run its own file.",
+	.examples = "srun -N4 --ntasks-per-node=2 --mpi=pmix gannet tune             # where runs look for it\n"
+		    "gannet launch -n 2 -- gannet tune --samples --out shm.jsonl     # shared memory of this machine\n",
+	.options = options_table,
+	.option_count = sizeof options_table / sizeof *options_table,
+};
+
+const struct gn_cmd gn_cmd_tune = {&command, run, sizeof(struct tune_options)};

@@ -1,0 +1,33 @@
+#!/bin/bash
+# gannet tune: measures, writes a table that reads back, keeps other fabrics' lines, leaves what is no table alone.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+table=$scratch/config/gannet/tuning.jsonl
+quick() { launch 2 env XDG_CONFIG_HOME="$scratch/config" "$gannet" tune --seconds 0.005 --max-bytes 64K "$@"; }
+unset GANNET_TUNING
+
+expect 2 "one rank alone" "one rank has nothing to measure" "$gannet" tune
+expect 0 "above [0-9]+ bytes messages wait" "shared memory is measured" quick --transport shm
+check "and kept where runs look" test -s "$table"
+check "over tcp, too" quick --transport tcp --samples
+lines() { perl -MJSON::PP -ne '
+	$t = decode_json($_); $n++;
+	die "version" unless $t->{gannet_tuning} == 1 && $t->{signature} =~ /^1 nodes of 2; within: \S+/;
+	die "rates" unless $t->{node}{bytes_per_s} > 1e6 && $t->{reduce_bytes_per_s} > 1e6;
+	for (@{$t->{node}{ranges}}) { die "residual" unless defined $_->{residual_rms} && $_->{samples} > 0 }
+	END { exit($n != 2) }' "$table"; }
+check "each fabric has its line" lines
+again() { quick --transport tcp && [[ $(grep -c ^ "$table") == 2 ]]; }
+check "a second time the line is replaced" again
+json() { quick --transport tcp --json --out none | perl -MJSON::PP -ne 'exit !decode_json($_)->{node}{measured}[3]{one_way_s}'; }
+check "the same as JSON" json
+masked() { umask 027 && rm -f "$table" && quick --transport shm && [[ $(stat -c %a "$table") == 640 ]]; }
+check "the umask holds" masked
+printf '{"signature": "other"}\n{"sig' >"$table"
+expect 3 "tuning.jsonl:2: " "a damaged table is named by line" quick --transport shm
+check "and left alone" test "$(wc -c <"$table")" = 28
+elsewhere() { GANNET_TUNING=$scratch/mine quick --transport shm && [[ -s $scratch/mine ]]; }
+check "GANNET_TUNING names the file" elsewhere
+expect 1 "cannot" "an output that cannot be is an error" quick --transport shm --out /proc/none/t.jsonl
+finish

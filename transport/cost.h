@@ -1,0 +1,39 @@
+/* What communication costs on this fabric: the parameters of the LogGP model, one set for messages within a node and one for
+ * those between nodes, from which algorithms are chosen (choose.h) and other machines are simulated (sim.h).
+ *
+ * They are measured by gannet tune (tune.h) and kept in a table (tuning.h); where nobody has measured, they are guessed from
+ * what kind of device carries the bytes and its link rate. Plain data: ranks send it to each other as it is.
+ */
+#ifndef GN_TRANSPORT_COST_H
+#define GN_TRANSPORT_COST_H
+
+#include "transport/devices.h"
+#include "transport/sim.h"
+
+#define GN_COST_LANES_MAX 128
+
+struct gn_cost_path {
+	struct gn_sim_path path;
+	double bytes_per_s;
+	double burst_bytes, burst_bytes_per_s; /* as in sim.h */
+	char lanes[GN_COST_LANES_MAX];	       /* "tcp/eth0"; "" where no two ranks are so placed */
+};
+
+struct gn_cost {
+	struct gn_cost_path node, link;
+	double reduce_bytes_per_s;
+	int measured; /* else guessed */
+};
+
+/* A guess for lanes as gn_fabric_lanes() tells them. */
+void gn_cost_guess(const struct gn_devices *devices, const char *node_lanes, const char *link_lanes, struct gn_cost *out);
+/* The machine to simulate. */
+void gn_cost_topology(const struct gn_cost *c, int nodes, int ranks_per_node, struct gn_sim_topology *out);
+/* How long a port that was idle needs for so many bytes. */
+double gn_cost_port_s(const struct gn_cost_path *p, double bytes);
+/* One message from post to receipt, both ends ready. */
+double gn_cost_message_s(const struct gn_cost_path *p, double bytes);
+/* GN_ERR_DATA when numbers make no sense. */
+enum gn_status gn_cost_check(const struct gn_cost *c, struct gn_err *err);
+
+#endif
