@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 struct gn_bootstrap;
+struct gn_recorder;
 struct gn_watch;
 
 /* The variable that names a file by which ranks know each other; gannet launch sets it for the ranks it starts. */
@@ -37,6 +38,7 @@ struct gn_bootstrap {
 	struct gn_secret secret; /* from a file; zero when the source's own channel is all there is */
 	/* Once there is a watch, waits end when it has seen a loss; until then they end at this time (gn_clock_ns). */
 	struct gn_watch *watch;
+	struct gn_recorder *recorder; /* as soon as there is a watch */
 	uint64_t deadline_ns;
 };
 

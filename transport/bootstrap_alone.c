@@ -1,6 +1,7 @@
 #include "transport/bootstrap.h"
 
 #include "src/base/clock.h"
+#include "transport/recorder.h"
 #include "transport/watch.h"
 
 #include <stdlib.h>
@@ -9,6 +10,8 @@
 enum gn_status gn_bootstrap_may_wait(const struct gn_bootstrap *b, uint64_t started_ns, const char *what,
 				     struct gn_err *err)
 {
+	if (b->recorder)
+		gn_recorder_waiting(b->recorder, 0);
 	if (b->watch)
 		return gn_watch_check_wait(b->watch, started_ns, err);
 	if (gn_clock_ns() < b->deadline_ns)

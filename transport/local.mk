@@ -20,6 +20,7 @@ libgannet_transport_a_SOURCES = \
 	transport/cost.c transport/cost.h \
 	transport/detect.c transport/detect.h \
 	transport/devices.c transport/devices.h \
+	transport/diagnosis.c transport/diagnosis.h \
 	transport/direct.c transport/direct.h \
 	transport/door.c transport/door.h \
 	transport/fabric.c transport/fabric.h \
@@ -28,6 +29,7 @@ libgannet_transport_a_SOURCES = \
 	transport/node.c transport/node.h \
 	transport/node_map.c \
 	transport/proof.c transport/proof.h \
+	transport/recorder.c transport/recorder.h \
 	transport/reduce.c \
 	transport/schedule.c transport/schedule.h \
 	transport/secret.c transport/secret.h \
@@ -46,6 +48,7 @@ libgannet_transport_a_SOURCES = \
 	transport/verify.c transport/verify.h \
 	transport/verify_run.c transport/verify_run.h \
 	transport/watch.c transport/watch.h transport/watch_internal.h \
+	transport/watch_inquiry.c \
 	transport/watch_hub.c transport/watch_spoke.c \
 	transport/watch_wire.c transport/watch_wire.h \
 	transport/world.c transport/world.h

@@ -28,6 +28,17 @@ void gn_watch_note_lost(struct gn_watch *w, int rank, const char *how)
 	pthread_mutex_unlock(&w->lock);
 }
 
+void gn_watch_note_verdict(struct gn_watch *w, enum gn_status status, const char *text)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!atomic_load(&w->lost)) {
+		snprintf(w->how, sizeof w->how, "%s", text);
+		atomic_store(&w->lost, (int)status);
+	}
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}
+
 void gn_watch_note_left(struct gn_watch *w, int rank)
 {
 	if (atomic_load(&w->left))
@@ -89,6 +100,8 @@ static void forgive(struct gn_watch *w, uint64_t now)
 	w->up.heard_ns = now;
 	for (int r = 1; w->members && r < w->options.size; r++)
 		w->members[r].stream.heard_ns = now;
+	if (w->options.recorder)
+		gn_recorder_forgive(w->options.recorder, now);
 }
 
 static void finish(struct gn_watch *w)
@@ -120,6 +133,7 @@ static void *run(void *argument)
 			gn_watch_hub_judge(w, now);
 		else
 			gn_watch_spoke_judge(w, now);
+		gn_watch_inquiry_turn(w, now);
 		if (now - last_beat >= BEAT_NS) {
 			beat(w);
 			last_beat = now;
@@ -155,6 +169,7 @@ static void release(struct gn_watch *w)
 		free(w->hosts[r]);
 	free(w->hosts);
 	free(w->members);
+	gn_watch_inquiry_destroy(w->inquiry);
 	gn_door_close(w->door);
 	gn_secret_wipe(&w->options.secret);
 	if (w->wake >= 0)
@@ -196,6 +211,8 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
 	w->members = calloc((size_t)options->size, sizeof *w->members);
 	if (!w->members)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the watch");
+	if (!status)
+		status = gn_watch_inquiry_create(options->size, &w->inquiry, err);
 	if (!status)
 		status = gn_door_open(&port, GN_HANDSHAKE_WATCH, &options->secret, options->log, &w->door, err);
 	for (int r = 0; !status && r < options->size; r++)
@@ -271,24 +288,35 @@ enum gn_status gn_watch_name_hosts(struct gn_watch *w, const char *const *host_o
 	return GN_OK;
 }
 
+/* rank: who is lost, or the status of a verdict. */
 static enum gn_status tell(const struct gn_watch *w, int rank, const char *how, struct gn_err *err)
 {
 	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&w->lock;
+	char own[400] = "", what[256];
 	const char *host;
 
+	if (w->options.recorder)
+		gn_recorder_describe(w->options.recorder, what, sizeof what);
+
 	pthread_mutex_lock(lock);
-	host = w->hosts && rank < w->options.size ? w->hosts[rank] : NULL;
-	gn_err_set(err, GN_ERR_PEER_LOST, "rank %d%s%s is lost: %s", rank, host ? " on " : "", host ? host : "",
-		   how ? how : w->how);
+	host = w->hosts ? w->hosts[w->options.rank] : "";
+	if (w->options.recorder)
+		snprintf(own, sizeof own, "; rank %d%s%.64s was %s", w->options.rank, *host ? " on " : "", host, what);
+	host = w->hosts && rank >= 0 && rank < w->options.size ? w->hosts[rank] : NULL;
+	if (rank < 0)
+		gn_err_set(err, (enum gn_status)rank, "%s%s", w->how, own);
+	else
+		gn_err_set(err, GN_ERR_PEER_LOST, "rank %d%s%s is lost: %s%s", rank, host ? " on " : "", host ? host : "",
+			   how ? how : w->how, own);
 	pthread_mutex_unlock(lock);
-	return GN_ERR_PEER_LOST;
+	return rank < 0 ? (enum gn_status)rank : GN_ERR_PEER_LOST;
 }
 
 enum gn_status gn_watch_check(const struct gn_watch *w, struct gn_err *err)
 {
 	int lost = atomic_load_explicit(&w->lost, memory_order_acquire);
 
-	return lost ? tell(w, lost - 1, NULL, err) : GN_OK;
+	return lost ? tell(w, lost > 0 ? lost - 1 : lost, NULL, err) : GN_OK;
 }
 
 enum gn_status gn_watch_check_wait(const struct gn_watch *w, uint64_t started_ns, struct gn_err *err)
@@ -318,7 +346,7 @@ static void wake(struct gn_watch *w)
 void gn_watch_give_up(struct gn_watch *w, const char *why)
 {
 	pthread_mutex_lock(&w->lock);
-	snprintf(w->gives_up, sizeof w->gives_up, "it gave up: %.160s", why);
+	snprintf(w->gives_up, sizeof w->gives_up, "it gave up: %.400s", why);
 	pthread_mutex_unlock(&w->lock);
 	wake(w);
 }

@@ -2,7 +2,8 @@
  *
  * A connection that ends without a goodbye, or is silent for too long, is a lost rank; rank 0 tells all others, and the
  * loss of rank 0 is seen by all. The first loss is kept for good. A rank that leaves orderly is no loss, but whoever then
- * waits for it for more than a few seconds is told so. Joining takes the job's secret (transport/handshake.h): strangers and
+ * waits for it for more than a few seconds is told so. When nothing moves any more although all are alive, rank 0 lays the
+ * ranks' flight records side by side and its verdict ends the job on all ranks. Joining takes the job's secret (transport/handshake.h): strangers and
  * garbage on the port are dropped without harm.
  *
  * Thread safety: the checks from any thread; the rest from one.
@@ -13,6 +14,7 @@
 #include "src/base/log.h"
 #include "src/base/status.h"
 #include "transport/net.h"
+#include "transport/recorder.h"
 #include "transport/secret.h"
 
 #include <stdint.h>
@@ -30,6 +32,7 @@ struct gn_watch_options {
 	int silent_after_ms; /* no sign of life for this long is a loss */
 	int timeout_ms;	     /* for everyone to join */
 	struct gn_secret secret;
+	struct gn_recorder *recorder; /* borrowed; NULL: stalls are not noticed */
 	struct gn_log *log; /* who was refused; may be NULL, and outlives the watch */
 };
 
@@ -42,11 +45,12 @@ enum gn_status gn_watch_join(const struct gn_watch_options *options, const struc
 /* host_of names ranks in messages from now on: size texts of at most 255 characters, copied. */
 enum gn_status gn_watch_name_hosts(struct gn_watch *w, const char *const *host_of, struct gn_err *err);
 
-/* GN_OK, or GN_ERR_PEER_LOST naming rank, host and how it was noticed. One atomic load when all is well. */
+/* GN_OK; GN_ERR_PEER_LOST naming rank, host and how it was noticed; GN_ERR_STALL or GN_ERR_MISMATCH with what the records of
+ * all ranks say. Each ends with what this rank was in. One atomic load when all is well. */
 enum gn_status gn_watch_check(const struct gn_watch *w, struct gn_err *err);
 /* The same for someone who has been waiting for peers since started_ns: also lost when a peer has left meanwhile. */
 enum gn_status gn_watch_check_wait(const struct gn_watch *w, uint64_t started_ns, struct gn_err *err);
-/* Tells all others that this rank gives up and why (at most 160 characters arrive): they see it as lost. */
+/* Tells all others that this rank gives up and why (at most 400 characters arrive): they see it as lost. */
 void gn_watch_give_up(struct gn_watch *w, const char *why);
 /* leave: says goodbye and waits until everyone has (or someone is lost). Otherwise, or after a loss, it only lets go:
  * without a goodbye the others see a loss. NULL is fine. */

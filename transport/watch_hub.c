@@ -39,6 +39,8 @@ static void member_says(struct gn_watch *w, int rank)
 	} else if (in->type == GN_WATCH_GIVE_UP && m->state == GN_WATCH_HERE) {
 		m->stream.in.text[GN_WATCH_TEXT_MAX - 1] = 0;
 		member_lost(w, rank, in->text);
+	} else if (m->state == GN_WATCH_HERE) {
+		gn_watch_inquiry_hear(w, rank, in);
 	}
 }
 
@@ -73,7 +75,7 @@ static void let_in(struct gn_watch *w)
 		m->stream = (struct gn_watch_stream){.fd = guest.fd, .heard_ns = gn_clock_ns()};
 		m->state = GN_WATCH_HERE;
 		gn_watch_write(&m->stream, GN_WATCH_BEAT, 0, NULL);
-		if (atomic_load(&w->lost))
+		if (atomic_load(&w->lost) > 0)
 			gn_watch_write(&m->stream, GN_WATCH_LOST, atomic_load(&w->lost) - 1, w->how);
 	}
 }

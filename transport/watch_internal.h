@@ -20,6 +20,8 @@ struct gn_watch_member {
 	struct gn_watch_stream stream;
 };
 
+struct gn_watch_inquiry;
+
 struct gn_watch {
 	struct gn_watch_options options;
 	pthread_t thread;
@@ -30,10 +32,13 @@ struct gn_watch {
 	int here_or_absent;
 	struct gn_watch_member *members;
 	uint64_t join_by_ns;
+	struct gn_watch_inquiry *inquiry;
 	/* others */
 	struct gn_watch_stream up;
 
-	atomic_int lost; /* rank + 1 */
+	uint64_t suspected_ns;
+
+	atomic_int lost; /* rank + 1; or a verdict's status, which is negative */
 	atomic_int left; /* rank + 1 of the first that left */
 	atomic_uint_fast64_t left_ns;
 
@@ -47,6 +52,8 @@ struct gn_watch {
 
 /* The first loss is kept. */
 void gn_watch_note_lost(struct gn_watch *w, int rank, const char *how);
+/* A verdict counts as one. */
+void gn_watch_note_verdict(struct gn_watch *w, enum gn_status status, const char *text);
 /* So is the first to leave: the next may be leaving because of it. */
 void gn_watch_note_left(struct gn_watch *w, int rank);
 void gn_watch_note_all_gone(struct gn_watch *w);
@@ -57,6 +64,15 @@ void gn_watch_hub_turn(struct gn_watch *w, struct pollfd *p, int timeout_ms);
 void gn_watch_hub_judge(struct gn_watch *w, uint64_t now);
 /* To everyone who is still connected, but not to the rank that it is about. */
 void gn_watch_hub_announce(struct gn_watch *w, enum gn_watch_type type, int rank, const char *text);
+
+/* watch_inquiry.c. Rank 0's side: */
+enum gn_status gn_watch_inquiry_create(int size, struct gn_watch_inquiry **out, struct gn_err *err);
+void gn_watch_inquiry_destroy(struct gn_watch_inquiry *q);
+void gn_watch_inquiry_hear(struct gn_watch *w, int rank, const struct gn_watch_message *in);
+/* The others': */
+void gn_watch_inquiry_answer(struct gn_watch *w, const struct gn_watch_message *in);
+/* All: looks at the program's progress. */
+void gn_watch_inquiry_turn(struct gn_watch *w, uint64_t now);
 
 /* The others. */
 int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct gn_watch_invitation *invitation,

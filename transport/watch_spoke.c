@@ -10,6 +10,10 @@ static void hear_up(struct gn_watch *w)
 	enum gn_watch_read got;
 
 	while (w->up.fd >= 0 && (got = gn_watch_read(&w->up)) != GN_WATCH_NOTHING) {
+		if (got == GN_WATCH_MESSAGE && w->up.in.type == GN_WATCH_ASK) {
+			gn_watch_inquiry_answer(w, &w->up.in);
+			continue;
+		}
 		w->up.in.text[GN_WATCH_TEXT_MAX - 1] = 0;
 		if (got != GN_WATCH_MESSAGE) {
 			close(w->up.fd);
@@ -18,6 +22,8 @@ static void hear_up(struct gn_watch *w)
 				gn_watch_note_lost(w, 0, "its connection closed without a goodbye");
 		} else if (w->up.in.type == GN_WATCH_LOST) {
 			gn_watch_note_lost(w, (int)w->up.in.rank, w->up.in.text);
+		} else if (w->up.in.type == GN_WATCH_VERDICT) {
+			gn_watch_note_verdict(w, w->up.in.rank == -GN_ERR_MISMATCH ? GN_ERR_MISMATCH : GN_ERR_STALL, w->up.in.text);
 		} else if (w->up.in.type == GN_WATCH_LEFT) {
 			gn_watch_note_left(w, (int)w->up.in.rank);
 		} else if (w->up.in.type == GN_WATCH_ALL_GONE) {

@@ -39,6 +39,14 @@ int gn_watch_write(struct gn_watch_stream *s, enum gn_watch_type type, int rank,
 	return gn_net_send_all(s->fd, &m, sizeof m, 200);
 }
 
+int gn_watch_write_bytes(struct gn_watch_stream *s, enum gn_watch_type type, int rank, const void *data, size_t len_bytes)
+{
+	struct gn_watch_message m = {.magic = GN_WATCH_MAGIC, .type = type, .rank = (uint32_t)rank};
+
+	memcpy(m.text, data, len_bytes);
+	return gn_net_send_all(s->fd, &m, sizeof m, 200);
+}
+
 void gn_watch_shut(struct gn_watch_stream *s, uint64_t until_ns)
 {
 	char rest[1024];

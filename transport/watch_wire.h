@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GN_WATCH_TEXT_MAX 180
+/* A record of transport/recorder.h fits in. */
+#define GN_WATCH_TEXT_MAX 500
 
 enum gn_watch_type {
 	GN_WATCH_BEAT = 1,
@@ -19,7 +20,11 @@ enum gn_watch_type {
 	GN_WATCH_GIVE_UP,  /* to rank 0: rank ends because of text */
 	GN_WATCH_LOST,	   /* from rank 0: rank is lost, text says how it was noticed */
 	GN_WATCH_LEFT,	   /* from rank 0: rank has said goodbye */
-	GN_WATCH_ALL_GONE  /* from rank 0: everyone has */
+	GN_WATCH_ALL_GONE, /* from rank 0: everyone has */
+	GN_WATCH_SUSPECT,  /* to rank 0: an operation stands still; its number */
+	GN_WATCH_ASK,	   /* from rank 0: what do you know about this operation? */
+	GN_WATCH_TELL,	   /* to rank 0: a struct gn_record */
+	GN_WATCH_VERDICT   /* from rank 0: the job cannot go on; rank is the status without its sign, text says why */
 };
 
 struct gn_watch_message {
@@ -27,7 +32,7 @@ struct gn_watch_message {
 	char text[GN_WATCH_TEXT_MAX];
 };
 
-#define GN_WATCH_MAGIC 0x32574e47u
+#define GN_WATCH_MAGIC 0x33574e47u
 
 struct gn_watch_stream {
 	int fd; /* -1: none */
@@ -42,6 +47,8 @@ enum gn_watch_read { GN_WATCH_NOTHING, GN_WATCH_MESSAGE, GN_WATCH_CLOSED, GN_WAT
 enum gn_watch_read gn_watch_read(struct gn_watch_stream *s);
 /* Never blocks for long; 0, or -1 when the stream is broken. text may be NULL. */
 int gn_watch_write(struct gn_watch_stream *s, enum gn_watch_type type, int rank, const char *text);
+/* The same with len_bytes of anything, at most GN_WATCH_TEXT_MAX. */
+int gn_watch_write_bytes(struct gn_watch_stream *s, enum gn_watch_type type, int rank, const void *data, size_t len_bytes);
 /* Closes so that what was written arrives: half-closes, then reads until the other end closes or until_ns. */
 void gn_watch_shut(struct gn_watch_stream *s, uint64_t until_ns);
 

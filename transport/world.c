@@ -2,6 +2,7 @@
 
 #include "src/base/clock.h"
 #include "transport/bootstrap.h"
+#include "transport/recorder.h"
 #include "transport/watch.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@ struct gn_world {
 	struct gn_bootstrap *bootstrap;
 	struct gn_watch *watch; /* NULL in a world of one */
 	struct gn_secret secret;
+	struct gn_recorder *recorder;
 	int nodes, local_rank, local_size;
 	int *node_of;
 	const char **host_of;
@@ -130,7 +132,7 @@ static enum gn_status open_watch(struct gn_world *w, const struct gn_world_optio
 				 struct gn_err *err)
 {
 	struct gn_bootstrap *b = w->bootstrap;
-	struct gn_watch_options options = {b->rank, b->size, o->silent_after_ms, o->timeout_ms, {{0}}, log};
+	struct gn_watch_options options = {b->rank, b->size, o->silent_after_ms, o->timeout_ms, {{0}}, w->recorder, log};
 	struct gn_watch_invitation invitation = {0};
 	struct gn_secret drawn = {{0}};
 	enum gn_status status = GN_OK;
@@ -156,8 +158,10 @@ static enum gn_status open_watch(struct gn_world *w, const struct gn_world_optio
 		status = gn_watch_join(&options, &invitation, &w->watch, err);
 	if (!status && w->watch)
 		status = gn_watch_name_hosts(w->watch, w->host_of, err);
-	if (!status)
+	if (!status) {
 		b->watch = w->watch;
+		b->recorder = w->recorder;
+	}
 	gn_secret_wipe(&options.secret);
 	return status;
 }
@@ -169,6 +173,7 @@ static void release(struct gn_world *w, int clean)
 		w->bootstrap->watch = NULL;
 		w->bootstrap->ops->destroy(w->bootstrap, clean);
 	}
+	gn_recorder_destroy(w->recorder);
 	gn_secret_wipe(&w->secret);
 	free(w->node_of);
 	free(w->host_of);
@@ -188,7 +193,10 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a world");
 	o.timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : 60000;
 	o.silent_after_ms = o.silent_after_ms > 0 ? o.silent_after_ms : 5000;
-	status = open_bootstrap(o.timeout_ms, log, &w->bootstrap, err);
+	o.stall_after_ms = o.stall_after_ms > 0 ? o.stall_after_ms : 5000;
+	status = gn_recorder_create(o.stall_after_ms, &w->recorder, err);
+	if (!status)
+		status = open_bootstrap(o.timeout_ms, log, &w->bootstrap, err);
 	if (!status) {
 		size = (size_t)w->bootstrap->size;
 		w->node_of = calloc(size, sizeof *w->node_of);
@@ -204,6 +212,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 		return status;
 	}
 	gn_log_set_rank(log, w->bootstrap->rank);
+	gn_world_announce(w, "starting", o.timeout_ms);
 	*out = w;
 	return GN_OK;
 }
@@ -289,11 +298,16 @@ static enum gn_status diagnose(const struct gn_world *w, enum gn_status failure,
 enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, void **out, size_t *lens,
 				 struct gn_err *err)
 {
+	const struct gn_recorder_op op = {.name = "exchange", .algorithm = w->bootstrap->ops->name, .root = -1};
 	enum gn_status status = gn_world_check(w, err);
+	uint64_t number;
 
 	if (status)
 		return status;
+	number = gn_recorder_start(w->recorder, &op);
 	status = w->bootstrap->ops->exchange(w->bootstrap, mine, len_bytes, out, lens, err);
+	if (!status)
+		gn_recorder_done(w->recorder, number);
 	return status ? diagnose(w, status, err) : GN_OK;
 }
 
@@ -313,6 +327,16 @@ enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err)
 	free(all);
 	free(lens);
 	return status;
+}
+
+void gn_world_announce(struct gn_world *w, const char *what, int limit_ms)
+{
+	gn_recorder_announce(w->recorder, what, limit_ms);
+}
+
+struct gn_recorder *gn_world_recorder(const struct gn_world *w)
+{
+	return w->recorder;
 }
 
 enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err)

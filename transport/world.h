@@ -12,6 +12,10 @@
  * and logged, and the job goes on. transport/handshake.h says what that keeps out and what it does not, and
  * transport/fabric.h how far it reaches for UCX's ports.
  *
+ * The same thread notices when an operation stands still: rank 0 then compares the flight records of all ranks, and either
+ * all go on waiting (someone is busy, and has said so) or all get the same verdict: who never came, who waits for whom, who
+ * started something else.
+ *
  * Thread safety: gn_world_check and the accessors from any thread; the rest from one thread. Collective calls are marked.
  */
 #ifndef GN_TRANSPORT_WORLD_H
@@ -23,11 +27,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct gn_recorder;
 struct gn_world;
 
 struct gn_world_options {
 	int timeout_ms;	     /* for everyone to arrive, and for a silent peer to count as lost; 0: 60 s and 5 s */
 	int silent_after_ms; /* heartbeat limit; 0: 5000 */
+	int stall_after_ms;  /* nothing may stand still for longer; 0: 5000 */
 };
 
 /* Collective. log may be NULL, and outlives the world; on success its rank is set. */
@@ -58,7 +64,15 @@ enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t le
 				 struct gn_err *err);
 /* Collective, blocking, over the bootstrap. */
 enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err);
-/* GN_OK, or GN_ERR_PEER_LOST naming rank, host and how it was noticed. Cheap: one atomic load. */
+/* What this rank is about to do outside of collectives, and how long that may take before the others, who wait, take it for
+ * hanging: "reading data", "writing a checkpoint". The time counts from here, or from the last collective if that was later.
+ * what is copied (47 characters); NULL takes the announcement back, and stall_after_ms counts. Until the first communicator
+ * is there the announcement is "starting", with timeout_ms. Local, cheap. Within a collective it has no effect. */
+void gn_world_announce(struct gn_world *w, const char *what, int limit_ms);
+/* This rank's flight recorder, for whoever runs collectives. Borrowed, never NULL. */
+struct gn_recorder *gn_world_recorder(const struct gn_world *w);
+/* GN_OK; GN_ERR_PEER_LOST naming rank, host and how it was noticed; GN_ERR_STALL or GN_ERR_MISMATCH when the job cannot go on
+ * although all are alive, with what the records of all ranks say about it. Cheap: one atomic load. */
 enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err);
 /* The same for someone who has been waiting for peers since started_ns (gn_clock_ns): GN_ERR_PEER_LOST also when a rank
  * has left orderly and what is waited for has not come for some seconds since. */

@@ -1,6 +1,7 @@
 TRANSPORT_TESTS = \
 	tests/transport/test_detect \
 	tests/transport/test_handshake \
+	tests/transport/test_recorder \
 	tests/transport/test_schedule \
 	tests/transport/test_sim \
 	tests/transport/test_tuning \
@@ -12,6 +13,8 @@ tests_transport_test_detect_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_detect_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_handshake_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_handshake_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_recorder_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_recorder_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_schedule_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_schedule_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_sim_CPPFLAGS = $(TEST_CPPFLAGS)

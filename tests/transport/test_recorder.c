@@ -1,0 +1,295 @@
+/* The flight recorder alone, and what records of several ranks say together. */
+#include "tests/test.h"
+
+#include "transport/diagnosis.h"
+
+#include <string.h>
+
+#define S 1000000000u
+
+static const struct gn_recorder_op sum = {.name = "allreduce", .algorithm = "ring", .type = "f32", .reduction = "sum",
+					  .count = 16777216, .bytes = 64u << 20, .root = -1};
+static const struct gn_recorder_op cast = {.name = "broadcast", .algorithm = "binomial", .type = "bytes", .count = 100,
+					   .bytes = 100, .root = 3};
+
+static void test_texts(void **state)
+{
+	struct gn_recorder_op bare = {.name = "barrier", .root = -1}, other = sum;
+	char text[GN_RECORD_OP_MAX], tiny[9];
+
+	(void)state;
+	gn_recorder_op_text(&sum, text, sizeof text);
+	assert_string_equal(text, "allreduce of 64 MiB (16777216 f32, sum, ring)");
+	gn_recorder_op_text(&cast, text, sizeof text);
+	assert_string_equal(text, "broadcast of 100 B (100 bytes, binomial, root 3)");
+	gn_recorder_op_text(&bare, text, sizeof text);
+	assert_string_equal(text, "barrier");
+	bare.algorithm = "pmix";
+	gn_recorder_op_text(&bare, text, sizeof text);
+	assert_string_equal(text, "barrier (pmix)");
+	gn_recorder_op_text(&sum, tiny, sizeof tiny);
+	assert_string_equal(tiny, "allreduc");
+	assert_true(gn_recorder_op_signature(&sum) == gn_recorder_op_signature(&other));
+	other.type = "i32";
+	assert_true(gn_recorder_op_signature(&sum) != gn_recorder_op_signature(&other));
+	other = sum;
+	other.count--;
+	assert_true(gn_recorder_op_signature(&sum) != gn_recorder_op_signature(&other));
+	other = sum;
+	other.algorithm = "shared";
+	assert_true(gn_recorder_op_signature(&sum) != gn_recorder_op_signature(&other));
+	other = sum;
+	other.root = 0;
+	assert_true(gn_recorder_op_signature(&sum) != gn_recorder_op_signature(&other));
+}
+
+static void test_life_of_an_operation(void **state)
+{
+	struct gn_recorder *r = NULL;
+	struct gn_record t;
+	struct gn_err err;
+	uint64_t now = 1000 * (uint64_t)S, n;
+
+	(void)state;
+	assert_ok(gn_recorder_create(5000, &r, &err));
+	gn_recorder_sample(r, now);
+	gn_recorder_tell(r, 1, now, &t);
+	assert_int_equal(t.state, GN_RECORD_NEVER);
+	assert_int_equal(t.oldest, 0);
+	n = gn_recorder_start(r, &sum);
+	assert_int_equal(n, 1);
+	assert_int_equal(gn_recorder_start(r, &cast), 2);
+	gn_recorder_sample(r, now += S);
+	for (int i = 0; i < 6; i++) {
+		gn_recorder_waiting(r, 0);
+		gn_recorder_waits_for(r, 1, 3, 17);
+		gn_recorder_sample(r, now += S);
+	}
+	gn_recorder_tell(r, 2, now, &t);
+	assert_int_equal(t.state, GN_RECORD_RUNNING);
+	assert_int_equal(t.oldest, 1);
+	assert_int_equal(t.inside, 1);
+	assert_int_equal(t.idle_ms, 6000);
+	assert_int_equal(t.limit_ms, 5000);
+	assert_int_equal(t.suspects, 1);
+	assert_int_equal(t.waits_rank, 3);
+	assert_int_equal(t.waits_message, 17);
+	assert_non_null(strstr(t.op, "broadcast"));
+	assert_non_null(strstr(t.oldest_op, "allreduce"));
+	/* something moves */
+	gn_recorder_waiting(r, 1);
+	gn_recorder_tell(r, 2, now, &t);
+	assert_int_equal(t.idle_ms, 0);
+	assert_int_equal(t.suspects, 0);
+	gn_recorder_done(r, 1);
+	gn_recorder_tell(r, 1, now, &t);
+	assert_int_equal(t.state, GN_RECORD_DONE);
+	assert_int_equal(t.oldest, 2);
+	gn_recorder_done(r, 2);
+	for (int i = 0; i < 100; i++)
+		gn_recorder_done(r, gn_recorder_start(r, &sum));
+	gn_recorder_tell(r, 2, now, &t);
+	assert_int_equal(t.state, GN_RECORD_FORGOTTEN);
+	assert_int_equal(t.started, 102);
+	gn_recorder_destroy(r);
+}
+
+static void test_announcements(void **state)
+{
+	struct gn_recorder *r = NULL;
+	struct gn_record t;
+	struct gn_err err;
+	uint64_t now = 1000 * (uint64_t)S;
+
+	(void)state;
+	assert_ok(gn_recorder_create(5000, &r, &err));
+	gn_recorder_start(r, &sum);
+	gn_recorder_announce(r, "reading data", 600000);
+	gn_recorder_sample(r, now += S);
+	gn_recorder_sample(r, now += 7 * (uint64_t)S);
+	gn_recorder_tell(r, 1, now, &t);
+	assert_int_equal(t.idle_ms, 7000);
+	assert_int_equal(t.limit_ms, 600000);
+	assert_int_equal(t.suspects, 0);
+	assert_string_equal(t.phase, "reading data");
+	/* an announcement is no excuse for who waits within the library */
+	gn_recorder_waiting(r, 0);
+	gn_recorder_sample(r, now += S);
+	gn_recorder_tell(r, 1, now, &t);
+	assert_int_equal(t.limit_ms, 5000);
+	assert_int_equal(t.suspects, 1);
+	/* this process was itself stopped */
+	gn_recorder_forgive(r, now);
+	gn_recorder_tell(r, 1, now, &t);
+	assert_int_equal(t.idle_ms, 0);
+	gn_recorder_announce(r, NULL, 0);
+	gn_recorder_sample(r, now += S);
+	gn_recorder_sample(r, now += S);
+	gn_recorder_tell(r, 1, now, &t);
+	assert_string_equal(t.phase, "");
+	assert_int_equal(t.limit_ms, 5000);
+	gn_recorder_destroy(r);
+}
+
+/* --- diagnosis --- */
+
+#define RANKS 4
+
+struct ranks {
+	struct gn_record records[RANKS];
+	unsigned char present[RANKS];
+	char text[500];
+};
+
+static const char *const hosts[RANKS] = {"n1", "n1", "n2", "n2"};
+
+/* All wait in number 812 for 5.1 s. */
+static void all_wait(struct ranks *k)
+{
+	memset(k, 0, sizeof *k);
+	for (int r = 0; r < RANKS; r++) {
+		k->present[r] = 1;
+		k->records[r] = (struct gn_record){.number = 812, .started = 812, .oldest = 812, .idle_ms = 5100, .limit_ms = 5000,
+						   .waits_rank = (r + 3) % RANKS, .state = GN_RECORD_RUNNING, .inside = 1,
+						   .suspects = 1, .op = "allreduce of 64 MiB", .oldest_op = "allreduce of 64 MiB"};
+	}
+}
+
+static enum gn_status diagnose(struct ranks *k)
+{
+	struct gn_diagnosis_input in = {RANKS, k->records, k->present, hosts, 812};
+
+	k->text[0] = 0;
+	return gn_diagnose(&in, k->text, sizeof k->text);
+}
+
+static void assert_says(const struct ranks *k, const char *what)
+{
+	if (!strstr(k->text, what))
+		fail_msg("'%s' does not say '%s'", k->text, what);
+}
+
+static void never_comes(struct ranks *k, int r, const char *phase, uint32_t limit_ms)
+{
+	k->records[r] = (struct gn_record){.number = 812, .started = 811, .idle_ms = 5200, .limit_ms = limit_ms, .waits_rank = -1,
+					   .state = GN_RECORD_NEVER};
+	strcpy(k->records[r].phase, phase);
+}
+
+static void test_who_never_came(void **state)
+{
+	struct ranks k;
+
+	(void)state;
+	all_wait(&k);
+	never_comes(&k, 3, "", 5000);
+	assert_int_equal(diagnose(&k), GN_ERR_STALL);
+	assert_says(&k, "operation number 812, allreduce of 64 MiB, has stalled");
+	assert_says(&k, "rank 3 on n2 never started it: it is alive, but in no collective, after operation number 811, for 5.2 s");
+	assert_says(&k, "ranks 0-2 wait in it, for 5.1 s (rank 0 for rank 3, ");
+	/* it has said that it will take some time */
+	all_wait(&k);
+	never_comes(&k, 3, "writing a checkpoint", 600000);
+	assert_int_equal(diagnose(&k), GN_OK);
+	k.records[3].idle_ms = 600100;
+	assert_int_equal(diagnose(&k), GN_ERR_STALL);
+	assert_says(&k, "after operation number 811, writing a checkpoint, for 600.1 s");
+}
+
+static void test_one_that_moves_holds_the_verdict(void **state)
+{
+	struct ranks k;
+
+	(void)state;
+	for (int r = 0; r < RANKS; r++) {
+		all_wait(&k);
+		k.records[r].idle_ms = 4900;
+		assert_int_equal(diagnose(&k), GN_OK);
+	}
+	all_wait(&k);
+	k.records[1].idle_ms = 10;
+	k.present[1] = 0; /* left in good order */
+	assert_int_equal(diagnose(&k), GN_ERR_STALL);
+	all_wait(&k);
+	for (int r = 0; r < RANKS; r++)
+		k.records[r].suspects = 0; /* nobody waits for anything */
+	assert_int_equal(diagnose(&k), GN_OK);
+}
+
+static void test_a_cut_link(void **state)
+{
+	struct ranks k;
+
+	(void)state;
+	all_wait(&k);
+	k.records[1].inside = 0;
+	k.records[2].state = GN_RECORD_DONE;
+	assert_int_equal(diagnose(&k), GN_ERR_STALL);
+	assert_says(&k, "ranks 0, 3 wait in it, for 5.1 s (rank 0 for rank 3, rank 3 for rank 2)");
+	assert_says(&k, "rank 1 on n1 started it and has not come back to it");
+	assert_says(&k, "rank 2 on n2 is through with it, for 5.1 s (rank 2 for rank 1 in a later one)");
+}
+
+static void test_mismatch(void **state)
+{
+	struct ranks k;
+
+	(void)state;
+	all_wait(&k);
+	for (int r = 0; r < RANKS; r++)
+		k.records[r].idle_ms = 1000; /* no need to wait for the limit */
+	strcpy(k.records[2].op, "broadcast of 1 KiB");
+	assert_int_equal(diagnose(&k), GN_ERR_MISMATCH);
+	assert_says(&k, "the ranks disagree about operation number 812: rank 2 on n2 started broadcast of 1 KiB, ranks 0-1, 3 started "
+		    "allreduce of 64 MiB; all ranks must");
+	strcpy(k.records[0].op, "barrier");
+	strcpy(k.records[1].op, "exchange");
+	assert_int_equal(diagnose(&k), GN_ERR_MISMATCH);
+	assert_says(&k, "others still other things");
+	/* who has not started it has no say */
+	all_wait(&k);
+	k.records[1].state = GN_RECORD_NEVER;
+	k.records[1].op[0] = 0;
+	k.records[1].idle_ms = 0;
+	assert_int_equal(diagnose(&k), GN_OK);
+}
+
+/* Any number of ranks, any texts: the sentence ends within its room. */
+static void test_long_sentences(void **state)
+{
+	enum { MANY = 999 };
+	static struct gn_record records[MANY];
+	static unsigned char present[MANY];
+	struct gn_diagnosis_input in = {MANY, records, present, NULL, 812};
+	char text[501];
+
+	(void)state;
+	for (int r = 0; r < MANY; r++) {
+		present[r] = r % 3 != 0;
+		records[r] = (struct gn_record){.idle_ms = 99999, .limit_ms = 1, .waits_rank = r, .state = (uint8_t)(r % 4 == 0
+							       ? GN_RECORD_NEVER : GN_RECORD_RUNNING), .inside = 1, .suspects = 1};
+		memset(records[r].op, 'x', sizeof records[r].op - 1);
+	}
+	for (size_t size = 1; size <= 500; size++) {
+		memset(text, 1, sizeof text);
+		assert_int_equal(gn_diagnose(&in, text, size), GN_ERR_STALL);
+		assert_int_equal(text[size], 1);
+		assert_true(strlen(text) < size);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_texts),
+		cmocka_unit_test(test_life_of_an_operation),
+		cmocka_unit_test(test_announcements),
+		cmocka_unit_test(test_who_never_came),
+		cmocka_unit_test(test_one_that_moves_holds_the_verdict),
+		cmocka_unit_test(test_a_cut_link),
+		cmocka_unit_test(test_mismatch),
+		cmocka_unit_test(test_long_sentences),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

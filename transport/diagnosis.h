@@ -1,0 +1,22 @@
+/* What several ranks' records say together: nothing yet, or that the job cannot go on, and because of whom.
+ *
+ * A pure function, so that every case can be tested. Ranks that started the same operation as different things disagree.
+ * A job has stalled when nothing has moved on any rank for longer than what that rank does may take.
+ */
+#ifndef GN_TRANSPORT_DIAGNOSIS_H
+#define GN_TRANSPORT_DIAGNOSIS_H
+
+#include "transport/recorder.h"
+
+struct gn_diagnosis_input {
+	int size;
+	const struct gn_record *records; /* of each rank, for the same number */
+	const unsigned char *present;	 /* whether a rank has a record; those that left have none */
+	const char *const *hosts;	 /* names, or NULL */
+	uint64_t number;		 /* of the operation that someone waits in */
+};
+
+/* GN_OK: go on. GN_ERR_MISMATCH or GN_ERR_STALL with one sentence in text. */
+enum gn_status gn_diagnose(const struct gn_diagnosis_input *in, char *text, size_t size);
+
+#endif

@@ -1,0 +1,161 @@
+/* Nobody moves: whoever waits tells rank 0, which asks all ranks for their records and says what they mean together. Watches
+ * answer by themselves, so a program that is elsewhere, or hangs, is accounted for, too. */
+#include "src/base/clock.h"
+#include "transport/diagnosis.h"
+#include "transport/watch_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SUSPECT_EVERY_NS 300000000u
+#define ANSWER_NS 1500000000u
+
+_Static_assert(sizeof(struct gn_record) <= GN_WATCH_TEXT_MAX, "a record must fit into a message");
+
+struct gn_watch_inquiry {
+	uint64_t number, asked_ns;
+	int missing, open;
+	struct gn_record *records;
+	unsigned char *present, *asked;
+};
+
+enum gn_status gn_watch_inquiry_create(int size, struct gn_watch_inquiry **out, struct gn_err *err)
+{
+	struct gn_watch_inquiry *q = calloc(1, sizeof *q);
+
+	if (q) {
+		q->records = calloc((size_t)size, sizeof *q->records);
+		q->present = calloc((size_t)size, 1);
+		q->asked = calloc((size_t)size, 1);
+	}
+	if (!q || !q->records || !q->present || !q->asked) {
+		gn_watch_inquiry_destroy(q);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the records of %d ranks", size);
+	}
+	*out = q;
+	return GN_OK;
+}
+
+void gn_watch_inquiry_destroy(struct gn_watch_inquiry *q)
+{
+	if (!q)
+		return;
+	free(q->records);
+	free(q->present);
+	free(q->asked);
+	free(q);
+}
+
+static void conclude(struct gn_watch *w)
+{
+	struct gn_watch_inquiry *q = w->inquiry;
+	struct gn_diagnosis_input in = {w->options.size, q->records, q->present, NULL, q->number};
+	char text[GN_WATCH_TEXT_MAX];
+	enum gn_status status;
+
+	q->open = 0;
+	pthread_mutex_lock(&w->lock);
+	in.hosts = (const char *const *)w->hosts;
+	status = gn_diagnose(&in, text, sizeof text);
+	pthread_mutex_unlock(&w->lock);
+	if (!status)
+		return;
+	gn_watch_note_verdict(w, status, text);
+	gn_watch_hub_announce(w, GN_WATCH_VERDICT, -status, text);
+}
+
+static void add(struct gn_watch *w, int rank, const struct gn_record *record)
+{
+	struct gn_watch_inquiry *q = w->inquiry;
+
+	if (!q->open || !q->asked[rank] || q->present[rank] || record->number != q->number)
+		return;
+	q->records[rank] = *record;
+	q->records[rank].op[GN_RECORD_OP_MAX - 1] = 0;
+	q->records[rank].oldest_op[GN_RECORD_OP_MAX - 1] = 0;
+	q->records[rank].phase[GN_RECORD_PHASE_MAX - 1] = 0;
+	q->present[rank] = 1;
+	if (--q->missing == 0)
+		conclude(w);
+}
+
+/* One at a time. Who is away has nothing to say; who does not answer is the heartbeat's business, and a later inquiry's. */
+static void ask_all(struct gn_watch *w, uint64_t number)
+{
+	struct gn_watch_inquiry *q = w->inquiry;
+	uint64_t now = gn_clock_ns();
+	struct gn_record mine;
+
+	if (atomic_load(&w->lost) || (q->open && now - q->asked_ns < ANSWER_NS))
+		return;
+	memset(q->present, 0, (size_t)w->options.size);
+	memset(q->asked, 0, (size_t)w->options.size);
+	q->number = number;
+	q->asked_ns = now;
+	q->open = 1;
+	q->missing = 0;
+	for (int r = 1; r < w->options.size; r++) {
+		if (w->members[r].state == GN_WATCH_ABSENT) {
+			q->open = 0;
+			return;
+		}
+		q->asked[r] = w->members[r].state == GN_WATCH_HERE;
+		q->missing += q->asked[r];
+	}
+	q->asked[0] = !w->said_goodbye;
+	q->missing += q->asked[0];
+	for (int r = 1; r < w->options.size; r++)
+		if (q->asked[r])
+			gn_watch_write_bytes(&w->members[r].stream, GN_WATCH_ASK, 0, &number, sizeof number);
+	if (q->asked[0]) {
+		gn_recorder_tell(w->options.recorder, number, now, &mine);
+		add(w, 0, &mine);
+	}
+}
+
+void gn_watch_inquiry_hear(struct gn_watch *w, int rank, const struct gn_watch_message *in)
+{
+	struct gn_record record;
+	uint64_t number;
+
+	if (!w->options.recorder)
+		return;
+	if (in->type == GN_WATCH_SUSPECT) {
+		memcpy(&number, in->text, sizeof number);
+		ask_all(w, number);
+	} else if (in->type == GN_WATCH_TELL) {
+		memcpy(&record, in->text, sizeof record);
+		add(w, rank, &record);
+	}
+}
+
+void gn_watch_inquiry_answer(struct gn_watch *w, const struct gn_watch_message *in)
+{
+	struct gn_record record;
+	uint64_t number;
+
+	if (!w->options.recorder)
+		return;
+	memcpy(&number, in->text, sizeof number);
+	gn_recorder_tell(w->options.recorder, number, gn_clock_ns(), &record);
+	gn_watch_write_bytes(&w->up, GN_WATCH_TELL, w->options.rank, &record, sizeof record);
+}
+
+void gn_watch_inquiry_turn(struct gn_watch *w, uint64_t now)
+{
+	struct gn_record record;
+
+	if (!w->options.recorder)
+		return;
+	gn_recorder_sample(w->options.recorder, now);
+	if (now - w->suspected_ns < SUSPECT_EVERY_NS || atomic_load(&w->lost))
+		return;
+	w->suspected_ns = now;
+	gn_recorder_tell(w->options.recorder, 0, now, &record);
+	if (!record.suspects)
+		return;
+	if (w->options.rank == 0)
+		ask_all(w, record.oldest);
+	else if (w->up.fd >= 0)
+		gn_watch_write_bytes(&w->up, GN_WATCH_SUSPECT, w->options.rank, &record.oldest, sizeof record.oldest);
+}
