@@ -1,0 +1,73 @@
+#!/bin/bash
+# configure: what is missing takes one line that names Debian's package, and --with-cuda looks where it is told to.
+set -u
+# shellcheck source=tests/cmd/tap.sh
+. "$GN_SOURCE/tests/cmd/tap.sh"
+source=$(cd "$GN_SOURCE" && pwd)
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+if [ ! -x "$source/configure" ] || [ -e "$source/config.status" ]; then
+	skip "what configure says" "the source folder has no configure, or is a build folder itself"
+	finish
+	exit
+fi
+cd "$dir" || exit 1
+
+# lack PACKAGE: the folder pc becomes pkg-config's world, without the modules whose names begin with PACKAGE.
+lack() {
+	local where file paths
+	rm -rf pc && mkdir pc
+	IFS=: read -ra paths <<<"$(pkg-config --variable pc_path pkg-config):${PKG_CONFIG_PATH:-}"
+	for where in "${paths[@]}"; do
+		for file in "$where"/*.pc; do
+			[[ ! -e $file || ${file##*/} == "$1"* || -e pc/${file##*/} ]] || ln -s "$file" pc/
+		done
+	done
+}
+# configures in a fresh folder, what was found of the compiler kept from the run before
+try() { # ARGUMENT...
+	rm -rf build && mkdir build && cp -f cache build/ 2>/dev/null
+	# shellcheck disable=SC2069 # what it complains of, not what it checks
+	(cd build && PKG_CONFIG_PATH='' PKG_CONFIG_LIBDIR=$dir/pc timeout 300 "$source/configure" --cache-file=cache "$@" 2>&1 >/dev/null)
+}
+# one_line PATTERN ARGUMENT...: it fails, and all it says is one line with PATTERN
+one_line() {
+	local pattern=$1 text
+	shift
+	text=$(try "$@") && return 1
+	printf '%s\n' "$text"
+	[[ $(printf '%s\n' "$text" | wc -l) == 1 && $text =~ $pattern ]]
+}
+
+lack ucx
+check "without UCX" one_line "libucx-dev$"
+cp build/cache cache
+check "without pkg-config" one_line "package pkg-config$" PKG_CONFIG=
+while read -r module package option; do
+	lack "$module"
+	# shellcheck disable=SC2086 # none or one
+	check "without $module" one_line "install Debian's package $package$" $option
+done <<'LIST'
+pmix libpmix-dev
+hdf5 libhdf5-dev
+libjpeg libjpeg62-turbo-dev
+libpng libpng-dev
+libarchive libarchive-dev
+jansson libjansson-dev
+libcrypto libssl-dev
+libibverbs libibverbs-dev --with-ibverbs
+LIST
+lack nothing
+check "without oneDNN" one_line "package libdnnl-dev$" ac_cv_header_oneapi_dnnl_dnnl_h=no
+
+check "a CUDA folder that is not there" one_line "no include/cuda_runtime_api.h under /nonexistent:" --with-cuda=/nonexistent
+mkdir -p half/include
+for header in cuda_runtime_api.h cudnn.h nccl.h; do : >half/include/$header; done
+check "one with headers alone" one_line "no libcudart.so under $dir/half:" --with-cuda="$dir/half"
+if [ -e /usr/local/cuda/include/nccl.h ]; then
+	check "a whole one" try --with-cuda=/usr/local/cuda
+else
+	skip "a whole one" "no CUDA with NCCL in /usr/local/cuda"
+fi
+check "without what is optional" try --without-ibverbs --without-slurm --without-cuda
+finish
