@@ -149,8 +149,8 @@ static const struct gn_command command = {
 		"$XDG_CONFIG_HOME/gannet/tuning.jsonl, else ~/.config/gannet/tuning.jsonl. Runs look there for a line of their "
 		"fabric: the same devices, link rates, UCX version, number of nodes and of ranks on them. Host names do not "
 		"matter. A link that is shaped in between (tc) looks like any other: give such a run its own file.",
-	.examples = "srun -N4 --ntasks-per-node=2 --mpi=pmix gannet tune             # where runs look for it\n"
-		    "gannet launch -n 2 -- gannet tune --samples --out shm.jsonl     # shared memory of this machine\n",
+	.examples = "  srun -N4 --ntasks-per-node=2 --mpi=pmix gannet tune             # where runs look for it\n"
+		    "  gannet launch -n 2 -- gannet tune --samples --out shm.jsonl     # shared memory of this machine\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 };
