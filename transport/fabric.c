@@ -15,6 +15,7 @@ struct peer {
 	void *address;
 	size_t address_len;
 	int same_node;
+	uint32_t send_flags;
 };
 
 struct gn_fabric {
@@ -91,6 +92,9 @@ static enum gn_status open_context(struct gn_fabric *f, const char *tls, struct 
 		return ucx_fail(err, "reading UCX's settings", rc);
 	if (tls)
 		rc = ucp_config_modify(config, "TLS", tls);
+	/* of messages that ask for it, see send_flags_of() */
+	if (rc == UCS_OK && !getenv("UCX_RNDV_SEND_NBR_THRESH"))
+		rc = ucp_config_modify(config, "RNDV_SEND_NBR_THRESH", "inf");
 	params.estimated_num_eps = (size_t)gn_world_size(f->world);
 	if (rc == UCS_OK)
 		rc = ucp_init(&params, config, &f->context);
@@ -186,6 +190,21 @@ static int lane_is_shm(const char *lanes)
 	return !strstr(lanes, "tcp/") && !strstr(lanes, "rc_") && !strstr(lanes, "ud_") && !strstr(lanes, "dc_");
 }
 
+/* Over TCP no message waits for its receiver. UCX's rendezvous lets the receiver's answer queue behind the data that it is
+ * sending itself, in the same byte stream, and both directions stand still by turns: on 1 Gbit links an allreduce of 4 MiB
+ * took twice as long as the wire needs. The socket's window holds back a sender that is too early. */
+static uint32_t send_flags_of(struct gn_fabric *f, int rank)
+{
+	struct gn_strbuf lanes;
+	uint32_t flags;
+
+	gn_strbuf_init(&lanes);
+	gn_fabric_lanes(f, rank, &lanes);
+	flags = strstr(gn_strbuf_text(&lanes), "tcp/") ? UCP_OP_ATTR_FLAG_FAST_CMPL : 0;
+	gn_strbuf_release(&lanes);
+	return flags;
+}
+
 static ucs_status_t open_endpoint(struct gn_fabric *f, struct peer *p, ucp_err_handling_mode_t mode)
 {
 	ucp_ep_params_t params = {
@@ -261,8 +280,10 @@ enum gn_status gn_fabric_connect(struct gn_fabric *f, int rank, struct gn_err *e
 		}
 		gn_strbuf_release(&lanes);
 	}
-	if (rc == UCS_OK)
+	if (rc == UCS_OK) {
+		p->send_flags = send_flags_of(f, rank);
 		return GN_OK;
+	}
 	p->ep = NULL;
 	ucx_fail(err, "no way to reach it with the transports allowed", rc);
 	gn_err_prefix(err, "rank %d on %s", rank, gn_world_host_of(f->world, rank));
@@ -339,6 +360,7 @@ enum gn_status gn_fabric_send(struct gn_fabric *f, int rank, uint64_t tag, const
 				     .user_data = r};
 	struct peer *p = &f->peers[rank];
 
+	param.op_attr_mask |= p->send_flags;
 	*(p->same_node ? &f->traffic.same_node_bytes : &f->traffic.other_node_bytes) += len_bytes;
 	r->len_bytes = len_bytes;
 	r->active = 1;
