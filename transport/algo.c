@@ -103,14 +103,6 @@ const struct gn_algorithm *gn_algorithm_find(enum gn_collective what, const char
 	return NULL;
 }
 
-const char *gn_collective_name(enum gn_collective what)
-{
-	static const char *const names[GN_COLLECTIVE_COUNT] = {"allreduce", "reduce-scatter", "allgather",  "broadcast",
-							       "reduce",    "barrier",	      "all-to-all"};
-
-	return names[what];
-}
-
 static enum gn_status check(const struct gn_algo_args *a, struct gn_err *err)
 {
 	if (a->size < 1 || a->rank < 0 || a->rank >= a->size || a->root < 0 || a->root >= a->size || !a->pieces)

@@ -4,23 +4,17 @@
  * All are defined for every size >= 1 and every piece count >= 1, and every rank must ask with the same arguments but rank.
  * pieces cuts what moves at once, for overlap: the caller picks it by message size. Where a collective deals in blocks, one
  * for each rank, chunks are blocks cut into pieces: the element count has to be a multiple of the chunks, or blocks would
- * differ in size.
+ * differ in size (the executor can be given blocks of other sizes, exec.h).
+ *
+ * What a schedule leaves where: reduce-scatter, block r of the sum at rank r, the rest of the buffer is used up; allgather,
+ * rank r gives block r; reduce, the sum at root, other ranks' buffers are used up; all-to-all, block q of rank r's input
+ * becomes block r of rank q's output, never in place.
  */
 #ifndef GN_TRANSPORT_ALGO_H
 #define GN_TRANSPORT_ALGO_H
 
 #include "transport/schedule.h"
-
-enum gn_collective {
-	GN_COLLECTIVE_ALLREDUCE,
-	GN_COLLECTIVE_REDUCE_SCATTER, /* block r of the sum is at rank r; the rest of the buffer is used up */
-	GN_COLLECTIVE_ALLGATHER,      /* rank r gives block r */
-	GN_COLLECTIVE_BROADCAST,
-	GN_COLLECTIVE_REDUCE,	      /* the sum is at root; other ranks' buffers are used up */
-	GN_COLLECTIVE_BARRIER,
-	GN_COLLECTIVE_ALL_TO_ALL,     /* block q of rank r's input becomes block r of rank q's output; never in place */
-	GN_COLLECTIVE_COUNT
-};
+#include "transport/types.h"
 
 /* Which rank is where: nodes of any sizes, numbered by their first rank. Read-only once made. */
 struct gn_node_map {
@@ -53,8 +47,6 @@ struct gn_algorithm {
 const struct gn_algorithm *gn_algorithms(size_t *count);
 /* NULL when there is none of that name. */
 const struct gn_algorithm *gn_algorithm_find(enum gn_collective what, const char *name);
-/* "allreduce", "reduce-scatter", ... */
-const char *gn_collective_name(enum gn_collective what);
 /* args->rank's schedule; GN_ERR_USAGE when the arguments make no sense. */
 enum gn_status gn_algorithm_schedule(const struct gn_algorithm *a, const struct gn_algo_args *args,
 				     struct gn_schedule **out, struct gn_err *err);

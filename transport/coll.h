@@ -1,23 +1,24 @@
-/* The one executor: runs any schedule on host buffers over the fabric. Private to comm.c and coll.c.
+/* What a communicator and its operations are made of. Private to comm.c and coll*.c.
  *
- * Operations are persistent and nonblocking; several may be in flight, and every call that makes progress makes it for
- * all. A message's tag is (sender, number of the operation, number of the message), so operations never mix as long as
- * all ranks start them in the same order.
+ * An operation is a schedule under execution (exec.h), or an allreduce in the memory of a node (node.h); around it: work
+ * memory, what is left to do at the end, and its place among those in flight.
  */
 #ifndef GN_TRANSPORT_COLL_H
 #define GN_TRANSPORT_COLL_H
 
+#include "transport/algo.h"
 #include "transport/comm.h"
+#include "transport/exec.h"
 #include "transport/fabric.h"
 #include "transport/node.h"
-#include "transport/schedule.h"
 
 struct gn_comm {
 	struct gn_world *world;
 	struct gn_fabric *fabric;
 	struct gn_node *node; /* shared memory of this node's ranks; NULL where there is none, or it was not wanted */
+	struct gn_node_map *map;
 	struct gn_log *log;
-	struct gn_coll *active;	 /* those in flight */
+	struct gn_coll *active;	 /* those in flight, the most urgent first */
 	struct gn_coll *barrier; /* kept ready */
 	int32_t barrier_word;
 	uint32_t sequence;
@@ -25,20 +26,36 @@ struct gn_comm {
 	char *transport; /* what was asked for */
 };
 
-/* A buffer's part in an operation. */
-struct gn_coll_buffers {
-	const void *in; /* NULL: in place */
-	void *out;
-	size_t count, element_bytes;
-	gn_reduce_fn reduce; /* NULL when the schedule has no reductions */
+struct gn_coll {
+	struct gn_comm *comm;
+	struct gn_coll *next_active;
+	struct gn_coll_args args;
+	struct gn_coll_info info;
+	/* one of the two; none when there is nothing to do */
+	struct gn_exec *exec;
+	struct gn_node_op *shared;
+
+	void *work;	     /* the buffer of the schedule, when the caller's is too small or not to be used up */
+	size_t *block_first; /* of blocks of different sizes */
+	/* at the end: bytes from the work memory to the caller's, and elements to divide */
+	const void *result_from;
+	void *result;
+	size_t result_count;
+	int divide;
+
+	uint32_t sequence;
+	int in_flight, complete;
+	enum gn_status status;
+	struct gn_err why;
 };
 
-/* Takes the schedule over, also on failure. Connects this rank to the peers that the schedule names. */
-enum gn_status gn_coll_create(struct gn_comm *c, struct gn_schedule *schedule, const struct gn_coll_buffers *buffers,
-			      const char *name, struct gn_coll **out, struct gn_err *err);
-/* An allreduce in the memory that the ranks of the only node share, without a schedule. GN_ERR_UNSUPPORTED when the buffer
- * is not of gn_comm_alloc() and too large for the mail. */
-enum gn_status gn_coll_create_shared(struct gn_comm *c, const struct gn_coll_buffers *buffers, const char *name,
-				     struct gn_coll **out, struct gn_err *err);
+/* All ranks in one place can do without messages. */
+static inline int gn_comm_all_share(const struct gn_comm *c)
+{
+	return c->node && gn_world_nodes(c->world) == 1;
+}
+
+/* The algorithm for a buffer of so many bytes: a function of what all ranks give alike. */
+const char *gn_coll_choose(const struct gn_comm *c, enum gn_collective what, const void *buffer, size_t bytes);
 
 #endif

@@ -10,27 +10,26 @@
 
 /* Below this, rounds cost more than bytes. */
 #define RING_FROM_BYTES (64u << 10)
-/* What moves at once around the ring and down the tree: small enough to overlap with the reduction of the piece before. */
-#define PIECE_BYTES (256u << 10)
-#define PIECES_MAX 64u
-
-/* All ranks of a world in one place can do without messages. */
-static int all_share(const struct gn_comm *c)
-{
-	return c->node && gn_world_nodes(c->world) == 1;
-}
 
 static enum gn_status make_barrier(struct gn_comm *c, struct gn_err *err)
 {
-	struct gn_coll_buffers buffers = {NULL, &c->barrier_word, 1, sizeof c->barrier_word, gn_reduce_sum(GN_I32)};
-	struct gn_schedule *s;
+	struct gn_coll_args args = {.what = GN_COLLECTIVE_BARRIER};
+
+	return gn_coll_prepare(c, &args, &c->barrier, err);
+}
+
+static enum gn_status map_nodes(struct gn_comm *c, struct gn_err *err)
+{
+	int size = gn_comm_size(c), *node_of = calloc((size_t)size, sizeof *node_of);
 	enum gn_status status;
 
-	if (all_share(c))
-		return gn_coll_create_shared(c, &buffers, "barrier", &c->barrier, err);
-	/* nobody gets the sum before everyone has given: that is a barrier */
-	status = gn_algo_recursive_doubling(gn_comm_rank(c), gn_comm_size(c), 1, 0, &s, err);
-	return status ? status : gn_coll_create(c, s, &buffers, "barrier", &c->barrier, err);
+	if (!node_of)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
+	for (int r = 0; r < size; r++)
+		node_of[r] = gn_world_node_of(c->world, r);
+	status = gn_node_map_create(node_of, size, &c->map, err);
+	free(node_of);
+	return status;
 }
 
 /* Only where neighbours exist, and where nothing else was asked for by name. */
@@ -105,7 +104,9 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	}
 	c->world = world;
 	c->log = log;
-	status = gn_fabric_create(world, transport, &c->fabric, err);
+	status = map_nodes(c, err);
+	if (!status)
+		status = gn_fabric_create(world, transport, &c->fabric, err);
 	if (!status)
 		status = share_node(c, err);
 	if (!status)
@@ -127,6 +128,7 @@ void gn_comm_destroy(struct gn_comm *c)
 		gn_fabric_abandon(c->fabric);
 	gn_coll_free(c->barrier);
 	gn_node_destroy(c->node);
+	gn_node_map_destroy(c->map);
 	gn_fabric_destroy(c->fabric);
 	free(c->transport);
 	free(c);
@@ -161,68 +163,28 @@ void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out)
 	gn_fabric_lanes(c->fabric, rank, out);
 }
 
-const char *gn_algo_name(enum gn_algo algo)
+const char *gn_coll_choose(const struct gn_comm *c, enum gn_collective what, const void *buffer, size_t bytes)
 {
-	static const char *const names[] = {"auto", "ring", "recursive-doubling", "shared", "halving-doubling",
-					   "double-tree"};
+	int large = bytes >= RING_FROM_BYTES, one_node = gn_world_nodes(c->world) == 1;
 
-	return names[algo];
-}
-
-enum gn_algo gn_comm_choose(const struct gn_comm *c, const void *buffer, size_t len_bytes)
-{
-	if (all_share(c) && (len_bytes <= gn_node_mail_bytes(c->node) || gn_node_owns(c->node, buffer, len_bytes)))
-		return GN_ALGO_SHARED;
-	return len_bytes >= RING_FROM_BYTES ? GN_ALGO_RING : GN_ALGO_RECURSIVE_DOUBLING;
-}
-
-static uint32_t pieces_of(size_t len_bytes)
-{
-	size_t pieces = len_bytes / PIECE_BYTES;
-
-	return pieces < 1 ? 1 : pieces > PIECES_MAX ? PIECES_MAX : (uint32_t)pieces;
-}
-
-static enum gn_status write_allreduce(const struct gn_comm *c, size_t len_bytes, enum gn_algo algo, int with_copy,
-				      struct gn_schedule **out, struct gn_err *err)
-{
-	const struct gn_algorithm *a = gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, gn_algo_name(algo));
-	struct gn_algo_args args = {.rank = gn_comm_rank(c), .size = gn_comm_size(c), .with_copy = with_copy};
-	enum gn_status status;
-
-	if (!a)
-		return gn_err_set(err, GN_ERR_USAGE, "algorithm %s has no schedule", gn_algo_name(algo));
-	status = gn_algorithm_pieces(a, &args, len_bytes, PIECE_BYTES, &args.pieces, err);
-	return status ? status : gn_algorithm_schedule(a, &args, out, err);
-}
-
-enum gn_status gn_coll_allreduce_from(struct gn_comm *c, const void *in, void *out_buffer, size_t count,
-				      enum gn_dtype type, gn_reduce_fn reduce, enum gn_algo algo, struct gn_coll **out,
-				      struct gn_err *err)
-{
-	size_t bytes = gn_dtype_bytes(type);
-	struct gn_coll_buffers buffers = {in, out_buffer, count, bytes, reduce ? reduce : gn_reduce_sum(type)};
-	struct gn_schedule *s;
-	enum gn_status status;
-
-	if (!buffers.reduce)
-		return gn_err_set(err, GN_ERR_USAGE, "bytes have no sum: an allreduce of them needs a reduction");
-	if (count > SIZE_MAX / 2 / bytes)
-		return gn_err_set(err, GN_ERR_USAGE, "%zu elements do not fit into memory", count);
-	if (algo == GN_ALGO_AUTO)
-		algo = gn_comm_choose(c, out_buffer, count * bytes);
-	if (algo == GN_ALGO_SHARED && !all_share(c))
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "algorithm shared needs all ranks on one node that can share memory");
-	if (algo == GN_ALGO_SHARED)
-		return gn_coll_create_shared(c, &buffers, "allreduce", out, err);
-	status = write_allreduce(c, count * bytes, algo, in != NULL, &s, err);
-	return status ? status : gn_coll_create(c, s, &buffers, "allreduce", out, err);
-}
-
-enum gn_status gn_coll_allreduce(struct gn_comm *c, void *buffer, size_t count, enum gn_dtype type, gn_reduce_fn reduce,
-				 enum gn_algo algo, struct gn_coll **out, struct gn_err *err)
-{
-	return gn_coll_allreduce_from(c, NULL, buffer, count, type, reduce, algo, out, err);
+	switch (what) {
+	case GN_COLLECTIVE_REDUCE_SCATTER:
+	case GN_COLLECTIVE_ALLGATHER:
+		return large && !one_node ? "ring" : "direct";
+	case GN_COLLECTIVE_ALL_TO_ALL:
+		return "direct";
+	case GN_COLLECTIVE_BROADCAST:
+	case GN_COLLECTIVE_REDUCE:
+		return "binomial";
+	default:
+		break;
+	}
+	if (gn_comm_all_share(c) && (bytes <= gn_node_mail_bytes(c->node) || gn_node_stages(c->node) ||
+				     gn_node_owns(c->node, buffer, bytes)))
+		return "shared";
+	if (!large || what == GN_COLLECTIVE_BARRIER)
+		return "recursive-doubling";
+	return one_node || c->map->smallest == 1 ? "ring" : "hierarchical-ring";
 }
 
 enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, struct gn_err *err)
@@ -253,6 +215,18 @@ static enum gn_status run(struct gn_coll *coll, struct gn_err *err)
 	return status ? status : gn_coll_wait(coll, err);
 }
 
+enum gn_status gn_comm_run(struct gn_comm *c, const struct gn_coll_args *args, struct gn_err *err)
+{
+	struct gn_coll *coll;
+	enum gn_status status = gn_coll_prepare(c, args, &coll, err);
+
+	if (status)
+		return status;
+	status = run(coll, err);
+	gn_coll_free(coll);
+	return status;
+}
+
 enum gn_status gn_comm_barrier(struct gn_comm *c, struct gn_err *err)
 {
 	return run(c->barrier, err);
@@ -260,32 +234,24 @@ enum gn_status gn_comm_barrier(struct gn_comm *c, struct gn_err *err)
 
 enum gn_status gn_comm_broadcast(struct gn_comm *c, void *buffer, size_t len_bytes, int root, struct gn_err *err)
 {
-	struct gn_coll_buffers buffers = {NULL, buffer, len_bytes, 1, NULL};
-	struct gn_schedule *s;
-	struct gn_coll *coll;
-	enum gn_status status;
+	struct gn_coll_args args = {.what = GN_COLLECTIVE_BROADCAST, .out = buffer, .count = len_bytes, .type = GN_BYTES,
+				    .root = root};
 
-	if (root < 0 || root >= gn_comm_size(c))
-		return gn_err_set(err, GN_ERR_USAGE, "no rank %d to broadcast from", root);
-	status = gn_algo_broadcast(gn_comm_rank(c), gn_comm_size(c), root, pieces_of(len_bytes), &s, err);
-	if (!status)
-		status = gn_coll_create(c, s, &buffers, "broadcast", &coll, err);
-	if (status)
-		return status;
-	status = run(coll, err);
-	gn_coll_free(coll);
-	return status;
+	return gn_comm_run(c, &args, err);
 }
 
 enum gn_status gn_comm_allreduce(struct gn_comm *c, void *buffer, size_t count, enum gn_dtype type, gn_reduce_fn reduce,
 				 struct gn_err *err)
 {
-	struct gn_coll *coll;
-	enum gn_status status = gn_coll_allreduce(c, buffer, count, type, reduce, GN_ALGO_AUTO, &coll, err);
+	struct gn_coll_args args = {.out = buffer, .count = count, .type = type, .reduce = reduce};
 
-	if (status)
-		return status;
-	status = run(coll, err);
-	gn_coll_free(coll);
-	return status;
+	return gn_comm_run(c, &args, err);
+}
+
+enum gn_status gn_coll_allreduce(struct gn_comm *c, void *buffer, size_t count, enum gn_dtype type, gn_reduce_fn reduce,
+				 const char *algorithm, struct gn_coll **out, struct gn_err *err)
+{
+	struct gn_coll_args args = {.out = buffer, .count = count, .type = type, .reduce = reduce, .algorithm = algorithm};
+
+	return gn_coll_prepare(c, &args, out, err);
 }

@@ -62,3 +62,26 @@ void gn_direct_reduce(char *const *parts, int ranks, size_t offset_bytes, size_t
 	else if (ranks > 1)
 		by_blocks(parts, ranks, offset_bytes, count, element_bytes, reduce);
 }
+
+VECTOR static void add_two(float *restrict out, const float *restrict a, const float *restrict b, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		out[i] = a[i] + b[i];
+}
+
+void gn_direct_combine(char *out, char *const *parts, int ranks, size_t count, size_t element_bytes, gn_reduce_fn reduce)
+{
+	size_t each = BLOCK_BYTES / element_bytes;
+
+	if (ranks == 2 && reduce == gn_reduce_sum(GN_F32)) {
+		add_two((float *)(void *)out, (const float *)(const void *)parts[0], (const float *)(const void *)parts[1], count);
+		return;
+	}
+	for (size_t done = 0; done < count; done += each) {
+		size_t n = count - done < each ? count - done : each, at = done * element_bytes;
+
+		memcpy(out + at, parts[0] + at, n * element_bytes);
+		for (int i = 1; i < ranks; i++)
+			reduce(out + at, parts[i] + at, n);
+	}
+}

@@ -2,11 +2,14 @@
 #ifndef GN_TRANSPORT_DIRECT_H
 #define GN_TRANSPORT_DIRECT_H
 
-#include "transport/comm.h"
+#include "transport/types.h"
 
 /* For elements [0, count) from offset_bytes on: result = parts[0] op parts[1] op ... in that order, written to every part.
  * The sum of floats has loops of its own; other reductions go block by block through the cache. */
 void gn_direct_reduce(char *const *parts, int ranks, size_t offset_bytes, size_t count, size_t element_bytes,
 		      gn_reduce_fn reduce);
+
+/* out[i] = parts[0][i] op parts[1][i] op ..., in that order; out is none of the parts. */
+void gn_direct_combine(char *out, char *const *parts, int ranks, size_t count, size_t element_bytes, gn_reduce_fn reduce);
 
 #endif

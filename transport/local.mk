@@ -16,6 +16,7 @@ libgannet_transport_a_SOURCES = \
 	transport/bootstrap_pmix.c \
 	transport/choose.c transport/choose_form.c transport/choose.h \
 	transport/coll.c transport/coll.h \
+	transport/coll_prepare.c \
 	transport/comm.c transport/comm.h \
 	transport/cost.c transport/cost.h \
 	transport/detect.c transport/detect.h \
@@ -25,8 +26,13 @@ libgannet_transport_a_SOURCES = \
 	transport/door.c transport/door.h \
 	transport/fabric.c transport/fabric.h \
 	transport/handshake.c transport/handshake.h \
+	transport/exec.c transport/exec.h transport/exec_internal.h \
+	transport/exec_create.c \
+	transport/half.h \
+	transport/lane.c transport/lane.h \
 	transport/net.c transport/net.h \
-	transport/node.c transport/node.h \
+	transport/node.c transport/node.h transport/node_internal.h \
+	transport/node_allreduce.c \
 	transport/node_map.c \
 	transport/proof.c transport/proof.h \
 	transport/recorder.c transport/recorder.h \
@@ -45,6 +51,7 @@ libgannet_transport_a_SOURCES = \
 	transport/tune_fit.c transport/tune_fit.h \
 	transport/tune_probe.c transport/tune_probe.h \
 	transport/tuning.c transport/tuning_agree.c transport/tuning.h \
+	transport/types.h \
 	transport/verify.c transport/verify.h \
 	transport/verify_run.c transport/verify_run.h \
 	transport/watch.c transport/watch.h transport/watch_internal.h \

@@ -3,8 +3,8 @@
  * Buffers come from gn_node_alloc(), which gives every rank of the node a part of one segment. An allreduce on such a buffer
  * has two meetings: all have arrived; then each rank reduces its share of the elements from everyone's buffer and writes the
  * result into everyone's buffer; all are done. Buffers up to a few KiB take one meeting: each rank copies its values into a
- * mailbox, and each adds up all of them by itself. Bytes moved by rank: (p + 1) / p times the buffer read and written once,
- * which is the least there can be.
+ * letter, and each adds up all of them by itself. Bytes moved by rank: (p + 1) / p times the buffer read and written once,
+ * which is the least there can be. Buffers from elsewhere pass through a stage, piece by piece: a copy and a meeting more.
  *
  * The order of summation is that of local ranks: the same bits on all ranks and in all runs.
  *
@@ -33,8 +33,8 @@ void gn_node_free(struct gn_node *n, void *memory);
 int gn_node_owns(const struct gn_node *n, const void *memory, size_t len_bytes);
 
 /* A persistent allreduce of count elements over the ranks of this node. in: NULL for in place, else a buffer of this rank's
- * own (anywhere) that is read. out: in an allocation of this node, at the same place on all ranks; or, for operations of
- * up to gn_node_mail_bytes() in all, anywhere. */
+ * own (anywhere) that is read. out: best in an allocation of this node, at the same place on all ranks; elsewhere it takes
+ * longer, and GN_ERR_UNSUPPORTED says that with so many ranks it is not worth it. */
 enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
 				 gn_reduce_fn reduce, struct gn_node_op **out, struct gn_err *err);
 void gn_node_op_free(struct gn_node_op *op);
@@ -44,6 +44,10 @@ void gn_node_start(struct gn_node_op *op);
 /* Makes what progress can be made without waiting; *done says whether the result is there. GN_ERR_MISMATCH names the rank
  * that started another operation. */
 enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err);
+/* The rank that a started operation waits for; -1: none. */
+void gn_node_waits_for(const struct gn_node_op *op, int *rank);
+/* Whether buffers that are not of gn_node_alloc() are taken, too. */
+int gn_node_stages(const struct gn_node *n);
 /* Whether ranks outnumber processors here, so that whoever waits should give way. */
 int gn_node_crowded(const struct gn_node *n);
 

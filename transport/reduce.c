@@ -1,6 +1,6 @@
-/* Built-in reductions: plain loops that the compiler vectorises. For small agreement work and for transport by itself; the
- * training step brings its own from kernels/. */
-#include "transport/comm.h"
+/* Built-in reductions: plain loops that the compiler vectorises. */
+#include "transport/half.h"
+#include "transport/types.h"
 
 #define SUM(a, b) ((a) + (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -34,15 +34,36 @@ REDUCTION(min_i32, int32_t, MIN)
 REDUCTION(min_i64, int64_t, MIN)
 REDUCTION(min_bytes, uint8_t, MIN)
 
+/* Through f32 and back. */
+#define REDUCTION_HALF(name, FROM, TO, OP)                                                                             \
+	static void name(void *acc, const void *in, size_t count)                                                      \
+	{                                                                                                              \
+		uint16_t *restrict a = acc;                                                                            \
+		const uint16_t *restrict b = in;                                                                       \
+                                                                                                                       \
+		for (size_t i = 0; i < count; i++)                                                                     \
+			a[i] = TO(OP(FROM(a[i]), FROM(b[i])));                                                         \
+	}
+
+REDUCTION_HALF(sum_f16, gn_f32_of_f16, gn_f16_of_f32, SUM)
+REDUCTION_HALF(max_f16, gn_f32_of_f16, gn_f16_of_f32, MAX)
+REDUCTION_HALF(min_f16, gn_f32_of_f16, gn_f16_of_f32, MIN)
+REDUCTION_HALF(sum_bf16, gn_f32_of_bf16, gn_bf16_of_f32, SUM)
+REDUCTION_HALF(max_bf16, gn_f32_of_bf16, gn_bf16_of_f32, MAX)
+REDUCTION_HALF(min_bf16, gn_f32_of_bf16, gn_bf16_of_f32, MIN)
+
 static const struct {
+	const char *name;
 	size_t bytes;
 	gn_reduce_fn sum, max, min;
-} types[] = {
-	[GN_F32] = {4, sum_f32, max_f32, min_f32},
-	[GN_F64] = {8, sum_f64, max_f64, min_f64},
-	[GN_I32] = {4, sum_i32, max_i32, min_i32},
-	[GN_I64] = {8, sum_i64, max_i64, min_i64},
-	[GN_BYTES] = {1, NULL, max_bytes, min_bytes},
+} types[GN_DTYPE_COUNT] = {
+	[GN_F32] = {"f32", 4, sum_f32, max_f32, min_f32},
+	[GN_F64] = {"f64", 8, sum_f64, max_f64, min_f64},
+	[GN_I32] = {"i32", 4, sum_i32, max_i32, min_i32},
+	[GN_I64] = {"i64", 8, sum_i64, max_i64, min_i64},
+	[GN_BYTES] = {"bytes", 1, NULL, max_bytes, min_bytes},
+	[GN_F16] = {"f16", 2, sum_f16, max_f16, min_f16},
+	[GN_BF16] = {"bf16", 2, sum_bf16, max_bf16, min_bf16},
 };
 
 gn_reduce_fn gn_reduce_sum(enum gn_dtype type)
@@ -63,4 +84,71 @@ gn_reduce_fn gn_reduce_min(enum gn_dtype type)
 size_t gn_dtype_bytes(enum gn_dtype type)
 {
 	return types[type].bytes;
+}
+
+const char *gn_dtype_name(enum gn_dtype type)
+{
+	return types[type].name;
+}
+
+gn_reduce_fn gn_reduce_of(enum gn_dtype type, enum gn_reduction reduction)
+{
+	return reduction == GN_MAX ? types[type].max : reduction == GN_MIN ? types[type].min : types[type].sum;
+}
+
+const char *gn_reduction_name(enum gn_reduction reduction)
+{
+	static const char *const names[GN_REDUCTION_COUNT] = {"sum", "max", "min", "average"};
+
+	return names[reduction];
+}
+
+const char *gn_collective_name(enum gn_collective what)
+{
+	static const char *const names[GN_COLLECTIVE_COUNT] = {"allreduce", "reduce-scatter", "allgather",  "broadcast",
+							       "reduce",    "barrier",	      "all-to-all", "send-recv"};
+
+	return names[what];
+}
+
+#define DIVIDE(type)                                                                                                   \
+	do {                                                                                                           \
+		type *d = data;                                                                                        \
+                                                                                                                       \
+		for (size_t i = 0; i < count; i++)                                                                     \
+			d[i] /= (type)by;                                                                              \
+	} while (0)
+
+#define DIVIDE_HALF(FROM, TO)                                                                                          \
+	do {                                                                                                           \
+		uint16_t *d = data;                                                                                    \
+                                                                                                                       \
+		for (size_t i = 0; i < count; i++)                                                                     \
+			d[i] = TO(FROM(d[i]) / (float)by);                                                             \
+	} while (0)
+
+void gn_reduce_divide(enum gn_dtype type, void *data, size_t count, int by)
+{
+	switch (type) {
+	case GN_F32:
+		DIVIDE(float);
+		break;
+	case GN_F64:
+		DIVIDE(double);
+		break;
+	case GN_I32:
+		DIVIDE(int32_t);
+		break;
+	case GN_I64:
+		DIVIDE(int64_t);
+		break;
+	case GN_F16:
+		DIVIDE_HALF(gn_f32_of_f16, gn_f16_of_f32);
+		break;
+	case GN_BF16:
+		DIVIDE_HALF(gn_f32_of_bf16, gn_bf16_of_f32);
+		break;
+	default: /* bytes have no sum, so none to divide */
+		break;
+	}
 }

@@ -47,7 +47,7 @@ static const struct gn_option options_table[] = {
 	{.name = "place", .kind = GN_OPTION_CHOICE, .offset = FIELD(place), .value_name = "WHICH", .initial = "both",
 	 .help = "measure in place, out of place, or both", .choices = "both|in|out"},
 	{.name = "algo", .kind = GN_OPTION_CHOICE, .offset = FIELD(algo), .value_name = "NAME", .initial = "auto",
-	 .help = "algorithm", .choices = "auto|ring|recursive-doubling|shared|halving-doubling|double-tree"},
+	 .help = "algorithm", .choices = "auto|shared|ring|recursive-doubling|halving-doubling|double-tree|hierarchical|hierarchical-ring"},
 	{.name = "foreign", .kind = GN_OPTION_FLAG, .offset = FIELD(foreign),
 	 .help = "ordinary memory instead of memory that ranks of one node share"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",

@@ -35,9 +35,10 @@ static enum gn_status largest(void *context, double *values, size_t count, struc
 	return gn_comm_allreduce(b->comm, values, count, GN_F64, gn_reduce_max(GN_F64), err);
 }
 
-static enum gn_status measure(struct bench *b, size_t count, enum gn_algo algo, int in_place, struct gn_timing *t,
-			      struct gn_err *err)
+static enum gn_status measure(struct bench *b, size_t count, const char *algo, int in_place, struct gn_timing *t,
+			      struct gn_coll_info *info, struct gn_err *err)
 {
+	struct gn_coll_args args = {.in = in_place ? NULL : b->in, .out = b->out, .count = count, .algorithm = algo};
 	struct gn_bench_plan plan = {b->o->warmup, b->o->iters, b->o->row_ms};
 	struct gn_bench_op op = {once, largest, b};
 	int rank = gn_comm_rank(b->comm);
@@ -46,7 +47,9 @@ static enum gn_status measure(struct bench *b, size_t count, enum gn_algo algo, 
 	gn_pattern_fill(b->in, count, rank);
 	/* in place the timed sums grow without bound, so only one more operation can be checked */
 	gn_pattern_fill(b->out, count, rank);
-	status = gn_coll_allreduce_from(b->comm, in_place ? NULL : b->in, b->out, count, GN_F32, NULL, algo, &b->coll, err);
+	status = gn_coll_prepare(b->comm, &args, &b->coll, err);
+	if (!status)
+		gn_coll_describe(b->coll, info);
 	if (!status)
 		status = gn_bench_loop(&plan, &op, b->times, t, err);
 	if (!status && in_place) {
@@ -63,30 +66,29 @@ static enum gn_status measure(struct bench *b, size_t count, enum gn_algo algo, 
 }
 
 /* One row: both ways, with the counters' proof around them. */
-static enum gn_status bench_size(struct bench *b, size_t bytes, enum gn_algo algo, int64_t *wrong, struct gn_err *err)
+static enum gn_status bench_size(struct bench *b, size_t bytes, const char *algo, int64_t *wrong, struct gn_err *err)
 {
 	int n = gn_comm_size(b->comm);
 	struct gn_bench_row row = {.op = "allreduce", .type = "float", .redop = "sum", .transport = b->carried_by,
 				   .bytes = bytes, .count = bytes / sizeof(float), .ranks = n,
 				   .nodes = gn_world_nodes(gn_comm_world(b->comm)), .bus_factor = 2.0 * (n - 1) / n};
+	struct gn_coll_info info = {0};
 	struct gn_proof proof;
 	enum gn_status status = gn_proof_begin(b->comm, &proof, err);
 
 	if (status)
 		return status;
-	if (algo == GN_ALGO_AUTO)
-		algo = gn_comm_choose(b->comm, b->out, bytes);
-	row.algo = gn_algo_name(algo);
 	if (strcmp(b->o->place, "in"))
-		status = measure(b, row.count, algo, 0, &row.out_of_place, err);
+		status = measure(b, row.count, algo, 0, &row.out_of_place, &info, err);
 	if (!status && strcmp(b->o->place, "out"))
-		status = measure(b, row.count, algo, 1, &row.in_place, err);
+		status = measure(b, row.count, algo, 1, &row.in_place, &info, err);
 	if (status)
 		gn_devices_release(&proof.before);
 	else
 		status = gn_proof_end(b->comm, &proof, b->o->transport, err);
 	if (status)
 		return status;
+	row.algo = info.algorithm;
 	*wrong += row.in_place.wrong + row.out_of_place.wrong;
 	if (gn_comm_rank(b->comm) == 0)
 		(b->o->json ? gn_bench_print_json : gn_bench_print_row)(&row);
@@ -127,19 +129,6 @@ static void name_transports(struct bench *b)
 	gn_strbuf_release(&lanes);
 }
 
-static enum gn_algo algo_of(const char *name)
-{
-	if (!strcmp(name, "ring"))
-		return GN_ALGO_RING;
-	if (!strcmp(name, "halving-doubling"))
-		return GN_ALGO_HALVING_DOUBLING;
-	if (!strcmp(name, "double-tree"))
-		return GN_ALGO_DOUBLE_TREE;
-	if (!strcmp(name, "shared"))
-		return GN_ALGO_SHARED;
-	return strcmp(name, "auto") ? GN_ALGO_RECURSIVE_DOUBLING : GN_ALGO_AUTO;
-}
-
 static enum gn_status bench_all(struct bench *b, int64_t *wrong, struct gn_err *err)
 {
 	const struct gn_bench_options *o = b->o;
@@ -164,7 +153,7 @@ static enum gn_status bench_all(struct bench *b, int64_t *wrong, struct gn_err *
 	if (!o->json && gn_comm_rank(b->comm) == 0)
 		print_heading(b);
 	for (int64_t bytes = o->min_bytes; bytes <= o->max_bytes && !status; bytes *= o->factor)
-		status = bench_size(b, (size_t)bytes / sizeof(float) * sizeof(float), algo_of(o->algo), wrong, err);
+		status = bench_size(b, (size_t)bytes / sizeof(float) * sizeof(float), o->algo, wrong, err);
 	return status;
 }
 

@@ -36,7 +36,7 @@ static size_t cut(const struct gn_model *model, size_t bucket_bytes, struct buck
 }
 
 static enum gn_status make_colls(struct gn_exchange *x, struct gn_comm *comm, const struct gn_model *model, float *flat,
-				 size_t tail_elements, enum gn_algo algo, struct gn_err *err)
+				 size_t tail_elements, const char *algo, struct gn_err *err)
 {
 	size_t end = gn_model_param_elements(model) + tail_elements;
 	enum gn_status status = GN_OK;
@@ -45,7 +45,7 @@ static enum gn_status make_colls(struct gn_exchange *x, struct gn_comm *comm, co
 		int first = x->buckets[b].first;
 		size_t begin = first ? gn_model_param(model, first)->offset : 0;
 
-		status = gn_coll_allreduce(comm, flat + begin, end - begin, GN_F32, gn_reduce_sum(GN_F32), algo,
+		status = gn_coll_allreduce(comm, flat + begin, end - begin, GN_F32, NULL, algo,
 					   &x->buckets[b].coll, err);
 		end = begin;
 	}
@@ -53,7 +53,7 @@ static enum gn_status make_colls(struct gn_exchange *x, struct gn_comm *comm, co
 }
 
 enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *model, float *flat,
-				  size_t tail_elements, size_t bucket_bytes, enum gn_algo algo,
+				  size_t tail_elements, size_t bucket_bytes, const char *algo,
 				  struct gn_exchange **out, struct gn_err *err)
 {
 	size_t params = (size_t)gn_model_param_count(model);

@@ -18,7 +18,7 @@ struct gn_exchange;
 /* flat: gn_model_param_elements floats and then tail_elements more; borrowed. A bucket has at least bucket_bytes, except the
  * one that is left over. */
 enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *model, float *flat,
-				  size_t tail_elements, size_t bucket_bytes, enum gn_algo algo,
+				  size_t tail_elements, size_t bucket_bytes, const char *algo,
 				  struct gn_exchange **out, struct gn_err *err);
 void gn_exchange_destroy(struct gn_exchange *x);
 size_t gn_exchange_buckets(const struct gn_exchange *x);

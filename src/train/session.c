@@ -170,14 +170,10 @@ static enum gn_status compare_ranks(struct gn_session *s, const char *options_te
 
 static enum gn_status make_exchange(struct gn_session *s, struct gn_err *err)
 {
-	const char *algo = s->options->algo;
-	enum gn_algo chosen = !strcmp(algo, "ring") ? GN_ALGO_RING
-			      : !strcmp(algo, "recursive-doubling") ? GN_ALGO_RECURSIVE_DOUBLING : GN_ALGO_AUTO;
-
 	s->info.global_batch = (int64_t)s->global_batch;
 	s->info.world_size = gn_comm_size(s->comm);
 	return gn_exchange_create(s->comm, s->model, s->flat,
-				  gn_model_buffer_elements(s->model) + GN_TAIL_COUNT, (size_t)s->options->bucket, chosen,
+				  gn_model_buffer_elements(s->model) + GN_TAIL_COUNT, (size_t)s->options->bucket, s->options->algo,
 				  &s->exchange, err);
 }
 

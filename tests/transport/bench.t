@@ -41,7 +41,7 @@ expect 1 "did not go by tcp: the ranks of .* sent [0-9]+ bytes" "tcp that was sh
 	"$gannet" bench allreduce --transport tcp --max-bytes 64K --min-bytes 64K --iters 3
 expect 1 "did not go by shm" "shared memory that was tcp is found out" \
 	env UCX_TLS=tcp,self "${quiet[@]}" "$gannet" launch -n 2 -- \
-	"$gannet" bench allreduce --transport shm --algo ring --max-bytes 4M --min-bytes 4M --iters 3
+	"$gannet" bench allreduce --transport shm --algo ring --foreign --max-bytes 4M --min-bytes 4M --iters 3
 expect 2 "one rank alone" "one rank proves no transport" bench 1 --transport tcp
 expect 0 "1 ranks" "one rank alone" bench 1 --max-bytes 1K
 expect 2 "above" "an upside-down range" bench 1 --min-bytes 8 --max-bytes 4

@@ -5,6 +5,7 @@ TRANSPORT_TESTS = \
 	tests/transport/test_schedule \
 	tests/transport/test_sim \
 	tests/transport/test_tuning \
+	tests/transport/test_types \
 	tests/transport/test_verify \
 	tests/transport/test_watch
 UNIT_TESTS += $(TRANSPORT_TESTS)
@@ -21,18 +22,23 @@ tests_transport_test_sim_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_sim_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_tuning_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_tuning_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_types_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_types_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_verify_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_verify_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_watch_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_watch_LDADD = $(TRANSPORT_TEST_LIBS)
 
-check_PROGRAMS += tests/transport/rank_probe
+check_PROGRAMS += tests/transport/coll_probe tests/transport/rank_probe
+tests_transport_coll_probe_SOURCES = tests/transport/coll_probe.c
+tests_transport_coll_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_rank_probe_SOURCES = tests/transport/rank_probe.c
 tests_transport_rank_probe_LDADD = $(TRANSPORT_LIBS)
 SHELL_TESTS += \
 	tests/transport/azure.t \
 	tests/transport/bench.t \
 	tests/transport/peers.t \
+	tests/transport/collectives.t \
 	tests/transport/environment.t \
 	tests/transport/launch.t \
 	tests/transport/sim.t \

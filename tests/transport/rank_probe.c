@@ -34,10 +34,14 @@ static int32_t given(int rank, size_t i, int round)
 	return (int32_t)((i * 7 + (size_t)rank * 13 + (size_t)round * 5) % 101) - 50;
 }
 
-static int check_allreduce(struct gn_comm *c, size_t count, enum gn_algo algo, int out_of_place, struct gn_err *err)
+static const char *const algorithms[] = {"auto", "ring", "recursive-doubling"};
+#define ORDINARY 2 /* that one in ordinary memory */
+
+static int check_allreduce(struct gn_comm *c, size_t count, int algo, int out_of_place, struct gn_err *err)
 {
 	int rank = gn_comm_rank(c), size = gn_comm_size(c), wrong = 0;
 	float *in = malloc(count * sizeof *in + 4), *out;
+	struct gn_coll_args args = {.count = count, .algorithm = algorithms[algo]};
 	struct gn_coll *coll = NULL;
 	void *memory;
 
@@ -46,10 +50,12 @@ static int check_allreduce(struct gn_comm *c, size_t count, enum gn_algo algo, i
 	/* memory of the communicator's, somewhere inside of it; for the last algorithm ordinary memory */
 	if (gn_comm_alloc(c, count * sizeof *out + 100, &memory, err))
 		return -1;
-	out = algo == GN_ALGO_RECURSIVE_DOUBLING ? malloc(count * sizeof *out + 4) : (float *)memory + 5;
+	out = algo == ORDINARY ? malloc(count * sizeof *out + 4) : (float *)memory + 5;
 	if (!out)
 		abort();
-	if (gn_coll_allreduce_from(c, out_of_place ? in : NULL, out, count, GN_F32, NULL, algo, &coll, err))
+	args.in = out_of_place ? in : NULL;
+	args.out = out;
+	if (gn_coll_prepare(c, &args, &coll, err))
 		return -1;
 	for (int round = 0; round < 3; round++) {
 		for (size_t i = 0; i < count; i++)
@@ -69,14 +75,14 @@ static int check_allreduce(struct gn_comm *c, size_t count, enum gn_algo algo, i
 	}
 	gn_coll_free(coll);
 	free(in);
-	if (algo == GN_ALGO_RECURSIVE_DOUBLING)
+	if (algo == ORDINARY)
 		free(out);
 	gn_comm_free(c, memory);
 	return wrong;
 }
 
 /* Real fractions: every rank must hold the same bits. */
-static int check_same_bits(struct gn_comm *c, size_t count, enum gn_algo algo, struct gn_err *err)
+static int check_same_bits(struct gn_comm *c, size_t count, const char *algo, struct gn_err *err)
 {
 	float *data, *first = malloc(count * sizeof *first);
 	struct gn_coll *coll = NULL;
@@ -133,7 +139,7 @@ static int check_several_shared(struct gn_comm *c, struct gn_err *err)
 		return -1;
 	data = memory;
 	for (int k = 0; k < N; k++)
-		if (gn_coll_allreduce(c, data + k * COUNT, COUNT, GN_I32, NULL, GN_ALGO_AUTO, &coll[k], err))
+		if (gn_coll_allreduce(c, data + k * COUNT, COUNT, GN_I32, NULL, NULL, &coll[k], err))
 			return -1;
 	for (int round = 0; round < 100; round++) {
 		for (int i = 0; i < N * COUNT; i++)
@@ -167,7 +173,7 @@ static int check_several(struct gn_comm *c, struct gn_err *err)
 			abort();
 		for (int i = 0; i < COUNT; i++)
 			data[k][i] = (int64_t)i * (k + 1) + gn_comm_rank(c);
-		if (gn_coll_allreduce(c, data[k], COUNT, GN_I64, NULL, k == 1 ? GN_ALGO_RECURSIVE_DOUBLING : GN_ALGO_RING,
+		if (gn_coll_allreduce(c, data[k], COUNT, GN_I64, NULL, k == 1 ? "recursive-doubling" : "ring",
 				      &coll[k], err))
 			return -1;
 	}
@@ -192,13 +198,13 @@ static int all_checks(struct gn_comm *c, struct gn_err *err)
 
 	for (size_t k = 0; k < sizeof counts / sizeof *counts && got >= 0; k++)
 		for (int variant = 0; variant < 6 && got >= 0; variant++) {
-			got = check_allreduce(c, counts[k], (enum gn_algo)(variant / 2), variant % 2, err);
+			got = check_allreduce(c, counts[k], variant / 2, variant % 2, err);
 			if (got > 0)
 				fprintf(stderr, "allreduce of %zu: variant %d: %d wrong\n", counts[k], variant, got);
 			wrong += got;
 		}
 	for (int algo = 0; algo < 3 && got >= 0; algo++)
-		wrong += got = check_same_bits(c, 100003, (enum gn_algo)algo, err);
+		wrong += got = check_same_bits(c, 100003, algorithms[algo], err);
 	for (size_t k = 0; k < sizeof counts / sizeof *counts && got >= 0; k++)
 		for (int root = 0; root < gn_comm_size(c) && got >= 0; root++)
 			wrong += got = check_broadcast(c, counts[k], root, err);
@@ -216,7 +222,7 @@ static int forever(struct gn_comm *c, struct gn_err *err)
 	struct gn_coll *coll;
 	void *data;
 
-	if (gn_comm_alloc(c, 1000000 * sizeof(float), &data, err) || gn_coll_allreduce(c, data, 1000000, GN_F32, NULL, GN_ALGO_AUTO, &coll, err))
+	if (gn_comm_alloc(c, 1000000 * sizeof(float), &data, err) || gn_coll_allreduce(c, data, 1000000, GN_F32, NULL, NULL, &coll, err))
 		return -1;
 	for (long i = 0;; i++) {
 		if (gn_coll_start(coll, err) || gn_coll_wait(coll, err)) {

@@ -1,0 +1,397 @@
+/* What the multi-rank tests start: every collective by every algorithm, checked.
+ * usage: coll_probe TRANSPORT   all of them; exit code 1 when an element is wrong
+ * Values are small whole numbers, so that sums are exact in any order and type. */
+#include "src/base/log.h"
+#include "transport/algo.h"
+#include "transport/comm.h"
+#include "transport/half.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct test {
+	struct gn_comm *comm;
+	struct gn_coll_args a;
+	int rank, size, shared;
+	char *in, *out;
+	size_t in_count, out_count; /* elements */
+};
+
+static double given(int rank, size_t i)
+{
+	return (double)((i * 7 + (size_t)rank * 13) % 13) - 6;
+}
+
+static void put(enum gn_dtype type, char *data, size_t i, double value)
+{
+	switch (type) {
+	case GN_F32:
+		((float *)(void *)data)[i] = (float)value;
+		break;
+	case GN_F64:
+		((double *)(void *)data)[i] = value;
+		break;
+	case GN_I32:
+		((int32_t *)(void *)data)[i] = (int32_t)value;
+		break;
+	case GN_I64:
+		((int64_t *)(void *)data)[i] = (int64_t)value;
+		break;
+	case GN_F16:
+		((uint16_t *)(void *)data)[i] = gn_f16_of_f32((float)value);
+		break;
+	case GN_BF16:
+		((uint16_t *)(void *)data)[i] = gn_bf16_of_f32((float)value);
+		break;
+	default:
+		data[i] = (char)(value + 6);
+	}
+}
+
+static double get(enum gn_dtype type, const char *data, size_t i)
+{
+	switch (type) {
+	case GN_F32:
+		return (double)((const float *)(const void *)data)[i];
+	case GN_F64:
+		return ((const double *)(const void *)data)[i];
+	case GN_I32:
+		return ((const int32_t *)(const void *)data)[i];
+	case GN_I64:
+		return (double)((const int64_t *)(const void *)data)[i];
+	case GN_F16:
+		return (double)gn_f32_of_f16(((const uint16_t *)(const void *)data)[i]);
+	case GN_BF16:
+		return (double)gn_f32_of_bf16(((const uint16_t *)(const void *)data)[i]);
+	default:
+		return data[i] - 6;
+	}
+}
+
+/* Element i of what everyone's whole buffers reduce to. */
+static double reduced(const struct test *t, size_t i)
+{
+	double acc = given(0, i);
+
+	for (int r = 1; r < t->size; r++) {
+		double v = given(r, i);
+
+		if (t->a.reduction == GN_MAX)
+			acc = v > acc ? v : acc;
+		else if (t->a.reduction == GN_MIN)
+			acc = v < acc ? v : acc;
+		else
+			acc += v;
+	}
+	if (t->a.reduction != GN_AVERAGE)
+		return acc;
+	/* as in the type: through it for small floats, toward zero for integers */
+	if (t->a.type == GN_I32 || t->a.type == GN_I64)
+		return (double)((int64_t)acc / t->size);
+	acc /= t->size;
+	if (t->a.type == GN_F16)
+		return (double)gn_f32_of_f16(gn_f16_of_f32((float)acc));
+	if (t->a.type == GN_BF16)
+		return (double)gn_f32_of_bf16(gn_bf16_of_f32((float)acc));
+	return t->a.type == GN_F32 ? (double)(float)acc : acc;
+}
+
+static size_t block_start(const struct test *t, int rank)
+{
+	size_t at = 0;
+
+	for (int r = 0; r < rank; r++)
+		at += t->a.counts ? t->a.counts[r] : t->a.count;
+	return at;
+}
+
+/* Element i of rank's output, or of the block of it that has a meaning. */
+static double wanted(const struct test *t, size_t i)
+{
+	int rank = 0;
+
+	switch (t->a.what) {
+	case GN_COLLECTIVE_BROADCAST:
+		return given(t->a.root, i);
+	case GN_COLLECTIVE_REDUCE_SCATTER:
+		return reduced(t, (size_t)t->rank * t->a.count + i);
+	case GN_COLLECTIVE_ALLGATHER:
+		while (block_start(t, rank + 1) <= i)
+			rank++;
+		return given(rank, i - block_start(t, rank));
+	case GN_COLLECTIVE_ALL_TO_ALL:
+		return given((int)(i / t->a.count), (size_t)t->rank * t->a.count + i % t->a.count);
+	default:
+		return reduced(t, i);
+	}
+}
+
+static void measure(struct test *t)
+{
+	size_t all = block_start(t, t->size);
+
+	t->in_count = t->out_count = t->a.count;
+	if (t->a.what == GN_COLLECTIVE_REDUCE_SCATTER || t->a.what == GN_COLLECTIVE_ALL_TO_ALL)
+		t->in_count = all;
+	if (t->a.what == GN_COLLECTIVE_ALLGATHER || t->a.what == GN_COLLECTIVE_ALL_TO_ALL)
+		t->out_count = all;
+	if (t->a.what == GN_COLLECTIVE_ALLGATHER && t->a.counts)
+		t->in_count = t->a.counts[t->rank];
+}
+
+/* In place, input and result stand somewhere within one buffer. */
+static size_t in_place_at(const struct test *t)
+{
+	return t->a.what == GN_COLLECTIVE_ALLGATHER ? block_start(t, t->rank) : 0;
+}
+
+static size_t result_at(const struct test *t, int in_place)
+{
+	return in_place && t->a.what == GN_COLLECTIVE_REDUCE_SCATTER ? (size_t)t->rank * t->a.count : 0;
+}
+
+static int has_result(const struct test *t)
+{
+	return t->a.what != GN_COLLECTIVE_REDUCE || t->rank == t->a.root;
+}
+
+static int count_wrong(const struct test *t, int in_place)
+{
+	size_t element = gn_dtype_bytes(t->a.type);
+	const char *result = t->out + result_at(t, in_place) * element;
+	int wrong = 0;
+
+	for (size_t i = 0; i < t->out_count && has_result(t); i++)
+		wrong += get(t->a.type, result, i) != wanted(t, i);
+	for (size_t i = 0; i < t->in_count && !in_place; i++)
+		wrong += get(t->a.type, t->in, i) != given(t->rank, i);
+	return wrong;
+}
+
+/* Returns wrong elements, or -1. */
+static int run(struct test *t, int in_place, struct gn_err *err)
+{
+	size_t element = gn_dtype_bytes(t->a.type);
+	char *base = in_place ? t->out + in_place_at(t) * element : t->in;
+	struct gn_coll *coll;
+	int wrong = 0;
+
+	t->a.in = in_place ? NULL : t->in;
+	t->a.out = t->out;
+	if (gn_coll_prepare(t->comm, &t->a, &coll, err))
+		return -1;
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < (size_t)t->size * 3100 && !in_place; i++)
+			put(t->a.type, t->out, i, -5);
+		for (size_t i = 0; i < t->in_count; i++)
+			put(t->a.type, base, i, given(t->rank, i));
+		if (gn_coll_start(coll, err) || gn_coll_wait(coll, err))
+			return -1;
+		wrong += count_wrong(t, in_place);
+	}
+	gn_coll_free(coll);
+	return wrong;
+}
+
+static int check(struct test *t, struct gn_err *err)
+{
+	int both = t->a.what != GN_COLLECTIVE_ALL_TO_ALL, wrong = 0, got;
+
+	measure(t);
+	for (int in_place = 0; in_place <= both; in_place++) {
+		got = run(t, in_place, err);
+		if (got)
+			fprintf(stderr, "rank %d: %s by %s, %zu of %s, %s, root %d, %s: %d wrong\n", t->rank,
+				gn_collective_name(t->a.what), t->a.algorithm, t->a.count, gn_dtype_name(t->a.type),
+				gn_reduction_name(t->a.reduction), t->a.root, in_place ? "in place" : "out of place", got);
+		if (got < 0)
+			return -1;
+		wrong += got;
+	}
+	return wrong;
+}
+
+/* All types with the sum, all reductions with one, roots in turn, counts that do not divide. */
+static int check_algorithm(struct test *t, struct gn_err *err)
+{
+	static const size_t counts[] = {0, 1, 5, 3001};
+	size_t own[64];
+	int wrong = 0, got = 0, turn = 0;
+
+	for (size_t k = 0; k < 4 && got >= 0; k++)
+		for (int type = 0; type < GN_DTYPE_COUNT && got >= 0; type++)
+			for (int red = 0; red < GN_REDUCTION_COUNT && got >= 0; red++) {
+				int reduces = t->a.what == GN_COLLECTIVE_ALLREDUCE || t->a.what == GN_COLLECTIVE_REDUCE ||
+					      t->a.what == GN_COLLECTIVE_REDUCE_SCATTER;
+
+				if ((type == GN_BYTES && reduces && (red == GN_SUM || red == GN_AVERAGE)) || (red && !reduces))
+					continue;
+				t->a.count = counts[k];
+				t->a.type = (enum gn_dtype)type;
+				t->a.reduction = (enum gn_reduction)red;
+				t->a.root = turn++ % t->size;
+				wrong += got = check(t, err);
+			}
+	if (t->a.what != GN_COLLECTIVE_ALLGATHER || got < 0 || t->size > 64)
+		return got < 0 ? -1 : wrong;
+	for (int r = 0; r < t->size; r++)
+		own[r] = (size_t)(r * 1000) % 2500;
+	t->a.counts = own;
+	got = check(t, err);
+	t->a.counts = NULL;
+	return got < 0 ? -1 : wrong + got;
+}
+
+/* Around a ring, and only from 0 to the last. */
+static int check_send_recv(struct test *t, struct gn_err *err)
+{
+	int wrong = 0;
+
+	t->a = (struct gn_coll_args){.what = GN_COLLECTIVE_SEND_RECV, .in = t->in, .out = t->out, .type = GN_F64};
+	for (t->a.count = 1; t->a.count <= 3001; t->a.count *= 3001)
+		for (int ring = 0; ring < 2 && t->size > 1; ring++) {
+			t->a.to = ring ? (t->rank + 1) % t->size : t->rank == 0 ? t->size - 1 : -1;
+			t->a.from = ring ? (t->rank + t->size - 1) % t->size : t->rank == t->size - 1 ? 0 : -1;
+			for (size_t i = 0; i < t->a.count; i++)
+				put(GN_F64, t->in, i, given(t->rank, i));
+			if (gn_comm_run(t->comm, &t->a, err))
+				return -1;
+			for (size_t i = 0; i < t->a.count && t->a.from >= 0; i++)
+				wrong += get(GN_F64, t->out, i) != given(t->a.from, i);
+		}
+	return wrong;
+}
+
+static int check_all(struct test *t, struct gn_err *err)
+{
+	size_t count;
+	const struct gn_algorithm *all = gn_algorithms(&count);
+	int wrong = 0, got = 0;
+
+	for (size_t i = 0; i < count && got >= 0; i++) {
+		if (all[i].what == GN_COLLECTIVE_BARRIER)
+			continue;
+		t->a = (struct gn_coll_args){.what = all[i].what, .algorithm = all[i].name};
+		wrong += got = check_algorithm(t, err);
+	}
+	for (int what = 0; what < GN_COLLECTIVE_COUNT && got >= 0; what++) {
+		if (what == GN_COLLECTIVE_BARRIER || what == GN_COLLECTIVE_SEND_RECV)
+			continue;
+		t->a = (struct gn_coll_args){.what = (enum gn_collective)what, .algorithm = "auto"};
+		wrong += got = check_algorithm(t, err);
+	}
+	if (got >= 0)
+		wrong += got = check_send_recv(t, err);
+	return got < 0 ? -1 : wrong;
+}
+
+/* An urgent small one overtakes a large one that was started before it, and both are right. */
+static int check_priority(struct test *t, struct gn_err *err)
+{
+	enum { LARGE = 4000000 };
+	struct gn_coll_args large = {.count = LARGE, .algorithm = "ring"}, small = {.count = 100, .algorithm = "ring", .priority = 1};
+	float *data = calloc(LARGE, sizeof *data), few[100];
+	struct gn_coll *slow, *quick;
+	int wrong = 0, done = 0;
+
+	if (!data)
+		abort();
+	large.out = data;
+	small.out = few;
+	if (gn_coll_prepare(t->comm, &large, &slow, err) || gn_coll_prepare(t->comm, &small, &quick, err))
+		return -1;
+	for (int i = 0; i < LARGE; i++)
+		data[i] = 1;
+	for (int i = 0; i < 100; i++)
+		few[i] = (float)i;
+	if (gn_coll_start(slow, err) || gn_coll_start(quick, err) || gn_coll_wait(quick, err) || gn_coll_test(slow, &done, err))
+		return -1;
+	wrong += done && t->size > 1;
+	if (gn_coll_wait(slow, err))
+		return -1;
+	for (int i = 0; i < LARGE; i++)
+		wrong += data[i] != (float)t->size;
+	for (int i = 0; i < 100; i++)
+		wrong += few[i] != (float)(i * t->size);
+	gn_coll_free(slow);
+	gn_coll_free(quick);
+	free(data);
+	return wrong;
+}
+
+static int check_refusals(struct test *t, struct gn_err *err)
+{
+	char byte[8] = {0};
+	const struct gn_coll_args wrong[] = {
+		{.what = GN_COLLECTIVE_ALLREDUCE, .out = byte, .count = 1, .type = GN_BYTES},
+		{.what = GN_COLLECTIVE_ALLREDUCE, .out = byte, .count = SIZE_MAX / 8, .type = GN_F64},
+		{.what = GN_COLLECTIVE_ALLREDUCE, .out = byte, .count = 1, .algorithm = "no-such-algorithm"},
+		{.what = GN_COLLECTIVE_BROADCAST, .out = byte, .count = 1, .root = t->size},
+		{.what = GN_COLLECTIVE_REDUCE, .out = byte, .count = 1, .root = -1},
+		{.what = GN_COLLECTIVE_ALL_TO_ALL, .out = byte, .count = 1},
+		{.what = GN_COLLECTIVE_COUNT, .out = byte, .count = 1},
+		{.what = GN_COLLECTIVE_SEND_RECV, .in = byte, .out = byte + 4, .count = 1, .to = t->rank, .from = -1},
+	};
+	struct gn_coll *coll;
+	int taken = 0;
+
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+		taken += gn_coll_prepare(t->comm, &wrong[i], &coll, err) != GN_ERR_USAGE;
+	return taken;
+}
+
+static int all_checks(struct test *t, struct gn_err *err)
+{
+	size_t bytes = (size_t)t->size * 3100 * 8;
+	void *in, *out;
+	int wrong, got = 0;
+
+	wrong = check_refusals(t, err);
+	/* memory of the node's and ordinary memory */
+	for (t->shared = 0; t->shared < 2 && got >= 0; t->shared++) {
+		if (t->shared ? gn_comm_alloc(t->comm, bytes, &out, err) != GN_OK : !(out = malloc(bytes)))
+			return -1;
+		in = malloc(bytes);
+		if (!in)
+			abort();
+		t->in = in;
+		t->out = out;
+		wrong += got = check_all(t, err);
+		if (t->shared)
+			gn_comm_free(t->comm, out);
+		else
+			free(out);
+		free(in);
+	}
+	if (got >= 0)
+		wrong += got = check_priority(t, err);
+	return got < 0 ? -1 : wrong;
+}
+
+int main(int argc, char **argv)
+{
+	struct gn_comm_options options = {argc > 1 ? argv[1] : "auto"};
+	struct test t = {0};
+	struct gn_world *world = NULL;
+	struct gn_log *log = NULL;
+	struct gn_err err = {0};
+	int wrong = -1;
+
+	gn_log_create(2, GN_LOG_INFO, &log, NULL);
+	if (gn_world_create(NULL, log, &world, &err) || gn_comm_create(world, &options, log, &t.comm, &err)) {
+		fprintf(stderr, "start: %s\n", err.text);
+	} else {
+		t.rank = gn_comm_rank(t.comm);
+		t.size = gn_comm_size(t.comm);
+		wrong = all_checks(&t, &err);
+		if (wrong < 0)
+			fprintf(stderr, "check: %s\n", err.text);
+		else
+			printf("rank %d of %d on %d nodes: %d wrong\n", t.rank, t.size, gn_world_nodes(world), wrong);
+	}
+	gn_comm_destroy(t.comm);
+	gn_world_destroy(world);
+	gn_log_destroy(log);
+	return wrong != 0;
+}

@@ -1,0 +1,16 @@
+#!/bin/bash
+# Every collective by every algorithm, all types and reductions, in place and not, on memory of the node's and ordinary memory.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+probe=$GN_BUILD/tests/transport/coll_probe
+
+all_right() { # N TRANSPORT
+	launch "$1" "$probe" "$2" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
+	[[ $(grep -c "of $1 on 1 nodes: 0 wrong" "$scratch/out") == "$1" ]]
+}
+for n in 1 2 3 4; do
+	check "$n ranks that share memory: all collectives are right" all_right "$n" auto
+done
+check "3 ranks over tcp" all_right 3 tcp
+finish

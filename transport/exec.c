@@ -1,0 +1,343 @@
+#include "transport/exec_internal.h"
+
+#include "src/base/arena.h"
+
+#include <string.h>
+
+#define NO_SLOT UINT32_MAX
+/* So much of a message of a neighbour's is combined at once when it has to come first: it stays in the cache. */
+#define BLOCK_BYTES 8192
+
+static uint64_t tag_of(const struct gn_exec *e, int sender, uint32_t message)
+{
+	return (uint64_t)sender << (GN_SEQUENCE_BITS + GN_MESSAGE_BITS) |
+	       (uint64_t)(e->sequence & ((1u << GN_SEQUENCE_BITS) - 1)) << GN_MESSAGE_BITS | message;
+}
+
+void gn_exec_landed(struct gn_request *r)
+{
+	struct gn_step_state *s = (struct gn_step_state *)r;
+
+	s->exec->landed[s->exec->landed_count++] = s->index;
+}
+
+static void fail(struct gn_exec *e, enum gn_status status, const struct gn_err *why)
+{
+	if (e->status)
+		return;
+	e->status = status;
+	e->why = *why;
+}
+
+static void done(struct gn_exec *e, uint32_t index)
+{
+	e->remaining--;
+	e->states[index].done = 1;
+	for (uint32_t d = e->first_dependent[index]; d < e->first_dependent[index + 1]; d++)
+		if (--e->states[e->dependents[d]].missing == 0)
+			e->queue[e->queue_tail++] = e->dependents[d];
+}
+
+static char *mine(const struct gn_exec *e, const struct gn_step_state *s)
+{
+	return (char *)e->buffers.out + s->offset;
+}
+
+static const char *given(const struct gn_exec *e, const struct gn_step_state *s)
+{
+	return (const char *)e->buffers.in + (s->offset - e->buffers.in_shift_bytes);
+}
+
+static char *slot_of(const struct gn_exec *e, const struct gn_step_state *s)
+{
+	return e->scratch + s->slot * e->slot_bytes;
+}
+
+static void reduced(struct gn_exec *e, uint32_t index)
+{
+	struct gn_step_state *s = &e->states[index];
+
+	e->free_slots[e->free_count++] = s->slot;
+	s->slot = NO_SLOT;
+	s->arrived = 0; /* it may still stand in the queue */
+	done(e, index);
+}
+
+/* The message may be overwritten. */
+static void reduce(struct gn_exec *e, uint32_t index)
+{
+	struct gn_step_state *s = &e->states[index];
+	char *message = slot_of(e, s);
+
+	if (s->len && e->steps[index].from_left) {
+		e->buffers.reduce(message, mine(e, s), s->len / e->buffers.element_bytes);
+		memcpy(mine(e, s), message, s->len);
+	} else if (s->len) {
+		e->buffers.reduce(mine(e, s), message, s->len / e->buffers.element_bytes);
+	}
+	reduced(e, index);
+}
+
+/* Straight from the neighbour's memory. */
+static void reduce_from(struct gn_exec *e, uint32_t index)
+{
+	struct gn_step_state *s = &e->states[index];
+	const char *theirs = gn_lane_peek(e->lane, s->lane, s->offset);
+	size_t element = e->buffers.element_bytes, each = BLOCK_BYTES / element * element;
+	_Alignas(GN_ALIGN_BYTES) char block[BLOCK_BYTES];
+
+	if (!e->steps[index].from_left) {
+		e->buffers.reduce(mine(e, s), theirs, s->len / element);
+		return;
+	}
+	for (size_t at = 0; at < s->len; at += each) {
+		size_t len = s->len - at < each ? s->len - at : each;
+
+		memcpy(block, theirs + at, len);
+		e->buffers.reduce(block, mine(e, s) + at, len / element);
+		memcpy(mine(e, s) + at, block, len);
+	}
+}
+
+static void receive(struct gn_exec *e, uint32_t index, void *where)
+{
+	const struct gn_step *step = &e->steps[index];
+	struct gn_step_state *s = &e->states[index];
+	struct gn_err why;
+	enum gn_status status;
+
+	s->posted = 1;
+	if (!s->len) {
+		gn_exec_landed(&s->request);
+		return;
+	}
+	status = gn_fabric_receive(e->fabric, tag_of(e, step->peer, step->message), where, s->len, &s->request, &why);
+	if (status)
+		fail(e, status, &why);
+}
+
+static void send(struct gn_exec *e, uint32_t index, const void *what)
+{
+	const struct gn_step *step = &e->steps[index];
+	struct gn_step_state *s = &e->states[index];
+	struct gn_err why;
+	enum gn_status status;
+
+	if (!s->len) {
+		gn_exec_landed(&s->request);
+		return;
+	}
+	status = gn_fabric_send(e->fabric, step->peer, tag_of(e, gn_world_rank(e->world), step->message), what, s->len,
+				&s->request, &why);
+	if (status)
+		fail(e, status, &why);
+}
+
+static void poll_later(struct gn_exec *e, uint32_t index)
+{
+	struct gn_step_state *s = &e->states[index];
+
+	if (!s->len) {
+		gn_exec_landed(&s->request);
+		return;
+	}
+	if (e->steps[index].op == GN_STEP_SEND)
+		gn_lane_offer(e->lane, s->lane, e->steps[index].message);
+	e->polled[e->polled_count++] = index;
+}
+
+static void run_step(struct gn_exec *e, uint32_t index)
+{
+	const struct gn_step *step = &e->steps[index];
+	struct gn_step_state *s = &e->states[index];
+
+	s->posted = 1;
+	if (s->lane >= 0 && step->op != GN_STEP_RECV_REDUCE) {
+		poll_later(e, index);
+		return;
+	}
+	switch (step->op) {
+	case GN_STEP_COPY:
+		if (s->len)
+			memcpy(mine(e, s), given(e, s), s->len);
+		done(e, index);
+		break;
+	case GN_STEP_SEND:
+		send(e, index, step->from_input ? given(e, s) : mine(e, s));
+		break;
+	case GN_STEP_RECV:
+		receive(e, index, mine(e, s));
+		break;
+	default: /* the message may be here already; if not, its arrival finds nothing missing */
+		if (s->arrived)
+			reduce(e, index);
+	}
+}
+
+/* In order, or a late one could hold the memory that an early one needs. */
+static void post_reductions(struct gn_exec *e)
+{
+	while (e->free_count && e->next_reduction < e->reduction_count && !e->status) {
+		uint32_t index = e->reductions[e->next_reduction++];
+
+		e->states[index].slot = e->free_slots[--e->free_count];
+		e->states[index].posted = 1;
+		if (e->states[index].lane >= 0)
+			poll_later(e, index);
+		else
+			receive(e, index, slot_of(e, &e->states[index]));
+	}
+}
+
+static enum gn_status explain(const struct gn_exec *e, uint32_t index, struct gn_err *why)
+{
+	const struct gn_step *step = &e->steps[index];
+	const char *host = gn_world_host_of(e->world, step->peer);
+	enum gn_status status = e->states[index].request.status;
+
+	if (status == GN_ERR_MISMATCH)
+		return gn_err_set(why, status,
+				  "%s number %u: the message from rank %d on %s has another length than the one expected: the ranks "
+				  "disagree about the size or the order of their collectives", e->name, e->sequence, step->peer, host);
+	return gn_err_set(why, status, "%s: a message %s rank %d on %s failed: %s", e->name,
+			  step->op == GN_STEP_SEND ? "to" : "from", step->peer, host, gn_status_text(status));
+}
+
+static void take_landed(struct gn_exec *e)
+{
+	uint32_t index = e->landed[--e->landed_count];
+	struct gn_step_state *s = &e->states[index];
+	struct gn_err why;
+
+	if (s->request.status) {
+		explain(e, index, &why);
+		fail(e, s->request.status, &why);
+		return;
+	}
+	if (e->steps[index].op != GN_STEP_RECV_REDUCE) {
+		done(e, index);
+		return;
+	}
+	s->arrived = 1;
+	if (!s->missing)
+		reduce(e, index);
+}
+
+/* Straight from the neighbour's memory when this rank is ready for it. When it is not, the message is taken in early, as one
+ * over the fabric is: the neighbour may be waiting for that, and this rank for the neighbour. */
+static void take_reduction(struct gn_exec *e, uint32_t index)
+{
+	struct gn_step_state *s = &e->states[index];
+
+	if (!s->missing) {
+		reduce_from(e, index);
+		reduced(e, index);
+		return;
+	}
+	memcpy(slot_of(e, s), gn_lane_peek(e->lane, s->lane, s->offset), s->len);
+	s->arrived = 1;
+}
+
+/* Whether the neighbour has done its part, and then this rank's. */
+static int take_polled(struct gn_exec *e, uint32_t index)
+{
+	const struct gn_step *step = &e->steps[index];
+	struct gn_step_state *s = &e->states[index];
+
+	if (step->op == GN_STEP_SEND) {
+		if (!gn_lane_taken(e->lane, s->lane, step->message))
+			return 0;
+		done(e, index);
+		return 1;
+	}
+	if (!gn_lane_offered(e->lane, s->lane, step->message))
+		return 0;
+	if (step->op == GN_STEP_RECV_REDUCE) {
+		take_reduction(e, index);
+	} else {
+		memcpy(mine(e, s), gn_lane_peek(e->lane, s->lane, s->offset), s->len);
+		done(e, index);
+	}
+	gn_lane_take(e->lane, s->lane, step->message);
+	return 1;
+}
+
+/* In the order in which they became possible. */
+static int poll_lane(struct gn_exec *e)
+{
+	size_t kept = 0, count = e->polled_count;
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t index = e->polled[i];
+
+		if (!take_polled(e, index))
+			e->polled[kept++] = index;
+	}
+	e->polled_count = kept;
+	return kept < count;
+}
+
+int gn_exec_advance(struct gn_exec *e)
+{
+	int did = 0, again;
+
+	do {
+		again = e->polled_count && poll_lane(e);
+		post_reductions(e);
+		for (; e->landed_count && !e->status; again = 1)
+			take_landed(e);
+		for (; e->queue_head < e->queue_tail && !e->status; again = 1)
+			run_step(e, e->queue[e->queue_head++]);
+		did |= again;
+	} while (again && !e->status);
+	return did;
+}
+
+void gn_exec_start(struct gn_exec *e, uint32_t sequence)
+{
+	e->sequence = sequence;
+	e->remaining = e->step_count;
+	e->next_reduction = e->queue_head = e->queue_tail = e->landed_count = e->polled_count = 0;
+	for (e->free_count = 0; e->free_count < e->slot_count; e->free_count++)
+		e->free_slots[e->free_count] = e->slot_count - 1 - e->free_count;
+	for (size_t i = 0; i < e->step_count; i++) {
+		struct gn_step_state *s = &e->states[i];
+
+		s->missing = e->steps[i].dependency_count;
+		s->slot = NO_SLOT;
+		s->arrived = s->posted = s->done = 0;
+		s->request.status = GN_OK;
+		if (!s->missing)
+			e->queue[e->queue_tail++] = (uint32_t)i;
+	}
+	if (e->lane)
+		gn_lane_start(e->lane);
+	gn_exec_advance(e);
+}
+
+int gn_exec_done(const struct gn_exec *e)
+{
+	return !e->remaining;
+}
+
+enum gn_status gn_exec_check(const struct gn_exec *e, struct gn_err *err)
+{
+	if (e->status && err)
+		*err = e->why;
+	return e->status;
+}
+
+void gn_exec_waits_for(const struct gn_exec *e, struct gn_exec_wait *out)
+{
+	*out = (struct gn_exec_wait){.peer = -1, .steps_left = e->remaining, .steps = e->step_count};
+	for (size_t i = 0; i < e->step_count; i++) {
+		if (e->states[i].done || !e->states[i].posted || e->steps[i].op == GN_STEP_COPY)
+			continue;
+		out->peer = e->steps[i].peer;
+		out->sends = e->steps[i].op == GN_STEP_SEND;
+		out->message = e->steps[i].message;
+		/* who has not sent explains more than who has not received */
+		if (!out->sends)
+			return;
+	}
+}

@@ -1,0 +1,322 @@
+#include "transport/node_internal.h"
+
+#include "transport/direct.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How a buffer travels: in the letter itself; not at all, the neighbours reach it; piece by piece through the stage. */
+enum way { BY_LETTER, IN_PLACE, STAGED };
+enum phase { IDLE, ARRIVED, REDUCED };
+
+struct gn_node_op {
+	struct gn_node *node;
+	struct gn_node_side *mine;
+	struct gn_node_side **sides; /* of each local rank */
+	char **parts;		     /* what is reduced, of each local rank */
+	const void *in;
+	char *out;
+	size_t count, element_bytes;
+	uint64_t offset, check;
+	gn_reduce_fn reduce;
+	uint64_t run;
+	enum way way;
+	enum phase phase;
+	int slot;
+	int met; /* local ranks below this one have been seen in this phase */
+	uint64_t piece, first_piece, end_piece; /* through the stage: the node's pieces are numbered over all operations */
+	int copied;				/* this rank's part of the piece is there */
+};
+
+static size_t bytes_of(const struct gn_node_op *op)
+{
+	return op->count * op->element_bytes;
+}
+
+static void take_slot(struct gn_node_op *op)
+{
+	struct gn_node *n = op->node;
+	uint64_t runs[2];
+
+	for (int i = 0; i < n->local_size; i++)
+		op->sides[i] = &gn_node_control_of(n, i)->side[op->slot];
+	op->mine = op->sides[n->local_rank];
+	n->used[op->slot] = 1;
+	/* A slot that served before goes on counting where it was. */
+	for (int i = 0; i < 2; i++)
+		runs[i] = atomic_load(&op->mine->letter[i].arrived);
+	op->run = runs[0] > runs[1] ? runs[0] : runs[1];
+	op->check = (op->count * 0x9e3779b97f4a7c15u ^ op->element_bytes) * 0xc2b2ae3d27d4eb4fu ^ op->offset ^
+		    (uint64_t)op->way << 62;
+	op->mine->offset = op->offset;
+	op->mine->count = op->count;
+	op->mine->element_bytes = op->element_bytes;
+	op->mine->letter[0].check = op->mine->letter[1].check = op->check;
+}
+
+/* In turn, not the lowest: a slow neighbour may still be reading what was in the one freed last. The same on all ranks, who
+ * make and free operations in the same order. */
+static int free_slot(struct gn_node *n)
+{
+	for (unsigned tried = 0; tried < GN_NODE_SLOTS; tried++) {
+		unsigned slot = n->next_slot++ % GN_NODE_SLOTS;
+
+		if (!n->used[slot])
+			return (int)slot;
+	}
+	return -1;
+}
+
+static enum gn_status choose_way(struct gn_node_op *op, struct gn_err *err)
+{
+	struct gn_node *n = op->node;
+	const struct gn_segment *segment;
+
+	if (bytes_of(op) <= GN_MAIL_BYTES) {
+		op->way = BY_LETTER;
+		return GN_OK;
+	}
+	segment = gn_node_find(n, op->out, bytes_of(op), &op->offset);
+	if (!segment && n->local_size > GN_STAGE_RANKS)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the buffer is not shared within the node");
+	op->way = segment ? IN_PLACE : STAGED;
+	for (int i = 0; segment && i < n->local_size; i++)
+		op->parts[i] = (char *)gn_segment_part(segment, i) + op->offset;
+	return GN_OK;
+}
+
+enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
+				 gn_reduce_fn reduce, struct gn_node_op **out, struct gn_err *err)
+{
+	struct gn_node_op *op;
+	enum gn_status status;
+	int slot = free_slot(n);
+
+	if (slot < 0)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "more than %d collectives at once within a node", GN_NODE_SLOTS);
+	op = calloc(1, sizeof *op);
+	if (op) {
+		op->sides = calloc((size_t)n->local_size, sizeof *op->sides);
+		op->parts = calloc((size_t)n->local_size, sizeof *op->parts);
+	}
+	if (!op || !op->sides || !op->parts) {
+		gn_node_op_free(op);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a collective");
+	}
+	op->node = n;
+	op->in = in;
+	op->out = out_buffer;
+	op->count = count;
+	op->element_bytes = element_bytes;
+	op->reduce = reduce;
+	op->slot = slot;
+	status = choose_way(op, err);
+	if (status) {
+		gn_node_op_free(op);
+		return status;
+	}
+	take_slot(op);
+	*out = op;
+	return GN_OK;
+}
+
+void gn_node_op_free(struct gn_node_op *op)
+{
+	if (!op)
+		return;
+	if (op->mine)
+		op->node->used[op->slot] = 0;
+	free(op->sides);
+	free(op->parts);
+	free(op);
+}
+
+void gn_node_start(struct gn_node_op *op)
+{
+	struct gn_letter *letter = &op->mine->letter[++op->run & 1];
+	size_t pieces = (bytes_of(op) + GN_STAGE_BYTES - 1) / GN_STAGE_BYTES;
+
+	if (op->way == BY_LETTER) {
+		memcpy(letter->values, op->in ? op->in : op->out, bytes_of(op));
+	} else if (op->way == IN_PLACE && op->in) {
+		memcpy(op->out, op->in, bytes_of(op));
+	} else if (op->way == STAGED) {
+		op->first_piece = op->piece = op->node->stage_pieces;
+		op->node->stage_pieces = op->end_piece = op->piece + pieces;
+		op->copied = 0;
+	}
+	atomic_store_explicit(&letter->arrived, op->run, memory_order_release);
+	op->phase = ARRIVED;
+	op->met = 0;
+}
+
+static int rank_of(const struct gn_world *w, int index)
+{
+	int local = 0;
+
+	for (int r = 0; r < gn_world_size(w); r++)
+		if (gn_world_node_of(w, r) == gn_world_node_of(w, gn_world_rank(w)) && local++ == index)
+			return r;
+	return 0;
+}
+
+static enum gn_status explain(const struct gn_node_op *op, int index, struct gn_err *err)
+{
+	const struct gn_node_side *theirs = op->sides[index];
+	const struct gn_world *w = op->node->world;
+	int rank = rank_of(w, index);
+
+	return gn_err_set(err, GN_ERR_MISMATCH,
+			  "allreduce: the ranks disagree about the size: rank %d on %s gave %llu elements of %llu bytes at offset %llu, this rank %zu of %zu at "
+			  "%llu", rank, gn_world_host_of(w, rank), (unsigned long long)theirs->count,
+			  (unsigned long long)theirs->element_bytes, (unsigned long long)theirs->offset, op->count,
+			  op->element_bytes, (unsigned long long)op->offset);
+}
+
+/* Whether all have arrived for this run; those seen once need not be looked at again. */
+static enum gn_status all_arrived(struct gn_node_op *op, int *yes, struct gn_err *err)
+{
+	unsigned turn = op->run & 1;
+
+	for (; op->met < op->node->local_size; op->met++) {
+		const struct gn_letter *letter = &op->sides[op->met]->letter[turn];
+
+		if (atomic_load_explicit(&letter->arrived, memory_order_acquire) < op->run)
+			return GN_OK;
+		if (letter->check != op->check)
+			return explain(op, op->met, err);
+	}
+	*yes = 1;
+	return GN_OK;
+}
+
+static int all_finished(struct gn_node_op *op)
+{
+	for (; op->met < op->node->local_size; op->met++)
+		if (atomic_load_explicit(&op->sides[op->met]->finished, memory_order_acquire) < op->run)
+			return 0;
+	return 1;
+}
+
+static void reduce_letters(struct gn_node_op *op)
+{
+	unsigned turn = op->run & 1;
+
+	memcpy(op->out, op->sides[0]->letter[turn].values, bytes_of(op));
+	for (int i = 1; i < op->node->local_size; i++)
+		op->reduce(op->out, op->sides[i]->letter[turn].values, op->count);
+}
+
+/* This rank's share of the elements, cut at cache lines so that no line is written by two. */
+static void reduce_share(struct gn_node_op *op)
+{
+	size_t line = GN_ALIGN_BYTES / op->element_bytes, lines = (op->count + line - 1) / line;
+	size_t ranks = (size_t)op->node->local_size, rank = (size_t)op->node->local_rank;
+	size_t first = lines * rank / ranks * line, end = lines * (rank + 1) / ranks * line;
+
+	if (end > op->count)
+		end = op->count;
+	if (first < end)
+		gn_direct_reduce(op->parts, op->node->local_size, first * op->element_bytes,
+				 (end - first), op->element_bytes, op->reduce);
+}
+
+/* --- through the stage --- */
+
+/* Whether all have staged (or read) the pieces below `until`. */
+static int all_reached(const struct gn_node *n, int reading, uint64_t until)
+{
+	for (int i = 0; i < n->local_size; i++) {
+		struct gn_stage *s = &gn_node_control_of(n, i)->stage;
+
+		if (atomic_load_explicit(reading ? &s->read : &s->staged, memory_order_acquire) < until)
+			return 0;
+	}
+	return 1;
+}
+
+/* The piece's part of this rank's buffer. */
+static size_t piece_at(const struct gn_node_op *op, uint64_t piece, size_t *len)
+{
+	size_t at = (size_t)(piece - op->first_piece) * GN_STAGE_BYTES, rest = bytes_of(op) - at;
+
+	*len = rest < GN_STAGE_BYTES ? rest : GN_STAGE_BYTES;
+	return at;
+}
+
+static void copy_piece(struct gn_node_op *op)
+{
+	struct gn_stage *stage = &gn_node_control_of(op->node, op->node->local_rank)->stage;
+	size_t len, at = piece_at(op, op->piece, &len);
+
+	memcpy(stage->bytes[op->piece & 1], (op->in ? (const char *)op->in : op->out) + at, len);
+	atomic_store_explicit(&stage->staged, op->piece + 1, memory_order_release);
+	op->copied = 1;
+}
+
+static void reduce_piece(struct gn_node_op *op)
+{
+	struct gn_node *n = op->node;
+	size_t len, at = piece_at(op, op->piece, &len);
+
+	for (int i = 0; i < n->local_size; i++)
+		op->parts[i] = gn_node_control_of(n, i)->stage.bytes[op->piece & 1];
+	gn_direct_combine(op->out + at, op->parts, n->local_size, len / op->element_bytes, op->element_bytes, op->reduce);
+	atomic_store_explicit(&gn_node_control_of(n, n->local_rank)->stage.read, op->piece + 1, memory_order_release);
+	op->piece++;
+	op->copied = 0;
+}
+
+/* The stage has two places: a piece goes in when all have read the one before the last. Returns whether all is done. */
+static int advance_stage(struct gn_node_op *op)
+{
+	struct gn_stage *mine = &gn_node_control_of(op->node, op->node->local_rank)->stage;
+
+	/* operations pass one after the other */
+	if (atomic_load_explicit(&mine->read, memory_order_relaxed) < op->first_piece)
+		return 0;
+	while (op->piece < op->end_piece) {
+		if (!op->copied) {
+			if (op->piece >= 2 && !all_reached(op->node, 1, op->piece - 1))
+				return 0;
+			copy_piece(op);
+		}
+		if (!all_reached(op->node, 0, op->piece + 1))
+			return 0;
+		reduce_piece(op);
+	}
+	return 1;
+}
+
+enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err)
+{
+	int yes = 0;
+	enum gn_status status;
+
+	*done = 0;
+	if (op->phase == ARRIVED) {
+		status = all_arrived(op, &yes, err);
+		if (status || !yes)
+			return status;
+		if (op->way == BY_LETTER) {
+			reduce_letters(op);
+			op->phase = IDLE;
+		} else if (op->way == STAGED) {
+			op->phase = advance_stage(op) ? IDLE : ARRIVED;
+		} else {
+			reduce_share(op);
+			atomic_store_explicit(&op->mine->finished, op->run, memory_order_release);
+			op->phase = REDUCED;
+			op->met = 0;
+		}
+	}
+	if (op->phase == REDUCED && all_finished(op))
+		op->phase = IDLE;
+	*done = op->phase == IDLE;
+	return GN_OK;
+}
+
+void gn_node_waits_for(const struct gn_node_op *op, int *rank)
+{
+	*rank = op->met < op->node->local_size ? rank_of(op->node->world, op->met) : -1;
+}
