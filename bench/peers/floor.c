@@ -102,10 +102,12 @@ static void by_mail(struct peer *p, const float *in, float *out, size_t count)
 		const float *theirs = mail[r].values;
 
 		await(&mail[r].flag, sequence);
-		if (!r)
+		if (!r) {
 			memcpy(out, theirs, count * sizeof *out);
-#pragma GCC ivdep
-		for (size_t i = 0; r && i < count; i++)
+			continue;
+		}
+#pragma omp simd
+		for (size_t i = 0; i < count; i++)
 			out[i] += theirs[i];
 	}
 }
@@ -113,7 +115,7 @@ static void by_mail(struct peer *p, const float *in, float *out, size_t count)
 /* Two or four at a time, so that each value is read once and stays in a register until it is written to all. */
 static void reduce_two(const float *a, const float *b, float *x, float *y, size_t n)
 {
-#pragma GCC ivdep
+#pragma omp simd
 	for (size_t i = 0; i < n; i++)
 		x[i] = y[i] = a[i] + b[i];
 }
@@ -123,7 +125,7 @@ static void reduce_four(const float *const *in, float *const *out, size_t n)
 	const float *a = in[0], *b = in[1], *c = in[2], *d = in[3];
 	float *w = out[0], *x = out[1], *y = out[2], *z = out[3];
 
-#pragma GCC ivdep
+#pragma omp simd
 	for (size_t i = 0; i < n; i++)
 		w[i] = x[i] = y[i] = z[i] = a[i] + b[i] + c[i] + d[i];
 }
