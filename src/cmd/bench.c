@@ -1,15 +1,61 @@
 #include "src/cmd/bench.h"
 
+#include "transport/algo.h"
+
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 static const struct {
 	const char *name;
-	int (*run)(const struct gn_bench_options *o);
+	enum gn_collective what;
 } modes[] = {
-	{"allreduce", gn_bench_allreduce},
+	{"allreduce", GN_COLLECTIVE_ALLREDUCE},	  {"reduce-scatter", GN_COLLECTIVE_REDUCE_SCATTER},
+	{"allgather", GN_COLLECTIVE_ALLGATHER},	  {"broadcast", GN_COLLECTIVE_BROADCAST},
+	{"reduce", GN_COLLECTIVE_REDUCE},	  {"all-to-all", GN_COLLECTIVE_ALL_TO_ALL},
+	{"p2p", GN_COLLECTIVE_SEND_RECV},
 };
+
+/* Before any rank waits for another. */
+static int algorithm_is_known(const char *name, enum gn_collective what)
+{
+	const struct gn_algorithm *all;
+	size_t count;
+
+	if (!strcmp(name, "auto") || (!strcmp(name, "shared") && what != GN_COLLECTIVE_SEND_RECV) ||
+	    gn_algorithm_find(what, name))
+		return 1;
+	fprintf(stderr, "gannet bench: %s has no algorithm of the name given with --algo; there is: auto, shared",
+		gn_collective_name(what));
+	all = gn_algorithms(&count);
+	for (size_t i = 0; i < count; i++)
+		if (all[i].what == what)
+			fprintf(stderr, ", %s", all[i].name);
+	fputc('\n', stderr);
+	return 0;
+}
+
+static int measure(const struct gn_bench_options *o, enum gn_collective what)
+{
+	struct gn_bench b;
+	struct gn_err err;
+	enum gn_status status;
+	int rank = 0;
+
+	if (!algorithm_is_known(o->algo, what))
+		return GN_EXIT_USAGE;
+	status = gn_bench_open(o, &b, &err);
+	if (!status)
+		rank = gn_comm_rank(b.comm);
+	if (!status)
+		status = what == GN_COLLECTIVE_SEND_RECV ? gn_bench_p2p(&b, &err) : gn_bench_collective(&b, what, &err);
+	if (status)
+		gn_cmd_fail("bench", &err);
+	else if (b.wrong && rank == 0)
+		fprintf(stderr, "gannet bench: %lld elements were wrong\n", (long long)b.wrong);
+	gn_bench_close(&b);
+	return status ? gn_cmd_exit_code(status) : b.wrong ? GN_EXIT_FAILED : GN_EXIT_DONE;
+}
 
 static int run(const void *options, const struct gn_text_list *positional)
 {
@@ -22,9 +68,11 @@ static int run(const void *options, const struct gn_text_list *positional)
 	}
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		if (!strcmp(modes[i].name, positional->items[0]))
-			return modes[i].run(o);
-	fprintf(stderr, "gannet bench: no mode '%s'; there is: allreduce\n",
-		gn_text_visible(positional->items[0], mode, sizeof mode));
+			return measure(o, modes[i].what);
+	fprintf(stderr, "gannet bench: no mode '%s'; there is:", gn_text_visible(positional->items[0], mode, sizeof mode));
+	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+		fprintf(stderr, " %s", modes[i].name);
+	fputc('\n', stderr);
 	return GN_EXIT_USAGE;
 }
 
@@ -44,10 +92,18 @@ static const struct gn_option options_table[] = {
 	{.name = "row-ms", .kind = GN_OPTION_INT, .offset = FIELD(row_ms), .value_name = "N", .initial = "0",
 	 .help = "roughly the time for one row: fewer operations where they are slow, but 5; 0: no limit", .min = 0,
 	 .max = 1000000},
+	{.name = "type", .letter = 'd', .kind = GN_OPTION_CHOICE, .offset = FIELD(type), .value_name = "NAME",
+	 .initial = "float", .help = "of the elements", .choices = "float|double|half|bfloat16|int32|int64"},
+	{.name = "redop", .letter = 'o', .kind = GN_OPTION_CHOICE, .offset = FIELD(redop), .value_name = "NAME",
+	 .initial = "sum", .help = "reduction", .choices = "sum|max|min|avg"},
+	{.name = "root", .letter = 'r', .kind = GN_OPTION_INT, .offset = FIELD(root), .value_name = "RANK", .initial = "0",
+	 .help = "of broadcast and reduce", .min = 0, .max = 1000000},
+	{.name = "peer", .kind = GN_OPTION_INT, .offset = FIELD(peer), .value_name = "RANK", .initial = "-1",
+	 .help = "p2p: the rank that rank 0 talks to; -1: the last", .min = -1, .max = 1000000},
 	{.name = "place", .kind = GN_OPTION_CHOICE, .offset = FIELD(place), .value_name = "WHICH", .initial = "both",
 	 .help = "measure in place, out of place, or both", .choices = "both|in|out"},
-	{.name = "algo", .kind = GN_OPTION_CHOICE, .offset = FIELD(algo), .value_name = "NAME", .initial = "auto",
-	 .help = "algorithm", .choices = "auto|shared|ring|recursive-doubling|halving-doubling|double-tree|hierarchical|hierarchical-ring"},
+	{.name = "algo", .kind = GN_OPTION_TEXT, .offset = FIELD(algo), .value_name = "NAME", .initial = "auto",
+	 .help = "algorithm (a wrong name lists those there are); auto: what gannet would choose"},
 	{.name = "foreign", .kind = GN_OPTION_FLAG, .offset = FIELD(foreign),
 	 .help = "ordinary memory instead of memory that ranks of one node share"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
@@ -59,17 +115,26 @@ static const struct gn_option options_table[] = {
 static const struct gn_command command = {
 	.name = "bench",
 	.summary = "measure communication",
-	.positional = "allreduce",
+	.positional = "allreduce|reduce-scatter|allgather|broadcast|reduce|all-to-all|p2p",
 	.description =
 		"Measures between the ranks that started it (srun --mpi=pmix, mpirun, gannet launch), in the columns of "
-		"nccl-tests: algorithm bandwidth is message size by time, bus bandwidth that times 2(n-1)/n, GB are 10^9 bytes. "
-		"Times are those of the slowest rank: the mean over the iterations, and their 50th and 99th percentile.\n\n"
+		"nccl-tests: size is the longer of what a rank gives and gets; algorithm bandwidth is that by the time; bus "
+		"bandwidth is algorithm bandwidth times 2(n-1)/n for allreduce, (n-1)/n for reduce-scatter, allgather and "
+		"all-to-all, 1 for the others. GB are 10^9 bytes. Times are those of the slowest rank: the mean over the "
+		"iterations, and their 50th and 99th percentile.\n\n"
+		"p2p measures between rank 0 and --peer, out of place: one way (half of there and back), then both ways at once, "
+		"with the bandwidth of one direction.\n\n"
+		"limit is the share of what the way itself gives, measured in the same run: on one node the least that the "
+		"operation has to read and write, against all ranks copying messages of that size at once (a STREAM copy); "
+		"between nodes the least that a node has to send, against every node sending to the next and receiving at the "
+		"same time. Shares above 100 % are possible where caches help.\n\n"
 		"Results are checked in every row, for all elements: out of place those of the last timed operation, in "
 		"place those of one more. A wrong one makes the exit code 1.\n\n"
 		"With --transport, the counters of the network devices are read before and after each row, and the command "
 		"fails with code 1 when they do not bear the named transport out.",
 	.examples = "  gannet launch -n 4 gannet bench allreduce --transport shm   # on this machine\n"
-		    "  srun -N2 --mpi=pmix gannet bench allreduce --json            # JSON lines\n",
+		    "  srun -N2 --mpi=pmix gannet bench allreduce --json            # JSON lines\n"
+		    "  srun -N2 --mpi=pmix gannet bench p2p --transport rc          # latency and bandwidth of a link\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 	.positional_min = 1,

@@ -1,18 +1,56 @@
-/* The modes of gannet bench: one file each, all reading one option table. */
+/* The modes of gannet bench: the collectives (bench_coll.c) and point to point (bench_p2p.c), with what they share: ranks,
+ * buffers, timing, limits, proof, output. Everything that measures is collective. */
 #ifndef GN_CMD_BENCH_H
 #define GN_CMD_BENCH_H
 
+#include "src/cmd/bench_pattern.h"
+#include "src/cmd/bench_row.h"
 #include "src/cmd/cmd.h"
-
-#include <stdint.h>
+#include "transport/comm.h"
 
 struct gn_bench_options {
-	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms;
-	const char *algo, *transport, *place;
+	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer;
+	const char *algo, *transport, *place, *type, *redop;
 	int json, foreign;
 };
 
-/* Each returns an enum gn_exit. */
-int gn_bench_allreduce(const struct gn_bench_options *o);
+struct gn_bench {
+	const struct gn_bench_options *o;
+	struct gn_log *log;
+	struct gn_world *world;
+	struct gn_comm *comm;
+	struct gn_pattern pattern;
+	void *in, *out;	/* buffer_bytes each */
+	size_t buffer_bytes;
+	double *times;	      /* room for o->iters */
+	double link_gb_per_s; /* 0: there is one node */
+	int64_t wrong;	      /* in all rows so far */
+};
+
+enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *b, struct gn_err *err);
+void gn_bench_close(struct gn_bench *b);
+
+/* Times the operations one after the other as one; count is 1 or 2. */
+enum gn_status gn_bench_time(struct gn_bench *b, struct gn_coll *const *colls, int count, struct gn_timing *out,
+			     struct gn_err *err);
+enum gn_status gn_bench_once(struct gn_coll *const *colls, int count, struct gn_err *err);
+/* Adds up the elements that each rank found wrong. */
+enum gn_status gn_bench_add_wrong(struct gn_bench *b, int64_t here, struct gn_timing *t, struct gn_err *err);
+
+/* One row: runs measure(), which fills the timings in, with the counters' proof around it, and prints on
+ * rank 0: as transport what rank 0's connections use, and shm where measure() says that ranks reach each other's memory. */
+enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
+			    enum gn_status (*measure)(struct gn_bench *b, struct gn_bench_row *row, int *direct,
+						      struct gn_err *err),
+			    struct gn_err *err);
+
+/* What copiers ranks of this node, all at once, can copy in messages of bytes: read and written bytes in GB/s. */
+enum gn_status gn_bench_memory_limit(struct gn_bench *b, size_t bytes, int copiers, double *gb_per_s, struct gn_err *err);
+/* What a node can send to the next while it receives from the one before: the slowest node's, in GB/s. */
+enum gn_status gn_bench_link_limit(struct gn_bench *b, double *gb_per_s, struct gn_err *err);
+
+/* The modes. */
+enum gn_status gn_bench_collective(struct gn_bench *b, enum gn_collective what, struct gn_err *err);
+enum gn_status gn_bench_p2p(struct gn_bench *b, struct gn_err *err);
 
 #endif

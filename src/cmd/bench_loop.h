@@ -26,10 +26,14 @@ struct gn_bench_plan {
 
 struct gn_timing {
 	double mean_us, p50_us, p99_us;
-	int64_t iters, wrong; /* iters 0: not measured; wrong is for the caller to fill in */
+	int64_t iters; /* 0: not measured */
+	/* for the caller to fill in */
+	int64_t wrong;
+	const char *algo;
+	int chunks;
 };
 
-/* Collective. times has room for plan->iters. */
+/* Collective. times has room for plan->iters, and holds those of the out->iters operations, ascending, afterwards. */
 enum gn_status gn_bench_loop(const struct gn_bench_plan *plan, const struct gn_bench_op *op, double *times,
 			     struct gn_timing *out, struct gn_err *err);
 

@@ -2,10 +2,13 @@ bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
 gannet_SOURCES = \
 	src/cmd/bench.c src/cmd/bench.h \
-	src/cmd/bench_allreduce.c \
+	src/cmd/bench_coll.c \
+	src/cmd/bench_limit.c \
 	src/cmd/bench_loop.c src/cmd/bench_loop.h \
 	src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
+	src/cmd/bench_p2p.c \
 	src/cmd/bench_row.c src/cmd/bench_row.h \
+	src/cmd/bench_shared.c \
 	src/cmd/cmd.c src/cmd/cmd.h \
 	src/cmd/eval.c \
 	src/cmd/export.c \

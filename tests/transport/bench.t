@@ -1,5 +1,5 @@
 #!/bin/bash
-# gannet bench allreduce: rows, JSON, and a transport that is not the one named.
+# gannet bench: every mode's rows, JSON, limits, and a transport that is not the one named.
 set -u
 # shellcheck source=tests/transport/common.sh
 . "$GN_SOURCE/tests/transport/common.sh"
@@ -7,9 +7,10 @@ set -u
 # Loopback of its own, where that is possible: other tests' traffic would count, too.
 quiet=()
 ((UID == 0)) && unshare --net true 2>/dev/null && quiet=(unshare --net sh -c 'ip link set lo up; exec "$@"' sh)
-bench() { # N ARG...
-	timeout -k 5 120 "${quiet[@]}" "$gannet" launch -n "$1" -- "$gannet" bench allreduce --iters 3 --warmup 1 "${@:2}"
+run() { # N MODE ARG...
+	timeout -k 5 120 "${quiet[@]}" "$gannet" launch -n "$1" -- "$gannet" bench "$2" --iters 3 --warmup 1 "${@:3}"
 }
+bench() { run "$1" allreduce "${@:2}"; }
 
 json() { # N TRANSPORT ALGO
 	bench "$1" --transport "$2" --algo "$3" --json --min-bytes 8 --max-bytes 4M --factor 32 >"$scratch/out" 2>"$scratch/err" ||
@@ -20,7 +21,7 @@ json() { # N TRANSPORT ALGO
 		while (<STDIN>) {
 			my $r = decode_json($_);
 			die "wrong row: $_" unless $r->{op} eq "allreduce" && $r->{bytes} == 8 * 32 ** $rows && $r->{transport} eq $transport
-				&& $r->{algo} eq $algo;
+				&& $r->{algo} eq $algo && $r->{rails} == ($transport eq "tcp");
 			for (qw(in_place out_of_place)) {
 				my $t = $r->{$_};
 				die "$_: $t->{wrong} wrong" if $t->{wrong};
@@ -35,6 +36,56 @@ json() { # N TRANSPORT ALGO
 }
 check "JSON rows, 2 ranks, shm, ring" json 2 shm ring
 check "JSON rows, 3 ranks, tcp, recursive doubling" json 3 tcp recursive-doubling
+# bus bandwidth by algorithm bandwidth; the least bytes per byte of message on one node; is there an in-place half?
+modes="reduce-scatter:2/3:4:1 allgather:2/3:4:1 broadcast:1:3:1 reduce:1:4:1 all-to-all:2/3:6:0"
+mode() { # MODE FACTOR NEEDED IN_PLACE ARG...
+	run 3 "$1" --json --min-bytes 4 --max-bytes 300K --factor 64 "${@:5}" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/err"; return 1; }
+	perl -MJSON::PP -e '
+		my ($op, $factor, $needed, $in_place) = @ARGV;
+		my ($rows, $before) = (0, 0);
+		while (<STDIN>) {
+			my $r = decode_json($_);
+			die "wrong row: $_" unless $r->{op} eq $op && $r->{bytes} > $before && $r->{ranks} == 3 && $r->{transport} eq "shm";
+			die "no in-place half, or too much of it: $_" unless $in_place == (defined $r->{in_place} ? 1 : 0);
+			die "limit: $_" unless $r->{limit}{of} eq "memory" && abs($r->{limit}{needed_bytes} / $r->{bytes} / eval($needed) - 1) < 1e-9;
+			for my $t (grep { defined } @$r{qw(in_place out_of_place)}) {
+				die "$t->{wrong} wrong" if $t->{wrong};
+				die "no algorithm" unless length $t->{algo} && $t->{chunks} >= 1;
+				die "busbw" if abs($t->{busbw_gb_per_s} / $t->{algbw_gb_per_s} / eval($factor) - 1) > 1e-6;
+				die "percentiles" unless $t->{p99_us} >= $t->{p50_us} && $t->{p50_us} > 0;
+				my $share = $r->{limit}{needed_bytes} / $t->{time_us} / 1e3 / $r->{limit}{gb_per_s};
+				die "share" if abs($share - $t->{limit_share}) > 2e-4 + 1e-2 * $share;
+			}
+			$before = $r->{bytes};
+			$rows++;
+		}
+		die "$rows rows" unless $rows == 3;' "${@:1:4}" <"$scratch/out"
+}
+for each in $modes; do
+	IFS=: read -r name factor needed in_place <<<"$each"
+	check "$name, 3 ranks" mode "$name" "$factor" "$needed" "$in_place" --transport shm
+	check "$name, 3 ranks, foreign buffers, bfloat16, another root" mode "$name" "$factor" "$needed" "$in_place" \
+		--transport shm --foreign --type bfloat16 --root 2
+done
+for type in double half bfloat16 int32 int64; do
+	for redop in max min avg; do
+		expect 0 "^{" "allreduce of $type, $redop" bench 3 --type $type --redop $redop --json --min-bytes 4 --max-bytes 32K --factor 128
+	done
+done
+p2p() {
+	run 3 p2p --peer 1 --json --min-bytes 8 --max-bytes 1M --factor 512 --transport "$1" >"$scratch/out" || return 1
+	perl -MJSON::PP -e 'my @r = map { decode_json($_) } <STDIN>; my $want = shift;
+		join(" ", map { "$_->{bytes} $_->{direction} $_->{rails}" } @r) eq join(" ", map { ("$_ one-way $want", "$_ both-ways $want") } 8, 4096)
+			or die "rows"; die "wrong" if grep { $_->{out_of_place}{wrong} || $_->{in_place} } @r' "$2" <"$scratch/out"
+}
+check "p2p, shm, no rail" p2p shm 0
+check "p2p, tcp, one rail" p2p tcp 1
+expect 2 "needs two ranks" "p2p with oneself" run 1 p2p
+expect 2 "no rank 3" "a peer that is not there" run 3 p2p --peer 3
+expect 2 "no rank 3" "a root that is not there" run 3 broadcast --root 3
+expect 2 "no algorithm .* auto, shared, ring" "an unknown algorithm, with those there are" bench 2 --algo best
+one_place() { bench 2 --place in --json --max-bytes 8 >"$scratch/out" && grep -q '"in_place"' "$scratch/out" && ! grep -q out_of_place "$scratch/out"; }
+check "one place alone" one_place
 expect 0 "#wrong" "a table for people" bench 2 --max-bytes 1K
 expect 1 "did not go by tcp: the ranks of .* sent [0-9]+ bytes" "tcp that was shared memory is found out" \
 	env UCX_TLS=sm,self "${quiet[@]}" "$gannet" launch -n 2 -- \
@@ -43,9 +94,9 @@ expect 1 "did not go by shm" "shared memory that was tcp is found out" \
 	env UCX_TLS=tcp,self "${quiet[@]}" "$gannet" launch -n 2 -- \
 	"$gannet" bench allreduce --transport shm --algo ring --foreign --max-bytes 4M --min-bytes 4M --iters 3
 expect 2 "one rank alone" "one rank proves no transport" bench 1 --transport tcp
-expect 0 "1 ranks" "one rank alone" bench 1 --max-bytes 1K
+expect 0 "1 rank on 1 node" "one rank alone" bench 1 --max-bytes 1K
 expect 2 "above" "an upside-down range" bench 1 --min-bytes 8 --max-bytes 4
-expect 2 "no mode" "an unknown mode" "$gannet" bench allgather
+expect 2 "no mode 'scatter'; there is: allreduce" "an unknown mode" "$gannet" bench scatter
 if [[ ! -d /sys/class/infiniband ]]; then
 	expect 1 "" "rc where there is no RDMA device fails" bench 2 --transport rc --max-bytes 1K
 fi

@@ -153,6 +153,6 @@ expect 2 "PMIx says there are 2 ranks but WORLD_SIZE=3" "PMIx and WORLD_SIZE dis
 expect 2 "RANK=4 is not below WORLD_SIZE=4" "RANK >= WORLD_SIZE" env RANK=4 WORLD_SIZE=4 "${bench[@]}"
 expect 2 "WORLD_SIZE" "RANK without WORLD_SIZE" env RANK=0 "${bench[@]}"
 expect 2 "srun --mpi=pmix" "a Slurm step of several tasks without PMIx" env SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 "${bench[@]}"
-expect 0 "1 ranks" "a batch script is a world of one" env SLURM_JOB_ID=1 SLURM_NTASKS=4 SLURM_PROCID=0 "${bench[@]}"
+expect 0 "1 rank on 1 node" "a batch script is a world of one" env SLURM_JOB_ID=1 SLURM_NTASKS=4 SLURM_PROCID=0 "${bench[@]}"
 expect 1 "no PMIx server answers" "PMIx variables without a server" env PMIX_NAMESPACE=x PMIX_RANK=0 timeout 60 "${bench[@]}"
 finish

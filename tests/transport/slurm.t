@@ -41,7 +41,7 @@ expect 2 "PMIx says there are 4 ranks but WORLD_SIZE=2" "WORLD_SIZE that disagre
 	on 60 srun -N2 -n4 --mpi=pmix sh -c "RANK=\$PMIX_RANK WORLD_SIZE=2 exec '$gannet' bench allreduce --max-bytes 1K" 
 batch() {
 	printf '#!/bin/sh\nexec %s bench allreduce --max-bytes 1K --iters 2\n' "$gannet" >"$lab/job"
-	on 60 sbatch --wait -n4 --output="$lab/job.log" "$lab/job" && grep -q "1 ranks on 1 nodes" "$lab/job.log"
+	on 60 sbatch --wait -n4 --output="$lab/job.log" "$lab/job" && grep -q "1 rank on 1 node" "$lab/job.log"
 }
 check "a batch script by itself is a world of one" batch
 

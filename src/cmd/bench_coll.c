@@ -1,0 +1,205 @@
+#include "src/cmd/bench.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Whose values end up where: see the table in transport/comm.h. */
+struct shape {
+	enum gn_collective what;
+	int by_block;	/* count is of one rank's block */
+	int reduces, has_root, in_place;
+};
+
+static const struct shape shapes[] = {
+	{GN_COLLECTIVE_ALLREDUCE, 0, 1, 0, 1},	    {GN_COLLECTIVE_REDUCE_SCATTER, 1, 1, 0, 1},
+	{GN_COLLECTIVE_ALLGATHER, 1, 0, 0, 1},	    {GN_COLLECTIVE_BROADCAST, 0, 0, 1, 1},
+	{GN_COLLECTIVE_REDUCE, 0, 1, 1, 1},	    {GN_COLLECTIVE_ALL_TO_ALL, 1, 0, 0, 0},
+};
+
+/* One measurement: what it runs on. */
+struct job {
+	struct gn_bench *b;
+	const struct shape *shape;
+	size_t count;
+	int rank, size, root, in_place;
+};
+
+static char *at(const struct job *j, void *buffer, size_t element)
+{
+	return (char *)buffer + element * gn_pattern_bytes(j->b->pattern.type);
+}
+
+/* What this rank gives, where the operation takes it. In place that is the result's buffer, of which some is not read. */
+static void fill(const struct job *j, int with_zeros)
+{
+	const struct gn_pattern *p = &j->b->pattern;
+	size_t blocks = j->shape->by_block ? (size_t)j->size : 1, mine = j->count * (size_t)j->rank, all = j->count * blocks;
+	size_t bytes = gn_pattern_bytes(p->type);
+	void *to = j->in_place ? j->b->out : j->b->in;
+
+	memset(j->b->out, with_zeros ? 0 : 0xff, all * bytes);
+	if (with_zeros)
+		return;
+	if (j->shape->what == GN_COLLECTIVE_ALLGATHER)
+		gn_pattern_fill(p, j->in_place ? at(j, to, mine) : to, mine, j->count, j->rank);
+	else if (j->shape->what != GN_COLLECTIVE_BROADCAST || j->rank == j->root)
+		gn_pattern_fill(p, to, 0, all, j->rank);
+}
+
+static int64_t count_wrong(const struct job *j)
+{
+	const struct gn_pattern *p = &j->b->pattern;
+	size_t mine = j->count * (size_t)j->rank;
+	int64_t wrong = 0;
+
+	switch (j->shape->what) {
+	case GN_COLLECTIVE_REDUCE_SCATTER:
+		return gn_pattern_wrong(p, j->in_place ? at(j, j->b->out, mine) : j->b->out, mine, j->count, -1);
+	case GN_COLLECTIVE_ALLGATHER:
+	case GN_COLLECTIVE_ALL_TO_ALL:
+		for (int r = 0; r < j->size; r++) {
+			size_t theirs = j->count * (size_t)r;
+
+			wrong += gn_pattern_wrong(p, at(j, j->b->out, theirs),
+						  j->shape->what == GN_COLLECTIVE_ALLGATHER ? theirs : mine, j->count, r);
+		}
+		return wrong;
+	case GN_COLLECTIVE_BROADCAST:
+		return gn_pattern_wrong(p, j->b->out, 0, j->count, j->root);
+	case GN_COLLECTIVE_REDUCE:
+		return j->rank == j->root ? gn_pattern_wrong(p, j->b->out, 0, j->count, -1) : 0;
+	default:
+		return gn_pattern_wrong(p, j->b->out, 0, j->count, -1);
+	}
+}
+
+static enum gn_status measure_place(const struct job *j, struct gn_timing *t, int *direct, struct gn_err *err)
+{
+	struct gn_coll_args args = {.what = j->shape->what, .in = j->in_place ? NULL : j->b->in, .out = j->b->out,
+				    .count = j->count, .type = j->b->pattern.type, .reduction = j->b->pattern.reduction,
+				    .root = j->root, .algorithm = j->b->o->algo};
+	struct gn_coll_info info;
+	struct gn_coll *coll = NULL;
+	enum gn_status status = gn_coll_prepare(j->b->comm, &args, &coll, err);
+
+	if (status)
+		return status;
+	/* in place the timed sums would grow without bound: zeros stay, and one more operation is checked */
+	fill(j, j->in_place);
+	status = gn_bench_time(j->b, &coll, 1, t, err);
+	if (!status && j->in_place) {
+		fill(j, 0);
+		status = gn_bench_once(&coll, 1, err);
+	}
+	if (!status)
+		status = gn_bench_add_wrong(j->b, count_wrong(j), t, err);
+	gn_coll_describe(coll, &info);
+	t->algo = info.algorithm;
+	t->chunks = (int)info.pieces;
+	*direct |= info.direct;
+	gn_coll_free(coll);
+	return status;
+}
+
+static const struct shape *shape_of(enum gn_collective what)
+{
+	const struct shape *s = shapes;
+
+	while (s->what != what)
+		s++;
+	return s;
+}
+
+/* The least that has to be read and written on one node, in messages, or sent by a node. */
+static double needed(enum gn_collective what, int ranks, int nodes)
+{
+	double n = ranks, others = (nodes - 1.0) / nodes;
+
+	switch (what) {
+	case GN_COLLECTIVE_ALLREDUCE:
+		return nodes > 1 ? 2 * others : 2 * n;
+	case GN_COLLECTIVE_ALL_TO_ALL:
+		return nodes > 1 ? others * ranks / nodes : 2 * n;
+	case GN_COLLECTIVE_BROADCAST:
+		return nodes > 1 ? 1 : n;
+	case GN_COLLECTIVE_REDUCE:
+		return nodes > 1 ? 1 : n + 1;
+	default:
+		return nodes > 1 ? others : n + 1;
+	}
+}
+
+static enum gn_status find_limit(struct gn_bench *b, struct gn_bench_row *row, enum gn_collective what, struct gn_err *err)
+{
+	int size = gn_comm_size(b->comm), nodes = gn_world_nodes(b->world);
+
+	row->limit_bytes = needed(what, size, nodes) * (double)row->bytes;
+	row->limit_of = nodes > 1 ? "link" : "memory";
+	row->limit_gb_per_s = b->link_gb_per_s;
+	return nodes > 1 ? GN_OK : gn_bench_memory_limit(b, row->bytes, size, &row->limit_gb_per_s, err);
+}
+
+static enum gn_collective what_of(const struct gn_bench_row *row)
+{
+	enum gn_collective what = 0;
+
+	while (strcmp(gn_collective_name(what), row->op))
+		what++;
+	return what;
+}
+
+static enum gn_status measure_row(struct gn_bench *b, struct gn_bench_row *row, int *direct, struct gn_err *err)
+{
+	struct job j = {.b = b, .shape = shape_of(what_of(row)), .count = row->count, .rank = gn_comm_rank(b->comm),
+			.size = gn_comm_size(b->comm), .root = row->root < 0 ? 0 : row->root};
+	enum gn_status status = find_limit(b, row, j.shape->what, err);
+
+	if (!status && (strcmp(b->o->place, "in") || !j.shape->in_place))
+		status = measure_place(&j, &row->out_of_place, direct, err);
+	j.in_place = 1;
+	if (!status && strcmp(b->o->place, "out") && j.shape->in_place)
+		status = measure_place(&j, &row->in_place, direct, err);
+	return status;
+}
+
+static double bus_factor(const struct shape *s, int n)
+{
+	return s->what == GN_COLLECTIVE_ALLREDUCE ? 2.0 * (n - 1) / n : s->by_block ? (n - 1.0) / n : 1;
+}
+
+static void print_heading(const struct gn_bench *b, enum gn_collective what)
+{
+	int ranks = gn_comm_size(b->comm), nodes = gn_world_nodes(b->world);
+
+	printf("# %s: %d rank%s on %d node%s, algorithm %s, %s buffers, at most %lld iterations after %lld\n",
+	       gn_collective_name(what), ranks, ranks > 1 ? "s" : "", nodes, nodes > 1 ? "s" : "", b->o->algo,
+	       b->o->foreign ? "foreign" : "own", (long long)b->o->iters, (long long)b->o->warmup);
+	if (nodes > 1)
+		printf("# limit: %.4f GB/s each way, measured: every node sends to the next and receives at the same time\n",
+		       b->link_gb_per_s);
+	else
+		puts("# limit: of memory, measured in each row: all ranks copy messages of that size at once");
+	gn_bench_print_heading();
+}
+
+enum gn_status gn_bench_collective(struct gn_bench *b, enum gn_collective what, struct gn_err *err)
+{
+	const struct shape *s = shape_of(what);
+	int size = gn_comm_size(b->comm);
+	size_t blocks = s->by_block ? (size_t)size : 1, each = blocks * gn_pattern_bytes(b->pattern.type), before = 0;
+	enum gn_status status = GN_OK;
+
+	if (!b->o->json && gn_comm_rank(b->comm) == 0)
+		print_heading(b, what);
+	for (int64_t bytes = b->o->min_bytes; bytes <= b->o->max_bytes && !status; bytes *= b->o->factor) {
+		struct gn_bench_row row = {.op = gn_collective_name(what), .redop = s->reduces ? b->o->redop : "none",
+					   .root = s->has_root ? (int)b->o->root : -1, .bus_factor = bus_factor(s, size)};
+
+		row.count = (size_t)bytes < each ? 1 : (size_t)bytes / each;
+		row.bytes = row.count * each;
+		if (row.bytes != before)
+			status = gn_bench_row(b, &row, measure_row, err);
+		before = row.bytes;
+	}
+	return status;
+}
