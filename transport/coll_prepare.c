@@ -77,22 +77,17 @@ static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *
 
 /* --- buffers --- */
 
+/* Blocks are given by their first elements, equal ones too: pieces need not divide them. */
 static enum gn_status lay_out_blocks(struct plan *p, struct gn_err *err)
 {
 	int size = p->args.size;
-	const size_t *counts = p->coll->args.counts;
-	size_t *first;
+	const struct gn_coll_args *a = &p->coll->args;
+	size_t *first = calloc((size_t)size + 1, sizeof *first);
 
-	if (!counts) {
-		p->buffers.count = p->coll->args.count * (size_t)size;
-		p->buffers.in_shift_bytes = p->coll->args.count * (size_t)p->args.rank;
-		return GN_OK;
-	}
-	first = calloc((size_t)size + 1, sizeof *first);
 	if (!first)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d blocks", size);
 	for (int r = 0; r < size; r++)
-		first[r + 1] = first[r] + counts[r];
+		first[r + 1] = first[r] + (a->counts ? a->counts[r] : a->count);
 	p->coll->block_first = first;
 	p->buffers.block_first = first;
 	p->buffers.blocks = (uint32_t)size;

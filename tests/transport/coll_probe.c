@@ -15,7 +15,7 @@ struct test {
 	struct gn_coll_args a;
 	int rank, size, shared;
 	char *in, *out;
-	size_t in_count, out_count; /* elements */
+	size_t in_count, out_count, room; /* elements; room in each buffer */
 };
 
 static double given(int rank, size_t i)
@@ -182,7 +182,7 @@ static int run(struct test *t, int in_place, struct gn_err *err)
 	if (gn_coll_prepare(t->comm, &t->a, &coll, err))
 		return -1;
 	for (int round = 0; round < 2; round++) {
-		for (size_t i = 0; i < (size_t)t->size * 3100 && !in_place; i++)
+		for (size_t i = 0; i < t->room && !in_place; i++)
 			put(t->a.type, t->out, i, -5);
 		for (size_t i = 0; i < t->in_count; i++)
 			put(t->a.type, base, i, given(t->rank, i));
@@ -320,6 +320,27 @@ static int check_priority(struct test *t, struct gn_err *err)
 	return wrong;
 }
 
+/* Blocks that are cut into several pieces of unequal length. */
+static int check_large_blocks(struct test *t, struct gn_err *err)
+{
+	static const enum gn_collective whats[] = {GN_COLLECTIVE_REDUCE_SCATTER, GN_COLLECTIVE_ALLGATHER, GN_COLLECTIVE_ALL_TO_ALL};
+	struct test large = *t;
+	int wrong = 0, got = 0;
+
+	large.room = (size_t)t->size * 300007;
+	large.in = malloc(large.room * sizeof(float));
+	large.out = malloc(large.room * sizeof(float));
+	if (!large.in || !large.out)
+		abort();
+	for (int i = 0; i < 3 && got >= 0; i++) {
+		large.a = (struct gn_coll_args){.what = whats[i], .algorithm = "direct", .count = 300007};
+		wrong += got = check(&large, err);
+	}
+	free(large.in);
+	free(large.out);
+	return got < 0 ? -1 : wrong;
+}
+
 static int check_refusals(struct test *t, struct gn_err *err)
 {
 	char byte[8] = {0};
@@ -347,6 +368,7 @@ static int all_checks(struct test *t, struct gn_err *err)
 	void *in, *out;
 	int wrong, got = 0;
 
+	t->room = (size_t)t->size * 3100;
 	wrong = check_refusals(t, err);
 	/* memory of the node's and ordinary memory */
 	for (t->shared = 0; t->shared < 2 && got >= 0; t->shared++) {
@@ -364,6 +386,8 @@ static int all_checks(struct test *t, struct gn_err *err)
 			free(out);
 		free(in);
 	}
+	if (got >= 0)
+		wrong += got = check_large_blocks(t, err);
 	if (got >= 0)
 		wrong += got = check_priority(t, err);
 	return got < 0 ? -1 : wrong;
