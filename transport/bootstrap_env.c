@@ -150,8 +150,11 @@ static enum gn_status env_exchange(struct gn_bootstrap *b, const void *mine, siz
 			status = receive_message(b, 0, e->fds[0], &out[got], &lens[got], err);
 	}
 	if (status)
-		while (got-- > 0)
+		/* nothing set on failure: callers free what is */
+		while (got-- > 0) {
 			free(out[got]);
+			out[got] = NULL;
+		}
 	return status;
 }
 

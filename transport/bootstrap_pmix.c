@@ -189,11 +189,13 @@ static enum gn_status pmix_exchange(struct gn_bootstrap *b, const void *mine, si
 	status = put(key, packed, len_bytes + 1, err);
 	if (!status)
 		status = fence(b, err);
-	for (; !status && got < b->size; got++)
+	for (; !status && got < b->size; got += !status)
 		status = get(p, got, key, &out[got], &lens[got], err);
-	if (status)
-		while (got-- > 1)
-			free(out[got - 1]);
+	/* nothing set on failure: callers free what is */
+	while (status && got > 0) {
+		free(out[--got]);
+		out[got] = NULL;
+	}
 	free(packed);
 	return status;
 }
