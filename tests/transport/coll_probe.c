@@ -286,14 +286,15 @@ static int check_all(struct test *t, struct gn_err *err)
 	return got < 0 ? -1 : wrong;
 }
 
-/* An urgent small one overtakes a large one that was started before it, and both are right. */
+/* An urgent small one in flight with a large one that was started before it: both are right. (That it is done first is no
+ * promise: a rank that was not running finds both complete.) */
 static int check_priority(struct test *t, struct gn_err *err)
 {
 	enum { LARGE = 4000000 };
 	struct gn_coll_args large = {.count = LARGE, .algorithm = "ring"}, small = {.count = 100, .algorithm = "ring", .priority = 1};
 	float *data = calloc(LARGE, sizeof *data), few[100];
 	struct gn_coll *slow, *quick;
-	int wrong = 0, done = 0;
+	int wrong = 0;
 
 	if (!data)
 		abort();
@@ -305,10 +306,7 @@ static int check_priority(struct test *t, struct gn_err *err)
 		data[i] = 1;
 	for (int i = 0; i < 100; i++)
 		few[i] = (float)i;
-	if (gn_coll_start(slow, err) || gn_coll_start(quick, err) || gn_coll_wait(quick, err) || gn_coll_test(slow, &done, err))
-		return -1;
-	wrong += done && t->size > 1;
-	if (gn_coll_wait(slow, err))
+	if (gn_coll_start(slow, err) || gn_coll_start(quick, err) || gn_coll_wait(quick, err) || gn_coll_wait(slow, err))
 		return -1;
 	for (int i = 0; i < LARGE; i++)
 		wrong += data[i] != (float)t->size;
