@@ -20,7 +20,7 @@
 /* What rank 0 says to those who know the secret: go, or why not. */
 struct answer {
 	char magic[8];
-	uint32_t refused;
+	uint32_t refused; /* 0, or a status without its sign */
 	char text[GN_ERR_TEXT_MAX];
 };
 
@@ -173,9 +173,9 @@ static void env_destroy(struct gn_bootstrap *b, int clean)
 
 static const struct gn_bootstrap_ops env_ops = {"environment", env_exchange, env_destroy};
 
-static void refuse(int fd, const char *text)
+static void refuse(int fd, enum gn_status status, const char *text)
 {
-	struct answer a = {.magic = MAGIC, .refused = 1};
+	struct answer a = {.magic = MAGIC, .refused = (uint32_t)-status};
 
 	snprintf(a.text, sizeof a.text, "%s", text);
 	gn_net_send_all(fd, &a, sizeof a, 1000);
@@ -187,10 +187,10 @@ static enum gn_status call_off(const struct meeting *m, int newcomer, struct gn_
 	struct gn_err none = {.status = GN_ERR_FAILED, .text = "rank 0 gave up"};
 	const char *why = err ? err->text : none.text;
 
-	refuse(newcomer, why);
+	refuse(newcomer, GN_ERR_USAGE, why);
 	for (int r = 1; r < m->e->base.size; r++)
 		if (m->e->fds[r] >= 0)
-			refuse(m->e->fds[r], why);
+			refuse(m->e->fds[r], GN_ERR_USAGE, why);
 	close(newcomer);
 	return err ? err->status : none.status;
 }
@@ -233,7 +233,7 @@ static enum gn_status give_up(const struct meeting *m, struct gn_err *err)
 	status = gn_err_set(err, GN_ERR_STALL, "these ranks did not come to the meeting point in time: %s", missing);
 	for (int r = 1; r < m->e->base.size; r++)
 		if (m->e->fds[r] >= 0)
-			refuse(m->e->fds[r], err ? err->text : "rank 0 gave up");
+			refuse(m->e->fds[r], GN_ERR_STALL, err ? err->text : "rank 0 gave up");
 	return status;
 }
 
@@ -311,7 +311,9 @@ static enum gn_status join_meeting(struct env_bootstrap *e, const struct gn_dete
 		return gn_err_set(err, GN_ERR_FAILED, "rank 0 at %s port %d runs another version of this program", d->address,
 				  d->port);
 	a.text[sizeof a.text - 1] = 0;
-	return a.refused ? gn_err_set(err, GN_ERR_USAGE, "%s", a.text) : GN_OK;
+	if (!a.refused)
+		return GN_OK;
+	return gn_err_set(err, a.refused == (uint32_t)-GN_ERR_STALL ? GN_ERR_STALL : GN_ERR_USAGE, "%s", a.text);
 }
 
 /* The file that the user names, or one in the home directory that all of the user's jobs share. */

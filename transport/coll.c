@@ -9,7 +9,10 @@
 
 /* A broken endpoint alone does not say who died first; the watch does, within its limit and a little more. */
 #define VERDICT_NS 7000000000u
+/* Ranks that disagree are asked about it after a second's wait. */
+#define MISMATCH_NS 4000000000u
 #define CHECK_NS 2000000u
+#define NOTE_NS 200000000u
 /* Looks at neighbours' memory before turning to the network: long when nobody else needs the processor. */
 #define SPINS 20000
 #define SPINS_CROWDED 64
@@ -32,6 +35,7 @@ static void finish(struct gn_coll *c)
 	if (c->divide)
 		gn_reduce_divide(c->args.type, c->result, c->result_count, c->divide);
 	c->complete = 1;
+	gn_recorder_done(c->comm->recorder, c->record);
 }
 
 static void advance_shared(struct gn_coll *c)
@@ -118,26 +122,29 @@ enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
 	c->sequence = c->comm->sequence++;
 	c->complete = 0;
 	enter_active(c);
-	if (c->shared) {
+	/* neighbours first: the record is written while they read */
+	if (c->shared)
 		gn_node_start(c->shared);
-	} else if (c->exec) {
+	c->record = gn_recorder_start(c->comm->recorder, &c->op);
+	if (c->exec) {
 		gn_exec_start(c->exec, c->sequence);
 		advance_exec(c);
-	} else {
+	} else if (!c->shared) {
 		finish(c);
 	}
 	return GN_OK;
 }
 
-/* The watch knows who died first; a broken connection only knows its other end. */
+/* The watch knows who died first, and what all ranks started; a broken connection only knows its other end. */
 static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 {
-	uint64_t until = gn_clock_ns() + VERDICT_NS, started = gn_clock_ns();
+	uint64_t started = gn_clock_ns(), until = started + (c->status == GN_ERR_MISMATCH ? MISMATCH_NS : VERDICT_NS);
 	struct timespec pause = {0, 5000000};
 	enum gn_status status = GN_OK;
 
 	c->comm->failed = 1;
-	while (c->status != GN_ERR_MISMATCH && !status && gn_clock_ns() < until) {
+	while (!status && gn_clock_ns() < until) {
+		gn_recorder_waiting(c->comm->recorder, 0);
 		status = gn_world_check_wait(c->comm->world, started, err);
 		if (!status)
 			nanosleep(&pause, NULL);
@@ -149,6 +156,22 @@ static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 	if (err)
 		*err = c->why;
 	return c->status;
+}
+
+/* What the flight recorder cannot see by itself; moved: whether anything has happened since the last call. */
+static void note_wait(struct gn_coll *c, uint64_t now, int moved)
+{
+	struct gn_exec_wait wait = {.peer = -1};
+
+	gn_recorder_waiting(c->comm->recorder, moved);
+	if (now - c->comm->noted_ns < NOTE_NS)
+		return;
+	c->comm->noted_ns = now;
+	if (c->shared)
+		gn_node_waits_for(c->shared, &wait.peer);
+	else if (c->exec)
+		gn_exec_waits_for(c->exec, &wait);
+	gn_recorder_waits_for(c->comm->recorder, c->record, wait.peer, wait.message);
 }
 
 /* Whether to go on waiting; called every few milliseconds at most. */
@@ -186,10 +209,12 @@ static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 	uint64_t started = 0, checked = 0, now;
 	enum gn_status status;
 	unsigned idle = 0;
+	int moved = 0;
 
 	while (!c->complete && !c->status) {
 		if (progress_all(c->comm)) {
 			idle = 0;
+			moved = 1;
 			continue;
 		}
 		if (++idle % 64)
@@ -202,6 +227,8 @@ static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 		if (now - checked < CHECK_NS)
 			continue;
 		checked = now;
+		note_wait(c, now, moved);
+		moved = 0;
 		status = look_around(c, started, err);
 		if (status)
 			return status;

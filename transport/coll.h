@@ -11,6 +11,7 @@
 #include "transport/exec.h"
 #include "transport/fabric.h"
 #include "transport/node.h"
+#include "transport/recorder.h"
 
 struct gn_comm {
 	struct gn_world *world;
@@ -18,6 +19,8 @@ struct gn_comm {
 	struct gn_node *node; /* shared memory of this node's ranks; NULL where there is none, or it was not wanted */
 	struct gn_node_map *map;
 	struct gn_log *log;
+	struct gn_recorder *recorder; /* the world's */
+	uint64_t noted_ns;	      /* when it last heard whom an operation waits for */
 	struct gn_coll *active;	 /* those in flight, the most urgent first */
 	struct gn_coll *barrier; /* kept ready */
 	int32_t barrier_word;
@@ -43,6 +46,8 @@ struct gn_coll {
 	size_t result_count;
 	int divide;
 
+	struct gn_recorder_op op; /* what all ranks must start alike */
+	uint64_t record;	  /* the number of the present run */
 	uint32_t sequence;
 	int in_flight, complete;
 	enum gn_status status;

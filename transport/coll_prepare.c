@@ -211,11 +211,41 @@ static enum gn_status make_lane(const struct plan *p, struct gn_lane **out, stru
 	return status == GN_ERR_UNSUPPORTED ? GN_OK : status;
 }
 
+static const char *reduction_of(const struct gn_coll_args *a)
+{
+	if (!reduces(a->what) || a->what == GN_COLLECTIVE_BARRIER)
+		return NULL;
+	if (!a->reduce)
+		return gn_reduction_name(a->reduction);
+	for (enum gn_reduction r = 0; r < GN_AVERAGE; r++)
+		if (a->reduce == gn_reduce_of(a->type, r))
+			return gn_reduction_name(r);
+	return "a reduction of its own";
+}
+
+/* For the flight recorder: what all ranks must start alike. Ranks of a send-recv have sizes of their own. */
+static void describe(const struct plan *p, const char *algorithm)
+{
+	const struct gn_coll_args *a = &p->coll->args;
+	int rooted = a->what == GN_COLLECTIVE_BROADCAST || a->what == GN_COLLECTIVE_REDUCE;
+	struct gn_recorder_op *op = &p->coll->op;
+
+	*op = (struct gn_recorder_op){.name = name_of(a), .algorithm = algorithm, .reduction = reduction_of(a),
+				      .root = rooted ? a->root : -1};
+	if (a->what == GN_COLLECTIVE_BARRIER || a->what == GN_COLLECTIVE_SEND_RECV)
+		return;
+	op->type = gn_dtype_name(a->type);
+	op->count = p->buffers.count;
+	op->bytes = p->buffers.count * p->buffers.element_bytes;
+}
+
 static enum gn_status execute(struct plan *p, struct gn_schedule *s, struct gn_lane *lane, struct gn_err *err)
 {
 	struct gn_exec_where where = {.world = p->comm->world, .fabric = p->comm->fabric, .lane = lane,
 				      .name = name_of(&p->coll->args)};
 
+	describe(p, p->coll->info.algorithm);
+	where.signature = gn_recorder_op_signature(&p->coll->op);
 	p->coll->info.direct = lane != NULL;
 	return gn_exec_create(&where, s, &p->buffers, &p->coll->exec, err);
 }
@@ -254,6 +284,8 @@ static enum gn_status by_shared_memory(struct plan *p, struct gn_err *err)
 				   &p->coll->shared, err);
 	if (status)
 		return status;
+	describe(p, "shared");
+	gn_node_sign(p->coll->shared, gn_recorder_op_signature(&p->coll->op));
 	p->coll->info = (struct gn_coll_info){"shared", 1, gn_node_owns(p->comm->node, a->out, p->in_bytes)};
 	return GN_OK;
 }

@@ -86,6 +86,8 @@ static enum gn_status connect_and_report(struct gn_comm *c, struct gn_err *err)
 		status = gn_comm_barrier(c, err);
 	if (!status && rank == 0 && size > 1)
 		report(c);
+	if (!status)
+		gn_world_announce(c->world, NULL, 0);
 	return status;
 }
 
@@ -103,6 +105,7 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a communicator");
 	}
 	c->world = world;
+	c->recorder = gn_world_recorder(world);
 	c->log = log;
 	status = map_nodes(c, err);
 	if (!status)

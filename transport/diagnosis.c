@@ -179,6 +179,8 @@ static void say_missing(struct sentence *s, const struct gn_diagnosis_input *in,
 		if (c->phase[0])
 			say(s, "%.*s, ", GN_RECORD_PHASE_MAX, c->phase);
 		say(s, "for %.1f s", seconds(c->idle_ms));
+		if (c->oldest && c->waits_rank >= 0)
+			say(s, ", waiting for rank %d", c->waits_rank);
 	}
 	if (count > RANKS_SHOWN)
 		say(s, "; %d more ranks never started it", count - RANKS_SHOWN);

@@ -10,8 +10,9 @@
 
 static uint64_t tag_of(const struct gn_exec *e, int sender, uint32_t message)
 {
-	return (uint64_t)sender << (GN_SEQUENCE_BITS + GN_MESSAGE_BITS) |
-	       (uint64_t)(e->sequence & ((1u << GN_SEQUENCE_BITS) - 1)) << GN_MESSAGE_BITS | message;
+	uint64_t sequence = e->sequence & ((1u << GN_SEQUENCE_BITS) - 1);
+
+	return ((uint64_t)sender << (GN_SEQUENCE_BITS + GN_MESSAGE_BITS) | sequence << GN_MESSAGE_BITS | message) ^ e->signature;
 }
 
 void gn_exec_landed(struct gn_request *r)

@@ -2,7 +2,8 @@
  * from the sender's memory where the buffer is shared (lane.h). Private to coll*.c.
  *
  * Persistent: created once, run as often as wanted, one run at a time. Nothing blocks. A message's tag is (sender, number of
- * the run, number of the message), so operations never mix as long as all ranks number their runs alike.
+ * the run, number of the message), mixed with a signature of the operation, so operations never mix as long as all ranks number
+ * their runs alike.
  *
  * Thread safety: one thread at a time, with all executions on one fabric.
  */
@@ -33,6 +34,7 @@ struct gn_exec_where {
 	struct gn_fabric *fabric;
 	struct gn_lane *lane; /* taken over; NULL: messages only */
 	const char *name;     /* of the operation, for errors; kept by the caller */
+	uint64_t signature;   /* mixed into tags: ranks that run different things never take each other's messages */
 };
 
 /* Takes schedule and lane over, also on failure. Connects this rank to the peers that the schedule names. */

@@ -139,6 +139,9 @@ enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_sched
 	e->fabric = where->fabric;
 	e->lane = where->lane;
 	e->name = where->name;
+	e->signature = where->signature;
+	if (e->lane)
+		gn_lane_sign(e->lane, where->signature);
 	e->schedule = schedule;
 	e->steps = gn_schedule_steps(schedule, &e->step_count);
 	e->buffers = *buffers;

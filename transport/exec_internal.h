@@ -22,6 +22,7 @@ struct gn_exec {
 	struct gn_fabric *fabric;
 	struct gn_lane *lane;
 	const char *name;
+	uint64_t signature;
 	struct gn_schedule *schedule;
 	const struct gn_step *steps;
 	size_t step_count;

@@ -4,6 +4,9 @@
 
 #include <stdlib.h>
 
+/* Runs never reach this: one a microsecond would take nine years. */
+#define RUN_MASK ((uint64_t)0xffffffffffff)
+
 /* For each message and peer two words in each rank's own part: "to you: may be read", "from you: has been read". They hold
  * the number of the run, which rises over all lanes of the node alike: words of an older lane in the same place never look
  * like the present one's, and a newer lane's there means that the older one is complete at their owner. */
@@ -13,7 +16,7 @@ struct gn_lane {
 	const struct gn_segment *segment;
 	size_t offset;
 	uint32_t first, words, messages;
-	uint64_t run;
+	uint64_t run, signature; /* in the upper bits of a word */
 };
 
 static size_t word_of(const struct gn_lane *l, int peer, int acknowledges, uint32_t message)
@@ -64,6 +67,11 @@ enum gn_status gn_lane_create(struct gn_node *n, const void *buffer, size_t len_
 	return GN_OK;
 }
 
+void gn_lane_sign(struct gn_lane *l, uint64_t signature)
+{
+	l->signature = signature & ~RUN_MASK;
+}
+
 void gn_lane_destroy(struct gn_lane *l)
 {
 	struct gn_lane **at;
@@ -96,17 +104,19 @@ void gn_lane_start(struct gn_lane *l)
 
 void gn_lane_offer(struct gn_lane *l, int to, uint32_t message)
 {
-	atomic_store_explicit(mine(l, to, 0, message), l->run, memory_order_release);
+	atomic_store_explicit(mine(l, to, 0, message), l->run | l->signature, memory_order_release);
 }
 
 int gn_lane_taken(const struct gn_lane *l, int to, uint32_t message)
 {
-	return atomic_load_explicit(theirs(l, to, 1, message), memory_order_acquire) >= l->run;
+	/* an older lane may have left an offer there, with its signature; who has taken it may be runs ahead */
+	return (atomic_load_explicit(theirs(l, to, 1, message), memory_order_acquire) & RUN_MASK) >= l->run;
 }
 
 int gn_lane_offered(const struct gn_lane *l, int from, uint32_t message)
 {
-	return atomic_load_explicit(theirs(l, from, 0, message), memory_order_acquire) >= l->run;
+	/* who offers waits until it is taken, so it cannot be ahead */
+	return atomic_load_explicit(theirs(l, from, 0, message), memory_order_acquire) == (l->run | l->signature);
 }
 
 const void *gn_lane_peek(const struct gn_lane *l, int from, size_t offset_bytes)

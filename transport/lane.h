@@ -18,6 +18,8 @@ struct gn_lane;
  * is not of gn_node_alloc(). */
 enum gn_status gn_lane_create(struct gn_node *n, const void *buffer, size_t len_bytes, uint32_t messages,
 			      struct gn_lane **out, struct gn_err *err);
+/* Ranks that run operations of different signatures on a lane never read from each other. Before the first run. */
+void gn_lane_sign(struct gn_lane *l, uint64_t signature);
 /* No run may be under way. NULL is fine. */
 void gn_lane_destroy(struct gn_lane *l);
 

@@ -37,6 +37,8 @@ int gn_node_owns(const struct gn_node *n, const void *memory, size_t len_bytes);
  * longer, and GN_ERR_UNSUPPORTED says that with so many ranks it is not worth it. */
 enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
 				 gn_reduce_fn reduce, struct gn_node_op **out, struct gn_err *err);
+/* Ranks whose operations have different signatures find out, as those that give different sizes. Before the first start. */
+void gn_node_sign(struct gn_node_op *op, uint64_t signature);
 void gn_node_op_free(struct gn_node_op *op);
 size_t gn_node_mail_bytes(const struct gn_node *n);
 

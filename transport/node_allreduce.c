@@ -120,6 +120,12 @@ enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_bu
 	return GN_OK;
 }
 
+void gn_node_sign(struct gn_node_op *op, uint64_t signature)
+{
+	op->check ^= signature;
+	op->mine->letter[0].check = op->mine->letter[1].check = op->check;
+}
+
 void gn_node_op_free(struct gn_node_op *op)
 {
 	if (!op)
@@ -167,7 +173,7 @@ static enum gn_status explain(const struct gn_node_op *op, int index, struct gn_
 	int rank = rank_of(w, index);
 
 	return gn_err_set(err, GN_ERR_MISMATCH,
-			  "allreduce: the ranks disagree about the size: rank %d on %s gave %llu elements of %llu bytes at offset %llu, this rank %zu of %zu at "
+			  "allreduce: the ranks disagree about the size, the type or the reduction: rank %d on %s gave %llu elements of %llu bytes at offset %llu, this rank %zu of %zu at "
 			  "%llu", rank, gn_world_host_of(w, rank), (unsigned long long)theirs->count,
 			  (unsigned long long)theirs->element_bytes, (unsigned long long)theirs->offset, op->count,
 			  op->element_bytes, (unsigned long long)op->offset);

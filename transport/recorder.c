@@ -213,9 +213,11 @@ void gn_recorder_sample(struct gn_recorder *r, uint64_t now_ns)
 	*last = now;
 }
 
-void gn_recorder_forgive(struct gn_recorder *r, uint64_t now_ns)
+void gn_recorder_forgive(struct gn_recorder *r, uint64_t absent_ns, uint64_t now_ns)
 {
-	r->sample.since_ns = now_ns;
+	uint64_t *since = &r->sample.since_ns;
+
+	*since = *since + absent_ns < now_ns ? *since + absent_ns : now_ns;
 }
 
 /* 0: the entry holds something else by now. */

@@ -68,8 +68,8 @@ void gn_recorder_announce(struct gn_recorder *r, const char *what, int limit_ms)
 
 /* Watch: to be called several times a second. */
 void gn_recorder_sample(struct gn_recorder *r, uint64_t now_ns);
-/* Watch: the time until now does not count: this process was itself stopped. */
-void gn_recorder_forgive(struct gn_recorder *r, uint64_t now_ns);
+/* Watch: the last absent_ns do not count: this process did not run. */
+void gn_recorder_forgive(struct gn_recorder *r, uint64_t absent_ns, uint64_t now_ns);
 /* Watch: the account, for operation `number`. */
 void gn_recorder_tell(struct gn_recorder *r, uint64_t number, uint64_t now_ns, struct gn_record *out);
 

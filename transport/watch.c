@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define BEAT_NS 1000000000u
+#define BEATS_PER_SILENCE 5
+#define TURN_MS 250
 #define LEFT_GRACE_NS 3000000000u
 #define SHUT_NS 700000000u
 
@@ -94,14 +96,19 @@ static void beat(struct gn_watch *w)
 		gn_watch_write(&w->up, GN_WATCH_BEAT, w->options.rank, NULL);
 }
 
-/* A process that was itself stopped must not take its own absence for the silence of others. */
-static void forgive(struct gn_watch *w, uint64_t now)
+/* A process that did not run, because it was stopped or the machine is overloaded, must not take its own absence for the
+ * silence of others: that time does not count. */
+static void forgive(struct gn_watch *w, uint64_t absent_ns, uint64_t now)
 {
-	w->up.heard_ns = now;
-	for (int r = 1; w->members && r < w->options.size; r++)
-		w->members[r].stream.heard_ns = now;
+	uint64_t *heard = &w->up.heard_ns;
+
+	*heard = *heard + absent_ns < now ? *heard + absent_ns : now;
+	for (int r = 1; w->members && r < w->options.size; r++) {
+		heard = &w->members[r].stream.heard_ns;
+		*heard = *heard + absent_ns < now ? *heard + absent_ns : now;
+	}
 	if (w->options.recorder)
-		gn_recorder_forgive(w->options.recorder, now);
+		gn_recorder_forgive(w->options.recorder, absent_ns, now);
 }
 
 static void finish(struct gn_watch *w)
@@ -119,22 +126,23 @@ static void *run(void *argument)
 	size_t slots = w->options.rank ? 2 : (size_t)w->options.size + GN_DOOR_POLL_MAX + 1;
 	struct pollfd *p = calloc(slots, sizeof *p);
 	uint64_t last_beat = 0, last_turn = gn_clock_ns(), now;
+	uint64_t beat_ns = (uint64_t)w->options.silent_after_ms * 1000000 / BEATS_PER_SILENCE;
 
 	while (p && !obey(w)) {
 		if (w->options.rank == 0)
-			gn_watch_hub_turn(w, p, 250);
+			gn_watch_hub_turn(w, p, TURN_MS);
 		else
-			gn_watch_spoke_turn(w, 250);
+			gn_watch_spoke_turn(w, TURN_MS);
 		now = gn_clock_ns();
-		if (now - last_turn > (uint64_t)w->options.silent_after_ms * 500000)
-			forgive(w, now);
+		if (now - last_turn > 2 * TURN_MS * 1000000u)
+			forgive(w, now - last_turn - TURN_MS * 1000000u, now);
 		last_turn = now;
 		if (w->options.rank == 0)
 			gn_watch_hub_judge(w, now);
 		else
 			gn_watch_spoke_judge(w, now);
 		gn_watch_inquiry_turn(w, now);
-		if (now - last_beat >= BEAT_NS) {
+		if (now - last_beat >= (beat_ns < BEAT_NS ? beat_ns : BEAT_NS)) {
 			beat(w);
 			last_beat = now;
 		}

@@ -276,7 +276,7 @@ enum gn_status gn_world_key(const struct gn_world *w, const char *use, void *key
 }
 
 /* A bootstrap that fails because a rank has gone does not know which, or why; the watch will, if we let it. */
-static enum gn_status diagnose(const struct gn_world *w, enum gn_status failure, struct gn_err *err)
+static enum gn_status diagnose(const struct gn_world *w, uint64_t started_ns, enum gn_status failure, struct gn_err *err)
 {
 	const struct timespec pause = {0, 5000000};
 	uint64_t until = gn_clock_ns() + VERDICT_NS;
@@ -284,7 +284,7 @@ static enum gn_status diagnose(const struct gn_world *w, enum gn_status failure,
 	struct gn_err lost;
 
 	while (w->watch && !status && gn_clock_ns() < until) {
-		status = gn_watch_check(w->watch, &lost);
+		status = gn_watch_check_wait(w->watch, started_ns, &lost);
 		if (!status)
 			nanosleep(&pause, NULL);
 	}
@@ -300,7 +300,7 @@ enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t le
 {
 	const struct gn_recorder_op op = {.name = "exchange", .algorithm = w->bootstrap->ops->name, .root = -1};
 	enum gn_status status = gn_world_check(w, err);
-	uint64_t number;
+	uint64_t number, started = gn_clock_ns();
 
 	if (status)
 		return status;
@@ -308,7 +308,7 @@ enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t le
 	status = w->bootstrap->ops->exchange(w->bootstrap, mine, len_bytes, out, lens, err);
 	if (!status)
 		gn_recorder_done(w->recorder, number);
-	return status ? diagnose(w, status, err) : GN_OK;
+	return status ? diagnose(w, started, status, err) : GN_OK;
 }
 
 enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err)

@@ -67,6 +67,8 @@ enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *
 		status = gn_comm_create(b->world, &options, b->log, &b->comm, err);
 	if (status)
 		return status;
+	/* checking and printing large results takes its time */
+	gn_world_announce(b->world, "measuring", 60000);
 	size = gn_comm_size(b->comm);
 	if (size == 1 && strcmp(o->transport, "auto"))
 		return gn_err_set(err, GN_ERR_USAGE, "--transport %s: one rank alone sends nothing", o->transport);

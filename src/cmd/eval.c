@@ -69,6 +69,7 @@ static enum gn_status evaluate(const struct gn_evaluate_options *o, struct gn_wo
 
 	if (status)
 		return status;
+	gn_world_announce(world, "evaluating", GN_EVALUATE_STALL_MS);
 	status = gn_evaluate(o, comm, log, folder, &step, &score, err);
 	if (!status && gn_comm_rank(comm) == 0)
 		print_score(&score, folder, step);

@@ -8,6 +8,10 @@
 
 #include "src/train/score.h"
 
+/* What one rank may take between two collectives before the others, who wait for it, take it for hanging: reading and computing
+ * a batch, with a slow disk. */
+#define GN_EVALUATE_STALL_MS 600000
+
 struct gn_evaluate_options {
 	const char *data, *checkpoint; /* checkpoint: a folder, or a folder of them */
 	const char *device, *transport;

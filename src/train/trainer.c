@@ -136,6 +136,13 @@ static enum gn_status log_interval(struct gn_session *s, struct interval *sums, 
 	return alone(s, gn_runlog_end(s->runlog, err));
 }
 
+/* What this rank does between collectives, for the others who wait: a slow disk is no reason to end a run, a process that
+ * hangs is. */
+static void announce(const struct gn_session *s, const char *what)
+{
+	gn_world_announce(gn_comm_world(s->comm), what, GN_TRAIN_STALL_MS);
+}
+
 static enum gn_status evaluate(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_score score;
@@ -201,13 +208,18 @@ static enum gn_status after_step(struct gn_session *s, struct interval *sums, in
 	if (s->state.step % (uint64_t)o->log_every == 0 || over || last || stopping)
 		status = log_interval(s, sums, err);
 	/* Whoever asks for a stop may not wait for an evaluation: safety first. */
-	if (!status && stopping)
+	if (!status && stopping) {
+		announce(s, "writing a checkpoint");
 		status = gn_session_save(s, err);
+	}
+	announce(s, "evaluating");
 	if (!status && s->val && (last || (over && s->state.epoch % (uint64_t)o->eval_every == 0)))
 		status = evaluate(s, err);
+	announce(s, "writing a checkpoint");
 	if (!status && (over || last || stopping ||
 			(o->checkpoint_every && s->state.step % (uint64_t)o->checkpoint_every == 0)))
 		status = gn_session_save(s, err);
+	announce(s, "training");
 	if (!status && over && !last)
 		status = gn_loader_start(s->loader, (uint32_t)s->state.epoch, 0, err);
 	return status;
@@ -278,7 +290,10 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 {
 	struct gn_session *s;
 	int resumed, stopped = 0;
-	enum gn_status status = gn_session_create(options, options_text, comm, log, &s, err);
+	enum gn_status status;
+
+	gn_world_announce(gn_comm_world(comm), "starting to train", GN_TRAIN_STALL_MS);
+	status = gn_session_create(options, options_text, comm, log, &s, err);
 
 	*agreed = status != GN_ERR_PEER_LOST;
 	if (status)

@@ -17,6 +17,11 @@
 
 #include <signal.h>
 
+/* What one rank may take between two collectives (a batch from a slow disk, a checkpoint) before the others, who wait for it,
+ * take it for hanging. A process that has died or is stopped is noticed within seconds all the same, and so is a run in which
+ * all ranks wait for each other. */
+#define GN_TRAIN_STALL_MS 900000
+
 /* What the option table of `gannet train` fills. Texts are borrowed. */
 struct gn_train_options {
 	const char *data, *val;

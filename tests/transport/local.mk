@@ -29,7 +29,9 @@ tests_transport_test_verify_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_watch_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_watch_LDADD = $(TRANSPORT_TEST_LIBS)
 
-check_PROGRAMS += tests/transport/coll_probe tests/transport/rank_probe
+check_PROGRAMS += tests/transport/coll_probe tests/transport/fault_probe tests/transport/rank_probe
+tests_transport_fault_probe_SOURCES = tests/transport/fault_probe.c
+tests_transport_fault_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_coll_probe_SOURCES = tests/transport/coll_probe.c
 tests_transport_coll_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_rank_probe_SOURCES = tests/transport/rank_probe.c
@@ -40,9 +42,10 @@ SHELL_TESTS += \
 	tests/transport/peers.t \
 	tests/transport/collectives.t \
 	tests/transport/environment.t \
+	tests/transport/failure.t \
 	tests/transport/launch.t \
 	tests/transport/sim.t \
 	tests/transport/slurm.t \
 	tests/transport/strangers.t \
 	tests/transport/tune.t
-EXTRA_DIST += tests/transport/common.sh tests/transport/stranger
+EXTRA_DIST += tests/transport/faults tests/transport/common.sh tests/transport/stranger

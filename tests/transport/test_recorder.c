@@ -119,7 +119,10 @@ static void test_announcements(void **state)
 	assert_int_equal(t.limit_ms, 5000);
 	assert_int_equal(t.suspects, 1);
 	/* this process was itself stopped */
-	gn_recorder_forgive(r, now);
+	gn_recorder_forgive(r, 3 * (uint64_t)S, now);
+	gn_recorder_tell(r, 1, now, &t);
+	assert_int_equal(t.idle_ms, 5000);
+	gn_recorder_forgive(r, 30 * (uint64_t)S, now);
 	gn_recorder_tell(r, 1, now, &t);
 	assert_int_equal(t.idle_ms, 0);
 	gn_recorder_announce(r, NULL, 0);

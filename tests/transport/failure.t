@@ -1,0 +1,118 @@
+#!/bin/bash
+# What ends a job although all of it is alive, with the limits that users get: a rank that never calls, calls that do not match,
+# a link that is cut between two ranks which both still reach rank 0; a slow one that says so goes on. Then random faults.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+fault=$GN_BUILD/tests/transport/fault_probe
+host=$(hostname)
+
+# faulty SIZE TRANSPORT FAULT RANK: under launch; took: seconds. Ends those that are left 3 s after the others.
+faulty() {
+	local pid end
+	rm -f "$scratch/out"
+	timeout -k 5 60 "$gannet" launch -n "$1" -- "$fault" "$2" 7 60000 "$3" "$4" 300 >"$scratch/out" 2>"$scratch/err" &
+	pid=$!
+	await_line 30 "$1" '^ready' "$scratch/out" || { kill -9 $pid; cat "$scratch/err"; return 1; }
+	end=$SECONDS
+	wait $pid
+	code=$?
+	took=$((SECONDS - end))
+	cat "$scratch/err"
+}
+said() { # COUNT PATTERN: so many ranks say so
+	(($(grep -cE "$2" "$scratch/err") == $1))
+}
+# Five seconds to notice, and the launcher's ten until it ends the one that hangs.
+never() { # TRANSPORT RANK
+	faulty 3 "$1" never "$2" && [[ $code == 4 ]] && ((took <= 18)) && grep -q "launch: ending the ranks" "$scratch/err" &&
+		said 2 "has stalled; rank $2 on $host never started it: it is alive, but in no collective, after operation number [0-9]+, for 5\.[0-9] s; ranks? .* waits? in it, for 5\.[0-9] s \(rank [0-9] for rank [0-9].*; rank [0-9] on $host was in operation number [0-9]+, .* waiting for rank"
+}
+check "a rank that never calls, over tcp: the others say which, where, in what, since when" never tcp 2
+check "a rank that never calls, over shared memory" never shm 1
+check "rank 0 never calls" never auto 0
+
+differs() { # FAULT TRANSPORT PATTERN
+	faulty 3 "$2" "$1" 1 && [[ $code == 2 || $code == 4 ]] && ((took <= 12)) &&
+		said 3 "the ranks disagree about operation number [0-9]+: rank 1 on $host started $3.*, ranks 0, 2 started "
+}
+for transport in tcp shm; do
+	check "one element less, over $transport: named by all ranks" differs size $transport "allreduce of [0-9]+ (B|KiB)"
+	check "another type of the same size, over $transport" differs type $transport "allreduce of .* [fi]32, sum"
+	check "another order, over $transport" differs order $transport "barrier"
+	check "another algorithm, over $transport" differs mixed $transport "allreduce of .* halving-doubling"
+done
+busy() {
+	PROBE_BUSY_MS=7000 timeout -k 5 60 "$gannet" launch -n 3 -- "$fault" auto 7 3000 busy 1 300
+}
+check "a rank that has said that it is reading data for 7 s is waited for" busy
+
+# --- three machines and a switch ---
+cluster=gn$$
+cut_off() {
+	local n
+	for n in 0 1 2 s; do ip netns del $cluster$n; done 2>/dev/null
+}
+machines() {
+	local n
+	ip netns add ${cluster}s && ip -n ${cluster}s link add sw type bridge && ip -n ${cluster}s link set sw up || return 1
+	for n in 0 1 2; do
+		ip netns add $cluster$n && ip -n $cluster$n link set lo up &&
+			ip link add up$n netns ${cluster}s type veth peer name eth0 netns $cluster$n &&
+			ip -n ${cluster}s link set up$n master sw up && ip -n $cluster$n addr add 10.99.7.1$n/24 dev eth0 &&
+			ip -n $cluster$n link set eth0 up || return 1
+	done
+}
+on_machine() { # N COMMAND...
+	# shellcheck disable=SC2016
+	ip netns exec "$cluster$1" unshare --uts sh -c 'hostname "m$0" && exec "$@"' "$@"
+}
+between() { # CUT: what to run once all are ready. Leaves err.N, codes, took.
+	local r pids=() start
+	rm -f "$scratch"/out.*
+	for r in 2 1 0; do
+		RANK=$r WORLD_SIZE=3 LOCAL_RANK=0 MASTER_ADDR=10.99.7.10 MASTER_PORT=29555 \
+			on_machine $r timeout -k 5 50 "$fault" tcp 9 60000 >"$scratch/out.$r" 2>"$scratch/err.$r" &
+		pids[r]=$!
+	done
+	for r in 0 1 2; do await_line 30 1 '^ready' "$scratch/out.$r" || { kill "${pids[@]}"; cat "$scratch"/err.*; return 1; }; done
+	"$1"
+	start=$SECONDS
+	codes=
+	for r in 0 1 2; do wait "${pids[r]}"; codes+="$? "; done
+	took=$((SECONDS - start))
+	cat "$scratch"/err.*
+	echo "codes $codes after $took s"
+}
+# Both ends drop what they have for each other.
+one_link() { ip -n ${cluster}1 route add blackhole 10.99.7.12/32; ip -n ${cluster}2 route add blackhole 10.99.7.11/32; }
+cut_link() {
+	between one_link && [[ $codes == "4 4 4 " ]] && ((took <= 9)) || return 1
+	for r in 0 1 2; do
+		grep -qE "operation number [0-9]+, .* has stalled; .*(rank 1 for rank 2|rank 2 for rank 1|; rank ([12]) on m[12] never started it: .*, waiting for rank [12];)" "$scratch/err.$r" || return 1
+	done
+}
+lose_machine() { ip -n ${cluster}s link set up2 down; }
+cut_machine() {
+	between lose_machine && [[ $codes == "4 4 4 " ]] && ((took <= 9)) &&
+		grep -q "rank 2 on m2 is lost: nothing was heard from it for 5.0 s" "$scratch/err.0" &&
+		grep -q "rank 2 on m2 is lost: nothing was heard from it for 5.0 s" "$scratch/err.1" &&
+		grep -q "rank 0 on m0 is lost: nothing was heard from it for 5.0 s" "$scratch/err.2"
+}
+if ((UID)); then
+	skip "a link that is cut" "namespaces need root"
+elif ! machines 2>"$scratch/why"; then
+	cut_off
+	skip "a link that is cut" "no network namespaces here: $(tail -n 1 "$scratch/why")"
+else
+	check "a link cut between ranks 1 and 2, who both still reach rank 0: all three say who waits for whom" cut_link
+	cut_off
+	machines
+	check "a machine cut off: the others name it, and it ends, too" cut_machine
+	cut_off
+fi
+
+# More of them: see the file's head.
+check "40 random faults" timeout -k 5 300 "$GN_SOURCE/tests/transport/faults" --count 40 --jobs 4
+printf '%s\n' "${tap_output:-}" | grep '^#'
+finish
