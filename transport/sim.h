@@ -76,6 +76,7 @@ struct gn_sim_bucket {
 };
 struct gn_sim_step {
 	double compute_s; /* a step on a rank alone */
+	double after_s;	  /* of it, what waits for all sums: the optimizer */
 	const struct gn_sim_bucket *buckets;
 	size_t count;
 };

@@ -19,7 +19,7 @@ enum gn_status gn_sim_step_time(const struct gn_sim_topology *t, const struct gn
 		took = r.time_s;
 		done = fmax(done, step->buckets[i].ready_s) + took;
 	}
-	*out = fmax(done, step->compute_s);
+	*out = fmax(done, step->compute_s - step->after_s) + step->after_s;
 	*exposed_s = *out - step->compute_s;
 	return GN_OK;
 }

@@ -199,6 +199,38 @@ enum gn_status gn_tuning_read(const char *path, const char *signature, int *foun
 	return status;
 }
 
+enum gn_status gn_tuning_find(const char *path, const char *part, struct gn_cost *out, struct gn_err *err)
+{
+	char *text = NULL;
+	const char *at, *begin;
+	struct gn_cost cost;
+	size_t len;
+	int line = 1, found = 0;
+	enum gn_status status = gn_file_load(path, FILE_BYTES_MAX, &text, NULL, err);
+
+	for (at = text; !status && (begin = next_line(&at, &line, &len));) {
+		json_t *root = NULL;
+
+		status = parse_line(path, line, begin, len, &root, err);
+		if (!status && strstr(json_string_value(json_object_get(root, "signature")), part)) {
+			found++;
+			status = read_cost(root, &cost, err);
+			if (status)
+				gn_err_prefix(err, "%s:%d", path, line);
+		}
+		json_decref(root);
+	}
+	free(text);
+	if (!status && !found)
+		return gn_err_set(err, GN_ERR_NOT_FOUND, "%s has no fabric with '%s' in its signature", path, part);
+	if (!status && found > 1)
+		return gn_err_set(err, GN_ERR_USAGE, "%s has %d fabrics with '%s' in their signatures: name one of them", path,
+				  found, part);
+	if (!status)
+		*out = cost;
+	return status;
+}
+
 /* The lines of other fabrics. */
 static enum gn_status keep_others(const char *path, const char *signature, struct gn_strbuf *out, struct gn_err *err)
 {

@@ -25,6 +25,8 @@ enum gn_status gn_tuning_signature(struct gn_world *world, struct gn_fabric *fab
 /* Looks a fabric up; *out is set when *found is. GN_ERR_NOT_FOUND: no such file. GN_ERR_DATA names file and line. */
 enum gn_status gn_tuning_read(const char *path, const char *signature, int *found, struct gn_cost *out,
 			      struct gn_err *err);
+/* The one line whose signature has part in it. GN_ERR_USAGE when there are several, GN_ERR_NOT_FOUND when there is none. */
+enum gn_status gn_tuning_find(const char *path, const char *part, struct gn_cost *out, struct gn_err *err);
 /* Puts the line in, instead of one of the same signature; other lines stay. The file appears whole or not at all, folders
  * are made. A file that is no table is GN_ERR_DATA and left alone. */
 enum gn_status gn_tuning_write(const char *path, const struct gn_tune_result *r, struct gn_err *err);

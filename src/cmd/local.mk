@@ -19,7 +19,7 @@ gannet_SOURCES = \
 	src/cmd/pack.c \
 	src/cmd/report.c \
 	src/cmd/golden.S src/cmd/selftest.c \
-	src/cmd/sim.c src/cmd/sim.h src/cmd/sim_machine.c \
+	src/cmd/sim.c src/cmd/sim.h src/cmd/sim_machine.c src/cmd/sim_train.c \
 	src/cmd/stage.c \
 	src/cmd/train.c \
 	src/cmd/tune.c \

@@ -95,63 +95,6 @@ static enum gn_status time_all(const struct gn_sim_options *o, const struct gn_s
 	return status;
 }
 
-/* --- a training step --- */
-
-static void print_step(const struct gn_sim_options *o, const struct gn_sim_topology *t, const struct gn_algorithm *a,
-		       double seconds, double exposed)
-{
-	double ranks = (double)t->nodes * t->ranks_per_node, rate = o->batch * ranks / seconds;
-	double efficiency = o->compute_ms / 1e3 / seconds;
-	struct gn_json j;
-
-	if (!o->json) {
-		printf("%-20s %12.3f %12.3f %12.1f %9.1f %%\n", a->name, seconds * 1e3, exposed * 1e3, rate, efficiency * 100);
-		return;
-	}
-	gn_json_init(&j);
-	gn_json_object(&j, NULL);
-	gn_json_string(&j, "op", "train");
-	gn_json_string(&j, "algo", a->name);
-	gn_json_int(&j, "ranks", (int64_t)ranks);
-	gn_json_double(&j, "step_ms", seconds * 1e3);
-	gn_json_double(&j, "exposed_ms", exposed * 1e3);
-	gn_json_double(&j, "images_per_s", rate);
-	gn_json_double(&j, "efficiency", efficiency);
-	gn_json_end(&j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
-}
-
-static enum gn_status time_step(const struct gn_sim_options *o, const struct gn_sim_topology *t, struct gn_err *err)
-{
-	size_t count, buckets = (size_t)o->buckets;
-	const struct gn_algorithm *all = gn_algorithms(&count);
-	struct gn_sim_bucket *list = calloc(buckets, sizeof *list);
-	struct gn_sim_step step = {o->compute_ms / 1e3, list, buckets};
-	double seconds, exposed, backward = step.compute_s * o->backward;
-	enum gn_status status = GN_OK;
-
-	if (!list)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu buckets", buckets);
-	for (size_t i = 0; i < buckets; i++) {
-		list[i].bytes = (size_t)(o->step_bytes / (double)buckets) / 4 * 4;
-		list[i].ready_s = step.compute_s - backward + backward * (double)(i + 1) / (double)buckets;
-	}
-	if (!o->json)
-		printf("# a step of %g ms alone, %g images a rank, %g bytes of gradient in %zu buckets\n#%-19s %12s %12s %12s %11s\n",
-		       o->compute_ms, o->batch, o->step_bytes, buckets, "algo", "step (ms)", "exposed (ms)", "images/s",
-		       "efficiency");
-	for (size_t i = 0; i < count && !status; i++) {
-		if (all[i].what != GN_COLLECTIVE_ALLREDUCE || (strcmp(o->algo, "all") && strcmp(o->algo, all[i].name)))
-			continue;
-		status = gn_sim_step_time(t, &all[i], &step, &seconds, &exposed, err);
-		if (!status)
-			print_step(o, t, &all[i], seconds, exposed);
-	}
-	free(list);
-	return status;
-}
-
 /* --- proofs --- */
 
 static enum gn_status verify_one(const struct gn_algorithm *a, int size, int *proved, struct gn_err *err)
@@ -227,8 +170,8 @@ static int run(const void *options, const struct gn_text_list *positional)
 		status = gn_err_set(&err, GN_ERR_USAGE, "no algorithm %s for %s; --algo all shows them", o->algo, o->collective);
 	if (!status && o->verify)
 		status = verify_all(o, &err);
-	else if (!status && o->compute_ms > 0)
-		status = time_step(o, &t, &err);
+	else if (!status && (o->compute_ms > 0 || o->log || o->step))
+		status = gn_sim_train(o, &t, &err);
 	else if (!status)
 		status = time_all(o, &t, &err);
 	return status ? gn_cmd_fail("sim", &err) : GN_EXIT_DONE;
@@ -242,6 +185,10 @@ static int run(const void *options, const struct gn_text_list *positional)
 static const struct gn_option options_table[] = {
 	{.name = "topology", .letter = 't', .kind = GN_OPTION_TEXT, .offset = FIELD(topology), .value_name = "FILE",
 	 .help = "JSON object whose keys are the machine's options below, with underscores"},
+	{.name = "tuning", .kind = GN_OPTION_TEXT, .offset = FIELD(tuning), .value_name = "FILE",
+	 .help = "take latencies, overheads and rates from what gannet tune measured"},
+	{.name = "fabric", .kind = GN_OPTION_TEXT, .offset = FIELD(fabric), .value_name = "TEXT",
+	 .help = "the line of --tuning whose signature has TEXT in it"},
 	MACHINE("nodes", nodes, "N", "nodes (4)"),
 	MACHINE("ranks-per-node", ranks_per_node, "N", "ranks on each (1)"),
 	MACHINE("rails", rails, "N", "network ports of each node (1)"),
@@ -259,6 +206,12 @@ static const struct gn_option options_table[] = {
 	MACHINE("jitter", jitter, "X", "everything takes 1 + X |normal| times as long (0)"),
 	MACHINE("stragglers", stragglers, "N", "ranks that start late (0)"),
 	MACHINE("straggler-us", straggler_us, "X", "how late (1000)"),
+	{.name = "repeats", .kind = GN_OPTION_INT, .offset = FIELD(repeats), .value_name = "N", .initial = "1",
+	 .help = "do it N times in a row and print the mean", .min = 1, .max = 100000},
+	{.name = "warmup", .kind = GN_OPTION_INT, .offset = FIELD(warmup), .value_name = "N", .initial = "0",
+	 .help = "after N times that are not counted", .min = 0, .max = 100000},
+	{.name = "signals-queue", .kind = GN_OPTION_FLAG, .offset = FIELD(signals_queue),
+	 .help = "requests to send wait behind data at a port, as in a byte stream"},
 	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1",
 	 .help = "of jitter and stragglers", .min = 0, .max = 1LL << 52},
 	{.name = "collective", .kind = GN_OPTION_CHOICE, .offset = FIELD(collective), .value_name = "NAME",
@@ -286,6 +239,13 @@ static const struct gn_option options_table[] = {
 	 .help = "in so many equal parts", .min = 1, .max = 10000},
 	{.name = "backward", .kind = GN_OPTION_REAL, .offset = FIELD(backward), .value_name = "X", .initial = "0.66",
 	 .help = "the last part of a step, while which buckets become ready", .min = 0, .max = 1},
+	{.name = "after-ms", .kind = GN_OPTION_REAL, .offset = FIELD(after_ms), .value_name = "X", .initial = "0",
+	 .help = "the very last part of a step, which needs all sums (the optimizer)", .min = 0, .max = 1e9},
+	{.name = "log", .kind = GN_OPTION_TEXT, .offset = FIELD(log), .value_name = "FILE.jsonl",
+	 .help = "predict training by a log of gannet train, best of one rank: its times, batch, gradient and buckets"},
+	{.name = "step", .kind = GN_OPTION_TEXT, .offset = FIELD(step), .value_name = "FILE.json",
+	 .help = "predict training by {\"compute_ms\": X, \"after_ms\": X, \"batch\": N, \"buckets\": "
+		 "[{\"bytes\": N, \"ready_ms\": X}, ...]}"},
 	{.name = "verify", .kind = GN_OPTION_FLAG, .offset = FIELD(verify), .help = "prove the schedules instead"},
 	{.name = "verify-ranks", .kind = GN_OPTION_INT, .offset = FIELD(verify_ranks), .value_name = "N",
 	 .initial = "130", .help = "for 1 to N ranks", .min = 1, .max = 4096},
@@ -302,8 +262,9 @@ static const struct gn_command command = {
 		"All ranks are simulated, unless an algorithm treats them alike and nothing is random: then the ranks of one "
 		"node or leaf switch stand for all. Not modelled: congestion within switches, packet loss, ranks that share a "
 		"processor.\n\n"
-		"With --compute-ms it predicts training: buckets of gradient become ready during the backward pass and are "
-		"summed one after the other. With --verify it proves that each schedule sums every contribution once, without "
+		"With --tuning, messages cost what gannet tune measured: nodes and ranks may be as many as wanted.\n\n"
+		"With --compute-ms, --log or --step it predicts training: buckets of gradient become ready during the backward "
+		"pass and are summed one after the other. With --verify it proves that each schedule sums every contribution once, without "
 		"race, deadlock or unread message.",
 	.examples = "  gannet sim --nodes 16 --ranks-per-node 4 --link-gbit 100           # all allreduces, 64 KiB to 64 MiB\n"
 		    "  gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64 # images/s of ResNet-50\n"

@@ -15,14 +15,17 @@ struct gn_sim_machine {
 
 struct gn_sim_options {
 	struct gn_sim_machine machine;
-	const char *topology, *collective, *algo;
+	const char *topology, *tuning, *fabric, *collective, *algo, *log, *step;
 	int64_t min_bytes, max_bytes, factor, pieces, memory, seed;
-	double compute_ms, backward, step_bytes, buckets, batch;
-	int json, verify;
+	double compute_ms, after_ms, backward, step_bytes, buckets, batch;
+	int64_t repeats, warmup;
+	int json, verify, signals_queue;
 	int64_t verify_ranks;
 };
 
 /* Defaults, then the file, then the options. */
 enum gn_status gn_sim_machine_read(const struct gn_sim_options *o, struct gn_sim_topology *out, struct gn_err *err);
+/* Predicts and prints training steps by --compute-ms, --log or --step. */
+enum gn_status gn_sim_train(const struct gn_sim_options *o, const struct gn_sim_topology *t, struct gn_err *err);
 
 #endif

@@ -1,5 +1,7 @@
 #include "src/cmd/sim.h"
 
+#include "transport/tuning.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <stddef.h>
@@ -62,6 +64,30 @@ static enum gn_status read_file(const char *path, struct gn_sim_machine *m, stru
 	return status;
 }
 
+/* What gannet tune measured stands for latencies, overheads and rates; a link's rate may still be another one. */
+static enum gn_status take_tuning(const struct gn_sim_options *o, const struct gn_sim_machine *given,
+				  struct gn_sim_topology *t, struct gn_err *err)
+{
+	struct gn_sim_topology measured;
+	struct gn_cost cost;
+	enum gn_status status = gn_tuning_find(o->tuning, o->fabric ? o->fabric : "", &cost, err);
+
+	if (status)
+		return status;
+	gn_cost_topology(&cost, t->nodes, t->ranks_per_node, &measured);
+	if (given->link_gbit < 0) {
+		t->link_bytes_per_s = measured.link_bytes_per_s;
+		t->burst_bytes = measured.burst_bytes;
+		t->burst_bytes_per_s = measured.burst_bytes_per_s;
+	}
+	if (given->reduce_gb < 0)
+		t->reduce_s_per_byte = measured.reduce_s_per_byte;
+	t->node_bytes_per_s = measured.node_bytes_per_s;
+	t->link = measured.link;
+	t->node = measured.node;
+	return GN_OK;
+}
+
 enum gn_status gn_sim_machine_read(const struct gn_sim_options *o, struct gn_sim_topology *out, struct gn_err *err)
 {
 	struct gn_sim_machine m, given = o->machine;
@@ -87,7 +113,10 @@ enum gn_status gn_sim_machine_read(const struct gn_sim_options *o, struct gn_sim
 		.receive_overhead_s = m.receive_us / 1e6, .gap_s = m.gap_us / 1e6,
 		.reduce_s_per_byte = m.reduce_gb > 0 ? 1e-9 / m.reduce_gb : 0, .eager_bytes = m.eager_bytes,
 		.jitter = m.jitter, .stragglers = (int)m.stragglers, .straggler_s = m.straggler_us / 1e6,
-		.seed = (uint64_t)o->seed,
+		.seed = (uint64_t)o->seed, .repeats = (int)(o->repeats + o->warmup), .warmup = (int)o->warmup,
+		.signals_queue = o->signals_queue,
 	};
-	return gn_sim_topology_check(out, err);
+	if (o->tuning)
+		status = take_tuning(o, &given, out, err);
+	return status ? status : gn_sim_topology_check(out, err);
 }

@@ -3,6 +3,7 @@
 set -u
 # shellcheck source=tests/transport/common.sh
 . "$GN_SOURCE/tests/transport/common.sh"
+mkdir "$scratch/d"
 sim() { timeout -k 5 120 "$gannet" sim "$@"; }
 
 check "every collective is timed" sim --collective all --nodes 4 --ranks-per-node 2 --min-bytes 64K --max-bytes 64K
@@ -23,4 +24,24 @@ expect 2 "whole number" "half a node is refused" sim --nodes 1.5
 expect 0 "proved all-to-all" "proofs" sim --verify --collective all --verify-ranks 9
 expect 0 "efficiency" "a training step" sim --nodes 4 --compute-ms 100 --algo hierarchical
 expect 0 "recursive-doubling" "20000 ranks" sim --nodes 2500 --ranks-per-node 8 --algo recursive-doubling --pieces 1 --max-bytes 64K
+printf '{"compute_ms": 100, "after_ms": 10, "batch": 8, "buckets": [{"bytes": 1e6, "ready_ms": 60}, {"bytes": 4e6, "ready_ms": 90}]}' \
+	>"$scratch/step.json"
+# by hand: two of 1 GB/s; 1 MB is summed while computing goes on, of 4 MB all but nothing is hidden
+step() { sim --step "$scratch/step.json" --nodes 2 --link-gbit 8 --link-us 0 --send-us 0 --receive-us 0 --gap-us 0 --reduce-gb 0 \
+	--eager-bytes 1e9 --algo ring --json | perl -MJSON::PP -ne 'exit abs(decode_json($_)->{step_ms} - (90 + 4 + 10)) > 0.1'; }
+check "a step by its buckets" step
+printf '{"compute_ms": 100, "batch": 8, "buckets": [{"bytes": 1e6}]}' >"$scratch/step.json"
+expect 3 "step.json: ready_ms" "a bucket without a time is refused" sim --step "$scratch/step.json"
+printf '%s\n' '{"event": "start", "ranks": 1, "global_batch": 32, "parameters": 1000000, "buckets": 4}' \
+	'{"event": "step", "time_ms": {"data": 1, "forward": 9, "backward": 20, "optimizer": 2}}' '{"eve' >"$scratch/log.jsonl"
+expect 0 "a step of 32 ms alone, 32 images a rank, 4000000 bytes of gradient in 4 buckets" "a step by a log" \
+	sim --log "$scratch/log.jsonl"
+echo '{}' >"$scratch/log.jsonl"
+expect 3 "is it a log" "another file is refused" sim --log "$scratch/log.jsonl"
+expect 2 "one of" "two descriptions are refused" sim --log "$scratch/log.jsonl" --compute-ms 3
+launch 2 "$gannet" tune --transport tcp --seconds 0.005 --max-bytes 64K --out "$scratch/t.jsonl" >/dev/null 2>&1
+expect 0 "^# 8 nodes of 1" "measured costs" sim --tuning "$scratch/t.jsonl" --nodes 8 --max-bytes 1M --repeats 3 --warmup 1
+expect 3 "t.jsonl:1: " "measured costs, damaged" sh -c "sed 's/latency_s/late/' '$scratch/t.jsonl' >'$scratch/d/t.jsonl'; \
+	'$gannet' sim --tuning '$scratch/d/t.jsonl'"
+expect 3 "no fabric with 'rc'" "measured costs of no such fabric" sim --tuning "$scratch/t.jsonl" --fabric rc
 finish

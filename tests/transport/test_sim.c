@@ -106,7 +106,7 @@ static void test_step(void **state)
 	const struct gn_algorithm *a = gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "ring");
 	struct gn_sim_topology t = plain(4, 1);
 	struct gn_sim_bucket buckets[] = {{4 << 20, 0.1}, {4 << 20, 0.2}};
-	struct gn_sim_step step = {0.2, buckets, 2};
+	struct gn_sim_step step = {.compute_s = 0.2, .buckets = buckets, .count = 2};
 	double seconds, exposed, one;
 	struct gn_sim_result r;
 	struct gn_err err;
