@@ -1,5 +1,7 @@
 #include "transport/choose.h"
 
+#include "src/base/strbuf.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,9 +29,6 @@ static int add(const struct gn_choose_args *args, const struct gn_algorithm *a, 
 {
 	struct gn_algo_args how = {.size = args->map->size, .pieces = pieces, .map = args->map};
 
-	while (pieces > 1 && args->block_elements % pieces)
-		pieces--;
-	how.pieces = pieces;
 	for (int i = 0; i < count; i++)
 		if (list[i].algorithm == a && list[i].pieces == pieces)
 			return count;
@@ -58,6 +57,18 @@ static enum gn_status add_algorithm(const struct gn_choose_args *args, const str
 	return status;
 }
 
+/* "auto|ring|recursive-doubling|..." */
+static void names_of(enum gn_collective what, struct gn_strbuf *out)
+{
+	size_t count;
+	const struct gn_algorithm *a = gn_algorithms(&count);
+
+	gn_strbuf_puts(out, "auto");
+	for (size_t i = 0; i < count; i++)
+		if (a[i].what == what)
+			gn_strbuf_printf(out, "|%s", a[i].name);
+}
+
 static enum gn_status list_all(const struct gn_choose_args *args, struct gn_choice *list, int *count, struct gn_err *err)
 {
 	size_t all;
@@ -72,7 +83,7 @@ static enum gn_status list_all(const struct gn_choose_args *args, struct gn_choi
 	if (status || *count)
 		return status;
 	gn_strbuf_init(&names);
-	gn_choice_names(args->what, &names);
+	names_of(args->what, &names);
 	gn_err_set(err, GN_ERR_USAGE, "%s has no algorithm %s; there is %s", gn_collective_name(args->what),
 		   any ? "at all" : args->algo, gn_strbuf_text(&names));
 	gn_strbuf_release(&names);
@@ -161,23 +172,4 @@ enum gn_status gn_choose(const struct gn_choose_args *args, struct gn_choice *ou
 	if (!status)
 		*out = *cheapest(list, count);
 	return status;
-}
-
-void gn_choice_describe(const struct gn_choice *c, size_t bytes, const char *lanes, int rails, struct gn_strbuf *out)
-{
-	gn_strbuf_printf(out, "%s over %s, %d rail%s, %u piece%s, %u chunk%s of %.1f KiB", c->algorithm->name,
-			 lanes && *lanes ? lanes : "nothing", rails, rails == 1 ? "" : "s", c->pieces,
-			 c->pieces == 1 ? "" : "s", c->chunks, c->chunks == 1 ? "" : "s",
-			 (double)bytes / c->chunks / 1024);
-}
-
-void gn_choice_names(enum gn_collective what, struct gn_strbuf *out)
-{
-	size_t count;
-	const struct gn_algorithm *a = gn_algorithms(&count);
-
-	gn_strbuf_puts(out, "auto");
-	for (size_t i = 0; i < count; i++)
-		if (a[i].what == what)
-			gn_strbuf_printf(out, "|%s", a[i].name);
 }

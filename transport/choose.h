@@ -8,14 +8,12 @@
 #ifndef GN_TRANSPORT_CHOOSE_H
 #define GN_TRANSPORT_CHOOSE_H
 
-#include "src/base/strbuf.h"
 #include "transport/algo.h"
 #include "transport/cost.h"
 
 struct gn_choose_args {
 	enum gn_collective what;
 	size_t bytes;		       /* of the whole buffer */
-	size_t block_elements;	       /* pieces have to divide it; 0: they need not */
 	const struct gn_node_map *map; /* all ranks */
 	const struct gn_cost *cost;
 	const char *algo;	       /* this one only; NULL or "auto": any */
@@ -30,10 +28,6 @@ struct gn_choice {
 
 /* GN_ERR_USAGE when there is no algorithm of that name; the message lists those there are. */
 enum gn_status gn_choose(const struct gn_choose_args *args, struct gn_choice *out, struct gn_err *err);
-/* Appends "ring over tcp/eth0, 1 rail, 4 pieces, 16 chunks of 64.0 KiB". lanes: gn_fabric_lanes(). */
-void gn_choice_describe(const struct gn_choice *c, size_t bytes, const char *lanes, int rails, struct gn_strbuf *out);
-/* Appends "auto|ring|recursive-doubling|..." for a collective: for messages and options. */
-void gn_choice_names(enum gn_collective what, struct gn_strbuf *out);
 
 /* The closed form: what the busiest of some ranks sends, receives and sums, and a latency for each round. Exact for none, and
  * of the right order for all. */

@@ -8,10 +8,18 @@
 
 #include "transport/algo.h"
 #include "transport/comm.h"
+#include "transport/cost.h"
 #include "transport/exec.h"
 #include "transport/fabric.h"
 #include "transport/node.h"
 #include "transport/recorder.h"
+
+/* What was chosen for buffers of up to so many bytes. */
+struct gn_coll_choice {
+	const char *algorithm; /* NULL: nothing yet */
+	uint32_t pieces;       /* 0: by the algorithm itself ("shared") */
+};
+#define GN_COLL_SIZES 48 /* powers of two */
 
 struct gn_comm {
 	struct gn_world *world;
@@ -27,6 +35,8 @@ struct gn_comm {
 	uint32_t sequence;
 	int failed;
 	char *transport; /* what was asked for */
+	struct gn_cost cost; /* alike on all ranks */
+	struct gn_coll_choice chosen[GN_COLLECTIVE_COUNT][GN_COLL_SIZES];
 };
 
 struct gn_coll {
@@ -60,7 +70,9 @@ static inline int gn_comm_all_share(const struct gn_comm *c)
 	return c->node && gn_world_nodes(c->world) == 1;
 }
 
-/* The algorithm for a buffer of so many bytes: a function of what all ranks give alike. */
-const char *gn_coll_choose(const struct gn_comm *c, enum gn_collective what, const void *buffer, size_t bytes);
+/* Algorithm and pieces for a buffer of so many bytes: a function of what all ranks give alike. algo NULL or "auto": any.
+ * GN_ERR_USAGE: no algorithm of that name. */
+enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args, size_t bytes,
+			      struct gn_coll_choice *out, struct gn_err *err);
 
 #endif

@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What moves at once around the ring and down the tree: small enough to overlap with the reduction of the piece before. */
-#define PIECE_BYTES (256u << 10)
-
 /* What the schedule works on. */
 struct plan {
 	struct gn_comm *comm;
@@ -142,27 +139,6 @@ static enum gn_status lay_out(struct plan *p, struct gn_err *err)
 
 /* --- algorithm --- */
 
-static enum gn_status find(struct plan *p, struct gn_err *err)
-{
-	const struct gn_coll_args *a = &p->coll->args;
-	struct gn_strbuf names;
-	const struct gn_algorithm *all;
-	size_t count;
-
-	p->algorithm = gn_algorithm_find(a->what, a->algorithm);
-	if (p->algorithm)
-		return GN_OK;
-	gn_strbuf_init(&names);
-	all = gn_algorithms(&count);
-	for (size_t i = 0; i < count; i++)
-		if (all[i].what == a->what)
-			gn_strbuf_printf(&names, "%s%s", names.len ? ", " : "", all[i].name);
-	gn_err_set(err, GN_ERR_USAGE, "%s has no algorithm %s: there %s %s", name_of(a), a->algorithm,
-		   names.len ? "are" : "is", names.len ? gn_strbuf_text(&names) : "none");
-	gn_strbuf_release(&names);
-	return GN_ERR_USAGE;
-}
-
 /* Numbers of messages between neighbours, alike on all of them: a bound over what each of them would do. */
 static enum gn_status count_messages(const struct plan *p, uint32_t *out, struct gn_err *err)
 {
@@ -254,13 +230,10 @@ static enum gn_status by_algorithm(struct plan *p, struct gn_err *err)
 {
 	struct gn_lane *lane = NULL;
 	struct gn_schedule *s;
-	enum gn_status status = find(p, err);
+	enum gn_status status;
 
-	if (!status)
-		status = gn_algorithm_pieces(p->algorithm, &p->args, p->buffers.count * p->buffers.element_bytes, PIECE_BYTES,
-					     &p->args.pieces, err);
-	if (!status)
-		status = make_lane(p, &lane, err);
+	p->algorithm = gn_algorithm_find(p->coll->args.what, p->coll->args.algorithm);
+	status = make_lane(p, &lane, err);
 	if (!status)
 		status = gn_algorithm_schedule(p->algorithm, &p->args, &s, err);
 	if (status) {
@@ -269,6 +242,7 @@ static enum gn_status by_algorithm(struct plan *p, struct gn_err *err)
 	}
 	p->coll->info.algorithm = p->algorithm->name;
 	p->coll->info.pieces = p->args.pieces;
+	p->coll->info.chunks = p->algorithm->chunks(&p->args);
 	return execute(p, s, lane, err);
 }
 
@@ -286,7 +260,7 @@ static enum gn_status by_shared_memory(struct plan *p, struct gn_err *err)
 		return status;
 	describe(p, "shared");
 	gn_node_sign(p->coll->shared, gn_recorder_op_signature(&p->coll->op));
-	p->coll->info = (struct gn_coll_info){"shared", 1, gn_node_owns(p->comm->node, a->out, p->in_bytes)};
+	p->coll->info = (struct gn_coll_info){"shared", 1, 1, gn_node_owns(p->comm->node, a->out, p->in_bytes)};
 	return GN_OK;
 }
 
@@ -308,18 +282,24 @@ static enum gn_status by_message(struct plan *p, struct gn_err *err)
 		gn_schedule_destroy(s);
 		return status;
 	}
-	p->coll->info = (struct gn_coll_info){"message", 1, 0};
+	p->coll->info = (struct gn_coll_info){"message", 1, 1, 0};
 	return execute(p, s, NULL, err);
 }
 
 static enum gn_status choose_way(struct plan *p, struct gn_err *err)
 {
 	struct gn_coll_args *a = &p->coll->args;
+	struct gn_coll_choice choice = {"shared", 0};
+	enum gn_status status = GN_OK;
 
 	if (a->what == GN_COLLECTIVE_SEND_RECV)
 		return by_message(p, err);
-	if (!a->algorithm || !strcmp(a->algorithm, "auto"))
-		a->algorithm = gn_coll_choose(p->comm, a->what, a->out, p->in_bytes);
+	if (!a->algorithm || strcmp(a->algorithm, "shared"))
+		status = gn_coll_choose(p->comm, a, p->in_bytes, &choice, err);
+	if (status)
+		return status;
+	a->algorithm = choice.algorithm;
+	p->args.pieces = choice.pieces;
 	return strcmp(a->algorithm, "shared") ? by_algorithm(p, err) : by_shared_memory(p, err);
 }
 

@@ -4,12 +4,10 @@
 #include "transport/algo.h"
 #include "transport/coll.h"
 #include "transport/devices.h"
+#include "transport/tuning.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Below this, rounds cost more than bytes. */
-#define RING_FROM_BYTES (64u << 10)
 
 static enum gn_status make_barrier(struct gn_comm *c, struct gn_err *err)
 {
@@ -112,6 +110,8 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 		status = gn_fabric_create(world, transport, &c->fabric, err);
 	if (!status)
 		status = share_node(c, err);
+	if (!status && gn_comm_size(c) > 1)
+		status = gn_tuning_agree(world, c->fabric, options ? options->tuning : NULL, log, &c->cost, err);
 	if (!status)
 		status = connect_and_report(c, err);
 	if (status) {
@@ -164,30 +164,6 @@ void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *
 void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out)
 {
 	gn_fabric_lanes(c->fabric, rank, out);
-}
-
-const char *gn_coll_choose(const struct gn_comm *c, enum gn_collective what, const void *buffer, size_t bytes)
-{
-	int large = bytes >= RING_FROM_BYTES, one_node = gn_world_nodes(c->world) == 1;
-
-	switch (what) {
-	case GN_COLLECTIVE_REDUCE_SCATTER:
-	case GN_COLLECTIVE_ALLGATHER:
-		return large && !one_node ? "ring" : "direct";
-	case GN_COLLECTIVE_ALL_TO_ALL:
-		return "direct";
-	case GN_COLLECTIVE_BROADCAST:
-	case GN_COLLECTIVE_REDUCE:
-		return "binomial";
-	default:
-		break;
-	}
-	if (gn_comm_all_share(c) && (bytes <= gn_node_mail_bytes(c->node) || gn_node_stages(c->node) ||
-				     gn_node_owns(c->node, buffer, bytes)))
-		return "shared";
-	if (!large || what == GN_COLLECTIVE_BARRIER)
-		return "recursive-doubling";
-	return one_node || c->map->smallest == 1 ? "ring" : "hierarchical-ring";
 }
 
 enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, struct gn_err *err)

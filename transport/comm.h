@@ -22,6 +22,7 @@ struct gn_coll;
 
 struct gn_comm_options {
 	const char *transport; /* "auto", "tcp", "shm", "rc", "ud": what may carry data; becomes UCX_TLS unless set */
+	const char *tuning;    /* file of gannet tune, on rank 0; NULL: where tuning.h says; "none" */
 };
 
 /* Collective. Connects all pairs that the schedules need and logs one line: nodes, ranks, devices and transports in use with
@@ -79,7 +80,7 @@ struct gn_coll_args {
 /* What was chosen. */
 struct gn_coll_info {
 	const char *algorithm; /* "none" when there is nothing to do */
-	uint32_t pieces;
+	uint32_t pieces, chunks;
 	int direct; /* ranks of one node reach each other's buffers */
 };
 

@@ -16,6 +16,7 @@ libgannet_transport_a_SOURCES = \
 	transport/bootstrap_pmix.c \
 	transport/choose.c transport/choose_form.c transport/choose.h \
 	transport/coll.c transport/coll.h \
+	transport/coll_choose.c \
 	transport/coll_prepare.c \
 	transport/comm.c transport/comm.h \
 	transport/cost.c transport/cost.h \

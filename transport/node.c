@@ -40,9 +40,9 @@ int gn_node_crowded(const struct gn_node *n)
 	return n->crowded;
 }
 
-int gn_node_stages(const struct gn_node *n)
+int gn_node_stages(const struct gn_node *n, size_t len_bytes)
 {
-	return n->local_size <= GN_STAGE_RANKS;
+	return n->local_size <= 2 || (n->local_size <= GN_STAGE_RANKS && len_bytes <= GN_STAGE_MANY_BYTES);
 }
 
 size_t gn_node_mail_bytes(const struct gn_node *n)

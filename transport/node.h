@@ -48,8 +48,8 @@ void gn_node_start(struct gn_node_op *op);
 enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err);
 /* The rank that a started operation waits for; -1: none. */
 void gn_node_waits_for(const struct gn_node_op *op, int *rank);
-/* Whether buffers that are not of gn_node_alloc() are taken, too. */
-int gn_node_stages(const struct gn_node *n);
+/* Whether buffers of so many bytes that are not of gn_node_alloc() are better off here, too, than with messages. */
+int gn_node_stages(const struct gn_node *n, size_t len_bytes);
 /* Whether ranks outnumber processors here, so that whoever waits should give way. */
 int gn_node_crowded(const struct gn_node *n);
 

@@ -98,31 +98,49 @@ static enum gn_status lanes_to(struct gn_world *world, struct gn_fabric *fabric,
 	return status;
 }
 
+/* What carries messages, and what the machine says of it. */
+struct paths {
+	struct gn_strbuf node, link; /* lanes to a neighbour, to another node; "" where there is no such rank */
+	struct gn_devices devices;
+};
+
+static enum gn_status find_paths(struct gn_world *world, struct gn_fabric *fabric, struct paths *out, struct gn_err *err)
+{
+	enum gn_status status;
+
+	*out = (struct paths){0};
+	gn_strbuf_init(&out->node);
+	gn_strbuf_init(&out->link);
+	status = lanes_to(world, fabric, 1, &out->node, err);
+	if (!status)
+		status = lanes_to(world, fabric, 0, &out->link, err);
+	if (!status)
+		status = gn_devices_read("/sys", &out->devices, err);
+	return status;
+}
+
+static void release_paths(struct paths *p)
+{
+	gn_strbuf_release(&p->node);
+	gn_strbuf_release(&p->link);
+	gn_devices_release(&p->devices);
+}
+
 enum gn_status gn_tuning_signature(struct gn_world *world, struct gn_fabric *fabric, struct gn_strbuf *out,
 				   struct gn_err *err)
 {
-	struct gn_devices devices = {0};
-	struct gn_strbuf node, link;
-	enum gn_status status;
+	struct paths p;
+	enum gn_status status = find_paths(world, fabric, &p, err);
 
-	gn_strbuf_init(&node);
-	gn_strbuf_init(&link);
-	status = lanes_to(world, fabric, 1, &node, err);
-	if (!status)
-		status = lanes_to(world, fabric, 0, &link, err);
-	if (!status)
-		status = gn_devices_read("/sys", &devices, err);
 	if (!status) {
 		append_shape(world, out);
 		gn_strbuf_puts(out, "; within: ");
-		append_rates(&devices, gn_strbuf_text(&node), out);
+		append_rates(&p.devices, gn_strbuf_text(&p.node), out);
 		gn_strbuf_puts(out, "; between: ");
-		append_rates(&devices, gn_strbuf_text(&link), out);
+		append_rates(&p.devices, gn_strbuf_text(&p.link), out);
 		gn_strbuf_printf(out, "; UCX %s", ucp_get_version_string());
-		gn_devices_release(&devices);
 	}
-	gn_strbuf_release(&node);
-	gn_strbuf_release(&link);
+	release_paths(&p);
 	return status;
 }
 
@@ -130,22 +148,12 @@ enum gn_status gn_tuning_signature(struct gn_world *world, struct gn_fabric *fab
 
 static enum gn_status guess(struct gn_world *world, struct gn_fabric *fabric, struct gn_cost *out, struct gn_err *err)
 {
-	struct gn_devices devices = {0};
-	struct gn_strbuf node, link;
-	enum gn_status status;
+	struct paths p;
+	enum gn_status status = find_paths(world, fabric, &p, err);
 
-	gn_strbuf_init(&node);
-	gn_strbuf_init(&link);
-	status = lanes_to(world, fabric, 1, &node, err);
 	if (!status)
-		status = lanes_to(world, fabric, 0, &link, err);
-	if (!status)
-		status = gn_devices_read("/sys", &devices, err);
-	if (!status)
-		gn_cost_guess(&devices, gn_strbuf_text(&node), gn_strbuf_text(&link), out);
-	gn_devices_release(&devices);
-	gn_strbuf_release(&node);
-	gn_strbuf_release(&link);
+		gn_cost_guess(&p.devices, gn_strbuf_text(&p.node), gn_strbuf_text(&p.link), out);
+	release_paths(&p);
 	return status;
 }
 

@@ -106,6 +106,8 @@ static const struct gn_option options_table[] = {
 	 .help = "algorithm (a wrong name lists those there are); auto: what gannet would choose"},
 	{.name = "foreign", .kind = GN_OPTION_FLAG, .offset = FIELD(foreign),
 	 .help = "ordinary memory instead of memory that ranks of one node share"},
+	{.name = "tuning", .kind = GN_OPTION_TEXT, .offset = FIELD(tuning), .value_name = "FILE",
+	 .help = "what gannet tune measured; none: guess (default: where gannet tune keeps it)"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
 	 .initial = "auto", .help = "what has to carry the bytes; fails when the devices' counters say otherwise",
 	 .choices = "auto|tcp|shm|rc|ud"},

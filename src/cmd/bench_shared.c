@@ -57,7 +57,7 @@ static void free_buffer(struct gn_bench *b, void *memory)
 
 enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *b, struct gn_err *err)
 {
-	struct gn_comm_options options = {.transport = o->transport};
+	struct gn_comm_options options = {.transport = o->transport, .tuning = o->tuning};
 	enum gn_status status;
 	int size;
 

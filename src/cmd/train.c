@@ -89,6 +89,8 @@ static const struct gn_option options[] = {
 	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "what may carry gradients (sets UCX_TLS)"},
 	{.name = "algo", .kind = GN_OPTION_CHOICE, .offset = FIELD(algo), .value_name = "NAME", .initial = "auto",
 	 .choices = "auto|shared|ring|recursive-doubling|halving-doubling|double-tree|hierarchical|hierarchical-ring", .help = "allreduce algorithm"},
+	{.name = "tuning", .kind = GN_OPTION_TEXT, .offset = FIELD(tuning), .value_name = "FILE",
+	 .help = "what gannet tune measured; none: guess (default: where gannet tune keeps it)"},
 	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0,
 	 .max = 4096, .help = "compute threads per rank; 0: its share of the processors it may use"},
 	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N",
@@ -157,13 +159,13 @@ static enum gn_status catch_signals(struct gn_err *err)
 /* Options that ranks may have of their own: where to write, and how many threads. Paths of the data differ from node to node,
  * too: what is in them is compared instead. */
 static const char *const own_options[] = {"data", "val", "checkpoint", "log", "threads", "loader-threads", "prefetch",
-					  "init", NULL};
+					  "init", "tuning", NULL};
 
 /* *told: the error is known to all ranks and rank 0 speaks for them. */
 static enum gn_status train_in_world(const struct gn_train_options *o, struct gn_world *world, struct gn_log *log,
 				     int *told, struct gn_err *err)
 {
-	struct gn_comm_options co = {.transport = o->transport};
+	struct gn_comm_options co = {.transport = o->transport, .tuning = o->tuning};
 	struct gn_strbuf text;
 	struct gn_comm *comm;
 	int agreed = 0;

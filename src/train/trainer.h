@@ -43,7 +43,7 @@ struct gn_train_options {
 	const char *log;
 	int64_t log_every;
 	int64_t eval_every;	       /* epochs */
-	const char *device, *transport, *algo;
+	const char *device, *transport, *algo, *tuning;
 	int64_t threads, loader_threads, prefetch, bucket;
 };
 

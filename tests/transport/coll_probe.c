@@ -393,7 +393,7 @@ static int all_checks(struct test *t, struct gn_err *err)
 
 int main(int argc, char **argv)
 {
-	struct gn_comm_options options = {argc > 1 ? argv[1] : "auto"};
+	struct gn_comm_options options = {.transport = argc > 1 ? argv[1] : "auto"};
 	struct test t = {0};
 	struct gn_world *world = NULL;
 	struct gn_log *log = NULL;

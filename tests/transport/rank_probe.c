@@ -253,7 +253,7 @@ static int mismatch(struct gn_comm *c, size_t count, struct gn_err *err)
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 2 ? argv[2] : "";
-	struct gn_comm_options options = {argc > 1 ? argv[1] : "auto"};
+	struct gn_comm_options options = {.transport = argc > 1 ? argv[1] : "auto"};
 	struct gn_world_options limits = {.timeout_ms = getenv("PROBE_TIMEOUT_MS") ? atoi(getenv("PROBE_TIMEOUT_MS")) : 0};
 	struct gn_world *world = NULL;
 	struct gn_comm *comm = NULL;
