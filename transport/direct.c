@@ -12,29 +12,37 @@
 #define VECTOR
 #endif
 
-VECTOR static void sum_two(float *restrict a, float *restrict b, size_t count)
+/* in and out are the same, or do not overlap: either way no result depends on another one's input. */
+VECTOR static void sum_two(const float *a, const float *b, float *x, float *y, size_t count)
 {
+#pragma GCC ivdep
 	for (size_t i = 0; i < count; i++) {
 		float sum = a[i] + b[i];
 
-		a[i] = sum;
-		b[i] = sum;
+		x[i] = sum;
+		y[i] = sum;
 	}
 }
 
-VECTOR static void sum_four(float *restrict a, float *restrict b, float *restrict c, float *restrict d, size_t count)
+VECTOR static void sum_four(char *const *in, char *const *out, size_t offset, size_t count)
 {
+	const float *a = (void *)(in[0] + offset), *b = (void *)(in[1] + offset), *c = (void *)(in[2] + offset),
+		    *d = (void *)(in[3] + offset);
+	float *w = (void *)(out[0] + offset), *x = (void *)(out[1] + offset), *y = (void *)(out[2] + offset),
+	      *z = (void *)(out[3] + offset);
+
+#pragma GCC ivdep
 	for (size_t i = 0; i < count; i++) {
 		float sum = ((a[i] + b[i]) + c[i]) + d[i];
 
-		a[i] = sum;
-		b[i] = sum;
-		c[i] = sum;
-		d[i] = sum;
+		w[i] = sum;
+		x[i] = sum;
+		y[i] = sum;
+		z[i] = sum;
 	}
 }
 
-static void by_blocks(char *const *parts, int ranks, size_t offset, size_t count, size_t element_bytes,
+static void by_blocks(char *const *in, char *const *out, int ranks, size_t offset, size_t count, size_t element_bytes,
 		      gn_reduce_fn reduce)
 {
 	_Alignas(64) char block[BLOCK_BYTES];
@@ -43,24 +51,24 @@ static void by_blocks(char *const *parts, int ranks, size_t offset, size_t count
 	for (size_t done = 0; done < count; done += each) {
 		size_t n = count - done < each ? count - done : each, at = offset + done * element_bytes;
 
-		memcpy(block, parts[0] + at, n * element_bytes);
+		memcpy(block, in[0] + at, n * element_bytes);
 		for (int i = 1; i < ranks; i++)
-			reduce(block, parts[i] + at, n);
+			reduce(block, in[i] + at, n);
 		for (int i = 0; i < ranks; i++)
-			memcpy(parts[i] + at, block, n * element_bytes);
+			memcpy(out[i] + at, block, n * element_bytes);
 	}
 }
 
-void gn_direct_reduce(char *const *parts, int ranks, size_t offset_bytes, size_t count, size_t element_bytes,
+void gn_direct_reduce(char *const *in, char *const *out, int ranks, size_t offset_bytes, size_t count, size_t element_bytes,
 		      gn_reduce_fn reduce)
 {
 	if (ranks == 2 && reduce == gn_reduce_sum(GN_F32))
-		sum_two((float *)(void *)(parts[0] + offset_bytes), (float *)(void *)(parts[1] + offset_bytes), count);
+		sum_two((void *)(in[0] + offset_bytes), (void *)(in[1] + offset_bytes), (void *)(out[0] + offset_bytes),
+			(void *)(out[1] + offset_bytes), count);
 	else if (ranks == 4 && reduce == gn_reduce_sum(GN_F32))
-		sum_four((float *)(void *)(parts[0] + offset_bytes), (float *)(void *)(parts[1] + offset_bytes),
-			 (float *)(void *)(parts[2] + offset_bytes), (float *)(void *)(parts[3] + offset_bytes), count);
+		sum_four(in, out, offset_bytes, count);
 	else if (ranks > 1)
-		by_blocks(parts, ranks, offset_bytes, count, element_bytes, reduce);
+		by_blocks(in, out, ranks, offset_bytes, count, element_bytes, reduce);
 }
 
 VECTOR static void add_two(float *restrict out, const float *restrict a, const float *restrict b, size_t count)

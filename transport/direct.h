@@ -4,9 +4,10 @@
 
 #include "transport/types.h"
 
-/* For elements [0, count) from offset_bytes on: result = parts[0] op parts[1] op ... in that order, written to every part.
- * The sum of floats has loops of its own; other reductions go block by block through the cache. */
-void gn_direct_reduce(char *const *parts, int ranks, size_t offset_bytes, size_t count, size_t element_bytes,
+/* For elements [0, count) from offset_bytes on: result = in[0] op in[1] op ... in that order, written to every out. in and
+ * out are the same parts, or none of them overlap. The sum of floats has loops of its own; other reductions go block by block
+ * through the cache. */
+void gn_direct_reduce(char *const *in, char *const *out, int ranks, size_t offset_bytes, size_t count, size_t element_bytes,
 		      gn_reduce_fn reduce);
 
 /* out[i] = parts[0][i] op parts[1][i] op ..., in that order; out is none of the parts. */

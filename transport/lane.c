@@ -48,11 +48,11 @@ enum gn_status gn_lane_create(struct gn_node *n, const void *buffer, size_t len_
 			      struct gn_lane **out, struct gn_err *err)
 {
 	uint64_t words = (uint64_t)n->local_size * 2 * messages, offset;
-	const struct gn_segment *segment = gn_node_find(n, buffer, len_bytes, &offset);
+	const struct gn_node_allocation *place = gn_node_find(n, buffer, len_bytes, &offset);
 	struct gn_lane **at, *l;
 	uint32_t first;
 
-	if (!segment)
+	if (!place)
 		return gn_err_set(err, GN_ERR_USAGE, "a lane needs a buffer of the node's");
 	at = words <= GN_LANE_WORDS ? find_gap(n, (uint32_t)words, &first) : NULL;
 	if (!at)
@@ -60,7 +60,7 @@ enum gn_status gn_lane_create(struct gn_node *n, const void *buffer, size_t len_
 	l = calloc(1, sizeof *l);
 	if (!l)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a lane");
-	*l = (struct gn_lane){.node = n, .next = *at, .segment = segment, .offset = offset, .first = first,
+	*l = (struct gn_lane){.node = n, .next = *at, .segment = place->segment, .offset = offset, .first = first,
 			      .words = (uint32_t)words, .messages = messages};
 	*at = l;
 	*out = l;

@@ -64,6 +64,7 @@ enum gn_status gn_node_alloc(struct gn_node *n, size_t len_bytes, void **out, st
 		free(a);
 		return status;
 	}
+	a->number = ++n->allocations_made;
 	a->next = n->allocations;
 	n->allocations = a;
 	*out = gn_segment_part(a->segment, n->local_rank);
@@ -84,7 +85,7 @@ void gn_node_free(struct gn_node *n, void *memory)
 	}
 }
 
-const struct gn_segment *gn_node_find(const struct gn_node *n, const void *memory, size_t len, uint64_t *offset)
+const struct gn_node_allocation *gn_node_find(const struct gn_node *n, const void *memory, size_t len, uint64_t *offset)
 {
 	for (const struct gn_node_allocation *a = n->allocations; a; a = a->next) {
 		uintptr_t base = (uintptr_t)gn_segment_part(a->segment, n->local_rank), at = (uintptr_t)memory;
@@ -92,7 +93,7 @@ const struct gn_segment *gn_node_find(const struct gn_node *n, const void *memor
 
 		if (at >= base && at - base <= size && len <= size - (at - base)) {
 			*offset = at - base;
-			return a->segment;
+			return a;
 		}
 	}
 	return NULL;

@@ -6,18 +6,20 @@
 #include <string.h>
 
 /* How a buffer travels: in the letter itself; not at all, the neighbours reach it; piece by piece through the stage. */
-enum way { BY_LETTER, IN_PLACE, STAGED };
+enum way { BY_LETTER, SHARED, STAGED };
 enum phase { IDLE, ARRIVED, REDUCED };
 
 struct gn_node_op {
 	struct gn_node *node;
 	struct gn_node_side *mine;
 	struct gn_node_side **sides; /* of each local rank */
-	char **parts;		     /* what is reduced, of each local rank */
+	char **parts, **results;     /* of each local rank: what is reduced, and where it goes; the same in place */
 	const void *in;
 	char *out;
 	size_t count, element_bytes;
-	uint64_t offset, check;
+	uint64_t offset, in_offset, check;
+	const struct gn_node_allocation *inputs; /* NULL: the neighbours do not reach the input */
+	int knows_parts;
 	gn_reduce_fn reduce;
 	uint64_t run;
 	enum way way;
@@ -51,6 +53,8 @@ static void take_slot(struct gn_node_op *op)
 	op->mine->offset = op->offset;
 	op->mine->count = op->count;
 	op->mine->element_bytes = op->element_bytes;
+	op->mine->in_allocation = op->inputs ? op->inputs->number : 0;
+	op->mine->in_offset = op->in_offset;
 	op->mine->letter[0].check = op->mine->letter[1].check = op->check;
 }
 
@@ -70,18 +74,20 @@ static int free_slot(struct gn_node *n)
 static enum gn_status choose_way(struct gn_node_op *op, struct gn_err *err)
 {
 	struct gn_node *n = op->node;
-	const struct gn_segment *segment;
+	const struct gn_node_allocation *outputs = gn_node_find(n, op->out, bytes_of(op), &op->offset);
 
-	if (bytes_of(op) <= GN_MAIL_BYTES) {
+	if (bytes_of(op) <= (outputs && !n->crowded ? GN_MAIL_SHARED_BYTES : GN_MAIL_BYTES)) {
+		op->offset = 0;
 		op->way = BY_LETTER;
 		return GN_OK;
 	}
-	segment = gn_node_find(n, op->out, bytes_of(op), &op->offset);
-	if (!segment && n->local_size > GN_STAGE_RANKS)
+	if (!outputs && n->local_size > GN_STAGE_RANKS)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the buffer is not shared within the node");
-	op->way = segment ? IN_PLACE : STAGED;
-	for (int i = 0; segment && i < n->local_size; i++)
-		op->parts[i] = (char *)gn_segment_part(segment, i) + op->offset;
+	op->way = outputs ? SHARED : STAGED;
+	if (outputs && op->in)
+		op->inputs = gn_node_find(n, op->in, bytes_of(op), &op->in_offset);
+	for (int i = 0; outputs && i < n->local_size; i++)
+		op->results[i] = (char *)gn_segment_part(outputs->segment, i) + op->offset;
 	return GN_OK;
 }
 
@@ -98,8 +104,9 @@ enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_bu
 	if (op) {
 		op->sides = calloc((size_t)n->local_size, sizeof *op->sides);
 		op->parts = calloc((size_t)n->local_size, sizeof *op->parts);
+		op->results = calloc((size_t)n->local_size, sizeof *op->results);
 	}
-	if (!op || !op->sides || !op->parts) {
+	if (!op || !op->sides || !op->parts || !op->results) {
 		gn_node_op_free(op);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a collective");
 	}
@@ -134,6 +141,7 @@ void gn_node_op_free(struct gn_node_op *op)
 		op->node->used[op->slot] = 0;
 	free(op->sides);
 	free(op->parts);
+	free(op->results);
 	free(op);
 }
 
@@ -144,7 +152,7 @@ void gn_node_start(struct gn_node_op *op)
 
 	if (op->way == BY_LETTER) {
 		memcpy(letter->values, op->in ? op->in : op->out, bytes_of(op));
-	} else if (op->way == IN_PLACE && op->in) {
+	} else if (op->way == SHARED && op->in && !op->inputs) {
 		memcpy(op->out, op->in, bytes_of(op));
 	} else if (op->way == STAGED) {
 		op->first_piece = op->piece = op->node->stage_pieces;
@@ -213,6 +221,20 @@ static void reduce_letters(struct gn_node_op *op)
 		op->reduce(op->out, op->sides[i]->letter[turn].values, op->count);
 }
 
+/* Each rank says for itself where its input is: some may reduce in place, or give memory that nobody else reaches, which
+ * they have copied to the output then. */
+static void find_parts(struct gn_node_op *op)
+{
+	for (int i = 0; i < op->node->local_size; i++) {
+		const struct gn_node_allocation *a = op->node->allocations;
+
+		while (a && a->number != op->sides[i]->in_allocation)
+			a = a->next;
+		op->parts[i] = a ? (char *)gn_segment_part(a->segment, i) + op->sides[i]->in_offset : op->results[i];
+	}
+	op->knows_parts = 1;
+}
+
 /* This rank's share of the elements, cut at cache lines so that no line is written by two. */
 static void reduce_share(struct gn_node_op *op)
 {
@@ -220,11 +242,13 @@ static void reduce_share(struct gn_node_op *op)
 	size_t ranks = (size_t)op->node->local_size, rank = (size_t)op->node->local_rank;
 	size_t first = lines * rank / ranks * line, end = lines * (rank + 1) / ranks * line;
 
+	if (!op->knows_parts)
+		find_parts(op);
 	if (end > op->count)
 		end = op->count;
 	if (first < end)
-		gn_direct_reduce(op->parts, op->node->local_size, first * op->element_bytes,
-				 (end - first), op->element_bytes, op->reduce);
+		gn_direct_reduce(op->parts, op->results, op->node->local_size, first * op->element_bytes, (end - first),
+				 op->element_bytes, op->reduce);
 }
 
 /* --- through the stage --- */

@@ -12,6 +12,8 @@
 #define GN_NODE_SLOTS 512
 /* Up to here one meeting and p reads beat two meetings and shares: measured with bench/node. */
 #define GN_MAIL_BYTES 2048
+/* The same for buffers that the neighbours reach, when a meeting costs less than copying does: a processor for each rank. */
+#define GN_MAIL_SHARED_BYTES 256
 /* What passes through the stage at once, and the ranks up to which there is one: everyone reads everyone's. */
 #define GN_STAGE_BYTES (128u << 10)
 #define GN_STAGE_RANKS 4
@@ -35,6 +37,7 @@ struct gn_node_side {
 	struct gn_letter letter[2];
 	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t finished;
 	uint64_t offset, count, element_bytes; /* to explain a check that differs */
+	uint64_t in_allocation, in_offset;     /* where the neighbours find the input; 0: in the output's place */
 };
 
 /* Where buffers that the neighbours cannot reach pass through, in two places used in turn. The counters number pieces over
@@ -54,6 +57,7 @@ struct gn_node_control {
 
 struct gn_node_allocation {
 	struct gn_segment *segment;
+	uint64_t number; /* from 1 on, the same on all ranks */
 	struct gn_node_allocation *next;
 };
 
@@ -62,15 +66,15 @@ struct gn_node {
 	struct gn_segment *control; /* of each rank: struct gn_node_control */
 	struct gn_node_allocation *allocations;
 	struct gn_lane *lanes; /* by their place among the words */
-	uint64_t lane_runs, stage_pieces;
+	uint64_t lane_runs, stage_pieces, allocations_made;
 	int local_rank, local_size;
 	int crowded;
 	unsigned next_slot;
 	unsigned char used[GN_NODE_SLOTS];
 };
 
-/* The segment that holds [memory, memory + len), and where in it; NULL when none does. */
-const struct gn_segment *gn_node_find(const struct gn_node *n, const void *memory, size_t len, uint64_t *offset);
+/* What holds [memory, memory + len), and where in it; NULL when nothing does. */
+const struct gn_node_allocation *gn_node_find(const struct gn_node *n, const void *memory, size_t len, uint64_t *offset);
 static inline struct gn_node_control *gn_node_control_of(const struct gn_node *n, int local)
 {
 	return gn_segment_part(n->control, local);
