@@ -46,6 +46,21 @@ void gn_watch_inquiry_destroy(struct gn_watch_inquiry *q)
 	free(q);
 }
 
+static void ask_all(struct gn_watch *w, uint64_t number);
+
+/* The first operation that anyone is in. Ranks that are through with it may have called something else by that number (a
+ * broadcast needs no answer), which is what to find out, not what they wait in since. */
+static uint64_t first_of_all(const struct gn_watch *w)
+{
+	const struct gn_watch_inquiry *q = w->inquiry;
+	uint64_t first = q->number;
+
+	for (int r = 0; r < w->options.size; r++)
+		if (q->present[r] && q->records[r].oldest && q->records[r].oldest < first)
+			first = q->records[r].oldest;
+	return first;
+}
+
 static void conclude(struct gn_watch *w)
 {
 	struct gn_watch_inquiry *q = w->inquiry;
@@ -54,6 +69,10 @@ static void conclude(struct gn_watch *w)
 	enum gn_status status;
 
 	q->open = 0;
+	if (first_of_all(w) < q->number) {
+		ask_all(w, first_of_all(w));
+		return;
+	}
 	pthread_mutex_lock(&w->lock);
 	in.hosts = (const char *const *)w->hosts;
 	status = gn_diagnose(&in, text, sizeof text);
