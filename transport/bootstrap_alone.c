@@ -10,6 +10,8 @@
 enum gn_status gn_bootstrap_may_wait(const struct gn_bootstrap *b, uint64_t started_ns, const char *what,
 				     struct gn_err *err)
 {
+	if (b->progress)
+		b->progress(b->progress_context);
 	if (b->recorder)
 		gn_recorder_waiting(b->recorder, 0);
 	if (b->watch)
@@ -17,6 +19,11 @@ enum gn_status gn_bootstrap_may_wait(const struct gn_bootstrap *b, uint64_t star
 	if (gn_clock_ns() < b->deadline_ns)
 		return GN_OK;
 	return gn_err_set(err, GN_ERR_STALL, "%s did not happen in time: are all %d ranks started?", what, b->size);
+}
+
+int gn_bootstrap_nap_ms(const struct gn_bootstrap *b)
+{
+	return b->progress ? 1 : 100;
 }
 
 static enum gn_status alone_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out,

@@ -54,7 +54,7 @@ static enum gn_status receive(const struct gn_bootstrap *b, int rank, int fd, vo
 				      : gn_err_set(err, GN_ERR_PEER_LOST, "rank %d closed its connection to rank %d", rank,
 						   b->rank);
 		}
-		if (!gn_net_readable(fd, 100)) {
+		if (!gn_net_readable(fd, gn_bootstrap_nap_ms(b))) {
 			status = gn_bootstrap_may_wait(b, started, "the exchange over MASTER_ADDR", err);
 			if (status)
 				return status;

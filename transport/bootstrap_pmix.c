@@ -84,7 +84,7 @@ static enum gn_status fence_wait(const struct gn_bootstrap *b, struct fence *f, 
 	pthread_mutex_lock(&f->lock);
 	while (!f->done && !status) {
 		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += 100000000;
+		until.tv_nsec += gn_bootstrap_nap_ms(b) * 1000000L;
 		if (until.tv_nsec >= 1000000000) {
 			until.tv_nsec -= 1000000000;
 			until.tv_sec++;

@@ -79,6 +79,11 @@ static unsigned progress_all(struct gn_comm *comm)
 	return events;
 }
 
+void gn_coll_progress(void *comm)
+{
+	progress_all(comm);
+}
+
 /* The fast path: neighbours in shared memory answer within microseconds, so look there alone for a while. */
 static void spin_shared(struct gn_coll *c)
 {

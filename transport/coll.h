@@ -70,6 +70,9 @@ static inline int gn_comm_all_share(const struct gn_comm *c)
 	return c->node && gn_world_nodes(c->world) == 1;
 }
 
+/* For whoever waits for something else. comm: struct gn_comm. */
+void gn_coll_progress(void *comm);
+
 /* Algorithm and pieces for a buffer of so many bytes: a function of what all ranks give alike. algo NULL or "auto": any.
  * GN_ERR_USAGE: no algorithm of that name. */
 enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args, size_t bytes,

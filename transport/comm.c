@@ -109,6 +109,8 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	if (!status)
 		status = gn_fabric_create(world, transport, &c->fabric, err);
 	if (!status)
+		gn_world_set_progress(world, gn_coll_progress, c);
+	if (!status)
 		status = share_node(c, err);
 	if (!status && gn_comm_size(c) > 1)
 		status = gn_tuning_agree(world, c->fabric, options ? options->tuning : NULL, log, &c->cost, err);
@@ -129,6 +131,7 @@ void gn_comm_destroy(struct gn_comm *c)
 		return;
 	if (c->fabric && (c->failed || gn_world_check(c->world, NULL)))
 		gn_fabric_abandon(c->fabric);
+	gn_world_set_progress(c->world, NULL, NULL);
 	gn_coll_free(c->barrier);
 	gn_node_destroy(c->node);
 	gn_node_map_destroy(c->map);

@@ -334,6 +334,12 @@ void gn_world_announce(struct gn_world *w, const char *what, int limit_ms)
 	gn_recorder_announce(w->recorder, what, limit_ms);
 }
 
+void gn_world_set_progress(struct gn_world *w, void (*progress)(void *context), void *context)
+{
+	w->bootstrap->progress = progress;
+	w->bootstrap->progress_context = context;
+}
+
 struct gn_recorder *gn_world_recorder(const struct gn_world *w)
 {
 	return w->recorder;

@@ -71,6 +71,9 @@ enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err);
 void gn_world_announce(struct gn_world *w, const char *what, int limit_ms);
 /* This rank's flight recorder, for whoever runs collectives. Borrowed, never NULL. */
 struct gn_recorder *gn_world_recorder(const struct gn_world *w);
+/* What has to go on while this rank waits in an exchange, besides: others may need this rank's part in what it is through
+ * with itself. Called every millisecond or so; NULL: nothing. */
+void gn_world_set_progress(struct gn_world *w, void (*progress)(void *context), void *context);
 /* GN_OK; GN_ERR_PEER_LOST naming rank, host and how it was noticed; GN_ERR_STALL or GN_ERR_MISMATCH when the job cannot go on
  * although all are alive, with what the records of all ranks say about it. Cheap: one atomic load. */
 enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err);

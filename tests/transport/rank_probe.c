@@ -191,6 +191,30 @@ static int check_several(struct gn_comm *c, struct gn_err *err)
 	return wrong;
 }
 
+/* Who is through with a collective may still owe its neighbours a part of it, and goes on giving it while it waits for them
+ * elsewhere. */
+static int check_owing(struct gn_comm *c, struct gn_err *err)
+{
+	size_t count = 200003;
+	struct gn_coll *coll[5] = {0};
+	int failed = 0;
+	int64_t *data = calloc(5 * count, sizeof *data);
+
+	for (int k = 0; k < 5 && !failed; k++)
+		failed = !data || gn_coll_allreduce(c, data + (size_t)k * count, count, GN_I64, NULL, algorithms[k % 3], &coll[k], err);
+	for (int round = 0; round < 40 && !failed; round++) {
+		for (int k = 0; k < 5 && !failed; k++)
+			failed = gn_coll_start(coll[k], err) != GN_OK;
+		for (int k = 0; k < 5 && !failed; k++)
+			failed = gn_coll_wait(coll[k], err) != GN_OK;
+		failed = failed || gn_world_barrier(gn_comm_world(c), err);
+	}
+	for (int k = 0; k < 5; k++)
+		gn_coll_free(coll[k]);
+	free(data);
+	return failed ? -1 : 0;
+}
+
 static int all_checks(struct gn_comm *c, struct gn_err *err)
 {
 	static const size_t counts[] = {0, 1, 2, 7, 257, 8191, 1000003};
@@ -214,6 +238,8 @@ static int all_checks(struct gn_comm *c, struct gn_err *err)
 		wrong += got = check_several(c, err);
 	if (got >= 0)
 		wrong += got = check_several_shared(c, err);
+	if (got >= 0)
+		got = check_owing(c, err);
 	return got < 0 ? got : wrong;
 }
 
