@@ -28,6 +28,7 @@ struct run {
 	int rank, size;
 	uint64_t seed, end_ns, fault_ns;
 	const char *fault; /* "" when none is to come */
+	int mixed;	   /* on all ranks: one is to take another algorithm */
 	void *shared, *own;
 	uint64_t op;
 };
@@ -103,7 +104,9 @@ static enum gn_status one_allreduce(struct run *r, void *buffer, size_t count, e
 	else if (differs && !strcmp(r->fault, "type"))
 		args.type = type == GN_F32 ? GN_I32 : GN_F32;
 	else if (differs)
-		args.algorithm = "halving-doubling"; /* which is never chosen by itself */
+		args.algorithm = "halving-doubling";
+	else if (r->mixed && !strcmp(args.algorithm, "auto"))
+		args.algorithm = "double-tree"; /* not what the one that differs takes */
 	status = gn_coll_prepare(r->comm, &args, &coll, err);
 	if (!status)
 		status = gn_coll_start(coll, err);
@@ -235,6 +238,7 @@ static int run(struct run *r, char **argv, int argc)
 	r->size = gn_comm_size(r->comm);
 	r->seed = strtoull(argv[2], NULL, 10);
 	r->end_ns = now + strtoull(argv[3], NULL, 10) * 1000000;
+	r->mixed = argc > 6 && !strcmp(argv[4], "mixed");
 	r->fault = argc > 6 && atoi(argv[5]) == r->rank ? argv[4] : "";
 	r->fault_ns = argc > 6 ? now + strtoull(argv[6], NULL, 10) * 1000000 : 0;
 	code = all_the_time(r, &err);
