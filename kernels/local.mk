@@ -3,13 +3,14 @@ lib_LIBRARIES += libgannet_kernels.a
 libgannet_kernels_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) -Wno-pass-failed
 libgannet_kernels_a_SOURCES = \
 	kernels/op.c kernels/op.h kernels/op_internal.h \
-	kernels/optim.h \
+	kernels/optim.c kernels/optim.h \
 	kernels/ref/ref.h \
 	kernels/ref/batch_norm.c \
 	kernels/ref/conv.c \
 	kernels/ref/linear.c \
 	kernels/ref/loss.c \
 	kernels/ref/op.c \
+	kernels/ref/optim.c \
 	kernels/ref/pointwise.c \
 	kernels/ref/pool.c \
 	kernels/ref/sgd.c \
@@ -22,8 +23,10 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/dropout.c \
 	kernels/host/loss.c \
 	kernels/host/op.c \
+	kernels/host/optim.c \
 	kernels/host/pointwise.c \
 	kernels/host/sgd.c \
+	kernels/host/sums.c kernels/host/sums.h \
 	kernels/host/onednn.h kernels/host/onednn_internal.h \
 	kernels/host/onednn.c \
 	kernels/host/onednn_conv.c \

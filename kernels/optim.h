@@ -1,24 +1,95 @@
-/* Optimizer updates on flat memory. Stochastic gradient descent with momentum, as torch.optim.SGD does it (dampening
- * 0).
+/* Optimizer updates on flat memory: SGD, LARS and LAMB behind one interface, and the sums they need.
  *
- * Call it once for each range that has its own weight decay. Momentum buffers start as zeros, which makes the first
- * step torch's: buffer = gradient. Thread safety: ranges that do not overlap may be updated by different threads.
+ * An optimizer is a rule (struct gn_optim) without memory of its own; what it remembers lies in slots, flat arrays laid out as
+ * the parameters, which begin as zeros. Every tensor is updated by itself, because weight decay and adaptation differ between
+ * them and because LARS and LAMB measure a tensor's norm. With g = grad_scale * grad and d = weight_decay:
+ *
+ *   sgd   g += d p; slot0 = momentum * slot0 + g; p -= lr * slot0, or with Nesterov p -= lr * (g + momentum * slot0).
+ *         torch.optim.SGD with dampening 0.
+ *   lars  r = trust * |p| / (|g| + d |p| + eps), 1 where a norm is 0 or the tensor is not adapted;
+ *         slot0 = momentum * slot0 + r lr (g + d p); p -= slot0, or with Nesterov p -= momentum * slot0 + r lr (g + d p).
+ *         You, Gitman and Ginsburg 2017, "Large batch training of convolutional networks", with eps as MLPerf has it.
+ *   lamb  slot0 = momentum * slot0 + (1 - momentum) g; slot1 = beta2 * slot1 + (1 - beta2) g^2;
+ *         u = m / (sqrt(v) + eps) + d p with m = slot0 / (1 - momentum^step), v = slot1 / (1 - beta2^step);
+ *         p -= lr * r * u with r = |p| / |u|, 1 as above. You et al. 2020, "Large batch optimization for deep learning".
+ *
+ * Results do not depend on the number of threads: sums are cut into pieces by size alone. Thread safety: tensors that do not
+ * overlap may be updated by different threads.
  */
 #ifndef GN_KERNELS_OPTIM_H
 #define GN_KERNELS_OPTIM_H
 
 #include <stddef.h>
+#include <stdint.h>
+
+enum gn_optim_kind { GN_OPTIM_SGD, GN_OPTIM_LARS, GN_OPTIM_LAMB };
+#define GN_OPTIM_SLOTS_MAX 2
+
+struct gn_optim {
+	enum gn_optim_kind kind;
+	double momentum; /* LAMB: beta 1; SGD with 0 neither reads nor writes its slot */
+	double beta2;	 /* LAMB */
+	double eps;	 /* LARS, LAMB */
+	double trust;	 /* LARS */
+	int nesterov;	 /* SGD, LARS */
+};
+
+/* What is the same for all tensors of one update. */
+struct gn_optim_update {
+	double lr;
+	double grad_scale; /* gradients are multiplied by it first: 1 / ranks where they come as sums, less when clipped */
+	uint64_t step;	   /* updates done, this one counted: 1 for the first */
+};
+
+struct gn_optim_tensor {
+	float *params;
+	const float *grads;
+	float *slots[GN_OPTIM_SLOTS_MAX];
+	size_t count;
+	double weight_decay;
+	int adapt; /* 0: trust ratio 1, as for biases and batch norm */
+};
+
+/* The same in double, for the oracle. */
+struct gn_ref_optim_tensor {
+	double *params;
+	const double *grads;
+	double *slots[GN_OPTIM_SLOTS_MAX];
+	size_t count;
+	double weight_decay;
+	int adapt;
+};
+
+/* "sgd", "lars", "lamb"; gn_optim_find gives -1 for anything else. */
+const char *gn_optim_name(enum gn_optim_kind kind);
+int gn_optim_find(const char *name);
+/* Slots in use, and what each is called in a checkpoint ("momentum", "variance"). */
+int gn_optim_slots(enum gn_optim_kind kind);
+const char *gn_optim_slot_name(int slot);
+
+void gn_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t);
+/* The oracle: every element in double, with the plainest loops. */
+void gn_ref_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t);
+
+/* Sum of squares in double: exact but for double's rounding, whatever the floats are; not finite exactly when one of them is
+ * not. Bit-identical for any number of threads. */
+double gn_sum_squares(const float *x, size_t count);
+double gn_ref_sum_squares(const float *x, size_t count);
+
+/* average = decay * average + (1 - decay) * values. */
+void gn_average_step(float *average, const float *values, size_t count, double decay);
+
+/* --- SGD alone, on one range --- */
 
 struct gn_sgd {
 	double lr;
 	double momentum; /* 0: the buffer is neither read nor written and may be NULL */
 	int nesterov;
 	double weight_decay;
-	double grad_scale; /* gradients are multiplied by it first: 1, or 1 / ranks where they come as sums */
+	double grad_scale;
 };
 
-/* With g = grad_scale * grad + weight_decay * p: buffer = momentum * buffer + g; p -= lr * buffer, or with Nesterov
- * p -= lr * (g + momentum * buffer). count elements, in float. */
+/* count elements, in float; the formula is above. */
 void gn_sgd_step(const struct gn_sgd *sgd, float *params, const float *grads, float *buffer, size_t count);
 /* The oracle: every element in double. */
 void gn_ref_sgd_step(const struct gn_sgd *sgd, double *params, const double *grads, double *buffer, size_t count);

@@ -7,6 +7,7 @@ tests_kernels_test_host_LDADD = $(KERNELS_TEST_LIBS)
 
 tests_kernels_test_optim_SOURCES = tests/kernels/test_optim.c
 tests_kernels_test_optim_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_kernels_test_optim_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 tests_kernels_test_optim_LDADD = $(KERNELS_TEST_LIBS)
 
 tests_kernels_test_ref_SOURCES = tests/kernels/test_ref.c

@@ -1,0 +1,99 @@
+#include "kernels/host/sums.h"
+
+#include <math.h>
+
+static void sgd(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t)
+{
+	struct gn_sgd s = {u->lr, o->momentum, o->nesterov, t->weight_decay, u->grad_scale};
+
+	gn_sgd_step(&s, t->params, t->grads, t->slots[0], t->count);
+}
+
+static void lars(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t)
+{
+	double ratio = 1, p_norm = t->adapt ? sqrt(gn_sum_squares(t->params, t->count)) : 0;
+	double g_norm = p_norm > 0 ? fabs(u->grad_scale) * sqrt(gn_sum_squares(t->grads, t->count)) : 0;
+	float *restrict p = t->params, *restrict slot = t->slots[0];
+	const float *restrict g = t->grads;
+	const float m = (float)o->momentum, scale = (float)u->grad_scale, decay = (float)t->weight_decay;
+
+	if (p_norm > 0 && g_norm > 0)
+		ratio = o->trust * p_norm / (g_norm + t->weight_decay * p_norm + o->eps);
+	const float rate = (float)(ratio * u->lr), again = o->nesterov ? m : 1, direct = o->nesterov ? rate : 0;
+
+#pragma omp parallel for simd schedule(static) if (t->count > 1 << 14)
+	for (size_t i = 0; i < t->count; i++) {
+		float d = scale * g[i] + decay * p[i], b = m * slot[i] + rate * d;
+
+		slot[i] = b;
+		p[i] -= again * b + direct * d;
+	}
+}
+
+struct lamb {
+	float beta1, beta2, rest1, rest2; /* 1 - beta, rounded once */
+	float scale, decay, eps;
+	float first, second; /* the corrections of both moments, as factors */
+};
+
+static inline float lamb_direction(const struct lamb *l, float m, float v, float p)
+{
+	return l->first * m / (sqrtf(l->second * v) + l->eps) + l->decay * p;
+}
+
+/* One piece: both moments, and the sums of squares of the parameters and of the direction. */
+static void lamb_moments(const struct lamb *l, const struct gn_optim_tensor *t, size_t begin, size_t end, double sums[2])
+{
+	float *restrict m = t->slots[0], *restrict v = t->slots[1];
+	const float *restrict g = t->grads, *restrict p = t->params;
+	double p_sum = 0, d_sum = 0;
+
+#pragma omp simd reduction(+ : p_sum, d_sum)
+	for (size_t i = begin; i < end; i++) {
+		float s = l->scale * g[i], d;
+
+		m[i] = l->beta1 * m[i] + l->rest1 * s;
+		v[i] = l->beta2 * v[i] + l->rest2 * s * s;
+		d = lamb_direction(l, m[i], v[i], p[i]);
+		p_sum += (double)p[i] * p[i];
+		d_sum += (double)d * d;
+	}
+	sums[0] = p_sum;
+	sums[1] = d_sum;
+}
+
+static void lamb(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t)
+{
+	const struct lamb l = {
+		(float)o->momentum, (float)o->beta2, (float)(1 - o->momentum), (float)(1 - o->beta2),
+		(float)u->grad_scale, (float)t->weight_decay, (float)o->eps,
+		(float)(1 / (1 - pow(o->momentum, (double)u->step))), (float)(1 / (1 - pow(o->beta2, (double)u->step))),
+	};
+	struct gn_pieces pieces = gn_pieces_of(t->count);
+	double sums[GN_PIECES_MAX][2], p_sum = 0, d_sum = 0, ratio = 1;
+	float *restrict p = t->params;
+
+#pragma omp parallel for schedule(static) if (pieces.count > 4)
+	for (size_t i = 0; i < pieces.count; i++)
+		lamb_moments(&l, t, i * pieces.each, gn_piece_end(&pieces, i), sums[i]);
+	for (size_t i = 0; i < pieces.count; i++) {
+		p_sum += sums[i][0];
+		d_sum += sums[i][1];
+	}
+	if (t->adapt && p_sum > 0 && d_sum > 0)
+		ratio = sqrt(p_sum / d_sum);
+	const float rate = (float)(u->lr * ratio);
+
+#pragma omp parallel for simd schedule(static) if (t->count > 1 << 14)
+	for (size_t i = 0; i < t->count; i++)
+		p[i] -= rate * lamb_direction(&l, t->slots[0][i], t->slots[1][i], p[i]);
+}
+
+void gn_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t)
+{
+	static void (*const rules[])(const struct gn_optim *, const struct gn_optim_update *,
+				     const struct gn_optim_tensor *) = {
+		[GN_OPTIM_SGD] = sgd, [GN_OPTIM_LARS] = lars, [GN_OPTIM_LAMB] = lamb};
+
+	rules[o->kind](o, u, t);
+}

@@ -1,0 +1,28 @@
+#include "kernels/optim.h"
+
+#include <string.h>
+
+static const char *const names[] = {"sgd", "lars", "lamb"};
+
+const char *gn_optim_name(enum gn_optim_kind kind)
+{
+	return names[kind];
+}
+
+int gn_optim_find(const char *name)
+{
+	for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
+		if (!strcmp(names[i], name))
+			return i;
+	return -1;
+}
+
+int gn_optim_slots(enum gn_optim_kind kind)
+{
+	return kind == GN_OPTIM_LAMB ? 2 : 1;
+}
+
+const char *gn_optim_slot_name(int slot)
+{
+	return slot ? "variance" : "momentum";
+}

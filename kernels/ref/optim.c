@@ -1,0 +1,84 @@
+#include "kernels/optim.h"
+
+#include <math.h>
+
+static double norm(const double *x, size_t count)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < count; i++)
+		sum += x[i] * x[i];
+	return sqrt(sum);
+}
+
+static void sgd(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)
+{
+	struct gn_sgd s = {u->lr, o->momentum, o->nesterov, t->weight_decay, u->grad_scale};
+
+	gn_ref_sgd_step(&s, t->params, t->grads, t->slots[0], t->count);
+}
+
+static void lars(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)
+{
+	double p_norm = norm(t->params, t->count), g_norm = u->grad_scale * norm(t->grads, t->count), ratio = 1;
+
+	if (t->adapt && p_norm > 0 && g_norm > 0)
+		ratio = o->trust * p_norm / (g_norm + t->weight_decay * p_norm + o->eps);
+	for (size_t i = 0; i < t->count; i++) {
+		double d = ratio * u->lr * (u->grad_scale * t->grads[i] + t->weight_decay * t->params[i]);
+
+		t->slots[0][i] = o->momentum * t->slots[0][i] + d;
+		t->params[i] -= o->nesterov ? o->momentum * t->slots[0][i] + d : t->slots[0][i];
+	}
+}
+
+static double lamb_direction(const struct gn_optim *o, const struct gn_optim_update *u,
+			     const struct gn_ref_optim_tensor *t, size_t i)
+{
+	double m = t->slots[0][i] / (1 - pow(o->momentum, (double)u->step));
+	double v = t->slots[1][i] / (1 - pow(o->beta2, (double)u->step));
+
+	return m / (sqrt(v) + o->eps) + t->weight_decay * t->params[i];
+}
+
+static void lamb(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)
+{
+	double p_norm = norm(t->params, t->count), d_norm = 0, ratio = 1;
+
+	for (size_t i = 0; i < t->count; i++) {
+		double g = u->grad_scale * t->grads[i];
+
+		t->slots[0][i] = o->momentum * t->slots[0][i] + (1 - o->momentum) * g;
+		t->slots[1][i] = o->beta2 * t->slots[1][i] + (1 - o->beta2) * g * g;
+		d_norm += pow(lamb_direction(o, u, t, i), 2);
+	}
+	d_norm = sqrt(d_norm);
+	if (t->adapt && p_norm > 0 && d_norm > 0)
+		ratio = p_norm / d_norm;
+	for (size_t i = 0; i < t->count; i++)
+		t->params[i] -= u->lr * ratio * lamb_direction(o, u, t, i);
+}
+
+void gn_ref_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)
+{
+	switch (o->kind) {
+	case GN_OPTIM_SGD:
+		sgd(o, u, t);
+		break;
+	case GN_OPTIM_LARS:
+		lars(o, u, t);
+		break;
+	case GN_OPTIM_LAMB:
+		lamb(o, u, t);
+		break;
+	}
+}
+
+double gn_ref_sum_squares(const float *x, size_t count)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < count; i++)
+		sum += (double)x[i] * x[i];
+	return sum;
+}
