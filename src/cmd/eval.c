@@ -13,6 +13,8 @@ static const struct gn_option options[] = {
 	 .help = "dataset to evaluate on"},
 	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR", .required = 1,
 	 .help = "a checkpoint, or a folder of them, whose newest whole one is taken"},
+	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = FIELD(average),
+	 .help = "evaluate the moving average of the weights, of a run with train --ema"},
 	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
 	 .initial = "64", .min = 1, .max = 65536, .help = "images per rank and step"},
 	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",

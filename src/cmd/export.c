@@ -10,6 +10,7 @@
 
 struct export_options {
 	const char *checkpoint, *out;
+	int average;
 };
 
 static const struct gn_option options[] = {
@@ -17,6 +18,8 @@ static const struct gn_option options[] = {
 	 .value_name = "DIR", .required = 1, .help = "a checkpoint, or a folder of them, whose newest whole one is taken"},
 	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = offsetof(struct export_options, out),
 	 .value_name = "FILE.safetensors", .required = 1, .help = "file to write; must not exist"},
+	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = offsetof(struct export_options, average),
+	 .help = "write the moving average of the weights, of a run with train --ema"},
 };
 
 static const struct gn_command command = {
@@ -41,7 +44,7 @@ static enum gn_status export_weights(const struct export_options *o, struct gn_l
 		return gn_err_set(err, GN_ERR_EXISTS, "%s is there already", o->out);
 	status = gn_checkpoint_find(o->checkpoint, log, folder, &info, err);
 	if (!status)
-		status = gn_path_join(path, sizeof path, folder, "model.safetensors", err);
+		status = gn_checkpoint_weights(folder, &info, o->average, path, err);
 	if (!status)
 		status = gn_file_load(path, SIZE_MAX - 1, &bytes, &len, err);
 	if (status)

@@ -36,6 +36,8 @@ static void print_json(const char *folder, const struct gn_checkpoint_info *info
 	gn_json_uint(&j, "epoch", info->state.epoch);
 	gn_json_uint(&j, "sample", info->state.sample);
 	gn_json_uint(&j, "seed", info->state.seed);
+	gn_json_uint(&j, "skipped", info->state.skipped);
+	gn_json_string(&j, "optimizer", gn_optim_name(info->optimizer));
 	gn_json_int(&j, "world_size", info->world_size);
 	gn_json_int(&j, "global_batch", info->global_batch);
 	gn_json_string(&j, "dataset", info->dataset_digest);
@@ -63,8 +65,8 @@ static void print_text(const char *folder, const struct gn_checkpoint_info *info
 	       gn_text_visible(info->model, name, sizeof name), info->classes, info->channels, info->side, info->side);
 	printf("state      step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64 " of it, seed %" PRIu64 "\n",
 	       info->state.step, info->state.epoch, info->state.sample, info->state.seed);
-	printf("written by %" PRId64 " rank%s, global batch %" PRId64 "\n", info->world_size,
-	       gn_cmd_plural((uint64_t)info->world_size), info->global_batch);
+	printf("written by %" PRId64 " rank%s, global batch %" PRId64 ", optimizer %s\n", info->world_size,
+	       gn_cmd_plural((uint64_t)info->world_size), info->global_batch, gn_optim_name(info->optimizer));
 	printf("dataset    %s\n", info->dataset_digest);
 	for (size_t i = 0; i < count; i++)
 		printf("%12" PRIu64 "  %s\n", files[i].len_bytes, gn_text_visible(files[i].name, name, sizeof name));

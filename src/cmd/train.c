@@ -35,6 +35,9 @@ static const struct gn_option options[] = {
 	 .initial = "cosine", .choices = "constant|step|cosine|polynomial", .help = "how the rate goes after warm-up"},
 	{.name = "warmup-epochs", .kind = GN_OPTION_REAL, .offset = FIELD(warmup_epochs), .value_name = "X",
 	 .initial = "0", .min = 0, .max = 1e6, .help = "epochs of linear warm-up"},
+	{.name = "lr-start", .kind = GN_OPTION_REAL, .offset = FIELD(lr_start), .value_name = "X", .initial = "-1",
+	 .min = -1, .max = 1e6,
+	 .help = "the rate that warm-up begins with; -1: --lr where scaling raised the rate, else an eighth of it"},
 	{.name = "milestones", .kind = GN_OPTION_TEXT, .offset = FIELD(milestones), .value_name = "E,E,...",
 	 .initial = "30,60,80", .help = "epochs at which the step schedule lowers the rate"},
 	{.name = "lr-factor", .kind = GN_OPTION_REAL, .offset = FIELD(lr_factor), .value_name = "X", .initial = "0.1",
@@ -43,9 +46,29 @@ static const struct gn_option options[] = {
 	 .min = 0, .max = 1e6, .help = "cosine and polynomial: the rate at the end"},
 	{.name = "lr-power", .kind = GN_OPTION_REAL, .offset = FIELD(lr_power), .value_name = "X", .initial = "2",
 	 .min = 0, .max = 100, .help = "polynomial: the power"},
+	{.name = "optimizer", .kind = GN_OPTION_CHOICE, .offset = FIELD(optimizer), .value_name = "NAME",
+	 .initial = "sgd", .choices = "sgd|lars|lamb",
+	 .help = "sgd; lars (You, Gitman and Ginsburg 2017) and lamb (You et al. 2020) for large batches"},
 	{.name = "momentum", .kind = GN_OPTION_REAL, .offset = FIELD(momentum), .value_name = "X", .initial = "0.9",
-	 .min = 0, .max = 1, .help = "momentum of SGD"},
-	{.name = "nesterov", .kind = GN_OPTION_FLAG, .offset = FIELD(nesterov), .help = "Nesterov's momentum"},
+	 .min = 0, .max = 1, .help = "momentum of sgd and lars, beta 1 of lamb"},
+	{.name = "nesterov", .kind = GN_OPTION_FLAG, .offset = FIELD(nesterov), .help = "Nesterov's momentum, sgd and lars"},
+	{.name = "beta2", .kind = GN_OPTION_REAL, .offset = FIELD(beta2), .value_name = "X", .initial = "0.999",
+	 .min = 0, .max = 1, .help = "lamb: how slowly the second moment changes"},
+	{.name = "eps", .kind = GN_OPTION_REAL, .offset = FIELD(eps), .value_name = "X", .initial = "-1", .min = -1,
+	 .max = 1, .help = "added to what lars and lamb divide by; -1: 0 for lars, 1e-6 for lamb"},
+	{.name = "trust", .kind = GN_OPTION_REAL, .offset = FIELD(trust), .value_name = "X", .initial = "0.001",
+	 .min = 0, .max = 1e6, .help = "lars: the trust coefficient"},
+	{.name = "clip", .kind = GN_OPTION_REAL, .offset = FIELD(clip), .value_name = "X", .initial = "0", .min = 0,
+	 .max = 1e9, .help = "scale the whole gradient down to this norm where it is longer; 0: never"},
+	{.name = "accumulate", .kind = GN_OPTION_INT, .offset = FIELD(accumulate), .value_name = "N", .initial = "1",
+	 .min = 1, .max = 65536,
+	 .help = "batches per rank and step, whose gradients are averaged: larger steps in the same memory"},
+	{.name = "ema", .kind = GN_OPTION_REAL, .offset = FIELD(ema), .value_name = "X", .initial = "0", .min = 0,
+	 .max = 0.999999,
+	 .help = "keep a moving average of the weights that decays by X a step (0.9999), evaluate it too, and save it for "
+		 "eval --ema and export --ema; 0: none"},
+	{.name = "zero-gamma", .kind = GN_OPTION_FLAG, .offset = FIELD(zero_gamma),
+	 .help = "begin with 0 in the batch norm that ends each residual block (Goyal et al. 2017, sec. 5.1)"},
 	{.name = "weight-decay", .kind = GN_OPTION_REAL, .offset = FIELD(weight_decay), .value_name = "X",
 	 .initial = "1e-4", .min = 0, .max = 1, .help = "weight decay"},
 	{.name = "decay-all", .kind = GN_OPTION_FLAG, .offset = FIELD(decay_all), .initial = "0",
@@ -106,11 +129,13 @@ static const struct gn_command command = {
 	.summary = "train a classifier, alone or on all ranks of a job",
 	.positional = "",
 	.description =
-		"Data-parallel SGD. Started by srun --mpi=pmix, mpirun or gannet launch, all tasks form one run; started by "
+		"Data-parallel training. Started by srun --mpi=pmix, mpirun or gannet launch, all tasks form one run; started by "
 		"itself it is a run of one rank. Every rank reads its share of each batch from --data, gradients are summed "
 		"over UCX, all ranks hold the same parameters after every step.\n\n"
 		"SIGTERM and SIGUSR1 end the run after the next step, with a checkpoint, and exit code 5: start it again with "
 		"--resume auto. When a rank dies the others end with exit code 4 and name it.\n\n"
+		"A step whose gradients are not finite updates nothing on any rank and is counted in the log; ten in a row end "
+		"the run.\n\n"
 		"The log has one JSON object a line; time_ms tells where the mean step of the interval went on rank 0. gannet "
 		"report draws it.",
 	.examples = "  gannet train --data train --val val --model lenet --epochs 10 --lr 0.05\n"

@@ -2,7 +2,9 @@
  *
  *     DIR/step-00000120/manifest.json         what it is, and size and SHA-256 of each file; written last
  *                       model.safetensors     parameters and BN buffers, torchvision's names (rank 0)
- *                       optimizer-00003.safetensors   rank 3's share of the momentum, pieces named momentum/NAME@FIRST
+ *                       ema.safetensors       their moving average, when the run keeps one (rank 0)
+ *                       optimizer-00003.safetensors   rank 3's share of the optimizer's slots, pieces named
+ *                                             momentum/NAME@FIRST, variance/NAME@FIRST
  *     DIR/latest -> step-00000120             moved only after the folder is in place
  *
  * Saving: every rank writes into step-N.tmp and syncs; all agree; rank 0 writes and syncs the manifest, syncs the folder,
@@ -13,6 +15,7 @@
 #ifndef GN_TRAIN_CHECKPOINT_H
 #define GN_TRAIN_CHECKPOINT_H
 
+#include "kernels/optim.h"
 #include "src/train/agree.h"
 #include "src/train/model.h"
 #include "transport/comm.h"
@@ -25,6 +28,7 @@ struct gn_run_state {
 	uint64_t epoch;	       /* epochs done */
 	uint64_t sample;       /* samples of the current epoch done, over all ranks */
 	uint64_t seed;
+	uint64_t skipped;      /* of the steps, those that updated nothing because a gradient was not finite */
 };
 
 struct gn_input_spec {
@@ -41,23 +45,35 @@ struct gn_checkpoint_info {
 	char dataset_digest[65];
 	char classes_digest[65];	/* of the class names, which train and val share */
 	char layout_digest[65];
+	enum gn_optim_kind optimizer; /* what the slots mean */
+	int has_average;	      /* read: there is an ema.safetensors */
 };
 
-/* Collective. Writes DIR/step-NNNNNNNN and keeps the keep newest (>= 1). momentum is laid out as params. */
+/* The flat arrays of a run; slots and averages laid out as what they belong to. Borrowed. */
+struct gn_checkpoint_arrays {
+	float *params, *buffers;
+	float *slots[GN_OPTIM_SLOTS_MAX];
+	float *average_params, *average_buffers; /* NULL: none */
+};
+
+/* Collective. Writes DIR/step-NNNNNNNN and keeps the keep newest (>= 1). All slots of info's optimizer are there. */
 enum gn_status gn_checkpoint_save(struct gn_comm *comm, const char *directory, const struct gn_checkpoint_info *info,
-				  const struct gn_model *model, const float *params, const float *momentum,
-				  const float *buffers, int keep, struct gn_err *err);
+				  const struct gn_model *model, const struct gn_checkpoint_arrays *arrays, int keep,
+				  struct gn_err *err);
 
 /* One process. path is a checkpoint folder, or a folder of them, whose newest whole one is taken; each one passed over is
  * told to log with the reason. found (PATH_MAX) gets the folder. Sizes and digests of all files are verified.
  * GN_ERR_NOT_FOUND: there is none at all. GN_ERR_DATA: none is whole. */
 enum gn_status gn_checkpoint_find(const char *path, struct gn_log *log, char found[PATH_MAX],
 				  struct gn_checkpoint_info *info, struct gn_err *err);
-/* One process. Fills the flat arrays from a checkpoint that gn_checkpoint_find gave; momentum may be NULL. A model that does
- * not fit is GN_ERR_DATA that names both. */
+/* One process. Fills those of the arrays that are not NULL from a checkpoint that gn_checkpoint_find gave. A model that does
+ * not fit is GN_ERR_DATA that names both, and so is an average that is wanted and not there. */
 enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint_info *info,
-				  const struct gn_model *model, float *params, float *momentum, float *buffers,
+				  const struct gn_model *model, const struct gn_checkpoint_arrays *arrays,
 				  struct gn_err *err);
+/* The file with the weights, or with their moving average, which has to be there (GN_ERR_DATA). */
+enum gn_status gn_checkpoint_weights(const char *folder, const struct gn_checkpoint_info *info, int average,
+				     char path[PATH_MAX], struct gn_err *err);
 /* Whether directory holds any folder of a finished checkpoint; a folder that is not there holds none. */
 int gn_checkpoint_any(const char *directory);
 

@@ -123,34 +123,51 @@ static const struct gn_param *find_param(const struct gn_model *model, const cha
 	return NULL;
 }
 
-/* One piece "momentum/NAME@FIRST" into its place. covered[i] counts the elements of parameter i that have come so far:
- * pieces are written in order, so each must begin where the last one ended. */
-static enum gn_status place_piece(const struct gn_safetensors *file, const struct gn_tensor_entry *piece,
-				  const char *path, const struct gn_model *model, float *momentum, size_t *covered,
-				  struct gn_err *err)
+/* The slots being filled. covered[slot][i] counts the elements of parameter i that have come so far: pieces are written in
+ * order, so each must begin where the last one ended. */
+struct filling {
+	const struct gn_model *model;
+	float *const *slots;
+	int slot_count;
+	size_t *covered[GN_OPTIM_SLOTS_MAX];
+};
+
+/* The slot that the piece's name begins with, and what follows the slash; -1 for none. */
+static int slot_of(const struct filling *f, const char *piece, const char **name)
 {
-	static const char prefix[] = "momentum/";
-	const char *name = piece->name + sizeof prefix - 1, *at = strrchr(piece->name, '@');
+	for (int k = 0; k < f->slot_count; k++) {
+		size_t len = strlen(gn_optim_slot_name(k));
+
+		*name = piece + len + 1;
+		if (!strncmp(piece, gn_optim_slot_name(k), len) && piece[len] == '/')
+			return k;
+	}
+	return -1;
+}
+
+/* One piece "momentum/NAME@FIRST" into its place. */
+static enum gn_status place_piece(const struct gn_safetensors *file, const struct gn_tensor_entry *piece,
+				  const char *path, struct filling *f, struct gn_err *err)
+{
+	const char *name, *at = strrchr(piece->name, '@');
 	const struct gn_param *p = NULL;
 	size_t count = piece->len_bytes / sizeof(float);
 	unsigned long long first;
-	int index = 0;
+	int index = 0, slot = slot_of(f, piece->name, &name);
 	char tail;
 
-	if (!strncmp(piece->name, prefix, sizeof prefix - 1) && at && at > name &&
-	    sscanf(at + 1, "%20llu%c", &first, &tail) == 1)
-		p = find_param(model, name, (size_t)(at - name), &index);
+	if (slot >= 0 && at && at > name && sscanf(at + 1, "%20llu%c", &first, &tail) == 1)
+		p = find_param(f->model, name, (size_t)(at - name), &index);
 	if (!p || piece->type != GN_TENSOR_F32)
-		return gn_err_set(err, GN_ERR_DATA, "%s: '%s' is no piece of this model's momentum", path, piece->name);
-	if (first != covered[index] || count > p->count - covered[index])
+		return gn_err_set(err, GN_ERR_DATA, "%s: '%s' is no piece of this model's optimizer", path, piece->name);
+	if (first != f->covered[slot][index] || count > p->count - f->covered[slot][index])
 		return gn_err_set(err, GN_ERR_DATA, "%s: piece '%s' leaves a hole, overlaps another or is too long", path,
 				  piece->name);
-	covered[index] += count;
-	return gn_safetensors_read(file, piece, momentum + p->offset + first, err);
+	f->covered[slot][index] += count;
+	return gn_safetensors_read(file, piece, f->slots[slot] + p->offset + first, err);
 }
 
-static enum gn_status load_share(const char *folder, const char *name, const struct gn_model *model, float *momentum,
-				 size_t *covered, struct gn_err *err)
+static enum gn_status load_share(const char *folder, const char *name, struct filling *f, struct gn_err *err)
 {
 	struct gn_safetensors *file;
 	char path[PATH_MAX];
@@ -161,7 +178,7 @@ static enum gn_status load_share(const char *folder, const char *name, const str
 	if (status)
 		return status;
 	for (size_t i = 0; i < gn_safetensors_count(file) && !status; i++)
-		status = place_piece(file, gn_safetensors_entry(file, i), path, model, momentum, covered, err);
+		status = place_piece(file, gn_safetensors_entry(file, i), path, f, err);
 	gn_safetensors_close(file);
 	return status;
 }
@@ -171,40 +188,65 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct gn_checkpoint_file *)a)->name, ((const struct gn_checkpoint_file *)b)->name);
 }
 
-static enum gn_status load_momentum(const char *folder, const struct gn_model *model, float *momentum,
-				    struct gn_err *err)
+/* Every element of every slot must have come. */
+static enum gn_status check_covered(const struct filling *f, const char *folder, struct gn_err *err)
 {
+	for (int k = 0; k < f->slot_count; k++)
+		for (int i = 0; i < gn_model_param_count(f->model); i++)
+			if (f->covered[k][i] != gn_model_param(f->model, i)->count)
+				return gn_err_set(err, GN_ERR_DATA, "%s: %s of '%s' is incomplete", folder,
+						  gn_optim_slot_name(k), gn_model_param(f->model, i)->name);
+	return GN_OK;
+}
+
+static enum gn_status load_slots(const char *folder, const struct gn_model *model, enum gn_optim_kind optimizer,
+				 float *const *slots, struct gn_err *err)
+{
+	size_t params = (size_t)gn_model_param_count(model), count;
+	size_t *covered = calloc(GN_OPTIM_SLOTS_MAX * params + 1, sizeof *covered);
+	struct filling f = {model, slots, gn_optim_slots(optimizer), {covered, covered + params}};
 	struct gn_checkpoint_info info;
-	struct gn_checkpoint_file *files;
-	size_t *covered = calloc((size_t)gn_model_param_count(model) + 1, sizeof *covered), count;
+	struct gn_checkpoint_file *files = NULL;
 	enum gn_status status;
 
 	if (!covered)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to load %s", folder);
 	status = gn_checkpoint_manifest_read(folder, &info, &files, &count, err);
-	if (status) {
-		free(covered);
-		return status;
+	if (!status) {
+		qsort(files, count, sizeof *files, by_name);
+		for (size_t i = 0; i < count && !status; i++)
+			if (!strncmp(files[i].name, "optimizer-", 10))
+				status = load_share(folder, files[i].name, &f, err);
+		free(files);
 	}
-	qsort(files, count, sizeof *files, by_name);
-	for (size_t i = 0; i < count && !status; i++)
-		if (!strncmp(files[i].name, "optimizer-", 10))
-			status = load_share(folder, files[i].name, model, momentum, covered, err);
-	for (int i = 0; i < gn_model_param_count(model) && !status; i++)
-		if (covered[i] != gn_model_param(model, i)->count)
-			status = gn_err_set(err, GN_ERR_DATA, "%s: momentum of '%s' is incomplete", folder,
-					    gn_model_param(model, i)->name);
-	free(files);
+	if (!status)
+		status = check_covered(&f, folder, err);
 	free(covered);
 	return status;
 }
 
-enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint_info *info,
-				  const struct gn_model *model, float *params, float *momentum, float *buffers,
-				  struct gn_err *err)
+enum gn_status gn_checkpoint_weights(const char *folder, const struct gn_checkpoint_info *info, int average,
+				     char path[PATH_MAX], struct gn_err *err)
+{
+	if (average && !info->has_average)
+		return gn_err_set(err, GN_ERR_DATA, "%s holds no moving average: it was trained without --ema", folder);
+	return gn_path_join(path, PATH_MAX, folder, average ? "ema.safetensors" : "model.safetensors", err);
+}
+
+static enum gn_status load_weights(const char *folder, const struct gn_checkpoint_info *info,
+				   const struct gn_model *model, int average, float *params, float *buffers,
+				   struct gn_err *err)
 {
 	char path[PATH_MAX];
-	enum gn_status status;
+	enum gn_status status = gn_checkpoint_weights(folder, info, average, path, err);
+
+	return status ? status : gn_weights_load(path, model, params, buffers, err);
+}
+
+enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint_info *info,
+				  const struct gn_model *model, const struct gn_checkpoint_arrays *a, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
 
 	if (strcmp(info->model, gn_model_name(model)) || info->classes != gn_model_classes(model) ||
 	    info->channels != gn_model_channels(model) || info->side != gn_model_side(model))
@@ -214,10 +256,11 @@ enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint
 				  info->classes, info->channels, info->side, info->side, gn_model_name(model),
 				  gn_model_classes(model), gn_model_channels(model), gn_model_side(model),
 				  gn_model_side(model));
-	status = gn_path_join(path, sizeof path, folder, "model.safetensors", err);
-	if (!status)
-		status = gn_weights_load(path, model, params, buffers, err);
-	if (!status && momentum)
-		status = load_momentum(folder, model, momentum, err);
+	if (a->params)
+		status = load_weights(folder, info, model, 0, a->params, a->buffers, err);
+	if (!status && a->average_params)
+		status = load_weights(folder, info, model, 1, a->average_params, a->average_buffers, err);
+	if (!status && a->slots[0])
+		status = load_slots(folder, model, info->optimizer, a->slots, err);
 	return status;
 }

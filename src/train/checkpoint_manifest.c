@@ -35,6 +35,8 @@ static void put_info(struct gn_json *j, const struct gn_checkpoint_info *info)
 	gn_json_uint(j, "epoch", info->state.epoch);
 	gn_json_uint(j, "sample", info->state.sample);
 	gn_json_uint(j, "seed", info->state.seed);
+	gn_json_uint(j, "skipped", info->state.skipped);
+	gn_json_string(j, "optimizer", gn_optim_name(info->optimizer));
 	gn_json_int(j, "world_size", info->world_size);
 	gn_json_int(j, "global_batch", info->global_batch);
 	gn_json_object(j, "model");
@@ -112,6 +114,22 @@ static int get_triple(const json_t *object, const char *key, double out[3])
 	return 0;
 }
 
+/* What checkpoints of earlier versions lack: they were all made by SGD, and no step was ever skipped. */
+static const char *parse_optimizer(const json_t *root, struct gn_checkpoint_info *info)
+{
+	const json_t *name = json_object_get(root, "optimizer");
+	int64_t skipped = 0;
+	int kind = name && json_is_string(name) ? gn_optim_find(json_string_value(name)) : name ? -1 : GN_OPTIM_SGD;
+
+	if (kind < 0)
+		return "optimizer";
+	if (json_object_get(root, "skipped") && get_count(root, "skipped", 0, (int64_t)info->state.step, &skipped))
+		return "skipped";
+	info->optimizer = (enum gn_optim_kind)kind;
+	info->state.skipped = (uint64_t)skipped;
+	return NULL;
+}
+
 /* The name of the first field that is missing or senseless, or NULL. */
 static const char *parse_info(const json_t *root, struct gn_checkpoint_info *info)
 {
@@ -144,8 +162,8 @@ static const char *parse_info(const json_t *root, struct gn_checkpoint_info *inf
 	if (get_text(dataset, "digest", info->dataset_digest, sizeof info->dataset_digest) ||
 	    get_text(dataset, "classes_sha256", info->classes_digest, sizeof info->classes_digest))
 		return "dataset";
-	info->state = (struct gn_run_state){(uint64_t)step, (uint64_t)epoch, (uint64_t)sample, (uint64_t)seed};
-	return NULL;
+	info->state = (struct gn_run_state){(uint64_t)step, (uint64_t)epoch, (uint64_t)sample, (uint64_t)seed, 0};
+	return parse_optimizer(root, info);
 }
 
 /* File names come from outside: a name with a slash, or one that begins with a dot, must not be opened. */
@@ -186,6 +204,8 @@ static enum gn_status parse(const char *path, const json_t *root, struct gn_chec
 			return gn_err_set(err, GN_ERR_DATA, "%s: file %zu has no usable name, size or digest", path, i);
 		}
 	}
+	for (size_t i = 0; i < json_array_size(list); i++)
+		info->has_average |= !strcmp(found[i].name, "ema.safetensors");
 	*files = found;
 	*count = json_array_size(list);
 	return GN_OK;

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { RANK_FILES = 3 };
+
 struct paths {
 	char folder[PATH_MAX];	  /* DIR/step-N */
 	char temporary[PATH_MAX]; /* DIR/step-N.tmp */
@@ -95,19 +97,13 @@ static enum gn_status prepare(const char *directory, const struct paths *p, stru
 	return status;
 }
 
-/* This rank's share of the flat momentum, cut at tensor borders into pieces that say where they begin. */
-static enum gn_status write_share(const char *path, const struct gn_model *model, const float *momentum, size_t begin,
-				  size_t end, struct gn_checkpoint_file *file, struct gn_err *err)
+/* One slot from begin to end, cut at tensor borders into pieces that say where they begin. Returns how many. */
+static size_t cut_slot(const struct gn_model *model, int slot, const float *values, size_t begin, size_t end,
+		       struct gn_tensor_entry *pieces)
 {
-	static const char *const metadata[] = {"format", "gannet-optimizer"};
-	int params = gn_model_param_count(model);
-	struct gn_tensor_entry *pieces = calloc((size_t)params + 1, sizeof *pieces);
 	size_t count = 0;
-	enum gn_status status;
 
-	if (!pieces)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);
-	for (int i = 0; i < params; i++) {
+	for (int i = 0; i < gn_model_param_count(model); i++) {
 		const struct gn_param *t = gn_model_param(model, i);
 		size_t from = begin > t->offset ? begin : t->offset;
 		size_t to = end < t->offset + t->count ? end : t->offset + t->count;
@@ -115,23 +111,54 @@ static enum gn_status write_share(const char *path, const struct gn_model *model
 
 		if (from >= to)
 			continue;
-		snprintf(e->name, sizeof e->name, "momentum/%s@%zu", t->name, from - t->offset);
+		snprintf(e->name, sizeof e->name, "%s/%s@%zu", gn_optim_slot_name(slot), t->name, from - t->offset);
 		e->type = GN_TENSOR_F32;
 		e->dims = 1;
 		e->shape[0] = (int64_t)(to - from);
 		e->len_bytes = (to - from) * sizeof(float);
-		e->data = momentum + from;
+		e->data = values + from;
 		count++;
 	}
+	return count;
+}
+
+/* This rank's share of the optimizer's slots. */
+static enum gn_status write_share(const char *path, const struct gn_model *model, enum gn_optim_kind optimizer,
+				  float *const *slots, size_t begin, size_t end, struct gn_checkpoint_file *file,
+				  struct gn_err *err)
+{
+	static const char *const metadata[] = {"format", "gannet-optimizer"};
+	size_t params = (size_t)gn_model_param_count(model), count = 0;
+	struct gn_tensor_entry *pieces = calloc(GN_OPTIM_SLOTS_MAX * params + 1, sizeof *pieces);
+	enum gn_status status;
+
+	if (!pieces)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);
+	for (int k = 0; k < gn_optim_slots(optimizer); k++)
+		count += cut_slot(model, k, slots[k], begin, end, pieces + count);
 	status = gn_safetensors_write(path, pieces, count, metadata, 1, file->sha256, &file->len_bytes, err);
 	free(pieces);
 	return status;
 }
 
-/* Files of this rank: [0] its optimizer share, [1] the model (rank 0; elsewhere the name stays empty). */
+static enum gn_status write_weights(const struct paths *p, const struct gn_checkpoint_info *info,
+				    const struct gn_model *model, const char *name, const float *params,
+				    const float *buffers, struct gn_checkpoint_file *file, struct gn_err *err)
+{
+	char path[PATH_MAX];
+	enum gn_status status = gn_path_join(path, sizeof path, p->temporary, name, err);
+
+	snprintf(file->name, sizeof file->name, "%s", name);
+	if (!status)
+		status = gn_weights_save(path, model, params, buffers, info->state.step, file->sha256, &file->len_bytes,
+					 err);
+	return status;
+}
+
+/* Files of this rank: [0] its optimizer share, [1] the model, [2] its average (rank 0; elsewhere the names stay empty). */
 static enum gn_status write_files(struct gn_comm *comm, const struct paths *p, const struct gn_checkpoint_info *info,
-				  const struct gn_model *model, const float *params, const float *momentum,
-				  const float *buffers, struct gn_checkpoint_file files[2], struct gn_err *err)
+				  const struct gn_model *model, const struct gn_checkpoint_arrays *a,
+				  struct gn_checkpoint_file files[RANK_FILES], struct gn_err *err)
 {
 	size_t elements = gn_model_param_elements(model), ranks = (size_t)gn_comm_size(comm);
 	size_t rank = (size_t)gn_comm_rank(comm), each = elements / ranks + 1, begin = rank * each;
@@ -141,16 +168,14 @@ static enum gn_status write_files(struct gn_comm *comm, const struct paths *p, c
 	snprintf(files[0].name, sizeof files[0].name, "optimizer-%05zu.safetensors", rank);
 	status = gn_path_join(path, sizeof path, p->temporary, files[0].name, err);
 	if (!status)
-		status = write_share(path, model, momentum, begin < elements ? begin : elements,
+		status = write_share(path, model, info->optimizer, a->slots, begin < elements ? begin : elements,
 				     begin + each < elements ? begin + each : elements, &files[0], err);
-	if (status || rank)
-		return status;
-	snprintf(files[1].name, sizeof files[1].name, "model.safetensors");
-	status = gn_path_join(path, sizeof path, p->temporary, files[1].name, err);
-	if (status)
-		return status;
-	return gn_weights_save(path, model, params, buffers, info->state.step, files[1].sha256, &files[1].len_bytes,
-			       err);
+	if (!status && !rank)
+		status = write_weights(p, info, model, "model.safetensors", a->params, a->buffers, &files[1], err);
+	if (!status && !rank && a->average_params)
+		status = write_weights(p, info, model, "ema.safetensors", a->average_params, a->average_buffers,
+				       &files[2], err);
+	return status;
 }
 
 /* `latest` is a convenience for people and scripts; it moves by rename so that it always points at something whole. */
@@ -207,11 +232,11 @@ static enum gn_status commit(const char *directory, const struct paths *p, const
 }
 
 enum gn_status gn_checkpoint_save(struct gn_comm *comm, const char *directory, const struct gn_checkpoint_info *info,
-				  const struct gn_model *model, const float *params, const float *momentum,
-				  const float *buffers, int keep, struct gn_err *err)
+				  const struct gn_model *model, const struct gn_checkpoint_arrays *arrays, int keep,
+				  struct gn_err *err)
 {
 	size_t ranks = (size_t)gn_comm_size(comm);
-	struct gn_checkpoint_file mine[2] = {0}, *all = calloc(2 * ranks, sizeof *all);
+	struct gn_checkpoint_file mine[RANK_FILES] = {0}, *all = calloc(RANK_FILES * ranks, sizeof *all);
 	int root = gn_comm_rank(comm) == 0;
 	struct paths p;
 	enum gn_status status = name_paths(directory, info->state.step, &p, err);
@@ -222,13 +247,13 @@ enum gn_status gn_checkpoint_save(struct gn_comm *comm, const char *directory, c
 		status = prepare(directory, &p, err);
 	status = gn_agree_status(comm, status, err);
 	if (!status) {
-		status = write_files(comm, &p, info, model, params, momentum, buffers, mine, err);
+		status = write_files(comm, &p, info, model, arrays, mine, err);
 		status = gn_agree_status(comm, status, err);
 		if (!status)
 			status = gn_agree_gather(comm, mine, sizeof mine, all, err);
 		if (!status) {
 			if (root)
-				status = commit(directory, &p, info, all, 2 * ranks, keep, err);
+				status = commit(directory, &p, info, all, RANK_FILES * ranks, keep, err);
 			status = gn_agree_status(comm, status, err);
 		}
 		if (status && root)

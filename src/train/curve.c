@@ -30,8 +30,12 @@ static int add_step(struct gn_curve *c, const json_t *line)
 {
 	static const char *const parts[GN_PARTS] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
 	void *array = c->steps;
-	struct gn_curve_step *p = append(&array, &c->step_count, &c->step_room, sizeof *p);
+	struct gn_curve_step *p;
 
+	/* Nothing but skipped steps. */
+	if (json_is_null(json_object_get(line, "loss")))
+		return 0;
+	p = append(&array, &c->step_count, &c->step_room, sizeof *p);
 	c->steps = array;
 	if (!p)
 		return -1;

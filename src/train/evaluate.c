@@ -72,14 +72,17 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 }
 
 /* Rank 0 reads the checkpoint, the others receive it. */
-static enum gn_status share_weights(struct evaluation *e, const char *folder, struct gn_comm *comm, struct gn_err *err)
+static enum gn_status share_weights(struct evaluation *e, const char *folder, int average, struct gn_comm *comm,
+				    struct gn_err *err)
 {
+	struct gn_checkpoint_arrays plain = {.params = e->params, .buffers = e->buffers};
+	struct gn_checkpoint_arrays averaged = {.average_params = e->params, .average_buffers = e->buffers};
 	size_t params = gn_model_param_elements(e->model) * sizeof(float);
 	size_t buffers = gn_model_buffer_elements(e->model) * sizeof(float);
 	enum gn_status status = GN_OK;
 
 	if (gn_comm_rank(comm) == 0)
-		status = gn_checkpoint_load(folder, &e->info, e->model, e->params, NULL, e->buffers, err);
+		status = gn_checkpoint_load(folder, &e->info, e->model, average ? &averaged : &plain, err);
 	status = gn_agree_status(comm, status, err);
 	if (!status)
 		status = gn_comm_broadcast(comm, e->params, params, 0, err);
@@ -103,7 +106,7 @@ enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_
 	if (!status)
 		status = gn_agree_status(comm, prepare(&e, options, comm, err), err);
 	if (!status)
-		status = share_weights(&e, folder, comm, err);
+		status = share_weights(&e, folder, options->average, comm, err);
 	counting = !status;
 	if (!status)
 		status = gn_score_run(e.plan, e.loader, comm, (int)e.info.classes, out, err);

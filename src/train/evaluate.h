@@ -16,6 +16,7 @@ struct gn_evaluate_options {
 	const char *data, *checkpoint; /* checkpoint: a folder, or a folder of them */
 	const char *device, *transport;
 	int64_t batch, threads, loader_threads, prefetch;
+	int average; /* the moving average of the weights instead of the weights */
 };
 
 /* Collective. folder (PATH_MAX) gets the checkpoint that was taken, on rank 0. A dataset with other classes than the

@@ -140,3 +140,15 @@ enum gn_status gn_init_params(const struct gn_model *m, const char *spec, float 
 	}
 	return GN_OK;
 }
+
+/* A sum's first input is the branch, the second the shortcut (resnet.c). */
+void gn_init_zero_gamma(const struct gn_model *m, float *params)
+{
+	for (int i = 0; i < gn_model_param_count(m); i++) {
+		const struct gn_param *p = gn_model_param(m, i);
+
+		for (int k = 0; p->kind == GN_PARAM_BN_WEIGHT && k < gn_model_node_count(m); k++)
+			if (gn_model_node(m, k)->kind == GN_LAYER_ADD && gn_model_node(m, k)->input[0] == p->node)
+				memset(params + p->offset, 0, p->count * sizeof *params);
+	}
+}

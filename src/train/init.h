@@ -14,6 +14,10 @@
 enum gn_status gn_init_params(const struct gn_model *m, const char *spec, float *params, float *buffers,
 			      struct gn_err *err);
 
+/* Batch norms that end a residual branch become 0, so that every block begins as the identity: Goyal et al. 2017, sec. 5.1.
+ * Networks without such blocks stay as they are. */
+void gn_init_zero_gamma(const struct gn_model *m, float *params);
+
 /* u(name, i) of the formula, in [-1, 1). */
 double gn_init_formula(const char *name, uint64_t i);
 /* images [batch][channels][side][side] = u("input", i); label k = h("label", k) mod classes. */

@@ -6,6 +6,7 @@ libgannet_train_a_SOURCES = \
 	src/train/checkpoint_load.c src/train/checkpoint_manifest.c src/train/checkpoint_save.c src/train/checkpoint.h \
 	src/train/curve.c src/train/curve.h \
 	src/train/curve_svg.c src/train/curve_svg.h \
+	src/train/ema.c src/train/ema.h \
 	src/train/evaluate.c src/train/evaluate.h \
 	src/train/exchange.c src/train/exchange.h \
 	src/train/golden.c src/train/golden_internal.h src/train/golden_ledger.c src/train/golden_ledger.h src/train/golden_run.c src/train/golden.h \
@@ -14,12 +15,14 @@ libgannet_train_a_SOURCES = \
 	src/train/lenet.c \
 	src/train/lr.c src/train/lr.h \
 	src/train/model.c src/train/model_internal.h src/train/model.h \
+	src/train/optimizer.c src/train/optimizer.h \
 	src/train/plan.c src/train/plan_build.c src/train/plan_memory.c src/train/plan_internal.h src/train/plan.h \
 	src/train/resnet.c \
 	src/train/runlog.c src/train/runlog.h \
 	src/train/safetensors.c src/train/safetensors.h \
 	src/train/score.c src/train/score.h \
 	src/train/session.c src/train/session_state.c src/train/session.h \
+	src/train/step.c src/train/step.h \
 	src/train/storage.c \
 	src/train/trainer.c src/train/trainer.h \
 	src/train/vgg.c \

@@ -68,7 +68,7 @@ static double after_warmup(const struct gn_lr *lr, double peak, double epoch)
 double gn_lr_at(const struct gn_lr *lr, double global_batch, double epoch)
 {
 	double peak = lr->reference_batch > 0 ? lr->lr * global_batch / lr->reference_batch : lr->lr;
-	double start = peak > lr->lr ? lr->lr : peak / 8;
+	double start = lr->start >= 0 ? lr->start : peak > lr->lr ? lr->lr : peak / 8;
 
 	if (epoch < lr->warmup_epochs)
 		return start + (peak - start) * epoch / lr->warmup_epochs;

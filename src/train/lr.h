@@ -2,7 +2,8 @@
  * ranks share the work.
  *
  *     peak = lr * (reference_batch ? global_batch / reference_batch : 1)     linear scaling, Goyal et al. 2017, sec. 2.1
- *     warm-up: rises linearly to peak over warmup_epochs, from lr where scaling raised it, else from peak / 8
+ *     warm-up: rises linearly to peak over warmup_epochs, from start; when that is below 0, from lr where scaling raised it,
+ *     else from peak / 8
  *     then, with t the share of the remaining epochs that has passed:
  *       constant   peak
  *       step       peak * factor^(number of milestones passed)
@@ -24,7 +25,7 @@ enum gn_lr_shape { GN_LR_CONSTANT, GN_LR_STEP, GN_LR_COSINE, GN_LR_POLYNOMIAL };
 
 struct gn_lr {
 	enum gn_lr_shape shape;
-	double lr;
+	double lr, start;
 	double reference_batch; /* 0: lr is taken as it is */
 	double warmup_epochs;
 	double epochs;		/* the whole training */

@@ -55,10 +55,27 @@ static enum gn_status make_arrays(struct gn_session *s, struct gn_err *err)
 	size_t params = gn_model_param_elements(s->model);
 
 	s->params = gn_alloc_aligned(params * sizeof(float));
-	s->momentum = gn_alloc_aligned(params * sizeof(float));
-	if (!s->params || !s->momentum)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu parameters with momentum", params);
+	s->kept_buffers = gn_alloc_aligned((gn_model_buffer_elements(s->model) + 1) * sizeof(float));
+	if (s->options->accumulate > 1)
+		s->accumulated = gn_alloc_aligned(params * sizeof(float));
+	if (!s->params || !s->kept_buffers || (s->options->accumulate > 1 && !s->accumulated))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu parameters", params);
 	return GN_OK;
+}
+
+static enum gn_status make_optimizer(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	struct gn_optimizer_options oo = {
+		.name = o->optimizer, .momentum = o->momentum, .beta2 = o->beta2, .trust = o->trust, .eps = o->eps,
+		.weight_decay = o->weight_decay, .clip = o->clip, .nesterov = o->nesterov, .decay_all = o->decay_all,
+	};
+	enum gn_status status = gn_optimizer_create(s->model, &oo, &s->optimizer, err);
+
+	if (status)
+		return status;
+	s->info.optimizer = gn_optimizer_kind(s->optimizer);
+	return o->ema > 0 ? gn_ema_create(s->model, o->ema, &s->ema, err) : GN_OK;
 }
 
 /* What is summed over ranks lies where neighbours can reach it. Collective, so after all ranks have come this far. */
@@ -118,15 +135,20 @@ static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
 static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
-	uint64_t batches = gn_loader_batches(s->loader);
+	uint64_t steps = gn_loader_batches(s->loader) / (uint64_t)o->accumulate;
 	enum gn_status status = gn_lr_shape_parse(o->schedule, &s->lr.shape, err);
 
-	s->global_batch = (uint64_t)o->batch * (uint64_t)gn_comm_size(s->comm);
-	s->epoch_samples = batches * s->global_batch;
+	s->global_batch = (uint64_t)o->batch * (uint64_t)gn_comm_size(s->comm) * (uint64_t)o->accumulate;
+	s->epoch_samples = steps * s->global_batch;
+	if (!status && !steps)
+		return gn_err_set(err, GN_ERR_DATA, "%s has %llu samples, fewer than a step takes: %d ranks with %lld batches "
+				  "of %lld images", o->data, (unsigned long long)gn_dataset_count(s->data),
+				  gn_comm_size(s->comm), (long long)o->accumulate, (long long)o->batch);
 	s->lr.lr = o->lr;
+	s->lr.start = o->lr_start;
 	s->lr.reference_batch = o->lr_batch;
 	s->lr.warmup_epochs = o->warmup_epochs;
-	s->lr.epochs = o->steps ? (double)o->steps / (double)batches : (double)o->epochs;
+	s->lr.epochs = o->steps ? (double)o->steps / (double)steps : (double)o->epochs;
 	s->lr.final_lr = o->final_lr;
 	s->lr.power = o->lr_power;
 	s->lr.factor = o->lr_factor;
@@ -145,6 +167,8 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 		status = make_model(s, err);
 	if (!status)
 		status = make_arrays(s, err);
+	if (!status)
+		status = make_optimizer(s, err);
 	if (!status)
 		status = make_loaders(s, err);
 	if (!status)
@@ -219,10 +243,19 @@ void gn_session_destroy(struct gn_session *s)
 	gn_dataset_close(s->val);
 	gn_dataset_close(s->data);
 	gn_runlog_close(s->runlog);
+	gn_optimizer_destroy(s->optimizer);
+	gn_ema_destroy(s->ema);
 	free(s->params);
-	free(s->momentum);
+	free(s->kept_buffers);
+	free(s->accumulated);
 	gn_comm_free(s->comm, s->flat);
 	free(s);
+}
+
+enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status)
+{
+	s->failed_alone |= status != GN_OK && status != GN_ERR_PEER_LOST;
+	return status;
 }
 
 double gn_session_epoch(const struct gn_session *s)

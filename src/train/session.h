@@ -3,8 +3,10 @@
 #define GN_TRAIN_SESSION_H
 
 #include "data/loader.h"
+#include "src/train/ema.h"
 #include "src/train/exchange.h"
 #include "src/train/lr.h"
+#include "src/train/optimizer.h"
 #include "src/train/plan.h"
 #include "src/train/runlog.h"
 #include "src/train/trainer.h"
@@ -23,14 +25,19 @@ struct gn_session {
 	struct gn_plan *plan, *val_plan;
 	struct gn_exchange *exchange;
 	struct gn_lr lr;
-	float *params, *momentum;
+	struct gn_optimizer *optimizer;
+	struct gn_ema *ema;	  /* with --ema */
+	float *params;
 	float *flat;		  /* gradients, then buffers, then the tail */
 	float *buffers, *tail;	  /* inside flat */
+	float *kept_buffers;	  /* buffers as they were before the step */
+	float *accumulated;	  /* gradients of the step's earlier batches; NULL when a step is one batch */
 	uint64_t global_batch;
 	uint64_t epoch_samples;	  /* that an epoch uses: whole global batches */
 	struct gn_run_state state;
 	struct gn_checkpoint_info info; /* constant part; state is filled when saving */
 	uint64_t saved_step;	  /* the newest step in a checkpoint, UINT64_MAX for none */
+	int skips_in_a_row;	  /* steps that updated nothing */
 	int failed_alone;	  /* this rank has an error that the others do not know of */
 };
 
@@ -42,6 +49,8 @@ void gn_session_destroy(struct gn_session *s);
 enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err);
 /* Collective. Saves the present state unless that step is saved already. */
 enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err);
+/* Marks a failure that happened to this rank alone: the others must be told, or they would wait for it. Returns status. */
+enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status);
 /* Epochs done, with the fraction of the current one. */
 double gn_session_epoch(const struct gn_session *s);
 

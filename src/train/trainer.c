@@ -1,122 +1,25 @@
 #include "src/train/trainer.h"
 
-#include "kernels/optim.h"
-#include "src/base/clock.h"
 #include "src/base/progress.h"
 #include "src/base/sha256.h"
 #include "src/train/score.h"
 #include "src/train/session.h"
+#include "src/train/step.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <string.h>
 
-/* Seconds of the interval, and what was learned in it. */
-struct interval {
-	double step, data, forward, backward, exposed, optimizer;
-	double loss_sum, lr;
-	uint64_t steps;
-};
-
-static double since(uint64_t *mark)
+static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sums, struct gn_err *err)
 {
-	uint64_t now = gn_clock_ns(), passed = now - *mark;
-
-	*mark = now;
-	return (double)passed * 1e-9;
-}
-
-/* Gradients and buffers come as sums over ranks. */
-static void average_buffers(struct gn_session *s)
-{
-	size_t count = gn_model_buffer_elements(s->model);
-	float share = 1.0f / (float)gn_comm_size(s->comm);
-
-	for (size_t i = 0; i < count; i++)
-		s->buffers[i] *= share;
-}
-
-/* One SGD update, tensor by tensor, because weight decay may differ between them. */
-static void update(struct gn_session *s, double lr)
-{
-	const struct gn_train_options *o = s->options;
-	int count = gn_model_param_count(s->model);
-
-	for (int i = 0; i < count; i++) {
-		const struct gn_param *p = gn_model_param(s->model, i);
-		struct gn_sgd sgd = {
-			.lr = lr, .momentum = o->momentum, .nesterov = o->nesterov,
-			.weight_decay = p->kind == GN_PARAM_WEIGHT || o->decay_all ? o->weight_decay : 0,
-			.grad_scale = 1.0 / gn_comm_size(s->comm),
-		};
-
-		gn_sgd_step(&sgd, s->params + p->offset, s->flat + p->offset, s->momentum + p->offset, p->count);
-	}
-}
-
-/* Marks a failure that happened to this rank alone: the others must be told, or they would wait for it. */
-static enum gn_status alone(struct gn_session *s, enum gn_status status)
-{
-	s->failed_alone |= status != GN_OK && status != GN_ERR_PEER_LOST;
-	return status;
-}
-
-static enum gn_status run_step(struct gn_session *s, const volatile sig_atomic_t *stop, struct interval *sums,
-			       int *stopping, struct gn_err *err)
-{
-	uint64_t mark = gn_clock_ns();
-	const uint64_t began = mark;
-	double lr = gn_lr_at(&s->lr, (double)s->global_batch, gn_session_epoch(s)), loss;
-	struct gn_batch batch;
-	const float *logits;
-	enum gn_status status = alone(s, gn_loader_next(s->loader, &batch, err));
-
-	sums->data += since(&mark);
-	if (!status)
-		status = alone(s, gn_plan_forward(s->plan, batch.images, s->state.step, &logits, err));
-	if (!status)
-		status = alone(s, gn_plan_loss(s->plan, batch.labels, &loss, err));
-	sums->forward += since(&mark);
-	if (status)
-		return status;
-	s->tail[GN_TAIL_LOSS] = (float)loss;
-	s->tail[GN_TAIL_STOP] = *stop ? 1 : 0;
-	gn_exchange_begin(s->exchange);
-	status = alone(s, gn_plan_backward(s->plan, gn_exchange_ready, s->exchange, err));
-	sums->backward += since(&mark);
-	if (!status)
-		status = gn_exchange_wait(s->exchange, err);
-	sums->exposed += since(&mark);
-	if (status)
-		return status;
-	loss = (double)s->tail[GN_TAIL_LOSS] / gn_comm_size(s->comm);
-	if (!isfinite(loss))
-		return gn_err_set(err, GN_ERR_FAILED,
-				  "the loss is not finite at step %" PRIu64 " (learning rate %g): lower --lr or lengthen "
-				  "--warmup-epochs", s->state.step + 1, lr);
-	average_buffers(s);
-	update(s, lr);
-	sums->optimizer += since(&mark);
-	*stopping = s->tail[GN_TAIL_STOP] > 0;
-	sums->loss_sum += loss;
-	sums->lr = lr;
-	sums->steps++;
-	sums->step += (double)(mark - began) * 1e-9;
-	s->state.step++;
-	s->state.sample += s->global_batch;
-	return GN_OK;
-}
-
-static enum gn_status log_interval(struct gn_session *s, struct interval *sums, struct gn_err *err)
-{
-	double steps = (double)sums->steps, ms = 1e3 / steps;
+	double steps = (double)sums->steps, ms = 1e3 / steps, updates = (double)(sums->steps - sums->skipped);
 	struct gn_json *j = gn_runlog_begin(s->runlog, "step");
 
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
-		gn_json_double(j, "loss", sums->loss_sum / steps);
+		gn_json_double(j, "loss", sums->loss_sum / updates);
 		gn_json_double(j, "lr", sums->lr);
+		gn_json_double(j, "grad_norm", sums->norm_sum / updates);
+		gn_json_uint(j, "skipped", sums->skipped);
 		gn_json_fixed(j, "images_per_s", steps * (double)s->global_batch / sums->step, 1);
 		gn_json_object(j, "time_ms");
 		gn_json_fixed(j, "step", sums->step * ms, 3);
@@ -129,11 +32,11 @@ static enum gn_status log_interval(struct gn_session *s, struct interval *sums, 
 	}
 	if (gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "step %" PRIu64 " epoch %.2f loss %.4f lr %.4g %.0f images/s, data %.0f %% exposed "
-			    "communication %.0f %%", s->state.step, gn_session_epoch(s), sums->loss_sum / steps, sums->lr,
+			    "communication %.0f %%", s->state.step, gn_session_epoch(s), sums->loss_sum / updates, sums->lr,
 			    steps * (double)s->global_batch / sums->step, 100 * sums->data / sums->step,
 			    100 * sums->exposed / sums->step);
-	*sums = (struct interval){0};
-	return alone(s, gn_runlog_end(s->runlog, err));
+	*sums = (struct gn_interval){0};
+	return gn_session_alone(s, gn_runlog_end(s->runlog, err));
 }
 
 /* What this rank does between collectives, for the others who wait: a slow disk is no reason to end a run, a process that
@@ -143,30 +46,66 @@ static void announce(const struct gn_session *s, const char *what)
 	gn_world_announce(gn_comm_world(s->comm), what, GN_TRAIN_STALL_MS);
 }
 
+static void put_score(struct gn_json *j, const struct gn_score *score)
+{
+	double images = (double)score->images;
+
+	gn_json_double(j, "top1", (double)score->top1 / images);
+	gn_json_double(j, "top5", (double)score->top5 / images);
+	gn_json_double(j, "loss", score->loss_sum / images);
+}
+
+static void tell_score(const struct gn_session *s, const char *of, const struct gn_score *score)
+{
+	double images = (double)score->images;
+
+	if (gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "epoch %.2f evaluation%s: top-1 %.2f %% top-5 %.2f %% loss %.4f of %" PRIu64 " images",
+			    gn_session_epoch(s), of, 100 * (double)score->top1 / images, 100 * (double)score->top5 / images,
+			    score->loss_sum / images, score->images);
+}
+
+static enum gn_status score(struct gn_session *s, int average, struct gn_score *out, struct gn_err *err)
+{
+	enum gn_status status;
+
+	if (average)
+		gn_ema_swap(s->ema, s->params, s->buffers);
+	status = gn_score_run(s->val_plan, s->val_loader, s->comm, gn_model_classes(s->model), out, err);
+	if (average)
+		gn_ema_swap(s->ema, s->params, s->buffers);
+	if (gn_session_alone(s, status))
+		return gn_err_prefix(err, average ? "evaluation of the average" : "evaluation");
+	return GN_OK;
+}
+
+/* The network as it is, and its moving average when there is one. */
 static enum gn_status evaluate(struct gn_session *s, struct gn_err *err)
 {
-	struct gn_score score;
+	struct gn_score plain, average;
 	struct gn_json *j;
-	double images;
-	enum gn_status status = gn_score_run(s->val_plan, s->val_loader, s->comm, gn_model_classes(s->model), &score, err);
+	enum gn_status status = score(s, 0, &plain, err);
 
-	if (alone(s, status))
-		return gn_err_prefix(err, "evaluation");
-	images = (double)score.images;
+	if (!status && s->ema)
+		status = score(s, 1, &average, err);
+	if (status)
+		return status;
 	j = gn_runlog_begin(s->runlog, "eval");
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
-		gn_json_uint(j, "images", score.images);
-		gn_json_double(j, "top1", (double)score.top1 / images);
-		gn_json_double(j, "top5", (double)score.top5 / images);
-		gn_json_double(j, "loss", score.loss_sum / images);
+		gn_json_uint(j, "images", plain.images);
+		put_score(j, &plain);
+		if (s->ema) {
+			gn_json_object(j, "ema");
+			put_score(j, &average);
+			gn_json_end(j);
+		}
 	}
-	if (gn_comm_rank(s->comm) == 0)
-		gn_log_info(s->log, "epoch %.2f evaluation: top-1 %.2f %% top-5 %.2f %% loss %.4f of %" PRIu64 " images",
-			    gn_session_epoch(s), 100 * (double)score.top1 / images, 100 * (double)score.top5 / images,
-			    score.loss_sum / images, score.images);
-	return alone(s, gn_runlog_end(s->runlog, err));
+	tell_score(s, "", &plain);
+	if (s->ema)
+		tell_score(s, " of the average", &average);
+	return gn_session_alone(s, gn_runlog_end(s->runlog, err));
 }
 
 /* Steps when --steps counts them, else epochs: after a resume at another world size an epoch has another number of steps. */
@@ -199,7 +138,7 @@ static int close_epoch(struct gn_session *s)
 }
 
 /* What is due after a step: a line, the end of an epoch with evaluation and checkpoint, a checkpoint in between. */
-static enum gn_status after_step(struct gn_session *s, struct interval *sums, int stopping, struct gn_err *err)
+static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums, int stopping, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
 	int over = close_epoch(s), last = is_done(s);
@@ -227,7 +166,7 @@ static enum gn_status after_step(struct gn_session *s, struct interval *sums, in
 
 static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopped, struct gn_err *err)
 {
-	struct interval sums = {0};
+	struct gn_interval sums = {0};
 	struct gn_progress progress;
 	int stopping = 0;
 	enum gn_status status = GN_OK;
@@ -235,7 +174,7 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 	gn_progress_begin(&progress, "training", "images", steps_left(s) * s->global_batch);
 	progress.terminal = progress.terminal && gn_comm_rank(s->comm) == 0;
 	while (!status && !is_done(s) && !stopping) {
-		status = run_step(s, stop, &sums, &stopping, err);
+		status = gn_step_run(s, stop, &sums, &stopping, err);
 		if (!status)
 			status = after_step(s, &sums, stopping, err);
 		gn_progress_add(&progress, s->global_batch);
@@ -264,6 +203,8 @@ static enum gn_status log_start(struct gn_session *s, const char *options_text, 
 		gn_json_uint(j, "plan_bytes", gn_plan_bytes(s->plan));
 		gn_json_string(j, "dataset", gn_dataset_digest(s->data));
 		gn_json_string(j, "options", options_text);
+		if (s->options->recipe_text)
+			gn_json_string(j, "recipe", s->options->recipe_text);
 	}
 	return gn_runlog_end(s->runlog, err);
 }

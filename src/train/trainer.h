@@ -1,7 +1,7 @@
 /* Data-parallel training: the loop, its state, resume, evaluation and checkpoints.
  *
  * Every rank holds the whole model. A step is: a batch from the loader, forward, loss, backward with the gradient exchange
- * under way, one optimizer update. BN running statistics, the loss and the wish to stop travel with the gradients, so that
+ * under way, one optimizer update (step.h). BN running statistics, the loss and the wish to stop travel with the gradients, so that
  * all ranks are bit-identical after every step and stop after the same one. What a run is (its seed, place in the data,
  * optimizer state) is in the checkpoint; which ranks do the work is not.
  *
@@ -31,8 +31,12 @@ struct gn_train_options {
 	int64_t side, channels;	       /* 0: the model's own */
 	const char *schedule, *milestones;
 	double lr, lr_batch, warmup_epochs, final_lr, lr_power, lr_factor;
-	double momentum, weight_decay, label_smoothing;
-	int nesterov, decay_all, dropout;
+	double lr_start;	       /* below 0: see lr.h */
+	const char *optimizer;
+	double momentum, beta2, eps, trust, clip, weight_decay, label_smoothing, ema;
+	int nesterov, decay_all, dropout, zero_gamma;
+	int64_t accumulate;	       /* batches a step */
+	const char *recipe, *recipe_text; /* its name, and what it chose; NULL: none */
 	const char *augment;
 	int64_t pad, resize_shorter;   /* -1: by the image side */
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */

@@ -1,8 +1,9 @@
 UNIT_TESTS += tests/train/test_curve tests/train/test_lr tests/train/test_manifest tests/train/test_model \
-	tests/train/test_plan tests/train/test_safetensors tests/train/test_score
+	tests/train/test_optimizer tests/train/test_plan tests/train/test_safetensors tests/train/test_score \
+	tests/train/test_step
 EXTRA_DIST += tests/train/common.sh
 
-SHELL_TESTS += tests/train/bad.t tests/train/equal.t tests/train/resume.t
+SHELL_TESTS += tests/train/bad.t tests/train/equal.t tests/train/recipe.t tests/train/resume.t
 TRAIN_TEST_LIBS = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_train_test_model_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_model_LDADD = $(TRAIN_TEST_LIBS)
@@ -18,3 +19,7 @@ tests_train_test_manifest_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_manifest_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_score_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_score_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_optimizer_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_optimizer_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_step_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_step_LDADD = $(TRAIN_TEST_LIBS)

@@ -13,7 +13,7 @@ static void near(double a, double b)
 /* Goyal et al.: 0.1 for 256, 8192 images: 3.2 after five epochs that begin at 0.1; tenfold down at 30, 60, 80. */
 static void test_goyal(void **state)
 {
-	struct gn_lr lr = {.shape = GN_LR_STEP, .lr = 0.1, .reference_batch = 256, .warmup_epochs = 5, .epochs = 90,
+	struct gn_lr lr = {.shape = GN_LR_STEP, .lr = 0.1, .start = -1, .reference_batch = 256, .warmup_epochs = 5, .epochs = 90,
 			   .factor = 0.1};
 	struct gn_err err;
 
@@ -29,10 +29,13 @@ static void test_goyal(void **state)
 
 static void test_cosine_and_polynomial(void **state)
 {
-	struct gn_lr lr = {.shape = GN_LR_COSINE, .lr = 1, .warmup_epochs = 2, .epochs = 10, .final_lr = 0.1, .power = 2};
+	struct gn_lr lr = {.shape = GN_LR_COSINE, .lr = 1, .start = -1, .warmup_epochs = 2, .epochs = 10, .final_lr = 0.1, .power = 2};
 
 	(void)state;
 	near(gn_lr_at(&lr, 64, 0), 1.0 / 8);
+	lr.start = 0;
+	near(gn_lr_at(&lr, 64, 0), 0);
+	near(gn_lr_at(&lr, 64, 0.5), 0.25);
 	near(gn_lr_at(&lr, 64, 2), 1);
 	near(gn_lr_at(&lr, 64, 6), 0.55);
 	near(gn_lr_at(&lr, 64, 10), 0.1);

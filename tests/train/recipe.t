@@ -1,0 +1,80 @@
+#!/bin/sh
+# Optimizers, accumulation, clipping, averages, mixup, growing images and presets, each through the command, by one rank.
+set -u
+. "$GN_SOURCE/tests/train/common.sh"
+
+# one NAME BATCH OPTION...: a run of one rank with a log and a checkpoint folder of that name
+one() {
+	name=$1 batch=$2
+	shift 2
+	timeout -k 5 120 "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch "$batch" --threads 1 \
+		--loader-threads 1 --log-every 1 --log "$dir/$name.jsonl" --checkpoint "$dir/$name" "$@"
+}
+final() { "$jsonl" "$dir/$1.jsonl" end params_sha256 | tail -1; }
+same() { test -n "$(final "$1")" && test "$(final "$1")" = "$(final "$2")"; }
+# top1 DIR OPTION...: of a checkpoint, in tenths of a percent
+top1() {
+	folder=$1
+	shift
+	timeout 120 "$gannet" eval --data "$dir/val" --checkpoint "$folder" --threads 1 "$@" |
+		sed -n 's/.*"top1": \([0-9.e-]*\).*/\1/p' | awk '{ print int(1000 * $1) }'
+}
+
+check 'digits are packed' pack_digits
+
+# Every optimizer learns, and goes on bit-identically where it was stopped.
+for rule in 'sgd --nesterov' 'lars --lr 8 --warmup-epochs 0.1' 'lamb --lr 0.005'; do
+	name=${rule%% *}
+	# shellcheck disable=SC2086 # options are words
+	set -- --optimizer $rule --ema 0.98
+	check "$name: 120 steps" one "$name" 64 --steps 120 "$@"
+	check "$name: 120 steps in three parts" sh -c '
+		"$@" --steps 40 --schedule constant && "$@" --steps 80 --schedule constant --resume auto &&
+		"$@" --steps 120 --schedule constant --resume auto' sh \
+		timeout 120 "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch 64 --threads 1 \
+		--log "$dir/$name-parts.jsonl" --checkpoint "$dir/$name-parts" "$@"
+	check "$name: the same in one" one "$name-whole" 64 --steps 120 --schedule constant "$@"
+	check "$name: bit-identical" same "$name-parts" "$name-whole"
+	for part in model ema; do
+		check "$name: also in $part.safetensors" cmp "$dir/$name-parts/latest/$part.safetensors" \
+			"$dir/$name-whole/latest/$part.safetensors"
+	done
+	got=$(top1 "$dir/$name")
+	check "$name: it learned (top-1 $got of 1000)" test "${got:-0}" -ge 850
+	got=$(top1 "$dir/$name" --ema)
+	check "$name: so did the average (top-1 $got of 1000)" test "${got:-0}" -ge 850
+done
+expect 2 'made with --optimizer lamb, not sgd' 'a checkpoint of another optimizer' one lamb 64 --steps 200 --resume auto
+expect 3 'without --ema' 'an average that was never kept' sh -c '
+	timeout 60 "$1" train --data "$2/train" --model lenet --steps 1 --checkpoint "$2/plain" &&
+	timeout 60 "$1" eval --data "$2/val" --checkpoint "$2/plain" --ema' sh "$gannet" "$dir"
+expect 0 'no moving average: it begins' 'an average that begins in the middle' one plain 64 --steps 2 --ema 0.9 --resume auto
+check 'the average is exported' "$gannet" export --checkpoint "$dir/lamb" --ema --out "$dir/ema.safetensors"
+check 'as it was saved' cmp "$dir/ema.safetensors" "$dir/lamb/latest/ema.safetensors"
+expect 2 'Nesterov' 'LAMB with Nesterov' one none 64 --optimizer lamb --nesterov
+expect 2 'below 1' 'LAMB with moments that never decay' one none 64 --optimizer lamb --beta2 1
+
+# 1 x 64 = 2 x 32 = 4 x 16 accumulated.
+check 'steps of 64' one b64 64 --steps 50
+check 'steps of 2 x 32' one b32 32 --steps 50 --accumulate 2
+check 'steps of 4 x 16' one b16 16 --steps 50 --accumulate 4
+check 'the same losses by 2 x 32' same_losses "$dir/b64.jsonl" "$dir/b32.jsonl" 1e-5
+check 'the same losses by 4 x 16' same_losses "$dir/b64.jsonl" "$dir/b16.jsonl" 1e-5
+check 'the epoch is as long' test "$("$jsonl" "$dir/b64.jsonl" step epoch | tail -1)" = \
+	"$("$jsonl" "$dir/b16.jsonl" step epoch | tail -1)"
+expect 3 'fewer than a step takes' 'more batches than there are' one none 64 --accumulate 1000
+
+# Clipping: the norm in the log is the one before; what is never reached changes nothing.
+check 'a bound that is never reached' one loose 64 --steps 50 --clip 1e6
+check 'changes nothing' same loose b64
+check 'a bound that is' one tight 64 --steps 50 --clip 0.01
+expect 1 'differs at step' 'does' same_losses "$dir/b64.jsonl" "$dir/tight.jsonl" 1e-5
+check 'the norm is in the log' awk '$1 > 0.01 { n++ } END { exit n != 50 }' <<END
+$("$jsonl" "$dir/tight.jsonl" step grad_norm)
+END
+
+# What blows up ends, after ten steps without an update, and says how to go on.
+expect 1 'not finite at step [0-9]+ .*10th in a row' 'gradients that are never finite' one blown 64 --lr 1e6 --steps 50
+expect 1 'step [0-9]+ updates nothing.* 1 steps skipped' 'the first skipped step was told' one blown2 64 --lr 1e6 --steps 50
+check 'nothing is saved of it' test ! -e "$dir/blown/latest"
+finish
