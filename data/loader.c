@@ -1,22 +1,17 @@
 #include "data/loader.h"
 
+#include "data/fill.h"
 #include "data/order.h"
-#include "data/render.h"
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/pool.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* One batch in the making. Batch number k lives in slot k % slot_count. */
 struct slot {
-	float *images;
-	int32_t *labels;
-	uint64_t *indices;
-	uint32_t count;	    /* valid samples */
-	uint64_t first;	    /* position of the first in the epoch */
+	struct gn_fill batch;
 	uint32_t made;	    /* samples that are ready */
 	uint32_t failed_at; /* the lowest place in the batch that failed, or batch */
 	struct gn_err failure;
@@ -24,7 +19,7 @@ struct slot {
 
 struct worker {
 	struct gn_loader *loader;
-	struct gn_renderer *renderer;
+	struct gn_filler *filler;
 };
 
 struct gn_loader {
@@ -69,7 +64,7 @@ static int take(struct gn_loader *l, struct piece *out)
 		return 0;
 	slot = &l->slots[l->making % l->slot_count];
 	if (!l->taken) {
-		slot->count = gn_order_slice(&l->order, l->making, &slot->first);
+		slot->batch.count = gn_order_slice(&l->order, l->making, &slot->batch.first);
 		slot->made = 0;
 		slot->failed_at = batch;
 	}
@@ -82,33 +77,6 @@ static int take(struct gn_loader *l, struct piece *out)
 		l->taken = 0;
 	}
 	return 1;
-}
-
-/* Without the lock: the samples of a piece are its worker's alone. Returns the first place that failed, or its end. */
-static uint32_t make(struct worker *w, uint32_t epoch, const struct piece *piece, struct gn_err *err)
-{
-	struct gn_loader *l = w->loader;
-	struct slot *slot = piece->slot;
-	uint32_t failed_at = piece->end;
-
-	for (uint32_t i = piece->begin; i < piece->end; i++) {
-		float *image = slot->images + i * l->sample_floats;
-		struct gn_err failure;
-
-		slot->labels[i] = -1;
-		slot->indices[i] = UINT64_MAX;
-		if (i >= slot->count) {
-			memset(image, 0, l->sample_floats * sizeof *image);
-			continue;
-		}
-		slot->indices[i] = gn_order_sample(&l->order, epoch, slot->first + i);
-		if (gn_renderer_run(w->renderer, epoch, slot->indices[i], image, &slot->labels[i], &failure) &&
-		    failed_at == piece->end) {
-			failed_at = i;
-			*err = failure;
-		}
-	}
-	return failed_at;
 }
 
 static void work(void *argument)
@@ -128,7 +96,8 @@ static void work(void *argument)
 		}
 		l->busy++;
 		pthread_mutex_unlock(&l->lock);
-		failed_at = make(w, epoch, &piece, &failure);
+		/* The samples of a piece are its worker's alone. */
+		failed_at = gn_filler_run(w->filler, epoch, &piece.slot->batch, piece.begin, piece.end, &failure);
 		pthread_mutex_lock(&l->lock);
 		l->busy--;
 		/* Of several failures the one at the lowest place is told, however the workers raced. */
@@ -160,10 +129,14 @@ static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 	if (!l->slots)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %u batches", l->slot_count);
 	for (uint32_t i = 0; i < l->slot_count; i++) {
-		l->slots[i].images = gn_alloc_aligned(images_bytes);
-		l->slots[i].labels = calloc(batch, sizeof *l->slots[i].labels);
-		l->slots[i].indices = calloc(batch, sizeof *l->slots[i].indices);
-		if (!l->slots[i].images || !l->slots[i].labels || !l->slots[i].indices)
+		struct gn_fill *b = &l->slots[i].batch;
+
+		b->images = gn_alloc_aligned(images_bytes);
+		b->labels = calloc(batch, sizeof *b->labels);
+		b->mates = calloc(batch, sizeof *b->mates);
+		b->shares = calloc(batch, sizeof *b->shares);
+		b->indices = calloc(batch, sizeof *b->indices);
+		if (!b->images || !b->labels || !b->mates || !b->shares || !b->indices)
 			return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %u batches of %zu bytes",
 					  l->slot_count, images_bytes);
 	}
@@ -180,7 +153,7 @@ static enum gn_status make_workers(struct gn_loader *l, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %d threads", threads);
 	for (int i = 0; i < threads; i++) {
 		l->workers[i].loader = l;
-		status = gn_renderer_create(l->dataset, &l->options, &l->workers[i].renderer, err);
+		status = gn_filler_create(l->dataset, &l->options, &l->order, &l->workers[i].filler, err);
 		if (status)
 			return status;
 	}
@@ -223,6 +196,9 @@ enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct g
 	l->sample_floats = (size_t)options->channels * options->height * options->width;
 	share = options->batch / (uint32_t)options->threads;
 	l->grain = share < 1 ? 1 : share > 16 ? 16 : share;
+	/* Neighbours, which are mixed, stay together. */
+	if (options->mixup > 0)
+		l->grain += l->grain % 2;
 	status = make_slots(l, err);
 	if (!status)
 		status = make_workers(l, err);
@@ -244,11 +220,13 @@ void gn_loader_destroy(struct gn_loader *l)
 	pthread_mutex_unlock(&l->lock);
 	gn_pool_destroy(l->pool);
 	for (int i = 0; l->workers && i < l->options.threads; i++)
-		gn_renderer_destroy(l->workers[i].renderer);
+		gn_filler_destroy(l->workers[i].filler);
 	for (uint32_t i = 0; l->slots && i < l->slot_count; i++) {
-		free(l->slots[i].images);
-		free(l->slots[i].labels);
-		free(l->slots[i].indices);
+		free(l->slots[i].batch.images);
+		free(l->slots[i].batch.labels);
+		free(l->slots[i].batch.mates);
+		free(l->slots[i].batch.shares);
+		free(l->slots[i].batch.indices);
 	}
 	pthread_mutex_destroy(&l->lock);
 	pthread_cond_destroy(&l->work);
@@ -314,10 +292,12 @@ enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct 
 			*err = slot->failure;
 		goto unlock;
 	}
-	out->images = slot->images;
-	out->labels = slot->labels;
-	out->indices = slot->indices;
-	out->count = slot->count;
+	out->images = slot->batch.images;
+	out->labels = slot->batch.labels;
+	out->mates = l->options.mixup > 0 ? slot->batch.mates : NULL;
+	out->shares = l->options.mixup > 0 ? slot->batch.shares : NULL;
+	out->indices = slot->batch.indices;
+	out->count = slot->batch.count;
 	out->wait_s = gn_clock_s() - begin;
 unlock:
 	pthread_mutex_unlock(&l->lock);

@@ -29,6 +29,8 @@ enum gn_status gn_loader_options_check(const struct gn_loader_options *o, struct
 				  side_max);
 	if (!normal_floats(o->mean, o->channels, 0) || !normal_floats(o->deviation, o->channels, 1))
 		return gn_err_set(err, GN_ERR_USAGE, "loader: mean has to be finite and deviation above 0");
+	if (!(o->mixup >= 0 && o->mixup <= 1e6))
+		return gn_err_set(err, GN_ERR_USAGE, "loader: mixup of %g; 0 to 1e6 are possible", o->mixup);
 	if (o->threads < 1 || o->threads > threads_max)
 		return gn_err_set(err, GN_ERR_USAGE, "loader: %d threads; 1 to %d are possible", o->threads,
 				  threads_max);

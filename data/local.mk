@@ -5,8 +5,10 @@ libgannet_data_a_SOURCES = \
 	data/dataset.c data/dataset.h \
 	data/decode.c data/decode.h \
 	data/image.c data/image.h \
+	data/fill.c data/fill.h \
 	data/loader.c data/loader.h data/loader_options.c \
 	data/manifest.c data/manifest.h \
+	data/mixup.c data/mixup.h \
 	data/names.c data/names.h \
 	data/order.c data/order.h \
 	data/pack.c data/pack.h data/pack_parts.h \

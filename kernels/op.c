@@ -200,21 +200,40 @@ enum gn_status gn_op_backward(struct gn_op *op, struct gn_err *err)
 	return op->class->backward(op, err);
 }
 
+static enum gn_status check_label(int32_t label, int32_t least, int image, int classes, struct gn_err *err)
+{
+	if (label >= least && label < classes)
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_DATA, "label %d of image %d of the batch: there are only %d classes", (int)label, image,
+			  classes);
+}
+
+enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch, int classes, const void *logits,
+					      const struct gn_targets *targets, double smoothing, double *loss,
+					      void *dlogits, struct gn_err *err)
+{
+	enum gn_status s = GN_OK;
+	int counted = 0;
+
+	for (int i = 0; !s && i < batch; i++) {
+		s = check_label(targets->labels[i], INT32_MIN, i, classes, err);
+		if (!s && targets->mates && targets->labels[i] >= 0)
+			s = check_label(targets->mates[i], 0, i, classes, err);
+		counted += targets->labels[i] >= 0;
+	}
+	if (s)
+		return s;
+	*loss = backend == GN_BACKEND_REF
+			? gn_ref_softmax_cross_entropy(batch, classes, logits, targets, counted, smoothing, dlogits)
+			: gn_host_softmax_cross_entropy(batch, classes, logits, targets, counted, smoothing, dlogits);
+	return GN_OK;
+}
+
 enum gn_status gn_softmax_cross_entropy(enum gn_backend backend, int batch, int classes, const void *logits,
 					const int32_t *labels, double smoothing, double *loss, void *dlogits,
 					struct gn_err *err)
 {
-	int counted = 0;
+	struct gn_targets targets = {.labels = labels};
 
-	for (int i = 0; i < batch; i++) {
-		if (labels[i] >= classes)
-			return gn_err_set(err, GN_ERR_DATA,
-					  "label %d of image %d of the batch: there are only %d classes",
-					  (int)labels[i], i, classes);
-		counted += labels[i] >= 0;
-	}
-	*loss = backend == GN_BACKEND_REF
-			? gn_ref_softmax_cross_entropy(batch, classes, logits, labels, counted, smoothing, dlogits)
-			: gn_host_softmax_cross_entropy(batch, classes, logits, labels, counted, smoothing, dlogits);
-	return GN_OK;
+	return gn_softmax_cross_entropy_mixed(backend, batch, classes, logits, &targets, smoothing, loss, dlogits, err);
 }

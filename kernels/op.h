@@ -110,4 +110,16 @@ enum gn_status gn_softmax_cross_entropy(enum gn_backend backend, int batch, int 
 					const int32_t *labels, double smoothing, double *loss, void *dlogits,
 					struct gn_err *err);
 
+/* What the images of a batch are. Borrowed. */
+struct gn_targets {
+	const int32_t *labels; /* [batch]; below 0: the image does not count */
+	const int32_t *mates;  /* [batch] mixup: the label of what was mixed in; NULL: nothing was */
+	const float *shares;   /* [batch] mixup: the share of the image itself */
+};
+
+/* The same for mixed images: the target is `share` times the label's and 1 - share times the mate's. */
+enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch, int classes, const void *logits,
+					      const struct gn_targets *targets, double smoothing, double *loss,
+					      void *dlogits, struct gn_err *err);
+
 #endif

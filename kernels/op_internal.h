@@ -27,10 +27,10 @@ struct gn_op *gn_op_alloc(size_t size, const struct gn_op_class *class, const st
 enum gn_status gn_ref_op_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 
-/* kernels/ref/loss.c and kernels/host/loss.c; labels are in range and counted > 0 of them are >= 0. */
-double gn_ref_softmax_cross_entropy(int batch, int classes, const double *logits, const int32_t *labels, int counted,
-				    double smoothing, double *dlogits);
-double gn_host_softmax_cross_entropy(int batch, int classes, const float *logits, const int32_t *labels, int counted,
-				     double smoothing, float *dlogits);
+/* kernels/ref/loss.c and kernels/host/loss.c; labels and mates are in range and counted of the labels are >= 0. */
+double gn_ref_softmax_cross_entropy(int batch, int classes, const double *logits, const struct gn_targets *targets,
+				    int counted, double smoothing, double *dlogits);
+double gn_host_softmax_cross_entropy(int batch, int classes, const float *logits, const struct gn_targets *targets,
+				     int counted, double smoothing, float *dlogits);
 
 #endif

@@ -3,10 +3,17 @@
 #include <math.h>
 #include <string.h>
 
+/* What one image is: label and mate may be the same. */
+struct target {
+	int label, mate;
+	double share, smoothing;
+};
+
 /* A batch of logits is small: in double throughout, so that the loss of every rank adds up to that of one. */
-static double one_image(int classes, const float *logits, int label, double smoothing, double scale, float *dlogits)
+static double one_image(int classes, const float *logits, const struct target *t, double scale, float *dlogits)
 {
-	double sum = 0, shifted = 0, rest = smoothing / classes, log_sum;
+	double sum = 0, shifted = 0, rest = t->smoothing / classes, own = (1 - t->smoothing) * t->share;
+	double mixed = (1 - t->smoothing) * (1 - t->share), log_sum;
 	float top = logits[0];
 
 	for (int k = 1; k < classes; k++)
@@ -18,22 +25,30 @@ static double one_image(int classes, const float *logits, int label, double smoo
 	log_sum = log(sum);
 	for (int k = 0; k < classes; k++)
 		dlogits[k] = (float)((exp((double)logits[k] - top - log_sum) - rest) * scale);
-	dlogits[label] -= (float)((1 - smoothing) * scale);
-	return log_sum - (1 - smoothing) * ((double)logits[label] - top) - rest * shifted;
+	dlogits[t->label] -= (float)(own * scale);
+	dlogits[t->mate] -= (float)(mixed * scale);
+	return log_sum - own * ((double)logits[t->label] - top) - mixed * ((double)logits[t->mate] - top) - rest * shifted;
 }
 
-double gn_host_softmax_cross_entropy(int batch, int classes, const float *logits, const int32_t *labels, int counted,
-				     double smoothing, float *dlogits)
+double gn_host_softmax_cross_entropy(int batch, int classes, const float *logits, const struct gn_targets *targets,
+				     int counted, double smoothing, float *dlogits)
 {
+	const int32_t *labels = targets->labels;
 	double loss = 0;
 
 	for (int n = 0; n < batch; n++) {
 		size_t row = (size_t)n * classes;
+		struct target t = {labels[n], labels[n], 1, smoothing};
+
+		if (targets->mates) {
+			t.mate = targets->mates[n];
+			t.share = targets->shares[n];
+		}
 
 		if (labels[n] < 0)
 			memset(dlogits + row, 0, classes * sizeof *dlogits);
 		else
-			loss += one_image(classes, logits + row, labels[n], smoothing, 1.0 / counted, dlogits + row);
+			loss += one_image(classes, logits + row, &t, 1.0 / counted, dlogits + row);
 	}
 	return counted ? loss / counted : 0;
 }

@@ -4,9 +4,10 @@
 #include <string.h>
 
 /* Subtracting the maximum keeps exp() in range; the loss is then log(sum) - (target . shifted logits). */
-double gn_ref_softmax_cross_entropy(int batch, int classes, const double *logits, const int32_t *labels, int counted,
-				    double smoothing, double *dlogits)
+double gn_ref_softmax_cross_entropy(int batch, int classes, const double *logits, const struct gn_targets *targets,
+				    int counted, double smoothing, double *dlogits)
 {
+	const int32_t *labels = targets->labels;
 	double loss = 0;
 
 	memset(dlogits, 0, (size_t)batch * classes * sizeof *dlogits);
@@ -20,7 +21,10 @@ double gn_ref_softmax_cross_entropy(int batch, int classes, const double *logits
 		for (int k = 0; k < classes; k++)
 			sum += exp(logits[k] - top);
 		for (int k = 0; k < classes; k++) {
-			double target = (k == labels[n] ? 1 - smoothing : 0) + smoothing / classes;
+			double share = targets->mates ? targets->shares[n] : 1;
+			double own = k == labels[n] ? share : 0;
+			double mixed = targets->mates && k == targets->mates[n] ? 1 - share : 0;
+			double target = (own + mixed) * (1 - smoothing) + smoothing / classes;
 
 			loss += target * (log(sum) - (logits[k] - top));
 			dlogits[k] = (exp(logits[k] - top) / sum - target) / counted;

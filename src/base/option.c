@@ -321,6 +321,8 @@ enum gn_status gn_options_parse(const struct gn_command *command, int argc, char
 		status = parse_words(command, argc, argv, target, seen, &found, help, err);
 	if (!status && !*help)
 		status = check_complete(command, seen, found.count, err);
+	if (!status && command->given)
+		memcpy((char *)target + command->given, seen, command->option_count);
 	free(seen);
 	if (status) {
 		free(found.items);
@@ -343,52 +345,20 @@ void gn_options_release(const struct gn_command *command, void *target)
 	}
 }
 
-static int is_skipped(const char *name, const char *const *skip)
+enum gn_status gn_options_fill(const struct gn_command *command, void *target, const char *name, const char *text,
+			       int *filled, struct gn_err *err)
 {
-	for (; skip && *skip; skip++)
-		if (!strcmp(*skip, name))
-			return 1;
-	return 0;
-}
+	const struct gn_option *o = find_long(command, name, strlen(name));
+	enum gn_status status;
 
-void gn_options_describe(const struct gn_command *command, const void *target, const char *const *skip,
-			 struct gn_strbuf *out)
-{
-	for (size_t i = 0; i < command->option_count; i++) {
-		const struct gn_option *o = &command->options[i];
-		const void *field = (const char *)target + o->offset;
-
-		if (is_skipped(o->name, skip))
-			continue;
-		gn_strbuf_printf(out, "%s%s=", out->len ? " " : "", o->name);
-		switch (o->kind) {
-		case GN_OPTION_FLAG:
-			gn_strbuf_printf(out, "%d", *(const int *)field);
-			break;
-		case GN_OPTION_INT:
-		case GN_OPTION_SIZE:
-			gn_strbuf_printf(out, "%" PRId64, *(const int64_t *)field);
-			break;
-		case GN_OPTION_REAL:
-			gn_strbuf_printf(out, "%.17g", *(const double *)field);
-			break;
-		case GN_OPTION_TEXT:
-		case GN_OPTION_CHOICE:
-			gn_strbuf_puts(out, *(const char *const *)field ? *(const char *const *)field : "");
-			break;
-		case GN_OPTION_LIST: {
-			const struct gn_text_list *list = field;
-
-			for (size_t k = 0; k < list->count; k++)
-				gn_strbuf_printf(out, "%s%s", k ? "," : "", list->items[k]);
-			break;
-		}
-		case GN_OPTION_SHAPE: {
-			const struct gn_shape_2d *shape = field;
-
-			gn_strbuf_printf(out, "%" PRId64 "x%" PRId64, shape->height, shape->width);
-			break;
-		}
-		}
-	}
+	if (!o || !command->given)
+		return gn_err_set(err, GN_ERR_FAILED, "gannet %s cannot fill in an option --%s", command->name, name);
+	*filled = 0;
+	if (((const unsigned char *)target + command->given)[o - command->options])
+		return GN_OK;
+	status = store(o, text, target, err);
+	if (status)
+		return gn_err_prefix(err, "--%s", name);
+	*filled = 1;
+	return GN_OK;
 }

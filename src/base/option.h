@@ -57,6 +57,8 @@ struct gn_command {
 	size_t option_count;
 	size_t positional_min, positional_max;
 	int keeps_rest;		  /* positionals may begin with a dash after the first one (launch PROGRAM ARG...) */
+	size_t given;		  /* offset of unsigned char[option_count] in the target: 1 for options that were given; 0:
+				   * nobody asks */
 };
 
 /* Fills target (already zeroed, laid out as the offsets say) from the defaults, then from argv[1..]. Positional arguments
@@ -64,6 +66,10 @@ struct gn_command {
  * nearest option's name when one is unknown) target is released. */
 enum gn_status gn_options_parse(const struct gn_command *command, int argc, char **argv, void *target,
 				struct gn_text_list *positional, int *help, struct gn_err *err);
+/* An option that was not given gets its value from text, as from a default, and *filled is 1; one that was given keeps it.
+ * For commands with a `given` field. text is borrowed. */
+enum gn_status gn_options_fill(const struct gn_command *command, void *target, const char *name, const char *text,
+			       int *filled, struct gn_err *err);
 /* Frees the list fields of target. */
 void gn_options_release(const struct gn_command *command, void *target);
 

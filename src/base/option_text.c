@@ -1,6 +1,7 @@
-/* --help, man pages and completion, all from the command table. */
+/* --help, man pages, completion and descriptions, all from the command table. */
 #include "src/base/option.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -130,4 +131,54 @@ void gn_options_completion(const struct gn_command *const *commands, size_t coun
 	}
 	gn_strbuf_printf(out, "  esac; fi\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\n"
 			      "complete -o default -F _%s %s\n", program, program);
+}
+
+static int is_skipped(const char *name, const char *const *skip)
+{
+	for (; skip && *skip; skip++)
+		if (!strcmp(*skip, name))
+			return 1;
+	return 0;
+}
+
+void gn_options_describe(const struct gn_command *command, const void *target, const char *const *skip,
+			 struct gn_strbuf *out)
+{
+	for (size_t i = 0; i < command->option_count; i++) {
+		const struct gn_option *o = &command->options[i];
+		const void *field = (const char *)target + o->offset;
+
+		if (is_skipped(o->name, skip))
+			continue;
+		gn_strbuf_printf(out, "%s%s=", out->len ? " " : "", o->name);
+		switch (o->kind) {
+		case GN_OPTION_FLAG:
+			gn_strbuf_printf(out, "%d", *(const int *)field);
+			break;
+		case GN_OPTION_INT:
+		case GN_OPTION_SIZE:
+			gn_strbuf_printf(out, "%" PRId64, *(const int64_t *)field);
+			break;
+		case GN_OPTION_REAL:
+			gn_strbuf_printf(out, "%.17g", *(const double *)field);
+			break;
+		case GN_OPTION_TEXT:
+		case GN_OPTION_CHOICE:
+			gn_strbuf_puts(out, *(const char *const *)field ? *(const char *const *)field : "");
+			break;
+		case GN_OPTION_LIST: {
+			const struct gn_text_list *list = field;
+
+			for (size_t k = 0; k < list->count; k++)
+				gn_strbuf_printf(out, "%s%s", k ? "," : "", list->items[k]);
+			break;
+		}
+		case GN_OPTION_SHAPE: {
+			const struct gn_shape_2d *shape = field;
+
+			gn_strbuf_printf(out, "%" PRId64 "x%" PRId64, shape->height, shape->width);
+			break;
+		}
+		}
+	}
 }

@@ -21,7 +21,7 @@ gannet_SOURCES = \
 	src/cmd/golden.S src/cmd/selftest.c \
 	src/cmd/sim.c src/cmd/sim.h src/cmd/sim_machine.c src/cmd/sim_train.c \
 	src/cmd/stage.c \
-	src/cmd/train.c \
+	src/cmd/train.c src/cmd/train.h src/cmd/train_options.c \
 	src/cmd/tune.c \
 	src/cmd/verify.c
 GOLDEN_FILES = \

@@ -10,6 +10,7 @@ libgannet_train_a_SOURCES = \
 	src/train/evaluate.c src/train/evaluate.h \
 	src/train/exchange.c src/train/exchange.h \
 	src/train/golden.c src/train/golden_internal.h src/train/golden_ledger.c src/train/golden_ledger.h src/train/golden_run.c src/train/golden.h \
+	src/train/growth.c src/train/growth.h \
 	src/train/init.c src/train/init.h \
 	src/train/input.c src/train/input.h \
 	src/train/lenet.c \
@@ -17,11 +18,12 @@ libgannet_train_a_SOURCES = \
 	src/train/model.c src/train/model_internal.h src/train/model.h \
 	src/train/optimizer.c src/train/optimizer.h \
 	src/train/plan.c src/train/plan_build.c src/train/plan_memory.c src/train/plan_internal.h src/train/plan.h \
+	src/train/recipe.c src/train/recipe.h \
 	src/train/resnet.c \
 	src/train/runlog.c src/train/runlog.h \
 	src/train/safetensors.c src/train/safetensors.h \
 	src/train/score.c src/train/score.h \
-	src/train/session.c src/train/session_state.c src/train/session.h \
+	src/train/session.c src/train/session_state.c src/train/session_train.c src/train/session.h \
 	src/train/step.c src/train/step.h \
 	src/train/storage.c \
 	src/train/trainer.c src/train/trainer.h \

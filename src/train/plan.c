@@ -82,19 +82,26 @@ enum gn_status gn_plan_forward(struct gn_plan *p, const float *images, uint64_t 
 }
 
 /* In inference nobody wants the gradient and it goes to scratch memory. */
-enum gn_status gn_plan_loss(struct gn_plan *p, const int32_t *labels, double *loss, struct gn_err *err)
+enum gn_status gn_plan_loss_mixed(struct gn_plan *p, const struct gn_targets *targets, double *loss, struct gn_err *err)
 {
 	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
 	enum gn_status s;
 
 	if (p->phase != GN_PHASE_FORWARD)
 		return gn_err_set(err, GN_ERR_USAGE, "a loss without a forward pass before it");
-	s = gn_softmax_cross_entropy(p->options.backend, p->options.batch, gn_model_classes(p->model),
-				     gn_plan_address(p, last->data), labels, p->options.label_smoothing, loss,
-				     gn_plan_address(p, p->options.training ? last->grad : p->scratch), err);
+	s = gn_softmax_cross_entropy_mixed(p->options.backend, p->options.batch, gn_model_classes(p->model),
+					   gn_plan_address(p, last->data), targets, p->options.label_smoothing, loss,
+					   gn_plan_address(p, p->options.training ? last->grad : p->scratch), err);
 	if (!s)
 		p->phase = p->options.training ? GN_PHASE_LOSS : GN_PHASE_NEW;
 	return s;
+}
+
+enum gn_status gn_plan_loss(struct gn_plan *p, const int32_t *labels, double *loss, struct gn_err *err)
+{
+	struct gn_targets targets = {.labels = labels};
+
+	return gn_plan_loss_mixed(p, &targets, loss, err);
 }
 
 static void add_gradients(struct gn_plan *p, const struct gn_plan_op *o)

@@ -40,6 +40,8 @@ enum gn_status gn_plan_forward(struct gn_plan *p, const float *images, uint64_t 
 /* After a forward: mean cross entropy over the labels that are >= 0 (with label smoothing), and the start of backward.
  */
 enum gn_status gn_plan_loss(struct gn_plan *p, const int32_t *labels, double *loss, struct gn_err *err);
+/* The same for images that were mixed. */
+enum gn_status gn_plan_loss_mixed(struct gn_plan *p, const struct gn_targets *targets, double *loss, struct gn_err *err);
 /* ready(context, param) is called when the gradient of that parameter (index in the model) is final; may be NULL. */
 enum gn_status gn_plan_backward(struct gn_plan *p, void (*ready)(void *context, int param), void *context,
 				struct gn_err *err);

@@ -1,6 +1,6 @@
 /* The log of a run: one JSON object a line, appended, so that a requeued job goes on where it was.
  *
- *     {"event": "start", ...}   what runs: model, data, ranks, options
+ *     {"event": "start", ...}   what runs: model, data, ranks, options, and what a recipe chose of them
  *     {"event": "resume", ...}  from which checkpoint and step
  *     {"event": "step", "step", "epoch", "loss", "lr", "grad_norm", "skipped", "images_per_s", "time_ms": {"step", "data",
  *      "forward", "backward", "communication_exposed", "optimizer"}}   means over the interval that ends with this step;

@@ -41,6 +41,10 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 	status = gn_input_parse(o->mean, o->deviation, gn_model_channels(s->model), &s->info.input, err);
 	if (status)
 		return gn_err_prefix(err, "%s", gn_model_name(s->model)), status;
+	if (o->resize_schedule)
+		status = gn_growth_parse(o->resize_schedule, &s->growth, err);
+	if (status)
+		return status;
 	s->info.input.resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
 	snprintf(s->info.model, sizeof s->info.model, "%s", gn_model_name(s->model));
 	s->info.classes = gn_model_classes(s->model);
@@ -98,37 +102,27 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 	const struct gn_train_options *o = s->options;
 	struct gn_loader_options lo = {
 		.seed = (uint64_t)o->seed, .rank = (uint32_t)gn_comm_rank(s->comm),
-		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .training = 1,
+		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .augment = GN_AUGMENT_NONE,
 		.threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
 	};
-	enum gn_status status;
+	enum gn_status status = gn_session_make_loader(s, err);
 
-	gn_input_loader_options(&s->info.input, s->model, &lo);
-	lo.pad = o->pad >= 0 ? (uint32_t)o->pad : lo.height / 14;
-	status = gn_input_augment_parse(o->augment, (int)lo.height, &lo.augment, err);
-	if (!status)
-		status = gn_loader_create(s->data, &lo, &s->loader, err);
 	if (status || !s->val)
 		return status;
-	lo.training = 0;
-	lo.augment = GN_AUGMENT_NONE;
+	gn_input_loader_options(&s->info.input, s->model, &lo);
 	return gn_loader_create(s->val, &lo, &s->val_loader, err);
 }
 
 static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
 {
-	const struct gn_train_options *o = s->options;
 	struct gn_plan_options po = {
-		.backend = strcmp(o->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF,
-		.batch = (int)o->batch, .training = 1, .label_smoothing = o->label_smoothing, .dropout = o->dropout,
-		/* Every rank needs masks of its own. */
-		.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32),
+		.backend = strcmp(s->options->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF,
+		.batch = (int)s->options->batch,
 	};
-	enum gn_status status = gn_plan_create(s->model, &po, s->params, s->flat, s->buffers, &s->plan, err);
+	enum gn_status status = s->growth.count ? gn_session_try_sides(s, err) : gn_session_make_plan(s, err);
 
 	if (status || !s->val)
 		return status;
-	po.training = 0;
 	return gn_plan_create(s->model, &po, s->params, NULL, s->buffers, &s->val_plan, err);
 }
 
@@ -239,6 +233,7 @@ void gn_session_destroy(struct gn_session *s)
 	gn_plan_destroy(s->plan);
 	gn_loader_destroy(s->val_loader);
 	gn_loader_destroy(s->loader);
+	gn_model_destroy(s->train_model);
 	gn_model_destroy(s->model);
 	gn_dataset_close(s->val);
 	gn_dataset_close(s->data);

@@ -5,6 +5,7 @@
 #include "data/loader.h"
 #include "src/train/ema.h"
 #include "src/train/exchange.h"
+#include "src/train/growth.h"
 #include "src/train/lr.h"
 #include "src/train/optimizer.h"
 #include "src/train/plan.h"
@@ -21,7 +22,9 @@ struct gn_session {
 	struct gn_runlog *runlog; /* rank 0 with --log */
 	struct gn_dataset *data, *val;
 	struct gn_loader *loader, *val_loader;
-	struct gn_model *model;
+	struct gn_model *model;		/* at its full side */
+	struct gn_model *train_model;	/* at the side of this epoch's images; NULL: the full one */
+	struct gn_growth growth;
 	struct gn_plan *plan, *val_plan;
 	struct gn_exchange *exchange;
 	struct gn_lr lr;
@@ -49,6 +52,12 @@ void gn_session_destroy(struct gn_session *s);
 enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err);
 /* Collective. Saves the present state unless that step is saved already. */
 enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err);
+/* Collective. Loader at the present epoch and sample, with the epoch's side of images; made anew where that changes. */
+enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err);
+/* For gn_session_create, session_train.c: loader and plan for training, and every side of the schedule tried. */
+enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err);
+enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err);
+enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err);
 /* Marks a failure that happened to this rank alone: the others must be told, or they would wait for it. Returns status. */
 enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status);
 /* Epochs done, with the fraction of the current one. */

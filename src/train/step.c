@@ -70,8 +70,11 @@ static enum gn_status forward(struct gn_session *s, int64_t k, struct gn_interva
 	sums->data += since(mark);
 	if (!status)
 		status = gn_plan_forward(s->plan, batch.images, number, &logits, err);
-	if (!status)
-		status = gn_plan_loss(s->plan, batch.labels, loss, err);
+	if (!status) {
+		struct gn_targets targets = {batch.labels, batch.mates, batch.shares};
+
+		status = gn_plan_loss_mixed(s->plan, &targets, loss, err);
+	}
 	sums->forward += since(mark);
 	return gn_session_alone(s, status);
 }

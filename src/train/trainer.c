@@ -160,7 +160,7 @@ static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums,
 		status = gn_session_save(s, err);
 	announce(s, "training");
 	if (!status && over && !last)
-		status = gn_loader_start(s->loader, (uint32_t)s->state.epoch, 0, err);
+		status = gn_session_begin_epoch(s, err);
 	return status;
 }
 
@@ -188,6 +188,8 @@ static enum gn_status log_start(struct gn_session *s, const char *options_text, 
 {
 	struct gn_json *j = gn_runlog_begin(s->runlog, resumed ? "resume" : "start");
 
+	if (s->options->recipe_text && gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "recipe %s", s->options->recipe_text);
 	if (j) {
 		gn_json_string(j, "model", gn_model_name(s->model));
 		gn_json_uint(j, "step", s->state.step);
@@ -244,7 +246,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = gn_agree_status(comm, log_start(s, options_text, resumed, err), err);
 	if (!status) {
 		close_epoch(s);
-		status = gn_loader_start(s->loader, (uint32_t)s->state.epoch, s->state.sample, err);
+		status = gn_session_begin_epoch(s, err);
 	}
 	if (!status && is_done(s) && gn_comm_rank(comm) == 0)
 		gn_log_info(log, "nothing left to do: %" PRIu64 " steps are done", s->state.step);

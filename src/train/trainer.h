@@ -22,6 +22,8 @@
  * all ranks wait for each other. */
 #define GN_TRAIN_STALL_MS 900000
 
+#define GN_TRAIN_OPTIONS_MAX 128
+
 /* What the option table of `gannet train` fills. Texts are borrowed. */
 struct gn_train_options {
 	const char *data, *val;
@@ -30,13 +32,15 @@ struct gn_train_options {
 	int64_t batch;		       /* per rank */
 	int64_t side, channels;	       /* 0: the model's own */
 	const char *schedule, *milestones;
+	const char *resize_schedule;   /* NULL: always side */
 	double lr, lr_batch, warmup_epochs, final_lr, lr_power, lr_factor;
 	double lr_start;	       /* below 0: see lr.h */
 	const char *optimizer;
-	double momentum, beta2, eps, trust, clip, weight_decay, label_smoothing, ema;
+	double momentum, beta2, eps, trust, clip, weight_decay, label_smoothing, ema, mixup;
 	int nesterov, decay_all, dropout, zero_gamma;
 	int64_t accumulate;	       /* batches a step */
-	const char *recipe, *recipe_text; /* its name, and what it chose; NULL: none */
+	const char *recipe;	       /* for the command: what it chose stands in the other fields */
+	const char *recipe_text;       /* and here, for people; NULL: none */
 	const char *augment;
 	int64_t pad, resize_shorter;   /* -1: by the image side */
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
@@ -49,6 +53,7 @@ struct gn_train_options {
 	int64_t eval_every;	       /* epochs */
 	const char *device, *transport, *algo, *tuning;
 	int64_t threads, loader_threads, prefetch, bucket;
+	unsigned char given[GN_TRAIN_OPTIONS_MAX]; /* for the command: which options were given */
 };
 
 /* options_text: all options that must agree on every rank, as one line (gn_options_describe). stop is set by signal

@@ -12,6 +12,7 @@ struct target {
 	const char *mode, *out;
 	struct gn_text_list inits;
 	struct gn_shape_2d size;
+	unsigned char given[16];
 };
 
 static const struct gn_option options[] = {
@@ -35,6 +36,7 @@ static const struct gn_option options[] = {
 static const struct gn_command command = {
 	.name = "pack", .summary = "pack images", .positional = "SOURCE...", .description = "Packs.\n\n.Twice.",
 	.options = options, .option_count = sizeof options / sizeof *options, .positional_min = 1, .positional_max = 3,
+	.given = offsetof(struct target, given),
 };
 
 /* Parses a line of words separated by blanks. */
@@ -169,6 +171,28 @@ static void test_describe(void **state)
 	gn_options_release(&command, &t);
 }
 
+/* A recipe fills in what was not given, also where the given value is the default's. */
+static void test_fill(void **state)
+{
+	struct gn_text_list rest;
+	struct target t;
+	struct gn_err err;
+	int help, filled;
+
+	(void)state;
+	assert_ok(parse("pack --no-quick --batch 64 --out o a", &t, &rest, &help, &err));
+	assert_ok(gn_options_fill(&command, &t, "batch", "7", &filled, &err));
+	assert_true(!filled && t.batch == 64);
+	assert_ok(gn_options_fill(&command, &t, "quick", "1", &filled, &err));
+	assert_true(!filled && !t.quick);
+	assert_ok(gn_options_fill(&command, &t, "lr", "0.5", &filled, &err));
+	assert_true(filled && t.lr == 0.5);
+	assert_int_equal(gn_options_fill(&command, &t, "mode", "slowest", &filled, &err), GN_ERR_USAGE);
+	assert_int_equal(gn_options_fill(&command, &t, "nothing", "1", &filled, &err), GN_ERR_FAILED);
+	free(rest.items);
+	gn_options_release(&command, &t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -177,6 +201,7 @@ int main(void)
 		cmocka_unit_test(test_help_wins),
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_describe),
+		cmocka_unit_test(test_fill),
 	};
 
 	return cmocka_run_group_tests_name("base/option", tests, NULL, NULL);

@@ -17,7 +17,7 @@ check 'examples are indented in every command' examples
 values() { # an option that chooses or has a default says what it takes
 	for c in $(commands); do
 		"$gannet" "$c" --help | sed -n '/^Options:/,/^$/p' | grep -E '; one of|\(default [^)]*\)$' |
-			grep -Ev -e '--[a-z-]+ [^ ]' | sed "s/^/$c: /"
+			grep -Ev -e '--[a-z0-9-]+ [^ ]' | sed "s/^/$c: /"
 	done | (! grep .)
 }
 check 'options that take a value name it in every command' values

@@ -1,5 +1,5 @@
 SHELL_TESTS += tests/data/bad.t tests/data/pack.t tests/data/stage.t
-UNIT_TESTS += tests/data/test_augment tests/data/test_decode tests/data/test_loader tests/data/test_order \
+UNIT_TESTS += tests/data/test_augment tests/data/test_decode tests/data/test_loader tests/data/test_mixup tests/data/test_order \
 	tests/data/test_render tests/data/test_resize
 
 tests_data_test_augment_SOURCES = tests/data/test_augment.c
@@ -39,3 +39,7 @@ tests_data_test_manifest_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_data_test_shard_SOURCES = tests/data/test_shard.c
 tests_data_test_shard_CPPFLAGS = $(TEST_CPPFLAGS) $(HDF5_CFLAGS)
 tests_data_test_shard_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_data_test_mixup_SOURCES = tests/data/test_mixup.c
+tests_data_test_mixup_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_mixup_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)

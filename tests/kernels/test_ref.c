@@ -286,40 +286,73 @@ static void test_dropout_masks(void **state)
 	assert_in_range(same, ROOM / 2 - 150, ROOM / 2 + 150);
 }
 
-static double loss_at(const double *logits, const int32_t *labels, double smoothing, double *dlogits)
+static double loss_at(const double *logits, const struct gn_targets *targets, double smoothing, double *dlogits)
 {
-	return gn_ref_softmax_cross_entropy(4, 6, logits, labels, 3, smoothing, dlogits);
+	return gn_ref_softmax_cross_entropy(4, 6, logits, targets, 3, smoothing, dlogits);
 }
 
-/* Against differences, against a value worked out by hand, and the host's against the oracle's. */
-static void test_loss(void **state)
+/* Against differences, and the host's against the oracle's. */
+static void check_loss(const struct gn_targets *targets)
 {
-	const int32_t labels[4] = {2, 0, -1, 5};
-	const double even[2] = {0, 0};
 	double logits[24], d[24], scrap[24], h = 1e-6, host_loss, ref_loss;
 	float narrow[24], host_d[24];
 	struct gn_rng r;
 
-	(void)state;
 	gn_rng_init(&r, 5, GN_RNG_TEST, 0, 0);
 	fill(&r, 24, logits);
-	ref_loss = loss_at(logits, labels, 0.1, d);
+	ref_loss = loss_at(logits, targets, 0.1, d);
 	for (int i = 0; i < 24; i++) {
 		double above, below;
 
 		logits[i] += h;
-		above = loss_at(logits, labels, 0.1, scrap);
+		above = loss_at(logits, targets, 0.1, scrap);
 		logits[i] -= 2 * h;
-		below = loss_at(logits, labels, 0.1, scrap);
+		below = loss_at(logits, targets, 0.1, scrap);
 		logits[i] += h;
 		assert_true(fabs((above - below) / (2 * h) - d[i]) < 1e-9);
 		narrow[i] = (float)logits[i];
 	}
-	host_loss = gn_host_softmax_cross_entropy(4, 6, narrow, labels, 3, 0.1, host_d);
+	host_loss = gn_host_softmax_cross_entropy(4, 6, narrow, targets, 3, 0.1, host_d);
 	assert_true(fabs(host_loss - ref_loss) < 2e-7);
 	for (int i = 0; i < 24; i++)
 		assert_true(fabs(host_d[i] - d[i]) < 1e-7);
-	assert_true(fabs(gn_ref_softmax_cross_entropy(1, 2, even, labels + 1, 1, 0.3, scrap) - log(2)) < 1e-15);
+}
+
+static void test_loss(void **state)
+{
+	const int32_t labels[4] = {2, 0, -1, 5}, mates[4] = {2, 4, 1, 0};
+	const float shares[4] = {0.75f, 0.25f, 0.5f, 1};
+	const struct gn_targets plain = {.labels = labels}, mixed = {labels, mates, shares}, one = {.labels = labels + 1};
+	const double even[2] = {0, 0};
+	double scrap[2];
+
+	(void)state;
+	check_loss(&plain);
+	check_loss(&mixed);
+	assert_true(fabs(gn_ref_softmax_cross_entropy(1, 2, even, &one, 1, 0.3, scrap) - log(2)) < 1e-15);
+}
+
+/* A mixed image loses what its two labels lose, in their shares. */
+static void test_mixed_loss(void **state)
+{
+	const double logits[3] = {0.5, -1, 2};
+	const int32_t a = 0, b = 2, bad = 3, worse = -1;
+	const float share = 0.375f;
+	const struct gn_targets mixed = {&a, &b, &share}, beyond = {&a, &bad, &share}, below = {&a, &worse, &share};
+	double loss, loss_a, loss_b, d[3], da[3], db[3];
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_softmax_cross_entropy_mixed(GN_BACKEND_REF, 1, 3, logits, &mixed, 0.1, &loss, d, &err));
+	assert_ok(gn_softmax_cross_entropy(GN_BACKEND_REF, 1, 3, logits, &a, 0.1, &loss_a, da, &err));
+	assert_ok(gn_softmax_cross_entropy(GN_BACKEND_REF, 1, 3, logits, &b, 0.1, &loss_b, db, &err));
+	assert_true(fabs(loss - (0.375 * loss_a + 0.625 * loss_b)) < 1e-14);
+	for (int k = 0; k < 3; k++)
+		assert_true(fabs(d[k] - (0.375 * da[k] + 0.625 * db[k])) < 1e-15);
+	assert_int_equal(gn_softmax_cross_entropy_mixed(GN_BACKEND_REF, 1, 3, logits, &beyond, 0, &loss, d, &err),
+			 GN_ERR_DATA);
+	assert_int_equal(gn_softmax_cross_entropy_mixed(GN_BACKEND_REF, 1, 3, logits, &below, 0, &loss, d, &err),
+			 GN_ERR_DATA);
 }
 
 static void test_loss_edges(void **state)
@@ -345,7 +378,7 @@ int main(void)
 		cmocka_unit_test(test_linear),        cmocka_unit_test(test_pools),
 		cmocka_unit_test(test_pool_windows),  cmocka_unit_test(test_pointwise),
 		cmocka_unit_test(test_dropout_masks), cmocka_unit_test(test_loss),
-		cmocka_unit_test(test_loss_edges),
+		cmocka_unit_test(test_loss_edges),    cmocka_unit_test(test_mixed_loss),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 UNIT_TESTS += tests/train/test_curve tests/train/test_lr tests/train/test_manifest tests/train/test_model \
-	tests/train/test_optimizer tests/train/test_plan tests/train/test_safetensors tests/train/test_score \
+	tests/train/test_optimizer tests/train/test_plan tests/train/test_recipe tests/train/test_safetensors tests/train/test_score \
 	tests/train/test_step
 EXTRA_DIST += tests/train/common.sh
 
@@ -21,5 +21,7 @@ tests_train_test_score_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_score_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_optimizer_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_optimizer_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_recipe_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_recipe_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_step_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_step_LDADD = $(TRAIN_TEST_LIBS)

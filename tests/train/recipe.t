@@ -73,6 +73,48 @@ check 'the norm is in the log' awk '$1 > 0.01 { n++ } END { exit n != 50 }' <<EN
 $("$jsonl" "$dir/tight.jsonl" step grad_norm)
 END
 
+# Mixup: a function of seed, epoch and sample, so that 1 x 64 and 2 x 32 still see the same.
+check 'mixup by 64' one mix64 64 --steps 30 --mixup 0.4
+check 'mixup by 2 x 32' one mix32 32 --steps 30 --mixup 0.4 --accumulate 2
+check 'the same losses' same_losses "$dir/mix64.jsonl" "$dir/mix32.jsonl" 1e-5
+check 'without mixup' one plain64 64 --steps 30
+expect 1 'differs at step 1 ' 'other losses' same_losses "$dir/plain64.jsonl" "$dir/mix64.jsonl" 1e-5
+
+# Growing images.
+check 'pictures to grow' "$gannet" pack --out "$dir/pictures" --synthetic 80 --classes 4 --size 48x48
+grow() { # NAME EPOCHS OPTION...
+	name=$1 epochs=$2
+	shift 2
+	GANNET_LOG=info timeout 120 "$gannet" train --data "$dir/pictures" --val "$dir/pictures" --model resnet20 --batch 20 \
+		--epochs "$epochs" --threads 1 --schedule constant --lr 0.02 --log-every 1 --log "$dir/$name.jsonl" \
+		--checkpoint "$dir/$name" "$@"
+}
+expect 0 'epoch 1: images of side 24' 'sides 16, 24, 32' grow grown 3 --resize-schedule 0:16,1:24,2:32
+check 'two epochs' grow parts 2 --resize-schedule 0:16,1:24,2:32
+expect 0 'epoch 2: images of side 32' 'and the third' grow parts 3 --resize-schedule 0:16,1:24,2:32 --resume auto
+check 'are the same as three' same parts grown
+check 'all at one side is another run' grow flat 3
+check 'really' sh -c 'test "$1" != "$2"' sh "$(final flat)" "$(final grown)"
+check 'the checkpoint is of the full side' grep -q '"side": 32' "$dir/grown/latest/manifest.json"
+expect 2 'write rising epochs' 'sides that begin in the middle' grow none 1 --resize-schedule 1:16
+expect 2 'write rising epochs' 'sides without epochs' grow none 1 --resize-schedule 128
+expect 2 'images of side 4: .*single value' 'a side that is too small, before anything runs' grow none 9 --batch 1 \
+	--resize-schedule 0:32,8:4
+expect 2 'lenet has other parameters .* side 20 than for 28' 'a network that cannot grow' one none 64 --resize-schedule 0:20,1:28
+
+# Presets fill in what is not given, and say what.
+preset() { GANNET_LOG=info one "$@" --lr-start 0 --steps 4 2>&1 | grep ' recipe '; }
+expect 0 'recipe goyal for a global batch of 64: .*lr-batch=256 .*warmup-epochs=5.*; given: lr lr-start' goyal preset goyal 32 \
+	--accumulate 2 --recipe goyal
+check 'the start event has both' sh -c '"$1" "$2" start recipe options | grep -q "^goyal for.* lr=0.01 "' sh "$jsonl" \
+	"$dir/goyal.jsonl"
+check 'and what was chosen among the options' sh -c '"$1" "$2" start options | grep -q "nesterov=1 .*zero-gamma=1 "' sh \
+	"$jsonl" "$dir/goyal.jsonl"
+expect 0 'recipe mlperf-lars for .* nearest published one is 1632, far from it.: .*weight-decay=5e-05' mlperf-lars \
+	preset mlperf 64 --recipe mlperf-lars
+expect 0 'recipe nvidia-50 .*weight-decay=3.0517578125e-05' nvidia-50 preset nvidia 64 --recipe nvidia-50
+expect 2 'none of goyal' 'an unknown recipe' one none 64 --recipe adam
+
 # What blows up ends, after ten steps without an update, and says how to go on.
 expect 1 'not finite at step [0-9]+ .*10th in a row' 'gradients that are never finite' one blown 64 --lr 1e6 --steps 50
 expect 1 'step [0-9]+ updates nothing.* 1 steps skipped' 'the first skipped step was told' one blown2 64 --lr 1e6 --steps 50

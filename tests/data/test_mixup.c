@@ -1,0 +1,194 @@
+/* Mixup: shares have the moments of the beta distribution, and a loader mixes the same samples the same way for every world
+ * size, batch, number of threads and place of a resume. */
+#include "tests/test.h"
+
+#include "data/loader.h"
+#include "data/mixup.h"
+#include "data/pack.h"
+#include "src/base/file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIDE = 12, IMAGES = 53, FLOATS = 3 * SIDE * SIDE };
+
+static char root[64], path[80];
+static struct gn_dataset *dataset;
+
+static int make_data(void **state)
+{
+	struct gn_progress progress = {0};
+	struct gn_pack_options o = {
+		.out = path, .synthetic_count = IMAGES, .synthetic_classes = 5, .synthetic_height = 16, .synthetic_width = 16,
+		.shard_bytes = 1 << 20, .seed = 1, .threads = 1, .quality = 90, .progress = &progress,
+	};
+	struct gn_pack_result result;
+	struct gn_err err;
+
+	(void)state;
+	memcpy(root, "/tmp/gannet-mixup.XXXXXX", 25);
+	if (!mkdtemp(root))
+		return -1;
+	snprintf(path, sizeof path, "%s/data", root);
+	if (gn_pack(&o, &result, &err) || gn_dataset_open(path, &dataset, &err)) {
+		fprintf(stderr, "# %s\n", err.text);
+		return -1;
+	}
+	return 0;
+}
+
+static int drop_data(void **state)
+{
+	(void)state;
+	gn_dataset_close(dataset);
+	return gn_remove_tree(root, NULL) ? -1 : 0;
+}
+
+static void test_shares(void **state)
+{
+	static const double alphas[] = {0.01, 0.2, 1, 4, 100};
+	enum { draws = 20000 };
+
+	(void)state;
+	for (size_t k = 0; k < sizeof alphas / sizeof *alphas; k++) {
+		double sum = 0, square = 0, variance = 1 / (4 * (2 * alphas[k] + 1));
+
+		for (int i = 0; i < draws; i++) {
+			double share = gn_mixup_share(7, alphas[k], 3, (uint64_t)i);
+
+			assert_true(share >= 0 && share <= 1);
+			assert_true(share == gn_mixup_share(7, alphas[k], 3, (uint64_t)i));
+			sum += share;
+			square += (share - 0.5) * (share - 0.5);
+		}
+		/* five deviations of the mean; of the variance, which has at most 1/16 of its own */
+		assert_true(fabs(sum / draws - 0.5) < 5 * sqrt(variance / draws));
+		assert_true(fabs(square / draws - variance) < 5 * sqrt(1.0 / 16 / draws) * fmax(variance * 4, 0.02));
+	}
+	assert_true(gn_mixup_share(7, 0.2, 3, 1) != gn_mixup_share(7, 0.2, 4, 1));
+	assert_true(gn_mixup_share(7, 0.2, 3, 1) != gn_mixup_share(8, 0.2, 3, 1));
+}
+
+static void test_mates(void **state)
+{
+	struct gn_order order = {.count = 5};
+
+	(void)state;
+	for (uint64_t p = 0; p < 4; p++)
+		assert_int_equal(gn_mixup_mate(&order, p), p ^ 1);
+	assert_int_equal(gn_mixup_mate(&order, 4), 4);
+}
+
+/* What an epoch delivers, by index of the sample. */
+struct epoch {
+	float images[IMAGES][FLOATS];
+	int32_t labels[IMAGES], mates[IMAGES];
+	float shares[IMAGES];
+	int seen[IMAGES];
+};
+
+static void run(struct epoch *e, double mixup, uint32_t ranks, uint32_t batch, int threads, uint64_t done)
+{
+	for (uint32_t rank = 0; rank < ranks; rank++) {
+		struct gn_loader_options o = {
+			.seed = 9, .rank = rank, .ranks = ranks, .batch = batch, .channels = 3, .height = SIDE, .width = SIDE,
+			.augment = GN_AUGMENT_CROP_FLIP, .mean = {0.5f, 0.5f, 0.5f}, .deviation = {0.5f, 0.5f, 0.5f},
+			.mixup = mixup, .training = 1, .threads = threads,
+		};
+		struct gn_loader *l;
+		struct gn_batch b;
+		struct gn_err err;
+
+		assert_ok(gn_loader_create(dataset, &o, &l, &err));
+		assert_ok(gn_loader_start(l, 2, done, &err));
+		while (!gn_loader_next(l, &b, &err)) {
+			for (uint32_t i = 0; i < b.count; i++) {
+				uint64_t index = b.indices[i];
+
+				assert_int_equal(e->seen[index]++, 0);
+				memcpy(e->images[index], b.images + (size_t)i * FLOATS, sizeof e->images[index]);
+				e->labels[index] = b.labels[i];
+				assert_int_equal(b.mates != NULL, mixup > 0);
+				e->mates[index] = b.mates ? b.mates[i] : -1;
+				e->shares[index] = b.shares ? b.shares[i] : 1;
+			}
+		}
+		assert_int_equal(err.status, GN_ERR_NOT_FOUND);
+		gn_loader_destroy(l);
+	}
+}
+
+/* Everything that both saw is the same to the bit. Returns how much that is. */
+static int agree(const struct epoch *a, const struct epoch *b)
+{
+	int both = 0;
+
+	for (int i = 0; i < IMAGES; i++) {
+		if (!a->seen[i] || !b->seen[i])
+			continue;
+		both++;
+		assert_memory_equal(a->images[i], b->images[i], sizeof a->images[i]);
+		assert_int_equal(a->labels[i], b->labels[i]);
+		assert_int_equal(a->mates[i], b->mates[i]);
+		assert_true(a->shares[i] == b->shares[i]);
+	}
+	return both;
+}
+
+static struct epoch plain, mixed, other;
+
+/* By definition, from what the loader gives without mixup. */
+static void test_definition(void **state)
+{
+	struct gn_order order = {.seed = 9, .count = IMAGES, .ranks = 1, .batch = 1, .training = 1};
+	int blended = 0;
+
+	(void)state;
+	run(&plain, 0, 1, 1, 1, 0);
+	run(&mixed, 0.4, 1, 1, 1, 0);
+	for (uint64_t p = 0; p < IMAGES; p++) {
+		uint64_t i = gn_order_sample(&order, 2, p), m = gn_order_sample(&order, 2, gn_mixup_mate(&order, p));
+		float share = m == i ? 1 : (float)gn_mixup_share(9, 0.4, 2, i);
+
+		assert_true(mixed.shares[i] == share);
+		assert_int_equal(mixed.labels[i], plain.labels[i]);
+		assert_int_equal(mixed.mates[i], plain.labels[m]);
+		blended += memcmp(mixed.images[i], plain.images[i], sizeof plain.images[i]) != 0;
+		for (int k = 0; k < FLOATS; k++)
+			assert_true(fabsf(mixed.images[i][k] - (share * plain.images[i][k] + (1 - share) * plain.images[m][k])) <
+				    1e-5f);
+	}
+	assert_true(blended > IMAGES / 2);
+}
+
+static void test_layouts_agree(void **state)
+{
+	static const struct {
+		uint32_t ranks, batch;
+		int threads;
+		uint64_t done;
+		int least;
+	} layouts[] = {{1, 8, 1, 0, 48}, {1, 8, 3, 0, 48}, {2, 4, 1, 0, 48},  {4, 3, 2, 0, 48},
+		       {3, 5, 2, 0, 45}, {1, 7, 2, 5, 42}, {2, 16, 2, 8, 32}, {1, 53, 3, 0, 53}};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) {
+		memset(&other, 0, sizeof other);
+		run(&other, 0.4, layouts[k].ranks, layouts[k].batch, layouts[k].threads, layouts[k].done);
+		assert_true(agree(&mixed, &other) >= layouts[k].least);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_mates),
+		cmocka_unit_test(test_definition),
+		cmocka_unit_test(test_layouts_agree),
+	};
+
+	return cmocka_run_group_tests_name("data/mixup", tests, make_data, drop_data);
+}
