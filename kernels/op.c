@@ -120,7 +120,7 @@ static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, s
 		out->h = out->w = 1;
 		return GN_OK;
 	case GN_OP_BATCH_NORM:
-		if (d->training && (double)in->n * in->h * in->w < 2)
+		if (d->training && (double)in->n * in->h * in->w * (d->group ? d->group->members : 1) < 2)
 			return gn_err_set(
 				err, GN_ERR_USAGE,
 				"batch statistics of a single value per channel: use a larger batch or image");
@@ -150,6 +150,8 @@ enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *de
 		s = infer(desc, &base.info.out, err);
 	if (!s)
 		s = check_input(&base.info.out, err);
+	if (!s && desc->group && backend == GN_BACKEND_REF)
+		s = gn_err_set(err, GN_ERR_UNSUPPORTED, "the oracle has no batch norm over several ranks");
 	if (s)
 		return s;
 	base.info.in[0] = desc->in[0];

@@ -40,6 +40,14 @@ struct gn_layout {
 	int element_bytes; /* 4: float, 8: double */
 };
 
+/* Batch statistics over several processes that run the same operator at the same time, each on a batch of the same shape. */
+struct gn_op_group {
+	int members;
+	/* Every member calls it with as many values at the same point of its run; values become the sums over all members. */
+	enum gn_status (*sum)(void *context, double *values, size_t count, struct gn_err *err);
+	void *context;
+};
+
 struct gn_op_desc {
 	enum gn_op_kind kind;
 	struct gn_layout in[2];  /* as they come; in[1] for GN_OP_ADD alone */
@@ -52,6 +60,7 @@ struct gn_op_desc {
 	int training;
 	int needs_din;        /* 0 for the first layer: nobody wants the gradient of an image */
 	double eps, momentum; /* batch norm */
+	const struct gn_op_group *group; /* batch norm in training, host: borrowed; NULL: this process alone */
 	double rate;          /* dropout */
 	uint64_t seed;        /* dropout */
 	uint32_t stream;      /* dropout: different for every dropout of a network */

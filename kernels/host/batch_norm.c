@@ -90,19 +90,34 @@ static void reduce(struct norm *n, const float *x, const float *dy, double *firs
 	}
 }
 
-static double pixel_count(const struct norm *n)
+/* Values that statistics are made of, over the whole group. */
+static double value_count(const struct norm *n)
 {
-	return (double)n->base.desc.in[0].n * (double)n->map;
+	const struct gn_op_group *group = n->base.desc.group;
+
+	return (double)n->base.desc.in[0].n * (double)n->map * (group ? group->members : 1);
 }
 
-static void use_batch(struct norm *n)
+/* from_sum and from_dot, which lie side by side, become the group's. */
+static enum gn_status sum_over_group(struct norm *n, struct gn_err *err)
+{
+	const struct gn_op_group *group = n->base.desc.group;
+
+	return group ? group->sum(group->context, n->from_sum, 2 * channels(n), err) : GN_OK;
+}
+
+static enum gn_status use_batch(struct norm *n, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &n->base.buffers;
-	double count = pixel_count(n), m = n->base.desc.momentum, *square = n->scale;
+	double count = value_count(n), m = n->base.desc.momentum;
+	enum gn_status s;
 
-	reduce(n, b->in[0], NULL, n->mean, square);
+	reduce(n, b->in[0], NULL, n->from_sum, n->from_dot);
+	s = sum_over_group(n, err);
+	if (s)
+		return s;
 	for (int c = 0; c < n->base.desc.in[0].c; c++) {
-		double mean = n->mean[c] / count, var = square[c] / count - mean * mean;
+		double mean = n->from_sum[c] / count, var = n->from_dot[c] / count - mean * mean;
 
 		var = var > 0 ? var : 0 * var; /* a NaN stays one */
 		n->mean[c] = mean;
@@ -110,6 +125,7 @@ static void use_batch(struct norm *n)
 		b->running_mean[c] = (float)((1 - m) * b->running_mean[c] + m * mean);
 		b->running_var[c] = (float)((1 - m) * b->running_var[c] + m * var * count / (count - 1));
 	}
+	return GN_OK;
 }
 
 static void use_running(struct norm *n)
@@ -137,11 +153,14 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 	size_t images = op->desc.in[0].n;
 
 	(void)step;
-	(void)err;
-	if (op->desc.training)
-		use_batch(n);
-	else
+	if (op->desc.training) {
+		enum gn_status s = use_batch(n, err);
+
+		if (s)
+			return s;
+	} else {
 		use_running(n);
+	}
 	set_line(n);
 #pragma omp parallel for collapse(3) schedule(static)
 	for (size_t image = 0; image < images; image++) {
@@ -163,14 +182,20 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 	struct norm *n = self(op);
 	const struct gn_op_buffers *b = &op->buffers;
 	size_t images = op->desc.in[0].n;
-	double count = pixel_count(n);
+	double count = value_count(n);
+	enum gn_status s;
 
-	(void)err;
 	set_line(n);
 	reduce(n, b->in[0], b->dout, n->from_sum, n->from_dot);
+	/* Gradients of scale and shift are this process's own, as all gradients of parameters. */
 	for (int c = 0; c < op->desc.in[0].c; c++) {
 		b->dbias[c] = (float)n->from_sum[c];
 		b->dweight[c] = (float)(n->from_dot[c] * n->inverse[c]);
+	}
+	s = sum_over_group(n, err);
+	if (s)
+		return s;
+	for (int c = 0; c < op->desc.in[0].c; c++) {
 		n->from_sum[c] *= n->scale[c] / count;
 		n->from_dot[c] *= n->scale[c] * n->inverse[c] * n->inverse[c] / count;
 	}

@@ -72,6 +72,9 @@ static const struct gn_option options[] = {
 		 "eval --ema and export --ema; 0: none"},
 	{.name = "zero-gamma", .kind = GN_OPTION_FLAG, .offset = FIELD(zero_gamma),
 	 .help = "begin with 0 in the batch norm that ends each residual block (Goyal et al. 2017, sec. 5.1)"},
+	{.name = "sync-bn", .kind = GN_OPTION_TEXT, .offset = FIELD(sync_bn), .value_name = "all|node|N",
+	 .help = "batch norm statistics over all ranks, the ranks of a node, or groups of N ranks, for small batches per rank "
+		 "(default: each rank its own)"},
 	{.name = "weight-decay", .kind = GN_OPTION_REAL, .offset = FIELD(weight_decay), .value_name = "X",
 	 .initial = "1e-4", .min = 0, .max = 1, .help = "weight decay"},
 	{.name = "decay-all", .kind = GN_OPTION_FLAG, .offset = FIELD(decay_all), .initial = "0",

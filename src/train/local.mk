@@ -26,6 +26,7 @@ libgannet_train_a_SOURCES = \
 	src/train/session.c src/train/session_state.c src/train/session_train.c src/train/session.h \
 	src/train/step.c src/train/step.h \
 	src/train/storage.c \
+	src/train/sync.c src/train/sync.h \
 	src/train/trainer.c src/train/trainer.h \
 	src/train/vgg.c \
 	src/train/weights.c src/train/weights.h

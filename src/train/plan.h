@@ -24,6 +24,7 @@ struct gn_plan_options {
 	double label_smoothing; /* 0 .. 1 */
 	int dropout;            /* 0 turns dropout off in training too */
 	uint64_t seed;          /* for dropout masks; give every rank its own */
+	const struct gn_op_group *group; /* batch statistics in training over several ranks; borrowed; NULL: own ones */
 };
 
 /* params, grads and buffers: flat arrays of gn_model_*_elements floats, borrowed; grads may be NULL in inference. Works

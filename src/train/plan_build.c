@@ -98,6 +98,7 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_node 
 		.momentum = 0.1,
 		.rate = n->rate,
 		.seed = o->seed,
+		.group = o->training && n->kind == GN_LAYER_BATCH_NORM ? o->group : NULL,
 	};
 
 	for (int i = 0; i < 2; i++) {

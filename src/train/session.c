@@ -163,6 +163,8 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 		status = make_arrays(s, err);
 	if (!status)
 		status = make_optimizer(s, err);
+	if (!status && s->options->sync_bn)
+		status = gn_sync_create(s->options->sync_bn, s->comm, &s->sync, err);
 	if (!status)
 		status = make_loaders(s, err);
 	if (!status)
@@ -231,6 +233,7 @@ void gn_session_destroy(struct gn_session *s)
 	gn_exchange_destroy(s->exchange);
 	gn_plan_destroy(s->val_plan);
 	gn_plan_destroy(s->plan);
+	gn_sync_destroy(s->sync);
 	gn_loader_destroy(s->val_loader);
 	gn_loader_destroy(s->loader);
 	gn_model_destroy(s->train_model);

@@ -10,6 +10,7 @@
 #include "src/train/optimizer.h"
 #include "src/train/plan.h"
 #include "src/train/runlog.h"
+#include "src/train/sync.h"
 #include "src/train/trainer.h"
 
 /* Floats that travel behind gradients and BN buffers. */
@@ -28,6 +29,7 @@ struct gn_session {
 	struct gn_plan *plan, *val_plan;
 	struct gn_exchange *exchange;
 	struct gn_lr lr;
+	struct gn_sync *sync;	  /* with --sync-bn, of more than one rank */
 	struct gn_optimizer *optimizer;
 	struct gn_ema *ema;	  /* with --ema */
 	float *params;

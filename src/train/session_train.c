@@ -78,6 +78,7 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 		.batch = (int)o->batch, .training = 1, .label_smoothing = o->label_smoothing, .dropout = o->dropout,
 		/* Every rank needs masks of its own. */
 		.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32),
+		.group = gn_sync_group(s->sync),
 	};
 
 	return gn_plan_create(train_model(s), &po, s->params, s->flat, s->buffers, &s->plan, err);

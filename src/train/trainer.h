@@ -39,6 +39,7 @@ struct gn_train_options {
 	double momentum, beta2, eps, trust, clip, weight_decay, label_smoothing, ema, mixup;
 	int nesterov, decay_all, dropout, zero_gamma;
 	int64_t accumulate;	       /* batches a step */
+	const char *sync_bn;	       /* sync.h; NULL: statistics of each rank's own */
 	const char *recipe;	       /* for the command: what it chose stands in the other fields */
 	const char *recipe_text;       /* and here, for people; NULL: none */
 	const char *augment;

@@ -1,4 +1,4 @@
-UNIT_TESTS += tests/kernels/test_host tests/kernels/test_optim tests/kernels/test_ref
+UNIT_TESTS += tests/kernels/test_group tests/kernels/test_host tests/kernels/test_optim tests/kernels/test_ref
 KERNELS_TEST_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
 tests_kernels_test_host_SOURCES = tests/kernels/test_host.c tests/kernels/op_pair.c tests/kernels/op_pair.h
@@ -13,3 +13,8 @@ tests_kernels_test_optim_LDADD = $(KERNELS_TEST_LIBS)
 tests_kernels_test_ref_SOURCES = tests/kernels/test_ref.c
 tests_kernels_test_ref_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_kernels_test_ref_LDADD = $(KERNELS_TEST_LIBS)
+
+tests_kernels_test_group_SOURCES = tests/kernels/test_group.c
+tests_kernels_test_group_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_kernels_test_group_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+tests_kernels_test_group_LDADD = $(KERNELS_TEST_LIBS)
