@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # dir, nodes, id and the rest are set in slurm/vcluster
-# Namespaces, bridge and links. Every name holds the cluster's id, made from --dir, so that down finds them without a record.
+# Namespaces, bridges and links. Every name holds the cluster's id, made from --dir, so that down finds them without a record.
 
 namespaces() { ip netns list | awk -v p="^gn$id-" '$1 ~ p { print $1 }'; }
 
@@ -23,25 +23,39 @@ limit_rate() { # DEVICE [COMMAND-PREFIX...]
 	[[ $rate == none ]] || "$@" tc qdisc add dev "$device" root tbf rate "$rate" burst 256kb latency 50ms
 }
 
+# A node's link to the bridge of a rail. Only the first rail's bridge has an address: Slurm uses that network, and the others
+# disturb nobody's.
+link_up() { # NODE RAIL BRIDGE NETWORK
+	local ns=gn$id-n$1 device=eth$2 outside=gnv$id-$1
+	(($2 == 0)) || outside+=-$2
+	ip link add "$outside" type veth peer name "$device" netns "$ns"
+	ip link set "$outside" master "$3" up
+	ip -n "$ns" addr add "$4.$1/24" dev "$device"
+	ip -n "$ns" link set "$device" up
+	limit_rate "$outside"
+	limit_rate "$device" ip netns exec "$ns"
+}
+
 net_up() {
-	local i ns
+	local i rail bridge
 	exec 7>/run/lock/gannet-vcluster.lock
 	flock -w 60 7 || die 1 "another vcluster holds /run/lock/gannet-vcluster.lock for a minute now"
 	pick_net
 	ip link add "gnb$id" type bridge
 	ip addr add "$net.254/24" dev "gnb$id"
-	ip link set "gnb$id" up
 	exec 7>&-
 	for ((i = 1; i <= nodes; i++)); do
-		ns=gn$id-n$i
-		ip netns add "$ns"
-		ip link add "gnv$id-$i" type veth peer name eth0 netns "$ns"
-		ip link set "gnv$id-$i" master "gnb$id" up
-		ip -n "$ns" link set lo up
-		ip -n "$ns" addr add "$net.$i/24" dev eth0
-		ip -n "$ns" link set eth0 up
-		limit_rate "gnv$id-$i"
-		limit_rate eth0 ip netns exec "$ns"
+		ip netns add "gn$id-n$i"
+		ip -n "gn$id-n$i" link set lo up
+	done
+	for ((rail = 0; rail < rails; rail++)); do
+		bridge=gnb$id
+		if ((rail)); then
+			bridge+=-$rail
+			ip link add "$bridge" type bridge
+		fi
+		ip link set "$bridge" up
+		for ((i = 1; i <= nodes; i++)); do link_up "$i" "$rail" "$bridge" "10.$((83 + rail)).${net##*.}"; done
 	done
 	echo "net $net" >>"$dir/vcluster.state"
 }

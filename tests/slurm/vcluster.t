@@ -7,6 +7,7 @@ lab_begin
 
 expect 2 "nodes" "0 nodes are refused" vc up --nodes 0
 expect 2 "rate" "a rate that tc does not know is refused" vc up --rate fast
+expect 2 "rails" "5 rails are refused" vc up --rails 5
 expect 2 "dir" "a directory with a space is refused" "$GN_SOURCE/slurm/vcluster" up --dir "/tmp/a b"
 expect 2 "what is" "an unknown option is refused" vc up --colour
 # From a copy: the source may lie where nobody else can read.
@@ -57,9 +58,17 @@ expect 0 "start first" "--open-mode=append keeps what the first start said" cat 
 
 crash() {
 	kill -KILL "$(awk '$1 == "slurmctld" { print $2 }' "$lab/vc/vcluster.state")" && on 5 srun -N2 hostname
-	! vc status && vc up --nodes 3 --rate none && [[ $(on 30 srun -N3 hostname | sort | tr '\n' ' ') == "n1 n2 n3 " ]]
+	! vc status && vc up --nodes 3 --rate none --rails 2 && [[ $(on 30 srun -N3 hostname | sort | tr '\n' ' ') == "n1 n2 n3 " ]]
 }
 check "after a crash, up clears the remains and comes up in another shape" crash
+expect 0 "rails=2" "status tells of the rails" vc status
+# shellcheck disable=SC2016
+both_rails() {
+	[[ $(on 30 srun -w n3 ip -4 -o addr show | grep -cE ' eth[01] .*inet 10\.8[34]\.[0-9]+\.3/24 ') == 2 ]] &&
+		on 30 srun -w n1 bash -c 'net=$(ip -4 -o addr show eth1 | sed -n "s/.* inet \(.*\)\.1\/24 .*/\1/p")
+			timeout 5 bash -c "exec 3<>/dev/tcp/$net.3/1" 2>&1 | grep refused'
+}
+check "each node has a second link, which reaches the others" both_rails
 
 # As hard as it gets: the record is lost and a job is running.
 on 60 srun -N3 sleep 60 >/dev/null 2>&1 &
