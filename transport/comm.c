@@ -107,7 +107,7 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	c->log = log;
 	status = map_nodes(c, err);
 	if (!status)
-		status = gn_fabric_create(world, transport, &c->fabric, err);
+		status = gn_fabric_create(world, transport, options ? options->rails : 0, &c->fabric, err);
 	if (!status)
 		gn_world_set_progress(world, gn_coll_progress, c);
 	if (!status)
@@ -162,6 +162,17 @@ void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *
 	gn_fabric_traffic(c->fabric, &traffic);
 	*same_node = traffic.same_node_bytes;
 	*other_node = traffic.other_node_bytes;
+}
+
+int gn_comm_rails(const struct gn_comm *c, struct gn_comm_rail *out)
+{
+	int count = gn_fabric_rails(c->fabric);
+	struct gn_fabric_traffic traffic;
+
+	gn_fabric_traffic(c->fabric, &traffic);
+	for (int i = 0; i < count; i++)
+		out[i] = (struct gn_comm_rail){gn_fabric_rail_device(c->fabric, i), traffic.rail_bytes[i]};
+	return count;
 }
 
 void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out)

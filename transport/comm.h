@@ -11,6 +11,7 @@
 
 #include "src/base/log.h"
 #include "src/base/strbuf.h"
+#include "transport/rails.h"
 #include "transport/types.h"
 #include "transport/world.h"
 
@@ -23,6 +24,7 @@ struct gn_coll;
 struct gn_comm_options {
 	const char *transport; /* "auto", "tcp", "shm", "rc", "ud": what may carry data; becomes UCX_TLS unless set */
 	const char *tuning;    /* file of gannet tune, on rank 0; NULL: where tuning.h says; "none" */
+	int rails;	       /* network devices to use side by side at most; 0: all equal ones, see rails.h */
 };
 
 /* Collective. Connects all pairs that the schedules need and logs one line: nodes, ranks, devices and transports in use with
@@ -36,6 +38,12 @@ struct gn_world *gn_comm_world(const struct gn_comm *c);
 /* Payload bytes that this rank has sent since creation, to ranks of its own node and to others. What neighbours read
  * straight from its memory does not count. */
 void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *other_node);
+/* Fills in out[GN_RAILS_MAX] and returns how many. device is borrowed, as gn_fabric_rail_device says. */
+struct gn_comm_rail {
+	const char *device;
+	uint64_t sent_bytes; /* this rank's payload to other nodes by it, since creation */
+};
+int gn_comm_rails(const struct gn_comm *c, struct gn_comm_rail *out);
 /* Appends what carries data to a rank, "posix/memory cma/memory" or "tcp/eth0"; nothing when there is no connection. */
 void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out);
 

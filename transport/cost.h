@@ -14,7 +14,7 @@
 
 struct gn_cost_path {
 	struct gn_sim_path path;
-	double bytes_per_s;
+	double bytes_per_s; /* of all rails together */
 	double burst_bytes, burst_bytes_per_s; /* as in sim.h */
 	char lanes[GN_COST_LANES_MAX];	       /* "tcp/eth0"; "" where no two ranks are so placed */
 };

@@ -112,7 +112,8 @@ static void receive(struct gn_exec *e, uint32_t index, void *where)
 		gn_exec_landed(&s->request);
 		return;
 	}
-	status = gn_fabric_receive(e->fabric, tag_of(e, step->peer, step->message), where, s->len, &s->request, &why);
+	status = gn_fabric_receive(e->fabric, step->peer, tag_of(e, step->peer, step->message), where, s->len, &s->request,
+				   &why);
 	if (status)
 		fail(e, status, &why);
 }

@@ -1,4 +1,10 @@
-/* UCX: one context, one worker, an endpoint per peer, tagged messages between host buffers.
+/* UCX: one context and worker for each rail, an endpoint per peer, tagged messages between host buffers.
+ *
+ * A rail is one network device (transport/rails.h says which). The first also carries what stays within a node, and
+ * everything below 16 KiB. Other messages to other nodes go by a rail that their tag decides, or, from 64 KiB up, are cut into
+ * one part for each rail as long as that leaves parts of 32 KiB, and are complete when all parts are. Both ends follow the
+ * same rule, from tag and length. Where there is one rail, UCX chooses devices itself unless there were several to choose
+ * from, and nothing is ever cut.
  *
  * Never aborts because a peer died: endpoints report errors where the transport can, and where it cannot (UCX 1.13's shared
  * memory) the world's watch does. Requests belong to the caller and complete from inside gn_fabric_progress() or at once.
@@ -17,6 +23,7 @@
 #define GN_TRANSPORT_FABRIC_H
 
 #include "src/base/strbuf.h"
+#include "transport/rails.h"
 #include "transport/world.h"
 
 #include <stddef.h>
@@ -35,22 +42,24 @@ struct gn_request {
 
 struct gn_fabric_traffic {
 	uint64_t same_node_bytes, other_node_bytes; /* payload sent since creation */
+	uint64_t rail_bytes[GN_RAILS_MAX];	    /* other_node_bytes by rail */
 };
 
 /* Collective (addresses are exchanged through the world). transport: "auto", "tcp", "shm", "rc" or "ud"; UCX_TLS in the
- * environment goes before it. */
-enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, struct gn_fabric **out,
+ * environment goes before it. rails: how many at most; 0: as many as there are. */
+enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, int rails, struct gn_fabric **out,
 				struct gn_err *err);
 /* Closes in good order unless abandoned; never waits for long. NULL is fine. */
 void gn_fabric_destroy(struct gn_fabric *f);
 /* Makes the endpoint to rank unless it is there. Others need not take part. */
 enum gn_status gn_fabric_connect(struct gn_fabric *f, int rank, struct gn_err *err);
 
-/* Starts one message; r->complete may be called before this returns. The peer must be connected. */
+/* Starts one message to, or from, rank; r->complete may be called before this returns. The peer must be connected when it is
+ * sent to. */
 enum gn_status gn_fabric_send(struct gn_fabric *f, int rank, uint64_t tag, const void *data, size_t len_bytes,
 			      struct gn_request *r, struct gn_err *err);
-enum gn_status gn_fabric_receive(struct gn_fabric *f, uint64_t tag, void *data, size_t len_bytes, struct gn_request *r,
-				 struct gn_err *err);
+enum gn_status gn_fabric_receive(struct gn_fabric *f, int rank, uint64_t tag, void *data, size_t len_bytes,
+				 struct gn_request *r, struct gn_err *err);
 /* Non-zero when something happened. */
 unsigned gn_fabric_progress(struct gn_fabric *f);
 /* After a failure: requests still active never complete and may be forgotten; the fabric can only be destroyed. Does not
@@ -60,7 +69,10 @@ void gn_fabric_abandon(struct gn_fabric *f);
 enum gn_status gn_fabric_check(const struct gn_fabric *f, uint64_t after_ns, struct gn_err *err);
 
 void gn_fabric_traffic(const struct gn_fabric *f, struct gn_fabric_traffic *out);
-/* The lanes of the endpoint to rank as "posix/memory cma/memory" or "tcp/eth0"; "" when not connected. */
+/* The lanes of all rails' endpoints to rank as "posix/memory cma/memory" or "tcp/eth0 tcp/eth1"; "" when not connected. */
 void gn_fabric_lanes(const struct gn_fabric *f, int rank, struct gn_strbuf *out);
+int gn_fabric_rails(const struct gn_fabric *f);
+/* Its device in UCX's words ("eth0", "mlx5_0:1"); "" when UCX chose. Borrowed. */
+const char *gn_fabric_rail_device(const struct gn_fabric *f, int rail);
 
 #endif

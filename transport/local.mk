@@ -25,7 +25,10 @@ libgannet_transport_a_SOURCES = \
 	transport/diagnosis.c transport/diagnosis.h \
 	transport/direct.c transport/direct.h \
 	transport/door.c transport/door.h \
-	transport/fabric.c transport/fabric.h \
+	transport/fabric.c transport/fabric.h transport/fabric_internal.h \
+	transport/fabric_lanes.c \
+	transport/fabric_message.c \
+	transport/fabric_rail.c \
 	transport/handshake.c transport/handshake.h \
 	transport/exec.c transport/exec.h transport/exec_internal.h \
 	transport/exec_create.c \
@@ -36,6 +39,7 @@ libgannet_transport_a_SOURCES = \
 	transport/node_allreduce.c \
 	transport/node_map.c \
 	transport/proof.c transport/proof.h \
+	transport/rails.c transport/rails_find.c transport/rails.h \
 	transport/recorder.c transport/recorder.h \
 	transport/reduce.c \
 	transport/schedule.c transport/schedule.h \

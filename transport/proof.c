@@ -11,11 +11,14 @@
 enum gn_status gn_proof_begin(struct gn_comm *c, struct gn_proof *p, struct gn_err *err)
 {
 	struct gn_proof fresh = {0};
+	struct gn_comm_rail rails[GN_RAILS_MAX];
 	enum gn_status status = gn_comm_barrier(c, err);
 
 	if (!status && gn_world_local_rank(gn_comm_world(c)) == 0)
 		status = gn_devices_read("/sys", &fresh.before, err);
 	gn_comm_sent_bytes(c, &fresh.same_node_bytes, &fresh.other_node_bytes);
+	for (int i = 0, count = gn_comm_rails(c, rails); i < count; i++)
+		fresh.rail_bytes[i] = rails[i].sent_bytes;
 	/* nobody starts before all counters are read */
 	if (!status)
 		status = gn_comm_barrier(c, err);
@@ -26,17 +29,38 @@ enum gn_status gn_proof_begin(struct gn_comm *c, struct gn_proof *p, struct gn_e
 	return status;
 }
 
-/* Payload by node: sums[2 node] within it, sums[2 node + 1] to others. */
-static enum gn_status add_up(struct gn_comm *c, const struct gn_proof *p, int64_t *sums, struct gn_err *err)
+/* Payload of one node's ranks. */
+struct payload {
+	int64_t same, other, rails[GN_RAILS_MAX];
+};
+
+static enum gn_status add_up(struct gn_comm *c, const struct gn_proof *p, struct payload *sums, struct gn_err *err)
 {
 	struct gn_world *w = gn_comm_world(c);
-	int node = gn_world_node_of(w, gn_comm_rank(c));
+	struct payload *mine = &sums[gn_world_node_of(w, gn_comm_rank(c))];
+	struct gn_comm_rail rails[GN_RAILS_MAX];
 	uint64_t same, other;
 
 	gn_comm_sent_bytes(c, &same, &other);
-	sums[2 * node] = (int64_t)(same - p->same_node_bytes);
-	sums[2 * node + 1] = (int64_t)(other - p->other_node_bytes);
-	return gn_comm_allreduce(c, sums, 2 * (size_t)gn_world_nodes(w), GN_I64, NULL, err);
+	mine->same = (int64_t)(same - p->same_node_bytes);
+	mine->other = (int64_t)(other - p->other_node_bytes);
+	for (int i = 0, count = gn_comm_rails(c, rails); i < count; i++)
+		mine->rails[i] = (int64_t)(rails[i].sent_bytes - p->rail_bytes[i]);
+	return gn_comm_allreduce(c, sums, (size_t)gn_world_nodes(w) * (sizeof *sums / sizeof(int64_t)), GN_I64, NULL, err);
+}
+
+static int rails_used(const struct payload *sums, int nodes)
+{
+	int used = 0;
+
+	for (int i = 0; i < GN_RAILS_MAX; i++) {
+		int carried = 0;
+
+		for (int n = 0; n < nodes; n++)
+			carried |= sums[n].rails[i] > 0;
+		used += carried;
+	}
+	return used;
 }
 
 static void short_of(char *verdict, const char *host, uint64_t wanted, const char *where, uint64_t counted)
@@ -77,7 +101,34 @@ static void judge(const struct gn_devices *before, const struct gn_devices *afte
 	}
 }
 
-static enum gn_status judge_here(struct gn_comm *c, struct gn_proof *p, const char *transport, const int64_t *sums,
+/* The rest of an RDMA device's name in UCX's words is the port: "mlx5_0:1". */
+static int is_device_of(const char *rail, const char *device)
+{
+	size_t len = strlen(device);
+
+	return !strncmp(rail, device, len) && (!rail[len] || rail[len] == ':');
+}
+
+static void judge_rails(struct gn_comm *c, const struct gn_devices *before, const struct gn_devices *after,
+			const struct payload *sent, char *verdict)
+{
+	struct gn_comm_rail rails[GN_RAILS_MAX];
+	int count = gn_comm_rails(c, rails), rank = gn_comm_rank(c);
+
+	for (int i = 0; i < count && count > 1 && !*verdict; i++)
+		for (int k = 0; k < after->count; k++) {
+			struct gn_devices now = {&after->items[k], 1};
+			uint64_t counted = gn_devices_sent(before, &now, now.items->kind);
+
+			if (!is_device_of(rails[i].device, now.items->name) || counted >= (uint64_t)sent->rails[i])
+				continue;
+			snprintf(verdict, VERDICT_MAX, "the ranks of %.64s sent %lld bytes by %.64s, which counted %llu",
+				 gn_world_host_of(gn_comm_world(c), rank), (long long)sent->rails[i], rails[i].device,
+				 (unsigned long long)counted);
+		}
+}
+
+static enum gn_status judge_here(struct gn_comm *c, struct gn_proof *p, const char *transport, const struct payload *sums,
 				 char *verdict, struct gn_err *err)
 {
 	struct gn_world *w = gn_comm_world(c);
@@ -90,8 +141,10 @@ static enum gn_status judge_here(struct gn_comm *c, struct gn_proof *p, const ch
 	status = gn_devices_read("/sys", &after, err);
 	if (status)
 		return status;
-	judge(&p->before, &after, transport, gn_world_host_of(w, rank), (uint64_t)sums[2 * node],
-	      (uint64_t)sums[2 * node + 1], verdict);
+	judge(&p->before, &after, transport, gn_world_host_of(w, rank), (uint64_t)sums[node].same,
+	      (uint64_t)sums[node].other, verdict);
+	if (strcmp(transport, "auto"))
+		judge_rails(c, &p->before, &after, &sums[node], verdict);
 	gn_devices_release(&after);
 	return GN_OK;
 }
@@ -99,7 +152,7 @@ static enum gn_status judge_here(struct gn_comm *c, struct gn_proof *p, const ch
 enum gn_status gn_proof_end(struct gn_comm *c, struct gn_proof *p, const char *transport, struct gn_err *err)
 {
 	int nodes = gn_world_nodes(gn_comm_world(c)), here = gn_world_node_of(gn_comm_world(c), gn_comm_rank(c));
-	int64_t *sums = calloc(2 * (size_t)nodes, sizeof *sums);
+	struct payload *sums = calloc((size_t)nodes, sizeof *sums);
 	char(*verdicts)[VERDICT_MAX] = calloc((size_t)nodes, sizeof *verdicts);
 	enum gn_status status;
 
@@ -107,6 +160,7 @@ enum gn_status gn_proof_end(struct gn_comm *c, struct gn_proof *p, const char *t
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d nodes", nodes);
 	else
 		status = add_up(c, p, sums, err);
+	p->rails = status ? 0 : rails_used(sums, nodes);
 	if (!status)
 		status = judge_here(c, p, transport, sums, verdicts[here], err);
 	if (!status)

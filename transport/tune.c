@@ -100,6 +100,7 @@ static enum gn_status drive(struct gn_probe *p, const struct tuner *t, struct pa
 {
 	struct gn_cost_path path = {.path = {.count = 0}};
 	double large;
+	int rails;
 	enum gn_status status = gn_fabric_connect(p->fabric, p->peer, err);
 
 	if (!status)
@@ -115,9 +116,11 @@ static enum gn_status drive(struct gn_probe *p, const struct tuner *t, struct pa
 		status = gn_probe_overheads(p, 8, &r->overheads[0][0], &r->overheads[0][1], err);
 	if (!status)
 		status = gn_probe_overheads(p, large < 8 ? 8 : (size_t)large, &r->overheads[1][0], &r->overheads[1][1], err);
-	r->bytes_per_s = path.bytes_per_s;
-	r->burst_bytes = path.burst_bytes;
-	r->burst_bytes_per_s = path.burst_bytes_per_s;
+	/* the stream was of messages that go by one rail */
+	rails = gn_world_node_of(t->world, p->me) == gn_world_node_of(t->world, p->peer) ? 1 : gn_fabric_rails(p->fabric);
+	r->bytes_per_s = path.bytes_per_s * rails;
+	r->burst_bytes = path.burst_bytes * rails;
+	r->burst_bytes_per_s = path.burst_bytes_per_s * rails;
 	return status ? status : gn_probe_end(p, err);
 }
 
@@ -340,7 +343,7 @@ enum gn_status gn_tune_measure(struct gn_world *world, const struct gn_tune_opti
 	t.o.seconds = t.o.seconds > 0 ? t.o.seconds : SECONDS;
 	t.o.max_bytes = t.o.max_bytes ? t.o.max_bytes : MAX_BYTES;
 	t.o.pairs = t.o.pairs > 0 ? t.o.pairs : PAIRS;
-	status = gn_fabric_create(world, t.o.transport ? t.o.transport : "auto", &t.fabric, err);
+	status = gn_fabric_create(world, t.o.transport ? t.o.transport : "auto", 0, &t.fabric, err);
 	if (status)
 		return status;
 	status = measure(&t, out, err);

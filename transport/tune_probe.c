@@ -97,7 +97,7 @@ static enum gn_status post_receive(struct gn_probe *p, int from, int what, void 
 				   struct gn_request *r, struct gn_err *err)
 {
 	*r = (struct gn_request){.complete = completed};
-	return gn_fabric_receive(p->fabric, tag_of(from, what), data, bytes, r, err);
+	return gn_fabric_receive(p->fabric, from, tag_of(from, what), data, bytes, r, err);
 }
 
 static enum gn_status send_now(struct gn_probe *p, int to, int what, const void *data, size_t bytes, struct gn_err *err)

@@ -153,6 +153,9 @@ static enum gn_status guess(struct gn_world *world, struct gn_fabric *fabric, st
 
 	if (!status)
 		gn_cost_guess(&p.devices, gn_strbuf_text(&p.node), gn_strbuf_text(&p.link), out);
+	/* messages that take long enough for a rate to matter are cut into a part for each rail */
+	if (!status)
+		out->link.bytes_per_s *= gn_fabric_rails(fabric);
 	release_paths(&p);
 	return status;
 }

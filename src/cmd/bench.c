@@ -111,6 +111,8 @@ static const struct gn_option options_table[] = {
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
 	 .initial = "auto", .help = "what has to carry the bytes; fails when the devices' counters say otherwise",
 	 .choices = "auto|tcp|shm|rc|ud"},
+	{.name = "rails", .kind = GN_OPTION_INT, .offset = FIELD(rails), .value_name = "N", .initial = "0", .min = 0,
+	 .max = GN_RAILS_MAX, .help = "network devices of a node to use side by side at most; 0: all that are equally fast"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "one JSON object a line"},
 };
 
@@ -133,7 +135,8 @@ static const struct gn_command command = {
 		"Results are checked in every row, for all elements: out of place those of the last timed operation, in "
 		"place those of one more. A wrong one makes the exit code 1.\n\n"
 		"With --transport, the counters of the network devices are read before and after each row, and the command "
-		"fails with code 1 when they do not bear the named transport out.",
+		"fails with code 1 when they do not bear the named transport out, or not each rail's share of the bytes. rails is "
+		"how many network devices carried the row.",
 	.examples = "  gannet launch -n 4 gannet bench allreduce --transport shm   # on this machine\n"
 		    "  srun -N2 --mpi=pmix gannet bench allreduce --json            # JSON lines\n"
 		    "  srun -N2 --mpi=pmix gannet bench p2p --transport rc          # latency and bandwidth of a link\n",

@@ -9,7 +9,7 @@
 #include "transport/comm.h"
 
 struct gn_bench_options {
-	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer;
+	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer, rails;
 	const char *algo, *transport, *tuning, *place, *type, *redop;
 	int json, foreign;
 };

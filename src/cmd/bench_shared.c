@@ -57,7 +57,7 @@ static void free_buffer(struct gn_bench *b, void *memory)
 
 enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *b, struct gn_err *err)
 {
-	struct gn_comm_options options = {.transport = o->transport, .tuning = o->tuning};
+	struct gn_comm_options options = {.transport = o->transport, .tuning = o->tuning, .rails = (int)o->rails};
 	enum gn_status status;
 	int size;
 
@@ -211,6 +211,7 @@ enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
 						      struct gn_err *err),
 			    struct gn_err *err)
 {
+	struct gn_comm_rail rails[GN_RAILS_MAX];
 	char carried_by[64];
 	struct gn_proof proof;
 	int direct = 0;
@@ -226,6 +227,9 @@ enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
 	if (status || gn_comm_rank(b->comm))
 		return status;
 	name_transports(b, direct, carried_by, sizeof carried_by, &row->rails);
+	/* several: what was there to be used is not what was */
+	if (gn_comm_rails(b->comm, rails) > 1 && proof.rails)
+		row->rails = proof.rails;
 	row->transport = carried_by;
 	row->type = b->o->type;
 	row->ranks = gn_comm_size(b->comm);

@@ -89,7 +89,7 @@ static enum gn_status apply_recipe(struct gn_train_options *o, int64_t ranks, st
 static enum gn_status train_in_world(const struct gn_train_options *given, struct gn_world *world, struct gn_log *log,
 				     int *told, struct gn_err *err)
 {
-	struct gn_comm_options co = {.transport = given->transport, .tuning = given->tuning};
+	struct gn_comm_options co = {.transport = given->transport, .tuning = given->tuning, .rails = (int)given->rails};
 	struct gn_train_options filled = *given, *o = &filled;
 	struct gn_strbuf text, recipe_text;
 	struct gn_recipe recipe;

@@ -53,7 +53,7 @@ struct gn_train_options {
 	int64_t log_every;
 	int64_t eval_every;	       /* epochs */
 	const char *device, *transport, *algo, *tuning;
-	int64_t threads, loader_threads, prefetch, bucket;
+	int64_t threads, loader_threads, prefetch, bucket, rails;
 	unsigned char given[GN_TRAIN_OPTIONS_MAX]; /* for the command: which options were given */
 };
 

@@ -1,6 +1,7 @@
 TRANSPORT_TESTS = \
 	tests/transport/test_detect \
 	tests/transport/test_handshake \
+	tests/transport/test_rails \
 	tests/transport/test_recorder \
 	tests/transport/test_schedule \
 	tests/transport/test_sim \
@@ -14,6 +15,8 @@ tests_transport_test_detect_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_detect_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_handshake_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_handshake_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_rails_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_rails_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_recorder_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_recorder_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_schedule_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -44,6 +47,7 @@ SHELL_TESTS += \
 	tests/transport/environment.t \
 	tests/transport/failure.t \
 	tests/transport/launch.t \
+	tests/transport/rails.t \
 	tests/transport/sim.t \
 	tests/transport/slurm.t \
 	tests/transport/strangers.t \

@@ -1,0 +1,72 @@
+#!/bin/bash
+# Two links a node, each shaped: the bytes go over both by half, twice as fast, and a link that is cut ends the job. So slow are
+# they that a busy machine makes no difference.
+set -u
+# shellcheck source=tests/slurm/lab.sh
+. "$GN_SOURCE/tests/slurm/lab.sh"
+lab_begin
+check "two nodes with two links come up" vc up --nodes 2 --rails 2 --rate 200mbit --cpus-per-node 2
+id=$(printf '%s' "$lab/vc" | md5sum | cut -c1-6)
+first=gnv$id-2 second=gnv$id-2-1
+
+step() { on 60 srun -N2 -n4 --mpi=pmix "$@"; }
+every_way() {
+	step "$GN_BUILD/tests/transport/coll_probe" tcp >"$lab/out" 2>"$lab/err" || { cat "$lab/out" "$lab/err"; return 1; }
+	[[ $(grep -c "of 4 on 2 nodes: 0 wrong" "$lab/out") == 4 ]] && grep -q "using eth0 at .*, eth1 at " "$lab/err"
+}
+check "each collective by each algorithm is right; the line at start names both" every_way
+
+# What node n2 has sent by a link.
+sent() { ip -s -j link show dev "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["stats64"]["rx"]["bytes"])'; }
+bench() { # FILE MODE ARG...: one row of JSON; the bytes over each link in one and two
+	one=$(sent "$first") two=$(sent "$second")
+	step "$gannet" bench "$2" --transport tcp --json --warmup 1 --iters 3 "${@:3}" >"$lab/$1" 2>"$lab/err" || { cat "$lab/err"; return 1; }
+	one=$(($(sent "$first") - one)) two=$(($(sent "$second") - two))
+	cat "$lab/$1"
+	echo "$one and $two bytes"
+}
+value() { # FILE FIELD[.FIELD]
+	perl -MJSON::PP -e 'my $v = decode_json(<STDIN>); $v = $v->{$_} for split /\./, shift; print $v' "$2" <"$lab/$1"
+}
+at_least() { perl -e 'exit !($ARGV[0] >= $ARGV[1] * $ARGV[2])' "$@"; }
+both() {
+	bench both allreduce --min-bytes 16M --max-bytes 16M --place in && [[ $(value both rails) == 2 ]] &&
+		at_least "$one" 0.8 "$two" && at_least "$two" 0.8 "$one" && ((one + two > 4 * 16 << 20))
+}
+check "allreduce of 16 MiB: half of the bytes by each link" both
+alone() {
+	bench alone allreduce --min-bytes 16M --max-bytes 16M --place in --rails 1 && [[ $(value alone rails) == 1 ]] && ((two < 100000)) &&
+		at_least "$(value both in_place.busbw_gb_per_s)" 1.6 "$(value alone in_place.busbw_gb_per_s)"
+}
+check "--rails 1: all of them by the first, at most 1/1.6 of the bus bandwidth" alone
+message() {
+	bench message p2p --min-bytes 8M --max-bytes 8M --factor 2 || return 1
+	head -n 1 "$lab/message" >"$lab/one-way"
+	[[ $(value one-way rails) == 2 ]] && at_least "$one" 0.8 "$two" && at_least "$two" 0.8 "$one"
+}
+check "one message of 8 MiB is divided, too" message
+# The bench measures the links with larger ones, so their counters say nothing here.
+small() { bench small allreduce --min-bytes 1K --max-bytes 1K && [[ $(value small rails) == 1 ]]; }
+check "small messages go by the first link, as the row says" small
+named() { UCX_NET_DEVICES=eth1 bench named allreduce --min-bytes 1M --max-bytes 1M && grep -q "using eth1 at" "$lab/err" && ((one < 1000000)); }
+check "UCX_NET_DEVICES goes first" named
+limited() { GANNET_RAILS=1 bench limited allreduce --min-bytes 1M --max-bytes 1M && [[ $(value limited rails) == 1 ]] && ((two < 100000)); }
+check "GANNET_RAILS limits them" limited
+expect 2 "GANNET_RAILS='many' is not a number" "GANNET_RAILS that is no number" env GANNET_RAILS=many \
+	"$GN_SOURCE/slurm/vcluster" run --dir "$lab/vc" -- srun -N2 -n2 --mpi=pmix "$gannet" bench allreduce --max-bytes 1K
+
+flowing() { (($(sent "$second") > start + (16 << 20))); }
+cut_one() {
+	local pid end
+	start=$(sent "$second")
+	step "$gannet" bench allreduce --transport tcp --min-bytes 4M --max-bytes 4M --iters 100000 >"$lab/out" 2>"$lab/err" &
+	pid=$!
+	until_within 30 flowing || { cat "$lab/err"; kill $pid; return 1; }
+	end=$((SECONDS + 10))
+	ip link set "$second" down
+	wait $pid
+	cat "$lab/err"
+	((SECONDS <= end)) && grep -q "Exited with exit code 4" "$lab/err" && grep -qE "rank [0-3] on n[12]" "$lab/err"
+}
+check "one link cut on one node: the job ends and names a peer" cut_one
+finish

@@ -1,0 +1,164 @@
+/* Which devices become rails: from a made-up /sys, and from what ranks offer each other. */
+#include "tests/test.h"
+
+#include "src/base/file.h"
+#include "src/base/strbuf.h"
+#include "transport/rails.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct gn_rails candidates(const char *const *pairs)
+{
+	struct gn_rails r = {0};
+
+	for (; *pairs; pairs += 2, r.count++) {
+		snprintf(r.items[r.count].network, sizeof r.items[0].network, "%s", pairs[0]);
+		snprintf(r.items[r.count].name, sizeof r.items[0].name, "%s", pairs[1]);
+	}
+	return r;
+}
+
+static struct gn_rail_offer offer_of(const struct gn_rails *r, int wanted)
+{
+	struct gn_rail_offer o = {.wanted = wanted, .count = r->count};
+
+	for (int i = 0; i < r->count; i++)
+		memcpy(o.networks[i], r->items[i].network, sizeof o.networks[i]);
+	return o;
+}
+
+/* names: "eth0 eth1" */
+static void expect_names(const struct gn_rails *r, const char *names)
+{
+	struct gn_strbuf text;
+
+	gn_strbuf_init(&text);
+	for (int i = 0; i < r->count; i++)
+		gn_strbuf_printf(&text, "%s%s", i ? " " : "", r->items[i].name);
+	assert_string_equal(gn_strbuf_text(&text), names);
+	gn_strbuf_release(&text);
+}
+
+/* What rank `me` gets. */
+static void expect_rails(const struct gn_rails *all, const int *wanted, int ranks, int me, const char *names)
+{
+	struct gn_rail_offer offers[4];
+	struct gn_rails got;
+
+	for (int r = 0; r < ranks; r++)
+		offers[r] = offer_of(&all[r], wanted ? wanted[r] : 0);
+	gn_rails_choose(offers, ranks, &all[me], &got);
+	expect_names(&got, names);
+}
+
+static void test_choice(void **state)
+{
+	static const char *const two[] = {"10.1.0.0/16", "eth0", "10.2.0.0/16", "eth1", NULL};
+	static const char *const other_names[] = {"10.1.0.0/16", "ens5", "10.2.0.0/16", "ens4", "10.3.0.0/16", "ens6", NULL};
+	static const char *const one[] = {"10.2.0.0/16", "eth1", NULL};
+	const int two_of[] = {0, 2}, one_of[] = {3, 1}, none[] = {0, 0};
+	struct gn_rails both[] = {candidates(two), candidates(other_names)}, less[] = {candidates(two), candidates(one)};
+
+	(void)state;
+	expect_rails(both, NULL, 2, 0, "eth0 eth1");
+	expect_rails(both, none, 2, 1, "ens5 ens4");
+	expect_rails(both, two_of, 2, 1, "ens5 ens4");
+	/* of several, the one that is asked for is named, or UCX could take both */
+	expect_rails(both, one_of, 2, 0, "eth0");
+	expect_rails(both, one_of, 2, 1, "ens5");
+	/* the only one in common may not be a good one: UCX chooses */
+	expect_rails(less, NULL, 2, 0, "");
+	expect_rails(less, NULL, 2, 1, "");
+}
+
+static void test_one_fabric(void **state)
+{
+	static const char *const four[] = {"InfiniBand fe80", "mlx5_0:1", "InfiniBand fe80", "mlx5_1:1",
+					   "InfiniBand fe80", "mlx5_2:1", "InfiniBand fe80", "mlx5_3:1", NULL};
+	static const char *const two[] = {"InfiniBand fe80", "mlx5_4:1", "InfiniBand fe80", "mlx5_5:1", NULL};
+	static const char *const none[] = {NULL};
+	struct gn_rails uneven[] = {candidates(four), candidates(two)}, empty[] = {candidates(four), candidates(none)};
+
+	(void)state;
+	expect_rails(uneven, NULL, 2, 0, "mlx5_0:1 mlx5_1:1");
+	expect_rails(uneven, NULL, 2, 1, "mlx5_4:1 mlx5_5:1");
+	expect_rails(empty, NULL, 2, 0, "");
+}
+
+/* --- a made-up /sys --- */
+
+static void put(const char *root, const char *path, const char *text)
+{
+	char full[512], *slash;
+	struct gn_err err;
+
+	snprintf(full, sizeof full, "%s/class/infiniband/%s", root, path);
+	slash = strrchr(full, '/');
+	*slash = 0;
+	assert_ok(gn_make_dirs(full, &err));
+	*slash = '/';
+	assert_ok(gn_file_replace(full, text, strlen(text), &err));
+}
+
+static void add_port(const char *root, const char *device, int port, const char *state, const char *rate,
+		     const char *link)
+{
+	const struct {
+		const char *file, *text;
+	} all[] = {{"state", state}, {"rate", rate}, {"link_layer", link}, {"gids/0", "fe80:0000:0000:0001:0000:0000:0000:0007\n"}};
+	char path[256];
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		snprintf(path, sizeof path, "%s/ports/%d/%s", device, port, all[i].file);
+		put(root, path, all[i].text);
+	}
+}
+
+static void expect_found(const char *root, const char *tls, const char *allowed, const char *names)
+{
+	struct gn_rails r;
+	struct gn_err err;
+
+	assert_ok(gn_rails_find(root, tls, allowed, &r, &err));
+	expect_names(&r, names);
+}
+
+static void test_find_rdma(void **state)
+{
+	char root[] = "/tmp/gn-rails.XXXXXX";
+	struct gn_rails r;
+	struct gn_err err;
+
+	(void)state;
+	assert_non_null(mkdtemp(root));
+	add_port(root, "mlx5_1", 1, "4: ACTIVE\n", "200 Gb/sec (4X HDR)\n", "InfiniBand\n");
+	add_port(root, "mlx5_0", 1, "4: ACTIVE\n", "200 Gb/sec (4X HDR)\n", "InfiniBand\n");
+	add_port(root, "mlx5_0", 2, "1: DOWN\n", "200 Gb/sec (4X HDR)\n", "InfiniBand\n");
+	add_port(root, "mlx5_2", 1, "4: ACTIVE\n", "100 Gb/sec (4X EDR)\n", "InfiniBand\n");
+	expect_found(root, NULL, NULL, "mlx5_0:1 mlx5_1:1");
+	expect_found(root, "rc,ud,self", NULL, "mlx5_0:1 mlx5_1:1");
+	expect_found(root, "^tcp", NULL, "mlx5_0:1 mlx5_1:1");
+	expect_found(root, "sm,self", NULL, "");
+	expect_found(root, NULL, "mlx5_2:1,mlx5_1:1,eth9", "mlx5_1:1");
+	expect_found(root, NULL, "mlx5_2:1", "mlx5_2:1");
+	assert_ok(gn_rails_find(root, NULL, NULL, &r, &err));
+	assert_string_equal(r.items[0].network, "InfiniBand fe80:0000:0000:0001");
+	/* a faster one makes the others slow */
+	add_port(root, "mlx5_3", 1, "4: ACTIVE\n", "400 Gb/sec (4X NDR)\n", "Ethernet\n");
+	expect_found(root, NULL, NULL, "mlx5_3:1");
+	assert_ok(gn_remove_tree(root, &err));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_choice),
+		cmocka_unit_test(test_one_fabric),
+		cmocka_unit_test(test_find_rdma),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

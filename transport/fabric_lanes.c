@@ -1,0 +1,105 @@
+#include "transport/fabric_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+	const char *name, *tls;
+} transports[] = {
+	{"tcp", "tcp,self"}, {"shm", "sm,self"}, {"rc", "rc,ud,self"}, {"ud", "ud,self"},
+};
+
+enum gn_status gn_fabric_tls(const char *transport, const char **tls, struct gn_err *err)
+{
+	*tls = getenv("UCX_TLS");
+	if (*tls || !strcmp(transport, "auto"))
+		return GN_OK;
+	for (size_t i = 0; i < sizeof transports / sizeof *transports; i++)
+		if (!strcmp(transports[i].name, transport)) {
+			*tls = transports[i].tls;
+			return GN_OK;
+		}
+	return gn_err_set(err, GN_ERR_USAGE, "no transport '%s': auto, tcp, shm, rc or ud", transport);
+}
+
+/* A list that begins with ^ names what is kept out. */
+int gn_fabric_tls_has_shm(const char *tls)
+{
+	static const char *const words[] = {"all", "sm", "shm", "posix", "sysv", "cma", "mm", "knem", "xpmem"};
+	const char *at = tls;
+	int listed = 0;
+
+	if (!tls)
+		return 1;
+	if (*at == '^')
+		at++;
+	while (*at) {
+		size_t len = strcspn(at, ",");
+
+		for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+			listed |= strlen(words[i]) == len && !strncmp(words[i], at, len);
+		at += len + (at[len] == ',');
+	}
+	return *tls == '^' ? !listed : listed;
+}
+
+/* UCX 1.13 tells an endpoint's lanes only as text: "#  lane[0]:  1:tcp/eth0.0 md[1] ...". */
+void gn_fabric_end_lanes(const struct gn_fabric_end *e, size_t before, struct gn_strbuf *out)
+{
+	char *text = NULL, *line, *save = NULL, name[128], *dot;
+	size_t len = 0;
+	FILE *stream;
+
+	if (!e->ep)
+		return;
+	stream = open_memstream(&text, &len);
+	if (!stream)
+		return;
+	ucp_ep_print_info(e->ep, stream);
+	fclose(stream);
+	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		if (sscanf(line, "# lane[%*d]: %*d:%127s", name) != 1)
+			continue;
+		dot = strrchr(name, '.');
+		if (dot)
+			*dot = 0;
+		if (!strstr(gn_strbuf_text(out) + before, name))
+			gn_strbuf_printf(out, "%s%s", out->len > before ? " " : "", name);
+	}
+	free(text);
+}
+
+void gn_fabric_lanes(const struct gn_fabric *f, int rank, struct gn_strbuf *out)
+{
+	size_t before = out->len;
+
+	for (int i = 0; i < f->rail_count; i++)
+		gn_fabric_end_lanes(&f->rails[i].ends[rank], before, out);
+}
+
+int gn_fabric_end_is_shm(const struct gn_fabric_end *e)
+{
+	static const char *const others[] = {"tcp/", "rc_", "ud_", "dc_"};
+	struct gn_strbuf lanes;
+	int shm = 1;
+
+	gn_strbuf_init(&lanes);
+	gn_fabric_end_lanes(e, 0, &lanes);
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		shm &= !strstr(gn_strbuf_text(&lanes), others[i]);
+	gn_strbuf_release(&lanes);
+	return shm;
+}
+
+int gn_fabric_end_is_tcp(const struct gn_fabric_end *e)
+{
+	struct gn_strbuf lanes;
+	int tcp;
+
+	gn_strbuf_init(&lanes);
+	gn_fabric_end_lanes(e, 0, &lanes);
+	tcp = strstr(gn_strbuf_text(&lanes), "tcp/") != NULL;
+	gn_strbuf_release(&lanes);
+	return tcp;
+}

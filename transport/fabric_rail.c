@@ -1,0 +1,233 @@
+#include "transport/fabric_internal.h"
+
+#include "src/base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- context and worker --- */
+
+static ucs_status_t configure(const struct gn_fabric_rail *r, const char *tls, ucp_config_t *config)
+{
+	ucs_status_t rc = UCS_OK;
+
+	if (tls)
+		rc = ucp_config_modify(config, "TLS", tls);
+	if (rc == UCS_OK && *r->device)
+		rc = ucp_config_modify(config, "NET_DEVICES", r->device);
+	/* of messages that ask for it, see send_flags_of() */
+	if (rc == UCS_OK && !getenv("UCX_RNDV_SEND_NBR_THRESH"))
+		rc = ucp_config_modify(config, "RNDV_SEND_NBR_THRESH", "inf");
+	return rc;
+}
+
+enum gn_status gn_fabric_rail_open(struct gn_fabric_rail *r, const char *tls, struct gn_err *err)
+{
+	size_t size = (size_t)gn_world_size(r->fabric->world);
+	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
+			       .features = UCP_FEATURE_TAG, .estimated_num_eps = size};
+	ucp_worker_params_t wp = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+				  .thread_mode = UCS_THREAD_MODE_SINGLE};
+	ucp_config_t *config;
+	ucs_status_t rc;
+
+	r->ends = calloc(size, sizeof *r->ends);
+	if (!r->ends)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a fabric of %zu ranks", size);
+	rc = ucp_config_read(NULL, NULL, &config);
+	if (rc != UCS_OK)
+		return gn_fabric_fail(err, "reading UCX's settings", rc);
+	rc = configure(r, tls, config);
+	if (rc == UCS_OK)
+		rc = ucp_init(&params, config, &r->context);
+	ucp_config_release(config);
+	if (rc != UCS_OK) {
+		gn_fabric_fail(err, "opening the fabric", rc);
+		return gn_err_prefix(err, "transports '%s'%s%s", tls ? tls : "all", *r->device ? " on " : "", r->device);
+	}
+	rc = ucp_worker_create(r->context, &wp, &r->worker);
+	return rc == UCS_OK ? GN_OK : gn_fabric_fail(err, "opening the fabric's worker", rc);
+}
+
+void gn_fabric_rail_close(struct gn_fabric_rail *r, int forget)
+{
+	/* Taking a worker down under messages on their way would call back for requests whose owners are gone, and UCX 1.13
+	 * cannot cancel sends over shared memory. An abandoned one stays as it is until the process ends, soon. */
+	if (r->worker && !forget)
+		ucp_worker_destroy(r->worker);
+	if (r->context && !forget)
+		ucp_cleanup(r->context);
+	free(r->ends);
+}
+
+/* --- addresses: of each rail its length, the address, and zeros up to a multiple of eight bytes --- */
+
+static size_t padded(uint64_t len)
+{
+	return ((size_t)len + 7) & ~(size_t)7;
+}
+
+static enum gn_status append_address(const struct gn_fabric_rail *r, struct gn_strbuf *out, struct gn_err *err)
+{
+	static const char zeros[8];
+	ucp_address_t *address = NULL;
+	size_t len = 0;
+	ucs_status_t rc = ucp_worker_get_address(r->worker, &address, &len);
+	uint64_t told = len;
+
+	if (rc != UCS_OK)
+		return gn_fabric_fail(err, "this rank's fabric address", rc);
+	gn_strbuf_append(out, (const char *)&told, sizeof told);
+	gn_strbuf_append(out, (const void *)address, len);
+	gn_strbuf_append(out, zeros, padded(len) - len);
+	ucp_worker_release_address(r->worker, address);
+	return gn_strbuf_failed(out) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an address") : GN_OK;
+}
+
+static enum gn_status take_addresses(struct gn_fabric *f, size_t rank, size_t len, struct gn_err *err)
+{
+	const char *from = f->told[rank];
+	uint64_t each;
+	int i = 0;
+
+	for (; i < f->rail_count && len >= sizeof each; i++) {
+		memcpy(&each, from, sizeof each);
+		if (!each || each > len - sizeof each || padded(each) > len - sizeof each)
+			break;
+		f->rails[i].ends[rank].address = from + sizeof each;
+		from += sizeof each + padded(each);
+		len -= sizeof each + padded(each);
+	}
+	if (i < f->rail_count || len)
+		return gn_err_set(err, GN_ERR_MISMATCH, "rank %zu tells its fabric addresses in another layout: do all ranks run the same "
+				  "build of gannet?", rank);
+	return GN_OK;
+}
+
+enum gn_status gn_fabric_exchange_addresses(struct gn_fabric *f, struct gn_err *err)
+{
+	size_t size = (size_t)gn_world_size(f->world), *lens = calloc(size, sizeof *lens);
+	enum gn_status status = GN_OK;
+	struct gn_strbuf mine;
+
+	gn_strbuf_init(&mine);
+	if (!lens)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
+	for (int i = 0; !status && i < f->rail_count; i++)
+		status = append_address(&f->rails[i], &mine, err);
+	if (!status)
+		status = gn_world_exchange(f->world, gn_strbuf_text(&mine), mine.len, f->told, lens, err);
+	for (size_t r = 0; !status && r < size; r++)
+		status = take_addresses(f, r, lens[r], err);
+	gn_strbuf_release(&mine);
+	free(lens);
+	return status;
+}
+
+/* --- endpoints --- */
+
+/* Only kept for whoever asks: a peer that has finished and left is no failure. */
+static void endpoint_broke(void *argument, ucp_ep_h ep, ucs_status_t rc)
+{
+	struct gn_fabric_end *e = argument;
+	struct gn_fabric *f = e->rail->fabric;
+
+	(void)ep;
+	if (f->broken)
+		return;
+	f->broken = e;
+	f->broken_status = rc;
+	f->broken_ns = gn_clock_ns();
+}
+
+/* Over TCP no message waits for its receiver. UCX's rendezvous lets the receiver's answer queue behind the data that it is
+ * sending itself, in the same byte stream, and both directions stand still by turns: on 1 Gbit links an allreduce of 4 MiB
+ * took twice as long as the wire needs. The socket's window holds back a sender that is too early. */
+static uint32_t send_flags_of(const struct gn_fabric_end *e)
+{
+	return gn_fabric_end_is_tcp(e) ? UCP_OP_ATTR_FLAG_FAST_CMPL : 0;
+}
+
+static ucs_status_t open_endpoint(struct gn_fabric_end *e, ucp_err_handling_mode_t mode)
+{
+	ucp_ep_params_t params = {
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+			      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+		.address = e->address,
+		.err_mode = mode,
+		.err_handler = {.cb = endpoint_broke, .arg = e},
+	};
+
+	return ucp_ep_create(e->rail->worker, &params, &e->ep);
+}
+
+static void close_quickly(struct gn_fabric_end *e)
+{
+	ucp_request_param_t quick = {0};
+	void *request = ucp_ep_close_nbx(e->ep, &quick);
+
+	while (UCS_PTR_IS_PTR(request) && ucp_request_check_status(request) == UCS_INPROGRESS)
+		ucp_worker_progress(e->rail->worker);
+	if (UCS_PTR_IS_PTR(request))
+		ucp_request_free(request);
+	e->ep = NULL;
+}
+
+/* UCX 1.13's shared memory has no error handling of its own, so peers of this node that may use it get endpoints without;
+ * should such an endpoint turn out to use a network, it is made again with. */
+enum gn_status gn_fabric_rail_connect(struct gn_fabric_rail *r, int rank, struct gn_err *err)
+{
+	struct gn_fabric_end *e = &r->ends[rank];
+	int plain = e->same_node && r->fabric->shm_allowed;
+	ucs_status_t rc;
+
+	if (e->ep)
+		return GN_OK;
+	rc = open_endpoint(e, plain ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER);
+	if (rc == UCS_OK && plain && !gn_fabric_end_is_shm(e)) {
+		close_quickly(e);
+		rc = open_endpoint(e, UCP_ERR_HANDLING_MODE_PEER);
+	}
+	if (rc == UCS_OK) {
+		e->send_flags = send_flags_of(e);
+		return GN_OK;
+	}
+	e->ep = NULL;
+	gn_fabric_fail(err, "no way to reach it with the transports allowed", rc);
+	gn_err_prefix(err, "rank %d on %s%s%s", rank, gn_world_host_of(r->fabric->world, rank), *r->device ? ", by " : "",
+		      r->device);
+	return GN_ERR_FAILED;
+}
+
+/* Ends when all the requests are done or the time is over. */
+void gn_fabric_rail_disconnect(struct gn_fabric_rail *r, uint64_t until_ns)
+{
+	ucp_request_param_t param = {0};
+	int size = gn_world_size(r->fabric->world), left;
+	void **closing = calloc((size_t)size, sizeof *closing);
+
+	for (int i = 0; i < size; i++) {
+		void *request = r->ends[i].ep ? ucp_ep_close_nbx(r->ends[i].ep, &param) : NULL;
+
+		r->ends[i].ep = NULL;
+		if (closing && UCS_PTR_IS_PTR(request))
+			closing[i] = request;
+	}
+	do {
+		left = 0;
+		for (int i = 0; i < 64; i++)
+			ucp_worker_progress(r->worker);
+		for (int i = 0; closing && i < size; i++) {
+			if (closing[i] && ucp_request_check_status(closing[i]) != UCS_INPROGRESS) {
+				ucp_request_free(closing[i]);
+				closing[i] = NULL;
+			}
+			left += closing[i] != NULL;
+		}
+	} while (left && gn_clock_ns() < until_ns);
+	/* the worker's end completes what is left, and aborts when nobody has given it up */
+	for (int i = 0; closing && i < size; i++)
+		if (closing[i])
+			ucp_request_free(closing[i]);
+	free(closing);
+}

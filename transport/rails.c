@@ -1,0 +1,131 @@
+#include "transport/rails.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a network that a rank has n times, those are rails that everybody has. */
+static int times_in(const struct gn_rail_offer *o, const char *network)
+{
+	int times = 0;
+
+	for (int i = 0; i < o->count; i++)
+		times += !strcmp(o->networks[i], network);
+	return times;
+}
+
+static int everybody_has(const struct gn_rail_offer *offers, int ranks, const char *network, int times)
+{
+	for (int r = 0; r < ranks; r++)
+		if (times_in(&offers[r], network) < times)
+			return 0;
+	return 1;
+}
+
+void gn_rails_choose(const struct gn_rail_offer *offers, int ranks, const struct gn_rails *candidates,
+		     struct gn_rails *out)
+{
+	struct gn_rails common = {0};
+	int limit = GN_RAILS_MAX, same = 0;
+
+	for (int i = 0; i < candidates->count; i++) {
+		same = i && !strcmp(candidates->items[i].network, candidates->items[i - 1].network) ? same + 1 : 1;
+		if (everybody_has(offers, ranks, candidates->items[i].network, same))
+			common.items[common.count++] = candidates->items[i];
+	}
+	for (int r = 0; r < ranks; r++)
+		if (offers[r].wanted > 0 && offers[r].wanted < limit)
+			limit = offers[r].wanted;
+	/* with one that all have, UCX knows better than this file whether it is a good one */
+	if (common.count < 2)
+		common.count = 0;
+	if (common.count > limit)
+		common.count = limit;
+	*out = common;
+}
+
+static size_t offer_bytes(int count)
+{
+	return offsetof(struct gn_rail_offer, networks) + (size_t)count * GN_RAIL_NETWORK_MAX;
+}
+
+static enum gn_status read_offer(const void *from, size_t len, int rank, struct gn_rail_offer *out, struct gn_err *err)
+{
+	struct gn_rail_offer o = {0};
+
+	if (len >= offer_bytes(0) && len <= sizeof o)
+		memcpy(&o, from, len);
+	if (len < offer_bytes(0) || o.count < 0 || o.count > GN_RAILS_MAX || len != offer_bytes(o.count))
+		return gn_err_set(err, GN_ERR_MISMATCH, "rank %d tells its network devices in another layout: do all ranks run the "
+				  "same build of gannet?", rank);
+	for (int i = 0; i < o.count; i++)
+		o.networks[i][GN_RAIL_NETWORK_MAX - 1] = 0;
+	*out = o;
+	return GN_OK;
+}
+
+static enum gn_status exchange(struct gn_world *world, const struct gn_rail_offer *mine, struct gn_rail_offer *all,
+			       struct gn_err *err)
+{
+	size_t size = (size_t)gn_world_size(world), *lens = calloc(size, sizeof *lens);
+	void **told = calloc(size, sizeof *told);
+	enum gn_status status = GN_OK;
+
+	if (!told || !lens)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
+	if (!status)
+		status = gn_world_exchange(world, mine, offer_bytes(mine->count), told, lens, err);
+	for (size_t r = 0; !status && r < size; r++)
+		status = read_offer(told[r], lens[r], (int)r, &all[r], err);
+	for (size_t r = 0; told && r < size; r++)
+		free(told[r]);
+	free(told);
+	free(lens);
+	return status;
+}
+
+static enum gn_status wanted_here(int wanted, int32_t *out, struct gn_err *err)
+{
+	const char *text = getenv("GANNET_RAILS");
+	char *end;
+	long number;
+
+	*out = wanted;
+	if (wanted || !text || !*text)
+		return GN_OK;
+	number = strtol(text, &end, 10);
+	if (*end || number < 0 || number > GN_RAILS_MAX)
+		return gn_err_set(err, GN_ERR_USAGE, "GANNET_RAILS='%.32s' is not a number from 0 (as many as there are) to %d", text,
+				  GN_RAILS_MAX);
+	*out = (int32_t)number;
+	return GN_OK;
+}
+
+enum gn_status gn_rails_agree(struct gn_world *world, const char *tls, int wanted, struct gn_rails *out,
+			      struct gn_err *err)
+{
+	const char *allowed = getenv("UCX_NET_DEVICES");
+	struct gn_rail_offer mine = {0}, *all = NULL;
+	struct gn_rails candidates = {0};
+	enum gn_status status;
+
+	*out = candidates;
+	if (gn_world_nodes(world) == 1)
+		return GN_OK;
+	status = wanted_here(wanted, &mine.wanted, err);
+	if (!status)
+		status = gn_rails_find("/sys", tls, allowed && strcmp(allowed, "all") ? allowed : NULL, &candidates, err);
+	if (status)
+		return status;
+	mine.count = candidates.count;
+	for (int i = 0; i < candidates.count; i++)
+		memcpy(mine.networks[i], candidates.items[i].network, GN_RAIL_NETWORK_MAX);
+	all = calloc((size_t)gn_world_size(world), sizeof *all);
+	if (!all)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", gn_world_size(world));
+	status = exchange(world, &mine, all, err);
+	if (!status)
+		gn_rails_choose(all, gn_world_size(world), &candidates, out);
+	free(all);
+	return status;
+}
