@@ -100,6 +100,13 @@ static enum gn_status check_input(const struct gn_layout *in, struct gn_err *err
 	return GN_OK;
 }
 
+static enum gn_status same_shape(const struct gn_layout *a, const struct gn_layout *b, struct gn_err *err)
+{
+	if (a->n == b->n && a->c == b->c && a->h == b->h && a->w == b->w)
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_USAGE, "cannot add %dx%dx%d and %dx%dx%d", a->c, a->h, a->w, b->c, b->h, b->w);
+}
+
 /* The logical shape of the output; layout as the first input's. */
 static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, struct gn_err *err)
 {
@@ -124,12 +131,9 @@ static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, s
 			return gn_err_set(
 				err, GN_ERR_USAGE,
 				"batch statistics of a single value per channel: use a larger batch or image");
-		return GN_OK;
+		return d->add ? same_shape(in, &d->in[1], err) : GN_OK;
 	case GN_OP_ADD:
-		if (in->n != d->in[1].n || in->c != d->in[1].c || in->h != d->in[1].h || in->w != d->in[1].w)
-			return gn_err_set(err, GN_ERR_USAGE, "cannot add %dx%dx%d and %dx%dx%d", in->c, in->h, in->w,
-					  d->in[1].c, d->in[1].h, d->in[1].w);
-		return GN_OK;
+		return same_shape(in, &d->in[1], err);
 	case GN_OP_REORDER:
 		*out = d->out;
 		return GN_OK;

@@ -50,13 +50,14 @@ struct gn_op_group {
 
 struct gn_op_desc {
 	enum gn_op_kind kind;
-	struct gn_layout in[2];  /* as they come; in[1] for GN_OP_ADD alone */
+	struct gn_layout in[2];  /* as they come; in[1] for GN_OP_ADD, and with add */
 	struct gn_layout out;    /* wanted; GN_OP_REORDER alone */
 	int channels_out;        /* conv, linear */
 	int kernel, stride, pad; /* conv, max pool; square */
 	int out_side;            /* adaptive average pool; square */
 	int bias;                /* conv, linear */
 	int relu;                /* followed by max(0, x) in the same pass: batch norm, add */
+	int add;                 /* in[1] is added to the result before that: batch norm with relu */
 	int training;
 	int needs_din;        /* 0 for the first layer: nobody wants the gradient of an image */
 	double eps, momentum; /* batch norm */
@@ -72,9 +73,10 @@ struct gn_op_info {
 	struct gn_layout out;
 	size_t workspace_bytes; /* kept untouched from forward to backward */
 	size_t scratch_bytes;   /* free for others between calls */
-	int backward_reads_in;  /* else the inputs may be gone by then */
+	int backward_reads_in;  /* in[0]; else it may be gone by then, as in[1] always may */
 	int backward_reads_out;
 	int in_place; /* out may be in[0]'s memory, and din[0] dout's */
+	int second_gradient_in_place; /* din[1] may be dout's memory */
 };
 
 /* All memory is borrowed, aligned to 64 bytes except the parameters, and zeroed once before its first use. */

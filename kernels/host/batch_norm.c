@@ -1,10 +1,12 @@
-/* Batch normalisation with the relu after it, on any layout.
+/* Batch normalisation with the sum and the relu after it, on any layout.
  *
  * Why not oneDNN's: it sums in float, and what that adds to the forward pass flips twice as many units of relus as need
  * be (ResNet-18 and 50 then end twice as far from double precision). Here statistics, normalising and the backward
  * formula are in double and rounded once; memory is the limit either way, and this reads it once less: sums of x and
  * x^2 in one pass are safe in double, where the square of a float is exact. Parts depend on the shape alone, so results
- * do not depend on the number of threads. No mask is kept: whether the relu passed a value is seen from the value.
+ * do not depend on the number of threads. No mask is kept: whether the relu passed a value is seen from the value, or from
+ * the output where something was added. Then the first backward pass leaves the masked gradient in din[1], whose it is, and
+ * the second one reads it there.
  */
 #include "kernels/host/batch_norm.h"
 #include "kernels/host/host.h"
@@ -59,8 +61,24 @@ static struct gn_norm_line line_of(const struct norm *n, size_t first)
 				     n->from_sum + first, n->from_dot + first, n->base.desc.relu};
 }
 
-/* Two sums for every channel, over all images and parts in order; dy NULL: of x and its square. */
-static void reduce(struct norm *n, const float *x, const float *dy, double *first, double *second)
+/* One piece's two sums: of x and its square when dy is NULL. */
+static void reduce_piece(const struct norm *n, const struct gn_norm_piece *p, const float *dy, double *a, double *b)
+{
+	const struct gn_op_buffers *m = &n->base.buffers;
+	const float *x = (const float *)m->in[0] + p->offset;
+	struct gn_norm_line l = line_of(n, p->first);
+
+	if (!dy)
+		n->loops->sums(p, x, a, b);
+	else if (n->base.desc.add)
+		n->loops->masked_sums(p, &l, x, (const float *)m->out + p->offset, dy + p->offset,
+				      (float *)m->din[1] + p->offset, a, b);
+	else
+		n->loops->gradient_sums(p, &l, x, dy + p->offset, a, b);
+}
+
+/* Two sums for every channel, over all images and parts in order. */
+static void reduce(struct norm *n, const float *dy, double *first, double *second)
 {
 	size_t images = n->base.desc.in[0].n, width = channels(n), rows = images * n->parts;
 	double *a = n->sums, *b = n->sums + rows * width;
@@ -71,12 +89,8 @@ static void reduce(struct norm *n, const float *x, const float *dy, double *firs
 			for (size_t part = 0; part < n->parts; part++) {
 				struct gn_norm_piece p = piece_of(n, image, part, group);
 				size_t at = (image * n->parts + part) * width + p.first;
-				struct gn_norm_line l = line_of(n, p.first);
 
-				if (dy)
-					n->loops->gradient_sums(&p, &l, x + p.offset, dy + p.offset, a + at, b + at);
-				else
-					n->loops->sums(&p, x + p.offset, a + at, b + at);
+				reduce_piece(n, &p, dy, a + at, b + at);
 			}
 		}
 	}
@@ -112,7 +126,7 @@ static enum gn_status use_batch(struct norm *n, struct gn_err *err)
 	double count = value_count(n), m = n->base.desc.momentum;
 	enum gn_status s;
 
-	reduce(n, b->in[0], NULL, n->from_sum, n->from_dot);
+	reduce(n, NULL, n->from_sum, n->from_dot);
 	s = sum_over_group(n, err);
 	if (s)
 		return s;
@@ -147,6 +161,19 @@ static void set_line(struct norm *n)
 	}
 }
 
+static void normalise_piece(const struct norm *n, const struct gn_norm_piece *p)
+{
+	const struct gn_op_buffers *b = &n->base.buffers;
+	const float *x = (const float *)b->in[0] + p->offset;
+	struct gn_norm_line l = line_of(n, p->first);
+	float *y = (float *)b->out + p->offset;
+
+	if (n->base.desc.add)
+		n->loops->normalise_add(p, &l, x, (const float *)b->in[1] + p->offset, y);
+	else
+		n->loops->normalise(p, &l, x, y);
+}
+
 static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
 	struct norm *n = self(op);
@@ -167,10 +194,8 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 		for (size_t group = 0; group < n->groups; group++) {
 			for (size_t part = 0; part < n->parts; part++) {
 				struct gn_norm_piece p = piece_of(n, image, part, group);
-				struct gn_norm_line l = line_of(n, p.first);
 
-				n->loops->normalise(&p, &l, (const float *)op->buffers.in[0] + p.offset,
-						    (float *)op->buffers.out + p.offset);
+				normalise_piece(n, &p);
 			}
 		}
 	}
@@ -181,12 +206,13 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 {
 	struct norm *n = self(op);
 	const struct gn_op_buffers *b = &op->buffers;
+	const float *dy = op->desc.add ? b->din[1] : b->dout;
 	size_t images = op->desc.in[0].n;
 	double count = value_count(n);
 	enum gn_status s;
 
 	set_line(n);
-	reduce(n, b->in[0], b->dout, n->from_sum, n->from_dot);
+	reduce(n, b->dout, n->from_sum, n->from_dot);
 	/* Gradients of scale and shift are this process's own, as all gradients of parameters. */
 	for (int c = 0; c < op->desc.in[0].c; c++) {
 		b->dbias[c] = (float)n->from_sum[c];
@@ -206,8 +232,9 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 				struct gn_norm_piece p = piece_of(n, image, part, group);
 				struct gn_norm_line l = line_of(n, p.first);
 
-				n->loops->gradient(&p, &l, (const float *)b->in[0] + p.offset,
-						   (const float *)b->dout + p.offset, (float *)b->din[0] + p.offset);
+				l.relu &= !op->desc.add; /* masked already */
+				n->loops->gradient(&p, &l, (const float *)b->in[0] + p.offset, dy + p.offset,
+						   (float *)b->din[0] + p.offset);
 			}
 		}
 	}
@@ -257,7 +284,10 @@ static void describe(struct norm *n)
 	n->image_stride = gn_layout_elements(in) / in->n;
 	n->base.info.workspace_bytes = 2 * channels(n) * sizeof(double);
 	n->base.info.scratch_bytes = (4 + 2 * n->parts * in->n) * channels(n) * sizeof(double);
+	n->base.info.in[1].block = in->block;
 	n->base.info.backward_reads_in = 1;
+	n->base.info.backward_reads_out = n->base.desc.add;
+	n->base.info.second_gradient_in_place = n->base.desc.add;
 }
 
 enum gn_status gn_host_batch_norm_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err)

@@ -23,9 +23,15 @@ struct gn_norm_loops {
 	void (*sums)(const struct gn_norm_piece *p, const float *x, double *sum, double *square);
 	/* y = x * scale + shift, or 0 where that is below 0 and a relu follows */
 	void (*normalise)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, float *y);
+	/* y = x * scale + shift + add, or 0 where that is below 0 */
+	void (*normalise_add)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *add,
+			      float *y);
 	/* sums of dy and of dy * (x - mean), dy being 0 where the relu gave 0 */
 	void (*gradient_sums)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x,
 			      const float *dy, double *sum, double *dot);
+	/* the same where normalise_add gave y; d gets the dy that were summed, and may be dy */
+	void (*masked_sums)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *y,
+			    const float *dy, float *d, double *sum, double *dot);
 	/* dx = scale * dy - from_sum - from_dot * (x - mean); dx may be dy */
 	void (*gradient)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *dy,
 			 float *dx);

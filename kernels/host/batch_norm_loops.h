@@ -6,6 +6,7 @@
 typedef float gn_f4 __attribute__((vector_size(16)));
 typedef double gn_d4 __attribute__((vector_size(32)));
 typedef long long gn_l4 __attribute__((vector_size(32)));
+typedef int gn_i4 __attribute__((vector_size(16)));
 /* as they lie in memory */
 typedef float gn_f4_at __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double gn_d4_at __attribute__((vector_size(32), aligned(8), may_alias));
@@ -70,6 +71,79 @@ static void normalise_some(const struct gn_norm_piece *p, const struct gn_norm_l
 			double v = x[i * p->stride + k] * l->scale[k] + l->shift[k];
 
 			y[i * p->stride + k] = l->relu && v < 0 ? 0 : (float)v;
+		}
+	}
+}
+
+INLINE void normalise_add_4(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *add,
+			    float *y)
+{
+	const gn_d4 zero = {0}, scale = *(const gn_d4_at *)l->scale, shift = *(const gn_d4_at *)l->shift;
+
+	for (size_t i = 0; i < p->pixels; i++, x += p->stride, add += p->stride, y += p->stride) {
+		gn_d4 v = __builtin_convertvector(*(const gn_f4_at *)x, gn_d4) * scale + shift;
+
+		v += __builtin_convertvector(*(const gn_f4_at *)add, gn_d4);
+		v = (gn_d4)((gn_l4)v & ~(gn_l4)(v < zero)); /* as above */
+		*(gn_f4_at *)y = __builtin_convertvector(v, gn_f4);
+	}
+}
+
+static void normalise_add_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *add,
+			       float *y)
+{
+	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4) {
+		const struct gn_norm_line here = {.scale = l->scale + k, .shift = l->shift + k};
+
+		normalise_add_4(p, &here, x + k, add + k, y + k);
+	}
+	for (int k = 0; k < p->lanes && p->lanes % 4; k++) {
+		for (size_t i = 0; i < p->pixels; i++) {
+			double v = x[i * p->stride + k] * l->scale[k] + l->shift[k] + add[i * p->stride + k];
+
+			y[i * p->stride + k] = v < 0 ? 0 : (float)v;
+		}
+	}
+}
+
+INLINE void masked_sums_4(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *y,
+			  const float *dy, float *masked, double *sum, double *dot)
+{
+	const gn_d4 mean = *(const gn_d4_at *)l->mean;
+	const gn_f4 zero = {0}, one = {1, 1, 1, 1};
+	gn_d4 s = {0}, t = {0};
+
+	for (size_t i = 0; i < p->pixels; i++, x += p->stride, y += p->stride, dy += p->stride, masked += p->stride) {
+		gn_f4 d = *(const gn_f4_at *)dy;
+		gn_d4 wide;
+
+		d *= (gn_f4)((gn_i4)one & (gn_i4)(*(const gn_f4_at *)y > zero));
+		*(gn_f4_at *)masked = d;
+		wide = __builtin_convertvector(d, gn_d4);
+		s += wide;
+		t += wide * (__builtin_convertvector(*(const gn_f4_at *)x, gn_d4) - mean);
+	}
+	*(gn_d4_at *)sum = s;
+	*(gn_d4_at *)dot = t;
+}
+
+static void masked_sums_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *y,
+			     const float *dy, float *masked, double *sum, double *dot)
+{
+	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4) {
+		const struct gn_norm_line here = {.mean = l->mean + k};
+
+		masked_sums_4(p, &here, x + k, y + k, dy + k, masked + k, sum + k, dot + k);
+	}
+	for (int k = 0; k < p->lanes && p->lanes % 4; k++) {
+		sum[k] = dot[k] = 0;
+		for (size_t i = 0; i < p->pixels; i++) {
+			size_t at = i * p->stride + k;
+			float d = y[at] > 0 ? dy[at] : 0;
+
+			masked[at] = d;
+			sum[k] += d;
+			dot[k] += d * (x[at] - l->mean[k]);
 		}
 	}
 }
@@ -173,4 +247,5 @@ static void sums_some(const struct gn_norm_piece *p, const float *x, double *sum
 		sums_of_any(p, x, sum, square);
 }
 
-const struct gn_norm_loops GN_NORM_LOOPS = {sums_some, normalise_some, gradient_sums_some, gradient_some};
+const struct gn_norm_loops GN_NORM_LOOPS = {sums_some,		normalise_some,	 normalise_add_some,
+					    gradient_sums_some, masked_sums_some, gradient_some};

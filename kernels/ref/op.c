@@ -114,6 +114,8 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 		memcpy(y, x, count * sizeof *y);
 		break;
 	}
+	if (d->add)
+		gn_ref_add_forward(count, y, op->buffers.in[1], y);
 	if (d->relu)
 		gn_ref_relu_forward(count, y, y);
 	return GN_OK;
@@ -164,6 +166,8 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 		conv_backward(r, dy);
 		break;
 	case GN_OP_BATCH_NORM:
+		if (d->add)
+			memmove(b->din[1], dy, count * sizeof *dy);
 		batch_norm_backward(r, dy);
 		break;
 	case GN_OP_RELU:

@@ -3,7 +3,8 @@
  * Parameters, gradients and BN buffers are flat fp32 arrays in torchvision's layout that the caller owns (offsets in
  * gn_param), so that the optimizer, the allreduce and the checkpoint see one array each. The plan reads parameters at
  * each forward and writes gradients at backward (overwriting, mean over the batch). Backward reports, parameter by
- * parameter from the last layer to the first, when a gradient is complete.
+ * parameter from the last layer to the first, when a gradient is complete; only a batch norm that runs together with the
+ * sum behind it comes before the projection that is added.
  *
  * Calls come as forward, loss, backward; another order is GN_ERR_USAGE. Several plans may share params and buffers (one
  * to train, one to evaluate) as long as one runs at a time. Nothing is allocated after creation. Thread safety: one

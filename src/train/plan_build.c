@@ -1,5 +1,5 @@
-/* From the graph to operators: relu joins the batch norm or sum before it, and a reorder goes wherever an operator
- * wants its input in another layout than it comes in. */
+/* From the graph to operators: relu joins the batch norm or sum before it, a batch norm the sum that alone reads it, and a
+ * reorder goes wherever an operator wants its input in another layout than it comes in. */
 #include "src/train/plan_internal.h"
 
 #include <stdlib.h>
@@ -9,7 +9,6 @@ struct builder {
 	struct gn_plan *p;
 	int *tensor_of_node;
 	int *uses_of_node;
-	int first_param, first_buffer; /* of the node at hand: parameters are in the order of the nodes */
 };
 
 static const enum gn_op_kind kinds[] = {
@@ -93,6 +92,7 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_node 
 		.out_side = n->out_side,
 		.bias = n->bias,
 		.relu = relu,
+		.add = n->kind == GN_LAYER_BATCH_NORM && in[1] >= 0,
 		.training = o->training,
 		.eps = 1e-5,
 		.momentum = 0.1,
@@ -110,18 +110,18 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_node 
 	return d;
 }
 
-/* The parameters and buffers of the node, which are the next ones in order. */
-static void take_params(struct builder *b, int node, struct gn_plan_op *o)
+/* The parameters and buffers of the node: weight and bias, mean and variance are neighbours. */
+static void take_params(const struct gn_model *m, int node, struct gn_plan_op *o)
 {
-	const struct gn_model *m = b->p->model;
-
-	for (int i = 0; i < 2; i++)
-		if (b->first_param < gn_model_param_count(m) && gn_model_param(m, b->first_param)->node == node)
-			o->param[i] = b->first_param++;
-	if (b->first_buffer < gn_model_buffer_count(m) && gn_model_buffer(m, b->first_buffer)->node == node) {
-		o->buffer = b->first_buffer;
-		b->first_buffer += 2;
+	for (int i = gn_model_param_count(m) - 1; i >= 0; i--) {
+		if (gn_model_param(m, i)->node != node)
+			continue;
+		o->param[1] = o->param[0];
+		o->param[0] = i;
 	}
+	for (int i = gn_model_buffer_count(m) - 1; i >= 0; i--)
+		if (gn_model_buffer(m, i)->node == node)
+			o->buffer = i;
 }
 
 /* Relu can join the node before it when nobody else looks at what that one gives. */
@@ -133,11 +133,36 @@ static int is_relu_of(const struct builder *b, int node)
 	       gn_model_node(m, node + 1)->input[0] == node && b->uses_of_node[node] == 1;
 }
 
-static enum gn_status build_node(struct builder *b, int node, int relu, struct gn_err *err)
+/* The batch norm that joins this sum: its result goes nowhere else, and a relu follows. -1: none does. */
+static int norm_of_sum(const struct builder *b, int node)
+{
+	const struct gn_model *m = b->p->model;
+	const struct gn_node *n = gn_model_node(m, node);
+
+	if (n->kind != GN_LAYER_ADD || n->input[0] == n->input[1] || !is_relu_of(b, node))
+		return -1;
+	for (int k = 0; k < 2; k++)
+		if (gn_model_node(m, n->input[k])->kind == GN_LAYER_BATCH_NORM && b->uses_of_node[n->input[k]] == 1)
+			return n->input[k];
+	return -1;
+}
+
+/* Batch norms that wait for their sum, which comes later. */
+static int waits_for_sum(const struct builder *b, int node)
+{
+	for (int i = node + 1; i < gn_model_node_count(b->p->model); i++)
+		if (norm_of_sum(b, i) == node)
+			return 1;
+	return 0;
+}
+
+/* norm: joins the sum that `node` is; -1: nothing does. */
+static enum gn_status build_node(struct builder *b, int node, int relu, int norm, struct gn_err *err)
 {
 	struct gn_plan *p = b->p;
-	const struct gn_node *n = gn_model_node(p->model, node);
-	int in[2] = {b->tensor_of_node[n->input[0]], n->input[1] < 0 ? -1 : b->tensor_of_node[n->input[1]]};
+	const struct gn_node *sum = gn_model_node(p->model, node), *n = norm < 0 ? sum : gn_model_node(p->model, norm);
+	int other = norm < 0 ? n->input[1] : sum->input[sum->input[0] == norm];
+	int in[2] = {b->tensor_of_node[n->input[0]], other < 0 ? -1 : b->tensor_of_node[other]};
 	struct gn_op_desc desc = describe(b, n, in, relu);
 	const struct gn_op_info *info;
 	struct gn_op *op = NULL;
@@ -154,7 +179,7 @@ static enum gn_status build_node(struct builder *b, int node, int relu, struct g
 	if (s)
 		goto fail;
 	b->tensor_of_node[node] = add_op(p, op, node, in[0], in[1]);
-	take_params(b, node, &p->ops[p->op_count - 1]);
+	take_params(p->model, norm < 0 ? node : norm, &p->ops[p->op_count - 1]);
 	return GN_OK;
 fail:
 	gn_op_destroy(op);
@@ -183,7 +208,9 @@ static enum gn_status build_all(struct builder *b, struct gn_err *err)
 			b->tensor_of_node[i] = b->tensor_of_node[gn_model_node(m, i)->input[0]];
 			continue;
 		}
-		s = build_node(b, i, relu, err);
+		if (kind == GN_LAYER_BATCH_NORM && waits_for_sum(b, i))
+			continue;
+		s = build_node(b, i, relu, norm_of_sum(b, i), err);
 		if (!s && relu) {
 			b->tensor_of_node[i + 1] = b->tensor_of_node[i];
 			i++;

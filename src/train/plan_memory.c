@@ -59,7 +59,7 @@ static void place_data(struct gn_plan *p)
 			extend(p, out->data, backward_time(p, i));
 		for (int k = 0; k < 2 && o->in[k] >= 0; k++)
 			extend(p, p->tensors[o->in[k]].data,
-			       training && o->info.backward_reads_in ? backward_time(p, i) : i);
+			       training && k == 0 && o->info.backward_reads_in ? backward_time(p, i) : i);
 		o->workspace = add_storage(p, o->info.workspace_bytes, i, training ? backward_time(p, i) : i);
 	}
 	extend(p, p->tensors[p->logits_tensor].data, end);
@@ -85,7 +85,7 @@ static void place_grads(struct gn_plan *p)
 				o->adds[k] = 1;
 				if (p->storages[p->temporary].bytes < gn_layout_bytes(&in->layout))
 					p->storages[p->temporary].bytes = gn_layout_bytes(&in->layout);
-			} else if (k == 0 && o->info.in_place && in->consumers == 1) {
+			} else if (k == 0 ? o->info.in_place && in->consumers == 1 : o->info.second_gradient_in_place) {
 				in->grad = p->tensors[o->out].grad;
 			} else {
 				in->grad = add_storage(p, gn_layout_bytes(&in->layout), now, now);

@@ -151,7 +151,7 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 	struct gn_op *op;
 	struct gn_err err;
 	void *x[2] = {NULL, NULL}, *dy;
-	int inputs = d.kind == GN_OP_ADD ? 2 : 1;
+	int inputs = d.kind == GN_OP_ADD || d.add ? 2 : 1;
 
 	assert_ok(gn_op_create(backend, &d, &op, &err));
 	info = gn_op_info(op);

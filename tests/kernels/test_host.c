@@ -30,7 +30,7 @@ static void compare(const char *title, const struct gn_op_desc *desc, int values
 		db = assert_near(title, "bias gradient", host.bias_count, host.dbias, ref.dbias, bound);
 		if (desc->needs_din)
 			dx = assert_near(title, "input gradient", host.in_count, host.dx[0], ref.dx[0], bound);
-		if (desc->needs_din && desc->kind == GN_OP_ADD)
+		if (desc->needs_din && (desc->kind == GN_OP_ADD || desc->add))
 			assert_near(title, "second input gradient", host.in_count, host.dx[1], ref.dx[1], bound);
 	}
 	if (getenv("GN_VERBOSE"))
@@ -94,17 +94,18 @@ static void test_batch_norm(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-		for (int mode = 0; mode < 4; mode++) {
+		for (int mode = 0; mode < 6; mode++) {
 			struct gn_op_desc d = {.kind = GN_OP_BATCH_NORM,
 					       .training = mode & 1,
-					       .relu = mode >> 1,
+					       .relu = mode >= 2,
+					       .add = mode >= 4,
 					       .needs_din = 1,
 					       .eps = 1e-5,
 					       .momentum = 0.1};
 
 			d.in[0] = d.in[1] = shape(table[i][0], table[i][1], table[i][2], table[i][3]);
-			snprintf(title, sizeof title, "batch norm%s %dx%dx%dx%d", d.relu ? "+relu" : "", d.in[0].n,
-				 d.in[0].c, d.in[0].h, d.in[0].w);
+			snprintf(title, sizeof title, "batch norm%s%s %dx%dx%dx%d", d.add ? "+sum" : "",
+				 d.relu ? "+relu" : "", d.in[0].n, d.in[0].c, d.in[0].h, d.in[0].w);
 			compare_layouts(title, &d, 0, 1e-7);
 		}
 	}
