@@ -1,0 +1,330 @@
+#include "src/cmd/launch_job.h"
+
+#include "src/base/clock.h"
+#include "src/cmd/cmd.h"
+#include "src/cmd/launch_stream.h"
+#include "transport/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GRACE_NS 10000000000u
+#define KILL_AFTER_NS 2000000000u
+#define DRAIN_NS 1000000000u
+
+struct child {
+	pid_t pid; /* 0: ended */
+	struct gn_launch_stream out, error;
+};
+
+struct gn_launch_job {
+	struct child *children;
+	int size, running, signals, forwarded, bind;
+	int code;	   /* of the launcher, once something went wrong */
+	uint64_t end_ns;   /* when those still running are asked to end; 0: no such time */
+	int asked;
+};
+
+/* An equal share of the processors that we may use, neighbours together, when there is one for each rank: ranks that wait
+ * for each other by spinning must not sit on one processor. */
+static void bind_to_share(int rank, int size)
+{
+	cpu_set_t all, share;
+	int count, seen = 0;
+
+	if (sched_getaffinity(0, sizeof all, &all) || (count = CPU_COUNT(&all)) < size)
+		return;
+	CPU_ZERO(&share);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &all)) {
+			if (seen >= rank * count / size && seen < (rank + 1) * count / size)
+				CPU_SET(cpu, &share);
+			seen++;
+		}
+	sched_setaffinity(0, sizeof share, &share);
+}
+
+static void become_rank(char *const *argv, char **environment, int out, int error, pid_t parent)
+{
+	char name[PATH_MAX];
+	sigset_t none;
+	int null;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL);
+	/* its own group: a terminal's ^C reaches it once, from us, and we can end what it has started, too */
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(GN_EXIT_FAILED);
+	null = open("/dev/null", O_RDONLY);
+	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(error, 2) < 0)
+		_exit(GN_EXIT_FAILED);
+	execvpe(argv[0], argv, environment);
+	dprintf(2, "gannet launch: cannot run %s: %s\n", gn_text_visible(argv[0], name, sizeof name), strerror(errno));
+	_exit(errno == ENOENT ? 127 : 126);
+}
+
+static enum gn_status start_rank(struct gn_launch_job *j, struct gn_server *server, int rank, char *const *argv,
+				 struct gn_err *err)
+{
+	struct child *c = &j->children[rank];
+	int out = -1, error = -1;
+	char **environment = NULL;
+	pid_t parent = getpid(), pid;
+	enum gn_status status = gn_launch_stream_open(&c->out, STDOUT_FILENO, &out, err);
+
+	if (!status)
+		status = gn_launch_stream_open(&c->error, STDERR_FILENO, &error, err);
+	if (!status)
+		status = gn_server_environment(server, rank, &environment, err);
+	if (!status) {
+		pid = fork();
+		if (pid == 0 && j->bind)
+			bind_to_share(rank, j->size);
+		if (pid == 0)
+			become_rank(argv, environment, out, error, parent);
+		if (pid < 0) {
+			status = gn_err_errno(err, errno, "cannot start rank %d", rank);
+		} else {
+			setpgid(pid, pid); /* as the child does: whoever comes first */
+			c->pid = pid;
+			j->running++;
+		}
+	}
+	gn_server_environment_free(environment);
+	if (out >= 0)
+		close(out);
+	if (error >= 0)
+		close(error);
+	return status;
+}
+
+static void signal_all(const struct gn_launch_job *j, int number)
+{
+	for (int r = 0; r < j->size; r++)
+		if (j->children[r].pid > 0)
+			kill(-j->children[r].pid, number);
+}
+
+static void end_within(struct gn_launch_job *j, uint64_t ns)
+{
+	if (!j->end_ns)
+		j->end_ns = gn_clock_ns() + ns;
+}
+
+static void rank_ended(struct gn_launch_job *j, int rank, int status)
+{
+	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0, code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+
+	/* what it started in its group and left behind must not outlive the job */
+	kill(-j->children[rank].pid, SIGKILL);
+	j->children[rank].pid = 0;
+	j->running--;
+	if (number && !j->asked)
+		fprintf(stderr, "gannet launch: rank %d was killed by signal %d (%s)\n", rank, number, strsignal(number));
+	if (!number && !code)
+		return;
+	if (!j->code)
+		j->code = !number ? code : number == j->forwarded ? 128 + number : GN_EXIT_PEER_LOST;
+	if (j->running)
+		end_within(j, GRACE_NS);
+}
+
+static void reap(struct gn_launch_job *j)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		for (int r = 0; r < j->size; r++)
+			if (j->children[r].pid == pid)
+				rank_ended(j, r, status);
+}
+
+static void take_signal(struct gn_launch_job *j)
+{
+	struct signalfd_siginfo info;
+
+	if (read(j->signals, &info, sizeof info) != (ssize_t)sizeof info)
+		return;
+	if (info.ssi_signo == SIGCHLD) {
+		reap(j);
+		return;
+	}
+	/* asked a second time: no more patience */
+	if (info.ssi_signo == SIGINT && j->forwarded == SIGINT)
+		signal_all(j, SIGKILL);
+	j->forwarded = (int)info.ssi_signo;
+	signal_all(j, j->forwarded);
+}
+
+static void take_abort(struct gn_launch_job *j, struct gn_server *server)
+{
+	int rank, code;
+
+	if (!gn_server_aborted(server, &rank, &code) || j->code)
+		return;
+	fprintf(stderr, "gannet launch: rank %d aborted the job with code %d\n", rank, code);
+	j->code = code > 0 && code < 126 ? code : GN_EXIT_FAILED;
+	end_within(j, 0);
+}
+
+static void hurry(struct gn_launch_job *j)
+{
+	uint64_t now = gn_clock_ns();
+
+	if (!j->running || !j->end_ns || now < j->end_ns)
+		return;
+	if (!j->asked)
+		fprintf(stderr, "gannet launch: ending the ranks that are left\n");
+	signal_all(j, j->asked ? SIGKILL : SIGTERM);
+	j->asked = 1;
+	j->end_ns = now + KILL_AFTER_NS;
+}
+
+static int open_streams(const struct gn_launch_job *j)
+{
+	int count = 0;
+
+	for (int r = 0; r < j->size; r++)
+		count += (j->children[r].out.fd >= 0) + (j->children[r].error.fd >= 0);
+	return count;
+}
+
+static void turn(struct gn_launch_job *j, struct gn_server *server, struct pollfd *p)
+{
+	nfds_t n = 2;
+
+	p[0] = (struct pollfd){.fd = j->signals, .events = POLLIN};
+	p[1] = (struct pollfd){.fd = gn_server_fd(server), .events = POLLIN};
+	for (int r = 0; r < j->size; r++) {
+		p[n++] = (struct pollfd){.fd = j->children[r].out.fd, .events = POLLIN};
+		p[n++] = (struct pollfd){.fd = j->children[r].error.fd, .events = POLLIN};
+	}
+	if (poll(p, n, 200) > 0) {
+		for (int r = 0; r < j->size; r++) {
+			if (p[2 + 2 * r].revents)
+				gn_launch_stream_read(&j->children[r].out);
+			if (p[3 + 2 * r].revents)
+				gn_launch_stream_read(&j->children[r].error);
+		}
+		if (p[1].revents)
+			take_abort(j, server);
+		if (p[0].revents)
+			take_signal(j);
+	}
+	hurry(j);
+}
+
+/* Until all ranks have ended and said everything; something that a rank left running may hold its pipe open. */
+static enum gn_status watch_over(struct gn_launch_job *j, struct gn_server *server, struct gn_err *err)
+{
+	struct pollfd *p = calloc(2 + 2 * (size_t)j->size, sizeof *p);
+	uint64_t over = 0;
+
+	if (!p)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", j->size);
+	while (j->running || (open_streams(j) && gn_clock_ns() < over)) {
+		turn(j, server, p);
+		if (j->running)
+			over = gn_clock_ns() + DRAIN_NS;
+	}
+	free(p);
+	return GN_OK;
+}
+
+enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory, const struct gn_text_list *program,
+				 struct gn_err *err)
+{
+	char **argv = calloc(program->count + 1, sizeof *argv);
+	struct gn_server *server = NULL;
+	enum gn_status status = argv ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for arguments");
+
+	for (size_t i = 0; !status && i < program->count; i++)
+		argv[i] = (char *)(uintptr_t)program->items[i];
+	if (!status)
+		status = gn_server_create(j->size, directory, &server, err);
+	for (int r = 0; r < j->size && !status; r++)
+		status = start_rank(j, server, r, argv, err);
+	if (status)
+		signal_all(j, SIGKILL);
+	else
+		status = watch_over(j, server, err);
+	gn_server_destroy(server, !status && !j->code);
+	free(argv);
+	return status;
+}
+
+static enum gn_status take_signals(struct gn_launch_job *j, struct gn_err *err)
+{
+	sigset_t ours;
+
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGTERM);
+	sigaddset(&ours, SIGINT);
+	sigaddset(&ours, SIGUSR1);
+	sigaddset(&ours, SIGCHLD);
+	/* before the PMIx server's threads, which inherit it */
+	sigprocmask(SIG_BLOCK, &ours, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	j->signals = signalfd(-1, &ours, SFD_CLOEXEC);
+	return j->signals < 0 ? gn_err_errno(err, errno, "cannot wait for signals") : GN_OK;
+}
+
+enum gn_status gn_launch_job_create(int size, int bind, struct gn_launch_job **out, struct gn_err *err)
+{
+	struct gn_launch_job *j = calloc(1, sizeof *j);
+	enum gn_status status;
+
+	if (j)
+		j->children = calloc((size_t)size, sizeof *j->children);
+	if (!j || !j->children) {
+		free(j);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
+	}
+	j->size = size;
+	j->bind = bind;
+	j->signals = -1;
+	for (int r = 0; r < size; r++)
+		j->children[r].out.fd = j->children[r].error.fd = -1;
+	status = take_signals(j, err);
+	if (status)
+		gn_launch_job_destroy(j);
+	else
+		*out = j;
+	return status;
+}
+
+void gn_launch_job_destroy(struct gn_launch_job *j)
+{
+	if (!j)
+		return;
+	for (int r = 0; r < j->size; r++) {
+		gn_launch_stream_close(&j->children[r].out);
+		gn_launch_stream_close(&j->children[r].error);
+		free(j->children[r].out.line);
+		free(j->children[r].error.line);
+	}
+	if (j->signals >= 0)
+		close(j->signals);
+	free(j->children);
+	free(j);
+}
+
+int gn_launch_job_code(const struct gn_launch_job *j)
+{
+	return j->code;
+}
