@@ -36,13 +36,14 @@ struct lamb {
 	float first, second; /* the corrections of both moments, as factors */
 };
 
-static inline float lamb_direction(const struct lamb *l, float m, float v, float p)
+/* By value: what a loop stores could otherwise be one of these, and it would not become vectors. */
+static inline float lamb_direction(struct lamb l, float m, float v, float p)
 {
-	return l->first * m / (sqrtf(l->second * v) + l->eps) + l->decay * p;
+	return l.first * m / (sqrtf(l.second * v) + l.eps) + l.decay * p;
 }
 
 /* One piece: both moments, and the sums of squares of the parameters and of the direction. */
-static void lamb_moments(const struct lamb *l, const struct gn_optim_tensor *t, size_t begin, size_t end, double sums[2])
+static void lamb_moments(struct lamb l, const struct gn_optim_tensor *t, size_t begin, size_t end, double sums[2])
 {
 	float *restrict m = t->slots[0], *restrict v = t->slots[1];
 	const float *restrict g = t->grads, *restrict p = t->params;
@@ -50,10 +51,10 @@ static void lamb_moments(const struct lamb *l, const struct gn_optim_tensor *t, 
 
 #pragma omp simd reduction(+ : p_sum, d_sum)
 	for (size_t i = begin; i < end; i++) {
-		float s = l->scale * g[i], d;
+		float s = l.scale * g[i], d;
 
-		m[i] = l->beta1 * m[i] + l->rest1 * s;
-		v[i] = l->beta2 * v[i] + l->rest2 * s * s;
+		m[i] = l.beta1 * m[i] + l.rest1 * s;
+		v[i] = l.beta2 * v[i] + l.rest2 * s * s;
 		d = lamb_direction(l, m[i], v[i], p[i]);
 		p_sum += (double)p[i] * p[i];
 		d_sum += (double)d * d;
@@ -72,10 +73,11 @@ static void lamb(const struct gn_optim *o, const struct gn_optim_update *u, cons
 	struct gn_pieces pieces = gn_pieces_of(t->count);
 	double sums[GN_PIECES_MAX][2], p_sum = 0, d_sum = 0, ratio = 1;
 	float *restrict p = t->params;
+	const float *restrict m = t->slots[0], *restrict v = t->slots[1];
 
 #pragma omp parallel for schedule(static) if (pieces.count > 4)
 	for (size_t i = 0; i < pieces.count; i++)
-		lamb_moments(&l, t, i * pieces.each, gn_piece_end(&pieces, i), sums[i]);
+		lamb_moments(l, t, i * pieces.each, gn_piece_end(&pieces, i), sums[i]);
 	for (size_t i = 0; i < pieces.count; i++) {
 		p_sum += sums[i][0];
 		d_sum += sums[i][1];
@@ -86,7 +88,7 @@ static void lamb(const struct gn_optim *o, const struct gn_optim_update *u, cons
 
 #pragma omp parallel for simd schedule(static) if (t->count > 1 << 14)
 	for (size_t i = 0; i < t->count; i++)
-		p[i] -= rate * lamb_direction(&l, t->slots[0][i], t->slots[1][i], p[i]);
+		p[i] -= rate * lamb_direction(l, m[i], v[i], p[i]);
 }
 
 void gn_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t)

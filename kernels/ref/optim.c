@@ -32,31 +32,31 @@ static void lars(const struct gn_optim *o, const struct gn_optim_update *u, cons
 	}
 }
 
-static double lamb_direction(const struct gn_optim *o, const struct gn_optim_update *u,
-			     const struct gn_ref_optim_tensor *t, size_t i)
+/* m and v over first and second are the moments without the zeros that they began with. */
+static double lamb_direction(const struct gn_optim *o, const struct gn_ref_optim_tensor *t, double first, double second,
+			     size_t i)
 {
-	double m = t->slots[0][i] / (1 - pow(o->momentum, (double)u->step));
-	double v = t->slots[1][i] / (1 - pow(o->beta2, (double)u->step));
-
-	return m / (sqrt(v) + o->eps) + t->weight_decay * t->params[i];
+	return t->slots[0][i] / first / (sqrt(t->slots[1][i] / second) + o->eps) + t->weight_decay * t->params[i];
 }
 
 static void lamb(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)
 {
+	double first = 1 - pow(o->momentum, (double)u->step), second = 1 - pow(o->beta2, (double)u->step);
 	double p_norm = norm(t->params, t->count), d_norm = 0, ratio = 1;
 
 	for (size_t i = 0; i < t->count; i++) {
-		double g = u->grad_scale * t->grads[i];
+		double g = u->grad_scale * t->grads[i], d;
 
 		t->slots[0][i] = o->momentum * t->slots[0][i] + (1 - o->momentum) * g;
 		t->slots[1][i] = o->beta2 * t->slots[1][i] + (1 - o->beta2) * g * g;
-		d_norm += pow(lamb_direction(o, u, t, i), 2);
+		d = lamb_direction(o, t, first, second, i);
+		d_norm += d * d;
 	}
 	d_norm = sqrt(d_norm);
 	if (t->adapt && p_norm > 0 && d_norm > 0)
 		ratio = p_norm / d_norm;
 	for (size_t i = 0; i < t->count; i++)
-		t->params[i] -= u->lr * ratio * lamb_direction(o, u, t, i);
+		t->params[i] -= u->lr * ratio * lamb_direction(o, t, first, second, i);
 }
 
 void gn_ref_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)

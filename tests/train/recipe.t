@@ -73,6 +73,33 @@ check 'the norm is in the log' awk '$1 > 0.01 { n++ } END { exit n != 50 }' <<EN
 $("$jsonl" "$dir/tight.jsonl" step grad_norm)
 END
 
+# Several ranks: all of it together, stopped and resumed, and ranks of different numbers of threads.
+many() { # NAME RANKS BATCH OPTION...
+	name=$1 count=$2 size=$3
+	shift 3
+	lenet "$count" "$size" --optimizer lamb --lr 0.005 --schedule constant --clip 1 --ema 0.9 --mixup 0.2 --log-every 1 \
+		--log "$dir/$name.jsonl" --checkpoint "$dir/$name" "$@"
+}
+check 'one rank, 64 images a step' many one 1 64 --steps 20
+check 'four ranks, 4 x 8 x 2' many four 4 8 --accumulate 2 --steps 20
+check 'lose the same' same_losses "$dir/one.jsonl" "$dir/four.jsonl" 1e-4
+check 'ten steps by four ranks' many halves 4 8 --accumulate 2 --steps 10
+cp -r "$dir/halves" "$dir/moved" && cp "$dir/halves.jsonl" "$dir/moved.jsonl"
+check 'and ten more' many halves 4 8 --accumulate 2 --steps 20 --resume auto
+check 'are bit-identical to twenty' same four halves
+check 'so is their average' cmp "$dir/four/latest/ema.safetensors" "$dir/halves/latest/ema.safetensors"
+check 'or by two ranks' many moved 2 32 --steps 20 --resume auto
+check 'lose the same' same_losses "$dir/one.jsonl" "$dir/moved.jsonl" 1e-4
+threads() { # NAME THREADS-OF-RANK-1
+	timeout 60 "$gannet" launch -n 2 -- sh -c 't=1; [ "$PMIX_RANK" = 1 ] && t=$4
+		exec "$1" train --data "$2" --model lenet --optimizer lars --lr 8 --clip 0.5 --batch 32 --threads $t --steps 10 \
+			--loader-threads 1 --log-every 1 --log "$3"' sh "$gannet" "$dir/train" "$dir/$1.jsonl" "$2"
+}
+check 'two ranks, one with three threads' threads uneven 3
+check 'two with one' threads even 1
+check 'lose the same, too' same_losses "$dir/even.jsonl" "$dir/uneven.jsonl" 1e-5
+expect 1 'rank 1 .*|10th in a row' 'three ranks blow up together' lenet 3 16 --lr 1e6 --steps 50
+
 # Mixup: a function of seed, epoch and sample, so that 1 x 64 and 2 x 32 still see the same.
 check 'mixup by 64' one mix64 64 --steps 30 --mixup 0.4
 check 'mixup by 2 x 32' one mix32 32 --steps 30 --mixup 0.4 --accumulate 2

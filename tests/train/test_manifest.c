@@ -26,10 +26,10 @@ static int drop_root(void **state)
 }
 
 static const struct gn_checkpoint_info sample = {
-	.state = {.step = 120, .epoch = 3, .sample = 640, .seed = 7},
+	.state = {.step = 120, .epoch = 3, .sample = 640, .seed = 7, .skipped = 2},
 	.input = {.mean = {0.485, 0.456, 0.406}, .deviation = {0.229, 0.224, 0.225}, .resize_shorter = 256},
 	.model = "resnet18", .classes = 10, .channels = 3, .side = 64, .global_batch = 64, .world_size = 4,
-	.dataset_digest = "d", .classes_digest = "c", .layout_digest = "l",
+	.dataset_digest = "d", .classes_digest = "c", .layout_digest = "l", .optimizer = GN_OPTIM_LAMB,
 };
 static const struct gn_checkpoint_file file = {.name = "model.safetensors", .len_bytes = 12, .sha256 = "abc"};
 
@@ -48,6 +48,9 @@ static void test_round_trip(void **state)
 	assert_int_equal(files[0].len_bytes, 12);
 	assert_int_equal(info.state.step, 120);
 	assert_int_equal(info.state.sample, 640);
+	assert_int_equal(info.state.skipped, 2);
+	assert_int_equal(info.optimizer, GN_OPTIM_LAMB);
+	assert_false(info.has_average);
 	assert_string_equal(info.model, "resnet18");
 	assert_true(info.input.deviation[2] == 0.225);
 	free(files);
@@ -64,6 +67,8 @@ static void test_nonsense_is_refused(void **state)
 		{"\"side\": 64", "\"side\": 1e9"}, {"0.229", "0.0"}, {"0.229", "\"x\""}, {"\"bytes\": 12", "\"bytes\": -12"},
 		{"model.safetensors", "../model"}, {"model.safetensors", ".hidden"}, {"model.safetensors", ""},
 		{"[{\"name\"", "[{\"nome\""}, {"{", "["}, {"\"resnet18\"", "\"a name that is much too long for any network\""},
+		{"\"lamb\"", "\"adam\""}, {"\"lamb\"", "2"}, {"\"skipped\": 2", "\"skipped\": 121"},
+		{"\"skipped\": 2", "\"skipped\": null"},
 	};
 	struct gn_checkpoint_info info;
 	struct gn_checkpoint_file *files;
@@ -89,11 +94,36 @@ static void test_nonsense_is_refused(void **state)
 	free(text);
 }
 
+/* Before there were optimizers to choose from. */
+static void test_earlier_ones(void **state)
+{
+	const struct gn_checkpoint_file files[2] = {file, {.name = "ema.safetensors", .len_bytes = 12, .sha256 = "abc"}};
+	struct gn_checkpoint_info info;
+	struct gn_checkpoint_file *found;
+	size_t count, len;
+	struct gn_err err;
+	char *text;
+
+	(void)state;
+	assert_ok(gn_checkpoint_manifest_write(root, &sample, files, 2, &err));
+	assert_ok(gn_file_load(path, 1 << 20, &text, &len, &err));
+	memcpy(strstr(text, "optimizer"), "earlier_1", 9);
+	memcpy(strstr(text, "skipped"), "earlier", 7);
+	assert_ok(gn_file_replace(path, text, len, &err));
+	assert_ok(gn_checkpoint_manifest_read(root, &info, &found, &count, &err));
+	assert_int_equal(info.optimizer, GN_OPTIM_SGD);
+	assert_int_equal(info.state.skipped, 0);
+	assert_true(info.has_average);
+	free(found);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_nonsense_is_refused),
+		cmocka_unit_test(test_earlier_ones),
 	};
 
 	return cmocka_run_group_tests_name("train/manifest", tests, make_root, drop_root);
