@@ -1,6 +1,8 @@
 #include "transport/coll.h"
 
 #include "src/base/clock.h"
+#include "transport/progress.h"
+#include "transport/rest.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -13,6 +15,12 @@
 #define MISMATCH_NS 4000000000u
 #define CHECK_NS 2000000u
 #define NOTE_NS 200000000u
+/* Looks at everything before giving way, and how often that is tried before sleeping. */
+#define LOOKS 64
+#define LOOKS_CROWDED 8
+#define YIELDS 8
+/* The longest sleep of one who waits: what is lost should a neighbour not have noticed it. */
+#define REST_NS 5000000u
 /* Looks at neighbours' memory before turning to the network: long when nobody else needs the processor. */
 #define SPINS 20000
 #define SPINS_CROWDED 64
@@ -23,6 +31,7 @@ static void fail(struct gn_coll *c, enum gn_status status, const struct gn_err *
 		return;
 	c->status = status;
 	c->why = *why;
+	atomic_store_explicit(&c->settled, 1, memory_order_release);
 }
 
 /* The result where it belongs, in the state it belongs in. */
@@ -34,8 +43,10 @@ static void finish(struct gn_coll *c)
 		memcpy(c->result, c->result_from, bytes);
 	if (c->divide)
 		gn_reduce_divide(c->args.type, c->result, c->result_count, c->divide);
-	c->complete = 1;
+	/* first, for whoever sees that it is complete may start the next */
 	gn_recorder_done(c->comm->recorder, c->record);
+	atomic_store_explicit(&c->complete, 1, memory_order_release);
+	atomic_store_explicit(&c->settled, 1, memory_order_release);
 }
 
 static void advance_shared(struct gn_coll *c)
@@ -63,13 +74,12 @@ static int advance_exec(struct gn_coll *c)
 	return did;
 }
 
-/* Returns non-zero when something happened. */
-static unsigned progress_all(struct gn_comm *comm)
+unsigned gn_comm_progress(struct gn_comm *comm)
 {
 	unsigned events = gn_fabric_progress(comm->fabric);
 
 	for (struct gn_coll *c = comm->active; c; c = c->next_active) {
-		if (c->complete || c->status)
+		if (gn_coll_is_complete(c) || c->status)
 			continue;
 		if (c->shared)
 			advance_shared(c);
@@ -81,15 +91,34 @@ static unsigned progress_all(struct gn_comm *comm)
 
 void gn_coll_progress(void *comm)
 {
-	progress_all(comm);
+	gn_comm_progress(comm);
+}
+
+int gn_comm_awaits(const struct gn_comm *comm, int *by_memory, int *by_message)
+{
+	int count = 0, memory, message;
+
+	*by_memory = *by_message = 0;
+	for (const struct gn_coll *c = comm->active; c; c = c->next_active) {
+		if (gn_coll_is_complete(c) || c->status)
+			continue;
+		memory = c->shared != NULL;
+		message = 0;
+		if (c->exec)
+			gn_exec_ways(c->exec, &memory, &message);
+		*by_memory |= memory;
+		*by_message |= message;
+		count++;
+	}
+	return count;
 }
 
 /* The fast path: neighbours in shared memory answer within microseconds, so look there alone for a while. */
 static void spin_shared(struct gn_coll *c)
 {
-	int limit = gn_node_crowded(c->comm->node) ? SPINS_CROWDED : SPINS;
+	int limit = c->comm->crowded ? SPINS_CROWDED : SPINS;
 
-	for (int i = 0; i < limit && !c->complete && !c->status; i++)
+	for (int i = 0; i < limit && !gn_coll_is_complete(c) && !c->status; i++)
 		advance_shared(c);
 }
 
@@ -116,7 +145,7 @@ static void leave_active(struct gn_coll *c)
 	c->in_flight = 0;
 }
 
-enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
+enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err)
 {
 	if (c->in_flight)
 		return gn_err_set(err, GN_ERR_USAGE, "%s was started again before it was complete",
@@ -125,7 +154,8 @@ enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_FAILED, "%s: the communicator has failed before",
 				  gn_collective_name(c->args.what));
 	c->sequence = c->comm->sequence++;
-	c->complete = 0;
+	atomic_store_explicit(&c->complete, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->settled, 0, memory_order_relaxed);
 	enter_active(c);
 	/* neighbours first: the record is written while they read */
 	if (c->shared)
@@ -138,6 +168,16 @@ enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
 		finish(c);
 	}
 	return GN_OK;
+}
+
+enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
+{
+	enum gn_status status;
+
+	gn_comm_enter(c->comm);
+	status = gn_coll_start_inside(c, err);
+	gn_comm_leave(c->comm);
+	return status;
 }
 
 /* The watch knows who died first, and what all ranks started; a broken connection only knows its other end. */
@@ -191,17 +231,16 @@ static enum gn_status look_around(struct gn_coll *c, uint64_t started, struct gn
 	return status;
 }
 
-enum gn_status gn_coll_test(struct gn_coll *c, int *is_done, struct gn_err *err)
+static enum gn_status look(struct gn_coll *c, int *is_done, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 
 	if (c->in_flight) {
-		progress_all(c->comm);
 		if (c->status)
 			return diagnose(c, err);
 		status = gn_world_check(c->comm->world, err);
 		c->comm->failed |= status != GN_OK;
-		if (c->complete)
+		if (gn_coll_is_complete(c))
 			leave_active(c);
 	}
 	if (!status)
@@ -209,23 +248,59 @@ enum gn_status gn_coll_test(struct gn_coll *c, int *is_done, struct gn_err *err)
 	return status;
 }
 
+enum gn_status gn_coll_test(struct gn_coll *c, int *is_done, struct gn_err *err)
+{
+	enum gn_status status;
+
+	/* the thread is left alone until there is something to tell */
+	if (c->comm->progress && c->in_flight && !atomic_load_explicit(&c->settled, memory_order_acquire)) {
+		status = gn_world_check(c->comm->world, err);
+		c->comm->failed |= status != GN_OK;
+		if (!status)
+			*is_done = 0;
+		return status;
+	}
+	gn_comm_enter(c->comm);
+	if (c->in_flight)
+		gn_comm_progress(c->comm);
+	status = look(c, is_done, err);
+	gn_comm_leave(c->comm);
+	return status;
+}
+
+int gn_coll_done(const struct gn_coll *c)
+{
+	return gn_coll_is_complete(c);
+}
+
+/* More ranks than processors: let the one that we wait for run. It often is the next in turn; if not, the scheduler may give
+ * the processor back at once, time and again. */
+static void give_way(struct gn_comm *c, unsigned turn)
+{
+	struct gn_rest rest;
+
+	if (c->crowded && turn > YIELDS && gn_rest_begin(c, &rest))
+		gn_rest_sleep(&rest, REST_NS, -1);
+	else
+		sched_yield();
+}
+
 static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 {
 	uint64_t started = 0, checked = 0, now;
+	unsigned idle = 0, looks = c->comm->crowded ? LOOKS_CROWDED : LOOKS;
 	enum gn_status status;
-	unsigned idle = 0;
 	int moved = 0;
 
-	while (!c->complete && !c->status) {
-		if (progress_all(c->comm)) {
+	while (!gn_coll_is_complete(c) && !c->status) {
+		if (gn_comm_progress(c->comm)) {
 			idle = 0;
 			moved = 1;
 			continue;
 		}
-		if (++idle % 64)
+		if (++idle % looks)
 			continue;
-		/* more ranks than processors: let the one that we wait for run */
-		sched_yield();
+		give_way(c->comm, idle / looks);
 		now = gn_clock_ns();
 		if (!started)
 			started = now;
@@ -241,7 +316,7 @@ static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 	return GN_OK;
 }
 
-enum gn_status gn_coll_wait(struct gn_coll *c, struct gn_err *err)
+enum gn_status gn_coll_wait_inside(struct gn_coll *c, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 
@@ -249,7 +324,7 @@ enum gn_status gn_coll_wait(struct gn_coll *c, struct gn_err *err)
 		return GN_OK;
 	if (c->shared)
 		spin_shared(c);
-	if (!c->complete)
+	if (!gn_coll_is_complete(c))
 		status = wait_on(c, err);
 	if (status)
 		return status;
@@ -259,15 +334,23 @@ enum gn_status gn_coll_wait(struct gn_coll *c, struct gn_err *err)
 	return GN_OK;
 }
 
+enum gn_status gn_coll_wait(struct gn_coll *c, struct gn_err *err)
+{
+	enum gn_status status;
+
+	gn_comm_enter(c->comm);
+	status = gn_coll_wait_inside(c, err);
+	gn_comm_leave(c->comm);
+	return status;
+}
+
 void gn_coll_describe(const struct gn_coll *c, struct gn_coll_info *out)
 {
 	*out = c->info;
 }
 
-void gn_coll_free(struct gn_coll *c)
+void gn_coll_free_inside(struct gn_coll *c)
 {
-	if (!c)
-		return;
 	if (c->in_flight) {
 		c->comm->failed = 1;
 		/* messages may still be on their way into the buffers: only an abandoned fabric leaves them alone */
@@ -280,4 +363,16 @@ void gn_coll_free(struct gn_coll *c)
 	free(c->work);
 	free(c->block_first);
 	free(c);
+}
+
+void gn_coll_free(struct gn_coll *c)
+{
+	const struct gn_comm *comm;
+
+	if (!c)
+		return;
+	comm = c->comm;
+	gn_comm_enter(comm);
+	gn_coll_free_inside(c);
+	gn_comm_leave(comm);
 }

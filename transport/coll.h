@@ -14,6 +14,8 @@
 #include "transport/node.h"
 #include "transport/recorder.h"
 
+#include <stdatomic.h>
+
 /* What was chosen for buffers of up to so many bytes. */
 struct gn_coll_choice {
 	const char *algorithm; /* NULL: nothing yet */
@@ -28,12 +30,14 @@ struct gn_comm {
 	struct gn_node_map *map;
 	struct gn_log *log;
 	struct gn_recorder *recorder; /* the world's */
+	struct gn_progress *progress; /* the thread that makes it; NULL: callers do */
 	uint64_t noted_ns;	      /* when it last heard whom an operation waits for */
 	struct gn_coll *active;	 /* those in flight, the most urgent first */
 	struct gn_coll *barrier; /* kept ready */
 	int32_t barrier_word;
 	uint32_t sequence;
 	int failed;
+	int crowded; /* this node's ranks outnumber the processors that they may use: whoever waits should give way */
 	char *transport; /* what was asked for */
 	struct gn_cost cost; /* alike on all ranks */
 	struct gn_coll_choice chosen[GN_COLLECTIVE_COUNT][GN_COLL_SIZES];
@@ -59,7 +63,8 @@ struct gn_coll {
 	struct gn_recorder_op op; /* what all ranks must start alike */
 	uint64_t record;	  /* the number of the present run */
 	uint32_t sequence;
-	int in_flight, complete;
+	int in_flight;
+	atomic_int complete, settled; /* settled: or failed. Anyone may look at them */
 	enum gn_status status;
 	struct gn_err why;
 };
@@ -72,6 +77,20 @@ static inline int gn_comm_all_share(const struct gn_comm *c)
 
 /* For whoever waits for something else. comm: struct gn_comm. */
 void gn_coll_progress(void *comm);
+
+static inline int gn_coll_is_complete(const struct gn_coll *c)
+{
+	return atomic_load_explicit(&c->complete, memory_order_acquire);
+}
+
+/* Takes all in flight as far as they go. Returns non-zero when something happened. */
+unsigned gn_comm_progress(struct gn_comm *c);
+/* How many in flight are neither complete nor failed, and whether any of them waits for neighbours' memory, or messages. */
+int gn_comm_awaits(const struct gn_comm *c, int *by_memory, int *by_message);
+/* For those who have entered the communicator (progress.h): what gn_coll_start, wait and free do. */
+enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err);
+enum gn_status gn_coll_wait_inside(struct gn_coll *c, struct gn_err *err);
+void gn_coll_free_inside(struct gn_coll *c);
 
 /* Algorithm and pieces for a buffer of so many bytes: a function of what all ranks give alike. algo NULL or "auto": any.
  * GN_ERR_USAGE: no algorithm of that name. */

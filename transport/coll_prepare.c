@@ -1,6 +1,7 @@
 #include "transport/coll.h"
 
 #include "src/base/arena.h"
+#include "transport/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -322,8 +323,8 @@ static struct gn_coll_args complete(struct gn_comm *c, const struct gn_coll_args
 	return a;
 }
 
-enum gn_status gn_coll_prepare(struct gn_comm *comm, const struct gn_coll_args *args, struct gn_coll **out,
-			       struct gn_err *err)
+static enum gn_status prepare(struct gn_comm *comm, const struct gn_coll_args *args, struct gn_coll **out,
+			      struct gn_err *err)
 {
 	struct plan p = {.comm = comm};
 	enum gn_status status = check(comm, args, err);
@@ -342,10 +343,21 @@ enum gn_status gn_coll_prepare(struct gn_comm *comm, const struct gn_coll_args *
 	if (!status)
 		status = choose_way(&p, err);
 	if (status) {
-		gn_coll_free(p.coll);
+		gn_coll_free_inside(p.coll);
 		return status;
 	}
 	p.coll->args.algorithm = p.coll->info.algorithm;
 	*out = p.coll;
 	return GN_OK;
+}
+
+enum gn_status gn_coll_prepare(struct gn_comm *comm, const struct gn_coll_args *args, struct gn_coll **out,
+			       struct gn_err *err)
+{
+	enum gn_status status;
+
+	gn_comm_enter(comm);
+	status = prepare(comm, args, out, err);
+	gn_comm_leave(comm);
+	return status;
 }

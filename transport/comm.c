@@ -4,8 +4,10 @@
 #include "transport/algo.h"
 #include "transport/coll.h"
 #include "transport/devices.h"
+#include "transport/progress.h"
 #include "transport/tuning.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,11 +40,40 @@ static enum gn_status share_node(struct gn_comm *c, struct gn_err *err)
 
 	if (!wanted || gn_comm_size(c) == gn_world_nodes(c->world))
 		return GN_OK;
-	status = gn_node_create(c->world, &c->node, err);
+	status = gn_node_create(c->world, c->crowded, &c->node, err);
 	if (status != GN_ERR_UNSUPPORTED)
 		return status;
 	gn_log_debug(c->log, "ranks of one node cannot share memory, messages will do: %s", err ? err->text : "");
 	return GN_OK;
+}
+
+/* By the processors that all ranks of this node may use together: each may be bound to some of its own. */
+static enum gn_status count_processors(struct gn_comm *c, struct gn_err *err)
+{
+	int size = gn_comm_size(c), here = gn_world_node_of(c->world, gn_comm_rank(c)), local = 0;
+	void **all = calloc((size_t)size, sizeof *all);
+	size_t *lens = calloc((size_t)size, sizeof *lens);
+	enum gn_status status = GN_OK;
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof set, &set))
+		memset(&set, 0xff, sizeof set);
+	if (!all || !lens)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
+	if (!status)
+		status = gn_world_exchange(c->world, &set, sizeof set, all, lens, err);
+	for (int r = 0; !status && r < size; r++) {
+		if (lens[r] == sizeof set && gn_world_node_of(c->world, r) == here) {
+			CPU_OR(&set, &set, (const cpu_set_t *)all[r]);
+			local++;
+		}
+		free(all[r]);
+	}
+	if (!status)
+		c->crowded = local > CPU_COUNT(&set);
+	free(all);
+	free(lens);
+	return status;
 }
 
 static void report(const struct gn_comm *c)
@@ -89,13 +120,26 @@ static enum gn_status connect_and_report(struct gn_comm *c, struct gn_err *err)
 	return status;
 }
 
+/* Whether a thread is to make progress. */
+static enum gn_status read_progress(const char *name, int *by_thread, struct gn_err *err)
+{
+	*by_thread = name && !strcmp(name, "thread");
+	if (!name || *by_thread || !strcmp(name, "caller"))
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_USAGE, "no way of progress '%s': caller or thread", name);
+}
+
 enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_options *options, struct gn_log *log,
 			      struct gn_comm **out, struct gn_err *err)
 {
 	const char *transport = options && options->transport ? options->transport : "auto";
-	struct gn_comm *c = calloc(1, sizeof *c);
-	enum gn_status status;
+	struct gn_comm *c;
+	int by_thread;
+	enum gn_status status = read_progress(options ? options->progress : NULL, &by_thread, err);
 
+	if (status)
+		return status;
+	c = calloc(1, sizeof *c);
 	if (c)
 		c->transport = strdup(transport);
 	if (!c || !c->transport) {
@@ -107,6 +151,8 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	c->log = log;
 	status = map_nodes(c, err);
 	if (!status)
+		status = count_processors(c, err);
+	if (!status)
 		status = gn_fabric_create(world, transport, options ? options->rails : 0, &c->fabric, err);
 	if (!status)
 		gn_world_set_progress(world, gn_coll_progress, c);
@@ -116,6 +162,11 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 		status = gn_tuning_agree(world, c->fabric, options ? options->tuning : NULL, log, &c->cost, err);
 	if (!status)
 		status = connect_and_report(c, err);
+	if (!status && by_thread && gn_comm_size(c) > 1)
+		status = gn_progress_create(c, &c->progress, err);
+	/* the thread does that, too */
+	if (!status && c->progress)
+		gn_world_set_progress(world, NULL, NULL);
 	if (status) {
 		c->failed = 1;
 		gn_comm_destroy(c);
@@ -129,6 +180,8 @@ void gn_comm_destroy(struct gn_comm *c)
 {
 	if (!c)
 		return;
+	gn_progress_destroy(c->progress);
+	c->progress = NULL;
 	if (c->fabric && (c->failed || gn_world_check(c->world, NULL)))
 		gn_fabric_abandon(c->fabric);
 	gn_world_set_progress(c->world, NULL, NULL);
@@ -159,7 +212,9 @@ void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *
 {
 	struct gn_fabric_traffic traffic;
 
+	gn_comm_enter(c);
 	gn_fabric_traffic(c->fabric, &traffic);
+	gn_comm_leave(c);
 	*same_node = traffic.same_node_bytes;
 	*other_node = traffic.other_node_bytes;
 }
@@ -169,7 +224,9 @@ int gn_comm_rails(const struct gn_comm *c, struct gn_comm_rail *out)
 	int count = gn_fabric_rails(c->fabric);
 	struct gn_fabric_traffic traffic;
 
+	gn_comm_enter(c);
 	gn_fabric_traffic(c->fabric, &traffic);
+	gn_comm_leave(c);
 	for (int i = 0; i < count; i++)
 		out[i] = (struct gn_comm_rail){gn_fabric_rail_device(c->fabric, i), traffic.rail_bytes[i]};
 	return count;
@@ -177,7 +234,9 @@ int gn_comm_rails(const struct gn_comm *c, struct gn_comm_rail *out)
 
 void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out)
 {
+	gn_comm_enter(c);
 	gn_fabric_lanes(c->fabric, rank, out);
+	gn_comm_leave(c);
 }
 
 enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, struct gn_err *err)
@@ -203,9 +262,14 @@ void gn_comm_free(struct gn_comm *c, void *memory)
 
 static enum gn_status run(struct gn_coll *coll, struct gn_err *err)
 {
-	enum gn_status status = gn_coll_start(coll, err);
+	enum gn_status status;
 
-	return status ? status : gn_coll_wait(coll, err);
+	gn_comm_enter(coll->comm);
+	status = gn_coll_start_inside(coll, err);
+	if (!status)
+		status = gn_coll_wait_inside(coll, err);
+	gn_comm_leave(coll->comm);
+	return status;
 }
 
 enum gn_status gn_comm_run(struct gn_comm *c, const struct gn_coll_args *args, struct gn_err *err)

@@ -4,7 +4,10 @@
  * that waits also watches the world: it returns GN_ERR_PEER_LOST on every surviving rank rather than wait for a dead peer.
  * After a failure the communicator can only be destroyed.
  *
- * Thread safety: one thread at a time.
+ * Progress is made by the caller, inside of the calls below, or also by a thread of the communicator's while the caller is
+ * elsewhere; calls that wait do the work themselves either way.
+ *
+ * Thread safety: one thread at a time; gn_coll_done from any.
  */
 #ifndef GN_TRANSPORT_COMM_H
 #define GN_TRANSPORT_COMM_H
@@ -25,6 +28,7 @@ struct gn_comm_options {
 	const char *transport; /* "auto", "tcp", "shm", "rc", "ud": what may carry data; becomes UCX_TLS unless set */
 	const char *tuning;    /* file of gannet tune, on rank 0; NULL: where tuning.h says; "none" */
 	int rails;	       /* network devices to use side by side at most; 0: all equal ones, see rails.h */
+	const char *progress;  /* "caller" (NULL), or "thread"; each rank as it likes */
 };
 
 /* Collective. Connects all pairs that the schedules need and logs one line: nodes, ranks, devices and transports in use with
@@ -78,7 +82,8 @@ struct gn_coll_args {
 	const size_t *counts; /* allgather: each rank's own count, `size` of them, read during preparation; NULL: count */
 	enum gn_dtype type;
 	enum gn_reduction reduction;
-	gn_reduce_fn reduce;	/* instead of the built-in one for reduction and type; NULL: that */
+	gn_reduce_fn reduce;	/* instead of the built-in one for reduction and type; NULL: that. May run in the thread that
+				 * makes progress. */
 	int root;		/* broadcast, reduce */
 	int to, from;		/* send-recv */
 	const char *algorithm;	/* by name, as gn_algorithms() and "shared"; NULL or "auto": chosen */
@@ -99,8 +104,11 @@ enum gn_status gn_coll_prepare(struct gn_comm *c, const struct gn_coll_args *arg
 void gn_coll_describe(const struct gn_coll *coll, struct gn_coll_info *out);
 /* Several may be in flight, started in the same order everywhere. */
 enum gn_status gn_coll_start(struct gn_coll *coll, struct gn_err *err);
-/* Makes progress; *done says whether this operation is complete. Does not block. */
+/* *done says whether this operation is complete. Makes progress, unless a thread does. Does not block. */
 enum gn_status gn_coll_test(struct gn_coll *coll, int *done, struct gn_err *err);
+/* Whether the last run is complete, or will be seen to be by the next test or wait, which has to come before another start.
+ * Neither makes progress nor finds failures. */
+int gn_coll_done(const struct gn_coll *coll);
 enum gn_status gn_coll_wait(struct gn_coll *coll, struct gn_err *err);
 void gn_coll_free(struct gn_coll *coll);
 /* Prepare, start, wait, free. */

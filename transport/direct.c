@@ -6,7 +6,8 @@
 #define BLOCK_BYTES 8192
 
 /* The same source, compiled for what the processor has: chosen once at load time. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__clang__)
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
+	!defined(__clang__)
 #define VECTOR __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 #else
 #define VECTOR

@@ -322,6 +322,12 @@ int gn_exec_done(const struct gn_exec *e)
 	return !e->remaining;
 }
 
+void gn_exec_ways(const struct gn_exec *e, int *by_memory, int *by_message)
+{
+	*by_memory = e->by_memory;
+	*by_message = e->by_message;
+}
+
 enum gn_status gn_exec_check(const struct gn_exec *e, struct gn_err *err)
 {
 	if (e->status && err)

@@ -47,6 +47,8 @@ void gn_exec_start(struct gn_exec *e, uint32_t sequence);
 /* Goes on with what has arrived. Returns non-zero when something was done; call gn_fabric_progress() in between. */
 int gn_exec_advance(struct gn_exec *e);
 int gn_exec_done(const struct gn_exec *e);
+/* Whether some of its messages pass through neighbours' memory, and some through the fabric. */
+void gn_exec_ways(const struct gn_exec *e, int *by_memory, int *by_message);
 /* GN_OK, or why the run cannot go on. */
 enum gn_status gn_exec_check(const struct gn_exec *e, struct gn_err *err);
 

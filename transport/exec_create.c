@@ -62,6 +62,8 @@ static size_t set_up_steps(struct gn_exec *e)
 		s->index = (uint32_t)i;
 		s->lane = (int16_t)(e->lane && step->op != GN_STEP_COPY ? gn_lane_of(e->lane, step->peer) : -1);
 		place_step(e, step, s);
+		e->by_memory |= s->lane >= 0;
+		e->by_message |= s->lane < 0 && step->op != GN_STEP_COPY;
 		if (step->op != GN_STEP_RECV_REDUCE)
 			continue;
 		e->reductions[e->reduction_count++] = (uint32_t)i;

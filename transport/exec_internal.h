@@ -38,6 +38,7 @@ struct gn_exec {
 	char *scratch;
 	size_t slot_bytes;
 
+	int by_memory, by_message; /* whether any message goes that way */
 	uint32_t sequence;
 	size_t remaining, next_reduction, queue_head, queue_tail, landed_count, polled_count;
 	uint32_t free_slots[GN_EXEC_SLOTS], free_count, slot_count;

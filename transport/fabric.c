@@ -2,8 +2,11 @@
 
 #include "src/base/clock.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #define CLOSE_NS 1000000000u
 /* Progress calls after the last message in parts during which all rails are still looked at each time: what was handed to
@@ -24,6 +27,7 @@ static enum gn_status allocate(struct gn_world *world, struct gn_fabric **out, s
 	}
 	f->world = world;
 	f->rail_count = 1;
+	f->event_fd = -1;
 	f->stripe_bytes = SIZE_MAX;
 	*out = f;
 	return GN_OK;
@@ -61,6 +65,22 @@ static enum gn_status open_rails(struct gn_fabric *f, const char *tls, const str
 	return status;
 }
 
+/* One descriptor for the events of all rails. */
+static enum gn_status join_events(struct gn_fabric *f, struct gn_err *err)
+{
+	f->event_fd = f->rails[0].event_fd;
+	if (f->rail_count == 1)
+		return GN_OK;
+	f->event_fd = epoll_create1(EPOLL_CLOEXEC);
+	for (int i = 0; i < f->rail_count; i++) {
+		struct epoll_event event = {.events = EPOLLIN};
+
+		if (f->event_fd < 0 || epoll_ctl(f->event_fd, EPOLL_CTL_ADD, f->rails[i].event_fd, &event))
+			return gn_err_errno(err, errno, "cannot wait for %d network devices at once", f->rail_count);
+	}
+	return GN_OK;
+}
+
 enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, int rails, struct gn_fabric **out,
 				struct gn_err *err)
 {
@@ -79,6 +99,8 @@ enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, i
 		status = gn_rails_agree(world, tls, rails, &agreed, err);
 	if (!status)
 		status = open_rails(f, tls, &agreed, err);
+	if (!status)
+		status = join_events(f, err);
 	if (!status)
 		status = gn_fabric_exchange_addresses(f, err);
 	if (status) {
@@ -100,6 +122,8 @@ void gn_fabric_destroy(struct gn_fabric *f)
 			gn_fabric_rail_disconnect(&f->rails[i], until);
 	for (int i = 0; i < f->rail_count; i++)
 		gn_fabric_rail_close(&f->rails[i], f->abandoned);
+	if (f->rail_count > 1 && f->event_fd >= 0)
+		close(f->event_fd);
 	gn_fabric_free_stripes(f);
 	for (int r = 0; r < gn_world_size(f->world); r++)
 		free(f->told[r]);
@@ -140,6 +164,22 @@ unsigned gn_fabric_progress(struct gn_fabric *f)
 		return 0;
 	events = ucp_worker_progress(f->rails[0].worker);
 	return f->rail_count > 1 ? events + progress_others(f) : events;
+}
+
+int gn_fabric_arm(struct gn_fabric *f)
+{
+	int armed = !f->abandoned;
+
+	for (int i = 0; i < f->rail_count && armed; i++)
+		armed = ucp_worker_arm(f->rails[i].worker) == UCS_OK;
+	/* whatever ends the sleep, all rails are looked at next */
+	f->quiet = 0;
+	return armed;
+}
+
+int gn_fabric_event_fd(const struct gn_fabric *f)
+{
+	return f->event_fd;
 }
 
 void gn_fabric_abandon(struct gn_fabric *f)

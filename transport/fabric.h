@@ -62,6 +62,10 @@ enum gn_status gn_fabric_receive(struct gn_fabric *f, int rank, uint64_t tag, vo
 				 struct gn_request *r, struct gn_err *err);
 /* Non-zero when something happened. */
 unsigned gn_fabric_progress(struct gn_fabric *f);
+/* For those who would rather sleep than look: after gn_fabric_arm() has returned non-zero the descriptor becomes readable as
+ * soon as gn_fabric_progress() might find something. Zero: it might right now, or there is no telling. */
+int gn_fabric_arm(struct gn_fabric *f);
+int gn_fabric_event_fd(const struct gn_fabric *f);
 /* After a failure: requests still active never complete and may be forgotten; the fabric can only be destroyed. Does not
  * block. */
 void gn_fabric_abandon(struct gn_fabric *f);

@@ -24,6 +24,7 @@ struct gn_fabric_rail {
 	struct gn_fabric *fabric;
 	ucp_context_h context;
 	ucp_worker_h worker;
+	int event_fd;		       /* the worker's */
 	struct gn_fabric_end *ends;    /* one for each rank; all but the first rail only reach other nodes */
 	char device[GN_RAIL_NAME_MAX]; /* "": what UCX likes */
 	uint64_t sent_bytes;	       /* of messages in parts */
@@ -36,6 +37,7 @@ struct gn_fabric {
 	uint64_t tag_key; /* what a stranger would have to guess to slip a message in */
 	struct gn_fabric_rail rails[GN_RAILS_MAX];
 	int rail_count;
+	int event_fd; /* of all rails; the only one's own */
 	size_t stripe_bytes; /* messages of so many bytes and more may use any rail; SIZE_MAX: there is one */
 	void **told;	     /* each rank's addresses as they came */
 	int shm_allowed;

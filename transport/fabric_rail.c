@@ -25,9 +25,9 @@ enum gn_status gn_fabric_rail_open(struct gn_fabric_rail *r, const char *tls, st
 {
 	size_t size = (size_t)gn_world_size(r->fabric->world);
 	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
-			       .features = UCP_FEATURE_TAG, .estimated_num_eps = size};
+			       .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP, .estimated_num_eps = size};
 	ucp_worker_params_t wp = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-				  .thread_mode = UCS_THREAD_MODE_SINGLE};
+				  .thread_mode = UCS_THREAD_MODE_SERIALIZED};
 	ucp_config_t *config;
 	ucs_status_t rc;
 
@@ -46,6 +46,8 @@ enum gn_status gn_fabric_rail_open(struct gn_fabric_rail *r, const char *tls, st
 		return gn_err_prefix(err, "transports '%s'%s%s", tls ? tls : "all", *r->device ? " on " : "", r->device);
 	}
 	rc = ucp_worker_create(r->context, &wp, &r->worker);
+	if (rc == UCS_OK)
+		rc = ucp_worker_get_efd(r->worker, &r->event_fd);
 	return rc == UCS_OK ? GN_OK : gn_fabric_fail(err, "opening the fabric's worker", rc);
 }
 

@@ -105,6 +105,7 @@ void gn_lane_start(struct gn_lane *l)
 void gn_lane_offer(struct gn_lane *l, int to, uint32_t message)
 {
 	atomic_store_explicit(mine(l, to, 0, message), l->run | l->signature, memory_order_release);
+	gn_node_tell(l->node, to);
 }
 
 int gn_lane_taken(const struct gn_lane *l, int to, uint32_t message)
@@ -127,4 +128,5 @@ const void *gn_lane_peek(const struct gn_lane *l, int from, size_t offset_bytes)
 void gn_lane_take(struct gn_lane *l, int from, uint32_t message)
 {
 	atomic_store_explicit(mine(l, from, 1, message), l->run, memory_order_release);
+	gn_node_tell(l->node, from);
 }

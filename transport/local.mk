@@ -37,11 +37,14 @@ libgannet_transport_a_SOURCES = \
 	transport/net.c transport/net.h \
 	transport/node.c transport/node.h transport/node_internal.h \
 	transport/node_allreduce.c \
+	transport/node_bell.c \
 	transport/node_map.c \
+	transport/progress.c transport/progress.h \
 	transport/proof.c transport/proof.h \
 	transport/rails.c transport/rails_find.c transport/rails.h \
 	transport/recorder.c transport/recorder.h \
 	transport/reduce.c \
+	transport/rest.c transport/rest.h \
 	transport/schedule.c transport/schedule.h \
 	transport/secret.c transport/secret.h \
 	transport/segment.c transport/segment.h \

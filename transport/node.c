@@ -1,11 +1,9 @@
 #include "transport/node_internal.h"
 
-#include "src/base/pool.h"
-
 #include <stdlib.h>
 #include <unistd.h>
 
-enum gn_status gn_node_create(struct gn_world *world, struct gn_node **out, struct gn_err *err)
+enum gn_status gn_node_create(struct gn_world *world, int crowded, struct gn_node **out, struct gn_err *err)
 {
 	struct gn_node *n = calloc(1, sizeof *n);
 	enum gn_status status;
@@ -15,7 +13,7 @@ enum gn_status gn_node_create(struct gn_world *world, struct gn_node **out, stru
 	n->world = world;
 	n->local_rank = gn_world_local_rank(world);
 	n->local_size = gn_world_local_size(world);
-	n->crowded = n->local_size > gn_cpu_count();
+	n->crowded = crowded;
 	status = gn_segment_create(world, sizeof(struct gn_node_control), &n->control, err);
 	if (status) {
 		free(n);
@@ -33,11 +31,6 @@ void gn_node_destroy(struct gn_node *n)
 		gn_node_free(n, gn_segment_part(n->allocations->segment, n->local_rank));
 	gn_segment_destroy(n->control);
 	free(n);
-}
-
-int gn_node_crowded(const struct gn_node *n)
-{
-	return n->crowded;
 }
 
 int gn_node_stages(const struct gn_node *n, size_t len_bytes)

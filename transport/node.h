@@ -17,11 +17,14 @@
 #include "transport/comm.h"
 #include "transport/world.h"
 
+#include <time.h>
+
 struct gn_node;
 struct gn_node_op;
 
-/* Collective. GN_ERR_UNSUPPORTED, alike on all ranks, where memory cannot be shared. */
-enum gn_status gn_node_create(struct gn_world *world, struct gn_node **out, struct gn_err *err);
+/* Collective. crowded, alike on all ranks of the node: they outnumber their processors. GN_ERR_UNSUPPORTED, alike on all ranks,
+ * where memory cannot be shared. */
+enum gn_status gn_node_create(struct gn_world *world, int crowded, struct gn_node **out, struct gn_err *err);
 void gn_node_destroy(struct gn_node *n);
 
 /* Collective, in the same order and with the same size on all ranks. Zeroed, aligned to a page; lives until
@@ -50,7 +53,17 @@ enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err
 void gn_node_waits_for(const struct gn_node_op *op, int *rank);
 /* Whether buffers of so many bytes that are not of gn_node_alloc() are better off here, too, than with messages. */
 int gn_node_stages(const struct gn_node *n, size_t len_bytes);
-/* Whether ranks outnumber processors here, so that whoever waits should give way. */
-int gn_node_crowded(const struct gn_node *n);
+/* --- sleeping until a neighbour has done something --- */
+
+/* From here on neighbours ring this rank's bell after each word that they write for it. Returns the bell's present state, to
+ * await a change of; before that, one more look at the words. Nests. */
+uint32_t gn_node_listen(struct gn_node *n);
+void gn_node_listen_no_more(struct gn_node *n);
+/* Sleeps until the bell's state is another, for limit at most. Neighbours do not make sure (with a fence) that they see who
+ * listens: once in a very long while one may miss it, so limit should not be long. */
+void gn_node_await_bell(struct gn_node *n, uint32_t state, const struct timespec *limit);
+/* Wakes a neighbour if it listens, or (-1) all who do; and this rank's own other threads. */
+void gn_node_ring(struct gn_node *n, int local);
+void gn_node_ring_own(struct gn_node *n);
 
 #endif

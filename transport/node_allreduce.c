@@ -160,6 +160,7 @@ void gn_node_start(struct gn_node_op *op)
 		op->copied = 0;
 	}
 	atomic_store_explicit(&letter->arrived, op->run, memory_order_release);
+	gn_node_tell(op->node, -1);
 	op->phase = ARRIVED;
 	op->met = 0;
 }
@@ -281,6 +282,7 @@ static void copy_piece(struct gn_node_op *op)
 
 	memcpy(stage->bytes[op->piece & 1], (op->in ? (const char *)op->in : op->out) + at, len);
 	atomic_store_explicit(&stage->staged, op->piece + 1, memory_order_release);
+	gn_node_tell(op->node, -1);
 	op->copied = 1;
 }
 
@@ -293,6 +295,7 @@ static void reduce_piece(struct gn_node_op *op)
 		op->parts[i] = gn_node_control_of(n, i)->stage.bytes[op->piece & 1];
 	gn_direct_combine(op->out + at, op->parts, n->local_size, len / op->element_bytes, op->element_bytes, op->reduce);
 	atomic_store_explicit(&gn_node_control_of(n, n->local_rank)->stage.read, op->piece + 1, memory_order_release);
+	gn_node_tell(n, -1);
 	op->piece++;
 	op->copied = 0;
 }
@@ -336,6 +339,7 @@ enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err
 		} else {
 			reduce_share(op);
 			atomic_store_explicit(&op->mine->finished, op->run, memory_order_release);
+			gn_node_tell(op->node, -1);
 			op->phase = REDUCED;
 			op->met = 0;
 		}

@@ -48,8 +48,17 @@ struct gn_stage {
 	_Alignas(GN_ALIGN_BYTES) char bytes[2][GN_STAGE_BYTES];
 };
 
+/* A rank that sleeps is woken by its bell: a futex that is counted up. How many listen is counted in the first rank's part,
+ * which is one word for all to look at, and as good as never written. */
+struct gn_node_bell {
+	_Alignas(GN_ALIGN_BYTES) atomic_uint listeners;
+	_Alignas(GN_ALIGN_BYTES) atomic_uint state;
+	atomic_uint listens;
+};
+
 /* What each rank's part of the control segment holds. */
 struct gn_node_control {
+	struct gn_node_bell bell;
 	struct gn_node_side side[GN_NODE_SLOTS];
 	struct gn_stage stage;
 	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t words[GN_LANE_WORDS];
@@ -78,6 +87,13 @@ const struct gn_node_allocation *gn_node_find(const struct gn_node *n, const voi
 static inline struct gn_node_control *gn_node_control_of(const struct gn_node *n, int local)
 {
 	return gn_segment_part(n->control, local);
+}
+
+/* After every word that neighbours may wait for: to one of them, or (-1) to all. */
+static inline void gn_node_tell(struct gn_node *n, int local)
+{
+	if (atomic_load_explicit(&gn_node_control_of(n, 0)->bell.listeners, memory_order_relaxed))
+		gn_node_ring(n, local);
 }
 
 #endif

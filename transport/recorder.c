@@ -155,6 +155,7 @@ uint64_t gn_recorder_start(struct gn_recorder *r, const struct gn_recorder_op *o
 	return number;
 }
 
+/* Whether the counts of what is finished and moved change is all that matters: of two that count at once, one may be lost. */
 void gn_recorder_done(struct gn_recorder *r, uint64_t number)
 {
 	struct entry *e = &r->ring[number % RING];
@@ -169,6 +170,11 @@ void gn_recorder_waiting(struct gn_recorder *r, int moved)
 	PUT(r->waits, GET(r->waits) + 1);
 	if (moved)
 		PUT(r->moves, GET(r->moves) + 1);
+}
+
+void gn_recorder_moved(struct gn_recorder *r)
+{
+	PUT(r->moves, GET(r->moves) + 1);
 }
 
 void gn_recorder_waits_for(struct gn_recorder *r, uint64_t number, int rank, uint32_t message)

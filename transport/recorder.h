@@ -5,7 +5,8 @@
  * moved, even while the program is elsewhere. Operations are numbered from 1 in the order of their start, which is the same
  * on all ranks, so that records of several ranks can be laid side by side (transport/diagnosis.h).
  *
- * Thread safety: calls marked "program" from the one thread that uses the world, "watch" from the watch's; the rest from any.
+ * Thread safety: calls marked "program" from the one thread that uses the world, or another that makes progress for it, one at
+ * a time per operation; "watch" from the watch's; the rest from any.
  */
 #ifndef GN_TRANSPORT_RECORDER_H
 #define GN_TRANSPORT_RECORDER_H
@@ -60,6 +61,8 @@ void gn_recorder_done(struct gn_recorder *r, uint64_t number);
 /* Program: it waits within the library; moved: something has happened since the last call. To be called now and then while
  * waiting, a few times in a second at least. */
 void gn_recorder_waiting(struct gn_recorder *r, int moved);
+/* Program: something has happened while it was elsewhere. */
+void gn_recorder_moved(struct gn_recorder *r);
 /* Program: whom operation `number` waits for, and for which of its messages. */
 void gn_recorder_waits_for(struct gn_recorder *r, uint64_t number, int rank, uint32_t message);
 /* Program: outside of collectives it may take up to limit_ms from here on, or from its last operation; what says with what

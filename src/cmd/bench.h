@@ -10,7 +10,7 @@
 
 struct gn_bench_options {
 	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer, rails;
-	const char *algo, *transport, *tuning, *place, *type, *redop;
+	const char *algo, *transport, *tuning, *progress, *place, *type, *redop;
 	int json, foreign;
 };
 

@@ -57,7 +57,8 @@ static void free_buffer(struct gn_bench *b, void *memory)
 
 enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *b, struct gn_err *err)
 {
-	struct gn_comm_options options = {.transport = o->transport, .tuning = o->tuning, .rails = (int)o->rails};
+	struct gn_comm_options options = {.transport = o->transport, .tuning = o->tuning, .rails = (int)o->rails,
+					  .progress = o->progress};
 	enum gn_status status;
 	int size;
 

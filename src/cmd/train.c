@@ -46,7 +46,7 @@ static enum gn_status catch_signals(struct gn_err *err)
 /* Options that ranks may have of their own: where to write, and how many threads. Paths of the data differ from node to node,
  * too: what is in them is compared instead. */
 static const char *const own_options[] = {"data", "val", "checkpoint", "log", "threads", "loader-threads", "prefetch",
-					  "init", "tuning", NULL};
+					  "init", "tuning", "progress", NULL};
 
 /* "goyal for a global batch of 256: epochs=90 ...; given: lr" */
 static void tell_recipe(const char *name, const struct gn_recipe *recipe, const int *filled, int64_t batch,
@@ -89,7 +89,8 @@ static enum gn_status apply_recipe(struct gn_train_options *o, int64_t ranks, st
 static enum gn_status train_in_world(const struct gn_train_options *given, struct gn_world *world, struct gn_log *log,
 				     int *told, struct gn_err *err)
 {
-	struct gn_comm_options co = {.transport = given->transport, .tuning = given->tuning, .rails = (int)given->rails};
+	struct gn_comm_options co = {.transport = given->transport, .tuning = given->tuning, .rails = (int)given->rails,
+				     .progress = given->progress};
 	struct gn_train_options filled = *given, *o = &filled;
 	struct gn_strbuf text, recipe_text;
 	struct gn_recipe recipe;

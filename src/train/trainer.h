@@ -52,7 +52,7 @@ struct gn_train_options {
 	const char *log;
 	int64_t log_every;
 	int64_t eval_every;	       /* epochs */
-	const char *device, *transport, *algo, *tuning;
+	const char *device, *transport, *algo, *tuning, *progress;
 	int64_t threads, loader_threads, prefetch, bucket, rails;
 	unsigned char given[GN_TRAIN_OPTIONS_MAX]; /* for the command: which options were given */
 };

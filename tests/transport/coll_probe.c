@@ -1,5 +1,5 @@
 /* What the multi-rank tests start: every collective by every algorithm, checked.
- * usage: coll_probe TRANSPORT   all of them; exit code 1 when an element is wrong
+ * usage: coll_probe TRANSPORT [caller|thread]   all of them, with progress by whom; exit code 1 when an element is wrong
  * Values are small whole numbers, so that sums are exact in any order and type. */
 #include "src/base/log.h"
 #include "transport/algo.h"
@@ -9,9 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct test {
+	struct gn_world *world;
 	struct gn_comm *comm;
+	const char *transport, *progress;
 	struct gn_coll_args a;
 	int rank, size, shared;
 	char *in, *out;
@@ -360,6 +363,64 @@ static int check_refusals(struct test *t, struct gn_err *err)
 	return taken;
 }
 
+/* Started by all, and then nobody calls the communicator. The world's barrier is not its business. */
+static int check_unattended_one(struct test *t, const struct gn_coll_args *args, int by_thread, struct gn_err *err)
+{
+	const struct timespec pause = {0, 1000000};
+	float *data = args->out;
+	struct gn_coll *coll;
+	int wrong = 0, done;
+
+	if (gn_coll_prepare(t->comm, args, &coll, err))
+		return -1;
+	for (int round = 0; round < 3; round++) {
+		for (size_t i = 0; i < args->count; i++)
+			data[i] = (float)given(t->rank, i);
+		if (gn_coll_start(coll, err))
+			return -1;
+		for (int ms = 0; by_thread && !gn_coll_done(coll) && ms < 20000; ms++)
+			nanosleep(&pause, NULL);
+		done = gn_coll_done(coll);
+		if (done != (by_thread || t->size == 1))
+			fprintf(stderr, "rank %d: %s, %s: %s\n", t->rank, args->algorithm, by_thread ? "thread" : "caller",
+				done ? "done by nobody" : "not done while nobody calls");
+		wrong += done != (by_thread || t->size == 1);
+		/* all have looked */
+		if (gn_world_barrier(t->world, err) || gn_coll_wait(coll, err))
+			return -1;
+		for (size_t i = 0; i < args->count; i++)
+			wrong += data[i] != (float)reduced(t, i);
+	}
+	gn_coll_free(coll);
+	return wrong;
+}
+
+static int check_unattended(struct test *t, int by_thread, struct gn_err *err)
+{
+	static const char *const algorithms[] = {"ring", "halving-doubling", "auto", "shared"};
+	enum { COUNT = 300007 };
+	int wrong = 0, got = 0;
+	void *own = malloc(COUNT * sizeof(float)), *node;
+
+	if (!own)
+		abort();
+	if (gn_comm_alloc(t->comm, COUNT * sizeof(float), &node, err))
+		return -1;
+	t->a.reduction = GN_SUM;
+	for (int i = 0; i < 8 && got >= 0; i++) {
+		struct gn_coll_args args = {.out = i % 2 ? own : node, .count = COUNT, .algorithm = algorithms[i / 2]};
+
+		/* where all share memory, and there is something to do */
+		if (i / 2 == 3 && (strcmp(t->transport, "auto") || gn_world_nodes(t->world) > 1 || t->size == 1 ||
+				   (i % 2 && t->size > 4)))
+			continue;
+		wrong += got = check_unattended_one(t, &args, by_thread, err);
+	}
+	gn_comm_free(t->comm, node);
+	free(own);
+	return got < 0 ? -1 : wrong;
+}
+
 static int all_checks(struct test *t, struct gn_err *err)
 {
 	size_t bytes = (size_t)t->size * 3100 * 8;
@@ -388,20 +449,21 @@ static int all_checks(struct test *t, struct gn_err *err)
 		wrong += got = check_large_blocks(t, err);
 	if (got >= 0)
 		wrong += got = check_priority(t, err);
+	if (got >= 0)
+		wrong += got = check_unattended(t, !strcmp(t->progress, "thread"), err);
 	return got < 0 ? -1 : wrong;
 }
 
 int main(int argc, char **argv)
 {
-	struct gn_comm_options options = {.transport = argc > 1 ? argv[1] : "auto"};
-	struct test t = {0};
-	struct gn_world *world = NULL;
+	struct test t = {.transport = argc > 1 ? argv[1] : "auto", .progress = argc > 2 ? argv[2] : "caller"};
+	struct gn_comm_options options = {.transport = t.transport, .progress = t.progress};
 	struct gn_log *log = NULL;
 	struct gn_err err = {0};
 	int wrong = -1;
 
 	gn_log_create(2, GN_LOG_INFO, &log, NULL);
-	if (gn_world_create(NULL, log, &world, &err) || gn_comm_create(world, &options, log, &t.comm, &err)) {
+	if (gn_world_create(NULL, log, &t.world, &err) || gn_comm_create(t.world, &options, log, &t.comm, &err)) {
 		fprintf(stderr, "start: %s\n", err.text);
 	} else {
 		t.rank = gn_comm_rank(t.comm);
@@ -410,10 +472,10 @@ int main(int argc, char **argv)
 		if (wrong < 0)
 			fprintf(stderr, "check: %s\n", err.text);
 		else
-			printf("rank %d of %d on %d nodes: %d wrong\n", t.rank, t.size, gn_world_nodes(world), wrong);
+			printf("rank %d of %d on %d nodes: %d wrong\n", t.rank, t.size, gn_world_nodes(t.world), wrong);
 	}
 	gn_comm_destroy(t.comm);
-	gn_world_destroy(world);
+	gn_world_destroy(t.world);
 	gn_log_destroy(log);
 	return wrong != 0;
 }

@@ -5,12 +5,17 @@ set -u
 . "$GN_SOURCE/tests/transport/common.sh"
 probe=$GN_BUILD/tests/transport/coll_probe
 
-all_right() { # N TRANSPORT
-	launch "$1" "$probe" "$2" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
+all_right() { # N TRANSPORT [PROGRESS]
+	launch "$1" "$probe" "${@:2}" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
 	[[ $(grep -c "of $1 on 1 nodes: 0 wrong" "$scratch/out") == "$1" ]]
 }
 for n in 1 2 3 4; do
 	check "$n ranks that share memory: all collectives are right" all_right "$n" auto
 done
 check "3 ranks over tcp" all_right 3 tcp
+for n in 2 4; do
+	check "$n ranks, progress by a thread: also while nobody calls" all_right "$n" auto thread
+	check "$n ranks over tcp, progress by a thread" all_right "$n" tcp thread
+done
+check "2 ranks whose transport is shared memory, progress by a thread" all_right 2 shm thread
 finish

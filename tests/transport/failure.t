@@ -30,6 +30,9 @@ never() { # TRANSPORT RANK
 }
 check "a rank that never calls, over tcp: the others say which, where, in what, since when" never tcp 2
 check "a rank that never calls, over shared memory" never shm 1
+export PROBE_PROGRESS=thread
+check "a rank that never calls, with progress by a thread" never auto 1
+unset PROBE_PROGRESS
 check "rank 0 never calls" never auto 0
 
 differs() { # FAULT TRANSPORT PATTERN
@@ -114,5 +117,7 @@ fi
 
 # More of them: see the file's head.
 check "40 random faults" timeout -k 5 300 "$GN_SOURCE/tests/transport/faults" --count 40 --jobs 4
+printf '%s\n' "${tap_output:-}" | grep '^#'
+check "24 with progress by a thread" env PROBE_PROGRESS=thread timeout -k 5 300 "$GN_SOURCE/tests/transport/faults" --count 24 --jobs 4
 printf '%s\n' "${tap_output:-}" | grep '^#'
 finish

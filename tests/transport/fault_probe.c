@@ -6,7 +6,8 @@
  *   never    lives on, but calls nothing any more                    busy     announces to take long, and does (PROBE_BUSY_MS)
  *   size     one element less than the others        type     another type of the same size
  *   order    a barrier before the operation          mixed    an algorithm of its own
- * PROBE_TIMEOUT_MS, PROBE_SILENT_MS, PROBE_STALL_MS: the world's limits. Says "ready" when it has begun.
+ * PROBE_TIMEOUT_MS, PROBE_SILENT_MS, PROBE_STALL_MS: the world's limits. PROBE_PROGRESS: the communicator's; by a thread, the
+ * rank looks on for a moment before it waits. Says "ready" when it has begun.
  * Exit codes as gannet's; 99: a wrong result. */
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -90,6 +91,27 @@ static int is_due(const struct run *r, const char *fault)
 	return !strcmp(r->fault, fault) && gn_clock_ns() > r->fault_ns;
 }
 
+static void pause_ms(long ms)
+{
+	struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
+
+	nanosleep(&pause, NULL);
+}
+
+static const char *progress(void)
+{
+	return getenv("PROBE_PROGRESS");
+}
+
+/* Leaves the operation to the thread, which may never be done with it. */
+static void look_on(const struct run *r, const struct gn_coll *coll)
+{
+	if (!progress() || strcmp(progress(), "thread") || chance(r, 7) % 2)
+		return;
+	for (int ms = 0; ms < 50 && !gn_coll_done(coll); ms++)
+		pause_ms(1);
+}
+
 static enum gn_status one_allreduce(struct run *r, void *buffer, size_t count, enum gn_dtype type, struct gn_err *err)
 {
 	static const char *const algorithms[] = {"auto", "auto", "ring", "recursive-doubling"};
@@ -112,6 +134,8 @@ static enum gn_status one_allreduce(struct run *r, void *buffer, size_t count, e
 		status = gn_coll_start(coll, err);
 	if (is_due(r, "exit"))
 		_exit(0);
+	if (!status)
+		look_on(r, coll);
 	if (!status)
 		status = gn_coll_wait(coll, err);
 	gn_coll_free(coll);
@@ -140,13 +164,6 @@ static enum gn_status one_broadcast(struct run *r, void *buffer, size_t count, s
 			_exit(WRONG);
 		}
 	return status;
-}
-
-static void pause_ms(long ms)
-{
-	struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
-
-	nanosleep(&pause, NULL);
 }
 
 /* What does not depend on the operation. */
@@ -251,7 +268,7 @@ static int run(struct run *r, char **argv, int argc)
 int main(int argc, char **argv)
 {
 	struct gn_world_options limits = {limit("PROBE_TIMEOUT_MS"), limit("PROBE_SILENT_MS"), limit("PROBE_STALL_MS")};
-	struct gn_comm_options options = {.transport = argc > 3 ? argv[1] : NULL};
+	struct gn_comm_options options = {.transport = argc > 3 ? argv[1] : NULL, .progress = progress()};
 	struct gn_log *log = NULL;
 	struct run r = {0};
 	struct gn_err err;

@@ -13,11 +13,12 @@ all_right() {
 	[[ $(grep -c "of 4 on 2 nodes by pmix: 0 wrong" "$lab/out") == 4 ]]
 }
 check "2 nodes x 2 ranks: collectives are right" all_right auto
-every_way() { # TRANSPORT: all collectives by all algorithms
-	on 100 srun -N2 -n4 --mpi=pmix "$GN_BUILD/tests/transport/coll_probe" "$1" >"$lab/out" 2>"$lab/err" || { cat "$lab/out" "$lab/err"; return 1; }
+every_way() { # TRANSPORT [PROGRESS]: all collectives by all algorithms
+	on 100 srun -N2 -n4 --mpi=pmix "$GN_BUILD/tests/transport/coll_probe" "$@" >"$lab/out" 2>"$lab/err" || { cat "$lab/out" "$lab/err"; return 1; }
 	[[ $(grep -c "of 4 on 2 nodes: 0 wrong" "$lab/out") == 4 ]]
 }
 check "2 nodes x 2 ranks: each collective by each algorithm" every_way auto
+check "with progress by a thread, too" every_way auto thread
 expect 0 "on 2 nodes by pmix, transport tcp: using eth0" "over tcp, and the line at start says so" \
 	on 100 srun -N2 -n4 --mpi=pmix "$probe" tcp
 meeting() {
