@@ -1,6 +1,7 @@
 #include "transport/coll.h"
 
 #include "src/base/clock.h"
+#include "transport/crowd.h"
 #include "transport/progress.h"
 #include "transport/rest.h"
 
@@ -15,10 +16,6 @@
 #define MISMATCH_NS 4000000000u
 #define CHECK_NS 2000000u
 #define NOTE_NS 200000000u
-/* Looks at everything before giving way, and how often that is tried before sleeping. */
-#define LOOKS 64
-#define LOOKS_CROWDED 8
-#define YIELDS 8
 /* The longest sleep of one who waits: what is lost should a neighbour not have noticed it. */
 #define REST_NS 5000000u
 /* Looks at neighbours' memory before turning to the network: long when nobody else needs the processor. */
@@ -279,7 +276,7 @@ static void give_way(struct gn_comm *c, unsigned turn)
 {
 	struct gn_rest rest;
 
-	if (c->crowded && turn > YIELDS && gn_rest_begin(c, &rest))
+	if (c->crowded && turn > GN_YIELDS && gn_rest_begin(c, &rest))
 		gn_rest_sleep(&rest, REST_NS, -1);
 	else
 		sched_yield();
@@ -288,7 +285,7 @@ static void give_way(struct gn_comm *c, unsigned turn)
 static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 {
 	uint64_t started = 0, checked = 0, now;
-	unsigned idle = 0, looks = c->comm->crowded ? LOOKS_CROWDED : LOOKS;
+	unsigned idle = 0, looks = c->comm->crowded ? GN_LOOKS_CROWDED : GN_LOOKS;
 	enum gn_status status;
 	int moved = 0;
 

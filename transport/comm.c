@@ -3,11 +3,11 @@
 #include "src/base/arena.h"
 #include "transport/algo.h"
 #include "transport/coll.h"
+#include "transport/crowd.h"
 #include "transport/devices.h"
 #include "transport/progress.h"
 #include "transport/tuning.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,35 +45,6 @@ static enum gn_status share_node(struct gn_comm *c, struct gn_err *err)
 		return status;
 	gn_log_debug(c->log, "ranks of one node cannot share memory, messages will do: %s", err ? err->text : "");
 	return GN_OK;
-}
-
-/* By the processors that all ranks of this node may use together: each may be bound to some of its own. */
-static enum gn_status count_processors(struct gn_comm *c, struct gn_err *err)
-{
-	int size = gn_comm_size(c), here = gn_world_node_of(c->world, gn_comm_rank(c)), local = 0;
-	void **all = calloc((size_t)size, sizeof *all);
-	size_t *lens = calloc((size_t)size, sizeof *lens);
-	enum gn_status status = GN_OK;
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof set, &set))
-		memset(&set, 0xff, sizeof set);
-	if (!all || !lens)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
-	if (!status)
-		status = gn_world_exchange(c->world, &set, sizeof set, all, lens, err);
-	for (int r = 0; !status && r < size; r++) {
-		if (lens[r] == sizeof set && gn_world_node_of(c->world, r) == here) {
-			CPU_OR(&set, &set, (const cpu_set_t *)all[r]);
-			local++;
-		}
-		free(all[r]);
-	}
-	if (!status)
-		c->crowded = local > CPU_COUNT(&set);
-	free(all);
-	free(lens);
-	return status;
 }
 
 static void report(const struct gn_comm *c)
@@ -151,7 +122,7 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	c->log = log;
 	status = map_nodes(c, err);
 	if (!status)
-		status = count_processors(c, err);
+		status = gn_crowd_find(world, &c->crowded, err);
 	if (!status)
 		status = gn_fabric_create(world, transport, options ? options->rails : 0, &c->fabric, err);
 	if (!status)

@@ -19,6 +19,7 @@ libgannet_transport_a_SOURCES = \
 	transport/coll_choose.c \
 	transport/coll_prepare.c \
 	transport/comm.c transport/comm.h \
+	transport/crowd.c transport/crowd.h \
 	transport/cost.c transport/cost.h \
 	transport/detect.c transport/detect.h \
 	transport/devices.c transport/devices.h \

@@ -3,6 +3,7 @@
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "transport/comm.h"
+#include "transport/crowd.h"
 #include "transport/tune_probe.h"
 #include "transport/tuning.h"
 
@@ -34,7 +35,7 @@ struct tuner {
 	struct gn_fabric *fabric;
 	struct gn_tune_options o;
 	struct pair_report *reports; /* of all pairs so far */
-	int count;
+	int count, crowded;
 };
 
 /* --- one pair, on its driver --- */
@@ -155,7 +156,7 @@ static enum gn_status run_pair(struct tuner *t, int driver, int other, struct gn
 	struct pair_report r = {.is_link = gn_world_node_of(t->world, driver) != gn_world_node_of(t->world, other)};
 	int me = gn_world_rank(t->world), size = gn_world_size(t->world);
 	struct gn_probe p = {0};
-	enum gn_status status = gn_probe_create(t->world, t->fabric, t->o.max_bytes, &p, err);
+	enum gn_status status = gn_probe_create(t->world, t->fabric, t->crowded, t->o.max_bytes, &p, err);
 
 	p.peer = me == driver ? other : driver;
 	if (!status && me == driver)
@@ -346,7 +347,9 @@ enum gn_status gn_tune_measure(struct gn_world *world, const struct gn_tune_opti
 	status = gn_fabric_create(world, t.o.transport ? t.o.transport : "auto", 0, &t.fabric, err);
 	if (status)
 		return status;
-	status = measure(&t, out, err);
+	status = gn_crowd_find(world, &t.crowded, err);
+	if (!status)
+		status = measure(&t, out, err);
 	if (status)
 		gn_fabric_abandon(t.fabric);
 	gn_fabric_destroy(t.fabric);

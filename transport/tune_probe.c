@@ -2,7 +2,9 @@
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
+#include "transport/crowd.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,11 +31,12 @@ static void completed(struct gn_request *r)
 	(void)r;
 }
 
-enum gn_status gn_probe_create(struct gn_world *world, struct gn_fabric *fabric, size_t max_bytes, struct gn_probe *out,
-			       struct gn_err *err)
+enum gn_status gn_probe_create(struct gn_world *world, struct gn_fabric *fabric, int crowded, size_t max_bytes,
+			       struct gn_probe *out, struct gn_err *err)
 {
 	size_t stream = (size_t)GN_PROBE_CHUNKS * sizeof(double);
-	struct gn_probe p = {.world = world, .fabric = fabric, .me = gn_world_rank(world), .peer = -1};
+	struct gn_probe p = {.world = world, .fabric = fabric, .me = gn_world_rank(world), .peer = -1,
+			     .crowded = crowded};
 
 	p.max_bytes = max_bytes > stream ? max_bytes : stream;
 	if (p.max_bytes < FLOOD * GN_PROBE_CHUNK_BYTES)
@@ -58,21 +61,31 @@ void gn_probe_release(struct gn_probe *p)
 	*p = (struct gn_probe){0};
 }
 
+static void give_way(struct gn_probe *p, unsigned turn)
+{
+	struct pollfd ready = {.fd = gn_fabric_event_fd(p->fabric), .events = POLLIN};
+
+	if (p->crowded && turn > GN_YIELDS && gn_fabric_arm(p->fabric))
+		poll(&ready, 1, 1);
+	else
+		sched_yield();
+}
+
 /* Waits as gn_coll_wait() does. */
 static enum gn_status wait_for(struct gn_probe *p, const struct gn_request *r, struct gn_err *err)
 {
 	uint64_t started = 0, checked = 0, now;
 	enum gn_status status = GN_OK;
-	unsigned idle = 0;
+	unsigned idle = 0, looks = p->crowded ? GN_LOOKS_CROWDED : GN_LOOKS;
 
 	while (r->active && !status) {
 		if (gn_fabric_progress(p->fabric)) {
 			idle = 0;
 			continue;
 		}
-		if (++idle % 64)
+		if (++idle % looks)
 			continue;
-		sched_yield();
+		give_way(p, idle / looks);
 		now = gn_clock_ns();
 		started = started ? started : now;
 		if (now - checked < CHECK_NS)

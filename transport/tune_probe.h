@@ -11,12 +11,13 @@ struct gn_probe {
 	struct gn_world *world;
 	struct gn_fabric *fabric;
 	int me, peer;
+	int crowded; /* sleeps while it waits, as a run would here */
 	char *data, *spare; /* of max_bytes each, or the stream's, whichever is more */
 	size_t max_bytes;
 };
 
-enum gn_status gn_probe_create(struct gn_world *world, struct gn_fabric *fabric, size_t max_bytes, struct gn_probe *out,
-			       struct gn_err *err);
+enum gn_status gn_probe_create(struct gn_world *world, struct gn_fabric *fabric, int crowded, size_t max_bytes,
+			       struct gn_probe *out, struct gn_err *err);
 void gn_probe_release(struct gn_probe *p);
 
 /* On the other side: answers until the driver says that it is done. */

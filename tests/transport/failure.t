@@ -116,8 +116,10 @@ else
 fi
 
 # More of them: see the file's head.
-check "40 random faults" timeout -k 5 300 "$GN_SOURCE/tests/transport/faults" --count 40 --jobs 4
+few=${GN_SANITIZED:+yes}
+check "random faults" timeout -k 5 300 "$GN_SOURCE/tests/transport/faults" --count "$((${#few} ? 15 : 40))" --jobs 4
 printf '%s\n' "${tap_output:-}" | grep '^#'
-check "24 with progress by a thread" env PROBE_PROGRESS=thread timeout -k 5 300 "$GN_SOURCE/tests/transport/faults" --count 24 --jobs 4
+check "random faults with progress by a thread" env PROBE_PROGRESS=thread timeout -k 5 300 \
+	"$GN_SOURCE/tests/transport/faults" --count "$((${#few} ? 9 : 24))" --jobs 4
 printf '%s\n' "${tap_output:-}" | grep '^#'
 finish

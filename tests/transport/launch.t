@@ -16,6 +16,11 @@ done
 check "2 ranks over whatever UCX likes best" all_right 2 auto
 expect 0 "using .*(posix|sysv)" "the line at start names what carries data" launch 2 "$probe" shm
 expect 2 "no transport 'pigeon'" "an unknown transport is refused" launch 2 "$probe" pigeon
+asleep() { GANNET_WAIT='sleep' all_right "$@"; }
+check "2 ranks over shm that sleep while they wait" asleep 2 shm
+check "2 ranks over tcp that sleep while they wait" asleep 2 tcp
+never_waits() { GANNET_WAIT=never launch 2 "$probe" shm; }
+expect 2 "GANNET_WAIT=never: auto, spin or sleep" "an unknown way to wait is refused" never_waits
 
 # --- the launcher itself ---
 expect 2 "ranks" "launch without -n is wrong usage" "$gannet" launch true
