@@ -13,10 +13,16 @@
 #define VECTOR
 #endif
 
+#if defined(__clang__)
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 /* in and out are the same, or do not overlap: either way no result depends on another one's input. */
 VECTOR static void sum_two(const float *a, const float *b, float *x, float *y, size_t count)
 {
-#pragma GCC ivdep
+	INDEPENDENT
 	for (size_t i = 0; i < count; i++) {
 		float sum = a[i] + b[i];
 
@@ -32,7 +38,7 @@ VECTOR static void sum_four(char *const *in, char *const *out, size_t offset, si
 	float *w = (void *)(out[0] + offset), *x = (void *)(out[1] + offset), *y = (void *)(out[2] + offset),
 	      *z = (void *)(out[3] + offset);
 
-#pragma GCC ivdep
+	INDEPENDENT
 	for (size_t i = 0; i < count; i++) {
 		float sum = ((a[i] + b[i]) + c[i]) + d[i];
 
