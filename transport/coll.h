@@ -20,6 +20,7 @@
 struct gn_coll_choice {
 	const char *algorithm; /* NULL: nothing yet */
 	uint32_t pieces;       /* 0: by the algorithm itself ("shared") */
+	int any;	       /* it was free to be another algorithm */
 };
 #define GN_COLL_SIZES 48 /* powers of two */
 

@@ -44,7 +44,7 @@ static enum gn_status by_cost(const struct gn_comm *c, const struct gn_coll_args
 	enum gn_status status = gn_choose(&how, &choice, err);
 
 	if (!status)
-		*out = (struct gn_coll_choice){choice.algorithm->name, choice.pieces};
+		*out = (struct gn_coll_choice){choice.algorithm->name, choice.pieces, !algo};
 	return status;
 }
 
@@ -52,18 +52,17 @@ enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args
 			      struct gn_coll_choice *out, struct gn_err *err)
 {
 	int any = !args->algorithm || !strcmp(args->algorithm, "auto"), size_class = class_of(bytes);
-	struct gn_coll_choice *kept = &c->chosen[args->what][size_class], choice = *kept;
+	struct gn_coll_choice *kept = &c->chosen[args->what][size_class];
 	const char *algo = !any ? args->algorithm : gn_comm_all_share(c) ? without_messages(c, args, bytes) : NULL;
 	enum gn_status status = GN_OK;
 
-	if (algo && !strcmp(algo, "shared"))
-		choice = (struct gn_coll_choice){algo, 0};
-	else if (algo || !choice.algorithm)
-		status = by_cost(c, args, algo, size_class, &choice, err);
-	if (status)
-		return status;
-	if (!algo)
-		*kept = choice;
-	*out = choice;
-	return GN_OK;
+	if (algo && !strcmp(algo, "shared")) {
+		*out = (struct gn_coll_choice){algo, 0, 0};
+		return GN_OK;
+	}
+	if (!kept->algorithm || (algo ? strcmp(kept->algorithm, algo) != 0 : !kept->any))
+		status = by_cost(c, args, algo, size_class, kept, err);
+	if (!status)
+		*out = *kept;
+	return status;
 }
