@@ -156,41 +156,54 @@ static const char *operation(const struct gn_diagnosis_input *in)
 	return "a collective";
 }
 
-/* Those who never came, one by one, and what they do instead. */
+static int is_through(const struct gn_record *c)
+{
+	return c->state == GN_RECORD_DONE || c->state == GN_RECORD_FORGOTTEN;
+}
+
+/* Its part may be done and the others' not: what it has sent moves on only while it is in a collective. */
+static int is_elsewhere(const struct gn_record *c)
+{
+	return c->state == GN_RECORD_NEVER || (is_through(c) && !c->oldest);
+}
+
+static void say_elsewhere(struct sentence *s, const struct gn_record *c)
+{
+	say(s, is_through(c) ? " is through with it: " : " never started it: ");
+	if (c->oldest)
+		say(s, "it is in operation number %llu, %.*s, ", (unsigned long long)c->oldest, GN_RECORD_OP_MAX, c->oldest_op);
+	else
+		say(s, "it is alive, but in no collective, after operation number %llu, ", (unsigned long long)c->started);
+	if (c->phase[0])
+		say(s, "%.*s, ", GN_RECORD_PHASE_MAX, c->phase);
+	say(s, "for %.1f s", seconds(c->idle_ms));
+	if (c->oldest && c->waits_rank >= 0)
+		say(s, ", waiting for rank %d", c->waits_rank);
+}
+
+/* Those who never came or have gone, one by one, and what they do instead. */
 static void say_missing(struct sentence *s, const struct gn_diagnosis_input *in, unsigned char *one)
 {
 	int count = 0;
 
 	for (int r = 0; r < in->size; r++) {
-		const struct gn_record *c = &in->records[r];
-
-		if (!in->present[r] || c->state != GN_RECORD_NEVER || count++ >= RANKS_SHOWN)
+		if (!in->present[r] || !is_elsewhere(&in->records[r]) || count++ >= RANKS_SHOWN)
 			continue;
 		memset(one, 0, (size_t)in->size);
 		one[r] = 1;
 		say(s, "; ");
 		say_ranks(s, in, one);
-		say(s, " never started it: ");
-		if (c->oldest)
-			say(s, "it is in operation number %llu, %.*s, ", (unsigned long long)c->oldest, GN_RECORD_OP_MAX,
-			    c->oldest_op);
-		else
-			say(s, "it is alive, but in no collective, after operation number %llu, ", (unsigned long long)c->started);
-		if (c->phase[0])
-			say(s, "%.*s, ", GN_RECORD_PHASE_MAX, c->phase);
-		say(s, "for %.1f s", seconds(c->idle_ms));
-		if (c->oldest && c->waits_rank >= 0)
-			say(s, ", waiting for rank %d", c->waits_rank);
+		say_elsewhere(s, &in->records[r]);
 	}
 	if (count > RANKS_SHOWN)
-		say(s, "; %d more ranks never started it", count - RANKS_SHOWN);
+		say(s, "; %d more ranks are elsewhere", count - RANKS_SHOWN);
 }
 
-/* Those who wait in it, those who have been away from it since, and those who are through. */
+/* Those who wait in it, those who have been away from it since, and those who are in a later one. */
 static int in_class(const struct gn_record *c, int class)
 {
 	if (class == 2)
-		return c->state == GN_RECORD_DONE || c->state == GN_RECORD_FORGOTTEN;
+		return is_through(c) && c->oldest;
 	return c->state == GN_RECORD_RUNNING && (class == 0) == (c->inside != 0);
 }
 

@@ -23,10 +23,11 @@ faulty() {
 said() { # COUNT PATTERN: so many ranks say so
 	(($(grep -cE "$2" "$scratch/err") == $1))
 }
-# Five seconds to notice, and the launcher's ten until it ends the one that hangs.
+# Five seconds to notice, and the launcher's ten until it ends the one that hangs. That one may be through with its own part of
+# what the others still wait in.
 never() { # TRANSPORT RANK
 	faulty 3 "$1" never "$2" && [[ $code == 4 ]] && ((took <= 18)) && grep -q "launch: ending the ranks" "$scratch/err" &&
-		said 2 "has stalled; rank $2 on $host never started it: it is alive, but in no collective, after operation number [0-9]+, for 5\.[0-9] s; ranks? .* waits? in it, for 5\.[0-9] s \(rank [0-9] for rank [0-9].*; rank [0-9] on $host was in operation number [0-9]+, .* waiting for rank"
+		said 2 "has stalled; rank $2 on $host (never started it|is through with it): it is alive, but in no collective, after operation number [0-9]+, for 5\.[0-9] s; ranks? .* waits? in it, for 5\.[0-9] s \(rank [0-9] for rank [0-9].*; rank [0-9] on $host was in operation number [0-9]+, .* waiting for rank"
 }
 check "a rank that never calls, over tcp: the others say which, where, in what, since when" never tcp 2
 check "a rank that never calls, over shared memory" never shm 1

@@ -199,6 +199,24 @@ static void test_who_never_came(void **state)
 	assert_says(&k, "after operation number 811, writing a checkpoint, for 600.1 s");
 }
 
+/* Its part was done; what it had sent was still on its way when it turned to something else. */
+static void test_who_went_away(void **state)
+{
+	struct ranks k;
+
+	(void)state;
+	all_wait(&k);
+	never_comes(&k, 3, "", 5000);
+	k.records[3].state = GN_RECORD_DONE;
+	k.records[3].started = 812;
+	strcpy(k.records[3].op, "allreduce of 64 MiB");
+	k.records[2].state = GN_RECORD_DONE;
+	k.records[2].oldest = 813;
+	assert_int_equal(diagnose(&k), GN_ERR_STALL);
+	assert_says(&k, "rank 3 on n2 is through with it: it is alive, but in no collective, after operation number 812, for 5.2 s");
+	assert_says(&k, "rank 2 on n2 is through with it, for 5.1 s (rank 2 for rank 1 in a later one)");
+}
+
 static void test_one_that_moves_holds_the_verdict(void **state)
 {
 	struct ranks k;
@@ -288,6 +306,7 @@ int main(void)
 		cmocka_unit_test(test_life_of_an_operation),
 		cmocka_unit_test(test_announcements),
 		cmocka_unit_test(test_who_never_came),
+		cmocka_unit_test(test_who_went_away),
 		cmocka_unit_test(test_one_that_moves_holds_the_verdict),
 		cmocka_unit_test(test_a_cut_link),
 		cmocka_unit_test(test_mismatch),
