@@ -1,4 +1,5 @@
 # TAP for shell tests. Source it, call check, expect or skip once for each point, end with finish.
+# What a failed point has to say goes to standard error, which the harness passes on.
 tap_points=0
 
 tap_point() { # "ok"|"not ok" NAME
@@ -14,7 +15,7 @@ check() {
 		tap_point ok "$tap_name"
 	else
 		tap_point 'not ok' "$tap_name"
-		printf '%s\n' "exit code $? of: $*" "$tap_output" | sed 's/^/# /'
+		printf '%s\n' "exit code $? of: $*" "$tap_output" | sed 's/^/# /' >&2
 	fi
 }
 
@@ -29,7 +30,7 @@ expect() {
 	else
 		tap_point 'not ok' "$tap_name"
 		printf '%s\n' "exit code $tap_code, wanted $tap_wanted and '$tap_pattern' from: $*" "$tap_output" |
-			sed 's/^/# /'
+			sed 's/^/# /' >&2
 	fi
 }
 
