@@ -62,6 +62,8 @@ static void add_line(const json_t *line, struct log_sums *s)
 			   json_number_value(json_object_get(line, "ranks"));
 		s->bytes = json_number_value(json_object_get(line, "parameters")) * 4;
 		s->buckets = json_number_value(json_object_get(line, "buckets"));
+	} else if (event && !strcmp(event, "exchange")) {
+		s->buckets = json_number_value(json_object_get(line, "buckets"));
 	} else if (event && !strcmp(event, "step")) {
 		s->steps++;
 		s->data += json_number_value(json_object_get(times, "data"));

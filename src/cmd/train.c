@@ -95,14 +95,17 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	struct gn_strbuf text, recipe_text;
 	struct gn_recipe recipe;
 	struct gn_comm *comm;
-	int agreed = 0;
+	int agreed = 0, measure = 0;
 	enum gn_status status = gn_comm_create(world, &co, log, &comm, err);
 
 	if (status)
 		return status;
 	gn_strbuf_init(&text);
 	gn_strbuf_init(&recipe_text);
-	if (o->recipe)
+	status = gn_options_fill(&gn_train_command, o, "overlap", "yes", &measure, err);
+	if (measure)
+		o->overlap = GN_OVERLAP_MEASURE;
+	if (!status && o->recipe)
 		status = apply_recipe(o, gn_comm_size(comm), &recipe, &recipe_text, err);
 	gn_options_describe(&gn_train_command, o, own_options, &text);
 	if (!status && (gn_strbuf_failed(&text) || gn_strbuf_failed(&recipe_text)))

@@ -134,8 +134,13 @@ static const struct gn_option options[] = {
 	 .initial = "2", .min = 1, .max = 1024, .help = "threads per rank that read and decode"},
 	{.name = "prefetch", .kind = GN_OPTION_SIZE, .offset = FIELD(prefetch), .value_name = "BYTES", .initial = "256M",
 	 .min = 0, .max = 1e13, .help = "memory for batches read ahead; two batches are always kept"},
-	{.name = "bucket", .kind = GN_OPTION_SIZE, .offset = FIELD(bucket), .value_name = "BYTES", .initial = "16M",
-	 .min = 0, .max = 1e13, .help = "gradients are summed in pieces of at least this size"},
+	{.name = "bucket", .kind = GN_OPTION_SIZE, .offset = FIELD(bucket), .value_name = "BYTES", .initial = "0",
+	 .min = 0, .max = 1e13,
+	 .help = "gradients are summed in pieces of at least this size; 0: what the first steps show to be fastest, or 16M where "
+		 "the run is short"},
+	{.name = "overlap", .kind = GN_OPTION_FLAG, .offset = FIELD(overlap), .initial = "1",
+	 .help = "gradients leave while backward runs; --no-overlap: afterwards (default: whichever the first steps show to be "
+		 "faster)"},
 };
 
 const struct gn_command gn_train_command = {

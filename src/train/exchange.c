@@ -1,9 +1,12 @@
 #include "src/train/exchange.h"
 
+#include "src/base/clock.h"
+
 #include <stdlib.h>
 
 struct bucket {
 	struct gn_coll *coll;
+	struct gn_exchange_bucket seen;
 	int first, end;	   /* parameters first .. end-1 */
 	int missing;	   /* of them, not ready yet */
 	int done;
@@ -13,11 +16,13 @@ struct gn_exchange {
 	struct bucket *buckets; /* in the order in which they start */
 	size_t count, started, finished;
 	int *bucket_of;		/* parameter -> bucket */
+	struct gn_exchange_form form;
+	uint64_t taken_ns;	/* by ready() */
 	enum gn_status status;	/* of what ready() did */
 	struct gn_err err;
 };
 
-/* Cuts [0, params) from the end into buckets of at least bucket_bytes. Returns how many. */
+/* Cuts [0, params) from the end into buckets of at least bucket_bytes. Returns how many. Both arrays may be NULL. */
 static size_t cut(const struct gn_model *model, size_t bucket_bytes, struct bucket *buckets, int *bucket_of)
 {
 	size_t count = 0, bytes = 0;
@@ -25,14 +30,22 @@ static size_t cut(const struct gn_model *model, size_t bucket_bytes, struct buck
 
 	for (int i = end - 1; i >= 0; i--) {
 		bytes += gn_model_param(model, i)->count * sizeof(float);
-		bucket_of[i] = (int)count;
+		if (bucket_of)
+			bucket_of[i] = (int)count;
 		if (bytes < bucket_bytes && i > 0)
 			continue;
-		buckets[count++] = (struct bucket){.first = i, .end = end};
+		if (buckets)
+			buckets[count] = (struct bucket){.first = i, .end = end};
+		count++;
 		end = i;
 		bytes = 0;
 	}
 	return count;
+}
+
+size_t gn_exchange_count(const struct gn_model *model, size_t bucket_bytes)
+{
+	return cut(model, bucket_bytes, NULL, NULL);
 }
 
 static enum gn_status make_colls(struct gn_exchange *x, struct gn_comm *comm, const struct gn_model *model, float *flat,
@@ -45,6 +58,7 @@ static enum gn_status make_colls(struct gn_exchange *x, struct gn_comm *comm, co
 		int first = x->buckets[b].first;
 		size_t begin = first ? gn_model_param(model, first)->offset : 0;
 
+		x->buckets[b].seen.bytes = (end - begin) * sizeof(float);
 		status = gn_coll_allreduce(comm, flat + begin, end - begin, GN_F32, NULL, algo,
 					   &x->buckets[b].coll, err);
 		end = begin;
@@ -53,7 +67,7 @@ static enum gn_status make_colls(struct gn_exchange *x, struct gn_comm *comm, co
 }
 
 enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *model, float *flat,
-				  size_t tail_elements, size_t bucket_bytes, const char *algo,
+				  size_t tail_elements, const struct gn_exchange_form *form, const char *algo,
 				  struct gn_exchange **out, struct gn_err *err)
 {
 	size_t params = (size_t)gn_model_param_count(model);
@@ -68,7 +82,8 @@ enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *m
 		gn_exchange_destroy(x);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the gradient exchange");
 	}
-	x->count = cut(model, bucket_bytes, x->buckets, x->bucket_of);
+	x->form = *form;
+	x->count = cut(model, form->bucket_bytes, x->buckets, x->bucket_of);
 	status = make_colls(x, comm, model, flat, tail_elements, algo, err);
 	if (status) {
 		gn_exchange_destroy(x);
@@ -94,6 +109,26 @@ size_t gn_exchange_buckets(const struct gn_exchange *x)
 	return x->count;
 }
 
+const struct gn_exchange_form *gn_exchange_form(const struct gn_exchange *x)
+{
+	return &x->form;
+}
+
+void gn_exchange_bucket(const struct gn_exchange *x, size_t index, struct gn_exchange_bucket *out)
+{
+	*out = x->buckets[index].seen;
+}
+
+const struct gn_coll *gn_exchange_coll(const struct gn_exchange *x, size_t index)
+{
+	return x->buckets[index].coll;
+}
+
+uint64_t gn_exchange_taken_ns(const struct gn_exchange *x)
+{
+	return x->taken_ns;
+}
+
 void gn_exchange_begin(struct gn_exchange *x)
 {
 	for (size_t b = 0; b < x->count; b++) {
@@ -102,17 +137,34 @@ void gn_exchange_begin(struct gn_exchange *x)
 	}
 	x->started = 0;
 	x->finished = 0;
+	x->taken_ns = 0;
 	x->status = GN_OK;
+}
+
+static void start(struct gn_exchange *x, struct bucket *b)
+{
+	b->seen.start_ns = gn_clock_ns();
+	if (b->missing > 0)
+		b->seen.ready_ns = b->seen.start_ns;
+	x->status = gn_coll_start(b->coll, &x->err);
+}
+
+static void set_done(struct bucket *b)
+{
+	if (b->done)
+		b->seen.done_ns = gn_clock_ns();
 }
 
 /* Starts, in order, every bucket that is complete (or just every bucket); then lets those under way make progress. */
 static void advance(struct gn_exchange *x, int all)
 {
 	while (!x->status && x->started < x->count && (all || x->buckets[x->started].missing <= 0))
-		x->status = gn_coll_start(x->buckets[x->started++].coll, &x->err);
+		start(x, &x->buckets[x->started++]);
 	for (size_t b = x->finished; b < x->started && !x->status; b++) {
-		if (!x->buckets[b].done)
+		if (!x->buckets[b].done) {
 			x->status = gn_coll_test(x->buckets[b].coll, &x->buckets[b].done, &x->err);
+			set_done(&x->buckets[b]);
+		}
 		if (b == x->finished && x->buckets[b].done)
 			x->finished++;
 	}
@@ -121,18 +173,26 @@ static void advance(struct gn_exchange *x, int all)
 void gn_exchange_ready(void *context, int param)
 {
 	struct gn_exchange *x = context;
+	struct bucket *b = &x->buckets[x->bucket_of[param]];
+	uint64_t began = gn_clock_ns();
 
-	x->buckets[x->bucket_of[param]].missing--;
-	advance(x, 0);
+	if (--b->missing == 0)
+		b->seen.ready_ns = began;
+	if (x->form.overlap) {
+		advance(x, 0);
+		x->taken_ns += gn_clock_ns() - began;
+	}
 }
 
 enum gn_status gn_exchange_wait(struct gn_exchange *x, struct gn_err *err)
 {
 	advance(x, 1);
 	for (size_t b = 0; b < x->count && !x->status; b++) {
-		if (!x->buckets[b].done)
-			x->status = gn_coll_wait(x->buckets[b].coll, &x->err);
+		if (x->buckets[b].done)
+			continue;
+		x->status = gn_coll_wait(x->buckets[b].coll, &x->err);
 		x->buckets[b].done = 1;
+		set_done(&x->buckets[b]);
 	}
 	if (x->status && err)
 		*err = x->err;

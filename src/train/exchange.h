@@ -3,7 +3,10 @@
  *
  * The array holds all gradients in parameter order and then a tail (BN buffers, loss, flags). Buckets are cut at tensor
  * borders from the end of the array to its beginning, because backward finishes the last layers first; the tail travels with
- * the first bucket. Buckets start in the same order on every rank, whatever becomes ready when.
+ * the first bucket. Buckets start in the same order on every rank, whatever becomes ready when. Without overlap all of them
+ * start when backward is through; the sums are the same bits. Another bucket size gives the same bits only where an algorithm
+ * adds up the ranks of every element in one order: shared, recursive-doubling and halving-doubling do; ring, the trees and the
+ * hierarchical ones do so for two ranks, and else begin with another rank where an element comes to lie in another chunk.
  *
  * Thread safety: one thread. Collective: every rank calls begin, ready for every parameter, wait.
  */
@@ -15,13 +18,32 @@
 
 struct gn_exchange;
 
-/* flat: gn_model_param_elements floats and then tail_elements more; borrowed. A bucket has at least bucket_bytes, except the
- * one that is left over. */
+/* How the array is cut and when it leaves. Alike on all ranks. */
+struct gn_exchange_form {
+	size_t bucket_bytes; /* a bucket has at least so many, except the one that is left over */
+	int overlap;	     /* leave while backward runs */
+};
+
+/* flat: gn_model_param_elements floats and then tail_elements more; borrowed. */
 enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *model, float *flat,
-				  size_t tail_elements, size_t bucket_bytes, const char *algo,
+				  size_t tail_elements, const struct gn_exchange_form *form, const char *algo,
 				  struct gn_exchange **out, struct gn_err *err);
 void gn_exchange_destroy(struct gn_exchange *x);
 size_t gn_exchange_buckets(const struct gn_exchange *x);
+/* How many buckets there would be. */
+size_t gn_exchange_count(const struct gn_model *model, size_t bucket_bytes);
+const struct gn_exchange_form *gn_exchange_form(const struct gn_exchange *x);
+
+/* What became of a bucket in the present step, or the last one. Times of gn_clock_ns; done is when this rank saw the end. */
+struct gn_exchange_bucket {
+	size_t bytes;
+	uint64_t ready_ns, start_ns, done_ns;
+};
+void gn_exchange_bucket(const struct gn_exchange *x, size_t index, struct gn_exchange_bucket *out);
+/* What was chosen for the bucket's sum. */
+const struct gn_coll *gn_exchange_coll(const struct gn_exchange *x, size_t index);
+/* Of the present step, or the last one: what gn_exchange_ready has taken from backward, in ns. */
+uint64_t gn_exchange_taken_ns(const struct gn_exchange *x);
 
 /* A new step: nothing is ready. */
 void gn_exchange_begin(struct gn_exchange *x);

@@ -28,6 +28,7 @@ libgannet_train_a_SOURCES = \
 	src/train/storage.c \
 	src/train/sync.c src/train/sync.h \
 	src/train/trainer.c src/train/trainer.h \
+	src/train/trial.c src/train/trial.h \
 	src/train/vgg.c \
 	src/train/weights.c src/train/weights.h
 TRAIN_LIBS = libgannet_train.a $(JANSSON_LIBS)

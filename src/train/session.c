@@ -3,6 +3,7 @@
 #include "src/base/arena.h"
 #include "src/base/sha256.h"
 #include "src/train/input.h"
+#include "src/train/trial.h"
 #include "src/train/weights.h"
 
 #include <stdio.h>
@@ -190,11 +191,13 @@ static enum gn_status compare_ranks(struct gn_session *s, const char *options_te
 
 static enum gn_status make_exchange(struct gn_session *s, struct gn_err *err)
 {
+	struct gn_exchange_form form;
+
+	gn_trial_usual(s->options, s->model, &form);
 	s->info.global_batch = (int64_t)s->global_batch;
 	s->info.world_size = gn_comm_size(s->comm);
 	return gn_exchange_create(s->comm, s->model, s->flat,
-				  gn_model_buffer_elements(s->model) + GN_TAIL_COUNT, (size_t)s->options->bucket, s->options->algo,
-				  &s->exchange, err);
+				  gn_model_buffer_elements(s->model) + GN_TAIL_COUNT, &form, s->options->algo, &s->exchange, err);
 }
 
 enum gn_status gn_session_create(const struct gn_train_options *options, const char *options_text, struct gn_comm *comm,
@@ -230,6 +233,7 @@ void gn_session_destroy(struct gn_session *s)
 {
 	if (!s)
 		return;
+	gn_trial_destroy(s->trial, s->exchange);
 	gn_exchange_destroy(s->exchange);
 	gn_plan_destroy(s->val_plan);
 	gn_plan_destroy(s->plan);

@@ -13,6 +13,8 @@
 #include "src/train/sync.h"
 #include "src/train/trainer.h"
 
+struct gn_trial;
+
 /* Floats that travel behind gradients and BN buffers. */
 enum gn_tail { GN_TAIL_LOSS, GN_TAIL_STOP, GN_TAIL_COUNT = 16 };
 
@@ -28,6 +30,7 @@ struct gn_session {
 	struct gn_growth growth;
 	struct gn_plan *plan, *val_plan;
 	struct gn_exchange *exchange;
+	struct gn_trial *trial;	  /* while ways of exchanging are tried; exchange is then one of its own */
 	struct gn_lr lr;
 	struct gn_sync *sync;	  /* with --sync-bn, of more than one rank */
 	struct gn_optimizer *optimizer;
@@ -42,6 +45,7 @@ struct gn_session {
 	struct gn_run_state state;
 	struct gn_checkpoint_info info; /* constant part; state is filled when saving */
 	uint64_t saved_step;	  /* the newest step in a checkpoint, UINT64_MAX for none */
+	double step_s;		  /* of the last step, less what it waited for data */
 	int skips_in_a_row;	  /* steps that updated nothing */
 	int failed_alone;	  /* this rank has an error that the others do not know of */
 };

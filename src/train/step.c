@@ -83,7 +83,7 @@ static enum gn_status forward(struct gn_session *s, int64_t k, struct gn_interva
 static enum gn_status compute(struct gn_session *s, int stop, struct gn_interval *sums, uint64_t *mark, struct gn_err *err)
 {
 	int64_t batches = s->options->accumulate;
-	double loss, total = 0;
+	double loss, total = 0, taken;
 	enum gn_status status = GN_OK;
 
 	for (int64_t k = 0; k < batches && !status; k++) {
@@ -104,6 +104,11 @@ static enum gn_status compute(struct gn_session *s, int stop, struct gn_interval
 		if (!status)
 			status = gn_exchange_wait(s->exchange, err);
 		sums->exposed += since(mark);
+		/* What was done for the exchange from within backward is none of it. */
+		taken = (double)gn_exchange_taken_ns(s->exchange) * 1e-9;
+		sums->backward -= taken;
+		sums->exposed += taken;
+		sums->within += taken;
 	}
 	return status;
 }
@@ -149,6 +154,7 @@ enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *st
 {
 	uint64_t mark = gn_clock_ns();
 	const uint64_t began = mark;
+	const double waited = sums->data;
 	double lr = gn_lr_at(&s->lr, (double)s->global_batch, gn_session_epoch(s));
 	enum gn_status status;
 
@@ -162,6 +168,7 @@ enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *st
 	*stopping = s->tail[GN_TAIL_STOP] > 0;
 	sums->lr = lr;
 	sums->steps++;
+	s->step_s = (double)(mark - began) * 1e-9 - (sums->data - waited);
 	sums->step += (double)(mark - began) * 1e-9;
 	s->state.step++;
 	s->state.sample += s->global_batch;

@@ -12,6 +12,7 @@
 /* Seconds of the interval, and what was learned in it. */
 struct gn_interval {
 	double step, data, forward, backward, exposed, optimizer;
+	double within; /* of exposed: what starting and moving gradients took while backward ran */
 	double loss_sum, norm_sum; /* of the steps that updated something */
 	double lr;
 	uint64_t steps, skipped;

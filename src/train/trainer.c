@@ -5,6 +5,7 @@
 #include "src/train/score.h"
 #include "src/train/session.h"
 #include "src/train/step.h"
+#include "src/train/trial.h"
 
 #include <inttypes.h>
 
@@ -27,6 +28,7 @@ static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sum
 		gn_json_fixed(j, "forward", sums->forward * ms, 3);
 		gn_json_fixed(j, "backward", sums->backward * ms, 3);
 		gn_json_fixed(j, "communication_exposed", sums->exposed * ms, 3);
+		gn_json_fixed(j, "communication_in_backward", sums->within * ms, 3);
 		gn_json_fixed(j, "optimizer", sums->optimizer * ms, 3);
 		gn_json_end(j);
 	}
@@ -175,6 +177,8 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 	progress.terminal = progress.terminal && gn_comm_rank(s->comm) == 0;
 	while (!status && !is_done(s) && !stopping) {
 		status = gn_step_run(s, stop, &sums, &stopping, err);
+		if (!status && s->trial)
+			status = gn_trial_note(s, err);
 		if (!status)
 			status = after_step(s, &sums, stopping, err);
 		gn_progress_add(&progress, s->global_batch);
@@ -248,6 +252,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		close_epoch(s);
 		status = gn_session_begin_epoch(s, err);
 	}
+	if (!status)
+		status = gn_trial_begin(s, steps_left(s), err);
 	if (!status && is_done(s) && gn_comm_rank(comm) == 0)
 		gn_log_info(log, "nothing left to do: %" PRIu64 " steps are done", s->state.step);
 	if (!status)

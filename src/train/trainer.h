@@ -24,6 +24,9 @@
 
 #define GN_TRAIN_OPTIONS_MAX 128
 
+/* Whether gradients leave while backward runs. */
+enum gn_overlap { GN_OVERLAP_NO, GN_OVERLAP_YES, GN_OVERLAP_MEASURE };
+
 /* What the option table of `gannet train` fills. Texts are borrowed. */
 struct gn_train_options {
 	const char *data, *val;
@@ -53,7 +56,9 @@ struct gn_train_options {
 	int64_t log_every;
 	int64_t eval_every;	       /* epochs */
 	const char *device, *transport, *algo, *tuning, *progress;
-	int64_t threads, loader_threads, prefetch, bucket, rails;
+	int64_t threads, loader_threads, prefetch, rails;
+	int64_t bucket;		       /* bytes; 0: measured, see trial.h */
+	int overlap;		       /* enum gn_overlap */
 	unsigned char given[GN_TRAIN_OPTIONS_MAX]; /* for the command: which options were given */
 };
 
