@@ -66,3 +66,42 @@ enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args
 		*out = *kept;
 	return status;
 }
+
+/* Between sizes that are powers of two, a line: simulating each bucket of its own size would take long. */
+static enum gn_status by_schedule(const struct gn_coll *coll, double *seconds, struct gn_err *err)
+{
+	int k = class_of(coll->op.bytes);
+	double at[2] = {0, 0}, low = k ? (double)((size_t)1 << (k - 1)) : 0, high = (double)((size_t)1 << k);
+
+	for (int i = 0; i < 2; i++) {
+		struct gn_choose_args how = {.what = coll->args.what, .bytes = (size_t)(i || !k ? high : low),
+					     .map = coll->comm->map, .cost = &coll->comm->cost, .algo = coll->info.algorithm};
+		struct gn_choice choice;
+		enum gn_status status = gn_choose(&how, &choice, err);
+
+		if (status)
+			return status;
+		at[i] = choice.predicted_s;
+	}
+	*seconds = at[0] + (at[1] - at[0]) * ((double)coll->op.bytes - low) / (high - low);
+	return GN_OK;
+}
+
+enum gn_status gn_coll_predict(const struct gn_coll *coll, double *seconds, int *measured, struct gn_err *err)
+{
+	const struct gn_comm *c = coll->comm;
+	double bytes = (double)coll->op.bytes, ranks = gn_comm_size(c);
+	enum gn_status status = GN_OK;
+
+	if (coll->args.what != GN_COLLECTIVE_ALLREDUCE)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "only the time of an allreduce can be predicted");
+	if (ranks < 2)
+		*seconds = 0;
+	else if (!strcmp(coll->info.algorithm, "shared"))
+		*seconds = (2 - 1 / ranks) * bytes / c->cost.reduce_bytes_per_s + 2 * gn_cost_message_s(&c->cost.node, 8);
+	else
+		status = by_schedule(coll, seconds, err);
+	if (!status)
+		*measured = c->cost.measured;
+	return status;
+}

@@ -144,8 +144,10 @@ void gn_exchange_begin(struct gn_exchange *x)
 static void start(struct gn_exchange *x, struct bucket *b)
 {
 	b->seen.start_ns = gn_clock_ns();
-	if (b->missing > 0)
+	if (b->missing > 0) {
 		b->seen.ready_ns = b->seen.start_ns;
+		b->seen.taken_ns = x->taken_ns;
+	}
 	x->status = gn_coll_start(b->coll, &x->err);
 }
 
@@ -176,8 +178,10 @@ void gn_exchange_ready(void *context, int param)
 	struct bucket *b = &x->buckets[x->bucket_of[param]];
 	uint64_t began = gn_clock_ns();
 
-	if (--b->missing == 0)
+	if (--b->missing == 0) {
 		b->seen.ready_ns = began;
+		b->seen.taken_ns = x->taken_ns;
+	}
 	if (x->form.overlap) {
 		advance(x, 0);
 		x->taken_ns += gn_clock_ns() - began;

@@ -38,6 +38,7 @@ const struct gn_exchange_form *gn_exchange_form(const struct gn_exchange *x);
 struct gn_exchange_bucket {
 	size_t bytes;
 	uint64_t ready_ns, start_ns, done_ns;
+	uint64_t taken_ns; /* gn_exchange_taken_ns when it was ready */
 };
 void gn_exchange_bucket(const struct gn_exchange *x, size_t index, struct gn_exchange_bucket *out);
 /* What was chosen for the bucket's sum. */

@@ -24,6 +24,7 @@ libgannet_train_a_SOURCES = \
 	src/train/safetensors.c src/train/safetensors.h \
 	src/train/score.c src/train/score.h \
 	src/train/session.c src/train/session_state.c src/train/session_train.c src/train/session.h \
+	src/train/split.c src/train/split.h \
 	src/train/step.c src/train/step.h \
 	src/train/storage.c \
 	src/train/sync.c src/train/sync.h \

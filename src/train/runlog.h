@@ -3,9 +3,11 @@
  *     {"event": "start", ...}   what runs: model, data, ranks, options, and what a recipe chose of them
  *     {"event": "resume", ...}  from which checkpoint and step
  *     {"event": "step", "step", "epoch", "loss", "lr", "grad_norm", "skipped", "images_per_s", "time_ms": {"step", "data",
- *      "forward", "backward", "communication_exposed", "communication_in_backward", "optimizer"}}   means over the interval that ends with this step;
- *      skipped counts its steps without an update, which loss and grad_norm (before clipping) leave out; both are null when
- *      there was none with one
+ *      "forward", "backward", "communication_exposed", "communication_in_backward", "optimizer"}, "ranks": {"data": [min, mean,
+ *      max], ..., "compute", "slowest", "slowest_host", "each_compute"}, "efficiency": {"measured", "predicted", "costs"}}
+ *      means over the interval that ends with this step: time_ms of rank 0, ranks (with several) of all of them, in ms, as
+ *      split.h says. skipped counts the interval's steps without an update, which loss and grad_norm (before clipping) leave
+ *      out; both are null when there was none with one
  *     {"event": "exchange", "step", "bucket_bytes", "buckets", "overlap", "tried": [{"buckets", "overlap", "step_ms"}], "exact"}
  *      what was chosen by measuring; exact: another bucket size would give the same bits
  *     {"event": "eval", "step", "epoch", "images", "top1", "top5", "loss", "ema": {"top1", "top5", "loss"}}   ema: of the

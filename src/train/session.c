@@ -247,6 +247,7 @@ void gn_session_destroy(struct gn_session *s)
 	gn_runlog_close(s->runlog);
 	gn_optimizer_destroy(s->optimizer);
 	gn_ema_destroy(s->ema);
+	free(s->bucket_s);
 	free(s->params);
 	free(s->kept_buffers);
 	free(s->accumulated);

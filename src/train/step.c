@@ -1,6 +1,7 @@
 #include "src/train/step.h"
 
 #include "src/base/clock.h"
+#include "src/train/split.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -154,8 +155,9 @@ enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *st
 {
 	uint64_t mark = gn_clock_ns();
 	const uint64_t began = mark;
-	const double waited = sums->data;
+	const double waited = sums->data, exposed = sums->exposed;
 	double lr = gn_lr_at(&s->lr, (double)s->global_batch, gn_session_epoch(s));
+	double computed, update_s, predicted;
 	enum gn_status status;
 
 	memcpy(s->kept_buffers, s->buffers, gn_model_buffer_elements(s->model) * sizeof(float));
@@ -164,7 +166,12 @@ enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *st
 		status = update(s, lr, sums, err);
 	if (status)
 		return status;
-	sums->optimizer += since(&mark);
+	computed = (double)(mark - began) * 1e-9 - (sums->exposed - exposed);
+	update_s = since(&mark);
+	sums->optimizer += update_s;
+	predicted = gn_split_predict_step(s, began, computed, update_s);
+	sums->predicted += predicted;
+	sums->predicted_compute += predicted > 0 ? computed + update_s : 0;
 	*stopping = s->tail[GN_TAIL_STOP] > 0;
 	sums->lr = lr;
 	sums->steps++;

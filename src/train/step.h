@@ -13,6 +13,7 @@
 struct gn_interval {
 	double step, data, forward, backward, exposed, optimizer;
 	double within; /* of exposed: what starting and moving gradients took while backward ran */
+	double predicted, predicted_compute; /* rank 0: of steps for which split.h has a prediction, that and what they computed */
 	double loss_sum, norm_sum; /* of the steps that updated something */
 	double lr;
 	uint64_t steps, skipped;

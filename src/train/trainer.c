@@ -4,39 +4,66 @@
 #include "src/base/sha256.h"
 #include "src/train/score.h"
 #include "src/train/session.h"
+#include "src/train/split.h"
 #include "src/train/step.h"
 #include "src/train/trial.h"
 
 #include <inttypes.h>
 
-static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sums, struct gn_err *err)
+static void put_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_split *split,
+			 struct gn_json *j)
 {
 	double steps = (double)sums->steps, ms = 1e3 / steps, updates = (double)(sums->steps - sums->skipped);
-	struct gn_json *j = gn_runlog_begin(s->runlog, "step");
 
-	if (j) {
-		gn_json_uint(j, "step", s->state.step);
-		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
-		gn_json_double(j, "loss", sums->loss_sum / updates);
-		gn_json_double(j, "lr", sums->lr);
-		gn_json_double(j, "grad_norm", sums->norm_sum / updates);
-		gn_json_uint(j, "skipped", sums->skipped);
-		gn_json_fixed(j, "images_per_s", steps * (double)s->global_batch / sums->step, 1);
-		gn_json_object(j, "time_ms");
-		gn_json_fixed(j, "step", sums->step * ms, 3);
-		gn_json_fixed(j, "data", sums->data * ms, 3);
-		gn_json_fixed(j, "forward", sums->forward * ms, 3);
-		gn_json_fixed(j, "backward", sums->backward * ms, 3);
-		gn_json_fixed(j, "communication_exposed", sums->exposed * ms, 3);
-		gn_json_fixed(j, "communication_in_backward", sums->within * ms, 3);
-		gn_json_fixed(j, "optimizer", sums->optimizer * ms, 3);
-		gn_json_end(j);
-	}
-	if (gn_comm_rank(s->comm) == 0)
-		gn_log_info(s->log, "step %" PRIu64 " epoch %.2f loss %.4f lr %.4g %.0f images/s, data %.0f %% exposed "
-			    "communication %.0f %%", s->state.step, gn_session_epoch(s), sums->loss_sum / updates, sums->lr,
-			    steps * (double)s->global_batch / sums->step, 100 * sums->data / sums->step,
-			    100 * sums->exposed / sums->step);
+	gn_json_uint(j, "step", s->state.step);
+	gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
+	gn_json_double(j, "loss", sums->loss_sum / updates);
+	gn_json_double(j, "lr", sums->lr);
+	gn_json_double(j, "grad_norm", sums->norm_sum / updates);
+	gn_json_uint(j, "skipped", sums->skipped);
+	gn_json_fixed(j, "images_per_s", steps * (double)s->global_batch / sums->step, 1);
+	gn_json_object(j, "time_ms");
+	gn_json_fixed(j, "step", sums->step * ms, 3);
+	gn_json_fixed(j, "data", sums->data * ms, 3);
+	gn_json_fixed(j, "forward", sums->forward * ms, 3);
+	gn_json_fixed(j, "backward", sums->backward * ms, 3);
+	gn_json_fixed(j, "communication_exposed", sums->exposed * ms, 3);
+	gn_json_fixed(j, "communication_in_backward", sums->within * ms, 3);
+	gn_json_fixed(j, "optimizer", sums->optimizer * ms, 3);
+	gn_json_end(j);
+	if (split)
+		gn_split_json(split, gn_comm_world(s->comm), s->costs_measured, j);
+}
+
+static void tell_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_split *split)
+{
+	struct gn_strbuf more;
+
+	if (gn_comm_rank(s->comm))
+		return;
+	gn_strbuf_init(&more);
+	if (split)
+		gn_split_text(split, gn_comm_world(s->comm), &more);
+	gn_log_info(s->log, "step %" PRIu64 " epoch %.2f loss %.4f lr %.4g %.0f images/s, data %.0f %% exposed communication %.0f %%%s",
+		    s->state.step, gn_session_epoch(s), sums->loss_sum / (double)(sums->steps - sums->skipped), sums->lr,
+		    (double)sums->steps * (double)s->global_batch / sums->step, 100 * sums->data / sums->step,
+		    100 * sums->exposed / sums->step, gn_strbuf_text(&more));
+	gn_strbuf_release(&more);
+}
+
+static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sums, struct gn_err *err)
+{
+	struct gn_split gathered = {.compute = NULL}, *split = gn_comm_size(s->comm) > 1 ? &gathered : NULL;
+	enum gn_status status = split ? gn_split_gather(s->comm, sums, split, err) : GN_OK;
+	struct gn_json *j;
+
+	if (status)
+		return status;
+	j = gn_runlog_begin(s->runlog, "step");
+	if (j)
+		put_interval(s, sums, split, j);
+	tell_interval(s, sums, split);
+	gn_split_release(&gathered);
 	*sums = (struct gn_interval){0};
 	return gn_session_alone(s, gn_runlog_end(s->runlog, err));
 }
@@ -254,6 +281,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 	}
 	if (!status)
 		status = gn_trial_begin(s, steps_left(s), err);
+	if (!status)
+		gn_split_predict_buckets(s);
 	if (!status && is_done(s) && gn_comm_rank(comm) == 0)
 		gn_log_info(log, "nothing left to do: %" PRIu64 " steps are done", s->state.step);
 	if (!status)

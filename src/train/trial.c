@@ -2,6 +2,7 @@
 
 #include "src/base/file.h"
 #include "src/train/agree.h"
+#include "src/train/split.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -315,6 +316,7 @@ static enum gn_status decide(struct gn_session *s, struct gn_err *err)
 			best = i;
 	}
 	s->exchange = t->exchanges[best];
+	gn_split_predict_buckets(s);
 	status = gn_session_alone(s, tell(s, t, best, medians, err));
 	if (!status && s->options->checkpoint && gn_comm_rank(s->comm) == 0 &&
 	    remember(s, gn_exchange_form(s->exchange), err))

@@ -1,0 +1,156 @@
+#include "src/train/split.h"
+
+#include "src/train/agree.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[GN_SPLIT_PARTS] = {"data", "forward", "backward", "communication_exposed", "optimizer", "step",
+						  "compute"};
+/* With more ranks a line would be longer than what it says is worth. */
+enum { LISTED_MAX = 64 };
+/* A rank is worth a word when it computes so much longer than the mean. */
+#define SLOW 1.25
+
+static void fold(struct gn_split *out, const float *all)
+{
+	for (int p = 0; p < GN_SPLIT_PARTS; p++) {
+		out->min[p] = out->max[p] = (double)all[p];
+		out->mean[p] = 0;
+	}
+	for (int r = 0; r < out->ranks; r++)
+		for (int p = 0; p < GN_SPLIT_PARTS; p++) {
+			double value = (double)all[r * GN_SPLIT_PARTS + p];
+
+			if (p == GN_SPLIT_COMPUTE && value > out->max[p])
+				out->slowest = r;
+			out->min[p] = fmin(out->min[p], value);
+			out->max[p] = fmax(out->max[p], value);
+			out->mean[p] += value / out->ranks;
+		}
+	for (int r = 0; r < out->ranks; r++)
+		out->compute[r] = all[r * GN_SPLIT_PARTS + GN_SPLIT_COMPUTE];
+}
+
+enum gn_status gn_split_gather(struct gn_comm *comm, const struct gn_interval *sums, struct gn_split *out,
+			       struct gn_err *err)
+{
+	double steps = (double)sums->steps, parts[GN_SPLIT_PARTS] = {sums->data, sums->forward, sums->backward, sums->exposed,
+								     sums->optimizer, sums->step, sums->step - sums->exposed};
+	float mine[GN_SPLIT_PARTS], *all;
+	struct gn_split split = {.ranks = gn_comm_size(comm)};
+	enum gn_status status;
+
+	for (int p = 0; p < GN_SPLIT_PARTS; p++)
+		mine[p] = (float)(parts[p] / steps);
+	all = calloc((size_t)split.ranks, sizeof mine);
+	split.compute = calloc((size_t)split.ranks, sizeof *split.compute);
+	if (!all || !split.compute)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the times of %d ranks", split.ranks);
+	else
+		status = gn_agree_gather(comm, mine, sizeof mine, all, err);
+	if (!status) {
+		fold(&split, all);
+		split.measured = split.mean[GN_SPLIT_COMPUTE] / split.mean[GN_SPLIT_STEP];
+		if (sums->predicted > 0)
+			split.predicted = sums->predicted_compute / sums->predicted;
+		*out = split;
+	} else {
+		gn_split_release(&split);
+	}
+	free(all);
+	return status;
+}
+
+void gn_split_release(struct gn_split *split)
+{
+	free(split->compute);
+	split->compute = NULL;
+}
+
+void gn_split_json(const struct gn_split *split, const struct gn_world *world, int costs_measured, struct gn_json *j)
+{
+	gn_json_object(j, "ranks");
+	for (int p = 0; p < GN_SPLIT_PARTS; p++) {
+		if (p == GN_SPLIT_STEP)
+			continue;
+		gn_json_array(j, names[p]);
+		gn_json_fixed(j, NULL, split->min[p] * 1e3, 3);
+		gn_json_fixed(j, NULL, split->mean[p] * 1e3, 3);
+		gn_json_fixed(j, NULL, split->max[p] * 1e3, 3);
+		gn_json_end(j);
+	}
+	gn_json_int(j, "slowest", split->slowest);
+	gn_json_string(j, "slowest_host", gn_world_host_of(world, split->slowest));
+	if (split->ranks <= LISTED_MAX) {
+		gn_json_array(j, "each_compute");
+		for (int r = 0; r < split->ranks; r++)
+			gn_json_fixed(j, NULL, (double)split->compute[r] * 1e3, 3);
+		gn_json_end(j);
+	}
+	gn_json_end(j);
+	gn_json_object(j, "efficiency");
+	gn_json_fixed(j, "measured", split->measured, 4);
+	if (split->predicted > 0) {
+		gn_json_fixed(j, "predicted", split->predicted, 4);
+		gn_json_string(j, "costs", costs_measured ? "measured" : "guessed");
+	}
+	gn_json_end(j);
+}
+
+void gn_split_text(const struct gn_split *split, const struct gn_world *world, struct gn_strbuf *out)
+{
+	double slowest = split->max[GN_SPLIT_COMPUTE] / split->mean[GN_SPLIT_COMPUTE];
+
+	gn_strbuf_printf(out, ", efficiency %.0f %%", 100 * split->measured);
+	if (split->predicted > 0)
+		gn_strbuf_printf(out, " (predicted %.0f %%)", 100 * split->predicted);
+	if (slowest > SLOW)
+		gn_strbuf_printf(out, ", rank %d on %s computes %.0f %% longer", split->slowest,
+				 gn_world_host_of(world, split->slowest), 100 * (slowest - 1));
+}
+
+void gn_split_predict_buckets(struct gn_session *s)
+{
+	size_t count = gn_exchange_buckets(s->exchange);
+	double *seconds;
+	struct gn_err err;
+
+	if (gn_comm_size(s->comm) == 1 || gn_comm_rank(s->comm))
+		return;
+	free(s->bucket_s);
+	s->bucket_s = NULL;
+	seconds = calloc(count, sizeof *seconds);
+	for (size_t b = 0; seconds && b < count; b++)
+		if (gn_coll_predict(gn_exchange_coll(s->exchange, b), &seconds[b], &s->costs_measured, &err)) {
+			gn_log_warn(s->log, "the time of a sum cannot be predicted: %s", err.text);
+			free(seconds);
+			return;
+		}
+	s->bucket_s = seconds;
+}
+
+double gn_split_predict_step(const struct gn_session *s, uint64_t began_ns, double compute_end_s, double optimizer_s)
+{
+	const struct gn_train_options *o = s->options;
+	double done = 0;
+
+	/* While ways are tried, the times are those of another. */
+	if (!s->bucket_s || s->trial)
+		return 0;
+	for (size_t b = 0; b < gn_exchange_buckets(s->exchange); b++) {
+		struct gn_exchange_bucket seen;
+		struct gn_coll_info info;
+		double ready = compute_end_s;
+
+		gn_exchange_bucket(s->exchange, b, &seen);
+		gn_coll_describe(gn_exchange_coll(s->exchange, b), &info);
+		/* In shared memory it is the computing thread that sums, unless another makes progress. */
+		if (gn_exchange_form(s->exchange)->overlap &&
+		    (strcmp(info.algorithm, "shared") || (o->progress && !strcmp(o->progress, "thread"))))
+			ready = fmin(ready, (double)(seen.ready_ns - seen.taken_ns - began_ns) * 1e-9);
+		done = fmax(done, ready) + s->bucket_s[b];
+	}
+	return fmax(done, compute_end_s) + optimizer_s;
+}
