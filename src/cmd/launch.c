@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct launch_options {
-	int64_t ranks;
+	int64_t ranks, grace;
 	const char *bind;
 };
 
@@ -48,7 +48,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 	struct gn_launch_job *j = NULL;
 	char directory[512] = "";
 	struct gn_err err;
-	enum gn_status status = gn_launch_job_create((int)o->ranks, !strcmp(o->bind, "share"), &j, &err);
+	enum gn_status status = gn_launch_job_create((int)o->ranks, !strcmp(o->bind, "share"), (int)o->grace, &j, &err);
 	int code = 0;
 
 	if (!status)
@@ -71,6 +71,8 @@ static const struct gn_option options_table[] = {
 	{.name = "bind", .kind = GN_OPTION_CHOICE, .offset = offsetof(struct launch_options, bind), .value_name = "HOW",
 	 .initial = "share", .help = "give each rank its share of the processors, if there are enough, or all of them",
 	 .choices = "share|none"},
+	{.name = "grace", .kind = GN_OPTION_INT, .offset = offsetof(struct launch_options, grace), .value_name = "S",
+	 .initial = "10", .help = "seconds that ranks have to end by themselves after one has failed", .max = 3600},
 };
 
 static const struct gn_command command = {
@@ -80,8 +82,8 @@ static const struct gn_command command = {
 	.description =
 		"Starts N copies of PROGRAM on this machine and lets them find each other through a PMIx server of its own. "
 		"Lines that ranks write pass through whole. Standard input is empty.\n\n"
-		"SIGTERM, SIGINT and SIGUSR1 are passed on to all ranks. When a rank fails, the others have ten seconds to "
-		"end by themselves; then they are ended. All end when the launcher does.\n\n"
+		"SIGTERM, SIGINT and SIGUSR1 are passed on to all ranks. When a rank fails, the others have some seconds to "
+		"end by themselves (--grace); then they are ended. All end when the launcher does.\n\n"
 		"The exit code is that of the rank that failed first, 4 when it was killed by a signal, 128+S when that "
 		"signal S had been passed on by the launcher, and 0 when all went well.",
 	.examples = "  gannet launch -n 4 gannet bench allreduce   # four ranks, shared memory\n",

@@ -19,7 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GRACE_NS 10000000000u
 #define KILL_AFTER_NS 2000000000u
 #define DRAIN_NS 1000000000u
 
@@ -32,6 +31,7 @@ struct gn_launch_job {
 	struct child *children;
 	int size, running, signals, forwarded, bind;
 	int code;	   /* of the launcher, once something went wrong */
+	uint64_t grace_ns;
 	uint64_t end_ns;   /* when those still running are asked to end; 0: no such time */
 	int asked;
 };
@@ -140,7 +140,7 @@ static void rank_ended(struct gn_launch_job *j, int rank, int status)
 	if (!j->code)
 		j->code = !number ? code : number == j->forwarded ? 128 + number : GN_EXIT_PEER_LOST;
 	if (j->running)
-		end_within(j, GRACE_NS);
+		end_within(j, j->grace_ns);
 }
 
 static void reap(struct gn_launch_job *j)
@@ -284,7 +284,7 @@ static enum gn_status take_signals(struct gn_launch_job *j, struct gn_err *err)
 	return j->signals < 0 ? gn_err_errno(err, errno, "cannot wait for signals") : GN_OK;
 }
 
-enum gn_status gn_launch_job_create(int size, int bind, struct gn_launch_job **out, struct gn_err *err)
+enum gn_status gn_launch_job_create(int size, int bind, int grace_s, struct gn_launch_job **out, struct gn_err *err)
 {
 	struct gn_launch_job *j = calloc(1, sizeof *j);
 	enum gn_status status;
@@ -297,6 +297,7 @@ enum gn_status gn_launch_job_create(int size, int bind, struct gn_launch_job **o
 	}
 	j->size = size;
 	j->bind = bind;
+	j->grace_ns = (uint64_t)grace_s * 1000000000u;
 	j->signals = -1;
 	for (int r = 0; r < size; r++)
 		j->children[r].out.fd = j->children[r].error.fd = -1;

@@ -8,8 +8,8 @@
 struct gn_launch_job;
 
 /* size ranks, not started yet. Takes SIGTERM, SIGINT, SIGUSR1 and SIGCHLD over for good, before any thread is made. bind:
- * each rank to its share of the processors. */
-enum gn_status gn_launch_job_create(int size, int bind, struct gn_launch_job **out, struct gn_err *err);
+ * each rank to its share of the processors. grace_s: what ranks have to end by themselves after one has failed. */
+enum gn_status gn_launch_job_create(int size, int bind, int grace_s, struct gn_launch_job **out, struct gn_err *err);
 /* Ends what still runs. NULL is fine. */
 void gn_launch_job_destroy(struct gn_launch_job *j);
 /* Blocks until all ranks of the program have ended and said everything. directory: for the PMIx server. */

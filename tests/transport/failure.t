@@ -11,7 +11,7 @@ host=$(hostname)
 faulty() {
 	local pid end
 	rm -f "$scratch/out"
-	timeout -k 5 60 "$gannet" launch -n "$1" -- "$fault" "$2" 7 60000 "$3" "$4" 300 >"$scratch/out" 2>"$scratch/err" &
+	timeout -k 5 60 "$gannet" launch -n "$1" --grace 4 -- "$fault" "$2" 7 60000 "$3" "$4" 300 >"$scratch/out" 2>"$scratch/err" &
 	pid=$!
 	await_line 30 "$1" '^ready' "$scratch/out" || { kill -9 $pid; cat "$scratch/err"; return 1; }
 	end=$SECONDS
@@ -23,10 +23,10 @@ faulty() {
 said() { # COUNT PATTERN: so many ranks say so
 	(($(grep -cE "$2" "$scratch/err") == $1))
 }
-# Five seconds to notice, and the launcher's ten until it ends the one that hangs. That one may be through with its own part of
+# Five seconds to notice, and the launcher's four until it ends the one that hangs. That one may be through with its own part of
 # what the others still wait in.
 never() { # TRANSPORT RANK
-	faulty 3 "$1" never "$2" && [[ $code == 4 ]] && ((took <= 18)) && grep -q "launch: ending the ranks" "$scratch/err" &&
+	faulty 3 "$1" never "$2" && [[ $code == 4 ]] && ((took <= 14)) && grep -q "launch: ending the ranks" "$scratch/err" &&
 		said 2 "has stalled; rank $2 on $host (never started it|is through with it): it is alive, but in no collective, after operation number [0-9]+, for 5\.[0-9] s; ranks? .* waits? in it, for 5\.[0-9] s \(rank [0-9] for rank [0-9].*; rank [0-9] on $host was in operation number [0-9]+, .* waiting for rank"
 }
 check "a rank that never calls, over tcp: the others say which, where, in what, since when" never tcp 2

@@ -77,9 +77,9 @@ expect 4 "rank 0 was killed by signal 9" "a rank killed by a signal is reported,
 hangs() {
 	local start=$SECONDS code
 	# shellcheck disable=SC2016
-	launch 2 sh -c '[ "$PMIX_RANK" = 0 ] && exit 3; trap "" TERM; sleep 100 & wait; sleep 100' 2>"$scratch/err"
+	timeout -k 5 60 "$gannet" launch -n 2 --grace 1 -- sh -c '[ "$PMIX_RANK" = 0 ] && exit 3; trap "" TERM; sleep 100 & wait; sleep 100' 2>"$scratch/err"
 	code=$?
-	[[ $code == 3 ]] && ((SECONDS - start < 25)) && grep -q "ending the ranks" "$scratch/err"
+	[[ $code == 3 ]] && ((SECONDS - start < 9)) && grep -q "ending the ranks" "$scratch/err"
 }
 check "ranks that do not end after a failure are ended" hangs
 dies_with_launcher() {
