@@ -1,6 +1,6 @@
 #!/bin/bash
-# Two links a node, each shaped: the bytes go over both by half, twice as fast, and a link that is cut ends the job. So slow are
-# they that a busy machine makes no difference.
+# Two links a node, each shaped: the bytes go over both by half, and a link that is cut ends the job. How much faster that is on
+# a machine with nothing else to do is shown, and not asked for.
 set -u
 # shellcheck source=tests/slurm/lab.sh
 . "$GN_SOURCE/tests/slurm/lab.sh"
@@ -35,10 +35,11 @@ both() {
 }
 check "allreduce of 16 MiB: half of the bytes by each link" both
 alone() {
-	bench alone allreduce --min-bytes 16M --max-bytes 16M --place in --rails 1 && [[ $(value alone rails) == 1 ]] && ((two < 100000)) &&
-		at_least "$(value both in_place.busbw_gb_per_s)" 1.6 "$(value alone in_place.busbw_gb_per_s)"
+	bench alone allreduce --min-bytes 16M --max-bytes 16M --place in --rails 1 && [[ $(value alone rails) == 1 ]] && ((two < 100000)) || return 1
+	echo "# bus bandwidth: $(value both in_place.busbw_gb_per_s) GB/s by both links, $(value alone in_place.busbw_gb_per_s) by one"
 }
-check "--rails 1: all of them by the first, at most 1/1.6 of the bus bandwidth" alone
+check "--rails 1: all of them by the first" alone
+printf '%s\n' "$tap_output" | grep '^#'
 message() {
 	bench message p2p --min-bytes 8M --max-bytes 8M --factor 2 || return 1
 	head -n 1 "$lab/message" >"$lab/one-way"
