@@ -182,8 +182,8 @@ static enum gn_status explain(const struct gn_node_op *op, int index, struct gn_
 	int rank = rank_of(w, index);
 
 	return gn_err_set(err, GN_ERR_MISMATCH,
-			  "allreduce: the ranks disagree about the size, the type or the reduction: rank %d on %s gave %llu elements of %llu bytes at offset %llu, this rank %zu of %zu at "
-			  "%llu", rank, gn_world_host_of(w, rank), (unsigned long long)theirs->count,
+			  "allreduce: the ranks disagree about the size, the type or the reduction: rank %d on %s gave %llu "
+			  "elements of %llu bytes at offset %llu, this rank %zu of %zu at %llu", rank, gn_world_host_of(w, rank), (unsigned long long)theirs->count,
 			  (unsigned long long)theirs->element_bytes, (unsigned long long)theirs->offset, op->count,
 			  op->element_bytes, (unsigned long long)op->offset);
 }

@@ -344,7 +344,7 @@ enum gn_status gn_tune_measure(struct gn_world *world, const struct gn_tune_opti
 	t.o.seconds = t.o.seconds > 0 ? t.o.seconds : SECONDS;
 	t.o.max_bytes = t.o.max_bytes ? t.o.max_bytes : MAX_BYTES;
 	t.o.pairs = t.o.pairs > 0 ? t.o.pairs : PAIRS;
-	status = gn_fabric_create(world, t.o.transport ? t.o.transport : "auto", 0, &t.fabric, err);
+	status = gn_fabric_create(world, t.o.transport ? t.o.transport : "auto", t.o.rails, &t.fabric, err);
 	if (status)
 		return status;
 	status = gn_crowd_find(world, &t.crowded, err);

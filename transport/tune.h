@@ -15,6 +15,7 @@ struct gn_tune_options {
 	const char *transport; /* as in comm.h */
 	double seconds;	       /* for each length and pair; 0: 0.1 */
 	size_t max_bytes;      /* the longest message; 0: 4 MiB */
+	int rails;	       /* as in comm.h */
 	int pairs;	       /* of nodes, and of ranks of a node, at most; 0: 3 */
 };
 

@@ -1,6 +1,7 @@
 #include "src/cmd/cmd.h"
 
 #include "src/base/json.h"
+#include "transport/rails.h"
 #include "transport/tuning.h"
 
 #include <limits.h>
@@ -11,7 +12,7 @@
 struct tune_options {
 	const char *out, *transport;
 	double seconds;
-	int64_t max_bytes, pairs;
+	int64_t max_bytes, pairs, rails;
 	int json, samples;
 };
 
@@ -87,7 +88,7 @@ static enum gn_status keep(const struct tune_options *o, const struct gn_tune_re
 static enum gn_status tune(const struct tune_options *o, struct gn_world *world, struct gn_err *err)
 {
 	struct gn_tune_options how = {.transport = o->transport, .seconds = o->seconds, .max_bytes = (size_t)o->max_bytes,
-				      .pairs = (int)o->pairs};
+				      .pairs = (int)o->pairs, .rails = (int)o->rails};
 	struct gn_tune_result r;
 	enum gn_status status = GN_OK;
 
@@ -130,6 +131,9 @@ static const struct gn_option options_table[] = {
 	 .help = "for each length and pair", .min = 0.001, .max = 3600},
 	{.name = "max-bytes", .letter = 'e', .kind = GN_OPTION_SIZE, .offset = FIELD(max_bytes), .value_name = "N",
 	 .initial = "4M", .help = "longest message", .min = 64, .max = 1LL << 30},
+	{.name = "rails", .kind = GN_OPTION_INT, .offset = FIELD(rails), .value_name = "N", .initial = "0", .min = 0,
+	 .max = GN_RAILS_MAX, .help = "network devices of a node to use side by side at most, as in the runs to come; 0: all that are "
+				      "equally fast"},
 	{.name = "pairs", .kind = GN_OPTION_INT, .offset = FIELD(pairs), .value_name = "N", .initial = "3",
 	 .help = "at most so many of nodes, and of ranks of a node", .min = 1, .max = 4096},
 	{.name = "samples", .kind = GN_OPTION_FLAG, .offset = FIELD(samples), .help = "show each length, too"},

@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/philox.h"
+#include "tests/transport/exit_code.h"
 #include "transport/comm.h"
 
 #include <stdio.h>
@@ -222,21 +223,6 @@ static int all_the_time(struct run *r, struct gn_err *err)
 		}
 	}
 	return status ? -1 : 0;
-}
-
-static int exit_code(const struct gn_err *err)
-{
-	fprintf(stderr, "%s\n", err->text);
-	switch (err->status) {
-	case GN_ERR_USAGE:
-	case GN_ERR_MISMATCH:
-		return 2;
-	case GN_ERR_PEER_LOST:
-	case GN_ERR_STALL:
-		return 4;
-	default:
-		return 1;
-	}
 }
 
 static int run(struct run *r, char **argv, int argc)

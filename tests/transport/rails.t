@@ -56,6 +56,9 @@ check "GANNET_RAILS limits them" limited
 expect 2 "GANNET_RAILS='many' is not a number" "GANNET_RAILS that is no number" env GANNET_RAILS=many \
 	"$GN_SOURCE/slurm/vcluster" run --dir "$lab/vc" -- srun -N2 -n2 --mpi=pmix "$gannet" bench allreduce --max-bytes 1K
 
+expect 0 "between: tcp/eth0 \(" "gannet tune --rails 1 measures the first alone" \
+	step "$gannet" tune --rails 1 --transport tcp --seconds 0.005 --max-bytes 64K --out none
+
 flowing() { (($(sent "$second") > start + (16 << 20))); }
 cut_one() {
 	local pid end

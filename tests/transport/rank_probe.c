@@ -6,27 +6,13 @@
  *        rank_probe TRANSPORT mismatch N  rank 1 reduces one element less than the others' N
  * Exit codes as gannet's. */
 #include "src/base/log.h"
+#include "tests/transport/exit_code.h"
 #include "transport/comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static int exit_code(const char *what, const struct gn_err *err)
-{
-	fprintf(stderr, "%s: %s\n", what, err->text);
-	switch (err->status) {
-	case GN_ERR_USAGE:
-	case GN_ERR_MISMATCH:
-		return 2;
-	case GN_ERR_PEER_LOST:
-	case GN_ERR_STALL:
-		return 4;
-	default:
-		return 1;
-	}
-}
 
 /* Small whole numbers: sums are exact in any order. */
 static int32_t given(int rank, size_t i, int round)
@@ -289,12 +275,12 @@ int main(int argc, char **argv)
 
 	gn_log_create(2, GN_LOG_INFO, &log, NULL);
 	if (gn_world_create(&limits, log, &world, &err)) {
-		code = exit_code("world", &err);
+		code = exit_code(&err);
 		gn_log_destroy(log);
 		return code;
 	}
 	if (gn_comm_create(world, &options, log, &comm, &err)) {
-		code = exit_code("comm", &err);
+		code = exit_code(&err);
 	} else if (gn_world_rank(world) == 1 && !strcmp(mode, "leave")) {
 		code = 0;
 	} else if (gn_world_rank(world) == 1 && !strcmp(mode, "give-up")) {
@@ -306,7 +292,7 @@ int main(int argc, char **argv)
 		else
 			wrong = *mode ? forever(comm, &err) : all_checks(comm, &err);
 		if (wrong < 0)
-			code = exit_code("check", &err);
+			code = exit_code(&err);
 		else
 			printf("rank %d of %d on %d nodes by %s: %d wrong\n", gn_world_rank(world), gn_world_size(world),
 			       gn_world_nodes(world), gn_world_bootstrap(world), wrong);
