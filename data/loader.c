@@ -89,6 +89,7 @@ static void work(void *argument)
 	while (!l->closing) {
 		uint32_t epoch = l->epoch, failed_at;
 		struct gn_err failure;
+		uint64_t began;
 
 		if (!take(l, &piece)) {
 			pthread_cond_wait(&l->work, &l->lock);
@@ -97,7 +98,11 @@ static void work(void *argument)
 		l->busy++;
 		pthread_mutex_unlock(&l->lock);
 		/* The samples of a piece are its worker's alone. */
+		began = l->options.watch ? gn_clock_ns() : 0;
 		failed_at = gn_filler_run(w->filler, epoch, &piece.slot->batch, piece.begin, piece.end, &failure);
+		if (l->options.watch)
+			l->options.watch(l->options.watch_context, (int)(w - l->workers), piece.end - piece.begin, began,
+					 gn_clock_ns());
 		pthread_mutex_lock(&l->lock);
 		l->busy--;
 		/* Of several failures the one at the lowest place is told, however the workers raced. */

@@ -41,6 +41,9 @@ struct gn_loader_options {
 	int threads;		     /* worker threads, >= 1 */
 	size_t prefetch_bytes;	     /* memory for batches in flight; at least two batches are kept whatever it says.
 				      * Each thread has room for one decoded image on top. */
+	/* Who wants to know when a thread (0 ..) made samples ready: times of gn_clock_ns. Called by that thread. NULL: nobody. */
+	void (*watch)(void *context, int thread, uint32_t samples, uint64_t began_ns, uint64_t ended_ns);
+	void *watch_context;
 };
 
 struct gn_batch {

@@ -4,6 +4,7 @@ libgannet_train_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 libgannet_train_a_SOURCES = \
 	src/train/agree.c src/train/agree.h \
 	src/train/checkpoint_load.c src/train/checkpoint_manifest.c src/train/checkpoint_save.c src/train/checkpoint.h \
+	src/train/clocks.c src/train/clocks.h \
 	src/train/curve.c src/train/curve.h \
 	src/train/curve_svg.c src/train/curve_svg.h \
 	src/train/ema.c src/train/ema.h \
@@ -28,6 +29,7 @@ libgannet_train_a_SOURCES = \
 	src/train/step.c src/train/step.h \
 	src/train/storage.c \
 	src/train/sync.c src/train/sync.h \
+	src/train/trace.c src/train/trace_write.c src/train/trace.h src/train/trace_internal.h \
 	src/train/trainer.c src/train/trainer.h \
 	src/train/trial.c src/train/trial.h \
 	src/train/vgg.c \

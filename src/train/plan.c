@@ -1,5 +1,6 @@
 #include "src/train/plan.h"
 #include "src/train/plan_internal.h"
+#include "src/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,19 @@ static enum gn_status failed_in(struct gn_plan *p, const struct gn_plan_op *o, e
 	return s;
 }
 
+static uint64_t look(const struct gn_plan *p)
+{
+	return p->options.watch ? gn_clock_ns() : 0;
+}
+
+static void tell(const struct gn_plan *p, const struct gn_plan_op *o, int backward, uint64_t began_ns)
+{
+	const struct gn_plan_watch *w = p->options.watch;
+
+	if (w)
+		w->ran(w->context, o->node, backward, began_ns, gn_clock_ns());
+}
+
 enum gn_status gn_plan_forward(struct gn_plan *p, const float *images, uint64_t step, const float **logits,
 			       struct gn_err *err)
 {
@@ -71,9 +85,12 @@ enum gn_status gn_plan_forward(struct gn_plan *p, const float *images, uint64_t 
 
 	gn_tensor_load(&p->tensors[0].layout, images, gn_plan_address(p, p->tensors[0].data));
 	for (int i = 0; i < p->op_count; i++) {
+		uint64_t began = look(p);
+
 		s = gn_op_forward(p->ops[i].op, step, err);
 		if (s)
 			return failed_in(p, &p->ops[i], s, err);
+		tell(p, &p->ops[i], 0, began);
 	}
 	gn_tensor_store(&last->layout, gn_plan_address(p, last->data), p->logits);
 	p->phase = GN_PHASE_FORWARD;
@@ -121,11 +138,13 @@ enum gn_status gn_plan_backward(struct gn_plan *p, void (*ready)(void *context, 
 		return gn_err_set(err, GN_ERR_USAGE, "a backward pass without a loss of a training plan before it");
 	for (int i = p->op_count - 1; i >= 0; i--) {
 		const struct gn_plan_op *o = &p->ops[i];
+		uint64_t began = look(p);
 
 		s = gn_op_backward(o->op, err);
 		if (s)
 			return failed_in(p, o, s, err);
 		add_gradients(p, o);
+		tell(p, o, 1, began);
 		for (int k = 1; ready && k >= 0; k--)
 			if (o->param[k] >= 0)
 				ready(context, o->param[k]);

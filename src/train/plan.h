@@ -18,6 +18,12 @@
 
 struct gn_plan;
 
+/* Who wants to know when operators of a model's node ran: times of gn_clock_ns. Called by the thread that drives the plan. */
+struct gn_plan_watch {
+	void (*ran)(void *context, int node, int backward, uint64_t began_ns, uint64_t ended_ns);
+	void *context;
+};
+
 struct gn_plan_options {
 	enum gn_backend backend; /* plain-C oracle in double precision, or oneDNN */
 	int batch;
@@ -25,6 +31,7 @@ struct gn_plan_options {
 	double label_smoothing; /* 0 .. 1 */
 	int dropout;            /* 0 turns dropout off in training too */
 	uint64_t seed;          /* for dropout masks; give every rank its own */
+	const struct gn_plan_watch *watch; /* borrowed; NULL: nobody looks */
 	const struct gn_op_group *group; /* batch statistics in training over several ranks; borrowed; NULL: own ones */
 };
 

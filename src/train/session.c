@@ -152,6 +152,27 @@ static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
 	return status;
 }
 
+static void op_ran(void *context, int node, int backward, uint64_t began_ns, uint64_t ended_ns)
+{
+	struct gn_session *s = context;
+
+	gn_trace_add(s->trace, backward ? GN_SPAN_OP_BACKWARD : GN_SPAN_OP_FORWARD, GN_TRACE_MAIN, (uint32_t)node, began_ns, ended_ns);
+}
+
+static enum gn_status make_trace(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	uint64_t batches = (uint64_t)o->accumulate, nodes = (uint64_t)gn_model_node_count(s->model);
+	struct gn_trace_options to = {
+		.path = o->trace, .steps = o->trace_steps,
+		/* Operators both ways, samples decoded one by one at most, buckets and what moved them. */
+		.step_spans = batches * (2 * nodes + (uint64_t)o->batch + 8) + nodes + 128,
+	};
+
+	s->watch = (struct gn_plan_watch){op_ran, s};
+	return gn_trace_create(&to, s->comm, &s->trace, err);
+}
+
 static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 {
 	enum gn_status status;
@@ -166,6 +187,8 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 		status = make_optimizer(s, err);
 	if (!status && s->options->sync_bn)
 		status = gn_sync_create(s->options->sync_bn, s->comm, &s->sync, err);
+	if (!status && s->options->trace)
+		status = make_trace(s, err);
 	if (!status)
 		status = make_loaders(s, err);
 	if (!status)
@@ -239,12 +262,13 @@ void gn_session_destroy(struct gn_session *s)
 	gn_plan_destroy(s->plan);
 	gn_sync_destroy(s->sync);
 	gn_loader_destroy(s->val_loader);
-	gn_loader_destroy(s->loader);
+	gn_loader_destroy(s->loader); /* before the trace: its threads write there */
 	gn_model_destroy(s->train_model);
 	gn_model_destroy(s->model);
 	gn_dataset_close(s->val);
 	gn_dataset_close(s->data);
 	gn_runlog_close(s->runlog);
+	gn_trace_destroy(s->trace);
 	gn_optimizer_destroy(s->optimizer);
 	gn_ema_destroy(s->ema);
 	free(s->bucket_s);

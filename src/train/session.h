@@ -11,6 +11,7 @@
 #include "src/train/plan.h"
 #include "src/train/runlog.h"
 #include "src/train/sync.h"
+#include "src/train/trace.h"
 #include "src/train/trainer.h"
 
 struct gn_trial;
@@ -31,6 +32,8 @@ struct gn_session {
 	struct gn_plan *plan, *val_plan;
 	struct gn_exchange *exchange;
 	struct gn_trial *trial;	  /* while ways of exchanging are tried; exchange is then one of its own */
+	struct gn_trace *trace;	  /* with --trace */
+	struct gn_plan_watch watch;
 	struct gn_lr lr;
 	struct gn_sync *sync;	  /* with --sync-bn, of more than one rank */
 	struct gn_optimizer *optimizer;

@@ -52,6 +52,11 @@ static enum gn_status set_side(struct gn_session *s, int side, struct gn_err *er
 	return GN_OK;
 }
 
+static void decoded(void *trace, int thread, uint32_t samples, uint64_t began_ns, uint64_t ended_ns)
+{
+	gn_trace_add(trace, GN_SPAN_DECODE, GN_TRACE_DECODE + thread, samples, began_ns, ended_ns);
+}
+
 enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
@@ -59,6 +64,7 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 	struct gn_loader_options lo = {
 		.seed = (uint64_t)o->seed, .rank = (uint32_t)gn_comm_rank(s->comm),
 		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .training = 1,
+		.watch = s->trace ? decoded : NULL, .watch_context = s->trace,
 		.mixup = o->mixup, .threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
 	};
 	enum gn_status status;
@@ -78,7 +84,7 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 		.batch = (int)o->batch, .training = 1, .label_smoothing = o->label_smoothing, .dropout = o->dropout,
 		/* Every rank needs masks of its own. */
 		.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32),
-		.group = gn_sync_group(s->sync),
+		.group = gn_sync_group(s->sync), .watch = s->trace ? &s->watch : NULL,
 	};
 
 	return gn_plan_create(train_model(s), &po, s->params, s->flat, s->buffers, &s->plan, err);

@@ -9,11 +9,15 @@
 
 /* So many steps in a row without an update, and the parameters themselves are beyond help. */
 enum { SKIPS_MAX = 10 };
+/* Shorter looks at the sums under way are many, and of no interest in a trace. */
+enum { WORTH_TELLING_NS = 5000 };
 
-static double since(uint64_t *mark)
+/* Since the mark, which moves on. */
+static double since(const struct gn_session *s, enum gn_span kind, uint64_t *mark)
 {
 	uint64_t now = gn_clock_ns(), passed = now - *mark;
 
+	gn_trace_add(s->trace, kind, GN_TRACE_MAIN, 0, *mark, now);
 	*mark = now;
 	return (double)passed * 1e-9;
 }
@@ -41,9 +45,37 @@ static void ready(void *context, int param)
 	struct gn_session *s = context;
 	const struct gn_param *p = gn_model_param(s->model, param);
 
+	uint64_t began;
+
 	if (s->accumulated)
 		add(s->flat + p->offset, s->accumulated + p->offset, p->count);
+	began = gn_exchange_taken_ns(s->exchange);
 	gn_exchange_ready(s->exchange, param);
+	began = gn_exchange_taken_ns(s->exchange) - began;
+	if (began > WORTH_TELLING_NS) {
+		uint64_t now = gn_clock_ns();
+
+		gn_trace_add(s->trace, GN_SPAN_EXCHANGE, GN_TRACE_MAIN, 0, now - began, now);
+	}
+}
+
+/* The sums of a step, each on a line of the trace that no other takes at that time. */
+static void trace_buckets(const struct gn_session *s)
+{
+	uint64_t busy_until[GN_TRACE_SUMS_MAX] = {0};
+
+	for (size_t b = 0; b < gn_exchange_buckets(s->exchange) && gn_trace_is_on(s->trace); b++) {
+		struct gn_exchange_bucket seen;
+		int line = 0;
+
+		gn_exchange_bucket(s->exchange, b, &seen);
+		while (line < GN_TRACE_SUMS_MAX && busy_until[line] > seen.start_ns)
+			line++;
+		if (line == GN_TRACE_SUMS_MAX)
+			continue;
+		busy_until[line] = seen.done_ns;
+		gn_trace_add(s->trace, GN_SPAN_BUCKET, GN_TRACE_SUMS + line, (uint32_t)b, seen.start_ns, seen.done_ns);
+	}
 }
 
 /* Gradients of a batch that is not the step's last one. */
@@ -68,7 +100,7 @@ static enum gn_status forward(struct gn_session *s, int64_t k, struct gn_interva
 	const float *logits;
 	enum gn_status status = gn_loader_next(s->loader, &batch, err);
 
-	sums->data += since(mark);
+	sums->data += since(s, GN_SPAN_DATA, mark);
 	if (!status)
 		status = gn_plan_forward(s->plan, batch.images, number, &logits, err);
 	if (!status) {
@@ -76,7 +108,7 @@ static enum gn_status forward(struct gn_session *s, int64_t k, struct gn_interva
 
 		status = gn_plan_loss_mixed(s->plan, &targets, loss, err);
 	}
-	sums->forward += since(mark);
+	sums->forward += since(s, GN_SPAN_FORWARD, mark);
 	return gn_session_alone(s, status);
 }
 
@@ -94,17 +126,17 @@ static enum gn_status compute(struct gn_session *s, int stop, struct gn_interval
 		total += loss;
 		if (k + 1 < batches) {
 			status = gn_session_alone(s, accumulate(s, k == 0, err));
-			sums->backward += since(mark);
+			sums->backward += since(s, GN_SPAN_BACKWARD, mark);
 			continue;
 		}
 		s->tail[GN_TAIL_LOSS] = (float)(total / (double)batches);
 		s->tail[GN_TAIL_STOP] = stop ? 1 : 0;
 		gn_exchange_begin(s->exchange);
 		status = gn_session_alone(s, gn_plan_backward(s->plan, ready, s, err));
-		sums->backward += since(mark);
+		sums->backward += since(s, GN_SPAN_BACKWARD, mark);
 		if (!status)
 			status = gn_exchange_wait(s->exchange, err);
-		sums->exposed += since(mark);
+		sums->exposed += since(s, GN_SPAN_WAIT, mark);
 		/* What was done for the exchange from within backward is none of it. */
 		taken = (double)gn_exchange_taken_ns(s->exchange) * 1e-9;
 		sums->backward -= taken;
@@ -160,6 +192,7 @@ enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *st
 	double computed, update_s, predicted;
 	enum gn_status status;
 
+	gn_trace_set_step(s->trace, s->state.step + 1);
 	memcpy(s->kept_buffers, s->buffers, gn_model_buffer_elements(s->model) * sizeof(float));
 	status = compute(s, *stop != 0, sums, &mark, err);
 	if (!status)
@@ -167,9 +200,11 @@ enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *st
 	if (status)
 		return status;
 	computed = (double)(mark - began) * 1e-9 - (sums->exposed - exposed);
-	update_s = since(&mark);
+	update_s = since(s, GN_SPAN_OPTIMIZER, &mark);
 	sums->optimizer += update_s;
 	predicted = gn_split_predict_step(s, began, computed, update_s);
+	trace_buckets(s);
+	gn_trace_add(s->trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, mark);
 	sums->predicted += predicted;
 	sums->predicted_compute += predicted > 0 ? computed + update_s : 0;
 	*stopping = s->tail[GN_TAIL_STOP] > 0;

@@ -1,5 +1,6 @@
 #include "src/train/trainer.h"
 
+#include "src/base/clock.h"
 #include "src/base/progress.h"
 #include "src/base/sha256.h"
 #include "src/train/score.h"
@@ -167,26 +168,59 @@ static int close_epoch(struct gn_session *s)
 }
 
 /* What is due after a step: a line, the end of an epoch with evaluation and checkpoint, a checkpoint in between. */
+static uint64_t trace_since(const struct gn_session *s, enum gn_span kind, uint64_t mark)
+{
+	uint64_t now = gn_clock_ns();
+
+	gn_trace_add(s->trace, kind, GN_TRACE_MAIN, 0, mark, now);
+	return now;
+}
+
+static enum gn_status write_trace(struct gn_session *s, struct gn_err *err)
+{
+	uint64_t spans = 0;
+	enum gn_status status;
+
+	if (!s->trace || gn_trace_is_written(s->trace))
+		return GN_OK;
+	announce(s, "writing a trace");
+	status = gn_trace_write(s->trace, s->comm, s->model, &spans, err);
+	if (!status && gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "trace of %" PRIu64 " spans in %s: open it in Perfetto", spans, s->options->trace);
+	return status;
+}
+
+/* What is due after a step: a line, the end of an epoch with evaluation and checkpoint, a checkpoint in between. */
 static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums, int stopping, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
 	int over = close_epoch(s), last = is_done(s);
+	uint64_t mark = gn_clock_ns();
 	enum gn_status status = GN_OK;
 
-	if (s->state.step % (uint64_t)o->log_every == 0 || over || last || stopping)
+	if (s->state.step % (uint64_t)o->log_every == 0 || over || last || stopping) {
 		status = log_interval(s, sums, err);
+		mark = trace_since(s, GN_SPAN_LOG, mark);
+	}
 	/* Whoever asks for a stop may not wait for an evaluation: safety first. */
 	if (!status && stopping) {
 		announce(s, "writing a checkpoint");
 		status = gn_session_save(s, err);
+		mark = trace_since(s, GN_SPAN_CHECKPOINT, mark);
 	}
 	announce(s, "evaluating");
-	if (!status && s->val && (last || (over && s->state.epoch % (uint64_t)o->eval_every == 0)))
+	if (!status && s->val && (last || (over && s->state.epoch % (uint64_t)o->eval_every == 0))) {
 		status = evaluate(s, err);
+		mark = trace_since(s, GN_SPAN_EVALUATE, mark);
+	}
 	announce(s, "writing a checkpoint");
 	if (!status && (over || last || stopping ||
-			(o->checkpoint_every && s->state.step % (uint64_t)o->checkpoint_every == 0)))
+			(o->checkpoint_every && s->state.step % (uint64_t)o->checkpoint_every == 0))) {
 		status = gn_session_save(s, err);
+		trace_since(s, GN_SPAN_CHECKPOINT, mark);
+	}
+	if (!status && (last || stopping || gn_trace_is_full(s->trace, s->state.step)))
+		status = write_trace(s, err);
 	announce(s, "training");
 	if (!status && over && !last)
 		status = gn_session_begin_epoch(s, err);
@@ -283,6 +317,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = gn_trial_begin(s, steps_left(s), err);
 	if (!status)
 		gn_split_predict_buckets(s);
+	if (!status && s->trace)
+		status = gn_trace_begin(s->trace, comm, err);
 	if (!status && is_done(s) && gn_comm_rank(comm) == 0)
 		gn_log_info(log, "nothing left to do: %" PRIu64 " steps are done", s->state.step);
 	if (!status)

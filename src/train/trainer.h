@@ -54,6 +54,8 @@ struct gn_train_options {
 	int64_t checkpoint_every, keep; /* steps; 0: at the end of each epoch only */
 	const char *log;
 	int64_t log_every;
+	const char *trace;	       /* NULL: none */
+	const char *trace_steps;       /* trace.h */
 	int64_t eval_every;	       /* epochs */
 	const char *device, *transport, *algo, *tuning, *progress;
 	int64_t threads, loader_threads, prefetch, rails;
