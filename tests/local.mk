@@ -5,6 +5,7 @@ TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 include tests/base/local.mk
 include tests/kernels/local.mk
 include tests/transport/local.mk
+include tests/ncclnet/local.mk
 include tests/data/local.mk
 include tests/fuzz/local.mk
 include tests/train/local.mk

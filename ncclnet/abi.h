@@ -1,0 +1,257 @@
+/* The binary interface between NCCL and a network plugin, versions 8 to 12, in our own words: a plugin is a shared object
+ * with one table of functions for each version, named ncclNetPlugin_v8 to ncclNetPlugin_v12; NCCL takes the newest that it
+ * knows. Layouts, values and meanings are those of NVIDIA's nccl 2.30.7, plugins/net/README.md and plugins/net/example/nccl/
+ * net_v8.h to net_v12.h, net_device.h, common.h, err.h; declared here so that neither NCCL nor CUDA is needed to build.
+ */
+#ifndef GN_NCCLNET_ABI_H
+#define GN_NCCLNET_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum gn_nccl_result {
+	GN_NCCL_SUCCESS = 0,
+	GN_NCCL_CUDA_ERROR = 1,
+	GN_NCCL_SYSTEM_ERROR = 2,
+	GN_NCCL_INTERNAL_ERROR = 3,
+	GN_NCCL_INVALID_ARGUMENT = 4,
+	GN_NCCL_INVALID_USAGE = 5,
+	GN_NCCL_REMOTE_ERROR = 6,
+};
+
+enum {
+	GN_NCCL_HANDLE_BYTES = 128, /* of a listener's handle */
+	GN_NCCL_MAX_REQUESTS = 32,  /* that one communicator has under way; times the size of a grouped receive for sends */
+	GN_NCCL_OPTIONAL_RECV = 1,  /* *request on entry of irecv: completion need not be exact */
+};
+
+/* Kinds of memory, as bits. */
+enum { GN_NCCL_PTR_HOST = 1, GN_NCCL_PTR_CUDA = 2, GN_NCCL_PTR_DMABUF = 4 };
+
+enum gn_nccl_log_level {
+	GN_NCCL_LOG_NONE = 0,
+	GN_NCCL_LOG_VERSION = 1,
+	GN_NCCL_LOG_WARN = 2,
+	GN_NCCL_LOG_INFO = 3,
+	GN_NCCL_LOG_ABORT = 4,
+	GN_NCCL_LOG_TRACE = 5,
+};
+/* Subsystems of the log, as bits. */
+enum { GN_NCCL_SUB_INIT = 1, GN_NCCL_SUB_NET = 16 };
+
+/* As printf; file and line are for the log. */
+typedef void gn_nccl_logger(enum gn_nccl_log_level level, unsigned long subsystems, const char *file, int line,
+			    const char *format, ...) __attribute__((format(printf, 5, 6)));
+typedef enum gn_nccl_result gn_nccl_profiler(void **event, int type, void *phandle, int64_t plugin, void *extra);
+
+/* For networks that a GPU drives itself: not us. */
+enum gn_nccl_device_type { GN_NCCL_DEVICE_HOST = 0, GN_NCCL_DEVICE_UNPACK = 1 };
+struct gn_nccl_device_handle;
+
+struct gn_nccl_vdevice_v9 {
+	int count, devices[4];
+};
+struct gn_nccl_vdevice_v12 {
+	int count, devices[8];
+};
+struct gn_nccl_config {
+	int traffic_class; /* -1: none */
+};
+
+/* What a device is. Speeds in Mbit/s, latency in microseconds. */
+struct gn_nccl_properties_v8 {
+	char *name, *pci_path; /* NULL: not a PCI device */
+	uint64_t guid;
+	int pointers, registers_globally, speed, port;
+	float latency;
+	int max_comms, max_receives;
+	enum gn_nccl_device_type device_type;
+	int device_version;
+};
+/* And of v10. */
+struct gn_nccl_properties_v9 {
+	char *name, *pci_path;
+	uint64_t guid;
+	int pointers, registers_globally, force_flush, speed, port;
+	float latency;
+	int max_comms, max_receives;
+	enum gn_nccl_device_type device_type;
+	int device_version;
+	struct gn_nccl_vdevice_v9 made_of;
+	size_t max_p2p_bytes, max_coll_bytes;
+};
+struct gn_nccl_properties_v11 {
+	char *name, *pci_path;
+	uint64_t guid;
+	int pointers, registers_globally, force_flush, speed, port;
+	float latency;
+	int max_comms, max_receives;
+	enum gn_nccl_device_type device_type;
+	int device_version;
+	struct gn_nccl_vdevice_v9 made_of;
+	size_t max_p2p_bytes, max_coll_bytes;
+	int max_multi_request;
+};
+struct gn_nccl_properties_v12 {
+	char *name, *pci_path;
+	uint64_t guid;
+	int pointers, registers_globally, force_flush, speed, port;
+	float latency;
+	int max_comms, max_receives;
+	enum gn_nccl_device_type device_type;
+	int device_version;
+	struct gn_nccl_vdevice_v12 made_of;
+	size_t max_p2p_bytes, max_coll_bytes;
+	int max_multi_request;
+	int16_t rail, plane; /* -1: unknown */
+};
+
+/* What all versions have under these names. connect() and accept() do not block: they leave NULL until the connection is
+ * there. isend() and irecv() may leave NULL as the request: try again. */
+typedef enum gn_nccl_result gn_nccl_devices(int *count);
+typedef enum gn_nccl_result gn_nccl_accept(void *listen_comm, void **recv_comm, struct gn_nccl_device_handle **device);
+typedef enum gn_nccl_result gn_nccl_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle);
+typedef enum gn_nccl_result gn_nccl_reg_mr_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
+						  void **mhandle);
+typedef enum gn_nccl_result gn_nccl_dereg_mr(void *comm, void *mhandle);
+typedef enum gn_nccl_result gn_nccl_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles, void **request);
+typedef enum gn_nccl_result gn_nccl_test(void *request, int *done, int *sizes);
+typedef enum gn_nccl_result gn_nccl_close(void *comm);
+typedef enum gn_nccl_result gn_nccl_get_device_mr(void *comm, void *mhandle, void **device_mhandle);
+typedef enum gn_nccl_result gn_nccl_irecv_consumed(void *recv_comm, int n, void *request);
+
+typedef enum gn_nccl_result gn_nccl_init_v8(gn_nccl_logger *logger);
+typedef enum gn_nccl_result gn_nccl_init_v10(gn_nccl_logger *logger, gn_nccl_profiler *profiler);
+typedef enum gn_nccl_result gn_nccl_init_v11(void **context, uint64_t comm_id, struct gn_nccl_config *config,
+					     gn_nccl_logger *logger, gn_nccl_profiler *profiler);
+typedef enum gn_nccl_result gn_nccl_finalize_v11(void *context);
+typedef enum gn_nccl_result gn_nccl_set_attributes_v11(void *context, void *attributes);
+typedef enum gn_nccl_result gn_nccl_listen_v8(int device, void *handle, void **listen_comm);
+typedef enum gn_nccl_result gn_nccl_listen_v11(void *context, int device, void *handle, void **listen_comm);
+typedef enum gn_nccl_result gn_nccl_connect_v8(int device, void *handle, void **send_comm,
+					       struct gn_nccl_device_handle **of_device);
+typedef enum gn_nccl_result gn_nccl_connect_v10(int device, struct gn_nccl_config *config, void *handle, void **send_comm,
+						struct gn_nccl_device_handle **of_device);
+typedef enum gn_nccl_result gn_nccl_connect_v11(void *context, int device, void *handle, void **send_comm,
+						struct gn_nccl_device_handle **of_device);
+typedef enum gn_nccl_result gn_nccl_isend_v8(void *send_comm, void *data, int size, int tag, void *mhandle, void **request);
+typedef enum gn_nccl_result gn_nccl_isend_v9(void *send_comm, void *data, size_t size, int tag, void *mhandle, void **request);
+typedef enum gn_nccl_result gn_nccl_isend_v10(void *send_comm, void *data, size_t size, int tag, void *mhandle, void *phandle,
+					      void **request);
+typedef enum gn_nccl_result gn_nccl_irecv_v8(void *recv_comm, int n, void **data, int *sizes, int *tags, void **mhandles,
+					     void **request);
+typedef enum gn_nccl_result gn_nccl_irecv_v9(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+					     void **request);
+typedef enum gn_nccl_result gn_nccl_irecv_v10(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+					      void **phandles, void **request);
+
+struct gn_nccl_net_v8 {
+	const char *name;
+	gn_nccl_init_v8 *init;
+	gn_nccl_devices *devices;
+	enum gn_nccl_result (*get_properties)(int device, struct gn_nccl_properties_v8 *out);
+	gn_nccl_listen_v8 *listen;
+	gn_nccl_connect_v8 *connect;
+	gn_nccl_accept *accept;
+	gn_nccl_reg_mr *reg_mr;
+	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf; /* NULL where no device claims GN_NCCL_PTR_DMABUF */
+	gn_nccl_dereg_mr *dereg_mr;
+	gn_nccl_isend_v8 *isend;
+	gn_nccl_irecv_v8 *irecv;
+	gn_nccl_iflush *iflush;
+	gn_nccl_test *test;
+	gn_nccl_close *close_send, *close_recv, *close_listen;
+	gn_nccl_get_device_mr *get_device_mr;	/* NULL: no device networking */
+	gn_nccl_irecv_consumed *irecv_consumed; /* likewise */
+};
+
+struct gn_nccl_net_v9 {
+	const char *name;
+	gn_nccl_init_v8 *init;
+	gn_nccl_devices *devices;
+	enum gn_nccl_result (*get_properties)(int device, struct gn_nccl_properties_v9 *out);
+	gn_nccl_listen_v8 *listen;
+	gn_nccl_connect_v8 *connect;
+	gn_nccl_accept *accept;
+	gn_nccl_reg_mr *reg_mr;
+	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf;
+	gn_nccl_dereg_mr *dereg_mr;
+	gn_nccl_isend_v9 *isend;
+	gn_nccl_irecv_v9 *irecv;
+	gn_nccl_iflush *iflush;
+	gn_nccl_test *test;
+	gn_nccl_close *close_send, *close_recv, *close_listen;
+	gn_nccl_get_device_mr *get_device_mr;
+	gn_nccl_irecv_consumed *irecv_consumed;
+	enum gn_nccl_result (*make_vdevice)(int *device, struct gn_nccl_vdevice_v9 *made_of); /* NULL: devices are not fused */
+};
+
+struct gn_nccl_net_v10 {
+	const char *name;
+	gn_nccl_init_v10 *init;
+	gn_nccl_devices *devices;
+	enum gn_nccl_result (*get_properties)(int device, struct gn_nccl_properties_v9 *out);
+	gn_nccl_listen_v8 *listen;
+	gn_nccl_connect_v10 *connect;
+	gn_nccl_accept *accept;
+	gn_nccl_reg_mr *reg_mr;
+	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf;
+	gn_nccl_dereg_mr *dereg_mr;
+	gn_nccl_isend_v10 *isend;
+	gn_nccl_irecv_v10 *irecv;
+	gn_nccl_iflush *iflush;
+	gn_nccl_test *test;
+	gn_nccl_close *close_send, *close_recv, *close_listen;
+	gn_nccl_get_device_mr *get_device_mr;
+	gn_nccl_irecv_consumed *irecv_consumed;
+	enum gn_nccl_result (*make_vdevice)(int *device, struct gn_nccl_vdevice_v9 *made_of);
+};
+
+/* init() is called once for each communicator, and makes its context. */
+struct gn_nccl_net_v11 {
+	const char *name;
+	gn_nccl_init_v11 *init;
+	gn_nccl_devices *devices;
+	enum gn_nccl_result (*get_properties)(int device, struct gn_nccl_properties_v11 *out);
+	gn_nccl_listen_v11 *listen;
+	gn_nccl_connect_v11 *connect;
+	gn_nccl_accept *accept;
+	gn_nccl_reg_mr *reg_mr;
+	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf;
+	gn_nccl_dereg_mr *dereg_mr;
+	gn_nccl_isend_v10 *isend;
+	gn_nccl_irecv_v10 *irecv;
+	gn_nccl_iflush *iflush;
+	gn_nccl_test *test;
+	gn_nccl_close *close_send, *close_recv, *close_listen;
+	gn_nccl_get_device_mr *get_device_mr;
+	gn_nccl_irecv_consumed *irecv_consumed;
+	enum gn_nccl_result (*make_vdevice)(int *device, struct gn_nccl_vdevice_v9 *made_of);
+	gn_nccl_finalize_v11 *finalize;
+	gn_nccl_set_attributes_v11 *set_attributes; /* hints on how a communicator will be used; may be NULL */
+};
+
+struct gn_nccl_net_v12 {
+	const char *name;
+	gn_nccl_init_v11 *init;
+	gn_nccl_devices *devices;
+	enum gn_nccl_result (*get_properties)(int device, struct gn_nccl_properties_v12 *out);
+	gn_nccl_listen_v11 *listen;
+	gn_nccl_connect_v11 *connect;
+	gn_nccl_accept *accept;
+	gn_nccl_reg_mr *reg_mr;
+	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf;
+	gn_nccl_dereg_mr *dereg_mr;
+	gn_nccl_isend_v10 *isend;
+	gn_nccl_irecv_v10 *irecv;
+	gn_nccl_iflush *iflush;
+	gn_nccl_test *test;
+	gn_nccl_close *close_send, *close_recv, *close_listen;
+	gn_nccl_get_device_mr *get_device_mr;
+	gn_nccl_irecv_consumed *irecv_consumed;
+	enum gn_nccl_result (*make_vdevice)(int *device, struct gn_nccl_vdevice_v12 *made_of);
+	gn_nccl_finalize_v11 *finalize;
+	gn_nccl_set_attributes_v11 *set_attributes;
+};
+
+#endif

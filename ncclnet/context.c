@@ -1,0 +1,112 @@
+#include "ncclnet/context.h"
+
+#include "ncclnet/meet.h"
+
+#include <stdlib.h>
+
+struct gn_context {
+	pthread_mutex_t lock;
+	struct gn_report report;
+	const struct gn_device_table *devices;
+	int traffic_class, destroyed;
+	struct gn_engine *engines[GN_RAILS_MAX];
+	unsigned users[GN_RAILS_MAX], all_users;
+};
+
+enum gn_status gn_context_create(const struct gn_report *report, const struct gn_device_table *devices, int traffic_class,
+				 struct gn_context **out, struct gn_err *err)
+{
+	struct gn_context *c = calloc(1, sizeof *c);
+
+	if (!c)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a communicator");
+	pthread_mutex_init(&c->lock, NULL);
+	c->report = *report;
+	c->devices = devices;
+	c->traffic_class = traffic_class;
+	*out = c;
+	return GN_OK;
+}
+
+static void end_engine(struct gn_engine *e)
+{
+	if (!e)
+		return;
+	pthread_mutex_lock(&e->lock);
+	gn_meet_destroy(e);
+	pthread_mutex_unlock(&e->lock);
+	gn_engine_destroy(e);
+}
+
+static void free_context(struct gn_context *c)
+{
+	for (int i = 0; i < GN_RAILS_MAX; i++)
+		end_engine(c->engines[i]);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+void gn_context_destroy(struct gn_context *c)
+{
+	unsigned users;
+
+	if (!c)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->destroyed = 1;
+	users = c->all_users;
+	pthread_mutex_unlock(&c->lock);
+	if (!users)
+		free_context(c);
+}
+
+const struct gn_report *gn_context_report(const struct gn_context *c)
+{
+	return &c->report;
+}
+
+enum gn_status gn_context_enter(struct gn_context *c, int device, struct gn_engine **out, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	if (device < 0 || device >= c->devices->count)
+		return gn_err_set(err, GN_ERR_USAGE, "there is no device %d: 0 to %d", device, c->devices->count - 1);
+	pthread_mutex_lock(&c->lock);
+	if (!c->engines[device])
+		status = gn_engine_create(&c->report, c->devices->items[device].ucx_name, c->traffic_class, &c->engines[device],
+					  err);
+	if (!status) {
+		c->users[device]++;
+		c->all_users++;
+		*out = c->engines[device];
+	}
+	pthread_mutex_unlock(&c->lock);
+	return status;
+}
+
+void gn_context_stay(struct gn_context *c, struct gn_engine *e)
+{
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < GN_RAILS_MAX; i++)
+		c->users[i] += c->engines[i] == e;
+	c->all_users++;
+	pthread_mutex_unlock(&c->lock);
+}
+
+void gn_context_leave(struct gn_context *c, struct gn_engine *e)
+{
+	struct gn_engine *over = NULL;
+	int last;
+
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < GN_RAILS_MAX; i++)
+		if (c->engines[i] == e && !--c->users[i]) {
+			over = e;
+			c->engines[i] = NULL;
+		}
+	last = !--c->all_users && c->destroyed;
+	pthread_mutex_unlock(&c->lock);
+	end_engine(over);
+	if (last)
+		free_context(c);
+}

@@ -1,0 +1,407 @@
+#include "tests/ncclnet/lab.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CODE_OK = 0, CODE_FAILED = 81, CODE_SKIPPED = 82 };
+
+/* --- inside of a process --- */
+
+static void finish(struct lab *lab, int code, const char *format, va_list args)
+{
+	char text[512];
+	int len = vsnprintf(text, sizeof text, format, args);
+
+	if (len > 0 && write(lab->result, text, (size_t)len < sizeof text ? (size_t)len : sizeof text - 1) < 0)
+		_exit(CODE_FAILED);
+	/* not exit(): what the plugin left behind is not to be asked any more */
+	_exit(code);
+}
+
+void fail(struct lab *lab, const char *format, ...)
+{
+	char text[512];
+	va_list args;
+
+	snprintf(text, sizeof text, "process %d: %s", lab->rank, format);
+	va_start(args, format);
+	finish(lab, CODE_FAILED, text, args);
+	va_end(args);
+	_exit(CODE_FAILED);
+}
+
+void skip(struct lab *lab, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	finish(lab, CODE_SKIPPED, format, args);
+	va_end(args);
+	_exit(CODE_SKIPPED);
+}
+
+void must(struct lab *lab, int rc, const char *what)
+{
+	static const char *const names[] = {"ncclSuccess", "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError",
+					    "ncclInvalidArgument", "ncclInvalidUsage", "ncclRemoteError"};
+
+	if (rc)
+		fail(lab, "%s returned %s", what, rc > 0 && rc < 7 ? names[rc] : "a code that is none");
+}
+
+double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void nap(int milliseconds)
+{
+	poll(NULL, 0, milliseconds);
+}
+
+void tell(struct lab *lab, int rank, const void *data, size_t bytes)
+{
+	for (size_t at = 0; at < bytes;) {
+		ssize_t n = send(lab->wires[rank], (const char *)data + at, bytes - at, MSG_NOSIGNAL);
+
+		if (n <= 0)
+			fail(lab, "process %d does not listen any more", rank);
+		at += (size_t)n;
+	}
+}
+
+void hear(struct lab *lab, int rank, void *data, size_t bytes)
+{
+	for (size_t at = 0; at < bytes;) {
+		ssize_t n = recv(lab->wires[rank], (char *)data + at, bytes - at, 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			fail(lab, "process %d has ended", rank);
+		at += (size_t)n;
+	}
+}
+
+void meet(struct lab *lab)
+{
+	char byte = 0;
+
+	for (int r = 1; r < lab->size; r++) {
+		if (lab->rank == r)
+			tell(lab, 0, &byte, 1);
+		if (!lab->rank)
+			hear(lab, r, &byte, 1);
+	}
+	for (int r = 1; r < lab->size; r++) {
+		if (lab->rank == r)
+			hear(lab, 0, &byte, 1);
+		if (!lab->rank)
+			tell(lab, r, &byte, 1);
+	}
+}
+
+void lab_logger(enum gn_nccl_log_level level, unsigned long subsystems, const char *file, int line, const char *format, ...)
+{
+	va_list args;
+
+	(void)subsystems;
+	(void)file;
+	(void)line;
+	if (!getenv("GN_CONFORM_LOG"))
+		return;
+	fprintf(stderr, "# [%d] %d ", (int)getpid(), (int)level);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+void lab_load(struct lab *lab)
+{
+	const char *why = "";
+	int count = 0;
+
+	if (plug_open(&lab->plug, lab->options->path, lab->options->version, &why))
+		fail(lab, "cannot load it: %s", why);
+	must(lab, plug_init(&lab->plug, &lab->context, lab_logger), "init");
+	must(lab, plug_devices(&lab->plug, &count), "devices");
+	if (count < 1)
+		fail(lab, "devices() tells %d devices", count);
+	must(lab, plug_properties(&lab->plug, lab->device, &lab->properties), "getProperties");
+}
+
+void lab_unload(struct lab *lab)
+{
+	must(lab, plug_finalize(&lab->plug, lab->context), "finalize");
+	lab->context = NULL;
+	plug_close(&lab->plug);
+}
+
+void *lab_listen(struct lab *lab, void *handle)
+{
+	void *comm = NULL;
+
+	must(lab, plug_listen(&lab->plug, lab->context, lab->device, handle, &comm), "listen");
+	if (!comm)
+		fail(lab, "listen left no comm");
+	return comm;
+}
+
+void *lab_connect(struct lab *lab, void *handle)
+{
+	void *comm = NULL;
+
+	while (!comm)
+		must(lab, plug_connect(&lab->plug, lab->context, lab->device, handle, &comm), "connect");
+	return comm;
+}
+
+void *lab_accept(struct lab *lab, void *listen_comm)
+{
+	void *comm = NULL;
+
+	while (!comm)
+		must(lab, plug_accept(&lab->plug, listen_comm, &comm), "accept");
+	return comm;
+}
+
+void *lab_pair(struct lab *lab, int from, int to)
+{
+	char handle[GN_NCCL_HANDLE_BYTES];
+	void *listener, *comm;
+
+	if (lab->rank == from) {
+		hear(lab, to, handle, sizeof handle);
+		return lab_connect(lab, handle);
+	}
+	listener = lab_listen(lab, handle);
+	tell(lab, from, handle, sizeof handle);
+	comm = lab_accept(lab, listener);
+	must(lab, plug_close_listen(&lab->plug, listener), "closeListen");
+	return comm;
+}
+
+void lab_close(struct lab *lab, int sends, void *comm)
+{
+	if (sends)
+		must(lab, plug_close_send(&lab->plug, comm), "closeSend");
+	else
+		must(lab, plug_close_recv(&lab->plug, comm), "closeRecv");
+}
+
+/* splitmix64 */
+static uint64_t mix(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15u;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return x ^ x >> 31;
+}
+
+void fill(void *data, size_t bytes, uint64_t seed)
+{
+	unsigned char *to = data;
+
+	for (size_t i = 0; i < bytes; i += 8) {
+		uint64_t word = mix(seed + i);
+
+		memcpy(to + i, &word, bytes - i < 8 ? bytes - i : 8);
+	}
+}
+
+long wrong(const void *data, size_t bytes, uint64_t seed)
+{
+	const unsigned char *from = data;
+
+	for (size_t i = 0; i < bytes; i += 8) {
+		uint64_t word = mix(seed + i);
+		size_t len = bytes - i < 8 ? bytes - i : 8;
+
+		if (memcmp(from + i, &word, len))
+			return (long)i;
+	}
+	return -1;
+}
+
+void *send_one(struct lab *lab, void *comm, void *data, size_t bytes, int tag, void *mhandle)
+{
+	void *request = NULL;
+
+	while (!request)
+		must(lab, plug_isend(&lab->plug, comm, data, bytes, tag, mhandle, &request), "isend");
+	return request;
+}
+
+void *receive_one(struct lab *lab, void *comm, void *data, size_t bytes, int tag, void *mhandle)
+{
+	void *request = NULL;
+
+	while (!request)
+		must(lab, plug_irecv(&lab->plug, comm, 1, &data, &bytes, &tag, &mhandle, &request), "irecv");
+	return request;
+}
+
+void await(struct lab *lab, void *request, int *sizes)
+{
+	int done = 0;
+
+	while (!done)
+		must(lab, plug_test(&lab->plug, request, &done, sizes), "test");
+}
+
+void *reg(struct lab *lab, void *comm, void *data, size_t bytes)
+{
+	void *mhandle = NULL;
+
+	must(lab, plug_reg(&lab->plug, comm, data, bytes, GN_NCCL_PTR_HOST, &mhandle), "regMr of host memory");
+	return mhandle;
+}
+
+void dereg(struct lab *lab, void *comm, void *mhandle)
+{
+	must(lab, plug_dereg(&lab->plug, comm, mhandle), "deregMr");
+}
+
+int count_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (dir && readdir(dir))
+		count++;
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+/* --- around the processes --- */
+
+static void child(const struct lab_check *check, struct lab *lab)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	check->run(lab);
+	_exit(CODE_OK);
+}
+
+/* What a process that ended says about the plugin; 0 when that is fine. Killing oneself is a check's own business. */
+static int judge(int rank, int status, int *code, char *text, size_t room)
+{
+	if (WIFEXITED(status) && (WEXITSTATUS(status) == CODE_OK || WEXITSTATUS(status) == CODE_SKIPPED ||
+				  WEXITSTATUS(status) == CODE_FAILED)) {
+		*code = WEXITSTATUS(status) == CODE_OK ? 0 : WEXITSTATUS(status) == CODE_SKIPPED ? 2 : 1;
+		return *code;
+	}
+	*code = 1;
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+		*code = 0;
+		return 0;
+	}
+	if (!*text && WIFSIGNALED(status))
+		snprintf(text, room, "process %d ended by signal %d (%s)", rank, WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else if (!*text)
+		snprintf(text, room, "process %d left with exit code %d", rank, WEXITSTATUS(status));
+	return 1;
+}
+
+static void read_text(int fd, char *text, size_t room)
+{
+	ssize_t n;
+
+	if (*text)
+		return;
+	n = recv(fd, text, room - 1, MSG_DONTWAIT);
+	text[n > 0 ? n : 0] = 0;
+}
+
+/* The first that fails ends the check. */
+static int supervise(const struct lab_check *check, const struct lab_options *options, const pid_t *pids, int result,
+		     char *text, size_t room)
+{
+	int limit = (check->seconds ? check->seconds : 1) * options->limit_s, left = check->processes, verdict = 0;
+	int ended[LAB_PROCESSES_MAX] = {0};
+	double until = now_s() + limit;
+
+	while (left && !verdict && now_s() < until) {
+		for (int r = 0; r < check->processes && !verdict; r++) {
+			int status, code;
+
+			if (ended[r] || waitpid(pids[r], &status, WNOHANG) != pids[r])
+				continue;
+			ended[r] = 1;
+			left--;
+			read_text(result, text, room);
+			if (judge(r, status, &code, text, room))
+				verdict = code;
+		}
+		nap(2);
+	}
+	if (left && !verdict) {
+		read_text(result, text, room);
+		if (!*text)
+			snprintf(text, room, "%d of %d processes hang: ended after %d s", left, check->processes, limit);
+		verdict = 1;
+	}
+	for (int r = 0; r < check->processes; r++)
+		if (!ended[r]) {
+			kill(pids[r], SIGKILL);
+			waitpid(pids[r], NULL, 0);
+		}
+	return verdict;
+}
+
+int lab_run(const struct lab_check *check, const struct lab_options *options, char *text, size_t room)
+{
+	int wires[LAB_PROCESSES_MAX][LAB_PROCESSES_MAX][2], results[2], verdict;
+	pid_t pids[LAB_PROCESSES_MAX];
+
+	*text = 0;
+	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, results))
+		exit(2);
+	for (int a = 0; a < check->processes; a++)
+		for (int b = a + 1; b < check->processes; b++)
+			if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wires[a][b]))
+				exit(2);
+	fflush(NULL);
+	for (int r = 0; r < check->processes; r++) {
+		struct lab lab = {.options = options, .rank = r, .size = check->processes, .result = results[1]};
+
+		for (int o = 0; o < check->processes; o++)
+			lab.wires[o] = o == r ? -1 : r < o ? wires[r][o][0] : wires[o][r][1];
+		pids[r] = fork();
+		if (pids[r] < 0)
+			exit(2);
+		if (pids[r])
+			continue;
+		/* an end that is held here, too, would never be seen to close */
+		for (int a = 0; a < check->processes; a++)
+			for (int b = a + 1; b < check->processes; b++)
+				for (int i = 0; i < 2; i++)
+					if ((i ? b : a) != r)
+						close(wires[a][b][i]);
+		child(check, &lab);
+	}
+	for (int a = 0; a < check->processes; a++)
+		for (int b = a + 1; b < check->processes; b++) {
+			close(wires[a][b][0]);
+			close(wires[a][b][1]);
+		}
+	verdict = supervise(check, options, pids, results[0], text, room);
+	close(results[0]);
+	close(results[1]);
+	return verdict;
+}
