@@ -25,6 +25,15 @@ static const char *without_messages(const struct gn_comm *c, const struct gn_col
 	}
 }
 
+/* What gannet tune found to be the fastest, where it has tried. */
+static const char *as_tried(const struct gn_comm *c, const struct gn_coll_args *args, int size_class)
+{
+	const struct gn_cost_pick *pick =
+		args->what == GN_COLLECTIVE_ALLREDUCE ? gn_cost_pick(&c->cost, (double)((size_t)1 << size_class)) : NULL;
+
+	return pick ? pick->algorithm : NULL;
+}
+
 /* Sizes between two powers of two are one: choosing may take milliseconds, and blocking calls prepare each time. */
 static int class_of(size_t bytes)
 {
@@ -53,7 +62,8 @@ enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args
 {
 	int any = !args->algorithm || !strcmp(args->algorithm, "auto"), size_class = class_of(bytes);
 	struct gn_coll_choice *kept = &c->chosen[args->what][size_class];
-	const char *algo = !any ? args->algorithm : gn_comm_all_share(c) ? without_messages(c, args, bytes) : NULL;
+	const char *algo = !any ? args->algorithm : gn_comm_all_share(c) ? without_messages(c, args, bytes) :
+								       as_tried(c, args, size_class);
 	enum gn_status status = GN_OK;
 
 	if (algo && !strcmp(algo, "shared")) {

@@ -129,7 +129,9 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 		gn_world_set_progress(world, gn_coll_progress, c);
 	if (!status)
 		status = share_node(c, err);
-	if (!status && gn_comm_size(c) > 1)
+	if (options && options->cost)
+		c->cost = *options->cost;
+	else if (!status && gn_comm_size(c) > 1)
 		status = gn_tuning_agree(world, c->fabric, options ? options->tuning : NULL, log, &c->cost, err);
 	/* Operations follow one another: what a shaped link lets through after an idle time is gone with the first. */
 	c->cost.node.burst_bytes = c->cost.link.burst_bytes = 0;

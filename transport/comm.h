@@ -22,11 +22,13 @@
 #include <stdint.h>
 
 struct gn_comm;
+struct gn_cost;
 struct gn_coll;
 
 struct gn_comm_options {
 	const char *transport; /* "auto", "tcp", "shm", "rc", "ud": what may carry data; becomes UCX_TLS unless set */
 	const char *tuning;    /* file of gannet tune, on rank 0; NULL: where tuning.h says; "none" */
+	const struct gn_cost *cost; /* instead of a table's, alike on all ranks; NULL: the table's. Not kept. */
 	int rails;	       /* network devices to use side by side at most; 0: all equal ones, see rails.h */
 	const char *progress;  /* "caller" (NULL), or "thread"; each rank as it likes */
 };

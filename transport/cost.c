@@ -95,6 +95,22 @@ double gn_cost_message_s(const struct gn_cost_path *p, double bytes)
 	return r->send_s + ways * r->latency_s + r->s_per_byte * bytes + gn_cost_port_s(p, bytes) + r->receive_s;
 }
 
+const struct gn_cost_pick *gn_cost_pick(const struct gn_cost *c, double bytes)
+{
+	const struct gn_cost_pick *best = NULL;
+	double distance = 2;
+
+	for (int i = 0; i < c->pick_count; i++) {
+		double ratio = bytes > c->picks[i].bytes ? bytes / c->picks[i].bytes : c->picks[i].bytes / bytes;
+
+		if (ratio > distance)
+			continue;
+		distance = ratio;
+		best = &c->picks[i];
+	}
+	return best;
+}
+
 static int sensible(double value, double least, double most)
 {
 	return value >= least && value <= most;
@@ -122,6 +138,16 @@ static enum gn_status check_path(const struct gn_cost_path *p, const char *name,
 	return GN_OK;
 }
 
+static enum gn_status check_picks(const struct gn_cost *c, struct gn_err *err)
+{
+	if (c->pick_count < 0 || c->pick_count > GN_COST_PICKS)
+		return gn_err_set(err, GN_ERR_DATA, "allreduce: %d lengths; there are at most %d", c->pick_count, GN_COST_PICKS);
+	for (int i = 0; i < c->pick_count; i++)
+		if (!sensible(c->picks[i].bytes, 1, 1e15) || !sensible(c->picks[i].seconds, 0, 1e6))
+			return gn_err_set(err, GN_ERR_DATA, "allreduce: a length or a time is out of bounds");
+	return GN_OK;
+}
+
 enum gn_status gn_cost_check(const struct gn_cost *c, struct gn_err *err)
 {
 	enum gn_status status = check_path(&c->node, "node", err);
@@ -130,5 +156,5 @@ enum gn_status gn_cost_check(const struct gn_cost *c, struct gn_err *err)
 		status = check_path(&c->link, "link", err);
 	if (!status && !sensible(c->reduce_bytes_per_s, 1, 1e15))
 		status = gn_err_set(err, GN_ERR_DATA, "reduce_bytes_per_s is out of bounds");
-	return status;
+	return status ? status : check_picks(c, err);
 }

@@ -19,8 +19,19 @@ struct gn_cost_path {
 	char lanes[GN_COST_LANES_MAX];	       /* "tcp/eth0"; "" where no two ranks are so placed */
 };
 
+#define GN_COST_PICKS 12
+#define GN_COST_NAME_MAX 32
+
+/* The algorithm that was the fastest when an allreduce of so many bytes was tried, and its time. */
+struct gn_cost_pick {
+	double bytes, seconds;
+	char algorithm[GN_COST_NAME_MAX];
+};
+
 struct gn_cost {
 	struct gn_cost_path node, link;
+	struct gn_cost_pick picks[GN_COST_PICKS]; /* ascending */
+	int pick_count;
 	double reduce_bytes_per_s;
 	int measured; /* else guessed */
 };
@@ -33,6 +44,8 @@ void gn_cost_topology(const struct gn_cost *c, int nodes, int ranks_per_node, st
 double gn_cost_port_s(const struct gn_cost_path *p, double bytes);
 /* One message from post to receipt, both ends ready. */
 double gn_cost_message_s(const struct gn_cost_path *p, double bytes);
+/* Of what was tried the nearest in length, half as long to twice as long; NULL when there is none. Borrowed from c. */
+const struct gn_cost_pick *gn_cost_pick(const struct gn_cost *c, double bytes);
 /* GN_ERR_DATA when numbers make no sense. */
 enum gn_status gn_cost_check(const struct gn_cost *c, struct gn_err *err);
 

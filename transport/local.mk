@@ -58,6 +58,7 @@ libgannet_transport_a_SOURCES = \
 	transport/track.c transport/track.h \
 	transport/tune.c transport/tune.h \
 	transport/tune_fit.c transport/tune_fit.h \
+	transport/tune_trial.c transport/tune_trial.h \
 	transport/tune_probe.c transport/tune_probe.h \
 	transport/tuning.c transport/tuning_agree.c transport/tuning.h \
 	transport/types.h \

@@ -203,18 +203,31 @@ static double slope(const double *t, int from, int to, double chunk_bytes)
 	return t[to] > t[from] ? (to - from) * chunk_bytes / (t[to] - t[from]) : 1e15;
 }
 
+/* What is let through at once makes the first chunks come later than the line through the last ones has it. The first chunk
+ * that is back on this line ends it; chunks that came late for another reason do not hide it. */
+static int find_knee(const double *arrived_s, int chunks, double s_per_chunk)
+{
+	double ahead = arrived_s[0] - (arrived_s[chunks - 1] - (chunks - 1) * s_per_chunk);
+	int knee = 1;
+
+	if (ahead < 2 * s_per_chunk)
+		return 0;
+	while (knee < chunks / 2 &&
+	       arrived_s[knee] - (arrived_s[chunks - 1] - (chunks - 1 - knee) * s_per_chunk) > 0.1 * ahead)
+		knee++;
+	return knee;
+}
+
 void gn_tune_fit_stream(const double *arrived_s, int chunks, double chunk_bytes, struct gn_cost_path *p)
 {
 	double rate = slope(arrived_s, chunks / 2, chunks - 1, chunk_bytes), fast, burst, begin;
-	int knee = 1;
+	int knee = find_knee(arrived_s, chunks, chunk_bytes / rate);
 
 	p->bytes_per_s = rate;
 	p->burst_bytes = p->burst_bytes_per_s = 0;
-	/* where the tail's line, taken back, says that more had gone than at its rate; the first chunk tells when it began */
-	while (knee < chunks / 2 && arrived_s[knee + 1] - arrived_s[knee] < 0.5 * chunk_bytes / rate)
-		knee++;
 	if (knee < 3)
 		return;
+	/* the first chunk tells when it began */
 	fast = slope(arrived_s, 0, knee, chunk_bytes);
 	begin = arrived_s[0] - chunk_bytes / fast;
 	burst = chunks * chunk_bytes - rate * (arrived_s[chunks - 1] - begin);

@@ -1,8 +1,10 @@
 #include "transport/tuning.h"
 
 #include "src/base/file.h"
+#include "transport/algo.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +58,15 @@ void gn_tuning_json(const struct gn_tune_result *r, struct gn_json *out)
 	gn_json_double(out, "reduce_bytes_per_s", r->cost.reduce_bytes_per_s);
 	write_path(out, "node", &r->cost.node, &r->node);
 	write_path(out, "link", &r->cost.link, &r->link);
+	gn_json_array(out, "allreduce");
+	for (int i = 0; i < r->cost.pick_count; i++) {
+		gn_json_object(out, NULL);
+		gn_json_double(out, "bytes", r->cost.picks[i].bytes);
+		gn_json_string(out, "algorithm", r->cost.picks[i].algorithm);
+		gn_json_double(out, "seconds", r->cost.picks[i].seconds);
+		gn_json_end(out);
+	}
+	gn_json_end(out);
 	gn_json_end(out);
 }
 
@@ -107,6 +118,31 @@ static enum gn_status read_path(const json_t *root, const char *key, struct gn_c
 	return status ? gn_err_prefix(err, "%s", key) : GN_OK;
 }
 
+/* Tables from before there were trials have none. */
+static enum gn_status read_picks(const json_t *root, struct gn_cost *c, struct gn_err *err)
+{
+	const json_t *list = json_object_get(root, "allreduce");
+	enum gn_status status = GN_OK;
+
+	if (json_array_size(list) > GN_COST_PICKS)
+		return gn_err_set(err, GN_ERR_DATA, "allreduce has %zu lengths; there are at most %d", json_array_size(list),
+				  GN_COST_PICKS);
+	c->pick_count = (int)json_array_size(list);
+	for (int i = 0; i < c->pick_count && !status; i++) {
+		const json_t *one = json_array_get(list, (size_t)i);
+		const char *name = json_string_value(json_object_get(one, "algorithm"));
+
+		if (!name || strlen(name) >= GN_COST_NAME_MAX || !gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, name))
+			return gn_err_set(err, GN_ERR_DATA, "allreduce: an algorithm that this program does not have: run gannet "
+					  "tune again");
+		snprintf(c->picks[i].algorithm, GN_COST_NAME_MAX, "%s", name);
+		status = number(one, "bytes", &c->picks[i].bytes, err);
+		if (!status)
+			status = number(one, "seconds", &c->picks[i].seconds, err);
+	}
+	return status;
+}
+
 static enum gn_status read_cost(const json_t *root, struct gn_cost *out, struct gn_err *err)
 {
 	struct gn_cost c = {.measured = 1};
@@ -122,6 +158,8 @@ static enum gn_status read_cost(const json_t *root, struct gn_cost *out, struct 
 		status = read_path(root, "node", &c.node, err);
 	if (!status)
 		status = read_path(root, "link", &c.link, err);
+	if (!status)
+		status = read_picks(root, &c, err);
 	if (!status)
 		status = gn_cost_check(&c, err);
 	if (!status)

@@ -1,7 +1,8 @@
 #include "src/cmd/cmd.h"
 
 #include "src/base/json.h"
-#include "transport/rails.h"
+#include "transport/comm.h"
+#include "transport/tune_trial.h"
 #include "transport/tuning.h"
 
 #include <limits.h>
@@ -57,6 +58,14 @@ static void print_json(const struct gn_tune_result *r)
 	gn_json_release(&j);
 }
 
+static void print_picks(const struct gn_cost *c)
+{
+	if (c->pick_count)
+		printf("allreduce as tried:\n  %12s %12s  %s\n", "length (B)", "time (us)", "fastest");
+	for (int i = 0; i < c->pick_count; i++)
+		printf("  %12.0f %12.1f  %s\n", c->picks[i].bytes, c->picks[i].seconds * 1e6, c->picks[i].algorithm);
+}
+
 static void print_all(const struct tune_options *o, const struct gn_tune_result *r)
 {
 	if (o->json) {
@@ -67,6 +76,7 @@ static void print_all(const struct tune_options *o, const struct gn_tune_result 
 	print_path("within a node", &r->cost.node, &r->node, o->samples);
 	print_path("between nodes", &r->cost.link, &r->link, o->samples);
 	printf("a rank sums %.3g GB/s, with all ranks at it\n", r->cost.reduce_bytes_per_s / 1e9);
+	print_picks(&r->cost);
 }
 
 /* On rank 0 alone. */
@@ -85,7 +95,21 @@ static enum gn_status keep(const struct tune_options *o, const struct gn_tune_re
 	return status;
 }
 
-static enum gn_status tune(const struct tune_options *o, struct gn_world *world, struct gn_err *err)
+/* The fabric's costs are known; which algorithms are the fastest? */
+static enum gn_status try_all(const struct tune_options *o, struct gn_world *world, struct gn_log *log, struct gn_cost *cost,
+			      struct gn_err *err)
+{
+	struct gn_comm_options options = {.transport = o->transport, .rails = (int)o->rails, .cost = cost};
+	struct gn_comm *comm = NULL;
+	enum gn_status status = gn_comm_create(world, &options, log, &comm, err);
+
+	if (!status)
+		status = gn_tune_trials(comm, o->seconds, (size_t)o->max_bytes, cost, err);
+	gn_comm_destroy(comm);
+	return status;
+}
+
+static enum gn_status tune(const struct tune_options *o, struct gn_world *world, struct gn_log *log, struct gn_err *err)
 {
 	struct gn_tune_options how = {.transport = o->transport, .seconds = o->seconds, .max_bytes = (size_t)o->max_bytes,
 				      .pairs = (int)o->pairs, .rails = (int)o->rails};
@@ -96,6 +120,8 @@ static enum gn_status tune(const struct tune_options *o, struct gn_world *world,
 		return gn_err_set(err, GN_ERR_USAGE, "one rank alone has nothing to measure; start it with srun --mpi=pmix, mpirun "
 				  "or gannet launch");
 	status = gn_tune_measure(world, &how, &r, err);
+	if (!status)
+		status = try_all(o, world, log, &r.cost, err);
 	if (!status && gn_world_rank(world) == 0) {
 		print_all(o, &r);
 		status = keep(o, &r, err);
@@ -112,7 +138,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 
 	(void)positional;
 	if (!status)
-		status = tune(options, world, &err);
+		status = tune(options, world, log, &err);
 	if (status)
 		gn_cmd_fail("tune", &err);
 	gn_world_destroy(world);
@@ -148,7 +174,8 @@ static const struct gn_command command = {
 		"Measures, between the ranks that started it, what a message costs within a node and between nodes: latency, "
 		"time per byte, processor time to send and receive it, by ranges of lengths; the rate of a port, and what it "
 		"lets through faster after an idle time; the length from which messages wait for their receivers; and how fast "
-		"ranks sum. The model is LogGP with a range's own numbers; residuals say how well it fits.\n\n"
+		"ranks sum. The model is LogGP with a range's own numbers; residuals say how well it fits. "
+		"Then the likely algorithms for an allreduce take turns, and the fastest for each length is kept, too.\n\n"
 		"The result becomes a line of a table, in the file of --out, else of GANNET_TUNING, else "
 		"$XDG_CONFIG_HOME/gannet/tuning.jsonl, else ~/.config/gannet/tuning.jsonl. Runs look there for a line of their "
 		"fabric: the same devices, link rates, UCX version, number of nodes and of ranks on them. Host names do not "

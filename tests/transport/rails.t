@@ -56,8 +56,19 @@ check "GANNET_RAILS limits them" limited
 expect 2 "GANNET_RAILS='many' is not a number" "GANNET_RAILS that is no number" env GANNET_RAILS=many \
 	"$GN_SOURCE/slurm/vcluster" run --dir "$lab/vc" -- srun -N2 -n2 --mpi=pmix "$gannet" bench allreduce --max-bytes 1K
 
+table=$lab/vc/shared/tuning.jsonl
 expect 0 "between: tcp/eth0 \(" "gannet tune --rails 1 measures the first alone" \
 	step "$gannet" tune --rails 1 --transport tcp --seconds 0.005 --max-bytes 64K --out none
+tried() {
+	step "$gannet" tune --transport tcp --seconds 0.005 --max-bytes 4K --out "$table" && rewritten double-tree 4096 && shown double-tree
+}
+# The table now says that another algorithm is the fastest for 4096 bytes: runs take it.
+rewritten() { sed -i -E "s/(\"bytes\": ?$2[.0e+]*, ?\"algorithm\": ?\")[a-z-]+/\1$1/" "$table" && grep -q "$1" "$table"; }
+shown() {
+	bench picked allreduce --tuning "$table" --min-bytes 4K --max-bytes 4K --place in && [[ $(value picked algo) == "$1" ]] &&
+		bench large allreduce --tuning "$table" --min-bytes 64K --max-bytes 64K --place in && [[ $(value large algo) != "$1" ]]
+}
+check "what gannet tune found by trying is what runs take" tried
 
 flowing() { (($(sent "$second") > start + (16 << 20))); }
 cut_one() {

@@ -91,6 +91,12 @@ static void test_shaped(void **state)
 	gn_tune_fit_path(samples, n, overheads, &p, fits);
 	expect_near(p.bytes_per_s, 1e8, 0.01);
 	expect_near(p.burst_bytes, 262144, 0.05);
+	/* nor does it stay hidden when the receiver has not looked for a while */
+	arrived[1] += 300e-6;
+	arrived[2] += 280e-6;
+	gn_tune_fit_stream(arrived, 96, 32768, &p);
+	expect_near(p.bytes_per_s, 1e8, 0.01);
+	expect_near(p.burst_bytes, 262144, 0.25);
 	/* no bucket is found where there is none */
 	for (int i = 0; i < 96; i++)
 		arrived[i] = 1 + (i + 1) * 32768.0 / 1e8;
@@ -105,8 +111,27 @@ static struct gn_tune_result result_of(const char *signature)
 
 	strcpy(r.cost.link.lanes, "tcp/eth0");
 	r.cost.link.bytes_per_s = 1.25e8;
+	r.cost.picks[0] = (struct gn_cost_pick){1024, 1e-4, "recursive-doubling"};
+	r.cost.picks[1] = (struct gn_cost_pick){4096, 2e-4, "ring"};
+	r.cost.pick_count = 2;
 	snprintf(r.signature, sizeof r.signature, "%s", signature);
 	return r;
+}
+
+static void test_picks(void **state)
+{
+	struct gn_tune_result r = result_of("");
+	struct gn_err err;
+
+	(void)state;
+	assert_null(gn_cost_pick(&r.cost, 511));
+	assert_ptr_equal(gn_cost_pick(&r.cost, 512), &r.cost.picks[0]);
+	assert_ptr_equal(gn_cost_pick(&r.cost, 1900), &r.cost.picks[0]);
+	assert_ptr_equal(gn_cost_pick(&r.cost, 2100), &r.cost.picks[1]);
+	assert_ptr_equal(gn_cost_pick(&r.cost, 8192), &r.cost.picks[1]);
+	assert_null(gn_cost_pick(&r.cost, 8193));
+	r.cost.pick_count = GN_COST_PICKS + 1;
+	assert_int_equal(gn_cost_check(&r.cost, &err), GN_ERR_DATA);
 }
 
 static void put(const char *path, const void *data, size_t len)
@@ -172,6 +197,13 @@ static void test_table(void **state)
 	put(path, "\n\n{\"gannet_tuning\": 1,}\n", 24);
 	assert_int_equal(gn_tuning_read(path, "fabric a", &found, &got, &err), GN_ERR_DATA);
 	assert_non_null(strstr(err.text, "t.jsonl:3: "));
+	/* an algorithm of another version */
+	strcpy(a.cost.picks[1].algorithm, "telepathy");
+	assert_ok(gn_remove_tree(path, &err));
+	assert_ok(gn_tuning_write(path, &a, &err));
+	assert_int_equal(gn_tuning_read(path, "fabric a", &found, &got, &err), GN_ERR_DATA);
+	assert_non_null(strstr(err.text, "run gannet tune again"));
+	put(path, "\n\n{\"gannet_tuning\": 1,}\n", 24);
 	/* what is no table is not written over */
 	assert_int_equal(gn_tuning_write(path, &a, &err), GN_ERR_DATA);
 	assert_ok(gn_remove_tree(folder, &err));
@@ -303,6 +335,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fit),    cmocka_unit_test(test_shaped), cmocka_unit_test(test_table),
+		cmocka_unit_test(test_picks),
 		cmocka_unit_test(test_choice), cmocka_unit_test(test_levels), cmocka_unit_test(test_forms),
 		cmocka_unit_test(test_guess),
 	};

@@ -1,0 +1,178 @@
+#include "transport/tune_trial.h"
+
+#include "src/base/clock.h"
+#include "transport/choose.h"
+#include "transport/coll.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FIRST_BYTES 64
+#define FACTOR 4
+#define CANDIDATES_MAX 8
+/* What the model calls so many times slower than the best is not tried. */
+#define HOPELESS 3
+#define ROUNDS 5
+#define ITERATIONS_MAX 20
+#define WARMUP 2
+/* The model's choice stays unless another is so much faster. */
+#define WORTH_IT 0.95
+
+struct candidate {
+	const struct gn_algorithm *algorithm;
+	struct gn_coll *coll;
+	double predicted_s, round_s[ROUNDS], median_s;
+	int iterations;
+};
+
+struct trial {
+	struct gn_comm *comm;
+	float *buffer;
+	size_t bytes;
+	double seconds;
+	struct candidate list[CANDIDATES_MAX];
+	int count;
+};
+
+static int by_prediction(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+
+	if (x->predicted_s < y->predicted_s || x->predicted_s > y->predicted_s)
+		return x->predicted_s < y->predicted_s ? -1 : 1;
+	return (x->algorithm > y->algorithm) - (x->algorithm < y->algorithm);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Alike on all ranks: a function of costs that they agree on. */
+static enum gn_status find_candidates(struct trial *t, struct gn_err *err)
+{
+	size_t all;
+	const struct gn_algorithm *a = gn_algorithms(&all);
+	enum gn_status status = GN_OK;
+
+	t->count = 0;
+	for (size_t i = 0; i < all && !status && t->count < CANDIDATES_MAX; i++) {
+		struct gn_choose_args how = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = t->bytes, .map = t->comm->map,
+					     .cost = &t->comm->cost, .algo = a[i].name};
+		struct gn_choice choice;
+
+		if (a[i].what != GN_COLLECTIVE_ALLREDUCE)
+			continue;
+		status = gn_choose(&how, &choice, err);
+		if (!status)
+			t->list[t->count++] = (struct candidate){.algorithm = &a[i], .predicted_s = choice.predicted_s};
+	}
+	qsort(t->list, (size_t)t->count, sizeof *t->list, by_prediction);
+	while (t->count > 1 && t->list[t->count - 1].predicted_s > HOPELESS * t->list[0].predicted_s)
+		t->count--;
+	for (int i = 0; i < t->count; i++)
+		t->list[i].iterations = (int)fmin(ITERATIONS_MAX, fmax(1, t->seconds / ROUNDS / t->list[i].predicted_s));
+	return status;
+}
+
+static enum gn_status run_times(struct candidate *c, int times, double *each_s, struct gn_err *err)
+{
+	double start = gn_clock_s();
+	enum gn_status status = GN_OK;
+
+	for (int i = 0; i < times && !status; i++) {
+		status = gn_coll_start(c->coll, err);
+		if (!status)
+			status = gn_coll_wait(c->coll, err);
+	}
+	*each_s = (gn_clock_s() - start) / times;
+	return status;
+}
+
+static enum gn_status prepare_all(struct trial *t, struct gn_err *err)
+{
+	double unused;
+	enum gn_status status = GN_OK;
+
+	for (int i = 0; i < t->count && !status; i++) {
+		struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .out = t->buffer, .count = t->bytes / sizeof(float),
+					    .type = GN_F32, .algorithm = t->list[i].algorithm->name};
+
+		status = gn_coll_prepare(t->comm, &args, &t->list[i].coll, err);
+		if (!status)
+			status = run_times(&t->list[i], WARMUP, &unused, err);
+	}
+	return status;
+}
+
+/* They take turns, so that a disturbance hits all. A time is the slowest rank's. */
+static enum gn_status time_all(struct trial *t, struct gn_err *err)
+{
+	double medians[CANDIDATES_MAX];
+	enum gn_status status = GN_OK;
+
+	for (int round = 0; round < ROUNDS && !status; round++)
+		for (int i = 0; i < t->count && !status; i++) {
+			status = gn_comm_barrier(t->comm, err);
+			if (!status)
+				status = run_times(&t->list[i], t->list[i].iterations, &t->list[i].round_s[round], err);
+		}
+	for (int i = 0; i < t->count; i++) {
+		qsort(t->list[i].round_s, ROUNDS, sizeof *t->list[i].round_s, by_time);
+		medians[i] = t->list[i].round_s[ROUNDS / 2];
+	}
+	if (!status)
+		status = gn_comm_allreduce(t->comm, medians, (size_t)t->count, GN_F64, gn_reduce_max(GN_F64), err);
+	for (int i = 0; i < t->count; i++)
+		t->list[i].median_s = medians[i];
+	return status;
+}
+
+static void keep_fastest(const struct trial *t, struct gn_cost *cost)
+{
+	struct gn_cost_pick *pick = &cost->picks[cost->pick_count++];
+	const struct candidate *best = &t->list[0];
+
+	for (int i = 1; i < t->count; i++)
+		if (t->list[i].median_s < best->median_s)
+			best = &t->list[i];
+	if (best->median_s > WORTH_IT * t->list[0].median_s)
+		best = &t->list[0];
+	*pick = (struct gn_cost_pick){.bytes = (double)t->bytes, .seconds = best->median_s};
+	snprintf(pick->algorithm, sizeof pick->algorithm, "%s", best->algorithm->name);
+}
+
+static enum gn_status one_length(struct trial *t, struct gn_cost *cost, struct gn_err *err)
+{
+	enum gn_status status = find_candidates(t, err);
+
+	if (!status)
+		status = prepare_all(t, err);
+	if (!status)
+		status = time_all(t, err);
+	if (!status)
+		keep_fastest(t, cost);
+	for (int i = 0; i < t->count; i++)
+		gn_coll_free(t->list[i].coll);
+	return status;
+}
+
+enum gn_status gn_tune_trials(struct gn_comm *c, double seconds, size_t max_bytes, struct gn_cost *cost, struct gn_err *err)
+{
+	struct trial t = {.comm = c, .seconds = seconds};
+	void *buffer = NULL;
+	enum gn_status status;
+
+	cost->pick_count = 0;
+	if (gn_comm_all_share(c))
+		return GN_OK;
+	status = gn_comm_alloc(c, max_bytes > FIRST_BYTES ? max_bytes : FIRST_BYTES, &buffer, err);
+	t.buffer = buffer;
+	for (t.bytes = FIRST_BYTES; t.bytes <= max_bytes && cost->pick_count < GN_COST_PICKS && !status; t.bytes *= FACTOR)
+		status = one_length(&t, cost, err);
+	gn_comm_free(c, buffer);
+	return status;
+}
