@@ -4,6 +4,7 @@
 #include "kernels/optim.h"
 #include "src/base/arena.h"
 #include "src/base/clock.h"
+#include "src/train/arrange.h"
 #include "src/train/init.h"
 #include "src/train/plan.h"
 
@@ -16,6 +17,7 @@
 struct job {
 	struct gn_model *model;
 	struct gn_plan *plan;
+	struct gn_arrange *arrange;
 	float *params, *grads, *momentum, *buffers, *images;
 	int32_t *labels;
 	int batch, side, classes, steps;
@@ -42,7 +44,17 @@ static enum gn_status prepare(struct job *j, const char *model, struct gn_err *e
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
 	gn_init_formula_batch(j->batch, gn_model_channels(j->model), j->side, j->classes, j->images, j->labels);
 	s = gn_init_params(j->model, "seed:1", j->params, j->buffers, err);
-	return s ? s : gn_plan_create(j->model, &o, j->params, j->grads, j->buffers, &j->plan, err);
+	if (!s)
+		s = gn_arrange_create(j->model, &j->arrange, err);
+	if (s)
+		return s;
+	o.weights = gn_arrange_layouts(j->arrange);
+	s = gn_plan_create(j->model, &o, j->params, j->grads, j->buffers, &j->plan, err);
+	if (!s)
+		s = gn_arrange_take(j->arrange, j->plan, err);
+	if (!s)
+		gn_arrange_in(j->arrange, j->params);
+	return s;
 }
 
 static enum gn_status one_step(struct job *j, int step, struct gn_err *err)
@@ -82,6 +94,7 @@ static double median_ms(double *times, int count)
 static void release(struct job *j)
 {
 	gn_plan_destroy(j->plan);
+	gn_arrange_destroy(j->arrange);
 	gn_model_destroy(j->model);
 	free(j->params);
 	free(j->grads);

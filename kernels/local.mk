@@ -5,6 +5,7 @@ libgannet_kernels_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) -Wno-pass-failed -fno
 libgannet_kernels_a_SOURCES = \
 	kernels/op.c kernels/op.h kernels/op_internal.h \
 	kernels/optim.c kernels/optim.h \
+	kernels/weight.c kernels/weight.h \
 	kernels/ref/ref.h \
 	kernels/ref/batch_norm.c \
 	kernels/ref/conv.c \
@@ -28,6 +29,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/pointwise.c \
 	kernels/host/sgd.c \
 	kernels/host/sums.c kernels/host/sums.h \
+	kernels/host/turn.c kernels/host/turn.h \
 	kernels/host/onednn.h kernels/host/onednn_internal.h \
 	kernels/host/onednn.c \
 	kernels/host/onednn_conv.c \

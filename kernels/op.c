@@ -67,6 +67,23 @@ void gn_tensor_accumulate(const struct gn_layout *l, const void *from, void *to)
 	}
 }
 
+struct gn_weight_shape gn_conv_weight_shape(const struct gn_op_desc *d)
+{
+	return (struct gn_weight_shape){(size_t)d->channels_out, (size_t)d->in[0].c, (size_t)d->kernel * (size_t)d->kernel};
+}
+
+static enum gn_status check_weight(const struct gn_op_desc *d, struct gn_err *err)
+{
+	struct gn_weight_shape s = gn_conv_weight_shape(d);
+
+	if (d->kind != GN_OP_CONV && d->weight.order != GN_WEIGHT_PLAIN && d->weight.order != GN_WEIGHT_ANY)
+		return gn_err_set(err, GN_ERR_USAGE, "only the weights of convolutions may lie in another order");
+	if (d->kind == GN_OP_CONV && d->weight.order != GN_WEIGHT_ANY && !gn_weight_fits(&s, d->weight))
+		return gn_err_set(err, GN_ERR_USAGE, "weights of %dx%d channels do not fill blocks of %d", d->channels_out,
+				  d->in[0].c, d->weight.block);
+	return GN_OK;
+}
+
 static enum gn_status window_side(const struct gn_op_desc *d, int in, int *out, struct gn_err *err)
 {
 	if (d->kernel < 1 || d->stride < 1 || d->pad < 0 || d->pad >= d->kernel)
@@ -154,12 +171,18 @@ enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *de
 		s = infer(desc, &base.info.out, err);
 	if (!s)
 		s = check_input(&base.info.out, err);
+	if (!s)
+		s = check_weight(desc, err);
 	if (!s && desc->group && backend == GN_BACKEND_REF)
 		s = gn_err_set(err, GN_ERR_UNSUPPORTED, "the oracle has no batch norm over several ranks");
 	if (s)
 		return s;
 	base.info.in[0] = desc->in[0];
 	base.info.in[1] = desc->in[1];
+	if (desc->weight.order != GN_WEIGHT_ANY)
+		base.info.weight = desc->weight;
+	if (backend == GN_BACKEND_REF && base.info.weight.order != GN_WEIGHT_PLAIN)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the oracle knows weights in torch's order only");
 	return backend == GN_BACKEND_REF ? gn_ref_op_create(&base, out, err) : gn_host_op_create(&base, out, err);
 }
 

@@ -6,12 +6,14 @@
  * in double precision on plain layouts with the plainest loops (the oracle); GN_BACKEND_HOST computes in float with
  * oneDNN.
  *
- * Parameters, their gradients and running statistics are float in torch's layout for every backend.
+ * Parameters, their gradients and running statistics are float for every backend. Weights of convolutions and their gradients
+ * may lie in an order that the operator likes (kernels/weight.h), everything else is in torch's.
  * Thread safety: an operator belongs to one thread at a time; OpenMP threads work inside.
  */
 #ifndef GN_KERNELS_OP_H
 #define GN_KERNELS_OP_H
 
+#include "kernels/weight.h"
 #include "src/base/status.h"
 
 #include <stddef.h>
@@ -62,6 +64,9 @@ struct gn_op_desc {
 	int needs_din;        /* 0 for the first layer: nobody wants the gradient of an image */
 	double eps, momentum; /* batch norm */
 	const struct gn_op_group *group; /* batch norm in training, host: borrowed; NULL: this process alone */
+	/* conv: how weight and dweight come. GN_WEIGHT_ANY: as the operator says in its info; another layout than it would have said
+	 * costs it a change of layout at every use. */
+	struct gn_weight_layout weight;
 	double rate;          /* dropout */
 	uint64_t seed;        /* dropout */
 	uint32_t stream;      /* dropout: different for every dropout of a network */
@@ -71,6 +76,7 @@ struct gn_op_desc {
 struct gn_op_info {
 	struct gn_layout in[2]; /* wanted */
 	struct gn_layout out;
+	struct gn_weight_layout weight; /* as it has to come */
 	size_t workspace_bytes; /* kept untouched from forward to backward */
 	size_t scratch_bytes;   /* free for others between calls */
 	int backward_reads_in;  /* in[0]; else it may be gone by then, as in[1] always may */
@@ -85,7 +91,7 @@ struct gn_op_buffers {
 	void *out;
 	const void *dout;
 	void *din[2];               /* overwritten; NULL where not needed */
-	const float *weight, *bias; /* conv OIHW, linear OI, batch norm scale and shift */
+	const float *weight, *bias; /* conv as in info, linear OI, batch norm scale and shift */
 	float *dweight, *dbias;     /* overwritten */
 	float *running_mean, *running_var;
 	void *workspace, *scratch;

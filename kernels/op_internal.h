@@ -23,6 +23,8 @@ struct gn_op {
 /* Zeroed memory for an operator of size bytes that begins with struct gn_op; copies desc and base->info. */
 struct gn_op *gn_op_alloc(size_t size, const struct gn_op_class *class, const struct gn_op *base, struct gn_err *err);
 
+struct gn_weight_shape gn_conv_weight_shape(const struct gn_op_desc *d);
+
 /* Per backend: makes the operator whose desc and shapes stand in base. */
 enum gn_status gn_ref_op_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);

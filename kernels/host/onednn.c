@@ -58,6 +58,46 @@ int gn_dnnl_block_of_md(const struct gn_layout *l, const dnnl_memory_desc_t *md)
 	return -1;
 }
 
+static dnnl_format_tag_t tag_of_weight(struct gn_weight_layout l)
+{
+	switch (l.order) {
+	case GN_WEIGHT_OI_BLOCKS:
+		return l.block == 16 ? dnnl_OIhw16i16o : dnnl_OIhw8i8o;
+	case GN_WEIGHT_O_BLOCKS:
+		return l.block == 16 ? dnnl_Ohwi16o : dnnl_Ohwi8o;
+	case GN_WEIGHT_OHWI:
+		return dnnl_ohwi;
+	case GN_WEIGHT_PLAIN:
+	case GN_WEIGHT_ANY:
+		break;
+	}
+	return dnnl_oihw;
+}
+
+enum gn_status gn_dnnl_md_of_weight(const dnnl_dims_t shape, struct gn_weight_layout l, dnnl_memory_desc_t *out,
+				    struct gn_err *err)
+{
+	if (l.block && l.block != 8 && l.block != 16)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "oneDNN has no weights in blocks of %d", l.block);
+	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, 4, shape, dnnl_f32, tag_of_weight(l)), "a weight's layout",
+			     err);
+}
+
+struct gn_weight_layout gn_dnnl_weight_of_md(const struct gn_weight_shape *s, const dnnl_memory_desc_t *md)
+{
+	static const struct gn_weight_layout ours[] = {
+		{GN_WEIGHT_OI_BLOCKS, 16}, {GN_WEIGHT_O_BLOCKS, 16}, {GN_WEIGHT_OI_BLOCKS, 8}, {GN_WEIGHT_O_BLOCKS, 8}};
+
+	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+		dnnl_memory_desc_t mine;
+
+		if (gn_weight_fits(s, ours[i]) && !gn_dnnl_md_of_weight(md->dims, ours[i], &mine, NULL) &&
+		    dnnl_memory_desc_equal(&mine, md))
+			return ours[i];
+	}
+	return (struct gn_weight_layout){GN_WEIGHT_PLAIN, 0};
+}
+
 enum gn_status gn_dnnl_md_any(int dims, const dnnl_dims_t shape, dnnl_memory_desc_t *out, struct gn_err *err)
 {
 	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, dims, shape, dnnl_f32, dnnl_format_tag_any),
@@ -138,16 +178,40 @@ void gn_dnnl_group(struct gn_dnnl_op *op)
 	op->scratch_used = 0;
 }
 
+/* NULL with err set when there are too many. */
+static struct gn_dnnl_step *next_step(struct gn_dnnl_list *list, struct gn_err *err)
+{
+	if (list->count < (int)(sizeof list->steps / sizeof *list->steps))
+		return &list->steps[list->count];
+	gn_err_set(err, GN_ERR_FAILED, "an operator has more steps than foreseen");
+	return NULL;
+}
+
+enum gn_status gn_dnnl_append_turn(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const struct gn_turn *turn,
+				   dnnl_memory_t from, dnnl_memory_t to, struct gn_err *err)
+{
+	struct gn_dnnl_step *step = next_step(list, err);
+
+	(void)op;
+	if (!step || !from || !to)
+		return err ? err->status : GN_ERR_FAILED;
+	*step = (struct gn_dnnl_step){
+		.turn = *turn, .arg_count = 2, .args = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+	list->count++;
+	return GN_OK;
+}
+
 enum gn_status gn_dnnl_append(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const_dnnl_primitive_desc_t pd,
 			      const dnnl_exec_arg_t *args, int arg_count, struct gn_err *err)
 {
 	const dnnl_memory_desc_t *pad = gn_dnnl_query(pd, dnnl_query_scratchpad_md, 0);
-	struct gn_dnnl_step *step = &list->steps[list->count];
+	struct gn_dnnl_step *step = next_step(list, err);
 	enum gn_status s;
 
-	if (list->count == (int)(sizeof list->steps / sizeof *list->steps) ||
-	    arg_count >= (int)(sizeof step->args / sizeof *step->args))
-		return gn_err_set(err, GN_ERR_FAILED, "an operator has more steps than foreseen");
+	if (!step)
+		return err ? err->status : GN_ERR_FAILED;
+	if (arg_count >= (int)(sizeof step->args / sizeof *step->args))
+		return gn_err_set(err, GN_ERR_FAILED, "a primitive has more arguments than foreseen");
 	for (int i = 0; i < arg_count; i++) {
 		if (!args[i].memory)
 			return err ? err->status : GN_ERR_FAILED; /* said by gn_dnnl_memory */
@@ -233,6 +297,18 @@ enum gn_status gn_dnnl_bind(struct gn_op *base, struct gn_err *err)
 	return s;
 }
 
+static enum gn_status run_turn(const struct gn_dnnl_step *step, struct gn_err *err)
+{
+	void *from, *to;
+	enum gn_status s = gn_dnnl_check(dnnl_memory_get_data_handle(step->args[0].memory, &from), "a memory", err);
+
+	if (!s)
+		s = gn_dnnl_check(dnnl_memory_get_data_handle(step->args[1].memory, &to), "a memory", err);
+	if (!s)
+		gn_turn_weight(&step->turn, from, to);
+	return s;
+}
+
 enum gn_status gn_dnnl_run(struct gn_dnnl_op *op, const struct gn_dnnl_list *list, struct gn_err *err)
 {
 	enum gn_status s = GN_OK;
@@ -240,8 +316,10 @@ enum gn_status gn_dnnl_run(struct gn_dnnl_op *op, const struct gn_dnnl_list *lis
 	for (int i = 0; !s && i < list->count; i++) {
 		const struct gn_dnnl_step *step = &list->steps[i];
 
-		s = gn_dnnl_check(dnnl_primitive_execute(step->primitive, op->stream, step->arg_count, step->args),
-				  "running a primitive", err);
+		s = step->primitive ? gn_dnnl_check(dnnl_primitive_execute(step->primitive, op->stream,
+									   step->arg_count, step->args),
+						    "running a primitive", err)
+				    : run_turn(step, err);
 	}
 	return s ? s : gn_dnnl_check(dnnl_stream_wait(op->stream), "waiting for a primitive", err);
 }
@@ -260,7 +338,8 @@ enum gn_status gn_dnnl_backward(struct gn_op *base, struct gn_err *err)
 static void release_list(struct gn_dnnl_list *list)
 {
 	for (int i = 0; i < list->count; i++)
-		dnnl_primitive_destroy(list->steps[i].primitive);
+		if (list->steps[i].primitive)
+			dnnl_primitive_destroy(list->steps[i].primitive);
 }
 
 void gn_dnnl_destroy(struct gn_op *base)

@@ -1,11 +1,12 @@
-/* Convolution. The forward primitive chooses the layouts of input and output and the backward ones take them; weights
- * come in torch's layout and are brought into each primitive's own in scratch memory. */
+/* Convolution. The forward primitive chooses the layouts of input, output and weights, and the gradient of the weights has
+ * the last one, too. The gradient of the input multiplies by the transpose and wants the weights turned: that is done in
+ * scratch memory. So it is with all weights that come in another layout than a primitive wants. */
 #include "kernels/host/onednn_internal.h"
 
 struct conv {
 	struct gn_dnnl_op *op;
 	dnnl_dims_t weight_shape, bias_shape, stride, pad_begin, pad_end;
-	dnnl_memory_desc_t in, out, weight_any, weight, bias; /* weight and bias: torch's layout */
+	dnnl_memory_desc_t in, out, weight_any, weight, bias; /* weight: as it comes */
 };
 
 static enum gn_status describe(struct conv *c, struct gn_err *err)
@@ -28,8 +29,6 @@ static enum gn_status describe(struct conv *c, struct gn_err *err)
 		s = gn_dnnl_md_any(4, out_shape, &c->out, err);
 	if (!s)
 		s = gn_dnnl_md_any(4, c->weight_shape, &c->weight_any, err);
-	if (!s)
-		s = gn_dnnl_md_plain(4, c->weight_shape, &c->weight, err);
 	return s ? s : gn_dnnl_md_plain(1, c->bias_shape, &c->bias, err);
 }
 
@@ -74,15 +73,45 @@ static enum gn_status choose_layouts(struct conv *c, dnnl_primitive_desc_t *pd, 
 	return s ? s : forward_descriptor(c, pd, err);
 }
 
+static enum gn_status choose_weight(struct conv *c, const_dnnl_primitive_desc_t pd, struct gn_err *err)
+{
+	struct gn_op_info *info = &c->op->base.info;
+	struct gn_weight_shape shape = gn_conv_weight_shape(&c->op->base.desc);
+
+	if (c->op->base.desc.weight.order == GN_WEIGHT_ANY)
+		info->weight = gn_dnnl_weight_of_md(&shape, gn_dnnl_query(pd, dnnl_query_weights_md, 0));
+	return gn_dnnl_md_of_weight(c->weight_shape, info->weight, &c->weight, err);
+}
+
+/* Whether the wanted layout is that of the weights with blocks turned. */
+static int is_turned(const struct conv *c, const dnnl_memory_desc_t *wanted, struct gn_turn *turn)
+{
+	const struct gn_weight_layout l = c->op->base.info.weight;
+	const dnnl_format_tag_t wide[] = {dnnl_OIhw16o16i, dnnl_IOhw16o16i}, narrow[] = {dnnl_OIhw8o8i, dnnl_format_tag_undef};
+
+	for (int k = 0; k < 2 && l.order == GN_WEIGHT_OI_BLOCKS; k++) {
+		dnnl_memory_desc_t turned;
+
+		*turn = (struct gn_turn){gn_conv_weight_shape(&c->op->base.desc), l.block, k};
+		if (!dnnl_memory_desc_init_by_tag(&turned, 4, c->weight_shape, dnnl_f32, l.block == 16 ? wide[k] : narrow[k]) &&
+		    dnnl_memory_desc_equal(&turned, wanted))
+			return 1;
+	}
+	return 0;
+}
+
 /* The user's weights as the primitive wants them: themselves, or a copy made by a step before. */
 static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, const dnnl_memory_desc_t *wanted,
 				 struct gn_err *err)
 {
 	dnnl_memory_t mine = gn_dnnl_memory(c->op, GN_ROLE_WEIGHT, 0, &c->weight, err), copy;
+	struct gn_turn turn;
 
 	if (!mine || dnnl_memory_desc_equal(wanted, &c->weight))
 		return mine;
 	copy = gn_dnnl_scratch(c->op, wanted, err);
+	if (copy && is_turned(c, wanted, &turn))
+		return gn_dnnl_append_turn(c->op, list, &turn, mine, copy, err) ? NULL : copy;
 	return copy && !gn_dnnl_append_reorder(c->op, list, mine, copy, err) ? copy : NULL;
 }
 
@@ -174,6 +203,8 @@ enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out,
 	s = describe(&c, err);
 	if (!s)
 		s = choose_layouts(&c, &pd, err);
+	if (!s)
+		s = choose_weight(&c, pd, err);
 	if (!s)
 		s = build_forward(&c, pd, err);
 	if (!s && base->desc.training && base->desc.needs_din)

@@ -4,6 +4,7 @@
 #define GN_KERNELS_HOST_ONEDNN_INTERNAL_H
 
 #include "kernels/host/onednn.h"
+#include "kernels/host/turn.h"
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -26,8 +27,10 @@ struct gn_dnnl_memory {
 	size_t offset_bytes;
 };
 
+/* A primitive, or weights being turned. */
 struct gn_dnnl_step {
-	dnnl_primitive_t primitive;
+	dnnl_primitive_t primitive; /* NULL: turn, from args[0] to args[1] */
+	struct gn_turn turn;
 	int arg_count;
 	dnnl_exec_arg_t args[12];
 };
@@ -63,6 +66,11 @@ enum gn_status gn_dnnl_check(dnnl_status_t s, const char *what, struct gn_err *e
 enum gn_status gn_dnnl_md_of_layout(const struct gn_layout *l, dnnl_memory_desc_t *out, struct gn_err *err);
 /* The block of a 4-D memory whose logical shape is l's; -1 when it is none of ours. */
 int gn_dnnl_block_of_md(const struct gn_layout *l, const dnnl_memory_desc_t *md);
+/* A 4-D weight that lies so. */
+enum gn_status gn_dnnl_md_of_weight(const dnnl_dims_t shape, struct gn_weight_layout l, dnnl_memory_desc_t *out,
+				    struct gn_err *err);
+/* The layout of a weight that fits it; plain when it is none of ours. */
+struct gn_weight_layout gn_dnnl_weight_of_md(const struct gn_weight_shape *s, const dnnl_memory_desc_t *md);
 /* Free choice of layout for the primitive. */
 enum gn_status gn_dnnl_md_any(int dims, const dnnl_dims_t shape, dnnl_memory_desc_t *out, struct gn_err *err);
 enum gn_status gn_dnnl_md_plain(int dims, const dnnl_dims_t shape, dnnl_memory_desc_t *out, struct gn_err *err);
@@ -79,6 +87,8 @@ void gn_dnnl_group(struct gn_dnnl_op *op);
 /* Appends a primitive; adds its scratchpad to the args. */
 enum gn_status gn_dnnl_append(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const_dnnl_primitive_desc_t pd,
 			      const dnnl_exec_arg_t *args, int arg_count, struct gn_err *err);
+enum gn_status gn_dnnl_append_turn(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const struct gn_turn *turn,
+				   dnnl_memory_t from, dnnl_memory_t to, struct gn_err *err);
 enum gn_status gn_dnnl_append_reorder(struct gn_dnnl_op *op, struct gn_dnnl_list *list, dnnl_memory_t from,
 				      dnnl_memory_t to, struct gn_err *err);
 

@@ -1,5 +1,6 @@
 #include "kernels/optim.h"
 #include "src/base/arena.h"
+#include "src/train/arrange.h"
 #include "src/train/golden_internal.h"
 #include "src/train/golden_ledger.h"
 #include "src/train/init.h"
@@ -15,6 +16,7 @@ struct run {
 	enum gn_backend backend;
 	float *params, *grads, *momentum, *buffers, *images;
 	struct gn_plan *plan;
+	struct gn_arrange *arrange; /* between initial values and comparisons all lies as the plan likes it */
 	struct gn_ledger ledger;
 };
 
@@ -129,7 +131,9 @@ static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
 	if (s)
 		return s;
 	if (step == 0) {
+		gn_arrange_out(r->arrange, r->grads);
 		compare_gradients(r);
+		gn_arrange_in(r->arrange, r->grads);
 		compare_buffers(r);
 	}
 	gn_sgd_step(&sgd, r->params, r->grads, r->momentum, gn_model_param_elements(g->model));
@@ -138,16 +142,18 @@ static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
 
 static enum gn_status make_plan(struct run *r, int training, struct gn_err *err)
 {
-	struct gn_plan_options o = {.backend = r->backend, .batch = r->g->batch, .training = training};
+	struct gn_plan_options o = {.backend = r->backend, .batch = r->g->batch, .training = training,
+				    .weights = gn_arrange_layouts(r->arrange)};
 	struct gn_plan *plan;
 	enum gn_status s;
 
 	gn_plan_destroy(r->plan); /* before the next one takes its memory */
 	r->plan = NULL;
 	s = gn_plan_create(r->g->model, &o, r->params, r->grads, r->buffers, &plan, err);
-	if (!s)
-		r->plan = plan;
-	return s;
+	if (s)
+		return s;
+	r->plan = plan;
+	return gn_arrange_take(r->arrange, plan, err);
 }
 
 static enum gn_status evaluate(struct run *r, struct gn_err *err)
@@ -189,7 +195,7 @@ static enum gn_status allocate(struct run *r, struct gn_err *err)
 	r->images = gn_alloc_aligned((size_t)r->g->batch * gn_model_channels(m) * side * side * sizeof(float));
 	if (!r->params || !r->grads || !r->momentum || !r->buffers || !r->images)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", r->g->title);
-	return GN_OK;
+	return gn_arrange_create(m, &r->arrange, err);
 }
 
 static enum gn_status fill_images(struct run *r, struct gn_err *err)
@@ -229,11 +235,14 @@ static enum gn_status compute(struct run *r, int repeat, struct gn_err *err)
 		return s;
 	if (repeat)
 		shake_params(r, repeat);
+	gn_arrange_in(r->arrange, r->params);
 	memset(r->momentum, 0, gn_model_param_elements(g->model) * sizeof *r->momentum);
 	for (int step = 0; !s && step < g->steps; step++)
 		s = one_step(r, step, err);
 	if (!s) {
+		gn_arrange_out(r->arrange, r->params);
 		compare_params(r);
+		gn_arrange_in(r->arrange, r->params);
 		s = evaluate(r, err);
 	}
 	if (!s && r->ledger.no_memory)
@@ -280,6 +289,7 @@ enum gn_status gn_golden_run(const struct gn_golden *g, enum gn_backend backend,
 	for (size_t i = 0; !s && i < r.ledger.entry_count; i++)
 		row(context, &r.ledger.entries[i].row);
 	gn_plan_destroy(r.plan);
+	gn_arrange_destroy(r.arrange);
 	free(r.params);
 	free(r.grads);
 	free(r.momentum);

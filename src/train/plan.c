@@ -33,9 +33,11 @@ enum gn_status gn_plan_create(const struct gn_model *model, const struct gn_plan
 	p->params = params;
 	p->grads = grads;
 	p->buffers = buffers;
-	s = gn_plan_build(p, err);
+	p->weights = calloc((size_t)gn_model_param_count(model) + 1, sizeof *p->weights);
+	s = p->weights ? gn_plan_build(p, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a plan");
 	if (!s)
 		s = gn_plan_place(p, err);
+	p->options.weights = NULL; /* not needed any more */
 	if (s)
 		gn_plan_destroy(p);
 	else
@@ -52,6 +54,7 @@ void gn_plan_destroy(struct gn_plan *p)
 	free(p->ops);
 	free(p->tensors);
 	free(p->storages);
+	free(p->weights);
 	free(p->arena);
 	free(p->logits);
 	free(p);
@@ -151,6 +154,11 @@ enum gn_status gn_plan_backward(struct gn_plan *p, void (*ready)(void *context, 
 	}
 	p->phase = GN_PHASE_NEW;
 	return GN_OK;
+}
+
+const struct gn_weight_layout *gn_plan_weights(const struct gn_plan *p)
+{
+	return p->weights;
 }
 
 size_t gn_plan_bytes(const struct gn_plan *p)

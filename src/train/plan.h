@@ -1,10 +1,10 @@
 /* A model compiled for one device, batch and mode: tensors allocated, primitives made, ready to run steps.
  *
- * Parameters, gradients and BN buffers are flat fp32 arrays in torchvision's layout that the caller owns (offsets in
- * gn_param), so that the optimizer, the allreduce and the checkpoint see one array each. The plan reads parameters at
- * each forward and writes gradients at backward (overwriting, mean over the batch). Backward reports, parameter by
- * parameter from the last layer to the first, when a gradient is complete; only a batch norm that runs together with the
- * sum behind it comes before the projection that is added.
+ * Parameters, gradients and BN buffers are flat fp32 arrays that the caller owns (offsets in gn_param), so that the optimizer,
+ * the allreduce and the checkpoint see one array each. Weights lie in them in torch's order, or as the plan likes them when it
+ * is asked (src/train/arrange.h). The plan reads parameters at each forward and writes gradients at backward (overwriting,
+ * mean over the batch). Backward reports, parameter by parameter from the last layer to the first, when a gradient is
+ * complete; only a batch norm that runs together with the sum behind it comes before the projection that is added.
  *
  * Calls come as forward, loss, backward; another order is GN_ERR_USAGE. Several plans may share params and buffers (one
  * to train, one to evaluate) as long as one runs at a time. Nothing is allocated after creation. Thread safety: one
@@ -32,6 +32,9 @@ struct gn_plan_options {
 	int dropout;            /* 0 turns dropout off in training too */
 	uint64_t seed;          /* for dropout masks; give every rank its own */
 	const struct gn_plan_watch *watch; /* borrowed; NULL: nobody looks */
+	/* By parameter, how weights and their gradients lie; GN_WEIGHT_ANY: as the plan likes; NULL: torch's order. Read while the
+	 * plan is made. */
+	const struct gn_weight_layout *weights;
 	const struct gn_op_group *group; /* batch statistics in training over several ranks; borrowed; NULL: own ones */
 };
 
@@ -54,6 +57,8 @@ enum gn_status gn_plan_loss_mixed(struct gn_plan *p, const struct gn_targets *ta
 /* ready(context, param) is called when the gradient of that parameter (index in the model) is final; may be NULL. */
 enum gn_status gn_plan_backward(struct gn_plan *p, void (*ready)(void *context, int param), void *context,
 				struct gn_err *err);
+/* By parameter, how weights and their gradients have to lie. */
+const struct gn_weight_layout *gn_plan_weights(const struct gn_plan *p);
 /* Bytes held for activations, their gradients and workspace (the arena; memory is shared by what is not needed at
  * once). */
 size_t gn_plan_bytes(const struct gn_plan *p);

@@ -80,6 +80,17 @@ static enum gn_status reorder_to(struct gn_plan *p, int node, const struct gn_la
 	return s;
 }
 
+/* How the weight of a node comes. */
+static struct gn_weight_layout weight_of(const struct gn_plan *p, int node)
+{
+	const struct gn_weight_layout plain = {GN_WEIGHT_PLAIN, 0};
+
+	for (int i = 0; p->options.weights && i < gn_model_param_count(p->model); i++)
+		if (gn_model_param(p->model, i)->node == node && gn_model_param(p->model, i)->kind == GN_PARAM_WEIGHT)
+			return p->options.weights[i];
+	return plain;
+}
+
 static struct gn_op_desc describe(const struct builder *b, const struct gn_node *n, const int *in, int relu)
 {
 	const struct gn_plan_options *o = &b->p->options;
@@ -111,8 +122,10 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_node 
 }
 
 /* The parameters and buffers of the node: weight and bias, mean and variance are neighbours. */
-static void take_params(const struct gn_model *m, int node, struct gn_plan_op *o)
+static void take_params(struct gn_plan *p, int node, struct gn_plan_op *o)
 {
+	const struct gn_model *m = p->model;
+
 	for (int i = gn_model_param_count(m) - 1; i >= 0; i--) {
 		if (gn_model_param(m, i)->node != node)
 			continue;
@@ -122,6 +135,8 @@ static void take_params(const struct gn_model *m, int node, struct gn_plan_op *o
 	for (int i = gn_model_buffer_count(m) - 1; i >= 0; i--)
 		if (gn_model_buffer(m, i)->node == node)
 			o->buffer = i;
+	if (o->param[0] >= 0)
+		p->weights[o->param[0]] = o->info.weight;
 }
 
 /* Relu can join the node before it when nobody else looks at what that one gives. */
@@ -169,6 +184,7 @@ static enum gn_status build_node(struct builder *b, int node, int relu, int norm
 	enum gn_status s;
 
 	desc.stream = (uint32_t)node;
+	desc.weight = weight_of(p, norm < 0 ? node : norm);
 	s = gn_op_create(p->options.backend, &desc, &op, err);
 	if (s)
 		goto fail;
@@ -179,7 +195,7 @@ static enum gn_status build_node(struct builder *b, int node, int relu, int norm
 	if (s)
 		goto fail;
 	b->tensor_of_node[node] = add_op(p, op, node, in[0], in[1]);
-	take_params(p->model, norm < 0 ? node : norm, &p->ops[p->op_count - 1]);
+	take_params(p, norm < 0 ? node : norm, &p->ops[p->op_count - 1]);
 	return GN_OK;
 fail:
 	gn_op_destroy(op);

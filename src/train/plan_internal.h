@@ -39,6 +39,7 @@ struct gn_plan {
 	const struct gn_model *model;
 	struct gn_plan_options options;
 	float *params, *grads, *buffers;
+	struct gn_weight_layout *weights; /* by parameter */
 	int op_count, tensor_count, storage_count;
 	struct gn_plan_op *ops;
 	struct gn_plan_tensor *tensors;

@@ -59,6 +59,10 @@ static enum gn_status make_arrays(struct gn_session *s, struct gn_err *err)
 {
 	size_t params = gn_model_param_elements(s->model);
 
+	enum gn_status status = gn_arrange_create(s->model, &s->arrange, err);
+
+	if (status)
+		return status;
 	s->params = gn_alloc_aligned(params * sizeof(float));
 	s->kept_buffers = gn_alloc_aligned((gn_model_buffer_elements(s->model) + 1) * sizeof(float));
 	if (s->options->accumulate > 1)
@@ -114,17 +118,57 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 	return gn_loader_create(s->val, &lo, &s->val_loader, err);
 }
 
-static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
+static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_plan_options po = {
 		.backend = strcmp(s->options->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF,
-		.batch = (int)s->options->batch,
+		.batch = (int)s->options->batch, .weights = gn_arrange_layouts(s->arrange),
 	};
-	enum gn_status status = s->growth.count ? gn_session_try_sides(s, err) : gn_session_make_plan(s, err);
 
-	if (status || !s->val)
-		return status;
-	return gn_plan_create(s->model, &po, s->params, NULL, s->buffers, &s->val_plan, err);
+	return s->val ? gn_plan_create(s->model, &po, s->params, NULL, s->buffers, &s->val_plan, err) : GN_OK;
+}
+
+static enum gn_status make_train_plans(struct gn_session *s, struct gn_err *err)
+{
+	return s->growth.count ? gn_session_try_sides(s, err) : gn_session_make_plan(s, err);
+}
+
+/* *same: all ranks want the weights in the same layouts. */
+static enum gn_status compare_layouts(struct gn_session *s, int *same, struct gn_err *err)
+{
+	struct {
+		char hex[65];
+	} mine, *all = calloc((size_t)gn_comm_size(s->comm), sizeof *all);
+	enum gn_status status = all ? gn_arrange_digest(s->arrange, mine.hex, err)
+				    : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for digests");
+
+	status = gn_agree_status(s->comm, status, err);
+	if (!status)
+		status = gn_agree_gather(s->comm, &mine, sizeof mine, all, err);
+	*same = 1;
+	for (int r = 0; !status && r < gn_comm_size(s->comm); r++)
+		*same &= !strcmp(all[r].hex, mine.hex);
+	free(all);
+	return status;
+}
+
+/* Collective. Gradients are summed over ranks element by element, so all must lie alike: in torch's order on a cluster whose
+ * processors want different ones. */
+static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
+{
+	int same;
+	enum gn_status status = gn_agree_status(s->comm, make_train_plans(s, err), err);
+
+	if (!status)
+		status = compare_layouts(s, &same, err);
+	if (!status && !same) {
+		gn_log_warn(s->log, "ranks want weights in different layouts: they lie in torch's order, which is slower");
+		gn_arrange_plain(s->arrange);
+		gn_plan_destroy(s->plan);
+		s->plan = NULL;
+		status = gn_agree_status(s->comm, make_train_plans(s, err), err);
+	}
+	return status ? status : gn_agree_status(s->comm, make_val_plan(s, err), err);
 }
 
 static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
@@ -241,7 +285,7 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 	if (!status)
 		status = gn_agree_status(comm, make_flat(s, err), err);
 	if (!status)
-		status = gn_agree_status(comm, make_plans(s, err), err);
+		status = make_plans(s, err);
 	if (!status)
 		status = make_exchange(s, err);
 	if (status) {
@@ -273,6 +317,7 @@ void gn_session_destroy(struct gn_session *s)
 	gn_ema_destroy(s->ema);
 	free(s->bucket_s);
 	free(s->params);
+	gn_arrange_destroy(s->arrange);
 	free(s->kept_buffers);
 	free(s->accumulated);
 	gn_comm_free(s->comm, s->flat);

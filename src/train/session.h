@@ -3,6 +3,7 @@
 #define GN_TRAIN_SESSION_H
 
 #include "data/loader.h"
+#include "src/train/arrange.h"
 #include "src/train/ema.h"
 #include "src/train/exchange.h"
 #include "src/train/growth.h"
@@ -38,6 +39,7 @@ struct gn_session {
 	struct gn_sync *sync;	  /* with --sync-bn, of more than one rank */
 	struct gn_optimizer *optimizer;
 	struct gn_ema *ema;	  /* with --ema */
+	struct gn_arrange *arrange; /* how weights lie in params, flat, slots and average between restore and end */
 	float *params;
 	float *flat;		  /* gradients, then buffers, then the tail */
 	float *buffers, *tail;	  /* inside flat */
@@ -59,6 +61,8 @@ struct gn_session {
 enum gn_status gn_session_create(const struct gn_train_options *options, const char *options_text, struct gn_comm *comm,
 				 struct gn_log *log, struct gn_session **out, struct gn_err *err);
 void gn_session_destroy(struct gn_session *s);
+/* Arrays laid out as parameters, from torch's order to that of the run and back. */
+void gn_session_arrange(struct gn_session *s, int to_plain);
 /* Collective. Initial values, or the state of a checkpoint: rank 0 reads, all receive. *resumed: whether from a checkpoint. */
 enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err);
 /* Collective. Saves the present state unless that step is saved already. */

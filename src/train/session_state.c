@@ -130,6 +130,17 @@ static enum gn_status read_state(struct gn_session *s, int *resumed, struct gn_e
 	return GN_OK;
 }
 
+void gn_session_arrange(struct gn_session *s, int to_plain)
+{
+	void (*change)(struct gn_arrange *, float *) = to_plain ? gn_arrange_out : gn_arrange_in;
+
+	change(s->arrange, s->params);
+	for (int k = 0; k < gn_optim_slots(s->info.optimizer); k++)
+		change(s->arrange, gn_optimizer_slot(s->optimizer, k));
+	if (s->ema)
+		change(s->arrange, gn_ema_params(s->ema));
+}
+
 /* After parameters and buffers. Only rank 0 has read the average of a resumed run. */
 static enum gn_status share_average(struct gn_session *s, int resumed, struct gn_err *err)
 {
@@ -176,6 +187,7 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 		status = share_average(s, shared.resumed, err);
 	if (status)
 		return status;
+	gn_session_arrange(s, 0);
 	s->state = shared.state;
 	s->saved_step = shared.resumed ? s->state.step : UINT64_MAX;
 	*resumed = shared.resumed;
@@ -192,8 +204,10 @@ enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err)
 	if (!s->options->checkpoint || s->saved_step == s->state.step)
 		return GN_OK;
 	s->info.state = s->state;
+	gn_session_arrange(s, 1);
 	status = gn_checkpoint_save(s->comm, s->options->checkpoint, &s->info, s->model, &arrays,
 				    (int)s->options->keep, err);
+	gn_session_arrange(s, 0);
 	if (status)
 		return gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step);
 	s->saved_step = s->state.step;

@@ -85,9 +85,12 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 		/* Every rank needs masks of its own. */
 		.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32),
 		.group = gn_sync_group(s->sync), .watch = s->trace ? &s->watch : NULL,
+		.weights = gn_arrange_layouts(s->arrange),
 	};
+	enum gn_status status = gn_plan_create(train_model(s), &po, s->params, s->flat, s->buffers, &s->plan, err);
 
-	return gn_plan_create(train_model(s), &po, s->params, s->flat, s->buffers, &s->plan, err);
+	/* The first plan chooses; a later one has what it was given. */
+	return status ? status : gn_arrange_take(s->arrange, s->plan, err);
 }
 
 /* A side that is too small, or too large for this machine, must not come to light after days: every one is tried now. */

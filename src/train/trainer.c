@@ -279,11 +279,16 @@ static enum gn_status log_start(struct gn_session *s, const char *options_text, 
 static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *err)
 {
 	char hex[GN_SHA256_HEX];
-	enum gn_status status = gn_sha256_buffer(s->params, gn_model_param_elements(s->model) * sizeof(float), hex, err);
-	struct gn_json *j = status ? NULL : gn_runlog_begin(s->runlog, stopped ? "stop" : "end");
+	struct gn_json *j;
+	enum gn_status status;
 
+	/* Said of the values, not of how they lie. */
+	gn_arrange_out(s->arrange, s->params);
+	status = gn_sha256_buffer(s->params, gn_model_param_elements(s->model) * sizeof(float), hex, err);
+	gn_arrange_in(s->arrange, s->params);
 	if (status)
 		return status;
+	j = gn_runlog_begin(s->runlog, stopped ? "stop" : "end");
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);

@@ -37,6 +37,7 @@ void op_run_init(struct op_run *r, const struct gn_op_desc *desc, int values)
 	struct gn_op *op;
 	struct gn_err err;
 
+	d.weight.order = GN_WEIGHT_PLAIN;
 	memset(r, 0, sizeof *r);
 	assert_ok(gn_op_create(GN_BACKEND_REF, &d, &op, &err));
 	r->in = gn_op_info(op)->in[0];
@@ -138,6 +139,21 @@ static void assert_padding_zero(const struct gn_layout *l, const float *x)
 				assert_true(x[((n * blocks + k / l->block) * map + i) * l->block + k % l->block] == 0);
 }
 
+/* In place, from torch's order or back. */
+static void change_weight(const struct gn_op_desc *d, struct gn_weight_layout l, int to_plain, size_t count, float *weight)
+{
+	struct gn_weight_shape s = {(size_t)d->channels_out, (size_t)d->in[0].c, (size_t)d->kernel * (size_t)d->kernel};
+	float *copy;
+
+	if (d->kind != GN_OP_CONV || l.order == GN_WEIGHT_PLAIN)
+		return;
+	copy = gn_alloc_aligned(count * sizeof *copy);
+	assert_non_null(copy);
+	memcpy(copy, weight, count * sizeof *copy);
+	gn_weight_reorder(&s, l, to_plain, copy, weight);
+	free(copy);
+}
+
 void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_op_desc *desc)
 {
 	struct gn_op_desc d = plain(desc, backend);
@@ -167,6 +183,8 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 	b.dout = dy = load(backend, &info->out, r->dy);
 	b.workspace = gn_alloc_aligned(info->workspace_bytes + 1);
 	b.scratch = gn_alloc_aligned(info->scratch_bytes + 1);
+	r->weight_layout = info->weight;
+	change_weight(&d, info->weight, 0, r->weight_count, r->weight);
 	assert_ok(gn_op_bind(op, &b, &err));
 	assert_ok(gn_op_forward(op, 3, &err));
 	store(backend, &info->out, b.out, r->y);
@@ -182,6 +200,9 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 		free(b.din[i]);
 		free(x[i]);
 	}
+	change_weight(&d, info->weight, 1, r->weight_count, r->weight);
+	if (d.training)
+		change_weight(&d, info->weight, 1, r->weight_count, r->dweight);
 	free(b.out);
 	free(dy);
 	free(b.workspace);

@@ -205,6 +205,68 @@ static void test_pointwise(void **state)
 	}
 }
 
+/* Weights in the operator's own order: the same bits come out, gradients included, and both orders' values are the same. */
+static void test_weight_orders(void **state)
+{
+	static const int table[][7] = {{2, 64, 9, 64, 3, 1, 1},	 {2, 64, 8, 256, 1, 1, 0}, {1, 128, 9, 64, 1, 2, 0},
+				       {2, 3, 33, 64, 7, 2, 3},	 {2, 32, 9, 48, 3, 2, 1},  {3, 20, 12, 50, 5, 1, 0},
+				       {1, 512, 4, 512, 3, 1, 1}};
+	int own = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		const int *t = table[i];
+		struct gn_op_desc d = {.kind = GN_OP_CONV, .channels_out = t[3], .kernel = t[4], .stride = t[5], .pad = t[6],
+				       .training = 1, .needs_din = 1};
+		struct op_run plain, other;
+
+		d.in[0] = d.in[1] = shape(t[0], t[1], t[2], t[2]);
+		op_run_init(&plain, &d, 0);
+		op_run_init(&other, &d, 0);
+		op_run_execute(&plain, GN_BACKEND_HOST, &d);
+		d.weight.order = GN_WEIGHT_ANY;
+		op_run_execute(&other, GN_BACKEND_HOST, &d);
+		own += other.weight_layout.order != GN_WEIGHT_PLAIN;
+		assert_memory_equal(plain.y, other.y, plain.out_count * sizeof(float));
+		assert_memory_equal(plain.dx[0], other.dx[0], plain.in_count * sizeof(float));
+		assert_memory_equal(plain.dweight, other.dweight, plain.weight_count * sizeof(float));
+		op_run_release(&plain);
+		op_run_release(&other);
+	}
+	print_message("# %d of %zu in an order of their own\n", own, sizeof table / sizeof *table);
+}
+
+static void test_weight_reorder(void **state)
+{
+	static const struct gn_weight_layout layouts[] = {{GN_WEIGHT_PLAIN, 0},	    {GN_WEIGHT_OI_BLOCKS, 16},
+							  {GN_WEIGHT_OI_BLOCKS, 8}, {GN_WEIGHT_O_BLOCKS, 16},
+							  {GN_WEIGHT_O_BLOCKS, 8},  {GN_WEIGHT_OHWI, 0}};
+	struct gn_weight_shape s = {32, 48, 6}, odd = {32, 20, 4};
+	float x[32 * 48 * 6], y[32 * 48 * 6], z[32 * 48 * 6];
+	unsigned char seen[32 * 48 * 6];
+
+	(void)state;
+	for (size_t i = 0; i < 32 * 48 * 6; i++)
+		x[i] = (float)i;
+	for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) {
+		assert_true(gn_weight_fits(&s, layouts[k]));
+		gn_weight_reorder(&s, layouts[k], 0, x, y);
+		gn_weight_reorder(&s, layouts[k], 1, y, z);
+		assert_memory_equal(x, z, sizeof x);
+		memset(seen, 0, sizeof seen);
+		for (size_t i = 0; i < 32 * 48 * 6; i++)
+			assert_true(y[i] >= 0 && y[i] < 32 * 48 * 6 && !seen[(size_t)y[i]]++);
+		/* the channel out that follows the first one, from the same channel in */
+		if (layouts[k].block)
+			assert_true(y[1] == 48 * 6);
+	}
+	gn_weight_reorder(&s, layouts[5], 0, x, y);
+	assert_true(y[1] == 6 && y[48] == 1);
+	assert_false(gn_weight_fits(&odd, layouts[1]));
+	assert_true(gn_weight_fits(&odd, layouts[3]));
+	assert_false(gn_weight_fits(&s, (struct gn_weight_layout){GN_WEIGHT_ANY, 0}));
+}
+
 /* Shapes that make nothing, and statistics over one value, are refused with a reason. */
 static void test_refusals(void **state)
 {
@@ -234,6 +296,7 @@ int main(void)
 		cmocka_unit_test(test_conv),     cmocka_unit_test(test_batch_norm),
 		cmocka_unit_test(test_max_pool), cmocka_unit_test(test_adaptive_avg_pool),
 		cmocka_unit_test(test_linear),   cmocka_unit_test(test_pointwise),
+		cmocka_unit_test(test_weight_orders), cmocka_unit_test(test_weight_reorder),
 		cmocka_unit_test(test_refusals),
 	};
 

@@ -3,6 +3,7 @@
 
 #include "kernels/optim.h"
 #include "src/base/arena.h"
+#include "src/train/arrange.h"
 #include "src/train/init.h"
 #include "src/train/plan.h"
 #include "src/train/plan_internal.h"
@@ -238,6 +239,53 @@ static void test_same_twice(void **state)
 	net_release(&b);
 }
 
+/* Weights as the plan likes them, in training and inference: bit for bit what torch's order gives. */
+static void test_arranged(void **state)
+{
+	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 2, .training = 1}, eval = {.batch = 2};
+	const float *a, *b;
+	struct gn_plan *plain, *arranged;
+	struct gn_arrange *arrange;
+	struct net n, m;
+	struct gn_err err;
+	size_t count;
+	int changed = 0;
+
+	(void)state;
+	net_init(&n, "resnet50", 10, 40, o);
+	net_init(&m, "resnet50", 10, 40, o);
+	count = gn_model_param_elements(m.model);
+	gn_plan_destroy(m.plan);
+	m.plan = NULL;
+	assert_ok(gn_arrange_create(m.model, &arrange, &err));
+	o.weights = eval.weights = gn_arrange_layouts(arrange);
+	assert_ok(gn_plan_create(m.model, &o, m.params, m.grads, m.buffers, &m.plan, &err));
+	assert_ok(gn_arrange_take(arrange, m.plan, &err));
+	for (int i = 0; i < gn_model_param_count(m.model); i++)
+		changed += eval.weights[i].order != GN_WEIGHT_PLAIN;
+	print_message("# %d weights in an order of their own\n", changed);
+	gn_arrange_in(arrange, m.params);
+	assert_true(!changed || memcmp(m.params, n.params, count * sizeof(float)));
+	train(&n, 2);
+	train(&m, 2);
+	eval.backend = GN_BACKEND_HOST;
+	assert_ok(gn_plan_create(m.model, &eval, m.params, NULL, m.buffers, &arranged, &err));
+	eval.weights = NULL;
+	assert_ok(gn_plan_create(n.model, &eval, n.params, NULL, n.buffers, &plain, &err));
+	assert_ok(gn_plan_forward(arranged, m.images, 0, &a, &err));
+	assert_ok(gn_plan_forward(plain, n.images, 0, &b, &err));
+	assert_memory_equal(a, b, 20 * sizeof *a);
+	gn_arrange_out(arrange, m.params);
+	gn_arrange_out(arrange, m.grads);
+	assert_memory_equal(m.params, n.params, count * sizeof(float));
+	assert_memory_equal(m.grads, n.grads, count * sizeof(float));
+	gn_plan_destroy(plain);
+	gn_plan_destroy(arranged);
+	gn_arrange_destroy(arrange);
+	net_release(&n);
+	net_release(&m);
+}
+
 static void test_refusals(void **state)
 {
 	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 1, .training = 1};
@@ -348,7 +396,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_host_is_oracle), cmocka_unit_test(test_dropout_is_oracle),
 		cmocka_unit_test(test_inference),      cmocka_unit_test(test_ready),
-		cmocka_unit_test(test_same_twice),     cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_same_twice),     cmocka_unit_test(test_arranged), cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_storage),        cmocka_unit_test(test_init),
 	};
 
