@@ -83,13 +83,14 @@ struct gn_op_info {
 	int backward_reads_out;
 	int in_place; /* out may be in[0]'s memory, and din[0] dout's */
 	int second_gradient_in_place; /* din[1] may be dout's memory */
+	int sums_gradients;	      /* the gradient of the output may come as two that are to be added */
 };
 
 /* All memory is borrowed, aligned to 64 bytes except the parameters, and zeroed once before its first use. */
 struct gn_op_buffers {
 	const void *in[2];
 	void *out;
-	const void *dout;
+	const void *dout, *more_dout; /* the second is added to the first, where sums_gradients allows; else NULL */
 	void *din[2];               /* overwritten; NULL where not needed */
 	const float *weight, *bias; /* conv as in info, linear OI, batch norm scale and shift */
 	float *dweight, *dbias;     /* overwritten */

@@ -72,6 +72,7 @@ static void reduce_piece(const struct norm *n, const struct gn_norm_piece *p, co
 		n->loops->sums(p, x, a, b);
 	else if (n->base.desc.add)
 		n->loops->masked_sums(p, &l, x, (const float *)m->out + p->offset, dy + p->offset,
+				      m->more_dout ? (const float *)m->more_dout + p->offset : NULL,
 				      (float *)m->din[1] + p->offset, a, b);
 	else
 		n->loops->gradient_sums(p, &l, x, dy + p->offset, a, b);
@@ -288,6 +289,7 @@ static void describe(struct norm *n)
 	n->base.info.backward_reads_in = 1;
 	n->base.info.backward_reads_out = n->base.desc.add;
 	n->base.info.second_gradient_in_place = n->base.desc.add;
+	n->base.info.sums_gradients = n->base.desc.add;
 }
 
 enum gn_status gn_host_batch_norm_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err)

@@ -29,9 +29,9 @@ struct gn_norm_loops {
 	/* sums of dy and of dy * (x - mean), dy being 0 where the relu gave 0 */
 	void (*gradient_sums)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x,
 			      const float *dy, double *sum, double *dot);
-	/* the same where normalise_add gave y; d gets the dy that were summed, and may be dy */
+	/* the same where normalise_add gave y, of dy + more (NULL: none); d gets what was summed, and may be dy */
 	void (*masked_sums)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *y,
-			    const float *dy, float *d, double *sum, double *dot);
+			    const float *dy, const float *more, float *d, double *sum, double *dot);
 	/* dx = scale * dy - from_sum - from_dot * (x - mean); dx may be dy */
 	void (*gradient)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *dy,
 			 float *dx);

@@ -107,7 +107,7 @@ static void normalise_add_some(const struct gn_norm_piece *p, const struct gn_no
 }
 
 INLINE void masked_sums_4(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *y,
-			  const float *dy, float *masked, double *sum, double *dot)
+			  const float *dy, const float *more, float *masked, double *sum, double *dot)
 {
 	const gn_d4 mean = *(const gn_d4_at *)l->mean;
 	const gn_f4 zero = {0}, one = {1, 1, 1, 1};
@@ -117,6 +117,10 @@ INLINE void masked_sums_4(const struct gn_norm_piece *p, const struct gn_norm_li
 		gn_f4 d = *(const gn_f4_at *)dy;
 		gn_d4 wide;
 
+		if (more) {
+			d += *(const gn_f4_at *)more;
+			more += p->stride;
+		}
 		d *= (gn_f4)((gn_i4)one & (gn_i4)(*(const gn_f4_at *)y > zero));
 		*(gn_f4_at *)masked = d;
 		wide = __builtin_convertvector(d, gn_d4);
@@ -128,18 +132,21 @@ INLINE void masked_sums_4(const struct gn_norm_piece *p, const struct gn_norm_li
 }
 
 static void masked_sums_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *y,
-			     const float *dy, float *masked, double *sum, double *dot)
+			     const float *dy, const float *more, float *masked, double *sum, double *dot)
 {
 	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4) {
 		const struct gn_norm_line here = {.mean = l->mean + k};
 
-		masked_sums_4(p, &here, x + k, y + k, dy + k, masked + k, sum + k, dot + k);
+		if (more)
+			masked_sums_4(p, &here, x + k, y + k, dy + k, more + k, masked + k, sum + k, dot + k);
+		else
+			masked_sums_4(p, &here, x + k, y + k, dy + k, NULL, masked + k, sum + k, dot + k);
 	}
 	for (int k = 0; k < p->lanes && p->lanes % 4; k++) {
 		sum[k] = dot[k] = 0;
 		for (size_t i = 0; i < p->pixels; i++) {
 			size_t at = i * p->stride + k;
-			float d = y[at] > 0 ? dy[at] : 0;
+			float d = y[at] > 0 ? (more ? dy[at] + more[at] : dy[at]) : 0;
 
 			masked[at] = d;
 			sum[k] += d;

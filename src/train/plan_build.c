@@ -33,7 +33,7 @@ static const char *kind_name(enum gn_layer kind)
 static int add_tensor(struct gn_plan *p, const struct gn_layout *layout, int producer)
 {
 	p->tensors[p->tensor_count] = (struct gn_plan_tensor){
-		.layout = *layout, .producer = producer, .last_consumer = -1, .data = -1, .grad = -1};
+		.layout = *layout, .producer = producer, .last_consumer = -1, .data = -1, .grad = -1, .more_grad = -1};
 	return p->tensor_count++;
 }
 

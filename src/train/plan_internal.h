@@ -19,7 +19,7 @@ struct gn_plan_tensor {
 	struct gn_layout layout;
 	int producer; /* operator, -1 for the images */
 	int consumers, last_consumer;
-	int data, grad; /* storage; -1 for none */
+	int data, grad, more_grad; /* storage; -1 for none; more_grad: a part of the gradient that the producer adds */
 };
 
 struct gn_plan_op {
@@ -31,6 +31,7 @@ struct gn_plan_op {
 	int buffer;     /* running mean; the variance follows; -1 for none */
 	int workspace;  /* storage */
 	int adds[2];    /* the gradient of the input goes to temporary memory and is added */
+	int gives_more[2]; /* it goes to the input's more_grad */
 };
 
 enum gn_plan_phase { GN_PHASE_NEW, GN_PHASE_FORWARD, GN_PHASE_LOSS };

@@ -65,6 +65,25 @@ static void place_data(struct gn_plan *p)
 	extend(p, p->tensors[p->logits_tensor].data, end);
 }
 
+/* Operator i's gradient of its input k joins one that is there already: its producer adds the two, or it goes to temporary
+ * memory and is added at once. */
+static void place_second_grad(struct gn_plan *p, int i, int k)
+{
+	struct gn_plan_op *o = &p->ops[i];
+	struct gn_plan_tensor *in = &p->tensors[o->in[k]];
+	size_t bytes = gn_layout_bytes(&in->layout);
+	int now = backward_time(p, i);
+
+	if (p->ops[in->producer].info.sums_gradients && in->consumers == 2) {
+		o->gives_more[k] = 1;
+		in->more_grad = add_storage(p, bytes, now, now);
+		return;
+	}
+	o->adds[k] = 1;
+	if (p->storages[p->temporary].bytes < bytes)
+		p->storages[p->temporary].bytes = bytes;
+}
+
 /* Gradients from the loss backwards. The last operator that reads a tensor is the first to write its gradient. */
 static void place_grads(struct gn_plan *p)
 {
@@ -76,20 +95,18 @@ static void place_grads(struct gn_plan *p)
 		int now = backward_time(p, i);
 
 		extend(p, p->tensors[o->out].grad, now);
+		extend(p, p->tensors[o->out].more_grad, now);
 		for (int k = 0; k < 2 && o->in[k] >= 0; k++) {
 			struct gn_plan_tensor *in = &p->tensors[o->in[k]];
 
 			if (in->producer < 0)
 				continue;
-			if (in->grad >= 0) {
-				o->adds[k] = 1;
-				if (p->storages[p->temporary].bytes < gn_layout_bytes(&in->layout))
-					p->storages[p->temporary].bytes = gn_layout_bytes(&in->layout);
-			} else if (k == 0 ? o->info.in_place && in->consumers == 1 : o->info.second_gradient_in_place) {
+			if (in->grad >= 0)
+				place_second_grad(p, i, k);
+			else if (k == 0 ? o->info.in_place && in->consumers == 1 : o->info.second_gradient_in_place)
 				in->grad = p->tensors[o->out].grad;
-			} else {
+			else
 				in->grad = add_storage(p, gn_layout_bytes(&in->layout), now, now);
-			}
 			extend(p, in->grad, now);
 		}
 	}
@@ -137,10 +154,11 @@ static enum gn_status bind(struct gn_plan *p, struct gn_plan_op *o, struct gn_er
 		const struct gn_plan_tensor *in = &p->tensors[o->in[k]];
 
 		b.in[k] = gn_plan_address(p, in->data);
-		b.din[k] = gn_plan_address(p, o->adds[k] ? p->temporary : in->grad);
+		b.din[k] = gn_plan_address(p, o->gives_more[k] ? in->more_grad : o->adds[k] ? p->temporary : in->grad);
 	}
 	b.out = gn_plan_address(p, p->tensors[o->out].data);
 	b.dout = gn_plan_address(p, p->tensors[o->out].grad);
+	b.more_dout = gn_plan_address(p, p->tensors[o->out].more_grad);
 	b.workspace = gn_plan_address(p, o->workspace);
 	b.scratch = gn_plan_address(p, p->scratch);
 	bind_params(p, o, &b);
@@ -153,7 +171,7 @@ enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err)
 	size_t scratch_bytes = 0;
 	enum gn_status s;
 
-	p->storages = calloc(4 * (size_t)p->op_count + 8, sizeof *p->storages);
+	p->storages = calloc(6 * (size_t)p->op_count + 8, sizeof *p->storages);
 	if (!p->storages)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a plan");
 	for (int i = 0; i < p->op_count; i++)

@@ -167,6 +167,7 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 	struct gn_op *op;
 	struct gn_err err;
 	void *x[2] = {NULL, NULL}, *dy;
+	float *more = NULL;
 	int inputs = d.kind == GN_OP_ADD || d.add ? 2 : 1;
 
 	assert_ok(gn_op_create(backend, &d, &op, &err));
@@ -181,6 +182,15 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 	}
 	b.out = gn_alloc_aligned(gn_layout_bytes(&info->out));
 	b.dout = dy = load(backend, &info->out, r->dy);
+	if (info->sums_gradients && r->halves) {
+		/* halving and doubling lose nothing */
+		for (size_t i = 0; i < gn_layout_elements(&info->out); i++)
+			((float *)dy)[i] *= 0.5f;
+		b.more_dout = more = gn_alloc_aligned(gn_layout_bytes(&info->out));
+		assert_non_null(more);
+		for (size_t i = 0; i < gn_layout_elements(&info->out); i++)
+			more[i] = ((float *)dy)[i];
+	}
 	b.workspace = gn_alloc_aligned(info->workspace_bytes + 1);
 	b.scratch = gn_alloc_aligned(info->scratch_bytes + 1);
 	r->weight_layout = info->weight;
@@ -205,6 +215,7 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 		change_weight(&d, info->weight, 1, r->weight_count, r->dweight);
 	free(b.out);
 	free(dy);
+	free(more);
 	free(b.workspace);
 	free(b.scratch);
 	gn_op_destroy(op);

@@ -11,6 +11,7 @@ struct op_run {
 	struct gn_layout in, out;
 	struct gn_weight_layout weight_layout; /* as the operator had it; weight and dweight here are in torch's order */
 	size_t in_count, out_count, weight_count, bias_count;
+	int halves; /* set after init: the gradient of the output comes as two parts, where the operator adds them */
 	float *x[2], *dy, *weight, *bias;
 	float *y, *dx[2], *dweight, *dbias, *mean, *var;
 };
