@@ -149,6 +149,11 @@ static enum gn_status one_length(struct trial *t, struct gn_cost *cost, struct g
 {
 	enum gn_status status = find_candidates(t, err);
 
+	/* long enough for rates to decide, which the model knows */
+	if (!status && t->list[0].predicted_s > t->seconds)
+		t->count = 0;
+	if (!t->count)
+		return status;
 	if (!status)
 		status = prepare_all(t, err);
 	if (!status)

@@ -11,7 +11,7 @@
 #include "transport/cost.h"
 
 /* Collective; the same picks on all ranks. cost: what the communicator was made with. seconds: roughly, for each algorithm and
- * length. max_bytes: the longest. Sets cost->picks and pick_count: none where all ranks share memory, since no messages are
+ * length; what takes longer than that once is not tried. max_bytes: the longest. Sets cost->picks and pick_count: none where all ranks share memory, since no messages are
  * sent there. Blocks for some seconds. */
 enum gn_status gn_tune_trials(struct gn_comm *c, double seconds, size_t max_bytes, struct gn_cost *cost, struct gn_err *err);
 
