@@ -11,4 +11,5 @@ bench_azure_LDADD = $(TRANSPORT_LIBS)
 EXTRA_DIST += bench/azure.tsv
 # Programs of their own, built by bench/peers/run: no part of make.
 EXTRA_DIST += bench/peers/run bench/peers/report bench/peers/stream bench/peers/main.c bench/peers/peer.h \
-	bench/peers/floor.c bench/peers/gloo.cc bench/peers/mpi.c
+	bench/peers/floor.c bench/peers/gloo.cc bench/peers/mpi.c bench/peers/shell \
+	bench/peers/verbs.sh
