@@ -3,6 +3,7 @@
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/train/curve_svg.h"
+#include "src/train/report_page.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -21,10 +22,11 @@ static const struct gn_command command = {
 	.name = "report",
 	.summary = "draw the training curves of one or more runs",
 	.positional = "LOG...",
-	.description = "Reads logs of gannet train and writes DIR/curve.svg: loss, accuracy, and where the time of a step "
-		       "went (of the first log). Prints one JSON object a log: last step, best and last top-1, mean "
-		       "images/s.",
-	.examples = "  gannet report run1.jsonl --out report\n",
+	.description = "Reads logs of gannet train and writes DIR/report.html, one page that needs nothing else: curves of all "
+		       "runs, where the time of each run's steps went, its efficiency, its slowest ranks, and a table of all "
+		       "options in which those that differ are marked. DIR/curve.svg is a picture of loss, accuracy and the first "
+		       "log's step times. Prints one JSON object a log: last step, best and last top-1, mean images/s.",
+	.examples = "  gannet report run1.jsonl run2.jsonl --out report\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 	.positional_min = 1,
@@ -57,23 +59,33 @@ static void print_summary(const char *path, const struct gn_curve *c)
 	gn_json_release(&j);
 }
 
-static enum gn_status write_svg(const char *directory, const struct gn_curve *curves, size_t count, struct gn_err *err)
+static enum gn_status write_file(const char *directory, const char *name, const struct gn_strbuf *text, struct gn_err *err)
 {
 	char path[PATH_MAX];
-	struct gn_strbuf svg;
+	enum gn_status status = gn_path_join(path, sizeof path, directory, name, err);
+
+	if (!status && gn_strbuf_failed(text))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
+	return status ? status : gn_file_replace(path, gn_strbuf_text(text), text->len, err);
+}
+
+static enum gn_status write_all(const char *directory, const struct gn_curve *curves, const char *const *names, size_t count,
+				struct gn_err *err)
+{
+	struct gn_strbuf text;
 	enum gn_status status = gn_make_dirs(directory, err);
 
-	if (!status)
-		status = gn_path_join(path, sizeof path, directory, "curve.svg", err);
-	if (status)
-		return status;
-	gn_strbuf_init(&svg);
-	gn_curve_svg(curves, count, &svg);
-	if (gn_strbuf_failed(&svg))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
-	else
-		status = gn_file_replace(path, gn_strbuf_text(&svg), svg.len, err);
-	gn_strbuf_release(&svg);
+	gn_strbuf_init(&text);
+	if (!status) {
+		gn_curve_svg(curves, count, &text);
+		status = write_file(directory, "curve.svg", &text, err);
+	}
+	if (!status) {
+		gn_strbuf_clear(&text);
+		gn_report_page(curves, names, count, &text);
+		status = write_file(directory, "report.html", &text, err);
+	}
+	gn_strbuf_release(&text);
 	return status;
 }
 
@@ -90,7 +102,7 @@ static int run(const void *target, const struct gn_text_list *logs)
 	for (; !status && read < logs->count; read += !status)
 		status = gn_curve_read(logs->items[read], &curves[read], &err);
 	if (!status)
-		status = write_svg(o->out, curves, read, &err);
+		status = write_all(o->out, curves, logs->items, read, &err);
 	for (size_t i = 0; i < read; i++) {
 		if (!status)
 			print_summary(logs->items[i], &curves[i]);

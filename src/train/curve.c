@@ -2,9 +2,13 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Of a rank's number; no log has more. */
+enum { RANKS_MAX = 1 << 20 };
 
 static double number(const json_t *object, const char *key)
 {
@@ -26,12 +30,72 @@ static void *append(void **array, size_t *count, size_t *room, size_t size)
 	return (char *)*array + (*count)++ * size;
 }
 
+/* NaN where there is none. */
+static double number_if(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static double item(const json_t *object, const char *key, size_t index)
+{
+	const json_t *value = json_array_get(json_object_get(object, key), index);
+
+	return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static int add_host(struct gn_curve *c, int rank, const char *host)
+{
+	if (!host || rank < 0 || rank >= RANKS_MAX)
+		return 0;
+	if ((size_t)rank >= c->host_count) {
+		size_t count = (size_t)rank + 1;
+		char **grown = realloc(c->hosts, count * sizeof *grown);
+
+		if (!grown)
+			return -1;
+		memset(grown + c->host_count, 0, (count - c->host_count) * sizeof *grown);
+		c->hosts = grown;
+		c->host_count = count;
+	}
+	if (!c->hosts[rank])
+		c->hosts[rank] = strdup(host);
+	return c->hosts[rank] ? 0 : -1;
+}
+
+static int add_ranks(struct gn_curve *c, struct gn_curve_step *p, const json_t *ranks)
+{
+	const json_t *each = json_object_get(ranks, "each_compute"), *slowest = json_object_get(ranks, "slowest");
+	size_t count = json_array_size(each);
+
+	p->compute_low_ms = item(ranks, "compute", 0);
+	p->compute_mean_ms = item(ranks, "compute", 1);
+	p->compute_high_ms = item(ranks, "compute", 2);
+	p->slowest = json_is_integer(slowest) && json_integer_value(slowest) >= 0 && json_integer_value(slowest) < RANKS_MAX
+			     ? (int)json_integer_value(slowest) : -1;
+	p->each = c->each_count;
+	p->each_count = count;
+	for (size_t i = 0; i < count; i++) {
+		void *array = c->each;
+		float *value = append(&array, &c->each_count, &c->each_room, sizeof *value);
+
+		c->each = array;
+		if (!value)
+			return -1;
+		*value = (float)json_number_value(json_array_get(each, i));
+	}
+	return add_host(c, p->slowest, json_string_value(json_object_get(ranks, "slowest_host")));
+}
+
 static int add_step(struct gn_curve *c, const json_t *line)
 {
 	static const char *const parts[GN_PARTS] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
+	const json_t *times = json_object_get(line, "time_ms"), *efficiency = json_object_get(line, "efficiency");
 	void *array = c->steps;
 	struct gn_curve_step *p;
 
+	c->skipped += number(line, "skipped");
 	/* Nothing but skipped steps. */
 	if (json_is_null(json_object_get(line, "loss")))
 		return 0;
@@ -39,11 +103,16 @@ static int add_step(struct gn_curve *c, const json_t *line)
 	c->steps = array;
 	if (!p)
 		return -1;
-	*p = (struct gn_curve_step){number(line, "step"), number(line, "epoch"), number(line, "loss"),
-				    number(line, "lr"), number(line, "images_per_s"), {0}};
+	*p = (struct gn_curve_step){
+		.step = number(line, "step"), .epoch = number(line, "epoch"), .loss = number(line, "loss"),
+		.lr = number(line, "lr"), .images_per_s = number(line, "images_per_s"),
+		.grad_norm = number_if(line, "grad_norm"), .skipped = number(line, "skipped"),
+		.within_ms = number(times, "communication_in_backward"),
+		.efficiency = number_if(efficiency, "measured"), .predicted = number_if(efficiency, "predicted"),
+	};
 	for (int i = 0; i < GN_PARTS; i++)
-		p->ms[i] = number(json_object_get(line, "time_ms"), parts[i]);
-	return 0;
+		p->ms[i] = number(times, parts[i]);
+	return add_ranks(c, p, json_object_get(line, "ranks"));
 }
 
 static int add_eval(struct gn_curve *c, const json_t *line)
@@ -55,8 +124,46 @@ static int add_eval(struct gn_curve *c, const json_t *line)
 	if (!p)
 		return -1;
 	*p = (struct gn_curve_eval){number(line, "step"), number(line, "epoch"), number(line, "top1"),
-				    number(line, "top5"), number(line, "loss")};
+				    number(line, "top5"), number(line, "loss"), number_if(json_object_get(line, "ema"), "top1")};
 	return 0;
+}
+
+static void add_exchange(struct gn_curve *c, const json_t *line)
+{
+	const json_t *tried = json_object_get(line, "tried");
+	size_t count = json_array_size(tried);
+	int overlap = json_is_true(json_object_get(line, "overlap"));
+
+	c->way_count = count > GN_CURVE_WAYS ? GN_CURVE_WAYS : (int)count;
+	c->chosen = -1;
+	for (int i = 0; i < c->way_count; i++) {
+		const json_t *way = json_array_get(tried, (size_t)i);
+		struct gn_curve_way *w = &c->ways[i];
+
+		*w = (struct gn_curve_way){number(way, "buckets"), number(way, "step_ms"),
+					   json_is_true(json_object_get(way, "overlap"))};
+		if (w->overlap == overlap && !(w->buckets < number(line, "buckets")) && !(w->buckets > number(line, "buckets")))
+			c->chosen = i;
+	}
+}
+
+/* A resumed run may have other options and ranks. */
+static int add_start(struct gn_curve *c, const json_t *line)
+{
+	const char *options = json_string_value(json_object_get(line, "options"));
+	const char *recipe = json_string_value(json_object_get(line, "recipe"));
+
+	snprintf(c->model, sizeof c->model, "%s", json_string_value(json_object_get(line, "model")) ?: "?");
+	c->ranks = number(line, "ranks");
+	c->nodes = number(line, "nodes");
+	c->global_batch = number(line, "global_batch");
+	c->images = number(line, "images");
+	c->parameters = number(line, "parameters");
+	free(c->options);
+	free(c->recipe);
+	c->options = options ? strdup(options) : NULL;
+	c->recipe = recipe ? strdup(recipe) : NULL;
+	return (options && !c->options) || (recipe && !c->recipe) ? -1 : 0;
 }
 
 static void go_back(struct gn_curve *c, double step)
@@ -65,6 +172,9 @@ static void go_back(struct gn_curve *c, double step)
 		c->step_count--;
 	while (c->eval_count && c->evals[c->eval_count - 1].step > step)
 		c->eval_count--;
+	c->skipped = 0;
+	for (size_t i = 0; i < c->step_count; i++)
+		c->skipped += c->steps[i].skipped;
 }
 
 static int add_line(struct gn_curve *c, const json_t *line)
@@ -77,6 +187,14 @@ static int add_line(struct gn_curve *c, const json_t *line)
 		return add_step(c, line);
 	if (!strcmp(event, "eval"))
 		return add_eval(c, line);
+	if (!strcmp(event, "exchange"))
+		add_exchange(c, line);
+	if (!strcmp(event, "checkpoint")) {
+		c->checkpoints++;
+		c->checkpoint_s += number(line, "seconds");
+	}
+	if (!strcmp(event, "end") || !strcmp(event, "stop"))
+		snprintf(c->ended, sizeof c->ended, "%s", event);
 	if (!strcmp(event, "resume")) {
 		c->resumes++;
 		go_back(c, number(line, "step"));
@@ -85,6 +203,10 @@ static int add_line(struct gn_curve *c, const json_t *line)
 		snprintf(c->label, sizeof c->label, "%.40s, %.0f ranks, global batch %.0f",
 			 json_string_value(json_object_get(line, "model")) ?: "?", number(line, "ranks"),
 			 number(line, "global_batch"));
+	if (!strcmp(event, "start") || !strcmp(event, "resume")) {
+		c->ended[0] = 0;
+		return add_start(c, line);
+	}
 	return 0;
 }
 
@@ -123,5 +245,11 @@ void gn_curve_release(struct gn_curve *c)
 {
 	free(c->steps);
 	free(c->evals);
+	free(c->each);
+	free(c->options);
+	free(c->recipe);
+	for (size_t r = 0; r < c->host_count; r++)
+		free(c->hosts[r]);
+	free(c->hosts);
 	*c = (struct gn_curve){0};
 }

@@ -12,13 +12,29 @@
 
 enum gn_curve_part { GN_PART_DATA, GN_PART_FORWARD, GN_PART_BACKWARD, GN_PART_EXPOSED, GN_PART_OPTIMIZER, GN_PARTS };
 
+/* What a log did not say is NaN: times and efficiencies of ranks in runs of one, and in older logs. */
 struct gn_curve_step {
 	double step, epoch, loss, lr, images_per_s, ms[GN_PARTS];
+	double grad_norm, skipped; /* skipped: of the interval */
+	double within_ms;	   /* of exposed communication, what was taken from backward */
+	double compute_low_ms, compute_mean_ms, compute_high_ms; /* over ranks */
+	double efficiency, predicted;
+	int slowest;		   /* rank; -1: not known */
+	size_t each;		   /* where curve.each has its ranks' compute times, in ms */
+	size_t each_count;	   /* 0: nowhere */
 };
 
 struct gn_curve_eval {
 	double step, epoch, top1, top5, loss;
+	double average_top1; /* of the moving average; NaN: there is none */
 };
+
+/* A way of exchanging gradients that was tried. */
+struct gn_curve_way {
+	double buckets, step_ms;
+	int overlap;
+};
+enum { GN_CURVE_WAYS = 16 };
 
 struct gn_curve {
 	char label[96];
@@ -26,7 +42,20 @@ struct gn_curve {
 	size_t step_count, step_room;
 	struct gn_curve_eval *evals;
 	size_t eval_count, eval_room;
-	size_t resumes, bad_lines;
+	size_t resumes, bad_lines, checkpoints;
+	double checkpoint_s; /* of all of them */
+	double skipped;	     /* steps without an update, also in intervals that had no other */
+	/* of the last start or resume */
+	char model[64], ended[16]; /* ended: "end", "stop" or "" */
+	double ranks, nodes, global_batch, images, parameters;
+	char *options, *recipe; /* NULL: not told */
+	/* of the last choice by measuring */
+	struct gn_curve_way ways[GN_CURVE_WAYS];
+	int way_count, chosen;
+	float *each;
+	size_t each_count, each_room;
+	char **hosts; /* by rank, as far as known; NULL for others */
+	size_t host_count;
 };
 
 /* GN_ERR_DATA when there is no step in the file at all. */

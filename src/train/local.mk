@@ -5,6 +5,7 @@ libgannet_train_a_SOURCES = \
 	src/train/agree.c src/train/agree.h \
 	src/train/arrange.c src/train/arrange.h \
 	src/train/checkpoint_load.c src/train/checkpoint_manifest.c src/train/checkpoint_save.c src/train/checkpoint.h \
+	src/train/chart.c src/train/chart.h \
 	src/train/clocks.c src/train/clocks.h \
 	src/train/curve.c src/train/curve.h \
 	src/train/curve_svg.c src/train/curve_svg.h \
@@ -21,6 +22,7 @@ libgannet_train_a_SOURCES = \
 	src/train/optimizer.c src/train/optimizer.h \
 	src/train/plan.c src/train/plan_build.c src/train/plan_memory.c src/train/plan_internal.h src/train/plan.h \
 	src/train/recipe.c src/train/recipe.h \
+	src/train/report_charts.c src/train/report_page.c src/train/report_page.h src/train/report_internal.h \
 	src/train/resnet.c \
 	src/train/runlog.c src/train/runlog.h \
 	src/train/safetensors.c src/train/safetensors.h \

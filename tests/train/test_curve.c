@@ -2,7 +2,9 @@
 
 #include "src/base/file.h"
 #include "src/train/curve_svg.h"
+#include "src/train/report_page.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +62,72 @@ static void test_svg_is_drawn(void **state)
 	gn_curve_release(&curve);
 }
 
+/* What newer logs say of ranks, and what is not there, is NaN. */
+static void test_ranks(void **state)
+{
+	struct gn_curve curve;
+	struct gn_err err;
+
+	(void)state;
+	write_log("{\"event\": \"start\", \"model\": \"lenet\", \"ranks\": 2, \"options\": \"lr=0.1 x=a b y=\"}\n"
+		  "{\"event\": \"step\", \"step\": 1, \"epoch\": 0.1, \"loss\": 2, \"skipped\": 1, \"ranks\": {\"compute\": "
+		  "[1, 2, 3], \"slowest\": 1, \"slowest_host\": \"n2\", \"each_compute\": [1, 3]}, \"efficiency\": "
+		  "{\"measured\": 0.5}}\n"
+		  "{\"event\": \"exchange\", \"buckets\": 3, \"overlap\": true, \"tried\": [{\"buckets\": 1, \"overlap\": "
+		  "false, \"step_ms\": 5}, {\"buckets\": 3, \"overlap\": true, \"step_ms\": 4}]}\n"
+		  "{\"event\": \"step\", \"step\": 2, \"epoch\": 0.2, \"loss\": 1.5}\n"
+		  "{\"event\": \"eval\", \"step\": 2, \"epoch\": 0.2, \"top1\": 0.5, \"ema\": {\"top1\": 0.75}}\n");
+	assert_ok(gn_curve_read(path, &curve, &err));
+	assert_true(curve.steps[0].compute_high_ms == 3 && curve.steps[0].efficiency == 0.5);
+	assert_true(isnan(curve.steps[0].predicted) && isnan(curve.steps[1].compute_mean_ms));
+	assert_int_equal(curve.steps[0].slowest, 1);
+	assert_int_equal(curve.steps[1].slowest, -1);
+	assert_int_equal(curve.steps[0].each_count, 2);
+	assert_true(curve.each[curve.steps[0].each + 1] == 3);
+	assert_string_equal(curve.hosts[1], "n2");
+	assert_int_equal(curve.way_count, 2);
+	assert_int_equal(curve.chosen, 1);
+	assert_true(curve.skipped == 1 && curve.evals[0].average_top1 == 0.75);
+	assert_string_equal(curve.options, "lr=0.1 x=a b y=");
+	gn_curve_release(&curve);
+}
+
+/* Whatever stands in a log, axes have an end. */
+static void test_strange_numbers(void **state)
+{
+	static const char *const values[] = {"0", "-1", "1e308", "-1e308", "5e-324", "1e17", "null", "\"x\"", "[]"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+		for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+			const char *name = "strange";
+			struct gn_curve curve;
+			struct gn_strbuf out;
+			struct gn_err err;
+			char text[1024];
+
+			snprintf(text, sizeof text, "{\"event\": \"step\", \"epoch\": 0, \"loss\": 1, \"ranks\": {\"slowest\": 3}}\n"
+				 "{\"event\": \"step\", \"step\": %s, \"epoch\": %s, \"loss\": 2, \"lr\": %s, \"grad_norm\": %s, "
+				 "\"images_per_s\": %s, \"time_ms\": {\"data\": %s}, \"ranks\": {\"compute\": [%s, %s, %s], \"slowest\": "
+				 "%s, \"slowest_host\": %s, \"each_compute\": [%s, %s]}, \"efficiency\": {\"measured\": %s}}\n"
+				 "{\"event\": \"eval\", \"top1\": %s, \"loss\": %s}\n",
+				 values[i], values[k], values[i], values[k], values[i], values[k], values[i], values[k], values[i],
+				 values[k], values[i], values[k], values[i], values[k], values[i], values[k]);
+			write_log(text);
+			assert_ok(gn_curve_read(path, &curve, &err));
+			gn_strbuf_init(&out);
+			gn_report_page(&curve, &name, 1, &out);
+			gn_curve_svg(&curve, 1, &out);
+			assert_false(gn_strbuf_failed(&out));
+			assert_true(out.len < 1 << 20);
+			assert_null(strstr(gn_strbuf_text(&out), "nan,"));
+			assert_null(strstr(gn_strbuf_text(&out), ",nan"));
+			assert_null(strstr(gn_strbuf_text(&out), "'nan'"));
+			gn_strbuf_release(&out);
+			gn_curve_release(&curve);
+		}
+}
+
 static void test_not_a_log(void **state)
 {
 	struct gn_curve curve;
@@ -76,6 +144,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_resume_drops_what_was_lost),
 		cmocka_unit_test(test_svg_is_drawn),
+		cmocka_unit_test(test_ranks),
+		cmocka_unit_test(test_strange_numbers),
 		cmocka_unit_test(test_not_a_log),
 	};
 	int failed;
