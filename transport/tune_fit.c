@@ -169,7 +169,7 @@ static void refine_shaped(const struct gn_tune_sample *s, int count, struct gn_c
 	}
 }
 
-/* No message is faster than the port that it goes through. */
+/* No message is faster than the port that it goes through. Short ones may be, by a burst that the stream did not show. */
 static void refine_rates(const struct gn_tune_sample *s, int count, struct gn_cost_path *p)
 {
 	if (p->burst_bytes > 0)
@@ -179,7 +179,7 @@ static void refine_rates(const struct gn_tune_sample *s, int count, struct gn_co
 
 		if (p->burst_bytes > 0 && s[i].bytes < p->burst_bytes)
 			p->burst_bytes_per_s = fmax(p->burst_bytes_per_s, rate);
-		else if (p->burst_bytes <= 0)
+		else if (p->burst_bytes <= 0 && s[i].bytes >= s[count - 1].bytes / 4)
 			p->bytes_per_s = fmax(p->bytes_per_s, rate);
 	}
 }
@@ -203,24 +203,24 @@ static double slope(const double *t, int from, int to, double chunk_bytes)
 	return t[to] > t[from] ? (to - from) * chunk_bytes / (t[to] - t[from]) : 1e15;
 }
 
-/* What is let through at once makes the first chunks come later than the line through the last ones has it. The first chunk
- * that is back on this line ends it; chunks that came late for another reason do not hide it. */
+/* Ahead of a stream at the later rate the chunks get while they are let through faster, and then no more: the last one that
+ * gained. Chunks that came late for another reason gain nothing; that the rate is not quite the later one's is no gain. */
 static int find_knee(const double *arrived_s, int chunks, double s_per_chunk)
 {
-	double ahead = arrived_s[0] - (arrived_s[chunks - 1] - (chunks - 1) * s_per_chunk);
-	int knee = 1;
+	int knee = 0;
 
-	if (ahead < 2 * s_per_chunk)
-		return 0;
-	while (knee < chunks / 2 &&
-	       arrived_s[knee] - (arrived_s[chunks - 1] - (chunks - 1 - knee) * s_per_chunk) > 0.1 * ahead)
-		knee++;
+	for (int k = 1; k < chunks / 2 && k <= 2 * knee + 8; k++) {
+		double gained = knee * s_per_chunk - (arrived_s[knee] - arrived_s[0]);
+
+		if (k * s_per_chunk - (arrived_s[k] - arrived_s[0]) > 1.02 * gained)
+			knee = k;
+	}
 	return knee;
 }
 
 void gn_tune_fit_stream(const double *arrived_s, int chunks, double chunk_bytes, struct gn_cost_path *p)
 {
-	double rate = slope(arrived_s, chunks / 2, chunks - 1, chunk_bytes), fast, burst, begin;
+	double rate = slope(arrived_s, chunks / 2, chunks - 1, chunk_bytes), fast, burst;
 	int knee = find_knee(arrived_s, chunks, chunk_bytes / rate);
 
 	p->bytes_per_s = rate;
@@ -229,8 +229,7 @@ void gn_tune_fit_stream(const double *arrived_s, int chunks, double chunk_bytes,
 		return;
 	/* the first chunk tells when it began */
 	fast = slope(arrived_s, 0, knee, chunk_bytes);
-	begin = arrived_s[0] - chunk_bytes / fast;
-	burst = chunks * chunk_bytes - rate * (arrived_s[chunks - 1] - begin);
+	burst = (knee + 1) * chunk_bytes - rate * (arrived_s[knee] - arrived_s[0] + chunk_bytes / fast);
 	if (fast < 1.5 * rate || burst < 2 * chunk_bytes)
 		return;
 	p->burst_bytes = burst;
