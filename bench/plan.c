@@ -1,6 +1,6 @@
-/* Time of one training step of a plan: bench/plan MODEL BATCH SIDE CLASSES [STEPS]. Prints medians in milliseconds, the
- * arena, and the loss after the last step, which must be finite for the times to mean anything. Threads:
- * OMP_NUM_THREADS. */
+/* Time of one training step of a plan, or of inference: bench/plan MODEL BATCH SIDE CLASSES [STEPS [inference]]. Prints medians in milliseconds, the
+ * arena, and the loss after the last step, which must be finite for the times to mean anything; then, by kind of layer, the
+ * sums of every node's least time, which say where a step's time goes when nothing disturbs it. Threads: OMP_NUM_THREADS. */
 #include "kernels/optim.h"
 #include "src/base/arena.h"
 #include "src/base/clock.h"
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #define STEPS_MAX 1000
+#define NODES_MAX 1000
 
 struct job {
 	struct gn_model *model;
@@ -20,13 +21,55 @@ struct job {
 	struct gn_arrange *arrange;
 	float *params, *grads, *momentum, *buffers, *images;
 	int32_t *labels;
-	int batch, side, classes, steps;
+	int batch, side, classes, steps, inference;
+	struct gn_plan_watch watch;
+	double now[NODES_MAX][2], least[NODES_MAX][2]; /* seconds of each node, forward and backward */
 	double forward[STEPS_MAX], backward[STEPS_MAX], update[STEPS_MAX], loss;
 };
 
+/* A node can have several operators. */
+static void ran(void *context, int node, int backward, uint64_t began_ns, uint64_t ended_ns)
+{
+	struct job *j = context;
+
+	if (node < NODES_MAX)
+		j->now[node][backward] += (double)(ended_ns - began_ns) * 1e-9;
+}
+
+static void keep_least(struct job *j)
+{
+	for (int i = 0; i < NODES_MAX; i++)
+		for (int k = 0; k < 2; k++) {
+			if (j->least[i][k] == 0 || j->now[i][k] < j->least[i][k])
+				j->least[i][k] = j->now[i][k];
+			j->now[i][k] = 0;
+		}
+}
+
+/* A batch norm that runs together with the sum behind it counts as the sum. */
+static void print_kinds(const struct job *j)
+{
+	static const char *const names[] = {"input",	"convolution", "batch norm", "relu",	"max pool",
+					    "avg pool", "sum",	       "linear",     "dropout"};
+	double sums[sizeof names / sizeof *names][2] = {{0}}, all = 0;
+	int count = gn_model_node_count(j->model);
+
+	for (int i = 0; i < count && i < NODES_MAX; i++)
+		for (int k = 0; k < 2; k++) {
+			sums[gn_model_node(j->model, i)->kind][k] += j->least[i][k];
+			all += j->least[i][k];
+		}
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (sums[i][0] + sums[i][1] > 0)
+			printf("  %-12s forward %8.2f ms, backward %8.2f ms, %5.1f %%\n", names[i], 1e3 * sums[i][0],
+			       1e3 * sums[i][1], 100 * (sums[i][0] + sums[i][1]) / all);
+	printf("  all          %.2f ms: %.1f images/s without updates\n", 1e3 * all, j->batch / all);
+}
+
 static enum gn_status prepare(struct job *j, const char *model, struct gn_err *err)
 {
-	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = j->batch, .training = 1, .dropout = 1};
+	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = j->batch, .training = !j->inference,
+				    .frozen = j->inference, .dropout = 1};
 	enum gn_status s = gn_model_create(model, j->classes, 0, j->side, &j->model, err);
 	size_t count;
 
@@ -48,13 +91,17 @@ static enum gn_status prepare(struct job *j, const char *model, struct gn_err *e
 		s = gn_arrange_create(j->model, &j->arrange, err);
 	if (s)
 		return s;
+	j->watch = (struct gn_plan_watch){ran, j};
+	o.watch = &j->watch;
 	o.weights = gn_arrange_layouts(j->arrange);
 	s = gn_plan_create(j->model, &o, j->params, j->grads, j->buffers, &j->plan, err);
 	if (!s)
 		s = gn_arrange_take(j->arrange, j->plan, err);
-	if (!s)
-		gn_arrange_in(j->arrange, j->params);
-	return s;
+	if (s)
+		return s;
+	gn_arrange_in(j->arrange, j->params);
+	gn_plan_freeze(j->plan);
+	return GN_OK;
 }
 
 static enum gn_status one_step(struct job *j, int step, struct gn_err *err)
@@ -67,10 +114,11 @@ static enum gn_status one_step(struct job *j, int step, struct gn_err *err)
 	if (!s)
 		s = gn_plan_loss(j->plan, j->labels, &j->loss, err);
 	t1 = gn_clock_s();
-	if (!s)
+	if (!s && !j->inference)
 		s = gn_plan_backward(j->plan, NULL, NULL, err);
 	t2 = gn_clock_s();
-	gn_sgd_step(&sgd, j->params, j->grads, j->momentum, gn_model_param_elements(j->model));
+	if (!j->inference)
+		gn_sgd_step(&sgd, j->params, j->grads, j->momentum, gn_model_param_elements(j->model));
 	j->forward[step] = t1 - t0;
 	j->backward[step] = t2 - t1;
 	j->update[step] = gn_clock_s() - t2;
@@ -112,7 +160,7 @@ int main(int argc, char **argv)
 	double f, b, u;
 
 	if (!j || argc < 5) {
-		fputs("usage: bench/plan MODEL BATCH SIDE CLASSES [STEPS]\n", stderr);
+		fputs("usage: bench/plan MODEL BATCH SIDE CLASSES [STEPS [inference]]\n", stderr);
 		free(j);
 		return 2;
 	}
@@ -121,9 +169,12 @@ int main(int argc, char **argv)
 	j->classes = atoi(argv[4]);
 	j->steps = argc > 5 ? atoi(argv[5]) : 12;
 	j->steps = j->steps < 3 ? 3 : j->steps > STEPS_MAX ? STEPS_MAX : j->steps;
+	j->inference = argc > 6;
 	s = prepare(j, argv[1], &err);
-	for (int i = 0; !s && i < j->steps; i++)
+	for (int i = 0; !s && i < j->steps; i++) {
 		s = one_step(j, i, &err);
+		keep_least(j);
+	}
 	if (s) {
 		fprintf(stderr, "bench/plan: %s\n", err.text);
 	} else {
@@ -134,6 +185,7 @@ int main(int argc, char **argv)
 		       "%.1f MB, loss %g\n",
 		       argv[1], j->batch, j->side, f, b, u, 1e3 * j->batch / (f + b + u),
 		       (double)gn_plan_bytes(j->plan) / 1e6, j->loss);
+		print_kinds(j);
 		s = isfinite(j->loss) ? GN_OK : GN_ERR_FAILED;
 	}
 	release(j);

@@ -124,6 +124,16 @@ static enum gn_status same_shape(const struct gn_layout *a, const struct gn_layo
 	return gn_err_set(err, GN_ERR_USAGE, "cannot add %dx%dx%d and %dx%dx%d", a->c, a->h, a->w, b->c, b->h, b->w);
 }
 
+static enum gn_status conv_shape(const struct gn_op_desc *d, struct gn_layout *out, struct gn_err *err)
+{
+	enum gn_status s = window_shape(d, out, err);
+
+	out->c = d->channels_out;
+	if (!s && (d->relu || d->add) && d->training)
+		s = gn_err_set(err, GN_ERR_UNSUPPORTED, "a convolution takes sum and relu along in inference only");
+	return s || !d->add ? s : same_shape(out, &d->in[1], err);
+}
+
 /* The logical shape of the output; layout as the first input's. */
 static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, struct gn_err *err)
 {
@@ -132,8 +142,7 @@ static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, s
 	*out = *in;
 	switch (d->kind) {
 	case GN_OP_CONV:
-		out->c = d->channels_out;
-		return window_shape(d, out, err);
+		return conv_shape(d, out, err);
 	case GN_OP_MAX_POOL:
 		return window_shape(d, out, err);
 	case GN_OP_ADAPTIVE_AVG_POOL:

@@ -52,14 +52,14 @@ struct gn_op_group {
 
 struct gn_op_desc {
 	enum gn_op_kind kind;
-	struct gn_layout in[2];  /* as they come; in[1] for GN_OP_ADD, and with add */
+	struct gn_layout in[2];  /* as they come; in[1] for GN_OP_ADD, and with add; a convolution finds it in its out */
 	struct gn_layout out;    /* wanted; GN_OP_REORDER alone */
 	int channels_out;        /* conv, linear */
 	int kernel, stride, pad; /* conv, max pool; square */
 	int out_side;            /* adaptive average pool; square */
 	int bias;                /* conv, linear */
-	int relu;                /* followed by max(0, x) in the same pass: batch norm, add */
-	int add;                 /* in[1] is added to the result before that: batch norm with relu */
+	int relu;                /* followed by max(0, x) in the same pass: batch norm, add, conv in inference */
+	int add;                 /* in[1] is added to the result before that: batch norm with relu, conv in inference */
 	int training;
 	int needs_din;        /* 0 for the first layer: nobody wants the gradient of an image */
 	double eps, momentum; /* batch norm */
@@ -82,6 +82,7 @@ struct gn_op_info {
 	int backward_reads_in;  /* in[0]; else it may be gone by then, as in[1] always may */
 	int backward_reads_out;
 	int in_place; /* out may be in[0]'s memory, and din[0] dout's */
+	int out_is_second;	      /* out has to be in[1]'s memory */
 	int second_gradient_in_place; /* din[1] may be dout's memory */
 	int sums_gradients;	      /* the gradient of the output may come as two that are to be added */
 };

@@ -32,20 +32,46 @@ static enum gn_status describe(struct conv *c, struct gn_err *err)
 	return s ? s : gn_dnnl_md_plain(1, c->bias_shape, &c->bias, err);
 }
 
+/* Sum and relu behind the convolution; *attr is the caller's. */
+static enum gn_status attributes(const struct conv *c, dnnl_primitive_attr_t *attr, struct gn_err *err)
+{
+	const struct gn_op_desc *d = &c->op->base.desc;
+	dnnl_post_ops_t ops = NULL;
+	enum gn_status s = gn_dnnl_check(dnnl_primitive_attr_clone(attr, c->op->attr), "attributes", err);
+
+	if (s || (!d->add && !d->relu))
+		return s;
+	s = gn_dnnl_check(dnnl_post_ops_create(&ops), "attributes", err);
+	if (!s && d->add)
+		s = gn_dnnl_check(dnnl_post_ops_append_sum(ops, 1), "a sum", err);
+	if (!s && d->relu)
+		s = gn_dnnl_check(dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0), "a relu", err);
+	if (!s)
+		s = gn_dnnl_check(dnnl_primitive_attr_set_post_ops(*attr, ops), "attributes", err);
+	dnnl_post_ops_destroy(ops);
+	if (s)
+		dnnl_primitive_attr_destroy(*attr);
+	return s;
+}
+
 static enum gn_status forward_descriptor(struct conv *c, dnnl_primitive_desc_t *out, struct gn_err *err)
 {
 	const struct gn_op_desc *d = &c->op->base.desc;
+	dnnl_primitive_attr_t attr;
 	dnnl_convolution_desc_t desc;
-	enum gn_status s;
+	enum gn_status s = attributes(c, &attr, err);
 
+	if (s)
+		return s;
 	s = gn_dnnl_check(dnnl_convolution_forward_desc_init(
 				  &desc, d->training ? dnnl_forward_training : dnnl_forward_inference,
 				  dnnl_convolution_direct, &c->in, &c->weight_any, d->bias ? &c->bias : NULL, &c->out,
 				  c->stride, c->pad_begin, c->pad_end),
 			  "a convolution", err);
-	return s ? s
-		 : gn_dnnl_check(dnnl_primitive_desc_create(out, &desc, c->op->attr, c->op->engine, NULL),
-				 "a convolution", err);
+	if (!s)
+		s = gn_dnnl_check(dnnl_primitive_desc_create(out, &desc, attr, c->op->engine, NULL), "a convolution", err);
+	dnnl_primitive_attr_destroy(attr);
+	return s;
 }
 
 /* Layouts that gn_layout cannot say are given up for plain ones. */
@@ -192,6 +218,14 @@ static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive
 	return s;
 }
 
+/* What is added lies where the result goes. */
+static void place_in_second(struct gn_op *op)
+{
+	op->info.out_is_second = op->desc.add;
+	if (op->desc.add)
+		op->info.in[1].block = op->info.out.block;
+}
+
 enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err)
 {
 	struct conv c = {0};
@@ -203,6 +237,7 @@ enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out,
 	s = describe(&c, err);
 	if (!s)
 		s = choose_layouts(&c, &pd, err);
+	place_in_second(&c.op->base);
 	if (!s)
 		s = choose_weight(&c, pd, err);
 	if (!s)

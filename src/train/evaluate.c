@@ -51,6 +51,7 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 	};
 	struct gn_plan_options po = {
 		.backend = strcmp(o->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF, .batch = (int)o->batch,
+		.frozen = 1,
 	};
 	enum gn_status status = open_data(e, o->data, err);
 

@@ -142,7 +142,7 @@ static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
 
 static enum gn_status make_plan(struct run *r, int training, struct gn_err *err)
 {
-	struct gn_plan_options o = {.backend = r->backend, .batch = r->g->batch, .training = training,
+	struct gn_plan_options o = {.backend = r->backend, .batch = r->g->batch, .training = training, .frozen = !training,
 				    .weights = gn_arrange_layouts(r->arrange)};
 	struct gn_plan *plan;
 	enum gn_status s;
@@ -165,8 +165,10 @@ static enum gn_status evaluate(struct run *r, struct gn_err *err)
 	if (want < 0)
 		return GN_OK;
 	s = make_plan(r, 0, err);
-	if (!s)
-		s = gn_plan_forward(r->plan, r->images, 0, &logits, err);
+	if (s)
+		return s;
+	gn_plan_freeze(r->plan);
+	s = gn_plan_forward(r->plan, r->images, 0, &logits, err);
 	if (!s)
 		gn_ledger_single(&r->ledger, "evaluation logits norm", "", GN_SHARE_PRECEDING, 1e-3, want,
 				 norm((size_t)r->g->batch * r->g->classes, logits), want);

@@ -12,6 +12,8 @@ static enum gn_status check_options(const struct gn_plan_options *o, const float
 	if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
 		return gn_err_set(err, GN_ERR_USAGE, "label smoothing of %g is not between 0 and 1",
 				  o->label_smoothing);
+	if (o->training && o->frozen)
+		return gn_err_set(err, GN_ERR_USAGE, "a training plan cannot be frozen");
 	if (o->training && !grads)
 		return gn_err_set(err, GN_ERR_USAGE, "a training plan needs memory for gradients");
 	return GN_OK;
@@ -36,6 +38,8 @@ enum gn_status gn_plan_create(const struct gn_model *model, const struct gn_plan
 	p->weights = calloc((size_t)gn_model_param_count(model) + 1, sizeof *p->weights);
 	s = p->weights ? gn_plan_build(p, err) : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a plan");
 	if (!s)
+		s = gn_plan_fold_place(p, err);
+	if (!s)
 		s = gn_plan_place(p, err);
 	p->options.weights = NULL; /* not needed any more */
 	if (s)
@@ -55,6 +59,8 @@ void gn_plan_destroy(struct gn_plan *p)
 	free(p->tensors);
 	free(p->storages);
 	free(p->weights);
+	free(p->own);
+	free(p->own_room);
 	free(p->arena);
 	free(p->logits);
 	free(p);
@@ -86,6 +92,8 @@ enum gn_status gn_plan_forward(struct gn_plan *p, const float *images, uint64_t 
 	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
 	enum gn_status s;
 
+	if (p->options.frozen && !p->frozen)
+		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan that has not frozen its weights yet");
 	gn_tensor_load(&p->tensors[0].layout, images, gn_plan_address(p, p->tensors[0].data));
 	for (int i = 0; i < p->op_count; i++) {
 		uint64_t began = look(p);

@@ -29,6 +29,7 @@ struct gn_plan_options {
 	int batch;
 	int training;           /* batch statistics, dropout and backward; or inference */
 	double label_smoothing; /* 0 .. 1 */
+	int frozen;             /* inference on weights that gn_plan_freeze took: batch norm goes into convolutions */
 	int dropout;            /* 0 turns dropout off in training too */
 	uint64_t seed;          /* for dropout masks; give every rank its own */
 	const struct gn_plan_watch *watch; /* borrowed; NULL: nobody looks */
@@ -45,6 +46,9 @@ enum gn_status gn_plan_create(const struct gn_model *model, const struct gn_plan
 			      float *grads, float *buffers, struct gn_plan **out, struct gn_err *err);
 void gn_plan_destroy(struct gn_plan *p);
 
+/* A plan with options.frozen takes the parameters and buffers as they are now; until then a forward is GN_ERR_USAGE. Results
+ * differ from those of a plan without by rounding. Others need not be told. */
+void gn_plan_freeze(struct gn_plan *p);
 /* images [batch][channels][side][side]; logits [batch][classes], borrowed, valid until the next call. step numbers
  * dropout masks and is otherwise unused. Training mode updates the BN buffers. */
 enum gn_status gn_plan_forward(struct gn_plan *p, const float *images, uint64_t step, const float **logits,

@@ -49,6 +49,8 @@ static int add_op(struct gn_plan *p, struct gn_op *op, int node, int a, int b)
 				 .in = {a, b},
 				 .param = {-1, -1},
 				 .buffer = -1,
+				 .conv = -1,
+				 .norm = -1,
 				 .workspace = -1};
 	for (int i = 0; i < 2; i++) {
 		if (in[i] < 0)
@@ -103,9 +105,9 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_node 
 		.out_side = n->out_side,
 		.bias = n->bias,
 		.relu = relu,
-		.add = n->kind == GN_LAYER_BATCH_NORM && in[1] >= 0,
+		.add = (n->kind == GN_LAYER_BATCH_NORM || n->kind == GN_LAYER_CONV) && in[1] >= 0,
 		.training = o->training,
-		.eps = 1e-5,
+		.eps = GN_PLAN_NORM_EPS,
 		.momentum = 0.1,
 		.rate = n->rate,
 		.seed = o->seed,
@@ -162,29 +164,119 @@ static int norm_of_sum(const struct builder *b, int node)
 	return -1;
 }
 
-/* Batch norms that wait for their sum, which comes later. */
-static int waits_for_sum(const struct builder *b, int node)
+/* The sum that this batch norm waits for, which comes later; -1: none. */
+static int sum_of_norm(const struct builder *b, int node)
 {
 	for (int i = node + 1; i < gn_model_node_count(b->p->model); i++)
 		if (norm_of_sum(b, i) == node)
-			return 1;
+			return i;
+	return -1;
+}
+
+static int is_frozen(const struct builder *b)
+{
+	return b->p->options.frozen && b->p->options.backend == GN_BACKEND_HOST;
+}
+
+/* In inference: the node whose memory holds what this one gives. */
+static int root_of(const struct builder *b, int node)
+{
+	const struct gn_model *m = b->p->model;
+
+	for (;;) {
+		enum gn_layer kind = gn_model_node(m, node)->kind;
+
+		if (kind != GN_LAYER_DROPOUT && !(kind == GN_LAYER_RELU && is_relu_of(b, node - 1)))
+			return node;
+		node = gn_model_node(m, node)->input[0];
+	}
+}
+
+/* What the sum adds may be overwritten by it: nobody reads that later, and the convolution itself reads something else. */
+static int takes_over(const struct builder *b, int sum, int norm, int conv)
+{
+	const struct gn_model *m = b->p->model;
+	const struct gn_node *n = gn_model_node(m, sum);
+	int other = root_of(b, n->input[n->input[0] == norm]);
+
+	if (other == 0 || other == root_of(b, gn_model_node(m, conv)->input[0]))
+		return 0;
+	for (int i = sum + 1; i < gn_model_node_count(m); i++)
+		for (int k = 0; k < 2; k++)
+			if (gn_model_node(m, i)->input[k] >= 0 && root_of(b, gn_model_node(m, i)->input[k]) == other)
+				return 0;
+	return 1;
+}
+
+/* The convolution that takes this batch norm in; -1: none. */
+static int conv_of_norm(const struct builder *b, int norm)
+{
+	const struct gn_model *m = b->p->model;
+	int conv = gn_model_node(m, norm)->input[0], sum;
+
+	if (!is_frozen(b) || gn_model_node(m, norm)->kind != GN_LAYER_BATCH_NORM ||
+	    gn_model_node(m, conv)->kind != GN_LAYER_CONV || b->uses_of_node[conv] != 1)
+		return -1;
+	sum = sum_of_norm(b, norm);
+	return sum < 0 || takes_over(b, sum, norm, conv) ? conv : -1;
+}
+
+/* Nodes that run together with one that comes later. */
+static int waits(const struct builder *b, int node)
+{
+	const struct gn_model *m = b->p->model;
+
+	if (gn_model_node(m, node)->kind == GN_LAYER_BATCH_NORM)
+		return sum_of_norm(b, node) >= 0;
+	for (int i = node + 1; gn_model_node(m, node)->kind == GN_LAYER_CONV && i < gn_model_node_count(m); i++)
+		if (gn_model_node(m, i)->input[0] == node)
+			return conv_of_norm(b, i) == node;
 	return 0;
 }
 
-/* norm: joins the sum that `node` is; -1: nothing does. */
-static enum gn_status build_node(struct builder *b, int node, int relu, int norm, struct gn_err *err)
+/* The operator for nodes that run together. core: the one with the weights. */
+struct joint {
+	int core, norm; /* norm: taken into core's weights; -1: none */
+	int other;	/* node that is added, or second input; -1: none */
+	int relu;
+};
+
+static struct joint join(const struct builder *b, int node, int relu)
+{
+	const struct gn_model *m = b->p->model;
+	const struct gn_node *n = gn_model_node(m, node);
+	int norm = norm_of_sum(b, node), conv;
+	struct joint j = {.core = norm < 0 ? node : norm, .norm = -1, .other = n->input[1], .relu = relu};
+
+	if (norm >= 0)
+		j.other = n->input[n->input[0] == norm];
+	conv = conv_of_norm(b, j.core);
+	if (conv >= 0) {
+		j.norm = j.core;
+		j.core = conv;
+	}
+	return j;
+}
+
+static enum gn_status build_node(struct builder *b, int node, int relu, struct gn_err *err)
 {
 	struct gn_plan *p = b->p;
-	const struct gn_node *sum = gn_model_node(p->model, node), *n = norm < 0 ? sum : gn_model_node(p->model, norm);
-	int other = norm < 0 ? n->input[1] : sum->input[sum->input[0] == norm];
-	int in[2] = {b->tensor_of_node[n->input[0]], other < 0 ? -1 : b->tensor_of_node[other]};
+	struct joint j = join(b, node, relu);
+	const struct gn_node *n = gn_model_node(p->model, j.core);
+	int in[2] = {b->tensor_of_node[n->input[0]], j.other < 0 ? -1 : b->tensor_of_node[j.other]};
+	int own = is_frozen(b) && n->kind == GN_LAYER_CONV;
 	struct gn_op_desc desc = describe(b, n, in, relu);
+	struct gn_weight_layout comes = weight_of(p, j.core);
 	const struct gn_op_info *info;
+	struct gn_plan_op *o;
 	struct gn_op *op = NULL;
 	enum gn_status s;
 
 	desc.stream = (uint32_t)node;
-	desc.weight = weight_of(p, norm < 0 ? node : norm);
+	desc.bias |= j.norm >= 0;
+	desc.weight = comes;
+	if (own)
+		desc.weight.order = GN_WEIGHT_ANY;
 	s = gn_op_create(p->options.backend, &desc, &op, err);
 	if (s)
 		goto fail;
@@ -195,7 +287,15 @@ static enum gn_status build_node(struct builder *b, int node, int relu, int norm
 	if (s)
 		goto fail;
 	b->tensor_of_node[node] = add_op(p, op, node, in[0], in[1]);
-	take_params(p, norm < 0 ? node : norm, &p->ops[p->op_count - 1]);
+	o = &p->ops[p->op_count - 1];
+	take_params(p, j.core, o);
+	if (own) {
+		o->conv = j.core;
+		o->norm = j.norm;
+		if (comes.order == GN_WEIGHT_ANY)
+			comes.order = GN_WEIGHT_PLAIN;
+		p->weights[o->param[0]] = comes;
+	}
 	return GN_OK;
 fail:
 	gn_op_destroy(op);
@@ -218,15 +318,16 @@ static enum gn_status build_all(struct builder *b, struct gn_err *err)
 	b->tensor_of_node[0] = add_tensor(p, &images, -1);
 	for (int i = 1; !s && i < count; i++) {
 		enum gn_layer kind = gn_model_node(m, i)->kind;
-		int relu = (kind == GN_LAYER_BATCH_NORM || kind == GN_LAYER_ADD) && is_relu_of(b, i);
+		int takes_relu = kind == GN_LAYER_BATCH_NORM || kind == GN_LAYER_ADD || (kind == GN_LAYER_CONV && is_frozen(b));
+		int relu = takes_relu && is_relu_of(b, i);
 
 		if (kind == GN_LAYER_DROPOUT && !(p->options.training && p->options.dropout)) {
 			b->tensor_of_node[i] = b->tensor_of_node[gn_model_node(m, i)->input[0]];
 			continue;
 		}
-		if (kind == GN_LAYER_BATCH_NORM && waits_for_sum(b, i))
+		if (waits(b, i))
 			continue;
-		s = build_node(b, i, relu, norm_of_sum(b, i), err);
+		s = build_node(b, i, relu, err);
 		if (!s && relu) {
 			b->tensor_of_node[i + 1] = b->tensor_of_node[i];
 			i++;

@@ -29,10 +29,14 @@ struct gn_plan_op {
 	int in[2], out; /* tensors; -1 for none */
 	int param[2];   /* weight, bias in the model; -1 for none */
 	int buffer;     /* running mean; the variance follows; -1 for none */
+	int conv, norm; /* nodes of a convolution on weights of its own and of the batch norm in them; -1 for none */
+	size_t own_weight, own_bias; /* elements of the plan's own */
 	int workspace;  /* storage */
 	int adds[2];    /* the gradient of the input goes to temporary memory and is added */
 	int gives_more[2]; /* it goes to the input's more_grad */
 };
+
+#define GN_PLAN_NORM_EPS 1e-5
 
 enum gn_plan_phase { GN_PHASE_NEW, GN_PHASE_FORWARD, GN_PHASE_LOSS };
 
@@ -41,6 +45,8 @@ struct gn_plan {
 	struct gn_plan_options options;
 	float *params, *grads, *buffers;
 	struct gn_weight_layout *weights; /* by parameter */
+	float *own, *own_room; /* weights and biases of a frozen plan, and room for the largest weight */
+	int frozen;
 	int op_count, tensor_count, storage_count;
 	struct gn_plan_op *ops;
 	struct gn_plan_tensor *tensors;
@@ -50,13 +56,17 @@ struct gn_plan {
 	char *arena;
 	int logits_tensor;
 	float *logits;
-	enum gn_plan_phase phase;
+	#define GN_PLAN_NORM_EPS 1e-5
+
+enum gn_plan_phase phase;
 };
 
 /* plan_build.c: operators and tensors of p->model in order. plan_memory.c: storages, arena, and every operator bound.
  */
 enum gn_status gn_plan_build(struct gn_plan *p, struct gn_err *err);
 enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err);
+/* plan_fold.c: memory for the weights of a frozen plan. */
+enum gn_status gn_plan_fold_place(struct gn_plan *p, struct gn_err *err);
 /* Address of a storage; NULL for -1. */
 void *gn_plan_address(const struct gn_plan *p, int storage);
 

@@ -52,8 +52,9 @@ static void place_data(struct gn_plan *p)
 		struct gn_plan_tensor *out = &p->tensors[o->out];
 		int training = p->options.training;
 
-		out->data = can_be_in_place(p, o) ? p->tensors[o->in[0]].data
-						  : add_storage(p, gn_layout_bytes(&out->layout), i, i);
+		out->data = o->info.out_is_second   ? p->tensors[o->in[1]].data
+			    : can_be_in_place(p, o) ? p->tensors[o->in[0]].data
+						    : add_storage(p, gn_layout_bytes(&out->layout), i, i);
 		extend(p, out->data, i);
 		if (training && o->info.backward_reads_out)
 			extend(p, out->data, backward_time(p, i));
@@ -140,6 +141,10 @@ static void bind_params(const struct gn_plan *p, const struct gn_plan_op *o, str
 	b->bias = o->param[1] < 0 ? NULL : p->params + bias;
 	b->dweight = o->param[0] < 0 || !p->grads ? NULL : p->grads + weight;
 	b->dbias = o->param[1] < 0 || !p->grads ? NULL : p->grads + bias;
+	if (o->conv >= 0) {
+		b->weight = p->own + o->own_weight;
+		b->bias = p->own + o->own_bias;
+	}
 	if (o->buffer >= 0) {
 		b->running_mean = p->buffers + gn_model_buffer(p->model, o->buffer)->offset;
 		b->running_var = p->buffers + gn_model_buffer(p->model, o->buffer + 1)->offset;

@@ -52,6 +52,7 @@ enum gn_status gn_score_run(struct gn_plan *plan, struct gn_loader *loader, stru
 	uint64_t batches = gn_loader_batches(loader);
 	enum gn_status status = gn_loader_start(loader, 0, 0, err);
 
+	gn_plan_freeze(plan);
 	for (uint64_t b = 0; b < batches && !status; b++) {
 		struct gn_batch batch;
 		const float *logits;

@@ -122,7 +122,7 @@ static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_plan_options po = {
 		.backend = strcmp(s->options->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF,
-		.batch = (int)s->options->batch, .weights = gn_arrange_layouts(s->arrange),
+		.batch = (int)s->options->batch, .frozen = 1, .weights = gn_arrange_layouts(s->arrange),
 	};
 
 	return s->val ? gn_plan_create(s->model, &po, s->params, NULL, s->buffers, &s->val_plan, err) : GN_OK;

@@ -54,7 +54,7 @@ void op_run_init(struct op_run *r, const struct gn_op_desc *desc, int values)
 	if (d.kind == GN_OP_BATCH_NORM)
 		r->weight_count = r->bias_count = r->in.c;
 	r->x[0] = random_floats(r->in_count, 1, values);
-	r->x[1] = random_floats(r->in_count, 2, values);
+	r->x[1] = random_floats(r->in_count > r->out_count ? r->in_count : r->out_count, 2, values);
 	r->dy = random_floats(r->out_count, 3, 0);
 	r->weight = random_floats(r->weight_count, 4, 0);
 	r->bias = random_floats(r->bias_count, 5, 0);
@@ -180,7 +180,7 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 		r->mean[i] = 0.1f * (float)i;
 		r->var[i] = 1 + 0.1f * (float)i;
 	}
-	b.out = gn_alloc_aligned(gn_layout_bytes(&info->out));
+	b.out = info->out_is_second ? x[1] : gn_alloc_aligned(gn_layout_bytes(&info->out));
 	b.dout = dy = load(backend, &info->out, r->dy);
 	if (info->sums_gradients && r->halves) {
 		/* halving and doubling lose nothing */
@@ -208,7 +208,8 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 		if (backend == GN_BACKEND_HOST && d.training && d.needs_din)
 			assert_padding_zero(&info->in[i], b.din[i]);
 		free(b.din[i]);
-		free(x[i]);
+		if (x[i] != b.out)
+			free(x[i]);
 	}
 	change_weight(&d, info->weight, 1, r->weight_count, r->weight);
 	if (d.training)

@@ -87,6 +87,30 @@ static void test_conv(void **state)
 	}
 }
 
+/* Sum and relu taken along, in inference. */
+static void test_conv_tail(void **state)
+{
+	static const int table[][7] = {{2, 64, 9, 64, 3, 1, 1},	 {2, 64, 8, 256, 1, 1, 0}, {1, 128, 9, 64, 1, 2, 0},
+				       {2, 3, 33, 64, 7, 2, 3},	 {2, 37, 10, 29, 3, 2, 1}, {3, 20, 12, 50, 5, 1, 0}};
+	char title[80];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		for (int mode = 1; mode < 4; mode++) {
+			const int *t = table[i];
+			struct gn_op_desc d = {.kind = GN_OP_CONV, .channels_out = t[3], .kernel = t[4], .stride = t[5],
+					       .pad = t[6], .bias = 1, .relu = mode & 1, .add = mode & 2};
+			int out = (t[2] + 2 * t[6] - t[4]) / t[5] + 1;
+
+			d.in[0] = shape(t[0], t[1], t[2], t[2]);
+			d.in[1] = shape(t[0], t[3], out, out);
+			snprintf(title, sizeof title, "conv%s%s %d to %d by %d", d.add ? "+sum" : "", d.relu ? "+relu" : "",
+				 t[1], t[3], t[4]);
+			compare(title, &d, 0, 2e-6);
+		}
+	}
+}
+
 static void test_batch_norm(void **state)
 {
 	static const int table[][4] = {{4, 64, 9, 8},  {2, 16, 1, 1},   {2, 5, 1, 2},  {3, 37, 7, 5},
@@ -294,7 +318,7 @@ static void test_refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_conv),     cmocka_unit_test(test_batch_norm),
+		cmocka_unit_test(test_conv),     cmocka_unit_test(test_conv_tail), cmocka_unit_test(test_batch_norm),
 		cmocka_unit_test(test_max_pool), cmocka_unit_test(test_adaptive_avg_pool),
 		cmocka_unit_test(test_linear),   cmocka_unit_test(test_pointwise),
 		cmocka_unit_test(test_weight_orders), cmocka_unit_test(test_weight_reorder),

@@ -172,6 +172,58 @@ static void test_inference(void **state)
 	net_release(&n);
 }
 
+/* A frozen plan gives what another one gives, but for rounding, from the weights that it was last told to take. */
+static void frozen(const char *model, int side, int arranged)
+{
+	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 3, .training = 1}, eval = {.batch = 3};
+	struct gn_plan *plain, *folded;
+	struct gn_arrange *arrange;
+	const float *a, *b;
+	struct net n;
+	struct gn_err err;
+	double first;
+
+	net_init(&n, model, 10, side, o);
+	assert_ok(gn_arrange_create(n.model, &arrange, &err));
+	if (arranged) {
+		gn_plan_destroy(n.plan);
+		o.weights = eval.weights = gn_arrange_layouts(arrange);
+		assert_ok(gn_plan_create(n.model, &o, n.params, n.grads, n.buffers, &n.plan, &err));
+		assert_ok(gn_arrange_take(arrange, n.plan, &err));
+		gn_arrange_in(arrange, n.params);
+	}
+	train(&n, 3);
+	eval.backend = GN_BACKEND_HOST;
+	assert_ok(gn_plan_create(n.model, &eval, n.params, NULL, n.buffers, &plain, &err));
+	eval.frozen = 1;
+	assert_ok(gn_plan_create(n.model, &eval, n.params, NULL, n.buffers, &folded, &err));
+	assert_int_equal(gn_plan_forward(folded, n.images, 0, &b, &err), GN_ERR_USAGE);
+	gn_plan_freeze(folded);
+	assert_ok(gn_plan_forward(plain, n.images, 0, &a, &err));
+	assert_ok(gn_plan_forward(folded, n.images, 0, &b, &err));
+	assert_true(apart(30, b, a) < 1e-5);
+	assert_true(folded->op_count < plain->op_count || !strcmp(model, "lenet"));
+	first = a[7];
+	train(&n, 2);
+	assert_ok(gn_plan_forward(plain, n.images, 0, &a, &err));
+	gn_plan_freeze(folded);
+	assert_ok(gn_plan_forward(folded, n.images, 0, &b, &err));
+	assert_true(a[7] != (float)first && apart(30, b, a) < 1e-5);
+	gn_plan_destroy(plain);
+	gn_plan_destroy(folded);
+	gn_arrange_destroy(arrange);
+	net_release(&n);
+}
+
+static void test_frozen(void **state)
+{
+	(void)state;
+	frozen("lenet", 28, 0);
+	frozen("resnet20", 19, 0);
+	frozen("resnet18", 40, 1);
+	frozen("resnet50", 40, 1);
+}
+
 struct calls {
 	const struct net *n;
 	int count, last_node;
@@ -395,7 +447,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_host_is_oracle), cmocka_unit_test(test_dropout_is_oracle),
-		cmocka_unit_test(test_inference),      cmocka_unit_test(test_ready),
+		cmocka_unit_test(test_inference), cmocka_unit_test(test_frozen),      cmocka_unit_test(test_ready),
 		cmocka_unit_test(test_same_twice),     cmocka_unit_test(test_arranged), cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_storage),        cmocka_unit_test(test_init),
 	};
