@@ -11,6 +11,9 @@
 /* How long operations of an end that closes may take when the peer is alive, and how long after the peer has closed an
  * operation may still be on its way. */
 #define SETTLE_NS 1000000000u
+/* What a peer that has left sent before is here by then, and what ends with a broken link has ended. */
+#define LEFT_NS 50000000u
+#define BROKEN_NS 50000000u
 
 struct gn_request {
 	struct gn_conn *conn;
@@ -315,10 +318,15 @@ static int holds_buffers(const struct gn_conn *c)
 	return held;
 }
 
-/* Lock held; lets others in between. */
-static void settle(struct gn_conn *c, uint64_t until_ns, int even_broken)
+static int gone(const struct gn_conn *c)
 {
-	while (c->active && (even_broken || !c->link->broken) && gn_clock_ns() < until_ns) {
+	return c->link->broken || (c->link->left_ns && gn_clock_ns() - c->link->left_ns > LEFT_NS);
+}
+
+/* Lock held; lets others in between. */
+static void settle(struct gn_conn *c, uint64_t until_ns, int even_gone)
+{
+	while (c->active && (even_gone || !gone(c)) && gn_clock_ns() < until_ns) {
 		for (int i = 0; i < 16 && c->active; i++)
 			gn_engine_progress(c->engine);
 		if (!c->active)
@@ -356,10 +364,10 @@ void gn_conn_close(struct gn_conn *c)
 	cancel_receptions(c);
 	say_goodbye(c);
 	settle(c, gn_clock_ns() + SETTLE_NS, 0);
-	if (c->active && (c->link->broken || holds_buffers(c))) {
+	if (c->active && (gone(c) || holds_buffers(c))) {
 		/* the end of the link ends them */
 		gn_link_break(c->link, "a connection was closed in the middle of a message that did not end");
-		settle(c, gn_clock_ns() + SETTLE_NS, 1);
+		settle(c, gn_clock_ns() + BROKEN_NS, 1);
 	}
 	gn_engine_remove(e, c->number);
 	gn_link_release(c->link);
@@ -373,14 +381,14 @@ void gn_conn_close(struct gn_conn *c)
 	pthread_mutex_unlock(&e->lock);
 }
 
-unsigned gn_conn_reap(struct gn_engine *e)
+unsigned gn_conn_reap(struct gn_engine *e, int all)
 {
 	struct gn_conn **at = &e->lingering, *c;
 	unsigned left = 0;
 
 	while ((c = *at)) {
-		left += c->active;
-		if (c->active) {
+		if (c->active && !all) {
+			left += c->active;
 			at = &c->next;
 			continue;
 		}

@@ -67,7 +67,7 @@ enum gn_status gn_request_test(struct gn_request *r, int *done, int *sizes, stru
 const struct gn_report *gn_request_report(const struct gn_request *r);
 /* Ends it, whatever is under way, and frees it as soon as UCX holds nothing of it. */
 void gn_conn_close(struct gn_conn *c);
-/* Lock held. Frees closed ones that UCX is done with; how many operations are left of others? */
-unsigned gn_conn_reap(struct gn_engine *e);
+/* Lock held. Frees closed ones that UCX is done with, or all of them; how many operations are left of others? */
+unsigned gn_conn_reap(struct gn_engine *e, int all);
 
 #endif

@@ -1,6 +1,7 @@
 #include "ncclnet/core.h"
 
 #include "ncclnet/context.h"
+#include "ncclnet/flush.h"
 #include "ncclnet/meet.h"
 
 #include <dlfcn.h>
@@ -332,16 +333,26 @@ enum gn_nccl_result gn_core_irecv(void *recv_comm, int n, void **data, size_t *s
 	return gn_report_result(&c->engine->report, status, &err);
 }
 
-/* For what went to host memory there is nothing to flush. */
+/* What went to host memory needs no flush, and neither does a message without bytes. */
 enum gn_nccl_result gn_core_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles, void **request)
 {
-	(void)recv_comm;
-	(void)n;
+	struct gn_conn *c = recv_comm;
+	enum gn_status status = GN_OK;
+	struct gn_err err;
+	int needed = 0;
+
 	(void)data;
-	(void)sizes;
-	(void)mhandles;
+	if (!c || !request)
+		return GN_NCCL_INVALID_ARGUMENT;
 	*request = NULL;
-	return GN_NCCL_SUCCESS;
+	for (int i = 0; i < n && mhandles && sizes; i++) {
+		const struct gn_registration *r = mhandles[i];
+
+		needed |= r && r->type == GN_NCCL_PTR_CUDA && sizes[i] > 0;
+	}
+	if (needed)
+		status = gn_flush_gpu(&err);
+	return gn_report_result(&c->engine->report, status, &err);
 }
 
 enum gn_nccl_result gn_core_test(void *request, int *done, int *sizes)

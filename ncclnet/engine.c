@@ -2,6 +2,7 @@
 
 #include "ncclnet/conn.h"
 #include "src/base/clock.h"
+#include "transport/fabric_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,8 @@ static ucs_status_t configure(ucp_config_t *config, const char *device, int traf
 	ucs_status_t rc = UCS_OK;
 	char number[16];
 
-	if (set(config, "MM_ERROR_HANDLING", "y") != UCS_OK) {
+	/* UCX 1.13 warns of settings that nothing has */
+	if (gn_fabric_tls_has_shm(getenv("UCX_TLS")) && set(config, "MM_ERROR_HANDLING", "y") != UCS_OK) {
 		set(config, "POSIX_ERROR_HANDLING", "y");
 		set(config, "SYSV_ERROR_HANDLING", "y");
 	}
@@ -134,29 +136,6 @@ enum gn_status gn_engine_create(const struct gn_report *report, const char *devi
 	return GN_OK;
 }
 
-void gn_engine_destroy(struct gn_engine *e)
-{
-	unsigned stuck = gn_links_close(e);
-
-	if (stuck)
-		gn_report_warn(&e->report, "%u messages of closed connections did not end: their fabric stays until the process "
-			       "ends", stuck);
-	if (e->address)
-		ucp_worker_release_address(e->worker, e->address);
-	/* an operation that could not be ended might call back for memory that is gone: the worker stays as it is */
-	if (e->worker && !stuck)
-		ucp_worker_destroy(e->worker);
-	if (e->context && !stuck)
-		ucp_cleanup(e->context);
-	if (e->epoll >= 0)
-		close(e->epoll);
-	free(e->conns);
-	pthread_mutex_destroy(&e->lock);
-	free(e);
-}
-
-/* --- progress --- */
-
 static void dropped(void *request, ucs_status_t rc, const ucp_tag_recv_info_t *info, void *buffer)
 {
 	(void)rc;
@@ -186,6 +165,29 @@ static void drop_strays(struct gn_engine *e)
 	}
 }
 
+/* UCX 1.13 never ends a reception of which a part has come when its sender dies. Nothing more is written to it without a turn
+ * of the worker, and the worker's end may still call back for others: connections are freed after it. */
+void gn_engine_destroy(struct gn_engine *e)
+{
+	gn_links_close(e);
+	if (e->worker)
+		drop_strays(e);
+	if (e->address)
+		ucp_worker_release_address(e->worker, e->address);
+	if (e->worker)
+		ucp_worker_destroy(e->worker);
+	if (e->context)
+		ucp_cleanup(e->context);
+	gn_conn_reap(e, 1);
+	if (e->epoll >= 0)
+		close(e->epoll);
+	free(e->conns);
+	pthread_mutex_destroy(&e->lock);
+	free(e);
+}
+
+/* --- progress --- */
+
 void gn_engine_progress(struct gn_engine *e)
 {
 	uint64_t now;
@@ -201,7 +203,7 @@ void gn_engine_progress(struct gn_engine *e)
 	e->looked_ns = now;
 	drop_strays(e);
 	gn_links_look(e);
-	gn_conn_reap(e);
+	gn_conn_reap(e, 0);
 }
 
 /* --- connections by number: the low half says where, the high half is random --- */

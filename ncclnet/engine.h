@@ -113,8 +113,8 @@ void gn_link_release(struct gn_link *link);
 void gn_links_look(struct gn_engine *e);
 /* After UCX's turn: closes endpoints of links that broke in it. */
 void gn_links_mend(struct gn_engine *e);
-/* At the end: says goodbye and closes them all. How many operations UCX has not ended? */
-unsigned gn_links_close(struct gn_engine *e);
+/* At the end: says goodbye and closes them all. */
+void gn_links_close(struct gn_engine *e);
 
 /* Gives a connection its number. */
 enum gn_status gn_engine_add(struct gn_engine *e, struct gn_conn *c, uint32_t *number, struct gn_err *err);

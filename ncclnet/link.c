@@ -246,30 +246,24 @@ static void say_goodbye(struct gn_link *link)
 			send(link->sockets[i], &goodbye, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void run_until(struct gn_engine *e, uint64_t until_ns)
+/* A peer that takes nothing more is given up after a second, a dead one at once. */
+void gn_links_close(struct gn_engine *e)
 {
-	while ((e->closing || gn_conn_reap(e)) && gn_clock_ns() < until_ns) {
+	uint64_t until = gn_clock_ns() + CLOSE_NS;
+	struct gn_closing *c;
+	struct gn_link *link;
+
+	for (link = e->links; link; link = link->next) {
+		say_goodbye(link);
+		close_endpoint(link, link->broken || link->left_ns);
+	}
+	while (e->closing && gn_clock_ns() < until) {
 		for (int i = 0; i < 64; i++)
 			ucp_worker_progress(e->worker);
 		gn_links_look(e);
 		if (e->closing)
 			sched_yield();
 	}
-}
-
-/* A peer that takes nothing more is given up after a second, a dead one at once. */
-unsigned gn_links_close(struct gn_engine *e)
-{
-	struct gn_closing *c;
-	struct gn_link *link;
-	unsigned left;
-
-	for (link = e->links; link; link = link->next) {
-		say_goodbye(link);
-		close_endpoint(link, link->broken || link->left_ns);
-	}
-	run_until(e, gn_clock_ns() + CLOSE_NS);
-	left = gn_conn_reap(e);
 	/* the worker's end completes what is left when nobody holds it */
 	while ((c = e->closing)) {
 		e->closing = c->next;
@@ -281,5 +275,4 @@ unsigned gn_links_close(struct gn_engine *e)
 		close_sockets(link);
 		free(link);
 	}
-	return left;
 }

@@ -1,2 +1,358 @@
+/* How communicators, connections and the library itself come and go. */
 #include "tests/ncclnet/lab.h"
-const struct lab_check checks_life[] = {{0}};
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One message over a connection, both ends of which call it. */
+static void one_message(struct lab *lab, int sends, void *comm, size_t bytes, uint64_t seed)
+{
+	unsigned char *buffer = calloc(1, bytes);
+	void *mhandle = reg(lab, comm, buffer, bytes);
+
+	if (sends) {
+		fill(buffer, bytes, seed);
+		await(lab, send_one(lab, comm, buffer, bytes, 1, mhandle), NULL);
+	} else {
+		await(lab, receive_one(lab, comm, buffer, bytes, 1, mhandle), NULL);
+		if (wrong(buffer, bytes, seed) >= 0)
+			fail(lab, "a message is wrong, or another connection's");
+	}
+	dereg(lab, comm, mhandle);
+	free(buffer);
+}
+
+static void check_communicators(struct lab *lab)
+{
+	enum { COUNT = 6 };
+	void *contexts[COUNT] = {0}, *comms[COUNT];
+
+	lab_load(lab);
+	contexts[0] = lab->context;
+	for (int i = 1; i < COUNT; i++)
+		must(lab, plug_init(&lab->plug, &contexts[i], lab_logger), "init for another communicator");
+	for (int i = 0; i < COUNT; i++)
+		for (int j = 0; j < i && lab->plug.version >= 11; j++)
+			if (contexts[i] && contexts[i] == contexts[j])
+				fail(lab, "two communicators got the same context");
+	for (int i = 0; i < COUNT; i++) {
+		lab->context = contexts[i];
+		comms[i] = lab_pair(lab, i % 2, !(i % 2));
+	}
+	for (int i = COUNT - 1; i >= 0; i--)
+		one_message(lab, lab->rank == i % 2, comms[i], 5000, (uint64_t)i);
+	/* half of them end while the others go on */
+	for (int half = 0; half < 2; half++) {
+		meet(lab);
+		for (int i = half; i < COUNT; i += 2) {
+			lab_close(lab, lab->rank == i % 2, comms[i]);
+			must(lab, plug_finalize(&lab->plug, contexts[i]), "finalize");
+		}
+		for (int i = 1; i < COUNT && !half; i += 2)
+			one_message(lab, lab->rank == i % 2, comms[i], 70000, (uint64_t)(10 + i));
+	}
+	plug_close(&lab->plug);
+}
+
+/* NCCL up to 2.28 calls finalize for a communicator whose init failed. */
+static void check_failed_init(struct lab *lab)
+{
+	const char *why = "", *before = getenv("UCX_TLS");
+	char *saved = before ? strdup(before) : NULL;
+	void *context = NULL;
+	int count;
+
+	if (plug_open(&lab->plug, lab->options->path, lab->options->version, &why))
+		fail(lab, "cannot load it: %s", why);
+	setenv("UCX_TLS", "no-such-transport", 1);
+	if (!plug_init(&lab->plug, &context, lab_logger) && !plug_devices(&lab->plug, &count))
+		skip(lab, "init does not fail with UCX_TLS=no-such-transport");
+	must(lab, plug_finalize(&lab->plug, context), "finalize after an init that failed");
+	if (saved)
+		setenv("UCX_TLS", saved, 1);
+	else
+		unsetenv("UCX_TLS");
+	plug_close(&lab->plug);
+	lab_load(lab);
+	lab_unload(lab);
+	free(saved);
+}
+
+static void check_listen_reuse(struct lab *lab)
+{
+	enum { EACH = 3 };
+	char handle[GN_NCCL_HANDLE_BYTES];
+	void *comms[2 * EACH], *listener;
+	int from[2 * EACH] = {0};
+
+	lab_load(lab);
+	if (lab->rank) {
+		hear(lab, 0, handle, sizeof handle);
+		for (int i = 0; i < EACH; i++)
+			comms[i] = lab_connect(lab, handle);
+		for (int i = 0; i < EACH; i++) {
+			int me = lab->rank * 10 + i;
+			void *mhandle = reg(lab, comms[i], &me, sizeof me);
+
+			await(lab, send_one(lab, comms[i], &me, sizeof me, 0, mhandle), NULL);
+			dereg(lab, comms[i], mhandle);
+		}
+	} else {
+		listener = lab_listen(lab, handle);
+		for (int r = 1; r < lab->size; r++)
+			tell(lab, r, handle, sizeof handle);
+		for (int i = 0; i < 2 * EACH; i++)
+			comms[i] = lab_accept(lab, listener);
+		must(lab, plug_close_listen(&lab->plug, listener), "closeListen");
+		for (int i = 0; i < 2 * EACH; i++) {
+			void *mhandle = reg(lab, comms[i], &from[i], sizeof from[i]);
+
+			await(lab, receive_one(lab, comms[i], &from[i], sizeof from[i], 0, mhandle), NULL);
+			dereg(lab, comms[i], mhandle);
+			for (int j = 0; j < i; j++)
+				if (from[i] == from[j])
+					fail(lab, "two connections by one listener lead to the same sender");
+		}
+	}
+	meet(lab);
+	for (int i = 0; i < (lab->rank ? EACH : 2 * EACH); i++)
+		lab_close(lab, lab->rank, comms[i]);
+	lab_unload(lab);
+}
+
+static void check_recreate(struct lab *lab)
+{
+	enum { CYCLES = 16, SETTLED = 6 };
+	int descriptors = 0, now;
+
+	lab_load(lab);
+	for (int i = 0; i < CYCLES; i++) {
+		void *there = lab_pair(lab, 0, 1), *back = lab_pair(lab, 1, 0);
+
+		one_message(lab, !lab->rank, there, 3000, (uint64_t)i);
+		one_message(lab, lab->rank, back, 3000, (uint64_t)(100 + i));
+		meet(lab);
+		/* who closes first, and what, changes */
+		if (i % 3 == 1)
+			nap(5 * lab->rank);
+		lab_close(lab, i % 2 ? !lab->rank : lab->rank, i % 2 ? there : back);
+		lab_close(lab, i % 2 ? lab->rank : !lab->rank, i % 2 ? back : there);
+		must(lab, plug_finalize(&lab->plug, lab->context), "finalize");
+		lab->context = NULL;
+		meet(lab);
+		now = count_descriptors();
+		if (i == SETTLED)
+			descriptors = now;
+		/* no more than a few that a network keeps for itself */
+		if (i > SETTLED && now > descriptors + 2)
+			fail(lab, "%d descriptors are open after %d cycles of connecting and closing, %d after %d", now, i + 1,
+			     descriptors, SETTLED + 1);
+		if (i + 1 < CYCLES)
+			must(lab, plug_init(&lab->plug, &lab->context, lab_logger), "init again");
+	}
+	plug_close(&lab->plug);
+}
+
+/* Around a ring of four, both ways to each neighbour, large messages in both at once: no order may be assumed. */
+static void check_ring(struct lab *lab)
+{
+	enum { COUNT = 12, BYTES = 700000, DEPTH = 3, WAYS = 4 };
+	int right = (lab->rank + 1) % lab->size, left = (lab->rank + lab->size - 1) % lab->size;
+	struct {
+		void *comm, *mhandle, *requests[DEPTH];
+		unsigned char *buffers;
+		int sends, peer, posted, finished;
+	} ways[WAYS] = {{0}};
+	int open = WAYS;
+
+	lab_load(lab);
+	/* connections in an order that all agree on */
+	for (int r = 0; r < lab->size; r++) {
+		int next = (r + 1) % lab->size;
+
+		if (lab->rank == r || lab->rank == next) {
+			void *down = lab_pair(lab, r, next), *up = lab_pair(lab, next, r);
+			int base = lab->rank == r ? 0 : 2;
+
+			ways[base].comm = down;
+			ways[base].sends = lab->rank == r;
+			ways[base + 1].comm = up;
+			ways[base + 1].sends = lab->rank == next;
+			ways[base].peer = ways[base + 1].peer = lab->rank == r ? right : left;
+		}
+	}
+	for (int w = 0; w < WAYS; w++) {
+		ways[w].buffers = malloc((size_t)DEPTH * BYTES);
+		ways[w].mhandle = reg(lab, ways[w].comm, ways[w].buffers, (size_t)DEPTH * BYTES);
+	}
+	while (open) {
+		for (int w = 0; w < WAYS; w++) {
+			int slot = ways[w].posted % DEPTH, done = 0, tag = 0, sender = ways[w].sends ? lab->rank : ways[w].peer;
+			void *data = ways[w].buffers + (size_t)slot * BYTES;
+			size_t bytes = BYTES;
+
+			if (ways[w].finished == COUNT)
+				continue;
+			if (ways[w].posted < COUNT && ways[w].posted - ways[w].finished < DEPTH) {
+				void **request = &ways[w].requests[slot];
+
+				*request = NULL;
+				if (ways[w].sends)
+					fill(data, BYTES, (uint64_t)(1000 * sender + ways[w].posted));
+				if (ways[w].sends)
+					must(lab, plug_isend(&lab->plug, ways[w].comm, data, bytes, tag, ways[w].mhandle, request),
+					     "isend");
+				else
+					must(lab, plug_irecv(&lab->plug, ways[w].comm, 1, &data, &bytes, &tag, &ways[w].mhandle,
+							     request), "irecv");
+				ways[w].posted += *request != NULL;
+			}
+			if (ways[w].finished == ways[w].posted)
+				continue;
+			slot = ways[w].finished % DEPTH;
+			must(lab, plug_test(&lab->plug, ways[w].requests[slot], &done, NULL), "test");
+			if (done && !ways[w].sends && wrong(ways[w].buffers + (size_t)slot * BYTES, BYTES,
+							    (uint64_t)(1000 * sender + ways[w].finished)) >= 0)
+				fail(lab, "message %d around the ring is wrong", ways[w].finished);
+			ways[w].finished += done;
+			open -= done && ways[w].finished == COUNT;
+		}
+	}
+	meet(lab);
+	for (int w = 0; w < WAYS; w++) {
+		dereg(lab, ways[w].comm, ways[w].mhandle);
+		lab_close(lab, ways[w].sends, ways[w].comm);
+		free(ways[w].buffers);
+	}
+	lab_unload(lab);
+}
+
+/* What test has called done arrives, although the sender closes, and its process ends, before anybody looks. */
+static void check_last_message(struct lab *lab)
+{
+	enum { BYTES = 200000 };
+	unsigned char *buffer = malloc(BYTES);
+	void *comm, *mhandle, *request = NULL;
+	char byte;
+
+	lab_load(lab);
+	comm = lab_pair(lab, 0, 1);
+	mhandle = reg(lab, comm, buffer, BYTES);
+	if (!lab->rank) {
+		fill(buffer, BYTES, 77);
+		await(lab, send_one(lab, comm, buffer, BYTES, 0, mhandle), NULL);
+		dereg(lab, comm, mhandle);
+		lab_close(lab, 1, comm);
+		lab_unload(lab);
+		tell(lab, 1, "x", 1);
+		return;
+	}
+	request = receive_one(lab, comm, buffer, BYTES, 0, mhandle);
+	/* the sender may not get done before this end has moved */
+	for (int done = 0, i = 0; i < 3000 && !done; i++) {
+		must(lab, plug_test(&lab->plug, request, &done, NULL), "test");
+		if (done)
+			request = NULL;
+		nap(i % 100 == 99);
+	}
+	if (request)
+		await(lab, request, NULL);
+	hear(lab, 0, &byte, 1);
+	if (wrong(buffer, BYTES, 77) >= 0)
+		fail(lab, "the last message before the end of its sender is wrong");
+	dereg(lab, comm, mhandle);
+	lab_close(lab, 0, comm);
+	lab_unload(lab);
+}
+
+static void check_reload(struct lab *lab)
+{
+	for (int i = 0; i < 4; i++) {
+		void *comm;
+
+		lab_load(lab);
+		comm = lab_pair(lab, i % 2, !(i % 2));
+		one_message(lab, lab->rank == i % 2, comm, 100000, (uint64_t)i);
+		meet(lab);
+		lab_close(lab, lab->rank == i % 2, comm);
+		lab_unload(lab);
+		/* whatever still runs in it, or is called back, would now */
+		free(malloc(1 << 22));
+		nap(30);
+		meet(lab);
+	}
+}
+
+struct worker {
+	struct lab lab; /* its own, for the context */
+	void *listener;
+	char handle[GN_NCCL_HANDLE_BYTES];
+	int index;
+};
+
+static void *work(void *argument)
+{
+	enum { COUNT = 60, BYTES = 40000 };
+	struct worker *w = argument;
+	struct lab *lab = &w->lab;
+	int sends = !lab->rank;
+	void *comm;
+
+	comm = sends ? lab_connect(lab, w->handle) : lab_accept(lab, w->listener);
+	if (!sends)
+		must(lab, plug_close_listen(&lab->plug, w->listener), "closeListen");
+	for (int i = 0; i < COUNT; i++)
+		one_message(lab, sends, comm, (size_t)(1 + (i * 997 + w->index) % BYTES), (uint64_t)(1000 * w->index + i));
+	lab_close(lab, sends, comm);
+	return NULL;
+}
+
+/* Two threads share a communicator, two have one each; connecting, messages and closing all at once. */
+static void check_threads(struct lab *lab)
+{
+	enum { COUNT = 4 };
+	struct worker workers[COUNT];
+	pthread_t threads[COUNT];
+	void *contexts[COUNT] = {0};
+
+	lab_load(lab);
+	contexts[0] = contexts[1] = lab->context;
+	for (int i = 2; i < COUNT; i++)
+		must(lab, plug_init(&lab->plug, &contexts[i], lab_logger), "init");
+	for (int i = 0; i < COUNT; i++) {
+		workers[i].lab = *lab;
+		workers[i].lab.context = contexts[i];
+		workers[i].index = i;
+		if (lab->rank) {
+			workers[i].listener = lab_listen(&workers[i].lab, workers[i].handle);
+			tell(lab, 0, workers[i].handle, sizeof workers[i].handle);
+		} else {
+			hear(lab, 1, workers[i].handle, sizeof workers[i].handle);
+		}
+	}
+	for (int i = 0; i < COUNT; i++)
+		if (pthread_create(&threads[i], NULL, work, &workers[i]))
+			skip(lab, "no threads");
+	for (int i = 0; i < COUNT; i++)
+		pthread_join(threads[i], NULL);
+	meet(lab);
+	for (int i = 1; i < COUNT; i++)
+		must(lab, plug_finalize(&lab->plug, contexts[i]), "finalize");
+	plug_close(&lab->plug);
+}
+
+const struct lab_check checks_life[] = {
+	{"communicators", "six communicators in one process, each initialised, some ended before others", 2, 0, 0,
+	 check_communicators},
+	{"failed-init", "finalize after an init that failed, and another try", 1, 0, 0, check_failed_init},
+	{"listen-reuse", "one listener, six connections from two processes", 3, 0, 0, check_listen_reuse},
+	{"recreate", "connect and close sixteen times; no descriptor is left behind", 2, 0, 0, check_recreate},
+	{"ring", "four processes in a ring, large messages both ways at once", 4, 0, 0, check_ring},
+	{"last-message", "what is done arrives, though the sender ends at once", 2, 0, 0, check_last_message},
+	{"reload", "dlclose and dlopen, four times", 2, 0, 0, check_reload},
+	{"threads", "four threads, with and without communicators of their own", 2, 0, 0, check_threads},
+	{0},
+};

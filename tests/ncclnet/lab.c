@@ -311,7 +311,8 @@ static int judge(int rank, int status, int *code, char *text, size_t room)
 		*code = 0;
 		return 0;
 	}
-	if (!*text && WIFSIGNALED(status))
+	/* what the others say of it is no better */
+	if (WIFSIGNALED(status))
 		snprintf(text, room, "process %d ended by signal %d (%s)", rank, WTERMSIG(status), strsignal(WTERMSIG(status)));
 	else if (!*text)
 		snprintf(text, room, "process %d left with exit code %d", rank, WEXITSTATUS(status));
@@ -326,6 +327,25 @@ static void read_text(int fd, char *text, size_t room)
 		return;
 	n = recv(fd, text, room - 1, MSG_DONTWAIT);
 	text[n > 0 ? n : 0] = 0;
+}
+
+/* A process that crashes makes others fail, perhaps before it has ended itself: its end is the better reason. */
+static void look_for_a_crash(const struct lab_check *check, const pid_t *pids, int *ended, char *text, size_t room)
+{
+	int status, code;
+
+	for (int tries = 0; tries < 12; tries++) {
+		nap(20);
+		for (int r = 0; r < check->processes; r++) {
+			if (ended[r] || waitpid(pids[r], &status, WNOHANG) != pids[r])
+				continue;
+			ended[r] = 1;
+			if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
+				judge(r, status, &code, text, room);
+				return;
+			}
+		}
+	}
 }
 
 /* The first that fails ends the check. */
@@ -347,6 +367,8 @@ static int supervise(const struct lab_check *check, const struct lab_options *op
 			read_text(result, text, room);
 			if (judge(r, status, &code, text, room))
 				verdict = code;
+			if (verdict == 1 && WIFEXITED(status))
+				look_for_a_crash(check, pids, ended, text, room);
 		}
 		nap(2);
 	}

@@ -4,3 +4,9 @@ tests_ncclnet_conform_LDFLAGS = $(AM_LDFLAGS) -pthread
 tests_ncclnet_conform_SOURCES = tests/ncclnet/conform.c tests/ncclnet/lab.c tests/ncclnet/lab.h tests/ncclnet/plug.c \
 	tests/ncclnet/plug.h tests/ncclnet/checks_basic.c tests/ncclnet/checks_life.c tests/ncclnet/checks_hard.c
 SHELL_TESTS += tests/ncclnet/conform.t
+# A plugin with faults, for conform to find.
+check_PROGRAMS += tests/ncclnet/faulty.so
+tests_ncclnet_faulty_so_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
+tests_ncclnet_faulty_so_LDFLAGS = $(AM_LDFLAGS) -shared
+tests_ncclnet_faulty_so_SOURCES = tests/ncclnet/faulty.c
+SHELL_TESTS += tests/ncclnet/faults.t
