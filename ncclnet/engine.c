@@ -136,33 +136,25 @@ enum gn_status gn_engine_create(const struct gn_report *report, const char *devi
 	return GN_OK;
 }
 
-static void dropped(void *request, ucs_status_t rc, const ucp_tag_recv_info_t *info, void *buffer)
+static void dropped(void *request, ucs_status_t rc, const ucp_tag_recv_info_t *info, void *argument)
 {
 	(void)rc;
 	(void)info;
+	(void)argument;
 	ucp_request_free(request);
-	free(buffer);
 }
 
 /* Messages come after their reception was posted, so one that waits for a reception is for a connection that is closed, or a
- * stranger's. Taken, so that it neither fills memory nor holds up its sender. */
+ * stranger's. Taken into no buffer, so that it neither fills memory nor holds up its sender. */
 static void drop_strays(struct gn_engine *e)
 {
+	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK, .cb.recv = dropped};
 	ucp_tag_recv_info_t info;
 	ucp_tag_message_h message;
+	char nothing;
 
-	while ((message = ucp_tag_probe_nb(e->worker, 0, 0, 1, &info))) {
-		void *buffer = malloc(info.length ? info.length : 1), *request;
-		ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-					     .cb.recv = dropped,
-					     .user_data = buffer};
-
-		if (!buffer)
-			return;
-		request = ucp_tag_msg_recv_nbx(e->worker, buffer, info.length, message, &param);
-		if (!UCS_PTR_IS_PTR(request))
-			free(buffer);
-	}
+	while ((message = ucp_tag_probe_nb(e->worker, 0, 0, 1, &info)))
+		ucp_tag_msg_recv_nbx(e->worker, &nothing, 0, message, &param);
 }
 
 /* UCX 1.13 never ends a reception of which a part has come when its sender dies. Nothing more is written to it without a turn

@@ -518,6 +518,7 @@ static void check_too_long(struct lab *lab)
 	for (int i = 1000; lab->rank && i < 8192; i++)
 		if (buffer[i] != 0x33)
 			fail(lab, "a message of 4000 bytes for a buffer of 1000 changed byte %d", i);
+	dereg(lab, comm, mhandle);
 	meet(lab);
 	lab_close(lab, !lab->rank, comm);
 	lab_unload(lab);

@@ -247,6 +247,7 @@ static void check_last_message(struct lab *lab)
 		dereg(lab, comm, mhandle);
 		lab_close(lab, 1, comm);
 		lab_unload(lab);
+		free(buffer);
 		tell(lab, 1, "x", 1);
 		return;
 	}
@@ -265,6 +266,7 @@ static void check_last_message(struct lab *lab)
 		fail(lab, "the last message before the end of its sender is wrong");
 	dereg(lab, comm, mhandle);
 	lab_close(lab, 0, comm);
+	free(buffer);
 	lab_unload(lab);
 }
 

@@ -291,10 +291,15 @@ int count_descriptors(void)
 
 /* --- around the processes --- */
 
+/* There in a build with AddressSanitizer. */
+int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+
 static void child(const struct lab_check *check, struct lab *lab)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	check->run(lab);
+	if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check())
+		fail(lab, "memory leaks");
 	_exit(CODE_OK);
 }
 

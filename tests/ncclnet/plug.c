@@ -12,20 +12,6 @@ static const void *find(void *library, int version)
 	return dlsym(library, symbol);
 }
 
-int plug_has(const char *path, int version, const char **why)
-{
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	int found;
-
-	if (!library) {
-		*why = dlerror();
-		return -1;
-	}
-	found = find(library, version) != NULL;
-	dlclose(library);
-	return found;
-}
-
 int plug_open(struct plug *p, const char *path, int version, const char **why)
 {
 	memset(p, 0, sizeof *p);
@@ -40,7 +26,7 @@ int plug_open(struct plug *p, const char *path, int version, const char **why)
 		return 0;
 	*why = "the symbol is missing";
 	dlclose(p->library);
-	return -1;
+	return 1;
 }
 
 void plug_close(struct plug *p)

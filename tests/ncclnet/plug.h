@@ -26,9 +26,7 @@ struct plug_properties {
 	long long max_p2p_bytes, max_coll_bytes;
 };
 
-/* Does the library have that version? -1: it cannot be loaded; *why says so, borrowed. */
-int plug_has(const char *path, int version, const char **why);
-/* 0, or -1 with *why. */
+/* 0; -1: the library cannot be loaded; 1: it has no such version. Both with *why, borrowed. */
 int plug_open(struct plug *p, const char *path, int version, const char **why);
 void plug_close(struct plug *p);
 
