@@ -179,7 +179,7 @@ static void test_adaptive_avg_pool(void **state)
 
 		d.in[0] = d.in[1] = shape(table[i][0], table[i][1], table[i][2], table[i][3]);
 		snprintf(title, sizeof title, "adaptive %dx%d to %d", table[i][2], table[i][3], table[i][4]);
-		compare(title, &d, 0, 5e-7);
+		compare_layouts(title, &d, 0, 5e-7);
 	}
 }
 

@@ -1,4 +1,4 @@
-UNIT_TESTS += tests/train/test_curve tests/train/test_lr tests/train/test_manifest tests/train/test_model \
+UNIT_TESTS += tests/train/test_count tests/train/test_curve tests/train/test_lr tests/train/test_manifest tests/train/test_model \
 	tests/train/test_optimizer tests/train/test_plan tests/train/test_recipe tests/train/test_safetensors tests/train/test_score \
 	tests/train/test_step
 EXTRA_DIST += tests/train/common.sh tests/train/trace_check
@@ -9,6 +9,8 @@ SHELL_TESTS += tests/train/bad.t tests/train/equal.t tests/train/overlap.t tests
 TRAIN_TEST_LIBS = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_train_test_model_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_model_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_count_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_count_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_plan_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_plan_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_curve_CPPFLAGS = $(TEST_CPPFLAGS)
