@@ -7,6 +7,8 @@
 #include "src/base/json.h"
 #include "src/cmd/info_checkpoint.h"
 #include "src/cmd/info_kind.h"
+#include "src/cmd/info_plan.h"
+#include "src/train/model.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,24 +19,46 @@
 
 struct info_options {
 	int json;
+	struct gn_info_plan_options plan;
 };
+
+#define PLAN(member) offsetof(struct info_options, plan) + offsetof(struct gn_info_plan_options, member)
 
 static const struct gn_option options[] = {
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct info_options, json),
 	 .help = "print one JSON object"},
+	{.name = "plan", .kind = GN_OPTION_CHOICE, .offset = PLAN(model), .value_name = "MODEL", .choices = gn_model_names,
+	 .help = "instead of PATH: what a training step of this network does here"},
+	{.name = "batch", .kind = GN_OPTION_INT, .offset = PLAN(batch), .value_name = "N", .initial = "32", .min = 1,
+	 .max = 1 << 20, .help = "with --plan: images"},
+	{.name = "image-size", .kind = GN_OPTION_INT, .offset = PLAN(side), .value_name = "N", .initial = "0", .min = 0,
+	 .max = 4096, .help = "with --plan: side of the images; 0: the network's own"},
+	{.name = "classes", .kind = GN_OPTION_INT, .offset = PLAN(classes), .value_name = "N", .initial = "1000", .min = 1,
+	 .max = 1 << 20, .help = "with --plan: classes"},
+	{.name = "inference", .kind = GN_OPTION_FLAG, .offset = PLAN(inference), .help = "with --plan: of evaluation"},
+	{.name = "gb-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gb_per_s), .value_name = "X", .initial = "0", .min = 0,
+	 .max = 1e6, .help = "with --plan: what memory moves in a second, for the floor; 0: measured"},
+	{.name = "gflop-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gflop_per_s), .value_name = "X", .initial = "0", .min = 0,
+	 .max = 1e9, .help = "with --plan: what the processors compute in a second, for the floor; 0: measured"},
 };
 
 static const struct gn_command command = {
 	.name = "info",
-	.summary = "tell what a packed dataset, a shard or a checkpoint holds",
-	.positional = "PATH",
+	.summary = "tell what a packed dataset, a shard or a checkpoint holds, or what a step of a network does",
+	.positional = "[PATH]",
 	.description = "PATH is a folder that gannet pack made, one of the shards in it, a checkpoint, or a folder of checkpoints, of "
 		       "which the newest whole one is told about. Checkpoints are verified. Tables are checked on the way, "
-		       "image data is not: see gannet verify.",
-	.examples = "  gannet info digits/train\n  gannet info --json digits/train/shard-00000.h5\n",
+		       "image data is not: see gannet verify.\n\n"
+		       "With --plan: a table of the operators that a step runs, with the shape that each gives, what it "
+		       "computes and the bytes it moves forward and backward, and the least time that takes: for each operator "
+		       "the longer of moving and computing (the roofline). Bytes are those of every pass over a tensor, as if "
+		       "caches kept nothing from one operator to the next. The memory of a step (the arena) is planned, not "
+		       "taken.",
+	.examples = "  gannet info digits/train\n  gannet info --json digits/train/shard-00000.h5\n"
+		    "  gannet info --plan resnet50 --batch 16\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
-	.positional_min = 1,
+	.positional_min = 0,
 	.positional_max = 1,
 };
 
@@ -217,10 +241,19 @@ static int refuse(const char *path, const struct stat *info, struct gn_err *err)
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct info_options *o = target;
-	const char *path = positional->items[0];
+	struct gn_info_plan_options plan = o->plan;
+	const char *path;
 	struct stat info;
 	struct gn_err err;
 
+	plan.json = o->json;
+	if (!positional->count == !plan.model) {
+		gn_err_set(&err, GN_ERR_USAGE, "name either a PATH or a network with --plan");
+		return gn_cmd_fail("info", &err);
+	}
+	if (plan.model)
+		return gn_info_plan(&plan);
+	path = positional->items[0];
 	if (stat(path, &info)) {
 		gn_err_errno(&err, errno, "cannot look at %s", path);
 		return gn_cmd_fail("info", &err);

@@ -20,7 +20,7 @@ libgannet_train_a_SOURCES = \
 	src/train/lr.c src/train/lr.h \
 	src/train/model.c src/train/model_internal.h src/train/model.h \
 	src/train/optimizer.c src/train/optimizer.h \
-	src/train/plan.c src/train/plan_build.c src/train/plan_fold.c src/train/plan_memory.c src/train/plan_internal.h src/train/plan.h \
+	src/train/plan.c src/train/plan_build.c src/train/plan_cost.c src/train/plan_cost.h src/train/plan_fold.c src/train/plan_memory.c src/train/plan_internal.h src/train/plan.h \
 	src/train/recipe.c src/train/recipe.h \
 	src/train/report_charts.c src/train/report_page.c src/train/report_page.h src/train/report_internal.h \
 	src/train/resnet.c \

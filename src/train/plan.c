@@ -14,7 +14,7 @@ static enum gn_status check_options(const struct gn_plan_options *o, const float
 				  o->label_smoothing);
 	if (o->training && o->frozen)
 		return gn_err_set(err, GN_ERR_USAGE, "a training plan cannot be frozen");
-	if (o->training && !grads)
+	if (o->training && !grads && !o->no_memory)
 		return gn_err_set(err, GN_ERR_USAGE, "a training plan needs memory for gradients");
 	return GN_OK;
 }
@@ -92,6 +92,8 @@ enum gn_status gn_plan_forward(struct gn_plan *p, const float *images, uint64_t 
 	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
 	enum gn_status s;
 
+	if (p->options.no_memory)
+		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan without memory");
 	if (p->options.frozen && !p->frozen)
 		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan that has not frozen its weights yet");
 	gn_tensor_load(&p->tensors[0].layout, images, gn_plan_address(p, p->tensors[0].data));

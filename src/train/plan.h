@@ -30,6 +30,7 @@ struct gn_plan_options {
 	int training;           /* batch statistics, dropout and backward; or inference */
 	double label_smoothing; /* 0 .. 1 */
 	int frozen;             /* inference on weights that gn_plan_freeze took: batch norm goes into convolutions */
+	int no_memory;          /* the plan answers questions and cannot run; the arrays may be NULL */
 	int dropout;            /* 0 turns dropout off in training too */
 	uint64_t seed;          /* for dropout masks; give every rank its own */
 	const struct gn_plan_watch *watch; /* borrowed; NULL: nobody looks */

@@ -38,14 +38,17 @@ static int add_tensor(struct gn_plan *p, const struct gn_layout *layout, int pro
 }
 
 /* Takes over op. */
-static int add_op(struct gn_plan *p, struct gn_op *op, int node, int a, int b)
+static int add_op(struct gn_plan *p, struct gn_op *op, const struct gn_op_desc *desc, int node, int a, int b)
 {
 	int index = p->op_count++, in[2] = {a, b};
 	struct gn_plan_op *o = &p->ops[index];
 
 	*o = (struct gn_plan_op){.op = op,
 				 .info = *gn_op_info(op),
+				 .kind = desc->kind,
+				 .with_relu = desc->relu,
 				 .node = node,
+				 .core = node,
 				 .in = {a, b},
 				 .param = {-1, -1},
 				 .buffer = -1,
@@ -78,7 +81,7 @@ static enum gn_status reorder_to(struct gn_plan *p, int node, const struct gn_la
 	desc.out = *wanted;
 	s = gn_op_create(p->options.backend, &desc, &op, err);
 	if (!s)
-		*tensor = add_op(p, op, node, *tensor, -1);
+		*tensor = add_op(p, op, &desc, node, *tensor, -1);
 	return s;
 }
 
@@ -286,8 +289,9 @@ static enum gn_status build_node(struct builder *b, int node, int relu, struct g
 			s = reorder_to(p, node, &info->in[i], &in[i], err);
 	if (s)
 		goto fail;
-	b->tensor_of_node[node] = add_op(p, op, node, in[0], in[1]);
+	b->tensor_of_node[node] = add_op(p, op, &desc, node, in[0], in[1]);
 	o = &p->ops[p->op_count - 1];
+	o->core = j.core;
 	take_params(p, j.core, o);
 	if (own) {
 		o->conv = j.core;

@@ -31,7 +31,7 @@ enum gn_status gn_plan_fold_place(struct gn_plan *p, struct gn_err *err)
 		total = o->own_bias + padded((size_t)w->shape[0]);
 		largest = w->count > largest ? w->count : largest;
 	}
-	if (!total)
+	if (!total || p->options.no_memory)
 		return GN_OK;
 	p->own = gn_alloc_aligned(total * sizeof *p->own);
 	p->own_room = gn_alloc_aligned(largest * sizeof *p->own_room);
@@ -99,7 +99,7 @@ static void fold(const struct gn_plan *p, const struct gn_plan_op *o)
 
 void gn_plan_freeze(struct gn_plan *p)
 {
-	for (int i = 0; i < p->op_count; i++)
+	for (int i = 0; i < p->op_count && !p->options.no_memory; i++)
 		if (p->ops[i].conv >= 0)
 			fold(p, &p->ops[i]);
 	p->frozen = 1;

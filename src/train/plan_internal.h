@@ -25,7 +25,10 @@ struct gn_plan_tensor {
 struct gn_plan_op {
 	struct gn_op *op;
 	struct gn_op_info info;
-	int node;
+	enum gn_op_kind kind;
+	int with_relu;
+	int node; /* the last of those that run together */
+	int core; /* the one with the parameters */
 	int in[2], out; /* tensors; -1 for none */
 	int param[2];   /* weight, bias in the model; -1 for none */
 	int buffer;     /* running mean; the variance follows; -1 for none */

@@ -191,8 +191,9 @@ enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err)
 	if (p->options.training)
 		place_grads(p);
 	s = gn_storage_place(p->storages, p->storage_count, &p->arena_bytes, err);
-	if (!s)
-		s = allocate(p, err);
+	if (s || p->options.no_memory)
+		return s;
+	s = allocate(p, err);
 	for (int i = 0; !s && i < p->op_count; i++)
 		s = bind(p, &p->ops[i], err);
 	return s;

@@ -29,5 +29,15 @@ is 'a safetensors file' model.safetensors
 expect 0 '^shard ' 'a shard is told about' "$gannet" info two/shard-00000.h5
 head -c 2000 two/shard-00000.h5 >cut.h5
 expect 3 'cut.h5.*(cut short|damaged)' 'one cut short is called so' "$gannet" info cut.h5
+expect 0 '^floor at 20.0 GB/s and 100.0 GFLOP/s: [0-9.]+ ms' 'a plan of resnet18, with its floor' \
+	"$gannet" info --plan resnet18 --batch 4 --image-size 64 --gb-per-s 20 --gflop-per-s 100
+check 'ResNet-50 computes 4.089 GMAC an image and 3 times that in training, less the gradient of images' sh -c '
+	"$1" info --plan resnet50 --batch 1 --gb-per-s 20 --gflop-per-s 100 --json >plan.json &&
+	"$1" info --plan resnet50 --batch 1 --gb-per-s 20 --gflop-per-s 100 --json --inference >rest.json &&
+	grep -q "\"flops\": 817[0-9]\{7\}," rest.json && grep -q "\"flops\": 242[0-9]\{8\}," plan.json' sh "$gannet"
+check 'no layout is changed on the way in training' sh -c '! grep -q reorder plan.json'
+expect 2 'either a PATH or' 'neither path nor plan' "$gannet" info
+expect 2 'either a PATH or' 'both' "$gannet" info --plan lenet two
+expect 2 'larger images|smaller than' 'images too small for it' "$gannet" info --plan lenet --image-size 10
 expect 3 'nowhere' 'nothing there' "$gannet" info nowhere
 finish

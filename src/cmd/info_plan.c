@@ -1,0 +1,249 @@
+#include "src/cmd/info_plan.h"
+
+#include "src/base/arena.h"
+#include "src/base/clock.h"
+#include "src/base/json.h"
+#include "src/cmd/cmd.h"
+#include "src/train/arrange.h"
+#include "src/train/plan_cost.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { REPEATS = 7, STREAM_BYTES = 1 << 26 };
+
+struct machine {
+	double bytes_per_s, flops_per_s;
+};
+
+struct totals {
+	double flops[2], bytes[2], floor_s;
+	double update_bytes;
+};
+
+/* Two tensors added, far larger than caches: two reads and a write. */
+static enum gn_status measure_memory(double *bytes_per_s, struct gn_err *err)
+{
+	struct gn_layout l = {.n = 1, .c = 1, .h = 1, .w = STREAM_BYTES / (int)sizeof(float), .block = 1,
+			      .element_bytes = sizeof(float)};
+	float *a = gn_alloc_aligned(STREAM_BYTES), *b = gn_alloc_aligned(STREAM_BYTES);
+	double best = 0;
+
+	if (a && b) {
+		for (int i = 0; i < REPEATS; i++) {
+			double began = gn_clock_s(), rate;
+
+			gn_tensor_accumulate(&l, a, b);
+			rate = 3.0 * STREAM_BYTES / (gn_clock_s() - began);
+			best = rate > best ? rate : best;
+		}
+	}
+	free(a);
+	free(b);
+	if (best <= 0)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to measure memory with");
+	*bytes_per_s = best;
+	return GN_OK;
+}
+
+static enum gn_status run_product(struct gn_op *op, const struct gn_op_buffers *b, double *seconds, struct gn_err *err)
+{
+	enum gn_status status = gn_op_bind(op, b, err);
+
+	*seconds = 1e9;
+	for (int i = 0; i < REPEATS && !status; i++) {
+		double began = gn_clock_s();
+
+		status = gn_op_forward(op, 0, err);
+		began = gn_clock_s() - began;
+		*seconds = began < *seconds ? began : *seconds;
+	}
+	return status;
+}
+
+/* A convolution of the kind that computes most for what it reads. */
+static enum gn_status measure_compute(double *flops_per_s, struct gn_err *err)
+{
+	struct gn_op_desc d = {.kind = GN_OP_CONV, .in = {{16, 256, 14, 14, 1, sizeof(float)}}, .channels_out = 256, .kernel = 3,
+			       .stride = 1, .pad = 1, .weight = {GN_WEIGHT_ANY, 0}};
+	const double flops = 2.0 * 16 * 256 * 256 * 9 * 14 * 14;
+	struct gn_op_buffers b = {0};
+	struct gn_op *op;
+	void *in, *out, *weight, *scratch;
+	double seconds = 0;
+	enum gn_status status = gn_op_create(GN_BACKEND_HOST, &d, &op, err);
+
+	if (status)
+		return status;
+	b.in[0] = in = gn_alloc_aligned(gn_layout_bytes(&gn_op_info(op)->in[0]));
+	b.out = out = gn_alloc_aligned(gn_layout_bytes(&gn_op_info(op)->out));
+	b.weight = weight = gn_alloc_aligned(256 * 256 * 9 * sizeof(float));
+	b.scratch = scratch = gn_alloc_aligned(gn_op_info(op)->scratch_bytes);
+	status = in && out && weight && scratch ? run_product(op, &b, &seconds, err)
+						: gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to measure arithmetic with");
+	if (!status)
+		*flops_per_s = flops / seconds;
+	free(in);
+	free(out);
+	free(weight);
+	free(scratch);
+	gn_op_destroy(op);
+	return status;
+}
+
+static enum gn_status know_machine(const struct gn_info_plan_options *o, struct machine *m, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	m->bytes_per_s = o->gb_per_s * 1e9;
+	m->flops_per_s = o->gflop_per_s * 1e9;
+	if (m->bytes_per_s <= 0)
+		status = measure_memory(&m->bytes_per_s, err);
+	if (!status && m->flops_per_s <= 0)
+		status = measure_compute(&m->flops_per_s, err);
+	return status;
+}
+
+/* Williams, Waterman and Patterson 2009: what takes longer, moving or computing. */
+static double floor_s(const struct machine *m, double bytes, double flops)
+{
+	double move = bytes / m->bytes_per_s, compute = flops / m->flops_per_s;
+
+	return move > compute ? move : compute;
+}
+
+static double op_floor_s(const struct machine *m, const struct gn_plan_cost *c)
+{
+	return floor_s(m, c->bytes[0], c->flops[0]) + floor_s(m, c->bytes[1], c->flops[1]);
+}
+
+static struct totals add_up(const struct gn_plan *p, const struct gn_model *model, const struct gn_info_plan_options *o,
+			    const struct machine *m)
+{
+	struct totals t = {0};
+
+	for (int i = 0; i < gn_plan_op_count(p); i++) {
+		struct gn_plan_cost c;
+
+		gn_plan_op_cost(p, i, &c);
+		for (int k = 0; k < 2; k++) {
+			t.flops[k] += c.flops[k];
+			t.bytes[k] += c.bytes[k];
+		}
+		t.floor_s += op_floor_s(m, &c);
+	}
+	/* SGD with momentum: parameter, gradient and momentum read, two of them written; the gradient's norm before. */
+	if (!o->inference)
+		t.update_bytes = 6.0 * sizeof(float) * (double)gn_model_param_elements(model);
+	t.floor_s += t.update_bytes / m->bytes_per_s;
+	return t;
+}
+
+static void print_json(const struct gn_plan *p, const struct gn_model *model, const struct gn_info_plan_options *o,
+		       const struct machine *m, const struct totals *t)
+{
+	struct gn_json j;
+
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_string(&j, "plan", gn_model_name(model));
+	gn_json_int(&j, "batch", o->batch);
+	gn_json_int(&j, "side", gn_model_side(model));
+	gn_json_int(&j, "training", !o->inference);
+	gn_json_array(&j, "ops");
+	for (int i = 0; i < gn_plan_op_count(p); i++) {
+		struct gn_plan_cost c;
+
+		gn_plan_op_cost(p, i, &c);
+		gn_json_object(&j, NULL);
+		gn_json_string(&j, "kind", c.kind);
+		gn_json_string(&j, "name", c.name);
+		gn_json_int(&j, "channels", c.out.c);
+		gn_json_int(&j, "height", c.out.h);
+		gn_json_int(&j, "width", c.out.w);
+		gn_json_int(&j, "block", c.out.block);
+		gn_json_fixed(&j, "forward_flops", c.flops[0], 0);
+		gn_json_fixed(&j, "backward_flops", c.flops[1], 0);
+		gn_json_fixed(&j, "forward_bytes", c.bytes[0], 0);
+		gn_json_fixed(&j, "backward_bytes", c.bytes[1], 0);
+		gn_json_fixed(&j, "floor_ms", 1e3 * op_floor_s(m, &c), 4);
+		gn_json_end(&j);
+	}
+	gn_json_end(&j);
+	gn_json_fixed(&j, "flops", t->flops[0] + t->flops[1], 0);
+	gn_json_fixed(&j, "bytes", t->bytes[0] + t->bytes[1] + t->update_bytes, 0);
+	gn_json_uint(&j, "parameters", gn_model_param_elements(model));
+	gn_json_uint(&j, "arena_bytes", gn_plan_bytes(p));
+	gn_json_fixed(&j, "gb_per_s", m->bytes_per_s * 1e-9, 2);
+	gn_json_fixed(&j, "gflop_per_s", m->flops_per_s * 1e-9, 2);
+	gn_json_fixed(&j, "floor_ms", 1e3 * t->floor_s, 3);
+	gn_json_fixed(&j, "floor_images_per_s", (double)o->batch / t->floor_s, 2);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+}
+
+static void print_text(const struct gn_plan *p, const struct gn_model *model, const struct gn_info_plan_options *o,
+		       const struct machine *m, const struct totals *t)
+{
+	printf("%-21s %-24s %15s %9s %9s %9s %9s %8s\n", "operator", "layer", "output", "GFLOP fw", "GFLOP bw", "MB fw", "MB bw",
+	       "floor ms");
+	for (int i = 0; i < gn_plan_op_count(p); i++) {
+		struct gn_plan_cost c;
+		char shape[48];
+
+		gn_plan_op_cost(p, i, &c);
+		snprintf(shape, sizeof shape, "%dx%dx%d", c.out.c, c.out.h, c.out.w);
+		printf("%-21s %-24s %15s %9.3f %9.3f %9.2f %9.2f %8.3f\n", c.kind, c.name, shape, c.flops[0] * 1e-9,
+		       c.flops[1] * 1e-9, c.bytes[0] * 1e-6, c.bytes[1] * 1e-6, 1e3 * op_floor_s(m, &c));
+	}
+	if (!o->inference)
+		printf("%-21s %-24s %15s %9s %9s %9s %9.2f %8.3f\n", "update", "sgd with momentum", "", "", "", "",
+		       t->update_bytes * 1e-6, 1e3 * t->update_bytes / m->bytes_per_s);
+	printf("\n%s, batch %lld of %dx%d, %s: %.1f GFLOP, %.1f MB moved, arena %.1f MB, %zu parameters\n", gn_model_name(model),
+	       (long long)o->batch, gn_model_side(model), gn_model_side(model), o->inference ? "inference" : "training",
+	       (t->flops[0] + t->flops[1]) * 1e-9, (t->bytes[0] + t->bytes[1] + t->update_bytes) * 1e-6,
+	       (double)gn_plan_bytes(p) * 1e-6, gn_model_param_elements(model));
+	printf("floor at %.1f GB/s%s and %.1f GFLOP/s%s: %.1f ms, %.1f images/s\n", m->bytes_per_s * 1e-9,
+	       o->gb_per_s > 0 ? "" : " (measured)", m->flops_per_s * 1e-9, o->gflop_per_s > 0 ? "" : " (measured)",
+	       1e3 * t->floor_s, (double)o->batch / t->floor_s);
+}
+
+static enum gn_status make_plan(const struct gn_info_plan_options *o, const struct gn_model *model, struct gn_plan **out,
+				struct gn_err *err)
+{
+	struct gn_plan_options po = {.backend = GN_BACKEND_HOST, .batch = (int)o->batch, .training = !o->inference,
+				     .frozen = o->inference, .dropout = 1, .no_memory = 1};
+	struct gn_arrange *arrange;
+	enum gn_status status = gn_arrange_create(model, &arrange, err);
+
+	if (status)
+		return status;
+	po.weights = gn_arrange_layouts(arrange);
+	status = gn_plan_create(model, &po, NULL, NULL, NULL, out, err);
+	gn_arrange_destroy(arrange);
+	return status;
+}
+
+int gn_info_plan(const struct gn_info_plan_options *o)
+{
+	int side = o->side ? (int)o->side : gn_model_default_side(o->model);
+	struct gn_model *model = NULL;
+	struct gn_plan *plan = NULL;
+	struct machine machine;
+	struct gn_err err;
+	enum gn_status status = gn_model_create(o->model, (int)o->classes, 0, side, &model, &err);
+
+	if (!status)
+		status = make_plan(o, model, &plan, &err);
+	if (!status)
+		status = know_machine(o, &machine, &err);
+	if (!status) {
+		struct totals totals = add_up(plan, model, o, &machine);
+
+		(o->json ? print_json : print_text)(plan, model, o, &machine, &totals);
+	}
+	gn_plan_destroy(plan);
+	gn_model_destroy(model);
+	return status ? gn_cmd_fail("info", &err) : GN_EXIT_DONE;
+}
