@@ -1,7 +1,3 @@
-noinst_PROGRAMS += bench/loader
-bench_loader_SOURCES = bench/loader.c
-bench_loader_LDADD = $(DATA_LIBS) $(BASE_LIBS)
-
 noinst_PROGRAMS += bench/plan
 bench_plan_SOURCES = bench/plan.c
 bench_plan_LDADD = $(TRAIN_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
@@ -13,3 +9,4 @@ EXTRA_DIST += bench/azure.tsv
 EXTRA_DIST += bench/peers/run bench/peers/report bench/peers/stream bench/peers/main.c bench/peers/peer.h \
 	bench/peers/floor.c bench/peers/gloo.cc bench/peers/mpi.c bench/peers/shell \
 	bench/peers/verbs.sh
+EXTRA_DIST += bench/photos/run bench/photos/cut.c bench/photos/peer

@@ -14,7 +14,7 @@ libgannet_data_a_SOURCES = \
 	data/pack.c data/pack.h data/pack_parts.h \
 	data/pack_classes.c data/pack_collect.c data/pack_output.c data/pack_write.c \
 	data/render.c data/render.h \
-	data/resize.c data/resize.h \
+	data/resize.c data/resize_rows.c data/resize_rows.h data/resize.h \
 	data/shard.c data/shard.h data/shard_digest.c \
 	data/shard_hdf5.c data/shard_hdf5.h data/shard_write.c \
 	data/source.c data/source.h data/source_tar.c \

@@ -1,22 +1,19 @@
-#include "data/resize.h"
+#include "data/resize_rows.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows are mixed this many values at a time: a constant the compiler can turn into vectors. */
-enum { chunk = 16 };
-
-/* One output: the sum of weights[k] * source[first + k], k < count. */
-struct span {
-	uint32_t first, count;
-};
+/* A constant the compiler can turn into vectors. */
+enum { chunk = gn_resize_chunk };
 
 struct axis {
-	struct span *spans;
+	struct gn_resize_span *spans;
 	float *weights; /* `most` for each output */
+	float *wide;	/* as in resize_rows.h; NULL where nobody needs it */
 	uint32_t most;
-	size_t spans_held, weights_held;
+	uint32_t taps; /* the largest count */
+	size_t spans_held, weights_held, wide_held;
 };
 
 struct gn_resizer {
@@ -24,6 +21,7 @@ struct gn_resizer {
 	float *row;   /* one row between the two passes */
 	float *mixed; /* one finished row, channels interleaved by four */
 	size_t row_held, mixed_held;
+	int vectors;
 };
 
 enum gn_status gn_resizer_create(struct gn_resizer **out, struct gn_err *err)
@@ -32,14 +30,21 @@ enum gn_status gn_resizer_create(struct gn_resizer **out, struct gn_err *err)
 
 	if (!r)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for resizing");
+	r->vectors = gn_resize_has_vectors();
 	*out = r;
 	return GN_OK;
+}
+
+void gn_resizer_be_plain(struct gn_resizer *r)
+{
+	r->vectors = 0;
 }
 
 static void axis_release(struct axis *a)
 {
 	free(a->spans);
 	free(a->weights);
+	free(a->wide);
 }
 
 void gn_resizer_destroy(struct gn_resizer *r)
@@ -78,6 +83,7 @@ static int axis_reserve(struct axis *a, uint32_t outputs, uint32_t most)
 	a->spans = hold(a->spans, &a->spans_held, outputs, sizeof *a->spans);
 	a->weights = hold(a->weights, &a->weights_held, (size_t)outputs * most, sizeof *a->weights);
 	a->most = most;
+	a->taps = 1;
 	return a->spans && a->weights ? 0 : -1;
 }
 
@@ -92,7 +98,8 @@ static void axis_finish(struct axis *a, uint32_t output, const double *raw, uint
 		;
 	for (uint32_t k = 0; k < count; k++)
 		sum += raw[k];
-	a->spans[output] = (struct span){first, count};
+	a->spans[output] = (struct gn_resize_span){first, count};
+	a->taps = count > a->taps ? count : a->taps;
 	for (uint32_t k = 0; k < count; k++)
 		a->weights[(size_t)output * a->most + k] = (float)(sum > 0 ? raw[k] / sum : 1.0 / count);
 }
@@ -120,6 +127,25 @@ static int axis_weigh(struct axis *a, uint32_t length, double from, double span,
 		axis_finish(a, mirrored ? outputs - 1 - i : i, raw, first, end - first);
 	}
 	free(raw);
+	return 0;
+}
+
+/* By twos and with as many taps for all outputs, from the weights that are there. */
+static int axis_widen(struct axis *a, uint32_t outputs)
+{
+	uint32_t pairs = (outputs + 1) / 2;
+
+	a->wide = hold(a->wide, &a->wide_held, (size_t)8 * pairs * a->taps, sizeof *a->wide);
+	if (!a->wide)
+		return -1;
+	for (uint32_t i = 0; i < 2 * pairs; i++) {
+		uint32_t from = i < outputs ? i : i - 1;
+		float *wide = a->wide + (size_t)8 * (i / 2) * a->taps + 4 * (i % 2);
+
+		for (uint32_t k = 0; k < a->taps; k++)
+			for (int lane = 0; lane < 4; lane++)
+				wide[8 * k + (uint32_t)lane] = k < a->spans[from].count ? a->weights[(size_t)from * a->most + k] : 0;
+	}
 	return 0;
 }
 
@@ -184,17 +210,27 @@ enum gn_status gn_resizer_run(struct gn_resizer *r, const struct gn_pixels *src,
 	size_t n = (size_t)src->width * src->channels;
 	uint32_t column = t->flip ? t->width - t->to_x - t->to_width : t->to_x;
 
-	r->row = hold(r->row, &r->row_held, n + chunk, sizeof *r->row);
+	int vectors = r->vectors && src->channels == 3;
+
+	if (axis_weigh(&r->across, src->width, x, width, t->to_width, t->flip) ||
+	    axis_weigh(&r->down, src->height, y, height, t->to_height, 0) ||
+	    (vectors && axis_widen(&r->across, t->to_width)))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to resize %ux%u pixels", src->width, src->height);
+	/* Taps of weight 0 may lie behind the last pixel. */
+	r->row = hold(r->row, &r->row_held, n + (size_t)r->across.taps * src->channels + chunk, sizeof *r->row);
 	r->mixed = hold(r->mixed, &r->mixed_held, (size_t)t->to_width * 4, sizeof *r->mixed);
-	if (!r->row || !r->mixed || axis_weigh(&r->across, src->width, x, width, t->to_width, t->flip) ||
-	    axis_weigh(&r->down, src->height, y, height, t->to_height, 0))
+	if (!r->row || !r->mixed)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to resize %ux%u pixels", src->width, src->height);
 	for (uint32_t i = 0; i < t->to_height; i++) {
+		const struct gn_resize_wide wide = {r->across.spans, r->across.wide, r->across.taps, t->to_width};
 		float *to = t->data + (size_t)(t->to_y + i) * t->width + column;
 
-		mix_rows(r->row, n, src->data + r->down.spans[i].first * src->stride_bytes, src->stride_bytes,
-			 r->down.weights + (size_t)i * r->down.most, r->down.spans[i].count);
-		if (src->channels == 3)
+		(r->vectors ? gn_resize_mix_rows : mix_rows)(r->row, n, src->data + r->down.spans[i].first * src->stride_bytes,
+							     src->stride_bytes, r->down.weights + (size_t)i * r->down.most,
+							     r->down.spans[i].count);
+		if (vectors)
+			gn_resize_mix_columns(&wide, r->row, t, to);
+		else if (src->channels == 3)
 			mix_columns_rgb(&r->across, r->row, t->to_width, t, r->mixed, to);
 		else
 			mix_columns_grey(&r->across, r->row, t->to_width, t, to);

@@ -24,6 +24,8 @@ struct gn_resize_target {
 
 enum gn_status gn_resizer_create(struct gn_resizer **out, struct gn_err *err);
 void gn_resizer_destroy(struct gn_resizer *r);
+/* From now on without the vectors that this processor has: slower, and the same bits. */
+void gn_resizer_be_plain(struct gn_resizer *r);
 /* The box at (x, y), in src's pixels and possibly fractional, of src onto the target's rectangle. src needs 16 readable
  * bytes after its last pixel. GN_ERR_NO_MEMORY is the only failure. */
 enum gn_status gn_resizer_run(struct gn_resizer *r, const struct gn_pixels *src, double x, double y, double width,

@@ -1,5 +1,6 @@
 #include "src/cmd/bench.h"
 
+#include "src/cmd/bench_decode.h"
 #include "transport/algo.h"
 
 #include <stddef.h>
@@ -66,13 +67,15 @@ static int run(const void *options, const struct gn_text_list *positional)
 		fprintf(stderr, "gannet bench: --min-bytes is above --max-bytes\n");
 		return GN_EXIT_USAGE;
 	}
+	if (!strcmp(positional->items[0], "decode"))
+		return gn_bench_decode(o);
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		if (!strcmp(modes[i].name, positional->items[0]))
 			return measure(o, modes[i].what);
 	fprintf(stderr, "gannet bench: no mode '%s'; there is:", gn_text_visible(positional->items[0], mode, sizeof mode));
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		fprintf(stderr, " %s", modes[i].name);
-	fputc('\n', stderr);
+	fputs(" decode\n", stderr);
 	return GN_EXIT_USAGE;
 }
 
@@ -116,13 +119,21 @@ static const struct gn_option options_table[] = {
 	 .choices = "auto|tcp|shm|rc|ud"},
 	{.name = "rails", .kind = GN_OPTION_INT, .offset = FIELD(rails), .value_name = "N", .initial = "0", .min = 0,
 	 .max = GN_RAILS_MAX, .help = "network devices of a node to use side by side at most; 0: all that are equally fast"},
+	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR",
+	 .help = "decode: a dataset as gannet pack writes it"},
+	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(side), .value_name = "N", .initial = "224", .min = 1, .max = 4096,
+	 .help = "decode: of the samples, in pixels"},
+	{.name = "images", .kind = GN_OPTION_INT, .offset = FIELD(images), .value_name = "N", .initial = "1000", .min = 1,
+	 .max = 1e9, .help = "decode: at most so many; --iters passes over them"},
+	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N", .initial = "2",
+	 .min = 1, .max = 1024, .help = "decode: of the whole loader"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "one JSON object a line"},
 };
 
 static const struct gn_command command = {
 	.name = "bench",
-	.summary = "measure communication",
-	.positional = "allreduce|reduce-scatter|allgather|broadcast|reduce|all-to-all|p2p",
+	.summary = "measure communication, or decoding",
+	.positional = "allreduce|reduce-scatter|allgather|broadcast|reduce|all-to-all|p2p|decode",
 	.description =
 		"Measures between the ranks that started it (srun --mpi=pmix, mpirun, gannet launch), in the columns of "
 		"nccl-tests: size is the longer of what a rank gives and gets; algorithm bandwidth is that by the time; bus "
@@ -139,10 +150,14 @@ static const struct gn_command command = {
 		"place those of one more. A wrong one makes the exit code 1.\n\n"
 		"With --transport, the counters of the network devices are read before and after each row, and the command "
 		"fails with code 1 when they do not bear the named transport out, or not each rail's share of the bytes. rails is "
-		"how many network devices carried the row.",
+		"how many network devices carried the row.\n\n"
+		"decode measures without other ranks: images/s that one processor turns from files into samples as training wants "
+		"them (random crop and flip, resized, normalised), beside plain decoding of the same files by libjpeg-turbo in "
+		"turns, both by the thread's own processor time; and what the loader delivers with --loader-threads.",
 	.examples = "  gannet launch -n 4 gannet bench allreduce --transport shm   # on this machine\n"
 		    "  srun -N2 --mpi=pmix gannet bench allreduce --json            # JSON lines\n"
-		    "  srun -N2 --mpi=pmix gannet bench p2p --transport rc          # latency and bandwidth of a link\n",
+		    "  srun -N2 --mpi=pmix gannet bench p2p --transport rc          # latency and bandwidth of a link\n"
+		    "  gannet bench decode --data /local/train --iters 5            # images/s of a processor\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 	.positional_min = 1,

@@ -12,6 +12,8 @@ struct gn_bench_options {
 	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer, rails;
 	const char *algo, *transport, *tuning, *progress, *place, *type, *redop;
 	int json, foreign;
+	const char *data; /* decode */
+	int64_t side, loader_threads, images;
 };
 
 struct gn_bench {

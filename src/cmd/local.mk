@@ -3,6 +3,7 @@ gannet_CFLAGS = $(AM_CFLAGS)
 gannet_SOURCES = \
 	src/cmd/bench.c src/cmd/bench.h \
 	src/cmd/bench_coll.c \
+	src/cmd/bench_decode.c src/cmd/bench_decode.h \
 	src/cmd/bench_limit.c \
 	src/cmd/bench_loop.c src/cmd/bench_loop.h \
 	src/cmd/bench_pattern.c src/cmd/bench_pattern.h \

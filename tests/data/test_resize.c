@@ -124,6 +124,33 @@ static void scale_one_copies(void **state)
 	free(data);
 }
 
+/* With vectors and without: the same bits, for every remainder of widths, up and down, at borders. */
+static void vectors_change_nothing(void **state)
+{
+	struct gn_resizer *fast = NULL, *plain = NULL;
+
+	(void)state;
+	assert_int_equal(gn_resizer_create(&fast, NULL), GN_OK);
+	assert_int_equal(gn_resizer_create(&plain, NULL), GN_OK);
+	gn_resizer_be_plain(plain);
+	for (uint32_t to = 1; to < 40; to++)
+		for (uint32_t channels = 1; channels <= 3; channels += 2) {
+			float a[3 * 40 * 40] = {0}, b[3 * 40 * 40] = {0};
+			struct gn_resize_target ta = whole(a, to, to), tb = whole(b, to, to);
+			uint32_t width = 1 + to * 7 % 53;
+			struct gn_pixels p;
+			uint8_t *data = noise(width, 31, channels, &p);
+
+			ta.flip = tb.flip = to % 2 == 0;
+			assert_int_equal(gn_resizer_run(fast, &p, width * 0.1, 1.5, width * 0.9, 29, &ta, NULL), GN_OK);
+			assert_int_equal(gn_resizer_run(plain, &p, width * 0.1, 1.5, width * 0.9, 29, &tb, NULL), GN_OK);
+			assert_memory_equal(a, b, sizeof a);
+			free(data);
+		}
+	gn_resizer_destroy(fast);
+	gn_resizer_destroy(plain);
+}
+
 /* Only the rectangle is written, and mirroring moves it to the other side. */
 static void rectangles_and_mirroring(void **state)
 {
@@ -204,6 +231,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(resizing_follows_the_definition), cmocka_unit_test(scale_one_copies),
+		cmocka_unit_test(vectors_change_nothing),
 		cmocka_unit_test(rectangles_and_mirroring),	   cmocka_unit_test(downscaling_does_not_alias),
 		cmocka_unit_test(reuse_leaves_no_trace),
 	};

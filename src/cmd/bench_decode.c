@@ -1,0 +1,179 @@
+/* gannet bench decode: the way from a file to a sample, beside plain decoding of the same file by the same thread. */
+#include "src/cmd/bench_decode.h"
+
+#include "data/decode.h"
+#include "data/render.h"
+#include "src/base/clock.h"
+#include "src/base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* Of a processor, by this thread: others on the machine do not count, nor does waiting for a disk. */
+static double cpu_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+struct decode_bench {
+	const struct gn_bench_options *o;
+	struct gn_dataset *dataset;
+	struct gn_loader_options options;
+	struct gn_decoder *decoder;
+	struct gn_renderer *renderer;
+	char *file;
+	float *image;
+	uint64_t images;
+	double bytes, pixels;	    /* of a file, in the mean */
+	double plain_s, sample_s;   /* processor time for all images, the least of all passes */
+	double loader_images_per_s; /* with loader_threads, by the clock on the wall */
+};
+
+/* Whole, at full size, to RGB: what libjpeg-turbo takes for it is the measure. */
+static enum gn_status decode_plainly(struct decode_bench *b, uint64_t i, double *spent, struct gn_err *err)
+{
+	struct gn_region all = {0};
+	struct gn_sample s;
+	struct gn_pixels p;
+	double begin;
+	enum gn_status status = gn_dataset_read(b->dataset, i, b->file, err);
+
+	gn_dataset_sample(b->dataset, i, &s);
+	begin = cpu_s();
+	if (!status)
+		status = gn_decoder_open(b->decoder, b->file, s.length_bytes, &all.width, &all.height, err);
+	if (!status)
+		status = gn_decoder_read(b->decoder, &all, 1, b->options.channels, &p, err);
+	*spent += cpu_s() - begin;
+	return status;
+}
+
+/* One pass, the two ways in turns; each pass draws other views. */
+static enum gn_status pass(struct decode_bench *b, uint32_t epoch, struct gn_err *err)
+{
+	double plain = 0, sample = 0;
+	enum gn_status status = GN_OK;
+
+	for (uint64_t i = 0; i < b->images && !status; i++) {
+		int32_t label;
+		double begin;
+
+		status = decode_plainly(b, i, &plain, err);
+		begin = cpu_s();
+		if (!status)
+			status = gn_renderer_run(b->renderer, epoch, i, b->image, &label, err);
+		sample += cpu_s() - begin;
+	}
+	if (!status) {
+		b->plain_s = fmin(b->plain_s, plain);
+		b->sample_s = fmin(b->sample_s, sample);
+	}
+	return status;
+}
+
+/* All of it, with threads and batches, on as many processors as there are. */
+static enum gn_status measure_loader(struct decode_bench *b, struct gn_err *err)
+{
+	struct gn_loader *l;
+	struct gn_batch batch;
+	enum gn_status status = gn_loader_create(b->dataset, &b->options, &l, err);
+	double begin = gn_clock_s();
+
+	if (status)
+		return status;
+	status = gn_loader_start(l, 0, 0, err);
+	for (uint64_t k = 0; k < gn_loader_batches(l) && !status; k++)
+		status = gn_loader_next(l, &batch, err);
+	b->loader_images_per_s = (double)gn_loader_batches(l) * b->options.batch / (gn_clock_s() - begin);
+	gn_loader_destroy(l);
+	return status;
+}
+
+static enum gn_status open_all(struct decode_bench *b, struct gn_err *err)
+{
+	enum gn_status status;
+
+	if (!b->o->data)
+		return gn_err_set(err, GN_ERR_USAGE, "bench decode needs --data DIR, a dataset as gannet pack writes it");
+	status = gn_dataset_open(b->o->data, &b->dataset, err);
+	if (status)
+		return status;
+	b->images = gn_dataset_count(b->dataset);
+	if (b->images > (uint64_t)b->o->images)
+		b->images = (uint64_t)b->o->images;
+	if (b->options.batch > b->images)
+		b->options.batch = (uint32_t)b->images;
+	for (uint64_t i = 0; i < b->images; i++) {
+		struct gn_sample s;
+
+		gn_dataset_sample(b->dataset, i, &s);
+		b->bytes += (double)s.length_bytes / (double)b->images;
+		b->pixels += (double)s.width * s.height / (double)b->images;
+	}
+	b->file = malloc((size_t)gn_dataset_max_length(b->dataset) + 1);
+	b->image = calloc((size_t)b->options.height * b->options.width * b->options.channels, sizeof *b->image);
+	if (!b->file || !b->image)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to decode");
+	status = gn_decoder_create(&b->decoder, err);
+	return status ? status : gn_renderer_create(b->dataset, &b->options, &b->renderer, err);
+}
+
+static void print(const struct decode_bench *b)
+{
+	double n = (double)b->images;
+	struct gn_json j;
+
+	if (!b->o->json) {
+		printf("# %.0f images of %.0f bytes and %.0f pixels, to %ux%u; images/s of one processor, the best of %lld passes\n"
+		       "%-44s %10.1f\n%-44s %10.1f  %.2f of plain\n%-33s%3d threads %10.1f\n", n, b->bytes, b->pixels,
+		       b->options.width, b->options.height, (long long)b->o->iters, "plain libjpeg-turbo, whole image",
+		       n / b->plain_s, "read, check, crop, decode, resize, normalise", n / b->sample_s, b->plain_s / b->sample_s,
+		       "the loader, all together,", b->options.threads, b->loader_images_per_s);
+		return;
+	}
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_string(&j, "op", "decode");
+	gn_json_uint(&j, "images", b->images);
+	gn_json_fixed(&j, "file_bytes", b->bytes, 0);
+	gn_json_fixed(&j, "pixels", b->pixels, 0);
+	gn_json_uint(&j, "side", b->options.height);
+	gn_json_fixed(&j, "plain_images_per_s_per_core", n / b->plain_s, 1);
+	gn_json_fixed(&j, "images_per_s_per_core", n / b->sample_s, 1);
+	gn_json_fixed(&j, "of_plain", b->plain_s / b->sample_s, 3);
+	gn_json_int(&j, "threads", b->options.threads);
+	gn_json_fixed(&j, "loader_images_per_s", b->loader_images_per_s, 1);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+}
+
+int gn_bench_decode(const struct gn_bench_options *o)
+{
+	struct decode_bench b = {
+		.o = o, .plain_s = INFINITY, .sample_s = INFINITY,
+		.options = {.seed = 1, .ranks = 1, .batch = 32, .channels = 3, .height = (uint32_t)o->side, .width = (uint32_t)o->side,
+			    .training = 1, .augment = GN_AUGMENT_CROP_FLIP, .mean = {0.485f, 0.456f, 0.406f},
+			    .deviation = {0.229f, 0.224f, 0.225f}, .threads = (int)o->loader_threads, .prefetch_bytes = 64 << 20},
+	};
+	struct gn_err err;
+	enum gn_status status = open_all(&b, &err);
+
+	for (int64_t i = 0; i < o->iters && !status; i++)
+		status = pass(&b, (uint32_t)i, &err);
+	if (!status)
+		status = measure_loader(&b, &err);
+	if (!status)
+		print(&b);
+	gn_renderer_destroy(b.renderer);
+	gn_decoder_destroy(b.decoder);
+	gn_dataset_close(b.dataset);
+	free(b.file);
+	free(b.image);
+	return status ? gn_cmd_fail("bench", &err) : GN_EXIT_DONE;
+}
