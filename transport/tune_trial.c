@@ -14,7 +14,8 @@
 /* What the model calls so many times slower than the best is not tried. */
 #define HOPELESS 3
 #define ROUNDS 5
-#define ITERATIONS_MAX 20
+/* As in long runs: what a shaped link lets through at once must be gone. */
+#define ITERATIONS_MAX 200
 #define WARMUP 2
 /* The model's choice stays unless another is so much faster. */
 #define WORTH_IT 0.95
