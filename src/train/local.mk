@@ -32,7 +32,7 @@ libgannet_train_a_SOURCES = \
 	src/train/step.c src/train/step.h \
 	src/train/storage.c \
 	src/train/sync.c src/train/sync.h \
-	src/train/trace.c src/train/trace_write.c src/train/trace.h src/train/trace_internal.h \
+	src/train/trace.c src/train/trace_file.c src/train/trace_write.c src/train/trace.h src/train/trace_internal.h \
 	src/train/trainer.c src/train/trainer.h \
 	src/train/trial.c src/train/trial.h \
 	src/train/vgg.c \

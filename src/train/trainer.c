@@ -185,6 +185,12 @@ static enum gn_status write_trace(struct gn_session *s, struct gn_err *err)
 		return GN_OK;
 	announce(s, "writing a trace");
 	status = gn_trace_write(s->trace, s->comm, s->model, &spans, err);
+	/* Known to all ranks, and no reason to end what may have run for days. */
+	if (status == GN_ERR_IO || status == GN_ERR_NO_SPACE || status == GN_ERR_NOT_FOUND || status == GN_ERR_NO_MEMORY) {
+		if (gn_comm_rank(s->comm) == 0)
+			gn_log_warn(s->log, "there is no trace: %s", err->text);
+		return GN_OK;
+	}
 	if (!status && gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "trace of %" PRIu64 " spans in %s: open it in Perfetto", spans, s->options->trace);
 	return status;

@@ -26,6 +26,19 @@ check 'stop by signal' sh -c '
 	timeout 30 tail -n +1 -F "$2/stopped.jsonl" 2>/dev/null | grep -q -m 1 "\"step\": 10,"
 	kill -TERM $pid; wait $pid; test $? = 5 && grep -q "\"name\": \"log\"" "$2/stopped.json"' sh "$gannet" "$dir"
 
+full() {
+	mkdir "$dir/small"
+	GANNET_LOG=warn unshare --mount sh -c 'mount -t tmpfs -o size=16k none "$1" && shift && exec "$@"' sh "$dir/small" \
+		timeout 60 "$gannet" launch -n 2 -- "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --threads 1 \
+		--loader-threads 1 --steps 25 --trace "$dir/small/t.json" --log "$dir/full.jsonl"
+}
+if unshare --mount true 2>/dev/null; then
+	expect 0 'there is no trace: .*No space left' 'a full disk costs the trace, not the run' full
+	check 'which ends as it should' grep -q '"event": "end"' "$dir/full.jsonl"
+else
+	skip 'a full disk' 'mounting needs root'
+fi
+
 # Two hosts with two ranks each; the clock of the second is 1000 seconds ahead of the first's, for real.
 hosts() {
 	local r host pids=() failed=0
