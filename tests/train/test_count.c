@@ -26,13 +26,13 @@
  * what its matrix products lock are its own affair, and are told apart. */
 static atomic_int counting, inside, allocations, inside_allocations, mutexes, inside_mutexes, reorders, primitives;
 
+#if !defined SANITIZED && defined __GLIBC__
 static void count_allocation(void)
 {
 	if (atomic_load(&counting))
 		atomic_fetch_add(atomic_load(&inside) ? &inside_allocations : &allocations, 1);
 }
 
-#if !defined SANITIZED && defined __GLIBC__
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *memory, size_t size);
