@@ -186,6 +186,8 @@ enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *de
 		s = gn_err_set(err, GN_ERR_UNSUPPORTED, "the oracle has no batch norm over several ranks");
 	if (s)
 		return s;
+	if (desc->bf16 && backend == GN_BACKEND_REF)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the oracle computes in double only");
 	base.info.in[0] = desc->in[0];
 	base.info.in[1] = desc->in[1];
 	if (desc->weight.order != GN_WEIGHT_ANY)
@@ -193,6 +195,11 @@ enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *de
 	if (backend == GN_BACKEND_REF && base.info.weight.order != GN_WEIGHT_PLAIN)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the oracle knows weights in torch's order only");
 	return backend == GN_BACKEND_REF ? gn_ref_op_create(&base, out, err) : gn_host_op_create(&base, out, err);
+}
+
+int gn_backend_has_bf16(enum gn_backend backend)
+{
+	return backend == GN_BACKEND_HOST && gn_host_has_bf16();
 }
 
 struct gn_op *gn_op_alloc(size_t size, const struct gn_op_class *class, const struct gn_op *base, struct gn_err *err)

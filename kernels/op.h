@@ -60,6 +60,7 @@ struct gn_op_desc {
 	int bias;                /* conv, linear */
 	int relu;                /* followed by max(0, x) in the same pass: batch norm, add, conv in inference */
 	int add;                 /* in[1] is added to the result before that: batch norm with relu, conv in inference */
+	int bf16;                /* conv, host: multiplies bfloat16 and adds floats; tensors and weights stay float */
 	int training;
 	int needs_din;        /* 0 for the first layer: nobody wants the gradient of an image */
 	double eps, momentum; /* batch norm */
@@ -101,6 +102,8 @@ struct gn_op_buffers {
 
 struct gn_op;
 
+/* Whether this machine multiplies bfloat16 itself; where not, operators that are to do so are GN_ERR_UNSUPPORTED. */
+int gn_backend_has_bf16(enum gn_backend backend);
 /* Shapes that make no output, or statistics over a single value in training, are GN_ERR_USAGE. */
 enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *desc, struct gn_op **out,
 			    struct gn_err *err);

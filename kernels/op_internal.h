@@ -29,6 +29,8 @@ struct gn_weight_shape gn_conv_weight_shape(const struct gn_op_desc *d);
 enum gn_status gn_ref_op_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 
+int gn_host_has_bf16(void);
+
 /* kernels/ref/loss.c and kernels/host/loss.c; labels and mates are in range and counted of the labels are >= 0. */
 double gn_ref_softmax_cross_entropy(int batch, int classes, const double *logits, const struct gn_targets *targets,
 				    int counted, double smoothing, double *dlogits);

@@ -1,13 +1,40 @@
 /* Convolution. The forward primitive chooses the layouts of input, output and weights, and the gradient of the weights has
  * the last one, too. The gradient of the input multiplies by the transpose and wants the weights turned: that is done in
- * scratch memory. So it is with all weights that come in another layout than a primitive wants. */
+ * scratch memory. So it is with all weights that come in another layout than a primitive wants.
+ *
+ * With bfloat16 the primitives multiply what is rounded to that and add in float: input, output's gradient and weights are
+ * rounded on the way in, everything outside stays float. The rounded input is kept for the backward pass. */
 #include "kernels/host/onednn_internal.h"
+
+#include <string.h>
 
 struct conv {
 	struct gn_dnnl_op *op;
 	dnnl_dims_t weight_shape, bias_shape, stride, pad_begin, pad_end;
-	dnnl_memory_desc_t in, out, weight_any, weight, bias; /* weight: as it comes */
+	dnnl_memory_desc_t in, out, weight, bias; /* float; weight: as it comes */
+	dnnl_data_type_t type;			  /* of what is multiplied */
+	dnnl_memory_desc_t in_low, out_low, weight_any; /* of that type */
+	dnnl_memory_t rounded_in;
+	int has_reference; /* one of the primitives is oneDNN's plain loop, hundreds of times as slow */
 };
+
+int gn_host_has_bf16(void)
+{
+	dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+
+	return isa == dnnl_cpu_isa_avx512_core_bf16 || isa == dnnl_cpu_isa_avx512_core_amx;
+}
+
+static dnnl_memory_desc_t of_type(dnnl_memory_desc_t md, dnnl_data_type_t type)
+{
+	md.data_type = type;
+	return md;
+}
+
+static int is_low(const struct conv *c)
+{
+	return c->type != dnnl_f32;
+}
 
 static enum gn_status describe(struct conv *c, struct gn_err *err)
 {
@@ -24,11 +51,14 @@ static enum gn_status describe(struct conv *c, struct gn_err *err)
 	/* oneDNN wants the padding that is really read */
 	c->pad_end[0] = (out->h - 1) * d->stride + d->kernel - in->h - d->pad;
 	c->pad_end[1] = (out->w - 1) * d->stride + d->kernel - in->w - d->pad;
+	c->type = d->bf16 ? dnnl_bf16 : dnnl_f32;
 	s = gn_dnnl_md_any(4, in_shape, &c->in, err);
 	if (!s)
 		s = gn_dnnl_md_any(4, out_shape, &c->out, err);
 	if (!s)
 		s = gn_dnnl_md_any(4, c->weight_shape, &c->weight_any, err);
+	c->in_low = of_type(c->in, c->type);
+	c->weight_any = of_type(c->weight_any, c->type);
 	return s ? s : gn_dnnl_md_plain(1, c->bias_shape, &c->bias, err);
 }
 
@@ -65,7 +95,7 @@ static enum gn_status forward_descriptor(struct conv *c, dnnl_primitive_desc_t *
 		return s;
 	s = gn_dnnl_check(dnnl_convolution_forward_desc_init(
 				  &desc, d->training ? dnnl_forward_training : dnnl_forward_inference,
-				  dnnl_convolution_direct, &c->in, &c->weight_any, d->bias ? &c->bias : NULL, &c->out,
+				  dnnl_convolution_direct, &c->in_low, &c->weight_any, d->bias ? &c->bias : NULL, &c->out,
 				  c->stride, c->pad_begin, c->pad_end),
 			  "a convolution", err);
 	if (!s)
@@ -83,7 +113,8 @@ static enum gn_status choose_layouts(struct conv *c, dnnl_primitive_desc_t *pd, 
 
 	if (s)
 		return s;
-	c->in = *gn_dnnl_query(*pd, dnnl_query_src_md, 0);
+	c->in_low = *gn_dnnl_query(*pd, dnnl_query_src_md, 0);
+	c->in = of_type(c->in_low, dnnl_f32);
 	c->out = *gn_dnnl_query(*pd, dnnl_query_dst_md, 0);
 	in = gn_dnnl_block_of_md(&info->in[0], &c->in);
 	out = gn_dnnl_block_of_md(&info->out, &c->out);
@@ -96,7 +127,19 @@ static enum gn_status choose_layouts(struct conv *c, dnnl_primitive_desc_t *pd, 
 	s = gn_dnnl_md_of_layout(&info->in[0], &c->in, err);
 	if (!s)
 		s = gn_dnnl_md_of_layout(&info->out, &c->out, err);
+	c->in_low = of_type(c->in, c->type);
 	return s ? s : forward_descriptor(c, pd, err);
+}
+
+/* What the gradient of the weights, which is float, comes in. */
+static struct gn_weight_layout blocks_of(const struct gn_weight_shape *s)
+{
+	static const struct gn_weight_layout likely[] = {{GN_WEIGHT_OI_BLOCKS, 16}, {GN_WEIGHT_O_BLOCKS, 16}};
+
+	for (size_t i = 0; i < sizeof likely / sizeof *likely; i++)
+		if (gn_weight_fits(s, likely[i]))
+			return likely[i];
+	return (struct gn_weight_layout){GN_WEIGHT_PLAIN, 0};
 }
 
 static enum gn_status choose_weight(struct conv *c, const_dnnl_primitive_desc_t pd, struct gn_err *err)
@@ -104,7 +147,9 @@ static enum gn_status choose_weight(struct conv *c, const_dnnl_primitive_desc_t 
 	struct gn_op_info *info = &c->op->base.info;
 	struct gn_weight_shape shape = gn_conv_weight_shape(&c->op->base.desc);
 
-	if (c->op->base.desc.weight.order == GN_WEIGHT_ANY)
+	if (c->op->base.desc.weight.order == GN_WEIGHT_ANY && is_low(c))
+		info->weight = blocks_of(&shape);
+	else if (c->op->base.desc.weight.order == GN_WEIGHT_ANY)
 		info->weight = gn_dnnl_weight_of_md(&shape, gn_dnnl_query(pd, dnnl_query_weights_md, 0));
 	return gn_dnnl_md_of_weight(c->weight_shape, info->weight, &c->weight, err);
 }
@@ -141,29 +186,72 @@ static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, cons
 	return copy && !gn_dnnl_append_reorder(c->op, list, mine, copy, err) ? copy : NULL;
 }
 
+/* The input as it is multiplied. In training the rounded one is kept. */
+static dnnl_memory_t input_for(struct conv *c, struct gn_err *err)
+{
+	struct gn_dnnl_op *op = c->op;
+	dnnl_memory_t in = gn_dnnl_memory(op, GN_ROLE_IN, 0, &c->in, err), low;
+
+	if (!in || !is_low(c))
+		return in;
+	if (op->base.desc.training) {
+		op->base.info.workspace_bytes = dnnl_memory_desc_get_size(&c->in_low);
+		low = gn_dnnl_memory(op, GN_ROLE_WORKSPACE, 0, &c->in_low, err);
+	} else {
+		low = gn_dnnl_scratch(op, &c->in_low, err);
+	}
+	if (!low || gn_dnnl_append_reorder(op, &op->forward, in, low, err))
+		return NULL;
+	c->rounded_in = low;
+	return low;
+}
+
+static void look_for_reference(struct conv *c, const_dnnl_primitive_desc_t pd)
+{
+	const char *name = NULL;
+
+	if (!dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) && name && !strncmp(name, "ref", 3))
+		c->has_reference = 1;
+}
+
 static enum gn_status build_forward(struct conv *c, const_dnnl_primitive_desc_t pd, struct gn_err *err)
 {
 	struct gn_dnnl_op *op = c->op;
 	dnnl_exec_arg_t args[] = {
-		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, &c->in, err)},
+		{DNNL_ARG_SRC, input_for(c, err)},
 		{DNNL_ARG_WEIGHTS, weights_for(c, &op->forward, gn_dnnl_query(pd, dnnl_query_weights_md, 0), err)},
 		{DNNL_ARG_DST, gn_dnnl_memory(op, GN_ROLE_OUT, 0, &c->out, err)},
 		{DNNL_ARG_BIAS, op->base.desc.bias ? gn_dnnl_memory(op, GN_ROLE_BIAS, 0, &c->bias, err) : NULL},
 	};
 
+	look_for_reference(c, pd);
 	return gn_dnnl_append(op, &op->forward, pd, args, op->base.desc.bias ? 4 : 3, err);
 }
 
-static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_desc_t forward, struct gn_err *err)
+/* The gradient of the output as it is multiplied, by both primitives of the backward pass. */
+static dnnl_memory_t output_gradient(struct conv *c, struct gn_err *err)
+{
+	struct gn_dnnl_op *op = c->op;
+	dnnl_memory_t dout = gn_dnnl_memory(op, GN_ROLE_DOUT, 0, &c->out, err), low;
+
+	c->out_low = of_type(c->out, c->type);
+	gn_dnnl_group(op);
+	if (!dout || !is_low(c))
+		return dout;
+	low = gn_dnnl_scratch(op, &c->out_low, err);
+	return low && !gn_dnnl_append_reorder(op, &op->backward, dout, low, err) ? low : NULL;
+}
+
+static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_desc_t forward, dnnl_memory_t dout,
+					  struct gn_err *err)
 {
 	struct gn_dnnl_op *op = c->op;
 	dnnl_convolution_desc_t desc;
 	dnnl_primitive_desc_t pd;
 	enum gn_status s;
 
-	gn_dnnl_group(op);
 	s = gn_dnnl_check(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &c->in,
-								   &c->weight_any, &c->out, c->stride, c->pad_begin,
+								   &c->weight_any, &c->out_low, c->stride, c->pad_begin,
 								   c->pad_end),
 			  "a convolution's gradient", err);
 	if (!s)
@@ -172,28 +260,32 @@ static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_d
 	if (s)
 		return s;
 	dnnl_exec_arg_t args[] = {
-		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, &c->out, err)},
+		{DNNL_ARG_DIFF_DST, dout},
 		{DNNL_ARG_WEIGHTS, weights_for(c, &op->backward, gn_dnnl_query(pd, dnnl_query_weights_md, 0), err)},
 		{DNNL_ARG_DIFF_SRC, gn_dnnl_memory(op, GN_ROLE_DIN, 0, &c->in, err)},
 	};
+	look_for_reference(c, pd);
 	s = gn_dnnl_append(op, &op->backward, pd, args, 3, err);
 	dnnl_primitive_desc_destroy(pd);
 	return s;
 }
 
-static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive_desc_t forward, struct gn_err *err)
+static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive_desc_t forward, dnnl_memory_t dout,
+					    struct gn_err *err)
 {
 	struct gn_dnnl_op *op = c->op;
 	int bias = op->base.desc.bias, copy;
+	const dnnl_memory_desc_t any = of_type(c->weight_any, dnnl_f32);
 	const dnnl_memory_desc_t *wanted;
 	dnnl_convolution_desc_t desc;
 	dnnl_primitive_desc_t pd;
 	dnnl_memory_t mine, theirs;
 	enum gn_status s;
 
-	gn_dnnl_group(op);
-	s = gn_dnnl_check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &c->in,
-								      &c->weight_any, bias ? &c->bias : NULL, &c->out,
+	if (!is_low(c))
+		gn_dnnl_group(op);
+	s = gn_dnnl_check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &c->in_low,
+								      &any, bias ? &c->bias : NULL, &c->out_low,
 								      c->stride, c->pad_begin, c->pad_end),
 			  "a convolution's weight gradient", err);
 	if (!s)
@@ -206,16 +298,27 @@ static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive
 	mine = gn_dnnl_memory(op, GN_ROLE_DWEIGHT, 0, &c->weight, err);
 	theirs = copy ? gn_dnnl_scratch(op, wanted, err) : mine;
 	dnnl_exec_arg_t args[] = {
-		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, &c->in, err)},
-		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, &c->out, err)},
+		{DNNL_ARG_SRC, is_low(c) ? c->rounded_in : gn_dnnl_memory(op, GN_ROLE_IN, 0, &c->in, err)},
+		{DNNL_ARG_DIFF_DST, dout},
 		{DNNL_ARG_DIFF_WEIGHTS, theirs},
 		{DNNL_ARG_DIFF_BIAS, bias ? gn_dnnl_memory(op, GN_ROLE_DBIAS, 0, &c->bias, err) : NULL},
 	};
+	look_for_reference(c, pd);
 	s = gn_dnnl_append(op, &op->backward, pd, args, bias ? 4 : 3, err);
 	if (!s && copy)
 		s = gn_dnnl_append_reorder(op, &op->backward, theirs, mine, err);
 	dnnl_primitive_desc_destroy(pd);
 	return s;
+}
+
+static enum gn_status build_backward(struct conv *c, const_dnnl_primitive_desc_t forward, struct gn_err *err)
+{
+	dnnl_memory_t dout = output_gradient(c, err);
+	enum gn_status s = dout ? GN_OK : err ? err->status : GN_ERR_FAILED;
+
+	if (!s && c->op->base.desc.needs_din)
+		s = build_backward_data(c, forward, dout, err);
+	return s ? s : build_backward_weight(c, forward, dout, err);
 }
 
 /* What is added lies where the result goes. */
@@ -226,7 +329,7 @@ static void place_in_second(struct gn_op *op)
 		op->info.in[1].block = op->info.out.block;
 }
 
-enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err)
+static enum gn_status create(const struct gn_op *base, struct gn_op **out, int *has_reference, struct gn_err *err)
 {
 	struct conv c = {0};
 	dnnl_primitive_desc_t pd = NULL;
@@ -242,15 +345,36 @@ enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out,
 		s = choose_weight(&c, pd, err);
 	if (!s)
 		s = build_forward(&c, pd, err);
-	if (!s && base->desc.training && base->desc.needs_din)
-		s = build_backward_data(&c, pd, err);
 	if (!s && base->desc.training)
-		s = build_backward_weight(&c, pd, err);
-	c.op->base.info.backward_reads_in = 1;
+		s = build_backward(&c, pd, err);
+	c.op->base.info.backward_reads_in = !is_low(&c);
 	dnnl_primitive_desc_destroy(pd);
+	*has_reference = c.has_reference;
 	if (s)
 		gn_op_destroy(&c.op->base);
 	else
 		*out = &c.op->base;
+	return s;
+}
+
+/* Shapes for which oneDNN has bfloat16 in a plain loop only, those of a single channel, compute in float. */
+enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err)
+{
+	struct gn_op wide = *base;
+	struct gn_op *op;
+	int has_reference;
+	enum gn_status s;
+
+	if (base->desc.bf16 && !gn_host_has_bf16())
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this processor has no instructions for bfloat16 (avx512_bf16): use "
+				  "--precision fp32");
+	s = create(base, &op, &has_reference, err);
+	if (!s && has_reference && base->desc.bf16) {
+		gn_op_destroy(op);
+		wide.desc.bf16 = 0;
+		s = create(&wide, &op, &has_reference, err);
+	}
+	if (!s)
+		*out = op;
 	return s;
 }

@@ -109,6 +109,7 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_node 
 		.bias = n->bias,
 		.relu = relu,
 		.add = (n->kind == GN_LAYER_BATCH_NORM || n->kind == GN_LAYER_CONV) && in[1] >= 0,
+		.bf16 = o->bf16 && n->kind == GN_LAYER_CONV,
 		.training = o->training,
 		.eps = GN_PLAN_NORM_EPS,
 		.momentum = 0.1,

@@ -81,7 +81,8 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 	const struct gn_train_options *o = s->options;
 	struct gn_plan_options po = {
 		.backend = strcmp(o->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF,
-		.batch = (int)o->batch, .training = 1, .label_smoothing = o->label_smoothing, .dropout = o->dropout,
+		.batch = (int)o->batch, .training = 1, .bf16 = o->precision && !strcmp(o->precision, "bf16"),
+		.label_smoothing = o->label_smoothing, .dropout = o->dropout,
 		/* Every rank needs masks of its own. */
 		.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32),
 		.group = gn_sync_group(s->sync), .watch = s->trace ? &s->watch : NULL,

@@ -23,6 +23,9 @@ static struct gn_op_desc plain(const struct gn_op_desc *desc, enum gn_backend ba
 {
 	struct gn_op_desc d = *desc;
 
+	if (backend == GN_BACKEND_REF)
+		d.weight.order = GN_WEIGHT_PLAIN;
+	d.bf16 = d.bf16 && backend == GN_BACKEND_HOST;
 	for (int i = 0; i < 2; i++) {
 		if (backend == GN_BACKEND_REF)
 			d.in[i].block = 1;
@@ -37,7 +40,6 @@ void op_run_init(struct op_run *r, const struct gn_op_desc *desc, int values)
 	struct gn_op *op;
 	struct gn_err err;
 
-	d.weight.order = GN_WEIGHT_PLAIN;
 	memset(r, 0, sizeof *r);
 	assert_ok(gn_op_create(GN_BACKEND_REF, &d, &op, &err));
 	r->in = gn_op_info(op)->in[0];

@@ -87,6 +87,41 @@ static void test_conv(void **state)
 	}
 }
 
+/* Products of bfloat16 against the same in double: 8 bits of a number are kept, so a product is off by up to 2^-8, and sums of
+ * many by less. Where the machine has none it says so. */
+static void test_conv_bf16(void **state)
+{
+	static const int table[][7] = {{2, 64, 9, 64, 3, 1, 1},	 {2, 64, 8, 256, 1, 1, 0}, {1, 128, 9, 64, 1, 2, 0},
+				       {2, 3, 33, 64, 7, 2, 3},	 {2, 37, 10, 29, 3, 2, 1}, {3, 20, 12, 50, 5, 1, 0},
+				       {2, 16, 9, 16, 3, 1, 1},	 {1, 1, 28, 20, 5, 1, 0}};
+	char title[80];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		for (int mode = 0; mode < 6; mode++) {
+			const int *t = table[i];
+			struct gn_op_desc d = {.kind = GN_OP_CONV, .channels_out = t[3], .kernel = t[4], .stride = t[5],
+					       .pad = t[6], .bias = i == 4, .training = mode % 3 > 0,
+					       .needs_din = mode % 3 > 1, .bf16 = 1};
+			struct gn_op *op;
+			struct gn_err err;
+
+			d.weight.order = mode < 3 ? GN_WEIGHT_PLAIN : GN_WEIGHT_ANY;
+			d.in[0] = d.in[1] = shape(t[0], t[1], t[2], t[2]);
+			d.in[0].element_bytes = sizeof(float);
+			snprintf(title, sizeof title, "bf16 conv %d to %d by %d, mode %d", t[1], t[3], t[4], mode);
+			if (gn_backend_has_bf16(GN_BACKEND_HOST)) {
+				compare(title, &d, 0, 5e-3);
+				continue;
+			}
+			assert_int_equal(gn_op_create(GN_BACKEND_HOST, &d, &op, &err), GN_ERR_UNSUPPORTED);
+			assert_non_null(strstr(err.text, "bfloat16"));
+		}
+	}
+	if (!gn_backend_has_bf16(GN_BACKEND_HOST))
+		skip();
+}
+
 /* Sum and relu taken along, in inference. */
 static void test_conv_tail(void **state)
 {
@@ -318,7 +353,7 @@ static void test_refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_conv),     cmocka_unit_test(test_conv_tail), cmocka_unit_test(test_batch_norm),
+		cmocka_unit_test(test_conv),     cmocka_unit_test(test_conv_bf16), cmocka_unit_test(test_conv_tail), cmocka_unit_test(test_batch_norm),
 		cmocka_unit_test(test_max_pool), cmocka_unit_test(test_adaptive_avg_pool),
 		cmocka_unit_test(test_linear),   cmocka_unit_test(test_pointwise),
 		cmocka_unit_test(test_weight_orders), cmocka_unit_test(test_weight_reorder),

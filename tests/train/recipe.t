@@ -142,6 +142,19 @@ expect 0 'recipe mlperf-lars for .* nearest published one is 1632, far from it.:
 expect 0 'recipe nvidia-50 .*weight-decay=3.0517578125e-05' nvidia-50 preset nvidia 64 --recipe nvidia-50
 expect 2 'none of goyal' 'an unknown recipe' one none 64 --recipe adam
 
+# Convolutions of bfloat16 learn what those of float do; a processor without them says so.
+check 'lenet in fp32: 150 steps' one wide 64 --steps 150
+if grep -q avx512_bf16 /proc/cpuinfo; then
+	check 'and in bf16' one narrow 64 --steps 150 --precision bf16
+	check 'bf16 has other parameters' sh -c '! cmp -s "$1/wide/latest/model.safetensors" "$1/narrow/latest/model.safetensors"' \
+		sh "$dir"
+	a=$(top1 "$dir/wide") b=$(top1 "$dir/narrow")
+	check "top-1 within 2 points of fp32 ($a and $b tenths of a percent)" test "$b" -ge $((a - 20))
+else
+	expect 1 'no instructions for bfloat16' 'bf16 is refused here' one narrow 64 --steps 150 --precision bf16
+fi
+expect 1 'double only' 'the oracle has no bf16' one none 64 --steps 1 --device ref --precision bf16
+
 # What blows up ends, after ten steps without an update, and says how to go on.
 expect 1 'not finite at step [0-9]+ .*10th in a row' 'gradients that are never finite' one blown 64 --lr 1e6 --steps 50
 expect 1 'step [0-9]+ updates nothing.* 1 steps skipped' 'the first skipped step was told' one blown2 64 --lr 1e6 --steps 50
