@@ -351,7 +351,7 @@ const struct lab_check checks_life[] = {
 	 check_communicators},
 	{"failed-init", "finalize after an init that failed, and another try", 1, 0, 0, check_failed_init},
 	{"listen-reuse", "one listener, six connections from two processes", 3, 0, 0, check_listen_reuse},
-	{"recreate", "connect and close sixteen times; no descriptor is left behind", 2, 0, 0, check_recreate},
+	{"recreate", "connect and close sixteen times; no descriptor is left behind", 2, 0, 2, check_recreate},
 	{"ring", "four processes in a ring, large messages both ways at once", 4, 0, 0, check_ring},
 	{"last-message", "what is done arrives, though the sender ends at once", 2, 0, 0, check_last_message},
 	{"reload", "dlclose and dlopen, four times", 2, 0, 0, check_reload},

@@ -117,18 +117,19 @@ void meet(struct lab *lab)
 
 void lab_logger(enum gn_nccl_log_level level, unsigned long subsystems, const char *file, int line, const char *format, ...)
 {
+	const char *wanted = getenv("GN_CONFORM_LOG");
+	char text[512];
 	va_list args;
 
 	(void)subsystems;
 	(void)file;
 	(void)line;
-	if (!getenv("GN_CONFORM_LOG"))
+	if (!wanted || !*wanted)
 		return;
-	fprintf(stderr, "# [%d] %d ", (int)getpid(), (int)level);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	fputc('\n', stderr);
+	fprintf(stderr, "# [%d] %d %s\n", (int)getpid(), (int)level, text);
 }
 
 void lab_load(struct lab *lab)

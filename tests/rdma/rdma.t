@@ -138,6 +138,12 @@ expect 4 "rank 1 on guest2" "a killed rank 1 ends the training on the other, whi
 expect 4 "rank 0 on guest1" "a killed rank 0 ends the bench on the other, which names it" \
 	doomed 0 "$gannet" bench allreduce --transport rc --min-bytes 64K --max-bytes 64K --iters 100000
 
+nccl() {
+	lab run 1 env UCX_TLS=rc,ud,self UCX_WARN_UNUSED_ENV_VARS=n "$GN_BUILD/tests/ncclnet/conform" --version 11 --limit 40 \
+		--only transfer,group,dead-sender "$GN_BUILD/libnccl-net-gannet.so"
+}
+check "the NCCL plugin over rc: messages, groups, a sender that is killed" nccl
+
 read -r first <"$lab/guest1.pid"
 read -r second <"$lab/guest2.pid"
 check "the lab goes down" lab down
