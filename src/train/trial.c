@@ -74,10 +74,11 @@ static void describe(const struct gn_session *s, struct gn_strbuf *out)
 	const struct gn_train_options *o = s->options;
 
 	gn_strbuf_printf(out, "%s of %zu parameters, %d ranks on %d nodes, %" PRId64 " x %" PRId64 " images, transport %s, algo %s, "
-			 "progress %s, threads %" PRId64 ", bucket %" PRId64 ", overlap %d, side %" PRId64, gn_model_name(s->model),
+			 "progress %s, threads %" PRId64 ", bucket %" PRId64 ", overlap %d, side %" PRId64 ", %s", gn_model_name(s->model),
 			 gn_model_param_elements(s->model), gn_comm_size(s->comm), gn_world_nodes(gn_comm_world(s->comm)),
 			 o->accumulate, o->batch, o->transport ? o->transport : "auto", o->algo ? o->algo : "auto",
-			 o->progress ? o->progress : "caller", o->threads, o->bucket, o->overlap, o->side);
+			 o->progress ? o->progress : "caller", o->threads, o->bucket, o->overlap, o->side,
+			 o->precision ? o->precision : "fp32");
 }
 
 static enum gn_status remember(const struct gn_session *s, const struct gn_exchange_form *f, struct gn_err *err)
