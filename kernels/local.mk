@@ -36,3 +36,29 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/onednn_linear.c \
 	kernels/host/onednn_pool.c
 KERNELS_LIBS = libgannet_kernels.a $(DNNL_LIBS) $(OPENMP_CFLAGS)
+
+# Our own kernels for GPUs. nvcc names headers it read in a file of make rules, as gcc does for automake.
+CU_FILES = \
+	kernels/cuda/batch_norm.cu \
+	kernels/cuda/batch_norm_grad.cu \
+	kernels/cuda/image.cu \
+	kernels/cuda/loss.cu \
+	kernels/cuda/optim.cu \
+	kernels/cuda/pointwise.cu \
+	kernels/cuda/pool.cu
+CU_INCLUDED = kernels/cuda/batch_norm.cuh kernels/cuda/device.h kernels/cuda/internal.h kernels/cuda/kernels.h \
+	kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h
+EXTRA_DIST += $(CU_FILES) $(CU_INCLUDED)
+NVCC_FLAGS = -std=c++17 -O3 --Werror all-warnings -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIC,-Wall
+SUFFIXES = .cu .eo
+.cu.$(OBJEXT):
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)$(NVCC) $(NVCC_FLAGS) $(NVCC_ARCH) -I$(top_srcdir) -c -o $@ $<
+if HAVE_CUDA
+lib_LIBRARIES += libgannet_cuda.a
+libgannet_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+libgannet_cuda_a_SOURCES = kernels/cuda/device.c kernels/cuda/memory.c kernels/cuda/stream.c $(CU_FILES)
+KERNELS_CUDA_LIBS = libgannet_cuda.a $(CUDA_LIBS)
+# Makefile: --with-cuda-arch may have changed
+$(CU_FILES:.cu=.$(OBJEXT)): $(CU_INCLUDED) Makefile
+endif

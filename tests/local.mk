@@ -4,6 +4,7 @@ TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 
 include tests/base/local.mk
 include tests/kernels/local.mk
+include tests/gpu/local.mk
 include tests/transport/local.mk
 include tests/ncclnet/local.mk
 include tests/data/local.mk
@@ -16,9 +17,9 @@ include tests/rdma/local.mk
 # TESTS=... limits the run to some of them: make check TESTS=tests/base/test_json
 if HAVE_CMOCKA
 check_PROGRAMS += $(UNIT_TESTS)
-TESTS_TO_RUN = $(UNIT_TESTS) $(SHELL_TESTS)
+TESTS_TO_RUN = $(UNIT_TESTS) $(GPU_TESTS) $(SHELL_TESTS)
 else
-TESTS_TO_RUN = $(SHELL_TESTS)
+TESTS_TO_RUN = $(GPU_TESTS) $(SHELL_TESTS)
 endif
 EXTRA_DIST += $(SHELL_TESTS)
 

@@ -39,6 +39,13 @@ one_line() {
 	[[ $(printf '%s\n' "$text" | wc -l) == 1 && $text =~ $pattern ]]
 }
 
+# one_warning PATTERN ARGUMENT...: it succeeds, and says one line with PATTERN
+one_warning() {
+	local pattern=$1 text
+	shift
+	text=$(try "$@") && [[ $(printf '%s\n' "$text" | wc -l) == 1 && $text =~ $pattern ]]
+}
+
 lack ucx
 check "without UCX" one_line "libucx-dev$"
 cp build/cache cache
@@ -66,6 +73,16 @@ for header in cuda_runtime_api.h cudnn.h nccl.h; do : >half/include/$header; don
 check "one with headers alone" one_line "no libcudart.so under $dir/half:" --with-cuda="$dir/half"
 if [ -e /usr/local/cuda/include/nccl.h ]; then
 	check "a whole one" try --with-cuda=/usr/local/cuda
+	mkdir -p plain && ln -sfn /usr/local/cuda/include /usr/local/cuda/lib64 plain/
+	if [[ $(PATH=/usr/bin:/bin command -v nvcc) ]]; then
+		skip "one without nvcc" "/usr/bin has one"
+	else
+		PATH=/usr/bin:/bin check "one without nvcc" one_warning "no nvcc in $dir/plain/bin" --with-cuda="$dir/plain"
+	fi
+	if nvcc=$(PATH=/usr/local/cuda/bin:$PATH command -v nvcc) && [[ -x $nvcc ]]; then
+		check "GPUs that nvcc does not know" one_line "does not compile for sm_12, only" \
+			--with-cuda=/usr/local/cuda --with-cuda-arch=12
+	fi
 else
 	skip "a whole one" "no CUDA with NCCL in /usr/local/cuda"
 fi

@@ -1,0 +1,94 @@
+/* GPUs: the device, streams of work, events, pinned memory of the host, and one arena of device memory.
+ *
+ * A thin layer over the CUDA runtime, in which no call goes unchecked: every error names the call, the device and
+ * CUDA's own text. Without a GPU, with a driver that is missing or too old, and without enough memory the text says
+ * what to do. Work given to a stream runs later, in order; "queues" below means that a function returns before its work
+ * is done, and that errors of the work itself come out of a later call on that device (at the latest
+ * gn_cuda_stream_wait).
+ *
+ * Thread safety: a device may be used by many threads; a stream, an event and an arena belong to one thread at a time.
+ */
+#ifndef GN_KERNELS_CUDA_DEVICE_H
+#define GN_KERNELS_CUDA_DEVICE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "src/base/status.h"
+
+#include <stddef.h>
+
+struct gn_cuda_device;
+struct gn_cuda_stream;
+struct gn_cuda_event;
+struct gn_cuda_arena;
+
+struct gn_cuda_info {
+	char name[256];
+	char pci[32]; /* 0000:65:00.0, as in /sys/bus/pci/devices */
+	int ordinal;
+	int major, minor; /* compute capability */
+	int multiprocessors;
+	size_t l2_bytes;
+	size_t memory_bytes;
+	int driver, runtime; /* the newest CUDA that the driver knows, and ours: 13000 is 13.0 */
+};
+
+/* GPUs that this process may use. None, or no driver: GN_ERR_NOT_FOUND; a driver too old: GN_ERR_UNSUPPORTED. */
+enum gn_status gn_cuda_device_count(int *out, struct gn_err *err);
+/* GN_ERR_USAGE when there are not as many; GN_ERR_UNSUPPORTED when this build has no code for it (--with-cuda-arch). */
+enum gn_status gn_cuda_device_create(int ordinal, struct gn_cuda_device **out, struct gn_err *err);
+void gn_cuda_device_destroy(struct gn_cuda_device *d);
+const struct gn_cuda_info *gn_cuda_device_info(const struct gn_cuda_device *d);
+/* As the driver sees it now, other processes' use included. */
+enum gn_status gn_cuda_device_memory(const struct gn_cuda_device *d, size_t *free_bytes, size_t *total_bytes,
+				     struct gn_err *err);
+
+/* Runs beside the other streams; device is borrowed and outlives it. */
+enum gn_status gn_cuda_stream_create(const struct gn_cuda_device *d, struct gn_cuda_stream **out, struct gn_err *err);
+/* Waits for what was given to it. */
+void gn_cuda_stream_destroy(struct gn_cuda_stream *s);
+const struct gn_cuda_device *gn_cuda_stream_device(const struct gn_cuda_stream *s);
+/* Blocks until all its work is done. */
+enum gn_status gn_cuda_stream_wait(struct gn_cuda_stream *s, struct gn_err *err);
+/* Queues: what comes later runs after what `event` recorded last, of any stream. */
+enum gn_status gn_cuda_stream_after(struct gn_cuda_stream *s, const struct gn_cuda_event *event, struct gn_err *err);
+/* Queues a copy. Either side may be memory of the device, pinned memory, or any other memory of the host; with the last
+ * the call may block until the copy is done. */
+enum gn_status gn_cuda_copy(struct gn_cuda_stream *s, void *to, const void *from, size_t bytes, struct gn_err *err);
+/* Queues: every byte of device memory becomes `byte`. */
+enum gn_status gn_cuda_fill(struct gn_cuda_stream *s, void *to, int byte, size_t bytes, struct gn_err *err);
+
+/* timed 0: for order alone, cheaper. */
+enum gn_status gn_cuda_event_create(const struct gn_cuda_device *d, int timed, struct gn_cuda_event **out,
+				    struct gn_err *err);
+void gn_cuda_event_destroy(struct gn_cuda_event *e);
+/* Queues. */
+enum gn_status gn_cuda_event_record(struct gn_cuda_event *e, struct gn_cuda_stream *s, struct gn_err *err);
+enum gn_status gn_cuda_event_wait(struct gn_cuda_event *e, struct gn_err *err);
+/* Never blocks; one that was never recorded is done. */
+enum gn_status gn_cuda_event_done(const struct gn_cuda_event *e, int *out, struct gn_err *err);
+/* Milliseconds from one to the other, both timed and done. */
+enum gn_status gn_cuda_event_between(const struct gn_cuda_event *from, const struct gn_cuda_event *to, float *out_ms,
+				     struct gn_err *err);
+
+/* Host memory that a GPU reads and writes by itself. To be given to gn_cuda_pinned_free. */
+enum gn_status gn_cuda_pinned_alloc(const struct gn_cuda_device *d, size_t bytes, void **out, struct gn_err *err);
+void gn_cuda_pinned_free(const struct gn_cuda_device *d, void *pinned);
+
+#define GN_CUDA_ALIGN_BYTES 256
+/* One block of device memory, zeroed, by cudaMalloc. GN_ERR_NO_MEMORY says what was wanted and what is free. */
+enum gn_status gn_cuda_arena_create(const struct gn_cuda_device *d, size_t capacity_bytes, struct gn_cuda_arena **out,
+				    struct gn_err *err);
+void gn_cuda_arena_destroy(struct gn_cuda_arena *a);
+/* A piece of it, aligned to GN_CUDA_ALIGN_BYTES and owned by it; NULL when it is full. */
+void *gn_cuda_arena_take(struct gn_cuda_arena *a, size_t bytes);
+/* All pieces are given back at once; their memory keeps what was written. */
+void gn_cuda_arena_empty(struct gn_cuda_arena *a);
+size_t gn_cuda_arena_used(const struct gn_cuda_arena *a);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

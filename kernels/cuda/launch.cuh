@@ -1,0 +1,164 @@
+/* What all kernels share: vectors of numbers, sums over a block, and launching with every error looked at.
+ *
+ * GN_CUDA_EMULATE compiles the same kernels for the host's processor, where tests/gpu runs them without a GPU.
+ */
+#ifndef GN_KERNELS_CUDA_LAUNCH_CUH
+#define GN_KERNELS_CUDA_LAUNCH_CUH
+
+#ifdef GN_CUDA_EMULATE
+#include "tests/gpu/emulate.h"
+#else
+#include "kernels/cuda/internal.h"
+#endif
+#include "kernels/cuda/kernels.h"
+
+namespace gn
+{
+
+struct bf16 {
+	uint16_t bits;
+};
+
+struct f16 {
+	uint16_t bits;
+};
+
+static __host__ __device__ inline float widen(float x)
+{
+	return x;
+}
+
+static __host__ __device__ inline float widen(bf16 x)
+{
+	return gn_bf16_widen(x.bits);
+}
+
+static __host__ __device__ inline float widen(f16 x)
+{
+	return gn_f16_widen(x.bits);
+}
+
+static __host__ __device__ inline void narrow(float x, float *to)
+{
+	*to = x;
+}
+
+static __host__ __device__ inline void narrow(float x, bf16 *to)
+{
+	to->bits = gn_bf16_narrow(x);
+}
+
+static __host__ __device__ inline void narrow(float x, f16 *to)
+{
+	to->bits = gn_f16_narrow(x);
+}
+
+/* What comes back after a number was stored as a T. */
+template <class T> static __host__ __device__ inline float rounded(float x)
+{
+	T stored;
+
+	narrow(x, &stored);
+	return widen(stored);
+}
+
+/* V neighbours, read and written by one instruction. */
+template <class T, int V> struct alignas(sizeof(T) * V) pack {
+	T v[V];
+};
+
+template <class T, int V> static __device__ inline pack<T, V> load(const T *from)
+{
+	return *reinterpret_cast<const pack<T, V> *>(from);
+}
+
+template <class T, int V> static __device__ inline void store(T *to, const float (&x)[V])
+{
+	pack<T, V> p;
+
+#pragma unroll
+	for (int k = 0; k < V; k++)
+		narrow(x[k], &p.v[k]);
+	*reinterpret_cast<pack<T, V> *>(to) = p;
+}
+
+template <class T, int V> static __device__ inline void load_floats(const T *from, float (&x)[V])
+{
+	pack<T, V> p = load<T, V>(from);
+
+#pragma unroll
+	for (int k = 0; k < V; k++)
+		x[k] = widen(p.v[k]);
+}
+
+static __device__ inline float relu(float x)
+{
+	return x > 0 || x != x ? x : 0;
+}
+
+/* The sum over a block of N threads (a power of two), in thread 0; shared is N long. All threads call it. */
+template <int N, class S> static __device__ inline S block_sum(S x, S *shared)
+{
+	__syncthreads();
+	shared[threadIdx.x] = x;
+	for (int step = N / 2; step > 0; step /= 2) {
+		__syncthreads();
+		if (threadIdx.x < (unsigned)step)
+			shared[threadIdx.x] += shared[threadIdx.x + step];
+	}
+	__syncthreads();
+	return shared[0];
+}
+
+static inline int multiple_of_16(const void *p)
+{
+	return (uintptr_t)p % 16 == 0;
+}
+
+template <class T> struct wide {
+	static const int vector = 16 / sizeof(T);
+};
+
+/* As many blocks as `threads` need, at most what keeps a device busy; kernels then stride over the grid. */
+static inline unsigned blocks_for(const struct gn_cuda_stream *s, size_t threads)
+{
+	size_t blocks = (threads + GN_CUDA_THREADS - 1) / GN_CUDA_THREADS;
+	size_t most = (size_t)gn_cuda_device_info(gn_cuda_stream_device(s))->multiprocessors * 32;
+
+	return (unsigned)(blocks > most ? most : blocks ? blocks : 1);
+}
+
+static inline int multiprocessors(const struct gn_cuda_stream *s)
+{
+	return gn_cuda_device_info(gn_cuda_stream_device(s))->multiprocessors;
+}
+
+/* name: "kernel batch_norm_sums". */
+template <class... P, class... A> static enum gn_status launch(struct gn_cuda_stream *s, const char *name,
+							       struct gn_err *err, dim3 grid, unsigned threads,
+							       void (*kernel)(P...), A... args)
+{
+#ifdef GN_CUDA_EMULATE
+	return gn_emulate(
+		s, grid, threads, [=]() { kernel(P(args)...); }, name, err);
+#else
+	int ordinal = s->device->info.ordinal;
+	enum gn_status status = gn_cuda_check(cudaSetDevice(ordinal), "cudaSetDevice", ordinal, err);
+
+	if (status)
+		return status;
+	kernel<<<grid, threads, 0, s->native>>>(P(args)...);
+	return gn_cuda_check(cudaGetLastError(), name, ordinal, err);
+#endif
+}
+
+} // namespace gn
+
+/* Calls function<T, V>(...) for the type, with wide vectors where `is_wide`, else single elements. */
+#define GN_BY_TYPE(type, is_wide, function, ...)                                                                       \
+	((type) == GN_CUDA_F32 ? ((is_wide) ? function<float, 4>(__VA_ARGS__) : function<float, 1>(__VA_ARGS__))       \
+	 : (type) == GN_CUDA_BF16                                                                                      \
+		 ? ((is_wide) ? function<gn::bf16, 8>(__VA_ARGS__) : function<gn::bf16, 1>(__VA_ARGS__))               \
+		 : ((is_wide) ? function<gn::f16, 8>(__VA_ARGS__) : function<gn::f16, 1>(__VA_ARGS__)))
+
+#endif

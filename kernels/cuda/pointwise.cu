@@ -1,0 +1,215 @@
+/* Element by element. Each thread takes vectors of 8 elements; those behind the last whole vector go one by one. */
+#include "kernels/cuda/launch.cuh"
+
+using namespace gn;
+
+#define GRID_STRIDE ((size_t)gridDim.x * blockDim.x)
+#define GRID_INDEX ((size_t)blockIdx.x * blockDim.x + threadIdx.x)
+
+#ifndef GN_CUDA_EMULATE
+/* Whether this build has code for the device: asks for one kernel's attributes. */
+static __global__ void probe(int32_t *out)
+{
+	*out = 1;
+}
+
+extern "C" enum gn_status gn_cuda_kernels_probe(int ordinal, struct gn_err *err)
+{
+	struct cudaFuncAttributes attributes;
+
+	return gn_cuda_check(cudaFuncGetAttributes(&attributes, probe), "cudaFuncGetAttributes", ordinal, err);
+}
+#endif
+
+template <class F, class T, int V> static __global__ void cast_kernel(const F *from, T *to, size_t count)
+{
+	size_t whole = count / V;
+
+	for (size_t i = GRID_INDEX; i < whole; i += GRID_STRIDE) {
+		float x[V];
+
+		load_floats<F, V>(from + i * V, x);
+		store<T, V>(to + i * V, x);
+	}
+	for (size_t i = whole * V + GRID_INDEX; i < count; i += GRID_STRIDE)
+		narrow(widen(from[i]), &to[i]);
+}
+
+template <class F, class T>
+static enum gn_status cast_to(struct gn_cuda_stream *s, const void *from, void *to, size_t count, struct gn_err *err)
+{
+	/* 8 floats are 32 bytes: two accesses; 4 of a smaller type are 8 bytes */
+	int aligned = multiple_of_16(from) && multiple_of_16(to);
+	auto kernel = aligned ? cast_kernel<F, T, 4> : cast_kernel<F, T, 1>;
+
+	if (count == 0)
+		return GN_OK;
+	return launch(s, "kernel cast", err, dim3(blocks_for(s, (count + 3) / 4)), GN_CUDA_THREADS, kernel,
+		      (const F *)from, (T *)to, count);
+}
+
+template <class F> static enum gn_status cast_from(struct gn_cuda_stream *s, const void *from,
+						   enum gn_cuda_type to_type, void *to, size_t count,
+						   struct gn_err *err)
+{
+	return to_type == GN_CUDA_F32	 ? cast_to<F, float>(s, from, to, count, err)
+	       : to_type == GN_CUDA_BF16 ? cast_to<F, bf16>(s, from, to, count, err)
+					 : cast_to<F, f16>(s, from, to, count, err);
+}
+
+enum gn_status gn_cuda_cast(struct gn_cuda_stream *s, enum gn_cuda_type from_type, const void *from,
+			    enum gn_cuda_type to_type, void *to, size_t count, struct gn_err *err)
+{
+	return from_type == GN_CUDA_F32	   ? cast_from<float>(s, from, to_type, to, count, err)
+	       : from_type == GN_CUDA_BF16 ? cast_from<bf16>(s, from, to_type, to, count, err)
+					   : cast_from<f16>(s, from, to_type, to, count, err);
+}
+
+template <class T, int V> static __global__ void add_kernel(const T *a, const T *b, int with_relu, T *to, size_t count)
+{
+	size_t whole = count / V;
+
+	for (size_t i = GRID_INDEX; i < whole; i += GRID_STRIDE) {
+		float x[V], y[V] = {};
+
+		load_floats<T, V>(a + i * V, x);
+		if (b)
+			load_floats<T, V>(b + i * V, y);
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			x[k] = with_relu ? relu(x[k] + y[k]) : x[k] + y[k];
+		store<T, V>(to + i * V, x);
+	}
+	for (size_t i = whole * V + GRID_INDEX; i < count; i += GRID_STRIDE) {
+		float x = widen(a[i]) + (b ? widen(b[i]) : 0);
+
+		narrow(with_relu ? relu(x) : x, &to[i]);
+	}
+}
+
+template <class T, int V> static enum gn_status add(struct gn_cuda_stream *s, const void *a, const void *b,
+						    int with_relu, void *to, size_t count, struct gn_err *err)
+{
+	return launch(s, "kernel add", err, dim3(blocks_for(s, (count + V - 1) / V)), GN_CUDA_THREADS, add_kernel<T, V>,
+		      (const T *)a, (const T *)b, with_relu, (T *)to, count);
+}
+
+enum gn_status gn_cuda_add(struct gn_cuda_stream *s, enum gn_cuda_type type, const void *a, const void *b, int relu,
+			   void *to, size_t count, struct gn_err *err)
+{
+	int aligned = multiple_of_16(a) && multiple_of_16(b) && multiple_of_16(to);
+
+	if (count == 0)
+		return GN_OK;
+	return GN_BY_TYPE(type, aligned, add, s, a, b, relu, to, count, err);
+}
+
+template <class T, int V>
+static __global__ void relu_grad_kernel(const T *y, const T *dout, const T *more, T *din, size_t count)
+{
+	size_t whole = count / V;
+
+	for (size_t i = GRID_INDEX; i < whole; i += GRID_STRIDE) {
+		float out[V], d[V], e[V] = {};
+
+		load_floats<T, V>(y + i * V, out);
+		load_floats<T, V>(dout + i * V, d);
+		if (more)
+			load_floats<T, V>(more + i * V, e);
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			d[k] = out[k] > 0 ? d[k] + e[k] : 0;
+		store<T, V>(din + i * V, d);
+	}
+	for (size_t i = whole * V + GRID_INDEX; i < count; i += GRID_STRIDE)
+		narrow(widen(y[i]) > 0 ? widen(dout[i]) + (more ? widen(more[i]) : 0) : 0.f, &din[i]);
+}
+
+template <class T, int V> static enum gn_status relu_grad(struct gn_cuda_stream *s, const void *y, const void *dout,
+							  const void *more, void *din, size_t count, struct gn_err *err)
+{
+	return launch(s, "kernel relu_grad", err, dim3(blocks_for(s, (count + V - 1) / V)), GN_CUDA_THREADS,
+		      relu_grad_kernel<T, V>, (const T *)y, (const T *)dout, (const T *)more, (T *)din, count);
+}
+
+enum gn_status gn_cuda_relu_grad(struct gn_cuda_stream *s, enum gn_cuda_type type, const void *y, const void *dout,
+				 const void *more, void *din, size_t count, struct gn_err *err)
+{
+	int aligned = multiple_of_16(y) && multiple_of_16(dout) && multiple_of_16(more) && multiple_of_16(din);
+
+	if (count == 0)
+		return GN_OK;
+	return GN_BY_TYPE(type, aligned, relu_grad, s, y, dout, more, din, count, err);
+}
+
+template <class T, int V> static __global__ void scale_kernel(T *x, float factor, size_t count)
+{
+	size_t whole = count / V;
+
+	for (size_t i = GRID_INDEX; i < whole; i += GRID_STRIDE) {
+		float v[V];
+
+		load_floats<T, V>(x + i * V, v);
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			v[k] *= factor;
+		store<T, V>(x + i * V, v);
+	}
+	for (size_t i = whole * V + GRID_INDEX; i < count; i += GRID_STRIDE)
+		narrow(widen(x[i]) * factor, &x[i]);
+}
+
+template <class T, int V>
+static enum gn_status scale(struct gn_cuda_stream *s, void *x, double factor, size_t count, struct gn_err *err)
+{
+	return launch(s, "kernel scale", err, dim3(blocks_for(s, (count + V - 1) / V)), GN_CUDA_THREADS,
+		      scale_kernel<T, V>, (T *)x, (float)factor, count);
+}
+
+enum gn_status gn_cuda_scale(struct gn_cuda_stream *s, enum gn_cuda_type type, void *x, double factor, size_t count,
+			     struct gn_err *err)
+{
+	if (count == 0)
+		return GN_OK;
+	return GN_BY_TYPE(type, multiple_of_16(x), scale, s, x, factor, count, err);
+}
+
+/* Finite numbers times zero are zero, the others NaN. */
+static __device__ inline int not_finite(float x)
+{
+	return x * 0.f != 0.f;
+}
+
+template <class T, int V> static __global__ void find_kernel(const T *x, size_t count, int32_t *found)
+{
+	size_t whole = count / V;
+	int bad = 0;
+
+	for (size_t i = GRID_INDEX; i < whole; i += GRID_STRIDE) {
+		float v[V];
+
+		load_floats<T, V>(x + i * V, v);
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			bad |= not_finite(v[k]);
+	}
+	for (size_t i = whole * V + GRID_INDEX; i < count; i += GRID_STRIDE)
+		bad |= not_finite(widen(x[i]));
+	if (bad)
+		atomicOr(found, 1);
+}
+
+template <class T, int V>
+static enum gn_status find(struct gn_cuda_stream *s, const void *x, size_t count, int32_t *found, struct gn_err *err)
+{
+	return launch(s, "kernel find_nonfinite", err, dim3(blocks_for(s, (count + V - 1) / V)), GN_CUDA_THREADS,
+		      find_kernel<T, V>, (const T *)x, count, found);
+}
+
+enum gn_status gn_cuda_find_nonfinite(struct gn_cuda_stream *s, enum gn_cuda_type type, const void *x, size_t count,
+				      int32_t *found, struct gn_err *err)
+{
+	if (count == 0)
+		return GN_OK;
+	return GN_BY_TYPE(type, multiple_of_16(x), find, s, x, count, found, err);
+}

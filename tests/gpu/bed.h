@@ -1,0 +1,79 @@
+/* What the checks of kernels share: guarded device memory, random inputs, comparison with the oracle, TAP.
+ *
+ * Inputs are random numbers rounded to the tensor's type, so that the oracle gets in double exactly what the kernel
+ * gets. Outputs are NaN before a kernel runs, and have a guard of NaN on both sides that must be there afterwards. A
+ * comparison passes when
+ * ||got - want|| / ||want|| and the largest single difference, measured in the mean size of `want`, are small enough.
+ */
+#ifndef GN_TESTS_GPU_BED_H
+#define GN_TESTS_GPU_BED_H
+
+#include "kernels/cuda/kernels.h"
+
+#define BED_PIECES_MAX 48
+
+struct bed_tensor {
+	enum gn_cuda_type type;
+	size_t count, bytes;
+	char *base;   /* device, with the guards */
+	void *data;   /* device */
+	double *host; /* inputs: what it holds; outputs: after bed_read what came */
+};
+
+struct bed {
+	struct gn_cuda_device *device;
+	struct gn_cuda_stream *stream;
+	struct gn_cuda_arena *arena;
+	struct bed_tensor pieces[BED_PIECES_MAX];
+	int used;
+	int misaligned; /* tensors begin one element off an aligned address */
+	uint64_t random;
+	int points, failed;
+	char why[512]; /* the first thing that went wrong in the current point */
+	struct gn_err err;
+};
+
+/* GN_ERR_NOT_FOUND and GN_ERR_UNSUPPORTED: no GPU to run on. */
+enum gn_status bed_open(struct bed *b, int ordinal, size_t bytes, struct gn_err *err);
+void bed_close(struct bed *b);
+
+/* A point begins by emptying the bed, and ends with its line of TAP. */
+void bed_begin(struct bed *b);
+void bed_end(struct bed *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void bed_fail(struct bed *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* For calls that return gn_status with &b->err; nonzero when it worked. */
+int bed_ok(struct bed *b, enum gn_status status, const char *what);
+
+double bed_uniform(struct bed *b); /* in 0..1 */
+double bed_normal(struct bed *b);  /* mean 0, deviation 1, about */
+/* NULL when there is no room: the point has failed. */
+struct bed_tensor *bed_output(struct bed *b, enum gn_cuda_type type, size_t count);
+/* mean + deviation * normal. */
+struct bed_tensor *bed_input(struct bed *b, enum gn_cuda_type type, size_t count, double mean, double deviation);
+/* Rounds t->host to the type and brings it to the device. */
+void bed_write(struct bed *b, struct bed_tensor *t);
+/* Waits for the stream, brings the tensor to t->host, looks at the guards. */
+void bed_read(struct bed *b, struct bed_tensor *t, const char *what);
+/* Reads and compares. */
+void bed_compare(struct bed *b, struct bed_tensor *t, const double *want, double tolerance, const char *what);
+/* Bytes as they are, likewise guarded. */
+void *bed_bytes(struct bed *b, const void *from, size_t bytes);
+void bed_fetch(struct bed *b, void *to, const void *from, size_t bytes);
+
+/* For one rounding of a result to the type, and float arithmetic before it. */
+double bed_tolerance(enum gn_cuda_type type);
+/* [n][hw][c] to [n][c][hw], and back. */
+void bed_to_planes(const double *from, int n, int c, size_t hw, double *to);
+void bed_from_planes(const double *from, int n, int c, size_t hw, double *to);
+/* count doubles, zeroed; ends the program when there is no memory. */
+double *bed_doubles(size_t count);
+
+void check_types(struct bed *b);
+void check_batch_norm(struct bed *b);
+void check_pool(struct bed *b);
+void check_loss(struct bed *b);
+void check_optim(struct bed *b);
+void check_pointwise(struct bed *b);
+void check_image(struct bed *b);
+
+#endif

@@ -1,0 +1,130 @@
+#include "tests/gpu/bed.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TENSORS 7
+#define STEPS 3
+
+static const size_t counts[TENSORS] = {1, 3, 64, 1000, GN_CUDA_CHUNK_ELEMENTS, GN_CUDA_CHUNK_ELEMENTS + 1, 20002};
+
+struct job {
+	enum gn_cuda_type type;
+	struct gn_optim rule;
+	int copies, skip;
+};
+
+struct side {
+	struct bed_tensor *params[TENSORS], *grads[TENSORS], *slots[TENSORS][2], *copies[TENSORS];
+	struct gn_cuda_optim_tensor tensors[TENSORS];
+	struct gn_ref_optim_tensor ref[TENSORS];
+};
+
+static int make(struct bed *b, const struct job *j, struct side *s)
+{
+	memset(s, 0, sizeof *s);
+	for (int i = 0; i < TENSORS; i++) {
+		struct gn_cuda_optim_tensor *t = &s->tensors[i];
+
+		s->params[i] = bed_input(b, GN_CUDA_F32, counts[i], 0, 1);
+		s->grads[i] = bed_input(b, j->type, counts[i], 0, 1);
+		s->slots[i][0] = bed_input(b, GN_CUDA_F32, counts[i], 0, 0);
+		s->slots[i][1] = j->rule.kind == GN_OPTIM_LAMB ? bed_input(b, GN_CUDA_F32, counts[i], 0, 0) : NULL;
+		/* a third of the tensors has none */
+		s->copies[i] = j->copies && i % 3 != 1 ? bed_output(b, j->type, counts[i]) : NULL;
+		if (b->why[0])
+			return 0;
+		*t = (struct gn_cuda_optim_tensor){s->params[i]->data,
+						   s->grads[i]->data,
+						   {s->slots[i][0]->data, NULL},
+						   s->copies[i] ? s->copies[i]->data : NULL,
+						   counts[i],
+						   i % 2 ? 1e-2 : 0,
+						   i % 2};
+		if (s->slots[i][1])
+			t->slots[1] = s->slots[i][1]->data;
+		s->ref[i] = (struct gn_ref_optim_tensor){bed_doubles(counts[i]),
+							 bed_doubles(counts[i]),
+							 {bed_doubles(counts[i]), bed_doubles(counts[i])},
+							 counts[i],
+							 t->weight_decay,
+							 t->adapt};
+		memcpy(s->ref[i].params, s->params[i]->host, counts[i] * sizeof(double));
+		memcpy((double *)s->ref[i].grads, s->grads[i]->host, counts[i] * sizeof(double));
+	}
+	return 1;
+}
+
+static void release(struct side *s)
+{
+	for (int i = 0; i < TENSORS; i++) {
+		free(s->ref[i].params);
+		free((double *)s->ref[i].grads);
+		free(s->ref[i].slots[0]);
+		free(s->ref[i].slots[1]);
+	}
+}
+
+static void compare(struct bed *b, const struct job *j, struct side *s)
+{
+	for (int i = 0; i < TENSORS; i++) {
+		bed_compare(b, s->params[i], s->ref[i].params, 2e-5, "parameters");
+		if (s->copies[i] && !j->skip)
+			bed_compare(b, s->copies[i], s->ref[i].params, 2 * bed_tolerance(j->type), "copies");
+		for (int k = 0; k < 2; k++)
+			if (s->slots[i][k])
+				bed_compare(b, s->slots[i][k], s->ref[i].slots[k], 2e-5, "slots");
+	}
+}
+
+static void steps(struct bed *b, const struct job *j, struct side *s, struct gn_cuda_optim *o)
+{
+	int32_t found = 1, *skip = j->skip ? bed_bytes(b, &found, sizeof found) : NULL;
+
+	for (uint64_t step = 1; step <= STEPS; step++) {
+		struct gn_optim_update u = {0.1 / (double)step, 0.25, step};
+
+		if (!bed_ok(b, gn_cuda_optim_set(o, b->stream, &u, &b->err), "set") ||
+		    !bed_ok(b, gn_cuda_optim_step(o, b->stream, skip, &b->err), "step"))
+			return;
+		for (int i = 0; !j->skip && i < TENSORS; i++)
+			gn_ref_optim_step(&j->rule, &u, &s->ref[i]);
+	}
+	compare(b, j, s);
+}
+
+static void check(struct bed *b, const struct job *j)
+{
+	struct gn_cuda_optim *o = NULL;
+	struct side s;
+
+	bed_begin(b);
+	if (make(b, j, &s) &&
+	    bed_ok(b, gn_cuda_optim_create(b->stream, &j->rule, j->type, s.tensors, TENSORS, &o, &b->err), "create"))
+		steps(b, j, &s, o);
+	gn_cuda_optim_destroy(o);
+	release(&s);
+	bed_end(b, "%s %s, momentum %g%s%s%s", gn_optim_name(j->rule.kind), gn_cuda_type_name(j->type),
+		j->rule.momentum, j->rule.nesterov ? ", Nesterov" : "", j->copies ? ", copies" : "",
+		j->skip ? ", skipped" : "");
+}
+
+void check_optim(struct bed *b)
+{
+	static const struct gn_optim rules[] = {
+		{GN_OPTIM_SGD, 0.9, 0, 0, 0, 0},	{GN_OPTIM_SGD, 0.9, 0, 0, 0, 1},
+		{GN_OPTIM_SGD, 0, 0, 0, 0, 0},		{GN_OPTIM_LARS, 0.9, 0, 1e-9, 1e-3, 0},
+		{GN_OPTIM_LARS, 0.9, 0, 1e-9, 1e-3, 1}, {GN_OPTIM_LAMB, 0.9, 0.999, 1e-6, 0, 0},
+	};
+
+	for (int type = GN_CUDA_F32; type <= GN_CUDA_F16; type++) {
+		for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+			struct job j = {type, rules[i], type != GN_CUDA_F32 || i % 2, 0};
+
+			check(b, &j);
+			j.skip = 1;
+			check(b, &j);
+		}
+	}
+}

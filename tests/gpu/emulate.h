@@ -1,0 +1,61 @@
+/* Runs CUDA kernels on the host's processor, so that their indices, bounds and arithmetic are tested where there is no
+ * GPU.
+ *
+ * Compiled with GN_CUDA_EMULATE, kernels/cuda/x.cu is plain C++: a block's threads are fibres that change over at
+ * barriers, blocks follow each other, device memory is the host's (under AddressSanitizer every access is checked).
+ * What it cannot show is what comes from running at the same time on real hardware; cuda:0 runs a block's threads first
+ * to last, cuda:1 last to first, so that a missing barrier changes a result in one of the two.
+ */
+#ifndef GN_TESTS_GPU_EMULATE_H
+#define GN_TESTS_GPU_EMULATE_H
+
+#include "kernels/cuda/device.h"
+
+#include <math.h>
+#include <stdint.h>
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static
+#define __launch_bounds__(...)
+
+struct dim3 {
+	unsigned x, y, z;
+	dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+	{
+	}
+};
+
+extern dim3 gridDim, blockDim, blockIdx, threadIdx;
+
+/* Every thread of a block calls it as often as the others, or the launch fails. */
+void gn_emulate_barrier(void);
+enum gn_status gn_emulate_run(const struct gn_cuda_stream *s, dim3 grid, unsigned threads,
+			      void (*call)(const void *body), const void *body, const char *name, struct gn_err *err);
+
+static inline void __syncthreads(void)
+{
+	gn_emulate_barrier();
+}
+
+static inline int atomicOr(int *to, int bits)
+{
+	int before = *to;
+
+	*to |= bits;
+	return before;
+}
+
+template <class F> static void gn_emulate_call(const void *body)
+{
+	(*(const F *)body)();
+}
+
+template <class F> static enum gn_status gn_emulate(const struct gn_cuda_stream *s, dim3 grid, unsigned threads,
+						    const F &body, const char *name, struct gn_err *err)
+{
+	return gn_emulate_run(s, grid, threads, gn_emulate_call<F>, &body, name, err);
+}
+
+#endif

@@ -1,0 +1,33 @@
+# The checks of our kernels on a GPU, and the same kernels on the host's processor, which needs no GPU.
+GPU_CHECKS = \
+	tests/gpu/bed.c tests/gpu/bed.h \
+	tests/gpu/check_image.c \
+	tests/gpu/check_loss.c \
+	tests/gpu/check_norm.c \
+	tests/gpu/check_optim.c \
+	tests/gpu/check_pointwise.c \
+	tests/gpu/check_pool.c \
+	tests/gpu/test_kernels.c
+EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo
+EXTRA_DIST += tests/gpu/emulate.cc tests/gpu/emulate.h
+ORACLE_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) -lm
+if HAVE_CUDA
+check_PROGRAMS += tests/gpu/test_kernels tests/gpu/test_emulated
+GPU_TESTS = tests/gpu/test_kernels tests/gpu/test_emulated
+tests_gpu_test_kernels_SOURCES = $(GPU_CHECKS)
+tests_gpu_test_kernels_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
+tests_gpu_test_emulated_SOURCES = $(GPU_CHECKS)
+tests_gpu_test_emulated_LDADD = $(EMULATED) $(ORACLE_LIBS) -lstdc++
+tests_gpu_test_emulated_DEPENDENCIES = $(EMULATED) libgannet_kernels.a libgannet_base.a
+endif
+CLEANFILES += $(EMULATED)
+# nvcc knows a C++ compiler that fits
+EMULATE = $(NVCC) -std=c++17 -O2 -g -DGN_CUDA_EMULATE -I$(top_srcdir) $(NVCC_SANITIZE) \
+	-Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas,-fno-exceptions -x c++ -c
+.cu.eo:
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)$(EMULATE) -o $@ $<
+.cc.eo:
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)$(EMULATE) -o $@ $<
+$(EMULATED): $(CU_INCLUDED) tests/gpu/emulate.h
