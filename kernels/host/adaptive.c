@@ -46,8 +46,8 @@ static void spread(float *map, int w, const struct window *v, float value)
 
 enum { LANES_MAX = 16 };
 
-/* Sums of a window for the channels of a block. */
-static void sums_of_block(const float *map, int w, int lanes, const struct window *v, float *sums)
+/* Sums of a window for the channels of a block, in double: rounded once. */
+static void sums_of_block(const float *map, int w, int lanes, const struct window *v, double *sums)
 {
 	for (int k = 0; k < lanes; k++)
 		sums[k] = 0;
@@ -75,9 +75,9 @@ static void spread_block(float *map, int w, int lanes, const struct window *v, c
 	}
 }
 
-static float share_of(const struct window *v)
+static double area_of(const struct window *v)
 {
-	return 1 / ((float)(v->y1 - v->y0) * (float)(v->x1 - v->x0));
+	return (double)(v->y1 - v->y0) * (double)(v->x1 - v->x0);
 }
 
 /* Block number `at` of all images' blocks: where its first channel's map is in a plain tensor, and how many channels it has. */
@@ -105,11 +105,11 @@ static void forward_blocks(const struct gn_op *op)
 
 		for (size_t i = 0; i < out_map; i++) {
 			struct window v = window_of(in, out, (int)(i / out->w), (int)(i % out->w));
-			float sums[LANES_MAX], share = share_of(&v);
+			double sums[LANES_MAX], area = area_of(&v);
 
 			sums_of_block(x + at * in_map, in->w, in->block, &v, sums);
 			for (int k = 0; k < channels; k++)
-				y[(first + k) * out_map + i] = sums[k] * share;
+				y[(first + k) * out_map + i] = (float)(sums[k] / area);
 		}
 	}
 }
@@ -130,10 +130,11 @@ static void backward_blocks(const struct gn_op *op)
 		memset(dx + at * in_map, 0, in_map * sizeof *dx);
 		for (size_t i = 0; i < out_map; i++) {
 			struct window v = window_of(in, out, (int)(i / out->w), (int)(i % out->w));
-			float values[LANES_MAX] = {0}, share = share_of(&v);
+			float values[LANES_MAX] = {0};
+			double area = area_of(&v);
 
 			for (int k = 0; k < channels; k++)
-				values[k] = dy[(first + k) * out_map + i] * share;
+				values[k] = (float)(dy[(first + k) * out_map + i] / area);
 			spread_block(dx + at * in_map, in->w, in->block, &v, values);
 		}
 	}
