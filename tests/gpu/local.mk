@@ -9,10 +9,11 @@ GPU_CHECKS = \
 	tests/gpu/check_pool.c \
 	tests/gpu/test_kernels.c
 EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo
-EXTRA_DIST += tests/gpu/emulate.cc tests/gpu/emulate.h
+EXTRA_DIST += tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate.h
 ORACLE_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) -lm
 if HAVE_CUDA
-check_PROGRAMS += tests/gpu/test_kernels tests/gpu/test_emulated
+check_PROGRAMS += tests/gpu/bench_kernels tests/gpu/test_kernels tests/gpu/test_emulated
+tests_gpu_bench_kernels_LDADD = $(KERNELS_CUDA_LIBS) libgannet_kernels.a $(BASE_LIBS) -lm
 GPU_TESTS = tests/gpu/test_kernels tests/gpu/test_emulated
 tests_gpu_test_kernels_SOURCES = $(GPU_CHECKS)
 tests_gpu_test_kernels_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)

@@ -1,0 +1,288 @@
+/* How fast our kernels move memory on this GPU, beside a copy of the device by itself in the same run.
+ * Bytes are the fewest that a kernel can do with: every input read once, every output written once. Rates are medians of RUNS,
+ * timed by events, on tensors beyond the L2 cache. Results are not looked at: test_kernels does. */
+#include "kernels/cuda/kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RUNS 20
+#define TENSORS 4
+
+/* ResNet-50's widest: a batch of 64 images. */
+enum { BATCH = 64, SIDE = 56, CHANNELS = 256, CLASSES = 1000, IMAGE = 256, CROP = 224 };
+
+struct bench {
+	struct gn_cuda_device *device;
+	struct gn_cuda_stream *stream;
+	struct gn_cuda_arena *arena;
+	struct gn_cuda_event *from, *to;
+	enum gn_cuda_type type;
+	size_t elements;
+	void *tensors[TENSORS];
+	uint8_t *winner;
+	float *channels[6];
+	struct gn_cuda_batch_norm norm;
+	struct gn_cuda_optim *sgd, *lamb;
+	int32_t *found;
+	struct gn_cuda_image_args images;
+	double copy_rate; /* GB/s */
+};
+
+struct job {
+	const char *name;
+	enum gn_status (*run)(struct bench *b, struct gn_err *err);
+	double tensors; /* bytes moved, in tensors of the type */
+};
+
+static int by_size(const void *a, const void *b)
+{
+	float x = *(const float *)a, y = *(const float *)b;
+
+	return (x > y) - (x < y);
+}
+
+static enum gn_status median_ms(struct bench *b, const struct job *j, float *out, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+	float ms[RUNS];
+
+	for (int i = -3; !status && i < RUNS; i++) {
+		if ((status = gn_cuda_event_record(b->from, b->stream, err)) || (status = j->run(b, err)) ||
+		    (status = gn_cuda_event_record(b->to, b->stream, err)) || (status = gn_cuda_event_wait(b->to, err)))
+			break;
+		if (i >= 0)
+			status = gn_cuda_event_between(b->from, b->to, &ms[i], err);
+	}
+	if (status)
+		return status;
+	qsort(ms, RUNS, sizeof *ms, by_size);
+	*out = ms[RUNS / 2];
+	return GN_OK;
+}
+
+static enum gn_status copy(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_copy(b->stream, b->tensors[1], b->tensors[0], b->elements * gn_cuda_type_bytes(b->type), err);
+}
+
+static enum gn_status statistics(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_batch_norm_statistics(b->stream, &b->norm, b->tensors[0], b->norm.rows, err);
+}
+
+static enum gn_status apply(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_batch_norm_apply(b->stream, &b->norm, b->tensors[0], NULL, b->tensors[1], err);
+}
+
+static enum gn_status apply_added(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_batch_norm_apply(b->stream, &b->norm, b->tensors[0], b->tensors[1], b->tensors[2], err);
+}
+
+static struct gn_cuda_batch_norm_grad grad_of(const struct bench *b)
+{
+	return (struct gn_cuda_batch_norm_grad){
+		b->tensors[0], NULL, b->tensors[1], NULL, b->tensors[2], NULL, b->channels[4], b->channels[5]};
+}
+
+static enum gn_status grad_sums(struct bench *b, struct gn_err *err)
+{
+	struct gn_cuda_batch_norm_grad g = grad_of(b);
+
+	return gn_cuda_batch_norm_grad_sums(b->stream, &b->norm, &g, err);
+}
+
+static enum gn_status grad_apply(struct bench *b, struct gn_err *err)
+{
+	struct gn_cuda_batch_norm_grad g = grad_of(b);
+
+	return gn_cuda_batch_norm_grad_apply(b->stream, &b->norm, &g, b->norm.rows, err);
+}
+
+/* The first pool of ResNet has a quarter of these channels and four times the pixels. */
+static const struct gn_cuda_window pool = {BATCH, CHANNELS / 4, 2 * SIDE, 2 * SIDE, SIDE, SIDE, 3, 2, 1};
+
+static enum gn_status max_pool(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_max_pool(b->stream, b->type, &pool, b->tensors[0], b->tensors[1], b->winner, err);
+}
+
+static enum gn_status max_pool_grad(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_max_pool_grad(b->stream, b->type, &pool, b->tensors[1], b->winner, b->tensors[2], err);
+}
+
+static enum gn_status average(struct bench *b, struct gn_err *err)
+{
+	struct gn_cuda_window w = {BATCH, CHANNELS, SIDE, SIDE, 1, 1, 0, 0, 0};
+
+	return gn_cuda_average_pool(b->stream, b->type, &w, b->tensors[0], b->tensors[1], err);
+}
+
+static enum gn_status sum(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_add(b->stream, b->type, b->tensors[0], b->tensors[1], 0, b->tensors[0], b->elements, err);
+}
+
+static enum gn_status cast(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_cast(b->stream, GN_CUDA_BF16, b->tensors[0], GN_CUDA_F16, b->tensors[1],
+			    b->elements * gn_cuda_type_bytes(b->type) / 2, err);
+}
+
+static enum gn_status find(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_find_nonfinite(b->stream, b->type, b->tensors[0], b->elements, b->found, err);
+}
+
+static enum gn_status sgd(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_optim_step(b->sgd, b->stream, NULL, err);
+}
+
+static enum gn_status lamb(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_optim_step(b->lamb, b->stream, NULL, err);
+}
+
+static enum gn_status crop(struct bench *b, struct gn_err *err)
+{
+	return gn_cuda_crop_flip_normalise(b->stream, &b->images, err);
+}
+
+static enum gn_status optimizers(struct bench *b, struct gn_err *err)
+{
+	struct gn_optim rules[] = {{GN_OPTIM_SGD, 0.9, 0, 0, 0, 0}, {GN_OPTIM_LAMB, 0.9, 0.999, 1e-6, 0, 0}};
+	struct gn_optim_update u = {1e-3, 1, 1};
+	/* as many floats as fit into a tensor of the type; gradients in the type */
+	size_t count = b->elements * gn_cuda_type_bytes(b->type) / 4;
+	struct gn_cuda_optim_tensor t = {(float *)b->tensors[0], b->tensors[1], {(float *)b->tensors[2], (float *)b->tensors[3]},
+					 NULL, count, 1e-4, 1};
+	enum gn_status status;
+
+	if ((status = gn_cuda_optim_create(b->stream, &rules[0], b->type, &t, 1, &b->sgd, err)) ||
+	    (status = gn_cuda_optim_create(b->stream, &rules[1], b->type, &t, 1, &b->lamb, err)) ||
+	    (status = gn_cuda_optim_set(b->sgd, b->stream, &u, err)))
+		return status;
+	return gn_cuda_optim_set(b->lamb, b->stream, &u, err);
+}
+
+/* Numbers of which none repeats soon: compressible data could run faster than real data. */
+static enum gn_status fill(struct bench *b, void *to, struct gn_err *err)
+{
+	float *random = malloc(b->elements * sizeof *random);
+	size_t bytes = b->elements * gn_cuda_type_bytes(b->type);
+	uint32_t state = 1;
+	enum gn_status status;
+
+	if (!random)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu numbers", b->elements);
+	for (size_t i = 0; i < b->elements; i++) {
+		state = state * 1664525 + 1013904223;
+		gn_cuda_set_value(b->type, random, i, (float)(state >> 8) / 8388608.f - 1);
+	}
+	status = gn_cuda_copy(b->stream, to, random, bytes, err);
+	if (!status)
+		status = gn_cuda_stream_wait(b->stream, err);
+	free(random);
+	return status;
+}
+
+static enum gn_status take(struct bench *b, size_t bytes, void **out, struct gn_err *err)
+{
+	if (!(*out = gn_cuda_arena_take(b->arena, bytes)))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "the arena is too small for %zu bytes more", bytes);
+	return GN_OK;
+}
+
+static enum gn_status make_tensors(struct bench *b, struct gn_err *err)
+{
+	size_t bytes = b->elements * gn_cuda_type_bytes(b->type), rows = (size_t)BATCH * SIDE * SIDE;
+	void *taken[12] = {NULL};
+	enum gn_status status = GN_OK;
+	size_t sizes[12] = {b->elements, 4, (size_t)BATCH * IMAGE * IMAGE * 3, BATCH * sizeof(struct gn_cuda_crop),
+			    2 * CHANNELS * sizeof(double), gn_cuda_batch_norm_scratch_bytes(b->stream, rows, CHANNELS),
+			    CHANNELS * 4, CHANNELS * 4, CHANNELS * 4, CHANNELS * 4, CHANNELS * 4, CHANNELS * 4};
+
+	gn_cuda_arena_empty(b->arena);
+	for (int i = 0; !status && i < TENSORS; i++)
+		if (!(status = take(b, bytes, &b->tensors[i], err)))
+			status = fill(b, b->tensors[i], err);
+	for (int i = 0; !status && i < 12; i++)
+		if (!(status = take(b, sizes[i], &taken[i], err)))
+			status = gn_cuda_fill(b->stream, taken[i], 0, sizes[i], err);
+	if (status)
+		return status;
+	b->winner = taken[0];
+	b->found = taken[1];
+	for (int i = 0; i < 6; i++)
+		b->channels[i] = taken[6 + i];
+	b->norm = (struct gn_cuda_batch_norm){b->type, rows, CHANNELS, 1, 1e-5, 0.1, b->channels[0], b->channels[1], NULL, NULL,
+					      b->channels[2], b->channels[3], taken[4], taken[5]};
+	b->images = (struct gn_cuda_image_args){b->type, BATCH, IMAGE, IMAGE, CROP, CROP, 4, {0.5f, 0.5f, 0.5f},
+						{0.2f, 0.2f, 0.2f}, taken[2], taken[3], b->tensors[0]};
+	return optimizers(b, err);
+}
+
+static enum gn_status run_type(struct bench *b, struct gn_err *err)
+{
+	double type_bytes = (double)gn_cuda_type_bytes(b->type), bytes = (double)b->elements * type_bytes;
+	/* parameters and a slot are read and written, gradients read; as fractions of a tensor */
+	double grads = type_bytes / 4;
+	double images = (double)BATCH * CROP * CROP * (3 + 4 * type_bytes) / bytes;
+	const struct job jobs[] = {{"copy by the device", copy, 2}, {"batch norm statistics", statistics, 1},
+				   {"batch norm apply+relu", apply, 2}, {"batch norm apply+add+relu", apply_added, 3},
+				   {"batch norm grad sums", grad_sums, 2}, {"batch norm grad apply", grad_apply, 3},
+				   {"max pool", max_pool, 1.25 + 0.25 / type_bytes}, {"max pool grad", max_pool_grad, 1.25 + 0.25 / type_bytes},
+				   {"average pool", average, 1}, {"sum a += b", sum, 3}, {"cast bf16 to f16", cast, 2},
+				   {"find what is not finite", find, 1}, {"sgd", sgd, 4 + grads}, {"lamb", lamb, 6 + 2 * grads + 2},
+				   {"crop, flip, normalise", crop, images}};
+	enum gn_status status = make_tensors(b, err);
+	float ms;
+
+	for (size_t i = 0; !status && i < sizeof jobs / sizeof *jobs; i++) {
+		double rate;
+
+		if ((status = median_ms(b, &jobs[i], &ms, err)))
+			break;
+		rate = jobs[i].tensors * bytes / (ms * 1e6);
+		if (i == 0)
+			b->copy_rate = rate;
+		printf("%-26s %-5s %9.1f %10.1f %9.0f %8.2f\n", jobs[i].name, gn_cuda_type_name(b->type), ms * 1e3,
+		       jobs[i].tensors * bytes / 1e6, rate, rate / b->copy_rate);
+	}
+	gn_cuda_optim_destroy(b->sgd);
+	gn_cuda_optim_destroy(b->lamb);
+	b->sgd = b->lamb = NULL;
+	return status;
+}
+
+int main(void)
+{
+	struct bench b = {.elements = (size_t)BATCH * SIDE * SIDE * CHANNELS};
+	struct gn_err err;
+	enum gn_status status;
+
+	if ((status = gn_cuda_device_create(0, &b.device, &err)) || (status = gn_cuda_stream_create(b.device, &b.stream, &err)) ||
+	    (status = gn_cuda_arena_create(b.device, (size_t)2 << 30, &b.arena, &err)) ||
+	    (status = gn_cuda_event_create(b.device, 1, &b.from, &err)) || (status = gn_cuda_event_create(b.device, 1, &b.to, &err)))
+		goto out;
+	printf("%s: medians of %d, tensors of %zu elements\n", gn_cuda_device_info(b.device)->name, RUNS, b.elements);
+	printf("%-26s %-5s %9s %10s %9s %8s\n", "kernel", "type", "us", "MB moved", "GB/s", "of copy");
+	for (int type = GN_CUDA_F32; !status && type <= GN_CUDA_F16; type++) {
+		b.type = type;
+		status = run_type(&b, &err);
+	}
+out:
+	gn_cuda_event_destroy(b.to);
+	gn_cuda_event_destroy(b.from);
+	gn_cuda_arena_destroy(b.arena);
+	gn_cuda_stream_destroy(b.stream);
+	gn_cuda_device_destroy(b.device);
+	if (status)
+		fprintf(stderr, "bench_kernels: %s\n", err.text);
+	return status == GN_OK ? 0 : status == GN_ERR_NOT_FOUND || status == GN_ERR_UNSUPPORTED ? 77 : 1;
+}
