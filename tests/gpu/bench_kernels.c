@@ -1,6 +1,6 @@
 /* How fast our kernels move memory on this GPU, beside a copy of the device by itself in the same run.
- * Bytes are the fewest that a kernel can do with: every input read once, every output written once. Rates are medians of RUNS,
- * timed by events, on tensors beyond the L2 cache. Results are not looked at: test_kernels does. */
+ * Bytes are the fewest that a kernel can do with: every input read once, every output written once. Rates are medians
+ * of RUNS, timed by events, on tensors beyond the L2 cache. Results are not looked at: test_kernels does. */
 #include "kernels/cuda/kernels.h"
 
 #include <stdio.h>
@@ -84,8 +84,8 @@ static enum gn_status apply_added(struct bench *b, struct gn_err *err)
 
 static struct gn_cuda_batch_norm_grad grad_of(const struct bench *b)
 {
-	return (struct gn_cuda_batch_norm_grad){
-		b->tensors[0], NULL, b->tensors[1], NULL, b->tensors[2], NULL, b->channels[4], b->channels[5]};
+	return (struct gn_cuda_batch_norm_grad){b->tensors[0], NULL, b->tensors[1],  NULL,
+						b->tensors[2], NULL, b->channels[4], b->channels[5]};
 }
 
 static enum gn_status grad_sums(struct bench *b, struct gn_err *err)
@@ -159,8 +159,13 @@ static enum gn_status optimizers(struct bench *b, struct gn_err *err)
 	struct gn_optim_update u = {1e-3, 1, 1};
 	/* as many floats as fit into a tensor of the type; gradients in the type */
 	size_t count = b->elements * gn_cuda_type_bytes(b->type) / 4;
-	struct gn_cuda_optim_tensor t = {(float *)b->tensors[0], b->tensors[1], {(float *)b->tensors[2], (float *)b->tensors[3]},
-					 NULL, count, 1e-4, 1};
+	struct gn_cuda_optim_tensor t = {(float *)b->tensors[0],
+					 b->tensors[1],
+					 {(float *)b->tensors[2], (float *)b->tensors[3]},
+					 NULL,
+					 count,
+					 1e-4,
+					 1};
 	enum gn_status status;
 
 	if ((status = gn_cuda_optim_create(b->stream, &rules[0], b->type, &t, 1, &b->sgd, err)) ||
@@ -203,9 +208,18 @@ static enum gn_status make_tensors(struct bench *b, struct gn_err *err)
 	size_t bytes = b->elements * gn_cuda_type_bytes(b->type), rows = (size_t)BATCH * SIDE * SIDE;
 	void *taken[12] = {NULL};
 	enum gn_status status = GN_OK;
-	size_t sizes[12] = {b->elements, 4, (size_t)BATCH * IMAGE * IMAGE * 3, BATCH * sizeof(struct gn_cuda_crop),
-			    2 * CHANNELS * sizeof(double), gn_cuda_batch_norm_scratch_bytes(b->stream, rows, CHANNELS),
-			    CHANNELS * 4, CHANNELS * 4, CHANNELS * 4, CHANNELS * 4, CHANNELS * 4, CHANNELS * 4};
+	size_t sizes[12] = {b->elements,
+			    4,
+			    (size_t)BATCH * IMAGE * IMAGE * 3,
+			    BATCH * sizeof(struct gn_cuda_crop),
+			    2 * CHANNELS * sizeof(double),
+			    gn_cuda_batch_norm_scratch_bytes(b->stream, rows, CHANNELS),
+			    CHANNELS * 4,
+			    CHANNELS * 4,
+			    CHANNELS * 4,
+			    CHANNELS * 4,
+			    CHANNELS * 4,
+			    CHANNELS * 4};
 
 	gn_cuda_arena_empty(b->arena);
 	for (int i = 0; !status && i < TENSORS; i++)
@@ -220,10 +234,12 @@ static enum gn_status make_tensors(struct bench *b, struct gn_err *err)
 	b->found = taken[1];
 	for (int i = 0; i < 6; i++)
 		b->channels[i] = taken[6 + i];
-	b->norm = (struct gn_cuda_batch_norm){b->type, rows, CHANNELS, 1, 1e-5, 0.1, b->channels[0], b->channels[1], NULL, NULL,
-					      b->channels[2], b->channels[3], taken[4], taken[5]};
-	b->images = (struct gn_cuda_image_args){b->type, BATCH, IMAGE, IMAGE, CROP, CROP, 4, {0.5f, 0.5f, 0.5f},
-						{0.2f, 0.2f, 0.2f}, taken[2], taken[3], b->tensors[0]};
+	b->norm = (struct gn_cuda_batch_norm){
+		b->type, rows,		 CHANNELS,	 1,	   1e-5,    0.1, b->channels[0], b->channels[1], NULL,
+		NULL,	 b->channels[2], b->channels[3], taken[4], taken[5]};
+	b->images = (struct gn_cuda_image_args){
+		b->type,  BATCH,    IMAGE,	  IMAGE, CROP, CROP, 4, {0.5f, 0.5f, 0.5f}, {0.2f, 0.2f, 0.2f},
+		taken[2], taken[3], b->tensors[0]};
 	return optimizers(b, err);
 }
 
@@ -233,12 +249,20 @@ static enum gn_status run_type(struct bench *b, struct gn_err *err)
 	/* parameters and a slot are read and written, gradients read; as fractions of a tensor */
 	double grads = type_bytes / 4;
 	double images = (double)BATCH * CROP * CROP * (3 + 4 * type_bytes) / bytes;
-	const struct job jobs[] = {{"copy by the device", copy, 2}, {"batch norm statistics", statistics, 1},
-				   {"batch norm apply+relu", apply, 2}, {"batch norm apply+add+relu", apply_added, 3},
-				   {"batch norm grad sums", grad_sums, 2}, {"batch norm grad apply", grad_apply, 3},
-				   {"max pool", max_pool, 1.25 + 0.25 / type_bytes}, {"max pool grad", max_pool_grad, 1.25 + 0.25 / type_bytes},
-				   {"average pool", average, 1}, {"sum a += b", sum, 3}, {"cast bf16 to f16", cast, 2},
-				   {"find what is not finite", find, 1}, {"sgd", sgd, 4 + grads}, {"lamb", lamb, 6 + 2 * grads + 2},
+	const struct job jobs[] = {{"copy by the device", copy, 2},
+				   {"batch norm statistics", statistics, 1},
+				   {"batch norm apply+relu", apply, 2},
+				   {"batch norm apply+add+relu", apply_added, 3},
+				   {"batch norm grad sums", grad_sums, 2},
+				   {"batch norm grad apply", grad_apply, 3},
+				   {"max pool", max_pool, 1.25 + 0.25 / type_bytes},
+				   {"max pool grad", max_pool_grad, 1.25 + 0.25 / type_bytes},
+				   {"average pool", average, 1},
+				   {"sum a += b", sum, 3},
+				   {"cast bf16 to f16", cast, 2},
+				   {"find what is not finite", find, 1},
+				   {"sgd", sgd, 4 + grads},
+				   {"lamb", lamb, 6 + 2 * grads + 2},
 				   {"crop, flip, normalise", crop, images}};
 	enum gn_status status = make_tensors(b, err);
 	float ms;
@@ -266,9 +290,11 @@ int main(void)
 	struct gn_err err;
 	enum gn_status status;
 
-	if ((status = gn_cuda_device_create(0, &b.device, &err)) || (status = gn_cuda_stream_create(b.device, &b.stream, &err)) ||
+	if ((status = gn_cuda_device_create(0, &b.device, &err)) ||
+	    (status = gn_cuda_stream_create(b.device, &b.stream, &err)) ||
 	    (status = gn_cuda_arena_create(b.device, (size_t)2 << 30, &b.arena, &err)) ||
-	    (status = gn_cuda_event_create(b.device, 1, &b.from, &err)) || (status = gn_cuda_event_create(b.device, 1, &b.to, &err)))
+	    (status = gn_cuda_event_create(b.device, 1, &b.from, &err)) ||
+	    (status = gn_cuda_event_create(b.device, 1, &b.to, &err)))
 		goto out;
 	printf("%s: medians of %d, tensors of %zu elements\n", gn_cuda_device_info(b.device)->name, RUNS, b.elements);
 	printf("%-26s %-5s %9s %10s %9s %8s\n", "kernel", "type", "us", "MB moved", "GB/s", "of copy");
