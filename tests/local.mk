@@ -31,12 +31,12 @@ check-local: $(check_PROGRAMS) $(bin_PROGRAMS)
 check-programs: all
 	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
 
-# For a build with --enable-sanitize. UCX and AddressSanitizer both want to replace malloc and mmap; Slurm's tests and emulated machines
-# are too slow; configure and the peers are not built with it.
+# For a build with --enable-sanitize. UCX and AddressSanitizer both want to replace malloc and mmap; what needs Slurm, emulated machines
+# or minutes of training is too slow; configure and the peers are not built with it.
 check-sanitized: check-programs
 	UCX_MEM_EVENTS=n UBSAN_OPTIONS=print_stacktrace=1 \
 	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1 \
 	LSAN_OPTIONS=suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0 GN_SANITIZED=1 \
 	  $(MAKE) $(AM_MAKEFLAGS) check-local \
-	  TESTS="$${TESTS:-$$(printf '%s ' $(TESTS_TO_RUN) | sed 's,tests/\(slurm/[^ ]*\|rdma/[^ ]*\|cmd/configure.t\|transport/peers.t\) ,,g')}"
+	  TESTS="$${TESTS:-$$(printf '%s ' $(TESTS_TO_RUN) | sed 's,tests/\(slurm/[^ ]*\|rdma/[^ ]*\|cmd/configure.t\|transport/\(peers\|rails\|slurm\).t\|train/recipe.t\) ,,g')}"
 .PHONY: check-local check-programs check-sanitized
