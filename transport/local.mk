@@ -33,7 +33,6 @@ libgannet_transport_a_SOURCES = \
 	transport/handshake.c transport/handshake.h \
 	transport/exec.c transport/exec.h transport/exec_internal.h \
 	transport/exec_create.c \
-	transport/half.h \
 	transport/lane.c transport/lane.h \
 	transport/net.c transport/net.h \
 	transport/node.c transport/node.h transport/node_internal.h \

@@ -1,5 +1,5 @@
 /* Built-in reductions: plain loops that the compiler vectorises. */
-#include "transport/half.h"
+#include "src/base/half.h"
 #include "transport/types.h"
 
 #define SUM(a, b) ((a) + (b))

@@ -8,16 +8,12 @@
 #ifndef GN_KERNELS_CUDA_TYPE_H
 #define GN_KERNELS_CUDA_TYPE_H
 
+#include "src/base/half.h"
+
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-#ifdef __CUDACC__
-#define GN_HD __host__ __device__ static inline
-#else
-#define GN_HD static inline
-#endif
 
 enum gn_cuda_type { GN_CUDA_F32, GN_CUDA_BF16, GN_CUDA_F16 };
 
@@ -31,25 +27,9 @@ GN_HD const char *gn_cuda_type_name(enum gn_cuda_type type)
 	return type == GN_CUDA_F32 ? "f32" : type == GN_CUDA_BF16 ? "bf16" : "f16";
 }
 
-GN_HD uint32_t gn_float_bits(float x)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &x, sizeof bits);
-	return bits;
-}
-
-GN_HD float gn_float_from_bits(uint32_t bits)
-{
-	float x;
-
-	memcpy(&x, &bits, sizeof x);
-	return x;
-}
-
 GN_HD float gn_bf16_widen(uint16_t bits)
 {
-	return gn_float_from_bits((uint32_t)bits << 16);
+	return gn_f32_of_bf16(bits);
 }
 
 GN_HD uint16_t gn_bf16_narrow(float x)
@@ -60,11 +40,7 @@ GN_HD uint16_t gn_bf16_narrow(float x)
 	asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out) : "f"(x));
 	return out;
 #else
-	uint32_t bits = gn_float_bits(x);
-
-	if ((bits & 0x7fffffff) > 0x7f800000)
-		return (uint16_t)(bits >> 16 | 0x40);
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+	return gn_bf16_of_f32(x);
 #endif
 }
 
@@ -76,15 +52,7 @@ GN_HD float gn_f16_widen(uint16_t bits)
 	asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(bits));
 	return out;
 #else
-	uint32_t sign = (uint32_t)(bits & 0x8000) << 16, rest = bits & 0x7fff;
-	float subnormal;
-
-	if (rest >= 0x7c00) /* infinite, NaN */
-		return gn_float_from_bits(sign | 0x7f800000 | (rest & 0x3ff) << 13);
-	if (rest >= 0x400)
-		return gn_float_from_bits(sign | ((rest << 13) + (112u << 23)));
-	subnormal = (float)rest * 0x1p-24f;
-	return sign ? -subnormal : subnormal;
+	return gn_f32_of_f16(bits);
 #endif
 }
 
@@ -96,16 +64,7 @@ GN_HD uint16_t gn_f16_narrow(float x)
 	asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out) : "f"(x));
 	return out;
 #else
-	uint32_t bits = gn_float_bits(x), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
-
-	if (rest > 0x7f800000)
-		return (uint16_t)(sign | 0x7e00);
-	if (rest >= 0x477ff000) /* 65520, which rounds to 2^16 */
-		return (uint16_t)(sign | 0x7c00);
-	if (rest < 0x38800000) /* below 2^-14: the sum's last bit is 2^-24, so that the addition rounds */
-		return (uint16_t)(sign | (gn_float_bits(gn_float_from_bits(rest) + 0.5f) - 0x3f000000));
-	rest += 0xfff + (rest >> 13 & 1);
-	return (uint16_t)(sign | ((rest - (112u << 23)) >> 13));
+	return gn_f16_of_f32(x);
 #endif
 }
 

@@ -5,6 +5,7 @@ libgannet_base_a_SOURCES = \
 	src/base/clock.c src/base/clock.h \
 	src/base/crc32c.c src/base/crc32c.h \
 	src/base/file.c src/base/file.h \
+	src/base/half.h \
 	src/base/json.c src/base/json.h \
 	src/base/log.c src/base/log.h \
 	src/base/option.c src/base/option_text.c src/base/option.h \

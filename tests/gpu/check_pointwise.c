@@ -176,7 +176,7 @@ static void rounding(struct bed *b, enum gn_cuda_type type)
 		for (uint32_t i = 0; i < count; i++) {
 			uint32_t bits = (0x33000000 + (uint32_t)(bed_uniform(b) * 0x16000000)) / step * step;
 
-			x->host[i] = gn_float_from_bits(bits + step / 2 - 1 + i % 3) * (i % 2 ? -1 : 1);
+			x->host[i] = gn_f32_of_bits(bits + step / 2 - 1 + i % 3) * (i % 2 ? -1 : 1);
 		}
 		bed_write(b, x);
 		if (bed_ok(b, gn_cuda_cast(b->stream, GN_CUDA_F32, x->data, type, y->data, count, &b->err), "narrow"))

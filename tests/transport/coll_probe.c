@@ -1,10 +1,10 @@
 /* What the multi-rank tests start: every collective by every algorithm, checked.
  * usage: coll_probe TRANSPORT [caller|thread]   all of them, with progress by whom; exit code 1 when an element is wrong
  * Values are small whole numbers, so that sums are exact in any order and type. */
+#include "src/base/half.h"
 #include "src/base/log.h"
 #include "transport/algo.h"
 #include "transport/comm.h"
-#include "transport/half.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Half-precision conversions against their definitions, and the reductions of all types. */
-#include "transport/half.h"
+#include "src/base/half.h"
 #include "transport/types.h"
 
 #include <math.h>

@@ -1,12 +1,18 @@
 /* Half-precision floats to and from f32, rounding to nearest even; NaN stays NaN. Plain integer code: the compiler vectorises
- * bf16, and f16 is rare on hosts. */
-#ifndef GN_TRANSPORT_HALF_H
-#define GN_TRANSPORT_HALF_H
+ * bf16, and f16 is rare on hosts. Under nvcc also for its devices. */
+#ifndef GN_BASE_HALF_H
+#define GN_BASE_HALF_H
 
 #include <stdint.h>
 #include <string.h>
 
-static inline float gn_f32_of_bits(uint32_t bits)
+#ifdef __CUDACC__
+#define GN_HD __host__ __device__ static inline
+#else
+#define GN_HD static inline
+#endif
+
+GN_HD float gn_f32_of_bits(uint32_t bits)
 {
 	float f;
 
@@ -14,7 +20,7 @@ static inline float gn_f32_of_bits(uint32_t bits)
 	return f;
 }
 
-static inline uint32_t gn_bits_of_f32(float f)
+GN_HD uint32_t gn_bits_of_f32(float f)
 {
 	uint32_t bits;
 
@@ -22,12 +28,12 @@ static inline uint32_t gn_bits_of_f32(float f)
 	return bits;
 }
 
-static inline float gn_f32_of_bf16(uint16_t h)
+GN_HD float gn_f32_of_bf16(uint16_t h)
 {
 	return gn_f32_of_bits((uint32_t)h << 16);
 }
 
-static inline uint16_t gn_bf16_of_f32(float f)
+GN_HD uint16_t gn_bf16_of_f32(float f)
 {
 	uint32_t bits = gn_bits_of_f32(f);
 	uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
@@ -35,7 +41,7 @@ static inline uint16_t gn_bf16_of_f32(float f)
 	return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16 | 0x40u) : rounded);
 }
 
-static inline float gn_f32_of_f16(uint16_t h)
+GN_HD float gn_f32_of_f16(uint16_t h)
 {
 	uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 0x1fu, fraction = h & 0x3ffu;
 
@@ -47,7 +53,7 @@ static inline float gn_f32_of_f16(uint16_t h)
 	return gn_f32_of_bits(sign | gn_bits_of_f32((float)fraction * 0x1p-24f));
 }
 
-static inline uint16_t gn_f16_of_f32(float f)
+GN_HD uint16_t gn_f16_of_f32(float f)
 {
 	uint32_t bits = gn_bits_of_f32(f), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
 
