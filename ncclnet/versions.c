@@ -142,6 +142,10 @@ static enum gn_nccl_result irecv_v8(void *recv_comm, int n, void **data, int *si
 	.dereg_mr = gn_core_dereg_mr, .iflush = gn_core_iflush, .test = gn_core_test, .close_send = gn_core_close,     \
 	.close_recv = gn_core_close, .close_listen = gn_core_close_listen
 
+#define SINCE_V11                                                                                                      \
+	COMMON, .init = gn_core_init, .listen = gn_core_listen, .connect = gn_core_connect, .isend = gn_core_isend,    \
+	.irecv = gn_core_irecv, .finalize = gn_core_finalize, .set_attributes = gn_core_set_attributes
+
 extern const struct gn_nccl_net_v8 ncclNetPlugin_v8;
 extern const struct gn_nccl_net_v9 ncclNetPlugin_v9;
 extern const struct gn_nccl_net_v10 ncclNetPlugin_v10;
@@ -179,25 +183,11 @@ EXPORT const struct gn_nccl_net_v10 ncclNetPlugin_v10 = {
 };
 
 EXPORT const struct gn_nccl_net_v11 ncclNetPlugin_v11 = {
-	COMMON,
-	.init = gn_core_init,
+	SINCE_V11,
 	.get_properties = properties_v11,
-	.listen = gn_core_listen,
-	.connect = gn_core_connect,
-	.isend = gn_core_isend,
-	.irecv = gn_core_irecv,
-	.finalize = gn_core_finalize,
-	.set_attributes = gn_core_set_attributes,
 };
 
 EXPORT const struct gn_nccl_net_v12 ncclNetPlugin_v12 = {
-	COMMON,
-	.init = gn_core_init,
+	SINCE_V11,
 	.get_properties = properties_v12,
-	.listen = gn_core_listen,
-	.connect = gn_core_connect,
-	.isend = gn_core_isend,
-	.irecv = gn_core_irecv,
-	.finalize = gn_core_finalize,
-	.set_attributes = gn_core_set_attributes,
 };

@@ -60,6 +60,17 @@ template <class T, int V> static __device__ inline float masked(const row_data<T
 	return out > 0 ? d : 0;
 }
 
+/* This thread's next two rows, as far as there are so many: two loads under way hide each other's latency. */
+template <class T, int V> static __device__ inline void
+load_two_rows(size_t row, const struct gn_cuda_tile &t, const place &p, const struct grad &g, const T *x, const T *y,
+	      const T *dout, const T *more, row_data<T, V> r[2])
+{
+#pragma unroll
+	for (int i = 0; i < 2; i++)
+		if (row + (size_t)i * t.row_lanes < p.end)
+			load_row<T, V>((row + (size_t)i * t.row_lanes) * g.channels + p.channel, g, x, y, dout, more, &r[i]);
+}
+
 template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 	sums_kernel(struct gn_cuda_tile t, struct grad g, const T *x, const T *y, const T *dout, const T *more,
 		    T *dadded, float *partial)
@@ -73,11 +84,7 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 	for (size_t row = p.begin + p.row_lane; p.active && row < p.end; row += 2 * (size_t)t.row_lanes) {
 		row_data<T, V> r[2];
 
-#pragma unroll
-		for (int i = 0; i < 2; i++)
-			if (row + (size_t)i * t.row_lanes < p.end)
-				load_row<T, V>((row + (size_t)i * t.row_lanes) * g.channels + p.channel, g, x, y, dout,
-					       more, &r[i]);
+		load_two_rows<T, V>(row, t, p, g, x, y, dout, more, r);
 #pragma unroll
 		for (int i = 0; i < 2; i++) {
 			float d[V];
@@ -132,11 +139,7 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 	for (size_t row = p.begin + p.row_lane; row < p.end; row += 2 * (size_t)t.row_lanes) {
 		row_data<T, V> r[2];
 
-#pragma unroll
-		for (int i = 0; i < 2; i++)
-			if (row + (size_t)i * t.row_lanes < p.end)
-				load_row<T, V>((row + (size_t)i * t.row_lanes) * g.channels + p.channel, g, x, y, dout,
-					       more, &r[i]);
+		load_two_rows<T, V>(row, t, p, g, x, y, dout, more, r);
 #pragma unroll
 		for (int i = 0; i < 2; i++) {
 			float d[V];
