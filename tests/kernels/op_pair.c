@@ -156,6 +156,30 @@ static void change_weight(const struct gn_op_desc *d, struct gn_weight_layout l,
 	free(copy);
 }
 
+/* The output's gradient in two halves, where the operator adds them: halving and doubling lose nothing. */
+static float *halve(const struct gn_op_info *info, float *dy)
+{
+	size_t count = gn_layout_elements(&info->out);
+	float *more = gn_alloc_aligned(gn_layout_bytes(&info->out));
+
+	assert_non_null(more);
+	for (size_t i = 0; i < count; i++)
+		more[i] = dy[i] *= 0.5f;
+	return more;
+}
+
+/* Results back into torch's order; what was made for the operator is freed. */
+static void take_input(struct op_run *r, enum gn_backend backend, const struct gn_op_desc *d, const struct gn_layout *l, int i,
+		       void *din)
+{
+	if (d->training && d->needs_din) {
+		store(backend, l, din, r->dx[i]);
+		if (backend == GN_BACKEND_HOST)
+			assert_padding_zero(l, din);
+	}
+	free(din);
+}
+
 void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_op_desc *desc)
 {
 	struct gn_op_desc d = plain(desc, backend);
@@ -184,15 +208,8 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 	}
 	b.out = info->out_is_second ? x[1] : gn_alloc_aligned(gn_layout_bytes(&info->out));
 	b.dout = dy = load(backend, &info->out, r->dy);
-	if (info->sums_gradients && r->halves) {
-		/* halving and doubling lose nothing */
-		for (size_t i = 0; i < gn_layout_elements(&info->out); i++)
-			((float *)dy)[i] *= 0.5f;
-		b.more_dout = more = gn_alloc_aligned(gn_layout_bytes(&info->out));
-		assert_non_null(more);
-		for (size_t i = 0; i < gn_layout_elements(&info->out); i++)
-			more[i] = ((float *)dy)[i];
-	}
+	if (info->sums_gradients && r->halves)
+		b.more_dout = more = halve(info, dy);
 	b.workspace = gn_alloc_aligned(info->workspace_bytes + 1);
 	b.scratch = gn_alloc_aligned(info->scratch_bytes + 1);
 	r->weight_layout = info->weight;
@@ -205,11 +222,7 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 	if (d.training)
 		assert_ok(gn_op_backward(op, &err));
 	for (int i = 0; i < inputs; i++) {
-		if (d.training && d.needs_din)
-			store(backend, &info->in[i], b.din[i], r->dx[i]);
-		if (backend == GN_BACKEND_HOST && d.training && d.needs_din)
-			assert_padding_zero(&info->in[i], b.din[i]);
-		free(b.din[i]);
+		take_input(r, backend, &d, &info->in[i], i, b.din[i]);
 		if (x[i] != b.out)
 			free(x[i]);
 	}

@@ -289,77 +289,107 @@ static void check_dead_listener(struct lab *lab)
 	within(lab, began, CLOSE_S, "finalize after the listener died");
 }
 
-/* Both directions, all at once, then a message over each. */
-static void check_many(struct lab *lab)
-{
-	int count = lab->options->connections, open = 0;
-	char *handles = malloc((size_t)count * GN_NCCL_HANDLE_BYTES);
-	void **listeners = calloc((size_t)count, sizeof *listeners), **comms = calloc((size_t)count, sizeof *comms);
-	void **requests = calloc((size_t)count, sizeof *requests), **mhandles = calloc((size_t)count, sizeof *mhandles);
-	uint64_t *words = calloc((size_t)count, sizeof *words);
+/* Many connections; number i goes from process i % 2 to the other. */
+struct crowd {
+	int count;
+	char *handles;
+	void **listeners, **comms, **requests, **mhandles;
+	uint64_t *words;
+};
 
-	lab_load(lab);
-	/* connection i goes from process i % 2 to the other */
-	for (int i = 0; i < count; i++) {
-		char *handle = handles + (size_t)i * GN_NCCL_HANDLE_BYTES;
+static uint64_t word_of(int i)
+{
+	return (uint64_t)i * 7919;
+}
+
+static void crowd_listen(struct lab *lab, struct crowd *c)
+{
+	for (int i = 0; i < c->count; i++) {
+		char *handle = c->handles + (size_t)i * GN_NCCL_HANDLE_BYTES;
 
 		if (i % 2 != lab->rank) {
-			listeners[i] = lab_listen(lab, handle);
+			c->listeners[i] = lab_listen(lab, handle);
 			tell(lab, !lab->rank, handle, GN_NCCL_HANDLE_BYTES);
 		} else {
 			hear(lab, !lab->rank, handle, GN_NCCL_HANDLE_BYTES);
 		}
 	}
-	while (open < count)
-		for (int i = 0; i < count; i++) {
-			if (comms[i])
+}
+
+static void crowd_connect(struct lab *lab, struct crowd *c)
+{
+	for (int open = 0; open < c->count;)
+		for (int i = 0; i < c->count; i++) {
+			if (c->comms[i])
 				continue;
-			if (listeners[i])
-				must(lab, plug_accept(&lab->plug, listeners[i], &comms[i]), "accept");
+			if (c->listeners[i])
+				must(lab, plug_accept(&lab->plug, c->listeners[i], &c->comms[i]), "accept");
 			else
 				must(lab, plug_connect(&lab->plug, lab->context, lab->device,
-						       handles + (size_t)i * GN_NCCL_HANDLE_BYTES, &comms[i]), "connect");
-			open += comms[i] != NULL;
+						       c->handles + (size_t)i * GN_NCCL_HANDLE_BYTES, &c->comms[i]), "connect");
+			open += c->comms[i] != NULL;
 		}
-	for (int i = 0; i < count; i++) {
-		mhandles[i] = reg(lab, comms[i], &words[i], sizeof words[i]);
-		if (listeners[i])
-			requests[i] = receive_one(lab, comms[i], &words[i], sizeof words[i], 0, mhandles[i]);
-		else
-			words[i] = (uint64_t)i * 7919;
-	}
-	for (int left = count; left;)
-		for (int i = 0; i < count; i++) {
-			int done = 0;
+}
 
-			if (!mhandles[i])
-				continue;
-			if (!requests[i])
-				must(lab, plug_isend(&lab->plug, comms[i], &words[i], sizeof words[i], 0, mhandles[i], &requests[i]),
-				     "isend");
-			if (requests[i])
-				must(lab, plug_test(&lab->plug, requests[i], &done, NULL), "test");
-			if (!done)
-				continue;
-			if (words[i] != (uint64_t)i * 7919)
-				fail(lab, "connection %d of %d delivered another one's message", i, count);
-			dereg(lab, comms[i], mhandles[i]);
-			mhandles[i] = NULL;
-			left--;
-		}
+/* Whether connection i's message is through now. */
+static int crowd_move(struct lab *lab, struct crowd *c, int i)
+{
+	int done = 0;
+
+	if (!c->requests[i])
+		must(lab, plug_isend(&lab->plug, c->comms[i], &c->words[i], sizeof c->words[i], 0, c->mhandles[i], &c->requests[i]),
+		     "isend");
+	if (c->requests[i])
+		must(lab, plug_test(&lab->plug, c->requests[i], &done, NULL), "test");
+	if (!done)
+		return 0;
+	if (c->words[i] != word_of(i))
+		fail(lab, "connection %d of %d delivered another one's message", i, c->count);
+	dereg(lab, c->comms[i], c->mhandles[i]);
+	c->mhandles[i] = NULL;
+	return 1;
+}
+
+static void crowd_exchange(struct lab *lab, struct crowd *c)
+{
+	for (int i = 0; i < c->count; i++) {
+		c->mhandles[i] = reg(lab, c->comms[i], &c->words[i], sizeof c->words[i]);
+		if (c->listeners[i])
+			c->requests[i] = receive_one(lab, c->comms[i], &c->words[i], sizeof c->words[i], 0, c->mhandles[i]);
+		else
+			c->words[i] = word_of(i);
+	}
+	for (int left = c->count; left;)
+		for (int i = 0; i < c->count; i++)
+			if (c->mhandles[i])
+				left -= crowd_move(lab, c, i);
+}
+
+/* Both directions, all at once, then a message over each. */
+static void check_many(struct lab *lab)
+{
+	size_t count = (size_t)lab->options->connections;
+	struct crowd c = {(int)count, malloc(count * GN_NCCL_HANDLE_BYTES), calloc(count, sizeof(void *)),
+			  calloc(count, sizeof(void *)), calloc(count, sizeof(void *)), calloc(count, sizeof(void *)),
+			  calloc(count, sizeof(uint64_t))};
+
+	lab_load(lab);
+	crowd_listen(lab, &c);
+	crowd_connect(lab, &c);
+	crowd_exchange(lab, &c);
 	meet(lab);
-	for (int i = 0; i < count; i++) {
-		if (listeners[i])
-			must(lab, plug_close_listen(&lab->plug, listeners[i]), "closeListen");
-		lab_close(lab, !listeners[i], comms[i]);
+	for (int i = 0; i < c.count; i++) {
+		if (c.listeners[i])
+			must(lab, plug_close_listen(&lab->plug, c.listeners[i]), "closeListen");
+		lab_close(lab, !c.listeners[i], c.comms[i]);
 	}
 	lab_unload(lab);
-	free(handles);
-	free(listeners);
-	free(comms);
-	free(requests);
-	free(mhandles);
-	free(words);
+	free(c.handles);
+	free(c.listeners);
+	free(c.comms);
+	free(c.requests);
+	free(c.mhandles);
+	free(c.words);
 }
 
 /* Ports of this process that take TCP connections. */

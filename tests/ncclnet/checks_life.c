@@ -156,73 +156,79 @@ static void check_recreate(struct lab *lab)
 	plug_close(&lab->plug);
 }
 
+enum { RING_COUNT = 12, RING_BYTES = 700000, RING_DEPTH = 3, RING_WAYS = 4 };
+
+/* One connection of the ring, in one direction. */
+struct way {
+	void *comm, *mhandle, *requests[RING_DEPTH];
+	unsigned char *buffers;
+	int sends, sender, posted, finished;
+};
+
+/* In an order that all agree on. */
+static void open_ring(struct lab *lab, struct way *ways)
+{
+	for (int r = 0; r < lab->size; r++) {
+		int next = (r + 1) % lab->size;
+		struct way *w = &ways[lab->rank == r ? 0 : 2];
+
+		if (lab->rank != r && lab->rank != next)
+			continue;
+		w[0] = (struct way){.comm = lab_pair(lab, r, next), .sends = lab->rank == r, .sender = r};
+		w[1] = (struct way){.comm = lab_pair(lab, next, r), .sends = lab->rank == next, .sender = next};
+	}
+	for (int w = 0; w < RING_WAYS; w++) {
+		ways[w].buffers = malloc((size_t)RING_DEPTH * RING_BYTES);
+		ways[w].mhandle = reg(lab, ways[w].comm, ways[w].buffers, (size_t)RING_DEPTH * RING_BYTES);
+	}
+}
+
+static void post_next(struct lab *lab, struct way *w)
+{
+	int slot = w->posted % RING_DEPTH, tag = 0;
+	void **request = &w->requests[slot], *data = w->buffers + (size_t)slot * RING_BYTES;
+	size_t bytes = RING_BYTES;
+
+	*request = NULL;
+	if (w->sends) {
+		fill(data, RING_BYTES, (uint64_t)(1000 * w->sender + w->posted));
+		must(lab, plug_isend(&lab->plug, w->comm, data, bytes, tag, w->mhandle, request), "isend");
+	} else {
+		must(lab, plug_irecv(&lab->plug, w->comm, 1, &data, &bytes, &tag, &w->mhandle, request), "irecv");
+	}
+	w->posted += *request != NULL;
+}
+
+/* Whether that was the last message. */
+static int finish_oldest(struct lab *lab, struct way *w)
+{
+	int slot = w->finished % RING_DEPTH, done = 0;
+
+	must(lab, plug_test(&lab->plug, w->requests[slot], &done, NULL), "test");
+	if (done && !w->sends && wrong(w->buffers + (size_t)slot * RING_BYTES, RING_BYTES,
+				       (uint64_t)(1000 * w->sender + w->finished)) >= 0)
+		fail(lab, "message %d around the ring is wrong", w->finished);
+	w->finished += done;
+	return done && w->finished == RING_COUNT;
+}
+
 /* Around a ring of four, both ways to each neighbour, large messages in both at once: no order may be assumed. */
 static void check_ring(struct lab *lab)
 {
-	enum { COUNT = 12, BYTES = 700000, DEPTH = 3, WAYS = 4 };
-	int right = (lab->rank + 1) % lab->size, left = (lab->rank + lab->size - 1) % lab->size;
-	struct {
-		void *comm, *mhandle, *requests[DEPTH];
-		unsigned char *buffers;
-		int sends, peer, posted, finished;
-	} ways[WAYS] = {{0}};
-	int open = WAYS;
+	struct way ways[RING_WAYS] = {{0}};
+	int open = RING_WAYS;
 
 	lab_load(lab);
-	/* connections in an order that all agree on */
-	for (int r = 0; r < lab->size; r++) {
-		int next = (r + 1) % lab->size;
-
-		if (lab->rank == r || lab->rank == next) {
-			void *down = lab_pair(lab, r, next), *up = lab_pair(lab, next, r);
-			int base = lab->rank == r ? 0 : 2;
-
-			ways[base].comm = down;
-			ways[base].sends = lab->rank == r;
-			ways[base + 1].comm = up;
-			ways[base + 1].sends = lab->rank == next;
-			ways[base].peer = ways[base + 1].peer = lab->rank == r ? right : left;
+	open_ring(lab, ways);
+	while (open)
+		for (struct way *w = ways; w < ways + RING_WAYS; w++) {
+			if (w->posted < RING_COUNT && w->posted - w->finished < RING_DEPTH)
+				post_next(lab, w);
+			if (w->finished < w->posted)
+				open -= finish_oldest(lab, w);
 		}
-	}
-	for (int w = 0; w < WAYS; w++) {
-		ways[w].buffers = malloc((size_t)DEPTH * BYTES);
-		ways[w].mhandle = reg(lab, ways[w].comm, ways[w].buffers, (size_t)DEPTH * BYTES);
-	}
-	while (open) {
-		for (int w = 0; w < WAYS; w++) {
-			int slot = ways[w].posted % DEPTH, done = 0, tag = 0, sender = ways[w].sends ? lab->rank : ways[w].peer;
-			void *data = ways[w].buffers + (size_t)slot * BYTES;
-			size_t bytes = BYTES;
-
-			if (ways[w].finished == COUNT)
-				continue;
-			if (ways[w].posted < COUNT && ways[w].posted - ways[w].finished < DEPTH) {
-				void **request = &ways[w].requests[slot];
-
-				*request = NULL;
-				if (ways[w].sends)
-					fill(data, BYTES, (uint64_t)(1000 * sender + ways[w].posted));
-				if (ways[w].sends)
-					must(lab, plug_isend(&lab->plug, ways[w].comm, data, bytes, tag, ways[w].mhandle, request),
-					     "isend");
-				else
-					must(lab, plug_irecv(&lab->plug, ways[w].comm, 1, &data, &bytes, &tag, &ways[w].mhandle,
-							     request), "irecv");
-				ways[w].posted += *request != NULL;
-			}
-			if (ways[w].finished == ways[w].posted)
-				continue;
-			slot = ways[w].finished % DEPTH;
-			must(lab, plug_test(&lab->plug, ways[w].requests[slot], &done, NULL), "test");
-			if (done && !ways[w].sends && wrong(ways[w].buffers + (size_t)slot * BYTES, BYTES,
-							    (uint64_t)(1000 * sender + ways[w].finished)) >= 0)
-				fail(lab, "message %d around the ring is wrong", ways[w].finished);
-			ways[w].finished += done;
-			open -= done && ways[w].finished == COUNT;
-		}
-	}
 	meet(lab);
-	for (int w = 0; w < WAYS; w++) {
+	for (int w = 0; w < RING_WAYS; w++) {
 		dereg(lab, ways[w].comm, ways[w].mhandle);
 		lab_close(lab, ways[w].sends, ways[w].comm);
 		free(ways[w].buffers);

@@ -143,13 +143,49 @@ static void put(const char *path, const void *data, size_t len)
 	assert_int_equal(fclose(f), 0);
 }
 
+/* Fabric a's line of a table of which this is the text, or an error that says where. */
+static void read_any(const char *path, const char *text, size_t len)
+{
+	struct gn_cost got;
+	struct gn_err err;
+	int found = 0;
+	enum gn_status status;
+
+	put(path, text, len);
+	status = gn_tuning_read(path, "fabric a", &found, &got, &err);
+	assert_true(status == GN_OK || (status == GN_ERR_DATA && strstr(err.text, "t.jsonl:")));
+	if (!status && found)
+		assert_ok(gn_cost_check(&got, &err));
+}
+
+/* The same table cut off anywhere, then with any byte of it another. */
+static void read_damaged(const char *path)
+{
+	struct gn_err err;
+	char *text;
+	size_t len;
+
+	assert_ok(gn_file_load(path, 1 << 20, &text, &len, &err));
+	assert_int_equal(strlen(text), len);
+	assert_ptr_not_equal(strchr(text, '\n'), strrchr(text, '\n'));
+	for (size_t cut = 0; cut < len; cut++)
+		read_any(path, text, cut);
+	for (size_t at = 0; at < len; at++) {
+		char kept = text[at];
+
+		text[at] = (char)(kept ^ 0x15);
+		read_any(path, text, len);
+		text[at] = kept;
+	}
+	free(text);
+}
+
 static void test_table(void **state)
 {
-	char folder[] = "/tmp/gn-tuning.XXXXXX", path[64], *text;
+	char folder[] = "/tmp/gn-tuning.XXXXXX", path[64];
 	struct gn_tune_result a = result_of("fabric a"), b = result_of("fabric \"b\"");
 	struct gn_cost got;
 	struct gn_err err;
-	size_t len;
 	int found;
 
 	(void)state;
@@ -167,31 +203,7 @@ static void test_table(void **state)
 	assert_true(found && got.link.bytes_per_s > 1e8);
 	assert_ok(gn_tuning_read(path, "another", &found, &got, &err));
 	assert_false(found);
-	assert_ok(gn_file_load(path, 1 << 20, &text, &len, &err));
-	assert_int_equal(strlen(text), len);
-	assert_ptr_not_equal(strchr(text, '\n'), strrchr(text, '\n'));
-	/* cut off anywhere, the first line is whole, or an error that says where */
-	for (size_t cut = 0; cut < len; cut++) {
-		enum gn_status status;
-
-		put(path, text, cut);
-		status = gn_tuning_read(path, "fabric a", &found, &got, &err);
-		assert_true(status == GN_OK || (status == GN_ERR_DATA && strstr(err.text, "t.jsonl:")));
-	}
-	/* any byte of it another */
-	for (size_t at = 0; at < len; at++) {
-		char kept = text[at];
-		enum gn_status status;
-
-		text[at] = (char)(kept ^ 0x15);
-		put(path, text, len);
-		status = gn_tuning_read(path, "fabric a", &found, &got, &err);
-		assert_true(status == GN_OK || (status == GN_ERR_DATA && strstr(err.text, "t.jsonl:")));
-		if (!status && found)
-			assert_ok(gn_cost_check(&got, &err));
-		text[at] = kept;
-	}
-	free(text);
+	read_damaged(path);
 	put(path, "{\"signature\": \"fabric a\"}\n", 27);
 	assert_int_equal(gn_tuning_read(path, "fabric a", &found, &got, &err), GN_ERR_DATA);
 	put(path, "\n\n{\"gannet_tuning\": 1,}\n", 24);
