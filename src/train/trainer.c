@@ -167,7 +167,7 @@ static int close_epoch(struct gn_session *s)
 	return 1;
 }
 
-/* What is due after a step: a line, the end of an epoch with evaluation and checkpoint, a checkpoint in between. */
+/* A span of the program's own thread that ends now; the next one's begin. */
 static uint64_t trace_since(const struct gn_session *s, enum gn_span kind, uint64_t mark)
 {
 	uint64_t now = gn_clock_ns();
