@@ -144,8 +144,11 @@ static const struct gn_option options[] = {
 	 .min = 0, .max = 1e13, .help = "memory for batches read ahead; two batches are always kept"},
 	{.name = "bucket", .kind = GN_OPTION_SIZE, .offset = FIELD(bucket), .value_name = "BYTES", .initial = "0",
 	 .min = 0, .max = 1e13,
-	 .help = "gradients are summed in pieces of at least this size; 0: what the first steps show to be fastest, or 16M where "
-		 "the run is short"},
+	 .help = "gradients are summed in pieces of at least this size; 0: what the first steps show to be fastest of those that "
+		 "leave the same bits as 16M, which is used where the run is short"},
+	{.name = "any-order", .kind = GN_OPTION_FLAG, .offset = FIELD(any_order),
+	 .help = "with --bucket 0 sizes that change the order in which ranks are added are tried, too: perhaps faster, but two runs "
+		 "may then differ in their last bits"},
 	{.name = "overlap", .kind = GN_OPTION_FLAG, .offset = FIELD(overlap), .initial = "1",
 	 .help = "gradients leave while backward runs; --no-overlap: afterwards (default: whichever the first steps show to be "
 		 "faster)"},

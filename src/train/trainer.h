@@ -62,6 +62,7 @@ struct gn_train_options {
 	int64_t threads, loader_threads, prefetch, rails;
 	int64_t bucket;		       /* bytes; 0: measured, see trial.h */
 	int overlap;		       /* enum gn_overlap */
+	int any_order;		       /* buckets measured may be of sizes that change the order of sums, trial.h */
 	unsigned char given[GN_TRAIN_OPTIONS_MAX]; /* for the command: which options were given */
 };
 

@@ -16,7 +16,7 @@ enum { WORTH = 4 };
 #define MARGIN 0.97
 
 struct gn_trial {
-	int ways, steps; /* steps: done */
+	int ways, left_out, steps; /* left_out: would change the order of sums; steps: done */
 	struct gn_exchange *exchanges[WAYS_MAX]; /* the first is the usual one */
 	float seconds[WAYS_MAX][ROUNDS];
 };
@@ -74,10 +74,10 @@ static void describe(const struct gn_session *s, struct gn_strbuf *out)
 	const struct gn_train_options *o = s->options;
 
 	gn_strbuf_printf(out, "%s of %zu parameters, %d ranks on %d nodes, %" PRId64 " x %" PRId64 " images, transport %s, algo %s, "
-			 "progress %s, threads %" PRId64 ", bucket %" PRId64 ", overlap %d, side %" PRId64 ", %s", gn_model_name(s->model),
+			 "progress %s, threads %" PRId64 ", bucket %" PRId64 ", overlap %d%s, side %" PRId64 ", %s", gn_model_name(s->model),
 			 gn_model_param_elements(s->model), gn_comm_size(s->comm), gn_world_nodes(gn_comm_world(s->comm)),
 			 o->accumulate, o->batch, o->transport ? o->transport : "auto", o->algo ? o->algo : "auto",
-			 o->progress ? o->progress : "caller", o->threads, o->bucket, o->overlap, o->side,
+			 o->progress ? o->progress : "caller", o->threads, o->bucket, o->overlap, o->any_order ? ", any order" : "", o->side,
 			 o->precision ? o->precision : "fp32");
 }
 
@@ -211,11 +211,22 @@ static enum gn_status tell(struct gn_session *s, const struct gn_trial *t, int b
 		gn_json_end(j);
 		gn_json_bool(j, "exact", exact);
 	}
+	if (t->left_out)
+		gn_strbuf_printf(&text, "; not tried: %d whose sums differ in their last bits (--any-order)", t->left_out);
+	else if (!exact && s->options->any_order)
+		gn_strbuf_puts(&text, "; sums of another run, which may choose otherwise, can differ in their last bits");
 	if (gn_comm_rank(s->comm) == 0)
-		gn_log_info(s->log, "gradients leave in %s%s", gn_strbuf_text(&text),
-			    exact ? "" : " (sums of another bucket size differ in their last bits: --bucket fixes it)");
+		gn_log_info(s->log, "gradients leave in %s", gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
 	return gn_runlog_end(s->runlog, err);
+}
+
+/* Whether the two leave the same bits: one's buckets are the other's, or every sum adds the ranks in the same order. */
+static int are_alike(const struct gn_session *s, const struct gn_exchange *a, const struct gn_exchange *b)
+{
+	const char *order = NULL;
+
+	return gn_exchange_buckets(a) == gn_exchange_buckets(b) || (is_exact(s, a, &order) && is_exact(s, b, &order));
 }
 
 /* --- the trial --- */
@@ -253,18 +264,23 @@ static enum gn_status take_remembered(struct gn_session *s, const struct gn_exch
 	return GN_OK;
 }
 
+/* Algorithms, and so what is left out, are the same on all ranks. */
 static enum gn_status make_ways(struct gn_session *s, const struct gn_exchange_form *forms, struct gn_trial *t, int ways,
 				struct gn_err *err)
 {
-	enum gn_status status = GN_OK;
-
 	t->exchanges[0] = s->exchange;
 	t->ways = 1;
-	while (t->ways < ways && !status) {
-		status = make(s, &forms[t->ways], &t->exchanges[t->ways], err);
-		t->ways += !status;
+	for (int i = 1; i < ways; i++) {
+		enum gn_status status = make(s, &forms[i], &t->exchanges[t->ways], err);
+
+		if (status)
+			return status;
+		if (s->options->any_order || are_alike(s, s->exchange, t->exchanges[t->ways]))
+			t->ways++;
+		else
+			gn_exchange_destroy(t->exchanges[t->ways]), t->left_out++;
 	}
-	return status;
+	return GN_OK;
 }
 
 enum gn_status gn_trial_begin(struct gn_session *s, uint64_t steps_left, struct gn_err *err)
@@ -285,12 +301,17 @@ enum gn_status gn_trial_begin(struct gn_session *s, uint64_t steps_left, struct 
 	status = gn_comm_broadcast(s->comm, &before, sizeof before, 0, err);
 	if (!status && before.found)
 		return take_remembered(s, &before.form, err);
-	if (status || steps_left < (uint64_t)(WORTH * (WARM_UP + ways * ROUNDS)))
+	if (status)
 		return status;
 	s->trial = calloc(1, sizeof *s->trial);
 	status = s->trial ? make_ways(s, forms, s->trial, ways, err)
 			  : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to measure the exchange");
-	return gn_agree_status(s->comm, status, err);
+	status = gn_agree_status(s->comm, status, err);
+	if (!status && (s->trial->ways < 2 || steps_left < (uint64_t)(WORTH * (WARM_UP + s->trial->ways * ROUNDS)))) {
+		gn_trial_destroy(s->trial, s->exchange);
+		s->trial = NULL;
+	}
+	return status;
 }
 
 static double median(const float *values)

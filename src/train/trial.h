@@ -8,8 +8,8 @@
  * network, ranks, nodes, batch, transport and options are the same. Runs too short for it to pay, runs of one rank, and runs
  * with --bucket and --overlap or --no-overlap given measure nothing.
  *
- * Overlap never changes a result. The bucket size may, in the last bits, where exchange.h says; runs that have to be repeated
- * to the bit on such a fabric are given --bucket. Internal to src/train.
+ * Overlap never changes a result. The bucket size may, in the last bits, where exchange.h says: such sizes are tried only with
+ * --any-order, so that what was measured never shows in the parameters of a run. Internal to src/train.
  */
 #ifndef GN_TRAIN_TRIAL_H
 #define GN_TRAIN_TRIAL_H

@@ -10,7 +10,7 @@ check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
 
 train() { # TASKS-PER-NODE NAME ARG...
 	on 180 srun -N2 --ntasks-per-node="$1" --mpi=pmix --kill-on-bad-exit=0 "$gannet" train --data "$lab/train" --model lenet \
-		--steps 300 --bucket 16M --batch 16 --lr 0.05 --threads 1 --loader-threads 1 --log-every 1 --checkpoint-every 40 \
+		--steps 300 --batch 16 --lr 0.05 --threads 1 --loader-threads 1 --log-every 1 --checkpoint-every 40 \
 		--checkpoint "$lab/$2" --log "$lab/$2.jsonl" "${@:3}"
 }
 check "a run that nobody disturbs" train 2 whole

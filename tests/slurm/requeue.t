@@ -8,8 +8,7 @@ lab_begin
 check "the digits are packed" lab_digits
 check "two nodes come up" vc up --nodes 2 --cpus-per-node 2 --requeue-delay 5
 
-# --bucket: no two runs measure alike
-args="--bucket 16M --epochs 3 --batch 16 --lr 0.05 --threads 1 --loader-threads 1 --log-every 1"
+args="--epochs 3 --batch 16 --lr 0.05 --threads 1 --loader-threads 1 --log-every 1"
 submit() {
 	GANNET=$gannet GANNET_DATA=$lab/train GANNET_VAL=$lab/val GANNET_MODEL=lenet GANNET_CHECKPOINT=$lab/run \
 		GANNET_LOG_FILE=$lab/log.jsonl GANNET_ARGS=$args \

@@ -55,6 +55,11 @@ check 'nor tell it as measured' test "$("$jsonl" "$dir/measured.jsonl" exchange 
 expect 0 'gradients leave in .*; tried: ' 'three ranks measure anew' run three 3 --steps 110 --checkpoint "$dir/run" --resume auto
 echo '{"of": 1, "bucket_bytes": "many"' >"$dir/run/exchange.json"
 expect 0 'gradients leave in .*; tried: ' 'a torn file is as none' run three 3 --steps 160 --checkpoint "$dir/run" --resume auto
+# What is chosen never shows in the parameters, unless it may: a ring adds in an order that depends on the bucket.
+check 'three ranks, ring' run ring-auto 3 --steps 110 --transport tcp --algo ring
+check 'have no other size that leaves the same bits' sh -c '! grep -q "\"event\": \"exchange\"" "$1"' sh "$dir/ring-auto.jsonl"
+expect 0 'gradients leave in .*; tried: .*can differ' 'but try them when told to' run ring-any 3 --steps 160 --transport tcp \
+	--algo ring --any-order
 check 'a short run' run short 2 --steps 10
 check 'does not measure' sh -c 'grep -q "\"event\": \"end\"" "$1" && ! grep -q "\"event\": \"exchange\"" "$1"' sh "$dir/short.jsonl"
 finish
