@@ -36,8 +36,8 @@ void gn_rails_choose(const struct gn_rail_offer *offers, int ranks, const struct
 	for (int r = 0; r < ranks; r++)
 		if (offers[r].wanted > 0 && offers[r].wanted < limit)
 			limit = offers[r].wanted;
-	/* with one that all have, UCX knows better than this file whether it is a good one */
-	if (common.count < 2)
+	/* One RDMA device UCX finds by itself. Of network devices it takes the fastest, be it the bridge of this node's containers. */
+	if (common.count == 1 && !strchr(common.items[0].network, '/'))
 		common.count = 0;
 	if (common.count > limit)
 		common.count = limit;
@@ -110,8 +110,6 @@ enum gn_status gn_rails_agree(struct gn_world *world, const char *tls, int wante
 	enum gn_status status;
 
 	*out = candidates;
-	if (gn_world_nodes(world) == 1)
-		return GN_OK;
 	status = wanted_here(wanted, &mine.wanted, err);
 	if (!status)
 		status = gn_rails_find("/sys", tls, allowed && strcmp(allowed, "all") ? allowed : NULL, &candidates, err);
@@ -126,6 +124,9 @@ enum gn_status gn_rails_agree(struct gn_world *world, const char *tls, int wante
 	status = exchange(world, &mine, all, err);
 	if (!status)
 		gn_rails_choose(all, gn_world_size(world), &candidates, out);
+	/* within a node there is nothing to share a load between */
+	if (!status && gn_world_nodes(world) == 1 && out->count > 1)
+		out->count = 1;
 	free(all);
 	return status;
 }

@@ -42,10 +42,10 @@ struct gn_rails {
 enum gn_status gn_rails_find(const char *root, const char *tls, const char *allowed, struct gn_rails *out,
 			     struct gn_err *err);
 /* What all ranks get from the same offers: this rank's devices, which are its candidates cut down. 0 of them when all have
- * one in common at most. */
+ * none in common, or one RDMA device. */
 void gn_rails_choose(const struct gn_rail_offer *offers, int ranks, const struct gn_rails *candidates,
 		     struct gn_rails *out);
-/* Collective; GN_ERR_USAGE for a GANNET_RAILS that is no number, on that rank alone. None when there is one node. */
+/* Collective; GN_ERR_USAGE for a GANNET_RAILS that is no number, on that rank alone. On one node one at most. */
 enum gn_status gn_rails_agree(struct gn_world *world, const char *tls, int wanted, struct gn_rails *out,
 			      struct gn_err *err);
 

@@ -70,6 +70,19 @@ shown() {
 }
 check "what gannet tune found by trying is what runs take" tried
 
+# The bridge that Docker puts on each node, with a container's link: it is as fast as memory and leads nowhere.
+docker() {
+	for node in 1 2; do
+		ip -n "gn$id-n$node" link add docker0 type bridge &&
+			ip -n "gn$id-n$node" link add container type veth peer name inside &&
+			ip -n "gn$id-n$node" link set container master docker0 && ip -n "gn$id-n$node" addr add 172.17.0.1/16 dev docker0 || return 1
+		for link in docker0 container inside; do ip -n "gn$id-n$node" link set "$link" up || return 1; done
+	done
+	ip -n "gn$id-n1" link set eth1 down || return 1
+	bench docker allreduce --min-bytes 1M --max-bytes 1M && grep -q "using eth0 at" "$lab/err" && ip -n "gn$id-n1" link set eth1 up
+}
+check "a bridge of containers is not taken for the network" docker
+
 flowing() { (($(sent "$second") > start + (16 << 20))); }
 cut_one() {
 	local pid end
