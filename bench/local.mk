@@ -1,6 +1,9 @@
 noinst_PROGRAMS += bench/plan
 bench_plan_SOURCES = bench/plan.c
 bench_plan_LDADD = $(TRAIN_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
+noinst_PROGRAMS += bench/convs
+bench_convs_SOURCES = bench/convs.c
+bench_convs_LDADD = $(TRAIN_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 noinst_PROGRAMS += bench/azure
 bench_azure_SOURCES = bench/azure.c
 bench_azure_LDADD = $(TRANSPORT_LIBS)

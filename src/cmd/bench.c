@@ -1,6 +1,8 @@
 #include "src/cmd/bench.h"
 
 #include "src/cmd/bench_decode.h"
+#include "src/cmd/bench_train.h"
+#include "src/train/model.h"
 #include "transport/algo.h"
 
 #include <stddef.h>
@@ -69,13 +71,15 @@ static int run(const void *options, const struct gn_text_list *positional)
 	}
 	if (!strcmp(positional->items[0], "decode"))
 		return gn_bench_decode(o);
+	if (!strcmp(positional->items[0], "train"))
+		return gn_bench_train(o);
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		if (!strcmp(modes[i].name, positional->items[0]))
 			return measure(o, modes[i].what);
 	fprintf(stderr, "gannet bench: no mode '%s'; there is:", gn_text_visible(positional->items[0], mode, sizeof mode));
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		fprintf(stderr, " %s", modes[i].name);
-	fputs(" decode\n", stderr);
+	fputs(" decode train\n", stderr);
 	return GN_EXIT_USAGE;
 }
 
@@ -122,18 +126,32 @@ static const struct gn_option options_table[] = {
 	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR",
 	 .help = "decode: a dataset as gannet pack writes it"},
 	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(side), .value_name = "N", .initial = "224", .min = 1, .max = 4096,
-	 .help = "decode: of the samples, in pixels"},
+	 .help = "decode, train: of the images, in pixels"},
 	{.name = "images", .kind = GN_OPTION_INT, .offset = FIELD(images), .value_name = "N", .initial = "1000", .min = 1,
 	 .max = 1e9, .help = "decode: at most so many; --iters passes over them"},
 	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N", .initial = "2",
 	 .min = 1, .max = 1024, .help = "decode: of the whole loader"},
+	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .initial = "resnet50",
+	 .choices = gn_model_names, .help = "train: network"},
+	{.name = "batch", .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N", .initial = "16", .min = 1, .max = 65536,
+	 .help = "train: images per rank and step"},
+	{.name = "classes", .kind = GN_OPTION_INT, .offset = FIELD(classes), .value_name = "N", .initial = "1000", .min = 2,
+	 .max = 1e6, .help = "train: classes"},
+	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
+	 .choices = "fp32|bf16", .help = "train: as gannet train has it"},
+	{.name = "inference", .kind = GN_OPTION_FLAG, .offset = FIELD(inference),
+	 .help = "train: the forward pass of evaluation instead"},
+	{.name = "init", .kind = GN_OPTION_TEXT, .offset = FIELD(init), .value_name = "HOW", .initial = "seed:1",
+	 .help = "train: PATH of a safetensors file, formula, or seed:N"},
+	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0, .max = 4096,
+	 .help = "train: compute threads per rank; 0: its share of the processors it may use"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "one JSON object a line"},
 };
 
 static const struct gn_command command = {
 	.name = "bench",
-	.summary = "measure communication, or decoding",
-	.positional = "allreduce|reduce-scatter|allgather|broadcast|reduce|all-to-all|p2p|decode",
+	.summary = "measure communication, decoding, or training steps",
+	.positional = "allreduce|reduce-scatter|allgather|broadcast|reduce|all-to-all|p2p|decode|train",
 	.description =
 		"Measures between the ranks that started it (srun --mpi=pmix, mpirun, gannet launch), in the columns of "
 		"nccl-tests: size is the longer of what a rank gives and gets; algorithm bandwidth is that by the time; bus "
@@ -153,11 +171,16 @@ static const struct gn_command command = {
 		"how many network devices carried the row.\n\n"
 		"decode measures without other ranks: images/s that one processor turns from files into samples as training wants "
 		"them (random crop and flip, resized, normalised), beside plain decoding of the same files by libjpeg-turbo in "
-		"turns, both by the thread's own processor time; and what the loader delivers with --loader-threads.",
+		"turns, both by the thread's own processor time; and what the loader delivers with --loader-threads.\n\n"
+		"train measures --iters training steps after --warmup others, on one made-up batch in memory: forward, backward with "
+		"the exchange of gradients between ranks, one update by SGD with momentum (rate 0.01, decay 1e-4, no dropout). Times "
+		"are those of the slowest rank; images per second come from the median step. The losses of the first steps are told, to "
+		"be compared with another program's from the same --init.",
 	.examples = "  gannet launch -n 4 gannet bench allreduce --transport shm   # on this machine\n"
 		    "  srun -N2 --mpi=pmix gannet bench allreduce --json            # JSON lines\n"
 		    "  srun -N2 --mpi=pmix gannet bench p2p --transport rc          # latency and bandwidth of a link\n"
-		    "  gannet bench decode --data /local/train --iters 5            # images/s of a processor\n",
+		    "  gannet bench decode --data /local/train --iters 5            # images/s of a processor\n"
+		    "  gannet bench train --model resnet50 --batch 16 --iters 10    # images/s of training steps\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 	.positional_min = 1,

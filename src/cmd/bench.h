@@ -14,6 +14,9 @@ struct gn_bench_options {
 	int json, foreign;
 	const char *data; /* decode */
 	int64_t side, loader_threads, images;
+	const char *model, *precision, *init; /* train */
+	int64_t batch, classes, threads;
+	int inference;
 };
 
 struct gn_bench {

@@ -1,0 +1,33 @@
+#!/bin/sh
+# gannet bench train: its steps are training's, by one rank and by two; what it tells adds up; wrong use is told.
+set -u
+. "$GN_SOURCE/tests/train/common.sh"
+
+bench() { # NAME RANKS OPTION...
+	name=$1 ranks=$2
+	shift 2
+	timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" bench train --model resnet20 --side 32 --classes 10 --batch 4 --threads 1 \
+		--warmup 1 --json "$@" >"$dir/$name.json"
+}
+check 'one rank' bench one 1 --iters 3
+check 'two ranks with the same images' bench two 2 --iters 3
+check 'inference' bench inference 1 --iters 2 --inference
+check 'from a formula' bench formula 1 --iters 1 --init formula
+check 'losses agree and fall, times add up' python3 - "$dir" <<'PY'
+import json, sys
+one, two, inference, formula = (json.load(open(f"{sys.argv[1]}/{name}.json")) for name in ("one", "two", "inference", "formula"))
+assert len(one["losses"]) == 4 and one["losses"][3] < one["losses"][0], one
+assert all(abs(a - b) <= 1e-4 * a for a, b in zip(one["losses"], two["losses"])), (one, two)
+assert abs(formula["losses"][0] / one["losses"][0] - 1) > 1e-3, formula
+assert (one["ranks"], two["ranks"]) == (1, 2) and one["op"] == "train" and inference["op"] == "inference"
+for row in one, two, inference:
+    parts = [row[k]["median_ms"] for k in ("forward", "backward", "communication_exposed", "optimizer")]
+    assert all(p >= 0 for p in parts) and max(parts) <= row["step"]["p90_ms"], row
+    assert abs(row["images_per_s"] * row["step"]["median_ms"] / (4e3 * row["ranks"]) - 1) < 1e-3, row
+    assert row["peak_bytes"] > row["arena_bytes"] > 0 and 0 <= row["first_step_begins_s"] <= row["first_step_ends_s"], row
+assert inference["backward"]["median_ms"] == inference["optimizer"]["median_ms"] == 0, inference
+PY
+expect 3 'cannot open .*none.safetensors' 'weights that are not there' bench none 1 --init "$dir/none.safetensors"
+expect 2 'use larger images' 'an image too small' timeout 60 "$gannet" bench train --model vgg16 --side 8
+expect 2 'one of' 'a network that is none' timeout 60 "$gannet" bench train --model vgg
+finish
