@@ -1,6 +1,7 @@
 lib_LIBRARIES += libgannet_transport.a
-libgannet_transport_a_CPPFLAGS = $(AM_CPPFLAGS) $(CRYPTO_CFLAGS) $(UCX_CFLAGS) $(PMIX_CFLAGS) $(JANSSON_CFLAGS)
+libgannet_transport_a_CPPFLAGS = $(AM_CPPFLAGS) $(CRYPTO_CFLAGS) $(UCX_CFLAGS) $(PMIX_CFLAGS) $(HWLOC_CFLAGS) $(JANSSON_CFLAGS)
 libgannet_transport_a_SOURCES = \
+	transport/affinity.c transport/affinity_report.c transport/affinity.h \
 	transport/algo.c transport/algo.h \
 	transport/algo_direct.c \
 	transport/algo_double_tree.c \
@@ -34,6 +35,7 @@ libgannet_transport_a_SOURCES = \
 	transport/exec.c transport/exec.h transport/exec_internal.h \
 	transport/exec_create.c \
 	transport/lane.c transport/lane.h \
+	transport/machine.c transport/machine.h \
 	transport/net.c transport/net.h \
 	transport/node.c transport/node.h transport/node_internal.h \
 	transport/node_allreduce.c \
@@ -68,4 +70,4 @@ libgannet_transport_a_SOURCES = \
 	transport/watch_hub.c transport/watch_spoke.c \
 	transport/watch_wire.c transport/watch_wire.h \
 	transport/world.c transport/world.h
-TRANSPORT_LIBS = libgannet_transport.a $(BASE_LIBS) $(UCX_LIBS) $(PMIX_LIBS) $(JANSSON_LIBS) -lm
+TRANSPORT_LIBS = libgannet_transport.a $(BASE_LIBS) $(UCX_LIBS) $(PMIX_LIBS) $(HWLOC_LIBS) $(JANSSON_LIBS) -lm

@@ -2,6 +2,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/strbuf.h"
+#include "transport/affinity.h"
 #include "transport/proof.h"
 
 #include <stdio.h>
@@ -66,6 +67,8 @@ enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *
 	status = gn_world_create(NULL, b->log, &b->world, err);
 	if (!status)
 		status = gn_comm_create(b->world, &options, b->log, &b->comm, err);
+	if (!status)
+		status = gn_affinity_report(b->comm, NULL, b->log, err);
 	if (status)
 		return status;
 	/* checking and printing large results takes its time */

@@ -8,6 +8,7 @@
 #include "src/cmd/info_checkpoint.h"
 #include "src/cmd/info_kind.h"
 #include "src/cmd/info_plan.h"
+#include "src/cmd/info_topology.h"
 #include "src/train/model.h"
 
 #include <errno.h>
@@ -18,7 +19,8 @@
 #include <unistd.h>
 
 struct info_options {
-	int json;
+	int json, topology;
+	int64_t ranks;
 	struct gn_info_plan_options plan;
 };
 
@@ -40,11 +42,15 @@ static const struct gn_option options[] = {
 	 .max = 1e6, .help = "with --plan: what memory moves in a second, for the floor; 0: measured"},
 	{.name = "gflop-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gflop_per_s), .value_name = "X", .initial = "0", .min = 0,
 	 .max = 1e9, .help = "with --plan: what the processors compute in a second, for the floor; 0: measured"},
+	{.name = "topology", .kind = GN_OPTION_FLAG, .offset = offsetof(struct info_options, topology),
+	 .help = "which GPUs, network devices and processors are near each other: here, or on the machine whose lstopo wrote PATH (XML)"},
+	{.name = "ranks", .kind = GN_OPTION_INT, .offset = offsetof(struct info_options, ranks), .value_name = "N", .initial = "0",
+	 .min = 0, .max = 4096, .help = "with --topology: ranks to share the machine out among; 0: one for each GPU, or one"},
 };
 
 static const struct gn_command command = {
 	.name = "info",
-	.summary = "tell what a packed dataset, a shard or a checkpoint holds, or what a step of a network does",
+	.summary = "tell what a packed dataset, a shard or a checkpoint holds, what a step of a network does, or what is near what in a machine",
 	.positional = "[PATH]",
 	.description = "PATH is a folder that gannet pack made, one of the shards in it, a checkpoint, or a folder of checkpoints, of "
 		       "which the newest whole one is told about. Checkpoints are verified. Tables are checked on the way, "
@@ -53,9 +59,13 @@ static const struct gn_command command = {
 		       "computes and the bytes it moves forward and backward, and the least time that takes: for each operator "
 		       "the longer of moving and computing (the roofline). Bytes are those of every pass over a tensor, as if "
 		       "caches kept nothing from one operator to the next. The memory of a step (the arena) is planned, not "
-		       "taken.",
+		       "taken.\n\n"
+		       "With --topology: each GPU's distance from each network device, and the GPU, network device and processors that "
+		       "each rank of a node should have. train and bench print at start what ranks do have, and warn of what is "
+		       "far apart.",
 	.examples = "  gannet info digits/train\n  gannet info --json digits/train/shard-00000.h5\n"
-		    "  gannet info --plan resnet50 --batch 16\n",
+		    "  gannet info --plan resnet50 --batch 16\n"
+		    "  gannet info --topology\n  lstopo node.xml && gannet info --topology node.xml --ranks 8\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 	.positional_min = 0,
@@ -247,8 +257,10 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_err err;
 
 	plan.json = o->json;
-	if (!positional->count == !plan.model) {
-		gn_err_set(&err, GN_ERR_USAGE, "name either a PATH or a network with --plan");
+	if (o->topology && !plan.model)
+		return gn_info_topology(positional->count ? positional->items[0] : NULL, o->ranks, o->json);
+	if (!positional->count == !plan.model || o->topology) {
+		gn_err_set(&err, GN_ERR_USAGE, "name either a PATH or a network with --plan, or ask for the --topology");
 		return gn_cmd_fail("info", &err);
 	}
 	if (plan.model)

@@ -16,6 +16,7 @@ gannet_SOURCES = \
 	src/cmd/export.c \
 	src/cmd/info.c src/cmd/info_checkpoint.c src/cmd/info_checkpoint.h src/cmd/info_plan.c src/cmd/info_plan.h \
 	src/cmd/info_kind.c src/cmd/info_kind.h \
+	src/cmd/info_topology.c src/cmd/info_topology.h \
 	src/cmd/launch.c src/cmd/launch_job.c src/cmd/launch_job.h src/cmd/launch_stream.c src/cmd/launch_stream.h \
 	src/cmd/main.c \
 	src/cmd/pack.c \

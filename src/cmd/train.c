@@ -1,6 +1,7 @@
 #include "src/cmd/train.h"
 
 #include "src/train/recipe.h"
+#include "transport/affinity.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -102,7 +103,9 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 		return status;
 	gn_strbuf_init(&text);
 	gn_strbuf_init(&recipe_text);
-	status = gn_options_fill(&gn_train_command, o, "overlap", "yes", &measure, err);
+	status = gn_affinity_report(comm, NULL, log, err);
+	if (!status)
+		status = gn_options_fill(&gn_train_command, o, "overlap", "yes", &measure, err);
 	if (measure)
 		o->overlap = GN_OVERLAP_MEASURE;
 	if (!status && o->recipe)

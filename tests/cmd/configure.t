@@ -62,6 +62,7 @@ libpng libpng-dev
 libarchive libarchive-dev
 jansson libjansson-dev
 libcrypto libssl-dev
+hwloc libhwloc-dev
 libibverbs libibverbs-dev --with-ibverbs
 LIST
 lack nothing

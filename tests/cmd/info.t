@@ -40,4 +40,36 @@ expect 2 'either a PATH or' 'neither path nor plan' "$gannet" info
 expect 2 'either a PATH or' 'both' "$gannet" info --plan lenet two
 expect 2 'larger images|smaller than' 'images too small for it' "$gannet" info --plan lenet --image-size 10
 expect 3 'nowhere' 'nothing there' "$gannet" info nowhere
+
+# a machine of two NUMA nodes, a GPU on each, the network on the first, as lstopo writes it
+node() { # NUMBER PU: a package, left open
+	echo "<object type='Package' os_index='$1' cpuset='$2' complete_cpuset='$2' nodeset='$2' complete_nodeset='$2' gp_index='1$1'>
+	<object type='NUMANode' os_index='$1' cpuset='$2' complete_cpuset='$2' nodeset='$2' complete_nodeset='$2' gp_index='2$1'/>
+	<object type='PU' os_index='$1' cpuset='$2' complete_cpuset='$2' nodeset='$2' complete_nodeset='$2' gp_index='3$1'/>
+	<object type='Bridge' gp_index='4$1' bridge_type='0-1' depth='0' bridge_pci='000$1:[00-0f]'>
+	<object type='PCIDev' gp_index='5$1' pci_busid='000$1:01:00.0' pci_type='0302 [10de:2330] [0000:0000] a1' pci_link_speed='1'/>"
+}
+{
+	echo "<topology version='2.0'><object type='Machine' os_index='0' cpuset='0x3' complete_cpuset='0x3' allowed_cpuset='0x3' nodeset='0x3'
+	complete_nodeset='0x3' allowed_nodeset='0x3' gp_index='1'>"
+	node 0 0x1
+	echo "<object type='PCIDev' gp_index='60' pci_busid='0000:02:00.0' pci_type='0200 [15b3:1017] [0000:0000] 00' pci_link_speed='1'>
+	<object type='OSDev' gp_index='61' name='mlx5_0' osdev_type='3'/></object></object></object>"
+	node 1 0x2
+	echo '</object></object></object></topology>'
+} >two.xml
+expect 0 '^GPU .*NUMA node 1, PCI 0001:01:00.0; mlx5_0: other NUMA node$' 'a described machine: what is far from what' \
+	"$gannet" info --topology two.xml
+expect 0 '^rank .*0 of 2: processors 0 .*GPU 0000:01:00.0 .*mlx5_0 .same PCI root' 'and what its ranks should have' \
+	"$gannet" info --topology two.xml
+check 'the same as JSON' sh -c '"$1" info --topology --json two.xml | python3 -c "
+import json, sys
+t = json.load(sys.stdin)
+assert [g[\"nearness\"][\"mlx5_0\"] for g in t[\"gpus\"]] == [\"same PCI root\", \"other NUMA node\"], t
+assert [r[\"processors\"] for r in t[\"ranks\"]] == [\"0\", \"1\"], t"' sh "$gannet"
+expect 0 '^rank .*2 of 3: processors [0-9]' 'this machine, for three ranks' "$gannet" info --topology --ranks 3
+expect 0 'rank 0 on .*: processors 0 .NUMA node 0.' 'a measurement says at start where its ranks are' \
+	env HWLOC_XMLFILE=two.xml taskset -c 0 timeout 60 "$gannet" bench allreduce -e 8 -n 5
+expect 0 'WARN .* is not known: hwloc cannot read' 'a machine that cannot be read ends nothing' env HWLOC_COMPONENTS=stop timeout 60 "$gannet" bench allreduce -e 8 -n 5
+expect 3 "note: no machine in hwloc's XML" 'text is no machine' "$gannet" info --topology note
 finish

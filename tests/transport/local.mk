@@ -1,4 +1,5 @@
 TRANSPORT_TESTS = \
+	tests/transport/test_affinity \
 	tests/transport/test_detect \
 	tests/transport/test_handshake \
 	tests/transport/test_rails \
@@ -11,6 +12,8 @@ TRANSPORT_TESTS = \
 	tests/transport/test_watch
 UNIT_TESTS += $(TRANSPORT_TESTS)
 TRANSPORT_TEST_LIBS = $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
+tests_transport_test_affinity_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_affinity_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_detect_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_detect_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_handshake_CPPFLAGS = $(TEST_CPPFLAGS)
