@@ -21,6 +21,7 @@ libgannet_transport_a_SOURCES = \
 	transport/coll_prepare.c \
 	transport/comm.c transport/comm.h \
 	transport/crowd.c transport/crowd.h \
+	transport/copier.h \
 	transport/cost.c transport/cost.h \
 	transport/detect.c transport/detect.h \
 	transport/devices.c transport/devices.h \
@@ -56,6 +57,7 @@ libgannet_transport_a_SOURCES = \
 	transport/sim_train.c \
 	transport/sim_net.c transport/sim_net.h \
 	transport/sim_plan.c transport/sim_plan.h \
+	transport/staged.c transport/staged.h \
 	transport/track.c transport/track.h \
 	transport/tune.c transport/tune.h \
 	transport/tune_fit.c transport/tune_fit.h \

@@ -20,8 +20,8 @@ const char *gn_nearness_name(enum gn_nearness n)
 
 /* --- loading --- */
 
-/* What else hwloc could load looks for displays and starts drivers. */
-static const char *const left_out[] = {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"};
+/* What else hwloc could use looks for displays, starts drivers, or (pci: libpciaccess) leaks what /sys tells anyway. */
+static const char *const left_out[] = {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl", "pci"};
 
 /* xml NULL: this machine. */
 static enum gn_status load(const char *xml, size_t len_bytes, hwloc_topology_t *out, struct gn_err *err)

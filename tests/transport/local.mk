@@ -35,13 +35,16 @@ tests_transport_test_verify_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_watch_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_watch_LDADD = $(TRANSPORT_TEST_LIBS)
 
-check_PROGRAMS += tests/transport/coll_probe tests/transport/fault_probe tests/transport/rank_probe
+check_PROGRAMS += tests/transport/coll_probe tests/transport/fault_probe tests/transport/rank_probe tests/transport/staged_probe
 tests_transport_fault_probe_SOURCES = tests/transport/fault_probe.c tests/transport/exit_code.h
 tests_transport_fault_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_coll_probe_SOURCES = tests/transport/coll_probe.c
 tests_transport_coll_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_rank_probe_SOURCES = tests/transport/rank_probe.c tests/transport/exit_code.h
 tests_transport_rank_probe_LDADD = $(TRANSPORT_LIBS)
+tests_transport_staged_probe_SOURCES = tests/transport/staged_probe.c tests/transport/exit_code.h \
+	tests/transport/copier_host.c tests/transport/copier_host.h
+tests_transport_staged_probe_LDADD = $(TRANSPORT_LIBS)
 SHELL_TESTS += \
 	tests/transport/azure.t \
 	tests/transport/bench.t \
@@ -53,6 +56,7 @@ SHELL_TESTS += \
 	tests/transport/rails.t \
 	tests/transport/sim.t \
 	tests/transport/slurm.t \
+	tests/transport/staged.t \
 	tests/transport/strangers.t \
 	tests/transport/tune.t
 EXTRA_DIST += tests/transport/faults tests/transport/common.sh tests/transport/stranger
