@@ -17,11 +17,15 @@ libgannet_kernels_a_SOURCES = \
 	kernels/ref/pool.c \
 	kernels/ref/sgd.c \
 	kernels/host/host.h \
-	kernels/host/adaptive.c \
+	kernels/host/adaptive.c kernels/host/adaptive_bf16.c \
 	kernels/host/batch_norm.c kernels/host/batch_norm.h kernels/host/batch_norm_loops.h \
 	kernels/host/batch_norm_avx2.c \
 	kernels/host/batch_norm_avx512.c \
 	kernels/host/batch_norm_plain.c \
+	kernels/host/bf16.h kernels/host/bf16_loops.h \
+	kernels/host/bf16_avx2.c \
+	kernels/host/bf16_avx512.c \
+	kernels/host/bf16_plain.c \
 	kernels/host/dropout.c \
 	kernels/host/loss.c \
 	kernels/host/op.c \

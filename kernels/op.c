@@ -1,4 +1,5 @@
 #include "kernels/op_internal.h"
+#include "src/base/half.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,14 @@ void gn_tensor_load(const struct gn_layout *l, const float *from, void *to)
 		memcpy(to, from, count * sizeof(float));
 		return;
 	}
+	if (l->element_bytes == sizeof(uint16_t)) {
+		uint16_t *restrict narrow = to;
+
+#pragma omp parallel for simd schedule(static)
+		for (size_t i = 0; i < count; i++)
+			narrow[i] = gn_bf16_of_f32(from[i]);
+		return;
+	}
 	for (size_t i = 0; i < count; i++)
 		wide[i] = from[i];
 }
@@ -41,6 +50,13 @@ void gn_tensor_store(const struct gn_layout *l, const void *from, float *to)
 
 	if (l->element_bytes == sizeof(float)) {
 		memcpy(to, from, count * sizeof(float));
+		return;
+	}
+	if (l->element_bytes == sizeof(uint16_t)) {
+		const uint16_t *narrow = from;
+
+		for (size_t i = 0; i < count; i++)
+			to[i] = gn_f32_of_bf16(narrow[i]);
 		return;
 	}
 	for (size_t i = 0; i < count; i++)
@@ -58,6 +74,13 @@ void gn_tensor_accumulate(const struct gn_layout *l, const void *from, void *to)
 #pragma omp parallel for simd schedule(static)
 		for (size_t i = 0; i < count; i++)
 			b[i] += a[i];
+	} else if (l->element_bytes == sizeof(uint16_t)) {
+		const uint16_t *restrict a = from;
+		uint16_t *restrict b = to;
+
+#pragma omp parallel for simd schedule(static)
+		for (size_t i = 0; i < count; i++)
+			b[i] = gn_bf16_of_f32(gn_f32_of_bf16(b[i]) + gn_f32_of_bf16(a[i]));
 	} else {
 		const double *a = from;
 		double *b = to;

@@ -39,7 +39,7 @@ enum gn_op_kind {
 struct gn_layout {
 	int n, c, h, w;
 	int block;
-	int element_bytes; /* 4: float, 8: double */
+	int element_bytes; /* 2: bfloat16, 4: float, 8: double */
 };
 
 /* Batch statistics over several processes that run the same operator at the same time, each on a batch of the same shape. */
@@ -60,7 +60,9 @@ struct gn_op_desc {
 	int bias;                /* conv, linear */
 	int relu;                /* followed by max(0, x) in the same pass: batch norm, add, conv in inference */
 	int add;                 /* in[1] is added to the result before that: batch norm with relu, conv in inference */
-	int bf16;                /* conv, host: multiplies bfloat16 and adds floats; tensors and weights stay float */
+	/* conv, host: takes and gives bfloat16, adds floats; weights and their gradients stay float. The other operators compute in
+	 * the type that their first input comes in, but linear layers and dropout want floats, and average pooling gives them. */
+	int bf16;
 	int training;
 	int needs_din;        /* 0 for the first layer: nobody wants the gradient of an image */
 	double eps, momentum; /* batch norm */
@@ -119,7 +121,7 @@ enum gn_status gn_op_backward(struct gn_op *op, struct gn_err *err);
 size_t gn_layout_elements(const struct gn_layout *l);
 size_t gn_layout_bytes(const struct gn_layout *l);
 int gn_layout_equal(const struct gn_layout *a, const struct gn_layout *b);
-/* Plain float values into and out of a tensor in plain layout, converting where the backend computes in double. */
+/* Plain float values into and out of a tensor in plain layout, converting where it holds another type. */
 void gn_tensor_load(const struct gn_layout *l, const float *from, void *to);
 void gn_tensor_store(const struct gn_layout *l, const void *from, float *to);
 /* to += from, both in layout l. */

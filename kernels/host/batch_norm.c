@@ -8,7 +8,7 @@
  * the output where something was added. Then the first backward pass leaves the masked gradient in din[1], whose it is, and
  * the second one reads it there.
  */
-#include "kernels/host/batch_norm.h"
+#include "kernels/host/bf16.h"
 #include "kernels/host/host.h"
 #include "src/base/arena.h"
 
@@ -22,6 +22,7 @@
 struct norm {
 	struct gn_op base;
 	const struct gn_norm_loops *loops;
+	size_t element_bytes;                            /* of all tensors */
 	int lanes;                                       /* channels side by side in memory, handled together */
 	size_t groups;                                   /* of so many channels */
 	size_t parts, map;                               /* parts of an image, pixels of an image */
@@ -61,25 +62,35 @@ static struct gn_norm_line line_of(const struct norm *n, size_t first)
 				     n->from_sum + first, n->from_dot + first, n->base.desc.relu};
 }
 
+/* Where a piece of a tensor is; NULL where there is no tensor. */
+static const void *read_at(const struct norm *n, const struct gn_norm_piece *p, const void *tensor)
+{
+	return tensor ? (const char *)tensor + p->offset * n->element_bytes : NULL;
+}
+
+static void *write_at(const struct norm *n, const struct gn_norm_piece *p, void *tensor)
+{
+	return (char *)tensor + p->offset * n->element_bytes;
+}
+
 /* One piece's two sums: of x and its square when dy is NULL. */
-static void reduce_piece(const struct norm *n, const struct gn_norm_piece *p, const float *dy, double *a, double *b)
+static void reduce_piece(const struct norm *n, const struct gn_norm_piece *p, const void *dy, double *a, double *b)
 {
 	const struct gn_op_buffers *m = &n->base.buffers;
-	const float *x = (const float *)m->in[0] + p->offset;
+	const void *x = read_at(n, p, m->in[0]);
 	struct gn_norm_line l = line_of(n, p->first);
 
 	if (!dy)
 		n->loops->sums(p, x, a, b);
 	else if (n->base.desc.add)
-		n->loops->masked_sums(p, &l, x, (const float *)m->out + p->offset, dy + p->offset,
-				      m->more_dout ? (const float *)m->more_dout + p->offset : NULL,
-				      (float *)m->din[1] + p->offset, a, b);
+		n->loops->masked_sums(p, &l, x, read_at(n, p, m->out), read_at(n, p, dy), read_at(n, p, m->more_dout),
+				      write_at(n, p, m->din[1]), a, b);
 	else
-		n->loops->gradient_sums(p, &l, x, dy + p->offset, a, b);
+		n->loops->gradient_sums(p, &l, x, read_at(n, p, dy), a, b);
 }
 
 /* Two sums for every channel, over all images and parts in order. */
-static void reduce(struct norm *n, const float *dy, double *first, double *second)
+static void reduce(struct norm *n, const void *dy, double *first, double *second)
 {
 	size_t images = n->base.desc.in[0].n, width = channels(n), rows = images * n->parts;
 	double *a = n->sums, *b = n->sums + rows * width;
@@ -165,12 +176,12 @@ static void set_line(struct norm *n)
 static void normalise_piece(const struct norm *n, const struct gn_norm_piece *p)
 {
 	const struct gn_op_buffers *b = &n->base.buffers;
-	const float *x = (const float *)b->in[0] + p->offset;
+	const void *x = read_at(n, p, b->in[0]);
 	struct gn_norm_line l = line_of(n, p->first);
-	float *y = (float *)b->out + p->offset;
+	void *y = write_at(n, p, b->out);
 
 	if (n->base.desc.add)
-		n->loops->normalise_add(p, &l, x, (const float *)b->in[1] + p->offset, y);
+		n->loops->normalise_add(p, &l, x, read_at(n, p, b->in[1]), y);
 	else
 		n->loops->normalise(p, &l, x, y);
 }
@@ -207,7 +218,7 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 {
 	struct norm *n = self(op);
 	const struct gn_op_buffers *b = &op->buffers;
-	const float *dy = op->desc.add ? b->din[1] : b->dout;
+	const void *dy = op->desc.add ? b->din[1] : b->dout;
 	size_t images = op->desc.in[0].n;
 	double count = value_count(n);
 	enum gn_status s;
@@ -234,8 +245,8 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 				struct gn_norm_line l = line_of(n, p.first);
 
 				l.relu &= !op->desc.add; /* masked already */
-				n->loops->gradient(&p, &l, (const float *)b->in[0] + p.offset, dy + p.offset,
-						   (float *)b->din[0] + p.offset);
+				n->loops->gradient(&p, &l, read_at(n, &p, b->in[0]), read_at(n, &p, dy),
+						   write_at(n, &p, b->din[0]));
 			}
 		}
 	}
@@ -273,7 +284,8 @@ static void describe(struct norm *n)
 {
 	const struct gn_layout *in = &n->base.desc.in[0];
 
-	n->loops = best_loops();
+	n->element_bytes = (size_t)in->element_bytes;
+	n->loops = in->element_bytes == sizeof(uint16_t) ? &gn_bf16_loops()->norm : best_loops();
 	n->map = (size_t)in->h * in->w;
 	n->parts = (n->map + PART_PIXELS - 1) / PART_PIXELS;
 	n->lanes = in->block > 1 ? in->block : 1;
@@ -286,6 +298,7 @@ static void describe(struct norm *n)
 	n->base.info.workspace_bytes = 2 * channels(n) * sizeof(double);
 	n->base.info.scratch_bytes = (4 + 2 * n->parts * in->n) * channels(n) * sizeof(double);
 	n->base.info.in[1].block = in->block;
+	n->base.info.in[1].element_bytes = in->element_bytes;
 	n->base.info.backward_reads_in = 1;
 	n->base.info.backward_reads_out = n->base.desc.add;
 	n->base.info.second_gradient_in_place = n->base.desc.add;

@@ -17,24 +17,24 @@ struct gn_norm_line {
 	int relu;
 };
 
-/* Tensors are given at the piece's offset. */
+/* Tensors are given at the piece's offset; all hold floats, or all what the table is for. */
 struct gn_norm_loops {
 	/* sum and square get the sums of x and x^2 */
-	void (*sums)(const struct gn_norm_piece *p, const float *x, double *sum, double *square);
+	void (*sums)(const struct gn_norm_piece *p, const void *x, double *sum, double *square);
 	/* y = x * scale + shift, or 0 where that is below 0 and a relu follows */
-	void (*normalise)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, float *y);
+	void (*normalise)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, void *y);
 	/* y = x * scale + shift + add, or 0 where that is below 0 */
-	void (*normalise_add)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *add,
-			      float *y);
+	void (*normalise_add)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *add,
+			      void *y);
 	/* sums of dy and of dy * (x - mean), dy being 0 where the relu gave 0 */
-	void (*gradient_sums)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x,
-			      const float *dy, double *sum, double *dot);
+	void (*gradient_sums)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x,
+			      const void *dy, double *sum, double *dot);
 	/* the same where normalise_add gave y, of dy + more (NULL: none); d gets what was summed, and may be dy */
-	void (*masked_sums)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *y,
-			    const float *dy, const float *more, float *d, double *sum, double *dot);
+	void (*masked_sums)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *y,
+			    const void *dy, const void *more, void *d, double *sum, double *dot);
 	/* dx = scale * dy - from_sum - from_dot * (x - mean); dx may be dy */
-	void (*gradient)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *dy,
-			 float *dx);
+	void (*gradient)(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *dy,
+			 void *dx);
 };
 
 extern const struct gn_norm_loops gn_norm_loops_plain;

@@ -254,5 +254,36 @@ static void sums_some(const struct gn_norm_piece *p, const float *x, double *sum
 		sums_of_any(p, x, sum, square);
 }
 
-const struct gn_norm_loops GN_NORM_LOOPS = {sums_some,		normalise_some,	 normalise_add_some,
-					    gradient_sums_some, masked_sums_some, gradient_some};
+static void sums(const struct gn_norm_piece *p, const void *x, double *sum, double *square)
+{
+	sums_some(p, x, sum, square);
+}
+
+static void normalise(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, void *y)
+{
+	normalise_some(p, l, x, y);
+}
+
+static void normalise_add(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *add, void *y)
+{
+	normalise_add_some(p, l, x, add, y);
+}
+
+static void gradient_sums(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *dy,
+			  double *sum, double *dot)
+{
+	gradient_sums_some(p, l, x, dy, sum, dot);
+}
+
+static void masked_sums(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *y,
+			const void *dy, const void *more, void *d, double *sum, double *dot)
+{
+	masked_sums_some(p, l, x, y, dy, more, d, sum, dot);
+}
+
+static void gradient(const struct gn_norm_piece *p, const struct gn_norm_line *l, const void *x, const void *dy, void *dx)
+{
+	gradient_some(p, l, x, dy, dx);
+}
+
+const struct gn_norm_loops GN_NORM_LOOPS = {sums, normalise, normalise_add, gradient_sums, masked_sums, gradient};

@@ -55,6 +55,7 @@ enum gn_status gn_host_dropout_create(const struct gn_op *base, struct gn_op **o
 	if (!op)
 		return GN_ERR_NO_MEMORY;
 	op->info.in[0].block = op->info.out.block = 1;
+	op->info.in[0].element_bytes = op->info.out.element_bytes = sizeof(float);
 	op->info.in_place = 1;
 	*out = op;
 	return GN_OK;

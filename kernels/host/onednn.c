@@ -39,7 +39,8 @@ enum gn_status gn_dnnl_md_of_layout(const struct gn_layout *l, dnnl_memory_desc_
 {
 	dnnl_dims_t shape = {l->n, l->c, l->h, l->w};
 
-	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, 4, shape, dnnl_f32, tag_of_block(l->block)),
+	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, 4, shape, l->element_bytes == 2 ? dnnl_bf16 : dnnl_f32,
+							  tag_of_block(l->block)),
 			     "a tensor's layout", err);
 }
 

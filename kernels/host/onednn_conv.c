@@ -1,9 +1,9 @@
 /* Convolution. The forward primitive chooses the layouts of input, output and weights, and the gradient of the weights has
  * the last one, too. The gradient of the input multiplies by the transpose and wants the weights turned: that is done in
- * scratch memory. So it is with all weights that come in another layout than a primitive wants.
+ * scratch memory. So it is with all weights that come in another layout, or another type, than a primitive wants.
  *
- * With bfloat16 the primitives multiply what is rounded to that and add in float: input, output's gradient and weights are
- * rounded on the way in, everything outside stays float. The rounded input is kept for the backward pass. */
+ * With bfloat16 all tensors are that, the primitives add in float and round once. Weights, bias and their gradients stay
+ * float. */
 #include "kernels/host/onednn_internal.h"
 
 #include <string.h>
@@ -11,10 +11,10 @@
 struct conv {
 	struct gn_dnnl_op *op;
 	dnnl_dims_t weight_shape, bias_shape, stride, pad_begin, pad_end;
-	dnnl_memory_desc_t in, out, weight, bias; /* float; weight: as it comes */
-	dnnl_data_type_t type;			  /* of what is multiplied */
-	dnnl_memory_desc_t in_low, out_low, weight_any; /* of that type */
-	dnnl_memory_t rounded_in;
+	dnnl_data_type_t type;	      /* of what is multiplied */
+	dnnl_memory_desc_t in, out;   /* of that type */
+	dnnl_memory_desc_t weight_any; /* of that type, in a layout that the primitive chooses */
+	dnnl_memory_desc_t weight, bias; /* floats, as they come */
 	int has_reference; /* one of the primitives is oneDNN's plain loop, hundreds of times as slow */
 };
 
@@ -36,6 +36,14 @@ static int is_low(const struct conv *c)
 	return c->type != dnnl_f32;
 }
 
+static void set_type(struct conv *c)
+{
+	struct gn_op_info *info = &c->op->base.info;
+
+	c->type = c->op->base.desc.bf16 ? dnnl_bf16 : dnnl_f32;
+	info->in[0].element_bytes = info->out.element_bytes = is_low(c) ? sizeof(uint16_t) : sizeof(float);
+}
+
 static enum gn_status describe(struct conv *c, struct gn_err *err)
 {
 	const struct gn_op_desc *d = &c->op->base.desc;
@@ -51,13 +59,14 @@ static enum gn_status describe(struct conv *c, struct gn_err *err)
 	/* oneDNN wants the padding that is really read */
 	c->pad_end[0] = (out->h - 1) * d->stride + d->kernel - in->h - d->pad;
 	c->pad_end[1] = (out->w - 1) * d->stride + d->kernel - in->w - d->pad;
-	c->type = d->bf16 ? dnnl_bf16 : dnnl_f32;
+	set_type(c);
 	s = gn_dnnl_md_any(4, in_shape, &c->in, err);
 	if (!s)
 		s = gn_dnnl_md_any(4, out_shape, &c->out, err);
 	if (!s)
 		s = gn_dnnl_md_any(4, c->weight_shape, &c->weight_any, err);
-	c->in_low = of_type(c->in, c->type);
+	c->in = of_type(c->in, c->type);
+	c->out = of_type(c->out, c->type);
 	c->weight_any = of_type(c->weight_any, c->type);
 	return s ? s : gn_dnnl_md_plain(1, c->bias_shape, &c->bias, err);
 }
@@ -95,7 +104,7 @@ static enum gn_status forward_descriptor(struct conv *c, dnnl_primitive_desc_t *
 		return s;
 	s = gn_dnnl_check(dnnl_convolution_forward_desc_init(
 				  &desc, d->training ? dnnl_forward_training : dnnl_forward_inference,
-				  dnnl_convolution_direct, &c->in_low, &c->weight_any, d->bias ? &c->bias : NULL, &c->out,
+				  dnnl_convolution_direct, &c->in, &c->weight_any, d->bias ? &c->bias : NULL, &c->out,
 				  c->stride, c->pad_begin, c->pad_end),
 			  "a convolution", err);
 	if (!s)
@@ -113,8 +122,7 @@ static enum gn_status choose_layouts(struct conv *c, dnnl_primitive_desc_t *pd, 
 
 	if (s)
 		return s;
-	c->in_low = *gn_dnnl_query(*pd, dnnl_query_src_md, 0);
-	c->in = of_type(c->in_low, dnnl_f32);
+	c->in = *gn_dnnl_query(*pd, dnnl_query_src_md, 0);
 	c->out = *gn_dnnl_query(*pd, dnnl_query_dst_md, 0);
 	in = gn_dnnl_block_of_md(&info->in[0], &c->in);
 	out = gn_dnnl_block_of_md(&info->out, &c->out);
@@ -127,7 +135,6 @@ static enum gn_status choose_layouts(struct conv *c, dnnl_primitive_desc_t *pd, 
 	s = gn_dnnl_md_of_layout(&info->in[0], &c->in, err);
 	if (!s)
 		s = gn_dnnl_md_of_layout(&info->out, &c->out, err);
-	c->in_low = of_type(c->in, c->type);
 	return s ? s : forward_descriptor(c, pd, err);
 }
 
@@ -154,17 +161,34 @@ static enum gn_status choose_weight(struct conv *c, const_dnnl_primitive_desc_t 
 	return gn_dnnl_md_of_weight(c->weight_shape, info->weight, &c->weight, err);
 }
 
-/* Whether the wanted layout is that of the weights with blocks turned. */
+/* Whether the weights as they come become what is wanted by turning blocks. */
 static int is_turned(const struct conv *c, const dnnl_memory_desc_t *wanted, struct gn_turn *turn)
 {
+	static const struct {
+		enum gn_weight_order order;
+		int block;
+		enum gn_turn_kind kind;
+		int in_major;
+		dnnl_format_tag_t tag;
+	} known[] = {
+		{GN_WEIGHT_OI_BLOCKS, 16, GN_TURN_COLUMNS, 0, dnnl_OIhw16o16i},
+		{GN_WEIGHT_OI_BLOCKS, 16, GN_TURN_COLUMNS, 1, dnnl_IOhw16o16i},
+		{GN_WEIGHT_OI_BLOCKS, 8, GN_TURN_COLUMNS, 0, dnnl_OIhw8o8i},
+		{GN_WEIGHT_OI_BLOCKS, 16, GN_TURN_PAIR_ROWS, 0, dnnl_OIhw8i16o2i},
+		{GN_WEIGHT_OI_BLOCKS, 16, GN_TURN_PAIR_COLUMNS, 0, dnnl_OIhw8o16i2o},
+		{GN_WEIGHT_OI_BLOCKS, 16, GN_TURN_PAIR_COLUMNS, 1, dnnl_IOhw8o16i2o},
+		{GN_WEIGHT_O_BLOCKS, 16, GN_TURN_PAIR_ROWS, 0, dnnl_OhwI16o2i},
+	};
 	const struct gn_weight_layout l = c->op->base.info.weight;
-	const dnnl_format_tag_t wide[] = {dnnl_OIhw16o16i, dnnl_IOhw16o16i}, narrow[] = {dnnl_OIhw8o8i, dnnl_format_tag_undef};
 
-	for (int k = 0; k < 2 && l.order == GN_WEIGHT_OI_BLOCKS; k++) {
+	for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+		dnnl_data_type_t type = known[k].kind == GN_TURN_COLUMNS ? dnnl_f32 : dnnl_bf16;
 		dnnl_memory_desc_t turned;
 
-		*turn = (struct gn_turn){gn_conv_weight_shape(&c->op->base.desc), l.block, k};
-		if (!dnnl_memory_desc_init_by_tag(&turned, 4, c->weight_shape, dnnl_f32, l.block == 16 ? wide[k] : narrow[k]) &&
+		if (known[k].order != l.order || known[k].block != l.block)
+			continue;
+		*turn = (struct gn_turn){known[k].kind, gn_conv_weight_shape(&c->op->base.desc), l, known[k].in_major};
+		if (!dnnl_memory_desc_init_by_tag(&turned, 4, c->weight_shape, type, known[k].tag) &&
 		    dnnl_memory_desc_equal(&turned, wanted))
 			return 1;
 	}
@@ -186,26 +210,6 @@ static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, cons
 	return copy && !gn_dnnl_append_reorder(c->op, list, mine, copy, err) ? copy : NULL;
 }
 
-/* The input as it is multiplied. In training the rounded one is kept. */
-static dnnl_memory_t input_for(struct conv *c, struct gn_err *err)
-{
-	struct gn_dnnl_op *op = c->op;
-	dnnl_memory_t in = gn_dnnl_memory(op, GN_ROLE_IN, 0, &c->in, err), low;
-
-	if (!in || !is_low(c))
-		return in;
-	if (op->base.desc.training) {
-		op->base.info.workspace_bytes = dnnl_memory_desc_get_size(&c->in_low);
-		low = gn_dnnl_memory(op, GN_ROLE_WORKSPACE, 0, &c->in_low, err);
-	} else {
-		low = gn_dnnl_scratch(op, &c->in_low, err);
-	}
-	if (!low || gn_dnnl_append_reorder(op, &op->forward, in, low, err))
-		return NULL;
-	c->rounded_in = low;
-	return low;
-}
-
 static void look_for_reference(struct conv *c, const_dnnl_primitive_desc_t pd)
 {
 	const char *name = NULL;
@@ -218,7 +222,7 @@ static enum gn_status build_forward(struct conv *c, const_dnnl_primitive_desc_t 
 {
 	struct gn_dnnl_op *op = c->op;
 	dnnl_exec_arg_t args[] = {
-		{DNNL_ARG_SRC, input_for(c, err)},
+		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, &c->in, err)},
 		{DNNL_ARG_WEIGHTS, weights_for(c, &op->forward, gn_dnnl_query(pd, dnnl_query_weights_md, 0), err)},
 		{DNNL_ARG_DST, gn_dnnl_memory(op, GN_ROLE_OUT, 0, &c->out, err)},
 		{DNNL_ARG_BIAS, op->base.desc.bias ? gn_dnnl_memory(op, GN_ROLE_BIAS, 0, &c->bias, err) : NULL},
@@ -228,30 +232,16 @@ static enum gn_status build_forward(struct conv *c, const_dnnl_primitive_desc_t 
 	return gn_dnnl_append(op, &op->forward, pd, args, op->base.desc.bias ? 4 : 3, err);
 }
 
-/* The gradient of the output as it is multiplied, by both primitives of the backward pass. */
-static dnnl_memory_t output_gradient(struct conv *c, struct gn_err *err)
-{
-	struct gn_dnnl_op *op = c->op;
-	dnnl_memory_t dout = gn_dnnl_memory(op, GN_ROLE_DOUT, 0, &c->out, err), low;
-
-	c->out_low = of_type(c->out, c->type);
-	gn_dnnl_group(op);
-	if (!dout || !is_low(c))
-		return dout;
-	low = gn_dnnl_scratch(op, &c->out_low, err);
-	return low && !gn_dnnl_append_reorder(op, &op->backward, dout, low, err) ? low : NULL;
-}
-
-static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_desc_t forward, dnnl_memory_t dout,
-					  struct gn_err *err)
+static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_desc_t forward, struct gn_err *err)
 {
 	struct gn_dnnl_op *op = c->op;
 	dnnl_convolution_desc_t desc;
 	dnnl_primitive_desc_t pd;
 	enum gn_status s;
 
+	gn_dnnl_group(op);
 	s = gn_dnnl_check(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &c->in,
-								   &c->weight_any, &c->out_low, c->stride, c->pad_begin,
+								   &c->weight_any, &c->out, c->stride, c->pad_begin,
 								   c->pad_end),
 			  "a convolution's gradient", err);
 	if (!s)
@@ -260,7 +250,7 @@ static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_d
 	if (s)
 		return s;
 	dnnl_exec_arg_t args[] = {
-		{DNNL_ARG_DIFF_DST, dout},
+		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, &c->out, err)},
 		{DNNL_ARG_WEIGHTS, weights_for(c, &op->backward, gn_dnnl_query(pd, dnnl_query_weights_md, 0), err)},
 		{DNNL_ARG_DIFF_SRC, gn_dnnl_memory(op, GN_ROLE_DIN, 0, &c->in, err)},
 	};
@@ -270,8 +260,7 @@ static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_d
 	return s;
 }
 
-static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive_desc_t forward, dnnl_memory_t dout,
-					    struct gn_err *err)
+static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive_desc_t forward, struct gn_err *err)
 {
 	struct gn_dnnl_op *op = c->op;
 	int bias = op->base.desc.bias, copy;
@@ -282,10 +271,9 @@ static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive
 	dnnl_memory_t mine, theirs;
 	enum gn_status s;
 
-	if (!is_low(c))
-		gn_dnnl_group(op);
-	s = gn_dnnl_check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &c->in_low,
-								      &any, bias ? &c->bias : NULL, &c->out_low,
+	gn_dnnl_group(op);
+	s = gn_dnnl_check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &c->in,
+								      &any, bias ? &c->bias : NULL, &c->out,
 								      c->stride, c->pad_begin, c->pad_end),
 			  "a convolution's weight gradient", err);
 	if (!s)
@@ -298,8 +286,8 @@ static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive
 	mine = gn_dnnl_memory(op, GN_ROLE_DWEIGHT, 0, &c->weight, err);
 	theirs = copy ? gn_dnnl_scratch(op, wanted, err) : mine;
 	dnnl_exec_arg_t args[] = {
-		{DNNL_ARG_SRC, is_low(c) ? c->rounded_in : gn_dnnl_memory(op, GN_ROLE_IN, 0, &c->in, err)},
-		{DNNL_ARG_DIFF_DST, dout},
+		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, &c->in, err)},
+		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, &c->out, err)},
 		{DNNL_ARG_DIFF_WEIGHTS, theirs},
 		{DNNL_ARG_DIFF_BIAS, bias ? gn_dnnl_memory(op, GN_ROLE_DBIAS, 0, &c->bias, err) : NULL},
 	};
@@ -313,20 +301,21 @@ static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive
 
 static enum gn_status build_backward(struct conv *c, const_dnnl_primitive_desc_t forward, struct gn_err *err)
 {
-	dnnl_memory_t dout = output_gradient(c, err);
-	enum gn_status s = dout ? GN_OK : err ? err->status : GN_ERR_FAILED;
+	enum gn_status s = GN_OK;
 
-	if (!s && c->op->base.desc.needs_din)
-		s = build_backward_data(c, forward, dout, err);
-	return s ? s : build_backward_weight(c, forward, dout, err);
+	if (c->op->base.desc.needs_din)
+		s = build_backward_data(c, forward, err);
+	return s ? s : build_backward_weight(c, forward, err);
 }
 
 /* What is added lies where the result goes. */
 static void place_in_second(struct gn_op *op)
 {
 	op->info.out_is_second = op->desc.add;
-	if (op->desc.add)
-		op->info.in[1].block = op->info.out.block;
+	if (!op->desc.add)
+		return;
+	op->info.in[1].block = op->info.out.block;
+	op->info.in[1].element_bytes = op->info.out.element_bytes;
 }
 
 static enum gn_status create(const struct gn_op *base, struct gn_op **out, int *has_reference, struct gn_err *err)
@@ -347,7 +336,7 @@ static enum gn_status create(const struct gn_op *base, struct gn_op **out, int *
 		s = build_forward(&c, pd, err);
 	if (!s && base->desc.training)
 		s = build_backward(&c, pd, err);
-	c.op->base.info.backward_reads_in = !is_low(&c);
+	c.op->base.info.backward_reads_in = 1;
 	dnnl_primitive_desc_destroy(pd);
 	*has_reference = c.has_reference;
 	if (s)

@@ -14,6 +14,7 @@ enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, s
 		return gn_dnnl_max_pool_create(base, out, err);
 	case GN_OP_LINEAR:
 		plain.info.in[0].block = plain.info.out.block = 1;
+		plain.info.in[0].element_bytes = plain.info.out.element_bytes = sizeof(float);
 		return gn_dnnl_linear_create(&plain, out, err);
 	case GN_OP_REORDER:
 		return gn_dnnl_reorder_create(base, out, err);
@@ -23,7 +24,8 @@ enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, s
 	case GN_OP_DROPOUT:
 		return gn_host_dropout_create(base, out, err);
 	case GN_OP_ADAPTIVE_AVG_POOL:
-		return gn_host_adaptive_create(base, out, err);
+		return base->desc.in[0].element_bytes == sizeof(uint16_t) ? gn_host_adaptive_bf16_create(base, out, err)
+									  : gn_host_adaptive_create(base, out, err);
 	}
 	return gn_err_set(err, GN_ERR_UNSUPPORTED, "the host has no operator number %d", (int)base->desc.kind);
 }

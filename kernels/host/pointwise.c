@@ -1,5 +1,8 @@
 /* Relu, and addition with or without relu: one pass over memory, whatever the layout (zeros of padding stay zeros). */
+#include "kernels/host/bf16.h"
 #include "kernels/host/host.h"
+
+#include <string.h>
 
 static void relu_forward(size_t count, const float *x, float *y)
 {
@@ -55,6 +58,46 @@ static void add_relu_backward(size_t count, const float *y, const float *dy, flo
 	}
 }
 
+/* So much at a time: what several tensors leave in a processor's own cache. */
+#define CHUNK 4096
+
+static void forward_bf16(const struct gn_op *op, size_t count)
+{
+	const struct gn_bf16_loops *loops = gn_bf16_loops();
+	const uint16_t *a = op->buffers.in[0], *b = op->buffers.in[1];
+	uint16_t *y = op->buffers.out;
+
+#pragma omp parallel for schedule(static)
+	for (size_t i = 0; i < count; i += CHUNK) {
+		size_t some = count - i < CHUNK ? count - i : CHUNK;
+
+		if (op->desc.kind == GN_OP_RELU)
+			loops->relu(some, a + i, y + i);
+		else
+			loops->add(some, a + i, b + i, op->desc.relu, y + i);
+	}
+}
+
+static void backward_bf16(const struct gn_op *op, size_t count)
+{
+	const struct gn_bf16_loops *loops = gn_bf16_loops();
+	const uint16_t *y = op->buffers.out, *dy = op->buffers.dout;
+	uint16_t *da = op->buffers.din[0], *db = op->desc.kind == GN_OP_RELU ? NULL : op->buffers.din[1];
+	int masked = op->desc.kind == GN_OP_RELU || op->desc.relu;
+
+#pragma omp parallel for schedule(static)
+	for (size_t i = 0; i < count; i += CHUNK) {
+		size_t some = count - i < CHUNK ? count - i : CHUNK;
+
+		if (masked) {
+			loops->relu_gradient(some, y + i, dy + i, da + i, db ? db + i : NULL);
+			continue;
+		}
+		memmove(da + i, dy + i, some * sizeof *da);
+		memcpy(db + i, dy + i, some * sizeof *db);
+	}
+}
+
 static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &op->buffers;
@@ -62,7 +105,9 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 
 	(void)step;
 	(void)err;
-	if (op->desc.kind == GN_OP_RELU)
+	if (op->info.out.element_bytes == sizeof(uint16_t))
+		forward_bf16(op, count);
+	else if (op->desc.kind == GN_OP_RELU)
 		relu_forward(count, b->in[0], b->out);
 	else if (op->desc.relu)
 		add_relu_forward(count, b->in[0], b->in[1], b->out);
@@ -77,7 +122,9 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 	size_t count = gn_layout_elements(&op->info.out);
 
 	(void)err;
-	if (op->desc.kind == GN_OP_RELU)
+	if (op->info.out.element_bytes == sizeof(uint16_t))
+		backward_bf16(op, count);
+	else if (op->desc.kind == GN_OP_RELU)
 		relu_backward(count, b->out, b->dout, b->din[0]);
 	else if (op->desc.relu)
 		add_relu_backward(count, b->out, b->dout, b->din[0], b->din[1]);
@@ -93,8 +140,9 @@ enum gn_status gn_host_pointwise_create(const struct gn_op *base, struct gn_op *
 
 	if (!op)
 		return GN_ERR_NO_MEMORY;
-	/* both operands in the first one's layout */
+	/* both operands in the first one's layout and type */
 	op->info.in[1].block = op->info.in[0].block;
+	op->info.in[1].element_bytes = op->info.in[0].element_bytes;
 	op->info.backward_reads_out = op->desc.kind == GN_OP_RELU || op->desc.relu;
 	op->info.in_place = 1;
 	*out = op;

@@ -123,8 +123,8 @@ static const struct gn_option options[] = {
 	 .choices = "host|ref", .help = "host: oneDNN; ref: the plain-C oracle, slow"},
 	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
 	 .choices = "fp32|bf16",
-	 .help = "of what convolutions multiply; with bf16, which needs processors that have it, all that is kept, added or sent "
-		 "stays fp32"},
+	 .help = "of activations and their gradients; with bf16, which needs processors that have it, parameters, their gradients, "
+		 "batch statistics and the classifier stay fp32, and all sums are made in fp32 or better"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
 	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "what may carry gradients (sets UCX_TLS)"},
 	{.name = "rails", .kind = GN_OPTION_INT, .offset = FIELD(rails), .value_name = "N", .initial = "0", .min = 0,

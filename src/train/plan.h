@@ -29,7 +29,9 @@ struct gn_plan_options {
 	int batch;
 	int training;           /* batch statistics, dropout and backward; or inference */
 	double label_smoothing; /* 0 .. 1 */
-	int bf16;               /* convolutions multiply bfloat16; the rest, and all that is stored outside, is float */
+	/* Activations and their gradients are bfloat16, but for the classifier; sums are made in float or double, and all that is
+	 * outside (parameters, their gradients, buffers, images, logits) is float. */
+	int bf16;
 	int frozen;             /* inference on weights that gn_plan_freeze took: batch norm goes into convolutions */
 	int no_memory;          /* the plan answers questions and cannot run; the arrays may be NULL */
 	int dropout;            /* 0 turns dropout off in training too */

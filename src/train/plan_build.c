@@ -65,16 +65,27 @@ static int add_op(struct gn_plan *p, struct gn_op *op, const struct gn_op_desc *
 	return o->out;
 }
 
+/* Images are brought into the plan as the first that reads them wants: only their type can differ then. */
+static void retype_images(struct gn_plan_tensor *images, const struct gn_layout *wanted)
+{
+	struct gn_layout l = images->layout;
+
+	l.element_bytes = wanted->element_bytes;
+	if (images->producer < 0 && !images->consumers && gn_layout_equal(&l, wanted))
+		images->layout = l;
+}
+
 /* *tensor becomes one in the wanted layout. */
 static enum gn_status reorder_to(struct gn_plan *p, int node, const struct gn_layout *wanted, int *tensor,
 				 struct gn_err *err)
 {
-	const struct gn_plan_tensor *t = &p->tensors[*tensor];
+	struct gn_plan_tensor *t = &p->tensors[*tensor];
 	struct gn_op_desc desc = {
 		.kind = GN_OP_REORDER, .training = p->options.training, .needs_din = t->producer >= 0};
 	struct gn_op *op;
 	enum gn_status s;
 
+	retype_images(t, wanted);
 	if (gn_layout_equal(wanted, &t->layout))
 		return GN_OK;
 	desc.in[0] = t->layout;
@@ -342,6 +353,7 @@ static enum gn_status build_all(struct builder *b, struct gn_err *err)
 		struct gn_layout plain = p->tensors[b->tensor_of_node[count - 1]].layout;
 
 		plain.block = 1;
+		plain.element_bytes = images.element_bytes;
 		s = reorder_to(p, count - 1, &plain, &b->tensor_of_node[count - 1], err);
 		p->logits_tensor = b->tensor_of_node[count - 1];
 	}

@@ -1,9 +1,11 @@
 #include "tests/kernels/op_pair.h"
 
 #include "src/base/arena.h"
+#include "src/base/half.h"
 #include "src/base/philox.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,11 @@ static float *random_floats(size_t count, uint32_t which, int values)
 	return x;
 }
 
+static int is_bf16(const struct gn_op_desc *d)
+{
+	return d->bf16 || d->in[0].element_bytes == 2;
+}
+
 static struct gn_op_desc plain(const struct gn_op_desc *desc, enum gn_backend backend)
 {
 	struct gn_op_desc d = *desc;
@@ -29,9 +36,15 @@ static struct gn_op_desc plain(const struct gn_op_desc *desc, enum gn_backend ba
 	for (int i = 0; i < 2; i++) {
 		if (backend == GN_BACKEND_REF)
 			d.in[i].block = 1;
-		d.in[i].element_bytes = backend == GN_BACKEND_REF ? 8 : 4;
+		d.in[i].element_bytes = backend == GN_BACKEND_REF ? 8 : is_bf16(desc) ? 2 : 4;
 	}
 	return d;
+}
+
+static void round_to_bf16(size_t count, float *x)
+{
+	for (size_t i = 0; i < count; i++)
+		x[i] = gn_f32_of_bf16(gn_bf16_of_f32(x[i]));
 }
 
 void op_run_init(struct op_run *r, const struct gn_op_desc *desc, int values)
@@ -59,6 +72,13 @@ void op_run_init(struct op_run *r, const struct gn_op_desc *desc, int values)
 	r->x[1] = random_floats(r->in_count > r->out_count ? r->in_count : r->out_count, 2, values);
 	r->dy = random_floats(r->out_count, 3, 0);
 	r->weight = random_floats(r->weight_count, 4, 0);
+	if (is_bf16(desc)) {
+		round_to_bf16(r->in_count, r->x[0]);
+		round_to_bf16(r->in_count > r->out_count ? r->in_count : r->out_count, r->x[1]);
+		round_to_bf16(r->out_count, r->dy);
+	}
+	if (is_bf16(desc) && d.kind == GN_OP_CONV)
+		round_to_bf16(r->weight_count, r->weight);
 	r->bias = random_floats(r->bias_count, 5, 0);
 	r->y = random_floats(r->out_count, 6, 0);
 	r->dx[0] = random_floats(r->in_count, 6, 0);
@@ -128,8 +148,10 @@ static void store(enum gn_backend backend, const struct gn_layout *l, const void
 }
 
 /* Operators must leave zeros in what fills up the last block of channels: the next one may sum over it. */
-static void assert_padding_zero(const struct gn_layout *l, const float *x)
+static void assert_padding_zero(const struct gn_layout *l, const void *tensor)
 {
+	const float *x = tensor;
+	const uint16_t *half = tensor;
 	size_t map = (size_t)l->h * l->w, blocks;
 
 	if (l->block < 2)
@@ -137,8 +159,11 @@ static void assert_padding_zero(const struct gn_layout *l, const float *x)
 	blocks = ((size_t)l->c + l->block - 1) / l->block;
 	for (size_t n = 0; n < (size_t)l->n; n++)
 		for (size_t i = 0; i < map; i++)
-			for (size_t k = l->c; k < blocks * l->block; k++)
-				assert_true(x[((n * blocks + k / l->block) * map + i) * l->block + k % l->block] == 0);
+			for (size_t k = l->c; k < blocks * l->block; k++) {
+				size_t at = ((n * blocks + k / l->block) * map + i) * l->block + k % l->block;
+
+				assert_true((l->element_bytes == 2 ? gn_f32_of_bf16(half[at]) : x[at]) == 0);
+			}
 }
 
 /* In place, from torch's order or back. */
@@ -157,14 +182,19 @@ static void change_weight(const struct gn_op_desc *d, struct gn_weight_layout l,
 }
 
 /* The output's gradient in two halves, where the operator adds them: halving and doubling lose nothing. */
-static float *halve(const struct gn_op_info *info, float *dy)
+static void *halve(const struct gn_op_info *info, void *dy)
 {
 	size_t count = gn_layout_elements(&info->out);
-	float *more = gn_alloc_aligned(gn_layout_bytes(&info->out));
+	float *plain = gn_alloc_aligned(count * sizeof *plain);
+	void *more = gn_alloc_aligned(gn_layout_bytes(&info->out));
 
-	assert_non_null(more);
+	assert_true(plain && more);
+	gn_tensor_store(&info->out, dy, plain);
 	for (size_t i = 0; i < count; i++)
-		more[i] = dy[i] *= 0.5f;
+		plain[i] *= 0.5f;
+	gn_tensor_load(&info->out, plain, dy);
+	gn_tensor_load(&info->out, plain, more);
+	free(plain);
 	return more;
 }
 
@@ -193,7 +223,7 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 	struct gn_op *op;
 	struct gn_err err;
 	void *x[2] = {NULL, NULL}, *dy;
-	float *more = NULL;
+	void *more = NULL;
 	int inputs = d.kind == GN_OP_ADD || d.add ? 2 : 1;
 
 	assert_ok(gn_op_create(backend, &d, &op, &err));
@@ -248,4 +278,46 @@ double assert_near(const char *title, const char *what, size_t count, const floa
 	if (!(sqrt(off) <= bound * sqrt(size)))
 		fail_msg("%s: %s is off by %.2e of its norm, %.0e is allowed", title, what, sqrt(off / size), bound);
 	return size > 0 ? sqrt(off / size) : 0;
+}
+
+void op_compare(const char *title, const struct gn_op_desc *desc, int values, struct op_bounds bounds)
+{
+	struct op_run host, ref;
+	double y, dx = 0, dw = 0, db = 0;
+
+	op_run_init(&host, desc, values);
+	op_run_init(&ref, desc, values);
+	host.halves = desc->add && desc->in[0].c % 2;
+	op_run_execute(&host, GN_BACKEND_HOST, desc);
+	op_run_execute(&ref, GN_BACKEND_REF, desc);
+	y = assert_near(title, "output", host.out_count, host.y, ref.y, bounds.tensors);
+	if (desc->kind == GN_OP_BATCH_NORM && desc->training) {
+		assert_near(title, "running mean", host.in.c, host.mean, ref.mean, bounds.params);
+		assert_near(title, "running variance", host.in.c, host.var, ref.var, bounds.params);
+	}
+	if (desc->training) {
+		dw = assert_near(title, "weight gradient", host.weight_count, host.dweight, ref.dweight, bounds.params);
+		db = assert_near(title, "bias gradient", host.bias_count, host.dbias, ref.dbias, bounds.params);
+		if (desc->needs_din)
+			dx = assert_near(title, "input gradient", host.in_count, host.dx[0], ref.dx[0], bounds.tensors);
+		if (desc->needs_din && (desc->kind == GN_OP_ADD || desc->add))
+			assert_near(title, "second input gradient", host.in_count, host.dx[1], ref.dx[1], bounds.tensors);
+	}
+	if (getenv("GN_VERBOSE"))
+		printf("# %-36s y %.1e dx %.1e dw %.1e db %.1e\n", title, y, dx, dw, db);
+	op_run_release(&host);
+	op_run_release(&ref);
+}
+
+void op_compare_layouts(const char *title, const struct gn_op_desc *desc, int values, struct op_bounds bounds)
+{
+	static const int blocks[] = {1, 16, 8, 4, 0};
+	struct gn_op_desc d = *desc;
+	char named[100];
+
+	for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+		d.in[0].block = d.in[1].block = blocks[i];
+		snprintf(named, sizeof named, "%s block %d", title, blocks[i]);
+		op_compare(named, &d, values, bounds);
+	}
 }

@@ -3,7 +3,6 @@
 #include "tests/kernels/op_pair.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct gn_layout shape(int n, int c, int h, int w)
@@ -13,45 +12,12 @@ static struct gn_layout shape(int n, int c, int h, int w)
 
 static void compare(const char *title, const struct gn_op_desc *desc, int values, double bound)
 {
-	struct op_run host, ref;
-	double y, dx = 0, dw = 0, db = 0;
-
-	op_run_init(&host, desc, values);
-	op_run_init(&ref, desc, values);
-	host.halves = desc->add && desc->in[0].c % 2;
-	op_run_execute(&host, GN_BACKEND_HOST, desc);
-	op_run_execute(&ref, GN_BACKEND_REF, desc);
-	y = assert_near(title, "output", host.out_count, host.y, ref.y, bound);
-	if (desc->kind == GN_OP_BATCH_NORM && desc->training) {
-		assert_near(title, "running mean", host.in.c, host.mean, ref.mean, bound);
-		assert_near(title, "running variance", host.in.c, host.var, ref.var, bound);
-	}
-	if (desc->training) {
-		dw = assert_near(title, "weight gradient", host.weight_count, host.dweight, ref.dweight, bound);
-		db = assert_near(title, "bias gradient", host.bias_count, host.dbias, ref.dbias, bound);
-		if (desc->needs_din)
-			dx = assert_near(title, "input gradient", host.in_count, host.dx[0], ref.dx[0], bound);
-		if (desc->needs_din && (desc->kind == GN_OP_ADD || desc->add))
-			assert_near(title, "second input gradient", host.in_count, host.dx[1], ref.dx[1], bound);
-	}
-	if (getenv("GN_VERBOSE"))
-		printf("# %-36s y %.1e dx %.1e dw %.1e db %.1e\n", title, y, dx, dw, db);
-	op_run_release(&host);
-	op_run_release(&ref);
+	op_compare(title, desc, values, (struct op_bounds){bound, bound});
 }
 
-/* In every layout that oneDNN may choose. */
 static void compare_layouts(const char *title, const struct gn_op_desc *desc, int values, double bound)
 {
-	static const int blocks[] = {1, 16, 8, 4, 0};
-	struct gn_op_desc d = *desc;
-	char named[100];
-
-	for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
-		d.in[0].block = d.in[1].block = blocks[i];
-		snprintf(named, sizeof named, "%s block %d", title, blocks[i]);
-		compare(named, &d, values, bound);
-	}
+	op_compare_layouts(title, desc, values, (struct op_bounds){bound, bound});
 }
 
 static void test_conv(void **state)
@@ -85,41 +51,6 @@ static void test_conv(void **state)
 			compare(title, &d, 0, 2e-6);
 		}
 	}
-}
-
-/* Products of bfloat16 against the same in double: 8 bits of a number are kept, so a product is off by up to 2^-8, and sums of
- * many by less. Where the machine has none it says so. */
-static void test_conv_bf16(void **state)
-{
-	static const int table[][7] = {{2, 64, 9, 64, 3, 1, 1},	 {2, 64, 8, 256, 1, 1, 0}, {1, 128, 9, 64, 1, 2, 0},
-				       {2, 3, 33, 64, 7, 2, 3},	 {2, 37, 10, 29, 3, 2, 1}, {3, 20, 12, 50, 5, 1, 0},
-				       {2, 16, 9, 16, 3, 1, 1},	 {1, 1, 28, 20, 5, 1, 0}};
-	char title[80];
-
-	(void)state;
-	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-		for (int mode = 0; mode < 6; mode++) {
-			const int *t = table[i];
-			struct gn_op_desc d = {.kind = GN_OP_CONV, .channels_out = t[3], .kernel = t[4], .stride = t[5],
-					       .pad = t[6], .bias = i == 4, .training = mode % 3 > 0,
-					       .needs_din = mode % 3 > 1, .bf16 = 1};
-			struct gn_op *op;
-			struct gn_err err;
-
-			d.weight.order = mode < 3 ? GN_WEIGHT_PLAIN : GN_WEIGHT_ANY;
-			d.in[0] = d.in[1] = shape(t[0], t[1], t[2], t[2]);
-			d.in[0].element_bytes = sizeof(float);
-			snprintf(title, sizeof title, "bf16 conv %d to %d by %d, mode %d", t[1], t[3], t[4], mode);
-			if (gn_backend_has_bf16(GN_BACKEND_HOST)) {
-				compare(title, &d, 0, 5e-3);
-				continue;
-			}
-			assert_int_equal(gn_op_create(GN_BACKEND_HOST, &d, &op, &err), GN_ERR_UNSUPPORTED);
-			assert_non_null(strstr(err.text, "bfloat16"));
-		}
-	}
-	if (!gn_backend_has_bf16(GN_BACKEND_HOST))
-		skip();
 }
 
 /* Sum and relu taken along, in inference. */
@@ -353,7 +284,7 @@ static void test_refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_conv),     cmocka_unit_test(test_conv_bf16), cmocka_unit_test(test_conv_tail), cmocka_unit_test(test_batch_norm),
+		cmocka_unit_test(test_conv),     cmocka_unit_test(test_conv_tail), cmocka_unit_test(test_batch_norm),
 		cmocka_unit_test(test_max_pool), cmocka_unit_test(test_adaptive_avg_pool),
 		cmocka_unit_test(test_linear),   cmocka_unit_test(test_pointwise),
 		cmocka_unit_test(test_weight_orders), cmocka_unit_test(test_weight_reorder),

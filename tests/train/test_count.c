@@ -110,11 +110,11 @@ struct run {
 	int32_t labels[2];
 };
 
-static void run_init(struct run *r, const char *model, const char *optimizer, int arranged)
+static void run_init(struct run *r, const char *model, const char *optimizer, int arranged, int bf16)
 {
 	struct gn_optimizer_options oo = {.name = optimizer, .momentum = 0.9, .beta2 = 0.999, .trust = 0.001,
 					  .weight_decay = 1e-4, .eps = -1, .clip = 1};
-	struct gn_plan_options po = {.backend = GN_BACKEND_HOST, .batch = 2, .training = 1, .dropout = 1};
+	struct gn_plan_options po = {.backend = GN_BACKEND_HOST, .batch = 2, .training = 1, .bf16 = bf16, .dropout = 1};
 	struct gn_err err;
 	size_t count;
 
@@ -162,19 +162,19 @@ static void step(struct run *r, uint64_t number)
 }
 
 /* Two steps after a first one. */
-static void count_steps(const char *model, const char *optimizer, int arranged)
+static void count_steps(const char *model, const char *optimizer, int arranged, int bf16)
 {
 	struct run r = {0};
 
-	run_init(&r, model, optimizer, arranged);
+	run_init(&r, model, optimizer, arranged, bf16);
 	step(&r, 0);
 	allocations = inside_allocations = mutexes = inside_mutexes = reorders = primitives = 0;
 	atomic_store(&counting, 1);
 	step(&r, 1);
 	step(&r, 2);
 	atomic_store(&counting, 0);
-	print_message("# %s, %s: %d primitives, %d reorders, %d allocations and %d mutexes; %d and %d more within primitives\n",
-		      model, optimizer, primitives, reorders, allocations, mutexes, inside_allocations, inside_mutexes);
+	print_message("# %s, %s, %s: %d primitives, %d reorders, %d allocations and %d mutexes; %d and %d more within primitives\n",
+		      model, optimizer, bf16 ? "bf16" : "fp32", primitives, reorders, allocations, mutexes, inside_allocations, inside_mutexes);
 	run_release(&r);
 }
 
@@ -186,8 +186,10 @@ static void test_step(void **state)
 #if defined SANITIZED
 	skip(); /* the sanitizer has replaced the same functions */
 #endif
-	for (size_t i = 0; i < 3; i++) {
-		count_steps(models[i], rules[i], 1);
+	for (size_t i = 0; i < 6; i++) {
+		if (i > 2 && !gn_backend_has_bf16(GN_BACKEND_HOST))
+			break;
+		count_steps(models[i % 3], rules[i % 3], 1, i > 2);
 		assert_true(primitives > 100);
 		assert_int_equal(allocations, 0);
 		assert_int_equal(mutexes, 0);
@@ -206,7 +208,7 @@ static void test_counters(void **state)
 #if defined SANITIZED
 	skip();
 #endif
-	count_steps("resnet18", "sgd", 0);
+	count_steps("resnet18", "sgd", 0, 0);
 	assert_true(reorders > 20); /* weights in torch's order have to be changed */
 	allocations = mutexes = 0;
 	atomic_store(&counting, 1);

@@ -224,7 +224,7 @@ static void test_frozen(void **state)
 	frozen("resnet50", 40, 1);
 }
 
-/* Convolutions of bfloat16: near those of float, in loss and in the direction of the whole gradient, and learning as fast. */
+/* Activations of bfloat16: near those of float, in loss and in the direction of the whole gradient, and learning as fast. */
 static void test_bf16(void **state)
 {
 	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 4, .training = 1};
@@ -239,6 +239,7 @@ static void test_bf16(void **state)
 	net_init(&wide, "resnet20", 10, 32, o);
 	o.bf16 = 1;
 	net_init(&narrow, "resnet20", 10, 32, o);
+	assert_true(10 * gn_plan_bytes(narrow.plan) < 6 * gn_plan_bytes(wide.plan));
 	assert_ok(gn_plan_forward(wide.plan, wide.images, 0, &logits, &err));
 	assert_ok(gn_plan_loss(wide.plan, wide.labels, &a, &err));
 	assert_ok(gn_plan_backward(wide.plan, NULL, NULL, &err));
