@@ -72,10 +72,10 @@ static void find_used(struct gn_comm *c, struct card *card)
 	int size = gn_comm_size(c), rank = gn_comm_rank(c), here = gn_world_node_of(c->world, rank), other = 0;
 	struct gn_strbuf lanes;
 
-	for (int i = 0; i < gn_fabric_rails(c->fabric); i++)
-		add_nic(card, gn_fabric_rail_device(c->fabric, i), GN_DEVICE_NAME_MAX);
 	while (other < size && gn_world_node_of(c->world, other) == here)
 		other++;
+	for (int i = 0; other < size && i < gn_fabric_rails(c->fabric); i++)
+		add_nic(card, gn_fabric_rail_device(c->fabric, i), GN_DEVICE_NAME_MAX);
 	if (card->nic_count || other == size)
 		return;
 	gn_strbuf_init(&lanes);

@@ -15,6 +15,7 @@ libgannet_transport_a_SOURCES = \
 	transport/bootstrap_alone.c \
 	transport/bootstrap_env.c \
 	transport/bootstrap_pmix.c \
+	transport/carrier.c transport/carrier.h \
 	transport/choose.c transport/choose_form.c transport/choose.h \
 	transport/coll.c transport/coll.h \
 	transport/coll_choose.c \
@@ -37,6 +38,7 @@ libgannet_transport_a_SOURCES = \
 	transport/exec_create.c \
 	transport/lane.c transport/lane.h \
 	transport/machine.c transport/machine.h \
+	transport/nccl_card.c transport/nccl_card.h \
 	transport/net.c transport/net.h \
 	transport/node.c transport/node.h transport/node_internal.h \
 	transport/node_allreduce.c \
@@ -73,3 +75,16 @@ libgannet_transport_a_SOURCES = \
 	transport/watch_wire.c transport/watch_wire.h \
 	transport/world.c transport/world.h
 TRANSPORT_LIBS = libgannet_transport.a $(BASE_LIBS) $(UCX_LIBS) $(PMIX_LIBS) $(HWLOC_LIBS) $(JANSSON_LIBS) -lm
+
+# what needs CUDA and NCCL; NCCL itself is loaded when it is wanted
+EXTRA_DIST += transport/gpu_call.h
+if HAVE_CUDA
+lib_LIBRARIES += libgannet_transport_cuda.a
+libgannet_transport_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+libgannet_transport_cuda_a_SOURCES = \
+	transport/carrier_cuda.c transport/carrier_cuda.h \
+	transport/copier_cuda.c \
+	transport/nccl.c \
+	transport/nccl_api.c transport/nccl_api.h
+TRANSPORT_CUDA_LIBS = libgannet_transport_cuda.a $(CUDA_LIBS)
+endif

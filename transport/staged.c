@@ -143,6 +143,12 @@ int gn_stager_pinned(const struct gn_stager *s)
 	return s->pinned;
 }
 
+void gn_stager_describe(const struct gn_stager *s, struct gn_strbuf *out)
+{
+	gn_strbuf_printf(out, "staged in %d %s slots of %zu KiB", s->slots, s->pinned ? "pinned" : "pageable (slow)",
+			 s->chunk_bytes >> 10);
+}
+
 /* --- operations --- */
 
 static int slot_of(const struct gn_staged *op, size_t chunk)

@@ -31,6 +31,8 @@ enum gn_status gn_stager_create(struct gn_comm *comm, struct gn_copier *copier, 
 void gn_stager_destroy(struct gn_stager *s);
 /* Whether its slots are pinned: without, copies are slower. */
 int gn_stager_pinned(const struct gn_stager *s);
+/* Appends "staged in 4 pinned slots of 1024 KiB". */
+void gn_stager_describe(const struct gn_stager *s, struct gn_strbuf *out);
 
 /* Local, but alike on all ranks and in the same order, communicator's preparations included. In place, of count elements at
  * device, which is the caller's until free. algorithm as in gn_coll_args. */

@@ -1,9 +1,13 @@
 #include "src/cmd/bench.h"
 
+#include "src/config.h"
+
 #include "src/cmd/bench_decode.h"
+#include "src/cmd/bench_gpu.h"
 #include "src/cmd/bench_train.h"
 #include "src/train/model.h"
 #include "transport/algo.h"
+#include "transport/carrier.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -38,6 +42,29 @@ static int algorithm_is_known(const char *name, enum gn_collective what)
 	return 0;
 }
 
+/* What this build, or the memory, has no way for. */
+static enum gn_status check_device(const struct gn_bench_options *o, const char *mode, struct gn_err *err)
+{
+#ifdef HAVE_CUDA
+	enum gn_status status = gn_carrier_check(o->comm, o->device, 1, err);
+#else
+	enum gn_status status = gn_carrier_check(o->comm, o->device, 0, err);
+#endif
+
+	if (!status && !strcmp(o->device, "cuda") && strcmp(mode, "allreduce"))
+		status = gn_err_set(err, GN_ERR_USAGE, "--device cuda: %s is measured on the host alone, allreduce on both", mode);
+	return status;
+}
+
+static enum gn_status measure_all(struct gn_bench *b, enum gn_collective what, struct gn_err *err)
+{
+#ifdef HAVE_CUDA
+	if (b->gpu)
+		return gn_bench_gpu_allreduce(b, err);
+#endif
+	return what == GN_COLLECTIVE_SEND_RECV ? gn_bench_p2p(b, err) : gn_bench_collective(b, what, err);
+}
+
 static int measure(const struct gn_bench_options *o, enum gn_collective what)
 {
 	struct gn_bench b;
@@ -51,7 +78,7 @@ static int measure(const struct gn_bench_options *o, enum gn_collective what)
 	if (!status)
 		rank = gn_comm_rank(b.comm);
 	if (!status)
-		status = what == GN_COLLECTIVE_SEND_RECV ? gn_bench_p2p(&b, &err) : gn_bench_collective(&b, what, &err);
+		status = measure_all(&b, what, &err);
 	if (status)
 		gn_cmd_fail("bench", &err);
 	else if (b.wrong && rank == 0)
@@ -60,15 +87,26 @@ static int measure(const struct gn_bench_options *o, enum gn_collective what)
 	return status ? gn_cmd_exit_code(status) : b.wrong ? GN_EXIT_FAILED : GN_EXIT_DONE;
 }
 
+static int is_mode(const char *name)
+{
+	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+		if (!strcmp(modes[i].name, name))
+			return 1;
+	return !strcmp(name, "decode") || !strcmp(name, "train");
+}
+
 static int run(const void *options, const struct gn_text_list *positional)
 {
 	const struct gn_bench_options *o = options;
 	char mode[64];
+	struct gn_err err;
 
 	if (o->min_bytes > o->max_bytes) {
 		fprintf(stderr, "gannet bench: --min-bytes is above --max-bytes\n");
 		return GN_EXIT_USAGE;
 	}
+	if (is_mode(positional->items[0]) && check_device(o, positional->items[0], &err))
+		return gn_cmd_fail("bench", &err);
 	if (!strcmp(positional->items[0], "decode"))
 		return gn_bench_decode(o);
 	if (!strcmp(positional->items[0], "train"))
@@ -121,6 +159,11 @@ static const struct gn_option options_table[] = {
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
 	 .initial = "auto", .help = "what has to carry the bytes; fails when the devices' counters say otherwise",
 	 .choices = "auto|tcp|shm|rc|ud"},
+	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",
+	 .choices = "host|cuda", .help = "allreduce: of the host's memory, or of each rank's GPU's"},
+	{.name = "comm", .kind = GN_OPTION_CHOICE, .offset = FIELD(comm), .value_name = "NAME", .initial = "auto",
+	 .choices = "auto|nccl|ucx",
+	 .help = "what sums GPU memory: nccl; ucx, by way of the host's memory; auto: what is faster in a few sizes. The host's is summed by ucx"},
 	{.name = "rails", .kind = GN_OPTION_INT, .offset = FIELD(rails), .value_name = "N", .initial = "0", .min = 0,
 	 .max = GN_RAILS_MAX, .help = "network devices of a node to use side by side at most; 0: all that are equally fast"},
 	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR",

@@ -10,7 +10,7 @@
 
 struct gn_bench_options {
 	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer, rails;
-	const char *algo, *transport, *tuning, *progress, *place, *type, *redop;
+	const char *algo, *transport, *tuning, *progress, *place, *type, *redop, *device, *comm;
 	int json, foreign;
 	const char *data; /* decode */
 	int64_t side, loader_threads, images;
@@ -19,11 +19,14 @@ struct gn_bench_options {
 	int inference;
 };
 
+struct gn_bench_gpu;
+
 struct gn_bench {
 	const struct gn_bench_options *o;
 	struct gn_log *log;
 	struct gn_world *world;
 	struct gn_comm *comm;
+	struct gn_bench_gpu *gpu; /* with --device cuda */
 	struct gn_pattern pattern;
 	void *in, *out;	/* buffer_bytes each */
 	size_t buffer_bytes;
@@ -38,12 +41,16 @@ void gn_bench_close(struct gn_bench *b);
 /* Times the operations one after the other as one; count is 1 or 2. */
 enum gn_status gn_bench_time(struct gn_bench *b, struct gn_coll *const *colls, int count, struct gn_timing *out,
 			     struct gn_err *err);
+/* Any operation of all ranks. */
+enum gn_status gn_bench_time_any(struct gn_bench *b, enum gn_status (*run)(void *context, struct gn_err *err), void *context,
+				 struct gn_timing *out, struct gn_err *err);
 enum gn_status gn_bench_once(struct gn_coll *const *colls, int count, struct gn_err *err);
 /* Adds up the elements that each rank found wrong. */
 enum gn_status gn_bench_add_wrong(struct gn_bench *b, int64_t here, struct gn_timing *t, struct gn_err *err);
 
 /* One row: runs measure(), which fills the timings in, with the counters' proof around it, and prints on
- * rank 0: as transport what rank 0's connections use, and shm where measure() says that ranks reach each other's memory. */
+ * rank 0: as transport what row names already, or what rank 0's connections use, and shm where measure() says that ranks reach
+ * each other's memory. */
 enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
 			    enum gn_status (*measure)(struct gn_bench *b, struct gn_bench_row *row, int *direct,
 						      struct gn_err *err),

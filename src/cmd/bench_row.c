@@ -60,6 +60,8 @@ void gn_bench_print_json(const struct gn_bench_row *row)
 	gn_json_int(&j, "root", row->root);
 	if (row->direction)
 		gn_json_string(&j, "direction", row->direction);
+	if (row->device)
+		gn_json_string(&j, "device", row->device);
 	gn_json_string(&j, "algo", (row->in_place.iters ? &row->in_place : &row->out_of_place)->algo);
 	gn_json_string(&j, "transport", row->transport);
 	gn_json_int(&j, "ranks", row->ranks);

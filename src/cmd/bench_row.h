@@ -9,6 +9,7 @@
 struct gn_bench_row {
 	const char *op, *type, *redop; /* redop: "none" where nothing is reduced */
 	const char *transport;
+	const char *device;    /* "cuda": whose memory; NULL: the host's */
 	const char *direction; /* point to point: "one-way", "both-ways"; else NULL */
 	uint64_t bytes, count; /* bytes: the longer of what a rank gives and gets; count: elements as the operation counts them */
 	int root;	       /* -1: none */

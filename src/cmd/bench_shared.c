@@ -1,7 +1,10 @@
 #include "src/cmd/bench.h"
 
+#include "src/config.h"
+
 #include "src/base/arena.h"
 #include "src/base/strbuf.h"
+#include "src/cmd/bench_gpu.h"
 #include "transport/affinity.h"
 #include "transport/proof.h"
 
@@ -56,10 +59,27 @@ static void free_buffer(struct gn_bench *b, void *memory)
 		gn_comm_free(b->comm, memory);
 }
 
+static enum gn_status open_device(struct gn_bench *b, const char **pci, struct gn_err *err)
+{
+	if (strcmp(b->o->device, "cuda"))
+		return GN_OK;
+#ifdef HAVE_CUDA
+	enum gn_status status = gn_bench_gpu_open(gn_world_local_rank(b->world), &b->gpu, err);
+
+	if (!status)
+		*pci = gn_bench_gpu_pci(b->gpu);
+	return status;
+#else
+	(void)pci;
+	return gn_err_set(err, GN_ERR_USAGE, "--device cuda: this build has no CUDA (configure --with-cuda=DIR)");
+#endif
+}
+
 enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *b, struct gn_err *err)
 {
 	struct gn_comm_options options = {.transport = o->transport, .tuning = o->tuning, .rails = (int)o->rails,
 					  .progress = o->progress};
+	const char *pci = NULL;
 	enum gn_status status;
 	int size;
 
@@ -68,7 +88,9 @@ enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *
 	if (!status)
 		status = gn_comm_create(b->world, &options, b->log, &b->comm, err);
 	if (!status)
-		status = gn_affinity_report(b->comm, NULL, b->log, err);
+		status = open_device(b, &pci, err);
+	if (!status)
+		status = gn_affinity_report(b->comm, pci, b->log, err);
 	if (status)
 		return status;
 	/* checking and printing large results takes its time */
@@ -81,7 +103,7 @@ enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *
 				  (long long)(o->root >= size ? o->root : o->peer), size, size > 1 ? "s" : "");
 	b->pattern = pattern_of(o, size);
 	/* one element for each rank at least */
-	b->buffer_bytes = (size_t)o->max_bytes + 8 * (size_t)size;
+	b->buffer_bytes = (size_t)o->max_bytes + 8 * (size_t)size + 256;
 	b->times = calloc((size_t)o->iters, sizeof *b->times);
 	if (!b->times)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %lld times", (long long)o->iters);
@@ -95,6 +117,9 @@ enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *
 
 void gn_bench_close(struct gn_bench *b)
 {
+#ifdef HAVE_CUDA
+	gn_bench_gpu_close(b->gpu);
+#endif
 	free_buffer(b, b->in);
 	free_buffer(b, b->out);
 	free(b->times);
@@ -107,6 +132,11 @@ void gn_bench_close(struct gn_bench *b)
 
 struct timed {
 	struct gn_comm *comm;
+	enum gn_status (*run)(void *context, struct gn_err *err);
+	void *context;
+};
+
+struct in_turn {
 	struct gn_coll *const *colls;
 	int count;
 };
@@ -123,11 +153,18 @@ enum gn_status gn_bench_once(struct gn_coll *const *colls, int count, struct gn_
 	return status;
 }
 
-static enum gn_status run_once(void *context, struct gn_err *err)
+static enum gn_status run_in_turn(void *context, struct gn_err *err)
+{
+	const struct in_turn *t = context;
+
+	return gn_bench_once(t->colls, t->count, err);
+}
+
+static enum gn_status run_timed(void *context, struct gn_err *err)
 {
 	const struct timed *t = context;
 
-	return gn_bench_once(t->colls, t->count, err);
+	return t->run(t->context, err);
 }
 
 static enum gn_status largest(void *context, double *values, size_t count, struct gn_err *err)
@@ -137,14 +174,22 @@ static enum gn_status largest(void *context, double *values, size_t count, struc
 	return gn_comm_allreduce(t->comm, values, count, GN_F64, gn_reduce_max(GN_F64), err);
 }
 
+enum gn_status gn_bench_time_any(struct gn_bench *b, enum gn_status (*run)(void *context, struct gn_err *err), void *context,
+				 struct gn_timing *out, struct gn_err *err)
+{
+	struct gn_bench_plan plan = {b->o->warmup, b->o->iters, b->o->row_ms};
+	struct timed timed = {b->comm, run, context};
+	struct gn_bench_op op = {run_timed, largest, &timed};
+
+	return gn_bench_loop(&plan, &op, b->times, out, err);
+}
+
 enum gn_status gn_bench_time(struct gn_bench *b, struct gn_coll *const *colls, int count, struct gn_timing *out,
 			     struct gn_err *err)
 {
-	struct gn_bench_plan plan = {b->o->warmup, b->o->iters, b->o->row_ms};
-	struct timed timed = {b->comm, colls, count};
-	struct gn_bench_op op = {run_once, largest, &timed};
+	struct in_turn all = {colls, count};
 
-	return gn_bench_loop(&plan, &op, b->times, out, err);
+	return gn_bench_time_any(b, run_in_turn, &all, out, err);
 }
 
 enum gn_status gn_bench_add_wrong(struct gn_bench *b, int64_t here, struct gn_timing *t, struct gn_err *err)
@@ -234,7 +279,8 @@ enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
 	/* several: what was there to be used is not what was */
 	if (gn_comm_rails(b->comm, rails) > 1 && proof.rails)
 		row->rails = proof.rails;
-	row->transport = carried_by;
+	if (!row->transport)
+		row->transport = carried_by;
 	row->type = b->o->type;
 	row->ranks = gn_comm_size(b->comm);
 	row->nodes = gn_world_nodes(b->world);

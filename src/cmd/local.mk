@@ -27,6 +27,9 @@ gannet_SOURCES = \
 	src/cmd/train.c src/cmd/train.h src/cmd/train_options.c \
 	src/cmd/tune.c \
 	src/cmd/verify.c
+if HAVE_CUDA
+gannet_SOURCES += src/cmd/bench_gpu.c src/cmd/bench_gpu.h
+endif
 GOLDEN_FILES = \
 	tests/golden/resnet18-b4-s64-c10.json \
 	tests/golden/resnet50-b4-s96-c1000.json \
@@ -35,7 +38,7 @@ EXTRA_DIST += $(GOLDEN_FILES) tests/golden/README.md tests/golden/resnet18-b2-s3
 # the assembler finds the reference files by its own -I
 gannet_CCASFLAGS = -Wa,-I$(top_srcdir)
 src/cmd/gannet-golden.$(OBJEXT): $(GOLDEN_FILES)
-gannet_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
+gannet_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_CUDA_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 
 pkgconfigdir = $(libdir)/pkgconfig
 nodist_pkgconfig_DATA = src/gannet.pc

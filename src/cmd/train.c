@@ -1,7 +1,10 @@
 #include "src/cmd/train.h"
 
+#include "src/config.h"
+
 #include "src/train/recipe.h"
 #include "transport/affinity.h"
+#include "transport/carrier.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -122,16 +125,28 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	return status;
 }
 
+/* Before any rank waits for another. */
+static enum gn_status check_comm(const struct gn_train_options *o, struct gn_err *err)
+{
+#ifdef HAVE_CUDA
+	return gn_carrier_check(o->comm, o->device, 1, err);
+#else
+	return gn_carrier_check(o->comm, o->device, 0, err);
+#endif
+}
+
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct gn_world_options world_options = {0};
 	struct gn_log *log = gn_cmd_log();
 	struct gn_world *world;
 	struct gn_err err;
-	enum gn_status status = catch_signals(&err);
+	enum gn_status status = check_comm(target, &err);
 	int told = 0;
 
 	(void)positional;
+	if (!status)
+		status = catch_signals(&err);
 	if (!status)
 		status = gn_world_create(&world_options, log, &world, &err);
 	if (!status) {

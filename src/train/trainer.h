@@ -58,7 +58,7 @@ struct gn_train_options {
 	const char *trace_steps;       /* trace.h */
 	int64_t eval_every;	       /* epochs */
 	const char *precision; /* fp32, bf16 */
-	const char *device, *transport, *algo, *tuning, *progress;
+	const char *device, *transport, *comm, *algo, *tuning, *progress;
 	int64_t threads, loader_threads, prefetch, rails;
 	int64_t bucket;		       /* bytes; 0: measured, see trial.h */
 	int overlap;		       /* enum gn_overlap */

@@ -32,3 +32,13 @@ EMULATE = $(NVCC) -std=c++17 -O2 -g -DGN_CUDA_EMULATE -I$(top_srcdir) $(NVCC_SAN
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)$(EMULATE) -o $@ $<
 $(EMULATED): $(CU_INCLUDED) tests/gpu/emulate.h
+
+# Ranks that sum GPU memory.
+EXTRA_DIST += tests/gpu/comm.t
+if HAVE_CUDA
+check_PROGRAMS += tests/gpu/comm_probe
+tests_gpu_comm_probe_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_comm_probe_SOURCES = tests/gpu/comm_probe.c tests/transport/exit_code.h
+tests_gpu_comm_probe_LDADD = $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS)
+SHELL_TESTS += tests/gpu/comm.t
+endif

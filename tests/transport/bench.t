@@ -100,4 +100,11 @@ expect 2 "no mode 'scatter'; there is: allreduce" "an unknown mode" "$gannet" be
 if [[ ! -d /sys/class/infiniband ]]; then
 	expect 1 "" "rc where there is no RDMA device fails" bench 2 --transport rc --max-bytes 1K
 fi
+for what in "bench allreduce" "bench p2p" "train --data none --model lenet"; do
+	# shellcheck disable=SC2086 # several words
+	expect 2 '--comm nccl: (this build has no CUDA|NCCL sums the memory of GPUs alone)' "$what --comm nccl on the host's memory" \
+		timeout 60 "$gannet" $what --comm nccl
+done
+expect 2 '--device cuda: (this build has no CUDA|p2p is measured on the host alone)' "p2p --device cuda" \
+	timeout 60 "$gannet" bench p2p --device cuda
 finish

@@ -1,5 +1,6 @@
 TRANSPORT_TESTS = \
 	tests/transport/test_affinity \
+	tests/transport/test_carrier \
 	tests/transport/test_detect \
 	tests/transport/test_handshake \
 	tests/transport/test_rails \
@@ -14,6 +15,8 @@ UNIT_TESTS += $(TRANSPORT_TESTS)
 TRANSPORT_TEST_LIBS = $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
 tests_transport_test_affinity_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_affinity_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_carrier_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_carrier_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_detect_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_detect_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_handshake_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -17,6 +17,15 @@ done
 check "3 ranks over tcp" same_bits 3 tcp 5
 PROBE_PROGRESS=thread check "2 ranks, progress by a thread" same_bits 2 auto 6
 
+# faster SLOW: all ranks take the other of two ways, and rank 0 says what it measured
+faster() {
+	launch 2 "$probe" auto choose "$1" >"$scratch/out" 2>&1
+	cat "$scratch/out"
+	[[ $(grep -c "takes $((1 - $1))$" "$scratch/out") == 2 ]] && [[ $(grep -c 'summed by ucx, measured: ucx 64 KiB in .* ms; ucx 64 KiB in' "$scratch/out") == 1 ]]
+}
+check "the second of two ways is slow on one rank: all take the first" faster 1
+check "the first is" faster 0
+
 # broken FAULT RANK CODE PATTERN: RANK ends with CODE, the others with 4, and say which it was
 broken() {
 	local codes

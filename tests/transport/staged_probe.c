@@ -1,6 +1,7 @@
 /* A rank for tests of staging (transport/staged.h) on ordinary memory: random sizes, types, chunks and slots, several operations
  * in flight, each result compared bit by bit with allreduces of the same chunks straight in the host's memory.
  * usage: staged_probe TRANSPORT SEED ROUNDS [FAULT RANK AFTER]
+ *        staged_probe TRANSPORT choose WHICH    which of two ways is faster, of which WHICH (0, 1) is the slow one on rank 0 alone
  * RANK does FAULT in round AFTER:
  *   exit   ends without a word while operations are in flight      copy   one of its copies fails
  *   free   frees an operation in flight
@@ -10,7 +11,7 @@
 #include "src/base/philox.h"
 #include "tests/transport/copier_host.h"
 #include "tests/transport/exit_code.h"
-#include "transport/staged.h"
+#include "transport/carrier.h"
 
 #include <math.h>
 #include <sched.h>
@@ -205,11 +206,57 @@ static enum gn_status one_round(struct run *r, struct gn_err *err)
 	return status;
 }
 
+/* Both through the same interface as a GPU's; the choice is checked for sums, too. */
+static enum gn_status choose(struct run *r, int slow, struct gn_err *err)
+{
+	struct copier_host_options co[2] = {{.seed = 1}, {.seed = 2}};
+	struct gn_carrier *carriers[2] = {NULL, NULL};
+	enum { BYTES = 1 << 20 };
+	float *device = calloc(BYTES, 1);
+	struct gn_carrier_op *op = NULL;
+	struct gn_log *log = NULL;
+	enum gn_status status = device ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	int best = -1;
+
+	co[slow].pause_max_us = gn_comm_rank(r->comm) ? 0 : 4000;
+	gn_log_create(2, GN_LOG_INFO, &log, NULL);
+	for (int i = 0; i < 2 && !status; i++) {
+		struct gn_copier *copier;
+
+		status = copier_host_create(&co[i], &copier, err);
+		if (!status)
+			status = gn_carrier_staged_create(r->comm, copier, NULL, &carriers[i], err);
+	}
+	if (!status)
+		status = gn_carrier_choose(r->comm, carriers, 2, device, BYTES, log, &best, err);
+	for (size_t i = 0; i < BYTES / sizeof *device; i++)
+		device[i] = 1;
+	if (!status)
+		status = gn_carrier_prepare(carriers[best], device, BYTES / sizeof *device, GN_F32, GN_SUM, &op, err);
+	if (!status)
+		status = gn_carrier_start(op, NULL, err);
+	if (!status)
+		status = gn_carrier_wait(op, err);
+	for (size_t i = 0; !status && i < BYTES / sizeof *device; i++)
+		if (device[i] != (float)gn_comm_size(r->comm))
+			status = gn_err_set(err, GN_ERR_FAILED, "WRONG sum at %zu", i);
+	if (!status)
+		printf("rank %d takes %d\n", gn_comm_rank(r->comm), best);
+	gn_carrier_free(op);
+	gn_carrier_destroy(carriers[0]);
+	gn_carrier_destroy(carriers[1]);
+	gn_log_destroy(log);
+	free(device);
+	return status;
+}
+
 static int run(struct run *r, char **argv, int argc)
 {
 	uint64_t rounds = strtoull(argv[3], NULL, 10);
 	struct gn_err err;
 
+	if (!strcmp(argv[2], "choose"))
+		return choose(r, rounds != 0, &err) ? exit_code(&err) : 0;
 	r->seed = strtoull(argv[2], NULL, 10);
 	r->fault = argc > 6 && atoi(argv[5]) == gn_comm_rank(r->comm) ? argv[4] : "";
 	r->fault_round = argc > 6 ? strtoull(argv[6], NULL, 10) : 0;

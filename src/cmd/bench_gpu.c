@@ -1,0 +1,159 @@
+#include "src/cmd/bench_gpu.h"
+
+#include "kernels/cuda/device.h"
+#include "transport/carrier_cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gn_bench_gpu {
+	struct gn_cuda_device *device;
+	struct gn_cuda_stream *stream;
+	struct gn_cuda_arena *arena;
+	struct gn_carrier *carrier;
+	void *buffer;
+};
+
+enum gn_status gn_bench_gpu_open(int local_rank, struct gn_bench_gpu **out, struct gn_err *err)
+{
+	struct gn_bench_gpu *g = calloc(1, sizeof *g);
+	enum gn_status status;
+	int count = 0;
+
+	if (!g)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a GPU");
+	status = gn_cuda_device_count(&count, err);
+	if (!status)
+		status = gn_cuda_device_create(local_rank % count, &g->device, err);
+	if (!status)
+		status = gn_cuda_stream_create(g->device, &g->stream, err);
+	if (status) {
+		gn_bench_gpu_close(g);
+		return status;
+	}
+	*out = g;
+	return GN_OK;
+}
+
+void gn_bench_gpu_close(struct gn_bench_gpu *g)
+{
+	if (!g)
+		return;
+	gn_carrier_destroy(g->carrier);
+	gn_cuda_stream_destroy(g->stream);
+	gn_cuda_arena_destroy(g->arena);
+	gn_cuda_device_destroy(g->device);
+	free(g);
+}
+
+const char *gn_bench_gpu_pci(const struct gn_bench_gpu *g)
+{
+	return gn_cuda_device_info(g->device)->pci;
+}
+
+/* --- rows --- */
+
+static enum gn_status copy(struct gn_bench_gpu *g, void *to, const void *from, size_t bytes, struct gn_err *err)
+{
+	enum gn_status status = gn_cuda_copy(g->stream, to, from, bytes, err);
+
+	return status ? status : gn_cuda_stream_wait(g->stream, err);
+}
+
+static enum gn_status run_once(void *context, struct gn_err *err)
+{
+	struct gn_carrier_op *op = context;
+	enum gn_status status = gn_carrier_start(op, NULL, err);
+
+	return status ? status : gn_carrier_wait(op, err);
+}
+
+/* Zeros stay zeros however often they are summed; then one more with numbers, which is checked. */
+static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *row, struct gn_carrier_op *op,
+				     struct gn_err *err)
+{
+	struct gn_bench_gpu *g = b->gpu;
+	enum gn_status status;
+
+	memset(b->out, 0, row->bytes);
+	status = copy(g, g->buffer, b->out, row->bytes, err);
+	if (!status)
+		status = gn_bench_time_any(b, run_once, op, &row->in_place, err);
+	if (status)
+		return status;
+	gn_pattern_fill(&b->pattern, b->out, 0, row->count, gn_comm_rank(b->comm));
+	status = copy(g, g->buffer, b->out, row->bytes, err);
+	if (!status)
+		status = run_once(op, err);
+	if (!status)
+		status = copy(g, b->out, g->buffer, row->bytes, err);
+	if (!status)
+		status = gn_bench_add_wrong(b, gn_pattern_wrong(&b->pattern, b->out, 0, row->count, -1), &row->in_place, err);
+	return status;
+}
+
+static enum gn_status measure_row(struct gn_bench *b, struct gn_bench_row *row, int *direct, struct gn_err *err)
+{
+	struct gn_carrier_op *op;
+	enum gn_status status = gn_carrier_prepare(b->gpu->carrier, b->gpu->buffer, row->count, b->pattern.type,
+						   b->pattern.reduction, &op, err);
+
+	if (status)
+		return status;
+	status = time_and_check(b, row, op, err);
+	row->in_place.algo = gn_carrier_name(b->gpu->carrier);
+	row->in_place.chunks = 1;
+	/* it stages through memory that ranks of one node share */
+	*direct = !strcmp(gn_carrier_name(b->gpu->carrier), "ucx") && gn_world_local_size(b->world) > 1;
+	gn_carrier_free(op);
+	return status;
+}
+
+static void print_heading(const struct gn_bench *b)
+{
+	const struct gn_cuda_info *info = gn_cuda_device_info(b->gpu->device);
+	int ranks = gn_comm_size(b->comm), nodes = gn_world_nodes(b->world);
+	struct gn_strbuf text;
+
+	gn_strbuf_init(&text);
+	gn_carrier_describe(b->gpu->carrier, &text);
+	printf("# allreduce of GPU memory: %d rank%s on %d node%s, %s, rank 0 on cuda:%d, %s, PCI %s\n", ranks, ranks > 1 ? "s" : "",
+	       nodes, nodes > 1 ? "s" : "", gn_strbuf_text(&text), info->ordinal, info->name, info->pci);
+	gn_strbuf_release(&text);
+	gn_bench_print_heading();
+}
+
+enum gn_status gn_bench_gpu_allreduce(struct gn_bench *b, struct gn_err *err)
+{
+	struct gn_bench_gpu *g = b->gpu;
+	int size = gn_comm_size(b->comm), ordinal = gn_cuda_device_info(g->device)->ordinal;
+	size_t each = gn_pattern_bytes(b->pattern.type), before = 0;
+	enum gn_status status = gn_cuda_arena_create(g->device, b->buffer_bytes, &g->arena, err);
+
+	if (status)
+		return status;
+	g->buffer = gn_cuda_arena_take(g->arena, b->buffer_bytes - GN_CUDA_ALIGN_BYTES);
+	if (!g->buffer)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no %zu bytes of GPU memory", b->buffer_bytes);
+	status = gn_carrier_cuda_create(b->comm, b->o->comm, ordinal, b->log, &g->carrier, err);
+	if (status)
+		return status;
+	if (!strcmp(gn_carrier_name(g->carrier), "nccl") && strcmp(b->o->transport, "auto"))
+		return gn_err_set(err, GN_ERR_USAGE, "--transport %s is of UCX, and NCCL chooses its own: use --comm ucx", b->o->transport);
+	if (!b->o->json && gn_comm_rank(b->comm) == 0)
+		print_heading(b);
+	for (int64_t bytes = b->o->min_bytes; bytes <= b->o->max_bytes && !status; bytes *= b->o->factor) {
+		struct gn_bench_row row = {.op = "allreduce", .redop = b->o->redop, .root = -1, .device = "cuda",
+					   .bus_factor = 2.0 * (size - 1) / size, .limit_of = ""};
+
+		row.count = (size_t)bytes < each ? 1 : (size_t)bytes / each;
+		row.bytes = row.count * each;
+		if (!strcmp(gn_carrier_name(g->carrier), "nccl"))
+			row.transport = "nccl";
+		if (row.bytes != before)
+			status = gn_bench_row(b, &row, measure_row, err);
+		before = row.bytes;
+	}
+	return status;
+}
