@@ -91,7 +91,9 @@ static enum gn_status allocate(struct gn_exec *e, struct gn_err *err)
 	if (!e->reduction_count)
 		return GN_OK;
 	e->slot_bytes = (longest + GN_ALIGN_BYTES - 1) / GN_ALIGN_BYTES * GN_ALIGN_BYTES;
-	e->slot_count = e->reduction_count < GN_EXEC_SLOTS ? (uint32_t)e->reduction_count : GN_EXEC_SLOTS;
+	e->slot_count = gn_schedule_slots(e->slot_bytes);
+	if (e->reduction_count < e->slot_count)
+		e->slot_count = (uint32_t)e->reduction_count;
 	e->scratch = gn_alloc_aligned(e->slot_bytes * e->slot_count + GN_ALIGN_BYTES);
 	return e->scratch ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for reductions");
 }

@@ -4,8 +4,6 @@
 
 #include "transport/exec.h"
 
-/* Receptions that may wait in memory of ours at once: enough to keep a link busy while one is being reduced. */
-#define GN_EXEC_SLOTS 8
 #define GN_MESSAGE_BITS 20
 #define GN_SEQUENCE_BITS 24
 struct gn_step_state {
@@ -41,7 +39,7 @@ struct gn_exec {
 	int by_memory, by_message; /* whether any message goes that way */
 	uint32_t sequence;
 	size_t remaining, next_reduction, queue_head, queue_tail, landed_count, polled_count;
-	uint32_t free_slots[GN_EXEC_SLOTS], free_count, slot_count;
+	uint32_t free_slots[GN_SLOTS_MAX], free_count, slot_count;
 	enum gn_status status;
 	struct gn_err why;
 };

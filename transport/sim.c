@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define SLOTS 8 /* as in coll.c */
 #define PIECE_BYTES (256u << 10)
 #define MEMORY_BYTES 8000000000u
 
@@ -26,7 +25,7 @@ struct machine {
 	struct gn_sim_plan plan;
 	struct event *heap;
 	size_t heap_count, heap_room;
-	uint32_t *next_reduction, *free_slots; /* per rank */
+	uint32_t slots, *next_reduction, *free_slots; /* per rank */
 	uint32_t *missing;		       /* per step, as at the start; NULL unless there are repeats */
 	size_t left;
 	double now, *start_at, *done_at; /* per rank */
@@ -262,7 +261,7 @@ static void begin(struct machine *m)
 	}
 	for (int r = 0; r < m->plan.ranks; r++) {
 		m->next_reduction[r] = (uint32_t)m->plan.first[r];
-		m->free_slots[r] = SLOTS;
+		m->free_slots[r] = m->slots;
 		m->start_at[r] = m->done_at[r];
 		push(m, m->start_at[r], START, (uint32_t)r);
 	}
@@ -301,6 +300,7 @@ static void add_times(const struct machine *m, int of, struct gn_sim_result *out
 static enum gn_status prepare(struct machine *m, int repeats, struct gn_err *err)
 {
 	size_t ranks = (size_t)m->plan.ranks, steps = m->plan.first[ranks];
+	double longest = 0;
 
 	m->next_reduction = calloc(ranks, sizeof *m->next_reduction);
 	m->free_slots = calloc(ranks, sizeof *m->free_slots);
@@ -312,6 +312,10 @@ static enum gn_status prepare(struct machine *m, int repeats, struct gn_err *err
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to simulate %zu ranks", ranks);
 	for (size_t i = 0; i < steps && m->missing; i++)
 		m->missing[i] = m->plan.steps[i].missing;
+	for (size_t i = 0; i < steps; i++)
+		if (m->plan.steps[i].op == GN_STEP_RECV_REDUCE && m->plan.steps[i].bytes > longest)
+			longest = m->plan.steps[i].bytes;
+	m->slots = gn_schedule_slots((size_t)longest);
 	delay_stragglers(m);
 	return GN_OK;
 }

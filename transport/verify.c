@@ -244,7 +244,7 @@ static enum gn_status check_races(const struct gn_verify_job *j, struct gn_err *
 
 static enum gn_status check_all(struct gn_verify_job *j, struct gn_err *err)
 {
-	static const uint32_t slots[] = {1, 8};
+	static const uint32_t slots[] = {1, GN_SLOTS_MAX};
 	enum gn_status status = check_steps(j, err);
 
 	if (!status)
