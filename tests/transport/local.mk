@@ -49,6 +49,7 @@ tests_transport_staged_probe_SOURCES = tests/transport/staged_probe.c tests/tran
 	tests/transport/copier_host.c tests/transport/copier_host.h
 tests_transport_staged_probe_LDADD = $(TRANSPORT_LIBS)
 SHELL_TESTS += \
+	tests/transport/affinity.t \
 	tests/transport/azure.t \
 	tests/transport/bench.t \
 	tests/transport/peers.t \
