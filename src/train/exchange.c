@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 struct bucket {
-	struct gn_coll *coll;
+	struct gn_coll *coll;	  /* one of the two */
+	struct gn_carrier_op *op;
 	struct gn_exchange_bucket seen;
 	int first, end;	   /* parameters first .. end-1 */
 	int missing;	   /* of them, not ready yet */
@@ -17,6 +18,7 @@ struct gn_exchange {
 	size_t count, started, finished;
 	int *bucket_of;		/* parameter -> bucket */
 	struct gn_exchange_form form;
+	void *after;		/* on a device */
 	uint64_t taken_ns;	/* by ready() */
 	enum gn_status status;	/* of what ready() did */
 	struct gn_err err;
@@ -48,8 +50,21 @@ size_t gn_exchange_count(const struct gn_model *model, size_t bucket_bytes)
 	return cut(model, bucket_bytes, NULL, NULL);
 }
 
-static enum gn_status make_colls(struct gn_exchange *x, struct gn_comm *comm, const struct gn_model *model, float *flat,
-				 size_t tail_elements, const char *algo, struct gn_err *err)
+/* Who sums: a communicator by an algorithm, or a carrier. */
+struct summer {
+	struct gn_comm *comm;
+	const char *algo;
+	struct gn_carrier *carrier;
+};
+
+static enum gn_status prepare(const struct summer *by, struct bucket *b, float *data, size_t count, struct gn_err *err)
+{
+	return by->carrier ? gn_carrier_prepare(by->carrier, data, count, GN_F32, GN_SUM, &b->op, err)
+			   : gn_coll_allreduce(by->comm, data, count, GN_F32, NULL, by->algo, &b->coll, err);
+}
+
+static enum gn_status make_sums(struct gn_exchange *x, const struct summer *by, const struct gn_model *model, float *flat,
+				size_t tail_elements, struct gn_err *err)
 {
 	size_t end = gn_model_param_elements(model) + tail_elements;
 	enum gn_status status = GN_OK;
@@ -59,16 +74,14 @@ static enum gn_status make_colls(struct gn_exchange *x, struct gn_comm *comm, co
 		size_t begin = first ? gn_model_param(model, first)->offset : 0;
 
 		x->buckets[b].seen.bytes = (end - begin) * sizeof(float);
-		status = gn_coll_allreduce(comm, flat + begin, end - begin, GN_F32, NULL, algo,
-					   &x->buckets[b].coll, err);
+		status = prepare(by, &x->buckets[b], flat + begin, end - begin, err);
 		end = begin;
 	}
 	return status;
 }
 
-enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *model, float *flat,
-				  size_t tail_elements, const struct gn_exchange_form *form, const char *algo,
-				  struct gn_exchange **out, struct gn_err *err)
+static enum gn_status create(const struct summer *by, const struct gn_model *model, float *flat, size_t tail_elements,
+			     const struct gn_exchange_form *form, struct gn_exchange **out, struct gn_err *err)
 {
 	size_t params = (size_t)gn_model_param_count(model);
 	struct gn_exchange *x = calloc(1, sizeof *x);
@@ -84,7 +97,7 @@ enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *m
 	}
 	x->form = *form;
 	x->count = cut(model, form->bucket_bytes, x->buckets, x->bucket_of);
-	status = make_colls(x, comm, model, flat, tail_elements, algo, err);
+	status = make_sums(x, by, model, flat, tail_elements, err);
 	if (status) {
 		gn_exchange_destroy(x);
 		return status;
@@ -93,12 +106,32 @@ enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *m
 	return GN_OK;
 }
 
+enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *model, float *flat,
+				  size_t tail_elements, const struct gn_exchange_form *form, const char *algo,
+				  struct gn_exchange **out, struct gn_err *err)
+{
+	const struct summer by = {.comm = comm, .algo = algo};
+
+	return create(&by, model, flat, tail_elements, form, out, err);
+}
+
+enum gn_status gn_exchange_create_on(struct gn_carrier *carrier, const struct gn_model *model, float *flat,
+				     size_t tail_elements, const struct gn_exchange_form *form, struct gn_exchange **out,
+				     struct gn_err *err)
+{
+	const struct summer by = {.carrier = carrier};
+
+	return create(&by, model, flat, tail_elements, form, out, err);
+}
+
 void gn_exchange_destroy(struct gn_exchange *x)
 {
 	if (!x)
 		return;
-	for (size_t b = 0; x->buckets && b < x->count; b++)
+	for (size_t b = 0; x->buckets && b < x->count; b++) {
 		gn_coll_free(x->buckets[b].coll);
+		gn_carrier_free(x->buckets[b].op);
+	}
 	free(x->buckets);
 	free(x->bucket_of);
 	free(x);
@@ -129,6 +162,11 @@ uint64_t gn_exchange_taken_ns(const struct gn_exchange *x)
 	return x->taken_ns;
 }
 
+void gn_exchange_after(struct gn_exchange *x, void *event)
+{
+	x->after = event;
+}
+
 void gn_exchange_begin(struct gn_exchange *x)
 {
 	for (size_t b = 0; b < x->count; b++) {
@@ -148,7 +186,12 @@ static void start(struct gn_exchange *x, struct bucket *b)
 		b->seen.ready_ns = b->seen.start_ns;
 		b->seen.taken_ns = x->taken_ns;
 	}
-	x->status = gn_coll_start(b->coll, &x->err);
+	x->status = b->op ? gn_carrier_start(b->op, x->after, &x->err) : gn_coll_start(b->coll, &x->err);
+}
+
+static enum gn_status test(struct bucket *b, struct gn_err *err)
+{
+	return b->op ? gn_carrier_test(b->op, &b->done, err) : gn_coll_test(b->coll, &b->done, err);
 }
 
 static void set_done(struct bucket *b)
@@ -164,7 +207,7 @@ static void advance(struct gn_exchange *x, int all)
 		start(x, &x->buckets[x->started++]);
 	for (size_t b = x->finished; b < x->started && !x->status; b++) {
 		if (!x->buckets[b].done) {
-			x->status = gn_coll_test(x->buckets[b].coll, &x->buckets[b].done, &x->err);
+			x->status = test(&x->buckets[b], &x->err);
 			set_done(&x->buckets[b]);
 		}
 		if (b == x->finished && x->buckets[b].done)
@@ -191,12 +234,14 @@ void gn_exchange_ready(void *context, int param)
 enum gn_status gn_exchange_wait(struct gn_exchange *x, struct gn_err *err)
 {
 	advance(x, 1);
-	for (size_t b = 0; b < x->count && !x->status; b++) {
-		if (x->buckets[b].done)
+	for (size_t i = 0; i < x->count && !x->status; i++) {
+		struct bucket *b = &x->buckets[i];
+
+		if (b->done)
 			continue;
-		x->status = gn_coll_wait(x->buckets[b].coll, &x->err);
-		x->buckets[b].done = 1;
-		set_done(&x->buckets[b]);
+		x->status = b->op ? gn_carrier_wait(b->op, &x->err) : gn_coll_wait(b->coll, &x->err);
+		b->done = 1;
+		set_done(b);
 	}
 	if (x->status && err)
 		*err = x->err;

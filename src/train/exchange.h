@@ -14,6 +14,7 @@
 #define GN_TRAIN_EXCHANGE_H
 
 #include "src/train/model.h"
+#include "transport/carrier.h"
 #include "transport/comm.h"
 
 struct gn_exchange;
@@ -28,6 +29,10 @@ struct gn_exchange_form {
 enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *model, float *flat,
 				  size_t tail_elements, const struct gn_exchange_form *form, const char *algo,
 				  struct gn_exchange **out, struct gn_err *err);
+/* The same for an array in a device's memory, which is summed by the carrier, borrowed. */
+enum gn_status gn_exchange_create_on(struct gn_carrier *carrier, const struct gn_model *model, float *flat,
+				     size_t tail_elements, const struct gn_exchange_form *form, struct gn_exchange **out,
+				     struct gn_err *err);
 void gn_exchange_destroy(struct gn_exchange *x);
 size_t gn_exchange_buckets(const struct gn_exchange *x);
 /* How many buckets there would be. */
@@ -41,7 +46,7 @@ struct gn_exchange_bucket {
 	uint64_t taken_ns; /* gn_exchange_taken_ns when it was ready */
 };
 void gn_exchange_bucket(const struct gn_exchange *x, size_t index, struct gn_exchange_bucket *out);
-/* What was chosen for the bucket's sum. */
+/* What was chosen for the bucket's sum; NULL on a device. */
 const struct gn_coll *gn_exchange_coll(const struct gn_exchange *x, size_t index);
 /* Of the present step, or the last one: what gn_exchange_ready has taken from backward, in ns. */
 uint64_t gn_exchange_taken_ns(const struct gn_exchange *x);
@@ -51,6 +56,10 @@ void gn_exchange_begin(struct gn_exchange *x);
 /* The gradient of this parameter is final: may start buckets, and moves those under way forward. Errors are kept until wait.
  * Has the signature of gn_plan_backward's callback; context is the exchange. */
 void gn_exchange_ready(void *context, int param);
+/* On a device, before gn_exchange_ready: what will have happened there when the gradients are final (CUDA: a cudaEvent_t, recorded
+ * behind the kernels that write them), from now on. It may be recorded anew for later gradients of the same stream, and is kept
+ * by the caller until gn_exchange_wait. NULL: they are final already. */
+void gn_exchange_after(struct gn_exchange *x, void *event);
 /* Blocks until the whole array is summed. Starts what has not started yet (parameters without a gradient). */
 enum gn_status gn_exchange_wait(struct gn_exchange *x, struct gn_err *err);
 

@@ -3,9 +3,12 @@ UNIT_TESTS += tests/train/test_count tests/train/test_curve tests/train/test_lr 
 	tests/train/test_step
 EXTRA_DIST += tests/train/common.sh tests/train/trace_check
 
-SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/equal.t tests/train/overlap.t tests/train/recipe.t tests/train/report.t \
+SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/equal.t tests/train/exchange.t tests/train/overlap.t tests/train/recipe.t tests/train/report.t \
 	tests/train/resume.t tests/train/split.t tests/train/sync.t \
 	tests/train/trace.t
+check_PROGRAMS += tests/train/exchange_probe
+tests_train_exchange_probe_SOURCES = tests/train/exchange_probe.c tests/transport/copier_host.c tests/transport/copier_host.h
+tests_train_exchange_probe_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 TRAIN_TEST_LIBS = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_train_test_model_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_model_LDADD = $(TRAIN_TEST_LIBS)

@@ -1,0 +1,116 @@
+/* A rank that exchanges gradients of a network: of the host's memory, and of a device's (which is ordinary memory behind the
+ * copies of tests/transport/copier_host.h), with and without overlap, with gradients that never become ready. Sums are exact.
+ * usage: exchange_probe      Exit codes as gannet's; 99: a wrong sum. */
+#include "tests/transport/copier_host.h"
+#include "tests/transport/exit_code.h"
+#include "src/train/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WRONG 99
+#define STEPS 4
+#define TAIL 5
+
+static float given(int rank, size_t i, int step)
+{
+	return (float)((i * 7 + (size_t)rank * 13 + (size_t)step * 5) % 101) - 50;
+}
+
+static enum gn_status one_step(struct gn_exchange *x, const struct gn_model *model, struct gn_comm *comm, float *flat,
+			       size_t count, int step, struct gn_err *err)
+{
+	int params = gn_model_param_count(model), rank = gn_comm_rank(comm), size = gn_comm_size(comm);
+	enum gn_status status;
+
+	for (size_t i = 0; i < count; i++)
+		flat[i] = given(rank, i, step);
+	gn_exchange_begin(x);
+	/* each rank misses others, which leave at the end */
+	for (int p = params - 1; p >= 0; p--)
+		if (step < 2 || (p + rank) % 7)
+			gn_exchange_ready(x, p);
+	status = gn_exchange_wait(x, err);
+	for (size_t i = 0; !status && i < count; i++) {
+		float sum = 0;
+
+		for (int r = 0; r < size; r++)
+			sum += given(r, i, step);
+		if (flat[i] == sum)
+			continue;
+		fprintf(stderr, "WRONG: element %zu of %zu in step %d is %g, not %g\n", i, count, step, (double)flat[i], (double)sum);
+		_exit(WRONG);
+	}
+	return status;
+}
+
+static enum gn_status steps(struct gn_exchange *x, const struct gn_model *model, struct gn_comm *comm, float *flat,
+			    size_t count, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	for (int step = 0; step < STEPS && !status; step++)
+		status = one_step(x, model, comm, flat, count, step, err);
+	if (!status)
+		printf("rank %d: %zu buckets are right\n", gn_comm_rank(comm), gn_exchange_buckets(x));
+	gn_exchange_destroy(x);
+	return status;
+}
+
+static enum gn_status run(struct gn_comm *comm, const struct gn_model *model, struct gn_carrier *carrier, float *flat,
+			  struct gn_err *err)
+{
+	size_t count = gn_model_param_elements(model) + TAIL;
+	enum gn_status status = GN_OK;
+
+	for (int overlap = 0; overlap < 2 && !status; overlap++) {
+		struct gn_exchange_form form = {100000, overlap};
+		struct gn_exchange *x;
+
+		status = gn_exchange_create(comm, model, flat, TAIL, &form, "auto", &x, err);
+		if (!status)
+			status = steps(x, model, comm, flat, count, err);
+		if (!status)
+			status = gn_exchange_create_on(carrier, model, flat, TAIL, &form, &x, err);
+		if (!status)
+			status = steps(x, model, comm, flat, count, err);
+	}
+	return status;
+}
+
+int main(void)
+{
+	struct copier_host_options co = {.seed = 3, .pause_max_us = 100};
+	struct gn_comm_options options = {.transport = "auto", .tuning = "none"};
+	struct gn_stager_options so = {30000, 3};
+	struct gn_world *world = NULL;
+	struct gn_comm *comm = NULL;
+	struct gn_model *model = NULL;
+	struct gn_carrier *carrier = NULL;
+	struct gn_copier *copier;
+	float *flat = NULL;
+	struct gn_err err;
+	enum gn_status status = gn_world_create(NULL, NULL, &world, &err);
+
+	if (!status)
+		status = gn_comm_create(world, &options, NULL, &comm, &err);
+	if (!status)
+		status = gn_model_create("resnet20", 10, 3, 32, &model, &err);
+	if (!status)
+		flat = malloc((gn_model_param_elements(model) + TAIL) * sizeof *flat);
+	if (!status && !flat)
+		status = gn_err_set(&err, GN_ERR_NO_MEMORY, "no memory");
+	if (!status)
+		status = copier_host_create(&co, &copier, &err);
+	if (!status)
+		status = gn_carrier_staged_create(comm, copier, &so, &carrier, &err);
+	if (!status)
+		status = run(comm, model, carrier, flat, &err);
+	gn_carrier_destroy(carrier);
+	free(flat);
+	gn_model_destroy(model);
+	gn_comm_destroy(comm);
+	gn_world_destroy(world);
+	return status ? exit_code(&err) : 0;
+}
