@@ -15,6 +15,8 @@ static const struct gn_option options[] = {
 	 .help = "a checkpoint, or a folder of them, whose newest whole one is taken"},
 	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = FIELD(average),
 	 .help = "evaluate the moving average of the weights, of a run with train --ema"},
+	{.name = "logits", .kind = GN_OPTION_TEXT, .offset = FIELD(logits), .value_name = "FILE.npy",
+	 .help = "write the network's answers, for NumPy: float32, one row for each image in the dataset's order"},
 	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
 	 .initial = "64", .min = 1, .max = 65536, .help = "images per rank and step"},
 	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",

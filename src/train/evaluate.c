@@ -4,6 +4,7 @@
 #include "src/train/agree.h"
 #include "src/train/checkpoint.h"
 #include "src/train/input.h"
+#include "src/train/logits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +15,13 @@ struct evaluation {
 	struct gn_model *model;
 	struct gn_loader *loader;
 	struct gn_plan *plan;
+	struct gn_logits *logits;
 	float *params, *buffers;
 };
 
 static void release(struct evaluation *e)
 {
+	gn_logits_destroy(e->logits);
 	gn_plan_destroy(e->plan);
 	gn_loader_destroy(e->loader);
 	gn_model_destroy(e->model);
@@ -69,6 +72,8 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 	status = gn_loader_create(e->data, &lo, &e->loader, err);
 	if (!status)
 		status = gn_plan_create(e->model, &po, e->params, NULL, e->buffers, &e->plan, err);
+	if (!status && o->logits)
+		status = gn_logits_create(o->logits, gn_dataset_count(e->data), (uint32_t)e->info.classes, comm, &e->logits, err);
 	return status;
 }
 
@@ -110,10 +115,13 @@ enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_
 		status = share_weights(&e, folder, options->average, comm, err);
 	counting = !status;
 	if (!status)
-		status = gn_score_run(e.plan, e.loader, comm, (int)e.info.classes, out, err);
+		status = gn_score_run(e.plan, e.loader, comm, (int)e.info.classes, e.logits ? gn_logits_rows(e.logits) : NULL,
+				      out, err);
 	/* Until here all failures were agreed on; one in the middle of the run is this rank's own. */
 	if (status && counting && status != GN_ERR_PEER_LOST)
 		gn_world_give_up(gn_comm_world(comm), err->text);
+	if (!status && e.logits)
+		status = gn_logits_write(e.logits, comm, err);
 	if (!status)
 		*step = e.info.state.step;
 	release(&e);

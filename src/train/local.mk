@@ -17,6 +17,7 @@ libgannet_train_a_SOURCES = \
 	src/train/init.c src/train/init.h \
 	src/train/input.c src/train/input.h \
 	src/train/lenet.c \
+	src/train/logits.c src/train/logits.h \
 	src/train/lr.c src/train/lr.h \
 	src/train/model.c src/train/model_internal.h src/train/model.h \
 	src/train/optimizer.c src/train/optimizer.h \

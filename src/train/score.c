@@ -1,6 +1,7 @@
 #include "src/train/score.h"
 
 #include <math.h>
+#include <string.h>
 
 /* log(sum(exp(row))) - row[label], in double. */
 static double cross_entropy(const float *row, int32_t label, int classes)
@@ -45,7 +46,7 @@ static enum gn_status sum_over_ranks(struct gn_comm *comm, struct gn_score *scor
 	return GN_OK;
 }
 
-enum gn_status gn_score_run(struct gn_plan *plan, struct gn_loader *loader, struct gn_comm *comm, int classes,
+enum gn_status gn_score_run(struct gn_plan *plan, struct gn_loader *loader, struct gn_comm *comm, int classes, float *logits,
 			    struct gn_score *out, struct gn_err *err)
 {
 	struct gn_score score = {0};
@@ -55,13 +56,16 @@ enum gn_status gn_score_run(struct gn_plan *plan, struct gn_loader *loader, stru
 	gn_plan_freeze(plan);
 	for (uint64_t b = 0; b < batches && !status; b++) {
 		struct gn_batch batch;
-		const float *logits;
+		const float *rows;
 
 		status = gn_loader_next(loader, &batch, err);
 		if (!status && batch.count) {
-			status = gn_plan_forward(plan, batch.images, 0, &logits, err);
+			status = gn_plan_forward(plan, batch.images, 0, &rows, err);
 			if (!status)
-				gn_score_add(&score, logits, batch.labels, batch.count, classes);
+				gn_score_add(&score, rows, batch.labels, batch.count, classes);
+			for (uint32_t i = 0; i < batch.count && logits && !status; i++)
+				memcpy(logits + batch.indices[i] * (size_t)classes, rows + (size_t)i * (size_t)classes,
+				       (size_t)classes * sizeof *rows);
 		}
 		if (!status)
 			status = gn_world_check(gn_comm_world(comm), err);

@@ -18,8 +18,9 @@ struct gn_score {
 /* Adds count rows of logits [count][classes] with their labels. */
 void gn_score_add(struct gn_score *score, const float *logits, const int32_t *labels, uint32_t count, int classes);
 /* Collective: evaluates the whole of the loader's data set (started here, at epoch 0) with an inference plan and sums over
- * all ranks: *out is the same everywhere. batch is the plan's and the loader's. */
-enum gn_status gn_score_run(struct gn_plan *plan, struct gn_loader *loader, struct gn_comm *comm, int classes,
+ * all ranks: *out is the same everywhere. batch is the plan's and the loader's. logits, when not NULL, is [samples of the
+ * dataset][classes]: rows of samples that this rank evaluates are filled in. */
+enum gn_status gn_score_run(struct gn_plan *plan, struct gn_loader *loader, struct gn_comm *comm, int classes, float *logits,
 			    struct gn_score *out, struct gn_err *err);
 
 #endif

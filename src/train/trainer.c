@@ -101,7 +101,7 @@ static enum gn_status score(struct gn_session *s, int average, struct gn_score *
 
 	if (average)
 		gn_ema_swap(s->ema, s->params, s->buffers);
-	status = gn_score_run(s->val_plan, s->val_loader, s->comm, gn_model_classes(s->model), out, err);
+	status = gn_score_run(s->val_plan, s->val_loader, s->comm, gn_model_classes(s->model), NULL, out, err);
 	if (average)
 		gn_ema_swap(s->ema, s->params, s->buffers);
 	if (gn_session_alone(s, status))
