@@ -59,16 +59,21 @@ static void ready(void *context, int param)
 	}
 }
 
-/* The sums of a step, each on a line of the trace that no other takes at that time. */
-static void trace_buckets(const struct gn_session *s)
+/* The sums of the step that began then, each on a line of the trace that no other takes at that time; one that has not ended, in a
+ * step that failed, until now. */
+static void trace_buckets(const struct gn_session *s, uint64_t began_ns)
 {
-	uint64_t busy_until[GN_TRACE_SUMS_MAX] = {0};
+	uint64_t busy_until[GN_TRACE_SUMS_MAX] = {0}, now = gn_clock_ns();
 
 	for (size_t b = 0; b < gn_exchange_buckets(s->exchange) && gn_trace_is_on(s->trace); b++) {
 		struct gn_exchange_bucket seen;
 		int line = 0;
 
 		gn_exchange_bucket(s->exchange, b, &seen);
+		if (seen.start_ns < began_ns)
+			continue;
+		if (seen.done_ns < seen.start_ns)
+			seen.done_ns = now;
 		while (line < GN_TRACE_SUMS_MAX && busy_until[line] > seen.start_ns)
 			line++;
 		if (line == GN_TRACE_SUMS_MAX)
@@ -197,13 +202,16 @@ enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *st
 	status = compute(s, *stop != 0, sums, &mark, err);
 	if (!status)
 		status = update(s, lr, sums, err);
-	if (status)
+	if (status) {
+		trace_buckets(s, began);
+		gn_trace_add(s->trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, gn_clock_ns());
 		return status;
+	}
 	computed = (double)(mark - began) * 1e-9 - (sums->exposed - exposed);
 	update_s = since(s, GN_SPAN_OPTIMIZER, &mark);
 	sums->optimizer += update_s;
 	predicted = gn_split_predict_step(s, began, computed, update_s);
-	trace_buckets(s);
+	trace_buckets(s, began);
 	gn_trace_add(s->trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, mark);
 	sums->predicted += predicted;
 	sums->predicted_compute += predicted > 0 ? computed + update_s : 0;

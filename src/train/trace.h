@@ -3,6 +3,7 @@
  *
  * Each rank keeps the spans of some steps in a ring: of the steps asked for, or of the last ones, as many as fit; the oldest go
  * first. Writing is collective: ranks send their spans to rank 0 one after the other, and the file appears whole or not at all.
+ * When a run fails, each rank that can writes a file of its own instead.
  * Clocks of hosts are compared twice (clocks.h), and times in between moved along the line through both; the file's otherData
  * says by how much, and how far off that may be.
  *
@@ -52,6 +53,11 @@ int gn_trace_is_full(const struct gn_trace *t, uint64_t step);
 /* Collective. Writes the file, once; failures are agreed on. model names the nodes; *spans (rank 0): how many. */
 enum gn_status gn_trace_write(struct gn_trace *t, struct gn_comm *comm, const struct gn_model *model, uint64_t *spans,
 			      struct gn_err *err);
+/* For a run that has failed, when nobody can be waited for: this rank's spans alone, in a file of their own whose name is put into
+ * path, PATH.rankN.json. Times are rank 0's clock's own, so that the parts of all ranks fit together. Sends nothing. *spans 0:
+ * there was nothing to write. */
+enum gn_status gn_trace_write_part(struct gn_trace *t, const struct gn_comm *comm, const struct gn_model *model, const char *failure,
+				   char *path, size_t path_size, uint64_t *spans, struct gn_err *err);
 int gn_trace_is_written(const struct gn_trace *t);
 
 #endif

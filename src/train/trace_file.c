@@ -178,11 +178,12 @@ enum gn_status gn_trace_file_put(struct gn_trace_file *o, const struct gn_world 
 }
 
 /* What is known of the clocks; also ends the list of events, whose last comma JSON would not forgive. */
-static void put_end(struct gn_trace_file *o, const struct gn_world *world, const struct gn_trace_header *all, int ranks)
+static void put_end(struct gn_trace_file *o, const struct gn_world *world, const struct gn_trace_header *all, int first,
+		    int count, const char *failure)
 {
 	struct gn_json *j = &o->json;
 
-	put_meta(o, 0, 0, "process_labels", "labels", "clock of reference", 0);
+	put_meta(o, first, 0, "process_labels", "labels", first ? "of a run that failed" : "clock of reference", 0);
 	o->text.len -= 2;
 	o->text.text[o->text.len] = 0;
 	gn_strbuf_puts(&o->text, "\n], \"otherData\":\n");
@@ -190,14 +191,16 @@ static void put_end(struct gn_trace_file *o, const struct gn_world *world, const
 	gn_json_object(j, NULL);
 	gn_json_string(j, "clock", "rank 0's; others are moved by ahead_us, measured by messages to and fro, which may be off by "
 				   "uncertain_us");
+	if (failure)
+		gn_json_string(j, "failure", failure);
 	gn_json_array(j, "ranks");
-	for (int r = 0; r < ranks; r++) {
+	for (int r = 0; r < count; r++) {
 		int64_t off = all[r].begun.uncertain_ns > all[r].ended.uncertain_ns ? all[r].begun.uncertain_ns
 										    : all[r].ended.uncertain_ns;
 
 		gn_json_object(j, NULL);
-		gn_json_int(j, "rank", r);
-		gn_json_string(j, "host", gn_world_host_of(world, r));
+		gn_json_int(j, "rank", first + r);
+		gn_json_string(j, "host", gn_world_host_of(world, first + r));
 		gn_json_fixed(j, "ahead_us", (double)all[r].ended.ahead_ns * 1e-3, 3);
 		gn_json_fixed(j, "drift_us", (double)(all[r].ended.ahead_ns - all[r].begun.ahead_ns) * 1e-3, 3);
 		gn_json_fixed(j, "uncertain_us", (double)off * 1e-3, 3);
@@ -223,9 +226,9 @@ static enum gn_status move_into_place(struct gn_trace_file *o, struct gn_err *er
 }
 
 enum gn_status gn_trace_file_finish(struct gn_trace_file *o, const struct gn_world *world, const struct gn_trace_header *all,
-				    int ranks, struct gn_err *err)
+				    int first, int count, const char *failure, struct gn_err *err)
 {
-	put_end(o, world, all, ranks);
+	put_end(o, world, all, first, count, failure);
 	return move_into_place(o, err);
 }
 

@@ -49,9 +49,10 @@ enum gn_status gn_trace_file_open(struct gn_trace_file *o, const char *path, str
 /* One rank's spans, in order of thread and time. */
 enum gn_status gn_trace_file_put(struct gn_trace_file *o, const struct gn_world *world, int rank,
 				 const struct gn_trace_header *h, const struct gn_trace_span *spans, struct gn_err *err);
-/* What is known of the clocks; then the file gets its name. */
+/* What is known of the clocks of ranks first .. first + count - 1, whose headers are all[0 ..]; then the file gets its name.
+ * failure: why it holds no more than that; NULL: it is whole. */
 enum gn_status gn_trace_file_finish(struct gn_trace_file *o, const struct gn_world *world, const struct gn_trace_header *all,
-				    int ranks, struct gn_err *err);
+				    int first, int count, const char *failure, struct gn_err *err);
 /* Removes what is not finished. */
 void gn_trace_file_release(struct gn_trace_file *o);
 

@@ -2,6 +2,7 @@
 
 #include "src/train/agree.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,9 @@ static enum gn_status collect(struct gn_trace *t, struct gn_trace_span **out, st
 	for (size_t i = 0; i < t->count; i++)
 		if (t->ring[i].step >= first && t->ring[i].kind == GN_SPAN_STEP && t->ring[i].begin_ns < begin)
 			begin = t->ring[i].begin_ns;
+	/* Not one has ended: the run did, in the first. */
+	if (begin == UINT64_MAX)
+		begin = 0;
 	for (size_t i = 0; i < t->count; i++)
 		if (t->ring[i].step >= first && t->ring[i].begin_ns >= begin)
 			list[kept++] = t->ring[i];
@@ -130,7 +134,7 @@ static enum gn_status write_all(struct gn_trace *t, struct gn_comm *comm, struct
 	if (status)
 		return status;
 	if (root && !wrote)
-		wrote = gn_trace_file_finish(o, gn_comm_world(comm), all, gn_comm_size(comm), err);
+		wrote = gn_trace_file_finish(o, gn_comm_world(comm), all, 0, gn_comm_size(comm), NULL, err);
 	return gn_agree_status(comm, wrote, err);
 }
 
@@ -153,5 +157,31 @@ enum gn_status gn_trace_write(struct gn_trace *t, struct gn_comm *comm, const st
 	gn_trace_file_release(&o);
 	free(list);
 	free(all);
+	return status;
+}
+
+enum gn_status gn_trace_write_part(struct gn_trace *t, const struct gn_comm *comm, const struct gn_model *model, const char *failure,
+				   char *path, size_t path_size, uint64_t *spans, struct gn_err *err)
+{
+	/* On rank 0's clock as it was before the first step: nobody can be asked again. */
+	struct gn_trace_header mine = {.begun = t->begun, .ended = t->begun};
+	struct gn_trace_file o = {.model = model, .fd = -1};
+	struct gn_trace_span *list = NULL;
+	int rank = gn_comm_rank(comm);
+	enum gn_status status = collect(t, &list, &mine, err);
+
+	t->written = 1;
+	if (!status && snprintf(path, path_size, "%s.rank%d.json", t->path, rank) >= (int)path_size)
+		status = gn_err_set(err, GN_ERR_USAGE, "--trace: the name is too long");
+	if (!status && mine.count)
+		status = gn_trace_file_open(&o, path, err);
+	if (!status && mine.count)
+		status = gn_trace_file_put(&o, gn_comm_world(comm), rank, &mine, list, err);
+	if (!status && mine.count)
+		status = gn_trace_file_finish(&o, gn_comm_world(comm), &mine, rank, 1, failure, err);
+	if (!status)
+		*spans = o.spans;
+	gn_trace_file_release(&o);
+	free(list);
 	return status;
 }

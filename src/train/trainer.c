@@ -196,6 +196,21 @@ static enum gn_status write_trace(struct gn_session *s, struct gn_err *err)
 	return status;
 }
 
+/* The run has failed: what this rank did until then, for whoever wants to know why. */
+static void write_trace_part(struct gn_session *s, const char *failure)
+{
+	char path[4096 + 32];
+	uint64_t spans = 0;
+	struct gn_err err;
+
+	if (!s->trace || gn_trace_is_written(s->trace))
+		return;
+	if (gn_trace_write_part(s->trace, s->comm, s->model, failure, path, sizeof path, &spans, &err))
+		gn_log_warn(s->log, "there is no trace: %s", err.text);
+	else if (spans)
+		gn_log_info(s->log, "trace of %" PRIu64 " spans of this rank alone in %s", spans, path);
+}
+
 /* What is due after a step: a line, the end of an epoch with evaluation and checkpoint, a checkpoint in between. */
 static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums, int stopping, struct gn_err *err)
 {
@@ -343,6 +358,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 	*agreed = !s->failed_alone && status != GN_ERR_PEER_LOST;
 	if (s->failed_alone)
 		gn_world_give_up(gn_comm_world(comm), err->text);
+	if (status && status != GN_ERR_STOPPED)
+		write_trace_part(s, err->text);
 	gn_session_destroy(s);
 	return status;
 }

@@ -39,6 +39,24 @@ else
 	skip 'a full disk' 'mounting needs root'
 fi
 
+# Rank 1 of three is killed in the middle, as a node that fails would be: the others leave what they have.
+# The launcher itself must let them: it ends those that are left after its grace.
+killed() {
+	timeout -k 5 60 "$gannet" launch -n 3 -- sh -c 'echo $$ >"$1/pid.$PMIX_RANK" && shift && exec "$@"' sh "$dir" \
+		"$gannet" train --data "$dir/train" --model lenet --lr 0.01 --threads 1 --loader-threads 1 --batch 8 --epochs 1000 \
+		--transport tcp --trace "$dir/killed.json" --trace-steps 4 --log "$dir/killed.jsonl" --log-every 1 &
+	local launch=$!
+	timeout 30 tail -n +1 -F "$dir/killed.jsonl" 2>/dev/null | grep -q -m 1 '"step": 10,'
+	kill -KILL "$(cat "$dir/pid.1")"
+	wait $launch
+}
+expect 4 'rank 1 ' 'a rank that is killed' killed
+check 'the others leave their parts' "$look" --parts "$dir/killed.json.rank0.json" "$dir/killed.json.rank2.json"
+check 'and nothing that looks whole' test ! -e "$dir/killed.json"
+diverges() { lenet 2 8 --steps 40 --lr 1000000 --warmup-epochs 0 --trace "$dir/bad.json" --trace-steps 3; }
+expect 1 'not finite' 'a run that fails by itself' diverges
+check 'leaves its parts, too' "$look" --parts "$dir/bad.json.rank0.json" "$dir/bad.json.rank1.json"
+
 # Two hosts with two ranks each; the clock of the second is 1000 seconds ahead of the first's, for real.
 hosts() {
 	local r host pids=() failed=0
