@@ -214,10 +214,11 @@ int main(int argc, char **argv)
 		one_step(j, i);
 	double all = median_ms(j->times[WAYS], j->steps);
 	printf("{\"op\": \"convs\", \"model\": \"%s\", \"batch\": %d, \"dtype\": \"%s\", \"mode\": \"%s\", \"threads\": %d, "
-	       "\"convs\": %d, \"steps\": %d, \"images_per_s\": %.3f, \"ms\": %.3f, \"forward_ms\": %.3f, \"of_input_ms\": %.3f, "
-	       "\"of_weights_ms\": %.3f}\n", argv[1], j->batch, j->type == dnnl_bf16 ? "bf16" : "fp32",
-	       j->inference ? "inference" : "training", omp_get_max_threads(), j->count, j->steps, 1e3 * j->batch / all, all, median_ms(j->times[FORWARD], j->steps),
-	       median_ms(j->times[OF_INPUT], j->steps), median_ms(j->times[OF_WEIGHTS], j->steps));
+	       "\"convs\": %d, \"steps\": %d, \"images_per_s\": %.3f, \"ms\": %.3f, \"forward_ms\": %.3f, "
+	       "\"of_input_ms\": %.3f, \"of_weights_ms\": %.3f}\n", argv[1], j->batch, j->type == dnnl_bf16 ? "bf16" : "fp32",
+	       j->inference ? "inference" : "training", omp_get_max_threads(), j->count, j->steps, 1e3 * j->batch / all, all,
+	       median_ms(j->times[FORWARD], j->steps), median_ms(j->times[OF_INPUT], j->steps),
+	       median_ms(j->times[OF_WEIGHTS], j->steps));
 	gn_model_destroy(m);
 	return 0; /* the rest goes with the process */
 }

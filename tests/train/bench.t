@@ -30,4 +30,12 @@ PY
 expect 3 'cannot open .*none.safetensors' 'weights that are not there' bench none 1 --init "$dir/none.safetensors"
 expect 2 'use larger images' 'an image too small' timeout 60 "$gannet" bench train --model vgg16 --side 8
 expect 2 'one of' 'a network that is none' timeout 60 "$gannet" bench train --model vgg
+
+# The comparison with PyTorch: what can be said without it.
+step=$GN_SOURCE/bench/peers/step
+expect 0 'ranks-bf16' 'bench/peers/step names its cases' "$step" --help
+expect 2 'no case is called resnet5; there is: .*resnet50-b8-training-fp32' 'and says when there is none' "$step" --only resnet5 \
+	--gannet "$gannet"
+expect 2 'at least 1' 'no rounds' "$step" --rounds 0 --gannet "$gannet"
+expect 1 "no .*/nothing" 'no Gannet to compare' "$step" --gannet "$dir/nothing"
 finish
