@@ -46,6 +46,7 @@ CU_FILES = \
 	kernels/cuda/batch_norm.cu \
 	kernels/cuda/batch_norm_grad.cu \
 	kernels/cuda/image.cu \
+	kernels/cuda/layout.cu \
 	kernels/cuda/loss.cu \
 	kernels/cuda/optim.cu \
 	kernels/cuda/pointwise.cu \
@@ -61,7 +62,19 @@ SUFFIXES = .cu .eo
 if HAVE_CUDA
 lib_LIBRARIES += libgannet_cuda.a
 libgannet_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-libgannet_cuda_a_SOURCES = kernels/cuda/device.c kernels/cuda/memory.c kernels/cuda/stream.c $(CU_FILES)
+libgannet_cuda_a_SOURCES = \
+	kernels/cuda/device.c \
+	kernels/cuda/dnn.c kernels/cuda/dnn.h kernels/cuda/dnn_internal.h \
+	kernels/cuda/dnn_graph.c \
+	kernels/cuda/dnn_plan.c \
+	kernels/cuda/dnn_run.c \
+	kernels/cuda/memory.c \
+	kernels/cuda/op_conv.c \
+	kernels/cuda/op_norm.c \
+	kernels/cuda/op_simple.c \
+	kernels/cuda/ops.c kernels/cuda/ops.h kernels/cuda/ops_internal.h \
+	kernels/cuda/stream.c \
+	$(CU_FILES)
 KERNELS_CUDA_LIBS = libgannet_cuda.a $(CUDA_LIBS)
 # Makefile: --with-cuda-arch may have changed
 $(CU_FILES:.cu=.$(OBJEXT)): $(CU_INCLUDED) Makefile

@@ -217,6 +217,9 @@ enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *de
 		base.info.weight = desc->weight;
 	if (backend == GN_BACKEND_REF && base.info.weight.order != GN_WEIGHT_PLAIN)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the oracle knows weights in torch's order only");
+	if (backend == GN_BACKEND_CUDA)
+		return desc->device ? desc->device->create(desc->device, &base, out, err)
+				    : gn_err_set(err, GN_ERR_USAGE, "an operator on a GPU without the GPU");
 	return backend == GN_BACKEND_REF ? gn_ref_op_create(&base, out, err) : gn_host_op_create(&base, out, err);
 }
 
@@ -289,6 +292,8 @@ enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch
 			s = check_label(targets->mates[i], 0, i, classes, err);
 		counted += targets->labels[i] >= 0;
 	}
+	if (!s && backend == GN_BACKEND_CUDA)
+		s = gn_err_set(err, GN_ERR_USAGE, "the loss on a GPU is gn_cuda_softmax_cross_entropy");
 	if (s)
 		return s;
 	*loss = backend == GN_BACKEND_REF

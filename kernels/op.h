@@ -4,7 +4,8 @@
  * it runs. Tensors may lie in blocked layouts; an operator says in which layouts it wants its inputs and gives its
  * output, and whoever strings operators together puts a reorder in between where they differ. GN_BACKEND_REF computes
  * in double precision on plain layouts with the plainest loops (the oracle); GN_BACKEND_HOST computes in float with
- * oneDNN.
+ * oneDNN. GN_BACKEND_CUDA computes on a GPU: buffers lie in its memory, forward and backward queue work on a stream and
+ * return, and errors of that work come out when somebody waits for it.
  *
  * Parameters, their gradients and running statistics are float for every backend. Weights of convolutions and their gradients
  * may lie in an order that the operator likes (kernels/weight.h), everything else is in torch's.
@@ -19,7 +20,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum gn_backend { GN_BACKEND_REF, GN_BACKEND_HOST };
+enum gn_backend { GN_BACKEND_REF, GN_BACKEND_HOST, GN_BACKEND_CUDA };
+
+/* What makes the operators of a backend with a state of its own: of GN_BACKEND_CUDA, see kernels/cuda/ops.h. */
+struct gn_op_device;
 
 enum gn_op_kind {
 	GN_OP_CONV,
@@ -39,7 +43,7 @@ enum gn_op_kind {
 struct gn_layout {
 	int n, c, h, w;
 	int block;
-	int element_bytes; /* 2: bfloat16, 4: float, 8: double */
+	int element_bytes; /* 2: bfloat16, on a GPU the type of its operators; 4: float, 8: double */
 };
 
 /* Batch statistics over several processes that run the same operator at the same time, each on a batch of the same shape. */
@@ -73,6 +77,7 @@ struct gn_op_desc {
 	double rate;          /* dropout */
 	uint64_t seed;        /* dropout */
 	uint32_t stream;      /* dropout: different for every dropout of a network */
+	struct gn_op_device *device; /* GN_BACKEND_CUDA; borrowed, outlives the operator */
 };
 
 /* What the one who calls must provide, and for how long. */

@@ -20,6 +20,11 @@ struct gn_op {
 	struct gn_op_buffers buffers;
 };
 
+struct gn_op_device {
+	/* As gn_ref_op_create. */
+	enum gn_status (*create)(struct gn_op_device *d, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+};
+
 /* Zeroed memory for an operator of size bytes that begins with struct gn_op; copies desc and base->info. */
 struct gn_op *gn_op_alloc(size_t size, const struct gn_op_class *class, const struct gn_op *base, struct gn_err *err);
 

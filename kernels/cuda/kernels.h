@@ -151,6 +151,39 @@ enum gn_status gn_cuda_scale(struct gn_cuda_stream *s, enum gn_cuda_type type, v
 enum gn_status gn_cuda_find_nonfinite(struct gn_cuda_stream *s, enum gn_cuda_type type, const void *x, size_t count,
 				      int32_t *found, struct gn_err *err);
 
+/* --- Around convolutions --- */
+
+/* Tensors of n images whose channels are innermost on one side and outermost on the other: [n][pixels][channels] and
+ * [n][channels][pixels]. */
+struct gn_cuda_order {
+	enum gn_cuda_type from_type, to_type;
+	int n, channels, pixels;
+	int to_inner; /* 1: channels become innermost; 0: they were */
+};
+
+enum gn_status gn_cuda_reorder(struct gn_cuda_stream *s, const struct gn_cuda_order *o, const void *from, void *to,
+			       struct gn_err *err);
+/* y[row][c] += bias[c] + added[row][c], then max(0, .) with relu; bias and added may be NULL. */
+enum gn_status gn_cuda_bias(struct gn_cuda_stream *s, enum gn_cuda_type type, const float *bias, const void *added,
+			    int relu, void *y, size_t rows, int channels, struct gn_err *err);
+/* Sums of channels as batch norm has them, from and to float. */
+enum gn_status gn_cuda_sums_to_float(struct gn_cuda_stream *s, const double *from, float *to, int count,
+				     struct gn_err *err);
+enum gn_status gn_cuda_sums_to_double(struct gn_cuda_stream *s, const float *from, double *to, int count,
+				      struct gn_err *err);
+
+/* The masks of gn_ref_dropout. */
+struct gn_cuda_dropout {
+	double rate;
+	uint64_t seed;
+	uint32_t stream, purpose; /* purpose: GN_RNG_DROPOUT */
+	const uint64_t *step;
+};
+
+/* y = x * mask; y may be x. */
+enum gn_status gn_cuda_drop(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_dropout *d,
+			    const void *x, void *y, size_t count, struct gn_err *err);
+
 /* --- Images --- */
 
 struct gn_cuda_crop {

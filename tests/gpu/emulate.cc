@@ -154,6 +154,7 @@ enum gn_status gn_cuda_device_create(int ordinal, struct gn_cuda_device **out, s
 	(void)err;
 	strcpy(d->info.name, ordinal ? "emulated, threads last to first" : "emulated, threads first to last");
 	d->info.ordinal = ordinal;
+	d->info.major = 9;
 	d->info.multiprocessors = ordinal ? 1 : 5;
 	*out = d;
 	return GN_OK;

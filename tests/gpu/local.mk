@@ -12,14 +12,23 @@ EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo
 EXTRA_DIST += tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate.h
 ORACLE_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) -lm
 if HAVE_CUDA
-check_PROGRAMS += tests/gpu/bench_kernels tests/gpu/test_kernels tests/gpu/test_emulated
+check_PROGRAMS += tests/gpu/bench_kernels tests/gpu/test_dnn tests/gpu/test_kernels tests/gpu/test_emulated \
+	tests/gpu/test_ops tests/gpu/test_ops_emulated
 tests_gpu_bench_kernels_LDADD = $(KERNELS_CUDA_LIBS) libgannet_kernels.a $(BASE_LIBS) -lm
-GPU_TESTS = tests/gpu/test_kernels tests/gpu/test_emulated
+GPU_TESTS = tests/gpu/test_dnn tests/gpu/test_kernels tests/gpu/test_emulated tests/gpu/test_ops tests/gpu/test_ops_emulated
 tests_gpu_test_kernels_SOURCES = $(GPU_CHECKS)
 tests_gpu_test_kernels_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 tests_gpu_test_emulated_SOURCES = $(GPU_CHECKS)
 tests_gpu_test_emulated_LDADD = $(EMULATED) $(ORACLE_LIBS) -lstdc++
 tests_gpu_test_emulated_DEPENDENCIES = $(EMULATED) libgannet_kernels.a libgannet_base.a
+tests_gpu_test_dnn_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_test_dnn_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
+tests_gpu_test_ops_SOURCES = tests/gpu/bed.c tests/gpu/bed.h tests/gpu/test_ops.c
+tests_gpu_test_ops_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
+# the operators are the library's own, on kernels that are emulated
+tests_gpu_test_ops_emulated_SOURCES = $(tests_gpu_test_ops_SOURCES) tests/gpu/emulate_dnn.c
+tests_gpu_test_ops_emulated_LDADD = $(EMULATED) libgannet_cuda.a $(ORACLE_LIBS) -lstdc++
+tests_gpu_test_ops_emulated_DEPENDENCIES = $(EMULATED) libgannet_cuda.a libgannet_kernels.a libgannet_base.a
 endif
 CLEANFILES += $(EMULATED)
 # nvcc knows a C++ compiler that fits

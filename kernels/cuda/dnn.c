@@ -1,0 +1,203 @@
+/* Finding cuDNN, choosing its engines, running them. */
+#include "kernels/cuda/dnn_internal.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const pass_names[GN_DNN_PASSES] = {
+	"forward",		"backward data",	      "backward weight",	"forward with bias",
+	"forward, bias, relu",	"forward, bias, sum, relu",   "forward with statistics", "norm, relu, forward",
+};
+
+const char *gn_dnn_pass_name(enum gn_dnn_pass pass)
+{
+	return pass_names[pass];
+}
+
+/* What cuDNN cannot do is no failure, and memory is known as such. */
+static enum gn_status status_of(cudnnStatus_t code)
+{
+	if (code / 1000 == 3)
+		return GN_ERR_UNSUPPORTED;
+	if (code == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+	    code == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+		return GN_ERR_NO_MEMORY;
+	return GN_ERR_FAILED;
+}
+
+enum gn_status gn_dnn_check(const struct gn_dnn *d, cudnnStatus_t code, const char *call, const struct gn_dnn_conv *c,
+			    enum gn_dnn_pass pass, struct gn_err *err)
+{
+	char where[32] = "a planned device", shape[160] = "", detail[400] = "";
+
+	if (code == CUDNN_STATUS_SUCCESS)
+		return GN_OK;
+	d->api.cudnnGetLastErrorString(detail, sizeof detail);
+	/* the first line is the reason, the others are where it came through */
+	detail[strcspn(detail, "\n")] = 0;
+	if (d->stream)
+		snprintf(where, sizeof where, "cuda:%d", d->stream->device->info.ordinal);
+	if (c)
+		snprintf(shape, sizeof shape, " (convolution %s, %s, %dx%dx%dx%d to %d channels, window %d, stride %d, padding %d)",
+			 gn_dnn_pass_name(pass), gn_cuda_type_name(c->type), c->n, c->c, c->h, c->w, c->out_c, c->kernel,
+			 c->stride, c->pad);
+	return gn_err_set(err, status_of(code), "%s: %s: %s%s%s%s", where, call, d->api.cudnnGetErrorString(code),
+			  detail[0] ? ", " : "", detail, shape);
+}
+
+static void *open_library(struct gn_err *err)
+{
+	static const char *const places[] = {
+		"libcudnn.so.9",
+#ifdef GN_CUDA_FOLDER
+		GN_CUDA_FOLDER "/lib64/libcudnn.so.9",
+		GN_CUDA_FOLDER "/lib/libcudnn.so.9",
+#endif
+	};
+	void *library = NULL;
+
+	for (size_t i = 0; !library && i < sizeof places / sizeof *places; i++)
+		library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		gn_err_set(err, GN_ERR_NOT_FOUND, "cuDNN 9 is not here: %s; install it, or name its folder in "
+			   "LD_LIBRARY_PATH", dlerror());
+	return library;
+}
+
+/* Objects and functions have addresses of one size wherever there is dlsym. */
+static int load(void *library, const char *name, void *function)
+{
+	void *address = dlsym(library, name);
+
+	memcpy(function, &address, sizeof address);
+	return address != NULL;
+}
+
+static enum gn_status load_all(struct gn_dnn *d, struct gn_err *err)
+{
+	const char *missing = NULL;
+
+#define X(name) missing = load(d->library, #name, &d->api.name) ? missing : #name;
+	GN_CUDNN_FUNCTIONS(X)
+#undef X
+	if (missing)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this cuDNN has no %s: version 9 is needed", missing);
+	if (d->api.cudnnGetVersion() / 10000 != CUDNN_MAJOR)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this is cuDNN %zu, and the build is for version %d",
+				  d->api.cudnnGetVersion(), CUDNN_MAJOR);
+	return GN_OK;
+}
+
+static enum gn_status open_dnn(const struct gn_dnn_options *options, struct gn_dnn **out, struct gn_err *err)
+{
+	struct gn_dnn *d = calloc(1, sizeof *d);
+	enum gn_status status;
+
+	if (!d)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for cuDNN");
+	d->options = *options;
+	d->library = open_library(err);
+	status = d->library ? load_all(d, err) : GN_ERR_NOT_FOUND;
+	if (status)
+		gn_dnn_destroy(d);
+	else
+		*out = d;
+	return status;
+}
+
+enum gn_status gn_dnn_create(struct gn_cuda_stream *s, const struct gn_dnn_options *options, struct gn_dnn **out,
+			     struct gn_err *err)
+{
+	struct gn_dnn *d;
+	enum gn_status status = gn_cuda_enter(s->device, err);
+
+	if (status || (status = open_dnn(options, &d, err)))
+		return status;
+	d->stream = s;
+	status = gn_dnn_check(d, d->api.cudnnCreate(&d->handle), "cudnnCreate", NULL, GN_DNN_FORWARD, err);
+	if (!status)
+		status = gn_dnn_check(d, d->api.cudnnSetStream(d->handle, s->native), "cudnnSetStream", NULL, GN_DNN_FORWARD,
+				      err);
+	if (status)
+		gn_dnn_destroy(d);
+	else
+		*out = d;
+	return status;
+}
+
+enum gn_status gn_dnn_create_planner(const char *device_json, const struct gn_dnn_options *options, struct gn_dnn **out,
+				     struct gn_err *err)
+{
+	struct gn_dnn *d;
+	cudnnStatus_t code;
+	enum gn_status status = open_dnn(options, &d, err);
+
+	if (status)
+		return status;
+	code = d->api.cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d->device);
+	if (!code)
+		code = d->api.cudnnBackendSetAttribute(d->device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+						       (int64_t)strlen(device_json) + 1, device_json);
+	if (!code)
+		code = d->api.cudnnBackendFinalize(d->device);
+	status = gn_dnn_check(d, code, "cudnnBackendFinalize of a device's properties", NULL, GN_DNN_FORWARD, err);
+	if (status)
+		gn_dnn_destroy(d);
+	else
+		*out = d;
+	return status;
+}
+
+/* Cleaning up goes on whatever fails. */
+void gn_dnn_destroy(struct gn_dnn *d)
+{
+	if (!d)
+		return;
+	if (d->device)
+		(void)d->api.cudnnBackendDestroyDescriptor(d->device);
+	if (d->handle && !gn_cuda_enter(d->stream->device, NULL))
+		(void)d->api.cudnnDestroy(d->handle);
+	/* the library stays: it has threads and memory of its own that do not survive being closed */
+	free(d);
+}
+
+cudnnBackendDescriptor_t gn_dnn_make(struct gn_dnn_graph *g, cudnnBackendDescriptorType_t kind, const char *what)
+{
+	cudnnBackendDescriptor_t d = NULL;
+
+	if (!g->status && g->count == GN_DNN_PIECES_MAX)
+		g->status = gn_err_set(g->err, GN_ERR_FAILED, "a graph of more than %d pieces", GN_DNN_PIECES_MAX);
+	if (g->status)
+		return NULL;
+	g->status = gn_dnn_check(g->dnn, g->dnn->api.cudnnBackendCreateDescriptor(kind, &d), what, g->conv, g->pass, g->err);
+	if (g->status)
+		return NULL;
+	g->pieces[g->count++] = d;
+	return d;
+}
+
+void gn_dnn_set(struct gn_dnn_graph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+		cudnnBackendAttributeType_t type, int64_t count, const void *value)
+{
+	char what[64];
+
+	if (g->status)
+		return;
+	snprintf(what, sizeof what, "cudnnBackendSetAttribute of attribute %d", (int)name);
+	g->status = gn_dnn_check(g->dnn, g->dnn->api.cudnnBackendSetAttribute(d, name, type, count, value), what, g->conv,
+				 g->pass, g->err);
+}
+
+void gn_dnn_finalize(struct gn_dnn_graph *g, cudnnBackendDescriptor_t d, const char *what)
+{
+	if (!g->status)
+		g->status = gn_dnn_check(g->dnn, g->dnn->api.cudnnBackendFinalize(d), what, g->conv, g->pass, g->err);
+}
+
+void gn_dnn_graph_release(struct gn_dnn_graph *g)
+{
+	while (g->count > 0)
+		(void)g->dnn->api.cudnnBackendDestroyDescriptor(g->pieces[--g->count]);
+}

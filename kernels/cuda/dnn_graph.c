@@ -1,0 +1,231 @@
+/* What a pass computes, as operations and tensors of a cuDNN graph. */
+#include "kernels/cuda/dnn_internal.h"
+
+static cudnnDataType_t data_type(enum gn_cuda_type type)
+{
+	return type == GN_CUDA_F32 ? CUDNN_DATA_FLOAT : type == GN_CUDA_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
+}
+
+/* Dimensions are named NCHW whatever the order in memory, which strides say: channels innermost. */
+static cudnnBackendDescriptor_t tensor(struct gn_dnn_graph *g, int64_t id, cudnnDataType_t type, int n, int c, int h, int w)
+{
+	cudnnBackendDescriptor_t t = gn_dnn_make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR, "tensor");
+	const int64_t dims[4] = {n, c, h, w};
+	const int64_t strides[4] = {(int64_t)h * w * c, 1, (int64_t)w * c, c};
+	const int64_t alignment = 16;
+	const _Bool is_virtual = id >= GN_DNN_ID_VIRTUAL;
+
+	gn_dnn_set(g, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+	gn_dnn_set(g, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
+	gn_dnn_set(g, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+	gn_dnn_set(g, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+	gn_dnn_set(g, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+	gn_dnn_set(g, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+	gn_dnn_finalize(g, t, "cudnnBackendFinalize of a tensor");
+	return t;
+}
+
+static cudnnBackendDescriptor_t channels(struct gn_dnn_graph *g, int64_t id, int count)
+{
+	return tensor(g, id, CUDNN_DATA_FLOAT, 1, count, 1, 1);
+}
+
+static cudnnBackendDescriptor_t input(struct gn_dnn_graph *g, int64_t id)
+{
+	const struct gn_dnn_conv *c = g->conv;
+
+	return tensor(g, id, data_type(c->type), c->n, c->c, c->h, c->w);
+}
+
+static cudnnBackendDescriptor_t output(struct gn_dnn_graph *g, int64_t id, cudnnDataType_t type)
+{
+	const struct gn_dnn_conv *c = g->conv;
+
+	return tensor(g, id, type, c->n, c->out_c, c->out_h, c->out_w);
+}
+
+static cudnnBackendDescriptor_t weight(struct gn_dnn_graph *g)
+{
+	const struct gn_dnn_conv *c = g->conv;
+
+	return tensor(g, GN_DNN_ID_WEIGHT, data_type(c->type), c->out_c, c->c, c->kernel, c->kernel);
+}
+
+static cudnnBackendDescriptor_t window(struct gn_dnn_graph *g)
+{
+	cudnnBackendDescriptor_t d = gn_dnn_make(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "convolution");
+	const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
+	const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+	const int64_t two = 2, strides[2] = {g->conv->stride, g->conv->stride}, pads[2] = {g->conv->pad, g->conv->pad};
+	const int64_t dilations[2] = {1, 1};
+
+	gn_dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &two);
+	gn_dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums);
+	gn_dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+	gn_dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, pads);
+	gn_dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, pads);
+	gn_dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, strides);
+	gn_dnn_set(g, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilations);
+	gn_dnn_finalize(g, d, "cudnnBackendFinalize of a convolution");
+	return d;
+}
+
+/* The attributes of one of the three operations of a convolution. */
+struct names {
+	cudnnBackendDescriptorType_t kind;
+	cudnnBackendAttributeName_t conv, x, weight, y, alpha, beta;
+};
+
+static const struct names forward_names = {
+	CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+};
+
+static const struct names data_names = {
+	CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+};
+
+static const struct names weight_names = {
+	CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+	CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+};
+
+static void add_node(struct gn_dnn_graph *g, cudnnBackendDescriptor_t node, const char *what)
+{
+	gn_dnn_finalize(g, node, what);
+	if (!g->status)
+		g->nodes[g->node_count++] = node;
+}
+
+static void convolve(struct gn_dnn_graph *g, const struct names *names, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t y)
+{
+	cudnnBackendDescriptor_t conv = window(g), w = weight(g), node = gn_dnn_make(g, names->kind, "convolution operation");
+	const float one = 1, zero = 0;
+
+	gn_dnn_set(g, node, names->conv, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &conv);
+	gn_dnn_set(g, node, names->x, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
+	gn_dnn_set(g, node, names->weight, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &w);
+	gn_dnn_set(g, node, names->y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
+	gn_dnn_set(g, node, names->alpha, CUDNN_TYPE_FLOAT, 1, &one);
+	gn_dnn_set(g, node, names->beta, CUDNN_TYPE_FLOAT, 1, &zero);
+	add_node(g, node, "cudnnBackendFinalize of a convolution operation");
+}
+
+/* y = x (mode) b; b NULL for modes with one operand. */
+static void pointwise(struct gn_dnn_graph *g, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
+		      cudnnBackendDescriptor_t y)
+{
+	cudnnBackendDescriptor_t what = gn_dnn_make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "pointwise");
+	cudnnBackendDescriptor_t node = gn_dnn_make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise operation");
+	const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+
+	gn_dnn_set(g, what, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+	gn_dnn_set(g, what, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+	gn_dnn_finalize(g, what, "cudnnBackendFinalize of a pointwise descriptor");
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &what);
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
+	if (b)
+		gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &b);
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
+	add_node(g, node, "cudnnBackendFinalize of a pointwise operation");
+}
+
+/* Between operations numbers stay float. */
+static void bias_and_more(struct gn_dnn_graph *g)
+{
+	int64_t next = GN_DNN_ID_VIRTUAL;
+	cudnnBackendDescriptor_t x = input(g, GN_DNN_ID_X), y = output(g, GN_DNN_ID_Y, data_type(g->conv->type));
+	cudnnBackendDescriptor_t bias = channels(g, GN_DNN_ID_BIAS, g->conv->out_c);
+	cudnnBackendDescriptor_t last = output(g, next++, CUDNN_DATA_FLOAT), to;
+
+	convolve(g, &forward_names, x, last);
+	to = g->pass == GN_DNN_FORWARD_BIAS ? y : output(g, next++, CUDNN_DATA_FLOAT);
+	pointwise(g, CUDNN_POINTWISE_ADD, last, bias, to);
+	last = to;
+	if (g->pass == GN_DNN_FORWARD_BIAS_ADD_RELU) {
+		cudnnBackendDescriptor_t added = output(g, GN_DNN_ID_ADDED, data_type(g->conv->type));
+
+		to = output(g, next++, CUDNN_DATA_FLOAT);
+		pointwise(g, CUDNN_POINTWISE_ADD, last, added, to);
+		last = to;
+	}
+	if (g->pass != GN_DNN_FORWARD_BIAS)
+		pointwise(g, CUDNN_POINTWISE_RELU_FWD, last, NULL, y);
+}
+
+static void with_statistics(struct gn_dnn_graph *g)
+{
+	cudnnBackendDescriptor_t x = input(g, GN_DNN_ID_X), y = output(g, GN_DNN_ID_Y, data_type(g->conv->type));
+	cudnnBackendDescriptor_t sum = channels(g, GN_DNN_ID_SUM, g->conv->out_c);
+	cudnnBackendDescriptor_t squares = channels(g, GN_DNN_ID_SQUARES, g->conv->out_c), node;
+	const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
+	const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+
+	convolve(g, &forward_names, x, y);
+	node = gn_dnn_make(g, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, "statistics operation");
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode);
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &sum);
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &squares);
+	add_node(g, node, "cudnnBackendFinalize of a statistics operation");
+}
+
+static void norm_first(struct gn_dnn_graph *g)
+{
+	int64_t next = GN_DNN_ID_VIRTUAL;
+	cudnnBackendDescriptor_t x = input(g, GN_DNN_ID_X), y = output(g, GN_DNN_ID_Y, data_type(g->conv->type));
+	cudnnBackendDescriptor_t scale = channels(g, GN_DNN_ID_SCALE, g->conv->c);
+	cudnnBackendDescriptor_t shift = channels(g, GN_DNN_ID_SHIFT, g->conv->c);
+	cudnnBackendDescriptor_t scaled = input(g, next++), shifted = input(g, next++), passed = input(g, next++);
+
+	pointwise(g, CUDNN_POINTWISE_MUL, x, scale, scaled);
+	pointwise(g, CUDNN_POINTWISE_ADD, scaled, shift, shifted);
+	pointwise(g, CUDNN_POINTWISE_RELU_FWD, shifted, NULL, passed);
+	convolve(g, &forward_names, passed, y);
+}
+
+void gn_dnn_graph_build(struct gn_dnn_graph *g)
+{
+	const struct names *names = &forward_names;
+
+	switch (g->pass) {
+	case GN_DNN_BACKWARD_DATA:
+		names = &data_names;
+		break;
+	case GN_DNN_BACKWARD_WEIGHT:
+		names = &weight_names;
+		break;
+	case GN_DNN_FORWARD_BIAS:
+	case GN_DNN_FORWARD_BIAS_RELU:
+	case GN_DNN_FORWARD_BIAS_ADD_RELU:
+		bias_and_more(g);
+		return;
+	case GN_DNN_FORWARD_STATISTICS:
+		with_statistics(g);
+		return;
+	case GN_DNN_NORM_FORWARD:
+		norm_first(g);
+		return;
+	case GN_DNN_FORWARD:
+	case GN_DNN_PASSES:
+		break;
+	}
+	convolve(g, names, input(g, GN_DNN_ID_X), output(g, GN_DNN_ID_Y, data_type(g->conv->type)));
+}

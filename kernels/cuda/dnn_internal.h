@@ -1,0 +1,94 @@
+/* cuDNN as it was found at run time, and how its errors become ours. Only kernels/cuda/dnn*.c. */
+#ifndef GN_KERNELS_CUDA_DNN_INTERNAL_H
+#define GN_KERNELS_CUDA_DNN_INTERNAL_H
+
+#include "kernels/cuda/dnn.h"
+#include "kernels/cuda/internal.h"
+
+#include <cudnn.h>
+
+#define GN_CUDNN_FUNCTIONS(X)                                                                                          \
+	X(cudnnCreate)                                                                                                 \
+	X(cudnnDestroy)                                                                                                \
+	X(cudnnSetStream)                                                                                              \
+	X(cudnnGetVersion)                                                                                             \
+	X(cudnnGetErrorString)                                                                                         \
+	X(cudnnGetLastErrorString)                                                                                     \
+	X(cudnnBackendCreateDescriptor)                                                                                \
+	X(cudnnBackendDestroyDescriptor)                                                                               \
+	X(cudnnBackendSetAttribute)                                                                                    \
+	X(cudnnBackendGetAttribute)                                                                                    \
+	X(cudnnBackendFinalize)                                                                                        \
+	X(cudnnBackendExecute)
+
+struct gn_cudnn {
+#define X(name) __typeof__(name) *name;
+	GN_CUDNN_FUNCTIONS(X)
+#undef X
+};
+
+struct gn_dnn {
+	struct gn_cudnn api;
+	void *library;
+	struct gn_cuda_stream *stream; /* NULL: for planning alone */
+	cudnnHandle_t handle;
+	cudnnBackendDescriptor_t device; /* its description, for planning alone */
+	struct gn_dnn_options options;
+};
+
+#define GN_DNN_CANDIDATES_MAX 6
+
+struct gn_dnn_plan {
+	struct gn_dnn *dnn;
+	struct gn_dnn_conv conv;
+	enum gn_dnn_pass pass;
+	int count, chosen;
+	cudnnBackendDescriptor_t plans[GN_DNN_CANDIDATES_MAX];
+	size_t workspaces[GN_DNN_CANDIDATES_MAX];
+	int64_t engines[GN_DNN_CANDIDATES_MAX];
+};
+
+/* GN_OK for success; else the call's name, cuDNN's text, the shape and the device in err. conv NULL: no shape yet. */
+enum gn_status gn_dnn_check(const struct gn_dnn *d, cudnnStatus_t code, const char *call, const struct gn_dnn_conv *conv,
+			    enum gn_dnn_pass pass, struct gn_err *err);
+
+#define GN_DNN_NODES_MAX 6
+#define GN_DNN_PIECES_MAX 32
+
+/* Descriptors under construction: the first thing that goes wrong stays, and all after it does nothing. */
+struct gn_dnn_graph {
+	const struct gn_dnn *dnn;
+	const struct gn_dnn_conv *conv;
+	enum gn_dnn_pass pass;
+	cudnnBackendDescriptor_t pieces[GN_DNN_PIECES_MAX]; /* all that was made, to be given back */
+	int count;
+	cudnnBackendDescriptor_t nodes[GN_DNN_NODES_MAX];
+	int node_count;
+	enum gn_status status;
+	struct gn_err *err;
+};
+
+/* One of a graph's descriptors; NULL when something has failed. */
+cudnnBackendDescriptor_t gn_dnn_make(struct gn_dnn_graph *g, cudnnBackendDescriptorType_t kind, const char *what);
+void gn_dnn_set(struct gn_dnn_graph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+		cudnnBackendAttributeType_t type, int64_t count, const void *value);
+void gn_dnn_finalize(struct gn_dnn_graph *g, cudnnBackendDescriptor_t d, const char *what);
+void gn_dnn_graph_release(struct gn_dnn_graph *g);
+/* dnn_graph.c: the operations of the pass, as nodes. */
+void gn_dnn_graph_build(struct gn_dnn_graph *g);
+
+/* Numbers by which a graph knows its tensors. */
+enum gn_dnn_id {
+	GN_DNN_ID_X = 1,
+	GN_DNN_ID_WEIGHT,
+	GN_DNN_ID_Y,
+	GN_DNN_ID_BIAS,
+	GN_DNN_ID_ADDED,
+	GN_DNN_ID_SUM,
+	GN_DNN_ID_SQUARES,
+	GN_DNN_ID_SCALE,
+	GN_DNN_ID_SHIFT,
+	GN_DNN_ID_VIRTUAL
+};
+
+#endif

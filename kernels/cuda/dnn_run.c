@@ -1,0 +1,109 @@
+/* Running a plan, and finding its fastest candidate by the clock. */
+#include "kernels/cuda/dnn_internal.h"
+
+enum { TUNE_RUNS = 3 };
+
+/* Binds addresses to the graph's numbers and runs one candidate. */
+static enum gn_status run(struct gn_dnn_plan *p, int candidate, const struct gn_dnn_data *t, void *workspace,
+			  struct gn_err *err)
+{
+	static const int64_t ids[] = {GN_DNN_ID_X,   GN_DNN_ID_WEIGHT,	GN_DNN_ID_Y,	 GN_DNN_ID_BIAS, GN_DNN_ID_ADDED,
+				      GN_DNN_ID_SUM, GN_DNN_ID_SQUARES, GN_DNN_ID_SCALE, GN_DNN_ID_SHIFT};
+	const void *const all[] = {t->x, t->weight, t->y, t->bias, t->added, t->sum, t->squares, t->scale, t->shift};
+	struct gn_dnn_graph g = {.dnn = p->dnn, .conv = &p->conv, .pass = p->pass, .err = err};
+	const void *data[sizeof ids / sizeof *ids];
+	int64_t used[sizeof ids / sizeof *ids], count = 0;
+	cudnnBackendDescriptor_t pack;
+
+	for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+		if (!all[i])
+			continue;
+		used[count] = ids[i];
+		data[count++] = all[i];
+	}
+	pack = gn_dnn_make(&g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "variant pack");
+	gn_dnn_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, data);
+	gn_dnn_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, used);
+	gn_dnn_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+	gn_dnn_finalize(&g, pack, "cudnnBackendFinalize of a variant pack");
+	if (!g.status)
+		g.status = gn_dnn_check(p->dnn,
+					p->dnn->api.cudnnBackendExecute(p->dnn->handle, p->plans[candidate], pack),
+					"cudnnBackendExecute", &p->conv, p->pass, err);
+	gn_dnn_graph_release(&g);
+	return g.status;
+}
+
+enum gn_status gn_dnn_run(struct gn_dnn_plan *p, const struct gn_dnn_data *data, void *workspace, struct gn_err *err)
+{
+	enum gn_status status;
+
+	if (!p->dnn->stream)
+		return gn_err_set(err, GN_ERR_USAGE, "a plan for a device that is not here cannot run");
+	status = gn_cuda_enter(p->dnn->stream->device, err);
+	return status ? status : run(p, p->chosen, data, workspace, err);
+}
+
+/* Milliseconds of the fastest of a few runs, after one that compiles and loads. */
+static enum gn_status measure(struct gn_dnn_plan *p, int candidate, const struct gn_dnn_data *data, void *workspace,
+			      struct gn_cuda_event *const events[2], float *best_ms, struct gn_err *err)
+{
+	struct gn_cuda_stream *s = p->dnn->stream;
+	enum gn_status status = run(p, candidate, data, workspace, err);
+	float ms, best = 0;
+
+	for (int i = 0; i < TUNE_RUNS && !status; i++) {
+		if ((status = gn_cuda_event_record(events[0], s, err)) ||
+		    (status = run(p, candidate, data, workspace, err)) ||
+		    (status = gn_cuda_event_record(events[1], s, err)) ||
+		    (status = gn_cuda_event_wait(events[1], err)) ||
+		    (status = gn_cuda_event_between(events[0], events[1], &ms, err)))
+			return status;
+		best = i == 0 || ms < best ? ms : best;
+	}
+	*best_ms = best;
+	return status;
+}
+
+/* The others are given back. */
+static void keep(struct gn_dnn_plan *p, int chosen)
+{
+	for (int i = 0; i < p->count; i++)
+		if (i != chosen)
+			(void)p->dnn->api.cudnnBackendDestroyDescriptor(p->plans[i]);
+	p->plans[0] = p->plans[chosen];
+	p->workspaces[0] = p->workspaces[chosen];
+	p->engines[0] = p->engines[chosen];
+	p->chosen = 0;
+	p->count = 1;
+}
+
+enum gn_status gn_dnn_tune(struct gn_dnn_plan *p, const struct gn_dnn_data *data, void *workspace, struct gn_err *err)
+{
+	struct gn_cuda_event *events[2] = {NULL, NULL};
+	enum gn_status status = GN_OK, last = GN_OK;
+	float ms = 0, best = 0;
+	int chosen = -1;
+
+	if (!p->dnn->stream)
+		return gn_err_set(err, GN_ERR_USAGE, "a plan for a device that is not here cannot run");
+	if (p->count == 1)
+		return GN_OK;
+	for (int i = 0; i < 2 && !status; i++)
+		status = gn_cuda_event_create(p->dnn->stream->device, 1, &events[i], err);
+	/* one that cannot run after all is passed over, as long as another can */
+	for (int i = 0; i < p->count && !status; i++) {
+		last = measure(p, i, data, workspace, events, &ms, err);
+		if (!last && (chosen < 0 || ms < best)) {
+			best = ms;
+			chosen = i;
+		}
+	}
+	if (!status && chosen < 0)
+		status = last;
+	if (!status)
+		keep(p, chosen);
+	gn_cuda_event_destroy(events[0]);
+	gn_cuda_event_destroy(events[1]);
+	return status;
+}

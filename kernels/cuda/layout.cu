@@ -1,0 +1,171 @@
+/* What operators need around convolutions: the order of a tensor's elements, biases, sums of channels, dropout. */
+#include "kernels/cuda/launch.cuh"
+
+using namespace gn;
+
+#define GRID_STRIDE ((size_t)gridDim.x * blockDim.x)
+#define GRID_INDEX ((size_t)blockIdx.x * blockDim.x + threadIdx.x)
+
+/* Element i of `to` comes from where its image, channel and pixel lie in `from`. */
+template <class F, class T>
+static __global__ void reorder_kernel(const F *from, T *to, size_t count, int channels, int pixels, int to_inner)
+{
+	for (size_t i = GRID_INDEX; i < count; i += GRID_STRIDE) {
+		int fast = to_inner ? channels : pixels, slow = to_inner ? pixels : channels;
+		size_t line = i / fast, a = i % fast, b = line % slow, image = line / slow;
+
+		narrow(widen(from[(image * fast + a) * slow + b]), &to[i]);
+	}
+}
+
+template <class F, class T> static enum gn_status reorder_to(struct gn_cuda_stream *s, const struct gn_cuda_order *o,
+							     const void *from, void *to, struct gn_err *err)
+{
+	size_t count = (size_t)o->n * o->channels * o->pixels;
+
+	return launch(s, "kernel reorder", err, dim3(blocks_for(s, count)), GN_CUDA_THREADS, reorder_kernel<F, T>,
+		      (const F *)from, (T *)to, count, o->channels, o->pixels, o->to_inner);
+}
+
+template <class F> static enum gn_status reorder_from(struct gn_cuda_stream *s, const struct gn_cuda_order *o,
+						      const void *from, void *to, struct gn_err *err)
+{
+	return o->to_type == GN_CUDA_F32    ? reorder_to<F, float>(s, o, from, to, err)
+	       : o->to_type == GN_CUDA_BF16 ? reorder_to<F, bf16>(s, o, from, to, err)
+					    : reorder_to<F, f16>(s, o, from, to, err);
+}
+
+enum gn_status gn_cuda_reorder(struct gn_cuda_stream *s, const struct gn_cuda_order *o, const void *from, void *to,
+			       struct gn_err *err)
+{
+	size_t count = (size_t)o->n * o->channels * o->pixels;
+
+	if (count == 0)
+		return GN_OK;
+	/* one channel or one pixel lies the same in both orders */
+	if (o->channels == 1 || o->pixels == 1)
+		return gn_cuda_cast(s, o->from_type, from, o->to_type, to, count, err);
+	return o->from_type == GN_CUDA_F32    ? reorder_from<float>(s, o, from, to, err)
+	       : o->from_type == GN_CUDA_BF16 ? reorder_from<bf16>(s, o, from, to, err)
+					      : reorder_from<f16>(s, o, from, to, err);
+}
+
+template <class T, int V> static __global__ void bias_kernel(T *y, const float *bias, const T *added, int with_relu,
+							     size_t vectors, int vectors_per_row)
+{
+	for (size_t i = GRID_INDEX; i < vectors; i += GRID_STRIDE) {
+		size_t c = i % vectors_per_row * V;
+		float x[V], more[V] = {};
+
+		load_floats<T, V>(y + i * V, x);
+		if (added)
+			load_floats<T, V>(added + i * V, more);
+#pragma unroll
+		for (int k = 0; k < V; k++) {
+			x[k] += (bias ? bias[c + k] : 0) + more[k];
+			x[k] = with_relu ? relu(x[k]) : x[k];
+		}
+		store<T, V>(y + i * V, x);
+	}
+}
+
+template <class T, int V>
+static enum gn_status add_bias(struct gn_cuda_stream *s, const float *bias, const void *added, int relu, void *y,
+			       size_t rows, int channels, struct gn_err *err)
+{
+	size_t vectors = rows * (channels / V);
+
+	return launch(s, "kernel bias", err, dim3(blocks_for(s, vectors)), GN_CUDA_THREADS, bias_kernel<T, V>, (T *)y, bias,
+		      (const T *)added, relu, vectors, channels / V);
+}
+
+enum gn_status gn_cuda_bias(struct gn_cuda_stream *s, enum gn_cuda_type type, const float *bias, const void *added,
+			    int relu, void *y, size_t rows, int channels, struct gn_err *err)
+{
+	int vector = (int)(16 / gn_cuda_type_bytes(type));
+	int is_wide = channels % vector == 0 && multiple_of_16(y) && multiple_of_16(added);
+
+	if (rows == 0)
+		return GN_OK;
+	return GN_BY_TYPE(type, is_wide, add_bias, s, bias, added, relu, y, rows, channels, err);
+}
+
+static __global__ void to_float_kernel(const double *from, float *to, int count)
+{
+	for (size_t i = GRID_INDEX; i < (size_t)count; i += GRID_STRIDE)
+		to[i] = (float)from[i];
+}
+
+enum gn_status gn_cuda_sums_to_float(struct gn_cuda_stream *s, const double *from, float *to, int count,
+				     struct gn_err *err)
+{
+	return launch(s, "kernel sums to float", err, dim3(blocks_for(s, count)), GN_CUDA_THREADS, to_float_kernel, from, to,
+		      count);
+}
+
+static __global__ void to_double_kernel(const float *from, double *to, int count)
+{
+	for (size_t i = GRID_INDEX; i < (size_t)count; i += GRID_STRIDE)
+		to[i] = from[i];
+}
+
+enum gn_status gn_cuda_sums_to_double(struct gn_cuda_stream *s, const float *from, double *to, int count,
+				      struct gn_err *err)
+{
+	return launch(s, "kernel sums to double", err, dim3(blocks_for(s, count)), GN_CUDA_THREADS, to_double_kernel, from,
+		      to, count);
+}
+
+/* src/base/philox.h's function. */
+static __device__ inline void philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t seed, uint32_t (&out)[4])
+{
+	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+
+	for (int round = 0; round < 10; round++) {
+		uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+
+		c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+		c1 = (uint32_t)p1;
+		c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+		c3 = (uint32_t)p0;
+		k0 += 0x9E3779B9u;
+		k1 += 0xBB67AE85u;
+	}
+	out[0] = c0;
+	out[1] = c1;
+	out[2] = c2;
+	out[3] = c3;
+}
+
+/* purpose: GN_RNG_DROPOUT. The step comes from memory, so that a captured graph draws anew each time. */
+template <class T> static __global__ void dropout_kernel(const T *x, T *y, size_t count, double rate, uint64_t seed,
+							 uint32_t stream, uint32_t purpose, const uint64_t *step)
+{
+	float scale = (float)(1 / (1 - rate));
+	uint32_t low = (uint32_t)*step, high = (uint32_t)(*step >> 32) << 16 | purpose;
+
+	for (size_t block = GRID_INDEX; block < (count + 3) / 4; block += GRID_STRIDE) {
+		uint32_t draw[4];
+
+		philox((uint32_t)block, stream, low, high, seed, draw);
+		for (int k = 0; k < 4 && 4 * block + k < count; k++)
+			narrow(draw[k] / 4294967296.0 < rate ? 0 : widen(x[4 * block + k]) * scale, &y[4 * block + k]);
+	}
+}
+
+template <class T> static enum gn_status drop(struct gn_cuda_stream *s, const struct gn_cuda_dropout *d, const void *x,
+					      void *y, size_t count, struct gn_err *err)
+{
+	return launch(s, "kernel dropout", err, dim3(blocks_for(s, (count + 3) / 4)), GN_CUDA_THREADS, dropout_kernel<T>,
+		      (const T *)x, (T *)y, count, d->rate, d->seed, d->stream, d->purpose, d->step);
+}
+
+enum gn_status gn_cuda_drop(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_dropout *d,
+			    const void *x, void *y, size_t count, struct gn_err *err)
+{
+	if (count == 0)
+		return GN_OK;
+	return type == GN_CUDA_F32    ? drop<float>(s, d, x, y, count, err)
+	       : type == GN_CUDA_BF16 ? drop<bf16>(s, d, x, y, count, err)
+				      : drop<f16>(s, d, x, y, count, err);
+}

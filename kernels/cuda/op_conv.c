@@ -1,0 +1,239 @@
+/* Convolutions and linear layers as operators: cuDNN multiplies, and what it does not do is done around it.
+ *
+ * A linear layer is a convolution of images of one pixel. What multiplies is a copy of the weights in the operator's type,
+ * made in the forward pass and kept for the backward one; f32 weights that lie right are used as they are. The gradient of
+ * the weights comes in the operator's type and is widened.
+ */
+#include "kernels/cuda/ops_internal.h"
+
+struct conv_op {
+	struct gn_op base;
+	struct gn_dnn_conv conv;
+	struct gn_dnn_plan *forward, *data, *weight;
+	int fused;	   /* bias, sum and relu happen in the forward plan */
+	int copies;	   /* weights and their gradient are not used where they lie */
+	size_t weights;	   /* elements */
+	/* scratch: room of cuDNN, the gradient of the weights in the operator's type, sums of a bias' gradient */
+	size_t room_bytes, dweight_bytes;
+	struct gn_cuda_batch_norm sums;
+};
+
+static struct conv_op *self(struct gn_op *op)
+{
+	return (struct conv_op *)op;
+}
+
+static struct gn_cuda_stream *stream_of(const struct conv_op *c)
+{
+	return gn_cuda_ops_of(&c->base)->stream;
+}
+
+/* From the float weights as they come to what multiplies, and the gradient back. */
+static enum gn_status change_weight(const struct conv_op *c, int back, const void *from, void *to, struct gn_err *err)
+{
+	enum gn_cuda_type type = c->conv.type;
+	int pixels = c->conv.kernel * c->conv.kernel;
+	struct gn_cuda_order o = {back ? type : GN_CUDA_F32, back ? GN_CUDA_F32 : type, c->conv.out_c, c->conv.c, pixels, !back};
+
+	if (c->base.info.weight.order == GN_WEIGHT_PLAIN)
+		return gn_cuda_reorder(stream_of(c), &o, from, to, err);
+	return gn_cuda_cast(stream_of(c), o.from_type, from, o.to_type, to, c->weights, err);
+}
+
+/* What is there to multiply with. */
+static void *multiplier(const struct conv_op *c)
+{
+	return c->copies ? c->base.buffers.workspace : (void *)c->base.buffers.weight;
+}
+
+static void *weight_gradient(const struct conv_op *c)
+{
+	return c->copies ? (char *)c->base.buffers.scratch + c->room_bytes : (void *)c->base.buffers.dweight;
+}
+
+static struct gn_dnn_data forward_data(const struct conv_op *c)
+{
+	const struct gn_op_buffers *b = &c->base.buffers;
+	struct gn_dnn_data d = {.x = (void *)b->in[0], .weight = multiplier(c), .y = b->out};
+
+	if (c->fused) {
+		d.bias = b->bias;
+		d.added = c->base.desc.add ? b->in[1] : NULL;
+	}
+	return d;
+}
+
+static struct gn_dnn_data data_data(const struct conv_op *c)
+{
+	return (struct gn_dnn_data){.x = c->base.buffers.din[0], .weight = multiplier(c), .y = (void *)c->base.buffers.dout};
+}
+
+static struct gn_dnn_data weight_data(const struct conv_op *c)
+{
+	return (struct gn_dnn_data){
+		.x = (void *)c->base.buffers.in[0], .weight = weight_gradient(c), .y = (void *)c->base.buffers.dout};
+}
+
+static enum gn_status bind(struct gn_op *op, struct gn_err *err)
+{
+	struct conv_op *c = self(op);
+	const struct gn_op_buffers *b = &op->buffers;
+	char *sums = (char *)b->scratch + c->room_bytes + c->dweight_bytes;
+	struct gn_dnn_data forward = forward_data(c), data = data_data(c), weight = weight_data(c);
+	enum gn_status status = GN_OK;
+
+	c->sums.sums = (double *)sums;
+	c->sums.scratch = sums + gn_cuda_padded(2 * (size_t)c->conv.out_c * sizeof(double));
+	if (!gn_cuda_ops_of(op)->options.tune)
+		return GN_OK;
+	status = gn_dnn_tune(c->forward, &forward, b->scratch, err);
+	if (!status && c->data && b->din[0])
+		status = gn_dnn_tune(c->data, &data, b->scratch, err);
+	if (!status && c->weight)
+		status = gn_dnn_tune(c->weight, &weight, b->scratch, err);
+	return status;
+}
+
+static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
+{
+	struct conv_op *c = self(op);
+	const struct gn_op_desc *d = &op->desc;
+	const struct gn_op_buffers *b = &op->buffers;
+	struct gn_dnn_data data = forward_data(c);
+	enum gn_status status = c->copies ? change_weight(c, 0, b->weight, multiplier(c), err) : GN_OK;
+
+	(void)step;
+	if (!status)
+		status = gn_dnn_run(c->forward, &data, b->scratch, err);
+	if (status || c->fused || !(d->bias || d->add || d->relu))
+		return status;
+	return gn_cuda_bias(stream_of(c), c->conv.type, d->bias ? b->bias : NULL, d->add ? b->in[1] : NULL, d->relu, b->out,
+			    gn_cuda_op_rows(&op->info.out), c->conv.out_c, err);
+}
+
+static enum gn_status backward(struct gn_op *op, struct gn_err *err)
+{
+	struct conv_op *c = self(op);
+	const struct gn_op_buffers *b = &op->buffers;
+	struct gn_dnn_data data = data_data(c), weight = weight_data(c);
+	enum gn_status status = gn_dnn_run(c->weight, &weight, b->scratch, err);
+
+	if (!status && c->copies)
+		status = change_weight(c, 1, weight_gradient(c), b->dweight, err);
+	if (!status && op->desc.bias)
+		status = gn_cuda_batch_norm_statistics(stream_of(c), &c->sums, b->dout, 0, err);
+	if (!status && op->desc.bias)
+		status = gn_cuda_sums_to_float(stream_of(c), c->sums.sums, b->dbias, c->conv.out_c, err);
+	if (!status && b->din[0])
+		status = gn_dnn_run(c->data, &data, b->scratch, err);
+	return status;
+}
+
+static void destroy(struct gn_op *op)
+{
+	struct conv_op *c = self(op);
+
+	gn_dnn_plan_destroy(c->forward);
+	gn_dnn_plan_destroy(c->data);
+	gn_dnn_plan_destroy(c->weight);
+}
+
+/* The forward pass with what follows it, where an engine takes that; else alone. */
+static enum gn_status plan_forward(struct conv_op *c, struct gn_dnn *dnn, struct gn_err *err)
+{
+	const struct gn_op_desc *d = &c->base.desc;
+	enum gn_dnn_pass pass = d->add ? GN_DNN_FORWARD_BIAS_ADD_RELU : d->relu ? GN_DNN_FORWARD_BIAS_RELU : GN_DNN_FORWARD_BIAS;
+	int wanted = d->bias && (!d->add || d->relu);
+	enum gn_status status = wanted ? gn_dnn_plan_create(dnn, &c->conv, pass, &c->forward, NULL) : GN_ERR_UNSUPPORTED;
+
+	c->fused = status == GN_OK;
+	return c->fused ? GN_OK : gn_dnn_plan_create(dnn, &c->conv, GN_DNN_FORWARD, &c->forward, err);
+}
+
+static enum gn_status plan(struct conv_op *c, struct gn_dnn *dnn, struct gn_err *err)
+{
+	const struct gn_op_desc *d = &c->base.desc;
+	enum gn_status status = plan_forward(c, dnn, err);
+
+	if (!status && d->training)
+		status = gn_dnn_plan_create(dnn, &c->conv, GN_DNN_BACKWARD_WEIGHT, &c->weight, err);
+	if (!status && d->training && d->needs_din)
+		status = gn_dnn_plan_create(dnn, &c->conv, GN_DNN_BACKWARD_DATA, &c->data, err);
+	return status;
+}
+
+static size_t most(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+static void describe(struct conv_op *c, const struct gn_cuda_ops *o)
+{
+	const struct gn_op_desc *d = &c->base.desc;
+	struct gn_op_info *info = &c->base.info;
+	size_t copy_bytes = c->copies ? gn_cuda_padded(c->weights * gn_cuda_type_bytes(c->conv.type)) : 0;
+
+	c->room_bytes = gn_dnn_plan_workspace_bytes(c->forward);
+	if (c->weight)
+		c->room_bytes = most(c->room_bytes, gn_dnn_plan_workspace_bytes(c->weight));
+	if (c->data)
+		c->room_bytes = most(c->room_bytes, gn_dnn_plan_workspace_bytes(c->data));
+	c->room_bytes = gn_cuda_padded(c->room_bytes);
+	c->dweight_bytes = d->training ? copy_bytes : 0;
+	info->workspace_bytes = copy_bytes;
+	info->scratch_bytes = c->room_bytes + c->dweight_bytes;
+	info->backward_reads_in = 1;
+	if (d->training && d->bias) {
+		c->sums.type = c->conv.type;
+		c->sums.rows = gn_cuda_op_rows(&info->out);
+		c->sums.channels = c->conv.out_c;
+		info->scratch_bytes += gn_cuda_padded(2 * (size_t)c->conv.out_c * sizeof(double)) +
+				       gn_cuda_batch_norm_scratch_bytes(o->stream, c->sums.rows, c->sums.channels);
+	}
+}
+
+/* A linear layer takes its input in torch's order and sees one pixel of many channels. */
+static void set_shape(struct conv_op *c, const struct gn_cuda_ops *o)
+{
+	const struct gn_op_desc *d = &c->base.desc;
+	const struct gn_layout *in = &d->in[0], *out = &c->base.info.out;
+	struct gn_op_info *info = &c->base.info;
+
+	if (d->kind == GN_OP_LINEAR) {
+		c->conv = (struct gn_dnn_conv){o->options.type, in->n, in->c * in->h * in->w, 1, 1, d->channels_out, 1, 1, 1, 1, 0};
+		/* one pixel lies the same in both orders */
+		info->in[0].block = info->out.block = in->h * in->w == 1 ? in->block : 1;
+		info->weight.order = GN_WEIGHT_PLAIN;
+	} else {
+		c->conv = (struct gn_dnn_conv){o->options.type, in->n,     in->c,     in->h,	 in->w, out->c,
+					       out->h,	      out->w, d->kernel, d->stride, d->pad};
+		if (d->weight.order == GN_WEIGHT_ANY)
+			info->weight.order = GN_WEIGHT_OHWI;
+	}
+	c->weights = (size_t)c->conv.out_c * (size_t)c->conv.c * (size_t)c->conv.kernel * (size_t)c->conv.kernel;
+	c->copies = c->conv.type != GN_CUDA_F32 ||
+		    (info->weight.order == GN_WEIGHT_PLAIN && c->conv.kernel > 1 && c->conv.c > 1);
+}
+
+enum gn_status gn_cuda_conv_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err)
+{
+	static const struct gn_op_class class = {.bind = bind, .forward = forward, .backward = backward, .destroy = destroy};
+	enum gn_weight_order order = base->desc.kind == GN_OP_CONV ? base->desc.weight.order : GN_WEIGHT_PLAIN;
+	struct conv_op *c;
+	enum gn_status status;
+
+	if (order != GN_WEIGHT_ANY && order != GN_WEIGHT_OHWI && order != GN_WEIGHT_PLAIN)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "on a GPU weights lie in torch's order or channels innermost");
+	c = (struct conv_op *)gn_cuda_op_alloc(o, sizeof *c, &class, base, err);
+	if (!c)
+		return GN_ERR_NO_MEMORY;
+	set_shape(c, o);
+	status = plan(c, o->dnn, err);
+	if (status) {
+		gn_op_destroy(&c->base);
+		return status;
+	}
+	describe(c, o);
+	*out = &c->base;
+	return GN_OK;
+}

@@ -1,0 +1,133 @@
+/* Batch norm as an operator: statistics of a batch (or of a group of processes), what follows it in the same pass. */
+#include "kernels/cuda/ops_internal.h"
+
+#include <stdlib.h>
+
+struct norm_op {
+	struct gn_op base;
+	struct gn_cuda_batch_norm norm;
+	size_t scratch_bytes;
+	double *sums; /* on the host, of a group */
+};
+
+static struct norm_op *self(struct gn_op *op)
+{
+	return (struct norm_op *)op;
+}
+
+static enum gn_status bind(struct gn_op *op, struct gn_err *err)
+{
+	struct norm_op *n = self(op);
+	const struct gn_op_buffers *b = &op->buffers;
+	float *kept = b->workspace;
+
+	(void)err;
+	n->norm.weight = b->weight;
+	n->norm.bias = b->bias;
+	n->norm.running_mean = b->running_mean;
+	n->norm.running_var = b->running_var;
+	n->norm.mean = kept;
+	n->norm.inverse = kept + n->norm.channels;
+	n->norm.sums = b->scratch;
+	n->norm.scratch = (char *)b->scratch + gn_cuda_padded(2 * (size_t)n->norm.channels * sizeof(double));
+	return GN_OK;
+}
+
+/* Sums of this process become the group's: over the host, since that is where groups are. */
+static enum gn_status join(struct norm_op *n, struct gn_err *err)
+{
+	const struct gn_op_group *g = n->base.desc.group;
+	struct gn_cuda_stream *s = gn_cuda_ops_of(&n->base)->stream;
+	size_t count = 2 * (size_t)n->norm.channels;
+	enum gn_status status = gn_cuda_copy(s, n->sums, n->norm.sums, count * sizeof(double), err);
+
+	if (!status)
+		status = gn_cuda_stream_wait(s, err);
+	if (!status)
+		status = g->sum(g->context, n->sums, count, err);
+	return status ? status : gn_cuda_copy(s, n->norm.sums, n->sums, count * sizeof(double), err);
+}
+
+static size_t total_rows(const struct norm_op *n)
+{
+	return n->norm.rows * (size_t)(n->base.desc.group ? n->base.desc.group->members : 1);
+}
+
+static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
+{
+	struct norm_op *n = self(op);
+	const struct gn_op_buffers *b = &op->buffers;
+	struct gn_cuda_stream *s = gn_cuda_ops_of(op)->stream;
+	enum gn_status status;
+
+	(void)step;
+	if (!op->desc.training)
+		status = gn_cuda_batch_norm_running(s, &n->norm, err);
+	else
+		status = gn_cuda_batch_norm_statistics(s, &n->norm, b->in[0], op->desc.group ? 0 : n->norm.rows, err);
+	if (!status && op->desc.training && op->desc.group)
+		if (!(status = join(n, err)))
+			status = gn_cuda_batch_norm_finish(s, &n->norm, total_rows(n), err);
+	return status ? status : gn_cuda_batch_norm_apply(s, &n->norm, b->in[0], op->desc.add ? b->in[1] : NULL, b->out, err);
+}
+
+static enum gn_status backward(struct gn_op *op, struct gn_err *err)
+{
+	struct norm_op *n = self(op);
+	const struct gn_op_buffers *b = &op->buffers;
+	struct gn_cuda_stream *s = gn_cuda_ops_of(op)->stream;
+	struct gn_cuda_batch_norm_grad g = {
+		.x = b->in[0],
+		.y = op->desc.relu && op->desc.add ? b->out : NULL,
+		.dout = b->dout,
+		.more_dout = b->more_dout,
+		.dx = b->din[0],
+		.dadded = op->desc.add ? b->din[1] : NULL,
+		.dweight = b->dweight,
+		.dbias = b->dbias,
+	};
+	enum gn_status status = gn_cuda_batch_norm_grad_sums(s, &n->norm, &g, err);
+
+	if (!status && op->desc.group)
+		status = join(n, err);
+	return status || !b->din[0] ? status : gn_cuda_batch_norm_grad_apply(s, &n->norm, &g, total_rows(n), err);
+}
+
+static void destroy(struct gn_op *op)
+{
+	free(self(op)->sums);
+}
+
+enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err)
+{
+	static const struct gn_op_class class = {.bind = bind, .forward = forward, .backward = backward, .destroy = destroy};
+	const struct gn_op_desc *d = &base->desc;
+	struct norm_op *n = (struct norm_op *)gn_cuda_op_alloc(o, sizeof *n, &class, base, err);
+	struct gn_op_info *info;
+	size_t channels = (size_t)d->in[0].c;
+
+	if (!n)
+		return GN_ERR_NO_MEMORY;
+	n->norm.type = o->options.type;
+	n->norm.rows = gn_cuda_op_rows(&d->in[0]);
+	n->norm.channels = d->in[0].c;
+	n->norm.relu = d->relu;
+	n->norm.eps = d->eps;
+	n->norm.momentum = d->momentum;
+	if (d->group && !(n->sums = calloc(2 * channels, sizeof *n->sums))) {
+		gn_op_destroy(&n->base);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for sums of %zu channels", channels);
+	}
+	info = &n->base.info;
+	info->workspace_bytes = 2 * channels * sizeof(float);
+	info->scratch_bytes = gn_cuda_padded(2 * channels * sizeof(double)) +
+			      gn_cuda_batch_norm_scratch_bytes(o->stream, n->norm.rows, n->norm.channels);
+	info->backward_reads_in = 1;
+	info->backward_reads_out = d->relu && d->add;
+	/* the gradient of what was added replaces the output's; where nothing was, that of the input does */
+	info->in_place = !d->add;
+	info->second_gradient_in_place = d->add;
+	info->sums_gradients = 1;
+	*out = &n->base;
+	return GN_OK;
+}

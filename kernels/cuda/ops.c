@@ -1,0 +1,88 @@
+#include "kernels/cuda/ops_internal.h"
+
+#include <stdlib.h>
+
+static enum gn_status create_op(struct gn_op_device *device, const struct gn_op *base, struct gn_op **out, struct gn_err *err)
+{
+	struct gn_cuda_ops *o = (struct gn_cuda_ops *)device;
+
+	switch (base->desc.kind) {
+	case GN_OP_CONV:
+	case GN_OP_LINEAR:
+		return gn_cuda_conv_create(o, base, out, err);
+	case GN_OP_BATCH_NORM:
+		return gn_cuda_norm_create(o, base, out, err);
+	default:
+		return gn_cuda_simple_create(o, base, out, err);
+	}
+}
+
+enum gn_status gn_cuda_ops_create(struct gn_cuda_stream *s, const struct gn_cuda_ops_options *options,
+				  struct gn_cuda_ops **out, struct gn_err *err)
+{
+	const struct gn_cuda_info *info = gn_cuda_device_info(gn_cuda_stream_device(s));
+	struct gn_cuda_ops *o;
+	enum gn_status status;
+
+	if (options->type == GN_CUDA_BF16 && info->major < 8)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "cuda:%d: %s (compute capability %d.%d) does not multiply bfloat16: "
+				  "use fp16 or fp32", info->ordinal, info->name, info->major, info->minor);
+	if (!(o = calloc(1, sizeof *o)))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for operators");
+	o->base.create = create_op;
+	o->stream = s;
+	o->options = *options;
+	status = gn_dnn_create(s, &options->dnn, &o->dnn, err);
+	if (!status)
+		status = gn_cuda_arena_create(gn_cuda_stream_device(s), GN_CUDA_ALIGN_BYTES, &o->arena, err);
+	if (!status && !(o->step = gn_cuda_arena_take(o->arena, sizeof *o->step)))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for operators");
+	if (status)
+		gn_cuda_ops_destroy(o);
+	else
+		*out = o;
+	return status;
+}
+
+void gn_cuda_ops_destroy(struct gn_cuda_ops *o)
+{
+	if (!o)
+		return;
+	gn_dnn_destroy(o->dnn);
+	gn_cuda_arena_destroy(o->arena);
+	free(o);
+}
+
+struct gn_op_device *gn_cuda_ops_device(struct gn_cuda_ops *o)
+{
+	return &o->base;
+}
+
+enum gn_cuda_type gn_cuda_ops_type(const struct gn_cuda_ops *o)
+{
+	return o->options.type;
+}
+
+enum gn_status gn_cuda_ops_set_step(struct gn_cuda_ops *o, uint64_t step, struct gn_err *err)
+{
+	/* memory that is not pinned is read before the call returns */
+	return gn_cuda_copy(o->stream, o->step, &step, sizeof step, err);
+}
+
+struct gn_cuda_ops *gn_cuda_ops_of(const struct gn_op *op)
+{
+	return (struct gn_cuda_ops *)op->desc.device;
+}
+
+struct gn_op *gn_cuda_op_alloc(struct gn_cuda_ops *o, size_t size, const struct gn_op_class *class, const struct gn_op *base,
+			       struct gn_err *err)
+{
+	struct gn_op *op = gn_op_alloc(size, class, base, err);
+	int bytes = (int)gn_cuda_type_bytes(o->options.type);
+
+	if (!op)
+		return NULL;
+	op->info.in[0].block = op->info.in[1].block = op->info.out.block = 0;
+	op->info.in[0].element_bytes = op->info.in[1].element_bytes = op->info.out.element_bytes = bytes;
+	return op;
+}

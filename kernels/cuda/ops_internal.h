@@ -1,0 +1,38 @@
+/* What the operators on a GPU share. Only kernels/cuda/op*.c. */
+#ifndef GN_KERNELS_CUDA_OPS_INTERNAL_H
+#define GN_KERNELS_CUDA_OPS_INTERNAL_H
+
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/op_internal.h"
+
+struct gn_cuda_ops {
+	struct gn_op_device base;
+	struct gn_cuda_stream *stream;
+	struct gn_cuda_ops_options options;
+	struct gn_dnn *dnn;
+	struct gn_cuda_arena *arena;
+	uint64_t *step; /* on the device */
+};
+
+/* Inputs and output channels innermost, in the set's type; memory for an operator of that size. */
+struct gn_op *gn_cuda_op_alloc(struct gn_cuda_ops *o, size_t size, const struct gn_op_class *class, const struct gn_op *base,
+			       struct gn_err *err);
+struct gn_cuda_ops *gn_cuda_ops_of(const struct gn_op *op);
+
+static inline size_t gn_cuda_op_rows(const struct gn_layout *l)
+{
+	return (size_t)l->n * (size_t)l->h * (size_t)l->w;
+}
+
+static inline size_t gn_cuda_padded(size_t bytes)
+{
+	return (bytes + GN_CUDA_ALIGN_BYTES - 1) / GN_CUDA_ALIGN_BYTES * GN_CUDA_ALIGN_BYTES;
+}
+
+/* op_conv.c: convolutions and linear layers. op_norm.c: batch norm. op_simple.c: the others. */
+enum gn_status gn_cuda_conv_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_cuda_simple_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+
+#endif

@@ -1,0 +1,185 @@
+/* Stands for kernels/cuda/dnn.h where kernels are emulated: the oracle's convolutions on the same memory, so that operators
+ * and plans are tested without a GPU. It cannot show what cuDNN computes; tests/gpu/test_dnn asks the real one.
+ *
+ * Like cuDNN it takes some fusions and refuses others, so that both ways are gone. Thread safety: as dnn.h.
+ */
+#include "kernels/cuda/dnn.h"
+
+#include "kernels/ref/ref.h"
+
+#include <stdlib.h>
+
+struct gn_dnn {
+	struct gn_dnn_options options;
+};
+
+struct gn_dnn_plan {
+	struct gn_dnn_conv conv;
+	enum gn_dnn_pass pass;
+};
+
+static const char *const names[GN_DNN_PASSES] = {"forward", "backward data", "backward weight", "bias", "bias, relu",
+						 "bias, sum, relu", "statistics", "norm"};
+
+const char *gn_dnn_pass_name(enum gn_dnn_pass pass)
+{
+	return names[pass];
+}
+
+enum gn_status gn_dnn_create(struct gn_cuda_stream *s, const struct gn_dnn_options *options, struct gn_dnn **out,
+			     struct gn_err *err)
+{
+	struct gn_dnn *d = calloc(1, sizeof *d);
+
+	(void)s;
+	if (!d)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	d->options = *options;
+	*out = d;
+	return GN_OK;
+}
+
+void gn_dnn_destroy(struct gn_dnn *d)
+{
+	free(d);
+}
+
+enum gn_status gn_dnn_plan_create(struct gn_dnn *d, const struct gn_dnn_conv *conv, enum gn_dnn_pass pass,
+				  struct gn_dnn_plan **out, struct gn_err *err)
+{
+	struct gn_dnn_plan *p;
+
+	(void)d;
+	if (pass == GN_DNN_NORM_FORWARD || (pass >= GN_DNN_FORWARD_BIAS && conv->out_c % 2))
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the emulation refuses %s", gn_dnn_pass_name(pass));
+	p = calloc(1, sizeof *p);
+	if (!p)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	p->conv = *conv;
+	p->pass = pass;
+	*out = p;
+	return GN_OK;
+}
+
+void gn_dnn_plan_destroy(struct gn_dnn_plan *p)
+{
+	free(p);
+}
+
+size_t gn_dnn_plan_workspace_bytes(const struct gn_dnn_plan *p)
+{
+	return p->pass == GN_DNN_BACKWARD_WEIGHT ? 1000 : 0;
+}
+
+int gn_dnn_plan_candidates(const struct gn_dnn_plan *p)
+{
+	(void)p;
+	return 1;
+}
+
+int64_t gn_dnn_plan_engine(const struct gn_dnn_plan *p)
+{
+	(void)p;
+	return 0;
+}
+
+enum gn_status gn_dnn_tune(struct gn_dnn_plan *p, const struct gn_dnn_data *data, void *workspace, struct gn_err *err)
+{
+	return gn_dnn_run(p, data, workspace, err);
+}
+
+/* Typed, channels innermost, to doubles in planes; NULL for NULL. */
+static double *widen(enum gn_cuda_type type, const void *from, int n, int c, int pixels)
+{
+	double *to = from ? calloc((size_t)n * c * pixels + 1, sizeof *to) : NULL;
+
+	for (int i = 0; to && i < n; i++)
+		for (int p = 0; p < pixels; p++)
+			for (int k = 0; k < c; k++)
+				to[((size_t)i * c + k) * pixels + p] =
+					gn_cuda_value(type, from, ((size_t)i * pixels + p) * c + k);
+	return to;
+}
+
+static void narrow(enum gn_cuda_type type, const double *from, int n, int c, int pixels, void *to)
+{
+	for (int i = 0; i < n; i++)
+		for (int p = 0; p < pixels; p++)
+			for (int k = 0; k < c; k++)
+				gn_cuda_set_value(type, to, ((size_t)i * pixels + p) * c + k,
+						  (float)from[((size_t)i * c + k) * pixels + p]);
+}
+
+/* What follows the convolution in the same pass. */
+static void finish(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, double *y, const double *added)
+{
+	const struct gn_dnn_conv *c = &p->conv;
+	int pixels = c->out_h * c->out_w;
+
+	for (int i = 0; i < c->n * c->out_c; i++) {
+		for (int k = 0; k < pixels; k++) {
+			double *v = &y[(size_t)i * pixels + k];
+
+			*v += (d->bias ? ((const float *)d->bias)[i % c->out_c] : 0) + (added ? added[(size_t)i * pixels + k] : 0);
+			if ((p->pass == GN_DNN_FORWARD_BIAS_RELU || p->pass == GN_DNN_FORWARD_BIAS_ADD_RELU) && *v < 0)
+				*v = 0;
+		}
+	}
+}
+
+static void sum_channels(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, const double *y)
+{
+	const struct gn_dnn_conv *c = &p->conv;
+	size_t pixels = (size_t)c->out_h * c->out_w;
+
+	for (int k = 0; k < c->out_c; k++) {
+		double sum = 0, squares = 0;
+
+		for (int i = 0; i < c->n; i++) {
+			for (size_t q = 0; q < pixels; q++) {
+				double v = y[((size_t)i * c->out_c + k) * pixels + q];
+
+				sum += v;
+				squares += v * v;
+			}
+		}
+		d->sum[k] = (float)sum;
+		d->squares[k] = (float)squares;
+	}
+}
+
+enum gn_status gn_dnn_run(struct gn_dnn_plan *p, const struct gn_dnn_data *d, void *workspace, struct gn_err *err)
+{
+	const struct gn_dnn_conv *c = &p->conv;
+	struct gn_ref_window w = {c->n, c->c, c->h, c->w, c->out_c, c->out_h, c->out_w, c->kernel, c->stride, c->pad};
+	int window = c->kernel * c->kernel, in = c->h * c->w, out = c->out_h * c->out_w;
+	double *x, *y, *weight, *added = widen(c->type, d->added, c->n, c->out_c, out);
+
+	(void)workspace;
+	x = widen(c->type, d->x, c->n, c->c, in);
+	y = widen(c->type, d->y, c->n, c->out_c, out);
+	weight = widen(c->type, d->weight, c->out_c, c->c, window);
+	if (!x || !y || !weight) {
+		free(x), free(y), free(weight), free(added);
+		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor", gn_dnn_pass_name(p->pass));
+	}
+	if (p->pass == GN_DNN_BACKWARD_DATA) {
+		gn_ref_conv_backward_data(&w, y, weight, x);
+		narrow(c->type, x, c->n, c->c, in, d->x);
+	} else if (p->pass == GN_DNN_BACKWARD_WEIGHT) {
+		gn_ref_conv_backward_weight(&w, x, y, weight, NULL);
+		narrow(c->type, weight, c->out_c, c->c, window, d->weight);
+	} else {
+		gn_ref_conv_forward(&w, x, weight, NULL, y);
+		if (p->pass == GN_DNN_FORWARD_STATISTICS)
+			sum_channels(p, d, y);
+		else if (p->pass != GN_DNN_FORWARD)
+			finish(p, d, y, added);
+		narrow(c->type, y, c->n, c->out_c, out, d->y);
+	}
+	free(x);
+	free(y);
+	free(weight);
+	free(added);
+	return GN_OK;
+}

@@ -1,0 +1,466 @@
+/* Every operator of GN_BACKEND_CUDA, forward and backward, against the oracle on the same numbers, over a table of shapes and
+ * types. Prints TAP, and what deviates most.
+ *
+ * Tolerances are of the norm of a result: f32 without tf32 1e-5; f16 and bf16 what one rounding of inputs that were rounded
+ * already, and of the result, may make: 1e-3 and 8e-3; gradients that go through a rounded intermediate result twice that. */
+#include "kernels/cuda/ops.h"
+#include "tests/gpu/bed.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct case_ {
+	const char *name;
+	struct gn_op_desc desc; /* layouts hold shapes alone */
+	int inference;
+	int halves; /* the gradient of the output comes as two */
+};
+
+#define SHAPE(n_, c_, h_, w_) {{.n = n_, .c = c_, .h = h_, .w = w_}}
+#define BOTH(n_, c_, h_, w_) {{.n = n_, .c = c_, .h = h_, .w = w_}, {.n = n_, .c = c_, .h = h_, .w = w_}}
+#define CONV(n_, c_, h_, w_, out_, kernel_, stride_, pad_, ...)                                                        \
+	{.kind = GN_OP_CONV, .in = SHAPE(n_, c_, h_, w_), .channels_out = out_, .kernel = kernel_, .stride = stride_,   \
+	 .pad = pad_, __VA_ARGS__}
+#define SUM_CONV(n_, c_, h_, w_, out_, kernel_, pad_)                                                                  \
+	{.kind = GN_OP_CONV, .in = {{.n = n_, .c = c_, .h = h_, .w = w_}, {.n = n_, .c = out_, .h = h_, .w = w_}},       \
+	 .channels_out = out_, .kernel = kernel_, .stride = 1, .pad = pad_, .bias = 1, .add = 1, .relu = 1}
+#define NORM(...) {.kind = GN_OP_BATCH_NORM, .eps = 1e-5, .momentum = 0.1, __VA_ARGS__}
+#define PLAIN .weight = {GN_WEIGHT_PLAIN, 0}
+#define ANY .weight = {GN_WEIGHT_ANY, 0}
+
+static const struct case_ cases[] = {
+	{"first layer", CONV(2, 3, 32, 32, 16, 7, 2, 3, ANY), 0, 0},
+	{"3x3", CONV(3, 16, 9, 9, 24, 3, 1, 1, ANY), 0, 0},
+	{"3x3, torch's weights", CONV(3, 16, 9, 9, 24, 3, 1, 1, PLAIN), 0, 0},
+	{"3x3 with stride", CONV(2, 8, 11, 7, 16, 3, 2, 1, ANY), 0, 0},
+	{"1x1", CONV(2, 32, 8, 8, 64, 1, 1, 0, ANY), 0, 0},
+	{"1x1 with stride", CONV(2, 32, 9, 9, 16, 1, 2, 0, ANY), 0, 0},
+	{"5x5, one channel, bias", CONV(4, 1, 28, 28, 6, 5, 1, 2, .bias = 1, ANY), 0, 0},
+	{"odd channels, bias", CONV(2, 7, 10, 10, 5, 3, 1, 1, .bias = 1, PLAIN), 0, 0},
+	{"inference, bias, relu", CONV(2, 16, 8, 8, 32, 3, 1, 1, .bias = 1, .relu = 1, ANY), 1, 0},
+	{"inference, bias, relu, odd", CONV(2, 16, 8, 8, 9, 3, 1, 1, .bias = 1, .relu = 1, ANY), 1, 0},
+	{"inference, bias, sum, relu", SUM_CONV(2, 16, 8, 8, 32, 1, 0), 1, 0},
+	{"inference, bias, sum, relu, odd", SUM_CONV(2, 16, 8, 8, 9, 3, 1), 1, 0},
+	{"linear", {.kind = GN_OP_LINEAR, .in = SHAPE(8, 64, 1, 1), .channels_out = 40, .bias = 1}, 0, 0},
+	{"linear of maps", {.kind = GN_OP_LINEAR, .in = SHAPE(4, 16, 5, 5), .channels_out = 10, .bias = 1}, 0, 0},
+	{"batch norm", NORM(.in = SHAPE(4, 24, 7, 7)), 0, 0},
+	{"batch norm, relu", NORM(.in = SHAPE(4, 24, 7, 7), .relu = 1), 0, 1},
+	{"batch norm, sum, relu", NORM(.in = BOTH(4, 24, 7, 7), .add = 1, .relu = 1), 0, 0},
+	{"batch norm, sum, relu, two gradients", NORM(.in = BOTH(4, 13, 7, 5), .add = 1, .relu = 1), 0, 1},
+	{"batch norm, inference", NORM(.in = SHAPE(4, 24, 7, 7), .relu = 1), 1, 0},
+	{"relu", {.kind = GN_OP_RELU, .in = SHAPE(3, 10, 5, 5)}, 0, 1},
+	{"sum", {.kind = GN_OP_ADD, .in = BOTH(3, 10, 5, 5)}, 0, 0},
+	{"sum, relu", {.kind = GN_OP_ADD, .in = BOTH(3, 16, 5, 5), .relu = 1}, 0, 1},
+	{"max pooling", {.kind = GN_OP_MAX_POOL, .in = SHAPE(2, 16, 12, 12), .kernel = 3, .stride = 2, .pad = 1}, 0, 0},
+	{"average pooling", {.kind = GN_OP_ADAPTIVE_AVG_POOL, .in = SHAPE(3, 32, 7, 7), .out_side = 1}, 0, 0},
+	{"average pooling to 3", {.kind = GN_OP_ADAPTIVE_AVG_POOL, .in = SHAPE(2, 8, 7, 7), .out_side = 3}, 0, 0},
+	{"dropout", {.kind = GN_OP_DROPOUT, .in = SHAPE(4, 33, 1, 1), .rate = 0.4, .seed = 77, .stream = 3}, 0, 0},
+	{"dropout of maps", {.kind = GN_OP_DROPOUT, .in = SHAPE(2, 6, 3, 3), .rate = 0.4, .seed = 77, .stream = 3}, 0, 0},
+};
+
+enum { STEP = 5, ARRAYS = 12 };
+
+/* All in torch's order, in float: what goes in, and what each backend gives. */
+struct numbers {
+	float *x[2], *dy, *weight, *bias, *mean, *var;
+	float *y, *dx[2], *dweight, *dbias, *new_mean, *new_var;
+};
+
+struct sizes {
+	struct gn_layout in[2], out;
+	size_t x[2], y, weight, bias, channels;
+};
+
+static float *floats(size_t count)
+{
+	float *x = calloc(count + 1, sizeof *x);
+
+	if (!x)
+		abort();
+	return x;
+}
+
+static struct gn_op_desc plain_desc(const struct case_ *c, int element_bytes)
+{
+	struct gn_op_desc d = c->desc;
+
+	d.training = !c->inference;
+	d.needs_din = !c->inference;
+	for (int i = 0; i < 2; i++) {
+		d.in[i].block = 1;
+		d.in[i].element_bytes = element_bytes;
+	}
+	return d;
+}
+
+static struct sizes sizes_of(struct bed *b, const struct case_ *c)
+{
+	struct gn_op_desc d = plain_desc(c, 8);
+	struct sizes s = {0};
+	struct gn_op *op;
+
+	d.weight.order = GN_WEIGHT_PLAIN;
+	if (!bed_ok(b, gn_op_create(GN_BACKEND_REF, &d, &op, &b->err), "the oracle's operator"))
+		return s;
+	s.in[0] = gn_op_info(op)->in[0];
+	s.in[1] = d.kind == GN_OP_CONV ? gn_op_info(op)->out : s.in[0];
+	s.out = gn_op_info(op)->out;
+	gn_op_destroy(op);
+	for (int i = 0; i < 2; i++)
+		s.x[i] = i == 0 || d.add || d.kind == GN_OP_ADD ? gn_layout_elements(&s.in[i]) : 0;
+	s.y = gn_layout_elements(&s.out);
+	s.channels = (size_t)s.in[0].c;
+	if (d.kind == GN_OP_CONV)
+		s.weight = (size_t)d.channels_out * s.channels * (size_t)d.kernel * (size_t)d.kernel;
+	if (d.kind == GN_OP_LINEAR)
+		s.weight = (size_t)d.channels_out * s.x[0] / (size_t)s.in[0].n;
+	if (d.kind == GN_OP_BATCH_NORM)
+		s.weight = s.bias = s.channels;
+	if (d.bias)
+		s.bias = (size_t)d.channels_out;
+	return s;
+}
+
+/* Numbers that the type holds exactly. */
+static float *draw(struct bed *b, enum gn_cuda_type type, size_t count, double mean, double deviation)
+{
+	float *x = floats(count);
+	uint32_t raw;
+
+	for (size_t i = 0; i < count; i++) {
+		gn_cuda_set_value(type, &raw, 0, (float)(mean + deviation * bed_normal(b)));
+		x[i] = gn_cuda_value(type, &raw, 0);
+	}
+	return x;
+}
+
+static void fill(struct bed *b, enum gn_cuda_type type, const struct case_ *c, const struct sizes *s, struct numbers *n)
+{
+	int norm = c->desc.kind == GN_OP_BATCH_NORM;
+	double scale = norm || !s->weight ? 1 : 1 / sqrt((double)s->weight / (double)c->desc.channels_out);
+
+	n->x[0] = draw(b, type, s->x[0], 0.25, 1);
+	n->x[1] = draw(b, type, s->x[1], 0, 1);
+	n->dy = draw(b, type, s->y, 0, 1);
+	n->weight = draw(b, type, s->weight, norm, norm ? 0.25 : scale);
+	n->bias = draw(b, type, s->bias, 0, 0.5);
+	n->mean = draw(b, GN_CUDA_F32, s->channels, 0, 0.5);
+	n->var = draw(b, GN_CUDA_F32, s->channels, 2, 0.2);
+}
+
+static void make_results(const struct sizes *s, struct numbers *n)
+{
+	n->y = floats(s->y);
+	n->dx[0] = floats(s->x[0]);
+	n->dx[1] = floats(s->x[1]);
+	n->dweight = floats(s->weight);
+	n->dbias = floats(s->bias);
+	n->new_mean = floats(s->channels);
+	n->new_var = floats(s->channels);
+	memcpy(n->new_mean, n->mean, s->channels * sizeof *n->mean);
+	memcpy(n->new_var, n->var, s->channels * sizeof *n->var);
+}
+
+static void free_results(struct numbers *n)
+{
+	float *all[] = {n->y, n->dx[0], n->dx[1], n->dweight, n->dbias, n->new_mean, n->new_var};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		free(all[i]);
+}
+
+static void *doubles_of(const float *x, size_t count)
+{
+	double *d = bed_doubles(count);
+
+	for (size_t i = 0; i < count; i++)
+		d[i] = x[i];
+	return d;
+}
+
+static void to_floats(const double *from, size_t count, float *to)
+{
+	for (size_t i = 0; i < count; i++)
+		to[i] = (float)from[i];
+}
+
+static void run_oracle(struct bed *b, const struct case_ *c, const struct sizes *s, struct numbers *n)
+{
+	struct gn_op_desc d = plain_desc(c, 8);
+	struct gn_op_buffers v = {.weight = n->weight, .bias = n->bias, .dweight = n->dweight, .dbias = n->dbias,
+				  .running_mean = n->new_mean, .running_var = n->new_var};
+	double *x[2] = {doubles_of(n->x[0], s->x[0]), doubles_of(n->x[1], s->x[1])}, *dy = doubles_of(n->dy, s->y);
+	double *y = bed_doubles(s->y), *dx[2] = {bed_doubles(s->x[0]), bed_doubles(s->x[1])};
+	struct gn_op *op;
+
+	d.weight.order = GN_WEIGHT_PLAIN;
+	if (bed_ok(b, gn_op_create(GN_BACKEND_REF, &d, &op, &b->err), "the oracle's operator")) {
+		v.in[0] = x[0];
+		v.in[1] = x[1];
+		v.out = y;
+		v.dout = dy;
+		v.din[0] = dx[0];
+		v.din[1] = dx[1];
+		v.workspace = calloc(1, gn_op_info(op)->workspace_bytes + 1);
+		v.scratch = calloc(1, gn_op_info(op)->scratch_bytes + 1);
+		bed_ok(b, gn_op_bind(op, &v, &b->err), "the oracle");
+		bed_ok(b, gn_op_forward(op, STEP, &b->err), "the oracle, forward");
+		if (!c->inference)
+			bed_ok(b, gn_op_backward(op, &b->err), "the oracle, backward");
+		to_floats(y, s->y, n->y);
+		for (int i = 0; i < 2; i++)
+			to_floats(dx[i], s->x[i], n->dx[i]);
+		free(v.workspace);
+		free(v.scratch);
+		gn_op_destroy(op);
+	}
+	for (int i = 0; i < 2; i++) {
+		free(x[i]);
+		free(dx[i]);
+	}
+	free(y);
+	free(dy);
+}
+
+static void *device_bytes(struct bed *b, size_t bytes)
+{
+	return bytes ? bed_bytes(b, NULL, bytes) : NULL;
+}
+
+/* By a reorder operator, as a plan does it. */
+static void reorder(struct bed *b, struct gn_cuda_ops *ops, const struct gn_layout *from, const void *a,
+		    const struct gn_layout *to, void *out)
+{
+	struct gn_op_desc d = {.kind = GN_OP_REORDER, .in = {*from, *from}, .out = *to, .device = gn_cuda_ops_device(ops)};
+	struct gn_op_buffers v = {.in = {a}, .out = out};
+	struct gn_op *op;
+
+	if (!bed_ok(b, gn_op_create(GN_BACKEND_CUDA, &d, &op, &b->err), "reorder"))
+		return;
+	bed_ok(b, gn_op_bind(op, &v, &b->err), "reorder");
+	bed_ok(b, gn_op_forward(op, 0, &b->err), "reorder");
+	gn_op_destroy(op);
+}
+
+static struct gn_layout plain_of(const struct gn_layout *l)
+{
+	struct gn_layout p = *l;
+
+	p.block = 1;
+	p.element_bytes = 4;
+	return p;
+}
+
+static void *to_device(struct bed *b, struct gn_cuda_ops *ops, const struct gn_layout *l, const float *x)
+{
+	struct gn_layout p = plain_of(l);
+	void *staged = bed_bytes(b, x, gn_layout_bytes(&p)), *out = device_bytes(b, gn_layout_bytes(l));
+
+	if (staged && out)
+		reorder(b, ops, &p, staged, l, out);
+	return out;
+}
+
+static void from_device(struct bed *b, struct gn_cuda_ops *ops, const struct gn_layout *l, const void *x, float *out)
+{
+	struct gn_layout p = plain_of(l);
+	void *staged = device_bytes(b, gn_layout_bytes(&p));
+
+	if (!staged || !x)
+		return;
+	reorder(b, ops, l, x, &p, staged);
+	bed_fetch(b, out, staged, gn_layout_bytes(&p));
+}
+
+/* In place, from torch's order or back. */
+static void turn_weight(const struct case_ *c, const struct sizes *s, struct gn_weight_layout l, int back, float *w)
+{
+	struct gn_weight_shape shape = {(size_t)c->desc.channels_out, s->channels, (size_t)c->desc.kernel * (size_t)c->desc.kernel};
+	float *copy = floats(s->weight);
+
+	memcpy(copy, w, s->weight * sizeof *w);
+	if (c->desc.kind == GN_OP_CONV && l.order != GN_WEIGHT_PLAIN)
+		gn_weight_reorder(&shape, l, back, copy, w);
+	free(copy);
+}
+
+/* The device's buffers of an operator. */
+static void provide(struct bed *b, struct gn_cuda_ops *ops, const struct case_ *c, const struct gn_op_info *info,
+		    const struct sizes *s, const struct numbers *n, struct gn_op_buffers *v)
+{
+	float *w = floats(s->weight), *half = floats(s->y);
+
+	memcpy(w, n->weight, s->weight * sizeof *w);
+	turn_weight(c, s, info->weight, 0, w);
+	for (size_t i = 0; i < s->y; i++)
+		half[i] = c->halves ? n->dy[i] / 2 : n->dy[i];
+	for (int i = 0; i < 2; i++) {
+		v->in[i] = s->x[i] ? to_device(b, ops, &info->in[i], n->x[i]) : NULL;
+		v->din[i] = s->x[i] && !c->inference ? device_bytes(b, gn_layout_bytes(&info->in[i])) : NULL;
+	}
+	v->out = device_bytes(b, gn_layout_bytes(&info->out));
+	v->dout = to_device(b, ops, &info->out, half);
+	v->more_dout = c->halves && info->sums_gradients ? to_device(b, ops, &info->out, half) : NULL;
+	v->weight = s->weight ? bed_bytes(b, w, s->weight * 4) : NULL;
+	v->bias = s->bias ? bed_bytes(b, n->bias, s->bias * 4) : NULL;
+	v->dweight = device_bytes(b, s->weight * 4);
+	v->dbias = device_bytes(b, s->bias * 4);
+	v->running_mean = bed_bytes(b, n->new_mean, s->channels * 4);
+	v->running_var = bed_bytes(b, n->new_var, s->channels * 4);
+	v->workspace = device_bytes(b, info->workspace_bytes);
+	v->scratch = device_bytes(b, info->scratch_bytes);
+	free(w);
+	free(half);
+}
+
+static void take(struct bed *b, struct gn_cuda_ops *ops, const struct case_ *c, const struct gn_op_info *info,
+		 const struct sizes *s, const struct gn_op_buffers *v, struct numbers *n)
+{
+	bed_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "the operator's work");
+	from_device(b, ops, &info->out, v->out, n->y);
+	bed_fetch(b, n->new_mean, v->running_mean, s->channels * 4);
+	bed_fetch(b, n->new_var, v->running_var, s->channels * 4);
+	if (c->inference)
+		return;
+	for (int i = 0; i < 2; i++)
+		from_device(b, ops, &info->in[i], v->din[i], n->dx[i]);
+	if (s->weight)
+		bed_fetch(b, n->dweight, v->dweight, s->weight * 4);
+	if (s->bias)
+		bed_fetch(b, n->dbias, v->dbias, s->bias * 4);
+	turn_weight(c, s, info->weight, 1, n->dweight);
+}
+
+static void run_device(struct bed *b, struct gn_cuda_ops *ops, const struct case_ *c, const struct sizes *s, struct numbers *n)
+{
+	struct gn_op_desc d = plain_desc(c, 4);
+	struct gn_op_buffers v = {0};
+	const struct gn_op_info *info;
+	struct gn_op *op;
+
+	d.device = gn_cuda_ops_device(ops);
+	if (!bed_ok(b, gn_op_create(GN_BACKEND_CUDA, &d, &op, &b->err), "the operator"))
+		return;
+	info = gn_op_info(op);
+	provide(b, ops, c, info, s, n, &v);
+	if (!b->why[0] && bed_ok(b, gn_op_bind(op, &v, &b->err), "bind") &&
+	    bed_ok(b, gn_cuda_ops_set_step(ops, STEP, &b->err), "step") &&
+	    bed_ok(b, gn_op_forward(op, STEP, &b->err), "forward") &&
+	    (c->inference || bed_ok(b, gn_op_backward(op, &b->err), "backward")))
+		take(b, ops, c, info, s, &v, n);
+	gn_op_destroy(op);
+}
+
+static double worst[3];
+
+static void compare(struct bed *b, enum gn_cuda_type type, const char *what, const float *got, const float *want, size_t count,
+		    double factor)
+{
+	static const double tolerances[] = {1e-5, 8e-3, 1e-3};
+	double off = 0, size = 0, allowed = tolerances[type] * factor;
+
+	for (size_t i = 0; i < count; i++) {
+		off += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+		size += (double)want[i] * want[i];
+	}
+	off = count ? sqrt(off) / (sqrt(size) + 1e-30) : 0;
+	if (off > worst[type])
+		worst[type] = off;
+	if (!(off <= allowed))
+		bed_fail(b, "%s: relative error %.2e (allowed %.0e)", what, off, allowed);
+}
+
+static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type, const struct case_ *c)
+{
+	struct numbers want = {0}, got;
+	struct sizes s;
+
+	bed_begin(b);
+	s = sizes_of(b, c);
+	fill(b, type, c, &s, &want);
+	got = want;
+	make_results(&s, &want);
+	make_results(&s, &got);
+	run_oracle(b, c, &s, &want);
+	run_device(b, ops, c, &s, &got);
+	compare(b, type, "output", got.y, want.y, s.y, 1);
+	for (int i = 0; i < 2 && !c->inference; i++)
+		compare(b, type, "gradient of the input", got.dx[i], want.dx[i], s.x[i], 2);
+	if (!c->inference) {
+		compare(b, type, "gradient of the weight", got.dweight, want.dweight, s.weight, 2);
+		compare(b, type, "gradient of the bias", got.dbias, want.dbias, s.bias, 2);
+	}
+	compare(b, GN_CUDA_F32, "running mean", got.new_mean, want.new_mean, s.channels, 1);
+	compare(b, GN_CUDA_F32, "running variance", got.new_var, want.new_var, s.channels, 1);
+	bed_end(b, "%s, %s", gn_cuda_type_name(type), c->name);
+	free_results(&want);
+	free_results(&got);
+	free(want.x[0]);
+	free(want.x[1]);
+	free(want.dy);
+	free(want.weight);
+	free(want.bias);
+	free(want.mean);
+	free(want.var);
+}
+
+static enum gn_status check_type(struct bed *b, enum gn_cuda_type type, int tune)
+{
+	struct gn_cuda_ops_options o = {.type = type, .dnn = {.workspace_limit_bytes = (size_t)64 << 20}, .tune = tune};
+	struct gn_cuda_ops *ops;
+	enum gn_status status = gn_cuda_ops_create(b->stream, &o, &ops, &b->err);
+
+	if (status)
+		return status;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		check(b, ops, type, &cases[i]);
+	gn_cuda_ops_destroy(ops);
+	return GN_OK;
+}
+
+/* cuDNN missing is as good as no GPU, and said so. */
+static int skip(const char *why)
+{
+	printf("ok 1 - operators on a GPU # SKIP %s\n1..1\n", why);
+	return 0;
+}
+
+int main(void)
+{
+	struct bed b;
+	struct gn_err err;
+	int devices = 0, failed;
+	enum gn_status status = gn_cuda_device_count(&devices, &err);
+
+	if (status == GN_ERR_NOT_FOUND || status == GN_ERR_UNSUPPORTED)
+		return skip(err.text);
+	if (!status)
+		status = bed_open(&b, 0, (size_t)512 << 20, &err);
+	if (status) {
+		printf("not ok 1 - operators on a GPU: %s\n1..1\n", err.text);
+		return 1;
+	}
+	for (int type = 0; type < 3 && !status; type++) {
+		status = check_type(&b, (enum gn_cuda_type)type, type == GN_CUDA_BF16);
+		if (status == GN_ERR_NOT_FOUND && type == 0) {
+			bed_close(&b);
+			return skip(b.err.text);
+		}
+		if (status == GN_ERR_UNSUPPORTED) {
+			printf("ok %d - %s # SKIP %s\n", ++b.points, gn_cuda_type_name((enum gn_cuda_type)type), b.err.text);
+			status = GN_OK;
+		}
+	}
+	if (status) {
+		printf("not ok %d - %s\n", ++b.points, b.err.text);
+		b.failed++;
+	}
+	for (int type = 0; type < 3; type++)
+		printf("# %s: largest deviation %.1e\n", gn_cuda_type_name((enum gn_cuda_type)type), worst[type]);
+	printf("1..%d\n", b.points);
+	failed = b.failed;
+	bed_close(&b);
+	return failed != 0;
+}
