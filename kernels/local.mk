@@ -68,6 +68,7 @@ libgannet_cuda_a_SOURCES = \
 	kernels/cuda/dnn_graph.c \
 	kernels/cuda/dnn_plan.c \
 	kernels/cuda/dnn_run.c \
+	kernels/cuda/graph.c \
 	kernels/cuda/memory.c \
 	kernels/cuda/op_conv.c \
 	kernels/cuda/op_norm.c \

@@ -1,4 +1,4 @@
-/* GPUs: the device, streams of work, events, pinned memory of the host, and one arena of device memory.
+/* GPUs: the device, streams of work, graphs of it, events, pinned memory of the host, and one arena of device memory.
  *
  * A thin layer over the CUDA runtime, in which no call goes unchecked: every error names the call, the device and
  * CUDA's own text. Without a GPU, with a driver that is missing or too old, and without enough memory the text says
@@ -76,6 +76,21 @@ enum gn_status gn_cuda_event_between(const struct gn_cuda_event *from, const str
 /* Host memory that a GPU reads and writes by itself. To be given to gn_cuda_pinned_free. */
 enum gn_status gn_cuda_pinned_alloc(const struct gn_cuda_device *d, size_t bytes, void **out, struct gn_err *err);
 void gn_cuda_pinned_free(const struct gn_cuda_device *d, void *pinned);
+
+/* Makes memory of somebody else's such as gn_cuda_pinned_alloc gives, until gn_cuda_unregister (NULL is fine), which comes
+ * before it is freed. GN_ERR_EXISTS: it is already. */
+enum gn_status gn_cuda_register(const struct gn_cuda_device *d, void *memory, size_t bytes, struct gn_err *err);
+void gn_cuda_unregister(const struct gn_cuda_device *d, void *memory);
+
+/* Work that is given to a stream between begin and end does not run, but becomes a graph, which may be launched as often as
+ * wanted: one call for hundreds of kernels. Until end, the thread may not wait for anything of the device. */
+struct gn_cuda_graph;
+enum gn_status gn_cuda_graph_begin(struct gn_cuda_stream *s, struct gn_err *err);
+/* To be called after every begin; out NULL gives up what was recorded. nodes: kernels and copies in it. */
+enum gn_status gn_cuda_graph_end(struct gn_cuda_stream *s, struct gn_cuda_graph **out, size_t *nodes, struct gn_err *err);
+void gn_cuda_graph_destroy(struct gn_cuda_graph *g);
+/* Queues. */
+enum gn_status gn_cuda_graph_launch(struct gn_cuda_graph *g, struct gn_cuda_stream *s, struct gn_err *err);
 
 #define GN_CUDA_ALIGN_BYTES 256
 /* One block of device memory, zeroed, by cudaMalloc. GN_ERR_NO_MEMORY says what was wanted and what is free. */

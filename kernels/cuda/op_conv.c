@@ -124,7 +124,8 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 		status = gn_cuda_batch_norm_statistics(stream_of(c), &c->sums, b->dout, 0, err);
 	if (!status && op->desc.bias)
 		status = gn_cuda_sums_to_float(stream_of(c), c->sums.sums, b->dbias, c->conv.out_c, err);
-	if (!status && b->din[0])
+	/* a first layer may be given memory for a gradient that nobody wants */
+	if (!status && c->data && b->din[0])
 		status = gn_dnn_run(c->data, &data, b->scratch, err);
 	return status;
 }

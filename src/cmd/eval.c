@@ -1,6 +1,7 @@
 #include "src/cmd/cmd.h"
 
 #include "src/base/json.h"
+#include "src/train/device.h"
 #include "src/train/evaluate.h"
 
 #include <limits.h>
@@ -20,7 +21,10 @@ static const struct gn_option options[] = {
 	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
 	 .initial = "64", .min = 1, .max = 65536, .help = "images per rank and step"},
 	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",
-	 .choices = "host|ref", .help = "host: oneDNN; ref: the plain-C oracle, slow"},
+	 .choices = GN_DEVICE_CHOICES,
+	 .help = "host: oneDNN; cuda: a GPU for each rank of a node; auto: cuda where there is one; ref: the plain-C oracle, slow"},
+	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
+	 .choices = GN_PRECISION_CHOICES, .help = "of activations; fp16 and tf32 on GPUs alone"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
 	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "what may carry messages (sets UCX_TLS)"},
 	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0,

@@ -2,6 +2,7 @@
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/cmd/cmd.h"
+#include "src/train/device.h"
 #include "src/train/golden.h"
 
 #include <limits.h>
@@ -22,7 +23,7 @@ static const struct bundled {
 };
 
 struct options {
-	const char *device;
+	const char *device, *precision;
 	struct gn_text_list golden;
 	int brief, json, strict;
 };
@@ -33,8 +34,15 @@ static const struct gn_option table[] = {
 	 .offset = offsetof(struct options, device),
 	 .value_name = "NAME",
 	 .initial = "host",
-	 .choices = "host|ref",
-	 .help = "what computes: oneDNN on the processor, or the plain double-precision oracle"},
+	 .choices = GN_DEVICE_CHOICES,
+	 .help = "what computes: oneDNN on the processor, a GPU, either, or the plain double-precision oracle"},
+	{.name = "precision",
+	 .kind = GN_OPTION_CHOICE,
+	 .offset = offsetof(struct options, precision),
+	 .value_name = "NAME",
+	 .initial = "fp32",
+	 .choices = GN_PRECISION_CHOICES,
+	 .help = "of activations; bounds stay those of fp32, what goes beyond is held against shaken parameters"},
 	{.name = "golden",
 	 .kind = GN_OPTION_LIST,
 	 .offset = offsetof(struct options, golden),
@@ -69,7 +77,7 @@ static const struct gn_command command = {
 		"Some networks at their initial values turn rounding errors into more than that: a unit of a relu "
 		"near zero flips, or a variance is taken over few values. Where a bound is passed, all is "
 		"computed three times more with parameters shaken by four times what one convolution in single "
-		"precision rounds, and a deviation of up to twice what that changes is called rounding: neither "
+		"precision rounds (other precisions: by one rounding), and a deviation of up to twice what that changes is called rounding: neither "
 		"right nor wrong can be told from it. The exit code is 1 when a deviation is larger than that "
 		"(or, with --strict, than its bound), 3 when a file cannot be used.",
 	.examples = "  gannet selftest   # the bundled networks on this processor\n"
@@ -157,18 +165,21 @@ static void print_sum(const struct printer *p)
 static enum gn_status check(const struct options *o, const char *text, size_t len_bytes, const char *file, int *failed,
 			    struct gn_err *err)
 {
-	enum gn_backend backend = strcmp(o->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF;
+	struct gn_plan_options on = {0};
 	struct printer p = {.o = o, .file = file};
 	struct gn_golden *g;
-	enum gn_status s = gn_golden_parse(text, len_bytes, file, &g, err);
+	enum gn_status s = gn_device_choose(o->device, o->precision, 0, &on, err);
 
+	if (!s)
+		s = gn_golden_parse(text, len_bytes, file, &g, err);
 	if (s)
 		return s;
+	on.tune = 0; /* the numbers are of interest, not the time */
 	gn_text_visible(file, p.shown, sizeof p.shown);
 	if (!o->json)
 		printf("%s: %s, %s\n%-22s %-32s %9s  %6s  %8s\n", p.shown, gn_golden_title(g), o->device, "quantity", "of",
 		       "deviation", "bound", "rounding");
-	s = gn_golden_run(g, backend, take_row, &p, err);
+	s = gn_golden_run(g, &on, take_row, &p, err);
 	if (s)
 		gn_err_prefix(err, "%s", file);
 	else

@@ -1,5 +1,6 @@
 #include "src/cmd/train.h"
 
+#include "src/train/device.h"
 #include "src/train/model.h"
 #include "src/train/recipe.h"
 
@@ -120,11 +121,13 @@ static const struct gn_option options[] = {
 	{.name = "eval-every", .kind = GN_OPTION_INT, .offset = FIELD(eval_every), .value_name = "N", .initial = "1",
 	 .min = 1, .max = 1e6, .help = "epochs between evaluations"},
 	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",
-	 .choices = "host|ref", .help = "host: oneDNN; ref: the plain-C oracle, slow"},
+	 .choices = GN_DEVICE_CHOICES,
+	 .help = "host: oneDNN; cuda: a GPU for each rank of a node; auto: cuda where there is one; ref: the plain-C oracle, slow"},
 	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
-	 .choices = "fp32|bf16",
-	 .help = "of activations and their gradients; with bf16, which needs processors that have it, parameters, their gradients, "
-		 "batch statistics and the classifier stay fp32, and all sums are made in fp32 or better"},
+	 .choices = GN_PRECISION_CHOICES,
+	 .help = "of activations and their gradients; with bf16, which needs processors that have it, and fp16, on GPUs and with a "
+		 "loss scale, parameters, their gradients and batch statistics stay fp32, and all sums are made in fp32 or better; "
+		 "tf32, on GPUs: fp32, of which convolutions round what they multiply"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
 	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "what may carry gradients (sets UCX_TLS)"},
 	{.name = "comm", .kind = GN_OPTION_CHOICE, .offset = FIELD(comm), .value_name = "NAME", .initial = "auto",

@@ -3,6 +3,7 @@
 #include "src/base/arena.h"
 #include "src/train/agree.h"
 #include "src/train/checkpoint.h"
+#include "src/train/device.h"
 #include "src/train/input.h"
 #include "src/train/logits.h"
 
@@ -52,11 +53,11 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 		.batch = (uint32_t)o->batch, .augment = GN_AUGMENT_NONE, .threads = (int)o->loader_threads,
 		.prefetch_bytes = (size_t)o->prefetch,
 	};
-	struct gn_plan_options po = {
-		.backend = strcmp(o->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF, .batch = (int)o->batch,
-		.frozen = 1,
-	};
-	enum gn_status status = open_data(e, o->data, err);
+	struct gn_plan_options po = {.batch = (int)o->batch, .frozen = 1};
+	enum gn_status status = gn_device_choose(o->device, o->precision, gn_world_local_rank(gn_comm_world(comm)), &po, err);
+
+	if (!status)
+		status = open_data(e, o->data, err);
 
 	gn_input_threads(o->threads, gn_world_local_size(gn_comm_world(comm)));
 	if (!status)

@@ -15,7 +15,7 @@
 struct gn_evaluate_options {
 	const char *data, *checkpoint; /* checkpoint: a folder, or a folder of them */
 	const char *logits; /* a file for them, as logits.h says; NULL: none. Every rank then keeps those of all samples. */
-	const char *device, *transport;
+	const char *device, *precision, *transport;
 	int64_t batch, threads, loader_threads, prefetch;
 	int average; /* the moving average of the weights instead of the weights */
 };

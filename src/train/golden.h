@@ -30,17 +30,17 @@ enum gn_status gn_golden_parse(const char *text, size_t len_bytes, const char *s
 void gn_golden_destroy(struct gn_golden *g);
 /* "resnet18, batch 4, side 64, 10 classes"; borrowed. */
 const char *gn_golden_title(const struct gn_golden *g);
-/* Computes it all on backend and calls row() for each quantity in the file; names live as long as g. Bounds: loss at
+/* Computes it all on the device and in the precision that `on` names (backend, gpu, bf16, fp16, tf32), and calls row() for each quantity in the file; names live as long as g. Bounds: loss at
  * step one 1e-5, later 1e-3; logits 1e-4 of their norm; norm of each gradient 1e-3, its first values 1e-3 of that norm,
  * its sum 1e-3 of norm times root of its size; running statistics after step one and parameters after the last step
  * 1e-4 of their norm; norm of the evaluation logits 1e-3.
  *
  * When something is beyond its bound, everything is computed three times more with every parameter changed by a random
  * factor of at most 1 +- 2^-19: on average 1e-6, about four times what tests/kernels finds as the error of one
- * convolution in float (the oracle: 2^-24, the rounding of the parameters). Row by row the largest change is kept;
+ * convolution in float (the oracle: 2^-24, the rounding of the parameters; tf32 and fp16 2^-10 and bf16 2^-7, theirs). Row by row the largest change is kept;
  * tensors share the largest among all of one quantity, as a unit of a relu that flips changes some and spares others,
  * and a loss shares those of the steps before. Up to twice that is GN_GOLDEN_ROUNDING, beyond it GN_GOLDEN_FAIL. */
-enum gn_status gn_golden_run(const struct gn_golden *g, enum gn_backend backend,
+enum gn_status gn_golden_run(const struct gn_golden *g, const struct gn_plan_options *on,
 			     void (*row)(void *context, const struct gn_golden_row *row), void *context,
 			     struct gn_err *err);
 

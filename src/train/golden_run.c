@@ -13,7 +13,7 @@ enum { repeats = 3, tolerance = 2 };
 
 struct run {
 	const struct gn_golden *g;
-	enum gn_backend backend;
+	const struct gn_plan_options *on; /* what computes */
 	float *params, *grads, *momentum, *buffers, *images;
 	struct gn_plan *plan;
 	struct gn_arrange *arrange; /* between initial values and comparisons all lies as the plan likes it */
@@ -142,13 +142,16 @@ static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
 
 static enum gn_status make_plan(struct run *r, int training, struct gn_err *err)
 {
-	struct gn_plan_options o = {.backend = r->backend, .batch = r->g->batch, .training = training, .frozen = !training,
-				    .weights = gn_arrange_layouts(r->arrange)};
+	struct gn_plan_options o = *r->on;
 	struct gn_plan *plan;
 	enum gn_status s;
 
 	gn_plan_destroy(r->plan); /* before the next one takes its memory */
 	r->plan = NULL;
+	o.batch = r->g->batch;
+	o.training = training;
+	o.frozen = !training;
+	o.weights = gn_arrange_layouts(r->arrange);
 	s = gn_plan_create(r->g->model, &o, r->params, r->grads, r->buffers, &plan, err);
 	if (s)
 		return s;
@@ -214,7 +217,8 @@ static enum gn_status fill_images(struct run *r, struct gn_err *err)
 
 static void shake_params(struct run *r, int repeat)
 {
-	double size = r->backend == GN_BACKEND_REF ? 0x1p-24 : 0x1p-19;
+	const struct gn_plan_options *on = r->on;
+	double size = on->backend == GN_BACKEND_REF ? 0x1p-24 : on->bf16 ? 0x1p-7 : on->fp16 || on->tf32 ? 0x1p-10 : 0x1p-19;
 	size_t count = gn_model_param_elements(r->g->model);
 
 	for (size_t i = 0; i < count; i++)
@@ -281,11 +285,11 @@ static enum gn_status run_all(struct run *r, struct gn_err *err)
 	return s;
 }
 
-enum gn_status gn_golden_run(const struct gn_golden *g, enum gn_backend backend,
+enum gn_status gn_golden_run(const struct gn_golden *g, const struct gn_plan_options *on,
 			     void (*row)(void *context, const struct gn_golden_row *row), void *context,
 			     struct gn_err *err)
 {
-	struct run r = {.g = g, .backend = backend};
+	struct run r = {.g = g, .on = on};
 	enum gn_status s = run_all(&r, err);
 
 	for (size_t i = 0; !s && i < r.ledger.entry_count; i++)

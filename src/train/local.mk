@@ -9,6 +9,7 @@ libgannet_train_a_SOURCES = \
 	src/train/clocks.c src/train/clocks.h \
 	src/train/curve.c src/train/curve.h \
 	src/train/curve_svg.c src/train/curve_svg.h \
+	src/train/device.c src/train/device.h \
 	src/train/ema.c src/train/ema.h \
 	src/train/evaluate.c src/train/evaluate.h \
 	src/train/exchange.c src/train/exchange.h \
@@ -21,9 +22,10 @@ libgannet_train_a_SOURCES = \
 	src/train/lr.c src/train/lr.h \
 	src/train/model.c src/train/model_internal.h src/train/model.h \
 	src/train/optimizer.c src/train/optimizer.h \
-	src/train/plan.c src/train/plan_build.c src/train/plan_cost.c src/train/plan_cost.h src/train/plan_fold.c src/train/plan_memory.c src/train/plan_internal.h src/train/plan.h \
+	src/train/plan.c src/train/plan_build.c src/train/plan_cost.c src/train/plan_cost.h src/train/plan_fold.c src/train/plan_memory.c src/train/plan_device.h src/train/plan_internal.h src/train/plan.h \
 	src/train/recipe.c src/train/recipe.h \
 	src/train/report_charts.c src/train/report_page.c src/train/report_page.h src/train/report_internal.h \
+	src/train/resident.c src/train/resident.h \
 	src/train/resnet.c \
 	src/train/runlog.c src/train/runlog.h \
 	src/train/safetensors.c src/train/safetensors.h \
@@ -38,4 +40,9 @@ libgannet_train_a_SOURCES = \
 	src/train/trial.c src/train/trial.h \
 	src/train/vgg.c \
 	src/train/weights.c src/train/weights.h
-TRAIN_LIBS = libgannet_train.a $(JANSSON_LIBS)
+if HAVE_CUDA
+libgannet_train_a_SOURCES += src/train/plan_cuda.c src/train/plan_cuda_stay.c src/train/plan_cuda.h
+else
+libgannet_train_a_SOURCES += src/train/plan_no_cuda.c
+endif
+TRAIN_LIBS = libgannet_train.a $(KERNELS_CUDA_LIBS) $(JANSSON_LIBS)

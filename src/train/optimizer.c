@@ -79,6 +79,11 @@ enum gn_optim_kind gn_optimizer_kind(const struct gn_optimizer *o)
 	return o->rule.kind;
 }
 
+void gn_optimizer_terms(const struct gn_optimizer *o, struct gn_optimizer_terms *out)
+{
+	*out = (struct gn_optimizer_terms){&o->rule, o->weight_decay, o->clip, o->decay_all};
+}
+
 float *gn_optimizer_slot(struct gn_optimizer *o, int slot)
 {
 	return o->slots[slot];

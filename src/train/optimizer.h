@@ -31,6 +31,13 @@ void gn_optimizer_destroy(struct gn_optimizer *o);
 enum gn_optim_kind gn_optimizer_kind(const struct gn_optimizer *o);
 /* gn_model_param_elements floats for slot 0 .. gn_optim_slots(kind) - 1, NULL beyond. */
 float *gn_optimizer_slot(struct gn_optimizer *o, int slot);
+/* For an update that is made elsewhere: the rule and the options. Borrowed. */
+struct gn_optimizer_terms {
+	const struct gn_optim *rule;
+	double weight_decay, clip;
+	int decay_all;
+};
+void gn_optimizer_terms(const struct gn_optimizer *o, struct gn_optimizer_terms *out);
 /* One update. Returns 1, or 0 when a gradient is not finite and nothing was changed. *norm: of the whole gradient times
  * grad_scale, before clipping. */
 int gn_optimizer_step(struct gn_optimizer *o, const struct gn_optim_update *update, float *params, const float *grads,

@@ -14,6 +14,7 @@
 #define GN_TRAIN_PLAN_H
 
 #include "kernels/op.h"
+#include "kernels/optim.h"
 #include "src/train/model.h"
 
 struct gn_plan;
@@ -25,13 +26,16 @@ struct gn_plan_watch {
 };
 
 struct gn_plan_options {
-	enum gn_backend backend; /* plain-C oracle in double precision, or oneDNN */
+	enum gn_backend backend; /* plain-C oracle in double precision, oneDNN, or a GPU */
 	int batch;
 	int training;           /* batch statistics, dropout and backward; or inference */
 	double label_smoothing; /* 0 .. 1 */
 	/* Activations and their gradients are bfloat16, but for the classifier; sums are made in float or double, and all that is
 	 * outside (parameters, their gradients, buffers, images, logits) is float. */
 	int bf16;
+	int fp16, tf32;         /* GPU: activations in half precision, with a loss scale; products of floats rounded to tf32 */
+	int gpu;                /* GPU: which; numbers beyond the last start over, for ranks that share */
+	int tune;               /* GPU: the fastest of several algorithms is found by the clock while the plan is made */
 	int frozen;             /* inference on weights that gn_plan_freeze took: batch norm goes into convolutions */
 	int no_memory;          /* the plan answers questions and cannot run; the arrays may be NULL */
 	int dropout;            /* 0 turns dropout off in training too */
@@ -65,6 +69,35 @@ enum gn_status gn_plan_loss_mixed(struct gn_plan *p, const struct gn_targets *ta
 /* ready(context, param) is called when the gradient of that parameter (index in the model) is final; may be NULL. */
 enum gn_status gn_plan_backward(struct gn_plan *p, void (*ready)(void *context, int param), void *context,
 				struct gn_err *err);
+/* --- A run that stays on its device: one process, one batch a step, and the caller's arrays are looked at only by push and
+ * pull. The batch of a step is staged while the step before it runs. --- */
+
+struct gn_plan_update {
+	const struct gn_optim *rule;
+	float *slots[GN_OPTIM_SLOTS_MAX]; /* borrowed: flat arrays as params, pushed and pulled with them */
+	double weight_decay;
+	int decay_all; /* biases and batch norm, too */
+};
+
+struct gn_plan_result {
+	double loss, norm; /* norm: of the gradient times the update's grad_scale */
+	int skipped;	   /* something was not finite: parameters, state and buffers are as before */
+};
+
+/* Makes a training plan on a GPU such a one. GN_ERR_UNSUPPORTED elsewhere, and with a group of ranks. */
+enum gn_status gn_plan_reside(struct gn_plan *p, const struct gn_plan_update *update, struct gn_err *err);
+/* The caller's parameters, buffers and slots to the device, and back. Blocks. */
+enum gn_status gn_plan_push(struct gn_plan *p, struct gn_err *err);
+enum gn_status gn_plan_pull(struct gn_plan *p, struct gn_err *err);
+/* The batch that the next launch takes; the arrays may be reused at once. */
+enum gn_status gn_plan_stage(struct gn_plan *p, const float *images, const struct gn_targets *targets, struct gn_err *err);
+/* Queues the whole step on the batch that was staged last. u->grad_scale is the caller's own; the loss scale is added. */
+enum gn_status gn_plan_launch(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err);
+/* Blocks until that step is through. */
+enum gn_status gn_plan_result(struct gn_plan *p, struct gn_plan_result *out, struct gn_err *err);
+/* How steps run on a device, for people: "as one graph of 423 nodes"; "" on the host. */
+const char *gn_plan_manner(const struct gn_plan *p);
+
 /* By parameter, how weights and their gradients have to lie. */
 const struct gn_weight_layout *gn_plan_weights(const struct gn_plan *p);
 /* Bytes held for activations, their gradients and workspace (the arena; memory is shared by what is not needed at

@@ -1,6 +1,6 @@
 /* From the graph to operators: relu joins the batch norm or sum before it, a batch norm the sum that alone reads it, and a
  * reorder goes wherever an operator wants its input in another layout than it comes in. */
-#include "src/train/plan_internal.h"
+#include "src/train/plan_device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,8 @@ static enum gn_status reorder_to(struct gn_plan *p, int node, const struct gn_la
 {
 	struct gn_plan_tensor *t = &p->tensors[*tensor];
 	struct gn_op_desc desc = {
-		.kind = GN_OP_REORDER, .training = p->options.training, .needs_din = t->producer >= 0};
+		.kind = GN_OP_REORDER, .training = p->options.training, .needs_din = t->producer >= 0,
+		.device = p->device ? p->device->ops : NULL};
 	struct gn_op *op;
 	enum gn_status s;
 
@@ -127,6 +128,7 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_node 
 		.rate = n->rate,
 		.seed = o->seed,
 		.group = o->training && n->kind == GN_LAYER_BATCH_NORM ? o->group : NULL,
+		.device = b->p->device ? b->p->device->ops : NULL,
 	};
 
 	for (int i = 0; i < 2; i++) {
@@ -190,7 +192,7 @@ static int sum_of_norm(const struct builder *b, int node)
 
 static int is_frozen(const struct builder *b)
 {
-	return b->p->options.frozen && b->p->options.backend == GN_BACKEND_HOST;
+	return b->p->options.frozen && b->p->options.backend != GN_BACKEND_REF;
 }
 
 /* In inference: the node whose memory holds what this one gives. */

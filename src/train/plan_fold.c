@@ -1,7 +1,7 @@
 /* Inference on weights that stay as they are: batch norm is a factor and a shift of each channel, which a convolution before
  * it takes into its own weights. These are copies that lie as the operators like them, made anew when told. */
 #include "src/base/arena.h"
-#include "src/train/plan_internal.h"
+#include "src/train/plan_device.h"
 
 #include <math.h>
 #include <string.h>
@@ -31,6 +31,7 @@ enum gn_status gn_plan_fold_place(struct gn_plan *p, struct gn_err *err)
 		total = o->own_bias + padded((size_t)w->shape[0]);
 		largest = w->count > largest ? w->count : largest;
 	}
+	p->own_elements = total;
 	if (!total || p->options.no_memory)
 		return GN_OK;
 	p->own = gn_alloc_aligned(total * sizeof *p->own);
@@ -103,4 +104,6 @@ void gn_plan_freeze(struct gn_plan *p)
 		if (p->ops[i].conv >= 0)
 			fold(p, &p->ops[i]);
 	p->frozen = 1;
+	if (p->device)
+		p->device->class->freeze(p);
 }

@@ -15,6 +15,8 @@ struct gn_storage {
  * take none. NO_MEMORY is the only failure. */
 enum gn_status gn_storage_place(struct gn_storage *pieces, int count, size_t *total_bytes, struct gn_err *err);
 
+struct gn_plan_device;
+
 struct gn_plan_tensor {
 	struct gn_layout layout;
 	int producer; /* operator, -1 for the images */
@@ -59,9 +61,14 @@ struct gn_plan {
 	char *arena;
 	int logits_tensor;
 	float *logits;
-	#define GN_PLAN_NORM_EPS 1e-5
-
-enum gn_plan_phase phase;
+	enum gn_plan_phase phase;
+	struct gn_plan_device *device; /* NULL: the host */
+	/* What operators are bound to: the caller's arrays and own, or a device's. */
+	struct {
+		float *params, *grads, *buffers, *own;
+	} bound;
+	size_t own_elements;
+	char manner[160];
 };
 
 /* plan_build.c: operators and tensors of p->model in order. plan_memory.c: storages, arena, and every operator bound.

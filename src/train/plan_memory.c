@@ -1,6 +1,6 @@
 /* Who needs which memory when, and every operator bound to its addresses. */
 #include "src/base/arena.h"
-#include "src/train/plan_internal.h"
+#include "src/train/plan_device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +124,10 @@ static enum gn_status allocate(struct gn_plan *p, struct gn_err *err)
 				  gn_model_name(p->model), p->options.batch, gn_model_side(p->model),
 				  (double)p->arena_bytes / 1e9, memory / 1e9);
 	p->arena = gn_alloc_aligned(p->arena_bytes);
+	p->bound.params = p->params;
+	p->bound.grads = p->grads;
+	p->bound.buffers = p->buffers;
+	p->bound.own = p->own;
 	p->logits = calloc((size_t)p->options.batch * gn_model_classes(p->model), sizeof *p->logits);
 	if (!p->arena || !p->logits)
 		return gn_err_set(err, GN_ERR_NO_MEMORY,
@@ -137,17 +141,17 @@ static void bind_params(const struct gn_plan *p, const struct gn_plan_op *o, str
 	size_t weight = o->param[0] < 0 ? 0 : gn_model_param(p->model, o->param[0])->offset;
 	size_t bias = o->param[1] < 0 ? 0 : gn_model_param(p->model, o->param[1])->offset;
 
-	b->weight = o->param[0] < 0 ? NULL : p->params + weight;
-	b->bias = o->param[1] < 0 ? NULL : p->params + bias;
-	b->dweight = o->param[0] < 0 || !p->grads ? NULL : p->grads + weight;
-	b->dbias = o->param[1] < 0 || !p->grads ? NULL : p->grads + bias;
+	b->weight = o->param[0] < 0 ? NULL : p->bound.params + weight;
+	b->bias = o->param[1] < 0 ? NULL : p->bound.params + bias;
+	b->dweight = o->param[0] < 0 || !p->bound.grads ? NULL : p->bound.grads + weight;
+	b->dbias = o->param[1] < 0 || !p->bound.grads ? NULL : p->bound.grads + bias;
 	if (o->conv >= 0) {
-		b->weight = p->own + o->own_weight;
-		b->bias = p->own + o->own_bias;
+		b->weight = p->bound.own + o->own_weight;
+		b->bias = p->bound.own + o->own_bias;
 	}
 	if (o->buffer >= 0) {
-		b->running_mean = p->buffers + gn_model_buffer(p->model, o->buffer)->offset;
-		b->running_var = p->buffers + gn_model_buffer(p->model, o->buffer + 1)->offset;
+		b->running_mean = p->bound.buffers + gn_model_buffer(p->model, o->buffer)->offset;
+		b->running_var = p->bound.buffers + gn_model_buffer(p->model, o->buffer + 1)->offset;
 	}
 }
 
@@ -193,7 +197,7 @@ enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err)
 	s = gn_storage_place(p->storages, p->storage_count, &p->arena_bytes, err);
 	if (s || p->options.no_memory)
 		return s;
-	s = allocate(p, err);
+	s = p->device ? p->device->class->place(p, err) : allocate(p, err);
 	for (int i = 0; !s && i < p->op_count; i++)
 		s = bind(p, &p->ops[i], err);
 	return s;

@@ -54,6 +54,8 @@ struct gn_session {
 	int costs_measured;	  /* and whether by measured costs */
 	double step_s;		  /* of the last step, less what it waited for data */
 	int skips_in_a_row;	  /* steps that updated nothing */
+	int resident;		  /* parameters, state and buffers live on the GPU: resident.h */
+	int staged;		  /* the next step's batch is on its way there */
 	int failed_alone;	  /* this rank has an error that the others do not know of */
 };
 
@@ -72,6 +74,8 @@ enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err);
 /* For gn_session_create, session_train.c: loader and plan for training, and every side of the schedule tried. */
 enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err);
+/* Which device and which numbers, into the options of a plan. */
+enum gn_status gn_session_device(const struct gn_session *s, struct gn_plan_options *po, struct gn_err *err);
 enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err);
 /* Marks a failure that happened to this rank alone: the others must be told, or they would wait for it. Returns status. */
 enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status);

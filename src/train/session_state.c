@@ -3,6 +3,7 @@
 
 #include "src/base/clock.h"
 #include "src/train/init.h"
+#include "src/train/resident.h"
 #include "src/train/weights.h"
 
 #include <inttypes.h>
@@ -204,6 +205,9 @@ enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err)
 	if (!s->options->checkpoint || s->saved_step == s->state.step)
 		return GN_OK;
 	s->info.state = s->state;
+	status = gn_session_alone(s, gn_resident_fetch(s, err));
+	if (status)
+		return status;
 	gn_session_arrange(s, 1);
 	status = gn_checkpoint_save(s->comm, s->options->checkpoint, &s->info, s->model, &arrays,
 				    (int)s->options->keep, err);

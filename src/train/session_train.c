@@ -2,7 +2,9 @@
 #include "src/train/session.h"
 
 #include "src/train/agree.h"
+#include "src/train/device.h"
 #include "src/train/input.h"
+#include "src/train/resident.h"
 #include "src/train/weights.h"
 
 #include <inttypes.h>
@@ -76,19 +78,29 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 	return status ? status : gn_loader_create(s->data, &lo, &s->loader, err);
 }
 
+enum gn_status gn_session_device(const struct gn_session *s, struct gn_plan_options *po, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+
+	return gn_device_choose(o->device, o->precision ? o->precision : "fp32",
+				gn_world_local_rank(gn_comm_world(s->comm)), po, err);
+}
+
 enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
 	struct gn_plan_options po = {
-		.backend = strcmp(o->device, "ref") ? GN_BACKEND_HOST : GN_BACKEND_REF,
-		.batch = (int)o->batch, .training = 1, .bf16 = o->precision && !strcmp(o->precision, "bf16"),
+		.batch = (int)o->batch, .training = 1,
 		.label_smoothing = o->label_smoothing, .dropout = o->dropout,
 		/* Every rank needs masks of its own. */
 		.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32),
 		.group = gn_sync_group(s->sync), .watch = s->trace ? &s->watch : NULL,
 		.weights = gn_arrange_layouts(s->arrange),
 	};
-	enum gn_status status = gn_plan_create(train_model(s), &po, s->params, s->flat, s->buffers, &s->plan, err);
+	enum gn_status status = gn_session_device(s, &po, err);
+
+	if (!status)
+		status = gn_plan_create(train_model(s), &po, s->params, s->flat, s->buffers, &s->plan, err);
 
 	/* The first plan chooses; a later one has what it was given. */
 	return status ? status : gn_arrange_take(s->arrange, s->plan, err);
@@ -111,8 +123,10 @@ enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err)
 
 static enum gn_status change_side(struct gn_session *s, int side, struct gn_err *err)
 {
-	enum gn_status status = set_side(s, side, err);
+	enum gn_status status = gn_resident_end(s, err);
 
+	if (!status)
+		status = set_side(s, side, err);
 	if (!status)
 		status = gn_session_make_loader(s, err);
 	if (!status)
@@ -130,5 +144,8 @@ enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err)
 		if (!status && gn_comm_rank(s->comm) == 0)
 			gn_log_info(s->log, "epoch %" PRIu64 ": images of side %d", s->state.epoch, side);
 	}
+	s->staged = 0;
+	if (!status && !s->resident)
+		status = gn_agree_status(s->comm, gn_resident_begin(s, err), err);
 	return status ? status : gn_loader_start(s->loader, (uint32_t)s->state.epoch, s->state.sample, err);
 }

@@ -1,6 +1,7 @@
 #include "src/train/step.h"
 
 #include "src/base/clock.h"
+#include "src/train/resident.h"
 #include "src/train/split.h"
 
 #include <inttypes.h>
@@ -151,8 +152,7 @@ static enum gn_status compute(struct gn_session *s, int stop, struct gn_interval
 	return status;
 }
 
-/* The step updates nothing. */
-static enum gn_status skip(struct gn_session *s, double lr, struct gn_interval *sums, struct gn_err *err)
+enum gn_status gn_step_skip(struct gn_session *s, double lr, struct gn_interval *sums, struct gn_err *err)
 {
 	memcpy(s->buffers, s->kept_buffers, gn_model_buffer_elements(s->model) * sizeof(float));
 	s->state.skipped++;
@@ -177,7 +177,7 @@ static enum gn_status update(struct gn_session *s, double lr, struct gn_interval
 	};
 
 	if (!isfinite(loss) || !gn_optimizer_step(s->optimizer, &u, s->params, s->flat, &norm))
-		return skip(s, lr, sums, err);
+		return gn_step_skip(s, lr, sums, err);
 	average_buffers(s);
 	if (s->ema)
 		gn_ema_update(s->ema, u.step, s->params, s->buffers);
@@ -199,9 +199,13 @@ enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *st
 
 	gn_trace_set_step(s->trace, s->state.step + 1);
 	memcpy(s->kept_buffers, s->buffers, gn_model_buffer_elements(s->model) * sizeof(float));
-	status = compute(s, *stop != 0, sums, &mark, err);
-	if (!status)
-		status = update(s, lr, sums, err);
+	if (s->resident) {
+		status = gn_resident_step(s, lr, *stop != 0, sums, &mark, err);
+	} else {
+		status = compute(s, *stop != 0, sums, &mark, err);
+		if (!status)
+			status = update(s, lr, sums, err);
+	}
 	if (status) {
 		trace_buckets(s, began);
 		gn_trace_add(s->trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, gn_clock_ns());

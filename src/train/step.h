@@ -19,6 +19,8 @@ struct gn_interval {
 	uint64_t steps, skipped;
 };
 
+/* The step updates nothing. */
+enum gn_status gn_step_skip(struct gn_session *s, double lr, struct gn_interval *sums, struct gn_err *err);
 /* Collective. Adds to sums; *stopping: some rank was asked to stop. */
 enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_interval *sums,
 			   int *stopping, struct gn_err *err);

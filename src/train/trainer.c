@@ -5,6 +5,7 @@
 #include "src/base/sha256.h"
 #include "src/train/score.h"
 #include "src/train/session.h"
+#include "src/train/resident.h"
 #include "src/train/split.h"
 #include "src/train/step.h"
 #include "src/train/trial.h"
@@ -114,8 +115,10 @@ static enum gn_status evaluate(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_score plain, average;
 	struct gn_json *j;
-	enum gn_status status = score(s, 0, &plain, err);
+	enum gn_status status = gn_session_alone(s, gn_resident_fetch(s, err));
 
+	if (!status)
+		status = score(s, 0, &plain, err);
 	if (!status && s->ema)
 		status = score(s, 1, &average, err);
 	if (status)
@@ -303,6 +306,11 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 	struct gn_json *j;
 	enum gn_status status;
 
+	if (gn_plan_manner(s->plan)[0] && gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "trained %s", gn_plan_manner(s->plan));
+	status = gn_session_alone(s, gn_resident_fetch(s, err));
+	if (status)
+		return status;
 	/* Said of the values, not of how they lie. */
 	gn_arrange_out(s->arrange, s->params);
 	status = gn_sha256_buffer(s->params, gn_model_param_elements(s->model) * sizeof(float), hex, err);

@@ -230,6 +230,7 @@ void *gn_cuda_arena_take(struct gn_cuda_arena *a, size_t bytes)
 
 	if (bytes > a->capacity - a->used || posix_memalign(&piece, GN_CUDA_ALIGN_BYTES, bytes ? bytes : 1))
 		return NULL;
+	memset(piece, 0, bytes);
 	a->used += bytes;
 	a->pieces.push_back(piece);
 	return piece;
@@ -249,4 +250,105 @@ void gn_cuda_arena_destroy(struct gn_cuda_arena *a)
 		return;
 	gn_cuda_arena_empty(a);
 	delete a;
+}
+
+enum gn_status gn_cuda_device_memory(const struct gn_cuda_device *d, size_t *free_bytes, size_t *total_bytes,
+				     struct gn_err *err)
+{
+	(void)d;
+	(void)err;
+	*free_bytes = *total_bytes = (size_t)4 << 30;
+	return GN_OK;
+}
+
+enum gn_status gn_cuda_pinned_alloc(const struct gn_cuda_device *d, size_t bytes, void **out, struct gn_err *err)
+{
+	(void)d;
+	*out = malloc(bytes ? bytes : 1);
+	return *out ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+}
+
+void gn_cuda_pinned_free(const struct gn_cuda_device *d, void *pinned)
+{
+	(void)d;
+	free(pinned);
+}
+
+enum gn_status gn_cuda_register(const struct gn_cuda_device *d, void *memory, size_t bytes, struct gn_err *err)
+{
+	(void)d;
+	(void)memory;
+	(void)bytes;
+	(void)err;
+	return GN_OK;
+}
+
+void gn_cuda_unregister(const struct gn_cuda_device *d, void *memory)
+{
+	(void)d;
+	(void)memory;
+}
+
+/* Work is done when it is queued, so order is what events ask for. */
+enum gn_status gn_cuda_event_create(const struct gn_cuda_device *d, int timed, struct gn_cuda_event **out,
+				    struct gn_err *err)
+{
+	(void)d;
+	(void)timed;
+	(void)err;
+	*out = new gn_cuda_event();
+	return GN_OK;
+}
+
+void gn_cuda_event_destroy(struct gn_cuda_event *e)
+{
+	delete e;
+}
+
+enum gn_status gn_cuda_event_record(struct gn_cuda_event *e, struct gn_cuda_stream *s, struct gn_err *err)
+{
+	(void)e;
+	(void)s;
+	(void)err;
+	return GN_OK;
+}
+
+enum gn_status gn_cuda_event_wait(struct gn_cuda_event *e, struct gn_err *err)
+{
+	(void)e;
+	(void)err;
+	return GN_OK;
+}
+
+enum gn_status gn_cuda_stream_after(struct gn_cuda_stream *s, const struct gn_cuda_event *event, struct gn_err *err)
+{
+	(void)s;
+	(void)event;
+	(void)err;
+	return GN_OK;
+}
+
+/* Where a step cannot become a graph, it runs call by call. */
+enum gn_status gn_cuda_graph_begin(struct gn_cuda_stream *s, struct gn_err *err)
+{
+	(void)s;
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "the emulation has no graphs");
+}
+
+enum gn_status gn_cuda_graph_end(struct gn_cuda_stream *s, struct gn_cuda_graph **out, size_t *nodes, struct gn_err *err)
+{
+	(void)out;
+	(void)nodes;
+	return gn_cuda_graph_begin(s, err);
+}
+
+enum gn_status gn_cuda_graph_launch(struct gn_cuda_graph *g, struct gn_cuda_stream *s, struct gn_err *err)
+{
+	(void)g;
+	return gn_cuda_graph_begin(s, err);
+}
+
+void gn_cuda_graph_destroy(struct gn_cuda_graph *g)
+{
+	(void)g;
 }

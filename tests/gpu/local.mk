@@ -9,13 +9,16 @@ GPU_CHECKS = \
 	tests/gpu/check_pool.c \
 	tests/gpu/test_kernels.c
 EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo
-EXTRA_DIST += tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate.h
+SHELL_TESTS += tests/gpu/device.t
+EXTRA_DIST += tests/gpu/no_host.c tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate.h
 ORACLE_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) -lm
 if HAVE_CUDA
 check_PROGRAMS += tests/gpu/bench_kernels tests/gpu/test_dnn tests/gpu/test_kernels tests/gpu/test_emulated \
-	tests/gpu/test_ops tests/gpu/test_ops_emulated
+	tests/gpu/test_ops tests/gpu/test_ops_emulated \
+	tests/gpu/test_plan tests/gpu/test_plan_emulated
 tests_gpu_bench_kernels_LDADD = $(KERNELS_CUDA_LIBS) libgannet_kernels.a $(BASE_LIBS) -lm
-GPU_TESTS = tests/gpu/test_dnn tests/gpu/test_kernels tests/gpu/test_emulated tests/gpu/test_ops tests/gpu/test_ops_emulated
+GPU_TESTS = tests/gpu/test_dnn tests/gpu/test_kernels tests/gpu/test_emulated tests/gpu/test_ops tests/gpu/test_ops_emulated \
+	tests/gpu/test_plan tests/gpu/test_plan_emulated
 tests_gpu_test_kernels_SOURCES = $(GPU_CHECKS)
 tests_gpu_test_kernels_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 tests_gpu_test_emulated_SOURCES = $(GPU_CHECKS)
@@ -28,6 +31,10 @@ tests_gpu_test_ops_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 # the operators are the library's own, on kernels that are emulated
 tests_gpu_test_ops_emulated_SOURCES = $(tests_gpu_test_ops_SOURCES) tests/gpu/emulate_dnn.c
 tests_gpu_test_ops_emulated_LDADD = $(EMULATED) libgannet_cuda.a $(ORACLE_LIBS) -lstdc++
+tests_gpu_test_plan_LDADD = $(TRAIN_LIBS) $(ORACLE_LIBS) $(CRYPTO_LIBS)
+tests_gpu_test_plan_emulated_SOURCES = tests/gpu/test_plan.c tests/gpu/emulate_dnn.c
+tests_gpu_test_plan_emulated_LDADD = $(EMULATED) libgannet_train.a libgannet_cuda.a $(JANSSON_LIBS) $(ORACLE_LIBS) $(CRYPTO_LIBS) -lstdc++
+tests_gpu_test_plan_emulated_DEPENDENCIES = $(EMULATED) libgannet_train.a libgannet_cuda.a libgannet_kernels.a libgannet_base.a
 tests_gpu_test_ops_emulated_DEPENDENCIES = $(EMULATED) libgannet_cuda.a libgannet_kernels.a libgannet_base.a
 endif
 CLEANFILES += $(EMULATED)

@@ -1,0 +1,78 @@
+/* A plan's state on a GPU. Only plan_cuda*.c. */
+#ifndef GN_TRAIN_PLAN_CUDA_H
+#define GN_TRAIN_PLAN_CUDA_H
+
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/ops.h"
+#include "src/train/plan_device.h"
+
+enum { GN_PLAN_SLOTS = 2 }; /* a batch is used while the next one comes */
+
+/* A batch on its way. */
+struct gn_plan_slot {
+	float *pinned;	 /* images, then labels, mates, shares */
+	float *images;	 /* device; labels and so on behind them */
+	struct gn_cuda_event *uploaded, *taken;
+	int has_mates;
+};
+
+/* What a step leaves behind, in pinned memory. */
+struct gn_plan_outcome {
+	struct gn_cuda_loss loss;
+	double sums[2 * 16];
+	int32_t nonfinite;
+};
+
+struct gn_plan_cuda {
+	struct gn_plan_device base;
+	struct gn_cuda_device *device;
+	struct gn_cuda_stream *stream, *upload, *download;
+	struct gn_cuda_ops *ops;
+	struct gn_cuda_arena *arena;
+	enum gn_cuda_type type;
+	size_t image_elements; /* of a batch */
+	struct gn_plan_slot slots[GN_PLAN_SLOTS];
+	int next_slot, staged; /* staged: the slot to be taken; -1 for none */
+	/* the batch that the step works on: labels, mates, shares, each batch elements of 4 bytes */
+	int32_t *labels;
+	int has_mates;
+	float *loss_rows;
+	struct gn_cuda_loss *loss;
+	int32_t *nonfinite;
+	struct gn_plan_outcome *outcome;
+	void *pinned_arrays[3]; /* of the caller, made known to the GPU */
+	int stale;		/* frozen weights are to be sent again */
+	/* by operator: its gradients are complete, and at home */
+	struct gn_cuda_event **complete, **home;
+	double loss_scale; /* 1 but for fp16 */
+	int good_steps;	   /* since the scale last changed */
+	/* of a run that stays: */
+	int resident;
+	struct gn_plan_update update;
+	struct gn_cuda_arena *state; /* slots, buffers kept, sums */
+	float *state_slots[GN_OPTIM_SLOTS_MAX], *kept_buffers;
+	struct gn_cuda_batch_norm sums; /* of the gradient's squares */
+	struct gn_cuda_optim *optimizer;
+	struct gn_cuda_graph *graph;
+	double grad_scale; /* of the step under way */
+	int launches, eager;
+};
+
+struct gn_plan_cuda *gn_plan_cuda_of(const struct gn_plan *p);
+/* Queues the upload of a batch into the next slot; targets NULL: images alone. */
+enum gn_status gn_plan_cuda_stage(struct gn_plan *p, const float *images, const struct gn_targets *targets, struct gn_err *err);
+/* Queues the copy of what was staged to where operators look for it. */
+enum gn_status gn_plan_cuda_take(struct gn_plan *p, struct gn_err *err);
+/* Queues the loss and its gradient. */
+enum gn_status gn_plan_cuda_loss(struct gn_plan *p, struct gn_err *err);
+/* Follows a step whose gradients were finite or not: the loss scale of fp16. Nonzero when it has changed. */
+int gn_plan_cuda_rescale(struct gn_plan_cuda *d, int finite);
+/* plan_cuda_stay.c */
+void gn_plan_cuda_stay_release(struct gn_plan_cuda *d);
+enum gn_status gn_plan_cuda_reside(struct gn_plan *p, const struct gn_plan_update *update, struct gn_err *err);
+enum gn_status gn_plan_cuda_push(struct gn_plan *p, struct gn_err *err);
+enum gn_status gn_plan_cuda_pull(struct gn_plan *p, struct gn_err *err);
+enum gn_status gn_plan_cuda_launch(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err);
+enum gn_status gn_plan_cuda_result(struct gn_plan *p, struct gn_plan_result *out, struct gn_err *err);
+
+#endif

@@ -1,0 +1,8 @@
+#include "src/train/plan_device.h"
+
+enum gn_status gn_plan_cuda_create(const struct gn_plan *p, struct gn_plan_device **out, struct gn_err *err)
+{
+	(void)p;
+	(void)out;
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "this build has no CUDA: configure --with-cuda, or use --device host");
+}

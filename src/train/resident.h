@@ -1,0 +1,22 @@
+/* Runs that stay on a GPU: one rank, one batch a step, nothing that the host has to do to parameters between steps. The next
+ * batch goes up while a step runs, and the host sees parameters only when it evaluates, saves or ends.
+ *
+ * Everything else (several ranks, --accumulate, --ema, --clip, --sync-bn) computes on the GPU and updates on the host.
+ * Internal to src/train.
+ */
+#ifndef GN_TRAIN_RESIDENT_H
+#define GN_TRAIN_RESIDENT_H
+
+#include "src/train/step.h"
+
+/* Moves the run to its GPU when it can stay there: sets s->resident. The host's arrays hold the state of the run. */
+enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err);
+/* Brings parameters, state and buffers to the host's arrays; nothing to do for other runs. */
+enum gn_status gn_resident_fetch(struct gn_session *s, struct gn_err *err);
+/* The same, and the run is the host's again. */
+enum gn_status gn_resident_end(struct gn_session *s, struct gn_err *err);
+/* A step up to its update. mark as in step.c. */
+enum gn_status gn_resident_step(struct gn_session *s, double lr, int stop, struct gn_interval *sums, uint64_t *mark,
+				struct gn_err *err);
+
+#endif
