@@ -238,12 +238,12 @@ enum gn_status gn_carrier_check(const char *how, const char *device, int built_i
 {
 	if (strcmp(how, "nccl"))
 		return GN_OK;
-	if (!built_in)
-		return gn_err_set(err, GN_ERR_USAGE,
-				  "--comm nccl: this build has no CUDA and no NCCL (configure --with-cuda=DIR): use --comm ucx or auto");
 	if (strcmp(device, "cuda"))
 		return gn_err_set(err, GN_ERR_USAGE,
 				  "--comm nccl: NCCL sums the memory of GPUs alone, and with --device %s it is the host's: use "
-				  "--comm ucx or auto, or --device cuda", device);
+				  "--comm ucx or auto%s", device, built_in ? ", or --device cuda" : "");
+	if (!built_in)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED,
+				  "--comm nccl: this build has no CUDA and no NCCL (configure --with-cuda=DIR): use --comm ucx or auto");
 	return GN_OK;
 }

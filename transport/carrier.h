@@ -65,8 +65,8 @@ void gn_carrier_free(struct gn_carrier_op *op);
 enum gn_status gn_carrier_choose(struct gn_comm *comm, struct gn_carrier *const *carriers, int count, void *device,
 				 size_t bytes, struct gn_log *log, int *out, struct gn_err *err);
 
-/* Whether --comm HOW ("auto", "nccl", "ucx") makes sense with --device DEVICE ("host" and others that are no GPU; "cuda");
- * GN_ERR_USAGE says why not. built_in: this build can use GPUs. */
+/* Whether --comm HOW ("auto", "nccl", "ucx") makes sense with --device DEVICE ("host", "cuda"): GN_ERR_USAGE says why not.
+ * built_in: this build can use GPUs; where that is what is missing, GN_ERR_UNSUPPORTED. */
 enum gn_status gn_carrier_check(const char *how, const char *device, int built_in, struct gn_err *err);
 
 #endif

@@ -66,12 +66,16 @@ static enum gn_status open_device(struct gn_bench *b, const char **pci, struct g
 #ifdef HAVE_CUDA
 	enum gn_status status = gn_bench_gpu_open(gn_world_local_rank(b->world), &b->gpu, err);
 
-	if (!status)
-		*pci = gn_bench_gpu_pci(b->gpu);
-	return status;
+	if (status) {
+		gn_err_prefix(err, "--device cuda");
+		/* what is not found is no data */
+		return status == GN_ERR_NOT_FOUND ? (err->status = GN_ERR_UNSUPPORTED) : status;
+	}
+	*pci = gn_bench_gpu_pci(b->gpu);
+	return GN_OK;
 #else
 	(void)pci;
-	return gn_err_set(err, GN_ERR_USAGE, "--device cuda: this build has no CUDA (configure --with-cuda=DIR)");
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "--device cuda: this build has no CUDA (configure --with-cuda=DIR)");
 #endif
 }
 

@@ -1,10 +1,7 @@
 #include "src/cmd/train.h"
 
-#include "src/config.h"
-
 #include "src/train/recipe.h"
 #include "transport/affinity.h"
-#include "transport/carrier.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -128,11 +125,10 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 /* Before any rank waits for another. */
 static enum gn_status check_comm(const struct gn_train_options *o, struct gn_err *err)
 {
-#ifdef HAVE_CUDA
-	return gn_carrier_check(o->comm, o->device, 1, err);
-#else
-	return gn_carrier_check(o->comm, o->device, 0, err);
-#endif
+	return strcmp(o->comm, "nccl") ? GN_OK
+				       : gn_err_set(err, GN_ERR_USAGE,
+						    "--comm nccl: gradients are summed in the host's memory, wherever they were computed, and "
+						    "NCCL sums the memory of GPUs alone: use --comm ucx or auto");
 }
 
 static int run(const void *target, const struct gn_text_list *positional)

@@ -132,7 +132,7 @@ static const struct gn_option options[] = {
 	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "what may carry gradients (sets UCX_TLS)"},
 	{.name = "comm", .kind = GN_OPTION_CHOICE, .offset = FIELD(comm), .value_name = "NAME", .initial = "auto",
 	 .choices = "auto|nccl|ucx",
-	 .help = "what sums gradients: on the host ucx, in any case; nccl is for the memory of GPUs"},
+	 .help = "what sums gradients: ucx in any case so far, for they come to the host's memory from wherever they are computed"},
 	{.name = "rails", .kind = GN_OPTION_INT, .offset = FIELD(rails), .value_name = "N", .initial = "0", .min = 0,
 	 .max = GN_RAILS_MAX, .help = "network devices of a node to use side by side at most; 0: all that are equally fast"},
 	{.name = "algo", .kind = GN_OPTION_CHOICE, .offset = FIELD(algo), .value_name = "NAME", .initial = "auto",

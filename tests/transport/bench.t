@@ -102,9 +102,10 @@ if [[ ! -d /sys/class/infiniband ]]; then
 fi
 for what in "bench allreduce" "bench p2p" "train --data none --model lenet"; do
 	# shellcheck disable=SC2086 # several words
-	expect 2 '--comm nccl: (this build has no CUDA|NCCL sums the memory of GPUs alone)' "$what --comm nccl on the host's memory" \
+	expect 2 '--comm nccl: .*NCCL sums the memory of GPUs alone' "$what --comm nccl on the host's memory" \
 		timeout 60 "$gannet" $what --comm nccl
 done
-expect 2 '--device cuda: (this build has no CUDA|p2p is measured on the host alone)' "p2p --device cuda" \
-	timeout 60 "$gannet" bench p2p --device cuda
+expect 2 '--device cuda: p2p is measured on the host alone' "p2p --device cuda" timeout 60 "$gannet" bench p2p --device cuda
+expect 1 '--device cuda: .*(no CUDA|no NVIDIA driver|no CUDA-capable device|nvidia-smi)' "allreduce of GPU memory without a GPU" \
+	env CUDA_VISIBLE_DEVICES='' timeout 60 "$gannet" bench allreduce --device cuda --max-bytes 8
 finish
