@@ -1,5 +1,6 @@
 #include "src/cmd/train.h"
 
+#include "src/train/device.h"
 #include "src/train/recipe.h"
 #include "transport/affinity.h"
 
@@ -95,6 +96,7 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	struct gn_train_options filled = *given, *o = &filled;
 	struct gn_strbuf text, recipe_text;
 	struct gn_recipe recipe;
+	char gpu[GN_DEVICE_PCI_MAX];
 	struct gn_comm *comm;
 	int agreed = 0, measure = 0;
 	enum gn_status status = gn_comm_create(world, &co, log, &comm, err);
@@ -103,7 +105,8 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 		return status;
 	gn_strbuf_init(&text);
 	gn_strbuf_init(&recipe_text);
-	status = gn_affinity_report(comm, NULL, log, err);
+	gn_device_pci(given->device, gn_world_local_rank(world), gpu);
+	status = gn_affinity_report(comm, *gpu ? gpu : NULL, log, err);
 	if (!status)
 		status = gn_options_fill(&gn_train_command, o, "overlap", "yes", &measure, err);
 	if (measure)

@@ -5,6 +5,7 @@
 #include "kernels/cuda/device.h"
 #endif
 
+#include <stdio.h>
 #include <string.h>
 
 /* GN_OK: a GPU is here. */
@@ -43,4 +44,22 @@ enum gn_status gn_device_choose(const char *name, const char *precision, int ind
 	o->fp16 = !strcmp(precision, "fp16");
 	o->tf32 = !strcmp(precision, "tf32");
 	return GN_OK;
+}
+
+void gn_device_pci(const char *name, int index, char out[GN_DEVICE_PCI_MAX])
+{
+	out[0] = 0;
+#ifdef HAVE_CUDA
+	struct gn_cuda_device *device;
+	int count;
+
+	if ((strcmp(name, "cuda") && strcmp(name, "auto")) || gn_cuda_device_count(&count, NULL) ||
+	    gn_cuda_device_create(index % count, &device, NULL))
+		return;
+	snprintf(out, GN_DEVICE_PCI_MAX, "%s", gn_cuda_device_info(device)->pci);
+	gn_cuda_device_destroy(device);
+#else
+	(void)name;
+	(void)index;
+#endif
 }

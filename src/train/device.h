@@ -17,5 +17,8 @@
  * GN_ERR_UNSUPPORTED. */
 enum gn_status gn_device_choose(const char *name, const char *precision, int index, struct gn_plan_options *o,
 				struct gn_err *err);
+#define GN_DEVICE_PCI_MAX 32
+/* The PCI address of the GPU that the same name and index mean, for who tells what is near it; "" when that is none. */
+void gn_device_pci(const char *name, int index, char out[GN_DEVICE_PCI_MAX]);
 
 #endif
