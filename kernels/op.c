@@ -261,6 +261,11 @@ enum gn_status gn_op_bind(struct gn_op *op, const struct gn_op_buffers *buffers,
 	return op->class->bind ? op->class->bind(op, err) : GN_OK;
 }
 
+enum gn_status gn_op_freeze(struct gn_op *op, struct gn_err *err)
+{
+	return op->class->freeze ? op->class->freeze(op, err) : GN_OK;
+}
+
 enum gn_status gn_op_forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
 	return op->class->forward(op, step, err);

@@ -68,6 +68,9 @@ struct gn_op_desc {
 	 * the type that their first input comes in, but linear layers and dropout want floats, and average pooling gives them. */
 	int bf16;
 	int training;
+	/* conv, host, inference: weights change only when gn_op_freeze is told; what is made of them is in the workspace, which has to
+	 * be left alone from then on. */
+	int frozen;
 	int needs_din;        /* 0 for the first layer: nobody wants the gradient of an image */
 	double eps, momentum; /* batch norm */
 	const struct gn_op_group *group; /* batch norm in training, host: borrowed; NULL: this process alone */
@@ -118,6 +121,8 @@ void gn_op_destroy(struct gn_op *op);
 const struct gn_op_info *gn_op_info(const struct gn_op *op);
 /* May be called again with other memory. */
 enum gn_status gn_op_bind(struct gn_op *op, const struct gn_op_buffers *buffers, struct gn_err *err);
+/* Where desc.frozen: takes the weights as they are now, before the first forward. Else it does nothing. */
+enum gn_status gn_op_freeze(struct gn_op *op, struct gn_err *err);
 /* step numbers dropout masks. Batch norm in training updates the running statistics (unbiased variance). */
 enum gn_status gn_op_forward(struct gn_op *op, uint64_t step, struct gn_err *err);
 /* After a forward with the same buffers. */

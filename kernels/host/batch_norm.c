@@ -13,6 +13,9 @@
 #include "src/base/arena.h"
 
 #include <math.h>
+#if defined _OPENMP
+#include <omp.h>
+#endif
 #include <string.h>
 
 /* Pixels handled by one thread at a time: with 16 channels and three tensors about 48 KB, so that the channels of a
@@ -89,34 +92,66 @@ static void reduce_piece(const struct norm *n, const struct gn_norm_piece *p, co
 		n->loops->gradient_sums(p, &l, x, read_at(n, p, dy), a, b);
 }
 
-/* Two sums for every channel, over all images and parts in order. */
-static void reduce(struct norm *n, const void *dy, double *first, double *second)
+/* Two sums for every channel of a group, over all images and parts in order. */
+static void add_pieces(struct norm *n, size_t group)
 {
-	size_t images = n->base.desc.in[0].n, width = channels(n), rows = images * n->parts;
-	double *a = n->sums, *b = n->sums + rows * width;
+	size_t width = channels(n), rows = n->base.desc.in[0].n * n->parts, first = group * n->lanes;
 
-#pragma omp parallel for collapse(3) schedule(static)
-	for (size_t image = 0; image < images; image++) {
-		for (size_t group = 0; group < n->groups; group++) {
-			for (size_t part = 0; part < n->parts; part++) {
-				struct gn_norm_piece p = piece_of(n, image, part, group);
-				size_t at = (image * n->parts + part) * width + p.first;
-
-				reduce_piece(n, &p, dy, a + at, b + at);
-			}
-		}
-	}
-	memset(first, 0, width * sizeof *first);
-	memset(second, 0, width * sizeof *second);
+	for (size_t c = first; c < first + n->lanes; c++)
+		n->from_sum[c] = n->from_dot[c] = 0;
 	for (size_t row = 0; row < rows; row++) {
-		for (size_t c = 0; c < width; c++) {
-			first[c] += a[row * width + c];
-			second[c] += b[row * width + c];
+		for (size_t c = first; c < first + n->lanes; c++) {
+			n->from_sum[c] += n->sums[row * width + c];
+			n->from_dot[c] += n->sums[(rows + row) * width + c];
 		}
 	}
 }
 
-/* Values that statistics are made of, over the whole group. */
+/* Sums of x and its square when dy is NULL. */
+static void reduce_at(struct norm *n, const void *dy, size_t image, size_t group, size_t part)
+{
+	size_t width = channels(n), rows = n->base.desc.in[0].n * n->parts;
+	struct gn_norm_piece p = piece_of(n, image, part, group);
+	double *sums = n->sums + (image * n->parts + part) * width + p.first;
+
+	reduce_piece(n, &p, dy, sums, sums + rows * width);
+}
+
+static void reduce_group(struct norm *n, const void *dy, size_t group)
+{
+	for (size_t image = 0; image < (size_t)n->base.desc.in[0].n; image++)
+		for (size_t part = 0; part < n->parts; part++)
+			reduce_at(n, dy, image, group, part);
+	add_pieces(n, group);
+}
+
+static void reduce(struct norm *n, const void *dy)
+{
+	size_t images = n->base.desc.in[0].n;
+
+#pragma omp parallel for collapse(3) schedule(static)
+	for (size_t image = 0; image < images; image++)
+		for (size_t group = 0; group < n->groups; group++)
+			for (size_t part = 0; part < n->parts; part++)
+				reduce_at(n, dy, image, group, part);
+	for (size_t group = 0; group < n->groups; group++)
+		add_pieces(n, group);
+}
+
+/* Whether a thread does all of a group of channels before the next: what sums have read is still in its cache then when it is
+ * read again. Else, where groups are few, threads share each, and meet in between. The results are the same. */
+static int is_by_group(const struct norm *n)
+{
+#if defined _OPENMP
+	size_t threads = (size_t)omp_get_max_threads();
+#else
+	size_t threads = 1;
+#endif
+
+	return !n->base.desc.group && (n->groups % threads == 0 || n->groups >= 4 * threads);
+}
+
+/* Values that statistics are made of, over the whole group of processes. */
 static double value_count(const struct norm *n)
 {
 	const struct gn_op_group *group = n->base.desc.group;
@@ -132,17 +167,20 @@ static enum gn_status sum_over_group(struct norm *n, struct gn_err *err)
 	return group ? group->sum(group->context, n->from_sum, 2 * channels(n), err) : GN_OK;
 }
 
-static enum gn_status use_batch(struct norm *n, struct gn_err *err)
+/* Channels of a group that are there, not only to fill it up: before which one they end. */
+static size_t end_of(const struct norm *n, size_t group)
+{
+	size_t end = (group + 1) * n->lanes, all = (size_t)n->base.desc.in[0].c;
+
+	return end < all ? end : all;
+}
+
+static void use_batch(struct norm *n, size_t group)
 {
 	const struct gn_op_buffers *b = &n->base.buffers;
 	double count = value_count(n), m = n->base.desc.momentum;
-	enum gn_status s;
 
-	reduce(n, NULL, n->from_sum, n->from_dot);
-	s = sum_over_group(n, err);
-	if (s)
-		return s;
-	for (int c = 0; c < n->base.desc.in[0].c; c++) {
+	for (size_t c = group * n->lanes; c < end_of(n, group); c++) {
 		double mean = n->from_sum[c] / count, var = n->from_dot[c] / count - mean * mean;
 
 		var = var > 0 ? var : 0 * var; /* a NaN stays one */
@@ -151,105 +189,155 @@ static enum gn_status use_batch(struct norm *n, struct gn_err *err)
 		b->running_mean[c] = (float)((1 - m) * b->running_mean[c] + m * mean);
 		b->running_var[c] = (float)((1 - m) * b->running_var[c] + m * var * count / (count - 1));
 	}
-	return GN_OK;
 }
 
-static void use_running(struct norm *n)
+static void use_running(struct norm *n, size_t group)
 {
-	for (int c = 0; c < n->base.desc.in[0].c; c++) {
+	for (size_t c = group * n->lanes; c < end_of(n, group); c++) {
 		n->mean[c] = n->base.buffers.running_mean[c];
 		n->inverse[c] = 1 / sqrt(n->base.buffers.running_var[c] + n->base.desc.eps);
 	}
 }
 
 /* y = scale * x + shift; zero for the channels that only fill up the last group. */
-static void set_line(struct norm *n)
+static void set_line(struct norm *n, size_t group)
 {
-	memset(n->scale, 0, channels(n) * sizeof *n->scale);
-	memset(n->shift, 0, channels(n) * sizeof *n->shift);
-	for (int c = 0; c < n->base.desc.in[0].c; c++) {
+	memset(n->scale + group * n->lanes, 0, n->lanes * sizeof *n->scale);
+	memset(n->shift + group * n->lanes, 0, n->lanes * sizeof *n->shift);
+	for (size_t c = group * n->lanes; c < end_of(n, group); c++) {
 		n->scale[c] = n->base.buffers.weight[c] * n->inverse[c];
 		n->shift[c] = n->base.buffers.bias[c] - n->mean[c] * n->scale[c];
 	}
 }
 
-static void normalise_piece(const struct norm *n, const struct gn_norm_piece *p)
+static void normalise_at(const struct norm *n, size_t image, size_t group, size_t part)
 {
 	const struct gn_op_buffers *b = &n->base.buffers;
-	const void *x = read_at(n, p, b->in[0]);
-	struct gn_norm_line l = line_of(n, p->first);
-	void *y = write_at(n, p, b->out);
+	struct gn_norm_piece p = piece_of(n, image, part, group);
+	const void *x = read_at(n, &p, b->in[0]);
+	struct gn_norm_line l = line_of(n, p.first);
+	void *y = write_at(n, &p, b->out);
 
 	if (n->base.desc.add)
-		n->loops->normalise_add(p, &l, x, read_at(n, p, b->in[1]), y);
+		n->loops->normalise_add(&p, &l, x, read_at(n, &p, b->in[1]), y);
 	else
-		n->loops->normalise(p, &l, x, y);
+		n->loops->normalise(&p, &l, x, y);
+}
+
+static void forward_by_group(struct norm *n)
+{
+#pragma omp parallel for schedule(dynamic, 1)
+	for (size_t group = 0; group < n->groups; group++) {
+		reduce_group(n, NULL, group);
+		use_batch(n, group);
+		set_line(n, group);
+		for (size_t image = 0; image < (size_t)n->base.desc.in[0].n; image++)
+			for (size_t part = 0; part < n->parts; part++)
+				normalise_at(n, image, group, part);
+	}
 }
 
 static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
 	struct norm *n = self(op);
 	size_t images = op->desc.in[0].n;
+	enum gn_status s = GN_OK;
 
 	(void)step;
+	if (op->desc.training && is_by_group(n)) {
+		forward_by_group(n);
+		return GN_OK;
+	}
 	if (op->desc.training) {
-		enum gn_status s = use_batch(n, err);
-
+		reduce(n, NULL);
+		s = sum_over_group(n, err);
 		if (s)
 			return s;
-	} else {
-		use_running(n);
 	}
-	set_line(n);
+	for (size_t group = 0; group < n->groups; group++) {
+		if (op->desc.training)
+			use_batch(n, group);
+		else
+			use_running(n, group);
+		set_line(n, group);
+	}
 #pragma omp parallel for collapse(3) schedule(static)
-	for (size_t image = 0; image < images; image++) {
-		for (size_t group = 0; group < n->groups; group++) {
-			for (size_t part = 0; part < n->parts; part++) {
-				struct gn_norm_piece p = piece_of(n, image, part, group);
-
-				normalise_piece(n, &p);
-			}
-		}
-	}
+	for (size_t image = 0; image < images; image++)
+		for (size_t group = 0; group < n->groups; group++)
+			for (size_t part = 0; part < n->parts; part++)
+				normalise_at(n, image, group, part);
 	return GN_OK;
+}
+
+/* Gradients of scale and shift are this process's own, as all gradients of parameters. */
+static void give_gradients(const struct norm *n, size_t group)
+{
+	for (size_t c = group * n->lanes; c < end_of(n, group); c++) {
+		n->base.buffers.dbias[c] = (float)n->from_sum[c];
+		n->base.buffers.dweight[c] = (float)(n->from_dot[c] * n->inverse[c]);
+	}
+}
+
+static void scale_sums(struct norm *n, size_t group)
+{
+	double count = value_count(n);
+
+	for (size_t c = group * n->lanes; c < end_of(n, group); c++) {
+		n->from_sum[c] *= n->scale[c] / count;
+		n->from_dot[c] *= n->scale[c] * n->inverse[c] * n->inverse[c] / count;
+	}
+}
+
+static void gradient_at(const struct norm *n, size_t image, size_t group, size_t part)
+{
+	const struct gn_op_buffers *b = &n->base.buffers;
+	struct gn_norm_piece p = piece_of(n, image, part, group);
+	struct gn_norm_line l = line_of(n, p.first);
+	const void *dy = n->base.desc.add ? b->din[1] : b->dout;
+
+	l.relu &= !n->base.desc.add; /* masked already */
+	n->loops->gradient(&p, &l, read_at(n, &p, b->in[0]), read_at(n, &p, dy), write_at(n, &p, b->din[0]));
+}
+
+static void backward_by_group(struct norm *n)
+{
+#pragma omp parallel for schedule(dynamic, 1)
+	for (size_t group = 0; group < n->groups; group++) {
+		set_line(n, group);
+		reduce_group(n, n->base.buffers.dout, group);
+		give_gradients(n, group);
+		scale_sums(n, group);
+		for (size_t image = 0; image < (size_t)n->base.desc.in[0].n; image++)
+			for (size_t part = 0; part < n->parts; part++)
+				gradient_at(n, image, group, part);
+	}
 }
 
 static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 {
 	struct norm *n = self(op);
-	const struct gn_op_buffers *b = &op->buffers;
-	const void *dy = op->desc.add ? b->din[1] : b->dout;
 	size_t images = op->desc.in[0].n;
-	double count = value_count(n);
 	enum gn_status s;
 
-	set_line(n);
-	reduce(n, b->dout, n->from_sum, n->from_dot);
-	/* Gradients of scale and shift are this process's own, as all gradients of parameters. */
-	for (int c = 0; c < op->desc.in[0].c; c++) {
-		b->dbias[c] = (float)n->from_sum[c];
-		b->dweight[c] = (float)(n->from_dot[c] * n->inverse[c]);
+	if (is_by_group(n)) {
+		backward_by_group(n);
+		return GN_OK;
 	}
+	for (size_t group = 0; group < n->groups; group++)
+		set_line(n, group);
+	reduce(n, op->buffers.dout);
+	for (size_t group = 0; group < n->groups; group++)
+		give_gradients(n, group);
 	s = sum_over_group(n, err);
 	if (s)
 		return s;
-	for (int c = 0; c < op->desc.in[0].c; c++) {
-		n->from_sum[c] *= n->scale[c] / count;
-		n->from_dot[c] *= n->scale[c] * n->inverse[c] * n->inverse[c] / count;
-	}
+	for (size_t group = 0; group < n->groups; group++)
+		scale_sums(n, group);
 #pragma omp parallel for collapse(3) schedule(static)
-	for (size_t image = 0; image < images; image++) {
-		for (size_t group = 0; group < n->groups; group++) {
-			for (size_t part = 0; part < n->parts; part++) {
-				struct gn_norm_piece p = piece_of(n, image, part, group);
-				struct gn_norm_line l = line_of(n, p.first);
-
-				l.relu &= !op->desc.add; /* masked already */
-				n->loops->gradient(&p, &l, read_at(n, &p, b->in[0]), read_at(n, &p, dy),
-						   write_at(n, &p, b->din[0]));
-			}
-		}
-	}
+	for (size_t image = 0; image < images; image++)
+		for (size_t group = 0; group < n->groups; group++)
+			for (size_t part = 0; part < n->parts; part++)
+				gradient_at(n, image, group, part);
 	return GN_OK;
 }
 

@@ -118,10 +118,16 @@ const dnnl_memory_desc_t *gn_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_que
 	return dnnl_primitive_desc_query_md(pd, what, index);
 }
 
+static enum gn_status freeze(struct gn_op *base, struct gn_err *err)
+{
+	return gn_dnnl_run(self(base), &self(base)->freeze, err);
+}
+
 enum gn_status gn_dnnl_op_alloc(const struct gn_op *base, const struct gn_op_class *class, struct gn_dnnl_op **out,
 				struct gn_err *err)
 {
 	static const struct gn_op_class usual = {.bind = gn_dnnl_bind,
+						 .freeze = freeze,
 						 .forward = gn_dnnl_forward,
 						 .backward = gn_dnnl_backward,
 						 .destroy = gn_dnnl_destroy};
@@ -347,6 +353,7 @@ void gn_dnnl_destroy(struct gn_op *base)
 {
 	struct gn_dnnl_op *op = self(base);
 
+	release_list(&op->freeze);
 	release_list(&op->forward);
 	release_list(&op->backward);
 	for (int i = 0; i < op->memory_count; i++)

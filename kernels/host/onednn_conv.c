@@ -195,7 +195,7 @@ static int is_turned(const struct conv *c, const dnnl_memory_desc_t *wanted, str
 	return 0;
 }
 
-/* The user's weights as the primitive wants them: themselves, or a copy made by a step before. */
+/* The user's weights as the primitive wants them: themselves, or a copy made by a step before; once for all where they stay. */
 static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, const dnnl_memory_desc_t *wanted,
 				 struct gn_err *err)
 {
@@ -204,7 +204,13 @@ static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, cons
 
 	if (!mine || dnnl_memory_desc_equal(wanted, &c->weight))
 		return mine;
-	copy = gn_dnnl_scratch(c->op, wanted, err);
+	if (c->op->base.desc.frozen) {
+		list = &c->op->freeze;
+		c->op->base.info.workspace_bytes = dnnl_memory_desc_get_size(wanted);
+		copy = gn_dnnl_memory(c->op, GN_ROLE_WORKSPACE, 0, wanted, err);
+	} else {
+		copy = gn_dnnl_scratch(c->op, wanted, err);
+	}
 	if (copy && is_turned(c, wanted, &turn))
 		return gn_dnnl_append_turn(c->op, list, &turn, mine, copy, err) ? NULL : copy;
 	return copy && !gn_dnnl_append_reorder(c->op, list, mine, copy, err) ? copy : NULL;

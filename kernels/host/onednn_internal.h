@@ -47,7 +47,7 @@ struct gn_dnnl_op {
 	dnnl_primitive_attr_t attr; /* scratch memory is ours */
 	struct gn_dnnl_memory memories[24];
 	int memory_count;
-	struct gn_dnnl_list forward, backward;
+	struct gn_dnnl_list freeze, forward, backward;
 	size_t scratch_used; /* by the group of steps that is being built */
 };
 

@@ -38,6 +38,8 @@ static const struct gn_option options[] = {
 	{.name = "classes", .kind = GN_OPTION_INT, .offset = PLAN(classes), .value_name = "N", .initial = "1000", .min = 1,
 	 .max = 1 << 20, .help = "with --plan: classes"},
 	{.name = "inference", .kind = GN_OPTION_FLAG, .offset = PLAN(inference), .help = "with --plan: of evaluation"},
+	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = PLAN(precision), .value_name = "NAME", .initial = "fp32",
+	 .choices = "fp32|bf16", .help = "with --plan: of activations and their gradients"},
 	{.name = "gb-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gb_per_s), .value_name = "X", .initial = "0", .min = 0,
 	 .max = 1e6, .help = "with --plan: what memory moves in a second, for the floor; 0: measured"},
 	{.name = "gflop-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gflop_per_s), .value_name = "X", .initial = "0", .min = 0,

@@ -9,8 +9,14 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { REPEATS = 7, STREAM_BYTES = 1 << 26 };
+
+static int is_bf16(const struct gn_info_plan_options *o)
+{
+	return !strcmp(o->precision, "bf16");
+}
 
 struct machine {
 	double bytes_per_s, flops_per_s;
@@ -62,10 +68,10 @@ static enum gn_status run_product(struct gn_op *op, const struct gn_op_buffers *
 }
 
 /* A convolution of the kind that computes most for what it reads. */
-static enum gn_status measure_compute(double *flops_per_s, struct gn_err *err)
+static enum gn_status measure_compute(int bf16, double *flops_per_s, struct gn_err *err)
 {
 	struct gn_op_desc d = {.kind = GN_OP_CONV, .in = {{16, 256, 14, 14, 1, sizeof(float)}}, .channels_out = 256, .kernel = 3,
-			       .stride = 1, .pad = 1, .weight = {GN_WEIGHT_ANY, 0}};
+			       .stride = 1, .pad = 1, .bf16 = bf16, .weight = {GN_WEIGHT_ANY, 0}};
 	const double flops = 2.0 * 16 * 256 * 256 * 9 * 14 * 14;
 	struct gn_op_buffers b = {0};
 	struct gn_op *op;
@@ -100,7 +106,7 @@ static enum gn_status know_machine(const struct gn_info_plan_options *o, struct 
 	if (m->bytes_per_s <= 0)
 		status = measure_memory(&m->bytes_per_s, err);
 	if (!status && m->flops_per_s <= 0)
-		status = measure_compute(&m->flops_per_s, err);
+		status = measure_compute(is_bf16(o), &m->flops_per_s, err);
 	return status;
 }
 
@@ -150,6 +156,7 @@ static void print_json(const struct gn_plan *p, const struct gn_model *model, co
 	gn_json_int(&j, "batch", o->batch);
 	gn_json_int(&j, "side", gn_model_side(model));
 	gn_json_int(&j, "training", !o->inference);
+	gn_json_string(&j, "precision", o->precision);
 	gn_json_array(&j, "ops");
 	for (int i = 0; i < gn_plan_op_count(p); i++) {
 		struct gn_plan_cost c;
@@ -162,6 +169,7 @@ static void print_json(const struct gn_plan *p, const struct gn_model *model, co
 		gn_json_int(&j, "height", c.out.h);
 		gn_json_int(&j, "width", c.out.w);
 		gn_json_int(&j, "block", c.out.block);
+		gn_json_int(&j, "element_bytes", c.out.element_bytes);
 		gn_json_fixed(&j, "forward_flops", c.flops[0], 0);
 		gn_json_fixed(&j, "backward_flops", c.flops[1], 0);
 		gn_json_fixed(&j, "forward_bytes", c.bytes[0], 0);
@@ -200,8 +208,8 @@ static void print_text(const struct gn_plan *p, const struct gn_model *model, co
 	if (!o->inference)
 		printf("%-21s %-24s %15s %9s %9s %9s %9.2f %8.3f\n", "update", "sgd with momentum", "", "", "", "",
 		       t->update_bytes * 1e-6, 1e3 * t->update_bytes / m->bytes_per_s);
-	printf("\n%s, batch %lld of %dx%d, %s: %.1f GFLOP, %.1f MB moved, arena %.1f MB, %zu parameters\n", gn_model_name(model),
-	       (long long)o->batch, gn_model_side(model), gn_model_side(model), o->inference ? "inference" : "training",
+	printf("\n%s, batch %lld of %dx%d, %s in %s: %.1f GFLOP, %.1f MB moved, arena %.1f MB, %zu parameters\n", gn_model_name(model),
+	       (long long)o->batch, gn_model_side(model), gn_model_side(model), o->inference ? "inference" : "training", o->precision,
 	       (t->flops[0] + t->flops[1]) * 1e-9, (t->bytes[0] + t->bytes[1] + t->update_bytes) * 1e-6,
 	       (double)gn_plan_bytes(p) * 1e-6, gn_model_param_elements(model));
 	printf("floor at %.1f GB/s%s and %.1f GFLOP/s%s: %.1f ms, %.1f images/s\n", m->bytes_per_s * 1e-9,
@@ -213,7 +221,8 @@ static enum gn_status make_plan(const struct gn_info_plan_options *o, const stru
 				struct gn_err *err)
 {
 	struct gn_plan_options po = {.backend = GN_BACKEND_HOST, .batch = (int)o->batch, .training = !o->inference,
-				     .frozen = o->inference, .dropout = 1, .no_memory = 1};
+				     .frozen = o->inference, .bf16 = is_bf16(o), .dropout = 1,
+				     .no_memory = 1};
 	struct gn_arrange *arrange;
 	enum gn_status status = gn_arrange_create(model, &arrange, err);
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 struct gn_info_plan_options {
-	const char *model;
+	const char *model, *precision;
 	int64_t batch, side, classes; /* side 0: the model's own */
 	int inference, json;
 	double gb_per_s, gflop_per_s; /* 0: measured */

@@ -20,6 +20,16 @@ struct run {
 	struct gn_ledger ledger;
 };
 
+/* By kind of quantity, for fp32 and bf16; golden.h tells them. */
+static const struct bounds {
+	double gradient, statistics, parameter, logits, loss, later_loss, evaluation;
+} bounds[] = {{1e-3, 1e-4, 1e-4, 1e-4, 1e-5, 1e-3, 1e-3}, {2e-1, 1e-2, 1e-1, 5e-2, 3e-2, 2e-1, 1e-1}};
+
+static const struct bounds *bounds_of(const struct run *r)
+{
+	return &bounds[r->on->bf16 != 0];
+}
+
 static double norm(size_t count, const float *x)
 {
 	double sum = 0;
@@ -56,44 +66,50 @@ static void compare_first(struct run *r, const char *quantity, const struct gn_p
 
 static void compare_gradients(struct run *r)
 {
+	double bound = bounds_of(r)->gradient;
+
 	for (int i = 0; i < gn_model_param_count(r->g->model); i++) {
 		const struct gn_param *p = gn_model_param(r->g->model, i);
 		const json_t *summary = json_object_get(r->g->grads, p->name);
 		const float *x = r->grads + p->offset;
 		double l2 = field(summary, "l2");
 
-		gn_ledger_single(&r->ledger, "gradient norm", p->name, GN_SHARE_QUANTITY, 1e-3, l2, norm(p->count, x),
-				 l2);
-		compare_first(r, "gradient values", p, summary, x, 1e-3);
+		gn_ledger_single(&r->ledger, "gradient norm", p->name, GN_SHARE_QUANTITY, bound, l2,
+				 norm(p->count, x), l2);
+		compare_first(r, "gradient values", p, summary, x, bound);
 		if (json_is_number(json_object_get(summary, "sum")))
-			gn_ledger_single(&r->ledger, "gradient sum", p->name, GN_SHARE_QUANTITY, 1e-3,
+			gn_ledger_single(&r->ledger, "gradient sum", p->name, GN_SHARE_QUANTITY, bound,
 					 l2 * sqrt((double)p->count), total(p->count, x), field(summary, "sum"));
 	}
 }
 
 static void compare_buffers(struct run *r)
 {
+	double bound = bounds_of(r)->statistics;
+
 	for (int i = 0; r->g->buffers && i < gn_model_buffer_count(r->g->model); i++) {
 		const struct gn_param *p = gn_model_buffer(r->g->model, i);
 		const json_t *summary = json_object_get(r->g->buffers, p->name);
 		double l2 = field(summary, "l2");
 
-		gn_ledger_single(&r->ledger, "statistics norm", p->name, GN_SHARE_QUANTITY, 1e-4, l2,
+		gn_ledger_single(&r->ledger, "statistics norm", p->name, GN_SHARE_QUANTITY, bound, l2,
 				 norm(p->count, r->buffers + p->offset), l2);
-		compare_first(r, "statistics values", p, summary, r->buffers + p->offset, 1e-4);
+		compare_first(r, "statistics values", p, summary, r->buffers + p->offset, bound);
 	}
 }
 
 static void compare_params(struct run *r)
 {
+	double bound = bounds_of(r)->parameter;
+
 	for (int i = 0; r->g->params && i < gn_model_param_count(r->g->model); i++) {
 		const struct gn_param *p = gn_model_param(r->g->model, i);
 		const json_t *summary = json_object_get(r->g->params, p->name);
 		double l2 = field(summary, "l2");
 
-		gn_ledger_single(&r->ledger, "parameter norm", p->name, GN_SHARE_QUANTITY, 1e-4, l2,
+		gn_ledger_single(&r->ledger, "parameter norm", p->name, GN_SHARE_QUANTITY, bound, l2,
 				 norm(p->count, r->params + p->offset), l2);
-		compare_first(r, "parameter values", p, summary, r->params + p->offset, 1e-4);
+		compare_first(r, "parameter values", p, summary, r->params + p->offset, bound);
 	}
 }
 
@@ -101,13 +117,14 @@ static void compare_logits(struct run *r, const float *logits)
 {
 	const struct gn_golden *g = r->g;
 	size_t columns = g->classes < 8 ? g->classes : 8;
+	double bound = bounds_of(r)->logits;
 
-	gn_ledger_entry(&r->ledger, "logits", "", GN_SHARE_NOTHING, 1e-4, g->logits_l2, g->batch * columns);
+	gn_ledger_entry(&r->ledger, "logits", "", GN_SHARE_NOTHING, bound, g->logits_l2, g->batch * columns);
 	for (int n = 0; n < g->batch; n++)
 		for (size_t k = 0; k < columns; k++)
 			gn_ledger_number(&r->ledger, logits[(size_t)n * g->classes + k],
 					 json_number_value(json_array_get(json_array_get(g->logits, n), k)));
-	gn_ledger_single(&r->ledger, "logits norm", "", GN_SHARE_NOTHING, 1e-4, g->logits_l2,
+	gn_ledger_single(&r->ledger, "logits norm", "", GN_SHARE_NOTHING, bound, g->logits_l2,
 			 norm((size_t)g->batch * g->classes, logits), g->logits_l2);
 }
 
@@ -125,7 +142,7 @@ static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
 		s = gn_plan_loss(r->plan, g->labels, &loss, err);
 	if (!s) {
 		gn_ledger_single(&r->ledger, "loss", g->step_names[step], step ? GN_SHARE_PRECEDING : GN_SHARE_NOTHING,
-				 step ? 1e-3 : 1e-5, g->losses[step], loss, g->losses[step]);
+				 step ? bounds_of(r)->later_loss : bounds_of(r)->loss, g->losses[step], loss, g->losses[step]);
 		s = gn_plan_backward(r->plan, NULL, NULL, err);
 	}
 	if (s)
@@ -173,7 +190,7 @@ static enum gn_status evaluate(struct run *r, struct gn_err *err)
 	gn_plan_freeze(r->plan);
 	s = gn_plan_forward(r->plan, r->images, 0, &logits, err);
 	if (!s)
-		gn_ledger_single(&r->ledger, "evaluation logits norm", "", GN_SHARE_PRECEDING, 1e-3, want,
+		gn_ledger_single(&r->ledger, "evaluation logits norm", "", GN_SHARE_PRECEDING, bounds_of(r)->evaluation, want,
 				 norm((size_t)r->g->batch * r->g->classes, logits), want);
 	return s;
 }

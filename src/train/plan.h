@@ -55,7 +55,8 @@ enum gn_status gn_plan_create(const struct gn_model *model, const struct gn_plan
 void gn_plan_destroy(struct gn_plan *p);
 
 /* A plan with options.frozen takes the parameters and buffers as they are now; until then a forward is GN_ERR_USAGE. Results
- * differ from those of a plan without by rounding. Others need not be told. */
+ * differ from those of a plan without by rounding. Others need not be told. Should the backend fail, the plan is not frozen, as a
+ * forward tells. */
 void gn_plan_freeze(struct gn_plan *p);
 /* images [batch][channels][side][side]; logits [batch][classes], borrowed, valid until the next call. step numbers
  * dropout masks and is otherwise unused. Training mode updates the BN buffers. */

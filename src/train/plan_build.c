@@ -108,6 +108,11 @@ static struct gn_weight_layout weight_of(const struct gn_plan *p, int node)
 	return plain;
 }
 
+static int is_frozen(const struct builder *b)
+{
+	return b->p->options.frozen && b->p->options.backend != GN_BACKEND_REF;
+}
+
 static struct gn_op_desc describe(const struct builder *b, const struct gn_node *n, const int *in, int relu)
 {
 	const struct gn_plan_options *o = &b->p->options;
@@ -123,6 +128,7 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_node 
 		.add = (n->kind == GN_LAYER_BATCH_NORM || n->kind == GN_LAYER_CONV) && in[1] >= 0,
 		.bf16 = o->bf16 && n->kind == GN_LAYER_CONV,
 		.training = o->training,
+		.frozen = is_frozen(b) && n->kind == GN_LAYER_CONV,
 		.eps = GN_PLAN_NORM_EPS,
 		.momentum = 0.1,
 		.rate = n->rate,
@@ -188,11 +194,6 @@ static int sum_of_norm(const struct builder *b, int node)
 		if (norm_of_sum(b, i) == node)
 			return i;
 	return -1;
-}
-
-static int is_frozen(const struct builder *b)
-{
-	return b->p->options.frozen && b->p->options.backend != GN_BACKEND_REF;
 }
 
 /* In inference: the node whose memory holds what this one gives. */

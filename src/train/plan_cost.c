@@ -60,10 +60,11 @@ static double product_flops(const struct gn_plan *p, const struct gn_plan_op *o)
 static void product_backward(const struct gn_plan *p, const struct gn_plan_op *o, double weight, struct gn_plan_cost *c)
 {
 	double in = bytes_of(p, o->in[0]), out = bytes_of(p, o->out);
+	double dweight = weight_of(p, o) ? (double)weight_of(p, o)->count * sizeof(float) : 0;
 	int wants_din = p->tensors[o->in[0]].producer >= 0;
 
 	c->flops[1] = c->flops[0] * (1 + wants_din);
-	c->bytes[1] = in + out + weight + wants_din * (out + weight + in);
+	c->bytes[1] = in + out + dweight + wants_din * (out + weight + in);
 }
 
 static void norm_backward(const struct gn_plan *p, const struct gn_plan_op *o, struct gn_plan_cost *c)
@@ -100,11 +101,20 @@ static void backward(const struct gn_plan *p, const struct gn_plan_op *o, double
 		c->bytes[1] += o->adds[k] ? 3 * bytes_of(p, o->in[k]) : 0;
 }
 
+/* Passes over a weight for one product, in bytes of each number: where it is rounded first, read, written and read again. Weights
+ * that stay have been before. */
+static double weight_bytes(const struct gn_plan *p, const struct gn_plan_op *o)
+{
+	if (o->info.in[0].element_bytes != sizeof(uint16_t))
+		return sizeof(float);
+	return p->options.frozen ? sizeof(uint16_t) : sizeof(float) + 2 * sizeof(uint16_t);
+}
+
 void gn_plan_op_cost(const struct gn_plan *p, int index, struct gn_plan_cost *out)
 {
 	const struct gn_plan_op *o = &p->ops[index];
 	const struct gn_param *w = weight_of(p, o);
-	double weight = w ? (double)w->count * sizeof(float) : 0, in = bytes_of(p, o->in[0]);
+	double weight = w ? (double)w->count * weight_bytes(p, o) : 0, in = bytes_of(p, o->in[0]);
 
 	*out = (struct gn_plan_cost){.kind = kind_of(o), .name = gn_model_node(p->model, o->core)->name,
 				     .out = p->tensors[o->out].layout};

@@ -100,10 +100,16 @@ static void fold(const struct gn_plan *p, const struct gn_plan_op *o)
 
 void gn_plan_freeze(struct gn_plan *p)
 {
-	for (int i = 0; i < p->op_count && !p->options.no_memory; i++)
-		if (p->ops[i].conv >= 0)
-			fold(p, &p->ops[i]);
-	p->frozen = 1;
+	enum gn_status s = GN_OK;
+
+	for (int i = 0; i < p->op_count && !p->options.no_memory && !s; i++) {
+		if (p->ops[i].conv < 0)
+			continue;
+		fold(p, &p->ops[i]);
+		if (!p->device)
+			s = gn_op_freeze(p->ops[i].op, NULL);
+	}
+	p->frozen = !s;
 	if (p->device)
 		p->device->class->freeze(p);
 }

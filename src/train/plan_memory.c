@@ -16,6 +16,11 @@ static int backward_time(const struct gn_plan *p, int op)
 	return 2 * p->op_count - op;
 }
 
+static int forever(const struct gn_plan *p)
+{
+	return 2 * p->op_count + 1;
+}
+
 static int add_storage(struct gn_plan *p, size_t bytes, int first, int last)
 {
 	p->storages[p->storage_count] = (struct gn_storage){.bytes = bytes, .first = first, .last = last};
@@ -62,6 +67,10 @@ static void place_data(struct gn_plan *p)
 			extend(p, p->tensors[o->in[k]].data,
 			       training && k == 0 && o->info.backward_reads_in ? backward_time(p, i) : i);
 		o->workspace = add_storage(p, o->info.workspace_bytes, i, training ? backward_time(p, i) : i);
+		if (p->options.frozen && o->conv >= 0) { /* weights made for good */
+			extend(p, o->workspace, 0);
+			extend(p, o->workspace, forever(p));
+		}
 	}
 	extend(p, p->tensors[p->logits_tensor].data, end);
 }
@@ -176,7 +185,6 @@ static enum gn_status bind(struct gn_plan *p, struct gn_plan_op *o, struct gn_er
 
 enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err)
 {
-	int forever = 2 * p->op_count + 1;
 	size_t scratch_bytes = 0;
 	enum gn_status s;
 
@@ -189,8 +197,8 @@ enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err)
 	/* without backward, the gradient that the loss gives goes there, too */
 	if (scratch_bytes < gn_layout_bytes(&p->tensors[p->logits_tensor].layout))
 		scratch_bytes = gn_layout_bytes(&p->tensors[p->logits_tensor].layout);
-	p->scratch = add_storage(p, scratch_bytes, 0, forever);
-	p->temporary = add_storage(p, 0, p->op_count, forever);
+	p->scratch = add_storage(p, scratch_bytes, 0, forever(p));
+	p->temporary = add_storage(p, 0, p->op_count, forever(p));
 	place_data(p);
 	if (p->options.training)
 		place_grads(p);

@@ -125,8 +125,6 @@ static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 	};
 	enum gn_status status = gn_session_device(s, &po, err);
 
-	/* processors evaluate in fp32 */
-	po.bf16 = po.bf16 && po.backend == GN_BACKEND_CUDA;
 	if (status)
 		return status;
 	return s->val ? gn_plan_create(s->model, &po, s->params, NULL, s->buffers, &s->val_plan, err) : GN_OK;

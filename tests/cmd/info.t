@@ -36,6 +36,18 @@ check 'ResNet-50 computes 4.089 GMAC an image and 3 times that in training, less
 	"$1" info --plan resnet50 --batch 1 --gb-per-s 20 --gflop-per-s 100 --json --inference >rest.json &&
 	grep -q "\"flops\": 817[0-9]\{7\}," rest.json && grep -q "\"flops\": 242[0-9]\{8\}," plan.json' sh "$gannet"
 check 'no layout is changed on the way in training' sh -c '! grep -q reorder plan.json'
+if grep -q avx512_bf16 /proc/cpuinfo; then
+	check 'in bf16 it moves 0.5 to 0.6 of the bytes, in less than 0.6 of the memory, and changes no layout' sh -c '
+		"$1" info --plan resnet50 --batch 16 --gb-per-s 20 --gflop-per-s 100 --json >wide.json &&
+		"$1" info --plan resnet50 --batch 16 --gb-per-s 20 --gflop-per-s 100 --json --precision bf16 >narrow.json &&
+		! grep -q reorder narrow.json && for key in bytes arena_bytes; do
+			a=$(sed -n "s/.*, \"$key\": \([0-9]*\),.*/\1/p" wide.json)
+			b=$(sed -n "s/.*, \"$key\": \([0-9]*\),.*/\1/p" narrow.json)
+			test "$b" -lt $((a * 6 / 10)) && test "$b" -gt $((a * 4 / 10)) || exit 1
+		done' sh "$gannet"
+else
+	expect 1 'no instructions for bfloat16' 'a plan in bf16 is refused here' "$gannet" info --plan resnet50 --precision bf16
+fi
 expect 2 'either a PATH or' 'neither path nor plan' "$gannet" info
 expect 2 'either a PATH or' 'both' "$gannet" info --plan lenet two
 expect 2 'larger images|smaller than' 'images too small for it' "$gannet" info --plan lenet --image-size 10

@@ -31,6 +31,17 @@ expect 1 'gradient norm +[a-z0-9.]+ .* rounding$' 'rounding is told from wrong, 
 sed 's/"l2": 23.1874/"l2": 923.1874/' "$shaky" >"$dir/shaky.json"
 expect 1 'gradient norm +fc.weight .*FAIL' 'a wrong gradient is seen even there' "$gannet" selftest --golden "$dir/shaky.json"
 
+# in bf16 the bounds are wider, and still seen to be passed
+if grep -q avx512_bf16 /proc/cpuinfo; then
+	expect 0 'within all bounds' 'resnet18 in bf16 is within all bounds' "$gannet" selftest --precision bf16 --golden "$good"
+	with grad16.json 's/20.652875/80.652875/'
+	expect 1 'gradient norm +conv1.weight .*FAIL' 'a wrong gradient norm is seen in bf16, too' \
+		"$gannet" selftest --precision bf16 --golden "$dir/grad16.json"
+else
+	expect 1 'no instructions for bfloat16' 'bf16 is refused here' "$gannet" selftest --precision bf16 --golden "$good"
+fi
+expect 1 'double only' 'the oracle has no bf16' "$gannet" selftest --device ref --precision bf16 --golden "$good"
+
 head -c 9000 "$good" >"$dir/short.json"
 expect 3 'is not JSON: line' 'truncated' "$gannet" selftest --golden "$dir/short.json"
 : >"$dir/empty.json"

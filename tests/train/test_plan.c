@@ -262,6 +262,42 @@ static void test_bf16(void **state)
 	net_release(&narrow);
 }
 
+/* Inference on convolutions with batch norm in them, in bfloat16: near float, from the weights last taken. */
+static void test_frozen_bf16(void **state)
+{
+	static const char *const models[] = {"resnet20", "resnet18", "lenet"};
+
+	(void)state;
+	if (!gn_backend_has_bf16(GN_BACKEND_HOST))
+		skip();
+	for (size_t i = 0; i < 3; i++) {
+		struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 3, .training = 1};
+		struct gn_plan_options eval = {.backend = GN_BACKEND_HOST, .batch = 3, .frozen = 1};
+		struct gn_plan *wide, *narrow;
+		const float *a, *b;
+		struct gn_err err;
+		struct net n;
+
+		net_init(&n, models[i], 10, 32, o);
+		assert_ok(gn_plan_create(n.model, &eval, n.params, NULL, n.buffers, &wide, &err));
+		eval.bf16 = 1;
+		assert_ok(gn_plan_create(n.model, &eval, n.params, NULL, n.buffers, &narrow, &err));
+		for (int k = 0; k < 2; k++) {
+			train(&n, 2);
+			gn_plan_freeze(wide);
+			gn_plan_freeze(narrow);
+			assert_ok(gn_plan_forward(wide, n.images, 0, &a, &err));
+			for (int again = 0; again < 2; again++) { /* what was made of the weights is still there */
+				assert_ok(gn_plan_forward(narrow, n.images, 0, &b, &err));
+				assert_true(apart(30, b, a) < 2e-2);
+			}
+		}
+		gn_plan_destroy(wide);
+		gn_plan_destroy(narrow);
+		net_release(&n);
+	}
+}
+
 struct calls {
 	const struct net *n;
 	int count, last_node;
@@ -485,7 +521,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_host_is_oracle), cmocka_unit_test(test_dropout_is_oracle),
-		cmocka_unit_test(test_inference), cmocka_unit_test(test_frozen), cmocka_unit_test(test_bf16),      cmocka_unit_test(test_ready),
+		cmocka_unit_test(test_inference), cmocka_unit_test(test_frozen), cmocka_unit_test(test_bf16), cmocka_unit_test(test_frozen_bf16),      cmocka_unit_test(test_ready),
 		cmocka_unit_test(test_same_twice),     cmocka_unit_test(test_arranged), cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_storage),        cmocka_unit_test(test_init),
 	};
