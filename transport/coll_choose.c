@@ -1,6 +1,7 @@
 #include "transport/choose.h"
 #include "transport/coll.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Within a node messages' costs say little: neighbours read straight from each other's memory, or have one place for all, or
@@ -78,9 +79,9 @@ enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args
 }
 
 /* Between sizes that are powers of two, a line: simulating each bucket of its own size would take long. */
-static enum gn_status by_schedule(const struct gn_coll *coll, double *seconds, struct gn_err *err)
+static enum gn_status by_schedule(const struct gn_coll *coll, double bytes, double *seconds, struct gn_err *err)
 {
-	int k = class_of(coll->op.bytes);
+	int k = class_of((size_t)bytes);
 	double at[2] = {0, 0}, low = k ? (double)((size_t)1 << (k - 1)) : 0, high = (double)((size_t)1 << k);
 
 	for (int i = 0; i < 2; i++) {
@@ -93,25 +94,77 @@ static enum gn_status by_schedule(const struct gn_coll *coll, double *seconds, s
 			return status;
 		at[i] = choice.predicted_s;
 	}
-	*seconds = at[0] + (at[1] - at[0]) * ((double)coll->op.bytes - low) / (high - low);
+	*seconds = at[0] + (at[1] - at[0]) * (bytes - low) / (high - low);
 	return GN_OK;
 }
 
-enum gn_status gn_coll_predict(const struct gn_coll *coll, double *seconds, int *measured, struct gn_err *err)
+/* The trial of this algorithm that was nearest in length; NULL when there was none. */
+static const struct gn_cost_pick *nearest_trial(const struct gn_coll *coll)
+{
+	const struct gn_cost *c = &coll->comm->cost;
+	const struct gn_cost_pick *best = NULL;
+	double bytes = (double)coll->op.bytes, distance = INFINITY;
+
+	for (int i = 0; i < c->pick_count; i++) {
+		double ratio = fmax(bytes / c->picks[i].bytes, c->picks[i].bytes / bytes);
+
+		if (!strcmp(c->picks[i].algorithm, coll->info.algorithm) && ratio < distance) {
+			distance = ratio;
+			best = &c->picks[i];
+		}
+	}
+	return best;
+}
+
+/* By how much a trial took longer, or shorter, than the schedule says: that is taken for all lengths near it, and longer ones. */
+static enum gn_status scale_by_trial(const struct gn_coll *coll, struct gn_coll_forecast *f, struct gn_err *err)
+{
+	const struct gn_cost_pick *pick = nearest_trial(coll);
+	double modelled_s;
+	enum gn_status status;
+
+	if (!pick || pick->seconds <= 0)
+		return GN_OK;
+	status = by_schedule(coll, pick->bytes, &modelled_s, err);
+	if (!status && modelled_s > 0) {
+		f->seconds *= pick->seconds / modelled_s;
+		f->source = GN_COLL_TRIED;
+	}
+	return status;
+}
+
+/* What any algorithm has to do at least: a rank sends and gets 2(p-1)/p of the buffer, in messages of a chunk, and sums half of
+ * that. */
+static double processor_s(const struct gn_coll *coll)
+{
+	const struct gn_comm *c = coll->comm;
+	const struct gn_cost_path *path = c->map->nodes > 1 ? &c->cost.link : &c->cost.node;
+	double bytes = (double)coll->op.bytes, ranks = gn_comm_size(c), moved = 2 * (ranks - 1) / ranks * bytes;
+	double chunk = bytes / (coll->info.chunks ? coll->info.chunks : 1);
+	const struct gn_sim_range *r = gn_sim_range_of(&path->path, chunk);
+
+	return moved / chunk * (r->send_s + r->receive_s) + moved * r->s_per_byte + moved / 2 / c->cost.reduce_bytes_per_s;
+}
+
+enum gn_status gn_coll_predict(const struct gn_coll *coll, struct gn_coll_forecast *out, struct gn_err *err)
 {
 	const struct gn_comm *c = coll->comm;
 	double bytes = (double)coll->op.bytes, ranks = gn_comm_size(c);
+	struct gn_coll_forecast f = {.source = c->cost.measured ? GN_COLL_MEASURED : GN_COLL_GUESSED};
 	enum gn_status status = GN_OK;
 
 	if (coll->args.what != GN_COLLECTIVE_ALLREDUCE)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "only the time of an allreduce can be predicted");
-	if (ranks < 2)
-		*seconds = 0;
-	else if (!strcmp(coll->info.algorithm, "shared"))
-		*seconds = (2 - 1 / ranks) * bytes / c->cost.reduce_bytes_per_s + 2 * gn_cost_message_s(&c->cost.node, 8);
-	else
-		status = by_schedule(coll, seconds, err);
+	if (ranks > 1 && bytes > 0 && !strcmp(coll->info.algorithm, "shared")) {
+		f.seconds = (2 - 1 / ranks) * bytes / c->cost.reduce_bytes_per_s + 2 * gn_cost_message_s(&c->cost.node, 8);
+		f.processor_s = f.seconds;
+	} else if (ranks > 1 && bytes > 0) {
+		status = by_schedule(coll, bytes, &f.seconds, err);
+		if (!status)
+			status = scale_by_trial(coll, &f, err);
+		f.processor_s = fmin(processor_s(coll), f.seconds);
+	}
 	if (!status)
-		*measured = c->cost.measured;
+		*out = f;
 	return status;
 }

@@ -104,10 +104,20 @@ struct gn_coll_info {
 enum gn_status gn_coll_prepare(struct gn_comm *c, const struct gn_coll_args *args, struct gn_coll **out,
 			       struct gn_err *err);
 void gn_coll_describe(const struct gn_coll *coll, struct gn_coll_info *out);
-/* How long an allreduce should take by the costs of this fabric, when nothing else is under way: the schedule simulated, or, of
- * the algorithm shared, what a rank reads, sums and writes at the rate that it sums. *measured: gannet tune measured the costs;
- * else they are a guess. May take milliseconds; local. GN_ERR_UNSUPPORTED: no allreduce. */
-enum gn_status gn_coll_predict(const struct gn_coll *coll, double *seconds, int *measured, struct gn_err *err);
+/* What is known of an allreduce before it runs. */
+enum gn_coll_source {
+	GN_COLL_GUESSED,  /* costs are a guess from devices and link rates */
+	GN_COLL_MEASURED, /* gannet tune measured the costs, and the schedule is simulated with them */
+	GN_COLL_TRIED	  /* and timed this algorithm on a length near this one, or shorter: the simulation is scaled by that */
+};
+struct gn_coll_forecast {
+	double seconds;	    /* when nothing else is under way */
+	double processor_s; /* of it, at least, what this rank's processors copy, sum and do for messages */
+	enum gn_coll_source source;
+};
+/* For the algorithm shared: what a rank reads, sums and writes at the rate that it sums, all of it its processor's time. May take
+ * milliseconds; local. GN_ERR_UNSUPPORTED: no allreduce. */
+enum gn_status gn_coll_predict(const struct gn_coll *coll, struct gn_coll_forecast *out, struct gn_err *err);
 /* Several may be in flight, started in the same order everywhere. */
 enum gn_status gn_coll_start(struct gn_coll *coll, struct gn_err *err);
 /* *done says whether this operation is complete. Makes progress, unless a thread does. Does not block. */

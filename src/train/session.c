@@ -317,7 +317,7 @@ void gn_session_destroy(struct gn_session *s)
 	gn_trace_destroy(s->trace);
 	gn_optimizer_destroy(s->optimizer);
 	gn_ema_destroy(s->ema);
-	free(s->bucket_s);
+	free(s->forecasts);
 	free(s->params);
 	gn_arrange_destroy(s->arrange);
 	free(s->kept_buffers);

@@ -50,8 +50,7 @@ struct gn_session {
 	struct gn_run_state state;
 	struct gn_checkpoint_info info; /* constant part; state is filled when saving */
 	uint64_t saved_step;	  /* the newest step in a checkpoint, UINT64_MAX for none */
-	double *bucket_s;	  /* rank 0: how long each bucket's sum should take; NULL: not known */
-	int costs_measured;	  /* and whether by measured costs */
+	struct gn_coll_forecast *forecasts; /* rank 0: of each bucket's sum; NULL: not known */
 	double step_s;		  /* of the last step, less what it waited for data */
 	int skips_in_a_row;	  /* steps that updated nothing */
 	int resident;		  /* parameters, state and buffers live on the GPU: resident.h */

@@ -1,8 +1,10 @@
 #include "src/train/split.h"
 
+#include "src/base/pool.h"
 #include "src/train/agree.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +71,18 @@ void gn_split_release(struct gn_split *split)
 	split->compute = NULL;
 }
 
-void gn_split_json(const struct gn_split *split, const struct gn_world *world, int costs_measured, struct gn_json *j)
+const char *gn_split_source(const struct gn_session *s)
+{
+	static const char *const words[] = {
+		[GN_COLL_GUESSED] = "guessed", [GN_COLL_MEASURED] = "measured", [GN_COLL_TRIED] = "tried"};
+	enum gn_coll_source worst = GN_COLL_TRIED;
+
+	for (size_t b = 0; s->forecasts && b < gn_exchange_buckets(s->exchange); b++)
+		worst = s->forecasts[b].source < worst ? s->forecasts[b].source : worst;
+	return words[worst];
+}
+
+void gn_split_json(const struct gn_split *split, const struct gn_world *world, const char *source, struct gn_json *j)
 {
 	gn_json_object(j, "ranks");
 	for (int p = 0; p < GN_SPLIT_PARTS; p++) {
@@ -94,18 +107,18 @@ void gn_split_json(const struct gn_split *split, const struct gn_world *world, i
 	gn_json_fixed(j, "measured", split->measured, 4);
 	if (split->predicted > 0) {
 		gn_json_fixed(j, "predicted", split->predicted, 4);
-		gn_json_string(j, "costs", costs_measured ? "measured" : "guessed");
+		gn_json_string(j, "costs", source);
 	}
 	gn_json_end(j);
 }
 
-void gn_split_text(const struct gn_split *split, const struct gn_world *world, struct gn_strbuf *out)
+void gn_split_text(const struct gn_split *split, const struct gn_world *world, const char *source, struct gn_strbuf *out)
 {
 	double slowest = split->max[GN_SPLIT_COMPUTE] / split->mean[GN_SPLIT_COMPUTE];
 
 	gn_strbuf_printf(out, ", efficiency %.0f %%", 100 * split->measured);
 	if (split->predicted > 0)
-		gn_strbuf_printf(out, " (predicted %.0f %%)", 100 * split->predicted);
+		gn_strbuf_printf(out, " (predicted %.0f %%, costs %s)", 100 * split->predicted, source);
 	if (slowest > SLOW)
 		gn_strbuf_printf(out, ", rank %d on %s computes %.0f %% longer", split->slowest,
 				 gn_world_host_of(world, split->slowest), 100 * (slowest - 1));
@@ -114,43 +127,60 @@ void gn_split_text(const struct gn_split *split, const struct gn_world *world, s
 void gn_split_predict_buckets(struct gn_session *s)
 {
 	size_t count = gn_exchange_buckets(s->exchange);
-	double *seconds;
+	struct gn_coll_forecast *all;
 	struct gn_err err;
 
 	if (gn_comm_size(s->comm) == 1 || gn_comm_rank(s->comm))
 		return;
-	free(s->bucket_s);
-	s->bucket_s = NULL;
-	seconds = calloc(count, sizeof *seconds);
-	for (size_t b = 0; seconds && b < count; b++)
-		if (gn_coll_predict(gn_exchange_coll(s->exchange, b), &seconds[b], &s->costs_measured, &err)) {
+	free(s->forecasts);
+	s->forecasts = NULL;
+	all = calloc(count, sizeof *all);
+	for (size_t b = 0; all && b < count; b++)
+		if (gn_coll_predict(gn_exchange_coll(s->exchange, b), &all[b], &err)) {
 			gn_log_warn(s->log, "the time of a sum cannot be predicted: %s", err.text);
-			free(seconds);
+			free(all);
 			return;
 		}
-	s->bucket_s = seconds;
+	s->forecasts = all;
+}
+
+static int has_thread(const struct gn_train_options *o)
+{
+	return o->progress && !strcmp(o->progress, "thread");
+}
+
+/* A thread makes progress, and has a processor that no thread of this rank computes on. */
+static int has_processor_to_spare(const struct gn_session *s)
+{
+	return has_thread(s->options) &&
+	       omp_get_max_threads() < gn_cpu_count() / gn_world_local_size(gn_comm_world(s->comm));
 }
 
 double gn_split_predict_step(const struct gn_session *s, uint64_t began_ns, double compute_end_s, double optimizer_s)
 {
-	const struct gn_train_options *o = s->options;
-	double done = 0;
+	int spare = has_processor_to_spare(s);
+	/* From computing: what all sums took, where the computing thread makes progress, and what those so far have to. */
+	double took = (double)gn_exchange_taken_ns(s->exchange) * 1e-9, taken = 0, done = 0;
 
 	/* While ways are tried, the times are those of another. */
-	if (!s->bucket_s || s->trial)
+	if (!s->forecasts || s->trial)
 		return 0;
 	for (size_t b = 0; b < gn_exchange_buckets(s->exchange); b++) {
+		const struct gn_coll_forecast *f = &s->forecasts[b];
 		struct gn_exchange_bucket seen;
 		struct gn_coll_info info;
 		double ready = compute_end_s;
+		int hides;
 
 		gn_exchange_bucket(s->exchange, b, &seen);
 		gn_coll_describe(gn_exchange_coll(s->exchange, b), &info);
 		/* In shared memory it is the computing thread that sums, unless another makes progress. */
-		if (gn_exchange_form(s->exchange)->overlap &&
-		    (strcmp(info.algorithm, "shared") || (o->progress && !strcmp(o->progress, "thread"))))
+		hides = gn_exchange_form(s->exchange)->overlap && (strcmp(info.algorithm, "shared") || has_thread(s->options));
+		if (hides)
 			ready = fmin(ready, (double)(seen.ready_ns - seen.taken_ns - began_ns) * 1e-9);
-		done = fmax(done, ready) + s->bucket_s[b];
+		done = fmax(done, ready + (hides ? fmax(taken, (double)seen.taken_ns * 1e-9) : took)) + f->seconds;
+		if (hides && ready < compute_end_s && !spare)
+			taken += f->processor_s;
 	}
-	return fmax(done, compute_end_s) + optimizer_s;
+	return fmax(done, compute_end_s + fmax(taken, took)) + optimizer_s;
 }

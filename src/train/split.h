@@ -4,9 +4,10 @@
  * could not hide, or waiting for slower ranks. Measured efficiency is the mean over ranks of the time that they compute, over
  * the time of the step: what the ranks do together over what they would do if each were alone, as far as communication and
  * uneven ranks go (ranks of a node that share its memory are slowed down by that alike in both). Predicted efficiency is that of
- * rank 0 if its buckets, ready when they were, were summed one after the other in the times that the fabric's costs give
- * (gn_coll_predict), beside computing: without uneven ranks, or processors that both need. Sums in shared memory hide behind
- * nothing: the computing thread makes them itself. Internal to src/train.
+ * rank 0 if its buckets, ready when they were, were summed one after the other in the times that gn_coll_predict gives, beside
+ * computing, without uneven ranks. What processors have to do for a sum they take from computing, at least what was seen to
+ * be taken, unless a thread makes progress on a processor that computes nothing. Sums in shared memory hide behind nothing: the computing thread makes them itself.
+ * Internal to src/train.
  */
 #ifndef GN_TRAIN_SPLIT_H
 #define GN_TRAIN_SPLIT_H
@@ -31,10 +32,12 @@ struct gn_split {
 enum gn_status gn_split_gather(struct gn_comm *comm, const struct gn_interval *sums, struct gn_split *out,
 			       struct gn_err *err);
 void gn_split_release(struct gn_split *split);
-/* "ranks": {...}, "efficiency": {...} of a line of the log. costs_measured: as gn_coll_predict says. */
-void gn_split_json(const struct gn_split *split, const struct gn_world *world, int costs_measured, struct gn_json *j);
-/* ", efficiency 93 % (predicted 95 %), rank 3 on n2 computes 20 % longer", as far as there is something to say. */
-void gn_split_text(const struct gn_split *split, const struct gn_world *world, struct gn_strbuf *out);
+/* Where the prediction's costs come from: "guessed", "measured" or "tried", as gn_coll_predict says, the worst of all buckets'. */
+const char *gn_split_source(const struct gn_session *s);
+/* "ranks": {...}, "efficiency": {...} of a line of the log. */
+void gn_split_json(const struct gn_split *split, const struct gn_world *world, const char *source, struct gn_json *j);
+/* ", efficiency 93 % (predicted 95 %, costs tried), rank 3 on n2 computes 20 % longer", as far as there is something to say. */
+void gn_split_text(const struct gn_split *split, const struct gn_world *world, const char *source, struct gn_strbuf *out);
 
 /* Asks for the times of the exchange's buckets: rank 0, once for each exchange. Failures are told to the log as warnings. */
 void gn_split_predict_buckets(struct gn_session *s);

@@ -34,7 +34,7 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 	gn_json_fixed(j, "optimizer", sums->optimizer * ms, 3);
 	gn_json_end(j);
 	if (split)
-		gn_split_json(split, gn_comm_world(s->comm), s->costs_measured, j);
+		gn_split_json(split, gn_comm_world(s->comm), gn_split_source(s), j);
 }
 
 static void tell_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_split *split)
@@ -45,7 +45,7 @@ static void tell_interval(const struct gn_session *s, const struct gn_interval *
 		return;
 	gn_strbuf_init(&more);
 	if (split)
-		gn_split_text(split, gn_comm_world(s->comm), &more);
+		gn_split_text(split, gn_comm_world(s->comm), gn_split_source(s), &more);
 	gn_log_info(s->log, "step %" PRIu64 " epoch %.2f loss %.4f lr %.4g %.0f images/s, data %.0f %% exposed communication %.0f %%%s",
 		    s->state.step, gn_session_epoch(s), sums->loss_sum / (double)(sums->steps - sums->skipped), sums->lr,
 		    (double)sums->steps * (double)s->global_batch / sums->step, 100 * sums->data / sums->step,
