@@ -88,6 +88,16 @@ static int add_ranks(struct gn_curve *c, struct gn_curve_step *p, const json_t *
 	return add_host(c, p->slowest, json_string_value(json_object_get(ranks, "slowest_host")));
 }
 
+/* Only words that are known. */
+static void note_costs(struct gn_curve *c, const char *word)
+{
+	static const char *const known[] = {"guessed", "measured", "tried"};
+
+	for (size_t i = 0; word && i < sizeof known / sizeof *known; i++)
+		if (!strcmp(word, known[i]))
+			snprintf(c->costs, sizeof c->costs, "%s", word);
+}
+
 static int add_step(struct gn_curve *c, const json_t *line)
 {
 	static const char *const parts[GN_PARTS] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
@@ -112,6 +122,7 @@ static int add_step(struct gn_curve *c, const json_t *line)
 	};
 	for (int i = 0; i < GN_PARTS; i++)
 		p->ms[i] = number(times, parts[i]);
+	note_costs(c, json_string_value(json_object_get(efficiency, "costs")));
 	return add_ranks(c, p, json_object_get(line, "ranks"));
 }
 

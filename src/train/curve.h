@@ -45,6 +45,7 @@ struct gn_curve {
 	size_t resumes, bad_lines, checkpoints;
 	double checkpoint_s; /* of all of them */
 	double skipped;	     /* steps without an update, also in intervals that had no other */
+	char costs[16];	     /* where the last prediction's costs come from: "guessed", "measured", "tried", or "" */
 	/* of the last start or resume */
 	char model[64], ended[16]; /* ended: "end", "stop" or "" */
 	double ranks, nodes, global_batch, images, parameters;

@@ -5,6 +5,7 @@
 #include "src/train/report_internal.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,7 @@ static void put_summary_row(struct gn_strbuf *out, const struct gn_curve *c, con
 {
 	const struct gn_curve_step *last = &c->steps[c->step_count - 1];
 	double best = NAN, average = NAN;
+	char source[32];
 
 	for (size_t i = 0; i < c->eval_count; i++) {
 		best = fmax(best, c->evals[i].top1);
@@ -88,7 +90,8 @@ static void put_summary_row(struct gn_strbuf *out, const struct gn_curve *c, con
 	put_number(out, "n", 100 * average, 2, " %");
 	put_number(out, "n", MEDIAN(c, images_per_s), 1, "");
 	put_number(out, "n", 100 * MEDIAN(c, efficiency), 1, " %");
-	put_number(out, "n", 100 * MEDIAN(c, predicted), 1, " %");
+	snprintf(source, sizeof source, " %%%s%s%s", c->costs[0] ? " (" : "", c->costs, c->costs[0] ? ")" : "");
+	put_number(out, "n", 100 * MEDIAN(c, predicted), 1, source);
 	put_number(out, "n", c->skipped, 0, "");
 	gn_strbuf_printf(out, "<td class='n'>%zu</td><td>%s</td></tr>\n", c->resumes,
 			 !strcmp(c->ended, "end") ? "done" : c->ended[0] ? "stopped" : "no end in the log");
@@ -109,7 +112,7 @@ static void put_summary(struct gn_strbuf *out, const struct gn_curve *curves, co
 	}
 	gn_strbuf_puts(out, "</table></div>\n<p class='note'>Images/s and efficiencies are medians over the log's lines. Efficiency: the "
 		       "time that ranks compute over the time of the step; predicted: as it should be by what communication costs on "
-		       "this fabric.</p>\n");
+		       "this fabric, as gannet tune tried or measured it, or as guessed, if ranks were even.</p>\n");
 	if (bad)
 		gn_strbuf_printf(out, "<p class='note'>%zu lines of the logs were no JSON, such as the last one of a run that was "
 				 "killed.</p>\n", bad);

@@ -42,6 +42,7 @@ text = " ".join(look.text)
 for wanted in ("<script>alert(1)</script>", "</svg><img src=x>", "<i>bad'.jsonl", '"<b>\'&amp;', "three.jsonl", "one.jsonl", "lamb",
                "Scaling efficiency", "Rank by time", "slowest rank", "exposed communication", "Norm of the gradient"):
     assert wanted in text, wanted
+assert re.search(r" % \((guessed|measured|tried)\)", text), "where the prediction's costs come from"
 assert "1 lines of the logs were no JSON" in text
 assert look.cells > 3 * 40, look.cells
 pictures = re.findall("<svg.*?</svg>", page, re.S)
