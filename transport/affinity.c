@@ -216,12 +216,12 @@ void gn_affinity_explain(const struct gn_machine *m, const struct gn_affinity_ra
 	const struct gn_machine_device *gpu = rank->gpu >= 0 ? &m->gpus[rank->gpu] : NULL;
 
 	if (fault == GN_AFFINITY_GPU_FAR_NIC) {
-		gn_strbuf_printf(out, "its GPU %s is on NUMA node %d, far from the network devices that carry its messages: ", gpu->pci,
-				 gpu->numa);
+		gn_strbuf_printf(out, "its GPU %s is on NUMA node %d, far from the network devices that carry its messages: ",
+				 gpu->pci, gpu->numa);
 		put_nics(m, rank, out);
 		if (a->nic >= 0 && a->nearness < GN_NEAR_FAR)
-			gn_strbuf_printf(out, "; %s is nearer (%s): name it in UCX_NET_DEVICES, or give this rank a GPU beside what it "
-					 "uses", m->nics[a->nic].name, gn_nearness_name(a->nearness));
+			gn_strbuf_printf(out, "; %s is nearer (%s): name it in UCX_NET_DEVICES, or give this rank a GPU beside "
+					 "what it uses", m->nics[a->nic].name, gn_nearness_name(a->nearness));
 		else
 			gn_strbuf_puts(out, "; no network device in use here is nearer");
 		return;

@@ -244,6 +244,7 @@ enum gn_status gn_carrier_check(const char *how, const char *device, int built_i
 				  "--comm ucx or auto%s", device, built_in ? ", or --device cuda" : "");
 	if (!built_in)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED,
-				  "--comm nccl: this build has no CUDA and no NCCL (configure --with-cuda=DIR): use --comm ucx or auto");
+				  "--comm nccl: this build has no CUDA and no NCCL (configure --with-cuda=DIR): use --comm ucx "
+				  "or auto");
 	return GN_OK;
 }

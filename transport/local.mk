@@ -59,7 +59,8 @@ libgannet_transport_a_SOURCES = \
 	transport/sim_train.c \
 	transport/sim_net.c transport/sim_net.h \
 	transport/sim_plan.c transport/sim_plan.h \
-	transport/staged.c transport/staged.h \
+	transport/staged.c transport/staged.h transport/staged_internal.h \
+	transport/staged_progress.c \
 	transport/track.c transport/track.h \
 	transport/tune.c transport/tune.h \
 	transport/tune_fit.c transport/tune_fit.h \
@@ -84,7 +85,8 @@ libgannet_transport_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libgannet_transport_cuda_a_SOURCES = \
 	transport/carrier_cuda.c transport/carrier_cuda.h \
 	transport/copier_cuda.c \
-	transport/nccl.c \
+	transport/nccl.c transport/nccl_internal.h \
+	transport/nccl_create.c \
 	transport/nccl_api.c transport/nccl_api.h
 TRANSPORT_CUDA_LIBS = libgannet_transport_cuda.a $(CUDA_LIBS)
 endif

@@ -1,8 +1,5 @@
 #include "src/base/clock.h"
-#include "transport/carrier_cuda.h"
-#include "transport/gpu_call.h"
-#include "transport/nccl_api.h"
-#include "transport/nccl_card.h"
+#include "transport/nccl_internal.h"
 #include "transport/recorder.h"
 
 #include <sched.h>
@@ -12,24 +9,10 @@
 
 /* The world may need so long to know who was lost when NCCL has noticed that someone was. */
 #define VERDICT_NS 7000000000u
-/* For everyone to come, find the network and each other. */
-#define START_NS 120000000000u
 #define END_NS 5000000000u
 #define CHECK_NS 2000000u
 #define LOOKS 64
 #define PAUSE_NS 20000
-
-struct nccl_carrier {
-	struct gn_carrier base;
-	struct gn_comm *comm;
-	struct gn_world *world;
-	struct gn_nccl_api api;
-	int ordinal;
-	cudaStream_t stream;
-	ncclComm_t native; /* NULL when aborted */
-	enum gn_status status; /* the first failure stays */
-	struct gn_err why;
-};
 
 struct nccl_op {
 	struct gn_carrier_op base;
@@ -52,8 +35,8 @@ static const char *advice(ncclResult_t rc)
 	case ncclUnhandledCudaError:
 		return "; is the driver new enough (nvidia-smi)? NCCL_DEBUG=INFO tells more";
 	case ncclSystemError:
-		return "; the network, shared memory (/dev/shm) or locked memory (ulimit -l) failed it: NCCL_SOCKET_IFNAME and NCCL_IB_HCA "
-		       "say what it may use, NCCL_DEBUG=INFO what it uses";
+		return "; the network, shared memory (/dev/shm) or locked memory (ulimit -l) failed it: NCCL_SOCKET_IFNAME "
+		       "and NCCL_IB_HCA say what it may use, NCCL_DEBUG=INFO what it uses";
 	case ncclInvalidUsage:
 		return "; do all ranks have the same NCCL and a GPU each? NCCL_DEBUG=WARN tells more";
 	case ncclRemoteError:
@@ -63,7 +46,7 @@ static const char *advice(ncclResult_t rc)
 	}
 }
 
-static enum gn_status nccl_fail(const struct nccl_carrier *c, ncclResult_t rc, const char *call, struct gn_err *err)
+enum gn_status gn_nccl_fail(const struct gn_nccl_carrier *c, ncclResult_t rc, const char *call, struct gn_err *err)
 {
 	int rank = gn_world_rank(c->world);
 	const char *last = c->api.get_last_error(NULL);
@@ -73,7 +56,7 @@ static enum gn_status nccl_fail(const struct nccl_carrier *c, ncclResult_t rc, c
 }
 
 /* Ends its kernels, which would wait for a dead peer for ever. */
-static void let_go(struct nccl_carrier *c)
+static void let_go(struct gn_nccl_carrier *c)
 {
 	ncclComm_t native = c->native;
 
@@ -83,7 +66,7 @@ static void let_go(struct nccl_carrier *c)
 }
 
 /* The world knows who was lost, NCCL only that something broke; *err holds what it said. */
-static enum gn_status diagnose(struct nccl_carrier *c, enum gn_status status, struct gn_err *err)
+static enum gn_status diagnose(struct gn_nccl_carrier *c, enum gn_status status, struct gn_err *err)
 {
 	uint64_t started = gn_clock_ns();
 	struct timespec pause = {0, 5000000};
@@ -104,8 +87,7 @@ static enum gn_status diagnose(struct nccl_carrier *c, enum gn_status status, st
 	return status;
 }
 
-/* All ends of operations come through here, the good ones, too. */
-static enum gn_status settle(struct nccl_carrier *c, enum gn_status status, struct gn_err *err)
+enum gn_status gn_nccl_settle(struct gn_nccl_carrier *c, enum gn_status status, struct gn_err *err)
 {
 	if (status && !c->status)
 		c->status = diagnose(c, status, &c->why);
@@ -116,18 +98,17 @@ static enum gn_status settle(struct nccl_carrier *c, enum gn_status status, stru
 
 /* --- waiting for NCCL --- */
 
-static enum gn_status look(const struct nccl_carrier *c, const char *call, int *busy, struct gn_err *err)
+static enum gn_status look(const struct gn_nccl_carrier *c, const char *call, int *busy, struct gn_err *err)
 {
 	ncclResult_t state = ncclSuccess, rc = c->api.get_async_error(c->native, &state);
 
 	if (rc != ncclSuccess)
-		return nccl_fail(c, rc, "ncclCommGetAsyncError", err);
+		return gn_nccl_fail(c, rc, "ncclCommGetAsyncError", err);
 	*busy = state == ncclInProgress;
-	return state == ncclSuccess || *busy ? GN_OK : nccl_fail(c, state, call, err);
+	return state == ncclSuccess || *busy ? GN_OK : gn_nccl_fail(c, state, call, err);
 }
 
-/* Calls of a communicator that does not block say that they are not through yet. */
-static enum gn_status finish_call(const struct nccl_carrier *c, ncclResult_t rc, const char *call, uint64_t limit_ns,
+enum gn_status gn_nccl_finish(const struct gn_nccl_carrier *c, ncclResult_t rc, const char *call, uint64_t limit_ns,
 				  struct gn_err *err)
 {
 	uint64_t until = gn_clock_ns() + limit_ns;
@@ -136,13 +117,14 @@ static enum gn_status finish_call(const struct nccl_carrier *c, ncclResult_t rc,
 	int busy = rc == ncclInProgress;
 
 	if (rc != ncclSuccess && !busy)
-		return nccl_fail(c, rc, call, err);
+		return gn_nccl_fail(c, rc, call, err);
 	while (!status && busy) {
 		status = look(c, call, &busy, err);
 		if (!status && busy)
 			status = gn_world_check(c->world, err);
 		if (!status && busy && gn_clock_ns() > until)
-			status = gn_err_set(err, GN_ERR_STALL, "rank %d on %s: %s has not come to an end in %.0f s; NCCL_DEBUG=INFO tells more",
+			status = gn_err_set(err, GN_ERR_STALL, "rank %d on %s: %s has not come to an end in %.0f s; "
+					    "NCCL_DEBUG=INFO tells more",
 					    gn_world_rank(c->world), gn_world_host_of(c->world, gn_world_rank(c->world)), call,
 					    (double)limit_ns * 1e-9);
 		if (!status && busy)
@@ -184,7 +166,7 @@ static ncclRedOp_t reduction_of(enum gn_reduction r)
 	return r == GN_MAX ? ncclMax : r == GN_MIN ? ncclMin : r == GN_AVERAGE ? ncclAvg : ncclSum;
 }
 
-static enum gn_status enter(const struct nccl_carrier *c, struct gn_err *err)
+enum gn_status gn_nccl_enter(const struct gn_nccl_carrier *c, struct gn_err *err)
 {
 	return gn_gpu_call(cudaSetDevice(c->ordinal), "cudaSetDevice", c->ordinal, err);
 }
@@ -192,7 +174,7 @@ static enum gn_status enter(const struct nccl_carrier *c, struct gn_err *err)
 static enum gn_status prepare(struct gn_carrier *base, void *device, size_t count, enum gn_dtype type,
 			      enum gn_reduction reduction, struct gn_carrier_op **out, struct gn_err *err)
 {
-	struct nccl_carrier *c = (struct nccl_carrier *)base;
+	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base;
 	struct nccl_op *op;
 	ncclDataType_t native;
 	enum gn_status status;
@@ -207,9 +189,10 @@ static enum gn_status prepare(struct gn_carrier *base, void *device, size_t coun
 	op->record = (struct gn_recorder_op){.name = "allreduce", .algorithm = "nccl", .type = gn_dtype_name(type),
 					     .reduction = gn_reduction_name(reduction), .count = count,
 					     .bytes = count * gn_dtype_bytes(type), .root = -1};
-	status = enter(c, err);
+	status = gn_nccl_enter(c, err);
 	if (!status)
-		status = gn_gpu_call(cudaEventCreateWithFlags(&op->end, cudaEventDisableTiming), "cudaEventCreate", c->ordinal, err);
+		status = gn_gpu_call(cudaEventCreateWithFlags(&op->end, cudaEventDisableTiming), "cudaEventCreate", c->ordinal,
+				     err);
 	if (status) {
 		free(op);
 		return status;
@@ -218,9 +201,9 @@ static enum gn_status prepare(struct gn_carrier *base, void *device, size_t coun
 	return GN_OK;
 }
 
-static enum gn_status launch(struct nccl_carrier *c, struct nccl_op *op, void *after, struct gn_err *err)
+static enum gn_status launch(struct gn_nccl_carrier *c, struct nccl_op *op, void *after, struct gn_err *err)
 {
-	enum gn_status status = enter(c, err);
+	enum gn_status status = gn_nccl_enter(c, err);
 	ncclResult_t rc;
 
 	if (!status && after)
@@ -228,26 +211,26 @@ static enum gn_status launch(struct nccl_carrier *c, struct nccl_op *op, void *a
 	if (status)
 		return status;
 	rc = c->api.all_reduce(op->device, op->device, op->count, op->type, op->reduction, c->native, c->stream);
-	status = finish_call(c, rc, "ncclAllReduce", START_NS, err);
+	status = gn_nccl_finish(c, rc, "ncclAllReduce", GN_NCCL_START_NS, err);
 	return status ? status : gn_gpu_call(cudaEventRecord(op->end, c->stream), "cudaEventRecord", c->ordinal, err);
 }
 
 static enum gn_status start(struct gn_carrier_op *base, void *after, struct gn_err *err)
 {
 	struct nccl_op *op = (struct nccl_op *)base;
-	struct nccl_carrier *c = (struct nccl_carrier *)base->carrier;
+	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base->carrier;
 
 	if (op->in_flight)
 		return gn_err_set(err, GN_ERR_USAGE, "an allreduce was started again before it was complete");
 	if (c->status)
-		return settle(c, c->status, err);
+		return gn_nccl_settle(c, c->status, err);
 	op->number = gn_recorder_start(gn_world_recorder(c->world), &op->record);
 	op->in_flight = 1;
-	return settle(c, launch(c, op, after, &c->why), err);
+	return gn_nccl_settle(c, launch(c, op, after, &c->why), err);
 }
 
 /* Errors of NCCL's own threads are looked for only now and then. */
-static enum gn_status poll_end(struct nccl_carrier *c, struct nccl_op *op, int look_closer, struct gn_err *err)
+static enum gn_status poll_end(struct gn_nccl_carrier *c, struct nccl_op *op, int look_closer, struct gn_err *err)
 {
 	cudaError_t code = cudaEventQuery(op->end);
 	enum gn_status status = GN_OK;
@@ -269,11 +252,11 @@ static enum gn_status poll_end(struct nccl_carrier *c, struct nccl_op *op, int l
 static enum gn_status test(struct gn_carrier_op *base, int *done, struct gn_err *err)
 {
 	struct nccl_op *op = (struct nccl_op *)base;
-	struct nccl_carrier *c = (struct nccl_carrier *)base->carrier;
+	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base->carrier;
 	enum gn_status status = GN_OK;
 
 	if (op->in_flight)
-		status = settle(c, c->status ? c->status : poll_end(c, op, 1, &c->why), err);
+		status = gn_nccl_settle(c, c->status ? c->status : poll_end(c, op, 1, &c->why), err);
 	if (!status)
 		*done = !op->in_flight;
 	return status;
@@ -282,7 +265,7 @@ static enum gn_status test(struct gn_carrier_op *base, int *done, struct gn_err 
 static enum gn_status wait(struct gn_carrier_op *base, struct gn_err *err)
 {
 	struct nccl_op *op = (struct nccl_op *)base;
-	struct nccl_carrier *c = (struct nccl_carrier *)base->carrier;
+	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base->carrier;
 	struct timespec pause = {0, PAUSE_NS};
 	uint64_t looked = gn_clock_ns(), now;
 	enum gn_status status = c->status;
@@ -299,26 +282,26 @@ static enum gn_status wait(struct gn_carrier_op *base, struct gn_err *err)
 		else if (idle % LOOKS == 0)
 			sched_yield();
 	}
-	return settle(c, status, err);
+	return gn_nccl_settle(c, status, err);
 }
 
 static void free_op(struct gn_carrier_op *base)
 {
 	struct nccl_op *op = (struct nccl_op *)base;
-	struct nccl_carrier *c = (struct nccl_carrier *)base->carrier;
+	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base->carrier;
 
 	if (op->in_flight && !c->status) {
 		c->status = gn_err_set(&c->why, GN_ERR_FAILED, "an allreduce was freed before it was complete");
 		let_go(c);
 	}
-	if (!enter(c, NULL))
+	if (!gn_nccl_enter(c, NULL))
 		(void)gn_gpu_call(cudaEventDestroy(op->end), "cudaEventDestroy", c->ordinal, NULL);
 	free(op);
 }
 
 static void describe(const struct gn_carrier *base, struct gn_strbuf *out)
 {
-	int version = ((const struct nccl_carrier *)base)->api.version;
+	int version = ((const struct gn_nccl_carrier *)base)->api.version;
 
 	gn_strbuf_printf(out, "nccl %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
@@ -326,11 +309,11 @@ static void describe(const struct gn_carrier *base, struct gn_strbuf *out)
 /* In good order only when nothing is wrong: everything else might wait. */
 static void destroy(struct gn_carrier *base)
 {
-	struct nccl_carrier *c = (struct nccl_carrier *)base;
-	int entered = !enter(c, NULL);
+	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base;
+	int entered = !gn_nccl_enter(c, NULL);
 
 	if (c->native && entered && !c->status && !gn_world_check(c->world, NULL) &&
-	    !finish_call(c, c->api.finalize(c->native), "ncclCommFinalize", END_NS, NULL)) {
+	    !gn_nccl_finish(c, c->api.finalize(c->native), "ncclCommFinalize", END_NS, NULL)) {
 		(void)c->api.destroy(c->native);
 		c->native = NULL;
 	}
@@ -340,130 +323,4 @@ static void destroy(struct gn_carrier *base)
 	free(c);
 }
 
-/* --- the communicator --- */
-
-static enum gn_status make_stream(struct nccl_carrier *c, struct gn_err *err)
-{
-	int least = 0, greatest = 0;
-	enum gn_status status = enter(c, err);
-
-	if (!status)
-		status = gn_gpu_call(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange", c->ordinal,
-				     err);
-	/* before backward's kernels, which have work for a long time */
-	return status ? status
-		      : gn_gpu_call(cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, greatest),
-				    "cudaStreamCreateWithPriority", c->ordinal, err);
-}
-
-static void fill_card(struct nccl_carrier *c, struct gn_nccl_card *card)
-{
-	ncclUniqueId id;
-	struct gn_err why;
-	enum gn_status status = gn_nccl_api_load(&c->api, &why);
-
-	_Static_assert(sizeof id == GN_NCCL_ID_BYTES, "NCCL's identifiers have another size");
-	if (!status)
-		status = make_stream(c, &why);
-	if (!status)
-		status = gn_gpu_call(cudaDeviceGetPCIBusId(card->gpu, sizeof card->gpu, c->ordinal), "cudaDeviceGetPCIBusId", c->ordinal,
-				     &why);
-	if (!status && gn_world_rank(c->world) == 0) {
-		ncclResult_t rc = c->api.get_unique_id(&id);
-
-		if (rc == ncclSuccess)
-			memcpy(card->id, &id, sizeof card->id);
-		else
-			status = nccl_fail(c, rc, "ncclGetUniqueId", &why);
-	}
-	card->version = c->api.version;
-	card->status = status;
-	if (status)
-		memcpy(card->why, why.text, strnlen(why.text, sizeof card->why - 1));
-}
-
-/* What all ranks tell, in cards. */
-static enum gn_status exchange_cards(struct gn_world *world, const struct gn_nccl_card *mine, struct gn_nccl_card *cards,
-				     struct gn_err *err)
-{
-	size_t size = (size_t)gn_world_size(world), *lens = calloc(size, sizeof *lens);
-	void **told = calloc(size, sizeof *told);
-	enum gn_status status = GN_OK;
-
-	if (!told || !lens)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
-	if (!status)
-		status = gn_world_exchange(world, mine, sizeof *mine, told, lens, err);
-	for (size_t r = 0; !status && r < size; r++) {
-		if (lens[r] != sizeof *cards) {
-			status = gn_err_set(err, GN_ERR_MISMATCH, "rank %zu tells its GPU in another layout: do all ranks run the same build of "
-					    "gannet?", r);
-			break;
-		}
-		memcpy(&cards[r], told[r], sizeof *cards);
-		cards[r].why[sizeof cards[r].why - 1] = 0;
-		cards[r].gpu[sizeof cards[r].gpu - 1] = 0;
-	}
-	for (size_t r = 0; told && r < size; r++)
-		free(told[r]);
-	free(told);
-	free(lens);
-	return status;
-}
-
-static enum gn_status agree(struct nccl_carrier *c, ncclUniqueId *id, struct gn_err *err)
-{
-	size_t size = (size_t)gn_world_size(c->world);
-	struct gn_nccl_card mine = {0}, *cards = calloc(size, sizeof *cards);
-	const char **hosts = calloc(size, sizeof *hosts);
-	enum gn_status status = GN_OK;
-
-	fill_card(c, &mine);
-	if (!cards || !hosts)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
-	if (!status)
-		status = exchange_cards(c->world, &mine, cards, err);
-	for (size_t r = 0; !status && r < size; r++)
-		hosts[r] = gn_world_host_of(c->world, (int)r);
-	if (!status)
-		status = gn_nccl_cards_judge(cards, hosts, size, err);
-	if (!status)
-		memcpy(id, cards[0].id, sizeof *id);
-	free(cards);
-	free(hosts);
-	return status;
-}
-
-static enum gn_status join(struct nccl_carrier *c, const ncclUniqueId *id, struct gn_err *err)
-{
-	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-	ncclResult_t rc;
-
-	config.blocking = 0;
-	rc = c->api.init_rank_config(&c->native, gn_world_size(c->world), *id, gn_world_rank(c->world), &config);
-	return finish_call(c, rc, "ncclCommInitRankConfig", START_NS, err);
-}
-
-enum gn_status gn_carrier_nccl_create(struct gn_comm *comm, int ordinal, struct gn_carrier **out, struct gn_err *err)
-{
-	static const struct gn_carrier_ops ops = {"nccl", prepare, start, test, wait, free_op, describe, destroy};
-	struct nccl_carrier *c = calloc(1, sizeof *c);
-	ncclUniqueId id;
-	enum gn_status status;
-
-	if (!c)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for NCCL");
-	c->base.ops = &ops;
-	c->comm = comm;
-	c->world = gn_comm_world(comm);
-	c->ordinal = ordinal;
-	status = agree(c, &id, err);
-	if (!status)
-		status = settle(c, join(c, &id, &c->why), err);
-	if (status) {
-		destroy(&c->base);
-		return status;
-	}
-	*out = &c->base;
-	return GN_OK;
-}
+const struct gn_carrier_ops gn_nccl_ops = {"nccl", prepare, start, test, wait, free_op, describe, destroy};

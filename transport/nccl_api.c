@@ -25,7 +25,8 @@ static void *open_library(struct gn_err *err)
 		if (!i && why)
 			snprintf(first, sizeof first, "%s", why);
 	}
-	gn_err_set(err, GN_ERR_NOT_FOUND, "no NCCL: %s; install libnccl2, or name its folder in LD_LIBRARY_PATH, or use --comm ucx", first);
+	gn_err_set(err, GN_ERR_NOT_FOUND, 
+		   "no NCCL: %s; install libnccl2, or name its folder in LD_LIBRARY_PATH, or use --comm ucx", first);
 	return NULL;
 }
 

@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum gn_status find_unable(const struct gn_nccl_card *cards, const char *const *hosts, size_t count, struct gn_err *err)
+static enum gn_status find_unable(const struct gn_nccl_card *cards, const char *const *hosts, size_t count,
+				  struct gn_err *err)
 {
 	for (size_t r = 0; r < count; r++)
 		if (cards[r].status)
-			return gn_err_set(err, (enum gn_status)cards[r].status, "NCCL: rank %zu on %s: %.199s", r, hosts[r], cards[r].why);
+			return gn_err_set(err, (enum gn_status)cards[r].status, "NCCL: rank %zu on %s: %.199s", r, hosts[r],
+					  cards[r].why);
 	return GN_OK;
 }
 
@@ -17,8 +19,8 @@ static enum gn_status compare_versions(const struct gn_nccl_card *cards, const c
 	for (size_t r = 1; r < count; r++)
 		if (cards[r].version != cards[0].version)
 			return gn_err_set(err, GN_ERR_MISMATCH,
-					  "NCCL: rank 0 on %s has version %d, rank %zu on %s has %d: install the same everywhere, or use "
-					  "--comm ucx", hosts[0], cards[0].version, r, hosts[r], cards[r].version);
+					  "NCCL: rank 0 on %s has version %d, rank %zu on %s has %d: install the same everywhere, "
+					  "or use --comm ucx", hosts[0], cards[0].version, r, hosts[r], cards[r].version);
 	return GN_OK;
 }
 
@@ -51,8 +53,8 @@ static enum gn_status find_shared_gpu(const struct gn_nccl_card *cards, const ch
 	for (size_t i = 1; i < count && !status; i++)
 		if (!strcmp(places[i].host, places[i - 1].host) && !strcmp(places[i].gpu, places[i - 1].gpu))
 			status = gn_err_set(err, GN_ERR_UNSUPPORTED,
-					    "NCCL: ranks %d and %d on %s have one GPU between them, %.15s, which NCCL refuses: give each "
-					    "rank a GPU of its own (--gpus-per-task=1), or use --comm ucx", places[i - 1].rank,
+					    "NCCL: ranks %d and %d on %s have one GPU between them, %.15s, which NCCL refuses: "
+					    "give each rank a GPU of its own (--gpus-per-task=1), or use --comm ucx", places[i - 1].rank,
 					    places[i].rank, places[i].host, places[i].gpu);
 	free(places);
 	return status;

@@ -118,8 +118,8 @@ static void print_heading(const struct gn_bench *b)
 
 	gn_strbuf_init(&text);
 	gn_carrier_describe(b->gpu->carrier, &text);
-	printf("# allreduce of GPU memory: %d rank%s on %d node%s, %s, rank 0 on cuda:%d, %s, PCI %s\n", ranks, ranks > 1 ? "s" : "",
-	       nodes, nodes > 1 ? "s" : "", gn_strbuf_text(&text), info->ordinal, info->name, info->pci);
+	printf("# allreduce of GPU memory: %d rank%s on %d node%s, %s, rank 0 on cuda:%d, %s, PCI %s\n", ranks,
+	       ranks > 1 ? "s" : "", nodes, nodes > 1 ? "s" : "", gn_strbuf_text(&text), info->ordinal, info->name, info->pci);
 	gn_strbuf_release(&text);
 	gn_bench_print_heading();
 }
@@ -140,7 +140,8 @@ enum gn_status gn_bench_gpu_allreduce(struct gn_bench *b, struct gn_err *err)
 	if (status)
 		return status;
 	if (!strcmp(gn_carrier_name(g->carrier), "nccl") && strcmp(b->o->transport, "auto"))
-		return gn_err_set(err, GN_ERR_USAGE, "--transport %s is of UCX, and NCCL chooses its own: use --comm ucx", b->o->transport);
+		return gn_err_set(err, GN_ERR_USAGE, "--transport %s is of UCX, and NCCL chooses its own: use --comm ucx",
+				  b->o->transport);
 	if (!b->o->json && gn_comm_rank(b->comm) == 0)
 		print_heading(b);
 	for (int64_t bytes = b->o->min_bytes; bytes <= b->o->max_bytes && !status; bytes *= b->o->factor) {

@@ -77,8 +77,8 @@ static enum gn_status finish_and_check(struct run *r, int op, struct gn_err *err
 	int size = gn_comm_size(r->comm);
 
 	if (!status)
-		status = call(r, cudaMemcpy(r->host, r->device[op], counts[op] * sizeof *r->host, cudaMemcpyDeviceToHost), "cudaMemcpy",
-			      err);
+		status = call(r, cudaMemcpy(r->host, r->device[op], counts[op] * sizeof *r->host, cudaMemcpyDeviceToHost),
+			      "cudaMemcpy", err);
 	for (size_t i = 0; !status && i < counts[op]; i++) {
 		float sum = 0;
 
@@ -113,7 +113,8 @@ static enum gn_status run(struct run *r, const char *how, int lost, struct gn_lo
 			status = finish_and_check(r, i, err);
 	}
 	if (!status)
-		printf("rank %d: %d sums of GPU memory by %s are right\n", gn_comm_rank(r->comm), ROUNDS * OPS, gn_carrier_name(r->carrier));
+		printf("rank %d: %d sums of GPU memory by %s are right\n", gn_comm_rank(r->comm), ROUNDS * OPS,
+		       gn_carrier_name(r->carrier));
 	return status;
 }
 

@@ -39,7 +39,8 @@ static enum gn_status one_step(struct gn_exchange *x, const struct gn_model *mod
 			sum += given(r, i, step);
 		if (flat[i] == sum)
 			continue;
-		fprintf(stderr, "WRONG: element %zu of %zu in step %d is %g, not %g\n", i, count, step, (double)flat[i], (double)sum);
+		fprintf(stderr, "WRONG: element %zu of %zu in step %d is %g, not %g\n", i, count, step,
+			(double)flat[i], (double)sum);
 		_exit(WRONG);
 	}
 	return status;

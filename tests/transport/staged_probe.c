@@ -54,7 +54,8 @@ static uint32_t chance(const struct run *r, uint32_t which)
 static void fill(const struct run *r, const struct op *op, uint32_t salt)
 {
 	for (size_t i = 0; i < op->count; i++) {
-		uint32_t x = (uint32_t)(i * 2654435761u + (uint32_t)gn_comm_rank(r->comm) * 40503u + salt * 977u + (uint32_t)r->round);
+		uint32_t x = (uint32_t)(i * 2654435761u) + (uint32_t)gn_comm_rank(r->comm) * 40503u + salt * 977u +
+			     (uint32_t)r->round;
 		float value;
 
 		x = (x ^ x >> 15) * 2246822519u;
