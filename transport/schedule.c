@@ -170,7 +170,7 @@ void gn_schedule_range(size_t count, uint32_t chunks, uint32_t chunk, size_t *fi
 
 uint32_t gn_schedule_slots(size_t longest_bytes)
 {
-	size_t slots = longest_bytes ? ((size_t)4 << 20) / longest_bytes : GN_SLOTS_MAX;
+	size_t slots = longest_bytes ? ((size_t)8 << 20) / longest_bytes : GN_SLOTS_MAX;
 
-	return slots < 8 ? 8 : slots > GN_SLOTS_MAX ? GN_SLOTS_MAX : (uint32_t)slots;
+	return slots < 2 ? 2 : slots > GN_SLOTS_MAX ? GN_SLOTS_MAX : (uint32_t)slots;
 }
