@@ -1,8 +1,8 @@
 /* What a network's convolutions take alone, in oneDNN's own primitives: the ceiling for a training step, or for inference,
  * with that library. bench/convs MODEL BATCH SIDE STEPS [fp32|bf16 [inference]] prints one JSON object with medians: forward,
  * gradient of the input (not of the network's), gradient of the weights, each in the layouts that oneDNN likes best, inputs
- * and outputs in memory of their own for each convolution as in a network, gradients in memory that all share. Everything is
- * of the type named, nothing is converted, added, normalised or updated. Threads: OMP_NUM_THREADS. */
+ * and outputs in memory of their own for each convolution as in a network, gradients in memory that all share. All but
+ * gradients of weights is of the type named, nothing is converted, added, normalised or updated. Threads: OMP_NUM_THREADS. */
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/train/model.h"
@@ -87,13 +87,15 @@ static void add(struct job *j, const struct gn_node *n, int in_channels, int in_
 	dnnl_dims_t in = {j->batch, in_channels, in_side, in_side}, out = {j->batch, n->channels_out, out_side, out_side};
 	dnnl_dims_t weights = {n->channels_out, in_channels, n->kernel, n->kernel}, stride = {n->stride, n->stride};
 	dnnl_dims_t begin = {n->pad, n->pad}, end = {pad_end, pad_end};
-	dnnl_memory_desc_t in_md, out_md, weights_md;
+	dnnl_memory_desc_t in_md, out_md, weights_md, gradient_md;
 	dnnl_primitive_desc_t forward, pd;
 	dnnl_convolution_desc_t d;
 
 	CHECK(dnnl_memory_desc_init_by_tag(&in_md, 4, in, j->type, dnnl_format_tag_any));
 	CHECK(dnnl_memory_desc_init_by_tag(&out_md, 4, out, j->type, dnnl_format_tag_any));
 	CHECK(dnnl_memory_desc_init_by_tag(&weights_md, 4, weights, j->type, dnnl_format_tag_any));
+	/* Sums of many products: bfloat16 would be rounded from float, at a cost. */
+	CHECK(dnnl_memory_desc_init_by_tag(&gradient_md, 4, weights, dnnl_f32, dnnl_format_tag_any));
 	CHECK(dnnl_convolution_forward_desc_init(&d, j->inference ? dnnl_forward_inference : dnnl_forward_training,
 						 dnnl_convolution_direct, &in_md, &weights_md, NULL, &out_md, stride, begin, end));
 	CHECK(dnnl_primitive_desc_create(&forward, &d, NULL, j->engine, NULL));
@@ -105,7 +107,7 @@ static void add(struct job *j, const struct gn_node *n, int in_channels, int in_
 		return;
 	CHECK(dnnl_primitive_desc_create(&forward, &d, NULL, j->engine, NULL));
 	CHECK(dnnl_convolution_backward_weights_desc_init(&d, dnnl_convolution_direct, ask(forward, dnnl_query_src_md),
-							  &weights_md, NULL, &out_md, stride, begin, end));
+							  &gradient_md, NULL, &out_md, stride, begin, end));
 	CHECK(dnnl_primitive_desc_create(&pd, &d, NULL, j->engine, forward));
 	dnnl_memory_t dy = memory(j, ask(pd, dnnl_query_diff_dst_md), j->shared[0]);
 	put(c, OF_WEIGHTS, pd, (int[]){DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS},
