@@ -5,6 +5,7 @@
 #include "src/cmd/bench_decode.h"
 #include "src/cmd/bench_gpu.h"
 #include "src/cmd/bench_train.h"
+#include "src/train/device.h"
 #include "src/train/model.h"
 #include "transport/algo.h"
 #include "transport/carrier.h"
@@ -51,8 +52,9 @@ static enum gn_status check_device(const struct gn_bench_options *o, const char 
 	enum gn_status status = gn_carrier_check(o->comm, o->device, 0, err);
 #endif
 
-	if (!status && !strcmp(o->device, "cuda") && strcmp(mode, "allreduce"))
-		status = gn_err_set(err, GN_ERR_USAGE, "--device cuda: %s is measured on the host alone, allreduce on both", mode);
+	if (!status && !strcmp(o->device, "cuda") && strcmp(mode, "allreduce") && strcmp(mode, "train"))
+		status = gn_err_set(err, GN_ERR_USAGE, "--device cuda: %s is measured on the host alone, allreduce and train on both",
+				    mode);
 	return status;
 }
 
@@ -160,7 +162,7 @@ static const struct gn_option options_table[] = {
 	 .initial = "auto", .help = "what has to carry the bytes; fails when the devices' counters say otherwise",
 	 .choices = "auto|tcp|shm|rc|ud"},
 	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",
-	 .choices = "host|cuda", .help = "allreduce: of the host's memory, or of each rank's GPU's"},
+	 .choices = "host|cuda", .help = "allreduce: of the host's memory, or of each rank's GPU's; train: where steps run"},
 	{.name = "comm", .kind = GN_OPTION_CHOICE, .offset = FIELD(comm), .value_name = "NAME", .initial = "auto",
 	 .choices = "auto|nccl|ucx",
 	 .help = "what sums GPU memory: nccl; ucx, by way of the host's memory; auto: what is faster in a few sizes. The host's is summed by ucx"},
@@ -181,7 +183,7 @@ static const struct gn_option options_table[] = {
 	{.name = "classes", .kind = GN_OPTION_INT, .offset = FIELD(classes), .value_name = "N", .initial = "1000", .min = 2,
 	 .max = 1e6, .help = "train: classes"},
 	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
-	 .choices = "fp32|bf16", .help = "train: as gannet train has it"},
+	 .choices = GN_PRECISION_CHOICES, .help = "train: as gannet train has it"},
 	{.name = "inference", .kind = GN_OPTION_FLAG, .offset = FIELD(inference),
 	 .help = "train: the forward pass of evaluation instead"},
 	{.name = "init", .kind = GN_OPTION_TEXT, .offset = FIELD(init), .value_name = "HOW", .initial = "seed:1",

@@ -10,7 +10,7 @@ GPU_CHECKS = \
 	tests/gpu/test_kernels.c
 EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo
 SHELL_TESTS += tests/gpu/device.t
-EXTRA_DIST += tests/gpu/no_host.c tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate.h
+EXTRA_DIST += tests/gpu/libs tests/gpu/no_host.c tests/gpu/peer tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate.h
 ORACLE_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) -lm
 if HAVE_CUDA
 check_PROGRAMS += tests/gpu/bench_kernels tests/gpu/test_dnn tests/gpu/test_kernels tests/gpu/test_emulated \
