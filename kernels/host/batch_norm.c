@@ -13,9 +13,6 @@
 #include "src/base/arena.h"
 
 #include <math.h>
-#if defined _OPENMP
-#include <omp.h>
-#endif
 #include <string.h>
 
 /* Pixels handled by one thread at a time: with 16 channels and three tensors about 48 KB, so that the channels of a
@@ -117,14 +114,6 @@ static void reduce_at(struct norm *n, const void *dy, size_t image, size_t group
 	reduce_piece(n, &p, dy, sums, sums + rows * width);
 }
 
-static void reduce_group(struct norm *n, const void *dy, size_t group)
-{
-	for (size_t image = 0; image < (size_t)n->base.desc.in[0].n; image++)
-		for (size_t part = 0; part < n->parts; part++)
-			reduce_at(n, dy, image, group, part);
-	add_pieces(n, group);
-}
-
 static void reduce(struct norm *n, const void *dy)
 {
 	size_t images = n->base.desc.in[0].n;
@@ -136,19 +125,6 @@ static void reduce(struct norm *n, const void *dy)
 				reduce_at(n, dy, image, group, part);
 	for (size_t group = 0; group < n->groups; group++)
 		add_pieces(n, group);
-}
-
-/* Whether a thread does all of a group of channels before the next: what sums have read is still in its cache then when it is
- * read again. Else, where groups are few, threads share each, and meet in between. The results are the same. */
-static int is_by_group(const struct norm *n)
-{
-#if defined _OPENMP
-	size_t threads = (size_t)omp_get_max_threads();
-#else
-	size_t threads = 1;
-#endif
-
-	return !n->base.desc.group && (n->groups % threads == 0 || n->groups >= 4 * threads);
 }
 
 /* Values that statistics are made of, over the whole group of processes. */
@@ -224,19 +200,6 @@ static void normalise_at(const struct norm *n, size_t image, size_t group, size_
 		n->loops->normalise(&p, &l, x, y);
 }
 
-static void forward_by_group(struct norm *n)
-{
-#pragma omp parallel for schedule(dynamic, 1)
-	for (size_t group = 0; group < n->groups; group++) {
-		reduce_group(n, NULL, group);
-		use_batch(n, group);
-		set_line(n, group);
-		for (size_t image = 0; image < (size_t)n->base.desc.in[0].n; image++)
-			for (size_t part = 0; part < n->parts; part++)
-				normalise_at(n, image, group, part);
-	}
-}
-
 static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
 	struct norm *n = self(op);
@@ -244,10 +207,6 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 	enum gn_status s = GN_OK;
 
 	(void)step;
-	if (op->desc.training && is_by_group(n)) {
-		forward_by_group(n);
-		return GN_OK;
-	}
 	if (op->desc.training) {
 		reduce(n, NULL);
 		s = sum_over_group(n, err);
@@ -299,30 +258,12 @@ static void gradient_at(const struct norm *n, size_t image, size_t group, size_t
 	n->loops->gradient(&p, &l, read_at(n, &p, b->in[0]), read_at(n, &p, dy), write_at(n, &p, b->din[0]));
 }
 
-static void backward_by_group(struct norm *n)
-{
-#pragma omp parallel for schedule(dynamic, 1)
-	for (size_t group = 0; group < n->groups; group++) {
-		set_line(n, group);
-		reduce_group(n, n->base.buffers.dout, group);
-		give_gradients(n, group);
-		scale_sums(n, group);
-		for (size_t image = 0; image < (size_t)n->base.desc.in[0].n; image++)
-			for (size_t part = 0; part < n->parts; part++)
-				gradient_at(n, image, group, part);
-	}
-}
-
 static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 {
 	struct norm *n = self(op);
 	size_t images = op->desc.in[0].n;
 	enum gn_status s;
 
-	if (is_by_group(n)) {
-		backward_by_group(n);
-		return GN_OK;
-	}
 	for (size_t group = 0; group < n->groups; group++)
 		set_line(n, group);
 	reduce(n, op->buffers.dout);

@@ -1,7 +1,7 @@
 UNIT_TESTS += tests/train/test_count tests/train/test_curve tests/train/test_lr tests/train/test_manifest tests/train/test_model \
 	tests/train/test_optimizer tests/train/test_plan tests/train/test_recipe tests/train/test_safetensors tests/train/test_score \
 	tests/train/test_step
-EXTRA_DIST += tests/train/common.sh tests/train/torchvision tests/train/trace_check
+EXTRA_DIST += tests/train/accuracy tests/train/common.sh tests/train/torchvision tests/train/trace_check
 
 SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t \
 	tests/train/overlap.t tests/train/recipe.t tests/train/report.t \
