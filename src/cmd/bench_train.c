@@ -331,6 +331,12 @@ static int by_value(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
+/* Of sorted times. */
+static double median_of(const double *times, int64_t n)
+{
+	return n % 2 ? times[n / 2] : (times[n / 2 - 1] + times[n / 2]) / 2;
+}
+
 static void print_json(const struct train_bench *b, double images_per_s)
 {
 	int64_t n = b->o->iters, steps = n + b->o->warmup;
@@ -352,7 +358,7 @@ static void print_json(const struct train_bench *b, double images_per_s)
 	for (int i = 0; i < PARTS; i++) {
 		gn_json_object(&j, part_names[i]);
 		gn_json_fixed(&j, "p10_ms", b->times[i][n / 10] * 1e3, 3);
-		gn_json_fixed(&j, "median_ms", b->times[i][n / 2] * 1e3, 3);
+		gn_json_fixed(&j, "median_ms", median_of(b->times[i], n) * 1e3, 3);
 		gn_json_fixed(&j, "p90_ms", b->times[i][n * 9 / 10] * 1e3, 3);
 		gn_json_end(&j);
 	}
@@ -376,7 +382,7 @@ static void print(struct train_bench *b)
 
 	for (int i = 0; i < PARTS; i++)
 		qsort(b->times[i], (size_t)n, sizeof(double), by_value);
-	images_per_s = (double)b->o->batch * gn_comm_size(b->comm) / b->times[STEP][n / 2];
+	images_per_s = (double)b->o->batch * gn_comm_size(b->comm) / median_of(b->times[STEP], n);
 	if (b->o->json) {
 		print_json(b, images_per_s);
 		return;
@@ -387,8 +393,8 @@ static void print(struct train_bench *b)
 	printf("%-22s %10s %10s %10s\n", "ms", "p10", "median", "p90");
 	for (int i = 0; i < PARTS; i++)
 		if (i == STEP || (!b->resident && (!b->o->inference || i == FORWARD)))
-			printf("%-22s %10.2f %10.2f %10.2f\n", part_names[i], b->times[i][n / 10] * 1e3, b->times[i][n / 2] * 1e3,
-			       b->times[i][n * 9 / 10] * 1e3);
+			printf("%-22s %10.2f %10.2f %10.2f\n", part_names[i], b->times[i][n / 10] * 1e3,
+			       median_of(b->times[i], n) * 1e3, b->times[i][n * 9 / 10] * 1e3);
 	printf("loss of the first step %.6f; memory of a rank at its most %.1f MB, of it the arena %.1f MB; the first step began "
 	       "%.2f s after the process\n", b->losses[0], (double)b->peak_bytes / 1e6, (double)gn_plan_bytes(b->plan) / 1e6,
 	       b->first_begins_s);
