@@ -24,7 +24,7 @@ free_port() { perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 
 # await_line SECONDS COUNT PATTERN FILE: until COUNT lines match
 await_line() {
 	local end=$((SECONDS + $1))
-	until (($(grep -c -e "$3" "$4" 2>/dev/null) >= $2)); do
+	until (($(grep -c -e "$3" "$4" 2>/dev/null || true) + 0 >= $2)); do
 		((SECONDS < end)) || return 1
 		sleep 0.05
 	done

@@ -41,7 +41,8 @@ check "400 strangers at the meeting point: the ranks meet all the same" at_start
 # While ranks compute, strangers come to every port of every rank: the watch, and UCX's own.
 while_running() { # KIND
 	local pid pids all
-	rm -f "$scratch/run.out"
+	# the last one's words would be taken for this one's until the shell in the background has opened them
+	rm -f "$scratch/run.out" "$scratch/run.err" "$scratch/strange"
 	timeout -k 5 100 "$gannet" launch -n 3 -- "$probe" tcp forever >"$scratch/run.out" 2>"$scratch/run.err" &
 	pid=$!
 	await_line 60 3 '^ready' "$scratch/run.out" || { kill -9 $pid; return 1; }
@@ -67,7 +68,8 @@ done
 # UCX 1.13 believes whoever begins as it does, and gives up the rank that it serves. The others have to say so, soon.
 speaks_ucx() {
 	local pid victim start
-	rm -f "$scratch/run.out"
+	# the last one's words would be taken for this one's until the shell in the background has opened them
+	rm -f "$scratch/run.out" "$scratch/run.err" "$scratch/strange"
 	timeout -k 5 100 "$gannet" launch -n 3 -- "$probe" tcp forever >"$scratch/run.out" 2>"$scratch/run.err" &
 	pid=$!
 	await_line 60 3 '^ready' "$scratch/run.out" || { kill -9 $pid; return 1; }
