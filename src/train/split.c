@@ -77,7 +77,8 @@ const char *gn_split_source(const struct gn_session *s)
 		[GN_COLL_GUESSED] = "guessed", [GN_COLL_MEASURED] = "measured", [GN_COLL_TRIED] = "tried"};
 	enum gn_coll_source worst = GN_COLL_TRIED;
 
-	for (size_t b = 0; s->forecasts && b < gn_exchange_buckets(s->exchange); b++)
+	/* While ways are tried, there are forecasts of another's buckets, and nothing is predicted. */
+	for (size_t b = 0; s->forecasts && !s->trial && b < gn_exchange_buckets(s->exchange); b++)
 		worst = s->forecasts[b].source < worst ? s->forecasts[b].source : worst;
 	return words[worst];
 }
