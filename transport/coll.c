@@ -203,7 +203,7 @@ static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 /* What the flight recorder cannot see by itself; moved: whether anything has happened since the last call. */
 static void note_wait(struct gn_coll *c, uint64_t now, int moved)
 {
-	struct gn_exec_wait wait = {.peer = -1};
+	struct gn_exec_wait wait = {.peer = -1, .rail = -1};
 
 	gn_recorder_waiting(c->comm->recorder, moved);
 	if (now - c->comm->noted_ns < NOTE_NS)
@@ -213,7 +213,7 @@ static void note_wait(struct gn_coll *c, uint64_t now, int moved)
 		gn_node_waits_for(c->shared, &wait.peer);
 	else if (c->exec)
 		gn_exec_waits_for(c->exec, &wait);
-	gn_recorder_waits_for(c->comm->recorder, c->record, wait.peer, wait.message);
+	gn_recorder_waits_for(c->comm->recorder, c->record, wait.peer, wait.message, wait.rail);
 }
 
 /* Whether to go on waiting; called every few milliseconds at most. */

@@ -74,6 +74,13 @@ static void report(const struct gn_comm *c)
 	gn_strbuf_release(&text);
 }
 
+/* With several, a stall may be that of one. */
+static void name_rails(const struct gn_comm *c)
+{
+	for (int i = 0; gn_fabric_rails(c->fabric) > 1 && i < gn_fabric_rails(c->fabric); i++)
+		gn_recorder_name_rail(c->recorder, i, gn_fabric_rail_device(c->fabric, i));
+}
+
 /* Barrier and ring neighbours connect at once, so that the first step does not pay for it and the report is true. */
 static enum gn_status connect_and_report(struct gn_comm *c, struct gn_err *err)
 {
@@ -125,8 +132,10 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 		status = gn_crowd_find(world, &c->crowded, err);
 	if (!status)
 		status = gn_fabric_create(world, transport, options ? options->rails : 0, &c->fabric, err);
-	if (!status)
+	if (!status) {
 		gn_world_set_progress(world, gn_coll_progress, c);
+		name_rails(c);
+	}
 	if (!status)
 		status = share_node(c, err);
 	if (options && options->cost)

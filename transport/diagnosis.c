@@ -178,7 +178,7 @@ static void say_elsewhere(struct sentence *s, const struct gn_record *c)
 		say(s, "%.*s, ", GN_RECORD_PHASE_MAX, c->phase);
 	say(s, "for %.1f s", seconds(c->idle_ms));
 	if (c->oldest && c->waits_rank >= 0)
-		say(s, ", waiting for rank %d", c->waits_rank);
+		say(s, ", waiting for rank %d%s%s", c->waits_rank, c->waits_by[0] ? " by " : "", c->waits_by);
 }
 
 /* Those who never came or have gone, one by one, and what they do instead. */
@@ -229,7 +229,8 @@ static void say_present(struct sentence *s, const struct gn_diagnosis_input *in,
 		say(s, " %s, for %.1f s", count > 1 ? several[class] : alone[class], seconds(longest));
 		for (int r = 0; r < in->size && shown < RANKS_SHOWN; r++)
 			if (members[r] && in->records[r].waits_rank >= 0)
-				say(s, "%srank %d for rank %d%s", shown++ ? ", " : " (", r, in->records[r].waits_rank,
+				say(s, "%srank %d for rank %d%s%s%s", shown++ ? ", " : " (", r, in->records[r].waits_rank,
+				    in->records[r].waits_by[0] ? " by " : "", in->records[r].waits_by,
 				    class == 2 ? " in a later one" : "");
 		if (shown)
 			say(s, ")");

@@ -337,13 +337,14 @@ enum gn_status gn_exec_check(const struct gn_exec *e, struct gn_err *err)
 
 void gn_exec_waits_for(const struct gn_exec *e, struct gn_exec_wait *out)
 {
-	*out = (struct gn_exec_wait){.peer = -1, .steps_left = e->remaining, .steps = e->step_count};
+	*out = (struct gn_exec_wait){.peer = -1, .rail = -1, .steps_left = e->remaining, .steps = e->step_count};
 	for (size_t i = 0; i < e->step_count; i++) {
 		if (e->states[i].done || !e->states[i].posted || e->steps[i].op == GN_STEP_COPY)
 			continue;
 		out->peer = e->steps[i].peer;
 		out->sends = e->steps[i].op == GN_STEP_SEND;
 		out->message = e->steps[i].message;
+		out->rail = e->states[i].lane < 0 ? gn_fabric_waits_by(e->fabric, out->peer, &e->states[i].request) : -1;
 		/* who has not sent explains more than who has not received */
 		if (!out->sends)
 			return;

@@ -56,6 +56,7 @@ enum gn_status gn_exec_check(const struct gn_exec *e, struct gn_err *err);
  * own work. */
 struct gn_exec_wait {
 	int peer, sends;
+	int rail; /* the only one by which parts of that message are still under way; -1: there is no one such */
 	uint32_t message;
 	size_t steps_left, steps;
 };

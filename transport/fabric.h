@@ -6,6 +6,10 @@
  * same rule, from tag and length. Where there is one rail, UCX chooses devices itself unless there were several to choose
  * from, and nothing is ever cut.
  *
+ * A rail that fails is not gone round, since nobody can tell what it has delivered: messages by it stand still, and the world's
+ * watch ends the job within its limit and names peer and rail (gn_fabric_waits_by), or the transport reports it broken first
+ * (gn_fabric_check). What a rail takes up again after a short interruption is delivered as if nothing had been.
+ *
  * Never aborts because a peer died: endpoints report errors where the transport can, and where it cannot (UCX 1.13's shared
  * memory) the world's watch does. Requests belong to the caller and complete from inside gn_fabric_progress() or at once.
  *
@@ -37,7 +41,7 @@ struct gn_request {
 	enum gn_status status;			/* on completion; GN_ERR_MISMATCH: the message had another length */
 	int active;
 	size_t len_bytes;
-	void *handle; /* UCX's */
+	void *handle; /* the fabric's */
 };
 
 struct gn_fabric_traffic {
@@ -60,6 +64,9 @@ enum gn_status gn_fabric_send(struct gn_fabric *f, int rank, uint64_t tag, const
 			      struct gn_request *r, struct gn_err *err);
 enum gn_status gn_fabric_receive(struct gn_fabric *f, int rank, uint64_t tag, void *data, size_t len_bytes,
 				 struct gn_request *r, struct gn_err *err);
+/* Of several rails the one by which all comes, or goes, that an active message from or to rank still lacks; -1: there are
+ * several such, or none to choose from. */
+int gn_fabric_waits_by(const struct gn_fabric *f, int rank, const struct gn_request *r);
 /* Non-zero when something happened. */
 unsigned gn_fabric_progress(struct gn_fabric *f);
 /* For those who would rather sleep than look: after gn_fabric_arm() has returned non-zero the descriptor becomes readable as

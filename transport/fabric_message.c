@@ -7,11 +7,12 @@ struct gn_stripe {
 	struct gn_stripe *next, *next_free;
 	struct gn_fabric *fabric;
 	struct gn_request *request;
-	int left;
+	int first, count, left;
 	ucs_status_t status;
 	struct gn_stripe_part {
 		struct gn_stripe *stripe;
 		size_t len;
+		int done;
 	} parts[GN_RAILS_MAX];
 };
 
@@ -93,6 +94,7 @@ static void finish_part(struct gn_stripe_part *part, ucs_status_t rc)
 	struct gn_stripe *s = part->stripe;
 	struct gn_request *r = s->request;
 
+	part->done = 1;
 	if (s->status == UCS_OK)
 		s->status = rc;
 	if (--s->left)
@@ -173,7 +175,11 @@ static enum gn_status stripe(struct gn_fabric *f, int rank, uint64_t tag, const 
 	f->striped++;
 	s->request = r;
 	s->status = UCS_OK;
-	s->left = parts;
+	s->first = first;
+	s->left = s->count = parts;
+	for (int i = 0; i < parts; i++)
+		s->parts[i].done = 0;
+	r->handle = s;
 	/* whole cache lines, and the rest */
 	each = r->len_bytes / (size_t)parts & ~(size_t)63;
 	for (int i = 0; i < parts; i++, at += each) {
@@ -186,6 +192,25 @@ static enum gn_status stripe(struct gn_fabric *f, int rank, uint64_t tag, const 
 			receive_part(rail, tag ^ f->tag_key, into + at, &s->parts[i]);
 	}
 	return GN_OK;
+}
+
+int gn_fabric_waits_by(const struct gn_fabric *f, int rank, const struct gn_request *r)
+{
+	const struct gn_stripe *s = r->handle;
+	int rail = -1;
+
+	if (f->rail_count == 1 || f->rails[0].ends[rank].same_node || !r->active)
+		return -1;
+	if (r->len_bytes < f->stripe_bytes)
+		return 0;
+	for (int i = 0; i < s->count; i++) {
+		if (s->parts[i].done)
+			continue;
+		if (rail >= 0)
+			return -1;
+		rail = (s->first + i) % f->rail_count;
+	}
+	return rail;
 }
 
 /* --- messages in one --- */

@@ -14,6 +14,9 @@
 /* From here on a wait is worth asking the others about: ranks that disagree need not wait for the limit. */
 #define SUSPECT_MS 1000u
 #define WAITS_NONE UINT64_MAX
+/* What is waited for in one word: rank, rail plus one, message. */
+#define RAIL_SHIFT 24
+#define RANK_SHIFT 32
 
 /* One cache line. state is 4 * number + 1 in flight, + 2 complete, + 0 being written: a reader that finds the same before
  * and after has read one operation and not halves of two. */
@@ -40,6 +43,7 @@ struct gn_recorder {
 	pthread_mutex_t lock; /* what follows */
 	char phase[GN_RECORD_PHASE_MAX];
 	int phase_limit_ms;
+	char rails[GN_RECORD_RAILS_MAX][GN_RECORD_RAIL_MAX];
 };
 
 static size_t append(char *text, size_t size, size_t len, const char *format, const char *word)
@@ -177,12 +181,35 @@ void gn_recorder_moved(struct gn_recorder *r)
 	PUT(r->moves, GET(r->moves) + 1);
 }
 
-void gn_recorder_waits_for(struct gn_recorder *r, uint64_t number, int rank, uint32_t message)
+void gn_recorder_waits_for(struct gn_recorder *r, uint64_t number, int rank, uint32_t message, int rail)
 {
 	struct entry *e = &r->ring[number % RING];
+	uint64_t by = rail >= 0 && rail < GN_RECORD_RAILS_MAX ? (uint64_t)rail + 1 : 0;
+	uint64_t low = message & ((1u << RAIL_SHIFT) - 1);
 
 	if (GET(e->state) == 4 * number + 1)
-		PUT(e->waits, rank < 0 ? WAITS_NONE : (uint64_t)rank << 32 | message);
+		PUT(e->waits, rank < 0 ? WAITS_NONE : (uint64_t)rank << RANK_SHIFT | by << RAIL_SHIFT | low);
+}
+
+void gn_recorder_name_rail(struct gn_recorder *r, int rail, const char *name)
+{
+	if (rail < 0 || rail >= GN_RECORD_RAILS_MAX)
+		return;
+	pthread_mutex_lock(&r->lock);
+	snprintf(r->rails[rail], sizeof r->rails[rail], "%s", name);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void say_rail(struct gn_recorder *r, uint64_t waits, char text[GN_RECORD_RAIL_MAX])
+{
+	unsigned by = (unsigned)(waits >> RAIL_SHIFT) & 0xff;
+
+	text[0] = 0;
+	if (waits == WAITS_NONE || !by || by > GN_RECORD_RAILS_MAX)
+		return;
+	pthread_mutex_lock(&r->lock);
+	memcpy(text, r->rails[by - 1], GN_RECORD_RAIL_MAX);
+	pthread_mutex_unlock(&r->lock);
 }
 
 void gn_recorder_announce(struct gn_recorder *r, const char *what, int limit_ms)
@@ -281,8 +308,9 @@ void gn_recorder_tell(struct gn_recorder *r, uint64_t number, uint64_t now_ns, s
 	if (o.oldest && read_entry(r, o.oldest, &op, &waits) == GN_RECORD_RUNNING) {
 		gn_recorder_op_text(&op, o.oldest_op, sizeof o.oldest_op);
 		if (waits != WAITS_NONE) {
-			o.waits_rank = (int32_t)(waits >> 32);
-			o.waits_message = (uint32_t)waits;
+			o.waits_rank = (int32_t)(waits >> RANK_SHIFT);
+			o.waits_message = (uint32_t)waits & ((1u << RAIL_SHIFT) - 1);
+			say_rail(r, waits, o.waits_by);
 		}
 	}
 	if (number) {
@@ -293,18 +321,20 @@ void gn_recorder_tell(struct gn_recorder *r, uint64_t number, uint64_t now_ns, s
 	*out = o;
 }
 
-void gn_recorder_describe(const struct gn_recorder *r, char *text, size_t size)
+void gn_recorder_describe(struct gn_recorder *r, char *text, size_t size)
 {
 	uint64_t number = find_oldest(r), waits = WAITS_NONE, last = atomic_load(&r->started);
-	char what[GN_RECORD_OP_MAX] = "";
+	char what[GN_RECORD_OP_MAX] = "", rail[GN_RECORD_RAIL_MAX];
 	struct gn_recorder_op op;
 	int len;
 
 	if (number && read_entry(r, number, &op, &waits) == GN_RECORD_RUNNING) {
 		gn_recorder_op_text(&op, what, sizeof what);
 		len = snprintf(text, size, "in operation number %llu, %s", (unsigned long long)number, what);
+		say_rail(r, waits, rail);
 		if (waits != WAITS_NONE && len > 0 && (size_t)len < size)
-			snprintf(text + len, size - (size_t)len, ", waiting for rank %u", (unsigned)(waits >> 32));
+			snprintf(text + len, size - (size_t)len, ", waiting for rank %u%s%s", (unsigned)(waits >> RANK_SHIFT),
+				 *rail ? " by " : "", rail);
 	} else if (last) {
 		snprintf(text, size, "in no collective, after operation number %llu", (unsigned long long)last);
 	} else {

@@ -20,6 +20,8 @@ struct gn_recorder;
 
 #define GN_RECORD_OP_MAX 144
 #define GN_RECORD_PHASE_MAX 48
+#define GN_RECORD_RAILS_MAX 8
+#define GN_RECORD_RAIL_MAX 24
 
 /* What all ranks must agree on. Texts are string constants, NULL where there is none. */
 struct gn_recorder_op {
@@ -43,6 +45,7 @@ struct gn_record {
 	uint32_t limit_ms; /* how long that may be for what the rank is doing */
 	int32_t waits_rank; /* in the oldest one: for whom, -1: unknown */
 	uint32_t waits_message;
+	char waits_by[GN_RECORD_RAIL_MAX]; /* the one rail that it has to come by; "" where there is no choice */
 	uint8_t state;	  /* enum gn_record_state of `number` */
 	uint8_t inside;	  /* it waits within the library */
 	uint8_t suspects; /* it has been waiting for longer than usual */
@@ -63,8 +66,12 @@ void gn_recorder_done(struct gn_recorder *r, uint64_t number);
 void gn_recorder_waiting(struct gn_recorder *r, int moved);
 /* Program: something has happened while it was elsewhere. */
 void gn_recorder_moved(struct gn_recorder *r);
-/* Program: whom operation `number` waits for, and for which of its messages. */
-void gn_recorder_waits_for(struct gn_recorder *r, uint64_t number, int rank, uint32_t message);
+/* Program: whom operation `number` waits for, for which of its messages, and by which rail that has to come; -1: by no one
+ * rail. */
+void gn_recorder_waits_for(struct gn_recorder *r, uint64_t number, int rank, uint32_t message, int rail);
+/* What to call rail number `rail` from now on: copied, cut to GN_RECORD_RAIL_MAX - 1 characters. Without one, rails are not
+ * told of. */
+void gn_recorder_name_rail(struct gn_recorder *r, int rail, const char *name);
 /* Program: outside of collectives it may take up to limit_ms from here on, or from its last operation; what says with what
  * ("writing a checkpoint"). NULL: nothing special any more. */
 void gn_recorder_announce(struct gn_recorder *r, const char *what, int limit_ms);
@@ -77,6 +84,6 @@ void gn_recorder_forgive(struct gn_recorder *r, uint64_t absent_ns, uint64_t now
 void gn_recorder_tell(struct gn_recorder *r, uint64_t number, uint64_t now_ns, struct gn_record *out);
 
 /* "in operation number 812, allreduce of 64 MiB (...), waiting for rank 3", or what it did last. */
-void gn_recorder_describe(const struct gn_recorder *r, char *text, size_t size);
+void gn_recorder_describe(struct gn_recorder *r, char *text, size_t size);
 
 #endif

@@ -93,6 +93,7 @@ static void add(struct gn_watch *w, int rank, const struct gn_record *record)
 	q->records[rank].op[GN_RECORD_OP_MAX - 1] = 0;
 	q->records[rank].oldest_op[GN_RECORD_OP_MAX - 1] = 0;
 	q->records[rank].phase[GN_RECORD_PHASE_MAX - 1] = 0;
+	q->records[rank].waits_by[GN_RECORD_RAIL_MAX - 1] = 0;
 	q->present[rank] = 1;
 	if (--q->missing == 0)
 		conclude(w);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Allreduce, training and a lost rank over real verbs: two guests with soft RoCE (tests/rdma/lab), by the environment bootstrap.
-# What the adapters count is read outside of gannet, too.
+# What the adapters count is read outside of gannet, too. There are two in each guest; all but a few tests use the first.
 set -u
 # shellcheck source=tests/train/common.sh
 . "$GN_SOURCE/tests/train/common.sh"
@@ -10,6 +10,7 @@ trap '"$GN_SOURCE/tests/rdma/lab" down "$lab"; rm -rf "$dir"' EXIT
 mkdir "$lab"
 # For a host with more to do than the guests; each command ends long before.
 export GN_LAB_SECONDS=150
+rails=1
 lab() { "$GN_SOURCE/tests/rdma/lab" "$1" "$lab" "${@:2}"; }
 
 lab up 2>"$dir/up"
@@ -33,7 +34,7 @@ esac
 # rank RANK COMMAND...: in its guest; leaves out.RANK, err.RANK
 rank() {
 	lab run $(($1 + 1)) env RANK="$1" WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
-		GANNET_SECRET_FILE="$dir/secret" UCX_WARN_UNUSED_ENV_VARS=n "${@:2}" >"$dir/out.$1" 2>"$dir/err.$1"
+		GANNET_SECRET_FILE="$dir/secret" GANNET_RAILS=$rails UCX_WARN_UNUSED_ENV_VARS=n "${@:2}" >"$dir/out.$1" 2>"$dir/err.$1"
 }
 # both COMMAND...: in both guests; prints all, ends with rank 0's code, or rank 1's when that is 0
 both() {
@@ -47,9 +48,9 @@ both() {
 	return $((code ? code : other))
 }
 counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
-packets() { lab run "$1" cat $counters/sent_pkts $counters/rcvd_pkts | paste -sd' '; }
+packets() { lab run "$1" cat $counters/sent_pkts $counters/rcvd_pkts | paste -sd' '; } # GUEST
 
-# rows TRANSPORT MIN MAX: three sizes, none wrong, by that transport
+# rows TRANSPORT: three sizes, none wrong, by that transport
 rows() {
 	both "$gannet" bench allreduce --json --transport "$1" --warmup 1 --iters 2 --min-bytes 8 --max-bytes 512K --factor 256 \
 		>"$dir/rows.$1" || { cat "$dir/rows.$1"; return 1; }
@@ -88,6 +89,65 @@ expect 1 "did not go by rc: the ranks of guest1 sent [0-9]+ bytes to other nodes
 	both env UCX_TLS=tcp,self "$gannet" bench allreduce --transport rc --min-bytes 64K --max-bytes 64K --iters 1
 expect 1 "did not go by tcp" "tcp that was rc is found out" \
 	both env UCX_TLS=rc,ud,self "$gannet" bench allreduce --transport tcp --min-bytes 64K --max-bytes 64K --iters 1
+
+# --- two rails ---
+both_adapters() { cat /sys/class/infiniband/rxe[01]/ports/1/hw_counters/{sent,rcvd}_pkts | paste -sd' '; }
+of_both() { lab run "$1" bash -c "$(declare -f both_adapters); both_adapters"; } # GUEST
+# One row, whose messages are all cut in two: what the adapters of a guest have sent, and received, is the same to a tenth,
+# and together at least what it takes. The row says so, and so does the line at start.
+two_rails() {
+	local before after rails=0 least=$((5 * 512 * 1024 / 4096))
+	before="$(of_both 1) $(of_both 2)"
+	both "$gannet" bench allreduce --json --transport rc --warmup 1 --iters 3 --min-bytes 512K --max-bytes 512K --place in \
+		>"$dir/rows.two" || { cat "$dir/rows.two"; return 1; }
+	after="$(of_both 1) $(of_both 2)"
+	cat "$dir/rows.two"
+	echo "packets sent by rxe0, rxe1, received by rxe0, rxe1 before: $before, after: $after"
+	grep -q "using rxe0 at .*, rxe1 at " "$dir/rows.two" &&
+		grep -qE '"bytes": 524288, .*"transport": "rc[^"]*", .*"rails": 2, .*"wrong": 0' "$dir/rows.two" &&
+		paste -d' ' <(tr ' ' '\n' <<<"$before") <(tr ' ' '\n' <<<"$after") | awk -v least="$least" '
+			NF != 2 { bad = 1 }
+			{ sent = $2 - $1 }
+			NR % 2 { one = sent; next }
+			one < 0.9 * sent || sent < 0.9 * one || one + sent < least { bad = 1 }
+			END { exit bad || NR != 8 }'
+}
+check "allreduce by two rails over rc, right, half of the packets through each adapter" two_rails
+
+# cut_while GUEST COMMAND...: the cable of its second adapter, once that has sent some of what COMMAND is about; leaves
+# seconds, from then until both ranks have ended. Prints all; the code is rank 0's.
+cut_while() {
+	local rails=0 code cut_at first second
+	rank 1 "${@:2}" &
+	second=$!
+	rank 0 "${@:2}" &
+	first=$!
+	# shellcheck disable=SC2016 # for the shell in the guest
+	lab run "$1" bash -c 'read -r before <"$0"
+		for ((i = 0; i < 1200; i++)); do read -r now <"$0" && ((now > before + 500)) && break; sleep 0.05; done
+		ip link set eth1 down && ((now > before + 500))' /sys/class/infiniband/rxe1/ports/1/hw_counters/sent_pkts ||
+		echo "nothing was sent by rxe1"
+	cut_at=$SECONDS
+	wait $first
+	code=$?
+	wait $second
+	[[ $? == "$code" ]] || echo "rank 1 ended with another code"
+	seconds=$((SECONDS - cut_at))
+	cat "$dir"/{out,err}.[01]
+	return $code
+}
+# The design promises a diagnosis, not another way: the limit is 5 s, and a guest needs its time to end a process.
+one_rail_cut() {
+	expect_code 4 cut_while 2 "$gannet" bench allreduce --transport rc --min-bytes 512K --max-bytes 512K --iters 100000 \
+		>"$dir/cut" || { cat "$dir/cut"; return 1; }
+	cat "$dir/cut"
+	echo "$seconds s after the cut"
+	((seconds <= 12)) && ! grep -qE "nothing was sent|another code|WRONG" "$dir/cut" &&
+		grep -qE "has stalled; .*rank [01] for rank [01] by rxe1:1" "$dir/err.0" &&
+		grep -qE "has stalled; .*rank [01] for rank [01] by rxe1:1" "$dir/err.1"
+}
+expect_code() { local wanted=$1; shift; "$@"; [[ $? == "$wanted" ]]; }
+check "one of two rails cut amid an allreduce: both ranks end and name it" one_rail_cut
 
 # Emulated, oneDNN's code for wider registers only takes longer to be made.
 trainer() { # TRANSPORT STEPS NAME

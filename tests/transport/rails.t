@@ -94,7 +94,8 @@ cut_one() {
 	ip link set "$second" down
 	wait $pid
 	cat "$lab/err"
-	((SECONDS <= end)) && grep -q "Exited with exit code 4" "$lab/err" && grep -qE "rank [0-3] on n[12]" "$lab/err"
+	((SECONDS <= end)) && grep -q "Exited with exit code 4" "$lab/err" && grep -qE "rank [0-3] on n[12]" "$lab/err" &&
+		grep -qE "rank [0-3] for rank [0-3] by eth1" "$lab/err"
 }
-check "one link cut on one node: the job ends and names a peer" cut_one
+check "one link cut on one node: the job ends and names peer and link" cut_one
 finish

@@ -43,6 +43,35 @@ static void test_texts(void **state)
 	assert_true(gn_recorder_op_signature(&sum) != gn_recorder_op_signature(&other));
 }
 
+/* Operation 1 waits for rank 3: only a rail with a name is told of. */
+static void wait_by_rails(struct gn_recorder *r, uint64_t now)
+{
+	struct gn_record t;
+	char text[300];
+
+	gn_recorder_waits_for(r, 1, 3, 17, 1);
+	gn_recorder_tell(r, 2, now, &t);
+	assert_string_equal(t.waits_by, "");
+	gn_recorder_name_rail(r, 1, "eth1");
+	gn_recorder_name_rail(r, 7, "a name that is longer than there is room for");
+	gn_recorder_name_rail(r, 8, "no such rail");
+	gn_recorder_tell(r, 2, now, &t);
+	assert_string_equal(t.waits_by, "eth1");
+	assert_int_equal(t.waits_rank, 3);
+	assert_int_equal(t.waits_message, 17);
+	gn_recorder_describe(r, text, sizeof text);
+	assert_non_null(strstr(text, ", waiting for rank 3 by eth1"));
+	gn_recorder_waits_for(r, 1, 3, (1u << 24) - 1, 7);
+	gn_recorder_tell(r, 2, now, &t);
+	assert_string_equal(t.waits_by, "a name that is longer t");
+	assert_int_equal(t.waits_message, (1u << 24) - 1);
+	gn_recorder_waits_for(r, 1, 3, 17, 8);
+	gn_recorder_tell(r, 2, now, &t);
+	assert_string_equal(t.waits_by, "");
+	gn_recorder_describe(r, text, sizeof text);
+	assert_null(strstr(text, " by "));
+}
+
 static void test_life_of_an_operation(void **state)
 {
 	struct gn_recorder *r = NULL;
@@ -62,7 +91,7 @@ static void test_life_of_an_operation(void **state)
 	gn_recorder_sample(r, now += S);
 	for (int i = 0; i < 6; i++) {
 		gn_recorder_waiting(r, 0);
-		gn_recorder_waits_for(r, 1, 3, 17);
+		gn_recorder_waits_for(r, 1, 3, 17, -1);
 		gn_recorder_sample(r, now += S);
 	}
 	gn_recorder_tell(r, 2, now, &t);
@@ -74,6 +103,8 @@ static void test_life_of_an_operation(void **state)
 	assert_int_equal(t.suspects, 1);
 	assert_int_equal(t.waits_rank, 3);
 	assert_int_equal(t.waits_message, 17);
+	assert_string_equal(t.waits_by, "");
+	wait_by_rails(r, now);
 	assert_non_null(strstr(t.op, "broadcast"));
 	assert_non_null(strstr(t.oldest_op, "allreduce"));
 	/* something moves */
@@ -247,6 +278,9 @@ static void test_a_cut_link(void **state)
 	k.records[2].state = GN_RECORD_DONE;
 	assert_int_equal(diagnose(&k), GN_ERR_STALL);
 	assert_says(&k, "ranks 0, 3 wait in it, for 5.1 s (rank 0 for rank 3, rank 3 for rank 2)");
+	strcpy(k.records[3].waits_by, "mlx5_1:1");
+	assert_int_equal(diagnose(&k), GN_ERR_STALL);
+	assert_says(&k, " (rank 0 for rank 3, rank 3 for rank 2 by mlx5_1:1)");
 	assert_says(&k, "rank 1 on n1 started it and has not come back to it");
 	assert_says(&k, "rank 2 on n2 is through with it, for 5.1 s (rank 2 for rank 1 in a later one)");
 }
