@@ -25,34 +25,6 @@ struct line {
 	char text[760];
 };
 
-/* Everything that ranks have told. */
-struct told {
-	void **items;
-	size_t *lens;
-	size_t size;
-};
-
-static enum gn_status told_create(size_t size, struct told *out, struct gn_err *err)
-{
-	struct told t = {calloc(size, sizeof *t.items), calloc(size, sizeof *t.lens), size};
-
-	if (!t.items || !t.lens) {
-		free(t.items);
-		free(t.lens);
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
-	}
-	*out = t;
-	return GN_OK;
-}
-
-static void told_release(struct told *t)
-{
-	for (size_t r = 0; t->items && r < t->size; r++)
-		free(t->items[r]);
-	free(t->items);
-	free(t->lens);
-}
-
 /* --- each rank: what it is --- */
 
 static void add_nic(struct card *card, const char *name, size_t len)
@@ -94,7 +66,7 @@ static size_t card_bytes(int nic_count)
 	return offsetof(struct card, nics) + (size_t)nic_count * GN_DEVICE_NAME_MAX;
 }
 
-static enum gn_status exchange_cards(struct gn_comm *c, const char *gpu, struct told *out, struct gn_err *err)
+static enum gn_status exchange_cards(struct gn_comm *c, const char *gpu, struct gn_told *out, struct gn_err *err)
 {
 	struct card mine = {.nic_count = 0};
 
@@ -103,12 +75,12 @@ static enum gn_status exchange_cards(struct gn_comm *c, const char *gpu, struct 
 		memset(&mine.cpus, 0xff, sizeof mine.cpus);
 	if (gpu)
 		memcpy(mine.gpu, gpu, strnlen(gpu, sizeof mine.gpu - 1));
-	return gn_world_exchange(c->world, &mine, card_bytes(mine.nic_count), out->items, out->lens, err);
+	return gn_world_exchange(c->world, &mine, card_bytes(mine.nic_count), out, err);
 }
 
 /* --- the first rank of each node: what that means here --- */
 
-static void read_card(const struct gn_machine *m, const struct told *told, int rank, struct gn_affinity_rank *out)
+static void read_card(const struct gn_machine *m, const struct gn_told *told, int rank, struct gn_affinity_rank *out)
 {
 	struct card card = {.nic_count = 0};
 
@@ -169,7 +141,7 @@ static void put_rank(const struct gn_machine *m, const struct gn_affinity_rank *
 	gn_strbuf_release(&text);
 }
 
-static enum gn_status judge(struct gn_comm *c, const struct gn_machine *m, const struct told *cards, struct gn_strbuf *out,
+static enum gn_status judge(struct gn_comm *c, const struct gn_machine *m, const struct gn_told *cards, struct gn_strbuf *out,
 			    struct gn_err *err)
 {
 	int size = gn_comm_size(c), here = gn_world_node_of(c->world, gn_comm_rank(c)), local = gn_world_local_size(c->world);
@@ -262,7 +234,7 @@ static void tell_node(struct story *s, const struct line *lines, size_t count)
 	}
 }
 
-static void tell(struct gn_comm *c, struct told *all, struct gn_log *log)
+static void tell(struct gn_comm *c, struct gn_told *all, struct gn_log *log)
 {
 	struct story s = {.log = log, .world = c->world, .own = all->items[0], .own_count = all->lens[0] / sizeof *s.own};
 
@@ -293,16 +265,12 @@ static void log_unread(struct gn_comm *c, struct gn_log *log, const struct gn_er
 enum gn_status gn_affinity_report(struct gn_comm *c, const char *gpu, struct gn_log *log, struct gn_err *err)
 {
 	struct gn_machine machine = {0};
-	struct told cards = {0}, lines = {0};
+	struct gn_told cards = {0}, lines = {0};
 	struct gn_strbuf mine;
 	struct gn_err why;
-	enum gn_status status = told_create((size_t)gn_comm_size(c), &cards, err);
+	enum gn_status status = exchange_cards(c, gpu, &cards, err);
 
 	gn_strbuf_init(&mine);
-	if (!status)
-		status = told_create((size_t)gn_comm_size(c), &lines, err);
-	if (!status)
-		status = exchange_cards(c, gpu, &cards, err);
 	/* what fails from here on is not worth the run */
 	if (!status && gn_world_local_rank(c->world) == 0 &&
 	    (gn_machine_read(&machine, &why) || judge(c, &machine, &cards, &mine, &why))) {
@@ -310,12 +278,12 @@ enum gn_status gn_affinity_report(struct gn_comm *c, const char *gpu, struct gn_
 		gn_strbuf_clear(&mine);
 	}
 	if (!status)
-		status = gn_world_exchange(c->world, gn_strbuf_text(&mine), mine.len, lines.items, lines.lens, err);
+		status = gn_world_exchange(c->world, gn_strbuf_text(&mine), mine.len, &lines, err);
 	if (!status && gn_comm_rank(c) == 0)
 		tell(c, &lines, log);
 	gn_machine_release(&machine);
 	gn_strbuf_release(&mine);
-	told_release(&cards);
-	told_release(&lines);
+	gn_told_release(&cards);
+	gn_told_release(&lines);
 	return status;
 }

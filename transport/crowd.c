@@ -30,7 +30,7 @@ static enum gn_status read_wait(enum wait *out, struct gn_err *err)
 }
 
 /* By the processors that all ranks of this node may use together: each may be bound to some of its own. */
-static int is_crowded(struct gn_world *w, void *const *cards, const size_t *lens)
+static int is_crowded(struct gn_world *w, const struct gn_told *cards)
 {
 	int here = gn_world_node_of(w, gn_world_rank(w)), local = 0, wanted[3] = {0};
 	cpu_set_t all;
@@ -39,9 +39,9 @@ static int is_crowded(struct gn_world *w, void *const *cards, const size_t *lens
 	for (int r = 0; r < gn_world_size(w); r++) {
 		struct card card;
 
-		if (lens[r] != sizeof card || gn_world_node_of(w, r) != here)
+		if (cards->lens[r] != sizeof card || gn_world_node_of(w, r) != here)
 			continue;
-		memcpy(&card, cards[r], sizeof card);
+		memcpy(&card, cards->items[r], sizeof card);
 		CPU_OR(&all, &all, &card.set);
 		wanted[card.wait == SPIN || card.wait == SLEEP ? card.wait : AUTO] = 1;
 		local++;
@@ -51,22 +51,16 @@ static int is_crowded(struct gn_world *w, void *const *cards, const size_t *lens
 
 enum gn_status gn_crowd_find(struct gn_world *w, int *crowded, struct gn_err *err)
 {
-	size_t size = (size_t)gn_world_size(w), *lens = calloc(size, sizeof *lens);
-	void **all = calloc(size, sizeof *all);
+	struct gn_told all = {0};
 	struct card mine = {0};
 	enum gn_status status = read_wait(&mine.wait, err);
 
 	if (sched_getaffinity(0, sizeof mine.set, &mine.set))
 		memset(&mine.set, 0xff, sizeof mine.set);
-	if (!status && (!all || !lens))
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
 	if (!status)
-		status = gn_world_exchange(w, &mine, sizeof mine, all, lens, err);
+		status = gn_world_exchange(w, &mine, sizeof mine, &all, err);
 	if (!status)
-		*crowded = is_crowded(w, all, lens);
-	for (size_t r = 0; !status && r < size; r++)
-		free(all[r]);
-	free(all);
-	free(lens);
+		*crowded = is_crowded(w, &all);
+	gn_told_release(&all);
 	return status;
 }

@@ -16,15 +16,10 @@
 
 static enum gn_status allocate(struct gn_world *world, struct gn_fabric **out, struct gn_err *err)
 {
-	size_t size = (size_t)gn_world_size(world);
 	struct gn_fabric *f = calloc(1, sizeof *f);
 
-	if (f)
-		f->told = calloc(size, sizeof *f->told);
-	if (!f || !f->told) {
-		free(f);
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a fabric of %zu ranks", size);
-	}
+	if (!f)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a fabric of %d ranks", gn_world_size(world));
 	f->world = world;
 	f->rail_count = 1;
 	f->event_fd = -1;
@@ -125,9 +120,7 @@ void gn_fabric_destroy(struct gn_fabric *f)
 	if (f->rail_count > 1 && f->event_fd >= 0)
 		close(f->event_fd);
 	gn_fabric_free_stripes(f);
-	for (int r = 0; r < gn_world_size(f->world); r++)
-		free(f->told[r]);
-	free(f->told);
+	gn_told_release(&f->told);
 	free(f);
 }
 

@@ -39,7 +39,7 @@ struct gn_fabric {
 	int rail_count;
 	int event_fd; /* of all rails; the only one's own */
 	size_t stripe_bytes; /* messages of so many bytes and more may use any rail; SIZE_MAX: there is one */
-	void **told;	     /* each rank's addresses as they came */
+	struct gn_told told; /* each rank's addresses as they came */
 	int shm_allowed;
 	int abandoned;
 	struct gn_fabric_end *broken;

@@ -86,9 +86,10 @@ static enum gn_status append_address(const struct gn_fabric_rail *r, struct gn_s
 	return gn_strbuf_failed(out) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an address") : GN_OK;
 }
 
-static enum gn_status take_addresses(struct gn_fabric *f, size_t rank, size_t len, struct gn_err *err)
+static enum gn_status take_addresses(struct gn_fabric *f, size_t rank, struct gn_err *err)
 {
-	const char *from = f->told[rank];
+	const char *from = f->told.items[rank];
+	size_t len = f->told.lens[rank];
 	uint64_t each;
 	int i = 0;
 
@@ -108,21 +109,17 @@ static enum gn_status take_addresses(struct gn_fabric *f, size_t rank, size_t le
 
 enum gn_status gn_fabric_exchange_addresses(struct gn_fabric *f, struct gn_err *err)
 {
-	size_t size = (size_t)gn_world_size(f->world), *lens = calloc(size, sizeof *lens);
 	enum gn_status status = GN_OK;
 	struct gn_strbuf mine;
 
 	gn_strbuf_init(&mine);
-	if (!lens)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
 	for (int i = 0; !status && i < f->rail_count; i++)
 		status = append_address(&f->rails[i], &mine, err);
 	if (!status)
-		status = gn_world_exchange(f->world, gn_strbuf_text(&mine), mine.len, f->told, lens, err);
-	for (size_t r = 0; !status && r < size; r++)
-		status = take_addresses(f, r, lens[r], err);
+		status = gn_world_exchange(f->world, gn_strbuf_text(&mine), mine.len, &f->told, err);
+	for (size_t r = 0; !status && r < f->told.size; r++)
+		status = take_addresses(f, r, err);
 	gn_strbuf_release(&mine);
-	free(lens);
 	return status;
 }
 

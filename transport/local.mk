@@ -62,6 +62,7 @@ libgannet_transport_a_SOURCES = \
 	transport/staged.c transport/staged.h transport/staged_internal.h \
 	transport/staged_progress.c \
 	transport/track.c transport/track.h \
+	transport/told.c transport/told.h \
 	transport/tune.c transport/tune.h \
 	transport/tune_fit.c transport/tune_fit.h \
 	transport/tune_trial.c transport/tune_trial.h \

@@ -48,28 +48,20 @@ static void fill_card(struct gn_nccl_carrier *c, struct gn_nccl_card *card)
 static enum gn_status exchange_cards(struct gn_world *world, const struct gn_nccl_card *mine, struct gn_nccl_card *cards,
 				     struct gn_err *err)
 {
-	size_t size = (size_t)gn_world_size(world), *lens = calloc(size, sizeof *lens);
-	void **told = calloc(size, sizeof *told);
-	enum gn_status status = GN_OK;
+	struct gn_told told = {0};
+	enum gn_status status = gn_world_exchange(world, mine, sizeof *mine, &told, err);
 
-	if (!told || !lens)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
-	if (!status)
-		status = gn_world_exchange(world, mine, sizeof *mine, told, lens, err);
-	for (size_t r = 0; !status && r < size; r++) {
-		if (lens[r] != sizeof *cards) {
+	for (size_t r = 0; !status && r < told.size; r++) {
+		if (told.lens[r] != sizeof *cards) {
 			status = gn_err_set(err, GN_ERR_MISMATCH, "rank %zu tells its GPU in another layout: do all ranks run "
 					    "the same build of gannet?", r);
 			break;
 		}
-		memcpy(&cards[r], told[r], sizeof *cards);
+		memcpy(&cards[r], told.items[r], sizeof *cards);
 		cards[r].why[sizeof cards[r].why - 1] = 0;
 		cards[r].gpu[sizeof cards[r].gpu - 1] = 0;
 	}
-	for (size_t r = 0; told && r < size; r++)
-		free(told[r]);
-	free(told);
-	free(lens);
+	gn_told_release(&told);
 	return status;
 }
 

@@ -67,20 +67,12 @@ static enum gn_status read_offer(const void *from, size_t len, int rank, struct 
 static enum gn_status exchange(struct gn_world *world, const struct gn_rail_offer *mine, struct gn_rail_offer *all,
 			       struct gn_err *err)
 {
-	size_t size = (size_t)gn_world_size(world), *lens = calloc(size, sizeof *lens);
-	void **told = calloc(size, sizeof *told);
-	enum gn_status status = GN_OK;
+	struct gn_told told = {0};
+	enum gn_status status = gn_world_exchange(world, mine, offer_bytes(mine->count), &told, err);
 
-	if (!told || !lens)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
-	if (!status)
-		status = gn_world_exchange(world, mine, offer_bytes(mine->count), told, lens, err);
-	for (size_t r = 0; !status && r < size; r++)
-		status = read_offer(told[r], lens[r], (int)r, &all[r], err);
-	for (size_t r = 0; told && r < size; r++)
-		free(told[r]);
-	free(told);
-	free(lens);
+	for (size_t r = 0; !status && r < told.size; r++)
+		status = read_offer(told.items[r], told.lens[r], (int)r, &all[r], err);
+	gn_told_release(&told);
 	return status;
 }
 

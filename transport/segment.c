@@ -128,7 +128,7 @@ static enum gn_status map_neighbour(const struct card *card, size_t len, void **
 	return status;
 }
 
-static enum gn_status map_all(struct gn_segment *s, const struct gn_world *w, int fd, void *const *cards,
+static enum gn_status map_all(struct gn_segment *s, const struct gn_world *w, int fd, const struct gn_told *cards,
 			      struct gn_err *err)
 {
 	int rank = gn_world_rank(w), index = 0;
@@ -139,7 +139,7 @@ static enum gn_status map_all(struct gn_segment *s, const struct gn_world *w, in
 
 		if (gn_world_node_of(w, r) != gn_world_node_of(w, rank))
 			continue;
-		memcpy(&card, cards[r], sizeof card);
+		memcpy(&card, cards->items[r], sizeof card);
 		s->part[index] = (char *)s->place + (size_t)index * s->stride;
 		status = r == rank ? map(fd, s->len, &s->part[index], err)
 				   : map_neighbour(&card, s->len, &s->part[index], err);
@@ -149,62 +149,49 @@ static enum gn_status map_all(struct gn_segment *s, const struct gn_world *w, in
 }
 
 /* Everyone's card; a rank that had none to give fails all. */
-static enum gn_status collect(struct gn_world *w, const struct card *mine, void **cards, struct gn_err *err)
+static enum gn_status collect(struct gn_world *w, const struct card *mine, struct gn_told *cards, struct gn_err *err)
 {
-	int size = gn_world_size(w);
-	size_t *lens = calloc((size_t)size, sizeof *lens);
-	enum gn_status status;
+	enum gn_status status = gn_world_exchange(w, mine, sizeof *mine, cards, err);
 
-	if (!lens)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to share memory");
-	status = gn_world_exchange(w, mine, sizeof *mine, cards, lens, err);
-	for (int r = 0; r < size && !status; r++) {
+	for (int r = 0; r < gn_world_size(w) && !status; r++) {
 		struct card card;
 
-		if (lens[r] == sizeof card)
-			memcpy(&card, cards[r], sizeof card);
-		if (lens[r] != sizeof card || card.failed)
+		if (cards->lens[r] == sizeof card)
+			memcpy(&card, cards->items[r], sizeof card);
+		if (cards->lens[r] != sizeof card || card.failed)
 			status = gn_err_set(err, GN_ERR_UNSUPPORTED, "rank %d on %s cannot share memory with its node", r,
 					    gn_world_host_of(w, r));
 	}
-	free(lens);
 	return status;
-}
-
-static void free_cards(void **cards, int size)
-{
-	for (int r = 0; cards && r < size; r++)
-		free(cards[r]);
-	free(cards);
 }
 
 enum gn_status gn_segment_create(struct gn_world *world, size_t len_bytes, struct gn_segment **out, struct gn_err *err)
 {
-	int size = gn_world_size(world), fd = -1;
+	int fd = -1;
 	struct gn_segment *s = calloc(1, sizeof *s);
-	void **cards = calloc((size_t)size, sizeof *cards), **verdicts = calloc((size_t)size, sizeof *verdicts);
+	struct gn_told cards = {0}, verdicts = {0};
 	struct card mine = {.failed = 1};
 	enum gn_status status = GN_OK, own = GN_OK;
 
 	if (s)
 		s->part = calloc((size_t)gn_world_local_size(world), sizeof *s->part);
-	if (!s || !s->part || !cards || !verdicts) {
+	if (!s || !s->part) {
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to share memory");
 		goto done;
 	}
 	s->len = len_bytes;
 	s->parts = gn_world_local_size(world);
 	own = make_file(len_bytes, &fd, &mine, err);
-	status = collect(world, &mine, cards, own ? NULL : err);
+	status = collect(world, &mine, &cards, own ? NULL : err);
 	if (!status && !own)
-		own = map_all(s, world, fd, cards, err);
+		own = map_all(s, world, fd, &cards, err);
 	/* A second round: files must stay open until all have mapped them, and one that could not fails all. */
 	mine.failed = own != GN_OK;
 	if (!status)
-		status = collect(world, &mine, verdicts, own ? NULL : err);
+		status = collect(world, &mine, &verdicts, own ? NULL : err);
 done:
-	free_cards(cards, size);
-	free_cards(verdicts, size);
+	gn_told_release(&cards);
+	gn_told_release(&verdicts);
 	if (fd >= 0)
 		close(fd);
 	if (status || own) {

@@ -129,24 +129,16 @@ static enum gn_status drive(struct gn_probe *p, const struct tuner *t, struct pa
 
 static enum gn_status share_report(struct tuner *t, int driver, const struct pair_report *mine, struct gn_err *err)
 {
-	size_t size = (size_t)gn_world_size(t->world), *lens = calloc(size, sizeof *lens);
-	int me = gn_world_rank(t->world);
-	void **all = calloc(size, sizeof *all);
-	enum gn_status status = GN_OK;
+	size_t len = gn_world_rank(t->world) == driver ? sizeof *mine : 0;
+	struct gn_told all = {0};
+	enum gn_status status = gn_world_exchange(t->world, mine, len, &all, err);
 
-	if (!all || !lens)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
-	if (!status)
-		status = gn_world_exchange(t->world, mine, me == driver ? sizeof *mine : 0, all, lens, err);
-	if (!status && lens[driver] != sizeof *mine)
+	if (!status && all.lens[driver] != sizeof *mine)
 		status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d tells its times in another layout: do all ranks run the same "
 				    "build of gannet?", driver);
 	if (!status)
-		memcpy(&t->reports[t->count++], all[driver], sizeof *mine);
-	for (size_t r = 0; all && r < size; r++)
-		free(all[r]);
-	free(all);
-	free(lens);
+		memcpy(&t->reports[t->count++], all.items[driver], sizeof *mine);
+	gn_told_release(&all);
 	return status;
 }
 

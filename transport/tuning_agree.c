@@ -9,13 +9,13 @@
 #include <ucp/api/ucp.h>
 
 /* What rank 0 tells. magic changes with the layout: ranks that run another build must not take it for theirs. */
-struct told {
+struct verdict {
 	uint64_t magic;
 	int64_t status;
 	struct gn_cost cost;
 	char text[GN_ERR_TEXT_MAX];
 };
-#define MAGIC (UINT64_C(0x676e74756e6530) << 8 ^ sizeof(struct told))
+#define MAGIC (UINT64_C(0x676e74756e6530) << 8 ^ sizeof(struct verdict))
 
 static const char *set_in_environment(const char *name)
 {
@@ -190,7 +190,7 @@ static enum gn_status look_up(struct gn_world *world, struct gn_fabric *fabric, 
 	return status;
 }
 
-static enum gn_status take(const struct told *t, size_t len, struct gn_cost *out, struct gn_err *err)
+static enum gn_status take(const struct verdict *t, size_t len, struct gn_cost *out, struct gn_err *err)
 {
 	if (len != sizeof *t || t->magic != MAGIC)
 		return gn_err_set(err, GN_ERR_MISMATCH, "rank 0 tells its tuning in another layout: do all ranks run the same "
@@ -205,11 +205,10 @@ enum gn_status gn_tuning_agree(struct gn_world *world, struct gn_fabric *fabric,
 			       struct gn_cost *out, struct gn_err *err)
 {
 	int root = gn_world_rank(world) == 0;
-	size_t size = (size_t)gn_world_size(world), *lens = calloc(size, sizeof *lens);
-	struct told mine = {.magic = MAGIC};
-	void **all = calloc(size, sizeof *all);
+	struct verdict mine = {.magic = MAGIC};
+	struct gn_told all = {0};
 	struct gn_err why = {.text = ""};
-	enum gn_status status = GN_OK;
+	enum gn_status status;
 
 	if (root) {
 		mine.status = guess(world, fabric, &mine.cost, &why);
@@ -217,15 +216,9 @@ enum gn_status gn_tuning_agree(struct gn_world *world, struct gn_fabric *fabric,
 			mine.status = look_up(world, fabric, given, log, &mine.cost, &why);
 		memcpy(mine.text, why.text, sizeof mine.text);
 	}
-	if (!all || !lens)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
+	status = gn_world_exchange(world, &mine, root ? sizeof mine : 0, &all, err);
 	if (!status)
-		status = gn_world_exchange(world, &mine, root ? sizeof mine : 0, all, lens, err);
-	if (!status)
-		status = take(all[0], lens[0], out, err);
-	for (size_t r = 0; all && r < size; r++)
-		free(all[r]);
-	free(all);
-	free(lens);
+		status = take(all.items[0], all.lens[0], out, err);
+	gn_told_release(&all);
 	return status;
 }

@@ -88,12 +88,11 @@ static enum gn_status introduce(struct gn_world *w, struct gn_watch_invitation *
 				struct gn_err *err)
 {
 	int size = w->bootstrap->size, wrong = -1;
-	struct introduction *mine = calloc(1, sizeof *mine);
-	void **all = calloc((size_t)size, sizeof *all);
-	size_t *lens = calloc((size_t)size, sizeof *lens);
-	enum gn_status status = GN_OK;
+	struct introduction *mine = calloc(1, sizeof *mine), *first;
+	struct gn_told all = {0};
+	enum gn_status status = gn_told_create(size, &all, err);
 
-	if (!mine || !all || !lens)
+	if (!status && !mine)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	if (!status) {
 		mine->drawn = *drawn;
@@ -102,29 +101,25 @@ static enum gn_status introduce(struct gn_world *w, struct gn_watch_invitation *
 			status = gn_err_errno(err, errno, "this host has no name");
 	}
 	if (!status)
-		status = w->bootstrap->ops->exchange(w->bootstrap, mine, sizeof *mine, all, lens, err);
+		status = w->bootstrap->ops->exchange(w->bootstrap, mine, sizeof *mine, all.items, all.lens, err);
+	for (int r = 0; !status && r < size; r++) {
+		if (all.lens[r] != sizeof *mine)
+			wrong = r;
+		else
+			memcpy(w->hosts[r], all.items[r], HOST_MAX - 1);
+	}
+	if (!status && wrong >= 0)
+		status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", wrong);
 	if (!status) {
-		for (int r = 0; r < size; r++) {
-			if (lens[r] != sizeof *mine)
-				wrong = r;
-			else
-				memcpy(w->hosts[r], all[r], HOST_MAX - 1);
-		}
-		if (wrong < 0) {
-			*drawn = ((struct introduction *)all[0])->drawn;
-			*invitation = ((struct introduction *)all[0])->invitation;
-			gn_secret_wipe(&((struct introduction *)all[0])->drawn);
-		} else {
-			status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", wrong);
-		}
-		for (int r = 0; r < size; r++)
-			free(all[r]);
+		first = all.items[0];
+		*drawn = first->drawn;
+		*invitation = first->invitation;
+		gn_secret_wipe(&first->drawn);
 	}
 	if (mine)
 		gn_secret_wipe(&mine->drawn);
 	free(mine);
-	free(all);
-	free(lens);
+	gn_told_release(&all);
 	return status;
 }
 
@@ -295,37 +290,35 @@ static enum gn_status diagnose(const struct gn_world *w, uint64_t started_ns, en
 	return status;
 }
 
-enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, void **out, size_t *lens,
+enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, struct gn_told *out,
 				 struct gn_err *err)
 {
 	const struct gn_recorder_op op = {.name = "exchange", .algorithm = w->bootstrap->ops->name, .root = -1};
+	struct gn_told told = {0};
 	enum gn_status status = gn_world_check(w, err);
 	uint64_t number, started = gn_clock_ns();
 
+	if (!status)
+		status = gn_told_create(gn_world_size(w), &told, err);
 	if (status)
 		return status;
 	number = gn_recorder_start(w->recorder, &op);
-	status = w->bootstrap->ops->exchange(w->bootstrap, mine, len_bytes, out, lens, err);
-	if (!status)
-		gn_recorder_done(w->recorder, number);
-	return status ? diagnose(w, started, status, err) : GN_OK;
+	status = w->bootstrap->ops->exchange(w->bootstrap, mine, len_bytes, told.items, told.lens, err);
+	if (status) {
+		gn_told_release(&told);
+		return diagnose(w, started, status, err);
+	}
+	gn_recorder_done(w->recorder, number);
+	*out = told;
+	return GN_OK;
 }
 
 enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err)
 {
-	size_t size = (size_t)gn_world_size(w);
-	void **all = calloc(size, sizeof *all);
-	size_t *lens = calloc(size, sizeof *lens);
-	enum gn_status status;
+	struct gn_told all = {0};
+	enum gn_status status = gn_world_exchange(w, "", 0, &all, err);
 
-	if (!all || !lens)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
-	else
-		status = gn_world_exchange(w, "", 0, all, lens, err);
-	for (size_t r = 0; !status && r < size; r++)
-		free(all[r]);
-	free(all);
-	free(lens);
+	gn_told_release(&all);
 	return status;
 }
 

@@ -23,6 +23,7 @@
 
 #include "src/base/log.h"
 #include "src/base/status.h"
+#include "transport/told.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -58,9 +59,9 @@ enum gn_status gn_world_key(const struct gn_world *w, const char *use, void *key
 /* "pmix", "environment" or "alone". */
 const char *gn_world_bootstrap(const struct gn_world *w);
 
-/* Collective: everyone gives len_bytes (the same everywhere or not), all get all: out[rank] is malloc'ed by the call,
- * lens[rank] its length; the caller frees each. Over the bootstrap, for small things (addresses, digests). */
-enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, void **out, size_t *lens,
+/* Collective: everyone gives len_bytes (the same everywhere or not), all get all; gn_told_release frees it. *out is set only
+ * on success. Over the bootstrap, for small things (addresses, digests). */
+enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, struct gn_told *out,
 				 struct gn_err *err);
 /* Collective, blocking, over the bootstrap. */
 enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err);
