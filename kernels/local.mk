@@ -17,7 +17,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/ref/pool.c \
 	kernels/ref/sgd.c \
 	kernels/host/host.h \
-	kernels/host/adaptive.c kernels/host/adaptive_bf16.c \
+	kernels/host/adaptive.c \
 	kernels/host/batch_norm.c kernels/host/batch_norm.h kernels/host/batch_norm_loops.h \
 	kernels/host/batch_norm_avx2.c \
 	kernels/host/batch_norm_avx512.c \

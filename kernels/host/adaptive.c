@@ -1,189 +1,158 @@
-/* Adaptive average pooling of plain or blocked maps into plain ones (a linear layer follows), windows as torch cuts them:
- * floor(i in / out) to ceil((i + 1) in / out). */
+/* Adaptive average pooling of maps of float or bfloat16, plain or blocked, into plain floats (a linear layer follows), windows
+ * as torch cuts them: floor(i in / out) to ceil((i + 1) in / out). Sums are double, rounded once; every pixel's gradient is
+ * made at once from the windows that it lies in: adding to what is rounded already would lose more with each. */
 #include "kernels/host/host.h"
-
-#include <string.h>
-
-struct window {
-	int y0, y1, x0, x1;
-};
-
-static struct window window_of(const struct gn_layout *in, const struct gn_layout *out, int oy, int ox)
-{
-	return (struct window){
-		(int)((int64_t)oy * in->h / out->h), (int)((((int64_t)oy + 1) * in->h + out->h - 1) / out->h),
-		(int)((int64_t)ox * in->w / out->w), (int)((((int64_t)ox + 1) * in->w + out->w - 1) / out->w)};
-}
-
-static float mean_of(const float *map, int w, const struct window *v)
-{
-	float total = 0;
-
-	for (int y = v->y0; y < v->y1; y++) {
-		const float *row = map + (size_t)y * w;
-		float sum = 0;
-
-#pragma omp simd reduction(+ : sum)
-		for (int x = v->x0; x < v->x1; x++)
-			sum += row[x];
-		total += sum;
-	}
-	return total / ((float)(v->y1 - v->y0) * (float)(v->x1 - v->x0));
-}
-
-static void spread(float *map, int w, const struct window *v, float value)
-{
-	float share = value / ((float)(v->y1 - v->y0) * (float)(v->x1 - v->x0));
-
-	for (int y = v->y0; y < v->y1; y++) {
-		float *row = map + (size_t)y * w;
-
-#pragma omp simd
-		for (int x = v->x0; x < v->x1; x++)
-			row[x] += share;
-	}
-}
+#include "src/base/half.h"
 
 enum { LANES_MAX = 16 };
 
-/* Sums of a window for the channels of a block, in double: rounded once. */
-static void sums_of_block(const float *map, int w, int lanes, const struct window *v, double *sums)
-{
-	for (int k = 0; k < lanes; k++)
-		sums[k] = 0;
-	for (int y = v->y0; y < v->y1; y++) {
-		for (int x = v->x0; x < v->x1; x++) {
-			const float *at = map + ((size_t)y * w + x) * lanes;
+/* From begin, before end. */
+struct range {
+	int begin, end;
+};
 
-#pragma omp simd
+/* Pixels of window i when a side is cut into so many windows; and also, with the sides swapped, windows that pixel i is in. */
+static struct range range_of(int i, int side, int windows)
+{
+	return (struct range){(int)((int64_t)i * side / windows), (int)((((int64_t)i + 1) * side + windows - 1) / windows)};
+}
+
+static int length(struct range r)
+{
+	return r.end - r.begin;
+}
+
+/* Maps whose channels lie side by side. */
+struct block {
+	size_t first_map; /* of the plain tensor */
+	size_t first;	  /* element of the blocked one */
+	int lanes, channels; /* the latter are filled up to the former */
+};
+
+static struct block block_of(const struct gn_layout *in, size_t i)
+{
+	size_t lanes = (size_t)in->block, blocks = ((size_t)in->c + lanes - 1) / lanes, channel = i % blocks * lanes;
+	size_t left = (size_t)in->c - channel;
+
+	return (struct block){i / blocks * in->c + channel, i * in->h * in->w * lanes, in->block,
+			      left < lanes ? (int)left : in->block};
+}
+
+static size_t block_count(const struct gn_layout *in)
+{
+	return gn_layout_elements(in) / ((size_t)in->h * in->w * in->block);
+}
+
+static int is_bf16(const struct gn_layout *l)
+{
+	return l->element_bytes == sizeof(uint16_t);
+}
+
+/* Adds a row's pixels, first to last element. */
+static void add_row(const struct gn_layout *in, const void *x, size_t from, size_t to, double *sums)
+{
+	const uint16_t *half = x;
+	const float *full = x;
+	int lanes = in->block;
+
+	for (; from < to; from += lanes) {
+		if (is_bf16(in))
 			for (int k = 0; k < lanes; k++)
-				sums[k] += at[k];
-		}
+				sums[k] += gn_f32_of_bf16(half[from + k]);
+		else
+			for (int k = 0; k < lanes; k++)
+				sums[k] += full[from + k];
 	}
 }
 
-static void spread_block(float *map, int w, int lanes, const struct window *v, const float *values)
-{
-	for (int y = v->y0; y < v->y1; y++) {
-		for (int x = v->x0; x < v->x1; x++) {
-			float *at = map + ((size_t)y * w + x) * lanes;
-
-#pragma omp simd
-			for (int k = 0; k < lanes; k++)
-				at[k] += values[k];
-		}
-	}
-}
-
-static double area_of(const struct window *v)
-{
-	return (double)(v->y1 - v->y0) * (double)(v->x1 - v->x0);
-}
-
-/* Block number `at` of all images' blocks: where its first channel's map is in a plain tensor, and how many channels it has. */
-static int place_block(const struct gn_layout *in, size_t at, size_t *first_map)
-{
-	size_t blocks = ((size_t)in->c + in->block - 1) / in->block, first = at % blocks * in->block;
-	size_t left = (size_t)in->c - first;
-
-	*first_map = at / blocks * in->c + first;
-	return left < (size_t)in->block ? (int)left : in->block;
-}
-
-static void forward_blocks(const struct gn_op *op)
+static void pool_block(const struct gn_op *op, const struct block *b)
 {
 	const struct gn_layout *in = &op->info.in[0], *out = &op->info.out;
-	size_t in_map = (size_t)in->h * in->w * in->block, out_map = (size_t)out->h * out->w;
-	size_t blocks = gn_layout_elements(in) / in_map;
-	const float *x = op->buffers.in[0];
+	size_t map = (size_t)out->h * out->w;
 	float *y = op->buffers.out;
 
-#pragma omp parallel for schedule(static)
-	for (size_t at = 0; at < blocks; at++) {
-		size_t first;
-		int channels = place_block(in, at, &first);
+	for (size_t i = 0; i < map; i++) {
+		struct range rows = range_of((int)(i / out->w), in->h, out->h);
+		struct range columns = range_of((int)(i % out->w), in->w, out->w);
+		double area = (double)length(rows) * length(columns), sums[LANES_MAX] = {0};
 
-		for (size_t i = 0; i < out_map; i++) {
-			struct window v = window_of(in, out, (int)(i / out->w), (int)(i % out->w));
-			double sums[LANES_MAX], area = area_of(&v);
+		for (int r = rows.begin; r < rows.end; r++) {
+			size_t row = b->first + (size_t)r * in->w * b->lanes;
 
-			sums_of_block(x + at * in_map, in->w, in->block, &v, sums);
-			for (int k = 0; k < channels; k++)
-				y[(first + k) * out_map + i] = (float)(sums[k] / area);
+			add_row(in, op->buffers.in[0], row + (size_t)columns.begin * b->lanes, row + (size_t)columns.end * b->lanes,
+				sums);
+		}
+		for (int k = 0; k < b->channels; k++)
+			y[(b->first_map + k) * map + i] = (float)(sums[k] / area);
+	}
+}
+
+/* What a pixel gets from all windows that it is in. */
+static void gather(const struct gn_op *op, const struct block *b, struct range rows, struct range columns, double *sums)
+{
+	const struct gn_layout *in = &op->info.in[0], *out = &op->info.out;
+	const float *dy = op->buffers.dout;
+	size_t map = (size_t)out->h * out->w;
+
+	for (int r = rows.begin; r < rows.end; r++) {
+		for (int c = columns.begin; c < columns.end; c++) {
+			double share = 1.0 / ((double)length(range_of(r, in->h, out->h)) * length(range_of(c, in->w, out->w)));
+
+			for (int k = 0; k < b->channels; k++)
+				sums[k] += dy[(b->first_map + k) * map + (size_t)r * out->w + c] * share;
 		}
 	}
 }
 
-static void backward_blocks(const struct gn_op *op)
+static void spread_block(const struct gn_op *op, const struct block *b)
 {
 	const struct gn_layout *in = &op->info.in[0], *out = &op->info.out;
-	size_t in_map = (size_t)in->h * in->w * in->block, out_map = (size_t)out->h * out->w;
-	size_t blocks = gn_layout_elements(in) / in_map;
-	const float *dy = op->buffers.dout;
-	float *dx = op->buffers.din[0];
+	uint16_t *half = op->buffers.din[0];
+	float *full = op->buffers.din[0];
+	size_t at = b->first;
 
-#pragma omp parallel for schedule(static)
-	for (size_t at = 0; at < blocks; at++) {
-		size_t first;
-		int channels = place_block(in, at, &first);
+	for (int y = 0; y < in->h; y++) {
+		struct range rows = range_of(y, out->h, in->h);
 
-		memset(dx + at * in_map, 0, in_map * sizeof *dx);
-		for (size_t i = 0; i < out_map; i++) {
-			struct window v = window_of(in, out, (int)(i / out->w), (int)(i % out->w));
-			float values[LANES_MAX] = {0};
-			double area = area_of(&v);
+		for (int x = 0; x < in->w; x++, at += b->lanes) {
+			double sums[LANES_MAX] = {0};
 
-			for (int k = 0; k < channels; k++)
-				values[k] = (float)(dy[(first + k) * out_map + i] / area);
-			spread_block(dx + at * in_map, in->w, in->block, &v, values);
+			gather(op, b, rows, range_of(x, out->w, in->w), sums);
+			for (int k = 0; k < b->lanes; k++) {
+				if (is_bf16(in))
+					half[at + k] = gn_bf16_of_f32((float)sums[k]);
+				else
+					full[at + k] = (float)sums[k];
+			}
 		}
 	}
 }
 
 static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
-	const struct gn_layout *in = &op->info.in[0], *out = &op->info.out;
-	size_t in_map = (size_t)in->h * in->w, out_map = (size_t)out->h * out->w;
-	const float *x = op->buffers.in[0];
-	float *y = op->buffers.out;
+	size_t count = block_count(&op->info.in[0]);
 
 	(void)step;
 	(void)err;
-	if (in->block > 1) {
-		forward_blocks(op);
-		return GN_OK;
-	}
 #pragma omp parallel for schedule(static)
-	for (size_t map = 0; map < (size_t)in->n * in->c; map++) {
-		for (size_t i = 0; i < out_map; i++) {
-			struct window v = window_of(in, out, (int)(i / out->w), (int)(i % out->w));
+	for (size_t i = 0; i < count; i++) {
+		struct block b = block_of(&op->info.in[0], i);
 
-			y[map * out_map + i] = mean_of(x + map * in_map, in->w, &v);
-		}
+		pool_block(op, &b);
 	}
 	return GN_OK;
 }
 
 static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 {
-	const struct gn_layout *in = &op->info.in[0], *out = &op->info.out;
-	size_t in_map = (size_t)in->h * in->w, out_map = (size_t)out->h * out->w;
-	const float *dy = op->buffers.dout;
-	float *dx = op->buffers.din[0];
+	size_t count = block_count(&op->info.in[0]);
 
 	(void)err;
-	if (in->block > 1) {
-		backward_blocks(op);
-		return GN_OK;
-	}
 #pragma omp parallel for schedule(static)
-	for (size_t map = 0; map < (size_t)in->n * in->c; map++) {
-		memset(dx + map * in_map, 0, in_map * sizeof *dx);
-		for (size_t i = 0; i < out_map; i++) {
-			struct window v = window_of(in, out, (int)(i / out->w), (int)(i % out->w));
+	for (size_t i = 0; i < count; i++) {
+		struct block b = block_of(&op->info.in[0], i);
 
-			spread(dx + map * in_map, in->w, &v, dy[map * out_map + i]);
-		}
+		spread_block(op, &b);
 	}
 	return GN_OK;
 }
@@ -198,6 +167,7 @@ enum gn_status gn_host_adaptive_create(const struct gn_op *base, struct gn_op **
 	if (op->info.in[0].block > LANES_MAX || op->info.in[0].block == 0)
 		op->info.in[0].block = 1;
 	op->info.out.block = 1;
+	op->info.out.element_bytes = sizeof(float);
 	*out = op;
 	return GN_OK;
 }

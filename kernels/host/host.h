@@ -8,6 +8,5 @@ enum gn_status gn_host_pointwise_create(const struct gn_op *base, struct gn_op *
 enum gn_status gn_host_batch_norm_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_dropout_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_adaptive_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
-enum gn_status gn_host_adaptive_bf16_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 
 #endif

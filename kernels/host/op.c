@@ -24,8 +24,7 @@ enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, s
 	case GN_OP_DROPOUT:
 		return gn_host_dropout_create(base, out, err);
 	case GN_OP_ADAPTIVE_AVG_POOL:
-		return base->desc.in[0].element_bytes == sizeof(uint16_t) ? gn_host_adaptive_bf16_create(base, out, err)
-									  : gn_host_adaptive_create(base, out, err);
+		return gn_host_adaptive_create(base, out, err);
 	}
 	return gn_err_set(err, GN_ERR_UNSUPPORTED, "the host has no operator number %d", (int)base->desc.kind);
 }
