@@ -3,34 +3,42 @@
  * on both sides: the same bits. */
 #include "transport/algo_part.h"
 
-static void exchange_round(const struct gn_part *p, int place, int round)
+/* A piece's exchange in a round; level 0 hands over, before round 0, and the last hands back. */
+static void write_level(const struct gn_part *p, const struct gn_fold *f, int level, uint32_t piece)
 {
-	int peer = gn_part_rank(p, place);
-	uint32_t message = p->first_message + (uint32_t)round * p->pieces;
+	uint32_t chunk = p->first_chunk + piece, message = p->first_message + piece;
+	int folded = p->place < 2 * f->extra, ends = level == 0 || level == f->rounds + 1, place;
 
-	for (uint32_t i = 0; i < p->pieces; i++)
-		gn_schedule_send(p->schedule, peer, p->first_chunk + i, message + i);
-	for (uint32_t i = 0; i < p->pieces; i++)
-		gn_schedule_recv_reduce(p->schedule, peer, p->first_chunk + i, message + i, place < p->place);
+	if (ends && folded) {
+		int partner = gn_part_rank(p, p->place ^ 1);
+
+		if (level == 0 && f->number < 0)
+			gn_schedule_send(p->schedule, partner, chunk, message);
+		else if (level == 0)
+			gn_schedule_recv_reduce(p->schedule, partner, chunk, message, 1);
+		else if (f->number < 0)
+			gn_schedule_recv(p->schedule, partner, chunk, message);
+		else
+			gn_schedule_send(p->schedule, partner, chunk, message);
+	}
+	if (ends || f->number < 0)
+		return;
+	place = gn_fold_place(f, f->number ^ 1 << (level - 1));
+	message += (uint32_t)level * p->pieces;
+	gn_schedule_send(p->schedule, gn_part_rank(p, place), chunk, message);
+	gn_schedule_recv_reduce(p->schedule, gn_part_rank(p, place), chunk, message, place < p->place);
 }
 
+/* In waves, as in algo_halving_doubling.c. */
 static void write(const struct gn_part *p)
 {
 	struct gn_fold f = gn_fold_of(p);
-	int folded = p->place < 2 * f.extra, partner = folded ? gn_part_rank(p, p->place ^ 1) : 0;
+	int levels = f.rounds + 2;
 
-	for (uint32_t i = 0; f.number < 0 && i < p->pieces; i++)
-		gn_schedule_send(p->schedule, partner, p->first_chunk + i, p->first_message + i);
-	for (uint32_t i = 0; f.number < 0 && i < p->pieces; i++)
-		gn_schedule_recv(p->schedule, partner, p->first_chunk + i, p->first_message + i);
-	if (f.number < 0)
-		return;
-	for (uint32_t i = 0; folded && i < p->pieces; i++)
-		gn_schedule_recv_reduce(p->schedule, partner, p->first_chunk + i, p->first_message + i, 1);
-	for (int round = 0; round < f.rounds; round++)
-		exchange_round(p, gn_fold_place(&f, f.number ^ 1 << round), round + 1);
-	for (uint32_t i = 0; folded && i < p->pieces; i++)
-		gn_schedule_send(p->schedule, partner, p->first_chunk + i, p->first_message + i);
+	for (int wave = 0; wave < (int)p->pieces + levels - 1; wave++)
+		for (int level = levels - 1; level >= 0; level--)
+			if (wave >= level && wave - level < (int)p->pieces)
+				write_level(p, &f, level, (uint32_t)(wave - level));
 }
 
 static uint32_t chunks(int size, uint32_t pieces)
