@@ -18,6 +18,7 @@
 /* Longer messages always wait for their receivers, as far as we look. */
 #define EAGER_LOOK_BYTES (1u << 20)
 #define FIRST_CHUNKS 96
+#define STREAMS 3
 #define IDLE_S 0.05
 /* More ranks than this do not wait on the fabric for a pair: telling them would take a connection to each. */
 #define WAITERS_MAX 64
@@ -57,24 +58,35 @@ static enum gn_status find_eager(struct gn_probe *p, size_t max_bytes, double *o
 	return status;
 }
 
-/* Streams until one is long enough to tell the rate, then by it. */
+static enum gn_status time_stream(struct gn_probe *p, int chunks, double *arrived, struct gn_cost_path *path,
+				  struct gn_err *err)
+{
+	enum gn_status status = gn_probe_stream(p, chunks, IDLE_S, arrived, err);
+
+	if (status)
+		return status;
+	for (int i = chunks - 1; i >= 0; i--)
+		arrived[i] -= arrived[0];
+	gn_tune_fit_stream(arrived, chunks, GN_PROBE_CHUNK_BYTES, path);
+	return GN_OK;
+}
+
+/* A short stream tells how long those have to be that tell the rate. */
 static enum gn_status find_rate(struct gn_probe *p, double seconds, struct gn_cost_path *path, struct gn_err *err)
 {
 	double *arrived = calloc(GN_PROBE_CHUNKS, sizeof *arrived);
-	int chunks = FIRST_CHUNKS;
-	enum gn_status status = GN_OK;
+	struct gn_cost_path streams[STREAMS] = {{.bytes_per_s = 0}};
+	enum gn_status status;
+	int chunks;
 
 	if (!arrived)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to time a stream");
-	for (int pass = 0; pass < 2 && !status; pass++) {
-		status = gn_probe_stream(p, chunks, IDLE_S, arrived, err);
-		if (status)
-			break;
-		for (int i = chunks - 1; i >= 0; i--)
-			arrived[i] -= arrived[0];
-		gn_tune_fit_stream(arrived, chunks, GN_PROBE_CHUNK_BYTES, path);
-		chunks = (int)fmin(GN_PROBE_CHUNKS, fmax(FIRST_CHUNKS, 3 * seconds * path->bytes_per_s / GN_PROBE_CHUNK_BYTES));
-	}
+	status = time_stream(p, FIRST_CHUNKS, arrived, &streams[0], err);
+	chunks = (int)fmin(GN_PROBE_CHUNKS, fmax(FIRST_CHUNKS, 3 * seconds * streams[0].bytes_per_s / GN_PROBE_CHUNK_BYTES));
+	for (int i = 0; i < STREAMS && !status; i++)
+		status = time_stream(p, chunks, arrived, &streams[i], err);
+	if (!status)
+		*path = *gn_tune_middle_stream(streams, STREAMS);
 	free(arrived);
 	return status;
 }

@@ -1,6 +1,7 @@
 #include "transport/tune_fit.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* Messages this long and longer cost the processors what the larger of two measured ones did. */
 #define LARGE_FROM_BYTES 2048
@@ -203,6 +204,16 @@ static double slope(const double *t, int from, int to, double chunk_bytes)
 	return t[to] > t[from] ? (to - from) * chunk_bytes / (t[to] - t[from]) : 1e15;
 }
 
+/* What a stream does at its best, over a quarter of it, once the first is over: stalls of the receiver's make the rest slower. */
+static double best_rate(const double *t, int chunks, double chunk_bytes)
+{
+	double best = 0;
+
+	for (int i = chunks / 8; i + chunks / 4 < chunks; i++)
+		best = fmax(best, slope(t, i, i + chunks / 4, chunk_bytes));
+	return best;
+}
+
 /* Ahead of a stream at the later rate the chunks get while they are let through faster, and then no more: the last one that
  * gained. Chunks that came late for another reason gain nothing; that the rate is not quite the later one's is no gain. */
 static int find_knee(const double *arrived_s, int chunks, double s_per_chunk)
@@ -220,10 +231,10 @@ static int find_knee(const double *arrived_s, int chunks, double s_per_chunk)
 
 void gn_tune_fit_stream(const double *arrived_s, int chunks, double chunk_bytes, struct gn_cost_path *p)
 {
-	double rate = slope(arrived_s, chunks / 2, chunks - 1, chunk_bytes), fast, burst;
+	double rate = best_rate(arrived_s, chunks, chunk_bytes), fast, burst;
 	int knee = find_knee(arrived_s, chunks, chunk_bytes / rate);
 
-	p->bytes_per_s = rate;
+	p->bytes_per_s = slope(arrived_s, chunks / 2, chunks - 1, chunk_bytes);
 	p->burst_bytes = p->burst_bytes_per_s = 0;
 	if (knee < 3)
 		return;
@@ -234,4 +245,17 @@ void gn_tune_fit_stream(const double *arrived_s, int chunks, double chunk_bytes,
 		return;
 	p->burst_bytes = burst;
 	p->burst_bytes_per_s = fast;
+}
+
+static int by_burst(const void *a, const void *b)
+{
+	const struct gn_cost_path *x = a, *y = b;
+
+	return (x->burst_bytes > y->burst_bytes) - (x->burst_bytes < y->burst_bytes);
+}
+
+const struct gn_cost_path *gn_tune_middle_stream(struct gn_cost_path *streams, int count)
+{
+	qsort(streams, (size_t)count, sizeof *streams, by_burst);
+	return &streams[count / 2];
 }

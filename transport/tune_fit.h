@@ -27,4 +27,8 @@ void gn_tune_fit_path(const struct gn_tune_sample *samples, int count, const dou
  * through at which rate when it was idle. Sets bytes_per_s, burst_bytes, burst_bytes_per_s. */
 void gn_tune_fit_stream(const double *arrived_s, int chunks, double chunk_bytes, struct gn_cost_path *p);
 
+/* A receiver that looked away at the wrong moment hides a burst, or makes one up. Of an odd number of streams' paths the one
+ * in the middle by burst, that has one when most do; sorts them. */
+const struct gn_cost_path *gn_tune_middle_stream(struct gn_cost_path *streams, int count);
+
 #endif

@@ -97,12 +97,29 @@ static void test_shaped(void **state)
 	gn_tune_fit_stream(arrived, 96, 32768, &p);
 	expect_near(p.bytes_per_s, 1e8, 0.01);
 	expect_near(p.burst_bytes, 262144, 0.25);
+	/* nor when it looks away again and again: the rate of the later half is not the port's then */
+	for (int i = 0; i < 96; i++)
+		arrived[i] = 1 + gn_cost_port_s(&truth, (i + 1) * 32768.0) + (i > 60 ? 4e-3 : 0) + (i > 75 ? 3e-3 : 0);
+	gn_tune_fit_stream(arrived, 96, 32768, &p);
+	expect_near(p.burst_bytes, 262144, 0.25);
 	/* no bucket is found where there is none */
 	for (int i = 0; i < 96; i++)
 		arrived[i] = 1 + (i + 1) * 32768.0 / 1e8;
 	gn_tune_fit_stream(arrived, 96, 32768, &p);
 	assert_true(p.burst_bytes <= 0);
 	expect_near(p.bytes_per_s, 1e8, 1e-6);
+}
+
+/* One stream of three whose receiver looked away does not count. */
+static void test_middle_stream(void **state)
+{
+	struct gn_cost_path hidden[3] = {{.bytes_per_s = 1.19e8, .burst_bytes = 250000}, {.bytes_per_s = 1.2e8},
+					 {.bytes_per_s = 1.18e8, .burst_bytes = 262144}};
+	struct gn_cost_path made_up[3] = {{.bytes_per_s = 1e9}, {.bytes_per_s = 9e8, .burst_bytes = 1e6}, {.bytes_per_s = 1.1e9}};
+
+	(void)state;
+	expect_near(gn_tune_middle_stream(hidden, 3)->burst_bytes, 250000, 1e-9);
+	assert_true(gn_tune_middle_stream(made_up, 3)->burst_bytes <= 0);
 }
 
 static struct gn_tune_result result_of(const char *signature)
@@ -346,7 +363,7 @@ static void test_guess(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fit),    cmocka_unit_test(test_shaped), cmocka_unit_test(test_table),
+		cmocka_unit_test(test_fit),    cmocka_unit_test(test_middle_stream), cmocka_unit_test(test_shaped), cmocka_unit_test(test_table),
 		cmocka_unit_test(test_picks),
 		cmocka_unit_test(test_choice), cmocka_unit_test(test_levels), cmocka_unit_test(test_forms),
 		cmocka_unit_test(test_guess),
