@@ -63,14 +63,18 @@ if HAVE_CUDA
 lib_LIBRARIES += libgannet_cuda.a
 libgannet_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libgannet_cuda_a_SOURCES = \
+	kernels/cuda/blas.c kernels/cuda/blas.h kernels/cuda/blas_internal.h \
+	kernels/cuda/blas_plan.c \
 	kernels/cuda/device.c \
 	kernels/cuda/dnn.c kernels/cuda/dnn.h kernels/cuda/dnn_internal.h \
 	kernels/cuda/dnn_graph.c \
 	kernels/cuda/dnn_plan.c \
 	kernels/cuda/dnn_run.c \
+	kernels/cuda/fastest.c \
 	kernels/cuda/graph.c \
 	kernels/cuda/memory.c \
 	kernels/cuda/op_conv.c \
+	kernels/cuda/op_linear.c \
 	kernels/cuda/op_norm.c \
 	kernels/cuda/op_simple.c \
 	kernels/cuda/ops.c kernels/cuda/ops.h kernels/cuda/ops_internal.h \

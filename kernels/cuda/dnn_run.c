@@ -1,8 +1,6 @@
 /* Running a plan, and finding its fastest candidate by the clock. */
 #include "kernels/cuda/dnn_internal.h"
 
-enum { TUNE_RUNS = 3 };
-
 /* Binds addresses to the graph's numbers and runs one candidate. */
 static enum gn_status run(struct gn_dnn_plan *p, int candidate, const struct gn_dnn_data *t, void *workspace,
 			  struct gn_err *err)
@@ -44,25 +42,17 @@ enum gn_status gn_dnn_run(struct gn_dnn_plan *p, const struct gn_dnn_data *data,
 	return status ? status : run(p, p->chosen, data, workspace, err);
 }
 
-/* Milliseconds of the fastest of a few runs, after one that compiles and loads. */
-static enum gn_status measure(struct gn_dnn_plan *p, int candidate, const struct gn_dnn_data *data, void *workspace,
-			      struct gn_cuda_event *const events[2], float *best_ms, struct gn_err *err)
-{
-	struct gn_cuda_stream *s = p->dnn->stream;
-	enum gn_status status = run(p, candidate, data, workspace, err);
-	float ms, best = 0;
+struct trial {
+	struct gn_dnn_plan *plan;
+	const struct gn_dnn_data *data;
+	void *workspace;
+};
 
-	for (int i = 0; i < TUNE_RUNS && !status; i++) {
-		if ((status = gn_cuda_event_record(events[0], s, err)) ||
-		    (status = run(p, candidate, data, workspace, err)) ||
-		    (status = gn_cuda_event_record(events[1], s, err)) ||
-		    (status = gn_cuda_event_wait(events[1], err)) ||
-		    (status = gn_cuda_event_between(events[0], events[1], &ms, err)))
-			return status;
-		best = i == 0 || ms < best ? ms : best;
-	}
-	*best_ms = best;
-	return status;
+static enum gn_status try_one(void *context, int candidate, struct gn_err *err)
+{
+	const struct trial *t = context;
+
+	return run(t->plan, candidate, t->data, t->workspace, err);
 }
 
 /* The others are given back. */
@@ -80,30 +70,17 @@ static void keep(struct gn_dnn_plan *p, int chosen)
 
 enum gn_status gn_dnn_tune(struct gn_dnn_plan *p, const struct gn_dnn_data *data, void *workspace, struct gn_err *err)
 {
-	struct gn_cuda_event *events[2] = {NULL, NULL};
-	enum gn_status status = GN_OK, last = GN_OK;
-	float ms = 0, best = 0;
-	int chosen = -1;
+	struct trial t = {p, data, workspace};
+	struct gn_cuda_ways ways = {p->count, try_one, &t};
+	int chosen;
+	enum gn_status status;
 
 	if (!p->dnn->stream)
 		return gn_err_set(err, GN_ERR_USAGE, "a plan for a device that is not here cannot run");
 	if (p->count == 1)
 		return GN_OK;
-	for (int i = 0; i < 2 && !status; i++)
-		status = gn_cuda_event_create(p->dnn->stream->device, 1, &events[i], err);
-	/* one that cannot run after all is passed over, as long as another can */
-	for (int i = 0; i < p->count && !status; i++) {
-		last = measure(p, i, data, workspace, events, &ms, err);
-		if (!last && (chosen < 0 || ms < best)) {
-			best = ms;
-			chosen = i;
-		}
-	}
-	if (!status && chosen < 0)
-		status = last;
+	status = gn_cuda_fastest(p->dnn->stream, &ways, &chosen, err);
 	if (!status)
 		keep(p, chosen);
-	gn_cuda_event_destroy(events[0]);
-	gn_cuda_event_destroy(events[1]);
 	return status;
 }

@@ -1,4 +1,4 @@
-/* Convolutions and linear layers as operators: cuDNN multiplies, and what it does not do is done around it.
+/* Convolutions as operators, and linear layers where there is nothing better: cuDNN multiplies, and what it does not do is done around it.
  *
  * A linear layer is a convolution of images of one pixel. What multiplies is a copy of the weights in the operator's type,
  * made in the forward pass and kept for the backward one; f32 weights that lie right are used as they are. The gradient of

@@ -5,10 +5,13 @@
 static enum gn_status create_op(struct gn_op_device *device, const struct gn_op *base, struct gn_op **out, struct gn_err *err)
 {
 	struct gn_cuda_ops *o = (struct gn_cuda_ops *)device;
+	enum gn_status status;
 
 	switch (base->desc.kind) {
-	case GN_OP_CONV:
 	case GN_OP_LINEAR:
+		status = o->blas ? gn_cuda_linear_create(o, base, out, err) : GN_ERR_UNSUPPORTED;
+		return status == GN_ERR_UNSUPPORTED ? gn_cuda_conv_create(o, base, out, err) : status;
+	case GN_OP_CONV:
 		return gn_cuda_conv_create(o, base, out, err);
 	case GN_OP_BATCH_NORM:
 		return gn_cuda_norm_create(o, base, out, err);
@@ -21,6 +24,7 @@ enum gn_status gn_cuda_ops_create(struct gn_cuda_stream *s, const struct gn_cuda
 				  struct gn_cuda_ops **out, struct gn_err *err)
 {
 	const struct gn_cuda_info *info = gn_cuda_device_info(gn_cuda_stream_device(s));
+	struct gn_blas_options blas = {options->dnn.tf32, options->dnn.workspace_limit_bytes};
 	struct gn_cuda_ops *o;
 	enum gn_status status;
 
@@ -33,6 +37,9 @@ enum gn_status gn_cuda_ops_create(struct gn_cuda_stream *s, const struct gn_cuda
 	o->stream = s;
 	o->options = *options;
 	status = gn_dnn_create(s, &options->dnn, &o->dnn, err);
+	/* without it, linear layers are convolutions */
+	if (!status && (status = gn_blas_create(s, &blas, &o->blas, err)) == GN_ERR_NOT_FOUND)
+		status = GN_OK;
 	if (!status)
 		status = gn_cuda_arena_create(gn_cuda_stream_device(s), GN_CUDA_ALIGN_BYTES, &o->arena, err);
 	if (!status && !(o->step = gn_cuda_arena_take(o->arena, sizeof *o->step)))
@@ -48,6 +55,7 @@ void gn_cuda_ops_destroy(struct gn_cuda_ops *o)
 {
 	if (!o)
 		return;
+	gn_blas_destroy(o->blas);
 	gn_dnn_destroy(o->dnn);
 	gn_cuda_arena_destroy(o->arena);
 	free(o);

@@ -1,4 +1,5 @@
-/* The operators of kernels/op.h on a GPU: convolutions and linear layers by cuDNN, everything else by our own kernels.
+/* The operators of kernels/op.h on a GPU: convolutions by cuDNN, linear layers by cuBLASLt (where it is not there or
+ * does not take them, by cuDNN, too), everything else by our own kernels.
  *
  * Tensors lie NHWC (block 0) in one type for all operators of a set; a reorder brings images from and logits to plain
  * float. Parameters, their gradients and statistics are float, weights of convolutions in GN_WEIGHT_OHWI or torch's order:

@@ -2,6 +2,7 @@
 #ifndef GN_KERNELS_CUDA_OPS_INTERNAL_H
 #define GN_KERNELS_CUDA_OPS_INTERNAL_H
 
+#include "kernels/cuda/blas.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/op_internal.h"
@@ -11,6 +12,7 @@ struct gn_cuda_ops {
 	struct gn_cuda_stream *stream;
 	struct gn_cuda_ops_options options;
 	struct gn_dnn *dnn;
+	struct gn_blas *blas; /* NULL: not there */
 	struct gn_cuda_arena *arena;
 	uint64_t *step; /* on the device */
 };
@@ -30,8 +32,10 @@ static inline size_t gn_cuda_padded(size_t bytes)
 	return (bytes + GN_CUDA_ALIGN_BYTES - 1) / GN_CUDA_ALIGN_BYTES * GN_CUDA_ALIGN_BYTES;
 }
 
-/* op_conv.c: convolutions and linear layers. op_norm.c: batch norm. op_simple.c: the others. */
+/* op_conv.c: convolutions, and linear layers that cuBLASLt does not take; op_linear.c: those that it does, else
+ * GN_ERR_UNSUPPORTED. op_norm.c: batch norm. op_simple.c: the others. */
 enum gn_status gn_cuda_conv_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_cuda_linear_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_cuda_simple_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 

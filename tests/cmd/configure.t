@@ -70,7 +70,7 @@ check "without oneDNN" one_line "package libdnnl-dev$" ac_cv_header_oneapi_dnnl_
 
 check "a CUDA folder that is not there" one_line "no include/cuda_runtime_api.h under /nonexistent:" --with-cuda=/nonexistent
 mkdir -p half/include
-for header in cuda_runtime_api.h cudnn.h nccl.h; do : >half/include/$header; done
+for header in cuda_runtime_api.h cublasLt.h cudnn.h nccl.h; do : >half/include/$header; done
 check "one with headers alone" one_line "no libcudart.so under $dir/half:" --with-cuda="$dir/half"
 if [ -e /usr/local/cuda/include/nccl.h ]; then
 	check "a whole one" try --with-cuda=/usr/local/cuda

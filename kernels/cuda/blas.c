@@ -1,0 +1,174 @@
+/* Finding cuBLASLt, and running its products. */
+#include "kernels/cuda/blas_internal.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const pass_names[GN_BLAS_PASSES] = {
+	"forward", "forward with bias", "backward data", "backward weight", "backward weight and bias",
+};
+
+const char *gn_blas_pass_name(enum gn_blas_pass pass)
+{
+	return pass_names[pass];
+}
+
+static enum gn_status status_of(cublasStatus_t code)
+{
+	if (code == CUBLAS_STATUS_NOT_SUPPORTED)
+		return GN_ERR_UNSUPPORTED;
+	return code == CUBLAS_STATUS_ALLOC_FAILED ? GN_ERR_NO_MEMORY : GN_ERR_FAILED;
+}
+
+enum gn_status gn_blas_check(const struct gn_blas *b, cublasStatus_t code, const char *call, const struct gn_blas_plan *p,
+			     struct gn_err *err)
+{
+	char shape[120] = "";
+
+	if (code == CUBLAS_STATUS_SUCCESS)
+		return GN_OK;
+	if (p)
+		snprintf(shape, sizeof shape, " (linear layer %s, %s, %dx%d to %d)", gn_blas_pass_name(p->pass),
+			 gn_cuda_type_name(p->linear.type), p->linear.n, p->linear.c, p->linear.out_c);
+	return gn_err_set(err, status_of(code), "cuda:%d: %s: %s%s", b->stream->device->info.ordinal, call,
+			  b->api.cublasLtGetStatusName(code), shape);
+}
+
+static void *open_library(struct gn_err *err)
+{
+	char places[3][300];
+	void *library = NULL;
+	int version = CUBLAS_VER_MAJOR;
+
+	snprintf(places[0], sizeof places[0], "libcublasLt.so.%d", version);
+#ifdef GN_CUDA_FOLDER
+	snprintf(places[1], sizeof places[1], "%s/lib64/libcublasLt.so.%d", GN_CUDA_FOLDER, version);
+	snprintf(places[2], sizeof places[2], "%s/lib/libcublasLt.so.%d", GN_CUDA_FOLDER, version);
+#else
+	places[1][0] = places[2][0] = 0;
+#endif
+	for (int i = 0; !library && i < 3; i++)
+		if (places[i][0])
+			library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		gn_err_set(err, GN_ERR_NOT_FOUND, "cuBLASLt %d is not here: %s; install it, or name its folder in LD_LIBRARY_PATH",
+			   version, dlerror());
+	return library;
+}
+
+/* Objects and functions have addresses of one size wherever there is dlsym. */
+static int load(void *library, const char *name, void *function)
+{
+	void *address = dlsym(library, name);
+
+	memcpy(function, &address, sizeof address);
+	return address != NULL;
+}
+
+static enum gn_status open_blas(struct gn_blas *b, struct gn_err *err)
+{
+	const char *missing = NULL;
+
+	if (!(b->library = open_library(err)))
+		return GN_ERR_NOT_FOUND;
+#define X(name) missing = load(b->library, #name, &b->api.name) ? missing : #name;
+	GN_BLAS_FUNCTIONS(X)
+#undef X
+	if (missing)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this cuBLASLt has no %s: version %d is needed", missing,
+				  CUBLAS_VER_MAJOR);
+	return gn_blas_check(b, b->api.cublasLtCreate(&b->handle), "cublasLtCreate", NULL, err);
+}
+
+enum gn_status gn_blas_create(struct gn_cuda_stream *s, const struct gn_blas_options *options, struct gn_blas **out,
+			      struct gn_err *err)
+{
+	enum gn_status status = gn_cuda_enter(s->device, err);
+	struct gn_blas *b;
+
+	if (status)
+		return status;
+	if (!(b = calloc(1, sizeof *b)))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for cuBLASLt");
+	b->stream = s;
+	b->options = *options;
+	status = open_blas(b, err);
+	if (status)
+		gn_blas_destroy(b);
+	else
+		*out = b;
+	return status;
+}
+
+void gn_blas_destroy(struct gn_blas *b)
+{
+	if (!b)
+		return;
+	if (b->handle && !gn_cuda_enter(b->stream->device, NULL))
+		(void)b->api.cublasLtDestroy(b->handle);
+	/* the library stays, as cuDNN's does */
+	free(b);
+}
+
+static enum gn_status run(struct gn_blas_plan *p, int candidate, const struct gn_blas_data *t, void *workspace,
+			  struct gn_err *err)
+{
+	struct gn_blas *b = p->blas;
+	const cublasLtMatmulHeuristicResult_t *f = &p->found[candidate];
+	int has_bias = p->pass == GN_BLAS_FORWARD_BIAS || p->pass == GN_BLAS_BACKWARD_WEIGHT_BIAS;
+	int weight_is_result = p->pass >= GN_BLAS_BACKWARD_WEIGHT;
+	const void *first = weight_is_result ? t->x : t->weight;
+	const void *second = p->pass <= GN_BLAS_FORWARD_BIAS ? t->x : t->y;
+	void *result = weight_is_result ? t->weight : p->pass == GN_BLAS_BACKWARD_DATA ? t->x : t->y;
+	const float one = 1, zero = 0;
+	enum gn_status status = GN_OK;
+
+	if (has_bias)
+		status = gn_blas_check(b, b->api.cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &t->bias,
+									sizeof t->bias),
+			       "cublasLtMatmulDescSetAttribute of the bias", p, err);
+	if (status)
+		return status;
+	return gn_blas_check(b, b->api.cublasLtMatmul(b->handle, p->product, &one, first, p->a, second, p->b, &zero, result, p->d,
+					      result, p->d, &f->algo, workspace, f->workspaceSize, b->stream->native),
+		     "cublasLtMatmul", p, err);
+}
+
+enum gn_status gn_blas_run(struct gn_blas_plan *p, const struct gn_blas_data *data, void *workspace, struct gn_err *err)
+{
+	enum gn_status status = gn_cuda_enter(p->blas->stream->device, err);
+
+	return status ? status : run(p, p->chosen, data, workspace, err);
+}
+
+struct trial {
+	struct gn_blas_plan *plan;
+	const struct gn_blas_data *data;
+	void *workspace;
+};
+
+static enum gn_status try_one(void *context, int candidate, struct gn_err *err)
+{
+	const struct trial *t = context;
+
+	return run(t->plan, candidate, t->data, t->workspace, err);
+}
+
+enum gn_status gn_blas_tune(struct gn_blas_plan *p, const struct gn_blas_data *data, void *workspace, struct gn_err *err)
+{
+	struct trial t = {p, data, workspace};
+	struct gn_cuda_ways ways = {p->count, try_one, &t};
+	int chosen;
+	enum gn_status status = p->count == 1 ? GN_OK : gn_cuda_enter(p->blas->stream->device, err);
+
+	if (status || p->count == 1)
+		return status;
+	status = gn_cuda_fastest(p->blas->stream, &ways, &chosen, err);
+	if (status)
+		return status;
+	p->found[0] = p->found[chosen];
+	p->count = 1;
+	return GN_OK;
+}

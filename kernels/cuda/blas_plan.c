@@ -1,0 +1,174 @@
+/* What a pass multiplies, and by which of cuBLASLt's algorithms.
+ *
+ * It thinks in columns: rows of c numbers are columns of a c x n matrix, so y^T = weight x^T is what is asked for. */
+#include "kernels/cuda/blas_internal.h"
+
+#include <stdlib.h>
+
+static cudaDataType_t data_type(enum gn_cuda_type type)
+{
+	return type == GN_CUDA_F32 ? CUDA_R_32F : type == GN_CUDA_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+/* What is multiplied, in columns: d = op(a) op(b). */
+struct product {
+	cublasOperation_t a, b;
+	int rows[3], columns[3]; /* of a, b, d as they lie */
+	cudaDataType_t d_type;
+	cublasLtEpilogue_t epilogue;
+};
+
+static struct product product_of(const struct gn_blas_plan *p)
+{
+	int n = p->linear.n, c = p->linear.c, out = p->linear.out_c;
+	cudaDataType_t type = data_type(p->linear.type);
+
+	switch (p->pass) {
+	case GN_BLAS_BACKWARD_DATA: /* weight y */
+		return (struct product){CUBLAS_OP_N, CUBLAS_OP_N, {c, out, c}, {out, n, n}, type, CUBLASLT_EPILOGUE_DEFAULT};
+	case GN_BLAS_BACKWARD_WEIGHT: /* x y^T */
+		return (struct product){CUBLAS_OP_N, CUBLAS_OP_T, {c, out, c}, {n, n, out}, CUDA_R_32F, CUBLASLT_EPILOGUE_DEFAULT};
+	case GN_BLAS_BACKWARD_WEIGHT_BIAS:
+		return (struct product){CUBLAS_OP_N, CUBLAS_OP_T, {c, out, c}, {n, n, out}, CUDA_R_32F, CUBLASLT_EPILOGUE_BGRADB};
+	case GN_BLAS_FORWARD_BIAS: /* weight^T x */
+		return (struct product){CUBLAS_OP_T, CUBLAS_OP_N, {c, c, out}, {out, n, n}, type, CUBLASLT_EPILOGUE_BIAS};
+	default:
+		return (struct product){CUBLAS_OP_T, CUBLAS_OP_N, {c, c, out}, {out, n, n}, type, CUBLASLT_EPILOGUE_DEFAULT};
+	}
+}
+
+/* Whether there is a bias, and how it is aligned, may be looked at when algorithms are chosen; it is not read. */
+static const uintptr_t any_bias = 256;
+
+static enum gn_status describe_product(struct gn_blas_plan *p, const struct product *q, struct gn_err *err)
+{
+	struct gn_blas *b = p->blas;
+	int fast = p->linear.type == GN_CUDA_F32 && b->options.tf32;
+	const struct {
+		cublasLtMatmulDescAttributes_t name;
+		const void *value;
+		size_t bytes;
+	} all[] = {
+		{CUBLASLT_MATMUL_DESC_TRANSA, &q->a, sizeof q->a},
+		{CUBLASLT_MATMUL_DESC_TRANSB, &q->b, sizeof q->b},
+		{CUBLASLT_MATMUL_DESC_EPILOGUE, &q->epilogue, sizeof q->epilogue},
+		{CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &q->d_type, sizeof q->d_type},
+		{CUBLASLT_MATMUL_DESC_BIAS_POINTER, &any_bias, sizeof any_bias},
+	};
+	size_t count = sizeof all / sizeof *all - (q->epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 2 : 0);
+	enum gn_status status = gn_blas_check(b, b->api.cublasLtMatmulDescCreate(
+		&p->product, fast ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+		"cublasLtMatmulDescCreate", p, err);
+
+	for (size_t i = 0; i < count && !status; i++)
+		status = gn_blas_check(b, b->api.cublasLtMatmulDescSetAttribute(p->product, all[i].name, all[i].value, all[i].bytes),
+			       "cublasLtMatmulDescSetAttribute", p, err);
+	return status;
+}
+
+static enum gn_status describe_matrices(struct gn_blas_plan *p, const struct product *q, struct gn_err *err)
+{
+	cublasLtMatrixLayout_t *const layouts[3] = {&p->a, &p->b, &p->d};
+	cudaDataType_t type = data_type(p->linear.type);
+	enum gn_status status = GN_OK;
+
+	for (int i = 0; i < 3 && !status; i++)
+		status = gn_blas_check(p->blas, p->blas->api.cublasLtMatrixLayoutCreate(
+			layouts[i], i == 2 ? q->d_type : type, (uint64_t)q->rows[i], (uint64_t)q->columns[i], q->rows[i]),
+			"cublasLtMatrixLayoutCreate", p, err);
+	return status;
+}
+
+/* What may be chosen: no more workspace than allowed, memory as blas.h says, sums in float. */
+static enum gn_status prefer(struct gn_blas_plan *p, cublasLtMatmulPreference_t preference, struct gn_err *err)
+{
+	static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+	const uint32_t sixteen = 16, sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+	const uint64_t limit = p->blas->options.workspace_limit_bytes;
+	__typeof__(cublasLtMatmulPreferenceSetAttribute) *set = p->blas->api.cublasLtMatmulPreferenceSetAttribute;
+	cublasStatus_t code = set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit);
+
+	if (!code)
+		code = set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums);
+	for (size_t i = 0; i < sizeof alignments / sizeof *alignments && !code; i++)
+		code = set(preference, alignments[i], &sixteen, sizeof sixteen);
+	return gn_blas_check(p->blas, code, "cublasLtMatmulPreferenceSetAttribute", p, err);
+}
+
+static enum gn_status find(struct gn_blas_plan *p, struct gn_err *err)
+{
+	struct gn_blas *b = p->blas;
+	cublasLtMatmulPreference_t preference = NULL;
+	enum gn_status status = gn_blas_check(b, b->api.cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate", p,
+				      err);
+
+	if (!status)
+		status = prefer(p, preference, err);
+	if (!status)
+		status = gn_blas_check(b, b->api.cublasLtMatmulAlgoGetHeuristic(b->handle, p->product, p->a, p->b, p->d, p->d, preference,
+									GN_BLAS_CANDIDATES_MAX, p->found, &p->count),
+			       "cublasLtMatmulAlgoGetHeuristic", p, err);
+	if (!status && !p->count)
+		status = gn_blas_check(b, CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p, err);
+	if (preference)
+		(void)b->api.cublasLtMatmulPreferenceDestroy(preference);
+	return status;
+}
+
+enum gn_status gn_blas_plan_create(struct gn_blas *b, const struct gn_blas_linear *linear, enum gn_blas_pass pass,
+				   struct gn_blas_plan **out, struct gn_err *err)
+{
+	struct gn_blas_plan *p = calloc(1, sizeof *p);
+	struct product q;
+	enum gn_status status;
+
+	if (!p)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a linear layer");
+	p->blas = b;
+	p->linear = *linear;
+	p->pass = pass;
+	q = product_of(p);
+	status = gn_cuda_enter(b->stream->device, err);
+	if (!status)
+		status = describe_product(p, &q, err);
+	if (!status)
+		status = describe_matrices(p, &q, err);
+	if (!status)
+		status = find(p, err);
+	if (status)
+		gn_blas_plan_destroy(p);
+	else
+		*out = p;
+	return status;
+}
+
+void gn_blas_plan_destroy(struct gn_blas_plan *p)
+{
+	if (!p)
+		return;
+	if (p->product)
+		(void)p->blas->api.cublasLtMatmulDescDestroy(p->product);
+	if (p->a)
+		(void)p->blas->api.cublasLtMatrixLayoutDestroy(p->a);
+	if (p->b)
+		(void)p->blas->api.cublasLtMatrixLayoutDestroy(p->b);
+	if (p->d)
+		(void)p->blas->api.cublasLtMatrixLayoutDestroy(p->d);
+	free(p);
+}
+
+size_t gn_blas_plan_workspace_bytes(const struct gn_blas_plan *p)
+{
+	size_t most = 0;
+
+	for (int i = 0; i < p->count; i++)
+		most = p->found[i].workspaceSize > most ? p->found[i].workspaceSize : most;
+	return most;
+}
+
+int gn_blas_plan_candidates(const struct gn_blas_plan *p)
+{
+	return p->count;
+}

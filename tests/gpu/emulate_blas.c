@@ -1,0 +1,146 @@
+/* Stands for kernels/cuda/blas.h where kernels are emulated: plain products on the same memory, so that operators and plans are
+ * tested without a GPU. It cannot show what cuBLASLt computes; tests/gpu/test_ops asks the real one where there is a GPU.
+ *
+ * Like cuBLASLt it takes some passes and refuses others, so that every way is gone. Thread safety: as blas.h.
+ */
+#include "kernels/cuda/blas.h"
+
+#include <stdlib.h>
+
+struct gn_blas {
+	int unused;
+};
+
+struct gn_blas_plan {
+	struct gn_blas_linear linear;
+	enum gn_blas_pass pass;
+};
+
+const char *gn_blas_pass_name(enum gn_blas_pass pass)
+{
+	static const char *const names[GN_BLAS_PASSES] = {"forward", "bias", "data", "weight", "weight and bias"};
+
+	return names[pass];
+}
+
+enum gn_status gn_blas_create(struct gn_cuda_stream *s, const struct gn_blas_options *options, struct gn_blas **out,
+			      struct gn_err *err)
+{
+	struct gn_blas *b = calloc(1, sizeof *b);
+
+	(void)s;
+	(void)options;
+	if (!b)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	*out = b;
+	return GN_OK;
+}
+
+void gn_blas_destroy(struct gn_blas *b)
+{
+	free(b);
+}
+
+enum gn_status gn_blas_plan_create(struct gn_blas *b, const struct gn_blas_linear *l, enum gn_blas_pass pass,
+				   struct gn_blas_plan **out, struct gn_err *err)
+{
+	int with_bias = pass == GN_BLAS_FORWARD_BIAS || pass == GN_BLAS_BACKWARD_WEIGHT_BIAS;
+	struct gn_blas_plan *p;
+
+	(void)b;
+	if (l->c % 2 || (with_bias && l->out_c % 4))
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the emulation refuses %s", gn_blas_pass_name(pass));
+	if (!(p = calloc(1, sizeof *p)))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	p->linear = *l;
+	p->pass = pass;
+	*out = p;
+	return GN_OK;
+}
+
+void gn_blas_plan_destroy(struct gn_blas_plan *p)
+{
+	free(p);
+}
+
+size_t gn_blas_plan_workspace_bytes(const struct gn_blas_plan *p)
+{
+	return p->pass == GN_BLAS_BACKWARD_DATA ? 700 : 0;
+}
+
+int gn_blas_plan_candidates(const struct gn_blas_plan *p)
+{
+	(void)p;
+	return 1;
+}
+
+enum gn_status gn_blas_tune(struct gn_blas_plan *p, const struct gn_blas_data *data, void *workspace, struct gn_err *err)
+{
+	return gn_blas_run(p, data, workspace, err);
+}
+
+static void forward(const struct gn_blas_linear *l, const struct gn_blas_data *d)
+{
+	for (int i = 0; i < l->n; i++) {
+		for (int o = 0; o < l->out_c; o++) {
+			double sum = d->bias ? gn_cuda_value(l->type, d->bias, (size_t)o) : 0;
+
+			for (int k = 0; k < l->c; k++)
+				sum += (double)gn_cuda_value(l->type, d->x, (size_t)i * l->c + k) *
+				       gn_cuda_value(l->type, d->weight, (size_t)o * l->c + k);
+			gn_cuda_set_value(l->type, d->y, (size_t)i * l->out_c + o, (float)sum);
+		}
+	}
+}
+
+static void backward_data(const struct gn_blas_linear *l, const struct gn_blas_data *d)
+{
+	for (int i = 0; i < l->n; i++) {
+		for (int k = 0; k < l->c; k++) {
+			double sum = 0;
+
+			for (int o = 0; o < l->out_c; o++)
+				sum += (double)gn_cuda_value(l->type, d->y, (size_t)i * l->out_c + o) *
+				       gn_cuda_value(l->type, d->weight, (size_t)o * l->c + k);
+			gn_cuda_set_value(l->type, d->x, (size_t)i * l->c + k, (float)sum);
+		}
+	}
+}
+
+static void backward_weight(const struct gn_blas_linear *l, const struct gn_blas_data *d)
+{
+	float *weight = d->weight, *bias = d->bias;
+
+	for (int o = 0; o < l->out_c; o++) {
+		double total = 0;
+
+		for (int k = 0; k < l->c; k++) {
+			double sum = 0;
+
+			for (int i = 0; i < l->n; i++)
+				sum += (double)gn_cuda_value(l->type, d->y, (size_t)i * l->out_c + o) *
+				       gn_cuda_value(l->type, d->x, (size_t)i * l->c + k);
+			weight[(size_t)o * l->c + k] = (float)sum;
+		}
+		for (int i = 0; i < l->n; i++)
+			total += gn_cuda_value(l->type, d->y, (size_t)i * l->out_c + o);
+		if (bias)
+			bias[o] = (float)total;
+	}
+}
+
+enum gn_status gn_blas_run(struct gn_blas_plan *p, const struct gn_blas_data *d, void *workspace, struct gn_err *err)
+{
+	int with_bias = p->pass == GN_BLAS_FORWARD_BIAS || p->pass == GN_BLAS_BACKWARD_WEIGHT_BIAS;
+
+	(void)workspace;
+	if (!d->x || !d->weight || !d->y || with_bias != (d->bias != NULL))
+		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor, or with one too many", gn_blas_pass_name(p->pass));
+	if (p->pass == GN_BLAS_BACKWARD_DATA)
+		backward_data(&p->linear, d);
+	else if (p->pass >= GN_BLAS_BACKWARD_WEIGHT)
+		backward_weight(&p->linear, d);
+	else
+		forward(&p->linear, d);
+	return GN_OK;
+}
