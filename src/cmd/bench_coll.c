@@ -95,6 +95,7 @@ static enum gn_status measure_place(const struct job *j, struct gn_timing *t, in
 		status = gn_bench_add_wrong(j->b, count_wrong(j), t, err);
 	gn_coll_describe(coll, &info);
 	t->algo = info.algorithm;
+	t->pieces = (int)info.pieces;
 	t->chunks = (int)info.chunks;
 	*direct |= info.direct;
 	gn_coll_free(coll);

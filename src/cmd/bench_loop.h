@@ -30,7 +30,7 @@ struct gn_timing {
 	/* for the caller to fill in */
 	int64_t wrong;
 	const char *algo;
-	int chunks;
+	int pieces, chunks;
 };
 
 /* Collective. times has room for plan->iters, and holds those of the out->iters operations, ascending, afterwards. */

@@ -70,6 +70,7 @@ static enum gn_status measure_row(struct gn_bench *b, struct gn_bench_row *row, 
 	if (colls[0])
 		gn_coll_describe(colls[0], &info);
 	t->algo = info.algorithm;
+	t->pieces = (int)info.pieces;
 	t->chunks = (int)info.chunks;
 	*direct = info.direct;
 	gn_coll_free(colls[1]);

@@ -29,6 +29,7 @@ static void json_timing(struct gn_json *j, const char *key, const struct gn_benc
 	if (row->limit_gb_per_s > 0)
 		gn_json_fixed(j, "limit_share", share(row, t), 4);
 	gn_json_string(j, "algo", t->algo);
+	gn_json_int(j, "pieces", t->pieces);
 	gn_json_int(j, "chunks", t->chunks);
 	gn_json_int(j, "iters", t->iters);
 	gn_json_int(j, "wrong", t->wrong);
