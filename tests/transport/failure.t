@@ -124,4 +124,16 @@ printf '%s\n' "${tap_output:-}" | grep '^#'
 check "random faults with progress by a thread" env PROBE_PROGRESS=thread timeout -k 5 300 \
 	"$GN_SOURCE/tests/transport/faults" --count "$((${#few} ? 9 : 24))" --jobs 4
 printf '%s\n' "${tap_output:-}" | grep '^#'
+# Rounds of UCX's keepalive that are more frequent than the limit for stalls must not pass for progress.
+over_two_links() {
+	UCX_KEEPALIVE_INTERVAL=1s timeout -k 5 200 "$GN_SOURCE/tests/transport/faults" --rails --count "$((${#few} ? 6 : 12))" --jobs 4 \
+		--kinds cut,flap,kill,cut,flap,pause
+}
+if ((UID)) || ! ip netns add ${cluster}s 2>/dev/null; then
+	skip "random faults over two links" "no network namespaces here"
+else
+	cut_off
+	check "random faults over two links, the links' own among them" over_two_links
+	printf '%s\n' "${tap_output:-}" | grep '^#'
+fi
 finish
