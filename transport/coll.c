@@ -16,6 +16,8 @@
 #define MISMATCH_NS 4000000000u
 #define CHECK_NS 2000000u
 #define NOTE_NS 200000000u
+/* Progress calls with something to do, between two looks at what else has happened. */
+#define BUSY_LOOKS 4096
 /* The longest sleep of one who waits: what is lost should a neighbour not have noticed it. */
 #define REST_NS 5000000u
 /* Looks at neighbours' memory before turning to the network: long when nobody else needs the processor. */
@@ -285,7 +287,7 @@ static void give_way(struct gn_comm *c, unsigned turn)
 static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 {
 	uint64_t started = 0, checked = 0, now;
-	unsigned idle = 0, looks = c->comm->crowded ? GN_LOOKS_CROWDED : GN_LOOKS;
+	unsigned idle = 0, busy = 0, looks = c->comm->crowded ? GN_LOOKS_CROWDED : GN_LOOKS;
 	enum gn_status status;
 	int moved = 0;
 
@@ -293,11 +295,14 @@ static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 		if (gn_comm_progress(c->comm)) {
 			idle = 0;
 			moved = 1;
+			/* events need not be ours, nor ever end */
+			if (++busy % BUSY_LOOKS)
+				continue;
+		} else if (++idle % looks) {
 			continue;
+		} else {
+			give_way(c->comm, idle / looks);
 		}
-		if (++idle % looks)
-			continue;
-		give_way(c->comm, idle / looks);
 		now = gn_clock_ns();
 		if (!started)
 			started = now;

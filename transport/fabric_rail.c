@@ -2,16 +2,45 @@
 
 #include "src/base/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* --- context and worker --- */
 
+/* A setting, unless the environment makes it. */
+static ucs_status_t prefer(ucp_config_t *config, const char *variable, const char *key, int number, const char *unit)
+{
+	char value[32];
+
+	if (getenv(variable))
+		return UCS_OK;
+	snprintf(value, sizeof value, "%d%s", number, unit);
+	return ucp_config_modify(config, key, value);
+}
+
+/* A tcp connection on which nothing is sent finds out that its link is gone within the world's limit, though not within three
+ * seconds, or a short interruption would be taken for the end. UCX's own values take 22 s. What UCX does besides, for all
+ * transports, is turned off: each round counts as something that has happened (ucp_worker_progress), and a job that has
+ * stalled looked alive as long as rounds were more frequent than the limit. */
+static ucs_status_t keep_alive(const struct gn_fabric *f, ucp_config_t *config)
+{
+	int limit = gn_world_silent_after_ms(f->world) / 1000, idle = limit / 2 > 1 ? limit / 2 : 1;
+	int probes = limit - idle > 2 ? limit - idle : 2;
+	ucs_status_t rc = ucp_config_modify(config, "KEEPALIVE_INTERVAL", "inf");
+
+	if (rc == UCS_OK)
+		rc = prefer(config, "UCX_TCP_KEEPIDLE", "KEEPIDLE", idle, "s");
+	if (rc == UCS_OK)
+		rc = prefer(config, "UCX_TCP_KEEPINTVL", "KEEPINTVL", 1, "s");
+	return rc == UCS_OK ? prefer(config, "UCX_TCP_KEEPCNT", "KEEPCNT", probes, "") : rc;
+}
+
 static ucs_status_t configure(const struct gn_fabric_rail *r, const char *tls, ucp_config_t *config)
 {
-	ucs_status_t rc = UCS_OK;
+	ucs_status_t rc = keep_alive(r->fabric, config);
 
-	if (tls)
+	if (rc == UCS_OK && tls)
 		rc = ucp_config_modify(config, "TLS", tls);
 	if (rc == UCS_OK && *r->device)
 		rc = ucp_config_modify(config, "NET_DEVICES", r->device);

@@ -20,6 +20,7 @@ struct gn_world {
 	struct gn_bootstrap *bootstrap;
 	struct gn_watch *watch; /* NULL in a world of one */
 	struct gn_secret secret;
+	int silent_after_ms;
 	struct gn_recorder *recorder;
 	int nodes, local_rank, local_size;
 	int *node_of;
@@ -189,6 +190,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 	o.timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : 60000;
 	o.silent_after_ms = o.silent_after_ms > 0 ? o.silent_after_ms : 5000;
 	o.stall_after_ms = o.stall_after_ms > 0 ? o.stall_after_ms : 5000;
+	w->silent_after_ms = o.silent_after_ms;
 	status = gn_recorder_create(o.stall_after_ms, &w->recorder, err);
 	if (!status)
 		status = open_bootstrap(o.timeout_ms, log, &w->bootstrap, err);
@@ -331,6 +333,11 @@ void gn_world_set_progress(struct gn_world *w, void (*progress)(void *context), 
 {
 	w->bootstrap->progress = progress;
 	w->bootstrap->progress_context = context;
+}
+
+int gn_world_silent_after_ms(const struct gn_world *w)
+{
+	return w->silent_after_ms;
 }
 
 struct gn_recorder *gn_world_recorder(const struct gn_world *w)

@@ -59,6 +59,9 @@ enum gn_status gn_world_key(const struct gn_world *w, const char *use, void *key
 /* "pmix", "environment" or "alone". */
 const char *gn_world_bootstrap(const struct gn_world *w);
 
+/* For how long a peer may give no sign of life. */
+int gn_world_silent_after_ms(const struct gn_world *w);
+
 /* Collective: everyone gives len_bytes (the same everywhere or not), all get all; gn_told_release frees it. *out is set only
  * on success. Over the bootstrap, for small things (addresses, digests). */
 enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, struct gn_told *out,

@@ -83,6 +83,30 @@ docker() {
 }
 check "a bridge of containers is not taken for the network" docker
 
+# Once the limit has been measured by both links, messages go by the first alone.
+by_the_first_alone() {
+	local one two
+	one=$(sent "$first") two=$(sent "$second")
+	sleep 0.3
+	((two > start + (1 << 20) && $(sent "$first") > one + 20000 && $(sent "$second") < two + 2000))
+}
+cut_idle() {
+	local pid end
+	start=$(sent "$second")
+	step "$gannet" bench allreduce --transport tcp --min-bytes 1K --max-bytes 1K --iters 1000000 --place in >"$lab/out" 2>"$lab/err" &
+	pid=$!
+	until_within 30 by_the_first_alone || { cat "$lab/err"; kill $pid; return 1; }
+	end=$((SECONDS + 9))
+	ip link set "$second" down
+	wait $pid
+	echo "$((SECONDS - end + 9)) s"
+	ip link set "$second" up
+	cat "$lab/err"
+	((SECONDS <= end)) && grep -q "Exited with exit code 4" "$lab/err" &&
+		grep -qE "rank [0-3] on n[12] is lost: the connection to it by eth1 broke" "$lab/err"
+}
+check "a link cut that nothing goes by just now: the job ends and names it" cut_idle
+
 flowing() { (($(sent "$second") > start + (16 << 20))); }
 cut_one() {
 	local pid end
