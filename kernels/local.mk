@@ -70,7 +70,7 @@ libgannet_cuda_a_SOURCES = \
 	kernels/cuda/dnn_graph.c \
 	kernels/cuda/dnn_plan.c \
 	kernels/cuda/dnn_run.c \
-	kernels/cuda/fastest.c \
+	kernels/cuda/fastest.c kernels/cuda/fastest.h \
 	kernels/cuda/graph.c \
 	kernels/cuda/memory.c \
 	kernels/cuda/op_conv.c \

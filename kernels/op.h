@@ -67,6 +67,9 @@ struct gn_op_desc {
 	/* conv, host: takes and gives bfloat16, adds floats; weights and their gradients stay float. The other operators compute in
 	 * the type that their first input comes in, but linear layers and dropout want floats, and average pooling gives them. */
 	int bf16;
+	/* conv, GPU, training, without bias: the sums of its output's channels and of their squares are wanted, for the batch norm
+	 * behind it; whether they come is in its info. */
+	int statistics;
 	int training;
 	/* conv, host, inference: weights change only when gn_op_freeze is told; what is made of them is in the workspace, which has to
 	 * be left alone from then on. */
@@ -90,6 +93,7 @@ struct gn_op_info {
 	struct gn_weight_layout weight; /* as it has to come */
 	size_t workspace_bytes; /* kept untouched from forward to backward */
 	size_t scratch_bytes;   /* free for others between calls */
+	size_t statistics_bytes; /* conv: of the sums that it gives; 0: none */
 	int backward_reads_in;  /* in[0]; else it may be gone by then, as in[1] always may */
 	int backward_reads_out;
 	int in_place; /* out may be in[0]'s memory, and din[0] dout's */
@@ -107,6 +111,9 @@ struct gn_op_buffers {
 	const float *weight, *bias; /* conv as in info, linear OI, batch norm scale and shift */
 	float *dweight, *dbias;     /* overwritten */
 	float *running_mean, *running_var;
+	/* float [2][channels]: sums of a tensor's channels and of their squares, which a conv gives with its output where its info has
+	 * statistics_bytes, and a batch norm in training takes with its input; NULL: it makes its own. */
+	float *statistics;
 	void *workspace, *scratch;
 };
 

@@ -1,5 +1,6 @@
 /* Finding cuBLASLt, and running its products. */
 #include "kernels/cuda/blas_internal.h"
+#include "kernels/cuda/fastest.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

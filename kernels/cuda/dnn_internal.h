@@ -43,6 +43,7 @@ struct gn_dnn_plan {
 	struct gn_dnn_conv conv;
 	enum gn_dnn_pass pass;
 	int count, chosen;
+	int compiled; /* planning alone: engines that were made for the shape, and could not be loaded here */
 	cudnnBackendDescriptor_t plans[GN_DNN_CANDIDATES_MAX];
 	size_t workspaces[GN_DNN_CANDIDATES_MAX];
 	int64_t engines[GN_DNN_CANDIDATES_MAX];

@@ -2,6 +2,7 @@
 #include "kernels/cuda/dnn_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Whether the rules allow what an engine notes about itself. */
 static int is_allowed(const struct gn_dnn_plan *p, cudnnBackendDescriptor_t engine)
@@ -45,13 +46,24 @@ static int look_at_engine(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config
 	return ok;
 }
 
+/* For a device that is not here: whether cuDNN compiled code for it, and only then found nothing to load it with. */
+static int is_compiled(const struct gn_dnn_plan *p)
+{
+	char text[1024] = "";
+
+	if (!p->dnn->device)
+		return 0;
+	p->dnn->api.cudnnGetLastErrorString(text, sizeof text);
+	return strstr(text, "cuLibraryLoadData") != NULL;
+}
+
 /* A configuration that becomes a plan within the limits is a candidate; one that does not is none, for whatever reason. */
 static void try_config(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config)
 {
 	const struct gn_cudnn *api = &p->dnn->api;
 	cudnnBackendDescriptor_t plan = NULL;
 	int64_t number = -1, workspace = 0, count = 0;
-	int ok;
+	int ok, finalized = 0;
 
 	if (p->count == GN_DNN_CANDIDATES_MAX || !look_at_engine(p, config, &number) ||
 	    api->cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan))
@@ -65,9 +77,11 @@ static void try_config(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config)
 	ok = ok &&
 	     !api->cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
 					    &config) &&
-	     !api->cudnnBackendFinalize(plan) &&
+	     (finalized = !api->cudnnBackendFinalize(plan)) &&
 	     !api->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
 					    &workspace);
+	if (!finalized)
+		p->compiled += is_compiled(p);
 	if (!ok || workspace < 0 || (size_t)workspace > p->dnn->options.workspace_limit_bytes) {
 		(void)api->cudnnBackendDestroyDescriptor(plan);
 		return;
@@ -126,6 +140,9 @@ static enum gn_status find_engines(struct gn_dnn_plan *p, struct gn_err *err)
 	if (!p->count && !g.status)
 		g.status = gn_dnn_check(p->dnn, CUDNN_STATUS_NOT_SUPPORTED, "no engine takes it", &p->conv, p->pass, err);
 	gn_dnn_graph_release(&g);
+	if (!p->count && p->compiled)
+		g.status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%d engines were compiled for %s, which only a driver can load",
+				      p->compiled, gn_dnn_pass_name(p->pass));
 	return p->count ? GN_OK : g.status;
 }
 

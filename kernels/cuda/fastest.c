@@ -1,5 +1,4 @@
-/* The fastest of several ways to do the same, by the GPU's clock. */
-#include "kernels/cuda/internal.h"
+#include "kernels/cuda/fastest.h"
 
 enum { RUNS = 3 };
 
@@ -31,7 +30,7 @@ enum gn_status gn_cuda_fastest(struct gn_cuda_stream *s, const struct gn_cuda_wa
 	int chosen = -1;
 
 	for (int i = 0; i < 2 && !status; i++)
-		status = gn_cuda_event_create(s->device, 1, &events[i], err);
+		status = gn_cuda_event_create(gn_cuda_stream_device(s), 1, &events[i], err);
 	for (int i = 0; i < ways->count && !status; i++) {
 		last = measure(s, ways, i, events, &ms, err);
 		if (!last && (chosen < 0 || ms < best)) {

@@ -27,15 +27,6 @@ struct gn_cuda_stream {
 enum gn_status gn_cuda_check(cudaError_t code, const char *call, int ordinal, struct gn_err *err);
 /* Every function on a device begins with it: the current device belongs to the thread. */
 enum gn_status gn_cuda_enter(const struct gn_cuda_device *d, struct gn_err *err);
-/* Several ways to do the same, each by its number. */
-struct gn_cuda_ways {
-	int count;
-	enum gn_status (*run)(void *context, int way, struct gn_err *err); /* queues */
-	void *context;
-};
-
-/* Runs every way a few times, waits, and says which is fastest; one that cannot run is passed over, as long as another can. */
-enum gn_status gn_cuda_fastest(struct gn_cuda_stream *s, const struct gn_cuda_ways *ways, int *out, struct gn_err *err);
 /* GN_OK when this build has code for the calling thread's current device. */
 enum gn_status gn_cuda_kernels_probe(int ordinal, struct gn_err *err);
 

@@ -4,12 +4,15 @@
  * made in the forward pass and kept for the backward one; f32 weights that lie right are used as they are. The gradient of
  * the weights comes in the operator's type and is widened.
  */
+#include "kernels/cuda/fastest.h"
 #include "kernels/cuda/ops_internal.h"
 
 struct conv_op {
 	struct gn_op base;
 	struct gn_dnn_conv conv;
 	struct gn_dnn_plan *forward, *data, *weight;
+	struct gn_dnn_plan *counting; /* forward, with the sums of its output; NULL: no engine does, or nobody asked */
+	int counts_after;	      /* the sums are made by a kernel of ours behind the other plan all the same: that is faster */
 	int fused;	   /* bias, sum and relu happen in the forward plan */
 	int copies;	   /* weights and their gradient are not used where they lie */
 	size_t weights;	   /* elements */
@@ -74,6 +77,46 @@ static struct gn_dnn_data weight_data(const struct conv_op *c)
 		.x = (void *)c->base.buffers.in[0], .weight = weight_gradient(c), .y = (void *)c->base.buffers.dout};
 }
 
+/* The forward pass with the sums of its output's channels, in one of two ways. */
+enum { AFTER, WITHIN, WAYS };
+
+static enum gn_status count(void *context, int way, struct gn_err *err)
+{
+	struct conv_op *c = context;
+	const struct gn_op_buffers *b = &c->base.buffers;
+	struct gn_dnn_data data = forward_data(c);
+	enum gn_status status;
+
+	if (way == WITHIN) {
+		data.sum = b->statistics;
+		data.squares = b->statistics + c->conv.out_c;
+		return gn_dnn_run(c->counting, &data, b->scratch, err);
+	}
+	status = gn_dnn_run(c->forward, &data, b->scratch, err);
+	if (!status)
+		status = gn_cuda_batch_norm_statistics(stream_of(c), &c->sums, b->out, 0, err);
+	return status ? status : gn_cuda_sums_to_float(stream_of(c), c->sums.sums, b->statistics, 2 * c->conv.out_c, err);
+}
+
+/* An engine with sums saves a pass over the output, and may be slower than that costs. */
+static enum gn_status choose_way(struct conv_op *c, struct gn_err *err)
+{
+	const struct gn_op_buffers *b = &c->base.buffers;
+	struct gn_dnn_data data = forward_data(c);
+	struct gn_cuda_ways ways = {WAYS, count, c};
+	enum gn_status status;
+	int way;
+
+	data.sum = b->statistics;
+	data.squares = b->statistics + c->conv.out_c;
+	status = gn_dnn_tune(c->counting, &data, b->scratch, err);
+	if (!status)
+		status = gn_cuda_fastest(stream_of(c), &ways, &way, err);
+	if (!status)
+		c->counts_after = way == AFTER;
+	return status;
+}
+
 static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 {
 	struct conv_op *c = self(op);
@@ -87,6 +130,8 @@ static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 	if (!gn_cuda_ops_of(op)->options.tune)
 		return GN_OK;
 	status = gn_dnn_tune(c->forward, &forward, b->scratch, err);
+	if (!status && c->counting && b->statistics)
+		status = choose_way(c, err);
 	if (!status && c->data && b->din[0])
 		status = gn_dnn_tune(c->data, &data, b->scratch, err);
 	if (!status && c->weight)
@@ -103,6 +148,8 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 	enum gn_status status = c->copies ? change_weight(c, 0, b->weight, multiplier(c), err) : GN_OK;
 
 	(void)step;
+	if (!status && c->counting && b->statistics)
+		return count(c, c->counts_after ? AFTER : WITHIN, err);
 	if (!status)
 		status = gn_dnn_run(c->forward, &data, b->scratch, err);
 	if (status || c->fused || !(d->bias || d->add || d->relu))
@@ -135,6 +182,7 @@ static void destroy(struct gn_op *op)
 	struct conv_op *c = self(op);
 
 	gn_dnn_plan_destroy(c->forward);
+	gn_dnn_plan_destroy(c->counting);
 	gn_dnn_plan_destroy(c->data);
 	gn_dnn_plan_destroy(c->weight);
 }
@@ -156,6 +204,9 @@ static enum gn_status plan(struct conv_op *c, struct gn_dnn *dnn, struct gn_err 
 	const struct gn_op_desc *d = &c->base.desc;
 	enum gn_status status = plan_forward(c, dnn, err);
 
+	/* sums of squares in float lose digits that f32 has */
+	if (!status && d->training && d->statistics && !d->bias && c->conv.type != GN_CUDA_F32)
+		(void)gn_dnn_plan_create(dnn, &c->conv, GN_DNN_FORWARD_STATISTICS, &c->counting, NULL);
 	if (!status && d->training)
 		status = gn_dnn_plan_create(dnn, &c->conv, GN_DNN_BACKWARD_WEIGHT, &c->weight, err);
 	if (!status && d->training && d->needs_din)
@@ -175,6 +226,10 @@ static void describe(struct conv_op *c, const struct gn_cuda_ops *o)
 	size_t copy_bytes = c->copies ? gn_cuda_padded(c->weights * gn_cuda_type_bytes(c->conv.type)) : 0;
 
 	c->room_bytes = gn_dnn_plan_workspace_bytes(c->forward);
+	if (c->counting) {
+		c->room_bytes = most(c->room_bytes, gn_dnn_plan_workspace_bytes(c->counting));
+		info->statistics_bytes = 2 * (size_t)c->conv.out_c * sizeof(float);
+	}
 	if (c->weight)
 		c->room_bytes = most(c->room_bytes, gn_dnn_plan_workspace_bytes(c->weight));
 	if (c->data)
@@ -184,7 +239,7 @@ static void describe(struct conv_op *c, const struct gn_cuda_ops *o)
 	info->workspace_bytes = copy_bytes;
 	info->scratch_bytes = c->room_bytes + c->dweight_bytes;
 	info->backward_reads_in = 1;
-	if (d->training && d->bias) {
+	if (c->counting || (d->training && d->bias)) {
 		c->sums.type = c->conv.type;
 		c->sums.rows = gn_cuda_op_rows(&info->out);
 		c->sums.channels = c->conv.out_c;

@@ -63,11 +63,14 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 	(void)step;
 	if (!op->desc.training)
 		status = gn_cuda_batch_norm_running(s, &n->norm, err);
+	else if (b->statistics)
+		status = gn_cuda_sums_to_double(s, b->statistics, n->norm.sums, 2 * n->norm.channels, err);
 	else
 		status = gn_cuda_batch_norm_statistics(s, &n->norm, b->in[0], op->desc.group ? 0 : n->norm.rows, err);
 	if (!status && op->desc.training && op->desc.group)
-		if (!(status = join(n, err)))
-			status = gn_cuda_batch_norm_finish(s, &n->norm, total_rows(n), err);
+		status = join(n, err);
+	if (!status && op->desc.training && (op->desc.group || b->statistics))
+		status = gn_cuda_batch_norm_finish(s, &n->norm, total_rows(n), err);
 	return status ? status : gn_cuda_batch_norm_apply(s, &n->norm, b->in[0], op->desc.add ? b->in[1] : NULL, b->out, err);
 }
 

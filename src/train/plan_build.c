@@ -54,7 +54,8 @@ static int add_op(struct gn_plan *p, struct gn_op *op, const struct gn_op_desc *
 				 .buffer = -1,
 				 .conv = -1,
 				 .norm = -1,
-				 .workspace = -1};
+				 .workspace = -1,
+				 .statistics = -1};
 	for (int i = 0; i < 2; i++) {
 		if (in[i] < 0)
 			continue;
@@ -111,6 +112,17 @@ static struct gn_weight_layout weight_of(const struct gn_plan *p, int node)
 static int is_frozen(const struct builder *b)
 {
 	return b->p->options.frozen && b->p->options.backend != GN_BACKEND_REF;
+}
+
+/* Only a batch norm reads what this node gives. */
+static int feeds_norm(const struct builder *b, int node)
+{
+	const struct gn_model *m = b->p->model;
+
+	for (int i = node + 1; b->uses_of_node[node] == 1 && i < gn_model_node_count(m); i++)
+		if (gn_model_node(m, i)->input[0] == node)
+			return gn_model_node(m, i)->kind == GN_LAYER_BATCH_NORM;
+	return 0;
 }
 
 static struct gn_op_desc describe(const struct builder *b, const struct gn_node *n, const int *in, int relu)
@@ -291,6 +303,7 @@ static enum gn_status build_node(struct builder *b, int node, int relu, struct g
 	enum gn_status s;
 
 	desc.stream = (uint32_t)node;
+	desc.statistics = p->options.training && n->kind == GN_LAYER_CONV && feeds_norm(b, j.core);
 	desc.bias |= j.norm >= 0;
 	desc.weight = comes;
 	if (own)

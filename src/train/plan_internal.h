@@ -37,6 +37,7 @@ struct gn_plan_op {
 	int conv, norm; /* nodes of a convolution on weights of its own and of the batch norm in them; -1 for none */
 	size_t own_weight, own_bias; /* elements of the plan's own */
 	int workspace;  /* storage */
+	int statistics; /* storage of a convolution's sums, here and at the batch norm that takes them; -1: none */
 	int adds[2];    /* the gradient of the input goes to temporary memory and is added */
 	int gives_more[2]; /* it goes to the input's more_grad */
 };

@@ -75,6 +75,22 @@ static void place_data(struct gn_plan *p)
 	extend(p, p->tensors[p->logits_tensor].data, end);
 }
 
+/* Sums that a convolution gives lie until the batch norm behind it has run. */
+static void place_statistics(struct gn_plan *p)
+{
+	for (int i = 0; i < p->op_count; i++) {
+		struct gn_plan_op *o = &p->ops[i];
+		int producer = p->tensors[o->in[0]].producer;
+
+		if (o->info.statistics_bytes)
+			o->statistics = add_storage(p, o->info.statistics_bytes, i, i);
+		if (o->kind != GN_OP_BATCH_NORM || producer < 0)
+			continue;
+		o->statistics = p->ops[producer].statistics;
+		extend(p, o->statistics, i);
+	}
+}
+
 /* Operator i's gradient of its input k joins one that is there already: its producer adds the two, or it goes to temporary
  * memory and is added at once. */
 static void place_second_grad(struct gn_plan *p, int i, int k)
@@ -177,6 +193,7 @@ static enum gn_status bind(struct gn_plan *p, struct gn_plan_op *o, struct gn_er
 	b.out = gn_plan_address(p, p->tensors[o->out].data);
 	b.dout = gn_plan_address(p, p->tensors[o->out].grad);
 	b.more_dout = gn_plan_address(p, p->tensors[o->out].more_grad);
+	b.statistics = gn_plan_address(p, o->statistics);
 	b.workspace = gn_plan_address(p, o->workspace);
 	b.scratch = gn_plan_address(p, p->scratch);
 	bind_params(p, o, &b);
@@ -188,7 +205,7 @@ enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err)
 	size_t scratch_bytes = 0;
 	enum gn_status s;
 
-	p->storages = calloc(6 * (size_t)p->op_count + 8, sizeof *p->storages);
+	p->storages = calloc(7 * (size_t)p->op_count + 8, sizeof *p->storages);
 	if (!p->storages)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a plan");
 	for (int i = 0; i < p->op_count; i++)
@@ -200,6 +217,7 @@ enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err)
 	p->scratch = add_storage(p, scratch_bytes, 0, forever(p));
 	p->temporary = add_storage(p, 0, p->op_count, forever(p));
 	place_data(p);
+	place_statistics(p);
 	if (p->options.training)
 		place_grads(p);
 	s = gn_storage_place(p->storages, p->storage_count, &p->arena_bytes, err);

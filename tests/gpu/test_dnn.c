@@ -1,9 +1,10 @@
 /* Whether cuDNN plans what our networks need, on GPUs that need not be here: descriptors are built, engines chosen and plans
  * finalised by the real library, for devices described in JSON. Nothing is computed. Prints TAP; skips where there is no
- * cuDNN. Fusions are counted, not demanded: most engines for them are compiled when planned, which needs a driver, and where
- * none takes one, operators go the long way. */
+ * cuDNN. Fusions are looked at with a table: engines for many are compiled when planned, which needs a driver, and where none
+ * takes one, operators go the long way. usage: test_dnn [compiled]   (compiled: the table for what is compiled, minutes) */
 #include "kernels/cuda/dnn.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +34,9 @@ static const struct {
 	{64, 256, 56, 512, 1, 2, 0}, {64, 512, 28, 128, 1, 1, 0}, {64, 128, 28, 128, 3, 1, 1}, {64, 512, 28, 256, 1, 1, 0},
 	{64, 256, 28, 256, 3, 2, 1}, {64, 256, 14, 1024, 1, 1, 0}, {64, 512, 28, 1024, 1, 2, 0}, {64, 1024, 14, 256, 1, 1, 0},
 	{64, 256, 14, 256, 3, 1, 1}, {64, 1024, 14, 512, 1, 1, 0}, {64, 512, 14, 512, 3, 2, 1}, {64, 512, 7, 2048, 1, 1, 0},
-	{64, 1024, 14, 2048, 1, 2, 0}, {64, 2048, 7, 512, 1, 1, 0}, {64, 512, 7, 512, 3, 1, 1}, {64, 2048, 1, 1000, 1, 1, 0},
+	{64, 1024, 14, 2048, 1, 2, 0}, {64, 2048, 7, 512, 1, 1, 0}, {64, 512, 7, 512, 3, 1, 1},
+#define RESNET50 23
+	{64, 2048, 1, 1000, 1, 1, 0},
 	/* others' first and last layers, small and odd ones */
 	{32, 3, 224, 64, 3, 1, 1}, {32, 25088, 1, 4096, 1, 1, 0}, {32, 1, 28, 6, 5, 1, 2}, {32, 6, 14, 16, 5, 1, 0},
 	{32, 84, 1, 10, 1, 1, 0}, {32, 3, 32, 16, 3, 1, 1}, {1, 16, 32, 16, 3, 1, 1}, {2, 7, 10, 5, 3, 1, 1},
@@ -86,31 +89,65 @@ static void check_needed(struct gn_dnn *d, const char *device, enum gn_cuda_type
 	point(ok && most <= limit, text, err.text);
 }
 
-static void count_fusions(struct gn_dnn *d, const char *device, enum gn_cuda_type type)
+/* Of one fusion: for each of ResNet-50's convolutions P where cuDNN planned it, c where it compiled code that only a driver can
+ * load, - where no engine takes it. Returns how many are planned. */
+static int show_fusion(struct gn_dnn *d, const char *device, enum gn_cuda_type type, enum gn_dnn_pass pass)
 {
-	for (int pass = GN_DNN_FORWARD_BIAS; pass < GN_DNN_PASSES; pass++) {
-		const size_t looked_at = 6;
-		int count = 0, unexpected = 0;
+	char row[RESNET50 + 1] = {0};
+	int planned = 0, compiled = 0, unexpected = 0;
 
-		for (size_t i = 0; i < looked_at; i++) {
-			struct gn_dnn_conv c = conv_of(i, type);
-			struct gn_dnn_plan *p;
-			struct gn_err err;
-			enum gn_status status = gn_dnn_plan_create(d, &c, (enum gn_dnn_pass)pass, &p, &err);
+	for (size_t i = 0; i < RESNET50; i++) {
+		struct gn_dnn_conv c = conv_of(i, type);
+		struct gn_dnn_plan *p;
+		struct gn_err err;
+		enum gn_status status = gn_dnn_plan_create(d, &c, pass, &p, &err);
+		int is_compiled = status && strstr(err.text, "only a driver can load");
 
-			count += !status;
-			/* building a graph is never wrong; not every engine takes it */
-			unexpected += status && status != GN_ERR_UNSUPPORTED;
-			if (unexpected == 1 && status != GN_ERR_UNSUPPORTED)
-				printf("# %s\n", err.text);
-			if (!status)
-				gn_dnn_plan_destroy(p);
-		}
-		printf("# %s, %s, %s: an engine for %d of %zu\n", device, gn_cuda_type_name(type),
-		       gn_dnn_pass_name((enum gn_dnn_pass)pass), count, looked_at);
-		if (unexpected)
-			point(0, "a fusion that is not taken is GN_ERR_UNSUPPORTED", "");
+		row[i] = !status ? 'P' : is_compiled ? 'c' : '-';
+		planned += !status;
+		compiled += is_compiled;
+		/* building a graph is never wrong; not every engine takes it */
+		if (status && status != GN_ERR_UNSUPPORTED && !unexpected++)
+			printf("# %s\n", err.text);
+		if (!status)
+			gn_dnn_plan_destroy(p);
 	}
+	printf("# %s, %-4s, %-26s %s: %d planned, %d compiled, of %d\n", device, gn_cuda_type_name(type), gn_dnn_pass_name(pass), row,
+	       planned, compiled, (int)RESNET50);
+	fflush(stdout);
+	if (unexpected)
+		point(0, "a fusion that is not taken is GN_ERR_UNSUPPORTED", "");
+	return planned;
+}
+
+/* Those that need no compiler: of f16 with statistics, for all but the first layer. */
+static void check_fusions(struct gn_dnn *d, const char *device)
+{
+	char text[120];
+	int planned = show_fusion(d, device, GN_CUDA_F16, GN_DNN_FORWARD_STATISTICS);
+
+	snprintf(text, sizeof text, "%s, f16: convolutions of ResNet-50 with statistics, %d of %d", device, planned, (int)RESNET50);
+	point(planned >= (int)RESNET50 - 1, text, "at least all but the first have an engine that is there when cuDNN is installed");
+}
+
+/* Minutes each. Without a driver the toolkit's stub stands in its place: with it cuDNN compiles, and fails only to load. */
+static void show_all_fusions(struct gn_dnn *d, const char *device)
+{
+	static const enum gn_cuda_type types[] = {GN_CUDA_BF16, GN_CUDA_F16};
+	static const enum gn_dnn_pass passes[] = {GN_DNN_FORWARD_STATISTICS, GN_DNN_NORM_FORWARD};
+
+	for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+		for (size_t k = 0; k < sizeof passes / sizeof *passes; k++)
+			show_fusion(d, device, types[t], passes[k]);
+}
+
+static void load_driver(void)
+{
+#ifdef GN_CUDA_FOLDER
+	if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) &&
+	    !dlopen(GN_CUDA_FOLDER "/lib64/stubs/libcuda.so", RTLD_NOW | RTLD_GLOBAL))
+		printf("# neither a driver nor the toolkit's stub of it: nothing can be compiled\n");
+#endif
 }
 
 /* Every shape has an engine that repeats itself. */
@@ -161,11 +198,14 @@ static void check_errors(void)
 	gn_dnn_destroy(d);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct gn_dnn_options options = {.workspace_limit_bytes = (size_t)512 << 20};
 	struct gn_err err = {0};
+	int all = argc > 1 && !strcmp(argv[1], "compiled");
 
+	if (all)
+		load_driver();
 	for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
 		struct gn_dnn *d;
 		enum gn_status status = gn_dnn_create_planner(devices[i].json, &options, &d, &err);
@@ -179,7 +219,10 @@ int main(void)
 			continue;
 		for (int type = 0; type < 3; type++)
 			check_needed(d, devices[i].name, (enum gn_cuda_type)type, options.workspace_limit_bytes);
-		count_fusions(d, devices[i].name, GN_CUDA_BF16);
+		if (all)
+			show_all_fusions(d, devices[i].name);
+		else
+			check_fusions(d, devices[i].name);
 		gn_dnn_destroy(d);
 	}
 	check_deterministic();

@@ -43,6 +43,9 @@ static const struct case_ cases[] = {
 	{"inference, bias, relu, odd", CONV(2, 16, 8, 8, 9, 3, 1, 1, .bias = 1, .relu = 1, ANY), 1, 0},
 	{"inference, bias, sum, relu", SUM_CONV(2, 16, 8, 8, 32, 1, 0), 1, 0},
 	{"inference, bias, sum, relu, odd", SUM_CONV(2, 16, 8, 8, 9, 3, 1), 1, 0},
+	{"3x3 with sums", CONV(2, 16, 12, 12, 24, 3, 1, 1, .statistics = 1, ANY), 0, 0},
+	{"1x1 with stride and sums", CONV(3, 32, 9, 9, 64, 1, 2, 0, .statistics = 1, PLAIN), 0, 0},
+	{"3x3 with sums, odd", CONV(2, 16, 8, 8, 9, 3, 1, 1, .statistics = 1, ANY), 0, 0},
 	{"linear", {.kind = GN_OP_LINEAR, .in = SHAPE(8, 64, 1, 1), .channels_out = 40, .bias = 1}, 0, 0},
 	{"linear of maps", {.kind = GN_OP_LINEAR, .in = SHAPE(4, 16, 5, 5), .channels_out = 10, .bias = 1}, 0, 0},
 	{"linear, few outputs", {.kind = GN_OP_LINEAR, .in = SHAPE(8, 64, 1, 1), .channels_out = 7, .bias = 1}, 0, 0},
@@ -55,6 +58,8 @@ static const struct case_ cases[] = {
 	{"batch norm, relu", NORM(.in = SHAPE(4, 24, 7, 7), .relu = 1), 0, 1},
 	{"batch norm, sum, relu", NORM(.in = BOTH(4, 24, 7, 7), .add = 1, .relu = 1), 0, 0},
 	{"batch norm, sum, relu, two gradients", NORM(.in = BOTH(4, 13, 7, 5), .add = 1, .relu = 1), 0, 1},
+	{"batch norm from sums", NORM(.in = SHAPE(4, 24, 7, 7), .relu = 1, .statistics = 1), 0, 1},
+	{"batch norm from sums, sum, relu", NORM(.in = BOTH(4, 13, 7, 5), .add = 1, .relu = 1, .statistics = 1), 0, 0},
 	{"batch norm, inference", NORM(.in = SHAPE(4, 24, 7, 7), .relu = 1), 1, 0},
 	{"relu", {.kind = GN_OP_RELU, .in = SHAPE(3, 10, 5, 5)}, 0, 1},
 	{"sum", {.kind = GN_OP_ADD, .in = BOTH(3, 10, 5, 5)}, 0, 0},
@@ -72,11 +77,12 @@ enum { STEP = 5, ARRAYS = 12 };
 struct numbers {
 	float *x[2], *dy, *weight, *bias, *mean, *var;
 	float *y, *dx[2], *dweight, *dbias, *new_mean, *new_var;
+	float *sums; /* of channels, and of squares: of a convolution's output, of a batch norm's input */
 };
 
 struct sizes {
 	struct gn_layout in[2], out;
-	size_t x[2], y, weight, bias, channels;
+	size_t x[2], y, weight, bias, channels, sums;
 };
 
 static float *floats(size_t count)
@@ -126,6 +132,8 @@ static struct sizes sizes_of(struct bed *b, const struct case_ *c)
 		s.weight = s.bias = s.channels;
 	if (d.bias)
 		s.bias = (size_t)d.channels_out;
+	if (d.statistics)
+		s.sums = 2 * (size_t)s.out.c;
 	return s;
 }
 
@@ -156,6 +164,27 @@ static void fill(struct bed *b, enum gn_cuda_type type, const struct case_ *c, c
 	n->var = draw(b, GN_CUDA_F32, s->channels, 2, 0.2);
 }
 
+/* Of a tensor in torch's order. */
+static void sum_channels(const struct gn_layout *l, const float *x, float *sums)
+{
+	size_t pixels = (size_t)l->h * (size_t)l->w;
+
+	for (int c = 0; c < l->c; c++) {
+		double sum = 0, squares = 0;
+
+		for (int n = 0; n < l->n; n++) {
+			for (size_t p = 0; p < pixels; p++) {
+				double v = x[((size_t)n * (size_t)l->c + (size_t)c) * pixels + p];
+
+				sum += v;
+				squares += v * v;
+			}
+		}
+		sums[c] = (float)sum;
+		sums[l->c + c] = (float)squares;
+	}
+}
+
 static void make_results(const struct sizes *s, struct numbers *n)
 {
 	n->y = floats(s->y);
@@ -165,13 +194,14 @@ static void make_results(const struct sizes *s, struct numbers *n)
 	n->dbias = floats(s->bias);
 	n->new_mean = floats(s->channels);
 	n->new_var = floats(s->channels);
+	n->sums = floats(s->sums);
 	memcpy(n->new_mean, n->mean, s->channels * sizeof *n->mean);
 	memcpy(n->new_var, n->var, s->channels * sizeof *n->var);
 }
 
 static void free_results(struct numbers *n)
 {
-	float *all[] = {n->y, n->dx[0], n->dx[1], n->dweight, n->dbias, n->new_mean, n->new_var};
+	float *all[] = {n->y, n->dx[0], n->dx[1], n->dweight, n->dbias, n->new_mean, n->new_var, n->sums};
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i]);
@@ -216,6 +246,8 @@ static void run_oracle(struct bed *b, const struct case_ *c, const struct sizes 
 		if (!c->inference)
 			bed_ok(b, gn_op_backward(op, &b->err), "the oracle, backward");
 		to_floats(y, s->y, n->y);
+		if (s->sums)
+			sum_channels(&s->out, d.kind == GN_OP_CONV ? n->y : n->x[0], n->sums);
 		for (int i = 0; i < 2; i++)
 			to_floats(dx[i], s->x[i], n->dx[i]);
 		free(v.workspace);
@@ -315,6 +347,11 @@ static void provide(struct bed *b, struct gn_cuda_ops *ops, const struct case_ *
 	v->dbias = device_bytes(b, s->bias * 4);
 	v->running_mean = bed_bytes(b, n->new_mean, s->channels * 4);
 	v->running_var = bed_bytes(b, n->new_var, s->channels * 4);
+	v->statistics = device_bytes(b, info->statistics_bytes);
+	if (s->sums && c->desc.kind == GN_OP_BATCH_NORM) {
+		sum_channels(&s->out, n->x[0], n->sums);
+		v->statistics = bed_bytes(b, n->sums, s->sums * 4);
+	}
 	v->workspace = device_bytes(b, info->workspace_bytes);
 	v->scratch = device_bytes(b, info->scratch_bytes);
 	free(w);
@@ -328,6 +365,10 @@ static void take(struct bed *b, struct gn_cuda_ops *ops, const struct case_ *c, 
 	from_device(b, ops, &info->out, v->out, n->y);
 	bed_fetch(b, n->new_mean, v->running_mean, s->channels * 4);
 	bed_fetch(b, n->new_var, v->running_var, s->channels * 4);
+	if (v->statistics)
+		bed_fetch(b, n->sums, v->statistics, s->sums * 4);
+	else if (s->sums)
+		sum_channels(&s->out, n->y, n->sums);
 	if (c->inference)
 		return;
 	for (int i = 0; i < 2; i++)
@@ -392,6 +433,7 @@ static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type
 	run_oracle(b, c, &s, &want);
 	run_device(b, ops, c, &s, &got);
 	compare(b, type, "output", got.y, want.y, s.y, 1);
+	compare(b, type, "sums of channels", got.sums, want.sums, s.sums, 1);
 	for (int i = 0; i < 2 && !c->inference; i++)
 		compare(b, type, "gradient of the input", got.dx[i], want.dx[i], s.x[i], 2);
 	if (!c->inference) {

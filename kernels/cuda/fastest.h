@@ -1,0 +1,21 @@
+/* The fastest of several ways to do the same, by the GPU's clock. Only kernels/cuda.
+ *
+ * Thread safety: as the stream's.
+ */
+#ifndef GN_KERNELS_CUDA_FASTEST_H
+#define GN_KERNELS_CUDA_FASTEST_H
+
+#include "kernels/cuda/device.h"
+
+/* Each by its number, from 0. */
+struct gn_cuda_ways {
+	int count;
+	enum gn_status (*run)(void *context, int way, struct gn_err *err); /* queues on the stream */
+	void *context;
+};
+
+/* Runs every way a few times, waits, and says which is fastest, of equals the first; one that cannot run is passed over, as
+ * long as another can. */
+enum gn_status gn_cuda_fastest(struct gn_cuda_stream *s, const struct gn_cuda_ways *ways, int *out, struct gn_err *err);
+
+#endif
