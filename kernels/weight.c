@@ -21,36 +21,63 @@ int gn_weight_fits(const struct gn_weight_shape *s, struct gn_weight_layout l)
 	return 0;
 }
 
-/* Where the weight from channel i to channel o at place k of the window lies. */
-static size_t place(const struct gn_weight_shape *s, struct gn_weight_layout l, size_t o, size_t i, size_t k)
+/* Where weights lie: those to channel o begin at to_out(o), the one from channel i is to_in(i) further, and places of the window
+ * are so far apart. */
+static size_t to_out(const struct gn_weight_shape *s, struct gn_weight_layout l, size_t o)
+{
+	size_t b = l.block ? (size_t)l.block : 1;
+
+	return o / b * b * s->in * s->window + o % b;
+}
+
+static size_t to_in(const struct gn_weight_shape *s, struct gn_weight_layout l, size_t i)
 {
 	size_t b = (size_t)l.block;
 
 	switch (l.order) {
 	case GN_WEIGHT_OI_BLOCKS:
-		return (((o / b * (s->in / b) + i / b) * s->window + k) * b + i % b) * b + o % b;
+		return i / b * b * b * s->window + i % b * b;
 	case GN_WEIGHT_O_BLOCKS:
-		return ((o / b * s->window + k) * s->in + i) * b + o % b;
+		return i * b;
 	case GN_WEIGHT_OHWI:
-		return (o * s->window + k) * s->in + i;
+		return i;
 	case GN_WEIGHT_PLAIN:
 	case GN_WEIGHT_ANY:
 		break;
 	}
-	return (o * s->in + i) * s->window + k;
+	return i * s->window;
+}
+
+static size_t between_places(const struct gn_weight_shape *s, struct gn_weight_layout l)
+{
+	size_t b = (size_t)l.block;
+
+	switch (l.order) {
+	case GN_WEIGHT_OI_BLOCKS:
+		return b * b;
+	case GN_WEIGHT_O_BLOCKS:
+		return s->in * b;
+	case GN_WEIGHT_OHWI:
+		return s->in;
+	case GN_WEIGHT_PLAIN:
+	case GN_WEIGHT_ANY:
+		break;
+	}
+	return 1;
 }
 
 void gn_weight_reorder(const struct gn_weight_shape *s, struct gn_weight_layout l, int to_plain, const float *from,
 		       float *to)
 {
+	const size_t step = between_places(s, l);
+
 #pragma omp parallel for schedule(static) if (s->out * s->in * s->window > 1 << 14)
 	for (size_t o = 0; o < s->out; o++) {
 		for (size_t i = 0; i < s->in; i++) {
-			for (size_t k = 0; k < s->window; k++) {
-				size_t plain = (o * s->in + i) * s->window + k, other = place(s, l, o, i, k);
+			size_t plain = (o * s->in + i) * s->window, other = to_out(s, l, o) + to_in(s, l, i);
 
-				to[to_plain ? plain : other] = from[to_plain ? other : plain];
-			}
+			for (size_t k = 0; k < s->window; k++)
+				to[to_plain ? plain + k : other + k * step] = from[to_plain ? other + k * step : plain + k];
 		}
 	}
 }

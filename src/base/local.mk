@@ -9,6 +9,7 @@ libgannet_base_a_SOURCES = \
 	src/base/json.c src/base/json.h \
 	src/base/log.c src/base/log.h \
 	src/base/option.c src/base/option_text.c src/base/option.h \
+	src/base/normals.c \
 	src/base/philox.c src/base/philox.h \
 	src/base/pool.c src/base/pool.h \
 	src/base/progress.c src/base/progress.h \

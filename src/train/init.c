@@ -62,10 +62,14 @@ static void formula(const struct gn_param *p, float *out)
 /* He et al. 2015, "Delving deep into rectifiers": variance 2 / fan-out keeps the size of gradients through relu. */
 static void kaiming(const struct gn_param *p, struct gn_rng *r, float *out)
 {
-	double deviation = sqrt(2 / (double)(p->shape[0] * p->shape[2] * p->shape[3]));
+	double deviation = sqrt(2 / (double)(p->shape[0] * p->shape[2] * p->shape[3])), some[256];
 
-	for (size_t i = 0; i < p->count; i++)
-		out[i] = (float)(deviation * gn_rng_normal(r));
+	for (size_t i = 0, n; i < p->count; i += n) {
+		n = p->count - i < 256 ? p->count - i : 256;
+		gn_rng_normals(r, n, some);
+		for (size_t k = 0; k < n; k++)
+			out[i + k] = (float)(deviation * some[k]);
+	}
 }
 
 static void uniform(size_t count, double fan_in, struct gn_rng *r, float *out)

@@ -10,6 +10,7 @@ struct gn_optimizer {
 	struct gn_optim rule;
 	double weight_decay, clip;
 	int decay_all;
+	size_t slot_bytes;
 	float *slots[GN_OPTIM_SLOTS_MAX];
 };
 
@@ -53,8 +54,9 @@ enum gn_status gn_optimizer_create(const struct gn_model *model, const struct gn
 	o->weight_decay = options->weight_decay;
 	o->clip = options->clip;
 	o->decay_all = options->decay_all;
+	o->slot_bytes = elements * sizeof(float);
 	for (int k = 0; k < gn_optim_slots(rule.kind); k++) {
-		o->slots[k] = gn_alloc_aligned(elements * sizeof(float));
+		o->slots[k] = gn_pages_map(o->slot_bytes);
 		if (!o->slots[k]) {
 			gn_optimizer_destroy(o);
 			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the %s of %zu parameters",
@@ -70,7 +72,7 @@ void gn_optimizer_destroy(struct gn_optimizer *o)
 	if (!o)
 		return;
 	for (int k = 0; k < GN_OPTIM_SLOTS_MAX; k++)
-		free(o->slots[k]);
+		gn_pages_unmap(o->slots[k], o->slot_bytes);
 	free(o);
 }
 

@@ -1,5 +1,6 @@
 #include "src/train/plan.h"
 #include "src/train/plan_device.h"
+#include "src/base/arena.h"
 #include "src/base/clock.h"
 
 #include <stdlib.h>
@@ -65,7 +66,7 @@ void gn_plan_destroy(struct gn_plan *p)
 	if (p->device)
 		p->device->class->destroy(p->device);
 	else
-		free(p->arena);
+		gn_pages_unmap(p->arena, p->arena_bytes);
 	free(p->ops);
 	free(p->tensors);
 	free(p->storages);

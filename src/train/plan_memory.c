@@ -148,7 +148,7 @@ static enum gn_status allocate(struct gn_plan *p, struct gn_err *err)
 				  "%.1f: use a smaller batch",
 				  gn_model_name(p->model), p->options.batch, gn_model_side(p->model),
 				  (double)p->arena_bytes / 1e9, memory / 1e9);
-	p->arena = gn_alloc_aligned(p->arena_bytes);
+	p->arena = gn_pages_map(p->arena_bytes);
 	p->bound.params = p->params;
 	p->bound.grads = p->grads;
 	p->bound.buffers = p->buffers;

@@ -97,6 +97,32 @@ static void test_rng_distributions(void **state)
 	assert_true(fabs(squares / DRAWS - 1) < 0.03);
 }
 
+/* Also where the count is no multiple of anything, within a block, and where the counter of blocks starts over. */
+static void test_rng_many_normals(void **state)
+{
+	enum { DRAWS = 100003 };
+	static double many[DRAWS];
+	struct gn_rng one, all;
+
+	(void)state;
+	for (int within = 0; within < 3; within++) {
+		gn_rng_init(&one, 77, GN_RNG_TEST, 1, 2);
+		if (within == 2)
+			one.counter[0] = UINT32_MAX - 1000;
+		for (int i = 0; i < (within == 1 ? 3 : 0); i++)
+			gn_rng_u32(&one);
+		all = one;
+		gn_rng_normals(&all, DRAWS, many);
+		for (int i = 0; i < DRAWS; i++) {
+			double want = gn_rng_normal(&one);
+
+			if (!(fabs(many[i] - want) <= 4e-15))
+				fail_msg("normal number %d is %.17g and ought to be %.17g", i, many[i], want);
+		}
+		assert_int_equal(gn_rng_u32(&all), gn_rng_u32(&one));
+	}
+}
+
 static void test_rng_streams_differ(void **state)
 {
 	struct gn_rng a, b, again;
@@ -111,6 +137,33 @@ static void test_rng_streams_differ(void **state)
 		assert_int_equal(x, gn_rng_u32(&again));
 		assert_int_not_equal(x, gn_rng_u32(&b));
 	}
+}
+
+/* Pages come zeroed and aligned, at sizes around that of a huge one, and can be written to their end. */
+static void test_pages(void **state)
+{
+	static const size_t sizes[] = {0, 1, 4096, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, 9 << 20};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		unsigned char *p = gn_pages_map(sizes[i]), *q = gn_alloc_aligned(sizes[i]);
+		size_t bits = 0;
+
+		assert_non_null(p);
+		assert_non_null(q);
+		assert_int_equal((uintptr_t)p % (2 << 20), 0);
+		assert_int_equal((uintptr_t)q % GN_ALIGN_BYTES, 0);
+		for (size_t k = 0; k < sizes[i]; k++)
+			bits |= p[k] | q[k];
+		assert_int_equal(bits, 0);
+		memset(p, 1, sizes[i]);
+		memset(q, 1, sizes[i]);
+		gn_pages_unmap(p, sizes[i]);
+		free(q);
+	}
+	gn_pages_unmap(NULL, 1);
+	assert_null(gn_pages_map(SIZE_MAX));
+	assert_null(gn_pages_map(SIZE_MAX / 2));
 }
 
 static void test_arena(void **state)
@@ -141,7 +194,9 @@ int main(void)
 		cmocka_unit_test(test_sha256),
 		cmocka_unit_test(test_philox_vectors),
 		cmocka_unit_test(test_rng_distributions),
+		cmocka_unit_test(test_rng_many_normals),
 		cmocka_unit_test(test_rng_streams_differ),
+		cmocka_unit_test(test_pages),
 		cmocka_unit_test(test_arena),
 	};
 
