@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 #define CLOSE_NS 1000000000u
-#define TIMED_OUT_NS 1000000000u
+/* A rank that leaves closes its connections before it says goodbye. */
+#define TIMED_OUT_NS 2000000000u
 /* Progress calls after the last message in parts during which all rails are still looked at each time: what was handed to
  * the transport may not be on the wire yet. Later every QUIET_TURN-th call does, for errors. */
 #define QUIET_CALLS 4096
@@ -187,10 +188,13 @@ enum gn_status gn_fabric_check(const struct gn_fabric *f, uint64_t after_ns, str
 	const struct gn_fabric_rail *rail;
 	int rank;
 
-	/* whoever has died has by then been silent for so long that the watch knows, too */
-	if (f->broken_status == UCS_ERR_ENDPOINT_TIMEOUT && after_ns > TIMED_OUT_NS)
+	if (!f->broken)
+		return GN_OK;
+	/* Of one whose process has ended the watch knows at once, of one whose link is gone as soon as its transport does, of one
+	 * that has left a little later. */
+	if (f->broken_status == UCS_ERR_ENDPOINT_TIMEOUT && after_ns > TIMED_OUT_NS && !gn_world_anyone_left(f->world))
 		after_ns = TIMED_OUT_NS;
-	if (!f->broken || gn_clock_ns() - f->broken_ns < after_ns)
+	if (gn_clock_ns() - f->broken_ns < after_ns)
 		return GN_OK;
 	rail = f->broken->rail;
 	rank = (int)(f->broken - rail->ends);

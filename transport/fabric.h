@@ -76,8 +76,8 @@ int gn_fabric_event_fd(const struct gn_fabric *f);
 /* After a failure: requests still active never complete and may be forgotten; the fabric can only be destroyed. Does not
  * block. */
 void gn_fabric_abandon(struct gn_fabric *f);
-/* GN_ERR_PEER_LOST naming rank and rail when an endpoint has been broken for after_ns, or for a second where its transport had
- * waited in vain for the peer by then; else GN_OK. */
+/* GN_ERR_PEER_LOST naming rank and rail when an endpoint has been broken for after_ns, or for two seconds when its transport had
+ * given the peer up and nobody has left the job; else GN_OK. */
 enum gn_status gn_fabric_check(const struct gn_fabric *f, uint64_t after_ns, struct gn_err *err);
 
 void gn_fabric_traffic(const struct gn_fabric *f, struct gn_fabric_traffic *out);

@@ -58,7 +58,7 @@ static unsigned way_hash(uint64_t page)
 	return hash;
 }
 
-/* Of all places that a page can have, how many bring it into conflict with the one so many pages on. */
+/* Of a seventh of all places that a page can have, how many bring it into conflict with the one so many pages on. */
 static unsigned conflicts(uint64_t pages)
 {
 	unsigned count = 0;
@@ -82,11 +82,16 @@ static uint64_t good_stride(uint64_t pages, int parts)
 	return pages;
 }
 
+size_t gn_segment_stride(size_t len_bytes, int parts)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = len_bytes / page + (len_bytes % page != 0);
+
+	return (size_t)good_stride(pages, parts) * page;
+}
+
 static enum gn_status reserve(struct gn_segment *s, struct gn_err *err)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (s->len + page - 1) / page;
-
-	s->stride = (size_t)good_stride(pages, s->parts) * page;
+	s->stride = gn_segment_stride(s->len, s->parts);
 	s->place_len = s->stride * (size_t)s->parts;
 	s->place = mmap(NULL, s->place_len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (s->place != MAP_FAILED)

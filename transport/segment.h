@@ -25,5 +25,8 @@ void gn_segment_destroy(struct gn_segment *s);
 /* The part of the local rank `index` (0 .. local size - 1) of this node. */
 void *gn_segment_part(const struct gn_segment *s, int index);
 size_t gn_segment_len(const struct gn_segment *s);
+/* How far neighbouring parts lie apart: whole pages, at least len_bytes and less than 64 pages more, and, where there is such a
+ * distance, so that of any eight parts in a row no two get in each other's way in AMD's first-level cache, but in one place of 4096. */
+size_t gn_segment_stride(size_t len_bytes, int parts);
 
 #endif

@@ -342,6 +342,11 @@ enum gn_status gn_watch_check_wait(const struct gn_watch *w, uint64_t started_ns
 	return tell(w, left - 1, "it has left the job while others still wait for it", err);
 }
 
+int gn_watch_anyone_left(const struct gn_watch *w)
+{
+	return atomic_load(&w->left) != 0;
+}
+
 static void wake(struct gn_watch *w)
 {
 	uint64_t one = 1;

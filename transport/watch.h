@@ -50,6 +50,8 @@ enum gn_status gn_watch_name_hosts(struct gn_watch *w, const char *const *host_o
 enum gn_status gn_watch_check(const struct gn_watch *w, struct gn_err *err);
 /* The same for someone who has been waiting for peers since started_ns: also lost when a peer has left meanwhile. */
 enum gn_status gn_watch_check_wait(const struct gn_watch *w, uint64_t started_ns, struct gn_err *err);
+/* Whether a rank has left orderly: then connections may end that nobody has lost. */
+int gn_watch_anyone_left(const struct gn_watch *w);
 /* Tells all others that this rank gives up and why (at most 400 characters arrive): they see it as lost. */
 void gn_watch_give_up(struct gn_watch *w, const char *why);
 /* leave: says goodbye and waits until everyone has (or someone is lost). Otherwise, or after a loss, it only lets go:

@@ -355,6 +355,11 @@ enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns
 	return w->watch ? gn_watch_check_wait(w->watch, started_ns, err) : GN_OK;
 }
 
+int gn_world_anyone_left(const struct gn_world *w)
+{
+	return w->watch && gn_watch_anyone_left(w->watch);
+}
+
 void gn_world_give_up(struct gn_world *w, const char *why)
 {
 	w->gave_up = 1;

@@ -84,6 +84,8 @@ enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err);
 /* The same for someone who has been waiting for peers since started_ns (gn_clock_ns): GN_ERR_PEER_LOST also when a rank
  * has left orderly and what is waited for has not come for some seconds since. */
 enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns, struct gn_err *err);
+/* Whether a rank has left orderly while this one is here. */
+int gn_world_anyone_left(const struct gn_world *w);
 /* For a rank that fails by itself (bad data, no space): the others see it as lost within moments, with why as the reason
  * (at most 160 characters). Does not wait; destroy follows. */
 void gn_world_give_up(struct gn_world *w, const char *why);

@@ -6,6 +6,7 @@ TRANSPORT_TESTS = \
 	tests/transport/test_rails \
 	tests/transport/test_recorder \
 	tests/transport/test_schedule \
+	tests/transport/test_segment \
 	tests/transport/test_sim \
 	tests/transport/test_tuning \
 	tests/transport/test_types \
@@ -27,6 +28,8 @@ tests_transport_test_recorder_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_recorder_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_schedule_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_schedule_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_segment_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_segment_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_sim_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_sim_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_tuning_CPPFLAGS = $(TEST_CPPFLAGS)
