@@ -8,6 +8,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/weight.c kernels/weight.h \
 	kernels/ref/ref.h \
 	kernels/ref/batch_norm.c \
+	kernels/ref/compress.c kernels/ref/compress.h \
 	kernels/ref/conv.c \
 	kernels/ref/linear.c \
 	kernels/ref/loss.c \
@@ -45,12 +46,14 @@ KERNELS_LIBS = libgannet_kernels.a $(DNNL_LIBS) $(OPENMP_CFLAGS)
 CU_FILES = \
 	kernels/cuda/batch_norm.cu \
 	kernels/cuda/batch_norm_grad.cu \
+	kernels/cuda/compress.cu \
 	kernels/cuda/image.cu \
 	kernels/cuda/layout.cu \
 	kernels/cuda/loss.cu \
 	kernels/cuda/optim.cu \
 	kernels/cuda/pointwise.cu \
-	kernels/cuda/pool.cu
+	kernels/cuda/pool.cu \
+	kernels/cuda/quantise.cu
 CU_INCLUDED = kernels/cuda/batch_norm.cuh kernels/cuda/device.h kernels/cuda/internal.h kernels/cuda/kernels.h \
 	kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h
 EXTRA_DIST += $(CU_FILES) $(CU_INCLUDED)

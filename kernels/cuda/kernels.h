@@ -184,6 +184,23 @@ struct gn_cuda_dropout {
 enum gn_status gn_cuda_drop(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_dropout *d,
 			    const void *x, void *y, size_t count, struct gn_err *err);
 
+/* --- Gradients made smaller, as kernels/ref/compress.h defines it; all float --- */
+
+/* The k largest of count (at most 2^31 - 1), to indices and values [k]. rest: x with zeros where something was taken, may be x;
+ * NULL: not wanted. scratch: gn_cuda_top_k_scratch_bytes(), free between calls. */
+size_t gn_cuda_top_k_scratch_bytes(void);
+enum gn_status gn_cuda_top_k(struct gn_cuda_stream *s, const float *x, size_t count, size_t k, uint32_t *indices,
+			     float *values, float *rest, void *scratch, struct gn_err *err);
+/* to[indices[i]] += values[i]; every index once. */
+enum gn_status gn_cuda_scatter_add(struct gn_cuda_stream *s, const uint32_t *indices, const float *values, size_t k, float *to,
+				   struct gn_err *err);
+/* rest: x less what arrives, may be x; NULL: not wanted. */
+enum gn_status gn_cuda_quantise(struct gn_cuda_stream *s, const float *x, size_t count, int8_t *to, float *scales, float *rest,
+				struct gn_err *err);
+/* to (+)= what was quantised. */
+enum gn_status gn_cuda_dequantise(struct gn_cuda_stream *s, const int8_t *from, const float *scales, size_t count, int adds,
+				  float *to, struct gn_err *err);
+
 /* --- Images --- */
 
 struct gn_cuda_crop {

@@ -75,5 +75,6 @@ void check_loss(struct bed *b);
 void check_optim(struct bed *b);
 void check_pointwise(struct bed *b);
 void check_image(struct bed *b);
+void check_compress(struct bed *b);
 
 #endif

@@ -47,6 +47,14 @@ static inline int atomicOr(int *to, int bits)
 	return before;
 }
 
+static inline unsigned atomicAdd(unsigned *to, unsigned x)
+{
+	unsigned before = *to;
+
+	*to += x;
+	return before;
+}
+
 template <class F> static void gn_emulate_call(const void *body)
 {
 	(*(const F *)body)();

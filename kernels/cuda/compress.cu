@@ -1,0 +1,237 @@
+/* Top-k by radix: histograms of the magnitudes' bits find the k-th largest exactly, then blocks count what they keep of their
+ * stretch, and write it where the blocks before them end. Counting is in integers, so that the order of blocks does not matter. */
+#include "kernels/cuda/launch.cuh"
+
+using namespace gn;
+
+static const int DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, ROUNDS = 3; /* 33 bits for 31 */
+static const int STRETCHES_MAX = 1024;
+
+struct state {
+	uint32_t prefix; /* of the k-th largest magnitude, as far as it is known */
+	uint32_t wanted; /* with that prefix; at the end: of those equal to it */
+};
+
+struct scratch {
+	uint32_t *histogram; /* [DIGITS] */
+	struct state *state;
+	uint32_t *above, *equal; /* [STRETCHES_MAX]: kept in a stretch; then where it begins to write, and to count equals */
+};
+
+struct stretches {
+	size_t count, each;
+	int number;
+};
+
+static struct stretches stretches_of(size_t count)
+{
+	size_t each = (count + STRETCHES_MAX - 1) / STRETCHES_MAX;
+	struct stretches t;
+
+	each = (each + GN_CUDA_THREADS - 1) / GN_CUDA_THREADS * GN_CUDA_THREADS;
+	t.count = count;
+	t.each = each;
+	t.number = (int)((count + each - 1) / each);
+	return t;
+}
+
+static struct scratch scratch_of(void *memory)
+{
+	struct scratch m;
+
+	m.histogram = (uint32_t *)memory;
+	m.state = (struct state *)(m.histogram + DIGITS);
+	m.above = (uint32_t *)(m.state + 2);
+	m.equal = m.above + STRETCHES_MAX;
+	return m;
+}
+
+size_t gn_cuda_top_k_scratch_bytes(void)
+{
+	return (DIGITS + 2 * STRETCHES_MAX) * sizeof(uint32_t) + 2 * sizeof(struct state);
+}
+
+static __device__ inline uint32_t magnitude(float x)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &x, sizeof bits);
+	return bits & 0x7fffffff;
+}
+
+static __device__ inline int shift_of(int round)
+{
+	return (ROUNDS - 1 - round) * DIGIT_BITS;
+}
+
+/* What of a magnitude is known after so many rounds. */
+static __device__ inline uint32_t known(uint32_t magnitude, int rounds)
+{
+	return rounds ? magnitude >> shift_of(rounds - 1) << shift_of(rounds - 1) : 0;
+}
+
+static __global__ void begin_kernel(struct scratch m, uint32_t k)
+{
+	for (int i = threadIdx.x; i < DIGITS; i += blockDim.x)
+		m.histogram[i] = 0;
+	if (threadIdx.x == 0) {
+		m.state->prefix = 0;
+		m.state->wanted = k;
+	}
+}
+
+static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+	histogram_kernel(struct scratch m, const float *x, size_t count, int round)
+{
+	__shared__ uint32_t own[DIGITS];
+
+	for (int i = threadIdx.x; i < DIGITS; i += blockDim.x)
+		own[i] = 0;
+	__syncthreads();
+	for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x) {
+		uint32_t v = magnitude(x[i]);
+
+		if (known(v, round) == m.state->prefix)
+			atomicAdd(&own[v >> shift_of(round) & (DIGITS - 1)], 1u);
+	}
+	__syncthreads();
+	for (int i = threadIdx.x; i < DIGITS; i += blockDim.x)
+		if (own[i])
+			atomicAdd(&m.histogram[i], own[i]);
+}
+
+/* The digit at which enough are reached from above; the histogram is cleared for the next round. One block. */
+static __global__ void choose_kernel(struct scratch m, int round)
+{
+	if (threadIdx.x == 0) {
+		uint32_t wanted = m.state->wanted;
+		int digit = DIGITS - 1;
+
+		for (; digit > 0 && m.histogram[digit] < wanted; digit--)
+			wanted -= m.histogram[digit];
+		m.state->prefix |= (uint32_t)digit << shift_of(round);
+		m.state->wanted = wanted;
+	}
+	__syncthreads();
+	for (int i = threadIdx.x; i < DIGITS; i += blockDim.x)
+		m.histogram[i] = 0;
+}
+
+static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+	count_kernel(struct scratch m, struct stretches t, const float *x)
+{
+	__shared__ uint32_t sums[GN_CUDA_THREADS];
+	size_t begin = (size_t)blockIdx.x * t.each, end = begin + t.each < t.count ? begin + t.each : t.count;
+	uint32_t least = m.state->prefix, above = 0, equal = 0;
+
+	for (size_t i = begin + threadIdx.x; i < end; i += GN_CUDA_THREADS) {
+		uint32_t v = magnitude(x[i]);
+
+		above += v > least;
+		equal += v == least;
+	}
+	above = block_sum<GN_CUDA_THREADS>(above, sums);
+	equal = block_sum<GN_CUDA_THREADS>(equal, sums);
+	if (threadIdx.x == 0) {
+		m.above[blockIdx.x] = above;
+		m.equal[blockIdx.x] = equal;
+	}
+}
+
+/* Counts become where a stretch begins, and how many of its equals may still be taken. One thread. */
+static __global__ void begin_stretches_kernel(struct scratch m, int number)
+{
+	uint32_t at = 0, left = m.state->wanted;
+
+	for (int i = 0; i < number; i++) {
+		uint32_t above = m.above[i], equal = m.equal[i] < left ? m.equal[i] : left;
+
+		m.above[i] = at;
+		m.equal[i] = equal;
+		at += above + equal;
+		left -= equal;
+	}
+}
+
+/* own summed over the threads before this one; *total: over all. shared is 2 * GN_CUDA_THREADS long. */
+static __device__ inline uint32_t sum_before(uint32_t own, uint32_t *shared, uint32_t *total)
+{
+	int at = threadIdx.x, from = 0;
+
+	__syncthreads();
+	shared[at] = own;
+	for (int step = 1; step < GN_CUDA_THREADS; step *= 2) {
+		__syncthreads();
+		shared[GN_CUDA_THREADS - from + at] = shared[from + at] + (at >= step ? shared[from + at - step] : 0);
+		from = GN_CUDA_THREADS - from;
+	}
+	__syncthreads();
+	*total = shared[from + GN_CUDA_THREADS - 1];
+	return shared[from + at] - own;
+}
+
+static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+	keep_kernel(struct scratch m, struct stretches t, const float *x, uint32_t *indices, float *values, float *rest)
+{
+	__shared__ uint32_t sums[2 * GN_CUDA_THREADS];
+	size_t begin = (size_t)blockIdx.x * t.each, end = begin + t.each < t.count ? begin + t.each : t.count;
+	uint32_t least = m.state->prefix, at = m.above[blockIdx.x], left = m.equal[blockIdx.x];
+
+	for (size_t row = begin; row < end; row += GN_CUDA_THREADS) {
+		size_t i = row + threadIdx.x;
+		float value = i < end ? x[i] : 0;
+		uint32_t v = magnitude(value), equals, kept;
+		uint32_t is_equal = i < end && v == least, before = sum_before(is_equal, sums, &equals);
+		uint32_t keeps = i < end && (v > least || (is_equal && before < left));
+		uint32_t place = at + sum_before(keeps, sums, &kept);
+
+		if (keeps) {
+			indices[place] = (uint32_t)i;
+			values[place] = value;
+		}
+		if (rest && i < end)
+			rest[i] = keeps ? 0 : value;
+		at += kept;
+		left -= equals < left ? equals : left;
+	}
+}
+
+enum gn_status gn_cuda_top_k(struct gn_cuda_stream *s, const float *x, size_t count, size_t k, uint32_t *indices,
+			     float *values, float *rest, void *scratch, struct gn_err *err)
+{
+	struct scratch m = scratch_of(scratch);
+	struct stretches t = stretches_of(count);
+	enum gn_status status;
+
+	if (k < 1 || k > count || count > INT32_MAX)
+		return gn_err_set(err, GN_ERR_USAGE, "top-k: %zu of %zu", k, count);
+	status = launch(s, "kernel top_k begin", err, dim3(1), GN_CUDA_THREADS, begin_kernel, m, (uint32_t)k);
+	for (int round = 0; round < ROUNDS && !status; round++) {
+		status = launch(s, "kernel top_k histogram", err, dim3(blocks_for(s, count)), GN_CUDA_THREADS, histogram_kernel,
+				m, x, count, round);
+		if (!status)
+			status = launch(s, "kernel top_k choose", err, dim3(1), GN_CUDA_THREADS, choose_kernel, m, round);
+	}
+	if (!status)
+		status = launch(s, "kernel top_k count", err, dim3(t.number), GN_CUDA_THREADS, count_kernel, m, t, x);
+	if (!status)
+		status = launch(s, "kernel top_k stretches", err, dim3(1), 1, begin_stretches_kernel, m, t.number);
+	if (status)
+		return status;
+	return launch(s, "kernel top_k keep", err, dim3(t.number), GN_CUDA_THREADS, keep_kernel, m, t, x, indices, values,
+		      rest);
+}
+
+static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+	scatter_kernel(const uint32_t *indices, const float *values, size_t k, float *to)
+{
+	for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < k; i += (size_t)gridDim.x * blockDim.x)
+		to[indices[i]] += values[i];
+}
+
+enum gn_status gn_cuda_scatter_add(struct gn_cuda_stream *s, const uint32_t *indices, const float *values, size_t k, float *to,
+				   struct gn_err *err)
+{
+	return launch(s, "kernel scatter_add", err, dim3(blocks_for(s, k)), GN_CUDA_THREADS, scatter_kernel, indices, values, k,
+		      to);
+}

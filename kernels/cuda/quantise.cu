@@ -1,0 +1,96 @@
+/* A block takes a group at a time, every thread four neighbours. */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/ref/compress.h"
+
+using namespace gn;
+
+static const int EACH = GN_QUANTISE_GROUP / GN_CUDA_THREADS;
+
+/* A thread's part of a group; beyond the end zeros, which change nothing. */
+static __device__ inline void load_part(const float *x, size_t at, size_t count, int is_wide, float (&v)[EACH])
+{
+	if (is_wide && at + EACH <= count) {
+		load_floats<float, EACH>(x + at, v);
+		return;
+	}
+#pragma unroll
+	for (int k = 0; k < EACH; k++)
+		v[k] = at + k < count ? x[at + k] : 0;
+}
+
+/* The largest over a block, in all threads; NaN when there is one. */
+static __device__ inline float block_largest(float x, float *shared)
+{
+	__syncthreads();
+	shared[threadIdx.x] = x;
+	for (int step = GN_CUDA_THREADS / 2; step > 0; step /= 2) {
+		__syncthreads();
+		if (threadIdx.x < (unsigned)step) {
+			float a = shared[threadIdx.x], b = shared[threadIdx.x + step];
+
+			shared[threadIdx.x] = a != a || a > b ? a : b;
+		}
+	}
+	__syncthreads();
+	return shared[0];
+}
+
+/* Of what is infinite NaN, which stays. */
+static __device__ inline float larger(float most, float x)
+{
+	float size = x - x == 0 ? fabsf(x) : NAN;
+
+	return most != most || most > size ? most : size;
+}
+
+static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+	quantise_kernel(const float *x, size_t count, int is_wide, int8_t *to, float *scales, float *rest)
+{
+	__shared__ float shared[GN_CUDA_THREADS];
+
+	for (size_t group = blockIdx.x; group * GN_QUANTISE_GROUP < count; group += gridDim.x) {
+		size_t at = group * GN_QUANTISE_GROUP + (size_t)threadIdx.x * EACH;
+		float v[EACH], most = 0, scale;
+
+		load_part(x, at, count, is_wide, v);
+#pragma unroll
+		for (int k = 0; k < EACH; k++)
+			most = larger(most, v[k]);
+		most = block_largest(most, shared);
+		scale = most < GN_QUANTISE_LEAST ? 0 : most / 127;
+		if (threadIdx.x == 0)
+			scales[group] = scale;
+		for (int k = 0; k < EACH && at + k < count; k++) {
+			float whole = scale > 0 ? rintf(v[k] / scale) : 0;
+
+			to[at + k] = (int8_t)whole;
+			if (rest)
+				rest[at + k] = v[k] - whole * scale;
+		}
+	}
+}
+
+enum gn_status gn_cuda_quantise(struct gn_cuda_stream *s, const float *x, size_t count, int8_t *to, float *scales, float *rest,
+				struct gn_err *err)
+{
+	if (count < 1)
+		return gn_err_set(err, GN_ERR_USAGE, "quantise: nothing");
+	return launch(s, "kernel quantise", err, dim3(blocks_for(s, GN_QUANTISE_GROUPS(count) * GN_CUDA_THREADS)),
+		      GN_CUDA_THREADS, quantise_kernel, x, count, multiple_of_16(x), to, scales, rest);
+}
+
+static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+	widen_kernel(const int8_t *from, const float *scales, size_t count, int adds, float *to)
+{
+	for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x)
+		to[i] = (adds ? to[i] : 0) + from[i] * scales[i / GN_QUANTISE_GROUP];
+}
+
+enum gn_status gn_cuda_dequantise(struct gn_cuda_stream *s, const int8_t *from, const float *scales, size_t count, int adds,
+				  float *to, struct gn_err *err)
+{
+	if (count < 1)
+		return gn_err_set(err, GN_ERR_USAGE, "dequantise: nothing");
+	return launch(s, "kernel dequantise", err, dim3(blocks_for(s, count)), GN_CUDA_THREADS, widen_kernel, from, scales, count,
+		      adds, to);
+}

@@ -1,0 +1,170 @@
+/* What is chosen and rounded must be what the oracle says, to the bit; what is left over, to rounding. */
+#include "kernels/ref/compress.h"
+#include "tests/gpu/bed.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct job {
+	size_t count, k;
+	int kinds; /* 0: any numbers; else so many different magnitudes, so that most are equal */
+	int broken; /* one is NaN, one infinite */
+};
+
+static float *draw(struct bed *b, const struct job *j)
+{
+	float *x = calloc(j->count, sizeof *x);
+
+	if (!x)
+		abort();
+	for (size_t i = 0; i < j->count; i++) {
+		x[i] = (float)bed_normal(b);
+		if (j->kinds)
+			x[i] = copysignf((float)(int)(bed_uniform(b) * j->kinds), x[i]);
+	}
+	if (j->broken) {
+		x[j->count / 3] = -INFINITY;
+		x[j->count / 2] = NAN;
+	}
+	return x;
+}
+
+static void same(struct bed *b, const void *device, const void *want, size_t bytes, const char *what)
+{
+	void *got = malloc(bytes);
+
+	if (!got)
+		abort();
+	bed_fetch(b, got, device, bytes);
+	if (memcmp(got, want, bytes))
+		bed_fail(b, "%s differ", what);
+	free(got);
+}
+
+/* What is left over, to a rounding of what was there. */
+static void leaves(struct bed *b, struct bed_tensor *left, const double *want, const float *x)
+{
+	bed_read(b, left, "what is left");
+	for (size_t i = 0; i < left->count && !b->why[0]; i++)
+		if (!(fabs(left->host[i] - want[i]) <= 2e-7 * fabs((double)x[i]) + 1e-44))
+			bed_fail(b, "%g is left of number %zu, and not %g", left->host[i], i, want[i]);
+}
+
+/* x becomes what is left: zeros where something was taken, and back again by adding it. */
+static void check_top_k(struct bed *b, const struct job *j)
+{
+	float *x = draw(b, j), *values = calloc(j->k, sizeof *values), *rest = malloc(j->count * sizeof *rest);
+	uint32_t *indices = calloc(j->k, sizeof *indices), *to_indices;
+	float *from, *to_values;
+	void *scratch;
+
+	if (!values || !rest || !indices)
+		abort();
+	bed_begin(b);
+	from = bed_bytes(b, x, j->count * sizeof *x);
+	to_indices = bed_bytes(b, NULL, j->k * sizeof *indices);
+	to_values = bed_bytes(b, NULL, j->k * sizeof *values);
+	scratch = bed_bytes(b, NULL, gn_cuda_top_k_scratch_bytes());
+	gn_ref_top_k(x, j->count, j->k, indices, values);
+	memcpy(rest, x, j->count * sizeof *rest);
+	for (size_t i = 0; i < j->k; i++)
+		rest[indices[i]] = 0;
+	if (!b->why[0] && bed_ok(b, gn_cuda_top_k(b->stream, from, j->count, j->k, to_indices, to_values, from, scratch, &b->err),
+				 "top-k")) {
+		same(b, to_indices, indices, j->k * sizeof *indices, "indices");
+		same(b, to_values, values, j->k * sizeof *values, "values");
+		same(b, from, rest, j->count * sizeof *rest, "what is left");
+		bed_ok(b, gn_cuda_scatter_add(b->stream, to_indices, to_values, j->k, from, &b->err), "scatter");
+		for (size_t i = 0; i < j->k; i++)
+			rest[indices[i]] += values[i];
+		if (!j->broken)
+			same(b, from, rest, j->count * sizeof *rest, "sums");
+	}
+	bed_end(b, "top %zu of %zu%s%s", j->k, j->count, j->kinds ? ", many equal" : "", j->broken ? ", not all finite" : "");
+	free(x);
+	free(values);
+	free(rest);
+	free(indices);
+}
+
+static void check_quantise(struct bed *b, const struct job *j, double size)
+{
+	size_t groups = GN_QUANTISE_GROUPS(j->count);
+	float *x = draw(b, j), *scales = calloc(groups, sizeof *scales);
+	double *rest = bed_doubles(j->count), *sums = bed_doubles(j->count);
+	int8_t *whole = calloc(j->count, 1), *to;
+	struct bed_tensor *left, *back;
+	float *from, *to_scales;
+
+	if (!scales || !whole)
+		abort();
+	bed_begin(b);
+	for (size_t i = 0; i < j->count; i++)
+		x[i] *= (float)size;
+	from = bed_bytes(b, x, j->count * sizeof *x);
+	to = bed_bytes(b, NULL, j->count);
+	to_scales = bed_bytes(b, NULL, groups * sizeof *scales);
+	left = bed_output(b, GN_CUDA_F32, j->count);
+	back = bed_input(b, GN_CUDA_F32, j->count, 0, 1);
+	gn_ref_quantise(x, j->count, whole, scales);
+	for (size_t i = 0; i < j->count && back; i++) {
+		double value = (double)whole[i] * scales[i / GN_QUANTISE_GROUP];
+
+		rest[i] = x[i] - value;
+		sums[i] = back->host[i] + value;
+		if (isfinite(value) && fabs(rest[i]) > 0.501 * scales[i / GN_QUANTISE_GROUP] + (double)GN_QUANTISE_LEAST)
+			bed_fail(b, "the oracle is off by more than half a step");
+	}
+	if (!b->why[0] &&
+	    bed_ok(b, gn_cuda_quantise(b->stream, from, j->count, to, to_scales, left->data, &b->err), "quantise")) {
+		same(b, to, whole, j->count, "numbers");
+		if (!j->broken) {
+			same(b, to_scales, scales, groups * sizeof *scales, "scales");
+			leaves(b, left, rest, x);
+			bed_ok(b, gn_cuda_dequantise(b->stream, to, to_scales, j->count, 1, back->data, &b->err), "dequantise");
+			bed_compare(b, back, sums, bed_tolerance(GN_CUDA_F32), "sums");
+		} else {
+			bed_fetch(b, scales, to_scales, groups * sizeof *scales);
+			if (!isnan(scales[j->count / 3 / GN_QUANTISE_GROUP]) || !isnan(scales[j->count / 2 / GN_QUANTISE_GROUP]))
+				bed_fail(b, "a group with infinity or NaN has a scale");
+		}
+	}
+	bed_end(b, "8 bits, %zu of about %g%s", j->count, size, j->broken ? ", not all finite" : "");
+	free(x);
+	free(scales);
+	free(rest);
+	free(sums);
+	free(whole);
+}
+
+static void check_errors(struct bed *b)
+{
+	float *x;
+
+	bed_begin(b);
+	x = bed_bytes(b, NULL, 64);
+	if (gn_cuda_top_k(b->stream, x, 8, 9, NULL, NULL, NULL, x, &b->err) != GN_ERR_USAGE ||
+	    gn_cuda_top_k(b->stream, x, 8, 0, NULL, NULL, NULL, x, &b->err) != GN_ERR_USAGE)
+		bed_fail(b, "more than there are, and none, are taken");
+	bed_end(b, "top-k of more than there are, and of none");
+}
+
+void check_compress(struct bed *b)
+{
+	static const struct job jobs[] = {{1, 1, 0, 0},	      {7, 3, 0, 0},	 {1000, 10, 0, 0},	{5003, 5003, 0, 0},
+					  {20001, 700, 0, 0}, {9000, 5000, 4, 0}, {4100, 41, 0, 1},
+					  {600, 599, 1, 0}};
+
+	static const struct job large = {300000, 3000, 0, 0};
+
+	for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+		check_top_k(b, &jobs[i]);
+	/* several rows in a stretch */
+	if (!b->misaligned && !gn_cuda_device_info(b->device)->ordinal)
+		check_top_k(b, &large);
+	for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+		check_quantise(b, &jobs[i], i % 2 ? 1e-3 : 1);
+	check_quantise(b, &jobs[2], 1e-37);
+	check_errors(b);
+}
