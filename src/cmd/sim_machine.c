@@ -85,6 +85,7 @@ static enum gn_status take_tuning(const struct gn_sim_options *o, const struct g
 	t->node_bytes_per_s = measured.node_bytes_per_s;
 	t->link = measured.link;
 	t->node = measured.node;
+	t->signals_queue |= !strncmp(cost.link.lanes, "tcp", 3);
 	return GN_OK;
 }
 
