@@ -2,7 +2,8 @@
  */
 #include "kernels/host/batch_norm.h"
 
-/* Four channels at a time in the compiler's own vectors, which become what the processor has. */
+/* Channels in the compiler's own vectors of four, which become what the processor has: four vectors side by side where there
+ * are sixteen channels, so that sums need not wait for each other and each line of the cache is read once, else one. */
 typedef float gn_f4 __attribute__((vector_size(16)));
 typedef double gn_d4 __attribute__((vector_size(32)));
 typedef long long gn_l4 __attribute__((vector_size(32)));
@@ -13,18 +14,49 @@ typedef double gn_d4_at __attribute__((vector_size(32), aligned(8), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE void sums_of_4(const struct gn_norm_piece *p, const float *x, double *sum, double *square)
+enum { GN_WIDE = 4 };
+
+#if defined GN_NORM_AVX /* GCC 12 takes four instructions for the first */
+INLINE void widen(const float *at, gn_d4 *out)
 {
-	gn_d4 s = {0}, q = {0};
+	*out = (gn_d4)_mm256_cvtps_pd(_mm_loadu_ps(at));
+}
+
+INLINE void narrow(const gn_d4 *v, float *at)
+{
+	_mm_storeu_ps(at, _mm256_cvtpd_ps((__m256d)*v));
+}
+#else
+INLINE void widen(const float *at, gn_d4 *out)
+{
+	*out = __builtin_convertvector(*(const gn_f4_at *)at, gn_d4);
+}
+
+INLINE void narrow(const gn_d4 *v, float *at)
+{
+	*(gn_f4_at *)at = __builtin_convertvector(*v, gn_f4);
+}
+#endif
+
+INLINE void sums_of(int wide, const struct gn_norm_piece *p, const float *x, double *sum, double *square)
+{
+	gn_d4 s[GN_WIDE] = {{0}}, q[GN_WIDE] = {{0}};
 
 	for (size_t i = 0; i < p->pixels; i++, x += p->stride) {
-		gn_d4 v = __builtin_convertvector(*(const gn_f4_at *)x, gn_d4);
+#pragma GCC unroll 4
+		for (int w = 0; w < wide; w++) {
+			gn_d4 v;
 
-		s += v;
-		q += v * v;
+			widen(x + 4 * w, &v);
+			s[w] += v;
+			q[w] += v * v;
+		}
 	}
-	*(gn_d4_at *)sum = s;
-	*(gn_d4_at *)square = q;
+#pragma GCC unroll 4
+	for (int w = 0; w < wide; w++) {
+		((gn_d4_at *)sum)[w] = s[w];
+		((gn_d4_at *)square)[w] = q[w];
+	}
 }
 
 static void sums_of_any(const struct gn_norm_piece *p, const float *x, double *sum, double *square)
@@ -43,28 +75,56 @@ static void sums_of_any(const struct gn_norm_piece *p, const float *x, double *s
 	}
 }
 
-INLINE void normalise_4(const struct gn_norm_piece *p, const struct gn_norm_line *l, int relu, const float *x, float *y)
+INLINE void normalise_of(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, int relu, const float *x,
+			 const float *add, float *y)
 {
-	const gn_d4 zero = {0}, scale = *(const gn_d4_at *)l->scale, shift = *(const gn_d4_at *)l->shift;
+	const gn_d4 zero = {0};
+	gn_d4 scale[GN_WIDE], shift[GN_WIDE];
 
-	for (size_t i = 0; i < p->pixels; i++, x += p->stride, y += p->stride) {
-		gn_d4 v = __builtin_convertvector(*(const gn_f4_at *)x, gn_d4) * scale + shift;
-
-		if (relu) /* all bits where v is below zero: a NaN stays */
-			v = (gn_d4)((gn_l4)v & ~(gn_l4)(v < zero));
-		*(gn_f4_at *)y = __builtin_convertvector(v, gn_f4);
+#pragma GCC unroll 4
+	for (int w = 0; w < wide; w++) {
+		scale[w] = ((const gn_d4_at *)l->scale)[w];
+		shift[w] = ((const gn_d4_at *)l->shift)[w];
 	}
+	for (size_t i = 0; i < p->pixels; i++, x += p->stride, y += p->stride) {
+#pragma GCC unroll 4
+		for (int w = 0; w < wide; w++) {
+			gn_d4 v, more;
+
+			widen(x + 4 * w, &v);
+			v = v * scale[w] + shift[w];
+			if (add) {
+				widen(add + 4 * w, &more);
+				v += more;
+			}
+			if (relu) /* all bits where v is below zero: a NaN stays */
+				v = (gn_d4)((gn_l4)v & ~(gn_l4)(v < zero));
+			narrow(&v, y + 4 * w);
+		}
+		if (add)
+			add += p->stride;
+	}
+}
+
+/* With wide known to the compiler. */
+INLINE void normalise_by(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, float *y)
+{
+	if (l->relu)
+		normalise_of(wide, p, l, 1, x, NULL, y);
+	else
+		normalise_of(wide, p, l, 0, x, NULL, y);
 }
 
 static void normalise_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, float *y)
 {
+	if (p->lanes == 4 * GN_WIDE) {
+		normalise_by(GN_WIDE, p, l, x, y);
+		return;
+	}
 	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4) {
-		const struct gn_norm_line here = {.scale = l->scale + k, .shift = l->shift + k};
+		const struct gn_norm_line here = {.scale = l->scale + k, .shift = l->shift + k, .relu = l->relu};
 
-		if (l->relu)
-			normalise_4(p, &here, 1, x + k, y + k);
-		else
-			normalise_4(p, &here, 0, x + k, y + k);
+		normalise_by(1, p, &here, x + k, y + k);
 	}
 	for (int k = 0; k < p->lanes && p->lanes % 4; k++) {
 		for (size_t i = 0; i < p->pixels; i++) {
@@ -75,27 +135,17 @@ static void normalise_some(const struct gn_norm_piece *p, const struct gn_norm_l
 	}
 }
 
-INLINE void normalise_add_4(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *add,
-			    float *y)
-{
-	const gn_d4 zero = {0}, scale = *(const gn_d4_at *)l->scale, shift = *(const gn_d4_at *)l->shift;
-
-	for (size_t i = 0; i < p->pixels; i++, x += p->stride, add += p->stride, y += p->stride) {
-		gn_d4 v = __builtin_convertvector(*(const gn_f4_at *)x, gn_d4) * scale + shift;
-
-		v += __builtin_convertvector(*(const gn_f4_at *)add, gn_d4);
-		v = (gn_d4)((gn_l4)v & ~(gn_l4)(v < zero)); /* as above */
-		*(gn_f4_at *)y = __builtin_convertvector(v, gn_f4);
-	}
-}
-
 static void normalise_add_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *add,
 			       float *y)
 {
+	if (p->lanes == 4 * GN_WIDE) {
+		normalise_of(GN_WIDE, p, l, 1, x, add, y);
+		return;
+	}
 	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4) {
 		const struct gn_norm_line here = {.scale = l->scale + k, .shift = l->shift + k};
 
-		normalise_add_4(p, &here, x + k, add + k, y + k);
+		normalise_of(1, p, &here, 1, x + k, add + k, y + k);
 	}
 	for (int k = 0; k < p->lanes && p->lanes % 4; k++) {
 		for (size_t i = 0; i < p->pixels; i++) {
@@ -106,41 +156,61 @@ static void normalise_add_some(const struct gn_norm_piece *p, const struct gn_no
 	}
 }
 
-INLINE void masked_sums_4(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *y,
-			  const float *dy, const float *more, float *masked, double *sum, double *dot)
+INLINE void masked_sums_of(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x,
+			   const float *y, const float *dy, const float *more, float *masked, double *sum, double *dot)
 {
-	const gn_d4 mean = *(const gn_d4_at *)l->mean;
 	const gn_f4 zero = {0}, one = {1, 1, 1, 1};
-	gn_d4 s = {0}, t = {0};
+	gn_d4 mean[GN_WIDE], s[GN_WIDE] = {{0}}, t[GN_WIDE] = {{0}};
 
+#pragma GCC unroll 4
+	for (int w = 0; w < wide; w++)
+		mean[w] = ((const gn_d4_at *)l->mean)[w];
 	for (size_t i = 0; i < p->pixels; i++, x += p->stride, y += p->stride, dy += p->stride, masked += p->stride) {
-		gn_f4 d = *(const gn_f4_at *)dy;
-		gn_d4 wide;
+#pragma GCC unroll 4
+		for (int w = 0; w < wide; w++) {
+			gn_f4 d = ((const gn_f4_at *)dy)[w];
+			gn_d4 v, wide_d;
 
-		if (more) {
-			d += *(const gn_f4_at *)more;
-			more += p->stride;
+			if (more)
+				d += ((const gn_f4_at *)more)[w];
+			d *= (gn_f4)((gn_i4)one & (gn_i4)(((const gn_f4_at *)y)[w] > zero));
+			((gn_f4_at *)masked)[w] = d;
+			widen((const float *)&d, &wide_d);
+			widen(x + 4 * w, &v);
+			s[w] += wide_d;
+			t[w] += wide_d * (v - mean[w]);
 		}
-		d *= (gn_f4)((gn_i4)one & (gn_i4)(*(const gn_f4_at *)y > zero));
-		*(gn_f4_at *)masked = d;
-		wide = __builtin_convertvector(d, gn_d4);
-		s += wide;
-		t += wide * (__builtin_convertvector(*(const gn_f4_at *)x, gn_d4) - mean);
+		if (more)
+			more += p->stride;
 	}
-	*(gn_d4_at *)sum = s;
-	*(gn_d4_at *)dot = t;
+#pragma GCC unroll 4
+	for (int w = 0; w < wide; w++) {
+		((gn_d4_at *)sum)[w] = s[w];
+		((gn_d4_at *)dot)[w] = t[w];
+	}
+}
+
+/* With wide, and whether there is more, known to the compiler. */
+INLINE void masked_sums_by(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x,
+			   const float *y, const float *dy, const float *more, float *masked, double *sum, double *dot)
+{
+	if (more)
+		masked_sums_of(wide, p, l, x, y, dy, more, masked, sum, dot);
+	else
+		masked_sums_of(wide, p, l, x, y, dy, NULL, masked, sum, dot);
 }
 
 static void masked_sums_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *y,
 			     const float *dy, const float *more, float *masked, double *sum, double *dot)
 {
+	if (p->lanes == 4 * GN_WIDE) {
+		masked_sums_by(GN_WIDE, p, l, x, y, dy, more, masked, sum, dot);
+		return;
+	}
 	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4) {
 		const struct gn_norm_line here = {.mean = l->mean + k};
 
-		if (more)
-			masked_sums_4(p, &here, x + k, y + k, dy + k, more + k, masked + k, sum + k, dot + k);
-		else
-			masked_sums_4(p, &here, x + k, y + k, dy + k, NULL, masked + k, sum + k, dot + k);
+		masked_sums_by(1, p, &here, x + k, y + k, dy + k, more ? more + k : NULL, masked + k, sum + k, dot + k);
 	}
 	for (int k = 0; k < p->lanes && p->lanes % 4; k++) {
 		sum[k] = dot[k] = 0;
@@ -155,39 +225,67 @@ static void masked_sums_some(const struct gn_norm_piece *p, const struct gn_norm
 	}
 }
 
-/* Sums of dy and of dy * (x - mean), dy being 0 where the relu gave 0. */
-INLINE void gradient_sums_4(const struct gn_norm_piece *p, const struct gn_norm_line *l, int relu, const float *x,
-			    const float *dy, double *sum, double *dot)
+/* The output's gradient, 0 where the relu gave 0. */
+INLINE void passed(int relu, const gn_d4 *v, const gn_d4 *scale, const gn_d4 *shift, const float *dy, gn_d4 *d)
 {
-	const gn_d4 mean = *(const gn_d4_at *)l->mean, scale = *(const gn_d4_at *)l->scale,
-		    shift = *(const gn_d4_at *)l->shift;
 	const gn_d4 zero = {0}, one = {1, 1, 1, 1};
-	gn_d4 s = {0}, t = {0};
 
-	for (size_t i = 0; i < p->pixels; i++, x += p->stride, dy += p->stride) {
-		gn_d4 v = __builtin_convertvector(*(const gn_f4_at *)x, gn_d4);
-		gn_d4 d = __builtin_convertvector(*(const gn_f4_at *)dy, gn_d4);
+	widen(dy, d);
+	if (relu)
+		*d *= (gn_d4)((gn_l4)one & (gn_l4)(*v * *scale + *shift > zero)); /* a mask on d itself ends GCC 12 */
+}
 
-		if (relu)
-			d *= (gn_d4)((gn_l4)one &
-				     (gn_l4)(v * scale + shift > zero)); /* a mask on d itself ends GCC 12 */
-		s += d;
-		t += d * (v - mean);
+/* Sums of dy and of dy * (x - mean), dy being 0 where the relu gave 0. */
+INLINE void gradient_sums_of(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, int relu, const float *x,
+			     const float *dy, double *sum, double *dot)
+{
+	gn_d4 mean[GN_WIDE], scale[GN_WIDE], shift[GN_WIDE], s[GN_WIDE] = {{0}}, t[GN_WIDE] = {{0}};
+
+#pragma GCC unroll 4
+	for (int w = 0; w < wide; w++) {
+		mean[w] = ((const gn_d4_at *)l->mean)[w];
+		scale[w] = ((const gn_d4_at *)l->scale)[w];
+		shift[w] = ((const gn_d4_at *)l->shift)[w];
 	}
-	*(gn_d4_at *)sum = s;
-	*(gn_d4_at *)dot = t;
+	for (size_t i = 0; i < p->pixels; i++, x += p->stride, dy += p->stride) {
+#pragma GCC unroll 4
+		for (int w = 0; w < wide; w++) {
+			gn_d4 v, d;
+
+			widen(x + 4 * w, &v);
+			passed(relu, &v, &scale[w], &shift[w], dy + 4 * w, &d);
+			s[w] += d;
+			t[w] += d * (v - mean[w]);
+		}
+	}
+#pragma GCC unroll 4
+	for (int w = 0; w < wide; w++) {
+		((gn_d4_at *)sum)[w] = s[w];
+		((gn_d4_at *)dot)[w] = t[w];
+	}
+}
+
+INLINE void gradient_sums_by(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x,
+			     const float *dy, double *sum, double *dot)
+{
+	if (l->relu)
+		gradient_sums_of(wide, p, l, 1, x, dy, sum, dot);
+	else
+		gradient_sums_of(wide, p, l, 0, x, dy, sum, dot);
 }
 
 static void gradient_sums_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x,
 			       const float *dy, double *sum, double *dot)
 {
+	if (p->lanes == 4 * GN_WIDE) {
+		gradient_sums_by(GN_WIDE, p, l, x, dy, sum, dot);
+		return;
+	}
 	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4) {
-		const struct gn_norm_line here = {.mean = l->mean + k, .scale = l->scale + k, .shift = l->shift + k};
+		const struct gn_norm_line here = {.mean = l->mean + k, .scale = l->scale + k, .shift = l->shift + k,
+						  .relu = l->relu};
 
-		if (l->relu)
-			gradient_sums_4(p, &here, 1, x + k, dy + k, sum + k, dot + k);
-		else
-			gradient_sums_4(p, &here, 0, x + k, dy + k, sum + k, dot + k);
+		gradient_sums_by(1, p, &here, x + k, dy + k, sum + k, dot + k);
 	}
 	for (int k = 0; k < p->lanes && p->lanes % 4; k++) {
 		sum[k] = dot[k] = 0;
@@ -203,36 +301,53 @@ static void gradient_sums_some(const struct gn_norm_piece *p, const struct gn_no
 }
 
 /* dx = scale * dy - from_sum - from_dot * (x - mean) */
-INLINE void gradient_4(const struct gn_norm_piece *p, const struct gn_norm_line *l, int relu, const float *x,
-		       const float *dy, float *dx)
+INLINE void gradient_of(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, int relu, const float *x,
+			const float *dy, float *dx)
 {
-	const gn_d4 mean = *(const gn_d4_at *)l->mean, scale = *(const gn_d4_at *)l->scale,
-		    shift = *(const gn_d4_at *)l->shift;
-	const gn_d4 zero = {0}, one = {1, 1, 1, 1}, from_sum = *(const gn_d4_at *)l->from_sum,
-		    from_dot = *(const gn_d4_at *)l->from_dot;
+	gn_d4 mean[GN_WIDE], scale[GN_WIDE], shift[GN_WIDE], from_sum[GN_WIDE], from_dot[GN_WIDE];
 
-	for (size_t i = 0; i < p->pixels; i++, x += p->stride, dy += p->stride, dx += p->stride) {
-		gn_d4 v = __builtin_convertvector(*(const gn_f4_at *)x, gn_d4);
-		gn_d4 d = __builtin_convertvector(*(const gn_f4_at *)dy, gn_d4);
-
-		if (relu)
-			d *= (gn_d4)((gn_l4)one &
-				     (gn_l4)(v * scale + shift > zero)); /* a mask on d itself ends GCC 12 */
-		*(gn_f4_at *)dx = __builtin_convertvector(scale * d - from_sum - from_dot * (v - mean), gn_f4);
+#pragma GCC unroll 4
+	for (int w = 0; w < wide; w++) {
+		mean[w] = ((const gn_d4_at *)l->mean)[w];
+		scale[w] = ((const gn_d4_at *)l->scale)[w];
+		shift[w] = ((const gn_d4_at *)l->shift)[w];
+		from_sum[w] = ((const gn_d4_at *)l->from_sum)[w];
+		from_dot[w] = ((const gn_d4_at *)l->from_dot)[w];
 	}
+	for (size_t i = 0; i < p->pixels; i++, x += p->stride, dy += p->stride, dx += p->stride) {
+#pragma GCC unroll 4
+		for (int w = 0; w < wide; w++) {
+			gn_d4 v, d;
+
+			widen(x + 4 * w, &v);
+			passed(relu, &v, &scale[w], &shift[w], dy + 4 * w, &d);
+			d = scale[w] * d - from_sum[w] - from_dot[w] * (v - mean[w]);
+			narrow(&d, dx + 4 * w);
+		}
+	}
+}
+
+INLINE void gradient_by(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x,
+			const float *dy, float *dx)
+{
+	if (l->relu)
+		gradient_of(wide, p, l, 1, x, dy, dx);
+	else
+		gradient_of(wide, p, l, 0, x, dy, dx);
 }
 
 static void gradient_some(const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, const float *dy,
 			  float *dx)
 {
+	if (p->lanes == 4 * GN_WIDE) {
+		gradient_by(GN_WIDE, p, l, x, dy, dx);
+		return;
+	}
 	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4) {
 		const struct gn_norm_line here = {l->mean + k,     l->scale + k,    l->shift + k,
-						  l->from_sum + k, l->from_dot + k, 0};
+						  l->from_sum + k, l->from_dot + k, l->relu};
 
-		if (l->relu)
-			gradient_4(p, &here, 1, x + k, dy + k, dx + k);
-		else
-			gradient_4(p, &here, 0, x + k, dy + k, dx + k);
+		gradient_by(1, p, &here, x + k, dy + k, dx + k);
 	}
 	for (int k = 0; k < p->lanes && p->lanes % 4; k++) {
 		for (size_t i = 0; i < p->pixels; i++) {
@@ -248,8 +363,12 @@ static void gradient_some(const struct gn_norm_piece *p, const struct gn_norm_li
 
 static void sums_some(const struct gn_norm_piece *p, const float *x, double *sum, double *square)
 {
+	if (p->lanes == 4 * GN_WIDE) {
+		sums_of(GN_WIDE, p, x, sum, square);
+		return;
+	}
 	for (int k = 0; k < p->lanes && p->lanes % 4 == 0; k += 4)
-		sums_of_4(p, x + k, sum + k, square + k);
+		sums_of(1, p, x + k, sum + k, square + k);
 	if (p->lanes % 4)
 		sums_of_any(p, x, sum, square);
 }
