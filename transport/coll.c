@@ -222,9 +222,16 @@ static void note_wait(struct gn_coll *c, uint64_t now, int moved)
 static enum gn_status look_around(struct gn_coll *c, uint64_t started, struct gn_err *err)
 {
 	enum gn_status status = gn_world_check_wait(c->comm->world, started, err);
+	struct gn_err why;
 
-	if (!status)
-		status = gn_fabric_check(c->comm->fabric, VERDICT_NS, err);
+	if (!status) {
+		status = gn_fabric_check(c->comm->fabric, VERDICT_NS, &why);
+		/* or the others would only hear that this rank has left */
+		if (status)
+			gn_world_give_up(c->comm->world, why.text);
+		if (status && err)
+			*err = why;
+	}
 	if (status)
 		c->comm->failed = 1;
 	return status;

@@ -8,7 +8,9 @@
  *
  * A rail that fails is not gone round, since nobody can tell what it has delivered: messages by it stand still, and the world's
  * watch ends the job within its limit and names peer and rail (gn_fabric_waits_by), or the transport reports it broken first
- * (gn_fabric_check). What a rail takes up again after a short interruption is delivered as if nothing had been.
+ * (gn_fabric_check). What a rail takes up again after a short interruption is delivered as if nothing had been. A rail that is
+ * cut while nothing goes by it is no stall: tcp finds out a second after the world's limit and the job ends two seconds later;
+ * RDMA, which has no cheap way of asking, at the next message, which stalls. Until then nobody waits for it.
  *
  * Never aborts because a peer died: endpoints report errors where the transport can, and where it cannot (UCX 1.13's shared
  * memory) the world's watch does. Requests belong to the caller and complete from inside gn_fabric_progress() or at once.
