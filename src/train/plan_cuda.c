@@ -2,9 +2,7 @@
  * behind a backward pass, each as soon as its operator is through. */
 #include "src/train/plan_cuda.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* What cuDNN may take for one convolution; its fastest ways to do the first layer of a network are greedy. */
 #define WORKSPACE_LIMIT ((size_t)1 << 30)
@@ -67,222 +65,9 @@ static void destroy(struct gn_plan_device *base)
 	free(d);
 }
 
-/* Elements of labels, mates and shares together, each 4 bytes. */
-static size_t target_elements(const struct gn_plan *p)
-{
-	return 3 * (size_t)p->options.batch;
-}
-
-static size_t aligned(size_t bytes)
-{
-	return (bytes + GN_CUDA_ALIGN_BYTES - 1) / GN_CUDA_ALIGN_BYTES * GN_CUDA_ALIGN_BYTES;
-}
-
-static size_t batch_bytes(const struct gn_plan *p)
-{
-	return (gn_plan_cuda_of(p)->image_elements + target_elements(p)) * sizeof(float);
-}
-
-/* Device memory beside the arena of activations. */
-static size_t other_bytes(const struct gn_plan *p)
-{
-	size_t params = gn_model_param_elements(p->model) * sizeof(float);
-	size_t buffers = gn_model_buffer_elements(p->model) * sizeof(float);
-
-	return aligned(params) * (p->options.training ? 2 : 1) + aligned(buffers) + aligned(p->own_elements * sizeof(float)) +
-	       GN_PLAN_SLOTS * aligned(batch_bytes(p)) + aligned(target_elements(p) * 4) +
-	       aligned((size_t)p->options.batch * sizeof(float)) + 4 * GN_CUDA_ALIGN_BYTES;
-}
-
-/* Says what would fit: activations grow with the batch, parameters do not. */
-static enum gn_status too_large(const struct gn_plan *p, size_t unused, struct gn_err *err)
-{
-	const struct gn_cuda_info *info = gn_cuda_device_info(gn_plan_cuda_of(p)->device);
-	size_t fixed = other_bytes(p) - GN_PLAN_SLOTS * aligned(batch_bytes(p));
-	size_t each = (p->arena_bytes + GN_PLAN_SLOTS * batch_bytes(p)) / (size_t)p->options.batch + 1;
-	size_t fits = unused > fixed ? (unused - fixed) / each : 0;
-
-	return gn_err_set(err, GN_ERR_NO_MEMORY, "cuda:%d: %s with batch %d and images of side %d needs %zu MiB, and %zu of %s's "
-			  "%zu MiB are free: %s%.0zu%s", info->ordinal, gn_model_name(p->model), p->options.batch,
-			  gn_model_side(p->model), (p->arena_bytes + other_bytes(p)) >> 20, unused >> 20, info->name,
-			  info->memory_bytes >> 20, fits ? "a batch of about " : "not even one image fits", fits,
-			  fits ? " fits" : "");
-}
-
-static enum gn_status take_memory(struct gn_plan *p, struct gn_err *err)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	size_t wanted = aligned(p->arena_bytes) + other_bytes(p), unused, total;
-	enum gn_status status = gn_cuda_device_memory(d->device, &unused, &total, err);
-
-	if (status)
-		return status;
-	if (wanted > unused)
-		return too_large(p, unused, err);
-	status = gn_cuda_arena_create(d->device, wanted, &d->arena, err);
-	return status == GN_ERR_NO_MEMORY ? too_large(p, unused, err) : status;
-}
-
-/* The arena is as large as all pieces together. */
-static void *piece(struct gn_plan_cuda *d, size_t bytes)
-{
-	return bytes ? gn_cuda_arena_take(d->arena, bytes) : NULL;
-}
-
-static void lay_out(struct gn_plan *p)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	size_t params = gn_model_param_elements(p->model) * sizeof(float);
-
-	p->arena = piece(d, p->arena_bytes);
-	p->bound.params = piece(d, params);
-	p->bound.grads = p->options.training ? piece(d, params) : NULL;
-	p->bound.buffers = piece(d, gn_model_buffer_elements(p->model) * sizeof(float));
-	p->bound.own = piece(d, p->own_elements * sizeof(float));
-	for (int i = 0; i < GN_PLAN_SLOTS; i++)
-		d->slots[i].images = piece(d, batch_bytes(p));
-	d->labels = piece(d, target_elements(p) * 4);
-	d->loss_rows = piece(d, (size_t)p->options.batch * sizeof(float));
-	d->loss = piece(d, sizeof *d->loss);
-	d->nonfinite = piece(d, sizeof *d->nonfinite);
-}
-
-static enum gn_status make_slots(struct gn_plan *p, struct gn_err *err)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	enum gn_status status = GN_OK;
-
-	for (int i = 0; i < GN_PLAN_SLOTS && !status; i++) {
-		struct gn_plan_slot *s = &d->slots[i];
-		void *pinned;
-
-		status = gn_cuda_pinned_alloc(d->device, batch_bytes(p), &pinned, err);
-		if (status)
-			break;
-		s->pinned = pinned;
-		status = gn_cuda_event_create(d->device, 0, &s->uploaded, err);
-		if (!status)
-			status = gn_cuda_event_create(d->device, 0, &s->taken, err);
-	}
-	return status;
-}
-
-static enum gn_status make_events(struct gn_plan *p, struct gn_err *err)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	enum gn_status status = GN_OK;
-
-	d->complete = calloc((size_t)p->op_count + 1, sizeof(struct gn_cuda_event *));
-	d->home = calloc((size_t)p->op_count + 1, sizeof(struct gn_cuda_event *));
-	if (!d->complete || !d->home)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for events");
-	for (int i = 0; i < p->op_count && p->options.training && !status; i++) {
-		status = gn_cuda_event_create(d->device, 0, &d->complete[i], err);
-		if (!status)
-			status = gn_cuda_event_create(d->device, 0, &d->home[i], err);
-	}
-	return status;
-}
-
-/* The caller's arrays, which then are copied without a stop; where that cannot be, they are copied all the same. */
-static void register_arrays(struct gn_plan *p)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	size_t params = gn_model_param_elements(p->model) * sizeof(float);
-	size_t buffers = gn_model_buffer_elements(p->model) * sizeof(float);
-	void *arrays[3] = {p->params, p->grads, p->buffers};
-	size_t bytes[3] = {params, params, buffers};
-
-	for (int i = 0; i < 3; i++)
-		if (arrays[i] && bytes[i] && !gn_cuda_register(d->device, arrays[i], bytes[i], NULL))
-			d->pinned_arrays[i] = arrays[i];
-}
-
-static enum gn_status place(struct gn_plan *p, struct gn_err *err)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	void *outcome;
-	enum gn_status status;
-
-	d->image_elements = gn_layout_elements(&p->tensors[0].layout);
-	p->logits = calloc((size_t)p->options.batch * (size_t)gn_model_classes(p->model), sizeof *p->logits);
-	if (!p->logits)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for logits");
-	status = take_memory(p, err);
-	if (status)
-		return status;
-	lay_out(p);
-	status = gn_cuda_pinned_alloc(d->device, sizeof *d->outcome, &outcome, err);
-	if (status)
-		return status;
-	d->outcome = outcome;
-	status = make_slots(p, err);
-	if (!status)
-		status = make_events(p, err);
-	if (!status)
-		register_arrays(p);
-	snprintf(p->manner, sizeof p->manner, "on %.100s, %s", gn_cuda_device_info(d->device)->name,
-		 p->options.tf32 ? "tf32" : gn_cuda_type_name(d->type));
-	return status;
-}
-
 static void freeze(struct gn_plan *p)
 {
 	gn_plan_cuda_of(p)->stale = 1;
-}
-
-static void copy_images(float *to, const float *from, size_t count)
-{
-#pragma omp parallel for schedule(static)
-	for (size_t begin = 0; begin < count; begin += 1 << 16)
-		memcpy(to + begin, from + begin, (count - begin < 1 << 16 ? count - begin : 1 << 16) * sizeof *to);
-}
-
-enum gn_status gn_plan_cuda_stage(struct gn_plan *p, const float *images, const struct gn_targets *targets, struct gn_err *err)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	struct gn_plan_slot *s = &d->slots[d->next_slot];
-	size_t batch = (size_t)p->options.batch, elements = d->image_elements + (targets ? target_elements(p) : 0);
-	float *labels = s->pinned + d->image_elements;
-	/* what was sent from here two batches ago has long arrived */
-	enum gn_status status = gn_cuda_event_wait(s->uploaded, err);
-
-	if (status)
-		return status;
-	copy_images(s->pinned, images, d->image_elements);
-	if (targets) {
-		memcpy(labels, targets->labels, batch * 4);
-		memcpy(labels + batch, targets->mates ? targets->mates : targets->labels, batch * 4);
-		if (targets->mates)
-			memcpy(labels + 2 * batch, targets->shares, batch * 4);
-	}
-	s->has_mates = targets && targets->mates;
-	if ((status = gn_cuda_stream_after(d->upload, s->taken, err)) ||
-	    (status = gn_cuda_copy(d->upload, s->images, s->pinned, elements * sizeof(float), err)) ||
-	    (status = gn_cuda_event_record(s->uploaded, d->upload, err)))
-		return status;
-	d->staged = d->next_slot;
-	d->next_slot = (d->next_slot + 1) % GN_PLAN_SLOTS;
-	return GN_OK;
-}
-
-enum gn_status gn_plan_cuda_take(struct gn_plan *p, struct gn_err *err)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	void *images = gn_plan_address(p, p->tensors[0].data);
-	struct gn_plan_slot *s;
-	enum gn_status status;
-
-	if (d->staged < 0)
-		return gn_err_set(err, GN_ERR_USAGE, "a step without a batch that was staged");
-	s = &d->slots[d->staged];
-	d->staged = -1;
-	d->has_mates = s->has_mates;
-	if ((status = gn_cuda_stream_after(d->stream, s->uploaded, err)) ||
-	    (status = gn_cuda_copy(d->stream, images, s->images, d->image_elements * sizeof(float), err)) ||
-	    (status = gn_cuda_copy(d->stream, d->labels, s->images + d->image_elements, target_elements(p) * 4, err)))
-		return status;
-	return gn_cuda_event_record(s->taken, d->stream, err);
 }
 
 /* Parameters and buffers as the caller has them. */
@@ -474,7 +259,7 @@ static enum gn_status open_device(struct gn_plan_cuda *d, const struct gn_plan_o
 enum gn_status gn_plan_cuda_create(const struct gn_plan *p, struct gn_plan_device **out, struct gn_err *err)
 {
 	static const struct gn_plan_device_class class = {
-		.destroy = destroy, .place = place, .freeze = freeze, .load = load, .store = store, .loss = loss, .add = add,
+		.destroy = destroy, .place = gn_plan_cuda_place, .freeze = freeze, .load = load, .store = store, .loss = loss, .add = add,
 		.went_back = went_back, .finish = finish, .reside = gn_plan_cuda_reside, .push = gn_plan_cuda_push,
 		.pull = gn_plan_cuda_pull, .stage = gn_plan_cuda_stage, .launch = gn_plan_cuda_launch,
 		.result = gn_plan_cuda_result,

@@ -59,11 +59,21 @@ struct gn_plan_cuda {
 };
 
 struct gn_plan_cuda *gn_plan_cuda_of(const struct gn_plan *p);
+
+/* Of labels, mates and shares together, each 4 bytes. */
+static inline size_t gn_plan_cuda_target_elements(const struct gn_plan *p)
+{
+	return 3 * (size_t)p->options.batch;
+}
+
+/* plan_cuda_memory.c: all memory, and p->bound. */
+enum gn_status gn_plan_cuda_place(struct gn_plan *p, struct gn_err *err);
+/* plan_cuda_batch.c */
 /* Queues the upload of a batch into the next slot; targets NULL: images alone. */
 enum gn_status gn_plan_cuda_stage(struct gn_plan *p, const float *images, const struct gn_targets *targets, struct gn_err *err);
 /* Queues the copy of what was staged to where operators look for it. */
 enum gn_status gn_plan_cuda_take(struct gn_plan *p, struct gn_err *err);
-/* Queues the loss and its gradient. */
+/* plan_cuda.c. Queues the loss and its gradient. */
 enum gn_status gn_plan_cuda_loss(struct gn_plan *p, struct gn_err *err);
 /* Follows a step whose gradients were finite or not: the loss scale of fp16. Nonzero when it has changed. */
 int gn_plan_cuda_rescale(struct gn_plan_cuda *d, int finite);

@@ -3,20 +3,12 @@
  *
  * Tolerances are of the norm of a result: f32 without tf32 1e-5; f16 and bf16 what one rounding of inputs that were rounded
  * already, and of the result, may make: 1e-3 and 8e-3; gradients that go through a rounded intermediate result twice that. */
-#include "kernels/cuda/ops.h"
-#include "tests/gpu/bed.h"
+#include "tests/gpu/ops.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct case_ {
-	const char *name;
-	struct gn_op_desc desc; /* layouts hold shapes alone */
-	int inference;
-	int halves; /* the gradient of the output comes as two */
-};
 
 #define SHAPE(n_, c_, h_, w_) {{.n = n_, .c = c_, .h = h_, .w = w_}}
 #define BOTH(n_, c_, h_, w_) {{.n = n_, .c = c_, .h = h_, .w = w_}, {.n = n_, .c = c_, .h = h_, .w = w_}}
@@ -30,7 +22,7 @@ struct case_ {
 #define PLAIN .weight = {GN_WEIGHT_PLAIN, 0}
 #define ANY .weight = {GN_WEIGHT_ANY, 0}
 
-static const struct case_ cases[] = {
+static const struct ops_case cases[] = {
 	{"first layer", CONV(2, 3, 32, 32, 16, 7, 2, 3, ANY), 0, 0},
 	{"3x3", CONV(3, 16, 9, 9, 24, 3, 1, 1, ANY), 0, 0},
 	{"3x3, torch's weights", CONV(3, 16, 9, 9, 24, 3, 1, 1, PLAIN), 0, 0},
@@ -70,197 +62,6 @@ static const struct case_ cases[] = {
 	{"dropout", {.kind = GN_OP_DROPOUT, .in = SHAPE(4, 33, 1, 1), .rate = 0.4, .seed = 77, .stream = 3}, 0, 0},
 	{"dropout of maps", {.kind = GN_OP_DROPOUT, .in = SHAPE(2, 6, 3, 3), .rate = 0.4, .seed = 77, .stream = 3}, 0, 0},
 };
-
-enum { STEP = 5, ARRAYS = 12 };
-
-/* All in torch's order, in float: what goes in, and what each backend gives. */
-struct numbers {
-	float *x[2], *dy, *weight, *bias, *mean, *var;
-	float *y, *dx[2], *dweight, *dbias, *new_mean, *new_var;
-	float *sums; /* of channels, and of squares: of a convolution's output, of a batch norm's input */
-};
-
-struct sizes {
-	struct gn_layout in[2], out;
-	size_t x[2], y, weight, bias, channels, sums;
-};
-
-static float *floats(size_t count)
-{
-	float *x = calloc(count + 1, sizeof *x);
-
-	if (!x)
-		abort();
-	return x;
-}
-
-static struct gn_op_desc plain_desc(const struct case_ *c, int element_bytes)
-{
-	struct gn_op_desc d = c->desc;
-
-	d.training = !c->inference;
-	d.needs_din = !c->inference;
-	for (int i = 0; i < 2; i++) {
-		d.in[i].block = 1;
-		d.in[i].element_bytes = element_bytes;
-	}
-	return d;
-}
-
-static struct sizes sizes_of(struct bed *b, const struct case_ *c)
-{
-	struct gn_op_desc d = plain_desc(c, 8);
-	struct sizes s = {0};
-	struct gn_op *op;
-
-	d.weight.order = GN_WEIGHT_PLAIN;
-	if (!bed_ok(b, gn_op_create(GN_BACKEND_REF, &d, &op, &b->err), "the oracle's operator"))
-		return s;
-	s.in[0] = gn_op_info(op)->in[0];
-	s.in[1] = d.kind == GN_OP_CONV ? gn_op_info(op)->out : s.in[0];
-	s.out = gn_op_info(op)->out;
-	gn_op_destroy(op);
-	for (int i = 0; i < 2; i++)
-		s.x[i] = i == 0 || d.add || d.kind == GN_OP_ADD ? gn_layout_elements(&s.in[i]) : 0;
-	s.y = gn_layout_elements(&s.out);
-	s.channels = (size_t)s.in[0].c;
-	if (d.kind == GN_OP_CONV)
-		s.weight = (size_t)d.channels_out * s.channels * (size_t)d.kernel * (size_t)d.kernel;
-	if (d.kind == GN_OP_LINEAR)
-		s.weight = (size_t)d.channels_out * s.x[0] / (size_t)s.in[0].n;
-	if (d.kind == GN_OP_BATCH_NORM)
-		s.weight = s.bias = s.channels;
-	if (d.bias)
-		s.bias = (size_t)d.channels_out;
-	if (d.statistics)
-		s.sums = 2 * (size_t)s.out.c;
-	return s;
-}
-
-/* Numbers that the type holds exactly. */
-static float *draw(struct bed *b, enum gn_cuda_type type, size_t count, double mean, double deviation)
-{
-	float *x = floats(count);
-	uint32_t raw;
-
-	for (size_t i = 0; i < count; i++) {
-		gn_cuda_set_value(type, &raw, 0, (float)(mean + deviation * bed_normal(b)));
-		x[i] = gn_cuda_value(type, &raw, 0);
-	}
-	return x;
-}
-
-static void fill(struct bed *b, enum gn_cuda_type type, const struct case_ *c, const struct sizes *s, struct numbers *n)
-{
-	int norm = c->desc.kind == GN_OP_BATCH_NORM;
-	double scale = norm || !s->weight ? 1 : 1 / sqrt((double)s->weight / (double)c->desc.channels_out);
-
-	n->x[0] = draw(b, type, s->x[0], 0.25, 1);
-	n->x[1] = draw(b, type, s->x[1], 0, 1);
-	n->dy = draw(b, type, s->y, 0, 1);
-	n->weight = draw(b, type, s->weight, norm, norm ? 0.25 : scale);
-	n->bias = draw(b, type, s->bias, 0, 0.5);
-	n->mean = draw(b, GN_CUDA_F32, s->channels, 0, 0.5);
-	n->var = draw(b, GN_CUDA_F32, s->channels, 2, 0.2);
-}
-
-/* Of a tensor in torch's order. */
-static void sum_channels(const struct gn_layout *l, const float *x, float *sums)
-{
-	size_t pixels = (size_t)l->h * (size_t)l->w;
-
-	for (int c = 0; c < l->c; c++) {
-		double sum = 0, squares = 0;
-
-		for (int n = 0; n < l->n; n++) {
-			for (size_t p = 0; p < pixels; p++) {
-				double v = x[((size_t)n * (size_t)l->c + (size_t)c) * pixels + p];
-
-				sum += v;
-				squares += v * v;
-			}
-		}
-		sums[c] = (float)sum;
-		sums[l->c + c] = (float)squares;
-	}
-}
-
-static void make_results(const struct sizes *s, struct numbers *n)
-{
-	n->y = floats(s->y);
-	n->dx[0] = floats(s->x[0]);
-	n->dx[1] = floats(s->x[1]);
-	n->dweight = floats(s->weight);
-	n->dbias = floats(s->bias);
-	n->new_mean = floats(s->channels);
-	n->new_var = floats(s->channels);
-	n->sums = floats(s->sums);
-	memcpy(n->new_mean, n->mean, s->channels * sizeof *n->mean);
-	memcpy(n->new_var, n->var, s->channels * sizeof *n->var);
-}
-
-static void free_results(struct numbers *n)
-{
-	float *all[] = {n->y, n->dx[0], n->dx[1], n->dweight, n->dbias, n->new_mean, n->new_var, n->sums};
-
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		free(all[i]);
-}
-
-static void *doubles_of(const float *x, size_t count)
-{
-	double *d = bed_doubles(count);
-
-	for (size_t i = 0; i < count; i++)
-		d[i] = x[i];
-	return d;
-}
-
-static void to_floats(const double *from, size_t count, float *to)
-{
-	for (size_t i = 0; i < count; i++)
-		to[i] = (float)from[i];
-}
-
-static void run_oracle(struct bed *b, const struct case_ *c, const struct sizes *s, struct numbers *n)
-{
-	struct gn_op_desc d = plain_desc(c, 8);
-	struct gn_op_buffers v = {.weight = n->weight, .bias = n->bias, .dweight = n->dweight, .dbias = n->dbias,
-				  .running_mean = n->new_mean, .running_var = n->new_var};
-	double *x[2] = {doubles_of(n->x[0], s->x[0]), doubles_of(n->x[1], s->x[1])}, *dy = doubles_of(n->dy, s->y);
-	double *y = bed_doubles(s->y), *dx[2] = {bed_doubles(s->x[0]), bed_doubles(s->x[1])};
-	struct gn_op *op;
-
-	d.weight.order = GN_WEIGHT_PLAIN;
-	if (bed_ok(b, gn_op_create(GN_BACKEND_REF, &d, &op, &b->err), "the oracle's operator")) {
-		v.in[0] = x[0];
-		v.in[1] = x[1];
-		v.out = y;
-		v.dout = dy;
-		v.din[0] = dx[0];
-		v.din[1] = dx[1];
-		v.workspace = calloc(1, gn_op_info(op)->workspace_bytes + 1);
-		v.scratch = calloc(1, gn_op_info(op)->scratch_bytes + 1);
-		bed_ok(b, gn_op_bind(op, &v, &b->err), "the oracle");
-		bed_ok(b, gn_op_forward(op, STEP, &b->err), "the oracle, forward");
-		if (!c->inference)
-			bed_ok(b, gn_op_backward(op, &b->err), "the oracle, backward");
-		to_floats(y, s->y, n->y);
-		if (s->sums)
-			sum_channels(&s->out, d.kind == GN_OP_CONV ? n->y : n->x[0], n->sums);
-		for (int i = 0; i < 2; i++)
-			to_floats(dx[i], s->x[i], n->dx[i]);
-		free(v.workspace);
-		free(v.scratch);
-		gn_op_destroy(op);
-	}
-	for (int i = 0; i < 2; i++) {
-		free(x[i]);
-		free(dx[i]);
-	}
-	free(y);
-	free(dy);
-}
 
 static void *device_bytes(struct bed *b, size_t bytes)
 {
@@ -313,10 +114,10 @@ static void from_device(struct bed *b, struct gn_cuda_ops *ops, const struct gn_
 }
 
 /* In place, from torch's order or back. */
-static void turn_weight(const struct case_ *c, const struct sizes *s, struct gn_weight_layout l, int back, float *w)
+static void turn_weight(const struct ops_case *c, const struct ops_sizes *s, struct gn_weight_layout l, int back, float *w)
 {
 	struct gn_weight_shape shape = {(size_t)c->desc.channels_out, s->channels, (size_t)c->desc.kernel * (size_t)c->desc.kernel};
-	float *copy = floats(s->weight);
+	float *copy = ops_floats(s->weight);
 
 	memcpy(copy, w, s->weight * sizeof *w);
 	if (c->desc.kind == GN_OP_CONV && l.order != GN_WEIGHT_PLAIN)
@@ -325,10 +126,10 @@ static void turn_weight(const struct case_ *c, const struct sizes *s, struct gn_
 }
 
 /* The device's buffers of an operator. */
-static void provide(struct bed *b, struct gn_cuda_ops *ops, const struct case_ *c, const struct gn_op_info *info,
-		    const struct sizes *s, const struct numbers *n, struct gn_op_buffers *v)
+static void provide(struct bed *b, struct gn_cuda_ops *ops, const struct ops_case *c, const struct gn_op_info *info,
+		    const struct ops_sizes *s, const struct ops_numbers *n, struct gn_op_buffers *v)
 {
-	float *w = floats(s->weight), *half = floats(s->y);
+	float *w = ops_floats(s->weight), *half = ops_floats(s->y);
 
 	memcpy(w, n->weight, s->weight * sizeof *w);
 	turn_weight(c, s, info->weight, 0, w);
@@ -349,7 +150,7 @@ static void provide(struct bed *b, struct gn_cuda_ops *ops, const struct case_ *
 	v->running_var = bed_bytes(b, n->new_var, s->channels * 4);
 	v->statistics = device_bytes(b, info->statistics_bytes);
 	if (s->sums && c->desc.kind == GN_OP_BATCH_NORM) {
-		sum_channels(&s->out, n->x[0], n->sums);
+		ops_sum_channels(&s->out, n->x[0], n->sums);
 		v->statistics = bed_bytes(b, n->sums, s->sums * 4);
 	}
 	v->workspace = device_bytes(b, info->workspace_bytes);
@@ -358,8 +159,8 @@ static void provide(struct bed *b, struct gn_cuda_ops *ops, const struct case_ *
 	free(half);
 }
 
-static void take(struct bed *b, struct gn_cuda_ops *ops, const struct case_ *c, const struct gn_op_info *info,
-		 const struct sizes *s, const struct gn_op_buffers *v, struct numbers *n)
+static void take(struct bed *b, struct gn_cuda_ops *ops, const struct ops_case *c, const struct gn_op_info *info,
+		 const struct ops_sizes *s, const struct gn_op_buffers *v, struct ops_numbers *n)
 {
 	bed_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "the operator's work");
 	from_device(b, ops, &info->out, v->out, n->y);
@@ -368,7 +169,7 @@ static void take(struct bed *b, struct gn_cuda_ops *ops, const struct case_ *c, 
 	if (v->statistics)
 		bed_fetch(b, n->sums, v->statistics, s->sums * 4);
 	else if (s->sums)
-		sum_channels(&s->out, n->y, n->sums);
+		ops_sum_channels(&s->out, n->y, n->sums);
 	if (c->inference)
 		return;
 	for (int i = 0; i < 2; i++)
@@ -380,9 +181,9 @@ static void take(struct bed *b, struct gn_cuda_ops *ops, const struct case_ *c, 
 	turn_weight(c, s, info->weight, 1, n->dweight);
 }
 
-static void run_device(struct bed *b, struct gn_cuda_ops *ops, const struct case_ *c, const struct sizes *s, struct numbers *n)
+static void run_device(struct bed *b, struct gn_cuda_ops *ops, const struct ops_case *c, const struct ops_sizes *s, struct ops_numbers *n)
 {
-	struct gn_op_desc d = plain_desc(c, 4);
+	struct gn_op_desc d = ops_plain_desc(c, 4);
 	struct gn_op_buffers v = {0};
 	const struct gn_op_info *info;
 	struct gn_op *op;
@@ -393,8 +194,8 @@ static void run_device(struct bed *b, struct gn_cuda_ops *ops, const struct case
 	info = gn_op_info(op);
 	provide(b, ops, c, info, s, n, &v);
 	if (!b->why[0] && bed_ok(b, gn_op_bind(op, &v, &b->err), "bind") &&
-	    bed_ok(b, gn_cuda_ops_set_step(ops, STEP, &b->err), "step") &&
-	    bed_ok(b, gn_op_forward(op, STEP, &b->err), "forward") &&
+	    bed_ok(b, gn_cuda_ops_set_step(ops, OPS_STEP, &b->err), "step") &&
+	    bed_ok(b, gn_op_forward(op, OPS_STEP, &b->err), "forward") &&
 	    (c->inference || bed_ok(b, gn_op_backward(op, &b->err), "backward")))
 		take(b, ops, c, info, s, &v, n);
 	gn_op_destroy(op);
@@ -419,18 +220,18 @@ static void compare(struct bed *b, enum gn_cuda_type type, const char *what, con
 		bed_fail(b, "%s: relative error %.2e (allowed %.0e)", what, off, allowed);
 }
 
-static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type, const struct case_ *c)
+static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type, const struct ops_case *c)
 {
-	struct numbers want = {0}, got;
-	struct sizes s;
+	struct ops_numbers want = {0}, got;
+	struct ops_sizes s;
 
 	bed_begin(b);
-	s = sizes_of(b, c);
-	fill(b, type, c, &s, &want);
+	s = ops_sizes_of(b, c);
+	ops_fill(b, type, c, &s, &want);
 	got = want;
-	make_results(&s, &want);
-	make_results(&s, &got);
-	run_oracle(b, c, &s, &want);
+	ops_make_results(&s, &want);
+	ops_make_results(&s, &got);
+	ops_run_oracle(b, c, &s, &want);
 	run_device(b, ops, c, &s, &got);
 	compare(b, type, "output", got.y, want.y, s.y, 1);
 	compare(b, type, "sums of channels", got.sums, want.sums, s.sums, 1);
@@ -443,8 +244,8 @@ static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type
 	compare(b, GN_CUDA_F32, "running mean", got.new_mean, want.new_mean, s.channels, 1);
 	compare(b, GN_CUDA_F32, "running variance", got.new_var, want.new_var, s.channels, 1);
 	bed_end(b, "%s, %s", gn_cuda_type_name(type), c->name);
-	free_results(&want);
-	free_results(&got);
+	ops_free_results(&want);
+	ops_free_results(&got);
 	free(want.x[0]);
 	free(want.x[1]);
 	free(want.dy);

@@ -1,0 +1,42 @@
+/* What the checks of operators share: a case, its numbers in torch's order, and what the oracle makes of them. */
+#ifndef GN_TESTS_GPU_OPS_H
+#define GN_TESTS_GPU_OPS_H
+
+#include "kernels/cuda/ops.h"
+#include "tests/gpu/bed.h"
+
+struct ops_case {
+	const char *name;
+	struct gn_op_desc desc; /* layouts hold shapes alone */
+	int inference;
+	int halves; /* the gradient of the output comes as two */
+};
+
+enum { OPS_STEP = 5 };
+
+/* All in torch's order, in float: what goes in, and what each backend gives. */
+struct ops_numbers {
+	float *x[2], *dy, *weight, *bias, *mean, *var;
+	float *y, *dx[2], *dweight, *dbias, *new_mean, *new_var;
+	float *sums; /* of channels, and of squares: of a convolution's output, of a batch norm's input */
+};
+
+struct ops_sizes {
+	struct gn_layout in[2], out;
+	size_t x[2], y, weight, bias, channels, sums;
+};
+
+/* count floats, zeroed; ends the program when there is no memory. */
+float *ops_floats(size_t count);
+/* For the device, or with element_bytes 8 for the oracle. */
+struct gn_op_desc ops_plain_desc(const struct ops_case *c, int element_bytes);
+struct ops_sizes ops_sizes_of(struct bed *b, const struct ops_case *c);
+/* Inputs, at random. */
+void ops_fill(struct bed *b, enum gn_cuda_type type, const struct ops_case *c, const struct ops_sizes *s, struct ops_numbers *n);
+/* Of a tensor in torch's order; sums: [2][l->c]. */
+void ops_sum_channels(const struct gn_layout *l, const float *x, float *sums);
+void ops_make_results(const struct ops_sizes *s, struct ops_numbers *n);
+void ops_free_results(struct ops_numbers *n);
+void ops_run_oracle(struct bed *b, const struct ops_case *c, const struct ops_sizes *s, struct ops_numbers *n);
+
+#endif
