@@ -24,9 +24,8 @@ enum gn_status gn_fabric_tls(const char *transport, const char **tls, struct gn_
 }
 
 /* A list that begins with ^ names what is kept out. */
-int gn_fabric_tls_has_shm(const char *tls)
+static int lets_in(const char *tls, const char *const *words, size_t count)
 {
-	static const char *const words[] = {"all", "sm", "shm", "posix", "sysv", "cma", "mm", "knem", "xpmem"};
 	const char *at = tls;
 	int listed = 0;
 
@@ -37,11 +36,25 @@ int gn_fabric_tls_has_shm(const char *tls)
 	while (*at) {
 		size_t len = strcspn(at, ",");
 
-		for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		for (size_t i = 0; i < count; i++)
 			listed |= strlen(words[i]) == len && !strncmp(words[i], at, len);
 		at += len + (at[len] == ',');
 	}
 	return *tls == '^' ? !listed : listed;
+}
+
+int gn_fabric_tls_has_shm(const char *tls)
+{
+	static const char *const words[] = {"all", "sm", "shm", "posix", "sysv", "cma", "mm", "knem", "xpmem"};
+
+	return lets_in(tls, words, sizeof words / sizeof *words);
+}
+
+int gn_fabric_tls_has_tcp(const char *tls)
+{
+	static const char *const words[] = {"all", "tcp"};
+
+	return lets_in(tls, words, sizeof words / sizeof *words);
 }
 
 /* UCX 1.13 tells an endpoint's lanes only as text: "#  lane[0]:  1:tcp/eth0.0 md[1] ...". */

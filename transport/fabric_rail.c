@@ -2,6 +2,7 @@
 
 #include "src/base/clock.h"
 
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +20,36 @@ static ucs_status_t prefer(ucp_config_t *config, const char *variable, const cha
 	return ucp_config_modify(config, key, value);
 }
 
+/* UCX warns, on standard output, of settings for a transport that it does not open: of tcp without a network device. */
+static int opens_tcp(const struct gn_fabric_rail *r, const char *tls)
+{
+	const char *allowed = getenv("UCX_NET_DEVICES"), *at = *r->device || !allowed ? r->device : allowed;
+	char name[IFNAMSIZ];
+	int found = !*at || !strcmp(at, "all");
+
+	for (size_t len; *at && !found; at += len + (at[len] == ',')) {
+		len = strcspn(at, ",");
+		if (len >= sizeof name)
+			continue;
+		memcpy(name, at, len);
+		name[len] = 0;
+		found = if_nametoindex(name) != 0;
+	}
+	return found && gn_fabric_tls_has_tcp(tls);
+}
+
 /* A tcp connection on which nothing is sent finds out that its link is gone a second after the world's limit: where someone
  * waits for a message by that link, the watch is first, and knows more. UCX's own values take 15 s. What UCX does besides, for
  * all transports, is turned off: each round counts as something that has happened (ucp_worker_progress), and a job that has
  * stalled looked alive as long as rounds were more frequent than the limit. */
-static ucs_status_t keep_alive(const struct gn_fabric *f, ucp_config_t *config)
+static ucs_status_t keep_alive(const struct gn_fabric_rail *r, const char *tls, ucp_config_t *config)
 {
-	int limit = gn_world_silent_after_ms(f->world) / 1000, idle = limit / 2 > 1 ? limit / 2 : 1;
+	int limit = gn_world_silent_after_ms(r->fabric->world) / 1000, idle = limit / 2 > 1 ? limit / 2 : 1;
 	int probes = limit + 1 - idle > 2 ? limit + 1 - idle : 2;
 	ucs_status_t rc = ucp_config_modify(config, "KEEPALIVE_INTERVAL", "inf");
 
+	if (rc == UCS_OK && !opens_tcp(r, tls))
+		return UCS_OK;
 	if (rc == UCS_OK)
 		rc = prefer(config, "UCX_TCP_KEEPIDLE", "KEEPIDLE", idle, "s");
 	if (rc == UCS_OK)
@@ -38,7 +59,7 @@ static ucs_status_t keep_alive(const struct gn_fabric *f, ucp_config_t *config)
 
 static ucs_status_t configure(const struct gn_fabric_rail *r, const char *tls, ucp_config_t *config)
 {
-	ucs_status_t rc = keep_alive(r->fabric, config);
+	ucs_status_t rc = keep_alive(r, tls, config);
 
 	if (rc == UCS_OK && tls)
 		rc = ucp_config_modify(config, "TLS", tls);

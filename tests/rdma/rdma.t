@@ -102,6 +102,8 @@ two_rails() {
 		>"$dir/rows.two" || { cat "$dir/rows.two"; return 1; }
 	after="$(of_both 1) $(of_both 2)"
 	cat "$dir/rows.two"
+	# of settings that mean nothing to rc
+	! grep "invalid configuration" "$dir/rows.two" || return 1
 	echo "packets sent by rxe0, rxe1, received by rxe0, rxe1 before: $before, after: $after"
 	grep -q "using rxe0 at .*, rxe1 at " "$dir/rows.two" &&
 		grep -qE '"bytes": 524288, .*"transport": "rc[^"]*", .*"rails": 2, .*"wrong": 0' "$dir/rows.two" &&
@@ -114,8 +116,8 @@ two_rails() {
 }
 check "allreduce by two rails over rc, right, half of the packets through each adapter" two_rails
 
-# cut_while GUEST COMMAND...: the cable of its second adapter, once that has sent some of what COMMAND is about; leaves
-# seconds, from then until both ranks have ended. Prints all; the code is rank 0's.
+# cut_while GUEST COMMAND...: the cable of its second adapter, once that has sent some of what COMMAND is about. At both ends,
+# or the other guest's emulated adapter stands still with packets that nobody fetches, and its kernel with it. Leaves seconds, from then until both ranks have ended. Prints all; the code is rank 0's.
 cut_while() {
 	local rails=0 code cut_at first second
 	rank 1 "${@:2}" &
@@ -127,6 +129,7 @@ cut_while() {
 		for ((i = 0; i < 1200; i++)); do read -r now <"$0" && ((now > before + 500)) && break; sleep 0.05; done
 		ip link set eth1 down && ((now > before + 500))' /sys/class/infiniband/rxe1/ports/1/hw_counters/sent_pkts ||
 		echo "nothing was sent by rxe1"
+	lab run "$((3 - $1))" ip link set eth1 down
 	cut_at=$SECONDS
 	wait $first
 	code=$?
