@@ -70,9 +70,10 @@ enum gn_status gn_fabric_exchange_addresses(struct gn_fabric *f, struct gn_err *
 
 /* The UCX_TLS value for a name of ours; NULL leaves UCX's own choice. */
 enum gn_status gn_fabric_tls(const char *transport, const char **tls, struct gn_err *err);
-/* Does such a value let shared memory in? */
+/* Does such a value (NULL: all) let shared memory, tcp, verbs in? */
 int gn_fabric_tls_has_shm(const char *tls);
 int gn_fabric_tls_has_tcp(const char *tls);
+int gn_fabric_tls_has_rdma(const char *tls);
 /* Appends the lanes of one end that out does not hold yet from `before` on. */
 void gn_fabric_end_lanes(const struct gn_fabric_end *e, size_t before, struct gn_strbuf *out);
 /* Is it shared memory alone? */

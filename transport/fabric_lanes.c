@@ -57,6 +57,14 @@ int gn_fabric_tls_has_tcp(const char *tls)
 	return lets_in(tls, words, sizeof words / sizeof *words);
 }
 
+int gn_fabric_tls_has_rdma(const char *tls)
+{
+	static const char *const words[] = {"all", "ib", "rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "ud", "ud_v", "ud_x",
+					    "ud_verbs", "ud_mlx5", "dc", "dc_x", "dc_mlx5"};
+
+	return lets_in(tls, words, sizeof words / sizeof *words);
+}
+
 /* UCX 1.13 tells an endpoint's lanes only as text: "#  lane[0]:  1:tcp/eth0.0 md[1] ...". */
 void gn_fabric_end_lanes(const struct gn_fabric_end *e, size_t before, struct gn_strbuf *out)
 {

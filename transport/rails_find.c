@@ -2,6 +2,7 @@
 
 #include "src/base/file.h"
 #include "transport/devices.h"
+#include "transport/fabric_internal.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -44,33 +45,6 @@ static int listed(const char *list, const char *word)
 		at += here;
 	}
 	return 0;
-}
-
-/* What may UCX_TLS use? With ^ it names what is kept out. */
-static int lets_in(const char *tls, const char *const *words, size_t count)
-{
-	int found = 0;
-
-	if (!tls)
-		return 1;
-	for (size_t i = 0; i < count; i++)
-		found |= listed(tls + (*tls == '^'), words[i]);
-	return *tls == '^' ? !found : found;
-}
-
-static int lets_rdma_in(const char *tls)
-{
-	static const char *const words[] = {"all", "ib", "rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "ud", "ud_v", "ud_x",
-					    "ud_verbs", "ud_mlx5", "dc", "dc_x", "dc_mlx5"};
-
-	return lets_in(tls, words, sizeof words / sizeof *words);
-}
-
-static int lets_tcp_in(const char *tls)
-{
-	static const char *const words[] = {"all", "tcp"};
-
-	return lets_in(tls, words, sizeof words / sizeof *words);
 }
 
 static void add(struct candidates *c, const struct candidate *one)
@@ -267,10 +241,10 @@ enum gn_status gn_rails_find(const char *root, const char *tls, const char *allo
 	struct candidates found = {0};
 	enum gn_status status = gn_devices_read(root, &devices, err);
 
-	if (!status && lets_rdma_in(tls))
+	if (!status && gn_fabric_tls_has_rdma(tls))
 		add_rdma(root, &devices, allowed, &found);
 	/* where there is RDMA, UCX takes it */
-	if (!status && !found.count && lets_tcp_in(tls))
+	if (!status && !found.count && gn_fabric_tls_has_tcp(tls))
 		status = add_net(&devices, allowed, &found, err);
 	if (!status && found.failed)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for network devices");

@@ -117,7 +117,8 @@ two_rails() {
 check "allreduce by two rails over rc, right, half of the packets through each adapter" two_rails
 
 # cut_while GUEST COMMAND...: the cable of its second adapter, once that has sent some of what COMMAND is about. At both ends,
-# or the other guest's emulated adapter stands still with packets that nobody fetches, and its kernel with it. Leaves seconds, from then until both ranks have ended. Prints all; the code is rank 0's.
+# or the other guest's emulated adapter stands still with packets that nobody fetches, and its kernel with it. Leaves seconds,
+# from then until both ranks have ended. Prints all; the code is rank 0's.
 cut_while() {
 	local rails=0 code cut_at first second
 	rank 1 "${@:2}" &
