@@ -75,7 +75,8 @@ static enum gn_status add(struct copier_host *h, int way, int slot, void *to, co
 		h->options.seed = h->options.seed * 6364136223846793005u + 1442695040888963407u;
 		w->queue[(w->first + w->count++) % GN_COPIER_SLOTS_MAX] = (struct copy){
 			to, from, bytes, slot, h->begun == h->options.fail_at,
-			h->options.pause_max_us ? (int)(h->options.seed >> 33) % h->options.pause_max_us : 0};
+			h->options.pause_us +
+				(h->options.pause_max_us ? (int)(h->options.seed >> 33) % h->options.pause_max_us : 0)};
 		h->busy[slot] = 1;
 		pthread_cond_broadcast(&h->changed);
 	}

@@ -9,6 +9,7 @@
 
 struct copier_host_options {
 	uint64_t seed;	   /* of the pauses before copies */
+	int pause_us;	   /* before each copy, and up to that much more: */
 	int pause_max_us;  /* 0: none */
 	int64_t fail_at;   /* the copy of this number, from 1 on, fails when polled; 0: none */
 	int unpinned;	   /* pin says that it cannot */

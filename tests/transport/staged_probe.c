@@ -219,7 +219,7 @@ static enum gn_status choose(struct run *r, int slow, struct gn_err *err)
 	enum gn_status status = device ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
 	int best = -1;
 
-	co[slow].pause_max_us = gn_comm_rank(r->comm) ? 0 : 4000;
+	co[slow].pause_us = gn_comm_rank(r->comm) ? 0 : 30000;
 	gn_log_create(2, GN_LOG_INFO, &log, NULL);
 	for (int i = 0; i < 2 && !status; i++) {
 		struct gn_copier *copier;
