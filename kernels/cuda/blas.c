@@ -1,8 +1,8 @@
 /* Finding cuBLASLt, and running its products. */
 #include "kernels/cuda/blas_internal.h"
 #include "kernels/cuda/fastest.h"
+#include "src/base/library.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,44 +37,17 @@ enum gn_status gn_blas_check(const struct gn_blas *b, cublasStatus_t code, const
 			  b->api.cublasLtGetStatusName(code), shape);
 }
 
-static void *open_library(struct gn_err *err)
-{
-	char places[3][300];
-	void *library = NULL;
-	int version = CUBLAS_VER_MAJOR;
-
-	snprintf(places[0], sizeof places[0], "libcublasLt.so.%d", version);
-#ifdef GN_CUDA_FOLDER
-	snprintf(places[1], sizeof places[1], "%s/lib64/libcublasLt.so.%d", GN_CUDA_FOLDER, version);
-	snprintf(places[2], sizeof places[2], "%s/lib/libcublasLt.so.%d", GN_CUDA_FOLDER, version);
-#else
-	places[1][0] = places[2][0] = 0;
-#endif
-	for (int i = 0; !library && i < 3; i++)
-		if (places[i][0])
-			library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
-	if (!library)
-		gn_err_set(err, GN_ERR_NOT_FOUND, "cuBLASLt %d is not here: %s; install it, or name its folder in LD_LIBRARY_PATH",
-			   version, dlerror());
-	return library;
-}
-
-/* Objects and functions have addresses of one size wherever there is dlsym. */
-static int load(void *library, const char *name, void *function)
-{
-	void *address = dlsym(library, name);
-
-	memcpy(function, &address, sizeof address);
-	return address != NULL;
-}
-
 static enum gn_status open_blas(struct gn_blas *b, struct gn_err *err)
 {
 	const char *missing = NULL;
+	char name[40], why[256];
 
-	if (!(b->library = open_library(err)))
-		return GN_ERR_NOT_FOUND;
-#define X(name) missing = load(b->library, #name, &b->api.name) ? missing : #name;
+	snprintf(name, sizeof name, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
+	b->library = gn_library_open(name, GN_CUDA_FOLDER, why, sizeof why);
+	if (!b->library)
+		return gn_err_set(err, GN_ERR_NOT_FOUND, "cuBLASLt %d is not here: %s; install it, or name its folder in "
+				  "LD_LIBRARY_PATH", CUBLAS_VER_MAJOR, why);
+#define X(name) missing = gn_library_find(b->library, #name, &b->api.name) ? missing : #name;
 	GN_BLAS_FUNCTIONS(X)
 #undef X
 	if (missing)

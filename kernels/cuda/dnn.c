@@ -1,7 +1,7 @@
 /* Finding cuDNN, choosing its engines, running them. */
 #include "kernels/cuda/dnn_internal.h"
+#include "src/base/library.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,39 +47,16 @@ enum gn_status gn_dnn_check(const struct gn_dnn *d, cudnnStatus_t code, const ch
 			  detail[0] ? ", " : "", detail, shape);
 }
 
-static void *open_library(struct gn_err *err)
-{
-	static const char *const places[] = {
-		"libcudnn.so.9",
-#ifdef GN_CUDA_FOLDER
-		GN_CUDA_FOLDER "/lib64/libcudnn.so.9",
-		GN_CUDA_FOLDER "/lib/libcudnn.so.9",
-#endif
-	};
-	void *library = NULL;
-
-	for (size_t i = 0; !library && i < sizeof places / sizeof *places; i++)
-		library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
-	if (!library)
-		gn_err_set(err, GN_ERR_NOT_FOUND, "cuDNN 9 is not here: %s; install it, or name its folder in "
-			   "LD_LIBRARY_PATH", dlerror());
-	return library;
-}
-
-/* Objects and functions have addresses of one size wherever there is dlsym. */
-static int load(void *library, const char *name, void *function)
-{
-	void *address = dlsym(library, name);
-
-	memcpy(function, &address, sizeof address);
-	return address != NULL;
-}
-
 static enum gn_status load_all(struct gn_dnn *d, struct gn_err *err)
 {
 	const char *missing = NULL;
+	char why[256];
 
-#define X(name) missing = load(d->library, #name, &d->api.name) ? missing : #name;
+	d->library = gn_library_open("libcudnn.so.9", GN_CUDA_FOLDER, why, sizeof why);
+	if (!d->library)
+		return gn_err_set(err, GN_ERR_NOT_FOUND, "cuDNN 9 is not here: %s; install it, or name its folder in "
+				  "LD_LIBRARY_PATH", why);
+#define X(name) missing = gn_library_find(d->library, #name, &d->api.name) ? missing : #name;
 	GN_CUDNN_FUNCTIONS(X)
 #undef X
 	if (missing)
@@ -98,8 +75,7 @@ static enum gn_status open_dnn(const struct gn_dnn_options *options, struct gn_d
 	if (!d)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for cuDNN");
 	d->options = *options;
-	d->library = open_library(err);
-	status = d->library ? load_all(d, err) : GN_ERR_NOT_FOUND;
+	status = load_all(d, err);
 	if (status)
 		gn_dnn_destroy(d);
 	else

@@ -7,6 +7,7 @@ libgannet_base_a_SOURCES = \
 	src/base/file.c src/base/file.h \
 	src/base/half.h \
 	src/base/json.c src/base/json.h \
+	src/base/library.c src/base/library.h \
 	src/base/log.c src/base/log.h \
 	src/base/option.c src/base/option_text.c src/base/option.h \
 	src/base/normals.c \
