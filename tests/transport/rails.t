@@ -90,19 +90,26 @@ by_the_first_alone() {
 	sleep 0.3
 	((two > start + (1 << 20) && $(sent "$first") > one + 20000 && $(sent "$second") < two + 2000))
 }
-cut_idle() {
-	local pid end
+# cut_when CONDITION SECONDS ARG...: a bench whose second link is cut once CONDITION holds has to end within so many seconds.
+cut_when() {
+	local pid cut_at
 	start=$(sent "$second")
-	step "$gannet" bench allreduce --transport tcp --min-bytes 1K --max-bytes 1K --iters 1000000 --place in >"$lab/out" 2>"$lab/err" &
+	step "$gannet" bench allreduce --transport tcp "${@:3}" >"$lab/out" 2>"$lab/err" &
 	pid=$!
-	until_within 30 by_the_first_alone || { cat "$lab/err"; kill $pid; return 1; }
-	end=$((SECONDS + 11))
+	until_within 30 "$1" || { cat "$lab/err"; kill $pid; return 1; }
+	cut_at=$SECONDS
 	ip link set "$second" down
 	wait $pid
-	echo "# noticed after $((SECONDS - end + 11)) s"
-	ip link set "$second" up
+	echo "# noticed after $((SECONDS - cut_at)) s"
 	cat "$lab/err"
-	((SECONDS <= end)) && grep -q "Exited with exit code 4" "$lab/err" &&
+	((SECONDS - cut_at <= $2)) && grep -q "Exited with exit code 4" "$lab/err"
+}
+cut_idle() {
+	local code
+	cut_when by_the_first_alone 11 --min-bytes 1K --max-bytes 1K --iters 1000000 --place in
+	code=$?
+	ip link set "$second" up
+	((code == 0)) &&
 		[[ $(grep -cE "^gannet bench: .*rank [0-3] on n[12] is lost: the connection to it by eth1 broke" "$lab/err") == 4 ]]
 }
 check "a link cut that nothing goes by just now: the job ends and names it" cut_idle
@@ -110,16 +117,8 @@ printf '%s\n' "$tap_output" | grep '^#'
 
 flowing() { (($(sent "$second") > start + (16 << 20))); }
 cut_one() {
-	local pid end
-	start=$(sent "$second")
-	step "$gannet" bench allreduce --transport tcp --min-bytes 4M --max-bytes 4M --iters 100000 >"$lab/out" 2>"$lab/err" &
-	pid=$!
-	until_within 30 flowing || { cat "$lab/err"; kill $pid; return 1; }
-	end=$((SECONDS + 10))
-	ip link set "$second" down
-	wait $pid
-	cat "$lab/err"
-	((SECONDS <= end)) && grep -q "Exited with exit code 4" "$lab/err" && [[ $(grep -cE "^gannet bench: .*rank [0-3] on n[12].*eth1" "$lab/err") == 4 ]]
+	cut_when flowing 10 --min-bytes 4M --max-bytes 4M --iters 100000 &&
+		[[ $(grep -cE "^gannet bench: .*rank [0-3] on n[12].*eth1" "$lab/err") == 4 ]]
 }
 check "one link cut on one node: the job ends and names peer and link" cut_one
 finish
