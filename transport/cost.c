@@ -72,7 +72,7 @@ void gn_cost_topology(const struct gn_cost *c, int nodes, int ranks_per_node, st
 		.nodes = nodes, .ranks_per_node = ranks_per_node, .rails = 1, .link_bytes_per_s = c->link.bytes_per_s,
 		.node_bytes_per_s = c->node.bytes_per_s, .oversubscription = 1, .link = c->link.path, .node = c->node.path,
 		.burst_bytes = c->link.burst_bytes, .burst_bytes_per_s = c->link.burst_bytes_per_s,
-		.reduce_s_per_byte = 1 / c->reduce_bytes_per_s, .seed = 1,
+		.reduce_s_per_byte = 1 / c->reduce_bytes_per_s, .seed = 1, .streams = !strncmp(c->link.lanes, "tcp", 3),
 	};
 }
 

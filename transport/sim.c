@@ -3,6 +3,7 @@
 #include "src/base/philox.h"
 #include "transport/sim_net.h"
 #include "transport/sim_plan.h"
+#include "transport/sim_stream.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,74 +11,23 @@
 #define PIECE_BYTES (256u << 10)
 #define MEMORY_BYTES 8000000000u
 
-enum { START, READY, ASKED, SET_OFF, HEAD, LANDED, FINISHED };
 enum { OFFERED = 1, ARRIVED = 2, POSTED = 4, DUE = 8 };
-
-struct event {
-	double at;
-	uint32_t step;
-	uint32_t kind;
-};
 
 struct machine {
 	const struct gn_sim_topology *t;
 	struct gn_sim_net net;
 	struct gn_sim_plan plan;
-	struct event *heap;
-	size_t heap_count, heap_room;
+	struct gn_sim_streams *streams; /* NULL: messages of their own, as RDMA's */
+	struct gn_sim_events events;
 	uint32_t slots, *next_reduction, *free_slots; /* per rank */
 	uint32_t *missing;		       /* per step, as at the start; NULL unless there are repeats */
 	size_t left;
 	double now, *start_at, *done_at; /* per rank */
-	enum gn_status status;
 };
 
-/* --- events, the earliest first --- */
-
-static int before(const struct event *a, const struct event *b)
+static void push(struct machine *m, double at, enum gn_sim_kind kind, uint32_t what)
 {
-	if (a->at < b->at || a->at > b->at)
-		return a->at < b->at;
-	return a->kind < b->kind || (a->kind == b->kind && a->step < b->step);
-}
-
-static void push(struct machine *m, double at, int kind, uint32_t step)
-{
-	struct event e = {at, step, (uint32_t)kind};
-	size_t i = m->heap_count;
-
-	if (m->heap_count == m->heap_room) {
-		size_t wanted = m->heap_room ? 2 * m->heap_room : 1024;
-		struct event *moved = realloc(m->heap, wanted * sizeof *moved);
-
-		if (!moved) {
-			m->status = GN_ERR_NO_MEMORY;
-			return;
-		}
-		m->heap = moved;
-		m->heap_room = wanted;
-	}
-	m->heap_count++;
-	for (; i && before(&e, &m->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		m->heap[i] = m->heap[(i - 1) / 2];
-	m->heap[i] = e;
-}
-
-static struct event pop(struct machine *m)
-{
-	struct event top = m->heap[0], last = m->heap[--m->heap_count];
-	size_t i = 0, child;
-
-	while ((child = 2 * i + 1) < m->heap_count) {
-		if (child + 1 < m->heap_count && before(&m->heap[child + 1], &m->heap[child]))
-			child++;
-		if (!before(&m->heap[child], &last))
-			break;
-		m->heap[i] = m->heap[child];
-		i = child;
-	}
-	m->heap[i] = last;
-	return top;
+	gn_sim_events_push(&m->events, at, kind, what);
 }
 
 /* --- steps --- */
@@ -96,12 +46,43 @@ static int is_eager(const struct machine *m, uint32_t step)
 	return gn_sim_net_is_eager(&m->net, s->rank, s->peer, s->bytes);
 }
 
-/* The receiver's answer goes back, then the message sets off. */
-static void clear_to_send(struct machine *m, uint32_t send)
+static int by_stream(const struct machine *m, const struct gn_sim_plan_step *s)
+{
+	return m->streams && !gn_sim_net_same_node(&m->net, s->rank, s->peer);
+}
+
+static struct gn_sim_message message_of(const struct machine *m, uint32_t send)
 {
 	const struct gn_sim_plan_step *s = &m->plan.steps[send];
 
-	push(m, gn_sim_net_signal(&m->net, s->peer, s->rank, s->bytes, m->now), SET_OFF, send);
+	return (struct gn_sim_message){s->rank, s->peer, send, s->partner, s->bytes,
+				       gn_sim_net_jitter(&m->net, s->rank, 2 * send + 1)};
+}
+
+/* Nothing but kind goes from the sender to the receiver, or back. */
+static void signal(struct machine *m, uint32_t send, int back, enum gn_sim_kind kind)
+{
+	struct gn_sim_message g = message_of(m, send);
+
+	if (back) {
+		g.from = m->plan.steps[send].peer;
+		g.to = m->plan.steps[send].rank;
+	}
+	if (by_stream(m, &m->plan.steps[send]))
+		gn_sim_streams_signal(m->streams, &g, kind, m->now);
+	else
+		push(m, gn_sim_net_signal(&m->net, g.from, g.to, g.bytes, m->now), kind, send);
+}
+
+static void ask(struct machine *m, uint32_t send)
+{
+	signal(m, send, 0, GN_SIM_ASKED);
+}
+
+/* The receiver's answer goes back, then the message sets off. */
+static void clear_to_send(struct machine *m, uint32_t send)
+{
+	signal(m, send, 1, GN_SIM_SET_OFF);
 }
 
 static void post(struct machine *m, uint32_t recv)
@@ -137,7 +118,7 @@ static void post_early(struct machine *m, int rank)
 
 static void reduce(struct machine *m, uint32_t step)
 {
-	push(m, work(m, step, m->plan.steps[step].bytes * m->t->reduce_s_per_byte), FINISHED, step);
+	push(m, work(m, step, m->plan.steps[step].bytes * m->t->reduce_s_per_byte), GN_SIM_FINISHED, step);
 }
 
 static void ready(struct machine *m, uint32_t step)
@@ -148,19 +129,16 @@ static void ready(struct machine *m, uint32_t step)
 	s->state |= DUE;
 	switch (s->op) {
 	case GN_STEP_COPY:
-		push(m, work(m, step, s->bytes * m->t->reduce_s_per_byte), FINISHED, step);
+		push(m, work(m, step, s->bytes * m->t->reduce_s_per_byte), GN_SIM_FINISHED, step);
 		break;
 	case GN_STEP_SEND:
 		at = work(m, step, gn_sim_net_send_cost(&m->net, s->rank, s->peer, s->bytes));
-		if (is_eager(m, step))
-			push(m, at, SET_OFF, step);
-		else
-			push(m, gn_sim_net_signal(&m->net, s->rank, s->peer, s->bytes, at), ASKED, step);
+		push(m, at, is_eager(m, step) ? GN_SIM_SET_OFF : GN_SIM_ASK, step);
 		break;
 	case GN_STEP_RECV:
 		post(m, step);
 		if (s->state & ARRIVED) /* an eager one came early: it is copied into place */
-			push(m, work(m, step, s->bytes * m->t->reduce_s_per_byte), FINISHED, step);
+			push(m, work(m, step, s->bytes * m->t->reduce_s_per_byte), GN_SIM_FINISHED, step);
 		break;
 	default:
 		if (s->state & ARRIVED)
@@ -171,11 +149,16 @@ static void ready(struct machine *m, uint32_t step)
 static void set_off(struct machine *m, uint32_t step)
 {
 	const struct gn_sim_plan_step *s = &m->plan.steps[step];
-	double left, head, stretch = gn_sim_net_jitter(&m->net, s->rank, 2 * step + 1);
+	struct gn_sim_message g = message_of(m, step);
+	double left, head;
 
-	gn_sim_net_send(&m->net, s->rank, s->peer, s->bytes, m->now, stretch, &left, &head);
-	push(m, left, FINISHED, step);
-	push(m, head, HEAD, s->partner);
+	if (by_stream(m, s)) {
+		gn_sim_streams_send(m->streams, &g, m->now);
+		return;
+	}
+	gn_sim_net_send(&m->net, g.from, g.to, g.bytes, g.bytes, m->now, g.stretch, &left, &head);
+	push(m, left, GN_SIM_FINISHED, step);
+	push(m, head, GN_SIM_HEAD, s->partner);
 }
 
 static void head(struct machine *m, uint32_t step)
@@ -184,7 +167,7 @@ static void head(struct machine *m, uint32_t step)
 	double stretch = gn_sim_net_jitter(&m->net, m->plan.steps[s->partner].rank, 2 * s->partner + 1);
 	double through = gn_sim_net_arrive(&m->net, s->peer, s->rank, s->bytes, m->now, stretch);
 
-	push(m, through, LANDED, step);
+	push(m, through, GN_SIM_LANDED, step);
 }
 
 static void landed(struct machine *m, uint32_t step)
@@ -196,7 +179,7 @@ static void landed(struct machine *m, uint32_t step)
 	if (!(s->state & DUE))
 		return;
 	if (s->op == GN_STEP_RECV)
-		push(m, at, FINISHED, step);
+		push(m, at, GN_SIM_FINISHED, step);
 	else
 		reduce(m, step);
 }
@@ -209,7 +192,7 @@ static void finished(struct machine *m, uint32_t step)
 	m->done_at[s->rank] = m->now;
 	for (uint32_t d = s->first_dependent; d < s[1].first_dependent; d++)
 		if (--m->plan.steps[m->plan.dependents[d]].missing == 0)
-			push(m, m->now, READY, m->plan.dependents[d]);
+			push(m, m->now, GN_SIM_READY, m->plan.dependents[d]);
 	if (s->op == GN_STEP_RECV_REDUCE) {
 		m->free_slots[s->rank]++;
 		post_early(m, s->rank);
@@ -221,19 +204,37 @@ static void start(struct machine *m, uint32_t rank)
 	post_early(m, (int)rank);
 	for (size_t i = m->plan.first[rank]; i < m->plan.first[rank + 1]; i++)
 		if (!m->plan.steps[i].missing)
-			push(m, m->now, READY, (uint32_t)i);
+			push(m, m->now, GN_SIM_READY, (uint32_t)i);
+}
+
+static void part(struct machine *m, uint32_t what)
+{
+	gn_sim_streams_part(m->streams, what, m->now);
+}
+
+static void through(struct machine *m, uint32_t what)
+{
+	gn_sim_streams_through(m->streams, what, m->now);
+}
+
+static void port(struct machine *m, uint32_t what)
+{
+	gn_sim_streams_port(m->streams, what, m->now);
 }
 
 static void run(struct machine *m)
 {
-	static void (*const handlers[])(struct machine *m, uint32_t step) = {start, ready,  asked,   set_off,
-									      head,  landed, finished};
+	static void (*const handlers[])(struct machine *m, uint32_t what) = {
+		[GN_SIM_START] = start,	    [GN_SIM_READY] = ready, [GN_SIM_ASK] = ask,	      [GN_SIM_ASKED] = asked,
+		[GN_SIM_SET_OFF] = set_off, [GN_SIM_HEAD] = head,   [GN_SIM_LANDED] = landed, [GN_SIM_FINISHED] = finished,
+		[GN_SIM_PART] = part,	    [GN_SIM_THROUGH] = through, [GN_SIM_PORT] = port,
+	};
 
-	while (m->heap_count && !m->status) {
-		struct event e = pop(m);
+	while (m->events.count && !m->events.status) {
+		struct gn_sim_event e = gn_sim_events_pop(&m->events);
 
 		m->now = e.at;
-		handlers[e.kind](m, e.step);
+		handlers[e.kind](m, e.what);
 	}
 }
 
@@ -263,7 +264,7 @@ static void begin(struct machine *m)
 		m->next_reduction[r] = (uint32_t)m->plan.first[r];
 		m->free_slots[r] = m->slots;
 		m->start_at[r] = m->done_at[r];
-		push(m, m->start_at[r], START, (uint32_t)r);
+		push(m, m->start_at[r], GN_SIM_START, (uint32_t)r);
 	}
 }
 
@@ -332,8 +333,8 @@ static enum gn_status simulate(struct machine *m, int size, struct gn_sim_result
 	for (int i = 0; i < repeats; i++) {
 		begin(m);
 		run(m);
-		if (m->status)
-			return gn_err_set(err, m->status, "no memory for the simulation's events");
+		if (m->events.status)
+			return gn_err_set(err, m->events.status, "no memory for the simulation's events");
 		if (m->left)
 			return gn_err_set(err, GN_ERR_FAILED, "the schedule never ends: %zu steps wait for each other", m->left);
 		if (i >= warmup)
@@ -392,14 +393,17 @@ enum gn_status gn_sim_run(const struct gn_sim_topology *t, const struct gn_algor
 	} while (1);
 	if (!status)
 		status = gn_sim_net_create(t, ranks, &m.net, err);
+	if (!status && t->streams)
+		status = gn_sim_streams_create(&m.net, &m.events, args.size, &m.streams, err);
 	if (!status)
 		status = simulate(&m, args.size, out, err);
 	if (!status)
 		out->pieces = args.pieces;
+	gn_sim_streams_destroy(m.streams);
+	gn_sim_events_release(&m.events);
 	gn_sim_net_release(&m.net);
 	gn_sim_plan_release(&m.plan);
 	gn_node_map_destroy(map);
-	free(m.heap);
 	free(m.next_reduction);
 	free(m.free_slots);
 	free(m.done_at);

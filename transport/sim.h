@@ -1,17 +1,17 @@
 /* Predicts how long a collective takes elsewhere: a discrete-event simulation, in the LogGP model (Alexandrov, Ionescu,
- * Schauser and Scheiman, "LogGP: incorporating long messages into the LogP model", 1995), of the very schedules that the
- * executor runs.
+ * Schauser and Scheiman, "LogGP: incorporating long messages into the LogP model", 1995), of the very schedules that
+ * the executor runs.
  *
- * Each rank has one processor that sends, receives and reduces; each node has rails, each with a port out and a port in that
- * serve one message after another; leaves of several nodes may share too narrow a way up. Messages above eager_bytes wait
- * for their receiver: a request and an answer go before. Receptions that reduce land early in eight buffers, as in the
- * executor.
- * Between ranks of a node a message takes the receiver's port in. Not modelled: congestion inside a switch, routing, packet
- * loss, cache effects, ranks sharing a processor.
+ * Each rank has one processor that sends, receives and reduces; each node has rails, each with a port out and a port in
+ * that serve one message after another, or, with byte streams, all streams evenly (sim_stream.h); leaves of several
+ * nodes may share too narrow a way up. Messages above eager_bytes wait for their receiver: a request and an answer go
+ * before. Receptions that reduce land early in eight buffers, as in the executor. Between ranks of a node a message
+ * takes the receiver's port in. Not modelled: congestion inside a switch, routing, packet loss, cache effects, ranks
+ * sharing a processor.
  *
- * Where an algorithm turns (algo.h), p is a multiple of the ranks of a leaf or node, and nothing is random, the ranks of one
- * leaf or node stand for all: exact but for an element's difference between chunks. Otherwise all ranks are simulated:
- * about 60 bytes a step. Thread safety: no state.
+ * Where an algorithm turns (algo.h), p is a multiple of the ranks of a leaf or node, and nothing is random, the ranks of
+ * one leaf or node stand for all: exact but for an element's difference between chunks. Otherwise all ranks are
+ * simulated: about 60 bytes a step. Thread safety: no state.
  */
 #ifndef GN_TRANSPORT_SIM_H
 #define GN_TRANSPORT_SIM_H
@@ -44,7 +44,7 @@ struct gn_sim_topology {
 	struct gn_sim_path link, node; /* instead of latencies, overheads and eager_bytes */
 	/* a port that was idle lets so many bytes through faster (a token bucket, as tc's tbf); 0: it does not */
 	double burst_bytes, burst_bytes_per_s;
-	int signals_queue; /* requests and answers wait for their turn at the ports, as in a byte stream */
+	int streams; /* messages between two ranks go in a byte stream, requests and answers among them, as TCP's */
 	int repeats, warmup; /* so many times in a row, of which the first warmup are not counted; 0: once */
 	double jitter;		   /* overheads and transfers take 1 + jitter * |normal| times as long */
 	int stragglers;		   /* so many ranks, drawn at random, start straggler_s late */

@@ -16,7 +16,7 @@ static int node_of(const struct gn_sim_net *n, int rank)
 	return rank / n->t->ranks_per_node;
 }
 
-static size_t port_of(const struct gn_sim_net *n, int rank)
+size_t gn_sim_net_port(const struct gn_sim_net *n, int rank)
 {
 	int node = node_of(n, here(n, rank));
 
@@ -83,7 +83,7 @@ double gn_sim_net_work(struct gn_sim_net *n, int rank, double now, double second
 	return *free_at;
 }
 
-static int same_node(const struct gn_sim_net *n, int from, int to)
+int gn_sim_net_same_node(const struct gn_sim_net *n, int from, int to)
 {
 	return node_of(n, from) == node_of(n, to);
 }
@@ -100,18 +100,18 @@ const struct gn_sim_range *gn_sim_range_of(const struct gn_sim_path *p, double b
 /* NULL: the topology's single numbers hold. */
 static const struct gn_sim_range *range_of(const struct gn_sim_net *n, int from, int to, double bytes)
 {
-	const struct gn_sim_path *p = same_node(n, from, to) ? &n->t->node : &n->t->link;
+	const struct gn_sim_path *p = gn_sim_net_same_node(n, from, to) ? &n->t->node : &n->t->link;
 
 	return p->count ? gn_sim_range_of(p, bytes) : NULL;
 }
 
-static double latency_of(const struct gn_sim_net *n, int from, int to, double bytes)
+double gn_sim_net_latency(const struct gn_sim_net *n, int from, int to, double bytes)
 {
 	const struct gn_sim_range *r = range_of(n, from, to, bytes);
 
 	if (r)
 		return r->latency_s + r->s_per_byte * bytes;
-	return same_node(n, from, to) ? n->t->node_latency_s : n->t->link_latency_s;
+	return gn_sim_net_same_node(n, from, to) ? n->t->node_latency_s : n->t->link_latency_s;
 }
 
 double gn_sim_net_send_cost(const struct gn_sim_net *n, int from, int to, double bytes)
@@ -130,7 +130,7 @@ double gn_sim_net_receive_cost(const struct gn_sim_net *n, int from, int to, dou
 
 int gn_sim_net_is_eager(const struct gn_sim_net *n, int from, int to, double bytes)
 {
-	const struct gn_sim_path *p = same_node(n, from, to) ? &n->t->node : &n->t->link;
+	const struct gn_sim_path *p = gn_sim_net_same_node(n, from, to) ? &n->t->node : &n->t->link;
 
 	return bytes <= (p->count ? p->eager_bytes : n->t->eager_bytes);
 }
@@ -167,18 +167,18 @@ static double leaf_rate(const struct gn_sim_net *n)
 	return n->t->link_bytes_per_s * n->t->rails * n->t->leaf_nodes / n->t->oversubscription;
 }
 
-void gn_sim_net_send(struct gn_sim_net *n, int from, int to, double bytes, double now, double stretch, double *left,
-		     double *head)
+void gn_sim_net_send(struct gn_sim_net *n, int from, int to, double message, double bytes, double now, double stretch,
+		     double *left, double *head)
 {
-	double latency = latency_of(n, from, to, bytes), begin;
+	double latency = gn_sim_net_latency(n, from, to, message), begin;
 	struct gn_sim_port *port;
 
-	if (same_node(n, from, to)) {
+	if (gn_sim_net_same_node(n, from, to)) {
 		*left = now + bytes / n->t->node_bytes_per_s * stretch;
 		*head = now + latency;
 		return;
 	}
-	port = &n->port_out[port_of(n, from)];
+	port = &n->port_out[gn_sim_net_port(n, from)];
 	begin = later(now, port->free_at);
 	*left = serve(n, port, begin, bytes, stretch);
 	port->free_at = later(*left, begin + n->t->gap_s);
@@ -191,16 +191,11 @@ void gn_sim_net_send(struct gn_sim_net *n, int from, int to, double bytes, doubl
 	*head = begin + latency;
 }
 
-double gn_sim_net_signal(struct gn_sim_net *n, int from, int to, double bytes, double now)
+double gn_sim_net_signal(const struct gn_sim_net *n, int from, int to, double bytes, double now)
 {
-	double latency = latency_of(n, from, to, bytes);
 	const struct gn_sim_range *r = range_of(n, from, to, bytes);
 
-	if (r)
-		latency = r->latency_s;
-	if (same_node(n, from, to) || !n->t->signals_queue)
-		return now + latency;
-	return later(now, n->port_out[port_of(n, from)].free_at) + latency;
+	return now + (r ? r->latency_s : gn_sim_net_latency(n, from, to, bytes));
 }
 
 double gn_sim_net_arrive(struct gn_sim_net *n, int from, int to, double bytes, double now, double stretch)
@@ -208,7 +203,7 @@ double gn_sim_net_arrive(struct gn_sim_net *n, int from, int to, double bytes, d
 	double *in_node = &n->in_node[here(n, to)], begin, end;
 	struct gn_sim_port *port;
 
-	if (same_node(n, from, to))
+	if (gn_sim_net_same_node(n, from, to))
 		return *in_node = later(now, *in_node) + bytes / n->t->node_bytes_per_s * stretch;
 	if (crosses(n, from, to)) {
 		double *down = &n->leaf_down[leaf_of(n, here(n, to))];
@@ -216,7 +211,7 @@ double gn_sim_net_arrive(struct gn_sim_net *n, int from, int to, double bytes, d
 		now = later(now, *down);
 		*down = now + bytes / leaf_rate(n);
 	}
-	port = &n->port_in[port_of(n, to)];
+	port = &n->port_in[gn_sim_net_port(n, to)];
 	begin = later(now, port->free_at);
 	end = serve(n, port, begin, bytes, stretch);
 	port->free_at = later(end, begin + n->t->gap_s);

@@ -22,11 +22,16 @@ void gn_sim_net_release(struct gn_sim_net *n);
 double gn_sim_net_jitter(const struct gn_sim_net *n, int rank, uint32_t draw);
 /* The rank's processor is wanted at now for so long; returns when it is done. */
 double gn_sim_net_work(struct gn_sim_net *n, int rank, double now, double seconds);
-/* A message sets off at now. from and to are ranks of the whole machine. Sets when it has left the sender and when its first
- * byte reaches the receiver's port. */
-void gn_sim_net_send(struct gn_sim_net *n, int from, int to, double bytes, double now, double stretch, double *left,
-		     double *head);
-/* Its first byte is at the receiver's port at now; returns when its last byte is through. */
+int gn_sim_net_same_node(const struct gn_sim_net *n, int from, int to);
+/* The port out that a rank of the whole machine uses. */
+size_t gn_sim_net_port(const struct gn_sim_net *n, int rank);
+/* Of a message's first byte, from port to port. */
+double gn_sim_net_latency(const struct gn_sim_net *n, int from, int to, double bytes);
+/* So many bytes of a message set off at now. from and to are ranks of the whole machine. Sets when they have left the
+ * sender and when the first reaches the receiver's port. */
+void gn_sim_net_send(struct gn_sim_net *n, int from, int to, double message, double bytes, double now, double stretch,
+		     double *left, double *head);
+/* The first is at the receiver's port at now; returns when the last is through. */
 double gn_sim_net_arrive(struct gn_sim_net *n, int from, int to, double bytes, double now, double stretch);
 /* What the message costs the processors of its ends, and on its way. */
 double gn_sim_net_send_cost(const struct gn_sim_net *n, int from, int to, double bytes);
@@ -34,6 +39,6 @@ double gn_sim_net_receive_cost(const struct gn_sim_net *n, int from, int to, dou
 /* Whether it waits for its receiver. */
 int gn_sim_net_is_eager(const struct gn_sim_net *n, int from, int to, double bytes);
 /* A request or an answer, without length, sets off at now; returns when it is there. */
-double gn_sim_net_signal(struct gn_sim_net *n, int from, int to, double bytes, double now);
+double gn_sim_net_signal(const struct gn_sim_net *n, int from, int to, double bytes, double now);
 
 #endif

@@ -210,8 +210,9 @@ static const struct gn_option options_table[] = {
 	 .help = "do it N times in a row and print the mean", .min = 1, .max = 100000},
 	{.name = "warmup", .kind = GN_OPTION_INT, .offset = FIELD(warmup), .value_name = "N", .initial = "0",
 	 .help = "after N times that are not counted", .min = 0, .max = 100000},
-	{.name = "signals-queue", .kind = GN_OPTION_FLAG, .offset = FIELD(signals_queue),
-	 .help = "requests to send wait behind data at a port, as in a byte stream; with --tuning of tcp they do anyway"},
+	{.name = "streams", .kind = GN_OPTION_FLAG, .offset = FIELD(streams),
+	 .help = "messages between two ranks go in a byte stream, and streams share a port evenly, as TCP's; with --tuning of tcp "
+		 "they do anyway"},
 	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1",
 	 .help = "of jitter and stragglers", .min = 0, .max = 1LL << 52},
 	{.name = "collective", .kind = GN_OPTION_CHOICE, .offset = FIELD(collective), .value_name = "NAME",

@@ -19,7 +19,7 @@ struct gn_sim_options {
 	int64_t min_bytes, max_bytes, factor, pieces, memory, seed;
 	double compute_ms, after_ms, backward, step_bytes, buckets, batch;
 	int64_t repeats, warmup;
-	int json, verify, signals_queue;
+	int json, verify, streams;
 	int64_t verify_ranks;
 };
 

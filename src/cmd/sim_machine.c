@@ -85,7 +85,7 @@ static enum gn_status take_tuning(const struct gn_sim_options *o, const struct g
 	t->node_bytes_per_s = measured.node_bytes_per_s;
 	t->link = measured.link;
 	t->node = measured.node;
-	t->signals_queue |= !strncmp(cost.link.lanes, "tcp", 3);
+	t->streams |= measured.streams;
 	return GN_OK;
 }
 
@@ -115,7 +115,7 @@ enum gn_status gn_sim_machine_read(const struct gn_sim_options *o, struct gn_sim
 		.reduce_s_per_byte = m.reduce_gb > 0 ? 1e-9 / m.reduce_gb : 0, .eager_bytes = m.eager_bytes,
 		.jitter = m.jitter, .stragglers = (int)m.stragglers, .straggler_s = m.straggler_us / 1e6,
 		.seed = (uint64_t)o->seed, .repeats = (int)(o->repeats + o->warmup), .warmup = (int)o->warmup,
-		.signals_queue = o->signals_queue,
+		.streams = o->streams,
 	};
 	if (o->tuning)
 		status = take_tuning(o, &given, out, err);

@@ -72,6 +72,50 @@ static void test_folding(void **state)
 		}
 }
 
+/* Messages that wait for their receivers, in streams: an answer never waits for what its sender sends to others. Ranks that
+ * differ by next to nothing used to wait for each other in turn. */
+static void test_folding_of_streams(void **state)
+{
+	struct gn_sim_result folded, all;
+
+	(void)state;
+	for (int nodes = 3; nodes <= 5; nodes++)
+		for (int eager = 0; eager <= 1; eager++) {
+			struct gn_sim_topology t = plain(nodes, 1);
+
+			t.streams = 1;
+			t.eager_bytes = eager ? 1e12 : 0;
+			t.send_overhead_s = 2e-6;
+			simulated(&t, "ring", 8 << 20, &folded);
+			t.jitter = 1e-13;
+			simulated(&t, "ring", 8 << 20, &all);
+			assert_int_equal(folded.simulated_ranks, 1);
+			assert_int_equal(all.simulated_ranks, nodes);
+			expect_near(folded.time_s, all.time_s, 1e-4);
+		}
+}
+
+/* A root that sends the same to two others: one after the other, or to both at half the rate. */
+static void test_streams_share(void **state)
+{
+	const struct gn_algorithm *a = gn_algorithm_find(GN_COLLECTIVE_BROADCAST, "4-nomial");
+	struct gn_sim_topology t = plain(3, 1);
+	double one = (8 << 20) * 1e-9;
+	struct gn_sim_result r;
+	struct gn_err err;
+
+	(void)state;
+	assert_non_null(a);
+	assert_ok(gn_sim_run(&t, a, 8 << 20, 1, 0, &r, &err));
+	expect_near(r.time_s, 2 * one + 10e-6, 1e-3);
+	expect_near(r.fastest_s, one + 10e-6, 1e-3);
+	t.streams = 1;
+	assert_ok(gn_sim_run(&t, a, 8 << 20, 1, 0, &r, &err));
+	expect_near(r.time_s, 2 * one + 10e-6, 1e-3);
+	/* but for two parts, of which there are 64 */
+	expect_near(r.fastest_s, 2 * one, 1.0 / 60);
+}
+
 /* What makes a machine worse makes it slower; the same seed gives the same times. */
 static void test_monotone(void **state)
 {
@@ -139,7 +183,8 @@ static void test_refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_closed_forms), cmocka_unit_test(test_folding), cmocka_unit_test(test_monotone),
+		cmocka_unit_test(test_closed_forms), cmocka_unit_test(test_folding), cmocka_unit_test(test_folding_of_streams),
+		cmocka_unit_test(test_streams_share), cmocka_unit_test(test_monotone),
 		cmocka_unit_test(test_step),	     cmocka_unit_test(test_refusals),
 	};
 
