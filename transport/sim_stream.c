@@ -5,7 +5,7 @@
 
 #define PART_BYTES 65536.0
 #define PARTS 64  /* of a message at most */
-#define WINDOW 4   /* parts of a stream on their way */
+#define WINDOW 4  /* parts of a stream on their way */
 #define NONE UINT32_MAX
 
 /* A message or a signal in a stream. */

@@ -43,7 +43,8 @@ struct train_bench {
 	float *params, *flat, *buffers, *images; /* buffers: in flat, behind the gradients, as in training */
 	int32_t *labels;
 	int resident;	      /* on a GPU, one rank: steps stay there */
-	double *times[PARTS]; /* of the timed steps, seconds */
+	double *times[PARTS]; /* of the timed steps, seconds; sorted in the end */
+	double *in_order;     /* times[STEP] unsorted */
 	double losses[LOSSES];
 	double first_begins_s, first_ends_s; /* since the process began */
 	uint64_t peak_bytes;
@@ -107,7 +108,8 @@ static enum gn_status make_arrays(struct train_bench *b, struct gn_err *err)
 	b->labels = calloc((size_t)b->o->batch, sizeof *b->labels);
 	for (int i = 0; i < PARTS; i++)
 		b->times[i] = calloc((size_t)b->o->iters, sizeof(double));
-	if (!b->params || !b->images || !b->labels || !b->times[PARTS - 1])
+	b->in_order = calloc((size_t)b->o->iters, sizeof *b->in_order);
+	if (!b->params || !b->images || !b->labels || !b->times[PARTS - 1] || !b->in_order)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s and a batch of %lld", b->o->model, (long long)b->o->batch);
 	gn_init_formula_batch((int)b->o->batch, gn_model_channels(b->model), (int)b->o->side, (int)b->o->classes, b->images,
 			      b->labels);
@@ -203,6 +205,7 @@ static void close_all(struct train_bench *b)
 	gn_model_destroy(b->model);
 	for (int i = 0; i < PARTS; i++)
 		free(b->times[i]);
+	free(b->in_order);
 	free(b->params);
 	free(b->images);
 	free(b->labels);
@@ -362,6 +365,10 @@ static void print_json(const struct train_bench *b, double images_per_s)
 		gn_json_fixed(&j, "p90_ms", b->times[i][n * 9 / 10] * 1e3, 3);
 		gn_json_end(&j);
 	}
+	gn_json_array(&j, "steps_ms");
+	for (int64_t i = 0; i < n; i++)
+		gn_json_fixed(&j, NULL, b->in_order[i] * 1e3, 3);
+	gn_json_end(&j);
 	gn_json_array(&j, "losses");
 	for (int64_t i = 0; i < LOSSES && i < steps; i++)
 		gn_json_double(&j, NULL, b->losses[i]);
@@ -380,6 +387,7 @@ static void print(struct train_bench *b)
 	int64_t n = b->o->iters;
 	double images_per_s;
 
+	memcpy(b->in_order, b->times[STEP], (size_t)n * sizeof *b->in_order);
 	for (int i = 0; i < PARTS; i++)
 		qsort(b->times[i], (size_t)n, sizeof(double), by_value);
 	images_per_s = (double)b->o->batch * gn_comm_size(b->comm) / median_of(b->times[STEP], n);

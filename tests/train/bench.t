@@ -24,6 +24,7 @@ for row in one, two, inference:
     parts = [row[k]["median_ms"] for k in ("forward", "backward", "communication_exposed", "optimizer")]
     assert all(p >= 0 for p in parts) and max(parts) <= row["step"]["p90_ms"], row
     assert abs(row["images_per_s"] * row["step"]["median_ms"] / (4e3 * row["ranks"]) - 1) < 1e-3, row
+    assert sorted(row["steps_ms"])[len(row["steps_ms"]) * 9 // 10] == row["step"]["p90_ms"], row
     assert row["peak_bytes"] > row["arena_bytes"] > 0 and 0 <= row["first_step_begins_s"] <= row["first_step_ends_s"], row
 assert inference["backward"]["median_ms"] == inference["optimizer"]["median_ms"] == 0, inference
 PY
