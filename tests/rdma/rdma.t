@@ -93,8 +93,8 @@ expect 1 "did not go by tcp" "tcp that was rc is found out" \
 # --- two rails ---
 both_adapters() { cat /sys/class/infiniband/rxe[01]/ports/1/hw_counters/{sent,rcvd}_pkts | paste -sd' '; }
 of_both() { lab run "$1" bash -c "$(declare -f both_adapters); both_adapters"; } # GUEST
-# One row, whose messages are all cut in two: what the adapters of a guest have sent, and received, is the same to a third (packets of a busy host are sent again),
-# and together at least what it takes. The row says so, and so does the line at start.
+# One row, whose messages are all cut in two: what the adapters of a guest have sent, and received, is the same to a third
+# (packets of a busy host are sent again), and together at least what it takes. The row says so, and so does the line at start.
 two_rails() {
 	local before after rails=0 least=$((5 * 512 * 1024 / 4096))
 	before="$(of_both 1) $(of_both 2)"
@@ -115,43 +115,6 @@ two_rails() {
 			END { exit bad || NR != 8 }'
 }
 check "allreduce by two rails over rc, right, half of the packets through each adapter" two_rails
-
-# cut_while GUEST COMMAND...: the cable of its second adapter, once that has sent some of what COMMAND is about. At both ends,
-# or the other guest's emulated adapter stands still with packets that nobody fetches, and its kernel with it. Leaves seconds,
-# from then until both ranks have ended. Prints all; the code is rank 0's.
-cut_while() {
-	local rails=0 code cut_at first second
-	rank 1 "${@:2}" &
-	second=$!
-	rank 0 "${@:2}" &
-	first=$!
-	# shellcheck disable=SC2016 # for the shell in the guest
-	lab run "$1" bash -c 'read -r before <"$0"
-		for ((i = 0; i < 1200; i++)); do read -r now <"$0" && ((now > before + 500)) && break; sleep 0.05; done
-		ip link set eth1 down && ((now > before + 500))' /sys/class/infiniband/rxe1/ports/1/hw_counters/sent_pkts ||
-		echo "nothing was sent by rxe1"
-	lab run "$((3 - $1))" ip link set eth1 down
-	cut_at=$SECONDS
-	wait $first
-	code=$?
-	wait $second
-	[[ $? == "$code" ]] || echo "rank 1 ended with another code"
-	seconds=$((SECONDS - cut_at))
-	cat "$dir"/{out,err}.[01]
-	return $code
-}
-# The design promises a diagnosis, not another way: the limit is 5 s, and a guest needs its time to end a process.
-one_rail_cut() {
-	expect_code 4 cut_while 2 "$gannet" bench allreduce --transport rc --min-bytes 512K --max-bytes 512K --iters 100000 \
-		>"$dir/cut" || { cat "$dir/cut"; return 1; }
-	cat "$dir/cut"
-	echo "$seconds s after the cut"
-	((seconds <= 12)) && ! grep -qE "nothing was sent|another code|WRONG" "$dir/cut" &&
-		grep -qE "has stalled; .*rank [01] for rank [01] by rxe1:1" "$dir/err.0" &&
-		grep -qE "has stalled; .*rank [01] for rank [01] by rxe1:1" "$dir/err.1"
-}
-expect_code() { local wanted=$1; shift; "$@"; [[ $? == "$wanted" ]]; }
-check "one of two rails cut amid an allreduce: both ranks end and name it" one_rail_cut
 
 # Emulated, oneDNN's code for wider registers only takes longer to be made.
 trainer() { # TRANSPORT STEPS NAME
@@ -207,6 +170,51 @@ nccl() {
 		--only transfer,group,dead-sender "$GN_BUILD/libnccl-net-gannet.so"
 }
 check "the NCCL plugin over rc: messages, groups, a sender that is killed" nccl
+
+# --- the end of a cable, and of the lab ---
+# no_way GUEST: what it sends by its second adapter from now on leaves for a machine that is not there. (With that device down,
+# rxe tries again at once and without end what it cannot send, and the kernel of a guest, with its one processor, hangs.)
+# shellcheck disable=SC2016 # for the shell in the guest
+no_way() {
+	lab run "$1" bash -c 'for address in fd78::$0 10.78.0.$0; do
+		ip neighbour replace $address lladdr 02:00:00:00:00:99 dev eth1 nud permanent || exit; done' "$((3 - $1))"
+}
+
+# cut_while GUEST COMMAND...: the cable of its second adapter, once that has sent some of what COMMAND is about. Leaves seconds,
+# from then until both ranks have ended. Prints all; the code is rank 0's.
+cut_while() {
+	local rails=0 code cut_at first second
+	rank 1 "${@:2}" &
+	second=$!
+	rank 0 "${@:2}" &
+	first=$!
+	# shellcheck disable=SC2016 # for the shell in the guest
+	lab run "$1" bash -c 'read -r before <"$0"
+		for ((i = 0; i < 1200; i++)); do read -r now <"$0" && ((now > before + 500)) && exit; sleep 0.05; done
+		exit 1' /sys/class/infiniband/rxe1/ports/1/hw_counters/sent_pkts ||
+		echo "nothing was sent by rxe1"
+	cut_at=$SECONDS
+	no_way "$1" && no_way "$((3 - $1))" || echo "not cut"
+	wait $first
+	code=$?
+	wait $second
+	[[ $? == "$code" ]] || echo "rank 1 ended with another code"
+	seconds=$((SECONDS - cut_at))
+	cat "$dir"/{out,err}.[01]
+	return $code
+}
+# The design promises a diagnosis, not another way: the limit is 5 s, and a guest needs its time to end a process.
+one_rail_cut() {
+	expect_code 4 cut_while 2 "$gannet" bench allreduce --transport rc --min-bytes 512K --max-bytes 512K --iters 100000 \
+		>"$dir/cut" || { cat "$dir/cut"; return 1; }
+	cat "$dir/cut"
+	echo "$seconds s after the cut"
+	((seconds <= 12)) && ! grep -qE "nothing was sent|not cut|another code|WRONG" "$dir/cut" &&
+		grep -qE "has stalled; .*rank [01] for rank [01] by rxe1:1" "$dir/err.0" &&
+		grep -qE "has stalled; .*rank [01] for rank [01] by rxe1:1" "$dir/err.1"
+}
+expect_code() { local wanted=$1; shift; "$@"; [[ $? == "$wanted" ]]; }
+check "one of two rails cut amid an allreduce: both ranks end and name it" one_rail_cut
 
 read -r first <"$lab/guest1.pid"
 read -r second <"$lab/guest2.pid"
