@@ -7,8 +7,8 @@
  * Clocks of hosts are compared twice (clocks.h), and times in between moved along the line through both; the file's otherData
  * says by how much, and how far off that may be.
  *
- * In the file a process is a rank. Its thread 0 is the one that computes; from 1 on come sums under way, each from its start to
- * when this rank saw its end; from 100 on the threads that read and decode.
+ * In the file a process is a rank (pid: rank + 1). Its thread 0 is the one that computes; from 1 on come sums under way, each
+ * from its start to when this rank saw its end; from 100 on the threads that read and decode (tid: pid + 1000000 * thread).
  *
  * Thread safety: gn_trace_add from any thread; the rest from the one that trains. A NULL trace records nothing.
  */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define THREAD_STRIDE 1000000 /* more than there can be ranks */
 #define FLUSH_BYTES ((size_t)1 << 20)
 
 static const char *const names[GN_SPAN_COUNT] = {
@@ -53,6 +54,14 @@ static void put_event(struct gn_trace_file *o)
 	gn_strbuf_puts(&o->text, ",\n");
 }
 
+/* Perfetto knows threads by their tid alone, whatever their process, and one whose tid is its process's as the main one; 0 is
+ * the kernel's. */
+static void put_place(struct gn_json *j, int rank, int thread)
+{
+	gn_json_int(j, "pid", rank + 1);
+	gn_json_int(j, "tid", rank + 1 + thread * (int64_t)THREAD_STRIDE);
+}
+
 static void put_meta(struct gn_trace_file *o, int rank, int thread, const char *what, const char *key, const char *text, int number)
 {
 	struct gn_json *j = &o->json;
@@ -60,8 +69,7 @@ static void put_meta(struct gn_trace_file *o, int rank, int thread, const char *
 	gn_json_clear(j);
 	gn_json_object(j, NULL);
 	gn_json_string(j, "ph", "M");
-	gn_json_int(j, "pid", rank);
-	gn_json_int(j, "tid", thread);
+	put_place(j, rank, thread);
 	gn_json_string(j, "name", what);
 	gn_json_object(j, "args");
 	if (text)
@@ -157,8 +165,7 @@ enum gn_status gn_trace_file_put(struct gn_trace_file *o, const struct gn_world 
 		gn_json_clear(j);
 		gn_json_object(j, NULL);
 		gn_json_string(j, "ph", "X");
-		gn_json_int(j, "pid", rank);
-		gn_json_int(j, "tid", spans[i].thread);
+		put_place(j, rank, spans[i].thread);
 		/* Both ends are rounded alike, or a span could stick out of the one that it is in. */
 		gn_json_fixed(j, "ts", (double)(int64_t)(begin - o->zero_ns) * 1e-3, 3);
 		gn_json_fixed(j, "dur", (double)(int64_t)(end - begin) * 1e-3, 3);
