@@ -67,6 +67,8 @@ struct gn_op_desc {
 	/* conv, host: takes and gives bfloat16, adds floats; weights and their gradients stay float. The other operators compute in
 	 * the type that their first input comes in, but linear layers and dropout want floats, and average pooling gives them. */
 	int bf16;
+	/* with bf16, host: also on a processor without instructions for it, if it has AVX-512: widened, multiplied in fp32 and rounded. */
+	int emulate;
 	/* conv, GPU, training, without bias: the sums of its output's channels and of their squares are wanted, for the batch norm
 	 * behind it; whether they come is in its info. */
 	int statistics;
@@ -119,7 +121,8 @@ struct gn_op_buffers {
 
 struct gn_op;
 
-/* Whether this machine multiplies bfloat16 itself; where not, operators that are to do so are GN_ERR_UNSUPPORTED. */
+/* Whether this machine multiplies bfloat16 itself; where not, operators that are to do so and not to emulate it are
+ * GN_ERR_UNSUPPORTED, as are all where that is not possible either. */
 int gn_backend_has_bf16(enum gn_backend backend);
 /* Shapes that make no output, or statistics over a single value in training, are GN_ERR_USAGE. */
 enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *desc, struct gn_op **out,

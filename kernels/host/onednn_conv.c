@@ -25,6 +25,22 @@ int gn_host_has_bf16(void)
 	return isa == dnnl_cpu_isa_avx512_core_bf16 || isa == dnnl_cpu_isa_avx512_core_amx;
 }
 
+/* oneDNN widens and rounds within its AVX-512 primitives, and has none of bfloat16 for less. */
+static enum gn_status check_bf16(const struct gn_op_desc *d, struct gn_err *err)
+{
+	const int core = dnnl_cpu_isa_avx512_core;
+
+	if (!d->bf16 || gn_host_has_bf16())
+		return GN_OK;
+	if (((int)dnnl_get_effective_cpu_isa() & core) != core)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this processor has no instructions for bfloat16, and emulating them takes "
+				  "AVX-512 (f, bw, dq, vl), which it has not either: use --precision fp32");
+	if (!d->emulate)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this processor has no instructions for bfloat16 (avx512_bf16, AMX): "
+				  "--precision bf16-emulated computes the same in fp32 arithmetic, slower; or use --precision fp32");
+	return GN_OK;
+}
+
 static dnnl_memory_desc_t of_type(dnnl_memory_desc_t md, dnnl_data_type_t type)
 {
 	md.data_type = type;
@@ -358,11 +374,10 @@ enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out,
 	struct gn_op wide = *base;
 	struct gn_op *op;
 	int has_reference;
-	enum gn_status s;
+	enum gn_status s = check_bf16(&base->desc, err);
 
-	if (base->desc.bf16 && !gn_host_has_bf16())
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this processor has no instructions for bfloat16 (avx512_bf16): use "
-				  "--precision fp32");
+	if (s)
+		return s;
 	s = create(base, &op, &has_reference, err);
 	if (!s && has_reference && base->desc.bf16) {
 		gn_op_destroy(op);

@@ -32,6 +32,7 @@ static const char *const part_names[PARTS] = {"forward", "backward", "communicat
 
 struct train_bench {
 	const struct gn_bench_options *o;
+	const char *precision; /* as it is computed here */
 	struct gn_log *log;
 	struct gn_world *world;
 	struct gn_comm *comm;
@@ -155,6 +156,7 @@ static enum gn_status prepare(struct train_bench *b, struct gn_err *err)
 	struct gn_plan_options po = {.batch = (int)b->o->batch, .training = !b->o->inference, .frozen = b->o->inference};
 	enum gn_status status = gn_device_choose(b->o->device, b->o->precision, gn_world_local_rank(b->world), &po, err);
 
+	b->precision = gn_device_precision(&po);
 	if (!status)
 		status = gn_arrange_create(b->model, &b->arrange, err);
 	po.weights = status ? NULL : gn_arrange_layouts(b->arrange);
@@ -351,7 +353,7 @@ static void print_json(const struct train_bench *b, double images_per_s)
 	gn_json_string(&j, "model", b->o->model);
 	gn_json_int(&j, "batch", b->o->batch);
 	gn_json_int(&j, "side", b->o->side);
-	gn_json_string(&j, "dtype", b->o->precision);
+	gn_json_string(&j, "dtype", b->precision);
 	gn_json_string(&j, "device", gn_plan_manner(b->plan)[0] ? "cuda" : "host");
 	gn_json_string(&j, "manner", gn_plan_manner(b->plan));
 	gn_json_int(&j, "ranks", gn_comm_size(b->comm));
@@ -396,7 +398,7 @@ static void print(struct train_bench *b)
 		return;
 	}
 	printf("# %s %s, %s, batch %lld of side %lld, %d rank%s, %d threads: %.1f images/s\n", b->o->model,
-	       b->o->inference ? "inference" : "training", b->o->precision, (long long)b->o->batch, (long long)b->o->side,
+	       b->o->inference ? "inference" : "training", b->precision, (long long)b->o->batch, (long long)b->o->side,
 	       gn_comm_size(b->comm), gn_comm_size(b->comm) > 1 ? "s" : "", omp_get_max_threads(), images_per_s);
 	printf("%-22s %10s %10s %10s\n", "ms", "p10", "median", "p90");
 	for (int i = 0; i < PARTS; i++)

@@ -39,7 +39,7 @@ static const struct gn_option options[] = {
 	 .max = 1 << 20, .help = "with --plan: classes"},
 	{.name = "inference", .kind = GN_OPTION_FLAG, .offset = PLAN(inference), .help = "with --plan: of evaluation"},
 	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = PLAN(precision), .value_name = "NAME", .initial = "fp32",
-	 .choices = "fp32|bf16", .help = "with --plan: of activations and their gradients"},
+	 .choices = "fp32|bf16|bf16-emulated", .help = "with --plan: of activations and their gradients, as gannet train has it"},
 	{.name = "gb-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gb_per_s), .value_name = "X", .initial = "0", .min = 0,
 	 .max = 1e6, .help = "with --plan: what memory moves in a second, for the floor; 0: measured"},
 	{.name = "gflop-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gflop_per_s), .value_name = "X", .initial = "0", .min = 0,

@@ -5,6 +5,7 @@
 #include "src/base/json.h"
 #include "src/cmd/cmd.h"
 #include "src/train/arrange.h"
+#include "src/train/device.h"
 #include "src/train/plan_cost.h"
 
 #include <stdio.h>
@@ -13,12 +14,8 @@
 
 enum { REPEATS = 7, STREAM_BYTES = 1 << 26 };
 
-static int is_bf16(const struct gn_info_plan_options *o)
-{
-	return !strcmp(o->precision, "bf16");
-}
-
 struct machine {
+	const char *precision; /* as it is computed here */
 	double bytes_per_s, flops_per_s;
 };
 
@@ -68,10 +65,10 @@ static enum gn_status run_product(struct gn_op *op, const struct gn_op_buffers *
 }
 
 /* A convolution of the kind that computes most for what it reads. */
-static enum gn_status measure_compute(int bf16, double *flops_per_s, struct gn_err *err)
+static enum gn_status measure_compute(const struct gn_plan_options *po, double *flops_per_s, struct gn_err *err)
 {
 	struct gn_op_desc d = {.kind = GN_OP_CONV, .in = {{16, 256, 14, 14, 1, sizeof(float)}}, .channels_out = 256, .kernel = 3,
-			       .stride = 1, .pad = 1, .bf16 = bf16, .weight = {GN_WEIGHT_ANY, 0}};
+			       .stride = 1, .pad = 1, .bf16 = po->bf16, .emulate = po->emulate, .weight = {GN_WEIGHT_ANY, 0}};
 	const double flops = 2.0 * 16 * 256 * 256 * 9 * 14 * 14;
 	struct gn_op_buffers b = {0};
 	struct gn_op *op;
@@ -99,14 +96,16 @@ static enum gn_status measure_compute(int bf16, double *flops_per_s, struct gn_e
 
 static enum gn_status know_machine(const struct gn_info_plan_options *o, struct machine *m, struct gn_err *err)
 {
-	enum gn_status status = GN_OK;
+	struct gn_plan_options po = {0};
+	enum gn_status status = gn_device_choose("host", o->precision, 0, &po, err);
 
+	m->precision = gn_device_precision(&po);
 	m->bytes_per_s = o->gb_per_s * 1e9;
 	m->flops_per_s = o->gflop_per_s * 1e9;
-	if (m->bytes_per_s <= 0)
+	if (!status && m->bytes_per_s <= 0)
 		status = measure_memory(&m->bytes_per_s, err);
 	if (!status && m->flops_per_s <= 0)
-		status = measure_compute(is_bf16(o), &m->flops_per_s, err);
+		status = measure_compute(&po, &m->flops_per_s, err);
 	return status;
 }
 
@@ -156,7 +155,7 @@ static void print_json(const struct gn_plan *p, const struct gn_model *model, co
 	gn_json_int(&j, "batch", o->batch);
 	gn_json_int(&j, "side", gn_model_side(model));
 	gn_json_int(&j, "training", !o->inference);
-	gn_json_string(&j, "precision", o->precision);
+	gn_json_string(&j, "precision", m->precision);
 	gn_json_array(&j, "ops");
 	for (int i = 0; i < gn_plan_op_count(p); i++) {
 		struct gn_plan_cost c;
@@ -209,7 +208,7 @@ static void print_text(const struct gn_plan *p, const struct gn_model *model, co
 		printf("%-21s %-24s %15s %9s %9s %9s %9.2f %8.3f\n", "update", "sgd with momentum", "", "", "", "",
 		       t->update_bytes * 1e-6, 1e3 * t->update_bytes / m->bytes_per_s);
 	printf("\n%s, batch %lld of %dx%d, %s in %s: %.1f GFLOP, %.1f MB moved, arena %.1f MB, %zu parameters\n", gn_model_name(model),
-	       (long long)o->batch, gn_model_side(model), gn_model_side(model), o->inference ? "inference" : "training", o->precision,
+	       (long long)o->batch, gn_model_side(model), gn_model_side(model), o->inference ? "inference" : "training", m->precision,
 	       (t->flops[0] + t->flops[1]) * 1e-9, (t->bytes[0] + t->bytes[1] + t->update_bytes) * 1e-6,
 	       (double)gn_plan_bytes(p) * 1e-6, gn_model_param_elements(model));
 	printf("floor at %.1f GB/s%s and %.1f GFLOP/s%s: %.1f ms, %.1f images/s\n", m->bytes_per_s * 1e-9,
@@ -220,12 +219,13 @@ static void print_text(const struct gn_plan *p, const struct gn_model *model, co
 static enum gn_status make_plan(const struct gn_info_plan_options *o, const struct gn_model *model, struct gn_plan **out,
 				struct gn_err *err)
 {
-	struct gn_plan_options po = {.backend = GN_BACKEND_HOST, .batch = (int)o->batch, .training = !o->inference,
-				     .frozen = o->inference, .bf16 = is_bf16(o), .dropout = 1,
+	struct gn_plan_options po = {.batch = (int)o->batch, .training = !o->inference, .frozen = o->inference, .dropout = 1,
 				     .no_memory = 1};
 	struct gn_arrange *arrange;
-	enum gn_status status = gn_arrange_create(model, &arrange, err);
+	enum gn_status status = gn_device_choose("host", o->precision, 0, &po, err);
 
+	if (!status)
+		status = gn_arrange_create(model, &arrange, err);
 	if (status)
 		return status;
 	po.weights = gn_arrange_layouts(arrange);

@@ -180,7 +180,7 @@ static enum gn_status check(const struct options *o, const char *text, size_t le
 	gn_text_visible(file, p.shown, sizeof p.shown);
 	if (!o->json)
 		printf("%s: %s, %s, %s\n%-22s %-32s %9s  %6s  %8s\n", p.shown, gn_golden_title(g), o->device,
-		       o->precision, "quantity", "of",
+		       gn_device_precision(&on), "quantity", "of",
 		       "deviation", "bound", "rounding");
 	s = gn_golden_run(g, &on, take_row, &p, err);
 	if (s)

@@ -125,9 +125,10 @@ static const struct gn_option options[] = {
 	 .help = "host: oneDNN; cuda: a GPU for each rank of a node; auto: cuda where there is one; ref: the plain-C oracle, slow"},
 	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
 	 .choices = GN_PRECISION_CHOICES,
-	 .help = "of activations and their gradients; with bf16, which needs processors that have it, and fp16, on GPUs and with a "
-		 "loss scale, parameters, their gradients and batch statistics stay fp32, and all sums are made in fp32 or better; "
-		 "tf32, on GPUs: fp32, of which convolutions round what they multiply"},
+	 .help = "of activations and their gradients; with bf16, which needs processors that have it (bf16-emulated: or only "
+		 "AVX-512, slower than fp32 there), and fp16, on GPUs and with a loss scale, parameters, their gradients and batch "
+		 "statistics stay fp32, and all sums are made in fp32 or better; tf32, on GPUs: fp32, of which convolutions round what "
+		 "they multiply"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
 	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "what may carry gradients (sets UCX_TLS)"},
 	{.name = "comm", .kind = GN_OPTION_CHOICE, .offset = FIELD(comm), .value_name = "NAME", .initial = "auto",

@@ -40,10 +40,18 @@ enum gn_status gn_device_choose(const char *name, const char *precision, int ind
 		o->backend = GN_BACKEND_CUDA;
 	o->gpu = index;
 	o->tune = o->backend == GN_BACKEND_CUDA;
-	o->bf16 = !strcmp(precision, "bf16");
+	o->emulate = !strcmp(precision, "bf16-emulated");
+	o->bf16 = o->emulate || !strcmp(precision, "bf16");
 	o->fp16 = !strcmp(precision, "fp16");
 	o->tf32 = !strcmp(precision, "tf32");
 	return GN_OK;
+}
+
+const char *gn_device_precision(const struct gn_plan_options *o)
+{
+	if (o->bf16)
+		return o->emulate && o->backend == GN_BACKEND_HOST && !gn_backend_has_bf16(o->backend) ? "bf16 (emulated)" : "bf16";
+	return o->fp16 ? "fp16" : o->tf32 ? "tf32" : "fp32";
 }
 
 void gn_device_pci(const char *name, int index, char out[GN_DEVICE_PCI_MAX])

@@ -139,6 +139,7 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_node 
 		.relu = relu,
 		.add = (n->kind == GN_LAYER_BATCH_NORM || n->kind == GN_LAYER_CONV) && in[1] >= 0,
 		.bf16 = o->bf16 && n->kind == GN_LAYER_CONV,
+		.emulate = o->emulate,
 		.training = o->training,
 		.frozen = is_frozen(b) && n->kind == GN_LAYER_CONV,
 		.eps = GN_PLAN_NORM_EPS,

@@ -1,6 +1,7 @@
 /* The log of a run: one JSON object a line, appended, so that a requeued job goes on where it was.
  *
- *     {"event": "start", ...}   what runs: model, data, ranks, options, and what a recipe chose of them
+ *     {"event": "start", ...}   what runs: model, precision ("bf16 (emulated)" where rank 0's processor has to), data, ranks,
+ *      options, and what a recipe chose of them
  *     {"event": "resume", ...}  from which checkpoint and step
  *     {"event": "step", "step", "epoch", "loss", "lr", "grad_norm", "skipped", "images_per_s", "time_ms": {"step", "data",
  *      "forward", "backward", "communication_exposed", "communication_in_backward", "optimizer"}, "ranks": {"data": [min, mean,

@@ -3,6 +3,7 @@
 #include "src/base/clock.h"
 #include "src/base/progress.h"
 #include "src/base/sha256.h"
+#include "src/train/device.h"
 #include "src/train/score.h"
 #include "src/train/session.h"
 #include "src/train/resident.h"
@@ -11,6 +12,7 @@
 #include "src/train/trial.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static void put_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_split *split,
 			 struct gn_json *j)
@@ -275,12 +277,20 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 
 static enum gn_status log_start(struct gn_session *s, const char *options_text, int resumed, struct gn_err *err)
 {
-	struct gn_json *j = gn_runlog_begin(s->runlog, resumed ? "resume" : "start");
+	struct gn_plan_options po = {0};
+	struct gn_json *j;
+	enum gn_status status = gn_session_device(s, &po, err);
 
+	if (status)
+		return status;
+	if (po.bf16 && strcmp(gn_device_precision(&po), "bf16"))
+		gn_log_info(s->log, "this processor has no instructions for bfloat16, it emulates them");
+	j = gn_runlog_begin(s->runlog, resumed ? "resume" : "start");
 	if (s->options->recipe_text && gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "recipe %s", s->options->recipe_text);
 	if (j) {
 		gn_json_string(j, "model", gn_model_name(s->model));
+		gn_json_string(j, "precision", gn_device_precision(&po));
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_uint(j, "epoch", s->state.epoch);
 		gn_json_uint(j, "sample", s->state.sample);

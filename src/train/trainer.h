@@ -57,7 +57,7 @@ struct gn_train_options {
 	const char *trace;	       /* NULL: none */
 	const char *trace_steps;       /* trace.h */
 	int64_t eval_every;	       /* epochs */
-	const char *precision; /* fp32, bf16 */
+	const char *precision; /* one of GN_PRECISION_CHOICES; NULL: fp32 */
 	const char *device, *transport, *comm, *algo, *tuning, *progress;
 	int64_t threads, loader_threads, prefetch, rails;
 	int64_t bucket;		       /* bytes; 0: measured, see trial.h */

@@ -18,13 +18,47 @@ static struct gn_layout shape(int n, int c, int h, int w)
 	return (struct gn_layout){.n = n, .c = c, .h = h, .w = w, .block = 1, .element_bytes = 2};
 }
 
+static enum gn_status make_conv(int emulate, struct gn_err *err)
+{
+	struct gn_op_desc d = {.kind = GN_OP_CONV, .in = {shape(1, 16, 4, 4)}, .channels_out = 16, .kernel = 1, .stride = 1, .bf16 = 1,
+			       .emulate = emulate};
+	struct gn_op *op = NULL;
+	enum gn_status s = gn_op_create(GN_BACKEND_HOST, &d, &op, err);
+
+	if (!s)
+		gn_op_destroy(op);
+	return s;
+}
+
 /* oneDNN changes layouts of bfloat16 from AVX-512 on. */
 static void need_bf16(void)
 {
-	if (!gn_backend_has_bf16(GN_BACKEND_HOST)) {
-		print_message("# this processor does not multiply bfloat16\n");
+	struct gn_err err;
+
+	if (make_conv(1, &err)) {
+		print_message("# %s\n", err.text);
 		skip();
 	}
+}
+
+/* Refused where there are no instructions for it, unless they are to be emulated; then where there is no AVX-512. */
+static void test_choice(void **state)
+{
+	struct gn_err err;
+	int native = gn_backend_has_bf16(GN_BACKEND_HOST), emulated = !make_conv(1, &err);
+
+	(void)state;
+	print_message("# bfloat16 is %s here\n", native ? "native" : emulated ? "emulated" : "refused");
+	if (!emulated)
+		assert_non_null(strstr(err.text, "AVX-512"));
+	if (native) {
+		assert_true(emulated);
+		assert_ok(make_conv(0, &err));
+		return;
+	}
+	assert_int_equal(make_conv(0, &err), GN_ERR_UNSUPPORTED);
+	assert_non_null(strstr(err.text, "no instructions for bfloat16"));
+	assert_int_equal(strstr(err.text, "bf16-emulated") != NULL, emulated);
 }
 
 /* Those of a single channel have no fast loops of bfloat16, and compute in float. */
@@ -39,27 +73,20 @@ static void test_conv(void **state)
 	char title[80];
 
 	(void)state;
+	need_bf16();
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
 		for (int mode = 0; mode < 6; mode++) {
 			const int *t = table[i];
 			struct gn_op_desc d = {.kind = GN_OP_CONV, .channels_out = t[3], .kernel = t[4], .stride = t[5],
 					       .pad = t[6], .bias = t[7], .training = mode % 3 > 0,
-					       .needs_din = mode % 3 > 1, .bf16 = 1};
-			struct gn_op *op;
-			struct gn_err err;
+					       .needs_din = mode % 3 > 1, .bf16 = 1, .emulate = 1};
 
 			d.weight.order = mode < 3 ? GN_WEIGHT_PLAIN : GN_WEIGHT_ANY;
 			d.in[0] = d.in[1] = shape(t[0], t[1], t[2], t[2]);
 			snprintf(title, sizeof title, "bf16 conv %d to %d by %d, mode %d", t[1], t[3], t[4], mode);
-			if (gn_backend_has_bf16(GN_BACKEND_HOST)) {
-				op_compare(title, &d, 0, (struct op_bounds){TENSORS, PARAMS});
-				continue;
-			}
-			assert_int_equal(gn_op_create(GN_BACKEND_HOST, &d, &op, &err), GN_ERR_UNSUPPORTED);
-			assert_non_null(strstr(err.text, "bfloat16"));
+			op_compare(title, &d, 0, (struct op_bounds){TENSORS, PARAMS});
 		}
 	}
-	need_bf16();
 }
 
 /* Sum and relu taken along, in inference. */
@@ -75,7 +102,8 @@ static void test_conv_tail(void **state)
 		for (int mode = 1; mode < 4; mode++) {
 			const int *t = table[i];
 			struct gn_op_desc d = {.kind = GN_OP_CONV, .channels_out = t[3], .kernel = t[4], .stride = t[5],
-					       .pad = t[6], .bias = 1, .relu = mode & 1, .add = mode & 2, .bf16 = 1};
+					       .pad = t[6], .bias = 1, .relu = mode & 1, .add = mode & 2, .bf16 = 1,
+					       .emulate = 1};
 			int out = (t[2] + 2 * t[6] - t[4]) / t[5] + 1;
 
 			d.in[0] = shape(t[0], t[1], t[2], t[2]);
@@ -312,7 +340,7 @@ static void test_loops(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_conv),	   cmocka_unit_test(test_conv_tail),	     cmocka_unit_test(test_batch_norm),
+		cmocka_unit_test(test_choice),	   cmocka_unit_test(test_conv),	   cmocka_unit_test(test_conv_tail),	     cmocka_unit_test(test_batch_norm),
 		cmocka_unit_test(test_max_pool),   cmocka_unit_test(test_adaptive_avg_pool), cmocka_unit_test(test_pointwise),
 		cmocka_unit_test(test_float_only), cmocka_unit_test(test_loops),
 	};

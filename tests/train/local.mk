@@ -3,7 +3,7 @@ UNIT_TESTS += tests/train/test_count tests/train/test_curve tests/train/test_lr 
 	tests/train/test_step
 EXTRA_DIST += tests/train/accuracy tests/train/common.sh tests/train/torchvision tests/train/trace_check
 
-SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t \
+SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/bf16.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t \
 	tests/train/overlap.t tests/train/recipe.t tests/train/report.t \
 	tests/train/resume.t tests/train/split.t tests/train/sync.t \
 	tests/train/trace.t
