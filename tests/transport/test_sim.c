@@ -116,6 +116,32 @@ static void test_streams_share(void **state)
 	expect_near(r.fastest_s, 2 * one, 1.0 / 60);
 }
 
+/* Every algorithm ends by streams, too, on any machine, and no port carries more than it can. */
+static void test_streams_of_all(void **state)
+{
+	size_t count;
+	const struct gn_algorithm *all = gn_algorithms(&count);
+	struct gn_sim_result plainly, r;
+	struct gn_err err;
+
+	(void)state;
+	for (size_t i = 0; i < count; i++)
+		for (int k = 0; k < 24; k++) {
+			struct gn_sim_topology t = plain(1 + k % 6, 1 + k / 12);
+
+			t.rails = 1 + k / 6 % 2;
+			t.eager_bytes = k % 4 ? 0 : 100000;
+			t.leaf_nodes = k % 6 == 5 ? 2 : 0;
+			assert_ok(gn_sim_run(&t, &all[i], 300000, 1 + (uint32_t)k % 3, 0, &plainly, &err));
+			t.streams = 1;
+			assert_ok(gn_sim_run(&t, &all[i], 300000, 1 + (uint32_t)k % 3, 0, &r, &err));
+			assert_int_equal(r.messages, plainly.messages);
+			assert_int_equal(r.network_bytes, plainly.network_bytes);
+			assert_true(r.time_s >= (double)r.network_bytes / (t.nodes * t.rails) * 1e-9);
+			assert_true(r.time_s <= 3 * plainly.time_s);
+		}
+}
+
 /* What makes a machine worse makes it slower; the same seed gives the same times. */
 static void test_monotone(void **state)
 {
@@ -184,7 +210,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_closed_forms), cmocka_unit_test(test_folding), cmocka_unit_test(test_folding_of_streams),
-		cmocka_unit_test(test_streams_share), cmocka_unit_test(test_monotone),
+		cmocka_unit_test(test_streams_share), cmocka_unit_test(test_streams_of_all),
+		cmocka_unit_test(test_monotone),
 		cmocka_unit_test(test_step),	     cmocka_unit_test(test_refusals),
 	};
 
