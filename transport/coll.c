@@ -202,12 +202,22 @@ static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 	return c->status;
 }
 
+int gn_comm_moved(struct gn_comm *comm, int events)
+{
+	int moved = comm->unsaid;
+
+	comm->unsaid = events;
+	if (gn_fabric_is_ending(comm->fabric))
+		moved = comm->unsaid = 0;
+	return moved;
+}
+
 /* What the flight recorder cannot see by itself; moved: whether anything has happened since the last call. */
 static void note_wait(struct gn_coll *c, uint64_t now, int moved)
 {
 	struct gn_exec_wait wait = {.peer = -1, .rail = -1};
 
-	gn_recorder_waiting(c->comm->recorder, moved);
+	gn_recorder_waiting(c->comm->recorder, gn_comm_moved(c->comm, moved));
 	if (now - c->comm->noted_ns < NOTE_NS)
 		return;
 	c->comm->noted_ns = now;

@@ -38,6 +38,7 @@ struct gn_comm {
 	int32_t barrier_word;
 	uint32_t sequence;
 	int failed;
+	int unsaid; /* something happened at the last look, and the recorder does not know yet */
 	int crowded; /* this node's ranks outnumber the processors that they may use: whoever waits should give way */
 	char *transport; /* what was asked for */
 	struct gn_cost cost; /* alike on all ranks */
@@ -86,6 +87,9 @@ static inline int gn_coll_is_complete(const struct gn_coll *c)
 
 /* Takes all in flight as far as they go. Returns non-zero when something happened. */
 unsigned gn_comm_progress(struct gn_comm *c);
+/* What to tell the recorder after such a call, events being whether it returned non-zero: what happened at the call before. A
+ * connection's end is not seen to be one before the next call. */
+int gn_comm_moved(struct gn_comm *c, int events);
 /* How many in flight are neither complete nor failed, and whether any of them waits for neighbours' memory, or messages. */
 int gn_comm_awaits(const struct gn_comm *c, int *by_memory, int *by_message);
 /* For those who have entered the communicator (progress.h): what gn_coll_start, wait and free do. */

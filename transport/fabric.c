@@ -9,8 +9,12 @@
 #include <unistd.h>
 
 #define CLOSE_NS 1000000000u
-/* A rank that leaves closes its connections before it says goodbye. */
-#define TIMED_OUT_NS 2000000000u
+/* What the transport has given up, with messages still on their way elsewhere: a link that nothing went by. */
+#define UNUSED_NS 500000000u
+/* The same, with nothing moving: the watch is about to know more than one rank can. */
+#define STILL_NS 3500000000u
+/* What UCX does about a connection's end takes a few calls of progress. */
+#define ENDING_NS 100000000u
 /* Progress calls after the last message in parts during which all rails are still looked at each time: what was handed to
  * the transport may not be on the wire yet. Later every QUIET_TURN-th call does, for errors. */
 #define QUIET_CALLS 4096
@@ -183,17 +187,43 @@ void gn_fabric_abandon(struct gn_fabric *f)
 	f->abandoned = 1;
 }
 
+static uint64_t sent_bytes(const struct gn_fabric *f)
+{
+	return f->traffic.same_node_bytes + f->traffic.other_node_bytes;
+}
+
+void gn_fabric_note_end(struct gn_fabric_end *e, ucs_status_t rc)
+{
+	struct gn_fabric *f = e->rail->fabric;
+
+	f->ended_ns = gn_clock_ns();
+	if (f->broken)
+		return;
+	f->broken = e;
+	f->broken_status = rc;
+	f->broken_ns = f->ended_ns;
+	f->broken_sent = sent_bytes(f);
+}
+
+int gn_fabric_is_ending(const struct gn_fabric *f)
+{
+	return f->ended_ns && gn_clock_ns() - f->ended_ns < ENDING_NS;
+}
+
 enum gn_status gn_fabric_check(const struct gn_fabric *f, uint64_t after_ns, struct gn_err *err)
 {
 	const struct gn_fabric_rail *rail;
+	uint64_t patience = UINT64_MAX;
 	int rank;
 
 	if (!f->broken)
 		return GN_OK;
 	/* Of one whose process has ended the watch knows at once, of one whose link is gone as soon as its transport does, of one
 	 * that has left a little later. */
-	if (f->broken_status == UCS_ERR_ENDPOINT_TIMEOUT && after_ns > TIMED_OUT_NS && !gn_world_anyone_left(f->world))
-		after_ns = TIMED_OUT_NS;
+	if (f->broken_status == UCS_ERR_ENDPOINT_TIMEOUT && !gn_world_anyone_left(f->world))
+		patience = sent_bytes(f) > f->broken_sent ? UNUSED_NS : STILL_NS;
+	if (patience < after_ns)
+		after_ns = patience;
 	if (gn_clock_ns() - f->broken_ns < after_ns)
 		return GN_OK;
 	rail = f->broken->rail;

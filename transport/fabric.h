@@ -9,7 +9,7 @@
  * A rail that fails is not gone round, since nobody can tell what it has delivered: messages by it stand still, and the world's
  * watch ends the job within its limit and names peer and rail (gn_fabric_waits_by), or the transport reports it broken first
  * (gn_fabric_check). What a rail takes up again after a short interruption is delivered as if nothing had been. A rail that is
- * cut while nothing goes by it is no stall: tcp finds out a second after the world's limit and the job ends two seconds later;
+ * cut while nothing goes by it is no stall: tcp finds out a second before the world's limit is over, and the job ends within it;
  * RDMA, which has no cheap way of asking, at the next message, which stalls. Until then nobody waits for it.
  *
  * Never aborts because a peer died: endpoints report errors where the transport can, and where it cannot (UCX 1.13's shared
@@ -71,6 +71,8 @@ enum gn_status gn_fabric_receive(struct gn_fabric *f, int rank, uint64_t tag, vo
 int gn_fabric_waits_by(const struct gn_fabric *f, int rank, const struct gn_request *r);
 /* Non-zero when something happened. */
 unsigned gn_fabric_progress(struct gn_fabric *f);
+/* Whether what has happened of late may be a connection's end, and none of a message's doing. */
+int gn_fabric_is_ending(const struct gn_fabric *f);
 /* For those who would rather sleep than look: after gn_fabric_arm() has returned non-zero the descriptor becomes readable as
  * soon as gn_fabric_progress() might find something. Zero: it might right now, or there is no telling. */
 int gn_fabric_arm(struct gn_fabric *f);
@@ -78,8 +80,9 @@ int gn_fabric_event_fd(const struct gn_fabric *f);
 /* After a failure: requests still active never complete and may be forgotten; the fabric can only be destroyed. Does not
  * block. */
 void gn_fabric_abandon(struct gn_fabric *f);
-/* GN_ERR_PEER_LOST naming rank and rail when an endpoint has been broken for after_ns, or for two seconds when its transport had
- * given the peer up and nobody has left the job; else GN_OK. */
+/* GN_ERR_PEER_LOST naming rank and rail when an endpoint has been broken for after_ns; else GN_OK. When its transport had given
+ * the peer up and nobody has left the job, it takes half a second at most if this rank has sent something since, and so does
+ * not wait for that peer, or 3.5 s, in which the watch says who waits for whom. */
 enum gn_status gn_fabric_check(const struct gn_fabric *f, uint64_t after_ns, struct gn_err *err);
 
 void gn_fabric_traffic(const struct gn_fabric *f, struct gn_fabric_traffic *out);

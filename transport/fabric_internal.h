@@ -44,7 +44,8 @@ struct gn_fabric {
 	int abandoned;
 	struct gn_fabric_end *broken;
 	ucs_status_t broken_status;
-	uint64_t broken_ns;
+	uint64_t broken_ns, broken_sent; /* when, and what had been sent until then */
+	uint64_t ended_ns;		 /* the last end of a connection */
 	struct gn_fabric_traffic traffic;
 
 	struct gn_stripe *stripes, *free_stripes; /* all there are; those not in use */
@@ -53,6 +54,8 @@ struct gn_fabric {
 };
 
 enum gn_status gn_fabric_fail(struct gn_err *err, const char *what, ucs_status_t rc);
+/* A connection has ended. Only kept for whoever asks: a peer that has finished and left is no failure. */
+void gn_fabric_note_end(struct gn_fabric_end *e, ucs_status_t rc);
 
 /* --- fabric_rail.c --- */
 

@@ -38,14 +38,15 @@ static int opens_tcp(const struct gn_fabric_rail *r, const char *tls)
 	return found && gn_fabric_tls_has_tcp(tls);
 }
 
-/* A tcp connection on which nothing is sent finds out that its link is gone a second after the world's limit: where someone
- * waits for a message by that link, the watch is first, and knows more. UCX's own values take 15 s. What UCX does besides, for
- * all transports, is turned off: each round counts as something that has happened (ucp_worker_progress), and a job that has
- * stalled looked alive as long as rounds were more frequent than the limit. */
+/* A tcp connection on which nothing is sent finds out that its link is gone a second before the world's limit is over, so that
+ * the job ends within it (gn_fabric_check); where someone waits for a message by that link, the watch is given the time to say
+ * so, because it knows more. UCX's own values take 15 s. What UCX does besides, for all transports, is turned off: each round
+ * counts as something that has happened (ucp_worker_progress), and a job that has stalled looked alive as long as rounds were
+ * more frequent than the limit. */
 static ucs_status_t keep_alive(const struct gn_fabric_rail *r, const char *tls, ucp_config_t *config)
 {
-	int limit = gn_world_silent_after_ms(r->fabric->world) / 1000, idle = limit / 2 > 1 ? limit / 2 : 1;
-	int probes = limit + 1 - idle > 2 ? limit + 1 - idle : 2;
+	int limit = gn_world_silent_after_ms(r->fabric->world) / 1000, idle = limit > 9 ? limit / 5 : 1;
+	int probes = limit - 1 - idle > 2 ? limit - 1 - idle : 2;
 	ucs_status_t rc = ucp_config_modify(config, "KEEPALIVE_INTERVAL", "inf");
 
 	if (rc == UCS_OK && !opens_tcp(r, tls))
@@ -175,18 +176,10 @@ enum gn_status gn_fabric_exchange_addresses(struct gn_fabric *f, struct gn_err *
 
 /* --- endpoints --- */
 
-/* Only kept for whoever asks: a peer that has finished and left is no failure. */
 static void endpoint_broke(void *argument, ucp_ep_h ep, ucs_status_t rc)
 {
-	struct gn_fabric_end *e = argument;
-	struct gn_fabric *f = e->rail->fabric;
-
 	(void)ep;
-	if (f->broken)
-		return;
-	f->broken = e;
-	f->broken_status = rc;
-	f->broken_ns = gn_clock_ns();
+	gn_fabric_note_end(argument, rc);
 }
 
 /* Over TCP no message waits for its receiver. UCX's rendezvous lets the receiver's answer queue behind the data that it is

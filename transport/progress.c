@@ -67,11 +67,13 @@ static struct pause work(struct gn_progress *p, uint64_t *nap_ns)
 {
 	struct gn_comm *c = p->comm;
 	struct pause pause = {0, {.fd = -1}};
-	int by_memory, by_message;
+	int by_memory, by_message, events;
 
 	pthread_mutex_lock(&p->lock);
-	if (gn_comm_progress(c)) {
+	events = gn_comm_progress(c) != 0;
+	if (gn_comm_moved(c, events))
 		gn_recorder_moved(c->recorder);
+	if (events) {
 		*nap_ns = NAP_MIN_NS;
 	} else if (gn_rest_begin(c, &pause.rest)) {
 		pause.limit_ns = gn_comm_awaits(c, &by_memory, &by_message) ? REST_NS : GN_REST_UNTIL_WOKEN;
