@@ -60,6 +60,7 @@ libgannet_transport_a_SOURCES = \
 	transport/sim_events.c transport/sim_events.h \
 	transport/sim_net.c transport/sim_net.h \
 	transport/sim_plan.c transport/sim_plan.h \
+	transport/sim_run.c transport/sim_run.h \
 	transport/sim_stream.c transport/sim_stream.h \
 	transport/staged.c transport/staged.h transport/staged_internal.h \
 	transport/staged_progress.c \
