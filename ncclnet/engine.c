@@ -35,7 +35,9 @@ static ucs_status_t set(ucp_config_t *config, const char *name, const char *valu
 
 /* Peer failures are reported by endpoints that allow it, so shared memory has to allow it, too: under its family's name as UCX
  * 1.13 wants it, under each one's own later. As in transport/fabric_rail.c messages over TCP do not wait for the receiver:
- * here it has posted its buffer before they are sent. A UCX without a setting does without. */
+ * here it has posted its buffer before they are sent. A UCX without a setting does without. UCX's own keepalive stays on, other
+ * than there: who would notice a data network that is cut while the sockets of gn_link_keep(), which go another way, are alive,
+ * is nobody else, as NCCL waits without a limit; and that its rounds look like progress disturbs no one here. */
 static ucs_status_t configure(ucp_config_t *config, const char *device, int traffic_class)
 {
 	ucs_status_t rc = UCS_OK;

@@ -4,20 +4,53 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char ethernet[] = "Ethernet";
+
+/* by_kind: one Ethernet is like another. */
+static int same_network(const char *a, const char *b, int by_kind)
+{
+	return !strcmp(a, b) || (by_kind && !strncmp(a, ethernet, sizeof ethernet - 1) && !strncmp(b, ethernet, sizeof ethernet - 1));
+}
+
 /* Of a network that a rank has n times, those are rails that everybody has. */
-static int times_in(const struct gn_rail_offer *o, const char *network)
+static int times_in(const struct gn_rail_offer *o, const char *network, int by_kind)
 {
 	int times = 0;
 
 	for (int i = 0; i < o->count; i++)
-		times += !strcmp(o->networks[i], network);
+		times += same_network(o->networks[i], network, by_kind);
 	return times;
 }
 
-static int everybody_has(const struct gn_rail_offer *offers, int ranks, const char *network, int times)
+static int everybody_has(const struct gn_rail_offer *offers, int ranks, const char *network, int times, int by_kind)
 {
 	for (int r = 0; r < ranks; r++)
-		if (times_in(&offers[r], network) < times)
+		if (times_in(&offers[r], network, by_kind) < times)
+			return 0;
+	return 1;
+}
+
+static void select_common(const struct gn_rail_offer *offers, int ranks, const struct gn_rails *candidates, int by_kind,
+			  struct gn_rails *out)
+{
+	const struct gn_rail_device *before = NULL;
+	int same = 0;
+
+	out->count = 0;
+	for (int i = 0; i < candidates->count; i++) {
+		const struct gn_rail_device *d = &candidates->items[i];
+
+		same = before && same_network(d->network, before->network, by_kind) ? same + 1 : 1;
+		before = d;
+		if (everybody_has(offers, ranks, d->network, same, by_kind))
+			out->items[out->count++] = *d;
+	}
+}
+
+static int all_have_one(const struct gn_rail_offer *offers, int ranks)
+{
+	for (int r = 0; r < ranks; r++)
+		if (offers[r].count != 1)
 			return 0;
 	return 1;
 }
@@ -26,18 +59,18 @@ void gn_rails_choose(const struct gn_rail_offer *offers, int ranks, const struct
 		     struct gn_rails *out)
 {
 	struct gn_rails common = {0};
-	int limit = GN_RAILS_MAX, same = 0;
+	int limit = GN_RAILS_MAX;
 
-	for (int i = 0; i < candidates->count; i++) {
-		same = i && !strcmp(candidates->items[i].network, candidates->items[i - 1].network) ? same + 1 : 1;
-		if (everybody_has(offers, ranks, candidates->items[i].network, same))
-			common.items[common.count++] = candidates->items[i];
-	}
+	select_common(offers, ranks, candidates, 0, &common);
+	/* Where each node's adapters are networks of their own, and routers between them, first goes with first. */
+	if (!common.count)
+		select_common(offers, ranks, candidates, 1, &common);
 	for (int r = 0; r < ranks; r++)
 		if (offers[r].wanted > 0 && offers[r].wanted < limit)
 			limit = offers[r].wanted;
-	/* One RDMA device UCX finds by itself. Of network devices it takes the fastest, be it the bridge of this node's containers. */
-	if (common.count == 1 && !strchr(common.items[0].network, '/'))
+	/* One RDMA device UCX finds by itself, unless some rank has others, which the rest cannot reach. Of network devices it takes
+	 * the fastest, be it the bridge of this node's containers. */
+	if (common.count == 1 && !strchr(common.items[0].network, '/') && all_have_one(offers, ranks))
 		common.count = 0;
 	if (common.count > limit)
 		common.count = limit;

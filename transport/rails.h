@@ -2,8 +2,8 @@
  *
  * A rank offers those of its devices that are up, of the wanted transport and as fast as its fastest: of network devices
  * the ones with an address that are no bridge, and no virtual ones beside real ones; of RDMA devices each active port. Every
- * offer names the network that it leads to (10.83.1.0/24, an InfiniBand subnet), ranks exchange these names, and a rail is
- * what all ranks have: rail i of one rank reaches rail i of every other. Two devices in one IP network make one rail, since
+ * offer names the network that it leads to (10.83.1.0/24, an InfiniBand subnet, "Ethernet 10.83.1.0-24" for RDMA over it), ranks
+ * exchange these names, and a rail is what all ranks have (where they have no network in common, one Ethernet counts as another): rail i of one rank reaches rail i of every other. Two devices in one IP network make one rail, since
  * the kernel would send everything by one of them.
  *
  * Limits: the smallest number that a rank wants (0: as many as there are; then GANNET_RAILS in the environment), and
@@ -42,7 +42,7 @@ struct gn_rails {
 enum gn_status gn_rails_find(const char *root, const char *tls, const char *allowed, struct gn_rails *out,
 			     struct gn_err *err);
 /* What all ranks get from the same offers: this rank's devices, which are its candidates cut down. 0 of them when all have
- * none in common, or one RDMA device. */
+ * none in common, or all have just one RDMA device. */
 void gn_rails_choose(const struct gn_rail_offer *offers, int ranks, const struct gn_rails *candidates,
 		     struct gn_rails *out);
 /* Collective; GN_ERR_USAGE for a GANNET_RAILS that is no number, on that rank alone. On one node one at most. */

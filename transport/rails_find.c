@@ -20,6 +20,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* Of a port's addresses so many are looked at: some for each interface on top of it. */
+#define GIDS_MAX 64
+
 struct candidate {
 	struct gn_rail_device device;
 	double gbit_per_s;
@@ -158,8 +161,48 @@ static int read_port_text(const char *ports, const char *port, const char *file,
 	return n < 0 ? -1 : 0;
 }
 
-/* InfiniBand subnets tell themselves apart by the prefix of their addresses (GID), Ethernet does not. */
-static void add_port(const char *name, const char *ports, const char *port, const char *allowed, struct candidates *out)
+static int has_address(const struct ifaddrs *a, const struct in6_addr *wanted)
+{
+	const struct sockaddr_in *v4 = (const void *)a->ifa_addr;
+	const struct sockaddr_in6 *v6 = (const void *)a->ifa_addr;
+
+	if (!a->ifa_addr)
+		return 0;
+	if (IN6_IS_ADDR_V4MAPPED(wanted))
+		return a->ifa_addr->sa_family == AF_INET && !memcmp(&wanted->s6_addr[12], &v4->sin_addr, sizeof v4->sin_addr);
+	return a->ifa_addr->sa_family == AF_INET6 && IN6_ARE_ADDR_EQUAL(wanted, &v6->sin6_addr);
+}
+
+/* "Ethernet 10.83.1.0-24": that of its first IPv4 address, else of its first IPv6 one, as an interface of this machine has it.
+ * Without any, all are alike. */
+static void name_ethernet(const struct ifaddrs *addresses, const char *ports, const char *port, char *out)
+{
+	char file[32], gid[64], network[GN_RAIL_NETWORK_MAX], *slash;
+	struct in6_addr address;
+	int found = 0, v4 = 0;
+
+	snprintf(out, GN_RAIL_NETWORK_MAX, "Ethernet");
+	for (int i = 0; i < GIDS_MAX && !v4; i++) {
+		snprintf(file, sizeof file, "gids/%d", i);
+		if (read_port_text(ports, port, file, gid, sizeof gid) || inet_pton(AF_INET6, gid, &address) != 1 ||
+		    (found && !IN6_IS_ADDR_V4MAPPED(&address)))
+			continue;
+		for (const struct ifaddrs *a = addresses; a; a = a->ifa_next) {
+			if (!has_address(a, &address) || network_of(a, network))
+				continue;
+			slash = strchr(network, '/');
+			*slash = '-';
+			snprintf(out, GN_RAIL_NETWORK_MAX, "Ethernet %.50s", network);
+			found = 1;
+			v4 = IN6_IS_ADDR_V4MAPPED(&address);
+			break;
+		}
+	}
+}
+
+/* InfiniBand subnets tell themselves apart by the prefix of their addresses (GID), Ethernet by the IP networks of theirs. */
+static void add_port(const char *name, const char *ports, const char *port, const char *allowed,
+		     const struct ifaddrs *addresses, struct candidates *out)
 {
 	char state[64] = "", rate[64] = "", link[32] = "", gid[64] = "";
 	struct candidate c = {.hardware = 1};
@@ -173,17 +216,22 @@ static void add_port(const char *name, const char *ports, const char *port, cons
 	    (allowed && !listed(allowed, c.device.name) && !listed(allowed, name)))
 		return;
 	c.gbit_per_s = atof(rate);
-	snprintf(c.device.network, sizeof c.device.network, "%.20s%s%.19s", link, strcmp(link, "Ethernet") ? " " : "",
-		 strcmp(link, "Ethernet") ? gid : "");
+	if (!strcmp(link, "Ethernet"))
+		name_ethernet(addresses, ports, port, c.device.network);
+	else
+		snprintf(c.device.network, sizeof c.device.network, "%.20s %.19s", link, gid);
 	add(out, &c);
 }
 
 static void add_rdma(const char *root, const struct gn_devices *devices, const char *allowed, struct candidates *out)
 {
+	struct ifaddrs *addresses = NULL;
 	char path[PATH_MAX];
 	struct dirent *entry;
 	DIR *ports;
 
+	if (getifaddrs(&addresses))
+		addresses = NULL;
 	for (int i = 0; i < devices->count; i++) {
 		const struct gn_net_device *d = &devices->items[i];
 
@@ -193,10 +241,12 @@ static void add_rdma(const char *root, const struct gn_devices *devices, const c
 		ports = opendir(path);
 		while (ports && (entry = readdir(ports)))
 			if (entry->d_name[0] != '.')
-				add_port(d->name, path, entry->d_name, allowed, out);
+				add_port(d->name, path, entry->d_name, allowed, addresses, out);
 		if (ports)
 			closedir(ports);
 	}
+	if (addresses)
+		freeifaddrs(addresses);
 }
 
 /* --- choice --- */

@@ -88,6 +88,27 @@ static void test_one_fabric(void **state)
 	expect_rails(empty, NULL, 2, 0, "");
 }
 
+/* Second adapters are not paired with another node's first ones because first ones are down. */
+static void test_one_adapter_down(void **state)
+{
+	static const char *const two[] = {"Ethernet 10.1.0.0-16", "mlx5_0:1", "Ethernet 10.2.0.0-16", "mlx5_1:1", NULL};
+	static const char *const second[] = {"Ethernet 10.2.0.0-16", "mlx5_1:1", NULL};
+	static const char *const alone[] = {"Ethernet 10.2.0.0-16", "mlx5_7:1", NULL};
+	static const char *const routed[] = {"Ethernet 10.3.0.0-31", "mlx5_0:1", "Ethernet 10.4.0.0-31", "mlx5_1:1",
+					     "Ethernet 10.5.0.0-31", "mlx5_2:1", NULL};
+	struct gn_rails down[] = {candidates(two), candidates(second)}, one_each[] = {candidates(second), candidates(alone)};
+	struct gn_rails routers[] = {candidates(two), candidates(routed)};
+
+	(void)state;
+	expect_rails(down, NULL, 2, 0, "mlx5_1:1");
+	expect_rails(down, NULL, 2, 1, "mlx5_1:1");
+	/* UCX finds it */
+	expect_rails(one_each, NULL, 2, 0, "");
+	/* no network in common: in order */
+	expect_rails(routers, NULL, 2, 0, "mlx5_0:1 mlx5_1:1");
+	expect_rails(routers, NULL, 2, 1, "mlx5_0:1 mlx5_1:1");
+}
+
 /* --- a made-up /sys --- */
 
 static void put(const char *root, const char *path, const char *text)
@@ -152,12 +173,34 @@ static void test_find_rdma(void **state)
 	assert_ok(gn_remove_tree(root, &err));
 }
 
+/* The loopback interface's address is one that all machines have. */
+static void test_find_ethernet(void **state)
+{
+	char root[] = "/tmp/gn-rails.XXXXXX";
+	struct gn_rails r;
+	struct gn_err err;
+
+	(void)state;
+	assert_non_null(mkdtemp(root));
+	add_port(root, "mlx5_0", 1, "4: ACTIVE\n", "200 Gb/sec (4X HDR)\n", "Ethernet\n");
+	add_port(root, "mlx5_1", 1, "4: ACTIVE\n", "200 Gb/sec (4X HDR)\n", "Ethernet\n");
+	put(root, "mlx5_1/ports/1/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+	put(root, "mlx5_1/ports/1/gids/2", "0000:0000:0000:0000:0000:ffff:7f00:0001\n");
+	assert_ok(gn_rails_find(root, NULL, NULL, &r, &err));
+	expect_names(&r, "mlx5_0:1 mlx5_1:1");
+	assert_string_equal(r.items[0].network, "Ethernet");
+	assert_string_equal(r.items[1].network, "Ethernet 127.0.0.0-8");
+	assert_ok(gn_remove_tree(root, &err));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_choice),
 		cmocka_unit_test(test_one_fabric),
+		cmocka_unit_test(test_one_adapter_down),
 		cmocka_unit_test(test_find_rdma),
+		cmocka_unit_test(test_find_ethernet),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
