@@ -100,3 +100,38 @@ void gn_direct_combine(char *out, char *const *parts, int ranks, size_t count, s
 			reduce(out + at, parts[i] + at, n);
 	}
 }
+
+VECTOR static void sum_four_twice(float *x, float *y, char *const *parts, size_t count)
+{
+	const float *a = (void *)parts[0], *b = (void *)parts[1], *c = (void *)parts[2], *d = (void *)parts[3];
+
+	INDEPENDENT
+	for (size_t i = 0; i < count; i++) {
+		float sum = ((a[i] + b[i]) + c[i]) + d[i];
+
+		x[i] = sum;
+		y[i] = sum;
+	}
+}
+
+void gn_direct_combine_both(char *a, char *b, char *const *parts, int ranks, size_t count, size_t element_bytes,
+			    gn_reduce_fn reduce)
+{
+	size_t each = BLOCK_BYTES / element_bytes;
+
+	if (reduce == gn_reduce_sum(GN_F32) && (ranks == 2 || ranks == 4)) {
+		if (ranks == 2)
+			sum_two((void *)parts[0], (void *)parts[1], (void *)a, (void *)b, count);
+		else
+			sum_four_twice((void *)a, (void *)b, parts, count);
+		return;
+	}
+	for (size_t done = 0; done < count; done += each) {
+		size_t n = count - done < each ? count - done : each, at = done * element_bytes;
+
+		memcpy(b + at, parts[0] + at, n * element_bytes);
+		for (int i = 1; i < ranks; i++)
+			reduce(b + at, parts[i] + at, n);
+		memcpy(a + at, b + at, n * element_bytes);
+	}
+}

@@ -6,6 +6,7 @@
 enum gn_status gn_node_create(struct gn_world *world, int crowded, struct gn_node **out, struct gn_err *err)
 {
 	struct gn_node *n = calloc(1, sizeof *n);
+	size_t len = sizeof(struct gn_node_control);
 	enum gn_status status;
 
 	if (!n)
@@ -14,7 +15,9 @@ enum gn_status gn_node_create(struct gn_world *world, int crowded, struct gn_nod
 	n->local_rank = gn_world_local_rank(world);
 	n->local_size = gn_world_local_size(world);
 	n->crowded = crowded;
-	status = gn_segment_create(world, sizeof(struct gn_node_control), &n->control, err);
+	if (!gn_node_stages(n))
+		len = offsetof(struct gn_node_control, stage);
+	status = gn_segment_create(world, len, &n->control, err);
 	if (status) {
 		free(n);
 		return status;
@@ -33,9 +36,9 @@ void gn_node_destroy(struct gn_node *n)
 	free(n);
 }
 
-int gn_node_stages(const struct gn_node *n, size_t len_bytes)
+int gn_node_stages(const struct gn_node *n)
 {
-	return n->local_size <= 2 || (n->local_size <= GN_STAGE_RANKS && len_bytes <= GN_STAGE_MANY_BYTES);
+	return n->local_size <= GN_STAGE_RANKS;
 }
 
 size_t gn_node_mail_bytes(const struct gn_node *n)

@@ -4,7 +4,10 @@
  * has two meetings: all have arrived; then each rank reduces its share of the elements from everyone's buffer and writes the
  * result into everyone's buffer; all are done. Buffers up to a few KiB take one meeting: each rank copies its values into a
  * letter, and each adds up all of them by itself. Bytes moved by rank: (p + 1) / p times the buffer read and written once,
- * which is the least there can be. Buffers from elsewhere pass through a stage, piece by piece: a copy and a meeting more.
+ * which is the least there can be. Buffers from elsewhere pass through a stage, piece by piece: each rank puts in what is not
+ * of its share, reduces its share of its own buffer and the others' pieces, leaves the result in its buffer and the stage, and
+ * takes the others' results from there: (p - 1) / p times the buffer copied in and out. Up to some ten KiB each rank puts in all
+ * and reduces all, which takes one meeting less.
  *
  * The order of summation is that of local ranks: the same bits on all ranks and in all runs.
  *
@@ -37,7 +40,7 @@ int gn_node_owns(const struct gn_node *n, const void *memory, size_t len_bytes);
 
 /* A persistent allreduce of count elements over the ranks of this node. in: NULL for in place, else a buffer of this rank's
  * own (anywhere) that is read. out: best in an allocation of this node, at the same place on all ranks; elsewhere it takes
- * longer, and GN_ERR_UNSUPPORTED says that with so many ranks it is not worth it. */
+ * longer, and GN_ERR_UNSUPPORTED says that there is no stage for so many ranks. */
 enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
 				 gn_reduce_fn reduce, struct gn_node_op **out, struct gn_err *err);
 /* Ranks whose operations have different signatures find out, as those that give different sizes. Before the first start. */
@@ -51,8 +54,8 @@ void gn_node_start(struct gn_node_op *op);
 enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err);
 /* The rank that a started operation waits for; -1: none. */
 void gn_node_waits_for(const struct gn_node_op *op, int *rank);
-/* Whether buffers of so many bytes that are not of gn_node_alloc() are better off here, too, than with messages. */
-int gn_node_stages(const struct gn_node *n, size_t len_bytes);
+/* Whether buffers that are not of gn_node_alloc() are better off here, too, than with messages. */
+int gn_node_stages(const struct gn_node *n);
 /* --- sleeping until a neighbour has done something --- */
 
 /* From here on neighbours ring this rank's bell after each word that they write for it. Returns the bell's present state, to

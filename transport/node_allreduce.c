@@ -26,8 +26,7 @@ struct gn_node_op {
 	enum phase phase;
 	int slot;
 	int met; /* local ranks below this one have been seen in this phase */
-	uint64_t piece, first_piece, end_piece; /* through the stage: the node's pieces are numbered over all operations */
-	int copied;				/* this rank's part of the piece is there */
+	struct gn_stage_run stage;
 };
 
 static size_t bytes_of(const struct gn_node_op *op)
@@ -148,16 +147,15 @@ void gn_node_op_free(struct gn_node_op *op)
 void gn_node_start(struct gn_node_op *op)
 {
 	struct gn_letter *letter = &op->mine->letter[++op->run & 1];
-	size_t pieces = (bytes_of(op) + GN_STAGE_BYTES - 1) / GN_STAGE_BYTES;
 
 	if (op->way == BY_LETTER) {
 		memcpy(letter->values, op->in ? op->in : op->out, bytes_of(op));
 	} else if (op->way == SHARED && op->in && !op->inputs) {
 		memcpy(op->out, op->in, bytes_of(op));
 	} else if (op->way == STAGED) {
-		op->first_piece = op->piece = op->node->stage_pieces;
-		op->node->stage_pieces = op->end_piece = op->piece + pieces;
-		op->copied = 0;
+		op->stage = (struct gn_stage_run){.in = op->in ? op->in : op->out, .out = op->out, .bytes = bytes_of(op),
+						  .element_bytes = op->element_bytes, .reduce = op->reduce};
+		gn_stage_begin(op->node, &op->stage);
 	}
 	atomic_store_explicit(&letter->arrived, op->run, memory_order_release);
 	gn_node_tell(op->node, -1);
@@ -252,75 +250,6 @@ static void reduce_share(struct gn_node_op *op)
 				 op->element_bytes, op->reduce);
 }
 
-/* --- through the stage --- */
-
-/* Whether all have staged (or read) the pieces below `until`. */
-static int all_reached(const struct gn_node *n, int reading, uint64_t until)
-{
-	for (int i = 0; i < n->local_size; i++) {
-		struct gn_stage *s = &gn_node_control_of(n, i)->stage;
-
-		if (atomic_load_explicit(reading ? &s->read : &s->staged, memory_order_acquire) < until)
-			return 0;
-	}
-	return 1;
-}
-
-/* The piece's part of this rank's buffer. */
-static size_t piece_at(const struct gn_node_op *op, uint64_t piece, size_t *len)
-{
-	size_t at = (size_t)(piece - op->first_piece) * GN_STAGE_BYTES, rest = bytes_of(op) - at;
-
-	*len = rest < GN_STAGE_BYTES ? rest : GN_STAGE_BYTES;
-	return at;
-}
-
-static void copy_piece(struct gn_node_op *op)
-{
-	struct gn_stage *stage = &gn_node_control_of(op->node, op->node->local_rank)->stage;
-	size_t len, at = piece_at(op, op->piece, &len);
-
-	memcpy(stage->bytes[op->piece & 1], (op->in ? (const char *)op->in : op->out) + at, len);
-	atomic_store_explicit(&stage->staged, op->piece + 1, memory_order_release);
-	gn_node_tell(op->node, -1);
-	op->copied = 1;
-}
-
-static void reduce_piece(struct gn_node_op *op)
-{
-	struct gn_node *n = op->node;
-	size_t len, at = piece_at(op, op->piece, &len);
-
-	for (int i = 0; i < n->local_size; i++)
-		op->parts[i] = gn_node_control_of(n, i)->stage.bytes[op->piece & 1];
-	gn_direct_combine(op->out + at, op->parts, n->local_size, len / op->element_bytes, op->element_bytes, op->reduce);
-	atomic_store_explicit(&gn_node_control_of(n, n->local_rank)->stage.read, op->piece + 1, memory_order_release);
-	gn_node_tell(n, -1);
-	op->piece++;
-	op->copied = 0;
-}
-
-/* The stage has two places: a piece goes in when all have read the one before the last. Returns whether all is done. */
-static int advance_stage(struct gn_node_op *op)
-{
-	struct gn_stage *mine = &gn_node_control_of(op->node, op->node->local_rank)->stage;
-
-	/* operations pass one after the other */
-	if (atomic_load_explicit(&mine->read, memory_order_relaxed) < op->first_piece)
-		return 0;
-	while (op->piece < op->end_piece) {
-		if (!op->copied) {
-			if (op->piece >= 2 && !all_reached(op->node, 1, op->piece - 1))
-				return 0;
-			copy_piece(op);
-		}
-		if (!all_reached(op->node, 0, op->piece + 1))
-			return 0;
-		reduce_piece(op);
-	}
-	return 1;
-}
-
 enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err)
 {
 	int yes = 0;
@@ -335,7 +264,7 @@ enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err
 			reduce_letters(op);
 			op->phase = IDLE;
 		} else if (op->way == STAGED) {
-			op->phase = advance_stage(op) ? IDLE : ARRIVED;
+			op->phase = gn_stage_advance(op->node, &op->stage) ? IDLE : ARRIVED;
 		} else {
 			reduce_share(op);
 			atomic_store_explicit(&op->mine->finished, op->run, memory_order_release);
@@ -352,5 +281,9 @@ enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err
 
 void gn_node_waits_for(const struct gn_node_op *op, int *rank)
 {
-	*rank = op->met < op->node->local_size ? rank_of(op->node->world, op->met) : -1;
+	int local = op->met;
+
+	if (local == op->node->local_size)
+		local = op->way == STAGED && op->phase == ARRIVED ? op->stage.late : -1;
+	*rank = local < 0 ? -1 : rank_of(op->node->world, local);
 }

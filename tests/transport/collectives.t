@@ -18,4 +18,23 @@ for n in 2 4; do
 	check "$n ranks over tcp, progress by a thread" all_right "$n" tcp thread
 done
 check "2 ranks whose transport is shared memory, progress by a thread" all_right 2 shm thread
+
+foreign=$GN_BUILD/tests/transport/foreign_probe
+same_bits() { # N
+	launch "$1" "$foreign" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
+	[[ $(grep -c "of $1: 0 wrong" "$scratch/out") == "$1" ]]
+}
+for n in 2 3 4; do
+	check "$n ranks, ordinary memory: the bits of reducing one after the other" same_bits "$n"
+done
+# The last rank dies in the middle of a long sum.
+dies() {
+	local n=$1
+	timeout -k 5 60 "$gannet" launch -n "$n" --grace 10 -- "$foreign" die >"$scratch/out" 2>"$scratch/err"
+	cat "$scratch/err"
+	! grep -q wrong "$scratch/out" && (($(grep -c "rank $((n - 1)) .* is lost" "$scratch/err") >= n - 1))
+}
+for n in 2 4; do
+	check "$n ranks, ordinary memory: a rank that is killed is named by the others" dies "$n"
+done
 finish
