@@ -4,12 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char ethernet[] = "Ethernet";
+static int is_ethernet(const char *network)
+{
+	return !strncmp(network, "Ethernet", strlen("Ethernet"));
+}
 
 /* by_kind: one Ethernet is like another. */
 static int same_network(const char *a, const char *b, int by_kind)
 {
-	return !strcmp(a, b) || (by_kind && !strncmp(a, ethernet, sizeof ethernet - 1) && !strncmp(b, ethernet, sizeof ethernet - 1));
+	return !strcmp(a, b) || (by_kind && is_ethernet(a) && is_ethernet(b));
 }
 
 /* Of a network that a rank has n times, those are rails that everybody has. */
@@ -68,8 +71,8 @@ void gn_rails_choose(const struct gn_rail_offer *offers, int ranks, const struct
 	for (int r = 0; r < ranks; r++)
 		if (offers[r].wanted > 0 && offers[r].wanted < limit)
 			limit = offers[r].wanted;
-	/* One RDMA device UCX finds by itself, unless some rank has others, which the rest cannot reach. Of network devices it takes
-	 * the fastest, be it the bridge of this node's containers. */
+	/* One RDMA device UCX finds by itself, unless some rank has others, which the rest cannot reach. Of network devices it
+	 * takes the fastest, be it the bridge of this node's containers. */
 	if (common.count == 1 && !strchr(common.items[0].network, '/') && all_have_one(offers, ranks))
 		common.count = 0;
 	if (common.count > limit)

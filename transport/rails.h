@@ -2,9 +2,10 @@
  *
  * A rank offers those of its devices that are up, of the wanted transport and as fast as its fastest: of network devices
  * the ones with an address that are no bridge, and no virtual ones beside real ones; of RDMA devices each active port. Every
- * offer names the network that it leads to (10.83.1.0/24, an InfiniBand subnet, "Ethernet 10.83.1.0-24" for RDMA over it), ranks
- * exchange these names, and a rail is what all ranks have (where they have no network in common, one Ethernet counts as another): rail i of one rank reaches rail i of every other. Two devices in one IP network make one rail, since
- * the kernel would send everything by one of them.
+ * offer names the network that it leads to (10.83.1.0/24, an InfiniBand subnet, "Ethernet 10.83.1.0-24" for RDMA over it),
+ * ranks exchange these names, and a rail is what all ranks have (where they have no network in common, one Ethernet counts as
+ * another): rail i of one rank reaches rail i of every other. Two devices in one IP network make one rail, since the kernel
+ * would send everything by one of them.
  *
  * Limits: the smallest number that a rank wants (0: as many as there are; then GANNET_RAILS in the environment), and
  * UCX_NET_DEVICES, which says what may be used at all.

@@ -203,18 +203,20 @@ cut_while() {
 	cat "$dir"/{out,err}.[01]
 	return $code
 }
-# The design promises a diagnosis, not another way: the limit is 5 s, and a guest needs its time to end a process.
+# The design promises a diagnosis, not another way. The limit is 5 s, by the ranks' own clocks; guests on a busy host need their
+# time to cut the cable and to end a process.
 one_rail_cut() {
 	expect_code 4 cut_while 2 "$gannet" bench allreduce --transport rc --min-bytes 512K --max-bytes 512K --iters 100000 \
 		>"$dir/cut" || { cat "$dir/cut"; return 1; }
 	cat "$dir/cut"
 	echo "$seconds s after the cut"
-	((seconds <= 12)) && ! grep -qE "nothing was sent|not cut|another code|WRONG" "$dir/cut" &&
-		grep -qE "has stalled; .*rank [01] for rank [01] by rxe1:1" "$dir/err.0" &&
-		grep -qE "has stalled; .*rank [01] for rank [01] by rxe1:1" "$dir/err.1"
+	((seconds <= 25)) && ! grep -qE "nothing was sent|not cut|another code|WRONG" "$dir/cut" &&
+		grep -qE "has stalled; .*, for [5-7]\.[0-9] s \(.*rank [01] for rank [01] by rxe1:1" "$dir/err.0" &&
+		grep -qE "has stalled; .*, for [5-7]\.[0-9] s \(.*rank [01] for rank [01] by rxe1:1" "$dir/err.1"
 }
 expect_code() { local wanted=$1; shift; "$@"; [[ $? == "$wanted" ]]; }
 check "one of two rails cut amid an allreduce: both ranks end and name it" one_rail_cut
+printf '%s\n' "$tap_output" | sed -n 's/^[0-9]* s after the cut$/# &/p'
 
 read -r first <"$lab/guest1.pid"
 read -r second <"$lab/guest2.pid"
