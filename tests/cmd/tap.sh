@@ -14,8 +14,9 @@ check() {
 	if tap_output=$("$@" 2>&1); then
 		tap_point ok "$tap_name"
 	else
+		tap_code=$?
 		tap_point 'not ok' "$tap_name"
-		printf '%s\n' "exit code $? of: $*" "$tap_output" | sed 's/^/# /' >&2
+		printf '%s\n' "exit code $tap_code of: $*" "$tap_output" | sed 's/^/# /' >&2
 	fi
 }
 
