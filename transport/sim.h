@@ -4,8 +4,8 @@
  *
  * Each rank has one processor that sends, receives and reduces; each node has rails, each with a port out and a port in
  * that serve one message after another, or, with byte streams, all streams evenly (sim_stream.h); leaves of several
- * nodes may share too narrow a way up. Messages above eager_bytes wait for their receiver: a request and an answer go
- * before. Receptions that reduce land early in eight buffers, as in the executor. Between ranks of a node a message
+ * nodes may share too narrow a way up. Messages above eager_bytes that go by no stream wait for their receiver: a request
+ * and an answer go before. Receptions that reduce land early in eight buffers, as in the executor. Between ranks of a node a message
  * takes the receiver's port in. Not modelled: congestion inside a switch, routing, packet loss, cache effects, ranks
  * sharing a processor.
  *
@@ -44,7 +44,7 @@ struct gn_sim_topology {
 	struct gn_sim_path link, node; /* instead of latencies, overheads and eager_bytes */
 	/* a port that was idle lets so many bytes through faster (a token bucket, as tc's tbf); 0: it does not */
 	double burst_bytes, burst_bytes_per_s;
-	int streams; /* messages between two ranks go in a byte stream, requests and answers among them, as TCP's */
+	int streams; /* messages between two ranks go in a byte stream, as TCP's, and wait for nobody */
 	int repeats, warmup; /* so many times in a row, of which the first warmup are not counted; 0: once */
 	double jitter;		   /* overheads and transfers take 1 + jitter * |normal| times as long */
 	int stragglers;		   /* so many ranks, drawn at random, start straggler_s late */

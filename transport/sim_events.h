@@ -11,7 +11,6 @@
 enum gn_sim_kind {
 	GN_SIM_START,	 /* rank */
 	GN_SIM_READY,	 /* step: nothing is missing any more */
-	GN_SIM_ASK,	 /* send: its request sets off */
 	GN_SIM_ASKED,	 /* send: its request is at the receiver */
 	GN_SIM_SET_OFF,	 /* send */
 	GN_SIM_HEAD,	 /* receive: the message's first byte is at the receiver's port */

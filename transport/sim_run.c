@@ -16,50 +16,24 @@ static double work(struct gn_sim_state *m, uint32_t step, double seconds)
 	return gn_sim_net_work(&m->net, rank, m->now, seconds * gn_sim_net_jitter(&m->net, rank, 2 * step));
 }
 
-static int is_eager(const struct gn_sim_state *m, uint32_t step)
-{
-	const struct gn_sim_plan_step *s = &m->plan.steps[step];
-
-	return gn_sim_net_is_eager(&m->net, s->rank, s->peer, s->bytes);
-}
-
 static int by_stream(const struct gn_sim_state *m, const struct gn_sim_plan_step *s)
 {
 	return m->streams && !gn_sim_net_same_node(&m->net, s->rank, s->peer);
 }
 
-static struct gn_sim_message message_of(const struct gn_sim_state *m, uint32_t send)
+static int is_eager(const struct gn_sim_state *m, uint32_t step)
 {
-	const struct gn_sim_plan_step *s = &m->plan.steps[send];
+	const struct gn_sim_plan_step *s = &m->plan.steps[step];
 
-	return (struct gn_sim_message){s->rank, s->peer, send, s->partner, s->bytes,
-				       gn_sim_net_jitter(&m->net, s->rank, 2 * send + 1)};
-}
-
-/* Nothing but kind goes from the sender to the receiver, or back. */
-static void signal(struct gn_sim_state *m, uint32_t send, int back, enum gn_sim_kind kind)
-{
-	struct gn_sim_message g = message_of(m, send);
-
-	if (back) {
-		g.from = m->plan.steps[send].peer;
-		g.to = m->plan.steps[send].rank;
-	}
-	if (by_stream(m, &m->plan.steps[send]))
-		gn_sim_streams_signal(m->streams, &g, kind, m->now);
-	else
-		push(m, gn_sim_net_signal(&m->net, g.from, g.to, g.bytes, m->now), kind, send);
-}
-
-static void ask(struct gn_sim_state *m, uint32_t send)
-{
-	signal(m, send, 0, GN_SIM_ASKED);
+	return by_stream(m, s) || gn_sim_net_is_eager(&m->net, s->rank, s->peer, s->bytes);
 }
 
 /* The receiver's answer goes back, then the message sets off. */
 static void clear_to_send(struct gn_sim_state *m, uint32_t send)
 {
-	signal(m, send, 1, GN_SIM_SET_OFF);
+	const struct gn_sim_plan_step *s = &m->plan.steps[send];
+
+	push(m, gn_sim_net_signal(&m->net, s->peer, s->rank, s->bytes, m->now), GN_SIM_SET_OFF, send);
 }
 
 static void post(struct gn_sim_state *m, uint32_t recv)
@@ -110,7 +84,10 @@ static void ready(struct gn_sim_state *m, uint32_t step)
 		break;
 	case GN_STEP_SEND:
 		at = work(m, step, gn_sim_net_send_cost(&m->net, s->rank, s->peer, s->bytes));
-		push(m, at, is_eager(m, step) ? GN_SIM_SET_OFF : GN_SIM_ASK, step);
+		if (is_eager(m, step))
+			push(m, at, GN_SIM_SET_OFF, step);
+		else
+			push(m, gn_sim_net_signal(&m->net, s->rank, s->peer, s->bytes, at), GN_SIM_ASKED, step);
 		break;
 	case GN_STEP_RECV:
 		post(m, step);
@@ -126,14 +103,14 @@ static void ready(struct gn_sim_state *m, uint32_t step)
 static void set_off(struct gn_sim_state *m, uint32_t step)
 {
 	const struct gn_sim_plan_step *s = &m->plan.steps[step];
-	struct gn_sim_message g = message_of(m, step);
-	double left, head;
+	double left, head, stretch = gn_sim_net_jitter(&m->net, s->rank, 2 * step + 1);
+	struct gn_sim_message message = {s->rank, s->peer, step, s->partner, s->bytes, stretch};
 
 	if (by_stream(m, s)) {
-		gn_sim_streams_send(m->streams, &g, m->now);
+		gn_sim_streams_send(m->streams, &message, m->now);
 		return;
 	}
-	gn_sim_net_send(&m->net, g.from, g.to, g.bytes, g.bytes, m->now, g.stretch, &left, &head);
+	gn_sim_net_send(&m->net, s->rank, s->peer, s->bytes, s->bytes, m->now, stretch, &left, &head);
 	push(m, left, GN_SIM_FINISHED, step);
 	push(m, head, GN_SIM_HEAD, s->partner);
 }
@@ -202,9 +179,9 @@ static void port(struct gn_sim_state *m, uint32_t what)
 void gn_sim_go(struct gn_sim_state *m)
 {
 	static void (*const handlers[])(struct gn_sim_state *m, uint32_t what) = {
-		[GN_SIM_START] = start,	    [GN_SIM_READY] = ready, [GN_SIM_ASK] = ask,	      [GN_SIM_ASKED] = asked,
-		[GN_SIM_SET_OFF] = set_off, [GN_SIM_HEAD] = head,   [GN_SIM_LANDED] = landed, [GN_SIM_FINISHED] = finished,
-		[GN_SIM_PART] = part,	    [GN_SIM_THROUGH] = through, [GN_SIM_PORT] = port,
+		[GN_SIM_START] = start,	  [GN_SIM_READY] = ready,	[GN_SIM_ASKED] = asked, [GN_SIM_SET_OFF] = set_off,
+		[GN_SIM_HEAD] = head,	  [GN_SIM_LANDED] = landed, [GN_SIM_FINISHED] = finished,
+		[GN_SIM_PART] = part,	  [GN_SIM_THROUGH] = through, [GN_SIM_PORT] = port,
 	};
 
 	while (m->events.count && !m->events.status) {

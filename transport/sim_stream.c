@@ -8,13 +8,12 @@
 #define WINDOW 4  /* parts of a stream on their way */
 #define NONE UINT32_MAX
 
-/* A message or a signal in a stream. */
+/* A message in a stream. */
 struct item {
 	struct gn_sim_message m;
 	double left; /* bytes that have not left the port */
 	double part_bytes;
 	uint32_t next; /* in the stream, or of the free ones */
-	uint32_t kind; /* what happens to the send; GN_SIM_LANDED: it has data */
 };
 
 struct part {
@@ -232,14 +231,6 @@ static void kick(struct gn_sim_streams *s, uint32_t port, double now)
 		struct stream *st = stream_at(s, stream);
 		struct item *item = item_at(s, st->first);
 
-		if (item->kind != GN_SIM_LANDED) {
-			const struct gn_sim_message *m = &item->m;
-
-			gn_sim_events_push(s->events, gn_sim_net_signal(s->net, m->from, m->to, m->bytes, now),
-					   (enum gn_sim_kind)item->kind, m->send);
-			drop_first(s, p, st);
-			continue;
-		}
 		if (is_held_up(s, st, item)) {
 			p->last = stream;
 			held_up++;
@@ -251,7 +242,7 @@ static void kick(struct gn_sim_streams *s, uint32_t port, double now)
 	}
 }
 
-static void add(struct gn_sim_streams *s, const struct gn_sim_message *m, uint32_t kind, double now)
+void gn_sim_streams_send(struct gn_sim_streams *s, const struct gn_sim_message *m, double now)
 {
 	uint32_t stream = stream_of(s, m), i = stream == NONE ? NONE : new_item(s);
 	struct stream *st;
@@ -259,7 +250,7 @@ static void add(struct gn_sim_streams *s, const struct gn_sim_message *m, uint32
 	if (i == NONE)
 		return;
 	st = stream_at(s, stream);
-	*item_at(s, i) = (struct item){*m, m->bytes, fmax(PART_BYTES, m->bytes / PARTS), NONE, kind};
+	*item_at(s, i) = (struct item){*m, m->bytes, fmax(PART_BYTES, m->bytes / PARTS), NONE};
 	if (st->first == NONE) {
 		st->first = i;
 		enter_ring(s, stream);
@@ -268,16 +259,6 @@ static void add(struct gn_sim_streams *s, const struct gn_sim_message *m, uint32
 	}
 	st->final = i;
 	kick(s, st->port, now);
-}
-
-void gn_sim_streams_send(struct gn_sim_streams *s, const struct gn_sim_message *m, double now)
-{
-	add(s, m, GN_SIM_LANDED, now);
-}
-
-void gn_sim_streams_signal(struct gn_sim_streams *s, const struct gn_sim_message *m, enum gn_sim_kind kind, double now)
-{
-	add(s, m, kind, now);
 }
 
 void gn_sim_streams_part(struct gn_sim_streams *s, uint32_t part, double now)

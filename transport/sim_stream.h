@@ -1,5 +1,5 @@
-/* Byte streams, as TCP's: what a rank has for another goes in order, requests and answers behind the data before them;
- * and the streams that leave a port share it evenly, part by part. Private to sim*.c.
+/* Byte streams, as TCP's: what a rank has for another goes in order, and the streams that leave a port share it evenly,
+ * part by part. No message waits for its receiver to ask for it (fabric_rail.c). Private to sim*.c.
  *
  * A message goes in parts of 64 KiB (the largest segment that the kernel hands to a port), or more when it is very long.
  * So many parts of a stream are on their way at most: a receiver's port that others use, too, holds a stream up, and the
@@ -25,9 +25,6 @@ struct gn_sim_message {
 };
 /* GN_SIM_FINISHED for the send when all of it has left the port, GN_SIM_LANDED for the receive when it is through. */
 void gn_sim_streams_send(struct gn_sim_streams *s, const struct gn_sim_message *m, double now);
-/* No length; kind happens to the send when it is there. */
-void gn_sim_streams_signal(struct gn_sim_streams *s, const struct gn_sim_message *m, enum gn_sim_kind kind, double now);
-
 /* What happens at GN_SIM_PART, GN_SIM_THROUGH and GN_SIM_PORT. */
 void gn_sim_streams_part(struct gn_sim_streams *s, uint32_t part, double now);
 void gn_sim_streams_through(struct gn_sim_streams *s, uint32_t part, double now);

@@ -72,8 +72,8 @@ static void test_folding(void **state)
 		}
 }
 
-/* Messages that wait for their receivers, in streams: an answer never waits for what its sender sends to others. Ranks that
- * differ by next to nothing used to wait for each other in turn. */
+/* By streams nobody waits for a receiver. Ranks that differ by next to nothing used to do so in turn, their answers behind
+ * what they sent to others. */
 static void test_folding_of_streams(void **state)
 {
 	struct gn_sim_result folded, all;
