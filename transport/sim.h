@@ -53,7 +53,7 @@ struct gn_sim_topology {
 };
 
 struct gn_sim_result {
-	double time_s, fastest_s; /* of the slowest and the fastest rank; the mean of repeats */
+	double time_s, fastest_s; /* of the slowest and the fastest rank in all repeats; their mean */
 	uint64_t messages, network_bytes; /* of all ranks; bytes between nodes */
 	uint64_t steps;		  /* simulated */
 	int simulated_ranks;

@@ -16,7 +16,7 @@ struct gn_sim_state {
 	uint32_t slots, *next_reduction, *free_slots; /* per rank */
 	uint32_t *missing;		       /* per step, as at the start; NULL unless there are repeats */
 	size_t left;
-	double now, *start_at, *done_at; /* per rank */
+	double now, *start_at, *done_at, *timed_from; /* per rank */
 };
 
 /* Until nothing more happens, or an event is lost (events.status). Steps that are left wait for each other. */

@@ -13,14 +13,10 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void summarise(double *times, int64_t n, struct gn_timing *t)
+static void summarise(double *times, int64_t n, double mean_us, struct gn_timing *t)
 {
-	double sum = 0;
-
-	for (int64_t i = 0; i < n; i++)
-		sum += times[i];
 	qsort(times, (size_t)n, sizeof *times, by_value);
-	t->mean_us = sum / (double)n;
+	t->mean_us = mean_us;
 	t->p50_us = times[n / 2];
 	t->p99_us = times[(size_t)(0.99 * (double)(n - 1) + 0.5)];
 	t->iters = n;
@@ -66,7 +62,7 @@ static int64_t iterations(const struct gn_bench_plan *plan, double each_us)
 enum gn_status gn_bench_loop(const struct gn_bench_plan *plan, const struct gn_bench_op *op, double *times,
 			     struct gn_timing *out, struct gn_err *err)
 {
-	double each_us, meet = 0;
+	double each_us, meet = 0, mean_us = 0;
 	enum gn_status status = warm_up(plan, op, &each_us, err);
 	int64_t n = iterations(plan, each_us);
 	uint64_t before, now;
@@ -78,11 +74,14 @@ enum gn_status gn_bench_loop(const struct gn_bench_plan *plan, const struct gn_b
 		status = op->run(op->context, err);
 		now = gn_clock_ns();
 		times[i] = (double)(now - before) / 1e3;
+		mean_us += times[i] / (double)n;
 		before = now;
 	}
 	if (!status)
 		status = op->max(op->context, times, (size_t)n, err);
 	if (!status)
-		summarise(times, n, out);
+		status = op->max(op->context, &mean_us, 1, err);
+	if (!status)
+		summarise(times, n, mean_us, out);
 	return status;
 }

@@ -1,7 +1,9 @@
 /* The measuring loop of gannet bench, by itself: warm-up, timed operations back to back, and what is told of their times.
  *
  * It knows the operation only by a function, so that the programs under bench/peers measure other libraries with the very
- * same code. Times are those of the slowest rank, operation by operation. Thread safety: none needed, no state.
+ * same code. The mean is that of the rank that took longest for all operations, as nccl-tests has it; percentiles are of
+ * the slowest rank's times, operation by operation. (A mean of those would count a rank's delay twice: once in its own time,
+ * and once in that of the others, who begin the next operation later.) Thread safety: none needed, no state.
  */
 #ifndef GN_CMD_BENCH_LOOP_H
 #define GN_CMD_BENCH_LOOP_H
