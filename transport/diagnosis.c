@@ -237,6 +237,22 @@ static void say_present(struct sentence *s, const struct gn_diagnosis_input *in,
 	}
 }
 
+/* Those without a record: whoever waits for one of them waits in vain. */
+static void say_left(struct sentence *s, const struct gn_diagnosis_input *in, unsigned char *members)
+{
+	int count = 0;
+
+	for (int r = 0; r < in->size; r++) {
+		members[r] = !in->present[r];
+		count += members[r];
+	}
+	if (!count)
+		return;
+	say(s, "; ");
+	say_ranks(s, in, members);
+	say(s, " %s left the job", count > 1 ? "have" : "has");
+}
+
 enum gn_status gn_diagnose(const struct gn_diagnosis_input *in, char *text, size_t size)
 {
 	struct sentence s = {text, size, 0};
@@ -250,6 +266,7 @@ enum gn_status gn_diagnose(const struct gn_diagnosis_input *in, char *text, size
 		return GN_OK;
 	say(&s, "operation number %llu, %.*s, has stalled", (unsigned long long)in->number, GN_RECORD_OP_MAX, operation(in));
 	say_missing(&s, in, members);
+	say_left(&s, in, members);
 	say_present(&s, in, members);
 	return GN_ERR_STALL;
 }

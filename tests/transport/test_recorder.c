@@ -262,6 +262,7 @@ static void test_one_that_moves_holds_the_verdict(void **state)
 	k.records[1].idle_ms = 10;
 	k.present[1] = 0; /* left in good order */
 	assert_int_equal(diagnose(&k), GN_ERR_STALL);
+	assert_says(&k, "has stalled; rank 1 on n1 has left the job; ranks 0, 2-3 wait in it");
 	all_wait(&k);
 	for (int r = 0; r < RANKS; r++)
 		k.records[r].suspects = 0; /* nobody waits for anything */
