@@ -84,6 +84,15 @@ VECTOR static void add_two(float *restrict out, const float *restrict a, const f
 		out[i] = a[i] + b[i];
 }
 
+/* Elements of a block, n of them from at on: one part after the other. */
+static void combine_block(char *out, char *const *parts, int ranks, size_t at, size_t n, size_t element_bytes,
+			  gn_reduce_fn reduce)
+{
+	memcpy(out + at, parts[0] + at, n * element_bytes);
+	for (int i = 1; i < ranks; i++)
+		reduce(out + at, parts[i] + at, n);
+}
+
 void gn_direct_combine(char *out, char *const *parts, int ranks, size_t count, size_t element_bytes, gn_reduce_fn reduce)
 {
 	size_t each = BLOCK_BYTES / element_bytes;
@@ -93,11 +102,9 @@ void gn_direct_combine(char *out, char *const *parts, int ranks, size_t count, s
 		return;
 	}
 	for (size_t done = 0; done < count; done += each) {
-		size_t n = count - done < each ? count - done : each, at = done * element_bytes;
+		size_t n = count - done < each ? count - done : each;
 
-		memcpy(out + at, parts[0] + at, n * element_bytes);
-		for (int i = 1; i < ranks; i++)
-			reduce(out + at, parts[i] + at, n);
+		combine_block(out, parts, ranks, done * element_bytes, n, element_bytes, reduce);
 	}
 }
 
@@ -129,9 +136,7 @@ void gn_direct_combine_both(char *a, char *b, char *const *parts, int ranks, siz
 	for (size_t done = 0; done < count; done += each) {
 		size_t n = count - done < each ? count - done : each, at = done * element_bytes;
 
-		memcpy(b + at, parts[0] + at, n * element_bytes);
-		for (int i = 1; i < ranks; i++)
-			reduce(b + at, parts[i] + at, n);
+		combine_block(b, parts, ranks, at, n, element_bytes, reduce);
 		memcpy(a + at, b + at, n * element_bytes);
 	}
 }

@@ -10,16 +10,17 @@
 
 /* A message in a stream. */
 struct item {
+	uint32_t next; /* in the stream */
 	struct gn_sim_message m;
 	double left; /* bytes that have not left the port */
 	double part_bytes;
-	uint32_t next; /* in the stream, or of the free ones */
 };
 
 struct part {
+	uint32_t next;
 	struct gn_sim_message m;
 	double bytes;
-	uint32_t stream, next;
+	uint32_t stream;
 	int last;
 };
 
@@ -37,7 +38,7 @@ struct port {
 	int busy;
 };
 
-/* Things that come and go, by index. */
+/* Things by index. Those that come and go begin with the index of the next free one. */
 struct pool {
 	void *things;
 	size_t each;
@@ -85,24 +86,25 @@ static struct stream *stream_at(const struct gn_sim_streams *s, uint32_t i)
 	return (struct stream *)s->streams.things + i;
 }
 
-static uint32_t new_item(struct gn_sim_streams *s)
+static uint32_t *next_free(const struct pool *p, uint32_t i)
 {
-	uint32_t i = s->items.free;
+	return (void *)((char *)p->things + i * p->each);
+}
+
+static uint32_t pool_take(struct gn_sim_streams *s, struct pool *p)
+{
+	uint32_t i = p->free;
 
 	if (i == NONE)
-		return pool_add(s, &s->items);
-	s->items.free = item_at(s, i)->next;
+		return pool_add(s, p);
+	p->free = *next_free(p, i);
 	return i;
 }
 
-static uint32_t new_part(struct gn_sim_streams *s)
+static void pool_give(struct pool *p, uint32_t i)
 {
-	uint32_t i = s->parts.free;
-
-	if (i == NONE)
-		return pool_add(s, &s->parts);
-	s->parts.free = part_at(s, i)->next;
-	return i;
+	*next_free(p, i) = p->free;
+	p->free = i;
 }
 
 /* --- streams by their ends --- */
@@ -184,8 +186,7 @@ static void drop_first(struct gn_sim_streams *s, struct port *p, struct stream *
 	uint32_t i = st->first;
 
 	st->first = item_at(s, i)->next;
-	item_at(s, i)->next = s->items.free;
-	s->items.free = i;
+	pool_give(&s->items, i);
 	if (st->first == NONE)
 		leave_ring(s, p);
 }
@@ -196,13 +197,13 @@ static void serve_part(struct gn_sim_streams *s, uint32_t stream, double now)
 	struct stream *st = stream_at(s, stream);
 	struct item *item = item_at(s, st->first);
 	double bytes = fmin(item->left, item->part_bytes), left, head;
-	uint32_t part = new_part(s);
+	uint32_t part = pool_take(s, &s->parts);
 
 	if (part == NONE)
 		return;
 	gn_sim_net_send(s->net, item->m.from, item->m.to, item->m.bytes, bytes, now, item->m.stretch, &left, &head);
 	item->left -= bytes;
-	*part_at(s, part) = (struct part){item->m, bytes, stream, NONE, item->left <= 0};
+	*part_at(s, part) = (struct part){NONE, item->m, bytes, stream, item->left <= 0};
 	st->on_the_way += bytes;
 	s->ports[st->port].busy = 1;
 	gn_sim_events_push(s->events, head, GN_SIM_PART, part);
@@ -244,13 +245,13 @@ static void kick(struct gn_sim_streams *s, uint32_t port, double now)
 
 void gn_sim_streams_send(struct gn_sim_streams *s, const struct gn_sim_message *m, double now)
 {
-	uint32_t stream = stream_of(s, m), i = stream == NONE ? NONE : new_item(s);
+	uint32_t stream = stream_of(s, m), i = stream == NONE ? NONE : pool_take(s, &s->items);
 	struct stream *st;
 
 	if (i == NONE)
 		return;
 	st = stream_at(s, stream);
-	*item_at(s, i) = (struct item){*m, m->bytes, fmax(PART_BYTES, m->bytes / PARTS), NONE};
+	*item_at(s, i) = (struct item){NONE, *m, m->bytes, fmax(PART_BYTES, m->bytes / PARTS)};
 	if (st->first == NONE) {
 		st->first = i;
 		enter_ring(s, stream);
@@ -277,8 +278,7 @@ void gn_sim_streams_through(struct gn_sim_streams *s, uint32_t part, double now)
 	struct stream *st = stream_at(s, p->stream);
 
 	st->on_the_way -= p->bytes;
-	p->next = s->parts.free;
-	s->parts.free = part;
+	pool_give(&s->parts, part);
 	kick(s, st->port, now);
 }
 
