@@ -26,8 +26,7 @@ pid_of_rank() { # RANK
 }
 train 2 run >"$lab/run.out" 2>&1 &
 run=$!
-# Checkpoints are written while the run goes on.
-started() { until_within 60 reached "$lab/run.jsonl" 100 && until_within 60 grep -q '"event": "checkpoint", .*"step": 80' "$lab/run.jsonl"; }
+started() { until_within 60 reached "$lab/run.jsonl" 100; }
 check "a second one is in the middle" started
 victim=$(pid_of_rank 3)
 check "rank 3 is found" test "$victim"
