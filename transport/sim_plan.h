@@ -11,6 +11,7 @@ struct gn_sim_plan_step {
 	int32_t rank, peer; /* rank: a simulated one; peer: of the whole machine */
 	float bytes;
 	uint8_t op, state;
+	uint16_t early; /* messages that have come for the next rounds */
 };
 
 struct gn_sim_plan {

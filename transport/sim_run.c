@@ -36,33 +36,41 @@ static void clear_to_send(struct gn_sim_state *m, uint32_t send)
 	push(m, gn_sim_net_signal(&m->net, s->peer, s->rank, s->bytes, m->now), GN_SIM_SET_OFF, send);
 }
 
+/* Whether both are in the same round; else what one of them has to say to the other waits. */
+static int with(const struct gn_sim_state *m, const struct gn_sim_plan_step *a, const struct gn_sim_plan_step *b)
+{
+	return m->ranks[a->rank].round == m->ranks[b->rank].round;
+}
+
 static void post(struct gn_sim_state *m, uint32_t recv)
 {
-	struct gn_sim_plan_step *s = &m->plan.steps[recv];
+	struct gn_sim_plan_step *s = &m->plan.steps[recv], *partner = &m->plan.steps[s->partner];
 
 	s->state |= POSTED;
-	if (m->plan.steps[s->partner].state & OFFERED)
+	if (partner->state & OFFERED && with(m, s, partner))
 		clear_to_send(m, s->partner);
 }
 
 /* A request to send is at the receiver. */
 static void asked(struct gn_sim_state *m, uint32_t send)
 {
-	m->plan.steps[send].state |= OFFERED;
-	if (m->plan.steps[m->plan.steps[send].partner].state & POSTED)
+	struct gn_sim_plan_step *s = &m->plan.steps[send], *partner = &m->plan.steps[s->partner];
+
+	s->state |= OFFERED;
+	if (partner->state & POSTED && with(m, s, partner))
 		clear_to_send(m, send);
 }
 
 static void post_early(struct gn_sim_state *m, int rank)
 {
-	while (m->free_slots[rank]) {
-		uint32_t *i = &m->next_reduction[rank];
+	while (m->ranks[rank].free_slots) {
+		uint32_t *i = &m->ranks[rank].next_reduction;
 
 		while (*i < m->plan.first[rank + 1] && m->plan.steps[*i].op != GN_STEP_RECV_REDUCE)
 			++*i;
 		if (*i == m->plan.first[rank + 1])
 			break;
-		m->free_slots[rank]--;
+		m->ranks[rank].free_slots--;
 		post(m, (*i)++);
 	}
 }
@@ -129,6 +137,10 @@ static void landed(struct gn_sim_state *m, uint32_t step)
 	struct gn_sim_plan_step *s = &m->plan.steps[step];
 	double at = work(m, step, gn_sim_net_receive_cost(&m->net, s->peer, s->rank, s->bytes));
 
+	if (s->state & ARRIVED) {
+		s->early++;
+		return;
+	}
 	s->state |= ARRIVED;
 	if (!(s->state & DUE))
 		return;
@@ -138,19 +150,46 @@ static void landed(struct gn_sim_state *m, uint32_t step)
 		reduce(m, step);
 }
 
+static void begin_round(struct gn_sim_state *m, int rank)
+{
+	struct gn_sim_rank *r = &m->ranks[rank];
+
+	r->left = m->plan.first[rank + 1] - m->plan.first[rank];
+	r->next_reduction = (uint32_t)m->plan.first[rank];
+	r->free_slots = m->slots;
+	push(m, m->now, GN_SIM_START, (uint32_t)rank);
+}
+
+/* For the next: what has come for it is kept. */
+static void end_round(struct gn_sim_state *m, int rank)
+{
+	for (size_t i = m->plan.first[rank]; i < m->plan.first[rank + 1] && m->missing; i++) {
+		struct gn_sim_plan_step *s = &m->plan.steps[i];
+
+		s->missing = m->missing[i];
+		s->state = s->early ? ARRIVED : 0;
+		s->early -= s->early > 0;
+	}
+	if (++m->ranks[rank].round % m->rounds)
+		begin_round(m, rank);
+}
+
 static void finished(struct gn_sim_state *m, uint32_t step)
 {
 	const struct gn_sim_plan_step *s = &m->plan.steps[step];
+	struct gn_sim_rank *r = &m->ranks[s->rank];
 
 	m->left--;
-	m->done_at[s->rank] = m->now;
+	r->done_at = m->now;
 	for (uint32_t d = s->first_dependent; d < s[1].first_dependent; d++)
 		if (--m->plan.steps[m->plan.dependents[d]].missing == 0)
 			push(m, m->now, GN_SIM_READY, m->plan.dependents[d]);
 	if (s->op == GN_STEP_RECV_REDUCE) {
-		m->free_slots[s->rank]++;
+		r->free_slots++;
 		post_early(m, s->rank);
 	}
+	if (--r->left == 0)
+		end_round(m, s->rank);
 }
 
 static void start(struct gn_sim_state *m, uint32_t rank)
@@ -176,7 +215,7 @@ static void port(struct gn_sim_state *m, uint32_t what)
 	gn_sim_streams_port(m->streams, what, m->now);
 }
 
-void gn_sim_go(struct gn_sim_state *m)
+void gn_sim_go(struct gn_sim_state *m, uint32_t rounds, double from)
 {
 	static void (*const handlers[])(struct gn_sim_state *m, uint32_t what) = {
 		[GN_SIM_START] = start,	  [GN_SIM_READY] = ready,	[GN_SIM_ASKED] = asked, [GN_SIM_SET_OFF] = set_off,
@@ -184,6 +223,13 @@ void gn_sim_go(struct gn_sim_state *m)
 		[GN_SIM_PART] = part,	  [GN_SIM_THROUGH] = through, [GN_SIM_PORT] = port,
 	};
 
+	m->rounds = rounds;
+	m->left = rounds * m->plan.first[m->plan.ranks];
+	m->now = from;
+	for (int r = 0; r < m->plan.ranks; r++) {
+		m->ranks[r].round = 0;
+		begin_round(m, r);
+	}
 	while (m->events.count && !m->events.status) {
 		struct gn_sim_event e = gn_sim_events_pop(&m->events);
 

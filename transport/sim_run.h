@@ -7,19 +7,28 @@
 #include "transport/sim_plan.h"
 #include "transport/sim_stream.h"
 
+/* A rank in one of its rounds: the schedule once through. Whoever is done with a round begins the next. */
+struct gn_sim_rank {
+	uint32_t next_reduction, free_slots, round;
+	size_t left;	/* steps of this round */
+	double done_at; /* the last step so far */
+};
+
 struct gn_sim_state {
 	const struct gn_sim_topology *t;
 	struct gn_sim_net net;
 	struct gn_sim_plan plan;
 	struct gn_sim_streams *streams; /* NULL: messages of their own, as RDMA's */
 	struct gn_sim_events events;
-	uint32_t slots, *next_reduction, *free_slots; /* per rank */
-	uint32_t *missing;		       /* per step, as at the start; NULL unless there are repeats */
-	size_t left;
-	double now, *start_at, *done_at, *timed_from; /* per rank */
+	struct gn_sim_rank *ranks;
+	uint32_t slots;
+	uint32_t *missing; /* per step, as at the start; NULL unless there are rounds */
+	uint32_t rounds;
+	size_t left; /* steps of all rounds and ranks */
+	double now;
 };
 
-/* Until nothing more happens, or an event is lost (events.status). Steps that are left wait for each other. */
-void gn_sim_go(struct gn_sim_state *m);
+/* So many rounds, which all ranks begin at the same time, and until nothing more happens, or an event is lost (events.status). Steps that are left wait for each other. */
+void gn_sim_go(struct gn_sim_state *m, uint32_t rounds, double from);
 
 #endif

@@ -7,6 +7,15 @@ tap_point() { # "ok"|"not ok" NAME
 	printf '%s %d - %s\n' "$1" "$tap_points" "$2"
 }
 
+# tap_say WHAT: that, and what the command printed; where that is TAP itself, what failed in it comes last, so that a log which is
+# cut still has it.
+tap_say() {
+	{
+		printf '%s\n' "$1" "$tap_output"
+		grep -A2 '^not ok' <<<"$tap_output"
+	} | sed 's/^/# /' >&2
+}
+
 # check NAME COMMAND...: the command succeeds. Its output is shown only when it does not.
 check() {
 	tap_name=$1
@@ -16,7 +25,7 @@ check() {
 	else
 		tap_code=$?
 		tap_point 'not ok' "$tap_name"
-		printf '%s\n' "exit code $tap_code of: $*" "$tap_output" | sed 's/^/# /' >&2
+		tap_say "exit code $tap_code of: $*"
 	fi
 }
 
@@ -30,8 +39,7 @@ expect() {
 		tap_point ok "$tap_name"
 	else
 		tap_point 'not ok' "$tap_name"
-		printf '%s\n' "exit code $tap_code, wanted $tap_wanted and '$tap_pattern' from: $*" "$tap_output" |
-			sed 's/^/# /' >&2
+		tap_say "exit code $tap_code, wanted $tap_wanted and '$tap_pattern' from: $*"
 	fi
 }
 

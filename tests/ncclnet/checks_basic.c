@@ -55,8 +55,8 @@ static void check_no_wait(struct lab *lab)
 {
 	char handle[GN_NCCL_HANDLE_BYTES];
 	void *listener = NULL, *comm = NULL;
-	double longest = 0, end;
-	int calls = 0;
+	double end;
+	int calls = 0, slow = 0;
 
 	lab_load(lab);
 	if (lab->rank) {
@@ -69,16 +69,15 @@ static void check_no_wait(struct lab *lab)
 		tell(lab, 0, handle, sizeof handle);
 	} else {
 		hear(lab, 1, handle, sizeof handle);
-		/* the first one may open a network */
-		for (end = now_s() + 0.5; now_s() < end && !comm; calls++) {
+		/* the first one may open a network, and any one may fall into a moment in which this machine stands still */
+		for (end = now_s() + 0.5; (now_s() < end || calls < 4) && !comm; calls++) {
 			double before = now_s();
 
 			must(lab, plug_connect(&lab->plug, lab->context, lab->device, handle, &comm), "connect");
-			if (calls && now_s() - before > longest)
-				longest = now_s() - before;
+			slow += calls && now_s() - before > 0.4;
 		}
-		if (longest > 0.4)
-			fail(lab, "connect blocked for %.1f s", longest);
+		if (slow > 1)
+			fail(lab, "%d of %d calls of connect blocked for more than 0.4 s", slow, calls);
 	}
 	meet(lab);
 	if (lab->rank)

@@ -142,6 +142,66 @@ static void test_streams_of_all(void **state)
 		}
 }
 
+/* Times in a row: whoever is done begins the next time, and what it sends shares the ports with what the others lack. The mean is
+ * never below what the busiest port takes, nor is a first time longer for those that follow. */
+static void test_rounds(void **state)
+{
+	static const char *const names[] = {"ring", "recursive-doubling", "halving-doubling", "double-tree"};
+	struct gn_sim_result once, often;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		for (int size = 2; size <= 7; size++)
+			for (int way = 0; way < 3; way++) {
+				struct gn_sim_topology t = plain(size, 1);
+
+				t.streams = way == 2;
+				t.eager_bytes = way ? 1e12 : 0;
+				simulated(&t, names[i], 1 << 20, &once);
+				t.repeats = 6;
+				t.warmup = 2;
+				simulated(&t, names[i], 1 << 20, &often);
+				/* one time's tail beside the next one's head */
+				assert_true(often.time_s > 0.6 * once.time_s && often.time_s < 2 * once.time_s);
+				assert_true(often.time_s * 1e9 * size >= (double)once.network_bytes / size);
+				assert_true(often.fastest_s <= often.time_s);
+			}
+}
+
+/* Two trees between four: the roots are done early, and their next messages take the way of those that the others wait for.
+ * 64 MiB at 1 Gbit/s take 1.13 s once, and 1.35 to 1.45 s on the virtual cluster in a row. */
+static void test_rounds_compete(void **state)
+{
+	const struct gn_algorithm *a = gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "double-tree");
+	struct gn_sim_topology t = plain(4, 1);
+	struct gn_sim_result once, often;
+	struct gn_err err;
+
+	(void)state;
+	t.streams = 1;
+	assert_ok(gn_sim_run(&t, a, 64 << 20, 64, 0, &once, &err));
+	t.repeats = 5;
+	assert_ok(gn_sim_run(&t, a, 64 << 20, 64, 0, &often, &err));
+	assert_true(often.time_s > 1.1 * once.time_s && often.time_s < 1.3 * once.time_s);
+}
+
+/* The root of a broadcast waits for nobody. */
+static void test_rounds_ahead(void **state)
+{
+	const struct gn_algorithm *a = gn_algorithm_find(GN_COLLECTIVE_BROADCAST, "4-nomial");
+	struct gn_sim_topology t = plain(2, 1);
+	struct gn_sim_result r;
+	struct gn_err err;
+
+	(void)state;
+	assert_non_null(a);
+	t.repeats = 1000;
+	t.straggler_s = 1;
+	t.stragglers = 1;
+	assert_ok(gn_sim_run(&t, a, 1000, 1, 0, &r, &err));
+	assert_true(r.time_s < 1.1e-3);
+}
+
 /* What makes a machine worse makes it slower; the same seed gives the same times. */
 static void test_monotone(void **state)
 {
@@ -210,9 +270,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_closed_forms), cmocka_unit_test(test_folding), cmocka_unit_test(test_folding_of_streams),
-		cmocka_unit_test(test_streams_share), cmocka_unit_test(test_streams_of_all),
-		cmocka_unit_test(test_monotone),
-		cmocka_unit_test(test_step),	     cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_streams_share), cmocka_unit_test(test_streams_of_all), cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_rounds_compete), cmocka_unit_test(test_rounds_ahead), cmocka_unit_test(test_monotone),
+		cmocka_unit_test(test_step), cmocka_unit_test(test_refusals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
