@@ -10,6 +10,6 @@ bench_azure_LDADD = $(TRANSPORT_LIBS)
 EXTRA_DIST += bench/azure.tsv
 # Programs of their own, built by bench/peers/run, and scripts: no part of make.
 EXTRA_DIST += bench/peers/run bench/peers/report bench/peers/stream bench/peers/main.c bench/peers/peer.h \
-	bench/peers/floor.c bench/peers/gloo.cc bench/peers/mpi.c bench/peers/shell \
+	bench/peers/apart.c bench/peers/floor.c bench/peers/gloo.cc bench/peers/mpi.c bench/peers/shell \
 	bench/peers/verbs.sh bench/peers/step bench/peers/torch_step
 EXTRA_DIST += bench/photos/run bench/photos/cut.c bench/photos/peer

@@ -24,7 +24,7 @@ struct candidate {
 	const struct gn_algorithm *algorithm;
 	struct gn_coll *coll;
 	double predicted_s, round_s[ROUNDS], median_s;
-	int iterations;
+	int emptying, iterations;
 };
 
 struct trial {
@@ -74,8 +74,10 @@ static enum gn_status find_candidates(struct trial *t, struct gn_err *err)
 	qsort(t->list, (size_t)t->count, sizeof *t->list, by_prediction);
 	while (t->count > 1 && t->list[t->count - 1].predicted_s > HOPELESS * t->list[0].predicted_s)
 		t->count--;
-	for (int i = 0; i < t->count; i++)
+	for (int i = 0; i < t->count; i++) {
 		t->list[i].iterations = (int)fmin(ITERATIONS_MAX, fmax(1, t->seconds / ROUNDS / t->list[i].predicted_s));
+		t->list[i].emptying = (int)fmin(t->list[i].iterations, ceil(t->comm->cost.link.burst_bytes / (double)t->bytes));
+	}
 	return status;
 }
 
@@ -109,6 +111,18 @@ static enum gn_status prepare_all(struct trial *t, struct gn_err *err)
 	return status;
 }
 
+/* What a shaped link had let through at once is gone before time is taken: 40 operations of 16 KiB by recursive doubling seemed to
+ * take less than halving-doubling's at 1 Gbit/s, which is a fifth faster in the long run. */
+static enum gn_status time_one(struct trial *t, struct candidate *c, double *each_s, struct gn_err *err)
+{
+	enum gn_status status = gn_comm_barrier(t->comm, err);
+	double unused;
+
+	if (!status && c->emptying)
+		status = run_times(c, c->emptying, &unused, err);
+	return status ? status : run_times(c, c->iterations, each_s, err);
+}
+
 /* They take turns, so that a disturbance hits all. A time is the slowest rank's. */
 static enum gn_status time_all(struct trial *t, struct gn_err *err)
 {
@@ -116,11 +130,8 @@ static enum gn_status time_all(struct trial *t, struct gn_err *err)
 	enum gn_status status = GN_OK;
 
 	for (int round = 0; round < ROUNDS && !status; round++)
-		for (int i = 0; i < t->count && !status; i++) {
-			status = gn_comm_barrier(t->comm, err);
-			if (!status)
-				status = run_times(&t->list[i], t->list[i].iterations, &t->list[i].round_s[round], err);
-		}
+		for (int i = 0; i < t->count && !status; i++)
+			status = time_one(t, &t->list[i], &t->list[i].round_s[round], err);
 	for (int i = 0; i < t->count; i++) {
 		qsort(t->list[i].round_s, ROUNDS, sizeof *t->list[i].round_s, by_time);
 		medians[i] = t->list[i].round_s[ROUNDS / 2];
