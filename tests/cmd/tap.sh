@@ -12,7 +12,7 @@ tap_point() { # "ok"|"not ok" NAME
 tap_say() {
 	{
 		printf '%s\n' "$1" "$tap_output"
-		grep -A2 '^not ok' <<<"$tap_output"
+		printf '%s\n' "$tap_output" | grep -A2 '^not ok'
 	} | sed 's/^/# /' >&2
 }
 
