@@ -23,6 +23,7 @@ check "without a fault nothing is" timeout 60 "$conform" --only transfer,group,r
 caught properties properties 'speed -1'
 caught handle handle 'wrote byte 128'
 caught block no-wait 'hang'
+caught slow no-wait 'calls of connect blocked'
 caught corrupt transfer 'wrong from byte 4992'
 caught overrun transfer 'changed byte'
 caught early transfer 'is wrong'

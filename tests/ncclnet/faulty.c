@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SLOTS = 4096 };
@@ -128,6 +129,8 @@ static enum gn_nccl_result connect_(void *context, int device, void *handle, voi
 	under_way = 1;
 	bytes[MARK_AT] = MARK;
 	rc = f.net->connect(context, device, handle, comm, d);
+	if (is("slow"))
+		nanosleep(&(struct timespec){.tv_nsec = 600000000}, NULL);
 	while (is("block") && !rc && !*comm)
 		rc = f.net->connect(context, device, handle, comm, d);
 	return rc;
