@@ -45,7 +45,8 @@ struct gn_sim_topology {
 	/* a port that was idle lets so many bytes through faster (a token bucket, as tc's tbf); 0: it does not */
 	double burst_bytes, burst_bytes_per_s;
 	int streams; /* messages between two ranks go in a byte stream, as TCP's, and wait for nobody */
-	int repeats, warmup; /* so many times in a row, of which the first warmup are not counted; 0: once */
+	/* So many times in a row, whoever is done beginning the next; the first warmup are not counted, and all meet behind them. 0: once */
+	int repeats, warmup;
 	double jitter;		   /* overheads and transfers take 1 + jitter * |normal| times as long */
 	int stragglers;		   /* so many ranks, drawn at random, start straggler_s late */
 	double straggler_s;

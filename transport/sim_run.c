@@ -37,7 +37,7 @@ static void clear_to_send(struct gn_sim_state *m, uint32_t send)
 }
 
 /* Whether both are in the same round; else what one of them has to say to the other waits. */
-static int with(const struct gn_sim_state *m, const struct gn_sim_plan_step *a, const struct gn_sim_plan_step *b)
+static int same_round(const struct gn_sim_state *m, const struct gn_sim_plan_step *a, const struct gn_sim_plan_step *b)
 {
 	return m->ranks[a->rank].round == m->ranks[b->rank].round;
 }
@@ -47,7 +47,7 @@ static void post(struct gn_sim_state *m, uint32_t recv)
 	struct gn_sim_plan_step *s = &m->plan.steps[recv], *partner = &m->plan.steps[s->partner];
 
 	s->state |= POSTED;
-	if (partner->state & OFFERED && with(m, s, partner))
+	if (partner->state & OFFERED && same_round(m, s, partner))
 		clear_to_send(m, s->partner);
 }
 
@@ -57,7 +57,7 @@ static void asked(struct gn_sim_state *m, uint32_t send)
 	struct gn_sim_plan_step *s = &m->plan.steps[send], *partner = &m->plan.steps[s->partner];
 
 	s->state |= OFFERED;
-	if (partner->state & POSTED && with(m, s, partner))
+	if (partner->state & POSTED && same_round(m, s, partner))
 		clear_to_send(m, send);
 }
 
@@ -137,6 +137,7 @@ static void landed(struct gn_sim_state *m, uint32_t step)
 	struct gn_sim_plan_step *s = &m->plan.steps[step];
 	double at = work(m, step, gn_sim_net_receive_cost(&m->net, s->peer, s->rank, s->bytes));
 
+	/* this round's is here: its sender is ahead */
 	if (s->state & ARRIVED) {
 		s->early++;
 		return;

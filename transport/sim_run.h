@@ -28,7 +28,8 @@ struct gn_sim_state {
 	double now;
 };
 
-/* So many rounds, which all ranks begin at the same time, and until nothing more happens, or an event is lost (events.status). Steps that are left wait for each other. */
+/* So many rounds, the first of which all ranks begin at `from`, until nothing more happens or an event is lost (events.status).
+ * Steps that are left then wait for each other. */
 void gn_sim_go(struct gn_sim_state *m, uint32_t rounds, double from);
 
 #endif

@@ -143,7 +143,7 @@ static void test_streams_of_all(void **state)
 }
 
 /* Times in a row: whoever is done begins the next time, and what it sends shares the ports with what the others lack. The mean is
- * never below what the busiest port takes, nor is a first time longer for those that follow. */
+ * near what one time takes alone, and never below what the busiest port does. */
 static void test_rounds(void **state)
 {
 	static const char *const names[] = {"ring", "recursive-doubling", "halving-doubling", "double-tree"};
