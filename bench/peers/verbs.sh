@@ -27,7 +27,9 @@ verbs_tune() {
 	in_guests tune --transport rc --max-bytes 4194304 --out "$lab_dir/tuning.jsonl" >"$out/log/tune-verbs" 2>&1 ||
 		{ note "gannet tune failed between emulated machines: $(tail -n 1 "$out/log/tune-verbs")"; failed=1; }
 }
-verbs_gannet() { in_guests bench allreduce --json --transport rc --tuning "$lab_dir/tuning.jsonl" "$@"; } # ARG...
+verbs_gannet() { # ARG...
+	in_guests bench allreduce --json --transport rc --tuning "$lab_dir/tuning.jsonl" "$@"
+}
 verbs_openmpi() { # ARG...
 	# shellcheck disable=SC2016 # the guest's own index
 	"$top/tests/rdma/lab" run "$lab_dir" 1 bash -c 'mpirun.openmpi --allow-run-as-root -np 2 --host 10.77.0.1,10.77.0.2 \
