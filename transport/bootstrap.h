@@ -53,8 +53,8 @@ enum gn_status gn_bootstrap_env(const struct gn_detect *d, int timeout_ms, struc
 				struct gn_err *err);
 enum gn_status gn_bootstrap_alone(struct gn_bootstrap **out, struct gn_err *err);
 
-/* For the implementations: how long to sleep at once, and, called in between: may this wait go on? GN_ERR_PEER_LOST from the watch, GN_ERR_STALL past the deadline saying
- * that what did not happen in time. */
+/* For the implementations: how long to sleep at once, and, called in between: may this wait go on? GN_ERR_PEER_LOST from the
+ * watch, GN_ERR_STALL past the deadline saying that what did not happen in time. */
 enum gn_status gn_bootstrap_may_wait(const struct gn_bootstrap *b, uint64_t started_ns, const char *what,
 				     struct gn_err *err);
 int gn_bootstrap_nap_ms(const struct gn_bootstrap *b);

@@ -66,9 +66,26 @@ static enum gn_status receive(const struct gn_bootstrap *b, int rank, int fd, vo
 static enum gn_status transmit(const struct gn_bootstrap *b, int rank, int fd, const void *data, size_t len_bytes,
 			       struct gn_err *err)
 {
-	if (!gn_net_send_all(fd, data, len_bytes, 60000))
-		return GN_OK;
-	return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d cannot send to rank %d: %s", b->rank, rank, strerror(errno));
+	uint64_t started = gn_clock_ns();
+	enum gn_status status;
+
+	for (size_t done = 0; done < len_bytes;) {
+		ssize_t n = send(fd, (const char *)data + done, len_bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n >= 0) {
+			done += (size_t)n;
+			continue;
+		}
+		if (errno != EAGAIN && errno != EINTR)
+			return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d cannot send to rank %d: %s", b->rank, rank,
+					  strerror(errno));
+		if (!gn_net_writable(fd, gn_bootstrap_nap_ms(b))) {
+			status = gn_bootstrap_may_wait(b, started, "the exchange over MASTER_ADDR", err);
+			if (status)
+				return status;
+		}
+	}
+	return GN_OK;
 }
 
 static enum gn_status receive_message(const struct gn_bootstrap *b, int rank, int fd, void **out, size_t *len_bytes,
@@ -279,10 +296,10 @@ static enum gn_status knock(struct env_bootstrap *e, const struct gn_detect *d, 
 	struct gn_err why;
 
 	for (;;) {
-		status = gn_net_connect(d->address, d->port, 2000, &e->fds[0], &why);
+		status = gn_net_connect(d->address, d->port, gn_net_left_ms(e->base.deadline_ns, 2000), &e->fds[0], &why);
 		if (!status)
 			status = gn_handshake_join(e->fds[0], &e->base.secret, GN_HANDSHAKE_MEETING, (uint32_t)d->rank,
-						   (uint32_t)d->size, 5000, &why);
+						   (uint32_t)d->size, gn_net_left_ms(e->base.deadline_ns, 5000), &why);
 		if (!status)
 			return GN_OK;
 		if (e->fds[0] >= 0)

@@ -1,5 +1,6 @@
 #include "transport/handshake.h"
 
+#include "src/base/clock.h"
 #include "transport/net.h"
 
 #include <errno.h>
@@ -131,6 +132,7 @@ enum gn_status gn_handshake_join(int fd, const struct gn_secret *secret, enum gn
 	struct gn_handshake_challenge challenge, mine;
 	struct gn_handshake_verdict verdict;
 	struct gn_secret proof;
+	uint64_t deadline = gn_clock_ns() + (uint64_t)timeout_ms * 1000000;
 	enum gn_status status = await(fd, &challenge, sizeof challenge, timeout_ms, err);
 
 	if (status)
@@ -145,8 +147,8 @@ enum gn_status gn_handshake_join(int fd, const struct gn_secret *secret, enum gn
 	if (!prove(secret, "gannet guest", &challenge, &claim, &proof))
 		return gn_err_set(err, GN_ERR_FAILED, "OpenSSL made no HMAC");
 	memcpy(claim.proof, proof.bytes, sizeof claim.proof);
-	if (gn_net_send_all(fd, &claim, sizeof claim, timeout_ms))
+	if (gn_net_send_all(fd, &claim, sizeof claim, gn_net_left_ms(deadline, timeout_ms)))
 		return gn_err_set(err, GN_ERR_FAILED, "whoever listens there hung up on us");
-	status = await(fd, &verdict, sizeof verdict, timeout_ms, err);
+	status = await(fd, &verdict, sizeof verdict, gn_net_left_ms(deadline, timeout_ms), err);
 	return status ? status : conclude(secret, &challenge, &claim, &verdict, err);
 }

@@ -179,11 +179,16 @@ int gn_net_readable(int fd, int timeout_ms)
 	return wait_for(fd, POLLIN, timeout_ms);
 }
 
-static int left_ms(uint64_t deadline_ns)
+int gn_net_writable(int fd, int timeout_ms)
 {
-	uint64_t now = gn_clock_ns();
+	return wait_for(fd, POLLOUT, timeout_ms);
+}
 
-	return now >= deadline_ns ? 0 : (int)((deadline_ns - now) / 1000000) + 1;
+int gn_net_left_ms(uint64_t deadline_ns, int most_ms)
+{
+	uint64_t now = gn_clock_ns(), left = now >= deadline_ns ? 0 : (deadline_ns - now) / 1000000 + 1;
+
+	return left < (uint64_t)most_ms ? (int)left : most_ms;
 }
 
 int gn_net_send_all(int fd, const void *data, size_t len_bytes, int timeout_ms)
@@ -199,11 +204,11 @@ int gn_net_send_all(int fd, const void *data, size_t len_bytes, int timeout_ms)
 		}
 		if (errno != EINTR && errno != EAGAIN)
 			return -1;
-		if (!left_ms(deadline)) {
+		if (!gn_net_left_ms(deadline, timeout_ms)) {
 			errno = ETIMEDOUT;
 			return -1;
 		}
-		wait_for(fd, POLLOUT, left_ms(deadline));
+		wait_for(fd, POLLOUT, gn_net_left_ms(deadline, timeout_ms));
 	}
 	return 0;
 }
@@ -225,11 +230,11 @@ int gn_net_receive_all(int fd, void *data, size_t len_bytes, int timeout_ms)
 		}
 		if (errno != EINTR && errno != EAGAIN)
 			return -1;
-		if (!left_ms(deadline)) {
+		if (!gn_net_left_ms(deadline, timeout_ms)) {
 			errno = ETIMEDOUT;
 			return -1;
 		}
-		wait_for(fd, POLLIN, left_ms(deadline));
+		wait_for(fd, POLLIN, gn_net_left_ms(deadline, timeout_ms));
 	}
 	return 0;
 }

@@ -252,8 +252,8 @@ enum gn_status gn_watch_join(const struct gn_watch_options *options, const struc
 		return status;
 	gn_err_set(err, GN_ERR_FAILED, "it has no address");
 	while (w->up.fd < 0 && gn_clock_ns() < deadline) {
-		for (uint32_t i = 0; w->up.fd < 0 && i < invitation->addresses.count && i < GN_NET_ADDRESSES_MAX; i++)
-			if (gn_watch_spoke_knock(w, invitation->addresses.text[i], invitation, err))
+		for (uint32_t i = 0; gn_clock_ns() < deadline && i < invitation->addresses.count && i < GN_NET_ADDRESSES_MAX; i++)
+			if (gn_watch_spoke_knock(w, invitation->addresses.text[i], invitation, deadline, err))
 				break;
 		if (w->up.fd < 0)
 			nanosleep(&pause, NULL);

@@ -30,7 +30,7 @@ struct gn_watch_invitation {
 struct gn_watch_options {
 	int rank, size;
 	int silent_after_ms; /* no sign of life for this long is a loss */
-	int timeout_ms;	     /* for everyone to join */
+	int timeout_ms;	     /* for everyone to join, all addresses together */
 	struct gn_secret secret;
 	struct gn_recorder *recorder; /* borrowed; NULL: stalls are not noticed */
 	struct gn_log *log; /* who was refused; may be NULL, and outlives the watch */

@@ -74,9 +74,9 @@ void gn_watch_inquiry_answer(struct gn_watch *w, const struct gn_watch_message *
 /* All: looks at the program's progress. */
 void gn_watch_inquiry_turn(struct gn_watch *w, uint64_t now);
 
-/* The others. */
+/* The others. Knocks at one address, until deadline_ns (gn_clock_ns) at the latest; 1 when it was let in. */
 int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct gn_watch_invitation *invitation,
-			 struct gn_err *err);
+			 uint64_t deadline_ns, struct gn_err *err);
 void gn_watch_spoke_turn(struct gn_watch *w, int timeout_ms);
 void gn_watch_spoke_judge(struct gn_watch *w, uint64_t now);
 

@@ -1,5 +1,6 @@
 TRANSPORT_TESTS = \
 	tests/transport/test_affinity \
+	tests/transport/test_bootstrap \
 	tests/transport/test_carrier \
 	tests/transport/test_detect \
 	tests/transport/test_handshake \
@@ -16,6 +17,8 @@ UNIT_TESTS += $(TRANSPORT_TESTS)
 TRANSPORT_TEST_LIBS = $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
 tests_transport_test_affinity_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_affinity_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_bootstrap_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_bootstrap_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_carrier_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_carrier_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_detect_CPPFLAGS = $(TEST_CPPFLAGS)

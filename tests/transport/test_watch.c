@@ -259,6 +259,27 @@ static void test_early_leaver(void **state)
 		pthread_join(r == 1 ? thread : others[r], NULL);
 }
 
+/* Rank 0 stands still: the kernel takes connections for it, and nobody answers. All its addresses together get the time that one has. */
+static void test_rank_0_stands_still(void **state)
+{
+	struct gn_watch_options o = {.rank = 1, .size = 2, .silent_after_ms = 5000, .timeout_ms = 500, .secret = SECRET};
+	struct gn_watch_invitation invitation = {.addresses.count = 4};
+	uint64_t started = gn_clock_ns();
+	struct gn_watch *none = NULL;
+	struct gn_err err;
+	int fd, port = 0;
+
+	(void)state;
+	assert_ok(gn_net_listen(&port, &fd, &err));
+	invitation.port = port;
+	for (uint32_t i = 0; i < invitation.addresses.count; i++)
+		strcpy(invitation.addresses.text[i], "127.0.0.1");
+	assert_int_not_equal(gn_watch_join(&o, &invitation, &none, &err), GN_OK);
+	assert_non_null(strstr(err.text, "says nothing"));
+	assert_true(gn_clock_ns() - started < 3000000000u);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -266,6 +287,7 @@ int main(void)
 		cmocka_unit_test(test_loss_of_rank_0),	cmocka_unit_test(test_reason_travels),
 		cmocka_unit_test(test_strangers),	cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_nobody_comes),	cmocka_unit_test(test_early_leaver),
+		cmocka_unit_test(test_rank_0_stands_still),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
