@@ -1,5 +1,5 @@
 /* Time of one training step of a plan, or of inference: bench/plan MODEL BATCH SIDE CLASSES [STEPS
- * [inference|bf16]]. Prints medians in milliseconds, the
+ * [inference|bf16|keep|bf16-keep]]; keep: nothing is made again before backward. Prints medians in milliseconds, the
  * arena, and the loss after the last step, which must be finite for the times to mean anything; then, by kind of layer, the
  * sums of every node's least time, which say where a step's time goes when nothing disturbs it. Threads: OMP_NUM_THREADS. */
 #include "kernels/optim.h"
@@ -23,7 +23,7 @@ struct job {
 	struct gn_arrange *arrange;
 	float *params, *grads, *momentum, *buffers, *images;
 	int32_t *labels;
-	int batch, side, classes, steps, inference, bf16;
+	int batch, side, classes, steps, inference, bf16, keep;
 	struct gn_plan_watch watch;
 	double now[NODES_MAX][2], least[NODES_MAX][2]; /* seconds of each node, forward and backward */
 	double forward[STEPS_MAX], backward[STEPS_MAX], update[STEPS_MAX], loss;
@@ -71,7 +71,7 @@ static void print_kinds(const struct job *j)
 static enum gn_status prepare(struct job *j, const char *model, struct gn_err *err)
 {
 	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = j->batch, .training = !j->inference,
-				    .frozen = j->inference, .bf16 = j->bf16, .dropout = 1};
+				    .frozen = j->inference, .bf16 = j->bf16, .keep = j->keep, .dropout = 1};
 	enum gn_status s = gn_model_create(model, j->classes, 0, j->side, &j->model, err);
 	size_t count;
 
@@ -162,7 +162,7 @@ int main(int argc, char **argv)
 	double f, b, u;
 
 	if (!j || argc < 5) {
-		fputs("usage: bench/plan MODEL BATCH SIDE CLASSES [STEPS [inference|bf16]]\n", stderr);
+		fputs("usage: bench/plan MODEL BATCH SIDE CLASSES [STEPS [inference|bf16|keep|bf16-keep]]\n", stderr);
 		free(j);
 		return 2;
 	}
@@ -172,7 +172,8 @@ int main(int argc, char **argv)
 	j->steps = argc > 5 ? atoi(argv[5]) : 12;
 	j->steps = j->steps < 3 ? 3 : j->steps > STEPS_MAX ? STEPS_MAX : j->steps;
 	j->inference = argc > 6 && !strcmp(argv[6], "inference");
-	j->bf16 = argc > 6 && !strcmp(argv[6], "bf16");
+	j->bf16 = argc > 6 && !strncmp(argv[6], "bf16", 4);
+	j->keep = argc > 6 && strstr(argv[6], "keep");
 	s = prepare(j, argv[1], &err);
 	for (int i = 0; !s && i < j->steps; i++) {
 		s = one_step(j, i, &err);

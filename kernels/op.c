@@ -271,6 +271,12 @@ enum gn_status gn_op_forward(struct gn_op *op, uint64_t step, struct gn_err *err
 	return op->class->forward(op, step, err);
 }
 
+enum gn_status gn_op_recompute(struct gn_op *op, struct gn_err *err)
+{
+	return op->class->recompute ? op->class->recompute(op, err)
+				    : gn_err_set(err, GN_ERR_UNSUPPORTED, "an operator that cannot make its output once more");
+}
+
 enum gn_status gn_op_backward(struct gn_op *op, struct gn_err *err)
 {
 	return op->class->backward(op, err);

@@ -98,6 +98,7 @@ struct gn_op_info {
 	size_t statistics_bytes; /* conv: of the sums that it gives; 0: none */
 	int backward_reads_in;  /* in[0]; else it may be gone by then, as in[1] always may */
 	int backward_reads_out;
+	int recomputes; /* gn_op_recompute can make out once more, from in[0] and the workspace */
 	int in_place; /* out may be in[0]'s memory, and din[0] dout's */
 	int out_is_second;	      /* out has to be in[1]'s memory */
 	int second_gradient_in_place; /* din[1] may be dout's memory */
@@ -135,6 +136,8 @@ enum gn_status gn_op_bind(struct gn_op *op, const struct gn_op_buffers *buffers,
 enum gn_status gn_op_freeze(struct gn_op *op, struct gn_err *err);
 /* step numbers dropout masks. Batch norm in training updates the running statistics (unbiased variance). */
 enum gn_status gn_op_forward(struct gn_op *op, uint64_t step, struct gn_err *err);
+/* After a forward, where info.recomputes: out once more, bit for bit, whatever has become of it since. Nothing else changes. */
+enum gn_status gn_op_recompute(struct gn_op *op, struct gn_err *err);
 /* After a forward with the same buffers. */
 enum gn_status gn_op_backward(struct gn_op *op, struct gn_err *err);
 

@@ -8,6 +8,7 @@ struct gn_op_class {
 	enum gn_status (*bind)(struct gn_op *op, struct gn_err *err); /* NULL: nothing beyond the copied buffers */
 	enum gn_status (*freeze)(struct gn_op *op, struct gn_err *err); /* NULL: nothing */
 	enum gn_status (*forward)(struct gn_op *op, uint64_t step, struct gn_err *err);
+	enum gn_status (*recompute)(struct gn_op *op, struct gn_err *err); /* NULL: info.recomputes is 0 */
 	enum gn_status (*backward)(struct gn_op *op, struct gn_err *err);
 	void (*destroy)(struct gn_op *op); /* NULL: free() is enough */
 };

@@ -200,10 +200,20 @@ static void normalise_at(const struct norm *n, size_t image, size_t group, size_
 		n->loops->normalise(&p, &l, x, y);
 }
 
+static void normalise(const struct norm *n)
+{
+	size_t images = n->base.desc.in[0].n;
+
+#pragma omp parallel for collapse(3) schedule(static)
+	for (size_t image = 0; image < images; image++)
+		for (size_t group = 0; group < n->groups; group++)
+			for (size_t part = 0; part < n->parts; part++)
+				normalise_at(n, image, group, part);
+}
+
 static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
 	struct norm *n = self(op);
-	size_t images = op->desc.in[0].n;
 	enum gn_status s = GN_OK;
 
 	(void)step;
@@ -220,11 +230,18 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 			use_running(n, group);
 		set_line(n, group);
 	}
-#pragma omp parallel for collapse(3) schedule(static)
-	for (size_t image = 0; image < images; image++)
-		for (size_t group = 0; group < n->groups; group++)
-			for (size_t part = 0; part < n->parts; part++)
-				normalise_at(n, image, group, part);
+	normalise(n);
+	return GN_OK;
+}
+
+static enum gn_status recompute(struct gn_op *op, struct gn_err *err)
+{
+	struct norm *n = self(op);
+
+	(void)err;
+	for (size_t group = 0; group < n->groups; group++)
+		set_line(n, group);
+	normalise(n);
 	return GN_OK;
 }
 
@@ -330,13 +347,14 @@ static void describe(struct norm *n)
 	n->base.info.in[1].element_bytes = in->element_bytes;
 	n->base.info.backward_reads_in = 1;
 	n->base.info.backward_reads_out = n->base.desc.add;
+	n->base.info.recomputes = !n->base.desc.add;
 	n->base.info.second_gradient_in_place = n->base.desc.add;
 	n->base.info.sums_gradients = n->base.desc.add;
 }
 
 enum gn_status gn_host_batch_norm_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err)
 {
-	static const struct gn_op_class class = {.bind = bind, .forward = forward, .backward = backward};
+	static const struct gn_op_class class = {.bind = bind, .forward = forward, .recompute = recompute, .backward = backward};
 	struct gn_op *op = gn_op_alloc(sizeof(struct norm), &class, base, err);
 
 	if (!op)

@@ -189,7 +189,9 @@ enum gn_status gn_plan_run_backward(struct gn_plan *p, void (*ready)(void *conte
 		const struct gn_plan_op *o = &p->ops[i];
 		uint64_t began = look(p);
 
-		s = gn_op_backward(o->op, err);
+		s = o->recomputes < 0 ? GN_OK : gn_op_recompute(p->ops[o->recomputes].op, err);
+		if (!s)
+			s = gn_op_backward(o->op, err);
 		if (!s)
 			s = add_gradients(p, o, err);
 		if (!s && p->device)

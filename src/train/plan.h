@@ -39,6 +39,7 @@ struct gn_plan_options {
 	int tune;               /* GPU: the fastest of several algorithms is found by the clock while the plan is made */
 	int frozen;             /* inference on weights that gn_plan_freeze took: batch norm goes into convolutions */
 	int no_memory;          /* the plan answers questions and cannot run; the arrays may be NULL */
+	int keep;               /* host: what batch norms give stays in memory until backward, and is not made again */
 	int dropout;            /* 0 turns dropout off in training too */
 	uint64_t seed;          /* for dropout masks; give every rank its own */
 	const struct gn_plan_watch *watch; /* borrowed; NULL: nobody looks */

@@ -55,6 +55,7 @@ static int add_op(struct gn_plan *p, struct gn_op *op, const struct gn_op_desc *
 				 .conv = -1,
 				 .norm = -1,
 				 .workspace = -1,
+				 .recomputes = -1,
 				 .statistics = -1};
 	for (int i = 0; i < 2; i++) {
 		if (in[i] < 0)

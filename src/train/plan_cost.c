@@ -97,6 +97,8 @@ static void backward(const struct gn_plan *p, const struct gn_plan_op *o, double
 	default:
 		c->bytes[1] = (double)o->info.workspace_bytes + in + out;
 	}
+	if (o->recomputes >= 0)
+		c->bytes[1] += bytes_of(p, p->ops[o->recomputes].in[0]) + in;
 	for (int k = 0; k < 2; k++)
 		c->bytes[1] += o->adds[k] ? 3 * bytes_of(p, o->in[k]) : 0;
 }

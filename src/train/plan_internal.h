@@ -4,11 +4,12 @@
 
 #include "src/train/plan.h"
 
-/* A piece of the arena that is in use from time first to time last. Operator i runs forward at time i, the loss is at
+/* A piece of the arena that is in use from time first to time last, but for a gap, when there is one (gap_first <= gap_last), after
+ * which it holds what is written into it then. Operator i runs forward at time i, the loss is at
  * time op_count, operator i runs backward at time 2 * op_count - i. */
 struct gn_storage {
 	size_t bytes, offset;
-	int first, last;
+	int first, last, gap_first, gap_last;
 };
 
 /* Sets every offset so that pieces in use at the same time do not overlap; returns the bytes needed. Pieces of no bytes
@@ -38,6 +39,7 @@ struct gn_plan_op {
 	size_t own_weight, own_bias; /* elements of the plan's own */
 	int workspace;  /* storage */
 	int statistics; /* storage of a convolution's sums, here and at the batch norm that takes them; -1: none */
+	int recomputes; /* the operator whose output, this one's first input, is made again before backward; -1: none */
 	int adds[2];    /* the gradient of the input goes to temporary memory and is added */
 	int gives_more[2]; /* it goes to the input's more_grad */
 };

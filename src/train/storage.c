@@ -24,6 +24,29 @@ static size_t aligned(size_t bytes)
 	return (bytes + GN_ALIGN_BYTES - 1) / GN_ALIGN_BYTES * GN_ALIGN_BYTES;
 }
 
+/* Times before the gap and behind it. */
+static int parts_of(const struct gn_storage *s, int part[2][2])
+{
+	part[0][0] = s->first;
+	part[0][1] = s->last;
+	if (s->gap_first > s->gap_last)
+		return 1;
+	part[0][1] = s->gap_first - 1;
+	part[1][0] = s->gap_last + 1;
+	part[1][1] = s->last;
+	return 2;
+}
+
+static int together(const struct gn_storage *a, const struct gn_storage *b)
+{
+	int x[2][2], y[2][2], xs = parts_of(a, x), ys = parts_of(b, y), found = 0;
+
+	for (int i = 0; i < xs; i++)
+		for (int k = 0; k < ys; k++)
+			found |= x[i][0] <= y[k][1] && y[k][0] <= x[i][1];
+	return found;
+}
+
 /* The lowest gap between the pieces already placed that are alive together with s. */
 static void place_one(struct gn_storage *s, struct gn_storage **placed, int count, struct gn_storage **rivals)
 {
@@ -31,7 +54,7 @@ static void place_one(struct gn_storage *s, struct gn_storage **placed, int coun
 	size_t at = 0;
 
 	for (int i = 0; i < count; i++)
-		if (placed[i]->first <= s->last && s->first <= placed[i]->last)
+		if (together(placed[i], s))
 			rivals[rival_count++] = placed[i];
 	qsort(rivals, rival_count, sizeof *rivals, by_offset);
 	for (int i = 0; i < rival_count; i++) {
