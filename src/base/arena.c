@@ -33,17 +33,27 @@ static void ask_for_huge_pages(void *memory, size_t size)
 	madvise(memory, size / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
 }
 
+/* Whole huge pages at the beginning are given back: they come empty when they are first touched. Returns their bytes. */
+static size_t empty_pages(void *memory, size_t size)
+{
+	size_t whole = size / HUGE_BYTES * HUGE_BYTES;
+
+	return madvise(memory, whole, MADV_DONTNEED) ? 0 : whole;
+}
+
 void *gn_alloc_aligned(size_t size_bytes)
 {
 	size_t align = size_bytes >= LARGE_BYTES ? HUGE_BYTES : GN_ALIGN_BYTES;
-	size_t rounded = round_up(size_bytes ? size_bytes : 1);
+	size_t rounded = round_up(size_bytes ? size_bytes : 1), empty = 0;
 	void *memory;
 
 	if (!rounded || posix_memalign(&memory, align, rounded))
 		return NULL;
-	if (align == HUGE_BYTES)
+	if (align == HUGE_BYTES) {
+		empty = empty_pages(memory, rounded);
 		ask_for_huge_pages(memory, rounded);
-	memset(memory, 0, rounded);
+	}
+	memset((char *)memory + empty, 0, rounded - empty);
 	return memory;
 }
 

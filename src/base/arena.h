@@ -17,7 +17,7 @@
 struct gn_arena;
 
 /* Zeroed memory aligned to GN_ALIGN_BYTES, to be given to free(); NULL when there is none or size_bytes overflows. Large pieces
- * lie in huge pages where the kernel has them. */
+ * lie in huge pages where the kernel has them, which come when they are first touched. */
 void *gn_alloc_aligned(size_t size_bytes);
 /* Zeroed memory in pages that come when they are first touched, by the threads that work there and not by one before; those of
  * large pieces are huge where the kernel has such. NULL when there is none; to be given to gn_pages_unmap with the same size. */

@@ -336,5 +336,26 @@ const struct gn_tensor_entry *gn_safetensors_find(const struct gn_safetensors *f
 enum gn_status gn_safetensors_read(const struct gn_safetensors *file, const struct gn_tensor_entry *entry, void *data,
 				   struct gn_err *err)
 {
-	return gn_pread_full(file->fd, data, entry->len_bytes, entry->offset, file->path, err);
+	enum { PIECE_BYTES = 8 << 20 };
+	size_t pieces = (entry->len_bytes + PIECE_BYTES - 1) / PIECE_BYTES;
+	enum gn_status status = GN_OK;
+
+	/* what costs is memory that is touched for the first time */
+#pragma omp parallel for schedule(dynamic) if (pieces > 1)
+	for (size_t i = 0; i < pieces; i++) {
+		size_t at = i * PIECE_BYTES, left = entry->len_bytes - at;
+		struct gn_err why;
+		enum gn_status s = gn_pread_full(file->fd, (char *)data + at, left < PIECE_BYTES ? left : PIECE_BYTES,
+						 entry->offset + at, file->path, &why);
+
+		if (!s)
+			continue;
+#pragma omp critical(gn_safetensors)
+		{
+			status = s;
+			if (err)
+				*err = why;
+		}
+	}
+	return status;
 }
