@@ -1,5 +1,6 @@
 /* From the graph to operators: relu joins the batch norm or sum before it, a batch norm the sum that alone reads it, and a
- * reorder goes wherever an operator wants its input in another layout than it comes in. */
+ * reorder goes wherever an operator wants its input in another layout than it comes in. A relu before a max pooling changes places
+ * with it. */
 #include "src/train/plan_device.h"
 
 #include <stdlib.h>
@@ -336,6 +337,33 @@ fail:
 	return gn_err_prefix(err, "%s, %s %s", gn_model_name(p->model), kind_name(n->kind), n->name), s;
 }
 
+/* This relu, which stands alone, and the max pooling behind it may change places: nobody else reads what comes in, or lies
+ * between them. */
+static int may_follow_pool(const struct builder *b, int relu)
+{
+	const struct gn_model *m = b->p->model;
+
+	return gn_model_node(m, relu)->kind == GN_LAYER_RELU && relu + 1 < gn_model_node_count(m) &&
+	       gn_model_node(m, relu + 1)->kind == GN_LAYER_MAX_POOL && gn_model_node(m, relu + 1)->input[0] == relu &&
+	       b->uses_of_node[relu] == 1 && b->uses_of_node[gn_model_node(m, relu)->input[0]] == 1;
+}
+
+/* The largest of values that are not below zero is that of all, or zero: the same result from a quarter of the pixels, and what is
+ * pooled need not be kept for backward. */
+static enum gn_status build_pool_first(struct builder *b, int relu, struct gn_err *err)
+{
+	int from = gn_model_node(b->p->model, relu)->input[0], pool = relu + 1;
+	enum gn_status s;
+
+	b->tensor_of_node[relu] = b->tensor_of_node[from];
+	s = build_node(b, pool, 0, err);
+	b->tensor_of_node[from] = b->tensor_of_node[pool];
+	if (!s)
+		s = build_node(b, relu, 0, err);
+	b->tensor_of_node[pool] = b->tensor_of_node[relu];
+	return s;
+}
+
 static enum gn_status build_all(struct builder *b, struct gn_err *err)
 {
 	struct gn_plan *p = b->p;
@@ -361,6 +389,11 @@ static enum gn_status build_all(struct builder *b, struct gn_err *err)
 		}
 		if (waits(b, i))
 			continue;
+		if (may_follow_pool(b, i)) {
+			s = build_pool_first(b, i, err);
+			i++;
+			continue;
+		}
 		s = build_node(b, i, relu, err);
 		if (!s && relu) {
 			b->tensor_of_node[i + 1] = b->tensor_of_node[i];

@@ -392,6 +392,29 @@ static void test_recomputed(void **state)
 	}
 }
 
+/* A relu before a max pooling comes behind it; one that others read, too, stays. */
+static void test_pool_first(void **state)
+{
+	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 2, .training = 1};
+	int pools = 0;
+	struct net n;
+
+	(void)state;
+	net_init(&n, "vgg16", 10, 32, o);
+	for (int i = 0; i < n.plan->op_count; i++) {
+		const struct gn_plan_op *op = &n.plan->ops[i];
+
+		if (op->kind != GN_OP_MAX_POOL)
+			continue;
+		pools++;
+		assert_int_equal(n.plan->ops[n.plan->tensors[op->in[0]].producer].kind, GN_OP_CONV);
+		assert_int_equal(n.plan->ops[i + 1].kind, GN_OP_RELU);
+		assert_int_equal(n.plan->ops[i + 1].in[0], op->out);
+	}
+	assert_int_equal(pools, 5);
+	net_release(&n);
+}
+
 /* Weights as the plan likes them, in training and inference: bit for bit what torch's order gives. */
 static void test_arranged(void **state)
 {
@@ -558,7 +581,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_host_is_oracle), cmocka_unit_test(test_dropout_is_oracle),
 		cmocka_unit_test(test_inference), cmocka_unit_test(test_frozen), cmocka_unit_test(test_bf16), cmocka_unit_test(test_frozen_bf16),      cmocka_unit_test(test_ready),
-		cmocka_unit_test(test_same_twice), cmocka_unit_test(test_recomputed), cmocka_unit_test(test_arranged),
+		cmocka_unit_test(test_same_twice), cmocka_unit_test(test_recomputed), cmocka_unit_test(test_pool_first),
+		cmocka_unit_test(test_arranged),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_storage),        cmocka_unit_test(test_init),
 	};
