@@ -11,7 +11,7 @@ struct gn_filler {
 	const struct gn_loader_options *options;
 	const struct gn_order *order;
 	struct gn_renderer *renderer;
-	size_t sample_floats;
+	size_t sample_values, sample_bytes;
 	float *spare; /* with mixup: for a mate that is not in the same piece */
 };
 
@@ -25,9 +25,10 @@ enum gn_status gn_filler_create(const struct gn_dataset *dataset, const struct g
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for a worker");
 	f->options = options;
 	f->order = order;
-	f->sample_floats = (size_t)options->channels * options->height * options->width;
+	f->sample_values = (size_t)options->channels * options->height * options->width;
+	f->sample_bytes = f->sample_values * (options->bytes ? 1 : sizeof(float));
 	status = gn_renderer_create(dataset, options, &f->renderer, err);
-	if (!status && options->mixup > 0 && !(f->spare = gn_alloc_aligned(f->sample_floats * sizeof(float))))
+	if (!status && options->mixup > 0 && !(f->spare = gn_alloc_aligned(f->sample_bytes)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for a worker");
 	if (status)
 		gn_filler_destroy(f);
@@ -45,19 +46,24 @@ void gn_filler_destroy(struct gn_filler *f)
 	free(f);
 }
 
+static void *image_at(const struct gn_filler *f, const struct gn_fill *batch, uint32_t i)
+{
+	return (char *)batch->images + i * f->sample_bytes;
+}
+
 static uint32_t render(struct gn_filler *f, uint32_t epoch, const struct gn_fill *batch, uint32_t begin, uint32_t end,
 		       struct gn_err *err)
 {
 	uint32_t failed_at = end;
 
 	for (uint32_t i = begin; i < end; i++) {
-		float *image = batch->images + i * f->sample_floats;
+		void *image = image_at(f, batch, i);
 		struct gn_err failure;
 
 		batch->labels[i] = -1;
 		batch->indices[i] = UINT64_MAX;
 		if (i >= batch->count) {
-			memset(image, 0, f->sample_floats * sizeof *image);
+			memset(image, 0, f->sample_bytes);
 			continue;
 		}
 		batch->indices[i] = gn_order_sample(f->order, epoch, batch->first + i);
@@ -78,7 +84,7 @@ static enum gn_status mix_alone(struct gn_filler *f, uint32_t epoch, const struc
 	enum gn_status status = gn_renderer_run(f->renderer, epoch, index, f->spare, &batch->mates[i], err);
 
 	if (!status)
-		gn_mixup_blend(batch->images + i * f->sample_floats, f->spare, f->sample_floats, batch->shares[i]);
+		gn_mixup_blend(image_at(f, batch, i), f->spare, f->sample_values, batch->shares[i]);
 	return status;
 }
 
@@ -96,12 +102,11 @@ static uint32_t mix(struct gn_filler *f, uint32_t epoch, const struct gn_fill *b
 	}
 	for (uint32_t i = begin; i < valid; i++) {
 		uint64_t position = batch->first + i, mate = gn_mixup_mate(f->order, position);
-		float *image = batch->images + i * f->sample_floats;
 
 		if (mate == position + 1 && i + 1 < valid) {
 			batch->mates[i] = batch->labels[i + 1];
 			batch->mates[i + 1] = batch->labels[i];
-			gn_mixup_blend_pair(image, image + f->sample_floats, f->sample_floats, batch->shares[i],
+			gn_mixup_blend_pair(image_at(f, batch, i), image_at(f, batch, i + 1), f->sample_values, batch->shares[i],
 					    batch->shares[i + 1]);
 			i++;
 		} else if (mate != position && mix_alone(f, epoch, batch, i, mate, err)) {

@@ -10,7 +10,7 @@
 
 /* Where a batch lies. */
 struct gn_fill {
-	float *images;
+	void *images; /* as the options say: floats, or bytes */
 	int32_t *labels;
 	int32_t *mates; /* with mixup: the labels of the mates */
 	float *shares;	/* and the shares of the samples themselves */

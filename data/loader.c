@@ -26,7 +26,7 @@ struct gn_loader {
 	const struct gn_dataset *dataset;
 	struct gn_loader_options options;
 	struct gn_order order;
-	size_t sample_floats;
+	size_t sample_bytes;
 	uint32_t grain; /* samples a worker takes at a time */
 
 	pthread_mutex_t lock;
@@ -120,7 +120,7 @@ static void work(void *argument)
 static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 {
 	uint32_t batch = l->options.batch;
-	size_t sample_bytes = l->sample_floats * sizeof(float), images_bytes;
+	size_t sample_bytes = l->sample_bytes, images_bytes;
 	const size_t most = (size_t)1 << 40;
 	uint64_t fit;
 
@@ -198,7 +198,7 @@ enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct g
 	l->options = *options;
 	l->order = order;
 	l->batches = l->epoch_batches = gn_order_batches(&order);
-	l->sample_floats = (size_t)options->channels * options->height * options->width;
+	l->sample_bytes = (size_t)options->channels * options->height * options->width * (options->bytes ? 1 : sizeof(float));
 	share = options->batch / (uint32_t)options->threads;
 	l->grain = share < 1 ? 1 : share > 16 ? 16 : share;
 	/* Neighbours, which are mixed, stay together. */
@@ -297,7 +297,8 @@ enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct 
 			*err = slot->failure;
 		goto unlock;
 	}
-	out->images = slot->batch.images;
+	out->images = l->options.bytes ? NULL : slot->batch.images;
+	out->pixels = l->options.bytes ? slot->batch.images : NULL;
 	out->labels = slot->batch.labels;
 	out->mates = l->options.mixup > 0 ? slot->batch.mates : NULL;
 	out->shares = l->options.mixup > 0 ? slot->batch.shares : NULL;

@@ -36,6 +36,7 @@ struct gn_loader_options {
 				      * image as it is, with black around where it is smaller (data/augment.h) */
 	uint32_t pad;		     /* for shifts, in pixels on each side; less than height and width */
 	float mean[3], deviation[3]; /* of pixel values in 0..1, per channel */
+	int bytes;		     /* pixels are delivered as they are, for a GPU to normalise; not with mixup */
 	double mixup;		     /* 0: none; else alpha of Beta(alpha, alpha), data/mixup.h */
 	int training;		     /* permuted and incomplete last batch dropped, or evaluation */
 	int threads;		     /* worker threads, >= 1 */
@@ -48,11 +49,12 @@ struct gn_loader_options {
 
 struct gn_batch {
 	const float *images;	 /* [batch][channels][height][width], normalised; borrowed until the next call */
+	const uint8_t *pixels;	 /* with bytes, instead of images: [batch][height][width][channels], rounded */
 	const int32_t *labels;	 /* [batch] */
 	const int32_t *mates;	 /* [batch] with mixup, the labels of what was mixed in; else NULL */
 	const float *shares;	 /* [batch] with mixup, the share of the sample itself; else NULL */
 	const uint64_t *indices; /* [batch] in the dataset; UINT64_MAX past count */
-	uint32_t count;		 /* valid samples, <= batch; the rest of images is zero and labels is -1 */
+	uint32_t count;		 /* valid samples, <= batch; the rest of images or pixels is zero and labels is -1 */
 	double wait_s;		 /* how long this call waited for the workers */
 };
 

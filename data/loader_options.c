@@ -31,6 +31,8 @@ enum gn_status gn_loader_options_check(const struct gn_loader_options *o, struct
 		return gn_err_set(err, GN_ERR_USAGE, "loader: mean has to be finite and deviation above 0");
 	if (!(o->mixup >= 0 && o->mixup <= 1e6))
 		return gn_err_set(err, GN_ERR_USAGE, "loader: mixup of %g; 0 to 1e6 are possible", o->mixup);
+	if (o->bytes && o->mixup > 0)
+		return gn_err_set(err, GN_ERR_USAGE, "loader: mixup makes values that are no bytes");
 	if (o->threads < 1 || o->threads > threads_max)
 		return gn_err_set(err, GN_ERR_USAGE, "loader: %d threads; 1 to %d are possible", o->threads,
 				  threads_max);

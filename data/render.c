@@ -2,6 +2,7 @@
 
 #include "data/augment.h"
 #include "data/resize.h"
+#include "src/base/arena.h"
 
 #include <stdlib.h>
 
@@ -11,6 +12,7 @@ struct gn_renderer {
 	struct gn_decoder *decoder;
 	struct gn_resizer *resizer;
 	void *file;
+	float *planes; /* with bytes: the sample before it is rounded */
 	struct gn_resize_target target; /* all but what a view decides */
 };
 
@@ -27,8 +29,8 @@ enum gn_status gn_renderer_create(const struct gn_dataset *dataset, const struct
 	r->target.height = options->height;
 	r->target.width = options->width;
 	for (uint32_t c = 0; c < options->channels; c++) {
-		r->target.scale[c] = 1 / (255 * options->deviation[c]);
-		r->target.bias[c] = -options->mean[c] / options->deviation[c];
+		r->target.scale[c] = options->bytes ? 1 : 1 / (255 * options->deviation[c]);
+		r->target.bias[c] = options->bytes ? 0 : -options->mean[c] / options->deviation[c];
 	}
 	status = gn_decoder_create(&r->decoder, err);
 	if (!status)
@@ -38,6 +40,11 @@ enum gn_status gn_renderer_create(const struct gn_dataset *dataset, const struct
 		if (!r->file)
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a JPEG file of %u bytes",
 					    gn_dataset_max_length(dataset));
+	}
+	if (!status && options->bytes) {
+		r->planes = gn_alloc_aligned((size_t)options->channels * options->height * options->width * sizeof(float));
+		if (!r->planes)
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a sample");
 	}
 	if (status)
 		gn_renderer_destroy(r);
@@ -52,6 +59,7 @@ void gn_renderer_destroy(struct gn_renderer *r)
 		return;
 	gn_decoder_destroy(r->decoder);
 	gn_resizer_destroy(r->resizer);
+	free(r->planes);
 	free(r->file);
 	free(r);
 }
@@ -104,7 +112,17 @@ static enum gn_status draw(struct gn_renderer *r, uint32_t epoch, uint64_t index
 			      &t, err);
 }
 
-enum gn_status gn_renderer_run(struct gn_renderer *r, uint32_t epoch, uint64_t index, float *image, int32_t *label,
+/* Values are 0 to 255, but for what float adds. */
+static void round_to_bytes(const struct gn_renderer *r, uint8_t *out)
+{
+	size_t plane = (size_t)r->target.height * r->target.width, channels = r->options->channels;
+
+	for (size_t i = 0; i < plane; i++)
+		for (size_t c = 0; c < channels; c++)
+			*out++ = (uint8_t)(int)(r->planes[c * plane + i] + 0.5f);
+}
+
+enum gn_status gn_renderer_run(struct gn_renderer *r, uint32_t epoch, uint64_t index, void *image, int32_t *label,
 			       struct gn_err *err)
 {
 	enum gn_status status = gn_dataset_read(r->dataset, index, r->file, err);
@@ -114,13 +132,15 @@ enum gn_status gn_renderer_run(struct gn_renderer *r, uint32_t epoch, uint64_t i
 	if (status)
 		return status;
 	gn_dataset_sample(r->dataset, index, &sample);
-	status = draw(r, epoch, index, &sample, image, err);
+	status = draw(r, epoch, index, &sample, r->planes ? r->planes : image, err);
 	if (status) {
 		gn_dataset_sample_name(r->dataset, index, name, sizeof name);
 		gn_err_prefix(err, "%s, shard %u, sample %u (%s)", gn_dataset_directory(r->dataset), sample.shard,
 			      sample.row, name);
 		return status;
 	}
+	if (r->planes)
+		round_to_bytes(r, image);
 	*label = (int32_t)sample.label;
 	return GN_OK;
 }

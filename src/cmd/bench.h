@@ -14,6 +14,7 @@ struct gn_bench_options {
 	int json, foreign;
 	const char *data; /* decode */
 	int64_t side, loader_threads, images;
+	int bytes;
 	const char *model, *precision, *init; /* train */
 	int64_t batch, classes, threads;
 	int inference;

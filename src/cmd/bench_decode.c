@@ -27,7 +27,7 @@ struct decode_bench {
 	struct gn_decoder *decoder;
 	struct gn_renderer *renderer;
 	char *file;
-	float *image;
+	void *image;
 	uint64_t images;
 	double bytes, pixels;	    /* of a file, in the mean */
 	double plain_s, sample_s;   /* processor time for all images, the least of all passes */
@@ -116,7 +116,7 @@ static enum gn_status open_all(struct decode_bench *b, struct gn_err *err)
 		b->pixels += (double)s.width * s.height / (double)b->images;
 	}
 	b->file = malloc((size_t)gn_dataset_max_length(b->dataset) + 1);
-	b->image = calloc((size_t)b->options.height * b->options.width * b->options.channels, sizeof *b->image);
+	b->image = calloc((size_t)b->options.height * b->options.width * b->options.channels, b->options.bytes ? 1 : sizeof(float));
 	if (!b->file || !b->image)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to decode");
 	status = gn_decoder_create(&b->decoder, err);
@@ -132,7 +132,9 @@ static void print(const struct decode_bench *b)
 		printf("# %.0f images of %.0f bytes and %.0f pixels, to %ux%u; images/s of one processor, the best of %lld passes\n"
 		       "%-44s %10.1f\n%-44s %10.1f  %.2f of plain\n%-33s%3d threads %10.1f\n", n, b->bytes, b->pixels,
 		       b->options.width, b->options.height, (long long)b->o->iters, "plain libjpeg-turbo, whole image",
-		       n / b->plain_s, "read, check, crop, decode, resize, normalise", n / b->sample_s, b->plain_s / b->sample_s,
+		       n / b->plain_s,
+		       b->options.bytes ? "read, check, crop, decode, resize, round" : "read, check, crop, decode, resize, normalise",
+		       n / b->sample_s, b->plain_s / b->sample_s,
 		       "the loader, all together,", b->options.threads, b->loader_images_per_s);
 		return;
 	}
@@ -143,6 +145,7 @@ static void print(const struct decode_bench *b)
 	gn_json_fixed(&j, "file_bytes", b->bytes, 0);
 	gn_json_fixed(&j, "pixels", b->pixels, 0);
 	gn_json_uint(&j, "side", b->options.height);
+	gn_json_string(&j, "to", b->options.bytes ? "bytes" : "floats");
 	gn_json_fixed(&j, "plain_images_per_s_per_core", n / b->plain_s, 1);
 	gn_json_fixed(&j, "images_per_s_per_core", n / b->sample_s, 1);
 	gn_json_fixed(&j, "of_plain", b->plain_s / b->sample_s, 3);
@@ -158,7 +161,7 @@ int gn_bench_decode(const struct gn_bench_options *o)
 	struct decode_bench b = {
 		.o = o, .plain_s = INFINITY, .sample_s = INFINITY,
 		.options = {.seed = 1, .ranks = 1, .batch = 32, .channels = 3, .height = (uint32_t)o->side, .width = (uint32_t)o->side,
-			    .training = 1, .augment = GN_AUGMENT_CROP_FLIP, .mean = {0.485f, 0.456f, 0.406f},
+			    .training = 1, .bytes = o->bytes, .augment = GN_AUGMENT_CROP_FLIP, .mean = {0.485f, 0.456f, 0.406f},
 			    .deviation = {0.229f, 0.224f, 0.225f}, .threads = (int)o->loader_threads, .prefetch_bytes = 64 << 20},
 	};
 	struct gn_err err;

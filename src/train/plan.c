@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum gn_status check_options(const struct gn_plan_options *o, const float *grads, struct gn_err *err)
+static enum gn_status check_options(const struct gn_model *m, const struct gn_plan_options *o, const float *grads,
+				    struct gn_err *err)
 {
 	if (o->batch < 1 || o->batch > 1 << 20)
 		return gn_err_set(err, GN_ERR_USAGE, "a batch of %d images: 1 to %d are possible", o->batch, 1 << 20);
@@ -20,6 +21,8 @@ static enum gn_status check_options(const struct gn_plan_options *o, const float
 	if ((o->fp16 || o->tf32) && o->backend != GN_BACKEND_CUDA)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s is for GPUs: use --device cuda, or fp32 or bf16",
 				  o->fp16 ? "fp16" : "tf32");
+	if (o->pixels && (o->backend != GN_BACKEND_CUDA || gn_model_channels(m) != 3))
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "images as bytes are for GPUs, in three channels");
 	return GN_OK;
 }
 
@@ -27,7 +30,7 @@ enum gn_status gn_plan_create(const struct gn_model *model, const struct gn_plan
 			      float *grads, float *buffers, struct gn_plan **out, struct gn_err *err)
 {
 	struct gn_plan *p;
-	enum gn_status s = check_options(options, grads, err);
+	enum gn_status s = check_options(model, options, grads, err);
 
 	if (s)
 		return s;
@@ -50,6 +53,7 @@ enum gn_status gn_plan_create(const struct gn_model *model, const struct gn_plan
 	if (!s)
 		s = gn_plan_place(p, err);
 	p->options.weights = NULL; /* not needed any more */
+	p->options.pixels = NULL;
 	if (s)
 		gn_plan_destroy(p);
 	else
@@ -112,7 +116,7 @@ enum gn_status gn_plan_run_forward(struct gn_plan *p, uint64_t step, struct gn_e
 	return GN_OK;
 }
 
-enum gn_status gn_plan_forward(struct gn_plan *p, const float *images, uint64_t step, const float **logits,
+enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t step, const float **logits,
 			       struct gn_err *err)
 {
 	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
@@ -241,7 +245,7 @@ enum gn_status gn_plan_pull(struct gn_plan *p, struct gn_err *err)
 	return p->device ? p->device->class->pull(p, err) : no_device(err);
 }
 
-enum gn_status gn_plan_stage(struct gn_plan *p, const float *images, const struct gn_targets *targets, struct gn_err *err)
+enum gn_status gn_plan_stage(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err)
 {
 	return p->device ? p->device->class->stage(p, images, targets, err) : no_device(err);
 }

@@ -25,6 +25,11 @@ struct gn_plan_watch {
 	void *context;
 };
 
+/* How bytes become values, by channel: value = (byte / 255 - mean) / deviation. */
+struct gn_plan_pixels {
+	float mean[3], deviation[3];
+};
+
 struct gn_plan_options {
 	enum gn_backend backend; /* plain-C oracle in double precision, oneDNN, or a GPU */
 	int batch;
@@ -37,6 +42,8 @@ struct gn_plan_options {
 	int fp16, tf32;         /* GPU: activations in half precision, with a loss scale; products of floats rounded to tf32 */
 	int gpu;                /* GPU: which; numbers beyond the last start over, for ranks that share */
 	int tune;               /* GPU: the fastest of several algorithms is found by the clock while the plan is made */
+	/* GPU, three channels: images come as bytes and become values there. Read while the plan is made; NULL: they come as floats. */
+	const struct gn_plan_pixels *pixels;
 	int frozen;             /* inference on weights that gn_plan_freeze took: batch norm goes into convolutions */
 	int no_memory;          /* the plan answers questions and cannot run; the arrays may be NULL */
 	int keep;               /* host: what batch norms give stays in memory until backward, and is not made again */
@@ -60,9 +67,9 @@ void gn_plan_destroy(struct gn_plan *p);
  * differ from those of a plan without by rounding. Others need not be told. Should the backend fail, the plan is not frozen, as a
  * forward tells. */
 void gn_plan_freeze(struct gn_plan *p);
-/* images [batch][channels][side][side]; logits [batch][classes], borrowed, valid until the next call. step numbers
- * dropout masks and is otherwise unused. Training mode updates the BN buffers. */
-enum gn_status gn_plan_forward(struct gn_plan *p, const float *images, uint64_t step, const float **logits,
+/* images: float [batch][channels][side][side], or where options.pixels uint8_t [batch][side][side][3]; logits
+ * [batch][classes], borrowed, valid until the next call. step numbers dropout masks and is otherwise unused. Training mode updates the BN buffers. */
+enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t step, const float **logits,
 			       struct gn_err *err);
 /* After a forward: mean cross entropy over the labels that are >= 0 (with label smoothing), and the start of backward.
  */
@@ -92,8 +99,8 @@ enum gn_status gn_plan_reside(struct gn_plan *p, const struct gn_plan_update *up
 /* The caller's parameters, buffers and slots to the device, and back. Blocks. */
 enum gn_status gn_plan_push(struct gn_plan *p, struct gn_err *err);
 enum gn_status gn_plan_pull(struct gn_plan *p, struct gn_err *err);
-/* The batch that the next launch takes; the arrays may be reused at once. */
-enum gn_status gn_plan_stage(struct gn_plan *p, const float *images, const struct gn_targets *targets, struct gn_err *err);
+/* The batch that the next launch takes, images as for a forward pass; the arrays may be reused at once. */
+enum gn_status gn_plan_stage(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err);
 /* Queues the whole step on the batch that was staged last. u->grad_scale is the caller's own; the loss scale is added. */
 enum gn_status gn_plan_launch(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err);
 /* Blocks until that step is through. */

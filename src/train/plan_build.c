@@ -372,7 +372,7 @@ static enum gn_status build_all(struct builder *b, struct gn_err *err)
 				   gn_model_channels(m),
 				   gn_model_side(m),
 				   gn_model_side(m),
-				   1,
+				   p->options.pixels ? 0 : 1,
 				   p->options.backend == GN_BACKEND_REF ? (int)sizeof(double) : (int)sizeof(float)};
 	int count = gn_model_node_count(m);
 	enum gn_status s = GN_OK;

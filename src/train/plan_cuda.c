@@ -85,7 +85,7 @@ static enum gn_status send_weights(struct gn_plan *p, struct gn_err *err)
 	return status;
 }
 
-static enum gn_status load(struct gn_plan *p, const float *images, uint64_t step, struct gn_err *err)
+static enum gn_status load(struct gn_plan *p, const void *images, uint64_t step, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	enum gn_status status = GN_OK;
@@ -277,6 +277,8 @@ enum gn_status gn_plan_cuda_create(const struct gn_plan *p, struct gn_plan_devic
 	d->loss_scale = o->fp16 ? FIRST_LOSS_SCALE : 1;
 	d->staged = -1;
 	d->stale = 1;
+	if (o->pixels)
+		d->pixels = *o->pixels;
 	status = open_device(d, o, err);
 	if (status) {
 		destroy(&d->base);

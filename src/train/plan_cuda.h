@@ -10,8 +10,8 @@ enum { GN_PLAN_SLOTS = 2 }; /* a batch is used while the next one comes */
 
 /* A batch on its way. */
 struct gn_plan_slot {
-	float *pinned;	 /* images, then labels, mates, shares */
-	float *images;	 /* device; labels and so on behind them */
+	char *pinned;	 /* images, at targets_at labels, mates, shares */
+	char *images;	 /* device; the same */
 	struct gn_cuda_event *uploaded, *taken;
 	int has_mates;
 };
@@ -30,7 +30,9 @@ struct gn_plan_cuda {
 	struct gn_cuda_ops *ops;
 	struct gn_cuda_arena *arena;
 	enum gn_cuda_type type;
-	size_t image_elements; /* of a batch */
+	size_t image_bytes, targets_at; /* of a batch, as it comes; where labels lie behind it */
+	struct gn_plan_pixels pixels;	/* where images come as bytes */
+	struct gn_cuda_crop *crops;	/* none is moved or mirrored; NULL: images come as floats */
 	struct gn_plan_slot slots[GN_PLAN_SLOTS];
 	int next_slot, staged; /* staged: the slot to be taken; -1 for none */
 	/* the batch that the step works on: labels, mates, shares, each batch elements of 4 bytes */
@@ -70,8 +72,8 @@ static inline size_t gn_plan_cuda_target_elements(const struct gn_plan *p)
 enum gn_status gn_plan_cuda_place(struct gn_plan *p, struct gn_err *err);
 /* plan_cuda_batch.c */
 /* Queues the upload of a batch into the next slot; targets NULL: images alone. */
-enum gn_status gn_plan_cuda_stage(struct gn_plan *p, const float *images, const struct gn_targets *targets, struct gn_err *err);
-/* Queues the copy of what was staged to where operators look for it. */
+enum gn_status gn_plan_cuda_stage(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err);
+/* Queues what was staged to where operators look for it, bytes as values. */
 enum gn_status gn_plan_cuda_take(struct gn_plan *p, struct gn_err *err);
 /* plan_cuda.c. Queues the loss and its gradient. */
 enum gn_status gn_plan_cuda_loss(struct gn_plan *p, struct gn_err *err);

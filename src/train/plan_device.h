@@ -15,7 +15,7 @@ struct gn_plan_device_class {
 	/* Frozen weights have changed. */
 	void (*freeze)(struct gn_plan *p);
 	/* Before a forward pass: images and whatever else it reads. */
-	enum gn_status (*load)(struct gn_plan *p, const float *images, uint64_t step, struct gn_err *err);
+	enum gn_status (*load)(struct gn_plan *p, const void *images, uint64_t step, struct gn_err *err);
 	/* After it: p->logits. */
 	enum gn_status (*store)(struct gn_plan *p, struct gn_err *err);
 	enum gn_status (*loss)(struct gn_plan *p, const struct gn_targets *targets, double *loss, struct gn_err *err);
@@ -29,7 +29,7 @@ struct gn_plan_device_class {
 	enum gn_status (*reside)(struct gn_plan *p, const struct gn_plan_update *update, struct gn_err *err);
 	enum gn_status (*push)(struct gn_plan *p, struct gn_err *err);
 	enum gn_status (*pull)(struct gn_plan *p, struct gn_err *err);
-	enum gn_status (*stage)(struct gn_plan *p, const float *images, const struct gn_targets *targets, struct gn_err *err);
+	enum gn_status (*stage)(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err);
 	enum gn_status (*launch)(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err);
 	enum gn_status (*result)(struct gn_plan *p, struct gn_plan_result *out, struct gn_err *err);
 };

@@ -163,6 +163,46 @@ static void check_worlds(const struct gn_dataset *d, const struct gn_loader_opti
 	free(many);
 }
 
+/* The same samples as bytes: rounded, channels side by side. */
+static void bytes_are_the_samples_rounded(void **state)
+{
+	struct gn_loader_options o = plain, b;
+	struct gn_loader *values, *bytes;
+	size_t map = 32 * 32;
+	struct gn_err err;
+
+	(void)state;
+	o.training = 1;
+	o.batch = 12;
+	o.channels = 3;
+	o.height = o.width = 32;
+	o.augment = GN_AUGMENT_CROP_FLIP;
+	b = o;
+	b.bytes = 1;
+	b.mean[0] = 0.5f; /* not looked at */
+	values = loader(photos, &o);
+	bytes = loader(photos, &b);
+	must(gn_loader_start(values, 2, 0, &err), &err);
+	must(gn_loader_start(bytes, 2, 0, &err), &err);
+	for (uint64_t k = 0; k < gn_loader_batches(values); k++) {
+		struct gn_batch v = next(values), p = next(bytes);
+
+		assert_null(p.images);
+		assert_null(v.pixels);
+		assert_memory_equal(v.labels, p.labels, o.batch * sizeof *v.labels);
+		for (size_t i = 0; i < 3 * map * o.batch; i++) {
+			size_t image = i / (3 * map), at = i / 3 % map, c = i % 3;
+			double off = 255.0 * v.images[(image * 3 + c) * map + at] - p.pixels[i];
+
+			assert_true(off > -0.501 && off < 0.501);
+		}
+	}
+	gn_loader_destroy(values);
+	gn_loader_destroy(bytes);
+	b.mixup = 0.2;
+	assert_int_equal(gn_loader_create(photos, &b, &bytes, &err), GN_ERR_USAGE);
+}
+
 static void every_world_sees_the_same_pixels(void **state)
 {
 	struct gn_loader_options o = plain;
@@ -621,6 +661,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_world_sees_the_same_pixels),
+		cmocka_unit_test(bytes_are_the_samples_rounded),
 		cmocka_unit_test(resuming_goes_on_with_the_same_batches),
 		cmocka_unit_test(another_batch_goes_on_with_the_right_sample),
 		cmocka_unit_test(epochs_differ_in_order_and_crops),

@@ -93,6 +93,7 @@ struct net {
 	struct gn_arrange *arrange;
 	struct gn_optimizer *optimizer;
 	float *params, *grads, *buffers, *images, *shares;
+	uint8_t *pixels; /* NULL: images are given as floats */
 	int32_t *labels, *mates;
 	int batch;
 	struct gn_err err;
@@ -117,6 +118,7 @@ static void destroy(struct net *n)
 	free(n->grads);
 	free(n->buffers);
 	free(n->images);
+	free(n->pixels);
 	free(n->shares);
 	free(n->labels);
 	free(n->mates);
@@ -165,6 +167,11 @@ static enum gn_status make(struct net *n, const char *model, int batch, int side
 	return make_plan(n, o);
 }
 
+static const void *input_of(const struct net *n)
+{
+	return n->pixels ? (const void *)n->pixels : n->images;
+}
+
 static struct gn_targets targets_of(const struct net *n)
 {
 	return (struct gn_targets){n->labels, n->mates, n->shares};
@@ -173,7 +180,7 @@ static struct gn_targets targets_of(const struct net *n)
 static enum gn_status pass(struct net *n, double *loss, const float **logits)
 {
 	struct gn_targets t = targets_of(n);
-	enum gn_status status = gn_plan_forward(n->plan, n->images, 3, logits, &n->err);
+	enum gn_status status = gn_plan_forward(n->plan, input_of(n), 3, logits, &n->err);
 
 	if (!status)
 		status = gn_plan_loss_mixed(n->plan, &t, loss, &n->err);
@@ -293,14 +300,14 @@ static enum gn_status run_on_device(struct net *n, double *losses, double *norm,
 	if (!status)
 		status = gn_plan_push(n->plan, &n->err);
 	if (!status)
-		status = gn_plan_stage(n->plan, n->images, &t, &n->err);
+		status = gn_plan_stage(n->plan, input_of(n), &t, &n->err);
 	for (uint64_t k = 0; k < STEPS && !status; k++) {
 		struct gn_optim_update u = {.lr = 0.002, .grad_scale = 1, .step = k + 1};
 		struct gn_plan_result r;
 
 		status = gn_plan_launch(n->plan, k, &u, &n->err);
 		if (!status)
-			status = gn_plan_stage(n->plan, n->images, &t, &n->err);
+			status = gn_plan_stage(n->plan, input_of(n), &t, &n->err);
 		if (!status)
 			status = gn_plan_result(n->plan, &r, &n->err);
 		if (status)
@@ -341,6 +348,67 @@ static void check_run(const char *model, int batch, int side, const struct preci
 	      model, p->name, STEPS, losses[0][0],
 	      losses[0][STEPS - 1], off, norms[0], norms[1], status ? 0 : distance(a.params, b.params, gn_model_param_elements(a.model)),
 	      a.plan ? gn_plan_manner(a.plan) : "");
+	destroy(&a);
+	destroy(&b);
+}
+
+static const struct gn_plan_pixels scale = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
+
+/* Bytes, and the values that they stand for. */
+static void give_pixels(struct net *bytes, struct net *values)
+{
+	int side = gn_model_side(bytes->model);
+	size_t map = (size_t)side * (size_t)side, count = (size_t)bytes->batch * map * 3;
+
+	bytes->pixels = malloc(count);
+	if (!bytes->pixels)
+		abort();
+	for (size_t i = 0; i < count; i++) {
+		size_t image = i / (3 * map), at = i / 3 % map, c = i % 3;
+
+		bytes->pixels[i] = (uint8_t)(i * 131 + i / 7 * 17);
+		values->images[(image * 3 + c) * map + at] =
+			((float)bytes->pixels[i] / 255 - scale.mean[c]) / scale.deviation[c];
+	}
+}
+
+/* Images as bytes, by hand and on the device, against the same as floats. */
+static void check_pixels(const char *model, int batch, int side, const struct precision *p)
+{
+	struct gn_plan_options floats_in = on_gpu(p), bytes_in;
+	double losses[2][STEPS] = {{0}}, norms[2] = {0, 0}, loss = 0, off = 0;
+	const float *logits;
+	struct net a, b;
+	int skipped = 0;
+	enum gn_status status;
+
+	floats_in.training = 1;
+	bytes_in = floats_in;
+	bytes_in.pixels = &scale;
+	status = make(&a, model, batch, side, bytes_in);
+	if (make(&b, model, batch, side, floats_in) || status) {
+		printf("# %s\n", status ? a.err.text : b.err.text);
+		status = GN_ERR_FAILED;
+	} else {
+		give_pixels(&a, &b);
+		status = pass(&a, &loss, &logits);
+		if (!status && gn_init_params(a.model, "formula", a.params, a.buffers, &a.err))
+			status = GN_ERR_FAILED;
+		gn_arrange_in(a.arrange, a.params);
+		if (!status)
+			status = run_on_device(&a, losses[0], &norms[0], &skipped);
+		if (status)
+			printf("# %s\n", a.err.text);
+	}
+	if (!status && run_by_hand(&b, losses[1], &norms[1])) {
+		printf("# %s\n", b.err.text);
+		status = GN_ERR_FAILED;
+	}
+	for (int k = 0; k < STEPS && !status; k++)
+		off = fmax(off, fabs(losses[0][k] - losses[1][k]) / fabs(losses[1][k]));
+	point(!status && !skipped && off < p->tolerance && fabs(loss - losses[1][0]) < p->tolerance * losses[1][0],
+	      "%s, %s, images as bytes and as floats: losses %.4f to %.4f, off by %.1e", model, p->name, losses[0][0],
+	      losses[0][STEPS - 1], off);
 	destroy(&a);
 	destroy(&b);
 }
@@ -397,6 +465,7 @@ int main(int argc, char **argv)
 		check_inference("resnet20", 2, 19, &precisions[i]);
 		check_run("lenet", 4, 28, &precisions[i]);
 		check_run("resnet20", 3, 12, &precisions[i]);
+		check_pixels("resnet20", 3, 12, &precisions[i]);
 	}
 	check_skip();
 	for (int i = 1; i < argc; i++)
