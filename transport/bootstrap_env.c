@@ -70,16 +70,13 @@ static enum gn_status transmit(const struct gn_bootstrap *b, int rank, int fd, c
 	enum gn_status status;
 
 	for (size_t done = 0; done < len_bytes;) {
-		ssize_t n = send(fd, (const char *)data + done, len_bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n = gn_net_send_some(fd, (const char *)data + done, len_bytes - done);
 
-		if (n >= 0) {
-			done += (size_t)n;
-			continue;
-		}
-		if (errno != EAGAIN && errno != EINTR)
+		if (n < 0)
 			return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d cannot send to rank %d: %s", b->rank, rank,
 					  strerror(errno));
-		if (!gn_net_writable(fd, gn_bootstrap_nap_ms(b))) {
+		done += (size_t)n;
+		if (!n && !gn_net_writable(fd, gn_bootstrap_nap_ms(b))) {
 			status = gn_bootstrap_may_wait(b, started, "the exchange over MASTER_ADDR", err);
 			if (status)
 				return status;

@@ -191,19 +191,25 @@ int gn_net_left_ms(uint64_t deadline_ns, int most_ms)
 	return left < (uint64_t)most_ms ? (int)left : most_ms;
 }
 
+ssize_t gn_net_send_some(int fd, const void *data, size_t len_bytes)
+{
+	ssize_t n = send(fd, data, len_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+	return n < 0 && (errno == EINTR || errno == EAGAIN) ? 0 : n;
+}
+
 int gn_net_send_all(int fd, const void *data, size_t len_bytes, int timeout_ms)
 {
 	uint64_t deadline = gn_clock_ns() + (uint64_t)timeout_ms * 1000000;
 
 	for (size_t done = 0; done < len_bytes;) {
-		ssize_t n = send(fd, (const char *)data + done, len_bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n = gn_net_send_some(fd, (const char *)data + done, len_bytes - done);
 
-		if (n >= 0) {
-			done += (size_t)n;
-			continue;
-		}
-		if (errno != EINTR && errno != EAGAIN)
+		if (n < 0)
 			return -1;
+		done += (size_t)n;
+		if (n > 0)
+			continue;
 		if (!gn_net_left_ms(deadline, timeout_ms)) {
 			errno = ETIMEDOUT;
 			return -1;

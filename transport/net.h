@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define GN_NET_ADDRESS_MAX 64
 #define GN_NET_ADDRESSES_MAX 16
@@ -35,6 +36,8 @@ int gn_net_readable(int fd, int timeout_ms);
 int gn_net_writable(int fd, int timeout_ms);
 /* What is left until deadline_ns (gn_clock_ns), at most most_ms; 0 when it is over. */
 int gn_net_left_ms(uint64_t deadline_ns, int most_ms);
+/* What the kernel takes of it at once: bytes, 0 when it takes none now, -1 with errno. */
+ssize_t gn_net_send_some(int fd, const void *data, size_t len_bytes);
 /* All len_bytes, blocking at most timeout_ms altogether; 0, or -1 with errno (0 at end of stream, ETIMEDOUT). */
 int gn_net_send_all(int fd, const void *data, size_t len_bytes, int timeout_ms);
 int gn_net_receive_all(int fd, void *data, size_t len_bytes, int timeout_ms);

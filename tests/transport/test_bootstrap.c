@@ -1,4 +1,4 @@
-/* The meeting point of the environment bootstrap, one side of which is a process that stands still or a bare socket. */
+/* The meeting point of the environment bootstrap, the other side of which is a bare socket that stands still. */
 #include "tests/test.h"
 
 #include "src/base/clock.h"
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TIMEOUT_MS 1000
+#define TIMEOUT_MS 2000
 #define SOON_NS 4000000000u
 
 static struct gn_secret secret;
