@@ -12,7 +12,7 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 	crop_kernel(struct target t, const uint8_t *images, const struct gn_cuda_crop *crops, T *out)
 {
 	int i = (int)(blockIdx.x * blockDim.x + threadIdx.x), n = blockIdx.y;
-	struct gn_cuda_crop crop = crops[n];
+	struct gn_cuda_crop crop = crops ? crops[n] : gn_cuda_crop{0, 0, 0};
 	int x, y, inside;
 	float v[V];
 

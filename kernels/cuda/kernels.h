@@ -215,7 +215,7 @@ struct gn_cuda_image_args {
 	int out_channels;	     /* 3 or more: the others become 0 */
 	float mean[3], deviation[3]; /* of pixel values in 0..1: sample = (pixel / 255 - mean) / deviation */
 	const uint8_t *images;
-	const struct gn_cuda_crop *crops; /* [n] */
+	const struct gn_cuda_crop *crops; /* [n]; NULL: from the corner, not mirrored */
 	void *out;			  /* [n][out_h][out_w][out_channels] */
 };
 

@@ -31,8 +31,8 @@ struct gn_plan_cuda {
 	struct gn_cuda_arena *arena;
 	enum gn_cuda_type type;
 	size_t image_bytes, targets_at; /* of a batch, as it comes; where labels lie behind it */
-	struct gn_plan_pixels pixels;	/* where images come as bytes */
-	struct gn_cuda_crop *crops;	/* none is moved or mirrored; NULL: images come as floats */
+	int bytes; /* images come so, and become values by pixels */
+	struct gn_plan_pixels pixels;
 	struct gn_plan_slot slots[GN_PLAN_SLOTS];
 	int next_slot, staged; /* staged: the slot to be taken; -1 for none */
 	/* the batch that the step works on: labels, mates, shares, each batch elements of 4 bytes */

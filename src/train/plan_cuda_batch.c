@@ -47,7 +47,7 @@ static enum gn_status normalise(struct gn_plan *p, const void *pixels, void *ima
 	const struct gn_layout *l = &p->tensors[0].layout;
 	struct gn_cuda_image_args a = {
 		.type = l->element_bytes == sizeof(float) ? GN_CUDA_F32 : d->type, .n = l->n, .h = l->h, .w = l->w,
-		.out_h = l->h, .out_w = l->w, .out_channels = l->c, .images = pixels, .crops = d->crops, .out = images,
+		.out_h = l->h, .out_w = l->w, .out_channels = l->c, .images = pixels, .out = images,
 	};
 
 	memcpy(a.mean, d->pixels.mean, sizeof a.mean);
@@ -68,7 +68,7 @@ enum gn_status gn_plan_cuda_take(struct gn_plan *p, struct gn_err *err)
 	d->staged = -1;
 	d->has_mates = s->has_mates;
 	if ((status = gn_cuda_stream_after(d->stream, s->uploaded, err)) ||
-	    (status = d->crops ? normalise(p, s->images, images, err) : gn_cuda_copy(d->stream, images, s->images, d->image_bytes, err)) ||
+	    (status = d->bytes ? normalise(p, s->images, images, err) : gn_cuda_copy(d->stream, images, s->images, d->image_bytes, err)) ||
 	    (status = gn_cuda_copy(d->stream, d->labels, s->images + d->targets_at, gn_plan_cuda_target_elements(p) * 4, err)))
 		return status;
 	return gn_cuda_event_record(s->taken, d->stream, err);

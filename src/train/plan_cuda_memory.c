@@ -14,11 +14,6 @@ static size_t batch_bytes(const struct gn_plan *p)
 	return gn_plan_cuda_of(p)->targets_at + gn_plan_cuda_target_elements(p) * 4;
 }
 
-static size_t crops_bytes(const struct gn_plan *p)
-{
-	return p->options.pixels ? (size_t)p->options.batch * sizeof(struct gn_cuda_crop) : 0;
-}
-
 /* Device memory beside the arena of activations. */
 static size_t other_bytes(const struct gn_plan *p)
 {
@@ -27,7 +22,7 @@ static size_t other_bytes(const struct gn_plan *p)
 
 	return aligned(params) * (p->options.training ? 2 : 1) + aligned(buffers) + aligned(p->own_elements * sizeof(float)) +
 	       GN_PLAN_SLOTS * aligned(batch_bytes(p)) + aligned(gn_plan_cuda_target_elements(p) * 4) +
-	       aligned((size_t)p->options.batch * sizeof(float)) + aligned(crops_bytes(p)) + 4 * GN_CUDA_ALIGN_BYTES;
+	       aligned((size_t)p->options.batch * sizeof(float)) + 4 * GN_CUDA_ALIGN_BYTES;
 }
 
 /* Says what would fit: activations grow with the batch, parameters do not. */
@@ -78,7 +73,6 @@ static void lay_out(struct gn_plan *p)
 	for (int i = 0; i < GN_PLAN_SLOTS; i++)
 		d->slots[i].images = piece(d, batch_bytes(p));
 	d->labels = piece(d, gn_plan_cuda_target_elements(p) * 4);
-	d->crops = piece(d, crops_bytes(p));
 	d->loss_rows = piece(d, (size_t)p->options.batch * sizeof(float));
 	d->loss = piece(d, sizeof *d->loss);
 	d->nonfinite = piece(d, sizeof *d->nonfinite);
@@ -141,7 +135,7 @@ enum gn_status gn_plan_cuda_place(struct gn_plan *p, struct gn_err *err)
 	void *outcome;
 	enum gn_status status;
 
-	d->image_bytes = gn_layout_elements(&p->tensors[0].layout) * (p->options.pixels ? 1 : sizeof(float));
+	d->image_bytes = gn_layout_elements(&p->tensors[0].layout) * (d->bytes ? 1 : sizeof(float));
 	d->targets_at = aligned(d->image_bytes);
 	p->logits = calloc((size_t)p->options.batch * (size_t)gn_model_classes(p->model), sizeof *p->logits);
 	if (!p->logits)
@@ -157,8 +151,6 @@ enum gn_status gn_plan_cuda_place(struct gn_plan *p, struct gn_err *err)
 	status = make_slots(p, err);
 	if (!status)
 		status = make_events(p, err);
-	if (!status && d->crops)
-		status = gn_cuda_fill(d->stream, d->crops, 0, crops_bytes(p), err);
 	if (!status)
 		register_arrays(p);
 	snprintf(p->manner, sizeof p->manner, "on %.100s, %s", gn_cuda_device_info(d->device)->name,
