@@ -26,7 +26,7 @@ enum gn_status gn_filler_create(const struct gn_dataset *dataset, const struct g
 	f->options = options;
 	f->order = order;
 	f->sample_values = (size_t)options->channels * options->height * options->width;
-	f->sample_bytes = f->sample_values * (options->bytes ? 1 : sizeof(float));
+	f->sample_bytes = gn_loader_sample_bytes(options);
 	status = gn_renderer_create(dataset, options, &f->renderer, err);
 	if (!status && options->mixup > 0 && !(f->spare = gn_alloc_aligned(f->sample_bytes)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for a worker");

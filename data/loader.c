@@ -26,7 +26,6 @@ struct gn_loader {
 	const struct gn_dataset *dataset;
 	struct gn_loader_options options;
 	struct gn_order order;
-	size_t sample_bytes;
 	uint32_t grain; /* samples a worker takes at a time */
 
 	pthread_mutex_t lock;
@@ -120,7 +119,7 @@ static void work(void *argument)
 static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 {
 	uint32_t batch = l->options.batch;
-	size_t sample_bytes = l->sample_bytes, images_bytes;
+	size_t sample_bytes = gn_loader_sample_bytes(&l->options), images_bytes;
 	const size_t most = (size_t)1 << 40;
 	uint64_t fit;
 
@@ -198,7 +197,6 @@ enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct g
 	l->options = *options;
 	l->order = order;
 	l->batches = l->epoch_batches = gn_order_batches(&order);
-	l->sample_bytes = (size_t)options->channels * options->height * options->width * (options->bytes ? 1 : sizeof(float));
 	share = options->batch / (uint32_t)options->threads;
 	l->grain = share < 1 ? 1 : share > 16 ? 16 : share;
 	/* Neighbours, which are mixed, stay together. */

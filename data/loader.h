@@ -58,7 +58,16 @@ struct gn_batch {
 	double wait_s;		 /* how long this call waited for the workers */
 };
 
+/* What a plan takes: pixels, or images. */
+static inline const void *gn_batch_input(const struct gn_batch *b)
+{
+	return b->pixels ? (const void *)b->pixels : b->images;
+}
+
 struct gn_loader;
+
+/* Of one sample as it is delivered: floats, or bytes. */
+size_t gn_loader_sample_bytes(const struct gn_loader_options *options);
 
 /* Everything about options that needs no dataset, GN_ERR_USAGE: channels, sides, padding, mean, deviation, threads. */
 enum gn_status gn_loader_options_check(const struct gn_loader_options *options, struct gn_err *err);

@@ -10,6 +10,11 @@ static int normal_floats(const float *v, uint32_t count, int positive)
 	return 1;
 }
 
+size_t gn_loader_sample_bytes(const struct gn_loader_options *o)
+{
+	return (size_t)o->channels * o->height * o->width * (o->bytes ? 1 : sizeof(float));
+}
+
 enum gn_status gn_loader_options_check(const struct gn_loader_options *o, struct gn_err *err)
 {
 	enum { side_max = 16384, threads_max = 1024 };

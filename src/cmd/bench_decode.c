@@ -116,7 +116,7 @@ static enum gn_status open_all(struct decode_bench *b, struct gn_err *err)
 		b->pixels += (double)s.width * s.height / (double)b->images;
 	}
 	b->file = malloc((size_t)gn_dataset_max_length(b->dataset) + 1);
-	b->image = calloc((size_t)b->options.height * b->options.width * b->options.channels, b->options.bytes ? 1 : sizeof(float));
+	b->image = malloc(gn_loader_sample_bytes(&b->options));
 	if (!b->file || !b->image)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to decode");
 	status = gn_decoder_create(&b->decoder, err);

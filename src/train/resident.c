@@ -50,7 +50,7 @@ static enum gn_status stage(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return status;
 	targets = (struct gn_targets){batch.labels, batch.mates, batch.shares};
-	status = gn_plan_stage(s->plan, batch.pixels ? (const void *)batch.pixels : batch.images, &targets, err);
+	status = gn_plan_stage(s->plan, gn_batch_input(&batch), &targets, err);
 	s->staged = !status;
 	return status;
 }

@@ -60,12 +60,9 @@ static void decoded(void *trace, int thread, uint32_t samples, uint64_t began_ns
 }
 
 /* A GPU makes values of bytes itself, and a quarter goes up to it. Mixup makes values that are none. */
-static int gives_bytes(const struct gn_session *s)
+static int gives_bytes(const struct gn_session *s, const struct gn_plan_options *on)
 {
-	struct gn_plan_options po = {0};
-
-	return !gn_session_device(s, &po, NULL) && po.backend == GN_BACKEND_CUDA && gn_model_channels(s->model) == 3 &&
-	       !(s->options->mixup > 0);
+	return on->backend == GN_BACKEND_CUDA && gn_model_channels(s->model) == 3 && !(s->options->mixup > 0);
 }
 
 enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
@@ -78,9 +75,12 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 		.watch = s->trace ? decoded : NULL, .watch_context = s->trace,
 		.mixup = o->mixup, .threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
 	};
-	enum gn_status status;
+	struct gn_plan_options on = {0};
+	enum gn_status status = gn_session_device(s, &on, err);
 
-	lo.bytes = gives_bytes(s);
+	if (status)
+		return status;
+	lo.bytes = gives_bytes(s, &on);
 	gn_input_loader_options(&s->info.input, train_model(s), &lo);
 	lo.resize_shorter = (uint32_t)((uint64_t)lo.resize_shorter * lo.height / (uint64_t)full);
 	lo.pad = (o->pad >= 0 ? (uint32_t)o->pad : (uint32_t)full / 14) * lo.height / (uint32_t)full;
@@ -114,7 +114,7 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 		pixels.mean[c] = (float)s->info.input.mean[c];
 		pixels.deviation[c] = (float)s->info.input.deviation[c];
 	}
-	po.pixels = gives_bytes(s) ? &pixels : NULL;
+	po.pixels = gives_bytes(s, &po) ? &pixels : NULL;
 	if (!status)
 		status = gn_plan_create(train_model(s), &po, s->params, s->flat, s->buffers, &s->plan, err);
 

@@ -108,7 +108,7 @@ static enum gn_status forward(struct gn_session *s, int64_t k, struct gn_interva
 
 	sums->data += since(s, GN_SPAN_DATA, mark);
 	if (!status)
-		status = gn_plan_forward(s->plan, batch.pixels ? (const void *)batch.pixels : batch.images, number, &logits, err);
+		status = gn_plan_forward(s->plan, gn_batch_input(&batch), number, &logits, err);
 	if (!status) {
 		struct gn_targets targets = {batch.labels, batch.mates, batch.shares};
 
