@@ -184,6 +184,17 @@ static enum gn_status add_gradients(struct gn_plan *p, const struct gn_plan_op *
 	return s;
 }
 
+/* What the next operator reads, once more. */
+static enum gn_status recompute(const struct gn_plan *p, const struct gn_plan_op *o, struct gn_err *err)
+{
+	uint64_t began = look(p);
+	enum gn_status s = gn_op_recompute(o->op, err);
+
+	if (!s)
+		tell(p, o, 1, began);
+	return s;
+}
+
 enum gn_status gn_plan_run_backward(struct gn_plan *p, void (*ready)(void *context, int param), void *context,
 				    struct gn_err *err)
 {
@@ -191,9 +202,10 @@ enum gn_status gn_plan_run_backward(struct gn_plan *p, void (*ready)(void *conte
 
 	for (int i = p->op_count - 1; i >= 0; i--) {
 		const struct gn_plan_op *o = &p->ops[i];
-		uint64_t began = look(p);
+		uint64_t began;
 
-		s = o->recomputes < 0 ? GN_OK : gn_op_recompute(p->ops[o->recomputes].op, err);
+		s = o->recomputes < 0 ? GN_OK : recompute(p, &p->ops[o->recomputes], err);
+		began = look(p);
 		if (!s)
 			s = gn_op_backward(o->op, err);
 		if (!s)

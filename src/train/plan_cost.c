@@ -70,10 +70,13 @@ static void product_backward(const struct gn_plan *p, const struct gn_plan_op *o
 static void norm_backward(const struct gn_plan *p, const struct gn_plan_op *o, struct gn_plan_cost *c)
 {
 	double x = bytes_of(p, o->in[0]);
-	int two_parts = p->tensors[o->out].more_grad >= 0;
+	int two_parts = p->tensors[o->out].more_grad >= 0, next = p->tensors[o->out].last_consumer;
 
 	/* Sums: x, dy, with a sum also y, the second part and the masked gradient. Then x and dy once more, and dx. */
 	c->bytes[1] = o->in[1] >= 0 ? (4 + two_parts) * x + 3 * x : 2 * x + 3 * x;
+	/* and x to y, before that */
+	if (next >= 0 && p->ops[next].recomputes >= 0 && &p->ops[p->ops[next].recomputes] == o)
+		c->bytes[1] += 2 * x;
 }
 
 static void backward(const struct gn_plan *p, const struct gn_plan_op *o, double weight, struct gn_plan_cost *c)
@@ -97,8 +100,6 @@ static void backward(const struct gn_plan *p, const struct gn_plan_op *o, double
 	default:
 		c->bytes[1] = (double)o->info.workspace_bytes + in + out;
 	}
-	if (o->recomputes >= 0)
-		c->bytes[1] += bytes_of(p, p->ops[o->recomputes].in[0]) + in;
 	for (int k = 0; k < 2; k++)
 		c->bytes[1] += o->adds[k] ? 3 * bytes_of(p, o->in[k]) : 0;
 }
