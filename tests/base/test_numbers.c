@@ -142,7 +142,7 @@ static void test_rng_streams_differ(void **state)
 /* Pages come zeroed and aligned, at sizes around that of a huge one, and can be written to their end. */
 static void test_pages(void **state)
 {
-	static const size_t sizes[] = {0, 1, 4096, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, 9 << 20};
+	static const size_t sizes[] = {0, 1, 4096, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, 9 << 20, 9 << 20, (9 << 20) + 5};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

@@ -392,7 +392,69 @@ static void test_recomputed(void **state)
 	}
 }
 
-/* A relu before a max pooling comes behind it; one that others read, too, stays. */
+enum { TIE_SIDE = 9, TIE_MAP = 2 * 3 * TIE_SIDE * TIE_SIDE };
+
+static struct gn_op *tie_op(enum gn_op_kind kind, const struct gn_layout *in)
+{
+	struct gn_op_desc d = {.kind = kind, .in = {*in}, .kernel = 2, .stride = 2, .training = 1, .needs_din = 1};
+	struct gn_err err;
+	struct gn_op *op;
+
+	assert_ok(gn_op_create(GN_BACKEND_REF, &d, &op, &err));
+	return op;
+}
+
+/* x through two operators, and dy back through them. */
+static void through(enum gn_op_kind first, enum gn_op_kind second, const double *x, const double *dy, double *y, double *dx)
+{
+	struct gn_layout in = {2, 3, TIE_SIDE, TIE_SIDE, 1, sizeof(double)};
+	struct gn_op *a = tie_op(first, &in), *b = tie_op(second, &gn_op_info(a)->out);
+	double *between = room(TIE_MAP, sizeof *between), *dbetween = room(TIE_MAP, sizeof *dbetween);
+	struct gn_op_buffers m = {.in = {x}, .out = between, .dout = dbetween, .din = {dx}};
+	struct gn_op_buffers n = {.in = {between}, .out = y, .dout = dy, .din = {dbetween}};
+	struct gn_err err;
+
+	m.workspace = room(gn_op_info(a)->workspace_bytes, 1);
+	n.workspace = room(gn_op_info(b)->workspace_bytes, 1);
+	m.scratch = room(gn_op_info(a)->scratch_bytes, 1);
+	n.scratch = room(gn_op_info(b)->scratch_bytes, 1);
+	assert_ok(gn_op_bind(a, &m, &err));
+	assert_ok(gn_op_bind(b, &n, &err));
+	assert_ok(gn_op_forward(a, 0, &err));
+	assert_ok(gn_op_forward(b, 0, &err));
+	assert_ok(gn_op_backward(b, &err));
+	assert_ok(gn_op_backward(a, &err));
+	gn_op_destroy(a);
+	gn_op_destroy(b);
+	free(m.workspace);
+	free(n.workspace);
+	free(m.scratch);
+	free(n.scratch);
+	free(between);
+	free(dbetween);
+}
+
+/* Relu and max pooling give the same in either order, both ways, on whole numbers of which many are alike. */
+static void test_pool_and_relu_commute(void **state)
+{
+	double x[TIE_MAP], dy[TIE_MAP], y[2][TIE_MAP], dx[2][TIE_MAP];
+	size_t pooled = 2 * 3 * (TIE_SIDE / 2) * (TIE_SIDE / 2);
+
+	(void)state;
+	srand(4);
+	for (int i = 0; i < TIE_MAP; i++) {
+		x[i] = rand() % 7 - 3;
+		dy[i] = rand() % 100;
+	}
+	through(GN_OP_RELU, GN_OP_MAX_POOL, x, dy, y[0], dx[0]);
+	through(GN_OP_MAX_POOL, GN_OP_RELU, x, dy, y[1], dx[1]);
+	for (size_t i = 0; i < pooled; i++)
+		assert_true(y[0][i] == y[1][i]);
+	for (int i = 0; i < TIE_MAP; i++)
+		assert_true(dx[0][i] == dx[1][i]);
+}
+
+/* A relu before a max pooling comes behind it. */
 static void test_pool_first(void **state)
 {
 	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 2, .training = 1};
@@ -582,6 +644,7 @@ int main(void)
 		cmocka_unit_test(test_host_is_oracle), cmocka_unit_test(test_dropout_is_oracle),
 		cmocka_unit_test(test_inference), cmocka_unit_test(test_frozen), cmocka_unit_test(test_bf16), cmocka_unit_test(test_frozen_bf16),      cmocka_unit_test(test_ready),
 		cmocka_unit_test(test_same_twice), cmocka_unit_test(test_recomputed), cmocka_unit_test(test_pool_first),
+		cmocka_unit_test(test_pool_and_relu_commute),
 		cmocka_unit_test(test_arranged),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_storage),        cmocka_unit_test(test_init),
