@@ -44,7 +44,7 @@ size_t gn_safetensors_count(const struct gn_safetensors *file);
 const struct gn_tensor_entry *gn_safetensors_entry(const struct gn_safetensors *file, size_t index);
 /* NULL when there is no tensor of that name. */
 const struct gn_tensor_entry *gn_safetensors_find(const struct gn_safetensors *file, const char *name);
-/* Reads the tensor's len_bytes into data. */
+/* Reads the tensor's len_bytes into data, with as many OpenMP threads as are set. */
 enum gn_status gn_safetensors_read(const struct gn_safetensors *file, const struct gn_tensor_entry *entry, void *data,
 				   struct gn_err *err);
 
