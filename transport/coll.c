@@ -159,7 +159,7 @@ enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err)
 	/* neighbours first: the record is written while they read */
 	if (c->shared)
 		gn_node_start(c->shared);
-	c->record = gn_recorder_start(c->comm->recorder, &c->op);
+	c->record = gn_recorder_start(c->comm->recorder, c->kind);
 	if (c->exec) {
 		gn_exec_start(c->exec, c->sequence);
 		advance_exec(c);

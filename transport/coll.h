@@ -63,6 +63,7 @@ struct gn_coll {
 	int divide;
 
 	struct gn_recorder_op op; /* what all ranks must start alike */
+	uint32_t kind;		  /* the same for the recorder */
 	uint64_t record;	  /* the number of the present run */
 	uint32_t sequence;
 	int in_flight;

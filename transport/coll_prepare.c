@@ -209,11 +209,12 @@ static void describe(const struct plan *p, const char *algorithm)
 
 	*op = (struct gn_recorder_op){.name = name_of(a), .algorithm = algorithm, .reduction = reduction_of(a),
 				      .root = rooted ? a->root : -1};
-	if (a->what == GN_COLLECTIVE_BARRIER || a->what == GN_COLLECTIVE_SEND_RECV)
-		return;
-	op->type = gn_dtype_name(a->type);
-	op->count = p->buffers.count;
-	op->bytes = p->buffers.count * p->buffers.element_bytes;
+	if (a->what != GN_COLLECTIVE_BARRIER && a->what != GN_COLLECTIVE_SEND_RECV) {
+		op->type = gn_dtype_name(a->type);
+		op->count = p->buffers.count;
+		op->bytes = p->buffers.count * p->buffers.element_bytes;
+	}
+	p->coll->kind = gn_recorder_kind(p->comm->recorder, op);
 }
 
 static enum gn_status execute(struct plan *p, struct gn_schedule *s, struct gn_lane *lane, struct gn_err *err)

@@ -48,7 +48,7 @@ libgannet_transport_a_SOURCES = \
 	transport/progress.c transport/progress.h \
 	transport/proof.c transport/proof.h \
 	transport/rails.c transport/rails_find.c transport/rails.h \
-	transport/recorder.c transport/recorder.h \
+	transport/recorder.c transport/recorder.h transport/recorder_kinds.c transport/recorder_kinds.h \
 	transport/reduce.c \
 	transport/rest.c transport/rest.h \
 	transport/schedule.c transport/schedule.h \

@@ -21,7 +21,7 @@ struct nccl_op {
 	ncclDataType_t type;
 	ncclRedOp_t reduction;
 	cudaEvent_t end;
-	struct gn_recorder_op record;
+	uint32_t kind; /* for the recorder */
 	uint64_t number;
 	int in_flight;
 };
@@ -175,6 +175,7 @@ static enum gn_status prepare(struct gn_carrier *base, void *device, size_t coun
 			      enum gn_reduction reduction, struct gn_carrier_op **out, struct gn_err *err)
 {
 	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base;
+	struct gn_recorder_op record;
 	struct nccl_op *op;
 	ncclDataType_t native;
 	enum gn_status status;
@@ -186,9 +187,10 @@ static enum gn_status prepare(struct gn_carrier *base, void *device, size_t coun
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an operation");
 	*op = (struct nccl_op){.base = {base}, .device = device, .count = count, .type = native,
 			       .reduction = reduction_of(reduction)};
-	op->record = (struct gn_recorder_op){.name = "allreduce", .algorithm = "nccl", .type = gn_dtype_name(type),
-					     .reduction = gn_reduction_name(reduction), .count = count,
-					     .bytes = count * gn_dtype_bytes(type), .root = -1};
+	record = (struct gn_recorder_op){.name = "allreduce", .algorithm = "nccl", .type = gn_dtype_name(type),
+					 .reduction = gn_reduction_name(reduction), .count = count,
+					 .bytes = count * gn_dtype_bytes(type), .root = -1};
+	op->kind = gn_recorder_kind(gn_world_recorder(c->world), &record);
 	status = gn_nccl_enter(c, err);
 	if (!status)
 		status = gn_gpu_call(cudaEventCreateWithFlags(&op->end, cudaEventDisableTiming), "cudaEventCreate", c->ordinal,
@@ -224,7 +226,7 @@ static enum gn_status start(struct gn_carrier_op *base, void *after, struct gn_e
 		return gn_err_set(err, GN_ERR_USAGE, "an allreduce was started again before it was complete");
 	if (c->status)
 		return gn_nccl_settle(c, c->status, err);
-	op->number = gn_recorder_start(gn_world_recorder(c->world), &op->record);
+	op->number = gn_recorder_start(gn_world_recorder(c->world), op->kind);
 	op->in_flight = 1;
 	return gn_nccl_settle(c, launch(c, op, after, &c->why), err);
 }

@@ -1,6 +1,7 @@
 #include "transport/recorder.h"
 
 #include "src/base/clock.h"
+#include "transport/recorder_kinds.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,102 +19,37 @@
 #define RAIL_SHIFT 24
 #define RANK_SHIFT 32
 
-/* One cache line. state is 4 * number + 1 in flight, + 2 complete, + 0 being written: a reader that finds the same before
- * and after has read one operation and not halves of two. */
-struct entry {
-	_Alignas(64) atomic_uint_fast64_t state;
-	atomic_uintptr_t name, algorithm, type, reduction;
-	atomic_uint_fast64_t count, bytes_and_root, waits;
+/* An operation in one word, so that no reader finds halves of two: number, kind, enum gn_record_state. Each start and each
+ * end makes the word greater. */
+#define STATE_BITS 2
+#define NUMBER_SHIFT (STATE_BITS + GN_RECORDER_KIND_BITS)
+#define WORD(number, kind) ((number) << NUMBER_SHIFT | (uint64_t)(kind) << STATE_BITS | GN_RECORD_RUNNING)
+
+/* Whom operation `number` waits for, written now and then while it does; number is 0 meanwhile. */
+struct wait {
+	atomic_uint_fast64_t number, what;
 };
 
 /* What the watch's thread saw last. */
 struct sample {
-	uint64_t taken_ns, since_ns, started, finished, waits, moves, announced;
+	uint64_t taken_ns, since_ns, operations, waits, moves, announced;
 	int inside;
 };
 
 struct gn_recorder {
-	struct entry ring[RING];
 	/* the program's */
-	_Alignas(64) atomic_uint_fast64_t started;
-	atomic_uint_fast64_t finished, waits, moves, announced;
+	_Alignas(64) atomic_uint_fast64_t ring[RING];
+	atomic_uint_fast64_t started, waits, moves, announced;
+	struct wait wait[RING];
 	int limit_ms;
 	/* the watch's */
 	_Alignas(64) struct sample sample;
 	pthread_mutex_t lock; /* what follows */
+	struct gn_recorder_kinds kinds;
 	char phase[GN_RECORD_PHASE_MAX];
 	int phase_limit_ms;
 	char rails[GN_RECORD_RAILS_MAX][GN_RECORD_RAIL_MAX];
 };
-
-static size_t append(char *text, size_t size, size_t len, const char *format, const char *word)
-{
-	return word && len < size ? len + (size_t)snprintf(text + len, size - len, format, word) : len;
-}
-
-static void bytes_text(uint64_t bytes, char *text, size_t size)
-{
-	static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
-	int unit = 0;
-
-	while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) {
-		bytes /= 1024;
-		unit++;
-	}
-	snprintf(text, size, "%llu %s", (unsigned long long)bytes, units[unit]);
-}
-
-void gn_recorder_op_text(const struct gn_recorder_op *op, char *text, size_t size)
-{
-	char number[32], bytes[32];
-	size_t len = append(text, size, 0, "%s", op->name ? op->name : "operation");
-	size_t before;
-
-	if (op->bytes) {
-		bytes_text(op->bytes, bytes, sizeof bytes);
-		len = append(text, size, len, " of %s", bytes);
-	}
-	len = append(text, size, len, "%s", " (");
-	before = len;
-	if (op->count) {
-		snprintf(number, sizeof number, "%llu", (unsigned long long)op->count);
-		len = append(text, size, len, "%s ", number);
-		len = append(text, size, len, "%s", op->type ? op->type : "elements");
-	}
-	len = append(text, size, len, before == len ? "%s" : ", %s", op->reduction);
-	len = append(text, size, len, before == len ? "%s" : ", %s", op->algorithm);
-	if (op->root >= 0) {
-		snprintf(number, sizeof number, "root %d", op->root);
-		len = append(text, size, len, before == len ? "%s" : ", %s", number);
-	}
-	if (len == before && before < size)
-		text[before - 2] = 0;
-	else
-		append(text, size, len, "%s", ")");
-}
-
-static uint64_t hash(uint64_t h, const void *data, size_t len)
-{
-	const unsigned char *bytes = data;
-
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ bytes[i]) * 0x100000001b3u;
-	return h;
-}
-
-uint64_t gn_recorder_op_signature(const struct gn_recorder_op *op)
-{
-	const char *texts[] = {op->name, op->algorithm, op->type, op->reduction};
-	uint64_t numbers[] = {op->count, op->bytes, (uint64_t)(int64_t)op->root}, h = 0xcbf29ce484222325u;
-
-	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-		h = hash(h, texts[i] ? texts[i] : "", texts[i] ? strlen(texts[i]) + 1 : 1);
-	h = hash(h, numbers, sizeof numbers);
-	/* spread over all bits: it gets mixed with small numbers */
-	h = (h ^ h >> 31) * 0x9e3779b97f4a7c15u;
-	h ^= h >> 29;
-	return h ? h : 1;
-}
 
 enum gn_status gn_recorder_create(int limit_ms, struct gn_recorder **out, struct gn_err *err)
 {
@@ -134,41 +70,48 @@ void gn_recorder_destroy(struct gn_recorder *r)
 	if (!r)
 		return;
 	pthread_mutex_destroy(&r->lock);
+	gn_recorder_kinds_release(&r->kinds);
 	free(r);
 }
 
 #define PUT(where, what) atomic_store_explicit(&(where), what, memory_order_relaxed)
 #define GET(where) atomic_load_explicit(&(where), memory_order_relaxed)
 
-uint64_t gn_recorder_start(struct gn_recorder *r, const struct gn_recorder_op *op)
+uint32_t gn_recorder_kind(struct gn_recorder *r, const struct gn_recorder_op *op)
+{
+	uint32_t kind;
+
+	pthread_mutex_lock(&r->lock);
+	kind = gn_recorder_kinds_add(&r->kinds, op);
+	pthread_mutex_unlock(&r->lock);
+	return kind;
+}
+
+uint64_t gn_recorder_start(struct gn_recorder *r, uint32_t kind)
 {
 	uint64_t number = GET(r->started) + 1;
-	struct entry *e = &r->ring[number % RING];
 
-	PUT(e->state, 4 * number);
-	atomic_thread_fence(memory_order_release);
-	PUT(e->name, (uintptr_t)op->name);
-	PUT(e->algorithm, (uintptr_t)op->algorithm);
-	PUT(e->type, (uintptr_t)op->type);
-	PUT(e->reduction, (uintptr_t)op->reduction);
-	PUT(e->count, op->count);
-	PUT(e->bytes_and_root, op->bytes << 20 | (uint64_t)((op->root + 1) & 0xfffff));
-	PUT(e->waits, WAITS_NONE);
-	atomic_store_explicit(&e->state, 4 * number + 1, memory_order_release);
+	PUT(r->ring[number % RING], WORD(number, kind));
 	atomic_store_explicit(&r->started, number, memory_order_release);
 	return number;
 }
 
-/* Whether the counts of what is finished and moved change is all that matters: of two that count at once, one may be lost. */
-void gn_recorder_done(struct gn_recorder *r, uint64_t number)
+/* Whether the word still is operation `number`'s: as many bits of it as there is room for. */
+static int is_of(uint64_t word, uint64_t number)
 {
-	struct entry *e = &r->ring[number % RING];
-
-	if (GET(e->state) == 4 * number + 1)
-		atomic_store_explicit(&e->state, 4 * number + 2, memory_order_release);
-	PUT(r->finished, GET(r->finished) + 1);
+	return (word >> NUMBER_SHIFT) == (number << NUMBER_SHIFT >> NUMBER_SHIFT) && word;
 }
 
+void gn_recorder_done(struct gn_recorder *r, uint64_t number)
+{
+	uint64_t word = GET(r->ring[number % RING]);
+
+	/* more in flight than the ring is long: this one's place has another by now */
+	if (is_of(word, number))
+		PUT(r->ring[number % RING], word - GN_RECORD_RUNNING + GN_RECORD_DONE);
+}
+
+/* Whether these counts change is all that matters: of two that count at once, one may be lost. */
 void gn_recorder_waiting(struct gn_recorder *r, int moved)
 {
 	PUT(r->waits, GET(r->waits) + 1);
@@ -183,12 +126,14 @@ void gn_recorder_moved(struct gn_recorder *r)
 
 void gn_recorder_waits_for(struct gn_recorder *r, uint64_t number, int rank, uint32_t message, int rail)
 {
-	struct entry *e = &r->ring[number % RING];
+	struct wait *w = &r->wait[number % RING];
 	uint64_t by = rail >= 0 && rail < GN_RECORD_RAILS_MAX ? (uint64_t)rail + 1 : 0;
 	uint64_t low = message & ((1u << RAIL_SHIFT) - 1);
 
-	if (GET(e->state) == 4 * number + 1)
-		PUT(e->waits, rank < 0 ? WAITS_NONE : (uint64_t)rank << RANK_SHIFT | by << RAIL_SHIFT | low);
+	PUT(w->number, 0);
+	atomic_thread_fence(memory_order_release);
+	PUT(w->what, rank < 0 ? WAITS_NONE : (uint64_t)rank << RANK_SHIFT | by << RAIL_SHIFT | low);
+	atomic_store_explicit(&w->number, number, memory_order_release);
 }
 
 void gn_recorder_name_rail(struct gn_recorder *r, int rail, const char *name)
@@ -225,12 +170,17 @@ static struct sample look(const struct gn_recorder *r)
 {
 	struct sample s = {0};
 
-	s.started = GET(r->started);
-	s.finished = GET(r->finished);
+	for (int i = 0; i < RING; i++)
+		s.operations += GET(r->ring[i]);
 	s.waits = GET(r->waits);
 	s.moves = GET(r->moves);
 	s.announced = GET(r->announced);
 	return s;
+}
+
+static int has_moved(const struct sample *last, const struct sample *now)
+{
+	return now->operations != last->operations || now->moves != last->moves || now->announced != last->announced;
 }
 
 void gn_recorder_sample(struct gn_recorder *r, uint64_t now_ns)
@@ -241,8 +191,7 @@ void gn_recorder_sample(struct gn_recorder *r, uint64_t now_ns)
 		return;
 	now.taken_ns = now_ns;
 	now.inside = now.waits != last->waits;
-	now.since_ns = now.started != last->started || now.finished != last->finished || now.moves != last->moves ||
-				       now.announced != last->announced ? now_ns : last->since_ns;
+	now.since_ns = has_moved(last, &now) ? now_ns : last->since_ns;
 	*last = now;
 }
 
@@ -253,51 +202,72 @@ void gn_recorder_forgive(struct gn_recorder *r, uint64_t absent_ns, uint64_t now
 	*since = *since + absent_ns < now_ns ? *since + absent_ns : now_ns;
 }
 
-/* 0: the entry holds something else by now. */
-static enum gn_record_state read_entry(const struct gn_recorder *r, uint64_t number, struct gn_recorder_op *op,
-				       uint64_t *waits)
+/* kind: set where the operation is known. */
+static enum gn_record_state read_state(const struct gn_recorder *r, uint64_t number, uint32_t *kind)
 {
-	const struct entry *e = &r->ring[number % RING];
-	uint64_t state = atomic_load_explicit(&e->state, memory_order_acquire), packed;
+	uint64_t word = GET(r->ring[number % RING]);
 
-	op->name = (const char *)GET(e->name);
-	op->algorithm = (const char *)GET(e->algorithm);
-	op->type = (const char *)GET(e->type);
-	op->reduction = (const char *)GET(e->reduction);
-	op->count = GET(e->count);
-	packed = GET(e->bytes_and_root);
-	op->bytes = packed >> 20;
-	op->root = (int)(packed & 0xfffff) - 1;
-	*waits = GET(e->waits);
-	atomic_thread_fence(memory_order_acquire);
-	if (GET(e->state) >> 2 != number || state >> 2 != number || !(state & 3))
+	if (!is_of(word, number))
 		return number > atomic_load_explicit(&r->started, memory_order_acquire) ? GN_RECORD_NEVER : GN_RECORD_FORGOTTEN;
-	return (state & 3) == 1 ? GN_RECORD_RUNNING : GN_RECORD_DONE;
+	*kind = (uint32_t)(word >> STATE_BITS) % GN_RECORDER_KINDS_MAX;
+	return (enum gn_record_state)(word % (1 << STATE_BITS));
 }
 
-static uint64_t find_oldest(const struct gn_recorder *r)
+static uint64_t read_wait(const struct gn_recorder *r, uint64_t number)
 {
-	uint64_t started = atomic_load_explicit(&r->started, memory_order_acquire), waits;
-	struct gn_recorder_op op;
+	const struct wait *w = &r->wait[number % RING];
+	uint64_t before = atomic_load_explicit(&w->number, memory_order_acquire), what = GET(w->what);
+
+	atomic_thread_fence(memory_order_acquire);
+	return before == number && GET(w->number) == number ? what : WAITS_NONE;
+}
+
+/* 0: none is in flight. */
+static uint64_t find_oldest(const struct gn_recorder *r, uint32_t *kind)
+{
+	uint64_t started = atomic_load_explicit(&r->started, memory_order_acquire);
 
 	for (uint64_t n = started > RING ? started - RING + 1 : 1; n <= started; n++)
-		if (read_entry(r, n, &op, &waits) == GN_RECORD_RUNNING)
+		if (read_state(r, n, kind) == GN_RECORD_RUNNING)
 			return n;
 	return 0;
+}
+
+static void say_kind(struct gn_recorder *r, uint32_t kind, char text[GN_RECORD_OP_MAX])
+{
+	struct gn_recorder_op op;
+
+	pthread_mutex_lock(&r->lock);
+	gn_recorder_kinds_get(&r->kinds, kind, &op);
+	pthread_mutex_unlock(&r->lock);
+	gn_recorder_op_text(&op, text, GN_RECORD_OP_MAX);
+}
+
+static void tell_oldest(struct gn_recorder *r, uint32_t kind, struct gn_record *o)
+{
+	uint64_t waits = read_wait(r, o->oldest);
+
+	say_kind(r, kind, o->oldest_op);
+	if (waits == WAITS_NONE)
+		return;
+	o->waits_rank = (int32_t)(waits >> RANK_SHIFT);
+	o->waits_message = (uint32_t)waits & ((1u << RAIL_SHIFT) - 1);
+	say_rail(r, waits, o->waits_by);
 }
 
 void gn_recorder_tell(struct gn_recorder *r, uint64_t number, uint64_t now_ns, struct gn_record *out)
 {
 	struct gn_record o = {.number = number, .waits_rank = -1};
 	struct sample now = look(r);
-	uint64_t since, waits, usual = (uint64_t)r->limit_ms;
-	struct gn_recorder_op op;
+	uint64_t since, usual = (uint64_t)r->limit_ms;
+	uint32_t kind = 0;
 
 	/* what has moved since the last sample moves now */
-	since = now.started != r->sample.started || now.finished != r->sample.finished || now.moves != r->sample.moves ||
-				now.announced != r->sample.announced ? now_ns : r->sample.since_ns;
-	o.started = now.started;
-	o.oldest = find_oldest(r);
+	since = has_moved(&r->sample, &now) ? now_ns : r->sample.since_ns;
+	o.started = atomic_load_explicit(&r->started, memory_order_acquire);
+	o.oldest = find_oldest(r, &kind);
+	if (o.oldest)
+		tell_oldest(r, kind, &o);
 	o.inside = (uint8_t)(r->sample.inside || now.waits != r->sample.waits);
 	o.idle_ms = now_ns > since ? (uint32_t)((now_ns - since) / 1000000) : 0;
 	pthread_mutex_lock(&r->lock);
@@ -305,31 +275,23 @@ void gn_recorder_tell(struct gn_recorder *r, uint64_t number, uint64_t now_ns, s
 	o.limit_ms = (uint32_t)(r->phase[0] && !o.inside ? r->phase_limit_ms : r->limit_ms);
 	pthread_mutex_unlock(&r->lock);
 	o.suspects = (uint8_t)(o.oldest && (o.inside || !o.phase[0]) && o.idle_ms >= (usual < SUSPECT_MS ? usual : SUSPECT_MS));
-	if (o.oldest && read_entry(r, o.oldest, &op, &waits) == GN_RECORD_RUNNING) {
-		gn_recorder_op_text(&op, o.oldest_op, sizeof o.oldest_op);
-		if (waits != WAITS_NONE) {
-			o.waits_rank = (int32_t)(waits >> RANK_SHIFT);
-			o.waits_message = (uint32_t)waits & ((1u << RAIL_SHIFT) - 1);
-			say_rail(r, waits, o.waits_by);
-		}
-	}
 	if (number) {
-		o.state = (uint8_t)read_entry(r, number, &op, &waits);
+		o.state = (uint8_t)read_state(r, number, &kind);
 		if (o.state == GN_RECORD_RUNNING || o.state == GN_RECORD_DONE)
-			gn_recorder_op_text(&op, o.op, sizeof o.op);
+			say_kind(r, kind, o.op);
 	}
 	*out = o;
 }
 
 void gn_recorder_describe(struct gn_recorder *r, char *text, size_t size)
 {
-	uint64_t number = find_oldest(r), waits = WAITS_NONE, last = atomic_load(&r->started);
+	uint32_t kind = 0;
+	uint64_t number = find_oldest(r, &kind), waits = number ? read_wait(r, number) : WAITS_NONE, last = GET(r->started);
 	char what[GN_RECORD_OP_MAX] = "", rail[GN_RECORD_RAIL_MAX];
-	struct gn_recorder_op op;
 	int len;
 
-	if (number && read_entry(r, number, &op, &waits) == GN_RECORD_RUNNING) {
-		gn_recorder_op_text(&op, what, sizeof what);
+	if (number) {
+		say_kind(r, kind, what);
 		len = snprintf(text, size, "in operation number %llu, %s", (unsigned long long)number, what);
 		say_rail(r, waits, rail);
 		if (waits != WAITS_NONE && len > 0 && (size_t)len < size)

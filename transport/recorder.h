@@ -1,7 +1,6 @@
 /* The flight recorder: what this rank's last collective operations were, and how far the present one has come.
  *
- * Always on. The program's thread writes a few words into a ring at each operation's start and one at its end, without
- * locks, clocks or system calls; the watch's thread reads them four times a second and so knows since when nothing has
+ * Always on. The program's thread writes two words at each operation's start and one at its end, without locks, clocks or system calls; the watch's thread reads them four times a second and so knows since when nothing has
  * moved, even while the program is elsewhere. Operations are numbered from 1 in the order of their start, which is the same
  * on all ranks, so that records of several ranks can be laid side by side (transport/diagnosis.h).
  *
@@ -57,8 +56,11 @@ struct gn_record {
 enum gn_status gn_recorder_create(int limit_ms, struct gn_recorder **out, struct gn_err *err);
 void gn_recorder_destroy(struct gn_recorder *r);
 
-/* Program: an operation begins; returns its number. */
-uint64_t gn_recorder_start(struct gn_recorder *r, const struct gn_recorder_op *op);
+/* What is to be started, by a number: made once, for any number of starts; the same operation has the same. 0, of which nothing
+ * is told, when there is no memory for it. Any thread; takes a lock. */
+uint32_t gn_recorder_kind(struct gn_recorder *r, const struct gn_recorder_op *op);
+/* Program: an operation of this kind begins; returns its number. */
+uint64_t gn_recorder_start(struct gn_recorder *r, uint32_t kind);
 /* Program: it is complete. */
 void gn_recorder_done(struct gn_recorder *r, uint64_t number);
 /* Program: it waits within the library; moved: something has happened since the last call. To be called now and then while

@@ -304,7 +304,7 @@ enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t le
 		status = gn_told_create(gn_world_size(w), &told, err);
 	if (status)
 		return status;
-	number = gn_recorder_start(w->recorder, &op);
+	number = gn_recorder_start(w->recorder, gn_recorder_kind(w->recorder, &op));
 	status = w->bootstrap->ops->exchange(w->bootstrap, mine, len_bytes, told.items, told.lens, err);
 	if (status) {
 		gn_told_release(&told);

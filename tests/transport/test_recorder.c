@@ -43,6 +43,11 @@ static void test_texts(void **state)
 	assert_true(gn_recorder_op_signature(&sum) != gn_recorder_op_signature(&other));
 }
 
+static uint64_t start(struct gn_recorder *r, const struct gn_recorder_op *op)
+{
+	return gn_recorder_start(r, gn_recorder_kind(r, op));
+}
+
 /* Operation 1 waits for rank 3: only a rail with a name is told of. */
 static void wait_by_rails(struct gn_recorder *r, uint64_t now)
 {
@@ -85,9 +90,9 @@ static void test_life_of_an_operation(void **state)
 	gn_recorder_tell(r, 1, now, &t);
 	assert_int_equal(t.state, GN_RECORD_NEVER);
 	assert_int_equal(t.oldest, 0);
-	n = gn_recorder_start(r, &sum);
+	n = start(r, &sum);
 	assert_int_equal(n, 1);
-	assert_int_equal(gn_recorder_start(r, &cast), 2);
+	assert_int_equal(start(r, &cast), 2);
 	gn_recorder_sample(r, now += S);
 	for (int i = 0; i < 6; i++) {
 		gn_recorder_waiting(r, 0);
@@ -118,10 +123,73 @@ static void test_life_of_an_operation(void **state)
 	assert_int_equal(t.oldest, 2);
 	gn_recorder_done(r, 2);
 	for (int i = 0; i < 100; i++)
-		gn_recorder_done(r, gn_recorder_start(r, &sum));
+		gn_recorder_done(r, start(r, &sum));
 	gn_recorder_tell(r, 2, now, &t);
 	assert_int_equal(t.state, GN_RECORD_FORGOTTEN);
 	assert_int_equal(t.started, 102);
+	gn_recorder_destroy(r);
+}
+
+/* What an operation was is still told when whoever described it has let go of that, and of many more. */
+static void test_kinds(void **state)
+{
+	struct gn_recorder_op op = cast;
+	struct gn_recorder *r = NULL;
+	struct gn_record t;
+	struct gn_err err;
+	uint32_t kinds[1000];
+
+	(void)state;
+	assert_ok(gn_recorder_create(5000, &r, &err));
+	for (uint32_t i = 0; i < 1000; i++) {
+		op.count = op.bytes = 1 + i * 7919 % 1000;
+		kinds[i] = gn_recorder_kind(r, &op);
+		assert_int_equal(kinds[i], i + 1);
+	}
+	for (uint32_t i = 0; i < 1000; i++) {
+		op.count = op.bytes = 1 + i * 7919 % 1000;
+		assert_int_equal(gn_recorder_kind(r, &op), kinds[i]);
+	}
+	op.count = op.bytes = 1 + 998 * 7919 % 1000;
+	op.root = 4;
+	assert_int_equal(gn_recorder_kind(r, &op), 1001);
+	gn_recorder_start(r, kinds[1]);
+	gn_recorder_start(r, 0);
+	gn_recorder_start(r, 1u << 21);
+	gn_recorder_tell(r, 1, 0, &t);
+	assert_string_equal(t.oldest_op, "broadcast of 920 B (920 bytes, binomial, root 3)");
+	for (uint64_t n = 2; n <= 3; n++) {
+		gn_recorder_tell(r, n, 0, &t);
+		assert_string_equal(t.op, "operation");
+	}
+	gn_recorder_destroy(r);
+}
+
+/* More in flight than are kept: what ends when its place is taken changes nothing there. */
+static void test_many_in_flight(void **state)
+{
+	struct gn_recorder *r = NULL;
+	struct gn_record t;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_recorder_create(5000, &r, &err));
+	for (uint64_t n = 1; n <= 100; n++)
+		assert_int_equal(start(r, n <= 64 ? &sum : &cast), n);
+	gn_recorder_waits_for(r, 1, 7, 0, -1);
+	gn_recorder_tell(r, 100, 0, &t);
+	assert_int_equal(t.oldest, 37);
+	gn_recorder_done(r, 1);
+	gn_recorder_tell(r, 65, 0, &t);
+	assert_int_equal(t.state, GN_RECORD_RUNNING);
+	for (uint64_t n = 2; n <= 64; n++)
+		gn_recorder_done(r, n);
+	gn_recorder_waits_for(r, 1, 7, 0, -1);
+	gn_recorder_tell(r, 37, 0, &t);
+	assert_int_equal(t.state, GN_RECORD_DONE);
+	assert_int_equal(t.oldest, 65);
+	assert_int_equal(t.waits_rank, -1);
+	assert_non_null(strstr(t.oldest_op, "broadcast"));
 	gn_recorder_destroy(r);
 }
 
@@ -134,7 +202,7 @@ static void test_announcements(void **state)
 
 	(void)state;
 	assert_ok(gn_recorder_create(5000, &r, &err));
-	gn_recorder_start(r, &sum);
+	start(r, &sum);
 	gn_recorder_announce(r, "reading data", 600000);
 	gn_recorder_sample(r, now += S);
 	gn_recorder_sample(r, now += 7 * (uint64_t)S);
@@ -339,6 +407,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_life_of_an_operation),
+		cmocka_unit_test(test_kinds), cmocka_unit_test(test_many_in_flight),
 		cmocka_unit_test(test_announcements),
 		cmocka_unit_test(test_who_never_came),
 		cmocka_unit_test(test_who_went_away),
