@@ -18,6 +18,7 @@
 #define TURN_MS 250
 #define LEFT_GRACE_NS 3000000000u
 #define SHUT_NS 700000000u
+#define JOIN_MS_PER_RANK 1
 
 void gn_watch_note_lost(struct gn_watch *w, int rank, const char *how)
 {
@@ -226,7 +227,7 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
 	for (int r = 0; !status && r < options->size; r++)
 		w->members[r].stream.fd = -1;
 	w->here_or_absent = options->size - 1;
-	w->join_by_ns = gn_clock_ns() + (uint64_t)options->timeout_ms * 1000000;
+	atomic_store(&w->join_by_ns, gn_clock_ns() + (uint64_t)options->timeout_ms * 1000000);
 	if (!status)
 		status = start(w, err);
 	if (status) {
@@ -240,29 +241,56 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
 	return GN_OK;
 }
 
+/* Who was let in to the exchange of invitations runs: it has as long as anyone's silence may last to come or to answer, and the
+ * door needs a moment for each. */
+static uint64_t joining_ns(const struct gn_watch_options *o)
+{
+	uint64_t ms = (uint64_t)o->silent_after_ms + (uint64_t)o->size * JOIN_MS_PER_RANK;
+
+	return (ms < (uint64_t)o->timeout_ms ? ms : (uint64_t)o->timeout_ms) * 1000000;
+}
+
+void gn_watch_expect_all(struct gn_watch *w)
+{
+	atomic_store(&w->join_by_ns, gn_clock_ns() + joining_ns(&w->options));
+}
+
+/* One after the other, so that none that leads nowhere, or to someone who says nothing, takes the others' time. */
+static int knock_at_each(struct gn_watch *w, const struct gn_watch_invitation *in, uint64_t deadline, struct gn_err *err)
+{
+	uint32_t count = in->addresses.count < GN_NET_ADDRESSES_MAX ? in->addresses.count : GN_NET_ADDRESSES_MAX;
+	uint64_t now, left;
+
+	for (uint32_t i = 0; i < count && (now = gn_clock_ns()) < deadline; i++) {
+		left = deadline - now;
+		if (gn_watch_spoke_knock(w, in->addresses.text[i], in, now + left / (count - i), i + 1 < count ? now + left / 2 : deadline,
+					 err))
+			return 1;
+	}
+	return 0;
+}
+
 enum gn_status gn_watch_join(const struct gn_watch_options *options, const struct gn_watch_invitation *invitation,
 			     struct gn_watch **out, struct gn_err *err)
 {
-	uint64_t deadline = gn_clock_ns() + (uint64_t)options->timeout_ms * 1000000;
+	uint64_t began = gn_clock_ns(), deadline = began + joining_ns(options);
 	struct timespec pause = {0, 100000000};
 	struct gn_watch *w = NULL;
+	struct gn_err why = {0};
 	enum gn_status status = create(options, &w, err);
 
 	if (status)
 		return status;
-	gn_err_set(err, GN_ERR_FAILED, "it has no address");
-	while (w->up.fd < 0 && gn_clock_ns() < deadline) {
-		for (uint32_t i = 0; gn_clock_ns() < deadline && i < invitation->addresses.count && i < GN_NET_ADDRESSES_MAX; i++)
-			if (gn_watch_spoke_knock(w, invitation->addresses.text[i], invitation, deadline, err))
-				break;
-		if (w->up.fd < 0)
-			nanosleep(&pause, NULL);
-	}
+	gn_err_set(&why, GN_ERR_FAILED, "it has no address");
+	while (!knock_at_each(w, invitation, deadline, &why) && gn_clock_ns() < deadline)
+		nanosleep(&pause, NULL);
 	if (w->up.fd < 0) {
-		gn_err_prefix(err, "the watch of rank 0 cannot be reached under any of its %u addresses",
-			      invitation->addresses.count);
 		release(w);
-		return err ? err->status : GN_ERR_FAILED;
+		if (why.status == GN_ERR_USAGE)
+			return gn_err_set(err, GN_ERR_USAGE, "rank 0 refuses rank %d: %s", options->rank, why.text);
+		return gn_err_set(err, GN_ERR_PEER_LOST, "rank 0 is lost: its watch has not let rank %d in for %.1f s, under none of its %u "
+				  "addresses: %s", options->rank, (double)(gn_clock_ns() - began) / 1e9,
+				  invitation->addresses.count, why.text);
 	}
 	status = start(w, err);
 	if (status) {

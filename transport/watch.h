@@ -30,7 +30,7 @@ struct gn_watch_invitation {
 struct gn_watch_options {
 	int rank, size;
 	int silent_after_ms; /* no sign of life for this long is a loss */
-	int timeout_ms;	     /* for everyone to join, all addresses together */
+	int timeout_ms;	     /* for everyone to take part in the exchange of the invitation */
 	struct gn_secret secret;
 	struct gn_recorder *recorder; /* borrowed; NULL: stalls are not noticed */
 	struct gn_log *log; /* who was refused; may be NULL, and outlives the watch */
@@ -39,7 +39,10 @@ struct gn_watch_options {
 /* Rank 0: listens and makes an invitation to hand out; the thread runs from here on. */
 enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_watch **out,
 			     struct gn_watch_invitation *invitation, struct gn_err *err);
-/* Others: join by rank 0's invitation; its addresses are tried in order. Blocks. */
+/* Rank 0, when all have its invitation: whoever has not joined silent_after_ms (and a millisecond a rank) later is lost. */
+void gn_watch_expect_all(struct gn_watch *w);
+/* Others: join by rank 0's invitation; its addresses are tried in order. Blocks, as long as that at most: then rank 0 is lost,
+ * GN_ERR_PEER_LOST, or has refused this rank, GN_ERR_USAGE. */
 enum gn_status gn_watch_join(const struct gn_watch_options *options, const struct gn_watch_invitation *invitation,
 			     struct gn_watch **out, struct gn_err *err);
 /* host_of names ranks in messages from now on: size texts of at most 255 characters, copied. */

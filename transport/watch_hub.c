@@ -89,7 +89,7 @@ void gn_watch_hub_judge(struct gn_watch *w, uint64_t now)
 	for (int r = 1; r < w->options.size; r++) {
 		if (w->members[r].state == GN_WATCH_HERE && now - w->members[r].stream.heard_ns > limit)
 			member_lost(w, r, how);
-		else if (w->members[r].state == GN_WATCH_ABSENT && now > w->join_by_ns)
+		else if (w->members[r].state == GN_WATCH_ABSENT && now > atomic_load(&w->join_by_ns))
 			member_lost(w, r, "it did not come");
 	}
 }

@@ -31,7 +31,7 @@ struct gn_watch {
 	struct gn_door *door;
 	int here_or_absent;
 	struct gn_watch_member *members;
-	uint64_t join_by_ns;
+	atomic_uint_fast64_t join_by_ns;
 	struct gn_watch_inquiry *inquiry;
 	/* others */
 	struct gn_watch_stream up;
@@ -74,9 +74,10 @@ void gn_watch_inquiry_answer(struct gn_watch *w, const struct gn_watch_message *
 /* All: looks at the program's progress. */
 void gn_watch_inquiry_turn(struct gn_watch *w, uint64_t now);
 
-/* The others. Knocks at one address, until deadline_ns (gn_clock_ns) at the latest; 1 when it was let in. */
+/* The others. Knocks at one address, for which it tries until connect_by_ns, and waits until answer_by_ns (gn_clock_ns) to be let
+ * in; 1 when it was. */
 int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct gn_watch_invitation *invitation,
-			 uint64_t deadline_ns, struct gn_err *err);
+			 uint64_t connect_by_ns, uint64_t answer_by_ns, struct gn_err *err);
 void gn_watch_spoke_turn(struct gn_watch *w, int timeout_ms);
 void gn_watch_spoke_judge(struct gn_watch *w, uint64_t now);
 

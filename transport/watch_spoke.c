@@ -1,12 +1,12 @@
 #include "src/base/clock.h"
 #include "transport/watch_internal.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define CONNECT_MS 2000
-#define ANSWER_MS 5000
 
 static void hear_up(struct gn_watch *w)
 {
@@ -56,20 +56,22 @@ void gn_watch_spoke_judge(struct gn_watch *w, uint64_t now)
 }
 
 /* The handshake shows that the other end is ours, and a first word that it took us in. */
-int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct gn_watch_invitation *inv, uint64_t deadline_ns,
-			 struct gn_err *err)
+int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct gn_watch_invitation *inv,
+			 uint64_t connect_by_ns, uint64_t answer_by_ns, struct gn_err *err)
 {
 	const struct gn_watch_options *o = &w->options;
+	int answer_ms;
 
-	if (gn_net_connect(address, inv->port, gn_net_left_ms(deadline_ns, CONNECT_MS), &w->up.fd, err)) {
+	if (gn_net_connect(address, inv->port, gn_net_left_ms(connect_by_ns, CONNECT_MS), &w->up.fd, err)) {
 		w->up.fd = -1;
 		return 0;
 	}
 	w->up.got = 0;
+	answer_ms = gn_net_left_ms(answer_by_ns, INT_MAX);
 	if (gn_handshake_join(w->up.fd, &o->secret, GN_HANDSHAKE_WATCH, (uint32_t)o->rank, (uint32_t)o->size,
-			      gn_net_left_ms(deadline_ns, ANSWER_MS), err)) {
+			      answer_ms, err)) {
 		gn_err_prefix(err, "%s port %d", address, inv->port);
-	} else if (!gn_net_receive_all(w->up.fd, &w->up.in, sizeof w->up.in, gn_net_left_ms(deadline_ns, ANSWER_MS)) &&
+	} else if (!gn_net_receive_all(w->up.fd, &w->up.in, sizeof w->up.in, gn_net_left_ms(answer_by_ns, INT_MAX)) &&
 		   w->up.in.magic == GN_WATCH_MAGIC && w->up.in.type == GN_WATCH_BEAT) {
 		w->up.got = sizeof w->up.in;
 		w->up.heard_ns = gn_clock_ns();

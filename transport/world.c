@@ -149,6 +149,8 @@ static enum gn_status open_watch(struct gn_world *w, const struct gn_world_optio
 	gn_secret_wipe(&drawn);
 	if (status)
 		return status;
+	if (w->watch)
+		gn_watch_expect_all(w->watch);
 	number_nodes(w);
 	if (b->rank)
 		status = gn_watch_join(&options, &invitation, &w->watch, err);

@@ -32,7 +32,7 @@ struct gn_recorder;
 struct gn_world;
 
 struct gn_world_options {
-	int timeout_ms;	     /* for everyone to arrive, and for a silent peer to count as lost; 0: 60 s and 5 s */
+	int timeout_ms;	     /* for everyone to arrive; 0: 60 s */
 	int silent_after_ms; /* heartbeat limit; 0: 5000 */
 	int stall_after_ms;  /* nothing may stand still for longer; 0: 5000 */
 };
