@@ -66,6 +66,8 @@ enum gn_status gn_cuda_event_create(const struct gn_cuda_device *d, int timed, s
 void gn_cuda_event_destroy(struct gn_cuda_event *e);
 /* Queues. */
 enum gn_status gn_cuda_event_record(struct gn_cuda_event *e, struct gn_cuda_stream *s, struct gn_err *err);
+/* As the runtime has it: its cudaEvent_t. */
+void *gn_cuda_event_native(const struct gn_cuda_event *e);
 enum gn_status gn_cuda_event_wait(struct gn_cuda_event *e, struct gn_err *err);
 /* Never blocks; one that was never recorded is done. */
 enum gn_status gn_cuda_event_done(const struct gn_cuda_event *e, int *out, struct gn_err *err);

@@ -122,6 +122,11 @@ enum gn_status gn_cuda_event_record(struct gn_cuda_event *e, struct gn_cuda_stre
 	return gn_cuda_check(cudaEventRecord(e->native, s->native), "cudaEventRecord", e->device->info.ordinal, err);
 }
 
+void *gn_cuda_event_native(const struct gn_cuda_event *e)
+{
+	return e->native;
+}
+
 enum gn_status gn_cuda_event_wait(struct gn_cuda_event *e, struct gn_err *err)
 {
 	enum gn_status status = gn_cuda_enter(e->device, err);

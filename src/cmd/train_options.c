@@ -133,7 +133,7 @@ static const struct gn_option options[] = {
 	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "what may carry gradients (sets UCX_TLS)"},
 	{.name = "comm", .kind = GN_OPTION_CHOICE, .offset = FIELD(comm), .value_name = "NAME", .initial = "auto",
 	 .choices = "auto|nccl|ucx",
-	 .help = "what sums gradients: ucx in any case so far, for they come to the host's memory from wherever they are computed"},
+	 .help = "what sums gradients that stay on GPUs (auto: nccl where ranks can have it, or ucx if that is faster); on the host it is ucx"},
 	{.name = "rails", .kind = GN_OPTION_INT, .offset = FIELD(rails), .value_name = "N", .initial = "0", .min = 0,
 	 .max = GN_RAILS_MAX, .help = "network devices of a node to use side by side at most; 0: all that are equally fast"},
 	{.name = "algo", .kind = GN_OPTION_CHOICE, .offset = FIELD(algo), .value_name = "NAME", .initial = "auto",

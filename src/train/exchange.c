@@ -231,6 +231,11 @@ void gn_exchange_ready(void *context, int param)
 	}
 }
 
+void gn_exchange_poll(struct gn_exchange *x)
+{
+	advance(x, 1);
+}
+
 enum gn_status gn_exchange_wait(struct gn_exchange *x, struct gn_err *err)
 {
 	advance(x, 1);

@@ -60,6 +60,8 @@ void gn_exchange_ready(void *context, int param);
  * behind the kernels that write them), from now on. It may be recorded anew for later gradients of the same stream, and is kept
  * by the caller until gn_exchange_wait. NULL: they are final already. */
 void gn_exchange_after(struct gn_exchange *x, void *event);
+/* Starts what has not started yet and moves those under way forward, without blocking. Errors are kept until wait. */
+void gn_exchange_poll(struct gn_exchange *x);
 /* Blocks until the whole array is summed. Starts what has not started yet (parameters without a gradient). */
 enum gn_status gn_exchange_wait(struct gn_exchange *x, struct gn_err *err);
 

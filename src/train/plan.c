@@ -267,9 +267,29 @@ enum gn_status gn_plan_launch(struct gn_plan *p, uint64_t step, const struct gn_
 	return p->device ? p->device->class->launch(p, step, u, err) : no_device(err);
 }
 
+float *gn_plan_sums(const struct gn_plan *p)
+{
+	return p->device ? p->bound.grads : NULL;
+}
+
+enum gn_status gn_plan_went_back(struct gn_plan *p, int *done, struct gn_err *err)
+{
+	return p->device ? p->device->class->gone_back(p, done, err) : no_device(err);
+}
+
+enum gn_status gn_plan_apply(struct gn_plan *p, struct gn_err *err)
+{
+	return p->device ? p->device->class->apply(p, err) : no_device(err);
+}
+
 enum gn_status gn_plan_result(struct gn_plan *p, struct gn_plan_result *out, struct gn_err *err)
 {
 	return p->device ? p->device->class->result(p, out, err) : no_device(err);
+}
+
+int gn_plan_gpu(const struct gn_plan *p)
+{
+	return p->device ? p->device->ordinal : -1;
 }
 
 const char *gn_plan_manner(const struct gn_plan *p)

@@ -79,14 +79,19 @@ enum gn_status gn_plan_loss_mixed(struct gn_plan *p, const struct gn_targets *ta
 /* ready(context, param) is called when the gradient of that parameter (index in the model) is final; may be NULL. */
 enum gn_status gn_plan_backward(struct gn_plan *p, void (*ready)(void *context, int param), void *context,
 				struct gn_err *err);
-/* --- A run that stays on its device: one process, one batch a step, and the caller's arrays are looked at only by push and
- * pull. The batch of a step is staged while the step before it runs. --- */
+/* --- A run that stays on its device: one batch a step, and the caller's arrays are looked at only by push and pull. The batch of
+ * a step is staged while the step before it runs. Several processes sum gradients where these lie: each is told as soon as it is
+ * queued, and the update waits for gn_plan_apply. --- */
 
 struct gn_plan_update {
 	const struct gn_optim *rule;
 	float *slots[GN_OPTIM_SLOTS_MAX]; /* borrowed: flat arrays as params, pushed and pulled with them */
 	double weight_decay;
 	int decay_all; /* biases and batch norm, too */
+	int ranks;     /* whose gradients and buffers are summed before an update; below 2 there is none to wait for */
+	/* With more: the gradient of this parameter is queued. event: what will be recorded behind it, as gn_exchange_after takes it. */
+	void (*ready)(void *context, int param, void *event);
+	void *context;
 };
 
 struct gn_plan_result {
@@ -101,10 +106,19 @@ enum gn_status gn_plan_push(struct gn_plan *p, struct gn_err *err);
 enum gn_status gn_plan_pull(struct gn_plan *p, struct gn_err *err);
 /* The batch that the next launch takes, images as for a forward pass; the arrays may be reused at once. */
 enum gn_status gn_plan_stage(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err);
-/* Queues the whole step on the batch that was staged last. u->grad_scale is the caller's own; the loss scale is added. */
+/* Queues the whole step on the batch that was staged last, or with several ranks what comes before the update.
+ * u->grad_scale is the caller's own; the loss scale is added. */
 enum gn_status gn_plan_launch(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err);
+/* Several ranks: what is to be summed, device memory of floats, gradients and behind them buffers. Until the plan is destroyed. */
+float *gn_plan_sums(const struct gn_plan *p);
+/* Several ranks: *done is whether all gradients of the step that was launched are there. */
+enum gn_status gn_plan_went_back(struct gn_plan *p, int *done, struct gn_err *err);
+/* Several ranks, when everything is summed: queues the update. Buffers become the mean. */
+enum gn_status gn_plan_apply(struct gn_plan *p, struct gn_err *err);
 /* Blocks until that step is through. */
 enum gn_status gn_plan_result(struct gn_plan *p, struct gn_plan_result *out, struct gn_err *err);
+/* The number of its GPU, -1 on the host. */
+int gn_plan_gpu(const struct gn_plan *p);
 /* How steps run on a device, for people: "as one graph of 423 nodes"; "" on the host. */
 const char *gn_plan_manner(const struct gn_plan *p);
 

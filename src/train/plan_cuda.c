@@ -184,14 +184,29 @@ static int stretch(const struct gn_plan *p, int i, size_t *offset, size_t *count
 	return 1;
 }
 
+/* What other ranks add to it: they are many, and the loss scale is taken back by the update. */
+static enum gn_status leave(struct gn_plan *p, int i, struct gn_err *err)
+{
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+	enum gn_status status = gn_cuda_event_record(d->complete[i], d->stream, err);
+
+	d->last = d->complete[i];
+	for (int k = 1; k >= 0 && !status; k--)
+		if (p->ops[i].param[k] >= 0)
+			d->update.ready(d->update.context, p->ops[i].param[k], gn_cuda_event_native(d->complete[i]));
+	return status;
+}
+
 static enum gn_status went_back(struct gn_plan *p, int i, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	size_t offset, count;
 	enum gn_status status = GN_OK;
 
-	if (d->resident || !stretch(p, i, &offset, &count))
+	if ((d->resident && d->update.ranks < 2) || !stretch(p, i, &offset, &count))
 		return GN_OK;
+	if (d->resident)
+		return leave(p, i, err);
 	if (d->loss_scale != 1)
 		status = gn_cuda_scale(d->stream, GN_CUDA_F32, p->bound.grads + offset, 1 / d->loss_scale, count, err);
 	if (status || (status = gn_cuda_event_record(d->complete[i], d->stream, err)) ||
@@ -262,7 +277,7 @@ enum gn_status gn_plan_cuda_create(const struct gn_plan *p, struct gn_plan_devic
 		.destroy = destroy, .place = gn_plan_cuda_place, .freeze = freeze, .load = load, .store = store, .loss = loss, .add = add,
 		.went_back = went_back, .finish = finish, .reside = gn_plan_cuda_reside, .push = gn_plan_cuda_push,
 		.pull = gn_plan_cuda_pull, .stage = gn_plan_cuda_stage, .launch = gn_plan_cuda_launch,
-		.result = gn_plan_cuda_result,
+		.gone_back = gn_plan_cuda_gone_back, .apply = gn_plan_cuda_apply, .result = gn_plan_cuda_result,
 	};
 	const struct gn_plan_options *o = &p->options;
 	struct gn_plan_cuda *d;
@@ -286,6 +301,7 @@ enum gn_status gn_plan_cuda_create(const struct gn_plan *p, struct gn_plan_devic
 		return status;
 	}
 	d->base.ops = gn_cuda_ops_device(d->ops);
+	d->base.ordinal = gn_cuda_device_info(d->device)->ordinal;
 	*out = &d->base;
 	return GN_OK;
 }

@@ -46,6 +46,7 @@ struct gn_plan_cuda {
 	int stale;		/* frozen weights are to be sent again */
 	/* by operator: its gradients are complete, and at home */
 	struct gn_cuda_event **complete, **home;
+	struct gn_cuda_event *last; /* of complete, the one that was recorded last */
 	double loss_scale; /* 1 but for fp16 */
 	int good_steps;	   /* since the scale last changed */
 	/* of a run that stays: */
@@ -85,6 +86,8 @@ enum gn_status gn_plan_cuda_reside(struct gn_plan *p, const struct gn_plan_updat
 enum gn_status gn_plan_cuda_push(struct gn_plan *p, struct gn_err *err);
 enum gn_status gn_plan_cuda_pull(struct gn_plan *p, struct gn_err *err);
 enum gn_status gn_plan_cuda_launch(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err);
+enum gn_status gn_plan_cuda_gone_back(struct gn_plan *p, int *done, struct gn_err *err);
+enum gn_status gn_plan_cuda_apply(struct gn_plan *p, struct gn_err *err);
 enum gn_status gn_plan_cuda_result(struct gn_plan *p, struct gn_plan_result *out, struct gn_err *err);
 
 #endif

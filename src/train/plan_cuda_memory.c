@@ -64,11 +64,13 @@ static void lay_out(struct gn_plan *p)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	size_t params = gn_model_param_elements(p->model) * sizeof(float);
+	size_t buffers = gn_model_buffer_elements(p->model) * sizeof(float);
 
 	p->arena = piece(d, p->arena_bytes);
 	p->bound.params = piece(d, params);
-	p->bound.grads = p->options.training ? piece(d, params) : NULL;
-	p->bound.buffers = piece(d, gn_model_buffer_elements(p->model) * sizeof(float));
+	/* neighbours, for ranks sum both */
+	p->bound.grads = p->options.training ? piece(d, params + buffers) : NULL;
+	p->bound.buffers = p->options.training ? p->bound.grads + params / sizeof(float) : piece(d, buffers);
 	p->bound.own = piece(d, p->own_elements * sizeof(float));
 	for (int i = 0; i < GN_PLAN_SLOTS; i++)
 		d->slots[i].images = piece(d, batch_bytes(p));

@@ -98,6 +98,8 @@ enum gn_status gn_plan_cuda_reside(struct gn_plan *p, const struct gn_plan_updat
 	if (status)
 		gn_plan_cuda_stay_release(d);
 	d->resident = !status;
+	if (!status && update->ranks > 1)
+		snprintf(p->manner, sizeof p->manner, "on %.40s, call by call between the ranks' sums", gn_cuda_device_info(d->device)->name);
 	return status;
 }
 
@@ -133,24 +135,34 @@ enum gn_status gn_plan_cuda_pull(struct gn_plan *p, struct gn_err *err)
 	return move_all(p, 1, err);
 }
 
-/* What a graph holds: all of a step but the batch's arrival and the update's numbers. */
-static enum gn_status queue_step(struct gn_plan *p, uint64_t step, struct gn_err *err)
+static enum gn_status queue_gradients(struct gn_plan *p, uint64_t step, struct gn_err *err)
 {
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	enum gn_status status = gn_plan_run_forward(p, step, err);
 
 	if (!status)
 		status = gn_plan_cuda_loss(p, err);
-	if (!status)
-		status = gn_plan_run_backward(p, NULL, NULL, err);
-	if (!status)
-		status = gn_cuda_fill(d->stream, d->nonfinite, 0, sizeof *d->nonfinite, err);
+	return status ? status : gn_plan_run_backward(p, NULL, NULL, err);
+}
+
+static enum gn_status queue_update(struct gn_plan *p, struct gn_err *err)
+{
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+	enum gn_status status = gn_cuda_fill(d->stream, d->nonfinite, 0, sizeof *d->nonfinite, err);
+
 	if (!status)
 		status = gn_cuda_find_nonfinite(d->stream, GN_CUDA_F32, p->bound.grads, gn_model_param_elements(p->model),
 						d->nonfinite, err);
 	if (!status)
 		status = gn_cuda_batch_norm_statistics(d->stream, &d->sums, p->bound.grads, 0, err);
 	return status ? status : gn_cuda_optim_step(d->optimizer, d->stream, d->nonfinite, err);
+}
+
+/* What a graph holds: all of a step but the batch's arrival and the update's numbers. */
+static enum gn_status queue_step(struct gn_plan *p, uint64_t step, struct gn_err *err)
+{
+	enum gn_status status = queue_gradients(p, step, err);
+
+	return status ? status : queue_update(p, err);
 }
 
 /* A step that cannot be recorded runs call by call, for good, and the reason is kept. */
@@ -191,6 +203,16 @@ static enum gn_status run_step(struct gn_plan *p, uint64_t step, struct gn_err *
 	return d->graph ? gn_cuda_graph_launch(d->graph, d->stream, err) : queue_step(p, step, err);
 }
 
+/* What the host is told of a step. */
+static enum gn_status queue_outcome(struct gn_plan_cuda *d, struct gn_err *err)
+{
+	enum gn_status status = gn_cuda_copy(d->stream, &d->outcome->loss, d->loss, sizeof *d->loss, err);
+
+	if (!status)
+		status = gn_cuda_copy(d->stream, d->outcome->sums, d->sums.sums, sizeof d->outcome->sums, err);
+	return status ? status : gn_cuda_copy(d->stream, &d->outcome->nonfinite, d->nonfinite, sizeof *d->nonfinite, err);
+}
+
 enum gn_status gn_plan_cuda_launch(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
@@ -208,13 +230,34 @@ enum gn_status gn_plan_cuda_launch(struct gn_plan *p, uint64_t step, const struc
 		status = gn_cuda_optim_set(d->optimizer, d->stream, &scaled, err);
 	if (!status)
 		status = gn_cuda_copy(d->stream, d->kept_buffers, p->bound.buffers, buffers_bytes(p), err);
+	if (!status && d->update.ranks > 1)
+		return queue_gradients(p, step, err);
 	if (!status)
 		status = run_step(p, step, err);
+	return status ? status : queue_outcome(d, err);
+}
+
+enum gn_status gn_plan_cuda_gone_back(struct gn_plan *p, int *done, struct gn_err *err)
+{
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+
+	*done = 1;
+	return d->last ? gn_cuda_event_done(d->last, done, err) : GN_OK;
+}
+
+enum gn_status gn_plan_cuda_apply(struct gn_plan *p, struct gn_err *err)
+{
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+	size_t buffers = gn_model_buffer_elements(p->model);
+	enum gn_status status = GN_OK;
+
+	if (!d->resident || d->update.ranks < 2)
+		return gn_err_set(err, GN_ERR_USAGE, "there is nothing that ranks have summed");
+	if (buffers)
+		status = gn_cuda_scale(d->stream, GN_CUDA_F32, p->bound.buffers, 1.0 / d->update.ranks, buffers, err);
 	if (!status)
-		status = gn_cuda_copy(d->stream, &d->outcome->loss, d->loss, sizeof *d->loss, err);
-	if (!status)
-		status = gn_cuda_copy(d->stream, d->outcome->sums, d->sums.sums, sizeof d->outcome->sums, err);
-	return status ? status : gn_cuda_copy(d->stream, &d->outcome->nonfinite, d->nonfinite, sizeof *d->nonfinite, err);
+		status = queue_update(p, err);
+	return status ? status : queue_outcome(d, err);
 }
 
 enum gn_status gn_plan_cuda_result(struct gn_plan *p, struct gn_plan_result *out, struct gn_err *err)

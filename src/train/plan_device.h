@@ -31,6 +31,8 @@ struct gn_plan_device_class {
 	enum gn_status (*pull)(struct gn_plan *p, struct gn_err *err);
 	enum gn_status (*stage)(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err);
 	enum gn_status (*launch)(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err);
+	enum gn_status (*gone_back)(struct gn_plan *p, int *done, struct gn_err *err);
+	enum gn_status (*apply)(struct gn_plan *p, struct gn_err *err);
 	enum gn_status (*result)(struct gn_plan *p, struct gn_plan_result *out, struct gn_err *err);
 };
 
@@ -38,6 +40,7 @@ struct gn_plan_device_class {
 struct gn_plan_device {
 	const struct gn_plan_device_class *class;
 	struct gn_op_device *ops; /* for its operators */
+	int ordinal;
 };
 
 /* Forward and backward as operators, without what comes before and after. */

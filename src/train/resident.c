@@ -1,26 +1,75 @@
 #include "src/train/resident.h"
 
 #include "src/base/clock.h"
+#include "src/train/agree.h"
+#include "src/train/trial.h"
+#include "transport/carrier_cuda.h"
 
-#include <math.h>
+#include <sched.h>
 
 /* A device that is through sooner than this after the next batch came has waited for it. */
 enum { AT_ONCE_NS = 100000 };
 
-enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err)
+/* *yes: nothing keeps this rank from staying on its GPU, nor any other. */
+static enum gn_status can_stay(struct gn_session *s, int32_t *yes, struct gn_err *err)
+{
+	struct gn_optimizer_terms terms;
+
+	gn_optimizer_terms(s->optimizer, &terms);
+	*yes = gn_plan_gpu(s->plan) >= 0 && s->options->accumulate <= 1 && !s->ema && !s->sync && !(terms.clip > 0);
+	if (gn_comm_size(s->comm) == 1)
+		return GN_OK;
+	return gn_comm_allreduce(s->comm, yes, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
+}
+
+static void leave(void *context, int param, void *event)
+{
+	struct gn_session *s = context;
+
+	gn_exchange_after(s->gpu_exchange, event);
+	gn_exchange_ready(s->gpu_exchange, param);
+}
+
+static enum gn_status reside(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_optimizer_terms terms;
 	struct gn_plan_update update;
-	enum gn_status status;
 
 	gn_optimizer_terms(s->optimizer, &terms);
-	if (!gn_plan_manner(s->plan)[0] || gn_comm_size(s->comm) > 1 || s->options->accumulate > 1 || s->ema || s->sync ||
-	    terms.clip > 0)
-		return GN_OK;
-	update = (struct gn_plan_update){.rule = terms.rule, .weight_decay = terms.weight_decay, .decay_all = terms.decay_all};
+	update = (struct gn_plan_update){.rule = terms.rule, .weight_decay = terms.weight_decay, .decay_all = terms.decay_all,
+					 .ranks = gn_comm_size(s->comm), .ready = leave, .context = s};
 	for (int k = 0; k < gn_optim_slots(terms.rule->kind); k++)
 		update.slots[k] = gn_optimizer_slot(s->optimizer, k);
-	status = gn_plan_reside(s->plan, &update, err);
+	return gn_plan_reside(s->plan, &update, err);
+}
+
+/* The plan's gradients, and its buffers behind them, summed where they are. */
+static enum gn_status make_sums(struct gn_session *s, struct gn_err *err)
+{
+	const char *how = s->options->comm ? s->options->comm : "auto";
+	struct gn_exchange_form form;
+	enum gn_status status = GN_OK;
+
+	gn_trial_usual(s->options, s->model, &form);
+	if (!s->carrier)
+		status = gn_carrier_cuda_create(s->comm, how, gn_plan_gpu(s->plan), s->log, &s->carrier, err);
+	if (status)
+		return status;
+	status = gn_exchange_create_on(s->carrier, s->model, gn_plan_sums(s->plan), gn_model_buffer_elements(s->model), &form,
+				       &s->gpu_exchange, err);
+	return gn_agree_status(s->comm, status, err);
+}
+
+enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err)
+{
+	int32_t yes;
+	enum gn_status status = can_stay(s, &yes, err);
+
+	if (status || !yes)
+		return status;
+	status = gn_agree_status(s->comm, reside(s, err), err);
+	if (!status && gn_comm_size(s->comm) > 1)
+		status = make_sums(s, err);
 	if (!status)
 		status = gn_plan_push(s->plan, err);
 	s->resident = !status;
@@ -38,6 +87,9 @@ enum gn_status gn_resident_end(struct gn_session *s, struct gn_err *err)
 
 	s->resident = 0;
 	s->staged = 0;
+	/* it knows the plan's memory */
+	gn_exchange_destroy(s->gpu_exchange);
+	s->gpu_exchange = NULL;
 	return status;
 }
 
@@ -60,12 +112,40 @@ static double seconds(uint64_t from, uint64_t to)
 	return (double)(to - from) * 1e-9;
 }
 
+static enum gn_status launch(struct gn_session *s, const struct gn_optim_update *u, struct gn_err *err)
+{
+	if (s->gpu_exchange)
+		gn_exchange_begin(s->gpu_exchange);
+	return gn_plan_launch(s->plan, s->state.step, u, err);
+}
+
+/* The other ranks' gradients to this one's, and then the update. What is waited for when backward is through is exposed. */
+static enum gn_status sum_up(struct gn_session *s, struct gn_interval *sums, uint64_t *exposed_ns, struct gn_err *err)
+{
+	uint64_t through;
+	int done = 0;
+	enum gn_status status = GN_OK;
+
+	while (!status && !done) {
+		gn_exchange_poll(s->gpu_exchange);
+		status = gn_session_alone(s, gn_plan_went_back(s->plan, &done, err));
+		if (!done)
+			sched_yield();
+	}
+	through = gn_clock_ns();
+	if (!status)
+		status = gn_exchange_wait(s->gpu_exchange, err);
+	*exposed_ns = gn_clock_ns() - through;
+	sums->exposed += seconds(0, *exposed_ns);
+	return status ? status : gn_session_alone(s, gn_plan_apply(s->plan, err));
+}
+
 /* Launches the step, and gets the next one's batch meanwhile. */
 static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u, struct gn_plan_result *result,
 			  struct gn_interval *sums, uint64_t *mark, struct gn_err *err)
 {
 	int more = s->state.sample + s->global_batch < s->epoch_samples;
-	uint64_t launched, loaded, now;
+	uint64_t launched, loaded, now, exposed = 0;
 	enum gn_status status = GN_OK;
 
 	if (!s->staged)
@@ -74,39 +154,53 @@ static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u,
 	sums->data += seconds(*mark, launched);
 	gn_trace_add(s->trace, GN_SPAN_DATA, GN_TRACE_MAIN, 0, *mark, launched);
 	if (!status)
-		status = gn_plan_launch(s->plan, s->state.step, u, err);
+		status = launch(s, u, err);
 	s->staged = 0;
 	if (!status && more)
 		status = stage(s, err);
+	gn_session_alone(s, status);
 	loaded = gn_clock_ns();
+	if (!status && s->gpu_exchange)
+		status = sum_up(s, sums, &exposed, err);
 	if (!status)
-		status = gn_plan_result(s->plan, result, err);
+		status = gn_session_alone(s, gn_plan_result(s->plan, result, err));
 	now = gn_clock_ns();
 	/* how long before that it stood still is not known: this is the most that it can have been */
 	if (now - loaded < AT_ONCE_NS)
 		sums->data += seconds(launched, loaded);
 	else
-		sums->forward += seconds(launched, now);
+		sums->forward += seconds(launched + exposed, now);
 	gn_trace_add(s->trace, GN_SPAN_FORWARD, GN_TRACE_MAIN, 0, launched, now);
 	*mark = now;
 	return status;
 }
 
+/* Loss and wish to stop become sums over ranks. */
+static enum gn_status tell_others(struct gn_session *s, double loss, int stop, struct gn_err *err)
+{
+	s->tail[GN_TAIL_LOSS] = (float)loss;
+	s->tail[GN_TAIL_STOP] = stop ? 1 : 0;
+	if (gn_comm_size(s->comm) == 1)
+		return GN_OK;
+	return gn_comm_allreduce(s->comm, s->tail, GN_TAIL_STOP + 1, GN_F32, gn_reduce_of(GN_F32, GN_SUM), err);
+}
+
 enum gn_status gn_resident_step(struct gn_session *s, double lr, int stop, struct gn_interval *sums, uint64_t *mark,
 				struct gn_err *err)
 {
-	struct gn_optim_update u = {.lr = lr, .grad_scale = 1, .step = s->state.step + 1 - s->state.skipped};
+	double ranks = gn_comm_size(s->comm);
+	struct gn_optim_update u = {.lr = lr, .grad_scale = 1 / ranks, .step = s->state.step + 1 - s->state.skipped};
 	struct gn_plan_result result;
-	enum gn_status status = gn_session_alone(s, run(s, &u, &result, sums, mark, err));
+	enum gn_status status = run(s, &u, &result, sums, mark, err);
 
+	if (!status)
+		status = tell_others(s, result.loss, stop, err);
 	if (status)
 		return status;
-	s->tail[GN_TAIL_LOSS] = (float)result.loss;
-	s->tail[GN_TAIL_STOP] = stop ? 1 : 0;
 	if (result.skipped)
 		return gn_step_skip(s, lr, sums, err);
 	s->skips_in_a_row = 0;
-	sums->loss_sum += result.loss;
+	sums->loss_sum += (double)s->tail[GN_TAIL_LOSS] / ranks;
 	sums->norm_sum += result.norm;
 	return GN_OK;
 }

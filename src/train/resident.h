@@ -1,7 +1,9 @@
-/* Runs that stay on a GPU: one rank, one batch a step, nothing that the host has to do to parameters between steps. The next
- * batch goes up while a step runs, and the host sees parameters only when it evaluates, saves or ends.
+/* Runs that stay on their GPUs: one batch a step, nothing that the host has to do to parameters between steps. The next batch
+ * goes up while a step runs, and the host sees parameters only when it evaluates, saves or ends. Several ranks sum gradients
+ * and BN buffers where these lie (transport/carrier.h), bucket by bucket while backward runs; loss and the wish to stop follow on the
+ * host's way.
  *
- * Everything else (several ranks, --accumulate, --ema, --clip, --sync-bn) computes on the GPU and updates on the host.
+ * Everything else (--accumulate, --ema, --clip, --sync-bn, or a rank without a GPU) computes on the GPU and updates on the host.
  * Internal to src/train.
  */
 #ifndef GN_TRAIN_RESIDENT_H
@@ -9,7 +11,7 @@
 
 #include "src/train/step.h"
 
-/* Moves the run to its GPU when it can stay there: sets s->resident. The host's arrays hold the state of the run. */
+/* Collective. Moves the run to its GPUs when it can stay there: sets s->resident. The host's arrays hold the state of the run. */
 enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err);
 /* Brings parameters, state and buffers to the host's arrays; nothing to do for other runs. */
 enum gn_status gn_resident_fetch(struct gn_session *s, struct gn_err *err);

@@ -304,6 +304,8 @@ void gn_session_destroy(struct gn_session *s)
 		return;
 	gn_trial_destroy(s->trial, s->exchange);
 	gn_exchange_destroy(s->exchange);
+	gn_exchange_destroy(s->gpu_exchange);
+	gn_carrier_destroy(s->carrier);
 	gn_plan_destroy(s->val_plan);
 	gn_plan_destroy(s->plan);
 	gn_sync_destroy(s->sync);

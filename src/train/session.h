@@ -32,6 +32,8 @@ struct gn_session {
 	struct gn_growth growth;
 	struct gn_plan *plan, *val_plan;
 	struct gn_exchange *exchange;
+	struct gn_carrier *carrier; /* of several ranks on their GPUs */
+	struct gn_exchange *gpu_exchange; /* in place of the other while they stay there */
 	struct gn_trial *trial;	  /* while ways of exchanging are tried; exchange is then one of its own */
 	struct gn_trace *trace;	  /* with --trace */
 	struct gn_plan_watch watch;

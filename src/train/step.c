@@ -64,13 +64,14 @@ static void ready(void *context, int param)
  * step that failed, until now. */
 static void trace_buckets(const struct gn_session *s, uint64_t began_ns)
 {
+	const struct gn_exchange *x = s->gpu_exchange ? s->gpu_exchange : s->exchange;
 	uint64_t busy_until[GN_TRACE_SUMS_MAX] = {0}, now = gn_clock_ns();
 
-	for (size_t b = 0; b < gn_exchange_buckets(s->exchange) && gn_trace_is_on(s->trace); b++) {
+	for (size_t b = 0; b < gn_exchange_buckets(x) && gn_trace_is_on(s->trace); b++) {
 		struct gn_exchange_bucket seen;
 		int line = 0;
 
-		gn_exchange_bucket(s->exchange, b, &seen);
+		gn_exchange_bucket(x, b, &seen);
 		if (seen.start_ns < began_ns)
 			continue;
 		if (seen.done_ns < seen.start_ns)

@@ -6,7 +6,7 @@
  * way (16 MiB, overlapped) stays unless another is faster by 3 %. All ranks decide alike, from the same numbers. What was
  * decided is kept in DIR/exchange.json of --checkpoint DIR, so that a run that goes on there does not measure again as long as
  * network, ranks, nodes, batch, transport and options are the same. Runs too short for it to pay, runs of one rank, and runs
- * with --bucket and --overlap or --no-overlap given measure nothing.
+ * with --bucket and --overlap or --no-overlap given measure nothing, nor do those that stay on their GPUs.
  *
  * Overlap never changes a result. The bucket size may, in the last bits, where exchange.h says: such sizes are tried only with
  * --any-order, so that what was measured never shows in the parameters of a run. Internal to src/train.

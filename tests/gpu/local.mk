@@ -37,6 +37,15 @@ tests_gpu_test_plan_emulated_SOURCES = tests/gpu/test_plan.c tests/gpu/emulate_b
 tests_gpu_test_plan_emulated_LDADD = $(EMULATED) libgannet_train.a libgannet_cuda.a $(JANSSON_LIBS) $(ORACLE_LIBS) $(CRYPTO_LIBS) -lstdc++
 tests_gpu_test_plan_emulated_DEPENDENCIES = $(EMULATED) libgannet_train.a libgannet_cuda.a libgannet_kernels.a libgannet_base.a
 tests_gpu_test_ops_emulated_DEPENDENCIES = $(EMULATED) libgannet_cuda.a libgannet_kernels.a libgannet_base.a
+# the whole program on a GPU that is emulated
+check_PROGRAMS += tests/gpu/gannet_emulated
+tests_gpu_gannet_emulated_SOURCES = $(gannet_SOURCES) tests/gpu/emulate_blas.c tests/gpu/emulate_carrier.c tests/gpu/emulate_dnn.c \
+	tests/transport/copier_host.c tests/transport/copier_host.h
+tests_gpu_gannet_emulated_CCASFLAGS = $(gannet_CCASFLAGS)
+tests_gpu_gannet_emulated_LDADD = $(EMULATED) libgannet_train.a libgannet_cuda.a $(JANSSON_LIBS) $(DATA_LIBS) $(TRANSPORT_LIBS) \
+	$(ORACLE_LIBS) -lstdc++
+tests_gpu_gannet_emulated_DEPENDENCIES = $(EMULATED) libgannet_train.a libgannet_cuda.a libgannet_data.a libgannet_transport.a \
+	libgannet_kernels.a libgannet_base.a
 endif
 CLEANFILES += $(EMULATED)
 # nvcc knows a C++ compiler that fits
@@ -51,11 +60,11 @@ EMULATE = $(NVCC) -std=c++17 -O2 -g -DGN_CUDA_EMULATE -I$(top_srcdir) $(NVCC_SAN
 $(EMULATED): $(CU_INCLUDED) tests/gpu/emulate.h
 
 # Ranks that sum GPU memory.
-EXTRA_DIST += tests/gpu/comm.t
+EXTRA_DIST += tests/gpu/comm.t tests/gpu/train.t
 if HAVE_CUDA
 check_PROGRAMS += tests/gpu/comm_probe
 tests_gpu_comm_probe_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_comm_probe_SOURCES = tests/gpu/comm_probe.c tests/transport/exit_code.h
 tests_gpu_comm_probe_LDADD = $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS)
-SHELL_TESTS += tests/gpu/comm.t
+SHELL_TESTS += tests/gpu/comm.t tests/gpu/train.t
 endif

@@ -1,0 +1,99 @@
+#!/bin/bash
+# Training that stays on GPUs, one rank and several: against the host's, in buckets or not, resumed, growing, and with a rank that dies.
+# Without a GPU the whole program runs on one that is emulated.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+export OMP_NUM_THREADS=1
+program=$GN_BUILD/tests/gpu/gannet_emulated kind="an emulated GPU"
+if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
+	program=$gannet kind="a GPU"
+fi
+data=$scratch/data
+"$program" pack --synthetic 24 --classes 4 --size 16x16 --out "$data" >"$scratch/log" 2>&1 || cat "$scratch/log" >&2
+
+# train NAME RANKS DEVICE OPTIONS...: its log in NAME.jsonl, what it says in NAME.out; several ranks on one GPU sum by UCX
+train() {
+	local name=$1 ranks=$2 device=$3 started=()
+	shift 3
+	rm -f "$scratch/$name.jsonl"
+	((ranks == 1)) || started=("$gannet" launch -n "$ranks" --)
+	timeout -k 5 200 "${started[@]}" "$program" train --data "$data" --model resnet20 --side 16 --batch 2 --steps 4 --lr 0.02 \
+		--log-every 1 --device "$device" --comm "$([[ $device == cuda ]] && echo ucx || echo auto)" --log "$scratch/$name.jsonl" "$@" \
+		>"$scratch/$name.out" 2>&1
+}
+sha() { grep -o '"params_sha256": *"[0-9a-f]*"' "$scratch/$1.jsonl"; }
+losses() { grep '"event": "step"' "$scratch/$1.jsonl" | grep -o "\"$2\": [^,]*" | grep -o '[^ ]*$'; }
+val_loss() { grep '"event": "eval"' "$scratch/$1.jsonl" | grep -o '"loss": [^,}]*' | grep -o '[^ ]*$'; }
+# near A B KEY TOLERANCE: as many, at least one, and no two further apart
+near() {
+	paste <(losses "$1" "$3") <(losses "$2" "$3") | awk -v t="$4" '{ d = $1 - $2; if (NF != 2 || d > t || -d > t) bad = 1; n++; print }
+		END { exit !n || bad }'
+}
+tell() { cat "$scratch/$1.out"; }
+alike() { [[ $(sha "$1") && $(sha "$1") == "$(sha "$2")" ]]; }
+
+# stays NAME RANKS: as on the host, loss and gradient norm of every step, and BN statistics by what the validation says
+stays() {
+	train "$1-host" "$2" host --val "$data" && train "$1" "$2" cuda --val "$data" || { tell "$1-host"; tell "$1"; return 1; }
+	grep -q 'trained on' "$scratch/$1.out" || { echo "it did not stay there"; tell "$1"; return 1; }
+	near "$1" "$1-host" loss 1e-3 && near "$1" "$1-host" grad_norm 1e-2 || return 1
+	paste <(val_loss "$1") <(val_loss "$1-host") | awk '{ d = $1 - $2; n++; print; if (NF != 2 || d > 2e-2 || -d > 2e-2) bad = 1 }
+		END { exit !n || bad }'
+}
+check "one rank on $kind learns what the host does" stays one 1
+check "two ranks do" stays two 2
+check "three ranks do" stays three 3
+
+# the sum of two has one value, however it travels
+cut_up() {
+	train small 2 cuda --bucket 16K && train behind 2 cuda --bucket 16K --no-overlap && train whole 2 cuda --bucket 1G ||
+		{ tell small; tell behind; tell whole; return 1; }
+	alike small behind && alike small whole
+}
+check "in small buckets, behind backward or in one, the bits are the same" cut_up
+
+resumed() {
+	train all 2 cuda --schedule constant --checkpoint "$scratch/all" &&
+		train first 2 cuda --schedule constant --steps 2 --checkpoint "$scratch/parts" &&
+		train rest 2 cuda --schedule constant --resume auto --checkpoint "$scratch/parts" || { tell all; tell first; tell rest; return 1; }
+	alike all rest
+}
+check "two steps and two more are four" resumed
+
+other_ways() { # what the host updates still does so
+	train sums-host 2 host --accumulate 2 --steps 3 && train sums 2 cuda --accumulate 2 --steps 3 || { tell sums; return 1; }
+	! grep -q 'between the ranks' "$scratch/sums.out" && near sums sums-host loss 1e-3
+}
+check "two ranks with --accumulate update on the host" other_ways
+
+grows() {
+	train grows 2 cuda --lr 1e-4 --steps 0 --epochs 2 --resize-schedule 0:8,1:16 && train grows-host 2 host --lr 1e-4 --steps 0 --epochs 2 \
+		--resize-schedule 0:8,1:16 || { tell grows; tell grows-host; return 1; }
+	near grows grows-host loss 2e-2
+}
+check "images grow" grows
+
+skips() { # a learning rate from which nothing finite comes
+	train skips 2 cuda --model lenet --side 28 --lr 1e6 --warmup-epochs 0 --steps 30 --schedule constant
+	grep -qE 'updates nothing: a gradient is not finite' "$scratch/skips.out" && grep -q 'in a row' "$scratch/skips.out"
+	local found=$?
+	((found == 0)) || tell skips
+	return "$found"
+}
+check "gradients that are not finite are left out on all ranks, and end the run" skips
+
+dies() {
+	train dies 2 cuda --steps 100000 --schedule constant --lr 1e-4 &
+	local run=$! victim
+	await_line 60 3 '"event": "step"' "$scratch/dies.jsonl" || { kill "$run"; tell dies; return 1; }
+	# the last rank started
+	victim=$(pgrep -n -f "$program train --data $data")
+	kill -9 "$victim"
+	wait "$run" && return 1
+	grep -E 'rank [01] on .* is lost' "$scratch/dies.out" && return 0
+	tell dies
+	return 1
+}
+check "a rank that dies is named by the other" dies
+finish
