@@ -1,4 +1,5 @@
-/* What sums a device's memory over all ranks: NCCL, or UCX through the host's memory (staged.h), behind one interface.
+/* What sums a device's memory over all ranks: NCCL, UCX straight from there, or UCX through the host's memory (staged.h), behind one
+ * interface.
  *
  * An operation is prepared once for a buffer, then started and waited for as often as wanted; several may be in flight,
  * started in the same order on all ranks. It is in place. A start names what has to have happened on the device before;
@@ -12,6 +13,7 @@
 
 #include "transport/comm.h"
 #include "transport/copier.h"
+#include "transport/memory.h"
 #include "transport/staged.h"
 
 struct gn_carrier;
@@ -19,7 +21,7 @@ struct gn_carrier_op;
 
 /* See the functions below. */
 struct gn_carrier_ops {
-	const char *name; /* "nccl", "ucx" */
+	const char *name; /* "nccl", "ucx-direct", "ucx" */
 	enum gn_status (*prepare)(struct gn_carrier *c, void *device, size_t count, enum gn_dtype type,
 				  enum gn_reduction reduction, struct gn_carrier_op **out, struct gn_err *err);
 	enum gn_status (*start)(struct gn_carrier_op *op, void *after, struct gn_err *err);
@@ -41,6 +43,10 @@ struct gn_carrier_op {
 /* Collective. UCX through the host's memory. comm is borrowed, copier from now on the carrier's, also when this fails. */
 enum gn_status gn_carrier_staged_create(struct gn_comm *comm, struct gn_copier *copier,
 					const struct gn_stager_options *options, struct gn_carrier **out,
+					struct gn_err *err);
+/* Local. UCX without the host's memory, where it can reach the device's (gn_comm_takes_gpu_memory). comm is borrowed, memory from now
+ * on the carrier's, also when this fails. Sums, and what memory can do besides. */
+enum gn_status gn_carrier_direct_create(struct gn_comm *comm, struct gn_memory *memory, struct gn_carrier **out,
 					struct gn_err *err);
 /* After its operations. NULL is fine. */
 void gn_carrier_destroy(struct gn_carrier *c);

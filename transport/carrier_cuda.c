@@ -14,6 +14,19 @@ static enum gn_status create_staged(struct gn_comm *comm, int ordinal, struct gn
 	return status ? status : gn_carrier_staged_create(comm, copier, NULL, out, err);
 }
 
+/* Straight from GPU memory where UCX can. Takes memory. */
+static enum gn_status create_ucx(struct gn_comm *comm, int ordinal, struct gn_memory *memory, struct gn_carrier **out,
+				 struct gn_err *err)
+{
+	int direct = 0;
+	enum gn_status status = memory ? gn_comm_takes_gpu_memory(comm, &direct, err) : GN_OK;
+
+	if (!status && direct)
+		return gn_carrier_direct_create(comm, memory, out, err);
+	gn_memory_destroy(memory);
+	return status ? status : create_staged(comm, ordinal, out, err);
+}
+
 static enum gn_status choose(struct gn_comm *comm, int ordinal, struct gn_carrier *const *both, struct gn_log *log, int *best,
 			     struct gn_err *err)
 {
@@ -39,8 +52,9 @@ static int is_out(enum gn_status status)
 	return status == GN_ERR_NOT_FOUND || status == GN_ERR_UNSUPPORTED || status == GN_ERR_MISMATCH;
 }
 
-static enum gn_status create_best(struct gn_comm *comm, int ordinal, struct gn_log *log, struct gn_carrier **out,
-				  struct gn_err *err)
+/* Takes memory. */
+static enum gn_status create_best(struct gn_comm *comm, int ordinal, struct gn_memory *memory, struct gn_log *log,
+				  struct gn_carrier **out, struct gn_err *err)
 {
 	struct gn_carrier *both[2] = {NULL, NULL};
 	struct gn_err why;
@@ -48,13 +62,14 @@ static enum gn_status create_best(struct gn_comm *comm, int ordinal, struct gn_l
 	int best = 1;
 
 	if (status && !is_out(status)) {
+		gn_memory_destroy(memory);
 		if (err)
 			*err = why;
 		return status;
 	}
 	if (status && gn_comm_rank(comm) == 0)
 		gn_log_info(log, "GPU memory is summed by ucx: %s", why.text);
-	status = create_staged(comm, ordinal, &both[1], err);
+	status = create_ucx(comm, ordinal, memory, &both[1], err);
 	if (!status && both[0])
 		status = choose(comm, ordinal, both, log, &best, err);
 	if (status) {
@@ -67,19 +82,21 @@ static enum gn_status create_best(struct gn_comm *comm, int ordinal, struct gn_l
 	return GN_OK;
 }
 
-enum gn_status gn_carrier_cuda_create(struct gn_comm *comm, const char *how, int ordinal, struct gn_log *log,
-				      struct gn_carrier **out, struct gn_err *err)
+enum gn_status gn_carrier_cuda_create(struct gn_comm *comm, const char *how, int ordinal, struct gn_memory *memory,
+				      struct gn_log *log, struct gn_carrier **out, struct gn_err *err)
 {
 	struct gn_carrier *c = NULL;
 	struct gn_strbuf text;
 	enum gn_status status;
 
-	if (!strcmp(how, "nccl"))
+	if (!strcmp(how, "nccl")) {
+		gn_memory_destroy(memory);
 		status = gn_carrier_nccl_create(comm, ordinal, &c, err);
-	else if (!strcmp(how, "ucx"))
-		status = create_staged(comm, ordinal, &c, err);
-	else
-		status = create_best(comm, ordinal, log, &c, err);
+	} else if (!strcmp(how, "ucx")) {
+		status = create_ucx(comm, ordinal, memory, &c, err);
+	} else {
+		status = create_best(comm, ordinal, memory, log, &c, err);
+	}
 	if (status)
 		return status;
 	gn_strbuf_init(&text);

@@ -182,7 +182,8 @@ enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
 /* The watch knows who died first, and what all ranks started; a broken connection only knows its other end. */
 static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 {
-	uint64_t started = gn_clock_ns(), until = started + (c->status == GN_ERR_MISMATCH ? MISMATCH_NS : VERDICT_NS);
+	uint64_t started = gn_clock_ns(), patience = c->status == GN_ERR_MISMATCH ? MISMATCH_NS : VERDICT_NS;
+	uint64_t until = started + (c->exec && gn_exec_failed_alone(c->exec) ? 0 : patience);
 	struct timespec pause = {0, 5000000};
 	enum gn_status status = GN_OK;
 

@@ -63,10 +63,12 @@ enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args
 {
 	int any = !args->algorithm || !strcmp(args->algorithm, "auto"), size_class = class_of(bytes);
 	struct gn_coll_choice *kept = &c->chosen[args->what][size_class];
-	const char *algo = !any ? args->algorithm : gn_comm_all_share(c) ? without_messages(c, args, bytes) :
+	const char *algo = !any ? args->algorithm : args->memory ? NULL : gn_comm_all_share(c) ? without_messages(c, args, bytes) :
 								       as_tried(c, args, size_class);
 	enum gn_status status = GN_OK;
 
+	if (algo && !strcmp(algo, "shared") && args->memory)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "algorithm shared is for the host's memory");
 	if (algo && !strcmp(algo, "shared")) {
 		*out = (struct gn_coll_choice){algo, 0, 0};
 		return GN_OK;

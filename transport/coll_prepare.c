@@ -48,9 +48,20 @@ static enum gn_status check_ranks(const struct gn_comm *c, const struct gn_coll_
 	return GN_OK;
 }
 
+static enum gn_status check_memory(const struct gn_coll_args *a, struct gn_err *err)
+{
+	if (!a->memory)
+		return GN_OK;
+	if (a->what != GN_COLLECTIVE_ALLREDUCE || (a->in && a->in != a->out) || a->reduction == GN_AVERAGE || a->reduce)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s: memory that is not the host's has allreduces in place, without averages, "
+				  "alone", name_of(a));
+	return a->memory->ops->check(a->memory, a->type, a->reduction, err);
+}
+
 static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *a, struct gn_err *err)
 {
 	size_t bytes, most;
+	enum gn_status status;
 
 	if ((unsigned)a->what >= GN_COLLECTIVE_COUNT || (unsigned)a->type >= GN_DTYPE_COUNT ||
 	    (unsigned)a->reduction >= GN_REDUCTION_COUNT)
@@ -70,7 +81,8 @@ static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *
 		return gn_err_set(err, GN_ERR_USAGE, "%s: bytes have no sum, so they need a reduction", name_of(a));
 	if (a->what == GN_COLLECTIVE_ALL_TO_ALL && (!a->in || a->in == a->out))
 		return gn_err_set(err, GN_ERR_USAGE, "%s cannot be done in place", name_of(a));
-	return check_ranks(c, a, err);
+	status = check_memory(a, err);
+	return status ? status : check_ranks(c, a, err);
 }
 
 /* --- buffers --- */
@@ -118,6 +130,9 @@ static enum gn_status lay_out(struct plan *p, struct gn_err *err)
 	enum gn_status status = GN_OK;
 
 	p->buffers = (struct gn_exec_buffers){.in = a->in, .out = a->out, .count = a->count, .element_bytes = element};
+	p->buffers.memory = a->memory;
+	p->buffers.type = a->type;
+	p->buffers.reduction = a->reduction;
 	if (reduces(a->what))
 		p->buffers.reduce = a->reduce ? a->reduce : gn_reduce_of(a->type, a->reduction);
 	c->result = a->out;
@@ -178,7 +193,7 @@ static enum gn_status make_lane(const struct plan *p, struct gn_lane **out, stru
 	enum gn_status status;
 
 	*out = NULL;
-	if (!p->comm->node || p->algorithm->what == GN_COLLECTIVE_ALL_TO_ALL || !bytes ||
+	if (!p->comm->node || p->buffers.memory || p->algorithm->what == GN_COLLECTIVE_ALL_TO_ALL || !bytes ||
 	    (p->algorithm->what == GN_COLLECTIVE_REDUCE && p->args.with_copy) ||
 	    !gn_node_owns(p->comm->node, p->buffers.out, bytes))
 		return GN_OK;
@@ -296,7 +311,7 @@ static enum gn_status choose_way(struct plan *p, struct gn_err *err)
 
 	if (a->what == GN_COLLECTIVE_SEND_RECV)
 		return by_message(p, err);
-	if (!a->algorithm || strcmp(a->algorithm, "shared"))
+	if (!a->algorithm || a->memory || strcmp(a->algorithm, "shared"))
 		status = gn_coll_choose(p->comm, a, p->in_bytes, &choice, err);
 	if (status)
 		return status;

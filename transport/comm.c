@@ -216,6 +216,15 @@ int gn_comm_rails(const struct gn_comm *c, struct gn_comm_rail *out)
 	return count;
 }
 
+enum gn_status gn_comm_takes_gpu_memory(struct gn_comm *c, int *yes, struct gn_err *err)
+{
+	int32_t all = gn_fabric_takes_gpu_memory(c->fabric);
+	enum gn_status status = gn_comm_allreduce(c, &all, 1, GN_I32, gn_reduce_min(GN_I32), err);
+
+	*yes = !status && all;
+	return status;
+}
+
 void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out)
 {
 	gn_comm_enter(c);

@@ -23,6 +23,7 @@
 
 struct gn_comm;
 struct gn_cost;
+struct gn_memory;
 struct gn_coll;
 
 struct gn_comm_options {
@@ -50,6 +51,8 @@ struct gn_comm_rail {
 	uint64_t sent_bytes; /* this rank's payload to other nodes by it, since creation */
 };
 int gn_comm_rails(const struct gn_comm *c, struct gn_comm_rail *out);
+/* Collective. Whether messages of all ranks may lie in GPUs' memory. */
+enum gn_status gn_comm_takes_gpu_memory(struct gn_comm *c, int *yes, struct gn_err *err);
 /* Appends what carries data to a rank, "posix/memory cma/memory" or "tcp/eth0"; nothing when there is no connection. */
 void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out);
 
@@ -89,6 +92,7 @@ struct gn_coll_args {
 	int root;		/* broadcast, reduce */
 	int to, from;		/* send-recv */
 	const char *algorithm;	/* by name, as gn_algorithms() and "shared"; NULL or "auto": chosen */
+	struct gn_memory *memory; /* where out lies, borrowed, see memory.h: allreduces in place alone; NULL: the host's */
 	int priority;		/* of several in flight, those with the highest go on first */
 };
 

@@ -22,7 +22,7 @@ void gn_exec_landed(struct gn_request *r)
 	s->exec->landed[s->exec->landed_count++] = s->index;
 }
 
-static void fail(struct gn_exec *e, enum gn_status status, const struct gn_err *why)
+void gn_exec_fail(struct gn_exec *e, enum gn_status status, const struct gn_err *why)
 {
 	if (e->status)
 		return;
@@ -70,6 +70,11 @@ static void reduce(struct gn_exec *e, uint32_t index)
 	struct gn_step_state *s = &e->states[index];
 	char *message = slot_of(e, s);
 
+	if (s->len && e->buffers.memory) {
+		s->arrived = 0; /* as below: once is enough */
+		gn_exec_queue_work(e, index, message);
+		return;
+	}
 	if (s->len && e->steps[index].from_left) {
 		e->buffers.reduce(message, mine(e, s), s->len / e->buffers.element_bytes);
 		memcpy(mine(e, s), message, s->len);
@@ -115,7 +120,7 @@ static void receive(struct gn_exec *e, uint32_t index, void *where)
 	status = gn_fabric_receive(e->fabric, step->peer, tag_of(e, step->peer, step->message), where, s->len, &s->request,
 				   &why);
 	if (status)
-		fail(e, status, &why);
+		gn_exec_fail(e, status, &why);
 }
 
 static void send(struct gn_exec *e, uint32_t index, const void *what)
@@ -132,7 +137,7 @@ static void send(struct gn_exec *e, uint32_t index, const void *what)
 	status = gn_fabric_send(e->fabric, step->peer, tag_of(e, gn_world_rank(e->world), step->message), what, s->len,
 				&s->request, &why);
 	if (status)
-		fail(e, status, &why);
+		gn_exec_fail(e, status, &why);
 }
 
 static void poll_later(struct gn_exec *e, uint32_t index)
@@ -160,6 +165,10 @@ static void run_step(struct gn_exec *e, uint32_t index)
 	}
 	switch (step->op) {
 	case GN_STEP_COPY:
+		if (s->len && e->buffers.memory) {
+			gn_exec_queue_work(e, index, given(e, s));
+			break;
+		}
 		if (s->len)
 			memcpy(mine(e, s), given(e, s), s->len);
 		done(e, index);
@@ -213,7 +222,7 @@ static void take_landed(struct gn_exec *e)
 
 	if (s->request.status) {
 		explain(e, index, &why);
-		fail(e, s->request.status, &why);
+		gn_exec_fail(e, s->request.status, &why);
 		return;
 	}
 	if (e->steps[index].op != GN_STEP_RECV_REDUCE) {
@@ -279,12 +288,27 @@ static int poll_lane(struct gn_exec *e)
 	return kept < count;
 }
 
+static int take_works(struct gn_exec *e)
+{
+	uint32_t index;
+	int did = 0;
+
+	for (; gn_exec_take_work(e, &index); did = 1) {
+		if (e->steps[index].op == GN_STEP_COPY)
+			done(e, index);
+		else
+			reduced(e, index);
+	}
+	return did;
+}
+
 int gn_exec_advance(struct gn_exec *e)
 {
 	int did = 0, again;
 
 	do {
 		again = e->polled_count && poll_lane(e);
+		again |= e->work_head < e->work_tail && take_works(e);
 		post_reductions(e);
 		for (; e->landed_count && !e->status; again = 1)
 			take_landed(e);
@@ -300,6 +324,7 @@ void gn_exec_start(struct gn_exec *e, uint32_t sequence)
 	e->sequence = sequence;
 	e->remaining = e->step_count;
 	e->next_reduction = e->queue_head = e->queue_tail = e->landed_count = e->polled_count = 0;
+	e->work_head = e->work_tail = 0;
 	for (e->free_count = 0; e->free_count < e->slot_count; e->free_count++)
 		e->free_slots[e->free_count] = e->slot_count - 1 - e->free_count;
 	for (size_t i = 0; i < e->step_count; i++) {

@@ -1,4 +1,4 @@
-/* The one executor: runs any schedule on host buffers, by messages over the fabric, or between ranks of one node straight
+/* The one executor: runs any schedule on host buffers, or others (memory.h), by messages over the fabric, or between ranks of one node straight
  * from the sender's memory where the buffer is shared (lane.h). Private to coll*.c.
  *
  * Persistent: created once, run as often as wanted, one run at a time. Nothing blocks. A message's tag is (sender, number of
@@ -12,6 +12,7 @@
 
 #include "transport/fabric.h"
 #include "transport/lane.h"
+#include "transport/memory.h"
 #include "transport/schedule.h"
 #include "transport/types.h"
 
@@ -27,6 +28,10 @@ struct gn_exec_buffers {
 	const size_t *block_first;
 	uint32_t blocks;
 	gn_reduce_fn reduce; /* NULL when the schedule has no reductions */
+	/* Borrowed; the buffers lie there, it reduces instead, and there is no lane. NULL: the host's. */
+	struct gn_memory *memory;
+	enum gn_dtype type;
+	enum gn_reduction reduction;
 };
 
 struct gn_exec_where {
@@ -47,7 +52,10 @@ void gn_exec_start(struct gn_exec *e, uint32_t sequence);
 /* Goes on with what has arrived. Returns non-zero when something was done; call gn_fabric_progress() in between. */
 int gn_exec_advance(struct gn_exec *e);
 int gn_exec_done(const struct gn_exec *e);
-/* Whether some of its messages pass through neighbours' memory, and some through the fabric. */
+/* What failed concerns this rank alone: the others do not know yet. */
+int gn_exec_failed_alone(const struct gn_exec *e);
+/* Whether some of its messages pass through neighbours' memory (or it works in memory that has to be asked), and some through the
+ * fabric. */
 void gn_exec_ways(const struct gn_exec *e, int *by_memory, int *by_message);
 /* GN_OK, or why the run cannot go on. */
 enum gn_status gn_exec_check(const struct gn_exec *e, struct gn_err *err);

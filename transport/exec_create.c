@@ -72,6 +72,16 @@ static size_t set_up_steps(struct gn_exec *e)
 	return longest;
 }
 
+static enum gn_status allocate_there(struct gn_exec *e, struct gn_err *err)
+{
+	struct gn_memory *m = e->buffers.memory;
+	void *scratch = NULL;
+	enum gn_status status = m->ops->alloc(m, e->slot_bytes * e->slot_count, &scratch, err);
+
+	e->scratch = scratch;
+	return status;
+}
+
 static enum gn_status allocate(struct gn_exec *e, struct gn_err *err)
 {
 	size_t n = e->step_count + 1, dependency_count, longest;
@@ -88,12 +98,18 @@ static enum gn_status allocate(struct gn_exec *e, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu steps", e->step_count);
 	turn_around(e, dependencies);
 	longest = set_up_steps(e);
+	e->by_memory |= e->buffers.memory != NULL;
+	e->works = e->buffers.memory ? calloc(n, sizeof *e->works) : NULL;
+	if (e->buffers.memory && !e->works)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu steps", e->step_count);
 	if (!e->reduction_count)
 		return GN_OK;
 	e->slot_bytes = (longest + GN_ALIGN_BYTES - 1) / GN_ALIGN_BYTES * GN_ALIGN_BYTES;
 	e->slot_count = gn_schedule_slots(e->slot_bytes);
 	if (e->reduction_count < e->slot_count)
 		e->slot_count = (uint32_t)e->reduction_count;
+	if (e->buffers.memory)
+		return allocate_there(e, err);
 	e->scratch = gn_alloc_aligned(e->slot_bytes * e->slot_count + GN_ALIGN_BYTES);
 	return e->scratch ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for reductions");
 }
@@ -124,7 +140,11 @@ void gn_exec_destroy(struct gn_exec *e)
 	free(e->queue);
 	free(e->landed);
 	free(e->polled);
-	free(e->scratch);
+	free(e->works);
+	if (e->buffers.memory && e->scratch)
+		e->buffers.memory->ops->free(e->buffers.memory, e->scratch);
+	else
+		free(e->scratch);
 	free(e);
 }
 

@@ -35,14 +35,29 @@ struct gn_exec {
 	uint32_t *polled; /* steps that wait for a neighbour's word in the lane */
 	char *scratch;
 	size_t slot_bytes;
+	struct gn_exec_work *works; /* queued in memory that is not the host's, oldest first */
 
 	int by_memory, by_message; /* whether any message goes that way */
 	uint32_t sequence;
-	size_t remaining, next_reduction, queue_head, queue_tail, landed_count, polled_count;
+	size_t remaining, next_reduction, queue_head, queue_tail, landed_count, polled_count, work_head, work_tail;
 	uint32_t free_slots[GN_SLOTS_MAX], free_count, slot_count;
 	enum gn_status status;
 	struct gn_err why;
+	int failed_alone;
 };
+
+/* What memory that is not the host's does for a step: through when the mark is reached. */
+struct gn_exec_work {
+	uint64_t mark;
+	uint32_t index;
+};
+
+/* exec_memory.c: queues the step's reduction or copy, or fails the run. from: what arrived, or the input. */
+void gn_exec_queue_work(struct gn_exec *e, uint32_t index, const void *from);
+/* *index: a step whose work is through, the oldest; 0 when there is none. */
+int gn_exec_take_work(struct gn_exec *e, uint32_t *index);
+/* The run cannot go on; the first reason is kept. */
+void gn_exec_fail(struct gn_exec *e, enum gn_status status, const struct gn_err *why);
 
 /* A step's message is through. */
 void gn_exec_landed(struct gn_request *r);

@@ -55,6 +55,8 @@ struct gn_fabric_traffic {
  * environment goes before it. rails: how many at most; 0: as many as there are. */
 enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, int rails, struct gn_fabric **out,
 				struct gn_err *err);
+/* Whether UCX was built for CUDA and may use it here: then messages may lie in a GPU's memory. */
+int gn_fabric_takes_gpu_memory(const struct gn_fabric *f);
 /* Closes in good order unless abandoned; never waits for long. NULL is fine. */
 void gn_fabric_destroy(struct gn_fabric *f);
 /* Makes the endpoint to rank unless it is there. Others need not take part. */

@@ -3,12 +3,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uct/api/uct.h>
 
+/* with_gpus: where UCX has been built for them; where not, it would complain. */
 static const struct {
-	const char *name, *tls;
+	const char *name, *tls, *with_gpus;
 } transports[] = {
-	{"tcp", "tcp,self"}, {"shm", "sm,self"}, {"rc", "rc,ud,self"}, {"ud", "ud,self"},
+	{"tcp", "tcp,self", "tcp,self,cuda"}, {"shm", "sm,self", "sm,self,cuda"}, {"rc", "rc,ud,self", "rc,ud,self,cuda"},
+	{"ud", "ud,self", "ud,self,cuda"},
 };
+
+static int has_gpus(void)
+{
+	uct_component_attr_t attr = {.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME};
+	uct_component_h *all;
+	unsigned count;
+	int found = 0;
+
+	if (uct_query_components(&all, &count) != UCS_OK)
+		return 0;
+	for (unsigned i = 0; i < count; i++)
+		found |= uct_component_query(all[i], &attr) == UCS_OK && !strncmp(attr.name, "cuda", 4);
+	uct_release_component_list(all);
+	return found;
+}
 
 enum gn_status gn_fabric_tls(const char *transport, const char **tls, struct gn_err *err)
 {
@@ -17,7 +35,7 @@ enum gn_status gn_fabric_tls(const char *transport, const char **tls, struct gn_
 		return GN_OK;
 	for (size_t i = 0; i < sizeof transports / sizeof *transports; i++)
 		if (!strcmp(transports[i].name, transport)) {
-			*tls = transports[i].tls;
+			*tls = has_gpus() ? transports[i].with_gpus : transports[i].tls;
 			return GN_OK;
 		}
 	return gn_err_set(err, GN_ERR_USAGE, "no transport '%s': auto, tcp, shm, rc or ud", transport);

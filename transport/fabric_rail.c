@@ -102,6 +102,16 @@ enum gn_status gn_fabric_rail_open(struct gn_fabric_rail *r, const char *tls, st
 	return rc == UCS_OK ? GN_OK : gn_fabric_fail(err, "opening the fabric's worker", rc);
 }
 
+int gn_fabric_takes_gpu_memory(const struct gn_fabric *f)
+{
+	ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+
+	for (int i = 0; i < f->rail_count; i++)
+		if (ucp_context_query(f->rails[i].context, &attr) != UCS_OK || !(attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)))
+			return 0;
+	return 1;
+}
+
 void gn_fabric_rail_close(struct gn_fabric_rail *r, int forget)
 {
 	/* Taking a worker down under messages on their way would call back for requests whose owners are gone, and UCX 1.13

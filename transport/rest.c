@@ -3,7 +3,7 @@
 #include <poll.h>
 #include <time.h>
 
-/* Neighbours' memory is looked at this often while messages are awaited, too. */
+/* Memory, neighbours' or a GPU's, is looked at this often while messages are awaited, too. */
 #define BOTH_NS 100000u
 
 int gn_rest_begin(struct gn_comm *c, struct gn_rest *r)
@@ -14,7 +14,7 @@ int gn_rest_begin(struct gn_comm *c, struct gn_rest *r)
 	/* one that is through may still owe others a message that the fabric holds back */
 	if (!gn_comm_awaits(c, &by_memory, &by_message))
 		by_message = 1;
-	if (by_memory) {
+	if (by_memory && c->node) {
 		r->node = c->node;
 		r->bell = gn_node_listen(c->node);
 		/* what was done before the neighbours could know */

@@ -66,8 +66,9 @@ enum gn_status gn_cuda_event_create(const struct gn_cuda_device *d, int timed, s
 void gn_cuda_event_destroy(struct gn_cuda_event *e);
 /* Queues. */
 enum gn_status gn_cuda_event_record(struct gn_cuda_event *e, struct gn_cuda_stream *s, struct gn_err *err);
-/* As the runtime has it: its cudaEvent_t. */
+/* As the runtime has it: its cudaEvent_t. And whether such a one of the device's has happened. */
 void *gn_cuda_event_native(const struct gn_cuda_event *e);
+enum gn_status gn_cuda_event_native_done(const struct gn_cuda_device *d, void *native, int *out, struct gn_err *err);
 enum gn_status gn_cuda_event_wait(struct gn_cuda_event *e, struct gn_err *err);
 /* Never blocks; one that was never recorded is done. */
 enum gn_status gn_cuda_event_done(const struct gn_cuda_event *e, int *out, struct gn_err *err);

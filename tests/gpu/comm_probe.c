@@ -101,7 +101,7 @@ static enum gn_status run(struct run *r, const char *how, int lost, struct gn_lo
 	if (cudaGetDeviceCount(&count) != cudaSuccess || !count)
 		count = 1;
 	r->ordinal = local % count;
-	status = gn_carrier_cuda_create(r->comm, how, r->ordinal, log, &r->carrier, err);
+	status = gn_carrier_cuda_create(r->comm, how, r->ordinal, NULL, log, &r->carrier, err);
 	if (!status)
 		status = make_buffers(r, err);
 	for (int round = 0; round < ROUNDS && !status; round++) {

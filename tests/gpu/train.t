@@ -53,6 +53,13 @@ cut_up() {
 }
 check "in small buckets, behind backward or in one, the bits are the same" cut_up
 
+# where UCX reaches GPU memory nothing is staged; so it does what is emulated
+direct() {
+	GANNET_EMULATED_DIRECT=1 train direct 2 cuda --bucket 16K || { tell direct; return 1; }
+	alike small direct
+}
+check "so are those of sums straight from GPU memory" direct
+
 resumed() {
 	train all 2 cuda --schedule constant --checkpoint "$scratch/all" &&
 		train first 2 cuda --schedule constant --steps 2 --checkpoint "$scratch/parts" &&
@@ -70,7 +77,7 @@ check "two ranks with --accumulate update on the host" other_ways
 grows() {
 	train grows 2 cuda --lr 1e-4 --steps 0 --epochs 2 --resize-schedule 0:8,1:16 && train grows-host 2 host --lr 1e-4 --steps 0 --epochs 2 \
 		--resize-schedule 0:8,1:16 || { tell grows; tell grows-host; return 1; }
-	near grows grows-host loss 2e-2
+	near grows grows-host loss 6e-2
 }
 check "images grow" grows
 

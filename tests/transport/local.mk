@@ -57,8 +57,13 @@ tests_transport_rank_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_staged_probe_SOURCES = tests/transport/staged_probe.c tests/transport/exit_code.h \
 	tests/transport/copier_host.c tests/transport/copier_host.h
 tests_transport_staged_probe_LDADD = $(TRANSPORT_LIBS)
+check_PROGRAMS += tests/transport/direct_probe
+tests_transport_direct_probe_SOURCES = tests/transport/direct_probe.c tests/transport/exit_code.h \
+	tests/transport/memory_host.c tests/transport/memory_host.h
+tests_transport_direct_probe_LDADD = $(TRANSPORT_LIBS)
 SHELL_TESTS += \
 	tests/transport/affinity.t \
+	tests/transport/direct.t \
 	tests/transport/azure.t \
 	tests/transport/bench.t \
 	tests/transport/peers.t \
