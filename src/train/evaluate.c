@@ -54,6 +54,7 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 		.prefetch_bytes = (size_t)o->prefetch,
 	};
 	struct gn_plan_options po = {.batch = (int)o->batch, .frozen = 1};
+	struct gn_plan_pixels pixels;
 	enum gn_status status = gn_device_choose(o->device, o->precision, gn_world_local_rank(gn_comm_world(comm)), &po, err);
 
 	if (!status)
@@ -69,6 +70,10 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 	e->buffers = gn_alloc_aligned(gn_model_buffer_elements(e->model) * sizeof(float));
 	if (!e->params || !e->buffers)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the parameters of %s", e->info.model);
+	if (gn_input_by_bytes(&e->info.input, e->model, &po, &pixels)) {
+		lo.bytes = 1;
+		po.pixels = &pixels;
+	}
 	gn_input_loader_options(&e->info.input, e->model, &lo);
 	status = gn_loader_create(e->data, &lo, &e->loader, err);
 	if (!status)

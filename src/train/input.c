@@ -97,6 +97,16 @@ void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_
 	}
 }
 
+int gn_input_by_bytes(const struct gn_input_spec *input, const struct gn_model *model, const struct gn_plan_options *on,
+		      struct gn_plan_pixels *pixels)
+{
+	for (int c = 0; pixels && c < 3; c++) {
+		pixels->mean[c] = (float)input->mean[c];
+		pixels->deviation[c] = (float)input->deviation[c];
+	}
+	return on->backend == GN_BACKEND_CUDA && gn_model_channels(model) == 3;
+}
+
 void gn_input_threads(int64_t threads, int local_ranks)
 {
 	int share = gn_cpu_count() / local_ranks;

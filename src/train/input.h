@@ -5,6 +5,7 @@
 #include "data/loader.h"
 #include "src/train/checkpoint.h"
 #include "src/train/model.h"
+#include "src/train/plan.h"
 
 /* "a" or, with three channels, "a,b,c" into three numbers; NULL leaves the usual ones: ImageNet's for colour, 0.5 for
  * grey. */
@@ -15,6 +16,10 @@ enum gn_status gn_input_augment_parse(const char *text, int side, enum gn_augmen
 /* The fields that training and evaluation share. */
 void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_model *model,
 			     struct gn_loader_options *out);
+/* Whether a plan with these options takes images as bytes: a GPU does, of three channels, and a quarter goes up to it. pixels: for the
+ * plan, when it does; may be NULL. */
+int gn_input_by_bytes(const struct gn_input_spec *input, const struct gn_model *model, const struct gn_plan_options *on,
+		      struct gn_plan_pixels *pixels);
 /* Sets the OpenMP threads of this process: threads, or when that is 0 this rank's share of the processors it may use. */
 void gn_input_threads(int64_t threads, int local_ranks);
 /* SHA-256 of the class names in order. */

@@ -60,7 +60,7 @@ enum gn_status gn_score_run(struct gn_plan *plan, struct gn_loader *loader, stru
 
 		status = gn_loader_next(loader, &batch, err);
 		if (!status && batch.count) {
-			status = gn_plan_forward(plan, batch.images, 0, &rows, err);
+			status = gn_plan_forward(plan, gn_batch_input(&batch), 0, &rows, err);
 			if (!status)
 				gn_score_add(&score, rows, batch.labels, batch.count, classes);
 			for (uint32_t i = 0; i < batch.count && logits && !status; i++)

@@ -110,10 +110,14 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .augment = GN_AUGMENT_NONE,
 		.threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
 	};
+	struct gn_plan_options on = {0};
 	enum gn_status status = gn_session_make_loader(s, err);
 
+	if (!status)
+		status = gn_session_device(s, &on, err);
 	if (status || !s->val)
 		return status;
+	lo.bytes = gn_input_by_bytes(&s->info.input, s->model, &on, NULL);
 	gn_input_loader_options(&s->info.input, s->model, &lo);
 	return gn_loader_create(s->val, &lo, &s->val_loader, err);
 }
@@ -123,10 +127,13 @@ static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 	struct gn_plan_options po = {
 		.batch = (int)s->options->batch, .frozen = 1, .weights = gn_arrange_layouts(s->arrange),
 	};
+	struct gn_plan_pixels pixels;
 	enum gn_status status = gn_session_device(s, &po, err);
 
 	if (status)
 		return status;
+	if (gn_input_by_bytes(&s->info.input, s->model, &po, &pixels))
+		po.pixels = &pixels;
 	return s->val ? gn_plan_create(s->model, &po, s->params, NULL, s->buffers, &s->val_plan, err) : GN_OK;
 }
 

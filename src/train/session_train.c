@@ -59,12 +59,6 @@ static void decoded(void *trace, int thread, uint32_t samples, uint64_t began_ns
 	gn_trace_add(trace, GN_SPAN_DECODE, GN_TRACE_DECODE + thread, samples, began_ns, ended_ns);
 }
 
-/* A GPU makes values of bytes itself, and a quarter goes up to it. Mixup makes values that are none. */
-static int gives_bytes(const struct gn_session *s, const struct gn_plan_options *on)
-{
-	return on->backend == GN_BACKEND_CUDA && gn_model_channels(s->model) == 3 && !(s->options->mixup > 0);
-}
-
 enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
@@ -80,7 +74,8 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 
 	if (status)
 		return status;
-	lo.bytes = gives_bytes(s, &on);
+	/* mixup makes values that are no bytes */
+	lo.bytes = !(o->mixup > 0) && gn_input_by_bytes(&s->info.input, s->model, &on, NULL);
 	gn_input_loader_options(&s->info.input, train_model(s), &lo);
 	lo.resize_shorter = (uint32_t)((uint64_t)lo.resize_shorter * lo.height / (uint64_t)full);
 	lo.pad = (o->pad >= 0 ? (uint32_t)o->pad : (uint32_t)full / 14) * lo.height / (uint32_t)full;
@@ -110,11 +105,8 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 	struct gn_plan_pixels pixels;
 	enum gn_status status = gn_session_device(s, &po, err);
 
-	for (int c = 0; c < 3; c++) {
-		pixels.mean[c] = (float)s->info.input.mean[c];
-		pixels.deviation[c] = (float)s->info.input.deviation[c];
-	}
-	po.pixels = gives_bytes(s, &po) ? &pixels : NULL;
+	if (!status && !(o->mixup > 0) && gn_input_by_bytes(&s->info.input, s->model, &po, &pixels))
+		po.pixels = &pixels;
 	if (!status)
 		status = gn_plan_create(train_model(s), &po, s->params, s->flat, s->buffers, &s->plan, err);
 

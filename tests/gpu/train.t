@@ -68,6 +68,18 @@ resumed() {
 }
 check "two steps and two more are four" resumed
 
+# what eval says of a checkpoint, on the GPU and on the host
+evaluates() {
+	local where
+	for where in cuda host; do
+		timeout 60 "$program" eval --data "$data" --checkpoint "$scratch/all" --device $where >"$scratch/eval.$where" 2>&1 ||
+			{ cat "$scratch/eval.$where"; return 1; }
+	done
+	paste <(grep -o '"loss": [^,]*' "$scratch/eval.cuda") <(grep -o '"loss": [^,]*' "$scratch/eval.host") |
+		awk '{ d = $2 - $4; n++; print; if (d > 2e-2 || -d > 2e-2) bad = 1 } END { exit !n || bad }'
+}
+check "eval on it says what the host does" evaluates
+
 other_ways() { # what the host updates still does so
 	train sums-host 2 host --accumulate 2 --steps 3 && train sums 2 cuda --accumulate 2 --steps 3 || { tell sums; return 1; }
 	! grep -q 'between the ranks' "$scratch/sums.out" && near sums sums-host loss 1e-3
