@@ -4,10 +4,6 @@
 
 #include <string.h>
 
-#define NO_SLOT UINT32_MAX
-/* So much of a message of a neighbour's is combined at once when it has to come first: it stays in the cache. */
-#define BLOCK_BYTES 8192
-
 static uint64_t tag_of(const struct gn_exec *e, int sender, uint32_t message)
 {
 	uint64_t sequence = e->sequence & ((1u << GN_SEQUENCE_BITS) - 1);
@@ -30,7 +26,12 @@ void gn_exec_fail(struct gn_exec *e, enum gn_status status, const struct gn_err 
 	e->why = *why;
 }
 
-static void done(struct gn_exec *e, uint32_t index)
+static const char *given(const struct gn_exec *e, const struct gn_step_state *s)
+{
+	return (const char *)e->buffers.in + (s->offset - e->buffers.in_shift_bytes);
+}
+
+void gn_exec_done_step(struct gn_exec *e, uint32_t index)
 {
 	e->remaining--;
 	e->states[index].done = 1;
@@ -39,36 +40,21 @@ static void done(struct gn_exec *e, uint32_t index)
 			e->queue[e->queue_tail++] = e->dependents[d];
 }
 
-static char *mine(const struct gn_exec *e, const struct gn_step_state *s)
-{
-	return (char *)e->buffers.out + s->offset;
-}
-
-static const char *given(const struct gn_exec *e, const struct gn_step_state *s)
-{
-	return (const char *)e->buffers.in + (s->offset - e->buffers.in_shift_bytes);
-}
-
-static char *slot_of(const struct gn_exec *e, const struct gn_step_state *s)
-{
-	return e->scratch + s->slot * e->slot_bytes;
-}
-
-static void reduced(struct gn_exec *e, uint32_t index)
+void gn_exec_reduced(struct gn_exec *e, uint32_t index)
 {
 	struct gn_step_state *s = &e->states[index];
 
 	e->free_slots[e->free_count++] = s->slot;
-	s->slot = NO_SLOT;
+	s->slot = GN_NO_SLOT;
 	s->arrived = 0; /* it may still stand in the queue */
-	done(e, index);
+	gn_exec_done_step(e, index);
 }
 
 /* The message may be overwritten. */
 static void reduce(struct gn_exec *e, uint32_t index)
 {
 	struct gn_step_state *s = &e->states[index];
-	char *message = slot_of(e, s);
+	char *message = gn_exec_slot_of(e, s);
 
 	if (s->len && e->buffers.memory) {
 		s->arrived = 0; /* as below: once is enough */
@@ -76,33 +62,12 @@ static void reduce(struct gn_exec *e, uint32_t index)
 		return;
 	}
 	if (s->len && e->steps[index].from_left) {
-		e->buffers.reduce(message, mine(e, s), s->len / e->buffers.element_bytes);
-		memcpy(mine(e, s), message, s->len);
+		e->buffers.reduce(message, gn_exec_mine(e, s), s->len / e->buffers.element_bytes);
+		memcpy(gn_exec_mine(e, s), message, s->len);
 	} else if (s->len) {
-		e->buffers.reduce(mine(e, s), message, s->len / e->buffers.element_bytes);
+		e->buffers.reduce(gn_exec_mine(e, s), message, s->len / e->buffers.element_bytes);
 	}
-	reduced(e, index);
-}
-
-/* Straight from the neighbour's memory. */
-static void reduce_from(struct gn_exec *e, uint32_t index)
-{
-	struct gn_step_state *s = &e->states[index];
-	const char *theirs = gn_lane_peek(e->lane, s->lane, s->offset);
-	size_t element = e->buffers.element_bytes, each = BLOCK_BYTES / element * element;
-	_Alignas(GN_ALIGN_BYTES) char block[BLOCK_BYTES];
-
-	if (!e->steps[index].from_left) {
-		e->buffers.reduce(mine(e, s), theirs, s->len / element);
-		return;
-	}
-	for (size_t at = 0; at < s->len; at += each) {
-		size_t len = s->len - at < each ? s->len - at : each;
-
-		memcpy(block, theirs + at, len);
-		e->buffers.reduce(block, mine(e, s) + at, len / element);
-		memcpy(mine(e, s) + at, block, len);
-	}
+	gn_exec_reduced(e, index);
 }
 
 static void receive(struct gn_exec *e, uint32_t index, void *where)
@@ -140,19 +105,6 @@ static void send(struct gn_exec *e, uint32_t index, const void *what)
 		gn_exec_fail(e, status, &why);
 }
 
-static void poll_later(struct gn_exec *e, uint32_t index)
-{
-	struct gn_step_state *s = &e->states[index];
-
-	if (!s->len) {
-		gn_exec_landed(&s->request);
-		return;
-	}
-	if (e->steps[index].op == GN_STEP_SEND)
-		gn_lane_offer(e->lane, s->lane, e->steps[index].message);
-	e->polled[e->polled_count++] = index;
-}
-
 static void run_step(struct gn_exec *e, uint32_t index)
 {
 	const struct gn_step *step = &e->steps[index];
@@ -160,7 +112,7 @@ static void run_step(struct gn_exec *e, uint32_t index)
 
 	s->posted = 1;
 	if (s->lane >= 0 && step->op != GN_STEP_RECV_REDUCE) {
-		poll_later(e, index);
+		gn_exec_poll_later(e, index);
 		return;
 	}
 	switch (step->op) {
@@ -170,14 +122,14 @@ static void run_step(struct gn_exec *e, uint32_t index)
 			break;
 		}
 		if (s->len)
-			memcpy(mine(e, s), given(e, s), s->len);
-		done(e, index);
+			memcpy(gn_exec_mine(e, s), given(e, s), s->len);
+		gn_exec_done_step(e, index);
 		break;
 	case GN_STEP_SEND:
-		send(e, index, step->from_input ? given(e, s) : mine(e, s));
+		send(e, index, step->from_input ? given(e, s) : gn_exec_mine(e, s));
 		break;
 	case GN_STEP_RECV:
-		receive(e, index, mine(e, s));
+		receive(e, index, gn_exec_mine(e, s));
 		break;
 	default: /* the message may be here already; if not, its arrival finds nothing missing */
 		if (s->arrived)
@@ -194,9 +146,9 @@ static void post_reductions(struct gn_exec *e)
 		e->states[index].slot = e->free_slots[--e->free_count];
 		e->states[index].posted = 1;
 		if (e->states[index].lane >= 0)
-			poll_later(e, index);
+			gn_exec_poll_later(e, index);
 		else
-			receive(e, index, slot_of(e, &e->states[index]));
+			receive(e, index, gn_exec_slot_of(e, &e->states[index]));
 	}
 }
 
@@ -226,66 +178,12 @@ static void take_landed(struct gn_exec *e)
 		return;
 	}
 	if (e->steps[index].op != GN_STEP_RECV_REDUCE) {
-		done(e, index);
+		gn_exec_done_step(e, index);
 		return;
 	}
 	s->arrived = 1;
 	if (!s->missing)
 		reduce(e, index);
-}
-
-/* Straight from the neighbour's memory when this rank is ready for it. When it is not, the message is taken in early, as one
- * over the fabric is: the neighbour may be waiting for that, and this rank for the neighbour. */
-static void take_reduction(struct gn_exec *e, uint32_t index)
-{
-	struct gn_step_state *s = &e->states[index];
-
-	if (!s->missing) {
-		reduce_from(e, index);
-		reduced(e, index);
-		return;
-	}
-	memcpy(slot_of(e, s), gn_lane_peek(e->lane, s->lane, s->offset), s->len);
-	s->arrived = 1;
-}
-
-/* Whether the neighbour has done its part, and then this rank's. */
-static int take_polled(struct gn_exec *e, uint32_t index)
-{
-	const struct gn_step *step = &e->steps[index];
-	struct gn_step_state *s = &e->states[index];
-
-	if (step->op == GN_STEP_SEND) {
-		if (!gn_lane_taken(e->lane, s->lane, step->message))
-			return 0;
-		done(e, index);
-		return 1;
-	}
-	if (!gn_lane_offered(e->lane, s->lane, step->message))
-		return 0;
-	if (step->op == GN_STEP_RECV_REDUCE) {
-		take_reduction(e, index);
-	} else {
-		memcpy(mine(e, s), gn_lane_peek(e->lane, s->lane, s->offset), s->len);
-		done(e, index);
-	}
-	gn_lane_take(e->lane, s->lane, step->message);
-	return 1;
-}
-
-/* In the order in which they became possible. */
-static int poll_lane(struct gn_exec *e)
-{
-	size_t kept = 0, count = e->polled_count;
-
-	for (size_t i = 0; i < count; i++) {
-		uint32_t index = e->polled[i];
-
-		if (!take_polled(e, index))
-			e->polled[kept++] = index;
-	}
-	e->polled_count = kept;
-	return kept < count;
 }
 
 static int take_works(struct gn_exec *e)
@@ -295,9 +193,9 @@ static int take_works(struct gn_exec *e)
 
 	for (; gn_exec_take_work(e, &index); did = 1) {
 		if (e->steps[index].op == GN_STEP_COPY)
-			done(e, index);
+			gn_exec_done_step(e, index);
 		else
-			reduced(e, index);
+			gn_exec_reduced(e, index);
 	}
 	return did;
 }
@@ -307,7 +205,7 @@ int gn_exec_advance(struct gn_exec *e)
 	int did = 0, again;
 
 	do {
-		again = e->polled_count && poll_lane(e);
+		again = e->polled_count && gn_exec_poll_lane(e);
 		again |= e->work_head < e->work_tail && take_works(e);
 		post_reductions(e);
 		for (; e->landed_count && !e->status; again = 1)
@@ -331,7 +229,7 @@ void gn_exec_start(struct gn_exec *e, uint32_t sequence)
 		struct gn_step_state *s = &e->states[i];
 
 		s->missing = e->steps[i].dependency_count;
-		s->slot = NO_SLOT;
+		s->slot = GN_NO_SLOT;
 		s->arrived = s->posted = s->done = 0;
 		s->request.status = GN_OK;
 		if (!s->missing)

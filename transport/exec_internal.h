@@ -1,4 +1,4 @@
-/* What creating and running an execution share. Private to exec.c and exec_create.c. */
+/* What creating and running an execution share. Private to exec*.c. */
 #ifndef GN_TRANSPORT_EXEC_INTERNAL_H
 #define GN_TRANSPORT_EXEC_INTERNAL_H
 
@@ -59,6 +59,26 @@ int gn_exec_take_work(struct gn_exec *e, uint32_t *index);
 /* The run cannot go on; the first reason is kept. */
 void gn_exec_fail(struct gn_exec *e, enum gn_status status, const struct gn_err *why);
 
+/* exec_lane.c: the step waits for a neighbour's word; looks at all that do, in the order in which they became possible, and says
+ * whether anything happened. */
+void gn_exec_poll_later(struct gn_exec *e, uint32_t index);
+int gn_exec_poll_lane(struct gn_exec *e);
+
+#define GN_NO_SLOT UINT32_MAX
+
+static inline char *gn_exec_mine(const struct gn_exec *e, const struct gn_step_state *s)
+{
+	return (char *)e->buffers.out + s->offset;
+}
+
+static inline char *gn_exec_slot_of(const struct gn_exec *e, const struct gn_step_state *s)
+{
+	return e->scratch + s->slot * e->slot_bytes;
+}
+
+/* What depends on the step may begin; after a reduction, its slot serves another as well. */
+void gn_exec_done_step(struct gn_exec *e, uint32_t index);
+void gn_exec_reduced(struct gn_exec *e, uint32_t index);
 /* A step's message is through. */
 void gn_exec_landed(struct gn_request *r);
 

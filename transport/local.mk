@@ -45,7 +45,7 @@ libgannet_transport_a_SOURCES = \
 	transport/node_bell.c \
 	transport/node_map.c \
 	transport/node_stage.c \
-	transport/memory.h transport/exec_memory.c transport/carrier_direct.c \
+	transport/memory.h transport/exec_lane.c transport/exec_memory.c transport/carrier_direct.c \
 	transport/progress.c transport/progress.h \
 	transport/proof.c transport/proof.h \
 	transport/rails.c transport/rails_find.c transport/rails.h \
