@@ -162,6 +162,11 @@ uint64_t gn_exchange_taken_ns(const struct gn_exchange *x)
 	return x->taken_ns;
 }
 
+int gn_exchange_ends_bucket(const struct gn_exchange *x, int param)
+{
+	return x->form.overlap && x->buckets[x->bucket_of[param]].first == param;
+}
+
 void gn_exchange_after(struct gn_exchange *x, void *event)
 {
 	x->after = event;

@@ -56,6 +56,8 @@ void gn_exchange_begin(struct gn_exchange *x);
 /* The gradient of this parameter is final: may start buckets, and moves those under way forward. Errors are kept until wait.
  * Has the signature of gn_plan_backward's callback; context is the exchange. */
 void gn_exchange_ready(void *context, int param);
+/* Whether its bucket may be complete with this parameter: with its first one, when backward goes from the last to the first. */
+int gn_exchange_ends_bucket(const struct gn_exchange *x, int param);
 /* On a device, before gn_exchange_ready: what will have happened there when the gradients are final (CUDA: a cudaEvent_t, recorded
  * behind the kernels that write them), from now on. It may be recorded anew for later gradients of the same stream, and is kept
  * by the caller until gn_exchange_wait. NULL: they are final already. */

@@ -91,6 +91,8 @@ struct gn_plan_update {
 	int ranks;     /* whose gradients and buffers are summed before an update; below 2 there is none to wait for */
 	/* With more: the gradient of this parameter is queued. event: what will be recorded behind it, as gn_exchange_after takes it. */
 	void (*ready)(void *context, int param, void *event);
+	/* Whether something may leave when this one is there: between such moments a step is recorded in one piece. */
+	int (*cuts)(void *context, int param);
 	void *context;
 };
 

@@ -184,19 +184,6 @@ static int stretch(const struct gn_plan *p, int i, size_t *offset, size_t *count
 	return 1;
 }
 
-/* What other ranks add to it: they are many, and the loss scale is taken back by the update. */
-static enum gn_status leave(struct gn_plan *p, int i, struct gn_err *err)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	enum gn_status status = gn_cuda_event_record(d->complete[i], d->stream, err);
-
-	d->last = d->complete[i];
-	for (int k = 1; k >= 0 && !status; k--)
-		if (p->ops[i].param[k] >= 0)
-			d->update.ready(d->update.context, p->ops[i].param[k], gn_cuda_event_native(d->complete[i]));
-	return status;
-}
-
 static enum gn_status went_back(struct gn_plan *p, int i, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
@@ -206,7 +193,7 @@ static enum gn_status went_back(struct gn_plan *p, int i, struct gn_err *err)
 	if ((d->resident && d->update.ranks < 2) || !stretch(p, i, &offset, &count))
 		return GN_OK;
 	if (d->resident)
-		return leave(p, i, err);
+		return gn_plan_cuda_leave(p, i, err);
 	if (d->loss_scale != 1)
 		status = gn_cuda_scale(d->stream, GN_CUDA_F32, p->bound.grads + offset, 1 / d->loss_scale, count, err);
 	if (status || (status = gn_cuda_event_record(d->complete[i], d->stream, err)) ||

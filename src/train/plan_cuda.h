@@ -46,7 +46,6 @@ struct gn_plan_cuda {
 	int stale;		/* frozen weights are to be sent again */
 	/* by operator: its gradients are complete, and at home */
 	struct gn_cuda_event **complete, **home;
-	struct gn_cuda_event *last; /* of complete, the one that was recorded last */
 	double loss_scale; /* 1 but for fp16 */
 	int good_steps;	   /* since the scale last changed */
 	/* of a run that stays: */
@@ -59,6 +58,19 @@ struct gn_plan_cuda {
 	struct gn_cuda_graph *graph;
 	double grad_scale; /* of the step under way */
 	int launches, eager;
+	/* of several ranks: */
+	struct gn_cuda_event *last; /* of complete, the one that was recorded last */
+	struct gn_plan_part *parts; /* a step up to the update, cut where gradients leave; NULL: not recorded */
+	int part_count, recording;
+	int *told, told_count; /* parameters in the order in which their gradients are ready, all parts' */
+	size_t nodes;
+};
+
+/* What lies between two moments at which gradients leave. */
+struct gn_plan_part {
+	struct gn_cuda_graph *graph;
+	struct gn_cuda_event *event; /* recorded behind it */
+	int told_end;		     /* of the gradients that are ready then */
 };
 
 struct gn_plan_cuda *gn_plan_cuda_of(const struct gn_plan *p);
@@ -80,7 +92,17 @@ enum gn_status gn_plan_cuda_take(struct gn_plan *p, struct gn_err *err);
 enum gn_status gn_plan_cuda_loss(struct gn_plan *p, struct gn_err *err);
 /* Follows a step whose gradients were finite or not: the loss scale of fp16. Nonzero when it has changed. */
 int gn_plan_cuda_rescale(struct gn_plan_cuda *d, int finite);
+/* plan_cuda_ranks.c */
+/* Gradients of operator i are queued, or recorded. */
+enum gn_status gn_plan_cuda_leave(struct gn_plan *p, int i, struct gn_err *err);
+/* Queues a step up to the update, and tells of its gradients. */
+enum gn_status gn_plan_cuda_gradients(struct gn_plan *p, uint64_t step, struct gn_err *err);
+void gn_plan_cuda_drop_parts(struct gn_plan_cuda *d);
 /* plan_cuda_stay.c */
+/* Forward, loss, backward; what follows them; what the host is told. */
+enum gn_status gn_plan_cuda_queue_gradients(struct gn_plan *p, uint64_t step, struct gn_err *err);
+enum gn_status gn_plan_cuda_queue_update(struct gn_plan *p, struct gn_err *err);
+enum gn_status gn_plan_cuda_queue_outcome(struct gn_plan *p, struct gn_err *err);
 void gn_plan_cuda_stay_release(struct gn_plan_cuda *d);
 enum gn_status gn_plan_cuda_reside(struct gn_plan *p, const struct gn_plan_update *update, struct gn_err *err);
 enum gn_status gn_plan_cuda_push(struct gn_plan *p, struct gn_err *err);

@@ -27,6 +27,7 @@ static size_t buffers_bytes(const struct gn_plan *p)
 void gn_plan_cuda_stay_release(struct gn_plan_cuda *d)
 {
 	gn_cuda_graph_destroy(d->graph);
+	gn_plan_cuda_drop_parts(d);
 	gn_cuda_optim_destroy(d->optimizer);
 	gn_cuda_arena_destroy(d->state);
 	d->graph = NULL;
@@ -92,14 +93,13 @@ enum gn_status gn_plan_cuda_reside(struct gn_plan *p, const struct gn_plan_updat
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "only a training plan of one process stays on its device");
 	gn_plan_cuda_stay_release(d);
 	d->update = *update;
+	d->launches = d->eager = 0;
 	status = take_state(p, err);
 	if (!status)
 		status = make_optimizer(p, err);
 	if (status)
 		gn_plan_cuda_stay_release(d);
 	d->resident = !status;
-	if (!status && update->ranks > 1)
-		snprintf(p->manner, sizeof p->manner, "on %.40s, call by call between the ranks' sums", gn_cuda_device_info(d->device)->name);
 	return status;
 }
 
@@ -135,7 +135,7 @@ enum gn_status gn_plan_cuda_pull(struct gn_plan *p, struct gn_err *err)
 	return move_all(p, 1, err);
 }
 
-static enum gn_status queue_gradients(struct gn_plan *p, uint64_t step, struct gn_err *err)
+enum gn_status gn_plan_cuda_queue_gradients(struct gn_plan *p, uint64_t step, struct gn_err *err)
 {
 	enum gn_status status = gn_plan_run_forward(p, step, err);
 
@@ -144,7 +144,7 @@ static enum gn_status queue_gradients(struct gn_plan *p, uint64_t step, struct g
 	return status ? status : gn_plan_run_backward(p, NULL, NULL, err);
 }
 
-static enum gn_status queue_update(struct gn_plan *p, struct gn_err *err)
+enum gn_status gn_plan_cuda_queue_update(struct gn_plan *p, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	enum gn_status status = gn_cuda_fill(d->stream, d->nonfinite, 0, sizeof *d->nonfinite, err);
@@ -160,9 +160,9 @@ static enum gn_status queue_update(struct gn_plan *p, struct gn_err *err)
 /* What a graph holds: all of a step but the batch's arrival and the update's numbers. */
 static enum gn_status queue_step(struct gn_plan *p, uint64_t step, struct gn_err *err)
 {
-	enum gn_status status = queue_gradients(p, step, err);
+	enum gn_status status = gn_plan_cuda_queue_gradients(p, step, err);
 
-	return status ? status : queue_update(p, err);
+	return status ? status : gn_plan_cuda_queue_update(p, err);
 }
 
 /* A step that cannot be recorded runs call by call, for good, and the reason is kept. */
@@ -203,9 +203,9 @@ static enum gn_status run_step(struct gn_plan *p, uint64_t step, struct gn_err *
 	return d->graph ? gn_cuda_graph_launch(d->graph, d->stream, err) : queue_step(p, step, err);
 }
 
-/* What the host is told of a step. */
-static enum gn_status queue_outcome(struct gn_plan_cuda *d, struct gn_err *err)
+enum gn_status gn_plan_cuda_queue_outcome(struct gn_plan *p, struct gn_err *err)
 {
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	enum gn_status status = gn_cuda_copy(d->stream, &d->outcome->loss, d->loss, sizeof *d->loss, err);
 
 	if (!status)
@@ -231,33 +231,10 @@ enum gn_status gn_plan_cuda_launch(struct gn_plan *p, uint64_t step, const struc
 	if (!status)
 		status = gn_cuda_copy(d->stream, d->kept_buffers, p->bound.buffers, buffers_bytes(p), err);
 	if (!status && d->update.ranks > 1)
-		return queue_gradients(p, step, err);
+		return gn_plan_cuda_gradients(p, step, err);
 	if (!status)
 		status = run_step(p, step, err);
-	return status ? status : queue_outcome(d, err);
-}
-
-enum gn_status gn_plan_cuda_gone_back(struct gn_plan *p, int *done, struct gn_err *err)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-
-	*done = 1;
-	return d->last ? gn_cuda_event_done(d->last, done, err) : GN_OK;
-}
-
-enum gn_status gn_plan_cuda_apply(struct gn_plan *p, struct gn_err *err)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	size_t buffers = gn_model_buffer_elements(p->model);
-	enum gn_status status = GN_OK;
-
-	if (!d->resident || d->update.ranks < 2)
-		return gn_err_set(err, GN_ERR_USAGE, "there is nothing that ranks have summed");
-	if (buffers)
-		status = gn_cuda_scale(d->stream, GN_CUDA_F32, p->bound.buffers, 1.0 / d->update.ranks, buffers, err);
-	if (!status)
-		status = queue_update(p, err);
-	return status ? status : queue_outcome(d, err);
+	return status ? status : gn_plan_cuda_queue_outcome(p, err);
 }
 
 enum gn_status gn_plan_cuda_result(struct gn_plan *p, struct gn_plan_result *out, struct gn_err *err)
@@ -282,6 +259,7 @@ enum gn_status gn_plan_cuda_result(struct gn_plan *p, struct gn_plan_result *out
 	if (!status && gn_plan_cuda_rescale(d, !r.skipped)) {
 		gn_cuda_graph_destroy(d->graph);
 		d->graph = NULL;
+		gn_plan_cuda_drop_parts(d);
 	}
 	if (!status)
 		*out = r;

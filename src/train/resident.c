@@ -31,6 +31,11 @@ static void leave(void *context, int param, void *event)
 	gn_exchange_ready(s->gpu_exchange, param);
 }
 
+static int cuts(void *context, int param)
+{
+	return gn_exchange_ends_bucket(((struct gn_session *)context)->gpu_exchange, param);
+}
+
 static enum gn_status reside(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_optimizer_terms terms;
@@ -38,7 +43,7 @@ static enum gn_status reside(struct gn_session *s, struct gn_err *err)
 
 	gn_optimizer_terms(s->optimizer, &terms);
 	update = (struct gn_plan_update){.rule = terms.rule, .weight_decay = terms.weight_decay, .decay_all = terms.decay_all,
-					 .ranks = gn_comm_size(s->comm), .ready = leave, .context = s};
+					 .ranks = gn_comm_size(s->comm), .ready = leave, .cuts = cuts, .context = s};
 	for (int k = 0; k < gn_optim_slots(terms.rule->kind); k++)
 		update.slots[k] = gn_optimizer_slot(s->optimizer, k);
 	return gn_plan_reside(s->plan, &update, err);

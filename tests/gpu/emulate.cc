@@ -193,24 +193,26 @@ const struct gn_cuda_device *gn_cuda_stream_device(const struct gn_cuda_stream *
 
 enum gn_status gn_cuda_stream_wait(struct gn_cuda_stream *s, struct gn_err *err)
 {
-	(void)s;
-	(void)err;
-	return GN_OK;
+	return gn_emulate_records(s) ? gn_err_set(err, GN_ERR_FAILED, "a stream is waited for while it is recorded") : GN_OK;
 }
 
 enum gn_status gn_cuda_copy(struct gn_cuda_stream *s, void *to, const void *from, size_t bytes, struct gn_err *err)
 {
-	(void)s;
 	(void)err;
-	memcpy(to, from, bytes);
+	if (gn_emulate_records(s))
+		gn_emulate_keep([=](struct gn_err *) { return memcpy(to, from, bytes), GN_OK; });
+	else
+		memcpy(to, from, bytes);
 	return GN_OK;
 }
 
 enum gn_status gn_cuda_fill(struct gn_cuda_stream *s, void *to, int byte, size_t bytes, struct gn_err *err)
 {
-	(void)s;
 	(void)err;
-	memset(to, byte, bytes);
+	if (gn_emulate_records(s))
+		gn_emulate_keep([=](struct gn_err *) { return memset(to, byte, bytes), GN_OK; });
+	else
+		memset(to, byte, bytes);
 	return GN_OK;
 }
 
@@ -361,29 +363,4 @@ enum gn_status gn_cuda_stream_after(struct gn_cuda_stream *s, const struct gn_cu
 	(void)event;
 	(void)err;
 	return GN_OK;
-}
-
-/* Where a step cannot become a graph, it runs call by call. */
-enum gn_status gn_cuda_graph_begin(struct gn_cuda_stream *s, struct gn_err *err)
-{
-	(void)s;
-	return gn_err_set(err, GN_ERR_UNSUPPORTED, "the emulation has no graphs");
-}
-
-enum gn_status gn_cuda_graph_end(struct gn_cuda_stream *s, struct gn_cuda_graph **out, size_t *nodes, struct gn_err *err)
-{
-	(void)out;
-	(void)nodes;
-	return gn_cuda_graph_begin(s, err);
-}
-
-enum gn_status gn_cuda_graph_launch(struct gn_cuda_graph *g, struct gn_cuda_stream *s, struct gn_err *err)
-{
-	(void)g;
-	return gn_cuda_graph_begin(s, err);
-}
-
-void gn_cuda_graph_destroy(struct gn_cuda_graph *g)
-{
-	(void)g;
 }

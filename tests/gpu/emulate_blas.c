@@ -5,6 +5,8 @@
  */
 #include "kernels/cuda/blas.h"
 
+#include "tests/gpu/emulate_graph.h"
+
 #include <stdlib.h>
 
 struct gn_blas {
@@ -129,11 +131,10 @@ static void backward_weight(const struct gn_blas_linear *l, const struct gn_blas
 	}
 }
 
-enum gn_status gn_blas_run(struct gn_blas_plan *p, const struct gn_blas_data *d, void *workspace, struct gn_err *err)
+static enum gn_status run(const struct gn_blas_plan *p, const struct gn_blas_data *d, struct gn_err *err)
 {
 	int with_bias = p->pass == GN_BLAS_FORWARD_BIAS || p->pass == GN_BLAS_BACKWARD_WEIGHT_BIAS;
 
-	(void)workspace;
 	if (!d->x || !d->weight || !d->y || with_bias != (d->bias != NULL))
 		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor, or with one too many", gn_blas_pass_name(p->pass));
 	if (p->pass == GN_BLAS_BACKWARD_DATA)
@@ -143,4 +144,24 @@ enum gn_status gn_blas_run(struct gn_blas_plan *p, const struct gn_blas_data *d,
 	else
 		forward(&p->linear, d);
 	return GN_OK;
+}
+
+struct call {
+	struct gn_blas_plan *plan;
+	struct gn_blas_data data;
+};
+
+static enum gn_status run_call(const void *args, struct gn_err *err)
+{
+	const struct call *c = args;
+
+	return run(c->plan, &c->data, err);
+}
+
+enum gn_status gn_blas_run(struct gn_blas_plan *p, const struct gn_blas_data *d, void *workspace, struct gn_err *err)
+{
+	struct call c = {p, *d};
+
+	(void)workspace;
+	return gn_emulate_keep_call(run_call, &c, sizeof c) ? GN_OK : run(p, d, err);
 }

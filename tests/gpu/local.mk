@@ -9,9 +9,10 @@ GPU_CHECKS = \
 	tests/gpu/check_pointwise.c \
 	tests/gpu/check_pool.c \
 	tests/gpu/test_kernels.c
-EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo
+EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo tests/gpu/emulate_graph.eo
 SHELL_TESTS += tests/gpu/device.t
-EXTRA_DIST += tests/gpu/libs tests/gpu/no_host.c tests/gpu/peer tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate.h
+EXTRA_DIST += tests/gpu/libs tests/gpu/no_host.c tests/gpu/peer tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate.h \
+	tests/gpu/emulate_graph.cc tests/gpu/emulate_graph.h
 ORACLE_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) -lm
 if HAVE_CUDA
 check_PROGRAMS += tests/gpu/bench_kernels tests/gpu/test_dnn tests/gpu/test_kernels tests/gpu/test_emulated \
@@ -57,7 +58,7 @@ EMULATE = $(NVCC) -std=c++17 -O2 -g -DGN_CUDA_EMULATE -I$(top_srcdir) $(NVCC_SAN
 .cc.eo:
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)$(EMULATE) -o $@ $<
-$(EMULATED): $(CU_INCLUDED) tests/gpu/emulate.h
+$(EMULATED): $(CU_INCLUDED) tests/gpu/emulate.h tests/gpu/emulate_graph.h
 
 # Ranks that sum GPU memory.
 EXTRA_DIST += tests/gpu/comm.t tests/gpu/train.t
