@@ -61,11 +61,11 @@ EMULATE = $(NVCC) -std=c++17 -O2 -g -DGN_CUDA_EMULATE -I$(top_srcdir) $(NVCC_SAN
 $(EMULATED): $(CU_INCLUDED) tests/gpu/emulate.h tests/gpu/emulate_graph.h
 
 # Ranks that sum GPU memory.
-EXTRA_DIST += tests/gpu/comm.t tests/gpu/train.t
+EXTRA_DIST += tests/gpu/comm.t tests/gpu/machine.t tests/gpu/train.t
 if HAVE_CUDA
 check_PROGRAMS += tests/gpu/comm_probe
 tests_gpu_comm_probe_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_comm_probe_SOURCES = tests/gpu/comm_probe.c tests/transport/exit_code.h
 tests_gpu_comm_probe_LDADD = $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS)
-SHELL_TESTS += tests/gpu/comm.t tests/gpu/train.t
+SHELL_TESTS += tests/gpu/comm.t tests/gpu/machine.t tests/gpu/train.t
 endif
