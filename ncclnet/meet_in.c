@@ -27,9 +27,12 @@ void gn_incoming_drop(struct gn_engine *e, struct gn_incoming *in)
 static void let_in(struct gn_engine *e)
 {
 	struct gn_meet *m = e->meet;
-	struct gn_incoming *in;
+	struct gn_incoming *in, **end = &m->incoming;
 	int fd;
 
+	/* first come, first served */
+	while (*end)
+		end = &(*end)->next;
 	while (m->strangers < STRANGERS_MAX && (fd = gn_net_accept(m->fd)) >= 0) {
 		in = calloc(1, sizeof *in);
 		if (!in) {
@@ -42,8 +45,8 @@ static void let_in(struct gn_engine *e)
 			return;
 		}
 		in->since_ns = gn_clock_ns();
-		in->next = m->incoming;
-		m->incoming = in;
+		*end = in;
+		end = &in->next;
 		m->strangers++;
 	}
 }

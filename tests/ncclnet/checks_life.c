@@ -85,7 +85,7 @@ static void check_listen_reuse(struct lab *lab)
 {
 	enum { EACH = 3 };
 	char handle[GN_NCCL_HANDLE_BYTES];
-	void *comms[2 * EACH], *listener;
+	void *comms[2 * EACH], *mhandles[2 * EACH], *requests[2 * EACH], *listener;
 	int from[2 * EACH] = {0};
 
 	lab_load(lab);
@@ -107,11 +107,14 @@ static void check_listen_reuse(struct lab *lab)
 		for (int i = 0; i < 2 * EACH; i++)
 			comms[i] = lab_accept(lab, listener);
 		must(lab, plug_close_listen(&lab->plug, listener), "closeListen");
+		/* in which order connections of one process are accepted is promised nowhere, so all may send at once */
 		for (int i = 0; i < 2 * EACH; i++) {
-			void *mhandle = reg(lab, comms[i], &from[i], sizeof from[i]);
-
-			await(lab, receive_one(lab, comms[i], &from[i], sizeof from[i], 0, mhandle), NULL);
-			dereg(lab, comms[i], mhandle);
+			mhandles[i] = reg(lab, comms[i], &from[i], sizeof from[i]);
+			requests[i] = receive_one(lab, comms[i], &from[i], sizeof from[i], 0, mhandles[i]);
+		}
+		for (int i = 0; i < 2 * EACH; i++) {
+			await(lab, requests[i], NULL);
+			dereg(lab, comms[i], mhandles[i]);
 			for (int j = 0; j < i; j++)
 				if (from[i] == from[j])
 					fail(lab, "two connections by one listener lead to the same sender");
