@@ -1,7 +1,8 @@
 /* Memory that is not the host's, as far as collectives on it need it: room for what arrives, adding that up, copying, and knowing when
  * it is done; and nothing of CUDA. Messages go straight from and to it, which is UCX's part (gn_fabric_takes_gpu_memory).
  *
- * Work is queued, and done in the order in which it was. No call waits for it. Thread safety: one thread at a time.
+ * Work is queued, and done in the order in which it was. No call waits for it. Thread safety: one thread at a time; happened from
+ * any, at any time.
  */
 #ifndef GN_TRANSPORT_MEMORY_H
 #define GN_TRANSPORT_MEMORY_H

@@ -129,9 +129,17 @@ void gn_cuda_optim_destroy(struct gn_cuda_optim *o);
 /* Queues the numbers of the next step; by itself, so that a captured graph may hold the step and not the numbers. */
 enum gn_status gn_cuda_optim_set(struct gn_cuda_optim *o, struct gn_cuda_stream *s, const struct gn_optim_update *u,
 				 struct gn_err *err);
+/* Between these numbers and their step: gradients that are longer than limit become as long, as torch.nn.utils.clip_grad_norm_ makes
+ * them. squares, and more of them: numbers whose sum is that of the gradients' squares, without the step's grad_scale. */
+enum gn_status gn_cuda_optim_clip(struct gn_cuda_optim *o, struct gn_cuda_stream *s, const double *squares, int count,
+				  const double *more, int more_count, double limit, struct gn_err *err);
 /* skip: where not 0, nothing is changed (see gn_cuda_find_nonfinite); NULL: never. */
 enum gn_status gn_cuda_optim_step(struct gn_cuda_optim *o, struct gn_cuda_stream *s, const int32_t *skip,
 				  struct gn_err *err);
+
+/* average = *decay * average + (1 - *decay) * x; decay on the device, skip as for a step. */
+enum gn_status gn_cuda_average(struct gn_cuda_stream *s, float *average, const float *x, size_t count, const float *decay,
+			       const int32_t *skip, struct gn_err *err);
 
 /* --- Element by element; count elements --- */
 

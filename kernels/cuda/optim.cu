@@ -331,6 +331,27 @@ enum gn_status gn_cuda_optim_set(struct gn_cuda_optim *o, struct gn_cuda_stream 
 	return launch(s, "kernel optim_set", err, dim3(1), 1, set_kernel, n, o->tables.numbers);
 }
 
+static __global__ void clip_kernel(struct numbers *n, const double *squares, int count, const double *more, int more_count,
+				   double limit)
+{
+	double sum = 0, norm;
+
+	for (int i = 0; i < count; i++)
+		sum += squares[i];
+	for (int i = 0; i < more_count; i++)
+		sum += more[i];
+	norm = fabs((double)n->grad_scale) * sqrt(sum);
+	if (norm > limit)
+		n->grad_scale = (float)(n->grad_scale * (limit / (norm + 1e-6)));
+}
+
+enum gn_status gn_cuda_optim_clip(struct gn_cuda_optim *o, struct gn_cuda_stream *s, const double *squares, int count,
+				  const double *more, int more_count, double limit, struct gn_err *err)
+{
+	return launch(s, "kernel optim_clip", err, dim3(1), 1, clip_kernel, o->tables.numbers, squares, count, more, more_count,
+		      limit);
+}
+
 template <class T> static enum gn_status step(struct gn_cuda_optim *o, struct gn_cuda_stream *s, const struct tables &d,
 					      struct gn_err *err)
 {

@@ -174,6 +174,38 @@ enum gn_status gn_cuda_scale(struct gn_cuda_stream *s, enum gn_cuda_type type, v
 	return GN_BY_TYPE(type, multiple_of_16(x), scale, s, x, factor, count, err);
 }
 
+template <int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+	average_kernel(float *average, const float *x, size_t count, const float *decay, const int32_t *skip)
+{
+	const float d = *decay, rest = (float)(1 - (double)d);
+	size_t whole = count / V;
+
+	if (skip && *skip)
+		return;
+	for (size_t i = GRID_INDEX; i < whole; i += GRID_STRIDE) {
+		float a[V], b[V];
+
+		load_floats<float, V>(average + i * V, a);
+		load_floats<float, V>(x + i * V, b);
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			a[k] = d * a[k] + rest * b[k];
+		store<float, V>(average + i * V, a);
+	}
+	for (size_t i = whole * V + GRID_INDEX; i < count; i += GRID_STRIDE)
+		average[i] = d * average[i] + rest * x[i];
+}
+
+enum gn_status gn_cuda_average(struct gn_cuda_stream *s, float *average, const float *x, size_t count, const float *decay,
+			       const int32_t *skip, struct gn_err *err)
+{
+	int aligned = multiple_of_16(average) && multiple_of_16(x);
+
+	return count == 0 ? GN_OK
+			  : launch(s, "kernel average", err, dim3(blocks_for(s, count / 4 + 1)), GN_CUDA_THREADS,
+				   aligned ? average_kernel<4> : average_kernel<1>, average, x, count, decay, skip);
+}
+
 /* Finite numbers times zero are zero, the others NaN. */
 static __device__ inline int not_finite(float x)
 {

@@ -47,9 +47,19 @@ void gn_ema_set(struct gn_ema *e, const float *params, const float *buffers)
 	memcpy(e->buffers, buffers, e->buffer_count * sizeof(float));
 }
 
+double gn_ema_decay(double decay, uint64_t t)
+{
+	return fmin(decay, (1 + (double)t) / (10 + (double)t));
+}
+
+double gn_ema_decays_by(const struct gn_ema *e)
+{
+	return e->decay;
+}
+
 void gn_ema_update(struct gn_ema *e, uint64_t t, const float *params, const float *buffers)
 {
-	double decay = fmin(e->decay, (1 + (double)t) / (10 + (double)t));
+	double decay = gn_ema_decay(e->decay, t);
 
 	gn_average_step(e->params, params, e->param_count, decay);
 	gn_average_step(e->buffers, buffers, e->buffer_count, decay);

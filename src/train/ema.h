@@ -17,6 +17,9 @@ enum gn_status gn_ema_create(const struct gn_model *model, double decay, struct 
 void gn_ema_destroy(struct gn_ema *e);
 /* Begins with these values. */
 void gn_ema_set(struct gn_ema *e, const float *params, const float *buffers);
+/* d after update number t. */
+double gn_ema_decay(double decay, uint64_t t);
+double gn_ema_decays_by(const struct gn_ema *e);
 /* Takes in the values after update number t (1 for the first). */
 void gn_ema_update(struct gn_ema *e, uint64_t t, const float *params, const float *buffers);
 /* Exchanges the contents with params and buffers; done twice, all is as before. */

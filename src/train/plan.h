@@ -88,6 +88,10 @@ struct gn_plan_update {
 	float *slots[GN_OPTIM_SLOTS_MAX]; /* borrowed: flat arrays as params, pushed and pulled with them */
 	double weight_decay;
 	int decay_all; /* biases and batch norm, too */
+	double clip;   /* gradients longer than that become as long; 0: they stay */
+	/* Moving average of parameters and buffers, with the decay of ema.h; borrowed, pushed and pulled as slots are. NULL: none */
+	float *average_params, *average_buffers;
+	double average_decay;
 	int ranks;     /* whose gradients and buffers are summed before an update; below 2 there is none to wait for */
 	/* With more: the gradient of this parameter is queued. event: what will be recorded behind it, as gn_exchange_after takes it. */
 	void (*ready)(void *context, int param, void *event);
@@ -97,7 +101,7 @@ struct gn_plan_update {
 };
 
 struct gn_plan_result {
-	double loss, norm; /* norm: of the gradient times the update's grad_scale */
+	double loss, norm; /* norm: of the gradient times the update's grad_scale, before clipping */
 	int skipped;	   /* something was not finite: parameters, state and buffers are as before */
 };
 

@@ -19,7 +19,7 @@ struct gn_plan_slot {
 /* What a step leaves behind, in pinned memory. */
 struct gn_plan_outcome {
 	struct gn_cuda_loss loss;
-	double sums[2 * 16];
+	double sums[4 * 16];
 	int32_t nonfinite;
 };
 
@@ -53,7 +53,8 @@ struct gn_plan_cuda {
 	struct gn_plan_update update;
 	struct gn_cuda_arena *state; /* slots, buffers kept, sums */
 	float *state_slots[GN_OPTIM_SLOTS_MAX], *kept_buffers;
-	struct gn_cuda_batch_norm sums; /* of the gradient's squares */
+	float *average_params, *average_buffers, *average_decay; /* NULL: none */
+	struct gn_cuda_batch_norm sums, rest; /* of the gradient's squares; of those that make no whole row */
 	struct gn_cuda_optim *optimizer;
 	struct gn_cuda_graph *graph;
 	double grad_scale; /* of the step under way */

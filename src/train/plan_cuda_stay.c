@@ -1,5 +1,6 @@
 /* A run that stays on its GPU: parameters, optimizer state and buffers live there, and a step is forward, loss, backward and
  * update without the host in between, recorded as one graph when it has run once. */
+#include "src/train/ema.h"
 #include "src/train/plan_cuda.h"
 
 #include <math.h>
@@ -40,10 +41,11 @@ static enum gn_status take_state(struct gn_plan *p, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	size_t rows = gn_model_param_elements(p->model) / COLUMNS;
-	size_t scratch = gn_cuda_batch_norm_scratch_bytes(d->stream, rows, COLUMNS);
+	size_t scratch = gn_cuda_batch_norm_scratch_bytes(d->stream, rows, COLUMNS) + gn_cuda_batch_norm_scratch_bytes(d->stream, 1, COLUMNS);
 	int slots = gn_optim_slots(d->update.rule->kind);
-	size_t wanted = (size_t)slots * aligned(params_bytes(p)) + aligned(buffers_bytes(p) + 1) + aligned(scratch + 1) +
-			GN_CUDA_ALIGN_BYTES;
+	int averages = d->update.average_params != NULL;
+	size_t wanted = (size_t)(slots + averages) * aligned(params_bytes(p)) + (size_t)(1 + averages) * aligned(buffers_bytes(p) + 1) +
+			aligned(scratch + 1) + 2 * GN_CUDA_ALIGN_BYTES;
 	enum gn_status status = gn_cuda_arena_create(d->device, wanted, &d->state, err);
 
 	if (status)
@@ -51,11 +53,18 @@ static enum gn_status take_state(struct gn_plan *p, struct gn_err *err)
 	for (int k = 0; k < slots; k++)
 		d->state_slots[k] = gn_cuda_arena_take(d->state, params_bytes(p));
 	d->kept_buffers = gn_cuda_arena_take(d->state, buffers_bytes(p) + 1);
+	d->average_params = averages ? gn_cuda_arena_take(d->state, params_bytes(p)) : NULL;
+	d->average_buffers = averages ? gn_cuda_arena_take(d->state, buffers_bytes(p) + 1) : NULL;
+	d->average_decay = gn_cuda_arena_take(d->state, sizeof *d->average_decay);
 	d->sums.type = GN_CUDA_F32;
 	d->sums.rows = rows;
 	d->sums.channels = COLUMNS;
-	d->sums.sums = gn_cuda_arena_take(d->state, 2 * COLUMNS * sizeof(double));
+	d->sums.sums = gn_cuda_arena_take(d->state, sizeof d->outcome->sums);
 	d->sums.scratch = gn_cuda_arena_take(d->state, scratch + 1);
+	d->rest = d->sums;
+	d->rest.rows = 1;
+	d->rest.channels = (int)(gn_model_param_elements(p->model) % COLUMNS);
+	d->rest.sums = d->sums.sums + 2 * COLUMNS;
 	return d->sums.scratch ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the state of an optimizer");
 }
 
@@ -122,6 +131,10 @@ static enum gn_status move_all(struct gn_plan *p, int home, struct gn_err *err)
 		status = move(p, home, p->bound.buffers, p->buffers, buffers_bytes(p), err);
 	for (int k = 0; k < gn_optim_slots(d->update.rule->kind) && !status; k++)
 		status = move(p, home, d->state_slots[k], d->update.slots[k], params_bytes(p), err);
+	if (!status && d->average_params)
+		status = move(p, home, d->average_params, d->update.average_params, params_bytes(p), err);
+	if (!status && d->average_params)
+		status = move(p, home, d->average_buffers, d->update.average_buffers, buffers_bytes(p), err);
 	return status ? status : gn_cuda_stream_wait(d->stream, err);
 }
 
@@ -144,6 +157,16 @@ enum gn_status gn_plan_cuda_queue_gradients(struct gn_plan *p, uint64_t step, st
 	return status ? status : gn_plan_run_backward(p, NULL, NULL, err);
 }
 
+static enum gn_status queue_average(struct gn_plan *p, struct gn_err *err)
+{
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+	enum gn_status status = gn_cuda_average(d->stream, d->average_params, p->bound.params, gn_model_param_elements(p->model),
+						d->average_decay, d->nonfinite, err);
+
+	return status ? status : gn_cuda_average(d->stream, d->average_buffers, p->bound.buffers, gn_model_buffer_elements(p->model),
+						 d->average_decay, d->nonfinite, err);
+}
+
 enum gn_status gn_plan_cuda_queue_update(struct gn_plan *p, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
@@ -154,7 +177,14 @@ enum gn_status gn_plan_cuda_queue_update(struct gn_plan *p, struct gn_err *err)
 						d->nonfinite, err);
 	if (!status)
 		status = gn_cuda_batch_norm_statistics(d->stream, &d->sums, p->bound.grads, 0, err);
-	return status ? status : gn_cuda_optim_step(d->optimizer, d->stream, d->nonfinite, err);
+	if (!status && d->rest.channels)
+		status = gn_cuda_batch_norm_statistics(d->stream, &d->rest, p->bound.grads + d->sums.rows * COLUMNS, 0, err);
+	if (!status && d->update.clip > 0)
+		status = gn_cuda_optim_clip(d->optimizer, d->stream, d->sums.sums + COLUMNS, COLUMNS,
+					    d->rest.sums + d->rest.channels, d->rest.channels, d->update.clip, err);
+	if (!status)
+		status = gn_cuda_optim_step(d->optimizer, d->stream, d->nonfinite, err);
+	return status || !d->average_params ? status : queue_average(p, err);
 }
 
 /* What a graph holds: all of a step but the batch's arrival and the update's numbers. */
@@ -217,6 +247,7 @@ enum gn_status gn_plan_cuda_launch(struct gn_plan *p, uint64_t step, const struc
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	struct gn_optim_update scaled = *u;
+	float decay = (float)gn_ema_decay(d->update.average_decay, u->step);
 	enum gn_status status;
 
 	if (!d->resident)
@@ -228,6 +259,9 @@ enum gn_status gn_plan_cuda_launch(struct gn_plan *p, uint64_t step, const struc
 		status = gn_cuda_ops_set_step(d->ops, step, err);
 	if (!status)
 		status = gn_cuda_optim_set(d->optimizer, d->stream, &scaled, err);
+	/* memory that is not pinned is read before the call returns */
+	if (!status && d->average_params)
+		status = gn_cuda_copy(d->stream, d->average_decay, &decay, sizeof decay, err);
 	if (!status)
 		status = gn_cuda_copy(d->stream, d->kept_buffers, p->bound.buffers, buffers_bytes(p), err);
 	if (!status && d->update.ranks > 1)
@@ -250,6 +284,8 @@ enum gn_status gn_plan_cuda_result(struct gn_plan *p, struct gn_plan_result *out
 				  (int)d->outcome->loss.bad, gn_model_classes(p->model));
 	for (int c = 0; c < COLUMNS; c++)
 		r.norm += d->outcome->sums[COLUMNS + c];
+	for (int c = 0; c < d->rest.channels; c++)
+		r.norm += d->outcome->sums[2 * COLUMNS + d->rest.channels + c];
 	r.norm = fabs(d->grad_scale) * sqrt(r.norm);
 	r.loss = d->outcome->loss.loss;
 	r.skipped = d->outcome->nonfinite != 0;

@@ -14,10 +14,7 @@ enum { AT_ONCE_NS = 100000 };
 /* *yes: nothing keeps this rank from staying on its GPU, nor any other. */
 static enum gn_status can_stay(struct gn_session *s, int32_t *yes, struct gn_err *err)
 {
-	struct gn_optimizer_terms terms;
-
-	gn_optimizer_terms(s->optimizer, &terms);
-	*yes = gn_plan_gpu(s->plan) >= 0 && s->options->accumulate <= 1 && !s->ema && !s->sync && !(terms.clip > 0);
+	*yes = gn_plan_gpu(s->plan) >= 0 && s->options->accumulate <= 1 && !s->sync;
 	if (gn_comm_size(s->comm) == 1)
 		return GN_OK;
 	return gn_comm_allreduce(s->comm, yes, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
@@ -43,9 +40,14 @@ static enum gn_status reside(struct gn_session *s, struct gn_err *err)
 
 	gn_optimizer_terms(s->optimizer, &terms);
 	update = (struct gn_plan_update){.rule = terms.rule, .weight_decay = terms.weight_decay, .decay_all = terms.decay_all,
-					 .ranks = gn_comm_size(s->comm), .ready = leave, .cuts = cuts, .context = s};
+					 .clip = terms.clip, .ranks = gn_comm_size(s->comm), .ready = leave, .cuts = cuts, .context = s};
 	for (int k = 0; k < gn_optim_slots(terms.rule->kind); k++)
 		update.slots[k] = gn_optimizer_slot(s->optimizer, k);
+	if (s->ema) {
+		update.average_params = gn_ema_params(s->ema);
+		update.average_buffers = gn_ema_buffers(s->ema);
+		update.average_decay = gn_ema_decays_by(s->ema);
+	}
 	return gn_plan_reside(s->plan, &update, err);
 }
 

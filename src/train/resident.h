@@ -3,7 +3,7 @@
  * and BN buffers where these lie (transport/carrier.h), bucket by bucket while backward runs; loss and the wish to stop follow on the
  * host's way.
  *
- * Everything else (--accumulate, --ema, --clip, --sync-bn, or a rank without a GPU) computes on the GPU and updates on the host.
+ * Everything else (--accumulate, --sync-bn, or a rank without a GPU) computes on the GPU and updates on the host.
  * Internal to src/train.
  */
 #ifndef GN_TRAIN_RESIDENT_H

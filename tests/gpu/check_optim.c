@@ -12,7 +12,7 @@ static const size_t counts[TENSORS] = {1, 3, 64, 1000, GN_CUDA_CHUNK_ELEMENTS, G
 struct job {
 	enum gn_cuda_type type;
 	struct gn_optim rule;
-	int copies, skip;
+	int copies, skip, clip;
 };
 
 struct side {
@@ -78,6 +78,22 @@ static void compare(struct bed *b, const struct job *j, struct side *s)
 	}
 }
 
+/* So long are the gradients said to be: half of it would do. */
+static const double squares[2] = {3, 0.5}, more[1] = {0.5};
+
+static enum gn_status set(struct bed *b, const struct job *j, struct gn_cuda_optim *o, struct gn_optim_update *u)
+{
+	double norm = u->grad_scale * 2, limit = u->step % 2 ? norm / 2 : norm * 2;
+	enum gn_status status = gn_cuda_optim_set(o, b->stream, u, &b->err);
+
+	if (status || !j->clip)
+		return status;
+	if (norm > limit)
+		u->grad_scale *= limit / (norm + 1e-6);
+	return gn_cuda_optim_clip(o, b->stream, bed_bytes(b, squares, sizeof squares), 2, bed_bytes(b, more, sizeof more), 1, limit,
+				  &b->err);
+}
+
 static void steps(struct bed *b, const struct job *j, struct side *s, struct gn_cuda_optim *o)
 {
 	int32_t found = 1, *skip = j->skip ? bed_bytes(b, &found, sizeof found) : NULL;
@@ -85,7 +101,7 @@ static void steps(struct bed *b, const struct job *j, struct side *s, struct gn_
 	for (uint64_t step = 1; step <= STEPS; step++) {
 		struct gn_optim_update u = {0.1 / (double)step, 0.25, step};
 
-		if (!bed_ok(b, gn_cuda_optim_set(o, b->stream, &u, &b->err), "set") ||
+		if (!bed_ok(b, set(b, j, o, &u), "set") ||
 		    !bed_ok(b, gn_cuda_optim_step(o, b->stream, skip, &b->err), "step"))
 			return;
 		for (int i = 0; !j->skip && i < TENSORS; i++)
@@ -105,24 +121,50 @@ static void check(struct bed *b, const struct job *j)
 		steps(b, j, &s, o);
 	gn_cuda_optim_destroy(o);
 	release(&s);
-	bed_end(b, "%s %s, momentum %g%s%s%s", gn_optim_name(j->rule.kind), gn_cuda_type_name(j->type),
+	bed_end(b, "%s %s, momentum %g%s%s%s%s", gn_optim_name(j->rule.kind), gn_cuda_type_name(j->type),
 		j->rule.momentum, j->rule.nesterov ? ", Nesterov" : "", j->copies ? ", copies" : "",
-		j->skip ? ", skipped" : "");
+		j->skip ? ", skipped" : "", j->clip ? ", clipped" : "");
+}
+
+static void check_average(struct bed *b, size_t count, int skipped)
+{
+	double *want = bed_doubles(count);
+	struct bed_tensor *average, *x;
+	float decay = 0.75f;
+	int32_t skip = skipped;
+
+	bed_begin(b);
+	average = bed_input(b, GN_CUDA_F32, count, 0, 1);
+	x = bed_input(b, GN_CUDA_F32, count, 1, 1);
+	for (size_t i = 0; i < count && x; i++)
+		want[i] = skipped ? average->host[i] : 0.75 * average->host[i] + 0.25 * x->host[i];
+	if (!b->why[0] && bed_ok(b, gn_cuda_average(b->stream, average->data, x->data, count, bed_bytes(b, &decay, sizeof decay),
+						    bed_bytes(b, &skip, sizeof skip), &b->err), "average"))
+		bed_compare(b, average, want, bed_tolerance(GN_CUDA_F32), "average");
+	bed_end(b, "moving average, %zu%s", count, skipped ? ", skipped" : "");
+	free(want);
 }
 
 void check_optim(struct bed *b)
 {
+	static const size_t sizes[] = {1, 3, 1000, 70001};
+
 	static const struct gn_optim rules[] = {
 		{GN_OPTIM_SGD, 0.9, 0, 0, 0, 0},	{GN_OPTIM_SGD, 0.9, 0, 0, 0, 1},
 		{GN_OPTIM_SGD, 0, 0, 0, 0, 0},		{GN_OPTIM_LARS, 0.9, 0, 1e-9, 1e-3, 0},
 		{GN_OPTIM_LARS, 0.9, 0, 1e-9, 1e-3, 1}, {GN_OPTIM_LAMB, 0.9, 0.999, 1e-6, 0, 0},
 	};
 
+	for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++)
+		check_average(b, sizes[i / 2], (int)(i % 2));
 	for (int type = GN_CUDA_F32; type <= GN_CUDA_F16; type++) {
 		for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-			struct job j = {type, rules[i], type != GN_CUDA_F32 || i % 2, 0};
+			struct job j = {type, rules[i], type != GN_CUDA_F32 || i % 2, 0, 0};
 
 			check(b, &j);
+			j.clip = 1;
+			check(b, &j);
+			j.clip = 0;
 			j.skip = 1;
 			check(b, &j);
 		}

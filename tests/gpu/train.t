@@ -54,6 +54,16 @@ if train alone 1 host --steps 1 || ! grep -q 'this build has no oneDNN' "$scratc
 	check "one rank on $kind learns what the host does" stays one 1
 	check "two ranks do" stays two 2
 	check "three ranks do" stays three 3
+	also() { # NAME RANKS: with gradients clipped, and a moving average that is evaluated, too
+		train "$1-host" "$2" host --val "$data" --clip 2 --ema 0.9 --optimizer lars && train "$1" "$2" cuda --val "$data" --clip 2 --ema 0.9 \
+			--optimizer lars || { tell "$1-host"; tell "$1"; return 1; }
+		grep -q 'trained on .* as .*graph' "$scratch/$1.out" || { echo "it did not stay there"; tell "$1"; return 1; }
+		follows "$1" "$1-host" loss 1e-3 && follows "$1" "$1-host" grad_norm 1e-2 || return 1
+		# both evaluations of the run's end
+		near <(val_loss "$1") <(val_loss "$1-host") 2e-2 && [[ $(val_loss "$1" | wc -l) == 2 ]]
+	}
+	check "one does with --clip and --ema" also one-also 1
+	check "so do two" also two-also 2
 else
 	host=
 	skip "what ranks on $kind learn, beside the host" "this build has no host's arithmetic"

@@ -16,6 +16,7 @@ for n in 1 2 3 4; do
 	check "$n ranks" same_bits "$n" auto "$n"
 done
 check "3 ranks over tcp" same_bits 3 tcp 5
+PROBE_PROGRESS=thread check "2 ranks, progress by a thread" same_bits 2 auto 6
 
 # broken FAULT RANK CODES PATTERN: each rank's exit code, and the others name RANK
 broken() {

@@ -3,7 +3,7 @@
  * algorithm; and a carrier's, whose starts wait for what comes before.
  * usage: direct_probe TRANSPORT SEED ROUNDS [FAULT RANK AFTER]
  * RANK does FAULT in round AFTER: exit  ends without a word while operations are in flight    work  something that was queued fails
- * Exit codes as gannet's; 99: a wrong result. Prints what was compared. */
+ * PROBE_PROGRESS as --progress. Exit codes as gannet's; 99: a wrong result. Prints what was compared. */
 #include "src/base/philox.h"
 #include "tests/transport/exit_code.h"
 #include "tests/transport/memory_host.h"
@@ -180,7 +180,7 @@ static enum gn_status one_round(struct run *r, struct gn_err *err)
 
 int main(int argc, char **argv)
 {
-	struct gn_comm_options options = {.transport = argv[1]};
+	struct gn_comm_options options = {.transport = argv[1], .progress = getenv("PROBE_PROGRESS")};
 	struct gn_world *world = NULL;
 	struct run r = {.fault = ""};
 	struct gn_err err;
