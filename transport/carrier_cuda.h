@@ -1,4 +1,4 @@
-/* What sums a GPU's memory over all ranks; in builds without CUDA and NCCL there is only gn_carrier_cuda_create, which says so.
+/* What sums a GPU's memory over all ranks; only in builds with CUDA and NCCL.
  *
  * Thread safety: one thread at a time, the communicator's.
  */

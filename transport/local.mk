@@ -95,6 +95,4 @@ libgannet_transport_cuda_a_SOURCES = \
 	transport/nccl_create.c \
 	transport/nccl_api.c transport/nccl_api.h
 TRANSPORT_CUDA_LIBS = libgannet_transport_cuda.a $(CUDA_LIBS)
-else
-libgannet_transport_a_SOURCES += transport/carrier_none.c transport/carrier_cuda.h
 endif

@@ -1,9 +1,7 @@
 #include "src/cmd/bench_gpu.h"
 
 #include "kernels/cuda/device.h"
-#include "src/train/agree.h"
 #include "src/train/gpu_memory.h"
-#include "transport/carrier_cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,7 +127,6 @@ static void print_heading(const struct gn_bench *b)
 enum gn_status gn_bench_gpu_allreduce(struct gn_bench *b, struct gn_err *err)
 {
 	struct gn_bench_gpu *g = b->gpu;
-	struct gn_memory *memory = NULL;
 	int size = gn_comm_size(b->comm), ordinal = gn_cuda_device_info(g->device)->ordinal;
 	size_t each = gn_pattern_bytes(b->pattern.type), before = 0;
 	enum gn_status status = gn_cuda_arena_create(g->device, b->buffer_bytes, &g->arena, err);
@@ -139,12 +136,7 @@ enum gn_status gn_bench_gpu_allreduce(struct gn_bench *b, struct gn_err *err)
 	g->buffer = gn_cuda_arena_take(g->arena, b->buffer_bytes - GN_CUDA_ALIGN_BYTES);
 	if (!g->buffer)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no %zu bytes of GPU memory", b->buffer_bytes);
-	status = gn_agree_status(b->comm, gn_gpu_memory_create(ordinal, &memory, err), err);
-	if (status) {
-		gn_memory_destroy(memory);
-		return status;
-	}
-	status = gn_carrier_cuda_create(b->comm, b->o->comm, ordinal, memory, b->log, &g->carrier, err);
+	status = gn_gpu_carrier_create(b->comm, b->o->comm, ordinal, b->log, &g->carrier, err);
 	if (status)
 		return status;
 	if (!strcmp(gn_carrier_name(g->carrier), "nccl") && strcmp(b->o->transport, "auto"))

@@ -1,6 +1,8 @@
 #include "src/train/gpu_memory.h"
 
 #include "kernels/cuda/kernels.h"
+#include "src/train/agree.h"
+#include "transport/carrier_cuda.h"
 
 #include <stdlib.h>
 
@@ -150,4 +152,16 @@ enum gn_status gn_gpu_memory_create(int ordinal, struct gn_memory **out, struct 
 	}
 	*out = &g->base;
 	return GN_OK;
+}
+
+enum gn_status gn_gpu_carrier_create(struct gn_comm *comm, const char *how, int ordinal, struct gn_log *log,
+				     struct gn_carrier **out, struct gn_err *err)
+{
+	struct gn_memory *memory = NULL;
+	enum gn_status status = gn_agree_status(comm, gn_gpu_memory_create(ordinal, &memory, err), err);
+
+	if (!status)
+		return gn_carrier_cuda_create(comm, how, ordinal, memory, log, out, err);
+	gn_memory_destroy(memory);
+	return status;
 }

@@ -1,10 +1,14 @@
-/* A GPU's memory for collectives that reach it (transport/memory.h): sums by our own kernel, on a stream of its own. */
+/* What sums gradients on GPUs: a carrier, and for UCX that reaches a GPU's memory, that (transport/memory.h), whose sums are our own
+ * kernel's on a stream of its own. In builds without CUDA GN_ERR_UNSUPPORTED. */
 #ifndef GN_TRAIN_GPU_MEMORY_H
 #define GN_TRAIN_GPU_MEMORY_H
 
-#include "transport/memory.h"
+#include "transport/carrier.h"
 
-/* Of cuda:ordinal. Sums of f32, f16 and bf16. GN_ERR_UNSUPPORTED in a build without CUDA. */
+/* Of cuda:ordinal. Sums of f32, f16 and bf16. */
 enum gn_status gn_gpu_memory_create(int ordinal, struct gn_memory **out, struct gn_err *err);
+/* Collective. how: as transport/carrier_cuda.h has it. */
+enum gn_status gn_gpu_carrier_create(struct gn_comm *comm, const char *how, int ordinal, struct gn_log *log,
+				     struct gn_carrier **out, struct gn_err *err);
 
 #endif

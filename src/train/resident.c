@@ -4,7 +4,6 @@
 #include "src/train/agree.h"
 #include "src/train/gpu_memory.h"
 #include "src/train/trial.h"
-#include "transport/carrier_cuda.h"
 
 #include <sched.h>
 
@@ -51,19 +50,6 @@ static enum gn_status reside(struct gn_session *s, struct gn_err *err)
 	return gn_plan_reside(s->plan, &update, err);
 }
 
-static enum gn_status make_carrier(struct gn_session *s, struct gn_err *err)
-{
-	const char *how = s->options->comm ? s->options->comm : "auto";
-	int ordinal = gn_plan_gpu(s->plan);
-	struct gn_memory *memory = NULL;
-	enum gn_status status = gn_agree_status(s->comm, gn_gpu_memory_create(ordinal, &memory, err), err);
-
-	if (!status)
-		return gn_carrier_cuda_create(s->comm, how, ordinal, memory, s->log, &s->carrier, err);
-	gn_memory_destroy(memory);
-	return status;
-}
-
 /* The plan's gradients, and its buffers behind them, summed where they are. */
 static enum gn_status make_sums(struct gn_session *s, struct gn_err *err)
 {
@@ -72,7 +58,8 @@ static enum gn_status make_sums(struct gn_session *s, struct gn_err *err)
 
 	gn_trial_usual(s->options, s->model, &form);
 	if (!s->carrier)
-		status = make_carrier(s, err);
+		status = gn_gpu_carrier_create(s->comm, s->options->comm ? s->options->comm : "auto", gn_plan_gpu(s->plan), s->log,
+					       &s->carrier, err);
 	if (status)
 		return status;
 	status = gn_exchange_create_on(s->carrier, s->model, gn_plan_sums(s->plan), gn_model_buffer_elements(s->model), &form,
