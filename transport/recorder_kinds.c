@@ -84,18 +84,9 @@ struct gn_recorder_kind {
 
 static int by_key(const void *a, const void *b)
 {
-	return memcmp(((const struct gn_recorder_kind *)a)->key, ((const struct gn_recorder_kind *)b)->key, sizeof((const struct gn_recorder_kind *)a)->key);
-}
+	const struct gn_recorder_kind *x = a, *y = b;
 
-static struct gn_recorder_kind *make_kind(const struct gn_recorder_op *op)
-{
-	struct gn_recorder_kind *k = malloc(sizeof *k);
-
-	if (k)
-		*k = (struct gn_recorder_kind){.key = {(uintptr_t)op->name, (uintptr_t)op->algorithm, (uintptr_t)op->type,
-					   (uintptr_t)op->reduction, op->count, op->bytes, (uint64_t)(int64_t)op->root},
-				   .op = *op};
-	return k;
+	return memcmp(x->key, y->key, sizeof x->key);
 }
 
 static int make_room(struct gn_recorder_kinds *s)
@@ -115,21 +106,23 @@ static int make_room(struct gn_recorder_kinds *s)
 
 uint32_t gn_recorder_kinds_add(struct gn_recorder_kinds *s, const struct gn_recorder_op *op)
 {
-	struct gn_recorder_kind *k = make_kind(op), **found = k && make_room(s) ? tsearch(k, &s->tree, by_key) : NULL;
-	uint32_t number;
+	struct gn_recorder_kind wanted = {
+		.key = {(uintptr_t)op->name, (uintptr_t)op->algorithm, (uintptr_t)op->type, (uintptr_t)op->reduction, op->count,
+			op->bytes, (uint64_t)(int64_t)op->root},
+		.op = *op, .number = s->count + 1};
+	struct gn_recorder_kind **found = tfind(&wanted, &s->tree, by_key), *k;
 
-	if (!found) {
+	if (found)
+		return (*found)->number;
+	k = make_room(s) ? malloc(sizeof *k) : NULL;
+	if (k)
+		*k = wanted;
+	if (!k || !tsearch(k, &s->tree, by_key)) {
 		free(k);
 		return 0;
 	}
-	if (*found == k) {
-		k->number = ++s->count;
-		s->all[k->number] = k;
-	}
-	number = (*found)->number;
-	if (*found != k)
-		free(k);
-	return number;
+	s->all[++s->count] = k;
+	return k->number;
 }
 
 void gn_recorder_kinds_get(const struct gn_recorder_kinds *s, uint32_t number, struct gn_recorder_op *op)
