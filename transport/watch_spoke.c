@@ -60,16 +60,14 @@ int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct g
 			 uint64_t connect_by_ns, uint64_t answer_by_ns, struct gn_err *err)
 {
 	const struct gn_watch_options *o = &w->options;
-	int answer_ms;
 
 	if (gn_net_connect(address, inv->port, gn_net_left_ms(connect_by_ns, CONNECT_MS), &w->up.fd, err)) {
 		w->up.fd = -1;
 		return 0;
 	}
 	w->up.got = 0;
-	answer_ms = gn_net_left_ms(answer_by_ns, INT_MAX);
 	if (gn_handshake_join(w->up.fd, &o->secret, GN_HANDSHAKE_WATCH, (uint32_t)o->rank, (uint32_t)o->size,
-			      answer_ms, err)) {
+			      gn_net_left_ms(answer_by_ns, INT_MAX), err)) {
 		gn_err_prefix(err, "%s port %d", address, inv->port);
 	} else if (!gn_net_receive_all(w->up.fd, &w->up.in, sizeof w->up.in, gn_net_left_ms(answer_by_ns, INT_MAX)) &&
 		   w->up.in.magic == GN_WATCH_MAGIC && w->up.in.type == GN_WATCH_BEAT) {

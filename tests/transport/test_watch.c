@@ -6,6 +6,9 @@
 #include "transport/net.h"
 #include "transport/watch.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,7 +192,8 @@ static void test_strangers(void **state)
 	assert_refused(come(&g, 2, RANKS + 1, &secret, &err));
 	for (int i = 0; i < 300; i++)
 		close(silent[i]);
-	assert_int_not_equal(gn_watch_join(&o, &g.invitation, &none, &err), GN_OK);
+	assert_int_equal(gn_watch_join(&o, &g.invitation, &none, &err), GN_ERR_USAGE);
+	assert_non_null(strstr(err.text, "rank 0 refuses rank 1"));
 	for (int r = 0; r < RANKS; r++)
 		assert_int_equal(gn_watch_check(g.watch[r], NULL), GN_OK);
 	leave_all(&g);
@@ -291,6 +295,78 @@ static void test_rank_0_stands_still(void **state)
 	close(fd);
 }
 
+/* Takes one connection and hands on what comes, both ways, until both ends are gone. */
+struct relay {
+	int listener, port;
+};
+
+static void *hand_on(void *argument)
+{
+	const struct relay *relay = argument;
+	int in = accept(relay->listener, NULL, NULL), out = -1, fds[2];
+	char block[4096];
+	struct gn_err err;
+	ssize_t n = 1;
+
+	if (in < 0 || gn_net_connect("127.0.0.1", relay->port, 2000, &out, &err))
+		return NULL;
+	fds[0] = in;
+	fds[1] = out;
+	while (n > 0) {
+		struct pollfd p[2] = {{.fd = in, .events = POLLIN}, {.fd = out, .events = POLLIN}};
+
+		if (poll(p, 2, 5000) <= 0)
+			break;
+		for (int i = 0; i < 2 && n > 0; i++)
+			if (p[i].revents && (n = recv(fds[i], block, sizeof block, 0)) > 0)
+				n = send(fds[!i], block, (size_t)n, MSG_NOSIGNAL);
+	}
+	close(in);
+	close(out);
+	return NULL;
+}
+
+static int listen_at(const char *address, int *port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)*port)};
+	socklen_t len = sizeof a;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	inet_pton(AF_INET, address, &a.sin_addr);
+	assert_true(fd >= 0 && !bind(fd, (struct sockaddr *)&a, len) && !listen(fd, 8));
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+	*port = ntohs(a.sin_port);
+	return fd;
+}
+
+/* At rank 0's first address somebody else listens, who says nothing: that takes its share of the time, and the second one is tried. */
+static void test_someone_mute_comes_first(void **state)
+{
+	struct gn_watch_options o = {.size = 2, .silent_after_ms = 3000, .timeout_ms = 60000, .secret = SECRET};
+	struct gn_watch_invitation real, told = {.addresses = {.count = 2, .text = {"127.0.0.2", "127.0.0.1"}}};
+	struct gn_watch *watches[2] = {NULL, NULL};
+	struct relay relay = {-1, 0};
+	pthread_t thread, leaving;
+	struct gn_err err;
+	int mute, port = 0;
+
+	(void)state;
+	mute = listen_at("127.0.0.2", &port);
+	relay.listener = listen_at("127.0.0.1", &port);
+	told.port = port;
+	assert_ok(gn_watch_host(&o, &watches[0], &real, &err));
+	relay.port = real.port;
+	assert_int_equal(pthread_create(&thread, NULL, hand_on, &relay), 0);
+	o.rank = 1;
+	assert_ok(gn_watch_join(&o, &told, &watches[1], &err));
+	assert_int_equal(pthread_create(&leaving, NULL, leave, watches[1]), 0);
+	gn_watch_destroy(watches[0], 1);
+	pthread_join(leaving, NULL);
+	pthread_join(thread, NULL);
+	close(mute);
+	close(relay.listener);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -298,7 +374,7 @@ int main(void)
 		cmocka_unit_test(test_loss_of_rank_0),	cmocka_unit_test(test_reason_travels),
 		cmocka_unit_test(test_strangers),	cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_nobody_comes),	cmocka_unit_test(test_early_leaver),
-		cmocka_unit_test(test_rank_0_stands_still),
+		cmocka_unit_test(test_rank_0_stands_still),	cmocka_unit_test(test_someone_mute_comes_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
