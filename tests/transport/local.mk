@@ -77,4 +77,4 @@ SHELL_TESTS += \
 	tests/transport/staged.t \
 	tests/transport/strangers.t \
 	tests/transport/tune.t
-EXTRA_DIST += tests/transport/faults tests/transport/common.sh tests/transport/stranger
+EXTRA_DIST += tests/transport/faults tests/transport/bits.sh tests/transport/common.sh tests/transport/stranger

@@ -1,16 +1,10 @@
 #!/bin/bash
 # Allreduces staged through the host's memory: the bits of the direct ones, whatever the sizes, and no hang when something breaks.
 set -u
-# shellcheck source=tests/transport/common.sh
-. "$GN_SOURCE/tests/transport/common.sh"
+# shellcheck source=tests/transport/bits.sh
+. "$GN_SOURCE/tests/transport/bits.sh"
 probe=$GN_BUILD/tests/transport/staged_probe
-rounds=12
-[[ ! ${GN_SANITIZED:-} ]] || rounds=4
 
-same_bits() { # N TRANSPORT SEED
-	launch "$1" "$probe" "$2" "$3" "$rounds" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
-	[[ $(grep -c 'the same bits$' "$scratch/out") == "$1" ]]
-}
 for n in 1 2 3 4; do
 	check "$n ranks that share memory" same_bits "$n" auto "$n"
 done
@@ -26,18 +20,6 @@ faster() {
 check "the second of two ways is slow on one rank: all take the first" faster 1
 check "the first is" faster 0
 
-# broken FAULT RANK CODE PATTERN: RANK ends with CODE, the others with 4, and say which it was
-broken() {
-	local codes
-	: >"$scratch/codes"
-	# shellcheck disable=SC2016 # for the ranks' shell
-	launch 3 sh -c '"$@" 2>"$0/err.$PMIX_RANK"; echo "$PMIX_RANK $?" >>"$0/codes"' "$scratch" \
-		"$probe" auto 11 50 "$1" "$2" 3 >"$scratch/out" 2>&1
-	codes=$(sort "$scratch/codes" | tr '\n' ' ')
-	cat "$scratch"/err.* && echo "codes $codes"
-	[[ $codes == "$3" ]] && ! grep -q WRONG "$scratch"/err.* &&
-		[[ $(grep -l "$4" "$scratch"/err.* | wc -l) == 2 ]]
-}
 check "a rank that dies in the middle: the others end and name it" broken exit 1 "0 4 1 0 2 4 " "rank 1 on"
 check "a copy that fails: its rank says so, the others name it" broken copy 2 "0 4 1 4 2 1 " "rank 2 on"
 check "an operation freed in flight ends the run, not the program's memory" broken free 0 "0 1 1 4 2 4 " "rank 0 on"
