@@ -45,7 +45,7 @@ static enum gn_status take_state(struct gn_plan *p, struct gn_err *err)
 	int slots = gn_optim_slots(d->update.rule->kind);
 	int averages = d->update.average_params != NULL;
 	size_t wanted = (size_t)(slots + averages) * aligned(params_bytes(p)) + (size_t)(1 + averages) * aligned(buffers_bytes(p) + 1) +
-			aligned(scratch + 1) + 2 * GN_CUDA_ALIGN_BYTES;
+			aligned(scratch + 1) + aligned(sizeof d->outcome->sums) + aligned(sizeof *d->average_decay);
 	enum gn_status status = gn_cuda_arena_create(d->device, wanted, &d->state, err);
 
 	if (status)

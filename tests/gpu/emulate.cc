@@ -228,12 +228,14 @@ enum gn_status gn_cuda_arena_create(const struct gn_cuda_device *d, size_t capac
 /* Every piece by itself, so that AddressSanitizer sees where it ends. */
 void *gn_cuda_arena_take(struct gn_cuda_arena *a, size_t bytes)
 {
+	size_t whole = (bytes + GN_CUDA_ALIGN_BYTES - 1) / GN_CUDA_ALIGN_BYTES * GN_CUDA_ALIGN_BYTES;
 	void *piece = NULL;
 
-	if (bytes > a->capacity - a->used || posix_memalign(&piece, GN_CUDA_ALIGN_BYTES, bytes ? bytes : 1))
+	/* as full as an arena of a GPU */
+	if (whole > a->capacity - a->used || posix_memalign(&piece, GN_CUDA_ALIGN_BYTES, bytes ? bytes : 1))
 		return NULL;
 	memset(piece, 0, bytes);
-	a->used += bytes;
+	a->used += whole;
 	a->pieces.push_back(piece);
 	return piece;
 }
