@@ -24,6 +24,10 @@ struct gn_watch;
 
 struct gn_bootstrap_ops {
 	const char *name;
+	/* Once, before anything else: rank 0 gives len_bytes; each of the others gets them, malloc'ed, as soon as itself and rank 0
+	 * are there, whoever else is still missing. Rank 0 may wait here for all others, or not. */
+	enum gn_status (*word)(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *len,
+			       struct gn_err *err);
 	/* Collective: out[rank], lens[rank] for every rank; each out[rank] is malloc'ed (never NULL) for the caller. */
 	enum gn_status (*exchange)(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *lens,
 				   struct gn_err *err);
@@ -45,7 +49,7 @@ struct gn_bootstrap {
 	void *progress_context;
 };
 
-/* Collective. Each fails on its own when others do not come before timeout_ms. */
+/* Local. Without a watch, waits end with GN_ERR_STALL timeout_ms from here on. */
 enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, int timeout_ms, struct gn_bootstrap **out,
 				 struct gn_err *err);
 /* log (may be NULL) hears of strangers at the meeting point. */

@@ -1,4 +1,5 @@
-/* A star around rank 0, which listens at MASTER_ADDR:MASTER_PORT: handshakes at first, then length-prefixed messages. */
+/* A star around rank 0, which listens at MASTER_ADDR:MASTER_PORT: a handshake with each, rank 0's word to it, and from then on
+ * length-prefixed messages. In the place of any of them may come that the meeting is off, and why. */
 #include "transport/bootstrap.h"
 
 #include "src/base/clock.h"
@@ -14,24 +15,29 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAGIC "GNmeet2"
 #define MESSAGE_MAX (64u << 20)
+/* instead of a message's length */
+#define CALLED_OFF UINT64_MAX
 
-/* What rank 0 says to those who know the secret: go, or why not. */
-struct answer {
-	char magic[8];
-	uint32_t refused; /* 0, or a status without its sign */
+struct called_off {
+	uint64_t instead_of_length;
+	uint32_t status; /* without its sign */
 	char text[GN_ERR_TEXT_MAX];
 };
 
 struct env_bootstrap {
 	struct gn_bootstrap base;
+	struct gn_detect place;
+	struct gn_log *log;
 	int *fds; /* rank 0: one per rank; others: fds[0] */
 };
 
 struct meeting {
 	struct env_bootstrap *e;
 	struct gn_door *door;
+	const void *word;
+	size_t word_bytes;
+	uint64_t started_ns;
 	int missing;
 };
 
@@ -85,6 +91,18 @@ static enum gn_status transmit(const struct gn_bootstrap *b, int rank, int fd, c
 	return GN_OK;
 }
 
+static enum gn_status hear_why(const struct gn_bootstrap *b, int rank, int fd, struct gn_err *err)
+{
+	struct called_off off;
+	const size_t heard = sizeof off.instead_of_length;
+	enum gn_status status = receive(b, rank, fd, (char *)&off + heard, sizeof off - heard, err);
+
+	if (status)
+		return status;
+	off.text[sizeof off.text - 1] = 0;
+	return gn_err_set(err, off.status == (uint32_t)-GN_ERR_USAGE ? GN_ERR_USAGE : GN_ERR_PEER_LOST, "%s", off.text);
+}
+
 static enum gn_status receive_message(const struct gn_bootstrap *b, int rank, int fd, void **out, size_t *len_bytes,
 				      struct gn_err *err)
 {
@@ -94,6 +112,8 @@ static enum gn_status receive_message(const struct gn_bootstrap *b, int rank, in
 
 	if (status)
 		return status;
+	if (len == CALLED_OFF)
+		return hear_why(b, rank, fd, err);
 	if (len > MESSAGE_MAX)
 		return gn_err_set(err, GN_ERR_FAILED, "rank %d announces a message of %llu bytes: not one of ours", rank,
 				  (unsigned long long)len);
@@ -172,83 +192,43 @@ static enum gn_status env_exchange(struct gn_bootstrap *b, const void *mine, siz
 	return status;
 }
 
-static void env_destroy(struct gn_bootstrap *b, int clean)
+static void call_off_one(int fd, const struct gn_err *why)
 {
-	struct env_bootstrap *e = (struct env_bootstrap *)b;
+	struct called_off off = {.instead_of_length = CALLED_OFF, .status = (uint32_t)-why->status};
 
-	(void)clean;
-	for (int i = 0; e->fds && i < (b->rank ? 1 : b->size); i++)
-		if (e->fds[i] >= 0)
-			close(e->fds[i]);
-	gn_secret_wipe(&b->secret);
-	free(e->fds);
-	free(e);
+	snprintf(off.text, sizeof off.text, "%s", why->text);
+	gn_net_send_all(fd, &off, sizeof off, 1000);
 }
 
-static const struct gn_bootstrap_ops env_ops = {"environment", env_exchange, env_destroy};
-
-static void refuse(int fd, enum gn_status status, const char *text)
+/* Everyone who is here hears why the meeting is off. */
+static enum gn_status call_off(const struct meeting *m, int newcomer, const struct gn_err *why, struct gn_err *err)
 {
-	struct answer a = {.magic = MAGIC, .refused = (uint32_t)-status};
-
-	snprintf(a.text, sizeof a.text, "%s", text);
-	gn_net_send_all(fd, &a, sizeof a, 1000);
-}
-
-/* The whole meeting has failed: everyone who is here hears why. */
-static enum gn_status call_off(const struct meeting *m, int newcomer, struct gn_err *err)
-{
-	struct gn_err none = {.status = GN_ERR_FAILED, .text = "rank 0 gave up"};
-	const char *why = err ? err->text : none.text;
-
-	refuse(newcomer, GN_ERR_USAGE, why);
+	call_off_one(newcomer, why);
 	for (int r = 1; r < m->e->base.size; r++)
 		if (m->e->fds[r] >= 0)
-			refuse(m->e->fds[r], GN_ERR_USAGE, why);
+			call_off_one(m->e->fds[r], why);
 	close(newcomer);
-	return err ? err->status : none.status;
+	return gn_err_set(err, why->status, "%s", why->text);
 }
 
 static enum gn_status welcome(struct meeting *m, const struct gn_door_guest *g, struct gn_err *err)
 {
-	int size = m->e->base.size;
+	struct env_bootstrap *e = m->e;
+	int size = e->base.size;
+	struct gn_err why;
 
 	if (g->size != (uint32_t)size) {
-		gn_err_set(err, GN_ERR_USAGE, "rank %u says WORLD_SIZE=%u but rank 0 says WORLD_SIZE=%d", g->rank, g->size,
+		gn_err_set(&why, GN_ERR_USAGE, "rank %u says WORLD_SIZE=%u but rank 0 says WORLD_SIZE=%d", g->rank, g->size,
 			   size);
-		return call_off(m, g->fd, err);
+		return call_off(m, g->fd, &why, err);
 	}
-	if (g->rank == 0 || g->rank >= (uint32_t)size || m->e->fds[g->rank] >= 0) {
-		gn_err_set(err, GN_ERR_USAGE, "two processes say RANK=%u of WORLD_SIZE=%d", g->rank, size);
-		return call_off(m, g->fd, err);
+	if (g->rank == 0 || g->rank >= (uint32_t)size || e->fds[g->rank] >= 0) {
+		gn_err_set(&why, GN_ERR_USAGE, "two processes say RANK=%u of WORLD_SIZE=%d", g->rank, size);
+		return call_off(m, g->fd, &why, err);
 	}
-	m->e->fds[g->rank] = g->fd;
+	e->fds[g->rank] = g->fd;
 	m->missing--;
-	return GN_OK;
-}
-
-static void name_missing(const struct env_bootstrap *e, char *text, size_t size)
-{
-	size_t len = 0;
-
-	text[0] = 0;
-	for (int r = 1; r < e->base.size && len + 16 < size; r++)
-		if (e->fds[r] < 0)
-			len += (size_t)snprintf(text + len, size - len, "%s%d", len ? ", " : "", r);
-}
-
-/* Time is up: those who are here hear who is not. */
-static enum gn_status give_up(const struct meeting *m, struct gn_err *err)
-{
-	char missing[256];
-	enum gn_status status;
-
-	name_missing(m->e, missing, sizeof missing);
-	status = gn_err_set(err, GN_ERR_STALL, "these ranks did not come to the meeting point in time: %s", missing);
-	for (int r = 1; r < m->e->base.size; r++)
-		if (m->e->fds[r] >= 0)
-			refuse(m->e->fds[r], GN_ERR_STALL, err ? err->text : "rank 0 gave up");
-	return status;
+	return send_message(&e->base, (int)g->rank, g->fd, m->word, m->word_bytes, err);
 }
 
 static enum gn_status meet_once(struct meeting *m, struct gn_err *err)
@@ -257,20 +237,20 @@ static enum gn_status meet_once(struct meeting *m, struct gn_err *err)
 	struct gn_door_guest guest;
 	enum gn_status status = GN_OK;
 
-	if (poll(p, (nfds_t)gn_door_poll(m->door, p), 200) < 0 && errno != EINTR)
+	if (poll(p, (nfds_t)gn_door_poll(m->door, p), gn_bootstrap_nap_ms(&m->e->base)) < 0 && errno != EINTR)
 		return gn_err_errno(err, errno, "waiting for the other ranks");
 	while (!status && m->missing && gn_door_turn(m->door, &guest))
 		status = welcome(m, &guest, err);
-	if (!status && m->missing && gn_clock_ns() > m->e->base.deadline_ns)
-		status = give_up(m, err);
+	if (!status && m->missing)
+		status = gn_bootstrap_may_wait(&m->e->base, m->started_ns, "the meeting at MASTER_PORT", err);
 	return status;
 }
 
-static enum gn_status host_meeting(struct env_bootstrap *e, int port, struct gn_log *log, struct gn_err *err)
+static enum gn_status host_meeting(struct env_bootstrap *e, const void *word, size_t word_bytes, struct gn_err *err)
 {
-	struct meeting m = {.e = e, .missing = e->base.size - 1};
-	struct answer go = {.magic = MAGIC};
-	enum gn_status status = gn_door_open(&port, GN_HANDSHAKE_MEETING, &e->base.secret, log, &m.door, err);
+	struct meeting m = {e, NULL, word, word_bytes, gn_clock_ns(), e->base.size - 1};
+	int port = e->place.port;
+	enum gn_status status = gn_door_open(&port, GN_HANDSHAKE_MEETING, &e->base.secret, e->log, &m.door, err);
 
 	if (status) {
 		gn_err_prefix(err, "rank 0 (MASTER_PORT)");
@@ -278,16 +258,15 @@ static enum gn_status host_meeting(struct env_bootstrap *e, int port, struct gn_
 	}
 	while (m.missing && !status)
 		status = meet_once(&m, err);
-	for (int r = 1; r < e->base.size && !status; r++)
-		status = transmit(&e->base, r, e->fds[r], &go, sizeof go, err);
 	gn_door_close(m.door);
 	return status;
 }
 
 /* Rank 0 may be late, and a stranger may have its port for a moment: keep knocking until the deadline. Only a rank 0 that says
  * that our secret is not its own ends it at once. */
-static enum gn_status knock(struct env_bootstrap *e, const struct gn_detect *d, struct gn_err *err)
+static enum gn_status knock(struct env_bootstrap *e, struct gn_err *err)
 {
+	const struct gn_detect *d = &e->place;
 	const struct timespec pause = {0, 50000000};
 	enum gn_status status;
 	struct gn_err why;
@@ -312,23 +291,34 @@ static enum gn_status knock(struct env_bootstrap *e, const struct gn_detect *d, 
 	}
 }
 
-static enum gn_status join_meeting(struct env_bootstrap *e, const struct gn_detect *d, struct gn_err *err)
+static enum gn_status env_word(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *len,
+			       struct gn_err *err)
 {
-	enum gn_status status = knock(e, d, err);
-	struct answer a;
+	struct env_bootstrap *e = (struct env_bootstrap *)b;
+	enum gn_status status;
 
-	if (!status)
-		status = receive(&e->base, 0, e->fds[0], &a, sizeof a, err);
-	if (status)
-		return status;
-	if (memcmp(a.magic, MAGIC, sizeof a.magic))
-		return gn_err_set(err, GN_ERR_FAILED, "rank 0 at %s port %d runs another version of this program", d->address,
-				  d->port);
-	a.text[sizeof a.text - 1] = 0;
-	if (!a.refused)
+	if (b->size == 1)
 		return GN_OK;
-	return gn_err_set(err, a.refused == (uint32_t)-GN_ERR_STALL ? GN_ERR_STALL : GN_ERR_USAGE, "%s", a.text);
+	if (b->rank == 0)
+		return host_meeting(e, mine, len_bytes, err);
+	status = knock(e, err);
+	return status ? status : receive_message(b, 0, e->fds[0], out, len, err);
 }
+
+static void env_destroy(struct gn_bootstrap *b, int clean)
+{
+	struct env_bootstrap *e = (struct env_bootstrap *)b;
+
+	(void)clean;
+	for (int i = 0; e->fds && i < (b->rank ? 1 : b->size); i++)
+		if (e->fds[i] >= 0)
+			close(e->fds[i]);
+	gn_secret_wipe(&b->secret);
+	free(e->fds);
+	free(e);
+}
+
+static const struct gn_bootstrap_ops env_ops = {"environment", env_word, env_exchange, env_destroy};
 
 /* The file that the user names, or one in the home directory that all of the user's jobs share. */
 static enum gn_status find_secret(struct env_bootstrap *e, struct gn_log *log, struct gn_err *err)
@@ -369,12 +359,12 @@ enum gn_status gn_bootstrap_env(const struct gn_detect *d, int timeout_ms, struc
 	}
 	e->base = (struct gn_bootstrap){.ops = &env_ops, .rank = d->rank, .size = d->size};
 	e->base.deadline_ns = gn_clock_ns() + (uint64_t)timeout_ms * 1000000;
+	e->place = *d;
+	e->log = log;
 	e->fds = fds;
 	for (int i = 0; i < d->size; i++)
 		fds[i] = -1;
 	status = d->size > 1 ? find_secret(e, log, err) : GN_OK;
-	if (!status && d->size > 1)
-		status = d->rank ? join_meeting(e, d, err) : host_meeting(e, d->port, log, err);
 	if (status) {
 		env_destroy(&e->base, 0);
 		return status;

@@ -1,4 +1,5 @@
-/* Only what Slurm's PMIx plugin is known to do: init, put, commit, fence with data, get. No events, no publish. */
+/* Only what Slurm's PMIx plugin is known to do: init, put, commit, get (of one rank's value, before any fence, too), fence with
+ * data. No events, no publish. */
 #include "transport/bootstrap.h"
 
 #include "src/base/clock.h"
@@ -16,15 +17,17 @@ struct pmix_bootstrap {
 	struct gn_bootstrap base;
 	pmix_proc_t me;
 	unsigned round;
-	int lease_s; /* for single look-ups */
 };
 
-/* A fence that may outlive its caller, who gives up when a peer is lost: both sides hold it. */
-struct fence {
+/* A call to PMIx that may outlive its caller, who gives up when a peer is lost: both sides hold it. */
+struct pending {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	int done, holders;
 	pmix_status_t result;
+	/* what a look-up found */
+	char *bytes;
+	size_t len_bytes;
 };
 
 static enum gn_status pmix_fail(struct gn_err *err, const char *what, pmix_status_t rc)
@@ -32,161 +35,194 @@ static enum gn_status pmix_fail(struct gn_err *err, const char *what, pmix_statu
 	return gn_err_set(err, GN_ERR_FAILED, "%s failed: %s (%d)", what, PMIx_Error_string(rc), rc);
 }
 
-static void fence_drop(struct fence *f)
+static struct pending *pending_new(struct gn_err *err)
+{
+	struct pending *p = calloc(1, sizeof *p);
+	pthread_condattr_t attr;
+
+	if (!p) {
+		gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a call to PMIx");
+		return NULL;
+	}
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	p->holders = 2;
+	return p;
+}
+
+static void pending_drop(struct pending *p)
 {
 	int left;
 
-	pthread_mutex_lock(&f->lock);
-	left = --f->holders;
-	pthread_mutex_unlock(&f->lock);
+	pthread_mutex_lock(&p->lock);
+	left = --p->holders;
+	pthread_mutex_unlock(&p->lock);
 	if (left)
 		return;
-	pthread_cond_destroy(&f->changed);
-	pthread_mutex_destroy(&f->lock);
-	free(f);
+	pthread_cond_destroy(&p->changed);
+	pthread_mutex_destroy(&p->lock);
+	free(p->bytes);
+	free(p);
 }
 
-static void fence_done(pmix_status_t status, void *data)
+static void pending_done(pmix_status_t status, void *data)
 {
-	struct fence *f = data;
+	struct pending *p = data;
 
-	pthread_mutex_lock(&f->lock);
-	f->done = 1;
-	f->result = status;
-	pthread_cond_signal(&f->changed);
-	pthread_mutex_unlock(&f->lock);
-	fence_drop(f);
+	pthread_mutex_lock(&p->lock);
+	p->done = 1;
+	p->result = status;
+	pthread_cond_signal(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	pending_drop(p);
 }
 
-static struct fence *fence_new(void)
+/* The value is the library's, and gone when this returns. */
+static void pending_found(pmix_status_t status, pmix_value_t *value, void *data)
 {
-	struct fence *f = calloc(1, sizeof *f);
-	pthread_condattr_t attr;
+	struct pending *p = data;
+	const pmix_byte_object_t *found = value && value->type == PMIX_BYTE_OBJECT ? &value->data.bo : NULL;
 
-	if (!f)
-		return NULL;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_mutex_init(&f->lock, NULL);
-	pthread_cond_init(&f->changed, &attr);
-	pthread_condattr_destroy(&attr);
-	f->holders = 2;
-	return f;
+	if (status == PMIX_SUCCESS) {
+		p->bytes = found && found->size ? malloc(found->size) : NULL;
+		status = !found || !found->size ? PMIX_ERR_NOT_FOUND : p->bytes ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
+	}
+	if (p->bytes) {
+		p->len_bytes = found->size;
+		memcpy(p->bytes, found->bytes, found->size);
+	}
+	pending_done(status, p);
 }
 
 /* Waits in short slices, so that a loss seen by the watch ends it. */
-static enum gn_status fence_wait(const struct gn_bootstrap *b, struct fence *f, struct gn_err *err)
+static enum gn_status pending_wait(const struct gn_bootstrap *b, struct pending *p, const char *what, struct gn_err *err)
 {
 	uint64_t started = gn_clock_ns();
 	enum gn_status status = GN_OK;
 	struct timespec until;
 
-	pthread_mutex_lock(&f->lock);
-	while (!f->done && !status) {
+	pthread_mutex_lock(&p->lock);
+	while (!p->done && !status) {
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += gn_bootstrap_nap_ms(b) * 1000000L;
 		if (until.tv_nsec >= 1000000000) {
 			until.tv_nsec -= 1000000000;
 			until.tv_sec++;
 		}
-		if (pthread_cond_timedwait(&f->changed, &f->lock, &until) == ETIMEDOUT)
-			status = gn_bootstrap_may_wait(b, started, "the exchange over PMIx", err);
+		if (pthread_cond_timedwait(&p->changed, &p->lock, &until) == ETIMEDOUT)
+			status = gn_bootstrap_may_wait(b, started, what, err);
 	}
-	if (f->done)
-		status = f->result == PMIX_SUCCESS ? GN_OK : pmix_fail(err, "PMIx fence", f->result);
-	pthread_mutex_unlock(&f->lock);
+	if (p->done)
+		status = p->result == PMIX_SUCCESS ? GN_OK : pmix_fail(err, what, p->result);
+	pthread_mutex_unlock(&p->lock);
 	return status;
 }
 
 static enum gn_status fence(struct gn_bootstrap *b, struct gn_err *err)
 {
-	struct fence *f = fence_new();
+	struct pending *p = pending_new(err);
 	enum gn_status status;
 	pmix_status_t rc;
 	pmix_info_t info;
 	bool collect = true;
 
-	if (!f)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a fence");
+	if (!p)
+		return GN_ERR_NO_MEMORY;
 	PMIX_INFO_CONSTRUCT(&info);
 	PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-	rc = PMIx_Fence_nb(NULL, 0, &info, 1, fence_done, f);
+	rc = PMIx_Fence_nb(NULL, 0, &info, 1, pending_done, p);
 	if (rc == PMIX_SUCCESS) {
-		status = fence_wait(b, f, err);
+		status = pending_wait(b, p, "the exchange over PMIx", err);
 	} else {
-		fence_drop(f);
+		pending_drop(p);
 		status = rc == PMIX_OPERATION_SUCCEEDED ? GN_OK : pmix_fail(err, "PMIx fence", rc);
 	}
-	fence_drop(f);
+	pending_drop(p);
 	PMIX_INFO_DESTRUCT(&info);
 	return status;
 }
 
+/* The first byte is ours: some servers refuse empty values. */
 static enum gn_status put(const char *key, const void *data, size_t len_bytes, struct gn_err *err)
 {
 	pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
+	char *packed = malloc(len_bytes + 1);
 	pmix_status_t rc;
 
-	value.data.bo.bytes = (char *)(uintptr_t)data;
-	value.data.bo.size = len_bytes;
+	if (!packed)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes", len_bytes);
+	packed[0] = 'G';
+	if (len_bytes)
+		memcpy(packed + 1, data, len_bytes);
+	value.data.bo.bytes = packed;
+	value.data.bo.size = len_bytes + 1;
 	rc = PMIx_Put(PMIX_GLOBAL, key, &value);
 	if (rc == PMIX_SUCCESS)
 		rc = PMIx_Commit();
+	free(packed);
 	return rc == PMIX_SUCCESS ? GN_OK : pmix_fail(err, "PMIx put", rc);
 }
 
-static enum gn_status get(const struct pmix_bootstrap *p, int rank, const char *key, void **out, size_t *len_bytes,
+static enum gn_status unpack(const struct pending *p, void **out, size_t *len_bytes, struct gn_err *err)
+{
+	char *copy = malloc(p->len_bytes);
+
+	if (!copy)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes", p->len_bytes);
+	*len_bytes = p->len_bytes - 1;
+	memcpy(copy, p->bytes + 1, *len_bytes);
+	*out = copy;
+	return GN_OK;
+}
+
+/* Waits until that rank has put it there. */
+static enum gn_status get(const struct pmix_bootstrap *b, int rank, const char *key, void **out, size_t *len_bytes,
 			  struct gn_err *err)
 {
-	pmix_value_t *value = NULL;
-	enum gn_status status = GN_OK;
+	struct pending *p = pending_new(err);
+	enum gn_status status;
 	pmix_proc_t who;
-	pmix_info_t info;
 	pmix_status_t rc;
-	char *copy;
+	char what[64];
 
-	PMIX_LOAD_PROCID(&who, p->me.nspace, (pmix_rank_t)rank);
-	PMIX_INFO_CONSTRUCT(&info);
-	PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &p->lease_s, PMIX_INT);
-	rc = PMIx_Get(&who, key, &info, 1, &value);
-	PMIX_INFO_DESTRUCT(&info);
-	if (rc != PMIX_SUCCESS || !value || value->type != PMIX_BYTE_OBJECT || !value->data.bo.size) {
-		status = rc == PMIX_SUCCESS
-				 ? gn_err_set(err, GN_ERR_FAILED, "PMIx gave no bytes for rank %d", rank)
-				 : gn_err_set(err, GN_ERR_FAILED, "PMIx has nothing from rank %d: %s (%d)", rank,
-					      PMIx_Error_string(rc), rc);
+	if (!p)
+		return GN_ERR_NO_MEMORY;
+	snprintf(what, sizeof what, "asking PMIx for what rank %d says", rank);
+	PMIX_LOAD_PROCID(&who, b->me.nspace, (pmix_rank_t)rank);
+	rc = PMIx_Get_nb(&who, key, NULL, 0, pending_found, p);
+	if (rc == PMIX_SUCCESS) {
+		status = pending_wait(&b->base, p, what, err);
+		if (!status)
+			status = unpack(p, out, len_bytes, err);
 	} else {
-		/* the first byte is ours: some servers refuse empty values */
-		copy = malloc(value->data.bo.size);
-		if (copy) {
-			*len_bytes = value->data.bo.size - 1;
-			memcpy(copy, value->data.bo.bytes + 1, *len_bytes);
-			*out = copy;
-		} else {
-			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes", value->data.bo.size);
-		}
+		pending_drop(p);
+		status = pmix_fail(err, what, rc);
 	}
-	if (value)
-		PMIX_VALUE_RELEASE(value);
+	pending_drop(p);
 	return status;
+}
+
+static enum gn_status pmix_word(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *len,
+				struct gn_err *err)
+{
+	return b->rank ? get((struct pmix_bootstrap *)b, 0, "gannet.word", out, len, err)
+		       : put("gannet.word", mine, len_bytes, err);
 }
 
 static enum gn_status pmix_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out,
 				    size_t *lens, struct gn_err *err)
 {
 	struct pmix_bootstrap *p = (struct pmix_bootstrap *)b;
-	char key[32], *packed = malloc(len_bytes + 1);
 	enum gn_status status;
+	char key[32];
 	int got = 0;
 
-	if (!packed)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes", len_bytes);
-	packed[0] = 'G';
-	if (len_bytes)
-		memcpy(packed + 1, mine, len_bytes);
 	/* a new name each time: a value once put may be cached for good on other nodes */
 	snprintf(key, sizeof key, "gannet.%u", p->round++);
-	status = put(key, packed, len_bytes + 1, err);
+	status = put(key, mine, len_bytes, err);
 	if (!status)
 		status = fence(b, err);
 	for (; !status && got < b->size; got += !status)
@@ -196,7 +232,6 @@ static enum gn_status pmix_exchange(struct gn_bootstrap *b, const void *mine, si
 		free(out[--got]);
 		out[got] = NULL;
 	}
-	free(packed);
 	return status;
 }
 
@@ -208,7 +243,7 @@ static void pmix_destroy(struct gn_bootstrap *b, int clean)
 	free(b);
 }
 
-static const struct gn_bootstrap_ops pmix_ops = {"pmix", pmix_exchange, pmix_destroy};
+static const struct gn_bootstrap_ops pmix_ops = {"pmix", pmix_word, pmix_exchange, pmix_destroy};
 
 static enum gn_status job_size(const pmix_proc_t *me, int *size, struct gn_err *err)
 {
@@ -252,7 +287,6 @@ enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, int timeout_ms, stru
 	p->base.ops = &pmix_ops;
 	p->base.rank = (int)p->me.rank;
 	p->base.deadline_ns = gn_clock_ns() + (uint64_t)timeout_ms * 1000000;
-	p->lease_s = timeout_ms / 1000 + 1;
 	status = read_secret(p, err);
 	if (!status)
 		status = job_size(&p->me, &p->base.size, err);

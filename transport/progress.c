@@ -97,6 +97,7 @@ static void *run(void *argument)
 
 	/* naps as short as they are meant to be */
 	prctl(PR_SET_TIMERSLACK, 1000);
+	pthread_setname_np(pthread_self(), "gannet-progress");
 	while (!atomic_load(&p->stop)) {
 		struct pause pause;
 

@@ -129,6 +129,7 @@ static void *run(void *argument)
 	uint64_t last_beat = 0, last_turn = gn_clock_ns(), now;
 	uint64_t beat_ns = (uint64_t)w->options.silent_after_ms * 1000000 / BEATS_PER_SILENCE;
 
+	pthread_setname_np(pthread_self(), "gannet-watch");
 	while (p && !obey(w)) {
 		if (w->options.rank == 0)
 			gn_watch_hub_turn(w, p, TURN_MS);
@@ -227,7 +228,7 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
 	for (int r = 0; !status && r < options->size; r++)
 		w->members[r].stream.fd = -1;
 	w->here_or_absent = options->size - 1;
-	atomic_store(&w->join_by_ns, gn_clock_ns() + (uint64_t)options->timeout_ms * 1000000);
+	w->join_by_ns = gn_clock_ns() + (uint64_t)options->timeout_ms * 1000000;
 	if (!status)
 		status = start(w, err);
 	if (status) {
@@ -241,18 +242,12 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
 	return GN_OK;
 }
 
-/* Who was let in to the exchange of invitations runs: it has as long as anyone's silence may last to come or to answer, and the
- * door needs a moment for each. */
+/* Rank 0 runs when it has invited: it has as long to answer as anyone's silence may last, and its door needs a moment for each. */
 static uint64_t joining_ns(const struct gn_watch_options *o)
 {
 	uint64_t ms = (uint64_t)o->silent_after_ms + (uint64_t)o->size * JOIN_MS_PER_RANK;
 
 	return (ms < (uint64_t)o->timeout_ms ? ms : (uint64_t)o->timeout_ms) * 1000000;
-}
-
-void gn_watch_expect_all(struct gn_watch *w)
-{
-	atomic_store(&w->join_by_ns, gn_clock_ns() + joining_ns(&w->options));
 }
 
 /* One after the other, so that none that leads nowhere, or to someone who says nothing, takes the others' time. */

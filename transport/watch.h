@@ -30,22 +30,22 @@ struct gn_watch_invitation {
 struct gn_watch_options {
 	int rank, size;
 	int silent_after_ms; /* no sign of life for this long is a loss */
-	int timeout_ms;	     /* for everyone to take part in the exchange of the invitation */
+	int timeout_ms;	     /* for everyone to come */
 	struct gn_secret secret;
 	struct gn_recorder *recorder; /* borrowed; NULL: stalls are not noticed */
 	struct gn_log *log; /* who was refused; may be NULL, and outlives the watch */
 };
 
-/* Rank 0: listens and makes an invitation to hand out; the thread runs from here on. */
+/* Rank 0: listens and makes an invitation to hand out; the thread runs from here on. Whoever has not joined timeout_ms later is
+ * lost. */
 enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_watch **out,
 			     struct gn_watch_invitation *invitation, struct gn_err *err);
-/* Rank 0, when all have its invitation: whoever has not joined silent_after_ms (and a millisecond a rank) later is lost. */
-void gn_watch_expect_all(struct gn_watch *w);
-/* Others: join by rank 0's invitation; its addresses are tried in order. Blocks, as long as that at most: then rank 0 is lost,
- * GN_ERR_PEER_LOST, or has refused this rank, GN_ERR_USAGE. */
+/* Others: join by rank 0's invitation, which shows that it runs; its addresses are tried in order. Blocks, silent_after_ms and a
+ * millisecond a rank at most: then rank 0 is lost, GN_ERR_PEER_LOST, or has refused this rank, GN_ERR_USAGE. */
 enum gn_status gn_watch_join(const struct gn_watch_options *options, const struct gn_watch_invitation *invitation,
 			     struct gn_watch **out, struct gn_err *err);
-/* host_of names ranks in messages from now on: size texts of at most 255 characters, copied. */
+/* host_of names ranks in messages from now on: size texts of at most 255 characters, copied. Until then rank 0 tells the address
+ * that a lost rank came from. */
 enum gn_status gn_watch_name_hosts(struct gn_watch *w, const char *const *host_of, struct gn_err *err);
 
 /* GN_OK; GN_ERR_PEER_LOST naming rank, host and how it was noticed; GN_ERR_STALL or GN_ERR_MISMATCH with what the records of

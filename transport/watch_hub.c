@@ -13,10 +13,30 @@ void gn_watch_hub_announce(struct gn_watch *w, enum gn_watch_type type, int rank
 			gn_watch_write(&w->members[r].stream, type, rank, text);
 }
 
-static void member_lost(struct gn_watch *w, int rank, const char *how)
+/* Where it is, for as long as hosts have no names yet. */
+static void add_address(struct gn_watch *w, int fd, char how[GN_WATCH_TEXT_MAX])
+{
+	char address[GN_NET_ADDRESS_MAX];
+	size_t len = strlen(how);
+	int named;
+
+	pthread_mutex_lock(&w->lock);
+	named = w->hosts != NULL;
+	pthread_mutex_unlock(&w->lock);
+	if (named || fd < 0)
+		return;
+	gn_net_peer(fd, address);
+	if (*address != '?')
+		snprintf(how + len, GN_WATCH_TEXT_MAX - len, " (it came from %s)", address);
+}
+
+static void member_lost(struct gn_watch *w, int rank, const char *why)
 {
 	struct gn_watch_member *m = &w->members[rank];
+	char how[GN_WATCH_TEXT_MAX];
 
+	snprintf(how, sizeof how, "%s", why);
+	add_address(w, m->stream.fd, how);
 	m->state = GN_WATCH_DEAD;
 	w->here_or_absent--;
 	if (m->stream.fd >= 0)
@@ -80,18 +100,42 @@ static void let_in(struct gn_watch *w)
 	}
 }
 
+static int next_absent(const struct gn_watch *w, int after)
+{
+	for (int r = after + 1; r < w->options.size; r++)
+		if (w->members[r].state == GN_WATCH_ABSENT)
+			return r;
+	return 0;
+}
+
+/* Time is up. The first of those that are missing is the one that is lost, and its line names the others. */
+static void miss(struct gn_watch *w)
+{
+	int first = next_absent(w, 0), r = first;
+	char how[GN_WATCH_TEXT_MAX];
+	size_t len;
+
+	if (!first)
+		return;
+	len = (size_t)snprintf(how, sizeof how, "it did not come within %.1f s", w->options.timeout_ms / 1e3);
+	for (const char *before = "; nor did "; (r = next_absent(w, r)) && len < sizeof how / 2; before = ", ")
+		len += (size_t)snprintf(how + len, sizeof how - len, "%s%d", before, r);
+	snprintf(how + len, sizeof how - len, "%s: are all %d ranks started?", r ? ", ..." : "", w->options.size);
+	for (r = first; r; r = next_absent(w, r))
+		member_lost(w, r, how);
+}
+
 void gn_watch_hub_judge(struct gn_watch *w, uint64_t now)
 {
 	uint64_t limit = (uint64_t)w->options.silent_after_ms * 1000000;
 	char how[64];
 
 	snprintf(how, sizeof how, "nothing was heard from it for %.1f s", w->options.silent_after_ms / 1e3);
-	for (int r = 1; r < w->options.size; r++) {
+	for (int r = 1; r < w->options.size; r++)
 		if (w->members[r].state == GN_WATCH_HERE && now - w->members[r].stream.heard_ns > limit)
 			member_lost(w, r, how);
-		else if (w->members[r].state == GN_WATCH_ABSENT && now > atomic_load(&w->join_by_ns))
-			member_lost(w, r, "it did not come");
-	}
+	if (now > w->join_by_ns)
+		miss(w);
 }
 
 /* One look at all connections of rank 0. */

@@ -29,12 +29,15 @@ struct gn_world {
 	int gave_up;
 };
 
+/* What rank 0 tells each that comes. */
+struct word {
+	struct gn_secret drawn;
+	struct gn_watch_invitation invitation;
+};
+
 /* What every rank tells the others first. */
 struct introduction {
 	char host[HOST_MAX];
-	/* rank 0's count */
-	struct gn_secret drawn;
-	struct gn_watch_invitation invitation;
 };
 
 static const char *from_environ(void *context, const char *name)
@@ -78,89 +81,123 @@ static void number_nodes(struct gn_world *w)
 	}
 }
 
+/* A bootstrap that fails because a rank has gone does not know which, or why; the watch will, if we let it. */
+static enum gn_status diagnose(const struct gn_world *w, uint64_t started_ns, enum gn_status failure, struct gn_err *err)
+{
+	const struct timespec pause = {0, 5000000};
+	uint64_t until = gn_clock_ns() + VERDICT_NS;
+	enum gn_status status = GN_OK;
+	struct gn_err lost;
+
+	/* this, it knows */
+	if (failure == GN_ERR_USAGE)
+		return failure;
+	while (w->watch && !status && gn_clock_ns() < until) {
+		status = gn_watch_check_wait(w->watch, started_ns, &lost);
+		if (!status)
+			nanosleep(&pause, NULL);
+	}
+	if (!status)
+		return failure;
+	if (err)
+		*err = lost;
+	return status;
+}
+
 /* What the source's channel carried and what the file held are worth as much as the better one of both. */
 static enum gn_status mix_secret(struct gn_world *w, const struct gn_secret *drawn, struct gn_err *err)
 {
 	return gn_secret_derive(&w->bootstrap->secret, "gannet job", drawn, sizeof *drawn, &w->secret, err);
 }
 
-/* Hosts, and rank 0's invitation and random numbers; *invitation and *drawn are rank 0's afterwards. */
-static enum gn_status introduce(struct gn_world *w, struct gn_watch_invitation *invitation, struct gn_secret *drawn,
-				struct gn_err *err)
+static enum gn_status introduce(struct gn_world *w, struct gn_err *err)
 {
 	int size = w->bootstrap->size, wrong = -1;
-	struct introduction *mine = calloc(1, sizeof *mine), *first;
+	struct introduction mine = {{0}};
 	struct gn_told all = {0};
+	uint64_t started = gn_clock_ns();
 	enum gn_status status = gn_told_create(size, &all, err);
 
-	if (!status && !mine)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
+	if (!status && gethostname(mine.host, sizeof mine.host - 1))
+		status = gn_err_errno(err, errno, "this host has no name");
 	if (!status) {
-		mine->drawn = *drawn;
-		mine->invitation = *invitation;
-		if (gethostname(mine->host, sizeof mine->host - 1))
-			status = gn_err_errno(err, errno, "this host has no name");
+		status = w->bootstrap->ops->exchange(w->bootstrap, &mine, sizeof mine, all.items, all.lens, err);
+		if (status)
+			status = diagnose(w, started, status, err);
 	}
-	if (!status)
-		status = w->bootstrap->ops->exchange(w->bootstrap, mine, sizeof *mine, all.items, all.lens, err);
 	for (int r = 0; !status && r < size; r++) {
-		if (all.lens[r] != sizeof *mine)
+		if (all.lens[r] != sizeof mine)
 			wrong = r;
 		else
 			memcpy(w->hosts[r], all.items[r], HOST_MAX - 1);
 	}
 	if (!status && wrong >= 0)
 		status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", wrong);
-	if (!status) {
-		first = all.items[0];
-		*drawn = first->drawn;
-		*invitation = first->invitation;
-		gn_secret_wipe(&first->drawn);
-	}
-	if (mine)
-		gn_secret_wipe(&mine->drawn);
-	free(mine);
 	gn_told_release(&all);
 	return status;
 }
 
-static enum gn_status open_watch(struct gn_world *w, const struct gn_world_options *o, struct gn_log *log,
-				 struct gn_err *err)
+/* Rank 0: from here on it watches over all who come. */
+static enum gn_status host_watch(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
+{
+	struct gn_bootstrap *b = w->bootstrap;
+	struct word word = {{{0}}, {0}};
+	enum gn_status status = gn_secret_random(&word.drawn, err);
+
+	if (!status)
+		status = mix_secret(w, &word.drawn, err);
+	o->secret = w->secret;
+	if (!status && b->size > 1)
+		status = gn_watch_host(o, &w->watch, &word.invitation, err);
+	b->watch = w->watch;
+	if (!status)
+		status = b->ops->word(b, &word, sizeof word, NULL, NULL, err);
+	gn_secret_wipe(&word.drawn);
+	return status;
+}
+
+/* The others: by rank 0's word. */
+static enum gn_status join_watch(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
+{
+	struct gn_bootstrap *b = w->bootstrap;
+	struct word *word;
+	void *said = NULL;
+	size_t len = 0;
+	enum gn_status status = b->ops->word(b, NULL, 0, &said, &len, err);
+
+	if (status)
+		return status;
+	if (len != sizeof *word) {
+		free(said);
+		return gn_err_set(err, GN_ERR_MISMATCH, "rank 0 runs another version of this program");
+	}
+	word = said;
+	status = mix_secret(w, &word->drawn, err);
+	o->secret = w->secret;
+	if (!status)
+		status = gn_watch_join(o, &word->invitation, &w->watch, err);
+	b->watch = w->watch;
+	gn_secret_wipe(&word->drawn);
+	free(said);
+	return status;
+}
+
+/* The watch first, so that whoever has come is watched while others are still missing. */
+static enum gn_status meet(struct gn_world *w, const struct gn_world_options *o, struct gn_log *log, struct gn_err *err)
 {
 	struct gn_bootstrap *b = w->bootstrap;
 	struct gn_watch_options options = {b->rank, b->size, o->silent_after_ms, o->timeout_ms, {{0}}, w->recorder, log};
-	struct gn_watch_invitation invitation = {0};
-	struct gn_secret drawn = {{0}};
-	enum gn_status status = GN_OK;
+	enum gn_status status = b->rank ? join_watch(w, &options, err) : host_watch(w, &options, err);
 
-	if (b->rank == 0) {
-		status = gn_secret_random(&drawn, err);
-		if (!status)
-			status = mix_secret(w, &drawn, err);
-		options.secret = w->secret;
-		if (!status && b->size > 1)
-			status = gn_watch_host(&options, &w->watch, &invitation, err);
-	}
+	gn_secret_wipe(&options.secret);
 	if (!status)
-		status = introduce(w, &invitation, &drawn, err);
-	if (!status && b->rank)
-		status = mix_secret(w, &drawn, err);
-	options.secret = w->secret;
-	gn_secret_wipe(&drawn);
+		status = introduce(w, err);
 	if (status)
 		return status;
-	if (w->watch)
-		gn_watch_expect_all(w->watch);
 	number_nodes(w);
-	if (b->rank)
-		status = gn_watch_join(&options, &invitation, &w->watch, err);
-	if (!status && w->watch)
+	if (w->watch)
 		status = gn_watch_name_hosts(w->watch, w->host_of, err);
-	if (!status) {
-		b->watch = w->watch;
-		b->recorder = w->recorder;
-	}
-	gn_secret_wipe(&options.secret);
+	b->recorder = w->recorder;
 	return status;
 }
 
@@ -205,8 +242,10 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
 	}
 	if (!status)
-		status = open_watch(w, &o, log, err);
+		status = meet(w, &o, log, err);
 	if (status) {
+		if (w->watch && err && gn_world_check(w, NULL) == GN_OK)
+			gn_watch_give_up(w->watch, err->text);
 		release(w, 0);
 		return status;
 	}
@@ -272,26 +311,6 @@ enum gn_status gn_world_key(const struct gn_world *w, const char *use, void *key
 	memcpy(key, made.bytes, len_bytes < sizeof made.bytes ? len_bytes : sizeof made.bytes);
 	gn_secret_wipe(&made);
 	return GN_OK;
-}
-
-/* A bootstrap that fails because a rank has gone does not know which, or why; the watch will, if we let it. */
-static enum gn_status diagnose(const struct gn_world *w, uint64_t started_ns, enum gn_status failure, struct gn_err *err)
-{
-	const struct timespec pause = {0, 5000000};
-	uint64_t until = gn_clock_ns() + VERDICT_NS;
-	enum gn_status status = GN_OK;
-	struct gn_err lost;
-
-	while (w->watch && !status && gn_clock_ns() < until) {
-		status = gn_watch_check_wait(w->watch, started_ns, &lost);
-		if (!status)
-			nanosleep(&pause, NULL);
-	}
-	if (!status)
-		return failure;
-	if (err)
-		*err = lost;
-	return status;
 }
 
 enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, struct gn_told *out,

@@ -26,6 +26,7 @@ static void *work(void *argument)
 {
 	struct gn_pool *pool = argument;
 
+	pthread_setname_np(pthread_self(), "gannet-pool");
 	pthread_mutex_lock(&pool->lock);
 	for (;;) {
 		struct job job;

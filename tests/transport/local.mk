@@ -68,6 +68,7 @@ SHELL_TESTS += \
 	tests/transport/bench.t \
 	tests/transport/peers.t \
 	tests/transport/collectives.t \
+	tests/transport/early.t \
 	tests/transport/environment.t \
 	tests/transport/failure.t \
 	tests/transport/launch.t \

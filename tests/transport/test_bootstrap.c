@@ -75,6 +75,7 @@ static void test_exchange_with_the_silent(void **state)
 	assert_non_null(mine);
 	assert_int_equal(pthread_create(&thread, NULL, come_and_stand_still, &guest), 0);
 	assert_ok(gn_bootstrap_env(&d, TIMEOUT_MS, NULL, &b, &err));
+	assert_ok(b->ops->word(b, "word", 4, NULL, NULL, &err));
 	assert_int_equal(b->ops->exchange(b, mine, len_bytes, out, lens, &err), GN_ERR_STALL);
 	assert_non_null(strstr(err.text, "in time"));
 	assert_null(out[0]);
@@ -95,14 +96,19 @@ static void test_meeting_point_stands_still(void **state)
 	struct gn_detect d;
 	struct gn_err err;
 	int fd, port = 0;
+	void *word = NULL;
+	size_t len;
 
 	(void)state;
 	assert_ok(gn_net_listen(&port, &fd, &err));
 	d = place(1, port);
-	assert_int_equal(gn_bootstrap_env(&d, TIMEOUT_MS, NULL, &b, &err), GN_ERR_STALL);
+	assert_ok(gn_bootstrap_env(&d, TIMEOUT_MS, NULL, &b, &err));
+	assert_int_equal(b->ops->word(b, NULL, 0, &word, &len, &err), GN_ERR_STALL);
 	assert_non_null(strstr(err.text, "says nothing"));
 	assert_true(gn_clock_ns() - started < SOON_NS);
+	assert_null(word);
 	close(fd);
+	b->ops->destroy(b, 0);
 }
 
 int main(void)

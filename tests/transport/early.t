@@ -1,0 +1,92 @@
+#!/bin/bash
+# Ranks that have come and then break while others are still missing: who is there knows within the time that silence may last,
+# not only when the time to start is over.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+fault=$GN_BUILD/tests/transport/fault_probe
+export PROBE_SILENT_MS=1500 PROBE_TIMEOUT_MS=40000
+soon=10
+
+# come RANK SIZE PORT: in the background; leaves pid[RANK]
+come() {
+	RANK=$1 WORLD_SIZE=$2 LOCAL_RANK=$1 MASTER_ADDR=127.0.0.1 MASTER_PORT=$3 "$fault" shm 1 60000 2>"$scratch/err.$1" &
+	pid[$1]=$!
+}
+# Whoever has joined has a watch of its own.
+is_watched() { # PID
+	local end=$((SECONDS + 20))
+	until cat /proc/"$1"/task/*/comm 2>/dev/null | grep -qx gannet-watch; do
+		((SECONDS < end)) || { echo "process $1 did not join"; return 1; }
+		sleep 0.02
+	done
+}
+# ends RANK PATTERN: soon, with code 4, saying so
+ends() {
+	local code
+	if ! timeout $soon tail --pid="${pid[$1]}" -s 0.05 -f /dev/null; then
+		echo "rank $1 is still there after $soon s"
+		return 1
+	fi
+	wait "${pid[$1]}"
+	code=$?
+	cat "$scratch/err.$1"
+	[[ $code == 4 ]] && grep -qE "$2" "$scratch/err.$1"
+}
+let_go() {
+	kill -9 "${pid[@]}" 2>/dev/null
+	wait "${pid[@]}" 2>/dev/null
+}
+
+# broken SIGNAL RANK PATTERN: ranks 0, 1 and 2 of 4 are there; that one gets the signal, the others say so
+broken() {
+	local pid=() port r code=0
+	port=$(free_port)
+	for r in 0 1 2; do come $r 4 "$port"; done
+	for r in 0 1 2; do is_watched "${pid[r]}" || code=1; done
+	kill "-$1" "${pid[$2]}"
+	for r in 0 1 2; do
+		((r == $2)) || ends $r "$3" || code=1
+	done
+	let_go
+	return $code
+}
+check "killed while another is missing" broken KILL 1 "rank 1 is lost: its connection closed without a goodbye"
+check "stopped while another is missing" broken STOP 2 "rank 2 is lost: nothing was heard from it for 1.5 s \(it came from [0-9a-f.:]+\)"
+check "rank 0 stopped while another is missing" broken STOP 0 "rank 0 is lost: nothing was heard from it for 1.5 s"
+check "rank 0 killed while another is missing" broken KILL 0 "rank 0 is lost: its connection closed"
+
+# Rank 3 stays away until the fault is there; so it is with whatever starts ranks through PMIx.
+late() { # COUNT LAUNCHER...: so many say that rank 1, which is stopped, is lost
+	local launcher r p=() code=0 end=$((SECONDS + 20))
+	rm -f "$scratch"/pid.*
+	# shellcheck disable=SC2016
+	"${@:2}" sh -c 'if [ "$PMIX_RANK" = 3 ]; then sleep 300; fi; echo $$ >"$1.$PMIX_RANK"; exec "$0" shm 1 60000' \
+		"$fault" "$scratch/pid" >"$scratch/out" 2>"$scratch/err" &
+	launcher=$!
+	for r in 0 1 2; do
+		until [[ -s $scratch/pid.$r ]]; do ((SECONDS < end)) || break; sleep 0.02; done
+		p[r]=$(cat "$scratch/pid.$r")
+		is_watched "${p[r]}" || code=1
+	done
+	kill -STOP "${p[1]}"
+	await_line $soon "$1" "rank 1 is lost: nothing was heard from it for 1.5 s" "$scratch/err" || code=1
+	cat "$scratch/err"
+	kill -9 "${p[@]}" 2>/dev/null
+	kill $launcher 2>/dev/null
+	wait $launcher
+	return $code
+}
+check "under gannet launch: stopped while another is missing" late 2 timeout -k 5 60 "$gannet" launch -n 4 --grace 1 --
+if command -v mpirun >/dev/null; then
+	# it ends the others as soon as one has said so
+	check "under mpirun: stopped while another is missing" late 1 timeout -k 5 60 mpirun --oversubscribe --allow-run-as-root -n 4
+else
+	skip "under mpirun" "Open MPI (openmpi-bin) is not installed"
+fi
+missing() {
+	PROBE_TIMEOUT_MS=800 timeout -k 5 60 "$gannet" launch -n 5 --grace 1 -- \
+		sh -c 'if [ "$PMIX_RANK" -gt 2 ]; then sleep 300; fi; exec "$0" shm 1 60000' "$fault"
+}
+expect 4 "rank 3 is lost: it did not come within 0.8 s; nor did 4: are all 5 ranks started" "ranks that do not come are named under PMIx, too" missing
+finish
