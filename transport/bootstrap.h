@@ -25,7 +25,8 @@ struct gn_watch;
 struct gn_bootstrap_ops {
 	const char *name;
 	/* Once, before anything else: rank 0 gives len_bytes; each of the others gets them, malloc'ed, as soon as itself and rank 0
-	 * are there, whoever else is still missing. Rank 0 may wait here for all others, or not. */
+	 * are there, whoever else is still missing; or NULL when it is not to be had before the first exchange. Rank 0 may wait
+	 * here for all others, or not. */
 	enum gn_status (*word)(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *len,
 			       struct gn_err *err);
 	/* Collective: out[rank], lens[rank] for every rank; each out[rank] is malloc'ed (never NULL) for the caller. */

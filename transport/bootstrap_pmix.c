@@ -13,10 +13,15 @@
 #include <string.h>
 #include <time.h>
 
+/* A single look for a value, and how long until the next. */
+#define LOOK_S 2
+#define PAUSE_NS 5000000
+
 struct pmix_bootstrap {
 	struct gn_bootstrap base;
 	pmix_proc_t me;
 	unsigned round;
+	uint64_t timeout_ns;
 };
 
 /* A call to PMIx that may outlive its caller, who gives up when a peer is lost: both sides hold it. */
@@ -178,44 +183,83 @@ static enum gn_status unpack(const struct pending *p, void **out, size_t *len_by
 	return GN_OK;
 }
 
-/* Waits until that rank has put it there. */
-static enum gn_status get(const struct pmix_bootstrap *b, int rank, const char *key, void **out, size_t *len_bytes,
-			  struct gn_err *err)
+/* One look. PMIx waits for a value that is not there yet, most of the time: up to 4.2 (at least) it sometimes says at once that
+ * there is none, or waits although it has come. So each look is short, and there will be another. */
+static enum gn_status look_up(const struct pmix_bootstrap *b, int rank, const char *key, struct pending **out, struct gn_err *err)
 {
 	struct pending *p = pending_new(err);
+	int look_s = LOOK_S;
 	enum gn_status status;
 	pmix_proc_t who;
 	pmix_status_t rc;
+	pmix_info_t info;
 	char what[64];
 
 	if (!p)
 		return GN_ERR_NO_MEMORY;
-	snprintf(what, sizeof what, "asking PMIx for what rank %d says", rank);
+	snprintf(what, sizeof what, "asking PMIx for what rank %d has to say", rank);
 	PMIX_LOAD_PROCID(&who, b->me.nspace, (pmix_rank_t)rank);
-	rc = PMIx_Get_nb(&who, key, NULL, 0, pending_found, p);
+	PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &look_s, PMIX_INT);
+	rc = PMIx_Get_nb(&who, key, &info, 1, pending_found, p);
 	if (rc == PMIX_SUCCESS) {
 		status = pending_wait(&b->base, p, what, err);
-		if (!status)
-			status = unpack(p, out, len_bytes, err);
 	} else {
+		p->result = rc;
 		pending_drop(p);
 		status = pmix_fail(err, what, rc);
 	}
-	pending_drop(p);
+	PMIX_INFO_DESTRUCT(&info);
+	*out = p;
 	return status;
 }
 
+static int may_come_yet(pmix_status_t result)
+{
+	return result == PMIX_ERR_NOT_FOUND || result == PMIX_ERR_TIMEOUT;
+}
+
+/* Looks until that rank has put it there; GN_ERR_FAILED when it has not until then. */
+static enum gn_status get(const struct pmix_bootstrap *b, int rank, const char *key, uint64_t until_ns, void **out,
+			  size_t *len_bytes, struct gn_err *err)
+{
+	const struct timespec pause = {0, PAUSE_NS};
+	struct pending *p = NULL;
+	enum gn_status status;
+	int again;
+
+	do {
+		if (p)
+			nanosleep(&pause, NULL);
+		status = look_up(b, rank, key, &p, err);
+		if (!p)
+			return status;
+		again = status == GN_ERR_FAILED && may_come_yet(p->result) && gn_clock_ns() < until_ns;
+		if (!status)
+			status = unpack(p, out, len_bytes, err);
+		pending_drop(p);
+	} while (again);
+	return status;
+}
+
+/* Whoever does not get it early still takes part in the exchange, as well as before there was one. */
 static enum gn_status pmix_word(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *len,
 				struct gn_err *err)
 {
-	return b->rank ? get((struct pmix_bootstrap *)b, 0, "gannet.word", out, len, err)
-		       : put("gannet.word", mine, len_bytes, err);
+	const struct pmix_bootstrap *p = (const struct pmix_bootstrap *)b;
+	enum gn_status status;
+
+	if (b->rank == 0)
+		return put("gannet.word", mine, len_bytes, err);
+	*out = NULL;
+	status = get(p, 0, "gannet.word", b->deadline_ns - p->timeout_ns / 2, out, len, err);
+	return status == GN_ERR_NO_MEMORY ? status : GN_OK;
 }
 
 static enum gn_status pmix_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out,
 				    size_t *lens, struct gn_err *err)
 {
 	struct pmix_bootstrap *p = (struct pmix_bootstrap *)b;
+	uint64_t until = gn_clock_ns() + p->timeout_ns;
 	enum gn_status status;
 	char key[32];
 	int got = 0;
@@ -226,7 +270,7 @@ static enum gn_status pmix_exchange(struct gn_bootstrap *b, const void *mine, si
 	if (!status)
 		status = fence(b, err);
 	for (; !status && got < b->size; got += !status)
-		status = get(p, got, key, &out[got], &lens[got], err);
+		status = get(p, got, key, until, &out[got], &lens[got], err);
 	/* nothing set on failure: callers free what is */
 	while (status && got > 0) {
 		free(out[--got]);
@@ -286,7 +330,8 @@ enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, int timeout_ms, stru
 	}
 	p->base.ops = &pmix_ops;
 	p->base.rank = (int)p->me.rank;
-	p->base.deadline_ns = gn_clock_ns() + (uint64_t)timeout_ms * 1000000;
+	p->timeout_ns = (uint64_t)timeout_ms * 1000000;
+	p->base.deadline_ns = gn_clock_ns() + p->timeout_ns;
 	status = read_secret(p, err);
 	if (!status)
 		status = job_size(&p->me, &p->base.size, err);

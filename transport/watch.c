@@ -112,6 +112,15 @@ static void forgive(struct gn_watch *w, uint64_t absent_ns, uint64_t now)
 		gn_recorder_forgive(w->options.recorder, absent_ns, now);
 }
 
+/* Rank 0, with all goodbyes. */
+static void end_when_all_have(struct gn_watch *w)
+{
+	if (w->options.rank || !w->said_goodbye || w->here_or_absent || w->all_gone)
+		return;
+	gn_watch_hub_announce(w, GN_WATCH_ALL_GONE, 0, NULL);
+	gn_watch_note_all_gone(w);
+}
+
 static void finish(struct gn_watch *w)
 {
 	uint64_t until = gn_clock_ns() + SHUT_NS;
@@ -131,6 +140,8 @@ static void *run(void *argument)
 
 	pthread_setname_np(pthread_self(), "gannet-watch");
 	while (p && !obey(w)) {
+		/* before it sleeps: its own goodbye may have been the last */
+		end_when_all_have(w);
 		if (w->options.rank == 0)
 			gn_watch_hub_turn(w, p, TURN_MS);
 		else
@@ -147,10 +158,6 @@ static void *run(void *argument)
 		if (now - last_beat >= (beat_ns < BEAT_NS ? beat_ns : BEAT_NS)) {
 			beat(w);
 			last_beat = now;
-		}
-		if (w->options.rank == 0 && w->said_goodbye && !w->here_or_absent && !w->all_gone) {
-			gn_watch_hub_announce(w, GN_WATCH_ALL_GONE, 0, NULL);
-			gn_watch_note_all_gone(w);
 		}
 	}
 	if (!p)
@@ -228,7 +235,8 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
 	for (int r = 0; !status && r < options->size; r++)
 		w->members[r].stream.fd = -1;
 	w->here_or_absent = options->size - 1;
-	w->join_by_ns = gn_clock_ns() + (uint64_t)options->timeout_ms * 1000000;
+	w->began_ns = gn_clock_ns();
+	atomic_store(&w->join_by_ns, w->began_ns + (uint64_t)options->timeout_ms * 1000000);
 	if (!status)
 		status = start(w, err);
 	if (status) {
@@ -248,6 +256,11 @@ static uint64_t joining_ns(const struct gn_watch_options *o)
 	uint64_t ms = (uint64_t)o->silent_after_ms + (uint64_t)o->size * JOIN_MS_PER_RANK;
 
 	return (ms < (uint64_t)o->timeout_ms ? ms : (uint64_t)o->timeout_ms) * 1000000;
+}
+
+void gn_watch_expect_all(struct gn_watch *w)
+{
+	atomic_store(&w->join_by_ns, gn_clock_ns() + joining_ns(&w->options));
 }
 
 /* One after the other, so that none that leads nowhere, or to someone who says nothing, takes the others' time. */

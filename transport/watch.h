@@ -40,6 +40,9 @@ struct gn_watch_options {
  * lost. */
 enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_watch **out,
 			     struct gn_watch_invitation *invitation, struct gn_err *err);
+/* Rank 0, when all are there and have its invitation: whoever has not joined silent_after_ms (and a millisecond a rank) later is
+ * lost. The others: nothing to do. */
+void gn_watch_expect_all(struct gn_watch *w);
 /* Others: join by rank 0's invitation, which shows that it runs; its addresses are tried in order. Blocks, silent_after_ms and a
  * millisecond a rank at most: then rank 0 is lost, GN_ERR_PEER_LOST, or has refused this rank, GN_ERR_USAGE. */
 enum gn_status gn_watch_join(const struct gn_watch_options *options, const struct gn_watch_invitation *invitation,

@@ -109,7 +109,7 @@ static int next_absent(const struct gn_watch *w, int after)
 }
 
 /* Time is up. The first of those that are missing is the one that is lost, and its line names the others. */
-static void miss(struct gn_watch *w)
+static void miss(struct gn_watch *w, uint64_t now)
 {
 	int first = next_absent(w, 0), r = first;
 	char how[GN_WATCH_TEXT_MAX];
@@ -117,7 +117,7 @@ static void miss(struct gn_watch *w)
 
 	if (!first)
 		return;
-	len = (size_t)snprintf(how, sizeof how, "it did not come within %.1f s", w->options.timeout_ms / 1e3);
+	len = (size_t)snprintf(how, sizeof how, "it did not come within %.1f s", (double)(now - w->began_ns) / 1e9);
 	for (const char *before = "; nor did "; (r = next_absent(w, r)) && len < sizeof how / 2; before = ", ")
 		len += (size_t)snprintf(how + len, sizeof how - len, "%s%d", before, r);
 	snprintf(how + len, sizeof how - len, "%s: are all %d ranks started?", r ? ", ..." : "", w->options.size);
@@ -134,8 +134,8 @@ void gn_watch_hub_judge(struct gn_watch *w, uint64_t now)
 	for (int r = 1; r < w->options.size; r++)
 		if (w->members[r].state == GN_WATCH_HERE && now - w->members[r].stream.heard_ns > limit)
 			member_lost(w, r, how);
-	if (now > w->join_by_ns)
-		miss(w);
+	if (now > atomic_load(&w->join_by_ns))
+		miss(w, now);
 }
 
 /* One look at all connections of rank 0. */

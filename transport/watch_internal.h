@@ -31,7 +31,8 @@ struct gn_watch {
 	struct gn_door *door;
 	int here_or_absent;
 	struct gn_watch_member *members;
-	uint64_t join_by_ns;
+	uint64_t began_ns;
+	atomic_uint_fast64_t join_by_ns;
 	struct gn_watch_inquiry *inquiry;
 	/* others */
 	struct gn_watch_stream up;

@@ -38,6 +38,7 @@ struct word {
 /* What every rank tells the others first. */
 struct introduction {
 	char host[HOST_MAX];
+	struct word word; /* rank 0's counts */
 };
 
 static const char *from_environ(void *context, const char *name)
@@ -110,10 +111,11 @@ static enum gn_status mix_secret(struct gn_world *w, const struct gn_secret *dra
 	return gn_secret_derive(&w->bootstrap->secret, "gannet job", drawn, sizeof *drawn, &w->secret, err);
 }
 
-static enum gn_status introduce(struct gn_world *w, struct gn_err *err)
+/* Hosts; and *word is rank 0's afterwards. */
+static enum gn_status introduce(struct gn_world *w, struct word *word, struct gn_err *err)
 {
 	int size = w->bootstrap->size, wrong = -1;
-	struct introduction mine = {{0}};
+	struct introduction mine = {.word = *word}, *first;
 	struct gn_told all = {0};
 	uint64_t started = gn_clock_ns();
 	enum gn_status status = gn_told_create(size, &all, err);
@@ -133,50 +135,58 @@ static enum gn_status introduce(struct gn_world *w, struct gn_err *err)
 	}
 	if (!status && wrong >= 0)
 		status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", wrong);
+	if (!status) {
+		first = all.items[0];
+		*word = first->word;
+		gn_secret_wipe(&first->word.drawn);
+	}
+	gn_secret_wipe(&mine.word.drawn);
 	gn_told_release(&all);
 	return status;
 }
 
 /* Rank 0: from here on it watches over all who come. */
-static enum gn_status host_watch(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
+static enum gn_status host_watch(struct gn_world *w, struct gn_watch_options *o, struct word *word, struct gn_err *err)
 {
 	struct gn_bootstrap *b = w->bootstrap;
-	struct word word = {{{0}}, {0}};
-	enum gn_status status = gn_secret_random(&word.drawn, err);
+	enum gn_status status = gn_secret_random(&word->drawn, err);
 
 	if (!status)
-		status = mix_secret(w, &word.drawn, err);
+		status = mix_secret(w, &word->drawn, err);
 	o->secret = w->secret;
 	if (!status && b->size > 1)
-		status = gn_watch_host(o, &w->watch, &word.invitation, err);
+		status = gn_watch_host(o, &w->watch, &word->invitation, err);
 	b->watch = w->watch;
+	return status ? status : b->ops->word(b, word, sizeof *word, NULL, NULL, err);
+}
+
+static enum gn_status join_watch(struct gn_world *w, struct gn_watch_options *o, const struct word *word, struct gn_err *err)
+{
+	enum gn_status status = mix_secret(w, &word->drawn, err);
+
+	o->secret = w->secret;
 	if (!status)
-		status = b->ops->word(b, &word, sizeof word, NULL, NULL, err);
-	gn_secret_wipe(&word.drawn);
+		status = gn_watch_join(o, &word->invitation, &w->watch, err);
+	w->bootstrap->watch = w->watch;
 	return status;
 }
 
-/* The others: by rank 0's word. */
-static enum gn_status join_watch(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
+/* The others: by rank 0's word, as soon as it is to be had. */
+static enum gn_status join_early(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
 {
-	struct gn_bootstrap *b = w->bootstrap;
 	struct word *word;
 	void *said = NULL;
 	size_t len = 0;
-	enum gn_status status = b->ops->word(b, NULL, 0, &said, &len, err);
+	enum gn_status status = w->bootstrap->ops->word(w->bootstrap, NULL, 0, &said, &len, err);
 
-	if (status)
+	if (status || !said)
 		return status;
 	if (len != sizeof *word) {
 		free(said);
 		return gn_err_set(err, GN_ERR_MISMATCH, "rank 0 runs another version of this program");
 	}
 	word = said;
-	status = mix_secret(w, &word->drawn, err);
-	o->secret = w->secret;
-	if (!status)
-		status = gn_watch_join(o, &word->invitation, &w->watch, err);
-	b->watch = w->watch;
+	status = join_watch(w, o, word, err);
 	gn_secret_wipe(&word->drawn);
 	free(said);
 	return status;
@@ -187,11 +197,17 @@ static enum gn_status meet(struct gn_world *w, const struct gn_world_options *o,
 {
 	struct gn_bootstrap *b = w->bootstrap;
 	struct gn_watch_options options = {b->rank, b->size, o->silent_after_ms, o->timeout_ms, {{0}}, w->recorder, log};
-	enum gn_status status = b->rank ? join_watch(w, &options, err) : host_watch(w, &options, err);
+	struct word word = {{{0}}, {0}};
+	enum gn_status status = b->rank ? join_early(w, &options, err) : host_watch(w, &options, &word, err);
 
-	gn_secret_wipe(&options.secret);
 	if (!status)
-		status = introduce(w, err);
+		status = introduce(w, &word, err);
+	if (!status && w->watch)
+		gn_watch_expect_all(w->watch);
+	else if (!status && b->rank)
+		status = join_watch(w, &options, &word, err);
+	gn_secret_wipe(&word.drawn);
+	gn_secret_wipe(&options.secret);
 	if (status)
 		return status;
 	number_nodes(w);
