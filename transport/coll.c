@@ -20,9 +20,12 @@
 #define BUSY_LOOKS 4096
 /* The longest sleep of one who waits: what is lost should a neighbour not have noticed it. */
 #define REST_NS 5000000u
-/* Looks at neighbours' memory before turning to the network: long when nobody else needs the processor. */
-#define SPINS 20000
-#define SPINS_CROWDED 64
+/* Looks at neighbours' memory before turning to the network: long when nobody else needs the processor. Where ranks take turns
+ * the one that is waited for hardly runs at this moment: few looks, and then one after each offer of the processor. 4 ranks on 2
+ * processors take 0.9 us for 512 B with 4 looks, 1.2 with 16, 2.0 with 32. */
+#define SPINS 5000
+#define SPINS_CROWDED 4
+#define YIELDS 32
 
 static void fail(struct gn_coll *c, enum gn_status status, const struct gn_err *why)
 {
@@ -112,13 +115,26 @@ int gn_comm_awaits(const struct gn_comm *comm, int *by_memory, int *by_message)
 	return count;
 }
 
+static int is_settled(const struct gn_coll *c)
+{
+	return gn_coll_is_complete(c) || c->status;
+}
+
 /* The fast path: neighbours in shared memory answer within microseconds, so look there alone for a while. */
 static void spin_shared(struct gn_coll *c)
 {
-	int limit = c->comm->crowded ? SPINS_CROWDED : SPINS;
+	int crowded = c->comm->crowded, spins = crowded ? SPINS_CROWDED : SPINS;
 
-	for (int i = 0; i < limit && !gn_coll_is_complete(c) && !c->status; i++)
+	if (!is_settled(c))
 		advance_shared(c);
+	for (int i = 0; i < spins && !is_settled(c); i++) {
+		gn_clock_pause();
+		advance_shared(c);
+	}
+	for (int i = 0; crowded && i < YIELDS && !is_settled(c); i++) {
+		sched_yield();
+		advance_shared(c);
+	}
 }
 
 static void enter_active(struct gn_coll *c)

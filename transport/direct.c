@@ -1,28 +1,16 @@
 #include "transport/direct.h"
 
+#include "src/base/vector.h"
+
 #include <string.h>
 
 /* Small enough that accumulator and one input stay in the first-level cache. */
 #define BLOCK_BYTES 8192
 
-/* The same source, compiled for what the processor has: chosen once at load time. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
-	!defined(__clang__)
-#define VECTOR __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
-#else
-#define VECTOR
-#endif
-
-#if defined(__clang__)
-#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define INDEPENDENT _Pragma("GCC ivdep")
-#endif
-
 /* in and out are the same, or do not overlap: either way no result depends on another one's input. */
-VECTOR static void sum_two(const float *a, const float *b, float *x, float *y, size_t count)
+GN_VECTOR static void sum_two(const float *a, const float *b, float *x, float *y, size_t count)
 {
-	INDEPENDENT
+	GN_INDEPENDENT
 	for (size_t i = 0; i < count; i++) {
 		float sum = a[i] + b[i];
 
@@ -31,14 +19,14 @@ VECTOR static void sum_two(const float *a, const float *b, float *x, float *y, s
 	}
 }
 
-VECTOR static void sum_four(char *const *in, char *const *out, size_t offset, size_t count)
+GN_VECTOR static void sum_four(char *const *in, char *const *out, size_t offset, size_t count)
 {
 	const float *a = (void *)(in[0] + offset), *b = (void *)(in[1] + offset), *c = (void *)(in[2] + offset),
 		    *d = (void *)(in[3] + offset);
 	float *w = (void *)(out[0] + offset), *x = (void *)(out[1] + offset), *y = (void *)(out[2] + offset),
 	      *z = (void *)(out[3] + offset);
 
-	INDEPENDENT
+	GN_INDEPENDENT
 	for (size_t i = 0; i < count; i++) {
 		float sum = ((a[i] + b[i]) + c[i]) + d[i];
 
@@ -78,7 +66,7 @@ void gn_direct_reduce(char *const *in, char *const *out, int ranks, size_t offse
 		by_blocks(in, out, ranks, offset_bytes, count, element_bytes, reduce);
 }
 
-VECTOR static void add_two(float *restrict out, const float *restrict a, const float *restrict b, size_t count)
+GN_VECTOR static void add_two(float *restrict out, const float *restrict a, const float *restrict b, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		out[i] = a[i] + b[i];
@@ -108,11 +96,11 @@ void gn_direct_combine(char *out, char *const *parts, int ranks, size_t count, s
 	}
 }
 
-VECTOR static void sum_four_twice(float *x, float *y, char *const *parts, size_t count)
+GN_VECTOR static void sum_four_twice(float *x, float *y, char *const *parts, size_t count)
 {
 	const float *a = (void *)parts[0], *b = (void *)parts[1], *c = (void *)parts[2], *d = (void *)parts[3];
 
-	INDEPENDENT
+	GN_INDEPENDENT
 	for (size_t i = 0; i < count; i++) {
 		float sum = ((a[i] + b[i]) + c[i]) + d[i];
 

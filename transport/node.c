@@ -43,8 +43,7 @@ int gn_node_stages(const struct gn_node *n)
 
 size_t gn_node_mail_bytes(const struct gn_node *n)
 {
-	(void)n;
-	return GN_MAIL_BYTES;
+	return gn_node_stages(n) ? GN_MAIL_BYTES : GN_MAIL_NO_STAGE_BYTES;
 }
 
 enum gn_status gn_node_alloc(struct gn_node *n, size_t len_bytes, void **out, struct gn_err *err)

@@ -2,12 +2,12 @@
  *
  * Buffers come from gn_node_alloc(), which gives every rank of the node a part of one segment. An allreduce on such a buffer
  * has two meetings: all have arrived; then each rank reduces its share of the elements from everyone's buffer and writes the
- * result into everyone's buffer; all are done. Buffers up to a few KiB take one meeting: each rank copies its values into a
+ * result into everyone's buffer; all are done. Small buffers take one meeting: each rank copies its values into a
  * letter, and each adds up all of them by itself. Bytes moved by rank: (p + 1) / p times the buffer read and written once,
  * which is the least there can be. Buffers from elsewhere pass through a stage, piece by piece: each rank puts in what is not
  * of its share, reduces its share of its own buffer and the others' pieces, leaves the result in its buffer and the stage, and
- * takes the others' results from there: (p - 1) / p times the buffer copied in and out. Up to some ten KiB each rank puts in all
- * and reduces all, which takes one meeting less.
+ * takes the others' results from there: (p - 1) / p times the buffer copied in and out. Up to 32 KiB each rank puts in all and
+ * reduces all, which takes one meeting less.
  *
  * The order of summation is that of local ranks: the same bits on all ranks and in all runs.
  *
@@ -46,6 +46,7 @@ enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_bu
 /* Ranks whose operations have different signatures find out, as those that give different sizes. Before the first start. */
 void gn_node_sign(struct gn_node_op *op, uint64_t signature);
 void gn_node_op_free(struct gn_node_op *op);
+/* Up to here buffers from anywhere need neither an allocation nor a stage. */
 size_t gn_node_mail_bytes(const struct gn_node *n);
 
 void gn_node_start(struct gn_node_op *op);

@@ -74,8 +74,9 @@ static enum gn_status choose_way(struct gn_node_op *op, struct gn_err *err)
 {
 	struct gn_node *n = op->node;
 	const struct gn_node_allocation *outputs = gn_node_find(n, op->out, bytes_of(op), &op->offset);
+	size_t shared_bytes = n->crowded ? GN_MAIL_CROWDED_BYTES : GN_MAIL_SHARED_BYTES;
 
-	if (bytes_of(op) <= (outputs && !n->crowded ? GN_MAIL_SHARED_BYTES : GN_MAIL_BYTES)) {
+	if (bytes_of(op) <= (outputs ? shared_bytes : gn_node_mail_bytes(n))) {
 		op->offset = 0;
 		op->way = BY_LETTER;
 		return GN_OK;
@@ -186,6 +187,15 @@ static enum gn_status explain(const struct gn_node_op *op, int index, struct gn_
 			  op->element_bytes, (unsigned long long)op->offset);
 }
 
+/* In the order of ranks, each as soon as it is there: what there is to do for the first is done when the last arrives. */
+static void take_letter(struct gn_node_op *op, const struct gn_letter *letter)
+{
+	if (op->met)
+		op->reduce(op->out, letter->values, op->count);
+	else
+		memcpy(op->out, letter->values, bytes_of(op));
+}
+
 /* Whether all have arrived for this run; those seen once need not be looked at again. */
 static enum gn_status all_arrived(struct gn_node_op *op, int *yes, struct gn_err *err)
 {
@@ -198,6 +208,8 @@ static enum gn_status all_arrived(struct gn_node_op *op, int *yes, struct gn_err
 			return GN_OK;
 		if (letter->check != op->check)
 			return explain(op, op->met, err);
+		if (op->way == BY_LETTER)
+			take_letter(op, letter);
 	}
 	*yes = 1;
 	return GN_OK;
@@ -209,15 +221,6 @@ static int all_finished(struct gn_node_op *op)
 		if (atomic_load_explicit(&op->sides[op->met]->finished, memory_order_acquire) < op->run)
 			return 0;
 	return 1;
-}
-
-static void reduce_letters(struct gn_node_op *op)
-{
-	unsigned turn = op->run & 1;
-
-	memcpy(op->out, op->sides[0]->letter[turn].values, bytes_of(op));
-	for (int i = 1; i < op->node->local_size; i++)
-		op->reduce(op->out, op->sides[i]->letter[turn].values, op->count);
 }
 
 /* Each rank says for itself where its input is: some may reduce in place, or give memory that nobody else reaches, which
@@ -261,7 +264,6 @@ enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err
 		if (status || !yes)
 			return status;
 		if (op->way == BY_LETTER) {
-			reduce_letters(op);
 			op->phase = IDLE;
 		} else if (op->way == STAGED) {
 			op->phase = gn_stage_advance(op->node, &op->stage) ? IDLE : ARRIVED;

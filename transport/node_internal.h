@@ -10,10 +10,14 @@
 
 /* Allreduces that may exist at once; a slot each. */
 #define GN_NODE_SLOTS 512
-/* Up to here one meeting and p reads beat two meetings and shares: measured with bench/node. */
-#define GN_MAIL_BYTES 2048
-/* The same for buffers that the neighbours reach, when a meeting costs less than copying does: a processor for each rank. */
-#define GN_MAIL_SHARED_BYTES 256
+/* Up to here one meeting, after which each rank reads all letters and adds them up, beats two meetings and shares. Buffers that
+ * the neighbours reach need no letter: copying has to be cheaper than a second meeting, which is cheap where each rank has a
+ * processor, and dearer where ranks take turns. Buffers from elsewhere have to be copied in any case; where there is no stage
+ * for them, messages are what letters compete with. Measured by `gannet bench allreduce [--foreign]` with 2 and 4 ranks. */
+#define GN_MAIL_SHARED_BYTES 512
+#define GN_MAIL_CROWDED_BYTES 2048
+#define GN_MAIL_NO_STAGE_BYTES 2048
+#define GN_MAIL_BYTES 16384
 /* What passes through the stage at once, and the places that pieces use in turn. A place that a neighbour has just read is in
  * its second-level cache, and writing there is slow; it has to have left when its turn comes again, so all places of a rank are
  * more than that cache, and those of all less than the third. With 2 places 256 KiB took 30 us instead of 15, in pieces of

@@ -1,5 +1,6 @@
-/* Built-in reductions: plain loops that the compiler vectorises. */
+/* Built-in reductions. */
 #include "src/base/half.h"
+#include "src/base/vector.h"
 #include "transport/types.h"
 
 #define SUM(a, b) ((a) + (b))
@@ -10,7 +11,7 @@
 #define WRAP64(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 
 #define REDUCTION(name, type, OP)                                                                                      \
-	static void name(void *acc, const void *in, size_t count)                                                      \
+	GN_VECTOR static void name(void *acc, const void *in, size_t count)                                                      \
 	{                                                                                                              \
 		type *restrict a = acc;                                                                                \
 		const type *restrict b = in;                                                                           \
@@ -36,7 +37,7 @@ REDUCTION(min_bytes, uint8_t, MIN)
 
 /* Through f32 and back. */
 #define REDUCTION_HALF(name, FROM, TO, OP)                                                                             \
-	static void name(void *acc, const void *in, size_t count)                                                      \
+	GN_VECTOR static void name(void *acc, const void *in, size_t count)                                                      \
 	{                                                                                                              \
 		uint16_t *restrict a = acc;                                                                            \
 		const uint16_t *restrict b = in;                                                                       \
@@ -111,44 +112,40 @@ const char *gn_collective_name(enum gn_collective what)
 	return names[what];
 }
 
-#define DIVIDE(type)                                                                                                   \
-	do {                                                                                                           \
+#define DIVISION(name, type)                                                                                           \
+	GN_VECTOR static void name(void *data, size_t count, int by)                                                   \
+	{                                                                                                              \
 		type *d = data;                                                                                        \
                                                                                                                        \
 		for (size_t i = 0; i < count; i++)                                                                     \
 			d[i] /= (type)by;                                                                              \
-	} while (0)
+	}
 
-#define DIVIDE_HALF(FROM, TO)                                                                                          \
-	do {                                                                                                           \
+DIVISION(divide_f32, float)
+DIVISION(divide_f64, double)
+DIVISION(divide_i32, int32_t)
+DIVISION(divide_i64, int64_t)
+
+#define DIVISION_HALF(name, FROM, TO)                                                                                  \
+	GN_VECTOR static void name(void *data, size_t count, int by)                                                   \
+	{                                                                                                              \
 		uint16_t *d = data;                                                                                    \
                                                                                                                        \
 		for (size_t i = 0; i < count; i++)                                                                     \
 			d[i] = TO(FROM(d[i]) / (float)by);                                                             \
-	} while (0)
+	}
+
+DIVISION_HALF(divide_f16, gn_f32_of_f16, gn_f16_of_f32)
+DIVISION_HALF(divide_bf16, gn_f32_of_bf16, gn_bf16_of_f32)
 
 void gn_reduce_divide(enum gn_dtype type, void *data, size_t count, int by)
 {
-	switch (type) {
-	case GN_F32:
-		DIVIDE(float);
-		break;
-	case GN_F64:
-		DIVIDE(double);
-		break;
-	case GN_I32:
-		DIVIDE(int32_t);
-		break;
-	case GN_I64:
-		DIVIDE(int64_t);
-		break;
-	case GN_F16:
-		DIVIDE_HALF(gn_f32_of_f16, gn_f16_of_f32);
-		break;
-	case GN_BF16:
-		DIVIDE_HALF(gn_f32_of_bf16, gn_bf16_of_f32);
-		break;
-	default: /* bytes have no sum, so none to divide */
-		break;
-	}
+	/* bytes have no sum, so none to divide */
+	static void (*const division[GN_DTYPE_COUNT])(void *, size_t, int) = {
+		[GN_F32] = divide_f32, [GN_F64] = divide_f64,   [GN_I32] = divide_i32,
+		[GN_I64] = divide_i64, [GN_F16] = divide_f16, [GN_BF16] = divide_bf16,
+	};
+
+	if (division[type])
+		division[type](data, count, by);
 }

@@ -6,6 +6,7 @@ libgannet_base_a_SOURCES = \
 	src/base/crc32c.c src/base/crc32c.h \
 	src/base/file.c src/base/file.h \
 	src/base/half.h \
+	src/base/vector.h \
 	src/base/json.c src/base/json.h \
 	src/base/library.c src/base/library.h \
 	src/base/log.c src/base/log.h \
