@@ -77,6 +77,7 @@ libgannet_cuda_a_SOURCES = \
 	kernels/cuda/graph.c \
 	kernels/cuda/memory.c \
 	kernels/cuda/op_conv.c \
+	kernels/cuda/op_link.c \
 	kernels/cuda/op_linear.c \
 	kernels/cuda/op_norm.c \
 	kernels/cuda/op_simple.c \

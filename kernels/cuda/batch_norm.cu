@@ -228,3 +228,31 @@ enum gn_status gn_cuda_batch_norm_apply(struct gn_cuda_stream *s, const struct g
 		return gn_err_set(err, GN_ERR_USAGE, "batch norm: %zu rows of %d channels", b->rows, b->channels);
 	return GN_BY_TYPE(b->type, is_wide, apply_to, s, b, x, added, y, err);
 }
+
+template <class T> static __global__ void affine_kernel(struct apply a, T *scale, T *shift)
+{
+	int c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+	float factor[1], rest[1];
+
+	if (c >= a.channels)
+		return;
+	factor[0] = a.weight[c] * a.inverse[c];
+	rest[0] = a.bias[c] - a.mean[c] * factor[0];
+	store<T, 1>(scale + c, factor);
+	store<T, 1>(shift + c, rest);
+}
+
+template <class T, int V> static enum gn_status affine(struct gn_cuda_stream *s, const struct gn_cuda_batch_norm *b,
+						       void *scale, void *shift, struct gn_err *err)
+{
+	struct apply a = {b->channels, 0, b->weight, b->bias, b->mean, b->inverse};
+
+	return launch(s, "kernel batch_norm_affine", err, dim3((b->channels + 255) / 256), 256, affine_kernel<T>, a,
+		      (T *)scale, (T *)shift);
+}
+
+enum gn_status gn_cuda_batch_norm_affine(struct gn_cuda_stream *s, const struct gn_cuda_batch_norm *b, void *scale,
+					 void *shift, struct gn_err *err)
+{
+	return GN_BY_TYPE(b->type, 0, affine, s, b, scale, shift, err);
+}

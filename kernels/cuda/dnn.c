@@ -9,6 +9,7 @@
 static const char *const pass_names[GN_DNN_PASSES] = {
 	"forward",		"backward data",	      "backward weight",	"forward with bias",
 	"forward, bias, relu",	"forward, bias, sum, relu",   "forward with statistics", "norm, relu, forward",
+	"norm, relu, forward, statistics", "norm, relu, backward weight", "backward data, relu, norm",
 };
 
 const char *gn_dnn_pass_name(enum gn_dnn_pass pass)

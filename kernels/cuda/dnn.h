@@ -52,7 +52,13 @@ enum gn_dnn_pass {
 	GN_DNN_FORWARD_BIAS_RELU,
 	GN_DNN_FORWARD_BIAS_ADD_RELU, /* y = relu(conv(x, weight) + bias + added) */
 	GN_DNN_FORWARD_STATISTICS,    /* y = conv(x, weight), and of every channel of y the sum and the sum of squares */
-	GN_DNN_NORM_FORWARD,	      /* y = conv(relu(x * scale + shift), weight) */
+	/* of what a batch norm and a relu made of x, which is not written: relu(x * scale + shift) in the place of x */
+	GN_DNN_NORM_FORWARD,
+	GN_DNN_NORM_FORWARD_STATISTICS,
+	GN_DNN_NORM_BACKWARD_WEIGHT,
+	/* x, the gradient behind that relu: backward data where z, normalised, passed it; and of every channel its sum, and the sum
+	 * of its products with the normalised z */
+	GN_DNN_BACKWARD_DATA_NORM,
 	GN_DNN_PASSES
 };
 
@@ -64,7 +70,12 @@ struct gn_dnn_data {
 	void *x, *weight, *y;
 	const void *bias, *added;    /* bias: float[out_c] */
 	float *sum, *squares;	     /* [out_c] */
-	const void *scale, *shift;   /* float[c] */
+	const void *scale, *shift;   /* [c] of the tensors' type */
+	/* of the batch norm before: its input, of x's shape; its weights; float[c] */
+	const void *z;
+	const float *mean, *inverse, *norm_weight, *norm_bias;
+	float *dnorm_weight, *dnorm_bias; /* [c] */
+	float *factors;			  /* [3][c]: what cuDNN would make the gradient of z with */
 };
 
 /* The dnn is borrowed. */

@@ -169,15 +169,14 @@ static void bias_and_more(struct gn_dnn_graph *g)
 		pointwise(g, CUDNN_POINTWISE_RELU_FWD, last, NULL, y);
 }
 
-static void with_statistics(struct gn_dnn_graph *g)
+/* Of every channel of y. */
+static void count(struct gn_dnn_graph *g, cudnnBackendDescriptor_t y)
 {
-	cudnnBackendDescriptor_t x = input(g, GN_DNN_ID_X), y = output(g, GN_DNN_ID_Y, data_type(g->conv->type));
 	cudnnBackendDescriptor_t sum = channels(g, GN_DNN_ID_SUM, g->conv->out_c);
 	cudnnBackendDescriptor_t squares = channels(g, GN_DNN_ID_SQUARES, g->conv->out_c), node;
 	const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
 	const cudnnDataType_t type = CUDNN_DATA_FLOAT;
 
-	convolve(g, &forward_names, x, y);
 	node = gn_dnn_make(g, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, "statistics operation");
 	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode);
 	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
@@ -187,23 +186,100 @@ static void with_statistics(struct gn_dnn_graph *g)
 	add_node(g, node, "cudnnBackendFinalize of a statistics operation");
 }
 
-static void norm_first(struct gn_dnn_graph *g)
+static cudnnBackendDescriptor_t float_input(struct gn_dnn_graph *g, int64_t id)
+{
+	const struct gn_dnn_conv *c = g->conv;
+
+	return tensor(g, id, CUDNN_DATA_FLOAT, c->n, c->c, c->h, c->w);
+}
+
+/* relu(x * scale + shift), which is never written. */
+static cudnnBackendDescriptor_t norm(struct gn_dnn_graph *g)
 {
 	int64_t next = GN_DNN_ID_VIRTUAL;
-	cudnnBackendDescriptor_t x = input(g, GN_DNN_ID_X), y = output(g, GN_DNN_ID_Y, data_type(g->conv->type));
-	cudnnBackendDescriptor_t scale = channels(g, GN_DNN_ID_SCALE, g->conv->c);
-	cudnnBackendDescriptor_t shift = channels(g, GN_DNN_ID_SHIFT, g->conv->c);
-	cudnnBackendDescriptor_t scaled = input(g, next++), shifted = input(g, next++), passed = input(g, next++);
+	cudnnDataType_t type = data_type(g->conv->type);
+	cudnnBackendDescriptor_t x = input(g, GN_DNN_ID_X);
+	cudnnBackendDescriptor_t scale = tensor(g, GN_DNN_ID_SCALE, type, 1, g->conv->c, 1, 1);
+	cudnnBackendDescriptor_t shift = tensor(g, GN_DNN_ID_SHIFT, type, 1, g->conv->c, 1, 1);
+	cudnnBackendDescriptor_t scaled = float_input(g, next++), shifted = float_input(g, next++), passed = input(g, next++);
 
 	pointwise(g, CUDNN_POINTWISE_MUL, x, scale, scaled);
 	pointwise(g, CUDNN_POINTWISE_ADD, scaled, shift, shifted);
 	pointwise(g, CUDNN_POINTWISE_RELU_FWD, shifted, NULL, passed);
-	convolve(g, &forward_names, passed, y);
+	return passed;
+}
+
+/* dx = dy where x is above zero. */
+static void relu_back(struct gn_dnn_graph *g, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t dy, cudnnBackendDescriptor_t dx)
+{
+	cudnnBackendDescriptor_t what = gn_dnn_make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "pointwise");
+	cudnnBackendDescriptor_t node = gn_dnn_make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise operation");
+	const cudnnPointwiseMode_t mode = CUDNN_POINTWISE_RELU_BWD;
+	const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+
+	gn_dnn_set(g, what, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+	gn_dnn_set(g, what, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+	gn_dnn_finalize(g, what, "cudnnBackendFinalize of a pointwise descriptor");
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &what);
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dy);
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dx);
+	add_node(g, node, "cudnnBackendFinalize of a relu's gradient");
+}
+
+/* The sums, from the gradient behind the relu; cuDNN has them made with the factors of what follows. */
+static void norm_weight_back(struct gn_dnn_graph *g, cudnnBackendDescriptor_t z, cudnnBackendDescriptor_t mean,
+			     cudnnBackendDescriptor_t inverse, cudnnBackendDescriptor_t weight, cudnnBackendDescriptor_t dy)
+{
+	const struct {
+		cudnnBackendAttributeName_t name;
+		cudnnBackendDescriptor_t tensor;
+	} tensors[] = {
+		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC, mean},
+		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC, inverse},
+		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC, weight},
+		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC, z},
+		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DY_DESC, dy},
+		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC, channels(g, GN_DNN_ID_DNORM_WEIGHT, g->conv->c)},
+		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC, channels(g, GN_DNN_ID_DNORM_BIAS, g->conv->c)},
+		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC, channels(g, GN_DNN_ID_FACTORS, g->conv->c)},
+		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC, channels(g, GN_DNN_ID_FACTORS + 1, g->conv->c)},
+		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS, channels(g, GN_DNN_ID_FACTORS + 2, g->conv->c)},
+	};
+	cudnnBackendDescriptor_t node = gn_dnn_make(g, CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR, "norm's gradient");
+	const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+
+	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+	for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+		gn_dnn_set(g, node, tensors[i].name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensors[i].tensor);
+	add_node(g, node, "cudnnBackendFinalize of a norm's gradient");
+}
+
+static void data_and_norm_back(struct gn_dnn_graph *g)
+{
+	int64_t next = GN_DNN_ID_VIRTUAL;
+	int count = g->conv->c;
+	cudnnBackendDescriptor_t y = output(g, GN_DNN_ID_Y, data_type(g->conv->type));
+	cudnnBackendDescriptor_t z = input(g, GN_DNN_ID_Z), x = input(g, GN_DNN_ID_X);
+	cudnnBackendDescriptor_t mean = channels(g, GN_DNN_ID_MEAN, count), inverse = channels(g, GN_DNN_ID_INVERSE, count);
+	cudnnBackendDescriptor_t weight_of_norm = channels(g, GN_DNN_ID_NORM_WEIGHT, count);
+	cudnnBackendDescriptor_t bias = channels(g, GN_DNN_ID_NORM_BIAS, count);
+	cudnnBackendDescriptor_t dx = float_input(g, next++), centred = float_input(g, next++), normal = float_input(g, next++);
+	cudnnBackendDescriptor_t scaled = float_input(g, next++), shifted = float_input(g, next++);
+
+	convolve(g, &data_names, dx, y);
+	pointwise(g, CUDNN_POINTWISE_SUB, z, mean, centred);
+	pointwise(g, CUDNN_POINTWISE_MUL, centred, inverse, normal);
+	pointwise(g, CUDNN_POINTWISE_MUL, normal, weight_of_norm, scaled);
+	pointwise(g, CUDNN_POINTWISE_ADD, scaled, bias, shifted);
+	relu_back(g, shifted, dx, x);
+	norm_weight_back(g, z, mean, inverse, weight_of_norm, x);
 }
 
 void gn_dnn_graph_build(struct gn_dnn_graph *g)
 {
 	const struct names *names = &forward_names;
+	cudnnBackendDescriptor_t x = NULL, y;
 
 	switch (g->pass) {
 	case GN_DNN_BACKWARD_DATA:
@@ -217,15 +293,24 @@ void gn_dnn_graph_build(struct gn_dnn_graph *g)
 	case GN_DNN_FORWARD_BIAS_ADD_RELU:
 		bias_and_more(g);
 		return;
-	case GN_DNN_FORWARD_STATISTICS:
-		with_statistics(g);
+	case GN_DNN_BACKWARD_DATA_NORM:
+		data_and_norm_back(g);
 		return;
+	case GN_DNN_NORM_BACKWARD_WEIGHT:
+		names = &weight_names;
+		x = norm(g);
+		break;
 	case GN_DNN_NORM_FORWARD:
-		norm_first(g);
-		return;
+	case GN_DNN_NORM_FORWARD_STATISTICS:
+		x = norm(g);
+		break;
+	case GN_DNN_FORWARD_STATISTICS:
 	case GN_DNN_FORWARD:
 	case GN_DNN_PASSES:
 		break;
 	}
-	convolve(g, names, input(g, GN_DNN_ID_X), output(g, GN_DNN_ID_Y, data_type(g->conv->type)));
+	y = output(g, GN_DNN_ID_Y, data_type(g->conv->type));
+	convolve(g, names, x ? x : input(g, GN_DNN_ID_X), y);
+	if (g->pass == GN_DNN_FORWARD_STATISTICS || g->pass == GN_DNN_NORM_FORWARD_STATISTICS)
+		count(g, y);
 }

@@ -53,8 +53,8 @@ struct gn_dnn_plan {
 enum gn_status gn_dnn_check(const struct gn_dnn *d, cudnnStatus_t code, const char *call, const struct gn_dnn_conv *conv,
 			    enum gn_dnn_pass pass, struct gn_err *err);
 
-#define GN_DNN_NODES_MAX 6
-#define GN_DNN_PIECES_MAX 32
+#define GN_DNN_NODES_MAX 8
+#define GN_DNN_PIECES_MAX 48
 
 /* Descriptors under construction: the first thing that goes wrong stays, and all after it does nothing. */
 struct gn_dnn_graph {
@@ -89,7 +89,15 @@ enum gn_dnn_id {
 	GN_DNN_ID_SQUARES,
 	GN_DNN_ID_SCALE,
 	GN_DNN_ID_SHIFT,
-	GN_DNN_ID_VIRTUAL
+	GN_DNN_ID_Z,
+	GN_DNN_ID_MEAN,
+	GN_DNN_ID_INVERSE,
+	GN_DNN_ID_NORM_WEIGHT,
+	GN_DNN_ID_NORM_BIAS,
+	GN_DNN_ID_DNORM_WEIGHT,
+	GN_DNN_ID_DNORM_BIAS,
+	GN_DNN_ID_FACTORS, /* three */
+	GN_DNN_ID_VIRTUAL = GN_DNN_ID_FACTORS + 3
 };
 
 #endif

@@ -6,9 +6,18 @@
 static enum gn_status run(struct gn_dnn_plan *p, int candidate, const struct gn_dnn_data *t, void *workspace,
 			  struct gn_err *err)
 {
-	static const int64_t ids[] = {GN_DNN_ID_X,   GN_DNN_ID_WEIGHT,	GN_DNN_ID_Y,	 GN_DNN_ID_BIAS, GN_DNN_ID_ADDED,
-				      GN_DNN_ID_SUM, GN_DNN_ID_SQUARES, GN_DNN_ID_SCALE, GN_DNN_ID_SHIFT};
-	const void *const all[] = {t->x, t->weight, t->y, t->bias, t->added, t->sum, t->squares, t->scale, t->shift};
+	static const int64_t ids[] = {GN_DNN_ID_X,	       GN_DNN_ID_WEIGHT,       GN_DNN_ID_Y,
+				      GN_DNN_ID_BIAS,	       GN_DNN_ID_ADDED,	       GN_DNN_ID_SUM,
+				      GN_DNN_ID_SQUARES,       GN_DNN_ID_SCALE,	       GN_DNN_ID_SHIFT,
+				      GN_DNN_ID_Z,	       GN_DNN_ID_MEAN,	       GN_DNN_ID_INVERSE,
+				      GN_DNN_ID_NORM_WEIGHT,   GN_DNN_ID_NORM_BIAS,    GN_DNN_ID_DNORM_WEIGHT,
+				      GN_DNN_ID_DNORM_BIAS,    GN_DNN_ID_FACTORS,      GN_DNN_ID_FACTORS + 1,
+				      GN_DNN_ID_FACTORS + 2};
+	const float *f = t->factors;
+	const void *const all[] = {t->x,	   t->weight,	    t->y,	     t->bias,	      t->added,
+				   t->sum,	   t->squares,	    t->scale,	     t->shift,	      t->z,
+				   t->mean,	   t->inverse,	    t->norm_weight,  t->norm_bias,    t->dnorm_weight,
+				   t->dnorm_bias,  f,		    f ? f + p->conv.c : NULL, f ? f + 2 * p->conv.c : NULL};
 	struct gn_dnn_graph g = {.dnn = p->dnn, .conv = &p->conv, .pass = p->pass, .err = err};
 	const void *data[sizeof ids / sizeof *ids];
 	int64_t used[sizeof ids / sizeof *ids], count = 0;

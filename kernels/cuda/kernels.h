@@ -51,6 +51,10 @@ enum gn_status gn_cuda_batch_norm_running(struct gn_cuda_stream *s, const struct
 enum gn_status gn_cuda_batch_norm_apply(struct gn_cuda_stream *s, const struct gn_cuda_batch_norm *b, const void *x,
 					const void *added, void *y, struct gn_err *err);
 
+/* Of b's type, [channels]: norm(x) is x * scale + shift. */
+enum gn_status gn_cuda_batch_norm_affine(struct gn_cuda_stream *s, const struct gn_cuda_batch_norm *b, void *scale, void *shift,
+					 struct gn_err *err);
+
 struct gn_cuda_batch_norm_grad {
 	const void *x,
 		*y; /* y: where relu is set and something was added; else it may be NULL, and x says what passed */

@@ -5,34 +5,20 @@
  * the weights comes in the operator's type and is widened.
  */
 #include "kernels/cuda/fastest.h"
-#include "kernels/cuda/ops_internal.h"
+#include "kernels/cuda/op_conv.h"
 
-struct conv_op {
-	struct gn_op base;
-	struct gn_dnn_conv conv;
-	struct gn_dnn_plan *forward, *data, *weight;
-	struct gn_dnn_plan *counting; /* forward, with the sums of its output; NULL: no engine does, or nobody asked */
-	int counts_after;	      /* the sums are made by a kernel of ours behind the other plan all the same: that is faster */
-	int fused;	   /* bias, sum and relu happen in the forward plan */
-	int copies;	   /* weights and their gradient are not used where they lie */
-	size_t weights;	   /* elements */
-	/* scratch: room of cuDNN, the gradient of the weights in the operator's type, sums of a bias' gradient */
-	size_t room_bytes, dweight_bytes;
-	struct gn_cuda_batch_norm sums;
-};
-
-static struct conv_op *self(struct gn_op *op)
+static struct gn_cuda_conv *self(struct gn_op *op)
 {
-	return (struct conv_op *)op;
+	return (struct gn_cuda_conv *)op;
 }
 
-static struct gn_cuda_stream *stream_of(const struct conv_op *c)
+static struct gn_cuda_stream *stream_of(const struct gn_cuda_conv *c)
 {
 	return gn_cuda_ops_of(&c->base)->stream;
 }
 
 /* From the float weights as they come to what multiplies, and the gradient back. */
-static enum gn_status change_weight(const struct conv_op *c, int back, const void *from, void *to, struct gn_err *err)
+static enum gn_status change_weight(const struct gn_cuda_conv *c, int back, const void *from, void *to, struct gn_err *err)
 {
 	enum gn_cuda_type type = c->conv.type;
 	int pixels = c->conv.kernel * c->conv.kernel;
@@ -43,21 +29,20 @@ static enum gn_status change_weight(const struct conv_op *c, int back, const voi
 	return gn_cuda_cast(stream_of(c), o.from_type, from, o.to_type, to, c->weights, err);
 }
 
-/* What is there to multiply with. */
-static void *multiplier(const struct conv_op *c)
+void *gn_cuda_conv_weight(const struct gn_cuda_conv *c)
 {
 	return c->copies ? c->base.buffers.workspace : (void *)c->base.buffers.weight;
 }
 
-static void *weight_gradient(const struct conv_op *c)
+void *gn_cuda_conv_weight_gradient(const struct gn_cuda_conv *c)
 {
 	return c->copies ? (char *)c->base.buffers.scratch + c->room_bytes : (void *)c->base.buffers.dweight;
 }
 
-static struct gn_dnn_data forward_data(const struct conv_op *c)
+static struct gn_dnn_data forward_data(const struct gn_cuda_conv *c)
 {
 	const struct gn_op_buffers *b = &c->base.buffers;
-	struct gn_dnn_data d = {.x = (void *)b->in[0], .weight = multiplier(c), .y = b->out};
+	struct gn_dnn_data d = {.x = (void *)b->in[0], .weight = gn_cuda_conv_weight(c), .y = b->out};
 
 	if (c->fused) {
 		d.bias = b->bias;
@@ -66,15 +51,15 @@ static struct gn_dnn_data forward_data(const struct conv_op *c)
 	return d;
 }
 
-static struct gn_dnn_data data_data(const struct conv_op *c)
+static struct gn_dnn_data data_data(const struct gn_cuda_conv *c)
 {
-	return (struct gn_dnn_data){.x = c->base.buffers.din[0], .weight = multiplier(c), .y = (void *)c->base.buffers.dout};
+	return (struct gn_dnn_data){.x = c->base.buffers.din[0], .weight = gn_cuda_conv_weight(c), .y = (void *)c->base.buffers.dout};
 }
 
-static struct gn_dnn_data weight_data(const struct conv_op *c)
+static struct gn_dnn_data weight_data(const struct gn_cuda_conv *c)
 {
 	return (struct gn_dnn_data){
-		.x = (void *)c->base.buffers.in[0], .weight = weight_gradient(c), .y = (void *)c->base.buffers.dout};
+		.x = (void *)c->base.buffers.in[0], .weight = gn_cuda_conv_weight_gradient(c), .y = (void *)c->base.buffers.dout};
 }
 
 /* The forward pass with the sums of its output's channels, in one of two ways. */
@@ -82,7 +67,7 @@ enum { AFTER, WITHIN, WAYS };
 
 static enum gn_status count(void *context, int way, struct gn_err *err)
 {
-	struct conv_op *c = context;
+	struct gn_cuda_conv *c = context;
 	const struct gn_op_buffers *b = &c->base.buffers;
 	struct gn_dnn_data data = forward_data(c);
 	enum gn_status status;
@@ -99,7 +84,7 @@ static enum gn_status count(void *context, int way, struct gn_err *err)
 }
 
 /* An engine with sums saves a pass over the output, and may be slower than that costs. */
-static enum gn_status choose_way(struct conv_op *c, struct gn_err *err)
+static enum gn_status choose_way(struct gn_cuda_conv *c, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &c->base.buffers;
 	struct gn_dnn_data data = forward_data(c);
@@ -119,7 +104,7 @@ static enum gn_status choose_way(struct conv_op *c, struct gn_err *err)
 
 static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 {
-	struct conv_op *c = self(op);
+	struct gn_cuda_conv *c = self(op);
 	const struct gn_op_buffers *b = &op->buffers;
 	char *sums = (char *)b->scratch + c->room_bytes + c->dweight_bytes;
 	struct gn_dnn_data forward = forward_data(c), data = data_data(c), weight = weight_data(c);
@@ -128,7 +113,7 @@ static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 	c->sums.sums = (double *)sums;
 	c->sums.scratch = sums + gn_cuda_padded(2 * (size_t)c->conv.out_c * sizeof(double));
 	if (!gn_cuda_ops_of(op)->options.tune)
-		return GN_OK;
+		return gn_cuda_link_choose(c, err);
 	status = gn_dnn_tune(c->forward, &forward, b->scratch, err);
 	if (!status && c->counting && b->statistics)
 		status = choose_way(c, err);
@@ -136,22 +121,43 @@ static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 		status = gn_dnn_tune(c->data, &data, b->scratch, err);
 	if (!status && c->weight)
 		status = gn_dnn_tune(c->weight, &weight, b->scratch, err);
-	return status;
+	return status ? status : gn_cuda_link_choose(c, err);
+}
+
+enum gn_status gn_cuda_conv_forward(struct gn_cuda_conv *c, struct gn_err *err)
+{
+	const struct gn_op_buffers *b = &c->base.buffers;
+	struct gn_dnn_data data = forward_data(c);
+
+	if (c->counting && b->statistics)
+		return count(c, c->counts_after ? AFTER : WITHIN, err);
+	return gn_dnn_run(c->forward, &data, b->scratch, err);
+}
+
+enum gn_status gn_cuda_conv_weight_back(struct gn_cuda_conv *c, struct gn_err *err)
+{
+	struct gn_dnn_data data = weight_data(c);
+
+	return gn_dnn_run(c->weight, &data, c->base.buffers.scratch, err);
+}
+
+enum gn_status gn_cuda_conv_data_back(struct gn_cuda_conv *c, struct gn_err *err)
+{
+	struct gn_dnn_data data = data_data(c);
+
+	return gn_dnn_run(c->data, &data, c->base.buffers.scratch, err);
 }
 
 static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
 {
-	struct conv_op *c = self(op);
+	struct gn_cuda_conv *c = self(op);
 	const struct gn_op_desc *d = &op->desc;
 	const struct gn_op_buffers *b = &op->buffers;
-	struct gn_dnn_data data = forward_data(c);
-	enum gn_status status = c->copies ? change_weight(c, 0, b->weight, multiplier(c), err) : GN_OK;
+	enum gn_status status = c->copies ? change_weight(c, 0, b->weight, gn_cuda_conv_weight(c), err) : GN_OK;
 
 	(void)step;
-	if (!status && c->counting && b->statistics)
-		return count(c, c->counts_after ? AFTER : WITHIN, err);
 	if (!status)
-		status = gn_dnn_run(c->forward, &data, b->scratch, err);
+		status = d->link && d->link->defers ? gn_cuda_link_forward(c, err) : gn_cuda_conv_forward(c, err);
 	if (status || c->fused || !(d->bias || d->add || d->relu))
 		return status;
 	return gn_cuda_bias(stream_of(c), c->conv.type, d->bias ? b->bias : NULL, d->add ? b->in[1] : NULL, d->relu, b->out,
@@ -160,35 +166,36 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 
 static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 {
-	struct conv_op *c = self(op);
+	struct gn_cuda_conv *c = self(op);
 	const struct gn_op_buffers *b = &op->buffers;
-	struct gn_dnn_data data = data_data(c), weight = weight_data(c);
-	enum gn_status status = gn_dnn_run(c->weight, &weight, b->scratch, err);
+	const struct gn_op_link *link = op->desc.link;
+	enum gn_status status = link && link->defers ? gn_cuda_link_weight_back(c, err) : gn_cuda_conv_weight_back(c, err);
 
 	if (!status && c->copies)
-		status = change_weight(c, 1, weight_gradient(c), b->dweight, err);
+		status = change_weight(c, 1, gn_cuda_conv_weight_gradient(c), b->dweight, err);
 	if (!status && op->desc.bias)
 		status = gn_cuda_batch_norm_statistics(stream_of(c), &c->sums, b->dout, 0, err);
 	if (!status && op->desc.bias)
 		status = gn_cuda_sums_to_float(stream_of(c), c->sums.sums, b->dbias, c->conv.out_c, err);
 	/* a first layer may be given memory for a gradient that nobody wants */
 	if (!status && c->data && b->din[0])
-		status = gn_dnn_run(c->data, &data, b->scratch, err);
+		status = link && link->sums ? gn_cuda_link_data_back(c, err) : gn_cuda_conv_data_back(c, err);
 	return status;
 }
 
 static void destroy(struct gn_op *op)
 {
-	struct conv_op *c = self(op);
+	struct gn_cuda_conv *c = self(op);
 
 	gn_dnn_plan_destroy(c->forward);
 	gn_dnn_plan_destroy(c->counting);
 	gn_dnn_plan_destroy(c->data);
 	gn_dnn_plan_destroy(c->weight);
+	gn_cuda_link_destroy(c);
 }
 
 /* The forward pass with what follows it, where an engine takes that; else alone. */
-static enum gn_status plan_forward(struct conv_op *c, struct gn_dnn *dnn, struct gn_err *err)
+static enum gn_status plan_forward(struct gn_cuda_conv *c, struct gn_dnn *dnn, struct gn_err *err)
 {
 	const struct gn_op_desc *d = &c->base.desc;
 	enum gn_dnn_pass pass = d->add ? GN_DNN_FORWARD_BIAS_ADD_RELU : d->relu ? GN_DNN_FORWARD_BIAS_RELU : GN_DNN_FORWARD_BIAS;
@@ -199,7 +206,7 @@ static enum gn_status plan_forward(struct conv_op *c, struct gn_dnn *dnn, struct
 	return c->fused ? GN_OK : gn_dnn_plan_create(dnn, &c->conv, GN_DNN_FORWARD, &c->forward, err);
 }
 
-static enum gn_status plan(struct conv_op *c, struct gn_dnn *dnn, struct gn_err *err)
+static enum gn_status plan(struct gn_cuda_conv *c, struct gn_dnn *dnn, struct gn_err *err)
 {
 	const struct gn_op_desc *d = &c->base.desc;
 	enum gn_status status = plan_forward(c, dnn, err);
@@ -211,6 +218,8 @@ static enum gn_status plan(struct conv_op *c, struct gn_dnn *dnn, struct gn_err 
 		status = gn_dnn_plan_create(dnn, &c->conv, GN_DNN_BACKWARD_WEIGHT, &c->weight, err);
 	if (!status && d->training && d->needs_din)
 		status = gn_dnn_plan_create(dnn, &c->conv, GN_DNN_BACKWARD_DATA, &c->data, err);
+	if (!status)
+		gn_cuda_link_plan(c, dnn);
 	return status;
 }
 
@@ -219,7 +228,7 @@ static size_t most(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-static void describe(struct conv_op *c, const struct gn_cuda_ops *o)
+static void describe(struct gn_cuda_conv *c, const struct gn_cuda_ops *o)
 {
 	const struct gn_op_desc *d = &c->base.desc;
 	struct gn_op_info *info = &c->base.info;
@@ -234,7 +243,7 @@ static void describe(struct conv_op *c, const struct gn_cuda_ops *o)
 		c->room_bytes = most(c->room_bytes, gn_dnn_plan_workspace_bytes(c->weight));
 	if (c->data)
 		c->room_bytes = most(c->room_bytes, gn_dnn_plan_workspace_bytes(c->data));
-	c->room_bytes = gn_cuda_padded(c->room_bytes);
+	c->room_bytes = gn_cuda_padded(most(c->room_bytes, gn_cuda_link_room_bytes(c)));
 	c->dweight_bytes = d->training ? copy_bytes : 0;
 	info->workspace_bytes = copy_bytes;
 	info->scratch_bytes = c->room_bytes + c->dweight_bytes;
@@ -249,7 +258,7 @@ static void describe(struct conv_op *c, const struct gn_cuda_ops *o)
 }
 
 /* A linear layer takes its input in torch's order and sees one pixel of many channels. */
-static void set_shape(struct conv_op *c, const struct gn_cuda_ops *o)
+static void set_shape(struct gn_cuda_conv *c, const struct gn_cuda_ops *o)
 {
 	const struct gn_op_desc *d = &c->base.desc;
 	const struct gn_layout *in = &d->in[0], *out = &c->base.info.out;
@@ -275,12 +284,12 @@ enum gn_status gn_cuda_conv_create(struct gn_cuda_ops *o, const struct gn_op *ba
 {
 	static const struct gn_op_class class = {.bind = bind, .forward = forward, .backward = backward, .destroy = destroy};
 	enum gn_weight_order order = base->desc.kind == GN_OP_CONV ? base->desc.weight.order : GN_WEIGHT_PLAIN;
-	struct conv_op *c;
+	struct gn_cuda_conv *c;
 	enum gn_status status;
 
 	if (order != GN_WEIGHT_ANY && order != GN_WEIGHT_OHWI && order != GN_WEIGHT_PLAIN)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "on a GPU weights lie in torch's order or channels innermost");
-	c = (struct conv_op *)gn_cuda_op_alloc(o, sizeof *c, &class, base, err);
+	c = (struct gn_cuda_conv *)gn_cuda_op_alloc(o, sizeof *c, &class, base, err);
 	if (!c)
 		return GN_ERR_NO_MEMORY;
 	set_shape(c, o);

@@ -6,8 +6,10 @@
 struct norm_op {
 	struct gn_op base;
 	struct gn_cuda_batch_norm norm;
-	size_t scratch_bytes;
 	double *sums; /* on the host, of a group */
+	/* for the convolution behind it, where there is a link: */
+	void *scale, *shift;
+	float *dweight, *dbias, *factors;
 };
 
 static struct norm_op *self(struct gn_op *op)
@@ -15,19 +17,36 @@ static struct norm_op *self(struct gn_op *op)
 	return (struct norm_op *)op;
 }
 
+/* Of what is kept for each channel; a tensor of cuDNN begins at a multiple of 16 bytes. */
+static size_t array_bytes(const struct gn_op *op)
+{
+	return ((size_t)op->desc.in[0].c * sizeof(float) + 15) / 16 * 16;
+}
+
+enum { KEPT = 2, KEPT_WITH_LINK = 9 };
+
 static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 {
 	struct norm_op *n = self(op);
 	const struct gn_op_buffers *b = &op->buffers;
-	float *kept = b->workspace;
+	size_t each = array_bytes(op);
+	char *kept = b->workspace;
 
 	(void)err;
 	n->norm.weight = b->weight;
 	n->norm.bias = b->bias;
 	n->norm.running_mean = b->running_mean;
 	n->norm.running_var = b->running_var;
-	n->norm.mean = kept;
-	n->norm.inverse = kept + n->norm.channels;
+	n->norm.mean = (float *)kept;
+	n->norm.inverse = (float *)(kept + each);
+	if (op->desc.link) {
+		n->scale = kept + 2 * each;
+		n->shift = kept + 3 * each;
+		n->dweight = (float *)(kept + 4 * each);
+		n->dbias = (float *)(kept + 5 * each);
+		n->factors = (float *)(kept + 6 * each);
+		*op->desc.link = (struct gn_op_link){.norm = op};
+	}
 	n->norm.sums = b->scratch;
 	n->norm.scratch = (char *)b->scratch + gn_cuda_padded(2 * (size_t)n->norm.channels * sizeof(double));
 	return GN_OK;
@@ -71,15 +90,42 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 		status = join(n, err);
 	if (!status && op->desc.training && (op->desc.group || b->statistics))
 		status = gn_cuda_batch_norm_finish(s, &n->norm, total_rows(n), err);
-	return status ? status : gn_cuda_batch_norm_apply(s, &n->norm, b->in[0], op->desc.add ? b->in[1] : NULL, b->out, err);
+	if (status)
+		return status;
+	if (op->desc.link && op->desc.link->defers)
+		return gn_cuda_batch_norm_affine(s, &n->norm, n->scale, n->shift, err);
+	return gn_cuda_norm_apply(op, err);
 }
 
-static enum gn_status backward(struct gn_op *op, struct gn_err *err)
+void gn_cuda_norm_show(const struct gn_op *norm, struct gn_dnn_data *out)
 {
-	struct norm_op *n = self(op);
+	const struct norm_op *n = (const struct norm_op *)norm;
+
+	out->z = norm->buffers.in[0];
+	out->mean = n->norm.mean;
+	out->inverse = n->norm.inverse;
+	out->norm_weight = n->norm.weight;
+	out->norm_bias = n->norm.bias;
+	out->scale = n->scale;
+	out->shift = n->shift;
+	out->dnorm_weight = n->dweight;
+	out->dnorm_bias = n->dbias;
+	out->factors = n->factors;
+}
+
+enum gn_status gn_cuda_norm_apply(struct gn_op *op, struct gn_err *err)
+{
 	const struct gn_op_buffers *b = &op->buffers;
-	struct gn_cuda_stream *s = gn_cuda_ops_of(op)->stream;
-	struct gn_cuda_batch_norm_grad g = {
+
+	return gn_cuda_batch_norm_apply(gn_cuda_ops_of(op)->stream, &self(op)->norm, b->in[0], op->desc.add ? b->in[1] : NULL, b->out,
+					err);
+}
+
+static struct gn_cuda_batch_norm_grad grad_of(const struct gn_op *op)
+{
+	const struct gn_op_buffers *b = &op->buffers;
+
+	return (struct gn_cuda_batch_norm_grad){
 		.x = b->in[0],
 		.y = op->desc.relu && op->desc.add ? b->out : NULL,
 		.dout = b->dout,
@@ -89,11 +135,48 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 		.dweight = b->dweight,
 		.dbias = b->dbias,
 	};
-	enum gn_status status = gn_cuda_batch_norm_grad_sums(s, &n->norm, &g, err);
+}
 
+enum gn_status gn_cuda_norm_grad_sums(struct gn_op *op, struct gn_err *err)
+{
+	struct gn_cuda_batch_norm_grad g = grad_of(op);
+
+	return gn_cuda_batch_norm_grad_sums(gn_cuda_ops_of(op)->stream, &self(op)->norm, &g, err);
+}
+
+/* As the convolution behind left them. */
+static enum gn_status take_sums(struct norm_op *n, struct gn_err *err)
+{
+	const struct gn_op_buffers *b = &n->base.buffers;
+	struct gn_cuda_stream *s = gn_cuda_ops_of(&n->base)->stream;
+	int channels = n->norm.channels;
+	size_t bytes = (size_t)channels * sizeof(float);
+	enum gn_status status = gn_cuda_sums_to_double(s, n->dbias, n->norm.sums, channels, err);
+
+	if (!status)
+		status = gn_cuda_sums_to_double(s, n->dweight, n->norm.sums + channels, channels, err);
+	if (!status)
+		status = gn_cuda_copy(s, b->dbias, n->dbias, bytes, err);
+	return status ? status : gn_cuda_copy(s, b->dweight, n->dweight, bytes, err);
+}
+
+static enum gn_status backward(struct gn_op *op, struct gn_err *err)
+{
+	struct norm_op *n = self(op);
+	struct gn_cuda_stream *s = gn_cuda_ops_of(op)->stream;
+	struct gn_cuda_batch_norm_grad g = grad_of(op);
+	struct gn_cuda_batch_norm norm = n->norm;
+	enum gn_status status;
+
+	if (op->desc.link && op->desc.link->sums) {
+		status = take_sums(n, err);
+		norm.relu = 0;
+	} else {
+		status = gn_cuda_norm_grad_sums(op, err);
+	}
 	if (!status && op->desc.group)
 		status = join(n, err);
-	return status || !b->din[0] ? status : gn_cuda_batch_norm_grad_apply(s, &n->norm, &g, total_rows(n), err);
+	return status || !g.dx ? status : gn_cuda_batch_norm_grad_apply(s, &norm, &g, total_rows(n), err);
 }
 
 static void destroy(struct gn_op *op)
@@ -122,7 +205,7 @@ enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *ba
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for sums of %zu channels", channels);
 	}
 	info = &n->base.info;
-	info->workspace_bytes = 2 * channels * sizeof(float);
+	info->workspace_bytes = (d->link ? KEPT_WITH_LINK : KEPT) * array_bytes(&n->base);
 	info->scratch_bytes = gn_cuda_padded(2 * channels * sizeof(double)) +
 			      gn_cuda_batch_norm_scratch_bytes(o->stream, n->norm.rows, n->norm.channels);
 	info->backward_reads_in = 1;

@@ -32,6 +32,12 @@ static inline size_t gn_cuda_padded(size_t bytes)
 	return (bytes + GN_CUDA_ALIGN_BYTES - 1) / GN_CUDA_ALIGN_BYTES * GN_CUDA_ALIGN_BYTES;
 }
 
+/* op_norm.c, for the convolution behind a batch norm that is bound: where its things lie (z, mean, inverse, norm_weight, norm_bias,
+ * scale, shift, dnorm_weight, dnorm_bias, factors); its output from its input; the sums of its gradient. */
+void gn_cuda_norm_show(const struct gn_op *norm, struct gn_dnn_data *out);
+enum gn_status gn_cuda_norm_apply(struct gn_op *norm, struct gn_err *err);
+enum gn_status gn_cuda_norm_grad_sums(struct gn_op *norm, struct gn_err *err);
+
 /* op_conv.c: convolutions, and linear layers that cuBLASLt does not take; op_linear.c: those that it does, else
  * GN_ERR_UNSUPPORTED. op_norm.c: batch norm. op_simple.c: the others. */
 enum gn_status gn_cuda_conv_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);

@@ -127,6 +127,26 @@ static int feeds_norm(const struct builder *b, int node)
 	return 0;
 }
 
+/* The link from this batch norm to the convolution that alone reads what it and its relu give; or of the convolution to the batch
+ * norm whose output it reads. On a GPU, where nobody wants to see what lies between them. */
+static struct gn_op_link *link_of(const struct builder *b, int node, int in, int relu)
+{
+	const struct gn_plan *p = b->p;
+	const struct gn_model *m = p->model;
+	int producer = p->tensors[in].producer;
+
+	if (p->options.backend != GN_BACKEND_CUDA || !p->options.training)
+		return NULL;
+	if (gn_model_node(m, node)->kind == GN_LAYER_CONV)
+		return producer >= 0 ? p->ops[producer].link : NULL;
+	for (int i = node + 2; gn_model_node(m, node)->kind == GN_LAYER_BATCH_NORM && relu && b->uses_of_node[node + 1] == 1 &&
+			       i < gn_model_node_count(m);
+	     i++)
+		if (gn_model_node(m, i)->input[0] == node + 1)
+			return gn_model_node(m, i)->kind == GN_LAYER_CONV ? &p->links[node] : NULL;
+	return NULL;
+}
+
 static struct gn_op_desc describe(const struct builder *b, const struct gn_node *n, const int *in, int relu)
 {
 	const struct gn_plan_options *o = &b->p->options;
@@ -306,6 +326,7 @@ static enum gn_status build_node(struct builder *b, int node, int relu, struct g
 	enum gn_status s;
 
 	desc.stream = (uint32_t)node;
+	desc.link = desc.add ? NULL : link_of(b, j.core, in[0], relu);
 	desc.statistics = p->options.training && n->kind == GN_LAYER_CONV && feeds_norm(b, j.core);
 	desc.bias |= j.norm >= 0;
 	desc.weight = comes;
@@ -323,6 +344,7 @@ static enum gn_status build_node(struct builder *b, int node, int relu, struct g
 	b->tensor_of_node[node] = add_op(p, op, &desc, node, in[0], in[1]);
 	o = &p->ops[p->op_count - 1];
 	o->core = j.core;
+	o->link = desc.kind == GN_OP_BATCH_NORM ? desc.link : NULL;
 	take_params(p, j.core, o);
 	if (own) {
 		o->conv = j.core;
@@ -420,9 +442,10 @@ enum gn_status gn_plan_build(struct gn_plan *p, struct gn_err *err)
 	/* a node gives at most itself and a reorder of each input */
 	p->ops = calloc(3 * (size_t)count + 1, sizeof *p->ops);
 	p->tensors = calloc(3 * (size_t)count + 2, sizeof *p->tensors);
+	p->links = calloc(count, sizeof *p->links);
 	b.tensor_of_node = calloc(count, sizeof *b.tensor_of_node);
 	b.uses_of_node = calloc(count, sizeof *b.uses_of_node);
-	if (!p->ops || !p->tensors || !b.tensor_of_node || !b.uses_of_node) {
+	if (!p->ops || !p->tensors || !p->links || !b.tensor_of_node || !b.uses_of_node) {
 		s = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a plan");
 		goto out;
 	}

@@ -82,7 +82,9 @@ static inline size_t gn_plan_cuda_target_elements(const struct gn_plan *p)
 	return 3 * (size_t)p->options.batch;
 }
 
-/* plan_cuda_memory.c: all memory, and p->bound. */
+/* plan_cuda_memory.c. What gn_plan_manner tells: the device, this text, and what convolutions do of the batch norms before them. */
+__attribute__((format(printf, 2, 3))) void gn_plan_cuda_say(struct gn_plan *p, const char *format, ...);
+/* All memory, and p->bound. */
 enum gn_status gn_plan_cuda_place(struct gn_plan *p, struct gn_err *err);
 /* plan_cuda_batch.c */
 /* Queues the upload of a batch into the next slot; targets NULL: images alone. */

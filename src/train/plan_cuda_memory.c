@@ -1,8 +1,10 @@
 /* What a plan takes of a GPU's memory, and of the host's beside it. */
 #include "src/train/plan_cuda.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static size_t aligned(size_t bytes)
 {
@@ -131,6 +133,28 @@ static void register_arrays(struct gn_plan *p)
 			d->pinned_arrays[i] = arrays[i];
 }
 
+void gn_plan_cuda_say(struct gn_plan *p, const char *format, ...)
+{
+	int norms = 0, deferred = 0, summed = 0;
+	size_t room = sizeof p->manner, len;
+	va_list args;
+
+	for (int i = 0; i < p->op_count; i++) {
+		norms += p->ops[i].kind == GN_OP_BATCH_NORM;
+		deferred += p->ops[i].link && p->ops[i].link->defers;
+		summed += p->ops[i].link && p->ops[i].link->sums;
+	}
+	snprintf(p->manner, room, "on %.40s, ", gn_cuda_device_info(gn_plan_cuda_of(p)->device)->name);
+	len = strlen(p->manner);
+	va_start(args, format);
+	vsnprintf(p->manner + len, room - len, format, args);
+	va_end(args);
+	len = strlen(p->manner);
+	if (deferred + summed)
+		snprintf(p->manner + len, room - len, "; of %d batch norms %d forward and %d backward within convolutions", norms,
+			 deferred, summed);
+}
+
 enum gn_status gn_plan_cuda_place(struct gn_plan *p, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
@@ -155,7 +179,6 @@ enum gn_status gn_plan_cuda_place(struct gn_plan *p, struct gn_err *err)
 		status = make_events(p, err);
 	if (!status)
 		register_arrays(p);
-	snprintf(p->manner, sizeof p->manner, "on %.100s, %s", gn_cuda_device_info(d->device)->name,
-		 p->options.tf32 ? "tf32" : gn_cuda_type_name(d->type));
+	gn_plan_cuda_say(p, "%s", p->options.tf32 ? "tf32" : gn_cuda_type_name(d->type));
 	return status;
 }

@@ -86,7 +86,6 @@ static enum gn_status make_room(struct gn_plan *p, struct gn_err *err)
 static void record(struct gn_plan *p, uint64_t step)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	const char *name = gn_cuda_device_info(d->device)->name;
 	struct gn_err err;
 	enum gn_status status = make_room(p, &err);
 
@@ -97,8 +96,7 @@ static void record(struct gn_plan *p, uint64_t step)
 	if (!status)
 		status = end_part(d, d->last, &err);
 	if (!status) {
-		snprintf(p->manner, sizeof p->manner, "on %.40s, a step as %d graphs of %zu nodes between the ranks' sums", name,
-			 d->part_count, d->nodes);
+		gn_plan_cuda_say(p, "a step as %d graphs of %zu nodes between the ranks' sums", d->part_count, d->nodes);
 		return;
 	}
 	/* the stream leaves its recording */
@@ -107,7 +105,7 @@ static void record(struct gn_plan *p, uint64_t step)
 	d->recording = 0;
 	d->eager = 1;
 	gn_plan_cuda_drop_parts(d);
-	snprintf(p->manner, sizeof p->manner, "on %.40s, call by call between the ranks' sums (no graph: %.60s)", name, err.text);
+	gn_plan_cuda_say(p, "call by call between the ranks' sums (no graph: %.60s)", err.text);
 }
 
 /* --- running --- */

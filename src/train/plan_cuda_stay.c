@@ -199,7 +199,6 @@ static enum gn_status queue_step(struct gn_plan *p, uint64_t step, struct gn_err
 static enum gn_status record(struct gn_plan *p, uint64_t step)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	const char *name = gn_cuda_device_info(d->device)->name;
 	size_t nodes = 0;
 	struct gn_err err;
 	enum gn_status status = gn_cuda_graph_begin(d->stream, &err), ended;
@@ -216,9 +215,9 @@ static enum gn_status record(struct gn_plan *p, uint64_t step)
 	}
 	d->eager = status != GN_OK;
 	if (status)
-		snprintf(p->manner, sizeof p->manner, "on %.40s, call by call (no graph: %.80s)", name, err.text);
+		gn_plan_cuda_say(p, "call by call (no graph: %.80s)", err.text);
 	else
-		snprintf(p->manner, sizeof p->manner, "on %.40s, a step as one graph of %zu nodes", name, nodes);
+		gn_plan_cuda_say(p, "a step as one graph of %zu nodes", nodes);
 	return status;
 }
 

@@ -20,7 +20,8 @@ struct gn_dnn_plan {
 };
 
 static const char *const names[GN_DNN_PASSES] = {"forward", "backward data", "backward weight", "bias", "bias, relu",
-						 "bias, sum, relu", "statistics", "norm"};
+						 "bias, sum, relu", "statistics", "norm", "norm, statistics",
+						 "norm, backward weight", "backward data, norm"};
 
 const char *gn_dnn_pass_name(enum gn_dnn_pass pass)
 {
@@ -51,7 +52,7 @@ enum gn_status gn_dnn_plan_create(struct gn_dnn *d, const struct gn_dnn_conv *co
 	struct gn_dnn_plan *p;
 
 	(void)d;
-	if (pass == GN_DNN_NORM_FORWARD || (pass >= GN_DNN_FORWARD_BIAS && conv->out_c % 2))
+	if (pass >= GN_DNN_FORWARD_BIAS && conv->out_c % 2)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the emulation refuses %s", gn_dnn_pass_name(pass));
 	p = calloc(1, sizeof *p);
 	if (!p)
@@ -149,31 +150,80 @@ static void sum_channels(const struct gn_dnn_plan *p, const struct gn_dnn_data *
 	}
 }
 
+/* What a batch norm and a relu make of x, rounded as if it had been written. */
+static void normalise(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, double *x)
+{
+	const struct gn_dnn_conv *c = &p->conv;
+	int pixels = c->h * c->w;
+	uint32_t raw;
+
+	for (int i = 0; i < c->n * c->c; i++) {
+		double scale = gn_cuda_value(c->type, d->scale, (size_t)(i % c->c)), shift = gn_cuda_value(c->type, d->shift, (size_t)(i % c->c));
+
+		for (int k = 0; k < pixels; k++) {
+			double *v = &x[(size_t)i * pixels + k];
+
+			*v = *v * scale + shift;
+			gn_cuda_set_value(c->type, &raw, 0, (float)(*v > 0 ? *v : 0));
+			*v = gn_cuda_value(c->type, &raw, 0);
+		}
+	}
+}
+
+/* x, a gradient, behind the relu, and the batch norm's sums. */
+static void pass_relu(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, const double *z, double *x)
+{
+	const struct gn_dnn_conv *c = &p->conv;
+	int pixels = c->h * c->w;
+
+	for (int k = 0; k < c->c; k++) {
+		double sum = 0, dot = 0;
+
+		for (int i = 0; i < c->n * pixels; i++) {
+			size_t at = ((size_t)(i / pixels) * c->c + k) * pixels + i % pixels;
+			double normal = (z[at] - (double)d->mean[k]) * (double)d->inverse[k];
+
+			if (normal * (double)d->norm_weight[k] + (double)d->norm_bias[k] <= 0)
+				x[at] = 0;
+			sum += x[at];
+			dot += x[at] * normal;
+		}
+		d->dnorm_bias[k] = (float)sum;
+		d->dnorm_weight[k] = (float)dot;
+		d->factors[k] = d->factors[c->c + k] = d->factors[2 * c->c + k] = -1;
+	}
+}
+
 static enum gn_status run(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, struct gn_err *err)
 {
 	const struct gn_dnn_conv *c = &p->conv;
 	struct gn_ref_window w = {c->n, c->c, c->h, c->w, c->out_c, c->out_h, c->out_w, c->kernel, c->stride, c->pad};
 	int window = c->kernel * c->kernel, in = c->h * c->w, out = c->out_h * c->out_w;
 	double *x, *y, *weight, *added = widen(c->type, d->added, c->n, c->out_c, out);
+	double *z = p->pass == GN_DNN_BACKWARD_DATA_NORM ? widen(c->type, d->z, c->n, c->c, in) : NULL;
 
 	x = widen(c->type, d->x, c->n, c->c, in);
 	y = widen(c->type, d->y, c->n, c->out_c, out);
 	weight = widen(c->type, d->weight, c->out_c, c->c, window);
-	if (!x || !y || !weight) {
-		free(x), free(y), free(weight), free(added);
+	if (!x || !y || !weight || (!z && p->pass == GN_DNN_BACKWARD_DATA_NORM)) {
+		free(x), free(y), free(weight), free(added), free(z);
 		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor", gn_dnn_pass_name(p->pass));
 	}
-	if (p->pass == GN_DNN_BACKWARD_DATA) {
+	if (p->pass == GN_DNN_NORM_FORWARD || p->pass == GN_DNN_NORM_FORWARD_STATISTICS || p->pass == GN_DNN_NORM_BACKWARD_WEIGHT)
+		normalise(p, d, x);
+	if (p->pass == GN_DNN_BACKWARD_DATA || p->pass == GN_DNN_BACKWARD_DATA_NORM) {
 		gn_ref_conv_backward_data(&w, y, weight, x);
+		if (z)
+			pass_relu(p, d, z, x);
 		narrow(c->type, x, c->n, c->c, in, d->x);
-	} else if (p->pass == GN_DNN_BACKWARD_WEIGHT) {
+	} else if (p->pass == GN_DNN_BACKWARD_WEIGHT || p->pass == GN_DNN_NORM_BACKWARD_WEIGHT) {
 		gn_ref_conv_backward_weight(&w, x, y, weight, NULL);
 		narrow(c->type, weight, c->out_c, c->c, window, d->weight);
 	} else {
 		gn_ref_conv_forward(&w, x, weight, NULL, y);
-		if (p->pass == GN_DNN_FORWARD_STATISTICS)
+		if (p->pass == GN_DNN_FORWARD_STATISTICS || p->pass == GN_DNN_NORM_FORWARD_STATISTICS)
 			sum_channels(p, d, y);
-		else if (p->pass != GN_DNN_FORWARD)
+		else if (p->pass != GN_DNN_FORWARD && p->pass != GN_DNN_NORM_FORWARD)
 			finish(p, d, y, added);
 		narrow(c->type, y, c->n, c->out_c, out, d->y);
 	}
@@ -181,6 +231,7 @@ static enum gn_status run(const struct gn_dnn_plan *p, const struct gn_dnn_data 
 	free(y);
 	free(weight);
 	free(added);
+	free(z);
 	return GN_OK;
 }
 

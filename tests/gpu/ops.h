@@ -38,5 +38,18 @@ void ops_sum_channels(const struct gn_layout *l, const float *x, float *sums);
 void ops_make_results(const struct ops_sizes *s, struct ops_numbers *n);
 void ops_free_results(struct ops_numbers *n);
 void ops_run_oracle(struct bed *b, const struct ops_case *c, const struct ops_sizes *s, struct ops_numbers *n);
+/* Fails the point where got is further from want than the type's tolerance times factor; the largest of each type is kept. */
+extern double ops_worst[3];
+void ops_compare(struct bed *b, enum gn_cuda_type type, const char *what, const float *got, const float *want, size_t count,
+		 double factor);
+
+/* ops_device.c. Memory of the device, zeroed; NULL for none. */
+void *ops_device_bytes(struct bed *b, size_t bytes);
+/* Of a tensor in torch's order, in float. */
+void *ops_to_device(struct bed *b, struct gn_cuda_ops *ops, const struct gn_layout *l, const float *x);
+void ops_from_device(struct bed *b, struct gn_cuda_ops *ops, const struct gn_layout *l, const void *x, float *out);
+
+/* check_link.c: a batch norm and the convolution behind it, which know each other. */
+void check_links(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type);
 
 #endif

@@ -179,3 +179,22 @@ void ops_run_oracle(struct bed *b, const struct ops_case *c, const struct ops_si
 	free(y);
 	free(dy);
 }
+
+double ops_worst[3];
+
+void ops_compare(struct bed *b, enum gn_cuda_type type, const char *what, const float *got, const float *want, size_t count,
+		    double factor)
+{
+	static const double tolerances[] = {1e-5, 8e-3, 1e-3};
+	double off = 0, size = 0, allowed = tolerances[type] * factor;
+
+	for (size_t i = 0; i < count; i++) {
+		off += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+		size += (double)want[i] * want[i];
+	}
+	off = count ? sqrt(off) / (sqrt(size) + 1e-30) : 0;
+	if (off > ops_worst[type])
+		ops_worst[type] = off;
+	if (!(off <= allowed))
+		bed_fail(b, "%s: relative error %.2e (allowed %.0e)", what, off, allowed);
+}

@@ -112,7 +112,7 @@ static int show_fusion(struct gn_dnn *d, const char *device, enum gn_cuda_type t
 		if (!status)
 			gn_dnn_plan_destroy(p);
 	}
-	printf("# %s, %-4s, %-26s %s: %d planned, %d compiled, of %d\n", device, gn_cuda_type_name(type), gn_dnn_pass_name(pass), row,
+	printf("# %s, %-4s, %-31s %s: %d planned, %d compiled, of %d\n", device, gn_cuda_type_name(type), gn_dnn_pass_name(pass), row,
 	       planned, compiled, (int)RESNET50);
 	fflush(stdout);
 	if (unexpected)
@@ -120,21 +120,29 @@ static int show_fusion(struct gn_dnn *d, const char *device, enum gn_cuda_type t
 	return planned;
 }
 
-/* Those that need no compiler: of f16 with statistics, for all but the first layer. */
+/* Those that need no compiler: of f16, for all but the first layer. */
 static void check_fusions(struct gn_dnn *d, const char *device)
 {
-	char text[120];
-	int planned = show_fusion(d, device, GN_CUDA_F16, GN_DNN_FORWARD_STATISTICS);
+	static const enum gn_dnn_pass passes[] = {GN_DNN_FORWARD_STATISTICS, GN_DNN_NORM_FORWARD_STATISTICS,
+						  GN_DNN_NORM_BACKWARD_WEIGHT, GN_DNN_BACKWARD_DATA_NORM};
 
-	snprintf(text, sizeof text, "%s, f16: convolutions of ResNet-50 with statistics, %d of %d", device, planned, (int)RESNET50);
-	point(planned >= (int)RESNET50 - 1, text, "at least all but the first have an engine that is there when cuDNN is installed");
+	for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+		int planned = show_fusion(d, device, GN_CUDA_F16, passes[i]);
+		char text[120];
+
+		snprintf(text, sizeof text, "%s, f16: convolutions of ResNet-50, %s, %d of %d", device, gn_dnn_pass_name(passes[i]),
+			 planned, (int)RESNET50);
+		point(planned >= (int)RESNET50 - 1, text, "at least all but the first have an engine that is there when cuDNN is installed");
+	}
 }
 
 /* Minutes each. Without a driver the toolkit's stub stands in its place: with it cuDNN compiles, and fails only to load. */
 static void show_all_fusions(struct gn_dnn *d, const char *device)
 {
 	static const enum gn_cuda_type types[] = {GN_CUDA_BF16, GN_CUDA_F16};
-	static const enum gn_dnn_pass passes[] = {GN_DNN_FORWARD_STATISTICS, GN_DNN_NORM_FORWARD};
+	static const enum gn_dnn_pass passes[] = {GN_DNN_FORWARD_STATISTICS, GN_DNN_NORM_FORWARD,
+						  GN_DNN_NORM_FORWARD_STATISTICS, GN_DNN_NORM_BACKWARD_WEIGHT,
+						  GN_DNN_BACKWARD_DATA_NORM};
 
 	for (size_t t = 0; t < sizeof types / sizeof *types; t++)
 		for (size_t k = 0; k < sizeof passes / sizeof *passes; k++)

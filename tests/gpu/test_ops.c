@@ -63,56 +63,6 @@ static const struct ops_case cases[] = {
 	{"dropout of maps", {.kind = GN_OP_DROPOUT, .in = SHAPE(2, 6, 3, 3), .rate = 0.4, .seed = 77, .stream = 3}, 0, 0},
 };
 
-static void *device_bytes(struct bed *b, size_t bytes)
-{
-	return bytes ? bed_bytes(b, NULL, bytes) : NULL;
-}
-
-/* By a reorder operator, as a plan does it. */
-static void reorder(struct bed *b, struct gn_cuda_ops *ops, const struct gn_layout *from, const void *a,
-		    const struct gn_layout *to, void *out)
-{
-	struct gn_op_desc d = {.kind = GN_OP_REORDER, .in = {*from, *from}, .out = *to, .device = gn_cuda_ops_device(ops)};
-	struct gn_op_buffers v = {.in = {a}, .out = out};
-	struct gn_op *op;
-
-	if (!bed_ok(b, gn_op_create(GN_BACKEND_CUDA, &d, &op, &b->err), "reorder"))
-		return;
-	bed_ok(b, gn_op_bind(op, &v, &b->err), "reorder");
-	bed_ok(b, gn_op_forward(op, 0, &b->err), "reorder");
-	gn_op_destroy(op);
-}
-
-static struct gn_layout plain_of(const struct gn_layout *l)
-{
-	struct gn_layout p = *l;
-
-	p.block = 1;
-	p.element_bytes = 4;
-	return p;
-}
-
-static void *to_device(struct bed *b, struct gn_cuda_ops *ops, const struct gn_layout *l, const float *x)
-{
-	struct gn_layout p = plain_of(l);
-	void *staged = bed_bytes(b, x, gn_layout_bytes(&p)), *out = device_bytes(b, gn_layout_bytes(l));
-
-	if (staged && out)
-		reorder(b, ops, &p, staged, l, out);
-	return out;
-}
-
-static void from_device(struct bed *b, struct gn_cuda_ops *ops, const struct gn_layout *l, const void *x, float *out)
-{
-	struct gn_layout p = plain_of(l);
-	void *staged = device_bytes(b, gn_layout_bytes(&p));
-
-	if (!staged || !x)
-		return;
-	reorder(b, ops, l, x, &p, staged);
-	bed_fetch(b, out, staged, gn_layout_bytes(&p));
-}
-
 /* In place, from torch's order or back. */
 static void turn_weight(const struct ops_case *c, const struct ops_sizes *s, struct gn_weight_layout l, int back, float *w)
 {
@@ -136,25 +86,25 @@ static void provide(struct bed *b, struct gn_cuda_ops *ops, const struct ops_cas
 	for (size_t i = 0; i < s->y; i++)
 		half[i] = c->halves ? n->dy[i] / 2 : n->dy[i];
 	for (int i = 0; i < 2; i++) {
-		v->in[i] = s->x[i] ? to_device(b, ops, &info->in[i], n->x[i]) : NULL;
-		v->din[i] = s->x[i] && !c->inference ? device_bytes(b, gn_layout_bytes(&info->in[i])) : NULL;
+		v->in[i] = s->x[i] ? ops_to_device(b, ops, &info->in[i], n->x[i]) : NULL;
+		v->din[i] = s->x[i] && !c->inference ? ops_device_bytes(b, gn_layout_bytes(&info->in[i])) : NULL;
 	}
-	v->out = device_bytes(b, gn_layout_bytes(&info->out));
-	v->dout = to_device(b, ops, &info->out, half);
-	v->more_dout = c->halves && info->sums_gradients ? to_device(b, ops, &info->out, half) : NULL;
+	v->out = ops_device_bytes(b, gn_layout_bytes(&info->out));
+	v->dout = ops_to_device(b, ops, &info->out, half);
+	v->more_dout = c->halves && info->sums_gradients ? ops_to_device(b, ops, &info->out, half) : NULL;
 	v->weight = s->weight ? bed_bytes(b, w, s->weight * 4) : NULL;
 	v->bias = s->bias ? bed_bytes(b, n->bias, s->bias * 4) : NULL;
-	v->dweight = device_bytes(b, s->weight * 4);
-	v->dbias = device_bytes(b, s->bias * 4);
+	v->dweight = ops_device_bytes(b, s->weight * 4);
+	v->dbias = ops_device_bytes(b, s->bias * 4);
 	v->running_mean = bed_bytes(b, n->new_mean, s->channels * 4);
 	v->running_var = bed_bytes(b, n->new_var, s->channels * 4);
-	v->statistics = device_bytes(b, info->statistics_bytes);
+	v->statistics = ops_device_bytes(b, info->statistics_bytes);
 	if (s->sums && c->desc.kind == GN_OP_BATCH_NORM) {
 		ops_sum_channels(&s->out, n->x[0], n->sums);
 		v->statistics = bed_bytes(b, n->sums, s->sums * 4);
 	}
-	v->workspace = device_bytes(b, info->workspace_bytes);
-	v->scratch = device_bytes(b, info->scratch_bytes);
+	v->workspace = ops_device_bytes(b, info->workspace_bytes);
+	v->scratch = ops_device_bytes(b, info->scratch_bytes);
 	free(w);
 	free(half);
 }
@@ -163,7 +113,7 @@ static void take(struct bed *b, struct gn_cuda_ops *ops, const struct ops_case *
 		 const struct ops_sizes *s, const struct gn_op_buffers *v, struct ops_numbers *n)
 {
 	bed_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "the operator's work");
-	from_device(b, ops, &info->out, v->out, n->y);
+	ops_from_device(b, ops, &info->out, v->out, n->y);
 	bed_fetch(b, n->new_mean, v->running_mean, s->channels * 4);
 	bed_fetch(b, n->new_var, v->running_var, s->channels * 4);
 	if (v->statistics)
@@ -173,7 +123,7 @@ static void take(struct bed *b, struct gn_cuda_ops *ops, const struct ops_case *
 	if (c->inference)
 		return;
 	for (int i = 0; i < 2; i++)
-		from_device(b, ops, &info->in[i], v->din[i], n->dx[i]);
+		ops_from_device(b, ops, &info->in[i], v->din[i], n->dx[i]);
 	if (s->weight)
 		bed_fetch(b, n->dweight, v->dweight, s->weight * 4);
 	if (s->bias)
@@ -201,25 +151,6 @@ static void run_device(struct bed *b, struct gn_cuda_ops *ops, const struct ops_
 	gn_op_destroy(op);
 }
 
-static double worst[3];
-
-static void compare(struct bed *b, enum gn_cuda_type type, const char *what, const float *got, const float *want, size_t count,
-		    double factor)
-{
-	static const double tolerances[] = {1e-5, 8e-3, 1e-3};
-	double off = 0, size = 0, allowed = tolerances[type] * factor;
-
-	for (size_t i = 0; i < count; i++) {
-		off += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
-		size += (double)want[i] * want[i];
-	}
-	off = count ? sqrt(off) / (sqrt(size) + 1e-30) : 0;
-	if (off > worst[type])
-		worst[type] = off;
-	if (!(off <= allowed))
-		bed_fail(b, "%s: relative error %.2e (allowed %.0e)", what, off, allowed);
-}
-
 static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type, const struct ops_case *c)
 {
 	struct ops_numbers want = {0}, got;
@@ -233,16 +164,16 @@ static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type
 	ops_make_results(&s, &got);
 	ops_run_oracle(b, c, &s, &want);
 	run_device(b, ops, c, &s, &got);
-	compare(b, type, "output", got.y, want.y, s.y, 1);
-	compare(b, type, "sums of channels", got.sums, want.sums, s.sums, 1);
+	ops_compare(b, type, "output", got.y, want.y, s.y, 1);
+	ops_compare(b, type, "sums of channels", got.sums, want.sums, s.sums, 1);
 	for (int i = 0; i < 2 && !c->inference; i++)
-		compare(b, type, "gradient of the input", got.dx[i], want.dx[i], s.x[i], 2);
+		ops_compare(b, type, "gradient of the input", got.dx[i], want.dx[i], s.x[i], 2);
 	if (!c->inference) {
-		compare(b, type, "gradient of the weight", got.dweight, want.dweight, s.weight, 2);
-		compare(b, type, "gradient of the bias", got.dbias, want.dbias, s.bias, 2);
+		ops_compare(b, type, "gradient of the weight", got.dweight, want.dweight, s.weight, 2);
+		ops_compare(b, type, "gradient of the bias", got.dbias, want.dbias, s.bias, 2);
 	}
-	compare(b, GN_CUDA_F32, "running mean", got.new_mean, want.new_mean, s.channels, 1);
-	compare(b, GN_CUDA_F32, "running variance", got.new_var, want.new_var, s.channels, 1);
+	ops_compare(b, GN_CUDA_F32, "running mean", got.new_mean, want.new_mean, s.channels, 1);
+	ops_compare(b, GN_CUDA_F32, "running variance", got.new_var, want.new_var, s.channels, 1);
 	bed_end(b, "%s, %s", gn_cuda_type_name(type), c->name);
 	ops_free_results(&want);
 	ops_free_results(&got);
@@ -265,6 +196,7 @@ static enum gn_status check_type(struct bed *b, enum gn_cuda_type type, int tune
 		return status;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		check(b, ops, type, &cases[i]);
+	check_links(b, ops, type);
 	gn_cuda_ops_destroy(ops);
 	return GN_OK;
 }
@@ -307,7 +239,7 @@ int main(void)
 		b.failed++;
 	}
 	for (int type = 0; type < 3; type++)
-		printf("# %s: largest deviation %.1e\n", gn_cuda_type_name((enum gn_cuda_type)type), worst[type]);
+		printf("# %s: largest deviation %.1e\n", gn_cuda_type_name((enum gn_cuda_type)type), ops_worst[type]);
 	printf("1..%d\n", b.points);
 	failed = b.failed;
 	bed_close(&b);
