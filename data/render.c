@@ -3,6 +3,7 @@
 #include "data/augment.h"
 #include "data/resize.h"
 #include "src/base/arena.h"
+#include "src/base/vector.h"
 
 #include <stdlib.h>
 
@@ -113,13 +114,30 @@ static enum gn_status draw(struct gn_renderer *r, uint32_t epoch, uint64_t index
 }
 
 /* Values are 0 to 255, but for what float adds. */
+GN_VECTOR static void round_rgb(const float *restrict red, const float *restrict green, const float *restrict blue, size_t count,
+				uint8_t *restrict out)
+{
+	for (size_t i = 0; i < count; i++) {
+		out[3 * i] = (uint8_t)(int)(red[i] + 0.5f);
+		out[3 * i + 1] = (uint8_t)(int)(green[i] + 0.5f);
+		out[3 * i + 2] = (uint8_t)(int)(blue[i] + 0.5f);
+	}
+}
+
+GN_VECTOR static void round_grey(const float *restrict grey, size_t count, uint8_t *restrict out)
+{
+	for (size_t i = 0; i < count; i++)
+		out[i] = (uint8_t)(int)(grey[i] + 0.5f);
+}
+
 static void round_to_bytes(const struct gn_renderer *r, uint8_t *out)
 {
-	size_t plane = (size_t)r->target.height * r->target.width, channels = r->options->channels;
+	size_t plane = (size_t)r->target.height * r->target.width;
 
-	for (size_t i = 0; i < plane; i++)
-		for (size_t c = 0; c < channels; c++)
-			*out++ = (uint8_t)(int)(r->planes[c * plane + i] + 0.5f);
+	if (r->options->channels == 3)
+		round_rgb(r->planes, r->planes + plane, r->planes + 2 * plane, plane, out);
+	else
+		round_grey(r->planes, plane, out);
 }
 
 enum gn_status gn_renderer_run(struct gn_renderer *r, uint32_t epoch, uint64_t index, void *image, int32_t *label,

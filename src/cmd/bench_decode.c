@@ -1,6 +1,7 @@
 /* gannet bench decode: the way from a file to a sample, beside plain decoding of the same file by the same thread. */
 #include "src/cmd/bench_decode.h"
 
+#include "data/augment.h"
 #include "data/decode.h"
 #include "data/render.h"
 #include "src/base/clock.h"
@@ -30,7 +31,7 @@ struct decode_bench {
 	void *image;
 	uint64_t images;
 	double bytes, pixels;	    /* of a file, in the mean */
-	double plain_s, sample_s;   /* processor time for all images, the least of all passes */
+	double plain_s, sample_s, region_s; /* processor time for all images, the least of all passes */
 	double loader_images_per_s; /* with loader_threads, by the clock on the wall */
 };
 
@@ -53,10 +54,32 @@ static enum gn_status decode_plainly(struct decode_bench *b, uint64_t i, double 
 	return status;
 }
 
-/* One pass, the two ways in turns; each pass draws other views. */
+/* As for a sample, up to what a GPU could crop and resize as well. */
+static enum gn_status decode_region(struct decode_bench *b, uint32_t epoch, uint64_t i, struct gn_err *err)
+{
+	uint32_t width, height, denominator;
+	struct gn_region region;
+	struct gn_sample s;
+	struct gn_pixels p;
+	struct gn_view view;
+	enum gn_status status = gn_dataset_read(b->dataset, i, b->file, err);
+
+	gn_dataset_sample(b->dataset, i, &s);
+	if (!status)
+		status = gn_decoder_open(b->decoder, b->file, s.length_bytes, &width, &height, err);
+	if (status)
+		return status;
+	gn_view_draw(&b->options, epoch, i, width, height, &view);
+	if (!view.to_width || !view.to_height)
+		return GN_OK;
+	gn_view_decoding(&view, &denominator, &region);
+	return gn_decoder_read(b->decoder, &region, denominator, b->options.channels, &p, err);
+}
+
+/* One pass, the ways in turns; each pass draws other views. */
 static enum gn_status pass(struct decode_bench *b, uint32_t epoch, struct gn_err *err)
 {
-	double plain = 0, sample = 0;
+	double plain = 0, sample = 0, region = 0;
 	enum gn_status status = GN_OK;
 
 	for (uint64_t i = 0; i < b->images && !status; i++) {
@@ -68,10 +91,15 @@ static enum gn_status pass(struct decode_bench *b, uint32_t epoch, struct gn_err
 		if (!status)
 			status = gn_renderer_run(b->renderer, epoch, i, b->image, &label, err);
 		sample += cpu_s() - begin;
+		begin = cpu_s();
+		if (!status)
+			status = decode_region(b, epoch, i, err);
+		region += cpu_s() - begin;
 	}
 	if (!status) {
 		b->plain_s = fmin(b->plain_s, plain);
 		b->sample_s = fmin(b->sample_s, sample);
+		b->region_s = fmin(b->region_s, region);
 	}
 	return status;
 }
@@ -130,12 +158,15 @@ static void print(const struct decode_bench *b)
 
 	if (!b->o->json) {
 		printf("# %.0f images of %.0f bytes and %.0f pixels, to %ux%u; images/s of one processor, the best of %lld passes\n"
-		       "%-44s %10.1f\n%-44s %10.1f  %.2f of plain\n%-33s%3d threads %10.1f\n", n, b->bytes, b->pixels,
+		       "%-44s %10.1f\n%-44s %10.1f  %.2f of plain\n%-44s %10.1f  %.2f\n%-33s%3d threads %10.1f\n"
+		       "%-44s %10.2f processors\n", n, b->bytes, b->pixels,
 		       b->options.width, b->options.height, (long long)b->o->iters, "plain libjpeg-turbo, whole image",
 		       n / b->plain_s,
 		       b->options.bytes ? "read, check, crop, decode, resize, round" : "read, check, crop, decode, resize, normalise",
-		       n / b->sample_s, b->plain_s / b->sample_s,
-		       "the loader, all together,", b->options.threads, b->loader_images_per_s);
+		       n / b->sample_s, b->plain_s / b->sample_s, "the same but resizing and what follows", n / b->region_s,
+		       b->plain_s / b->region_s,
+		       "the loader, all together,", b->options.threads, b->loader_images_per_s,
+		       "for 1000 images/s", 1000 * b->sample_s / n);
 		return;
 	}
 	gn_json_init(&j);
@@ -148,6 +179,7 @@ static void print(const struct decode_bench *b)
 	gn_json_string(&j, "to", b->options.bytes ? "bytes" : "floats");
 	gn_json_fixed(&j, "plain_images_per_s_per_core", n / b->plain_s, 1);
 	gn_json_fixed(&j, "images_per_s_per_core", n / b->sample_s, 1);
+	gn_json_fixed(&j, "unresized_images_per_s_per_core", n / b->region_s, 1);
 	gn_json_fixed(&j, "of_plain", b->plain_s / b->sample_s, 3);
 	gn_json_int(&j, "threads", b->options.threads);
 	gn_json_fixed(&j, "loader_images_per_s", b->loader_images_per_s, 1);
@@ -159,7 +191,7 @@ static void print(const struct decode_bench *b)
 int gn_bench_decode(const struct gn_bench_options *o)
 {
 	struct decode_bench b = {
-		.o = o, .plain_s = INFINITY, .sample_s = INFINITY,
+		.o = o, .plain_s = INFINITY, .sample_s = INFINITY, .region_s = INFINITY,
 		.options = {.seed = 1, .ranks = 1, .batch = 32, .channels = 3, .height = (uint32_t)o->side, .width = (uint32_t)o->side,
 			    .training = 1, .bytes = o->bytes, .augment = GN_AUGMENT_CROP_FLIP, .mean = {0.485f, 0.456f, 0.406f},
 			    .deviation = {0.229f, 0.224f, 0.225f}, .threads = (int)o->loader_threads, .prefetch_bytes = 64 << 20},

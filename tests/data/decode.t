@@ -12,8 +12,10 @@ cat >"$dir/check.py" <<'PY'
 import json, sys
 row = json.load(sys.stdin)
 assert row["images"] == 30 and row["pixels"] == 160 * 200 and row["side"] == 96, row
-rates = [row[key] for key in ("plain_images_per_s_per_core", "images_per_s_per_core", "loader_images_per_s")]
+rates = [row[key] for key in ("plain_images_per_s_per_core", "images_per_s_per_core", "loader_images_per_s",
+	"unresized_images_per_s_per_core")]
 assert all(rate > 1 for rate in rates), row
+assert rates[3] > rates[1], row
 assert abs(row["of_plain"] - rates[1] / rates[0]) < 0.01, row
 PY
 # shellcheck disable=SC2016
