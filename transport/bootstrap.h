@@ -29,6 +29,8 @@ struct gn_bootstrap_ops {
 	 * here for all others, or not. */
 	enum gn_status (*word)(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *len,
 			       struct gn_err *err);
+	/* Whether rank 0 has said meanwhile that nothing comes of it: GN_OK when not, else why. Does not wait. */
+	enum gn_status (*called_off)(struct gn_bootstrap *b, struct gn_err *err);
 	/* Collective: out[rank], lens[rank] for every rank; each out[rank] is malloc'ed (never NULL) for the caller. */
 	enum gn_status (*exchange)(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *lens,
 				   struct gn_err *err);
@@ -63,5 +65,7 @@ enum gn_status gn_bootstrap_alone(struct gn_bootstrap **out, struct gn_err *err)
 enum gn_status gn_bootstrap_may_wait(const struct gn_bootstrap *b, uint64_t started_ns, const char *what,
 				     struct gn_err *err);
 int gn_bootstrap_nap_ms(const struct gn_bootstrap *b);
+/* For sources on which nobody calls anything off. */
+enum gn_status gn_bootstrap_never_off(struct gn_bootstrap *b, struct gn_err *err);
 
 #endif

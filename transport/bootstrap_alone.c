@@ -26,6 +26,12 @@ int gn_bootstrap_nap_ms(const struct gn_bootstrap *b)
 	return b->progress ? 1 : 100;
 }
 
+enum gn_status gn_bootstrap_never_off(struct gn_bootstrap *b, struct gn_err *err)
+{
+	(void)b, (void)err;
+	return GN_OK;
+}
+
 static enum gn_status alone_word(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *len,
 				 struct gn_err *err)
 {
@@ -54,7 +60,7 @@ static void alone_destroy(struct gn_bootstrap *b, int clean)
 	free(b);
 }
 
-static const struct gn_bootstrap_ops alone_ops = {"alone", alone_word, alone_exchange, alone_destroy};
+static const struct gn_bootstrap_ops alone_ops = {"alone", alone_word, gn_bootstrap_never_off, alone_exchange, alone_destroy};
 
 enum gn_status gn_bootstrap_alone(struct gn_bootstrap **out, struct gn_err *err)
 {

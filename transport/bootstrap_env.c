@@ -305,6 +305,17 @@ static enum gn_status env_word(struct gn_bootstrap *b, const void *mine, size_t 
 	return status ? status : receive_message(b, 0, e->fds[0], out, len, err);
 }
 
+static enum gn_status env_called_off(struct gn_bootstrap *b, struct gn_err *err)
+{
+	int fd = ((const struct env_bootstrap *)b)->fds[0];
+	uint64_t first;
+
+	if (b->rank == 0 || recv(fd, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) != (ssize_t)sizeof first || first != CALLED_OFF ||
+	    recv(fd, &first, sizeof first, MSG_DONTWAIT) != (ssize_t)sizeof first)
+		return GN_OK;
+	return hear_why(b, 0, fd, err);
+}
+
 static void env_destroy(struct gn_bootstrap *b, int clean)
 {
 	struct env_bootstrap *e = (struct env_bootstrap *)b;
@@ -318,7 +329,7 @@ static void env_destroy(struct gn_bootstrap *b, int clean)
 	free(e);
 }
 
-static const struct gn_bootstrap_ops env_ops = {"environment", env_word, env_exchange, env_destroy};
+static const struct gn_bootstrap_ops env_ops = {"environment", env_word, env_called_off, env_exchange, env_destroy};
 
 /* The file that the user names, or one in the home directory that all of the user's jobs share. */
 static enum gn_status find_secret(struct env_bootstrap *e, struct gn_log *log, struct gn_err *err)

@@ -3,18 +3,16 @@
 #include "transport/bootstrap.h"
 
 #include "src/base/clock.h"
+#include "transport/pmix_call.h"
 
-#include <errno.h>
-#include <pmix.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* A single look for a value, and how long until the next. */
+/* A single look for a value: what PMIx is told, and what it gets; and how long until the next. */
 #define LOOK_S 2
+#define PATIENCE_NS 4000000000u
 #define PAUSE_NS 5000000
 
 struct pmix_bootstrap {
@@ -24,129 +22,24 @@ struct pmix_bootstrap {
 	uint64_t timeout_ns;
 };
 
-/* A call to PMIx that may outlive its caller, who gives up when a peer is lost: both sides hold it. */
-struct pending {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	int done, holders;
-	pmix_status_t result;
-	/* what a look-up found */
-	char *bytes;
-	size_t len_bytes;
-};
-
-static enum gn_status pmix_fail(struct gn_err *err, const char *what, pmix_status_t rc)
-{
-	return gn_err_set(err, GN_ERR_FAILED, "%s failed: %s (%d)", what, PMIx_Error_string(rc), rc);
-}
-
-static struct pending *pending_new(struct gn_err *err)
-{
-	struct pending *p = calloc(1, sizeof *p);
-	pthread_condattr_t attr;
-
-	if (!p) {
-		gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a call to PMIx");
-		return NULL;
-	}
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_mutex_init(&p->lock, NULL);
-	pthread_cond_init(&p->changed, &attr);
-	pthread_condattr_destroy(&attr);
-	p->holders = 2;
-	return p;
-}
-
-static void pending_drop(struct pending *p)
-{
-	int left;
-
-	pthread_mutex_lock(&p->lock);
-	left = --p->holders;
-	pthread_mutex_unlock(&p->lock);
-	if (left)
-		return;
-	pthread_cond_destroy(&p->changed);
-	pthread_mutex_destroy(&p->lock);
-	free(p->bytes);
-	free(p);
-}
-
-static void pending_done(pmix_status_t status, void *data)
-{
-	struct pending *p = data;
-
-	pthread_mutex_lock(&p->lock);
-	p->done = 1;
-	p->result = status;
-	pthread_cond_signal(&p->changed);
-	pthread_mutex_unlock(&p->lock);
-	pending_drop(p);
-}
-
-/* The value is the library's, and gone when this returns. */
-static void pending_found(pmix_status_t status, pmix_value_t *value, void *data)
-{
-	struct pending *p = data;
-	const pmix_byte_object_t *found = value && value->type == PMIX_BYTE_OBJECT ? &value->data.bo : NULL;
-
-	if (status == PMIX_SUCCESS) {
-		p->bytes = found && found->size ? malloc(found->size) : NULL;
-		status = !found || !found->size ? PMIX_ERR_NOT_FOUND : p->bytes ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
-	}
-	if (p->bytes) {
-		p->len_bytes = found->size;
-		memcpy(p->bytes, found->bytes, found->size);
-	}
-	pending_done(status, p);
-}
-
-/* Waits in short slices, so that a loss seen by the watch ends it. */
-static enum gn_status pending_wait(const struct gn_bootstrap *b, struct pending *p, const char *what, struct gn_err *err)
-{
-	uint64_t started = gn_clock_ns();
-	enum gn_status status = GN_OK;
-	struct timespec until;
-
-	pthread_mutex_lock(&p->lock);
-	while (!p->done && !status) {
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += gn_bootstrap_nap_ms(b) * 1000000L;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
-		if (pthread_cond_timedwait(&p->changed, &p->lock, &until) == ETIMEDOUT)
-			status = gn_bootstrap_may_wait(b, started, what, err);
-	}
-	if (p->done)
-		status = p->result == PMIX_SUCCESS ? GN_OK : pmix_fail(err, what, p->result);
-	pthread_mutex_unlock(&p->lock);
-	return status;
-}
-
 static enum gn_status fence(struct gn_bootstrap *b, struct gn_err *err)
 {
-	struct pending *p = pending_new(err);
+	struct gn_pmix_call *p = gn_pmix_call_new(err);
 	enum gn_status status;
 	pmix_status_t rc;
-	pmix_info_t info;
 	bool collect = true;
 
 	if (!p)
 		return GN_ERR_NO_MEMORY;
-	PMIX_INFO_CONSTRUCT(&info);
-	PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-	rc = PMIx_Fence_nb(NULL, 0, &info, 1, pending_done, p);
+	PMIX_INFO_LOAD(&p->info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+	rc = PMIx_Fence_nb(NULL, 0, &p->info, 1, gn_pmix_call_done, p);
 	if (rc == PMIX_SUCCESS) {
-		status = pending_wait(b, p, "the exchange over PMIx", err);
+		status = gn_pmix_call_wait(b, p, 0, "the exchange over PMIx", err);
 	} else {
-		pending_drop(p);
-		status = rc == PMIX_OPERATION_SUCCEEDED ? GN_OK : pmix_fail(err, "PMIx fence", rc);
+		gn_pmix_call_drop(p);
+		status = rc == PMIX_OPERATION_SUCCEEDED ? GN_OK : gn_pmix_fail(err, "PMIx fence", rc);
 	}
-	pending_drop(p);
-	PMIX_INFO_DESTRUCT(&info);
+	gn_pmix_call_drop(p);
 	return status;
 }
 
@@ -168,10 +61,10 @@ static enum gn_status put(const char *key, const void *data, size_t len_bytes, s
 	if (rc == PMIX_SUCCESS)
 		rc = PMIx_Commit();
 	free(packed);
-	return rc == PMIX_SUCCESS ? GN_OK : pmix_fail(err, "PMIx put", rc);
+	return rc == PMIX_SUCCESS ? GN_OK : gn_pmix_fail(err, "PMIx put", rc);
 }
 
-static enum gn_status unpack(const struct pending *p, void **out, size_t *len_bytes, struct gn_err *err)
+static enum gn_status unpack(const struct gn_pmix_call *p, void **out, size_t *len_bytes, struct gn_err *err)
 {
 	char *copy = malloc(p->len_bytes);
 
@@ -185,32 +78,25 @@ static enum gn_status unpack(const struct pending *p, void **out, size_t *len_by
 
 /* One look. PMIx waits for a value that is not there yet, most of the time: up to 4.2 (at least) it sometimes says at once that
  * there is none, or waits although it has come. So each look is short, and there will be another. */
-static enum gn_status look_up(const struct pmix_bootstrap *b, int rank, const char *key, struct pending **out, struct gn_err *err)
+static enum gn_status look_up(const struct pmix_bootstrap *b, int rank, const char *key, struct gn_pmix_call **out, struct gn_err *err)
 {
-	struct pending *p = pending_new(err);
+	struct gn_pmix_call *p = *out = gn_pmix_call_new(err);
 	int look_s = LOOK_S;
-	enum gn_status status;
-	pmix_proc_t who;
 	pmix_status_t rc;
-	pmix_info_t info;
 	char what[64];
 
 	if (!p)
 		return GN_ERR_NO_MEMORY;
 	snprintf(what, sizeof what, "asking PMIx for what rank %d has to say", rank);
-	PMIX_LOAD_PROCID(&who, b->me.nspace, (pmix_rank_t)rank);
-	PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &look_s, PMIX_INT);
-	rc = PMIx_Get_nb(&who, key, &info, 1, pending_found, p);
-	if (rc == PMIX_SUCCESS) {
-		status = pending_wait(&b->base, p, what, err);
-	} else {
-		p->result = rc;
-		pending_drop(p);
-		status = pmix_fail(err, what, rc);
-	}
-	PMIX_INFO_DESTRUCT(&info);
-	*out = p;
-	return status;
+	snprintf(p->key, sizeof p->key, "%s", key);
+	PMIX_LOAD_PROCID(&p->who, b->me.nspace, (pmix_rank_t)rank);
+	PMIX_INFO_LOAD(&p->info, PMIX_TIMEOUT, &look_s, PMIX_INT);
+	rc = PMIx_Get_nb(&p->who, p->key, &p->info, 1, gn_pmix_call_found, p);
+	if (rc == PMIX_SUCCESS)
+		return gn_pmix_call_wait(&b->base, p, gn_clock_ns() + PATIENCE_NS, what, err);
+	p->seen = rc;
+	gn_pmix_call_drop(p);
+	return gn_pmix_fail(err, what, rc);
 }
 
 static int may_come_yet(pmix_status_t result)
@@ -223,20 +109,20 @@ static enum gn_status get(const struct pmix_bootstrap *b, int rank, const char *
 			  size_t *len_bytes, struct gn_err *err)
 {
 	const struct timespec pause = {0, PAUSE_NS};
-	struct pending *p = NULL;
+	struct gn_pmix_call *p;
 	enum gn_status status;
 	int again;
 
 	do {
-		if (p)
-			nanosleep(&pause, NULL);
 		status = look_up(b, rank, key, &p, err);
 		if (!p)
 			return status;
-		again = status == GN_ERR_FAILED && may_come_yet(p->result) && gn_clock_ns() < until_ns;
+		again = status == GN_ERR_FAILED && may_come_yet(p->seen) && gn_clock_ns() < until_ns;
 		if (!status)
 			status = unpack(p, out, len_bytes, err);
-		pending_drop(p);
+		gn_pmix_call_drop(p);
+		if (again)
+			nanosleep(&pause, NULL);
 	} while (again);
 	return status;
 }
@@ -287,7 +173,7 @@ static void pmix_destroy(struct gn_bootstrap *b, int clean)
 	free(b);
 }
 
-static const struct gn_bootstrap_ops pmix_ops = {"pmix", pmix_word, pmix_exchange, pmix_destroy};
+static const struct gn_bootstrap_ops pmix_ops = {"pmix", pmix_word, gn_bootstrap_never_off, pmix_exchange, pmix_destroy};
 
 static enum gn_status job_size(const pmix_proc_t *me, int *size, struct gn_err *err)
 {
@@ -298,7 +184,7 @@ static enum gn_status job_size(const pmix_proc_t *me, int *size, struct gn_err *
 	PMIX_LOAD_PROCID(&all, me->nspace, PMIX_RANK_WILDCARD);
 	rc = PMIx_Get(&all, PMIX_JOB_SIZE, NULL, 0, &value);
 	if (rc != PMIX_SUCCESS)
-		return pmix_fail(err, "asking PMIx for the number of ranks", rc);
+		return gn_pmix_fail(err, "asking PMIx for the number of ranks", rc);
 	*size = value->type == PMIX_UINT32 ? (int)value->data.uint32 : 0;
 	PMIX_VALUE_RELEASE(value);
 	return *size > 0 ? GN_OK : gn_err_set(err, GN_ERR_FAILED, "PMIx told no usable number of ranks");

@@ -15,6 +15,7 @@ libgannet_transport_a_SOURCES = \
 	transport/bootstrap_alone.c \
 	transport/bootstrap_env.c \
 	transport/bootstrap_pmix.c \
+	transport/pmix_call.c transport/pmix_call.h \
 	transport/carrier.c transport/carrier.h \
 	transport/choose.c transport/choose_form.c transport/choose.h \
 	transport/coll.c transport/coll.h \

@@ -290,10 +290,14 @@ enum gn_status gn_watch_join(const struct gn_watch_options *options, const struc
 	if (status)
 		return status;
 	gn_err_set(&why, GN_ERR_FAILED, "it has no address");
-	while (!knock_at_each(w, invitation, deadline, &why) && gn_clock_ns() < deadline)
+	while (!knock_at_each(w, invitation, deadline, &why) && !status && gn_clock_ns() < deadline) {
 		nanosleep(&pause, NULL);
+		status = options->called_off ? options->called_off(options->context, err) : GN_OK;
+	}
 	if (w->up.fd < 0) {
 		release(w);
+		if (status)
+			return status;
 		if (why.status == GN_ERR_USAGE)
 			return gn_err_set(err, GN_ERR_USAGE, "rank 0 refuses rank %d: %s", options->rank, why.text);
 		return gn_err_set(err, GN_ERR_PEER_LOST, "rank 0 is lost: its watch has not let rank %d in for %.1f s, under none of its %u "

@@ -34,6 +34,9 @@ struct gn_watch_options {
 	struct gn_secret secret;
 	struct gn_recorder *recorder; /* borrowed; NULL: stalls are not noticed */
 	struct gn_log *log; /* who was refused; may be NULL, and outlives the watch */
+	/* Whoever joins: whether that is of no use any more, GN_OK when it is, else why. NULL: nobody can tell. */
+	enum gn_status (*called_off)(void *context, struct gn_err *err);
+	void *context;
 };
 
 /* Rank 0: listens and makes an invitation to hand out; the thread runs from here on. Whoever has not joined timeout_ms later is
@@ -44,7 +47,7 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
  * lost. The others: nothing to do. */
 void gn_watch_expect_all(struct gn_watch *w);
 /* Others: join by rank 0's invitation, which shows that it runs; its addresses are tried in order. Blocks, silent_after_ms and a
- * millisecond a rank at most: then rank 0 is lost, GN_ERR_PEER_LOST, or has refused this rank, GN_ERR_USAGE. */
+ * millisecond a rank at most: then rank 0 is lost, GN_ERR_PEER_LOST, or has refused this rank, GN_ERR_USAGE; or what called_off says. */
 enum gn_status gn_watch_join(const struct gn_watch_options *options, const struct gn_watch_invitation *invitation,
 			     struct gn_watch **out, struct gn_err *err);
 /* host_of names ranks in messages from now on: size texts of at most 255 characters, copied. Until then rank 0 tells the address

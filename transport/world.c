@@ -192,11 +192,19 @@ static enum gn_status join_early(struct gn_world *w, struct gn_watch_options *o,
 	return status;
 }
 
+static enum gn_status called_off(void *bootstrap, struct gn_err *err)
+{
+	struct gn_bootstrap *b = bootstrap;
+
+	return b->ops->called_off(b, err);
+}
+
 /* The watch first, so that whoever has come is watched while others are still missing. */
 static enum gn_status meet(struct gn_world *w, const struct gn_world_options *o, struct gn_log *log, struct gn_err *err)
 {
 	struct gn_bootstrap *b = w->bootstrap;
-	struct gn_watch_options options = {b->rank, b->size, o->silent_after_ms, o->timeout_ms, {{0}}, w->recorder, log};
+	struct gn_watch_options options = {b->rank, b->size, o->silent_after_ms, o->timeout_ms, {{0}}, w->recorder, log,
+					   called_off, b};
 	struct word word = {{{0}}, {0}};
 	enum gn_status status = b->rank ? join_early(w, &options, err) : host_watch(w, &options, &word, err);
 

@@ -18,7 +18,7 @@ void gn_cuda_link_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn)
 	const struct gn_op_desc *d = &c->base.desc;
 	enum gn_dnn_pass pass = c->counting ? GN_DNN_NORM_FORWARD_STATISTICS : GN_DNN_NORM_FORWARD;
 
-	/* scale and shift in the type of the tensors are too coarse for nobody but f32 */
+	/* f32 has digits that sums in float lose */
 	if (!d->link || !d->training || d->bias || !c->data || c->conv.type == GN_CUDA_F32)
 		return;
 	if (!gn_dnn_plan_create(dnn, &c->conv, GN_DNN_NORM_BACKWARD_WEIGHT, &c->norm_weight, NULL) &&
