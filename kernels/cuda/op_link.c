@@ -49,15 +49,15 @@ size_t gn_cuda_link_room_bytes(const struct gn_cuda_conv *c)
 
 /* --- the passes --- */
 
+/* Each with what its graph knows of, and no more. */
 static struct gn_dnn_data forward_data(const struct gn_cuda_conv *c)
 {
 	const struct gn_op_buffers *b = &c->base.buffers;
-	struct gn_dnn_data d = {0};
+	struct gn_dnn_data norm = {0}, d;
 
-	gn_cuda_norm_show(c->base.desc.link->norm, &d);
-	d.x = (void *)d.z;
-	d.weight = gn_cuda_conv_weight(c);
-	d.y = b->out;
+	gn_cuda_norm_show(c->base.desc.link->norm, &norm);
+	d = (struct gn_dnn_data){
+		.x = (void *)norm.z, .scale = norm.scale, .shift = norm.shift, .weight = gn_cuda_conv_weight(c), .y = b->out};
 	if (c->counting) {
 		d.sum = b->statistics;
 		d.squares = b->statistics + c->conv.out_c;
@@ -67,13 +67,11 @@ static struct gn_dnn_data forward_data(const struct gn_cuda_conv *c)
 
 static struct gn_dnn_data weight_data(const struct gn_cuda_conv *c)
 {
-	struct gn_dnn_data d = {0};
+	struct gn_dnn_data norm = {0};
 
-	gn_cuda_norm_show(c->base.desc.link->norm, &d);
-	d.x = (void *)d.z;
-	d.weight = gn_cuda_conv_weight_gradient(c);
-	d.y = (void *)c->base.buffers.dout;
-	return d;
+	gn_cuda_norm_show(c->base.desc.link->norm, &norm);
+	return (struct gn_dnn_data){.x = (void *)norm.z, .scale = norm.scale, .shift = norm.shift,
+				    .weight = gn_cuda_conv_weight_gradient(c), .y = (void *)c->base.buffers.dout};
 }
 
 static struct gn_dnn_data data_data(const struct gn_cuda_conv *c)
@@ -81,6 +79,7 @@ static struct gn_dnn_data data_data(const struct gn_cuda_conv *c)
 	struct gn_dnn_data d = {0};
 
 	gn_cuda_norm_show(c->base.desc.link->norm, &d);
+	d.scale = d.shift = NULL;
 	d.x = c->base.buffers.din[0];
 	d.weight = gn_cuda_conv_weight(c);
 	d.y = (void *)c->base.buffers.dout;
