@@ -1,5 +1,6 @@
 #include "transport/devices.h"
 
+#include "src/base/clock.h"
 #include "src/base/file.h"
 
 #include <dirent.h>
@@ -14,7 +15,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
+
+/* The kernel's clock moves on in steps of at most this. */
+#define TICK_MS 10
 
 /* A small /sys file without its newline into text; 0, or -1. */
 static int read_text(char *text, size_t size, const char *format, const char *a, const char *b, const char *c)
@@ -129,7 +134,19 @@ static uint64_t soft_payload(const char *root, const char *parent)
 	return payload;
 }
 
-static void read_port(struct gn_net_device *d, const char *root, const char *port)
+/* The kernel keeps what it has read of a port's hw_counters for their lifespan, in ms, and gives that to whoever asks meanwhile. Only
+ * after as long do they hold all that was counted when the reading of devices began. */
+static void await_counters(const char *base, const char *port, uint64_t began_ns)
+{
+	uint64_t kept_ms = read_number("%s/ports/%s/%s", base, port, "hw_counters/lifespan");
+	uint64_t until_ns = began_ns + (kept_ms + TICK_MS) * 1000000, now = gn_clock_ns();
+
+	if (kept_ms && now < until_ns)
+		nanosleep(&(struct timespec){.tv_sec = (time_t)((until_ns - now) / 1000000000),
+					     .tv_nsec = (long)((until_ns - now) % 1000000000)}, NULL);
+}
+
+static void read_port(struct gn_net_device *d, const char *root, const char *port, uint64_t began_ns)
 {
 	char base[PATH_MAX], text[64];
 	uint64_t payload;
@@ -147,12 +164,13 @@ static void read_port(struct gn_net_device *d, const char *root, const char *por
 		d->kind = GN_DEVICE_SOFT_RDMA;
 		d->hardware = 0;
 		payload = soft_payload(root, text);
+		await_counters(base, port, began_ns);
 		d->sent_bytes += payload * read_number("%s/ports/%s/%s", base, port, "hw_counters/sent_pkts");
 		d->received_bytes += payload * read_number("%s/ports/%s/%s", base, port, "hw_counters/rcvd_pkts");
 	}
 }
 
-static void read_rdma(struct gn_net_device *d, const char *root)
+static void read_rdma(struct gn_net_device *d, const char *root, uint64_t began_ns)
 {
 	char path[PATH_MAX];
 	struct dirent *entry;
@@ -165,13 +183,14 @@ static void read_rdma(struct gn_net_device *d, const char *root)
 	ports = opendir(path);
 	while (ports && (entry = readdir(ports)))
 		if (entry->d_name[0] != '.')
-			read_port(d, root, entry->d_name);
+			read_port(d, root, entry->d_name, began_ns);
 	if (ports)
 		closedir(ports);
 }
 
 static enum gn_status read_all_rdma(const char *root, struct gn_devices *out, struct gn_err *err)
 {
+	uint64_t began_ns = gn_clock_ns();
 	enum gn_status status = GN_OK;
 	struct gn_net_device *d;
 	struct dirent *entry;
@@ -186,7 +205,7 @@ static enum gn_status read_all_rdma(const char *root, struct gn_devices *out, st
 			continue;
 		d = append(out, entry->d_name, strlen(entry->d_name));
 		if (d)
-			read_rdma(d, root);
+			read_rdma(d, root, began_ns);
 		else
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for network devices");
 	}

@@ -31,7 +31,8 @@ struct gn_devices {
 };
 
 /* This process's network devices, and the RDMA devices under root/class/infiniband (root is "/sys"; what is hardware is
- * looked up there, too). */
+ * looked up there, too). Counters hold all that had been sent and received when the call began; for soft RDMA, whose counters the
+ * kernel keeps for some milliseconds, that takes as long. */
 enum gn_status gn_devices_read(const char *root, struct gn_devices *out, struct gn_err *err);
 void gn_devices_release(struct gn_devices *d);
 

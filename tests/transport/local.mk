@@ -3,6 +3,7 @@ TRANSPORT_TESTS = \
 	tests/transport/test_bootstrap \
 	tests/transport/test_carrier \
 	tests/transport/test_detect \
+	tests/transport/test_devices \
 	tests/transport/test_handshake \
 	tests/transport/test_rails \
 	tests/transport/test_recorder \
@@ -23,6 +24,8 @@ tests_transport_test_carrier_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_carrier_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_detect_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_detect_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_devices_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_devices_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_handshake_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_handshake_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_rails_CPPFLAGS = $(TEST_CPPFLAGS)
