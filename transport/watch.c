@@ -290,7 +290,7 @@ enum gn_status gn_watch_join(const struct gn_watch_options *options, const struc
 	if (status)
 		return status;
 	gn_err_set(&why, GN_ERR_FAILED, "it has no address");
-	while (!knock_at_each(w, invitation, deadline, &why) && !status && gn_clock_ns() < deadline) {
+	while (!status && !knock_at_each(w, invitation, deadline, &why) && gn_clock_ns() < deadline) {
 		nanosleep(&pause, NULL);
 		status = options->called_off ? options->called_off(options->context, err) : GN_OK;
 	}
