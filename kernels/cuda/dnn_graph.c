@@ -127,9 +127,14 @@ static void convolve(struct gn_dnn_graph *g, const struct names *names, cudnnBac
 	add_node(g, node, "cudnnBackendFinalize of a convolution operation");
 }
 
-/* y = x (mode) b; b NULL for modes with one operand. */
-static void pointwise(struct gn_dnn_graph *g, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
-		      cudnnBackendDescriptor_t y)
+static void put(struct gn_dnn_graph *g, cudnnBackendDescriptor_t node, cudnnBackendAttributeName_t name,
+		cudnnBackendDescriptor_t tensor_or_description)
+{
+	gn_dnn_set(g, node, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensor_or_description);
+}
+
+/* An operation that has no tensors yet. */
+static cudnnBackendDescriptor_t begin_pointwise(struct gn_dnn_graph *g, cudnnPointwiseMode_t mode)
 {
 	cudnnBackendDescriptor_t what = gn_dnn_make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "pointwise");
 	cudnnBackendDescriptor_t node = gn_dnn_make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise operation");
@@ -138,11 +143,20 @@ static void pointwise(struct gn_dnn_graph *g, cudnnPointwiseMode_t mode, cudnnBa
 	gn_dnn_set(g, what, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
 	gn_dnn_set(g, what, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
 	gn_dnn_finalize(g, what, "cudnnBackendFinalize of a pointwise descriptor");
-	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &what);
-	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
+	put(g, node, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what);
+	return node;
+}
+
+/* y = x (mode) b; b NULL for modes with one operand. */
+static void pointwise(struct gn_dnn_graph *g, cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
+		      cudnnBackendDescriptor_t y)
+{
+	cudnnBackendDescriptor_t node = begin_pointwise(g, mode);
+
+	put(g, node, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
 	if (b)
-		gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &b);
-	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
+		put(g, node, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+	put(g, node, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
 	add_node(g, node, "cudnnBackendFinalize of a pointwise operation");
 }
 
@@ -180,9 +194,9 @@ static void count(struct gn_dnn_graph *g, cudnnBackendDescriptor_t y)
 	node = gn_dnn_make(g, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, "statistics operation");
 	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode);
 	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
-	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
-	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &sum);
-	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &squares);
+	put(g, node, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, y);
+	put(g, node, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, sum);
+	put(g, node, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, squares);
 	add_node(g, node, "cudnnBackendFinalize of a statistics operation");
 }
 
@@ -212,18 +226,11 @@ static cudnnBackendDescriptor_t norm(struct gn_dnn_graph *g)
 /* dx = dy where x is above zero. */
 static void relu_back(struct gn_dnn_graph *g, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t dy, cudnnBackendDescriptor_t dx)
 {
-	cudnnBackendDescriptor_t what = gn_dnn_make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "pointwise");
-	cudnnBackendDescriptor_t node = gn_dnn_make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise operation");
-	const cudnnPointwiseMode_t mode = CUDNN_POINTWISE_RELU_BWD;
-	const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+	cudnnBackendDescriptor_t node = begin_pointwise(g, CUDNN_POINTWISE_RELU_BWD);
 
-	gn_dnn_set(g, what, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-	gn_dnn_set(g, what, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
-	gn_dnn_finalize(g, what, "cudnnBackendFinalize of a pointwise descriptor");
-	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &what);
-	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
-	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dy);
-	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &dx);
+	put(g, node, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+	put(g, node, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, dy);
+	put(g, node, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, dx);
 	add_node(g, node, "cudnnBackendFinalize of a relu's gradient");
 }
 
@@ -231,27 +238,21 @@ static void relu_back(struct gn_dnn_graph *g, cudnnBackendDescriptor_t x, cudnnB
 static void norm_weight_back(struct gn_dnn_graph *g, cudnnBackendDescriptor_t z, cudnnBackendDescriptor_t mean,
 			     cudnnBackendDescriptor_t inverse, cudnnBackendDescriptor_t weight, cudnnBackendDescriptor_t dy)
 {
-	const struct {
-		cudnnBackendAttributeName_t name;
-		cudnnBackendDescriptor_t tensor;
-	} tensors[] = {
-		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC, mean},
-		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC, inverse},
-		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC, weight},
-		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC, z},
-		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DY_DESC, dy},
-		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC, channels(g, GN_DNN_ID_DNORM_WEIGHT, g->conv->c)},
-		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC, channels(g, GN_DNN_ID_DNORM_BIAS, g->conv->c)},
-		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC, channels(g, GN_DNN_ID_FACTORS, g->conv->c)},
-		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC, channels(g, GN_DNN_ID_FACTORS + 1, g->conv->c)},
-		{CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS, channels(g, GN_DNN_ID_FACTORS + 2, g->conv->c)},
-	};
 	cudnnBackendDescriptor_t node = gn_dnn_make(g, CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR, "norm's gradient");
 	const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+	int count = g->conv->c;
 
 	gn_dnn_set(g, node, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
-	for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
-		gn_dnn_set(g, node, tensors[i].name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensors[i].tensor);
+	put(g, node, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC, mean);
+	put(g, node, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC, inverse);
+	put(g, node, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC, weight);
+	put(g, node, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC, z);
+	put(g, node, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DY_DESC, dy);
+	put(g, node, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC, channels(g, GN_DNN_ID_DNORM_WEIGHT, count));
+	put(g, node, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC, channels(g, GN_DNN_ID_DNORM_BIAS, count));
+	put(g, node, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC, channels(g, GN_DNN_ID_FACTORS, count));
+	put(g, node, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC, channels(g, GN_DNN_ID_FACTORS + 1, count));
+	put(g, node, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS, channels(g, GN_DNN_ID_FACTORS + 2, count));
 	add_node(g, node, "cudnnBackendFinalize of a norm's gradient");
 }
 
