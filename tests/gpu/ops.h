@@ -28,6 +28,8 @@ struct ops_sizes {
 
 /* count floats, zeroed; ends the program when there is no memory. */
 float *ops_floats(size_t count);
+/* count numbers at random that the type holds exactly. */
+float *ops_draw(struct bed *b, enum gn_cuda_type type, size_t count, double mean, double deviation);
 /* For the device, or with element_bytes 8 for the oracle. */
 struct gn_op_desc ops_plain_desc(const struct ops_case *c, int element_bytes);
 struct ops_sizes ops_sizes_of(struct bed *b, const struct ops_case *c);

@@ -198,18 +198,6 @@ static void on_device(struct bed *b, struct gn_cuda_ops *ops, const struct pair 
 	gn_op_destroy(j.conv);
 }
 
-static float *draw(struct bed *b, enum gn_cuda_type type, size_t count, double mean, double deviation)
-{
-	float *x = ops_floats(count);
-	uint32_t raw;
-
-	for (size_t i = 0; i < count; i++) {
-		gn_cuda_set_value(type, &raw, 0, (float)(mean + deviation * bed_normal(b)));
-		x[i] = gn_cuda_value(type, &raw, 0);
-	}
-	return x;
-}
-
 static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type, const struct pair *p)
 {
 	int side = (p->side + 2 * p->pad - p->kernel) / p->stride + 1;
@@ -220,9 +208,9 @@ static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type
 	char taken[64] = "";
 
 	bed_begin(b);
-	n[0] = (struct numbers){.x = draw(b, type, in, 0.25, 1), .gamma = draw(b, GN_CUDA_F32, channels, 1, 0.25),
-				.beta = draw(b, GN_CUDA_F32, channels, 0, 0.5), .weight = draw(b, type, weights, 0, 0.1),
-				.dy = draw(b, type, out, 0, 1)};
+	n[0] = (struct numbers){.x = ops_draw(b, type, in, 0.25, 1), .gamma = ops_draw(b, GN_CUDA_F32, channels, 1, 0.25),
+				.beta = ops_draw(b, GN_CUDA_F32, channels, 0, 0.5), .weight = ops_draw(b, type, weights, 0, 0.1),
+				.dy = ops_draw(b, type, out, 0, 1)};
 	n[1] = n[0];
 	for (int i = 0; i < 2; i++) {
 		n[i].y = ops_floats(out);

@@ -56,8 +56,7 @@ struct ops_sizes ops_sizes_of(struct bed *b, const struct ops_case *c)
 	return s;
 }
 
-/* Numbers that the type holds exactly. */
-static float *draw(struct bed *b, enum gn_cuda_type type, size_t count, double mean, double deviation)
+float *ops_draw(struct bed *b, enum gn_cuda_type type, size_t count, double mean, double deviation)
 {
 	float *x = ops_floats(count);
 	uint32_t raw;
@@ -74,13 +73,13 @@ void ops_fill(struct bed *b, enum gn_cuda_type type, const struct ops_case *c, c
 	int norm = c->desc.kind == GN_OP_BATCH_NORM;
 	double scale = norm || !s->weight ? 1 : 1 / sqrt((double)s->weight / (double)c->desc.channels_out);
 
-	n->x[0] = draw(b, type, s->x[0], 0.25, 1);
-	n->x[1] = draw(b, type, s->x[1], 0, 1);
-	n->dy = draw(b, type, s->y, 0, 1);
-	n->weight = draw(b, type, s->weight, norm, norm ? 0.25 : scale);
-	n->bias = draw(b, type, s->bias, 0, 0.5);
-	n->mean = draw(b, GN_CUDA_F32, s->channels, 0, 0.5);
-	n->var = draw(b, GN_CUDA_F32, s->channels, 2, 0.2);
+	n->x[0] = ops_draw(b, type, s->x[0], 0.25, 1);
+	n->x[1] = ops_draw(b, type, s->x[1], 0, 1);
+	n->dy = ops_draw(b, type, s->y, 0, 1);
+	n->weight = ops_draw(b, type, s->weight, norm, norm ? 0.25 : scale);
+	n->bias = ops_draw(b, type, s->bias, 0, 0.5);
+	n->mean = ops_draw(b, GN_CUDA_F32, s->channels, 0, 0.5);
+	n->var = ops_draw(b, GN_CUDA_F32, s->channels, 2, 0.2);
 }
 
 void ops_sum_channels(const struct gn_layout *l, const float *x, float *sums)
