@@ -116,14 +116,14 @@ static int is_frozen(const struct builder *b)
 	return b->p->options.frozen && b->p->options.backend != GN_BACKEND_REF;
 }
 
-/* Only a batch norm reads what this node gives. */
-static int feeds_norm(const struct builder *b, int node)
+/* A node of this kind reads, alone, what this one gives. */
+static int feeds(const struct builder *b, int node, enum gn_layer reader)
 {
 	const struct gn_model *m = b->p->model;
 
 	for (int i = node + 1; b->uses_of_node[node] == 1 && i < gn_model_node_count(m); i++)
 		if (gn_model_node(m, i)->input[0] == node)
-			return gn_model_node(m, i)->kind == GN_LAYER_BATCH_NORM;
+			return gn_model_node(m, i)->kind == reader;
 	return 0;
 }
 
@@ -132,19 +132,14 @@ static int feeds_norm(const struct builder *b, int node)
 static struct gn_op_link *link_of(const struct builder *b, int node, int in, int relu)
 {
 	const struct gn_plan *p = b->p;
-	const struct gn_model *m = p->model;
+	enum gn_layer kind = gn_model_node(p->model, node)->kind;
 	int producer = p->tensors[in].producer;
 
 	if (p->options.backend != GN_BACKEND_CUDA || !p->options.training)
 		return NULL;
-	if (gn_model_node(m, node)->kind == GN_LAYER_CONV)
+	if (kind == GN_LAYER_CONV)
 		return producer >= 0 ? p->ops[producer].link : NULL;
-	for (int i = node + 2; gn_model_node(m, node)->kind == GN_LAYER_BATCH_NORM && relu && b->uses_of_node[node + 1] == 1 &&
-			       i < gn_model_node_count(m);
-	     i++)
-		if (gn_model_node(m, i)->input[0] == node + 1)
-			return gn_model_node(m, i)->kind == GN_LAYER_CONV ? &p->links[node] : NULL;
-	return NULL;
+	return kind == GN_LAYER_BATCH_NORM && relu && feeds(b, node + 1, GN_LAYER_CONV) ? &p->links[node] : NULL;
 }
 
 static struct gn_op_desc describe(const struct builder *b, const struct gn_node *n, const int *in, int relu)
@@ -327,7 +322,7 @@ static enum gn_status build_node(struct builder *b, int node, int relu, struct g
 
 	desc.stream = (uint32_t)node;
 	desc.link = desc.add ? NULL : link_of(b, j.core, in[0], relu);
-	desc.statistics = p->options.training && n->kind == GN_LAYER_CONV && feeds_norm(b, j.core);
+	desc.statistics = p->options.training && n->kind == GN_LAYER_CONV && feeds(b, j.core, GN_LAYER_BATCH_NORM);
 	desc.bias |= j.norm >= 0;
 	desc.weight = comes;
 	if (own)
