@@ -40,6 +40,25 @@ GN_VECTOR static void sum_four(char *const *in, char *const *out, size_t offset,
 	}
 }
 
+GN_VECTOR static void add_two(float *restrict out, const float *restrict a, const float *restrict b, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		out[i] = a[i] + b[i];
+}
+
+/* n elements from byte at on, into block: one part after the other. */
+static void combine_here(char *block, char *const *parts, int ranks, size_t at, size_t n, size_t element_bytes, gn_reduce_fn reduce)
+{
+	if (ranks == 2 && reduce == gn_reduce_sum(GN_F32)) {
+		add_two((float *)(void *)block, (const float *)(const void *)(parts[0] + at),
+			(const float *)(const void *)(parts[1] + at), n);
+		return;
+	}
+	memcpy(block, parts[0] + at, n * element_bytes);
+	for (int i = 1; i < ranks; i++)
+		reduce(block, parts[i] + at, n);
+}
+
 static void by_blocks(char *const *in, char *const *out, int ranks, size_t offset, size_t count, size_t element_bytes,
 		      gn_reduce_fn reduce)
 {
@@ -49,9 +68,7 @@ static void by_blocks(char *const *in, char *const *out, int ranks, size_t offse
 	for (size_t done = 0; done < count; done += each) {
 		size_t n = count - done < each ? count - done : each, at = offset + done * element_bytes;
 
-		memcpy(block, in[0] + at, n * element_bytes);
-		for (int i = 1; i < ranks; i++)
-			reduce(block, in[i] + at, n);
+		combine_here(block, in, ranks, at, n, element_bytes, reduce);
 		for (int i = 0; i < ranks; i++)
 			memcpy(out[i] + at, block, n * element_bytes);
 	}
@@ -69,47 +86,15 @@ void gn_direct_reduce(char *const *in, char *const *out, int ranks, size_t offse
 		by_blocks(in, out, ranks, offset_bytes, count, element_bytes, reduce);
 }
 
-GN_VECTOR static void add_two(float *restrict out, const float *restrict a, const float *restrict b, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		out[i] = a[i] + b[i];
-}
-
-/* Elements of a block, n of them from at on: one part after the other. */
-static void combine_block(char *out, char *const *parts, int ranks, size_t at, size_t n, size_t element_bytes,
-			  gn_reduce_fn reduce)
-{
-	memcpy(out + at, parts[0] + at, n * element_bytes);
-	for (int i = 1; i < ranks; i++)
-		reduce(out + at, parts[i] + at, n);
-}
-
 void gn_direct_combine(char *out, char *const *parts, int ranks, size_t count, size_t element_bytes, gn_reduce_fn reduce)
 {
 	size_t each = BLOCK_BYTES / element_bytes;
 
-	if (ranks == 2 && reduce == gn_reduce_sum(GN_F32)) {
-		add_two((float *)(void *)out, (const float *)(const void *)parts[0], (const float *)(const void *)parts[1], count);
-		return;
-	}
 	for (size_t done = 0; done < count; done += each) {
-		size_t n = count - done < each ? count - done : each;
+		size_t n = count - done < each ? count - done : each, at = done * element_bytes;
 
-		combine_block(out, parts, ranks, done * element_bytes, n, element_bytes, reduce);
+		combine_here(out + at, parts, ranks, at, n, element_bytes, reduce);
 	}
-}
-
-/* n elements from byte at on, into block. */
-static void combine_here(char *block, char *const *parts, int ranks, size_t at, size_t n, size_t element_bytes, gn_reduce_fn reduce)
-{
-	if (ranks == 2 && reduce == gn_reduce_sum(GN_F32)) {
-		add_two((float *)(void *)block, (const float *)(const void *)(parts[0] + at),
-			(const float *)(const void *)(parts[1] + at), n);
-		return;
-	}
-	memcpy(block, parts[0] + at, n * element_bytes);
-	for (int i = 1; i < ranks; i++)
-		reduce(block, parts[i] + at, n);
 }
 
 void gn_direct_combine_both(char *a, char *b, char *const *parts, int ranks, size_t count, size_t element_bytes,

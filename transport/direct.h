@@ -12,8 +12,8 @@ void gn_direct_reduce(char *const *in, char *const *out, int ranks, size_t offse
 
 /* out[i] = parts[0][i] op parts[1][i] op ..., in that order; out is none of the parts. */
 void gn_direct_combine(char *out, char *const *parts, int ranks, size_t count, size_t element_bytes, gn_reduce_fn reduce);
-/* The same, written to both; a may be one of the parts, b none. b is
- * what other processors read last: it is written by whole copies. */
+/* The same, written to both; a may be one of the parts, b none. b is what other processors have read last: it is written by whole
+ * copies. */
 void gn_direct_combine_both(char *a, char *b, char *const *parts, int ranks, size_t count, size_t element_bytes,
 			    gn_reduce_fn reduce);
 

@@ -1,4 +1,4 @@
-/* Built-in reductions. */
+/* Built-in reductions: plain loops, vectorised by the compiler because GN_VECTOR says so. */
 #include "src/base/half.h"
 #include "src/base/vector.h"
 #include "transport/types.h"
@@ -11,7 +11,7 @@
 #define WRAP64(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 
 #define REDUCTION(name, type, OP)                                                                                      \
-	GN_VECTOR static void name(void *acc, const void *in, size_t count)                                                      \
+	GN_VECTOR static void name(void *acc, const void *in, size_t count)                                            \
 	{                                                                                                              \
 		type *restrict a = acc;                                                                                \
 		const type *restrict b = in;                                                                           \
@@ -37,7 +37,7 @@ REDUCTION(min_bytes, uint8_t, MIN)
 
 /* Through f32 and back. */
 #define REDUCTION_HALF(name, FROM, TO, OP)                                                                             \
-	GN_VECTOR static void name(void *acc, const void *in, size_t count)                                                      \
+	GN_VECTOR static void name(void *acc, const void *in, size_t count)                                            \
 	{                                                                                                              \
 		uint16_t *restrict a = acc;                                                                            \
 		const uint16_t *restrict b = in;                                                                       \
