@@ -9,8 +9,8 @@ SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/bf16.t tests/tr
 	tests/train/trace.t
 check_PROGRAMS += tests/train/exchange_probe
 tests_train_exchange_probe_SOURCES = tests/train/exchange_probe.c tests/transport/copier_host.c tests/transport/copier_host.h
-tests_train_exchange_probe_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
-TRAIN_TEST_LIBS = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+tests_train_exchange_probe_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
+TRAIN_TEST_LIBS = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_train_test_model_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_model_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_count_CPPFLAGS = $(TEST_CPPFLAGS)
