@@ -42,7 +42,7 @@ libgannet_train_a_SOURCES = \
 	src/train/weights.c src/train/weights.h
 if HAVE_CUDA
 libgannet_train_a_SOURCES += src/train/plan_cuda.c src/train/plan_cuda.h src/train/plan_cuda_batch.c src/train/plan_cuda_memory.c \
-	src/train/plan_cuda_ranks.c src/train/plan_cuda_stay.c src/train/gpu_memory.c
+	src/train/plan_cuda_gather.c src/train/plan_cuda_record.c src/train/plan_cuda_stay.c src/train/gpu_memory.c
 else
 libgannet_train_a_SOURCES += src/train/plan_no_cuda.c
 endif

@@ -263,6 +263,11 @@ enum gn_status gn_plan_stage(struct gn_plan *p, const void *images, const struct
 	return p->device ? p->device->class->stage(p, images, targets, err) : no_device(err);
 }
 
+enum gn_status gn_plan_gather(struct gn_plan *p, uint64_t number, struct gn_err *err)
+{
+	return p->device ? p->device->class->gather(p, number, err) : no_device(err);
+}
+
 enum gn_status gn_plan_launch(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err)
 {
 	return p->device ? p->device->class->launch(p, step, u, err) : no_device(err);

@@ -79,8 +79,8 @@ enum gn_status gn_plan_loss_mixed(struct gn_plan *p, const struct gn_targets *ta
 /* ready(context, param) is called when the gradient of that parameter (index in the model) is final; may be NULL. */
 enum gn_status gn_plan_backward(struct gn_plan *p, void (*ready)(void *context, int param), void *context,
 				struct gn_err *err);
-/* --- A run that stays on its device: one batch a step, and the caller's arrays are looked at only by push and pull. The batch of
- * a step is staged while the step before it runs. Several processes sum gradients where these lie: each is told as soon as it is
+/* --- A run that stays on its device: the caller's arrays are looked at only by push and pull. A batch is staged while the one before
+ * it runs. Of a step of several batches the last is launched, and those before it are gathered. Several processes sum gradients where these lie: each is told as soon as it is
  * queued, and the update waits for gn_plan_apply. --- */
 
 struct gn_plan_update {
@@ -92,6 +92,7 @@ struct gn_plan_update {
 	/* Moving average of parameters and buffers, with the decay of ema.h; borrowed, pushed and pulled as slots are. NULL: none */
 	float *average_params, *average_buffers;
 	double average_decay;
+	int batches;   /* whose gradients make a step; 0 is 1 */
 	int ranks;     /* whose gradients and buffers are summed before an update; below 2 there is none to wait for */
 	/* With more: the gradient of this parameter is queued. event: what will be recorded behind it, as gn_exchange_after takes it. */
 	void (*ready)(void *context, int param, void *event);
@@ -101,7 +102,7 @@ struct gn_plan_update {
 };
 
 struct gn_plan_result {
-	double loss, norm; /* norm: of the gradient times the update's grad_scale, before clipping */
+	double loss, norm; /* loss: the mean over the step's batches. norm: of the gradient times the update's grad_scale, before clipping */
 	int skipped;	   /* something was not finite: parameters, state and buffers are as before */
 };
 
@@ -112,8 +113,12 @@ enum gn_status gn_plan_push(struct gn_plan *p, struct gn_err *err);
 enum gn_status gn_plan_pull(struct gn_plan *p, struct gn_err *err);
 /* The batch that the next launch takes, images as for a forward pass; the arrays may be reused at once. */
 enum gn_status gn_plan_stage(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err);
-/* Queues the whole step on the batch that was staged last, or with several ranks what comes before the update.
- * u->grad_scale is the caller's own; the loss scale is added. */
+/* Queues a batch, the one that was staged last, that is not its step's last: its gradients wait for those of the last. number: as
+ * step for gn_plan_launch. */
+enum gn_status gn_plan_gather(struct gn_plan *p, uint64_t number, struct gn_err *err);
+/* Queues the whole step on the batch that was staged last, or with several ranks what comes before the update. step numbers dropout
+ * masks: another for each batch. u->grad_scale is the caller's own, for the sum over all batches and ranks; the loss scale is
+ * added. GN_ERR_USAGE when other than update.batches - 1 were gathered. */
 enum gn_status gn_plan_launch(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err);
 /* Several ranks: what is to be summed, device memory of floats, gradients and behind them buffers. Until the plan is destroyed. */
 float *gn_plan_sums(const struct gn_plan *p);

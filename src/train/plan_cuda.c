@@ -190,10 +190,10 @@ static enum gn_status went_back(struct gn_plan *p, int i, struct gn_err *err)
 	size_t offset, count;
 	enum gn_status status = GN_OK;
 
-	if ((d->resident && d->update.ranks < 2) || !stretch(p, i, &offset, &count))
+	if (!stretch(p, i, &offset, &count))
 		return GN_OK;
 	if (d->resident)
-		return gn_plan_cuda_leave(p, i, err);
+		return gn_plan_cuda_leave(p, i, offset, count, err);
 	if (d->loss_scale != 1)
 		status = gn_cuda_scale(d->stream, GN_CUDA_F32, p->bound.grads + offset, 1 / d->loss_scale, count, err);
 	if (status || (status = gn_cuda_event_record(d->complete[i], d->stream, err)) ||
@@ -263,7 +263,7 @@ enum gn_status gn_plan_cuda_create(const struct gn_plan *p, struct gn_plan_devic
 	static const struct gn_plan_device_class class = {
 		.destroy = destroy, .place = gn_plan_cuda_place, .freeze = freeze, .load = load, .store = store, .loss = loss, .add = add,
 		.went_back = went_back, .finish = finish, .reside = gn_plan_cuda_reside, .push = gn_plan_cuda_push,
-		.pull = gn_plan_cuda_pull, .stage = gn_plan_cuda_stage, .launch = gn_plan_cuda_launch,
+		.pull = gn_plan_cuda_pull, .stage = gn_plan_cuda_stage, .gather = gn_plan_cuda_gather, .launch = gn_plan_cuda_launch,
 		.gone_back = gn_plan_cuda_gone_back, .apply = gn_plan_cuda_apply, .result = gn_plan_cuda_result,
 	};
 	const struct gn_plan_options *o = &p->options;

@@ -18,7 +18,7 @@ struct gn_plan_slot {
 
 /* What a step leaves behind, in pinned memory. */
 struct gn_plan_outcome {
-	struct gn_cuda_loss loss;
+	struct gn_cuda_loss loss; /* of a plan that does not stay */
 	double sums[4 * 16];
 	int32_t nonfinite;
 };
@@ -56,13 +56,17 @@ struct gn_plan_cuda {
 	float *average_params, *average_buffers, *average_decay; /* NULL: none */
 	struct gn_cuda_batch_norm sums, rest; /* of the gradient's squares; of those that make no whole row */
 	struct gn_cuda_optim *optimizer;
-	struct gn_cuda_graph *graph;
 	double grad_scale; /* of the step under way */
-	int launches, eager;
-	/* of several ranks: */
-	struct gn_cuda_event *last; /* of complete, the one that was recorded last */
-	struct gn_plan_part *parts; /* a step up to the update, cut where gradients leave; NULL: not recorded */
+	/* of a step of several batches: */
+	float *gathered;	       /* sums of the gradients of those before the last; NULL: one batch is a step */
+	struct gn_cuda_loss *losses; /* pinned, of each batch */
+	int batch;		       /* of the step, that comes next */
+	struct gn_cuda_graph *gathering;
+	/* recorded, when it has run once: */
+	struct gn_plan_part *parts; /* a step, cut where gradients leave and without the update, or all of it; NULL: not recorded */
 	int part_count, recording;
+	int launches, gathers, eager; /* eager: it cannot be recorded */
+	struct gn_cuda_event *last; /* of complete, the one that was recorded last; NULL: gradients do not leave */
 	int *told, told_count; /* parameters in the order in which their gradients are ready, all parts' */
 	size_t nodes;
 };
@@ -70,7 +74,7 @@ struct gn_plan_cuda {
 /* What lies between two moments at which gradients leave. */
 struct gn_plan_part {
 	struct gn_cuda_graph *graph;
-	struct gn_cuda_event *event; /* recorded behind it */
+	struct gn_cuda_event *event; /* recorded behind it; NULL: none */
 	int told_end;		     /* of the gradients that are ready then */
 };
 
@@ -95,12 +99,24 @@ enum gn_status gn_plan_cuda_take(struct gn_plan *p, struct gn_err *err);
 enum gn_status gn_plan_cuda_loss(struct gn_plan *p, struct gn_err *err);
 /* Follows a step whose gradients were finite or not: the loss scale of fp16. Nonzero when it has changed. */
 int gn_plan_cuda_rescale(struct gn_plan_cuda *d, int finite);
-/* plan_cuda_ranks.c */
-/* Gradients of operator i are queued, or recorded. */
-enum gn_status gn_plan_cuda_leave(struct gn_plan *p, int i, struct gn_err *err);
-/* Queues a step up to the update, and tells of its gradients. */
-enum gn_status gn_plan_cuda_gradients(struct gn_plan *p, uint64_t step, struct gn_err *err);
-void gn_plan_cuda_drop_parts(struct gn_plan_cuda *d);
+/* plan_cuda_record.c */
+/* Gradients of operator i, count elements from offset on, are queued or recorded: with several ranks they may leave. */
+enum gn_status gn_plan_cuda_leave(struct gn_plan *p, int i, size_t offset, size_t count, struct gn_err *err);
+/* Queues a step: of one rank all of it, of several up to the update, and tells of its gradients. */
+enum gn_status gn_plan_cuda_run(struct gn_plan *p, uint64_t step, struct gn_err *err);
+/* Queues forward, loss and backward of a batch that is not its step's last. */
+enum gn_status gn_plan_cuda_run_gathering(struct gn_plan *p, uint64_t number, struct gn_err *err);
+void gn_plan_cuda_drop_recordings(struct gn_plan_cuda *d);
+/* plan_cuda_gather.c */
+/* Memory for a step of several batches; nothing for others. */
+enum gn_status gn_plan_cuda_gather_begin(struct gn_plan *p, struct gn_err *err);
+void gn_plan_cuda_gather_end(struct gn_plan_cuda *d);
+/* A batch of the step begins, first or not. */
+enum gn_status gn_plan_cuda_begin_batch(struct gn_plan *p, uint64_t number, struct gn_err *err);
+enum gn_status gn_plan_cuda_gather(struct gn_plan *p, uint64_t number, struct gn_err *err);
+/* Queues: the batch's gradients to those gathered, and gathered ones to the last batch's, count from offset on. */
+enum gn_status gn_plan_cuda_put_aside(struct gn_plan *p, struct gn_err *err);
+enum gn_status gn_plan_cuda_join(struct gn_plan *p, size_t offset, size_t count, struct gn_err *err);
 /* plan_cuda_stay.c */
 /* Forward, loss, backward; what follows them; what the host is told. */
 enum gn_status gn_plan_cuda_queue_gradients(struct gn_plan *p, uint64_t step, struct gn_err *err);

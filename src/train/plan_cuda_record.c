@@ -1,12 +1,13 @@
-/* A run of several ranks that stays on its GPUs: gradients leave while backward runs, and the update waits for their sums. When a step
- * has run once, what lies between two such moments is recorded as a graph. */
+/* Steps of a run that stays on its GPU, as graphs: recorded when they have run once, for the first time libraries load kernels, which a
+ * recording cannot. Of several ranks gradients leave while backward runs: what lies between two such moments is a graph, and the
+ * update waits for the ranks' sums. */
 #include "src/train/plan_cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void gn_plan_cuda_drop_parts(struct gn_plan_cuda *d)
+static void drop_parts(struct gn_plan_cuda *d)
 {
 	for (int k = 0; k < d->part_count; k++)
 		gn_cuda_graph_destroy(d->parts[k].graph);
@@ -15,6 +16,13 @@ void gn_plan_cuda_drop_parts(struct gn_plan_cuda *d)
 	d->parts = NULL;
 	d->told = NULL;
 	d->part_count = d->told_count = 0;
+}
+
+void gn_plan_cuda_drop_recordings(struct gn_plan_cuda *d)
+{
+	drop_parts(d);
+	gn_cuda_graph_destroy(d->gathering);
+	d->gathering = NULL;
 }
 
 /* --- recording: nothing runs --- */
@@ -82,7 +90,50 @@ static enum gn_status make_room(struct gn_plan *p, struct gn_err *err)
 	return d->parts && d->told ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to record a step");
 }
 
-/* A step that cannot be recorded runs call by call, for good, and the reason is kept. */
+/* All of a step but the batch's arrival and the update's numbers; of several ranks up to their sums. */
+static enum gn_status queue_step(struct gn_plan *p, uint64_t step, struct gn_err *err)
+{
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+	enum gn_status status = gn_plan_cuda_queue_gradients(p, step, err);
+
+	if (status || d->update.ranks > 1)
+		return status;
+	status = gn_plan_cuda_join(p, 0, gn_model_param_elements(p->model), err);
+	return status ? status : gn_plan_cuda_queue_update(p, err);
+}
+
+static enum gn_status queue_gathering(struct gn_plan *p, uint64_t number, struct gn_err *err)
+{
+	enum gn_status status = gn_plan_cuda_queue_gradients(p, number, err);
+
+	return status ? status : gn_plan_cuda_put_aside(p, err);
+}
+
+static void say_graphs(struct gn_plan *p)
+{
+	const struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+	const char *what = d->gathered ? "a step's last batch" : "a step";
+
+	if (d->update.ranks > 1)
+		gn_plan_cuda_say(p, "%s as %d graphs of %zu nodes between the ranks' sums", what, d->part_count, d->nodes);
+	else
+		gn_plan_cuda_say(p, "%s as one graph of %zu nodes", what, d->nodes);
+}
+
+/* What cannot be recorded runs call by call, for good, and the reason is kept. */
+static void give_up(struct gn_plan *p, const struct gn_err *why)
+{
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+
+	/* the stream leaves its recording */
+	if (d->recording)
+		(void)gn_cuda_graph_end(d->stream, NULL, NULL, NULL);
+	d->recording = 0;
+	d->eager = 1;
+	gn_plan_cuda_drop_recordings(d);
+	gn_plan_cuda_say(p, "call by call%s (no graph: %.60s)", d->update.ranks > 1 ? " between the ranks' sums" : "", why->text);
+}
+
 static void record(struct gn_plan *p, uint64_t step)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
@@ -92,20 +143,30 @@ static void record(struct gn_plan *p, uint64_t step)
 	if (!status)
 		status = begin_part(d, &err);
 	if (!status)
-		status = gn_plan_cuda_queue_gradients(p, step, &err);
+		status = queue_step(p, step, &err);
 	if (!status)
 		status = end_part(d, d->last, &err);
+	if (status)
+		give_up(p, &err);
+	else
+		say_graphs(p);
+}
+
+static void record_gathering(struct gn_plan *p, uint64_t number)
+{
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+	size_t nodes;
+	struct gn_err err;
+	enum gn_status status = begin_part(d, &err);
+
+	if (!status)
+		status = queue_gathering(p, number, &err);
 	if (!status) {
-		gn_plan_cuda_say(p, "a step as %d graphs of %zu nodes between the ranks' sums", d->part_count, d->nodes);
-		return;
+		d->recording = 0;
+		status = gn_cuda_graph_end(d->stream, &d->gathering, &nodes, &err);
 	}
-	/* the stream leaves its recording */
-	if (d->recording)
-		(void)gn_cuda_graph_end(d->stream, NULL, NULL, NULL);
-	d->recording = 0;
-	d->eager = 1;
-	gn_plan_cuda_drop_parts(d);
-	gn_plan_cuda_say(p, "call by call between the ranks' sums (no graph: %.60s)", err.text);
+	if (status)
+		give_up(p, &err);
 }
 
 /* --- running --- */
@@ -118,14 +179,18 @@ static void tell(struct gn_plan_cuda *d, const int *params, int count, const str
 			d->update.ready(d->update.context, params[k], gn_cuda_event_native(event));
 }
 
-enum gn_status gn_plan_cuda_leave(struct gn_plan *p, int i, struct gn_err *err)
+enum gn_status gn_plan_cuda_leave(struct gn_plan *p, int i, size_t offset, size_t count, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	const int params[2] = {p->ops[i].param[1], p->ops[i].param[0]};
 	enum gn_status status;
 
-	if (d->recording)
-		return note(p, i, err);
+	/* only the last batch's leave */
+	if (d->update.ranks < 2 || d->batch + 1 < d->update.batches)
+		return GN_OK;
+	status = gn_plan_cuda_join(p, offset, count, err);
+	if (status || d->recording)
+		return status ? status : note(p, i, err);
 	status = gn_cuda_event_record(d->complete[i], d->stream, err);
 	d->last = d->complete[i];
 	if (!status)
@@ -141,7 +206,7 @@ static enum gn_status launch_parts(struct gn_plan_cuda *d, struct gn_err *err)
 		const struct gn_plan_part *part = &d->parts[k];
 
 		status = gn_cuda_graph_launch(part->graph, d->stream, err);
-		if (!status)
+		if (!status && part->event)
 			status = gn_cuda_event_record(part->event, d->stream, err);
 		d->last = part->event;
 		if (!status)
@@ -150,15 +215,24 @@ static enum gn_status launch_parts(struct gn_plan_cuda *d, struct gn_err *err)
 	return status;
 }
 
-enum gn_status gn_plan_cuda_gradients(struct gn_plan *p, uint64_t step, struct gn_err *err)
+enum gn_status gn_plan_cuda_run(struct gn_plan *p, uint64_t step, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 
-	/* the first time, libraries load kernels, which a recording cannot */
 	if (d->launches > 0 && !d->parts && !d->eager)
 		record(p, step);
 	d->launches++;
-	return d->parts ? launch_parts(d, err) : gn_plan_cuda_queue_gradients(p, step, err);
+	return d->parts ? launch_parts(d, err) : queue_step(p, step, err);
+}
+
+enum gn_status gn_plan_cuda_run_gathering(struct gn_plan *p, uint64_t number, struct gn_err *err)
+{
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+
+	if (d->gathers > 0 && !d->gathering && !d->eager)
+		record_gathering(p, number);
+	d->gathers++;
+	return d->gathering ? gn_cuda_graph_launch(d->gathering, d->stream, err) : queue_gathering(p, number, err);
 }
 
 enum gn_status gn_plan_cuda_gone_back(struct gn_plan *p, int *done, struct gn_err *err)

@@ -1,5 +1,5 @@
 /* A run that stays on its GPU: parameters, optimizer state and buffers live there, and a step is forward, loss, backward and
- * update without the host in between, recorded as one graph when it has run once. */
+ * update without the host in between. */
 #include "src/train/ema.h"
 #include "src/train/plan_cuda.h"
 
@@ -27,11 +27,10 @@ static size_t buffers_bytes(const struct gn_plan *p)
 
 void gn_plan_cuda_stay_release(struct gn_plan_cuda *d)
 {
-	gn_cuda_graph_destroy(d->graph);
-	gn_plan_cuda_drop_parts(d);
+	gn_plan_cuda_drop_recordings(d);
+	gn_plan_cuda_gather_end(d);
 	gn_cuda_optim_destroy(d->optimizer);
 	gn_cuda_arena_destroy(d->state);
-	d->graph = NULL;
 	d->optimizer = NULL;
 	d->state = NULL;
 	d->resident = 0;
@@ -43,8 +42,8 @@ static enum gn_status take_state(struct gn_plan *p, struct gn_err *err)
 	size_t rows = gn_model_param_elements(p->model) / COLUMNS;
 	size_t scratch = gn_cuda_batch_norm_scratch_bytes(d->stream, rows, COLUMNS) + gn_cuda_batch_norm_scratch_bytes(d->stream, 1, COLUMNS);
 	int slots = gn_optim_slots(d->update.rule->kind);
-	int averages = d->update.average_params != NULL;
-	size_t wanted = (size_t)(slots + averages) * aligned(params_bytes(p)) + (size_t)(1 + averages) * aligned(buffers_bytes(p) + 1) +
+	int averages = d->update.average_params != NULL, sums = d->update.batches > 1;
+	size_t wanted = (size_t)(slots + averages + sums) * aligned(params_bytes(p)) + (size_t)(1 + averages) * aligned(buffers_bytes(p) + 1) +
 			aligned(scratch + 1) + aligned(sizeof d->outcome->sums) + aligned(sizeof *d->average_decay);
 	enum gn_status status = gn_cuda_arena_create(d->device, wanted, &d->state, err);
 
@@ -102,8 +101,10 @@ enum gn_status gn_plan_cuda_reside(struct gn_plan *p, const struct gn_plan_updat
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "only a training plan of one process stays on its device");
 	gn_plan_cuda_stay_release(d);
 	d->update = *update;
-	d->launches = d->eager = 0;
+	d->launches = d->gathers = d->eager = 0;
 	status = take_state(p, err);
+	if (!status)
+		status = gn_plan_cuda_gather_begin(p, err);
 	if (!status)
 		status = make_optimizer(p, err);
 	if (status)
@@ -187,55 +188,10 @@ enum gn_status gn_plan_cuda_queue_update(struct gn_plan *p, struct gn_err *err)
 	return status || !d->average_params ? status : queue_average(p, err);
 }
 
-/* What a graph holds: all of a step but the batch's arrival and the update's numbers. */
-static enum gn_status queue_step(struct gn_plan *p, uint64_t step, struct gn_err *err)
-{
-	enum gn_status status = gn_plan_cuda_queue_gradients(p, step, err);
-
-	return status ? status : gn_plan_cuda_queue_update(p, err);
-}
-
-/* A step that cannot be recorded runs call by call, for good, and the reason is kept. */
-static enum gn_status record(struct gn_plan *p, uint64_t step)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	size_t nodes = 0;
-	struct gn_err err;
-	enum gn_status status = gn_cuda_graph_begin(d->stream, &err), ended;
-
-	if (!status) {
-		struct gn_err later;
-
-		status = queue_step(p, step, &err);
-		ended = gn_cuda_graph_end(d->stream, status ? NULL : &d->graph, &nodes, &later);
-		if (!status && ended) {
-			status = ended;
-			err = later;
-		}
-	}
-	d->eager = status != GN_OK;
-	if (status)
-		gn_plan_cuda_say(p, "call by call (no graph: %.80s)", err.text);
-	else
-		gn_plan_cuda_say(p, "a step as one graph of %zu nodes", nodes);
-	return status;
-}
-
-static enum gn_status run_step(struct gn_plan *p, uint64_t step, struct gn_err *err)
-{
-	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-
-	/* the first time, libraries load kernels, which a recording cannot */
-	if (d->launches > 0 && !d->graph && !d->eager)
-		(void)record(p, step);
-	d->launches++;
-	return d->graph ? gn_cuda_graph_launch(d->graph, d->stream, err) : queue_step(p, step, err);
-}
-
 enum gn_status gn_plan_cuda_queue_outcome(struct gn_plan *p, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	enum gn_status status = gn_cuda_copy(d->stream, &d->outcome->loss, d->loss, sizeof *d->loss, err);
+	enum gn_status status = gn_cuda_copy(d->stream, &d->losses[d->batch], d->loss, sizeof *d->loss, err);
 
 	if (!status)
 		status = gn_cuda_copy(d->stream, d->outcome->sums, d->sums.sums, sizeof d->outcome->sums, err);
@@ -251,23 +207,20 @@ enum gn_status gn_plan_cuda_launch(struct gn_plan *p, uint64_t step, const struc
 
 	if (!d->resident)
 		return gn_err_set(err, GN_ERR_USAGE, "the plan does not stay on its device");
+	if (d->update.batches > 1 && d->batch + 1 != d->update.batches)
+		return gn_err_set(err, GN_ERR_USAGE, "a step of %d batches of which %d were gathered", d->update.batches, d->batch);
 	scaled.grad_scale /= d->loss_scale;
 	d->grad_scale = scaled.grad_scale;
-	status = gn_plan_cuda_take(p, err);
-	if (!status)
-		status = gn_cuda_ops_set_step(d->ops, step, err);
+	status = gn_plan_cuda_begin_batch(p, step, err);
 	if (!status)
 		status = gn_cuda_optim_set(d->optimizer, d->stream, &scaled, err);
 	/* memory that is not pinned is read before the call returns */
 	if (!status && d->average_params)
 		status = gn_cuda_copy(d->stream, d->average_decay, &decay, sizeof decay, err);
 	if (!status)
-		status = gn_cuda_copy(d->stream, d->kept_buffers, p->bound.buffers, buffers_bytes(p), err);
-	if (!status && d->update.ranks > 1)
-		return gn_plan_cuda_gradients(p, step, err);
-	if (!status)
-		status = run_step(p, step, err);
-	return status ? status : gn_plan_cuda_queue_outcome(p, err);
+		status = gn_plan_cuda_run(p, step, err);
+	/* with several ranks, behind their sums */
+	return status || d->update.ranks > 1 ? status : gn_plan_cuda_queue_outcome(p, err);
 }
 
 enum gn_status gn_plan_cuda_result(struct gn_plan *p, struct gn_plan_result *out, struct gn_err *err)
@@ -278,24 +231,24 @@ enum gn_status gn_plan_cuda_result(struct gn_plan *p, struct gn_plan_result *out
 
 	if (status)
 		return status;
-	if (d->outcome->loss.bad)
-		return gn_err_set(err, GN_ERR_DATA, "labels of %d images of the batch are none: there are only %d classes",
-				  (int)d->outcome->loss.bad, gn_model_classes(p->model));
+	for (int k = 0; k <= d->batch; k++) {
+		if (d->losses[k].bad)
+			return gn_err_set(err, GN_ERR_DATA, "labels of %d images of the batch are none: there are only %d classes",
+					  (int)d->losses[k].bad, gn_model_classes(p->model));
+		r.loss += d->losses[k].loss / (d->batch + 1);
+	}
+	d->batch = 0;
 	for (int c = 0; c < COLUMNS; c++)
 		r.norm += d->outcome->sums[COLUMNS + c];
 	for (int c = 0; c < d->rest.channels; c++)
 		r.norm += d->outcome->sums[2 * COLUMNS + d->rest.channels + c];
 	r.norm = fabs(d->grad_scale) * sqrt(r.norm);
-	r.loss = d->outcome->loss.loss;
 	r.skipped = d->outcome->nonfinite != 0;
 	if (r.skipped)
 		status = gn_cuda_copy(d->stream, p->bound.buffers, d->kept_buffers, buffers_bytes(p), err);
-	/* the scale stands in the graph */
-	if (!status && gn_plan_cuda_rescale(d, !r.skipped)) {
-		gn_cuda_graph_destroy(d->graph);
-		d->graph = NULL;
-		gn_plan_cuda_drop_parts(d);
-	}
+	/* the scale stands in the graphs */
+	if (!status && gn_plan_cuda_rescale(d, !r.skipped))
+		gn_plan_cuda_drop_recordings(d);
 	if (!status)
 		*out = r;
 	return status;

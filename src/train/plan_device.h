@@ -30,6 +30,7 @@ struct gn_plan_device_class {
 	enum gn_status (*push)(struct gn_plan *p, struct gn_err *err);
 	enum gn_status (*pull)(struct gn_plan *p, struct gn_err *err);
 	enum gn_status (*stage)(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err);
+	enum gn_status (*gather)(struct gn_plan *p, uint64_t number, struct gn_err *err);
 	enum gn_status (*launch)(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err);
 	enum gn_status (*gone_back)(struct gn_plan *p, int *done, struct gn_err *err);
 	enum gn_status (*apply)(struct gn_plan *p, struct gn_err *err);

@@ -13,7 +13,7 @@ enum { AT_ONCE_NS = 100000 };
 /* *yes: nothing keeps this rank from staying on its GPU, nor any other. */
 static enum gn_status can_stay(struct gn_session *s, int32_t *yes, struct gn_err *err)
 {
-	*yes = gn_plan_gpu(s->plan) >= 0 && s->options->accumulate <= 1 && !s->sync;
+	*yes = gn_plan_gpu(s->plan) >= 0 && !s->sync;
 	if (gn_comm_size(s->comm) == 1)
 		return GN_OK;
 	return gn_comm_allreduce(s->comm, yes, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
@@ -39,7 +39,7 @@ static enum gn_status reside(struct gn_session *s, struct gn_err *err)
 
 	gn_optimizer_terms(s->optimizer, &terms);
 	update = (struct gn_plan_update){.rule = terms.rule, .weight_decay = terms.weight_decay, .decay_all = terms.decay_all,
-					 .clip = terms.clip, .ranks = gn_comm_size(s->comm), .ready = leave, .cuts = cuts, .context = s};
+					 .clip = terms.clip, .batches = (int)s->options->accumulate, .ranks = gn_comm_size(s->comm), .ready = leave, .cuts = cuts, .context = s};
 	for (int k = 0; k < gn_optim_slots(terms.rule->kind); k++)
 		update.slots[k] = gn_optimizer_slot(s->optimizer, k);
 	if (s->ema) {
@@ -119,11 +119,31 @@ static double seconds(uint64_t from, uint64_t to)
 	return (double)(to - from) * 1e-9;
 }
 
-static enum gn_status launch(struct gn_session *s, const struct gn_optim_update *u, struct gn_err *err)
+/* Queues batch number k of the step, the one that was staged last. */
+static enum gn_status launch(struct gn_session *s, int64_t k, const struct gn_optim_update *u, struct gn_err *err)
 {
+	uint64_t number = s->state.step * (uint64_t)s->options->accumulate + (uint64_t)k;
+
+	s->staged = 0;
+	if (k + 1 < s->options->accumulate)
+		return gn_plan_gather(s->plan, number, err);
 	if (s->gpu_exchange)
 		gn_exchange_begin(s->gpu_exchange);
-	return gn_plan_launch(s->plan, s->state.step, u, err);
+	return gn_plan_launch(s->plan, number, u, err);
+}
+
+/* Queues all batches, each while the next one is read, and gets the next step's first. */
+static enum gn_status launch_all(struct gn_session *s, const struct gn_optim_update *u, struct gn_err *err)
+{
+	int more = s->state.sample + s->global_batch < s->epoch_samples;
+	enum gn_status status = GN_OK;
+
+	for (int64_t k = 0; k < s->options->accumulate && !status; k++) {
+		status = launch(s, k, u, err);
+		if (!status && (k + 1 < s->options->accumulate || more))
+			status = stage(s, err);
+	}
+	return status;
 }
 
 /* The other ranks' gradients to this one's, and then the update. What is waited for when backward is through is exposed. */
@@ -151,7 +171,6 @@ static enum gn_status sum_up(struct gn_session *s, struct gn_interval *sums, uin
 static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u, struct gn_plan_result *result,
 			  struct gn_interval *sums, uint64_t *mark, struct gn_err *err)
 {
-	int more = s->state.sample + s->global_batch < s->epoch_samples;
 	uint64_t launched, loaded, now, exposed = 0;
 	enum gn_status status = GN_OK;
 
@@ -161,10 +180,7 @@ static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u,
 	sums->data += seconds(*mark, launched);
 	gn_trace_add(s->trace, GN_SPAN_DATA, GN_TRACE_MAIN, 0, *mark, launched);
 	if (!status)
-		status = launch(s, u, err);
-	s->staged = 0;
-	if (!status && more)
-		status = stage(s, err);
+		status = launch_all(s, u, err);
 	gn_session_alone(s, status);
 	loaded = gn_clock_ns();
 	if (!status && s->gpu_exchange)
@@ -196,7 +212,8 @@ enum gn_status gn_resident_step(struct gn_session *s, double lr, int stop, struc
 				struct gn_err *err)
 {
 	double ranks = gn_comm_size(s->comm);
-	struct gn_optim_update u = {.lr = lr, .grad_scale = 1 / ranks, .step = s->state.step + 1 - s->state.skipped};
+	struct gn_optim_update u = {.lr = lr, .grad_scale = 1 / (ranks * (double)s->options->accumulate),
+				    .step = s->state.step + 1 - s->state.skipped};
 	struct gn_plan_result result;
 	enum gn_status status = run(s, &u, &result, sums, mark, err);
 

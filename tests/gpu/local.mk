@@ -34,8 +34,9 @@ tests_gpu_test_ops_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 # the operators are the library's own, on kernels that are emulated
 tests_gpu_test_ops_emulated_SOURCES = $(tests_gpu_test_ops_SOURCES) tests/gpu/emulate_blas.c tests/gpu/emulate_dnn.c
 tests_gpu_test_ops_emulated_LDADD = $(EMULATED) libgannet_cuda.a $(ORACLE_LIBS) -lstdc++
+tests_gpu_test_plan_SOURCES = tests/gpu/plan_net.c tests/gpu/plan_net.h tests/gpu/plan_runs.c tests/gpu/test_plan.c
 tests_gpu_test_plan_LDADD = $(TRAIN_LIBS) $(ORACLE_LIBS) $(CRYPTO_LIBS)
-tests_gpu_test_plan_emulated_SOURCES = tests/gpu/test_plan.c tests/gpu/emulate_blas.c tests/gpu/emulate_dnn.c
+tests_gpu_test_plan_emulated_SOURCES = $(tests_gpu_test_plan_SOURCES) tests/gpu/emulate_blas.c tests/gpu/emulate_dnn.c
 tests_gpu_test_plan_emulated_LDADD = $(EMULATED) libgannet_train.a libgannet_cuda.a $(JANSSON_LIBS) $(ORACLE_LIBS) $(CRYPTO_LIBS) -lstdc++
 tests_gpu_test_plan_emulated_DEPENDENCIES = $(EMULATED) libgannet_train.a libgannet_cuda.a libgannet_kernels.a libgannet_base.a
 tests_gpu_test_ops_emulated_DEPENDENCIES = $(EMULATED) libgannet_cuda.a libgannet_kernels.a libgannet_base.a

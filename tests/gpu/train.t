@@ -115,11 +115,19 @@ evaluates() {
 }
 [[ ! $host ]] || check "eval on it says what the host does" evaluates
 
+gathers() { # NAME RANKS
+	train "$1-host" "$2" host --accumulate 2 && train "$1" "$2" cuda --accumulate 2 || { tell "$1-host"; tell "$1"; return 1; }
+	grep -qE "trained on .* a step's last batch as .*graph" "$scratch/$1.out" || { echo "it did not stay there"; tell "$1"; return 1; }
+	follows "$1" "$1-host" loss 1e-3 && follows "$1" "$1-host" grad_norm 1e-2
+}
+[[ ! $host ]] || check "one rank with --accumulate learns what the host does" gathers gathers-one 1
+[[ ! $host ]] || check "so do two" gathers gathers-two 2
+
 other_ways() { # what the host updates still does so
-	train sums-host 2 host --accumulate 2 --steps 3 && train sums 2 cuda --accumulate 2 --steps 3 || { tell sums; return 1; }
+	train sums-host 2 host --sync-bn all --steps 3 && train sums 2 cuda --sync-bn all --steps 3 || { tell sums-host; tell sums; return 1; }
 	! grep -q 'between the ranks' "$scratch/sums.out" && follows sums sums-host loss 1e-3
 }
-[[ ! $host ]] || check "two ranks with --accumulate update on the host" other_ways
+[[ ! $host ]] || check "two ranks with --sync-bn update on the host" other_ways
 
 grows() {
 	train grows 2 cuda --lr 1e-4 --steps 0 --epochs 2 --resize-schedule 0:8,1:16 && train grows-host 2 host --lr 1e-4 --steps 0 --epochs 2 \

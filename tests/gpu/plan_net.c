@@ -1,0 +1,132 @@
+#include "tests/gpu/plan_net.h"
+
+#include "src/train/init.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int net_points, net_failed;
+
+void net_point(int ok, const char *format, ...)
+{
+	va_list args;
+
+	net_points++;
+	net_failed += !ok;
+	printf("%sok %d - ", ok ? "" : "not ", net_points);
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+	printf("\n");
+	fflush(stdout);
+}
+
+const struct net_precision net_precisions[NET_PRECISIONS] = {
+	{"fp32", 0, 0, 0, 1e-5, 1e-4}, {"tf32", 0, 0, 1, 5e-3, 0.4}, {"bf16", 1, 0, 0, 3e-2, 0.8}, {"fp16", 0, 1, 0, 5e-3, 0.4}};
+
+struct gn_plan_options net_on_gpu(const struct net_precision *p)
+{
+	return (struct gn_plan_options){.backend = GN_BACKEND_CUDA, .bf16 = p->bf16, .fp16 = p->fp16, .tf32 = p->tf32};
+}
+
+float *net_floats(size_t count)
+{
+	float *x = calloc(count + 1, sizeof *x);
+
+	if (!x)
+		abort();
+	return x;
+}
+
+void net_destroy(struct net *n)
+{
+	gn_plan_destroy(n->plan);
+	gn_arrange_destroy(n->arrange);
+	gn_optimizer_destroy(n->optimizer);
+	gn_model_destroy(n->model);
+	free(n->params);
+	free(n->grads);
+	free(n->buffers);
+	free(n->images);
+	free(n->pixels);
+	free(n->shares);
+	free(n->labels);
+	free(n->mates);
+}
+
+static enum gn_status make_plan(struct net *n, struct gn_plan_options o)
+{
+	enum gn_status status;
+
+	o.weights = gn_arrange_layouts(n->arrange);
+	o.batch = n->batch;
+	status = gn_plan_create(n->model, &o, n->params, n->grads, n->buffers, &n->plan, &n->err);
+	if (!status)
+		status = gn_arrange_take(n->arrange, n->plan, &n->err);
+	if (!status)
+		gn_arrange_in(n->arrange, n->params);
+	return status;
+}
+
+enum gn_status net_make(struct net *n, const char *model, int batch, int side, struct gn_plan_options o)
+{
+	struct gn_optimizer_options oo = {.name = "sgd", .momentum = 0.9, .weight_decay = 1e-3, .eps = -1};
+	enum gn_status status;
+
+	memset(n, 0, sizeof *n);
+	n->batch = batch;
+	status = gn_model_create(model, 10, 0, side, &n->model, &n->err);
+	if (status)
+		return status;
+	n->params = net_floats(gn_model_param_elements(n->model));
+	n->grads = net_floats(gn_model_param_elements(n->model));
+	n->buffers = net_floats(gn_model_buffer_elements(n->model));
+	n->images = net_floats((size_t)batch * (size_t)gn_model_channels(n->model) * (size_t)side * (size_t)side);
+	n->labels = calloc((size_t)batch, sizeof *n->labels);
+	n->mates = calloc((size_t)batch, sizeof *n->mates);
+	n->shares = net_floats((size_t)batch);
+	gn_init_formula_batch(batch, gn_model_channels(n->model), side, 10, n->images, n->labels);
+	for (int i = 0; i < batch; i++) {
+		n->mates[i] = (n->labels[i] + 3) % 10;
+		n->shares[i] = 0.25f + 0.5f * (float)i / (float)batch;
+	}
+	if ((status = gn_init_params(n->model, "formula", n->params, n->buffers, &n->err)) ||
+	    (status = gn_arrange_create(n->model, &n->arrange, &n->err)) ||
+	    (status = gn_optimizer_create(n->model, &oo, &n->optimizer, &n->err)))
+		return status;
+	return make_plan(n, o);
+}
+
+const void *net_input(const struct net *n)
+{
+	return n->pixels ? (const void *)n->pixels : n->images;
+}
+
+struct gn_targets net_targets(const struct net *n)
+{
+	return (struct gn_targets){n->labels, n->mates, n->shares};
+}
+
+enum gn_status net_pass(struct net *n, double *loss, const float **logits)
+{
+	struct gn_targets t = net_targets(n);
+	enum gn_status status = gn_plan_forward(n->plan, net_input(n), 3, logits, &n->err);
+
+	if (!status)
+		status = gn_plan_loss_mixed(n->plan, &t, loss, &n->err);
+	return status ? status : gn_plan_backward(n->plan, NULL, NULL, &n->err);
+}
+
+double net_distance(const float *a, const float *b, size_t count)
+{
+	double off = 0, size = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		off += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+		size += (double)b[i] * b[i];
+	}
+	return sqrt(off) / (sqrt(size) + 1e-30);
+}

@@ -1,0 +1,54 @@
+/* Networks with all that a plan needs, in each precision of a GPU, and what prints TAP: for test_plan.c and plan_runs.c. */
+#ifndef TESTS_GPU_PLAN_NET_H
+#define TESTS_GPU_PLAN_NET_H
+
+#include "src/train/arrange.h"
+#include "src/train/optimizer.h"
+#include "src/train/plan.h"
+
+#include <stdint.h>
+
+enum { NET_PRECISIONS = 4 };
+
+struct net_precision {
+	const char *name;
+	int bf16, fp16, tf32;
+	double tolerance; /* of norms, for what a few layers compute */
+	double gradients; /* of the worst tensor's norm: units of relus that flip change whole gradients */
+};
+extern const struct net_precision net_precisions[NET_PRECISIONS];
+
+struct net {
+	struct gn_model *model;
+	struct gn_plan *plan;
+	struct gn_arrange *arrange;
+	struct gn_optimizer *optimizer;
+	float *params, *grads, *buffers, *images, *shares;
+	uint8_t *pixels; /* NULL: images are given as floats */
+	int32_t *labels, *mates;
+	int batch;
+	struct gn_err err;
+};
+
+/* Points so far, and those that did not hold. */
+extern int net_points, net_failed;
+__attribute__((format(printf, 2, 3))) void net_point(int ok, const char *format, ...);
+
+struct gn_plan_options net_on_gpu(const struct net_precision *p);
+/* count zeros; ends the program when there is no memory. */
+float *net_floats(size_t count);
+/* n is to be destroyed in any case. */
+enum gn_status net_make(struct net *n, const char *model, int batch, int side, struct gn_plan_options o);
+void net_destroy(struct net *n);
+const void *net_input(const struct net *n);
+struct gn_targets net_targets(const struct net *n);
+/* Forward, loss and backward by hand: n->grads. */
+enum gn_status net_pass(struct net *n, double *loss, const float **logits);
+/* Of two vectors, by the length of b. */
+double net_distance(const float *a, const float *b, size_t count);
+
+/* plan_runs.c: runs that stay on the device. */
+void check_runs(const struct net_precision *p);
+void check_skip(void);
+
+#endif
