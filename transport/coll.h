@@ -39,7 +39,7 @@ struct gn_comm {
 	uint32_t sequence;
 	int failed;
 	int unsaid; /* something happened at the last look, and the recorder does not know yet */
-	int crowded; /* this node's ranks outnumber the processors that they may use: whoever waits should give way */
+	int crowded; /* crowd.h: whoever waits should give way */
 	char *transport; /* what was asked for */
 	struct gn_cost cost; /* alike on all ranks */
 	struct gn_coll_choice chosen[GN_COLLECTIVE_COUNT][GN_COLL_SIZES];

@@ -64,10 +64,10 @@ static void report(const struct gn_comm *c)
 	}
 	if (!gn_devices_read("/sys", &devices, NULL)) {
 		gn_devices_describe(&devices, gn_strbuf_text(&lanes), &text);
-		gn_log_info(c->log, "%d rank%s on %d node%s by %s, transport %s%s: using %s", size, size > 1 ? "s" : "",
+		gn_log_info(c->log, "%d rank%s on %d node%s by %s, transport %s%s: using %s%s", size, size > 1 ? "s" : "",
 			    gn_world_nodes(c->world), gn_world_nodes(c->world) > 1 ? "s" : "",
 			    gn_world_bootstrap(c->world), forced ? "by UCX_TLS=" : "", forced ? forced : c->transport,
-			    gn_strbuf_text(&text));
+			    gn_strbuf_text(&text), c->crowded ? "; who waits sleeps" : "");
 		gn_devices_release(&devices);
 	}
 	gn_strbuf_release(&lanes);
@@ -129,7 +129,7 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	c->log = log;
 	status = map_nodes(c, err);
 	if (!status)
-		status = gn_crowd_find(world, &c->crowded, err);
+		status = gn_crowd_find(world, transport, &c->crowded, err);
 	if (!status)
 		status = gn_fabric_create(world, transport, options ? options->rails : 0, &c->fabric, err);
 	if (!status) {

@@ -351,7 +351,7 @@ enum gn_status gn_tune_measure(struct gn_world *world, const struct gn_tune_opti
 	status = gn_fabric_create(world, t.o.transport ? t.o.transport : "auto", t.o.rails, &t.fabric, err);
 	if (status)
 		return status;
-	status = gn_crowd_find(world, &t.crowded, err);
+	status = gn_crowd_find(world, t.o.transport ? t.o.transport : "auto", &t.crowded, err);
 	if (!status)
 		status = measure(&t, out, err);
 	if (status)

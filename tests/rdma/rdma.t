@@ -84,6 +84,8 @@ not_by_adapter() {
 	[[ $before == "$after" && $before =~ ^[0-9]+(\ [0-9]+){3}$ ]]
 }
 check "allreduce over rc, right, through the adapters" by_adapter rows rc
+# one rank on one processor, which the kernel needs for soft RDMA
+check "who waits leaves the only processor to the kernel" grep -q 'using rxe0 at .*; who waits sleeps' "$dir/rows.rc"
 check "allreduce over tcp, right, not through the adapters" not_by_adapter rows tcp
 expect 1 "did not go by rc: the ranks of guest1 sent [0-9]+ bytes to other nodes over RDMA" "rc that was tcp is found out" \
 	both env UCX_TLS=tcp,self "$gannet" bench allreduce --transport rc --min-bytes 64K --max-bytes 64K --iters 1
