@@ -24,6 +24,14 @@ static int is_regular(const struct gn_node_map *map)
 	return 1;
 }
 
+const size_t *gn_choose_piece_bytes(int *count)
+{
+	static const size_t all[] = {256 << 10, 64 << 10, 1 << 20, (size_t)1 << 40};
+
+	*count = sizeof all / sizeof *all;
+	return all;
+}
+
 static int add(const struct gn_choose_args *args, const struct gn_algorithm *a, uint32_t pieces, struct gn_choice *list,
 	       int count)
 {
@@ -41,19 +49,21 @@ static int add(const struct gn_choose_args *args, const struct gn_algorithm *a, 
 static enum gn_status add_algorithm(const struct gn_choose_args *args, const struct gn_algorithm *a,
 				    struct gn_choice *list, int *count, struct gn_err *err)
 {
-	static const size_t piece_bytes[] = {256 << 10, 64 << 10, 1 << 20};
 	struct gn_algo_args how = {.size = args->map->size, .map = args->map};
+	int sizes;
+	const size_t *piece_bytes = gn_choose_piece_bytes(&sizes);
 	enum gn_status status = GN_OK;
 
 	/* the more ranks, the more messages there are anyway */
-	for (size_t i = 0; i < 3 && args->map->size <= 256 && !status; i++) {
+	for (int i = args->map->size <= 256 ? 0 : sizes - 1; i < sizes && !status; i++) {
 		uint32_t pieces;
 
+		if (args->piece_bytes && args->piece_bytes != piece_bytes[i])
+			continue;
 		status = gn_algorithm_pieces(a, &how, args->bytes, piece_bytes[i], &pieces, err);
 		if (!status)
 			*count = add(args, a, pieces, list, *count);
 	}
-	*count = add(args, a, 1, list, *count);
 	return status;
 }
 

@@ -17,6 +17,7 @@ struct gn_choose_args {
 	const struct gn_node_map *map; /* all ranks */
 	const struct gn_cost *cost;
 	const char *algo;	       /* this one only; NULL or "auto": any */
+	size_t piece_bytes;	       /* one of gn_choose_piece_bytes only; 0: any */
 };
 
 struct gn_choice {
@@ -25,6 +26,9 @@ struct gn_choice {
 	double predicted_s;
 	int simulated; /* else by closed form */
 };
+
+/* The sizes of pieces that come into question; the last is beyond any message: one piece. */
+const size_t *gn_choose_piece_bytes(int *count);
 
 /* GN_ERR_USAGE when there is no algorithm of that name; the message lists those there are. */
 enum gn_status gn_choose(const struct gn_choose_args *args, struct gn_choice *out, struct gn_err *err);

@@ -21,6 +21,7 @@ struct gn_coll_choice {
 	const char *algorithm; /* NULL: nothing yet */
 	uint32_t pieces;       /* 0: by the algorithm itself ("shared") */
 	int any;	       /* it was free to be another algorithm */
+	size_t piece_bytes;    /* what pieces had to be; 0: free, too */
 };
 #define GN_COLL_SIZES 48 /* powers of two */
 

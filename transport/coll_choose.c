@@ -27,11 +27,13 @@ static const char *without_messages(const struct gn_comm *c, const struct gn_col
 }
 
 /* What gannet tune found to be the fastest, where it has tried. */
-static const char *as_tried(const struct gn_comm *c, const struct gn_coll_args *args, int size_class)
+static const char *as_tried(const struct gn_comm *c, const struct gn_coll_args *args, int size_class, size_t *piece_bytes)
 {
 	const struct gn_cost_pick *pick =
 		args->what == GN_COLLECTIVE_ALLREDUCE ? gn_cost_pick(&c->cost, (double)((size_t)1 << size_class)) : NULL;
 
+	if (pick && !*piece_bytes)
+		*piece_bytes = (size_t)pick->piece_bytes;
 	return pick ? pick->algorithm : NULL;
 }
 
@@ -45,16 +47,16 @@ static int class_of(size_t bytes)
 	return k;
 }
 
-static enum gn_status by_cost(const struct gn_comm *c, const struct gn_coll_args *args, const char *algo, int size_class,
-			      struct gn_coll_choice *out, struct gn_err *err)
+static enum gn_status by_cost(const struct gn_comm *c, const struct gn_coll_args *args, const char *algo, size_t piece_bytes,
+			      int size_class, struct gn_coll_choice *out, struct gn_err *err)
 {
 	struct gn_choose_args how = {.what = args->what, .bytes = (size_t)1 << size_class, .map = c->map, .cost = &c->cost,
-				     .algo = algo};
+				     .algo = algo, .piece_bytes = piece_bytes};
 	struct gn_choice choice;
 	enum gn_status status = gn_choose(&how, &choice, err);
 
 	if (!status)
-		*out = (struct gn_coll_choice){choice.algorithm->name, choice.pieces, !algo};
+		*out = (struct gn_coll_choice){choice.algorithm->name, choice.pieces, !algo, piece_bytes};
 	return status;
 }
 
@@ -63,18 +65,19 @@ enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args
 {
 	int any = !args->algorithm || !strcmp(args->algorithm, "auto"), size_class = class_of(bytes);
 	struct gn_coll_choice *kept = &c->chosen[args->what][size_class];
+	size_t piece_bytes = args->piece_bytes;
 	const char *algo = !any ? args->algorithm : args->memory ? NULL : gn_comm_all_share(c) ? without_messages(c, args, bytes) :
-								       as_tried(c, args, size_class);
+								       as_tried(c, args, size_class, &piece_bytes);
 	enum gn_status status = GN_OK;
 
 	if (algo && !strcmp(algo, "shared") && args->memory)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "algorithm shared is for the host's memory");
 	if (algo && !strcmp(algo, "shared")) {
-		*out = (struct gn_coll_choice){algo, 0, 0};
+		*out = (struct gn_coll_choice){.algorithm = algo};
 		return GN_OK;
 	}
-	if (!kept->algorithm || (algo ? strcmp(kept->algorithm, algo) != 0 : !kept->any))
-		status = by_cost(c, args, algo, size_class, kept, err);
+	if (!kept->algorithm || kept->piece_bytes != piece_bytes || (algo ? strcmp(kept->algorithm, algo) != 0 : !kept->any))
+		status = by_cost(c, args, algo, piece_bytes, size_class, kept, err);
 	if (!status)
 		*out = *kept;
 	return status;

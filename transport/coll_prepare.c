@@ -306,7 +306,7 @@ static enum gn_status by_message(struct plan *p, struct gn_err *err)
 static enum gn_status choose_way(struct plan *p, struct gn_err *err)
 {
 	struct gn_coll_args *a = &p->coll->args;
-	struct gn_coll_choice choice = {"shared", 0, 0};
+	struct gn_coll_choice choice = {.algorithm = "shared"};
 	enum gn_status status = GN_OK;
 
 	if (a->what == GN_COLLECTIVE_SEND_RECV)

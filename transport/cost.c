@@ -143,7 +143,8 @@ static enum gn_status check_picks(const struct gn_cost *c, struct gn_err *err)
 	if (c->pick_count < 0 || c->pick_count > GN_COST_PICKS)
 		return gn_err_set(err, GN_ERR_DATA, "allreduce: %d lengths; there are at most %d", c->pick_count, GN_COST_PICKS);
 	for (int i = 0; i < c->pick_count; i++)
-		if (!sensible(c->picks[i].bytes, 1, 1e15) || !sensible(c->picks[i].seconds, 0, 1e6))
+		if (!sensible(c->picks[i].bytes, 1, 1e15) || !sensible(c->picks[i].seconds, 0, 1e6) ||
+		    !sensible(c->picks[i].piece_bytes, 0, 1e15))
 			return gn_err_set(err, GN_ERR_DATA, "allreduce: a length or a time is out of bounds");
 	return GN_OK;
 }

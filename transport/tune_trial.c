@@ -22,6 +22,8 @@
 
 struct candidate {
 	const struct gn_algorithm *algorithm;
+	size_t piece_bytes; /* 0: as the model says */
+	uint32_t pieces;
 	struct gn_coll *coll;
 	double predicted_s, round_s[ROUNDS], median_s;
 	int emptying, iterations;
@@ -52,32 +54,66 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Unless an algorithm is cut into as many pieces by a candidate that is there. */
+static enum gn_status add_candidate(struct trial *t, const struct gn_algorithm *a, size_t piece_bytes, struct gn_err *err)
+{
+	struct gn_choose_args how = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = t->bytes, .map = t->comm->map,
+				     .cost = &t->comm->cost, .algo = a->name, .piece_bytes = piece_bytes};
+	struct gn_choice choice;
+	enum gn_status status = gn_choose(&how, &choice, err);
+
+	if (status || t->count == CANDIDATES_MAX)
+		return status;
+	for (int i = 0; i < t->count; i++)
+		if (t->list[i].algorithm == a && t->list[i].pieces == choice.pieces)
+			return GN_OK;
+	t->list[t->count++] = (struct candidate){.algorithm = a, .piece_bytes = piece_bytes, .pieces = choice.pieces,
+						 .predicted_s = choice.predicted_s};
+	return GN_OK;
+}
+
+static void set_iterations(struct trial *t)
+{
+	for (int i = 0; i < t->count; i++) {
+		struct candidate *c = &t->list[i];
+
+		c->iterations = (int)fmin(ITERATIONS_MAX, fmax(1, t->seconds / ROUNDS / c->predicted_s));
+		c->emptying = (int)fmin(c->iterations, ceil(t->comm->cost.link.burst_bytes / (double)t->bytes));
+	}
+}
+
 /* Alike on all ranks: a function of costs that they agree on. */
-static enum gn_status find_candidates(struct trial *t, struct gn_err *err)
+static enum gn_status find_algorithms(struct trial *t, struct gn_err *err)
 {
 	size_t all;
 	const struct gn_algorithm *a = gn_algorithms(&all);
 	enum gn_status status = GN_OK;
 
 	t->count = 0;
-	for (size_t i = 0; i < all && !status && t->count < CANDIDATES_MAX; i++) {
-		struct gn_choose_args how = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = t->bytes, .map = t->comm->map,
-					     .cost = &t->comm->cost, .algo = a[i].name};
-		struct gn_choice choice;
-
-		if (a[i].what != GN_COLLECTIVE_ALLREDUCE)
-			continue;
-		status = gn_choose(&how, &choice, err);
-		if (!status)
-			t->list[t->count++] = (struct candidate){.algorithm = &a[i], .predicted_s = choice.predicted_s};
-	}
+	for (size_t i = 0; i < all && !status; i++)
+		if (a[i].what == GN_COLLECTIVE_ALLREDUCE)
+			status = add_candidate(t, &a[i], 0, err);
 	qsort(t->list, (size_t)t->count, sizeof *t->list, by_prediction);
 	while (t->count > 1 && t->list[t->count - 1].predicted_s > HOPELESS * t->list[0].predicted_s)
 		t->count--;
-	for (int i = 0; i < t->count; i++) {
-		t->list[i].iterations = (int)fmin(ITERATIONS_MAX, fmax(1, t->seconds / ROUNDS / t->list[i].predicted_s));
-		t->list[i].emptying = (int)fmin(t->list[i].iterations, ceil(t->comm->cost.link.burst_bytes / (double)t->bytes));
-	}
+	set_iterations(t);
+	return status;
+}
+
+/* Of the fastest algorithm, which comes first as it is: a longer message may be the faster one, where it goes another way that copies
+ * less. */
+static enum gn_status find_pieces(struct trial *t, const struct candidate *best, struct gn_err *err)
+{
+	int sizes;
+	const size_t *piece_bytes = gn_choose_piece_bytes(&sizes);
+	const struct candidate first = *best;
+	enum gn_status status = GN_OK;
+
+	t->list[0] = first;
+	t->count = 1;
+	for (int i = 0; i < sizes && !status; i++)
+		status = add_candidate(t, first.algorithm, piece_bytes[i], err);
+	set_iterations(t);
 	return status;
 }
 
@@ -102,7 +138,8 @@ static enum gn_status prepare_all(struct trial *t, struct gn_err *err)
 
 	for (int i = 0; i < t->count && !status; i++) {
 		struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .out = t->buffer, .count = t->bytes / sizeof(float),
-					    .type = GN_F32, .algorithm = t->list[i].algorithm->name};
+					    .type = GN_F32, .algorithm = t->list[i].algorithm->name,
+					    .piece_bytes = t->list[i].piece_bytes};
 
 		status = gn_coll_prepare(t->comm, &args, &t->list[i].coll, err);
 		if (!status)
@@ -143,37 +180,48 @@ static enum gn_status time_all(struct trial *t, struct gn_err *err)
 	return status;
 }
 
-static void keep_fastest(const struct trial *t, struct gn_cost *cost)
+/* All take turns; *out is the fastest, or the first where it is as fast. */
+static enum gn_status compare(struct trial *t, const struct candidate **out, struct gn_err *err)
 {
-	struct gn_cost_pick *pick = &cost->picks[cost->pick_count++];
 	const struct candidate *best = &t->list[0];
+	enum gn_status status = prepare_all(t, err);
 
-	for (int i = 1; i < t->count; i++)
+	if (!status)
+		status = time_all(t, err);
+	for (int i = 0; i < t->count; i++) {
+		gn_coll_free(t->list[i].coll);
+		t->list[i].coll = NULL;
 		if (t->list[i].median_s < best->median_s)
 			best = &t->list[i];
-	if (best->median_s > WORTH_IT * t->list[0].median_s)
-		best = &t->list[0];
-	*pick = (struct gn_cost_pick){.bytes = (double)t->bytes, .seconds = best->median_s};
+	}
+	*out = best->median_s > WORTH_IT * t->list[0].median_s ? &t->list[0] : best;
+	return status;
+}
+
+static void keep(const struct trial *t, const struct candidate *best, struct gn_cost *cost)
+{
+	struct gn_cost_pick *pick = &cost->picks[cost->pick_count++];
+
+	*pick = (struct gn_cost_pick){.bytes = (double)t->bytes, .seconds = best->median_s, .piece_bytes = (double)best->piece_bytes};
 	snprintf(pick->algorithm, sizeof pick->algorithm, "%s", best->algorithm->name);
 }
 
 static enum gn_status one_length(struct trial *t, struct gn_cost *cost, struct gn_err *err)
 {
-	enum gn_status status = find_candidates(t, err);
+	const struct candidate *best;
+	enum gn_status status = find_algorithms(t, err);
 
 	/* long enough for rates to decide, which the model knows */
-	if (!status && t->list[0].predicted_s > t->seconds)
-		t->count = 0;
-	if (!t->count)
+	if (status || t->list[0].predicted_s > t->seconds)
 		return status;
+	status = compare(t, &best, err);
 	if (!status)
-		status = prepare_all(t, err);
+		status = find_pieces(t, best, err);
+	best = &t->list[0];
+	if (!status && t->count > 1)
+		status = compare(t, &best, err);
 	if (!status)
-		status = time_all(t, err);
-	if (!status)
-		keep_fastest(t, cost);
-	for (int i = 0; i < t->count; i++)
-		gn_coll_free(t->list[i].coll);
+		keep(t, best, cost);
 	return status;
 }
 

@@ -64,6 +64,7 @@ void gn_tuning_json(const struct gn_tune_result *r, struct gn_json *out)
 		gn_json_double(out, "bytes", r->cost.picks[i].bytes);
 		gn_json_string(out, "algorithm", r->cost.picks[i].algorithm);
 		gn_json_double(out, "seconds", r->cost.picks[i].seconds);
+		gn_json_double(out, "piece_bytes", r->cost.picks[i].piece_bytes);
 		gn_json_end(out);
 	}
 	gn_json_end(out);
@@ -139,6 +140,9 @@ static enum gn_status read_picks(const json_t *root, struct gn_cost *c, struct g
 		status = number(one, "bytes", &c->picks[i].bytes, err);
 		if (!status)
 			status = number(one, "seconds", &c->picks[i].seconds, err);
+		/* older tables leave it to the model */
+		if (!status && json_object_get(one, "piece_bytes"))
+			status = number(one, "piece_bytes", &c->picks[i].piece_bytes, err);
 	}
 	return status;
 }

@@ -17,7 +17,7 @@ in_guests() { # GANNET-COMMAND...
 	local rank start code=0
 	for rank in 1 0; do
 		start=("$top/tests/rdma/lab" run "$lab_dir" "$((rank + 1))" env "RANK=$rank" WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=10.77.0.1
-			MASTER_PORT=29500 GANNET_LOG=warn GANNET_SECRET_FILE="$lab_dir/secret" UCX_WARN_UNUSED_ENV_VARS=n "$gannet" "$@")
+			MASTER_PORT=29500 GANNET_RAILS=1 GANNET_LOG=warn GANNET_SECRET_FILE="$lab_dir/secret" UCX_WARN_UNUSED_ENV_VARS=n "$gannet" "$@")
 		if ((rank)); then "${start[@]}" >/dev/null & else "${start[@]}" || code=$?; fi
 	done
 	wait $! && return "$code"

@@ -62,8 +62,14 @@ static void print_picks(const struct gn_cost *c)
 {
 	if (c->pick_count)
 		printf("allreduce as tried:\n  %12s %12s  %s\n", "length (B)", "time (us)", "fastest");
-	for (int i = 0; i < c->pick_count; i++)
-		printf("  %12.0f %12.1f  %s\n", c->picks[i].bytes, c->picks[i].seconds * 1e6, c->picks[i].algorithm);
+	for (int i = 0; i < c->pick_count; i++) {
+		const struct gn_cost_pick *p = &c->picks[i];
+
+		printf("  %12.0f %12.1f  %s", p->bytes, p->seconds * 1e6, p->algorithm);
+		if (p->piece_bytes > 0)
+			printf(p->piece_bytes < p->bytes ? ", in pieces of %.0f KiB" : ", in one piece", p->piece_bytes / 1024);
+		printf("\n");
+	}
 }
 
 static void print_all(const struct tune_options *o, const struct gn_tune_result *r)

@@ -128,8 +128,8 @@ static struct gn_tune_result result_of(const char *signature)
 
 	strcpy(r.cost.link.lanes, "tcp/eth0");
 	r.cost.link.bytes_per_s = 1.25e8;
-	r.cost.picks[0] = (struct gn_cost_pick){1024, 1e-4, "recursive-doubling"};
-	r.cost.picks[1] = (struct gn_cost_pick){4096, 2e-4, "ring"};
+	r.cost.picks[0] = (struct gn_cost_pick){.bytes = 1024, .seconds = 1e-4, .algorithm = "recursive-doubling"};
+	r.cost.picks[1] = (struct gn_cost_pick){.bytes = 4096, .seconds = 2e-4, .algorithm = "ring", .piece_bytes = 65536};
 	r.cost.pick_count = 2;
 	snprintf(r.signature, sizeof r.signature, "%s", signature);
 	return r;
@@ -267,9 +267,10 @@ static void test_choice(void **state)
 {
 	struct gn_tune_result r = result_of("");
 	struct gn_node_map *map = map_of(8, 1, 0), *odd = map_of(3, 2, 1), *one = map_of(1, 1, 0);
-	struct gn_choose_args bad = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = 8, .map = map, .cost = &r.cost, .algo = "best"};
+	struct gn_choose_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = 8, .map = map, .cost = &r.cost, .algo = "best"};
 	struct gn_choice c;
 	struct gn_err err;
+	int sizes;
 
 	(void)state;
 	/* rounds count when small, bytes when large */
@@ -278,7 +279,17 @@ static void test_choice(void **state)
 	assert_string_not_equal(c.algorithm->name, "recursive-doubling");
 	assert_true(c.simulated && c.pieces >= 1 && c.predicted_s > 2 * 7 / 8.0 * (64 << 20) / 1.25e8 * 0.99);
 	assert_string_equal(choose(&r.cost, map, GN_COLLECTIVE_ALLREDUCE, 8, "ring").algorithm->name, "ring");
-	assert_int_equal(gn_choose(&bad, &c, &err), GN_ERR_USAGE);
+	/* a ring of 8 sends 2 MiB at once of 16 */
+	args.algo = "ring";
+	args.bytes = 16 << 20;
+	args.piece_bytes = 64 << 10;
+	assert_ok(gn_choose(&args, &c, &err));
+	assert_int_equal(c.pieces, 32);
+	args.piece_bytes = gn_choose_piece_bytes(&sizes)[sizes - 1];
+	assert_ok(gn_choose(&args, &c, &err));
+	assert_int_equal(c.pieces, 1);
+	args.algo = "best";
+	assert_int_equal(gn_choose(&args, &c, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "auto|ring|recursive-doubling"));
 	for (int what = 0; what < GN_COLLECTIVE_SEND_RECV; what++)
 		for (size_t bytes = 4; bytes < 1 << 26; bytes *= 64) {

@@ -22,6 +22,23 @@ again() { quick --transport tcp && [[ $(grep -c ^ "$table") == 2 ]]; }
 check "a second time the line is replaced" again
 json() { quick --transport tcp --json --out none | perl -MJSON::PP -ne 'exit !decode_json($_)->{node}{measured}[3]{one_way_s}'; }
 check "the same as JSON" json
+# pieces COUNT MEMBER...: a ring of two that was tried with 1 MiB, as the table would say it, is what a run takes
+pieces() {
+	local count=$1 found
+	shift
+	quick --transport tcp --out "$scratch/tried" || return 1
+	perl -MJSON::PP -i -pe 'BEGIN { %more = splice @ARGV, 0, @ARGV - 1 } $t = decode_json($_);
+		$t->{allreduce} = [{bytes => 1 << 20, algorithm => "ring", seconds => 1e-3, map { $_ => $more{$_} + 0 } keys %more}];
+		$_ = encode_json($t) . "\n"' "$@" "$scratch/tried"
+	found=$(launch 2 "$gannet" bench allreduce --json --transport tcp --tuning "$scratch/tried" --min-bytes 1M --max-bytes 1M --iters 1 \
+		--place in | grep -o '"algo": "ring", "pieces": [0-9]*')
+	echo "found: $found"
+	# shellcheck disable=SC2053 # a pattern
+	[[ $found == *'"pieces": '$count ]]
+}
+check "pieces are what was tried" pieces 8 piece_bytes 65536
+check "or one" pieces 1 piece_bytes 1099511627776
+check "older tables leave that to the model" pieces '[0-9]*'
 masked() { umask 027 && rm -f "$table" && quick --transport shm && [[ $(stat -c %a "$table") == 640 ]]; }
 check "the umask holds" masked
 printf '{"signature": "other"}\n{"sig' >"$table"
