@@ -50,16 +50,20 @@ static enum gn_status add_algorithm(const struct gn_choose_args *args, const str
 				    struct gn_choice *list, int *count, struct gn_err *err)
 {
 	struct gn_algo_args how = {.size = args->map->size, .map = args->map};
-	int sizes;
+	int sizes, first;
 	const size_t *piece_bytes = gn_choose_piece_bytes(&sizes);
 	enum gn_status status = GN_OK;
 
 	/* the more ranks, the more messages there are anyway */
-	for (int i = args->map->size <= 256 ? 0 : sizes - 1; i < sizes && !status; i++) {
+	first = args->map->size <= 256 ? 0 : sizes - 1;
+	if (args->piece_bytes) {
+		piece_bytes = &args->piece_bytes;
+		first = 0;
+		sizes = 1;
+	}
+	for (int i = first; i < sizes && !status; i++) {
 		uint32_t pieces;
 
-		if (args->piece_bytes && args->piece_bytes != piece_bytes[i])
-			continue;
 		status = gn_algorithm_pieces(a, &how, args->bytes, piece_bytes[i], &pieces, err);
 		if (!status)
 			*count = add(args, a, pieces, list, *count);

@@ -17,7 +17,7 @@ struct gn_choose_args {
 	const struct gn_node_map *map; /* all ranks */
 	const struct gn_cost *cost;
 	const char *algo;	       /* this one only; NULL or "auto": any */
-	size_t piece_bytes;	       /* one of gn_choose_piece_bytes only; 0: any */
+	size_t piece_bytes;	       /* messages are cut into pieces of so many; 0: any of gn_choose_piece_bytes */
 };
 
 struct gn_choice {

@@ -92,7 +92,7 @@ struct gn_coll_args {
 	int root;		/* broadcast, reduce */
 	int to, from;		/* send-recv */
 	const char *algorithm;	/* by name, as gn_algorithms() and "shared"; NULL or "auto": chosen */
-	size_t piece_bytes;	/* into what its messages are cut, one of choose.h's sizes; 0: chosen */
+	size_t piece_bytes;	/* into what its messages are cut; 0: chosen */
 	struct gn_memory *memory; /* where out lies, borrowed, see memory.h: allreduces in place alone; NULL: the host's */
 	int priority;		/* of several in flight, those with the highest go on first */
 };

@@ -26,7 +26,7 @@ struct gn_cost_path {
 struct gn_cost_pick {
 	double bytes, seconds;
 	char algorithm[GN_COST_NAME_MAX];
-	double piece_bytes; /* into what its messages are best cut, one of choose.h's sizes; 0: as the model says */
+	double piece_bytes; /* into what its messages are best cut; 0: as the model says */
 };
 
 struct gn_cost {

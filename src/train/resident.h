@@ -1,7 +1,6 @@
 /* Runs that stay on their GPUs: nothing that the host has to do to parameters between steps. The next batch goes up while one
- * runs, and the host sees parameters only when it evaluates, saves or ends. Several ranks sum gradients
- * and BN buffers where these lie (transport/carrier.h), bucket by bucket while backward runs; loss and the wish to stop follow on the
- * host's way.
+ * runs, and the host sees parameters only when it evaluates, saves or ends. Several ranks sum gradients and BN buffers where these
+ * lie (transport/carrier.h), bucket by bucket while backward runs; loss and the wish to stop follow on the host's way.
  *
  * Everything else (--sync-bn, or a rank without a GPU) computes on the GPU and updates on the host.
  * Internal to src/train.

@@ -266,7 +266,7 @@ static struct gn_choice choose(const struct gn_cost *cost, const struct gn_node_
 static void test_choice(void **state)
 {
 	struct gn_tune_result r = result_of("");
-	struct gn_node_map *map = map_of(8, 1, 0), *odd = map_of(3, 2, 1), *one = map_of(1, 1, 0);
+	struct gn_node_map *map = map_of(8, 1, 0), *odd = map_of(3, 2, 1), *one = map_of(1, 1, 0), *many = map_of(300, 1, 0);
 	struct gn_choose_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = 8, .map = map, .cost = &r.cost, .algo = "best"};
 	struct gn_choice c;
 	struct gn_err err;
@@ -288,6 +288,15 @@ static void test_choice(void **state)
 	args.piece_bytes = gn_choose_piece_bytes(&sizes)[sizes - 1];
 	assert_ok(gn_choose(&args, &c, &err));
 	assert_int_equal(c.pieces, 1);
+	/* any size will do, and any number of ranks */
+	args.piece_bytes = 100000;
+	assert_ok(gn_choose(&args, &c, &err));
+	assert_int_equal(c.pieces, 20);
+	args.map = many;
+	args.bytes = 300 << 20;
+	args.piece_bytes = 256 << 10;
+	assert_ok(gn_choose(&args, &c, &err));
+	assert_int_equal(c.pieces, 4);
 	args.algo = "best";
 	assert_int_equal(gn_choose(&args, &c, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "auto|ring|recursive-doubling"));
@@ -302,6 +311,7 @@ static void test_choice(void **state)
 	gn_node_map_destroy(map);
 	gn_node_map_destroy(odd);
 	gn_node_map_destroy(one);
+	gn_node_map_destroy(many);
 }
 
 /* Two levels: the links are slow, so bytes between nodes count. */
