@@ -1,8 +1,7 @@
 /* What a made-up /sys says of RDMA devices, and how fresh it is. */
-#include "tests/test.h"
+#include "tests/transport/made_up_sys.h"
 
 #include "src/base/clock.h"
-#include "src/base/file.h"
 #include "transport/devices.h"
 
 #include <stdio.h>
@@ -10,21 +9,25 @@
 #include <string.h>
 #include <unistd.h>
 
-static void put(const char *root, const char *path, const char *text)
+static char root[32];
+
+static int make_root(void **state)
 {
-	char full[512], *slash;
+	(void)state;
+	strcpy(root, "/tmp/gn-devices.XXXXXX");
+	return !mkdtemp(root);
+}
+
+static int remove_root(void **state)
+{
 	struct gn_err err;
 
-	snprintf(full, sizeof full, "%s/class/%s", root, path);
-	slash = strrchr(full, '/');
-	*slash = 0;
-	assert_ok(gn_make_dirs(full, &err));
-	*slash = '/';
-	assert_ok(gn_file_replace(full, text, strlen(text), &err));
+	(void)state;
+	return gn_remove_tree(root, &err) != GN_OK;
 }
 
 /* Also tells how long it took. */
-static struct gn_net_device only_one(const char *root, const char *name, struct gn_devices *all, double *seconds)
+static struct gn_net_device read_one(const char *name, struct gn_devices *all, double *seconds)
 {
 	double began = gn_clock_s();
 	struct gn_net_device found = {0};
@@ -41,22 +44,19 @@ static struct gn_net_device only_one(const char *root, const char *name, struct 
 
 static void test_hardware(void **state)
 {
-	char root[] = "/tmp/gn-devices.XXXXXX";
 	struct gn_net_device d;
 	struct gn_devices all;
 	double seconds;
-	struct gn_err err;
 
 	(void)state;
-	assert_non_null(mkdtemp(root));
-	put(root, "infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
-	put(root, "infiniband/mlx5_0/ports/1/rate", "200 Gb/sec (4X HDR)\n");
-	put(root, "infiniband/mlx5_0/ports/1/counters/port_xmit_data", "1000\n");
-	put(root, "infiniband/mlx5_0/ports/1/counters/port_rcv_data", "500\n");
-	put(root, "infiniband/mlx5_0/ports/1/hw_counters/lifespan", "5000\n");
-	put(root, "infiniband/mlx5_0/ports/2/state", "1: DOWN\n");
-	put(root, "infiniband/mlx5_0/ports/2/counters/port_xmit_data", "10\n");
-	d = only_one(root, "mlx5_0", &all, &seconds);
+	put_sys(root, "infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
+	put_sys(root, "infiniband/mlx5_0/ports/1/rate", "200 Gb/sec (4X HDR)\n");
+	put_sys(root, "infiniband/mlx5_0/ports/1/counters/port_xmit_data", "1000\n");
+	put_sys(root, "infiniband/mlx5_0/ports/1/counters/port_rcv_data", "500\n");
+	put_sys(root, "infiniband/mlx5_0/ports/1/hw_counters/lifespan", "5000\n");
+	put_sys(root, "infiniband/mlx5_0/ports/2/state", "1: DOWN\n");
+	put_sys(root, "infiniband/mlx5_0/ports/2/counters/port_xmit_data", "10\n");
+	d = read_one("mlx5_0", &all, &seconds);
 	assert_int_equal(d.kind, GN_DEVICE_RDMA);
 	assert_true(d.up && d.hardware && d.gbit_per_s == 200);
 	assert_int_equal(d.sent_bytes, 4 * 1010);
@@ -64,48 +64,43 @@ static void test_hardware(void **state)
 	/* these counters are not kept */
 	assert_true(seconds < 4);
 	gn_devices_release(&all);
-	assert_ok(gn_remove_tree(root, &err));
 }
 
 /* Asked again within their lifespan, the kernel gives the packets that it had counted before: a short transfer in between would
  * have sent nothing. */
 static void test_soft_counters_are_fresh(void **state)
 {
-	char root[] = "/tmp/gn-devices.XXXXXX";
 	struct gn_devices before, after;
 	struct gn_net_device d;
 	double seconds;
-	struct gn_err err;
 
 	(void)state;
-	assert_non_null(mkdtemp(root));
-	put(root, "net/eth7/mtu", "1500\n");
-	put(root, "infiniband/rxe7/parent", "eth7\n");
-	put(root, "infiniband/rxe7/ports/1/hw_counters/lifespan", "600\n");
-	put(root, "infiniband/rxe7/ports/1/hw_counters/sent_pkts", "5\n");
-	put(root, "infiniband/rxe7/ports/1/hw_counters/rcvd_pkts", "3\n");
-	put(root, "infiniband/rxe7/ports/2/hw_counters/lifespan", "600\n");
-	put(root, "infiniband/rxe7/ports/2/hw_counters/sent_pkts", "1\n");
-	d = only_one(root, "rxe7", &before, &seconds);
+	put_sys(root, "net/eth7/mtu", "1500\n");
+	put_sys(root, "infiniband/rxe7/parent", "eth7\n");
+	put_sys(root, "infiniband/rxe7/ports/1/hw_counters/lifespan", "600\n");
+	put_sys(root, "infiniband/rxe7/ports/1/hw_counters/sent_pkts", "5\n");
+	put_sys(root, "infiniband/rxe7/ports/1/hw_counters/rcvd_pkts", "3\n");
+	put_sys(root, "infiniband/rxe7/ports/2/hw_counters/lifespan", "600\n");
+	put_sys(root, "infiniband/rxe7/ports/2/hw_counters/sent_pkts", "1\n");
+	d = read_one("rxe7", &before, &seconds);
 	assert_int_equal(d.kind, GN_DEVICE_SOFT_RDMA);
 	assert_int_equal(d.sent_bytes, 6 * 1024);
 	assert_int_equal(d.received_bytes, 3 * 1024);
 	assert_true(seconds >= 0.6);
-	put(root, "infiniband/rxe7/ports/1/hw_counters/sent_pkts", "9\n");
-	only_one(root, "rxe7", &after, &seconds);
+	put_sys(root, "infiniband/rxe7/ports/1/hw_counters/sent_pkts", "9\n");
+	read_one("rxe7", &after, &seconds);
 	assert_true(seconds >= 0.6);
 	assert_int_equal(gn_devices_sent(&before, &after, GN_DEVICE_SOFT_RDMA), 4 * 1024);
 	assert_int_equal(gn_devices_sent(&before, &after, GN_DEVICE_RDMA), 0);
 	gn_devices_release(&before);
 	gn_devices_release(&after);
-	assert_ok(gn_remove_tree(root, &err));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hardware),
-		cmocka_unit_test(test_soft_counters_are_fresh),
+		cmocka_unit_test_setup_teardown(test_hardware, make_root, remove_root),
+		cmocka_unit_test_setup_teardown(test_soft_counters_are_fresh, make_root, remove_root),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

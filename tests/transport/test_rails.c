@@ -1,7 +1,6 @@
 /* Which devices become rails: from a made-up /sys, and from what ranks offer each other. */
-#include "tests/test.h"
+#include "tests/transport/made_up_sys.h"
 
-#include "src/base/file.h"
 #include "src/base/strbuf.h"
 #include "transport/rails.h"
 
@@ -111,19 +110,6 @@ static void test_one_adapter_down(void **state)
 
 /* --- a made-up /sys --- */
 
-static void put(const char *root, const char *path, const char *text)
-{
-	char full[512], *slash;
-	struct gn_err err;
-
-	snprintf(full, sizeof full, "%s/class/infiniband/%s", root, path);
-	slash = strrchr(full, '/');
-	*slash = 0;
-	assert_ok(gn_make_dirs(full, &err));
-	*slash = '/';
-	assert_ok(gn_file_replace(full, text, strlen(text), &err));
-}
-
 static void add_port(const char *root, const char *device, int port, const char *state, const char *rate,
 		     const char *link)
 {
@@ -133,8 +119,8 @@ static void add_port(const char *root, const char *device, int port, const char 
 	char path[256];
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-		snprintf(path, sizeof path, "%s/ports/%d/%s", device, port, all[i].file);
-		put(root, path, all[i].text);
+		snprintf(path, sizeof path, "infiniband/%s/ports/%d/%s", device, port, all[i].file);
+		put_sys(root, path, all[i].text);
 	}
 }
 
@@ -184,8 +170,8 @@ static void test_find_ethernet(void **state)
 	assert_non_null(mkdtemp(root));
 	add_port(root, "mlx5_0", 1, "4: ACTIVE\n", "200 Gb/sec (4X HDR)\n", "Ethernet\n");
 	add_port(root, "mlx5_1", 1, "4: ACTIVE\n", "200 Gb/sec (4X HDR)\n", "Ethernet\n");
-	put(root, "mlx5_1/ports/1/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000\n");
-	put(root, "mlx5_1/ports/1/gids/2", "0000:0000:0000:0000:0000:ffff:7f00:0001\n");
+	put_sys(root, "infiniband/mlx5_1/ports/1/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+	put_sys(root, "infiniband/mlx5_1/ports/1/gids/2", "0000:0000:0000:0000:0000:ffff:7f00:0001\n");
 	assert_ok(gn_rails_find(root, NULL, NULL, &r, &err));
 	expect_names(&r, "mlx5_0:1 mlx5_1:1");
 	assert_string_equal(r.items[0].network, "Ethernet");
