@@ -4,7 +4,8 @@
  * A step takes t1 + max(0, C - f t1): t1 is the step on one GPU, C the simulated allreduce of the gradient, f the share of
  * computing that hides it. Each row's rate within the node comes from its column of 4; each fabric's link rate and f come
  * from its rows' columns of 8 together. InfiniBand was staged through the host: within the node, then between nodes; Ethernet
- * used NCCL: one flat ring. A row that is slower at 4 than at 8 contradicts every such model and fits its link rate by itself.
+ * used NCCL: one flat ring. A row that is slower at 4 than at 8 contradicts every such model: it says nothing of the fabric, and
+ * its rate within the node is what leaves the least squares of relative errors in both of its columns.
  * One size per point cannot tell latency from rate: latencies are given, 2 and 50 us, and matter little at 102 MB. */
 #include "transport/sim.h"
 
@@ -53,15 +54,38 @@ static double predicted(const struct row *r, const char *algo, int nodes)
 	return step_of(r, 0) + fmax(0, allreduce(r, algo, nodes) - r->hidden * step_of(r, 0));
 }
 
-/* The rate in 10 MB/s .. 1 TB/s at which a step over nodes takes so long; steps get shorter as rates grow. */
-static void fit_rate(struct row *r, double *rate, const char *algo, int nodes, double seconds)
+/* The rate within the node, 10 MB/s .. 1 TB/s, that gives the column of 4; steps get shorter as rates grow. */
+static void fit_node(struct row *r, const char *algo)
 {
 	double low = 1e7, high = 1e12;
 
 	for (int i = 0; i < 40; i++) {
-		*rate = sqrt(low * high);
-		*(predicted(r, algo, nodes) > seconds ? &low : &high) = *rate;
+		r->node_rate = sqrt(low * high);
+		*(predicted(r, algo, 1) > step_of(r, 1) ? &low : &high) = r->node_rate;
 	}
+}
+
+/* Of one row, in its columns of 4 and 8. */
+static double row_misfit(struct row *r, const char *algo, double node_rate)
+{
+	r->node_rate = node_rate;
+	return pow(predicted(r, algo, 1) / step_of(r, 1) - 1, 2) + pow(predicted(r, algo, 2) / step_of(r, 2) - 1, 2);
+}
+
+/* By thirds; where two are alike the slower one, for beyond some rate all is hidden. */
+static void fit_both(struct row *r, const char *algo)
+{
+	double low = log(1e7), high = log(1e12);
+
+	for (int i = 0; i < 60; i++) {
+		double a = low + (high - low) / 3, b = high - (high - low) / 3;
+
+		if (row_misfit(r, algo, exp(a)) <= row_misfit(r, algo, exp(b)))
+			high = b;
+		else
+			low = a;
+	}
+	r->node_rate = exp(low);
 }
 
 /* What the columns of 8 say against hidden and link_rate, summed squares of relative errors. */
@@ -85,7 +109,7 @@ static double best_rate(struct row *rows, int count, const char *algo, double hi
 
 	for (int i = 0; i < count; i++) {
 		rows[i].hidden = hidden;
-		fit_rate(&rows[i], &rows[i].node_rate, algo, 1, step_of(&rows[i], 1));
+		fit_node(&rows[i], algo);
 	}
 	for (int i = 0; i < 40; i++) {
 		double a = low + (high - low) / 3, b = high - (high - low) / 3;
@@ -114,11 +138,8 @@ static void fit_fabric(struct row *rows, int count, const char *algo)
 	rate = best_rate(rows, count, algo, hidden, &least);
 	for (int i = 0; i < count; i++) {
 		rows[i].link_rate = rate;
-		if (!contradicts(&rows[i]))
-			continue;
-		rows[i].hidden = 0;
-		rows[i].node_rate = 1e12;
-		fit_rate(&rows[i], &rows[i].link_rate, algo, 2, step_of(&rows[i], 2));
+		if (contradicts(&rows[i]))
+			fit_both(&rows[i], algo);
 	}
 }
 
