@@ -63,11 +63,14 @@ static uint32_t render(struct gn_filler *f, uint32_t epoch, const struct gn_fill
 		batch->labels[i] = -1;
 		batch->indices[i] = UINT64_MAX;
 		if (i >= batch->count) {
-			memset(image, 0, f->sample_bytes);
+			if (f->options->patches)
+				batch->patches[i] = (struct gn_patch){0};
+			else
+				memset(image, 0, f->sample_bytes);
 			continue;
 		}
 		batch->indices[i] = gn_order_sample(f->order, epoch, batch->first + i);
-		if (gn_renderer_run(f->renderer, epoch, batch->indices[i], image, &batch->labels[i], &failure) &&
+		if (gn_renderer_run(f->renderer, epoch, batch->indices[i], image, &batch->patches[i], &batch->labels[i], &failure) &&
 		    failed_at == end) {
 			failed_at = i;
 			*err = failure;
@@ -81,7 +84,7 @@ static enum gn_status mix_alone(struct gn_filler *f, uint32_t epoch, const struc
 				struct gn_err *err)
 {
 	uint64_t index = gn_order_sample(f->order, epoch, mate);
-	enum gn_status status = gn_renderer_run(f->renderer, epoch, index, f->spare, &batch->mates[i], err);
+	enum gn_status status = gn_renderer_run(f->renderer, epoch, index, f->spare, NULL, &batch->mates[i], err);
 
 	if (!status)
 		gn_mixup_blend(image_at(f, batch, i), f->spare, f->sample_values, batch->shares[i]);

@@ -115,7 +115,8 @@ static void work(void *argument)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* As many slots as prefetch_bytes holds, not fewer than two (one in the consumer's hands, one in the making). */
+/* As many slots as prefetch_bytes holds, not fewer than three (one in the consumer's hands, one for it to take, one in the
+ * making). */
 static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 {
 	uint32_t batch = l->options.batch;
@@ -128,7 +129,7 @@ static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 				  batch, sample_bytes);
 	fit = l->options.prefetch_bytes / (images_bytes + batch * (sizeof(int32_t) + sizeof(uint64_t)));
 	fit = fit > l->batches ? l->batches : fit;
-	l->slot_count = fit < 2 ? 2 : fit > 1024 ? 1024 : (uint32_t)fit;
+	l->slot_count = fit < 3 ? 3 : fit > 1024 ? 1024 : (uint32_t)fit;
 	l->slots = calloc(l->slot_count, sizeof *l->slots);
 	if (!l->slots)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %u batches", l->slot_count);
@@ -136,11 +137,12 @@ static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 		struct gn_fill *b = &l->slots[i].batch;
 
 		b->images = gn_alloc_aligned(images_bytes);
+		b->patches = calloc(batch, sizeof *b->patches);
 		b->labels = calloc(batch, sizeof *b->labels);
 		b->mates = calloc(batch, sizeof *b->mates);
 		b->shares = calloc(batch, sizeof *b->shares);
 		b->indices = calloc(batch, sizeof *b->indices);
-		if (!b->images || !b->labels || !b->mates || !b->shares || !b->indices)
+		if (!b->images || !b->patches || !b->labels || !b->mates || !b->shares || !b->indices)
 			return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %u batches of %zu bytes",
 					  l->slot_count, images_bytes);
 	}
@@ -226,6 +228,7 @@ void gn_loader_destroy(struct gn_loader *l)
 		gn_filler_destroy(l->workers[i].filler);
 	for (uint32_t i = 0; l->slots && i < l->slot_count; i++) {
 		free(l->slots[i].batch.images);
+		free(l->slots[i].batch.patches);
 		free(l->slots[i].batch.labels);
 		free(l->slots[i].batch.mates);
 		free(l->slots[i].batch.shares);
@@ -295,8 +298,8 @@ enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct 
 			*err = slot->failure;
 		goto unlock;
 	}
-	out->images = l->options.bytes ? NULL : slot->batch.images;
-	out->pixels = l->options.bytes ? slot->batch.images : NULL;
+	out->images = l->options.patches ? NULL : slot->batch.images;
+	out->patches = l->options.patches ? slot->batch.patches : NULL;
 	out->labels = slot->batch.labels;
 	out->mates = l->options.mixup > 0 ? slot->batch.mates : NULL;
 	out->shares = l->options.mixup > 0 ? slot->batch.shares : NULL;

@@ -13,6 +13,7 @@
 #define GN_DATA_LOADER_H
 
 #include "data/dataset.h"
+#include "src/base/patch.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,11 +37,11 @@ struct gn_loader_options {
 				      * image as it is, with black around where it is smaller (data/augment.h) */
 	uint32_t pad;		     /* for shifts, in pixels on each side; less than height and width */
 	float mean[3], deviation[3]; /* of pixel values in 0..1, per channel */
-	int bytes;		     /* pixels are delivered as they are, for a GPU to normalise; not with mixup */
+	int patches;		     /* instead of samples what a GPU makes them of; three channels, not with mixup */
 	double mixup;		     /* 0: none; else alpha of Beta(alpha, alpha), data/mixup.h */
 	int training;		     /* permuted and incomplete last batch dropped, or evaluation */
 	int threads;		     /* worker threads, >= 1 */
-	size_t prefetch_bytes;	     /* memory for batches in flight; at least two batches are kept whatever it says.
+	size_t prefetch_bytes;	     /* memory for batches in flight; at least three batches are kept whatever it says.
 				      * Each thread has room for one decoded image on top. */
 	/* Who wants to know when a thread (0 ..) made samples ready: times of gn_clock_ns. Called by that thread. NULL: nobody. */
 	void (*watch)(void *context, int thread, uint32_t samples, uint64_t began_ns, uint64_t ended_ns);
@@ -49,24 +50,24 @@ struct gn_loader_options {
 
 struct gn_batch {
 	const float *images;	 /* [batch][channels][height][width], normalised; borrowed until the next call */
-	const uint8_t *pixels;	 /* with bytes, instead of images: [batch][height][width][channels], rounded */
+	const struct gn_patch *patches; /* with patches, instead of images: [batch], each gn_patch_bytes within its room */
 	const int32_t *labels;	 /* [batch] */
 	const int32_t *mates;	 /* [batch] with mixup, the labels of what was mixed in; else NULL */
 	const float *shares;	 /* [batch] with mixup, the share of the sample itself; else NULL */
 	const uint64_t *indices; /* [batch] in the dataset; UINT64_MAX past count */
-	uint32_t count;		 /* valid samples, <= batch; the rest of images or pixels is zero and labels is -1 */
+	uint32_t count;		 /* valid samples, <= batch; the rest of images is zero, of patches black, and labels is -1 */
 	double wait_s;		 /* how long this call waited for the workers */
 };
 
-/* What a plan takes: pixels, or images. */
+/* What a plan takes: patches, or images. */
 static inline const void *gn_batch_input(const struct gn_batch *b)
 {
-	return b->pixels ? (const void *)b->pixels : b->images;
+	return b->patches ? (const void *)b->patches : b->images;
 }
 
 struct gn_loader;
 
-/* Of one sample as it is delivered: floats, or bytes. */
+/* Room for one sample as it is delivered: its floats, or the pixels of its patch. */
 size_t gn_loader_sample_bytes(const struct gn_loader_options *options);
 
 /* Everything about options that needs no dataset, GN_ERR_USAGE: channels, sides, padding, mean, deviation, threads. */

@@ -14,6 +14,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/shape.h"
+#include "src/base/patch.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -215,24 +216,17 @@ enum gn_status gn_cuda_dequantise(struct gn_cuda_stream *s, const int8_t *from, 
 
 /* --- Images --- */
 
-struct gn_cuda_crop {
-	int32_t x, y; /* of the sample's corner in its image; what lies outside of the image is black */
-	int32_t flip; /* mirrored left to right */
-};
-
 struct gn_cuda_image_args {
-	enum gn_cuda_type type; /* of the sample */
-	int n, h, w;		/* images: [n][h][w][3] bytes */
-	int out_h, out_w;
-	int out_channels;	     /* 3 or more: the others become 0 */
+	enum gn_cuda_type type; /* of the samples */
+	int n, h, w;		/* of the samples */
+	int channels;		     /* 3 or more: the others become 0 */
 	float mean[3], deviation[3]; /* of pixel values in 0..1: sample = (pixel / 255 - mean) / deviation */
-	const uint8_t *images;
-	const struct gn_cuda_crop *crops; /* [n]; NULL: from the corner, not mirrored */
-	void *out;			  /* [n][out_h][out_w][out_channels] */
+	const struct gn_patch *patches; /* [n]; what they point to is device memory, too */
+	void *out;			/* [n][h][w][channels] */
 };
 
-enum gn_status gn_cuda_crop_flip_normalise(struct gn_cuda_stream *s, const struct gn_cuda_image_args *a,
-					   struct gn_err *err);
+/* Each patch to its sample: cropped, resized with the filter of data/resize.h, mirrored, normalised. */
+enum gn_status gn_cuda_crop_resize_normalise(struct gn_cuda_stream *s, const struct gn_cuda_image_args *a, struct gn_err *err);
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,8 @@
 
 #include "kernels/cuda/type.h"
 
+#include <math.h>
+
 #define GN_CUDA_THREADS 256 /* in every block, except where a kernel says otherwise */
 
 /* --- Rows of channels: a block takes `lanes` neighbouring vectors in `rows_per_chunk` rows, row_lanes rows at a time
@@ -97,10 +99,32 @@ GN_HD int gn_cuda_adaptive_first(int i, int in, int out)
 
 /* --- Images --- */
 
-/* Where a sample's pixel (x of width, y) comes from; y likewise without the mirror. */
-GN_HD int gn_cuda_crop_column(int x, int width, int crop_x, int flip)
+/* The pixels of a row or column that make one of a sample, weighted by a triangle: as data/resize.h says. */
+struct gn_cuda_taps {
+	int first, count;
+	float centre, slope; /* from the first one's middle, in pixels; 1 / the triangle's half */
+};
+
+/* Output i of `outputs` that lie evenly over [from, from + span) of `length` pixels. */
+GN_HD struct gn_cuda_taps gn_cuda_taps_of(double from, double span, unsigned outputs, unsigned i, unsigned length)
 {
-	return crop_x + (flip ? width - 1 - x : x);
+	double scale = span / outputs, reach = scale > 1 ? scale : 1, centre = from + (i + 0.5) * scale;
+	double low = floor(centre - reach + 0.5), high = floor(centre + reach + 0.5);
+	struct gn_cuda_taps t;
+
+	t.first = low <= 0 ? 0 : low >= length ? (int)length - 1 : (int)low;
+	t.count = (high <= t.first + 1.0 ? t.first + 1 : high > length ? (int)length : (int)high) - t.first;
+	t.centre = (float)(centre - t.first - 0.5);
+	t.slope = (float)(1 / reach);
+	return t;
+}
+
+/* Not divided by the sum of all; that is above 0. */
+GN_HD float gn_cuda_tap_weight(const struct gn_cuda_taps *t, int k)
+{
+	float weight = 1 - fabsf((float)k - t->centre) * t->slope;
+
+	return t->count == 1 ? 1 : weight > 0 ? weight : 0;
 }
 
 /* --- Many tensors in one launch --- */

@@ -13,6 +13,7 @@ libgannet_base_a_SOURCES = \
 	src/base/option.c src/base/option_text.c src/base/option.h \
 	src/base/normals.c \
 	src/base/philox.c src/base/philox.h \
+	src/base/patch.h \
 	src/base/pool.c src/base/pool.h \
 	src/base/progress.c src/base/progress.h \
 	src/base/sha256.c src/base/sha256.h \

@@ -177,7 +177,7 @@ static const struct gn_option options_table[] = {
 	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N", .initial = "2",
 	 .min = 1, .max = 1024, .help = "decode: of the whole loader"},
 	{.name = "bytes", .kind = GN_OPTION_FLAG, .offset = FIELD(bytes),
-	 .help = "decode: to bytes, as a GPU gets them, instead of normalised floats"},
+	 .help = "decode: bytes, which a GPU crops, resizes and normalises, instead of floats"},
 	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .initial = "resnet50",
 	 .choices = gn_model_names, .help = "train: network"},
 	{.name = "batch", .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N", .initial = "16", .min = 1, .max = 65536,

@@ -83,13 +83,14 @@ static enum gn_status pass(struct decode_bench *b, uint32_t epoch, struct gn_err
 	enum gn_status status = GN_OK;
 
 	for (uint64_t i = 0; i < b->images && !status; i++) {
+		struct gn_patch patch;
 		int32_t label;
 		double begin;
 
 		status = decode_plainly(b, i, &plain, err);
 		begin = cpu_s();
 		if (!status)
-			status = gn_renderer_run(b->renderer, epoch, i, b->image, &label, err);
+			status = gn_renderer_run(b->renderer, epoch, i, b->image, &patch, &label, err);
 		sample += cpu_s() - begin;
 		begin = cpu_s();
 		if (!status)
@@ -153,6 +154,8 @@ static enum gn_status open_all(struct decode_bench *b, struct gn_err *err)
 
 static void print(const struct decode_bench *b)
 {
+	const char *whole = b->options.patches ? "read, check, crop, decode, hand to a GPU" : "read, check, crop, decode, resize, normalise";
+	const char *part = b->options.patches ? "the same but handing on" : "the same but resizing and what follows";
 	double n = (double)b->images;
 	struct gn_json j;
 
@@ -161,10 +164,7 @@ static void print(const struct decode_bench *b)
 		       "%-44s %10.1f\n%-44s %10.1f  %.2f of plain\n%-44s %10.1f  %.2f\n%-33s%3d threads %10.1f\n"
 		       "%-44s %10.2f processors\n", n, b->bytes, b->pixels,
 		       b->options.width, b->options.height, (long long)b->o->iters, "plain libjpeg-turbo, whole image",
-		       n / b->plain_s,
-		       b->options.bytes ? "read, check, crop, decode, resize, round" : "read, check, crop, decode, resize, normalise",
-		       n / b->sample_s, b->plain_s / b->sample_s, "the same but resizing and what follows", n / b->region_s,
-		       b->plain_s / b->region_s,
+		       n / b->plain_s, whole, n / b->sample_s, b->plain_s / b->sample_s, part, n / b->region_s, b->plain_s / b->region_s,
 		       "the loader, all together,", b->options.threads, b->loader_images_per_s,
 		       "for 1000 images/s", 1000 * b->sample_s / n);
 		return;
@@ -176,7 +176,7 @@ static void print(const struct decode_bench *b)
 	gn_json_fixed(&j, "file_bytes", b->bytes, 0);
 	gn_json_fixed(&j, "pixels", b->pixels, 0);
 	gn_json_uint(&j, "side", b->options.height);
-	gn_json_string(&j, "to", b->options.bytes ? "bytes" : "floats");
+	gn_json_string(&j, "to", b->options.patches ? "bytes" : "floats");
 	gn_json_fixed(&j, "plain_images_per_s_per_core", n / b->plain_s, 1);
 	gn_json_fixed(&j, "images_per_s_per_core", n / b->sample_s, 1);
 	gn_json_fixed(&j, "unresized_images_per_s_per_core", n / b->region_s, 1);
@@ -193,7 +193,7 @@ int gn_bench_decode(const struct gn_bench_options *o)
 	struct decode_bench b = {
 		.o = o, .plain_s = INFINITY, .sample_s = INFINITY, .region_s = INFINITY,
 		.options = {.seed = 1, .ranks = 1, .batch = 32, .channels = 3, .height = (uint32_t)o->side, .width = (uint32_t)o->side,
-			    .training = 1, .bytes = o->bytes, .augment = GN_AUGMENT_CROP_FLIP, .mean = {0.485f, 0.456f, 0.406f},
+			    .training = 1, .patches = o->bytes, .augment = GN_AUGMENT_CROP_FLIP, .mean = {0.485f, 0.456f, 0.406f},
 			    .deviation = {0.229f, 0.224f, 0.225f}, .threads = (int)o->loader_threads, .prefetch_bytes = 64 << 20},
 	};
 	struct gn_err err;

@@ -70,8 +70,8 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 	e->buffers = gn_alloc_aligned(gn_model_buffer_elements(e->model) * sizeof(float));
 	if (!e->params || !e->buffers)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the parameters of %s", e->info.model);
-	if (gn_input_by_bytes(&e->info.input, e->model, &po, &pixels)) {
-		lo.bytes = 1;
+	if (gn_input_by_patches(&e->info.input, e->model, &po, &pixels)) {
+		lo.patches = 1;
 		po.pixels = &pixels;
 	}
 	gn_input_loader_options(&e->info.input, e->model, &lo);

@@ -12,28 +12,61 @@ static void copy_images(char *to, const char *from, size_t bytes)
 		memcpy(to + begin, from + begin, bytes - begin < COPIED_AT_ONCE ? bytes - begin : COPIED_AT_ONCE);
 }
 
+/* Pixels close together; patches come to point to where those will lie on the device. *bytes: of all pixels. */
+static enum gn_status copy_patches(const struct gn_plan *p, struct gn_plan_slot *s, const struct gn_patch *from, size_t *bytes,
+				   struct gn_err *err)
+{
+	const struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+	struct gn_patch *to = (struct gn_patch *)(void *)(s->pinned + d->patches_at);
+	uint8_t *device = (uint8_t *)s->device + d->images_at;
+	int batch = p->options.batch;
+	size_t room = d->image_bytes / (size_t)batch, used = 0;
+
+	for (int i = 0; i < batch; i++) {
+		if (gn_patch_bytes(&from[i]) > room)
+			return gn_err_set(err, GN_ERR_USAGE, "image %d of a batch has a patch of %ux%u; there is room for %zu bytes", i,
+					  from[i].width, from[i].height, room);
+		to[i] = from[i];
+		to[i].pixels = device + used;
+		used += gn_patch_bytes(&from[i]);
+	}
+#pragma omp parallel for schedule(dynamic)
+	for (int i = 0; i < batch; i++)
+		if (from[i].width)
+			memcpy(s->pinned + d->images_at + (to[i].pixels - device), from[i].pixels, gn_patch_bytes(&from[i]));
+	*bytes = used;
+	return GN_OK;
+}
+
+static void copy_targets(const struct gn_plan *p, struct gn_plan_slot *s, const struct gn_targets *targets)
+{
+	size_t column = (size_t)p->options.batch * 4;
+
+	memcpy(s->pinned, targets->labels, column);
+	memcpy(s->pinned + column, targets->mates ? targets->mates : targets->labels, column);
+	if (targets->mates)
+		memcpy(s->pinned + 2 * column, targets->shares, column);
+}
+
 enum gn_status gn_plan_cuda_stage(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	struct gn_plan_slot *s = &d->slots[d->next_slot];
-	size_t column = (size_t)p->options.batch * 4;
-	size_t bytes = targets ? d->targets_at + gn_plan_cuda_target_elements(p) * 4 : d->image_bytes;
-	char *labels = s->pinned + d->targets_at;
+	size_t bytes = d->image_bytes;
 	/* what was sent from here two batches ago has long arrived */
 	enum gn_status status = gn_cuda_event_wait(s->uploaded, err);
 
 	if (status)
 		return status;
-	copy_images(s->pinned, images, d->image_bytes);
-	if (targets) {
-		memcpy(labels, targets->labels, column);
-		memcpy(labels + column, targets->mates ? targets->mates : targets->labels, column);
-		if (targets->mates)
-			memcpy(labels + 2 * column, targets->shares, column);
-	}
+	if (!d->patches)
+		copy_images(s->pinned + d->images_at, images, bytes);
+	else if ((status = copy_patches(p, s, images, &bytes, err)))
+		return status;
+	if (targets)
+		copy_targets(p, s, targets);
 	s->has_mates = targets && targets->mates;
 	if ((status = gn_cuda_stream_after(d->upload, s->taken, err)) ||
-	    (status = gn_cuda_copy(d->upload, s->images, s->pinned, bytes, err)) ||
+	    (status = gn_cuda_copy(d->upload, s->device, s->pinned, d->images_at + bytes, err)) ||
 	    (status = gn_cuda_event_record(s->uploaded, d->upload, err)))
 		return status;
 	d->staged = d->next_slot;
@@ -41,24 +74,32 @@ enum gn_status gn_plan_cuda_stage(struct gn_plan *p, const void *images, const s
 	return GN_OK;
 }
 
-static enum gn_status normalise(struct gn_plan *p, const void *pixels, void *images, struct gn_err *err)
+static enum gn_status make_samples(struct gn_plan *p, const struct gn_plan_slot *s, void *images, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	const struct gn_layout *l = &p->tensors[0].layout;
 	struct gn_cuda_image_args a = {
-		.type = l->element_bytes == sizeof(float) ? GN_CUDA_F32 : d->type, .n = l->n, .h = l->h, .w = l->w,
-		.out_h = l->h, .out_w = l->w, .out_channels = l->c, .images = pixels, .out = images,
+		.type = l->element_bytes == sizeof(float) ? GN_CUDA_F32 : d->type, .n = l->n, .h = l->h, .w = l->w, .channels = l->c,
+		.patches = (const struct gn_patch *)(const void *)(s->device + d->patches_at), .out = images,
 	};
 
 	memcpy(a.mean, d->pixels.mean, sizeof a.mean);
 	memcpy(a.deviation, d->pixels.deviation, sizeof a.deviation);
-	return gn_cuda_crop_flip_normalise(d->stream, &a, err);
+	return gn_cuda_crop_resize_normalise(d->stream, &a, err);
+}
+
+static enum gn_status take_images(struct gn_plan *p, const struct gn_plan_slot *s, struct gn_err *err)
+{
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+	void *images = gn_plan_address(p, p->tensors[0].data);
+
+	return d->patches ? make_samples(p, s, images, err) :
+			    gn_cuda_copy(d->stream, images, s->device + d->images_at, d->image_bytes, err);
 }
 
 enum gn_status gn_plan_cuda_take(struct gn_plan *p, struct gn_err *err)
 {
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	void *images = gn_plan_address(p, p->tensors[0].data);
 	struct gn_plan_slot *s;
 	enum gn_status status;
 
@@ -68,8 +109,8 @@ enum gn_status gn_plan_cuda_take(struct gn_plan *p, struct gn_err *err)
 	d->staged = -1;
 	d->has_mates = s->has_mates;
 	if ((status = gn_cuda_stream_after(d->stream, s->uploaded, err)) ||
-	    (status = d->bytes ? normalise(p, s->images, images, err) : gn_cuda_copy(d->stream, images, s->images, d->image_bytes, err)) ||
-	    (status = gn_cuda_copy(d->stream, d->labels, s->images + d->targets_at, gn_plan_cuda_target_elements(p) * 4, err)))
+	    (status = take_images(p, s, err)) ||
+	    (status = gn_cuda_copy(d->stream, d->labels, s->device, gn_plan_cuda_target_elements(p) * 4, err)))
 		return status;
 	return gn_cuda_event_record(s->taken, d->stream, err);
 }

@@ -11,9 +11,21 @@ static size_t aligned(size_t bytes)
 	return (bytes + GN_CUDA_ALIGN_BYTES - 1) / GN_CUDA_ALIGN_BYTES * GN_CUDA_ALIGN_BYTES;
 }
 
+static void lay_out_batch(struct gn_plan *p)
+{
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+	const struct gn_layout *l = &p->tensors[0].layout;
+	size_t batch = (size_t)p->options.batch;
+
+	d->patches_at = aligned(gn_plan_cuda_target_elements(p) * 4);
+	d->images_at = d->patches_at + (d->patches ? aligned(batch * sizeof(struct gn_patch)) : 0);
+	d->image_bytes = d->patches ? batch * gn_patch_room_bytes((uint32_t)l->h, (uint32_t)l->w) :
+				      gn_layout_elements(l) * sizeof(float);
+}
+
 static size_t batch_bytes(const struct gn_plan *p)
 {
-	return gn_plan_cuda_of(p)->targets_at + gn_plan_cuda_target_elements(p) * 4;
+	return gn_plan_cuda_of(p)->images_at + gn_plan_cuda_of(p)->image_bytes;
 }
 
 /* Device memory beside the arena of activations. */
@@ -75,7 +87,7 @@ static void lay_out(struct gn_plan *p)
 	p->bound.buffers = p->options.training ? p->bound.grads + params / sizeof(float) : piece(d, buffers);
 	p->bound.own = piece(d, p->own_elements * sizeof(float));
 	for (int i = 0; i < GN_PLAN_SLOTS; i++)
-		d->slots[i].images = piece(d, batch_bytes(p));
+		d->slots[i].device = piece(d, batch_bytes(p));
 	d->labels = piece(d, gn_plan_cuda_target_elements(p) * 4);
 	d->loss_rows = piece(d, (size_t)p->options.batch * sizeof(float));
 	d->loss = piece(d, sizeof *d->loss);
@@ -161,8 +173,7 @@ enum gn_status gn_plan_cuda_place(struct gn_plan *p, struct gn_err *err)
 	void *outcome;
 	enum gn_status status;
 
-	d->image_bytes = gn_layout_elements(&p->tensors[0].layout) * (d->bytes ? 1 : sizeof(float));
-	d->targets_at = aligned(d->image_bytes);
+	lay_out_batch(p);
 	p->logits = calloc((size_t)p->options.batch * (size_t)gn_model_classes(p->model), sizeof *p->logits);
 	if (!p->logits)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for logits");

@@ -117,7 +117,7 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 		status = gn_session_device(s, &on, err);
 	if (status || !s->val)
 		return status;
-	lo.bytes = gn_input_by_bytes(&s->info.input, s->model, &on, NULL);
+	lo.patches = gn_input_by_patches(&s->info.input, s->model, &on, NULL);
 	gn_input_loader_options(&s->info.input, s->model, &lo);
 	return gn_loader_create(s->val, &lo, &s->val_loader, err);
 }
@@ -132,7 +132,7 @@ static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 
 	if (status)
 		return status;
-	if (gn_input_by_bytes(&s->info.input, s->model, &po, &pixels))
+	if (gn_input_by_patches(&s->info.input, s->model, &po, &pixels))
 		po.pixels = &pixels;
 	return s->val ? gn_plan_create(s->model, &po, s->params, NULL, s->buffers, &s->val_plan, err) : GN_OK;
 }

@@ -115,7 +115,7 @@ static void refused(struct gn_renderer *r, uint64_t index, const char *text)
 	struct gn_err err = {0};
 	int32_t label = 77;
 
-	assert_int_equal(gn_renderer_run(r, 0, index, image, &label, &err), GN_ERR_DATA);
+	assert_int_equal(gn_renderer_run(r, 0, index, image, NULL, &label, &err), GN_ERR_DATA);
 	assert_int_equal(label, 77);
 	if (!strstr(err.text, text) || !strstr(err.text, names[index]) || !strstr(err.text, directory) ||
 	    !strstr(err.text, "shard 0"))
@@ -135,7 +135,7 @@ static void samples_that_lie_are_named(void **state)
 	refused(r, no_jpeg, "Not a JPEG");
 	refused(r, cut_short, "not a good JPEG");
 	refused(r, wrong_size, "the JPEG is 40x30 and the shard says 41x30");
-	must(gn_renderer_run(r, 0, good, image, &label, &err), &err);
+	must(gn_renderer_run(r, 0, good, image, NULL, &label, &err), &err);
 	assert_int_equal(label, 0);
 	gn_renderer_destroy(r);
 	gn_renderer_destroy(NULL);
@@ -156,8 +156,8 @@ static void channels_have_their_own_numbers(void **state)
 	}
 	must(gn_renderer_create(*state, &o, &r, &err), &err);
 	must(gn_renderer_create(*state, &scaled, &s, &err), &err);
-	must(gn_renderer_run(r, 0, good, a, &label, &err), &err);
-	must(gn_renderer_run(s, 0, good, b, &label, &err), &err);
+	must(gn_renderer_run(r, 0, good, a, NULL, &label, &err), &err);
+	must(gn_renderer_run(s, 0, good, b, NULL, &label, &err), &err);
 	for (int i = 0; i < 3 * 24 * 24; i++) {
 		int c = i / (24 * 24);
 		float expected = (a[i] - scaled.mean[c]) / scaled.deviation[c];

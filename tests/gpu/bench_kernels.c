@@ -153,7 +153,7 @@ static enum gn_status lamb(struct bench *b, struct gn_err *err)
 
 static enum gn_status crop(struct bench *b, struct gn_err *err)
 {
-	return gn_cuda_crop_flip_normalise(b->stream, &b->images, err);
+	return gn_cuda_crop_resize_normalise(b->stream, &b->images, err);
 }
 
 static enum gn_status top_k(struct bench *b, struct gn_err *err)
@@ -224,6 +224,19 @@ static enum gn_status take(struct bench *b, size_t bytes, void **out, struct gn_
 	return GN_OK;
 }
 
+/* Whole images that become smaller. */
+static enum gn_status patches(struct bench *b, const uint8_t *images, void *to, struct gn_err *err)
+{
+	struct gn_patch all[BATCH];
+	enum gn_status status;
+
+	for (int i = 0; i < BATCH; i++)
+		all[i] = (struct gn_patch){images + (size_t)i * IMAGE * IMAGE * 3, IMAGE, IMAGE, 0, 0, IMAGE, IMAGE, 0, 0, CROP, CROP,
+					   i % 2};
+	status = gn_cuda_copy(b->stream, to, all, sizeof all, err);
+	return status ? status : gn_cuda_stream_wait(b->stream, err);
+}
+
 static enum gn_status make_tensors(struct bench *b, struct gn_err *err)
 {
 	size_t bytes = b->elements * gn_cuda_type_bytes(b->type), rows = (size_t)BATCH * SIDE * SIDE;
@@ -232,7 +245,7 @@ static enum gn_status make_tensors(struct bench *b, struct gn_err *err)
 	size_t sizes[13] = {b->elements,
 			    4,
 			    (size_t)BATCH * IMAGE * IMAGE * 3,
-			    BATCH * sizeof(struct gn_cuda_crop),
+			    BATCH * sizeof(struct gn_patch),
 			    2 * CHANNELS * sizeof(double),
 			    gn_cuda_batch_norm_scratch_bytes(b->stream, rows, CHANNELS),
 			    CHANNELS * 4,
@@ -261,9 +274,9 @@ static enum gn_status make_tensors(struct bench *b, struct gn_err *err)
 		b->type, rows,		 CHANNELS,	 1,	   1e-5,    0.1, b->channels[0], b->channels[1], NULL,
 		NULL,	 b->channels[2], b->channels[3], taken[4], taken[5]};
 	b->images = (struct gn_cuda_image_args){
-		b->type,  BATCH,    IMAGE,	  IMAGE, CROP, CROP, 4, {0.5f, 0.5f, 0.5f}, {0.2f, 0.2f, 0.2f},
-		taken[2], taken[3], b->tensors[0]};
-	return optimizers(b, err);
+		b->type, BATCH, CROP, CROP, 4, {0.5f, 0.5f, 0.5f}, {0.2f, 0.2f, 0.2f}, taken[3], b->tensors[0]};
+	status = patches(b, taken[2], taken[3], err);
+	return status ? status : optimizers(b, err);
 }
 
 static enum gn_status run_type(struct bench *b, struct gn_err *err)
@@ -271,7 +284,7 @@ static enum gn_status run_type(struct bench *b, struct gn_err *err)
 	double type_bytes = (double)gn_cuda_type_bytes(b->type), bytes = (double)b->elements * type_bytes;
 	/* parameters and a slot are read and written, gradients read; as fractions of a tensor */
 	double grads = type_bytes / 4;
-	double images = (double)BATCH * CROP * CROP * (3 + 4 * type_bytes) / bytes;
+	double images = (double)BATCH * (IMAGE * IMAGE * 3 + CROP * CROP * 4 * type_bytes) / bytes;
 	/* a byte for each four, and a scale for each group */
 	double whole = 0.25 + 1.0 / GN_QUANTISE_GROUP;
 	const struct job jobs[] = {{"copy by the device", copy, 2, 0},
@@ -288,7 +301,7 @@ static enum gn_status run_type(struct bench *b, struct gn_err *err)
 				   {"find what is not finite", find, 1, 0},
 				   {"sgd", sgd, 4 + grads, 0},
 				   {"lamb", lamb, 6 + 2 * grads + 2, 0},
-				   {"crop, flip, normalise", crop, images, 0},
+				   {"crop, resize, normalise", crop, images, 0},
 				   {"top 1 of 100", top_k, 1.02, 1},
 				   {"quantise to int8", quantise, 1 + whole, 1},
 				   {"dequantise, added", dequantise, 2 + whole, 1}};

@@ -1,82 +1,102 @@
+#include "data/resize.h"
 #include "tests/gpu/bed.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct job {
-	int n, h, w, out_h, out_w, out_channels;
+	int n, h, w, channels;
+	struct gn_patch patch; /* of each, but for its pixels */
 };
 
-/* The sample's formula from the images themselves, in double. */
-static double pixel(const struct gn_cuda_image_args *a, const uint8_t *images, const struct gn_cuda_crop *crop, int n,
-		    int oy, int ox, int c)
+/* What the host's own way makes of a patch; samples there are planes. */
+static enum gn_status expected(const struct job *j, const struct gn_cuda_image_args *a, const struct gn_patch *patches, double *want,
+			       struct gn_err *err)
 {
-	int y = crop->y + oy, x = crop->x + (crop->flip ? a->out_w - 1 - ox : ox);
-	double value = 0;
+	size_t plane = (size_t)j->h * j->w;
+	float *planes = calloc(3 * plane, sizeof *planes);
+	struct gn_resizer *r = NULL;
+	enum gn_status status = planes ? gn_resizer_create(&r, err) : GN_ERR_NO_MEMORY;
 
-	if (c >= 3)
-		return 0;
-	if (y >= 0 && y < a->h && x >= 0 && x < a->w)
-		value = images[(((size_t)n * a->h + y) * a->w + x) * 3 + c] / 255.0;
-	return (value - (double)a->mean[c]) / (double)a->deviation[c];
+	for (int n = 0; n < j->n && !status; n++) {
+		const struct gn_patch *p = &patches[n];
+		struct gn_pixels src = {p->pixels, (size_t)p->width * 3, p->width, p->height, 3};
+		struct gn_resize_target t = {.data = planes, .height = j->h, .width = j->w, .to_x = p->to_x, .to_y = p->to_y,
+					     .to_width = p->to_width, .to_height = p->to_height, .flip = p->flip, .scale = {1, 1, 1}};
+
+		memset(planes, 0, 3 * plane * sizeof *planes);
+		if (p->to_width && p->to_height)
+			status = gn_resizer_run(r, &src, p->x, p->y, p->from_width, p->from_height, &t, err);
+		for (size_t i = 0; i < plane; i++)
+			for (int c = 0; c < j->channels; c++)
+				*want++ = c < 3 ? ((double)planes[c * plane + i] / 255 - (double)a->mean[c]) / (double)a->deviation[c] : 0;
+	}
+	gn_resizer_destroy(r);
+	free(planes);
+	return status;
 }
 
-static void expected(const struct gn_cuda_image_args *a, const uint8_t *images, const struct gn_cuda_crop *crops,
-		     double *want)
+/* Copies of the job's patch with other pixels and every second one mirrored; onto the device, and to there. */
+static int give_patches(struct bed *b, const struct job *j, struct gn_patch *patches, struct gn_cuda_image_args *a)
 {
-	for (int n = 0; n < a->n; n++)
-		for (int y = 0; y < a->out_h; y++)
-			for (int x = 0; x < a->out_w; x++)
-				for (int c = 0; c < a->out_channels; c++)
-					*want++ = pixel(a, images, &crops[n], n, y, x, c);
+	struct gn_patch *there = calloc(j->n, sizeof *there);
+	size_t bytes = gn_patch_bytes(&j->patch);
+
+	for (int n = 0; n < j->n && there; n++) {
+		uint8_t *pixels = malloc(bytes + 16);
+
+		patches[n] = there[n] = j->patch;
+		patches[n].flip = there[n].flip = n % 2;
+		patches[n].pixels = pixels;
+		for (size_t i = 0; i < bytes && pixels; i++)
+			pixels[i] = (uint8_t)(bed_uniform(b) * 256);
+		there[n].pixels = pixels && bytes ? bed_bytes(b, pixels, bytes) : NULL;
+	}
+	a->patches = there ? bed_bytes(b, there, j->n * sizeof *there) : NULL;
+	free(there);
+	return a->patches && !b->why[0];
 }
 
 static void check(struct bed *b, enum gn_cuda_type type, const struct job *j)
 {
-	size_t bytes = (size_t)j->n * j->h * j->w * 3, count = (size_t)j->n * j->out_h * j->out_w * j->out_channels;
-	struct gn_cuda_image_args a = {type,
-				       j->n,
-				       j->h,
-				       j->w,
-				       j->out_h,
-				       j->out_w,
-				       j->out_channels,
-				       {0.485f, 0.456f, 0.406f},
-				       {0.229f, 0.224f, 0.225f},
-				       NULL,
-				       NULL,
-				       NULL};
-	uint8_t *images = malloc(bytes);
-	struct gn_cuda_crop *crops = calloc(j->n, sizeof *crops);
+	size_t count = (size_t)j->n * j->h * j->w * j->channels;
+	struct gn_cuda_image_args a = {.type = type, .n = j->n, .h = j->h, .w = j->w, .channels = j->channels,
+				       .mean = {0.485f, 0.456f, 0.406f}, .deviation = {0.229f, 0.224f, 0.225f}};
+	struct gn_patch *patches = calloc(j->n, sizeof *patches);
 	double *want = bed_doubles(count);
 	struct bed_tensor *out;
 
 	bed_begin(b);
 	out = bed_output(b, type, count);
-	if (!b->why[0] && images && crops) {
-		for (size_t i = 0; i < bytes; i++)
-			images[i] = (uint8_t)(bed_uniform(b) * 256);
-		for (int i = 0; i < j->n; i++) /* some of them beyond an edge */
-			crops[i] = (struct gn_cuda_crop){(int)(bed_uniform(b) * (j->w + 8)) - j->out_w / 2 - 4,
-							 (int)(bed_uniform(b) * (j->h + 8)) - j->out_h / 2 - 4, i % 2};
-		a.images = bed_bytes(b, images, bytes);
-		a.crops = bed_bytes(b, crops, j->n * sizeof *crops);
+	if (!b->why[0] && patches && give_patches(b, j, patches, &a)) {
 		a.out = out->data;
-		if (!b->why[0] && bed_ok(b, gn_cuda_crop_flip_normalise(b->stream, &a, &b->err), "crop")) {
-			expected(&a, images, crops, want);
-			bed_compare(b, out, want, bed_tolerance(type), "sample");
-		}
+		if (bed_ok(b, gn_cuda_crop_resize_normalise(b->stream, &a, &b->err), "crop, resize, normalise") &&
+		    bed_ok(b, expected(j, &a, patches, want, &b->err), "the host's way"))
+			bed_compare(b, out, want, 2 * bed_tolerance(type), "sample"); /* the host's are float sums, too */
 	}
-	bed_end(b, "crop, flip, normalise %s %dx%dx%d to %dx%dx%d", gn_cuda_type_name(type), j->n, j->h, j->w, j->out_h,
-		j->out_w, j->out_channels);
-	free(images);
-	free(crops);
+	bed_end(b, "crop, resize, normalise %s %dx%ux%u to %dx%dx%d", gn_cuda_type_name(type), j->n, j->patch.height, j->patch.width,
+		j->h, j->w, j->channels);
+	for (int n = 0; n < j->n && patches; n++)
+		free((void *)(uintptr_t)patches[n].pixels);
+	free(patches);
 	free(want);
 }
 
 void check_image(struct bed *b)
 {
 	static const struct job jobs[] = {
-		{4, 36, 40, 32, 32, 3}, {4, 40, 36, 32, 24, 4}, {3, 20, 20, 28, 31, 8}, {2, 1, 1, 5, 3, 5}};
+		/* pixels as they are, scaled down by a fraction and by much, scaled up, one way each */
+		{3, 32, 32, 3, {NULL, 32, 32, 0, 0, 32, 32, 0, 0, 32, 32, 0}},
+		{3, 32, 24, 4, {NULL, 50, 41, 3.25, 2.5, 41.5, 36, 0, 0, 24, 32, 0}},
+		{2, 9, 7, 8, {NULL, 90, 111, 0, 0, 90, 111, 0, 0, 7, 9, 0}},
+		{2, 40, 33, 5, {NULL, 13, 9, 0.75, 0, 11.25, 9, 0, 0, 33, 40, 0}},
+		{2, 16, 64, 3, {NULL, 21, 60, 0, 5, 21, 50, 0, 0, 64, 16, 0}},
+		/* a rectangle with black around it, moved to an edge; none at all; a box that reaches out of its patch */
+		{4, 28, 31, 8, {NULL, 20, 20, 0, 0, 20, 20, 5, 3, 20, 20, 0}},
+		{2, 12, 12, 3, {NULL, 8, 8, 2, 1, 5, 7, 7, 0, 5, 7, 0}},
+		{2, 6, 5, 4, {NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+		{2, 14, 14, 3, {NULL, 10, 10, -2.5, -1, 14, 13, 0, 0, 14, 14, 0}},
+		{1, 5, 3, 5, {NULL, 1, 1, 0, 0, 1, 1, 0, 0, 3, 5, 0}}};
 
 	for (int type = GN_CUDA_F32; type <= GN_CUDA_F16; type++)
 		for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)

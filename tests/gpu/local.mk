@@ -8,6 +8,7 @@ GPU_CHECKS = \
 	tests/gpu/check_optim.c \
 	tests/gpu/check_pointwise.c \
 	tests/gpu/check_pool.c \
+	data/resize.c data/resize.h data/resize_rows.c data/resize_rows.h \
 	tests/gpu/test_kernels.c
 EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo tests/gpu/emulate_graph.eo
 SHELL_TESTS += tests/gpu/device.t

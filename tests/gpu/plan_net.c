@@ -51,6 +51,7 @@ void net_destroy(struct net *n)
 	free(n->grads);
 	free(n->buffers);
 	free(n->images);
+	free(n->patches);
 	free(n->pixels);
 	free(n->shares);
 	free(n->labels);
@@ -102,7 +103,7 @@ enum gn_status net_make(struct net *n, const char *model, int batch, int side, s
 
 const void *net_input(const struct net *n)
 {
-	return n->pixels ? (const void *)n->pixels : n->images;
+	return n->patches ? (const void *)n->patches : n->images;
 }
 
 struct gn_targets net_targets(const struct net *n)

@@ -24,7 +24,8 @@ struct net {
 	struct gn_arrange *arrange;
 	struct gn_optimizer *optimizer;
 	float *params, *grads, *buffers, *images, *shares;
-	uint8_t *pixels; /* NULL: images are given as floats */
+	struct gn_patch *patches; /* NULL: images are given as floats */
+	uint8_t *pixels;	  /* of all patches */
 	int32_t *labels, *mates;
 	int batch;
 	struct gn_err err;

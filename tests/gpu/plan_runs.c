@@ -185,28 +185,36 @@ static void check_count(void)
 
 static const struct gn_plan_pixels scale = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
 
-/* Bytes, and the values that they stand for. */
-static void give_pixels(struct net *bytes, struct net *values)
+/* Patches, each larger than the one before and mirrored when that was not, and the values that they stand for. */
+static void give_patches(struct net *patches, struct net *values)
 {
-	int side = gn_model_side(bytes->model);
-	size_t map = (size_t)side * (size_t)side, count = (size_t)bytes->batch * map * 3;
+	uint32_t side = (uint32_t)gn_model_side(patches->model);
+	float *image = values->images;
+	uint8_t *pixels;
 
-	bytes->pixels = malloc(count);
-	if (!bytes->pixels)
+	patches->patches = calloc((size_t)patches->batch, sizeof *patches->patches);
+	patches->pixels = pixels = malloc((size_t)patches->batch * gn_patch_room_bytes(side, side));
+	if (!patches->patches || !pixels)
 		abort();
-	for (size_t i = 0; i < count; i++) {
-		size_t image = i / (3 * map), at = i / 3 % map, c = i % 3;
+	for (uint32_t n = 0; n < (uint32_t)patches->batch; n++) {
+		struct gn_patch *p = &patches->patches[n];
 
-		bytes->pixels[i] = (uint8_t)(i * 131 + i / 7 * 17);
-		values->images[(image * 3 + c) * map + at] =
-			((float)bytes->pixels[i] / 255 - scale.mean[c]) / scale.deviation[c];
+		*p = (struct gn_patch){pixels, side + 3 * n, side + n, 2 * n, n, side, side, 0, 0, side, side, n % 2};
+		for (size_t i = 0; i < gn_patch_bytes(p); i++)
+			*pixels++ = (uint8_t)(i * 131 + i / 7 * 17 + n);
+		for (uint32_t i = 0; i < 3 * side * side; i++) {
+			uint32_t c = i / (side * side), y = i / side % side, x = i % side, from = 2 * n + (p->flip ? side - 1 - x : x);
+			uint8_t pixel = p->pixels[((size_t)(n + y) * p->width + from) * 3 + c];
+
+			*image++ = ((float)pixel / 255 - scale.mean[c]) / scale.deviation[c];
+		}
 	}
 }
 
-/* Images as bytes, by hand and on the device, against the same as floats. */
-static void check_pixels(const char *model, int batch, int side, const struct net_precision *p)
+/* Images as patches, by hand and on the device, against the same as floats. */
+static void check_patches(const char *model, int batch, int side, const struct net_precision *p)
 {
-	struct gn_plan_options floats_in = net_on_gpu(p), bytes_in;
+	struct gn_plan_options floats_in = net_on_gpu(p), patches_in;
 	struct course device = {.norm = 0}, hand = {.norm = 0};
 	double loss = 0, off = 0;
 	const float *logits;
@@ -214,14 +222,14 @@ static void check_pixels(const char *model, int batch, int side, const struct ne
 	enum gn_status status;
 
 	floats_in.training = 1;
-	bytes_in = floats_in;
-	bytes_in.pixels = &scale;
-	status = net_make(&a, model, batch, side, bytes_in);
+	patches_in = floats_in;
+	patches_in.pixels = &scale;
+	status = net_make(&a, model, batch, side, patches_in);
 	if (net_make(&b, model, batch, side, floats_in) || status) {
 		printf("# %s\n", status ? a.err.text : b.err.text);
 		status = GN_ERR_FAILED;
 	} else {
-		give_pixels(&a, &b);
+		give_patches(&a, &b);
 		status = net_pass(&a, &loss, &logits);
 		if (!status && gn_init_params(a.model, "formula", a.params, a.buffers, &a.err))
 			status = GN_ERR_FAILED;
@@ -237,7 +245,7 @@ static void check_pixels(const char *model, int batch, int side, const struct ne
 	}
 	off = furthest(&device, &hand);
 	net_point(!status && !device.skipped && off < p->tolerance && fabs(loss - hand.losses[0]) < p->tolerance * hand.losses[0],
-	      "%s, %s, images as bytes and as floats: losses %.4f to %.4f, off by %.1e", model, p->name, device.losses[0],
+	      "%s, %s, images as patches and as floats: losses %.4f to %.4f, off by %.1e", model, p->name, device.losses[0],
 	      device.losses[STEPS - 1], off);
 	net_destroy(&a);
 	net_destroy(&b);
@@ -284,7 +292,7 @@ void check_runs(const struct net_precision *p)
 	check_run("lenet", 4, 1, 28, p);
 	check_run("resnet20", 3, 1, 12, p);
 	check_run("resnet20", 3, 3, 12, p);
-	check_pixels("resnet20", 3, 12, p);
+	check_patches("resnet20", 3, 12, p);
 	if (p == net_precisions)
 		check_count();
 }

@@ -129,10 +129,16 @@ other_ways() { # what the host updates still does so
 }
 [[ ! $host ]] || check "two ranks with --sync-bn update on the host" other_ways
 
+crops() { # what the loader leaves to a GPU, with images of two sizes
+	train crops-host 2 host --side 20 --augment crop-flip && train crops 2 cuda --side 20 --augment crop-flip || { tell crops-host; tell crops; return 1; }
+	follows crops crops-host loss 1e-3 && follows crops crops-host grad_norm 1e-2
+}
+[[ ! $host ]] || check "images are cropped and resized as on the host" crops
+
 grows() {
 	train grows 2 cuda --lr 1e-4 --steps 0 --epochs 2 --resize-schedule 0:8,1:16 && train grows-host 2 host --lr 1e-4 --steps 0 --epochs 2 \
 		--resize-schedule 0:8,1:16 || { tell grows; tell grows-host; return 1; }
-	follows grows grows-host loss 6e-2
+	follows grows grows-host loss 2e-3
 }
 [[ ! $host ]] || check "images grow" grows
 

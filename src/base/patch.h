@@ -1,0 +1,32 @@
+/* A part of an image on its way to a sample: pixels as they were decoded, and the box of them that is to become the sample's.
+ *
+ * The loader cuts patches out of images (data/loader.h), and a GPU crops, resizes, mirrors and normalises them
+ * (kernels/cuda/kernels.h), with the filter of data/resize.h. Where a sample is not reached by its box it is black.
+ */
+#ifndef GN_BASE_PATCH_H
+#define GN_BASE_PATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct gn_patch {
+	const uint8_t *pixels;	/* [height][width][3], red, green, blue; in the memory of who reads them; not owned */
+	uint32_t width, height; /* 0 with an empty rectangle: all is black */
+	double x, y, from_width, from_height;	  /* the box, in pixels of the patch, which it may reach out of */
+	uint32_t to_x, to_y, to_width, to_height; /* the sample's rectangle that the box becomes, before mirroring; may be empty */
+	int32_t flip;				  /* the whole sample is mirrored left to right */
+};
+
+static inline size_t gn_patch_bytes(const struct gn_patch *p)
+{
+	return (size_t)p->width * p->height * 3;
+}
+
+/* Room for a patch of a sample of height x width: the decoder halves an image until a box is less than twice as large as the sample
+ * in one direction, and filters reach a few pixels out of it. What is larger all the same is resized before. */
+static inline size_t gn_patch_room_bytes(uint32_t height, uint32_t width)
+{
+	return (2 * (size_t)height + 16) * (2 * (size_t)width + 16) * 3;
+}
+
+#endif
