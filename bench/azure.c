@@ -5,7 +5,8 @@
  * computing that hides it. Each row's rate within the node comes from its column of 4; each fabric's link rate and f come
  * from its rows' columns of 8 together. InfiniBand was staged through the host: within the node, then between nodes; Ethernet
  * used NCCL: one flat ring. A row that is slower at 4 than at 8 contradicts every such model: it says nothing of the fabric, and
- * its rate within the node is what leaves the least squares of relative errors in both of its columns.
+ * its rate within the node is what leaves the least squares of relative errors in both of its columns. At least one row of each
+ * fabric has to be another.
  * One size per point cannot tell latency from rate: latencies are given, 2 and 50 us, and matter little at 102 MB. */
 #include "transport/sim.h"
 

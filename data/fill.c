@@ -70,8 +70,8 @@ static uint32_t render(struct gn_filler *f, uint32_t epoch, const struct gn_fill
 			continue;
 		}
 		batch->indices[i] = gn_order_sample(f->order, epoch, batch->first + i);
-		if (gn_renderer_run(f->renderer, epoch, batch->indices[i], image, &batch->patches[i], &batch->labels[i], &failure) &&
-		    failed_at == end) {
+		if (gn_renderer_run(f->renderer, epoch, batch->indices[i], image, &batch->patches[i], &batch->labels[i],
+				    &failure) && failed_at == end) {
 			failed_at = i;
 			*err = failure;
 		}

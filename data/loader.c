@@ -116,20 +116,22 @@ static void work(void *argument)
 }
 
 /* As many slots as prefetch_bytes holds, not fewer than three (one in the consumer's hands, one for it to take, one in the
- * making). */
+ * making), and not more than there are batches. */
 static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 {
 	uint32_t batch = l->options.batch;
 	size_t sample_bytes = gn_loader_sample_bytes(&l->options), images_bytes;
+	/* label, mate, share and index */
+	size_t more_bytes = 3 * sizeof(int32_t) + sizeof(uint64_t) + (l->options.patches ? sizeof(struct gn_patch) : 0);
 	const size_t most = (size_t)1 << 40;
 	uint64_t fit;
 
 	if (gn_size_mul(sample_bytes, batch, &images_bytes) || images_bytes > most)
 		return gn_err_set(err, GN_ERR_USAGE, "loader: a batch of %u samples of %zu bytes is more than 1 TiB",
 				  batch, sample_bytes);
-	fit = l->options.prefetch_bytes / (images_bytes + batch * (sizeof(int32_t) + sizeof(uint64_t)));
-	fit = fit > l->batches ? l->batches : fit;
-	l->slot_count = fit < 3 ? 3 : fit > 1024 ? 1024 : (uint32_t)fit;
+	fit = l->options.prefetch_bytes / (images_bytes + batch * more_bytes);
+	fit = fit < 3 ? 3 : fit > 1024 ? 1024 : fit;
+	l->slot_count = l->batches < 1 ? 1 : (uint32_t)(fit > l->batches ? l->batches : fit);
 	l->slots = calloc(l->slot_count, sizeof *l->slots);
 	if (!l->slots)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %u batches", l->slot_count);

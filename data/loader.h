@@ -1,4 +1,5 @@
-/* Batches of decoded, augmented, normalised images, in an order that is a pure function of (seed, epoch, index).
+/* Batches of decoded, augmented, normalised images, or of what a GPU makes them of, in an order that is a pure function of
+ * (seed, epoch, index).
  *
  * The global batch of step s takes positions s*global_batch .. of the epoch's permutation; rank r takes its slice of
  * it, so that R ranks x batch B and one rank x batch R*B see the same samples with the same augmentation in the same
@@ -42,7 +43,7 @@ struct gn_loader_options {
 	int training;		     /* permuted and incomplete last batch dropped, or evaluation */
 	int threads;		     /* worker threads, >= 1 */
 	size_t prefetch_bytes;	     /* memory for batches in flight; at least three batches are kept whatever it says.
-				      * Each thread has room for one decoded image on top. */
+				      * Each thread has room for one decoded image on top, and one sample with patches. */
 	/* Who wants to know when a thread (0 ..) made samples ready: times of gn_clock_ns. Called by that thread. NULL: nobody. */
 	void (*watch)(void *context, int thread, uint32_t samples, uint64_t began_ns, uint64_t ended_ns);
 	void *watch_context;
@@ -50,7 +51,8 @@ struct gn_loader_options {
 
 struct gn_batch {
 	const float *images;	 /* [batch][channels][height][width], normalised; borrowed until the next call */
-	const struct gn_patch *patches; /* with patches, instead of images: [batch], each gn_patch_bytes within its room */
+	/* with patches, instead of images: [batch], none of more than gn_loader_sample_bytes; borrowed likewise */
+	const struct gn_patch *patches;
 	const int32_t *labels;	 /* [batch] */
 	const int32_t *mates;	 /* [batch] with mixup, the labels of what was mixed in; else NULL */
 	const float *shares;	 /* [batch] with mixup, the share of the sample itself; else NULL */

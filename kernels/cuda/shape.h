@@ -11,8 +11,6 @@
 
 #include "kernels/cuda/type.h"
 
-#include <math.h>
-
 #define GN_CUDA_THREADS 256 /* in every block, except where a kernel says otherwise */
 
 /* --- Rows of channels: a block takes `lanes` neighbouring vectors in `rows_per_chunk` rows, row_lanes rows at a time

@@ -22,11 +22,12 @@ static inline size_t gn_patch_bytes(const struct gn_patch *p)
 	return (size_t)p->width * p->height * 3;
 }
 
-/* Room for a patch of a sample of height x width: the decoder halves an image until a box is less than twice as large as the sample
- * in one direction, and filters reach a few pixels out of it. What is larger all the same is resized before. */
+/* Room for a patch of a square sample: an image is halved, up to three times, until its box is less than twice as large as the
+ * sample in one direction; boxes are at most a third longer in the other, and filters reach a few pixels out of them. That holds
+ * up to 16 times the sample; a larger patch is resized before, and comes as the sample itself. */
 static inline size_t gn_patch_room_bytes(uint32_t height, uint32_t width)
 {
-	return (2 * (size_t)height + 16) * (2 * (size_t)width + 16) * 3;
+	return (2 * (size_t)height + 16) * (2 * (size_t)width + 16) * 4;
 }
 
 #endif

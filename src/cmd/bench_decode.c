@@ -54,7 +54,7 @@ static enum gn_status decode_plainly(struct decode_bench *b, uint64_t i, double 
 	return status;
 }
 
-/* As for a sample, up to what a GPU could crop and resize as well. */
+/* As for a sample, up to where a GPU crops and resizes. */
 static enum gn_status decode_region(struct decode_bench *b, uint32_t epoch, uint64_t i, struct gn_err *err)
 {
 	uint32_t width, height, denominator;
@@ -154,8 +154,9 @@ static enum gn_status open_all(struct decode_bench *b, struct gn_err *err)
 
 static void print(const struct decode_bench *b)
 {
-	const char *whole = b->options.patches ? "read, check, crop, decode, hand to a GPU" : "read, check, crop, decode, resize, normalise";
-	const char *part = b->options.patches ? "the same but handing on" : "the same but resizing and what follows";
+	int gpu = b->options.patches;
+	const char *whole = gpu ? "read, check, crop, decode, hand to a GPU" : "read, check, crop, decode, resize, normalise";
+	const char *part = gpu ? "the same but handing on" : "the same but resizing and what follows";
 	double n = (double)b->images;
 	struct gn_json j;
 
@@ -164,7 +165,8 @@ static void print(const struct decode_bench *b)
 		       "%-44s %10.1f\n%-44s %10.1f  %.2f of plain\n%-44s %10.1f  %.2f\n%-33s%3d threads %10.1f\n"
 		       "%-44s %10.2f processors\n", n, b->bytes, b->pixels,
 		       b->options.width, b->options.height, (long long)b->o->iters, "plain libjpeg-turbo, whole image",
-		       n / b->plain_s, whole, n / b->sample_s, b->plain_s / b->sample_s, part, n / b->region_s, b->plain_s / b->region_s,
+		       n / b->plain_s, whole, n / b->sample_s, b->plain_s / b->sample_s, part, n / b->region_s,
+		       b->plain_s / b->region_s,
 		       "the loader, all together,", b->options.threads, b->loader_images_per_s,
 		       "for 1000 images/s", 1000 * b->sample_s / n);
 		return;
@@ -176,7 +178,7 @@ static void print(const struct decode_bench *b)
 	gn_json_fixed(&j, "file_bytes", b->bytes, 0);
 	gn_json_fixed(&j, "pixels", b->pixels, 0);
 	gn_json_uint(&j, "side", b->options.height);
-	gn_json_string(&j, "to", b->options.patches ? "bytes" : "floats");
+	gn_json_string(&j, "to", b->options.patches ? "patches" : "floats");
 	gn_json_fixed(&j, "plain_images_per_s_per_core", n / b->plain_s, 1);
 	gn_json_fixed(&j, "images_per_s_per_core", n / b->sample_s, 1);
 	gn_json_fixed(&j, "unresized_images_per_s_per_core", n / b->region_s, 1);

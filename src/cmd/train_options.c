@@ -148,7 +148,7 @@ static const struct gn_option options[] = {
 	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N",
 	 .initial = "2", .min = 1, .max = 1024, .help = "threads per rank that read and decode"},
 	{.name = "prefetch", .kind = GN_OPTION_SIZE, .offset = FIELD(prefetch), .value_name = "BYTES", .initial = "256M",
-	 .min = 0, .max = 1e13, .help = "memory for batches read ahead; three batches are always kept"},
+	 .min = 0, .max = 1e13, .help = "memory for batches read ahead, for a GPU 0.9 MB an image of side 224; three batches are always kept"},
 	{.name = "bucket", .kind = GN_OPTION_SIZE, .offset = FIELD(bucket), .value_name = "BYTES", .initial = "0",
 	 .min = 0, .max = 1e13,
 	 .help = "gradients are summed in pieces of at least this size; 0: what the first steps show to be fastest of those that "

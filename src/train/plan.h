@@ -43,7 +43,7 @@ struct gn_plan_options {
 	int fp16, tf32;         /* GPU: activations in half precision, with a loss scale; products of floats rounded to tf32 */
 	int gpu;                /* GPU: which; numbers beyond the last start over, for ranks that share */
 	int tune;               /* GPU: the fastest of several algorithms is found by the clock while the plan is made */
-	/* GPU, three channels: images come as patches and become values there. Read while the plan is made; NULL: they come as floats. */
+	/* GPU, three channels: images come as patches and become values there. Read while the plan is made; NULL: as floats. */
 	const struct gn_plan_pixels *pixels;
 	int frozen;             /* inference on weights that gn_plan_freeze took: batch norm goes into convolutions */
 	int no_memory;          /* the plan answers questions and cannot run; the arrays may be NULL */

@@ -23,16 +23,17 @@ static enum gn_status copy_patches(const struct gn_plan *p, struct gn_plan_slot 
 	size_t room = d->image_bytes / (size_t)batch, used = 0;
 
 	for (int i = 0; i < batch; i++) {
-		if (gn_patch_bytes(&from[i]) > room)
-			return gn_err_set(err, GN_ERR_USAGE, "image %d of a batch has a patch of %ux%u; there is room for %zu bytes", i,
-					  from[i].width, from[i].height, room);
+		if (gn_patch_bytes(&from[i]) > room || (!gn_patch_bytes(&from[i]) && from[i].to_width && from[i].to_height))
+			return gn_err_set(err, GN_ERR_USAGE, "image %d of a batch: a patch of %ux%u for %ux%u of a sample, where "
+					  "there is room for %zu bytes", i, from[i].width, from[i].height, from[i].to_width,
+					  from[i].to_height, room);
 		to[i] = from[i];
 		to[i].pixels = device + used;
 		used += gn_patch_bytes(&from[i]);
 	}
 #pragma omp parallel for schedule(dynamic)
 	for (int i = 0; i < batch; i++)
-		if (from[i].width)
+		if (gn_patch_bytes(&from[i]))
 			memcpy(s->pinned + d->images_at + (to[i].pixels - device), from[i].pixels, gn_patch_bytes(&from[i]));
 	*bytes = used;
 	return GN_OK;
@@ -79,8 +80,8 @@ static enum gn_status make_samples(struct gn_plan *p, const struct gn_plan_slot 
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	const struct gn_layout *l = &p->tensors[0].layout;
 	struct gn_cuda_image_args a = {
-		.type = l->element_bytes == sizeof(float) ? GN_CUDA_F32 : d->type, .n = l->n, .h = l->h, .w = l->w, .channels = l->c,
-		.patches = (const struct gn_patch *)(const void *)(s->device + d->patches_at), .out = images,
+		.type = l->element_bytes == sizeof(float) ? GN_CUDA_F32 : d->type, .n = l->n, .h = l->h, .w = l->w,
+		.channels = l->c, .patches = (const struct gn_patch *)(const void *)(s->device + d->patches_at), .out = images,
 	};
 
 	memcpy(a.mean, d->pixels.mean, sizeof a.mean);

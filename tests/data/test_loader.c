@@ -2,7 +2,6 @@
 
 #include "data/decode.h"
 #include "data/pack.h"
-#include "data/resize.h"
 #include "src/base/crc32c.h"
 #include "src/base/file.h"
 #include "src/base/philox.h"
@@ -21,7 +20,6 @@
 static char base[] = "/tmp/gannet-loader-XXXXXX";
 static struct gn_dataset *digits; /* the 1,000 digits for validation */
 static struct gn_dataset *photos; /* 60 made-up images of 90x70 */
-static struct gn_dataset *large;  /* 10 of 360x280 */
 
 static const struct gn_loader_options plain = {
 	.seed = 11,
@@ -41,15 +39,14 @@ static void must(enum gn_status status, const struct gn_err *err)
 		fail_msg("%s: %s", gn_status_name(status), err->text);
 }
 
-/* source, or so many made-up images, each `scale` times 90x70 */
-static struct gn_dataset *pack(const char *name, const char *source, uint64_t synthetic, uint32_t scale, uint64_t shard_bytes)
+static struct gn_dataset *pack(const char *name, const char *source, uint64_t synthetic, uint64_t shard_bytes)
 {
 	struct gn_pack_options o = {.sources = &source,
 				    .source_count = source ? 1 : 0,
 				    .synthetic_count = synthetic,
 				    .synthetic_classes = 5,
-				    .synthetic_height = 70 * scale,
-				    .synthetic_width = 90 * scale,
+				    .synthetic_height = 70,
+				    .synthetic_width = 90,
 				    .shard_bytes = shard_bytes,
 				    .seed = 1,
 				    .threads = 2,
@@ -79,9 +76,8 @@ static int set_up(void **state)
 	if (!mkdtemp(base))
 		return -1;
 	snprintf(tar, sizeof tar, "%s/data/digits/digits-val.tar.xz", source ? source : ".");
-	digits = pack("digits", tar, 0, 1, 300000);
-	photos = pack("photos", NULL, 60, 1, 1 << 20);
-	large = pack("large", NULL, 10, 4, 1 << 20);
+	digits = pack("digits", tar, 0, 300000);
+	photos = pack("photos", NULL, 60, 1 << 20);
 	return 0;
 }
 
@@ -90,7 +86,6 @@ static int tear_down(void **state)
 	(void)state;
 	gn_dataset_close(digits);
 	gn_dataset_close(photos);
-	gn_dataset_close(large);
 	return gn_remove_tree(base, NULL) ? -1 : 0;
 }
 
@@ -166,131 +161,6 @@ static void check_worlds(const struct gn_dataset *d, const struct gn_loader_opti
 	}
 	free(one);
 	free(many);
-}
-
-/* What a GPU is to make of a patch. */
-static void make_sample(struct gn_resizer *r, const struct gn_loader_options *o, const struct gn_patch *p, float *out)
-{
-	struct gn_resize_target t = {.data = out, .height = o->height, .width = o->width, .to_x = p->to_x, .to_y = p->to_y,
-				     .to_width = p->to_width, .to_height = p->to_height, .flip = p->flip};
-	size_t plane = (size_t)o->height * o->width;
-	uint8_t *pixels = calloc(1, gn_patch_bytes(p) + 16);
-	struct gn_pixels src = {pixels, (size_t)p->width * 3, p->width, p->height, 3};
-	struct gn_err err;
-
-	assert_non_null(pixels);
-	assert_true(gn_patch_bytes(p) <= gn_loader_sample_bytes(o));
-	memcpy(pixels, p->pixels, gn_patch_bytes(p));
-	for (uint32_t c = 0; c < 3; c++) {
-		t.scale[c] = 1 / (255 * o->deviation[c]);
-		t.bias[c] = -o->mean[c] / o->deviation[c];
-		for (size_t i = 0; i < plane; i++)
-			out[c * plane + i] = t.bias[c];
-	}
-	if (p->width)
-		must(gn_resizer_run(r, &src, p->x, p->y, p->from_width, p->from_height, &t, &err), &err);
-	free(pixels);
-}
-
-static void compare_patches(const struct gn_dataset *d, struct gn_loader_options o)
-{
-	size_t elements = (size_t)3 * o.height * o.width;
-	float *sample = calloc(elements, sizeof *sample);
-	struct gn_loader *values = loader(d, &o), *patches;
-	struct gn_resizer *r = NULL;
-	struct gn_err err;
-
-	o.patches = 1;
-	patches = loader(d, &o);
-	assert_non_null(sample);
-	must(gn_resizer_create(&r, &err), &err);
-	must(gn_loader_start(values, 2, 0, &err), &err);
-	must(gn_loader_start(patches, 2, 0, &err), &err);
-	for (uint64_t k = 0; k < gn_loader_batches(values); k++) {
-		struct gn_batch v = next(values), p = next(patches);
-
-		assert_null(p.images);
-		assert_null(v.patches);
-		assert_ptr_equal(gn_batch_input(&p), p.patches);
-		assert_memory_equal(v.labels, p.labels, o.batch * sizeof *v.labels);
-		for (uint32_t i = 0; i < p.count; i++) {
-			make_sample(r, &o, &p.patches[i], sample);
-			assert_memory_equal(sample, v.images + i * elements, elements * sizeof *sample);
-		}
-		for (uint32_t i = p.count; i < o.batch; i++)
-			assert_int_equal(p.patches[i].width + p.patches[i].to_width, 0);
-	}
-	gn_resizer_destroy(r);
-	gn_loader_destroy(values);
-	gn_loader_destroy(patches);
-	free(sample);
-}
-
-/* Resized by another, they are the very samples. */
-static void patches_become_the_samples(void **state)
-{
-	struct gn_loader_options o = plain;
-
-	(void)state;
-	o.channels = 3;
-	o.mean[1] = 0.5f;
-	o.deviation[2] = 0.25f;
-	o.batch = 7;
-	for (uint32_t side = 8; side <= 128; side *= 4)
-		for (int augment = GN_AUGMENT_NONE; augment <= GN_AUGMENT_SHIFT_FLIP; augment++) {
-			o.height = o.width = side;
-			o.augment = (enum gn_augment)augment;
-			o.pad = side / 2;
-			o.training = augment != GN_AUGMENT_NONE;
-			compare_patches(photos, o);
-			if (side > 8) /* the others would not fit */
-				compare_patches(large, o);
-		}
-}
-
-/* A box that stays larger than twice the sample: resized before, and rounded. */
-static void patches_beyond_their_room_are_resized(void **state)
-{
-	struct gn_loader_options o = plain;
-	struct gn_loader *values, *patches;
-	struct gn_err err;
-
-	(void)state;
-	o.channels = 3;
-	o.height = o.width = 2;
-	o.batch = 10;
-	values = loader(large, &o);
-	o.patches = 1;
-	patches = loader(large, &o);
-	must(gn_loader_start(values, 0, 0, &err), &err);
-	must(gn_loader_start(patches, 0, 0, &err), &err);
-	for (struct gn_batch v = next(values), p = next(patches); o.batch--;) {
-		const struct gn_patch *one = &p.patches[o.batch];
-
-		assert_true(one->width == 2 && one->height == 2 && one->to_width == 2 && one->from_height == 2 && !one->flip);
-		for (uint32_t i = 0; i < 12; i++) {
-			double off = 255.0 * v.images[o.batch * 12 + i] - one->pixels[i % 4 * 3 + i / 4];
-
-			assert_true(off > -0.501 && off < 0.501);
-		}
-	}
-	gn_loader_destroy(values);
-	gn_loader_destroy(patches);
-}
-
-static void patches_are_of_colours_and_not_mixed(void **state)
-{
-	struct gn_loader_options o = plain;
-	struct gn_loader *l;
-	struct gn_err err;
-
-	(void)state;
-	o.patches = 1;
-	assert_int_equal(gn_loader_create(photos, &o, &l, &err), GN_ERR_USAGE);
-	o.channels = 3;
-	o.mixup = 0.2;
-	o.training = 1;
-	assert_int_equal(gn_loader_create(photos, &o, &l, &err), GN_ERR_USAGE);
 }
 
 static void every_world_sees_the_same_pixels(void **state)
@@ -457,7 +327,7 @@ static void pixels_are_the_digits_own(void **state)
  * as it is while the workers go on. */
 static void memory_is_bounded(void **state)
 {
-	static const size_t allowed[] = {0, 1, 5 * 16 * (28 * 28 * 4 + 12), SIZE_MAX};
+	static const size_t allowed[] = {0, 1, 5 * 16 * (28 * 28 * 4 + 20), SIZE_MAX};
 	static const uint32_t slots[] = {3, 3, 5, 63};
 
 	(void)state;
@@ -524,7 +394,7 @@ static void starting_again_drops_what_was_in_flight(void **state)
 	o.pad = 3;
 	collect(digits, o, 1, 9, 0, expected);
 	o.threads = 4;
-	o.prefetch_bytes = 4 * batch * image_bytes(&o) + 4 * batch * 12;
+	o.prefetch_bytes = 4 * batch * image_bytes(&o) + 4 * batch * 20;
 	l = loader(digits, &o);
 	for (uint32_t n = 0; n < 60; n++) {
 		must(gn_loader_start(l, n, n % 3 * batch, NULL), NULL);
@@ -751,9 +621,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_world_sees_the_same_pixels),
-		cmocka_unit_test(patches_become_the_samples),
-		cmocka_unit_test(patches_beyond_their_room_are_resized),
-		cmocka_unit_test(patches_are_of_colours_and_not_mixed),
 		cmocka_unit_test(resuming_goes_on_with_the_same_batches),
 		cmocka_unit_test(another_batch_goes_on_with_the_right_sample),
 		cmocka_unit_test(epochs_differ_in_order_and_crops),

@@ -81,6 +81,37 @@ static void test_adaptive_ranges(void **state)
 			}
 }
 
+/* Taps lie within the pixels, whatever the box, and weigh something. */
+static void test_taps(void **state)
+{
+	(void)state;
+	for (unsigned length = 1; length <= 40; length += 3)
+		for (unsigned outputs = 1; outputs <= 40; outputs += 3)
+			for (int from = -45; from <= 45; from += 5)
+				for (double span = 0.75; span < 60; span *= 1.7)
+					for (unsigned i = 0; i < outputs; i++) {
+						struct gn_cuda_taps t = gn_cuda_taps_of(from + 0.3 * (i % 2), span, outputs, i, length);
+						float sum = 0;
+
+						assert_true(t.first >= 0 && t.count >= 1 && t.first + t.count <= (int)length);
+						for (int k = 0; k < t.count; k++)
+							sum += gn_cuda_tap_weight(&t, k);
+						assert_true(sum > 1e-3f);
+					}
+}
+
+/* Pixels as they are when nothing is resized. */
+static void test_one_tap(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 30; i++) {
+		struct gn_cuda_taps t = gn_cuda_taps_of(7, 30, 30, i, 50);
+
+		for (int k = 0; k < t.count; k++)
+			assert_true(gn_cuda_tap_weight(&t, k) == (t.first + k == (int)i + 7 ? 1.f : 0.f));
+	}
+}
+
 /* Every 16-bit number comes back; between two neighbours the nearer wins, and of both the even one. */
 static void test_narrowing(void **state)
 {
@@ -115,6 +146,8 @@ int main(void)
 		cmocka_unit_test(test_pool_ranges),
 		cmocka_unit_test(test_adaptive_ranges),
 		cmocka_unit_test(test_narrowing),
+		cmocka_unit_test(test_taps),
+		cmocka_unit_test(test_one_tap),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@ done
 for gpu in V100 P100; do
 	check "Ethernet, $gpu: 16 and 32 within 10 %" within ethernet "$gpu" ring 10 16 32
 done
-# 4 GPUs in one node are slower there than 8 in two: the best that the model can do misses those columns themselves by 7 and 5 %
 check "Ethernet, K80: 16 within 10 %" within ethernet K80 ring 10 16
-skip "Ethernet, K80: 32 within 10 %" "the columns of 4 and 8 contradict any model in which more nodes cost more"
+# 4 GPUs in one node are slower there than 8 in two: the best that the model can do misses those columns themselves by 7 and 5 %
+check "Ethernet, K80, whose columns of 4 and 8 contradict each other: 32 within 20 %" within ethernet K80 ring 20 32
 finish
