@@ -270,3 +270,66 @@ enum gn_status gn_diagnose(const struct gn_diagnosis_input *in, char *text, size
 	say_present(&s, in, members);
 	return GN_ERR_STALL;
 }
+
+/* --- what were the others in? --- */
+
+static int is_alike(const struct gn_record *a, const struct gn_record *b)
+{
+	return a->oldest == b->oldest && (a->oldest || a->started == b->started) &&
+	       !strncmp(a->oldest_op, b->oldest_op, sizeof a->oldest_op) && !strncmp(a->phase, b->phase, sizeof a->phase);
+}
+
+static void say_where(struct sentence *s, const struct gn_record *c)
+{
+	if (c->oldest)
+		say(s, "in operation number %llu, %.*s", (unsigned long long)c->oldest, GN_RECORD_OP_MAX, c->oldest_op);
+	else if (c->started)
+		say(s, "in no collective, after operation number %llu", (unsigned long long)c->started);
+	else
+		say(s, "before the first collective");
+	if (c->phase[0])
+		say(s, ", %.*s", GN_RECORD_PHASE_MAX, c->phase);
+}
+
+static void say_waiting(struct sentence *s, const struct gn_diagnosis_input *in, const unsigned char *members, int lost)
+{
+	int all = 0, waiting = 0;
+
+	for (int r = 0; r < in->size; r++) {
+		all += members[r];
+		waiting += members[r] && in->records[r].oldest && in->records[r].waits_rank == lost;
+	}
+	if (waiting && all > 1)
+		say(s, ", %d of them waiting for it", waiting);
+	else if (waiting)
+		say(s, ", waiting for it");
+}
+
+void gn_diagnose_loss(const struct gn_diagnosis_input *in, int lost, char *text, size_t size)
+{
+	struct sentence s = {text, size, 0};
+	unsigned char told[in->size], members[in->size];
+	int groups = 0, count;
+
+	*text = 0;
+	memset(told, 0, sizeof told);
+	for (int first = 0; first < in->size; first++) {
+		if (!in->present[first] || told[first] || first == lost)
+			continue;
+		if (groups++ == GROUPS_SHOWN) {
+			say(&s, "; others were elsewhere");
+			return;
+		}
+		count = 0;
+		for (int r = 0; r < in->size; r++) {
+			members[r] = in->present[r] && r != lost && is_alike(&in->records[r], &in->records[first]);
+			told[r] |= members[r];
+			count += members[r];
+		}
+		say(&s, groups > 1 ? "; " : "");
+		say_ranks(&s, in, members);
+		say(&s, count > 1 ? " were " : " was ");
+		say_where(&s, &in->records[first]);
+		say_waiting(&s, in, members, lost);
+	}
+}

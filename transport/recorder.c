@@ -283,23 +283,33 @@ void gn_recorder_tell(struct gn_recorder *r, uint64_t number, uint64_t now_ns, s
 	*out = o;
 }
 
+static int describe_operation(struct gn_recorder *r, uint64_t number, uint32_t kind, char *text, size_t size)
+{
+	uint64_t waits = read_wait(r, number);
+	char what[GN_RECORD_OP_MAX] = "", rail[GN_RECORD_RAIL_MAX];
+
+	say_kind(r, kind, what);
+	say_rail(r, waits, rail);
+	if (waits == WAITS_NONE)
+		return snprintf(text, size, "in operation number %llu, %s", (unsigned long long)number, what);
+	return snprintf(text, size, "in operation number %llu, %s, waiting for rank %u%s%s", (unsigned long long)number, what,
+			(unsigned)(waits >> RANK_SHIFT), *rail ? " by " : "", rail);
+}
+
 void gn_recorder_describe(struct gn_recorder *r, char *text, size_t size)
 {
 	uint32_t kind = 0;
-	uint64_t number = find_oldest(r, &kind), waits = number ? read_wait(r, number) : WAITS_NONE, last = GET(r->started);
-	char what[GN_RECORD_OP_MAX] = "", rail[GN_RECORD_RAIL_MAX];
+	uint64_t number = find_oldest(r, &kind), last = GET(r->started);
 	int len;
 
-	if (number) {
-		say_kind(r, kind, what);
-		len = snprintf(text, size, "in operation number %llu, %s", (unsigned long long)number, what);
-		say_rail(r, waits, rail);
-		if (waits != WAITS_NONE && len > 0 && (size_t)len < size)
-			snprintf(text + len, size - (size_t)len, ", waiting for rank %u%s%s", (unsigned)(waits >> RANK_SHIFT),
-				 *rail ? " by " : "", rail);
-	} else if (last) {
-		snprintf(text, size, "in no collective, after operation number %llu", (unsigned long long)last);
-	} else {
-		snprintf(text, size, "before its first collective");
-	}
+	if (number)
+		len = describe_operation(r, number, kind, text, size);
+	else if (last)
+		len = snprintf(text, size, "in no collective, after operation number %llu", (unsigned long long)last);
+	else
+		len = snprintf(text, size, "before its first collective");
+	pthread_mutex_lock(&r->lock);
+	if (r->phase[0] && len > 0 && (size_t)len < size)
+		snprintf(text + len, size - (size_t)len, ", %s", r->phase);
+	pthread_mutex_unlock(&r->lock);
 }

@@ -85,7 +85,8 @@ void gn_recorder_forgive(struct gn_recorder *r, uint64_t absent_ns, uint64_t now
 /* Watch: the account, for operation `number`. */
 void gn_recorder_tell(struct gn_recorder *r, uint64_t number, uint64_t now_ns, struct gn_record *out);
 
-/* "in operation number 812, allreduce of 64 MiB (...), waiting for rank 3", or what it did last. */
+/* "in operation number 812, allreduce of 64 MiB (...), waiting for rank 3, training", or what it did last; the end is what was
+ * announced. */
 void gn_recorder_describe(struct gn_recorder *r, char *text, size_t size);
 
 #endif

@@ -162,6 +162,8 @@ static void *run(void *argument)
 	}
 	if (!p)
 		gn_watch_note_lost(w, w->options.rank, "no memory for its watch");
+	if (w->inquiry)
+		gn_watch_inquiry_settle(w);
 	finish(w);
 	free(p);
 	return NULL;

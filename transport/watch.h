@@ -1,7 +1,8 @@
 /* Who is still alive: one TCP connection from each rank to rank 0, a thread in each process, a heartbeat a second.
  *
- * A connection that ends without a goodbye, or is silent for too long, is a lost rank; rank 0 tells all others, and the
- * loss of rank 0 is seen by all. The first loss is kept for good. A rank that leaves orderly is no loss, but whoever then
+ * A connection that ends without a goodbye, or is silent for too long, is a lost rank; rank 0 asks all others what they are in,
+ * and tells all of the loss with what they said, some tenths of a second later if one does not answer. The loss of rank 0 is seen
+ * by all, each for itself. The first loss is kept for good. A rank that leaves orderly is no loss, but whoever then
  * waits for it for more than a few seconds is told so. When nothing moves any more although all are alive, rank 0 lays the
  * ranks' flight records side by side and its verdict ends the job on all ranks. Joining takes the job's secret (transport/handshake.h): strangers and
  * garbage on the port are dropped without harm.

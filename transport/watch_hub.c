@@ -42,8 +42,7 @@ static void member_lost(struct gn_watch *w, int rank, const char *why)
 	if (m->stream.fd >= 0)
 		close(m->stream.fd);
 	m->stream.fd = -1;
-	gn_watch_note_lost(w, rank, how);
-	gn_watch_hub_announce(w, GN_WATCH_LOST, rank, how);
+	gn_watch_inquiry_lose(w, rank, how);
 }
 
 static void member_says(struct gn_watch *w, int rank)

@@ -1,20 +1,24 @@
-/* Nobody moves: whoever waits tells rank 0, which asks all ranks for their records and says what they mean together. Watches
- * answer by themselves, so a program that is elsewhere, or hangs, is accounted for, too. */
+/* Nobody moves: whoever waits tells rank 0, which asks all ranks for their records and says what they mean together; so it does
+ * when a rank is lost. Watches answer by themselves, so a program that is elsewhere, or hangs, is accounted for, too. */
 #include "src/base/clock.h"
 #include "transport/diagnosis.h"
 #include "transport/watch_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SUSPECT_EVERY_NS 300000000u
 #define ANSWER_NS 1500000000u
+#define LOSS_NS 300000000u
 
 _Static_assert(sizeof(struct gn_record) <= GN_WATCH_TEXT_MAX, "a record must fit into a message");
 
 struct gn_watch_inquiry {
 	uint64_t number, asked_ns;
 	int missing, open;
+	int lost; /* the rank that was lost: it is what the inquiry is about; 0: nobody, for it is never rank 0 */
+	char how[GN_WATCH_TEXT_MAX];
 	struct gn_record *records;
 	unsigned char *present, *asked;
 };
@@ -61,6 +65,28 @@ static uint64_t first_of_all(const struct gn_watch *w)
 	return first;
 }
 
+void gn_watch_inquiry_settle(struct gn_watch *w)
+{
+	struct gn_watch_inquiry *q = w->inquiry;
+	struct gn_diagnosis_input in = {w->options.size, q->records, q->present, NULL, 0};
+	char text[GN_WATCH_TEXT_MAX];
+	int lost = q->lost;
+	size_t len;
+
+	if (!lost)
+		return;
+	q->open = q->lost = 0;
+	len = (size_t)snprintf(text, sizeof text, "%.*s; ", GN_WATCH_TEXT_MAX - 4, q->how);
+	pthread_mutex_lock(&w->lock);
+	in.hosts = (const char *const *)w->hosts;
+	gn_diagnose_loss(&in, lost, text + len, sizeof text - len);
+	pthread_mutex_unlock(&w->lock);
+	if (!text[len])
+		text[len - 2] = 0;
+	gn_watch_note_lost(w, lost, text);
+	gn_watch_hub_announce(w, GN_WATCH_LOST, lost, text);
+}
+
 static void conclude(struct gn_watch *w)
 {
 	struct gn_watch_inquiry *q = w->inquiry;
@@ -68,6 +94,10 @@ static void conclude(struct gn_watch *w)
 	char text[GN_WATCH_TEXT_MAX];
 	enum gn_status status;
 
+	if (q->lost) {
+		gn_watch_inquiry_settle(w);
+		return;
+	}
 	q->open = 0;
 	if (first_of_all(w) < q->number) {
 		ask_all(w, first_of_all(w));
@@ -106,7 +136,7 @@ static void ask_all(struct gn_watch *w, uint64_t number)
 	uint64_t now = gn_clock_ns();
 	struct gn_record mine;
 
-	if (atomic_load(&w->lost) || (q->open && now - q->asked_ns < ANSWER_NS))
+	if (atomic_load(&w->lost) || (q->open && !q->lost && now - q->asked_ns < ANSWER_NS))
 		return;
 	memset(q->present, 0, (size_t)w->options.size);
 	memset(q->asked, 0, (size_t)w->options.size);
@@ -142,11 +172,46 @@ void gn_watch_inquiry_hear(struct gn_watch *w, int rank, const struct gn_watch_m
 		return;
 	if (in->type == GN_WATCH_SUSPECT) {
 		memcpy(&number, in->text, sizeof number);
-		ask_all(w, number);
+		if (!w->inquiry->lost)
+			ask_all(w, number);
 	} else if (in->type == GN_WATCH_TELL) {
 		memcpy(&record, in->text, sizeof record);
 		add(w, rank, &record);
 	}
+}
+
+/* Who was asked will not answer. */
+static void miss_answer(struct gn_watch *w, int rank)
+{
+	struct gn_watch_inquiry *q = w->inquiry;
+
+	if (!q->open || !q->asked[rank] || q->present[rank])
+		return;
+	q->asked[rank] = 0;
+	if (--q->missing == 0)
+		conclude(w);
+}
+
+void gn_watch_inquiry_lose(struct gn_watch *w, int rank, const char *how)
+{
+	struct gn_watch_inquiry *q = w->inquiry;
+
+	if (atomic_load(&w->lost)) {
+		gn_watch_hub_announce(w, GN_WATCH_LOST, rank, how);
+		return;
+	}
+	if (q->lost) {
+		miss_answer(w, rank);
+		return;
+	}
+	q->lost = rank;
+	q->open = 0;
+	snprintf(q->how, sizeof q->how, "%s", how);
+	memset(q->present, 0, (size_t)w->options.size);
+	if (w->options.recorder && !w->said_goodbye)
+		ask_all(w, 0);
+	if (!q->open)
+		gn_watch_inquiry_settle(w);
 }
 
 void gn_watch_inquiry_answer(struct gn_watch *w, const struct gn_watch_message *in)
@@ -168,6 +233,11 @@ void gn_watch_inquiry_turn(struct gn_watch *w, uint64_t now)
 	if (!w->options.recorder)
 		return;
 	gn_recorder_sample(w->options.recorder, now);
+	if (w->inquiry && w->inquiry->lost) {
+		if (now - w->inquiry->asked_ns > LOSS_NS)
+			gn_watch_inquiry_settle(w);
+		return;
+	}
 	if (now - w->suspected_ns < SUSPECT_EVERY_NS || atomic_load(&w->lost))
 		return;
 	w->suspected_ns = now;

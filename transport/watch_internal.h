@@ -70,6 +70,11 @@ void gn_watch_hub_announce(struct gn_watch *w, enum gn_watch_type type, int rank
 enum gn_status gn_watch_inquiry_create(int size, struct gn_watch_inquiry **out, struct gn_err *err);
 void gn_watch_inquiry_destroy(struct gn_watch_inquiry *q);
 void gn_watch_inquiry_hear(struct gn_watch *w, int rank, const struct gn_watch_message *in);
+/* A rank is lost: the others are asked what they are in, for some tenths of a second, before they are told; at once when nobody can
+ * be asked. Of several the first is told. */
+void gn_watch_inquiry_lose(struct gn_watch *w, int rank, const char *how);
+/* Tells of a loss that answers are still awaited for, if there is one. */
+void gn_watch_inquiry_settle(struct gn_watch *w);
 /* The others': */
 void gn_watch_inquiry_answer(struct gn_watch *w, const struct gn_watch_message *in);
 /* All: looks at the program's progress. */

@@ -377,6 +377,43 @@ static void test_mismatch(void **state)
 	k.records[1].idle_ms = 0;
 	assert_int_equal(diagnose(&k), GN_OK);
 }
+static void assert_loss_says(struct ranks *k, int lost, const char *what)
+{
+	struct gn_diagnosis_input in = {RANKS, k->records, k->present, hosts, 0};
+
+	gn_diagnose_loss(&in, lost, k->text, sizeof k->text);
+	assert_string_equal(k->text, what);
+}
+
+/* What the survivors of a loss were in: alike ranks together, whoever waits for the lost one counted. */
+static void test_what_others_were_in(void **state)
+{
+	struct ranks k;
+
+	(void)state;
+	all_wait(&k);
+	assert_loss_says(&k, 3, "ranks 0-2 were in operation number 812, allreduce of 64 MiB, 1 of them waiting for it");
+	k.present[0] = 0;
+	assert_loss_says(&k, 3, "ranks 1-2 were in operation number 812, allreduce of 64 MiB");
+	k.present[2] = 0;
+	k.records[1].waits_rank = 3;
+	strcpy(k.records[1].phase, "training");
+	assert_loss_says(&k, 3, "rank 1 on n1 was in operation number 812, allreduce of 64 MiB, training, waiting for it");
+	memset(k.present, 0, sizeof k.present);
+	assert_loss_says(&k, 3, "");
+	all_wait(&k);
+	never_comes(&k, 0, "writing a checkpoint", 5000);
+	never_comes(&k, 2, "", 5000);
+	k.records[2].started = 0;
+	assert_loss_says(&k, 3, "rank 0 on n1 was in no collective, after operation number 811, writing a checkpoint; "
+				"rank 1 on n1 was in operation number 812, allreduce of 64 MiB; "
+				"rank 2 on n2 was before the first collective");
+	k.present[3] = 1;
+	k.records[3].oldest = 7;
+	assert_loss_says(&k, -1, "rank 0 on n1 was in no collective, after operation number 811, writing a checkpoint; "
+				 "rank 1 on n1 was in operation number 812, allreduce of 64 MiB; "
+				 "rank 2 on n2 was before the first collective; others were elsewhere");
+}
 
 /* Any number of ranks, any texts: the sentence ends within its room. */
 static void test_long_sentences(void **state)
@@ -399,6 +436,10 @@ static void test_long_sentences(void **state)
 		assert_int_equal(gn_diagnose(&in, text, size), GN_ERR_STALL);
 		assert_int_equal(text[size], 1);
 		assert_true(strlen(text) < size);
+		memset(text, 1, sizeof text);
+		gn_diagnose_loss(&in, 1, text, size);
+		assert_int_equal(text[size], 1);
+		assert_true(strlen(text) < size);
 	}
 }
 
@@ -414,6 +455,7 @@ int main(void)
 		cmocka_unit_test(test_one_that_moves_holds_the_verdict),
 		cmocka_unit_test(test_a_cut_link),
 		cmocka_unit_test(test_mismatch),
+		cmocka_unit_test(test_what_others_were_in),
 		cmocka_unit_test(test_long_sentences),
 	};
 

@@ -24,19 +24,27 @@ struct group {
 	struct gn_watch_invitation invitation;
 };
 
-static void setup(struct group *g, int silent_after_ms)
+/* recorders: of each rank, or NULL */
+static void setup_recorded(struct group *g, int silent_after_ms, struct gn_recorder *const *recorders)
 {
-	struct gn_watch_options o = {.size = RANKS, .silent_after_ms = silent_after_ms, .timeout_ms = 5000, .secret = SECRET};
+	struct gn_watch_options o = {.size = RANKS, .silent_after_ms = silent_after_ms, .timeout_ms = 5000, .secret = SECRET,
+				     .recorder = recorders ? recorders[0] : NULL};
 	const char *hosts[RANKS] = {"h0", "h1", "h2", "h3"};
 	struct gn_err err;
 
 	assert_ok(gn_watch_host(&o, &g->watch[0], &g->invitation, &err));
 	for (int r = 1; r < RANKS; r++) {
 		o.rank = r;
+		o.recorder = recorders ? recorders[r] : NULL;
 		assert_ok(gn_watch_join(&o, &g->invitation, &g->watch[r], &err));
 	}
 	for (int r = 0; r < RANKS; r++)
 		assert_ok(gn_watch_name_hosts(g->watch[r], hosts, &err));
+}
+
+static void setup(struct group *g, int silent_after_ms)
+{
+	setup_recorded(g, silent_after_ms, NULL);
 }
 
 /* Polls until the watch reports a loss; the time limit is the test. */
@@ -124,6 +132,89 @@ static void test_vanishing_rank_is_named(void **state)
 			gn_watch_destroy(g.watch[r], 1);
 }
 
+static int knock(const struct group *g)
+{
+	struct gn_err err;
+	int fd;
+
+	assert_ok(gn_net_connect("127.0.0.1", g->invitation.port, 2000, &fd, &err));
+	return fd;
+}
+
+/* Proves to know the secret, as rank. */
+static int come(const struct group *g, uint32_t rank, uint32_t size, const struct gn_secret *secret, struct gn_err *err)
+{
+	int fd = knock(g);
+
+	if (!gn_handshake_join(fd, secret, GN_HANDSHAKE_WATCH, rank, size, 3000, err))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* Ranks 0 and 1 wait in an allreduce, 3 writes: all are told so of each other when 2 is lost, and 3 is when 1 is, too. */
+static void test_loss_tells_of_all(void **state)
+{
+	static const struct gn_recorder_op op = {"allreduce", "ring", "f32", "sum", 16777216, 64 << 20, -1};
+	static const char others[] = "rank 2 on h2 is lost: its connection closed without a goodbye; ranks 0-1 were in operation number 1, "
+				     "allreduce of 64 MiB (16777216 f32, sum, ring), 1 of them waiting for it; "
+				     "rank 3 on h3 was before the first collective, writing a checkpoint; rank ";
+	struct gn_recorder *recorders[RANKS];
+	struct gn_err err;
+	struct group g;
+
+	(void)state;
+	for (int r = 0; r < RANKS; r++)
+		assert_ok(gn_recorder_create(60000, &recorders[r], &err));
+	for (int r = 0; r < 2; r++)
+		gn_recorder_start(recorders[r], gn_recorder_kind(recorders[r], &op));
+	gn_recorder_waits_for(recorders[0], 1, 2, 0, -1);
+	gn_recorder_waits_for(recorders[1], 1, 3, 0, -1);
+	gn_recorder_announce(recorders[3], "writing a checkpoint", 60000);
+	setup_recorded(&g, 5000, recorders);
+	gn_watch_destroy(g.watch[2], 0);
+	for (int r = 0; r < RANKS; r++)
+		if (r != 2) {
+			await_loss(g.watch[r], 3000, &err);
+			if (strncmp(err.text, others, sizeof others - 1))
+				fail_msg("rank %d is told '%s'", r, err.text);
+		}
+	assert_non_null(strstr(err.text, "; rank 3 on h3 was before its first collective, writing a checkpoint"));
+	gn_watch_destroy(g.watch[1], 0);
+	gn_watch_destroy(g.watch[0], 1);
+	gn_watch_destroy(g.watch[3], 1);
+	for (int r = 0; r < RANKS; r++)
+		gn_recorder_destroy(recorders[r]);
+}
+
+/* Two are lost, and one of them cannot be asked: whoever is left is told of the first all the same, and soon. */
+static void test_loss_while_one_is_mute(void **state)
+{
+	struct gn_watch_options o = {.size = 3, .silent_after_ms = 60000, .timeout_ms = 5000, .secret = SECRET};
+	struct gn_watch *w = NULL, *dies = NULL;
+	struct group g;
+	struct gn_err err;
+	uint64_t start;
+	int mute;
+
+	(void)state;
+	assert_ok(gn_recorder_create(60000, &o.recorder, &err));
+	assert_ok(gn_watch_host(&o, &w, &g.invitation, &err));
+	mute = come(&g, 1, 3, &o.secret, &err);
+	assert_true(mute >= 0);
+	o.rank = 2;
+	assert_ok(gn_watch_join(&o, &g.invitation, &dies, &err));
+	start = gn_clock_ns();
+	gn_watch_destroy(dies, 0);
+	await_loss(w, 5000, &err);
+	assert_true(gn_clock_ns() - start < 2000000000u);
+	assert_non_null(strstr(err.text, "rank 2 is lost: its connection closed without a goodbye"));
+	assert_non_null(strstr(err.text, "; rank 0 was before the first collective; "));
+	close(mute);
+	gn_watch_destroy(w, 1);
+	gn_recorder_destroy(o.recorder);
+}
+
 static void test_loss_of_rank_0(void **state)
 {
 	struct gn_err err;
@@ -152,26 +243,6 @@ static void test_reason_travels(void **state)
 	assert_non_null(strstr(err.text, "shard 7 is broken"));
 	for (int r = 0; r < RANKS; r++)
 		gn_watch_destroy(g.watch[r], 0);
-}
-
-static int knock(const struct group *g)
-{
-	struct gn_err err;
-	int fd;
-
-	assert_ok(gn_net_connect("127.0.0.1", g->invitation.port, 2000, &fd, &err));
-	return fd;
-}
-
-/* Proves to know the secret, as rank. */
-static int come(const struct group *g, uint32_t rank, uint32_t size, const struct gn_secret *secret, struct gn_err *err)
-{
-	int fd = knock(g);
-
-	if (!gn_handshake_join(fd, secret, GN_HANDSHAKE_WATCH, rank, size, 3000, err))
-		return fd;
-	close(fd);
-	return -1;
 }
 
 /* Refused means: closed without a byte. */
@@ -405,6 +476,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_leave),
 		cmocka_unit_test(test_rank_0_leaves_last),	cmocka_unit_test(test_vanishing_rank_is_named),
+		cmocka_unit_test(test_loss_tells_of_all),	cmocka_unit_test(test_loss_while_one_is_mute),
 		cmocka_unit_test(test_loss_of_rank_0),	cmocka_unit_test(test_reason_travels),
 		cmocka_unit_test(test_strangers),	cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_some_do_not_come),	cmocka_unit_test(test_early_leaver),
