@@ -84,6 +84,9 @@ not_by_adapter() {
 	[[ $before == "$after" && $before =~ ^[0-9]+(\ [0-9]+){3}$ ]]
 }
 check "allreduce over rc, right, through the adapters" by_adapter rows rc
+check "allreduce over ud, right, through the adapters" by_adapter rows ud
+every_way() { both "$GN_BUILD/tests/transport/coll_probe" "$1" && [[ $(cat "$dir"/out.[01] | grep -c ': 0 wrong$') == 2 ]]; }
+check "every collective, by every algorithm, in every type, over rc" by_adapter every_way rc
 # one rank on one processor, which the kernel needs for soft RDMA
 check "who waits leaves the only processor to the kernel" grep -q 'using rxe0 at .*; who waits sleeps' "$dir/rows.rc"
 check "allreduce over tcp, right, not through the adapters" not_by_adapter rows tcp
@@ -168,10 +171,10 @@ expect 4 "rank 0 on guest1" "a killed rank 0 ends the bench on the other, which 
 	doomed 0 "$gannet" bench allreduce --transport rc --min-bytes 64K --max-bytes 64K --iters 100000
 
 nccl() {
-	lab run 1 env UCX_TLS=rc,ud,self UCX_WARN_UNUSED_ENV_VARS=n "$GN_BUILD/tests/ncclnet/conform" --version 11 --limit 40 \
-		--only transfer,group,dead-sender "$GN_BUILD/libnccl-net-gannet.so"
+	GN_LAB_SECONDS=400 lab run 1 env UCX_TLS=rc,ud,self UCX_WARN_UNUSED_ENV_VARS=n "$GN_BUILD/tests/ncclnet/conform" --version 11 --limit 60 \
+		--connections 100 "$GN_BUILD/libnccl-net-gannet.so"
 }
-check "the NCCL plugin over rc: messages, groups, a sender that is killed" nccl
+check "the NCCL plugin over rc, in all that conform asks" nccl
 
 # --- the end of a cable, and of the lab ---
 # no_way GUEST: what it sends by its second adapter from now on leaves for a machine that is not there. (With that device down,
