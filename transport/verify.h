@@ -7,8 +7,8 @@
  *
  * Buffering: nothing is sent before its receiver is ready for it (rendezvous, eager limit zero). A reception into place is
  * ready when its dependencies are met; one that reduces may land early in a buffer of the receiver's, of which each rank
- * has one, and as the executor does eight, given out strictly in the schedule's order. (With none, no two ranks could ever
- * exchange and reduce one chunk.) More done never means less possible, so one order of execution stands for all; more
+ * has one, and then as many as the executor at most, given out strictly in the schedule's order. (With none, no two ranks could
+ * ever exchange and reduce one chunk.) More done never means less possible, so one order of execution stands for all; more
  * buffers at the sender only help.
  *
  * Memory and time grow with size * chunks * size / 8 bytes: a ring of 1000 ranks takes 128 MB. Thread safety: no state.

@@ -8,6 +8,7 @@
 #include <vector>
 
 static const unsigned THREADS_MAX = 1024;
+static const size_t MEMORY_BYTES = (size_t)4 << 30;
 static const size_t STACK_BYTES = 128 << 10; /* AddressSanitizer's frames are large */
 
 struct gn_cuda_device {
@@ -155,6 +156,7 @@ enum gn_status gn_cuda_device_create(int ordinal, struct gn_cuda_device **out, s
 	strcpy(d->info.name, ordinal ? "emulated, threads last to first" : "emulated, threads first to last");
 	d->info.ordinal = ordinal;
 	d->info.major = 9;
+	d->info.memory_bytes = MEMORY_BYTES;
 	d->info.multiprocessors = ordinal ? 1 : 5;
 	*out = d;
 	return GN_OK;
@@ -259,9 +261,8 @@ void gn_cuda_arena_destroy(struct gn_cuda_arena *a)
 enum gn_status gn_cuda_device_memory(const struct gn_cuda_device *d, size_t *free_bytes, size_t *total_bytes,
 				     struct gn_err *err)
 {
-	(void)d;
 	(void)err;
-	*free_bytes = *total_bytes = (size_t)4 << 30;
+	*free_bytes = *total_bytes = d->info.memory_bytes;
 	return GN_OK;
 }
 

@@ -157,6 +157,16 @@ skips() { # a learning rate from which nothing finite comes
 }
 check "gradients that are not finite are left out on all ranks, and end the run" skips
 
+# more than any GPU has
+too_large() {
+	timeout -k 5 60 "$program" bench train --device cuda --model resnet50 --batch 2048 --iters 1 >"$scratch/large.out" 2>&1
+	local code=$?
+	cat "$scratch/large.out"
+	((code == 1)) && grep -qE 'resnet50 with batch 2048 and images of side 224 needs [0-9]+ MiB, and [0-9]+ of .* [1-9][0-9]* MiB are free: a batch of about [1-9][0-9]* fits' \
+		"$scratch/large.out"
+}
+check "a batch that memory cannot hold is refused, with one that fits" too_large
+
 dies() {
 	train dies 2 cuda --steps 100000 --schedule constant --lr 1e-4 &
 	local run=$! victim

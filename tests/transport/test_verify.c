@@ -69,6 +69,28 @@ static void test_all(void **state)
 	}
 }
 
+/* Every algorithm beyond 130 ranks, and in pieces that do not divide, from the first root and the last, below. */
+static void test_some_more(void **state)
+{
+	static const int sizes[] = {31, 64, 97, 130};
+	size_t count;
+	const struct gn_algorithm *all = gn_algorithms(&count);
+
+	(void)state;
+	for (size_t i = 0; i < count; i++) {
+		prove_size(&all[i], 131, 1, 0);
+		prove_size(&all[i], 256, 1, 1);
+		for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+			struct gn_algo_args args = {.size = sizes[k], .pieces = 3};
+
+			prove_size(&all[i], sizes[k], 3, 1);
+			prove(&all[i], &args);
+			args.root = args.size - 1;
+			prove(&all[i], &args);
+		}
+	}
+}
+
 static void test_larger(void **state)
 {
 	static const char *const names[] = {"recursive-doubling", "halving-doubling", "double-tree", "hierarchical"};
@@ -457,7 +479,7 @@ int main(void)
 		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_broken),
 		cmocka_unit_test(test_all),
-		cmocka_unit_test(test_larger),
+		cmocka_unit_test(test_some_more), cmocka_unit_test(test_larger),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
