@@ -42,8 +42,7 @@ static const struct gn_option table[] = {
 	 .value_name = "NAME",
 	 .initial = "fp32",
 	 .choices = GN_PRECISION_CHOICES,
-	 .help = "of activations; bf16 has bounds of its own, the others those of fp32, and what goes beyond is held against shaken "
-		 "parameters"},
+	 .help = "of activations; each has bounds of its own, and what goes beyond is held against shaken parameters"},
 	{.name = "golden",
 	 .kind = GN_OPTION_LIST,
 	 .offset = offsetof(struct options, golden),
@@ -75,7 +74,8 @@ static const struct gn_command command = {
 		"later steps 1e-3; logits 1e-4 of their norm; norm of every gradient 1e-3, its first values 1e-3 "
 		"of that norm; running statistics after step one and parameters after the last step 1e-4 of their "
 		"norm; norm of the evaluation logits 1e-3. With --precision bf16 the bounds are: loss 3e-2, later "
-		"2e-1; logits 5e-2; gradients 2e-1; statistics 1e-2, parameters 1e-1; evaluation logits 1e-1.\n\n"
+		"2e-1; logits 5e-2; gradients 2e-1; statistics 1e-2, parameters 1e-1; evaluation logits 1e-1; "
+		"with fp16 and tf32 a quarter of these.\n\n"
 		"Some networks at their initial values turn rounding errors into more than that: a unit of a relu "
 		"near zero flips, or a variance is taken over few values. Where a bound is passed, all is "
 		"computed three times more with parameters shaken by four times what one convolution in single "

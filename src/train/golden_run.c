@@ -20,14 +20,16 @@ struct run {
 	struct gn_ledger ledger;
 };
 
-/* By kind of quantity, for fp32 and bf16; golden.h tells them. */
+/* By kind of quantity, for fp32, bf16, and fp16 and tf32, whose numbers have three bits more; golden.h tells them. */
 static const struct bounds {
 	double gradient, statistics, parameter, logits, loss, later_loss, evaluation;
-} bounds[] = {{1e-3, 1e-4, 1e-4, 1e-4, 1e-5, 1e-3, 1e-3}, {2e-1, 1e-2, 1e-1, 5e-2, 3e-2, 2e-1, 1e-1}};
+} bounds[] = {{1e-3, 1e-4, 1e-4, 1e-4, 1e-5, 1e-3, 1e-3},
+	      {2e-1, 1e-2, 1e-1, 5e-2, 3e-2, 2e-1, 1e-1},
+	      {5e-2, 2.5e-3, 2.5e-2, 1.25e-2, 7.5e-3, 5e-2, 2.5e-2}};
 
 static const struct bounds *bounds_of(const struct run *r)
 {
-	return &bounds[r->on->bf16 != 0];
+	return &bounds[r->on->bf16 ? 1 : r->on->fp16 || r->on->tf32 ? 2 : 0];
 }
 
 static double norm(size_t count, const float *x)

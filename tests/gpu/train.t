@@ -157,6 +157,16 @@ skips() { # a learning rate from which nothing finite comes
 }
 check "gradients that are not finite are left out on all ranks, and end the run" skips
 
+in_half() { # with bounds of its own, which emulated arithmetic does not need excuses for
+	local said='within all bounds'
+	[[ $kind == "an emulated GPU" ]] || said+='|no larger than'
+	timeout -k 5 100 "$program" selftest --device cuda --precision fp16 --brief --golden "$GN_SOURCE/tests/golden/resnet18-b4-s64-c10.json" \
+		>"$scratch/half.out" 2>&1 && grep -qE "$said" "$scratch/half.out" && return
+	cat "$scratch/half.out"
+	return 1
+}
+check "resnet18 in fp16 is the reference's" in_half
+
 # more than any GPU has
 too_large() {
 	timeout -k 5 60 "$program" bench train --device cuda --model resnet50 --batch 2048 --iters 1 >"$scratch/large.out" 2>&1
