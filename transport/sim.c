@@ -124,17 +124,30 @@ static enum gn_status make_map(const struct gn_sim_topology *t, struct gn_node_m
 	return status;
 }
 
-enum gn_status gn_sim_run(const struct gn_sim_topology *t, const struct gn_algorithm *a, size_t bytes, uint32_t pieces,
+/* The executor cuts messages over all rails. */
+static struct gn_sim_topology join_rails(const struct gn_sim_topology *t)
+{
+	struct gn_sim_topology joined = *t;
+	double each = (double)t->rails / t->ranks_per_node;
+
+	if (each <= 1)
+		return joined;
+	joined.rails = t->ranks_per_node;
+	joined.link_bytes_per_s *= each;
+	joined.burst_bytes *= each;
+	joined.burst_bytes_per_s *= each;
+	return joined;
+}
+
+static enum gn_status run(const struct gn_sim_topology *t, const struct gn_algorithm *a, size_t bytes, uint32_t pieces,
 			  uint64_t max_bytes, struct gn_sim_result *out, struct gn_err *err)
 {
 	struct gn_algo_args args = {.size = t->nodes * t->ranks_per_node, .pieces = pieces};
 	struct gn_sim_state m = {.t = t};
 	struct gn_node_map *map = NULL;
-	enum gn_status status = gn_sim_topology_check(t, err);
+	enum gn_status status = make_map(t, &map, err);
 	int ranks;
 
-	if (!status)
-		status = make_map(t, &map, err);
 	if (status)
 		return status;
 	args.map = map;
@@ -165,4 +178,16 @@ enum gn_status gn_sim_run(const struct gn_sim_topology *t, const struct gn_algor
 	free(m.ranks);
 	free(m.missing);
 	return status;
+}
+
+enum gn_status gn_sim_run(const struct gn_sim_topology *t, const struct gn_algorithm *a, size_t bytes, uint32_t pieces,
+			  uint64_t max_bytes, struct gn_sim_result *out, struct gn_err *err)
+{
+	enum gn_status status = gn_sim_topology_check(t, err);
+	struct gn_sim_topology joined;
+
+	if (status)
+		return status;
+	joined = join_rails(t);
+	return run(&joined, a, bytes, pieces, max_bytes, out, err);
 }

@@ -33,7 +33,7 @@ struct gn_sim_path {
 };
 
 struct gn_sim_topology {
-	int nodes, ranks_per_node, rails; /* local rank l uses rail l modulo rails */
+	int nodes, ranks_per_node, rails; /* local rank l uses rail l modulo rails; of more rails than ranks, each rank several as one */
 	double link_bytes_per_s, link_latency_s;
 	double node_bytes_per_s, node_latency_s; /* between two ranks of a node */
 	int leaf_nodes;				 /* nodes on a leaf switch; 0: one switch for all */

@@ -231,6 +231,23 @@ static void test_monotone(void **state)
 	assert_true(simulated(&t, "hierarchical", 1 << 22, &r) < good / 2);
 }
 
+/* Of more rails than ranks each rank has several: as many as one that is as fast as all. */
+static void test_rails(void **state)
+{
+	struct gn_sim_topology many = plain(4, 1), fast = many;
+	struct gn_sim_result r;
+
+	(void)state;
+	many.rails = 4;
+	fast.link_bytes_per_s *= 4;
+	expect_near(simulated(&many, "ring", 1 << 22, &r), simulated(&fast, "ring", 1 << 22, &r), 0);
+	many = fast = plain(3, 2);
+	many.rails = 5;
+	fast.rails = 2;
+	fast.link_bytes_per_s *= 2.5;
+	expect_near(simulated(&many, "hierarchical", 1 << 22, &r), simulated(&fast, "hierarchical", 1 << 22, &r), 0);
+}
+
 static void test_step(void **state)
 {
 	const struct gn_algorithm *a = gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "ring");
@@ -272,7 +289,7 @@ int main(void)
 		cmocka_unit_test(test_closed_forms), cmocka_unit_test(test_folding), cmocka_unit_test(test_folding_of_streams),
 		cmocka_unit_test(test_streams_share), cmocka_unit_test(test_streams_of_all), cmocka_unit_test(test_rounds),
 		cmocka_unit_test(test_rounds_compete), cmocka_unit_test(test_rounds_ahead), cmocka_unit_test(test_monotone),
-		cmocka_unit_test(test_step), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_rails), cmocka_unit_test(test_step), cmocka_unit_test(test_refusals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
