@@ -135,6 +135,26 @@ check "kill -9 of rank 2 over tcp: the others end and name it" kill_one tcp 2 KI
 check "kill -9 of rank 1 over shm: the others end and name it" kill_one shm 1 KILL
 check "kill -9 of rank 0: the others end and name it" kill_one auto 0 KILL
 check "a stopped rank: the others end and name it" kill_one shm 3 STOP
+# All ranks at once, in namespaces of their own: what is left of shared memory is theirs.
+leaves_names() {
+	# shellcheck disable=SC2016 # for the shell in there
+	unshare --ipc --mount bash -c '
+		mount -t tmpfs none /dev/shm || exit 1
+		timeout -k 5 100 "$0" launch -n 4 -- "$1" "$2" forever >"$3/out" 2>"$3/err" &
+		for ((i = 0; i < 600 && $(grep -c "^ready" "$3/out") < 4; i++)); do sleep 0.1; done
+		kill -9 $(awk "/^ready/ { print \$3 }" "$3/out") || echo "not killed"
+		wait $!
+		ls -A /dev/shm
+		ipcs -m | grep "^0x"' "$gannet" "$probe" "$1" "$scratch" >"$scratch/names"
+	cat "$scratch/names"
+	[[ ! -s $scratch/names && $(grep -c '^ready' "$scratch/out") == 4 ]]
+}
+if ((UID)); then
+	skip "what a crash leaves of shared memory" "it takes root to look at that alone"
+else
+	check "kill -9 of all ranks over shm leaves no name of shared memory" leaves_names shm
+	check "nor does it by what is fastest" leaves_names auto
+fi
 check "a stopped rank 0: the others end and name it" kill_one tcp 0 STOP
 expect 4 "rank 1 on .* has left the job" "a rank that leaves early is not waited for for ever" launch 3 "$probe" auto leave
 reason() {
