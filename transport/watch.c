@@ -74,6 +74,9 @@ static int obey(struct gn_watch *w)
 	w->said_goodbye |= goodbye;
 	stop = w->stop;
 	pthread_mutex_unlock(&w->lock);
+	/* what was lost before may be why */
+	if (w->inquiry && (why[0] || goodbye))
+		gn_watch_inquiry_settle(w);
 	if (why[0]) {
 		if (w->options.rank == 0)
 			gn_watch_hub_announce(w, GN_WATCH_LOST, 0, why);

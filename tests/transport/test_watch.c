@@ -4,7 +4,7 @@
 #include "src/base/clock.h"
 #include "transport/handshake.h"
 #include "transport/net.h"
-#include "transport/watch.h"
+#include "transport/watch_wire.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -210,6 +210,46 @@ static void test_loss_while_one_is_mute(void **state)
 	assert_true(gn_clock_ns() - start < 2000000000u);
 	assert_non_null(strstr(err.text, "rank 2 is lost: its connection closed without a goodbye"));
 	assert_non_null(strstr(err.text, "; rank 0 was before the first collective; "));
+	close(mute);
+	gn_watch_destroy(w, 1);
+	gn_recorder_destroy(o.recorder);
+}
+
+/* The next message of that kind that comes by a connection. */
+static struct gn_watch_message next_of(int fd, enum gn_watch_type type)
+{
+	struct gn_watch_message m;
+
+	do
+		assert_int_equal(gn_net_receive_all(fd, &m, sizeof m, 3000), 0);
+	while (m.type != type);
+	return m;
+}
+
+/* Rank 0 gives up while it still asks the others about a loss, which may be why: they are told of that first. */
+static void test_giving_up_over_a_loss(void **state)
+{
+	struct gn_watch_options o = {.size = 3, .silent_after_ms = 60000, .timeout_ms = 5000, .secret = SECRET};
+	struct gn_watch *w = NULL, *dies = NULL;
+	struct gn_watch_message m;
+	struct group g;
+	struct gn_err err;
+	int mute;
+
+	(void)state;
+	assert_ok(gn_recorder_create(60000, &o.recorder, &err));
+	assert_ok(gn_watch_host(&o, &w, &g.invitation, &err));
+	mute = come(&g, 1, 3, &o.secret, &err);
+	assert_true(mute >= 0);
+	o.rank = 2;
+	assert_ok(gn_watch_join(&o, &g.invitation, &dies, &err));
+	gn_watch_destroy(dies, 0);
+	next_of(mute, GN_WATCH_ASK);
+	gn_watch_give_up(w, "a connection broke");
+	m = next_of(mute, GN_WATCH_LOST);
+	assert_int_equal(m.rank, 2);
+	m = next_of(mute, GN_WATCH_LOST);
+	assert_int_equal(m.rank, 0);
 	close(mute);
 	gn_watch_destroy(w, 1);
 	gn_recorder_destroy(o.recorder);
@@ -477,6 +517,7 @@ int main(void)
 		cmocka_unit_test(test_all_leave),
 		cmocka_unit_test(test_rank_0_leaves_last),	cmocka_unit_test(test_vanishing_rank_is_named),
 		cmocka_unit_test(test_loss_tells_of_all),	cmocka_unit_test(test_loss_while_one_is_mute),
+		cmocka_unit_test(test_giving_up_over_a_loss),
 		cmocka_unit_test(test_loss_of_rank_0),	cmocka_unit_test(test_reason_travels),
 		cmocka_unit_test(test_strangers),	cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_some_do_not_come),	cmocka_unit_test(test_early_leaver),
