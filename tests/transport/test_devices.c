@@ -42,20 +42,33 @@ static struct gn_net_device read_one(const char *name, struct gn_devices *all, d
 	return found;
 }
 
+struct sys_file {
+	const char *name, *text;
+};
+
+static void put_all(const char *device, const struct sys_file *files, size_t count)
+{
+	char path[256];
+
+	for (size_t i = 0; i < count; i++) {
+		snprintf(path, sizeof path, "infiniband/%s/%s", device, files[i].name);
+		put_sys(root, path, files[i].text);
+	}
+}
+
 static void test_hardware(void **state)
 {
+	static const struct sys_file files[] = {
+		{"ports/1/state", "4: ACTIVE\n"}, {"ports/1/rate", "200 Gb/sec (4X HDR)\n"},
+		{"ports/1/counters/port_xmit_data", "1000\n"}, {"ports/1/counters/port_rcv_data", "500\n"},
+		{"ports/1/hw_counters/lifespan", "5000\n"}, {"ports/2/state", "1: DOWN\n"},
+		{"ports/2/counters/port_xmit_data", "10\n"}};
 	struct gn_net_device d;
 	struct gn_devices all;
 	double seconds;
 
 	(void)state;
-	put_sys(root, "infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
-	put_sys(root, "infiniband/mlx5_0/ports/1/rate", "200 Gb/sec (4X HDR)\n");
-	put_sys(root, "infiniband/mlx5_0/ports/1/counters/port_xmit_data", "1000\n");
-	put_sys(root, "infiniband/mlx5_0/ports/1/counters/port_rcv_data", "500\n");
-	put_sys(root, "infiniband/mlx5_0/ports/1/hw_counters/lifespan", "5000\n");
-	put_sys(root, "infiniband/mlx5_0/ports/2/state", "1: DOWN\n");
-	put_sys(root, "infiniband/mlx5_0/ports/2/counters/port_xmit_data", "10\n");
+	put_all("mlx5_0", files, sizeof files / sizeof *files);
 	d = read_one("mlx5_0", &all, &seconds);
 	assert_int_equal(d.kind, GN_DEVICE_RDMA);
 	assert_true(d.up && d.hardware && d.gbit_per_s == 200);
@@ -70,18 +83,17 @@ static void test_hardware(void **state)
  * have sent nothing. */
 static void test_soft_counters_are_fresh(void **state)
 {
+	static const struct sys_file files[] = {
+		{"parent", "eth7\n"}, {"ports/1/hw_counters/lifespan", "600\n"}, {"ports/1/hw_counters/sent_pkts", "5\n"},
+		{"ports/1/hw_counters/rcvd_pkts", "3\n"}, {"ports/2/hw_counters/lifespan", "600\n"},
+		{"ports/2/hw_counters/sent_pkts", "1\n"}};
 	struct gn_devices before, after;
 	struct gn_net_device d;
 	double seconds;
 
 	(void)state;
 	put_sys(root, "net/eth7/mtu", "1500\n");
-	put_sys(root, "infiniband/rxe7/parent", "eth7\n");
-	put_sys(root, "infiniband/rxe7/ports/1/hw_counters/lifespan", "600\n");
-	put_sys(root, "infiniband/rxe7/ports/1/hw_counters/sent_pkts", "5\n");
-	put_sys(root, "infiniband/rxe7/ports/1/hw_counters/rcvd_pkts", "3\n");
-	put_sys(root, "infiniband/rxe7/ports/2/hw_counters/lifespan", "600\n");
-	put_sys(root, "infiniband/rxe7/ports/2/hw_counters/sent_pkts", "1\n");
+	put_all("rxe7", files, sizeof files / sizeof *files);
 	d = read_one("rxe7", &before, &seconds);
 	assert_int_equal(d.kind, GN_DEVICE_SOFT_RDMA);
 	assert_int_equal(d.sent_bytes, 6 * 1024);
