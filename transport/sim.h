@@ -5,8 +5,8 @@
  * Each rank has one processor that sends, receives and reduces; each node has rails, each with a port out and a port in
  * that serve one message after another, or, with byte streams, all streams evenly (sim_stream.h); leaves of several
  * nodes may share too narrow a way up. Messages above eager_bytes that go by no stream wait for their receiver: a request
- * and an answer go before. Receptions that reduce land early in as many
- * buffers as the executor has. Between ranks of a node a message takes the receiver's port in. Not modelled: congestion inside a switch, routing, packet loss, cache effects, ranks
+ * and an answer go before. Receptions that reduce land early in as many buffers as the executor has. Between ranks of a node a
+ * message takes the receiver's port in. Not modelled: congestion inside a switch, routing, packet loss, cache effects, ranks
  * sharing a processor.
  *
  * Where an algorithm turns (algo.h), p is a multiple of the ranks of a leaf or node, and nothing is random, the ranks of
@@ -33,7 +33,7 @@ struct gn_sim_path {
 };
 
 struct gn_sim_topology {
-	int nodes, ranks_per_node, rails; /* local rank l uses rail l modulo rails; of more rails than ranks, each rank several as one */
+	int nodes, ranks_per_node, rails; /* local rank l uses rail l modulo rails; of more rails than ranks several as one */
 	double link_bytes_per_s, link_latency_s;
 	double node_bytes_per_s, node_latency_s; /* between two ranks of a node */
 	int leaf_nodes;				 /* nodes on a leaf switch; 0: one switch for all */
