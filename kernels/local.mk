@@ -66,6 +66,7 @@ if HAVE_CUDA
 lib_LIBRARIES += libgannet_cuda.a
 libgannet_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libgannet_cuda_a_SOURCES = \
+	kernels/cuda/arena.c \
 	kernels/cuda/blas.c kernels/cuda/blas.h kernels/cuda/blas_internal.h \
 	kernels/cuda/blas_plan.c \
 	kernels/cuda/device.c \
