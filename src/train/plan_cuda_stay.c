@@ -27,6 +27,9 @@ static size_t buffers_bytes(const struct gn_plan *p)
 
 void gn_plan_cuda_stay_release(struct gn_plan_cuda *d)
 {
+	/* a step that nobody waited for still writes where it was told to */
+	if (d->stream)
+		(void)gn_cuda_stream_wait(d->stream, NULL);
 	gn_plan_cuda_drop_recordings(d);
 	gn_plan_cuda_gather_end(d);
 	gn_cuda_optim_destroy(d->optimizer);
