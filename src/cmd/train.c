@@ -1,8 +1,10 @@
 #include "src/cmd/train.h"
 
+#include "src/config.h"
 #include "src/train/device.h"
 #include "src/train/recipe.h"
 #include "transport/affinity.h"
+#include "transport/carrier.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -125,13 +127,16 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	return status;
 }
 
-/* Before any rank waits for another. */
+/* Before any rank waits for another. What auto comes to is found later, and then whether NCCL can be had. */
 static enum gn_status check_comm(const struct gn_train_options *o, struct gn_err *err)
 {
-	return strcmp(o->comm, "nccl") ? GN_OK
-				       : gn_err_set(err, GN_ERR_USAGE,
-						    "--comm nccl: gradients are summed in the host's memory, wherever they were computed, and "
-						    "NCCL sums the memory of GPUs alone: use --comm ucx or auto");
+#ifdef HAVE_CUDA
+	int built_in = 1;
+#else
+	int built_in = 0;
+#endif
+
+	return gn_carrier_check(o->comm, strcmp(o->device, "auto") ? o->device : "cuda", built_in, err);
 }
 
 static int run(const void *target, const struct gn_text_list *positional)

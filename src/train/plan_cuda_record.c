@@ -115,7 +115,8 @@ static void say_graphs(struct gn_plan *p)
 	const char *what = d->gathered ? "a step's last batch" : "a step";
 
 	if (d->update.ranks > 1)
-		gn_plan_cuda_say(p, "%s as %d graphs of %zu nodes between the ranks' sums", what, d->part_count, d->nodes);
+		gn_plan_cuda_say(p, "%s as %d graph%s of %zu nodes between the ranks' sums", what, d->part_count,
+				 d->part_count > 1 ? "s" : "", d->nodes);
 	else
 		gn_plan_cuda_say(p, "%s as one graph of %zu nodes", what, d->nodes);
 }

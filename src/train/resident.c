@@ -6,9 +6,17 @@
 #include "src/train/trial.h"
 
 #include <sched.h>
+#include <string.h>
 
 /* A device that is through sooner than this after the next batch came has waited for it. */
 enum { AT_ONCE_NS = 100000 };
+
+/* What keeps the run from NCCL, alike on all ranks. */
+static enum gn_status refuse_nccl(const struct gn_session *s, struct gn_err *err)
+{
+	return gn_err_set(err, GN_ERR_USAGE, "--comm nccl: gradients are summed in the host's memory here, because %s: use --comm ucx or auto",
+			  s->sync ? "--sync-bn updates on the host" : "not every rank computes on a GPU");
+}
 
 /* *yes: nothing keeps this rank from staying on its GPU, nor any other. */
 static enum gn_status can_stay(struct gn_session *s, int32_t *yes, struct gn_err *err)
@@ -72,6 +80,8 @@ enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err)
 	int32_t yes;
 	enum gn_status status = can_stay(s, &yes, err);
 
+	if (!status && !yes && s->options->comm && !strcmp(s->options->comm, "nccl"))
+		status = refuse_nccl(s, err);
 	if (status || !yes)
 		return status;
 	status = gn_agree_status(s->comm, reside(s, err), err);
