@@ -74,7 +74,11 @@ static enum gn_status diagnose(struct gn_nccl_carrier *c, enum gn_status status,
 
 	let_go(c);
 	do {
-		enum gn_status verdict = gn_world_check_wait(c->world, started, &lost);
+		enum gn_status verdict;
+
+		/* this is no stall, and none may be found while it is looked for what it is */
+		gn_recorder_waiting(gn_world_recorder(c->world), 1);
+		verdict = gn_world_check_wait(c->world, started, &lost);
 
 		if (verdict) {
 			*err = lost;
