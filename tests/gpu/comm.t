@@ -1,5 +1,6 @@
 #!/bin/bash
-# Sums of GPU memory by NCCL and by UCX, between processes on the GPUs that are here. Without one: that all ranks end with the same error.
+# Sums of GPU memory by NCCL and by UCX, between processes on the GPUs that are here; without any on some that are emulated, and what those
+# ranks say that look for a real one.
 set -u
 # shellcheck source=tests/transport/common.sh
 . "$GN_SOURCE/tests/transport/common.sh"
@@ -7,10 +8,10 @@ probe=$GN_BUILD/tests/gpu/comm_probe
 # as many ranks as there are GPUs may use NCCL
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 
-right() { # N HOW
+right() { # N HOW NAME: by what its name says
 	launch "$1" "$probe" "$2" >"$scratch/out" 2>"$scratch/err"
 	cat "$scratch/out" "$scratch/err"
-	[[ $(grep -c 'sums of GPU memory by .* are right$' "$scratch/out") == "$1" ]]
+	[[ $(grep -cE "sums of GPU memory by $3 are right$" "$scratch/out") == "$1" ]]
 }
 # together HOW PATTERN: two ranks end alike, each naming what is wrong, nobody waits
 together() {
@@ -21,23 +22,35 @@ together() {
 lost() { # HOW
 	launch 2 "$probe" "$1" 1 >"$scratch/out" 2>"$scratch/err"
 	cat "$scratch/err"
-	grep -q 'rank 1 on' "$scratch/err"
+	grep -q '^rank 1 on .* is lost: its connection closed' "$scratch/err"
 }
 
 if ((gpus == 0)); then
 	check "NCCL without a GPU: both ranks say whose" together nccl 'NCCL: rank 0 on .*cuda:0: .*(cudaErrorInsufficientDriver|cudaErrorNoDevice)'
 	check "auto without a GPU" together auto '^cuda:0: .*(cudaErrorInsufficientDriver|cudaErrorNoDevice)'
-	skip "sums of GPU memory" "no GPU here"
+	probe=$GN_BUILD/tests/gpu/comm_probe_emulated
+	export GANNET_EMULATED_GPUS=2
+fi
+check "two ranks by UCX" right 2 ucx ucx
+check "two ranks by what is faster" right 2 auto '(ucx|nccl)'
+check "UCX: a rank that dies is named by the other" lost ucx
+one_gpu() { together nccl 'have one GPU between them, .*, which NCCL refuses: give each rank'; }
+if ((gpus == 0)); then
+	check "two emulated GPUs, two ranks by NCCL" right 2 nccl nccl
+	check "NCCL: a rank that dies is named by the other" lost nccl
+	export GANNET_EMULATED_GPUS=5
+	check "five ranks by NCCL" right 5 nccl nccl
+	export GANNET_EMULATED_GPUS=2 GANNET_EMULATED_NCCL_FAILS=6
+	check "an error that NCCL reports is told by both, and is no stall" together nccl '^rank [01] on .*, cuda:[01]: ncclAllReduce: .*network error'
+	unset GANNET_EMULATED_NCCL_FAILS
+	export GANNET_EMULATED_GPUS=1
+	check "one GPU for two ranks: NCCL refuses, and both say what to do" one_gpu
+	check "and then auto is UCX" right 2 auto ucx
+elif ((gpus == 1)); then
+	check "one GPU for two ranks: NCCL refuses, and both say what to do" one_gpu
+	check "one rank by NCCL" right 1 nccl nccl
 else
-	check "two ranks by UCX" right 2 ucx
-	check "two ranks by what is faster" right 2 auto
-	check "UCX: a rank that dies is named by the other" lost ucx
-	if ((gpus == 1)); then
-		check "one GPU for two ranks: NCCL refuses, and both say what to do" together nccl 'have one GPU between them'
-		check "one rank by NCCL" right 1 nccl
-	else
-		check "two ranks by NCCL" right 2 nccl
-		check "NCCL: a rank that dies is named by the other" lost nccl
-	fi
+	check "two ranks by NCCL" right 2 nccl nccl
+	check "NCCL: a rank that dies is named by the other" lost nccl
 fi
 finish

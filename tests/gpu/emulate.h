@@ -10,7 +10,7 @@
 #define GN_TESTS_GPU_EMULATE_H
 
 #include "kernels/cuda/device.h"
-#include "tests/gpu/emulate_graph.h"
+#include "tests/gpu/emulate_queue.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -30,10 +30,11 @@ struct dim3 {
 
 extern dim3 gridDim, blockDim, blockIdx, threadIdx;
 
-/* Every thread of a block calls it as often as the others, or the launch fails. */
+/* Every thread of a block calls it as often as the others, or the process ends. */
 void gn_emulate_barrier(void);
-enum gn_status gn_emulate_run(const struct gn_cuda_stream *s, dim3 grid, unsigned threads,
-			      void (*call)(const void *body), const void *body, const char *name, struct gn_err *err);
+/* Queues a kernel. */
+enum gn_status gn_emulate(const struct gn_cuda_stream *s, dim3 grid, unsigned threads, const std::function<void()> &kernel,
+			  const char *name, struct gn_err *err);
 
 static inline void __syncthreads(void)
 {
@@ -54,21 +55,6 @@ static inline unsigned atomicAdd(unsigned *to, unsigned x)
 
 	*to += x;
 	return before;
-}
-
-template <class F> static void gn_emulate_call(const void *body)
-{
-	(*(const F *)body)();
-}
-
-template <class F> static enum gn_status gn_emulate(const struct gn_cuda_stream *s, dim3 grid, unsigned threads,
-						    const F &body, const char *name, struct gn_err *err)
-{
-	if (!gn_emulate_records(s))
-		return gn_emulate_run(s, grid, threads, gn_emulate_call<F>, &body, name, err);
-	gn_emulate_keep(
-		[=](struct gn_err *later) { return gn_emulate_run(s, grid, threads, gn_emulate_call<F>, &body, name, later); });
-	return GN_OK;
 }
 
 #endif

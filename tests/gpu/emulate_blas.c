@@ -5,15 +5,16 @@
  */
 #include "kernels/cuda/blas.h"
 
-#include "tests/gpu/emulate_graph.h"
+#include "tests/gpu/emulate_queue.h"
 
 #include <stdlib.h>
 
 struct gn_blas {
-	int unused;
+	struct gn_cuda_stream *stream;
 };
 
 struct gn_blas_plan {
+	struct gn_cuda_stream *stream;
 	struct gn_blas_linear linear;
 	enum gn_blas_pass pass;
 };
@@ -30,10 +31,10 @@ enum gn_status gn_blas_create(struct gn_cuda_stream *s, const struct gn_blas_opt
 {
 	struct gn_blas *b = calloc(1, sizeof *b);
 
-	(void)s;
 	(void)options;
 	if (!b)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	b->stream = s;
 	*out = b;
 	return GN_OK;
 }
@@ -49,11 +50,11 @@ enum gn_status gn_blas_plan_create(struct gn_blas *b, const struct gn_blas_linea
 	int with_bias = pass == GN_BLAS_FORWARD_BIAS || pass == GN_BLAS_BACKWARD_WEIGHT_BIAS;
 	struct gn_blas_plan *p;
 
-	(void)b;
 	if (l->c % 2 || (with_bias && l->out_c % 4))
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the emulation refuses %s", gn_blas_pass_name(pass));
 	if (!(p = calloc(1, sizeof *p)))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	p->stream = b->stream;
 	p->linear = *l;
 	p->pass = pass;
 	*out = p;
@@ -131,37 +132,31 @@ static void backward_weight(const struct gn_blas_linear *l, const struct gn_blas
 	}
 }
 
-static enum gn_status run(const struct gn_blas_plan *p, const struct gn_blas_data *d, struct gn_err *err)
-{
-	int with_bias = p->pass == GN_BLAS_FORWARD_BIAS || p->pass == GN_BLAS_BACKWARD_WEIGHT_BIAS;
-
-	if (!d->x || !d->weight || !d->y || with_bias != (d->bias != NULL))
-		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor, or with one too many", gn_blas_pass_name(p->pass));
-	if (p->pass == GN_BLAS_BACKWARD_DATA)
-		backward_data(&p->linear, d);
-	else if (p->pass >= GN_BLAS_BACKWARD_WEIGHT)
-		backward_weight(&p->linear, d);
-	else
-		forward(&p->linear, d);
-	return GN_OK;
-}
-
 struct call {
-	struct gn_blas_plan *plan;
+	struct gn_blas_linear linear;
+	enum gn_blas_pass pass;
 	struct gn_blas_data data;
 };
 
-static enum gn_status run_call(const void *args, struct gn_err *err)
+static void run(const void *args)
 {
 	const struct call *c = args;
 
-	return run(c->plan, &c->data, err);
+	if (c->pass == GN_BLAS_BACKWARD_DATA)
+		backward_data(&c->linear, &c->data);
+	else if (c->pass >= GN_BLAS_BACKWARD_WEIGHT)
+		backward_weight(&c->linear, &c->data);
+	else
+		forward(&c->linear, &c->data);
 }
 
 enum gn_status gn_blas_run(struct gn_blas_plan *p, const struct gn_blas_data *d, void *workspace, struct gn_err *err)
 {
-	struct call c = {p, *d};
+	int with_bias = p->pass == GN_BLAS_FORWARD_BIAS || p->pass == GN_BLAS_BACKWARD_WEIGHT_BIAS;
+	struct call c = {p->linear, p->pass, *d};
 
 	(void)workspace;
-	return gn_emulate_keep_call(run_call, &c, sizeof c) ? GN_OK : run(p, d, err);
+	if (!d->x || !d->weight || !d->y || with_bias != (d->bias != NULL))
+		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor, or with one too many", gn_blas_pass_name(p->pass));
+	return gn_emulate_call(p->stream, run, &c, sizeof c, gn_blas_pass_name(p->pass), err);
 }

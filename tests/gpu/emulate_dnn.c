@@ -6,15 +6,18 @@
 #include "kernels/cuda/dnn.h"
 
 #include "kernels/ref/ref.h"
-#include "tests/gpu/emulate_graph.h"
+#include "tests/gpu/emulate_queue.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct gn_dnn {
+	struct gn_cuda_stream *stream;
 	struct gn_dnn_options options;
 };
 
 struct gn_dnn_plan {
+	struct gn_cuda_stream *stream;
 	struct gn_dnn_conv conv;
 	enum gn_dnn_pass pass;
 };
@@ -33,9 +36,9 @@ enum gn_status gn_dnn_create(struct gn_cuda_stream *s, const struct gn_dnn_optio
 {
 	struct gn_dnn *d = calloc(1, sizeof *d);
 
-	(void)s;
 	if (!d)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	d->stream = s;
 	d->options = *options;
 	*out = d;
 	return GN_OK;
@@ -51,12 +54,12 @@ enum gn_status gn_dnn_plan_create(struct gn_dnn *d, const struct gn_dnn_conv *co
 {
 	struct gn_dnn_plan *p;
 
-	(void)d;
 	if (pass >= GN_DNN_FORWARD_BIAS && conv->out_c % 2)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the emulation refuses %s", gn_dnn_pass_name(pass));
 	p = calloc(1, sizeof *p);
 	if (!p)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	p->stream = d->stream;
 	p->conv = *conv;
 	p->pass = pass;
 	*out = p;
@@ -112,8 +115,14 @@ static void narrow(enum gn_cuda_type type, const double *from, int n, int c, int
 						  (float)from[((size_t)i * c + k) * pixels + p]);
 }
 
+struct call {
+	struct gn_dnn_conv conv;
+	enum gn_dnn_pass pass;
+	struct gn_dnn_data data;
+};
+
 /* What follows the convolution in the same pass. */
-static void finish(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, double *y, const double *added)
+static void finish(const struct call *p, const struct gn_dnn_data *d, double *y, const double *added)
 {
 	const struct gn_dnn_conv *c = &p->conv;
 	int pixels = c->out_h * c->out_w;
@@ -129,7 +138,7 @@ static void finish(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, dou
 	}
 }
 
-static void sum_channels(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, const double *y)
+static void sum_channels(const struct call *p, const struct gn_dnn_data *d, const double *y)
 {
 	const struct gn_dnn_conv *c = &p->conv;
 	size_t pixels = (size_t)c->out_h * c->out_w;
@@ -151,7 +160,7 @@ static void sum_channels(const struct gn_dnn_plan *p, const struct gn_dnn_data *
 }
 
 /* What a batch norm and a relu make of x, rounded as if it had been written. */
-static void normalise(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, double *x)
+static void normalise(const struct call *p, const struct gn_dnn_data *d, double *x)
 {
 	const struct gn_dnn_conv *c = &p->conv;
 	int pixels = c->h * c->w;
@@ -171,7 +180,7 @@ static void normalise(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, 
 }
 
 /* x, a gradient, behind the relu, and the batch norm's sums. */
-static void pass_relu(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, const double *z, double *x)
+static void pass_relu(const struct call *p, const struct gn_dnn_data *d, const double *z, double *x)
 {
 	const struct gn_dnn_conv *c = &p->conv;
 	int pixels = c->h * c->w;
@@ -194,8 +203,10 @@ static void pass_relu(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, 
 	}
 }
 
-static enum gn_status run(const struct gn_dnn_plan *p, const struct gn_dnn_data *d, struct gn_err *err)
+static void run(const void *args)
 {
+	const struct call *p = args;
+	const struct gn_dnn_data *d = &p->data;
 	const struct gn_dnn_conv *c = &p->conv;
 	struct gn_ref_window w = {c->n, c->c, c->h, c->w, c->out_c, c->out_h, c->out_w, c->kernel, c->stride, c->pad};
 	int window = c->kernel * c->kernel, in = c->h * c->w, out = c->out_h * c->out_w;
@@ -205,9 +216,9 @@ static enum gn_status run(const struct gn_dnn_plan *p, const struct gn_dnn_data 
 	x = widen(c->type, d->x, c->n, c->c, in);
 	y = widen(c->type, d->y, c->n, c->out_c, out);
 	weight = widen(c->type, d->weight, c->out_c, c->c, window);
-	if (!x || !y || !weight || (!z && p->pass == GN_DNN_BACKWARD_DATA_NORM)) {
-		free(x), free(y), free(weight), free(added), free(z);
-		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor", gn_dnn_pass_name(p->pass));
+	if (!x || !y || !weight || (!z && p->pass == GN_DNN_BACKWARD_DATA_NORM) || (d->added && !added)) {
+		fprintf(stderr, "no memory for an emulated %s\n", gn_dnn_pass_name(p->pass));
+		abort();
 	}
 	if (p->pass == GN_DNN_NORM_FORWARD || p->pass == GN_DNN_NORM_FORWARD_STATISTICS || p->pass == GN_DNN_NORM_BACKWARD_WEIGHT)
 		normalise(p, d, x);
@@ -232,25 +243,14 @@ static enum gn_status run(const struct gn_dnn_plan *p, const struct gn_dnn_data 
 	free(weight);
 	free(added);
 	free(z);
-	return GN_OK;
-}
-
-struct call {
-	struct gn_dnn_plan *plan;
-	struct gn_dnn_data data;
-};
-
-static enum gn_status run_call(const void *args, struct gn_err *err)
-{
-	const struct call *c = args;
-
-	return run(c->plan, &c->data, err);
 }
 
 enum gn_status gn_dnn_run(struct gn_dnn_plan *p, const struct gn_dnn_data *d, void *workspace, struct gn_err *err)
 {
-	struct call c = {p, *d};
+	struct call c = {p->conv, p->pass, *d};
 
 	(void)workspace;
-	return gn_emulate_keep_call(run_call, &c, sizeof c) ? GN_OK : run(p, d, err);
+	if (!d->x || !d->y || !d->weight || (!d->z && p->pass == GN_DNN_BACKWARD_DATA_NORM))
+		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor", gn_dnn_pass_name(p->pass));
+	return gn_emulate_call(p->stream, run, &c, sizeof c, gn_dnn_pass_name(p->pass), err);
 }

@@ -10,10 +10,11 @@ GPU_CHECKS = \
 	tests/gpu/check_pool.c \
 	data/resize.c data/resize.h data/resize_rows.c data/resize_rows.h \
 	tests/gpu/test_kernels.c
-EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo tests/gpu/emulate_graph.eo
+EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo tests/gpu/emulate_memory.eo tests/gpu/emulate_runtime.eo
+EMULATE_H = tests/gpu/emulate.h tests/gpu/emulate_queue.h tests/gpu/emulate_runtime.h
 SHELL_TESTS += tests/gpu/device.t
-EXTRA_DIST += tests/gpu/libs tests/gpu/no_host.c tests/gpu/peer tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate.h \
-	tests/gpu/emulate_graph.cc tests/gpu/emulate_graph.h
+EXTRA_DIST += tests/gpu/libs tests/gpu/no_host.c tests/gpu/peer tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate_memory.cc \
+	tests/gpu/emulate_nccl.cc tests/gpu/emulate_runtime.cc $(EMULATE_H)
 ORACLE_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) -lm
 if HAVE_CUDA
 check_PROGRAMS += tests/gpu/bench_kernels tests/gpu/test_dnn tests/gpu/test_kernels tests/gpu/test_emulated \
@@ -24,36 +25,54 @@ GPU_TESTS = tests/gpu/test_dnn tests/gpu/test_kernels tests/gpu/test_emulated te
 	tests/gpu/test_plan tests/gpu/test_plan_emulated
 tests_gpu_test_kernels_SOURCES = $(GPU_CHECKS)
 tests_gpu_test_kernels_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
-tests_gpu_test_emulated_SOURCES = $(GPU_CHECKS)
-tests_gpu_test_emulated_LDADD = $(EMULATED) $(ORACLE_LIBS) -lstdc++
-tests_gpu_test_emulated_DEPENDENCIES = $(EMULATED) libgannet_kernels.a libgannet_base.a
+tests_gpu_test_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_test_emulated_SOURCES = $(GPU_CHECKS) tests/gpu/emulate_arena.c
+tests_gpu_test_emulated_LDADD = $(EMULATED) libgannet_cuda.a $(ORACLE_LIBS) -lstdc++
+tests_gpu_test_emulated_DEPENDENCIES = $(EMULATED) libgannet_cuda.a libgannet_kernels.a libgannet_base.a
 tests_gpu_test_dnn_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_test_dnn_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 tests_gpu_test_ops_SOURCES = tests/gpu/bed.c tests/gpu/bed.h tests/gpu/ops.h tests/gpu/ops_device.c \
 	tests/gpu/ops_oracle.c tests/gpu/ops_link.c tests/gpu/test_ops.c
 tests_gpu_test_ops_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 # the operators are the library's own, on kernels that are emulated
-tests_gpu_test_ops_emulated_SOURCES = $(tests_gpu_test_ops_SOURCES) tests/gpu/emulate_blas.c tests/gpu/emulate_dnn.c
+STAND_INS = tests/gpu/emulate_arena.c tests/gpu/emulate_blas.c tests/gpu/emulate_dnn.c
+tests_gpu_test_ops_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_test_ops_emulated_SOURCES = $(tests_gpu_test_ops_SOURCES) $(STAND_INS)
 tests_gpu_test_ops_emulated_LDADD = $(EMULATED) libgannet_cuda.a $(ORACLE_LIBS) -lstdc++
 tests_gpu_test_plan_SOURCES = tests/gpu/plan_net.c tests/gpu/plan_net.h tests/gpu/plan_runs.c tests/gpu/test_plan.c
 tests_gpu_test_plan_LDADD = $(TRAIN_LIBS) $(ORACLE_LIBS) $(CRYPTO_LIBS)
-tests_gpu_test_plan_emulated_SOURCES = $(tests_gpu_test_plan_SOURCES) tests/gpu/emulate_blas.c tests/gpu/emulate_dnn.c
+tests_gpu_test_plan_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_test_plan_emulated_SOURCES = $(tests_gpu_test_plan_SOURCES) $(STAND_INS)
 tests_gpu_test_plan_emulated_LDADD = $(EMULATED) libgannet_train.a libgannet_cuda.a $(JANSSON_LIBS) $(ORACLE_LIBS) $(CRYPTO_LIBS) -lstdc++
 tests_gpu_test_plan_emulated_DEPENDENCIES = $(EMULATED) libgannet_train.a libgannet_cuda.a libgannet_kernels.a libgannet_base.a
 tests_gpu_test_ops_emulated_DEPENDENCIES = $(EMULATED) libgannet_cuda.a libgannet_kernels.a libgannet_base.a
-# the whole program on a GPU that is emulated
-check_PROGRAMS += tests/gpu/gannet_emulated
-tests_gpu_gannet_emulated_SOURCES = $(gannet_SOURCES) tests/gpu/emulate_blas.c tests/gpu/emulate_carrier.c tests/gpu/emulate_dnn.c \
-	tests/transport/copier_host.c tests/transport/copier_host.h
-tests_gpu_gannet_emulated_CCASFLAGS = $(gannet_CCASFLAGS)
-tests_gpu_gannet_emulated_LDADD = $(EMULATED) libgannet_train.a libgannet_cuda.a $(JANSSON_LIBS) $(DATA_LIBS) $(TRANSPORT_LIBS) \
+UNIT_TESTS += tests/gpu/test_runtime
+tests_gpu_test_runtime_CPPFLAGS = $(TEST_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_test_runtime_LDADD = $(EMULATED) libgannet_cuda.a $(BASE_LIBS) $(CMOCKA_LIBS) -lstdc++
+tests_gpu_test_runtime_DEPENDENCIES = $(EMULATED) libgannet_cuda.a libgannet_base.a
+# the whole program on GPUs that are emulated, and sums between ranks alone
+check_PROGRAMS += tests/gpu/comm_probe_emulated tests/gpu/gannet_emulated
+EMULATED_RANKS = $(EMULATED) tests/gpu/emulate_nccl.eo
+WRAPPED = $(AM_LDFLAGS) -Wl,--wrap=gn_comm_takes_gpu_memory
+tests_gpu_comm_probe_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_comm_probe_emulated_SOURCES = $(tests_gpu_comm_probe_SOURCES) tests/gpu/emulate_arena.c tests/gpu/emulate_carrier.c
+tests_gpu_comm_probe_emulated_LDFLAGS = $(WRAPPED)
+tests_gpu_comm_probe_emulated_LDADD = $(EMULATED_RANKS) libgannet_transport_cuda.a libgannet_cuda.a $(TRANSPORT_LIBS) \
 	$(ORACLE_LIBS) -lstdc++
-tests_gpu_gannet_emulated_DEPENDENCIES = $(EMULATED) libgannet_train.a libgannet_cuda.a libgannet_data.a libgannet_transport.a \
+tests_gpu_comm_probe_emulated_DEPENDENCIES = $(EMULATED_RANKS) libgannet_transport_cuda.a libgannet_cuda.a libgannet_transport.a \
 	libgannet_kernels.a libgannet_base.a
+tests_gpu_gannet_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_gannet_emulated_SOURCES = $(gannet_SOURCES) $(STAND_INS) tests/gpu/emulate_carrier.c
+tests_gpu_gannet_emulated_CCASFLAGS = $(gannet_CCASFLAGS)
+tests_gpu_gannet_emulated_LDFLAGS = $(WRAPPED)
+tests_gpu_gannet_emulated_LDADD = $(EMULATED_RANKS) libgannet_train.a libgannet_transport_cuda.a libgannet_cuda.a $(JANSSON_LIBS) \
+	$(DATA_LIBS) $(TRANSPORT_LIBS) $(ORACLE_LIBS) -lstdc++
+tests_gpu_gannet_emulated_DEPENDENCIES = $(EMULATED_RANKS) libgannet_train.a libgannet_transport_cuda.a libgannet_cuda.a \
+	libgannet_data.a libgannet_transport.a libgannet_kernels.a libgannet_base.a
 endif
-CLEANFILES += $(EMULATED)
+CLEANFILES += $(EMULATED) tests/gpu/emulate_nccl.eo
 # nvcc knows a C++ compiler that fits
-EMULATE = $(NVCC) -std=c++17 -O2 -g -DGN_CUDA_EMULATE -I$(top_srcdir) $(NVCC_SANITIZE) \
+EMULATE = $(NVCC) -std=c++17 -O2 -g -D_GNU_SOURCE -DGN_CUDA_EMULATE -I$(top_srcdir) $(NVCC_SANITIZE) \
 	-Xcompiler -Wall,-Wextra,-Wno-unknown-pragmas,-fno-exceptions -x c++ -c
 .cu.eo:
 	@$(MKDIR_P) $(@D)
@@ -61,14 +80,14 @@ EMULATE = $(NVCC) -std=c++17 -O2 -g -DGN_CUDA_EMULATE -I$(top_srcdir) $(NVCC_SAN
 .cc.eo:
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)$(EMULATE) -o $@ $<
-$(EMULATED): $(CU_INCLUDED) tests/gpu/emulate.h tests/gpu/emulate_graph.h
+$(EMULATED) tests/gpu/emulate_nccl.eo: $(CU_INCLUDED) $(EMULATE_H)
 
 # Ranks that sum GPU memory.
-EXTRA_DIST += tests/gpu/comm.t tests/gpu/machine.t tests/gpu/train.t
+EXTRA_DIST += tests/gpu/comm.t tests/gpu/guarded.t tests/gpu/machine.t tests/gpu/train.t
 if HAVE_CUDA
 check_PROGRAMS += tests/gpu/comm_probe
 tests_gpu_comm_probe_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_comm_probe_SOURCES = tests/gpu/comm_probe.c tests/transport/exit_code.h
 tests_gpu_comm_probe_LDADD = $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS)
-SHELL_TESTS += tests/gpu/comm.t tests/gpu/machine.t tests/gpu/train.t
+SHELL_TESTS += tests/gpu/comm.t tests/gpu/guarded.t tests/gpu/machine.t tests/gpu/train.t
 endif

@@ -5,23 +5,24 @@ set -u
 # shellcheck source=tests/transport/common.sh
 . "$GN_SOURCE/tests/transport/common.sh"
 export OMP_NUM_THREADS=1
-program=$GN_BUILD/tests/gpu/gannet_emulated kind="an emulated GPU"
+program=$GN_BUILD/tests/gpu/gannet_emulated kind="an emulated GPU" nccl=1 comm=ucx
 if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
 	program=$gannet kind="a GPU"
+	(($(nvidia-smi -L | grep -c '^GPU') > 1)) || nccl= # which wants one for each rank
 fi
 data=$scratch/data
 photos=$scratch/photos # larger than what is made of them
 "$program" pack --synthetic 24 --classes 4 --size 16x16 --out "$data" >"$scratch/log" 2>&1 || cat "$scratch/log" >&2
 "$program" pack --synthetic 24 --classes 4 --size 150x90 --out "$photos" >"$scratch/log" 2>&1 || cat "$scratch/log" >&2
 
-# train NAME RANKS DEVICE OPTIONS...: its log in NAME.jsonl, what it says in NAME.out; several ranks on one GPU sum by UCX
+# train NAME RANKS DEVICE OPTIONS...: its log in NAME.jsonl, what it says in NAME.out; several ranks on GPUs sum by $comm
 train() {
 	local name=$1 ranks=$2 device=$3 started=()
 	shift 3
 	rm -f "$scratch/$name.jsonl"
 	((ranks == 1)) || started=("$gannet" launch -n "$ranks" --)
 	timeout -k 5 200 "${started[@]}" "$program" train --data "$data" --model resnet20 --side 16 --batch 2 --steps 4 --lr 0.02 \
-		--log-every 1 --device "$device" --comm "$([[ $device == cuda ]] && echo ucx || echo auto)" --log "$scratch/$name.jsonl" "$@" \
+		--log-every 1 --device "$device" --comm "$([[ $device == cuda ]] && echo $comm || echo auto)" --log "$scratch/$name.jsonl" "$@" \
 		>"$scratch/$name.out" 2>&1
 }
 sha() { grep -o '"params_sha256": *"[0-9a-f]*"' "$scratch/$1.jsonl"; }
@@ -76,7 +77,7 @@ divided() {
 	train whole-batch 1 cuda --model lenet --side 28 --batch 8 --lr 0.01 --steps 3 &&
 		train half-batches 2 cuda --model lenet --side 28 --batch 4 --lr 0.01 --steps 3 || { tell whole-batch; tell half-batches; return 1; }
 	# the second rank of those that are emulated has no graphs
-	grep -qE 'a step as (one graph|[0-9]+ graphs) of' "$scratch/whole-batch.out" && grep -qE 'a step as [0-9]+ graphs of' "$scratch/half-batches.out" ||
+	grep -qE 'a step as (one graph|[0-9]+ graphs?) of' "$scratch/whole-batch.out" && grep -qE 'a step as [0-9]+ graphs? of' "$scratch/half-batches.out" ||
 		{ tell whole-batch; tell half-batches; return 1; }
 	follows whole-batch half-batches loss 1e-3 && follows whole-batch half-batches grad_norm 1e-3
 }
@@ -96,6 +97,31 @@ direct() {
 	alike small direct
 }
 check "so are those of sums straight from GPU memory" direct
+
+by_nccl() { # HOW: --comm
+	local comm=$1
+	train "by-$1" 2 cuda --bucket 16K || { tell "by-$1"; return 1; }
+	if [[ $1 == nccl ]]; then grep -q 'GPU memory: nccl 2' "$scratch/by-$1.out"; else grep -q 'summed by .*measured: nccl .* ucx' "$scratch/by-$1.out"; fi ||
+		{ tell "by-$1"; return 1; }
+	alike small "by-$1"
+}
+if [[ $nccl ]]; then
+	check "and of those by NCCL" by_nccl nccl
+	check "and by what was measured to be faster" by_nccl auto
+else
+	skip "sums by NCCL" "one GPU for two ranks"
+fi
+refused() { # CODE PATTERN COMMAND...
+	local code=$1 pattern=$2
+	shift 2
+	"$@"
+	[[ $? == "$code" ]] && grep -Eq -e "$pattern" "$scratch/refused.out" || { tell refused; return 1; }
+}
+no_nccl() {
+	refused 2 '--comm nccl: .*NCCL sums the memory of GPUs alone' train refused 1 host --comm nccl &&
+		refused 2 '--comm nccl: .* because --sync-bn updates on the host: use --comm ucx or auto' train refused 2 cuda --comm nccl --sync-bn all
+}
+check "where the host sums, --comm nccl is refused" no_nccl
 
 resumed() {
 	train all 2 cuda --schedule constant --checkpoint "$scratch/all" &&
@@ -177,7 +203,8 @@ too_large() {
 }
 check "a batch that memory cannot hold is refused, with one that fits" too_large
 
-dies() {
+dies() { # --comm
+	local comm=$1
 	train dies 2 cuda --steps 100000 --schedule constant --lr 1e-4 &
 	local run=$! victim
 	await_line 60 3 '"event": "step"' "$scratch/dies.jsonl" || { kill "$run"; tell dies; return 1; }
@@ -185,9 +212,10 @@ dies() {
 	victim=$(pgrep -n -f "$program train --data $data")
 	kill -9 "$victim"
 	wait "$run" && return 1
-	grep -E 'rank [01] on .* is lost' "$scratch/dies.out" && return 0
+	grep -E 'rank [01] on .* is lost: its connection closed' "$scratch/dies.out" && return 0
 	tell dies
 	return 1
 }
-check "a rank that dies is named by the other" dies
+check "a rank that dies is named by the other" dies ucx
+[[ ! $nccl ]] || check "so is one whose sums are NCCL's, which is aborted" dies nccl
 finish

@@ -1,0 +1,254 @@
+/* The emulated machine's memory: what is allocated and pinned, and copies between. */
+#include "tests/gpu/emulate_runtime.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+using namespace emulate;
+
+static const size_t MEMORY_BYTES = (size_t)4 << 30, PAGE = 4096, ALIGN = 512;
+#ifdef __SANITIZE_ADDRESS__
+static const int by_pages = 0; /* AddressSanitizer sees where a piece of the heap ends */
+#else
+static const int by_pages = 1;
+#endif
+
+/* The host's that is pinned, and the devices'. */
+enum kind { PINNED, REGISTERED, DEVICE };
+
+struct piece {
+	size_t bytes;
+	enum kind kind;
+	int ordinal;
+	char *mapped; /* of a device's: whole pages, and one behind them that nobody may touch */
+	size_t mapped_bytes;
+};
+
+struct memory {
+	std::mutex lock;
+	std::map<const char *, piece> pieces;
+	std::map<int, size_t> used; /* by device */
+};
+
+static memory &m(void)
+{
+	static memory *only = new memory();
+
+	return *only;
+}
+
+/* The piece that has all of it; NULL: memory that nobody knows, of the host. *cut: it ends, or begins, within a piece. */
+static const piece *find(const void *at, size_t bytes, int *cut)
+{
+	const char *first = (const char *)at;
+	auto above = m().pieces.upper_bound(first);
+
+	*cut = above != m().pieces.end() && above->first < first + bytes;
+	if (above == m().pieces.begin())
+		return NULL;
+	above--;
+	if (first >= above->first + above->second.bytes)
+		return NULL;
+	*cut = first + bytes > above->first + above->second.bytes;
+	return &above->second;
+}
+
+void emulate::open_memory(int open)
+{
+	std::unique_lock<std::mutex> held(m().lock);
+
+	if (!by_pages || !guarded())
+		return;
+	for (auto &p : m().pieces)
+		if (p.second.kind == DEVICE)
+			(void)mprotect(p.second.mapped, p.second.mapped_bytes - PAGE, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+/* --- allocation --- */
+
+/* Ends at the page that nobody may touch, as nearly as alignment lets it. */
+static char *map(size_t bytes, piece *p)
+{
+	size_t whole = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+	void *at = NULL;
+
+	if (!by_pages)
+		return posix_memalign(&at, ALIGN, bytes) ? NULL : (char *)at;
+	p->mapped_bytes = (whole + PAGE - 1) / PAGE * PAGE + PAGE;
+	at = mmap(NULL, p->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (at == MAP_FAILED)
+		return NULL;
+	p->mapped = (char *)at;
+	(void)mprotect(p->mapped + p->mapped_bytes - PAGE, PAGE, PROT_NONE);
+	if (guarded())
+		(void)mprotect(p->mapped, p->mapped_bytes - PAGE, PROT_NONE);
+	return p->mapped + p->mapped_bytes - PAGE - whole;
+}
+
+cudaError_t cudaMalloc(void **out, size_t bytes)
+{
+	std::unique_lock<std::mutex> held(m().lock);
+	int ordinal = current_device();
+	piece p = {bytes, DEVICE, ordinal, NULL, 0};
+	char *at;
+
+	if (thread_records())
+		return answer(cudaErrorStreamCaptureUnsupported);
+	if (bytes > MEMORY_BYTES - m().used[ordinal] || !(at = map(bytes, &p)))
+		return answer(cudaErrorMemoryAllocation);
+	m().used[ordinal] += bytes;
+	m().pieces[at] = p;
+	*out = at;
+	return cudaSuccess;
+}
+
+/* As the runtime's, it waits for the device. */
+cudaError_t cudaFree(void *at)
+{
+	const char *key = (const char *)at;
+
+	if (!at)
+		return cudaSuccess;
+	if (thread_records())
+		return answer(cudaErrorStreamCaptureUnsupported);
+	{
+		std::unique_lock<std::mutex> held(m().lock);
+
+		if (!m().pieces.count(key) || m().pieces[key].kind != DEVICE)
+			return answer(cudaErrorInvalidValue);
+	}
+	drain_device(current_device());
+	std::unique_lock<std::mutex> held(m().lock);
+	piece p = m().pieces[key];
+
+	m().pieces.erase(key);
+	m().used[p.ordinal] -= p.bytes;
+	if (by_pages)
+		(void)munmap(p.mapped, p.mapped_bytes);
+	else
+		free(at);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+	std::unique_lock<std::mutex> held(m().lock);
+
+	*total = MEMORY_BYTES;
+	*free_bytes = MEMORY_BYTES - m().used[current_device()];
+	return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+	std::unique_lock<std::mutex> held(m().lock);
+
+	(void)flags;
+	if (thread_records())
+		return answer(cudaErrorStreamCaptureUnsupported);
+	if (posix_memalign(out, PAGE, bytes))
+		return answer(cudaErrorMemoryAllocation);
+	m().pieces[(const char *)*out] = piece{bytes, PINNED, -1, NULL, 0};
+	return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *at)
+{
+	std::unique_lock<std::mutex> held(m().lock);
+
+	if (!m().pieces.erase((const char *)at))
+		return answer(cudaErrorInvalidValue);
+	free(at);
+	return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned flags)
+{
+	std::unique_lock<std::mutex> held(m().lock);
+	int cut;
+
+	(void)flags;
+	if (find(at, bytes, &cut) || cut)
+		return answer(cudaErrorHostMemoryAlreadyRegistered);
+	m().pieces[(const char *)at] = piece{bytes, REGISTERED, -1, NULL, 0};
+	return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *at)
+{
+	std::unique_lock<std::mutex> held(m().lock);
+
+	return answer(m().pieces.erase((const char *)at) ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
+}
+
+/* --- copies --- */
+
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
+{
+	int cut;
+	{
+		std::unique_lock<std::mutex> held(m().lock);
+		const piece *p = find(to, bytes, &cut);
+
+		if (!p || p->kind != DEVICE || cut)
+			return answer(cudaErrorInvalidValue);
+	}
+	return queue(s, [=] { return memset(to, byte, bytes), 1; });
+}
+
+/* Of the device's memory it returns before it is done. */
+cudaError_t cudaMemset(void *to, int byte, size_t bytes)
+{
+	return thread_records() ? answer(cudaErrorStreamCaptureUnsupported) : cudaMemsetAsync(to, byte, bytes, legacy_stream());
+}
+
+/* Where a copy goes is seen from the addresses; kind has to agree. */
+static int agrees(enum cudaMemcpyKind kind, const piece *to, const piece *from)
+{
+	int up = to && to->kind == DEVICE, down = from && from->kind == DEVICE;
+
+	return kind == cudaMemcpyDefault || kind == (up && down ? cudaMemcpyDeviceToDevice : up ? cudaMemcpyHostToDevice :
+						     down	 ? cudaMemcpyDeviceToHost :
+								   cudaMemcpyHostToHost);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
+{
+	int cut_to, cut_from, known_to, known_from;
+	std::shared_ptr<std::vector<char>> kept;
+	cudaError_t code;
+	{
+		std::unique_lock<std::mutex> held(m().lock);
+		const piece *t = find(to, bytes, &cut_to), *f = find(from, bytes, &cut_from);
+
+		if (cut_to || cut_from || !agrees(kind, t, f))
+			return answer(cudaErrorInvalidValue);
+		known_to = t != NULL;
+		known_from = f != NULL;
+	}
+	/* a graph would read and write it when it is launched */
+	if ((!known_to || !known_from) && records(s))
+		return answer(cudaErrorStreamCaptureUnsupported);
+	if (!known_from)
+		kept = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
+	code = queue(s, [=] { return memcpy(to, kept ? kept->data() : from, bytes), 1; });
+	if (code == cudaSuccess && !known_to)
+		drain(s);
+	return code;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+	cudaError_t code = thread_records() ? answer(cudaErrorStreamCaptureUnsupported) :
+					      cudaMemcpyAsync(to, from, bytes, kind, legacy_stream());
+
+	if (code == cudaSuccess)
+		drain(legacy_stream());
+	return code;
+}

@@ -1,0 +1,27 @@
+/* How work gets to a GPU that is emulated (emulate_runtime.h): for kernels (emulate.h) and, in C, for what stands in place of
+ * libraries. It runs behind what the stream was given before, or becomes part of the graph that is recorded from it.
+ *
+ * Thread safety: as kernels/cuda/device.h.
+ */
+#ifndef GN_TESTS_GPU_EMULATE_QUEUE_H
+#define GN_TESTS_GPU_EMULATE_QUEUE_H
+
+#include "kernels/cuda/device.h"
+
+#ifdef __cplusplus
+#include <functional>
+
+enum gn_status gn_emulate_queue(const struct gn_cuda_stream *s, const std::function<void()> &work, const char *name,
+				struct gn_err *err);
+
+extern "C" {
+#endif
+
+/* run(args) with a copy of bytes of args. */
+enum gn_status gn_emulate_call(const struct gn_cuda_stream *s, void (*run)(const void *args), const void *args, size_t bytes,
+			       const char *name, struct gn_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

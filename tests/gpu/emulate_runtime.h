@@ -1,0 +1,54 @@
+/* The CUDA runtime of a machine whose GPUs are emulated: the functions of cuda_runtime_api.h that Gannet calls, so that
+ * everything of Gannet but kernels' machine code and NVIDIA's libraries runs as it is where there is no GPU.
+ *
+ * Work runs when a GPU would: later, in the order of its stream, in no order between streams but what events ask for. A thread
+ * does it, which lets streams pause at random, so that what is not waited for is not there. What a GPU or its driver refuses is
+ * refused: memory beyond what there is, waiting within a recording, events of another GPU, copies out of allocated memory. Copies
+ * of memory that is not pinned read it at once, and block until it is written.
+ *
+ * The environment says which machine it is:
+ *   GANNET_EMULATED_GPUS   how many (2)
+ *   GANNET_EMULATED_SEED   of the pauses (1). 0: nothing is done before somebody waits or asks for it, and outside of such calls
+ *                          the device's memory may not be touched: who does so on the host crashes (not under
+ *                          AddressSanitizer, which looks at bounds instead)
+ * Events' times are the same for all, so that what is chosen by measuring is the same in every run. cuda:1 records no graphs, so that both
+ * ways are gone.
+ *
+ * Thread safety: as the runtime's; the current device belongs to the thread.
+ */
+#ifndef GN_TESTS_GPU_EMULATE_RUNTIME_H
+#define GN_TESTS_GPU_EMULATE_RUNTIME_H
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+namespace emulate
+{
+
+/* Called again and again until it returns nonzero: it is done. Not called while anything else of the process's GPUs runs. */
+typedef std::function<int()> work;
+
+/* Queues, or records. */
+cudaError_t queue(cudaStream_t s, const work &w);
+/* Blocks until all of the stream's work is done, or of all streams of the device. */
+void drain(cudaStream_t s);
+void drain_device(int ordinal);
+
+int device_count(void);
+int current_device(void);
+/* The stream named 0 of the current device. */
+cudaStream_t legacy_stream(void);
+/* Nonzero: the stream is recorded; the calling thread records one. */
+int records(cudaStream_t s);
+int thread_records(void);
+/* What a call returns: kept for cudaGetLastError. */
+cudaError_t answer(cudaError_t code);
+/* Whether the device's memory is out of the host's reach. */
+int guarded(void);
+
+/* emulate_memory.cc. Opens (or closes) the device's memory to the processor. */
+void open_memory(int open);
+
+} // namespace emulate
+#endif

@@ -1,0 +1,234 @@
+/* The emulated machine itself: that what is not waited for is not there, and that what a GPU refuses is refused. */
+#include "tests/gpu/emulate_queue.h"
+
+#include "kernels/cuda/internal.h"
+#include "tests/test.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct machine {
+	struct gn_cuda_device *device;
+	struct gn_cuda_stream *streams[2];
+	float *memory, *pinned;
+};
+
+enum { COUNT = 1000, BYTES = COUNT * sizeof(float) };
+
+static int set_up(void **state)
+{
+	struct machine *m = calloc(1, sizeof *m);
+	struct gn_err err;
+
+	assert_non_null(m);
+	assert_ok(gn_cuda_device_create(0, &m->device, &err));
+	for (int i = 0; i < 2; i++)
+		assert_ok(gn_cuda_stream_create(m->device, &m->streams[i], &err));
+	assert_int_equal(cudaMalloc((void **)&m->memory, BYTES), cudaSuccess);
+	assert_ok(gn_cuda_pinned_alloc(m->device, BYTES, (void **)&m->pinned, &err));
+	*state = m;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct machine *m = *state;
+
+	for (int i = 0; i < 2; i++)
+		gn_cuda_stream_destroy(m->streams[i]);
+	gn_cuda_pinned_free(m->device, m->pinned);
+	assert_int_equal(cudaFree(m->memory), cudaSuccess);
+	gn_cuda_device_destroy(m->device);
+	free(m);
+	return 0;
+}
+
+/* --- a stream that is held up --- */
+
+static void hold(const void *args)
+{
+	atomic_int *released = *(atomic_int *const *)args;
+
+	while (!atomic_load(released))
+		usleep(100);
+}
+
+/* Nothing of the machine goes on before *released is set. */
+static void hold_up(struct gn_cuda_stream *s, atomic_int *released)
+{
+	struct gn_err err;
+
+	assert_ok(gn_emulate_call(s, hold, &released, sizeof released, "hold", &err));
+}
+
+static void test_later(void **state)
+{
+	struct machine *m = *state;
+	atomic_int released = 0;
+	struct gn_cuda_event *event;
+	struct gn_err err;
+	int done = 1;
+
+	assert_ok(gn_cuda_event_create(m->device, 0, &event, &err));
+	assert_ok(gn_cuda_fill(m->streams[0], m->memory, 0, BYTES, &err));
+	assert_ok(gn_cuda_stream_wait(m->streams[0], &err));
+	m->pinned[0] = 1;
+	hold_up(m->streams[0], &released);
+	assert_ok(gn_cuda_copy(m->streams[0], m->pinned, m->memory, BYTES, &err));
+	assert_ok(gn_cuda_event_record(event, m->streams[0], &err));
+	assert_ok(gn_cuda_event_done(event, &done, &err));
+	assert_false(done);
+	assert_true(m->pinned[0] == 1);
+	atomic_store(&released, 1);
+	assert_ok(gn_cuda_event_wait(event, &err));
+	assert_true(m->pinned[0] == 0);
+	gn_cuda_event_destroy(event);
+}
+
+static void add_one(const void *args)
+{
+	float *x = *(float *const *)args;
+
+	*x = *x * 2 + 1;
+}
+
+/* Two streams in turns; without the events they would go each for itself. */
+static void test_order_between_streams(void **state)
+{
+	struct machine *m = *state;
+	struct gn_cuda_event *event;
+	struct gn_err err;
+	float expected = 0;
+
+	assert_ok(gn_cuda_event_create(m->device, 0, &event, &err));
+	assert_ok(gn_cuda_fill(m->streams[0], m->memory, 0, BYTES, &err));
+	for (int i = 0; i < 20; i++) {
+		assert_ok(gn_emulate_call(m->streams[i % 2], add_one, &m->memory, sizeof m->memory, "add", &err));
+		expected = expected * 2 + 1;
+		assert_ok(gn_cuda_event_record(event, m->streams[i % 2], &err));
+		assert_ok(gn_cuda_stream_after(m->streams[(i + 1) % 2], event, &err));
+	}
+	assert_ok(gn_cuda_copy(m->streams[0], m->pinned, m->memory, BYTES, &err));
+	assert_ok(gn_cuda_stream_wait(m->streams[0], &err));
+	assert_true(m->pinned[0] == expected);
+	gn_cuda_event_destroy(event);
+}
+
+/* It may be used again when the call has returned. */
+static void test_memory_that_is_not_pinned(void **state)
+{
+	struct machine *m = *state;
+	atomic_int released = 0;
+	struct gn_err err;
+	float given = 7, got = 0;
+
+	hold_up(m->streams[0], &released);
+	assert_ok(gn_cuda_copy(m->streams[0], m->memory, &given, sizeof given, &err));
+	given = 8;
+	atomic_store(&released, 1);
+	assert_ok(gn_cuda_copy(m->streams[0], &got, m->memory, sizeof got, &err));
+	assert_true(got == 7);
+}
+
+/* --- refused --- */
+
+static void test_recording(void **state)
+{
+	struct machine *m = *state;
+	struct gn_cuda_graph *graph;
+	struct gn_cuda_event *event;
+	struct gn_err err;
+	void *more;
+	float local = 3;
+	size_t nodes;
+
+	assert_ok(gn_cuda_event_create(m->device, 0, &event, &err));
+	assert_ok(gn_cuda_fill(m->streams[0], m->memory, 0, BYTES, &err));
+	assert_ok(gn_cuda_graph_begin(m->streams[0], &err));
+	assert_ok(gn_emulate_call(m->streams[0], add_one, &m->memory, sizeof m->memory, "add", &err));
+	assert_int_equal(gn_cuda_stream_wait(m->streams[0], &err), GN_ERR_FAILED);
+	assert_int_equal(gn_cuda_event_record(event, m->streams[0], &err), GN_ERR_FAILED);
+	assert_int_equal(gn_cuda_copy(m->streams[0], m->memory, &local, sizeof local, &err), GN_ERR_FAILED);
+	assert_int_equal(cudaMalloc(&more, 1), cudaErrorStreamCaptureUnsupported);
+	assert_ok(gn_cuda_graph_end(m->streams[0], &graph, &nodes, &err));
+	assert_int_equal(nodes, 1);
+	for (int i = 0; i < 3; i++)
+		assert_ok(gn_cuda_graph_launch(graph, m->streams[0], &err));
+	assert_ok(gn_cuda_copy(m->streams[0], m->pinned, m->memory, BYTES, &err));
+	assert_ok(gn_cuda_stream_wait(m->streams[0], &err));
+	assert_true(m->pinned[0] == 7);
+	gn_cuda_graph_destroy(graph);
+	gn_cuda_event_destroy(event);
+}
+
+static void test_what_is_no_copy(void **state)
+{
+	struct machine *m = *state;
+	struct gn_cuda_device *other;
+	struct gn_cuda_event *event;
+	struct gn_err err;
+	void *more;
+
+	assert_int_equal(gn_cuda_copy(m->streams[0], m->pinned, m->memory + 1, BYTES, &err), GN_ERR_FAILED);
+	assert_int_equal(gn_cuda_fill(m->streams[0], m->pinned, 0, 4, &err), GN_ERR_FAILED);
+	assert_int_equal(cudaMemcpyAsync(m->pinned, m->memory, 4, cudaMemcpyHostToDevice, m->streams[0]->native),
+			 cudaErrorInvalidValue);
+	assert_int_equal(cudaMalloc(&more, (size_t)1 << 40), cudaErrorMemoryAllocation);
+	assert_int_equal(cudaGetLastError(), cudaErrorMemoryAllocation);
+	assert_int_equal(cudaGetLastError(), cudaSuccess);
+	/* an event of another GPU */
+	assert_ok(gn_cuda_device_create(1, &other, &err));
+	assert_ok(gn_cuda_event_create(other, 0, &event, &err));
+	assert_int_equal(gn_cuda_event_record(event, m->streams[0], &err), GN_ERR_FAILED);
+	gn_cuda_event_destroy(event);
+	gn_cuda_device_destroy(other);
+}
+
+/* --- the host, where it should not be; processes of their own, before this one has a machine --- */
+
+/* How a process ends that looks at what cudaMalloc gave it, or writes behind that. */
+static int end_of(const char *seed, int behind)
+{
+	pid_t child = fork();
+	int status = 0;
+	char *at;
+
+	if (!child) {
+		signal(SIGSEGV, SIG_DFL);
+		setenv("GANNET_EMULATED_SEED", seed, 1);
+		if (cudaMalloc((void **)&at, 512) == cudaSuccess)
+			at[behind ? 512 : 0] = 1;
+		_exit(0);
+	}
+	assert_true(waitpid(child, &status, 0) == child);
+	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void test_host_in_the_devices_memory(void **state)
+{
+	(void)state;
+#ifdef __SANITIZE_ADDRESS__
+	skip();
+#endif
+	assert_int_equal(end_of("1", 0), 0);
+	assert_int_equal(end_of("1", 1), SIGSEGV);
+	assert_int_equal(end_of("0", 0), SIGSEGV);
+}
+
+int main(void)
+{
+	const struct CMUnitTest processes[] = {cmocka_unit_test(test_host_in_the_devices_memory)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_later), cmocka_unit_test(test_order_between_streams),
+		cmocka_unit_test(test_memory_that_is_not_pinned), cmocka_unit_test(test_recording),
+		cmocka_unit_test(test_what_is_no_copy),
+	};
+	int failed = cmocka_run_group_tests(processes, NULL, NULL);
+
+	setenv("GANNET_EMULATED_SEED", "1", 1);
+	return failed + cmocka_run_group_tests(tests, set_up, tear_down);
+}
