@@ -51,7 +51,7 @@ static const struct gn_option table[] = {
 	{.name = "brief",
 	 .kind = GN_OPTION_FLAG,
 	 .offset = offsetof(struct options, brief),
-	 .help = "only the largest deviation of each kind"},
+	 .help = "only the largest deviation of each kind, and what fails"},
 	{.name = "json",
 	 .kind = GN_OPTION_FLAG,
 	 .offset = offsetof(struct options, json),
@@ -136,7 +136,7 @@ static void take_row(void *context, const struct gn_golden_row *row)
 
 	p->rounding += row->verdict == GN_GOLDEN_ROUNDING;
 	p->failed += row->verdict == GN_GOLDEN_FAIL;
-	if (!p->o->brief) {
+	if (!p->o->brief || row->verdict == GN_GOLDEN_FAIL) {
 		print_row(p, row);
 		return;
 	}

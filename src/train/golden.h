@@ -39,7 +39,8 @@ const char *gn_golden_title(const struct gn_golden *g);
  * factor of at most 1 +- 2^-19: on average 1e-6, about four times what tests/kernels finds as the error of one
  * convolution in float (the oracle: 2^-24, the rounding of the parameters; tf32 and fp16 2^-10 and bf16 2^-7, theirs). Row by row the largest change is kept;
  * tensors share the largest among all of one quantity, as a unit of a relu that flips changes some and spares others,
- * and a loss shares those of the steps before. Up to twice that is GN_GOLDEN_ROUNDING, beyond it GN_GOLDEN_FAIL.
+ * and a loss shares those of the steps before. Up to twice that is GN_GOLDEN_ROUNDING. While anything is beyond that, up to nine
+ * more times; what still is, is GN_GOLDEN_FAIL.
  *
  * With bf16 the bounds are: loss at step one 3e-2, later 2e-1; logits 5e-2; gradients 2e-1; statistics 1e-2, parameters 1e-1;
  * evaluation logits 1e-1. With fp16 and tf32 a quarter of these. */

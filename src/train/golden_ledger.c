@@ -132,13 +132,17 @@ static void share_rounding(struct gn_ledger *l)
 				l->entries[i].row.rounding = l->entries[k].row.rounding;
 }
 
-void gn_ledger_excuse(struct gn_ledger *l, double tolerance)
+size_t gn_ledger_excuse(struct gn_ledger *l, double tolerance)
 {
+	size_t failed = 0;
+
 	share_rounding(l);
 	for (size_t i = 0; i < l->entry_count; i++) {
 		struct gn_golden_row *row = &l->entries[i].row;
 
 		if (row->verdict != GN_GOLDEN_OK && row->deviation <= tolerance * row->rounding)
 			row->verdict = GN_GOLDEN_ROUNDING;
+		failed += row->verdict == GN_GOLDEN_FAIL;
 	}
+	return failed;
 }

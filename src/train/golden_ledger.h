@@ -47,7 +47,8 @@ void gn_ledger_single(struct gn_ledger *l, const char *quantity, const char *nam
 size_t gn_ledger_judge(struct gn_ledger *l);
 /* After each repeated one: keeps the largest change. */
 void gn_ledger_keep_rounding(struct gn_ledger *l);
-/* At the end: what is beyond its bound but at most tolerance times its rounding is GN_GOLDEN_ROUNDING. */
-void gn_ledger_excuse(struct gn_ledger *l, double tolerance);
+/* After some of them, and again after more: what is beyond its bound but at most tolerance times its rounding is GN_GOLDEN_ROUNDING.
+ * Returns how many are beyond that, too. */
+size_t gn_ledger_excuse(struct gn_ledger *l, double tolerance);
 
 #endif
