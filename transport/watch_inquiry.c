@@ -208,7 +208,8 @@ void gn_watch_inquiry_lose(struct gn_watch *w, int rank, const char *how)
 	q->open = 0;
 	snprintf(q->how, sizeof q->how, "%s", how);
 	memset(q->present, 0, (size_t)w->options.size);
-	if (w->options.recorder && !w->said_goodbye)
+	/* the only one that is left tells of itself */
+	if (w->options.recorder && !w->said_goodbye && w->options.size > 2)
 		ask_all(w, 0);
 	if (!q->open)
 		gn_watch_inquiry_settle(w);
