@@ -204,16 +204,16 @@ too_large() {
 check "a batch that memory cannot hold is refused, with one that fits" too_large
 
 dies() { # --comm
-	local comm=$1
-	train dies 2 cuda --steps 100000 --schedule constant --lr 1e-4 &
+	local comm=$1 name=dies-$1
+	train "$name" 2 cuda --steps 100000 --schedule constant --lr 1e-4 &
 	local run=$! victim
-	await_line 60 3 '"event": "step"' "$scratch/dies.jsonl" || { kill "$run"; tell dies; return 1; }
+	await_line 60 3 '"event": "step"' "$scratch/$name.jsonl" || { kill "$run"; tell "$name"; return 1; }
 	# the last rank started
 	victim=$(pgrep -n -f "$program train --data $data")
 	kill -9 "$victim"
 	wait "$run" && return 1
-	grep -E 'rank [01] on .* is lost: its connection closed' "$scratch/dies.out" && return 0
-	tell dies
+	grep -E 'rank [01] on .* is lost: its connection closed' "$scratch/$name.out" && return 0
+	tell "$name"
 	return 1
 }
 check "a rank that dies is named by the other" dies ucx
