@@ -10,7 +10,9 @@ gannet_SOURCES = \
 	src/cmd/bench_p2p.c \
 	src/cmd/bench_row.c src/cmd/bench_row.h \
 	src/cmd/bench_shared.c \
-	src/cmd/bench_train.c src/cmd/bench_train.h \
+	src/cmd/bench_train.c src/cmd/bench_train.h src/cmd/bench_train_internal.h \
+	src/cmd/bench_train_gpu.c \
+	src/cmd/bench_train_report.c \
 	src/cmd/cmd.c src/cmd/cmd.h \
 	src/cmd/eval.c \
 	src/cmd/export.c \

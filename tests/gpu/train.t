@@ -193,6 +193,20 @@ in_half() { # with bounds of its own, which emulated arithmetic does not need ex
 }
 check "resnet18 in fp16 is the reference's" in_half
 
+# its losses are those of the host, and of several ranks gradients are summed on the GPUs
+benched() { # COMM
+	local where
+	for where in host "cuda --comm $1"; do
+		# shellcheck disable=SC2086 # three words
+		timeout -k 5 100 "$gannet" launch -n 2 -- "$program" bench train --device $where --model resnet20 --side 16 --batch 2 --iters 3 --warmup 1 \
+			--json >"$scratch/bench-${where%% *}" 2>"$scratch/bench.err" || { cat "$scratch/bench.err"; return 1; }
+	done
+	near <(grep -o '"losses": \[[^]]*' "$scratch/bench-cuda" | grep -o '[0-9.]*' | head -n 4) \
+		<(grep -o '"losses": \[[^]]*' "$scratch/bench-host" | grep -o '[0-9.]*' | head -n 4) 1e-3 && grep -q "between the ranks' sums" "$scratch/bench-cuda"
+}
+[[ ! $host ]] || check "bench train of two ranks does so" benched "$comm"
+[[ ! $host || ! $nccl ]] || check "so it does by NCCL" benched nccl
+
 # more than any GPU has
 too_large() {
 	timeout -k 5 60 "$program" bench train --device cuda --model resnet50 --batch 2048 --iters 1 >"$scratch/large.out" 2>&1

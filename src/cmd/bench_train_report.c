@@ -1,0 +1,138 @@
+#include "src/cmd/bench_train_internal.h"
+
+#include "src/base/json.h"
+#include "src/train/plan_cost.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const part_names[PARTS] = {"forward", "backward", "communication_exposed", "optimizer", "step"};
+
+static enum gn_status gather(struct train_bench *b, struct gn_err *err)
+{
+	double all[3] = {b->first_begins_s, b->first_ends_s, (double)b->peak_bytes};
+	enum gn_status status = gn_comm_allreduce(b->comm, all, 3, GN_F64, gn_reduce_max(GN_F64), err);
+
+	for (int i = 0; i < PARTS && !status; i++)
+		status = gn_comm_allreduce(b->comm, b->times[i], (size_t)b->o->iters, GN_F64, gn_reduce_max(GN_F64), err);
+	b->first_begins_s = all[0];
+	b->first_ends_s = all[1];
+	b->peak_bytes = (uint64_t)all[2];
+	return status;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* Of sorted times. */
+static double median_of(const double *times, int64_t n)
+{
+	return n % 2 ? times[n / 2] : (times[n / 2 - 1] + times[n / 2]) / 2;
+}
+
+/* Of a rank's step, each operator's passes over its tensors; without the update. */
+static void add_up(const struct train_bench *b, double *flops, double *bytes)
+{
+	int ways = b->o->inference ? 1 : 2;
+
+	for (int i = 0; i < gn_plan_op_count(b->plan); i++) {
+		struct gn_plan_cost c;
+
+		gn_plan_op_cost(b->plan, i, &c);
+		for (int k = 0; k < ways; k++) {
+			*flops += c.flops[k];
+			*bytes += c.bytes[k];
+		}
+	}
+}
+
+static void print_json(const struct train_bench *b, double images_per_s, double flops, double bytes)
+{
+	int64_t n = b->o->iters, steps = n + b->o->warmup;
+	struct gn_json j;
+
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_string(&j, "op", b->o->inference ? "inference" : "train");
+	gn_json_string(&j, "model", b->o->model);
+	gn_json_int(&j, "batch", b->o->batch);
+	gn_json_int(&j, "side", b->o->side);
+	gn_json_string(&j, "dtype", b->precision);
+	gn_json_string(&j, "device", gn_plan_manner(b->plan)[0] ? "cuda" : "host");
+	gn_json_string(&j, "manner", gn_plan_manner(b->plan));
+	gn_json_int(&j, "ranks", gn_comm_size(b->comm));
+	gn_json_int(&j, "threads", omp_get_max_threads());
+	gn_json_int(&j, "steps", n);
+	gn_json_fixed(&j, "images_per_s", images_per_s, 3);
+	gn_json_double(&j, "step_flops", flops);
+	gn_json_double(&j, "step_bytes", bytes);
+	for (int i = 0; i < PARTS; i++) {
+		gn_json_object(&j, part_names[i]);
+		gn_json_fixed(&j, "p10_ms", b->times[i][n / 10] * 1e3, 3);
+		gn_json_fixed(&j, "median_ms", median_of(b->times[i], n) * 1e3, 3);
+		gn_json_fixed(&j, "p90_ms", b->times[i][n * 9 / 10] * 1e3, 3);
+		gn_json_end(&j);
+	}
+	gn_json_array(&j, "steps_ms");
+	for (int64_t i = 0; i < n; i++)
+		gn_json_fixed(&j, NULL, b->in_order[i] * 1e3, 3);
+	gn_json_end(&j);
+	gn_json_array(&j, "losses");
+	for (int64_t i = 0; i < GN_BENCH_LOSSES && i < steps; i++)
+		gn_json_double(&j, NULL, b->losses[i]);
+	gn_json_end(&j);
+	gn_json_uint(&j, "arena_bytes", gn_plan_bytes(b->plan));
+	gn_json_uint(&j, "peak_bytes", b->peak_bytes);
+	gn_json_fixed(&j, "first_step_begins_s", b->first_begins_s, 2);
+	gn_json_fixed(&j, "first_step_ends_s", b->first_ends_s, 2);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+}
+
+static void print(struct train_bench *b)
+{
+	int64_t n = b->o->iters;
+	double images_per_s, flops = 0, bytes = 0, step_s;
+
+	memcpy(b->in_order, b->times[STEP], (size_t)n * sizeof *b->in_order);
+	for (int i = 0; i < PARTS; i++)
+		qsort(b->times[i], (size_t)n, sizeof(double), by_value);
+	step_s = median_of(b->times[STEP], n);
+	images_per_s = (double)b->o->batch * gn_comm_size(b->comm) / step_s;
+	add_up(b, &flops, &bytes);
+	if (b->o->json) {
+		print_json(b, images_per_s, flops, bytes);
+		return;
+	}
+	printf("# %s %s, %s, batch %lld of side %lld, %d rank%s, %d threads: %.1f images/s\n", b->o->model,
+	       b->o->inference ? "inference" : "training", b->precision, (long long)b->o->batch, (long long)b->o->side,
+	       gn_comm_size(b->comm), gn_comm_size(b->comm) > 1 ? "s" : "", omp_get_max_threads(), images_per_s);
+	printf("%-22s %10s %10s %10s\n", "ms", "p10", "median", "p90");
+	for (int i = 0; i < PARTS; i++)
+		if (i == STEP || (i == EXPOSED && b->exchange) || (!b->resident && (!b->o->inference || i == FORWARD)))
+			printf("%-22s %10.2f %10.2f %10.2f\n", part_names[i], b->times[i][n / 10] * 1e3,
+			       median_of(b->times[i], n) * 1e3, b->times[i][n * 9 / 10] * 1e3);
+	printf("a step of a rank computes %.3g GFLOP and moves %.3g GB, if no cache keeps anything from one operator to the next: %.4g "
+	       "GFLOP/s, %.4g GB/s\n", flops / 1e9, bytes / 1e9, flops / step_s / 1e9, bytes / step_s / 1e9);
+	printf("loss of the first step %.6f; memory of a rank at its most %.1f MB, of it the arena %.1f MB; the first step began "
+	       "%.2f s after the process\n", b->losses[0], (double)b->peak_bytes / 1e6, (double)gn_plan_bytes(b->plan) / 1e6,
+	       b->first_begins_s);
+	if (gn_plan_manner(b->plan)[0])
+		printf("%s\n", gn_plan_manner(b->plan));
+}
+
+enum gn_status gn_bench_train_report(struct train_bench *b, struct gn_err *err)
+{
+	enum gn_status status = gather(b, err);
+
+	if (!status && gn_comm_rank(b->comm) == 0)
+		print(b);
+	return status;
+}
