@@ -47,6 +47,19 @@ static enum gn_status prepare(struct gn_carrier *base, void *device, size_t coun
 	return GN_OK;
 }
 
+/* The others would wait for a rank that cannot say so. */
+static enum gn_status happened(struct direct_carrier *c, void *event, int *yes, struct gn_err *err)
+{
+	struct gn_err why;
+	enum gn_status status = c->memory->ops->happened(c->memory, event, yes, &why);
+
+	if (status)
+		gn_world_give_up(gn_comm_world(c->comm), why.text);
+	if (status && err)
+		*err = why;
+	return status;
+}
+
 /* All ranks start in the same order, whatever is there first. */
 static enum gn_status start_ready(struct direct_carrier *c, struct gn_err *err)
 {
@@ -57,7 +70,7 @@ static enum gn_status start_ready(struct direct_carrier *c, struct gn_err *err)
 		int yes = 1;
 
 		if (op->after)
-			status = c->memory->ops->happened(c->memory, op->after, &yes, err);
+			status = happened(c, op->after, &yes, err);
 		if (status || !yes)
 			break;
 		c->first = op->next;

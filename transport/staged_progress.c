@@ -112,8 +112,14 @@ static enum gn_status advance(struct gn_stager *s, int *moved, struct gn_err *er
 /* The first failure stays. */
 static enum gn_status advance_or_fail(struct gn_stager *s, int *moved, struct gn_err *err)
 {
-	if (!s->status)
+	struct gn_world *world = gn_comm_world(s->comm);
+
+	if (!s->status) {
 		s->status = advance(s, moved, &s->why);
+		/* the others would wait for this rank, which does not go on */
+		if (s->status && !gn_world_check(world, NULL))
+			gn_world_give_up(world, s->why.text);
+	}
 	if (s->status && err)
 		*err = s->why;
 	return s->status;

@@ -171,7 +171,7 @@ static enum gn_status sum_up(struct gn_session *s, struct gn_interval *sums, uin
 	}
 	through = gn_clock_ns();
 	if (!status)
-		status = gn_exchange_wait(s->gpu_exchange, err);
+		status = gn_session_alone(s, gn_exchange_wait(s->gpu_exchange, err));
 	*exposed_ns = gn_clock_ns() - through;
 	sums->exposed += seconds(0, *exposed_ns);
 	return status ? status : gn_session_alone(s, gn_plan_apply(s->plan, err));

@@ -337,7 +337,8 @@ void gn_session_destroy(struct gn_session *s)
 
 enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status)
 {
-	s->failed_alone |= status != GN_OK && status != GN_ERR_PEER_LOST;
+	/* what the world has found is known everywhere */
+	s->failed_alone |= status != GN_OK && status != GN_ERR_PEER_LOST && !gn_world_check(gn_comm_world(s->comm), NULL);
 	return status;
 }
 

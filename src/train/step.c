@@ -142,7 +142,7 @@ static enum gn_status compute(struct gn_session *s, int stop, struct gn_interval
 		status = gn_session_alone(s, gn_plan_backward(s->plan, ready, s, err));
 		sums->backward += since(s, GN_SPAN_BACKWARD, mark);
 		if (!status)
-			status = gn_exchange_wait(s->exchange, err);
+			status = gn_session_alone(s, gn_exchange_wait(s->exchange, err));
 		sums->exposed += since(s, GN_SPAN_WAIT, mark);
 		/* What was done for the exchange from within backward is none of it. */
 		taken = (double)gn_exchange_taken_ns(s->exchange) * 1e-9;
