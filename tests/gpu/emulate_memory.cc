@@ -93,6 +93,7 @@ static char *map(size_t bytes, piece *p)
 
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
+	MAY_FAIL();
 	std::unique_lock<std::mutex> held(m().lock);
 	int ordinal = current_device();
 	piece p = {bytes, DEVICE, ordinal, NULL, 0};
@@ -133,11 +134,13 @@ cudaError_t cudaFree(void *at)
 		(void)munmap(p.mapped, p.mapped_bytes);
 	else
 		free(at);
+	MAY_FAIL();
 	return cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 {
+	MAY_FAIL();
 	std::unique_lock<std::mutex> held(m().lock);
 
 	*total = MEMORY_BYTES;
@@ -147,6 +150,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 {
+	MAY_FAIL();
 	std::unique_lock<std::mutex> held(m().lock);
 
 	(void)flags;
@@ -165,11 +169,13 @@ cudaError_t cudaFreeHost(void *at)
 	if (!m().pieces.erase((const char *)at))
 		return answer(cudaErrorInvalidValue);
 	free(at);
+	MAY_FAIL();
 	return cudaSuccess;
 }
 
 cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned flags)
 {
+	MAY_FAIL();
 	std::unique_lock<std::mutex> held(m().lock);
 	int cut;
 
@@ -184,12 +190,15 @@ cudaError_t cudaHostUnregister(void *at)
 {
 	std::unique_lock<std::mutex> held(m().lock);
 
-	return answer(m().pieces.erase((const char *)at) ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
+	if (!m().pieces.erase((const char *)at))
+		return answer(cudaErrorHostMemoryNotRegistered);
+	MAY_FAIL();
+	return cudaSuccess;
 }
 
 /* --- copies --- */
 
-cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
+static cudaError_t fill(void *to, int byte, size_t bytes, cudaStream_t s)
 {
 	int cut;
 	{
@@ -202,10 +211,17 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
 	return queue(s, [=] { return memset(to, byte, bytes), 1; });
 }
 
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
+{
+	MAY_FAIL();
+	return fill(to, byte, bytes, s);
+}
+
 /* Of the device's memory it returns before it is done. */
 cudaError_t cudaMemset(void *to, int byte, size_t bytes)
 {
-	return thread_records() ? answer(cudaErrorStreamCaptureUnsupported) : cudaMemsetAsync(to, byte, bytes, legacy_stream());
+	MAY_FAIL();
+	return thread_records() ? answer(cudaErrorStreamCaptureUnsupported) : fill(to, byte, bytes, legacy_stream());
 }
 
 /* Where a copy goes is seen from the addresses; kind has to agree. */
@@ -218,7 +234,7 @@ static int agrees(enum cudaMemcpyKind kind, const piece *to, const piece *from)
 								   cudaMemcpyHostToHost);
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
+static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
 {
 	int cut_to, cut_from, known_to, known_from;
 	std::shared_ptr<std::vector<char>> kept;
@@ -243,10 +259,17 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 	return code;
 }
 
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
+{
+	MAY_FAIL();
+	return copy(to, from, bytes, kind, s);
+}
+
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
+	MAY_FAIL();
 	cudaError_t code = thread_records() ? answer(cudaErrorStreamCaptureUnsupported) :
-					      cudaMemcpyAsync(to, from, bytes, kind, legacy_stream());
+					      copy(to, from, bytes, kind, legacy_stream());
 
 	if (code == cudaSuccess)
 		drain(legacy_stream());

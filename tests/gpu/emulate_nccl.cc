@@ -129,12 +129,16 @@ static int advance(sum &s)
 
 static ncclResult_t get_version(int *out)
 {
+	if (emulate::fails("ncclGetVersion"))
+		return ncclInternalError;
 	*out = NCCL_VERSION_CODE;
 	return ncclSuccess;
 }
 
 static ncclResult_t get_unique_id(ncclUniqueId *out)
 {
+	if (emulate::fails("ncclGetUniqueId"))
+		return ncclInternalError;
 	static int made;
 
 	memset(out, 0, sizeof *out);
@@ -144,6 +148,8 @@ static ncclResult_t get_unique_id(ncclUniqueId *out)
 
 static ncclResult_t init_rank(ncclComm_t *out, int size, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
+	if (emulate::fails("ncclCommInitRankConfig"))
+		return ncclInternalError;
 	int file = size > RANKS_MAX ? -1 : shm_open(id.internal, O_RDWR | O_CREAT, 0600);
 	std::shared_ptr<meeting> w = std::make_shared<meeting>();
 	void *at = MAP_FAILED;
@@ -176,6 +182,8 @@ static ncclResult_t get_async_error(ncclComm_t c, ncclResult_t *out)
 	}
 	if (!c->joined || ++c->looks % 3)
 		return ncclSuccess;
+	if (emulate::fails("ncclCommGetAsyncError"))
+		return ncclInternalError;
 	if (c->to_give)
 		given = c->to_give();
 	c->to_give = {};
@@ -186,11 +194,13 @@ static ncclResult_t get_async_error(ncclComm_t c, ncclResult_t *out)
 static ncclResult_t destroy(ncclComm_t c)
 {
 	delete c;
-	return ncclSuccess;
+	return emulate::fails("ncclCommDestroy") ? ncclInternalError : ncclSuccess;
 }
 
 static ncclResult_t finalize(ncclComm_t c)
 {
+	if (emulate::fails("ncclCommFinalize"))
+		return ncclInternalError;
 	(void)c;
 	return ncclInProgress;
 }
@@ -232,6 +242,8 @@ static int find_type(ncclDataType_t type, enum gn_dtype *out)
 static ncclResult_t all_reduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
 			       cudaStream_t stream)
 {
+	if (emulate::fails("ncclAllReduce"))
+		return ncclInternalError;
 	static int calls;
 	const char *fails = getenv("GANNET_EMULATED_NCCL_FAILS");
 	std::shared_ptr<sum> s = std::make_shared<sum>();

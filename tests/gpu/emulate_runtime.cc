@@ -192,6 +192,18 @@ cudaError_t emulate::answer(cudaError_t code)
 	return code;
 }
 
+int emulate::fails(const char *call)
+{
+	static const int at = setting("GANNET_EMULATED_FAIL_AT", 0), here = setting("PMIX_RANK", 0);
+	static const int rank = setting("GANNET_EMULATED_FAIL_RANK", here);
+	static std::atomic<int> calls;
+
+	if (at == 0 || here != rank || ++calls != at)
+		return 0;
+	fprintf(stderr, "emulated: call %d, %s, fails\n", at, call);
+	return 1;
+}
+
 int emulate::device_count(void)
 {
 	return m().gpus;
@@ -261,7 +273,9 @@ void emulate::drain_device(int ordinal)
 enum gn_status gn_emulate_queue(const struct gn_cuda_stream *s, const std::function<void()> &w, const char *name,
 				struct gn_err *err)
 {
-	return gn_cuda_check(queue(s->native, [=] { return w(), 1; }), name, s->device->info.ordinal, err);
+	cudaError_t code = fails(name) ? answer(cudaErrorUnknown) : queue(s->native, [=] { return w(), 1; });
+
+	return gn_cuda_check(code, name, s->device->info.ordinal, err);
 }
 
 enum gn_status gn_emulate_call(const struct gn_cuda_stream *s, void (*run)(const void *args), const void *args, size_t bytes,
@@ -276,24 +290,28 @@ enum gn_status gn_emulate_call(const struct gn_cuda_stream *s, void (*run)(const
 
 cudaError_t cudaDriverGetVersion(int *out)
 {
+	MAY_FAIL();
 	*out = CUDART_VERSION;
 	return cudaSuccess;
 }
 
 cudaError_t cudaRuntimeGetVersion(int *out)
 {
+	MAY_FAIL();
 	*out = CUDART_VERSION;
 	return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int *out)
 {
+	MAY_FAIL();
 	*out = m().gpus;
 	return answer(m().gpus ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int ordinal)
 {
+	MAY_FAIL();
 	if (ordinal < 0 || ordinal >= m().gpus)
 		return answer(cudaErrorInvalidDevice);
 	current = ordinal;
@@ -302,6 +320,7 @@ cudaError_t cudaSetDevice(int ordinal)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int ordinal)
 {
+	MAY_FAIL();
 	memset(out, 0, sizeof *out);
 	snprintf(out->name, sizeof out->name, "emulated, threads %s", ordinal % 2 ? "last to first" : "first to last");
 	out->totalGlobalMem = (size_t)4 << 30;
@@ -310,6 +329,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int ordinal)
 
 cudaError_t cudaDeviceGetAttribute(int *out, enum cudaDeviceAttr which, int ordinal)
 {
+	MAY_FAIL();
 	*out = which == cudaDevAttrComputeCapabilityMajor	 ? 9
 	       : which == cudaDevAttrMultiProcessorCount ? (ordinal % 2 ? 1 : 5)
 	       : which == cudaDevAttrL2CacheSize	 ? 1 << 20
@@ -319,12 +339,14 @@ cudaError_t cudaDeviceGetAttribute(int *out, enum cudaDeviceAttr which, int ordi
 
 cudaError_t cudaDeviceGetPCIBusId(char *out, int len, int ordinal)
 {
+	MAY_FAIL();
 	snprintf(out, (size_t)len, "0000:%02x:00.0", ordinal + 1);
 	return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
+	MAY_FAIL();
 	*least = 0;
 	*greatest = -5;
 	return cudaSuccess;
@@ -332,6 +354,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
+	MAY_FAIL();
 	if (recordings)
 		return answer(cudaErrorStreamCaptureUnsupported);
 	drain_device(current);
@@ -366,6 +389,7 @@ const char *cudaGetErrorString(cudaError_t code)
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
+	MAY_FAIL();
 	std::unique_lock<std::mutex> held(m().lock);
 
 	(void)flags;
@@ -376,22 +400,25 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority)
 {
+	MAY_FAIL();
 	(void)priority;
 	return cudaStreamCreateWithFlags(out, flags);
 }
 
-/* What it was given runs to its end. */
+/* What it was given runs to its end. This and what else gives back does so also when it fails. */
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
 	std::unique_lock<std::mutex> held(m().lock);
 
 	s->dropped = 1;
 	set_going();
+	MAY_FAIL();
 	return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
+	MAY_FAIL();
 	if (recordings)
 		return answer(cudaErrorStreamCaptureUnsupported);
 	drain(s);
@@ -400,6 +427,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 {
+	MAY_FAIL();
 	std::shared_ptr<std::atomic<uint64_t>> reached = e->reached;
 	uint64_t target = e->recorded;
 
@@ -413,6 +441,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 {
+	MAY_FAIL();
 	(void)flags;
 	*out = new CUevent_st{current, 0, std::make_shared<std::atomic<uint64_t>>(0)};
 	return cudaSuccess;
@@ -421,11 +450,13 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
 	delete e;
+	MAY_FAIL();
 	return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
+	MAY_FAIL();
 	std::shared_ptr<std::atomic<uint64_t>> reached = e->reached;
 	uint64_t number;
 
@@ -442,6 +473,7 @@ static bool happened(cudaEvent_t e)
 	return *e->reached >= e->recorded;
 }
 
+/* One call, as often as it may be made in vain. */
 cudaError_t cudaEventQuery(cudaEvent_t e)
 {
 	std::unique_lock<std::mutex> held(m().lock);
@@ -450,11 +482,15 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
 		return answer(cudaErrorStreamCaptureUnsupported);
 	if (m().serial)
 		run_here(held);
-	return answer(happened(e) ? cudaSuccess : cudaErrorNotReady);
+	if (!happened(e))
+		return answer(cudaErrorNotReady);
+	MAY_FAIL();
+	return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
+	MAY_FAIL();
 	if (recordings)
 		return answer(cudaErrorStreamCaptureUnsupported);
 	wait_until([=] { return happened(e); });
@@ -463,6 +499,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e)
 
 cudaError_t cudaEventElapsedTime(float *out_ms, cudaEvent_t from, cudaEvent_t to)
 {
+	MAY_FAIL();
 	std::unique_lock<std::mutex> held(m().lock);
 
 	if (!happened(from) || !happened(to))
@@ -475,6 +512,7 @@ cudaError_t cudaEventElapsedTime(float *out_ms, cudaEvent_t from, cudaEvent_t to
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
 {
+	MAY_FAIL();
 	std::unique_lock<std::mutex> held(m().lock);
 
 	if (s->recorded || mode != cudaStreamCaptureModeThreadLocal)
@@ -487,20 +525,27 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
 	return cudaSuccess;
 }
 
+/* The recording is over, also when this fails. */
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
 {
 	std::unique_lock<std::mutex> held(m().lock);
+	cudaGraph_t recorded = s->recorded;
 
-	if (!s->recorded || s->recorder != std::this_thread::get_id())
+	if (!recorded || s->recorder != std::this_thread::get_id())
 		return answer(cudaErrorIllegalState);
-	*out = s->recorded;
 	s->recorded = NULL;
 	recordings--;
+	if (fails(__func__)) {
+		delete recorded;
+		return answer(cudaErrorUnknown);
+	}
+	*out = recorded;
 	return cudaSuccess;
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t *nodes, size_t *count)
 {
+	MAY_FAIL();
 	if (nodes)
 		return answer(cudaErrorNotSupported);
 	*count = g->works.size();
@@ -509,6 +554,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t *nodes, size_t *cou
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t g, unsigned long long flags)
 {
+	MAY_FAIL();
 	(void)flags;
 	*out = new CUgraphExec_st{std::make_shared<std::vector<work>>(g->works)};
 	return cudaSuccess;
@@ -517,17 +563,20 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t g, unsigned l
 cudaError_t cudaGraphDestroy(cudaGraph_t g)
 {
 	delete g;
+	MAY_FAIL();
 	return cudaSuccess;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t g)
 {
 	delete g;
+	MAY_FAIL();
 	return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t g, cudaStream_t s)
 {
+	MAY_FAIL();
 	std::shared_ptr<std::vector<work>> works = g->works;
 
 	if (records(s))

@@ -11,6 +11,9 @@
  *   GANNET_EMULATED_SEED   of the pauses (1). 0: nothing is done before somebody waits or asks for it, and outside of such calls
  *                          the device's memory may not be touched: who does so on the host crashes (not under
  *                          AddressSanitizer, which looks at bounds instead)
+ *   GANNET_EMULATED_FAIL_AT=N, GANNET_EMULATED_FAIL_RANK=R
+ *                          call number N of the process, or of rank R's, of the runtime, a kernel or NCCL fails, and a line on
+ *                          stderr says which that is
  * Events' times are the same for all, so that what is chosen by measuring is the same in every run. cuda:1 records no graphs, so that both
  * ways are gone.
  *
@@ -44,6 +47,9 @@ int records(cudaStream_t s);
 int thread_records(void);
 /* What a call returns: kept for cudaGetLastError. */
 cudaError_t answer(cudaError_t code);
+/* Whether this call is to fail. */
+int fails(const char *call);
+#define MAY_FAIL() do { if (emulate::fails(__func__)) return emulate::answer(cudaErrorUnknown); } while (0)
 /* Whether the device's memory is out of the host's reach. */
 int guarded(void);
 

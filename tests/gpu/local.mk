@@ -35,14 +35,14 @@ tests_gpu_test_ops_SOURCES = tests/gpu/bed.c tests/gpu/bed.h tests/gpu/ops.h tes
 	tests/gpu/ops_oracle.c tests/gpu/ops_link.c tests/gpu/test_ops.c
 tests_gpu_test_ops_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 # the operators are the library's own, on kernels that are emulated
-STAND_INS = tests/gpu/emulate_arena.c tests/gpu/emulate_blas.c tests/gpu/emulate_dnn.c
+STAND_INS = tests/gpu/emulate_blas.c tests/gpu/emulate_dnn.c
 tests_gpu_test_ops_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-tests_gpu_test_ops_emulated_SOURCES = $(tests_gpu_test_ops_SOURCES) $(STAND_INS)
+tests_gpu_test_ops_emulated_SOURCES = $(tests_gpu_test_ops_SOURCES) $(STAND_INS) tests/gpu/emulate_arena.c
 tests_gpu_test_ops_emulated_LDADD = $(EMULATED) libgannet_cuda.a $(ORACLE_LIBS) -lstdc++
 tests_gpu_test_plan_SOURCES = tests/gpu/plan_net.c tests/gpu/plan_net.h tests/gpu/plan_runs.c tests/gpu/test_plan.c
 tests_gpu_test_plan_LDADD = $(TRAIN_LIBS) $(ORACLE_LIBS) $(CRYPTO_LIBS)
 tests_gpu_test_plan_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-tests_gpu_test_plan_emulated_SOURCES = $(tests_gpu_test_plan_SOURCES) $(STAND_INS)
+tests_gpu_test_plan_emulated_SOURCES = $(tests_gpu_test_plan_SOURCES) $(STAND_INS) tests/gpu/emulate_arena.c
 tests_gpu_test_plan_emulated_LDADD = $(EMULATED) libgannet_train.a libgannet_cuda.a $(JANSSON_LIBS) $(ORACLE_LIBS) $(CRYPTO_LIBS) -lstdc++
 tests_gpu_test_plan_emulated_DEPENDENCIES = $(EMULATED) libgannet_train.a libgannet_cuda.a libgannet_kernels.a libgannet_base.a
 tests_gpu_test_ops_emulated_DEPENDENCIES = $(EMULATED) libgannet_cuda.a libgannet_kernels.a libgannet_base.a
@@ -55,7 +55,7 @@ check_PROGRAMS += tests/gpu/comm_probe_emulated tests/gpu/gannet_emulated
 EMULATED_RANKS = $(EMULATED) tests/gpu/emulate_nccl.eo
 WRAPPED = $(AM_LDFLAGS) -Wl,--wrap=gn_comm_takes_gpu_memory
 tests_gpu_comm_probe_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
-tests_gpu_comm_probe_emulated_SOURCES = $(tests_gpu_comm_probe_SOURCES) tests/gpu/emulate_arena.c tests/gpu/emulate_carrier.c
+tests_gpu_comm_probe_emulated_SOURCES = $(tests_gpu_comm_probe_SOURCES) tests/gpu/emulate_carrier.c
 tests_gpu_comm_probe_emulated_LDFLAGS = $(WRAPPED)
 tests_gpu_comm_probe_emulated_LDADD = $(EMULATED_RANKS) libgannet_transport_cuda.a libgannet_cuda.a $(TRANSPORT_LIBS) \
 	$(ORACLE_LIBS) -lstdc++
@@ -83,11 +83,11 @@ EMULATE = $(NVCC) -std=c++17 -O2 -g -D_GNU_SOURCE -DGN_CUDA_EMULATE -I$(top_srcd
 $(EMULATED) tests/gpu/emulate_nccl.eo: $(CU_INCLUDED) $(EMULATE_H)
 
 # Ranks that sum GPU memory.
-EXTRA_DIST += tests/gpu/comm.t tests/gpu/guarded.t tests/gpu/machine.t tests/gpu/train.t
+EXTRA_DIST += tests/gpu/comm.t tests/gpu/faults.t tests/gpu/guarded.t tests/gpu/machine.t tests/gpu/train.t
 if HAVE_CUDA
 check_PROGRAMS += tests/gpu/comm_probe
 tests_gpu_comm_probe_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_comm_probe_SOURCES = tests/gpu/comm_probe.c tests/transport/exit_code.h
 tests_gpu_comm_probe_LDADD = $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS)
-SHELL_TESTS += tests/gpu/comm.t tests/gpu/guarded.t tests/gpu/machine.t tests/gpu/train.t
+SHELL_TESTS += tests/gpu/comm.t tests/gpu/faults.t tests/gpu/guarded.t tests/gpu/machine.t tests/gpu/train.t
 endif
