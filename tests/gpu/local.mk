@@ -10,10 +10,11 @@ GPU_CHECKS = \
 	tests/gpu/check_pool.c \
 	data/resize.c data/resize.h data/resize_rows.c data/resize_rows.h \
 	tests/gpu/test_kernels.c
-EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo tests/gpu/emulate_memory.eo tests/gpu/emulate_runtime.eo
-EMULATE_H = tests/gpu/emulate.h tests/gpu/emulate_queue.h tests/gpu/emulate_runtime.h
+EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo tests/gpu/emulate_machine.eo tests/gpu/emulate_memory.eo \
+	tests/gpu/emulate_runtime.eo
+EMULATE_H = tests/gpu/emulate.h tests/gpu/emulate_machine.h tests/gpu/emulate_queue.h tests/gpu/emulate_runtime.h
 SHELL_TESTS += tests/gpu/device.t
-EXTRA_DIST += tests/gpu/libs tests/gpu/no_host.c tests/gpu/peer tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate_memory.cc \
+EXTRA_DIST += tests/gpu/libs tests/gpu/no_host.c tests/gpu/peer tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate_machine.cc tests/gpu/emulate_memory.cc \
 	tests/gpu/emulate_nccl.cc tests/gpu/emulate_runtime.cc $(EMULATE_H)
 ORACLE_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) -lm
 if HAVE_CUDA
