@@ -27,7 +27,7 @@ lost() { # HOW
 
 if ((gpus == 0)); then
 	check "NCCL without a GPU: both ranks say whose" together nccl 'NCCL: rank 0 on .*cuda:0: .*(cudaErrorInsufficientDriver|cudaErrorNoDevice)'
-	check "auto without a GPU" together auto '^cuda:0: .*(cudaErrorInsufficientDriver|cudaErrorNoDevice)'
+	check "auto without a GPU" together auto '^rank 0 on .*: cuda:0: .*(cudaErrorInsufficientDriver|cudaErrorNoDevice)'
 	probe=$GN_BUILD/tests/gpu/comm_probe_emulated
 	export GANNET_EMULATED_GPUS=2
 fi
