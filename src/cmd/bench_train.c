@@ -141,6 +141,7 @@ static enum gn_status open_all(struct train_bench *b, struct gn_err *err)
 		status = gn_comm_create(b->world, &co, b->log, &b->comm, err);
 	if (status)
 		return status;
+	b->gpu_sums.comm = b->comm;
 	gn_world_announce(b->world, "measuring", 600000);
 	gn_input_threads(b->o->threads, gn_world_local_size(b->world));
 	status = gn_model_create(b->o->model, (int)b->o->classes, 0, (int)b->o->side, &b->model, err);
@@ -152,7 +153,7 @@ static enum gn_status open_all(struct train_bench *b, struct gn_err *err)
 static void close_all(struct train_bench *b)
 {
 	gn_exchange_destroy(b->exchange);
-	gn_carrier_destroy(b->carrier);
+	gn_gpu_sums_release(&b->gpu_sums);
 	gn_plan_destroy(b->plan);
 	gn_optimizer_destroy(b->optimizer);
 	gn_arrange_destroy(b->arrange);
@@ -252,8 +253,12 @@ int gn_bench_train(const struct gn_bench_options *o)
 	struct gn_err err;
 	enum gn_status status = open_all(&b, &err);
 
-	if (!status)
+	if (!status) {
 		status = measure(&b, &err);
+		/* the others would wait for this rank, whose error it may be alone */
+		if (status && !gn_world_check(b.world, NULL))
+			gn_world_give_up(b.world, err.text);
+	}
 	if (!status)
 		status = gn_bench_train_report(&b, &err);
 	if (status)

@@ -8,6 +8,7 @@
 
 #include "src/train/arrange.h"
 #include "src/train/exchange.h"
+#include "src/train/gpu_sums.h"
 #include "src/train/optimizer.h"
 
 /* As gannet train has it when it measures nothing. */
@@ -33,7 +34,7 @@ struct train_bench {
 	float *params, *flat, *buffers, *images; /* buffers: in flat, behind the gradients, as in training */
 	int32_t *labels;
 	int resident;	       /* steps stay on the GPU */
-	struct gn_carrier *carrier; /* sums what lies there; NULL: one rank, or the host sums */
+	struct gn_gpu_sums gpu_sums; /* of several ranks there, in place of exchange */
 	double *times[PARTS]; /* of the timed steps, seconds; sorted in the end */
 	double *in_order;     /* times[STEP] unsorted */
 	double losses[GN_BENCH_LOSSES];

@@ -25,7 +25,7 @@ libgannet_train_a_SOURCES = \
 	src/train/plan.c src/train/plan_build.c src/train/plan_cost.c src/train/plan_cost.h src/train/plan_fold.c src/train/plan_memory.c src/train/plan_device.h src/train/plan_internal.h src/train/plan.h \
 	src/train/recipe.c src/train/recipe.h \
 	src/train/report_charts.c src/train/report_page.c src/train/report_page.h src/train/report_internal.h \
-	src/train/gpu_memory.h src/train/resident.c src/train/resident.h \
+	src/train/gpu_memory.h src/train/gpu_sums.c src/train/gpu_sums.h src/train/resident.c src/train/resident.h \
 	src/train/resnet.c \
 	src/train/runlog.c src/train/runlog.h \
 	src/train/safetensors.c src/train/safetensors.h \

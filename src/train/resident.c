@@ -2,10 +2,8 @@
 
 #include "src/base/clock.h"
 #include "src/train/agree.h"
-#include "src/train/gpu_memory.h"
 #include "src/train/trial.h"
 
-#include <sched.h>
 #include <string.h>
 
 /* A device that is through sooner than this after the next batch came has waited for it. */
@@ -27,19 +25,6 @@ static enum gn_status can_stay(struct gn_session *s, int32_t *yes, struct gn_err
 	return gn_comm_allreduce(s->comm, yes, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
 }
 
-static void leave(void *context, int param, void *event)
-{
-	struct gn_session *s = context;
-
-	gn_exchange_after(s->gpu_exchange, event);
-	gn_exchange_ready(s->gpu_exchange, param);
-}
-
-static int cuts(void *context, int param)
-{
-	return gn_exchange_ends_bucket(((struct gn_session *)context)->gpu_exchange, param);
-}
-
 static enum gn_status reside(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_optimizer_terms terms;
@@ -47,7 +32,8 @@ static enum gn_status reside(struct gn_session *s, struct gn_err *err)
 
 	gn_optimizer_terms(s->optimizer, &terms);
 	update = (struct gn_plan_update){.rule = terms.rule, .weight_decay = terms.weight_decay, .decay_all = terms.decay_all,
-					 .clip = terms.clip, .batches = (int)s->options->accumulate, .ranks = gn_comm_size(s->comm), .ready = leave, .cuts = cuts, .context = s};
+					 .clip = terms.clip, .batches = (int)s->options->accumulate};
+	gn_gpu_sums_join(&s->gpu_sums, &update);
 	for (int k = 0; k < gn_optim_slots(terms.rule->kind); k++)
 		update.slots[k] = gn_optimizer_slot(s->optimizer, k);
 	if (s->ema) {
@@ -58,25 +44,9 @@ static enum gn_status reside(struct gn_session *s, struct gn_err *err)
 	return gn_plan_reside(s->plan, &update, err);
 }
 
-/* The plan's gradients, and its buffers behind them, summed where they are. */
-static enum gn_status make_sums(struct gn_session *s, struct gn_err *err)
-{
-	struct gn_exchange_form form;
-	enum gn_status status = GN_OK;
-
-	gn_trial_usual(s->options, s->model, &form);
-	if (!s->carrier)
-		status = gn_gpu_carrier_create(s->comm, s->options->comm ? s->options->comm : "auto", gn_plan_gpu(s->plan), s->log,
-					       &s->carrier, err);
-	if (status)
-		return status;
-	status = gn_exchange_create_on(s->carrier, s->model, gn_plan_sums(s->plan), gn_model_buffer_elements(s->model), &form,
-				       &s->gpu_exchange, err);
-	return gn_agree_status(s->comm, status, err);
-}
-
 enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err)
 {
+	struct gn_exchange_form form;
 	int32_t yes;
 	enum gn_status status = can_stay(s, &yes, err);
 
@@ -85,8 +55,9 @@ enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err)
 	if (status || !yes)
 		return status;
 	status = gn_agree_status(s->comm, reside(s, err), err);
-	if (!status && gn_comm_size(s->comm) > 1)
-		status = make_sums(s, err);
+	gn_trial_usual(s->options, s->model, &form);
+	if (!status)
+		status = gn_gpu_sums_open(&s->gpu_sums, s->options->comm ? s->options->comm : "auto", s->plan, s->model, &form, s->log, err);
 	if (!status)
 		status = gn_plan_push(s->plan, err);
 	s->resident = !status;
@@ -104,9 +75,7 @@ enum gn_status gn_resident_end(struct gn_session *s, struct gn_err *err)
 
 	s->resident = 0;
 	s->staged = 0;
-	/* it knows the plan's memory */
-	gn_exchange_destroy(s->gpu_exchange);
-	s->gpu_exchange = NULL;
+	gn_gpu_sums_close(&s->gpu_sums);
 	return status;
 }
 
@@ -137,8 +106,7 @@ static enum gn_status launch(struct gn_session *s, int64_t k, const struct gn_op
 	s->staged = 0;
 	if (k + 1 < s->options->accumulate)
 		return gn_plan_gather(s->plan, number, err);
-	if (s->gpu_exchange)
-		gn_exchange_begin(s->gpu_exchange);
+	gn_gpu_sums_begin(&s->gpu_sums);
 	return gn_plan_launch(s->plan, number, u, err);
 }
 
@@ -154,27 +122,6 @@ static enum gn_status launch_all(struct gn_session *s, const struct gn_optim_upd
 			status = stage(s, err);
 	}
 	return status;
-}
-
-/* The other ranks' gradients to this one's, and then the update. What is waited for when backward is through is exposed. */
-static enum gn_status sum_up(struct gn_session *s, struct gn_interval *sums, uint64_t *exposed_ns, struct gn_err *err)
-{
-	uint64_t through;
-	int done = 0;
-	enum gn_status status = GN_OK;
-
-	while (!status && !done) {
-		gn_exchange_poll(s->gpu_exchange);
-		status = gn_session_alone(s, gn_plan_went_back(s->plan, &done, err));
-		if (!done)
-			sched_yield();
-	}
-	through = gn_clock_ns();
-	if (!status)
-		status = gn_session_alone(s, gn_exchange_wait(s->gpu_exchange, err));
-	*exposed_ns = gn_clock_ns() - through;
-	sums->exposed += seconds(0, *exposed_ns);
-	return status ? status : gn_session_alone(s, gn_plan_apply(s->plan, err));
 }
 
 /* Launches the step, and gets the next one's batch meanwhile. */
@@ -193,8 +140,9 @@ static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u,
 		status = launch_all(s, u, err);
 	gn_session_alone(s, status);
 	loaded = gn_clock_ns();
-	if (!status && s->gpu_exchange)
-		status = sum_up(s, sums, &exposed, err);
+	if (!status)
+		status = gn_session_alone(s, gn_gpu_sums_finish(&s->gpu_sums, &exposed, err));
+	sums->exposed += seconds(0, exposed);
 	if (!status)
 		status = gn_session_alone(s, gn_plan_result(s->plan, result, err));
 	now = gn_clock_ns();

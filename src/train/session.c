@@ -285,7 +285,7 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 	if (!s)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a training run");
 	s->options = options;
-	s->comm = comm;
+	s->comm = s->gpu_sums.comm = comm;
 	s->log = log;
 	s->saved_step = UINT64_MAX;
 	status = gn_agree_status(comm, prepare(s, err), err);
@@ -311,8 +311,7 @@ void gn_session_destroy(struct gn_session *s)
 		return;
 	gn_trial_destroy(s->trial, s->exchange);
 	gn_exchange_destroy(s->exchange);
-	gn_exchange_destroy(s->gpu_exchange);
-	gn_carrier_destroy(s->carrier);
+	gn_gpu_sums_release(&s->gpu_sums);
 	gn_plan_destroy(s->val_plan);
 	gn_plan_destroy(s->plan);
 	gn_sync_destroy(s->sync);

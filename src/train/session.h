@@ -6,6 +6,7 @@
 #include "src/train/arrange.h"
 #include "src/train/ema.h"
 #include "src/train/exchange.h"
+#include "src/train/gpu_sums.h"
 #include "src/train/growth.h"
 #include "src/train/lr.h"
 #include "src/train/optimizer.h"
@@ -32,8 +33,7 @@ struct gn_session {
 	struct gn_growth growth;
 	struct gn_plan *plan, *val_plan;
 	struct gn_exchange *exchange;
-	struct gn_carrier *carrier; /* of several ranks on their GPUs */
-	struct gn_exchange *gpu_exchange; /* in place of the other while they stay there */
+	struct gn_gpu_sums gpu_sums; /* in place of it while several ranks stay on their GPUs */
 	struct gn_trial *trial;	  /* while ways of exchanging are tried; exchange is then one of its own */
 	struct gn_trace *trace;	  /* with --trace */
 	struct gn_plan_watch watch;

@@ -131,7 +131,7 @@ void gn_split_predict_buckets(struct gn_session *s)
 	struct gn_coll_forecast *all;
 	struct gn_err err;
 
-	if (gn_comm_size(s->comm) == 1 || gn_comm_rank(s->comm) || s->gpu_exchange)
+	if (gn_comm_size(s->comm) == 1 || gn_comm_rank(s->comm) || s->gpu_sums.exchange)
 		return;
 	free(s->forecasts);
 	s->forecasts = NULL;

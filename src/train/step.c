@@ -64,7 +64,7 @@ static void ready(void *context, int param)
  * step that failed, until now. */
 static void trace_buckets(const struct gn_session *s, uint64_t began_ns)
 {
-	const struct gn_exchange *x = s->gpu_exchange ? s->gpu_exchange : s->exchange;
+	const struct gn_exchange *x = s->gpu_sums.exchange ? s->gpu_sums.exchange : s->exchange;
 	uint64_t busy_until[GN_TRACE_SUMS_MAX] = {0}, now = gn_clock_ns();
 
 	for (size_t b = 0; b < gn_exchange_buckets(x) && gn_trace_is_on(s->trace); b++) {

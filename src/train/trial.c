@@ -294,7 +294,7 @@ enum gn_status gn_trial_begin(struct gn_session *s, uint64_t steps_left, struct 
 	int ways = list_ways(o, s->model, forms);
 	enum gn_status status;
 
-	if (gn_comm_size(s->comm) == 1 || ways < 2 || s->gpu_exchange)
+	if (gn_comm_size(s->comm) == 1 || ways < 2 || s->gpu_sums.exchange)
 		return GN_OK;
 	if (gn_comm_rank(s->comm) == 0)
 		before.found = recall(s, &before.form);
