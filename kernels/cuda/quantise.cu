@@ -5,6 +5,23 @@
 using namespace gn;
 
 static const int EACH = GN_QUANTISE_GROUP / GN_CUDA_THREADS;
+static_assert(EACH == 4, "a thread's part is a word of bytes");
+
+/* Four bytes at once, the first one lowest. */
+static __device__ inline void store_bytes(int8_t *to, const float (&whole)[EACH])
+{
+	uint32_t word = 0;
+
+#pragma unroll
+	for (int k = 0; k < EACH; k++)
+		word |= (uint32_t)(uint8_t)(int8_t)whole[k] << 8 * k;
+	*reinterpret_cast<uint32_t *>(to) = word;
+}
+
+static __device__ inline float byte_of(uint32_t word, int k)
+{
+	return (int8_t)(uint8_t)(word >> 8 * k);
+}
 
 /* A thread's part of a group; beyond the end zeros, which change nothing. */
 static __device__ inline void load_part(const float *x, size_t at, size_t count, int is_wide, float (&v)[EACH])
@@ -43,6 +60,30 @@ static __device__ inline float larger(float most, float x)
 	return most != most || most > size ? most : size;
 }
 
+/* What came of a thread's part, and of each number what that leaves. */
+static __device__ inline void store_part(const float (&whole)[EACH], const float (&v)[EACH], float scale, size_t at, size_t count,
+					 int is_wide, int8_t *to, float *rest)
+{
+	float left[EACH];
+
+#pragma unroll
+	for (int k = 0; k < EACH; k++)
+		left[k] = v[k] - whole[k] * scale;
+	if (is_wide && at + EACH <= count) {
+		store_bytes(to + at, whole);
+		if (rest)
+			store<float, EACH>(rest + at, left);
+		return;
+	}
+#pragma unroll
+	for (int k = 0; k < EACH; k++) {
+		if (at + k < count)
+			to[at + k] = (int8_t)whole[k];
+		if (at + k < count && rest)
+			rest[at + k] = left[k];
+	}
+}
+
 static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 	quantise_kernel(const float *x, size_t count, int is_wide, int8_t *to, float *scales, float *rest)
 {
@@ -50,7 +91,7 @@ static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 
 	for (size_t group = blockIdx.x; group * GN_QUANTISE_GROUP < count; group += gridDim.x) {
 		size_t at = group * GN_QUANTISE_GROUP + (size_t)threadIdx.x * EACH;
-		float v[EACH], most = 0, scale;
+		float v[EACH], whole[EACH], most = 0, scale;
 
 		load_part(x, at, count, is_wide, v);
 #pragma unroll
@@ -60,13 +101,10 @@ static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 		scale = most < GN_QUANTISE_LEAST ? 0 : most / 127;
 		if (threadIdx.x == 0)
 			scales[group] = scale;
-		for (int k = 0; k < EACH && at + k < count; k++) {
-			float whole = scale > 0 ? rintf(v[k] / scale) : 0;
-
-			to[at + k] = (int8_t)whole;
-			if (rest)
-				rest[at + k] = v[k] - whole * scale;
-		}
+#pragma unroll
+		for (int k = 0; k < EACH; k++)
+			whole[k] = scale > 0 ? rintf(v[k] / scale) : 0;
+		store_part(whole, v, scale, at, count, is_wide, to, rest);
 	}
 }
 
@@ -76,13 +114,28 @@ enum gn_status gn_cuda_quantise(struct gn_cuda_stream *s, const float *x, size_t
 	if (count < 1)
 		return gn_err_set(err, GN_ERR_USAGE, "quantise: nothing");
 	return launch(s, "kernel quantise", err, dim3(blocks_for(s, GN_QUANTISE_GROUPS(count) * GN_CUDA_THREADS)),
-		      GN_CUDA_THREADS, quantise_kernel, x, count, multiple_of_16(x), to, scales, rest);
+		      GN_CUDA_THREADS, quantise_kernel, x, count, multiple_of_16(x) && multiple_of_16(to) && multiple_of_16(rest), to, scales, rest);
 }
 
 static __global__ void __launch_bounds__(GN_CUDA_THREADS)
-	widen_kernel(const int8_t *from, const float *scales, size_t count, int adds, float *to)
+	widen_kernel(const int8_t *from, const float *scales, size_t count, int is_wide, int adds, float *to)
 {
-	for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x)
+	size_t whole = is_wide ? count / EACH : 0, stride = (size_t)gridDim.x * blockDim.x;
+	size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+	/* neighbours lie in one group */
+	for (size_t i = first; i < whole; i += stride) {
+		uint32_t word = *reinterpret_cast<const uint32_t *>(from + i * EACH);
+		float scale = scales[i * EACH / GN_QUANTISE_GROUP], sum[EACH] = {0};
+
+		if (adds)
+			load_floats<float, EACH>(to + i * EACH, sum);
+#pragma unroll
+		for (int k = 0; k < EACH; k++)
+			sum[k] += byte_of(word, k) * scale;
+		store<float, EACH>(to + i * EACH, sum);
+	}
+	for (size_t i = whole * EACH + first; i < count; i += stride)
 		to[i] = (adds ? to[i] : 0) + from[i] * scales[i / GN_QUANTISE_GROUP];
 }
 
@@ -91,6 +144,6 @@ enum gn_status gn_cuda_dequantise(struct gn_cuda_stream *s, const int8_t *from, 
 {
 	if (count < 1)
 		return gn_err_set(err, GN_ERR_USAGE, "dequantise: nothing");
-	return launch(s, "kernel dequantise", err, dim3(blocks_for(s, count)), GN_CUDA_THREADS, widen_kernel, from, scales, count,
-		      adds, to);
+	return launch(s, "kernel dequantise", err, dim3(blocks_for(s, count / EACH + 1)), GN_CUDA_THREADS,
+		      widen_kernel, from, scales, count, multiple_of_16(from) && multiple_of_16(to), adds, to);
 }
