@@ -4,7 +4,7 @@
 set -u
 # shellcheck source=tests/transport/common.sh
 . "$GN_SOURCE/tests/transport/common.sh"
-probe=$GN_BUILD/tests/gpu/comm_probe
+probe=$GN_BUILD/tests/gpu/comm_probe program=$gannet
 # as many ranks as there are GPUs may use NCCL
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 
@@ -28,18 +28,28 @@ lost() { # HOW
 if ((gpus == 0)); then
 	check "NCCL without a GPU: both ranks say whose" together nccl 'NCCL: rank 0 on .*cuda:0: .*(cudaErrorInsufficientDriver|cudaErrorNoDevice)'
 	check "auto without a GPU" together auto '^rank 0 on .*: cuda:0: .*(cudaErrorInsufficientDriver|cudaErrorNoDevice)'
-	probe=$GN_BUILD/tests/gpu/comm_probe_emulated
+	probe=$GN_BUILD/tests/gpu/comm_probe_emulated program=$GN_BUILD/tests/gpu/gannet_emulated
 	export GANNET_EMULATED_GPUS=2
 fi
 check "two ranks by UCX" right 2 ucx ucx
 check "two ranks by what is faster" right 2 auto '(ucx|nccl)'
 check "UCX: a rank that dies is named by the other" lost ucx
+# benched HOW TYPE: every sum that the bench makes is right
+benched() {
+	launch 2 "$program" bench allreduce --device cuda --comm "$1" --type "$2" --min-bytes 4K --max-bytes 4M --factor 32 --iters 3 \
+		--json >"$scratch/out" 2>"$scratch/err" && [[ $(grep -c '"algo": *"'"$1"'".*"wrong": 0}' "$scratch/out") == 3 ]] && return
+	cat "$scratch/out" "$scratch/err"
+	return 1
+}
+check "bench allreduce of GPU memory by UCX" benched ucx float
+check "of bfloat16" benched ucx bfloat16
 one_gpu() { together nccl 'have one GPU between them, .*, which NCCL refuses: give each rank'; }
 if ((gpus == 0)); then
 	check "two emulated GPUs, two ranks by NCCL" right 2 nccl nccl
 	check "NCCL: a rank that dies is named by the other" lost nccl
 	export GANNET_EMULATED_GPUS=5
 	check "five ranks by NCCL" right 5 nccl nccl
+	check "bench allreduce by NCCL" benched nccl half
 	export GANNET_EMULATED_GPUS=2 GANNET_EMULATED_NCCL_FAILS=6
 	check "an error that NCCL reports is told by both, and is no stall" together nccl '^rank [01] on .*, cuda:[01]: ncclAllReduce: .*network error'
 	unset GANNET_EMULATED_NCCL_FAILS
