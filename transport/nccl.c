@@ -17,6 +17,7 @@
 struct nccl_op {
 	struct gn_carrier_op base;
 	void *device;
+	void *after; /* what it sums is there when this event has happened; NULL: it is */
 	size_t count;
 	ncclDataType_t type;
 	ncclRedOp_t reduction;
@@ -232,6 +233,7 @@ static enum gn_status start(struct gn_carrier_op *base, void *after, struct gn_e
 		return gn_nccl_settle(c, c->status, err);
 	op->number = gn_recorder_start(gn_world_recorder(c->world), op->kind);
 	op->in_flight = 1;
+	op->after = after;
 	return gn_nccl_settle(c, launch(c, op, after, &c->why), err);
 }
 
@@ -268,6 +270,20 @@ static enum gn_status test(struct gn_carrier_op *base, int *done, struct gn_err 
 	return status;
 }
 
+/* NCCL has it from the start, but while the GPU makes what is to be summed nobody waits for peers. */
+static void note_wait(struct gn_nccl_carrier *c, struct nccl_op *op)
+{
+	struct gn_recorder *recorder = gn_world_recorder(c->world);
+
+	if (op->after && cudaEventQuery((cudaEvent_t)op->after) == cudaErrorNotReady) {
+		(void)cudaGetLastError();
+		gn_recorder_moved(recorder);
+		return;
+	}
+	op->after = NULL;
+	gn_recorder_waiting(recorder, 0);
+}
+
 static enum gn_status wait(struct gn_carrier_op *base, struct gn_err *err)
 {
 	struct nccl_op *op = (struct nccl_op *)base;
@@ -281,7 +297,7 @@ static enum gn_status wait(struct gn_carrier_op *base, struct gn_err *err)
 		status = poll_end(c, op, now - looked > CHECK_NS, &c->why);
 		if (now - looked > CHECK_NS) {
 			looked = now;
-			gn_recorder_waiting(gn_world_recorder(c->world), 0);
+			note_wait(c, op);
 		}
 		if (idle % LOOKS == 0 && idle > 16 * LOOKS)
 			nanosleep(&pause, NULL);

@@ -47,6 +47,14 @@ one_gpu() { together nccl 'have one GPU between them, .*, which NCCL refuses: gi
 if ((gpus == 0)); then
 	check "two emulated GPUs, two ranks by NCCL" right 2 nccl nccl
 	check "NCCL: a rank that dies is named by the other" lost nccl
+	# its peer waits for it, and it for nobody
+	late() {
+		GANNET_EMULATED_HOLD_MS=4000 GANNET_EMULATED_HOLD_RANK=1 launch 2 "$probe" "$1" -1 1500 >"$scratch/out" 2>"$scratch/err"
+		cat "$scratch/err"
+		[[ $(grep -c 'are right$' "$scratch/out") == 2 ]]
+	}
+	check "NCCL: a GPU that is late with what is to be summed is no stall" late nccl
+	check "nor is it by UCX" late ucx
 	export GANNET_EMULATED_GPUS=5
 	check "five ranks by NCCL" right 5 nccl nccl
 	check "bench allreduce by NCCL" benched nccl half

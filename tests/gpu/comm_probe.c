@@ -1,5 +1,6 @@
 /* A rank that sums GPU memory with others: by what is named, several sums in flight, each checked.
- * usage: comm_probe nccl|ucx|auto [RANK]    RANK ends without a word before its second round
+ * usage: comm_probe nccl|ucx|auto [RANK [STALL_MS]]    RANK ends without a word before its second round (-1: nobody); waiting for
+ * others so long is a stall
  * Without a GPU all ranks end with the same error. Exit codes as gannet's; 99: a wrong sum. */
 #include "src/base/log.h"
 #include "tests/transport/exit_code.h"
@@ -62,13 +63,11 @@ static enum gn_status upload_and_start(struct run *r, int op, struct gn_err *err
 
 	for (size_t i = 0; i < counts[op]; i++)
 		r->host[i] = given(gn_comm_rank(r->comm), i, op);
+	/* it is not pinned: the call reads it */
 	status = call(r, cudaMemcpyAsync(r->device[op], r->host, bytes, cudaMemcpyHostToDevice, r->stream), "cudaMemcpyAsync", err);
 	if (!status)
 		status = call(r, cudaEventRecord(r->uploaded, r->stream), "cudaEventRecord", err);
-	if (!status)
-		status = gn_carrier_start(r->ops[op], r->uploaded, err);
-	/* the host's copy is for the next one */
-	return status ? status : call(r, cudaStreamSynchronize(r->stream), "cudaStreamSynchronize", err);
+	return status ? status : gn_carrier_start(r->ops[op], r->uploaded, err);
 }
 
 static enum gn_status finish_and_check(struct run *r, int op, struct gn_err *err)
@@ -137,6 +136,7 @@ static void release(struct run *r)
 int main(int argc, char **argv)
 {
 	struct gn_comm_options options = {.transport = "auto"};
+	struct gn_world_options world_options = {.stall_after_ms = argc > 3 ? atoi(argv[3]) : 0};
 	struct gn_world *world = NULL;
 	struct gn_log *log = NULL;
 	struct run r = {0};
@@ -146,9 +146,11 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		return 2;
 	gn_log_create(2, GN_LOG_INFO, &log, NULL);
-	status = gn_world_create(NULL, log, &world, &err);
+	status = gn_world_create(&world_options, log, &world, &err);
 	if (!status)
 		status = gn_comm_create(world, &options, log, &r.comm, &err);
+	if (!status)
+		gn_world_announce(world, "probing", 600000);
 	if (!status)
 		status = run(&r, argv[1], argc > 2 ? atoi(argv[2]) : -1, log, &err);
 	release(&r);

@@ -13,7 +13,7 @@ typedef std::chrono::steady_clock now_clock;
 static const unsigned PAUSE_EVERY = 8, PAUSE_US = 1000;
 static const auto LOOK_AGAIN = std::chrono::microseconds(50);
 
-static int setting(const char *name, int otherwise)
+int emulate::setting(const char *name, int otherwise)
 {
 	const char *text = getenv(name);
 

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -234,9 +236,17 @@ static int agrees(enum cudaMemcpyKind kind, const piece *to, const piece *from)
 								   cudaMemcpyHostToHost);
 }
 
+static void hold(void)
+{
+	static std::atomic<int> held;
+
+	if (!held++ && setting("PMIX_RANK", 0) == setting("GANNET_EMULATED_HOLD_RANK", -1))
+		usleep((unsigned)setting("GANNET_EMULATED_HOLD_MS", 0) * 1000);
+}
+
 static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t s)
 {
-	int cut_to, cut_from, known_to, known_from;
+	int cut_to, cut_from, known_to, known_from, up;
 	std::shared_ptr<std::vector<char>> kept;
 	cudaError_t code;
 	{
@@ -246,6 +256,7 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
 		if (cut_to || cut_from || !agrees(kind, t, f))
 			return answer(cudaErrorInvalidValue);
 		known_to = t != NULL;
+		up = t && t->kind == DEVICE && (!f || f->kind != DEVICE);
 		known_from = f != NULL;
 	}
 	/* a graph would read and write it when it is launched */
@@ -253,7 +264,12 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
 		return answer(cudaErrorStreamCaptureUnsupported);
 	if (!known_from)
 		kept = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
-	code = queue(s, [=] { return memcpy(to, kept ? kept->data() : from, bytes), 1; });
+	code = queue(s, [=] {
+		if (up)
+			hold();
+		memcpy(to, kept ? kept->data() : from, bytes);
+		return 1;
+	});
 	if (code == cudaSuccess && !known_to)
 		drain(s);
 	return code;

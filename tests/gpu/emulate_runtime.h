@@ -14,6 +14,8 @@
  *   GANNET_EMULATED_FAIL_AT=N, GANNET_EMULATED_FAIL_RANK=R
  *                          call number N of the process, or of rank R's, of the runtime, a kernel or NCCL fails, and a line on
  *                          stderr says which that is
+ *   GANNET_EMULATED_HOLD_MS=N, GANNET_EMULATED_HOLD_RANK=R
+ *                          the first copy up in rank R takes so long
  * Events' times are the same for all, so that what is chosen by measuring is the same in every run. cuda:1 records no graphs, so that both
  * ways are gone.
  *
@@ -47,6 +49,8 @@ int records(cudaStream_t s);
 int thread_records(void);
 /* What a call returns: kept for cudaGetLastError. */
 cudaError_t answer(cudaError_t code);
+/* A number of the environment. */
+int setting(const char *name, int otherwise);
 /* Whether this call is to fail. */
 int fails(const char *call);
 #define MAY_FAIL() do { if (emulate::fails(__func__)) return emulate::answer(cudaErrorUnknown); } while (0)
