@@ -57,7 +57,8 @@ void gn_carrier_describe(const struct gn_carrier *c, struct gn_strbuf *out);
 /* Local, but alike on all ranks and in the same order. */
 enum gn_status gn_carrier_prepare(struct gn_carrier *c, void *device, size_t count, enum gn_dtype type,
 				  enum gn_reduction reduction, struct gn_carrier_op **out, struct gn_err *err);
-/* after: CUDA's cudaEvent_t; NULL: nothing. Does not wait for it. */
+/* after: CUDA's cudaEvent_t; NULL: nothing. Does not wait for it. The caller keeps it until the operation is done, and records it anew only
+ * behind later work of the same stream. */
 enum gn_status gn_carrier_start(struct gn_carrier_op *op, void *after, struct gn_err *err);
 /* Makes progress; does not block. */
 enum gn_status gn_carrier_test(struct gn_carrier_op *op, int *done, struct gn_err *err);

@@ -10,10 +10,9 @@
 static inline enum gn_status gn_gpu_call(cudaError_t code, const char *call, int ordinal, struct gn_err *err)
 {
 	enum gn_status status = code == cudaErrorMemoryAllocation ? GN_ERR_NO_MEMORY
-				: code == cudaErrorNoDevice	  ? GN_ERR_NOT_FOUND
 				: code == cudaErrorInvalidDevice  ? GN_ERR_USAGE
-				: code == cudaErrorInsufficientDriver ? GN_ERR_UNSUPPORTED
-								  : GN_ERR_FAILED;
+				: code == cudaErrorNoDevice || code == cudaErrorInsufficientDriver ? GN_ERR_UNSUPPORTED
+												  : GN_ERR_FAILED;
 
 	if (code == cudaSuccess)
 		return GN_OK;

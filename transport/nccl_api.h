@@ -30,8 +30,8 @@ struct gn_nccl_api {
 	int version;
 };
 
-/* From where the loader looks, else from the CUDA folder that this was built with. GN_ERR_NOT_FOUND when there is none;
- * GN_ERR_UNSUPPORTED when it is another major version, or lacks a function. Never unloaded: NCCL leaves threads. */
+/* From where the loader looks, else from the CUDA folder that this was built with. GN_ERR_UNSUPPORTED when there is none, when
+ * it is another major version, or lacks a function. Never unloaded: NCCL leaves threads. */
 enum gn_status gn_nccl_api_load(struct gn_nccl_api *out, struct gn_err *err);
 
 #endif

@@ -405,6 +405,11 @@ int gn_world_anyone_left(const struct gn_world *w)
 	return w->watch && gn_watch_anyone_left(w->watch);
 }
 
+int gn_world_gave_up(const struct gn_world *w)
+{
+	return w->gave_up;
+}
+
 void gn_world_give_up(struct gn_world *w, const char *why)
 {
 	w->gave_up = 1;

@@ -89,5 +89,7 @@ int gn_world_anyone_left(const struct gn_world *w);
 /* For a rank that fails by itself (bad data, no space): the others see it as lost within moments, with why as the reason
  * (at most 160 characters). Does not wait; destroy follows. */
 void gn_world_give_up(struct gn_world *w, const char *why);
+/* Whether this rank has: what the world says from then on comes of that. */
+int gn_world_gave_up(const struct gn_world *w);
 
 #endif

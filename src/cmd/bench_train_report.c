@@ -70,8 +70,8 @@ static void print_json(const struct train_bench *b, double images_per_s, double 
 	gn_json_int(&j, "threads", omp_get_max_threads());
 	gn_json_int(&j, "steps", n);
 	gn_json_fixed(&j, "images_per_s", images_per_s, 3);
-	gn_json_double(&j, "step_flops", flops);
-	gn_json_double(&j, "step_bytes", bytes);
+	gn_json_fixed(&j, "step_flops", flops, 0);
+	gn_json_fixed(&j, "step_bytes", bytes, 0);
 	for (int i = 0; i < PARTS; i++) {
 		gn_json_object(&j, part_names[i]);
 		gn_json_fixed(&j, "p10_ms", b->times[i][n / 10] * 1e3, 3);

@@ -34,8 +34,8 @@ enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct
 	struct gn_err none;
 	enum gn_status status;
 
-	/* A lost peer is known to all already, and the communicator is of no more use. */
-	if (mine == GN_ERR_PEER_LOST)
+	/* A lost peer is known to all already, as is that this rank gave up, and the communicator is of no more use. */
+	if (mine == GN_ERR_PEER_LOST || (mine && gn_world_gave_up(gn_comm_world(comm))))
 		return mine;
 	if (mine && err)
 		snprintf(verdict.text, sizeof verdict.text, "%.*s", (int)sizeof verdict.text - 1, err->text);

@@ -75,6 +75,8 @@ enum gn_status gn_gpu_sums_finish(struct gn_gpu_sums *s, uint64_t *exposed_ns, s
 	while (!status && !done) {
 		gn_exchange_poll(s->exchange);
 		status = gn_plan_went_back(s->plan, &done, err);
+		if (!status && !done)
+			status = gn_world_check(gn_comm_world(s->comm), err);
 		if (!done)
 			sched_yield();
 	}

@@ -336,8 +336,11 @@ void gn_session_destroy(struct gn_session *s)
 
 enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status)
 {
-	/* what the world has found is known everywhere */
-	s->failed_alone |= status != GN_OK && status != GN_ERR_PEER_LOST && !gn_world_check(gn_comm_world(s->comm), NULL);
+	const struct gn_world *world = gn_comm_world(s->comm);
+
+	/* what the world has found is known everywhere, but for what it finds because this rank gave up */
+	if (status && status != GN_ERR_PEER_LOST)
+		s->failed_alone |= gn_world_gave_up(world) || !gn_world_check(world, NULL);
 	return status;
 }
 
