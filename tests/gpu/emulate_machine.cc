@@ -143,6 +143,8 @@ cudaError_t emulate::answer(cudaError_t code)
 {
 	if (code != cudaSuccess)
 		here.last = code;
+	if (here.recording && (code == cudaErrorStreamCaptureUnsupported || code == cudaErrorStreamCaptureIsolation))
+		here.recording->invalid = 1;
 	return code;
 }
 
@@ -150,9 +152,13 @@ int emulate::fails(const char *call)
 {
 	static const int at = setting("GANNET_EMULATED_FAIL_AT", 0), own = setting("PMIX_RANK", 0);
 	static const int rank = setting("GANNET_EMULATED_FAIL_RANK", own);
+	static const int sticky = setting("GANNET_EMULATED_FAIL_STICKY", 0);
 	static std::atomic<int> calls;
+	int number = at && own == rank ? ++calls : 0;
 
-	if (at == 0 || own != rank || ++calls != at)
+	if (sticky && number > at)
+		return 1;
+	if (!number || number != at)
 		return 0;
 	fprintf(stderr, "emulated: call %d, %s, fails\n", at, call);
 	return 1;
@@ -170,7 +176,7 @@ int emulate::current_device(void)
 
 int emulate::thread_records(void)
 {
-	return here.recordings;
+	return here.recording != NULL;
 }
 
 int emulate::records(cudaStream_t s)
@@ -188,7 +194,7 @@ cudaStream_t emulate::legacy_stream(void)
 	std::unique_lock<std::mutex> held(m().lock);
 
 	if (!m().legacy[here.device]) {
-		m().legacy[here.device] = new CUstream_st{here.device, {}, {}, NULL, {}, 0};
+		m().legacy[here.device] = new CUstream_st{here.device, {}, {}, NULL, {}, 0, 0};
 		m().streams.push_back(m().legacy[here.device]);
 	}
 	return m().legacy[here.device];

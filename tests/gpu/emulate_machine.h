@@ -30,6 +30,7 @@ struct CUstream_st {
 	std::chrono::steady_clock::time_point not_before; /* it pauses */
 	CUgraph_st *recorded;
 	std::thread::id recorder;
+	int invalid; /* something was done that a recording must not */
 	int dropped; /* to be deleted when it is empty */
 };
 
@@ -55,7 +56,7 @@ struct machine {
 struct caller {
 	int device;
 	cudaError_t last;
-	int recordings;
+	cudaStream_t recording; /* NULL: none */
 };
 extern thread_local caller here;
 

@@ -15,6 +15,9 @@
 using namespace emulate;
 
 static const size_t MEMORY_BYTES = (size_t)4 << 30, PAGE = 4096, ALIGN = 512;
+/* New memory is not zero; as much of it as costs little. */
+static const int GARBAGE = 0xff;
+static const size_t GARBAGE_MAX = (size_t)64 << 20;
 #ifdef __SANITIZE_ADDRESS__
 static const int by_pages = 0; /* AddressSanitizer sees where a piece of the heap ends */
 #else
@@ -81,12 +84,13 @@ static char *map(size_t bytes, piece *p)
 	void *at = NULL;
 
 	if (!by_pages)
-		return posix_memalign(&at, ALIGN, bytes) ? NULL : (char *)at;
+		return posix_memalign(&at, ALIGN, bytes) ? NULL : (char *)memset(at, GARBAGE, bytes < GARBAGE_MAX ? bytes : GARBAGE_MAX);
 	p->mapped_bytes = (whole + PAGE - 1) / PAGE * PAGE + PAGE;
 	at = mmap(NULL, p->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED)
 		return NULL;
 	p->mapped = (char *)at;
+	memset(p->mapped, GARBAGE, whole < GARBAGE_MAX ? whole : GARBAGE_MAX);
 	(void)mprotect(p->mapped + p->mapped_bytes - PAGE, PAGE, PROT_NONE);
 	if (guarded())
 		(void)mprotect(p->mapped, p->mapped_bytes - PAGE, PROT_NONE);
@@ -182,6 +186,8 @@ cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned flags)
 	int cut;
 
 	(void)flags;
+	if (thread_records())
+		return answer(cudaErrorStreamCaptureUnsupported);
 	if (find(at, bytes, &cut) || cut)
 		return answer(cudaErrorHostMemoryAlreadyRegistered);
 	m().pieces[(const char *)at] = piece{bytes, REGISTERED, -1, NULL, 0};

@@ -74,7 +74,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 cudaError_t cudaDeviceSynchronize(void)
 {
 	MAY_FAIL();
-	if (here.recordings)
+	if (here.recording)
 		return answer(cudaErrorStreamCaptureUnsupported);
 	drain_device(here.device);
 	return cudaSuccess;
@@ -112,7 +112,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 	std::unique_lock<std::mutex> held(m().lock);
 
 	(void)flags;
-	*out = new CUstream_st{here.device, {}, {}, NULL, {}, 0};
+	*out = new CUstream_st{here.device, {}, {}, NULL, {}, 0, 0};
 	m().streams.push_back(*out);
 	return cudaSuccess;
 }
@@ -138,7 +138,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
 	MAY_FAIL();
-	if (here.recordings)
+	if (here.recording)
 		return answer(cudaErrorStreamCaptureUnsupported);
 	drain(s);
 	return cudaSuccess;
@@ -197,7 +197,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
 {
 	std::unique_lock<std::mutex> held(m().lock);
 
-	if (here.recordings)
+	if (here.recording)
 		return answer(cudaErrorStreamCaptureUnsupported);
 	if (m().serial)
 		run_here(held);
@@ -210,7 +210,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
 	MAY_FAIL();
-	if (here.recordings)
+	if (here.recording)
 		return answer(cudaErrorStreamCaptureUnsupported);
 	wait_until([=] { return happened(e); });
 	return cudaSuccess;
@@ -234,13 +234,14 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
 	MAY_FAIL();
 	std::unique_lock<std::mutex> held(m().lock);
 
-	if (s->recorded || mode != cudaStreamCaptureModeThreadLocal)
+	if (s->recorded || here.recording || mode != cudaStreamCaptureModeThreadLocal)
 		return answer(cudaErrorIllegalState);
 	if (s->ordinal % 2)
 		return answer(cudaErrorNotSupported);
 	s->recorded = new CUgraph_st();
 	s->recorder = std::this_thread::get_id();
-	here.recordings++;
+	here.recording = s;
+	s->invalid = 0;
 	return cudaSuccess;
 }
 
@@ -253,10 +254,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
 	if (!recorded || s->recorder != std::this_thread::get_id())
 		return answer(cudaErrorIllegalState);
 	s->recorded = NULL;
-	here.recordings--;
-	if (fails(__func__)) {
+	here.recording = NULL;
+	if (s->invalid || fails(__func__)) {
 		delete recorded;
-		return answer(cudaErrorUnknown);
+		*out = NULL;
+		return answer(s->invalid ? cudaErrorStreamCaptureInvalidated : cudaErrorUnknown);
 	}
 	*out = recorded;
 	return cudaSuccess;

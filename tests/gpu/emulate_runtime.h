@@ -13,7 +13,8 @@
  *                          AddressSanitizer, which looks at bounds instead)
  *   GANNET_EMULATED_FAIL_AT=N, GANNET_EMULATED_FAIL_RANK=R
  *                          call number N of the process, or of rank R's, of the runtime, a kernel or NCCL fails, and a line on
- *                          stderr says which that is
+ *                          stderr says which that is; with GANNET_EMULATED_FAIL_STICKY=1 all later ones do, too, as behind a
+ *                          kernel's fault
  *   GANNET_EMULATED_HOLD_MS=N, GANNET_EMULATED_HOLD_RANK=R
  *                          the first copy up in rank R takes so long
  * Events' times are the same for all, so that what is chosen by measuring is the same in every run. cuda:1 records no graphs, so that both

@@ -136,24 +136,43 @@ static void test_memory_that_is_not_pinned(void **state)
 
 /* --- refused --- */
 
+/* What a recording must not do, in four ways. */
+static enum gn_status forbidden(struct machine *m, int way, struct gn_cuda_event *event)
+{
+	struct gn_err err;
+	void *more;
+	float local = 3;
+
+	switch (way) {
+	case 0:
+		return gn_cuda_stream_wait(m->streams[0], &err);
+	case 1:
+		return gn_cuda_event_record(event, m->streams[0], &err);
+	case 2:
+		return gn_cuda_copy(m->streams[0], m->memory, &local, sizeof local, &err);
+	default:
+		return cudaMalloc(&more, 1) == cudaErrorStreamCaptureUnsupported ? GN_ERR_FAILED : GN_OK;
+	}
+}
+
 static void test_recording(void **state)
 {
 	struct machine *m = *state;
 	struct gn_cuda_graph *graph;
 	struct gn_cuda_event *event;
 	struct gn_err err;
-	void *more;
-	float local = 3;
 	size_t nodes;
 
 	assert_ok(gn_cuda_event_create(m->device, 0, &event, &err));
 	assert_ok(gn_cuda_fill(m->streams[0], m->memory, 0, BYTES, &err));
+	/* any of these spoils it */
+	for (int i = 0; i < 4; i++) {
+		assert_ok(gn_cuda_graph_begin(m->streams[0], &err));
+		assert_int_equal(forbidden(m, i, event), GN_ERR_FAILED);
+		assert_int_equal(gn_cuda_graph_end(m->streams[0], &graph, &nodes, &err), GN_ERR_FAILED);
+	}
 	assert_ok(gn_cuda_graph_begin(m->streams[0], &err));
 	assert_ok(gn_emulate_call(m->streams[0], add_one, &m->memory, sizeof m->memory, "add", &err));
-	assert_int_equal(gn_cuda_stream_wait(m->streams[0], &err), GN_ERR_FAILED);
-	assert_int_equal(gn_cuda_event_record(event, m->streams[0], &err), GN_ERR_FAILED);
-	assert_int_equal(gn_cuda_copy(m->streams[0], m->memory, &local, sizeof local, &err), GN_ERR_FAILED);
-	assert_int_equal(cudaMalloc(&more, 1), cudaErrorStreamCaptureUnsupported);
 	assert_ok(gn_cuda_graph_end(m->streams[0], &graph, &nodes, &err));
 	assert_int_equal(nodes, 1);
 	for (int i = 0; i < 3; i++)
