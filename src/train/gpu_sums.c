@@ -65,6 +65,7 @@ void gn_gpu_sums_begin(struct gn_gpu_sums *s)
 
 enum gn_status gn_gpu_sums_finish(struct gn_gpu_sums *s, uint64_t *exposed_ns, struct gn_err *err)
 {
+	const struct gn_world *world = gn_comm_world(s->comm);
 	enum gn_status status = GN_OK;
 	uint64_t through;
 	int done = 0;
@@ -72,17 +73,18 @@ enum gn_status gn_gpu_sums_finish(struct gn_gpu_sums *s, uint64_t *exposed_ns, s
 	*exposed_ns = 0;
 	if (!s->exchange)
 		return GN_OK;
-	while (!status && !done) {
+	while (!status && !done && !gn_world_check(world, NULL)) {
 		gn_exchange_poll(s->exchange);
 		status = gn_plan_went_back(s->plan, &done, err);
-		if (!status && !done)
-			status = gn_world_check(gn_comm_world(s->comm), err);
 		if (!done)
 			sched_yield();
 	}
 	through = gn_clock_ns();
+	/* it knows best why, when the world is no more */
 	if (!status)
 		status = gn_exchange_wait(s->exchange, err);
+	if (!status && !done)
+		status = gn_world_check(world, err);
 	*exposed_ns = gn_clock_ns() - through;
 	return status ? status : gn_plan_apply(s->plan, err);
 }

@@ -59,7 +59,7 @@ enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = gn_gpu_sums_open(&s->gpu_sums, s->options->comm ? s->options->comm : "auto", s->plan, s->model, &form, s->log, err);
 	if (!status)
-		status = gn_plan_push(s->plan, err);
+		status = gn_agree_status(s->comm, gn_plan_push(s->plan, err), err);
 	s->resident = !status;
 	return status;
 }

@@ -10,7 +10,8 @@
 
 #include "src/train/step.h"
 
-/* Collective. Moves the run to its GPUs when it can stay there: sets s->resident. The host's arrays hold the state of the run. */
+/* Collective, failures are agreed on. Moves the run to its GPUs when it can stay there: sets s->resident. The host's arrays hold the
+ * state of the run. */
 enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err);
 /* Brings parameters, state and buffers to the host's arrays; nothing to do for other runs. */
 enum gn_status gn_resident_fetch(struct gn_session *s, struct gn_err *err);

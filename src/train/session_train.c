@@ -154,6 +154,6 @@ enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err)
 	}
 	s->staged = 0;
 	if (!status && !s->resident)
-		status = gn_agree_status(s->comm, gn_resident_begin(s, err), err);
+		status = gn_resident_begin(s, err);
 	return status ? status : gn_loader_start(s->loader, (uint32_t)s->state.epoch, s->state.sample, err);
 }
