@@ -240,14 +240,16 @@ static void test_host_in_the_devices_memory(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest processes[] = {cmocka_unit_test(test_host_in_the_devices_memory)};
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_later), cmocka_unit_test(test_order_between_streams),
-		cmocka_unit_test(test_memory_that_is_not_pinned), cmocka_unit_test(test_recording),
-		cmocka_unit_test(test_what_is_no_copy),
+		/* first, for it is about processes that have no machine yet */
+		cmocka_unit_test(test_host_in_the_devices_memory),
+		cmocka_unit_test_setup_teardown(test_later, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_order_between_streams, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_memory_that_is_not_pinned, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_recording, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_what_is_no_copy, set_up, tear_down),
 	};
-	int failed = cmocka_run_group_tests(processes, NULL, NULL);
 
-	setenv("GANNET_EMULATED_SEED", "1", 1);
-	return failed + cmocka_run_group_tests(tests, set_up, tear_down);
+	unsetenv("GANNET_EMULATED_SEED");
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }
