@@ -187,23 +187,33 @@ static void test_loss_tells_of_all(void **state)
 		gn_recorder_destroy(recorders[r]);
 }
 
+/* Three ranks, of which rank 1 only has a connection, which is returned, and answers nothing. The recorder is o's to destroy. */
+static int begin_with_a_mute(struct gn_watch_options *o, struct gn_watch **rank_0, struct gn_watch **rank_2)
+{
+	struct group g;
+	struct gn_err err;
+	int mute;
+
+	assert_ok(gn_recorder_create(60000, &o->recorder, &err));
+	assert_ok(gn_watch_host(o, rank_0, &g.invitation, &err));
+	mute = come(&g, 1, 3, &o->secret, &err);
+	assert_true(mute >= 0);
+	o->rank = 2;
+	assert_ok(gn_watch_join(o, &g.invitation, rank_2, &err));
+	return mute;
+}
+
 /* Two are lost, and one of them cannot be asked: whoever is left is told of the first all the same, and soon. */
 static void test_loss_while_one_is_mute(void **state)
 {
 	struct gn_watch_options o = {.size = 3, .silent_after_ms = 60000, .timeout_ms = 5000, .secret = SECRET};
 	struct gn_watch *w = NULL, *dies = NULL;
-	struct group g;
 	struct gn_err err;
 	uint64_t start;
 	int mute;
 
 	(void)state;
-	assert_ok(gn_recorder_create(60000, &o.recorder, &err));
-	assert_ok(gn_watch_host(&o, &w, &g.invitation, &err));
-	mute = come(&g, 1, 3, &o.secret, &err);
-	assert_true(mute >= 0);
-	o.rank = 2;
-	assert_ok(gn_watch_join(&o, &g.invitation, &dies, &err));
+	mute = begin_with_a_mute(&o, &w, &dies);
 	start = gn_clock_ns();
 	gn_watch_destroy(dies, 0);
 	await_loss(w, 5000, &err);
@@ -232,17 +242,10 @@ static void test_giving_up_over_a_loss(void **state)
 	struct gn_watch_options o = {.size = 3, .silent_after_ms = 60000, .timeout_ms = 5000, .secret = SECRET};
 	struct gn_watch *w = NULL, *dies = NULL;
 	struct gn_watch_message m;
-	struct group g;
-	struct gn_err err;
 	int mute;
 
 	(void)state;
-	assert_ok(gn_recorder_create(60000, &o.recorder, &err));
-	assert_ok(gn_watch_host(&o, &w, &g.invitation, &err));
-	mute = come(&g, 1, 3, &o.secret, &err);
-	assert_true(mute >= 0);
-	o.rank = 2;
-	assert_ok(gn_watch_join(&o, &g.invitation, &dies, &err));
+	mute = begin_with_a_mute(&o, &w, &dies);
 	gn_watch_destroy(dies, 0);
 	next_of(mute, GN_WATCH_ASK);
 	gn_watch_give_up(w, "a connection broke");
