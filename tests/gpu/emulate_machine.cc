@@ -164,11 +164,6 @@ int emulate::fails(const char *call)
 	return 1;
 }
 
-int emulate::device_count(void)
-{
-	return m().gpus;
-}
-
 int emulate::current_device(void)
 {
 	return here.device;

@@ -41,7 +41,6 @@ cudaError_t queue(cudaStream_t s, const work &w);
 void drain(cudaStream_t s);
 void drain_device(int ordinal);
 
-int device_count(void);
 int current_device(void);
 /* The stream named 0 of the current device. */
 cudaStream_t legacy_stream(void);
