@@ -114,7 +114,8 @@ enum gn_status gn_cuda_quantise(struct gn_cuda_stream *s, const float *x, size_t
 	if (count < 1)
 		return gn_err_set(err, GN_ERR_USAGE, "quantise: nothing");
 	return launch(s, "kernel quantise", err, dim3(blocks_for(s, GN_QUANTISE_GROUPS(count) * GN_CUDA_THREADS)),
-		      GN_CUDA_THREADS, quantise_kernel, x, count, multiple_of_16(x) && multiple_of_16(to) && multiple_of_16(rest), to, scales, rest);
+		      GN_CUDA_THREADS, quantise_kernel, x, count,
+		      multiple_of_16(x) && multiple_of_16(to) && multiple_of_16(rest), to, scales, rest);
 }
 
 static __global__ void __launch_bounds__(GN_CUDA_THREADS)
