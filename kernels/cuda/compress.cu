@@ -6,6 +6,7 @@ using namespace gn;
 
 static const int DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, ROUNDS = 3; /* 33 bits for 31 */
 static const int STRETCHES_MAX = 1024;
+static const int WIDE = 4; /* neighbours of a thread: 16 bytes */
 
 struct state {
 	uint32_t prefix; /* of the k-th largest magnitude, as far as it is known */
@@ -28,7 +29,7 @@ static struct stretches stretches_of(size_t count)
 	size_t each = (count + STRETCHES_MAX - 1) / STRETCHES_MAX;
 	struct stretches t;
 
-	each = (each + GN_CUDA_THREADS - 1) / GN_CUDA_THREADS * GN_CUDA_THREADS;
+	each = (each + GN_CUDA_THREADS * WIDE - 1) / (GN_CUDA_THREADS * WIDE) * (GN_CUDA_THREADS * WIDE);
 	t.count = count;
 	t.each = each;
 	t.number = (int)((count + each - 1) / each);
@@ -80,19 +81,37 @@ static __global__ void begin_kernel(struct scratch m, uint32_t k)
 	}
 }
 
-static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+/* V neighbours, or as many as there are before the end; how many. */
+template <int V> static __device__ inline int load_neighbours(const float *x, size_t at, size_t end, float (&v)[V])
+{
+	if (at + V <= end) {
+		load_floats<float, V>(x + at, v);
+		return V;
+	}
+#pragma unroll
+	for (int k = 0; k < V; k++)
+		v[k] = at + k < end ? x[at + k] : 0;
+	return at < end ? (int)(end - at) : 0;
+}
+
+template <int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 	histogram_kernel(struct scratch m, const float *x, size_t count, int round)
 {
 	__shared__ uint32_t own[DIGITS];
+	size_t first = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * V, stride = (size_t)gridDim.x * blockDim.x * V;
+	uint32_t prefix = m.state->prefix;
+	float v[V];
 
 	for (int i = threadIdx.x; i < DIGITS; i += blockDim.x)
 		own[i] = 0;
 	__syncthreads();
-	for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (size_t)gridDim.x * blockDim.x) {
-		uint32_t v = magnitude(x[i]);
+	for (size_t at = first; at < count; at += stride) {
+		int there = load_neighbours<V>(x, at, count, v);
 
-		if (known(v, round) == m.state->prefix)
-			atomicAdd(&own[v >> shift_of(round) & (DIGITS - 1)], 1u);
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			if (k < there && known(magnitude(v[k]), round) == prefix)
+				atomicAdd(&own[magnitude(v[k]) >> shift_of(round) & (DIGITS - 1)], 1u);
 	}
 	__syncthreads();
 	for (int i = threadIdx.x; i < DIGITS; i += blockDim.x)
@@ -117,18 +136,22 @@ static __global__ void choose_kernel(struct scratch m, int round)
 		m.histogram[i] = 0;
 }
 
-static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+template <int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 	count_kernel(struct scratch m, struct stretches t, const float *x)
 {
 	__shared__ uint32_t sums[GN_CUDA_THREADS];
 	size_t begin = (size_t)blockIdx.x * t.each, end = begin + t.each < t.count ? begin + t.each : t.count;
 	uint32_t least = m.state->prefix, above = 0, equal = 0;
+	float v[V];
 
-	for (size_t i = begin + threadIdx.x; i < end; i += GN_CUDA_THREADS) {
-		uint32_t v = magnitude(x[i]);
+	for (size_t at = begin + threadIdx.x * V; at < end; at += GN_CUDA_THREADS * V) {
+		int there = load_neighbours<V>(x, at, end, v);
 
-		above += v > least;
-		equal += v == least;
+#pragma unroll
+		for (int k = 0; k < V; k++) {
+			above += k < there && magnitude(v[k]) > least;
+			equal += k < there && magnitude(v[k]) == least;
+		}
 	}
 	above = block_sum<GN_CUDA_THREADS>(above, sums);
 	equal = block_sum<GN_CUDA_THREADS>(equal, sums);
@@ -170,56 +193,102 @@ static __device__ inline uint32_t sum_before(uint32_t own, uint32_t *shared, uin
 	return shared[from + at] - own;
 }
 
-static __global__ void __launch_bounds__(GN_CUDA_THREADS)
+/* What a thread keeps of its neighbours, of which `there` are there: bit k for the k-th. Of those equal to `least` as many as
+ * are left after the `before` of the threads before. */
+template <int V> static __device__ inline uint32_t choose(const float (&v)[V], int there, uint32_t least, uint32_t before,
+							  uint32_t left)
+{
+	uint32_t chosen = 0;
+
+#pragma unroll
+	for (int k = 0; k < V; k++) {
+		uint32_t size = magnitude(v[k]), is_equal = k < there && size == least;
+
+		chosen |= (uint32_t)(k < there && (size > least || (is_equal && before < left))) << k;
+		before += is_equal;
+	}
+	return chosen;
+}
+
+template <int V> static __device__ inline void store_neighbours(float *to, size_t at, int there, const float (&v)[V])
+{
+	if (there == V) {
+		store<float, V>(to + at, v);
+		return;
+	}
+#pragma unroll
+	for (int k = 0; k < V; k++)
+		if (k < there)
+			to[at + k] = v[k];
+}
+
+template <int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 	keep_kernel(struct scratch m, struct stretches t, const float *x, uint32_t *indices, float *values, float *rest)
 {
 	__shared__ uint32_t sums[2 * GN_CUDA_THREADS];
 	size_t begin = (size_t)blockIdx.x * t.each, end = begin + t.each < t.count ? begin + t.each : t.count;
 	uint32_t least = m.state->prefix, at = m.above[blockIdx.x], left = m.equal[blockIdx.x];
+	float v[V];
 
-	for (size_t row = begin; row < end; row += GN_CUDA_THREADS) {
-		size_t i = row + threadIdx.x;
-		float value = i < end ? x[i] : 0;
-		uint32_t v = magnitude(value), equals, kept;
-		uint32_t is_equal = i < end && v == least, before = sum_before(is_equal, sums, &equals);
-		uint32_t keeps = i < end && (v > least || (is_equal && before < left));
-		uint32_t place = at + sum_before(keeps, sums, &kept);
+	for (size_t row = begin; row < end; row += GN_CUDA_THREADS * V) {
+		size_t i = row + threadIdx.x * V;
+		int there = load_neighbours<V>(x, i, end, v);
+		uint32_t own = 0, equals, before, chosen, place, kept;
 
-		if (keeps) {
-			indices[place] = (uint32_t)i;
-			values[place] = value;
-		}
-		if (rest && i < end)
-			rest[i] = keeps ? 0 : value;
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			own += k < there && magnitude(v[k]) == least;
+		before = sum_before(own, sums, &equals);
+		chosen = choose<V>(v, there, least, before, left);
+		own = 0;
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			own += chosen >> k & 1;
+		place = at + sum_before(own, sums, &kept);
+#pragma unroll
+		for (int k = 0; k < V; k++)
+			if (chosen >> k & 1) {
+				indices[place] = (uint32_t)(i + k);
+				values[place++] = v[k];
+				v[k] = 0;
+			}
+		if (rest)
+			store_neighbours<V>(rest, i, there, v);
 		at += kept;
 		left -= equals < left ? equals : left;
 	}
 }
 
-enum gn_status gn_cuda_top_k(struct gn_cuda_stream *s, const float *x, size_t count, size_t k, uint32_t *indices,
-			     float *values, float *rest, void *scratch, struct gn_err *err)
+template <int V> static enum gn_status top_k(struct gn_cuda_stream *s, const float *x, size_t count, size_t k, uint32_t *indices,
+					     float *values, float *rest, struct scratch m, struct gn_err *err)
 {
-	struct scratch m = scratch_of(scratch);
 	struct stretches t = stretches_of(count);
-	enum gn_status status;
+	enum gn_status status = launch(s, "kernel top_k begin", err, dim3(1), GN_CUDA_THREADS, begin_kernel, m, (uint32_t)k);
 
-	if (k < 1 || k > count || count > INT32_MAX)
-		return gn_err_set(err, GN_ERR_USAGE, "top-k: %zu of %zu", k, count);
-	status = launch(s, "kernel top_k begin", err, dim3(1), GN_CUDA_THREADS, begin_kernel, m, (uint32_t)k);
 	for (int round = 0; round < ROUNDS && !status; round++) {
-		status = launch(s, "kernel top_k histogram", err, dim3(blocks_for(s, count)), GN_CUDA_THREADS, histogram_kernel,
-				m, x, count, round);
+		status = launch(s, "kernel top_k histogram", err, dim3(blocks_for(s, (count + V - 1) / V)), GN_CUDA_THREADS,
+				histogram_kernel<V>, m, x, count, round);
 		if (!status)
 			status = launch(s, "kernel top_k choose", err, dim3(1), GN_CUDA_THREADS, choose_kernel, m, round);
 	}
 	if (!status)
-		status = launch(s, "kernel top_k count", err, dim3(t.number), GN_CUDA_THREADS, count_kernel, m, t, x);
+		status = launch(s, "kernel top_k count", err, dim3(t.number), GN_CUDA_THREADS, count_kernel<V>, m, t, x);
 	if (!status)
 		status = launch(s, "kernel top_k stretches", err, dim3(1), 1, begin_stretches_kernel, m, t.number);
 	if (status)
 		return status;
-	return launch(s, "kernel top_k keep", err, dim3(t.number), GN_CUDA_THREADS, keep_kernel, m, t, x, indices, values,
+	return launch(s, "kernel top_k keep", err, dim3(t.number), GN_CUDA_THREADS, keep_kernel<V>, m, t, x, indices, values,
 		      rest);
+}
+
+enum gn_status gn_cuda_top_k(struct gn_cuda_stream *s, const float *x, size_t count, size_t k, uint32_t *indices,
+			     float *values, float *rest, void *scratch, struct gn_err *err)
+{
+	if (k < 1 || k > count || count > INT32_MAX)
+		return gn_err_set(err, GN_ERR_USAGE, "top-k: %zu of %zu", k, count);
+	return multiple_of_16(x) && multiple_of_16(rest)
+		       ? top_k<WIDE>(s, x, count, k, indices, values, rest, scratch_of(scratch), err)
+		       : top_k<1>(s, x, count, k, indices, values, rest, scratch_of(scratch), err);
 }
 
 static __global__ void __launch_bounds__(GN_CUDA_THREADS)

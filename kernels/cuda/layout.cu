@@ -137,27 +137,53 @@ static __device__ inline void philox(uint32_t c0, uint32_t c1, uint32_t c2, uint
 	out[3] = c3;
 }
 
-/* purpose: GN_RNG_DROPOUT. The step comes from memory, so that a captured graph draws anew each time. */
-template <class T> static __global__ void dropout_kernel(const T *x, T *y, size_t count, double rate, uint64_t seed,
-							 uint32_t stream, uint32_t purpose, const uint64_t *step)
+/* 1 / (1 - rate) or 0 for each of V neighbours, of which the first is number at, a multiple of four: a draw gives four. */
+template <int V> static __device__ inline void masks(const struct gn_cuda_dropout &d, uint64_t step, size_t at, float (&to)[V])
 {
-	float scale = (float)(1 / (1 - rate));
-	uint32_t low = (uint32_t)*step, high = (uint32_t)(*step >> 32) << 16 | purpose;
+	float scale = (float)(1 / (1 - d.rate));
+	uint32_t low = (uint32_t)step, high = (uint32_t)(step >> 32) << 16 | d.purpose, draw[4];
 
-	for (size_t block = GRID_INDEX; block < (count + 3) / 4; block += GRID_STRIDE) {
-		uint32_t draw[4];
+#pragma unroll
+	for (int k = 0; k < V; k++) {
+		if (k % 4 == 0)
+			philox((uint32_t)((at + k) / 4), d.stream, low, high, d.seed, draw);
+		to[k] = draw[k % 4] / 4294967296.0 < d.rate ? 0 : scale;
+	}
+}
 
-		philox((uint32_t)block, stream, low, high, seed, draw);
-		for (int k = 0; k < 4 && 4 * block + k < count; k++)
-			narrow(draw[k] / 4294967296.0 < rate ? 0 : widen(x[4 * block + k]) * scale, &y[4 * block + k]);
+/* What is dropped is zero whatever it was. The step comes from memory, so that a captured graph draws anew each time. */
+template <class T> static __global__ void dropout_kernel(const T *x, T *y, size_t count, int is_wide, struct gn_cuda_dropout d)
+{
+	const int V = wide<T>::vector;
+	uint64_t step = *d.step;
+	float mask[V], v[V];
+
+	for (size_t at = GRID_INDEX * V; at < count; at += GRID_STRIDE * V) {
+		int whole = is_wide && at + V <= count;
+
+		masks<V>(d, step, at, mask);
+		if (whole)
+			load_floats<T, V>(x + at, v);
+#pragma unroll
+		for (int k = 0; k < V; k++) {
+			if (!whole)
+				v[k] = at + k < count ? widen(x[at + k]) : 0;
+			v[k] = mask[k] > 0 ? v[k] * mask[k] : 0;
+			if (!whole && at + k < count)
+				narrow(v[k], &y[at + k]);
+		}
+		if (whole)
+			store<T, V>(y + at, v);
 	}
 }
 
 template <class T> static enum gn_status drop(struct gn_cuda_stream *s, const struct gn_cuda_dropout *d, const void *x,
 					      void *y, size_t count, struct gn_err *err)
 {
-	return launch(s, "kernel dropout", err, dim3(blocks_for(s, (count + 3) / 4)), GN_CUDA_THREADS, dropout_kernel<T>,
-		      (const T *)x, (T *)y, count, d->rate, d->seed, d->stream, d->purpose, d->step);
+	int is_wide = multiple_of_16(x) && multiple_of_16(y);
+
+	return launch(s, "kernel dropout", err, dim3(blocks_for(s, (count + wide<T>::vector - 1) / wide<T>::vector)),
+		      GN_CUDA_THREADS, dropout_kernel<T>, (const T *)x, (T *)y, count, is_wide, *d);
 }
 
 enum gn_status gn_cuda_drop(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_dropout *d,

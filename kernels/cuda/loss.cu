@@ -42,39 +42,73 @@ static __device__ inline float block_max(float x, float *shared)
 	return shared[0];
 }
 
-template <class T> static __global__ void __launch_bounds__(THREADS)
+/* sum: of exp(z - top); all: of z - top; in thread 0, and sum in all. */
+template <class T, int V> static __device__ inline void sum_row(const T *logits, int classes, float top, float *shared,
+								float *sum, float *all)
+{
+	*sum = *all = 0;
+	for (int k = threadIdx.x * V; k < classes; k += THREADS * V) {
+		float z[V];
+
+		load_floats<T, V>(logits + k, z);
+#pragma unroll
+		for (int j = 0; j < V; j++) {
+			*sum += expf(z[j] - top);
+			*all += z[j] - top;
+		}
+	}
+	*sum = block_sum<THREADS>(*sum, shared);
+	*all = block_sum<THREADS>(*all, shared);
+}
+
+template <class T, int V> static __device__ inline float top_of_row(const T *logits, int classes, float *shared)
+{
+	float top = -INFINITY;
+
+	for (int k = threadIdx.x * V; k < classes; k += THREADS * V) {
+		float z[V];
+
+		load_floats<T, V>(logits + k, z);
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			top = z[j] > top ? z[j] : top;
+	}
+	return block_max(top, shared);
+}
+
+/* V neighbours of classes, at a multiple of V. */
+template <class T, int V> static __global__ void __launch_bounds__(THREADS)
 	row_kernel(struct loss_args a, const T *logits, T *dlogits)
 {
 	__shared__ float shared[THREADS];
 	__shared__ int shared_int[THREADS];
 	int n = blockIdx.x, counted = count_labels(a, shared_int);
-	float top = -INFINITY, sum = 0, all = 0, share = a.mates ? a.shares[n] : 1, factor,
-	      even = a.smoothing / a.classes;
+	float top, sum, all, share = a.mates ? a.shares[n] : 1, factor = a.grad_scale / counted, even = a.smoothing / a.classes;
+	float z[V];
 
 	logits += (size_t)n * a.classes;
 	dlogits += (size_t)n * a.classes;
 	if (a.labels[n] < 0 || is_bad(a, n)) {
-		for (int k = threadIdx.x; k < a.classes; k += THREADS)
-			narrow(0, &dlogits[k]);
+		float none[V] = {};
+
+		for (int k = threadIdx.x * V; k < a.classes; k += THREADS * V)
+			store<T, V>(dlogits + k, none);
 		if (threadIdx.x == 0)
 			a.rows[n] = 0;
 		return;
 	}
-	for (int k = threadIdx.x; k < a.classes; k += THREADS)
-		top = widen(logits[k]) > top ? widen(logits[k]) : top;
-	top = block_max(top, shared);
-	for (int k = threadIdx.x; k < a.classes; k += THREADS) {
-		sum += expf(widen(logits[k]) - top);
-		all += widen(logits[k]) - top;
-	}
-	sum = block_sum<THREADS>(sum, shared);
-	all = block_sum<THREADS>(all, shared);
-	factor = a.grad_scale / counted;
-	for (int k = threadIdx.x; k < a.classes; k += THREADS) {
-		float own = k == a.labels[n] ? share : 0, mixed = a.mates && k == a.mates[n] ? 1 - share : 0;
-		float target = (own + mixed) * (1 - a.smoothing) + even;
+	top = top_of_row<T, V>(logits, a.classes, shared);
+	sum_row<T, V>(logits, a.classes, top, shared, &sum, &all);
+	for (int k = threadIdx.x * V; k < a.classes; k += THREADS * V) {
+		load_floats<T, V>(logits + k, z);
+#pragma unroll
+		for (int j = 0; j < V; j++) {
+			float own = k + j == a.labels[n] ? share : 0, mixed = a.mates && k + j == a.mates[n] ? 1 - share : 0;
+			float target = (own + mixed) * (1 - a.smoothing) + even;
 
-		narrow((expf(widen(logits[k]) - top) / sum - target) * factor, &dlogits[k]);
+			z[j] = (expf(z[j] - top) / sum - target) * factor;
+		}
+		store<T, V>(dlogits + k, z);
 	}
 	if (threadIdx.x == 0) {
 		float own = widen(logits[a.labels[n]]) - top, mixed = a.mates ? widen(logits[a.mates[n]]) - top : own;
@@ -105,10 +139,10 @@ static __global__ void __launch_bounds__(THREADS) sum_kernel(struct loss_args a,
 	out->bad = bad;
 }
 
-template <class T> static enum gn_status rows(struct gn_cuda_stream *s, const struct gn_cuda_loss_args *args,
-					      const struct loss_args &a, struct gn_err *err)
+template <class T, int V> static enum gn_status rows(struct gn_cuda_stream *s, const struct gn_cuda_loss_args *args,
+						     const struct loss_args &a, struct gn_err *err)
 {
-	return launch(s, "kernel softmax_cross_entropy", err, dim3(a.batch), THREADS, row_kernel<T>, a,
+	return launch(s, "kernel softmax_cross_entropy", err, dim3(a.batch), THREADS, row_kernel<T, V>, a,
 		      (const T *)args->logits, (T *)args->dlogits);
 }
 
@@ -123,15 +157,15 @@ enum gn_status gn_cuda_softmax_cross_entropy(struct gn_cuda_stream *s, const str
 			      (float)args->smoothing,
 			      (float)args->grad_scale,
 			      args->rows};
+	int is_wide = a.classes * gn_cuda_type_bytes(args->type) % 16 == 0 && multiple_of_16(args->logits) &&
+		      multiple_of_16(args->dlogits);
 	enum gn_status status;
 
 	if (a.batch < 1 || a.classes < 1)
 		return gn_err_set(err, GN_ERR_USAGE, "loss: %d images of %d classes", a.batch, a.classes);
 	if (args->logits == args->dlogits)
 		return gn_err_set(err, GN_ERR_USAGE, "loss: its gradient may not take the place of the logits");
-	status = args->type == GN_CUDA_F32    ? rows<float>(s, args, a, err)
-		 : args->type == GN_CUDA_BF16 ? rows<bf16>(s, args, a, err)
-					      : rows<f16>(s, args, a, err);
+	status = GN_BY_TYPE(args->type, is_wide, rows, s, args, a, err);
 	if (status)
 		return status;
 	return launch(s, "kernel loss_sum", err, dim3(1), THREADS, sum_kernel, a, args->out);
