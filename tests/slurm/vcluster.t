@@ -60,10 +60,13 @@ expect 0 "start first" "--open-mode=append keeps what the first start said" cat 
 
 crash() {
 	kill -KILL "$(awk '$1 == "slurmctld" { print $2 }' "$lab/vc/vcluster.state")" && on 5 srun -N2 hostname
-	! vc status && vc up --nodes 3 --rate none --rails 2 && [[ $(on 30 srun -N3 hostname | sort | tr '\n' ' ') == "n1 n2 n3 " ]]
+	! vc status && OMP_NUM_THREADS=1 vc up --nodes 3 --rate none --rails 2 && [[ $(on 30 srun -N3 hostname | sort | tr '\n' ' ') == "n1 n2 n3 " ]]
 }
 check "after a crash, up clears the remains and comes up in another shape" crash
 expect 0 "rails=2" "status tells of the rails" vc status
+# nproc answers for OpenMP
+processors() { [[ $(on 30 sinfo -h -N -o %c | sort -u) == "$(grep -c ^processor /proc/cpuinfo)" ]]; }
+check "a node has all processors, however many threads OpenMP may use" processors
 # shellcheck disable=SC2016
 both_rails() {
 	[[ $(on 30 srun -w n3 ip -4 -o addr show | grep -cE ' eth[01] .*inet 10\.8[34]\.[0-9]+\.3/24 ') == 2 ]] &&
