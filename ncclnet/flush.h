@@ -1,5 +1,5 @@
 /* Makes what a network card has written to GPU memory visible to the GPU. Any thread whose current CUDA context is that
- * memory's, as NCCL's are; blocks for microseconds. Never run on a GPU yet. */
+ * memory's, as NCCL's are; blocks for microseconds. GN_ERR_FAILED: no driver, or it cannot. Never run on a GPU yet. */
 #ifndef GN_NCCLNET_FLUSH_H
 #define GN_NCCLNET_FLUSH_H
 

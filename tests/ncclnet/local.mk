@@ -10,3 +10,12 @@ tests_ncclnet_faulty_so_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
 tests_ncclnet_faulty_so_LDFLAGS = $(AM_LDFLAGS) -shared
 tests_ncclnet_faulty_so_SOURCES = tests/ncclnet/faulty.c
 SHELL_TESTS += tests/ncclnet/faults.t
+# Stands for CUDA's driver, which is found by its name.
+UNIT_TESTS += tests/ncclnet/test_flush
+tests_ncclnet_test_flush_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_ncclnet_test_flush_SOURCES = tests/ncclnet/test_flush.c ncclnet/flush.c ncclnet/flush.h
+tests_ncclnet_test_flush_LDADD = $(BASE_LIBS) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/ncclnet/driver.so
+tests_ncclnet_driver_so_CFLAGS = $(AM_CFLAGS) -fPIC
+tests_ncclnet_driver_so_LDFLAGS = $(AM_LDFLAGS) -shared -Wl,-soname,libcuda.so.1
+tests_ncclnet_driver_so_SOURCES = tests/ncclnet/driver.c
