@@ -37,7 +37,7 @@ static const char *advice(ncclResult_t rc)
 {
 	switch (rc) {
 	case ncclUnhandledCudaError:
-		return "; is the driver new enough (nvidia-smi)? NCCL_DEBUG=INFO tells more";
+		return "; is the driver new enough (nvidia-smi)? NCCL_DEBUG=INFO tells more, and --comm ucx does without";
 	case ncclSystemError:
 		return "; the network, shared memory (/dev/shm) or locked memory (ulimit -l) failed it: NCCL_SOCKET_IFNAME "
 		       "and NCCL_IB_HCA say what it may use, NCCL_DEBUG=INFO what it uses";

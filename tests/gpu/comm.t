@@ -46,6 +46,15 @@ check "of bfloat16" benched ucx bfloat16
 one_gpu() { together nccl 'have one GPU between them, .*, which NCCL refuses: give each rank'; }
 if ((gpus == 0)); then
 	check "two emulated GPUs, two ranks by NCCL" right 2 nccl nccl
+	# NCCL itself: loaded, asked for an identifier, and for a communicator, which it cannot make
+	toolkit=$(sed -n "s,^CUDA_CPPFLAGS='-isystem \([^ ]*\)/include .*,\1,p" "$GN_BUILD/config.log")
+	if /sbin/ldconfig -p | grep -q libnccl.so.2 || compgen -G "$toolkit/lib*/libnccl.so.2" >/dev/null; then
+		no_driver() { GANNET_EMULATED_NCCL=real together "$1" '^rank [01] on .*, cuda:[01]: ncclCommInitRankConfig: .*Cuda failure.*driver'; }
+		check "the real NCCL: both ranks say what it misses" no_driver nccl
+		check "and with auto" no_driver auto
+	else
+		skip "the real NCCL: both ranks say what it misses" "no libnccl.so.2"
+	fi
 	check "NCCL: a rank that dies is named by the other" lost nccl
 	# its peer waits for it, and it for nobody
 	late() {

@@ -1,10 +1,11 @@
 /* Stands for NCCL where GPUs are emulated: sums of their memory between processes of one machine, in shared memory, on the streams
- * of emulate_runtime.h. In place of transport/nccl_api.c, so that all of nccl.c and nccl_create.c runs. It cannot show what NCCL computes
+ * of emulate_runtime.h. Linked with --wrap, so that all of nccl.c and nccl_create.c runs. It cannot show what NCCL computes
  * or how fast; tests/gpu/comm.t asks the real one where there are GPUs.
  *
  * As NCCL does it, communicators that do not block are not there at once, and a call may return before its work is given to
  * the stream; a rank that is gone is not noticed, and work that needs it does not end until the communicator is aborted.
  *
+ * GANNET_EMULATED_NCCL=real: NCCL itself, which does without the emulation and finds no GPU.
  * GANNET_EMULATED_NCCL_FAILS=N: sum number N of this process meets an error of the network.
  * Thread safety: as NCCL's.
  */
@@ -263,9 +264,15 @@ static ncclResult_t all_reduce(const void *from, void *to, size_t count, ncclDat
 	return ncclInProgress;
 }
 
-enum gn_status gn_nccl_api_load(struct gn_nccl_api *out, struct gn_err *err)
+extern "C" enum gn_status __real_gn_nccl_api_load(struct gn_nccl_api *out, struct gn_err *err);
+extern "C" enum gn_status __wrap_gn_nccl_api_load(struct gn_nccl_api *out, struct gn_err *err);
+
+enum gn_status __wrap_gn_nccl_api_load(struct gn_nccl_api *out, struct gn_err *err)
 {
-	(void)err;
+	const char *which = getenv("GANNET_EMULATED_NCCL");
+
+	if (which && !strcmp(which, "real"))
+		return __real_gn_nccl_api_load(out, err);
 	*out = gn_nccl_api{NULL,    get_version,     get_unique_id, init_rank,	finalize,  destroy,
 			   abort_comm, get_async_error, error_string,  last_error, all_reduce, NCCL_VERSION_CODE};
 	return GN_OK;

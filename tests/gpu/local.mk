@@ -54,7 +54,7 @@ tests_gpu_test_runtime_DEPENDENCIES = $(EMULATED) libgannet_cuda.a libgannet_bas
 # the whole program on GPUs that are emulated, and sums between ranks alone
 check_PROGRAMS += tests/gpu/comm_probe_emulated tests/gpu/gannet_emulated
 EMULATED_RANKS = $(EMULATED) tests/gpu/emulate_nccl.eo
-WRAPPED = $(AM_LDFLAGS) -Wl,--wrap=gn_comm_takes_gpu_memory
+WRAPPED = $(AM_LDFLAGS) -Wl,--wrap=gn_comm_takes_gpu_memory -Wl,--wrap=gn_nccl_api_load
 tests_gpu_comm_probe_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_comm_probe_emulated_SOURCES = $(tests_gpu_comm_probe_SOURCES) tests/gpu/emulate_carrier.c
 tests_gpu_comm_probe_emulated_LDFLAGS = $(WRAPPED)
