@@ -1,46 +1,18 @@
 #include "transport/carrier_cuda.h"
+
+#include "transport/agree.h"
 #include "transport/gpu_call.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* As much as gn_carrier_choose asks for. */
 #define MEASURE_BYTES (16u << 20)
 
-struct word {
-	int32_t status;
-	char text[252];
-};
-
-/* Collective, before ranks do something together: GN_OK when all could do their own part of it, else what the first one says that could
- * not. */
-static enum gn_status agree(struct gn_comm *comm, enum gn_status mine, struct gn_err *err)
-{
-	struct gn_world *world = gn_comm_world(comm);
-	struct word word = {.status = mine};
-	struct gn_told told = {0};
-	enum gn_status status, found = GN_OK;
-
-	if (mine && err)
-		snprintf(word.text, sizeof word.text, "%.*s", (int)sizeof word.text - 1, err->text);
-	status = gn_world_exchange(world, &word, sizeof word, &told, err);
-	for (size_t r = 0; !status && !found && r < told.size; r++) {
-		if (told.lens[r] != sizeof word)
-			continue;
-		memcpy(&word, told.items[r], sizeof word);
-		word.text[sizeof word.text - 1] = 0;
-		if (word.status)
-			found = gn_err_set(err, (enum gn_status)word.status, "rank %zu on %s: %s", r, gn_world_host_of(world, (int)r), word.text);
-	}
-	gn_told_release(&told);
-	return status ? status : found;
-}
-
 static enum gn_status create_staged(struct gn_comm *comm, int ordinal, struct gn_carrier **out, struct gn_err *err)
 {
 	struct gn_copier *copier = NULL;
 	struct gn_err why;
-	enum gn_status mine = gn_copier_cuda_create(ordinal, &copier, &why), status = agree(comm, mine, &why);
+	enum gn_status mine = gn_copier_cuda_create(ordinal, &copier, &why), status = gn_agree_status(comm, mine, &why);
 
 	if (!status)
 		return gn_carrier_staged_create(comm, copier, NULL, out, err);
@@ -80,7 +52,7 @@ static enum gn_status choose(struct gn_comm *comm, int ordinal, struct gn_carrie
 {
 	void *memory = NULL;
 	struct gn_err why;
-	enum gn_status status = agree(comm, take_zeroes(ordinal, &memory, &why), &why);
+	enum gn_status status = gn_agree_status(comm, take_zeroes(ordinal, &memory, &why), &why);
 
 	if (status && err)
 		*err = why;

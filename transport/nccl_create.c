@@ -1,3 +1,4 @@
+#include "transport/agree.h"
 #include "transport/nccl_card.h"
 #include "transport/nccl_internal.h"
 
@@ -44,28 +45,7 @@ static void fill_card(struct gn_nccl_carrier *c, struct gn_nccl_card *card)
 		memcpy(card->why, why.text, strnlen(why.text, sizeof card->why - 1));
 }
 
-/* What all ranks tell, in cards. */
-static enum gn_status exchange_cards(struct gn_world *world, const struct gn_nccl_card *mine, struct gn_nccl_card *cards,
-				     struct gn_err *err)
-{
-	struct gn_told told = {0};
-	enum gn_status status = gn_world_exchange(world, mine, sizeof *mine, &told, err);
-
-	for (size_t r = 0; !status && r < told.size; r++) {
-		if (told.lens[r] != sizeof *cards) {
-			status = gn_err_set(err, GN_ERR_MISMATCH, "rank %zu tells its GPU in another layout: do all ranks run "
-					    "the same build of gannet?", r);
-			break;
-		}
-		memcpy(&cards[r], told.items[r], sizeof *cards);
-		cards[r].why[sizeof cards[r].why - 1] = 0;
-		cards[r].gpu[sizeof cards[r].gpu - 1] = 0;
-	}
-	gn_told_release(&told);
-	return status;
-}
-
-static enum gn_status agree(struct gn_nccl_carrier *c, ncclUniqueId *id, struct gn_err *err)
+static enum gn_status agree(struct gn_nccl_carrier *c, struct gn_comm *comm, ncclUniqueId *id, struct gn_err *err)
 {
 	size_t size = (size_t)gn_world_size(c->world);
 	struct gn_nccl_card mine = {0}, *cards = calloc(size, sizeof *cards);
@@ -76,7 +56,7 @@ static enum gn_status agree(struct gn_nccl_carrier *c, ncclUniqueId *id, struct 
 	if (!cards || !hosts)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
 	if (!status)
-		status = exchange_cards(c->world, &mine, cards, err);
+		status = gn_agree_gather(comm, &mine, sizeof mine, cards, err);
 	for (size_t r = 0; !status && r < size; r++)
 		hosts[r] = gn_world_host_of(c->world, (int)r);
 	if (!status)
@@ -109,7 +89,7 @@ enum gn_status gn_carrier_nccl_create(struct gn_comm *comm, int ordinal, struct 
 	c->base.ops = &gn_nccl_ops;
 	c->world = gn_comm_world(comm);
 	c->ordinal = ordinal;
-	status = agree(c, &id, err);
+	status = agree(c, comm, &id, err);
 	if (!status)
 		status = gn_nccl_settle(c, join(c, &id, &c->why), err);
 	if (status) {

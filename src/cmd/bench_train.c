@@ -3,11 +3,11 @@
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
-#include "src/train/agree.h"
 #include "src/train/device.h"
 #include "src/train/init.h"
 #include "src/train/input.h"
 #include "src/train/weights.h"
+#include "transport/agree.h"
 
 #include <math.h>
 #include <stdio.h>

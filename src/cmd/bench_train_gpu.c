@@ -2,7 +2,7 @@
 #include "src/cmd/bench_train_internal.h"
 
 #include "src/base/clock.h"
-#include "src/train/agree.h"
+#include "transport/agree.h"
 
 #include <math.h>
 #include <string.h>

@@ -16,8 +16,8 @@
 #define GN_TRAIN_CHECKPOINT_H
 
 #include "kernels/optim.h"
-#include "src/train/agree.h"
 #include "src/train/model.h"
+#include "transport/agree.h"
 #include "transport/comm.h"
 
 #include <limits.h>

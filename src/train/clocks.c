@@ -1,7 +1,7 @@
 #include "src/train/clocks.h"
 
 #include "src/base/clock.h"
-#include "src/train/agree.h"
+#include "transport/agree.h"
 
 #include <stdlib.h>
 

@@ -1,11 +1,11 @@
 #include "src/train/evaluate.h"
 
 #include "src/base/arena.h"
-#include "src/train/agree.h"
 #include "src/train/checkpoint.h"
 #include "src/train/device.h"
 #include "src/train/input.h"
 #include "src/train/logits.h"
+#include "transport/agree.h"
 
 #include <stdlib.h>
 #include <string.h>

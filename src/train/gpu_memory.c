@@ -1,7 +1,7 @@
 #include "src/train/gpu_memory.h"
 
 #include "kernels/cuda/kernels.h"
-#include "src/train/agree.h"
+#include "transport/agree.h"
 #include "transport/carrier_cuda.h"
 
 #include <stdlib.h>

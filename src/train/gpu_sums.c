@@ -1,8 +1,8 @@
 #include "src/train/gpu_sums.h"
 
 #include "src/base/clock.h"
-#include "src/train/agree.h"
 #include "src/train/gpu_memory.h"
+#include "transport/agree.h"
 
 #include <sched.h>
 

@@ -2,7 +2,6 @@ lib_LIBRARIES += libgannet_train.a
 libgannet_train_a_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 libgannet_train_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 libgannet_train_a_SOURCES = \
-	src/train/agree.c src/train/agree.h \
 	src/train/arrange.c src/train/arrange.h \
 	src/train/checkpoint_load.c src/train/checkpoint_manifest.c src/train/checkpoint_save.c src/train/checkpoint.h \
 	src/train/chart.c src/train/chart.h \

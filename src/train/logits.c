@@ -2,7 +2,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/file.h"
-#include "src/train/agree.h"
+#include "transport/agree.h"
 
 #include <errno.h>
 #include <stdio.h>

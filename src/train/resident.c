@@ -1,8 +1,8 @@
 #include "src/train/resident.h"
 
 #include "src/base/clock.h"
-#include "src/train/agree.h"
 #include "src/train/trial.h"
+#include "transport/agree.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* The part of a session that trains: loader and plan, made anew when the side of the images changes. */
 #include "src/train/session.h"
 
-#include "src/train/agree.h"
 #include "src/train/device.h"
 #include "src/train/input.h"
 #include "src/train/resident.h"
 #include "src/train/weights.h"
+#include "transport/agree.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "src/train/split.h"
 
 #include "src/base/pool.h"
-#include "src/train/agree.h"
+#include "transport/agree.h"
 
 #include <math.h>
 #include <omp.h>

@@ -1,6 +1,6 @@
 #include "src/train/trace_internal.h"
 
-#include "src/train/agree.h"
+#include "transport/agree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -347,7 +347,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 	gn_world_announce(gn_comm_world(comm), "starting to train", GN_TRAIN_STALL_MS);
 	status = gn_session_create(options, options_text, comm, log, &s, err);
 
-	*agreed = status != GN_ERR_PEER_LOST && !gn_world_gave_up(gn_comm_world(comm));
+	*agreed = !gn_agree_is_over(comm, status);
 	if (status)
 		return status;
 	status = gn_session_restore(s, &resumed, err);
@@ -373,7 +373,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = gn_err_set(err, GN_ERR_STOPPED, "stopped on request after step %" PRIu64 "%s", s->state.step,
 				    options->checkpoint ? "; go on with --resume auto" : "; without --checkpoint nothing is "
 				    "kept");
-	*agreed = !s->failed_alone && status != GN_ERR_PEER_LOST && !gn_world_gave_up(gn_comm_world(comm));
+	*agreed = !s->failed_alone && !gn_agree_is_over(comm, status);
 	if (s->failed_alone)
 		gn_world_give_up(gn_comm_world(comm), err->text);
 	if (status && status != GN_ERR_STOPPED)

@@ -1,8 +1,8 @@
 #include "src/train/trial.h"
 
 #include "src/base/file.h"
-#include "src/train/agree.h"
 #include "src/train/split.h"
+#include "transport/agree.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -3,8 +3,8 @@
  * All calls are collective and go over the communicator, so that a dead peer ends them with GN_ERR_PEER_LOST. A record costs
  * ranks x record bytes on every rank: these are for start, checkpoint and stop, not for the step.
  */
-#ifndef GN_TRAIN_AGREE_H
-#define GN_TRAIN_AGREE_H
+#ifndef GN_TRANSPORT_AGREE_H
+#define GN_TRANSPORT_AGREE_H
 
 #include "transport/comm.h"
 
@@ -12,8 +12,12 @@
 enum gn_status gn_agree_gather(struct gn_comm *comm, const void *mine, size_t record_bytes, void *all,
 			       struct gn_err *err);
 /* Each rank gives its own status (with err's text when it is not GN_OK). When any failed, all get the status of the lowest
- * failing rank, and a text that names that rank and host. */
+ * failing rank, and a text that names that rank and host. Where it is over (below) a rank gets its own back, at once. */
 enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct gn_err *err);
+
+/* Whether this rank has to tell its error by itself, if anybody does, for nothing can be agreed on any more: a peer is lost, which
+ * all know of, or this rank gave up. */
+int gn_agree_is_over(struct gn_comm *comm, enum gn_status status);
 
 struct gn_agree_item {
 	const char *what;    /* "program", "options" */

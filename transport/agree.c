@@ -1,4 +1,4 @@
-#include "src/train/agree.h"
+#include "transport/agree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +27,11 @@ struct verdict {
 	char text[512];
 };
 
+int gn_agree_is_over(struct gn_comm *comm, enum gn_status status)
+{
+	return status == GN_ERR_PEER_LOST || gn_world_gave_up(gn_comm_world(comm));
+}
+
 enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct gn_err *err)
 {
 	int32_t ranks = gn_comm_size(comm), own = mine, first = mine ? gn_comm_rank(comm) : ranks;
@@ -34,8 +39,7 @@ enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct
 	struct gn_err none;
 	enum gn_status status;
 
-	/* A lost peer is known to all already, as is that this rank gave up, and the communicator is of no more use. */
-	if (mine == GN_ERR_PEER_LOST || (mine && gn_world_gave_up(gn_comm_world(comm))))
+	if (mine && gn_agree_is_over(comm, mine))
 		return mine;
 	if (mine && err)
 		snprintf(verdict.text, sizeof verdict.text, "%.*s", (int)sizeof verdict.text - 1, err->text);
