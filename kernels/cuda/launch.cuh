@@ -139,6 +139,10 @@ template <class... P, class... A> static enum gn_status launch(struct gn_cuda_st
 							       void (*kernel)(P...), A... args)
 {
 #ifdef GN_CUDA_EMULATE
+	enum gn_status status = gn_emulate_look_at(s, name, err, P(args)...);
+
+	if (status)
+		return status;
 	return gn_emulate(
 		s, grid, threads, [=]() { kernel(P(args)...); }, name, err);
 #else

@@ -36,6 +36,16 @@ void gn_emulate_barrier(void);
 enum gn_status gn_emulate(const struct gn_cuda_stream *s, dim3 grid, unsigned threads, const std::function<void()> &kernel,
 			  const char *name, struct gn_err *err);
 
+/* At all that a kernel is given. */
+template <class... A> static enum gn_status gn_emulate_look_at(const struct gn_cuda_stream *s, const char *name, struct gn_err *err,
+							       const A &...given)
+{
+	enum gn_status status = GN_OK;
+
+	((status = status ? status : gn_emulate_look(s, &given, sizeof given, name, err)), ...);
+	return status;
+}
+
 static inline void __syncthreads(void)
 {
 	gn_emulate_barrier();

@@ -154,9 +154,11 @@ enum gn_status gn_blas_run(struct gn_blas_plan *p, const struct gn_blas_data *d,
 {
 	int with_bias = p->pass == GN_BLAS_FORWARD_BIAS || p->pass == GN_BLAS_BACKWARD_WEIGHT_BIAS;
 	struct call c = {p->linear, p->pass, *d};
+	enum gn_status status;
 
 	(void)workspace;
 	if (!d->x || !d->weight || !d->y || with_bias != (d->bias != NULL))
 		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor, or with one too many", gn_blas_pass_name(p->pass));
-	return gn_emulate_call(p->stream, run, &c, sizeof c, gn_blas_pass_name(p->pass), err);
+	status = gn_emulate_look(p->stream, &c, sizeof c, gn_blas_pass_name(p->pass), err);
+	return status ? status : gn_emulate_call(p->stream, run, &c, sizeof c, gn_blas_pass_name(p->pass), err);
 }

@@ -248,9 +248,11 @@ static void run(const void *args)
 enum gn_status gn_dnn_run(struct gn_dnn_plan *p, const struct gn_dnn_data *d, void *workspace, struct gn_err *err)
 {
 	struct call c = {p->conv, p->pass, *d};
+	enum gn_status status;
 
 	(void)workspace;
 	if (!d->x || !d->y || !d->weight || (!d->z && p->pass == GN_DNN_BACKWARD_DATA_NORM))
 		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor", gn_dnn_pass_name(p->pass));
-	return gn_emulate_call(p->stream, run, &c, sizeof c, gn_dnn_pass_name(p->pass), err);
+	status = gn_emulate_look(p->stream, &c, sizeof c, gn_dnn_pass_name(p->pass), err);
+	return status ? status : gn_emulate_call(p->stream, run, &c, sizeof c, gn_dnn_pass_name(p->pass), err);
 }

@@ -1,4 +1,5 @@
 /* The emulated machine's memory: what is allocated and pinned, and copies between. */
+#include "tests/gpu/emulate_queue.h"
 #include "tests/gpu/emulate_runtime.h"
 
 #include <stdlib.h>
@@ -18,6 +19,9 @@ static const size_t MEMORY_BYTES = (size_t)4 << 30, PAGE = 4096, ALIGN = 512;
 /* New memory is not zero; as much of it as costs little. */
 static const int GARBAGE = 0xff;
 static const size_t GARBAGE_MAX = (size_t)64 << 20;
+/* Where the host's programs have heaps, stacks and mappings: pairs of small numbers look otherwise. What has a lower half below NUMBER_MAX
+ * is a number beside padding, in which half of an address may be left. */
+static const uintptr_t ADDRESS_MIN = (uintptr_t)0x5000 << 32, ADDRESS_MAX = ((uintptr_t)1 << 47) - 1, NUMBER_MAX = (uintptr_t)1 << 26;
 #ifdef __SANITIZE_ADDRESS__
 static const int by_pages = 0; /* AddressSanitizer sees where a piece of the heap ends */
 #else
@@ -73,6 +77,46 @@ void emulate::open_memory(int open)
 	for (auto &p : m().pieces)
 		if (p.second.kind == DEVICE)
 			(void)mprotect(p.second.mapped, p.second.mapped_bytes - PAGE, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+/* --- what kernels are given --- */
+
+int emulate::reaches(const void *at, size_t bytes)
+{
+	std::unique_lock<std::mutex> held(m().lock);
+	int cut;
+	const piece *p = find(at, bytes, &cut);
+
+	return p && !cut && (p->kind != DEVICE || p->ordinal == current_device());
+}
+
+/* Of the host, or of another GPU. Whether anything is there at all the kernel knows: what is not mapped is a number. */
+static int is_foreign(uintptr_t word, int ordinal)
+{
+	char *at = (char *)word;
+	unsigned char resident;
+	const piece *p;
+	int cut;
+
+	if (word < ADDRESS_MIN || word > ADDRESS_MAX || (word & 0xffffffff) < NUMBER_MAX)
+		return 0;
+	p = find(at, 1, &cut);
+	return p ? p->kind == DEVICE && p->ordinal != ordinal : !mincore(at - word % PAGE, 1, &resident);
+}
+
+enum gn_status gn_emulate_look(const struct gn_cuda_stream *s, const void *given, size_t bytes, const char *name, struct gn_err *err)
+{
+	int ordinal = gn_cuda_device_info(gn_cuda_stream_device(s))->ordinal;
+	std::unique_lock<std::mutex> held(m().lock);
+
+	for (size_t i = 0; i + sizeof(uintptr_t) <= bytes; i += sizeof(uintptr_t)) {
+		uintptr_t word;
+
+		memcpy(&word, (const char *)given + i, sizeof word);
+		if (is_foreign(word, ordinal))
+			return gn_err_set(err, GN_ERR_FAILED, "%s: cuda:%d is given %p, which is not its memory", name, ordinal, (void *)word);
+	}
+	return GN_OK;
 }
 
 /* --- allocation --- */

@@ -252,6 +252,8 @@ static ncclResult_t all_reduce(const void *from, void *to, size_t count, ncclDat
 	/* one call after another: the one before must be over */
 	if (!c->joined || c->to_give || from != to || !find_type(type, &s->type))
 		return ncclInvalidUsage;
+	if (!emulate::reaches(to, count * gn_dtype_bytes(s->type)))
+		return ncclInvalidArgument;
 	if (fails && ++calls == atoi(fails))
 		c->error = ncclRemoteError;
 	s->with = c->with;

@@ -21,6 +21,11 @@ extern "C" {
 enum gn_status gn_emulate_call(const struct gn_cuda_stream *s, void (*run)(const void *args), const void *args, size_t bytes,
 			       const char *name, struct gn_err *err);
 
+/* Whether a kernel of s may be given this: words of it that are addresses have to be those of its GPU's memory, or of pinned memory.
+ * Else GN_ERR_FAILED. Tables of addresses in the GPU's memory are not looked into. */
+enum gn_status gn_emulate_look(const struct gn_cuda_stream *s, const void *given, size_t bytes, const char *name,
+			       struct gn_err *err);
+
 #ifdef __cplusplus
 }
 #endif

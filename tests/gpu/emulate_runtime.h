@@ -3,8 +3,9 @@
  *
  * Work runs when a GPU would: later, in the order of its stream, in no order between streams but what events ask for. A thread
  * does it, which lets streams pause at random, so that what is not waited for is not there. What a GPU or its driver refuses is
- * refused: memory beyond what there is, waiting within a recording, events of another GPU, copies out of allocated memory. Copies
- * of memory that is not pinned read it at once, and block until it is written.
+ * refused: memory beyond what there is, waiting within a recording, events of another GPU, copies out of allocated memory, kernels
+ * that are given the host's memory, or another GPU's. Copies of memory that is not pinned read it at once, and block until it is
+ * written.
  *
  * The environment says which machine it is:
  *   GANNET_EMULATED_GPUS   how many (2)
@@ -59,6 +60,8 @@ int guarded(void);
 
 /* emulate_memory.cc. Opens (or closes) the device's memory to the processor. */
 void open_memory(int open);
+/* Whether the current device may read and write all of it. */
+int reaches(const void *at, size_t bytes);
 
 } // namespace emulate
 #endif

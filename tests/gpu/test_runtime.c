@@ -238,6 +238,35 @@ static void test_host_in_the_devices_memory(void **state)
 	assert_int_equal(end_of("0", 0), SIGSEGV);
 }
 
+static void test_what_a_kernel_is_given(void **state)
+{
+	struct machine *m = *state;
+	struct gn_err err;
+	float here = 0, *heap = malloc(BYTES), *elsewhere;
+	struct {
+		int count;
+		const float *from, *to;
+		double factor;
+	} given = {3, m->memory, m->memory + COUNT - 1, 0.5};
+
+	assert_non_null(heap);
+	assert_int_equal(cudaSetDevice(1), cudaSuccess);
+	assert_int_equal(cudaMalloc((void **)&elsewhere, BYTES), cudaSuccess);
+	assert_ok(gn_emulate_look(m->streams[0], &given, sizeof given, "k", &err));
+	given.to = m->pinned;
+	assert_ok(gn_emulate_look(m->streams[0], &given, sizeof given, "k", &err));
+	given.to = NULL;
+	assert_ok(gn_emulate_look(m->streams[0], &given, sizeof given, "k", &err));
+	given.to = &here;
+	assert_int_equal(gn_emulate_look(m->streams[0], &given, sizeof given, "k", &err), GN_ERR_FAILED);
+	given.to = heap;
+	assert_int_equal(gn_emulate_look(m->streams[0], &given, sizeof given, "k", &err), GN_ERR_FAILED);
+	given.to = elsewhere;
+	assert_int_equal(gn_emulate_look(m->streams[0], &given, sizeof given, "k", &err), GN_ERR_FAILED);
+	assert_int_equal(cudaFree(elsewhere), cudaSuccess);
+	free(heap);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +277,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_memory_that_is_not_pinned, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_recording, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_is_no_copy, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_what_a_kernel_is_given, set_up, tear_down),
 	};
 
 	unsetenv("GANNET_EMULATED_SEED");
