@@ -119,14 +119,37 @@ template <int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 			atomicAdd(&m.histogram[i], own[i]);
 }
 
-/* The digit at which enough are reached from above; the histogram is cleared for the next round. One block. */
-static __global__ void choose_kernel(struct scratch m, int round)
+/* own summed over the threads before this one; *total: over all. shared is 2 * GN_CUDA_THREADS long. */
+static __device__ inline uint32_t sum_before(uint32_t own, uint32_t *shared, uint32_t *total)
 {
-	if (threadIdx.x == 0) {
-		uint32_t wanted = m.state->wanted;
-		int digit = DIGITS - 1;
+	int at = threadIdx.x, from = 0;
 
-		for (; digit > 0 && m.histogram[digit] < wanted; digit--)
+	__syncthreads();
+	shared[at] = own;
+	for (int step = 1; step < GN_CUDA_THREADS; step *= 2) {
+		__syncthreads();
+		shared[GN_CUDA_THREADS - from + at] = shared[from + at] + (at >= step ? shared[from + at - step] : 0);
+		from = GN_CUDA_THREADS - from;
+	}
+	__syncthreads();
+	*total = shared[from + GN_CUDA_THREADS - 1];
+	return shared[from + at] - own;
+}
+
+/* The digit at which enough are reached from above; the histogram is cleared for the next round. One block: a thread has some
+ * neighbours, the first one the highest. */
+static __global__ void __launch_bounds__(GN_CUDA_THREADS) choose_kernel(struct scratch m, int round)
+{
+	const int EACH = DIGITS / GN_CUDA_THREADS;
+	__shared__ uint32_t sums[2 * GN_CUDA_THREADS];
+	int digit = DIGITS - 1 - (int)threadIdx.x * EACH;
+	uint32_t wanted = m.state->wanted, own = 0, before, all;
+
+	for (int i = 0; i < EACH; i++)
+		own += m.histogram[digit - i];
+	before = sum_before(own, sums, &all);
+	if (before < wanted && wanted <= before + own) {
+		for (wanted -= before; m.histogram[digit] < wanted; digit--)
 			wanted -= m.histogram[digit];
 		m.state->prefix |= (uint32_t)digit << shift_of(round);
 		m.state->wanted = wanted;
@@ -161,36 +184,31 @@ template <int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 	}
 }
 
-/* Counts become where a stretch begins, and how many of its equals may still be taken. One thread. */
-static __global__ void begin_stretches_kernel(struct scratch m, int number)
+/* Counts become where a stretch begins, and how many of its equals may still be taken. One block: a thread has some neighbours. */
+static __global__ void __launch_bounds__(GN_CUDA_THREADS) begin_stretches_kernel(struct scratch m, int number)
 {
-	uint32_t at = 0, left = m.state->wanted;
+	const int EACH = STRETCHES_MAX / GN_CUDA_THREADS;
+	__shared__ uint32_t sums[2 * GN_CUDA_THREADS];
+	int first = (int)threadIdx.x * EACH, end = first + EACH < number ? first + EACH : number;
+	uint32_t above = 0, equal = 0, wanted = m.state->wanted, at, left, taken, all;
 
-	for (int i = 0; i < number; i++) {
-		uint32_t above = m.above[i], equal = m.equal[i] < left ? m.equal[i] : left;
-
+	for (int i = first; i < end; i++) {
+		above += m.above[i];
+		equal += m.equal[i];
+	}
+	at = sum_before(above, sums, &all);
+	taken = sum_before(equal, sums, &all);
+	taken = taken < wanted ? taken : wanted;
+	at += taken;
+	left = wanted - taken;
+	for (int i = first; i < end; i++) {
+		above = m.above[i];
+		equal = m.equal[i] < left ? m.equal[i] : left;
 		m.above[i] = at;
 		m.equal[i] = equal;
 		at += above + equal;
 		left -= equal;
 	}
-}
-
-/* own summed over the threads before this one; *total: over all. shared is 2 * GN_CUDA_THREADS long. */
-static __device__ inline uint32_t sum_before(uint32_t own, uint32_t *shared, uint32_t *total)
-{
-	int at = threadIdx.x, from = 0;
-
-	__syncthreads();
-	shared[at] = own;
-	for (int step = 1; step < GN_CUDA_THREADS; step *= 2) {
-		__syncthreads();
-		shared[GN_CUDA_THREADS - from + at] = shared[from + at] + (at >= step ? shared[from + at - step] : 0);
-		from = GN_CUDA_THREADS - from;
-	}
-	__syncthreads();
-	*total = shared[from + GN_CUDA_THREADS - 1];
-	return shared[from + at] - own;
 }
 
 /* What a thread keeps of its neighbours, of which `there` are there: bit k for the k-th. Of those equal to `least` as many as
@@ -274,7 +292,7 @@ template <int V> static enum gn_status top_k(struct gn_cuda_stream *s, const flo
 	if (!status)
 		status = launch(s, "kernel top_k count", err, dim3(t.number), GN_CUDA_THREADS, count_kernel<V>, m, t, x);
 	if (!status)
-		status = launch(s, "kernel top_k stretches", err, dim3(1), 1, begin_stretches_kernel, m, t.number);
+		status = launch(s, "kernel top_k stretches", err, dim3(1), GN_CUDA_THREADS, begin_stretches_kernel, m, t.number);
 	if (status)
 		return status;
 	return launch(s, "kernel top_k keep", err, dim3(t.number), GN_CUDA_THREADS, keep_kernel<V>, m, t, x, indices, values,
