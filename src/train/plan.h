@@ -108,7 +108,8 @@ struct gn_plan_result {
 	int skipped;	   /* something was not finite: parameters, state and buffers are as before */
 };
 
-/* Makes a training plan on a GPU such a one. GN_ERR_UNSUPPORTED elsewhere, and with a group of ranks. */
+/* Makes a training plan on a GPU such a one. GN_ERR_UNSUPPORTED elsewhere. With a group of ranks each batch norm waits for the device,
+ * for the group's sums are the host's. */
 enum gn_status gn_plan_reside(struct gn_plan *p, const struct gn_plan_update *update, struct gn_err *err);
 /* The caller's parameters, buffers and slots to the device, and back. Blocks. */
 enum gn_status gn_plan_push(struct gn_plan *p, struct gn_err *err);

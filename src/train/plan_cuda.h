@@ -107,6 +107,8 @@ enum gn_status gn_plan_cuda_run(struct gn_plan *p, uint64_t step, struct gn_err 
 /* Queues forward, loss and backward of a batch that is not its step's last. */
 enum gn_status gn_plan_cuda_run_gathering(struct gn_plan *p, uint64_t number, struct gn_err *err);
 void gn_plan_cuda_drop_recordings(struct gn_plan_cuda *d);
+/* A step is not to be recorded, and why. */
+void gn_plan_cuda_run_eagerly(struct gn_plan *p, const char *why);
 /* plan_cuda_gather.c */
 /* Memory for a step of several batches; nothing for others. */
 enum gn_status gn_plan_cuda_gather_begin(struct gn_plan *p, struct gn_err *err);

@@ -121,6 +121,14 @@ static void say_graphs(struct gn_plan *p)
 		gn_plan_cuda_say(p, "%s as one graph of %zu nodes", what, d->nodes);
 }
 
+void gn_plan_cuda_run_eagerly(struct gn_plan *p, const char *why)
+{
+	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
+
+	d->eager = 1;
+	gn_plan_cuda_say(p, "call by call%s (no graph: %.60s)", d->update.ranks > 1 ? " between the ranks' sums" : "", why);
+}
+
 /* What cannot be recorded runs call by call, for good, and the reason is kept. */
 static void give_up(struct gn_plan *p, const struct gn_err *why)
 {
@@ -130,9 +138,8 @@ static void give_up(struct gn_plan *p, const struct gn_err *why)
 	if (d->recording)
 		(void)gn_cuda_graph_end(d->stream, NULL, NULL, NULL);
 	d->recording = 0;
-	d->eager = 1;
 	gn_plan_cuda_drop_recordings(d);
-	gn_plan_cuda_say(p, "call by call%s (no graph: %.60s)", d->update.ranks > 1 ? " between the ranks' sums" : "", why->text);
+	gn_plan_cuda_run_eagerly(p, why->text);
 }
 
 static void record(struct gn_plan *p, uint64_t step)

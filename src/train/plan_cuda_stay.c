@@ -100,11 +100,13 @@ enum gn_status gn_plan_cuda_reside(struct gn_plan *p, const struct gn_plan_updat
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	enum gn_status status;
 
-	if (!p->options.training || p->options.no_memory || p->options.group)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "only a training plan of one process stays on its device");
+	if (!p->options.training || p->options.no_memory)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "only a training plan stays on its device");
 	gn_plan_cuda_stay_release(d);
 	d->update = *update;
 	d->launches = d->gathers = d->eager = 0;
+	if (p->options.group)
+		gn_plan_cuda_run_eagerly(p, "batch norms are summed on the host");
 	status = take_state(p, err);
 	if (!status)
 		status = gn_plan_cuda_gather_begin(p, err);

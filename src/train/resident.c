@@ -9,17 +9,17 @@
 /* A device that is through sooner than this after the next batch came has waited for it. */
 enum { AT_ONCE_NS = 100000 };
 
-/* What keeps the run from NCCL, alike on all ranks. */
-static enum gn_status refuse_nccl(const struct gn_session *s, struct gn_err *err)
+/* Alike on all ranks. */
+static enum gn_status refuse_nccl(struct gn_err *err)
 {
-	return gn_err_set(err, GN_ERR_USAGE, "--comm nccl: gradients are summed in the host's memory here, because %s: use --comm ucx or auto",
-			  s->sync ? "--sync-bn updates on the host" : "not every rank computes on a GPU");
+	return gn_err_set(err, GN_ERR_USAGE, "--comm nccl: gradients are summed in the host's memory here, because not every rank computes "
+			  "on a GPU: use --comm ucx or auto");
 }
 
 /* *yes: nothing keeps this rank from staying on its GPU, nor any other. */
 static enum gn_status can_stay(struct gn_session *s, int32_t *yes, struct gn_err *err)
 {
-	*yes = gn_plan_gpu(s->plan) >= 0 && !s->sync;
+	*yes = gn_plan_gpu(s->plan) >= 0;
 	if (gn_comm_size(s->comm) == 1)
 		return GN_OK;
 	return gn_comm_allreduce(s->comm, yes, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
@@ -51,11 +51,13 @@ enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err)
 	enum gn_status status = can_stay(s, &yes, err);
 
 	if (!status && !yes && s->options->comm && !strcmp(s->options->comm, "nccl"))
-		status = refuse_nccl(s, err);
+		status = refuse_nccl(err);
 	if (status || !yes)
 		return status;
 	status = gn_agree_status(s->comm, reside(s, err), err);
 	gn_trial_usual(s->options, s->model, &form);
+	/* a bucket that leaves as soon as its event has happened would, from rank to rank, come before or after a batch norm's sums */
+	form.overlap &= !s->sync;
 	if (!status)
 		status = gn_gpu_sums_open(&s->gpu_sums, s->options->comm ? s->options->comm : "auto", s->plan, s->model, &form, s->log, err);
 	if (!status)

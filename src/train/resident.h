@@ -1,8 +1,9 @@
 /* Runs that stay on their GPUs: nothing that the host has to do to parameters between steps. The next batch goes up while one
  * runs, and the host sees parameters only when it evaluates, saves or ends. Several ranks sum gradients and BN buffers where these
- * lie (transport/carrier.h), bucket by bucket while backward runs; loss and the wish to stop follow on the host's way.
+ * lie (transport/carrier.h), bucket by bucket while backward runs; loss and the wish to stop follow on the host's way. With
+ * --sync-bn each batch norm's sums take the host's way, too, while its GPU waits, and gradients leave when backward is through.
  *
- * Everything else (--sync-bn, or a rank without a GPU) computes on the GPU and updates on the host.
+ * Where a rank has no GPU the others compute on theirs, and all update on the host.
  * Internal to src/train.
  */
 #ifndef GN_TRAIN_RESIDENT_H

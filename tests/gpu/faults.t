@@ -8,12 +8,13 @@ export OMP_NUM_THREADS=1
 program=$GN_BUILD/tests/gpu/gannet_emulated
 "$program" pack --synthetic 12 --classes 3 --size 28x28 --out "$scratch/data" >"$scratch/log" 2>&1 || cat "$scratch/log" >&2
 
+model=(--model lenet --side 28)
 # train NAME RANKS COMM
 train() {
 	local started=()
 	rm -f "$scratch/$1.jsonl"
 	(($2 == 1)) || started=("$gannet" launch -n "$2" --)
-	timeout -k 5 30 "${started[@]}" "$program" train --data "$scratch/data" --model lenet --side 28 --batch 2 --steps 3 --lr 0.01 --device cuda \
+	timeout -k 5 30 "${started[@]}" "$program" train --data "$scratch/data" "${model[@]}" --batch 2 --steps 3 --lr 0.01 --device cuda \
 		--comm "$3" --log "$scratch/$1.jsonl" >"$scratch/$1" 2>&1
 }
 sha() { grep -o '"params_sha256": *"[0-9a-f]*"' "$scratch/$1.jsonl"; }
@@ -62,4 +63,6 @@ check "one rank, with a fault that stays" sticky 1 auto 0 4
 check "two ranks with one" sticky 2 ucx 1 3
 # a rank whose NCCL fails waits for word of who is lost
 check "two ranks by NCCL" survives 2 nccl 0 3 250
+model=(--model resnet20 --side 16 --sync-bn all)
+check "two ranks whose batch norms are summed" survives 2 ucx 1 2
 finish

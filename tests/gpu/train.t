@@ -119,10 +119,25 @@ refused() { # CODE PATTERN COMMAND...
 	[[ $? == "$code" ]] && grep -Eq -e "$pattern" "$scratch/refused.out" || { tell refused; return 1; }
 }
 no_nccl() {
-	refused 2 '--comm nccl: .*NCCL sums the memory of GPUs alone' train refused 1 host --comm nccl &&
-		refused 2 '--comm nccl: .* because --sync-bn updates on the host: use --comm ucx or auto' train refused 2 cuda --comm nccl --sync-bn all
+	refused 2 '--comm nccl: .*NCCL sums the memory of GPUs alone' train refused 1 host --comm nccl
 }
 check "where the host sums, --comm nccl is refused" no_nccl
+# rank 1 sees no GPU
+cat >"$scratch/mixed" <<MIXED
+#!/bin/bash
+((PMIX_RANK == 0)) || export CUDA_VISIBLE_DEVICES= GANNET_EMULATED_GPUS=0
+exec "$program" "\$@"
+MIXED
+chmod +x "$scratch/mixed"
+mixed() {
+	local program=$scratch/mixed
+	refused 2 '--comm nccl: .* because not every rank computes on a GPU: use --comm ucx or auto' train refused 2 auto --comm nccl &&
+		train mixed 2 auto && train mixed-host 2 host && ! grep -q "between the ranks' sums" "$scratch/mixed.out" &&
+		follows mixed mixed-host loss 1e-3 && return
+	tell mixed
+	return 1
+}
+[[ ! $host ]] || check "a rank without a GPU: all update on the host, and --comm nccl is refused" mixed
 
 resumed() {
 	train all 2 cuda --schedule constant --checkpoint "$scratch/all" &&
@@ -152,11 +167,18 @@ gathers() { # NAME RANKS
 [[ ! $host ]] || check "one rank with --accumulate learns what the host does" gathers gathers-one 1
 [[ ! $host ]] || check "so do two" gathers gathers-two 2
 
-other_ways() { # what the host updates still does so
-	train sums-host 2 host --sync-bn all --steps 3 && train sums 2 cuda --sync-bn all --steps 3 || { tell sums-host; tell sums; return 1; }
-	! grep -q 'between the ranks' "$scratch/sums.out" && follows sums sums-host loss 1e-3
+joins() { # NAME RANKS GROUPS OPTIONS...: statistics of several ranks
+	local name=$1 ranks=$2 groups=$3
+	shift 3
+	train "$name-host" "$ranks" host --sync-bn "$groups" --val "$data" "$@" && train "$name" "$ranks" cuda --sync-bn "$groups" --val "$data" "$@" ||
+		{ tell "$name-host"; tell "$name"; return 1; }
+	grep -q "call by call between the ranks' sums (no graph: batch norms are summed on the host)" "$scratch/$name.out" &&
+		grep -q "GPU memory: $comm" "$scratch/$name.out" || { tell "$name"; return 1; }
+	follows "$name" "$name-host" loss 1e-3 && follows "$name" "$name-host" grad_norm 1e-2 && near <(val_loss "$name") <(val_loss "$name-host") 2e-2
 }
-[[ ! $host ]] || check "two ranks with --sync-bn update on the host" other_ways
+[[ ! $host ]] || check "two ranks with --sync-bn stay, too" joins sync 2 all
+[[ ! $host ]] || check "so they do with --accumulate" joins sync-gathers 2 all --accumulate 2
+[[ ! $host || ! $nccl ]] || comm=nccl check "and by NCCL" joins sync-nccl 2 all
 
 # what the loader leaves to a GPU; a pixel rounded to a byte would be 1e-3 of a loss
 crops() {
