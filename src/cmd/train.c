@@ -89,7 +89,7 @@ static enum gn_status apply_recipe(struct gn_train_options *o, int64_t ranks, st
 	return GN_OK;
 }
 
-/* *told: the error is known to all ranks and rank 0 speaks for them. */
+/* *told: as gn_train_run has it. */
 static enum gn_status train_in_world(const struct gn_train_options *given, struct gn_world *world, struct gn_log *log,
 				     int *told, struct gn_err *err)
 {
@@ -100,7 +100,7 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	struct gn_recipe recipe;
 	char gpu[GN_DEVICE_PCI_MAX];
 	struct gn_comm *comm;
-	int agreed = 0, measure = 0;
+	int measure = 0;
 	enum gn_status status = gn_comm_create(world, &co, log, &comm, err);
 
 	if (status)
@@ -119,8 +119,7 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	if (!status && (gn_strbuf_failed(&text) || gn_strbuf_failed(&recipe_text)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the options");
 	if (!status)
-		status = gn_train_run(o, gn_strbuf_text(&text), &stop_requested, comm, log, &agreed, err);
-	*told = agreed && gn_comm_rank(comm) > 0;
+		status = gn_train_run(o, gn_strbuf_text(&text), &stop_requested, comm, log, told, err);
 	gn_strbuf_release(&text);
 	gn_strbuf_release(&recipe_text);
 	gn_comm_destroy(comm);

@@ -336,8 +336,17 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 	return gn_runlog_end(s->runlog, err);
 }
 
+/* What all ranks have rank 0 tells in the end. A rank's own error is told at once: cleaning up may take longer than whoever started the
+ * ranks lets it live. */
+static int is_told(struct gn_log *log, struct gn_comm *comm, int agreed, enum gn_status status, const struct gn_err *err)
+{
+	if (status && !agreed)
+		gn_log_error(log, "train: %s", err->text);
+	return !agreed || gn_comm_rank(comm) > 0;
+}
+
 enum gn_status gn_train_run(const struct gn_train_options *options, const char *options_text,
-			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log, int *agreed,
+			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log, int *told,
 			    struct gn_err *err)
 {
 	struct gn_session *s;
@@ -346,8 +355,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 
 	gn_world_announce(gn_comm_world(comm), "starting to train", GN_TRAIN_STALL_MS);
 	status = gn_session_create(options, options_text, comm, log, &s, err);
-
-	*agreed = !gn_agree_is_over(comm, status);
+	*told = is_told(log, comm, !gn_agree_is_over(comm, status), status, err);
 	if (status)
 		return status;
 	status = gn_session_restore(s, &resumed, err);
@@ -373,7 +381,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = gn_err_set(err, GN_ERR_STOPPED, "stopped on request after step %" PRIu64 "%s", s->state.step,
 				    options->checkpoint ? "; go on with --resume auto" : "; without --checkpoint nothing is "
 				    "kept");
-	*agreed = !s->failed_alone && !gn_agree_is_over(comm, status);
+	*told = is_told(log, comm, !s->failed_alone && !gn_agree_is_over(comm, status), status, err);
 	if (s->failed_alone)
 		gn_world_give_up(gn_comm_world(comm), err->text);
 	if (status && status != GN_ERR_STOPPED)

@@ -68,10 +68,10 @@ struct gn_train_options {
 
 /* options_text: all options that must agree on every rank, as one line (gn_options_describe). stop is set by signal
  * handlers and read between steps. Returns GN_ERR_STOPPED after a stop on request, with a checkpoint when there is a
- * folder for one. *agreed (set always) says whether all ranks return this very status and text, so that one of them can speak for
- * all. err is required. */
+ * folder for one. *told (set always): this rank need not tell an error, for rank 0 tells it for all, or it stands in the log already.
+ * err is required. */
 enum gn_status gn_train_run(const struct gn_train_options *options, const char *options_text,
-			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log, int *agreed,
+			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log, int *told,
 			    struct gn_err *err);
 
 #endif

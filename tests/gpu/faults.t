@@ -19,14 +19,13 @@ train() {
 }
 sha() { grep -o '"params_sha256": *"[0-9a-f]*"' "$scratch/$1.jsonl"; }
 # What waits for an event, or asks NCCL, is called by what it waits for. Behind a fault that stays another call may be the first to be told.
-# named CALL RANK: by the rank itself, or by rank 0: for all, when all have that error, or as what made the rank give up, which may be killed
-# before it comes to say so. Nobody else is to blame.
+# named CALL RANK: by the rank itself, or by rank 0 for all, when all have that error. Nobody else is to blame.
 named() {
 	local name=${1%%With*}
 	[[ $1 != @(cudaEventQuery|ncclCommGetAsyncError) ]] || name="$1|nccl|a copy between GPU and host"
 	[[ ! ${GANNET_EMULATED_FAIL_STICKY:-} ]] || name='cuda|nccl'
 	! grep -qE "ERROR .*\[$2\] train: rank . on .* is lost" "$scratch/run" &&
-		grep ERROR "$scratch/run" | grep -E -e "\[$2\] train: " -e "\[0\] train: rank $2 on [^ ]*(:| is lost: it gave up:) " | grep -qE -e "$name"
+		grep ERROR "$scratch/run" | grep -E -e "\[$2\] train: " -e "\[0\] train: rank $2 on [^ ]*: " | grep -qE -e "$name"
 }
 
 # survives RANKS COMM RANK SHARE [LAST]: calls number 1, 2, ... of that rank, each time by a SHARE-th further, to the last
