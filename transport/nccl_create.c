@@ -57,8 +57,11 @@ static enum gn_status agree(struct gn_nccl_carrier *c, struct gn_comm *comm, ncc
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
 	if (!status)
 		status = gn_agree_gather(comm, &mine, sizeof mine, cards, err);
-	for (size_t r = 0; !status && r < size; r++)
+	for (size_t r = 0; !status && r < size; r++) {
 		hosts[r] = gn_world_host_of(c->world, (int)r);
+		cards[r].why[sizeof cards[r].why - 1] = 0;
+		cards[r].gpu[sizeof cards[r].gpu - 1] = 0;
+	}
 	if (!status)
 		status = gn_nccl_cards_judge(cards, hosts, size, err);
 	if (!status)
