@@ -88,7 +88,7 @@ struct gn_op_desc {
 	int frozen;
 	int needs_din;        /* 0 for the first layer: nobody wants the gradient of an image */
 	double eps, momentum; /* batch norm */
-	const struct gn_op_group *group; /* batch norm in training, host: borrowed; NULL: this process alone */
+	const struct gn_op_group *group; /* batch norm in training: borrowed; NULL: this process alone */
 	struct gn_op_link *link; /* batch norm, conv, GPU: borrowed; NULL: none */
 	/* conv: how weight and dweight come. GN_WEIGHT_ANY: as the operator says in its info; another layout than it would have said
 	 * costs it a change of layout at every use. */

@@ -6,7 +6,7 @@
 struct norm_op {
 	struct gn_op base;
 	struct gn_cuda_batch_norm norm;
-	double *sums; /* on the host, of a group */
+	double *sums; /* of a group: pinned */
 	/* for the convolution behind it, where there is a link: */
 	void *scale, *shift;
 	float *dweight, *dbias, *factors;
@@ -181,7 +181,10 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 
 static void destroy(struct gn_op *op)
 {
-	free(self(op)->sums);
+	struct norm_op *n = self(op);
+
+	if (n->sums)
+		gn_cuda_pinned_free(gn_cuda_stream_device(gn_cuda_ops_of(op)->stream), n->sums);
 }
 
 enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err)
@@ -200,9 +203,14 @@ enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *ba
 	n->norm.relu = d->relu;
 	n->norm.eps = d->eps;
 	n->norm.momentum = d->momentum;
-	if (d->group && !(n->sums = calloc(2 * channels, sizeof *n->sums))) {
-		gn_op_destroy(&n->base);
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for sums of %zu channels", channels);
+	if (d->group) {
+		enum gn_status status = gn_cuda_pinned_alloc(gn_cuda_stream_device(o->stream), 2 * channels * sizeof *n->sums,
+							     (void **)&n->sums, err);
+
+		if (status) {
+			gn_op_destroy(&n->base);
+			return status;
+		}
 	}
 	info = &n->base.info;
 	info->workspace_bytes = (d->link ? KEPT_WITH_LINK : KEPT) * array_bytes(&n->base);

@@ -63,28 +63,33 @@ void gn_gpu_sums_begin(struct gn_gpu_sums *s)
 		gn_exchange_begin(s->exchange);
 }
 
+void gn_gpu_sums_leave(struct gn_gpu_sums *s)
+{
+	if (s->exchange)
+		gn_exchange_poll(s->exchange);
+}
+
 enum gn_status gn_gpu_sums_finish(struct gn_gpu_sums *s, uint64_t *exposed_ns, struct gn_err *err)
 {
 	const struct gn_world *world = gn_comm_world(s->comm);
 	enum gn_status status = GN_OK;
-	uint64_t through;
 	int done = 0;
 
 	*exposed_ns = 0;
 	if (!s->exchange)
 		return GN_OK;
+	status = gn_plan_went_back(s->plan, &done, err);
 	while (!status && !done && !gn_world_check(world, NULL)) {
 		gn_exchange_poll(s->exchange);
+		sched_yield();
 		status = gn_plan_went_back(s->plan, &done, err);
-		if (!done)
-			sched_yield();
 	}
-	through = gn_clock_ns();
+	s->through_ns = gn_clock_ns();
 	/* it knows best why, when the world is no more */
 	if (!status)
 		status = gn_exchange_wait(s->exchange, err);
 	if (!status && !done)
 		status = gn_world_check(world, err);
-	*exposed_ns = gn_clock_ns() - through;
+	*exposed_ns = gn_clock_ns() - s->through_ns;
 	return status ? status : gn_plan_apply(s->plan, err);
 }

@@ -1,5 +1,5 @@
 /* How several ranks that stay on their GPUs train: gradients and, behind them, batch norm statistics are summed where the plan has
- * them, bucket by bucket while backward runs, and then the update follows.
+ * them, bucket by bucket, while backward runs or behind it, and then the update follows.
  *
  * Thread safety: one thread. Collective: all ranks make the same calls in the same order. Of one rank there is nothing to sum; all
  * functions may be called and do nothing.
@@ -16,6 +16,7 @@ struct gn_gpu_sums {
 	struct gn_carrier *carrier;   /* stays when the plan changes */
 	struct gn_exchange *exchange; /* NULL: closed, or one rank */
 	struct gn_plan *plan;	      /* borrowed while open */
+	uint64_t through_ns;	      /* when backward of the last step was, as gn_gpu_sums_finish saw it */
 };
 
 /* For gn_plan_reside: what the plan is to tell s of. */
@@ -29,6 +30,8 @@ void gn_gpu_sums_release(struct gn_gpu_sums *s);
 
 /* Before gn_plan_launch. */
 void gn_gpu_sums_begin(struct gn_gpu_sums *s);
+/* After it, and not before all ranks' other sums of this step were started: what has not left while backward ran leaves behind it. */
+void gn_gpu_sums_leave(struct gn_gpu_sums *s);
 /* After it: blocks until everything is summed, and queues the update. *exposed_ns: how long it was waited for when backward was
  * through. */
 enum gn_status gn_gpu_sums_finish(struct gn_gpu_sums *s, uint64_t *exposed_ns, struct gn_err *err);

@@ -1,5 +1,5 @@
 /* A run that stays on its GPU: parameters, optimizer state and buffers live there, and a step is forward, loss, backward and
- * update without the host in between. */
+ * update without the host in between, but for batch norms that are summed over a group of ranks. */
 #include "src/train/ema.h"
 #include "src/train/plan_cuda.h"
 

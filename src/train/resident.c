@@ -58,6 +58,8 @@ enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err)
 	gn_trial_usual(s->options, s->model, &form);
 	/* a bucket that leaves as soon as its event has happened would, from rank to rank, come before or after a batch norm's sums */
 	form.overlap &= !s->sync;
+	if (s->sync && s->options->overlap == GN_OVERLAP_YES && gn_comm_rank(s->comm) == 0)
+		gn_log_warn(s->log, "--overlap: on GPUs, and with --sync-bn, gradients leave when backward is through");
 	if (!status)
 		status = gn_gpu_sums_open(&s->gpu_sums, s->options->comm ? s->options->comm : "auto", s->plan, s->model, &form, s->log, err);
 	if (!status)
@@ -112,16 +114,24 @@ static enum gn_status launch(struct gn_session *s, int64_t k, const struct gn_op
 	return gn_plan_launch(s->plan, number, u, err);
 }
 
-/* Queues all batches, each while the next one is read, and gets the next step's first. */
-static enum gn_status launch_all(struct gn_session *s, const struct gn_optim_update *u, struct gn_err *err)
+/* Queues all batches, each while the next one is read, and gets the next step's first. *reading_ns: how long the host was at that. */
+static enum gn_status launch_all(struct gn_session *s, const struct gn_optim_update *u, uint64_t *reading_ns, struct gn_err *err)
 {
 	int more = s->state.sample + s->global_batch < s->epoch_samples;
 	enum gn_status status = GN_OK;
 
+	*reading_ns = 0;
 	for (int64_t k = 0; k < s->options->accumulate && !status; k++) {
+		int is_last = k + 1 == s->options->accumulate;
+		uint64_t began;
+
 		status = launch(s, k, u, err);
-		if (!status && (k + 1 < s->options->accumulate || more))
+		if (!status && is_last)
+			gn_gpu_sums_leave(&s->gpu_sums);
+		began = gn_clock_ns();
+		if (!status && (!is_last || more))
 			status = stage(s, err);
+		*reading_ns += gn_clock_ns() - began;
 	}
 	return status;
 }
@@ -130,7 +140,7 @@ static enum gn_status launch_all(struct gn_session *s, const struct gn_optim_upd
 static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u, struct gn_plan_result *result,
 			  struct gn_interval *sums, uint64_t *mark, struct gn_err *err)
 {
-	uint64_t launched, loaded, now, exposed = 0;
+	uint64_t launched, loaded, through, now, reading = 0, exposed = 0;
 	enum gn_status status = GN_OK;
 
 	if (!s->staged)
@@ -139,7 +149,7 @@ static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u,
 	sums->data += seconds(*mark, launched);
 	gn_trace_add(s->trace, GN_SPAN_DATA, GN_TRACE_MAIN, 0, *mark, launched);
 	if (!status)
-		status = launch_all(s, u, err);
+		status = launch_all(s, u, &reading, err);
 	gn_session_alone(s, status);
 	loaded = gn_clock_ns();
 	if (!status)
@@ -148,11 +158,12 @@ static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u,
 	if (!status)
 		status = gn_session_alone(s, gn_plan_result(s->plan, result, err));
 	now = gn_clock_ns();
+	through = gn_comm_size(s->comm) > 1 ? s->gpu_sums.through_ns : now;
 	/* how long before that it stood still is not known: this is the most that it can have been */
-	if (now - loaded < AT_ONCE_NS)
-		sums->data += seconds(launched, loaded);
-	else
-		sums->forward += seconds(launched + exposed, now);
+	if (status || through - loaded >= AT_ONCE_NS)
+		reading = 0;
+	sums->data += seconds(0, reading);
+	sums->forward += seconds(launched + exposed + reading, now);
 	gn_trace_add(s->trace, GN_SPAN_FORWARD, GN_TRACE_MAIN, 0, launched, now);
 	*mark = now;
 	return status;

@@ -60,6 +60,7 @@ static const struct ops_case cases[] = {
 	{"average pooling", {.kind = GN_OP_ADAPTIVE_AVG_POOL, .in = SHAPE(3, 32, 7, 7), .out_side = 1}, 0, 0},
 	{"average pooling to 3", {.kind = GN_OP_ADAPTIVE_AVG_POOL, .in = SHAPE(2, 8, 7, 7), .out_side = 3}, 0, 0},
 	{"dropout", {.kind = GN_OP_DROPOUT, .in = SHAPE(4, 33, 1, 1), .rate = 0.4, .seed = 77, .stream = 3}, 0, 0},
+	{"dropout, odd", {.kind = GN_OP_DROPOUT, .in = SHAPE(7, 19, 1, 1), .rate = 0.4, .seed = 77, .stream = 3}, 0, 0},
 	{"dropout of maps", {.kind = GN_OP_DROPOUT, .in = SHAPE(2, 6, 3, 3), .rate = 0.4, .seed = 77, .stream = 3}, 0, 0},
 };
 

@@ -190,6 +190,17 @@ crops() {
 }
 [[ ! $host ]] || check "photographs are cropped and resized as on the host" crops
 
+# images that take longer to be decoded than to be learned from
+waits() { # RANKS
+	train "waits-$1" "$1" cuda --model lenet --side 28 --data "$scratch/large" --batch 1 --steps 6 --loader-threads 1 &&
+		(($(sed -n 's/.* step [2-6] .* data \([0-9]*\) %.*/\1/p' "$scratch/waits-$1.out" | sort -n | tail -n 1) >= 30)) && return
+	tell "waits-$1"
+	return 1
+}
+"$program" pack --synthetic 12 --classes 4 --size 6000x4000 --out "$scratch/large" >"$scratch/log" 2>&1 || cat "$scratch/log" >&2
+check "one rank that waits for its loader says so" waits 1
+check "so do two" waits 2
+
 grows() {
 	train grows 2 cuda --lr 1e-4 --steps 0 --epochs 2 --resize-schedule 0:8,1:16 && train grows-host 2 host --lr 1e-4 --steps 0 --epochs 2 \
 		--resize-schedule 0:8,1:16 || { tell grows; tell grows-host; return 1; }

@@ -65,7 +65,7 @@ crash() {
 check "after a crash, up clears the remains and comes up in another shape" crash
 expect 0 "rails=2" "status tells of the rails" vc status
 # nproc answers for OpenMP
-processors() { [[ $(on 30 sinfo -h -N -o %c | sort -u) == "$(grep -c ^processor /proc/cpuinfo)" ]]; }
+processors() { [[ $(on 30 sinfo -h -N -o %c | sort -u) == "$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)" ]]; }
 check "a node has all processors, however many threads OpenMP may use" processors
 # shellcheck disable=SC2016
 both_rails() {
