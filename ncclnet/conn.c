@@ -142,6 +142,8 @@ static void give_request(struct gn_request *r)
 /* Lock held. What stands in the way of anything new? */
 static enum gn_status check(struct gn_conn *c, struct gn_err *err)
 {
+	if (!c->failed && c->engine->frozen)
+		latch(c, GN_ERR_PEER_LOST, "memory was taken back in the middle of a message");
 	if (!c->failed && c->link->broken)
 		latch(c, GN_ERR_PEER_LOST, c->link->why);
 	return c->failed ? tell_failure(c, err) : GN_OK;
@@ -337,6 +339,58 @@ static void settle(struct gn_conn *c, uint64_t until_ns, int even_gone)
 	}
 }
 
+static int touches(const struct gn_op *op, const char *data, size_t len_bytes)
+{
+	return op->active && op->data && op->data < data + len_bytes && data < op->data + op->room_bytes;
+}
+
+static int any_touches(const struct gn_conn *c, const char *data, size_t len_bytes)
+{
+	for (const struct gn_request *r = c->requests; r; r = r->next)
+		for (int i = 0; i < GN_GROUP_MAX; i++)
+			if (touches(&r->ops[i], data, len_bytes))
+				return 1;
+	return 0;
+}
+
+static void settle_memory(struct gn_conn *c, const void *data, size_t len_bytes, uint64_t until_ns)
+{
+	while (any_touches(c, data, len_bytes) && gn_clock_ns() < until_ns) {
+		for (int i = 0; i < 16; i++)
+			gn_engine_progress(c->engine);
+		pthread_mutex_unlock(&c->engine->lock);
+		sched_yield();
+		pthread_mutex_lock(&c->engine->lock);
+	}
+}
+
+static void cancel_touching(struct gn_conn *c, const char *data, size_t len_bytes)
+{
+	for (struct gn_request *r = c->requests; r && c->receives; r = r->next)
+		for (int i = 0; i < GN_GROUP_MAX; i++)
+			if (touches(&r->ops[i], data, len_bytes))
+				gn_op_cancel(&r->ops[i], c->engine);
+}
+
+/* Lets it end, then ends the link, then never takes a turn again. */
+void gn_conn_forget(struct gn_conn *c, const void *data, size_t len_bytes)
+{
+	struct gn_engine *e = c->engine;
+
+	pthread_mutex_lock(&e->lock);
+	if (any_touches(c, data, len_bytes)) {
+		cancel_touching(c, data, len_bytes);
+		settle_memory(c, data, len_bytes, gn_clock_ns() + (c->link->idle || gone(c) ? BROKEN_NS : SETTLE_NS));
+		c->link->idle |= any_touches(c, data, len_bytes);
+	}
+	if (any_touches(c, data, len_bytes)) {
+		gn_link_break(c->link, "memory was taken back in the middle of a message that did not end");
+		settle_memory(c, data, len_bytes, gn_clock_ns() + BROKEN_NS);
+		e->frozen |= any_touches(c, data, len_bytes);
+	}
+	pthread_mutex_unlock(&e->lock);
+}
+
 static void cancel_receptions(struct gn_conn *c)
 {
 	for (struct gn_request *r = c->requests; r && c->receives; r = r->next)
@@ -363,7 +417,9 @@ void gn_conn_close(struct gn_conn *c)
 	pthread_mutex_lock(&e->lock);
 	cancel_receptions(c);
 	say_goodbye(c);
-	settle(c, gn_clock_ns() + SETTLE_NS, 0);
+	/* one connection has waited for such a peer already */
+	settle(c, gn_clock_ns() + (c->link->idle && !holds_buffers(c) ? 0 : SETTLE_NS), 0);
+	c->link->idle = c->active && !gone(c);
 	if (c->active && (gone(c) || holds_buffers(c))) {
 		/* the end of the link ends them */
 		gn_link_break(c->link, "a connection was closed in the middle of a message that did not end");

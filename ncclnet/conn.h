@@ -63,6 +63,9 @@ enum gn_status gn_conn_receive(struct gn_conn *c, int count, void *const *data, 
 			       struct gn_request **out, struct gn_err *err);
 /* sizes may be NULL; takes one for each part of the group. A request that is done is gone. */
 enum gn_status gn_request_test(struct gn_request *r, int *done, int *sizes, struct gn_err *err);
+/* When it returns nothing reads or writes this memory any more: NCCL frees it behind deregMr and before close, also when it aborts.
+ * Waits for what is under way in it as closing does, and then ends it at the price of the link. */
+void gn_conn_forget(struct gn_conn *c, const void *data, size_t len_bytes);
 /* For messages. */
 const struct gn_report *gn_request_report(const struct gn_request *r);
 /* Ends it, whatever is under way, and frees it as soon as UCX holds nothing of it. */

@@ -46,6 +46,23 @@ static void free_context(struct gn_context *c)
 	free(c);
 }
 
+/* Lock held. An init that was aborted leaves listeners that nobody closes. */
+static void abandon(struct gn_context *c, int device)
+{
+	struct gn_engine *e = c->engines[device];
+	unsigned left;
+
+	pthread_mutex_lock(&e->lock);
+	left = gn_meet_abandon(e);
+	pthread_mutex_unlock(&e->lock);
+	c->users[device] -= left;
+	c->all_users -= left;
+	if (!c->users[device] && c->all_users) {
+		end_engine(e);
+		c->engines[device] = NULL;
+	}
+}
+
 void gn_context_destroy(struct gn_context *c)
 {
 	unsigned users;
@@ -54,6 +71,9 @@ void gn_context_destroy(struct gn_context *c)
 		return;
 	pthread_mutex_lock(&c->lock);
 	c->destroyed = 1;
+	for (int i = 0; i < GN_RAILS_MAX; i++)
+		if (c->engines[i])
+			abandon(c, i);
 	users = c->all_users;
 	pthread_mutex_unlock(&c->lock);
 	if (!users)

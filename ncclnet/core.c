@@ -20,6 +20,8 @@ static struct {
 
 struct gn_registration {
 	int type;
+	const void *data;
+	size_t len_bytes;
 };
 
 /* --- the process --- */
@@ -270,8 +272,6 @@ enum gn_nccl_result gn_core_reg_mr(void *comm, void *data, size_t size, int type
 	struct gn_registration *r;
 	const struct gn_conn *c = comm;
 
-	(void)data;
-	(void)size;
 	if (!comm || !mhandle)
 		return GN_NCCL_INVALID_ARGUMENT;
 	if ((type != GN_NCCL_PTR_HOST && type != GN_NCCL_PTR_CUDA) || !(type & gn_core_pointers())) {
@@ -283,14 +283,19 @@ enum gn_nccl_result gn_core_reg_mr(void *comm, void *data, size_t size, int type
 	if (!r)
 		return GN_NCCL_SYSTEM_ERROR;
 	r->type = type;
+	r->data = data;
+	r->len_bytes = size;
 	*mhandle = r;
 	return GN_NCCL_SUCCESS;
 }
 
 enum gn_nccl_result gn_core_dereg_mr(void *comm, void *mhandle)
 {
-	(void)comm;
-	free(mhandle);
+	struct gn_registration *r = mhandle;
+
+	if (comm && r)
+		gn_conn_forget(comm, r->data, r->len_bytes);
+	free(r);
 	return GN_NCCL_SUCCESS;
 }
 

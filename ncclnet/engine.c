@@ -33,6 +33,12 @@ static ucs_status_t set(ucp_config_t *config, const char *name, const char *valu
 	return getenv(variable) ? UCS_OK : ucp_config_modify(config, name, value);
 }
 
+/* Or any, of which some may be. "mlx5_0:1" is a port. */
+static int is_rdma(const char *device)
+{
+	return device && *device ? strchr(device, ':') != NULL : !access("/sys/class/infiniband", F_OK);
+}
+
 /* Peer failures are reported by endpoints that allow it, so shared memory has to allow it, too: under its family's name as UCX
  * 1.13 wants it, under each one's own later. As in transport/fabric_rail.c messages over TCP do not wait for the receiver:
  * here it has posted its buffer before they are sent. A UCX without a setting does without. UCX's own keepalive stays on, other
@@ -52,7 +58,7 @@ static ucs_status_t configure(ucp_config_t *config, const char *device, int traf
 	if (device && *device)
 		rc = ucp_config_modify(config, "NET_DEVICES", device);
 	snprintf(number, sizeof number, "%d", traffic_class);
-	if (rc == UCS_OK && traffic_class >= 0)
+	if (rc == UCS_OK && traffic_class >= 0 && is_rdma(device))
 		rc = ucp_config_modify(config, "IB_TRAFFIC_CLASS", number);
 	return rc;
 }
@@ -164,7 +170,7 @@ static void drop_strays(struct gn_engine *e)
 void gn_engine_destroy(struct gn_engine *e)
 {
 	gn_links_close(e);
-	if (e->worker)
+	if (e->worker && !e->frozen)
 		drop_strays(e);
 	if (e->address)
 		ucp_worker_release_address(e->worker, e->address);
@@ -186,6 +192,8 @@ void gn_engine_progress(struct gn_engine *e)
 {
 	uint64_t now;
 
+	if (e->frozen)
+		return;
 	ucp_worker_progress(e->worker);
 	if (e->broke)
 		gn_links_mend(e);
@@ -298,6 +306,8 @@ void gn_op_send(struct gn_op *op, struct gn_link *link, uint64_t tag, const void
 				     .user_data = op};
 
 	begin(op, len_bytes);
+	op->data = data;
+	op->room_bytes = len_bytes;
 	begun(op, ucp_tag_send_nbx(link->ep, data, len_bytes, tag ^ link->peer.key, &param));
 }
 
@@ -312,6 +322,8 @@ void gn_op_receive(struct gn_op *op, struct gn_engine *e, uint64_t tag, void *da
 	void *request;
 
 	begin(op, len_bytes);
+	op->data = data;
+	op->room_bytes = len_bytes;
 	request = ucp_tag_recv_nbx(e->worker, data, len_bytes, tag ^ e->name.key, UINT64_MAX, &param);
 	if (!request)
 		op->len_bytes = info.length;

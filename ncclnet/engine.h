@@ -48,6 +48,7 @@ struct gn_link {
 	int conns;	/* connections that use it */
 	uint32_t send_flags;
 	int broken; /* nothing comes or goes any more */
+	int idle;   /* a connection's end has waited for the peer in vain: it makes no progress */
 	uint64_t left_ns; /* when the peer said that it leaves; 0: it has not */
 	char why[128];
 };
@@ -56,7 +57,8 @@ struct gn_link {
 struct gn_op {
 	struct gn_conn *conn;
 	void *handle; /* UCX's, while active */
-	size_t len_bytes;
+	const char *data; /* the caller's memory, NULL: none */
+	size_t room_bytes, len_bytes;
 	ucs_status_t status;
 	int active;
 };
@@ -90,6 +92,7 @@ struct gn_engine {
 	uint64_t looked_ns;   /* when sockets and strays were last looked for */
 	struct gn_closing *closing; /* endpoints that UCX has not closed yet */
 	int broke;		    /* a link broke inside of UCX: its endpoint is still to be closed */
+	int frozen; /* UCX holds memory that is not the caller's any more: no turn is taken again */
 	struct gn_conn *lingering;  /* closed connections that UCX still holds something of */
 };
 

@@ -258,7 +258,7 @@ void gn_links_close(struct gn_engine *e)
 		close_endpoint(link, link->broken || link->left_ns);
 	}
 	while (e->closing && gn_clock_ns() < until) {
-		for (int i = 0; i < 64; i++)
+		for (int i = 0; i < 64 && !e->frozen; i++)
 			ucp_worker_progress(e->worker);
 		gn_links_look(e);
 		if (e->closing)
