@@ -309,15 +309,32 @@ const struct gn_report *gn_request_report(const struct gn_request *r)
 
 /* --- closing --- */
 
-/* Lock held. Does UCX still hold memory that is the caller's? */
-static int holds_buffers(const struct gn_conn *c)
-{
-	int held = 0;
+/* Memory of the caller's. */
+struct stretch {
+	const char *data;
+	size_t len_bytes;
+};
 
-	for (const struct gn_request *r = c->requests; r && !held; r = r->next)
+/* Has UCX this operation, and does it touch that memory? NULL: any. */
+static int touches(const struct gn_op *op, const struct stretch *s)
+{
+	if (!op->active || !s)
+		return op->active;
+	return op->data && op->data < s->data + s->len_bytes && s->data < op->data + op->room_bytes;
+}
+
+static int any_touches(const struct gn_conn *c, const struct stretch *s)
+{
+	for (const struct gn_request *r = c->requests; r; r = r->next)
 		for (int i = 0; i < GN_GROUP_MAX; i++)
-			held |= r->ops[i].active;
-	return held;
+			if (touches(&r->ops[i], s))
+				return 1;
+	return 0;
+}
+
+static int under_way(const struct gn_conn *c, const struct stretch *s)
+{
+	return s ? any_touches(c, s) : c->active > 0;
 }
 
 static int gone(const struct gn_conn *c)
@@ -325,13 +342,13 @@ static int gone(const struct gn_conn *c)
 	return c->link->broken || (c->link->left_ns && gn_clock_ns() - c->link->left_ns > LEFT_NS);
 }
 
-/* Lock held; lets others in between. */
-static void settle(struct gn_conn *c, uint64_t until_ns, int even_gone)
+/* Lock held; lets others in between. Until nothing is under way, there or at all. */
+static void settle(struct gn_conn *c, const struct stretch *s, uint64_t until_ns, int even_gone)
 {
-	while (c->active && (even_gone || !gone(c)) && gn_clock_ns() < until_ns) {
+	while (under_way(c, s) && (even_gone || !gone(c)) && gn_clock_ns() < until_ns) {
 		for (int i = 0; i < 16 && c->active; i++)
 			gn_engine_progress(c->engine);
-		if (!c->active)
+		if (!under_way(c, s))
 			return;
 		pthread_mutex_unlock(&c->engine->lock);
 		sched_yield();
@@ -339,63 +356,32 @@ static void settle(struct gn_conn *c, uint64_t until_ns, int even_gone)
 	}
 }
 
-static int touches(const struct gn_op *op, const char *data, size_t len_bytes)
-{
-	return op->active && op->data && op->data < data + len_bytes && data < op->data + op->room_bytes;
-}
-
-static int any_touches(const struct gn_conn *c, const char *data, size_t len_bytes)
-{
-	for (const struct gn_request *r = c->requests; r; r = r->next)
-		for (int i = 0; i < GN_GROUP_MAX; i++)
-			if (touches(&r->ops[i], data, len_bytes))
-				return 1;
-	return 0;
-}
-
-static void settle_memory(struct gn_conn *c, const void *data, size_t len_bytes, uint64_t until_ns)
-{
-	while (any_touches(c, data, len_bytes) && gn_clock_ns() < until_ns) {
-		for (int i = 0; i < 16; i++)
-			gn_engine_progress(c->engine);
-		pthread_mutex_unlock(&c->engine->lock);
-		sched_yield();
-		pthread_mutex_lock(&c->engine->lock);
-	}
-}
-
-static void cancel_touching(struct gn_conn *c, const char *data, size_t len_bytes)
+static void cancel_receptions(struct gn_conn *c, const struct stretch *s)
 {
 	for (struct gn_request *r = c->requests; r && c->receives; r = r->next)
 		for (int i = 0; i < GN_GROUP_MAX; i++)
-			if (touches(&r->ops[i], data, len_bytes))
+			if (touches(&r->ops[i], s))
 				gn_op_cancel(&r->ops[i], c->engine);
 }
 
 /* Lets it end, then ends the link, then never takes a turn again. */
 void gn_conn_forget(struct gn_conn *c, const void *data, size_t len_bytes)
 {
+	const struct stretch s = {.data = data, .len_bytes = len_bytes};
 	struct gn_engine *e = c->engine;
 
 	pthread_mutex_lock(&e->lock);
-	if (any_touches(c, data, len_bytes)) {
-		cancel_touching(c, data, len_bytes);
-		settle_memory(c, data, len_bytes, gn_clock_ns() + (c->link->idle || gone(c) ? BROKEN_NS : SETTLE_NS));
-		c->link->idle |= any_touches(c, data, len_bytes);
+	if (any_touches(c, &s)) {
+		cancel_receptions(c, &s);
+		settle(c, &s, gn_clock_ns() + (c->link->idle || gone(c) ? BROKEN_NS : SETTLE_NS), 1);
+		c->link->idle |= any_touches(c, &s);
 	}
-	if (any_touches(c, data, len_bytes)) {
+	if (any_touches(c, &s)) {
 		gn_link_break(c->link, "memory was taken back in the middle of a message that did not end");
-		settle_memory(c, data, len_bytes, gn_clock_ns() + BROKEN_NS);
-		e->frozen |= any_touches(c, data, len_bytes);
+		settle(c, &s, gn_clock_ns() + BROKEN_NS, 1);
+		e->frozen |= any_touches(c, &s);
 	}
 	pthread_mutex_unlock(&e->lock);
-}
-
-static void cancel_receptions(struct gn_conn *c)
-{
-	for (struct gn_request *r = c->requests; r && c->receives; r = r->next)
-		for (int i = 0; i < GN_GROUP_MAX; i++)
-			gn_op_cancel(&r->ops[i], c->engine);
 }
 
 static void say_goodbye(struct gn_conn *c)
@@ -415,15 +401,15 @@ void gn_conn_close(struct gn_conn *c)
 	struct gn_engine *e = c->engine;
 
 	pthread_mutex_lock(&e->lock);
-	cancel_receptions(c);
+	cancel_receptions(c, NULL);
 	say_goodbye(c);
 	/* one connection has waited for such a peer already */
-	settle(c, gn_clock_ns() + (c->link->idle && !holds_buffers(c) ? 0 : SETTLE_NS), 0);
+	settle(c, NULL, gn_clock_ns() + (c->link->idle && !any_touches(c, NULL) ? 0 : SETTLE_NS), 0);
 	c->link->idle = c->active && !gone(c);
-	if (c->active && (gone(c) || holds_buffers(c))) {
+	if (c->active && (gone(c) || any_touches(c, NULL))) {
 		/* the end of the link ends them */
 		gn_link_break(c->link, "a connection was closed in the middle of a message that did not end");
-		settle(c, gn_clock_ns() + BROKEN_NS, 1);
+		settle(c, NULL, gn_clock_ns() + BROKEN_NS, 1);
 	}
 	gn_engine_remove(e, c->number);
 	gn_link_release(c->link);

@@ -53,7 +53,7 @@ static void abandon(struct gn_context *c, int device)
 	unsigned left;
 
 	pthread_mutex_lock(&e->lock);
-	left = gn_meet_abandon(e);
+	left = gn_meet_destroy(e);
 	pthread_mutex_unlock(&e->lock);
 	c->users[device] -= left;
 	c->all_users -= left;

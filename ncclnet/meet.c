@@ -128,32 +128,22 @@ enum gn_status gn_listener_accept(struct gn_listener *l, struct gn_conn **out, s
 	return GN_OK;
 }
 
-unsigned gn_meet_abandon(struct gn_engine *e)
-{
-	unsigned users = 0;
-
-	for (const struct gn_outgoing *out = e->meet ? e->meet->outgoing : NULL; out; out = out->next)
-		users++;
-	for (const struct gn_listener *l = e->meet ? e->meet->listeners : NULL; l; l = l->next)
-		users++;
-	gn_meet_destroy(e);
-	return users;
-}
-
-void gn_meet_destroy(struct gn_engine *e)
+unsigned gn_meet_destroy(struct gn_engine *e)
 {
 	struct gn_meet *m = e->meet;
+	unsigned ended = 0;
 
 	if (!m)
-		return;
+		return 0;
 	while (m->incoming)
 		gn_incoming_drop(e, m->incoming);
-	while (m->outgoing)
+	for (; m->outgoing; ended++)
 		gn_outgoing_drop(e, m->outgoing);
-	while (m->listeners)
+	for (; m->listeners; ended++)
 		gn_listener_destroy(m->listeners);
 	if (m->fd >= 0)
 		close(m->fd);
 	free(m);
 	e->meet = NULL;
+	return ended;
 }

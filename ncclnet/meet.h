@@ -59,8 +59,7 @@ enum gn_status gn_listener_accept(struct gn_listener *l, struct gn_conn **out, s
 /* *out is NULL while it is under way; *began is set when this call was the first of it. */
 enum gn_status gn_meet_connect(struct gn_engine *e, const struct gn_handle *handle, int *began, struct gn_conn **out,
 			       struct gn_err *err);
-/* Ends listeners and attempts that nobody will ask for again, as after an init that was aborted. How many users were they? */
-unsigned gn_meet_abandon(struct gn_engine *e);
-void gn_meet_destroy(struct gn_engine *e);
+/* Ends listeners and attempts that nobody will ask for again, as after an init that was aborted. How many were they? */
+unsigned gn_meet_destroy(struct gn_engine *e);
 
 #endif
