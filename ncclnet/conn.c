@@ -302,6 +302,13 @@ enum gn_status gn_request_test(struct gn_request *r, int *done, int *sizes, stru
 	return status;
 }
 
+void gn_conn_note_gpu(struct gn_conn *c)
+{
+	pthread_mutex_lock(&c->engine->lock);
+	c->engine->gpu_memory = 1;
+	pthread_mutex_unlock(&c->engine->lock);
+}
+
 const struct gn_report *gn_request_report(const struct gn_request *r)
 {
 	return &r->conn->engine->report;

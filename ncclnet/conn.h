@@ -63,6 +63,8 @@ enum gn_status gn_conn_receive(struct gn_conn *c, int count, void *const *data, 
 			       struct gn_request **out, struct gn_err *err);
 /* sizes may be NULL; takes one for each part of the group. A request that is done is gone. */
 enum gn_status gn_request_test(struct gn_request *r, int *done, int *sizes, struct gn_err *err);
+/* GPU memory may be under way from now on. */
+void gn_conn_note_gpu(struct gn_conn *c);
 /* When it returns nothing reads or writes this memory any more: NCCL frees it behind deregMr and before close, also when it aborts.
  * Waits for what is under way in it as closing does, and then ends it at the price of the link. */
 void gn_conn_forget(struct gn_conn *c, const void *data, size_t len_bytes);

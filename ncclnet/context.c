@@ -1,5 +1,6 @@
 #include "ncclnet/context.h"
 
+#include "ncclnet/keeper.h"
 #include "ncclnet/meet.h"
 
 #include <stdlib.h>
@@ -46,7 +47,8 @@ static void free_context(struct gn_context *c)
 	free(c);
 }
 
-/* Lock held. An init that was aborted leaves listeners that nobody closes. */
+/* Lock held. An init that was aborted leaves listeners that nobody closes; and no thread stays behind the end of its context,
+ * since the library may go then. */
 static void abandon(struct gn_context *c, int device)
 {
 	struct gn_engine *e = c->engines[device];
@@ -55,6 +57,7 @@ static void abandon(struct gn_context *c, int device)
 	pthread_mutex_lock(&e->lock);
 	left = gn_meet_destroy(e);
 	pthread_mutex_unlock(&e->lock);
+	gn_keeper_stop(e);
 	c->users[device] -= left;
 	c->all_users -= left;
 	if (!c->users[device] && c->all_users) {

@@ -270,7 +270,7 @@ enum gn_nccl_result gn_core_close_listen(void *listen_comm)
 enum gn_nccl_result gn_core_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
 {
 	struct gn_registration *r;
-	const struct gn_conn *c = comm;
+	struct gn_conn *c = comm;
 
 	if (!comm || !mhandle)
 		return GN_NCCL_INVALID_ARGUMENT;
@@ -285,6 +285,8 @@ enum gn_nccl_result gn_core_reg_mr(void *comm, void *data, size_t size, int type
 	r->type = type;
 	r->data = data;
 	r->len_bytes = size;
+	if (type == GN_NCCL_PTR_CUDA)
+		gn_conn_note_gpu(c);
 	*mhandle = r;
 	return GN_NCCL_SUCCESS;
 }

@@ -1,6 +1,7 @@
 #include "ncclnet/engine.h"
 
 #include "ncclnet/conn.h"
+#include "ncclnet/keeper.h"
 #include "src/base/clock.h"
 #include "transport/fabric_internal.h"
 
@@ -169,6 +170,7 @@ static void drop_strays(struct gn_engine *e)
  * of the worker, and the worker's end may still call back for others: connections are freed after it. */
 void gn_engine_destroy(struct gn_engine *e)
 {
+	gn_keeper_stop(e);
 	gn_links_close(e);
 	if (e->worker && !e->frozen)
 		drop_strays(e);
@@ -188,24 +190,30 @@ void gn_engine_destroy(struct gn_engine *e)
 
 /* --- progress --- */
 
-void gn_engine_progress(struct gn_engine *e)
+static void look(struct gn_engine *e)
 {
-	uint64_t now;
+	uint64_t now = gn_clock_ns();
 
-	if (e->frozen)
-		return;
-	ucp_worker_progress(e->worker);
-	if (e->broke)
-		gn_links_mend(e);
-	if (++e->turns % LOOK_TURNS)
-		return;
-	now = gn_clock_ns();
 	if (now - e->looked_ns < LOOK_NS)
 		return;
 	e->looked_ns = now;
 	drop_strays(e);
 	gn_links_look(e);
 	gn_conn_reap(e, 0);
+}
+
+unsigned gn_engine_progress(struct gn_engine *e)
+{
+	unsigned moved;
+
+	if (e->frozen)
+		return 0;
+	moved = ucp_worker_progress(e->worker);
+	if (e->broke)
+		gn_links_mend(e);
+	if (++e->turns % LOOK_TURNS == 0)
+		look(e);
+	return moved;
 }
 
 /* --- connections by number: the low half says where, the high half is random --- */
@@ -267,6 +275,7 @@ static void done(struct gn_op *op, ucs_status_t rc, size_t len_bytes)
 	op->status = rc;
 	op->len_bytes = len_bytes;
 	op->conn->active--;
+	op->conn->engine->active--;
 }
 
 static void sent(void *request, ucs_status_t rc, void *argument)
@@ -289,6 +298,7 @@ static void begin(struct gn_op *op, size_t len_bytes)
 	op->len_bytes = len_bytes;
 	op->status = UCS_INPROGRESS;
 	op->conn->active++;
+	op->conn->engine->active++;
 }
 
 static void begun(struct gn_op *op, void *request)

@@ -30,6 +30,7 @@
 
 struct gn_conn;
 struct gn_engine;
+struct gn_keeper;
 struct gn_meet;
 
 /* Who an engine is, as told to peers. */
@@ -88,10 +89,12 @@ struct gn_engine {
 	uint32_t conn_room, conn_next;
 	struct gn_meet *meet; /* how connections come to be; NULL until one is wanted */
 	int epoll;	      /* of the links' sockets */
-	unsigned turns;
+	unsigned turns, active; /* active: operations that UCX has, of all connections */
+	int gpu_memory;		/* some was registered */
 	uint64_t looked_ns;   /* when sockets and strays were last looked for */
 	struct gn_closing *closing; /* endpoints that UCX has not closed yet */
 	int broke;		    /* a link broke inside of UCX: its endpoint is still to be closed */
+	struct gn_keeper *keeper;   /* NULL: nobody takes turns but callers */
 	int frozen; /* UCX holds memory that is not the caller's any more: no turn is taken again */
 	struct gn_conn *lingering;  /* closed connections that UCX still holds something of */
 };
@@ -101,8 +104,8 @@ enum gn_status gn_engine_create(const struct gn_report *report, const char *devi
 				struct gn_err *err);
 /* No connection may be left. Closes links in good order, waiting up to a second for peers that are alive. */
 void gn_engine_destroy(struct gn_engine *e);
-/* One turn of UCX, and now and then a look at sockets. */
-void gn_engine_progress(struct gn_engine *e);
+/* One turn of UCX, and now and then a look at sockets. How much did it move? 0: nothing. */
+unsigned gn_engine_progress(struct gn_engine *e);
 
 /* The link to the engine of that name, made with address if it is not there; does not count a connection. */
 enum gn_status gn_link_get(struct gn_engine *e, const struct gn_engine_name *peer, const void *address, const char *host,

@@ -1,4 +1,5 @@
 #include "ncclnet/conn.h"
+#include "ncclnet/keeper.h"
 
 #include "src/base/clock.h"
 #include "transport/fabric_internal.h"
@@ -52,11 +53,14 @@ static void describe(struct gn_link *link)
 {
 	struct gn_fabric_end end = {.ep = link->ep};
 	struct gn_strbuf lanes;
+	struct gn_err err;
 
 	gn_strbuf_init(&lanes);
 	gn_fabric_end_lanes(&end, 0, &lanes);
-	if (strstr(gn_strbuf_text(&lanes), "tcp/"))
+	if (strstr(gn_strbuf_text(&lanes), "tcp/")) {
 		link->send_flags = UCP_OP_ATTR_FLAG_FAST_CMPL;
+		gn_report_result(&link->engine->report, gn_keeper_start(link->engine, &err), &err);
+	}
 	gn_report_info(&link->engine->report, "link to %s by %s", link->host, gn_strbuf_text(&lanes));
 	gn_strbuf_release(&lanes);
 }

@@ -14,6 +14,7 @@ libnccl_net_gannet_so_SOURCES = \
 	ncclnet/device.c ncclnet/device.h \
 	ncclnet/engine.c ncclnet/engine.h \
 	ncclnet/flush.c ncclnet/flush.h \
+	ncclnet/keeper.c ncclnet/keeper.h \
 	ncclnet/link.c \
 	ncclnet/mail.c ncclnet/mail.h \
 	ncclnet/meet.c ncclnet/meet.h ncclnet/meet_internal.h \
