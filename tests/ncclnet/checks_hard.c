@@ -11,36 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Closing may not take longer. */
-#define CLOSE_S 6.0
 /* A death has to be known by then. */
 #define NOTICE_S 10.0
-
-static void within(struct lab *lab, double began, double limit, const char *what)
-{
-	if (now_s() - began > limit)
-		fail(lab, "%s took %.1f s, more than %.0f", what, now_s() - began, limit);
-}
-
-/* After all that, does a new connection work? */
-static void still_works(struct lab *lab)
-{
-	unsigned char buffer[5000];
-	void *comm = lab_pair(lab, 1, 0), *mhandle = reg(lab, comm, buffer, sizeof buffer);
-
-	if (lab->rank) {
-		fill(buffer, sizeof buffer, 5);
-		await(lab, send_one(lab, comm, buffer, sizeof buffer, 0, mhandle), NULL);
-	} else {
-		await(lab, receive_one(lab, comm, buffer, sizeof buffer, 0, mhandle), NULL);
-		if (wrong(buffer, sizeof buffer, 5) >= 0)
-			fail(lab, "a message over a new connection is wrong");
-	}
-	dereg(lab, comm, mhandle);
-	meet(lab);
-	lab_close(lab, lab->rank, comm);
-	lab_unload(lab);
-}
 
 /* Sends that nobody waits for. */
 static void check_close_unmatched(struct lab *lab)
@@ -64,7 +36,7 @@ static void check_close_unmatched(struct lab *lab)
 	began = now_s();
 	dereg(lab, comm, mhandle);
 	lab_close(lab, !lab->rank, comm);
-	within(lab, began, CLOSE_S, "closing with sends that nobody waits for");
+	within(lab, began, "closing with sends that nobody waits for");
 	free(buffers);
 	meet(lab);
 	still_works(lab);
@@ -88,7 +60,7 @@ static void check_close_posted(struct lab *lab)
 		began = now_s();
 		dereg(lab, comm, mhandle);
 		lab_close(lab, 0, comm);
-		within(lab, began, CLOSE_S, "closing with receptions that nobody serves");
+		within(lab, began, "closing with receptions that nobody serves");
 		fill(buffers, (size_t)COUNT * BYTES, 6);
 	}
 	meet(lab);
@@ -112,7 +84,7 @@ static void check_close_posted(struct lab *lab)
 		began = now_s();
 		dereg(lab, comm, mhandle);
 		lab_close(lab, 1, comm);
-		within(lab, began, CLOSE_S, "closing after the other end");
+		within(lab, began, "closing after the other end");
 	}
 	free(buffers);
 	meet(lab);
@@ -150,7 +122,7 @@ static void check_close_midway(struct lab *lab)
 		began = now_s();
 		dereg(lab, comm, mhandle);
 		lab_close(lab, !lab->rank, comm);
-		within(lab, began, CLOSE_S, "closing in the middle of a message");
+		within(lab, began, "closing in the middle of a message");
 		if (lab->rank)
 			fill(buffers, COUNT * bytes, 8);
 		meet(lab);
@@ -232,7 +204,7 @@ static void with_a_dead_peer(struct lab *lab, int kill_sender, int look)
 	dereg(lab, comm, mhandle);
 	lab_close(lab, sends, comm);
 	must(lab, plug_finalize(&lab->plug, lab->context), "finalize");
-	within(lab, began, CLOSE_S, "closing after the other process died");
+	within(lab, began, "closing after the other process died");
 	free(buffers);
 	plug_close(&lab->plug);
 }
@@ -280,13 +252,13 @@ static void check_dead_listener(struct lab *lab)
 		began = now_s();
 		if (plug_connect(&lab->plug, lab->context, lab->device, handle, &comm))
 			break;
-		within(lab, began, CLOSE_S, "connect to a process that died");
+		within(lab, began, "connect to a process that died");
 	}
 	began = now_s();
 	if (comm)
 		lab_close(lab, 1, comm);
 	lab_unload(lab);
-	within(lab, began, CLOSE_S, "finalize after the listener died");
+	within(lab, began, "finalize after the listener died");
 }
 
 /* Many connections; number i goes from process i % 2 to the other. */

@@ -20,7 +20,7 @@ static const char usage[] =
 	"  --list            names the checks\n"
 	"With GN_CONFORM_LOG=1 in the environment the plugin's log goes to standard error.\n";
 
-static const struct lab_check *const all[] = {checks_basic, checks_life, checks_hard};
+static const struct lab_check *const all[] = {checks_basic, checks_life, checks_hard, checks_stop};
 
 struct selection {
 	const char *only;

@@ -62,4 +62,8 @@ caught shallow many 'hang'
 caught stranger strangers "a stranger's"
 caught stranger token 'makes a connection'
 caught handle-state moved-handle 'hang'
+caught keep-memory dereg-midway 'signal 11'
+caught patient close-stopped 'more than 6'
+caught abandon abandoned 'descriptors are open'
+caught lose idle-sender 'hang'
 finish

@@ -152,6 +152,8 @@ static enum gn_nccl_result reg_mr(void *comm, void *data, size_t size, int type,
 
 static enum gn_nccl_result dereg_mr(void *comm, void *mhandle)
 {
+	if (is("keep-memory"))
+		return GN_NCCL_SUCCESS;
 	return f.net->dereg_mr(comm, mhandle);
 }
 
@@ -263,6 +265,8 @@ static enum gn_nccl_result close_send(void *comm)
 {
 	while (is("hang"))
 		poll(NULL, 0, 100);
+	if (is("patient"))
+		poll(NULL, 0, 2000);
 	return f.net->close_send(comm);
 }
 
@@ -296,7 +300,7 @@ static enum gn_nccl_result finalize(void *context)
 {
 	if (is("finalize") && !context)
 		return GN_NCCL_INTERNAL_ERROR;
-	return f.net ? f.net->finalize(context) : GN_NCCL_SUCCESS;
+	return f.net && !is("abandon") ? f.net->finalize(context) : GN_NCCL_SUCCESS;
 }
 
 extern const struct gn_nccl_net_v11 ncclNetPlugin_v11;

@@ -13,6 +13,9 @@
 
 #define LAB_PROCESSES_MAX 4
 
+/* How its processes end. */
+enum { CODE_OK = 0, CODE_FAILED = 81, CODE_SKIPPED = 82 };
+
 struct lab_options {
 	const char *path;
 	int version, limit_s, connections, verbose;
@@ -75,7 +78,11 @@ void await(struct lab *lab, void *request, int *sizes);
 void *reg(struct lab *lab, void *comm, void *data, size_t bytes);
 void dereg(struct lab *lab, void *comm, void *mhandle);
 int count_descriptors(void);
+/* fail() when it has taken longer than closing may. */
+void within(struct lab *lab, double began_s, const char *what);
+/* After all that, does a new connection between 0 and 1 work? Ends with lab_unload(). */
+void still_works(struct lab *lab);
 
-extern const struct lab_check checks_basic[], checks_life[], checks_hard[];
+extern const struct lab_check checks_basic[], checks_life[], checks_hard[], checks_stop[];
 
 #endif
