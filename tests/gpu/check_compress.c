@@ -51,41 +51,64 @@ static void leaves(struct bed *b, struct bed_tensor *left, const double *want, c
 			bed_fail(b, "%g is left of number %zu, and not %g", left->host[i], i, want[i]);
 }
 
-/* x becomes what is left: zeros where something was taken, and back again by adding it. */
+struct taken {
+	float *values, *to_values;
+	uint32_t *indices, *to_indices;
+	void *scratch;
+};
+
+/* What is left goes to rest_to, which may be NULL or from itself; from holds x before, and x or what is left behind it. */
+static void take_top(struct bed *b, const struct job *j, struct taken *t, const float *x, float *from, float *rest_to,
+		     const float *rest)
+{
+	if (!bed_ok(b, gn_cuda_top_k(b->stream, from, j->count, j->k, t->to_indices, t->to_values, rest_to, t->scratch, &b->err),
+		    "top-k"))
+		return;
+	same(b, t->to_indices, t->indices, j->k * sizeof *t->indices, "indices");
+	same(b, t->to_values, t->values, j->k * sizeof *t->values, "values");
+	if (rest_to)
+		same(b, rest_to, rest, j->count * sizeof *rest, "what is left");
+	if (rest_to != from)
+		same(b, from, x, j->count * sizeof *x, "numbers that were to stay");
+}
+
+/* Without what is left, with it elsewhere, and in place; then back again by adding. */
 static void check_top_k(struct bed *b, const struct job *j)
 {
-	float *x = draw(b, j), *values = calloc(j->k, sizeof *values), *rest = malloc(j->count * sizeof *rest);
-	uint32_t *indices = calloc(j->k, sizeof *indices), *to_indices;
-	float *from, *to_values;
-	void *scratch;
+	struct taken t = {.values = calloc(j->k, sizeof *t.values), .indices = calloc(j->k, sizeof *t.indices)};
+	float *x = draw(b, j), *rest = malloc(j->count * sizeof *rest), *from, *elsewhere;
 
-	if (!values || !rest || !indices)
+	if (!t.values || !rest || !t.indices)
 		abort();
 	bed_begin(b);
 	from = bed_bytes(b, x, j->count * sizeof *x);
-	to_indices = bed_bytes(b, NULL, j->k * sizeof *indices);
-	to_values = bed_bytes(b, NULL, j->k * sizeof *values);
-	scratch = bed_bytes(b, NULL, gn_cuda_top_k_scratch_bytes());
-	gn_ref_top_k(x, j->count, j->k, indices, values);
+	elsewhere = bed_bytes(b, NULL, j->count * sizeof *x);
+	t.to_indices = bed_bytes(b, NULL, j->k * sizeof *t.indices);
+	t.to_values = bed_bytes(b, NULL, j->k * sizeof *t.values);
+	t.scratch = bed_bytes(b, NULL, gn_cuda_top_k_scratch_bytes());
+	gn_ref_top_k(x, j->count, j->k, t.indices, t.values);
 	memcpy(rest, x, j->count * sizeof *rest);
 	for (size_t i = 0; i < j->k; i++)
-		rest[indices[i]] = 0;
-	if (!b->why[0] && bed_ok(b, gn_cuda_top_k(b->stream, from, j->count, j->k, to_indices, to_values, from, scratch, &b->err),
-				 "top-k")) {
-		same(b, to_indices, indices, j->k * sizeof *indices, "indices");
-		same(b, to_values, values, j->k * sizeof *values, "values");
-		same(b, from, rest, j->count * sizeof *rest, "what is left");
-		bed_ok(b, gn_cuda_scatter_add(b->stream, to_indices, to_values, j->k, from, &b->err), "scatter");
+		rest[t.indices[i]] = 0;
+	if (!b->why[0]) {
+		if (j->count < 100000) {
+			take_top(b, j, &t, x, from, NULL, rest);
+			take_top(b, j, &t, x, from, elsewhere, rest);
+		}
+		take_top(b, j, &t, x, from, from, rest);
+	}
+	if (!b->why[0]) {
+		bed_ok(b, gn_cuda_scatter_add(b->stream, t.to_indices, t.to_values, j->k, from, &b->err), "scatter");
 		for (size_t i = 0; i < j->k; i++)
-			rest[indices[i]] += values[i];
+			rest[t.indices[i]] += t.values[i];
 		if (!j->broken)
 			same(b, from, rest, j->count * sizeof *rest, "sums");
 	}
 	bed_end(b, "top %zu of %zu%s%s", j->k, j->count, j->kinds ? ", many equal" : "", j->broken ? ", not all finite" : "");
 	free(x);
-	free(values);
+	free(t.values);
 	free(rest);
-	free(indices);
+	free(t.indices);
 }
 
 static void check_quantise(struct bed *b, const struct job *j, double size)

@@ -119,7 +119,7 @@ static void bad_labels(struct bed *b)
 
 void check_loss(struct bed *b)
 {
-	static const int shapes[][2] = {{16, 1000}, {5, 10}, {3, 1}, {7, 1001}, {140, 37}};
+	static const int shapes[][2] = {{16, 1000}, {5, 10}, {3, 1}, {7, 1001}, {140, 37}, {6, 8}, {3, 16}};
 	static const struct variant variants[] = {
 		{0, 1, 0, 0}, {0.1, 1, 0, 1}, {0.1, 128, 1, 0}, {0, 1, 1, 1}, {0.1, 1, 0, 2}};
 
