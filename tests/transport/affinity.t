@@ -50,17 +50,17 @@ nodes() {
 far() {
 	nodes 0 1 || return 1
 	grep -q "WARN .*rank 0 on n1: its processors 0 (NUMA node 0) are on another NUMA node .* (NUMA node 1): start it on processors 1" \
-		"$scratch/err.0" && grep -q 'and alike on 1 other node$' "$scratch/err.0" && [[ $(cat "$scratch"/err.* | grep -c WARN) == 1 ]]
+		"$scratch/err.0" && grep -q 'and alike on 1 other node$' "$scratch/err.0" && [[ $(cat "$scratch"/err.* | grep -c "WARN .*NUMA") == 1 ]]
 }
 near() {
 	nodes 1 || return 1
-	! cat "$scratch"/err.* | grep WARN &&
+	! cat "$scratch"/err.* | grep "WARN .*NUMA" &&
 		grep -q "rank 0 on n1: processors 1 (NUMA node 1), messages by .* (NUMA node 1), nearest network device .* (same NUMA node)" \
 			"$scratch/err.0"
 }
 both() {
 	nodes 0,1 || return 1
-	! cat "$scratch"/err.* | grep WARN && grep -q 'processors 0-1 (several NUMA nodes)' "$scratch/err.0"
+	! cat "$scratch"/err.* | grep "WARN .*NUMA" && grep -q 'processors 0-1 (several NUMA nodes)' "$scratch/err.0"
 }
 check "a rank on the other NUMA node than its network device is warned of, once for nodes that are alike" far
 check "one on the same is not" near
