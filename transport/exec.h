@@ -1,5 +1,5 @@
-/* The one executor: runs any schedule on host buffers, or others (memory.h), by messages over the fabric, or between ranks of one node straight
- * from the sender's memory where the buffer is shared (lane.h). Private to coll*.c.
+/* The one executor: runs any schedule on host buffers, or others (memory.h), by messages over the fabric, or between ranks of
+ * one node straight from the sender's memory where the buffer is shared (lane.h). Private to coll*.c.
  *
  * Persistent: created once, run as often as wanted, one run at a time. Nothing blocks. A message's tag is (sender, number of
  * the run, number of the message), mixed with a signature of the operation, so operations never mix as long as all ranks number

@@ -1,8 +1,8 @@
 lib_LIBRARIES += libgannet_transport.a
 libgannet_transport_a_CPPFLAGS = $(AM_CPPFLAGS) $(CRYPTO_CFLAGS) $(UCX_CFLAGS) $(PMIX_CFLAGS) $(HWLOC_CFLAGS) $(JANSSON_CFLAGS)
 libgannet_transport_a_SOURCES = \
-	transport/agree.c transport/agree.h \
 	transport/affinity.c transport/affinity_report.c transport/affinity.h \
+	transport/agree.c transport/agree.h \
 	transport/algo.c transport/algo.h \
 	transport/algo_direct.c \
 	transport/algo_double_tree.c \

@@ -1,8 +1,9 @@
 /* The flight recorder: what this rank's last collective operations were, and how far the present one has come.
  *
- * Always on. The program's thread writes two words at each operation's start and one at its end, without locks, clocks or system calls; the watch's thread reads them four times a second and so knows since when nothing has
- * moved, even while the program is elsewhere. Operations are numbered from 1 in the order of their start, which is the same
- * on all ranks, so that records of several ranks can be laid side by side (transport/diagnosis.h).
+ * Always on. The program's thread writes two words at each operation's start and one at its end, without locks, clocks or
+ * system calls; the watch's thread reads them four times a second and so knows since when nothing has moved, even while the
+ * program is elsewhere. Operations are numbered from 1 in the order of their start, which is the same on all ranks, so that
+ * records of several ranks can be laid side by side (transport/diagnosis.h).
  *
  * Thread safety: calls marked "program" from the one thread that uses the world, or another that makes progress for it, one at
  * a time per operation; "watch" from the watch's; the rest from any.

@@ -4,8 +4,8 @@
  * and tells all of the loss with what they said, some tenths of a second later if one does not answer. The loss of rank 0 is seen
  * by all, each for itself. The first loss is kept for good. A rank that leaves orderly is no loss, but whoever then
  * waits for it for more than a few seconds is told so. When nothing moves any more although all are alive, rank 0 lays the
- * ranks' flight records side by side and its verdict ends the job on all ranks. Joining takes the job's secret (transport/handshake.h): strangers and
- * garbage on the port are dropped without harm.
+ * ranks' flight records side by side and its verdict ends the job on all ranks. Joining takes the job's secret
+ * (transport/handshake.h): strangers and garbage on the port are dropped without harm.
  *
  * Thread safety: the checks from any thread; the rest from one.
  */
