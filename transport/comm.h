@@ -5,7 +5,8 @@
  * After a failure the communicator can only be destroyed.
  *
  * Progress is made by the caller, inside of the calls below, or also by a thread of the communicator's while the caller is
- * elsewhere; calls that wait do the work themselves either way.
+ * elsewhere; calls that wait do the work themselves either way. Without the thread, the end of a message over TCP for which
+ * the socket had no room when its collective was done leaves with the next call.
  *
  * Thread safety: one thread at a time; gn_coll_done from any.
  */

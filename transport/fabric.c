@@ -165,6 +165,11 @@ unsigned gn_fabric_progress(struct gn_fabric *f)
 	return f->rail_count > 1 ? events + progress_others(f) : events;
 }
 
+int gn_fabric_may_hold(const struct gn_fabric *f)
+{
+	return f->may_hold;
+}
+
 int gn_fabric_arm(struct gn_fabric *f)
 {
 	int armed = !f->abandoned;

@@ -75,6 +75,9 @@ int gn_fabric_waits_by(const struct gn_fabric *f, int rank, const struct gn_requ
 unsigned gn_fabric_progress(struct gn_fabric *f);
 /* Whether what has happened of late may be a connection's end, and none of a message's doing. */
 int gn_fabric_is_ending(const struct gn_fabric *f);
+/* Whether what was sent may need turns after its request is done: over TCP its end may lie in UCX's queue until the socket has
+ * room. */
+int gn_fabric_may_hold(const struct gn_fabric *f);
 /* For those who would rather sleep than look: after gn_fabric_arm() has returned non-zero the descriptor becomes readable as
  * soon as gn_fabric_progress() might find something. Zero: it might right now, or there is no telling. */
 int gn_fabric_arm(struct gn_fabric *f);

@@ -41,6 +41,7 @@ struct gn_fabric {
 	size_t stripe_bytes; /* messages of so many bytes and more may use any rail; SIZE_MAX: there is one */
 	struct gn_told told; /* each rank's addresses as they came */
 	int shm_allowed;
+	int may_hold; /* see gn_fabric_may_hold() */
 	int abandoned;
 	struct gn_fabric_end *broken;
 	ucs_status_t broken_status;

@@ -242,6 +242,7 @@ enum gn_status gn_fabric_rail_connect(struct gn_fabric_rail *r, int rank, struct
 	}
 	if (rc == UCS_OK) {
 		e->send_flags = send_flags_of(e);
+		r->fabric->may_hold |= e->send_flags != 0;
 		return GN_OK;
 	}
 	e->ep = NULL;

@@ -179,10 +179,11 @@ void gn_progress_take(struct gn_progress *p)
 
 void gn_progress_give(struct gn_progress *p)
 {
-	int by_memory, by_message, unfinished = gn_comm_awaits(p->comm, &by_memory, &by_message);
+	int by_memory, by_message, left;
 
+	left = gn_comm_awaits(p->comm, &by_memory, &by_message) || gn_fabric_may_hold(p->comm->fabric);
 	pthread_mutex_unlock(&p->lock);
 	atomic_store(&p->program, 0);
-	if (unfinished)
+	if (left)
 		wake(p);
 }

@@ -19,6 +19,10 @@ for n in 2 4; do
 done
 check "2 ranks whose transport is shared memory, progress by a thread" all_right 2 shm thread
 
+# what UCX has not given to the socket when the sum is done leaves without another call
+leaves() { UCX_TCP_SNDBUF=32k UCX_TCP_RCVBUF=256k launch 2 "$GN_BUILD/tests/transport/tail_probe"; }
+check "2 ranks over tcp, progress by a thread: nothing stays behind while nobody calls" leaves
+
 foreign=$GN_BUILD/tests/transport/foreign_probe
 same_bits() { # N
 	launch "$1" "$foreign" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }

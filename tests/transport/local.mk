@@ -50,7 +50,9 @@ tests_transport_test_watch_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_watch_LDADD = $(TRANSPORT_TEST_LIBS)
 
 check_PROGRAMS += tests/transport/coll_probe tests/transport/fault_probe tests/transport/rank_probe tests/transport/staged_probe \
-	tests/transport/foreign_probe
+	tests/transport/foreign_probe tests/transport/tail_probe
+tests_transport_tail_probe_SOURCES = tests/transport/tail_probe.c
+tests_transport_tail_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_foreign_probe_SOURCES = tests/transport/foreign_probe.c tests/transport/exit_code.h
 tests_transport_foreign_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_fault_probe_SOURCES = tests/transport/fault_probe.c tests/transport/exit_code.h

@@ -1,0 +1,80 @@
+/* What a rank has sent leaves while it makes no calls, when a thread makes progress for it.
+ * usage: tail_probe    two ranks over tcp; the second receives slowly, so that sockets are full when the first is done, and then
+ * waits; the first calls nothing until then. Exit code 1 when it waits in vain. */
+#include "src/base/log.h"
+#include "transport/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { ROUNDS = 100, BYTES = 1000000, MORE = 5003, SLOW_MS = 20, LIMIT_MS = 5000 };
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+/* Returns 1 when it never comes. */
+static int receive(struct gn_coll *coll, struct gn_err *err)
+{
+	int done = 0;
+
+	for (int ms = 0; !done && ms < LIMIT_MS; ms++) {
+		for (int turn = 0; !done && turn < (ms < SLOW_MS ? 1 : 100); turn++)
+			if (gn_coll_test(coll, &done, err))
+				return -1;
+		nap();
+	}
+	return !done;
+}
+
+/* The world's barrier is not the communicator's business. */
+static int one_round(struct gn_world *world, struct gn_comm *comm, char *data, size_t bytes, struct gn_err *err)
+{
+	int rank = gn_comm_rank(comm), late = 0;
+	struct gn_coll *coll;
+	struct gn_coll_args args = {.what = GN_COLLECTIVE_SEND_RECV, .type = GN_BYTES, .count = bytes,
+				    .in = rank ? NULL : data, .out = rank ? data : NULL,
+				    .to = rank ? -1 : 1, .from = rank ? 0 : -1};
+
+	if (gn_coll_prepare(comm, &args, &coll, err) || gn_coll_start(coll, err))
+		return -1;
+	if (!rank && gn_coll_wait(coll, err))
+		return -1;
+	if (rank)
+		late = receive(coll, err);
+	if (late < 0 || gn_world_barrier(world, err) || gn_coll_wait(coll, err))
+		return -1;
+	gn_coll_free(coll);
+	return late;
+}
+
+int main(void)
+{
+	struct gn_comm_options options = {.transport = "tcp", .tuning = "none"};
+	struct gn_world *world = NULL;
+	struct gn_comm *comm = NULL;
+	struct gn_log *log = NULL;
+	struct gn_err err = {0};
+	char *data = calloc(1, BYTES + ROUNDS * MORE);
+	int late = 0, got = -1;
+
+	gn_log_create(2, GN_LOG_INFO, &log, NULL);
+	if (!data)
+		abort();
+	if (!gn_world_create(NULL, log, &world, &err))
+		options.progress = gn_world_rank(world) ? "caller" : "thread";
+	if (world && !gn_comm_create(world, &options, log, &comm, &err))
+		for (int i = 0; i < ROUNDS && (i == 0 || !got); i++)
+			late += got = one_round(world, comm, data, (size_t)BYTES + (size_t)i * MORE, &err);
+	if (got < 0)
+		fprintf(stderr, "failed: %s\n", err.text);
+	else
+		printf("rank %d: %d late\n", gn_comm_rank(comm), late);
+	gn_comm_destroy(comm);
+	gn_world_destroy(world);
+	gn_log_destroy(log);
+	free(data);
+	return got != 0;
+}
