@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 struct gn_context {
+	struct gn_context *next; /* among all */
 	pthread_mutex_t lock;
 	struct gn_report report;
 	const struct gn_device_table *devices;
@@ -13,6 +14,12 @@ struct gn_context {
 	struct gn_engine *engines[GN_RAILS_MAX];
 	unsigned users[GN_RAILS_MAX], all_users;
 };
+
+/* See gn_contexts_rest(). */
+static struct {
+	pthread_mutex_t lock;
+	struct gn_context *first;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 enum gn_status gn_context_create(const struct gn_report *report, const struct gn_device_table *devices, int traffic_class,
 				 struct gn_context **out, struct gn_err *err)
@@ -25,6 +32,10 @@ enum gn_status gn_context_create(const struct gn_report *report, const struct gn
 	c->report = *report;
 	c->devices = devices;
 	c->traffic_class = traffic_class;
+	pthread_mutex_lock(&all.lock);
+	c->next = all.first;
+	all.first = c;
+	pthread_mutex_unlock(&all.lock);
 	*out = c;
 	return GN_OK;
 }
@@ -39,8 +50,20 @@ static void end_engine(struct gn_engine *e)
 	gn_engine_destroy(e);
 }
 
+static void remove_from_all(const struct gn_context *c)
+{
+	struct gn_context **at = &all.first;
+
+	pthread_mutex_lock(&all.lock);
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	pthread_mutex_unlock(&all.lock);
+}
+
 static void free_context(struct gn_context *c)
 {
+	remove_from_all(c);
 	for (int i = 0; i < GN_RAILS_MAX; i++)
 		end_engine(c->engines[i]);
 	pthread_mutex_destroy(&c->lock);
@@ -81,6 +104,21 @@ void gn_context_destroy(struct gn_context *c)
 	pthread_mutex_unlock(&c->lock);
 	if (!users)
 		free_context(c);
+}
+
+void gn_contexts_rest(void)
+{
+	pthread_mutex_lock(&all.lock);
+	for (struct gn_context *c = all.first; c; c = c->next) {
+		/* who holds it may be the one that ends the process */
+		if (pthread_mutex_trylock(&c->lock))
+			continue;
+		for (int i = 0; i < GN_RAILS_MAX; i++)
+			if (c->engines[i])
+				gn_keeper_stop(c->engines[i]);
+		pthread_mutex_unlock(&c->lock);
+	}
+	pthread_mutex_unlock(&all.lock);
 }
 
 const struct gn_report *gn_context_report(const struct gn_context *c)

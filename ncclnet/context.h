@@ -18,6 +18,8 @@ enum gn_status gn_context_create(const struct gn_report *report, const struct gn
 				 struct gn_context **out, struct gn_err *err);
 /* What is still in use goes with its last user. NULL is fine. */
 void gn_context_destroy(struct gn_context *c);
+/* Ends the threads of all contexts there are: the library goes, perhaps with the process. */
+void gn_contexts_rest(void);
 const struct gn_report *gn_context_report(const struct gn_context *c);
 
 /* Counts a user. GN_ERR_USAGE: there is no such device. */

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char gn_core_name[] = "Gannet";
 
@@ -14,6 +15,7 @@ const char gn_core_name[] = "Gannet";
 static struct {
 	pthread_mutex_t lock;
 	int ready;
+	pid_t pid; /* the process that made it ready */
 	struct gn_device_table devices;
 	struct gn_context *shared;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -44,13 +46,18 @@ static enum gn_status prepare(struct gn_err *err)
 		pin_ucx();
 		status = gn_device_table_read(&process.devices, err);
 		process.ready = !status;
+		process.pid = getpid();
 	}
 	pthread_mutex_unlock(&process.lock);
 	return status;
 }
 
+/* A child that was forked has none of the threads, and locks as they happened to be. */
 static void __attribute__((destructor)) unload(void)
 {
+	if (process.pid != getpid())
+		return;
+	gn_contexts_rest();
 	gn_context_destroy(process.shared);
 	gn_device_table_release(&process.devices);
 	process.shared = NULL;

@@ -275,7 +275,7 @@ static void done(struct gn_op *op, ucs_status_t rc, size_t len_bytes)
 	op->status = rc;
 	op->len_bytes = len_bytes;
 	op->conn->active--;
-	op->conn->engine->active--;
+	op->conn->engine->active -= op->data != NULL;
 }
 
 static void sent(void *request, ucs_status_t rc, void *argument)
@@ -298,7 +298,7 @@ static void begin(struct gn_op *op, size_t len_bytes)
 	op->len_bytes = len_bytes;
 	op->status = UCS_INPROGRESS;
 	op->conn->active++;
-	op->conn->engine->active++;
+	op->conn->engine->active += op->data != NULL;
 }
 
 static void begun(struct gn_op *op, void *request)
@@ -315,9 +315,9 @@ void gn_op_send(struct gn_op *op, struct gn_link *link, uint64_t tag, const void
 				     .cb.send = sent,
 				     .user_data = op};
 
-	begin(op, len_bytes);
 	op->data = data;
 	op->room_bytes = len_bytes;
+	begin(op, len_bytes);
 	begun(op, ucp_tag_send_nbx(link->ep, data, len_bytes, tag ^ link->peer.key, &param));
 }
 
@@ -331,9 +331,9 @@ void gn_op_receive(struct gn_op *op, struct gn_engine *e, uint64_t tag, void *da
 				     .recv_info.tag_info = &info};
 	void *request;
 
-	begin(op, len_bytes);
 	op->data = data;
 	op->room_bytes = len_bytes;
+	begin(op, len_bytes);
 	request = ucp_tag_recv_nbx(e->worker, data, len_bytes, tag ^ e->name.key, UINT64_MAX, &param);
 	if (!request)
 		op->len_bytes = info.length;

@@ -21,6 +21,7 @@
 #include "ncclnet/report.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <ucp/api/ucp.h>
 
@@ -89,12 +90,12 @@ struct gn_engine {
 	uint32_t conn_room, conn_next;
 	struct gn_meet *meet; /* how connections come to be; NULL until one is wanted */
 	int epoll;	      /* of the links' sockets */
-	unsigned turns, active; /* active: operations that UCX has, of all connections */
+	unsigned turns, active; /* active: operations on callers' memory that UCX has, of all connections */
 	int gpu_memory;		/* some was registered */
 	uint64_t looked_ns;   /* when sockets and strays were last looked for */
 	struct gn_closing *closing; /* endpoints that UCX has not closed yet */
 	int broke;		    /* a link broke inside of UCX: its endpoint is still to be closed */
-	struct gn_keeper *keeper;   /* NULL: nobody takes turns but callers */
+	struct gn_keeper *_Atomic keeper; /* NULL: nobody takes turns but callers */
 	int frozen; /* UCX holds memory that is not the caller's any more: no turn is taken again */
 	struct gn_conn *lingering;  /* closed connections that UCX still holds something of */
 };

@@ -6,6 +6,8 @@
  * looks every 2 ms, takes turns only when none was taken since it last looked, and looks up to 32 ms apart when they move
  * nothing. Other transports hand what is done to hardware or to the receiver's memory, and have none.
  *
+ * It ends with the context, so that the library may go then; connections that outlive it do without.
+ *
  * While GPU memory is under way it does nothing: UCX's copies there want a thread with a CUDA context, which is NCCL's.
  */
 #ifndef GN_NCCLNET_KEEPER_H
@@ -13,9 +15,10 @@
 
 #include "ncclnet/engine.h"
 
-/* Lock held; once more does nothing. */
+/* The engine's lock held; once more does nothing. */
 enum gn_status gn_keeper_start(struct gn_engine *e, struct gn_err *err);
-/* Lock not held; waits until the thread has ended. */
+/* Waits until the thread has ended, which may be in the midst of its turns, but never waits for the engine's lock: at the end
+ * of a process nobody may give it back. */
 void gn_keeper_stop(struct gn_engine *e);
 
 #endif

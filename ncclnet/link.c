@@ -49,18 +49,16 @@ static ucs_status_t open_endpoint(struct gn_link *link, const void *address)
 	return ucp_ep_create(link->engine->worker, &params, &link->ep);
 }
 
+/* Its lanes, for the log, and how messages go by them. */
 static void describe(struct gn_link *link)
 {
 	struct gn_fabric_end end = {.ep = link->ep};
 	struct gn_strbuf lanes;
-	struct gn_err err;
 
 	gn_strbuf_init(&lanes);
 	gn_fabric_end_lanes(&end, 0, &lanes);
-	if (strstr(gn_strbuf_text(&lanes), "tcp/")) {
+	if (strstr(gn_strbuf_text(&lanes), "tcp/"))
 		link->send_flags = UCP_OP_ATTR_FLAG_FAST_CMPL;
-		gn_report_result(&link->engine->report, gn_keeper_start(link->engine, &err), &err);
-	}
 	gn_report_info(&link->engine->report, "link to %s by %s", link->host, gn_strbuf_text(&lanes));
 	gn_strbuf_release(&lanes);
 }
@@ -90,6 +88,8 @@ enum gn_status gn_link_get(struct gn_engine *e, const struct gn_engine_name *pee
 				  "UCX_NET_DEVICES on both ends", host, ucs_status_string(rc));
 	}
 	describe(link);
+	if (link->send_flags && gn_keeper_start(e, err))
+		gn_report_warn(&e->report, "%s", err->text);
 	link->next = e->links;
 	e->links = link;
 	*out = link;

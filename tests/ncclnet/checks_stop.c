@@ -7,10 +7,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-/* Nothing takes longer to begin. */
-#define BEGIN_S 10.0
+/* Nothing takes longer to begin, or to come. */
+#define BEGIN_S 5.0
 
 /* Has that process said something? */
 static int heard(struct lab *lab, int rank)
@@ -130,6 +131,8 @@ static void stop(struct lab *lab, pid_t pid)
 			skip(lab, "%s does not tell whether the process is stopped", path);
 		fclose(file);
 	}
+	if (state != 'T')
+		fail(lab, "process %d does not stop", (int)pid);
 }
 
 /* A process that is stopped takes nothing and says nothing, and is not dead. The last connection waits for a message. */
@@ -225,8 +228,10 @@ static void receive_slowly(struct lab *lab, void *request)
 		nap(i % 4 == 3);
 		over = heard(lab, 0);
 	}
+	for (double end = now_s() + BEGIN_S; !done && now_s() < end;)
+		must(lab, plug_test(&lab->plug, request, &done, NULL), "test");
 	if (!done)
-		await(lab, request, NULL);
+		fail(lab, "a message has not come %.0f s after its sender was done with it", BEGIN_S);
 	if (!over)
 		hear(lab, 0, &byte, 1);
 }
@@ -264,10 +269,35 @@ static void check_idle_sender(struct lab *lab)
 	lab_unload(lab);
 }
 
+/* In a child that has been forked amid it, and has none of its threads, and in the process itself, which ends as it is. */
+static void check_exit(struct lab *lab)
+{
+	double end;
+	pid_t pid;
+
+	lab_load(lab);
+	open_used(lab, 0);
+	open_used(lab, 1);
+	pid = fork();
+	if (pid < 0)
+		skip(lab, "cannot fork");
+	if (!pid)
+		exit(CODE_OK);
+	for (end = now_s() + BEGIN_S; waitpid(pid, NULL, WNOHANG) != pid; nap(1)) {
+		if (now_s() < end)
+			continue;
+		kill(pid, SIGKILL);
+		fail(lab, "a child does not end %.0f s after it has called exit", BEGIN_S);
+	}
+	meet(lab);
+	exit(CODE_OK);
+}
+
 const struct lab_check checks_stop[] = {
 	{"dereg-midway", "after deregMr memory is left alone, also in the middle of a message", 2, 0, 2, check_dereg_midway},
 	{"close-stopped", "closing many connections to a process that is stopped", 2, 0, 0, check_close_stopped},
 	{"abandoned", "finalize with listeners and attempts left leaves no descriptor", 2, 1, 0, check_abandoned},
 	{"idle-sender", "what is done arrives, though its sender makes no more calls", 2, 0, 0, check_idle_sender},
+	{"exit", "a process that ends without closing anything ends, and so does one that it has forked", 2, 0, 0, check_exit},
 	{0},
 };

@@ -11,7 +11,7 @@ export UCX_WARN_UNUSED_ENV_VARS=n
 conform() { UCX_TLS=$1 timeout 300 "$GN_BUILD/tests/ncclnet/conform" "${@:2}" "$plugin"; }
 
 # The versions share their core; what differs are layouts and arguments.
-layouts=properties,handle,no-wait,transfer,empty,unequal,group,optional,registration,communicators,reload
+layouts=properties,handle,no-wait,transfer,empty,unequal,group,optional,registration,communicators,reload,exit
 check "version 11 over tcp" conform tcp,self --version 11 --strict
 check "version 11 over shared memory" conform posix,sysv,cma,self --version 11 --strict
 for version in 12 10 9 8; do

@@ -65,5 +65,6 @@ caught handle-state moved-handle 'hang'
 caught keep-memory dereg-midway 'signal 11'
 caught patient close-stopped 'more than 6'
 caught abandon abandoned 'descriptors are open'
-caught lose idle-sender 'hang'
+caught lose idle-sender 'has not come'
+caught linger exit 'does not end'
 finish

@@ -303,6 +303,12 @@ static enum gn_nccl_result finalize(void *context)
 	return f.net && !is("abandon") ? f.net->finalize(context) : GN_NCCL_SUCCESS;
 }
 
+static void __attribute__((destructor)) unload(void)
+{
+	while (is("linger"))
+		poll(NULL, 0, 100);
+}
+
 extern const struct gn_nccl_net_v11 ncclNetPlugin_v11;
 __attribute__((visibility("default"))) const struct gn_nccl_net_v11 ncclNetPlugin_v11 = {
 	.name = "Gannet",
