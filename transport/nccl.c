@@ -13,6 +13,8 @@
 #define CHECK_NS 2000000u
 /* A GPU that takes longer for what is to be summed hangs. */
 #define MAKING_NS 600000000000u
+/* NCCL does not say how far it has come: it moves as long as a network of 10 MB/s would have work. */
+#define SLOW_NS_PER_BYTE 100
 #define LOOKS 64
 #define PAUSE_NS 20000
 
@@ -24,7 +26,8 @@ struct nccl_op {
 	ncclDataType_t type;
 	ncclRedOp_t reduction;
 	cudaEvent_t end;
-	uint64_t started_ns;
+	uint64_t started_ns, made_ns; /* made_ns: what it sums was there, as far as it is known */
+	uint64_t slow_ns;	      /* see SLOW_NS_PER_BYTE */
 	uint32_t kind; /* for the recorder */
 	uint64_t number;
 	int in_flight;
@@ -194,7 +197,8 @@ static enum gn_status prepare(struct gn_carrier *base, void *device, size_t coun
 	if (!op)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an operation");
 	*op = (struct nccl_op){.base = {base}, .device = device, .count = count, .type = native,
-			       .reduction = reduction_of(reduction)};
+			       .reduction = reduction_of(reduction),
+			       .slow_ns = count * gn_dtype_bytes(type) * SLOW_NS_PER_BYTE};
 	record = (struct gn_recorder_op){.name = "allreduce", .algorithm = "nccl", .type = gn_dtype_name(type),
 					 .reduction = gn_reduction_name(reduction), .count = count,
 					 .bytes = count * gn_dtype_bytes(type), .root = -1};
@@ -237,7 +241,7 @@ static enum gn_status start(struct gn_carrier_op *base, void *after, struct gn_e
 	op->number = gn_recorder_start(gn_world_recorder(c->world), op->kind);
 	op->in_flight = 1;
 	op->after = after;
-	op->started_ns = gn_clock_ns();
+	op->started_ns = op->made_ns = gn_clock_ns();
 	return gn_nccl_settle(c, launch(c, op, after, &c->why), err);
 }
 
@@ -278,11 +282,15 @@ static enum gn_status test(struct gn_carrier_op *base, int *done, struct gn_err 
 static void note_wait(struct gn_nccl_carrier *c, struct nccl_op *op)
 {
 	struct gn_recorder *recorder = gn_world_recorder(c->world);
+	uint64_t since_ns;
 
-	if (op->after && cudaEventQuery((cudaEvent_t)op->after) != cudaErrorNotReady)
+	if (op->after && cudaEventQuery((cudaEvent_t)op->after) != cudaErrorNotReady) {
 		op->after = NULL;
+		op->made_ns = gn_clock_ns();
+	}
 	(void)cudaGetLastError();
-	if (op->after && gn_clock_ns() - op->started_ns < MAKING_NS)
+	since_ns = gn_clock_ns() - (op->after ? op->started_ns : op->made_ns);
+	if (since_ns < (op->after ? MAKING_NS : op->slow_ns))
 		gn_recorder_moved(recorder);
 	else
 		gn_recorder_waiting(recorder, 0);

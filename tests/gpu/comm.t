@@ -65,6 +65,13 @@ if ((gpus == 0)); then
 	}
 	check "NCCL: a GPU that is late with what is to be summed is no stall" late nccl
 	check "nor is it by UCX" late ucx
+	# NCCL tells nothing of 20 MB that a slow network takes 2 s for
+	slow() {
+		GANNET_EMULATED_NCCL_MB_S=10 launch 2 "$probe" nccl -1 1000 >"$scratch/out" 2>"$scratch/err"
+		cat "$scratch/err"
+		[[ $(grep -c 'are right$' "$scratch/out") == 2 ]]
+	}
+	check "NCCL: a large sum on a slow network is no stall" slow
 	export GANNET_EMULATED_GPUS=5
 	check "five ranks by NCCL" right 5 nccl nccl
 	check "bench allreduce by NCCL" benched nccl half

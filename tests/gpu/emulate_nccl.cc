@@ -7,6 +7,7 @@
  *
  * GANNET_EMULATED_NCCL=real: NCCL itself, which does without the emulation and finds no GPU.
  * GANNET_EMULATED_NCCL_FAILS=N: sum number N of this process meets an error of the network.
+ * GANNET_EMULATED_NCCL_MB_S=N: each sum takes as long as a network of that rate would.
  * Thread safety: as NCCL's.
  */
 #include "tests/gpu/emulate_runtime.h"
@@ -26,6 +27,7 @@ extern "C" {
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 
 static const int RANKS_MAX = 16;
@@ -69,6 +71,7 @@ struct sum {
 	enum gn_dtype type;
 	enum gn_reduction reduction;
 	int is_there; /* this rank's chunk of the round */
+	std::chrono::steady_clock::time_point began;
 };
 
 static int have_all(const meeting &w, std::atomic<uint64_t> &(*which)(shared *all, int rank), uint64_t round)
@@ -101,6 +104,17 @@ static void add_up(const meeting &w, const sum &s, size_t bytes)
 		gn_reduce_divide(s.type, to, count, w.size);
 }
 
+/* Would a network of so many MB/s have taken that much by now? */
+static int is_too_early(sum &s)
+{
+	static const char *rate = getenv("GANNET_EMULATED_NCCL_MB_S");
+	const auto now = std::chrono::steady_clock::now();
+
+	if (s.began == std::chrono::steady_clock::time_point())
+		s.began = now;
+	return rate && (double)s.done > atof(rate) * 1e6 * std::chrono::duration<double>(now - s.began).count();
+}
+
 /* As far as it goes without waiting; nonzero: it is done. */
 static int advance(sum &s)
 {
@@ -109,7 +123,7 @@ static int advance(sum &s)
 	while (s.done < s.bytes && !w.aborted) {
 		size_t bytes = s.bytes - s.done < CHUNK_BYTES ? s.bytes - s.done : CHUNK_BYTES;
 
-		if (!s.is_there && !have_all(w, left, w.round))
+		if (!s.is_there && (is_too_early(s) || !have_all(w, left, w.round)))
 			return 0;
 		if (!s.is_there) {
 			memcpy(w.all->ranks[w.rank].chunk, s.data + s.done, bytes);

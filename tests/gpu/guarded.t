@@ -30,6 +30,6 @@ check "training, its average and validation" whole train train 1 --steps 4 --val
 check "going on from a checkpoint, with --accumulate" whole resumed train 1 --steps 6 --accumulate 2 --resume auto --checkpoint "$scratch/run"
 check "eval" whole eval timeout 60 "$program" eval --device cuda --data "$scratch/data" --checkpoint "$scratch/run"
 check "two ranks by UCX" whole ucx train 2 --steps 3 --comm ucx
-check "two ranks with --sync-bn" whole sync train 2 --steps 3 --sync-bn all
+check "two ranks with --sync-bn" whole sync train 2 --steps 3 --comm nccl --sync-bn all
 check "bench train" whole bench timeout 60 "$program" bench train --device cuda --model resnet20 --side 16 --batch 2 --iters 2
 finish
