@@ -61,7 +61,9 @@ struct taken {
 static void take_top(struct bed *b, const struct job *j, struct taken *t, const float *x, float *from, float *rest_to,
 		     const float *rest)
 {
-	if (!bed_ok(b, gn_cuda_top_k(b->stream, from, j->count, j->k, t->to_indices, t->to_values, rest_to, t->scratch, &b->err),
+	if (!bed_ok(b, gn_cuda_fill(b->stream, t->to_indices, 0xff, j->k * sizeof *t->indices, &b->err), "fill") ||
+	    !bed_ok(b, gn_cuda_fill(b->stream, t->to_values, 0xff, j->k * sizeof *t->values, &b->err), "fill") ||
+	    !bed_ok(b, gn_cuda_top_k(b->stream, from, j->count, j->k, t->to_indices, t->to_values, rest_to, t->scratch, &b->err),
 		    "top-k"))
 		return;
 	same(b, t->to_indices, t->indices, j->k * sizeof *t->indices, "indices");
