@@ -167,7 +167,7 @@ unsigned gn_fabric_progress(struct gn_fabric *f)
 
 int gn_fabric_may_hold(const struct gn_fabric *f)
 {
-	return f->may_hold;
+	return f->may_hold && !f->abandoned;
 }
 
 int gn_fabric_arm(struct gn_fabric *f)

@@ -194,7 +194,8 @@ static void endpoint_broke(void *argument, ucp_ep_h ep, ucs_status_t rc)
 
 /* Over TCP no message waits for its receiver. UCX's rendezvous lets the receiver's answer queue behind the data that it is
  * sending itself, in the same byte stream, and both directions stand still by turns: on 1 Gbit links an allreduce of 4 MiB
- * took twice as long as the wire needs. The socket's window holds back a sender that is too early. */
+ * took twice as long as the wire needs. The socket's window holds back a sender that is too early, unless a progress thread
+ * takes in what comes. */
 static uint32_t send_flags_of(const struct gn_fabric_end *e)
 {
 	return gn_fabric_end_is_tcp(e) ? UCP_OP_ATTR_FLAG_FAST_CMPL : 0;

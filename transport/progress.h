@@ -3,7 +3,9 @@
  *
  * The program goes first: whenever it is inside a call, or wants to be, the thread leaves the communicator to it, so that a
  * call that waits works at full speed and no result has to be handed over. Between calls the thread works on what is in
- * flight, and sleeps (rest.h) when nothing is, or nothing of it can go on.
+ * flight, and sleeps (rest.h) when nothing is, or nothing of it can go on. Over TCP what arrives wakes it although nothing is
+ * in flight, since the end of what was sent may still be with UCX (gn_fabric_may_hold); so what peers send ahead is taken from
+ * the sockets then.
  *
  * What the thread finds wrong stays with the operation and is told by the next call on it.
  *
