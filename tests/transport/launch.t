@@ -137,6 +137,8 @@ check "kill -9 of rank 0: the others end and name it" kill_one auto 0 KILL
 check "a stopped rank: the others end and name it" kill_one shm 3 STOP
 # All ranks at once, in namespaces of their own: what is left of shared memory is theirs.
 leaves_names() {
+	# not the lines of the check before
+	: >"$scratch/out"
 	# shellcheck disable=SC2016 # for the shell in there
 	unshare --ipc --mount bash -c '
 		mount -t tmpfs none /dev/shm || exit 1
