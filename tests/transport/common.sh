@@ -18,8 +18,12 @@ done
 # launch N COMMAND...: under gannet launch, with a watchdog
 launch() { timeout -k 5 120 "$gannet" launch -n "$1" -- "${@:2}"; }
 
-# A port that nothing listens on just now; whoever takes it next may still be faster, so callers try again.
-free_port() { perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport'; }
+# A port that nothing listens on just now, and that the system gives to nobody who does not ask for it: its own begin at 32768.
+# tests/transport/faults has those from 20000 on.
+free_port() {
+	perl -MIO::Socket::INET -e 'for (1 .. 100) { my $port = 10000 + int rand 10000;
+		IO::Socket::INET->new(Listen => 1, LocalAddr => "0.0.0.0", LocalPort => $port) and print($port), exit } exit 1'
+}
 
 # await_line SECONDS COUNT PATTERN FILE: until COUNT lines match
 await_line() {
