@@ -1,8 +1,8 @@
 #include "ncclnet/keeper.h"
 
 #include "src/base/clock.h"
+#include "src/base/thread.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -74,19 +74,6 @@ static void *keep(void *argument)
 	return NULL;
 }
 
-/* Signals are the program's. */
-static int start_thread(struct gn_keeper *k)
-{
-	sigset_t all, before;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&k->thread, NULL, keep, k);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return rc;
-}
-
 static void release(struct gn_keeper *k)
 {
 	pthread_cond_destroy(&k->wake);
@@ -111,7 +98,7 @@ enum gn_status gn_keeper_start(struct gn_engine *e, struct gn_err *err)
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_cond_init(&k->wake, &clock);
 	pthread_condattr_destroy(&clock);
-	rc = start_thread(k);
+	rc = gn_thread_start(&k->thread, keep, k);
 	if (!rc) {
 		atomic_store(&e->keeper, k);
 		return GN_OK;

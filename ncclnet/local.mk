@@ -21,5 +21,5 @@ libnccl_net_gannet_so_SOURCES = \
 	ncclnet/meet_in.c ncclnet/meet_out.c \
 	ncclnet/report.c ncclnet/report.h \
 	ncclnet/versions.c \
-	src/base/clock.c src/base/file.c src/base/status.c src/base/strbuf.c src/base/text.c \
+	src/base/clock.c src/base/file.c src/base/status.c src/base/strbuf.c src/base/text.c src/base/thread.c \
 	transport/devices.c transport/fabric_lanes.c transport/net.c transport/rails_find.c

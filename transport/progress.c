@@ -1,10 +1,10 @@
 #include "transport/progress.h"
 
+#include "src/base/thread.h"
 #include "transport/rest.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -118,16 +118,10 @@ static void *run(void *argument)
 	return NULL;
 }
 
-/* The program's signals are for its own threads. */
 static enum gn_status start(struct gn_progress *p, struct gn_err *err)
 {
-	sigset_t all, before;
-	int failure;
+	int failure = gn_thread_start(&p->thread, run, p);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	failure = pthread_create(&p->thread, NULL, run, p);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return failure ? gn_err_errno(err, failure, "cannot start a thread for progress (see ulimit -u)") : GN_OK;
 }
 

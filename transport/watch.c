@@ -2,10 +2,10 @@
 #include "transport/watch.h"
 
 #include "src/base/clock.h"
+#include "src/base/thread.h"
 #include "transport/watch_internal.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,16 +172,10 @@ static void *run(void *argument)
 	return NULL;
 }
 
-/* The program's signals are for its own threads. */
 static enum gn_status start(struct gn_watch *w, struct gn_err *err)
 {
-	sigset_t all, before;
-	int failure;
+	int failure = gn_thread_start(&w->thread, run, w);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	failure = pthread_create(&w->thread, NULL, run, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return failure ? gn_err_errno(err, failure, "cannot start the watch") : GN_OK;
 }
 

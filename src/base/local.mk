@@ -19,5 +19,6 @@ libgannet_base_a_SOURCES = \
 	src/base/sha256.c src/base/sha256.h \
 	src/base/status.c src/base/status.h \
 	src/base/strbuf.c src/base/strbuf.h \
-	src/base/text.c src/base/text.h
+	src/base/text.c src/base/text.h \
+	src/base/thread.c src/base/thread.h
 BASE_LIBS = libgannet_base.a $(CRYPTO_LIBS)

@@ -1,8 +1,9 @@
 #include "src/base/pool.h"
 
+#include "src/base/thread.h"
+
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,16 +51,10 @@ static void *work(void *argument)
 	return NULL;
 }
 
-/* Signals belong to the main thread: workers block them all. */
 static int start_thread(struct gn_pool *pool)
 {
-	sigset_t all, before;
-	int failed;
+	int failed = gn_thread_start(&pool->ids[pool->threads], work, pool);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	failed = pthread_create(&pool->ids[pool->threads], NULL, work, pool);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!failed)
 		pool->threads++;
 	return failed;
