@@ -7,24 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One message over a connection, both ends of which call it. */
-static void one_message(struct lab *lab, int sends, void *comm, size_t bytes, uint64_t seed)
-{
-	unsigned char *buffer = calloc(1, bytes);
-	void *mhandle = reg(lab, comm, buffer, bytes);
-
-	if (sends) {
-		fill(buffer, bytes, seed);
-		await(lab, send_one(lab, comm, buffer, bytes, 1, mhandle), NULL);
-	} else {
-		await(lab, receive_one(lab, comm, buffer, bytes, 1, mhandle), NULL);
-		if (wrong(buffer, bytes, seed) >= 0)
-			fail(lab, "a message is wrong, or another connection's");
-	}
-	dereg(lab, comm, mhandle);
-	free(buffer);
-}
-
 static void check_communicators(struct lab *lab)
 {
 	enum { COUNT = 6 };

@@ -105,16 +105,9 @@ static void check_dereg_midway(struct lab *lab)
 /* A connection over which a message has gone. */
 static void *open_used(struct lab *lab, int from)
 {
-	unsigned char buffer[3000];
-	void *comm = lab_pair(lab, from, !from), *mhandle = reg(lab, comm, buffer, sizeof buffer);
+	void *comm = lab_pair(lab, from, !from);
 
-	if (lab->rank == from) {
-		fill(buffer, sizeof buffer, 9);
-		await(lab, send_one(lab, comm, buffer, sizeof buffer, 0, mhandle), NULL);
-	} else {
-		await(lab, receive_one(lab, comm, buffer, sizeof buffer, 0, mhandle), NULL);
-	}
-	dereg(lab, comm, mhandle);
+	one_message(lab, lab->rank == from, comm, 3000, 9);
 	return comm;
 }
 

@@ -77,6 +77,8 @@ void *receive_one(struct lab *lab, void *comm, void *data, size_t bytes, int tag
 void await(struct lab *lab, void *request, int *sizes);
 void *reg(struct lab *lab, void *comm, void *data, size_t bytes);
 void dereg(struct lab *lab, void *comm, void *mhandle);
+/* One message over a connection, both ends of which call it. */
+void one_message(struct lab *lab, int sends, void *comm, size_t bytes, uint64_t seed);
 int count_descriptors(void);
 /* fail() when it has taken longer than closing may. */
 void within(struct lab *lab, double began_s, const char *what);
