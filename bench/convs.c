@@ -3,11 +3,11 @@
  * gradient of the input (not of the network's), gradient of the weights, each in the layouts that oneDNN likes best, inputs
  * and outputs in memory of their own for each convolution as in a network, gradients in memory that all share. All but
  * gradients of weights is of the type named, nothing is converted, added, normalised or updated. Threads: OMP_NUM_THREADS. */
+#include "kernels/host/onednn_compat.h"
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/train/model.h"
 
-#include <oneapi/dnnl/dnnl.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static void check(dnnl_status_t status, const char *call)
 }
 
 /* Small values of no particular kind, so that no product is denormal or not finite. */
-static dnnl_memory_t memory(const struct job *j, const dnnl_memory_desc_t *md, void *at)
+static dnnl_memory_t memory(const struct job *j, gn_dnnl_md md, void *at)
 {
 	size_t bytes = dnnl_memory_desc_get_size(md);
 	dnnl_memory_t m;
@@ -75,7 +75,7 @@ static void put(struct conv *c, enum way way, dnnl_primitive_desc_t pd, const in
 	dnnl_primitive_desc_destroy(pd);
 }
 
-static const dnnl_memory_desc_t *ask(dnnl_primitive_desc_t pd, dnnl_query_t what)
+static gn_dnnl_md ask(dnnl_primitive_desc_t pd, dnnl_query_t what)
 {
 	return dnnl_primitive_desc_query_md(pd, what, 0);
 }
@@ -85,43 +85,45 @@ static void add(struct job *j, const struct gn_node *n, int in_channels, int in_
 	struct conv *c = &j->convs[j->count++];
 	int pad_end = (out_side - 1) * n->stride + n->kernel - in_side - n->pad;
 	dnnl_dims_t in = {j->batch, in_channels, in_side, in_side}, out = {j->batch, n->channels_out, out_side, out_side};
-	dnnl_dims_t weights = {n->channels_out, in_channels, n->kernel, n->kernel}, stride = {n->stride, n->stride};
-	dnnl_dims_t begin = {n->pad, n->pad}, end = {pad_end, pad_end};
-	dnnl_memory_desc_t in_md, out_md, weights_md, gradient_md;
+	dnnl_dims_t weights = {n->channels_out, in_channels, n->kernel, n->kernel};
+	const struct gn_dnnl_window window = {
+		.stride = {n->stride, n->stride}, .pad_begin = {n->pad, n->pad}, .pad_end = {pad_end, pad_end}};
+	const dnnl_prop_kind_t kind = j->inference ? dnnl_forward_inference : dnnl_forward_training;
+	struct gn_dnnl_context context = {j->engine, NULL, NULL};
+	gn_dnnl_md in_md, out_md, weights_md, gradient_md;
 	dnnl_primitive_desc_t forward, pd;
-	dnnl_convolution_desc_t d;
 
-	CHECK(dnnl_memory_desc_init_by_tag(&in_md, 4, in, j->type, dnnl_format_tag_any));
-	CHECK(dnnl_memory_desc_init_by_tag(&out_md, 4, out, j->type, dnnl_format_tag_any));
-	CHECK(dnnl_memory_desc_init_by_tag(&weights_md, 4, weights, j->type, dnnl_format_tag_any));
+	CHECK(gn_dnnl_md_create(&in_md, 4, in, j->type, dnnl_format_tag_any));
+	CHECK(gn_dnnl_md_create(&out_md, 4, out, j->type, dnnl_format_tag_any));
+	CHECK(gn_dnnl_md_create(&weights_md, 4, weights, j->type, dnnl_format_tag_any));
 	/* Sums of many products: bfloat16 would be rounded from float, at a cost. */
-	CHECK(dnnl_memory_desc_init_by_tag(&gradient_md, 4, weights, dnnl_f32, dnnl_format_tag_any));
-	CHECK(dnnl_convolution_forward_desc_init(&d, j->inference ? dnnl_forward_inference : dnnl_forward_training,
-						 dnnl_convolution_direct, &in_md, &weights_md, NULL, &out_md, stride, begin, end));
-	CHECK(dnnl_primitive_desc_create(&forward, &d, NULL, j->engine, NULL));
+	CHECK(gn_dnnl_md_create(&gradient_md, 4, weights, dnnl_f32, dnnl_format_tag_any));
+	CHECK(gn_dnnl_conv_forward_pd(&forward, &context, kind, in_md, weights_md, NULL, out_md, &window));
 	dnnl_memory_t x = memory(j, ask(forward, dnnl_query_src_md), NULL);
 	put(c, FORWARD, forward, (int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
 	    (dnnl_memory_t[]){x, memory(j, ask(forward, dnnl_query_weights_md), NULL),
 			      memory(j, ask(forward, dnnl_query_dst_md), NULL)});
 	if (j->inference)
-		return;
-	CHECK(dnnl_primitive_desc_create(&forward, &d, NULL, j->engine, NULL));
-	CHECK(dnnl_convolution_backward_weights_desc_init(&d, dnnl_convolution_direct, ask(forward, dnnl_query_src_md),
-							  &gradient_md, NULL, &out_md, stride, begin, end));
-	CHECK(dnnl_primitive_desc_create(&pd, &d, NULL, j->engine, forward));
+		goto done;
+	CHECK(gn_dnnl_conv_forward_pd(&forward, &context, kind, in_md, weights_md, NULL, out_md, &window));
+	context.forward = forward;
+	CHECK(gn_dnnl_conv_backward_weight_pd(&pd, &context, ask(forward, dnnl_query_src_md), gradient_md, NULL, out_md, &window));
 	dnnl_memory_t dy = memory(j, ask(pd, dnnl_query_diff_dst_md), j->shared[0]);
 	put(c, OF_WEIGHTS, pd, (int[]){DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS},
 	    (dnnl_memory_t[]){x, dy, memory(j, ask(pd, dnnl_query_diff_weights_md), NULL)});
 	if (!first) {
-		CHECK(dnnl_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, &in_md, &weights_md, &out_md, stride,
-							       begin, end));
-		CHECK(dnnl_primitive_desc_create(&pd, &d, NULL, j->engine, forward));
+		CHECK(gn_dnnl_conv_backward_data_pd(&pd, &context, in_md, weights_md, out_md, &window));
 		put(c, OF_INPUT, pd, (int[]){DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC},
 		    (dnnl_memory_t[]){memory(j, ask(pd, dnnl_query_diff_dst_md), j->shared[0]),
 				      memory(j, ask(pd, dnnl_query_weights_md), NULL),
 				      memory(j, ask(pd, dnnl_query_diff_src_md), j->shared[1])});
 	}
 	dnnl_primitive_desc_destroy(forward);
+done:
+	gn_dnnl_md_destroy(in_md);
+	gn_dnnl_md_destroy(out_md);
+	gn_dnnl_md_destroy(weights_md);
+	gn_dnnl_md_destroy(gradient_md);
 }
 
 /* Sides and channels node by node; convolutions are made in a second pass, when the largest tensor is known. */

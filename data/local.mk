@@ -1,25 +1,21 @@
 lib_LIBRARIES += libgannet_data.a
 libgannet_data_a_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(ARCHIVE_CFLAGS) $(JANSSON_CFLAGS)
 libgannet_data_a_SOURCES = \
-	data/augment.c data/augment.h \
-	data/dataset.c data/dataset.h \
-	data/decode.c data/decode.h \
-	data/image.c data/image.h \
-	data/fill.c data/fill.h \
-	data/loader.c data/loader.h data/loader_options.c \
-	data/manifest.c data/manifest.h \
-	data/mixup.c data/mixup.h \
-	data/names.c data/names.h \
-	data/order.c data/order.h \
-	data/pack.c data/pack.h data/pack_parts.h \
-	data/pack_classes.c data/pack_collect.c data/pack_output.c data/pack_write.c \
-	data/render.c data/render.h \
-	data/resize.c data/resize_rows.c data/resize_rows.h data/resize.h \
-	data/shard.c data/shard.h data/shard_digest.c \
-	data/shard_hdf5.c data/shard_hdf5.h data/shard_write.c \
-	data/source.c data/source.h data/source_tar.c \
-	data/stage.c data/stage.h data/stage_stamp.c data/stage_stamp.h \
-	data/synthetic.c data/synthetic.h \
-	data/verify.c data/verify.h
+	data/sample/augment.c data/sample/augment.h data/sample/decode.c data/sample/decode.h data/sample/image.c \
+	data/sample/image.h data/sample/mixup.c data/sample/mixup.h data/sample/options.c data/sample/options.h \
+	data/sample/order.c data/sample/order.h data/sample/resize.c data/sample/resize.h data/sample/resize_internal.h \
+	data/sample/resize_rows.c \
+	data/shard/dataset.c data/shard/dataset.h data/shard/manifest.c data/shard/manifest.h data/shard/names.c \
+	data/shard/names.h data/shard/shard.c data/shard/shard.h data/shard/shard_digest.c data/shard/shard_hdf5.c \
+	data/shard/shard_internal.h data/shard/shard_write.c data/shard/verify.c data/shard/verify.h \
+	data/pack/labels.c data/pack/labels.h data/pack/pack.c data/pack/pack.h data/pack/pack_classes.c \
+	data/pack/pack_collect.c data/pack/pack_collect_internal.h data/pack/pack_job.c data/pack/pack_journal.c \
+	data/pack/pack_journal.h data/pack/pack_levels.c data/pack/pack_options.h data/pack/pack_output.c \
+	data/pack/pack_parts_internal.h data/pack/pack_write.c data/pack/source.c data/pack/source.h \
+	data/pack/source_folder.c data/pack/source_tar.c data/pack/synthetic.c data/pack/synthetic.h \
+	data/loader/fill.c data/loader/fill.h data/loader/loader.c data/loader/loader.h data/loader/render.c \
+	data/loader/render.h \
+	data/stage/stage.c data/stage/stage.h data/stage/stage_copy.c data/stage/stage_copy.h data/stage/stage_owner.c \
+	data/stage/stage_owner.h data/stage/stage_stamp.c data/stage/stage_stamp.h
 DATA_LIBS = libgannet_data.a $(HDF5_LIBS) $(JPEG_LIBS) $(PNG_LIBS) $(ARCHIVE_LIBS) $(JANSSON_LIBS)
 EXTRA_DIST += data/digits/README.md data/digits/digits-train.tar.xz data/digits/digits-val.tar.xz

@@ -3,7 +3,7 @@ lib_LIBRARIES += libgannet_kernels.a
 # nobody here reads what sqrtf leaves in errno, and looking for it keeps loops from becoming vectors
 libgannet_kernels_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) -Wno-pass-failed -fno-math-errno
 libgannet_kernels_a_SOURCES = \
-	kernels/op.c kernels/op.h kernels/op_internal.h \
+	kernels/op.c kernels/op.h kernels/backend.h \
 	kernels/optim.c kernels/optim.h \
 	kernels/weight.c kernels/weight.h \
 	kernels/ref/ref.h \
@@ -19,7 +19,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/ref/sgd.c \
 	kernels/host/host.h \
 	kernels/host/adaptive.c \
-	kernels/host/batch_norm.c kernels/host/batch_norm.h kernels/host/batch_norm_loops.h \
+	kernels/host/batch_norm.c kernels/host/norm_loops.h kernels/host/batch_norm_loops.h \
 	kernels/host/batch_norm_avx2.c \
 	kernels/host/batch_norm_avx512.c \
 	kernels/host/batch_norm_plain.c \
@@ -36,7 +36,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/sums.c kernels/host/sums.h \
 	kernels/host/turn.c kernels/host/turn.h \
 	kernels/host/onednn.h kernels/host/onednn_internal.h \
-	kernels/host/onednn.c \
+	kernels/host/onednn_compat.c kernels/host/onednn_compat.h kernels/host/onednn.c \
 	kernels/host/onednn_conv.c \
 	kernels/host/onednn_linear.c \
 	kernels/host/onednn_pool.c
@@ -74,6 +74,8 @@ libgannet_cuda_a_SOURCES = \
 	kernels/cuda/dnn_graph.c \
 	kernels/cuda/dnn_plan.c \
 	kernels/cuda/dnn_run.c \
+	kernels/cuda/dnn_store.c \
+	kernels/cuda/dnn_table.c \
 	kernels/cuda/fastest.c kernels/cuda/fastest.h \
 	kernels/cuda/graph.c \
 	kernels/cuda/memory.c \

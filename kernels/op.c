@@ -1,4 +1,4 @@
-#include "kernels/op_internal.h"
+#include "kernels/backend.h"
 #include "src/base/half.h"
 
 #include <stdlib.h>
@@ -248,6 +248,16 @@ void gn_op_destroy(struct gn_op *op)
 	if (op->class->destroy)
 		op->class->destroy(op);
 	free(op);
+}
+
+void gn_op_device_begin(struct gn_op_device *d)
+{
+	d->begin(d);
+}
+
+enum gn_status gn_op_device_end(struct gn_op_device *d, struct gn_err *err)
+{
+	return d->end(d, err);
 }
 
 const struct gn_op_info *gn_op_info(const struct gn_op *op)

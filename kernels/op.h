@@ -138,6 +138,11 @@ int gn_backend_has_bf16(enum gn_backend backend);
 enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *desc, struct gn_op **out,
 			    struct gn_err *err);
 void gn_op_destroy(struct gn_op *op);
+/* Between the two gn_op_create leaves out the search for engines, seconds for one convolution, which gn_op_device_end does for all
+ * operators at the same time, on all processors. Only after it are the bytes in their infos known, and may they be bound. An error
+ * names the shape; operators are destroyed by their owner. */
+void gn_op_device_begin(struct gn_op_device *d);
+enum gn_status gn_op_device_end(struct gn_op_device *d, struct gn_err *err);
 const struct gn_op_info *gn_op_info(const struct gn_op *op);
 /* May be called again with other memory. */
 enum gn_status gn_op_bind(struct gn_op *op, const struct gn_op_buffers *buffers, struct gn_err *err);

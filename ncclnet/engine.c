@@ -56,6 +56,8 @@ static ucs_status_t configure(ucp_config_t *config, const char *device, int traf
 		set(config, "SYSV_ERROR_HANDLING", "y");
 	}
 	set(config, "RNDV_SEND_NBR_THRESH", "inf");
+	/* its segments are open to the user's group */
+	set(config, "TLS", "^sysv");
 	if (device && *device)
 		rc = ucp_config_modify(config, "NET_DEVICES", device);
 	snprintf(number, sizeof number, "%d", traffic_class);

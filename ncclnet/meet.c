@@ -62,7 +62,7 @@ enum gn_status gn_listener_create(struct gn_engine *e, struct gn_context *owner,
 
 	if (!status && m->fd < 0) {
 		m->port = 0;
-		status = gn_net_listen(&m->port, &m->fd, err);
+		status = gn_net_listen(NULL, &m->port, &m->fd, err);
 	}
 	if (status)
 		return status;

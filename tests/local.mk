@@ -1,4 +1,4 @@
-EXTRA_DIST += tests/run tests/harness tests/cmd/tap.sh tests/lsan.supp
+EXTRA_DIST += tests/run tests/long tests/harness tests/distro/run tests/cmd/tap.sh tests/lsan.supp
 
 TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 
@@ -13,19 +13,25 @@ include tests/train/local.mk
 include tests/cmd/local.mk
 include tests/slurm/local.mk
 include tests/rdma/local.mk
+include tests/structure/local.mk
 
 # TESTS=... limits the run to some of them: make check TESTS=tests/base/test_json
+TESTS_TO_RUN = $(UNIT_TESTS) $(GPU_TESTS) $(SHELL_TESTS)
+# What configure had to leave out is run all the same: the harness counts and names it as skipped.
+UNBUILT =
 if HAVE_CMOCKA
 check_PROGRAMS += $(UNIT_TESTS)
-TESTS_TO_RUN = $(UNIT_TESTS) $(GPU_TESTS) $(SHELL_TESTS)
 else
-TESTS_TO_RUN = $(GPU_TESTS) $(SHELL_TESTS)
+UNBUILT += --unbuilt 'tests/=configured without cmocka: install libcmocka-dev and run configure again'
+endif
+if !HAVE_CUDA
+UNBUILT += --unbuilt 'tests/gpu/=configured without --with-cuda, or without cmocka'
 endif
 EXTRA_DIST += $(SHELL_TESTS)
 
 check-local: $(check_PROGRAMS) $(bin_PROGRAMS)
 	GN_BUILD=$(abs_top_builddir) GN_SOURCE=$(abs_top_srcdir) \
-	  $(PERL) $(srcdir)/tests/harness --source $(srcdir) $${TESTS:-$(TESTS_TO_RUN)}
+	  $(PERL) $(srcdir)/tests/harness --source $(srcdir) --times test-seconds $(UNBUILT) $${TESTS:-$(TESTS_TO_RUN)}
 
 # Everything the tests need, without running them. In two steps: all is a make of its own, and two at once build files twice.
 check-programs: all
@@ -39,4 +45,5 @@ check-sanitized: check-programs
 	LSAN_OPTIONS=suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0 GN_SANITIZED=1 \
 	  $(MAKE) $(AM_MAKEFLAGS) check-local \
 	  TESTS="$${TESTS:-$$(printf '%s ' $(TESTS_TO_RUN) | sed 's,tests/\(slurm/[^ ]*\|rdma/[^ ]*\|cmd/configure.t\|transport/\(peers\|rails\|slurm\).t\|train/recipe.t\) ,,g')}"
+CLEANFILES += test-seconds
 .PHONY: check-local check-programs check-sanitized

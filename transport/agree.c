@@ -55,44 +55,69 @@ enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct
 			  gn_world_host_of(gn_comm_world(comm), first), verdict.text);
 }
 
-/* How many ranks hold the same value as rank r at item i. */
-static int supporters(const struct gn_agree_item *all, int ranks, size_t count, int r, size_t i)
-{
-	int found = 0;
+struct holder {
+	const char *digest;
+	int rank;
+};
 
-	for (int k = 0; k < ranks; k++)
-		found += !strcmp(all[(size_t)k * count + i].digest, all[(size_t)r * count + i].digest);
-	return found;
+static int by_digest(const void *a, const void *b)
+{
+	const struct holder *x = a, *y = b;
+	int order = strcmp(x->digest, y->digest);
+
+	return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Runs of equal digests, each in rank order; of several that are longest the one with the lowest rank counts. */
+static void find_usual(const struct holder *sorted, int ranks, struct gn_agree_odd *out)
+{
+	for (int first = 0, end; first < ranks; first = end) {
+		for (end = first + 1; end < ranks && !strcmp(sorted[end].digest, sorted[first].digest);)
+			end++;
+		if (end - first > out->same || (end - first == out->same && sorted[first].rank < out->usual)) {
+			out->same = end - first;
+			out->usual = sorted[first].rank;
+		}
+	}
+}
+
+enum gn_status gn_agree_find_odd(const struct gn_agree_item *all, size_t stride, int ranks, struct gn_agree_odd *out,
+				 struct gn_err *err)
+{
+	struct holder *sorted = calloc((size_t)ranks, sizeof *sorted);
+	struct gn_agree_odd odd = {.odd = -1};
+
+	if (!sorted)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to compare %d ranks", ranks);
+	for (int r = 0; r < ranks; r++)
+		sorted[r] = (struct holder){all[(size_t)r * stride].digest, r};
+	qsort(sorted, (size_t)ranks, sizeof *sorted, by_digest);
+	find_usual(sorted, ranks, &odd);
+	free(sorted);
+	for (int r = 0; r < ranks && odd.odd < 0; r++)
+		if (strcmp(all[(size_t)r * stride].digest, all[(size_t)odd.usual * stride].digest))
+			odd.odd = r;
+	*out = odd;
+	return GN_OK;
 }
 
 static enum gn_status compare(struct gn_comm *comm, const struct gn_agree_item *items,
 			      const struct gn_agree_item *all, size_t count, struct gn_err *err)
 {
 	int ranks = gn_comm_size(comm);
+	enum gn_status status = GN_OK;
+	struct gn_agree_odd o;
 
-	for (size_t i = 0; i < count; i++) {
-		int most = 0, model = 0;
-
-		for (int r = 0; r < ranks; r++) {
-			int found = supporters(all, ranks, count, r, i);
-
-			if (found > most) {
-				most = found;
-				model = r;
-			}
-		}
-		for (int r = 0; r < ranks && most < ranks; r++) {
-			const char *odd = all[(size_t)r * count + i].digest, *usual = all[(size_t)model * count + i].digest;
-
-			if (strcmp(odd, usual))
-				return gn_err_set(err, GN_ERR_MISMATCH,
-						  "rank %d on %s differs from %d of %d ranks in its %s (%.16s instead "
-						  "of %.16s): start the same program with the same options and data "
-						  "everywhere", r, gn_world_host_of(gn_comm_world(comm), r), most, ranks,
-						  items[i].what, odd, usual);
-		}
+	for (size_t i = 0; i < count && !status; i++) {
+		status = gn_agree_find_odd(all + i, count, ranks, &o, err);
+		if (!status && o.odd >= 0)
+			status = gn_err_set(err, GN_ERR_MISMATCH,
+					    "rank %d on %s differs from %d of %d ranks in its %s (%.16s instead of %.16s): start the same "
+					    "program with the same options and data everywhere", o.odd,
+					    gn_world_host_of(gn_comm_world(comm), o.odd), o.same, ranks, items[i].what,
+					    all[(size_t)o.odd * count + i].digest, all[(size_t)o.usual * count + i].digest);
 	}
-	return GN_OK;
+	return status;
 }
 
 enum gn_status gn_agree_digests(struct gn_comm *comm, const struct gn_agree_item *items, size_t count,
@@ -109,6 +134,8 @@ enum gn_status gn_agree_digests(struct gn_comm *comm, const struct gn_agree_item
 		for (size_t i = 0; i < count; i++)
 			memcpy(mine[i].digest, items[i].digest, sizeof mine[i].digest);
 		status = gn_agree_gather(comm, mine, count * sizeof *mine, all, err);
+		for (size_t k = 0; k < ranks * count; k++)
+			all[k].digest[sizeof all->digest - 1] = 0;
 	}
 	if (!status)
 		status = compare(comm, items, all, count, err);

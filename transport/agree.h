@@ -28,4 +28,14 @@ struct gn_agree_item {
 enum gn_status gn_agree_digests(struct gn_comm *comm, const struct gn_agree_item *items, size_t count,
 				struct gn_err *err);
 
+/* Which value most ranks have, and who has another. */
+struct gn_agree_odd {
+	int odd;   /* the lowest rank with another one; -1: none */
+	int usual; /* the lowest rank that has it; of values that equally many have, the one of the lowest rank */
+	int same;  /* how many have it */
+};
+/* Local. The value of rank r is all[r * stride]. Takes ranks x log(ranks) comparisons. */
+enum gn_status gn_agree_find_odd(const struct gn_agree_item *all, size_t stride, int ranks, struct gn_agree_odd *out,
+				 struct gn_err *err);
+
 #endif

@@ -80,6 +80,7 @@ static const struct gn_algorithm table[] = {
 	{"direct", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_direct_reduce_scatter, 1},
 	{"ring", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_ring_allgather, 1},
 	{"direct", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_direct_allgather, 1},
+	{"bruck", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_bruck_allgather, 0},
 	{"binomial", GN_COLLECTIVE_BROADCAST, chunks_pieces, write_binomial_broadcast, 0},
 	{"4-nomial", GN_COLLECTIVE_BROADCAST, chunks_pieces, write_wide_broadcast, 0},
 	{"binomial", GN_COLLECTIVE_REDUCE, chunks_pieces, write_binomial_reduce, 0},
@@ -93,6 +94,17 @@ const struct gn_algorithm *gn_algorithms(size_t *count)
 {
 	*count = sizeof table / sizeof *table;
 	return table;
+}
+
+/* Distances of powers of two to either side, among all ranks and among those that are left when a power of two is folded, make most of
+ * them; the rest are the trees' own. Counted for sizes up to 1024: 3 log2(size) + 3 at most. */
+int gn_algorithms_peers(int size)
+{
+	int bits = 0;
+
+	while (bits < 30 && 1 << bits < size)
+		bits++;
+	return size - 1 < 3 * bits + 4 ? size - 1 : 3 * bits + 4;
 }
 
 const struct gn_algorithm *gn_algorithm_find(enum gn_collective what, const char *name)
@@ -149,15 +161,14 @@ enum gn_status gn_algorithm_schedule(const struct gn_algorithm *a, const struct 
 	return status;
 }
 
-/* Without pieces, the largest message says how many there should be. */
-enum gn_status gn_algorithm_pieces(const struct gn_algorithm *a, const struct gn_algo_args *args, size_t bytes,
-				   size_t piece_bytes, uint32_t *out, struct gn_err *err)
+enum gn_status gn_algorithm_parts(const struct gn_algorithm *a, const struct gn_algo_args *args, double *out,
+				  struct gn_err *err)
 {
 	struct gn_algo_args whole = *args;
 	struct gn_schedule *s;
 	enum gn_status status;
 	const struct gn_step *steps;
-	size_t count, largest = 0, pieces;
+	size_t count, largest = 1;
 
 	whole.rank = 0;
 	whole.pieces = 1;
@@ -168,10 +179,16 @@ enum gn_status gn_algorithm_pieces(const struct gn_algorithm *a, const struct gn
 	for (size_t i = 0; i < count; i++)
 		if (steps[i].op != GN_STEP_COPY && steps[i].chunk_count > largest)
 			largest = steps[i].chunk_count;
-	pieces = (size_t)((double)bytes * (double)largest / gn_schedule_chunks(s) / (double)piece_bytes);
+	*out = (double)gn_schedule_chunks(s) / (double)largest;
 	gn_schedule_destroy(s);
-	*out = pieces < 1 ? 1 : pieces > PIECES_MAX ? PIECES_MAX : (uint32_t)pieces;
 	return GN_OK;
+}
+
+uint32_t gn_algorithm_pieces(double parts, size_t bytes, size_t piece_bytes)
+{
+	double pieces = (double)bytes / parts / (double)piece_bytes;
+
+	return pieces < 1 ? 1 : pieces > PIECES_MAX ? PIECES_MAX : (uint32_t)pieces;
 }
 
 enum gn_status gn_algo_ring(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,

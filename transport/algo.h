@@ -45,16 +45,20 @@ struct gn_algorithm {
 
 /* All of them, allreduce first. */
 const struct gn_algorithm *gn_algorithms(size_t *count);
+/* To how many ranks one of `size` connects at most when it runs every algorithm but the direct ones, which connect all with all:
+ * about three times log2(size). */
+int gn_algorithms_peers(int size);
 /* NULL when there is none of that name. */
 const struct gn_algorithm *gn_algorithm_find(enum gn_collective what, const char *name);
 /* args->rank's schedule; GN_ERR_USAGE when the arguments make no sense. */
 enum gn_status gn_algorithm_schedule(const struct gn_algorithm *a, const struct gn_algo_args *args,
 				     struct gn_schedule **out, struct gn_err *err);
 
-/* How many pieces (1 to 64) make the largest message piece_bytes long or little more, for a buffer of bytes. args->rank and
- * args->pieces do not matter. */
-enum gn_status gn_algorithm_pieces(const struct gn_algorithm *a, const struct gn_algo_args *args, size_t bytes,
-				   size_t piece_bytes, uint32_t *out, struct gn_err *err);
+/* *out = of how many equal parts of the buffer, uncut, one is the largest message. args->rank and args->pieces do not matter. */
+enum gn_status gn_algorithm_parts(const struct gn_algorithm *a, const struct gn_algo_args *args, double *out,
+				  struct gn_err *err);
+/* How many pieces (1 to 64) make that message piece_bytes long or little more, for a buffer of bytes. */
+uint32_t gn_algorithm_pieces(double parts, size_t bytes, size_t piece_bytes);
 
 /* Three by name. */
 enum gn_status gn_algo_ring(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,

@@ -70,6 +70,7 @@ uint32_t gn_chunks_hierarchical(const struct gn_algo_args *a);
 uint32_t gn_chunks_hierarchical_ring(const struct gn_algo_args *a);
 void gn_write_ring_reduce_scatter(struct gn_schedule *s, const struct gn_algo_args *a);
 void gn_write_ring_allgather(struct gn_schedule *s, const struct gn_algo_args *a);
+void gn_write_bruck_allgather(struct gn_schedule *s, const struct gn_algo_args *a);
 void gn_write_direct_reduce_scatter(struct gn_schedule *s, const struct gn_algo_args *a);
 void gn_write_direct_allgather(struct gn_schedule *s, const struct gn_algo_args *a);
 void gn_write_direct_all_to_all(struct gn_schedule *s, const struct gn_algo_args *a);

@@ -7,6 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+void gn_bootstrap_wait_at_most(struct gn_bootstrap *b, int timeout_ms)
+{
+	b->timeout_ns = (uint64_t)timeout_ms * 1000000;
+	b->deadline_ns = gn_clock_ns() + b->timeout_ns;
+}
+
 enum gn_status gn_bootstrap_may_wait(const struct gn_bootstrap *b, uint64_t started_ns, const char *what,
 				     struct gn_err *err)
 {
@@ -39,19 +45,17 @@ static enum gn_status alone_word(struct gn_bootstrap *b, const void *mine, size_
 	return GN_OK;
 }
 
-static enum gn_status alone_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out,
-				     size_t *lens, struct gn_err *err)
+static enum gn_status alone_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_told *out,
+				     struct gn_err *err)
 {
-	void *copy = malloc(len_bytes + 1);
+	size_t bytes = gn_told_record_bytes(len_bytes);
+	void *pack = malloc(bytes);
 
 	(void)b;
-	if (!copy)
+	if (!pack)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes", len_bytes);
-	if (len_bytes)
-		memcpy(copy, mine, len_bytes);
-	out[0] = copy;
-	lens[0] = len_bytes;
-	return GN_OK;
+	gn_told_write(pack, mine, len_bytes);
+	return gn_told_take(pack, bytes, 1, out, err);
 }
 
 static void alone_destroy(struct gn_bootstrap *b, int clean)

@@ -1,11 +1,15 @@
-/* A star around rank 0, which listens at MASTER_ADDR:MASTER_PORT: a handshake with each, rank 0's word to it, and from then on
- * length-prefixed messages. In the place of any of them may come that the meeting is off, and why. */
+/* A star around rank 0, which listens at MASTER_ADDR:MASTER_PORT: a handshake with each, where it can be reached, and rank 0's word
+ * to it; when all have come, to each where its parent in a tree is, and everything else goes over that. Messages of the star begin
+ * with their length; in the place of any of rank 0's may come that the meeting is off, and why. */
 #include "transport/bootstrap.h"
 
 #include "src/base/clock.h"
+#include "src/base/strbuf.h"
+#include "transport/boot_tree.h"
 #include "transport/door.h"
 #include "transport/net.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -15,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MESSAGE_MAX (64u << 20)
+/* of the messages between rank 0 and each */
+#define MESSAGE_MAX 65536
 /* instead of a message's length */
 #define CALLED_OFF UINT64_MAX
 
@@ -29,7 +34,9 @@ struct env_bootstrap {
 	struct gn_bootstrap base;
 	struct gn_detect place;
 	struct gn_log *log;
-	int *fds; /* rank 0: one per rank; others: fds[0] */
+	int *fds; /* rank 0: one per rank; others: fds[0]; until the tree has its connections */
+	struct gn_boot_tree *tree;
+	int joined;
 };
 
 struct meeting {
@@ -41,61 +48,11 @@ struct meeting {
 	int missing;
 };
 
-static enum gn_status receive(const struct gn_bootstrap *b, int rank, int fd, void *data, size_t len_bytes,
-			      struct gn_err *err)
-{
-	uint64_t started = gn_clock_ns();
-	enum gn_status status;
-
-	for (size_t done = 0; done < len_bytes;) {
-		ssize_t n = recv(fd, (char *)data + done, len_bytes - done, MSG_DONTWAIT);
-
-		if (n > 0) {
-			done += (size_t)n;
-			continue;
-		}
-		if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-			status = b->watch ? gn_bootstrap_may_wait(b, started, "", err) : GN_OK;
-			return status ? status
-				      : gn_err_set(err, GN_ERR_PEER_LOST, "rank %d closed its connection to rank %d", rank,
-						   b->rank);
-		}
-		if (!gn_net_readable(fd, gn_bootstrap_nap_ms(b))) {
-			status = gn_bootstrap_may_wait(b, started, "the exchange over MASTER_ADDR", err);
-			if (status)
-				return status;
-		}
-	}
-	return GN_OK;
-}
-
-static enum gn_status transmit(const struct gn_bootstrap *b, int rank, int fd, const void *data, size_t len_bytes,
-			       struct gn_err *err)
-{
-	uint64_t started = gn_clock_ns();
-	enum gn_status status;
-
-	for (size_t done = 0; done < len_bytes;) {
-		ssize_t n = gn_net_send_some(fd, (const char *)data + done, len_bytes - done);
-
-		if (n < 0)
-			return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d cannot send to rank %d: %s", b->rank, rank,
-					  strerror(errno));
-		done += (size_t)n;
-		if (!n && !gn_net_writable(fd, gn_bootstrap_nap_ms(b))) {
-			status = gn_bootstrap_may_wait(b, started, "the exchange over MASTER_ADDR", err);
-			if (status)
-				return status;
-		}
-	}
-	return GN_OK;
-}
-
 static enum gn_status hear_why(const struct gn_bootstrap *b, int rank, int fd, struct gn_err *err)
 {
 	struct called_off off;
 	const size_t heard = sizeof off.instead_of_length;
-	enum gn_status status = receive(b, rank, fd, (char *)&off + heard, sizeof off - heard, err);
+	enum gn_status status = gn_boot_receive(b, rank, fd, (char *)&off + heard, sizeof off - heard, err);
 
 	if (status)
 		return status;
@@ -107,7 +64,7 @@ static enum gn_status receive_message(const struct gn_bootstrap *b, int rank, in
 				      struct gn_err *err)
 {
 	uint64_t len;
-	enum gn_status status = receive(b, rank, fd, &len, sizeof len, err);
+	enum gn_status status = gn_boot_receive(b, rank, fd, &len, sizeof len, err);
 	void *data;
 
 	if (status)
@@ -120,7 +77,7 @@ static enum gn_status receive_message(const struct gn_bootstrap *b, int rank, in
 	data = malloc(len + 1);
 	if (!data)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %llu bytes", (unsigned long long)len);
-	status = receive(b, rank, fd, data, len, err);
+	status = gn_boot_receive(b, rank, fd, data, len, err);
 	if (status) {
 		free(data);
 		return status;
@@ -134,62 +91,9 @@ static enum gn_status send_message(const struct gn_bootstrap *b, int rank, int f
 				   struct gn_err *err)
 {
 	uint64_t len = len_bytes;
-	enum gn_status status = transmit(b, rank, fd, &len, sizeof len, err);
+	enum gn_status status = gn_boot_send(b, rank, fd, &len, sizeof len, err);
 
-	return status || !len ? status : transmit(b, rank, fd, data, len_bytes, err);
-}
-
-static enum gn_status own_copy(const void *mine, size_t len_bytes, void **out, size_t *len, struct gn_err *err)
-{
-	void *copy = malloc(len_bytes + 1);
-
-	if (!copy)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes", len_bytes);
-	if (len_bytes)
-		memcpy(copy, mine, len_bytes);
-	*out = copy;
-	*len = len_bytes;
-	return GN_OK;
-}
-
-/* Rank 0 has got gathered messages by now and gives all of them to everyone. */
-static enum gn_status spread(struct env_bootstrap *e, void **out, const size_t *lens, struct gn_err *err)
-{
-	enum gn_status status = GN_OK;
-
-	for (int to = 1; to < e->base.size && !status; to++)
-		for (int from = 0; from < e->base.size && !status; from++)
-			status = send_message(&e->base, to, e->fds[to], out[from], lens[from], err);
-	return status;
-}
-
-static enum gn_status env_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *lens,
-				   struct gn_err *err)
-{
-	struct env_bootstrap *e = (struct env_bootstrap *)b;
-	enum gn_status status;
-	int got = 0;
-
-	if (len_bytes > MESSAGE_MAX)
-		return gn_err_set(err, GN_ERR_USAGE, "%zu bytes are too many to exchange at start", len_bytes);
-	if (b->rank == 0) {
-		status = own_copy(mine, len_bytes, &out[0], &lens[0], err);
-		for (got = !status; !status && got < b->size; got += !status)
-			status = receive_message(b, got, e->fds[got], &out[got], &lens[got], err);
-		if (!status)
-			status = spread(e, out, lens, err);
-	} else {
-		status = send_message(b, 0, e->fds[0], mine, len_bytes, err);
-		for (; !status && got < b->size; got += !status)
-			status = receive_message(b, 0, e->fds[0], &out[got], &lens[got], err);
-	}
-	if (status)
-		/* nothing set on failure: callers free what is */
-		while (got-- > 0) {
-			free(out[got]);
-			out[got] = NULL;
-		}
-	return status;
+	return status || !len ? status : gn_boot_send(b, rank, fd, data, len_bytes, err);
 }
 
 static void call_off_one(int fd, const struct gn_err *why)
@@ -250,7 +154,7 @@ static enum gn_status host_meeting(struct env_bootstrap *e, const void *word, si
 {
 	struct meeting m = {e, NULL, word, word_bytes, gn_clock_ns(), e->base.size - 1};
 	int port = e->place.port;
-	enum gn_status status = gn_door_open(&port, GN_HANDSHAKE_MEETING, &e->base.secret, e->log, &m.door, err);
+	enum gn_status status = gn_door_open(e->base.address, &port, GN_HANDSHAKE_MEETING, &e->base.secret, e->log, &m.door, err);
 
 	if (status) {
 		gn_err_prefix(err, "rank 0 (MASTER_PORT)");
@@ -262,47 +166,163 @@ static enum gn_status host_meeting(struct env_bootstrap *e, const void *word, si
 	return status;
 }
 
-/* Rank 0 may be late, and a stranger may have its port for a moment: keep knocking until the deadline. Only a rank 0 that says
- * that our secret is not its own ends it at once. */
+/* One attempt; GN_ERR_USAGE: what listens there says that our secret is not its own. */
+static enum gn_status knock_once(struct env_bootstrap *e, struct gn_err *why)
+{
+	const struct gn_detect *d = &e->place;
+	enum gn_status status = gn_net_connect(d->address, d->port, gn_net_left_ms(e->base.deadline_ns, 2000), &e->fds[0], why);
+
+	if (!status)
+		status = gn_handshake_join(e->fds[0], &e->base.secret, GN_HANDSHAKE_MEETING, (uint32_t)d->rank,
+					   (uint32_t)d->size, gn_net_left_ms(e->base.deadline_ns, 5000), why);
+	if (status && e->fds[0] >= 0)
+		close(e->fds[0]);
+	if (status)
+		e->fds[0] = -1;
+	return status;
+}
+
+/* Rank 0 may be late, and a stranger may have its port until then: keep knocking until the deadline. That our secret is not the
+ * right one anybody can say, so it ends nothing before, but it is logged at once. */
 static enum gn_status knock(struct env_bootstrap *e, struct gn_err *err)
 {
 	const struct gn_detect *d = &e->place;
-	const struct timespec pause = {0, 50000000};
+	const struct timespec pause = {0, 50000000}, longer = {1, 0};
+	struct gn_err why, refusal = {.text = ""};
 	enum gn_status status;
-	struct gn_err why;
 
-	for (;;) {
-		status = gn_net_connect(d->address, d->port, gn_net_left_ms(e->base.deadline_ns, 2000), &e->fds[0], &why);
-		if (!status)
-			status = gn_handshake_join(e->fds[0], &e->base.secret, GN_HANDSHAKE_MEETING, (uint32_t)d->rank,
-						   (uint32_t)d->size, gn_net_left_ms(e->base.deadline_ns, 5000), &why);
-		if (!status)
-			return GN_OK;
-		if (e->fds[0] >= 0)
-			close(e->fds[0]);
-		e->fds[0] = -1;
+	while ((status = knock_once(e, &why)) && gn_clock_ns() < e->base.deadline_ns) {
+		if (status == GN_ERR_USAGE && !*refusal.text)
+			gn_log_warn(e->log, "rank %d: whoever listens at MASTER_ADDR=%s port %d refuses this rank: %s; trying on, it may "
+				    "not be rank 0", d->rank, d->address, d->port, why.text);
 		if (status == GN_ERR_USAGE)
-			return gn_err_set(err, status, "rank 0 at MASTER_ADDR=%s port %d refuses this rank: %s", d->address,
-					  d->port, why.text);
-		if (gn_clock_ns() > e->base.deadline_ns)
-			return gn_err_set(err, GN_ERR_STALL, "rank 0 is not at MASTER_ADDR=%s port %d: %s", d->address, d->port,
-					  why.text);
-		nanosleep(&pause, NULL);
+			refusal = why;
+		nanosleep(status == GN_ERR_USAGE ? &longer : &pause, NULL);
 	}
+	if (!status)
+		return GN_OK;
+	if (*refusal.text)
+		return gn_err_set(err, GN_ERR_USAGE, "rank 0 at MASTER_ADDR=%s port %d refuses this rank: %s; seen last: %s", d->address,
+				  d->port, refusal.text, why.text);
+	return gn_err_set(err, GN_ERR_STALL, "rank 0 is not at MASTER_ADDR=%s port %d: %s", d->address, d->port, why.text);
+}
+
+/* Where this rank's children reach it; empty when it has none. */
+static enum gn_status send_contact(struct env_bootstrap *e, int to, int fd, const struct gn_boot_contact *c, struct gn_err *err)
+{
+	struct gn_strbuf text;
+	enum gn_status status;
+
+	gn_strbuf_init(&text);
+	if (c && c->port)
+		gn_boot_contact_write(c, &text);
+	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an address")
+					 : send_message(&e->base, to, fd, gn_strbuf_text(&text), text.len, err);
+	gn_strbuf_release(&text);
+	return status;
 }
 
 static enum gn_status env_word(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *len,
 			       struct gn_err *err)
 {
 	struct env_bootstrap *e = (struct env_bootstrap *)b;
-	enum gn_status status;
+	struct gn_boot_contact contact;
+	/* First, so that rank 0 hears of a rank that cannot listen: it closes the connection. */
+	enum gn_status status = b->rank ? knock(e, err) : GN_OK, sent;
 
-	if (b->size == 1)
-		return GN_OK;
+	/* rank 0's children come to the meeting */
+	if (!status)
+		status = gn_boot_tree_create(b, b->rank > 0, e->log, &e->tree, &contact, err);
+	if (status || b->size == 1)
+		return status;
 	if (b->rank == 0)
 		return host_meeting(e, mine, len_bytes, err);
-	status = knock(e, err);
-	return status ? status : receive_message(b, 0, e->fds[0], out, len, err);
+	sent = send_contact(e, 0, e->fds[0], &contact, err);
+	if (sent && sent != GN_ERR_PEER_LOST)
+		return sent;
+	/* A rank 0 that closed the connection has said why before. */
+	status = receive_message(b, 0, e->fds[0], out, len, err);
+	return status ? status : sent;
+}
+
+static enum gn_status receive_contact(struct env_bootstrap *e, int from, int fd, struct gn_boot_contact *out, struct gn_err *err)
+{
+	size_t len = 0;
+	void *data = NULL;
+	enum gn_status status = receive_message(&e->base, from, fd, &data, &len, err);
+
+	*out = (struct gn_boot_contact){.port = 0};
+	if (!status && len)
+		status = gn_boot_contact_read(data, len, out, err);
+	if (status)
+		gn_err_prefix(err, "rank %d", from);
+	free(data);
+	return status;
+}
+
+/* The address by which it came to rank 0 is a good one, unless it came from this machine, or others were asked for. */
+static void prefer_seen(const struct env_bootstrap *e, struct gn_boot_contact *c, int fd)
+{
+	char seen[GN_NET_ADDRESS_MAX];
+
+	gn_net_peer(fd, seen);
+	if (c->port && !e->base.ifnames && strncmp(seen, "127.", 4) && strcmp(seen, "::1") && strcmp(seen, "?"))
+		gn_boot_contact_prefer(c, seen);
+}
+
+/* Rank 0, of all: from each where it is, to each where its parent is. */
+static enum gn_status hand_out(struct env_bootstrap *e, struct gn_err *err)
+{
+	int size = e->base.size;
+	struct gn_boot_contact *all = calloc((size_t)size, sizeof *all);
+	enum gn_status status = GN_OK;
+
+	if (!all)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the addresses of %d ranks", size);
+	for (int r = 1; r < size && !status; r++) {
+		status = receive_contact(e, r, e->fds[r], &all[r], err);
+		prefer_seen(e, &all[r], e->fds[r]);
+	}
+	for (int r = 1; r < size && !status; r++)
+		status = send_contact(e, r, e->fds[r], &all[gn_boot_tree_parent(r)], err);
+	for (int r = 1; r < size && !status; r++) {
+		if (gn_boot_tree_parent(r))
+			close(e->fds[r]);
+		else
+			gn_boot_tree_adopt(e->tree, r, e->fds[r]);
+		e->fds[r] = -1;
+	}
+	free(all);
+	return status;
+}
+
+static enum gn_status join(struct env_bootstrap *e, struct gn_err *err)
+{
+	int parent = gn_boot_tree_parent(e->base.rank);
+	struct gn_boot_contact contact;
+	enum gn_status status = e->base.rank ? receive_contact(e, 0, e->fds[0], &contact, err) : hand_out(e, err);
+
+	if (status)
+		return status;
+	if (parent > 0)
+		close(e->fds[0]);
+	else if (!parent)
+		gn_boot_tree_adopt(e->tree, 0, e->fds[0]);
+	if (parent >= 0)
+		e->fds[0] = -1;
+	status = gn_boot_tree_join(e->tree, parent > 0 ? &contact : NULL, gn_clock_ns() + e->base.timeout_ns, err);
+	gn_secret_wipe(&contact.drawn);
+	return status;
+}
+
+static enum gn_status env_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_told *out,
+				   struct gn_err *err)
+{
+	struct env_bootstrap *e = (struct env_bootstrap *)b;
+	enum gn_status status = e->joined ? GN_OK : join(e, err);
+
+	e->joined = !status;
+	return status ? status : gn_boot_tree_exchange(e->tree, mine, len_bytes, out, err);
 }
 
 static enum gn_status env_called_off(struct gn_bootstrap *b, struct gn_err *err)
@@ -310,7 +330,7 @@ static enum gn_status env_called_off(struct gn_bootstrap *b, struct gn_err *err)
 	int fd = ((const struct env_bootstrap *)b)->fds[0];
 	uint64_t first;
 
-	if (b->rank == 0 || recv(fd, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) != (ssize_t)sizeof first || first != CALLED_OFF ||
+	if (b->rank == 0 || fd < 0 || recv(fd, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) != (ssize_t)sizeof first || first != CALLED_OFF ||
 	    recv(fd, &first, sizeof first, MSG_DONTWAIT) != (ssize_t)sizeof first)
 		return GN_OK;
 	return hear_why(b, 0, fd, err);
@@ -324,6 +344,7 @@ static void env_destroy(struct gn_bootstrap *b, int clean)
 	for (int i = 0; e->fds && i < (b->rank ? 1 : b->size); i++)
 		if (e->fds[i] >= 0)
 			close(e->fds[i]);
+	gn_boot_tree_destroy(e->tree);
 	gn_secret_wipe(&b->secret);
 	free(e->fds);
 	free(e);
@@ -356,11 +377,11 @@ static enum gn_status find_secret(struct env_bootstrap *e, struct gn_log *log, s
 	return GN_OK;
 }
 
-enum gn_status gn_bootstrap_env(const struct gn_detect *d, int timeout_ms, struct gn_log *log, struct gn_bootstrap **out,
-				struct gn_err *err)
+enum gn_status gn_bootstrap_env(const struct gn_detect *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
 {
 	struct env_bootstrap *e = calloc(1, sizeof *e);
 	int *fds = malloc(sizeof *fds * (size_t)d->size);
+	struct in_addr numeric;
 	enum gn_status status;
 
 	if (!e || !fds) {
@@ -369,8 +390,11 @@ enum gn_status gn_bootstrap_env(const struct gn_detect *d, int timeout_ms, struc
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bootstrap");
 	}
 	e->base = (struct gn_bootstrap){.ops = &env_ops, .rank = d->rank, .size = d->size};
-	e->base.deadline_ns = gn_clock_ns() + (uint64_t)timeout_ms * 1000000;
 	e->place = *d;
+	if (!strcmp(e->place.address, "localhost"))
+		e->base.address = GN_NET_LOOPBACK;
+	else if (!strncmp(e->place.address, "127.", 4) && inet_pton(AF_INET, e->place.address, &numeric) == 1)
+		e->base.address = e->place.address;
 	e->log = log;
 	e->fds = fds;
 	for (int i = 0; i < d->size; i++)

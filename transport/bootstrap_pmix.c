@@ -1,8 +1,11 @@
 /* Only what Slurm's PMIx plugin is known to do: init, put, commit, get (of one rank's value, before any fence, too), fence with
- * data. No events, no publish. */
+ * data. No events, no publish. PMIx carries rank 0's word and where each rank can be reached, in one fence; each rank gets two
+ * values, that word and its parent's place in a tree (transport/boot_tree.h), over which all exchanges go. */
 #include "transport/bootstrap.h"
 
 #include "src/base/clock.h"
+#include "transport/boot_tree.h"
+#include "transport/net.h"
 #include "transport/pmix_call.h"
 
 #include <stdio.h>
@@ -18,8 +21,8 @@
 struct pmix_bootstrap {
 	struct gn_bootstrap base;
 	pmix_proc_t me;
-	unsigned round;
-	uint64_t timeout_ns;
+	struct gn_log *log;
+	struct gn_boot_tree *tree; /* from the first exchange on */
 };
 
 static enum gn_status fence(struct gn_bootstrap *b, struct gn_err *err)
@@ -137,37 +140,76 @@ static enum gn_status pmix_word(struct gn_bootstrap *b, const void *mine, size_t
 	if (b->rank == 0)
 		return put("gannet.word", mine, len_bytes, err);
 	*out = NULL;
-	status = get(p, 0, "gannet.word", b->deadline_ns - p->timeout_ns / 2, out, len, err);
+	if (p->tree)
+		return get(p, 0, "gannet.word", gn_clock_ns() + p->base.timeout_ns, out, len, err);
+	status = get(p, 0, "gannet.word", b->deadline_ns - p->base.timeout_ns / 2, out, len, err);
 	return status == GN_ERR_NO_MEMORY ? status : GN_OK;
 }
 
-static enum gn_status pmix_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out,
-				    size_t *lens, struct gn_err *err)
+static enum gn_status publish(const struct gn_boot_contact *c, struct gn_err *err)
 {
-	struct pmix_bootstrap *p = (struct pmix_bootstrap *)b;
-	uint64_t until = gn_clock_ns() + p->timeout_ns;
+	struct gn_strbuf text;
 	enum gn_status status;
-	char key[32];
-	int got = 0;
 
-	/* a new name each time: a value once put may be cached for good on other nodes */
-	snprintf(key, sizeof key, "gannet.%u", p->round++);
-	status = put(key, mine, len_bytes, err);
+	gn_strbuf_init(&text);
+	gn_boot_contact_write(c, &text);
+	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an address")
+					 : put("gannet.contact", gn_strbuf_text(&text), text.len, err);
+	gn_strbuf_release(&text);
+	return status;
+}
+
+static enum gn_status parent_contact(const struct pmix_bootstrap *p, struct gn_boot_contact *out, struct gn_err *err)
+{
+	void *data = NULL;
+	size_t len;
+	enum gn_status status = get(p, gn_boot_tree_parent(p->base.rank), "gannet.contact", gn_clock_ns() + p->base.timeout_ns, &data, &len,
+				    err);
+
+	if (!status)
+		status = gn_boot_contact_read(data, len, out, err);
+	free(data);
+	return status;
+}
+
+/* The only fence. */
+static enum gn_status join(struct pmix_bootstrap *p, struct gn_err *err)
+{
+	struct gn_bootstrap *b = &p->base;
+	struct gn_boot_contact mine, parent;
+	struct gn_boot_tree *tree;
+	enum gn_status status = gn_boot_tree_create(b, 1, p->log, &tree, &mine, err);
+
+	if (status)
+		return status;
+	if (mine.port)
+		status = publish(&mine, err);
 	if (!status)
 		status = fence(b, err);
-	for (; !status && got < b->size; got += !status)
-		status = get(p, got, key, until, &out[got], &lens[got], err);
-	/* nothing set on failure: callers free what is */
-	while (status && got > 0) {
-		free(out[--got]);
-		out[got] = NULL;
-	}
+	if (!status && b->rank)
+		status = parent_contact(p, &parent, err);
+	if (!status)
+		status = gn_boot_tree_join(tree, b->rank ? &parent : NULL, gn_clock_ns() + p->base.timeout_ns, err);
+	if (status)
+		gn_boot_tree_destroy(tree);
+	else
+		p->tree = tree;
 	return status;
+}
+
+static enum gn_status pmix_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_told *out,
+				    struct gn_err *err)
+{
+	struct pmix_bootstrap *p = (struct pmix_bootstrap *)b;
+	enum gn_status status = p->tree ? GN_OK : join(p, err);
+
+	return status ? status : gn_boot_tree_exchange(p->tree, mine, len_bytes, out, err);
 }
 
 static void pmix_destroy(struct gn_bootstrap *b, int clean)
 {
 	(void)clean;
+	gn_boot_tree_destroy(((struct pmix_bootstrap *)b)->tree);
 	PMIx_Finalize(NULL, 0);
 	gn_secret_wipe(&b->secret);
 	free(b);
@@ -175,19 +217,36 @@ static void pmix_destroy(struct gn_bootstrap *b, int clean)
 
 static const struct gn_bootstrap_ops pmix_ops = {"pmix", pmix_word, gn_bootstrap_never_off, pmix_exchange, pmix_destroy};
 
-static enum gn_status job_size(const pmix_proc_t *me, int *size, struct gn_err *err)
+/* What PMIx knows of the whole job; 0 when it does not. at_hand: without asking its server. */
+static int job_number(const pmix_proc_t *me, const char *key, int at_hand, pmix_status_t *rc)
 {
 	pmix_value_t *value = NULL;
 	pmix_proc_t all;
-	pmix_status_t rc;
+	pmix_info_t optional;
+	int number;
 
 	PMIX_LOAD_PROCID(&all, me->nspace, PMIX_RANK_WILDCARD);
-	rc = PMIx_Get(&all, PMIX_JOB_SIZE, NULL, 0, &value);
+	PMIX_INFO_LOAD(&optional, PMIX_OPTIONAL, NULL, PMIX_BOOL);
+	*rc = PMIx_Get(&all, key, &optional, at_hand != 0, &value);
+	if (*rc != PMIX_SUCCESS)
+		return 0;
+	number = value->type == PMIX_UINT32 ? (int)value->data.uint32 : 0;
+	PMIX_VALUE_RELEASE(value);
+	return number;
+}
+
+static enum gn_status job_size(struct pmix_bootstrap *p, struct gn_err *err)
+{
+	pmix_status_t rc;
+
+	p->base.size = job_number(&p->me, PMIX_JOB_SIZE, 0, &rc);
 	if (rc != PMIX_SUCCESS)
 		return gn_pmix_fail(err, "asking PMIx for the number of ranks", rc);
-	*size = value->type == PMIX_UINT32 ? (int)value->data.uint32 : 0;
-	PMIX_VALUE_RELEASE(value);
-	return *size > 0 ? GN_OK : gn_err_set(err, GN_ERR_FAILED, "PMIx told no usable number of ranks");
+	if (p->base.size <= 0)
+		return gn_err_set(err, GN_ERR_FAILED, "PMIx told no usable number of ranks");
+	if (job_number(&p->me, PMIX_LOCAL_SIZE, 1, &rc) == p->base.size)
+		p->base.address = GN_NET_LOOPBACK;
+	return GN_OK;
 }
 
 /* Besides what rank 0 publishes, for those who do not trust their PMIx servers to keep it from other users. */
@@ -198,8 +257,7 @@ static enum gn_status read_secret(struct pmix_bootstrap *p, struct gn_err *err)
 	return path && *path ? gn_secret_read(path, &p->base.secret, err) : GN_OK;
 }
 
-enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, int timeout_ms, struct gn_bootstrap **out,
-				 struct gn_err *err)
+enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
 {
 	struct pmix_bootstrap *p = calloc(1, sizeof *p);
 	enum gn_status status;
@@ -216,11 +274,10 @@ enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, int timeout_ms, stru
 	}
 	p->base.ops = &pmix_ops;
 	p->base.rank = (int)p->me.rank;
-	p->timeout_ns = (uint64_t)timeout_ms * 1000000;
-	p->base.deadline_ns = gn_clock_ns() + p->timeout_ns;
+	p->log = log;
 	status = read_secret(p, err);
 	if (!status)
-		status = job_size(&p->me, &p->base.size, err);
+		status = job_size(p, err);
 	if (!status)
 		status = gn_detect_confirm(d, "PMIx", p->base.rank, p->base.size, err);
 	if (status) {

@@ -6,8 +6,11 @@
 #include <string.h>
 
 #define CANDIDATES_MAX 64
+#define SIZES_MAX 4
 /* What simulating may cost, in steps of all ranks: some four milliseconds. */
 #define STEPS_MAX 10000
+/* The model is wrong by tens of percents. */
+#define PICK_MOST 1.5
 /* Closed forms are off by less than this. */
 #define HOPELESS 4
 
@@ -26,47 +29,66 @@ static int is_regular(const struct gn_node_map *map)
 
 const size_t *gn_choose_piece_bytes(int *count)
 {
-	static const size_t all[] = {256 << 10, 64 << 10, 1 << 20, (size_t)1 << 40};
+	static const size_t all[SIZES_MAX] = {256 << 10, 64 << 10, 1 << 20, (size_t)1 << 40};
 
 	*count = sizeof all / sizeof *all;
 	return all;
 }
 
-static int add(const struct gn_choose_args *args, const struct gn_algorithm *a, uint32_t pieces, struct gn_choice *list,
-	       int count)
-{
-	struct gn_algo_args how = {.size = args->map->size, .pieces = pieces, .map = args->map};
+struct candidate {
+	struct gn_choice choice;
+	double steps; /* of the busiest rank */
+};
 
-	for (int i = 0; i < count; i++)
-		if (list[i].algorithm == a && list[i].pieces == pieces)
-			return count;
-	if (count == CANDIDATES_MAX)
-		return count;
-	list[count] = (struct gn_choice){.algorithm = a, .pieces = pieces, .chunks = a->chunks(&how)};
-	return count + 1;
-}
-
-static enum gn_status add_algorithm(const struct gn_choose_args *args, const struct gn_algorithm *a,
-				    struct gn_choice *list, int *count, struct gn_err *err)
+/* The numbers of pieces that come into question, each once. */
+static enum gn_status find_pieces(const struct gn_choose_args *args, const struct gn_algorithm *a, uint32_t *out, int *count,
+				  struct gn_err *err)
 {
 	struct gn_algo_args how = {.size = args->map->size, .map = args->map};
-	int sizes, first;
+	int sizes;
 	const size_t *piece_bytes = gn_choose_piece_bytes(&sizes);
-	enum gn_status status = GN_OK;
+	double parts;
+	enum gn_status status = gn_algorithm_parts(a, &how, &parts, err);
 
-	/* the more ranks, the more messages there are anyway */
-	first = args->map->size <= 256 ? 0 : sizes - 1;
 	if (args->piece_bytes) {
 		piece_bytes = &args->piece_bytes;
-		first = 0;
 		sizes = 1;
 	}
-	for (int i = first; i < sizes && !status; i++) {
-		uint32_t pieces;
+	*count = 0;
+	for (int i = 0; i < sizes && !status; i++) {
+		int k = 0;
 
-		status = gn_algorithm_pieces(a, &how, args->bytes, piece_bytes[i], &pieces, err);
-		if (!status)
-			*count = add(args, a, pieces, list, *count);
+		out[*count] = gn_algorithm_pieces(parts, args->bytes, piece_bytes[i]);
+		while (out[k] != out[*count])
+			k++;
+		*count += k == *count;
+	}
+	return status;
+}
+
+/* One piece, and what somebody asks for, may have as many steps as it takes. */
+static int is_too_long(const struct gn_choose_args *args, const struct gn_choice *c, double steps)
+{
+	return !args->piece_bytes && c->pieces > 1 && steps > GN_CHOOSE_STEPS_MAX;
+}
+
+static enum gn_status add_algorithm(const struct gn_choose_args *args, const struct gn_algorithm *a, struct candidate *list,
+				    int *count, struct gn_err *err)
+{
+	uint32_t pieces[SIZES_MAX];
+	struct gn_choose_form forms[SIZES_MAX] = {{.seconds = 0}};
+	int sizes;
+	enum gn_status status = find_pieces(args, a, pieces, &sizes, err);
+
+	if (!status && args->map->size > 1)
+		status = gn_choose_closed_form(args, a, pieces, sizes, forms, err);
+	for (int i = 0; i < sizes && !status && *count < CANDIDATES_MAX; i++) {
+		struct gn_algo_args how = {.size = args->map->size, .pieces = pieces[i], .map = args->map};
+		struct gn_choice c = {.algorithm = a, .pieces = pieces[i], .chunks = a->chunks(&how),
+				      .predicted_s = forms[i].seconds, .connecting_s = forms[i].connecting_s};
+
+		if (!is_too_long(args, &c, forms[i].steps))
+			list[(*count)++] = (struct candidate){c, forms[i].steps};
 	}
 	return status;
 }
@@ -83,7 +105,7 @@ static void names_of(enum gn_collective what, struct gn_strbuf *out)
 			gn_strbuf_printf(out, "|%s", a[i].name);
 }
 
-static enum gn_status list_all(const struct gn_choose_args *args, struct gn_choice *list, int *count, struct gn_err *err)
+static enum gn_status list_all(const struct gn_choose_args *args, struct candidate *list, int *count, struct gn_err *err)
 {
 	size_t all;
 	const struct gn_algorithm *a = gn_algorithms(&all);
@@ -104,86 +126,109 @@ static enum gn_status list_all(const struct gn_choose_args *args, struct gn_choi
 	return GN_ERR_USAGE;
 }
 
-/* Ties by the table's order, so that all machines order them alike. */
-static int by_time(const void *a, const void *b)
+static double cost_of(const struct gn_choice *c)
 {
-	const struct gn_choice *x = a, *y = b;
+	return c->predicted_s + c->connecting_s / GN_CHOOSE_USES;
+}
 
-	if (x->predicted_s < y->predicted_s || x->predicted_s > y->predicted_s)
-		return x->predicted_s < y->predicted_s ? -1 : 1;
+/* Ties by the table's order, so that all machines order them alike. */
+static int by_cost(const void *a, const void *b)
+{
+	const struct gn_choice *x = &((const struct candidate *)a)->choice, *y = &((const struct candidate *)b)->choice;
+
+	if (cost_of(x) < cost_of(y) || cost_of(x) > cost_of(y))
+		return cost_of(x) < cost_of(y) ? -1 : 1;
 	if (x->algorithm != y->algorithm)
 		return x->algorithm < y->algorithm ? -1 : 1;
 	return (x->pieces > y->pieces) - (x->pieces < y->pieces);
 }
 
-/* Steps of all ranks that have to be simulated. */
-static enum gn_status steps_of(const struct gn_choose_args *args, const struct gn_choice *c, size_t *out,
-			       struct gn_err *err)
-{
-	const struct gn_node_map *map = args->map;
-	struct gn_algo_args how = {.size = map->size, .pieces = c->pieces, .map = map};
-	struct gn_schedule *s;
-	size_t count;
-	enum gn_status status = gn_algorithm_schedule(c->algorithm, &how, &s, err);
-
-	if (status)
-		return status;
-	gn_schedule_steps(s, &count);
-	gn_schedule_destroy(s);
-	*out = count * (size_t)(c->algorithm->turns ? map->size / map->nodes : map->size);
-	return GN_OK;
-}
-
-static enum gn_status simulate_best(const struct gn_choose_args *args, struct gn_choice *list, int count,
+static enum gn_status simulate_best(const struct gn_choose_args *args, struct candidate *list, int count,
 				    struct gn_err *err)
 {
+	const struct gn_node_map *map = args->map;
 	struct gn_sim_topology t;
-	double hopeless = list[0].predicted_s * HOPELESS;
-	size_t left = STEPS_MAX, steps;
+	double hopeless = cost_of(&list[0].choice) * HOPELESS, left = STEPS_MAX;
 	enum gn_status status = GN_OK;
 
-	gn_cost_topology(args->cost, args->map->nodes, args->map->size / args->map->nodes, &t);
-	for (int i = 0; i < count && !status && list[i].predicted_s <= hopeless; i++) {
+	gn_cost_topology(args->cost, map->nodes, map->size / map->nodes, &t);
+	for (int i = 0; i < count && !status; i++) {
+		struct gn_choice *c = &list[i].choice;
+		double steps = list[i].steps * (c->algorithm->turns ? map->size / map->nodes : map->size);
 		struct gn_sim_result r;
 
-		status = steps_of(args, &list[i], &steps, err);
-		if (status || steps > left)
+		if (cost_of(c) > hopeless)
+			break;
+		if (steps > left)
 			continue;
 		left -= steps;
-		status = gn_sim_run(&t, list[i].algorithm, args->bytes, list[i].pieces, 0, &r, err);
+		status = gn_sim_run(&t, c->algorithm, args->bytes, c->pieces, 0, &r, err);
 		if (status)
 			break;
-		list[i].predicted_s = r.time_s;
-		list[i].simulated = 1;
+		c->predicted_s = r.time_s;
+		c->simulated = 1;
 	}
 	return status;
 }
 
-/* Times of one kind are compared: where the most promising one is too much to simulate, closed forms decide. */
-static const struct gn_choice *cheapest(const struct gn_choice *list, int count)
+/* Where the most promising one is too much to simulate, closed forms decide; where it is not, one that is too much may still promise
+ * less time than what was simulated takes. */
+static const struct gn_choice *cheapest(const struct candidate *list, int count)
 {
-	const struct gn_choice *best = &list[0];
+	const struct gn_choice *best = &list[0].choice;
 
-	for (int i = 1; i < count && list[0].simulated; i++)
-		if (list[i].simulated && list[i].predicted_s < best->predicted_s)
-			best = &list[i];
+	for (int i = 1; i < count && list[0].choice.simulated; i++)
+		if (cost_of(&list[i].choice) < cost_of(best))
+			best = &list[i].choice;
 	return best;
 }
 
 enum gn_status gn_choose(const struct gn_choose_args *args, struct gn_choice *out, struct gn_err *err)
 {
-	struct gn_choice list[CANDIDATES_MAX];
+	struct candidate list[CANDIDATES_MAX];
 	int count = 0;
 	enum gn_status status = list_all(args, list, &count, err);
 
-	for (int i = 0; i < count && !status && args->map->size > 1; i++)
-		status = gn_choose_closed_form(args, list[i].algorithm, list[i].pieces, &list[i].predicted_s, err);
 	if (status)
 		return status;
-	qsort(list, (size_t)count, sizeof *list, by_time);
+	qsort(list, (size_t)count, sizeof *list, by_cost);
 	if (args->map->size > 1 && is_regular(args->map))
 		status = simulate_best(args, list, count, err);
 	if (!status)
 		*out = *cheapest(list, count);
+	return status;
+}
+
+static enum gn_status is_worth_it(const struct gn_cost *c, const struct gn_cost_pick *pick, const struct gn_node_map *map, int *out,
+				  struct gn_err *err)
+{
+	struct gn_choose_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = (size_t)pick->bytes, .map = map, .cost = c};
+	struct gn_choice best, picked;
+	enum gn_status status = gn_choose(&args, &best, err);
+
+	args.algo = pick->algorithm;
+	args.piece_bytes = (size_t)pick->piece_bytes;
+	if (!status)
+		status = gn_choose(&args, &picked, err);
+	if (!status)
+		*out = picked.predicted_s < PICK_MOST * best.predicted_s;
+	return status;
+}
+
+enum gn_status gn_choose_keep_picks(struct gn_cost *c, const struct gn_node_map *map, struct gn_err *err)
+{
+	int kept = 0, worth_it = 0;
+	enum gn_status status = GN_OK;
+
+	if (c->tuned_nodes == map->nodes)
+		return GN_OK;
+	gn_cost_use_at(c, map->nodes);
+	for (int i = 0; i < c->pick_count && !status; i++) {
+		status = is_worth_it(c, &c->picks[i], map, &worth_it, err);
+		if (!status && worth_it)
+			c->picks[kept++] = c->picks[i];
+	}
+	if (!status)
+		c->pick_count = kept;
 	return status;
 }

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <time.h>
 
-/* A broken endpoint alone does not say who died first; the watch does, within its limit and a little more. */
-#define VERDICT_NS 7000000000u
 /* Ranks that disagree are asked about it after a second's wait. */
 #define MISMATCH_NS 4000000000u
 #define CHECK_NS 2000000u
@@ -198,7 +196,8 @@ enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
 /* The watch knows who died first, and what all ranks started; a broken connection only knows its other end. */
 static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 {
-	uint64_t started = gn_clock_ns(), patience = c->status == GN_ERR_MISMATCH ? MISMATCH_NS : VERDICT_NS;
+	uint64_t started = gn_clock_ns();
+	uint64_t patience = c->status == GN_ERR_MISMATCH ? MISMATCH_NS : gn_world_verdict_ns(c->comm->world);
 	uint64_t until = started + (c->exec && gn_exec_failed_alone(c->exec) ? 0 : patience);
 	struct timespec pause = {0, 5000000};
 	enum gn_status status = GN_OK;
@@ -252,7 +251,7 @@ static enum gn_status look_around(struct gn_coll *c, uint64_t started, struct gn
 	struct gn_err why;
 
 	if (!status) {
-		status = gn_fabric_check(c->comm->fabric, VERDICT_NS, &why);
+		status = gn_fabric_check(c->comm->fabric, gn_world_verdict_ns(c->comm->world), &why);
 		/* or the others would only hear that this rank has left */
 		if (status)
 			gn_world_give_up(c->comm->world, why.text);

@@ -103,37 +103,21 @@ static enum gn_status by_schedule(const struct gn_coll *coll, double bytes, doub
 	return GN_OK;
 }
 
-/* The trial of this algorithm that was nearest in length; NULL when there was none. */
-static const struct gn_cost_pick *nearest_trial(const struct gn_coll *coll)
-{
-	const struct gn_cost *c = &coll->comm->cost;
-	const struct gn_cost_pick *best = NULL;
-	double bytes = (double)coll->op.bytes, distance = INFINITY;
-
-	for (int i = 0; i < c->pick_count; i++) {
-		double ratio = fmax(bytes / c->picks[i].bytes, c->picks[i].bytes / bytes);
-
-		if (!strcmp(c->picks[i].algorithm, coll->info.algorithm) && ratio < distance) {
-			distance = ratio;
-			best = &c->picks[i];
-		}
-	}
-	return best;
-}
-
-/* By how much a trial took longer, or shorter, than the schedule says: that is taken for all lengths near it, and longer ones. */
+/* By how much a trial took longer, or shorter, than the schedule says: that is taken for all lengths near it, and for longer ones,
+ * which have not been tried for that. */
 static enum gn_status scale_by_trial(const struct gn_coll *coll, struct gn_coll_forecast *f, struct gn_err *err)
 {
-	const struct gn_cost_pick *pick = nearest_trial(coll);
-	double modelled_s;
+	double bytes = (double)coll->op.bytes, modelled_s;
+	int near;
+	const struct gn_cost_pick *pick = gn_cost_trial(&coll->comm->cost, coll->info.algorithm, bytes, &near);
 	enum gn_status status;
 
-	if (!pick || pick->seconds <= 0)
+	if (!pick || (!near && bytes < pick->bytes))
 		return GN_OK;
 	status = by_schedule(coll, pick->bytes, &modelled_s, err);
 	if (!status && modelled_s > 0) {
 		f->seconds *= pick->seconds / modelled_s;
-		f->source = GN_COLL_TRIED;
+		f->source = near ? GN_COLL_TRIED : f->source;
 	}
 	return status;
 }

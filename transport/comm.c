@@ -5,11 +5,13 @@
 #include "transport/coll.h"
 #include "transport/crowd.h"
 #include "transport/devices.h"
+#include "transport/lanes_check.h"
 #include "transport/progress.h"
 #include "transport/tuning.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static enum gn_status make_barrier(struct gn_comm *c, struct gn_err *err)
 {
@@ -47,6 +49,42 @@ static enum gn_status share_node(struct gn_comm *c, struct gn_err *err)
 	return GN_OK;
 }
 
+/* UCX's shared memory takes one IPC namespace. */
+static enum gn_status share_ipc(const struct gn_comm *c, int *all_do, struct gn_err *err)
+{
+	struct gn_told all = {0};
+	struct stat info = {0};
+	uint64_t mine;
+	enum gn_status status;
+
+	mine = stat("/proc/self/ns/ipc", &info) ? 0 : info.st_ino;
+	status = gn_world_exchange(c->world, &mine, sizeof mine, &all, err);
+	*all_do = !status && mine;
+	for (size_t r = 0; *all_do && r < all.size; r++)
+		*all_do = all.lens[r] == sizeof mine && !memcmp(all.items[r], &mine, sizeof mine);
+	gn_told_release(&all);
+	return status;
+}
+
+/* Ranks of one node that share memory need no network, and then open no port to it; those that cannot share it may not be made
+ * to try by UCX, which fails, or stalls, where processes may not look into each other (user namespaces). */
+static enum gn_status carrier_of(const struct gn_comm *c, const char **out, struct gn_err *err)
+{
+	int size = gn_comm_size(c), nodes = gn_world_nodes(c->world), shared = size == 1;
+	enum gn_status status = GN_OK;
+
+	*out = c->transport;
+	if (strcmp(c->transport, "auto"))
+		return GN_OK;
+	if (size > nodes && !c->node)
+		*out = "net";
+	if (c->node && nodes == 1)
+		status = share_ipc(c, &shared, err);
+	if (shared)
+		*out = "shm";
+	return status;
+}
+
 static void report(const struct gn_comm *c)
 {
 	const char *forced = getenv("UCX_TLS");
@@ -77,6 +115,14 @@ static void report(const struct gn_comm *c)
 /* With several, a stall may be that of one. */
 static void name_rails(const struct gn_comm *c)
 {
+	struct gn_strbuf left_out;
+
+	gn_strbuf_init(&left_out);
+	if (gn_comm_rank(c) == 0)
+		gn_fabric_left_out(c->fabric, &left_out);
+	if (left_out.len)
+		gn_log_warn(c->log, "%s", gn_strbuf_text(&left_out));
+	gn_strbuf_release(&left_out);
 	for (int i = 0; gn_fabric_rails(c->fabric) > 1 && i < gn_fabric_rails(c->fabric); i++)
 		gn_recorder_name_rail(c->recorder, i, gn_fabric_rail_device(c->fabric, i));
 }
@@ -93,8 +139,6 @@ static enum gn_status connect_and_report(struct gn_comm *c, struct gn_err *err)
 		status = gn_comm_barrier(c, err);
 	if (!status && rank == 0 && size > 1)
 		report(c);
-	if (!status)
-		gn_world_announce(c->world, NULL, 0);
 	return status;
 }
 
@@ -110,7 +154,7 @@ static enum gn_status read_progress(const char *name, int *by_thread, struct gn_
 enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_options *options, struct gn_log *log,
 			      struct gn_comm **out, struct gn_err *err)
 {
-	const char *transport = options && options->transport ? options->transport : "auto";
+	const char *transport = options && options->transport ? options->transport : "auto", *carrier = NULL;
 	struct gn_comm *c;
 	int by_thread;
 	enum gn_status status = read_progress(options ? options->progress : NULL, &by_thread, err);
@@ -131,21 +175,27 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	if (!status)
 		status = gn_crowd_find(world, transport, &c->crowded, err);
 	if (!status)
-		status = gn_fabric_create(world, transport, options ? options->rails : 0, &c->fabric, err);
+		status = share_node(c, err);
+	if (!status)
+		status = carrier_of(c, &carrier, err);
+	if (!status)
+		status = gn_fabric_create(world, carrier, options ? options->rails : 0, &c->fabric, err);
 	if (!status) {
 		gn_world_set_progress(world, gn_coll_progress, c);
 		name_rails(c);
 	}
-	if (!status)
-		status = share_node(c, err);
 	if (options && options->cost)
 		c->cost = *options->cost;
 	else if (!status && gn_comm_size(c) > 1)
 		status = gn_tuning_agree(world, c->fabric, options ? options->tuning : NULL, log, &c->cost, err);
+	else if (!status)
+		status = gn_tuning_check(options ? options->tuning : NULL, err);
 	/* Operations follow one another: what a shaped link lets through after an idle time is gone with the first. */
 	c->cost.node.burst_bytes = c->cost.link.burst_bytes = 0;
 	if (!status)
 		status = connect_and_report(c, err);
+	if (!status)
+		status = gn_lanes_check(world, c->fabric, transport, options && options->strict, log, err);
 	if (!status && by_thread && gn_comm_size(c) > 1)
 		status = gn_progress_create(c, &c->progress, err);
 	/* the thread does that, too */
@@ -166,7 +216,8 @@ void gn_comm_destroy(struct gn_comm *c)
 		return;
 	gn_progress_destroy(c->progress);
 	c->progress = NULL;
-	if (c->fabric && (c->failed || gn_world_check(c->world, NULL)))
+	/* Of a rank that gave up the others have begun something that it takes no part in: their messages would be left over. */
+	if (c->fabric && (c->failed || gn_world_check(c->world, NULL) || gn_world_gave_up(c->world)))
 		gn_fabric_abandon(c->fabric);
 	gn_world_set_progress(c->world, NULL, NULL);
 	gn_coll_free(c->barrier);

@@ -32,6 +32,7 @@ struct gn_comm_options {
 	const char *tuning;    /* file of gannet tune, on rank 0; NULL: where tuning.h says; "none" */
 	const struct gn_cost *cost; /* instead of a table's, alike on all ranks; NULL: the table's. Not kept. */
 	int rails;	       /* network devices to use side by side at most; 0: all equal ones, see rails.h */
+	int strict;	       /* what lanes_check.h warns of is an error; alike on all ranks */
 	const char *progress;  /* "caller" (NULL), or "thread"; each rank as it likes */
 };
 
@@ -114,7 +115,7 @@ void gn_coll_describe(const struct gn_coll *coll, struct gn_coll_info *out);
 enum gn_coll_source {
 	GN_COLL_GUESSED,  /* costs are a guess from devices and link rates */
 	GN_COLL_MEASURED, /* gannet tune measured the costs, and the schedule is simulated with them */
-	GN_COLL_TRIED	  /* and timed this algorithm on a length near this one, or shorter: the simulation is scaled by that */
+	GN_COLL_TRIED	  /* and timed this algorithm on a quarter of this length to four times it: the simulation is scaled by that */
 };
 struct gn_coll_forecast {
 	double seconds;	    /* when nothing else is under way */
@@ -132,6 +133,7 @@ enum gn_status gn_coll_test(struct gn_coll *coll, int *done, struct gn_err *err)
  * Neither makes progress nor finds failures. */
 int gn_coll_done(const struct gn_coll *coll);
 enum gn_status gn_coll_wait(struct gn_coll *coll, struct gn_err *err);
+/* Local, but in the same order on all ranks, also as to gn_coll_prepare. NULL is fine. */
 void gn_coll_free(struct gn_coll *coll);
 /* Prepare, start, wait, free. */
 enum gn_status gn_comm_run(struct gn_comm *c, const struct gn_coll_args *args, struct gn_err *err);

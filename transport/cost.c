@@ -3,21 +3,24 @@
 #include <math.h>
 #include <string.h>
 
+/* Lengths that were tried are so far apart. */
+#define TRIALS_APART 4
+
 /* Round numbers for kinds of transports, as published for hardware of about 2015 to 2025; gannet tune knows better. */
 struct kind {
 	const char *lane; /* the first that occurs decides */
 	double latency_s, overhead_s, bytes_per_s, share; /* share of the link rate that payload gets */
-	double eager_bytes;
+	double eager_bytes, connect_s; /* rc: a queue pair is made and taken through its states; dc, ud: an address */
 };
 
 static const struct kind kinds[] = {
-	{"rc_", 1.5e-6, 0.3e-6, 0, 0.95, 8192},
-	{"dc_", 1.5e-6, 0.3e-6, 0, 0.95, 8192},
-	{"ud_", 2.5e-6, 0.5e-6, 0, 0.80, 8192},
-	{"tcp/", 15e-6, 4e-6, 0, 0.94, 65536},
-	{"posix/", 0.3e-6, 0.2e-6, 6e9, 0, 8192},
-	{"sysv/", 0.3e-6, 0.2e-6, 6e9, 0, 8192},
-	{"cma/", 0.5e-6, 0.3e-6, 6e9, 0, 8192},
+	{"rc_", 1.5e-6, 0.3e-6, 0, 0.95, 8192, 1e-3},
+	{"dc_", 1.5e-6, 0.3e-6, 0, 0.95, 8192, 1e-4},
+	{"ud_", 2.5e-6, 0.5e-6, 0, 0.80, 8192, 1e-4},
+	{"tcp/", 15e-6, 4e-6, 0, 0.94, 65536, 3e-4},
+	{"posix/", 0.3e-6, 0.2e-6, 6e9, 0, 8192, 5e-5},
+	{"sysv/", 0.3e-6, 0.2e-6, 6e9, 0, 8192, 5e-5},
+	{"cma/", 0.5e-6, 0.3e-6, 6e9, 0, 8192, 5e-5},
 };
 
 static const struct kind *kind_of(const char *lanes)
@@ -47,7 +50,7 @@ static void guess_path(const struct gn_devices *devices, const char *lanes, stru
 	const struct kind *k = kind_of(lanes);
 	double gbit = link_gbit(devices, lanes);
 
-	*out = (struct gn_cost_path){.path = {.count = 1, .eager_bytes = k->eager_bytes}};
+	*out = (struct gn_cost_path){.path = {.count = 1, .eager_bytes = k->eager_bytes}, .connect_s = k->connect_s};
 	out->path.ranges[0] = (struct gn_sim_range){0, k->latency_s, 0, k->overhead_s, k->overhead_s};
 	/* without a word from the kernel: shared memory's own rate, or a plain gigabit */
 	out->bytes_per_s = k->share > 0 ? (gbit > 0 ? gbit : 1) * 1e9 / 8 * k->share : k->bytes_per_s;
@@ -55,6 +58,11 @@ static void guess_path(const struct gn_devices *devices, const char *lanes, stru
 	if (k == &kinds[3])
 		out->bytes_per_s = fmin(out->bytes_per_s, 3e9);
 	strncpy(out->lanes, lanes, sizeof out->lanes - 1);
+}
+
+double gn_cost_connect_s(const char *lanes)
+{
+	return kind_of(lanes)->connect_s;
 }
 
 void gn_cost_guess(const struct gn_devices *devices, const char *node_lanes, const char *link_lanes, struct gn_cost *out)
@@ -109,6 +117,35 @@ const struct gn_cost_pick *gn_cost_pick(const struct gn_cost *c, double bytes)
 		best = &c->picks[i];
 	}
 	return best;
+}
+
+const struct gn_cost_pick *gn_cost_trial(const struct gn_cost *c, const char *algorithm, double bytes, int *near)
+{
+	const struct gn_cost_pick *best = NULL;
+	double distance = INFINITY;
+
+	for (int i = 0; i < c->pick_count; i++) {
+		double ratio = fmax(bytes / c->picks[i].bytes, c->picks[i].bytes / bytes);
+
+		if (!(c->picks[i].seconds > 0) || strcmp(c->picks[i].algorithm, algorithm) != 0 || ratio >= distance)
+			continue;
+		distance = ratio;
+		best = &c->picks[i];
+	}
+	*near = distance <= TRIALS_APART;
+	return best;
+}
+
+void gn_cost_use_at(struct gn_cost *c, int nodes)
+{
+	double ratio = c->tuned_nodes > nodes ? (double)c->tuned_nodes / nodes : (double)nodes / (c->tuned_nodes ? c->tuned_nodes : nodes);
+
+	if (!c->tuned_nodes || c->tuned_nodes == nodes)
+		return;
+	if (ratio > GN_COST_NODES_APART)
+		c->pick_count = 0;
+	for (int i = 0; i < c->pick_count; i++)
+		c->picks[i].seconds = 0;
 }
 
 static int sensible(double value, double least, double most)

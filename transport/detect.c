@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define AZURE_NODE "AZ_BATCH_MASTER_NODE"
 #define ADVICE_SRUN "start it with 'srun --mpi=pmix'"
 
 struct probe {
@@ -62,6 +63,22 @@ static enum gn_status claim_pair(const struct probe *p, const char *rank_name, c
 	return GN_OK;
 }
 
+/* What torchrun says of this host. */
+static enum gn_status claim_local(const struct probe *p)
+{
+	struct gn_detect *d = p->d;
+	int has_rank, has_size;
+	enum gn_status status;
+
+	d->local_rank = d->local_size = -1;
+	status = number(p, "LOCAL_RANK", 0, &d->local_rank, &has_rank);
+	if (!status)
+		status = number(p, "LOCAL_WORLD_SIZE", 1, &d->local_size, &has_size);
+	if (!status && has_rank && has_size && d->local_rank >= d->local_size)
+		return gn_err_set(p->err, GN_ERR_USAGE, "LOCAL_RANK=%d is not below LOCAL_WORLD_SIZE=%d", d->local_rank, d->local_size);
+	return status;
+}
+
 /* How many tasks the Slurm step that we are in was asked for: 0 when we are in none. The batch script itself is a step
  * without SLURM_STEP_ID; its SLURM_NTASKS speaks of steps to come. */
 static enum gn_status slurm_tasks(const struct probe *p, int *tasks, const char **name)
@@ -116,14 +133,40 @@ static enum gn_status from_pmix(const struct probe *p)
 	return GN_OK;
 }
 
+/* Azure Batch's word for where the first node listens, "host:port". *found is 0 when it says nothing. */
+static enum gn_status azure_node(const struct probe *p, struct gn_detect *d, int *found)
+{
+	const char *text = look(p, AZURE_NODE), *colon = text ? strrchr(text, ':') : NULL;
+	size_t len = colon ? (size_t)(colon - text) : 0;
+	int64_t port;
+
+	*found = text != NULL;
+	if (!text)
+		return GN_OK;
+	/* an IPv6 address */
+	if (len > 2 && text[0] == '[' && text[len - 1] == ']') {
+		text++;
+		len -= 2;
+	}
+	if (!len || len >= sizeof d->address || gn_parse_int(colon + 1, &port, NULL) || port < 1 || port > 65535)
+		return gn_err_set(p->err, GN_ERR_USAGE, AZURE_NODE "=%.80s is not HOST:PORT; correct it, or set MASTER_ADDR and MASTER_PORT",
+				  look(p, AZURE_NODE));
+	memcpy(d->address, text, len);
+	d->address[len] = 0;
+	d->port = (int)port;
+	return GN_OK;
+}
+
 /* Where rank 0 listens. Under torchrun MASTER_PORT belongs to the agent's own store, so the next one is ours. */
 static enum gn_status meeting_point(const struct probe *p)
 {
 	const char *address = look(p, "MASTER_ADDR"), *agent = look(p, "TORCHELASTIC_USE_AGENT_STORE");
-	int port, found;
+	int port, found, azure = 0;
 	enum gn_status status = number(p, "MASTER_PORT", 1, &port, &found);
 
-	if (status)
+	if (!status && !address && !found)
+		status = azure_node(p, p->d, &azure);
+	if (status || azure)
 		return status;
 	if (!address || !found)
 		return gn_err_set(p->err, GN_ERR_USAGE, "%s=%d but %s is not set: say where rank 0 listens, or %s",
@@ -155,6 +198,25 @@ static enum gn_status from_environment(const struct probe *p, const char *slurm_
 	return d->size > 1 ? meeting_point(p) : GN_OK;
 }
 
+/* A job of several tasks or nodes, outside of its steps: one process is what some scripts want, and a forgotten srun. */
+static void note_job(const struct probe *p)
+{
+	static const char *const names[] = {"SLURM_NTASKS", "SLURM_NNODES"};
+	struct gn_detect *d = p->d;
+
+	if (!look(p, "SLURM_JOB_ID") || look(p, "SLURM_STEP_ID") || look(p, "SLURM_STEPID"))
+		return;
+	for (size_t i = 0; i < sizeof names / sizeof *names && !d->job_name; i++) {
+		const char *text = look(p, names[i]);
+		int64_t value;
+
+		if (text && !gn_parse_int(text, &value, NULL) && value > 1 && value <= INT_MAX) {
+			d->job_name = names[i];
+			d->job_count = (int)value;
+		}
+	}
+}
+
 static enum gn_status from_nothing(const struct probe *p, const char *slurm_name, int tasks)
 {
 	int size, found;
@@ -172,6 +234,7 @@ static enum gn_status from_nothing(const struct probe *p, const char *slurm_name
 				  "or gannet launch", size, ADVICE_SRUN);
 	p->d->source = GN_DETECT_ALONE;
 	p->d->size = 1;
+	note_job(p);
 	return GN_OK;
 }
 
@@ -187,6 +250,8 @@ enum gn_status gn_detect(gn_detect_lookup lookup, void *context, struct gn_detec
 		status = claim_pair(&p, "RANK", "WORLD_SIZE", &torch);
 	if (!status)
 		status = claim_pair(&p, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", &ompi);
+	if (!status)
+		status = claim_local(&p);
 	if (!status)
 		status = gn_detect_confirm(&d, d.size_count ? d.sizes[0].name : "", d.ranks[0].value, d.sizes[0].value, err);
 	if (status)
@@ -217,5 +282,17 @@ enum gn_status gn_detect_confirm(const struct gn_detect *d, const char *who, int
 			return gn_err_set(err, GN_ERR_USAGE,
 					  "%s says this is rank %d but %s=%d: unset the one that is wrong", who, rank,
 					  d->ranks[i].name, d->ranks[i].value);
+	return GN_OK;
+}
+
+enum gn_status gn_detect_confirm_local(const struct gn_detect *d, const char *host, int rank, int local_rank, int local_size,
+				       struct gn_err *err)
+{
+	if (d->local_rank >= 0 && d->local_rank != local_rank)
+		return gn_err_set(err, GN_ERR_USAGE, "LOCAL_RANK=%d but rank %d is number %d, from 0, of the %d ranks on %s: unset or correct it",
+				  d->local_rank, rank, local_rank, local_size, host);
+	if (d->local_size >= 0 && d->local_size != local_size)
+		return gn_err_set(err, GN_ERR_USAGE, "LOCAL_WORLD_SIZE=%d but there are %d ranks on %s, of which rank %d is one: unset or "
+				  "correct it", d->local_size, local_size, host, rank);
 	return GN_OK;
 }

@@ -234,8 +234,7 @@ void gn_devices_release(struct gn_devices *d)
 	*d = (struct gn_devices){0};
 }
 
-/* Does the list of lanes name this device, as "tcp/eth0" or "rc_verbs/mlx5_0:1"? */
-static int lanes_name(const char *lanes, const char *device)
+int gn_devices_in_lanes(const char *lanes, const char *device)
 {
 	size_t len = strlen(device);
 
@@ -258,7 +257,7 @@ void gn_devices_describe(const struct gn_devices *d, const char *lanes, struct g
 	size_t before = out->len;
 
 	for (int i = 0; i < d->count; i++)
-		if (lanes_name(lanes, d->items[i].name)) {
+		if (gn_devices_in_lanes(lanes, d->items[i].name)) {
 			gn_strbuf_puts(out, out->len > before ? ", " : "");
 			describe_one(&d->items[i], out);
 		}
@@ -271,7 +270,7 @@ void gn_devices_describe(const struct gn_devices *d, const char *lanes, struct g
 	if (out->len == before)
 		gn_strbuf_puts(out, "no device");
 	for (int i = 0; i < d->count; i++)
-		if (d->items[i].up && d->items[i].hardware && !lanes_name(lanes, d->items[i].name))
+		if (d->items[i].up && d->items[i].hardware && !gn_devices_in_lanes(lanes, d->items[i].name))
 			gn_strbuf_printf(out, "; %s is up and unused", d->items[i].name);
 }
 

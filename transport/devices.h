@@ -36,6 +36,8 @@ struct gn_devices {
 enum gn_status gn_devices_read(const char *root, struct gn_devices *out, struct gn_err *err);
 void gn_devices_release(struct gn_devices *d);
 
+/* Does the list of lanes name this device, as "tcp/eth0" or "rc_verbs/mlx5_0:1"? */
+int gn_devices_in_lanes(const char *lanes, const char *device);
 /* Appends "eth0 at 10 Gb/s, posix, cma; mlx5_0 is up and unused" for lanes such as "tcp/eth0 posix/memory cma/memory"
  * (gn_fabric_lanes). */
 void gn_devices_describe(const struct gn_devices *d, const char *lanes, struct gn_strbuf *out);

@@ -17,6 +17,8 @@
 #define TELL_AGAIN_NS 60000000000u
 #define WINDOW_NS 10000000000u
 #define LINES_PER_WINDOW 8
+/* Without a descriptor for whoever comes, a listener stays readable: it is left alone for so long. */
+#define FULL_NS 100000000u
 
 struct waiting {
 	int fd;
@@ -35,7 +37,7 @@ struct known {
 };
 
 struct gn_door {
-	int listener;
+	int listener, port;
 	enum gn_handshake_purpose purpose;
 	struct gn_secret secret;
 	struct gn_log *log;
@@ -46,6 +48,7 @@ struct gn_door {
 	uint64_t window_ns;
 	int lines;
 	unsigned long untold;
+	uint64_t full_until_ns, told_full_ns;
 };
 
 static struct known *find_known(struct gn_door *d, const char *address)
@@ -63,6 +66,8 @@ static struct known *find_known(struct gn_door *d, const char *address)
 
 static void tell(struct gn_door *d, const char *address, enum gn_handshake_result why)
 {
+	static const char *const names[] = {[GN_HANDSHAKE_MEETING] = "meeting point", [GN_HANDSHAKE_WATCH] = "heartbeat",
+					    [GN_HANDSHAKE_TREE] = "exchange between ranks"};
 	struct known *k = find_known(d, address);
 	uint64_t now = gn_clock_ns();
 	char more[64] = "";
@@ -80,8 +85,8 @@ static void tell(struct gn_door *d, const char *address, enum gn_handshake_resul
 	k->told_ns = now;
 	k->untold = 0;
 	d->lines++;
-	gn_log_warn(d->log, "refused a connection from %s to the %s: %s%s; the job goes on", address,
-		    d->purpose == GN_HANDSHAKE_MEETING ? "meeting point" : "watch", gn_handshake_text(why), more);
+	gn_log_warn(d->log, "refused a connection from %s to the %s, port %d: %s%s; the job goes on", address,
+		    names[d->purpose], d->port, gn_handshake_text(why), more);
 }
 
 static void forget(struct gn_door *d, int i)
@@ -97,7 +102,7 @@ static void drop(struct gn_door *d, int i, enum gn_handshake_result why)
 	forget(d, i);
 }
 
-enum gn_status gn_door_open(int *port, enum gn_handshake_purpose purpose, const struct gn_secret *secret,
+enum gn_status gn_door_open(const char *address, int *port, enum gn_handshake_purpose purpose, const struct gn_secret *secret,
 			    struct gn_log *log, struct gn_door **out, struct gn_err *err)
 {
 	struct gn_door *d = calloc(1, sizeof *d);
@@ -108,12 +113,13 @@ enum gn_status gn_door_open(int *port, enum gn_handshake_purpose purpose, const 
 	d->purpose = purpose;
 	d->secret = *secret;
 	d->log = log;
-	status = gn_net_listen(port, &d->listener, err);
+	status = gn_net_listen(address, port, &d->listener, err);
 	if (status) {
 		gn_secret_wipe(&d->secret);
 		free(d);
 		return status;
 	}
+	d->port = *port;
 	*out = d;
 	return GN_OK;
 }
@@ -131,7 +137,7 @@ void gn_door_close(struct gn_door *d)
 
 int gn_door_poll(const struct gn_door *d, struct pollfd *p)
 {
-	p[0] = (struct pollfd){.fd = d->listener, .events = POLLIN};
+	p[0] = (struct pollfd){.fd = gn_clock_ns() < d->full_until_ns ? -1 : d->listener, .events = POLLIN};
 	for (int i = 0; i < d->count; i++)
 		p[i + 1] = (struct pollfd){.fd = d->waiting[i].fd, .events = POLLIN};
 	return d->count + 1;
@@ -183,12 +189,33 @@ static void greet(struct gn_door *d, int fd)
 	d->count++;
 }
 
+static void be_full(struct gn_door *d, int failure)
+{
+	uint64_t now = gn_clock_ns();
+
+	d->full_until_ns = now + FULL_NS;
+	if (d->told_full_ns && now - d->told_full_ns < TELL_AGAIN_NS)
+		return;
+	d->told_full_ns = now;
+	gn_log_warn(d->log, "cannot take a connection to port %d, and tries again: %s%s", d->port, strerror(failure),
+		    failure == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
+}
+
 static void let_in(struct gn_door *d)
 {
 	int fd;
 
-	for (int i = 0; i < GN_DOOR_WAITING_MAX && make_room(d) && (fd = gn_net_accept(d->listener)) >= 0; i++)
-		greet(d, fd);
+	if (gn_clock_ns() < d->full_until_ns)
+		return;
+	for (int i = 0; i < GN_DOOR_WAITING_MAX && make_room(d); i++) {
+		fd = gn_net_accept(d->listener);
+		if (fd >= 0)
+			greet(d, fd);
+		else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			be_full(d, errno);
+		if (fd < 0)
+			return;
+	}
 }
 
 /* 1: it is a guest, and no longer waits. 0: it goes on waiting. -1: it was dropped. */

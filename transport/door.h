@@ -25,8 +25,8 @@ struct gn_door_guest {
 	uint32_t rank, size; /* what it says; proved is only that it knows the secret */
 };
 
-/* *port is the wanted port, or 0 for any, and receives the real one. secret is copied; log (borrowed) may be NULL. */
-enum gn_status gn_door_open(int *port, enum gn_handshake_purpose purpose, const struct gn_secret *secret,
+/* address, port: see gn_net_listen(). secret is copied; log (borrowed) may be NULL. */
+enum gn_status gn_door_open(const char *address, int *port, enum gn_handshake_purpose purpose, const struct gn_secret *secret,
 			    struct gn_log *log, struct gn_door **out, struct gn_err *err);
 /* Sends away who still waits. NULL is fine. */
 void gn_door_close(struct gn_door *d);

@@ -1,8 +1,10 @@
 #include "transport/fabric_internal.h"
 
 #include "src/base/clock.h"
+#include "transport/devices.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -15,7 +17,7 @@
 #define STILL_NS 3500000000u
 /* What UCX does about a connection's end takes a few calls of progress. */
 #define ENDING_NS 100000000u
-/* Progress calls after the last message in parts during which all rails are still looked at each time: what was handed to
+/* Progress calls after the last message by a rail during which it is still looked at each time: what was handed to
  * the transport may not be on the wire yet. Later every QUIET_TURN-th call does, for errors. */
 #define QUIET_CALLS 4096
 #define QUIET_TURN 16
@@ -29,7 +31,6 @@ static enum gn_status allocate(struct gn_world *world, struct gn_fabric **out, s
 	f->world = world;
 	f->rail_count = 1;
 	f->event_fd = -1;
-	f->stripe_bytes = SIZE_MAX;
 	*out = f;
 	return GN_OK;
 }
@@ -37,7 +38,7 @@ static enum gn_status allocate(struct gn_world *world, struct gn_fabric **out, s
 /* Shared memory and loopback are the first rail's business. */
 static const char *tls_of_rail(const char *tls, const struct gn_rails *rails, int rail)
 {
-	if (tls || !rail)
+	if (*tls != '^' || getenv("UCX_TLS") || !rail)
 		return tls;
 	return strchr(rails->items[rail].network, '/') ? "tcp" : "ib";
 }
@@ -47,10 +48,8 @@ static enum gn_status open_rails(struct gn_fabric *f, const char *tls, const str
 	int size = gn_world_size(f->world), here = gn_world_node_of(f->world, gn_world_rank(f->world));
 	enum gn_status status = GN_OK;
 
-	if (rails->count > 1) {
+	if (rails->count > 1)
 		f->rail_count = rails->count;
-		f->stripe_bytes = GN_STRIPE_BYTES;
-	}
 	for (int i = 0; i < f->rail_count && !status; i++) {
 		struct gn_fabric_rail *r = &f->rails[i];
 
@@ -82,10 +81,35 @@ static enum gn_status join_events(struct gn_fabric *f, struct gn_err *err)
 	return GN_OK;
 }
 
+/* What UCX says of a missing device does not say which host lacks it. */
+static enum gn_status need_rdma(const struct gn_world *world, const char *transport, struct gn_err *err)
+{
+	struct gn_devices devices = {0};
+	struct gn_strbuf names;
+	int found = 0;
+
+	if (getenv("UCX_TLS") || (strcmp(transport, "rc") && strcmp(transport, "ud")) || gn_devices_read("/sys", &devices, NULL))
+		return GN_OK;
+	gn_strbuf_init(&names);
+	for (int i = 0; i < devices.count; i++) {
+		const struct gn_net_device *d = &devices.items[i];
+
+		found |= d->up && (d->kind == GN_DEVICE_RDMA || d->kind == GN_DEVICE_SOFT_RDMA);
+		gn_strbuf_printf(&names, "%s%s%s", names.len ? ", " : "", d->name, d->up ? "" : " (down)");
+	}
+	if (!found)
+		gn_err_set(err, GN_ERR_FAILED, "no way to reach others by %s: %s has no RDMA device that is up; it has %s", transport,
+			   gn_world_host_of(world, gn_world_rank(world)), names.len ? gn_strbuf_text(&names) : "no network device");
+	gn_strbuf_release(&names);
+	gn_devices_release(&devices);
+	return found ? GN_OK : GN_ERR_FAILED;
+}
+
 enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, int rails, struct gn_fabric **out,
 				struct gn_err *err)
 {
 	struct gn_rails agreed = {0};
+	char place[GN_FABRIC_TLS_MAX];
 	const char *tls = NULL;
 	struct gn_fabric *f = NULL;
 	enum gn_status status = allocate(world, &f, err);
@@ -94,8 +118,12 @@ enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, i
 		return status;
 	status = gn_world_key(world, "gannet message tags", &f->tag_key, sizeof f->tag_key, err);
 	if (!status)
-		status = gn_fabric_tls(transport, &tls, err);
+		status = gn_fabric_tls(transport, place, &tls, err);
 	f->shm_allowed = gn_fabric_tls_has_shm(tls);
+	if (!getenv("UCX_TLS"))
+		snprintf(f->transport, sizeof f->transport, "%s", transport);
+	if (!status)
+		status = need_rdma(world, transport, err);
 	if (!status)
 		status = gn_rails_agree(world, tls, rails, &agreed, err);
 	if (!status)
@@ -104,6 +132,8 @@ enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, i
 		status = join_events(f, err);
 	if (!status)
 		status = gn_fabric_exchange_addresses(f, err);
+	if (!status && f->rail_count > 1)
+		status = gn_fabric_probe(f, err);
 	if (status) {
 		gn_fabric_destroy(f);
 		return status;
@@ -127,31 +157,38 @@ void gn_fabric_destroy(struct gn_fabric *f)
 		close(f->event_fd);
 	gn_fabric_free_stripes(f);
 	gn_told_release(&f->told);
+	free(f->homes);
+	free(f->groups);
 	free(f);
 }
 
 enum gn_status gn_fabric_connect(struct gn_fabric *f, int rank, struct gn_err *err)
 {
-	int rails = f->rails[0].ends[rank].same_node ? 1 : f->rail_count;
+	uint8_t ways[GN_RAILS_MAX];
+	int count = gn_fabric_ways(f, rank, ways), here = gn_world_rank(f->world);
 	enum gn_status status = GN_OK;
 
-	for (int i = 0; i < rails && !status; i++)
-		status = gn_fabric_rail_connect(&f->rails[i], rank, err);
+	if (!count)
+		return gn_err_set(err, GN_ERR_FAILED, "rank %d on %s reaches rank %d on %s by none of %d network devices: their first goes "
+				  "with the other's first, in order; UCX_NET_DEVICES says which to use, and --rails how many", here,
+				  gn_world_host_of(f->world, here), rank, gn_world_host_of(f->world, rank), f->rail_count);
+	for (int i = 0; i < count && !status; i++)
+		status = gn_fabric_rail_connect(&f->rails[ways[i]], rank, err);
 	return status;
 }
 
 static unsigned progress_others(struct gn_fabric *f)
 {
+	int all = ++f->turn % QUIET_TURN == 0;
 	unsigned events = 0;
 
-	if (f->striped)
-		f->quiet = 0;
-	else if (f->quiet < QUIET_CALLS)
-		f->quiet++;
-	else if (++f->turn % QUIET_TURN)
-		return 0;
-	for (int i = 1; i < f->rail_count; i++)
-		events += ucp_worker_progress(f->rails[i].worker);
+	for (int i = 1; i < f->rail_count; i++) {
+		struct gn_fabric_rail *r = &f->rails[i];
+
+		r->quiet = r->parts ? 0 : r->quiet + (r->quiet < QUIET_CALLS);
+		if (all || r->quiet < QUIET_CALLS)
+			events += ucp_worker_progress(r->worker);
+	}
 	return events;
 }
 
@@ -177,7 +214,8 @@ int gn_fabric_arm(struct gn_fabric *f)
 	for (int i = 0; i < f->rail_count && armed; i++)
 		armed = ucp_worker_arm(f->rails[i].worker) == UCS_OK;
 	/* whatever ends the sleep, all rails are looked at next */
-	f->quiet = 0;
+	for (int i = 0; i < f->rail_count; i++)
+		f->rails[i].quiet = 0;
 	return armed;
 }
 
@@ -201,6 +239,13 @@ void gn_fabric_note_end(struct gn_fabric_end *e, ucs_status_t rc)
 {
 	struct gn_fabric *f = e->rail->fabric;
 
+	if (f->probing) {
+		f->probe_failed |= 1u << (e->rail - f->rails);
+		return;
+	}
+	/* one that was dropped may end any time */
+	if (f->groups && !e->ep)
+		return;
 	f->ended_ns = gn_clock_ns();
 	if (f->broken)
 		return;
@@ -240,14 +285,9 @@ enum gn_status gn_fabric_check(const struct gn_fabric *f, uint64_t after_ns, str
 
 void gn_fabric_traffic(const struct gn_fabric *f, struct gn_fabric_traffic *out)
 {
-	uint64_t in_parts = 0, first;
-
 	*out = f->traffic;
 	for (int i = 0; i < f->rail_count; i++)
-		in_parts += out->rail_bytes[i] = f->rails[i].sent_bytes;
-	/* everything to other nodes that was not cut */
-	first = f->traffic.other_node_bytes - in_parts;
-	out->rail_bytes[0] += first;
+		out->rail_bytes[i] = f->rail_count > 1 ? f->rails[i].sent_bytes : f->traffic.other_node_bytes;
 }
 
 int gn_fabric_rails(const struct gn_fabric *f)

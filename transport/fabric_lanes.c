@@ -5,17 +5,20 @@
 #include <string.h>
 #include <uct/api/uct.h>
 
-/* with_gpus: where UCX has been built for them; where not, it would complain. */
+/* SysV segments can be attached by the user's group (UCX 1.13 makes them with mode 0660), posix ones, whose names are gone at once,
+ * by whoever may trace the process. */
 static const struct {
-	const char *name, *tls, *with_gpus;
+	const char *name, *tls;
+	int with_others; /* what memory of GPUs takes, and modules for shared memory: where they are not, UCX would complain */
 } transports[] = {
-	{"tcp", "tcp,self", "tcp,self,cuda"}, {"shm", "sm,self", "sm,self,cuda"}, {"rc", "rc,ud,self", "rc,ud,self,cuda"},
-	{"ud", "ud,self", "ud,self,cuda"},
+	{"auto", "^sysv", 0}, {"net", "^sm", 0}, {"tcp", "tcp,self", 1}, {"shm", "posix,cma,self", 1}, {"rc", "rc,dc,ud,self", 1},
+	{"ud", "ud,self", 1},
 };
 
-static int has_gpus(void)
+/* with_devices: not only built in, but to be used here. */
+static int has_component(const char *name, int with_devices)
 {
-	uct_component_attr_t attr = {.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME};
+	uct_component_attr_t attr = {.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME | UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT};
 	uct_component_h *all;
 	unsigned count;
 	int found = 0;
@@ -23,21 +26,29 @@ static int has_gpus(void)
 	if (uct_query_components(&all, &count) != UCS_OK)
 		return 0;
 	for (unsigned i = 0; i < count; i++)
-		found |= uct_component_query(all[i], &attr) == UCS_OK && !strncmp(attr.name, "cuda", 4);
+		found |= uct_component_query(all[i], &attr) == UCS_OK && !strncmp(attr.name, name, strlen(name)) &&
+			 (!with_devices || attr.md_resource_count);
 	uct_release_component_list(all);
 	return found;
 }
 
-enum gn_status gn_fabric_tls(const char *transport, const char **tls, struct gn_err *err)
+enum gn_status gn_fabric_tls(const char *transport, char place[GN_FABRIC_TLS_MAX], const char **tls, struct gn_err *err)
 {
+	int shm = !strcmp(transport, "shm");
+
 	*tls = getenv("UCX_TLS");
-	if (*tls || !strcmp(transport, "auto"))
+	if (*tls)
 		return GN_OK;
-	for (size_t i = 0; i < sizeof transports / sizeof *transports; i++)
-		if (!strcmp(transports[i].name, transport)) {
-			*tls = has_gpus() ? transports[i].with_gpus : transports[i].tls;
-			return GN_OK;
-		}
+	for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {
+		int more = transports[i].with_others;
+
+		if (strcmp(transports[i].name, transport))
+			continue;
+		snprintf(place, GN_FABRIC_TLS_MAX, "%s%s%s%s", transports[i].tls, more && has_component("cuda", 0) ? ",cuda" : "",
+			 shm && has_component("xpmem", 1) ? ",xpmem" : "", shm && has_component("knem", 1) ? ",knem" : "");
+		*tls = place;
+		return GN_OK;
+	}
 	return gn_err_set(err, GN_ERR_USAGE, "no transport '%s': auto, tcp, shm, rc or ud", transport);
 }
 
@@ -63,8 +74,12 @@ static int lets_in(const char *tls, const char *const *words, size_t count)
 
 int gn_fabric_tls_has_shm(const char *tls)
 {
-	static const char *const words[] = {"all", "sm", "shm", "posix", "sysv", "cma", "mm", "knem", "xpmem"};
+	static const char *const words[] = {"all", "sm", "shm", "mm", "posix", "sysv", "cma", "knem", "xpmem"};
+	static const char *const sysv[] = {"all", "sm", "shm", "mm", "sysv"};
 
+	/* what is left when some are kept out: one of both carries messages */
+	if (tls && *tls == '^')
+		return lets_in(tls, words, 5) || lets_in(tls, sysv, 5);
 	return lets_in(tls, words, sizeof words / sizeof *words);
 }
 
@@ -81,6 +96,35 @@ int gn_fabric_tls_has_rdma(const char *tls)
 					    "ud_verbs", "ud_mlx5", "dc", "dc_x", "dc_mlx5"};
 
 	return lets_in(tls, words, sizeof words / sizeof *words);
+}
+
+/* Does one of the lanes, "rc_mlx5/mlx5_0:1 tcp/eth0", begin so? */
+static int has_lane(const char *lanes, const char *const *begins, size_t count)
+{
+	for (const char *at = lanes; *at; at += *at == ' ') {
+		for (size_t i = 0; i < count; i++)
+			if (!strncmp(at, begins[i], strlen(begins[i])))
+				return 1;
+		at += strcspn(at, " ");
+	}
+	return 0;
+}
+
+int gn_fabric_lanes_fit(const char *lanes, const char *transport)
+{
+	static const char *const rc[] = {"rc_", "dc_"}, *const ud[] = {"ud_"}, *const tcp[] = {"tcp/"};
+	static const char *const memory[] = {"posix/", "sysv/", "cma/", "knem/", "xpmem/"};
+	int connected = has_lane(lanes, rc, 2), datagrams = has_lane(lanes, ud, 1), sockets = has_lane(lanes, tcp, 1);
+
+	if (!connected && !datagrams && !sockets && !has_lane(lanes, memory, 5))
+		return 1;
+	if (!strcmp(transport, "rc"))
+		return connected && !sockets;
+	if (!strcmp(transport, "ud"))
+		return datagrams && !connected && !sockets;
+	if (!strcmp(transport, "tcp"))
+		return sockets && !connected && !datagrams;
+	return strcmp(transport, "shm") || (!sockets && !connected && !datagrams);
 }
 
 /* UCX 1.13 tells an endpoint's lanes only as text: "#  lane[0]:  1:tcp/eth0.0 md[1] ...". */
@@ -119,14 +163,12 @@ void gn_fabric_lanes(const struct gn_fabric *f, int rank, struct gn_strbuf *out)
 
 int gn_fabric_end_is_shm(const struct gn_fabric_end *e)
 {
-	static const char *const others[] = {"tcp/", "rc_", "ud_", "dc_"};
 	struct gn_strbuf lanes;
-	int shm = 1;
+	int shm;
 
 	gn_strbuf_init(&lanes);
 	gn_fabric_end_lanes(e, 0, &lanes);
-	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-		shm &= !strstr(gn_strbuf_text(&lanes), others[i]);
+	shm = gn_fabric_lanes_fit(gn_strbuf_text(&lanes), "shm");
 	gn_strbuf_release(&lanes);
 	return shm;
 }

@@ -2,15 +2,17 @@
 
 #include <stdlib.h>
 
-/* A message in parts: part i by the i-th rail from the first. Sender and receiver cut alike, by tag and length. */
+/* A message between nodes with several rails: one part or more, each by a rail. Sender and receiver cut alike, by sender, tag and
+ * length. */
 struct gn_stripe {
 	struct gn_stripe *next, *next_free;
 	struct gn_fabric *fabric;
 	struct gn_request *request;
-	int first, count, left;
+	int count, left;
 	ucs_status_t status;
 	struct gn_stripe_part {
 		struct gn_stripe *stripe;
+		struct gn_fabric_rail *rail;
 		size_t len;
 		int done;
 	} parts[GN_RAILS_MAX];
@@ -95,13 +97,13 @@ static void finish_part(struct gn_stripe_part *part, ucs_status_t rc)
 	struct gn_request *r = s->request;
 
 	part->done = 1;
+	part->rail->parts--;
 	if (s->status == UCS_OK)
 		s->status = rc;
 	if (--s->left)
 		return;
 	s->next_free = s->fabric->free_stripes;
 	s->fabric->free_stripes = s;
-	s->fabric->striped--;
 	finish(r, s->status);
 }
 
@@ -159,37 +161,52 @@ static int rail_of(uint64_t tag, int rails)
 	return (int)((uint64_t)((uint32_t)tag * 2654435769u) * (uint64_t)rails >> 32);
 }
 
-/* One part for each rail, unless that made them too small. Exactly one of from and into is given. */
-static enum gn_status stripe(struct gn_fabric *f, int rank, uint64_t tag, const char *from, char *into, struct gn_request *r,
+/* By which of count ways, which are rails, a message of fewer parts begins: from the sender's own rail on, where that is left. */
+static int first_way(const struct gn_fabric *f, int sender, uint64_t tag, size_t len_bytes, const uint8_t *ways, int count)
+{
+	const struct gn_fabric_home *h = &f->homes[sender];
+	int home = 0;
+
+	while (home < count && ways[home] != h->rail)
+		home++;
+	return ((home < count ? home : h->rail) + (len_bytes < GN_STRIPE_BYTES ? 0 : rail_of(tag, h->span))) % count;
+}
+
+/* One part for each rail, unless that made them too small. What is sent, or received, may be
+ * nothing, at NULL. */
+static enum gn_status stripe(struct gn_fabric *f, int rank, uint64_t tag, int sends, const char *from, char *into, struct gn_request *r,
 			     struct gn_err *err)
 {
 	size_t most = r->len_bytes < 2 * GN_PART_BYTES ? 1 : r->len_bytes / GN_PART_BYTES, each, at = 0;
-	int rails = f->rail_count, parts = most < (size_t)rails ? (int)most : rails;
-	int first = parts < rails ? rail_of(tag, rails) : 0;
-	struct gn_stripe *s = take_stripe(f);
+	uint8_t ways[GN_RAILS_MAX];
+	int rails = gn_fabric_ways(f, rank, ways), parts = most < (size_t)rails ? (int)most : rails;
+	int first = parts < rails ? first_way(f, sends ? gn_world_rank(f->world) : rank, tag, r->len_bytes, ways, rails) : 0;
+	struct gn_stripe *s = rails ? take_stripe(f) : NULL;
 
 	if (!s) {
 		r->active = 0;
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a message in parts");
+		return rails ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a message in parts")
+			     : gn_err_set(err, GN_ERR_FAILED, "rank %d is reached by no network device", rank);
 	}
-	f->striped++;
 	s->request = r;
 	s->status = UCS_OK;
-	s->first = first;
 	s->left = s->count = parts;
-	for (int i = 0; i < parts; i++)
+	for (int i = 0; i < parts; i++) {
 		s->parts[i].done = 0;
+		s->parts[i].rail = &f->rails[ways[(first + i) % rails]];
+		s->parts[i].rail->parts++;
+	}
 	r->handle = s;
 	/* whole cache lines, and the rest */
 	each = r->len_bytes / (size_t)parts & ~(size_t)63;
 	for (int i = 0; i < parts; i++, at += each) {
-		struct gn_fabric_rail *rail = &f->rails[(first + i) % rails];
+		struct gn_fabric_rail *rail = s->parts[i].rail;
 
 		s->parts[i].len = i < parts - 1 ? each : r->len_bytes - at;
-		if (from)
-			send_part(&rail->ends[rank], tag ^ f->tag_key, from + at, &s->parts[i]);
+		if (sends)
+			send_part(&rail->ends[rank], tag ^ f->tag_key, from ? from + at : NULL, &s->parts[i]);
 		else
-			receive_part(rail, tag ^ f->tag_key, into + at, &s->parts[i]);
+			receive_part(rail, tag ^ f->tag_key, into ? into + at : NULL, &s->parts[i]);
 	}
 	return GN_OK;
 }
@@ -201,14 +218,12 @@ int gn_fabric_waits_by(const struct gn_fabric *f, int rank, const struct gn_requ
 
 	if (f->rail_count == 1 || f->rails[0].ends[rank].same_node || !r->active)
 		return -1;
-	if (r->len_bytes < f->stripe_bytes)
-		return 0;
 	for (int i = 0; i < s->count; i++) {
 		if (s->parts[i].done)
 			continue;
 		if (rail >= 0)
 			return -1;
-		rail = (s->first + i) % f->rail_count;
+		rail = (int)(s->parts[i].rail - f->rails);
 	}
 	return rail;
 }
@@ -257,8 +272,8 @@ enum gn_status gn_fabric_send(struct gn_fabric *f, int rank, uint64_t tag, const
 	*(e->same_node ? &f->traffic.same_node_bytes : &f->traffic.other_node_bytes) += len_bytes;
 	r->len_bytes = len_bytes;
 	r->active = 1;
-	if (len_bytes >= f->stripe_bytes && !e->same_node)
-		return stripe(f, rank, tag, data, NULL, r, err);
+	if (f->rail_count > 1 && !e->same_node)
+		return stripe(f, rank, tag, 1, data, NULL, r, err);
 	return begun(r, ucp_tag_send_nbx(e->ep, data, len_bytes, tag ^ f->tag_key, &param), "sending", err);
 }
 
@@ -276,8 +291,8 @@ enum gn_status gn_fabric_receive(struct gn_fabric *f, int rank, uint64_t tag, vo
 
 	r->len_bytes = len_bytes;
 	r->active = 1;
-	if (len_bytes >= f->stripe_bytes && !f->rails[0].ends[rank].same_node)
-		return stripe(f, rank, tag, NULL, data, r, err);
+	if (f->rail_count > 1 && !f->rails[0].ends[rank].same_node)
+		return stripe(f, rank, tag, 0, NULL, data, r, err);
 	message = ucp_tag_probe_nb(worker, tag ^ f->tag_key, UINT64_MAX, 1, &info);
 	if (message && info.length != len_bytes) {
 		finish(r, UCS_ERR_MESSAGE_TRUNCATED);

@@ -1,23 +1,29 @@
 #include "transport/fabric_internal.h"
 
 #include "src/base/clock.h"
+#include "transport/algo.h"
 
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
+#include <time.h>
 
 /* --- context and worker --- */
 
-/* A setting, unless the environment makes it. */
-static ucs_status_t prefer(ucp_config_t *config, const char *variable, const char *key, int number, const char *unit)
+/* Sets a variable of UCX's tcp transport, UCX_TCP_KEY, unless the environment does. UCX knows it as KEY, from 1.17 on as TCP_KEY: it
+ * warns of a name that it does not know, and goes on without. */
+static ucs_status_t prefer(ucp_config_t *config, const char *variable, int number, const char *unit)
 {
+	unsigned major, minor, release;
 	char value[32];
 
 	if (getenv(variable))
 		return UCS_OK;
+	ucp_get_version(&major, &minor, &release);
 	snprintf(value, sizeof value, "%d%s", number, unit);
-	return ucp_config_modify(config, key, value);
+	return ucp_config_modify(config, variable + strlen(major > 1 || minor >= 17 ? "UCX_" : "UCX_TCP_"), value);
 }
 
 /* UCX warns, on standard output, of settings for a transport that it does not open: of tcp without a network device. */
@@ -46,37 +52,60 @@ static int opens_tcp(const struct gn_fabric_rail *r, const char *tls)
 static ucs_status_t keep_alive(const struct gn_fabric_rail *r, const char *tls, ucp_config_t *config)
 {
 	int limit = gn_world_silent_after_ms(r->fabric->world) / 1000, idle = limit > 9 ? limit / 5 : 1;
-	int probes = limit - 1 - idle > 2 ? limit - 1 - idle : 2;
+	/* the kernel sends 127 probes at most */
+	int rest = limit - 1 - idle, every = 1 + rest / 100, probes = rest / every > 2 ? rest / every : 2;
 	ucs_status_t rc = ucp_config_modify(config, "KEEPALIVE_INTERVAL", "inf");
 
 	if (rc == UCS_OK && !opens_tcp(r, tls))
 		return UCS_OK;
 	if (rc == UCS_OK)
-		rc = prefer(config, "UCX_TCP_KEEPIDLE", "KEEPIDLE", idle, "s");
+		rc = prefer(config, "UCX_TCP_KEEPIDLE", idle, "s");
 	if (rc == UCS_OK)
-		rc = prefer(config, "UCX_TCP_KEEPINTVL", "KEEPINTVL", 1, "s");
-	return rc == UCS_OK ? prefer(config, "UCX_TCP_KEEPCNT", "KEEPCNT", probes, "") : rc;
+		rc = prefer(config, "UCX_TCP_KEEPINTVL", every, "s");
+	if (rc == UCS_OK)
+		rc = prefer(config, "UCX_TCP_KEEPCNT", probes, "");
+	/* a rail that does not reach is found out, which a connection that the kernel goes on trying for two minutes would prevent */
+	return rc == UCS_OK && r->fabric->rail_count > 1 ? prefer(config, "UCX_TCP_CONN_NB", 1, "") : rc;
 }
 
 static ucs_status_t configure(const struct gn_fabric_rail *r, const char *tls, ucp_config_t *config)
 {
 	ucs_status_t rc = keep_alive(r, tls, config);
 
-	if (rc == UCS_OK && tls)
+	if (rc == UCS_OK)
 		rc = ucp_config_modify(config, "TLS", tls);
 	if (rc == UCS_OK && *r->device)
 		rc = ucp_config_modify(config, "NET_DEVICES", r->device);
+	/* dc, which only some adapters have, is named without a look at which these are */
+	if (rc == UCS_OK && !strcmp(r->fabric->transport, "rc") && !getenv("UCX_WARN_INVALID_CONFIG"))
+		rc = ucp_config_modify(config, "WARN_INVALID_CONFIG", "n");
 	/* of messages that ask for it, see send_flags_of() */
 	if (rc == UCS_OK && !getenv("UCX_RNDV_SEND_NBR_THRESH"))
 		rc = ucp_config_modify(config, "RNDV_SEND_NBR_THRESH", "inf");
 	return rc;
 }
 
+/* What UCX shares lies in /dev/shm, of which containers often have 64 MB. By UCX 1.13's defaults. */
+static enum gn_status explain_worker(const char *tls, ucs_status_t rc, struct gn_err *err)
+{
+	enum gn_status status = gn_fabric_fail(err, "opening the fabric's worker", rc);
+	struct statvfs room;
+
+	if ((rc == UCS_ERR_NO_MEMORY || rc == UCS_ERR_NO_RESOURCE) && gn_fabric_tls_has_shm(tls) && !statvfs("/dev/shm", &room))
+		gn_err_prefix(err, "UCX takes 4.4 MB of /dev/shm for each rank, and %.1f of its %.1f MB are free; make it larger (docker "
+			      "run --shm-size, podman too), or set UCX_POSIX_RX_BUFS_GROW=128, with which it takes 1.1 MB",
+			      (double)room.f_bavail * (double)room.f_frsize / 1e6, (double)room.f_blocks * (double)room.f_frsize / 1e6);
+	return status;
+}
+
 enum gn_status gn_fabric_rail_open(struct gn_fabric_rail *r, const char *tls, struct gn_err *err)
 {
 	size_t size = (size_t)gn_world_size(r->fabric->world);
-	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
-			       .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP, .estimated_num_eps = size};
+	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS |
+					     UCP_PARAM_FIELD_ESTIMATED_NUM_PPN,
+			       .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
+			       .estimated_num_eps = (size_t)gn_algorithms_peers((int)size),
+			       .estimated_num_ppn = (size_t)gn_world_local_size(r->fabric->world)};
 	ucp_worker_params_t wp = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
 				  .thread_mode = UCS_THREAD_MODE_SERIALIZED};
 	ucp_config_t *config;
@@ -94,12 +123,12 @@ enum gn_status gn_fabric_rail_open(struct gn_fabric_rail *r, const char *tls, st
 	ucp_config_release(config);
 	if (rc != UCS_OK) {
 		gn_fabric_fail(err, "opening the fabric", rc);
-		return gn_err_prefix(err, "transports '%s'%s%s", tls ? tls : "all", *r->device ? " on " : "", r->device);
+		return gn_err_prefix(err, "transports '%s'%s%s", tls, *r->device ? " on " : "", r->device);
 	}
 	rc = ucp_worker_create(r->context, &wp, &r->worker);
 	if (rc == UCS_OK)
 		rc = ucp_worker_get_efd(r->worker, &r->event_fd);
-	return rc == UCS_OK ? GN_OK : gn_fabric_fail(err, "opening the fabric's worker", rc);
+	return rc == UCS_OK ? GN_OK : explain_worker(tls, rc, err);
 }
 
 int gn_fabric_takes_gpu_memory(const struct gn_fabric *f)
@@ -123,7 +152,7 @@ void gn_fabric_rail_close(struct gn_fabric_rail *r, int forget)
 	free(r->ends);
 }
 
-/* --- addresses: of each rail its length, the address, and zeros up to a multiple of eight bytes --- */
+/* --- addresses: the rank's home; of each rail its length, the address, and zeros up to a multiple of eight bytes --- */
 
 static size_t padded(uint64_t len)
 {
@@ -151,8 +180,15 @@ static enum gn_status take_addresses(struct gn_fabric *f, size_t rank, struct gn
 {
 	const char *from = f->told.items[rank];
 	size_t len = f->told.lens[rank];
-	uint64_t each;
+	uint64_t each, home = 0;
 	int i = 0;
+
+	if (len >= sizeof home) {
+		memcpy(&home, from, sizeof home);
+		from += sizeof home;
+		len -= sizeof home;
+	}
+	f->homes[rank] = (struct gn_fabric_home){(uint8_t)(home % GN_RAILS_MAX), (uint8_t)(home / GN_RAILS_MAX % GN_RAILS_MAX + 1)};
 
 	for (; i < f->rail_count && len >= sizeof each; i++) {
 		memcpy(&each, from, sizeof each);
@@ -170,10 +206,17 @@ static enum gn_status take_addresses(struct gn_fabric *f, size_t rank, struct gn
 
 enum gn_status gn_fabric_exchange_addresses(struct gn_fabric *f, struct gn_err *err)
 {
+	uint64_t home = 0;
 	enum gn_status status = GN_OK;
 	struct gn_strbuf mine;
 
+	f->homes = calloc((size_t)gn_world_size(f->world), sizeof *f->homes);
+	if (!f->homes)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", gn_world_size(f->world));
+	if (f->rail_count > 1)
+		home = (uint64_t)gn_fabric_nearest_rail(f) + GN_RAILS_MAX * (uint64_t)gn_fabric_span(f);
 	gn_strbuf_init(&mine);
+	gn_strbuf_append(&mine, (const char *)&home, sizeof home);
 	for (int i = 0; !status && i < f->rail_count; i++)
 		status = append_address(&f->rails[i], &mine, err);
 	if (!status)
@@ -226,12 +269,45 @@ static void close_quickly(struct gn_fabric_end *e)
 	e->ep = NULL;
 }
 
+/* UCX leaves rc for ud where it expects more endpoints than the transport is allowed, and says nothing. */
+static enum gn_status check_lanes(const struct gn_fabric_end *e, int rank, struct gn_err *err)
+{
+	const struct gn_world *w = e->rail->fabric->world;
+	const char *wanted = e->rail->fabric->transport;
+	enum gn_status status = GN_OK;
+	struct gn_strbuf lanes;
+
+	gn_strbuf_init(&lanes);
+	gn_fabric_end_lanes(e, 0, &lanes);
+	if (!gn_fabric_lanes_fit(gn_strbuf_text(&lanes), wanted))
+		status = gn_err_set(err, GN_ERR_FAILED, "rank %d on %s was to reach rank %d on %s by %s, but UCX takes %s: take away what "
+				    "keeps it from %s (a limit such as UCX_RC_MAX_NUM_EPS, a device that does not offer it), or ask for "
+				    "another transport", gn_world_rank(w), gn_world_host_of(w, gn_world_rank(w)), rank,
+				    gn_world_host_of(w, rank), wanted, gn_strbuf_text(&lanes), wanted);
+	gn_strbuf_release(&lanes);
+	return status;
+}
+
+/* Whoever has just died cannot be reached either: its loss, which is told within moments, is then the reason. */
+static enum gn_status lost_meanwhile(struct gn_world *w, struct gn_err *err)
+{
+	const struct timespec pause = {0, 10000000};
+	enum gn_status status = gn_world_check(w, err);
+
+	for (int i = 0; !status && i < 100; i++) {
+		nanosleep(&pause, NULL);
+		status = gn_world_check(w, err);
+	}
+	return status;
+}
+
 /* UCX 1.13's shared memory has no error handling of its own, so peers of this node that may use it get endpoints without;
  * should such an endpoint turn out to use a network, it is made again with. */
 enum gn_status gn_fabric_rail_connect(struct gn_fabric_rail *r, int rank, struct gn_err *err)
 {
 	struct gn_fabric_end *e = &r->ends[rank];
 	int plain = e->same_node && r->fabric->shm_allowed;
+	enum gn_status lost;
 	ucs_status_t rc;
 
 	if (e->ep)
@@ -244,13 +320,27 @@ enum gn_status gn_fabric_rail_connect(struct gn_fabric_rail *r, int rank, struct
 	if (rc == UCS_OK) {
 		e->send_flags = send_flags_of(e);
 		r->fabric->may_hold |= e->send_flags != 0;
-		return GN_OK;
+		return check_lanes(e, rank, err);
 	}
 	e->ep = NULL;
+	lost = lost_meanwhile(r->fabric->world, err);
+	if (lost)
+		return lost;
 	gn_fabric_fail(err, "no way to reach it with the transports allowed", rc);
 	gn_err_prefix(err, "rank %d on %s%s%s", rank, gn_world_host_of(r->fabric->world, rank), *r->device ? ", by " : "",
 		      r->device);
 	return GN_ERR_FAILED;
+}
+
+void gn_fabric_rail_drop(struct gn_fabric_rail *r, int rank)
+{
+	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
+	void *request = ucp_ep_close_nbx(r->ends[rank].ep, &force);
+
+	/* one that is still being connected over tcp ends when the kernel gives up, which nobody waits for */
+	r->ends[rank].ep = NULL;
+	if (UCS_PTR_IS_PTR(request))
+		ucp_request_free(request);
 }
 
 /* Ends when all the requests are done or the time is over. */

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 /* Of the listener: what is proved to one is no proof to another. */
-enum gn_handshake_purpose { GN_HANDSHAKE_MEETING = 1, GN_HANDSHAKE_WATCH };
+enum gn_handshake_purpose { GN_HANDSHAKE_MEETING = 1, GN_HANDSHAKE_WATCH, GN_HANDSHAKE_TREE };
 
 /* X(name, value, text): what became of a claim. */
 #define GN_HANDSHAKE_LIST(X)                                                                                           \
@@ -69,8 +69,8 @@ enum gn_handshake_result gn_handshake_judge(const struct gn_secret *secret, enum
 /* Whether the first len_bytes can still become a claim. */
 int gn_handshake_plausible(const void *claim, size_t len_bytes);
 
-/* The other side, blocking, at most timeout_ms. GN_ERR_USAGE when the listener says that our secret is not its own;
- * GN_ERR_FAILED when what listens there does not know the secret or does not speak as we do: trying again may help. */
+/* The other side, blocking, at most timeout_ms. GN_ERR_USAGE when the listener says that our secret is not its own
+ * (which anybody can say: it proves nothing, and whoever waits for rank 0 tries again); GN_ERR_FAILED when what listens there does not know the secret or does not speak as we do: trying again may help. */
 enum gn_status gn_handshake_join(int fd, const struct gn_secret *secret, enum gn_handshake_purpose purpose, uint32_t rank,
 				 uint32_t size, int timeout_ms, struct gn_err *err);
 

@@ -29,9 +29,35 @@ static atomic_uint_fast64_t *mine(const struct gn_lane *l, int peer, int acknowl
 	return gn_node_control_of(l->node, l->node->local_rank)->words + word_of(l, peer, acknowledges, message);
 }
 
-static const atomic_uint_fast64_t *theirs(const struct gn_lane *l, int peer, int acknowledges, uint32_t message)
+/* A neighbour's word; 0 when it has none yet. */
+static uint64_t theirs(const struct gn_lane *l, int peer, int acknowledges, uint32_t message)
 {
-	return gn_node_control_of(l->node, peer)->words + word_of(l, l->node->local_rank, acknowledges, message);
+	struct gn_node_control *c = gn_node_control_of(l->node, peer);
+	uint32_t *ready = &l->node->words_ready[peer];
+
+	if (*ready < l->first + l->words)
+		*ready = atomic_load_explicit(&c->words_ready, memory_order_acquire);
+	if (*ready < l->first + l->words)
+		return 0;
+	return atomic_load_explicit(c->words + word_of(l, l->node->local_rank, acknowledges, message), memory_order_acquire);
+}
+
+/* Of this rank's own words, so many. */
+static enum gn_status make_ready(struct gn_node *n, uint32_t words, struct gn_err *err)
+{
+	struct gn_node_control *own = gn_node_control_of(n, n->local_rank);
+	uint32_t *ready = &n->words_ready[n->local_rank];
+	enum gn_status status;
+
+	if (words <= *ready)
+		return GN_OK;
+	status = gn_segment_commit(n->control, offsetof(struct gn_node_control, words) + *ready * sizeof *own->words,
+				   (words - *ready) * sizeof *own->words, err);
+	if (status)
+		return status;
+	*ready = words;
+	atomic_store_explicit(&own->words_ready, words, memory_order_release);
+	return GN_OK;
 }
 
 /* The first gap that is large enough: the same on all ranks, who make and free lanes in the same order. */
@@ -50,6 +76,7 @@ enum gn_status gn_lane_create(struct gn_node *n, const void *buffer, size_t len_
 	uint64_t words = (uint64_t)n->local_size * 2 * messages, offset;
 	const struct gn_node_allocation *place = gn_node_find(n, buffer, len_bytes, &offset);
 	struct gn_lane **at, *l;
+	enum gn_status status;
 	uint32_t first;
 
 	if (!place)
@@ -57,6 +84,9 @@ enum gn_status gn_lane_create(struct gn_node *n, const void *buffer, size_t len_
 	at = words <= GN_LANE_WORDS ? find_gap(n, (uint32_t)words, &first) : NULL;
 	if (!at)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "no room for %llu words in the node's lanes", (unsigned long long)words);
+	status = make_ready(n, first + (uint32_t)words, err);
+	if (status)
+		return status;
 	l = calloc(1, sizeof *l);
 	if (!l)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a lane");
@@ -111,13 +141,13 @@ void gn_lane_offer(struct gn_lane *l, int to, uint32_t message)
 int gn_lane_taken(const struct gn_lane *l, int to, uint32_t message)
 {
 	/* an older lane may have left an offer there, with its signature; who has taken it may be runs ahead */
-	return (atomic_load_explicit(theirs(l, to, 1, message), memory_order_acquire) & RUN_MASK) >= l->run;
+	return (theirs(l, to, 1, message) & RUN_MASK) >= l->run;
 }
 
 int gn_lane_offered(const struct gn_lane *l, int from, uint32_t message)
 {
 	/* who offers waits until it is taken, so it cannot be ahead */
-	return atomic_load_explicit(theirs(l, from, 0, message), memory_order_acquire) == (l->run | l->signature);
+	return theirs(l, from, 0, message) == (l->run | l->signature);
 }
 
 const void *gn_lane_peek(const struct gn_lane *l, int from, size_t offset_bytes)

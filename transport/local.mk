@@ -4,6 +4,7 @@ libgannet_transport_a_SOURCES = \
 	transport/affinity.c transport/affinity_report.c transport/affinity.h \
 	transport/agree.c transport/agree.h \
 	transport/algo.c transport/algo.h \
+	transport/algo_bruck.c \
 	transport/algo_direct.c \
 	transport/algo_double_tree.c \
 	transport/algo_halving_doubling.c \
@@ -12,10 +13,14 @@ libgannet_transport_a_SOURCES = \
 	transport/algo_part.h \
 	transport/algo_recursive_doubling.c \
 	transport/algo_ring.c \
+	transport/boot_contact.c transport/boot_contact.h \
+	transport/boot_tree.c transport/boot_tree.h \
 	transport/bootstrap.h \
 	transport/bootstrap_alone.c \
 	transport/bootstrap_env.c \
 	transport/bootstrap_pmix.c \
+	transport/libraries.c transport/libraries.h \
+	transport/limits.c transport/limits.h \
 	transport/pmix_call.c transport/pmix_call.h \
 	transport/carrier.c transport/carrier.h \
 	transport/choose.c transport/choose_form.c transport/choose.h \
@@ -35,10 +40,12 @@ libgannet_transport_a_SOURCES = \
 	transport/fabric_lanes.c \
 	transport/fabric_message.c \
 	transport/fabric_rail.c \
+	transport/fabric_reach.c \
 	transport/handshake.c transport/handshake.h \
 	transport/exec.c transport/exec.h transport/exec_internal.h \
 	transport/exec_create.c \
 	transport/lane.c transport/lane.h \
+	transport/lanes_check.c transport/lanes_check.h \
 	transport/machine.c transport/machine.h \
 	transport/nccl_card.c transport/nccl_card.h \
 	transport/net.c transport/net.h \
@@ -50,7 +57,7 @@ libgannet_transport_a_SOURCES = \
 	transport/memory.h transport/exec_lane.c transport/exec_memory.c transport/carrier_direct.c \
 	transport/progress.c transport/progress.h \
 	transport/proof.c transport/proof.h \
-	transport/rails.c transport/rails_find.c transport/rails.h \
+	transport/rails.c transport/rails_find.c transport/rails_near.c transport/rails.h \
 	transport/recorder.c transport/recorder.h transport/recorder_kinds.c transport/recorder_kinds.h \
 	transport/reduce.c \
 	transport/rest.c transport/rest.h \

@@ -7,8 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-/* The world may need so long to know who was lost when NCCL has noticed that someone was. */
-#define VERDICT_NS 7000000000u
 #define END_NS 5000000000u
 #define CHECK_NS 2000000u
 /* A GPU that takes longer for what is to be summed hangs. */
@@ -92,7 +90,7 @@ static enum gn_status diagnose(struct gn_nccl_carrier *c, enum gn_status status,
 			return verdict;
 		}
 		nanosleep(&pause, NULL);
-	} while (gn_clock_ns() - started < VERDICT_NS);
+	} while (gn_clock_ns() - started < gn_world_verdict_ns(c->world));
 	/* the others would wait for this rank, which does not go on */
 	gn_world_give_up(c->world, err->text);
 	return status;

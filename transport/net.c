@@ -23,19 +23,16 @@ static void prompt(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
-static int bind_all(int family, int port)
+static int bind_to(const struct sockaddr *to, socklen_t len)
 {
-	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
-	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1, no = 0, failure;
+	int fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1, no = 0, failure;
 
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-	if (family == AF_INET6)
+	if (to->sa_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-	if (!bind(fd, family == AF_INET6 ? (struct sockaddr *)&six : (struct sockaddr *)&four,
-		  family == AF_INET6 ? sizeof six : sizeof four) && !listen(fd, 1024))
+	if (!bind(fd, to, len) && !listen(fd, SOMAXCONN))
 		return fd;
 	failure = errno;
 	close(fd);
@@ -43,17 +40,33 @@ static int bind_all(int family, int port)
 	return -1;
 }
 
-enum gn_status gn_net_listen(int *port, int *fd, struct gn_err *err)
+/* address: numeric, or NULL. */
+static int bind_any(const char *address, int port)
+{
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	int is_four = address && inet_pton(AF_INET, address, &four.sin_addr) == 1, fd = -1;
+
+	if (address && !is_four && inet_pton(AF_INET6, address, &six.sin6_addr) != 1) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (!is_four)
+		fd = bind_to((struct sockaddr *)&six, sizeof six);
+	/* no IPv6 on this machine */
+	if (is_four || (!address && fd < 0 && errno != EADDRINUSE))
+		fd = bind_to((struct sockaddr *)&four, sizeof four);
+	return fd;
+}
+
+enum gn_status gn_net_listen(const char *address, int *port, int *fd, struct gn_err *err)
 {
 	struct sockaddr_storage bound;
 	socklen_t len = sizeof bound;
-	int s = bind_all(AF_INET6, *port);
+	int s = bind_any(address, *port);
 
-	/* no IPv6 on this machine */
-	if (s < 0 && errno != EADDRINUSE)
-		s = bind_all(AF_INET, *port);
 	if (s < 0)
-		return gn_err_errno(err, errno, "cannot listen on port %d", *port);
+		return gn_err_errno(err, errno, "cannot listen on port %d%s%s", *port, address ? " of " : "", address ? address : "");
 	if (getsockname(s, (struct sockaddr *)&bound, &len)) {
 		close(s);
 		return gn_err_errno(err, errno, "cannot listen");
@@ -79,6 +92,32 @@ static int address_class(const struct ifaddrs *a)
 	return -1;
 }
 
+int gn_net_ifname_matches(const char *list, const char *name)
+{
+	int excludes = list && *list == '^', all_whole, found = 0;
+
+	if (!list || !*list)
+		return 1;
+	list += excludes;
+	all_whole = *list == '=';
+	list += all_whole;
+	for (size_t len; *list && !found; list += len + (list[len] == ',')) {
+		int whole = all_whole || *list == '=';
+
+		list += *list == '=';
+		len = strcspn(list, ",");
+		found = len && !strncmp(name, list, len) && (!whole || !name[len]);
+	}
+	return found != excludes;
+}
+
+static int to_text(const struct ifaddrs *a, char *out)
+{
+	socklen_t len = a->ifa_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+
+	return !getnameinfo(a->ifa_addr, len, out, GN_NET_ADDRESS_MAX, NULL, 0, NI_NUMERICHOST);
+}
+
 void gn_net_addresses(struct gn_net_addresses *out)
 {
 	struct ifaddrs *all = NULL;
@@ -88,11 +127,66 @@ void gn_net_addresses(struct gn_net_addresses *out)
 		return;
 	for (int class = 0; class < 4; class++)
 		for (const struct ifaddrs *a = all; a && out->count < GN_NET_ADDRESSES_MAX; a = a->ifa_next)
-			if (address_class(a) == class &&
-			    !getnameinfo(a->ifa_addr, class % 2 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in),
-					 out->text[out->count], GN_NET_ADDRESS_MAX, NULL, 0, NI_NUMERICHOST))
+			if (address_class(a) == class && to_text(a, out->text[out->count]))
 				out->count++;
 	freeifaddrs(all);
+}
+
+/* Whether its interface has none that is better, or as good and before it. */
+static int is_best(const struct ifaddrs *all, const struct ifaddrs *a)
+{
+	int class = address_class(a), before = 1;
+
+	for (const struct ifaddrs *b = all; b; b = b->ifa_next) {
+		int other = address_class(b);
+
+		before &= b != a;
+		if (other >= 0 && (other < class || (other == class && before)) && !strcmp(a->ifa_name, b->ifa_name))
+			return 0;
+	}
+	return class >= 0;
+}
+
+/* "lo (127.0.0.1), eth0 (10.1.0.1), ib0 (down, or no address)" */
+static void list_interfaces(const struct ifaddrs *all, char *text, size_t size)
+{
+	struct if_nameindex *names = if_nameindex();
+	size_t len = 0;
+
+	snprintf(text, size, "none");
+	for (const struct if_nameindex *i = names; i && i->if_index && len < size; i++) {
+		char address[GN_NET_ADDRESS_MAX] = "down, or no address";
+
+		for (const struct ifaddrs *a = all; a; a = a->ifa_next)
+			if (!strcmp(a->ifa_name, i->if_name) && is_best(all, a))
+				to_text(a, address);
+		len += (size_t)snprintf(text + len, size - len, "%s%s (%s)", len ? ", " : "", i->if_name, address);
+	}
+	if (names)
+		if_freenameindex(names);
+}
+
+enum gn_status gn_net_choose(const char *list, struct gn_net_addresses *out, struct gn_err *err)
+{
+	char there[512], host[256] = "";
+	struct ifaddrs *all = NULL;
+
+	memset(out, 0, sizeof *out);
+	if (getifaddrs(&all))
+		return gn_err_errno(err, errno, "cannot list this host's interfaces");
+	for (int loopback = 0; loopback < 2 && !out->count; loopback++)
+		for (const struct ifaddrs *a = all; a && out->count < GN_NET_ADDRESSES_MAX; a = a->ifa_next)
+			if (is_best(all, a) && address_class(a) / 2 == loopback && gn_net_ifname_matches(list, a->ifa_name) &&
+			    to_text(a, out->text[out->count]))
+				out->count++;
+	if (!out->count)
+		list_interfaces(all, there, sizeof there);
+	freeifaddrs(all);
+	if (out->count)
+		return GN_OK;
+	gethostname(host, sizeof host - 1);
+	return gn_err_set(err, GN_ERR_USAGE, "no interface of %s that is up and has an address is one of '%.128s'; there are: %s", host,
+			  list ? list : "", there);
 }
 
 static int connect_one(const struct addrinfo *a, int timeout_ms, int *fd)
@@ -136,6 +230,8 @@ enum gn_status gn_net_connect(const char *host, int port, int timeout_ms, int *f
 	for (const struct addrinfo *a = all; a && failure; a = a->ai_next)
 		failure = connect_one(a, timeout_ms, fd);
 	freeaddrinfo(all);
+	if (failure == ECONNREFUSED)
+		return gn_err_set(err, GN_ERR_PEER_LOST, "cannot connect to %s port %d: %s", host, port, strerror(failure));
 	return failure ? gn_err_errno(err, failure, "cannot connect to %s port %d", host, port) : GN_OK;
 }
 

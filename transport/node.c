@@ -6,19 +6,22 @@
 enum gn_status gn_node_create(struct gn_world *world, int crowded, struct gn_node **out, struct gn_err *err)
 {
 	struct gn_node *n = calloc(1, sizeof *n);
-	size_t len = sizeof(struct gn_node_control);
 	enum gn_status status;
 
-	if (!n)
+	if (n)
+		n->words_ready = calloc((size_t)gn_world_local_size(world), sizeof *n->words_ready);
+	if (!n || !n->words_ready) {
+		free(n);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a node");
+	}
 	n->world = world;
 	n->local_rank = gn_world_local_rank(world);
 	n->local_size = gn_world_local_size(world);
 	n->crowded = crowded;
-	if (!gn_node_stages(n))
-		len = offsetof(struct gn_node_control, stage);
-	status = gn_segment_create(world, len, &n->control, err);
+	status = gn_segment_create(world, sizeof(struct gn_node_control), gn_node_stages(n) ?
+				   offsetof(struct gn_node_control, words) : offsetof(struct gn_node_control, stage), &n->control, err);
 	if (status) {
+		free(n->words_ready);
 		free(n);
 		return status;
 	}
@@ -33,6 +36,7 @@ void gn_node_destroy(struct gn_node *n)
 	while (n->allocations)
 		gn_node_free(n, gn_segment_part(n->allocations->segment, n->local_rank));
 	gn_segment_destroy(n->control);
+	free(n->words_ready);
 	free(n);
 }
 
@@ -48,13 +52,13 @@ size_t gn_node_mail_bytes(const struct gn_node *n)
 
 enum gn_status gn_node_alloc(struct gn_node *n, size_t len_bytes, void **out, struct gn_err *err)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = (len_bytes + page - 1) / page * page;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = len_bytes ? (len_bytes + page - 1) / page * page : page;
 	struct gn_node_allocation *a = calloc(1, sizeof *a);
 	enum gn_status status;
 
 	if (!a)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an allocation");
-	status = gn_segment_create(n->world, len ? len : page, &a->segment, err);
+	status = gn_segment_create(n->world, len, len, &a->segment, err);
 	if (status) {
 		free(a);
 		return status;

@@ -11,8 +11,12 @@
  *
  * The order of summation is that of local ranks: the same bits on all ranks and in all runs.
  *
- * Thread safety: one thread. Operations are started in the same order on all ranks of the node; every rank publishes what it
- * starts, so that ranks which disagree on size, type or place find out (GN_ERR_MISMATCH) instead of corrupting memory.
+ * Room for letters of more than some bytes, and for lanes' words, is committed when the first operation that needs it is made:
+ * GN_ERR_NO_MEMORY where there is none, at that rank alone, which is to give up (gn_world_give_up).
+ *
+ * Thread safety: one thread. Operations are made, started and freed in the same order on all ranks of the node; every rank
+ * publishes what it starts, so that ranks which disagree on size, type or place find out (GN_ERR_MISMATCH) instead of corrupting
+ * memory.
  */
 #ifndef GN_TRANSPORT_NODE_H
 #define GN_TRANSPORT_NODE_H

@@ -49,25 +49,40 @@ static void take_slot(struct gn_node_op *op)
 	op->run = runs[0] > runs[1] ? runs[0] : runs[1];
 	op->check = (op->count * 0x9e3779b97f4a7c15u ^ op->element_bytes) * 0xc2b2ae3d27d4eb4fu ^ op->offset ^
 		    (uint64_t)op->way << 62;
-	op->mine->offset = op->offset;
-	op->mine->count = op->count;
-	op->mine->element_bytes = op->element_bytes;
-	op->mine->in_allocation = op->inputs ? op->inputs->number : 0;
-	op->mine->in_offset = op->in_offset;
-	op->mine->letter[0].check = op->mine->letter[1].check = op->check;
 }
 
-/* In turn, not the lowest: a slow neighbour may still be reading what was in the one freed last. The same on all ranks, who
- * make and free operations in the same order. */
-static int free_slot(struct gn_node *n)
+/* The lowest, whose memory has most likely been committed for an operation before: the same on all ranks, who make and free
+ * operations in the same order. */
+static int free_slot(const struct gn_node *n)
 {
-	for (unsigned tried = 0; tried < GN_NODE_SLOTS; tried++) {
-		unsigned slot = n->next_slot++ % GN_NODE_SLOTS;
+	const unsigned char *found = memchr(n->used, 0, sizeof n->used);
 
-		if (!n->used[slot])
-			return (int)slot;
-	}
-	return -1;
+	return found ? (int)(found - n->used) : -1;
+}
+
+/* Where a letter's values lie: in itself, or beside. */
+static char *values_of(const struct gn_node_op *op, int local, unsigned turn)
+{
+	if (bytes_of(op) <= GN_LETTER_BYTES)
+		return op->sides[local]->letter[turn].values;
+	return gn_node_control_of(op->node, local)->enclosure[op->slot][turn].values;
+}
+
+/* This rank's own enclosures, where letters are too short. */
+static enum gn_status enclose(const struct gn_node_op *op, struct gn_err *err)
+{
+	struct gn_node *n = op->node;
+	size_t bytes = bytes_of(op);
+	enum gn_status status = GN_OK;
+
+	if (op->way != BY_LETTER || bytes <= GN_LETTER_BYTES || bytes <= n->enclosed[op->slot])
+		return GN_OK;
+	for (int i = 0; i < 2 && !status; i++)
+		status = gn_segment_commit(n->control, offsetof(struct gn_node_control, enclosure) +
+					   sizeof(struct gn_enclosure) * (2 * (size_t)op->slot + (size_t)i), bytes, err);
+	if (!status)
+		n->enclosed[op->slot] = (uint16_t)bytes;
+	return status;
 }
 
 static enum gn_status choose_way(struct gn_node_op *op, struct gn_err *err)
@@ -118,6 +133,8 @@ enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_bu
 	op->reduce = reduce;
 	op->slot = slot;
 	status = choose_way(op, err);
+	if (!status)
+		status = enclose(op, err);
 	if (status) {
 		gn_node_op_free(op);
 		return status;
@@ -130,7 +147,6 @@ enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_bu
 void gn_node_sign(struct gn_node_op *op, uint64_t signature)
 {
 	op->check ^= signature;
-	op->mine->letter[0].check = op->mine->letter[1].check = op->check;
 }
 
 void gn_node_op_free(struct gn_node_op *op)
@@ -147,10 +163,17 @@ void gn_node_op_free(struct gn_node_op *op)
 
 void gn_node_start(struct gn_node_op *op)
 {
-	struct gn_letter *letter = &op->mine->letter[++op->run & 1];
+	unsigned turn = ++op->run & 1;
+	struct gn_letter *letter = &op->mine->letter[turn];
 
+	letter->check = op->check;
+	letter->offset = op->offset;
+	letter->count = op->count;
+	letter->element_bytes = op->element_bytes;
+	letter->in_allocation = op->inputs ? op->inputs->number : 0;
+	letter->in_offset = op->in_offset;
 	if (op->way == BY_LETTER) {
-		memcpy(letter->values, op->in ? op->in : op->out, bytes_of(op));
+		memcpy(values_of(op, op->node->local_rank, turn), op->in ? op->in : op->out, bytes_of(op));
 	} else if (op->way == SHARED && op->in && !op->inputs) {
 		memcpy(op->out, op->in, bytes_of(op));
 	} else if (op->way == STAGED) {
@@ -176,7 +199,7 @@ static int rank_of(const struct gn_world *w, int index)
 
 static enum gn_status explain(const struct gn_node_op *op, int index, struct gn_err *err)
 {
-	const struct gn_node_side *theirs = op->sides[index];
+	const struct gn_letter *theirs = &op->sides[index]->letter[op->run & 1];
 	const struct gn_world *w = op->node->world;
 	int rank = rank_of(w, index);
 
@@ -188,12 +211,12 @@ static enum gn_status explain(const struct gn_node_op *op, int index, struct gn_
 }
 
 /* In the order of ranks, each as soon as it is there: what there is to do for the first is done when the last arrives. */
-static void take_letter(struct gn_node_op *op, const struct gn_letter *letter)
+static void take_letter(struct gn_node_op *op, const char *values)
 {
 	if (op->met)
-		op->reduce(op->out, letter->values, op->count);
+		op->reduce(op->out, values, op->count);
 	else
-		memcpy(op->out, letter->values, bytes_of(op));
+		memcpy(op->out, values, bytes_of(op));
 }
 
 /* Whether all have arrived for this run; those seen once need not be looked at again. */
@@ -209,7 +232,7 @@ static enum gn_status all_arrived(struct gn_node_op *op, int *yes, struct gn_err
 		if (letter->check != op->check)
 			return explain(op, op->met, err);
 		if (op->way == BY_LETTER)
-			take_letter(op, letter);
+			take_letter(op, values_of(op, op->met, turn));
 	}
 	*yes = 1;
 	return GN_OK;
@@ -229,10 +252,11 @@ static void find_parts(struct gn_node_op *op)
 {
 	for (int i = 0; i < op->node->local_size; i++) {
 		const struct gn_node_allocation *a = op->node->allocations;
+		const struct gn_letter *letter = &op->sides[i]->letter[op->run & 1];
 
-		while (a && a->number != op->sides[i]->in_allocation)
+		while (a && a->number != letter->in_allocation)
 			a = a->next;
-		op->parts[i] = a ? (char *)gn_segment_part(a->segment, i) + op->sides[i]->in_offset : op->results[i];
+		op->parts[i] = a ? (char *)gn_segment_part(a->segment, i) + letter->in_offset : op->results[i];
 	}
 	op->knows_parts = 1;
 }

@@ -34,21 +34,32 @@
 /* Words of lanes, of each rank. */
 #define GN_LANE_WORDS 65536u
 
+/* Values up to here travel in the letter itself: counter, check and they share one cache line, which is all that is read of a small
+ * operation. */
+#define GN_LETTER_BYTES (GN_ALIGN_BYTES - 2 * sizeof(uint64_t))
+
 /* A rank's letter to its neighbours: what it started, and its values. The counter only rises: n means "for the n-th run".
- * Counter, check and small values share one cache line, which is all that travels for a small operation. */
+ * Everything else is of that run, and valid once the counter says so. */
 struct gn_letter {
 	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t arrived;
-	uint64_t check; /* of count, element size and place: the same on all ranks, valid once arrived says so */
-	char values[GN_MAIL_BYTES];
+	uint64_t check; /* of count, element size and place: the same on all ranks */
+	char values[GN_LETTER_BYTES];
+	uint64_t offset, count, element_bytes; /* to explain a check that differs */
+	uint64_t in_allocation, in_offset;     /* where the neighbours find the input; 0: in the output's place */
 };
 
 /* One rank's side of one allreduce's slot, on cache lines of its own. Two letters, used in turn: who runs n + 1 while a
- * neighbour still reads n must not overwrite it. */
+ * neighbour still reads n must not overwrite it. That holds over all operations that a slot serves, because a run of the next
+ * one is complete only when all ranks have freed the one before. */
 struct gn_node_side {
 	struct gn_letter letter[2];
 	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t finished;
-	uint64_t offset, count, element_bytes; /* to explain a check that differs */
-	uint64_t in_allocation, in_offset;     /* where the neighbours find the input; 0: in the output's place */
+};
+
+/* What is too long for a slot's letters. Operations' values of one size shall not lie a multiple of 4 KiB apart, which is the
+ * same place in a first-level cache. */
+struct gn_enclosure {
+	_Alignas(GN_ALIGN_BYTES) char values[GN_MAIL_BYTES + GN_ALIGN_BYTES];
 };
 
 /* Where buffers that the neighbours cannot reach pass through, in places used in turn: others' shares of the input, and the
@@ -69,13 +80,16 @@ struct gn_node_bell {
 	atomic_uint listens;
 };
 
-/* What each rank's part of the control segment holds. */
+/* What each rank's part of the control segment holds. Bell, sides and (with GN_STAGE_RANKS at most) the stage are committed from
+ * the start, words and enclosures when an operation first needs them. Neighbours touch an enclosure after its letter has arrived,
+ * which says that it is there; words, which they look at before, when words_ready says so. */
 struct gn_node_control {
 	struct gn_node_bell bell;
+	_Alignas(GN_ALIGN_BYTES) atomic_uint words_ready; /* only rises */
 	struct gn_node_side side[GN_NODE_SLOTS];
-	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t words[GN_LANE_WORDS];
-	/* the last: not there where there are more than GN_STAGE_RANKS */
 	struct gn_stage stage;
+	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t words[GN_LANE_WORDS];
+	struct gn_enclosure enclosure[GN_NODE_SLOTS][2];
 };
 
 struct gn_node_allocation {
@@ -92,8 +106,9 @@ struct gn_node {
 	uint64_t lane_runs, stage_pieces, allocations_made;
 	int local_rank, local_size;
 	int crowded;
-	unsigned next_slot;
+	uint32_t *words_ready; /* of each local rank, as last seen */
 	unsigned char used[GN_NODE_SLOTS];
+	uint16_t enclosed[GN_NODE_SLOTS]; /* bytes of each of a slot's own enclosures that are committed */
 };
 
 /* One operation's way through the stage. in, out: this rank's; the same in place. Pieces are numbered over all operations, in

@@ -15,6 +15,7 @@
 #ifndef GN_TRANSPORT_RAILS_H
 #define GN_TRANSPORT_RAILS_H
 
+#include "transport/machine.h"
 #include "transport/world.h"
 
 #define GN_RAILS_MAX 8
@@ -38,7 +39,7 @@ struct gn_rails {
 	struct gn_rail_device items[GN_RAILS_MAX];
 };
 
-/* This rank's candidates, sorted by network, then name. tls is the UCX_TLS in force, NULL for all; allowed a UCX_NET_DEVICES
+/* This rank's candidates, sorted by network, then name, numbers in them by value (mlx5_2 before mlx5_10). tls is the UCX_TLS in force, NULL for all; allowed a UCX_NET_DEVICES
  * or NULL; root is "/sys". At most GN_RAILS_MAX. */
 enum gn_status gn_rails_find(const char *root, const char *tls, const char *allowed, struct gn_rails *out,
 			     struct gn_err *err);
@@ -46,6 +47,10 @@ enum gn_status gn_rails_find(const char *root, const char *tls, const char *allo
  * none in common, or all have just one RDMA device. */
 void gn_rails_choose(const struct gn_rail_offer *offers, int ranks, const struct gn_rails *candidates,
 		     struct gn_rails *out);
+/* Which of these devices (names in UCX's words) a rank should use first: the nearest to its processors, of several the nearest to
+ * the GPU that is its by number where there are as many as ranks, of several still, ranks take turns. */
+int gn_rails_nearest(const struct gn_machine *m, const char *const *devices, int count, const cpu_set_t *cpus, int local_rank,
+		     int local_size);
 /* Collective; GN_ERR_USAGE for a GANNET_RAILS that is no number, on that rank alone. On one node one at most. */
 enum gn_status gn_rails_agree(struct gn_world *world, const char *tls, int wanted, struct gn_rails *out,
 			      struct gn_err *err);

@@ -254,9 +254,9 @@ static void add_rdma(const char *root, const struct gn_devices *devices, const c
 static int by_network(const void *a, const void *b)
 {
 	const struct gn_rail_device *x = &((const struct candidate *)a)->device, *y = &((const struct candidate *)b)->device;
-	int order = strcmp(x->network, y->network);
+	int order = strverscmp(x->network, y->network);
 
-	return order ? order : strcmp(x->name, y->name);
+	return order ? order : strverscmp(x->name, y->name);
 }
 
 static int in_ip_network_of(const struct candidate *c, const struct gn_rails *taken)

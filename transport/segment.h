@@ -16,9 +16,16 @@
 
 struct gn_segment;
 
-/* Collective over the world; len_bytes must be the same on the ranks of a node. The memory is zeroed, and reserved at once:
- * GN_ERR_NO_MEMORY here rather than SIGBUS later. */
-enum gn_status gn_segment_create(struct gn_world *world, size_t len_bytes, struct gn_segment **out, struct gn_err *err);
+/* Collective over the world; both lengths must be the same on the ranks of a node. The memory is zeroed. The first
+ * committed_bytes (at least 1) of each part are committed here, GN_ERR_NO_MEMORY where there are none, and never raise SIGBUS.
+ * What follows up to len_bytes takes no memory until its owner commits it; before that nobody may touch it, not even to read.
+ * With more than eight ranks on a node a rank maps its neighbours' pages when it touches them: what it never looks at is not
+ * resident in it. */
+enum gn_status gn_segment_create(struct gn_world *world, size_t len_bytes, size_t committed_bytes, struct gn_segment **out,
+				 struct gn_err *err);
+/* Local: commits [offset, offset + len_bytes) of this rank's own part; what is committed already stays as it is. Neighbours may
+ * touch it as soon as this rank has told them. A system call: not in a loop. GN_ERR_NO_MEMORY as above. */
+enum gn_status gn_segment_commit(struct gn_segment *s, size_t offset, size_t len_bytes, struct gn_err *err);
 /* Local: unmaps. Neighbours keep their view of this rank's memory until they destroy theirs. */
 void gn_segment_destroy(struct gn_segment *s);
 

@@ -146,6 +146,7 @@ static enum gn_status run(const struct gn_sim_topology *t, const struct gn_algor
 	struct gn_sim_state m = {.t = t};
 	struct gn_node_map *map = NULL;
 	enum gn_status status = make_map(t, &map, err);
+	double parts;
 	int ranks;
 
 	if (status)
@@ -153,7 +154,9 @@ static enum gn_status run(const struct gn_sim_topology *t, const struct gn_algor
 	args.map = map;
 	ranks = ranks_to_simulate(t, a, args.size);
 	if (!pieces)
-		status = gn_algorithm_pieces(a, &args, bytes, PIECE_BYTES, &args.pieces, err);
+		status = gn_algorithm_parts(a, &args, &parts, err);
+	if (!pieces && !status)
+		args.pieces = gn_algorithm_pieces(parts, bytes, PIECE_BYTES);
 	do {
 		if (!status)
 			status = gn_sim_plan_create(a, &args, ranks, bytes, max_bytes ? max_bytes : MEMORY_BYTES, &m.plan, err);

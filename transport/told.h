@@ -1,7 +1,10 @@
 /* What every rank told in an exchange: one message of any length from each.
  *
- * Ownership: gn_told_create makes room, whoever exchanges fills it with malloc'ed messages, gn_told_release frees them all.
- * A zeroed struct is empty and may be released. Thread safety: none of its own.
+ * On the wire, and in memory, they are one pack: records one after the other, in rank order, each of them a length (uint64_t), that
+ * many bytes, and zeros up to a multiple of eight. Packs of neighbouring ranges of ranks are joined by putting one behind the other.
+ *
+ * Ownership: a gn_told owns its pack; items point into it, aligned to eight bytes, and are never NULL. A zeroed struct is empty and
+ * may be released. Thread safety: none of its own.
  */
 #ifndef GN_TRANSPORT_TOLD_H
 #define GN_TRANSPORT_TOLD_H
@@ -14,10 +17,18 @@ struct gn_told {
 	void **items; /* [rank] */
 	size_t *lens; /* [rank], in bytes */
 	size_t size;  /* ranks */
+	void *pack;
 };
 
-/* No messages yet. *out is set only on success. */
-enum gn_status gn_told_create(int size, struct gn_told *out, struct gn_err *err);
+/* What a message of len_bytes takes in a pack. */
+size_t gn_told_record_bytes(size_t len_bytes);
+/* Writes that record at `at`, which is aligned to eight bytes. */
+void gn_told_write(void *at, const void *data, size_t len_bytes);
+/* Whether these pack_bytes, of any origin, are exactly `ranks` records. */
+int gn_told_is_pack(const void *pack, size_t pack_bytes, size_t ranks);
+/* Takes over a malloc'ed pack of that many ranks; frees it on failure, GN_ERR_NO_MEMORY or GN_ERR_MISMATCH. *out is set only on
+ * success. */
+enum gn_status gn_told_take(void *pack, size_t pack_bytes, int size, struct gn_told *out, struct gn_err *err);
 void gn_told_release(struct gn_told *t);
 
 #endif

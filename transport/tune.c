@@ -67,7 +67,7 @@ static enum gn_status time_stream(struct gn_probe *p, int chunks, double *arrive
 		return status;
 	for (int i = chunks - 1; i >= 0; i--)
 		arrived[i] -= arrived[0];
-	gn_tune_fit_stream(arrived, chunks, GN_PROBE_CHUNK_BYTES, path);
+	gn_tune_fit_stream(arrived, chunks, (double)gn_probe_chunk_bytes(p), path);
 	return GN_OK;
 }
 
@@ -82,7 +82,7 @@ static enum gn_status find_rate(struct gn_probe *p, double seconds, struct gn_co
 	if (!arrived)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to time a stream");
 	status = time_stream(p, FIRST_CHUNKS, arrived, &streams[0], err);
-	chunks = (int)fmin(GN_PROBE_CHUNKS, fmax(FIRST_CHUNKS, 3 * seconds * streams[0].bytes_per_s / GN_PROBE_CHUNK_BYTES));
+	chunks = (int)fmin(GN_PROBE_CHUNKS, fmax(FIRST_CHUNKS, 3 * seconds * streams[0].bytes_per_s / (double)gn_probe_chunk_bytes(p)));
 	for (int i = 0; i < STREAMS && !status; i++)
 		status = time_stream(p, chunks, arrived, &streams[i], err);
 	if (!status)
@@ -113,7 +113,6 @@ static enum gn_status drive(struct gn_probe *p, const struct tuner *t, struct pa
 {
 	struct gn_cost_path path = {.path = {.count = 0}};
 	double large;
-	int rails;
 	enum gn_status status = gn_fabric_connect(p->fabric, p->peer, err);
 
 	if (!status)
@@ -129,11 +128,9 @@ static enum gn_status drive(struct gn_probe *p, const struct tuner *t, struct pa
 		status = gn_probe_overheads(p, 8, &r->overheads[0][0], &r->overheads[0][1], err);
 	if (!status)
 		status = gn_probe_overheads(p, large < 8 ? 8 : (size_t)large, &r->overheads[1][0], &r->overheads[1][1], err);
-	/* the stream was of messages that go by one rail */
-	rails = gn_world_node_of(t->world, p->me) == gn_world_node_of(t->world, p->peer) ? 1 : gn_fabric_rails(p->fabric);
-	r->bytes_per_s = path.bytes_per_s * rails;
-	r->burst_bytes = path.burst_bytes * rails;
-	r->burst_bytes_per_s = path.burst_bytes_per_s * rails;
+	r->bytes_per_s = path.bytes_per_s;
+	r->burst_bytes = path.burst_bytes;
+	r->burst_bytes_per_s = path.burst_bytes_per_s;
 	return status ? status : gn_probe_end(p, err);
 }
 

@@ -2,7 +2,7 @@
  *
  * In each pair one rank drives and the other answers; all others wait as they would within a collective, so that where ranks
  * share processors the figures hold what that costs. Measured are: the longest message that does not wait for its receiver;
- * the rate of a stream, and how much goes faster at first (shaped links); one-way times by length; what sending and receiving
+ * the rate of a stream by all rails together, and how much goes faster at first (shaped links); one-way times by length; what sending and receiving
  * cost the processors; and sums, on all ranks at once. tune_fit.h makes parameters of them.
  */
 #ifndef GN_TRANSPORT_TUNE_H

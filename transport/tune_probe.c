@@ -39,8 +39,8 @@ enum gn_status gn_probe_create(struct gn_world *world, struct gn_fabric *fabric,
 			     .crowded = crowded};
 
 	p.max_bytes = max_bytes > stream ? max_bytes : stream;
-	if (p.max_bytes < FLOOD * GN_PROBE_CHUNK_BYTES)
-		p.max_bytes = FLOOD * GN_PROBE_CHUNK_BYTES;
+	if (p.max_bytes < FLOOD * GN_PART_BYTES * (size_t)gn_fabric_rails(fabric))
+		p.max_bytes = FLOOD * GN_PART_BYTES * (size_t)gn_fabric_rails(fabric);
 	p.data = gn_alloc_aligned(p.max_bytes);
 	p.spare = gn_alloc_aligned(p.max_bytes);
 	if (!p.data || !p.spare) {
@@ -59,6 +59,13 @@ void gn_probe_release(struct gn_probe *p)
 	free(p->data);
 	free(p->spare);
 	*p = (struct gn_probe){0};
+}
+
+size_t gn_probe_chunk_bytes(const struct gn_probe *p)
+{
+	int same_node = gn_world_node_of(p->world, p->me) == gn_world_node_of(p->world, p->peer);
+
+	return GN_PART_BYTES * (size_t)(same_node ? 1 : gn_fabric_rails(p->fabric));
 }
 
 static void give_way(struct gn_probe *p, unsigned turn)
@@ -158,7 +165,7 @@ static enum gn_status answer_stream(struct gn_probe *p, const struct command *c,
 	if (!all)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu messages", (size_t)c->count);
 	for (size_t i = 0; i < c->count && !status; i++)
-		status = post_receive(p, p->peer, TAG_DATA, p->data + i % FLOOD * GN_PROBE_CHUNK_BYTES, c->bytes, &all[i], err);
+		status = post_receive(p, p->peer, TAG_DATA, p->data + i % FLOOD * c->bytes, c->bytes, &all[i], err);
 	if (!status)
 		status = send_now(p, p->peer, TAG_GO, p->data, 1, err);
 	for (size_t i = 0; i < c->count && !status; i++) {
@@ -205,7 +212,9 @@ static enum gn_status answer_flood(struct gn_probe *p, const struct command *c, 
 
 static int fits(const struct gn_probe *p, const struct command *c)
 {
-	return c->bytes <= p->max_bytes && c->count <= GN_PROBE_CHUNKS;
+	size_t at_once = c->op == OP_STREAM || c->op == OP_FLOOD ? FLOOD : 1;
+
+	return c->bytes <= p->max_bytes / at_once && c->count <= GN_PROBE_CHUNKS;
 }
 
 enum gn_status gn_probe_answer(struct gn_probe *p, struct gn_err *err)
@@ -284,18 +293,18 @@ enum gn_status gn_probe_is_eager(struct gn_probe *p, size_t bytes, int *out, str
 enum gn_status gn_probe_stream(struct gn_probe *p, int chunks, double idle_s, double *arrived_s, struct gn_err *err)
 {
 	struct gn_request *all = calloc((size_t)chunks, sizeof *all);
+	size_t bytes = gn_probe_chunk_bytes(p);
 	enum gn_status status = GN_OK;
 	char go;
 
 	if (!all)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d messages", chunks);
 	idle_for(p, idle_s);
-	status = ask(p, OP_STREAM, (uint64_t)chunks, GN_PROBE_CHUNK_BYTES, err);
+	status = ask(p, OP_STREAM, (uint64_t)chunks, bytes, err);
 	if (!status)
 		status = receive_now(p, p->peer, TAG_GO, &go, 1, err);
 	for (int i = 0; i < chunks && !status; i++)
-		status = post_send(p, p->peer, TAG_DATA, p->data + i % FLOOD * GN_PROBE_CHUNK_BYTES, GN_PROBE_CHUNK_BYTES,
-				   &all[i], err);
+		status = post_send(p, p->peer, TAG_DATA, p->data + (size_t)i % FLOOD * bytes, bytes, &all[i], err);
 	for (int i = 0; i < chunks && !status; i++)
 		status = wait_for(p, &all[i], err);
 	if (!status)

@@ -30,11 +30,12 @@ enum gn_status gn_probe_tell(struct gn_probe *p, int rank, struct gn_err *err);
 enum gn_status gn_probe_end(struct gn_probe *p, struct gn_err *err);
 /* Whether a message of so many bytes is sent before its receiver asks for it. */
 enum gn_status gn_probe_is_eager(struct gn_probe *p, size_t bytes, int *out, struct gn_err *err);
-/* chunks (at most GN_PROBE_CHUNKS) of GN_PROBE_CHUNK_BYTES at once after an idle time: when each was there, on the receiver's
+/* chunks (at most GN_PROBE_CHUNKS) of gn_probe_chunk_bytes() at once after an idle time: when each was there, on the receiver's
  * clock, from some moment on. */
 #define GN_PROBE_CHUNKS 2048
-#define GN_PROBE_CHUNK_BYTES 32768
 enum gn_status gn_probe_stream(struct gn_probe *p, int chunks, double idle_s, double *arrived_s, struct gn_err *err);
+/* So long that a part of each goes by each rail to this peer: the stream's rate is that of all together. */
+size_t gn_probe_chunk_bytes(const struct gn_probe *p);
 /* The median of count one-way times (half of there and back), idle_s before each. */
 enum gn_status gn_probe_one_way(struct gn_probe *p, size_t bytes, int count, double idle_s, double *out,
 				struct gn_err *err);

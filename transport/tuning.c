@@ -4,6 +4,8 @@
 #include "transport/algo.h"
 
 #include <jansson.h>
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +113,7 @@ static enum gn_status read_path(const json_t *root, const char *key, struct gn_c
 	if (!lanes || strlen(lanes) >= sizeof p->lanes || json_array_size(ranges) > GN_SIM_RANGES)
 		return gn_err_set(err, GN_ERR_DATA, "%s has to be an object with lanes and at most %d ranges", key, GN_SIM_RANGES);
 	memcpy(p->lanes, lanes, strlen(lanes) + 1);
+	p->connect_s = gn_cost_connect_s(*lanes || strcmp(key, "node") ? lanes : "posix/");
 	p->path.count = (int)json_array_size(ranges);
 	for (size_t i = 0; i < sizeof fields / sizeof *fields && !status; i++)
 		status = number(object, fields[i].key, fields[i].out, err);
@@ -211,12 +214,47 @@ static const char *next_line(const char **at, int *line, size_t *len)
 	return begin;
 }
 
+/* "N nodes of ...": N, and what follows it. 0: it does not begin so. */
+static int nodes_of(const char *signature, const char **rest)
+{
+	char *end;
+	long nodes = strtol(signature, &end, 10);
+
+	*rest = end;
+	return end > signature && nodes > 0 && nodes < INT_MAX && !strncmp(end, " nodes of ", 10) ? (int)nodes : 0;
+}
+
+/* The line that is nearest to the fabric looked for: by a distance of 1 it is the very same. */
+struct nearest {
+	json_t *root;
+	double distance;
+	int nodes, line;
+};
+
+static void take_nearer(struct nearest *best, json_t *root, int line, const char *signature)
+{
+	const char *theirs = json_string_value(json_object_get(root, "signature")), *rest, *mine;
+	int wanted = nodes_of(signature, &mine), nodes = nodes_of(theirs, &rest);
+	double distance = 1;
+
+	if (strcmp(theirs, signature) != 0) {
+		if (!nodes || !wanted || strcmp(rest, mine) != 0)
+			return;
+		distance = nodes > wanted ? (double)nodes / wanted : (double)wanted / nodes;
+	}
+	if (distance > best->distance || (best->root && distance >= best->distance && nodes <= best->nodes))
+		return;
+	json_decref(best->root);
+	*best = (struct nearest){json_incref(root), distance, nodes, line};
+}
+
 enum gn_status gn_tuning_read(const char *path, const char *signature, int *found, struct gn_cost *out, struct gn_err *err)
 {
 	char *text = NULL;
 	const char *at, *begin;
 	size_t len, total;
-	int line = 1, is_there = 0;
+	int line = 1;
+	struct nearest best = {.distance = INFINITY};
 	enum gn_status status = gn_file_load(path, FILE_BYTES_MAX, &text, &total, err);
 
 	if (status)
@@ -227,17 +265,21 @@ enum gn_status gn_tuning_read(const char *path, const char *signature, int *foun
 		json_t *root = NULL;
 
 		status = parse_line(path, line, begin, len, &root, err);
-		if (!status && is_of(root, signature)) {
-			is_there = 1;
-			status = read_cost(root, out, err);
-			if (status)
-				gn_err_prefix(err, "%s:%d", path, line);
-		}
+		if (!status)
+			take_nearer(&best, root, line, signature);
 		json_decref(root);
 	}
 	free(text);
+	if (!status && best.root) {
+		status = read_cost(best.root, out, err);
+		if (status)
+			gn_err_prefix(err, "%s:%d", path, best.line);
+		else
+			out->tuned_nodes = best.nodes;
+	}
 	if (!status)
-		*found = is_there;
+		*found = best.root != NULL;
+	json_decref(best.root);
 	return status;
 }
 

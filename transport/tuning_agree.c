@@ -1,6 +1,7 @@
 #include "transport/tuning.h"
 
 #include "src/base/file.h"
+#include "transport/choose.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -160,6 +161,62 @@ static enum gn_status guess(struct gn_world *world, struct gn_fabric *fabric, st
 	return status;
 }
 
+/* Tables of before name sysv where UCX's shared memory is posix now, which is as fast. */
+static enum gn_status read_line(const char *path, const char *signature, int *found, struct gn_cost *out, struct gn_err *err)
+{
+	const char *posix = strstr(signature, "within: posix/");
+	struct gn_strbuf before;
+	enum gn_status status = gn_tuning_read(path, signature, found, out, err);
+
+	if (status || *found || !posix)
+		return status;
+	posix += strlen("within: ");
+	gn_strbuf_init(&before);
+	gn_strbuf_append(&before, signature, (size_t)(posix - signature));
+	gn_strbuf_printf(&before, "sysv%s", posix + strlen("posix"));
+	if (!gn_strbuf_failed(&before))
+		status = gn_tuning_read(path, gn_strbuf_text(&before), found, out, err);
+	gn_strbuf_release(&before);
+	return status;
+}
+
+static enum gn_status map_of(const struct gn_world *world, struct gn_node_map **out, struct gn_err *err)
+{
+	int size = gn_world_size(world), *node_of = calloc((size_t)size, sizeof *node_of);
+	enum gn_status status;
+
+	if (!node_of)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
+	for (int r = 0; r < size; r++)
+		node_of[r] = gn_world_node_of(world, r);
+	status = gn_node_map_create(node_of, size, out, err);
+	free(node_of);
+	return status;
+}
+
+/* What was measured on as many nodes, or on others. */
+static enum gn_status use(struct gn_world *world, const char *path, struct gn_log *log, struct gn_cost *c, struct gn_err *err)
+{
+	int nodes = gn_world_nodes(world), had_picks = c->pick_count;
+	struct gn_node_map *map;
+	enum gn_status status;
+
+	if (!c->tuned_nodes || c->tuned_nodes == nodes) {
+		gn_log_info(log, "algorithms are chosen by what was measured, in %s", path);
+		return GN_OK;
+	}
+	status = map_of(world, &map, err);
+	if (status)
+		return status;
+	status = gn_choose_keep_picks(c, map, err);
+	gn_node_map_destroy(map);
+	if (!status)
+		gn_log_info(log, "algorithms are chosen by what was measured, in %s, tuned at %d nodes, used at %d%s", path,
+			    c->tuned_nodes, nodes, had_picks && !c->pick_count ? ": the model chooses by its rates and latencies, gannet "
+										 "tune would try algorithms here" : "");
+	return status;
+}
+
 /* Rank 0's part. *out holds a guess already. */
 static enum gn_status look_up(struct gn_world *world, struct gn_fabric *fabric, const char *given, struct gn_log *log,
 			      struct gn_cost *out, struct gn_err *err)
@@ -175,19 +232,32 @@ static enum gn_status look_up(struct gn_world *world, struct gn_fabric *fabric, 
 	gn_strbuf_init(&signature);
 	status = gn_tuning_signature(world, fabric, &signature, err);
 	if (!status) {
-		status = gn_tuning_read(path, gn_strbuf_text(&signature), &found, out, &why);
+		status = read_line(path, gn_strbuf_text(&signature), &found, out, &why);
 		if (!status && found)
-			gn_log_info(log, "algorithms are chosen by what was measured, in %s", path);
+			status = use(world, path, log, out, err);
 		else if (!status)
 			gn_log_info(log, "algorithms are chosen by a guess: %s has nothing for this fabric (%s); gannet tune "
 				    "would measure it", path, gn_strbuf_text(&signature));
 		else if (status == GN_ERR_NOT_FOUND && !named)
 			status = GN_OK;
-		else
+		else if (!named && status != GN_ERR_DATA && status != GN_ERR_NO_MEMORY) {
+			gn_log_warn(log, "algorithms are chosen by a guess: %s; GANNET_TUNING names another tuning table, or none", why.text);
+			status = GN_OK;
+		} else
 			gn_err_set(err, status, "%s", why.text);
 	}
 	gn_strbuf_release(&signature);
 	return status;
+}
+
+enum gn_status gn_tuning_check(const char *given, struct gn_err *err)
+{
+	struct gn_cost ignored;
+	char path[PATH_MAX];
+	int named = 0, found;
+	enum gn_status status = gn_tuning_path(given, path, sizeof path, &named, err);
+
+	return status || !named || !*path ? status : gn_tuning_read(path, "", &found, &ignored, err);
 }
 
 static enum gn_status take(const struct verdict *t, size_t len, struct gn_cost *out, struct gn_err *err)

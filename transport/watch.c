@@ -15,7 +15,11 @@
 
 #define BEAT_NS 1000000000u
 #define BEATS_PER_SILENCE 5
+/* Of knocking at all addresses, a tenth of a second apart. */
+#define REFUSED_ROUNDS 3
 #define TURN_MS 250
+/* Looking at all ranks for the silent ones, which turns for each message of theirs would do too often. */
+#define JUDGE_NS 50000000u
 #define LEFT_GRACE_NS 3000000000u
 #define SHUT_NS 700000000u
 #define JOIN_MS_PER_RANK 1
@@ -58,6 +62,14 @@ void gn_watch_note_all_gone(struct gn_watch *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
+static void say_up(struct gn_watch *w, enum gn_watch_type type, const char *text)
+{
+	struct gn_watch_message m = gn_watch_say(type, w->options.rank, text);
+
+	if (w->up.fd >= 0)
+		gn_watch_send(&w->up, &m, gn_watch_send_until());
+}
+
 /* What the program wants said. Returns whether the thread should end. */
 static int obey(struct gn_watch *w)
 {
@@ -65,7 +77,8 @@ static int obey(struct gn_watch *w)
 	int goodbye, stop;
 	uint64_t count;
 
-	if (gn_net_readable(w->wake, 0) == 1 && read(w->wake, &count, sizeof count) < 0)
+	/* it does not block; nothing to read when nobody woke us */
+	if (read(w->wake, &count, sizeof count) < 0 && errno != EAGAIN)
 		return 0;
 	pthread_mutex_lock(&w->lock);
 	memcpy(why, w->gives_up, sizeof why);
@@ -80,14 +93,14 @@ static int obey(struct gn_watch *w)
 	if (why[0]) {
 		if (w->options.rank == 0)
 			gn_watch_hub_announce(w, GN_WATCH_LOST, 0, why);
-		else if (w->up.fd >= 0)
-			gn_watch_write(&w->up, GN_WATCH_GIVE_UP, w->options.rank, why);
+		else
+			say_up(w, GN_WATCH_GIVE_UP, why);
 	}
 	if (goodbye) {
 		if (w->options.rank == 0)
-			gn_watch_hub_announce(w, GN_WATCH_LEFT, 0, NULL);
-		else if (w->up.fd >= 0)
-			gn_watch_write(&w->up, GN_WATCH_BYE, w->options.rank, NULL);
+			gn_watch_hub_leave(w, 0);
+		else
+			say_up(w, GN_WATCH_BYE, NULL);
 	}
 	return stop;
 }
@@ -96,8 +109,8 @@ static void beat(struct gn_watch *w)
 {
 	if (w->options.rank == 0)
 		gn_watch_hub_announce(w, GN_WATCH_BEAT, 0, NULL);
-	else if (w->up.fd >= 0)
-		gn_watch_write(&w->up, GN_WATCH_BEAT, w->options.rank, NULL);
+	else
+		say_up(w, GN_WATCH_BEAT, NULL);
 }
 
 /* A process that did not run, because it was stopped or the machine is overloaded, must not take its own absence for the
@@ -136,39 +149,37 @@ static void finish(struct gn_watch *w)
 static void *run(void *argument)
 {
 	struct gn_watch *w = argument;
-	size_t slots = w->options.rank ? 2 : (size_t)w->options.size + GN_DOOR_POLL_MAX + 1;
-	struct pollfd *p = calloc(slots, sizeof *p);
-	uint64_t last_beat = 0, last_turn = gn_clock_ns(), now;
+	uint64_t last_beat = 0, last_judged = 0, last_turn = gn_clock_ns(), now;
 	uint64_t beat_ns = (uint64_t)w->options.silent_after_ms * 1000000 / BEATS_PER_SILENCE;
 
 	pthread_setname_np(pthread_self(), "gannet-watch");
-	while (p && !obey(w)) {
+	while (!obey(w)) {
 		/* before it sleeps: its own goodbye may have been the last */
 		end_when_all_have(w);
 		if (w->options.rank == 0)
-			gn_watch_hub_turn(w, p, TURN_MS);
+			gn_watch_hub_turn(w, TURN_MS);
 		else
 			gn_watch_spoke_turn(w, TURN_MS);
 		now = gn_clock_ns();
 		if (now - last_turn > 2 * TURN_MS * 1000000u)
 			forgive(w, now - last_turn - TURN_MS * 1000000u, now);
 		last_turn = now;
-		if (w->options.rank == 0)
-			gn_watch_hub_judge(w, now);
-		else
-			gn_watch_spoke_judge(w, now);
+		if (now - last_judged >= JUDGE_NS) {
+			if (w->options.rank == 0)
+				gn_watch_hub_judge(w, now);
+			else
+				gn_watch_spoke_judge(w, now);
+			last_judged = now;
+		}
 		gn_watch_inquiry_turn(w, now);
 		if (now - last_beat >= (beat_ns < BEAT_NS ? beat_ns : BEAT_NS)) {
 			beat(w);
 			last_beat = now;
 		}
 	}
-	if (!p)
-		gn_watch_note_lost(w, w->options.rank, "no memory for its watch");
 	if (w->inquiry)
 		gn_watch_inquiry_settle(w);
 	finish(w);
-	free(p);
 	return NULL;
 }
 
@@ -190,6 +201,8 @@ static void release(struct gn_watch *w)
 	gn_secret_wipe(&w->options.secret);
 	if (w->wake >= 0)
 		close(w->wake);
+	if (w->ready >= 0)
+		close(w->ready);
 	pthread_cond_destroy(&w->changed);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
@@ -202,7 +215,7 @@ static enum gn_status create(const struct gn_watch_options *options, struct gn_w
 	if (!w)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the watch");
 	w->options = *options;
-	w->up.fd = -1;
+	w->up.fd = w->ready = -1;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->changed, NULL);
 	w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -214,12 +227,33 @@ static enum gn_status create(const struct gn_watch_options *options, struct gn_w
 	return GN_OK;
 }
 
+/* Where others shall come to, and nowhere else as far as one socket can do that. */
+static enum gn_status open_door(struct gn_watch *w, struct gn_watch_invitation *i, struct gn_err *err)
+{
+	const struct gn_watch_options *o = &w->options;
+	enum gn_status status = GN_OK;
+	const char *only;
+	int port = 0;
+
+	if (o->address)
+		snprintf(i->addresses.text[i->addresses.count++], GN_NET_ADDRESS_MAX, "%s", o->address);
+	else if (o->ifnames)
+		status = gn_net_choose(o->ifnames, &i->addresses, err);
+	else
+		gn_net_addresses(&i->addresses);
+	if (status)
+		return status;
+	only = (o->address || o->ifnames) && i->addresses.count == 1 ? i->addresses.text[0] : NULL;
+	status = gn_door_open(only, &port, GN_HANDSHAKE_WATCH, &o->secret, o->log, &w->door, err);
+	i->port = port;
+	return status;
+}
+
 enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_watch **out,
 			     struct gn_watch_invitation *invitation, struct gn_err *err)
 {
 	struct gn_watch *w = NULL;
 	struct gn_watch_invitation i = {0};
-	int port = 0;
 	enum gn_status status = create(options, &w, err);
 
 	if (status)
@@ -228,9 +262,11 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
 	if (!w->members)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the watch");
 	if (!status)
+		status = gn_watch_hub_open(w, err);
+	if (!status)
 		status = gn_watch_inquiry_create(options->size, &w->inquiry, err);
 	if (!status)
-		status = gn_door_open(&port, GN_HANDSHAKE_WATCH, &options->secret, options->log, &w->door, err);
+		status = open_door(w, &i, err);
 	for (int r = 0; !status && r < options->size; r++)
 		w->members[r].stream.fd = -1;
 	w->here_or_absent = options->size - 1;
@@ -242,8 +278,6 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
 		release(w);
 		return status;
 	}
-	i.port = port;
-	gn_net_addresses(&i.addresses);
 	*invitation = i;
 	*out = w;
 	return GN_OK;
@@ -262,19 +296,24 @@ void gn_watch_expect_all(struct gn_watch *w)
 	atomic_store(&w->join_by_ns, gn_clock_ns() + joining_ns(&w->options));
 }
 
-/* One after the other, so that none that leads nowhere, or to someone who says nothing, takes the others' time. */
+/* One after the other, so that none that leads nowhere, or to someone who says nothing, takes the others' time. 1: let in;
+ * -1: nobody listens at any. */
 static int knock_at_each(struct gn_watch *w, const struct gn_watch_invitation *in, uint64_t deadline, struct gn_err *err)
 {
 	uint32_t count = in->addresses.count < GN_NET_ADDRESSES_MAX ? in->addresses.count : GN_NET_ADDRESSES_MAX;
+	uint32_t refused = 0;
 	uint64_t now, left;
+	int answer;
 
 	for (uint32_t i = 0; i < count && (now = gn_clock_ns()) < deadline; i++) {
 		left = deadline - now;
-		if (gn_watch_spoke_knock(w, in->addresses.text[i], in, now + left / (count - i), i + 1 < count ? now + left / 2 : deadline,
-					 err))
+		answer = gn_watch_spoke_knock(w, in->addresses.text[i], in, now + left / (count - i),
+					      i + 1 < count ? now + left / 2 : deadline, err);
+		if (answer > 0)
 			return 1;
+		refused += answer < 0;
 	}
-	return 0;
+	return count && refused == count ? -1 : 0;
 }
 
 enum gn_status gn_watch_join(const struct gn_watch_options *options, const struct gn_watch_invitation *invitation,
@@ -284,12 +323,17 @@ enum gn_status gn_watch_join(const struct gn_watch_options *options, const struc
 	struct timespec pause = {0, 100000000};
 	struct gn_watch *w = NULL;
 	struct gn_err why = {0};
+	int answer, refused = 0;
 	enum gn_status status = create(options, &w, err);
 
 	if (status)
 		return status;
 	gn_err_set(&why, GN_ERR_FAILED, "it has no address");
-	while (!status && !knock_at_each(w, invitation, deadline, &why) && gn_clock_ns() < deadline) {
+	while (!status && (answer = knock_at_each(w, invitation, deadline, &why)) <= 0 && gn_clock_ns() < deadline) {
+		/* Rank 0 listened before it invited. It may have called off what it invited to, which is to be read then. */
+		refused = answer < 0 ? refused + 1 : 0;
+		if (refused == REFUSED_ROUNDS)
+			break;
 		nanosleep(&pause, NULL);
 		status = options->called_off ? options->called_off(options->context, err) : GN_OK;
 	}

@@ -38,9 +38,11 @@ struct gn_watch_options {
 	/* Whoever joins: whether that is of no use any more, GN_OK when it is, else why. NULL: nobody can tell. */
 	enum gn_status (*called_off)(void *context, struct gn_err *err);
 	void *context;
+	const char *address; /* rank 0: where all ranks reach it; NULL: by those of ifnames. Borrowed by gn_watch_host */
+	const char *ifnames; /* rank 0: its interfaces for that, see gn_net_ifname_matches(); NULL: all. Borrowed as well */
 };
 
-/* Rank 0: listens and makes an invitation to hand out; the thread runs from here on. Whoever has not joined timeout_ms later is
+/* Rank 0: listens, on one address when there is only one, and makes an invitation to hand out; the thread runs from here on. Whoever has not joined timeout_ms later is
  * lost. */
 enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_watch **out,
 			     struct gn_watch_invitation *invitation, struct gn_err *err);
@@ -48,7 +50,7 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
  * lost. The others: nothing to do. */
 void gn_watch_expect_all(struct gn_watch *w);
 /* Others: join by rank 0's invitation, which shows that it runs; its addresses are tried in order. Blocks, silent_after_ms and a
- * millisecond a rank at most: then rank 0 is lost, GN_ERR_PEER_LOST, or has refused this rank, GN_ERR_USAGE; or what called_off says. */
+ * millisecond a rank at most, and not when nobody listens there any more: then rank 0 is lost, GN_ERR_PEER_LOST, or has refused this rank, GN_ERR_USAGE; or what called_off says. */
 enum gn_status gn_watch_join(const struct gn_watch_options *options, const struct gn_watch_invitation *invitation,
 			     struct gn_watch **out, struct gn_err *err);
 /* host_of names ranks in messages from now on: size texts of at most 255 characters, copied. Until then rank 0 tells the address

@@ -1,16 +1,54 @@
 #include "src/base/clock.h"
 #include "transport/watch_internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
-/* Rank 0: to everyone who is still connected, but not to the rank that it is about. */
+#define EVENTS_MAX 64
+/* From so many ranks on their heartbeats are taken several at a time. */
+#define MANY 64
+#define GATHER_NS 10000000
+
+enum gn_status gn_watch_hub_open(struct gn_watch *w, struct gn_err *err)
+{
+	struct epoll_event wake = {.events = EPOLLIN, .data.u32 = 0};
+
+	w->ready = epoll_create1(EPOLL_CLOEXEC);
+	if (w->ready < 0 || epoll_ctl(w->ready, EPOLL_CTL_ADD, w->wake, &wake))
+		return gn_err_errno(err, errno, "cannot start the watch");
+	return GN_OK;
+}
+
 void gn_watch_hub_announce(struct gn_watch *w, enum gn_watch_type type, int rank, const char *text)
 {
+	struct gn_watch_message m = gn_watch_say(type, rank, text);
+	uint64_t until = gn_watch_send_until();
+
 	for (int r = 1; r < w->options.size; r++)
 		if (r != rank && w->members[r].stream.fd >= 0)
-			gn_watch_write(&w->members[r].stream, type, rank, text);
+			gn_watch_send(&w->members[r].stream, &m, until);
+}
+
+void gn_watch_hub_leave(struct gn_watch *w, int rank)
+{
+	if (w->told_left)
+		return;
+	w->told_left = 1;
+	gn_watch_hub_announce(w, GN_WATCH_LEFT, rank, NULL);
+}
+
+static void hang_up(struct gn_watch *w, struct gn_watch_member *m)
+{
+	if (m->stream.fd < 0)
+		return;
+	/* closing is not enough where a child of this process has the descriptor, too */
+	epoll_ctl(w->ready, EPOLL_CTL_DEL, m->stream.fd, NULL);
+	close(m->stream.fd);
+	m->stream.fd = -1;
 }
 
 /* Where it is, for as long as hosts have no names yet. */
@@ -39,9 +77,7 @@ static void member_lost(struct gn_watch *w, int rank, const char *why)
 	add_address(w, m->stream.fd, how);
 	m->state = GN_WATCH_DEAD;
 	w->here_or_absent--;
-	if (m->stream.fd >= 0)
-		close(m->stream.fd);
-	m->stream.fd = -1;
+	hang_up(w, m);
 	gn_watch_inquiry_lose(w, rank, how);
 }
 
@@ -54,7 +90,7 @@ static void member_says(struct gn_watch *w, int rank)
 		m->state = GN_WATCH_AWAY;
 		w->here_or_absent--;
 		gn_watch_note_left(w, rank);
-		gn_watch_hub_announce(w, GN_WATCH_LEFT, rank, NULL);
+		gn_watch_hub_leave(w, rank);
 	} else if (in->type == GN_WATCH_GIVE_UP && m->state == GN_WATCH_HERE) {
 		m->stream.in.text[GN_WATCH_TEXT_MAX - 1] = 0;
 		member_lost(w, rank, in->text);
@@ -63,20 +99,38 @@ static void member_says(struct gn_watch *w, int rank)
 	}
 }
 
+/* One read: of what is left the next turn tells. */
 static void hear_member(struct gn_watch *w, int rank)
 {
 	struct gn_watch_member *m = &w->members[rank];
-	enum gn_watch_read got;
+	enum gn_watch_read got = m->stream.fd >= 0 ? gn_watch_read(&m->stream) : GN_WATCH_NOTHING;
 
-	while (m->stream.fd >= 0 && (got = gn_watch_read(&m->stream)) != GN_WATCH_NOTHING) {
-		if (got == GN_WATCH_MESSAGE) {
-			member_says(w, rank);
-		} else if (m->state == GN_WATCH_HERE) {
-			member_lost(w, rank, "its connection closed without a goodbye");
-		} else {
-			close(m->stream.fd);
-			m->stream.fd = -1;
-		}
+	if (got == GN_WATCH_MESSAGE)
+		member_says(w, rank);
+	else if (got != GN_WATCH_NOTHING && m->state == GN_WATCH_HERE)
+		member_lost(w, rank, "its connection closed without a goodbye");
+	else if (got != GN_WATCH_NOTHING)
+		hang_up(w, m);
+}
+
+static void take(struct gn_watch *w, const struct gn_door_guest *guest)
+{
+	struct gn_watch_member *m = &w->members[guest->rank];
+	struct epoll_event event = {.events = EPOLLIN, .data.u32 = guest->rank};
+	struct gn_watch_message hello = gn_watch_say(GN_WATCH_BEAT, 0, NULL);
+	char how[64];
+
+	m->stream = (struct gn_watch_stream){.fd = guest->fd, .heard_ns = gn_clock_ns()};
+	m->state = GN_WATCH_HERE;
+	if (epoll_ctl(w->ready, EPOLL_CTL_ADD, guest->fd, &event)) {
+		snprintf(how, sizeof how, "rank 0 cannot listen to it: %s", strerror(errno));
+		member_lost(w, (int)guest->rank, how);
+		return;
+	}
+	gn_watch_send(&m->stream, &hello, gn_watch_send_until());
+	if (atomic_load(&w->lost) > 0) {
+		hello = gn_watch_say(GN_WATCH_LOST, atomic_load(&w->lost) - 1, w->how);
+		gn_watch_send(&m->stream, &hello, gn_watch_send_until());
 	}
 }
 
@@ -91,11 +145,7 @@ static void let_in(struct gn_watch *w)
 			gn_door_refuse(w->door, &guest, GN_HANDSHAKE_BAD_RANK);
 			continue;
 		}
-		m->stream = (struct gn_watch_stream){.fd = guest.fd, .heard_ns = gn_clock_ns()};
-		m->state = GN_WATCH_HERE;
-		gn_watch_write(&m->stream, GN_WATCH_BEAT, 0, NULL);
-		if (atomic_load(&w->lost) > 0)
-			gn_watch_write(&m->stream, GN_WATCH_LOST, atomic_load(&w->lost) - 1, w->how);
+		take(w, &guest);
 	}
 }
 
@@ -137,18 +187,31 @@ void gn_watch_hub_judge(struct gn_watch *w, uint64_t now)
 		miss(w, now);
 }
 
-/* One look at all connections of rank 0. */
-void gn_watch_hub_turn(struct gn_watch *w, struct pollfd *p, int timeout_ms)
+static void hear_members(struct gn_watch *w)
 {
-	int n = w->options.size;
+	struct epoll_event events[EVENTS_MAX];
+	int n = EVENTS_MAX;
 
-	p[0] = (struct pollfd){.fd = w->wake, .events = POLLIN};
-	for (int r = 1; r < n; r++)
-		p[r] = (struct pollfd){.fd = w->members[r].stream.fd, .events = POLLIN};
-	n += gn_door_poll(w->door, p + n);
-	if (poll(p, (nfds_t)n, timeout_ms) > 0)
-		for (int r = 1; r < w->options.size; r++)
-			if (p[r].revents)
-				hear_member(w, r);
-	let_in(w);
+	for (int turns = 0; n == EVENTS_MAX && turns < w->options.size; turns++) {
+		n = epoll_wait(w->ready, events, EVENTS_MAX, 0);
+		for (int i = 0; i < n; i++)
+			/* 0: the program wakes us */
+			if (events[i].data.u32)
+				hear_member(w, (int)events[i].data.u32);
+	}
+}
+
+/* Hears whoever has something to say, and nobody else: its cost does not grow with the ranks that are silent. */
+void gn_watch_hub_turn(struct gn_watch *w, int timeout_ms)
+{
+	const struct timespec gather = {0, GATHER_NS};
+	struct pollfd p[1 + GN_DOOR_POLL_MAX] = {{.fd = w->ready, .events = POLLIN}};
+	int n = gn_door_poll(w->door, p + 1), ready = poll(p, (nfds_t)n + 1, timeout_ms);
+
+	if (ready > 0 && p[0].revents)
+		hear_members(w);
+	if (n > 1 || ready > (p[0].revents != 0))
+		let_in(w);
+	else if (ready > 0 && w->options.size >= MANY)
+		nanosleep(&gather, NULL);
 }

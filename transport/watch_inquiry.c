@@ -8,9 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Between two suspicions of a rank: doubled for as long as nothing comes of them, up to the most, so that ranks that rightly wait for
+ * minutes do not keep rank 0 busy. */
 #define SUSPECT_EVERY_NS 300000000u
+#define SUSPECT_MOST_NS 1200000000u
+#define SUSPECT_NS_PER_RANK 1000000u
 #define ANSWER_NS 1500000000u
 #define LOSS_NS 300000000u
+
+/* What a rank tells rank 0: the operation that it waits in, and how long it will wait before it says so again. */
+struct suspicion {
+	uint64_t number, pause_ns;
+};
 
 _Static_assert(sizeof(struct gn_record) <= GN_WATCH_TEXT_MAX, "a record must fit into a message");
 
@@ -133,7 +142,8 @@ static void add(struct gn_watch *w, int rank, const struct gn_record *record)
 static void ask_all(struct gn_watch *w, uint64_t number)
 {
 	struct gn_watch_inquiry *q = w->inquiry;
-	uint64_t now = gn_clock_ns();
+	uint64_t now = gn_clock_ns(), until;
+	struct gn_watch_message m;
 	struct gn_record mine;
 
 	if (atomic_load(&w->lost) || (q->open && !q->lost && now - q->asked_ns < ANSWER_NS))
@@ -154,26 +164,36 @@ static void ask_all(struct gn_watch *w, uint64_t number)
 	}
 	q->asked[0] = !w->said_goodbye;
 	q->missing += q->asked[0];
+	m = gn_watch_say_bytes(GN_WATCH_ASK, 0, &number, sizeof number);
+	until = gn_watch_send_until();
 	for (int r = 1; r < w->options.size; r++)
 		if (q->asked[r])
-			gn_watch_write_bytes(&w->members[r].stream, GN_WATCH_ASK, 0, &number, sizeof number);
+			gn_watch_send(&w->members[r].stream, &m, until);
 	if (q->asked[0]) {
 		gn_recorder_tell(w->options.recorder, number, now, &mine);
 		add(w, 0, &mine);
 	}
 }
 
+/* Many ranks say so at the same time, each for the same reason: there was an inquiry a moment ago, unless this one is newer. */
+static void suspect(struct gn_watch *w, const struct suspicion *s)
+{
+	const struct gn_watch_inquiry *q = w->inquiry;
+
+	if (!q->lost && (q->open || gn_clock_ns() - q->asked_ns >= s->pause_ns))
+		ask_all(w, s->number);
+}
+
 void gn_watch_inquiry_hear(struct gn_watch *w, int rank, const struct gn_watch_message *in)
 {
+	struct suspicion s;
 	struct gn_record record;
-	uint64_t number;
 
 	if (!w->options.recorder)
 		return;
 	if (in->type == GN_WATCH_SUSPECT) {
-		memcpy(&number, in->text, sizeof number);
-		if (!w->inquiry->lost)
-			ask_all(w, number);
+		memcpy(&s, in->text, sizeof s);
+		suspect(w, &s);
 	} else if (in->type == GN_WATCH_TELL) {
 		memcpy(&record, in->text, sizeof record);
 		add(w, rank, &record);
@@ -196,10 +216,9 @@ void gn_watch_inquiry_lose(struct gn_watch *w, int rank, const char *how)
 {
 	struct gn_watch_inquiry *q = w->inquiry;
 
-	if (atomic_load(&w->lost)) {
-		gn_watch_hub_announce(w, GN_WATCH_LOST, rank, how);
+	/* all keep the first that they are told of: with a node its ranks are lost together, and of each all others were told */
+	if (atomic_load(&w->lost))
 		return;
-	}
 	if (q->lost) {
 		miss_answer(w, rank);
 		return;
@@ -217,6 +236,7 @@ void gn_watch_inquiry_lose(struct gn_watch *w, int rank, const char *how)
 
 void gn_watch_inquiry_answer(struct gn_watch *w, const struct gn_watch_message *in)
 {
+	struct gn_watch_message answer;
 	struct gn_record record;
 	uint64_t number;
 
@@ -224,12 +244,30 @@ void gn_watch_inquiry_answer(struct gn_watch *w, const struct gn_watch_message *
 		return;
 	memcpy(&number, in->text, sizeof number);
 	gn_recorder_tell(w->options.recorder, number, gn_clock_ns(), &record);
-	gn_watch_write_bytes(&w->up, GN_WATCH_TELL, w->options.rank, &record, sizeof record);
+	answer = gn_watch_say_bytes(GN_WATCH_TELL, w->options.rank, &record, sizeof record);
+	gn_watch_send(&w->up, &answer, gn_watch_send_until());
+}
+
+/* When to suspect next: at the latest when what is tolerated is over, and soon after it again, for the others' is over then, too. */
+static struct suspicion plan_next(struct gn_watch *w, const struct gn_record *r, uint64_t now)
+{
+	uint64_t most = SUSPECT_MOST_NS + (uint64_t)w->options.size * SUSPECT_NS_PER_RANK, pause = 2 * w->suspect_pause_ns;
+	uint64_t left = r->idle_ms < r->limit_ms ? (uint64_t)(r->limit_ms - r->idle_ms) * 1000000 : 0;
+
+	if (!r->suspects || r->oldest != w->suspected || (!left && w->suspect_in_time))
+		pause = SUSPECT_EVERY_NS;
+	w->suspect_pause_ns = pause < most ? pause : most;
+	w->suspected = r->suspects ? r->oldest : 0;
+	w->suspect_in_time = left > 0;
+	w->suspect_at_ns = now + (left && left < w->suspect_pause_ns ? left : w->suspect_pause_ns);
+	return (struct suspicion){r->oldest, w->suspect_pause_ns};
 }
 
 void gn_watch_inquiry_turn(struct gn_watch *w, uint64_t now)
 {
+	struct gn_watch_message m;
 	struct gn_record record;
+	struct suspicion s;
 
 	if (!w->options.recorder)
 		return;
@@ -239,14 +277,16 @@ void gn_watch_inquiry_turn(struct gn_watch *w, uint64_t now)
 			gn_watch_inquiry_settle(w);
 		return;
 	}
-	if (now - w->suspected_ns < SUSPECT_EVERY_NS || atomic_load(&w->lost))
+	if (now < w->suspect_at_ns || atomic_load(&w->lost))
 		return;
-	w->suspected_ns = now;
 	gn_recorder_tell(w->options.recorder, 0, now, &record);
+	s = plan_next(w, &record, now);
 	if (!record.suspects)
 		return;
-	if (w->options.rank == 0)
-		ask_all(w, record.oldest);
-	else if (w->up.fd >= 0)
-		gn_watch_write_bytes(&w->up, GN_WATCH_SUSPECT, w->options.rank, &record.oldest, sizeof record.oldest);
+	if (w->options.rank == 0) {
+		suspect(w, &s);
+	} else if (w->up.fd >= 0) {
+		m = gn_watch_say_bytes(GN_WATCH_SUSPECT, w->options.rank, &s, sizeof s);
+		gn_watch_send(&w->up, &m, gn_watch_send_until());
+	}
 }

@@ -31,13 +31,17 @@ struct gn_watch {
 	struct gn_door *door;
 	int here_or_absent;
 	struct gn_watch_member *members;
+	int ready; /* the epoll that has them all, and wake; -1: none */
+	int told_left; /* all know of the first that left */
 	uint64_t began_ns;
 	atomic_uint_fast64_t join_by_ns;
 	struct gn_watch_inquiry *inquiry;
 	/* others */
 	struct gn_watch_stream up;
 
-	uint64_t suspected_ns;
+	/* the last suspicion: of which operation, whether its time was not over yet, how long until the next, and when that is */
+	uint64_t suspected, suspect_pause_ns, suspect_at_ns;
+	int suspect_in_time;
 
 	atomic_int lost; /* rank + 1; or a verdict's status, which is negative */
 	atomic_int left; /* rank + 1 of the first that left */
@@ -59,12 +63,15 @@ void gn_watch_note_verdict(struct gn_watch *w, enum gn_status status, const char
 void gn_watch_note_left(struct gn_watch *w, int rank);
 void gn_watch_note_all_gone(struct gn_watch *w);
 
-/* Rank 0. p has room for size + GN_DOOR_POLL_MAX + 1. */
-void gn_watch_hub_turn(struct gn_watch *w, struct pollfd *p, int timeout_ms);
+/* Rank 0. */
+enum gn_status gn_watch_hub_open(struct gn_watch *w, struct gn_err *err);
+void gn_watch_hub_turn(struct gn_watch *w, int timeout_ms);
 /* Who has been silent too long, or has not come? */
 void gn_watch_hub_judge(struct gn_watch *w, uint64_t now);
-/* To everyone who is still connected, but not to the rank that it is about. */
+/* To everyone who is still connected, but not to the rank that it is about. Does not block for longer than one send may. */
 void gn_watch_hub_announce(struct gn_watch *w, enum gn_watch_type type, int rank, const char *text);
+/* That rank has said goodbye: all are told of the first that does, who is the only one that matters to them. */
+void gn_watch_hub_leave(struct gn_watch *w, int rank);
 
 /* watch_inquiry.c. Rank 0's side: */
 enum gn_status gn_watch_inquiry_create(int size, struct gn_watch_inquiry **out, struct gn_err *err);
@@ -81,7 +88,7 @@ void gn_watch_inquiry_answer(struct gn_watch *w, const struct gn_watch_message *
 void gn_watch_inquiry_turn(struct gn_watch *w, uint64_t now);
 
 /* The others. Knocks at one address, for which it tries until connect_by_ns, and waits until answer_by_ns (gn_clock_ns) to be let
- * in; 1 when it was. */
+ * in; 1 when it was, -1 when nobody listens there. */
 int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct gn_watch_invitation *invitation,
 			 uint64_t connect_by_ns, uint64_t answer_by_ns, struct gn_err *err);
 void gn_watch_spoke_turn(struct gn_watch *w, int timeout_ms);

@@ -61,9 +61,11 @@ int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct g
 {
 	const struct gn_watch_options *o = &w->options;
 
-	if (gn_net_connect(address, inv->port, gn_net_left_ms(connect_by_ns, CONNECT_MS), &w->up.fd, err)) {
+	enum gn_status status = gn_net_connect(address, inv->port, gn_net_left_ms(connect_by_ns, CONNECT_MS), &w->up.fd, err);
+
+	if (status) {
 		w->up.fd = -1;
-		return 0;
+		return status == GN_ERR_PEER_LOST ? -1 : 0;
 	}
 	w->up.got = 0;
 	if (gn_handshake_join(w->up.fd, &o->secret, GN_HANDSHAKE_WATCH, (uint32_t)o->rank, (uint32_t)o->size,

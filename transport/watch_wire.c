@@ -3,10 +3,13 @@
 #include "src/base/clock.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define SEND_NS 200000000u
 
 enum gn_watch_read gn_watch_read(struct gn_watch_stream *s)
 {
@@ -30,21 +33,32 @@ enum gn_watch_read gn_watch_read(struct gn_watch_stream *s)
 	return GN_WATCH_MESSAGE;
 }
 
-int gn_watch_write(struct gn_watch_stream *s, enum gn_watch_type type, int rank, const char *text)
+struct gn_watch_message gn_watch_say(enum gn_watch_type type, int rank, const char *text)
 {
 	struct gn_watch_message m = {.magic = GN_WATCH_MAGIC, .type = type, .rank = (uint32_t)rank};
 
 	if (text)
 		snprintf(m.text, sizeof m.text, "%s", text);
-	return gn_net_send_all(s->fd, &m, sizeof m, 200);
+	return m;
 }
 
-int gn_watch_write_bytes(struct gn_watch_stream *s, enum gn_watch_type type, int rank, const void *data, size_t len_bytes)
+struct gn_watch_message gn_watch_say_bytes(enum gn_watch_type type, int rank, const void *data, size_t len_bytes)
 {
 	struct gn_watch_message m = {.magic = GN_WATCH_MAGIC, .type = type, .rank = (uint32_t)rank};
 
 	memcpy(m.text, data, len_bytes);
-	return gn_net_send_all(s->fd, &m, sizeof m, 200);
+	return m;
+}
+
+uint64_t gn_watch_send_until(void)
+{
+	return gn_clock_ns() + SEND_NS;
+}
+
+void gn_watch_send(struct gn_watch_stream *s, const struct gn_watch_message *m, uint64_t until_ns)
+{
+	if (gn_net_send_all(s->fd, m, sizeof *m, gn_net_left_ms(until_ns, INT_MAX)))
+		shutdown(s->fd, SHUT_RDWR);
 }
 
 void gn_watch_shut(struct gn_watch_stream *s, uint64_t until_ns)

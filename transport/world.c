@@ -1,11 +1,13 @@
 #include "transport/world.h"
 
 #include "src/base/clock.h"
+#include "src/base/descriptors.h"
 #include "transport/bootstrap.h"
 #include "transport/recorder.h"
 #include "transport/watch.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,14 +15,19 @@
 
 /* A death shows within moments, silence within the watch's limit. */
 #define VERDICT_NS 3000000000u
+/* Of others than the bootstrap. */
+#define VERDICT_S 2
+#define VERDICT_MAX_S 30
 
 #define HOST_MAX 256
+/* Open files besides rank 0's connections to all ranks: data, logs, libraries, UCX's few. */
+#define DESCRIPTORS 64
 
 struct gn_world {
 	struct gn_bootstrap *bootstrap;
 	struct gn_watch *watch; /* NULL in a world of one */
 	struct gn_secret secret;
-	int silent_after_ms;
+	struct gn_limits limits;
 	struct gn_recorder *recorder;
 	int nodes, local_rank, local_size;
 	int *node_of;
@@ -32,13 +39,8 @@ struct gn_world {
 /* What rank 0 tells each that comes. */
 struct word {
 	struct gn_secret drawn;
+	struct gn_limits limits;
 	struct gn_watch_invitation invitation;
-};
-
-/* What every rank tells the others first. */
-struct introduction {
-	char host[HOST_MAX];
-	struct word word; /* rank 0's counts */
 };
 
 static const char *from_environ(void *context, const char *name)
@@ -47,39 +49,73 @@ static const char *from_environ(void *context, const char *name)
 	return getenv(name);
 }
 
-static enum gn_status open_bootstrap(int timeout_ms, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
+static enum gn_status open_bootstrap(struct gn_detect *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
 {
-	struct gn_detect d;
-	enum gn_status status = gn_detect(from_environ, NULL, &d, err);
+	enum gn_status status = gn_detect(from_environ, NULL, d, err);
 
 	if (status)
 		return status;
-	if (d.source == GN_DETECT_PMIX)
-		return gn_bootstrap_pmix(&d, timeout_ms, out, err);
-	if (d.source == GN_DETECT_ENVIRONMENT)
-		return gn_bootstrap_env(&d, timeout_ms, log, out, err);
+	if (d->source == GN_DETECT_PMIX)
+		return gn_bootstrap_pmix(d, log, out, err);
+	if (d->source == GN_DETECT_ENVIRONMENT)
+		return gn_bootstrap_env(d, log, out, err);
+	if (d->job_name)
+		gn_log_warn(log, "%s=%d, but this is one process outside of a job step, alone: for a rank in each task, start it with "
+			    "'srun --mpi=pmix'", d->job_name, d->job_count);
 	return gn_bootstrap_alone(out, err);
 }
 
-static void number_nodes(struct gn_world *w)
+/* Rank 0 has a connection to each for heartbeats, and another where there is no PMIx. */
+static enum gn_status want_descriptors(const struct gn_bootstrap *b, enum gn_detect_source source, struct gn_err *err)
+{
+	size_t each = b->rank ? 0 : source == GN_DETECT_ENVIRONMENT ? 2 : 1;
+	char what[64];
+
+	snprintf(what, sizeof what, "rank %d of %d", b->rank, b->size);
+	return gn_descriptors_want(each * (size_t)b->size + DESCRIPTORS, what, err);
+}
+
+struct inhabitant {
+	const char *host;
+	int rank;
+};
+
+static int by_host(const void *a, const void *b)
+{
+	const struct inhabitant *x = a, *y = b;
+	int order = strcmp(x->host, y->host);
+
+	return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static enum gn_status number_nodes(struct gn_world *w, struct gn_err *err)
 {
 	int rank = w->bootstrap->rank, size = w->bootstrap->size;
+	struct inhabitant *sorted = calloc((size_t)size, sizeof *sorted);
 
+	if (!sorted)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	for (int r = 0; r < size; r++) {
 		w->host_of[r] = w->hosts[r];
-		w->node_of[r] = -1;
-		for (int q = r; q-- > 0 && w->node_of[r] < 0;)
-			if (!strcmp(w->hosts[q], w->hosts[r]))
-				w->node_of[r] = w->node_of[q];
-		if (w->node_of[r] < 0)
-			w->node_of[r] = w->nodes++;
+		sorted[r] = (struct inhabitant){w->hosts[r], r};
 	}
+	qsort(sorted, (size_t)size, sizeof *sorted, by_host);
+	/* the lowest rank of the same node, and from that the node's number */
+	for (int i = 0, first = 0; i < size; i++) {
+		if (strcmp(sorted[i].host, sorted[first].host))
+			first = i;
+		w->node_of[sorted[i].rank] = sorted[first].rank;
+	}
+	free(sorted);
+	for (int r = 0; r < size; r++)
+		w->node_of[r] = w->node_of[r] == r ? w->nodes++ : w->node_of[w->node_of[r]];
 	for (int r = 0; r < size; r++) {
 		if (w->node_of[r] != w->node_of[rank])
 			continue;
 		w->local_rank += r < rank;
 		w->local_size++;
 	}
+	return GN_OK;
 }
 
 /* A bootstrap that fails because a rank has gone does not know which, or why; the watch will, if we let it. */
@@ -111,53 +147,87 @@ static enum gn_status mix_secret(struct gn_world *w, const struct gn_secret *dra
 	return gn_secret_derive(&w->bootstrap->secret, "gannet job", drawn, sizeof *drawn, &w->secret, err);
 }
 
-/* Hosts; and *word is rank 0's afterwards. */
-static enum gn_status introduce(struct gn_world *w, struct word *word, struct gn_err *err)
+/* Every rank's host. */
+static enum gn_status introduce(struct gn_world *w, struct gn_err *err)
 {
 	int size = w->bootstrap->size, wrong = -1;
-	struct introduction mine = {.word = *word}, *first;
 	struct gn_told all = {0};
+	char mine[HOST_MAX] = "";
 	uint64_t started = gn_clock_ns();
-	enum gn_status status = gn_told_create(size, &all, err);
+	enum gn_status status = GN_OK;
 
-	if (!status && gethostname(mine.host, sizeof mine.host - 1))
-		status = gn_err_errno(err, errno, "this host has no name");
-	if (!status) {
-		status = w->bootstrap->ops->exchange(w->bootstrap, &mine, sizeof mine, all.items, all.lens, err);
-		if (status)
-			status = diagnose(w, started, status, err);
-	}
-	for (int r = 0; !status && r < size; r++) {
-		if (all.lens[r] != sizeof mine)
+	if (gethostname(mine, sizeof mine - 1))
+		return gn_err_errno(err, errno, "this host has no name");
+	status = w->bootstrap->ops->exchange(w->bootstrap, mine, strlen(mine), &all, err);
+	if (status)
+		return diagnose(w, started, status, err);
+	for (int r = 0; r < size; r++) {
+		if (all.lens[r] >= HOST_MAX || memchr(all.items[r], 0, all.lens[r]))
 			wrong = r;
 		else
-			memcpy(w->hosts[r], all.items[r], HOST_MAX - 1);
+			memcpy(w->hosts[r], all.items[r], all.lens[r]);
 	}
-	if (!status && wrong >= 0)
-		status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", wrong);
-	if (!status) {
-		first = all.items[0];
-		*word = first->word;
-		gn_secret_wipe(&first->word.drawn);
-	}
-	gn_secret_wipe(&mine.word.drawn);
 	gn_told_release(&all);
+	if (wrong >= 0)
+		return gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", wrong);
+	return GN_OK;
+}
+
+static int to_ms(double s)
+{
+	return (int)(s * 1e3);
+}
+
+/* The limits are known. */
+static enum gn_status apply_limits(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
+{
+	enum gn_status status = gn_recorder_create(to_ms(w->limits.stall_s), &w->recorder, err);
+
+	o->recorder = w->recorder;
+	o->silent_after_ms = to_ms(w->limits.heartbeat_s);
+	o->timeout_ms = to_ms(w->limits.join_s);
+	gn_bootstrap_wait_at_most(w->bootstrap, o->timeout_ms);
 	return status;
 }
 
+/* Loopback is for ranks of this host: it is named when it is all there is. */
+static void log_start(const struct gn_world *w, const struct gn_watch_invitation *i, struct gn_log *log)
+{
+	char addresses[256] = "";
+	size_t len = 0;
+
+	for (uint32_t a = 0; a < i->addresses.count && len < sizeof addresses; a++)
+		if (!len || (strncmp(i->addresses.text[a], "127.", 4) && strcmp(i->addresses.text[a], "::1")))
+			len += (size_t)snprintf(addresses + len, sizeof addresses - len, "%s%s", len ? ", " : "",
+						i->addresses.text[a]);
+	gn_log_info(log, "limits: %g s to join, %g s without a heartbeat, %g s in a stall; heartbeats to %s port %d", w->limits.join_s,
+		    w->limits.heartbeat_s, w->limits.stall_s, addresses, i->port);
+}
+
 /* Rank 0: from here on it watches over all who come. */
-static enum gn_status host_watch(struct gn_world *w, struct gn_watch_options *o, struct word *word, struct gn_err *err)
+static enum gn_status host_watch(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
 {
 	struct gn_bootstrap *b = w->bootstrap;
-	enum gn_status status = gn_secret_random(&word->drawn, err);
+	struct word word = {.drawn = {{0}}};
+	enum gn_status status = gn_secret_random(&word.drawn, err);
 
 	if (!status)
-		status = mix_secret(w, &word->drawn, err);
+		status = mix_secret(w, &word.drawn, err);
 	o->secret = w->secret;
+	if (!status)
+		status = apply_limits(w, o, err);
+	word.limits = w->limits;
 	if (!status && b->size > 1)
-		status = gn_watch_host(o, &w->watch, &word->invitation, err);
+		status = gn_watch_host(o, &w->watch, &word.invitation, err);
+	if (status == GN_ERR_USAGE)
+		gn_err_prefix(err, GN_WORLD_IFNAMES ", --socket-ifname");
+	if (!status && b->size > 1)
+		log_start(w, &word.invitation, o->log);
 	b->watch = w->watch;
-	return status ? status : b->ops->word(b, word, sizeof *word, NULL, NULL, err);
+	if (!status)
+		status = b->ops->word(b, &word, sizeof word, NULL, NULL, err);
+	gn_secret_wipe(&word.drawn);
+	return status;
 }
 
 static enum gn_status join_watch(struct gn_world *w, struct gn_watch_options *o, const struct word *word, struct gn_err *err)
@@ -166,13 +236,17 @@ static enum gn_status join_watch(struct gn_world *w, struct gn_watch_options *o,
 
 	o->secret = w->secret;
 	if (!status)
+		status = gn_limits_take(&w->limits, &word->limits, w->bootstrap->rank, w->bootstrap->size, o->log, err);
+	if (!status)
+		status = apply_limits(w, o, err);
+	if (!status)
 		status = gn_watch_join(o, &word->invitation, &w->watch, err);
 	w->bootstrap->watch = w->watch;
 	return status;
 }
 
-/* The others: by rank 0's word, as soon as it is to be had. */
-static enum gn_status join_early(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
+/* The others: by rank 0's word, if it is to be had yet. */
+static enum gn_status join_if_told(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
 {
 	struct word *word;
 	void *said = NULL;
@@ -199,27 +273,41 @@ static enum gn_status called_off(void *bootstrap, struct gn_err *err)
 	return b->ops->called_off(b, err);
 }
 
+/* With PMIx a rank would wait for one that has ended for the same reason. */
+static enum gn_status check_ifnames(const struct gn_bootstrap *b, const char *ifnames, struct gn_err *err)
+{
+	struct gn_net_addresses all = {0};
+	enum gn_status status = b->address || b->size == 1 || !ifnames || !*ifnames ? GN_OK : gn_net_choose(ifnames, &all, err);
+
+	if (status)
+		gn_err_prefix(err, "rank %d, " GN_WORLD_IFNAMES ", --socket-ifname", b->rank);
+	return status;
+}
+
 /* The watch first, so that whoever has come is watched while others are still missing. */
-static enum gn_status meet(struct gn_world *w, const struct gn_world_options *o, struct gn_log *log, struct gn_err *err)
+static enum gn_status meet(struct gn_world *w, const char *ifnames, struct gn_log *log, struct gn_err *err)
 {
 	struct gn_bootstrap *b = w->bootstrap;
-	struct gn_watch_options options = {b->rank, b->size, o->silent_after_ms, o->timeout_ms, {{0}}, w->recorder, log,
-					   called_off, b};
-	struct word word = {{{0}}, {0}};
-	enum gn_status status = b->rank ? join_early(w, &options, err) : host_watch(w, &options, &word, err);
+	struct gn_watch_options options = {.rank = b->rank, .size = b->size, .log = log, .called_off = called_off, .context = b,
+					   .address = b->address, .ifnames = ifnames};
+	enum gn_status status;
+
+	b->ifnames = ifnames;
+	status = b->rank ? join_if_told(w, &options, err) : host_watch(w, &options, err);
 
 	if (!status)
-		status = introduce(w, &word, err);
+		status = introduce(w, err);
 	if (!status && w->watch)
 		gn_watch_expect_all(w->watch);
 	else if (!status && b->rank)
-		status = join_watch(w, &options, &word, err);
-	gn_secret_wipe(&word.drawn);
+		status = join_if_told(w, &options, err);
+	if (!status && b->rank && !w->watch)
+		status = gn_err_set(err, GN_ERR_FAILED, "rank %d was not told where rank 0's heartbeat listens", b->rank);
 	gn_secret_wipe(&options.secret);
 	if (status)
 		return status;
-	number_nodes(w);
-	if (w->watch)
+	status = number_nodes(w, err);
+	if (!status && w->watch)
 		status = gn_watch_name_hosts(w->watch, w->host_of, err);
 	b->recorder = w->recorder;
 	return status;
@@ -243,21 +331,24 @@ static void release(struct gn_world *w, int clean)
 enum gn_status gn_world_create(const struct gn_world_options *options, struct gn_log *log, struct gn_world **out,
 			       struct gn_err *err)
 {
-	struct gn_world_options o = options ? *options : (struct gn_world_options){0};
 	struct gn_world *w = calloc(1, sizeof *w);
+	struct gn_detect detected;
+	const char *ifnames;
 	enum gn_status status;
 	size_t size;
 
 	if (!w)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a world");
-	o.timeout_ms = o.timeout_ms > 0 ? o.timeout_ms : 60000;
-	o.silent_after_ms = o.silent_after_ms > 0 ? o.silent_after_ms : 5000;
-	o.stall_after_ms = o.stall_after_ms > 0 ? o.stall_after_ms : 5000;
-	w->silent_after_ms = o.silent_after_ms;
-	status = gn_recorder_create(o.stall_after_ms, &w->recorder, err);
+	if (options)
+		w->limits = options->limits;
+	ifnames = options && options->ifnames ? options->ifnames : getenv(GN_WORLD_IFNAMES);
+	status = open_bootstrap(&detected, log, &w->bootstrap, err);
 	if (!status)
-		status = open_bootstrap(o.timeout_ms, log, &w->bootstrap, err);
+		status = want_descriptors(w->bootstrap, detected.source, err);
+	if (!status)
+		status = gn_limits_resolve(&w->limits, w->bootstrap->size, err);
 	if (!status) {
+		gn_bootstrap_wait_at_most(w->bootstrap, to_ms(w->limits.join_s));
 		size = (size_t)w->bootstrap->size;
 		w->node_of = calloc(size, sizeof *w->node_of);
 		w->host_of = calloc(size, sizeof *w->host_of);
@@ -265,8 +356,13 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 		if (!w->node_of || !w->host_of || !w->hosts)
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
 	}
+	if (!status && detected.source == GN_DETECT_PMIX)
+		status = check_ifnames(w->bootstrap, ifnames, err);
 	if (!status)
-		status = meet(w, &o, log, err);
+		status = meet(w, ifnames && *ifnames ? ifnames : NULL, log, err);
+	if (!status)
+		status = gn_detect_confirm_local(&detected, w->host_of[w->bootstrap->rank], w->bootstrap->rank, w->local_rank,
+						 w->local_size, err);
 	if (status) {
 		if (w->watch && err && gn_world_check(w, NULL) == GN_OK)
 			gn_watch_give_up(w->watch, err->text);
@@ -274,7 +370,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 		return status;
 	}
 	gn_log_set_rank(log, w->bootstrap->rank);
-	gn_world_announce(w, "starting", o.timeout_ms);
+	gn_world_announce(w, "starting", to_ms(w->limits.join_s));
 	*out = w;
 	return GN_OK;
 }
@@ -341,22 +437,16 @@ enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t le
 				 struct gn_err *err)
 {
 	const struct gn_recorder_op op = {.name = "exchange", .algorithm = w->bootstrap->ops->name, .root = -1};
-	struct gn_told told = {0};
 	enum gn_status status = gn_world_check(w, err);
 	uint64_t number, started = gn_clock_ns();
 
-	if (!status)
-		status = gn_told_create(gn_world_size(w), &told, err);
 	if (status)
 		return status;
 	number = gn_recorder_start(w->recorder, gn_recorder_kind(w->recorder, &op));
-	status = w->bootstrap->ops->exchange(w->bootstrap, mine, len_bytes, told.items, told.lens, err);
-	if (status) {
-		gn_told_release(&told);
+	status = w->bootstrap->ops->exchange(w->bootstrap, mine, len_bytes, out, err);
+	if (status)
 		return diagnose(w, started, status, err);
-	}
 	gn_recorder_done(w->recorder, number);
-	*out = told;
 	return GN_OK;
 }
 
@@ -382,7 +472,14 @@ void gn_world_set_progress(struct gn_world *w, void (*progress)(void *context), 
 
 int gn_world_silent_after_ms(const struct gn_world *w)
 {
-	return w->silent_after_ms;
+	return to_ms(w->limits.heartbeat_s);
+}
+
+uint64_t gn_world_verdict_ns(const struct gn_world *w)
+{
+	double s = w->limits.heartbeat_s + VERDICT_S;
+
+	return (uint64_t)((s < VERDICT_MAX_S ? s : VERDICT_MAX_S) * 1e9);
 }
 
 struct gn_recorder *gn_world_recorder(const struct gn_world *w)

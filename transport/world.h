@@ -23,6 +23,7 @@
 
 #include "src/base/log.h"
 #include "src/base/status.h"
+#include "transport/limits.h"
 #include "transport/told.h"
 
 #include <stddef.h>
@@ -32,10 +33,14 @@ struct gn_recorder;
 struct gn_world;
 
 struct gn_world_options {
-	int timeout_ms;	     /* for everyone to arrive; 0: 60 s */
-	int silent_after_ms; /* heartbeat limit; 0: 5000 */
-	int stall_after_ms;  /* nothing may stand still for longer; 0: 5000 */
+	struct gn_limits limits; /* rank 0's count for all; what is not given is found as limits.h says */
+	/* Interfaces of rank 0 for heartbeats and of any rank that others connect to for the exchange at start, when its host is not the
+	 * only one, as gn_net_ifname_matches() reads them; NULL: of GANNET_SOCKET_IFNAME, else all. Not kept. None that matches is
+	 * GN_ERR_USAGE. */
+	const char *ifnames;
 };
+
+#define GN_WORLD_IFNAMES "GANNET_SOCKET_IFNAME"
 
 /* Collective. log may be NULL, and outlives the world; on success its rank is set. */
 enum gn_status gn_world_create(const struct gn_world_options *options, struct gn_log *log, struct gn_world **out,
@@ -61,17 +66,21 @@ const char *gn_world_bootstrap(const struct gn_world *w);
 
 /* For how long a peer may give no sign of life. */
 int gn_world_silent_after_ms(const struct gn_world *w);
+/* How long it may take the world to know who was lost once a connection of another kind has broken: a missing heartbeat and 2 s, for
+ * what has broken does not mend and the job ends either way 30 s at most. */
+uint64_t gn_world_verdict_ns(const struct gn_world *w);
 
 /* Collective: everyone gives len_bytes (the same everywhere or not), all get all; gn_told_release frees it. *out is set only
- * on success. Over the bootstrap, for small things (addresses, digests). */
+ * on success. Over the bootstrap's tree (transport/boot_tree.h), for small things (addresses, digests): each rank receives all. */
 enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, struct gn_told *out,
 				 struct gn_err *err);
 /* Collective, blocking, over the bootstrap. */
 enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err);
 /* What this rank is about to do outside of collectives, and how long that may take before the others, who wait, take it for
  * hanging: "reading data", "writing a checkpoint". The time counts from here, or from the last collective if that was later.
- * what is copied (47 characters); NULL takes the announcement back, and stall_after_ms counts. Until the first communicator
- * is there the announcement is "starting", with timeout_ms. Local, cheap. Within a collective it has no effect. */
+ * what is copied (47 characters); NULL takes the announcement back, and the stall limit counts. Until the first call it is
+ * "starting", with the join limit: programs open devices, libraries and files before their first step. Local, cheap. Within a
+ * collective it has no effect. */
 void gn_world_announce(struct gn_world *w, const char *what, int limit_ms);
 /* This rank's flight recorder, for whoever runs collectives. Borrowed, never NULL. */
 struct gn_recorder *gn_world_recorder(const struct gn_world *w);

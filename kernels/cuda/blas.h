@@ -48,7 +48,7 @@ enum gn_blas_pass {
 /* "forward", "backward data", ... */
 const char *gn_blas_pass_name(enum gn_blas_pass pass);
 
-/* Memory on the device, aligned to 16 bytes; what a pass does not name may be NULL. */
+/* Memory on the device, aligned to 16 bytes, and workspaces to GN_CUDA_ALIGN_BYTES; what a pass does not name may be NULL. */
 struct gn_blas_data {
 	void *x, *weight, *y, *bias;
 };

@@ -35,7 +35,7 @@ struct gn_blas {
 	struct gn_blas_options options;
 };
 
-enum { GN_BLAS_CANDIDATES_MAX = 6 };
+enum { GN_BLAS_CANDIDATES_MAX = 16 };
 
 struct gn_blas_plan {
 	struct gn_blas *blas;

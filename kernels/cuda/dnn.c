@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const pass_names[GN_DNN_PASSES] = {
 	"forward",		"backward data",	      "backward weight",	"forward with bias",
@@ -76,6 +77,8 @@ static enum gn_status open_dnn(const struct gn_dnn_options *options, struct gn_d
 	if (!d)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for cuDNN");
 	d->options = *options;
+	d->options.folder = NULL; /* is the caller's */
+	d->folder = options->folder ? gn_dnn_store_open(options->folder) : -1;
 	status = load_all(d, err);
 	if (status)
 		gn_dnn_destroy(d);
@@ -87,12 +90,18 @@ static enum gn_status open_dnn(const struct gn_dnn_options *options, struct gn_d
 enum gn_status gn_dnn_create(struct gn_cuda_stream *s, const struct gn_dnn_options *options, struct gn_dnn **out,
 			     struct gn_err *err)
 {
+	const struct gn_cuda_info *info;
+	char device[400];
 	struct gn_dnn *d;
 	enum gn_status status = gn_cuda_enter(s->device, err);
 
 	if (status || (status = open_dnn(options, &d, err)))
 		return status;
 	d->stream = s;
+	info = gn_cuda_device_info(s->device);
+	snprintf(device, sizeof device, "%s, %d.%d, %d processors, %zu bytes", info->name, info->major, info->minor, info->multiprocessors,
+		 info->memory_bytes);
+	gn_dnn_store_identify(d, device);
 	status = gn_dnn_check(d, d->api.cudnnCreate(&d->handle), "cudnnCreate", NULL, GN_DNN_FORWARD, err);
 	if (!status)
 		status = gn_dnn_check(d, d->api.cudnnSetStream(d->handle, s->native), "cudnnSetStream", NULL, GN_DNN_FORWARD,
@@ -113,6 +122,7 @@ enum gn_status gn_dnn_create_planner(const char *device_json, const struct gn_dn
 
 	if (status)
 		return status;
+	gn_dnn_store_identify(d, device_json);
 	code = d->api.cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d->device);
 	if (!code)
 		code = d->api.cudnnBackendSetAttribute(d->device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
@@ -127,15 +137,32 @@ enum gn_status gn_dnn_create_planner(const char *device_json, const struct gn_dn
 	return status;
 }
 
+static void destroy_first(struct gn_dnn *d)
+{
+	struct gn_dnn_plan *p = d->plans;
+
+	d->plans = p->next;
+	for (int i = 0; i < p->count; i++)
+		(void)d->api.cudnnBackendDestroyDescriptor(p->plans[i]);
+	free(p);
+}
+
 /* Cleaning up goes on whatever fails. */
 void gn_dnn_destroy(struct gn_dnn *d)
 {
 	if (!d)
 		return;
+	while (d->plans)
+		destroy_first(d);
 	if (d->device)
 		(void)d->api.cudnnBackendDestroyDescriptor(d->device);
+	for (int i = 0; i < GN_DNN_HELPERS_MAX; i++)
+		if (d->helpers[i] && !gn_cuda_enter(d->stream->device, NULL))
+			(void)d->api.cudnnDestroy(d->helpers[i]);
 	if (d->handle && !gn_cuda_enter(d->stream->device, NULL))
 		(void)d->api.cudnnDestroy(d->handle);
+	if (d->folder >= 0)
+		close(d->folder);
 	/* the library stays: it has threads and memory of its own that do not survive being closed */
 	free(d);
 }

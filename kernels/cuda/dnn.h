@@ -1,10 +1,12 @@
-/* Convolutions by cuDNN 9, through its graph interface (backend descriptors): one plan for a shape and a pass, made once and
- * run often.
+/* Convolutions by cuDNN 9, through its graph interface (backend descriptors): one plan for a shape and a pass, made once, kept
+ * by the gn_dnn, and run by all who ask for it.
  *
  * Tensors lie channels innermost (NHWC) and weights likewise (OHWI), in one type; sums are kept in float. For every plan
  * cuDNN names engines, best first; those that break a rule (tensor cores for f32 without tf32, results that change from run
- * to run where deterministic is asked) or need more workspace than is allowed are passed over, and the first few that are
- * left become candidates, of which gn_dnn_tune keeps the fastest. Shapes and fusions that no engine takes are
+ * to run where deterministic is asked) or need more workspace than is allowed are passed over. Of the others the first one
+ * is taken; with options.tune up to 24, at most 8 of one engine, become candidates, of which gn_dnn_tune keeps the fastest. Some
+ * engines are compiled when they are planned, a second of a processor's each: one for a plan at most is. What was chosen is kept
+ * in a folder, too, from which it is restored in milliseconds. Shapes and fusions that no engine takes are
  * GN_ERR_UNSUPPORTED: the caller goes the long way. cuDNN is opened when it is first needed, so that a build with CUDA
  * runs, and says what is missing, where it is not installed. Every error names the call, the shape and the device.
  *
@@ -27,6 +29,10 @@ struct gn_dnn_options {
 	int tf32;	   /* f32 may be multiplied with 10 bits of mantissa, by tensor cores */
 	int deterministic; /* the same input gives the same bits in every run on one kind of device */
 	size_t workspace_limit_bytes;
+	int tune; /* plans get candidates for gn_dnn_tune */
+	/* Where plans are kept from one process to the next, made when it is not there; NULL: nowhere. One that is not the user's own, or
+	 * that others may write, is not used, nor is such a file in it. Many processes may use it at the same time. */
+	const char *folder;
 };
 
 /* On the stream, which outlives it. Without cuDNN: GN_ERR_NOT_FOUND. */
@@ -65,7 +71,7 @@ enum gn_dnn_pass {
 /* "forward", "backward data", ... */
 const char *gn_dnn_pass_name(enum gn_dnn_pass pass);
 
-/* Memory on the device, aligned to 16 bytes; what a pass does not name may be NULL. */
+/* Memory on the device, aligned to 16 bytes, and workspaces to GN_CUDA_ALIGN_BYTES; what a pass does not name may be NULL. */
 struct gn_dnn_data {
 	void *x, *weight, *y;
 	const void *bias, *added;    /* bias: float[out_c] */
@@ -78,17 +84,30 @@ struct gn_dnn_data {
 	float *factors;			  /* [3][c]: what cuDNN would make the gradient of z with */
 };
 
-/* The dnn is borrowed. */
-enum gn_status gn_dnn_plan_create(struct gn_dnn *d, const struct gn_dnn_conv *conv, enum gn_dnn_pass pass,
-				  struct gn_dnn_plan **out, struct gn_err *err);
-void gn_dnn_plan_destroy(struct gn_dnn_plan *p);
+/* The plan for that shape and pass: the same one for the same question, borrowed from the dnn. Blocks while cuDNN plans and
+ * compiles, when it is asked for first; what no engine takes is remembered, too. */
+enum gn_status gn_dnn_plan_get(struct gn_dnn *d, const struct gn_dnn_conv *conv, enum gn_dnn_pass pass, struct gn_dnn_plan **out,
+			       struct gn_err *err);
+/* While on, gn_dnn_plan_get notes what has not been planned yet, and gives NULL with GN_OK. */
+void gn_dnn_collect(struct gn_dnn *d, int on);
+/* Plans what was noted, on as many threads as there are processors; *out is how many that were. That one fails is an error of
+ * gn_dnn_plan_get. */
+enum gn_status gn_dnn_plan_noted(struct gn_dnn *d, int *out, struct gn_err *err);
+
+struct gn_dnn_counts {
+	int plans;    /* that were asked for */
+	int restored; /* of these from the folder */
+	int compiled; /* engines that cuDNN compiled */
+};
+struct gn_dnn_counts gn_dnn_counts(const struct gn_dnn *d);
+
 /* Enough for every candidate. */
 size_t gn_dnn_plan_workspace_bytes(const struct gn_dnn_plan *p);
 /* How many engines may still be taken; 1 after gn_dnn_tune. */
 int gn_dnn_plan_candidates(const struct gn_dnn_plan *p);
 /* cuDNN's number of the engine in use. */
 int64_t gn_dnn_plan_engine(const struct gn_dnn_plan *p);
-/* Runs the candidates on that memory, waits, and keeps the fastest. Outputs are overwritten. */
+/* Runs the candidates on that memory, waits, and keeps the fastest, for all who have the plan. Outputs are overwritten. */
 enum gn_status gn_dnn_tune(struct gn_dnn_plan *p, const struct gn_dnn_data *data, void *workspace, struct gn_err *err);
 /* Queues. */
 enum gn_status gn_dnn_run(struct gn_dnn_plan *p, const struct gn_dnn_data *data, void *workspace, struct gn_err *err);

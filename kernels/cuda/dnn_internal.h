@@ -27,6 +27,9 @@ struct gn_cudnn {
 #undef X
 };
 
+/* A thread beside the caller's each. */
+#define GN_DNN_HELPERS_MAX 31
+
 struct gn_dnn {
 	struct gn_cudnn api;
 	void *library;
@@ -34,16 +37,27 @@ struct gn_dnn {
 	cudnnHandle_t handle;
 	cudnnBackendDescriptor_t device; /* its description, for planning alone */
 	struct gn_dnn_options options;
+	struct gn_dnn_plan *plans; /* all, the last one first */
+	int collects;
+	int folder; /* -1: none */
+	char identity[512]; /* of cuDNN, the device and the options: what a plan is good for */
+	/* of the threads that plan; as long as the plans, which were made with them */
+	cudnnHandle_t helpers[GN_DNN_HELPERS_MAX];
 };
 
-#define GN_DNN_CANDIDATES_MAX 6
+#define GN_DNN_CANDIDATES_MAX 24
+#define GN_DNN_CANDIDATES_OF_ENGINE_MAX 8
 
 struct gn_dnn_plan {
 	struct gn_dnn *dnn;
+	struct gn_dnn_plan *next;
 	struct gn_dnn_conv conv;
 	enum gn_dnn_pass pass;
+	cudnnHandle_t handle; /* that it was planned with */
+	int is_planned, is_restored;
+	struct gn_err err; /* of planning */
 	int count, chosen;
-	int compiled; /* planning alone: engines that were made for the shape, and could not be loaded here */
+	int compiled; /* engines */
 	cudnnBackendDescriptor_t plans[GN_DNN_CANDIDATES_MAX];
 	size_t workspaces[GN_DNN_CANDIDATES_MAX];
 	int64_t engines[GN_DNN_CANDIDATES_MAX];
@@ -52,6 +66,21 @@ struct gn_dnn_plan {
 /* GN_OK for success; else the call's name, cuDNN's text, the shape and the device in err. conv NULL: no shape yet. */
 enum gn_status gn_dnn_check(const struct gn_dnn *d, cudnnStatus_t code, const char *call, const struct gn_dnn_conv *conv,
 			    enum gn_dnn_pass pass, struct gn_err *err);
+
+/* dnn_plan.c. By engines, or from the folder; p->err says what became of it. Any thread, with a handle of its own. */
+void gn_dnn_plan_make(struct gn_dnn_plan *p, cudnnHandle_t handle);
+/* A plan descriptor for the plan's handle or device, without engine; NULL: cuDNN gives none. */
+cudnnBackendDescriptor_t gn_dnn_plan_begin(const struct gn_dnn_plan *p);
+/* Finalizes it, and takes it as a candidate where its workspace is allowed; else it is destroyed. 0 when it was not finalized. */
+int gn_dnn_plan_finish(struct gn_dnn_plan *p, cudnnBackendDescriptor_t plan, int64_t engine);
+
+/* dnn_store.c. Descriptor of the folder, -1 where it is not to be used; what identifies plans of this dnn. */
+int gn_dnn_store_open(const char *folder);
+void gn_dnn_store_identify(struct gn_dnn *d, const char *device);
+/* 1: the plan has the candidate that was kept. */
+int gn_dnn_store_restore(struct gn_dnn_plan *p);
+/* Keeps the chosen one; that it fails does no harm. */
+void gn_dnn_store_keep(const struct gn_dnn_plan *p);
 
 #define GN_DNN_NODES_MAX 8
 #define GN_DNN_PIECES_MAX 48

@@ -28,9 +28,10 @@ static int is_allowed(const struct gn_dnn_plan *p, cudnnBackendDescriptor_t engi
 	return 1;
 }
 
-/* The engine of a configuration, and its number; 0 where cuDNN does not say, or it is not allowed. */
-static int look_at_engine(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config, int64_t *number)
+/* The engine of a configuration, its number, and whether it is compiled when it is planned; 0 where cuDNN does not say, or it is not allowed. */
+static int look_at_engine(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config, int64_t *number, int *compiles)
 {
+	cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
 	const struct gn_cudnn *api = &p->dnn->api;
 	cudnnBackendDescriptor_t engine = NULL;
 	int64_t count = 0;
@@ -42,12 +43,17 @@ static int look_at_engine(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config
 					    &engine) &&
 	     !api->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, number) &&
 	     is_allowed(p, engine);
+	count = 0;
+	if (ok && !api->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+						 CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count, notes))
+		for (int64_t i = 0; i < count; i++)
+			*compiles |= notes[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
 	(void)api->cudnnBackendDestroyDescriptor(engine);
 	return ok;
 }
 
 /* For a device that is not here: whether cuDNN compiled code for it, and only then found nothing to load it with. */
-static int is_compiled(const struct gn_dnn_plan *p)
+static int is_unloadable(const struct gn_dnn_plan *p)
 {
 	char text[1024] = "";
 
@@ -57,45 +63,76 @@ static int is_compiled(const struct gn_dnn_plan *p)
 	return strstr(text, "cuLibraryLoadData") != NULL;
 }
 
+cudnnBackendDescriptor_t gn_dnn_plan_begin(const struct gn_dnn_plan *p)
+{
+	const struct gn_dnn *d = p->dnn;
+	cudnnBackendDescriptor_t plan = NULL;
+	cudnnStatus_t code = d->api.cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan);
+
+	if (!code && d->device)
+		code = d->api.cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &d->device);
+	else if (!code)
+		code = d->api.cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &p->handle);
+	if (code && plan)
+		(void)d->api.cudnnBackendDestroyDescriptor(plan);
+	return code ? NULL : plan;
+}
+
+int gn_dnn_plan_finish(struct gn_dnn_plan *p, cudnnBackendDescriptor_t plan, int64_t engine)
+{
+	const struct gn_cudnn *api = &p->dnn->api;
+	int64_t workspace = -1, count = 0;
+	int is_final = !api->cudnnBackendFinalize(plan);
+
+	if (!is_final || api->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, &workspace) ||
+	    workspace < 0 || (size_t)workspace > p->dnn->options.workspace_limit_bytes) {
+		(void)api->cudnnBackendDestroyDescriptor(plan);
+		return is_final;
+	}
+	p->plans[p->count] = plan;
+	p->workspaces[p->count] = (size_t)workspace;
+	p->engines[p->count++] = engine;
+	return 1;
+}
+
+static int is_full(const struct gn_dnn_plan *p)
+{
+	return p->count == (p->dnn->options.tune ? GN_DNN_CANDIDATES_MAX : 1);
+}
+
+/* Compiling takes a second, so that one plan by a compiler is enough. */
+static int is_wanted(const struct gn_dnn_plan *p, int64_t engine, int compiles)
+{
+	int same = 0;
+
+	for (int i = 0; i < p->count; i++)
+		same += p->engines[i] == engine;
+	return !is_full(p) && same < GN_DNN_CANDIDATES_OF_ENGINE_MAX && !(compiles && p->compiled);
+}
+
 /* A configuration that becomes a plan within the limits is a candidate; one that does not is none, for whatever reason. */
 static void try_config(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config)
 {
 	const struct gn_cudnn *api = &p->dnn->api;
-	cudnnBackendDescriptor_t plan = NULL;
-	int64_t number = -1, workspace = 0, count = 0;
-	int ok, finalized = 0;
+	cudnnBackendDescriptor_t plan;
+	int64_t number = -1;
+	int compiles = 0;
 
-	if (p->count == GN_DNN_CANDIDATES_MAX || !look_at_engine(p, config, &number) ||
-	    api->cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan))
+	if (!look_at_engine(p, config, &number, &compiles) || !is_wanted(p, number, compiles) || !(plan = gn_dnn_plan_begin(p)))
 		return;
-	if (p->dnn->device)
-		ok = !api->cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-						    &p->dnn->device);
-	else
-		ok = !api->cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
-						    &p->dnn->handle);
-	ok = ok &&
-	     !api->cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-					    &config) &&
-	     (finalized = !api->cudnnBackendFinalize(plan)) &&
-	     !api->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
-					    &workspace);
-	if (!finalized)
-		p->compiled += is_compiled(p);
-	if (!ok || workspace < 0 || (size_t)workspace > p->dnn->options.workspace_limit_bytes) {
+	if (api->cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config))
 		(void)api->cudnnBackendDestroyDescriptor(plan);
-		return;
-	}
-	p->plans[p->count] = plan;
-	p->workspaces[p->count] = (size_t)workspace;
-	p->engines[p->count++] = number;
+	else if (gn_dnn_plan_finish(p, plan, number))
+		p->compiled += compiles;
+	else
+		p->compiled += is_unloadable(p);
 }
 
 /* Configurations that cuDNN names in one mode, best first. */
 static void try_mode(struct gn_dnn_plan *p, struct gn_dnn_graph *g, cudnnBackendDescriptor_t operations,
 		     cudnnBackendHeurMode_t mode)
 {
-	enum { LOOKED_AT = 24 };
+	enum { LOOKED_AT = 64 };
 	const struct gn_cudnn *api = &p->dnn->api;
 	cudnnBackendDescriptor_t heuristics = gn_dnn_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "engine heuristics");
 	cudnnBackendDescriptor_t configs[LOOKED_AT];
@@ -112,7 +149,7 @@ static void try_mode(struct gn_dnn_plan *p, struct gn_dnn_graph *g, cudnnBackend
 		made++;
 	if (!api->cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, made,
 					   &count, configs))
-		for (int64_t i = 0; i < count && i < made; i++)
+		for (int64_t i = 0; i < count && i < made && !is_full(p); i++)
 			try_config(p, configs[i]);
 	while (made > 0)
 		(void)api->cudnnBackendDestroyDescriptor(configs[--made]);
@@ -127,8 +164,8 @@ static enum gn_status find_engines(struct gn_dnn_plan *p, struct gn_err *err)
 
 	gn_dnn_graph_build(&g);
 	operations = gn_dnn_make(&g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "operation graph");
-	if (p->dnn->handle)
-		gn_dnn_set(&g, operations, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &p->dnn->handle);
+	if (p->handle)
+		gn_dnn_set(&g, operations, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &p->handle);
 	gn_dnn_set(&g, operations, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g.node_count, g.nodes);
 	gn_dnn_finalize(&g, operations, "cudnnBackendFinalize of an operation graph");
 	built = !g.status;
@@ -146,35 +183,19 @@ static enum gn_status find_engines(struct gn_dnn_plan *p, struct gn_err *err)
 	return p->count ? GN_OK : g.status;
 }
 
-enum gn_status gn_dnn_plan_create(struct gn_dnn *d, const struct gn_dnn_conv *conv, enum gn_dnn_pass pass,
-				  struct gn_dnn_plan **out, struct gn_err *err)
+void gn_dnn_plan_make(struct gn_dnn_plan *p, cudnnHandle_t handle)
 {
-	struct gn_dnn_plan *p = calloc(1, sizeof *p);
-	enum gn_status status = GN_OK;
+	enum gn_status status = p->dnn->stream ? gn_cuda_enter(p->dnn->stream->device, &p->err) : GN_OK;
 
-	if (!p)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a convolution");
-	p->dnn = d;
-	p->conv = *conv;
-	p->pass = pass;
-	if (d->stream)
-		status = gn_cuda_enter(d->stream->device, err);
-	if (!status)
-		status = find_engines(p, err);
-	if (status)
-		gn_dnn_plan_destroy(p);
-	else
-		*out = p;
-	return status;
-}
-
-void gn_dnn_plan_destroy(struct gn_dnn_plan *p)
-{
-	if (!p)
-		return;
-	for (int i = 0; i < p->count; i++)
-		(void)p->dnn->api.cudnnBackendDestroyDescriptor(p->plans[i]);
-	free(p);
+	p->handle = handle;
+	p->is_restored = !status && gn_dnn_store_restore(p);
+	if (!status && !p->is_restored)
+		status = find_engines(p, &p->err);
+	p->err.status = status;
+	p->is_planned = 1;
+	/* of several the fastest is kept, when it is known */
+	if (p->count == 1 && !p->is_restored)
+		gn_dnn_store_keep(p);
 }
 
 size_t gn_dnn_plan_workspace_bytes(const struct gn_dnn_plan *p)

@@ -76,6 +76,7 @@ static void keep(struct gn_dnn_plan *p, int chosen)
 	p->engines[0] = p->engines[chosen];
 	p->chosen = 0;
 	p->count = 1;
+	gn_dnn_store_keep(p);
 }
 
 enum gn_status gn_dnn_tune(struct gn_dnn_plan *p, const struct gn_dnn_data *data, void *workspace, struct gn_err *err)

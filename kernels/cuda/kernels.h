@@ -186,6 +186,10 @@ enum gn_status gn_cuda_sums_to_double(struct gn_cuda_stream *s, const float *fro
 				      struct gn_err *err);
 
 /* The masks of gn_ref_dropout. */
+/* Queues: numbers from -1 to 1, the same for a seed, for what is timed: nothing but zeros takes less power and may run faster. */
+enum gn_status gn_cuda_randomise(struct gn_cuda_stream *s, enum gn_cuda_type type, void *x, size_t count, uint64_t seed,
+				 struct gn_err *err);
+
 struct gn_cuda_dropout {
 	double rate;
 	uint64_t seed;
@@ -225,7 +229,7 @@ struct gn_cuda_image_args {
 	void *out;			/* [n][h][w][channels] */
 };
 
-/* Each patch to its sample: cropped, resized with the filter of data/resize.h, mirrored, normalised. */
+/* Each patch to its sample: cropped, resized with the filter of data/sample/resize.h, mirrored, normalised. */
 enum gn_status gn_cuda_crop_resize_normalise(struct gn_cuda_stream *s, const struct gn_cuda_image_args *a, struct gn_err *err);
 
 #ifdef __cplusplus

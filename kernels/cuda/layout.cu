@@ -195,3 +195,31 @@ enum gn_status gn_cuda_drop(struct gn_cuda_stream *s, enum gn_cuda_type type, co
 	       : type == GN_CUDA_BF16 ? drop<bf16>(s, d, x, y, count, err)
 				      : drop<f16>(s, d, x, y, count, err);
 }
+
+/* A draw gives four. */
+template <class T> static __global__ void randomise_kernel(T *x, size_t count, uint64_t seed)
+{
+	uint32_t draw[4];
+
+	for (size_t i = GRID_INDEX; 4 * i < count; i += GRID_STRIDE) {
+		philox((uint32_t)i, 0, 0, 0, seed, draw);
+		for (size_t k = 0; k < 4 && 4 * i + k < count; k++)
+			narrow((float)(int32_t)draw[k] / 2147483648.f, &x[4 * i + k]);
+	}
+}
+
+template <class T> static enum gn_status randomise(struct gn_cuda_stream *s, void *x, size_t count, uint64_t seed, struct gn_err *err)
+{
+	return launch(s, "kernel random numbers", err, dim3(blocks_for(s, (count + 3) / 4)), GN_CUDA_THREADS, randomise_kernel<T>, (T *)x,
+		      count, seed);
+}
+
+enum gn_status gn_cuda_randomise(struct gn_cuda_stream *s, enum gn_cuda_type type, void *x, size_t count, uint64_t seed,
+				 struct gn_err *err)
+{
+	if (count == 0)
+		return GN_OK;
+	return type == GN_CUDA_F32    ? randomise<float>(s, x, count, seed, err)
+	       : type == GN_CUDA_BF16 ? randomise<bf16>(s, x, count, seed, err)
+				      : randomise<f16>(s, x, count, seed, err);
+}

@@ -102,6 +102,26 @@ static enum gn_status choose_way(struct gn_cuda_conv *c, struct gn_err *err)
 	return status;
 }
 
+/* What the passes read, but parameters. */
+static enum gn_status randomise(const struct gn_cuda_conv *c, struct gn_err *err)
+{
+	const struct gn_op_buffers *b = &c->base.buffers;
+	const struct gn_op_info *info = &c->base.info;
+	const struct {
+		void *x;
+		size_t count;
+	} all[] = {{(void *)b->in[0], gn_layout_elements(&info->in[0])},
+		   {c->base.desc.add ? (void *)b->in[1] : NULL, gn_layout_elements(&info->out)},
+		   {(void *)b->dout, gn_layout_elements(&info->out)},
+		   {c->copies ? gn_cuda_conv_weight(c) : NULL, c->weights}};
+	enum gn_status status = GN_OK;
+
+	for (size_t i = 0; i < sizeof all / sizeof *all && !status; i++)
+		if (all[i].x)
+			status = gn_cuda_randomise(stream_of(c), c->conv.type, all[i].x, all[i].count, i, err);
+	return status;
+}
+
 static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 {
 	struct gn_cuda_conv *c = self(op);
@@ -114,14 +134,21 @@ static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 	c->sums.scratch = sums + gn_cuda_padded(2 * (size_t)c->conv.out_c * sizeof(double));
 	if (!gn_cuda_ops_of(op)->options.tune)
 		return gn_cuda_link_choose(c, err);
-	status = gn_dnn_tune(c->forward, &forward, b->scratch, err);
+	if (c->is_tuned)
+		return GN_OK;
+	status = randomise(c, err);
+	if (!status)
+		status = gn_dnn_tune(c->forward, &forward, b->scratch, err);
 	if (!status && c->counting && b->statistics)
 		status = choose_way(c, err);
 	if (!status && c->data && b->din[0])
 		status = gn_dnn_tune(c->data, &data, b->scratch, err);
 	if (!status && c->weight)
 		status = gn_dnn_tune(c->weight, &weight, b->scratch, err);
-	return status ? status : gn_cuda_link_choose(c, err);
+	if (!status)
+		status = gn_cuda_link_choose(c, err);
+	c->is_tuned = !status;
+	return status;
 }
 
 enum gn_status gn_cuda_conv_forward(struct gn_cuda_conv *c, struct gn_err *err)
@@ -183,15 +210,15 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 	return status;
 }
 
+/* Plans are the set's. */
 static void destroy(struct gn_op *op)
 {
-	struct gn_cuda_conv *c = self(op);
+	struct gn_cuda_conv **at = &gn_cuda_ops_of(op)->waiting;
 
-	gn_dnn_plan_destroy(c->forward);
-	gn_dnn_plan_destroy(c->counting);
-	gn_dnn_plan_destroy(c->data);
-	gn_dnn_plan_destroy(c->weight);
-	gn_cuda_link_destroy(c);
+	while (*at && *at != self(op))
+		at = &(*at)->next;
+	if (*at)
+		*at = (*at)->next;
 }
 
 /* The forward pass with what follows it, where an engine takes that; else alone. */
@@ -200,12 +227,13 @@ static enum gn_status plan_forward(struct gn_cuda_conv *c, struct gn_dnn *dnn, s
 	const struct gn_op_desc *d = &c->base.desc;
 	enum gn_dnn_pass pass = d->add ? GN_DNN_FORWARD_BIAS_ADD_RELU : d->relu ? GN_DNN_FORWARD_BIAS_RELU : GN_DNN_FORWARD_BIAS;
 	int wanted = d->bias && (!d->add || d->relu);
-	enum gn_status status = wanted ? gn_dnn_plan_create(dnn, &c->conv, pass, &c->forward, NULL) : GN_ERR_UNSUPPORTED;
+	enum gn_status status = wanted ? gn_dnn_plan_get(dnn, &c->conv, pass, &c->forward, NULL) : GN_ERR_UNSUPPORTED;
 
 	c->fused = status == GN_OK;
-	return c->fused ? GN_OK : gn_dnn_plan_create(dnn, &c->conv, GN_DNN_FORWARD, &c->forward, err);
+	return c->fused ? GN_OK : gn_dnn_plan_get(dnn, &c->conv, GN_DNN_FORWARD, &c->forward, err);
 }
 
+/* Asks for all plans; again, as long as cuDNN collects and gives none. */
 static enum gn_status plan(struct gn_cuda_conv *c, struct gn_dnn *dnn, struct gn_err *err)
 {
 	const struct gn_op_desc *d = &c->base.desc;
@@ -213,11 +241,11 @@ static enum gn_status plan(struct gn_cuda_conv *c, struct gn_dnn *dnn, struct gn
 
 	/* sums of squares in float lose digits that f32 has */
 	if (!status && d->training && d->statistics && !d->bias && c->conv.type != GN_CUDA_F32)
-		(void)gn_dnn_plan_create(dnn, &c->conv, GN_DNN_FORWARD_STATISTICS, &c->counting, NULL);
+		(void)gn_dnn_plan_get(dnn, &c->conv, GN_DNN_FORWARD_STATISTICS, &c->counting, NULL);
 	if (!status && d->training)
-		status = gn_dnn_plan_create(dnn, &c->conv, GN_DNN_BACKWARD_WEIGHT, &c->weight, err);
+		status = gn_dnn_plan_get(dnn, &c->conv, GN_DNN_BACKWARD_WEIGHT, &c->weight, err);
 	if (!status && d->training && d->needs_din)
-		status = gn_dnn_plan_create(dnn, &c->conv, GN_DNN_BACKWARD_DATA, &c->data, err);
+		status = gn_dnn_plan_get(dnn, &c->conv, GN_DNN_BACKWARD_DATA, &c->data, err);
 	if (!status)
 		gn_cuda_link_plan(c, dnn);
 	return status;
@@ -293,12 +321,35 @@ enum gn_status gn_cuda_conv_create(struct gn_cuda_ops *o, const struct gn_op *ba
 	if (!c)
 		return GN_ERR_NO_MEMORY;
 	set_shape(c, o);
-	status = plan(c, o->dnn, err);
-	if (status) {
+	if (o->collects) {
+		c->next = o->waiting;
+		o->waiting = c;
+	} else if ((status = plan(c, o->dnn, err))) {
 		gn_op_destroy(&c->base);
 		return status;
+	} else {
+		describe(c, o);
 	}
-	describe(c, o);
 	*out = &c->base;
 	return GN_OK;
+}
+
+enum gn_status gn_cuda_conv_plan_waiting(struct gn_cuda_ops *o, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+	int planned;
+
+	/* which plans are wanted depends on what others became of */
+	do {
+		for (struct gn_cuda_conv *c = o->waiting; c && !status; c = c->next)
+			status = plan(c, o->dnn, err);
+		if (status)
+			return status;
+		status = gn_dnn_plan_noted(o->dnn, &planned, err);
+	} while (!status && planned);
+	while (!status && o->waiting) {
+		describe(o->waiting, o);
+		o->waiting = o->waiting->next;
+	}
+	return status;
 }

@@ -6,11 +6,14 @@
 
 struct gn_cuda_conv {
 	struct gn_op base;
+	struct gn_cuda_conv *next; /* of those that wait */
 	struct gn_dnn_conv conv;
+	/* of the set's cuDNN; NULL: nobody asked, no engine does, or not planned yet */
 	struct gn_dnn_plan *forward, *data, *weight;
-	struct gn_dnn_plan *counting; /* forward, with the sums of its output; NULL: no engine does, or nobody asked */
-	/* with the batch norm before it, each NULL where no engine does; the first two are there together */
+	struct gn_dnn_plan *counting; /* forward, with the sums of its output */
+	/* with the batch norm before it; when all is planned the first two are there together */
 	struct gn_dnn_plan *norm_forward, *norm_weight, *norm_data;
+	int is_tuned;
 	int counts_after;	      /* the sums are made by a kernel of ours behind the other plan all the same: that is faster */
 	int fused;	   /* bias, sum and relu happen in the forward plan */
 	int copies;	   /* weights and their gradient are not used where they lie */
@@ -30,7 +33,6 @@ enum gn_status gn_cuda_conv_data_back(struct gn_cuda_conv *c, struct gn_err *err
 
 /* op_link.c. Plans with the batch norm before, where there are engines. */
 void gn_cuda_link_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn);
-void gn_cuda_link_destroy(struct gn_cuda_conv *c);
 size_t gn_cuda_link_room_bytes(const struct gn_cuda_conv *c);
 /* When all is bound: what of it is taken. */
 enum gn_status gn_cuda_link_choose(struct gn_cuda_conv *c, struct gn_err *err);

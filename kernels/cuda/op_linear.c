@@ -10,6 +10,7 @@ struct linear_op {
 	struct gn_op base;
 	struct gn_blas_linear shape;
 	struct gn_blas_plan *forward, *data, *weight;
+	int is_tuned;
 	int adds_bias, sums_bias; /* cuBLASLt does, forward and backward */
 	size_t weight_bytes, room_bytes; /* of the copy; scratch for cuBLASLt, in front of sums of the bias' gradient */
 	struct gn_cuda_batch_norm sums;
@@ -64,6 +65,20 @@ static struct gn_blas_data weight_data(const struct linear_op *l)
 	return (struct gn_blas_data){(void *)b->in[0], b->dweight, (void *)b->dout, l->sums_bias ? b->dbias : NULL};
 }
 
+/* What the passes read, but parameters. */
+static enum gn_status randomise(const struct linear_op *l, struct gn_err *err)
+{
+	const struct gn_op_buffers *b = &l->base.buffers;
+	size_t in = (size_t)l->shape.n * (size_t)l->shape.c, out = (size_t)l->shape.n * (size_t)l->shape.out_c;
+	enum gn_status status = gn_cuda_randomise(stream_of(l), l->shape.type, (void *)b->in[0], in, 0, err);
+
+	if (!status && b->dout)
+		status = gn_cuda_randomise(stream_of(l), l->shape.type, (void *)b->dout, out, 1, err);
+	if (!status && copies(l))
+		status = gn_cuda_randomise(stream_of(l), l->shape.type, weight_of(l), weights(l), 2, err);
+	return status;
+}
+
 static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 {
 	struct linear_op *l = self(op);
@@ -74,13 +89,16 @@ static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 
 	l->sums.sums = (double *)sums;
 	l->sums.scratch = sums + gn_cuda_padded(2 * (size_t)l->shape.out_c * sizeof(double));
-	if (!gn_cuda_ops_of(op)->options.tune)
+	if (!gn_cuda_ops_of(op)->options.tune || l->is_tuned)
 		return GN_OK;
-	status = gn_blas_tune(l->forward, &forward, b->scratch, err);
+	status = randomise(l, err);
+	if (!status)
+		status = gn_blas_tune(l->forward, &forward, b->scratch, err);
 	if (!status && l->data && b->din[0])
 		status = gn_blas_tune(l->data, &data, b->scratch, err);
 	if (!status && l->weight)
 		status = gn_blas_tune(l->weight, &weight, b->scratch, err);
+	l->is_tuned = !status;
 	return status;
 }
 

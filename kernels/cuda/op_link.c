@@ -19,21 +19,13 @@ void gn_cuda_link_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn)
 	enum gn_dnn_pass pass = c->counting ? GN_DNN_NORM_FORWARD_STATISTICS : GN_DNN_NORM_FORWARD;
 
 	/* f32 has digits that sums in float lose */
-	if (!d->link || !d->training || d->bias || !c->data || c->conv.type == GN_CUDA_F32)
+	if (!d->link || !d->training || d->bias || !d->needs_din || c->conv.type == GN_CUDA_F32)
 		return;
-	if (!gn_dnn_plan_create(dnn, &c->conv, GN_DNN_NORM_BACKWARD_WEIGHT, &c->norm_weight, NULL) &&
-	    gn_dnn_plan_create(dnn, &c->conv, pass, &c->norm_forward, NULL)) {
-		gn_dnn_plan_destroy(c->norm_weight);
+	/* the second is of use with the first alone */
+	if (!gn_dnn_plan_get(dnn, &c->conv, GN_DNN_NORM_BACKWARD_WEIGHT, &c->norm_weight, NULL) && c->norm_weight &&
+	    gn_dnn_plan_get(dnn, &c->conv, pass, &c->norm_forward, NULL))
 		c->norm_weight = NULL;
-	}
-	(void)gn_dnn_plan_create(dnn, &c->conv, GN_DNN_BACKWARD_DATA_NORM, &c->norm_data, NULL);
-}
-
-void gn_cuda_link_destroy(struct gn_cuda_conv *c)
-{
-	gn_dnn_plan_destroy(c->norm_forward);
-	gn_dnn_plan_destroy(c->norm_weight);
-	gn_dnn_plan_destroy(c->norm_data);
+	(void)gn_dnn_plan_get(dnn, &c->conv, GN_DNN_BACKWARD_DATA_NORM, &c->norm_data, NULL);
 }
 
 size_t gn_cuda_link_room_bytes(const struct gn_cuda_conv *c)
@@ -158,6 +150,11 @@ enum gn_status gn_cuda_link_choose(struct gn_cuda_conv *c, struct gn_err *err)
 	forward = forward_data(c);
 	weight = weight_data(c);
 	data = data_data(c);
+	/* the batch norm's input, and what it makes of it before it is used */
+	if ((status = gn_cuda_randomise(stream_of(c), c->conv.type, forward.x, gn_layout_elements(&c->base.info.in[0]), 4, err)) ||
+	    (status = gn_cuda_randomise(stream_of(c), c->conv.type, (void *)forward.scale, (size_t)c->conv.c, 5, err)) ||
+	    (status = gn_cuda_randomise(stream_of(c), c->conv.type, (void *)forward.shift, (size_t)c->conv.c, 6, err)))
+		return status;
 	if (link->defers && !(status = gn_dnn_tune(c->norm_forward, &forward, b->scratch, err)) &&
 	    !(status = gn_dnn_tune(c->norm_weight, &weight, b->scratch, err)))
 		status = is_faster(c, normalise, &link->defers, err);

@@ -20,11 +20,30 @@ static enum gn_status create_op(struct gn_op_device *device, const struct gn_op 
 	}
 }
 
+static void begin(struct gn_op_device *device)
+{
+	struct gn_cuda_ops *o = (struct gn_cuda_ops *)device;
+
+	o->collects = 1;
+	gn_dnn_collect(o->dnn, 1);
+}
+
+static enum gn_status end(struct gn_op_device *device, struct gn_err *err)
+{
+	struct gn_cuda_ops *o = (struct gn_cuda_ops *)device;
+	enum gn_status status = gn_cuda_conv_plan_waiting(o, err);
+
+	o->collects = 0;
+	gn_dnn_collect(o->dnn, 0);
+	return status;
+}
+
 enum gn_status gn_cuda_ops_create(struct gn_cuda_stream *s, const struct gn_cuda_ops_options *options,
 				  struct gn_cuda_ops **out, struct gn_err *err)
 {
 	const struct gn_cuda_info *info = gn_cuda_device_info(gn_cuda_stream_device(s));
 	struct gn_blas_options blas = {options->dnn.tf32, options->dnn.workspace_limit_bytes};
+	struct gn_dnn_options dnn = options->dnn;
 	struct gn_cuda_ops *o;
 	enum gn_status status;
 
@@ -33,10 +52,12 @@ enum gn_status gn_cuda_ops_create(struct gn_cuda_stream *s, const struct gn_cuda
 				  "use fp16 or fp32", info->ordinal, info->name, info->major, info->minor);
 	if (!(o = calloc(1, sizeof *o)))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for operators");
-	o->base.create = create_op;
+	o->base = (struct gn_op_device){create_op, begin, end};
 	o->stream = s;
 	o->options = *options;
-	status = gn_dnn_create(s, &options->dnn, &o->dnn, err);
+	o->options.dnn.folder = NULL; /* is the caller's */
+	dnn.tune = options->tune;
+	status = gn_dnn_create(s, &dnn, &o->dnn, err);
 	/* without it, linear layers are convolutions */
 	if (!status && (status = gn_blas_create(s, &blas, &o->blas, err)) == GN_ERR_NOT_FOUND)
 		status = GN_OK;

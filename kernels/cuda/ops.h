@@ -18,8 +18,10 @@ struct gn_cuda_ops;
 
 struct gn_cuda_ops_options {
 	enum gn_cuda_type type; /* of tensors between operators */
-	struct gn_dnn_options dnn;
-	int tune; /* operators find their fastest engines when they are bound, on the memory they are bound to */
+	struct gn_dnn_options dnn; /* its tune is the one below */
+	/* Operators find their fastest engines when they are bound, on the memory they are bound to: all but parameters is overwritten,
+	 * inputs and gradients of outputs with random numbers. */
+	int tune;
 };
 
 /* On the stream, which outlives it. bf16 on a GPU that has none (before compute capability 8.0) is GN_ERR_UNSUPPORTED. */

@@ -5,7 +5,9 @@
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/ops.h"
-#include "kernels/op_internal.h"
+#include "kernels/backend.h"
+
+struct gn_cuda_conv;
 
 struct gn_cuda_ops {
 	struct gn_op_device base;
@@ -15,6 +17,8 @@ struct gn_cuda_ops {
 	struct gn_blas *blas; /* NULL: not there */
 	struct gn_cuda_arena *arena;
 	uint64_t *step; /* on the device */
+	int collects;
+	struct gn_cuda_conv *waiting; /* convolutions without plans, the last one first */
 };
 
 /* Inputs and output channels innermost, in the set's type; memory for an operator of that size. */
@@ -41,6 +45,8 @@ enum gn_status gn_cuda_norm_grad_sums(struct gn_op *norm, struct gn_err *err);
 /* op_conv.c: convolutions, and linear layers that cuBLASLt does not take; op_linear.c: those that it does, else
  * GN_ERR_UNSUPPORTED. op_norm.c: batch norm. op_simple.c: the others. */
 enum gn_status gn_cuda_conv_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+/* Plans and describes those that wait. */
+enum gn_status gn_cuda_conv_plan_waiting(struct gn_cuda_ops *o, struct gn_err *err);
 enum gn_status gn_cuda_linear_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_cuda_simple_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);

@@ -97,7 +97,7 @@ GN_HD int gn_cuda_adaptive_first(int i, int in, int out)
 
 /* --- Images --- */
 
-/* The pixels of a row or column that make one of a sample, weighted by a triangle: as data/resize.h says. */
+/* The pixels of a row or column that make one of a sample, weighted by a triangle: as data/sample/resize.h says. */
 struct gn_cuda_taps {
 	int first, count;
 	float centre, slope; /* from the first one's middle, in pixels; 1 / the triangle's half */

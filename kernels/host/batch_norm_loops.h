@@ -1,6 +1,6 @@
 /* The text of the loops, included by one small file for each set of instructions, which names the table GN_NORM_LOOPS.
  */
-#include "kernels/host/batch_norm.h"
+#include "kernels/host/norm_loops.h"
 
 /* Channels in the compiler's own vectors of four, which become what the processor has: four vectors side by side where there
  * are sixteen channels, so that sums need not wait for each other and each line of the cache is read once, else one. */

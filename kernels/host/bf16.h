@@ -6,7 +6,7 @@
 #ifndef GN_KERNELS_HOST_BF16_H
 #define GN_KERNELS_HOST_BF16_H
 
-#include "kernels/host/batch_norm.h"
+#include "kernels/host/norm_loops.h"
 
 #include <stdint.h>
 

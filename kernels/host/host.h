@@ -2,7 +2,7 @@
 #ifndef GN_KERNELS_HOST_HOST_H
 #define GN_KERNELS_HOST_HOST_H
 
-#include "kernels/op_internal.h"
+#include "kernels/backend.h"
 
 enum gn_status gn_host_pointwise_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_batch_norm_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);

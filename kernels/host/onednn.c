@@ -35,27 +35,52 @@ static dnnl_format_tag_t tag_of_block(int block)
 	}
 }
 
-enum gn_status gn_dnnl_md_of_layout(const struct gn_layout *l, dnnl_memory_desc_t *out, struct gn_err *err)
+int gn_dnnl_md_is(gn_dnnl_md md, int dims, const dnnl_dims_t shape, dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+	gn_dnnl_md mine;
+	int equal;
+
+	if (gn_dnnl_md_create(&mine, dims, shape, type, tag) != dnnl_success)
+		return 0;
+	equal = dnnl_memory_desc_equal(mine, md);
+	gn_dnnl_md_destroy(mine);
+	return equal;
+}
+
+/* One that the operator owns. */
+static enum gn_status own_md(struct gn_dnnl_op *op, int dims, const dnnl_dims_t shape, dnnl_data_type_t type,
+			     dnnl_format_tag_t tag, gn_dnnl_md *out, struct gn_err *err)
+{
+	enum gn_status s;
+
+	if (op->md_count == (int)(sizeof op->mds / sizeof *op->mds))
+		return gn_err_set(err, GN_ERR_FAILED, "an operator has more memory descriptors than foreseen");
+	s = gn_dnnl_check(gn_dnnl_md_create(&op->mds[op->md_count], dims, shape, type, tag), "a memory descriptor", err);
+	if (!s)
+		*out = op->mds[op->md_count++];
+	return s;
+}
+
+static dnnl_data_type_t type_of_layout(const struct gn_layout *l)
+{
+	return l->element_bytes == 2 ? dnnl_bf16 : dnnl_f32;
+}
+
+enum gn_status gn_dnnl_md_of_layout(struct gn_dnnl_op *op, const struct gn_layout *l, gn_dnnl_md *out, struct gn_err *err)
 {
 	dnnl_dims_t shape = {l->n, l->c, l->h, l->w};
 
-	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, 4, shape, l->element_bytes == 2 ? dnnl_bf16 : dnnl_f32,
-							  tag_of_block(l->block)),
-			     "a tensor's layout", err);
+	return own_md(op, 4, shape, type_of_layout(l), tag_of_block(l->block), out, err);
 }
 
-int gn_dnnl_block_of_md(const struct gn_layout *l, const dnnl_memory_desc_t *md)
+int gn_dnnl_block_of_md(const struct gn_layout *l, gn_dnnl_md md)
 {
 	static const int blocks[] = {1, 16, 8, 4, 0};
+	dnnl_dims_t shape = {l->n, l->c, l->h, l->w};
 
-	for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
-		struct gn_layout try = *l;
-		dnnl_memory_desc_t mine;
-
-		try.block = blocks[i];
-		if (!gn_dnnl_md_of_layout(&try, &mine, NULL) && dnnl_memory_desc_equal(&mine, md))
+	for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+		if (gn_dnnl_md_is(md, 4, shape, type_of_layout(l), tag_of_block(blocks[i])))
 			return blocks[i];
-	}
 	return -1;
 }
 
@@ -75,45 +100,40 @@ static dnnl_format_tag_t tag_of_weight(struct gn_weight_layout l)
 	return dnnl_oihw;
 }
 
-enum gn_status gn_dnnl_md_of_weight(const dnnl_dims_t shape, struct gn_weight_layout l, dnnl_memory_desc_t *out,
-				    struct gn_err *err)
+enum gn_status gn_dnnl_md_of_weight(struct gn_dnnl_op *op, const dnnl_dims_t shape, struct gn_weight_layout l,
+				    gn_dnnl_md *out, struct gn_err *err)
 {
 	if (l.block && l.block != 8 && l.block != 16)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "oneDNN has no weights in blocks of %d", l.block);
-	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, 4, shape, dnnl_f32, tag_of_weight(l)), "a weight's layout",
-			     err);
+	return own_md(op, 4, shape, dnnl_f32, tag_of_weight(l), out, err);
 }
 
-struct gn_weight_layout gn_dnnl_weight_of_md(const struct gn_weight_shape *s, const dnnl_memory_desc_t *md)
+struct gn_weight_layout gn_dnnl_weight_of_md(const struct gn_weight_shape *s, const dnnl_dims_t shape, gn_dnnl_md md)
 {
 	static const struct gn_weight_layout ours[] = {
 		{GN_WEIGHT_OI_BLOCKS, 16}, {GN_WEIGHT_O_BLOCKS, 16}, {GN_WEIGHT_OI_BLOCKS, 8}, {GN_WEIGHT_O_BLOCKS, 8}};
 
-	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-		dnnl_memory_desc_t mine;
-
-		if (gn_weight_fits(s, ours[i]) && !gn_dnnl_md_of_weight(md->dims, ours[i], &mine, NULL) &&
-		    dnnl_memory_desc_equal(&mine, md))
+	for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+		if (gn_weight_fits(s, ours[i]) && gn_dnnl_md_is(md, 4, shape, dnnl_f32, tag_of_weight(ours[i])))
 			return ours[i];
-	}
 	return (struct gn_weight_layout){GN_WEIGHT_PLAIN, 0};
 }
 
-enum gn_status gn_dnnl_md_any(int dims, const dnnl_dims_t shape, dnnl_memory_desc_t *out, struct gn_err *err)
+enum gn_status gn_dnnl_md_any(struct gn_dnnl_op *op, int dims, const dnnl_dims_t shape, dnnl_data_type_t type,
+			      gn_dnnl_md *out, struct gn_err *err)
 {
-	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, dims, shape, dnnl_f32, dnnl_format_tag_any),
-			     "a free layout", err);
+	return own_md(op, dims, shape, type, dnnl_format_tag_any, out, err);
 }
 
-enum gn_status gn_dnnl_md_plain(int dims, const dnnl_dims_t shape, dnnl_memory_desc_t *out, struct gn_err *err)
+enum gn_status gn_dnnl_md_plain(struct gn_dnnl_op *op, int dims, const dnnl_dims_t shape, gn_dnnl_md *out,
+				struct gn_err *err)
 {
 	static const dnnl_format_tag_t tags[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd};
 
-	return gn_dnnl_check(dnnl_memory_desc_init_by_tag(out, dims, shape, dnnl_f32, tags[dims]), "a plain layout",
-			     err);
+	return own_md(op, dims, shape, dnnl_f32, tags[dims], out, err);
 }
 
-const dnnl_memory_desc_t *gn_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
+gn_dnnl_md gn_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
 {
 	return dnnl_primitive_desc_query_md(pd, what, index);
 }
@@ -154,7 +174,7 @@ enum gn_status gn_dnnl_op_alloc(const struct gn_op *base, const struct gn_op_cla
 }
 
 dnnl_memory_t gn_dnnl_memory(struct gn_dnnl_op *op, enum gn_dnnl_role role, size_t offset_bytes,
-			     const dnnl_memory_desc_t *md, struct gn_err *err)
+			     gn_dnnl_md md, struct gn_err *err)
 {
 	struct gn_dnnl_memory *m = &op->memories[op->memory_count];
 
@@ -170,7 +190,7 @@ dnnl_memory_t gn_dnnl_memory(struct gn_dnnl_op *op, enum gn_dnnl_role role, size
 	return m->handle;
 }
 
-dnnl_memory_t gn_dnnl_scratch(struct gn_dnnl_op *op, const dnnl_memory_desc_t *md, struct gn_err *err)
+dnnl_memory_t gn_dnnl_scratch(struct gn_dnnl_op *op, gn_dnnl_md md, struct gn_err *err)
 {
 	size_t begin = op->scratch_used, size = dnnl_memory_desc_get_size(md);
 
@@ -211,7 +231,7 @@ enum gn_status gn_dnnl_append_turn(struct gn_dnnl_op *op, struct gn_dnnl_list *l
 enum gn_status gn_dnnl_append(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const_dnnl_primitive_desc_t pd,
 			      const dnnl_exec_arg_t *args, int arg_count, struct gn_err *err)
 {
-	const dnnl_memory_desc_t *pad = gn_dnnl_query(pd, dnnl_query_scratchpad_md, 0);
+	gn_dnnl_md pad = gn_dnnl_query(pd, dnnl_query_scratchpad_md, 0);
 	struct gn_dnnl_step *step = next_step(list, err);
 	enum gn_status s;
 
@@ -242,7 +262,7 @@ enum gn_status gn_dnnl_append_reorder(struct gn_dnnl_op *op, struct gn_dnnl_list
 				      dnnl_memory_t to, struct gn_err *err)
 {
 	dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-	const dnnl_memory_desc_t *a, *b;
+	gn_dnnl_md a, b;
 	dnnl_primitive_desc_t pd;
 	enum gn_status s;
 
@@ -358,6 +378,8 @@ void gn_dnnl_destroy(struct gn_op *base)
 	release_list(&op->backward);
 	for (int i = 0; i < op->memory_count; i++)
 		dnnl_memory_destroy(op->memories[i].handle);
+	for (int i = 0; i < op->md_count; i++)
+		gn_dnnl_md_destroy(op->mds[i]);
 	if (op->attr)
 		dnnl_primitive_attr_destroy(op->attr);
 	if (op->stream)

@@ -1,9 +1,9 @@
-/* Operators done by oneDNN 2.x. Only kernels/host/onednn*.c know its API; another major version is another set of them.
- */
+/* Operators done by oneDNN, 2.x or 3.x. Only kernels/host/onednn*.c know its API, and onednn_compat.c alone which of the two
+ * it is. */
 #ifndef GN_KERNELS_HOST_ONEDNN_H
 #define GN_KERNELS_HOST_ONEDNN_H
 
-#include "kernels/op_internal.h"
+#include "kernels/backend.h"
 
 enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_dnnl_max_pool_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);

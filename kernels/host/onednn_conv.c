@@ -10,19 +10,22 @@
 
 struct conv {
 	struct gn_dnnl_op *op;
-	dnnl_dims_t weight_shape, bias_shape, stride, pad_begin, pad_end;
+	dnnl_dims_t weight_shape, bias_shape;
+	struct gn_dnnl_window window;
 	dnnl_data_type_t type;	      /* of what is multiplied */
-	dnnl_memory_desc_t in, out;   /* of that type */
-	dnnl_memory_desc_t weight_any; /* of that type, in a layout that the primitive chooses */
-	dnnl_memory_desc_t weight, bias; /* floats, as they come */
+	gn_dnnl_md in, out;	      /* of that type */
+	gn_dnnl_md weight_any;	      /* of that type, in a layout that the primitive chooses */
+	gn_dnnl_md weight, bias;      /* floats, as they come */
+	int plain;	   /* input and output are not blocked: what any matrix product takes */
 	int has_reference; /* one of the primitives is oneDNN's plain loop, hundreds of times as slow */
 };
 
 int gn_host_has_bf16(void)
 {
-	dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+	const int bf16 = dnnl_cpu_isa_avx512_core_bf16;
 
-	return isa == dnnl_cpu_isa_avx512_core_bf16 || isa == dnnl_cpu_isa_avx512_core_amx;
+	/* an instruction set contains the bits of all that it extends */
+	return ((int)dnnl_get_effective_cpu_isa() & bf16) == bf16;
 }
 
 /* oneDNN widens and rounds within its AVX-512 primitives, and has none of bfloat16 for less. */
@@ -39,12 +42,6 @@ static enum gn_status check_bf16(const struct gn_op_desc *d, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this processor has no instructions for bfloat16 (avx512_bf16, AMX): "
 				  "--precision bf16-emulated computes the same in fp32 arithmetic, slower; or use --precision fp32");
 	return GN_OK;
-}
-
-static dnnl_memory_desc_t of_type(dnnl_memory_desc_t md, dnnl_data_type_t type)
-{
-	md.data_type = type;
-	return md;
 }
 
 static int is_low(const struct conv *c)
@@ -70,21 +67,18 @@ static enum gn_status describe(struct conv *c, struct gn_err *err)
 	c->weight_shape[0] = c->bias_shape[0] = d->channels_out;
 	c->weight_shape[1] = in->c;
 	c->weight_shape[2] = c->weight_shape[3] = d->kernel;
-	c->stride[0] = c->stride[1] = d->stride;
-	c->pad_begin[0] = c->pad_begin[1] = d->pad;
+	c->window.stride[0] = c->window.stride[1] = d->stride;
+	c->window.pad_begin[0] = c->window.pad_begin[1] = d->pad;
 	/* oneDNN wants the padding that is really read */
-	c->pad_end[0] = (out->h - 1) * d->stride + d->kernel - in->h - d->pad;
-	c->pad_end[1] = (out->w - 1) * d->stride + d->kernel - in->w - d->pad;
+	c->window.pad_end[0] = (out->h - 1) * d->stride + d->kernel - in->h - d->pad;
+	c->window.pad_end[1] = (out->w - 1) * d->stride + d->kernel - in->w - d->pad;
 	set_type(c);
-	s = gn_dnnl_md_any(4, in_shape, &c->in, err);
+	s = gn_dnnl_md_any(c->op, 4, in_shape, c->type, &c->in, err);
 	if (!s)
-		s = gn_dnnl_md_any(4, out_shape, &c->out, err);
+		s = gn_dnnl_md_any(c->op, 4, out_shape, c->type, &c->out, err);
 	if (!s)
-		s = gn_dnnl_md_any(4, c->weight_shape, &c->weight_any, err);
-	c->in = of_type(c->in, c->type);
-	c->out = of_type(c->out, c->type);
-	c->weight_any = of_type(c->weight_any, c->type);
-	return s ? s : gn_dnnl_md_plain(1, c->bias_shape, &c->bias, err);
+		s = gn_dnnl_md_any(c->op, 4, c->weight_shape, c->type, &c->weight_any, err);
+	return s ? s : gn_dnnl_md_plain(c->op, 1, c->bias_shape, &c->bias, err);
 }
 
 /* Sum and relu behind the convolution; *attr is the caller's. */
@@ -98,9 +92,9 @@ static enum gn_status attributes(const struct conv *c, dnnl_primitive_attr_t *at
 		return s;
 	s = gn_dnnl_check(dnnl_post_ops_create(&ops), "attributes", err);
 	if (!s && d->add)
-		s = gn_dnnl_check(dnnl_post_ops_append_sum(ops, 1), "a sum", err);
+		s = gn_dnnl_check(gn_dnnl_post_sum(ops), "a sum", err);
 	if (!s && d->relu)
-		s = gn_dnnl_check(dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0), "a relu", err);
+		s = gn_dnnl_check(gn_dnnl_post_relu(ops), "a relu", err);
 	if (!s)
 		s = gn_dnnl_check(dnnl_primitive_attr_set_post_ops(*attr, ops), "attributes", err);
 	dnnl_post_ops_destroy(ops);
@@ -113,18 +107,15 @@ static enum gn_status forward_descriptor(struct conv *c, dnnl_primitive_desc_t *
 {
 	const struct gn_op_desc *d = &c->op->base.desc;
 	dnnl_primitive_attr_t attr;
-	dnnl_convolution_desc_t desc;
+	struct gn_dnnl_context context = {c->op->engine, NULL, NULL};
 	enum gn_status s = attributes(c, &attr, err);
 
 	if (s)
 		return s;
-	s = gn_dnnl_check(dnnl_convolution_forward_desc_init(
-				  &desc, d->training ? dnnl_forward_training : dnnl_forward_inference,
-				  dnnl_convolution_direct, &c->in, &c->weight_any, d->bias ? &c->bias : NULL, &c->out,
-				  c->stride, c->pad_begin, c->pad_end),
+	context.attr = attr;
+	s = gn_dnnl_check(gn_dnnl_conv_forward_pd(out, &context, d->training ? dnnl_forward_training : dnnl_forward_inference,
+						  c->in, c->weight_any, d->bias ? c->bias : NULL, c->out, &c->window),
 			  "a convolution", err);
-	if (!s)
-		s = gn_dnnl_check(dnnl_primitive_desc_create(out, &desc, attr, c->op->engine, NULL), "a convolution", err);
 	dnnl_primitive_attr_destroy(attr);
 	return s;
 }
@@ -133,24 +124,26 @@ static enum gn_status forward_descriptor(struct conv *c, dnnl_primitive_desc_t *
 static enum gn_status choose_layouts(struct conv *c, dnnl_primitive_desc_t *pd, struct gn_err *err)
 {
 	struct gn_op_info *info = &c->op->base.info;
-	int in, out;
-	enum gn_status s = forward_descriptor(c, pd, err);
+	int in = -1, out = -1;
+	enum gn_status s = c->plain ? GN_OK : forward_descriptor(c, pd, err);
 
 	if (s)
 		return s;
-	c->in = *gn_dnnl_query(*pd, dnnl_query_src_md, 0);
-	c->out = *gn_dnnl_query(*pd, dnnl_query_dst_md, 0);
-	in = gn_dnnl_block_of_md(&info->in[0], &c->in);
-	out = gn_dnnl_block_of_md(&info->out, &c->out);
+	if (!c->plain) {
+		c->in = gn_dnnl_query(*pd, dnnl_query_src_md, 0);
+		c->out = gn_dnnl_query(*pd, dnnl_query_dst_md, 0);
+		in = gn_dnnl_block_of_md(&info->in[0], c->in);
+		out = gn_dnnl_block_of_md(&info->out, c->out);
+	}
 	info->in[0].block = in < 0 || out < 0 ? 1 : in;
 	info->out.block = in < 0 || out < 0 ? 1 : out;
 	if (in >= 0 && out >= 0)
 		return GN_OK;
 	dnnl_primitive_desc_destroy(*pd);
 	*pd = NULL;
-	s = gn_dnnl_md_of_layout(&info->in[0], &c->in, err);
+	s = gn_dnnl_md_of_layout(c->op, &info->in[0], &c->in, err);
 	if (!s)
-		s = gn_dnnl_md_of_layout(&info->out, &c->out, err);
+		s = gn_dnnl_md_of_layout(c->op, &info->out, &c->out, err);
 	return s ? s : forward_descriptor(c, pd, err);
 }
 
@@ -173,12 +166,12 @@ static enum gn_status choose_weight(struct conv *c, const_dnnl_primitive_desc_t 
 	if (c->op->base.desc.weight.order == GN_WEIGHT_ANY && is_low(c))
 		info->weight = blocks_of(&shape);
 	else if (c->op->base.desc.weight.order == GN_WEIGHT_ANY)
-		info->weight = gn_dnnl_weight_of_md(&shape, gn_dnnl_query(pd, dnnl_query_weights_md, 0));
-	return gn_dnnl_md_of_weight(c->weight_shape, info->weight, &c->weight, err);
+		info->weight = gn_dnnl_weight_of_md(&shape, c->weight_shape, gn_dnnl_query(pd, dnnl_query_weights_md, 0));
+	return gn_dnnl_md_of_weight(c->op, c->weight_shape, info->weight, &c->weight, err);
 }
 
 /* Whether the weights as they come become what is wanted by turning blocks. */
-static int is_turned(const struct conv *c, const dnnl_memory_desc_t *wanted, struct gn_turn *turn)
+static int is_turned(const struct conv *c, gn_dnnl_md wanted, struct gn_turn *turn)
 {
 	static const struct {
 		enum gn_weight_order order;
@@ -199,26 +192,24 @@ static int is_turned(const struct conv *c, const dnnl_memory_desc_t *wanted, str
 
 	for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
 		dnnl_data_type_t type = known[k].kind == GN_TURN_COLUMNS ? dnnl_f32 : dnnl_bf16;
-		dnnl_memory_desc_t turned;
 
 		if (known[k].order != l.order || known[k].block != l.block)
 			continue;
 		*turn = (struct gn_turn){known[k].kind, gn_conv_weight_shape(&c->op->base.desc), l, known[k].in_major};
-		if (!dnnl_memory_desc_init_by_tag(&turned, 4, c->weight_shape, type, known[k].tag) &&
-		    dnnl_memory_desc_equal(&turned, wanted))
+		if (gn_dnnl_md_is(wanted, 4, c->weight_shape, type, known[k].tag))
 			return 1;
 	}
 	return 0;
 }
 
 /* The user's weights as the primitive wants them: themselves, or a copy made by a step before; once for all where they stay. */
-static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, const dnnl_memory_desc_t *wanted,
+static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, gn_dnnl_md wanted,
 				 struct gn_err *err)
 {
-	dnnl_memory_t mine = gn_dnnl_memory(c->op, GN_ROLE_WEIGHT, 0, &c->weight, err), copy;
+	dnnl_memory_t mine = gn_dnnl_memory(c->op, GN_ROLE_WEIGHT, 0, c->weight, err), copy;
 	struct gn_turn turn;
 
-	if (!mine || dnnl_memory_desc_equal(wanted, &c->weight))
+	if (!mine || dnnl_memory_desc_equal(wanted, c->weight))
 		return mine;
 	if (c->op->base.desc.frozen) {
 		list = &c->op->freeze;
@@ -232,11 +223,16 @@ static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, cons
 	return copy && !gn_dnnl_append_reorder(c->op, list, mine, copy, err) ? copy : NULL;
 }
 
-static void look_for_reference(struct conv *c, const_dnnl_primitive_desc_t pd)
+static int is_reference(const_dnnl_primitive_desc_t pd)
 {
 	const char *name = NULL;
 
-	if (!dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) && name && !strncmp(name, "ref", 3))
+	return !dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) && name && !strncmp(name, "ref", 3);
+}
+
+static void look_for_reference(struct conv *c, const_dnnl_primitive_desc_t pd)
+{
+	if (is_reference(pd))
 		c->has_reference = 1;
 }
 
@@ -244,10 +240,10 @@ static enum gn_status build_forward(struct conv *c, const_dnnl_primitive_desc_t 
 {
 	struct gn_dnnl_op *op = c->op;
 	dnnl_exec_arg_t args[] = {
-		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, &c->in, err)},
+		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, c->in, err)},
 		{DNNL_ARG_WEIGHTS, weights_for(c, &op->forward, gn_dnnl_query(pd, dnnl_query_weights_md, 0), err)},
-		{DNNL_ARG_DST, gn_dnnl_memory(op, GN_ROLE_OUT, 0, &c->out, err)},
-		{DNNL_ARG_BIAS, op->base.desc.bias ? gn_dnnl_memory(op, GN_ROLE_BIAS, 0, &c->bias, err) : NULL},
+		{DNNL_ARG_DST, gn_dnnl_memory(op, GN_ROLE_OUT, 0, c->out, err)},
+		{DNNL_ARG_BIAS, op->base.desc.bias ? gn_dnnl_memory(op, GN_ROLE_BIAS, 0, c->bias, err) : NULL},
 	};
 
 	look_for_reference(c, pd);
@@ -257,24 +253,19 @@ static enum gn_status build_forward(struct conv *c, const_dnnl_primitive_desc_t 
 static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_desc_t forward, struct gn_err *err)
 {
 	struct gn_dnnl_op *op = c->op;
-	dnnl_convolution_desc_t desc;
+	const struct gn_dnnl_context context = {op->engine, op->attr, forward};
 	dnnl_primitive_desc_t pd;
 	enum gn_status s;
 
 	gn_dnnl_group(op);
-	s = gn_dnnl_check(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &c->in,
-								   &c->weight_any, &c->out, c->stride, c->pad_begin,
-								   c->pad_end),
+	s = gn_dnnl_check(gn_dnnl_conv_backward_data_pd(&pd, &context, c->in, c->weight_any, c->out, &c->window),
 			  "a convolution's gradient", err);
-	if (!s)
-		s = gn_dnnl_check(dnnl_primitive_desc_create(&pd, &desc, op->attr, op->engine, forward),
-				  "a convolution's gradient", err);
 	if (s)
 		return s;
 	dnnl_exec_arg_t args[] = {
-		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, &c->out, err)},
+		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, c->out, err)},
 		{DNNL_ARG_WEIGHTS, weights_for(c, &op->backward, gn_dnnl_query(pd, dnnl_query_weights_md, 0), err)},
-		{DNNL_ARG_DIFF_SRC, gn_dnnl_memory(op, GN_ROLE_DIN, 0, &c->in, err)},
+		{DNNL_ARG_DIFF_SRC, gn_dnnl_memory(op, GN_ROLE_DIN, 0, c->in, err)},
 	};
 	look_for_reference(c, pd);
 	s = gn_dnnl_append(op, &op->backward, pd, args, 3, err);
@@ -282,36 +273,77 @@ static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_d
 	return s;
 }
 
+/* The primitive for the gradient of the weights, and the layouts of input and gradient of the output that it reads: those of
+ * the forward primitive, or plain ones where oneDNN has only its plain loop for them (on AVX2, of channels that are no multiple of
+ * 8), in float. */
+static enum gn_status weight_gradient(struct conv *c, const_dnnl_primitive_desc_t forward, gn_dnnl_md *in, gn_dnnl_md *out,
+				      dnnl_primitive_desc_t *pd, struct gn_err *err)
+{
+	struct gn_dnnl_op *op = c->op;
+	const struct gn_dnnl_context context = {op->engine, op->attr, forward};
+	const gn_dnnl_md bias = op->base.desc.bias ? c->bias : NULL;
+	struct gn_layout plain_in = op->base.info.in[0], plain_out = op->base.info.out;
+	gn_dnnl_md any, other_in, other_out;
+	dnnl_primitive_desc_t other;
+	int better;
+	enum gn_status s = gn_dnnl_md_any(op, 4, c->weight_shape, dnnl_f32, &any, err);
+
+	*in = c->in;
+	*out = c->out;
+	if (!s)
+		s = gn_dnnl_check(gn_dnnl_conv_backward_weight_pd(pd, &context, c->in, any, bias, c->out, &c->window),
+				  "a convolution's weight gradient", err);
+	if (s || !is_reference(*pd) || is_low(c))
+		return s;
+	plain_in.block = plain_out.block = 1;
+	s = gn_dnnl_md_of_layout(op, &plain_in, &other_in, err);
+	if (!s)
+		s = gn_dnnl_md_of_layout(op, &plain_out, &other_out, err);
+	if (s || gn_dnnl_conv_backward_weight_pd(&other, &context, other_in, any, bias, other_out, &c->window) != dnnl_success)
+		return s;
+	better = !is_reference(other);
+	dnnl_primitive_desc_destroy(better ? *pd : other);
+	if (!better)
+		return GN_OK;
+	*pd = other;
+	*in = other_in;
+	*out = other_out;
+	return GN_OK;
+}
+
+/* What role holds as have, in the layout that is wanted: itself, or a copy made by a step before. */
+static dnnl_memory_t as_wanted(struct conv *c, enum gn_dnnl_role role, gn_dnnl_md have, gn_dnnl_md wanted, struct gn_err *err)
+{
+	dnnl_memory_t mine = gn_dnnl_memory(c->op, role, 0, have, err), copy;
+
+	if (!mine || dnnl_memory_desc_equal(have, wanted))
+		return mine;
+	copy = gn_dnnl_scratch(c->op, wanted, err);
+	return copy && !gn_dnnl_append_reorder(c->op, &c->op->backward, mine, copy, err) ? copy : NULL;
+}
+
 static enum gn_status build_backward_weight(struct conv *c, const_dnnl_primitive_desc_t forward, struct gn_err *err)
 {
 	struct gn_dnnl_op *op = c->op;
 	int bias = op->base.desc.bias, copy;
-	const dnnl_memory_desc_t any = of_type(c->weight_any, dnnl_f32);
-	const dnnl_memory_desc_t *wanted;
-	dnnl_convolution_desc_t desc;
+	gn_dnnl_md in, out, wanted;
 	dnnl_primitive_desc_t pd;
 	dnnl_memory_t mine, theirs;
 	enum gn_status s;
 
 	gn_dnnl_group(op);
-	s = gn_dnnl_check(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &c->in,
-								      &any, bias ? &c->bias : NULL, &c->out,
-								      c->stride, c->pad_begin, c->pad_end),
-			  "a convolution's weight gradient", err);
-	if (!s)
-		s = gn_dnnl_check(dnnl_primitive_desc_create(&pd, &desc, op->attr, op->engine, forward),
-				  "a convolution's weight gradient", err);
+	s = weight_gradient(c, forward, &in, &out, &pd, err);
 	if (s)
 		return s;
 	wanted = gn_dnnl_query(pd, dnnl_query_diff_weights_md, 0);
-	copy = !dnnl_memory_desc_equal(wanted, &c->weight);
-	mine = gn_dnnl_memory(op, GN_ROLE_DWEIGHT, 0, &c->weight, err);
+	copy = !dnnl_memory_desc_equal(wanted, c->weight);
+	mine = gn_dnnl_memory(op, GN_ROLE_DWEIGHT, 0, c->weight, err);
 	theirs = copy ? gn_dnnl_scratch(op, wanted, err) : mine;
 	dnnl_exec_arg_t args[] = {
-		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, &c->in, err)},
-		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, &c->out, err)},
+		{DNNL_ARG_SRC, as_wanted(c, GN_ROLE_IN, c->in, in, err)},
+		{DNNL_ARG_DIFF_DST, as_wanted(c, GN_ROLE_DOUT, c->out, out, err)},
 		{DNNL_ARG_DIFF_WEIGHTS, theirs},
-		{DNNL_ARG_DIFF_BIAS, bias ? gn_dnnl_memory(op, GN_ROLE_DBIAS, 0, &c->bias, err) : NULL},
+		{DNNL_ARG_DIFF_BIAS, bias ? gn_dnnl_memory(op, GN_ROLE_DBIAS, 0, c->bias, err) : NULL},
 	};
 	look_for_reference(c, pd);
 	s = gn_dnnl_append(op, &op->backward, pd, args, bias ? 4 : 3, err);
@@ -340,9 +372,9 @@ static void place_in_second(struct gn_op *op)
 	op->info.in[1].element_bytes = op->info.out.element_bytes;
 }
 
-static enum gn_status create(const struct gn_op *base, struct gn_op **out, int *has_reference, struct gn_err *err)
+static enum gn_status create(const struct gn_op *base, int plain, struct gn_op **out, int *has_reference, struct gn_err *err)
 {
-	struct conv c = {0};
+	struct conv c = {.plain = plain};
 	dnnl_primitive_desc_t pd = NULL;
 	enum gn_status s = gn_dnnl_op_alloc(base, NULL, &c.op, err);
 
@@ -368,7 +400,8 @@ static enum gn_status create(const struct gn_op *base, struct gn_op **out, int *
 	return s;
 }
 
-/* Shapes for which oneDNN has bfloat16 in a plain loop only, those of a single channel, compute in float. */
+/* Shapes for which oneDNN has bfloat16 in a plain loop only, those of a single channel, compute in float. In float, where
+ * blocked layouts still lead to one, nothing is blocked. */
 enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err)
 {
 	struct gn_op wide = *base;
@@ -378,11 +411,15 @@ enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out,
 
 	if (s)
 		return s;
-	s = create(base, &op, &has_reference, err);
+	s = create(base, 0, &op, &has_reference, err);
 	if (!s && has_reference && base->desc.bf16) {
 		gn_op_destroy(op);
 		wide.desc.bf16 = 0;
-		s = create(&wide, &op, &has_reference, err);
+		s = create(&wide, 0, &op, &has_reference, err);
+	}
+	if (!s && has_reference) {
+		gn_op_destroy(op);
+		s = create(&wide, 1, &op, &has_reference, err);
 	}
 	if (!s)
 		*out = op;

@@ -4,7 +4,7 @@
 
 struct linear {
 	struct gn_dnnl_op *op;
-	dnnl_memory_desc_t in, out, weight, bias;
+	gn_dnnl_md in, out, weight, bias;
 };
 
 static enum gn_status describe(struct linear *l, struct gn_err *err)
@@ -14,36 +14,32 @@ static enum gn_status describe(struct linear *l, struct gn_err *err)
 	int64_t features = (int64_t)in->c * in->h * in->w;
 	dnnl_dims_t in_shape = {in->n, features}, out_shape = {in->n, classes}, weight_shape = {classes, features};
 	dnnl_dims_t bias_shape = {classes};
-	enum gn_status s = gn_dnnl_md_plain(2, in_shape, &l->in, err);
+	enum gn_status s = gn_dnnl_md_plain(l->op, 2, in_shape, &l->in, err);
 
 	if (!s)
-		s = gn_dnnl_md_plain(2, out_shape, &l->out, err);
+		s = gn_dnnl_md_plain(l->op, 2, out_shape, &l->out, err);
 	if (!s)
-		s = gn_dnnl_md_plain(2, weight_shape, &l->weight, err);
-	return s ? s : gn_dnnl_md_plain(1, bias_shape, &l->bias, err);
+		s = gn_dnnl_md_plain(l->op, 2, weight_shape, &l->weight, err);
+	return s ? s : gn_dnnl_md_plain(l->op, 1, bias_shape, &l->bias, err);
 }
 
 static enum gn_status build_forward(struct linear *l, dnnl_primitive_desc_t *pd, struct gn_err *err)
 {
 	struct gn_dnnl_op *op = l->op;
 	int bias = op->base.desc.bias;
-	dnnl_inner_product_desc_t desc;
-	enum gn_status s;
+	const struct gn_dnnl_context context = {op->engine, op->attr, NULL};
+	enum gn_status s = gn_dnnl_check(
+		gn_dnnl_linear_forward_pd(pd, &context, op->base.desc.training ? dnnl_forward_training : dnnl_forward_inference,
+					  l->in, l->weight, bias ? l->bias : NULL, l->out),
+		"a linear layer", err);
 
-	s = gn_dnnl_check(dnnl_inner_product_forward_desc_init(
-				  &desc, op->base.desc.training ? dnnl_forward_training : dnnl_forward_inference,
-				  &l->in, &l->weight, bias ? &l->bias : NULL, &l->out),
-			  "a linear layer", err);
-	if (!s)
-		s = gn_dnnl_check(dnnl_primitive_desc_create(pd, &desc, op->attr, op->engine, NULL), "a linear layer",
-				  err);
 	if (s)
 		return s;
 	dnnl_exec_arg_t args[] = {
-		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, &l->in, err)},
-		{DNNL_ARG_WEIGHTS, gn_dnnl_memory(op, GN_ROLE_WEIGHT, 0, &l->weight, err)},
-		{DNNL_ARG_DST, gn_dnnl_memory(op, GN_ROLE_OUT, 0, &l->out, err)},
-		{DNNL_ARG_BIAS, bias ? gn_dnnl_memory(op, GN_ROLE_BIAS, 0, &l->bias, err) : NULL},
+		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, l->in, err)},
+		{DNNL_ARG_WEIGHTS, gn_dnnl_memory(op, GN_ROLE_WEIGHT, 0, l->weight, err)},
+		{DNNL_ARG_DST, gn_dnnl_memory(op, GN_ROLE_OUT, 0, l->out, err)},
+		{DNNL_ARG_BIAS, bias ? gn_dnnl_memory(op, GN_ROLE_BIAS, 0, l->bias, err) : NULL},
 	};
 	return gn_dnnl_append(op, &op->forward, *pd, args, bias ? 4 : 3, err);
 }
@@ -51,22 +47,18 @@ static enum gn_status build_forward(struct linear *l, dnnl_primitive_desc_t *pd,
 static enum gn_status build_backward_data(struct linear *l, const_dnnl_primitive_desc_t forward, struct gn_err *err)
 {
 	struct gn_dnnl_op *op = l->op;
-	dnnl_inner_product_desc_t desc;
+	const struct gn_dnnl_context context = {op->engine, op->attr, forward};
 	dnnl_primitive_desc_t pd;
-	enum gn_status s;
+	enum gn_status s = gn_dnnl_check(gn_dnnl_linear_backward_data_pd(&pd, &context, l->in, l->weight, l->out),
+					 "a linear layer's gradient", err);
 
-	s = gn_dnnl_check(dnnl_inner_product_backward_data_desc_init(&desc, &l->in, &l->weight, &l->out),
-			  "a linear layer's gradient", err);
-	if (!s)
-		s = gn_dnnl_check(dnnl_primitive_desc_create(&pd, &desc, op->attr, op->engine, forward),
-				  "a linear layer's gradient", err);
 	if (s)
 		return s;
 	gn_dnnl_group(op);
 	dnnl_exec_arg_t args[] = {
-		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, &l->out, err)},
-		{DNNL_ARG_WEIGHTS, gn_dnnl_memory(op, GN_ROLE_WEIGHT, 0, &l->weight, err)},
-		{DNNL_ARG_DIFF_SRC, gn_dnnl_memory(op, GN_ROLE_DIN, 0, &l->in, err)},
+		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, l->out, err)},
+		{DNNL_ARG_WEIGHTS, gn_dnnl_memory(op, GN_ROLE_WEIGHT, 0, l->weight, err)},
+		{DNNL_ARG_DIFF_SRC, gn_dnnl_memory(op, GN_ROLE_DIN, 0, l->in, err)},
 	};
 	s = gn_dnnl_append(op, &op->backward, pd, args, 3, err);
 	dnnl_primitive_desc_destroy(pd);
@@ -77,24 +69,20 @@ static enum gn_status build_backward_weight(struct linear *l, const_dnnl_primiti
 {
 	struct gn_dnnl_op *op = l->op;
 	int bias = op->base.desc.bias;
-	dnnl_inner_product_desc_t desc;
+	const struct gn_dnnl_context context = {op->engine, op->attr, forward};
 	dnnl_primitive_desc_t pd;
-	enum gn_status s;
+	enum gn_status s = gn_dnnl_check(
+		gn_dnnl_linear_backward_weight_pd(&pd, &context, l->in, l->weight, bias ? l->bias : NULL, l->out),
+		"a linear layer's weight gradient", err);
 
-	s = gn_dnnl_check(dnnl_inner_product_backward_weights_desc_init(&desc, &l->in, &l->weight,
-									bias ? &l->bias : NULL, &l->out),
-			  "a linear layer's weight gradient", err);
-	if (!s)
-		s = gn_dnnl_check(dnnl_primitive_desc_create(&pd, &desc, op->attr, op->engine, forward),
-				  "a linear layer's weight gradient", err);
 	if (s)
 		return s;
 	gn_dnnl_group(op);
 	dnnl_exec_arg_t args[] = {
-		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, &l->in, err)},
-		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, &l->out, err)},
-		{DNNL_ARG_DIFF_WEIGHTS, gn_dnnl_memory(op, GN_ROLE_DWEIGHT, 0, &l->weight, err)},
-		{DNNL_ARG_DIFF_BIAS, bias ? gn_dnnl_memory(op, GN_ROLE_DBIAS, 0, &l->bias, err) : NULL},
+		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, l->in, err)},
+		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, l->out, err)},
+		{DNNL_ARG_DIFF_WEIGHTS, gn_dnnl_memory(op, GN_ROLE_DWEIGHT, 0, l->weight, err)},
+		{DNNL_ARG_DIFF_BIAS, bias ? gn_dnnl_memory(op, GN_ROLE_DBIAS, 0, l->bias, err) : NULL},
 	};
 	s = gn_dnnl_append(op, &op->backward, pd, args, bias ? 4 : 3, err);
 	dnnl_primitive_desc_destroy(pd);

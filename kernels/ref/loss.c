@@ -1,4 +1,4 @@
-#include "kernels/op_internal.h"
+#include "kernels/backend.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The oracle behind the operator interface: float parameters are widened into scratch memory, results narrowed. */
-#include "kernels/op_internal.h"
+#include "kernels/backend.h"
 #include "kernels/ref/ref.h"
 
 #include <string.h>

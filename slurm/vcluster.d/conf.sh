@@ -3,8 +3,10 @@
 
 make_dirs() {
 	local i name
-	chmod 755 "$dir"
+	# Others pass, to munged's socket, slurm.conf and the shared folders (munged and jobs run as other users), and see no more.
+	chmod 711 "$dir"
 	mkdir -p "$dir"/{conf,log,munge,node,nvme,run,shared,spool,state,tmp}
+	chmod 700 "$dir"/{log,state}
 	# munged refuses a key that others can read and a socket directory that others cannot enter.
 	install -d -m 700 -o munge -g munge "$dir/munge/private"
 	chown munge:munge "$dir/munge"

@@ -38,8 +38,9 @@ link_up() { # NODE RAIL BRIDGE NETWORK
 
 net_up() {
 	local i rail bridge
-	exec 7>/run/lock/gannet-vcluster.lock
-	flock -w 60 7 || die 1 "another vcluster holds /run/lock/gannet-vcluster.lock for a minute now"
+	# Not in /run/lock: others may write there.
+	exec 7>/run/gannet-vcluster.lock
+	flock -w 60 7 || die 1 "another vcluster holds /run/gannet-vcluster.lock for a minute now"
 	pick_net
 	ip link add "gnb$id" type bridge
 	ip addr add "$net.254/24" dev "gnb$id"

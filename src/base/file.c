@@ -166,7 +166,8 @@ enum gn_status gn_file_load(const char *path, size_t max_bytes, char **out, size
 	enum gn_status status = GN_OK;
 	char *text = NULL;
 	struct stat info;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* Not blocking: a FIFO in its place would hold us for ever. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot open %s", path);
@@ -193,15 +194,26 @@ enum gn_status gn_file_load(const char *path, size_t max_bytes, char **out, size
 	return GN_OK;
 }
 
+enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err)
+{
+	struct stat info;
+
+	if (lstat(path, &info) || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode))
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_IO, "%s is there and is not a regular file: name another file", path);
+}
+
 enum gn_status gn_file_replace(const char *path, const void *data, size_t len_bytes, struct gn_err *err)
 {
 	char temporary[PATH_MAX];
-	enum gn_status status;
+	enum gn_status status = gn_file_check_replaceable(path, err);
 	int fd;
 
+	if (status)
+		return status;
 	if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid()) >= sizeof temporary)
 		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", path);
-	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
 	/* Not GN_ERR_NOT_FOUND for a missing folder: that would blame the input. */
 	if (fd < 0 && errno == ENOENT)
 		return gn_err_set(err, GN_ERR_IO, "cannot create %s: %s", temporary, strerror(errno));

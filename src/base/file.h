@@ -39,6 +39,8 @@ enum gn_status gn_free_bytes(const char *path, uint64_t *out, struct gn_err *err
 /* The whole of a file of at most max_bytes, with a zero byte after it; *out is the caller's to free. len_bytes may be
  * NULL. A larger file is GN_ERR_DATA. */
 enum gn_status gn_file_load(const char *path, size_t max_bytes, char **out, size_t *len_bytes, struct gn_err *err);
+/* GN_ERR_IO when a device, a FIFO, a socket or a folder is at path, which a rename would take away or fail on. */
+enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err);
 /* Writes path by way of a temporary name in the same folder, fsync, rename and fsync of the folder: a reader sees the old
  * file or the new one, whole. On failure nothing is left behind. */
 enum gn_status gn_file_replace(const char *path, const void *data, size_t len_bytes, struct gn_err *err);

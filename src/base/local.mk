@@ -4,9 +4,11 @@ libgannet_base_a_SOURCES = \
 	src/base/arena.c src/base/arena.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/crc32c.c src/base/crc32c.h \
+	src/base/descriptors.c src/base/descriptors.h \
 	src/base/file.c src/base/file.h \
 	src/base/half.h \
 	src/base/vector.h \
+	src/base/hostlist.c src/base/hostlist.h \
 	src/base/json.c src/base/json.h \
 	src/base/library.c src/base/library.h \
 	src/base/log.c src/base/log.h \
@@ -20,5 +22,16 @@ libgannet_base_a_SOURCES = \
 	src/base/status.c src/base/status.h \
 	src/base/strbuf.c src/base/strbuf.h \
 	src/base/text.c src/base/text.h \
-	src/base/thread.c src/base/thread.h
+	src/base/thread.c src/base/thread.h \
+	src/base/trust.c src/base/trust.h \
+	src/base/version.c src/base/version.h
+EXTRA_DIST += src/base/build-info
+# Looked at by each make, written only when it changed.
+src/build.h: FORCE
+	@$(MKDIR_P) src && $(SHELL) $(srcdir)/src/base/build-info $(srcdir) >$@.tmp && \
+	  if cmp -s $@.tmp $@; then rm -f $@.tmp; else mv -f $@.tmp $@; fi
+FORCE:
+.PHONY: FORCE
+src/base/libgannet_base_a-version.$(OBJEXT): src/build.h
+CLEANFILES += src/build.h
 BASE_LIBS = libgannet_base.a $(CRYPTO_LIBS)

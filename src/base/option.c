@@ -117,6 +117,8 @@ static enum gn_status store(const struct gn_option *o, const char *text, void *t
 	void *field = (char *)target + o->offset;
 	enum gn_status status;
 
+	if (o->choices && !choice_fits(o->choices, text))
+		return gn_err_set(err, GN_ERR_USAGE, "'%s' is none of %s", text, o->choices);
 	switch (o->kind) {
 	case GN_OPTION_FLAG:
 		return parse_flag(text, field, err);
@@ -128,10 +130,6 @@ static enum gn_status store(const struct gn_option *o, const char *text, void *t
 		status = gn_parse_real(text, field, err);
 		return status ? status : check_bounds(o, *(double *)field, text, err);
 	case GN_OPTION_CHOICE:
-		if (!choice_fits(o->choices, text))
-			return gn_err_set(err, GN_ERR_USAGE, "'%s' is none of %s", text, o->choices);
-		*(const char **)field = text;
-		return GN_OK;
 	case GN_OPTION_TEXT:
 		*(const char **)field = text;
 		return GN_OK;
@@ -343,6 +341,13 @@ void gn_options_release(const struct gn_command *command, void *target)
 			*list = (struct gn_text_list){0};
 		}
 	}
+}
+
+int gn_options_given(const struct gn_command *command, const void *target, const char *name)
+{
+	const struct gn_option *o = find_long(command, name, strlen(name));
+
+	return o && command->given && ((const unsigned char *)target + command->given)[o - command->options];
 }
 
 enum gn_status gn_options_fill(const struct gn_command *command, void *target, const char *name, const char *text,

@@ -43,7 +43,7 @@ struct gn_option {
 	const char *initial;	  /* default as text, parsed like an argument; NULL: field stays zero */
 	const char *help;	  /* one sentence without a full stop */
 	double min, max;	  /* INT, SIZE, REAL; both 0: no bounds */
-	const char *choices;	  /* CHOICE */
+	const char *choices;	  /* CHOICE; others may have them, too, then only those texts are taken */
 	int required;
 };
 
@@ -70,6 +70,8 @@ enum gn_status gn_options_parse(const struct gn_command *command, int argc, char
  * For commands with a `given` field. text is borrowed. */
 enum gn_status gn_options_fill(const struct gn_command *command, void *target, const char *name, const char *text,
 			       int *filled, struct gn_err *err);
+/* Whether an option was given. For commands with a `given` field; name is one of the table's. */
+int gn_options_given(const struct gn_command *command, const void *target, const char *name);
 /* Frees the list fields of target. */
 void gn_options_release(const struct gn_command *command, void *target);
 
@@ -83,6 +85,10 @@ void gn_options_completion(const struct gn_command *const *commands, size_t coun
  * whose names are in skip (NULL-terminated, may be NULL) are left out. */
 void gn_options_describe(const struct gn_command *command, const void *target, const char *const *skip,
 			 struct gn_strbuf *out);
+
+/* What differs between two such lines, but for skip: "--lr 0.1, now 0.2; --mixup (none), now 0.2". An option that one of them lacks is
+ * no difference: the lines may be of two versions of a program. Nothing is appended when nothing differs. */
+void gn_options_compare(const char *before, const char *now, const char *const *skip, struct gn_strbuf *out);
 
 /* Parse helpers, also for use outside tables. The whole text must be a number. */
 enum gn_status gn_parse_int(const char *text, int64_t *out, struct gn_err *err);

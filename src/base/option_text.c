@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void put_left_column(const struct gn_option *o, char *out, size_t size)
@@ -133,10 +134,10 @@ void gn_options_completion(const struct gn_command *const *commands, size_t coun
 			      "complete -o default -F _%s %s\n", program, program);
 }
 
-static int is_skipped(const char *name, const char *const *skip)
+static int is_skipped(const char *name, size_t len, const char *const *skip)
 {
 	for (; skip && *skip; skip++)
-		if (!strcmp(*skip, name))
+		if (strlen(*skip) == len && !memcmp(*skip, name, len))
 			return 1;
 	return 0;
 }
@@ -148,7 +149,7 @@ void gn_options_describe(const struct gn_command *command, const void *target, c
 		const struct gn_option *o = &command->options[i];
 		const void *field = (const char *)target + o->offset;
 
-		if (is_skipped(o->name, skip))
+		if (is_skipped(o->name, strlen(o->name), skip))
 			continue;
 		gn_strbuf_printf(out, "%s%s=", out->len ? " " : "", o->name);
 		switch (o->kind) {
@@ -180,5 +181,76 @@ void gn_options_describe(const struct gn_command *command, const void *target, c
 			break;
 		}
 		}
+	}
+}
+
+/* One "name=value" of a line that gn_options_describe wrote. */
+struct described {
+	const char *name, *value;
+	size_t name_len, value_len;
+};
+
+static size_t name_length(const char *at)
+{
+	size_t len = strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789-");
+
+	return at[len] == '=' ? len : 0;
+}
+
+/* The one that begins at `at`; its value, which may hold spaces, ends where another name begins. Returns where that is. */
+static const char *split_described(const char *at, struct described *d)
+{
+	const char *end;
+
+	d->name = at;
+	d->name_len = name_length(at);
+	d->value = end = at + d->name_len + (d->name_len > 0);
+	while (*end && !(*end == ' ' && name_length(end + 1)))
+		end++;
+	d->value_len = (size_t)(end - d->value);
+	return *end ? end + 1 : end;
+}
+
+static int find_described(const char *line, const struct described *wanted, struct described *found)
+{
+	while (*line) {
+		line = split_described(line, found);
+		if (found->name_len == wanted->name_len && !memcmp(found->name, wanted->name, wanted->name_len))
+			return 1;
+	}
+	return 0;
+}
+
+/* Numbers as people write them. */
+static void put_value(const struct described *d, struct gn_strbuf *out)
+{
+	char text[64], *end = text;
+	double number = 0;
+
+	if (d->value_len && d->value_len < sizeof text) {
+		memcpy(text, d->value, d->value_len);
+		text[d->value_len] = '\0';
+		number = strtod(text, &end);
+	}
+	if (end > text && !*end)
+		gn_strbuf_printf(out, "%.15g", number);
+	else
+		gn_strbuf_printf(out, "%.*s", d->value_len ? (int)d->value_len : 6, d->value_len ? d->value : "(none)");
+}
+
+void gn_options_compare(const char *before, const char *now, const char *const *skip, struct gn_strbuf *out)
+{
+	struct described d, old;
+	int differences = 0;
+
+	while (*now) {
+		now = split_described(now, &d);
+		if (is_skipped(d.name, d.name_len, skip) || !find_described(before, &d, &old) ||
+		    (d.value_len == old.value_len && !memcmp(d.value, old.value, d.value_len)))
+			continue;
+		gn_strbuf_printf(out, "%s--%.*s ", differences++ ? "; " : "", (int)d.name_len, d.name);
+		put_value(&old, out);
+		gn_strbuf_puts(out, ", now ");
+		put_value(&d, out);
 	}
 }

@@ -1,7 +1,7 @@
 /* A part of an image on its way to a sample: pixels as they were decoded, and the box of them that is to become the sample's.
  *
- * The loader cuts patches out of images (data/loader.h), and a GPU crops, resizes, mirrors and normalises them
- * (kernels/cuda/kernels.h), with the filter of data/resize.h. Where a sample is not reached by its box it is black.
+ * The loader cuts patches out of images (data/loader/loader.h), and a GPU crops, resizes, mirrors and normalises them
+ * (kernels/cuda/kernels.h), with the filter of data/sample/resize.h. Where a sample is not reached by its box it is black.
  */
 #ifndef GN_BASE_PATCH_H
 #define GN_BASE_PATCH_H

@@ -76,7 +76,8 @@ enum gn_status gn_sha256_file(const char *path, char hex[GN_SHA256_HEX], uint64_
 	uint64_t total = 0;
 	ssize_t n = 0;
 	enum gn_status status;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* Not blocking: a FIFO in its place would hold us for ever. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot open %s", path);

@@ -52,3 +52,8 @@ const char *gn_text_visible(const char *text, char *buffer, size_t size_bytes)
 	buffer[used] = '\0';
 	return buffer;
 }
+
+const char *gn_text_plural(uint64_t count)
+{
+	return count == 1 ? "" : "s";
+}

@@ -5,6 +5,7 @@
 #include "src/cmd/bench_decode.h"
 #include "src/cmd/bench_gpu.h"
 #include "src/cmd/bench_train.h"
+#include "src/cmd/world_options.h"
 #include "src/train/device.h"
 #include "src/train/model.h"
 #include "transport/algo.h"
@@ -161,6 +162,8 @@ static const struct gn_option options_table[] = {
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
 	 .initial = "auto", .help = "what has to carry the bytes; fails when the devices' counters say otherwise",
 	 .choices = "auto|tcp|shm|rc|ud"},
+	{.name = "transport-strict", .kind = GN_OPTION_FLAG, .offset = FIELD(transport_strict),
+	 .help = "an error, not a warning, when nodes use different transports, or one leaves a faster device unused"},
 	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",
 	 .choices = "host|cuda", .help = "allreduce: of the host's memory, or of each rank's GPU's; train: where steps run"},
 	{.name = "comm", .kind = GN_OPTION_CHOICE, .offset = FIELD(comm), .value_name = "NAME", .initial = "auto",
@@ -193,6 +196,7 @@ static const struct gn_option options_table[] = {
 	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0, .max = 4096,
 	 .help = "train: compute threads per rank; 0: its share of the processors it may use"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "one JSON object a line"},
+	GN_CMD_WORLD_OPTIONS(struct gn_bench_options, world),
 };
 
 static const struct gn_command command = {

@@ -11,13 +11,14 @@
 struct gn_bench_options {
 	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer, rails;
 	const char *algo, *transport, *tuning, *progress, *place, *type, *redop, *device, *comm;
-	int json, foreign;
+	int json, foreign, transport_strict;
 	const char *data; /* decode */
 	int64_t side, loader_threads, images;
 	int bytes;
 	const char *model, *precision, *init; /* train */
 	int64_t batch, classes, threads;
 	int inference;
+	struct gn_world_options world;
 };
 
 struct gn_bench_gpu;

@@ -1,9 +1,10 @@
 /* gannet bench decode: the way from a file to a sample, beside plain decoding of the same file by the same thread. */
 #include "src/cmd/bench_decode.h"
 
-#include "data/augment.h"
-#include "data/decode.h"
-#include "data/render.h"
+#include "data/loader/loader.h"
+#include "data/loader/render.h"
+#include "data/sample/augment.h"
+#include "data/sample/decode.h"
 #include "src/base/clock.h"
 #include "src/base/json.h"
 
@@ -72,7 +73,7 @@ static enum gn_status decode_region(struct decode_bench *b, uint32_t epoch, uint
 	gn_view_draw(&b->options, epoch, i, width, height, &view);
 	if (!view.to_width || !view.to_height)
 		return GN_OK;
-	gn_view_decoding(&view, &denominator, &region);
+	gn_view_decoding(&view, 8, &denominator, &region);
 	return gn_decoder_read(b->decoder, &region, denominator, b->options.channels, &p, err);
 }
 

@@ -82,13 +82,13 @@ static enum gn_status open_device(struct gn_bench *b, const char **pci, struct g
 enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *b, struct gn_err *err)
 {
 	struct gn_comm_options options = {.transport = o->transport, .tuning = o->tuning, .rails = (int)o->rails,
-					  .progress = o->progress};
+					  .strict = o->transport_strict, .progress = o->progress};
 	const char *pci = NULL;
 	enum gn_status status;
 	int size;
 
 	*b = (struct gn_bench){.o = o, .log = gn_cmd_log()};
-	status = gn_world_create(NULL, b->log, &b->world, err);
+	status = gn_world_create(&o->world, b->log, &b->world, err);
 	if (!status)
 		status = gn_comm_create(b->world, &options, b->log, &b->comm, err);
 	if (!status)
@@ -222,7 +222,8 @@ static void name_transports(const struct gn_bench *b, int direct, char *names, s
 {
 	static const struct {
 		const char *lane, *name;
-	} known[] = {{"posix/", "shm"}, {"sysv/", "shm"}, {"cma/", "shm"}, {"tcp/", "tcp"}, {"rc_", "rc"}, {"ud_", "ud"}};
+	} known[] = {{"posix/", "shm"}, {"sysv/", "shm"}, {"cma/", "shm"}, {"tcp/", "tcp"}, {"rc_", "rc"},
+		   {"dc_", "dc"}, {"ud_", "ud"}};
 	char seen[256] = " ", *save, *lane;
 	size_t len = 1;
 	struct gn_strbuf lanes;

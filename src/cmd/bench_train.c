@@ -134,8 +134,8 @@ static enum gn_status share_out(struct train_bench *b, struct gn_err *err)
 static enum gn_status open_all(struct train_bench *b, struct gn_err *err)
 {
 	struct gn_comm_options co = {.transport = b->o->transport, .tuning = b->o->tuning, .rails = (int)b->o->rails,
-				     .progress = b->o->progress};
-	enum gn_status status = gn_world_create(NULL, b->log, &b->world, err);
+				     .strict = b->o->transport_strict, .progress = b->o->progress};
+	enum gn_status status = gn_world_create(&b->o->world, b->log, &b->world, err);
 
 	if (!status)
 		status = gn_comm_create(b->world, &co, b->log, &b->comm, err);

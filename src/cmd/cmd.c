@@ -26,11 +26,6 @@ int gn_cmd_exit_code(enum gn_status status)
 	}
 }
 
-const char *gn_cmd_plural(uint64_t count)
-{
-	return count == 1 ? "" : "s";
-}
-
 int gn_cmd_fail(const char *name, const struct gn_err *err)
 {
 	fprintf(stderr, "gannet %s: %s\n", name, err->text);

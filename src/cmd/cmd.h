@@ -40,8 +40,6 @@ extern const size_t gn_cmd_count;
 
 /* The exit code that the contract gives to a status. */
 int gn_cmd_exit_code(enum gn_status status);
-/* "" or "s", for a count of things. */
-const char *gn_cmd_plural(uint64_t count);
 /* Prints "gannet NAME: text" on standard error and returns the exit code. */
 int gn_cmd_fail(const char *name, const struct gn_err *err);
 /* A log on standard error at the level of GANNET_LOG (default info); NULL when there is no memory. */

@@ -1,8 +1,10 @@
 #include "src/cmd/cmd.h"
 
 #include "src/base/json.h"
+#include "src/cmd/world_options.h"
 #include "src/train/device.h"
 #include "src/train/evaluate.h"
+#include "src/train/model.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -12,8 +14,24 @@
 static const struct gn_option options[] = {
 	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR", .required = 1,
 	 .help = "dataset to evaluate on"},
-	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR", .required = 1,
+	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR",
 	 .help = "a checkpoint, or a folder of them, whose newest whole one is taken"},
+	{.name = "weights", .kind = GN_OPTION_TEXT, .offset = FIELD(weights), .value_name = "FILE.safetensors",
+	 .help = "instead of a checkpoint, weights by themselves, under torchvision's names; what gannet export wrote says "
+		 "itself what the next five options are for"},
+	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .choices = gn_model_names,
+	 .help = "of --weights: the network (default: what the file says; it must be given where the file does not); classes and "
+		 "channels are the file's"},
+	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(side), .value_name = "N", .initial = "0", .min = 0, .max = 4096,
+	 .help = "of --weights: side of the images in pixels; 0: what the file says, or the network's own (28, 32, 224)"},
+	{.name = "mean", .kind = GN_OPTION_TEXT, .offset = FIELD(mean), .value_name = "X[,X,X]",
+	 .help = "of --weights: mean of pixels in 0..1 (default: what the file says, or ImageNet's for colour, 0.5 for grey)"},
+	{.name = "deviation", .kind = GN_OPTION_TEXT, .offset = FIELD(deviation), .value_name = "X[,X,X]",
+	 .help = "of --weights: standard deviation of pixels (default: what the file says, or ImageNet's for colour, 0.5 for grey)"},
+	{.name = "resize", .kind = GN_OPTION_INT, .offset = FIELD(resize_shorter), .value_name = "N", .initial = "-1", .min = -1,
+	 .max = 8192,
+	 .help = "shorter side before the centre crop, as torchvision's Resize; -1: as in training; of --weights that do not say it "
+		 "8/7 of the side, where sides below 64 leave an image alone that is near that"},
 	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = FIELD(average),
 	 .help = "evaluate the moving average of the weights, of a run with train --ema"},
 	{.name = "logits", .kind = GN_OPTION_TEXT, .offset = FIELD(logits), .value_name = "FILE.npy",
@@ -27,12 +45,15 @@ static const struct gn_option options[] = {
 	 .choices = GN_PRECISION_CHOICES, .help = "of activations; fp16 and tf32 on GPUs alone"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
 	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "what may carry messages (sets UCX_TLS)"},
+	{.name = "transport-strict", .kind = GN_OPTION_FLAG, .offset = FIELD(transport_strict),
+	 .help = "an error, not a warning, when nodes use different transports, or one leaves a faster device unused"},
 	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0,
 	 .max = 4096, .help = "compute threads per rank; 0: its share of the processors it may use"},
 	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N",
 	 .initial = "2", .min = 1, .max = 1024, .help = "threads per rank that read and decode"},
 	{.name = "prefetch", .kind = GN_OPTION_SIZE, .offset = FIELD(prefetch), .value_name = "BYTES", .initial = "256M",
-	 .min = 0, .max = 1e13, .help = "memory for batches read ahead, for a GPU 0.9 MB an image of side 224; three batches are always kept"},
+	 .min = 0, .max = 1e13, .help = "memory for batches read ahead; three batches are always kept"},
+	GN_CMD_WORLD_OPTIONS(struct gn_evaluate_options, world),
 };
 
 static const struct gn_command command = {
@@ -40,14 +61,18 @@ static const struct gn_command command = {
 	.summary = "evaluate a checkpoint: top-1, top-5 and loss over a dataset",
 	.positional = "",
 	.description = "Prints one JSON object: {\"images\", \"top1\", \"top5\", \"loss\", ...} with top1 and top5 as "
-		       "fractions. Counts are exact for any number of ranks. The network and its input come from the "
-		       "checkpoint.",
-	.examples = "  gannet eval --data val --checkpoint run1\n",
+		       "fractions; nonfinite counts images whose logits are NaN or infinite, which are wrong answers. Counts are "
+		       "exact for any number of ranks. The network and its input come from the checkpoint, or from the metadata of a "
+		       "file that gannet export wrote, where options override it with a warning; of other files options say it. Images are resized, cut and "
+		       "normalised as by torchvision's reference transform.",
+	.examples = "  gannet eval --data val --checkpoint run1\n"
+		    "  gannet eval --data val --weights exported.safetensors\n"
+		    "  gannet eval --data val --weights resnet50.safetensors --model resnet50\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 };
 
-static void print_score(const struct gn_score *score, const char *folder, uint64_t step)
+static void print_score(const struct gn_evaluate_options *o, const struct gn_score *score, const char *folder, uint64_t step)
 {
 	double images = (double)score->images;
 	struct gn_json j;
@@ -58,8 +83,13 @@ static void print_score(const struct gn_score *score, const char *folder, uint64
 	gn_json_double(&j, "top1", (double)score->top1 / images);
 	gn_json_double(&j, "top5", (double)score->top5 / images);
 	gn_json_double(&j, "loss", score->loss_sum / images);
-	gn_json_uint(&j, "step", step);
-	gn_json_string(&j, "checkpoint", folder);
+	gn_json_uint(&j, "nonfinite", score->nonfinite);
+	if (o->weights) {
+		gn_json_string(&j, "weights", o->weights);
+	} else {
+		gn_json_uint(&j, "step", step);
+		gn_json_string(&j, "checkpoint", folder);
+	}
 	gn_json_end(&j);
 	puts(gn_json_text(&j));
 	gn_json_release(&j);
@@ -68,7 +98,7 @@ static void print_score(const struct gn_score *score, const char *folder, uint64
 static enum gn_status evaluate(const struct gn_evaluate_options *o, struct gn_world *world, struct gn_log *log,
 			       struct gn_err *err)
 {
-	struct gn_comm_options co = {.transport = o->transport};
+	struct gn_comm_options co = {.transport = o->transport, .strict = o->transport_strict};
 	char folder[PATH_MAX] = "";
 	struct gn_score score;
 	struct gn_comm *comm;
@@ -79,21 +109,25 @@ static enum gn_status evaluate(const struct gn_evaluate_options *o, struct gn_wo
 		return status;
 	gn_world_announce(world, "evaluating", GN_EVALUATE_STALL_MS);
 	status = gn_evaluate(o, comm, log, folder, &step, &score, err);
-	if (!status && gn_comm_rank(comm) == 0)
-		print_score(&score, folder, step);
+	if (!status && gn_comm_rank(comm) == 0) {
+		gn_score_warn(&score, log);
+		print_score(o, &score, folder, step);
+	}
 	gn_comm_destroy(comm);
 	return status;
 }
 
 static int run(const void *target, const struct gn_text_list *positional)
 {
-	const struct gn_world_options world_options = {0};
+	const struct gn_evaluate_options *o = target;
 	struct gn_log *log = gn_cmd_log();
 	struct gn_world *world;
 	struct gn_err err;
-	enum gn_status status = gn_world_create(&world_options, log, &world, &err);
+	enum gn_status status = gn_evaluate_options_check(target, &err);
 
 	(void)positional;
+	if (!status)
+		status = gn_world_create(&o->world, log, &world, &err);
 	if (!status) {
 		status = evaluate(target, world, log, &err);
 		gn_world_destroy(world);

@@ -1,10 +1,11 @@
 #include "src/cmd/cmd.h"
 
-#include "data/dataset.h"
-#include "data/manifest.h"
-#include "data/shard.h"
+#include "data/shard/dataset.h"
+#include "data/shard/manifest.h"
+#include "data/shard/shard.h"
 #include "src/base/file.h"
 #include "src/base/json.h"
+#include "src/base/text.h"
 #include "src/cmd/info_checkpoint.h"
 #include "src/cmd/info_kind.h"
 #include "src/cmd/info_plan.h"
@@ -152,7 +153,7 @@ static void print_dataset(const char *path, const struct gn_manifest *m, const s
 	       gn_text_visible(path, name, sizeof name), m->digest, m->shard_count, (unsigned long long)m->seed);
 	print_extent(e, m->samples);
 	if (m->skipped)
-		printf("skipped    %llu bad image%s when packing\n", (unsigned long long)m->skipped, gn_cmd_plural(m->skipped));
+		printf("skipped    %llu bad image%s when packing\n", (unsigned long long)m->skipped, gn_text_plural(m->skipped));
 	printf("classes    %u\n", m->class_count);
 	for (uint32_t i = 0; i < m->class_count; i++)
 		printf("%9u  %s  %llu\n", i, gn_text_visible(m->classes[i].name, name, sizeof name),

@@ -2,6 +2,7 @@
 
 #include "src/base/file.h"
 #include "src/base/json.h"
+#include "src/base/text.h"
 #include "src/cmd/cmd.h"
 #include "src/train/checkpoint.h"
 
@@ -66,7 +67,7 @@ static void print_text(const char *folder, const struct gn_checkpoint_info *info
 	printf("state      step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64 " of it, seed %" PRIu64 "\n",
 	       info->state.step, info->state.epoch, info->state.sample, info->state.seed);
 	printf("written by %" PRId64 " rank%s, global batch %" PRId64 ", optimizer %s\n", info->world_size,
-	       gn_cmd_plural((uint64_t)info->world_size), info->global_batch, gn_optim_name(info->optimizer));
+	       gn_text_plural((uint64_t)info->world_size), info->global_batch, gn_optim_name(info->optimizer));
 	printf("dataset    %s\n", info->dataset_digest);
 	for (size_t i = 0; i < count; i++)
 		printf("%12" PRIu64 "  %s\n", files[i].len_bytes, gn_text_visible(files[i].name, name, sizeof name));

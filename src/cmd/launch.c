@@ -4,29 +4,131 @@
 #include "src/base/file.h"
 #include "transport/bootstrap.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct launch_options {
 	int64_t ranks, grace;
 	const char *bind;
 };
 
-static enum gn_status make_directory(char *path, size_t size, struct gn_err *err)
+/* The launcher's own folder, locked while it lives. */
+struct folder {
+	char path[512]; /* "": none */
+	int lock;
+};
+
+/* parent and the part of the name that is the same for all launchers of this host: the file system may be shared, and not show
+ * other hosts' locks. */
+static enum gn_status name_folders(char *parent, size_t parent_size, char *prefix, size_t prefix_size, struct gn_err *err)
 {
-	const char *parent = getenv("TMPDIR");
+	const char *set = getenv("TMPDIR");
+	char host[64] = "";
 
-	if ((size_t)snprintf(path, size, "%s/gannet-launch.XXXXXX", parent && *parent ? parent : "/tmp") >= size)
+	gethostname(host, sizeof host - 1);
+	snprintf(prefix, prefix_size, "gannet-launch-%s.", host);
+	if ((size_t)snprintf(parent, parent_size, "%s", set && *set ? set : "/tmp") >= parent_size)
 		return gn_err_set(err, GN_ERR_USAGE, "TMPDIR is too long");
-	if (!mkdtemp(path)) {
-		enum gn_status status = gn_err_errno(err, errno, "cannot make %s", path);
-
-		path[0] = 0;
-		return status;
-	}
 	return GN_OK;
+}
+
+/* The folder, locked, when it is this user's and nobody holds it; else -1. */
+static int take_free(int parent, const char *name)
+{
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat info;
+
+	if (fd < 0 || (!fstat(fd, &info) && info.st_uid == geteuid() && !flock(fd, LOCK_EX | LOCK_NB)))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* Removes what this user's launchers left that were killed: a secret, among others. What cannot be removed stays. */
+static void sweep(const char *parent, const char *prefix)
+{
+	DIR *dir = opendir(parent);
+	struct dirent *entry;
+	char path[512];
+	int lock;
+
+	while (dir && (entry = readdir(dir))) {
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) || (lock = take_free(dirfd(dir), entry->d_name)) < 0)
+			continue;
+		if (!gn_path_join(path, sizeof path, parent, entry->d_name, NULL))
+			gn_remove_tree(path, NULL);
+		close(lock);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* 1: it is locked, or the file system has no locks. 0: a launcher that sweeps was faster. -1 with errno. */
+static int lock_folder(struct folder *f)
+{
+	struct stat info;
+
+	f->lock = open(f->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (f->lock < 0)
+		return errno == ENOENT ? 0 : -1;
+	if ((!flock(f->lock, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) && !fstat(f->lock, &info) && info.st_nlink)
+		return 1;
+	close(f->lock);
+	f->lock = -1;
+	return 0;
+}
+
+/* Where all users may write and remove what others made, anybody could put another folder in the place of ours. */
+static enum gn_status check_parent(const char *parent, struct gn_err *err)
+{
+	const char *what = getenv("TMPDIR") && *getenv("TMPDIR") ? "TMPDIR " : "";
+	struct stat info;
+
+	/* Not GN_ERR_NOT_FOUND: that would blame the input. */
+	if (stat(parent, &info))
+		return gn_err_set(err, GN_ERR_IO, "%s%s: %s: TMPDIR has to name a folder that exists", what, parent, strerror(errno));
+	if ((info.st_mode & S_IWOTH) && !(info.st_mode & S_ISVTX))
+		return gn_err_set(err, GN_ERR_IO, "%s%s can be written by all users and is not sticky, so that each could replace the job's "
+				  "folder: chmod +t it, or let TMPDIR name another", what, parent);
+	return GN_OK;
+}
+
+static enum gn_status make_folder(struct folder *f, struct gn_err *err)
+{
+	char parent[384], prefix[96];
+	enum gn_status status = name_folders(parent, sizeof parent, prefix, sizeof prefix, err);
+	int locked = 0;
+
+	if (!status)
+		status = check_parent(parent, err);
+	if (status)
+		return status;
+	sweep(parent, prefix);
+	while (!locked) {
+		snprintf(f->path, sizeof f->path, "%s/%sXXXXXX", parent, prefix);
+		if (!mkdtemp(f->path)) {
+			status = gn_err_errno(err, errno, "cannot make %s", f->path);
+			f->path[0] = 0;
+			return status;
+		}
+		locked = lock_folder(f);
+	}
+	return locked > 0 ? GN_OK : gn_err_errno(err, errno, "cannot open %s", f->path);
+}
+
+static void remove_folder(const struct folder *f)
+{
+	if (f->path[0])
+		gn_remove_tree(f->path, NULL);
+	if (f->lock >= 0)
+		close(f->lock);
 }
 
 /* Ranks know each other by what is in a file of the job's own: on a machine with many users PMIx's word is not enough. */
@@ -46,22 +148,21 @@ static int run(const void *options, const struct gn_text_list *positional)
 {
 	const struct launch_options *o = options;
 	struct gn_launch_job *j = NULL;
-	char directory[512] = "";
+	struct folder folder = {.lock = -1};
 	struct gn_err err;
 	enum gn_status status = gn_launch_job_create((int)o->ranks, !strcmp(o->bind, "share"), (int)o->grace, &j, &err);
 	int code = 0;
 
 	if (!status)
-		status = make_directory(directory, sizeof directory, &err);
+		status = make_folder(&folder, &err);
 	if (!status)
-		status = make_secret(directory, &err);
+		status = make_secret(folder.path, &err);
 	if (!status)
-		status = gn_launch_job_run(j, directory, positional, &err);
+		status = gn_launch_job_run(j, folder.path, positional, &err);
 	if (!status)
 		code = gn_launch_job_code(j);
 	gn_launch_job_destroy(j);
-	if (directory[0])
-		gn_remove_tree(directory, NULL);
+	remove_folder(&folder);
 	return status ? gn_cmd_fail("launch", &err) : code;
 }
 
@@ -82,8 +183,9 @@ static const struct gn_command command = {
 	.description =
 		"Starts N copies of PROGRAM on this machine and lets them find each other through a PMIx server of its own. "
 		"Lines that ranks write pass through whole. Standard input is empty.\n\n"
-		"SIGTERM, SIGINT and SIGUSR1 are passed on to all ranks. When a rank fails, the others have some seconds to "
-		"end by themselves (--grace); then they are ended. All end when the launcher does.\n\n"
+		"SIGTERM, SIGINT and SIGUSR1 are passed on to all ranks; a second SIGINT kills them. When a rank fails, the others "
+		"have some seconds to end by themselves (--grace); then they are ended. One that is stopped (SIGSTOP) cannot, and is "
+		"killed 2 s after the failure. All end when the launcher does.\n\n"
 		"The exit code is that of the rank that failed first, 4 when it was killed by a signal, 128+S when that "
 		"signal S had been passed on by the launcher, and 0 when all went well.",
 	.examples = "  gannet launch -n 4 gannet bench allreduce   # four ranks, shared memory\n",

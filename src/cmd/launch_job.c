@@ -1,6 +1,8 @@
 #include "src/cmd/launch_job.h"
 
 #include "src/base/clock.h"
+#include "src/base/descriptors.h"
+#include "src/base/file.h"
 #include "src/cmd/cmd.h"
 #include "src/cmd/launch_stream.h"
 #include "transport/server.h"
@@ -20,10 +22,15 @@
 #include <unistd.h>
 
 #define KILL_AFTER_NS 2000000000u
+/* After a failure a rank that is stopped cannot end by itself; the others may be writing what they know of it. */
+#define STOPPED_NS 2000000000u
 #define DRAIN_NS 1000000000u
+/* What is open besides those of ranks, with room for libraries. */
+#define DESCRIPTORS 32
 
 struct child {
 	pid_t pid; /* 0: ended */
+	int killed; /* it was stopped */
 	struct gn_launch_stream out, error;
 };
 
@@ -33,6 +40,7 @@ struct gn_launch_job {
 	int code;	   /* of the launcher, once something went wrong */
 	uint64_t grace_ns;
 	uint64_t end_ns;   /* when those still running are asked to end; 0: no such time */
+	uint64_t failed_ns; /* when end_ns was set */
 	int asked;
 };
 
@@ -64,6 +72,8 @@ static void become_rank(char *const *argv, char **environment, int out, int erro
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
+	/* ignored where a shell has put us in the background; who interrupts us means the ranks */
+	signal(SIGINT, SIG_DFL);
 	/* its own group: a terminal's ^C reaches it once, from us, and we can end what it has started, too */
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -121,8 +131,10 @@ static void signal_all(const struct gn_launch_job *j, int number)
 
 static void end_within(struct gn_launch_job *j, uint64_t ns)
 {
-	if (!j->end_ns)
-		j->end_ns = gn_clock_ns() + ns;
+	if (j->end_ns)
+		return;
+	j->failed_ns = gn_clock_ns();
+	j->end_ns = j->failed_ns + ns;
 }
 
 static void rank_ended(struct gn_launch_job *j, int rank, int status)
@@ -133,7 +145,7 @@ static void rank_ended(struct gn_launch_job *j, int rank, int status)
 	kill(-j->children[rank].pid, SIGKILL);
 	j->children[rank].pid = 0;
 	j->running--;
-	if (number && !j->asked)
+	if (number && !j->asked && !j->children[rank].killed)
 		fprintf(stderr, "gannet launch: rank %d was killed by signal %d (%s)\n", rank, number, strsignal(number));
 	if (!number && !code)
 		return;
@@ -165,8 +177,11 @@ static void take_signal(struct gn_launch_job *j)
 		return;
 	}
 	/* asked a second time: no more patience */
-	if (info.ssi_signo == SIGINT && j->forwarded == SIGINT)
+	if (info.ssi_signo == SIGINT && j->forwarded == SIGINT) {
+		j->asked = 1;
+		j->code = 128 + SIGINT;
 		signal_all(j, SIGKILL);
+	}
 	j->forwarded = (int)info.ssi_signo;
 	signal_all(j, j->forwarded);
 }
@@ -182,10 +197,51 @@ static void take_abort(struct gn_launch_job *j, struct gn_server *server)
 	end_within(j, 0);
 }
 
+/* By SIGSTOP or the like, not by a debugger. */
+static int is_stopped(pid_t pid)
+{
+	char path[64], text[256];
+	const char *state = NULL;
+	ssize_t n = -1;
+	int fd;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = gn_read_some(fd, text, sizeof text - 1);
+		close(fd);
+	}
+	text[n > 0 ? n : 0] = 0;
+	/* behind the program's name, which may hold anything */
+	state = strrchr(text, ')');
+	return state && !strncmp(state, ") T", 3);
+}
+
+static void kill_stopped(struct gn_launch_job *j, uint64_t now)
+{
+	int stopped = 0;
+
+	for (int r = 0; r < j->size; r++)
+		stopped += j->children[r].pid > 0 && is_stopped(j->children[r].pid);
+	if (!stopped || (stopped < j->running && now < j->failed_ns + STOPPED_NS))
+		return;
+	for (int r = 0; r < j->size; r++) {
+		struct child *c = &j->children[r];
+
+		if (c->pid <= 0 || c->killed || !is_stopped(c->pid))
+			continue;
+		fprintf(stderr, "gannet launch: rank %d is stopped and cannot end by itself: it is killed\n", r);
+		c->killed = 1;
+		kill(-c->pid, SIGKILL);
+	}
+}
+
 static void hurry(struct gn_launch_job *j)
 {
 	uint64_t now = gn_clock_ns();
 
+	if (j->running && j->end_ns)
+		kill_stopped(j, now);
 	if (!j->running || !j->end_ns || now < j->end_ns)
 		return;
 	if (!j->asked)
@@ -301,7 +357,10 @@ enum gn_status gn_launch_job_create(int size, int bind, int grace_s, struct gn_l
 	j->signals = -1;
 	for (int r = 0; r < size; r++)
 		j->children[r].out.fd = j->children[r].error.fd = -1;
-	status = take_signals(j, err);
+	/* of each rank two pipes and PMIx's connection */
+	status = gn_descriptors_want(3 * (size_t)size + DESCRIPTORS, "the launcher", err);
+	if (!status)
+		status = take_signals(j, err);
 	if (status)
 		gn_launch_job_destroy(j);
 	else

@@ -1,5 +1,6 @@
 bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
+gannet_CPPFLAGS = $(AM_CPPFLAGS) -DGN_SITE_FILE='"$(sysconfdir)/gannet.conf"'
 gannet_SOURCES = \
 	src/cmd/bench.c src/cmd/bench.h \
 	src/cmd/bench_coll.c \
@@ -24,11 +25,14 @@ gannet_SOURCES = \
 	src/cmd/pack.c \
 	src/cmd/report.c \
 	src/cmd/golden.S src/cmd/selftest.c \
+	src/cmd/site.c src/cmd/site.h \
 	src/cmd/sim.c src/cmd/sim.h src/cmd/sim_machine.c src/cmd/sim_train.c \
 	src/cmd/stage.c \
+	src/cmd/stop.c src/cmd/stop.h \
 	src/cmd/train.c src/cmd/train.h src/cmd/train_options.c \
 	src/cmd/tune.c \
-	src/cmd/verify.c
+	src/cmd/verify.c \
+	src/cmd/world_options.h
 if HAVE_CUDA
 gannet_SOURCES += src/cmd/bench_gpu.c src/cmd/bench_gpu.h
 endif
@@ -44,8 +48,11 @@ gannet_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIB
 
 pkgconfigdir = $(libdir)/pkgconfig
 nodist_pkgconfig_DATA = src/gannet.pc
+# Modules are known by their file's name: the version's.
 modulefiledir = $(datadir)/modulefiles/gannet
-nodist_modulefile_DATA = src/gannet.modulefile
+install-data-hook: src/gannet.modulefile
+	$(MKDIR_P) '$(DESTDIR)$(modulefiledir)' && \
+	  $(INSTALL_DATA) src/gannet.modulefile '$(DESTDIR)$(modulefiledir)/$(PACKAGE_VERSION)'
 nodist_bashcomp_DATA = gannet.bash
 gannet.bash: gannet$(EXEEXT)
 	$(AM_V_GEN)./gannet$(EXEEXT) --completion >$@.tmp && mv $@.tmp $@
@@ -53,6 +60,12 @@ CLEANFILES += gannet.bash
 
 # A page for each command, from the table that parses its options: nothing here to keep in step.
 dist_man_MANS += src/man/gannet.1
+dist_doc_DATA = README.md CHANGELOG.md LICENSE src/man/gannet.conf src/man/data-path.svg \
+	src/man/checkpoints.md src/man/data.md src/man/design.md src/man/fabric.md src/man/formats.md src/man/gpus.md src/man/logs.md \
+	src/man/nccl-plugin.md src/man/peers.md src/man/preprocessing.md src/man/security.md src/man/sim.md src/man/site.md \
+	src/man/slurm.md src/man/training.md
+simdir = $(pkgdatadir)/sim
+dist_sim_DATA = src/man/sim-rail-optimised.json src/man/sim-three-level.json
 src/man/stamp: gannet$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) src/man && rm -f src/man/gannet-*.1 && \
 	  for c in `./gannet$(EXEEXT) --help | sed -n '/^Commands:/,/^$$/s/^  \([a-z][a-z]*\) .*/\1/p'`; do \
@@ -63,4 +76,4 @@ CLEANFILES += src/man/stamp src/man/gannet-*.1
 install-data-local: src/man/stamp
 	$(MKDIR_P) '$(DESTDIR)$(man1dir)' && $(INSTALL_DATA) src/man/gannet-*.1 '$(DESTDIR)$(man1dir)'
 uninstall-local:
-	rm -f '$(DESTDIR)$(man1dir)'/gannet-*.1
+	rm -f '$(DESTDIR)$(man1dir)'/gannet-*.1 '$(DESTDIR)$(modulefiledir)/$(PACKAGE_VERSION)'

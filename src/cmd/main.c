@@ -1,6 +1,12 @@
+#include "src/base/version.h"
 #include "src/cmd/cmd.h"
-#include "src/config.h"
+#include "src/cmd/site.h"
+#include "transport/libraries.h"
+#include "transport/limits.h"
+#include "transport/tuning.h"
+#include "transport/world.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +46,8 @@ static void overview(FILE *out)
 		fprintf(out, "  %-10s %s\n", gn_cmd_table[i]->command->name, gn_cmd_table[i]->command->summary);
 	fputs("\n'gannet COMMAND --help' tells about one command, 'gannet --version' the version.\n"
 	      "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 bad input data; 4 a peer was lost; 5 stopped on request,\n"
-	      "resumable. GANNET_LOG=error|warn|info|debug chooses how much is told on standard error.\n", out);
+	      "resumable. GANNET_LOG=error|warn|info|debug chooses how much is told on standard error, GANNET_SOCKET_IFNAME the\n"
+	      "interfaces by which ranks reach rank 0 (eth: those whose names begin so; =eth0; ^docker: all others).\n", out);
 }
 
 /* A full disk or a closed pipe at the other end must not look like success. */
@@ -97,6 +104,73 @@ static int print_help(const struct gn_command *command)
 	return print_text(&text);
 }
 
+/* What is not set is found by each run. */
+static void print_timeouts(void)
+{
+	static const char *const limits[][2] = {{"join", GN_LIMITS_JOIN}, {"heartbeat", GN_LIMITS_HEARTBEAT}, {"stall", GN_LIMITS_STALL}};
+	const char *before = "timeouts       ";
+
+	for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+		const char *value = getenv(limits[i][1]);
+		char text[32];
+
+		if (!value || !*value)
+			continue;
+		printf("%s%s %s s", before, limits[i][0], gn_text_visible(value, text, sizeof text));
+		before = ", ";
+	}
+	if (*before == ',')
+		putchar('\n');
+}
+
+/* The first line is for scripts; the others say what this build and this machine are, for a report of a problem. */
+static int print_version(void)
+{
+	char site[PATH_MAX], tuning[PATH_MAX], job[64], host[256] = "";
+	const char *hosts = getenv("SLURM_JOB_NODELIST"), *local, *interfaces, *control;
+	int named;
+	struct gn_log *log = gn_cmd_log();
+	struct gn_strbuf pmix;
+
+	gn_site_apply(log, 0, site, sizeof site);
+	gn_log_destroy(log);
+	local = getenv("GANNET_LOCAL");
+	interfaces = getenv("UCX_NET_DEVICES");
+	control = getenv(GN_WORLD_IFNAMES);
+	if (gn_tuning_path(NULL, tuning, sizeof tuning, &named, NULL) || (!named && access(tuning, F_OK)))
+		*tuning = 0;
+	gn_strbuf_init(&pmix);
+	gn_libraries_pmix(&pmix);
+	gethostname(host, sizeof host - 1);
+	printf("gannet %s\ncommit         %s\nsources        %s\nUCX            %s\nPMIx           %s\n", gn_version(),
+	       gn_version_commit(), gn_version_source_digest(), gn_libraries_ucx(), gn_strbuf_text(&pmix));
+	gn_strbuf_release(&pmix);
+	if (gn_libraries_job(job))
+		printf("job            %s\n", job);
+	printf("hosts          %s\nconfiguration  %s\n", hosts && *hosts ? hosts : host, *site ? site : "none");
+	printf("tuning table   %s\n", *tuning ? tuning : "none");
+	if (interfaces && *interfaces)
+		printf("interfaces     %s\n", interfaces);
+	if (control && *control)
+		printf("heartbeats     %s\n", control);
+	print_timeouts();
+	/* job scripts read this line */
+	if (local && *local)
+		printf("local disk     %s\n", local);
+	return finish_stdout(GN_EXIT_DONE);
+}
+
+static void apply_site(const struct gn_cmd *cmd)
+{
+	struct gn_log *log = gn_cmd_log();
+	char path[PATH_MAX];
+
+	gn_site_apply(log, cmd == &gn_cmd_tune, path, sizeof path);
+	if (*path)
+		gn_log_debug(log, "the site's configuration is %s", path);
+	gn_log_destroy(log);
+}
+
 static int run(const struct gn_cmd *cmd, int argc, char **argv)
 {
 	void *options = calloc(1, cmd->options_size ? cmd->options_size : 1);
@@ -127,10 +201,8 @@ int main(int argc, char **argv)
 		overview(stderr);
 		return GN_EXIT_USAGE;
 	}
-	if (!strcmp(argv[1], "--version")) {
-		puts("gannet " PACKAGE_VERSION);
-		return finish_stdout(GN_EXIT_DONE);
-	}
+	if (!strcmp(argv[1], "--version"))
+		return print_version();
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		overview(stdout);
 		return finish_stdout(GN_EXIT_DONE);
@@ -147,5 +219,6 @@ int main(int argc, char **argv)
 			gn_text_visible(argv[1], name, sizeof name));
 		return GN_EXIT_USAGE;
 	}
+	apply_site(cmd);
 	return run(cmd, argc - 1, argv + 1);
 }

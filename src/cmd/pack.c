@@ -1,7 +1,8 @@
 #include "src/cmd/cmd.h"
 
-#include "data/pack.h"
+#include "data/pack/pack.h"
 #include "src/base/pool.h"
+#include "src/base/text.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -10,7 +11,7 @@
 struct pack_options {
 	const char *out;
 	int64_t shard_bytes, seed, threads, quality, synthetic;
-	const char *classes;
+	const char *classes, *labels;
 	struct gn_shape_2d size;
 	const char *png;
 	int skip_bad, json;
@@ -26,13 +27,16 @@ static const struct gn_option options[] = {
 	{.name = "seed", .kind = GN_OPTION_INT, .offset = AT(seed), .value_name = "N", .initial = "0", .min = 0,
 	 .max = 9e15, .help = "seed of the shuffle, and of made-up images"},
 	{.name = "classes", .kind = GN_OPTION_TEXT, .offset = AT(classes), .value_name = "FILE|N",
-	 .help = "class names, one a line, in the order of their labels; with --synthetic, how many classes"},
+	 .help = "class names, one a line, in the order of their labels, or a packed dataset's folder, whose classes are taken; "
+		 "with --synthetic, how many classes"},
+	{.name = "labels", .kind = GN_OPTION_TEXT, .offset = AT(labels), .value_name = "FILE",
+	 .help = "the class of each image, for sources without class folders: a line NAME,CLASS an image"},
 	{.name = "skip-bad", .kind = GN_OPTION_FLAG, .offset = AT(skip_bad),
 	 .help = "leave bad images out, naming each, instead of failing"},
 	{.name = "png", .kind = GN_OPTION_CHOICE, .offset = AT(png), .value_name = "WHAT", .initial = "convert",
 	 .choices = "convert|refuse", .help = "what to do with PNG images"},
 	{.name = "quality", .kind = GN_OPTION_INT, .offset = AT(quality), .value_name = "N", .initial = "95", .min = 1,
-	 .max = 100, .help = "JPEG quality of converted and made-up images"},
+	 .max = 100, .help = "JPEG quality of converted (PNG, CMYK) and made-up images"},
 	{.name = "synthetic", .kind = GN_OPTION_INT, .offset = AT(synthetic), .value_name = "COUNT", .min = 1,
 	 .max = 2147483647, .help = "make COUNT images up instead of reading a SOURCE"},
 	{.name = "size", .kind = GN_OPTION_SHAPE, .offset = AT(size), .value_name = "HxW",
@@ -47,17 +51,30 @@ static const struct gn_command command = {
 	.summary = "pack images into shuffled, checksummed HDF5 shards",
 	.positional = "[SOURCE]...",
 	.description = "Each SOURCE is a folder with one subfolder per class, a tar of such (plain, gzip, bzip2, xz or "
-		       "zstd), or a tar of one tar per class (ILSVRC2012). The class of an image is the name of the "
-		       "folder, or inner tar, that holds it.\n\n"
-		       "Every image is decoded to its end. Bad ones (corrupt, cut short, CMYK, not 8 bits, empty, no "
-		       "image at all) are named, and fail the packing unless --skip-bad leaves them out.\n\n"
+		       "zstd), or a tar of one tar per class (ILSVRC2012). The class of an image is the folder (or inner "
+		       "tar) of the first level, as in torchvision's ImageFolder; deeper folders belong to it. One folder "
+		       "around all class folders is passed through. A source of train and val (or test) folders is refused, "
+		       "also inside such a folder: pack each by itself. Symbolic links are followed in folders; in a tar they are "
+		       "bad images.\n\n"
+		       "With --labels the class of an image is what FILE says and folders mean nothing: one line an image, its "
+		       "path inside SOURCE, a comma, the class's name, both as they are; a first line \"name,class\" is a "
+		       "heading. Lines without an image and names that come twice are errors; images without a line are bad "
+		       "images.\n\n"
+		       "Every image is decoded to its end. Bad ones (corrupt, cut short, not 8 bits, empty, no JPEG or PNG) "
+		       "are named, and fail the packing unless --skip-bad leaves them out. What libjpeg merely warns about "
+		       "(extraneous bytes and the like, every pixel being there) is packed, named and counted. PNG becomes JPEG, "
+		       "transparency on white; CMYK and YCCK JPEG becomes RGB JPEG; colour profiles are not applied. Hidden files, "
+		       "__MACOSX, Thumbs.db and text files (.txt, .csv, .json, .md, .xml ...) are passed over and counted.\n\n"
 		       "The same images and seed give the same bytes. While it works everything is in DIR.tmp-pack, "
-		       "which for tar sources takes up to twice the space of the images; SIGINT and SIGTERM "
-		       "remove it, and what a killed pack left there the next one does.\n\n"
-		       "A validation set must be packed with the class list of its training set: when both have all "
-		       "classes the sorted names agree, otherwise give --classes FILE to both.",
+		       "which for tar sources takes up to twice the space of the images. A pack that is stopped (SIGINT, SIGTERM: "
+		       "code 5) or killed leaves it: the same command reads its sources again, but decodes and writes only "
+		       "what is missing, and gives the same bytes. With other arguments it starts anew. A pack that fails "
+		       "removes it.\n\n"
+		       "A validation set must be packed with the classes of its training set: when both have all classes "
+		       "the sorted names agree, otherwise give the packed training set as --classes.",
 	.examples = "  gannet pack --out digits/train data/digits/digits-train.tar.xz\n"
-		    "  gannet pack --out imagenet/train --skip-bad ILSVRC2012_img_train.tar\n"
+		    "  gannet pack --out imagenet/train ILSVRC2012_img_train.tar\n"
+		    "  gannet pack --out imagenet/val --classes imagenet/train --labels val.csv ILSVRC2012_img_val.tar\n"
 		    "  gannet pack --out fake --synthetic 10000 --classes 100 --size 256x256\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
@@ -71,12 +88,14 @@ static enum gn_status set_classes(const struct pack_options *o, struct gn_pack_o
 
 	if (!o->synthetic) {
 		p->classes_file = o->classes;
+		p->labels_file = o->labels;
 		return o->size.height ? gn_err_set(err, GN_ERR_USAGE, "--size belongs to --synthetic") : GN_OK;
 	}
 	if (!o->classes || gn_parse_int(o->classes, &count, err) || count < 1 || count > 100000)
 		return gn_err_set(err, GN_ERR_USAGE, "--synthetic needs --classes N, a number from 1 to 100000");
 	if (o->size.height < 1 || o->size.width < 1 || o->size.height > 65500 || o->size.width > 65500)
 		return gn_err_set(err, GN_ERR_USAGE, "--synthetic needs --size HxW, each from 1 to 65500");
+	p->labels_file = o->labels;
 	p->synthetic_count = (uint64_t)o->synthetic;
 	p->synthetic_classes = (uint32_t)count;
 	p->synthetic_height = (uint32_t)o->size.height;
@@ -88,15 +107,28 @@ static void tell(const struct pack_options *o, const struct gn_pack_result *r)
 {
 	char out[PATH_MAX];
 
-	if (o->json)
-		printf("{\"samples\": %llu, \"skipped\": %llu, \"classes\": %u, \"shards\": %u, \"data_bytes\": %llu}\n",
+	if (o->json) {
+		printf("{\"samples\": %llu, \"skipped\": %llu, \"classes\": %u, \"shards\": %u, \"data_bytes\": %llu, "
+		       "\"converted\": %llu, \"jpeg_warnings\": %llu, \"passed_over\": %llu, \"rotated\": %llu}\n",
 		       (unsigned long long)r->samples, (unsigned long long)r->skipped, r->classes, r->shards,
-		       (unsigned long long)r->data_bytes);
-	else
-		fprintf(stderr, "%s: %llu image%s of %u class%s in %u shard%s, %.1f MB; %llu skipped\n",
-			gn_text_visible(o->out, out, sizeof out), (unsigned long long)r->samples, gn_cmd_plural(r->samples),
-			r->classes, r->classes == 1 ? "" : "es", r->shards, gn_cmd_plural(r->shards),
-			(double)r->data_bytes * 1e-6, (unsigned long long)r->skipped);
+		       (unsigned long long)r->data_bytes, (unsigned long long)r->converted, (unsigned long long)r->warned,
+		       (unsigned long long)r->passed, (unsigned long long)r->rotated);
+		return;
+	}
+	fprintf(stderr, "%s: %llu image%s of %u class%s in %u shard%s, %.1f MB; %llu skipped",
+		gn_text_visible(o->out, out, sizeof out), (unsigned long long)r->samples, gn_text_plural(r->samples),
+		r->classes, r->classes == 1 ? "" : "es", r->shards, gn_text_plural(r->shards), (double)r->data_bytes * 1e-6,
+		(unsigned long long)r->skipped);
+	if (r->converted)
+		fprintf(stderr, "; %llu converted (PNG, CMYK)", (unsigned long long)r->converted);
+	if (r->warned)
+		fprintf(stderr, "; %llu with JPEG warnings", (unsigned long long)r->warned);
+	if (r->passed)
+		fprintf(stderr, "; %llu other file%s passed over", (unsigned long long)r->passed,
+			r->passed == 1 ? " or folder" : "s and folders");
+	if (r->rotated)
+		fprintf(stderr, "; %llu with an EXIF orientation, which is not applied", (unsigned long long)r->rotated);
+	fputc('\n', stderr);
 }
 
 /* Set by the handler, read between images: the one thing a handler may do. */

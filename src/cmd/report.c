@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct report_options {
 	const char *out;
@@ -25,7 +26,9 @@ static const struct gn_command command = {
 	.description = "Reads logs of gannet train and writes DIR/report.html, one page that needs nothing else: curves of all "
 		       "runs, where the time of each run's steps went, its efficiency, its slowest ranks, and a table of all "
 		       "options in which those that differ are marked. DIR/curve.svg is a picture of loss, accuracy and the first "
-		       "log's step times. Prints one JSON object a log: last step, best and last top-1, mean images/s.",
+		       "run's step times. Prints one JSON object a run: last step, best and last top-1, mean images/s.\n\n"
+		       "A start that resumes no checkpoint begins a run: a log that several were appended to is drawn as several "
+		       "runs, each without those before it. A start that never came to a step is left out.",
 	.examples = "  gannet report run1.jsonl run2.jsonl --out report\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
@@ -33,7 +36,7 @@ static const struct gn_command command = {
 	.positional_max = 64,
 };
 
-static void print_summary(const char *path, const struct gn_curve *c)
+static void print_summary(const struct gn_curve *c)
 {
 	double best = 0, rate = 0;
 	struct gn_json j;
@@ -44,7 +47,8 @@ static void print_summary(const char *path, const struct gn_curve *c)
 		rate += c->steps[i].images_per_s / (double)c->step_count;
 	gn_json_init(&j);
 	gn_json_object(&j, NULL);
-	gn_json_string(&j, "log", path);
+	gn_json_string(&j, "log", c->path);
+	gn_json_uint(&j, "run", c->run);
 	gn_json_double(&j, "last_step", c->steps[c->step_count - 1].step);
 	gn_json_double(&j, "last_loss", c->steps[c->step_count - 1].loss);
 	if (c->eval_count) {
@@ -69,8 +73,7 @@ static enum gn_status write_file(const char *directory, const char *name, const 
 	return status ? status : gn_file_replace(path, gn_strbuf_text(text), text->len, err);
 }
 
-static enum gn_status write_all(const char *directory, const struct gn_curve *curves, const char *const *names, size_t count,
-				struct gn_err *err)
+static enum gn_status write_all(const char *directory, const struct gn_curve *curves, size_t count, struct gn_err *err)
 {
 	struct gn_strbuf text;
 	enum gn_status status = gn_make_dirs(directory, err);
@@ -82,33 +85,49 @@ static enum gn_status write_all(const char *directory, const struct gn_curve *cu
 	}
 	if (!status) {
 		gn_strbuf_clear(&text);
-		gn_report_page(curves, names, count, &text);
+		gn_report_page(curves, count, &text);
 		status = write_file(directory, "report.html", &text, err);
 	}
 	gn_strbuf_release(&text);
 	return status;
 }
 
+/* Adds the runs of a log to those of the logs before. */
+static enum gn_status read_log(const char *path, struct gn_curve **curves, size_t *count, struct gn_err *err)
+{
+	struct gn_curve *more, *grown;
+	size_t added;
+	enum gn_status status = gn_curves_read(path, &more, &added, err);
+
+	if (status)
+		return status;
+	grown = realloc(*curves, (*count + added) * sizeof *grown);
+	if (!grown) {
+		gn_curves_free(more, added);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the runs of %s", path);
+	}
+	memcpy(grown + *count, more, added * sizeof *more);
+	free(more);
+	*curves = grown;
+	*count += added;
+	return GN_OK;
+}
+
 static int run(const void *target, const struct gn_text_list *logs)
 {
 	const struct report_options *o = target;
-	struct gn_curve *curves = calloc(logs->count, sizeof *curves);
-	size_t read = 0;
+	struct gn_curve *curves = NULL;
+	size_t count = 0;
 	struct gn_err err;
 	enum gn_status status = GN_OK;
 
-	if (!curves)
-		status = gn_err_set(&err, GN_ERR_NO_MEMORY, "no memory for %zu logs", logs->count);
-	for (; !status && read < logs->count; read += !status)
-		status = gn_curve_read(logs->items[read], &curves[read], &err);
+	for (size_t i = 0; !status && i < logs->count; i++)
+		status = read_log(logs->items[i], &curves, &count, &err);
 	if (!status)
-		status = write_all(o->out, curves, logs->items, read, &err);
-	for (size_t i = 0; i < read; i++) {
-		if (!status)
-			print_summary(logs->items[i], &curves[i]);
-		gn_curve_release(&curves[i]);
-	}
-	free(curves);
+		status = write_all(o->out, curves, count, &err);
+	for (size_t i = 0; !status && i < count; i++)
+		print_summary(&curves[i]);
+	gn_curves_free(curves, count);
 	return status ? gn_cmd_fail("report", &err) : GN_EXIT_DONE;
 }
 

@@ -2,6 +2,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/json.h"
+#include "src/base/text.h"
 #include "transport/verify.h"
 
 #include <stddef.h>
@@ -74,8 +75,8 @@ static enum gn_status time_all(const struct gn_sim_options *o, const struct gn_s
 	enum gn_status status = GN_OK;
 
 	if (!o->json)
-		printf("# %d nodes of %d ranks, simulated\n#%11s %-20s %12s %9s %9s %6s %12s %14s %9s\n", t->nodes,
-		       t->ranks_per_node, "size (B)", "algo", "time (us)", "algbw", "busbw", "pieces", "messages", "network (B)",
+		printf("# %d node%s of %d rank%s, simulated\n#%11s %-20s %12s %9s %9s %6s %12s %14s %9s\n", t->nodes,
+		       gn_text_plural((uint64_t)t->nodes), t->ranks_per_node, gn_text_plural((uint64_t)t->ranks_per_node), "size (B)", "algo", "time (us)", "algbw", "busbw", "pieces", "messages", "network (B)",
 		       "simulated");
 	for (int64_t bytes = o->min_bytes; bytes <= o->max_bytes && !status; bytes *= o->factor)
 		for (size_t i = 0; i < count && !status; i++) {

@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The keys of a topology file are the options with underscores. The defaults are a plain cluster: 100 Gbit/s, 1.5 us. */
@@ -46,6 +47,24 @@ static enum gn_status set_from(json_t *value, const char *key, const char *path,
 	return gn_err_set(err, GN_ERR_DATA, "%s: there is no %s in a topology; see gannet sim --help", path, key);
 }
 
+/* Of a file that is no JSON. */
+static enum gn_status say_why_not(const char *path, const json_error_t *why, struct gn_err *err)
+{
+	FILE *f = fopen(path, "re");
+	char first = 0;
+
+	if (f) {
+		/* white space before it is passed over */
+		if (fscanf(f, " %c", &first) != 1)
+			first = 0;
+		fclose(f);
+	}
+	if (first == '<')
+		return gn_err_set(err, GN_ERR_DATA, "%s is XML, which lstopo writes of one machine: --topology wants a JSON object that "
+				  "describes a cluster, such as {\"nodes\": 4, \"link_gbit\": 100}; see gannet sim --help", path);
+	return gn_err_set(err, GN_ERR_DATA, "%s:%d: %s", path, why->line, why->text);
+}
+
 static enum gn_status read_file(const char *path, struct gn_sim_machine *m, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
@@ -54,7 +73,7 @@ static enum gn_status read_file(const char *path, struct gn_sim_machine *m, stru
 	const char *key;
 
 	if (!root)
-		return gn_err_set(err, GN_ERR_DATA, "%s:%d: %s", path, why.line, why.text);
+		return say_why_not(path, &why, err);
 	if (!json_is_object(root))
 		status = gn_err_set(err, GN_ERR_DATA, "%s is not a JSON object", path);
 	json_object_foreach(root, key, value)
@@ -106,6 +125,9 @@ enum gn_status gn_sim_machine_read(const struct gn_sim_options *o, struct gn_sim
 		if (fields[i].whole && (*field_of(&m, i) > 1 << 20 || *field_of(&m, i) != floor(*field_of(&m, i))))
 			return gn_err_set(err, GN_ERR_USAGE, "%s has to be a whole number of 1048576 at most", fields[i].key);
 	}
+	if (m.oversubscription != 1 && !m.leaf_nodes)
+		return gn_err_set(err, o->topology ? GN_ERR_DATA : GN_ERR_USAGE, "oversubscription is of leaf switches: say how many nodes "
+				  "share one (--leaf-nodes, or leaf_nodes in the file)");
 	*out = (struct gn_sim_topology){
 		.nodes = (int)m.nodes, .ranks_per_node = (int)m.ranks_per_node, .rails = (int)m.rails,
 		.link_bytes_per_s = m.link_gbit * 1e9 / 8, .link_latency_s = m.link_us / 1e6,

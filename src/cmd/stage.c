@@ -1,9 +1,12 @@
 #include "src/cmd/cmd.h"
 
-#include "data/stage.h"
+#include "data/stage/stage.h"
+#include "src/base/text.h"
 
 #include <limits.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct stage_options {
 	const char *from, *to;
@@ -31,26 +34,31 @@ static const struct gn_command command = {
 	.positional = "",
 	.description = "Start it on every node, by one task or by all of them: a lock in the folder lets one copy while the "
 		       "others wait and then find everything there. Each shard's SHA-256 is checked on the way. What is "
-		       "there already and right is kept, so an interrupted copy goes on where it was.",
+		       "there already and right is kept, so an interrupted copy goes on where it was. The folder is for its owner "
+		       "alone to write. A copy that belongs to another user is used without writing there when every shard has "
+		       "the digest that --from has; that is looked at each time, and its owner can still change it later.",
 	.examples = "  srun --ntasks-per-node=1 gannet stage --from /shared/imagenet/train --to /nvme/imagenet/train\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 };
 
-static void tell(const struct stage_options *o, const struct gn_stage_result *r)
+static void tell(const struct stage_options *o, const char *host, const struct gn_stage_result *r)
 {
-	char to[PATH_MAX];
+	char to[PATH_MAX], owner[48] = "";
 	double rate = r->copied && r->copy_s > 0 ? (double)r->copied_bytes * 1e-6 / r->copy_s : 0;
 
+	if (r->foreign)
+		snprintf(owner, sizeof owner, ", all digested: of user %u", (unsigned)r->owner);
 	if (o->json)
-		printf("{\"samples\": %llu, \"copied\": %u, \"copied_bytes\": %llu, \"kept\": %u, \"kept_bytes\": %llu, "
-		       "\"copy_s\": %.3f, \"wait_s\": %.3f, \"mb_per_s\": %.1f}\n", (unsigned long long)r->samples,
-		       r->copied, (unsigned long long)r->copied_bytes, r->kept, (unsigned long long)r->kept_bytes,
-		       r->copy_s, r->wait_s, rate);
+		printf("{\"host\": \"%s\", \"samples\": %llu, \"copied\": %u, \"copied_bytes\": %llu, \"kept\": %u, "
+		       "\"kept_bytes\": %llu, \"copy_s\": %.3f, \"wait_s\": %.3f, \"mb_per_s\": %.1f, \"foreign\": %s}\n", host,
+		       (unsigned long long)r->samples, r->copied, (unsigned long long)r->copied_bytes, r->kept,
+		       (unsigned long long)r->kept_bytes, r->copy_s, r->wait_s, rate, r->foreign ? "true" : "false");
 	else
-		fprintf(stderr, "%s: %u shard%s copied (%.1f MB in %.2f s, %.1f MB/s), %u %s there (%.1f MB)\n",
-			gn_text_visible(o->to, to, sizeof to), r->copied, gn_cmd_plural(r->copied), (double)r->copied_bytes * 1e-6, r->copy_s, rate, r->kept, r->kept == 1 ? "was" : "were",
-			(double)r->kept_bytes * 1e-6);
+		fprintf(stderr, "%s: %s: %u shard%s copied (%.1f MB in %.2f s, %.1f MB/s), %u %s there (%.1f MB%s)\n", host,
+			gn_text_visible(o->to, to, sizeof to), r->copied, gn_text_plural(r->copied),
+			(double)r->copied_bytes * 1e-6, r->copy_s, rate, r->kept, r->kept == 1 ? "was" : "were",
+			(double)r->kept_bytes * 1e-6, owner);
 }
 
 static int run(const void *target, const struct gn_text_list *positional)
@@ -60,16 +68,24 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_stage_options s = {.from = o->from, .to = o->to, .threads = (int)o->threads, .check = o->check,
 				     .progress = &progress};
 	struct gn_stage_result result;
+	char name[256] = "", host[256];
 	enum gn_status status;
-	struct gn_err err;
+	struct gn_err err, on_host;
 
 	(void)positional;
+	if (gethostname(name, sizeof name - 1))
+		name[0] = '\0';
+	gn_text_visible(name[0] ? name : "?", host, sizeof host);
+	/* A member of the group who could write the copy could change what others train on. */
+	umask(umask(077) | 022);
 	s.log = gn_cmd_log();
 	status = gn_stage(&s, &result, &err);
 	gn_log_destroy(s.log);
-	if (status)
-		return gn_cmd_fail("stage", &err);
-	tell(o, &result);
+	if (status) {
+		gn_err_set(&on_host, err.status, "%s: %s", host, err.text);
+		return gn_cmd_fail("stage", &on_host);
+	}
+	tell(o, host, &result);
 	return GN_EXIT_DONE;
 }
 

@@ -1,5 +1,6 @@
 #include "src/cmd/train.h"
 
+#include "src/cmd/world_options.h"
 #include "src/train/device.h"
 #include "src/train/model.h"
 #include "src/train/recipe.h"
@@ -15,13 +16,14 @@ static const struct gn_option options[] = {
 	 .choices = gn_model_names, .help = "network"},
 	{.name = "recipe", .kind = GN_OPTION_CHOICE, .offset = FIELD(recipe), .value_name = "NAME",
 	 .choices = gn_recipe_names,
-	 .help = "published values for what is not given, meant for ImageNet: goyal (Goyal et al. 2017, arXiv 1706.02677), "
+	 .help = "published values for what is not given, meant for ImageNet (in a run of fewer epochs its warm-up and milestones are "
+		 "scaled): goyal (Goyal et al. 2017, arXiv 1706.02677), "
 		 "nvidia-50 (NVIDIA DeepLearningExamples, ResNet50 v1.5, 50 epochs), mlperf-lars (MLPerf training, reference "
 		 "convergence point of the nearest global batch)"},
-	{.name = "epochs", .kind = GN_OPTION_INT, .offset = FIELD(epochs), .value_name = "N", .initial = "10", .min = 1,
-	 .max = 1e6, .help = "passes over the data"},
+	{.name = "epochs", .kind = GN_OPTION_INT, .offset = FIELD(epochs), .value_name = "N", .initial = "10", .min = 0,
+	 .max = 1e6, .help = "passes over the data; 0: evaluate on --val, and stop"},
 	{.name = "steps", .kind = GN_OPTION_INT, .offset = FIELD(steps), .value_name = "N", .initial = "0", .min = 0,
-	 .max = 1e12, .help = "updates in all, instead of --epochs; 0 counts epochs"},
+	 .max = 1e12, .help = "updates in all, in place of --epochs; 0 counts epochs"},
 	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
 	 .initial = "64", .min = 1, .max = 65536, .help = "images per rank and step"},
 	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(side), .value_name = "N", .initial = "0", .min = 0,
@@ -30,7 +32,7 @@ static const struct gn_option options[] = {
 	 .help = "progressive resizing: training images of side N from epoch E on, such as 0:128,18:160,28:224; evaluation keeps "
 		 "--side"},
 	{.name = "channels", .kind = GN_OPTION_INT, .offset = FIELD(channels), .value_name = "N", .initial = "0",
-	 .min = 0, .max = 3, .help = "1 grey, 3 colour; 0: the network's own"},
+	 .choices = "0|1|3", .help = "1 grey, 3 colour; 0: the network's own"},
 	{.name = "lr", .kind = GN_OPTION_REAL, .offset = FIELD(lr), .value_name = "X", .initial = "0.1", .min = 0,
 	 .max = 1e6, .help = "learning rate"},
 	{.name = "lr-batch", .kind = GN_OPTION_REAL, .offset = FIELD(lr_batch), .value_name = "N", .initial = "0",
@@ -38,7 +40,7 @@ static const struct gn_option options[] = {
 	{.name = "schedule", .kind = GN_OPTION_CHOICE, .offset = FIELD(schedule), .value_name = "NAME",
 	 .initial = "cosine", .choices = "constant|step|cosine|polynomial", .help = "how the rate goes after warm-up"},
 	{.name = "warmup-epochs", .kind = GN_OPTION_REAL, .offset = FIELD(warmup_epochs), .value_name = "X",
-	 .initial = "0", .min = 0, .max = 1e6, .help = "epochs of linear warm-up"},
+	 .initial = "0", .min = 0, .max = 1e6, .help = "epochs of linear warm-up, fewer than the run has"},
 	{.name = "lr-start", .kind = GN_OPTION_REAL, .offset = FIELD(lr_start), .value_name = "X", .initial = "-1",
 	 .min = -1, .max = 1e6,
 	 .help = "the rate that warm-up begins with; -1: --lr where scaling raised the rate, else an eighth of it"},
@@ -69,7 +71,8 @@ static const struct gn_option options[] = {
 	 .help = "batches per rank and step, whose gradients are averaged: larger steps in the same memory"},
 	{.name = "ema", .kind = GN_OPTION_REAL, .offset = FIELD(ema), .value_name = "X", .initial = "0", .min = 0,
 	 .max = 0.999999,
-	 .help = "keep a moving average of the weights that decays by X a step (0.9999), evaluate it too, and save it for "
+	 .help = "keep a moving average of the weights that decays by X a step (0.9999; by (1 + t) / (10 + t) in step t "
+		 "while that is less), evaluate it too, and save it for "
 		 "eval --ema and export --ema; 0: none"},
 	{.name = "zero-gamma", .kind = GN_OPTION_FLAG, .offset = FIELD(zero_gamma),
 	 .help = "begin with 0 in the batch norm that ends each residual block (Goyal et al. 2017, sec. 5.1)"},
@@ -93,25 +96,33 @@ static const struct gn_option options[] = {
 	{.name = "pad", .kind = GN_OPTION_INT, .offset = FIELD(pad), .value_name = "N", .initial = "-1", .min = -1,
 	 .max = 1024, .help = "shift: how far, in pixels; -1: a fourteenth of the side"},
 	{.name = "resize", .kind = GN_OPTION_INT, .offset = FIELD(resize_shorter), .value_name = "N", .initial = "-1",
-	 .min = -1, .max = 8192, .help = "evaluation: shorter side before the centre crop; -1: 8/7 of the side"},
+	 .min = -1, .max = 8192, .help = "evaluation, none and shift: shorter side before the centre crop, as torchvision's Resize; -1: 8/7 of the side; with "
+			 "shift and with sides below 64 an image that is near that keeps its size"},
 	{.name = "mean", .kind = GN_OPTION_TEXT, .offset = FIELD(mean), .value_name = "X[,X,X]",
-	 .help = "mean of pixels in 0..1 (default: ImageNet's for colour, 0.5 for grey)"},
+	 .help = "mean of pixels in 0..1: divide means of 0..255 by 255 (default: ImageNet's for colour, 0.5 for grey)"},
 	{.name = "deviation", .kind = GN_OPTION_TEXT, .offset = FIELD(deviation), .value_name = "X[,X,X]",
-	 .help = "standard deviation of pixels (default: ImageNet's for colour, 0.5 for grey)"},
+	 .help = "standard deviation of pixels in 0..1, at most 1 (default: ImageNet's for colour, 0.5 for grey)"},
 	{.name = "init", .kind = GN_OPTION_TEXT, .offset = FIELD(init), .value_name = "HOW",
-	 .help = "PATH of a safetensors file, formula, or seed:N (default seed: and the value of --seed)"},
+	 .help = "PATH of a safetensors file of F32, F16 or BF16 (tensors that the network lacks are named and ignored), formula, or seed:N "
+		 "(default seed: and the value of --seed)"},
 	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1", .min = 0,
 	 .max = 9e15, .help = "order of samples, augmentation, initial weights"},
 	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR",
-	 .help = "where checkpoints go, at the end of each epoch and on a signal"},
+	 .help = "where checkpoints go: at the end of epochs, of the run, and on a signal; one run at a time"},
+	{.name = "checkpoint-epochs", .kind = GN_OPTION_INT, .offset = FIELD(checkpoint_epochs), .value_name = "N",
+	 .initial = "1", .min = 1, .max = 1e6, .help = "at the end of every Nth epoch"},
 	{.name = "checkpoint-every", .kind = GN_OPTION_INT, .offset = FIELD(checkpoint_every), .value_name = "N",
 	 .initial = "0", .min = 0, .max = 1e12, .help = "also every N steps"},
+	{.name = "checkpoint-minutes", .kind = GN_OPTION_REAL, .offset = FIELD(checkpoint_minutes), .value_name = "M",
+	 .initial = "0", .min = 0, .max = 1e6,
+	 .help = "also after the first step that ends M minutes after the last checkpoint was begun; 0: not"},
 	{.name = "keep", .kind = GN_OPTION_INT, .offset = FIELD(keep), .value_name = "N", .initial = "3", .min = 1,
 	 .max = 1e6, .help = "how many checkpoints to keep"},
 	{.name = "resume", .kind = GN_OPTION_TEXT, .offset = FIELD(resume), .value_name = "auto|PATH|none",
 	 .initial = "none", .help = "auto: the newest whole one in --checkpoint, or from the start when there is none"},
 	{.name = "log", .kind = GN_OPTION_TEXT, .offset = FIELD(log), .value_name = "FILE.jsonl",
-	 .help = "append one JSON line per interval, evaluation and checkpoint; - is standard output"},
+	 .help = "append one JSON line per interval, evaluation and checkpoint; - is standard output; a start that is no resume "
+		 "begins a new run of the file"},
 	{.name = "log-every", .kind = GN_OPTION_INT, .offset = FIELD(log_every), .value_name = "N", .initial = "20",
 	 .min = 1, .max = 1e9, .help = "steps per line"},
 	{.name = "trace", .kind = GN_OPTION_TEXT, .offset = FIELD(trace), .value_name = "FILE.json",
@@ -131,6 +142,8 @@ static const struct gn_option options[] = {
 		 "they multiply"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
 	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "what may carry gradients (sets UCX_TLS)"},
+	{.name = "transport-strict", .kind = GN_OPTION_FLAG, .offset = FIELD(transport_strict),
+	 .help = "an error, not a warning, when nodes use different transports, or one leaves a faster device unused"},
 	{.name = "comm", .kind = GN_OPTION_CHOICE, .offset = FIELD(comm), .value_name = "NAME", .initial = "auto",
 	 .choices = "auto|nccl|ucx",
 	 .help = "what sums gradients that stay on GPUs (auto: nccl where ranks can have it, or ucx if that is faster); on the host it is ucx"},
@@ -159,6 +172,7 @@ static const struct gn_option options[] = {
 	{.name = "overlap", .kind = GN_OPTION_FLAG, .offset = FIELD(overlap), .initial = "1",
 	 .help = "gradients leave while backward runs; --no-overlap: afterwards (default: whichever the first steps show to be "
 		 "faster)"},
+	GN_CMD_WORLD_OPTIONS(struct gn_train_options, world),
 };
 
 const struct gn_command gn_train_command = {
@@ -169,13 +183,16 @@ const struct gn_command gn_train_command = {
 		"Data-parallel training. Started by srun --mpi=pmix, mpirun or gannet launch, all tasks form one run; started by "
 		"itself it is a run of one rank. Every rank reads its share of each batch from --data, gradients are summed "
 		"over UCX, all ranks hold the same parameters after every step.\n\n"
-		"SIGTERM and SIGUSR1 end the run after the next step, with a checkpoint, and exit code 5: start it again with "
-		"--resume auto. When a rank dies the others end with exit code 4 and name it.\n\n"
+		"SIGTERM, SIGUSR1 and the first SIGINT end the run after the step at hand, with a checkpoint, and exit code 5: start "
+		"it again with --resume auto. A second SIGINT ends it at once. An epoch's checkpoint is written before its evaluation; an evaluation that a stop cuts short comes "
+		"first when the run goes on, unless --log has it. When a rank dies the others end with exit code 4 and name it.\n\n"
 		"A step whose gradients are not finite updates nothing on any rank and is counted in the log; ten in a row end "
 		"the run.\n\n"
-		"The log has one JSON object a line; time_ms tells where the mean step of the interval went on rank 0. gannet "
-		"report draws it.",
-	.examples = "  gannet train --data train --val val --model lenet --epochs 10 --lr 0.05\n"
+		"Each epoch leaves out what its last whole global batch leaves over: fewer images than a step takes. The order is "
+		"another in each epoch, and so are they.\n\n"
+		"The log has one JSON object a line; loss is the mean over the interval that ends with the line's step, and time_ms "
+		"tells where its mean step went on rank 0. gannet report draws it.",
+	.examples = "  gannet train --data train --val val --model lenet --epochs 10 --lr 0.05 --checkpoint run1\n"
 		    "  srun --mpi=pmix gannet train --data /local/train --model resnet50 --batch 64 --lr 0.1 --lr-batch 256 \\\n"
 		    "      --warmup-epochs 5 --checkpoint /shared/run1 --resume auto --log /shared/run1.jsonl\n",
 	.options = options,

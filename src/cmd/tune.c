@@ -1,6 +1,7 @@
 #include "src/cmd/cmd.h"
 
 #include "src/base/json.h"
+#include "src/cmd/world_options.h"
 #include "transport/comm.h"
 #include "transport/tune_trial.h"
 #include "transport/tuning.h"
@@ -14,7 +15,8 @@ struct tune_options {
 	const char *out, *transport;
 	double seconds;
 	int64_t max_bytes, pairs, rails;
-	int json, samples;
+	int json, samples, transport_strict;
+	struct gn_world_options world;
 };
 
 static void print_path(const char *name, const struct gn_cost_path *p, const struct gn_tune_path *t, int samples)
@@ -105,7 +107,8 @@ static enum gn_status keep(const struct tune_options *o, const struct gn_tune_re
 static enum gn_status try_all(const struct tune_options *o, struct gn_world *world, struct gn_log *log, struct gn_cost *cost,
 			      struct gn_err *err)
 {
-	struct gn_comm_options options = {.transport = o->transport, .rails = (int)o->rails, .cost = cost};
+	struct gn_comm_options options = {.transport = o->transport, .rails = (int)o->rails, .cost = cost,
+					  .strict = o->transport_strict};
 	struct gn_comm *comm = NULL;
 	enum gn_status status = gn_comm_create(world, &options, log, &comm, err);
 
@@ -125,6 +128,8 @@ static enum gn_status tune(const struct tune_options *o, struct gn_world *world,
 	if (gn_world_size(world) == 1)
 		return gn_err_set(err, GN_ERR_USAGE, "one rank alone has nothing to measure; start it with srun --mpi=pmix, mpirun "
 				  "or gannet launch");
+	/* fitting and simulating, on the first rank, take their time */
+	gn_world_announce(world, "measuring", 60000);
 	status = gn_tune_measure(world, &how, &r, err);
 	if (!status)
 		status = try_all(o, world, log, &r.cost, err);
@@ -139,12 +144,13 @@ static int run(const void *options, const struct gn_text_list *positional)
 {
 	struct gn_log *log = gn_cmd_log();
 	struct gn_world *world = NULL;
+	const struct tune_options *o = options;
 	struct gn_err err;
-	enum gn_status status = gn_world_create(NULL, log, &world, &err);
+	enum gn_status status = gn_world_create(&o->world, log, &world, &err);
 
 	(void)positional;
 	if (!status)
-		status = tune(options, world, log, &err);
+		status = tune(o, world, log, &err);
 	if (status)
 		gn_cmd_fail("tune", &err);
 	gn_world_destroy(world);
@@ -159,6 +165,8 @@ static const struct gn_option options_table[] = {
 	 .help = "where to keep it; none: nowhere (default: where runs look)"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
 	 .initial = "auto", .help = "what may carry the bytes", .choices = "auto|tcp|shm|rc|ud"},
+	{.name = "transport-strict", .kind = GN_OPTION_FLAG, .offset = FIELD(transport_strict),
+	 .help = "an error, not a warning, when nodes use different transports, or one leaves a faster device unused"},
 	{.name = "seconds", .kind = GN_OPTION_REAL, .offset = FIELD(seconds), .value_name = "X", .initial = "0.1",
 	 .help = "for each length and pair", .min = 0.001, .max = 3600},
 	{.name = "max-bytes", .letter = 'e', .kind = GN_OPTION_SIZE, .offset = FIELD(max_bytes), .value_name = "N",
@@ -170,6 +178,7 @@ static const struct gn_option options_table[] = {
 	 .help = "at most so many of nodes, and of ranks of a node", .min = 1, .max = 4096},
 	{.name = "samples", .kind = GN_OPTION_FLAG, .offset = FIELD(samples), .help = "show each length, too"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "one JSON object: the line that is kept"},
+	GN_CMD_WORLD_OPTIONS(struct tune_options, world),
 };
 
 static const struct gn_command command = {
@@ -185,7 +194,9 @@ static const struct gn_command command = {
 		"The result becomes a line of a table, in the file of --out, else of GANNET_TUNING, else "
 		"$XDG_CONFIG_HOME/gannet/tuning.jsonl, else ~/.config/gannet/tuning.jsonl. Runs look there for a line of their "
 		"fabric: the same devices, link rates, UCX version, number of nodes and of ranks on them. Host names do not "
-		"matter. A link that is shaped in between (tc) looks like any other: give such a run its own file.",
+		"matter. A line of another number of nodes that differs in nothing else does, too, the nearest by ratio: its "
+		"costs for any number, and the algorithms that were the fastest for up to four times fewer or more nodes, unless "
+		"they are half as slow again by these costs; runs then say 'tuned at N nodes, used at M'. A link that is shaped in between (tc) looks like any other: give such a run its own file.",
 	.examples = "  srun -N4 --ntasks-per-node=2 --mpi=pmix gannet tune             # where runs look for it\n"
 		    "  gannet launch -n 2 -- gannet tune --samples --out shm.jsonl     # shared memory of this machine\n",
 	.options = options_table,

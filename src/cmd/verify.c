@@ -1,8 +1,9 @@
 #include "src/cmd/cmd.h"
 
-#include "data/verify.h"
+#include "data/shard/verify.h"
 #include "src/base/clock.h"
 #include "src/base/pool.h"
+#include "src/base/text.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ static void tell(const struct verify_options *o, const char *path, const struct 
 	else
 		fprintf(stderr, "%s: %llu sample%s in %u shard%s checked, %.1f MB in %.2f s\n",
 			gn_text_visible(path, name, sizeof name), (unsigned long long)r->samples,
-			gn_cmd_plural(r->samples), r->shards, gn_cmd_plural(r->shards), (double)r->bytes * 1e-6, seconds);
+			gn_text_plural(r->samples), r->shards, gn_text_plural(r->shards), (double)r->bytes * 1e-6, seconds);
 }
 
 static int run(const void *target, const struct gn_text_list *positional)

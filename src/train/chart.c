@@ -13,12 +13,27 @@ const char *gn_chart_colour(size_t index)
 	return colours[index % (sizeof colours / sizeof *colours)];
 }
 
+/* 0 at low, 1 at high, and beyond them. */
+static double share_of(const struct gn_axis *a, double value)
+{
+	if (!a->logarithmic)
+		return (value - a->low) / (a->high - a->low);
+	return value > 0 ? log(value / a->low) / log(a->high / a->low) : -1;
+}
+
 double gn_axis_place(const struct gn_axis *a, double value)
 {
-	double share = a->logarithmic ? log(value / a->low) / log(a->high / a->low) : (value - a->low) / (a->high - a->low);
+	double share = share_of(a, value);
 
 	share = share >= 0 ? share > 1 ? 1 : share : 0;
 	return a->pixel_low + share * (a->pixel_high - a->pixel_low);
+}
+
+int gn_axis_side(const struct gn_axis *a, double value)
+{
+	double share = share_of(a, value);
+
+	return share > 1 + 1e-9 ? 1 : share < -1e-9 ? -1 : 0;
 }
 
 /* A step of 1, 2 or 5 times a power of ten that gives four to ten marks. */
@@ -123,19 +138,48 @@ static void put_point(struct gn_strbuf *out, const struct gn_axis *x, const stru
 	gn_strbuf_printf(out, "%.1f,%.1f ", gn_axis_place(x, at), gn_axis_place(y, value));
 }
 
+/* Where the line from one point to the next meets the end of the axis that the point outside is beyond; returns where on x. */
+static double put_crossing(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, const double *at,
+			   const double *values, size_t inside, size_t outside)
+{
+	double from = share_of(y, values[inside]), to = share_of(y, values[outside]), end = to > 1 ? 1 : 0;
+	double way = fmax(0, fmin(1, (end - from) / (to - from)));
+	double left = gn_axis_place(x, at[inside]), right = gn_axis_place(x, at[outside]);
+
+	gn_strbuf_printf(out, "%.1f,%d ", left + way * (right - left), to > 1 ? y->pixel_high : y->pixel_low);
+	return left + way * (right - left);
+}
+
+void gn_chart_beyond(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, size_t count)
+{
+	if (count)
+		gn_strbuf_printf(out, "<text x='%d' y='%d' class='left'>%zu point%s beyond the axis</text>\n", x->pixel_high,
+				 y->pixel_high - 10, count, count == 1 ? "" : "s");
+}
+
 void gn_chart_line(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, const char *colour,
 		   const char *style, const double *at, const double *values, size_t count)
 {
 	int open = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		if (isnan(values[i])) {
+		int side = gn_axis_side(y, values[i]), known = i && !isnan(values[i - 1]);
+		int before = known ? gn_axis_side(y, values[i - 1]) : 0;
+
+		if (side || isnan(values[i])) {
+			double where = open && side ? put_crossing(out, x, y, at, values, i - 1, i) : gn_axis_place(x, at[i]);
+
 			gn_strbuf_puts(out, open ? "'/>\n" : "");
+			if (side > 0 && before <= 0)
+				gn_strbuf_printf(out, "<path d='M%.1f %dl4 7h-8z' fill='%s'/>\n", where, y->pixel_high - 7,
+						 colour);
 			open = 0;
 			continue;
 		}
 		if (!open)
 			gn_strbuf_printf(out, "<polyline fill='none' stroke-linejoin='round' stroke='%s' %s points='", colour, style);
+		if (before)
+			put_crossing(out, x, y, at, values, i, i - 1);
 		open = 1;
 		put_point(out, x, y, at[i], values[i]);
 	}

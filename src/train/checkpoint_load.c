@@ -60,7 +60,7 @@ static int is_step_folder(const struct dirent *entry)
 	return !strncmp(name, "step-", 5) && strlen(name) >= 13 && strspn(name + 5, "0123456789") == strlen(name) - 5;
 }
 
-/* Newest first; the first that verifies wins. */
+/* Newest first; the first that verifies wins. One of a newer format is not damaged: what is older must not replace it. */
 static enum gn_status find_newest(const char *directory, struct gn_log *log, char found[PATH_MAX],
 				  struct gn_checkpoint_info *info, struct gn_err *err)
 {
@@ -74,16 +74,19 @@ static enum gn_status find_newest(const char *directory, struct gn_log *log, cha
 	for (int i = count - 1; i >= 0; i--) {
 		char path[PATH_MAX];
 
-		if (status && !gn_path_join(path, sizeof path, directory, names[i]->d_name, &why)) {
+		if (status && status != GN_ERR_UNSUPPORTED &&
+		    !gn_path_join(path, sizeof path, directory, names[i]->d_name, &why)) {
 			status = verify(path, info, &why);
 			if (!status)
 				memcpy(found, path, strlen(path) + 1);
-			else
+			else if (status != GN_ERR_UNSUPPORTED)
 				gn_log_warn(log, "checkpoint %s is not whole and is passed over: %s", path, why.text);
 		}
 		free(names[i]);
 	}
 	free(names);
+	if (status == GN_ERR_UNSUPPORTED)
+		return gn_err_set(err, status, "%s", why.text);
 	if (status && count)
 		return gn_err_set(err, GN_ERR_DATA, "none of the %d checkpoints in %s is whole; the oldest: %s", count,
 				  directory, why.text);

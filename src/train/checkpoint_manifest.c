@@ -1,8 +1,9 @@
 #include "src/train/checkpoint.h"
 
+#include "data/sample/augment.h"
 #include "src/base/file.h"
-#include "src/base/json.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,20 +11,58 @@
 static const char manifest_name[] = "manifest.json";
 static const char format_name[] = "gannet-checkpoint";
 enum { VERSION = 1, FILES_MAX = 1 << 20 };
-static const size_t manifest_max = 256u << 20;
+static const size_t manifest_max = 256u << 20, names_max = 8u << 20;
+
+static void put_values(struct gn_json *j, const char *key, const double *values, int64_t count)
+{
+	gn_json_array(j, key);
+	for (int64_t c = 0; c < count; c++)
+		gn_json_double(j, NULL, values[c]);
+	gn_json_end(j);
+}
 
 static void put_input(struct gn_json *j, const struct gn_input_spec *input)
 {
 	gn_json_object(j, "input");
-	gn_json_array(j, "mean");
-	for (int c = 0; c < 3; c++)
-		gn_json_double(j, NULL, input->mean[c]);
-	gn_json_end(j);
-	gn_json_array(j, "deviation");
-	for (int c = 0; c < 3; c++)
-		gn_json_double(j, NULL, input->deviation[c]);
-	gn_json_end(j);
+	put_values(j, "mean", input->mean, 3);
+	put_values(j, "deviation", input->deviation, 3);
 	gn_json_int(j, "resize_shorter", input->resize_shorter);
+	gn_json_end(j);
+}
+
+void gn_checkpoint_put_preprocessing(struct gn_json *j, const char *key, const struct gn_checkpoint_info *info)
+{
+	const struct gn_loader_options lo = {
+		.augment = GN_AUGMENT_NONE, .height = (uint32_t)info->side, .width = (uint32_t)info->side,
+		.resize_shorter = (uint32_t)info->input.resize_shorter,
+	};
+
+	gn_json_object(j, key);
+	gn_json_string(j, "color", info->channels == 1 ? "L" : "RGB");
+	gn_json_bool(j, "exif_orientation", 0);
+	if (gn_view_resize(&lo))
+		gn_json_uint(j, "resize_shorter", gn_view_resize(&lo));
+	else
+		gn_json_null(j, "resize_shorter");
+	gn_json_string(j, "interpolation", "bilinear");
+	gn_json_bool(j, "antialias", 1);
+	gn_json_int(j, "center_crop", info->side);
+	put_values(j, "mean", info->input.mean, info->channels);
+	put_values(j, "deviation", info->input.deviation, info->channels);
+	gn_json_end(j);
+}
+
+static void put_names(struct gn_json *j, const struct gn_dataset *d)
+{
+	size_t len = 0;
+
+	for (uint32_t k = 0; d && k < gn_dataset_classes(d); k++)
+		len += strlen(gn_dataset_class_name(d, k)) + 4;
+	if (!len || len > names_max)
+		return;
+	gn_json_array(j, "class_names");
+	for (uint32_t k = 0; k < gn_dataset_classes(d); k++)
+		gn_json_string(j, NULL, gn_dataset_class_name(d, k));
 	gn_json_end(j);
 }
 
@@ -47,10 +86,14 @@ static void put_info(struct gn_json *j, const struct gn_checkpoint_info *info)
 	gn_json_string(j, "layout_sha256", info->layout_digest);
 	gn_json_end(j);
 	put_input(j, &info->input);
+	gn_checkpoint_put_preprocessing(j, "preprocessing", info);
+	put_names(j, info->names_of);
 	gn_json_object(j, "dataset");
 	gn_json_string(j, "digest", info->dataset_digest);
 	gn_json_string(j, "classes_sha256", info->classes_digest);
 	gn_json_end(j);
+	if (info->options)
+		gn_json_string(j, "options", info->options);
 }
 
 enum gn_status gn_checkpoint_manifest_write(const char *folder, const struct gn_checkpoint_info *info,
@@ -185,11 +228,16 @@ static enum gn_status parse(const char *path, const json_t *root, struct gn_chec
 	const char *format = json_string_value(json_object_get(root, "format")), *bad;
 	const json_t *list = json_object_get(root, "files");
 	struct gn_checkpoint_file *found;
+	int64_t version;
 
 	if (!format || strcmp(format, format_name))
 		return gn_err_set(err, GN_ERR_DATA, "%s is not the manifest of a Gannet checkpoint", path);
-	if (json_integer_value(json_object_get(root, "version")) != VERSION)
-		return gn_err_set(err, GN_ERR_DATA, "%s has a version that this program does not know", path);
+	if (get_count(root, "version", VERSION, INT64_MAX, &version))
+		return gn_err_set(err, GN_ERR_DATA, "%s has no usable version", path);
+	if (version > VERSION)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED,
+				  "%s has format version %" PRId64 ", this program knows up to %d: use the newer gannet that wrote "
+				  "it, or remove this checkpoint to go on from an older one", path, version, VERSION);
 	bad = parse_info(root, info);
 	if (bad)
 		return gn_err_set(err, GN_ERR_DATA, "%s: field '%s' is missing or makes no sense", path, bad);
@@ -211,27 +259,75 @@ static enum gn_status parse(const char *path, const json_t *root, struct gn_chec
 	return GN_OK;
 }
 
-enum gn_status gn_checkpoint_manifest_read(const char *folder, struct gn_checkpoint_info *info,
-					   struct gn_checkpoint_file **files, size_t *count, struct gn_err *err)
+/* What is JSON at all. *root is the caller's. */
+static enum gn_status load_manifest(const char *folder, char path[PATH_MAX], json_t **root, struct gn_err *err)
 {
-	struct gn_checkpoint_info found = {0};
-	char path[PATH_MAX], *text;
+	char *text;
 	json_error_t problem;
-	json_t *root;
 	size_t len;
-	enum gn_status status = gn_path_join(path, sizeof path, folder, manifest_name, err);
+	enum gn_status status = gn_path_join(path, PATH_MAX, folder, manifest_name, err);
 
 	if (!status)
 		status = gn_file_load(path, manifest_max, &text, &len, err);
 	if (status)
 		return status;
-	root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
+	*root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	free(text);
-	if (!root)
-		return gn_err_set(err, GN_ERR_DATA, "%s is not JSON: line %d: %s", path, problem.line, problem.text);
+	return *root ? GN_OK
+		     : gn_err_set(err, GN_ERR_DATA, "%s is not JSON: line %d: %s", path, problem.line, problem.text);
+}
+
+enum gn_status gn_checkpoint_manifest_read(const char *folder, struct gn_checkpoint_info *info,
+					   struct gn_checkpoint_file **files, size_t *count, struct gn_err *err)
+{
+	struct gn_checkpoint_info found = {0};
+	char path[PATH_MAX];
+	json_t *root;
+	enum gn_status status = load_manifest(folder, path, &root, err);
+
+	if (status)
+		return status;
 	status = parse(path, root, &found, files, count, err);
 	json_decref(root);
 	if (!status)
 		*info = found;
+	return status;
+}
+
+enum gn_status gn_checkpoint_options(const char *folder, char **options, struct gn_err *err)
+{
+	char path[PATH_MAX], *copy = NULL;
+	const char *text;
+	json_t *root;
+	enum gn_status status = load_manifest(folder, path, &root, err);
+
+	if (status)
+		return status;
+	text = json_string_value(json_object_get(root, "options"));
+	if (text && !(copy = strdup(text)))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
+	json_decref(root);
+	if (!status)
+		*options = copy;
+	return status;
+}
+
+enum gn_status gn_checkpoint_class_names(const char *folder, char **names, struct gn_err *err)
+{
+	char path[PATH_MAX], *text = NULL;
+	json_t *root, *list;
+	enum gn_status status = load_manifest(folder, path, &root, err);
+
+	if (status)
+		return status;
+	list = json_object_get(root, "class_names");
+	for (size_t i = 0; i < json_array_size(list) && !status; i++)
+		if (!json_is_string(json_array_get(list, i)))
+			status = gn_err_set(err, GN_ERR_DATA, "%s: class name %zu is no text", path, i);
+	if (!status && json_is_array(list) && !(text = json_dumps(list, 0)))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the class names in %s", path);
+	json_decref(root);
+	if (!status)
+		*names = text;
 	return status;
 }

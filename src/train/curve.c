@@ -106,15 +106,13 @@ static int add_step(struct gn_curve *c, const json_t *line)
 	struct gn_curve_step *p;
 
 	c->skipped += number(line, "skipped");
-	/* Nothing but skipped steps. */
-	if (json_is_null(json_object_get(line, "loss")))
-		return 0;
 	p = append(&array, &c->step_count, &c->step_room, sizeof *p);
 	c->steps = array;
 	if (!p)
 		return -1;
 	*p = (struct gn_curve_step){
-		.step = number(line, "step"), .epoch = number(line, "epoch"), .loss = number(line, "loss"),
+		.step = number(line, "step"), .epoch = number(line, "epoch"),
+		.loss = json_is_null(json_object_get(line, "loss")) ? NAN : number(line, "loss"),
 		.lr = number(line, "lr"), .images_per_s = number(line, "images_per_s"),
 		.grad_norm = number_if(line, "grad_norm"), .skipped = number(line, "skipped"),
 		.within_ms = number(times, "communication_in_backward"),
@@ -188,6 +186,14 @@ static void go_back(struct gn_curve *c, double step)
 		c->skipped += c->steps[i].skipped;
 }
 
+static int end_run(struct gn_curve *c, const char *event, const char *reason)
+{
+	snprintf(c->ended, sizeof c->ended, "%s", event);
+	free(c->reason);
+	c->reason = reason ? strdup(reason) : NULL;
+	return reason && !c->reason ? -1 : 0;
+}
+
 static int add_line(struct gn_curve *c, const json_t *line)
 {
 	const char *event = json_string_value(json_object_get(line, "event"));
@@ -204,16 +210,16 @@ static int add_line(struct gn_curve *c, const json_t *line)
 		c->checkpoints++;
 		c->checkpoint_s += number(line, "seconds");
 	}
-	if (!strcmp(event, "end") || !strcmp(event, "stop"))
-		snprintf(c->ended, sizeof c->ended, "%s", event);
+	if (!strcmp(event, "end") || !strcmp(event, "stop") || !strcmp(event, "failed"))
+		return end_run(c, event, json_string_value(json_object_get(line, "reason")));
 	if (!strcmp(event, "resume")) {
 		c->resumes++;
 		go_back(c, number(line, "step"));
 	}
 	if (!strcmp(event, "start"))
-		snprintf(c->label, sizeof c->label, "%.40s, %.0f ranks, global batch %.0f",
+		snprintf(c->label, sizeof c->label, "%.40s, %.0f rank%s, global batch %.0f",
 			 json_string_value(json_object_get(line, "model")) ?: "?", number(line, "ranks"),
-			 number(line, "global_batch"));
+			 number(line, "ranks") > 1 ? "s" : "", number(line, "global_batch"));
 	if (!strcmp(event, "start") || !strcmp(event, "resume")) {
 		c->ended[0] = 0;
 		return add_start(c, line);
@@ -221,9 +227,72 @@ static int add_line(struct gn_curve *c, const json_t *line)
 	return 0;
 }
 
-enum gn_status gn_curve_read(const char *path, struct gn_curve *out, struct gn_err *err)
+static void release(struct gn_curve *c)
 {
-	struct gn_curve c = {0};
+	free(c->path);
+	free(c->steps);
+	free(c->evals);
+	free(c->each);
+	free(c->options);
+	free(c->recipe);
+	free(c->reason);
+	for (size_t r = 0; r < c->host_count; r++)
+		free(c->hosts[r]);
+	free(c->hosts);
+	*c = (struct gn_curve){0};
+}
+
+/* The runs of a log while it is read; the last one is being read. */
+struct runs {
+	struct gn_curve *items;
+	size_t count, room;
+};
+
+/* A new run in the place of one that never came to a step. */
+static struct gn_curve *begin_run(struct runs *r, const char *path)
+{
+	struct gn_curve *c = r->count ? &r->items[r->count - 1] : NULL;
+	void *array = r->items;
+
+	if (c && !c->step_count) {
+		release(c);
+	} else {
+		c = append(&array, &r->count, &r->room, sizeof *c);
+		r->items = array;
+		if (!c)
+			return NULL;
+		*c = (struct gn_curve){0};
+	}
+	snprintf(c->label, sizeof c->label, "%.90s", path);
+	c->path = strdup(path);
+	return c->path ? c : NULL;
+}
+
+static int is_start(const json_t *line)
+{
+	const char *event = json_string_value(json_object_get(line, "event"));
+
+	return event && !strcmp(event, "start");
+}
+
+/* -1: no memory. */
+static int add_text(struct runs *r, const char *text, const char *path)
+{
+	json_t *line = json_loads(text, 0, NULL);
+	struct gn_curve *c = r->count && !is_start(line) ? &r->items[r->count - 1] : begin_run(r, path);
+	int failed = !c;
+
+	if (c && line)
+		failed = add_line(c, line);
+	else if (c)
+		c->bad_lines++;
+	json_decref(line);
+	return failed ? -1 : 0;
+}
+
+enum gn_status gn_curves_read(const char *path, struct gn_curve **out, size_t *count, struct gn_err *err)
+{
+	struct runs runs = {0};
 	char *text = NULL;
 	size_t room = 0;
 	int failed = 0;
@@ -231,36 +300,29 @@ enum gn_status gn_curve_read(const char *path, struct gn_curve *out, struct gn_e
 
 	if (!file)
 		return gn_err_errno(err, errno, "cannot open %s", path);
-	snprintf(c.label, sizeof c.label, "%.90s", path);
-	while (!failed && getline(&text, &room, file) > 0) {
-		json_t *line = json_loads(text, 0, NULL);
-
-		if (line)
-			failed = add_line(&c, line);
-		else
-			c.bad_lines++;
-		json_decref(line);
-	}
+	while (!failed && getline(&text, &room, file) > 0)
+		failed = add_text(&runs, text, path);
 	free(text);
 	fclose(file);
-	if (failed || !c.step_count) {
-		gn_curve_release(&c);
+	if (runs.count && !runs.items[runs.count - 1].step_count)
+		release(&runs.items[--runs.count]);
+	if (failed || !runs.count) {
+		gn_curves_free(runs.items, runs.count);
 		return failed ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read %s", path)
 			      : gn_err_set(err, GN_ERR_DATA, "%s has no training step: is it a log of gannet train?", path);
 	}
-	*out = c;
+	for (size_t i = 0; i < runs.count; i++) {
+		runs.items[i].run = i + 1;
+		runs.items[i].runs = runs.count;
+	}
+	*out = runs.items;
+	*count = runs.count;
 	return GN_OK;
 }
 
-void gn_curve_release(struct gn_curve *c)
+void gn_curves_free(struct gn_curve *curves, size_t count)
 {
-	free(c->steps);
-	free(c->evals);
-	free(c->each);
-	free(c->options);
-	free(c->recipe);
-	for (size_t r = 0; r < c->host_count; r++)
-		free(c->hosts[r]);
-	free(c->hosts);
-	*c = (struct gn_curve){0};
+	for (size_t i = 0; i < count; i++)
+		release(&curves[i]);
+	free(curves);
 }

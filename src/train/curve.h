@@ -1,5 +1,6 @@
-/* A run's log read back: the training curve as points.
+/* A log read back: the training curve of each of its runs as points.
  *
+ * A start that is no resume begins a new run: a log is appended to, and the same one may be given to several runs.
  * A line that is not JSON (the last one of a run that was killed) is skipped and counted. Where a run was resumed, points
  * beyond the step it went back to are dropped, so that the curve is the one the surviving parameters went through.
  */
@@ -15,7 +16,7 @@ enum gn_curve_part { GN_PART_DATA, GN_PART_FORWARD, GN_PART_BACKWARD, GN_PART_EX
 /* What a log did not say is NaN: times and efficiencies of ranks in runs of one, and in older logs. */
 struct gn_curve_step {
 	double step, epoch, loss, lr, images_per_s, ms[GN_PARTS];
-	double grad_norm, skipped; /* skipped: of the interval */
+	double grad_norm, skipped; /* skipped: of the interval; where it had no other steps, loss and grad_norm are NaN */
 	double within_ms;	   /* of exposed communication, what was taken from backward */
 	double compute_low_ms, compute_mean_ms, compute_high_ms; /* over ranks */
 	double efficiency, predicted;
@@ -37,6 +38,8 @@ struct gn_curve_way {
 enum { GN_CURVE_WAYS = 16 };
 
 struct gn_curve {
+	char *path;	  /* of the log */
+	size_t run, runs; /* which of the log's runs that have steps, from 1, and how many those are */
 	char label[96];
 	struct gn_curve_step *steps;
 	size_t step_count, step_room;
@@ -44,12 +47,13 @@ struct gn_curve {
 	size_t eval_count, eval_room;
 	size_t resumes, bad_lines, checkpoints;
 	double checkpoint_s; /* of all of them */
-	double skipped;	     /* steps without an update, also in intervals that had no other */
+	double skipped;	     /* steps without an update */
 	char costs[16];	     /* where the last prediction's costs come from: "guessed", "measured", "tried", or "" */
 	/* of the last start or resume */
-	char model[64], ended[16]; /* ended: "end", "stop" or "" */
+	char model[64], ended[16]; /* ended: "end", "stop", "failed" or "" */
 	double ranks, nodes, global_batch, images, parameters;
 	char *options, *recipe; /* NULL: not told */
+	char *reason;		/* of a failure; NULL: not told */
 	/* of the last choice by measuring */
 	struct gn_curve_way ways[GN_CURVE_WAYS];
 	int way_count, chosen;
@@ -59,8 +63,10 @@ struct gn_curve {
 	size_t host_count;
 };
 
-/* GN_ERR_DATA when there is no step in the file at all. */
-enum gn_status gn_curve_read(const char *path, struct gn_curve *out, struct gn_err *err);
-void gn_curve_release(struct gn_curve *c);
+/* The log's runs, in order; those without a step are left out. GN_ERR_DATA when there is no step in the file at all. *out goes to
+ * gn_curves_free. */
+enum gn_status gn_curves_read(const char *path, struct gn_curve **out, size_t *count, struct gn_err *err);
+/* NULL is fine. */
+void gn_curves_free(struct gn_curve *curves, size_t count);
 
 #endif

@@ -3,6 +3,8 @@
 #include "src/train/chart.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
 
 enum { WIDTH = 900, LEFT = 70, RIGHT = 24, PANEL = 210, GAP = 58, TOP = 56 };
 
@@ -13,26 +15,112 @@ static struct gn_axis y_axis(int panel, double low, double high)
 	return (struct gn_axis){low, high, top + PANEL, top, 0};
 }
 
+static double field_of(const struct gn_curve_step *step, size_t offset)
+{
+	return *(const double *)(const void *)((const char *)step + offset);
+}
+
+static int by_value(const void *left, const void *right)
+{
+	double a = *(const double *)left, b = *(const double *)right;
+
+	return (a > b) - (a < b);
+}
+
+/* What nine of ten of a run's values above 0 do not exceed; 0 when there is none, or no memory. */
+static double usual(const struct gn_curve *c, size_t offset)
+{
+	double *values = malloc((c->step_count + 1) * sizeof *values), result = 0;
+	size_t count = 0;
+
+	for (size_t i = 0; values && i < c->step_count; i++)
+		if (field_of(&c->steps[i], offset) > 0)
+			values[count++] = field_of(&c->steps[i], offset);
+	if (count) {
+		qsort(values, count, sizeof *values, by_value);
+		result = values[(count - 1) * 9 / 10];
+	}
+	free(values);
+	return result;
+}
+
+/* The largest value up to limit, and the smallest above 0. */
+static void range(const struct gn_curve *curves, size_t count, size_t offset, double limit, double *low, double *high)
+{
+	*low = *high = 0;
+	for (size_t c = 0; c < count; c++)
+		for (size_t i = 0; i < curves[c].step_count; i++) {
+			double v = field_of(&curves[c].steps[i], offset);
+
+			if (!(v > 0) || v > limit)
+				continue;
+			*high = fmax(*high, v);
+			*low = *low > 0 ? fmin(*low, v) : v;
+		}
+}
+
+size_t gn_curve_axis(const struct gn_curve *curves, size_t count, size_t field, int prefer_log, struct gn_axis *y)
+{
+	int diverges = field == offsetof(struct gn_curve_step, loss) || field == offsetof(struct gn_curve_step, grad_norm);
+	double least = 0, low, high, one;
+	size_t beyond = 0;
+
+	for (size_t c = 0; c < count; c++) {
+		one = usual(&curves[c], field);
+		if (one > 0 && (one < least || !(least > 0)))
+			least = one;
+	}
+	range(curves, count, field, INFINITY, &low, &high);
+	if (diverges && least > 0 && high / least > 1e4)
+		range(curves, count, field, prefer_log ? 1e3 * least : 4 * least, &low, &high);
+	y->low = 0;
+	y->high = high;
+	y->logarithmic = low > 0 && ((prefer_log && high / low > 20) || high / least > 20);
+	if (y->logarithmic)
+		y->low = fmax(low, high / 1e5);
+	if (!(high > 0))
+		return 0;
+	gn_axis_widen(y);
+	for (size_t c = 0; c < count; c++)
+		for (size_t i = 0; i < curves[c].step_count; i++)
+			beyond += gn_axis_side(y, field_of(&curves[c].steps[i], field)) > 0;
+	return beyond;
+}
+
+static void draw_loss(struct gn_strbuf *out, const struct gn_curve *c, const struct gn_axis *x, const struct gn_axis *y,
+		      const char *colour)
+{
+	double *at = calloc(c->step_count + 1, sizeof *at), *values = calloc(c->step_count + 1, sizeof *values);
+
+	for (size_t i = 0; at && values && i < c->step_count; i++) {
+		at[i] = c->steps[i].epoch;
+		values[i] = c->steps[i].loss;
+	}
+	if (at && values)
+		gn_chart_line(out, x, y, colour, "stroke-width='1.5'", at, values, c->step_count);
+	free(at);
+	free(values);
+}
+
 static void loss_panel(struct gn_strbuf *out, const struct gn_curve *curves, size_t count, const struct gn_axis *x)
 {
 	struct gn_axis y = y_axis(0, 0, 0);
 
-	for (size_t c = 0; c < count; c++)
-		for (size_t i = 0; i < curves[c].step_count; i++)
-			y.high = fmax(y.high, curves[c].steps[i].loss);
-	gn_axis_widen(&y);
+	size_t beyond = gn_curve_axis(curves, count, offsetof(struct gn_curve_step, loss), 0, &y);
+
+	if (!(y.high > 0))
+		gn_axis_widen(&y);
+	gn_chart_beyond(out, x, &y, beyond);
 	gn_chart_frame(out, x, &y, "loss: training (line), evaluation (dots)", "");
 	for (size_t c = 0; c < count; c++) {
 		const char *colour = gn_chart_colour(c);
 
-		gn_strbuf_printf(out, "<polyline fill='none' stroke-width='1.5' stroke='%s' points='", colour);
-		for (size_t i = 0; i < curves[c].step_count; i++)
-			gn_strbuf_printf(out, "%.1f,%.1f ", gn_axis_place(x, curves[c].steps[i].epoch),
-					 gn_axis_place(&y, curves[c].steps[i].loss));
-		gn_strbuf_puts(out, "'/>\n");
+		draw_loss(out, &curves[c], x, &y, colour);
 		for (size_t i = 0; i < curves[c].eval_count; i++)
-			gn_strbuf_printf(out, "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'/>\n",
-					 gn_axis_place(x, curves[c].evals[i].epoch), gn_axis_place(&y, curves[c].evals[i].loss), colour);
+			if (!gn_axis_side(&y, curves[c].evals[i].loss))
+				gn_strbuf_printf(out, "<circle cx='%.1f' cy='%.1f' r='3.5' fill='%s'/>\n",
+						 gn_axis_place(x, curves[c].evals[i].epoch),
+						 gn_axis_place(&y, curves[c].evals[i].loss), colour);
 	}
 }
 

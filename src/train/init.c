@@ -59,10 +59,9 @@ static void formula(const struct gn_param *p, float *out)
 		out[i] = (float)(shift + scale * unit(name, i));
 }
 
-/* He et al. 2015, "Delving deep into rectifiers": variance 2 / fan-out keeps the size of gradients through relu. */
-static void kaiming(const struct gn_param *p, struct gn_rng *r, float *out)
+static void normal(const struct gn_param *p, double deviation, struct gn_rng *r, float *out)
 {
-	double deviation = sqrt(2 / (double)(p->shape[0] * p->shape[2] * p->shape[3])), some[256];
+	double some[256];
 
 	for (size_t i = 0, n; i < p->count; i += n) {
 		n = p->count - i < 256 ? p->count - i : 256;
@@ -70,6 +69,12 @@ static void kaiming(const struct gn_param *p, struct gn_rng *r, float *out)
 		for (size_t k = 0; k < n; k++)
 			out[i + k] = (float)(deviation * some[k]);
 	}
+}
+
+/* He et al. 2015, "Delving deep into rectifiers": variance 2 / fan-out keeps the size of gradients through relu. */
+static double kaiming(const struct gn_param *p)
+{
+	return sqrt(2 / (double)(p->shape[0] * p->shape[2] * p->shape[3]));
 }
 
 static void uniform(size_t count, double fan_in, struct gn_rng *r, float *out)
@@ -80,9 +85,10 @@ static void uniform(size_t count, double fan_in, struct gn_rng *r, float *out)
 		out[i] = (float)(bound * (2 * gn_rng_uniform(r) - 1));
 }
 
-static void random_values(const struct gn_model *m, int index, uint64_t seed, float *out)
+void gn_init_param(const struct gn_model *m, int index, uint64_t seed, float *out)
 {
 	const struct gn_param *p = gn_model_param(m, index);
+	double linear = gn_model_linear_deviation(m);
 	uint64_t name = fnv1a64(p->name);
 	struct gn_rng r;
 
@@ -91,10 +97,12 @@ static void random_values(const struct gn_model *m, int index, uint64_t seed, fl
 		for (size_t i = 0; i < p->count; i++)
 			out[i] = 1;
 	else if (p->dims == 4)
-		kaiming(p, &r, out);
+		normal(p, kaiming(p), &r, out);
+	else if (p->dims == 2 && linear > 0)
+		normal(p, linear, &r, out);
 	else if (p->dims == 2)
 		uniform(p->count, (double)p->shape[1], &r, out);
-	else if (p->kind == GN_PARAM_BIAS && gn_model_node(m, p->node)->kind == GN_LAYER_LINEAR)
+	else if (p->kind == GN_PARAM_BIAS && gn_model_node(m, p->node)->kind == GN_LAYER_LINEAR && !(linear > 0))
 		uniform(p->count, (double)gn_model_param(m, index - 1)->shape[1], &r,
 			out); /* the weight comes before */
 	else
@@ -134,7 +142,7 @@ enum gn_status gn_init_params(const struct gn_model *m, const char *spec, float 
 		if (is_formula)
 			formula(p, params + p->offset);
 		else
-			random_values(m, i, seed, params + p->offset);
+			gn_init_param(m, i, seed, params + p->offset);
 	}
 	for (int i = 0; i < gn_model_buffer_count(m); i++) {
 		const struct gn_param *b = gn_model_buffer(m, i);

@@ -9,10 +9,13 @@
 #include "src/train/model.h"
 
 /* spec "formula": the one of tests/golden/README.md. spec "seed:N": convolutions Kaiming-normal by fan-out with zero
- * bias as torchvision's networks, linear layers uniform in +-1/sqrt(fan-in) as torch, batch norm 1 and 0. Running means
- * become 0, variances 1. Anything else is GN_ERR_USAGE. Arrays as in plan.h; padding between parameters becomes 0. */
+ * bias as torchvision's networks, linear layers uniform in +-1/sqrt(fan-in) as torch (vgg16's as
+ * torchvision: normal, deviation 0.01, bias 0), batch norm 1 and 0. Running means become 0, variances 1. Anything else is GN_ERR_USAGE. Arrays as in plan.h; padding between parameters becomes 0. */
 enum gn_status gn_init_params(const struct gn_model *m, const char *spec, float *params, float *buffers,
 			      struct gn_err *err);
+
+/* Parameter number index of spec "seed:N". */
+void gn_init_param(const struct gn_model *m, int index, uint64_t seed, float *out);
 
 /* Batch norms that end a residual branch become 0, so that every block begins as the identity: Goyal et al. 2017, sec. 5.1.
  * Networks without such blocks stay as they are. */

@@ -62,6 +62,17 @@ enum gn_status gn_input_parse(const char *mean, const char *deviation, int chann
 	return status;
 }
 
+enum gn_status gn_input_check(const char *mean, const char *deviation, const struct gn_input_spec *spec, struct gn_err *err)
+{
+	for (int c = 0; mean && c < 3; c++)
+		if (!(spec->mean[c] >= 0 && spec->mean[c] <= 1))
+			return gn_err_set(err, GN_ERR_USAGE, "--mean '%s' is not within 0..1; pixels are in 0..1: divide by 255", mean);
+	for (int c = 0; deviation && c < 3; c++)
+		if (!(spec->deviation[c] > 0 && spec->deviation[c] <= 1))
+			return gn_err_set(err, GN_ERR_USAGE, "--deviation '%s' is above 1; pixels are in 0..1: divide by 255", deviation);
+	return GN_OK;
+}
+
 enum gn_status gn_input_augment_parse(const char *text, int side, enum gn_augment *out, struct gn_err *err)
 {
 	static const struct {

@@ -2,7 +2,7 @@
 #ifndef GN_TRAIN_INPUT_H
 #define GN_TRAIN_INPUT_H
 
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "src/train/checkpoint.h"
 #include "src/train/model.h"
 #include "src/train/plan.h"
@@ -11,12 +11,15 @@
  * grey. */
 enum gn_status gn_input_parse(const char *mean, const char *deviation, int channels, struct gn_input_spec *out,
 			      struct gn_err *err);
+/* Refuses values that were meant for pixels in 0..255, GN_ERR_USAGE: of those that were given, means lie in 0..1 and deviations are
+ * at most 1. spec: what gn_input_parse made of them. */
+enum gn_status gn_input_check(const char *mean, const char *deviation, const struct gn_input_spec *spec, struct gn_err *err);
 /* "auto": random resized crops and flips for sides of 64 and more, shifts below; none, crop-flip, shift, shift-flip. */
 enum gn_status gn_input_augment_parse(const char *text, int side, enum gn_augment *out, struct gn_err *err);
 /* The fields that training and evaluation share. */
 void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_model *model,
 			     struct gn_loader_options *out);
-/* Whether a plan with these options takes images as patches: a GPU does, of three channels. pixels: for the plan, when it does;
+/* Whether a plan that trains with these options takes images as patches: a GPU does, of three channels. pixels: for the plan, when it does;
  * may be NULL. */
 int gn_input_by_patches(const struct gn_input_spec *input, const struct gn_model *model, const struct gn_plan_options *on,
 			struct gn_plan_pixels *pixels);

@@ -21,6 +21,7 @@ libgannet_train_a_SOURCES = \
 	src/train/lr.c src/train/lr.h \
 	src/train/model.c src/train/model_internal.h src/train/model.h \
 	src/train/optimizer.c src/train/optimizer.h \
+	src/train/owner.c src/train/owner_file.c src/train/owner_internal.h src/train/owner.h \
 	src/train/plan.c src/train/plan_build.c src/train/plan_cost.c src/train/plan_cost.h src/train/plan_fold.c src/train/plan_memory.c src/train/plan_device.h src/train/plan_internal.h src/train/plan.h \
 	src/train/recipe.c src/train/recipe.h \
 	src/train/report_charts.c src/train/report_page.c src/train/report_page.h src/train/report_internal.h \
@@ -29,8 +30,11 @@ libgannet_train_a_SOURCES = \
 	src/train/runlog.c src/train/runlog.h \
 	src/train/safetensors.c src/train/safetensors.h \
 	src/train/score.c src/train/score.h \
-	src/train/session.c src/train/session_state.c src/train/session_train.c src/train/session.h \
+	src/train/session.c src/train/session_evaluate.c src/train/session_state.c \
+	src/train/session_train.c src/train/session.h \
+	src/train/processors.c src/train/processors.h \
 	src/train/split.c src/train/split.h \
+	src/train/summary.c src/train/summary.h \
 	src/train/step.c src/train/step.h \
 	src/train/storage.c \
 	src/train/sync.c src/train/sync.h \
@@ -38,7 +42,7 @@ libgannet_train_a_SOURCES = \
 	src/train/trainer.c src/train/trainer.h \
 	src/train/trial.c src/train/trial.h \
 	src/train/vgg.c \
-	src/train/weights.c src/train/weights.h
+	src/train/weights.c src/train/weights.h src/train/weights_about.c src/train/weights_about.h
 if HAVE_CUDA
 libgannet_train_a_SOURCES += src/train/plan_cuda.c src/train/plan_cuda.h src/train/plan_cuda_batch.c src/train/plan_cuda_memory.c \
 	src/train/plan_cuda_gather.c src/train/plan_cuda_record.c src/train/plan_cuda_stay.c src/train/gpu_memory.c

@@ -43,6 +43,25 @@ enum gn_status gn_lr_milestones_parse(const char *text, struct gn_lr *out, struc
 	return GN_OK;
 }
 
+/* Of a run that is as long as a schedule's, or shorter. */
+static double share(double epochs, double published)
+{
+	return published > 0 && epochs < published ? epochs / published : 1;
+}
+
+enum gn_status gn_lr_fit(struct gn_lr *lr, double warmup_of, double milestones_of, struct gn_err *err)
+{
+	double warmup = lr->warmup_epochs * share(lr->epochs, warmup_of);
+
+	if (lr->epochs > 0 && warmup > 0 && warmup >= lr->epochs)
+		return gn_err_set(err, GN_ERR_USAGE, "--warmup-epochs %g is not below the length of the run, %.4g epochs: lower it, or raise "
+				  "--epochs or --steps", warmup, lr->epochs);
+	lr->warmup_epochs = warmup;
+	for (size_t i = 0; i < lr->milestone_count; i++)
+		lr->milestones[i] *= share(lr->epochs, milestones_of);
+	return GN_OK;
+}
+
 static double after_warmup(const struct gn_lr *lr, double peak, double epoch)
 {
 	const double pi = 3.14159265358979323846;

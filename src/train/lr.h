@@ -40,6 +40,10 @@ struct gn_lr {
 enum gn_status gn_lr_shape_parse(const char *text, enum gn_lr_shape *out, struct gn_err *err);
 /* "30,60,80" into milestones. */
 enum gn_status gn_lr_milestones_parse(const char *text, struct gn_lr *out, struct gn_err *err);
+/* Fits a schedule to lr->epochs: the warm-up and the milestones that were published for a run of so many epochs (0: they stand as
+ * they are) shrink with a shorter run; a longer one has them as they are. GN_ERR_USAGE: warm-up that is not shorter than the run,
+ * unless that has no epochs at all. */
+enum gn_status gn_lr_fit(struct gn_lr *lr, double warmup_of, double milestones_of, struct gn_err *err);
 /* The rate for the step that begins when `epoch` epochs (a fraction counts) are done. */
 double gn_lr_at(const struct gn_lr *lr, double global_batch, double epoch);
 

@@ -245,11 +245,21 @@ void gn_model_destroy(struct gn_model *m)
 	free(m);
 }
 
+int gn_model_is_known(const char *name)
+{
+	return find(name) != NULL;
+}
+
 int gn_model_default_side(const char *name)
 {
 	const struct family *f = find(name);
 
 	return f ? f->side : 224;
+}
+
+double gn_model_linear_deviation(const struct gn_model *m)
+{
+	return m->linear_deviation;
 }
 
 const char *gn_model_name(const struct gn_model *m)

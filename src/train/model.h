@@ -66,8 +66,12 @@ enum gn_status gn_model_create(const char *name, int classes, int channels, int 
 void gn_model_destroy(struct gn_model *m);
 /* "lenet|resnet20|resnet18|...": for option tables. */
 extern const char gn_model_names[];
+/* Whether it is one of gn_model_names. */
+int gn_model_is_known(const char *name);
 /* The side a network is trained at when nothing else is said: 28, 32 or 224. */
 int gn_model_default_side(const char *name);
+/* Linear layers begin normal with this deviation and with biases of 0, as torchvision's vgg.py has it; 0: as torch's Linear does. */
+double gn_model_linear_deviation(const struct gn_model *m);
 
 const char *gn_model_name(const struct gn_model *m);
 int gn_model_classes(const struct gn_model *m);

@@ -20,6 +20,7 @@ struct gn_model {
 	} *maps; /* of each node; sides may be <= 0, which the plan refuses */
 	struct gn_param *params, *buffers;
 	size_t param_elements, buffer_elements;
+	double linear_deviation;
 };
 
 struct gn_window {

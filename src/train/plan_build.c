@@ -448,7 +448,13 @@ enum gn_status gn_plan_build(struct gn_plan *p, struct gn_err *err)
 		for (int k = 0; k < 2; k++)
 			if (gn_model_node(p->model, i)->input[k] >= 0)
 				b.uses_of_node[gn_model_node(p->model, i)->input[k]]++;
+	if (p->device)
+		gn_op_device_begin(p->device->ops);
 	s = build_all(&b, err);
+	if (!s && p->device)
+		s = gn_op_device_end(p->device->ops, err);
+	for (int i = 0; !s && i < p->op_count; i++)
+		p->ops[i].info = *gn_op_info(p->ops[i].op);
 out:
 	free(b.tensor_of_node);
 	free(b.uses_of_node);

@@ -2,6 +2,8 @@
  * behind a backward pass, each as soon as its operator is through. */
 #include "src/train/plan_cuda.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* What cuDNN may take for one convolution; its fastest ways to do the first layer of a network are greedy. */
@@ -240,10 +242,25 @@ static enum gn_status finish(struct gn_plan *p, void (*ready)(void *context, int
 	return status;
 }
 
+/* The user's folder for what can be made again; NULL: none is known. */
+static const char *plans_folder(char *out, size_t size)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	int length = 0;
+
+	if (cache && cache[0] == '/')
+		length = snprintf(out, size, "%s/gannet/cudnn", cache);
+	else if (home && home[0] == '/')
+		length = snprintf(out, size, "%s/.cache/gannet/cudnn", home);
+	return length > 0 && (size_t)length < size ? out : NULL;
+}
+
 static enum gn_status open_device(struct gn_plan_cuda *d, const struct gn_plan_options *o, struct gn_err *err)
 {
+	char folder[PATH_MAX];
 	struct gn_cuda_ops_options oo = {
-		.type = d->type, .tune = o->tune, .dnn = {.tf32 = o->tf32, .workspace_limit_bytes = WORKSPACE_LIMIT}};
+		.type = d->type, .tune = o->tune,
+		.dnn = {.tf32 = o->tf32, .workspace_limit_bytes = WORKSPACE_LIMIT, .folder = plans_folder(folder, sizeof folder)}};
 	int count;
 	enum gn_status status = gn_cuda_device_count(&count, err);
 

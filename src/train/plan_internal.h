@@ -12,6 +12,9 @@ struct gn_storage {
 	int first, last, gap_first, gap_last;
 };
 
+/* Of every offset: what libraries on GPUs expect of workspaces, and more than a cache line. */
+#define GN_STORAGE_ALIGN_BYTES 256
+
 /* Sets every offset so that pieces in use at the same time do not overlap; returns the bytes needed. Pieces of no bytes
  * take none. NO_MEMORY is the only failure. */
 enum gn_status gn_storage_place(struct gn_storage *pieces, int count, size_t *total_bytes, struct gn_err *err);

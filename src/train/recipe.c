@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char gn_recipe_names[] = "goyal|nvidia-50|mlperf-lars";
@@ -95,6 +96,9 @@ enum gn_status gn_recipe_find(const char *name, int64_t global_batch, struct gn_
 	} else {
 		return gn_err_set(err, GN_ERR_USAGE, "no recipe is called '%s'; there are %s", name, gn_recipe_names);
 	}
+	for (size_t i = 0; i < r.count; i++)
+		if (!strcmp(r.choices[i].option, "epochs"))
+			r.epochs = strtod(r.choices[i].value, NULL);
 	*out = r;
 	return GN_OK;
 }

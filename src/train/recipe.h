@@ -29,6 +29,7 @@ struct gn_recipe_choice {
 struct gn_recipe {
 	struct gn_recipe_choice choices[GN_RECIPE_CHOICES_MAX];
 	size_t count;
+	double epochs; /* that the schedule is made for */
 	int64_t batch; /* the global batch that the values were published for; 0: any, by scaling */
 };
 

@@ -1,6 +1,7 @@
 #include "src/train/report_internal.h"
 
 #include "src/train/chart.h"
+#include "src/train/curve_svg.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -84,20 +85,6 @@ static void range(const struct gn_curve *curves, size_t count, size_t offset, do
 		}
 }
 
-/* Runs whose curves a linear axis would press flat: their largest values differ by so much. */
-static int peaks_differ(const struct gn_curve *curves, size_t count, size_t offset)
-{
-	double least = 0, most = 0, low, high;
-
-	for (size_t c = 0; c < count; c++) {
-		range(&curves[c], 1, offset, &low, &high);
-		most = fmax(most, high);
-		if (high > 0 && (high < least || !(least > 0)))
-			least = high;
-	}
-	return most > 20 * least;
-}
-
 static void draw(const struct gn_curve *c, size_t offset, const struct gn_axis *x, const struct gn_axis *y, const char *colour,
 		 const char *style, struct gn_strbuf *out)
 {
@@ -112,18 +99,12 @@ void gn_report_series(const struct gn_curve *curves, size_t count, size_t field,
 		      int logarithmic, struct gn_strbuf *out)
 {
 	struct gn_axis x = x_axis(curves, count), y = y_axis(0, 0);
-	double low, high;
+	size_t beyond = gn_curve_axis(curves, count, field, logarithmic, &y);
 
-	range(curves, count, field, &low, &high);
-	if (!(high > 0))
+	if (!(y.high > 0))
 		return;
-	y.high = high;
-	if (low > 0 && ((logarithmic && high / low > 20) || peaks_differ(curves, count, field))) {
-		y.low = fmax(low, high / 1e5);
-		y.logarithmic = 1;
-	}
-	gn_axis_widen(&y);
 	begin(out, HEIGHT);
+	gn_chart_beyond(out, &x, &y, beyond);
 	gn_chart_frame(out, &x, &y, title, unit);
 	for (size_t c = 0; c < count; c++)
 		draw(&curves[c], field, &x, &y, gn_chart_colour(c), "stroke-width='1.5'", out);
@@ -139,17 +120,22 @@ static void put_dot(struct gn_strbuf *out, double x, double y, const char *colou
 void gn_report_loss(const struct gn_curve *curves, size_t count, struct gn_strbuf *out)
 {
 	struct gn_axis x = x_axis(curves, count), y = y_axis(0, 0);
-	double low;
+	size_t beyond = gn_curve_axis(curves, count, offsetof(struct gn_curve_step, loss), 0, &y);
 
-	range(curves, count, offsetof(struct gn_curve_step, loss), &low, &y.high);
-	gn_axis_widen(&y);
+	if (!(y.high > 0))
+		gn_axis_widen(&y);
+	for (size_t c = 0; c < count; c++)
+		for (size_t i = 0; i < curves[c].eval_count; i++)
+			beyond += gn_axis_side(&y, curves[c].evals[i].loss) > 0;
 	begin(out, HEIGHT);
+	gn_chart_beyond(out, &x, &y, beyond);
 	gn_chart_frame(out, &x, &y, "Loss: training (line), evaluation (dots)", "");
 	for (size_t c = 0; c < count; c++) {
 		draw(&curves[c], offsetof(struct gn_curve_step, loss), &x, &y, gn_chart_colour(c), "stroke-width='1.5'", out);
 		for (size_t i = 0; i < curves[c].eval_count; i++)
-			put_dot(out, gn_axis_place(&x, curves[c].evals[i].epoch), gn_axis_place(&y, curves[c].evals[i].loss),
-				gn_chart_colour(c), "loss", curves[c].evals[i].loss, curves[c].evals[i].step);
+			if (!gn_axis_side(&y, curves[c].evals[i].loss))
+				put_dot(out, gn_axis_place(&x, curves[c].evals[i].epoch), gn_axis_place(&y, curves[c].evals[i].loss),
+					gn_chart_colour(c), "loss", curves[c].evals[i].loss, curves[c].evals[i].step);
 	}
 	gn_strbuf_puts(out, "</svg>\n");
 }
@@ -178,7 +164,7 @@ void gn_report_accuracy(const struct gn_curve *curves, size_t count, struct gn_s
 
 	for (size_t c = 0; c < count; c++)
 		for (size_t i = 0; i < curves[c].eval_count; i++, evals++)
-			low = fmin(low, curves[c].evals[i].top1);
+			low = fmin(low, fmin(curves[c].evals[i].top1, curves[c].evals[i].average_top1));
 	if (!evals)
 		return;
 	/* From the lowest point on, so that the last percent can be seen. */

@@ -1,9 +1,11 @@
 #include "src/train/report_page.h"
 
 #include "src/base/option.h"
+#include "src/base/text.h"
 #include "src/train/chart.h"
 #include "src/train/report_internal.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,19 +15,40 @@ enum { SLOW_LISTED = 5 };
 
 static const char style[] =
 	"body{font:14px/1.45 system-ui,sans-serif;color:#222;background:#fff;max-width:1500px;margin:0 auto;padding:16px 24px}\n"
-	"h1{font-size:22px;margin:0 0 12px}h2{font-size:17px;margin:28px 0 8px;border-bottom:1px solid #ccc}\n"
-	".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,560px),1fr));gap:14px 20px}\n"
+	"h1{font-size:22px;margin:0 0 12px}h2{font-size:17px;margin:28px 0 8px;border-bottom:1px solid #ccc}h2,p{overflow-wrap:anywhere}\n"
+	".charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,560px),1fr));gap:14px 20px}\n"
 	"svg{width:100%;height:auto;display:block}svg text{font:12px system-ui,sans-serif;fill:#222}svg .title{font-weight:600}\n"
 	"svg .left{text-anchor:end}svg .below{text-anchor:middle}svg .grid{stroke:#e2e2e2}svg .axis{stroke:#444;fill:none}\n"
 	"table{border-collapse:collapse;margin:8px 0}th,td{padding:3px 12px 3px 0;text-align:left;vertical-align:top;"
-	"border-bottom:1px solid #eee;overflow-wrap:anywhere}th{font-weight:600}td.n,th.n{text-align:right}\n"
+	"border-bottom:1px solid #eee}th{font-weight:600}td.n,th.n{text-align:right}td{white-space:nowrap}\n"
+	/* Only what may be long breaks within a word, and only below a width that is readable. */
+	"td.long,th.long{white-space:normal;overflow-wrap:anywhere;min-width:150px}\n"
 	".swatch{display:inline-block;width:11px;height:11px;margin-right:6px;border-radius:2px}\n"
-	".differs{background:#fff3d6}p.note{color:#555;margin:4px 0}.wide{overflow-x:auto}\n";
+	".differs{background:#fff3d6}p.note{color:#555;margin:4px 0}.wide{overflow-x:auto}\n"
+	/* On a phone, charts that can be moved sideways, and not text of six pixels. */
+	"@media(max-width:640px){body{padding:12px}.charts{overflow-x:auto}.charts svg{min-width:600px}}\n";
 
-static void put_name(struct gn_strbuf *out, size_t index, const char *name)
+/* Long paths break after a slash where they can. */
+static void put_path(struct gn_strbuf *out, const char *path)
+{
+	char part[PATH_MAX];
+
+	for (size_t len; *path; path += len) {
+		len = strcspn(path, "/");
+		len += strspn(path + len, "/");
+		snprintf(part, sizeof part, "%.*s", (int)len, path);
+		gn_chart_escape(out, part);
+		gn_strbuf_puts(out, path[len] ? "<wbr>" : "");
+	}
+}
+
+/* The index-th run: its log, and which one it is where the log has several. */
+static void put_name(struct gn_strbuf *out, const struct gn_curve *c, size_t index)
 {
 	gn_strbuf_printf(out, "<span class='swatch' style='background:%s'></span>", gn_chart_colour(index));
-	gn_chart_escape(out, name);
+	put_path(out, c->path);
+	if (c->runs > 1)
+		gn_strbuf_printf(out, " (run %zu of %zu)", c->run, c->runs);
 }
 
 static void put_number(struct gn_strbuf *out, const char *format_class, double value, int digits, const char *unit)
@@ -65,7 +88,7 @@ static double median(const struct gn_curve *c, size_t offset)
 
 #define MEDIAN(curve, field) median(curve, offsetof(struct gn_curve_step, field))
 
-static void put_summary_row(struct gn_strbuf *out, const struct gn_curve *c, const char *name, size_t index)
+static void put_summary_row(struct gn_strbuf *out, const struct gn_curve *c, size_t index)
 {
 	const struct gn_curve_step *last = &c->steps[c->step_count - 1];
 	double best = NAN, average = NAN;
@@ -75,8 +98,8 @@ static void put_summary_row(struct gn_strbuf *out, const struct gn_curve *c, con
 		best = fmax(best, c->evals[i].top1);
 		average = fmax(average, c->evals[i].average_top1);
 	}
-	gn_strbuf_puts(out, "<tr><td>");
-	put_name(out, index, name);
+	gn_strbuf_puts(out, "<tr><td class='long'>");
+	put_name(out, c, index);
 	gn_strbuf_puts(out, "</td><td>");
 	gn_chart_escape(out, c->model);
 	gn_strbuf_puts(out, "</td>");
@@ -93,11 +116,18 @@ static void put_summary_row(struct gn_strbuf *out, const struct gn_curve *c, con
 	snprintf(source, sizeof source, " %%%s%s%s", c->costs[0] ? " (" : "", c->costs, c->costs[0] ? ")" : "");
 	put_number(out, "n", 100 * MEDIAN(c, predicted), 1, source);
 	put_number(out, "n", c->skipped, 0, "");
-	gn_strbuf_printf(out, "<td class='n'>%zu</td><td>%s</td></tr>\n", c->resumes,
+	gn_strbuf_printf(out, "<td class='n'>%zu</td>", c->resumes);
+	if (!strcmp(c->ended, "failed")) {
+		gn_strbuf_printf(out, "<td class='long'>failed%s", c->reason ? ": " : "");
+		gn_chart_escape(out, c->reason ? c->reason : "");
+		gn_strbuf_puts(out, "</td></tr>\n");
+		return;
+	}
+	gn_strbuf_printf(out, "<td>%s</td></tr>\n",
 			 !strcmp(c->ended, "end") ? "done" : c->ended[0] ? "stopped" : "no end in the log");
 }
 
-static void put_summary(struct gn_strbuf *out, const struct gn_curve *curves, const char *const *names, size_t count)
+static void put_summary(struct gn_strbuf *out, const struct gn_curve *curves, size_t count)
 {
 	size_t bad = 0;
 
@@ -107,15 +137,15 @@ static void put_summary(struct gn_strbuf *out, const struct gn_curve *curves, co
 		       "<th class='n'>efficiency</th><th class='n'>predicted</th><th class='n'>skipped</th><th class='n'>resumes</th>"
 		       "<th>end</th></tr>\n");
 	for (size_t c = 0; c < count; c++) {
-		put_summary_row(out, &curves[c], names[c], c);
+		put_summary_row(out, &curves[c], c);
 		bad += curves[c].bad_lines;
 	}
 	gn_strbuf_puts(out, "</table></div>\n<p class='note'>Images/s and efficiencies are medians over the log's lines. Efficiency: the "
 		       "time that ranks compute over the time of the step; predicted: as it should be by what communication costs on "
 		       "this fabric, as gannet tune tried or measured it, or as guessed, if ranks were even.</p>\n");
 	if (bad)
-		gn_strbuf_printf(out, "<p class='note'>%zu lines of the logs were no JSON, such as the last one of a run that was "
-				 "killed.</p>\n", bad);
+		gn_strbuf_printf(out, "<p class='note'>%zu line%s of the logs %s no JSON, such as the last one of a run that was "
+				 "killed.</p>\n", bad, gn_text_plural(bad), bad == 1 ? "is" : "are");
 }
 
 /* --- one run --- */
@@ -179,10 +209,10 @@ static void put_slowest(struct gn_strbuf *out, const struct gn_curve *c)
 	free(list);
 }
 
-static void put_run(struct gn_strbuf *out, const struct gn_curve *c, const char *name, size_t index)
+static void put_run(struct gn_strbuf *out, const struct gn_curve *c, size_t index)
 {
 	gn_strbuf_puts(out, "<h2>");
-	put_name(out, index, name);
+	put_name(out, c, index);
 	gn_strbuf_puts(out, "</h2>\n");
 	if (c->recipe) {
 		gn_strbuf_puts(out, "<p class='note'>Recipe ");
@@ -190,8 +220,8 @@ static void put_run(struct gn_strbuf *out, const struct gn_curve *c, const char 
 		gn_strbuf_puts(out, "</p>\n");
 	}
 	if (c->checkpoints)
-		gn_strbuf_printf(out, "<p class='note'>%zu checkpoints, %.2f s each.</p>\n", c->checkpoints,
-				 c->checkpoint_s / (double)c->checkpoints);
+		gn_strbuf_printf(out, "<p class='note'>%zu checkpoint%s, %.2f s each.</p>\n", c->checkpoints,
+				 gn_text_plural(c->checkpoints), c->checkpoint_s / (double)c->checkpoints);
 	gn_strbuf_puts(out, "<div class='charts'>\n");
 	gn_report_split(c, out);
 	gn_report_efficiency(c, out);
@@ -259,18 +289,18 @@ static void put_option(struct gn_strbuf *out, const struct gn_curve *curves, siz
 			gn_strbuf_printf(&text, "%.15g", number);
 		}
 		gn_chart_escape(out, gn_strbuf_text(&text));
-		gn_strbuf_puts(out, c < count ? "</td><td>" : "</td></tr>\n");
+		gn_strbuf_puts(out, c < count ? "</td><td class='long'>" : "</td></tr>\n");
 	}
 	gn_strbuf_release(&text);
 }
 
 /* Those of all runs: each where it is met first. */
-static void put_options(struct gn_strbuf *out, const struct gn_curve *curves, const char *const *names, size_t count)
+static void put_options(struct gn_strbuf *out, const struct gn_curve *curves, size_t count)
 {
 	gn_strbuf_puts(out, "<h2>Configuration</h2>\n<div class='wide'><table><tr><th>option</th>");
 	for (size_t c = 0; c < count; c++) {
-		gn_strbuf_puts(out, "<th>");
-		put_name(out, c, names[c]);
+		gn_strbuf_puts(out, "<th class='long'>");
+		put_name(out, &curves[c], c);
 		gn_strbuf_puts(out, "</th>");
 	}
 	gn_strbuf_puts(out, "</tr>\n");
@@ -287,14 +317,14 @@ static void put_options(struct gn_strbuf *out, const struct gn_curve *curves, co
 	gn_strbuf_puts(out, "</table></div>\n");
 }
 
-void gn_report_page(const struct gn_curve *curves, const char *const *names, size_t count, struct gn_strbuf *out)
+void gn_report_page(const struct gn_curve *curves, size_t count, struct gn_strbuf *out)
 {
 	gn_strbuf_printf(out, "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>\n"
 			 "<meta name='viewport' content='width=device-width'>\n"
 			 "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
 			 "<title>Gannet: %zu run%s</title>\n<style>\n%s</style></head>\n<body>\n<h1>Training runs</h1>\n", count,
-			 count == 1 ? "" : "s", style);
-	put_summary(out, curves, names, count);
+			 gn_text_plural(count), style);
+	put_summary(out, curves, count);
 	gn_strbuf_puts(out, "<h2>Curves by epoch</h2>\n<div class='charts'>\n");
 	gn_report_loss(curves, count, out);
 	gn_report_accuracy(curves, count, out);
@@ -305,7 +335,7 @@ void gn_report_page(const struct gn_curve *curves, const char *const *names, siz
 			 out);
 	gn_strbuf_puts(out, "</div>\n");
 	for (size_t c = 0; c < count; c++)
-		put_run(out, &curves[c], names[c], c);
-	put_options(out, curves, names, count);
+		put_run(out, &curves[c], c);
+	put_options(out, curves, count);
 	gn_strbuf_puts(out, "</body></html>\n");
 }

@@ -9,7 +9,7 @@
 #include "src/base/strbuf.h"
 #include "src/train/curve.h"
 
-/* Appends the whole document. names: what the runs are called, usually their logs' paths. */
-void gn_report_page(const struct gn_curve *curves, const char *const *names, size_t count, struct gn_strbuf *out);
+/* Appends the whole document. Runs are called by their logs' paths. */
+void gn_report_page(const struct gn_curve *curves, size_t count, struct gn_strbuf *out);
 
 #endif

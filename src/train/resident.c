@@ -117,7 +117,7 @@ static enum gn_status launch(struct gn_session *s, int64_t k, const struct gn_op
 /* Queues all batches, each while the next one is read, and gets the next step's first. *reading_ns: how long the host was at that. */
 static enum gn_status launch_all(struct gn_session *s, const struct gn_optim_update *u, uint64_t *reading_ns, struct gn_err *err)
 {
-	int more = s->state.sample + s->global_batch < s->epoch_samples;
+	int more = gn_session_has_batch(s, s->state.sample + s->global_batch);
 	enum gn_status status = GN_OK;
 
 	*reading_ns = 0;
@@ -169,14 +169,15 @@ static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u,
 	return status;
 }
 
-/* Loss and wish to stop become sums over ranks. */
+/* Loss, wish to stop and wish to save become sums over ranks. */
 static enum gn_status tell_others(struct gn_session *s, double loss, int stop, struct gn_err *err)
 {
 	s->tail[GN_TAIL_LOSS] = (float)loss;
 	s->tail[GN_TAIL_STOP] = stop ? 1 : 0;
+	s->tail[GN_TAIL_SAVE] = gn_session_wants_save(s) ? 1 : 0;
 	if (gn_comm_size(s->comm) == 1)
 		return GN_OK;
-	return gn_comm_allreduce(s->comm, s->tail, GN_TAIL_STOP + 1, GN_F32, gn_reduce_of(GN_F32, GN_SUM), err);
+	return gn_comm_allreduce(s->comm, s->tail, GN_TAIL_SAVE + 1, GN_F32, gn_reduce_of(GN_F32, GN_SUM), err);
 }
 
 enum gn_status gn_resident_step(struct gn_session *s, double lr, int stop, struct gn_interval *sums, uint64_t *mark,

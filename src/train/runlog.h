@@ -5,33 +5,45 @@
  *     {"event": "resume", ...}  from which checkpoint and step
  *     {"event": "step", "step", "epoch", "loss", "lr", "grad_norm", "skipped", "images_per_s", "time_ms": {"step", "data",
  *      "forward", "backward", "communication_exposed", "communication_in_backward", "optimizer"}, "ranks": {"data": [min, mean,
- *      max], ..., "compute", "slowest", "slowest_host", "each_compute"}, "efficiency": {"measured", "predicted", "costs"}}
+ *      max], ..., "compute", "slowest", "slowest_host", "each_compute"}, "efficiency": {"measured", "predicted", "costs", or
+ *      "unpredicted": why there is no prediction}}
  *      means over the interval that ends with this step: time_ms of rank 0, ranks (with several) of all of them, in ms, as
  *      split.h says. skipped counts the interval's steps without an update, which loss and grad_norm (before clipping) leave
  *      out; both are null when there was none with one
  *     {"event": "exchange", "step", "bucket_bytes", "buckets", "overlap", "tried": [{"buckets", "overlap", "step_ms"}], "exact"}
  *      what was chosen by measuring; exact: another bucket size would give the same bits
- *     {"event": "eval", "step", "epoch", "images", "top1", "top5", "loss", "ema": {"top1", "top5", "loss"}}   ema: of the
- *      moving average, with --ema
+ *     {"event": "eval", "step", "epoch", "images", "top1", "top5", "loss", "nonfinite", "ema": {"top1", "top5", "loss",
+ *      "nonfinite"}}   nonfinite: images whose logits are not, which are wrong; ema: of the moving average, with --ema
  *     {"event": "checkpoint", "step", "path", "seconds"}
  *     {"event": "stop" | "end", "step", ...}
+ *     {"event": "failed", "step", "epoch", "status", "reason"}   as rank 0 knows it; status: gn_status_text(), which train.sbatch reads.
+ *      A run that is killed has no such line
  *
- * Only rank 0 has one; every call on NULL does nothing. Each line is one write. Thread safety: one thread.
+ * Only rank 0 has one; every call on NULL does nothing. Each line is one write. A line that cannot be written (a full
+ * disk) is lost: a warning says so, and another how many were lost when lines can be written again. Thread safety: one thread.
  */
 #ifndef GN_TRAIN_RUNLOG_H
 #define GN_TRAIN_RUNLOG_H
 
 #include "src/base/json.h"
+#include "src/base/log.h"
 #include "src/base/status.h"
+
+#include <stdint.h>
 
 struct gn_runlog;
 
-/* Appends to path; "-" is standard output. */
-enum gn_status gn_runlog_open(const char *path, struct gn_runlog **out, struct gn_err *err);
+/* Appends to path; "-" is standard output. warnings is borrowed and may be NULL. */
+enum gn_status gn_runlog_open(const char *path, struct gn_log *warnings, struct gn_runlog **out, struct gn_err *err);
 void gn_runlog_close(struct gn_runlog *log);
+/* Whether the run that path logs (NULL: none does) has an evaluation of this step: since its last "start". A file that cannot be
+ * read has none, nor has standard output. */
+int gn_runlog_has_eval(const char *path, uint64_t step);
+/* Whether the file had anything in it when it was opened: an earlier run's lines, unless this one resumes it. */
+int gn_runlog_had_lines(const struct gn_runlog *log);
 /* Begins a line: returns the writer with an open object that holds "event" and "time" (UTC), or NULL when log is NULL. */
 struct gn_json *gn_runlog_begin(struct gn_runlog *log, const char *event);
-/* Closes the object and writes the line. */
+/* Closes the object and writes the line. Fails only for lack of memory. */
 enum gn_status gn_runlog_end(struct gn_runlog *log, struct gn_err *err);
 
 #endif

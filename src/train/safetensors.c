@@ -21,22 +21,28 @@ struct gn_safetensors {
 	int fd;
 	size_t count;
 	struct gn_tensor_entry *entries;
+	json_t *metadata; /* NULL: none */
 };
 
-static size_t type_bytes(enum gn_tensor_type type)
-{
-	return type == GN_TENSOR_F32 ? 4 : 8;
-}
+static const struct {
+	const char *name;
+	size_t bytes;
+} types[] = {
+	[GN_TENSOR_F32] = {"F32", 4}, [GN_TENSOR_I64] = {"I64", 8}, [GN_TENSOR_F16] = {"F16", 2}, [GN_TENSOR_BF16] = {"BF16", 2},
+	[GN_TENSOR_F64] = {"F64", 8}, [GN_TENSOR_F8_E4M3] = {"F8_E4M3", 1}, [GN_TENSOR_F8_E5M2] = {"F8_E5M2", 1},
+	[GN_TENSOR_I32] = {"I32", 4}, [GN_TENSOR_I16] = {"I16", 2}, [GN_TENSOR_I8] = {"I8", 1}, [GN_TENSOR_U64] = {"U64", 8},
+	[GN_TENSOR_U32] = {"U32", 4}, [GN_TENSOR_U16] = {"U16", 2}, [GN_TENSOR_U8] = {"U8", 1}, [GN_TENSOR_BOOL] = {"BOOL", 1},
+};
 
-static const char *type_name(enum gn_tensor_type type)
+const char *gn_safetensors_type_name(enum gn_tensor_type type)
 {
-	return type == GN_TENSOR_F32 ? "F32" : "I64";
+	return types[type].name;
 }
 
 static void put_entry(struct gn_json *j, const struct gn_tensor_entry *t, uint64_t offset)
 {
 	gn_json_object(j, t->name);
-	gn_json_string(j, "dtype", type_name(t->type));
+	gn_json_string(j, "dtype", gn_safetensors_type_name(t->type));
 	gn_json_array(j, "shape");
 	for (int d = 0; d < t->dims; d++)
 		gn_json_int(j, NULL, t->shape[d]);
@@ -134,13 +140,12 @@ static int parse_type(const json_t *value, enum gn_tensor_type *out)
 {
 	const char *text = json_string_value(value);
 
-	if (text && !strcmp(text, "F32"))
-		*out = GN_TENSOR_F32;
-	else if (text && !strcmp(text, "I64"))
-		*out = GN_TENSOR_I64;
-	else
-		return -1;
-	return 0;
+	for (size_t i = 0; text && i < sizeof types / sizeof *types; i++)
+		if (!strcmp(text, types[i].name)) {
+			*out = (enum gn_tensor_type)i;
+			return 0;
+		}
+	return -1;
 }
 
 /* Elements of the shape, or -1 when it is no shape or does not fit. */
@@ -174,13 +179,13 @@ static enum gn_status parse_entry(const char *path, const char *name, const json
 		return gn_err_set(err, GN_ERR_DATA, "%s: tensor name '%.40s...' is too long", path, name);
 	memcpy(e->name, name, strlen(name) + 1);
 	if (parse_type(json_object_get(value, "dtype"), &e->type))
-		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has a type other than F32 or I64", path, name);
+		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has a type that is not known", path, name);
 	if (parse_shape(json_object_get(value, "shape"), e, &elements))
 		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has no usable shape", path, name);
 	if (json_array_size(range) != 2 || !json_is_integer(json_array_get(range, 0)) ||
 	    !json_is_integer(json_array_get(range, 1)) || begin < 0 || end < begin || (uint64_t)end > data_bytes)
 		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' lies outside the file", path, name);
-	if (__builtin_mul_overflow(elements, type_bytes(e->type), &len) || len != (uint64_t)(end - begin))
+	if (__builtin_mul_overflow(elements, types[e->type].bytes, &len) || len != (uint64_t)(end - begin))
 		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has %lld bytes, which is not what its shape needs",
 				  path, name, (long long)(end - begin));
 	e->len_bytes = len;
@@ -230,8 +235,10 @@ static enum gn_status parse_header(struct gn_safetensors *file, json_t *header, 
 	{
 		enum gn_status status;
 
-		if (!strcmp(name, "__metadata__"))
+		if (!strcmp(name, "__metadata__")) {
+			file->metadata = json_incref(value);
 			continue;
+		}
 		status = parse_entry(file->path, name, value, data_bytes, data_start, &file->entries[file->count], err);
 		if (status)
 			return status;
@@ -239,6 +246,12 @@ static enum gn_status parse_header(struct gn_safetensors *file, json_t *header, 
 	}
 	qsort(file->entries, file->count, sizeof *file->entries, by_offset);
 	return check_tiling(file, data_start, data_bytes, err);
+}
+
+/* What begins as a zip archive or a pickle; only of a file that is no safetensors file, whose length may begin alike. */
+static int is_of_torch_save(const unsigned char prefix[8])
+{
+	return !memcmp(prefix, "PK\3\4", 4) || (prefix[0] == 0x80 && prefix[1] >= 2 && prefix[1] <= 5);
 }
 
 static enum gn_status load_header(struct gn_safetensors *file, struct gn_err *err)
@@ -254,6 +267,9 @@ static enum gn_status load_header(struct gn_safetensors *file, struct gn_err *er
 	if (fstat(file->fd, &info))
 		return gn_err_errno(err, errno, "cannot stat %s", file->path);
 	size = (uint64_t)info.st_size;
+	if (S_ISDIR(info.st_mode))
+		return gn_err_set(err, GN_ERR_DATA, "%s is a folder: name a safetensors file, of a checkpoint model.safetensors in it",
+				  file->path);
 	if (!S_ISREG(info.st_mode) || size < prefix_bytes)
 		return gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file: it is too short", file->path);
 	status = gn_pread_full(file->fd, prefix, sizeof prefix, 0, file->path, err);
@@ -261,6 +277,8 @@ static enum gn_status load_header(struct gn_safetensors *file, struct gn_err *er
 		return status;
 	for (size_t i = 0; i < prefix_bytes; i++)
 		header_bytes |= (uint64_t)prefix[i] << (8 * i);
+	if ((header_bytes > size - prefix_bytes || header_bytes > header_max) && is_of_torch_save(prefix))
+		return gn_err_set(err, GN_ERR_DATA, "%s is a file of torch.save: write it with safetensors.torch.save_file", file->path);
 	if (header_bytes > size - prefix_bytes || header_bytes > header_max)
 		return gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file: its header would have %llu bytes",
 				  file->path, (unsigned long long)header_bytes);
@@ -310,6 +328,7 @@ void gn_safetensors_close(struct gn_safetensors *file)
 		return;
 	if (file->fd >= 0)
 		close(file->fd);
+	json_decref(file->metadata);
 	free(file->entries);
 	free(file->path);
 	free(file);
@@ -331,6 +350,11 @@ const struct gn_tensor_entry *gn_safetensors_find(const struct gn_safetensors *f
 		if (!strcmp(file->entries[i].name, name))
 			return &file->entries[i];
 	return NULL;
+}
+
+const char *gn_safetensors_metadata(const struct gn_safetensors *file, const char *key)
+{
+	return json_string_value(json_object_get(file->metadata, key));
 }
 
 enum gn_status gn_safetensors_read(const struct gn_safetensors *file, const struct gn_tensor_entry *entry, void *data,

@@ -14,7 +14,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum gn_tensor_type { GN_TENSOR_F32, GN_TENSOR_I64 };
+/* All that the format knows, so that files with tensors of no interest can be read; F32 and I64 are written. */
+enum gn_tensor_type {
+	GN_TENSOR_F32, GN_TENSOR_I64, GN_TENSOR_F16, GN_TENSOR_BF16, GN_TENSOR_F64, GN_TENSOR_F8_E4M3, GN_TENSOR_F8_E5M2,
+	GN_TENSOR_I32, GN_TENSOR_I16, GN_TENSOR_I8, GN_TENSOR_U64, GN_TENSOR_U32, GN_TENSOR_U16, GN_TENSOR_U8, GN_TENSOR_BOOL
+};
 
 #define GN_TENSOR_NAME_MAX 128
 #define GN_TENSOR_DIMS_MAX 8
@@ -37,6 +41,9 @@ enum gn_status gn_safetensors_write(const char *path, const struct gn_tensor_ent
 				    const char *const *metadata, size_t count_metadata, char hex[65],
 				    uint64_t *len_bytes, struct gn_err *err);
 
+/* As the format calls it: "F32". */
+const char *gn_safetensors_type_name(enum gn_tensor_type type);
+
 /* Opens and validates. GN_ERR_DATA tells what is wrong with the file. */
 enum gn_status gn_safetensors_open(const char *path, struct gn_safetensors **out, struct gn_err *err);
 void gn_safetensors_close(struct gn_safetensors *file);
@@ -44,6 +51,8 @@ size_t gn_safetensors_count(const struct gn_safetensors *file);
 const struct gn_tensor_entry *gn_safetensors_entry(const struct gn_safetensors *file, size_t index);
 /* NULL when there is no tensor of that name. */
 const struct gn_tensor_entry *gn_safetensors_find(const struct gn_safetensors *file, const char *name);
+/* The text that the header's metadata has for key, borrowed; NULL for none. */
+const char *gn_safetensors_metadata(const struct gn_safetensors *file, const char *key);
 /* Reads the tensor's len_bytes into data, with as many OpenMP threads as are set. */
 enum gn_status gn_safetensors_read(const struct gn_safetensors *file, const struct gn_tensor_entry *entry, void *data,
 				   struct gn_err *err);

@@ -2,6 +2,8 @@
 
 #include "src/base/arena.h"
 #include "src/base/sha256.h"
+#include "src/base/text.h"
+#include "src/base/version.h"
 #include "src/train/input.h"
 #include "src/train/trial.h"
 #include "src/train/weights.h"
@@ -13,21 +15,13 @@
 static enum gn_status open_data(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
-	char val_digest[65];
 	enum gn_status status = gn_dataset_open(o->data, &s->data, err);
 
 	if (!status)
 		status = gn_input_classes_digest(s->data, s->info.classes_digest, err);
 	if (!status && o->val)
 		status = gn_dataset_open(o->val, &s->val, err);
-	if (status || !o->val)
-		return status;
-	status = gn_input_classes_digest(s->val, val_digest, err);
-	if (!status && strcmp(val_digest, s->info.classes_digest))
-		status = gn_err_set(err, GN_ERR_DATA,
-				    "%s and %s have different class names: pack the second with --classes FILE of the "
-				    "first", o->data, o->val);
-	return status;
+	return status || !o->val ? status : gn_dataset_same_classes(s->data, s->val, err);
 }
 
 static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
@@ -40,6 +34,9 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return status;
 	status = gn_input_parse(o->mean, o->deviation, gn_model_channels(s->model), &s->info.input, err);
+	/* a checkpoint of an earlier version may be of any values, and is resumed with them: gn_session_restore knows whether it is */
+	if (!status && !strcmp(o->resume, "none"))
+		status = gn_input_check(o->mean, o->deviation, &s->info.input, err);
 	if (status)
 		return gn_err_prefix(err, "%s", gn_model_name(s->model)), status;
 	if (o->resize_schedule)
@@ -51,6 +48,7 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 	s->info.classes = gn_model_classes(s->model);
 	s->info.channels = gn_model_channels(s->model);
 	s->info.side = gn_model_side(s->model);
+	s->info.names_of = s->data;
 	memcpy(s->info.dataset_digest, gn_dataset_digest(s->data), 65);
 	return gn_weights_layout_digest(s->model, s->info.layout_digest, err);
 }
@@ -110,14 +108,10 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .augment = GN_AUGMENT_NONE,
 		.threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
 	};
-	struct gn_plan_options on = {0};
 	enum gn_status status = gn_session_make_loader(s, err);
 
-	if (!status)
-		status = gn_session_device(s, &on, err);
 	if (status || !s->val)
 		return status;
-	lo.patches = gn_input_by_patches(&s->info.input, s->model, &on, NULL);
 	gn_input_loader_options(&s->info.input, s->model, &lo);
 	return gn_loader_create(s->val, &lo, &s->val_loader, err);
 }
@@ -127,13 +121,10 @@ static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 	struct gn_plan_options po = {
 		.batch = (int)s->options->batch, .frozen = 1, .weights = gn_arrange_layouts(s->arrange),
 	};
-	struct gn_plan_pixels pixels;
 	enum gn_status status = gn_session_device(s, &po, err);
 
 	if (status)
 		return status;
-	if (gn_input_by_patches(&s->info.input, s->model, &po, &pixels))
-		po.pixels = &pixels;
 	return s->val ? gn_plan_create(s->model, &po, s->params, NULL, s->buffers, &s->val_plan, err) : GN_OK;
 }
 
@@ -180,6 +171,25 @@ static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
 	return status ? status : gn_agree_status(s->comm, make_val_plan(s, err), err);
 }
 
+/* What became of a recipe's schedule in a run that is shorter than the recipe's. */
+static void tell_shorter_schedule(const struct gn_session *s)
+{
+	const struct gn_train_options *o = s->options;
+	const struct gn_lr *lr = &s->lr;
+	struct gn_strbuf text;
+
+	if (gn_comm_rank(s->comm) || (lr->epochs >= o->warmup_of && lr->epochs >= o->milestones_of) || lr->epochs <= 0)
+		return;
+	gn_strbuf_init(&text);
+	if (lr->epochs < o->warmup_of)
+		gn_strbuf_printf(&text, ", warm-up over %.4g epochs for %g", lr->warmup_epochs, o->warmup_epochs);
+	for (size_t i = 0; lr->shape == GN_LR_STEP && i < lr->milestone_count && lr->epochs < o->milestones_of; i++)
+		gn_strbuf_printf(&text, "%s%.4g", i ? "," : ", milestones ", lr->milestones[i]);
+	gn_log_info(s->log, "recipe %s: its schedule is scaled from %g to %.4g epochs%s", o->recipe,
+		    o->warmup_of > o->milestones_of ? o->warmup_of : o->milestones_of, lr->epochs, gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+}
+
 static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
@@ -189,9 +199,11 @@ static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
 	s->global_batch = (uint64_t)o->batch * (uint64_t)gn_comm_size(s->comm) * (uint64_t)o->accumulate;
 	s->epoch_samples = steps * s->global_batch;
 	if (!status && !steps)
-		return gn_err_set(err, GN_ERR_DATA, "%s has %llu samples, fewer than a step takes: %d ranks with %lld batches "
-				  "of %lld images", o->data, (unsigned long long)gn_dataset_count(s->data),
-				  gn_comm_size(s->comm), (long long)o->accumulate, (long long)o->batch);
+		return gn_err_set(err, GN_ERR_DATA, "%s has %llu sample%s, fewer than a step takes: %d rank%s with %lld batch%s "
+				  "of %lld image%s", o->data, (unsigned long long)gn_dataset_count(s->data),
+				  gn_text_plural(gn_dataset_count(s->data)), gn_comm_size(s->comm),
+				  gn_text_plural((uint64_t)gn_comm_size(s->comm)), (long long)o->accumulate,
+				  o->accumulate == 1 ? "" : "es", (long long)o->batch, gn_text_plural((uint64_t)o->batch));
 	s->lr.lr = o->lr;
 	s->lr.start = o->lr_start;
 	s->lr.reference_batch = o->lr_batch;
@@ -202,6 +214,10 @@ static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
 	s->lr.factor = o->lr_factor;
 	if (!status && o->milestones)
 		status = gn_lr_milestones_parse(o->milestones, &s->lr, err);
+	if (!status)
+		status = gn_lr_fit(&s->lr, o->warmup_of, o->milestones_of, err);
+	if (!status)
+		tell_shorter_schedule(s);
 	return status;
 }
 
@@ -247,18 +263,18 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = make_schedule(s, err);
 	if (!status && s->options->log && gn_comm_rank(s->comm) == 0)
-		status = gn_runlog_open(s->options->log, &s->runlog, err);
+		status = gn_runlog_open(s->options->log, s->log, &s->runlog, err);
 	return status;
 }
 
-static enum gn_status compare_ranks(struct gn_session *s, const char *options_text, struct gn_err *err)
+static enum gn_status compare_ranks(struct gn_session *s, const char *agreed_text, struct gn_err *err)
 {
 	struct gn_agree_item items[4] = {{.what = "program"}, {.what = "options"}, {.what = "parameter layout"},
 					 {.what = "dataset"}};
-	enum gn_status status = gn_sha256_file("/proc/self/exe", items[0].digest, NULL, err);
+	enum gn_status status = gn_sha256_buffer(agreed_text, strlen(agreed_text), items[1].digest, err);
 
-	if (!status)
-		status = gn_sha256_buffer(options_text, strlen(options_text), items[1].digest, err);
+	/* of the sources: copies of one release may have been built in different folders */
+	memcpy(items[0].digest, gn_version_source_digest(), 65);
 	memcpy(items[2].digest, s->info.layout_digest, 65);
 	memcpy(items[3].digest, s->info.dataset_digest, 65);
 	status = gn_agree_status(s->comm, status, err);
@@ -276,7 +292,7 @@ static enum gn_status make_exchange(struct gn_session *s, struct gn_err *err)
 				  gn_model_buffer_elements(s->model) + GN_TAIL_COUNT, &form, s->options->algo, &s->exchange, err);
 }
 
-enum gn_status gn_session_create(const struct gn_train_options *options, const char *options_text, struct gn_comm *comm,
+enum gn_status gn_session_create(const struct gn_train_options *options, const char *agreed_text, struct gn_comm *comm,
 				 struct gn_log *log, struct gn_session **out, struct gn_err *err)
 {
 	struct gn_session *s = calloc(1, sizeof *s);
@@ -288,9 +304,10 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 	s->comm = s->gpu_sums.comm = comm;
 	s->log = log;
 	s->saved_step = UINT64_MAX;
+	s->info.options = options->options_text;
 	status = gn_agree_status(comm, prepare(s, err), err);
 	if (!status)
-		status = compare_ranks(s, options_text, err);
+		status = compare_ranks(s, agreed_text, err);
 	if (!status)
 		status = gn_agree_status(comm, make_flat(s, err), err);
 	if (!status)
@@ -322,6 +339,7 @@ void gn_session_destroy(struct gn_session *s)
 	gn_dataset_close(s->val);
 	gn_dataset_close(s->data);
 	gn_runlog_close(s->runlog);
+	gn_owner_release(s->owner);
 	gn_trace_destroy(s->trace);
 	gn_optimizer_destroy(s->optimizer);
 	gn_ema_destroy(s->ema);
@@ -342,6 +360,17 @@ enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status)
 	if (status && status != GN_ERR_PEER_LOST)
 		s->failed_alone |= gn_world_gave_up(world) || !gn_world_check(world, NULL);
 	return status;
+}
+
+int gn_session_has_batch(const struct gn_session *s, uint64_t samples_done)
+{
+	return samples_done + s->global_batch <= gn_dataset_count(s->data);
+}
+
+int gn_session_is_done(const struct gn_session *s)
+{
+	return s->options->steps ? s->state.step >= (uint64_t)s->options->steps
+				 : s->state.epoch >= (uint64_t)s->options->epochs;
 }
 
 double gn_session_epoch(const struct gn_session *s)

@@ -1,6 +1,7 @@
 #include "src/train/split.h"
 
 #include "src/base/pool.h"
+#include "src/base/text.h"
 #include "transport/agree.h"
 
 #include <math.h>
@@ -35,13 +36,14 @@ static void fold(struct gn_split *out, const float *all)
 		out->compute[r] = all[r * GN_SPLIT_PARTS + GN_SPLIT_COMPUTE];
 }
 
-enum gn_status gn_split_gather(struct gn_comm *comm, const struct gn_interval *sums, struct gn_split *out,
+enum gn_status gn_split_gather(const struct gn_session *s, const struct gn_interval *sums, struct gn_split *out,
 			       struct gn_err *err)
 {
+	struct gn_comm *comm = s->comm;
 	double steps = (double)sums->steps, parts[GN_SPLIT_PARTS] = {sums->data, sums->forward, sums->backward, sums->exposed,
 								     sums->optimizer, sums->step, sums->step - sums->exposed};
 	float mine[GN_SPLIT_PARTS], *all;
-	struct gn_split split = {.ranks = gn_comm_size(comm)};
+	struct gn_split split = {.ranks = gn_comm_size(comm), .processors = s->processors};
 	enum gn_status status;
 
 	for (int p = 0; p < GN_SPLIT_PARTS; p++)
@@ -83,8 +85,16 @@ const char *gn_split_source(const struct gn_session *s)
 	return words[worst];
 }
 
+static void put_sharing(const struct gn_processors *p, struct gn_strbuf *out)
+{
+	gn_strbuf_printf(out, "%d threads of %d rank%s share %d processor%s", p->threads, p->ranks, gn_text_plural((uint64_t)p->ranks),
+			 p->processors, gn_text_plural((uint64_t)p->processors));
+}
+
 void gn_split_json(const struct gn_split *split, const struct gn_world *world, const char *source, struct gn_json *j)
 {
+	struct gn_strbuf why;
+
 	gn_json_object(j, "ranks");
 	for (int p = 0; p < GN_SPLIT_PARTS; p++) {
 		if (p == GN_SPLIT_STEP)
@@ -109,6 +119,11 @@ void gn_split_json(const struct gn_split *split, const struct gn_world *world, c
 	if (split->predicted > 0) {
 		gn_json_fixed(j, "predicted", split->predicted, 4);
 		gn_json_string(j, "costs", source);
+	} else if (gn_processors_shared(&split->processors)) {
+		gn_strbuf_init(&why);
+		put_sharing(&split->processors, &why);
+		gn_json_string(j, "unpredicted", gn_strbuf_text(&why));
+		gn_strbuf_release(&why);
 	}
 	gn_json_end(j);
 }
@@ -120,9 +135,25 @@ void gn_split_text(const struct gn_split *split, const struct gn_world *world, c
 	gn_strbuf_printf(out, ", efficiency %.0f %%", 100 * split->measured);
 	if (split->predicted > 0)
 		gn_strbuf_printf(out, " (predicted %.0f %%, costs %s)", 100 * split->predicted, source);
+	else if (gn_processors_shared(&split->processors)) {
+		gn_strbuf_puts(out, " (not predicted: ");
+		put_sharing(&split->processors, out);
+		gn_strbuf_puts(out, ")");
+	}
 	if (slowest > SLOW)
 		gn_strbuf_printf(out, ", rank %d on %s computes %.0f %% longer", split->slowest,
 				 gn_world_host_of(world, split->slowest), 100 * (slowest - 1));
+}
+
+enum gn_status gn_split_find_processors(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_plan_options po = {0};
+	enum gn_status status = gn_agree_status(s->comm, gn_session_device(s, &po, err), err);
+
+	if (status)
+		return status;
+	/* A rank whose GPU computes has one thread that feeds it. */
+	return gn_processors_gather(s->comm, po.backend == GN_BACKEND_CUDA ? 1 : omp_get_max_threads(), &s->processors, err);
 }
 
 void gn_split_predict_buckets(struct gn_session *s)
@@ -131,7 +162,7 @@ void gn_split_predict_buckets(struct gn_session *s)
 	struct gn_coll_forecast *all;
 	struct gn_err err;
 
-	if (gn_comm_size(s->comm) == 1 || gn_comm_rank(s->comm) || s->gpu_sums.exchange)
+	if (gn_comm_size(s->comm) == 1 || gn_comm_rank(s->comm) || s->gpu_sums.exchange || gn_processors_shared(&s->processors))
 		return;
 	free(s->forecasts);
 	s->forecasts = NULL;

@@ -7,6 +7,8 @@
  * rank 0 if its buckets, ready when they were, were summed one after the other in the times that gn_coll_predict gives, beside
  * computing, without uneven ranks. What processors have to do for a sum they take from computing, at least what was seen to
  * be taken, unless a thread makes progress on a processor that computes nothing. Sums in shared memory hide behind nothing: the computing thread makes them itself.
+ * Nothing is predicted where more threads compute than there are processors: who runs when is then the kernel's choice, and a rank
+ * waits for others that have no processor.
  * Internal to src/train.
  */
 #ifndef GN_TRAIN_SPLIT_H
@@ -26,10 +28,11 @@ struct gn_split {
 	int ranks, slowest;	   /* the rank that computes longest */
 	float *compute;		   /* by rank, freed by gn_split_release */
 	double measured, predicted; /* efficiencies; predicted 0: not known */
+	struct gn_processors processors; /* shared ones are why nothing is predicted */
 };
 
 /* Collective. */
-enum gn_status gn_split_gather(struct gn_comm *comm, const struct gn_interval *sums, struct gn_split *out,
+enum gn_status gn_split_gather(const struct gn_session *s, const struct gn_interval *sums, struct gn_split *out,
 			       struct gn_err *err);
 void gn_split_release(struct gn_split *split);
 /* Where the prediction's costs come from: "guessed", "measured" or "tried", as gn_coll_predict says, the worst of all buckets'. */
@@ -39,6 +42,8 @@ void gn_split_json(const struct gn_split *split, const struct gn_world *world, c
 /* ", efficiency 93 % (predicted 95 %, costs tried), rank 3 on n2 computes 20 % longer", as far as there is something to say. */
 void gn_split_text(const struct gn_split *split, const struct gn_world *world, const char *source, struct gn_strbuf *out);
 
+/* Collective. How many threads compute on how many processors; before gn_split_predict_buckets. */
+enum gn_status gn_split_find_processors(struct gn_session *s, struct gn_err *err);
 /* Asks for the times of the exchange's buckets: rank 0, once for each exchange. Failures are told to the log as warnings. */
 void gn_split_predict_buckets(struct gn_session *s);
 /* What the step that just ended should have taken; 0 when buckets' times are not known. compute_end_s: when backward was

@@ -138,6 +138,7 @@ static enum gn_status compute(struct gn_session *s, int stop, struct gn_interval
 		}
 		s->tail[GN_TAIL_LOSS] = (float)(total / (double)batches);
 		s->tail[GN_TAIL_STOP] = stop ? 1 : 0;
+		s->tail[GN_TAIL_SAVE] = gn_session_wants_save(s) ? 1 : 0;
 		gn_exchange_begin(s->exchange);
 		status = gn_session_alone(s, gn_plan_backward(s->plan, ready, s, err));
 		sums->backward += since(s, GN_SPAN_BACKWARD, mark);

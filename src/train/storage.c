@@ -1,4 +1,3 @@
-#include "src/base/arena.h"
 #include "src/train/plan_internal.h"
 
 #include <stdlib.h>
@@ -21,7 +20,7 @@ static int by_offset(const void *a, const void *b)
 
 static size_t aligned(size_t bytes)
 {
-	return (bytes + GN_ALIGN_BYTES - 1) / GN_ALIGN_BYTES * GN_ALIGN_BYTES;
+	return (bytes + GN_STORAGE_ALIGN_BYTES - 1) / GN_STORAGE_ALIGN_BYTES * GN_STORAGE_ALIGN_BYTES;
 }
 
 /* Times before the gap and behind it. */

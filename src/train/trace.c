@@ -45,6 +45,8 @@ static enum gn_status try_file(const char *path, struct gn_err *err)
 	char probe[4096];
 	int fd;
 
+	if (gn_file_check_replaceable(path, err))
+		return gn_err_prefix(err, "--trace");
 	if (snprintf(probe, sizeof probe, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof probe)
 		return gn_err_set(err, GN_ERR_USAGE, "--trace: the name is too long");
 	fd = open(probe, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -31,13 +31,14 @@ enum gn_overlap { GN_OVERLAP_NO, GN_OVERLAP_YES, GN_OVERLAP_MEASURE };
 struct gn_train_options {
 	const char *data, *val;
 	const char *model;
-	int64_t epochs, steps;	       /* steps > 0 wins */
+	int64_t epochs, steps;	       /* steps > 0 counts, and else epochs; no epochs: evaluation only */
 	int64_t batch;		       /* per rank */
 	int64_t side, channels;	       /* 0: the model's own */
 	const char *schedule, *milestones;
 	const char *resize_schedule;   /* NULL: always side */
 	double lr, lr_batch, warmup_epochs, final_lr, lr_power, lr_factor;
 	double lr_start;	       /* below 0: see lr.h */
+	double warmup_of, milestones_of; /* epochs of the run that they were published for, by a recipe; 0: they stand as they are */
 	const char *optimizer;
 	double momentum, beta2, eps, trust, clip, weight_decay, label_smoothing, ema, mixup;
 	int nesterov, decay_all, dropout, zero_gamma;
@@ -45,13 +46,16 @@ struct gn_train_options {
 	const char *sync_bn;	       /* sync.h; NULL: statistics of each rank's own */
 	const char *recipe;	       /* for the command: what it chose stands in the other fields */
 	const char *recipe_text;       /* and here, for people; NULL: none */
+	const char *options_text;      /* all options of this rank as one line (gn_options_describe), for log and checkpoints */
 	const char *augment;
 	int64_t pad, resize_shorter;   /* -1: by the image side */
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
 	const char *init;
 	int64_t seed;
 	const char *checkpoint, *resume;
-	int64_t checkpoint_every, keep; /* steps; 0: at the end of each epoch only */
+	int64_t checkpoint_every;      /* steps; 0: not by steps */
+	int64_t checkpoint_epochs, keep;
+	double checkpoint_minutes;     /* by rank 0's clock; 0: not by time */
 	const char *log;
 	int64_t log_every;
 	const char *trace;	       /* NULL: none */
@@ -62,15 +66,18 @@ struct gn_train_options {
 	int64_t threads, loader_threads, prefetch, rails;
 	int64_t bucket;		       /* bytes; 0: measured, see trial.h */
 	int overlap;		       /* enum gn_overlap */
+	int transport_strict;	       /* struct gn_comm_options' strict */
 	int any_order;		       /* buckets measured may be of sizes that change the order of sums, trial.h */
+	struct gn_world_options world;
 	unsigned char given[GN_TRAIN_OPTIONS_MAX]; /* for the command: which options were given */
 };
 
-/* options_text: all options that must agree on every rank, as one line (gn_options_describe). stop is set by signal
- * handlers and read between steps. Returns GN_ERR_STOPPED after a stop on request, with a checkpoint when there is a
- * folder for one. *told (set always): this rank need not tell an error, for rank 0 tells it for all, or it stands in the log already.
+/* agreed_text: the options that must agree on every rank, as one line (gn_options_describe). stop is set by whoever takes
+ * signals, and read between steps and every few batches of an evaluation. Returns GN_ERR_STOPPED after a stop on request, with a
+ * checkpoint when there is a folder for one; an evaluation that was left out for it is made when the run goes on. *told (set
+ * always): this rank need not tell an error, for rank 0 tells it for all, or it stands in the log already.
  * err is required. */
-enum gn_status gn_train_run(const struct gn_train_options *options, const char *options_text,
+enum gn_status gn_train_run(const struct gn_train_options *options, const char *agreed_text,
 			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log, int *told,
 			    struct gn_err *err);
 

@@ -171,6 +171,21 @@ static void test_describe(void **state)
 	gn_options_release(&command, &t);
 }
 
+static void test_compare(void **state)
+{
+	static const char *const skip[] = {"resume", NULL};
+	struct gn_strbuf text;
+
+	(void)state;
+	gn_strbuf_init(&text);
+	gn_options_compare("lr=0.10000000000000001 data=a b resume=none mixup= old=1", "lr=0.10000000000000001 data=a b resume=auto mixup= new=1",
+			   skip, &text);
+	assert_string_equal(gn_strbuf_text(&text), "");
+	gn_options_compare("lr=0.10000000000000001 data=a b=c mixup= x=", "lr=0.2 data=a d mixup=0.2 x=", skip, &text);
+	assert_string_equal(gn_strbuf_text(&text), "--lr 0.1, now 0.2; --data a, now a d; --mixup (none), now 0.2");
+	gn_strbuf_release(&text);
+}
+
 /* A recipe fills in what was not given, also where the given value is the default's. */
 static void test_fill(void **state)
 {
@@ -201,6 +216,7 @@ int main(void)
 		cmocka_unit_test(test_help_wins),
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_describe),
+		cmocka_unit_test(test_compare),
 		cmocka_unit_test(test_fill),
 	};
 

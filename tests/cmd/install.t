@@ -27,7 +27,20 @@ else
 	skip "groff finds nothing wrong with them" "groff-base is not installed"
 fi
 check "bash reads the completion" bash -n "$prefix/share/bash-completion/completions/gannet.bash"
-check "the modulefile is there" test -s "$prefix/share/modulefiles/gannet/gannet.modulefile"
+version=$(value PACKAGE_VERSION)
+check "the modulefile is named by the version" test -s "$prefix/share/modulefiles/gannet/$version"
+check "and leads to NCCL's plugin" sh -c 'grep -q "^prepend-path LD_LIBRARY_PATH \$libdir$" "$1/share/modulefiles/gannet/$2" &&
+	test -e "$1/lib/libnccl-net-gannet.so"' sh "$prefix" "$version"
+documents() {
+	local d
+	for d in "$GN_SOURCE"/src/man/*.md "$GN_SOURCE/README.md" "$GN_SOURCE/CHANGELOG.md"; do
+		cmp "$d" "$prefix/share/doc/gannet/${d##*/}" || return 1
+	done
+}
+check "the pages are there" documents
+sed 's/^#\([a-z]\)/\1/' "$prefix/share/doc/gannet/gannet.conf" >"$dest/gannet.conf"
+expect 0 '^local disk  */nvme$' "and an example of gannet.conf" env -u GANNET_LOCAL GANNET_CONF="$dest/gannet.conf" "$prefix/bin/gannet" --version
+rm "$dest/gannet.conf"
 check "the job scripts are there" test -x "$prefix/share/gannet/slurm/jobs/train.sbatch" -a -x "$prefix/share/gannet/slurm/vcluster"
 
 flags() { PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --define-variable=prefix="$prefix" "$@" gannet; }
@@ -43,7 +56,7 @@ headers() {
 }
 check "each installed header compiles by itself" headers
 cat >"$dest/tiny.c" <<'C'
-#include "data/dataset.h"
+#include "data/shard/dataset.h"
 #include "src/train/model.h"
 #include "src/train/plan.h"
 #include "transport/world.h"

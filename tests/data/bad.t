@@ -44,9 +44,9 @@ printf '1\n\n2\n' >names
 expect 3 'line 2 is empty' 'empty line in the class file' "$gannet" pack --out out --classes names in
 expect 3 'names.missing' 'missing class file' "$gannet" pack --out out --classes names.missing in
 expect 2 'a number from 1 to' 'classes that are no number' "$gannet" pack --out out --synthetic 5 --classes x --size 8x8
-ln -s ../1 in/2/round
-expect 0 'of 3 classes' 'folder that is a link is followed' "$gannet" pack --out out in
-rm -r in/2/round out && ln -s .. in/2/round
+ln -s ../1 in/2/round && ln -s 1 in/3
+expect 0 ' 400 images of 3 classes' 'folder that is a link is followed' "$gannet" pack --out out in
+rm -r in/2/round in/3 out && ln -s .. in/2/round
 expect 3 'link to a folder that holds it' 'link that goes round' "$gannet" pack --out out in
 fresh && ln -s nowhere in/2/x.jpg
 expect 3 'x.jpg: a link that leads nowhere' 'dangling link' "$gannet" pack --out out in
@@ -57,6 +57,9 @@ fresh
 expect 2 'lies inside source in' 'output inside the source' "$gannet" pack --out in/new in
 check 'leaves the source alone' test "$(ls in)" = "1
 2"
+
+rm -r in/2
+expect 0 "all images are of one class, '1': nothing can be learned" 'one class only' "$gannet" pack --out out in
 
 # images
 fresh && head -c 400 src/1/1_00700.jpg >in/1/short.jpg
@@ -71,7 +74,7 @@ expect 3 '1/none.jpg: the file is empty' 'zero-sized image' "$gannet" pack --out
 fresh && echo 'no image' >in/1/text.jpg
 expect 3 '1/text.jpg: not a JPEG file' 'text named .jpg' "$gannet" pack --out out in
 fresh && truncate -s 65M in/1/huge.jpg
-expect 3 '1/huge.jpg: larger than an image' 'image of 65 MiB' "$gannet" pack --out out in
+expect 3 '1/huge.jpg has [0-9]+ bytes, more than the' 'image of 65 MiB' "$gannet" pack --out out in
 check 'none of them left anything' gone
 fresh && echo x >in/1/b.jpg && echo x >in/2/a.jpg
 expect 3 '2 bad images' 'two bad images are counted' "$gannet" pack --out out in
@@ -89,7 +92,12 @@ expect 3 "has '..' in its path: refused" 'archive with ../ inside' "$gannet" pac
 tar -P --transform 's,^in,/in,' -cf absolute.tar in
 expect 3 'has an absolute path: refused' 'archive with absolute paths' "$gannet" pack --skip-bad --out out absolute.tar
 ln -s /etc/passwd in/1/soft.jpg && tar -cf soft.tar in
-expect 3 'soft.jpg. is a symbolic link: refused' 'archive with a link' "$gannet" pack --skip-bad --out out soft.tar
+expect 3 'bad image soft.tar: in/1/soft.jpg: a symbolic link' 'archive with a link' "$gannet" pack --out out soft.tar
+expect 0 ' 200 images of 2 classes.* 1 skipped' 'which --skip-bad leaves out' "$gannet" pack --skip-bad --out out soft.tar
+rm -r out && ln -s in dog && tar -cf aside.tar in dog
+expect 0 'skipped aside.tar: dog: a symbolic link' 'link beside the folder around all classes' \
+	"$gannet" pack --skip-bad --out out aside.tar
+rm -r out dog
 rm in/1/soft.jpg && ln in/1/1_00700.jpg in/1/z.jpg && tar -cf hard.tar in
 expect 3 'is a hard link: refused' 'archive with a hard link' "$gannet" pack --skip-bad --out out hard.tar
 fresh && mkfifo in/1/pipe && tar -cf pipe.tar in
@@ -102,6 +110,8 @@ expect 3 'cut.tar.xz.*damaged' 'truncated compressed archive' "$gannet" pack --s
 flip good.tar.xz 30000
 expect 3 'good.tar.xz.*(damaged|bad JPEG|ends after)' 'bit-flipped compressed archive' "$gannet" pack --out out good.tar.xz
 expect 3 'names.*not a tar archive' 'file that is no archive' "$gannet" pack --out out names
+printf 'PK\003\004rest' >images.zip
+expect 3 'images.zip is a zip archive: unpack it, or make a tar' 'zip archive' "$gannet" pack --out out images.zip
 cp good.tar inner.tar && tar -cf middle.tar inner.tar && tar -cf outer.tar middle.tar
 expect 3 'archive in an archive in an archive' 'archives nested too deep' "$gannet" pack --out out outer.tar
 check 'none of them left anything' gone
@@ -171,7 +181,7 @@ expect 3 'its digest does not fit' 'manifest that was changed' "$gannet" verify 
 again && head -c 500 good/gannet-dataset.json >bad/gannet-dataset.json
 expect 3 'gannet-dataset.json, line' 'truncated manifest' "$gannet" info bad
 rm bad/gannet-dataset.json
-expect 3 'is no packed dataset' 'folder without a manifest' "$gannet" verify bad
+expect 3 'is no packed dataset: .*; gannet pack makes one' 'folder without a manifest' "$gannet" verify bad
 expect 3 'cannot look at' 'info on nothing' "$gannet" info nowhere
 expect 3 'is no packed dataset' 'verify on nothing' "$gannet" verify nowhere
 
@@ -185,7 +195,8 @@ pack_big spool
 kill -TERM $pid
 wait $pid
 check 'a stopped pack says so by its exit code' test $? -eq 5
-check 'and leaves nothing' test ! -e big -a ! -e big.tmp-pack
+check 'and leaves nothing under the final name' test ! -e big
+rm -r big.tmp-pack
 pack_big spool
 expect 1 'another gannet pack is writing' 'a second pack to the same output' "$gannet" pack --out big src
 kill -9 $pid && wait $pid 2>/dev/null

@@ -1,4 +1,4 @@
-SHELL_TESTS += tests/data/bad.t tests/data/decode.t tests/data/pack.t tests/data/stage.t
+SHELL_TESTS += tests/data/bad.t tests/data/decode.t tests/data/imagenet.t tests/data/pack.t tests/data/pack_resume.t tests/data/stage.t
 UNIT_TESTS += tests/data/test_augment tests/data/test_decode tests/data/test_loader tests/data/test_mixup tests/data/test_order \
 	tests/data/test_patches tests/data/test_render tests/data/test_resize
 
@@ -30,11 +30,15 @@ tests_data_test_resize_SOURCES = tests/data/test_resize.c
 tests_data_test_resize_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_resize_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
-UNIT_TESTS += tests/data/test_image tests/data/test_manifest tests/data/test_shard
+UNIT_TESTS += tests/data/test_image tests/data/test_labels tests/data/test_manifest tests/data/test_shard tests/data/test_source
 
 tests_data_test_image_SOURCES = tests/data/test_image.c tests/data/picture.c tests/data/picture.h
 tests_data_test_image_CPPFLAGS = $(TEST_CPPFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS)
 tests_data_test_image_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_data_test_labels_SOURCES = tests/data/test_labels.c
+tests_data_test_labels_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_labels_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
 tests_data_test_manifest_SOURCES = tests/data/test_manifest.c
 tests_data_test_manifest_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -43,6 +47,10 @@ tests_data_test_manifest_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_data_test_shard_SOURCES = tests/data/test_shard.c
 tests_data_test_shard_CPPFLAGS = $(TEST_CPPFLAGS) $(HDF5_CFLAGS)
 tests_data_test_shard_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_data_test_source_SOURCES = tests/data/test_source.c
+tests_data_test_source_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_source_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
 tests_data_test_mixup_SOURCES = tests/data/test_mixup.c
 tests_data_test_mixup_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -50,6 +50,8 @@ uint8_t *picture_encode(const struct picture *p, size_t *len_bytes)
 	jpeg.input_components = p->components;
 	jpeg.in_color_space = p->components == 1 ? JCS_GRAYSCALE : p->components == 3 ? JCS_RGB : JCS_CMYK;
 	jpeg_set_defaults(&jpeg);
+	if (p->ycck)
+		jpeg_set_colorspace(&jpeg, JCS_YCCK);
 	jpeg_set_quality(&jpeg, p->quality ? p->quality : 90, TRUE);
 	jpeg.comp_info[0].h_samp_factor = p->across ? p->across : 1;
 	jpeg.comp_info[0].v_samp_factor = p->down ? p->down : 1;
@@ -70,7 +72,8 @@ uint8_t *picture_encode(const struct picture *p, size_t *len_bytes)
 
 		for (uint32_t x = 0; x < p->width; x++)
 			for (int c = 0; c < p->components; c++)
-				row[x * (uint32_t)p->components + (uint32_t)c] = value(x, y, c);
+				row[x * (uint32_t)p->components + (uint32_t)c] =
+					p->flat ? p->flat[c] : value(x, y, c);
 		jpeg_write_scanlines(&jpeg, rows, 1);
 	}
 	jpeg_finish_compress(&jpeg);

@@ -13,6 +13,8 @@ struct picture {
 	int many_scans;	  /* 694 of them, each one bit of one coefficient: legal, for one component */
 	int restart_rows; /* 0: no restart markers */
 	int quality;
+	int ycck;	     /* four components as YCCK */
+	const uint8_t *flat; /* not NULL: the samples of every pixel */
 	int wrong_adobe; /* an Adobe marker with a transform nobody knows: libjpeg only warns */
 };
 

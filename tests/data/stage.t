@@ -70,6 +70,13 @@ expect 0 '"copied"' 'which does not spoil the target' stage from fresh
 check 'for a right copy' alike from fresh
 truncate -s 100 hurt/shard-00002.h5
 expect 3 'hurt/shard-0000[12].h5 (has 100 bytes|fails)' 'truncated source' stage hurt fresh2
+for mode in 1777 1755 777; do
+	mkdir -m $mode all.$mode
+	expect 1 "all.$mode is a folder for all users .mode $mode.: give a folder below it" "folder of mode $mode as target" \
+		stage from all.$mode
+	check 'is left as it is' test "$(stat -c %a all.$mode) $(ls -A all.$mode)" = "$mode "
+done
+expect 0 '"copied": 4,' 'a folder below it is fine' stage from all.1777/to
 touch file
 expect 1 'Not a directory|not a folder' 'file as target' stage from file/below
 
@@ -85,6 +92,64 @@ if [ -n "${GN_NAMESPACE:-}" ] && mkdir small && mount -t tmpfs -o size=500k none
 	umount small
 else
 	skip 'full disk' 'no file system can be mounted here'
+fi
+for_user() { # USER COMMAND...
+	as_user=$1
+	shift
+	setpriv --reuid "$as_user" --regid "$as_user" --clear-groups timeout 60 "$@"
+}
+stage_for() { # USER TO ARG...
+	for_user "$1" ./program stage --json --from from --to "$2" ${3+"$3"}
+}
+# A shard that was altered, with a stamp that vouches for it.
+forge() { # USER FOLDER
+	flip "$2/shard-00002.h5" 120000
+	for_user "$1" perl -e 'open my $f, "<", "$ARGV[0]/.gannet-stage" or die; my @lines = <$f>; close $f;
+		for (@lines) { /^(shard-00002\S+) (\w+)/ or next; my $line = `stat -c "%s %.9Y %.9Z %d:%i" $ARGV[0]/$1`; $_ = "$1 $2 $line" }
+		open $f, ">", "$ARGV[0]/.gannet-stage" or die; print $f @lines' "$2"
+}
+owned_by() { # USER FOLDER: all of it is that user's, and nobody else may write it
+	test -z "$(find "$2" ! -user "$1" -o -perm /022)"
+}
+if [ "$(id -u)" -eq 0 ] && for_user 65534 true 2>/dev/null; then
+	chmod 755 . && cp "$gannet" program && chmod -R a+rX program from && mkdir -m 1777 disk
+	expect 0 '"copied": 4,' 'a user stages on a shared disk' stage_for 65533 disk/a
+	check 'nobody else can open his lock' test "$(stat -c %a disk/a/.gannet-stage.lock)" = 600
+	expect 0 '"copied": 0,.*"kept": 4,.*"foreign": true' 'another may read his copy' stage_for 65534 disk/a
+	expect 0 "$(uname -n): disk/a: 0 shards copied .*all digested: of user 65533" 'is told whose, and on which host' \
+		for_user 65534 ./program stage --from from --to disk/a
+	chmod 666 disk/a/.gannet-stage.lock
+	forge 65533 disk/a
+	expect 1 'belongs to user 65533 and is no complete copy of from .3 of 4' 'its stamp is not believed' stage_for 65534 disk/a
+	expect 0 '"copied": 0,' 'but by its owner' stage_for 65533 disk/a
+	expect 0 '"copied": 1,' 'who finds it by --check' stage_for 65533 disk/a --check
+	check 'and whose lock is his again' test "$(stat -c %a disk/a/.gannet-stage.lock)" = 600
+	rm disk/a/shard-00001.h5 && for_user 65533 mkfifo disk/a/shard-00001.h5
+	expect 1 'no complete copy' 'a FIFO there holds nobody' stage_for 65534 disk/a
+	for_user 65533 rm disk/a/gannet-dataset.json
+	expect 1 'no complete copy .*missing' 'nor does a copy without a manifest do' stage_for 65534 disk/a
+
+	for_user 65534 mkdir -m 777 disk/b
+	for_user 65533 sh -c 'umask 0; cp from/* disk/b'
+	chmod 775 disk/b
+	expect 0 '"copied": 4,.*"kept": 0' "another user's files in one's own folder are no copy" stage_for 65534 disk/b
+	check "all is one's own then, and closed" owned_by 65534 disk/b
+	rm disk/b/.gannet-stage.lock && ln -s ../../from/gannet-dataset.json disk/b/.gannet-stage.lock
+	expect 1 'lock disk/b/.gannet-stage.lock is a link: remove it' 'a link as the lock is not followed' stage_for 65534 disk/b
+	for_user 65534 sh -c 'umask 002; mkdir disk/group && ./program stage --json --from from --to disk/group' >/dev/null
+	check 'a group does not get the right to write' owned_by 65534 disk/group
+
+	mkdir -m 777 target open
+	for_user 65533 sh -c 'ln -s ../target disk/link; mkdir disk/trap; chmod 777 disk/trap'
+	expect 1 'link disk/link belongs to user 65533' 'a link of another user is not followed' stage_for 65534 disk/link/to
+	check 'nothing is made where it leads' test -z "$(ls target)"
+	expect 1 'disk/trap belongs to user 65533' 'nor is a folder of his filled' stage_for 65534 disk/trap/to
+	expect 1 'open/to .*not sticky' 'nor one in a folder that all may change' stage_for 65534 open/to
+	for_user 65534 ln -s a-folder disk/own && for_user 65534 mkdir disk/a-folder
+	expect 0 '"copied": 4,' "one's own link is fine" stage_for 65534 disk/own
+	rm -rf disk
+else
+	skip 'two users on a shared disk' 'needs root and setpriv'
 fi
 if [ "$(id -u)" -eq 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null; then
 	mkdir locked && chmod 755 . && cp "$gannet" program && chmod -R a+rX program from

@@ -1,6 +1,6 @@
-#include "data/augment.h"
+#include "data/sample/augment.h"
 
-#include "data/resize.h"
+#include "data/sample/resize.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -48,7 +48,7 @@ static void check_view(const struct gn_loader_options *o, const struct gn_view *
 	assert_true(v->to_x + v->to_width <= o->width && v->to_y + v->to_height <= o->height);
 	if (!v->to_width || !v->to_height)
 		return;
-	gn_view_decoding(v, &d, &r);
+	gn_view_decoding(v, 8, &d, &r);
 	scaled_width = (width + d - 1) / d;
 	scaled_height = (height + d - 1) / d;
 	assert_true(r.width >= 1 && r.height >= 1 && r.x + r.width <= scaled_width && r.y + r.height <= scaled_height);
@@ -162,16 +162,31 @@ static void evaluation_takes_the_centre(void **state)
 	assert_box(&v, 58 * 500.0 / 341, 16 * 375.0 / 256, 224 * 500.0 / 341, 224 * 375.0 / 256);
 	assert_to(&v, 0, 0, 224, 224);
 	assert_int_equal(v.flip, 0);
-	/* between 3/4 and 8/7 the pixels stay as they are */
-	gn_view_draw(&o, 9, 9, 300, 240, &v);
-	assert_box(&v, 38, 8, 224, 224);
 	gn_view_draw(&o, 9, 9, 256, 256, &v);
 	assert_box(&v, 16, 16, 224, 224);
-	/* a small photograph is scaled up to 256 */
+	/* whatever is smaller is scaled up to 256: 320x256, cut at 48 and 16 */
+	gn_view_draw(&o, 9, 9, 300, 240, &v);
+	assert_box(&v, 48 * 300.0 / 320, 16 * 240.0 / 256, 224 * 300.0 / 320, 224 * 240.0 / 256);
+	assert_int_equal(gn_view_resize(&o), 256);
 	gn_view_draw(&o, 9, 9, 100, 100, &v);
 	assert_box(&v, 6.25, 6.25, 87.5, 87.5);
 	assert_to(&v, 0, 0, 224, 224);
+	/* from a side of 64 on: 73 */
+	o.height = o.width = 64;
+	gn_view_draw(&o, 9, 9, 52, 52, &v);
+	assert_box(&v, 4 * 52.0 / 73, 4 * 52.0 / 73, 64 * 52.0 / 73, 64 * 52.0 / 73);
+	/* below, and for shifts, what is between 3/4 and 8/7 keeps its pixels */
+	o.height = o.width = 63;
+	gn_view_draw(&o, 9, 9, 52, 52, &v);
+	assert_box(&v, 0, 0, 52, 52);
+	assert_to(&v, 5, 5, 52, 52);
+	assert_int_equal(gn_view_resize(&o), 0);
+	o.height = o.width = 224;
+	o.augment = GN_AUGMENT_SHIFT;
+	gn_view_draw(&o, 9, 9, 300, 240, &v);
+	assert_box(&v, 38, 8, 224, 224);
 	/* asked for: always that */
+	o.augment = GN_AUGMENT_NONE;
 	o.resize_shorter = 448;
 	gn_view_draw(&o, 9, 9, 100, 200, &v);
 	assert_box(&v, 25, 75, 50, 50);
@@ -188,7 +203,7 @@ static void digits_keep_their_pixels(void **state)
 	gn_view_draw(&o, 0, 0, 28, 28, &v);
 	assert_box(&v, 0, 0, 28, 28);
 	assert_to(&v, 0, 0, 28, 28);
-	gn_view_decoding(&v, &d, &r);
+	gn_view_decoding(&v, 8, &d, &r);
 	assert_int_equal(d, 1);
 	assert_true(!r.x && !r.y && r.width == 28 && r.height == 28);
 	o.height = o.width = 32;

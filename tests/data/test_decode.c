@@ -1,4 +1,4 @@
-#include "data/decode.h"
+#include "data/sample/decode.h"
 
 #include "src/base/philox.h"
 #include "tests/data/picture.h"
@@ -161,6 +161,7 @@ static void bad_files_are_refused(void **state)
 	struct picture cmyk = {.width = 20, .height = 20, .components = 4};
 	struct picture adobe = {.width = 20, .height = 20, .components = 3, .wrong_adobe = 1};
 	struct picture good = {.width = 64, .height = 64, .components = 3};
+	struct gn_region all = {0};
 	struct gn_decoder *d = decoder();
 	size_t len_bytes;
 	uint8_t *file = picture_encode(&cmyk, &len_bytes);
@@ -168,8 +169,9 @@ static void bad_files_are_refused(void **state)
 	(void)state;
 	expect_refusal(d, file, len_bytes, "CMYK");
 	free(file);
+	/* a harmless warning: pack takes such a file, so this must, too */
 	file = picture_encode(&adobe, &len_bytes);
-	expect_refusal(d, file, len_bytes, "Adobe");
+	free(decode(d, file, len_bytes, &all, 1, 3));
 	free(file);
 	expect_refusal(d, "", 0, "empty");
 	expect_refusal(d, "\x89PNG\r\n\x1a\n", 8, "Not a JPEG");

@@ -1,4 +1,4 @@
-#include "data/image.h"
+#include "data/sample/image.h"
 #include "tests/data/picture.h"
 #include "tests/test.h"
 
@@ -30,7 +30,7 @@ static void accept(struct picture p)
 
 static void refuse_bytes(const void *file, size_t len, const char *why)
 {
-	struct gn_image_info info = {1, 2, 3};
+	struct gn_image_info info = {.width = 1};
 	struct gn_err err = {0};
 
 	assert_int_equal(gn_image_check_jpeg(file, len, &info, &err), GN_ERR_DATA);
@@ -101,9 +101,6 @@ static void other_colours_and_depths_are_refused(void **state)
 	p.components = 4;
 	p.across = p.down = 1;
 	refuse(p, "CMYK");
-	p = base_picture();
-	p.wrong_adobe = 1;
-	refuse(p, "Adobe");
 	p = (struct picture){.width = 20, .height = 20, .components = 1, .across = 1, .down = 1, .progressive = 1,
 			     .many_scans = 1, .quality = 90};
 	refuse(p, "scans");
@@ -138,7 +135,13 @@ static void other_files_are_refused(void **state)
 {
 	(void)state;
 	refuse_bytes("", 0, "empty");
-	refuse_bytes("GIF89a..........", 16, "not a JPEG");
+	refuse_bytes("GIF89a..........", 16, "a GIF image, not a JPEG");
+	refuse_bytes("RIFF....WEBPVP8 ", 16, "a WebP image");
+	refuse_bytes("BM1234\0\0\0\0....", 14, "a BMP image");
+	refuse_bytes("BM is a text", 12, "not a JPEG");
+	refuse_bytes("II*\0....", 8, "a TIFF image");
+	refuse_bytes("MM\0*....", 8, "a TIFF image");
+	refuse_bytes("\x89PNG\r\n\x1a\n", 8, "a PNG image");
 	refuse_bytes("\xff\xd8\xff", 3, "bad JPEG");
 	refuse_bytes("\xff\xd8\xff\xd9", 4, "bad JPEG");
 	assert_int_equal(gn_image_sniff("\xff\xd8", 2), GN_IMAGE_OTHER);
@@ -158,6 +161,35 @@ static void trailing_bytes_are_accepted(void **state)
 	memset(longer + len, 0x55, 100);
 	assert_ok(gn_image_check_jpeg(longer, len + 100, &info, &err));
 	free(longer);
+}
+
+/* What decodes to its last pixel is good, whatever libjpeg has to say about it. */
+static void harmless_warnings_are_reported(void **state)
+{
+	struct picture p = base_picture();
+	struct gn_image_info info;
+	struct gn_err err;
+	size_t len;
+	uint8_t *file = picture_encode(&p, &len), *longer = malloc(len + 7);
+
+	(void)state;
+	assert_non_null(longer);
+	memcpy(longer, file, len - 2);
+	memset(longer + len - 2, 0x12, 7);
+	memcpy(longer + len + 5, file + len - 2, 2);
+	assert_ok(gn_image_check_jpeg(file, len, &info, &err));
+	assert_string_equal(info.warning, "");
+	assert_ok(gn_image_check_jpeg(longer, len + 7, &info, &err));
+	assert_non_null(strstr(info.warning, "extraneous bytes before marker 0xd9"));
+	/* without the marker the bytes do not help: the data end early */
+	refuse_bytes(longer, len + 5, "Premature end");
+	free(longer);
+	free(file);
+	p.wrong_adobe = 1;
+	file = picture_encode(&p, &len);
+	assert_ok(gn_image_check_jpeg(file, len, &info, &err));
+	assert_non_null(strstr(info.warning, "Adobe"));
+	free(file);
 }
 
 static uint32_t next_random(uint32_t *x)
@@ -214,7 +246,7 @@ static uint8_t *make_png(uint32_t format, int value, size_t *len)
 	return file;
 }
 
-static int first_pixel(const uint8_t *jpeg, size_t len)
+static void first_samples(const uint8_t *jpeg, size_t len, uint8_t out[3])
 {
 	struct jpeg_decompress_struct d;
 	struct jpeg_error_mgr errors;
@@ -228,7 +260,15 @@ static int first_pixel(const uint8_t *jpeg, size_t len)
 	jpeg_start_decompress(&d);
 	jpeg_read_scanlines(&d, rows, 1);
 	jpeg_destroy_decompress(&d);
-	return row[0];
+	memcpy(out, row, 3);
+}
+
+static int first_pixel(const uint8_t *jpeg, size_t len)
+{
+	uint8_t samples[3];
+
+	first_samples(jpeg, len, samples);
+	return samples[0];
 }
 
 static void convert(uint32_t format, int value, int components, int wanted)
@@ -257,6 +297,59 @@ static void pngs_become_jpegs(void **state)
 	convert(PNG_FORMAT_GA, 255, 1, 253);
 }
 
+/* Adobe's samples are inverted: 255 is no ink, so red is C * K / 255. */
+static void cmyk_becomes_rgb(void **state)
+{
+	static const struct {
+		uint8_t cmyk[4], rgb[3];
+	} cases[] = {
+		{{255, 255, 255, 255}, {255, 255, 255}}, {{40, 90, 200, 0}, {0, 0, 0}}, {{200, 100, 50, 255}, {200, 100, 50}},
+		{{200, 100, 50, 128}, {100, 50, 25}},	 {{0, 255, 255, 255}, {0, 255, 255}},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+		struct picture p = {.width = 20, .height = 10, .components = 4, .quality = 100, .ycck = i & 1,
+				    .flat = cases[i / 2].cmyk};
+		size_t len, jpeg_len = 0;
+		uint8_t *file = picture_encode(&p, &len), *jpeg = NULL, samples[3];
+		struct gn_image_info info;
+		struct gn_err err;
+
+		assert_true(gn_image_is_cmyk(file, len));
+		assert_ok(gn_image_cmyk_to_jpeg(file, len, 100, &jpeg, &jpeg_len, &err));
+		assert_false(gn_image_is_cmyk(jpeg, jpeg_len));
+		assert_ok(gn_image_check_jpeg(jpeg, jpeg_len, &info, &err));
+		assert_true(info.width == 20 && info.height == 10 && info.components == 3);
+		first_samples(jpeg, jpeg_len, samples);
+		for (int c = 0; c < 3; c++)
+			assert_in_range(samples[c] + 3, cases[i / 2].rgb[c], cases[i / 2].rgb[c] + 6);
+		free(jpeg);
+		free(file);
+	}
+}
+
+static void bad_cmyk_is_refused(void **state)
+{
+	struct picture p = {.width = 40, .height = 24, .components = 4, .quality = 90};
+	struct gn_err err;
+	size_t len, jpeg_len = 0;
+	uint8_t *file = picture_encode(&p, &len), *jpeg = NULL;
+
+	(void)state;
+	for (size_t cut = 0; cut < len; cut++) {
+		gn_image_is_cmyk(file, cut);
+		assert_int_equal(gn_image_cmyk_to_jpeg(file, cut, 95, &jpeg, &jpeg_len, &err), GN_ERR_DATA);
+		assert_null(jpeg);
+	}
+	free(file);
+	p.components = 3;
+	file = picture_encode(&p, &len);
+	assert_false(gn_image_is_cmyk(file, len));
+	assert_int_equal(gn_image_cmyk_to_jpeg(file, len, 95, &jpeg, &jpeg_len, &err), GN_ERR_DATA);
+	free(file);
+}
+
 static void bad_pngs_are_refused(void **state)
 {
 	size_t len, jpeg_len = 0;
@@ -282,6 +375,45 @@ static void bad_pngs_are_refused(void **state)
 	free(png);
 }
 
+/* A JPEG file's start with an EXIF segment; big: numbers have their high byte first. */
+static size_t oriented(uint8_t *file, int big, uint8_t orientation)
+{
+	static const uint8_t motorola[] = "\xff\xd8\xff\xe1\0\x22" "Exif\0\0MM\0*\0\0\0\x8\0\x1\x1\x12\0\x3\0\0\0\x1\0\0\0\0\0\0\0\0";
+	static const uint8_t intel[] = "\xff\xd8\xff\xe1\0\x22" "Exif\0\0II*\0\x8\0\0\0\x1\0\x12\x1\x3\0\x1\0\0\0\0\0\0\0\0\0\0\0";
+
+	memcpy(file, big ? motorola : intel, 38);
+	file[30 + big] = orientation;
+	return 38;
+}
+
+static void exif_orientations_are_found(void **state)
+{
+	uint8_t file[38];
+
+	(void)state;
+	for (int big = 0; big < 2; big++) {
+		for (uint8_t orientation = 0; orientation < 10; orientation++)
+			assert_int_equal(gn_image_is_rotated(file, oriented(file, big, orientation)),
+					 orientation >= 2 && orientation <= 8);
+		/* its own block for each cut, so that a checker of memory sees a read beyond the end */
+		for (size_t len = oriented(file, big, 6) - 1; len > 0; len--) {
+			uint8_t *cut = malloc(len);
+
+			assert_non_null(cut);
+			memcpy(cut, file, len);
+			assert_false(gn_image_is_rotated(cut, len));
+			if (len > 12) {
+				cut[5] = (uint8_t)(len - 4);
+				assert_int_equal(gn_image_is_rotated(cut, len), len >= 32);
+			}
+			free(cut);
+		}
+		oriented(file, big, 6);
+		memset(file + 16, 0xff, 4);
+		assert_false(gn_image_is_rotated(file, sizeof file));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -291,8 +423,12 @@ int main(void)
 		cmocka_unit_test(wrong_sizes_are_refused),
 		cmocka_unit_test(other_files_are_refused),
 		cmocka_unit_test(trailing_bytes_are_accepted),
+		cmocka_unit_test(harmless_warnings_are_reported),
 		cmocka_unit_test(damage_is_survived),
 		cmocka_unit_test(pngs_become_jpegs),
+		cmocka_unit_test(cmyk_becomes_rgb),
+		cmocka_unit_test(bad_cmyk_is_refused),
+		cmocka_unit_test(exif_orientations_are_found),
 		cmocka_unit_test(bad_pngs_are_refused),
 	};
 

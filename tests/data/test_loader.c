@@ -1,7 +1,7 @@
-#include "data/loader.h"
+#include "data/loader/loader.h"
 
-#include "data/decode.h"
-#include "data/pack.h"
+#include "data/pack/pack.h"
+#include "data/sample/decode.h"
 #include "src/base/crc32c.h"
 #include "src/base/file.h"
 #include "src/base/philox.h"

@@ -1,5 +1,5 @@
-#include "data/manifest.h"
-#include "data/names.h"
+#include "data/shard/manifest.h"
+#include "data/shard/names.h"
 #include "src/base/file.h"
 #include "tests/test.h"
 

@@ -2,9 +2,9 @@
  * size, batch, number of threads and place of a resume. */
 #include "tests/test.h"
 
-#include "data/loader.h"
-#include "data/mixup.h"
-#include "data/pack.h"
+#include "data/loader/loader.h"
+#include "data/pack/pack.h"
+#include "data/sample/mixup.h"
 #include "src/base/file.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "data/order.h"
+#include "data/sample/order.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

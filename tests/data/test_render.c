@@ -1,7 +1,7 @@
-#include "data/render.h"
+#include "data/loader/render.h"
 
-#include "data/manifest.h"
-#include "data/shard.h"
+#include "data/shard/manifest.h"
+#include "data/shard/shard.h"
 #include "src/base/crc32c.h"
 #include "src/base/file.h"
 #include "tests/data/picture.h"

@@ -1,4 +1,4 @@
-#include "data/shard.h"
+#include "data/shard/shard.h"
 #include "src/base/crc32c.h"
 #include "src/base/file.h"
 #include "tests/test.h"

@@ -1,5 +1,5 @@
 /* Any bytes as a manifest: refused, or what it says hangs together. */
-#include "data/manifest.h"
+#include "data/shard/manifest.h"
 #include "tests/fuzz/scratch.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Any bytes as a shard: refused, or every sample it claims can be read or is refused. */
-#include "data/shard.h"
+#include "data/shard/shard.h"
 #include "tests/fuzz/scratch.h"
 
 #include <stdlib.h>

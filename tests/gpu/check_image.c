@@ -1,4 +1,4 @@
-#include "data/resize.h"
+#include "data/sample/resize.h"
 #include "tests/gpu/bed.h"
 
 #include <stdlib.h>

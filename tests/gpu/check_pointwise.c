@@ -193,8 +193,36 @@ static void rounding(struct bed *b, enum gn_cuda_type type)
 	bed_end(b, "f32 to %s rounds as the host does", gn_cuda_type_name(type));
 }
 
+/* Even numbers between -1 and 1: the mean 0, that of squares a third; the same again for the same seed. */
+static void randomise(struct bed *b, enum gn_cuda_type type)
+{
+	enum { COUNT = 20003 };
+	struct bed_tensor *x[3];
+	double sum = 0, squares = 0;
+	int same = 0;
+
+	bed_begin(b);
+	for (int i = 0; i < 3; i++)
+		x[i] = bed_output(b, type, COUNT);
+	for (int i = 0; i < 3 && !b->why[0]; i++)
+		if (bed_ok(b, gn_cuda_randomise(b->stream, type, x[i]->data, COUNT, i < 2, &b->err), "random numbers"))
+			bed_read(b, x[i], "random numbers");
+	for (size_t i = 0; i < COUNT && !b->why[0]; i++) {
+		sum += x[0]->host[i] / COUNT;
+		squares += x[0]->host[i] * x[0]->host[i] / COUNT;
+		same += x[0]->host[i] == x[2]->host[i];
+		if (fabs(x[0]->host[i]) > 1 || x[0]->host[i] != x[1]->host[i])
+			bed_fail(b, "number %zu is %g, and then %g", i, x[0]->host[i], x[1]->host[i]);
+	}
+	if (fabs(sum) > 0.02 || fabs(squares - 1.0 / 3) > 0.02 || same > COUNT / 50)
+		bed_fail(b, "a mean of %g, of squares %g, and %d the same for another seed", sum, squares, same);
+	bed_end(b, "random numbers in %s", gn_cuda_type_name(type));
+}
+
 void check_types(struct bed *b)
 {
+	for (int type = 0; type <= GN_CUDA_F16; type++)
+		randomise(b, (enum gn_cuda_type)type);
 	for (int type = GN_CUDA_BF16; type <= GN_CUDA_F16; type++) {
 		every_number(b, type);
 		rounding(b, type);

@@ -136,7 +136,7 @@ static void release(struct run *r)
 int main(int argc, char **argv)
 {
 	struct gn_comm_options options = {.transport = "auto"};
-	struct gn_world_options world_options = {.stall_after_ms = argc > 3 ? atoi(argv[3]) : 0};
+	struct gn_world_options world_options = {.limits = {.stall_s = argc > 3 ? atoi(argv[3]) / 1e3 : 0}};
 	struct gn_world *world = NULL;
 	struct gn_log *log = NULL;
 	struct run r = {0};

@@ -10,13 +10,18 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct gn_dnn {
 	struct gn_cuda_stream *stream;
 	struct gn_dnn_options options;
+	struct gn_dnn_plan *plans;
+	int collects;
 };
 
 struct gn_dnn_plan {
+	struct gn_dnn_plan *next;
+	int is_planned;
 	struct gn_cuda_stream *stream;
 	struct gn_dnn_conv conv;
 	enum gn_dnn_pass pass;
@@ -46,29 +51,60 @@ enum gn_status gn_dnn_create(struct gn_cuda_stream *s, const struct gn_dnn_optio
 
 void gn_dnn_destroy(struct gn_dnn *d)
 {
+	while (d && d->plans) {
+		struct gn_dnn_plan *p = d->plans;
+
+		d->plans = p->next;
+		free(p);
+	}
 	free(d);
 }
 
-enum gn_status gn_dnn_plan_create(struct gn_dnn *d, const struct gn_dnn_conv *conv, enum gn_dnn_pass pass,
-				  struct gn_dnn_plan **out, struct gn_err *err)
+/* As dnn_table.c, of whose rounds it makes as many. */
+static struct gn_dnn_plan *find_plan(struct gn_dnn *d, const struct gn_dnn_conv *conv, enum gn_dnn_pass pass)
 {
-	struct gn_dnn_plan *p;
+	struct gn_dnn_plan *p = d->plans;
 
-	if (pass >= GN_DNN_FORWARD_BIAS && conv->out_c % 2)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the emulation refuses %s", gn_dnn_pass_name(pass));
-	p = calloc(1, sizeof *p);
+	while (p && (p->pass != pass || memcmp(&p->conv, conv, sizeof *conv) != 0))
+		p = p->next;
+	if (p || !(p = calloc(1, sizeof *p)))
+		return p;
+	*p = (struct gn_dnn_plan){.next = d->plans, .stream = d->stream, .conv = *conv, .pass = pass};
+	return d->plans = p;
+}
+
+enum gn_status gn_dnn_plan_get(struct gn_dnn *d, const struct gn_dnn_conv *conv, enum gn_dnn_pass pass, struct gn_dnn_plan **out,
+			       struct gn_err *err)
+{
+	struct gn_dnn_plan *p = find_plan(d, conv, pass);
+
 	if (!p)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
-	p->stream = d->stream;
-	p->conv = *conv;
-	p->pass = pass;
+	if (d->collects && !p->is_planned) {
+		*out = NULL;
+		return GN_OK;
+	}
+	if (pass >= GN_DNN_FORWARD_BIAS && conv->out_c % 2)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the emulation refuses %s", gn_dnn_pass_name(pass));
+	p->is_planned = 1;
 	*out = p;
 	return GN_OK;
 }
 
-void gn_dnn_plan_destroy(struct gn_dnn_plan *p)
+void gn_dnn_collect(struct gn_dnn *d, int on)
 {
-	free(p);
+	d->collects = on;
+}
+
+enum gn_status gn_dnn_plan_noted(struct gn_dnn *d, int *out, struct gn_err *err)
+{
+	(void)err;
+	*out = 0;
+	for (struct gn_dnn_plan *p = d->plans; p; p = p->next) {
+		*out += !p->is_planned;
+		p->is_planned = 1;
+	}
+	return GN_OK;
 }
 
 size_t gn_dnn_plan_workspace_bytes(const struct gn_dnn_plan *p)

@@ -223,7 +223,7 @@ cudaError_t cudaEventElapsedTime(float *out_ms, cudaEvent_t from, cudaEvent_t to
 
 	if (!happened(from) || !happened(to))
 		return answer(cudaErrorNotReady);
-	*out_ms = 1;
+	*out_ms = 8; /* so long that what is timed is not repeated often */
 	return cudaSuccess;
 }
 

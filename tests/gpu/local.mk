@@ -8,22 +8,22 @@ GPU_CHECKS = \
 	tests/gpu/check_optim.c \
 	tests/gpu/check_pointwise.c \
 	tests/gpu/check_pool.c \
-	data/resize.c data/resize.h data/resize_rows.c data/resize_rows.h \
+	data/sample/resize.c data/sample/resize.h data/sample/resize_rows.c data/sample/resize_internal.h \
 	tests/gpu/test_kernels.c
 EMULATED = $(CU_FILES:.cu=.eo) tests/gpu/emulate.eo tests/gpu/emulate_machine.eo tests/gpu/emulate_memory.eo \
 	tests/gpu/emulate_runtime.eo
 EMULATE_H = tests/gpu/emulate.h tests/gpu/emulate_machine.h tests/gpu/emulate_queue.h tests/gpu/emulate_runtime.h
 SHELL_TESTS += tests/gpu/device.t
-EXTRA_DIST += tests/gpu/libs tests/gpu/no_host.c tests/gpu/peer tests/gpu/run tests/gpu/emulate.cc tests/gpu/emulate_machine.cc tests/gpu/emulate_memory.cc \
+EXTRA_DIST += tests/gpu/libs tests/gpu/no_host.c tests/gpu/peer tests/gpu/run tests/gpu/run_build.sh tests/gpu/run_bench.sh tests/gpu/emulate.cc tests/gpu/emulate_machine.cc tests/gpu/emulate_memory.cc \
 	tests/gpu/emulate_nccl.cc tests/gpu/emulate_runtime.cc $(EMULATE_H)
 ORACLE_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) -lm
+GPU_TESTS = tests/gpu/test_dnn tests/gpu/test_kept tests/gpu/test_kernels tests/gpu/test_emulated tests/gpu/test_ops tests/gpu/test_ops_emulated \
+	tests/gpu/test_plan tests/gpu/test_plan_emulated
 if HAVE_CUDA
-check_PROGRAMS += tests/gpu/bench_kernels tests/gpu/test_dnn tests/gpu/test_kernels tests/gpu/test_emulated \
+check_PROGRAMS += tests/gpu/bench_kernels tests/gpu/test_dnn tests/gpu/test_kept tests/gpu/test_kernels tests/gpu/test_emulated \
 	tests/gpu/test_ops tests/gpu/test_ops_emulated \
 	tests/gpu/test_plan tests/gpu/test_plan_emulated
 tests_gpu_bench_kernels_LDADD = $(KERNELS_CUDA_LIBS) libgannet_kernels.a $(BASE_LIBS) -lm
-GPU_TESTS = tests/gpu/test_dnn tests/gpu/test_kernels tests/gpu/test_emulated tests/gpu/test_ops tests/gpu/test_ops_emulated \
-	tests/gpu/test_plan tests/gpu/test_plan_emulated
 tests_gpu_test_kernels_SOURCES = $(GPU_CHECKS)
 tests_gpu_test_kernels_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 tests_gpu_test_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
@@ -31,6 +31,15 @@ tests_gpu_test_emulated_SOURCES = $(GPU_CHECKS) tests/gpu/emulate_arena.c
 tests_gpu_test_emulated_LDADD = $(EMULATED) libgannet_cuda.a $(ORACLE_LIBS) -lstdc++
 tests_gpu_test_emulated_DEPENDENCIES = $(EMULATED) libgannet_cuda.a libgannet_kernels.a libgannet_base.a
 tests_gpu_test_dnn_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+# stands in for the driver; a program as far as automake knows, as the module for NCCL is
+check_PROGRAMS += tests/gpu/libcuda.so.1
+tests_gpu_libcuda_so_1_SOURCES = tests/gpu/emulate_driver.c
+tests_gpu_libcuda_so_1_CFLAGS = $(AM_CFLAGS) -fPIC
+tests_gpu_libcuda_so_1_LDFLAGS = $(AM_LDFLAGS) -shared -Wl,-soname,libcuda.so.1
+tests_gpu_test_kept_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_test_kept_SOURCES = tests/gpu/test_kept.c tests/gpu/described.h
+tests_gpu_test_kept_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
+tests_gpu_test_dnn_SOURCES = tests/gpu/test_dnn.c tests/gpu/described.h
 tests_gpu_test_dnn_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 tests_gpu_test_ops_SOURCES = tests/gpu/bed.c tests/gpu/bed.h tests/gpu/ops.h tests/gpu/ops_device.c \
 	tests/gpu/ops_oracle.c tests/gpu/ops_link.c tests/gpu/test_ops.c
@@ -62,7 +71,7 @@ tests_gpu_comm_probe_emulated_LDADD = $(EMULATED_RANKS) libgannet_transport_cuda
 	$(ORACLE_LIBS) -lstdc++
 tests_gpu_comm_probe_emulated_DEPENDENCIES = $(EMULATED_RANKS) libgannet_transport_cuda.a libgannet_cuda.a libgannet_transport.a \
 	libgannet_kernels.a libgannet_base.a
-tests_gpu_gannet_emulated_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+tests_gpu_gannet_emulated_CPPFLAGS = $(gannet_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_gannet_emulated_SOURCES = $(gannet_SOURCES) $(STAND_INS) tests/gpu/emulate_carrier.c
 tests_gpu_gannet_emulated_CCASFLAGS = $(gannet_CCASFLAGS)
 tests_gpu_gannet_emulated_LDFLAGS = $(WRAPPED)

@@ -1,5 +1,5 @@
 /* For builds without oneDNN, which tests on a GPU machine make: the host backend is not there, and says so. */
-#include "kernels/op_internal.h"
+#include "kernels/backend.h"
 
 #include <math.h>
 

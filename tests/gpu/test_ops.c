@@ -143,8 +143,12 @@ static void run_device(struct bed *b, struct gn_cuda_ops *ops, const struct ops_
 	if (!bed_ok(b, gn_op_create(GN_BACKEND_CUDA, &d, &op, &b->err), "the operator"))
 		return;
 	info = gn_op_info(op);
-	provide(b, ops, c, info, s, n, &v);
-	if (!b->why[0] && bed_ok(b, gn_op_bind(op, &v, &b->err), "bind") &&
+	/* where engines are tried, the first bind overwrites */
+	for (int i = 0; i < 2 && !b->why[0]; i++) {
+		provide(b, ops, c, info, s, n, &v);
+		bed_ok(b, gn_op_bind(op, &v, &b->err), "bind");
+	}
+	if (!b->why[0] &&
 	    bed_ok(b, gn_cuda_ops_set_step(ops, OPS_STEP, &b->err), "step") &&
 	    bed_ok(b, gn_op_forward(op, OPS_STEP, &b->err), "forward") &&
 	    (c->inference || bed_ok(b, gn_op_backward(op, &b->err), "backward")))

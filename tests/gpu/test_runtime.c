@@ -1,6 +1,7 @@
 /* The emulated machine itself: that what is not waited for is not there, and that what a GPU refuses is refused. */
 #include "tests/gpu/emulate_queue.h"
 
+#include "kernels/cuda/fastest.h"
 #include "kernels/cuda/internal.h"
 #include "tests/test.h"
 
@@ -273,6 +274,41 @@ static void test_what_a_kernel_is_given(void **state)
 	free(host);
 }
 
+/* --- the fastest of several ways --- */
+
+struct tries {
+	struct machine *m;
+	int calls[3];
+};
+
+/* The first cannot. */
+static enum gn_status try_way(void *context, int way, struct gn_err *err)
+{
+	struct tries *t = context;
+
+	t->calls[way]++;
+	return way == 0 ? gn_err_set(err, GN_ERR_UNSUPPORTED, "not this way")
+			: gn_cuda_fill(t->m->streams[0], t->m->memory, way, BYTES, err);
+}
+
+/* Each is called to load, to be looked at, and to be recorded; what is timed is launched without it. */
+static void test_fastest_is_timed_in_graphs(void **state)
+{
+	struct tries t = {.m = *state};
+	struct gn_cuda_ways ways = {3, try_way, &t};
+	struct gn_err err;
+	int way = -1;
+
+	assert_ok(gn_cuda_fastest(t.m->streams[0], &ways, &way, &err));
+	assert_int_equal(way, 1);
+	assert_int_equal(t.calls[0], 1);
+	for (int i = 1; i < 3; i++)
+		assert_int_equal(t.calls[i], 2 + 2);
+	ways.count = 1;
+	assert_int_equal(gn_cuda_fastest(t.m->streams[0], &ways, &way, &err), GN_ERR_UNSUPPORTED);
+	assert_non_null(strstr(err.text, "not this way"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +319,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_memory_that_is_not_pinned, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_recording, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_is_no_copy, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_fastest_is_timed_in_graphs, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_a_kernel_is_given, set_up, tear_down),
 	};
 

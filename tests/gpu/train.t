@@ -147,6 +147,14 @@ resumed() {
 }
 check "two steps and two more are four" resumed
 
+# 24 images: 4 of them by two ranks, then three steps of 6, which leave 2
+other_batch() {
+	train apart 2 cuda --schedule constant --steps 1 --checkpoint "$scratch/apart" &&
+		train apart 3 cuda --schedule constant --steps 0 --epochs 2 --resume auto --checkpoint "$scratch/apart" || { tell apart; return 1; }
+	[[ $(losses apart epoch | tr '\n' ' ') == "0.4167 0.6667 1.0000 1.2500 1.5000 1.7500 2.0000 " ]] || { losses apart epoch; return 1; }
+}
+check "resumed in the middle of an epoch with another global batch" other_batch
+
 # what eval says of a checkpoint, on the GPU and on the host
 said() { grep -o '"loss": [^,]*' "$scratch/eval.$1" | grep -o '[^ ]*$'; }
 evaluates() {
@@ -192,7 +200,7 @@ crops() {
 
 # images that take longer to be decoded than to be learned from
 waits() { # RANKS
-	train "waits-$1" "$1" cuda --model lenet --side 28 --data "$scratch/large" --batch 1 --steps 6 --loader-threads 1 &&
+	train "waits-$1" "$1" cuda --model lenet --side 28 --data "$scratch/large" --batch 6 --steps 6 --loader-threads 1 &&
 		(($(sed -n 's/.* step [2-6] .* data \([0-9]*\) %.*/\1/p' "$scratch/waits-$1.out" | sort -n | tail -n 1) >= 30)) && return
 	tell "waits-$1"
 	return 1
@@ -258,11 +266,13 @@ check "a batch that memory cannot hold is refused, with one that fits" too_large
 dies() { # --comm
 	local comm=$1 name=dies-$1
 	train "$name" 2 cuda --steps 100000 --schedule constant --lr 1e-4 &
-	local run=$! victim
+	local run=$! victim command
 	await_line 60 3 '"event": "step"' "$scratch/$name.jsonl" || { kill "$run"; tell "$name"; return 1; }
-	# the last rank started
-	victim=$(pgrep -n -f "$program train --data $data")
-	kill -9 "$victim"
+	for victim in /proc/[0-9]*; do # one of the ranks
+		mapfile -d '' -n 4 command <"$victim/cmdline"
+		[[ ${command[*]} != "$program train --data $data" ]] || break
+	done 2>/dev/null
+	kill -9 "${victim#/proc/}"
 	wait "$run" && return 1
 	grep -E 'rank [01] on .* is lost: its connection closed' "$scratch/$name.out" && return 0
 	tell "$name"

@@ -2,7 +2,7 @@
  * sum(c * f(x + t v)) at t = 0 is <gradient, v>. */
 #include "tests/test.h"
 
-#include "kernels/op_internal.h"
+#include "kernels/backend.h"
 #include "kernels/ref/ref.h"
 #include "src/base/philox.h"
 

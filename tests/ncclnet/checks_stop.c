@@ -10,8 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Nothing takes longer to begin, or to come. */
-#define BEGIN_S 5.0
+/* Nothing takes longer to begin, or to come: 5 s with the default limit, more where --limit says that the machine is slow. */
+static double begin_s(const struct lab *lab)
+{
+	return lab->options->limit_s / 4.0;
+}
 
 /* Has that process said something? */
 static int heard(struct lab *lab, int rank)
@@ -26,7 +29,7 @@ enum { MIDWAY_BYTES = 64 << 20 };
 /* Process 0: until the message has begun and is not over. 0: it was over at once. */
 static int begun(struct lab *lab, void *request, int sends, const volatile unsigned char *buffer)
 {
-	double end = now_s() + BEGIN_S;
+	double end = now_s() + begin_s(lab);
 	int done = 0;
 
 	while (sends ? !heard(lab, 1) : !*buffer) {
@@ -34,7 +37,7 @@ static int begun(struct lab *lab, void *request, int sends, const volatile unsig
 		if (done)
 			return 0;
 		if (now_s() > end)
-			fail(lab, "a message of %d bytes has not begun after %.0f s", MIDWAY_BYTES, BEGIN_S);
+			fail(lab, "a message of %d bytes has not begun after %.0f s", MIDWAY_BYTES, begin_s(lab));
 	}
 	return 1;
 }
@@ -118,7 +121,7 @@ static void stop(struct lab *lab, pid_t pid)
 
 	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
 	kill(pid, SIGSTOP);
-	for (double end = now_s() + BEGIN_S; state != 'T' && now_s() < end; nap(1)) {
+	for (double end = now_s() + begin_s(lab); state != 'T' && now_s() < end; nap(1)) {
 		file = fopen(path, "r");
 		if (!file || fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
 			skip(lab, "%s does not tell whether the process is stopped", path);
@@ -221,10 +224,10 @@ static void receive_slowly(struct lab *lab, void *request)
 		nap(i % 4 == 3);
 		over = heard(lab, 0);
 	}
-	for (double end = now_s() + BEGIN_S; !done && now_s() < end;)
+	for (double end = now_s() + begin_s(lab); !done && now_s() < end;)
 		must(lab, plug_test(&lab->plug, request, &done, NULL), "test");
 	if (!done)
-		fail(lab, "a message has not come %.0f s after its sender was done with it", BEGIN_S);
+		fail(lab, "a message has not come %.0f s after its sender was done with it", begin_s(lab));
 	if (!over)
 		hear(lab, 0, &byte, 1);
 }
@@ -276,11 +279,11 @@ static void check_exit(struct lab *lab)
 		skip(lab, "cannot fork");
 	if (!pid)
 		exit(CODE_OK);
-	for (end = now_s() + BEGIN_S; waitpid(pid, NULL, WNOHANG) != pid; nap(1)) {
+	for (end = now_s() + begin_s(lab); waitpid(pid, NULL, WNOHANG) != pid; nap(1)) {
 		if (now_s() < end)
 			continue;
 		kill(pid, SIGKILL);
-		fail(lab, "a child does not end %.0f s after it has called exit", BEGIN_S);
+		fail(lab, "a child does not end %.0f s after it has called exit", begin_s(lab));
 	}
 	meet(lab);
 	exit(CODE_OK);

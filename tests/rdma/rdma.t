@@ -1,6 +1,7 @@
 #!/bin/bash
 # Allreduce, training and a lost rank over real verbs: two guests with soft RoCE (tests/rdma/lab), by the environment bootstrap.
 # What the adapters count is read outside of gannet, too. There are two in each guest; all but a few tests use the first.
+# With GN_LONG in the environment (tests/long) also what takes minutes on emulated processors.
 set -u
 # shellcheck source=tests/train/common.sh
 . "$GN_SOURCE/tests/train/common.sh"
@@ -9,7 +10,7 @@ lab=$dir/lab
 trap '"$GN_SOURCE/tests/rdma/lab" down "$lab"; rm -rf "$dir"' EXIT
 mkdir "$lab"
 # For a host with more to do than the guests; each command ends long before.
-export GN_LAB_SECONDS=150
+export GN_LAB_SECONDS=150 GN_LAB_LIFE=1150
 rails=1
 lab() { "$GN_SOURCE/tests/rdma/lab" "$1" "$lab" "${@:2}"; }
 
@@ -87,7 +88,11 @@ check "allreduce over rc, right, through the adapters" by_adapter rows rc
 check "allreduce over ud, right, through the adapters" by_adapter rows ud
 every_way() { both "$GN_BUILD/tests/transport/coll_probe" "$1" && [[ $(cat "$dir"/out.[01] | grep -c ': 0 wrong$') == 2 ]]; }
 check "every collective, by every algorithm, in every type, over rc" by_adapter every_way rc
-check "and over ud" by_adapter every_way ud
+if [[ ${GN_LONG:-} ]]; then
+	check "and over ud" by_adapter every_way ud
+else
+	skip "and over ud" "takes minutes: tests/long"
+fi
 # one rank on one processor, which the kernel needs for soft RDMA
 check "who waits leaves the only processor to the kernel" grep -q 'using rxe0 at .*; who waits sleeps' "$dir/rows.rc"
 check "allreduce over tcp, right, not through the adapters" not_by_adapter rows tcp
@@ -95,6 +100,12 @@ expect 1 "did not go by rc: the ranks of guest1 sent [0-9]+ bytes to other nodes
 	both env UCX_TLS=tcp,self "$gannet" bench allreduce --transport rc --min-bytes 64K --max-bytes 64K --iters 1
 expect 1 "did not go by tcp" "tcp that was rc is found out" \
 	both env UCX_TLS=rc,ud,self "$gannet" bench allreduce --transport tcp --min-bytes 64K --max-bytes 64K --iters 1
+# Of so many endpoints UCX leaves rc for ud. A rank of two opens one.
+rc_within() { both env UCX_RC_MAX_NUM_EPS="$1" "$gannet" bench allreduce --json --transport rc --min-bytes 64K --max-bytes 64K --iters 1; }
+still_rc() { rc_within 1 && grep -q '"transport": "rc"' "$dir/out.0"; }
+check "UCX is told of the connections that are opened, not of the ranks" still_rc
+expect 1 "rank 0 on guest1 was to reach rank 1 on guest2 by rc, but UCX takes ud_verbs/rxe0:1: take away what keeps it from rc" \
+	"rc that UCX made ud ends at start, and is named" rc_within 0
 
 # --- two rails ---
 both_adapters() { cat /sys/class/infiniband/rxe[01]/ports/1/hw_counters/{sent,rcvd}_pkts | paste -sd' '; }
@@ -173,9 +184,32 @@ expect 4 "rank 0 on guest1" "a killed rank 0 ends the bench on the other, which 
 
 nccl() {
 	GN_LAB_SECONDS=400 lab run 1 env UCX_TLS=rc,ud,self UCX_WARN_UNUSED_ENV_VARS=n "$GN_BUILD/tests/ncclnet/conform" --version 11 --limit 60 \
-		--connections 100 "$GN_BUILD/libnccl-net-gannet.so"
+		--connections 100 "$@" "$GN_BUILD/libnccl-net-gannet.so"
 }
-check "the NCCL plugin over rc, in all that conform asks" nccl
+if [[ ${GN_LONG:-} ]]; then
+	check "the NCCL plugin over rc, in all that conform asks" nccl
+else
+	check "the NCCL plugin over rc, in what every connection needs" nccl --only handle,transfer,group,close-posted
+	skip "the NCCL plugin over rc, in all that conform asks" "takes minutes: tests/long"
+fi
+
+# --- an adapter that is not there ---
+# shellcheck disable=SC2016 # for the shell in the guest
+adapters() { lab run 2 bash -c 'for n in 0 1; do rdma link "$0" "rxe$n" "${@//N/$n}" || exit; done' "$@"; } # del; add type rxe netdev ethN
+# shellcheck disable=SC2120 # a check passes some
+small() { both "$gannet" bench allreduce --min-bytes 1K --max-bytes 1K --iters 1 "$@"; }
+quiet_ethernet() {
+	adapters del || return
+	small >"$dir/quiet" && grep -E 'WARN.*do not all use what is there.*: tcp on guest1, guest2; guest1: rxe0 at .* is up and unused' "$dir/err.0" &&
+		! grep -q WARN "$dir/err.1" && expect_code 1 small --transport-strict >"$dir/strict" &&
+		[[ $(cat "$dir"/err.[01] | grep -c -- '--transport-strict: .*guest1: rxe0') == 2 ]]
+	local code=$?
+	cat "$dir/quiet" "$dir/strict"
+	adapters add type rxe netdev ethN
+	return $code
+}
+expect_code() { local wanted=$1; shift; "$@"; [[ $? == "$wanted" ]]; }
+check "tcp since one guest has lost its adapters: a warning that names hosts, an error with --transport-strict" quiet_ethernet
 
 # --- the end of a cable, and of the lab ---
 # no_way GUEST: what it sends by its second adapter from now on leaves for a machine that is not there. (With that device down,
@@ -220,9 +254,16 @@ one_rail_cut() {
 		grep -qE "has stalled; .*, for [5-7]\.[0-9] s \(.*rank [01] for rank [01] by rxe1:1" "$dir/err.0" &&
 		grep -qE "has stalled; .*, for [5-7]\.[0-9] s \(.*rank [01] for rank [01] by rxe1:1" "$dir/err.1"
 }
-expect_code() { local wanted=$1; shift; "$@"; [[ $? == "$wanted" ]]; }
 check "one of two rails cut amid an allreduce: both ranks end and name it" one_rail_cut
 printf '%s\n' "$tap_output" | sed -n 's/^[0-9]* s after the cut$/# &/p'
+left_out() {
+	local rails=0
+	both "$gannet" bench allreduce --transport rc --min-bytes 512K --max-bytes 512K --iters 1 >"$dir/left" || { cat "$dir/left"; return 1; }
+	cat "$dir/left"
+	grep -q "WARN.*rxe1:1 and what other nodes have in its place do not reach each other, and are left out, between guest2 and the rest" \
+		"$dir/err.0" && grep -q "using rxe0 at [^,]*;" "$dir/err.0"
+}
+check "where it does not reach from the start it is left out, and named" left_out
 
 read -r first <"$lab/guest1.pid"
 read -r second <"$lab/guest2.pid"

@@ -14,16 +14,8 @@ train() { # TASKS-PER-NODE NAME ARG...
 		--checkpoint "$lab/$2" --log "$lab/$2.jsonl" "${@:3}"
 }
 check "a run that nobody disturbs" train 2 whole
+check "a checkpoint has one optimizer file a node" test "$(compgen -G "$lab/whole/latest/optimizer-*" | wc -l)" = 2
 
-pid_of_rank() { # RANK
-	local pid
-	for pid in $(pgrep -x gannet); do
-		if tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -cxF -e "PMIX_RANK=$1" -e "SLURM_CONF=$lab/vc/conf/slurm.conf" |
-			grep -qx 2; then
-			echo "$pid"
-		fi
-	done
-}
 train 2 run >"$lab/run.out" 2>&1 &
 run=$!
 started() { until_within 60 reached "$lab/run.jsonl" 100; }

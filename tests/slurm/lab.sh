@@ -56,3 +56,13 @@ import json, sys
 lines = [json.loads(line) for line in open(sys.argv[1])]
 print([line for line in lines if line["event"] == sys.argv[2]][-1][sys.argv[3]])' "$@"
 }
+# The process of a rank of the one run on the cluster, seen from outside of its node: pid_of_rank RANK
+pid_of_rank() { # RANK
+	local pid
+	for pid in $(pgrep -x gannet); do
+		if tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -cxF -e "PMIX_RANK=$1" -e "SLURM_CONF=$lab/vc/conf/slurm.conf" |
+			grep -qx 2; then
+			echo "$pid"
+		fi
+	done
+}

@@ -1,2 +1,3 @@
-SHELL_TESTS += tests/slurm/vcluster.t tests/slurm/train.t tests/slurm/requeue.t tests/slurm/kill.t tests/slurm/jobs.t
+SHELL_TESTS += tests/slurm/vcluster.t tests/slurm/train.t tests/slurm/requeue.t tests/slurm/kill.t tests/slurm/jobs.t \
+	tests/slurm/policy.t
 EXTRA_DIST += tests/slurm/lab.sh

@@ -1,12 +1,13 @@
 #!/bin/bash
 # A batch job that is told to stop, twice, by either way that Slurm has, queues itself again; its log shows one continuous run
-# and it ends with the parameters of a run that nobody interrupted.
+# and it ends with the parameters of a run that nobody interrupted. One whose rank is killed does, too, without the host that lost a
+# rank twice; of an array only the task that was told to stop.
 set -u
 # shellcheck source=tests/slurm/lab.sh
 . "$GN_SOURCE/tests/slurm/lab.sh"
 lab_begin
 check "the digits are packed" lab_digits
-check "two nodes come up" vc up --nodes 2 --cpus-per-node 2 --requeue-delay 5
+check "three nodes come up" vc up --nodes 3 --cpus-per-node 2 --requeue-delay 5
 
 args="--epochs 3 --batch 16 --lr 0.05 --threads 1 --loader-threads 1 --log-every 1"
 submit() {
@@ -67,4 +68,48 @@ cancelled() {
 }
 gone() { [[ ! $(on 30 squeue -h -j "$job") ]]; }
 check "a cancelled job stays away" cancelled
+
+# kill -9 of a rank on n2, twice.
+job=
+args="--steps 200 --batch 16 --lr 0.05 --threads 1 --loader-threads 1 --log-every 1 --checkpoint-every 20"
+rm -rf "$lab/run" "$lab/log.jsonl"
+check "another job is taken" submit
+job=$(cat "$lab/job")
+nodes() { [[ $(on 30 squeue -h -t R -j "$job" -o %N) == "$1" ]]; }
+# shellcheck disable=SC2317
+kill_on_n2() { # STEP RESUMES
+	until_within 60 reached "$lab/log.jsonl" "$1" && nodes 'n[1-2]' && kill -KILL "$(pid_of_rank 3)" && until_within 60 resumes "$2" && return
+	tail "$lab/job.out"
+	return 1
+}
+check "a rank on n2 is killed: the job starts again" kill_on_n2 25 1
+check "killed there again: it starts again" kill_on_n2 50 2
+expect 0 "a rank was lost on n2; queueing again, .*0 of 3" "the job's output names the host" cat "$lab/job.out"
+check "now without n2" nodes 'n[1,3]'
+check "and goes on to the end" until_within 90 ended
+check "which Slurm calls completed" until_within 30 completed
+
+# The last task's SLURM_JOB_ID is the array's.
+args="--steps 150 --batch 16 --lr 0.005 --threads 1 --loader-threads 1 --log-every 1 --seed %a"
+submit_array() {
+	GANNET=$gannet GANNET_DATA=$lab/train GANNET_MODEL=lenet GANNET_CHECKPOINT=$lab/sweep GANNET_ARGS=$args \
+		on 30 sbatch --parsable --array=1-2 -N1 --ntasks-per-node=1 --chdir="$lab" --output="$lab/task-%a.out" \
+		"$GN_SOURCE/slurm/jobs/train.sbatch" >"$lab/job"
+}
+# shellcheck disable=SC2317
+stop_one() {
+	job=$(cat "$lab/job")
+	until_within 60 reached "$lab/sweep-2.jsonl" 20 && until_within 60 reached "$lab/sweep-1.jsonl" 20 || return 1
+	on 30 scancel --signal=USR1 --batch "${job}_2"
+	until_within 60 both_ended && return
+	tail "$lab"/task-*.out
+	return 1
+}
+both_ended() { grep -q '"event": "end"' "$lab/sweep-1.jsonl" && grep -q '"event": "end"' "$lab/sweep-2.jsonl"; }
+starts() { [[ $(cat "$lab"/task-"$1".out | grep -c " start ") == "$2" ]]; }
+check "an array of two tasks" submit_array
+check "of which one is told to stop; both end" stop_one
+check "that one has started twice" starts 2 2
+check "the other once" starts 1 1
+check "each has its own checkpoints" test -e "$lab/sweep-1/latest" -a -e "$lab/sweep-2/latest"
 finish

@@ -12,8 +12,31 @@ expect 2 "dir" "a directory with a space is refused" "$GN_SOURCE/slurm/vcluster"
 expect 2 "what is" "an unknown option is refused" vc up --colour
 # From a copy: the source may lie where nobody else can read.
 cp -r "$GN_SOURCE/slurm" "$lab/scripts"
-nobody() { setpriv --reuid nobody --regid nogroup --clear-groups "$lab/scripts/vcluster" up --dir "$lab/vc"; }
+as_nobody() { setpriv --reuid nobody --regid nogroup --clear-groups "$@"; }
+nobody() { as_nobody "$lab/scripts/vcluster" up --dir "$lab/vc"; }
 expect 2 "root" "an ordinary user is told that root is needed" nobody
+
+# What another user has prepared: root must neither take his configuration nor follow his links.
+mkdir -m 1777 "$lab/open"
+as_nobody bash -c "cd '$lab/open' && mkdir -p his/conf his/in && ln -s '$lab/target' link && ln -s '$lab/mine' way && chmod 777 his/in &&
+	echo Prolog=/bin/false >his/conf/slurm.conf"
+mkdir "$lab/target" "$lab/mine" "$lab/mine/all" "$lab/mine/locked" "$lab/open/his/in/mine" && chmod 777 "$lab/mine/all"
+echo kept >"$lab/kept" && ln -s "$lab/kept" "$lab/mine/locked/lock"
+refused() { # DIR PATTERN NAME
+	local verb
+	for verb in up down status; do
+		expect 1 "$2" "$verb refuses $3" timeout 20 "$GN_SOURCE/slurm/vcluster" "$verb" --dir "$1"
+	done
+	expect 1 "$2" "run refuses $3" timeout 20 "$GN_SOURCE/slurm/vcluster" run --dir "$1" -- true
+}
+refused "$lab/open/his" "open/his belongs to user" "a folder of somebody else"
+refused "$lab/open/his/in/mine/" "open/his belongs to user" "one in a folder of somebody else"
+refused "$lab/open/link" "is a link" "a link"
+refused "$lab/open/way/deep" "link .*open/way belongs to user" "a link of somebody else on the way"
+refused "$lab/mine/all" "all can be written by others" "a folder that all may write"
+expect 1 "lock is no regular file" "a lock that is a link is not followed" timeout 20 "$GN_SOURCE/slurm/vcluster" up --dir "$lab/mine/locked"
+check "what it leads to is kept" grep -qx kept "$lab/kept"
+check "nothing was made for somebody else" test ! -e "$lab/open/his/vcluster.state" -a ! -e "$lab/mine/deep"
 expect 1 "down" "status before up says down" vc status
 expect 0 "" "down before up does nothing" vc down
 
@@ -22,8 +45,12 @@ expect 0 "up already" "a second up leaves them as they are" vc up --nodes 2 --cp
 expect 2 "take it down" "another shape is refused while it is up" vc up --nodes 3
 expect 0 "n2 idle" "status shows the nodes" vc status
 
+check "others can pass its folder, and neither list nor write it" test "$(stat -c %a "$lab/vc")" = 711
 hosts() { [[ $(on 30 srun -N2 hostname | sort | tr '\n' ' ') == "n1 n2 " ]]; }
 check "srun reaches both nodes" hosts
+# From a folder that he can enter.
+user() { [[ $(cd / && on 30 setpriv --reuid nobody --regid nogroup --clear-groups srun -N2 id -un | sort -u) == nobody ]]; }
+check "so does another user's" user
 
 # shellcheck disable=SC2016 # for the nodes' shells
 apart() {

@@ -13,22 +13,72 @@ expect 3 'no' 'missing checkpoint to resume' train --resume "$dir/nothing"
 expect 2 'needs --checkpoint' 'resume auto without a folder' train --resume auto
 expect 2 'schedule|none of' 'unknown schedule' train --schedule linear
 expect 2 'milestones' 'bad milestones' train --schedule step --milestones 5,3
+expect 2 'warmup-epochs 3 is not below the length of the run, 3 epochs' 'warm-up as long as the run' timeout 60 "$gannet" train \
+	--data "$dir/train" --model lenet --epochs 3 --warmup-epochs 3
+expect 2 'warmup-epochs 1 is not below' 'and in steps' train --warmup-epochs 1
+expect 2 'epochs and --steps both' 'epochs and steps' train --epochs 3
+expect 2 'epochs 0 .* give --val' 'nothing to do' timeout 60 "$gannet" train --data "$dir/train" --model lenet --epochs 0
 expect 2 'write one number' 'bad mean' train --mean 1,2
 expect 2 "lenet: --mean '0.5,0.4,0.3' has three numbers, .* 1 channel:" 'three means for grey images' \
 	train --mean 0.5,0.4,0.3
 expect 2 "lenet: --deviation .* has three numbers" 'three deviations for grey images' train --deviation 0.5,0.4,0.3
+expect 2 "mean '123.7' is not within 0..1; pixels are in 0..1: divide by 255" 'a mean of bytes' train --mean 123.7
+expect 2 "mean '-0.1' is not within" 'a mean below 0' train --mean=-0.1
+expect 2 "deviation '58.4' is above 1; pixels are in 0..1: divide by 255" 'a deviation of bytes' train --deviation 58.4
+expect 2 "mean 'nan': write one number" 'a mean that is none' train --mean nan
+expect 2 "deviation 'inf': write one number" 'a deviation that is none' train --deviation inf
+expect 2 "mean '123.7' is not within" 'with nothing to resume' train --mean 123.7 --checkpoint "$dir/mean" --resume auto
+expect 2 'val is a packed dataset: give checkpoints a folder of their own' 'a dataset as --checkpoint' timeout 60 "$gannet" launch -n 2 -- \
+	"$gannet" train --data "$dir/train" --model lenet --steps 1 --checkpoint "$dir/val"
+check 'which stays as it is' sh -c '! ls -A "$1" | grep -qvE "gannet-dataset.json|shard|[.](hdf5|h5)$"' sh "$dir/val"
+expect 0 'WARN .*without --checkpoint nothing of this run is kept' 'nothing to keep the run in' train --steps 1
+check 'which only training tells' sh -c '! timeout 60 "$1" train --data "$2/train" --val "$2/val" --model lenet --epochs 0 2>&1 |
+	grep "nothing of this run"' sh "$gannet" "$dir"
+told() { GANNET_LOG=info timeout 60 "$gannet" train --data "$dir/train" --model lenet --steps 2 --checkpoint "$dir/told" --keep 1 "$@"; }
+expect 0 'input 1x28x28, shift by up to 2 pixels; evaluation: images near the side keep their size, centre 28; sgd momentum 0.9, weight decay 0.0001 .*; lr 0.05 by cosine to 0; seed 1; 24 images left out in each epoch' \
+	'what options come to is told' told --lr 0.05 --log "$dir/told.jsonl"
+check 'and in the log' grep -q '"event": "start".*"resolved": "input 1x28x28, shift .*seed 1; 24 images left out' "$dir/told.jsonl"
+expect 0 'WARN .*do nothing here: --milestones and --lr-factor, which --schedule step has, not cosine; --pad, which .* not crop-flip' \
+	'options that do nothing' train --milestones 1,2 --lr-factor 0.5 --pad 3 --augment crop-flip
+expect 0 'WARN .*no milestone lies within the run .*the rate never falls' 'milestones after the end' train --schedule step
+check 'milestones within it' sh -c '! timeout 60 "$1" train --data "$2/train" --model lenet --lr 0.02 --steps 4 --schedule step \
+	--milestones 0.01 --pad 3 2>&1 | grep -E "milestone|do nothing"' sh "$gannet" "$dir"
+expect 0 'WARN .*one has one class' 'one class' sh -c '"$1" pack --out "$2/one" --synthetic 4 --classes 1 --size 28x28 &&
+	timeout 60 "$1" train --data "$2/one" --model lenet --steps 1 --batch 2' sh "$gannet" "$dir"
 expect 3 'samples|images' 'fewer samples than a global batch' train --batch 7001
 expect 3 'samples|images' 'more ranks than samples' sh -c '
 	"$1" pack --out "$2/few" --synthetic 3 --classes 3 --size 28x28 &&
 	timeout 60 "$1" launch -n 4 -- "$1" train --data "$2/few" --model lenet --batch 1 --steps 1' sh "$gannet" "$dir"
-expect 3 'different class names' 'validation data of other classes' sh -c '
+expect 2 "--channels.*'2' is none of 0.1.3" 'channels that no image has' train --channels 2
+expect 3 "different class names: class 0 is '0' in the first, 'c00000' in the second; pack the second with --classes .*train" \
+	'validation data of other classes' sh -c '
 	"$1" pack --out "$2/other" --synthetic 20 --classes 5 --size 28x28 &&
 	timeout 60 "$1" train --data "$2/train" --val "$2/other" --model lenet --steps 1' sh "$gannet" "$dir"
 expect 2 'safetensors|formula|seed' 'bad --init' train --init seed:x
 expect 3 'init.safetensors' '--init of a file that is no safetensors' sh -c '
 	echo nonsense >"$2/init.safetensors"
 	timeout 60 "$1" train --data "$2/train" --model lenet --steps 1 --init "$2/init.safetensors"' sh "$gannet" "$dir"
-expect 1 'not finite' 'a learning rate that blows up' train --lr 1e6 --steps 50
+check 'files of torch.save' python3 - "$dir" <<'PY'
+import pickle, struct, sys, zipfile
+with zipfile.ZipFile(sys.argv[1] + "/zip.pt", "w") as f:
+    f.writestr("archive/data.pkl", "x" * 100)
+open(sys.argv[1] + "/old.pt", "wb").write(pickle.dumps(0x1950a86a20f9469cfc6c, protocol=2) + b"x" * 100)
+header = b'{"module.conv1.weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
+open(sys.argv[1] + "/module.safetensors", "wb").write(struct.pack("<Q", len(header)) + header + bytes(4))
+PY
+expect 3 'zip.pt is a file of torch.save: write it with safetensors.torch.save_file' '--init of a zip archive' train --init "$dir/zip.pt"
+expect 3 'old.pt is a file of torch.save' '--init of a pickle' train --init "$dir/old.pt"
+expect 3 'train is a folder: name a safetensors file' '--init of a folder' train --init "$dir/train"
+expect 3 "all names begin with 'module.'.*save model.module.state_dict" '--init of what DistributedDataParallel saved' \
+	train --init "$dir/module.safetensors"
+expect 3 "tensor 'fc.*.weight' is .10,500. there and .5,500. in this model: the last layer must have as many classes as the dataset" \
+	'--init of a network of ten classes' timeout 60 "$gannet" train --data "$dir/other" --model lenet --steps 1 --batch 4 \
+	--init "$dir/told/latest/model.safetensors"
+expect 1 'not finite' 'a learning rate that blows up' train --lr 1e6 --steps 50 --log "$dir/failed.jsonl"
+check 'the log says why it failed' sh -c 'tail -n 1 "$1" | grep -q "\"event\": \"failed\".*\"reason\": \".*not finite"' sh "$dir/failed.jsonl"
+expect 1 'not finite at the last step, 4: .*no checkpoint' 'one that does just before the end' train --lr 1e6 --schedule constant \
+	--checkpoint "$dir/diverged" --checkpoint-every 1 --keep 9
+check 'which has the checkpoints from before it' sh -c 'test -d "$1/step-00000001" && test ! -e "$1/step-00000004"' sh "$dir/diverged"
 
 # Worlds that contradict themselves.
 expect 2 'RANK' 'RANK beyond WORLD_SIZE' env RANK=4 WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 \

@@ -1,11 +1,12 @@
 UNIT_TESTS += tests/train/test_count tests/train/test_curve tests/train/test_lr tests/train/test_manifest tests/train/test_model \
-	tests/train/test_optimizer tests/train/test_plan tests/train/test_recipe tests/train/test_safetensors tests/train/test_score \
+	tests/train/test_optimizer tests/train/test_owner tests/train/test_plan tests/train/test_preprocess tests/train/test_processors tests/train/test_recipe tests/train/test_runlog tests/train/test_safetensors tests/train/test_score \
 	tests/train/test_step
-EXTRA_DIST += tests/train/accuracy tests/train/common.sh tests/train/torchvision tests/train/trace_check
+EXTRA_DIST += tests/train/accuracy tests/train/common.sh tests/train/preprocess.tar tests/train/preprocess.txt \
+	tests/train/preprocess_reference tests/train/torchvision tests/train/trace_check
 
-SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/bf16.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t \
+SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/checkpoint.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t \
 	tests/train/overlap.t tests/train/recipe.t tests/train/report.t \
-	tests/train/resume.t tests/train/split.t tests/train/sync.t \
+	tests/train/resume.t tests/train/split.t tests/train/stop.t tests/train/sync.t \
 	tests/train/trace.t
 check_PROGRAMS += tests/train/exchange_probe
 tests_train_exchange_probe_SOURCES = tests/train/exchange_probe.c tests/transport/copier_host.c tests/transport/copier_host.h
@@ -15,8 +16,12 @@ tests_train_test_model_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_model_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_count_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_count_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_processors_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_processors_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_plan_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_plan_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_preprocess_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_preprocess_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_curve_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_curve_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_lr_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -27,8 +32,12 @@ tests_train_test_manifest_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_manifest_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_score_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_score_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_owner_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_owner_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_optimizer_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_optimizer_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_runlog_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_runlog_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_recipe_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_recipe_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_step_CPPFLAGS = $(TEST_CPPFLAGS)

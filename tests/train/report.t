@@ -6,7 +6,7 @@ set -u
 check 'digits are packed' pack_digits
 check 'three ranks' lenet 3 16 --steps 60 --log-every 5 --ema 0.9 --log "$dir/three.jsonl" --val "$dir/val" \
 	--checkpoint "$dir/three"
-check 'one rank' lenet 1 32 --steps 30 --log-every 5 --log "$dir/one.jsonl" --optimizer lamb
+check 'one rank' lenet 1 32 --steps 30 --log-every 5 --log "$dir/one.jsonl" --optimizer lamb --init seed:7
 # shellcheck disable=SC2016
 sed 's#"model": "lenet"#"model": "<script>alert(1)</script>"#; s#"options": "#&evil=\\"<b>'"'"'\&amp; #
 	s#"slowest_host": "[^"]*"#"slowest_host": "</svg><img src=x>"#' "$dir/three.jsonl" >"$dir/<i>bad'.jsonl"
@@ -14,8 +14,8 @@ printf '{"event": "st' >>"$dir/<i>bad'.jsonl"
 check 'a report of three logs' "$gannet" report "$dir/three.jsonl" "$dir/one.jsonl" "$dir/<i>bad'.jsonl" --out "$dir/report"
 cat >"$dir/check.py" <<'PY'
 import html.parser, re, sys, xml.etree.ElementTree as tree
-page = open(sys.argv[1], encoding="utf-8").read()
-allowed = set("html head meta title style body h1 h2 h3 p div span table tr th td svg path text rect circle polyline polygon".split())
+page, directory, processors = open(sys.argv[1], encoding="utf-8").read(), sys.argv[2], int(sys.argv[3])
+allowed = set("html head meta title style body h1 h2 h3 p div span table tr th td svg path text rect circle polyline polygon wbr".split())
 class Look(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()
@@ -24,7 +24,7 @@ class Look(html.parser.HTMLParser):
         assert tag in allowed, tag
         for name, value in attributes:
             assert name not in ("src", "href", "onload", "onclick") and not name.startswith("xlink"), (tag, name)
-        if tag != "meta":
+        if tag not in ("meta", "wbr"):
             self.open.append(tag)
         self.cells += tag == "td"
     def handle_endtag(self, tag):
@@ -42,8 +42,18 @@ text = " ".join(look.text)
 for wanted in ("<script>alert(1)</script>", "</svg><img src=x>", "<i>bad'.jsonl", '"<b>\'&amp;', "three.jsonl", "one.jsonl", "lamb",
                "Scaling efficiency", "Rank by time", "slowest rank", "exposed communication", "Norm of the gradient"):
     assert wanted in text, wanted
-assert re.search(r" % \((guessed|measured|tried)\)", text), "where the prediction's costs come from"
-assert "1 lines of the logs were no JSON" in text
+for wanted in (directory + "/train", directory + "/val", "seed:7"):
+    assert wanted in look.text, wanted
+assert processors < 3 or re.search(r" % \((guessed|measured|tried)\)", text), "where the prediction's costs come from"
+assert "1 line of the logs is no JSON" in text
+# A narrow window breaks paths and values, which may be long, and no heading or number.
+style = re.search("<style>(.*?)</style>", page, re.S).group(1)
+breaking = {s for rule, body in re.findall(r"([^{}]+){([^{}]*)}", style) if "overflow-wrap" in body or "word-break" in body
+            for s in rule.strip().split(",")}
+assert breaking == {"h2", "p", "td.long", "th.long"}, breaking
+table = re.search("<table>(.*?)</table>", page, re.S).group(1)
+assert table.count("<th") == 16 and "<th class='long'" not in table, table
+assert table.count("<td class='long'>") == 3 and re.search("<td class='long'><span[^>]*></span>(/<wbr>)?[^<]+/<wbr>", table), table
 assert look.cells > 3 * 40, look.cells
 pictures = re.findall("<svg.*?</svg>", page, re.S)
 assert len(pictures) >= 5 + 4 + 1 + 4, len(pictures)
@@ -57,8 +67,19 @@ for picture in pictures:
             points += 1
 print(len(pictures), "pictures,", points, "points")
 PY
-check 'is a page that is whole by itself' python3 "$dir/check.py" "$dir/report/report.html"
+check 'is a page that is whole by itself' python3 "$dir/check.py" "$dir/report/report.html" "$dir" "$(nproc)"
 check 'with a picture beside it' grep -q '^</svg>' "$dir/report/curve.svg"
+cp "$dir/three.jsonl" "$dir/two.jsonl"
+export GANNET_LOG=info
+expect 0 'two.jsonl holds an earlier run' 'a run into a log that is not empty says so' \
+	lenet 1 32 --steps 5 --log-every 5 --log "$dir/two.jsonl"
+lenet 1 32 --steps 1 --val "$dir/val" --checkpoint "$dir/told" >"$dir/told.out" 2>&1
+check 'the first line says what runs' grep -q "training lenet on $dir/train: 7000 images of 10 classes, evaluation on 1000; \
+global batch 32 (1 rank x 32); 1 step$" "$dir/told.out"
+check 'another which checkpoint was saved' grep -Eq "checkpoint $dir/told/step-00000001 saved in [0-9.]+ s$" "$dir/told.out"
+check 'the last one that it is done' sh -c 'tail -n 1 "$1" | grep -Eq "$2"' sh "$dir/told.out" \
+	"done: 1 step in [0-9.]+ s, [0-9]+ images/s in all, top-1 [0-9.]+ % \(best [0-9.]+ %\), checkpoint $dir/told/step-00000001$"
+expect 0 '"run": 2, "last_step": 5' 'its report has both runs' "$gannet" report "$dir/two.jsonl" --out "$dir/two"
 expect 3 'no training step' 'what is no log' "$gannet" report "$dir/one.jsonl" "$dir/check.py" --out "$dir/none"
 check 'leaves nothing' test ! -e "$dir/none"
 finish

@@ -91,6 +91,27 @@ check 'the log is one continuous run of steps' sh -c '"$1" "$2" step step | awk 
 check 'resuming what is finished does nothing and is fine' run stopped 4 16 --resume auto
 expect 2 'holds checkpoints already' 'starting afresh in the same folder is refused' run stopped 4 16
 
+# When there are checkpoints: seven steps an epoch. All ranks have to take the same step for that, whoever's clock it is.
+saves() { # NAME OPTION...: the steps that were saved
+	name=$1
+	shift
+	lenet 2 500 --log "$dir/$name.jsonl" --checkpoint "$dir/$name" "$@" && "$jsonl" "$dir/$name.jsonl" checkpoint step | tr '\n' ' '
+}
+expect 0 '^14 21 $' 'every second epoch, and at the end' saves second --epochs 3 --checkpoint-epochs 2
+expect 0 '^1 2 3 4 5 6 7 8 $' 'after a moment' saves moment --steps 8 --checkpoint-minutes 0.000001
+expect 0 '^7 8 $' 'not before an hour has passed' saves hour --steps 8 --checkpoint-minutes 60
+
+# No epochs: an evaluation.
+check 'a checkpoint is evaluated' lenet 2 500 --epochs 0 --val "$dir/val" --resume "$dir/second" --log "$dir/none.jsonl"
+check 'at its step, and nothing is trained' test "$("$jsonl" "$dir/none.jsonl" eval step images)$(grep -c '"event": "step"' \
+	"$dir/none.jsonl")" = '21 10000'
+check 'again, with what had been evaluated' lenet 1 500 --epochs 0 --val "$dir/val" --resume "$dir/second" --log "$dir/none.jsonl"
+check 'which is done again' test "$("$jsonl" "$dir/none.jsonl" eval step | wc -l)" = 2
+check 'weights are evaluated' lenet 1 500 --epochs 0 --val "$dir/val" --init "$dir/second/latest/model.safetensors" \
+	--checkpoint "$dir/untrained" --log "$dir/init.jsonl"
+check 'alike' test "$("$jsonl" "$dir/init.jsonl" eval top1)" = "$("$jsonl" "$dir/none.jsonl" eval top1 | head -1)"
+check 'and not saved' test ! -e "$dir/untrained/latest"
+
 # A network whose weights lie in an order of their own while it runs, with all that is laid out as they are.
 net() { # NAME OPTION...
 	name=$1

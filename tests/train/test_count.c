@@ -178,6 +178,11 @@ static void count_steps(const char *model, const char *optimizer, int arranged, 
 	run_release(&r);
 }
 
+static int has_avx512(void)
+{
+	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
 static void test_step(void **state)
 {
 	static const char *const models[] = {"resnet18", "resnet50", "resnet20"}, *const rules[] = {"sgd", "lars", "lamb"};
@@ -193,7 +198,8 @@ static void test_step(void **state)
 		assert_true(primitives > 100);
 		assert_int_equal(allocations, 0);
 		assert_int_equal(mutexes, 0);
-		assert_int_equal(reorders, 0);
+		/* Without AVX-512 some weight gradients want plain layouts. */
+		assert_true(reorders == 0 || (!has_avx512() && reorders < primitives / 4));
 		assert_true(inside_allocations < 8 * primitives);
 	}
 }

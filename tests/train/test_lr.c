@@ -3,6 +3,7 @@
 #include "src/train/lr.h"
 
 #include <math.h>
+#include <string.h>
 
 static void near(double a, double b)
 {
@@ -46,6 +47,44 @@ static void test_cosine_and_polynomial(void **state)
 	near(gn_lr_at(&lr, 64, 9), 1);
 }
 
+/* What was published for 90 epochs, in a run of 9 and in one of 180. */
+static void test_other_lengths(void **state)
+{
+	struct gn_lr lr = {.shape = GN_LR_STEP, .warmup_epochs = 5, .epochs = 9, .factor = 0.1}, other;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_lr_milestones_parse("30,60,80", &lr, &err));
+	other = lr;
+	assert_ok(gn_lr_fit(&other, 90, 90, &err));
+	near(other.warmup_epochs, 0.5);
+	near(other.milestones[0], 3);
+	near(other.milestones[2], 8);
+	other = lr;
+	assert_ok(gn_lr_fit(&other, 0, 90, &err)); /* a warm-up that was given */
+	near(other.warmup_epochs, 5);
+	near(other.milestones[1], 6);
+	other = lr;
+	other.epochs = 180;
+	assert_ok(gn_lr_fit(&other, 90, 90, &err));
+	near(other.warmup_epochs, 5);
+	near(other.milestones[0], 30);
+}
+
+static void test_warmup_of_all(void **state)
+{
+	struct gn_lr lr = {.warmup_epochs = 5, .epochs = 5};
+	struct gn_err err;
+
+	(void)state;
+	assert_int_equal(gn_lr_fit(&lr, 0, 0, &err), GN_ERR_USAGE);
+	assert_non_null(strstr(err.text, "--warmup-epochs 5 "));
+	lr.epochs = 5.5;
+	assert_ok(gn_lr_fit(&lr, 0, 0, &err));
+	lr.epochs = 0; /* evaluation only */
+	assert_ok(gn_lr_fit(&lr, 0, 0, &err));
+}
+
 static void test_bad_milestones(void **state)
 {
 	static const char *const bad[] = {"a", "30,,60", "60,30", "30;60", "-1", "inf", "30,30",
@@ -63,6 +102,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_goyal),
 		cmocka_unit_test(test_cosine_and_polynomial),
+		cmocka_unit_test(test_other_lengths),
+		cmocka_unit_test(test_warmup_of_all),
 		cmocka_unit_test(test_bad_milestones),
 	};
 

@@ -381,7 +381,8 @@ static void test_recomputed(void **state)
 		o.keep = 1;
 		net_init(&b, "resnet50", 10, 64, o);
 		print_message("# arena %zu and %zu bytes\n", gn_plan_bytes(a.plan), gn_plan_bytes(b.plan));
-		assert_true((double)gn_plan_bytes(a.plan) < 0.95 * (double)gn_plan_bytes(b.plan));
+		/* 2 MiB of activations; how much scratch memory stands beside them depends on the processor */
+		assert_true(gn_plan_bytes(a.plan) + (1 << 20) < gn_plan_bytes(b.plan));
 		train(&a, 2);
 		train(&b, 2);
 		assert_memory_equal(a.params, b.params, gn_model_param_elements(a.model) * sizeof(float));
@@ -587,7 +588,7 @@ static void test_storage(void **state)
 	assert_ok(gn_storage_place(s, 120, &total, &err));
 	assert_true(total < sum / 2);
 	for (int i = 0; i < 120; i++) {
-		assert_true(s[i].offset % GN_ALIGN_BYTES == 0 && (!s[i].bytes || s[i].offset + s[i].bytes <= total));
+		assert_true(s[i].offset % 256 == 0 && (!s[i].bytes || s[i].offset + s[i].bytes <= total));
 		for (int k = 0; k < i; k++) {
 			int together = 0;
 			int apart_in_memory = s[i].offset + s[i].bytes <= s[k].offset ||
@@ -598,6 +599,42 @@ static void test_storage(void **state)
 			assert_true(!together || apart_in_memory || !s[i].bytes || !s[k].bytes);
 		}
 	}
+}
+
+/* torchvision's vgg.py: convolutions kaiming_normal_ by fan-out, classifier normal_(0, 0.01), all biases 0. */
+static void test_init_of_vgg16(void **state)
+{
+	struct gn_model *m;
+	struct gn_err err;
+	int seen = 0;
+
+	(void)state;
+	assert_ok(gn_model_create("vgg16", 10, 0, 224, &m, &err));
+	for (int i = 0; i < gn_model_param_count(m); i++) {
+		const struct gn_param *p = gn_model_param(m, i);
+		double sum = 0, square = 0, wanted = p->dims == 4 ? sqrt(2.0 / (double)(p->shape[0] * 9)) : 0.01;
+		double bound = 4 / sqrt((double)p->count); /* four standard errors of the mean */
+		float *values;
+
+		/* All but the classifier's large ones. */
+		if (p->count > 600000)
+			continue;
+		values = room(p->count, sizeof *values);
+		gn_init_param(m, i, 1, values);
+		for (size_t k = 0; k < p->count; k++) {
+			sum += (double)values[k];
+			square += (double)values[k] * (double)values[k];
+		}
+		if (p->dims == 1)
+			assert_true(!(square > 0));
+		else
+			assert_true(fabs(sum / (double)p->count) < bound * wanted &&
+				    fabs(sqrt(square / (double)p->count) / wanted - 1) < bound);
+		seen += p->dims == 2;
+		free(values);
+	}
+	assert_int_equal(seen, 1);
+	gn_model_destroy(m);
 }
 
 /* The same seed gives the same values, another one others, of the right size. */
@@ -647,7 +684,7 @@ int main(void)
 		cmocka_unit_test(test_pool_and_relu_commute),
 		cmocka_unit_test(test_arranged),
 		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_storage),        cmocka_unit_test(test_init),
+		cmocka_unit_test(test_storage),        cmocka_unit_test(test_init), cmocka_unit_test(test_init_of_vgg16),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 
 #include "src/base/file.h"
 #include "src/train/safetensors.h"
+#include "src/train/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,8 +109,8 @@ static void test_bad_headers(void **state)
 	} cases[] = {
 		{"{", 0, "not JSON"},
 		{"[]", 0, "not a JSON object"},
-		{"{\"a\": 1}", 0, "type other than"},
-		{"{\"a\": {\"dtype\": \"F16\", \"shape\": [1], \"data_offsets\": [0, 2]}}", 2, "type other than"},
+		{"{\"a\": 1}", 0, "type that is not known"},
+		{"{\"a\": {\"dtype\": \"F17\", \"shape\": [1], \"data_offsets\": [0, 2]}}", 2, "type that is not known"},
 		{T("\"shape\": [-1], \"data_offsets\": [0, 4]"), 4, "no usable shape"},
 		{T("\"shape\": [1, 1, 1, 1, 1, 1, 1, 1, 1], \"data_offsets\": [0, 4]"), 4, "no usable shape"},
 		{T("\"shape\": [4294967296, 4294967296], \"data_offsets\": [0, 4]"), 4, "no usable shape"},
@@ -135,6 +136,79 @@ static void test_bad_headers(void **state)
 		if (!strstr(err.text, cases[i].text))
 			fail_msg("case %zu: %s", i, err.text);
 	}
+}
+
+/* Every parameter is 1, in one of the half precisions; besides them there is "mask", and a counter. */
+static void write_halves(const struct gn_model *m, size_t skip, int64_t more)
+{
+	enum { ROOM = 16 };
+	uint16_t *ones = malloc(gn_model_param_elements(m) * sizeof *ones);
+	struct gn_tensor_entry e[ROOM] = {
+		{.name = "mask", .type = GN_TENSOR_BOOL, .dims = 1, .shape = {3}, .len_bytes = 3, .data = "abc"},
+		{.name = "x.num_batches_tracked", .type = GN_TENSOR_I64, .len_bytes = 8, .data = &steps},
+	};
+	size_t count = 2;
+	struct gn_err err;
+
+	assert_non_null(ones);
+	for (int i = (int)skip; i < gn_model_param_count(m); i++) {
+		const struct gn_param *p = gn_model_param(m, i);
+		uint16_t *at = ones + p->offset;
+
+		assert_true(count < ROOM);
+		snprintf(e[count].name, sizeof e[count].name, "%s", p->name);
+		e[count].type = i % 2 ? GN_TENSOR_F16 : GN_TENSOR_BF16;
+		e[count].dims = p->dims;
+		memcpy(e[count].shape, p->shape, sizeof p->shape);
+		e[count].data = at;
+		e[count].len_bytes = p->count * sizeof *ones;
+		for (size_t k = 0; k < p->count; k++)
+			at[k] = i % 2 ? 0x3c00 : 0x3f80;
+		if (more && p->dims == 1) {
+			e[count].shape[0] -= more;
+			e[count].len_bytes -= (size_t)more * sizeof *ones;
+			more = 0;
+		}
+		count++;
+	}
+	unlink(path);
+	assert_ok(gn_safetensors_write(path, e, count, NULL, 0, NULL, NULL, &err));
+	free(ones);
+}
+
+/* Weights of others: half precision is read, tensors besides are named, what is missing or of another shape is an error. */
+static void test_import(void **state)
+{
+	struct gn_model *m;
+	struct gn_strbuf ignored;
+	struct gn_err err;
+	char shapes[64];
+	float *params;
+
+	(void)state;
+	assert_ok(gn_model_create("lenet", 10, 0, 28, &m, &err));
+	params = calloc(gn_model_param_elements(m), sizeof *params);
+	gn_strbuf_init(&ignored);
+	write_halves(m, 0, 0);
+	assert_ok(gn_weights_import(path, m, params, NULL, &ignored, &err));
+	assert_string_equal(gn_strbuf_text(&ignored), "mask");
+	for (int i = 0; i < gn_model_param_count(m); i++)
+		for (size_t k = 0; k < gn_model_param(m, i)->count; k++)
+			assert_true(params[gn_model_param(m, i)->offset + k] == 1);
+	/* Nothing besides may be in a checkpoint. */
+	assert_int_equal(gn_weights_load(path, m, params, NULL, &err), GN_ERR_DATA);
+	assert_non_null(strstr(err.text, "mask"));
+	write_halves(m, 2, 0);
+	assert_int_equal(gn_weights_import(path, m, params, NULL, &ignored, &err), GN_ERR_DATA);
+	assert_non_null(strstr(err.text, gn_model_param(m, 0)->name));
+	assert_non_null(strstr(err.text, gn_model_param(m, 1)->name));
+	write_halves(m, 0, 1);
+	assert_int_equal(gn_weights_import(path, m, params, NULL, &ignored, &err), GN_ERR_DATA);
+	snprintf(shapes, sizeof shapes, "is [%zu] there and [%zu]", gn_model_param(m, 1)->count - 1, gn_model_param(m, 1)->count);
+	assert_non_null(strstr(err.text, shapes));
+	gn_strbuf_release(&ignored);
+	free(params);
+	gn_model_destroy(m);
 }
 
 /* Whatever is cut off or changed in a file, opening and reading it ends in a status, never beyond the file. */
@@ -177,7 +251,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_never_overwrites),
 		cmocka_unit_test(test_bad_headers),
-		cmocka_unit_test(test_mutations),
+		cmocka_unit_test(test_import), cmocka_unit_test(test_mutations),
 	};
 
 	return cmocka_run_group_tests_name("train/safetensors", tests, make_root, drop_root);

@@ -59,6 +59,27 @@ static void test_huge_logits_stay_finite(void **state)
 	assert_true(score.loss_sum == 0);
 }
 
+/* What is not a number is no right answer, wherever it stands, and is counted. */
+static void test_not_finite(void **state)
+{
+	static const float logits[5][6] = {
+		{NAN, NAN, NAN, NAN, NAN, NAN}, {1, 2, 3, 9, 4, NAN}, {1, 2, 3, NAN, 4, 5}, {1, 2, 3, INFINITY, 4, 5},
+		{1, 2, 3, 9, -INFINITY, 5},
+	};
+	static const int32_t labels[5] = {3, 3, 3, 3, 3};
+	static const float finite[6] = {1, 2, 3, 9, 4, 5};
+	struct gn_score score = {0};
+
+	(void)state;
+	gn_score_add(&score, logits[0], labels, 5, 6);
+	gn_score_add(&score, finite, labels, 1, 6);
+	assert_int_equal(score.images, 6);
+	assert_int_equal(score.top1, 1);
+	assert_int_equal(score.top5, 1);
+	assert_int_equal(score.nonfinite, 5);
+	assert_false(isfinite(score.loss_sum));
+}
+
 static void test_input_values(void **state)
 {
 	static const char *const bad[] = {"", "a", "1,2", "1,2,3,4", "1,,2", "nan", "1,2,", "0.5 "};
@@ -102,6 +123,7 @@ int main(void)
 		cmocka_unit_test(test_counts),
 		cmocka_unit_test(test_ties),
 		cmocka_unit_test(test_huge_logits_stay_finite),
+		cmocka_unit_test(test_not_finite),
 		cmocka_unit_test(test_input_values),
 		cmocka_unit_test(test_augment_names),
 	};

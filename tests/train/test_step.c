@@ -2,7 +2,7 @@
  * one had been good for nothing but its samples. */
 #include "tests/test.h"
 
-#include "data/pack.h"
+#include "data/pack/pack.h"
 #include "src/base/file.h"
 #include "src/train/step.h"
 

@@ -11,7 +11,7 @@ trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$scratch"' EXIT
 (umask 077 && head -c 32 /dev/urandom >"$scratch/secret")
 export GANNET_SECRET_FILE=$scratch/secret
 # What started this test (Slurm, mpirun) must not speak for what it starts.
-for variable in RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT $(compgen -e | grep -E '^(SLURM_|PMIX_|PMI_|OMPI_)'); do
+for variable in RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT AZ_BATCH_MASTER_NODE $(compgen -e | grep -E '^(SLURM_|PMIX_|PMI_|OMPI_)'); do
 	unset "$variable"
 done
 

@@ -49,6 +49,29 @@ twice() {
 	grep -q "two processes say RANK=1" "$scratch/err.a"
 }
 check "a rank that is there twice is told" twice
+# What the variables say of the host, and where Azure Batch puts what others say in MASTER_ADDR.
+local_rank() {
+	local port a b
+	port=$(free_port)
+	start a RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_PORT="$port"; a=$!
+	start b RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_PORT="$port"; b=$!
+	wait $b; [[ $? == 2 ]] || return 1
+	wait $a; [[ $? == 4 ]] || return 1
+	grep "LOCAL_RANK=0 but rank 1 is number 1, from 0, of the 2 ranks on $(hostname)" "$scratch/err.b" &&
+		grep "rank 1 on $(hostname) is lost: it gave up: LOCAL_RANK=0 but" "$scratch/err.a"
+}
+check "a LOCAL_RANK that is another's is refused" local_rank
+azure() {
+	local port r pids=()
+	port=$(free_port)
+	for r in 0 1; do
+		RANK=$r WORLD_SIZE=2 AZ_BATCH_MASTER_NODE=127.0.0.1:$port timeout -k 5 60 "$probe" shm >"$scratch/out.$r" 2>"$scratch/err.$r" &
+		pids+=($!)
+	done
+	for r in "${pids[@]}"; do wait "$r" || { cat "$scratch"/err.*; return 1; }; done
+	[[ $(cat "$scratch"/out.[01] | grep -c "of 2 on 1 nodes by environment: 0 wrong") == 2 ]]
+}
+check "ranks meet at AZ_BATCH_MASTER_NODE" azure
 missing() {
 	PROBE_TIMEOUT_MS=700 RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$(free_port) timeout 60 "$probe" shm
 }
@@ -68,6 +91,27 @@ taken() {
 	return $code
 }
 expect 1 "cannot listen on port" "a port that is taken is named" taken
+
+# A signal to a rank that waits for the others ends it: nothing has begun.
+early() { # SIGNAL CODE
+	local port pid end=$((SECONDS + 20)) code
+	port=$(free_port)
+	env --default-signal=INT RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$gannet" train \
+		--data "$scratch/none" --model lenet >"$scratch/out.early" 2>&1 &
+	pid=$!
+	until grep -qi ":$(printf %04x "$port") .* 0A " /proc/net/tcp /proc/net/tcp6 || ((SECONDS > end)); do sleep 0.05; done
+	kill "-$1" "$pid"
+	wait "$pid"
+	code=$?
+	[[ $code == "$2" ]] || { echo "code $code"; cat "$scratch/out.early"; return 1; }
+	[[ $1 == INT ]] || grep -q "stopped before the run began" "$scratch/out.early"
+}
+check "SIGTERM ends a rank that waits for the others" early TERM 5
+check "so does SIGUSR1" early USR1 5
+check "so does SIGINT" early INT 130
+
+script() { SLURM_JOB_ID=5 SLURM_NTASKS=2 SLURM_PROCID=0 SLURM_NNODES=2 timeout 60 "$gannet" train --data "$scratch/none" --model lenet; }
+expect 3 "SLURM_NTASKS=2, but this is one process outside of a job step.*srun --mpi=pmix" "a job's script without srun is warned" script
 
 # Strangers at the meeting point: silence, garbage, half a hello. The ranks meet all the same.
 strangers() {

@@ -51,6 +51,13 @@ busy() {
 	PROBE_BUSY_MS=7000 timeout -k 5 60 "$gannet" launch -n 3 -- "$fault" auto 7 3000 busy 1 300
 }
 check "a rank that has said that it is reading data for 7 s is waited for" busy
+# As one that opens a GPU does, on a cold node for longer than a collective may stand still.
+opens() { # TRANSPORT
+	PROBE_STALL_MS=600 PROBE_BUSY_MS=2500 timeout -k 5 60 "$gannet" launch -n 3 -- "$fault" "$1" 7 300 opens 1 0
+}
+for transport in tcp shm; do
+	check "a rank that starts slower than collectives may stand still is waited for, over $transport" opens $transport
+done
 
 # --- three machines and a switch ---
 cluster=gn$$

@@ -4,6 +4,7 @@
  * operation after AFTER milliseconds:
  *   exit     ends without a word, in the middle of an operation      leave    ends in good order while others go on
  *   never    lives on, but calls nothing any more                    busy     announces to take long, and does (PROBE_BUSY_MS)
+ *   opens    takes PROBE_BUSY_MS, and announces nothing, before its first collective on the new communicator (AFTER: ignored)
  *   size     one element less than the others        type     another type of the same size
  *   order    a barrier before the operation          mixed    an algorithm of its own
  * PROBE_TIMEOUT_MS, PROBE_SILENT_MS, PROBE_STALL_MS: the world's limits. PROBE_PROGRESS: the communicator's; by a thread, the
@@ -231,11 +232,15 @@ static int run(struct run *r, char **argv, int argc)
 	uint64_t now;
 	int code;
 
+	if (argc > 6 && !strcmp(argv[4], "opens") && atoi(argv[5]) == gn_comm_rank(r->comm))
+		pause_ms(limit("PROBE_BUSY_MS"));
 	if (gn_comm_alloc(r->comm, COUNT_MAX * sizeof(float), &r->shared, &err))
 		return exit_code(&err);
 	r->own = malloc(COUNT_MAX * sizeof(float));
 	if (!r->own)
 		return 1;
+	/* from here on ranks are in collectives all the time */
+	gn_world_announce(r->world, NULL, 0);
 	now = gn_clock_ns();
 	r->rank = gn_comm_rank(r->comm);
 	r->size = gn_comm_size(r->comm);
@@ -253,7 +258,8 @@ static int run(struct run *r, char **argv, int argc)
 
 int main(int argc, char **argv)
 {
-	struct gn_world_options limits = {limit("PROBE_TIMEOUT_MS"), limit("PROBE_SILENT_MS"), limit("PROBE_STALL_MS")};
+	struct gn_world_options limits = {.limits = {limit("PROBE_TIMEOUT_MS") / 1e3, limit("PROBE_SILENT_MS") / 1e3,
+						     limit("PROBE_STALL_MS") / 1e3}};
 	struct gn_comm_options options = {.transport = argc > 3 ? argv[1] : NULL, .progress = progress()};
 	struct gn_log *log = NULL;
 	struct run r = {0};

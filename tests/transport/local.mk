@@ -1,10 +1,16 @@
 TRANSPORT_TESTS = \
 	tests/transport/test_affinity \
+	tests/transport/test_agree \
 	tests/transport/test_bootstrap \
 	tests/transport/test_carrier \
+	tests/transport/test_choose \
 	tests/transport/test_detect \
 	tests/transport/test_devices \
 	tests/transport/test_handshake \
+	tests/transport/test_lanes \
+	tests/transport/test_limits \
+	tests/transport/test_net \
+	tests/transport/test_hub \
 	tests/transport/test_rails \
 	tests/transport/test_recorder \
 	tests/transport/test_schedule \
@@ -18,10 +24,14 @@ UNIT_TESTS += $(TRANSPORT_TESTS)
 TRANSPORT_TEST_LIBS = $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
 tests_transport_test_affinity_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_affinity_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_agree_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_agree_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_bootstrap_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_bootstrap_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_carrier_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_carrier_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_choose_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_choose_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_detect_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_detect_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_devices_SOURCES = tests/transport/test_devices.c tests/transport/made_up_sys.h
@@ -29,6 +39,14 @@ tests_transport_test_devices_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_devices_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_handshake_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_handshake_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_lanes_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_lanes_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_limits_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_limits_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_net_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_net_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_hub_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_hub_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_rails_SOURCES = tests/transport/test_rails.c tests/transport/made_up_sys.h
 tests_transport_test_rails_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_rails_LDADD = $(TRANSPORT_TEST_LIBS)
@@ -50,7 +68,11 @@ tests_transport_test_watch_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_watch_LDADD = $(TRANSPORT_TEST_LIBS)
 
 check_PROGRAMS += tests/transport/coll_probe tests/transport/fault_probe tests/transport/rank_probe tests/transport/staged_probe \
-	tests/transport/foreign_probe tests/transport/tail_probe
+	tests/transport/foreign_probe tests/transport/resident_probe tests/transport/tail_probe tests/transport/scale_probe
+tests_transport_scale_probe_SOURCES = tests/transport/scale_probe.c tests/transport/exit_code.h
+tests_transport_scale_probe_LDADD = $(TRANSPORT_LIBS)
+tests_transport_resident_probe_SOURCES = tests/transport/resident_probe.c tests/transport/exit_code.h
+tests_transport_resident_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_tail_probe_SOURCES = tests/transport/tail_probe.c
 tests_transport_tail_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_foreign_probe_SOURCES = tests/transport/foreign_probe.c tests/transport/exit_code.h
@@ -79,10 +101,13 @@ SHELL_TESTS += \
 	tests/transport/environment.t \
 	tests/transport/failure.t \
 	tests/transport/launch.t \
+	tests/transport/limits.t \
 	tests/transport/rails.t \
+	tests/transport/resident.t \
+	tests/transport/scale.t \
 	tests/transport/sim.t \
 	tests/transport/slurm.t \
 	tests/transport/staged.t \
 	tests/transport/strangers.t \
 	tests/transport/tune.t
-EXTRA_DIST += tests/transport/faults tests/transport/bits.sh tests/transport/common.sh tests/transport/stranger
+EXTRA_DIST += tests/transport/faults tests/transport/bits.sh tests/transport/common.sh tests/transport/scale tests/transport/stranger

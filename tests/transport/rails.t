@@ -9,7 +9,8 @@ check "two nodes with two links come up" vc up --nodes 2 --rails 2 --rate 200mbi
 id=$(printf '%s' "$lab/vc" | md5sum | cut -c1-6)
 first=gnv$id-2 second=gnv$id-2-1
 
-step() { on 60 srun -N2 -n4 --mpi=pmix "$@"; }
+ranks=4
+step() { on 60 srun -N2 -n$ranks --mpi=pmix "$@"; }
 every_way() {
 	step "$GN_BUILD/tests/transport/coll_probe" tcp >"$lab/out" 2>"$lab/err" || { cat "$lab/out" "$lab/err"; return 1; }
 	[[ $(grep -c "of 4 on 2 nodes: 0 wrong" "$lab/out") == 4 ]] && grep -q "using eth0 at .*, eth1 at " "$lab/err"
@@ -47,8 +48,12 @@ message() {
 }
 check "one message of 8 MiB is divided, too" message
 # The bench measures the links with larger ones, so their counters say nothing here.
-small() { bench small allreduce --min-bytes 1K --max-bytes 1K && [[ $(value small rails) == 1 ]]; }
-check "small messages go by the first link, as the row says" small
+small() { # RANKS RAILS
+	local ranks=$1
+	bench small allreduce --min-bytes 1K --max-bytes 1K && [[ $(value small rails) == "$2" ]]
+}
+check "small messages of a node's two ranks go by both links, as the row says" small 4 2
+check "and those of one by the first" small 2 1
 named() { UCX_NET_DEVICES=eth1 bench named allreduce --min-bytes 1M --max-bytes 1M && grep -q "using eth1 at" "$lab/err" && ((one < 1000000)); }
 check "UCX_NET_DEVICES goes first" named
 limited() { GANNET_RAILS=1 bench limited allreduce --min-bytes 1M --max-bytes 1M && [[ $(value limited rails) == 1 ]] && ((two < 100000)); }
@@ -59,6 +64,15 @@ expect 2 "GANNET_RAILS='many' is not a number" "GANNET_RAILS that is no number" 
 table=$lab/vc/shared/tuning.jsonl
 expect 0 "between: tcp/eth0 \(" "gannet tune --rails 1 measures the first alone" \
 	step "$gannet" tune --rails 1 --transport tcp --seconds 0.005 --max-bytes 64K --out none
+# 80 Mbit/s, when the second link has 40 and the first 200: parts of a message are as long by each. Of the first alone it would be 400.
+rate_of_links() { for link in "gnv$id-1-1" "$second"; do tc qdisc change dev "$link" root tbf rate "$1" burst 256kb latency 50ms || return 1; done; }
+uneven() {
+	rate_of_links 40mbit && step "$gannet" tune --transport tcp --seconds 0.05 --max-bytes 1M --pairs 1 --json --out none >"$lab/uneven" || return 1
+	rate_of_links 200mbit
+	echo "link: $(value uneven link.bytes_per_s) bytes/s"
+	at_least "$(value uneven link.bytes_per_s)" 1e6 7 && at_least 1e6 "$(value uneven link.bytes_per_s)" "$(perl -e 'print 1 / 13')"
+}
+check "gannet tune measures links that differ together" uneven
 tried() {
 	step "$gannet" tune --transport tcp --seconds 0.005 --max-bytes 4K --out "$table" && rewritten double-tree 4096 && shown double-tree
 }
@@ -108,15 +122,35 @@ cut_when() {
 	((took <= $2)) && grep -q "Exited with exit code 4" "$lab/err"
 }
 cut_idle() {
-	local code
+	local code ranks=2
 	cut_when by_the_first_alone 6000 --min-bytes 1K --max-bytes 1K --iters 1000000 --place in
 	code=$?
 	ip link set "$second" up
 	((code == 0)) &&
-		[[ $(grep -cE "^gannet bench: .*rank [0-3] on n[12] is lost: the connection to it by eth1 broke" "$lab/err") == 4 ]]
+		[[ $(grep -cE "^gannet bench: .*rank [0-3] on n[12] is lost: the connection to it by eth1 broke" "$lab/err") == 2 ]]
 }
 check "a link cut that nothing goes by just now: the job ends and names it" cut_idle
 printf '%s\n' "$tap_output" | grep '^#'
+
+# What node n1 sends by its second link leaves for a machine that is not there: of the pair, no connection comes about.
+astray() {
+	local address
+	address=$(ip -n "gn$id-n2" -4 -j addr show dev eth1 | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["addr_info"][0]["local"])') &&
+		ip -n "gn$id-n1" neigh replace "$address" lladdr "$1" dev eth1 nud permanent
+}
+unreached() {
+	local code real
+	real=$(ip -n "gn$id-n2" -j link show dev eth1 | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["address"])')
+	astray 02:00:00:00:00:99 || return 1
+	bench unreached allreduce --min-bytes 1M --max-bytes 1M --place in
+	code=$?
+	astray "$real"
+	cat "$lab/err"
+	((code == 0)) && [[ $(value unreached rails) == 1 ]] && [[ $(value unreached in_place.wrong) == 0 ]] && ((two < 100000)) &&
+		grep -q "WARN.*eth1 and what other nodes have in its place do not reach each other, and are left out, between n2 and the rest" \
+			"$lab/err"
+}
+check "a link that reaches nobody is left out, and named" unreached
 
 flowing() { (($(sent "$second") > start + (16 << 20))); }
 cut_one() {

@@ -3,6 +3,7 @@
  *        rank_probe TRANSPORT forever     allreduce until something ends it; says "ready" after ten
  *        rank_probe TRANSPORT leave       rank 1 leaves early while the others reduce
  *        rank_probe TRANSPORT give-up     rank 1 gives up for a reason
+ *        rank_probe TRANSPORT give-up-amid  the same when messages for it have come already
  *        rank_probe TRANSPORT mismatch N  rank 1 reduces one element less than the others' N
  * Exit codes as gannet's. */
 #include "src/base/log.h"
@@ -248,6 +249,28 @@ static int forever(struct gn_comm *c, struct gn_err *err)
 	}
 }
 
+/* The others have begun an operation when rank 1 gives up. */
+static int give_up_amid(struct gn_comm *c, int *code, struct gn_err *err)
+{
+	struct gn_world *w = gn_comm_world(c);
+	float data[1000] = {0};
+	struct gn_coll *coll;
+	int failed = gn_coll_allreduce(c, data, 1000, GN_F32, NULL, "ring", &coll, err) || gn_coll_start(coll, err) ||
+		     gn_coll_wait(coll, err) || gn_world_barrier(w, err);
+
+	if (!failed && gn_world_rank(w) != 1)
+		failed = gn_coll_start(coll, err) != GN_OK;
+	failed = failed || gn_world_barrier(w, err);
+	if (!failed && gn_world_rank(w) == 1) {
+		gn_world_give_up(w, "shard 7 is broken");
+		*code = 3;
+	} else {
+		failed = failed || gn_coll_wait(coll, err);
+	}
+	gn_coll_free(coll);
+	return failed ? -1 : 0;
+}
+
 static int mismatch(struct gn_comm *c, size_t count, struct gn_err *err)
 {
 	float *data = calloc(count, sizeof *data);
@@ -266,7 +289,7 @@ int main(int argc, char **argv)
 {
 	const char *mode = argc > 2 ? argv[2] : "";
 	struct gn_comm_options options = {.transport = argc > 1 ? argv[1] : "auto"};
-	struct gn_world_options limits = {.timeout_ms = getenv("PROBE_TIMEOUT_MS") ? atoi(getenv("PROBE_TIMEOUT_MS")) : 0};
+	struct gn_world_options limits = {.limits = {.join_s = getenv("PROBE_TIMEOUT_MS") ? atoi(getenv("PROBE_TIMEOUT_MS")) / 1e3 : 0}};
 	struct gn_world *world = NULL;
 	struct gn_comm *comm = NULL;
 	struct gn_log *log = NULL;
@@ -289,6 +312,8 @@ int main(int argc, char **argv)
 	} else {
 		if (!strcmp(mode, "mismatch") && argc > 3)
 			wrong = mismatch(comm, (size_t)atol(argv[3]), &err);
+		else if (!strcmp(mode, "give-up-amid"))
+			wrong = give_up_amid(comm, &code, &err);
 		else
 			wrong = *mode ? forever(comm, &err) : all_checks(comm, &err);
 		if (wrong < 0)

@@ -19,6 +19,12 @@ printf '{"nodes": 3, "speed": 1}' >"$scratch/t.json"
 expect 3 "no speed" "an unknown key is refused" sim --topology "$scratch/t.json"
 printf '{"nodes": 3' >"$scratch/t.json"
 expect 3 "t.json" "a broken file is refused" sim --topology "$scratch/t.json"
+printf '\n<?xml version="1.0"?><topology/>' >"$scratch/t.xml"
+expect 3 "t.xml is XML, which lstopo writes .* wants a JSON object" "lstopo's XML is told from a cluster" sim --topology "$scratch/t.xml"
+expect 2 "say how many nodes share one" "oversubscription of no leaf switches is refused" sim --oversubscription 4
+printf '{"nodes": 8, "oversubscription": 2}' >"$scratch/t.json"
+expect 3 "say how many nodes share one" "nor in a file" sim --topology "$scratch/t.json"
+expect 0 "^# 8 nodes" "with leaf switches it counts" sim --topology "$scratch/t.json" --leaf-nodes 4 --max-bytes 64K --algo ring
 expect 2 "no algorithm nope" "an unknown algorithm is refused" sim --algo nope
 expect 2 "whole number" "half a node is refused" sim --nodes 1.5
 expect 0 "proved all-to-all" "proofs" sim --verify --collective all --verify-ranks 9

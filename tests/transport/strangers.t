@@ -33,7 +33,7 @@ at_start() {
 	kill "${watchers[@]}"
 	cat "$scratch"/err.*
 	[[ $code == 0 && $(cat "$scratch"/out.[0-2] | grep -c "of 3 on 1 nodes by environment: 0 wrong") == 3 ]] &&
-		grep -q "refused a connection from 127.0.0.1 to the meeting point: .*; the job goes on" "$scratch/err.0" &&
+		grep -q "refused a connection from 127.0.0.1 to the meeting point, port [0-9]*: .*; the job goes on" "$scratch/err.0" &&
 		(($(grep -c "refused a connection" "$scratch/err.0") <= 8))
 }
 check "400 strangers at the meeting point: the ranks meet all the same" at_start
@@ -49,7 +49,7 @@ while_running() { # KIND
 	all=$(awk '{ print $3 }' "$scratch/run.out" | paste -sd,)
 	stranger "$all" "$1" 30 >"$scratch/strange" 2>&1 &
 	await_line 40 1 '^done' "$scratch/strange" || { cat "$scratch/strange"; kill -9 $pid; return 1; }
-	await_line 10 1 'refused a connection .* to the watch' "$scratch/run.err" || echo "nobody was refused"
+	await_line 10 1 'refused a connection .* to the heartbeat, port [1-9]' "$scratch/run.err" || echo "nobody was refused"
 	kill %%
 	cat "$scratch/run.err" "$scratch/strange"
 	# all of them are still there, and at work
@@ -64,6 +64,84 @@ while_running() { # KIND
 for kind in silent garbage truncated forged; do
 	check "strangers at every port of a running job: $kind" while_running $kind
 done
+
+# Ranks of one node that share memory have no use for a network: neither UCX nor, but for rank 0's watch, which knows whom it lets
+# in, anything else of theirs listens, and not on an address of a network. Whoever is at the ports that there are does no harm.
+one_node() { # HOW
+	local pid r pids
+	rm -f "$scratch/run.out" "$scratch/run.err" "$scratch/strange"
+	if [[ $1 == launch ]]; then
+		timeout -k 5 100 "$gannet" launch -n 3 -- "$probe" auto forever >"$scratch/run.out" 2>"$scratch/run.err" &
+	else
+		# shellcheck disable=SC2016 # for the shell in there
+		timeout -k 5 100 env WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT="$(free_port)" bash -c '
+			for r in 0 1 2; do RANK=$r LOCAL_RANK=$r "$0" auto forever & done; wait' "$probe" >"$scratch/run.out" 2>"$scratch/run.err" &
+	fi
+	pid=$!
+	await_line 60 3 '^ready' "$scratch/run.out" || { kill -9 $pid; return 1; }
+	# shellcheck disable=SC2046
+	set -- $(sort -k2n "$scratch/run.out" | awk '/^ready/ { print $3 }')
+	stranger "$(IFS=,; echo "$*")" ucx 5 >"$scratch/strange" 2>&1 &
+	await_line 40 1 '^done' "$scratch/strange" || { kill -9 $pid; return 1; }
+	kill %%
+	private "$@" || { kill -9 "$@"; return 1; }
+	kill -0 "$@" || return 1
+	for r; do ss -ltnpH | grep "pid=$r,"; done >"$scratch/listen"
+	cat "$scratch/listen" "$scratch/run.err"
+	pids=$(pgrep -P $pid)
+	# shellcheck disable=SC2086
+	kill -TERM "$@" $pids
+	wait $pid
+	# one line a port; rank 0 alone has one, and it is loopback's
+	[[ $(grep -c ': 5 answered' "$scratch/strange") == 1 && $(wc -l <"$scratch/listen") == 1 ]] &&
+		grep -q "127.0.0.1:[0-9]* .*pid=$1," "$scratch/listen"
+}
+# Nothing that the ranks share can be attached or opened by another user, be it one of the same group.
+private() { # PID...
+	local pid seen=0 other file
+	other=(setpriv --reuid 65534 --regid "$(id -g)" --clear-groups)
+	# shellcheck disable=SC2016 # for perl
+	for pid; do
+		if ipcs -mp | awk -v p="$pid" '$3 == p' | grep .; then echo "SysV memory of $pid"; return 1; fi
+		while read -r file; do
+			seen=$((seen + 1))
+			[[ $(stat -Lc %a "$file") == 600 ]] || { echo "$file has mode $(stat -Lc %a "$file")"; return 1; }
+			((UID)) || ! "${other[@]}" perl -e 'open my $f, "<", shift or exit 1' "$file" || { echo "opened $file"; return 1; }
+		done < <(find "/proc/$pid/fd" \( -lname '/memfd:*' -o -lname '/dev/shm/*' -o -lname '/SYSV*' \) 2>/dev/null)
+	done
+	((seen >= $#)) || { echo "no shared memory was found"; return 1; }
+}
+# Two hosts, for which two names will do: UCX listens on one address, of the network that carries the messages, not on all.
+two_nodes() {
+	local port r pids=() address
+	rm -f "$scratch"/out.*
+	port=$(free_port)
+	# shellcheck disable=SC2016 # for the shell in there
+	for r in 0 1; do
+		RANK=$r WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout -k 5 60 unshare --uts --kill-child --fork \
+			sh -c 'hostname "$0"; exec "$@"' "n$r" "$probe" auto forever >"$scratch/out.$r" 2>"$scratch/err.$r" &
+		pids+=($!)
+	done
+	await_line 30 1 '^ready' "$scratch/out.0" && await_line 30 1 '^ready' "$scratch/out.1" || return 1
+	for r in 0 1; do ss -ltnpH | grep "pid=$(awk '{ print $3 }' "$scratch/out.$r"),"; done | awk '{ print $4 }' | tee "$scratch/listen"
+	kill "${pids[@]}"
+	wait "${pids[@]}"
+	address=$(grep -v '^127\.' "$scratch/listen" | sed 's/:[0-9]*$//' | sort -u)
+	# of each rank one, and rank 0's watch
+	[[ $(wc -l <"$scratch/listen") == 3 && $(grep -c '^127' "$scratch/listen") == 1 ]] &&
+		ip -o addr show up scope global | grep -F " $address/"
+}
+if command -v ss >/dev/null; then
+	if ((UID == 0)) && [[ ! -d /sys/class/infiniband && $(ip -o addr show up scope global) ]]; then
+		check "between nodes UCX listens on the network that it uses alone" two_nodes
+	else
+		skip "what UCX listens on between nodes" "it takes root, a network and no RDMA"
+	fi
+	check "one node's ranks listen on no network, and share with nobody else" one_node launch
+	check "nor do those that meet over MASTER_ADDR" one_node environment
+else
+	skip "what one node's ranks listen on" "ss (iproute2) is not installed"
+fi
 
 # UCX 1.13 believes whoever begins as it does, and gives up the rank that it serves. The others have to say so, soon.
 speaks_ucx() {
@@ -97,14 +175,15 @@ other_secret() {
 	port=$(free_port)
 	PROBE_TIMEOUT_MS=3000 start 0 2 "$port" tcp; a=$!
 	listening "$port" || return 1
-	GANNET_SECRET_FILE=$scratch/other start 1 2 "$port" tcp; b=$!
+	PROBE_TIMEOUT_MS=3000 GANNET_SECRET_FILE=$scratch/other start 1 2 "$port" tcp; b=$!
 	wait $b
 	[[ $? == 2 ]] || return 1
 	wait $a
 	[[ $? == 4 ]] || return 1
 	cat "$scratch"/err.[01]
-	grep -q "refuses this rank: .*GANNET_SECRET_FILE" "$scratch/err.1" &&
-		grep -q "refused a connection from 127.0.0.1 to the meeting point: it does not know this job's secret" "$scratch/err.0"
+	grep -q "WARN.* refuses this rank: .*; trying on" "$scratch/err.1" &&
+		grep -q "rank 0 at .* refuses this rank: .*GANNET_SECRET_FILE" "$scratch/err.1" &&
+		grep -q "refused a connection from 127.0.0.1 to the meeting point, port [0-9]*: it does not know this job's secret" "$scratch/err.0"
 }
 check "a rank with another secret is refused and told" other_secret
 readable() {

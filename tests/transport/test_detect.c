@@ -42,6 +42,10 @@ static const struct good good[] = {
 	/* torchrun started once per node by srun: fewer tasks than ranks */
 	{{{{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"SLURM_STEP_ID", "0"},
 	   {"SLURM_STEP_NUM_TASKS", "2"}}}, GN_DETECT_ENVIRONMENT, 3, 8, 1},
+	{{{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"AZ_BATCH_MASTER_NODE", "10.0.0.4:6000"}}}, GN_DETECT_ENVIRONMENT, 1, 2, 6000},
+	/* who says more goes first */
+	{{{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"AZ_BATCH_MASTER_NODE", "10.0.0.4:6000"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "5"}}},
+	 GN_DETECT_ENVIRONMENT, 1, 2, 5},
 	{{{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "5"}}},
 	 GN_DETECT_ENVIRONMENT, 1, 2, 5},
 	{{{{"PMIX_NAMESPACE", "slurm.pmix.1.0"}, {"PMIX_RANK", "2"}, {"SLURM_STEP_ID", "0"},
@@ -71,6 +75,12 @@ static const struct bad bad[] = {
 	{{{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "h"}}}, {"WORLD_SIZE=4", "MASTER_PORT"}},
 	{{{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "70000"}}}, {"MASTER_PORT", "65535"}},
 	{{{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "0"}}}, {"MASTER_PORT=0", ""}},
+	{{{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"AZ_BATCH_MASTER_NODE", "h"}}}, {"AZ_BATCH_MASTER_NODE=h", "HOST:PORT"}},
+	{{{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"AZ_BATCH_MASTER_NODE", ":5"}}}, {"AZ_BATCH_MASTER_NODE=:5", "HOST:PORT"}},
+	{{{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"AZ_BATCH_MASTER_NODE", "h:70000"}}}, {"AZ_BATCH_MASTER_NODE=h:70000", "HOST:PORT"}},
+	{{{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"AZ_BATCH_MASTER_NODE", "h:5"}, {"MASTER_PORT", "5"}}}, {"WORLD_SIZE=4", "MASTER_ADDR"}},
+	{{{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "x"}}}, {"LOCAL_RANK=x", "whole number"}},
+	{{{{"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}}}, {"LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2"}},
 	{{{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}},
 	 {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE=2"}},
 	{{{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}}},
@@ -103,6 +113,39 @@ static void test_good(void **state)
 		assert_int_equal(d.rank, good[i].rank);
 		assert_int_equal(d.size, good[i].size);
 		assert_int_equal(d.port, good[i].port);
+	}
+}
+
+/* The job's size is noted outside of a step, and only for who is alone. */
+static void test_job(void **state)
+{
+	static const struct {
+		struct variables vars;
+		const char *name;
+		int count;
+	} cases[] = {
+		{{{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}, {"SLURM_NNODES", "2"}}}, "SLURM_NTASKS", 8},
+		{{{{"SLURM_JOB_ID", "7"}, {"SLURM_NNODES", "2"}}}, "SLURM_NNODES", 2},
+		{{{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "1"}, {"SLURM_NNODES", "1"}}}, NULL, 0},
+		{{{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "x"}}}, NULL, 0},
+		{{{{"SLURM_NTASKS", "8"}}}, NULL, 0},
+		{{{{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "4"}}}, NULL, 0},
+		{{{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"RANK", "0"}, {"WORLD_SIZE", "1"}}}, NULL, 0},
+		{{{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"PMIX_NAMESPACE", "gannet.1"}, {"PMIX_RANK", "0"}}}, NULL, 0},
+	};
+	struct gn_detect d;
+	struct gn_err err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct variables v = cases[i].vars;
+
+		print_message("# case %zu\n", i);
+		assert_ok(gn_detect(look, &v, &d, &err));
+		assert_int_equal(d.job_name != NULL, cases[i].name != NULL);
+		if (cases[i].name)
+			assert_string_equal(d.job_name, cases[i].name);
+		assert_int_equal(d.job_count, cases[i].count);
 	}
 }
 
@@ -142,12 +185,35 @@ static void test_confirm(void **state)
 	assert_int_equal(gn_detect_confirm(&d, "PMIx", 2, 4, &err), GN_ERR_USAGE);
 }
 
+/* What torchrun says of the host is held against who is there. */
+static void test_confirm_local(void **state)
+{
+	struct variables v = {{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
+			       {"AZ_BATCH_MASTER_NODE", "[fd77::1]:6000"}}};
+	struct gn_detect d;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_detect(look, &v, &d, &err));
+	assert_string_equal(d.address, "fd77::1");
+	assert_ok(gn_detect_confirm_local(&d, "n2", 5, 1, 4, &err));
+	assert_int_equal(gn_detect_confirm_local(&d, "n2", 5, 2, 4, &err), GN_ERR_USAGE);
+	assert_non_null(strstr(err.text, "LOCAL_RANK=1 but rank 5 is number 2, from 0, of the 4 ranks on n2"));
+	assert_int_equal(gn_detect_confirm_local(&d, "n2", 5, 1, 3, &err), GN_ERR_USAGE);
+	assert_non_null(strstr(err.text, "LOCAL_WORLD_SIZE=4 but there are 3 ranks on n2"));
+	v.pairs[2][1] = v.pairs[3][1] = "";
+	assert_ok(gn_detect(look, &v, &d, &err));
+	assert_ok(gn_detect_confirm_local(&d, "n2", 5, 2, 3, &err));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_job),
 		cmocka_unit_test(test_bad),
 		cmocka_unit_test(test_confirm),
+		cmocka_unit_test(test_confirm_local),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -174,7 +174,7 @@ static struct gn_door *open_door(int *port)
 	struct gn_err err;
 
 	*port = 0;
-	assert_ok(gn_door_open(port, GN_HANDSHAKE_MEETING, &ours, NULL, &d, &err));
+	assert_ok(gn_door_open(NULL, port, GN_HANDSHAKE_MEETING, &ours, NULL, &d, &err));
 	return d;
 }
 
@@ -288,7 +288,7 @@ static void test_replay(void **state)
 	struct gn_door *d = open_door(&port);
 
 	(void)state;
-	assert_ok(gn_net_listen(&wire, &tap, &err));
+	assert_ok(gn_net_listen(NULL, &wire, &tap, &err));
 	send_visitor(&v, wire, &ours, GN_HANDSHAKE_MEETING);
 	assert_int_equal(gn_net_readable(tap, 3000), 1);
 	outer = gn_net_accept(tap);
@@ -344,7 +344,7 @@ static void test_judge(void **state)
 	int port = 0, tap, fd;
 
 	(void)state;
-	assert_ok(gn_net_listen(&port, &tap, &err));
+	assert_ok(gn_net_listen(NULL, &port, &tap, &err));
 	assert_ok(gn_handshake_challenge(&challenge, &err));
 	send_visitor(&v, port, &ours, GN_HANDSHAKE_WATCH);
 	assert_int_equal(gn_net_readable(tap, 3000), 1);

@@ -2,6 +2,7 @@
 #include "tests/transport/made_up_sys.h"
 
 #include "src/base/strbuf.h"
+#include "transport/fabric_internal.h"
 #include "transport/rails.h"
 
 #include <stdio.h>
@@ -179,6 +180,130 @@ static void test_find_ethernet(void **state)
 	assert_ok(gn_remove_tree(root, &err));
 }
 
+/* SysV memory, which the user's group may attach, is in none of ours; lists of what is kept out are read as UCX reads them. */
+static void test_transports(void **state)
+{
+	static const char *const names[] = {"auto", "net", "tcp", "shm", "rc", "ud"};
+	char place[GN_FABRIC_TLS_MAX];
+	const char *tls;
+	struct gn_err err;
+
+	(void)state;
+	unsetenv("UCX_TLS");
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		assert_ok(gn_fabric_tls(names[i], place, &tls, &err));
+		assert_true(!strcmp(tls, "^sysv") || !strcmp(tls, "^sm") || (!strstr(tls, "sysv") && !strstr(tls, "sm,")));
+		assert_int_equal(gn_fabric_tls_has_shm(tls), !strcmp(names[i], "auto") || !strcmp(names[i], "shm"));
+		assert_int_equal(gn_fabric_tls_has_tcp(tls), i < 3);
+	}
+	assert_int_equal(gn_fabric_tls("pigeon", place, &tls, &err), GN_ERR_USAGE);
+	assert_true(gn_fabric_tls_has_shm("^posix") && gn_fabric_tls_has_shm("^rc,sysv") && gn_fabric_tls_has_shm("sysv,self"));
+	assert_false(gn_fabric_tls_has_shm("^posix,sysv") || gn_fabric_tls_has_shm("^mm") || gn_fabric_tls_has_shm("tcp,self"));
+	setenv("UCX_TLS", "sysv,self", 1);
+	assert_ok(gn_fabric_tls("tcp", place, &tls, &err));
+	assert_string_equal(tls, "sysv,self");
+}
+
+static void test_natural_order(void **state)
+{
+	char root[] = "/tmp/gn-rails.XXXXXX", name[16];
+	struct gn_err err;
+
+	(void)state;
+	assert_non_null(mkdtemp(root));
+	for (int i = 11; i-- > 0;) {
+		snprintf(name, sizeof name, "mlx5_%d", i);
+		add_port(root, name, 1, "4: ACTIVE\n", "400 Gb/sec (4X NDR)\n", "InfiniBand\n");
+	}
+	expect_found(root, NULL, NULL, "mlx5_0:1 mlx5_1:1 mlx5_2:1 mlx5_3:1 mlx5_4:1 mlx5_5:1 mlx5_6:1 mlx5_7:1");
+	assert_ok(gn_remove_tree(root, &err));
+}
+
+static void expect_groups(const char *reached, const char *groups)
+{
+	int nodes = (int)strlen(reached), got[2 * 8], count = 0;
+	unsigned char bits[8] = {0};
+
+	for (int n = 0; n < nodes; n++)
+		bits[n] = reached[n] == '1';
+	count = gn_fabric_group(bits, nodes, got, 2);
+	for (int n = 0; n < nodes; n++) {
+		assert_true(got[2 * n] >= 0 && got[2 * n] < count);
+		for (int k = 0; k < nodes; k++)
+			assert_int_equal(got[2 * n] == got[2 * k], groups[n] == groups[k]);
+	}
+}
+
+/* Who reaches whom, from who hears the one before it in a ring. */
+static void test_groups(void **state)
+{
+	(void)state;
+	expect_groups("11", "aa");
+	expect_groups("00", "ab");
+	expect_groups("10", "ab");
+	expect_groups("01", "ab");
+	expect_groups("1111", "aaaa");
+	/* one node's port is on another fabric; two side by side are */
+	expect_groups("110011", "aabaaa");
+	expect_groups("011110", "aaaaab");
+	expect_groups("110101", "aabbaa");
+	/* alternating: none are known to */
+	expect_groups("0000", "abcd");
+	/* of a chain that is closed all but once nobody is relied on */
+	expect_groups("1101", "abcd");
+}
+
+/* Two sockets with two adapters and two GPUs each, an adapter beside a GPU. */
+static void test_nearest(void **state)
+{
+	struct gn_machine_device nics[4] = {{.name = "mlx5_0", .rdma = 1}, {.name = "mlx5_1", .rdma = 1},
+					    {.name = "mlx5_2", .rdma = 1, .numa = 1}, {.name = "mlx5_3", .rdma = 1, .numa = 1}};
+	unsigned char nearness[16];
+	struct gn_machine m = {.nics = nics, .nic_count = 4, .gpu_count = 4, .nearness = nearness};
+	const char *const devices[] = {"mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1"};
+	cpu_set_t all, second;
+
+	(void)state;
+	CPU_ZERO(&second);
+	CPU_SET(1, &second);
+	all = second;
+	CPU_SET(0, &all);
+	for (int n = 0; n < 4; n++) {
+		CPU_ZERO(&nics[n].near);
+		CPU_SET((size_t)nics[n].numa, &nics[n].near);
+		for (int g = 0; g < 4; g++)
+			nearness[g * 4 + n] = (unsigned char)(g == n ? GN_NEAR_SWITCH : g / 2 == n / 2 ? GN_NEAR_NODE : GN_NEAR_FAR);
+	}
+	/* a GPU for each rank */
+	for (int r = 0; r < 4; r++)
+		assert_int_equal(gn_rails_nearest(&m, devices, 4, &all, r, 4), r);
+	/* none known: processors, and turns */
+	assert_int_equal(gn_rails_nearest(&m, devices, 4, &second, 0, 2), 2);
+	assert_int_equal(gn_rails_nearest(&m, devices, 4, &second, 1, 2), 3);
+	m.gpu_count = m.nic_count = 0;
+	for (int r = 0; r < 4; r++)
+		assert_int_equal(gn_rails_nearest(&m, devices, 4, &all, r, 8), r);
+}
+
+/* What UCX chose, against what was asked for. */
+static void test_lanes(void **state)
+{
+	static const struct {
+		const char *lanes, *fit; /* of "rc ud tcp shm" */
+	} all[] = {
+		{"rc_mlx5/mlx5_0:1", "rc auto net"}, {"dc_mlx5/mlx5_0:1", "rc auto net"}, {"ud_verbs/rxe0:1", "ud auto net"},
+		{"rc_verbs/rxe0:1 ud_verbs/rxe0:1", "rc auto net"}, {"rc_mlx5/mlx5_0:1 tcp/eth0", "auto net"},
+		{"tcp/eth0", "tcp auto net"}, {"tcp/rc_0 tcp/ud_0", "tcp auto net"}, {"posix/memory cma/memory", "shm auto net"},
+		{"posix/memory tcp/eth0", "tcp auto net"}, {"", "rc ud tcp shm auto net"}, {"self/memory", "rc ud tcp shm auto net"},
+	};
+	static const char *const names[] = {"rc", "ud", "tcp", "shm", "auto", "net", ""};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+			assert_int_equal(gn_fabric_lanes_fit(all[i].lanes, names[k]), strstr(all[i].fit, names[k]) != NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -187,6 +312,11 @@ int main(void)
 		cmocka_unit_test(test_one_adapter_down),
 		cmocka_unit_test(test_find_rdma),
 		cmocka_unit_test(test_find_ethernet),
+		cmocka_unit_test(test_transports),
+		cmocka_unit_test(test_natural_order),
+		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_lanes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

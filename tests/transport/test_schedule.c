@@ -291,12 +291,67 @@ static void test_ranges(void **state)
 		}
 }
 
+/* Marks the ranks that rank's schedule of one algorithm talks with. */
+static void mark_peers(const struct gn_algorithm *a, const struct gn_algo_args *args, unsigned char *peers)
+{
+	struct gn_schedule *s;
+	const struct gn_step *steps;
+	struct gn_err err;
+	size_t count;
+
+	if (a->what == GN_COLLECTIVE_ALL_TO_ALL || strstr(a->name, "direct"))
+		return;
+	assert_ok(gn_algorithm_schedule(a, args, &s, &err));
+	steps = gn_schedule_steps(s, &count);
+	for (size_t i = 0; i < count; i++)
+		if (steps[i].op != GN_STEP_COPY)
+			peers[steps[i].peer] = 1;
+	gn_schedule_destroy(s);
+}
+
+static int count_peers(int rank, int size, int per_node)
+{
+	int node_of[1024], peers = 0;
+	unsigned char marks[1024] = {0};
+	struct gn_algo_args args = {.rank = rank, .size = size, .pieces = 1};
+	struct gn_node_map *map;
+	struct gn_err err;
+	size_t count;
+
+	for (int r = 0; r < size; r++)
+		node_of[r] = r / per_node;
+	assert_ok(gn_node_map_create(node_of, size, &map, &err));
+	args.map = map;
+	for (size_t i = 0; i < (gn_algorithms(&count), count); i++)
+		mark_peers(&gn_algorithms(&count)[i], &args, marks);
+	for (int r = 0; r < size; r++)
+		peers += marks[r];
+	gn_node_map_destroy(map);
+	return peers;
+}
+
+/* What UCX is told to expect: no fewer than are opened, far fewer than there are ranks. */
+static void test_peers(void **state)
+{
+	static const int sizes[] = {1, 2, 3, 5, 8, 9, 16, 17, 33, 100, 139, 257, 473, 1000, 1024};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		for (int per_node = 1; per_node <= 8; per_node *= 2)
+			for (int rank = 0; rank < sizes[i]; rank += sizes[i] > 64 ? 37 : 1)
+				assert_true(count_peers(rank, sizes[i], per_node) <= gn_algorithms_peers(sizes[i]));
+	assert_int_equal(gn_algorithms_peers(1), 0);
+	assert_int_equal(gn_algorithms_peers(4), 3);
+	assert_true(gn_algorithms_peers(4096) < 48);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_dependencies), cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_ring),	     cmocka_unit_test(test_recursive_doubling),
 		cmocka_unit_test(test_broadcast),    cmocka_unit_test(test_ring_volume),
+		cmocka_unit_test(test_peers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

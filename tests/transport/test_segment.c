@@ -102,7 +102,7 @@ static void test_alone(void **state)
 
 	(void)state;
 	assert_ok(gn_world_create(NULL, NULL, &world, &err));
-	assert_ok(gn_segment_create(world, 10000, &s, &err));
+	assert_ok(gn_segment_create(world, 10000, 10000, &s, &err));
 	part = gn_segment_part(s, 0);
 	assert_int_equal((uintptr_t)part % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
 	assert_int_equal(gn_segment_len(s), 10000);

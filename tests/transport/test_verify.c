@@ -105,6 +105,7 @@ static void test_larger(void **state)
 		prove_size(a, 600, 1, 1);
 	}
 	prove_size(gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "ring"), 257, 1, 0);
+	prove_size(gn_algorithm_find(GN_COLLECTIVE_ALLGATHER, "bruck"), 257, 2, 1);
 }
 
 /* "turns": rank r's schedule is rank 0's with all peers r further. */
@@ -353,6 +354,7 @@ static void test_broken(void **state)
 	break_all(GN_COLLECTIVE_ALLREDUCE, "double-tree", 7, 1, 0);
 	break_all(GN_COLLECTIVE_ALLREDUCE, "hierarchical", 4, 1, 0);
 	break_all(GN_COLLECTIVE_ALLGATHER, "ring", 5, 1, 1);
+	break_all(GN_COLLECTIVE_ALLGATHER, "bruck", 6, 2, 1);
 	break_all(GN_COLLECTIVE_BROADCAST, "binomial", 7, 2, 0);
 	break_all(GN_COLLECTIVE_REDUCE, "binomial", 7, 2, 0);
 }

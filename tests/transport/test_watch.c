@@ -431,7 +431,7 @@ static void test_rank_0_stands_still(void **state)
 	int fd, port = 0;
 
 	(void)state;
-	assert_ok(gn_net_listen(&port, &fd, &err));
+	assert_ok(gn_net_listen(NULL, &port, &fd, &err));
 	invitation.port = port;
 	for (uint32_t i = 0; i < invitation.addresses.count; i++)
 		strcpy(invitation.addresses.text[i], "127.0.0.1");
@@ -440,6 +440,26 @@ static void test_rank_0_stands_still(void **state)
 	assert_non_null(strstr(err.text, "says nothing"));
 	assert_true(gn_clock_ns() - started < 3000000000u);
 	close(fd);
+}
+
+/* Rank 0 has died since it invited: that is known at once, however long silence may last. */
+static void test_rank_0_is_gone(void **state)
+{
+	struct gn_watch_options o = {.rank = 1, .size = 2, .silent_after_ms = 60000, .timeout_ms = 60000, .secret = SECRET};
+	struct gn_watch_invitation invitation = {.addresses = {2, {"127.0.0.1", "127.0.0.2"}}};
+	uint64_t started = gn_clock_ns();
+	struct gn_watch *none = NULL;
+	struct gn_err err;
+	int fd, port = 0;
+
+	(void)state;
+	assert_ok(gn_net_listen(NULL, &port, &fd, &err));
+	close(fd);
+	invitation.port = port;
+	assert_int_equal(gn_watch_join(&o, &invitation, &none, &err), GN_ERR_PEER_LOST);
+	assert_non_null(strstr(err.text, "rank 0 is lost"));
+	assert_non_null(strstr(err.text, "refused"));
+	assert_true(gn_clock_ns() - started < 5000000000u);
 }
 
 /* Takes one connection and hands on what comes, both ways, until both ends are gone. */
@@ -524,7 +544,8 @@ int main(void)
 		cmocka_unit_test(test_loss_of_rank_0),	cmocka_unit_test(test_reason_travels),
 		cmocka_unit_test(test_strangers),	cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_some_do_not_come),	cmocka_unit_test(test_early_leaver),
-		cmocka_unit_test(test_rank_0_stands_still),	cmocka_unit_test(test_someone_mute_comes_first),
+		cmocka_unit_test(test_rank_0_stands_still),	cmocka_unit_test(test_rank_0_is_gone),
+		cmocka_unit_test(test_someone_mute_comes_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

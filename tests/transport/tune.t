@@ -39,6 +39,27 @@ pieces() {
 check "pieces are what was tried" pieces 8 piece_bytes 65536
 check "or one" pieces 1 piece_bytes 1099511627776
 check "older tables leave that to the model" pieces '[0-9]*'
+runs() { GANNET_LOG=info launch 2 env XDG_CONFIG_HOME="$1" "$gannet" bench allreduce --max-bytes 64 --iters 1; }
+sysv() {
+	quick --transport shm --out "$scratch/old/gannet/tuning.jsonl" && sed -i 's,within: posix/,within: sysv/,' "$scratch/old/gannet/tuning.jsonl" &&
+		grep -q "within: sysv/" "$scratch/old/gannet/tuning.jsonl" && runs "$scratch/old"
+}
+expect 0 "chosen by what was measured, in .*/old/gannet" "a table that names sysv, as before, holds for posix" sysv
+# used_at NODES: a table of this fabric with another number of nodes, by messages, with something tried
+used_at() {
+	rm -f "$scratch/nodes" && quick --transport tcp --out "$scratch/nodes" && perl -MJSON::PP -i -pe '$t = decode_json($_); $t->{signature} =~ s/^1 /'"$1"' /;
+		$t->{allreduce} = [{bytes => 1024, algorithm => "recursive-doubling", seconds => 1e-3}]; $_ = encode_json($t) . "\n"' \
+		"$scratch/nodes" && grep -q "\"$1 nodes of 2" "$scratch/nodes" &&
+		GANNET_LOG=info GANNET_TUNING=$scratch/nodes launch 2 "$gannet" bench allreduce --transport tcp --max-bytes 64 --iters 1
+}
+expect 0 "measured, in .*/nodes, tuned at 3 nodes, used at 1$" "a table of another number of nodes holds" used_at 3
+expect 0 "tuned at 5 nodes, used at 1: the model chooses by" "of so many that what was tried does not, the model chooses" used_at 5
+# a link to itself is as unreadable as another user's file, for root, too
+mkdir -p "$scratch/theirs/gannet" && ln -s tuning.jsonl "$scratch/theirs/gannet/tuning.jsonl"
+expect 0 "WARN .* chosen by a guess: cannot .*theirs/gannet/tuning.jsonl.*; GANNET_TUNING names" "a default table that cannot be read is a warning" \
+	runs "$scratch/theirs"
+named() { GANNET_TUNING=$scratch/theirs/gannet/tuning.jsonl runs "$scratch/config"; }
+expect 1 "cannot .*tuning.jsonl" "one that was named is an error" named
 masked() { umask 027 && rm -f "$table" && quick --transport shm && [[ $(stat -c %a "$table") == 640 ]]; }
 check "the umask holds" masked
 printf '{"signature": "other"}\n{"sig' >"$table"
@@ -46,5 +67,9 @@ expect 3 "tuning.jsonl:2: " "a damaged table is named by line" quick --transport
 check "and left alone" test "$(wc -c <"$table")" = 28
 elsewhere() { GANNET_TUNING=$scratch/mine quick --transport shm && [[ -s $scratch/mine ]]; }
 check "GANNET_TUNING names the file" elsewhere
+for n in 1 2; do
+	expect 3 "cannot open /nowhere" "a named table that is not there ($n ranks)" \
+		launch "$n" "$gannet" bench allreduce --tuning /nowhere --max-bytes 1K --iters 1
+done
 expect 1 "cannot" "an output that cannot be is an error" quick --transport shm --out /proc/none/t.jsonl
 finish

@@ -1,0 +1,314 @@
+#include "data/loader/loader.h"
+
+#include "data/loader/fill.h"
+#include "data/sample/order.h"
+#include "src/base/arena.h"
+#include "src/base/clock.h"
+#include "src/base/pool.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* One batch in the making. Batch number k lives in slot k % slot_count. */
+struct slot {
+	struct gn_fill batch;
+	uint32_t made;	    /* samples that are ready */
+	uint32_t failed_at; /* the lowest place in the batch that failed, or batch */
+	struct gn_err failure;
+};
+
+struct worker {
+	struct gn_loader *loader;
+	struct gn_filler *filler;
+};
+
+struct gn_loader {
+	const struct gn_dataset *dataset;
+	struct gn_loader_options options;
+	struct gn_order order;
+	uint32_t grain; /* samples a worker takes at a time */
+
+	pthread_mutex_t lock;
+	pthread_cond_t work;  /* there is something to take, or the loader is closing */
+	pthread_cond_t ready; /* a batch became complete, or a worker laid down its work */
+	struct slot *slots;
+	uint32_t slot_count;
+	int running, closing;
+	int busy; /* workers with samples in their hands */
+	uint32_t epoch;
+	uint64_t making; /* the batch that samples are being taken from */
+	uint32_t taken;	 /* of its samples */
+	uint64_t next;	 /* the batch that the consumer gets next */
+	uint64_t oldest; /* the batch in the consumer's hands, or next when there is none */
+	uint64_t batches;	/* from where this epoch began */
+	uint64_t epoch_batches; /* of a whole epoch */
+
+	struct worker *workers;
+	struct gn_pool *pool;
+};
+
+/* A few samples of one batch, from begin to end. */
+struct piece {
+	struct slot *slot;
+	uint32_t begin, end;
+};
+
+/* Lock held. Batches from `oldest` on are alive, at most slot_count of them. */
+static int take(struct gn_loader *l, struct piece *out)
+{
+	uint32_t batch = l->options.batch;
+	struct slot *slot;
+
+	if (!l->running || l->making >= l->batches || l->making >= l->oldest + l->slot_count)
+		return 0;
+	slot = &l->slots[l->making % l->slot_count];
+	if (!l->taken) {
+		slot->batch.count = gn_order_slice(&l->order, l->making, &slot->batch.first);
+		slot->made = 0;
+		slot->failed_at = batch;
+	}
+	out->slot = slot;
+	out->begin = l->taken;
+	out->end = batch - l->taken > l->grain ? l->taken + l->grain : batch;
+	l->taken = out->end;
+	if (l->taken == batch) {
+		l->making++;
+		l->taken = 0;
+	}
+	return 1;
+}
+
+static void work(void *argument)
+{
+	struct worker *w = argument;
+	struct gn_loader *l = w->loader;
+	struct piece piece;
+
+	pthread_mutex_lock(&l->lock);
+	while (!l->closing) {
+		uint32_t epoch = l->epoch, failed_at;
+		struct gn_err failure;
+		uint64_t began;
+
+		if (!take(l, &piece)) {
+			pthread_cond_wait(&l->work, &l->lock);
+			continue;
+		}
+		l->busy++;
+		pthread_mutex_unlock(&l->lock);
+		/* The samples of a piece are its worker's alone. */
+		began = l->options.watch ? gn_clock_ns() : 0;
+		failed_at = gn_filler_run(w->filler, epoch, &piece.slot->batch, piece.begin, piece.end, &failure);
+		if (l->options.watch)
+			l->options.watch(l->options.watch_context, (int)(w - l->workers), piece.end - piece.begin, began,
+					 gn_clock_ns());
+		pthread_mutex_lock(&l->lock);
+		l->busy--;
+		/* Of several failures the one at the lowest place is told, however the workers raced. */
+		if (failed_at < piece.end && failed_at < piece.slot->failed_at) {
+			piece.slot->failed_at = failed_at;
+			piece.slot->failure = failure;
+		}
+		piece.slot->made += piece.end - piece.begin;
+		pthread_cond_broadcast(&l->ready);
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* As many slots as prefetch_bytes holds, not fewer than three (one in the consumer's hands, one for it to take, one in the
+ * making), and not more than there are batches. */
+static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
+{
+	uint32_t batch = l->options.batch;
+	size_t sample_bytes = gn_loader_sample_bytes(&l->options), images_bytes;
+	/* label, mate, share and index */
+	size_t more_bytes = 3 * sizeof(int32_t) + sizeof(uint64_t) + (l->options.patches ? sizeof(struct gn_patch) : 0);
+	const size_t most = (size_t)1 << 40;
+	uint64_t fit;
+
+	if (gn_size_mul(sample_bytes, batch, &images_bytes) || images_bytes > most)
+		return gn_err_set(err, GN_ERR_USAGE, "loader: a batch of %u samples of %zu bytes is more than 1 TiB",
+				  batch, sample_bytes);
+	fit = l->options.prefetch_bytes / (images_bytes + batch * more_bytes);
+	fit = fit < 3 ? 3 : fit > 1024 ? 1024 : fit;
+	l->slot_count = l->batches < 1 ? 1 : (uint32_t)(fit > l->batches ? l->batches : fit);
+	l->slots = calloc(l->slot_count, sizeof *l->slots);
+	if (!l->slots)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %u batches", l->slot_count);
+	for (uint32_t i = 0; i < l->slot_count; i++) {
+		struct gn_fill *b = &l->slots[i].batch;
+
+		b->images = gn_alloc_aligned(images_bytes);
+		b->patches = calloc(batch, sizeof *b->patches);
+		b->labels = calloc(batch, sizeof *b->labels);
+		b->mates = calloc(batch, sizeof *b->mates);
+		b->shares = calloc(batch, sizeof *b->shares);
+		b->indices = calloc(batch, sizeof *b->indices);
+		if (!b->images || !b->patches || !b->labels || !b->mates || !b->shares || !b->indices)
+			return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %u batches of %zu bytes",
+					  l->slot_count, images_bytes);
+	}
+	return GN_OK;
+}
+
+static enum gn_status make_workers(struct gn_loader *l, struct gn_err *err)
+{
+	int threads = l->options.threads;
+	enum gn_status status;
+
+	l->workers = calloc((size_t)threads, sizeof *l->workers);
+	if (!l->workers)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %d threads", threads);
+	for (int i = 0; i < threads; i++) {
+		l->workers[i].loader = l;
+		status = gn_filler_create(l->dataset, &l->options, &l->order, &l->workers[i].filler, err);
+		if (status)
+			return status;
+	}
+	status = gn_pool_create(threads, (size_t)threads, &l->pool, err);
+	for (int i = 0; !status && i < threads; i++)
+		gn_pool_submit(l->pool, work, &l->workers[i]);
+	return status;
+}
+
+enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
+				struct gn_loader **out, struct gn_err *err)
+{
+	struct gn_order order = {.seed = options->seed,
+				 .count = gn_dataset_count(dataset),
+				 .rank = options->rank,
+				 .ranks = options->ranks,
+				 .batch = options->batch,
+				 .training = options->training};
+	enum gn_status status = gn_loader_options_check(options, err);
+	struct gn_loader *l;
+	uint32_t share;
+
+	if (status)
+		return status;
+	status = gn_order_check(&order, err);
+	if (status) {
+		gn_err_prefix(err, "%s", gn_dataset_directory(dataset));
+		return status;
+	}
+	l = calloc(1, sizeof *l);
+	if (!l)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a loader");
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->work, NULL);
+	pthread_cond_init(&l->ready, NULL);
+	l->dataset = dataset;
+	l->options = *options;
+	l->order = order;
+	l->batches = l->epoch_batches = gn_order_batches(&order);
+	share = options->batch / (uint32_t)options->threads;
+	l->grain = share < 1 ? 1 : share > 16 ? 16 : share;
+	/* Neighbours, which are mixed, stay together. */
+	if (options->mixup > 0)
+		l->grain += l->grain % 2;
+	status = make_slots(l, err);
+	if (!status)
+		status = make_workers(l, err);
+	if (status) {
+		gn_loader_destroy(l);
+		return status;
+	}
+	*out = l;
+	return GN_OK;
+}
+
+void gn_loader_destroy(struct gn_loader *l)
+{
+	if (!l)
+		return;
+	pthread_mutex_lock(&l->lock);
+	l->closing = 1;
+	pthread_cond_broadcast(&l->work);
+	pthread_mutex_unlock(&l->lock);
+	gn_pool_destroy(l->pool);
+	for (int i = 0; l->workers && i < l->options.threads; i++)
+		gn_filler_destroy(l->workers[i].filler);
+	for (uint32_t i = 0; l->slots && i < l->slot_count; i++) {
+		free(l->slots[i].batch.images);
+		free(l->slots[i].batch.patches);
+		free(l->slots[i].batch.labels);
+		free(l->slots[i].batch.mates);
+		free(l->slots[i].batch.shares);
+		free(l->slots[i].batch.indices);
+	}
+	pthread_mutex_destroy(&l->lock);
+	pthread_cond_destroy(&l->work);
+	pthread_cond_destroy(&l->ready);
+	free(l->workers);
+	free(l->slots);
+	free(l);
+}
+
+uint64_t gn_loader_batches(const struct gn_loader *l)
+{
+	return l->epoch_batches;
+}
+
+enum gn_status gn_loader_start(struct gn_loader *l, uint32_t epoch, uint64_t samples_done, struct gn_err *err)
+{
+	if (samples_done > l->order.count)
+		return gn_err_set(err, GN_ERR_USAGE, "an epoch here has %llu samples; it cannot go on after %llu",
+				  (unsigned long long)l->order.count, (unsigned long long)samples_done);
+	pthread_mutex_lock(&l->lock);
+	l->running = 0;
+	while (l->busy)
+		pthread_cond_wait(&l->ready, &l->lock);
+	l->epoch = epoch;
+	l->order.done = samples_done;
+	l->batches = gn_order_batches(&l->order);
+	l->taken = 0;
+	l->making = l->next = l->oldest = 0;
+	l->running = 1;
+	pthread_cond_broadcast(&l->work);
+	pthread_mutex_unlock(&l->lock);
+	return GN_OK;
+}
+
+/* Lock held. */
+static int complete(const struct gn_loader *l, const struct slot *slot)
+{
+	return l->making > l->next && slot->made == l->options.batch;
+}
+
+enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct gn_err *err)
+{
+	double begin = gn_clock_s();
+	enum gn_status status = GN_OK;
+	struct slot *slot;
+
+	pthread_mutex_lock(&l->lock);
+	if (!l->running || l->next >= l->batches) {
+		status = l->running ? GN_ERR_NOT_FOUND : GN_ERR_USAGE;
+		gn_err_set(err, status, l->running ? "the epoch is over" : "the loader has not been started");
+		goto unlock;
+	}
+	/* What the consumer held until now is free. */
+	l->oldest = l->next;
+	pthread_cond_broadcast(&l->work);
+	slot = &l->slots[l->next % l->slot_count];
+	while (!complete(l, slot))
+		pthread_cond_wait(&l->ready, &l->lock);
+	l->next++;
+	if (slot->failed_at < l->options.batch) {
+		status = slot->failure.status;
+		if (err)
+			*err = slot->failure;
+		goto unlock;
+	}
+	out->images = l->options.patches ? NULL : slot->batch.images;
+	out->patches = l->options.patches ? slot->batch.patches : NULL;
+	out->labels = slot->batch.labels;
+	out->mates = l->options.mixup > 0 ? slot->batch.mates : NULL;
+	out->shares = l->options.mixup > 0 ? slot->batch.shares : NULL;
+	out->indices = slot->batch.indices;
+	out->count = slot->batch.count;
+	out->wait_s = gn_clock_s() - begin;
+unlock:
+	pthread_mutex_unlock(&l->lock);
+	return status;
+}

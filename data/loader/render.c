@@ -1,0 +1,199 @@
+#include "data/loader/render.h"
+
+#include "data/sample/augment.h"
+#include "data/sample/resize.h"
+#include "src/base/arena.h"
+#include "src/base/vector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct gn_renderer {
+	const struct gn_dataset *dataset;
+	const struct gn_loader_options *options;
+	struct gn_decoder *decoder;
+	struct gn_resizer *resizer;
+	void *file;
+	float *planes; /* with patches: a sample that is resized here all the same */
+	struct gn_resize_target target; /* all but what a view decides */
+};
+
+enum gn_status gn_renderer_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
+				  struct gn_renderer **out, struct gn_err *err)
+{
+	struct gn_renderer *r = calloc(1, sizeof *r);
+	enum gn_status status;
+
+	if (!r)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a renderer");
+	r->dataset = dataset;
+	r->options = options;
+	r->target.height = options->height;
+	r->target.width = options->width;
+	for (uint32_t c = 0; c < options->channels; c++) {
+		r->target.scale[c] = options->patches ? 1 : 1 / (255 * options->deviation[c]);
+		r->target.bias[c] = options->patches ? 0 : -options->mean[c] / options->deviation[c];
+	}
+	status = gn_decoder_create(&r->decoder, err);
+	if (!status)
+		status = gn_resizer_create(&r->resizer, err);
+	if (!status) {
+		r->file = malloc((size_t)gn_dataset_max_length(dataset) + 1);
+		if (!r->file)
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a JPEG file of %u bytes",
+					    gn_dataset_max_length(dataset));
+	}
+	if (!status && options->patches) {
+		r->planes = gn_alloc_aligned((size_t)options->channels * options->height * options->width * sizeof(float));
+		if (!r->planes)
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a sample");
+	}
+	if (status)
+		gn_renderer_destroy(r);
+	else
+		*out = r;
+	return status;
+}
+
+void gn_renderer_destroy(struct gn_renderer *r)
+{
+	if (!r)
+		return;
+	gn_decoder_destroy(r->decoder);
+	gn_resizer_destroy(r->resizer);
+	free(r->planes);
+	free(r->file);
+	free(r);
+}
+
+/* What the view's box leaves free is black, and so is everything under a box that fills it all. */
+static void fill_black(const struct gn_resize_target *t, const struct gn_view *v, uint32_t channels)
+{
+	size_t plane = (size_t)t->height * t->width;
+
+	if (v->to_width == t->width && v->to_height == t->height)
+		return;
+	for (uint32_t c = 0; c < channels; c++)
+		for (size_t i = 0; i < plane; i++)
+			t->data[c * plane + i] = t->bias[c];
+}
+
+/* A view of an image, and the pixels that it needs. */
+struct drawn {
+	struct gn_view view;
+	struct gn_pixels pixels; /* of the image scaled down, from region on; nothing where the view is empty */
+	struct gn_region region;
+	uint32_t denominator;
+};
+
+static enum gn_status draw(struct gn_renderer *r, uint32_t epoch, uint64_t index, const struct gn_sample *sample,
+			   struct drawn *out, struct gn_err *err)
+{
+	uint32_t width, height;
+	enum gn_status status = gn_decoder_open(r->decoder, r->file, sample->length_bytes, &width, &height, err);
+
+	if (status)
+		return status;
+	if (width != sample->width || height != sample->height)
+		return gn_err_set(err, GN_ERR_DATA, "the JPEG is %ux%u and the shard says %ux%u", width, height,
+				  sample->width, sample->height);
+	gn_view_draw(r->options, epoch, index, width, height, &out->view);
+	if (!out->view.to_width || !out->view.to_height)
+		return GN_OK;
+	/* Evaluation is what torchvision computes, from all pixels; training may take what is fast. */
+	gn_view_decoding(&out->view, r->options->training ? 8 : 1, &out->denominator, &out->region);
+	return gn_decoder_read(r->decoder, &out->region, out->denominator, r->options->channels, &out->pixels, err);
+}
+
+/* The box in pixels of what was decoded. */
+static struct gn_patch patch_of(const struct drawn *d)
+{
+	const struct gn_view *v = &d->view;
+	double scale = d->denominator;
+
+	if (!v->to_width || !v->to_height)
+		return (struct gn_patch){0};
+	return (struct gn_patch){d->pixels.data, d->pixels.width, d->pixels.height,
+				 v->x / scale - d->region.x, v->y / scale - d->region.y, v->width / scale, v->height / scale,
+				 v->to_x, v->to_y, v->to_width, v->to_height, v->flip};
+}
+
+static enum gn_status resize(struct gn_renderer *r, const struct drawn *d, float *image, struct gn_err *err)
+{
+	struct gn_resize_target t = r->target;
+	struct gn_patch p = patch_of(d);
+
+	t.data = image;
+	fill_black(&t, &d->view, r->options->channels);
+	if (!p.width)
+		return GN_OK;
+	t.to_x = p.to_x;
+	t.to_y = p.to_y;
+	t.to_width = p.to_width;
+	t.to_height = p.to_height;
+	t.flip = p.flip;
+	return gn_resizer_run(r->resizer, &d->pixels, p.x, p.y, p.from_width, p.from_height, &t, err);
+}
+
+/* Values are 0 to 255, but for what float adds. */
+GN_VECTOR static void round_rgb(const float *restrict red, const float *restrict green, const float *restrict blue, size_t count,
+				uint8_t *restrict out)
+{
+	for (size_t i = 0; i < count; i++) {
+		out[3 * i] = (uint8_t)(int)(red[i] + 0.5f);
+		out[3 * i + 1] = (uint8_t)(int)(green[i] + 0.5f);
+		out[3 * i + 2] = (uint8_t)(int)(blue[i] + 0.5f);
+	}
+}
+
+/* A patch that is the sample itself, for one that would not fit into its room. */
+static enum gn_status shrink(struct gn_renderer *r, const struct drawn *d, uint8_t *room, struct gn_patch *out, struct gn_err *err)
+{
+	uint32_t height = r->target.height, width = r->target.width;
+	size_t plane = (size_t)height * width;
+	enum gn_status status = resize(r, d, r->planes, err);
+
+	if (status)
+		return status;
+	round_rgb(r->planes, r->planes + plane, r->planes + 2 * plane, plane, room);
+	*out = (struct gn_patch){room, width, height, 0, 0, width, height, 0, 0, width, height, 0};
+	return GN_OK;
+}
+
+static enum gn_status cut(struct gn_renderer *r, const struct drawn *d, uint8_t *room, struct gn_patch *out, struct gn_err *err)
+{
+	struct gn_patch p = patch_of(d);
+	size_t row = (size_t)p.width * 3;
+
+	if (gn_patch_bytes(&p) > gn_loader_sample_bytes(r->options))
+		return shrink(r, d, room, out, err);
+	for (uint32_t y = 0; y < p.height; y++)
+		memcpy(room + y * row, d->pixels.data + y * d->pixels.stride_bytes, row);
+	p.pixels = room;
+	*out = p;
+	return GN_OK;
+}
+
+enum gn_status gn_renderer_run(struct gn_renderer *r, uint32_t epoch, uint64_t index, void *image, struct gn_patch *patch,
+			       int32_t *label, struct gn_err *err)
+{
+	enum gn_status status = gn_dataset_read(r->dataset, index, r->file, err);
+	struct gn_sample sample;
+	struct drawn d = {.denominator = 1};
+	char name[256];
+
+	if (status)
+		return status;
+	gn_dataset_sample(r->dataset, index, &sample);
+	status = draw(r, epoch, index, &sample, &d, err);
+	if (!status)
+		status = r->options->patches ? cut(r, &d, image, patch, err) : resize(r, &d, image, err);
+	if (status) {
+		gn_dataset_sample_name(r->dataset, index, name, sizeof name);
+		gn_err_prefix(err, "%s, shard %u, sample %u (%s)", gn_dataset_directory(r->dataset), sample.shard,
+			      sample.row, name);
+		return status;
+	}
+	*label = (int32_t)sample.label;
+	return GN_OK;
+}

@@ -1,0 +1,82 @@
+#include "data/pack/pack.h"
+
+#include "data/pack/pack_journal.h"
+#include "data/pack/pack_parts_internal.h"
+#include "data/sample/image.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static enum gn_status check_options(const struct gn_pack_options *o, struct gn_err *err)
+{
+	if (!o->synthetic_count && !o->source_count)
+		return gn_err_set(err, GN_ERR_USAGE, "nothing to pack: name a SOURCE, or give --synthetic COUNT");
+	if (o->synthetic_count && o->source_count)
+		return gn_err_set(err, GN_ERR_USAGE, "--synthetic takes no SOURCE");
+	if (o->synthetic_count && o->labels_file)
+		return gn_err_set(err, GN_ERR_USAGE, "--synthetic takes no --labels");
+	if (o->synthetic_count &&
+	    (!o->synthetic_classes || !o->synthetic_height || !o->synthetic_width ||
+	     o->synthetic_height > GN_IMAGE_MAX_SIDE || o->synthetic_width > GN_IMAGE_MAX_SIDE ||
+	     (uint64_t)o->synthetic_height * o->synthetic_width > GN_IMAGE_MAX_PIXELS))
+		return gn_err_set(err, GN_ERR_USAGE, "--synthetic needs --classes N and --size HxW, at most %ux%u pixels",
+				  GN_IMAGE_MAX_SIDE, GN_IMAGE_MAX_SIDE);
+	if (o->synthetic_count && o->synthetic_classes > o->synthetic_count)
+		return gn_err_set(err, GN_ERR_USAGE, "%llu synthetic images are too few for %u classes",
+				  (unsigned long long)o->synthetic_count, o->synthetic_classes);
+	if (!o->shard_bytes || o->threads < 1 || o->quality < 1 || o->quality > 100 || o->seed > INT64_MAX)
+		return gn_err_set(err, GN_ERR_USAGE, "shard size, threads, quality or seed out of range");
+	return GN_OK;
+}
+
+/* Everything between taking the output folder and giving it its name. */
+static enum gn_status fill(const struct gn_pack_options *options, struct gn_pack_output *output,
+			   struct gn_pack_result *result, struct gn_err *err)
+{
+	struct gn_pack_set set;
+	struct gn_manifest m = {0};
+	enum gn_status status = gn_pack_set_init(&set, options, output, err);
+
+	if (!status)
+		output->keep = 0;
+	if (!status)
+		status = gn_pack_collect(&set, options, err);
+	if (!status)
+		status = gn_pack_arrange(&set, options, err);
+	if (!status)
+		status = gn_pack_write(&set, options, output, &m, err);
+	if (!status && unlink(set.spool_path))
+		status = gn_err_set(err, GN_ERR_IO, "cannot remove %s", set.spool_path);
+	if (!status)
+		status = gn_pack_journal_remove(set.journal, err);
+	if (!status)
+		status = gn_manifest_save(&m, output->temporary, err);
+	if (!status)
+		*result = (struct gn_pack_result){.samples = set.count, .skipped = set.bad, .data_bytes = set.data_bytes,
+						  .converted = set.converted, .warned = set.warned, .passed = set.passed,
+						  .rotated = set.rotated, .classes = m.class_count, .shards = m.shard_count};
+	if (status == GN_ERR_STOPPED)
+		output->keep = 1;
+	gn_manifest_release(&m);
+	gn_pack_set_release(&set);
+	return status;
+}
+
+enum gn_status gn_pack(const struct gn_pack_options *options, struct gn_pack_result *out, struct gn_err *err)
+{
+	struct gn_pack_output output;
+	struct gn_pack_result result;
+	enum gn_status status = check_options(options, err);
+
+	if (status)
+		return status;
+	status = gn_pack_output_begin(&output, options, err);
+	if (!status)
+		status = fill(options, &output, &result, err);
+	if (!status)
+		status = gn_pack_output_commit(&output, err);
+	gn_pack_output_end(&output);
+	if (!status)
+		*out = result;
+	return status;
+}

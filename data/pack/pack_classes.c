@@ -1,0 +1,276 @@
+/* Class names and the order of samples: what the first pass met becomes labels and one shuffled list. */
+#include "data/pack/pack_parts_internal.h"
+
+#include "data/pack/pack_journal.h"
+#include "data/shard/manifest.h"
+#include "data/shard/shard.h"
+#include "src/base/file.h"
+#include "src/base/philox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CLASS_FILE_MAX_BYTES (64u << 20)
+/* Epochs of training shuffle with numbers from 0; this stays out of their way. */
+#define PACK_EPOCH UINT32_MAX
+
+void gn_pack_class_text(const char *raw, char *out, size_t size)
+{
+	size_t used = 0;
+
+	while (*raw && used + 5 < size) {
+		const unsigned char *b = (const unsigned char *)raw;
+		size_t len = b[0] < 0x80 ? 1 : b[0] >= 0xc2 && b[0] < 0xe0 ? 2 : b[0] >= 0xe0 && b[0] < 0xf0 ? 3
+				 : b[0] >= 0xf0 && b[0] < 0xf5 ? 4 : 0;
+		int good = len > 0;
+
+		for (size_t i = 1; i < len && good; i++)
+			good = (b[i] & 0xc0) == 0x80;
+		/* overlong forms, surrogates, beyond U+10FFFF */
+		if (good && ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xed && b[1] > 0x9f) ||
+			     (b[0] == 0xf0 && b[1] < 0x90) || (b[0] == 0xf4 && b[1] > 0x8f)))
+			good = 0;
+		if (good)
+			memcpy(out + used, raw, len);
+		else
+			snprintf(out + used, size - used, "\\x%02x", b[0]);
+		used += good ? len : 4;
+		raw += good ? len : 1;
+	}
+	out[used] = '\0';
+}
+
+static enum gn_status add_line(struct gn_pack_set *set, char *line, const char *path, size_t number, struct gn_err *err)
+{
+	char name[GN_SHARD_NAME_MAX];
+	size_t len = strlen(line);
+	uint32_t id;
+	enum gn_status status;
+
+	if (len && line[len - 1] == '\r')
+		line[len - 1] = '\0';
+	if (!line[0])
+		return gn_err_set(err, GN_ERR_DATA, "%s, line %zu is empty: one class name a line", path, number);
+	gn_pack_class_text(line, name, sizeof name);
+	status = gn_names_add(set->classes, name, &id, err);
+	if (!status && id != number - 1)
+		status = gn_err_set(err, GN_ERR_DATA, "%s, line %zu names class '%s' a second time", path, number, line);
+	return status;
+}
+
+static enum gn_status read_class_file(struct gn_pack_set *set, const char *path, struct gn_err *err)
+{
+	char *text, *line;
+	size_t len, number = 0;
+	enum gn_status status = gn_file_load(path, CLASS_FILE_MAX_BYTES, &text, &len, err);
+
+	if (status)
+		return gn_err_prefix(err, "--classes");
+	if (strlen(text) != len)
+		status = gn_err_set(err, GN_ERR_DATA, "%s holds a zero byte: one class name a line", path);
+	for (line = text; !status && *line;) {
+		char *end = strchr(line, '\n');
+
+		if (end)
+			*end = '\0';
+		status = add_line(set, line, path, ++number, err);
+		line = end ? end + 1 : line + strlen(line);
+	}
+	free(text);
+	if (!status && !number)
+		status = gn_err_set(err, GN_ERR_DATA, "%s names no classes", path);
+	return status;
+}
+
+/* The classes of a packed dataset. */
+static enum gn_status read_class_dataset(struct gn_pack_set *set, const char *path, struct gn_err *err)
+{
+	struct gn_manifest m;
+	enum gn_status status = gn_manifest_load(path, &m, err);
+
+	if (status)
+		return gn_err_prefix(err, "--classes");
+	for (uint32_t i = 0; i < m.class_count && !status; i++)
+		status = gn_names_add(set->classes, m.classes[i].name, NULL, err);
+	gn_manifest_release(&m);
+	return status;
+}
+
+static enum gn_status read_classes(struct gn_pack_set *set, const char *path, struct gn_err *err)
+{
+	struct stat info;
+
+	return !stat(path, &info) && S_ISDIR(info.st_mode) ? read_class_dataset(set, path, err)
+							    : read_class_file(set, path, err);
+}
+
+enum gn_status gn_pack_set_init(struct gn_pack_set *set, const struct gn_pack_options *options,
+				const struct gn_pack_output *output, struct gn_err *err)
+{
+	enum gn_status status;
+	struct stat info;
+	int going_on = 0;
+
+	memset(set, 0, sizeof *set);
+	set->spool = -1;
+	status = gn_names_create(&set->classes, err);
+	if (!status)
+		status = gn_names_create(&set->empty, err);
+	if (!status)
+		status = gn_path_join(set->spool_path, sizeof set->spool_path, output->temporary, "spool", err);
+	if (!status && options->classes_file)
+		status = read_classes(set, options->classes_file, err);
+	if (!status)
+		status = gn_pack_journal_open(&set->journal, output->temporary, options, set->classes, &going_on, err);
+	if (status)
+		return status;
+	set->spool = open(set->spool_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (going_on ? 0 : O_EXCL), 0666);
+	if (set->spool < 0 || fstat(set->spool, &info))
+		return gn_err_errno(err, errno, "cannot create %s", set->spool_path);
+	set->spool_end = (uint64_t)info.st_size;
+	return GN_OK;
+}
+
+void gn_pack_set_release(struct gn_pack_set *set)
+{
+	for (uint64_t i = 0; i < set->count; i++)
+		free(set->items[i].name);
+	free(set->items);
+	gn_names_destroy(set->classes);
+	gn_names_destroy(set->empty);
+	gn_pack_journal_close(set->journal);
+	if (set->spool >= 0)
+		close(set->spool);
+	memset(set, 0, sizeof *set);
+	set->spool = -1;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Without a class file labels follow the names' order, whatever order the sources had. */
+static enum gn_status sort_classes(struct gn_pack_set *set, struct gn_err *err)
+{
+	uint32_t count = gn_names_count(set->classes);
+	const char **sorted = calloc(count ? count : 1, sizeof *sorted);
+	uint32_t *labels = calloc(count ? count : 1, sizeof *labels);
+	struct gn_names *classes = NULL;
+	enum gn_status status;
+
+	if (!sorted || !labels)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u classes", count);
+	else
+		status = gn_names_create(&classes, err);
+	for (uint32_t i = 0; i < count && !status; i++)
+		sorted[i] = gn_names_get(set->classes, i);
+	if (!status)
+		qsort(sorted, count, sizeof *sorted, by_name);
+	for (uint32_t i = 0; i < count && !status; i++)
+		status = gn_names_add(classes, sorted[i], NULL, err);
+	for (uint32_t i = 0; i < count && !status; i++)
+		gn_names_find(classes, gn_names_get(set->classes, i), &labels[i]);
+	if (!status) {
+		for (uint64_t i = 0; i < set->count; i++)
+			set->items[i].class_id = labels[set->items[i].class_id];
+		gn_names_destroy(set->classes);
+		set->classes = classes;
+		classes = NULL;
+	}
+	gn_names_destroy(classes);
+	free(sorted);
+	free(labels);
+	return status;
+}
+
+/* A class without images is a mistake in the source unless a class file asks for it. */
+static enum gn_status check_not_empty(const struct gn_pack_set *set, const struct gn_pack_options *options,
+				      struct gn_err *err)
+{
+	uint32_t count = gn_names_count(set->classes), found;
+	uint64_t *samples;
+	enum gn_status status = GN_OK;
+
+	if (!set->count)
+		return gn_err_set(err, GN_ERR_DATA, "no image found in %s%s", options->sources ? options->sources[0] : "?",
+				  options->source_count > 1 ? " and the other sources" : "");
+	if (options->classes_file)
+		return GN_OK;
+	samples = calloc(count, sizeof *samples);
+	if (!samples)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u classes", count);
+	for (uint64_t i = 0; i < set->count; i++)
+		samples[set->items[i].class_id]++;
+	for (uint32_t i = 0; i < gn_names_count(set->empty) && !status; i++) {
+		const char *name = gn_names_get(set->empty, i);
+
+		if (!gn_names_find(set->classes, name, &found) || !samples[found])
+			status = gn_err_set(err, GN_ERR_DATA, "class '%s' is empty: remove its folder, or name the "
+					    "classes with --classes FILE", name);
+	}
+	for (uint32_t i = 0; i < count && !status; i++)
+		if (!samples[i])
+			status = gn_err_set(err, GN_ERR_DATA, "class '%s' has no good image left: name the classes with "
+					    "--classes FILE to keep it", gn_names_get(set->classes, i));
+	free(samples);
+	return status;
+}
+
+static int by_class_and_name(const void *left, const void *right)
+{
+	const struct gn_pack_item *a = left, *b = right;
+	int order;
+
+	if (a->class_id != b->class_id)
+		return a->class_id < b->class_id ? -1 : 1;
+	order = strcmp(a->name, b->name);
+	if (order)
+		return order;
+	/* The same name in two sources. Equal rows of one source (an archive may hold a name twice) differ in content. */
+	if (a->source != b->source)
+		return a->source < b->source ? -1 : 1;
+	if (a->crc32c != b->crc32c)
+		return a->crc32c < b->crc32c ? -1 : 1;
+	return a->length_bytes < b->length_bytes ? -1 : a->length_bytes > b->length_bytes;
+}
+
+/* Fisher and Yates. */
+static void shuffle(struct gn_pack_set *set, uint64_t seed)
+{
+	struct gn_rng rng;
+
+	gn_rng_init(&rng, seed, GN_RNG_SHUFFLE, PACK_EPOCH, 0);
+	for (uint64_t i = set->count; i > 1; i--) {
+		uint64_t j = gn_rng_below(&rng, (uint32_t)i);
+		struct gn_pack_item item = set->items[i - 1];
+
+		set->items[i - 1] = set->items[j];
+		set->items[j] = item;
+	}
+}
+
+enum gn_status gn_pack_arrange(struct gn_pack_set *set, const struct gn_pack_options *options, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	if (!options->classes_file)
+		status = sort_classes(set, err);
+	if (!status)
+		status = check_not_empty(set, options, err);
+	if (status)
+		return status;
+	if (!options->synthetic_count && gn_names_count(set->classes) == 1)
+		gn_log_warn(options->log, "all images are of one class, '%s': nothing can be learned from them",
+			    gn_names_get(set->classes, 0));
+	qsort(set->items, set->count, sizeof *set->items, by_class_and_name);
+	shuffle(set, options->seed);
+	for (uint64_t i = 0; i < set->count; i++)
+		set->data_bytes += set->items[i].length_bytes;
+	return GN_OK;
+}

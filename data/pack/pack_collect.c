@@ -1,0 +1,219 @@
+/* The first pass: the sources are walked, every image becomes a job for the workers, and its class is found. */
+#include "data/pack/pack_collect_internal.h"
+
+#include "data/pack/source.h"
+#include "data/pack/synthetic.h"
+#include "data/shard/shard.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An image without a line. Where its name without the ending has one, all names of the file may lack their endings: that is
+ * said at once, not image by image. */
+static enum gn_status note_unlabelled(const struct gn_pack_collector *c, const char *file, struct gn_pack_job *job,
+				      struct gn_err *err)
+{
+	const char *dot = strrchr(file, '.');
+	char stem[GN_SHARD_NAME_MAX + 1];
+	uint32_t index;
+
+	snprintf(stem, sizeof stem, "%.*s", dot ? (int)(dot - file) : 0, file);
+	if (!gn_labels_find(c->labels, stem, &index) || c->labels_met[index]) {
+		job->problem = "has no line in the file of labels";
+		return GN_OK;
+	}
+	job->problem = "has no line in the file of labels, but its name without the ending has";
+	if (c->options->skip_bad)
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_DATA, "%s, line %u: no image '%s': the image is called %s; a line names the image with its "
+			  "ending", c->options->labels_file, gn_labels_line(c->labels, index), stem, file);
+}
+
+/* By its line in the file of labels, whatever folder it lies in. */
+static enum gn_status label_class(struct gn_pack_collector *c, const char *file, struct gn_pack_job *job, struct gn_err *err)
+{
+	const struct gn_pack_options *o = c->options;
+	char name[GN_SHARD_NAME_MAX];
+	uint32_t index;
+
+	if (!gn_labels_find(c->labels, file, &index))
+		return job->problem ? GN_OK : note_unlabelled(c, file, job, err);
+	c->labels_met[index] = 1;
+	gn_pack_class_text(gn_labels_class(c->labels, index), name, sizeof name);
+	if (o->classes_file && !gn_names_find(c->set->classes, name, NULL))
+		return gn_err_set(err, GN_ERR_DATA, "%s, line %u: class '%s' is not in %s", o->labels_file,
+				  gn_labels_line(c->labels, index), name, o->classes_file);
+	return gn_names_add(c->set->classes, name, &job->class_id, err);
+}
+
+static enum gn_status take_file(void *context, const struct gn_source_file *file, struct gn_err *err)
+{
+	struct gn_pack_collector *c = context;
+	struct gn_pack_job *job = gn_pack_job_new(c, file->name);
+	enum gn_status status = GN_OK;
+
+	if (!job) {
+		free(file->bytes);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", file->name);
+	}
+	job->bytes = file->bytes;
+	job->in_file = !file->bytes;
+	job->len_bytes = job->flight_bytes = file->len_bytes;
+	job->problem = file->problem;
+	if (c->labels)
+		status = label_class(c, file->name, job, err);
+	else if (!file->levels.first && !job->problem)
+		job->problem = "lies in no class folder";
+	else if (file->levels.first && !file->is_link)
+		status = gn_pack_levels_note(c->levels, c->set, c->source, file->name, &file->levels, 0, &job->class_id, err);
+	if (status) {
+		gn_pack_job_free(job);
+		return status;
+	}
+	return gn_pack_job_submit(c, job, err);
+}
+
+static enum gn_status take_empty(void *context, const char *name, const struct gn_source_levels *levels, struct gn_err *err)
+{
+	struct gn_pack_collector *c = context;
+	uint32_t id;
+
+	return c->labels ? GN_OK : gn_pack_levels_note(c->levels, c->set, c->source, name, levels, 1, &id, err);
+}
+
+static void take_passed(void *context)
+{
+	struct gn_pack_collector *c = context;
+
+	c->set->passed++;
+}
+
+/* Lines of images that no source has: a wrong file of labels, or half a source. */
+static enum gn_status check_labels(const struct gn_pack_collector *c, struct gn_err *err)
+{
+	uint32_t missing = 0, first = 0, count = gn_labels_count(c->labels);
+	int heading;
+
+	for (uint32_t i = count; i-- > 0;)
+		if (!c->labels_met[i]) {
+			missing++;
+			first = i;
+		}
+	if (!missing)
+		return GN_OK;
+	heading = gn_labels_line(c->labels, first) == 1 && missing < count;
+	gn_err_set(err, GN_ERR_DATA, "%s, line %u: no source has an image '%s'; %u such line%s%s", c->options->labels_file,
+		   gn_labels_line(c->labels, first), gn_labels_image(c->labels, first), missing, missing == 1 ? "" : "s",
+		   heading ? "; if the first line is a heading, it must be name,class" : "");
+	if (!c->options->skip_bad)
+		return GN_ERR_DATA;
+	gn_log_warn(c->options->log, "%s", err->text);
+	return GN_OK;
+}
+
+static enum gn_status walk_sources(struct gn_pack_collector *c, struct gn_err *err)
+{
+	const struct gn_source_sink sink = {c, take_file, take_empty, take_passed};
+	enum gn_status status = GN_OK;
+
+	for (size_t i = 0; i < c->options->source_count && !status && !c->labels; i++)
+		status = gn_source_check_splits(c->options->sources[i], err);
+	for (; c->source < c->options->source_count && !status; c->source++)
+		status = gn_source_walk(c->options->sources[c->source], c->pool, &sink, err);
+	if (!status && c->labels)
+		status = check_labels(c, err);
+	return status;
+}
+
+static enum gn_status make_synthetic(struct gn_pack_collector *c, struct gn_err *err)
+{
+	const struct gn_pack_options *o = c->options;
+	char name[64];
+	enum gn_status status = GN_OK;
+
+	for (uint32_t i = 0; i < o->synthetic_classes && !status; i++) {
+		gn_synthetic_class_name(i, name, sizeof name);
+		status = gn_names_add(c->set->classes, name, NULL, err);
+	}
+	for (uint64_t i = 0; i < o->synthetic_count && !status; i++) {
+		uint32_t class_id = (uint32_t)(i % o->synthetic_classes);
+		char class_name[32];
+		struct gn_pack_job *job;
+
+		gn_synthetic_class_name(class_id, class_name, sizeof class_name);
+		snprintf(name, sizeof name, "%s/%08llu.jpg", class_name, (unsigned long long)i);
+		job = gn_pack_job_new(c, name);
+		if (!job)
+			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", name);
+		job->class_id = class_id;
+		job->synthetic = i + 1;
+		job->flight_bytes = (size_t)o->synthetic_height * o->synthetic_width * 4;
+		status = gn_pack_job_submit(c, job, err);
+	}
+	return status;
+}
+
+static enum gn_status verdict(const struct gn_pack_collector *c, struct gn_err *err)
+{
+	if (c->failed)
+		return gn_err_set(err, c->failure.status, "%s", c->failure.text);
+	if (c->set->bad && !c->options->skip_bad)
+		return gn_err_set(err, GN_ERR_DATA, "%llu bad image%s: mend %s, or leave %s out with --skip-bad",
+				  (unsigned long long)c->set->bad, c->set->bad == 1 ? "" : "s",
+				  c->set->bad == 1 ? "it" : "them", c->set->bad == 1 ? "it" : "them");
+	return GN_OK;
+}
+
+static enum gn_status collect_init(struct gn_pack_collector *c, struct gn_err *err)
+{
+	const struct gn_pack_options *o = c->options;
+	enum gn_status status = GN_OK;
+
+	if (o->labels_file)
+		status = gn_labels_load(o->labels_file, &c->labels, err);
+	else
+		status = gn_pack_levels_create(&c->levels, o, err);
+	if (!status && c->labels && !(c->labels_met = calloc(gn_labels_count(c->labels), 1)))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u labels", gn_labels_count(c->labels));
+	if (!status)
+		status = gn_pool_create(o->threads, (size_t)o->threads * 4, &c->pool, err);
+	return status;
+}
+
+static void collect_release(struct gn_pack_collector *c)
+{
+	gn_pack_levels_destroy(c->levels);
+	gn_labels_destroy(c->labels);
+	free(c->labels_met);
+	pthread_cond_destroy(&c->landed);
+	pthread_mutex_destroy(&c->lock);
+}
+
+enum gn_status gn_pack_collect(struct gn_pack_set *set, const struct gn_pack_options *options, struct gn_err *err)
+{
+	struct gn_pack_collector c = {.set = set, .options = options};
+	enum gn_status status;
+
+	pthread_mutex_init(&c.lock, NULL);
+	pthread_cond_init(&c.landed, NULL);
+	status = collect_init(&c, err);
+	if (!status) {
+		gn_progress_begin(options->progress, "checking", "images", options->synthetic_count);
+		status = options->synthetic_count ? make_synthetic(&c, err) : walk_sources(&c, err);
+		gn_pool_wait(c.pool);
+		gn_pool_destroy(c.pool);
+		gn_progress_end(options->progress);
+	}
+	if (!status)
+		status = verdict(&c, err);
+	if (!status && !options->synthetic_count && !c.labels)
+		status = gn_pack_levels_resolve(c.levels, set, err);
+	for (uint64_t i = 0; i < set->count && !status; i++) {
+		set->converted += set->items[i].converted;
+		set->warned += set->items[i].warned;
+		set->rotated += set->items[i].rotated;
+	}
+	collect_release(&c);
+	return status;
+}

@@ -1,0 +1,299 @@
+/* An image's way through a worker: it is decoded and becomes a row, or a complaint. */
+#include "data/pack/pack_collect_internal.h"
+
+#include "data/pack/pack_journal.h"
+#include "data/pack/synthetic.h"
+#include "data/sample/image.h"
+#include "src/base/crc32c.h"
+#include "src/base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FLIGHT_MAX_BYTES (256u << 20)
+#define BAD_MAX 100 /* without --skip-bad, enough to see what is wrong with a source */
+
+void gn_pack_job_free(struct gn_pack_job *job)
+{
+	free(job->bytes);
+	free(job->name);
+	free(job);
+}
+
+static void fail(struct gn_pack_collector *c, const struct gn_err *err)
+{
+	pthread_mutex_lock(&c->lock);
+	if (!c->failed)
+		c->failure = *err;
+	c->failed = 1;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static const char *source_name(const struct gn_pack_job *job)
+{
+	return job->c->options->sources ? job->c->options->sources[job->source] : "synthetic";
+}
+
+/* A bad image: one line in the log; the pack fails at the end, or at once when there are too many. */
+static void complain(const struct gn_pack_job *job, const char *why)
+{
+	struct gn_pack_collector *c = job->c;
+	const struct gn_pack_options *options = c->options;
+	uint64_t bad;
+
+	pthread_mutex_lock(&c->lock);
+	bad = ++c->set->bad;
+	if (!options->skip_bad && bad >= BAD_MAX && !c->failed) {
+		c->failed = 1;
+		gn_err_set(&c->failure, GN_ERR_DATA, "%d bad images, more were not looked for: mend them, or leave them "
+			   "out with --skip-bad", BAD_MAX);
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (options->skip_bad)
+		gn_log_warn(options->log, "skipped %s: %s: %s", source_name(job), job->name, why);
+	else if (bad <= BAD_MAX)
+		gn_log_error(options->log, "bad image %s: %s: %s", source_name(job), job->name, why);
+}
+
+static enum gn_status load_file(struct gn_pack_job *job, struct gn_err *err)
+{
+	char path[PATH_MAX], *text;
+	enum gn_status status = gn_path_join(path, sizeof path, job->c->options->sources[job->source], job->name, err);
+
+	if (!status)
+		status = gn_file_load(path, GN_IMAGE_MAX_BYTES, &text, &job->len_bytes, err);
+	if (!status)
+		job->bytes = (unsigned char *)text;
+	return status;
+}
+
+static enum gn_status make_bytes(struct gn_pack_job *job, struct gn_err *err)
+{
+	const struct gn_pack_options *options = job->c->options;
+	struct gn_synthetic_shape shape = {options->synthetic_classes, options->synthetic_height, options->synthetic_width};
+
+	return gn_synthetic_jpeg(&shape, options->seed, job->synthetic - 1, options->quality, &job->bytes, &job->len_bytes,
+				 err);
+}
+
+/* PNG and CMYK become RGB or grey JPEG; everything else stays what it is. */
+static enum gn_status convert(struct gn_pack_job *job, int *converted, struct gn_err *err)
+{
+	const struct gn_pack_options *o = job->c->options;
+	int png = gn_image_sniff(job->bytes, job->len_bytes) == GN_IMAGE_PNG;
+	unsigned char *jpeg;
+	size_t len;
+	enum gn_status status;
+
+	*converted = 0;
+	if (!png && !gn_image_is_cmyk(job->bytes, job->len_bytes))
+		return GN_OK;
+	if (png && o->refuse_png)
+		return gn_err_set(err, GN_ERR_DATA, "a PNG file (--png convert would turn it into JPEG)");
+	status = png ? gn_image_png_to_jpeg(job->bytes, job->len_bytes, o->quality, &jpeg, &len, err)
+		     : gn_image_cmyk_to_jpeg(job->bytes, job->len_bytes, o->quality, &jpeg, &len, err);
+	if (status)
+		return status;
+	free(job->bytes);
+	job->bytes = jpeg;
+	job->len_bytes = len;
+	*converted = 1;
+	return GN_OK;
+}
+
+/* One line for each of the first images that are good in spite of what libjpeg says. */
+static void warn(const struct gn_pack_job *job, const char *warning)
+{
+	struct gn_pack_collector *c = job->c;
+	uint64_t warned;
+
+	pthread_mutex_lock(&c->lock);
+	warned = ++c->warnings;
+	pthread_mutex_unlock(&c->lock);
+	if (warned <= BAD_MAX)
+		gn_log_warn(c->options->log, "packed %s: %s: %s", source_name(job), job->name, warning);
+}
+
+static enum gn_status append_item(struct gn_pack_collector *c, const struct gn_pack_item *item, struct gn_err *err)
+{
+	struct gn_pack_set *set = c->set;
+	enum gn_status status = GN_OK;
+
+	pthread_mutex_lock(&c->lock);
+	if (set->count == set->capacity) {
+		uint64_t capacity = set->capacity ? set->capacity * 2 : 4096;
+		struct gn_pack_item *items = realloc(set->items, capacity * sizeof *items);
+
+		if (items) {
+			set->items = items;
+			set->capacity = capacity;
+		}
+	}
+	if (set->count == INT32_MAX)
+		status = gn_err_set(err, GN_ERR_DATA, "more than %d images", INT32_MAX);
+	else if (set->count == set->capacity)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for another image besides %llu",
+				    (unsigned long long)set->count);
+	else
+		set->items[set->count++] = *item;
+	pthread_mutex_unlock(&c->lock);
+	return status;
+}
+
+/* Bytes that cannot be had again from a file go to the end of the spool. */
+static enum gn_status spool_bytes(struct gn_pack_job *job, uint64_t *offset, struct gn_err *err)
+{
+	struct gn_pack_collector *c = job->c;
+
+	pthread_mutex_lock(&c->lock);
+	*offset = c->set->spool_end;
+	c->set->spool_end += job->len_bytes;
+	pthread_mutex_unlock(&c->lock);
+	return gn_pwrite_full(c->set->spool, job->bytes, job->len_bytes, *offset, c->set->spool_path, err);
+}
+
+static int spool_holds(const struct gn_pack_set *set, const struct gn_pack_done *done)
+{
+	unsigned char *bytes = malloc(done->length_bytes);
+	int holds = bytes && !gn_pread_full(set->spool, bytes, done->length_bytes, done->spool_offset, set->spool_path, NULL) &&
+		    gn_crc32c(0, bytes, done->length_bytes) == done->crc32c;
+
+	free(bytes);
+	return holds;
+}
+
+/* Whether an earlier pack is done with this very image; then *out says what it became. */
+static int find_done(const struct gn_pack_job *job, uint32_t in_crc32c, struct gn_pack_done *out)
+{
+	const struct gn_pack_set *set = job->c->set;
+	const struct gn_pack_done *done = gn_pack_journal_find(set->journal, job->source, job->name);
+
+	if (!done || done->in_bytes != job->len_bytes || done->in_crc32c != in_crc32c)
+		return 0;
+	if (done->spool_offset != GN_PACK_IN_FILE ? !spool_holds(set, done)
+						   : !job->in_file || done->length_bytes != job->len_bytes ||
+							     done->crc32c != in_crc32c)
+		return 0;
+	*out = *done;
+	return 1;
+}
+
+/* Decodes, converts and spools the image, and notes that in the journal. *bad tells an error of the image from one that ends
+ * the pack. */
+static enum gn_status make_done(struct gn_pack_job *job, uint32_t in_crc32c, struct gn_pack_done *out, int *bad,
+				struct gn_err *err)
+{
+	struct gn_pack_done done = {.in_crc32c = in_crc32c, .in_bytes = job->len_bytes, .spool_offset = GN_PACK_IN_FILE};
+	struct gn_image_info info;
+	int converted = 0;
+	enum gn_status status = job->synthetic ? make_bytes(job, err) : convert(job, &converted, err);
+
+	if (!status)
+		status = gn_image_check_jpeg(job->bytes, job->len_bytes, &info, err);
+	*bad = status == GN_ERR_DATA;
+	if (status)
+		return status;
+	done.length_bytes = (uint32_t)job->len_bytes;
+	done.crc32c = converted || job->synthetic ? gn_crc32c(0, job->bytes, job->len_bytes) : in_crc32c;
+	done.width = info.width;
+	done.height = info.height;
+	done.converted = (uint8_t)converted;
+	done.warned = info.warning[0] != '\0';
+	if (done.warned)
+		warn(job, info.warning);
+	if (!job->in_file || converted)
+		status = spool_bytes(job, &done.spool_offset, err);
+	if (!status)
+		status = gn_pack_journal_add(job->c->set->journal, job->source, job->name, &done, err);
+	*out = done;
+	return status;
+}
+
+static enum gn_status process(struct gn_pack_job *job, int *bad, struct gn_err *err)
+{
+	enum gn_status status = job->in_file ? load_file(job, err) : GN_OK;
+	struct gn_pack_item item;
+	struct gn_pack_done done;
+	uint32_t in_crc32c;
+	int rotated;
+
+	*bad = status == GN_ERR_DATA || status == GN_ERR_NOT_FOUND;
+	if (status)
+		return status;
+	in_crc32c = gn_crc32c(0, job->bytes, job->len_bytes);
+	rotated = gn_image_is_rotated(job->bytes, job->len_bytes);
+	if (!find_done(job, in_crc32c, &done))
+		status = make_done(job, in_crc32c, &done, bad, err);
+	if (status)
+		return status;
+	item = (struct gn_pack_item){
+		.name = job->name, .spool_offset = done.spool_offset, .source = job->source, .class_id = job->class_id,
+		.length_bytes = done.length_bytes, .crc32c = done.crc32c, .width = done.width, .height = done.height,
+		.converted = done.converted, .warned = done.warned, .rotated = (uint8_t)rotated,
+	};
+	status = append_item(job->c, &item, err);
+	if (!status)
+		job->name = NULL;
+	return status;
+}
+
+static void run_job(void *argument)
+{
+	struct gn_pack_job *job = argument;
+	struct gn_pack_collector *c = job->c;
+	struct gn_err err;
+	int bad, stop;
+
+	pthread_mutex_lock(&c->lock);
+	stop = c->failed;
+	pthread_mutex_unlock(&c->lock);
+	if (!stop && job->problem)
+		complain(job, job->problem);
+	else if (!stop && process(job, &bad, &err)) {
+		if (bad)
+			complain(job, err.text);
+		else
+			fail(c, &err);
+	}
+	gn_progress_add(c->options->progress, 1);
+	pthread_mutex_lock(&c->lock);
+	c->flight_bytes -= job->flight_bytes;
+	pthread_cond_signal(&c->landed);
+	pthread_mutex_unlock(&c->lock);
+	gn_pack_job_free(job);
+}
+
+enum gn_status gn_pack_job_submit(struct gn_pack_collector *c, struct gn_pack_job *job, struct gn_err *err)
+{
+	enum gn_status status = gn_pack_check_stop(c->options, err);
+
+	if (status) {
+		gn_pack_job_free(job);
+		return status;
+	}
+	pthread_mutex_lock(&c->lock);
+	while (c->flight_bytes && c->flight_bytes + job->flight_bytes > FLIGHT_MAX_BYTES)
+		pthread_cond_wait(&c->landed, &c->lock);
+	c->flight_bytes += job->flight_bytes;
+	if (c->failed)
+		status = gn_err_set(err, c->failure.status, "%s", c->failure.text);
+	pthread_mutex_unlock(&c->lock);
+	if (status)
+		gn_pack_job_free(job);
+	else
+		gn_pool_submit(c->pool, run_job, job);
+	return status;
+}
+
+struct gn_pack_job *gn_pack_job_new(struct gn_pack_collector *c, const char *name)
+{
+	struct gn_pack_job *job = calloc(1, sizeof *job);
+
+	if (!job || !(job->name = strdup(name))) {
+		free(job);
+		return NULL;
+	}
+	job->c = c;
+	job->source = c->source;
+	return job;
+}

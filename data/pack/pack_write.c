@@ -1,0 +1,375 @@
+/* The second pass: shards are made one after the other; workers copy images into the one, and digest the one before. */
+#include "data/pack/pack_parts_internal.h"
+
+#include "data/pack/pack_journal.h"
+#include "data/sample/image.h"
+#include "data/shard/shard.h"
+#include "src/base/crc32c.h"
+#include "src/base/file.h"
+#include "src/base/sha256.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CHUNK_ROWS 64
+#define SHARD_NAME "shard-%05u.h5"
+
+struct writer {
+	const struct gn_pack_set *set;
+	const struct gn_pack_options *options;
+	struct gn_pool *pool;
+	pthread_mutex_t lock;
+	struct gn_err failure; /* under lock */
+	int failed;	       /* under lock */
+};
+
+/* One shard; items set->items[first .. first + count). */
+struct shard_work {
+	struct writer *w;
+	char path[PATH_MAX];
+	uint64_t first, count;
+	struct gn_shard_layout layout;
+	struct gn_shard_row *rows;
+	const char **names;
+	int fd;
+	struct gn_manifest_shard *entry;
+	uint32_t index;
+};
+
+struct copy_job {
+	struct shard_work *s;
+	uint64_t from, to; /* rows */
+};
+
+static void fail(struct writer *w, const struct gn_err *err)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!w->failed)
+		w->failure = *err;
+	w->failed = 1;
+	pthread_mutex_unlock(&w->lock);
+}
+
+static enum gn_status verdict(struct writer *w, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	pthread_mutex_lock(&w->lock);
+	if (w->failed)
+		status = gn_err_set(err, w->failure.status, "%s", w->failure.text);
+	pthread_mutex_unlock(&w->lock);
+	return status;
+}
+
+static enum gn_status load_file(const struct writer *w, const struct gn_pack_item *item, unsigned char *buffer,
+				struct gn_err *err)
+{
+	char path[PATH_MAX], *text;
+	size_t len;
+	enum gn_status status = gn_path_join(path, sizeof path, w->options->sources[item->source], item->name, err);
+
+	if (!status)
+		status = gn_file_load(path, GN_IMAGE_MAX_BYTES, &text, &len, err);
+	if (status)
+		return status;
+	if (len == item->length_bytes)
+		memcpy(buffer, text, len);
+	free(text);
+	if (len != item->length_bytes)
+		return gn_err_set(err, GN_ERR_DATA, "%s changed while it was being packed", path);
+	return GN_OK;
+}
+
+static enum gn_status copy_item(struct shard_work *s, uint64_t row, unsigned char *buffer, struct gn_err *err)
+{
+	const struct gn_pack_set *set = s->w->set;
+	const struct gn_pack_item *item = &set->items[s->first + row];
+	enum gn_status status;
+
+	if (item->spool_offset == GN_PACK_IN_FILE)
+		status = load_file(s->w, item, buffer, err);
+	else
+		status = gn_pread_full(set->spool, buffer, item->length_bytes, item->spool_offset, set->spool_path, err);
+	if (!status && gn_crc32c(0, buffer, item->length_bytes) != item->crc32c)
+		status = gn_err_set(err, GN_ERR_DATA, "%s changed while it was being packed", item->name);
+	if (!status)
+		status = gn_pwrite_full(s->fd, buffer, item->length_bytes,
+					s->layout.data_offset + s->rows[row].offset, s->path, err);
+	return status;
+}
+
+static void run_copy(void *argument)
+{
+	struct copy_job *job = argument;
+	struct shard_work *s = job->s;
+	unsigned char *buffer = NULL;
+	enum gn_status status = GN_OK;
+	struct gn_err err;
+	uint32_t longest = 1;
+
+	for (uint64_t i = job->from; i < job->to; i++)
+		longest = s->rows[i].length_bytes > longest ? s->rows[i].length_bytes : longest;
+	buffer = malloc(longest);
+	if (!buffer)
+		status = gn_err_set(&err, GN_ERR_NO_MEMORY, "no memory for an image of %u bytes", longest);
+	for (uint64_t i = job->from; i < job->to && !status; i++) {
+		status = gn_pack_check_stop(s->w->options, &err);
+		if (!status)
+			status = copy_item(s, i, buffer, &err);
+		gn_progress_add(s->w->options->progress, 1);
+	}
+	if (status)
+		fail(s->w, &err);
+	free(buffer);
+	free(job);
+}
+
+static void shard_work_free(struct shard_work *s)
+{
+	if (s->fd >= 0)
+		close(s->fd);
+	free(s->rows);
+	free(s->names);
+	free(s);
+}
+
+/* Syncs and digests a shard whose copies have ended; frees it. */
+static void run_digest(void *argument)
+{
+	struct shard_work *s = argument;
+	struct gn_manifest_shard *m = s->entry;
+	enum gn_status status = GN_OK;
+	struct gn_err err;
+
+	m->samples = s->count;
+	m->data_offset = s->layout.data_offset;
+	m->data_bytes = s->layout.data_bytes;
+	if (fsync(s->fd))
+		status = gn_err_errno(&err, errno, "cannot sync %s", s->path);
+	if (!status)
+		status = gn_sha256_file(s->path, m->sha256, &m->size_bytes, &err);
+	if (!status)
+		status = gn_shard_head_digest(s->path, m->data_offset, m->data_bytes, m->head_sha256, &err);
+	if (!status)
+		status = gn_pack_journal_add_shard(s->w->set->journal, s->index, m, &err);
+	if (status)
+		fail(s->w, &err);
+	shard_work_free(s);
+}
+
+static enum gn_status make_rows(struct shard_work *s, struct gn_err *err)
+{
+	uint64_t offset = 0;
+
+	s->rows = calloc(s->count, sizeof *s->rows);
+	s->names = calloc(s->count, sizeof *s->names);
+	if (!s->rows || !s->names)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %llu rows", (unsigned long long)s->count);
+	for (uint64_t i = 0; i < s->count; i++) {
+		const struct gn_pack_item *item = &s->w->set->items[s->first + i];
+
+		s->rows[i] = (struct gn_shard_row){offset, item->length_bytes, item->class_id, item->crc32c,
+						   item->width, item->height};
+		s->names[i] = item->name;
+		offset += item->length_bytes;
+	}
+	return GN_OK;
+}
+
+static enum gn_status submit_copies(struct shard_work *s, struct gn_err *err)
+{
+	for (uint64_t from = 0; from < s->count; from += CHUNK_ROWS) {
+		struct copy_job *job = malloc(sizeof *job);
+
+		if (!job)
+			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to copy images");
+		*job = (struct copy_job){s, from, from + CHUNK_ROWS < s->count ? from + CHUNK_ROWS : s->count};
+		gn_pool_submit(s->w->pool, run_copy, job);
+	}
+	return GN_OK;
+}
+
+/* Takes a shard that an earlier pack completed as it is; removes one that it did not. Returns whether it is there. */
+static int take_shard(const struct shard_work *s)
+{
+	const struct gn_manifest_shard *known = gn_pack_journal_shard(s->w->set->journal, s->index);
+	struct stat info;
+
+	if (known && known->samples == s->count && !strcmp(known->file, s->entry->file) && !stat(s->path, &info) &&
+	    (uint64_t)info.st_size == known->size_bytes) {
+		*s->entry = *known;
+		gn_progress_add(s->w->options->progress, s->count);
+		return 1;
+	}
+	unlink(s->path);
+	return 0;
+}
+
+static enum gn_status write_shard(struct writer *w, const struct gn_pack_output *output, uint64_t first, uint64_t count,
+				  struct gn_manifest_shard *entry, uint32_t index, struct gn_err *err)
+{
+	struct shard_work *s = calloc(1, sizeof *s);
+	enum gn_status status;
+
+	if (!s)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a shard");
+	*s = (struct shard_work){.w = w, .first = first, .count = count, .entry = entry, .index = index, .fd = -1};
+	status = gn_path_join(s->path, sizeof s->path, output->temporary, entry->file, err);
+	if (!status && take_shard(s)) {
+		shard_work_free(s);
+		return GN_OK;
+	}
+	if (!status)
+		status = make_rows(s, err);
+	if (!status)
+		status = gn_shard_write(s->path, s->rows, s->names, count, gn_names_count(w->set->classes), &s->layout,
+					err);
+	if (!status && (s->fd = open(s->path, O_WRONLY | O_CLOEXEC)) < 0)
+		status = gn_err_errno(err, errno, "cannot open %s", s->path);
+	if (!status)
+		status = submit_copies(s, err);
+	gn_pool_wait(w->pool);
+	if (!status)
+		status = verdict(w, err);
+	if (status)
+		shard_work_free(s);
+	else
+		gn_pool_submit(w->pool, run_digest, s);
+	return status;
+}
+
+/* How many items from first on make one shard. */
+static uint64_t cut(const struct gn_pack_set *set, uint64_t first, uint64_t shard_bytes)
+{
+	uint64_t bytes = 0, i = first;
+
+	for (; i < set->count; i++) {
+		bytes += set->items[i].length_bytes;
+		if (bytes > shard_bytes && i > first)
+			break;
+	}
+	return i - first;
+}
+
+static enum gn_status describe(const struct gn_pack_set *set, const struct gn_pack_options *options,
+			       struct gn_manifest *m, struct gn_err *err)
+{
+	uint32_t shards = 0;
+	enum gn_status status;
+
+	for (uint64_t i = 0; i < set->count; i += cut(set, i, options->shard_bytes))
+		shards++;
+	status = gn_manifest_init(m, gn_names_count(set->classes), shards, err);
+	if (status)
+		return status;
+	m->samples = set->count;
+	m->skipped = set->bad;
+	m->seed = options->seed;
+	for (uint32_t i = 0; i < m->class_count; i++) {
+		m->classes[i].name = strdup(gn_names_get(set->classes, i));
+		if (!m->classes[i].name)
+			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u classes", m->class_count);
+	}
+	for (uint64_t i = 0; i < set->count; i++)
+		m->classes[set->items[i].class_id].samples++;
+	for (uint32_t i = 0; i < shards; i++)
+		snprintf(m->shards[i].file, sizeof m->shards[i].file, SHARD_NAME, i);
+	return GN_OK;
+}
+
+/* Better told now than after an hour. */
+static enum gn_status check_space(const struct gn_pack_set *set, const struct gn_pack_output *output,
+				  const struct gn_manifest *m, struct gn_err *err)
+{
+	uint64_t needed = set->data_bytes, free_bytes;
+	enum gn_status status = gn_free_bytes(output->temporary, &free_bytes, err);
+
+	for (uint64_t i = 0; i < set->count; i++)
+		needed += sizeof(struct gn_shard_row) + strlen(set->items[i].name);
+	for (uint32_t i = 0; i < m->shard_count; i++) {
+		const struct gn_manifest_shard *known = gn_pack_journal_shard(set->journal, i);
+
+		needed -= known && known->data_bytes < needed ? known->data_bytes : 0;
+	}
+	if (!status && needed > free_bytes)
+		status = gn_err_set(err, GN_ERR_NO_SPACE, "no space left for %s: its shards need %llu MB, %llu MB are "
+				    "free", output->final, (unsigned long long)(needed >> 20),
+				    (unsigned long long)(free_bytes >> 20));
+	return status;
+}
+
+/* What the shards' bytes follow from, so that a later pack knows whether those that are there are its own. */
+static enum gn_status note_order(const struct gn_pack_set *set, struct gn_err *err)
+{
+	char digest[GN_SHA256_HEX];
+	struct gn_sha256 *s;
+	enum gn_status status = gn_sha256_create(&s, err);
+
+	if (status)
+		return status;
+	for (uint32_t i = 0; i < gn_names_count(set->classes); i++)
+		gn_sha256_update(s, gn_names_get(set->classes, i), strlen(gn_names_get(set->classes, i)) + 1);
+	for (uint64_t i = 0; i < set->count; i++) {
+		const struct gn_pack_item *item = &set->items[i];
+		const uint32_t numbers[] = {item->class_id, item->length_bytes, item->crc32c, item->width, item->height};
+
+		gn_sha256_update(s, item->name, strlen(item->name) + 1);
+		gn_sha256_update(s, numbers, sizeof numbers);
+	}
+	gn_sha256_finish(s, digest);
+	gn_sha256_destroy(s);
+	return gn_pack_journal_order(set->journal, digest, err);
+}
+
+/* An earlier pack that met other images may have written more shards than there are now. */
+static void remove_more_shards(const struct gn_pack_output *output, uint32_t index)
+{
+	char path[PATH_MAX];
+
+	do
+		snprintf(path, sizeof path, "%.*s/" SHARD_NAME, PATH_MAX - 32, output->temporary, index++);
+	while (!unlink(path));
+}
+
+enum gn_status gn_pack_write(const struct gn_pack_set *set, const struct gn_pack_options *options,
+			     const struct gn_pack_output *output, struct gn_manifest *m, struct gn_err *err)
+{
+	struct writer w = {.set = set, .options = options};
+	uint64_t first = 0;
+	enum gn_status status;
+
+	memset(m, 0, sizeof *m);
+	status = describe(set, options, m, err);
+	if (!status)
+		status = note_order(set, err);
+	if (!status)
+		status = check_space(set, output, m, err);
+	if (!status)
+		status = gn_pool_create(options->threads, (size_t)options->threads * 4, &w.pool, err);
+	if (status)
+		return status;
+	pthread_mutex_init(&w.lock, NULL);
+	remove_more_shards(output, m->shard_count);
+	gn_progress_begin(options->progress, "writing", "images", set->count);
+	for (uint32_t i = 0; i < m->shard_count && !status; i++) {
+		uint64_t count = cut(set, first, options->shard_bytes);
+
+		status = write_shard(&w, output, first, count, &m->shards[i], i, err);
+		first += count;
+	}
+	gn_pool_wait(w.pool);
+	gn_pool_destroy(w.pool);
+	gn_progress_end(options->progress);
+	if (!status)
+		status = verdict(&w, err);
+	if (!status)
+		status = gn_manifest_seal(m, err);
+	pthread_mutex_destroy(&w.lock);
+	return status;
+}

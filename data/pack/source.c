@@ -1,0 +1,144 @@
+#include "data/pack/source.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+int gn_source_passes_over(const char *component, int is_folder)
+{
+	static const char *const endings[] = {".txt", ".csv", ".tsv", ".json", ".jsonl", ".md", ".xml", ".yaml", ".yml",
+					      ".html", ".log", ".ini"};
+	const char *dot = strrchr(component, '.');
+
+	if (component[0] == '.')
+		return 1;
+	if (is_folder)
+		return !strcmp(component, "__MACOSX");
+	for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
+		if (!strcasecmp(dot, endings[i]))
+			return 1;
+	return !strcasecmp(component, "Thumbs.db");
+}
+
+int gn_source_is_split(const char *component)
+{
+	static const char *const names[] = {"train", "training", "val", "valid", "validation", "test", "testing"};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strcasecmp(component, names[i]))
+			return 1;
+	return 0;
+}
+
+static void strip_ending(char *archive)
+{
+	char *dot = strrchr(archive, '.');
+	size_t len;
+
+	if (dot)
+		*dot = '\0';
+	len = strlen(archive);
+	if (len > 4 && !strcmp(archive + len - 4, ".tar"))
+		archive[len - 4] = '\0';
+}
+
+struct gn_source_levels gn_source_levels_of(const char *name, size_t inner_len, char *buffer, size_t size)
+{
+	struct gn_source_levels levels = {0};
+	char *slash, *below;
+
+	snprintf(buffer, size, "%s", name);
+	slash = strchr(buffer, '/');
+	if (!slash)
+		return levels;
+	*slash = '\0';
+	levels.first = buffer;
+	below = slash + 1;
+	if ((size_t)(slash - buffer) == inner_len)
+		strip_ending(buffer);
+	slash = strchr(below, '/');
+	if (!slash)
+		return levels;
+	*slash = '\0';
+	levels.second = below;
+	levels.deeper = strchr(slash + 1, '/') != NULL;
+	if ((size_t)(slash - buffer) == inner_len)
+		strip_ending(below);
+	return levels;
+}
+
+static int is_folder(const char *parent, const struct dirent *entry)
+{
+	char path[4096];
+	struct stat info;
+
+	if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
+		return entry->d_type == DT_DIR;
+	snprintf(path, sizeof path, "%s/%s", parent, entry->d_name);
+	return !stat(path, &info) && S_ISDIR(info.st_mode);
+}
+
+/* What lies in a folder, without what is passed over. */
+struct counts {
+	size_t folders, splits, files; /* splits: folders that are named as such */
+	char first[256];	       /* of the folders, by name */
+};
+
+/* What cannot be read counts for nothing: the walk says so. */
+static void count_entries(const char *path, struct counts *out)
+{
+	DIR *d = opendir(path);
+	struct dirent *entry;
+
+	memset(out, 0, sizeof *out);
+	while (d && (entry = readdir(d))) {
+		int folder = is_folder(path, entry);
+
+		if (gn_source_passes_over(entry->d_name, folder))
+			continue;
+		out->folders += folder;
+		out->files += !folder;
+		out->splits += folder && gn_source_is_split(entry->d_name);
+		if (folder && (!out->first[0] || strcmp(entry->d_name, out->first) < 0))
+			snprintf(out->first, sizeof out->first, "%s", entry->d_name);
+	}
+	if (d)
+		closedir(d);
+}
+
+enum gn_status gn_source_check_splits(const char *path, struct gn_err *err)
+{
+	char folder[4096], below[4096 + 256];
+	struct counts here, part;
+
+	snprintf(folder, sizeof folder, "%s", path);
+	count_entries(folder, &here);
+	if (here.folders == 1 && !here.files &&
+	    (size_t)snprintf(folder, sizeof folder, "%s/%s", path, here.first) < sizeof folder)
+		count_entries(folder, &here);
+	if (here.folders < 2 || here.splits != here.folders || here.files)
+		return GN_OK;
+	snprintf(below, sizeof below, "%s/%s", folder, here.first);
+	count_entries(below, &part);
+	if (!part.folders)
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_DATA, "%s holds the parts of a dataset (%s and others), not classes: pack each part by "
+			  "itself, such as %s", folder, here.first, below);
+}
+
+enum gn_status gn_source_walk(const char *path, struct gn_pool *pool, const struct gn_source_sink *sink, struct gn_err *err)
+{
+	struct stat info;
+
+	if (stat(path, &info))
+		return gn_err_errno(err, errno, "cannot read source %s", path);
+	if (S_ISDIR(info.st_mode))
+		return gn_source_walk_folder(path, pool, sink, err);
+	if (S_ISREG(info.st_mode))
+		return gn_source_walk_tar(path, sink, err);
+	return gn_err_set(err, GN_ERR_DATA, "source %s is neither a folder nor a tar archive", path);
+}

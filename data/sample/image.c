@@ -1,0 +1,400 @@
+#include "data/sample/image.h"
+
+#include <png.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+#include <jerror.h>
+
+/* A scan costs a pass over all coefficients however few bytes it has: more than any encoder writes is an attack. */
+#define MAX_SCANS 200
+#define MAX_DECODER_BYTES (1l << 30)
+
+struct jpeg_trap {
+	struct jpeg_error_mgr manager;
+	struct jpeg_progress_mgr progress;
+	jmp_buf back;
+	char text[JMSG_LENGTH_MAX];
+	char warning[JMSG_LENGTH_MAX]; /* the first harmless one */
+	int cmyk;		       /* whether four components are wanted, or none of them */
+};
+
+int gn_image_harmless(int jpeg_message_code)
+{
+	switch (jpeg_message_code) {
+	case JWRN_ADOBE_XFORM:
+	case JWRN_BOGUS_ICC:
+	case JWRN_EXTRANEOUS_DATA:
+	case JWRN_JFIF_MAJOR:
+	case JWRN_NOT_SEQUENTIAL:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+static void trap_exit(j_common_ptr codec)
+{
+	struct jpeg_trap *trap = (struct jpeg_trap *)codec->err;
+
+	codec->err->format_message(codec, trap->text);
+	longjmp(trap->back, 1);
+}
+
+static void trap_message(j_common_ptr codec, int level)
+{
+	struct jpeg_trap *trap = (struct jpeg_trap *)codec->err;
+
+	if (level >= 0)
+		return;
+	if (!gn_image_harmless(trap->manager.msg_code))
+		trap_exit(codec);
+	if (!trap->warning[0])
+		codec->err->format_message(codec, trap->warning);
+}
+
+static void trap_progress(j_common_ptr codec)
+{
+	struct jpeg_trap *trap = (struct jpeg_trap *)codec->err;
+
+	if (((j_decompress_ptr)codec)->input_scan_number > MAX_SCANS) {
+		snprintf(trap->text, sizeof trap->text, "more than %d scans", MAX_SCANS);
+		longjmp(trap->back, 1);
+	}
+}
+
+static void trap_init(struct jpeg_trap *trap)
+{
+	memset(trap, 0, sizeof *trap);
+	jpeg_std_error(&trap->manager);
+	trap->manager.error_exit = trap_exit;
+	trap->manager.emit_message = trap_message;
+	trap->progress.progress_monitor = trap_progress;
+}
+
+/* Header and limits; the text of a refusal goes to trap->text. Returns 0, or -1. */
+static int accept_header(struct jpeg_decompress_struct *d, struct jpeg_trap *trap)
+{
+	int cmyk;
+
+	jpeg_read_header(d, TRUE);
+	cmyk = d->jpeg_color_space == JCS_CMYK || d->jpeg_color_space == JCS_YCCK;
+	if (cmyk && !trap->cmyk)
+		snprintf(trap->text, sizeof trap->text, "%s colours; convert it to RGB",
+			 d->jpeg_color_space == JCS_CMYK ? "CMYK" : "YCCK");
+	else if (cmyk != trap->cmyk || (!cmyk && d->num_components != 1 && d->num_components != 3))
+		snprintf(trap->text, sizeof trap->text, "%d colour components, not 1 or 3", d->num_components);
+	else if (d->data_precision != 8)
+		snprintf(trap->text, sizeof trap->text, "%d bits per sample, not 8", d->data_precision);
+	else if (!d->image_width || !d->image_height)
+		snprintf(trap->text, sizeof trap->text, "no pixels");
+	else if (d->image_width > GN_IMAGE_MAX_SIDE || d->image_height > GN_IMAGE_MAX_SIDE ||
+		 (uint64_t)d->image_width * d->image_height > GN_IMAGE_MAX_PIXELS)
+		snprintf(trap->text, sizeof trap->text, "%ux%u pixels are too many", d->image_width, d->image_height);
+	else
+		return 0;
+	return -1;
+}
+
+/* A row of inverted CMYK to RGB, rounded as Pillow does. */
+static void cmyk_row(const JSAMPLE *cmyk, size_t width, unsigned char *rgb)
+{
+	for (size_t x = 0; x < width; x++, cmyk += 4, rgb += 3)
+		for (int c = 0; c < 3; c++)
+			rgb[c] = (unsigned char)((cmyk[c] * cmyk[3] + 127) / 255);
+}
+
+/* Everything that may longjmp, in a function of its own so that no local of the caller is at stake. For CMYK *rgb becomes
+ * the pixels, the caller's to free also after a failure. Returns 0, -1, or -2 without memory. */
+static int decode_all(struct jpeg_decompress_struct *d, struct jpeg_trap *trap, const void *data, size_t len_bytes,
+		      unsigned char **rgb)
+{
+	JSAMPARRAY row;
+
+	if (setjmp(trap->back))
+		return -1;
+	jpeg_create_decompress(d);
+	d->progress = &trap->progress;
+	d->mem->max_memory_to_use = MAX_DECODER_BYTES;
+	jpeg_mem_src(d, data, (unsigned long)len_bytes);
+	if (accept_header(d, trap))
+		return -1;
+	d->out_color_space = trap->cmyk ? JCS_CMYK : d->num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
+	jpeg_start_decompress(d);
+	if (rgb && !(*rgb = malloc((size_t)d->output_width * d->output_height * 3)))
+		return -2;
+	row = d->mem->alloc_sarray((j_common_ptr)d, JPOOL_IMAGE, d->output_width * (JDIMENSION)d->output_components, 1);
+	while (d->output_scanline < d->output_height) {
+		JDIMENSION y = d->output_scanline;
+
+		jpeg_read_scanlines(d, row, 1);
+		if (rgb)
+			cmyk_row(row[0], d->output_width, *rgb + (size_t)y * d->output_width * 3);
+	}
+	jpeg_finish_decompress(d);
+	return 0;
+}
+
+enum gn_image_kind gn_image_sniff(const void *data, size_t len_bytes)
+{
+	static const struct {
+		enum gn_image_kind kind;
+		size_t len;
+		const char *bytes;
+	} magic[] = {
+		{GN_IMAGE_JPEG, 3, "\xff\xd8\xff"}, {GN_IMAGE_PNG, 8, "\x89PNG\r\n\x1a\n"}, {GN_IMAGE_GIF, 6, "GIF87a"},
+		{GN_IMAGE_GIF, 6, "GIF89a"}, {GN_IMAGE_TIFF, 4, "II*\0"}, {GN_IMAGE_TIFF, 4, "MM\0*"},
+	};
+	const char *bytes = data;
+
+	for (size_t i = 0; i < sizeof magic / sizeof *magic; i++)
+		if (len_bytes >= magic[i].len && !memcmp(bytes, magic[i].bytes, magic[i].len))
+			return magic[i].kind;
+	if (len_bytes >= 12 && !memcmp(bytes, "RIFF", 4) && !memcmp(bytes + 8, "WEBP", 4))
+		return GN_IMAGE_WEBP;
+	/* "BM" alone is two letters of a text: the reserved bytes of the header are zero. */
+	if (len_bytes >= 10 && !memcmp(bytes, "BM", 2) && !memcmp(bytes + 6, "\0\0\0\0", 4))
+		return GN_IMAGE_BMP;
+	return GN_IMAGE_OTHER;
+}
+
+/* A number of 2 or 4 bytes, 0 beyond the end. */
+static uint32_t tiff_number(const unsigned char *tiff, size_t len_bytes, size_t at, size_t width)
+{
+	uint32_t value = 0;
+
+	if (at > len_bytes || len_bytes - at < width)
+		return 0;
+	for (size_t i = 0; i < width; i++)
+		value = value << 8 | tiff[at + (tiff[0] == 'M' ? i : width - 1 - i)];
+	return value;
+}
+
+/* Tag 0x0112 of the first directory (TIFF 6.0, section 8; EXIF 2.3, 4.6.4), 1 without. */
+static uint32_t tiff_orientation(const unsigned char *tiff, size_t len_bytes)
+{
+	size_t at = tiff_number(tiff, len_bytes, 4, 4);
+	uint32_t count = tiff_number(tiff, len_bytes, at, 2);
+
+	if (gn_image_sniff(tiff, len_bytes) != GN_IMAGE_TIFF)
+		return 1;
+	for (uint32_t i = 0; i < count; i++)
+		if (tiff_number(tiff, len_bytes, at + 2 + 12 * (size_t)i, 2) == 0x0112)
+			return tiff_number(tiff, len_bytes, at + 2 + 12 * (size_t)i + 8, 2);
+	return 1;
+}
+
+int gn_image_is_rotated(const void *data, size_t len_bytes)
+{
+	const unsigned char *bytes = data;
+	size_t at = 2, segment;
+
+	if (gn_image_sniff(data, len_bytes) != GN_IMAGE_JPEG)
+		return 0;
+	/* Segments: a marker and a length that counts itself, up to the first scan (SOS). */
+	for (; at < len_bytes && len_bytes - at >= 4 && bytes[at] == 0xff && bytes[at + 1] != 0xda; at += 2 + segment) {
+		segment = (size_t)bytes[at + 2] << 8 | bytes[at + 3];
+		if (segment < 2 || segment > len_bytes - at - 2)
+			return 0;
+		if (bytes[at + 1] == 0xe1 && segment >= 8 && !memcmp(bytes + at + 4, "Exif\0\0", 6)) {
+			uint32_t orientation = tiff_orientation(bytes + at + 10, segment - 8);
+
+			return orientation >= 2 && orientation <= 8;
+		}
+	}
+	return 0;
+}
+
+static enum gn_status not_jpeg(const void *data, size_t len_bytes, struct gn_err *err)
+{
+	static const char *const names[] = {
+		[GN_IMAGE_PNG] = "PNG", [GN_IMAGE_GIF] = "GIF", [GN_IMAGE_WEBP] = "WebP", [GN_IMAGE_BMP] = "BMP",
+		[GN_IMAGE_TIFF] = "TIFF",
+	};
+	enum gn_image_kind kind = gn_image_sniff(data, len_bytes);
+
+	if (kind == GN_IMAGE_OTHER)
+		return gn_err_set(err, GN_ERR_DATA, "not a JPEG file");
+	return gn_err_set(err, GN_ERR_DATA, "is a %s image, not a JPEG file; only JPEG and PNG can be packed: convert it",
+			  names[kind]);
+}
+
+enum gn_status gn_image_check_jpeg(const void *data, size_t len_bytes, struct gn_image_info *out, struct gn_err *err)
+{
+	struct jpeg_decompress_struct decoder;
+	struct jpeg_trap trap;
+	int failed;
+
+	if (!len_bytes)
+		return gn_err_set(err, GN_ERR_DATA, "the file is empty");
+	if (len_bytes > GN_IMAGE_MAX_BYTES)
+		return gn_err_set(err, GN_ERR_DATA, "%zu bytes are more than an image may have (%u)", len_bytes,
+				  GN_IMAGE_MAX_BYTES);
+	if (gn_image_sniff(data, len_bytes) != GN_IMAGE_JPEG)
+		return not_jpeg(data, len_bytes, err);
+	memset(&decoder, 0, sizeof decoder);
+	trap_init(&trap);
+	decoder.err = &trap.manager;
+	failed = decode_all(&decoder, &trap, data, len_bytes, NULL);
+	if (!failed) {
+		*out = (struct gn_image_info){.width = (uint16_t)decoder.image_width, .height = (uint16_t)decoder.image_height,
+					      .components = (uint8_t)decoder.num_components};
+		snprintf(out->warning, sizeof out->warning, "%s", trap.warning);
+	}
+	jpeg_destroy_decompress(&decoder);
+	return failed ? gn_err_set(err, GN_ERR_DATA, "bad JPEG: %s", trap.text) : GN_OK;
+}
+
+static int encode_all(struct jpeg_compress_struct *c, struct jpeg_trap *trap, const unsigned char *pixels,
+		      const struct gn_image_info *info, int quality, unsigned char **jpeg, unsigned long *jpeg_bytes)
+{
+	if (setjmp(trap->back))
+		return -1;
+	jpeg_create_compress(c);
+	jpeg_mem_dest(c, jpeg, jpeg_bytes);
+	c->image_width = info->width;
+	c->image_height = info->height;
+	c->input_components = info->components;
+	c->in_color_space = info->components == 1 ? JCS_GRAYSCALE : JCS_RGB;
+	jpeg_set_defaults(c);
+	jpeg_set_quality(c, quality, TRUE);
+	jpeg_start_compress(c, TRUE);
+	while (c->next_scanline < c->image_height) {
+		JSAMPROW row = (JSAMPROW)(pixels + (size_t)c->next_scanline * info->width * info->components);
+
+		jpeg_write_scanlines(c, &row, 1);
+	}
+	jpeg_finish_compress(c);
+	return 0;
+}
+
+enum gn_status gn_image_encode_jpeg(const unsigned char *pixels, const struct gn_image_info *info, int quality,
+				    unsigned char **jpeg, size_t *jpeg_bytes, struct gn_err *err)
+{
+	struct jpeg_compress_struct encoder;
+	struct jpeg_trap trap;
+	unsigned char *bytes = NULL;
+	unsigned long len = 0;
+	int failed;
+
+	memset(&encoder, 0, sizeof encoder);
+	trap_init(&trap);
+	encoder.err = &trap.manager;
+	failed = encode_all(&encoder, &trap, pixels, info, quality, &bytes, &len);
+	jpeg_destroy_compress(&encoder);
+	if (failed) {
+		free(bytes);
+		return gn_err_set(err, GN_ERR_FAILED, "cannot encode as JPEG: %s", trap.text);
+	}
+	*jpeg = bytes;
+	*jpeg_bytes = len;
+	return GN_OK;
+}
+
+static int read_header(struct jpeg_decompress_struct *d, struct jpeg_trap *trap, const void *data, size_t len_bytes)
+{
+	if (setjmp(trap->back))
+		return -1;
+	jpeg_create_decompress(d);
+	jpeg_mem_src(d, data, (unsigned long)len_bytes);
+	jpeg_read_header(d, TRUE);
+	return 0;
+}
+
+int gn_image_is_cmyk(const void *data, size_t len_bytes)
+{
+	struct jpeg_decompress_struct decoder;
+	struct jpeg_trap trap;
+	int cmyk;
+
+	if (gn_image_sniff(data, len_bytes) != GN_IMAGE_JPEG)
+		return 0;
+	memset(&decoder, 0, sizeof decoder);
+	trap_init(&trap);
+	decoder.err = &trap.manager;
+	cmyk = !read_header(&decoder, &trap, data, len_bytes) &&
+	       (decoder.jpeg_color_space == JCS_CMYK || decoder.jpeg_color_space == JCS_YCCK);
+	jpeg_destroy_decompress(&decoder);
+	return cmyk;
+}
+
+enum gn_status gn_image_cmyk_to_jpeg(const void *data, size_t len_bytes, int quality, unsigned char **jpeg,
+				     size_t *jpeg_bytes, struct gn_err *err)
+{
+	struct jpeg_decompress_struct decoder;
+	struct gn_image_info info = {.components = 3};
+	unsigned char *rgb = NULL;
+	struct jpeg_trap trap;
+	enum gn_status status;
+	int failed;
+
+	memset(&decoder, 0, sizeof decoder);
+	trap_init(&trap);
+	trap.cmyk = 1;
+	decoder.err = &trap.manager;
+	failed = decode_all(&decoder, &trap, data, len_bytes, &rgb);
+	info.width = (uint16_t)decoder.image_width;
+	info.height = (uint16_t)decoder.image_height;
+	jpeg_destroy_decompress(&decoder);
+	if (failed == -2)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %ux%u pixels", info.width, info.height);
+	else if (failed)
+		status = gn_err_set(err, GN_ERR_DATA, "bad JPEG: %s", trap.text);
+	else
+		status = gn_image_encode_jpeg(rgb, &info, quality, jpeg, jpeg_bytes, err);
+	free(rgb);
+	return status;
+}
+
+/* The bit depth as the header chunk has it: libpng's simplified reader hides it. */
+static int png_depth(const unsigned char *data, size_t len_bytes)
+{
+	return len_bytes > 24 && !memcmp(data + 12, "IHDR", 4) ? data[24] : 0;
+}
+
+static enum gn_status png_accept(const png_image *image, int depth, struct gn_err *err)
+{
+	if (depth > 8)
+		return gn_err_set(err, GN_ERR_DATA, "PNG with %d bits per sample; convert it to 8", depth);
+	if (image->width > GN_IMAGE_MAX_SIDE || image->height > GN_IMAGE_MAX_SIDE ||
+	    (uint64_t)image->width * image->height > GN_IMAGE_MAX_PIXELS)
+		return gn_err_set(err, GN_ERR_DATA, "%ux%u pixels are too many", image->width, image->height);
+	return GN_OK;
+}
+
+enum gn_status gn_image_png_to_jpeg(const void *data, size_t len_bytes, int quality, unsigned char **jpeg,
+				    size_t *jpeg_bytes, struct gn_err *err)
+{
+	static const png_color white = {255, 255, 255};
+	struct gn_image_info info;
+	unsigned char *pixels = NULL;
+	enum gn_status status;
+	png_image image;
+
+	memset(&image, 0, sizeof image);
+	image.version = PNG_IMAGE_VERSION;
+	if (!png_image_begin_read_from_memory(&image, data, len_bytes)) {
+		png_image_free(&image);
+		return gn_err_set(err, GN_ERR_DATA, "bad PNG: %s", image.message);
+	}
+	status = png_accept(&image, png_depth(data, len_bytes), err);
+	if (status)
+		goto done;
+	image.format = image.format & PNG_FORMAT_FLAG_COLOR ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+	info = (struct gn_image_info){.width = (uint16_t)image.width, .height = (uint16_t)image.height,
+				      .components = (uint8_t)PNG_IMAGE_PIXEL_CHANNELS(image.format)};
+	pixels = malloc(PNG_IMAGE_SIZE(image));
+	if (!pixels)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %ux%u pixels", image.width, image.height);
+	else if (!png_image_finish_read(&image, &white, pixels, 0, NULL))
+		status = gn_err_set(err, GN_ERR_DATA, "bad PNG: %s", image.message);
+	else
+		status = gn_image_encode_jpeg(pixels, &info, quality, jpeg, jpeg_bytes, err);
+done:
+	png_image_free(&image);
+	free(pixels);
+	return status;
+}

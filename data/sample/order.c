@@ -1,0 +1,85 @@
+#include "data/sample/order.h"
+
+#include "src/base/philox.h"
+
+#include <math.h>
+
+/* Four rounds are enough for a large domain to look random; a domain of a few elements has so few round function values
+ * that it needs more of them to mix. */
+enum { rounds = 12 };
+/* Keeps the counters used here apart from those of gn_rng streams with a small b. */
+static const uint32_t domain = 0x6f726400u;
+
+enum gn_status gn_order_check(const struct gn_order *o, struct gn_err *err)
+{
+	uint64_t global = (uint64_t)o->ranks * o->batch;
+
+	if (!o->ranks || o->rank >= o->ranks)
+		return gn_err_set(err, GN_ERR_USAGE, "rank %u of %u does not exist", o->rank, o->ranks);
+	if (!o->batch)
+		return gn_err_set(err, GN_ERR_USAGE, "a batch of 0 samples: it takes at least 1");
+	if (!o->count)
+		return gn_err_set(err, GN_ERR_DATA, "the dataset holds no samples");
+	if (o->count > UINT32_MAX)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%llu samples in one dataset; %u are the limit",
+				  (unsigned long long)o->count, UINT32_MAX);
+	if (o->training && o->count < global)
+		return gn_err_set(err, GN_ERR_DATA,
+				  "starved: %u ranks x batch %u need %llu samples a step and the dataset holds %llu; "
+				  "use fewer ranks or a smaller batch",
+				  o->ranks, o->batch, (unsigned long long)global, (unsigned long long)o->count);
+	return GN_OK;
+}
+
+uint64_t gn_order_batches(const struct gn_order *o)
+{
+	uint64_t global = (uint64_t)o->ranks * o->batch;
+
+	uint64_t left = o->count - o->done;
+
+	return o->training ? left / global : left / global + (left % global > 0);
+}
+
+uint32_t gn_order_slice(const struct gn_order *o, uint64_t batch, uint64_t *first)
+{
+	uint64_t global = (uint64_t)o->ranks * o->batch;
+	uint64_t start = o->done + batch * global;
+	uint64_t size = o->count - start < global ? o->count - start : global;
+	/* share and left instead of size * rank / ranks, which can overflow */
+	uint64_t share = size / o->ranks, left = size % o->ranks;
+
+	*first = start + share * o->rank + (o->rank < left ? o->rank : left);
+	return (uint32_t)(share + (o->rank < left));
+}
+
+/* Philox as the round function: 64 bits, so that taking them modulo a 17-bit number leaves no bias to speak of. */
+static uint64_t round_value(const struct gn_order *o, uint32_t epoch, uint32_t round, uint32_t half)
+{
+	uint32_t key[2] = {(uint32_t)o->seed, (uint32_t)(o->seed >> 32)};
+	uint32_t counter[4] = {half, domain + round, epoch, GN_RNG_SHUFFLE};
+
+	gn_philox(counter, key, counter);
+	return (uint64_t)counter[1] << 32 | counter[0];
+}
+
+uint64_t gn_order_sample(const struct gn_order *o, uint32_t epoch, uint64_t position)
+{
+	uint64_t a, b, x = position;
+
+	if (!o->training)
+		return position;
+	a = (uint64_t)ceil(sqrt((double)o->count));
+	b = (o->count - 1) / a + 1;
+	/* A bijection of 0 .. a*b-1; walking on from values past the end until one is inside makes it one of
+	 * 0 .. count-1. */
+	do {
+		uint64_t left = x / b, right = x % b;
+
+		for (uint32_t r = 0; r < rounds; r += 2) {
+			left = (left + round_value(o, epoch, r, (uint32_t)right) % a) % a;
+			right = (right + round_value(o, epoch, r + 1, (uint32_t)left) % b) % b;
+		}
+		x = left * b + right;
+	} while (x >= o->count);
+	return x;
+}

@@ -1,0 +1,36 @@
+/* What the writer and the reader of shards share: the table of row fields and HDF5's settings. Private to data/shard*.c. */
+#ifndef GN_DATA_SHARD_SHARD_INTERNAL_H
+#define GN_DATA_SHARD_SHARD_INTERNAL_H
+
+#include "data/shard/shard.h"
+
+#include <hdf5.h>
+
+#define GN_SHARD_FORMAT "gannet-shard"
+#define GN_SHARD_VERSION 1
+
+/* The numeric row datasets, in file order. */
+enum gn_shard_field {
+	GN_SHARD_OFFSET,
+	GN_SHARD_LENGTH,
+	GN_SHARD_LABEL,
+	GN_SHARD_CRC32C,
+	GN_SHARD_WIDTH,
+	GN_SHARD_HEIGHT,
+	GN_SHARD_FIELDS
+};
+
+const char *gn_shard_field_name(enum gn_shard_field field);
+size_t gn_shard_field_bytes(enum gn_shard_field field);
+uint64_t gn_shard_field_get(const struct gn_shard_row *row, enum gn_shard_field field);
+void gn_shard_field_set(struct gn_shard_row *row, enum gn_shard_field field, uint64_t value);
+
+/* File access: no locks (they fail on NFS and Lustre), the file format of HDF5 1.8 (its metadata carries checksums, and
+ * old programs read it). Negative on failure; the caller closes it. */
+hid_t gn_shard_access(void);
+/* HDF5 would print its errors; we tell them ourselves. */
+void gn_shard_quiet(void);
+/* An error with the innermost of HDF5's messages at the end. */
+enum gn_status gn_shard_hdf5_error(struct gn_err *err, enum gn_status status, const char *path, const char *what);
+
+#endif

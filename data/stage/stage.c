@@ -1,0 +1,423 @@
+#include "data/stage/stage.h"
+
+#include "data/shard/manifest.h"
+#include "data/stage/stage_copy.h"
+#include "data/stage/stage_owner.h"
+#include "data/stage/stage_stamp.h"
+#include "src/base/clock.h"
+#include "src/base/file.h"
+#include "src/base/pool.h"
+#include "src/base/trust.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOCK_NAME ".gannet-stage.lock"
+
+struct stage {
+	const struct gn_stage_options *options;
+	struct gn_manifest manifest;
+	unsigned char *right; /* [shard_count] is there and right */
+	struct gn_pool *pool;
+	struct gn_stage_result result;
+	pthread_mutex_t lock;
+	struct gn_err failure; /* under lock */
+	int failed;	       /* under lock */
+};
+
+struct shard_job {
+	struct stage *s;
+	uint32_t shard;
+};
+
+static void fail(struct stage *s, const struct gn_err *err)
+{
+	pthread_mutex_lock(&s->lock);
+	if (!s->failed)
+		s->failure = *err;
+	s->failed = 1;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static int stopped(void *context)
+{
+	struct stage *s = context;
+	int failed;
+
+	pthread_mutex_lock(&s->lock);
+	failed = s->failed;
+	pthread_mutex_unlock(&s->lock);
+	return failed;
+}
+
+static enum gn_status take_lock(struct stage *s, int *out, struct gn_err *err)
+{
+	const struct gn_stage_options *o = s->options;
+	double start = gn_clock_s();
+	char path[PATH_MAX];
+	enum gn_status status = gn_path_join(path, sizeof path, o->to, LOCK_NAME, err);
+	struct stat info;
+	int fd, result;
+
+	if (status)
+		return status;
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	if (fd < 0 && errno == ELOOP)
+		return gn_err_set(err, GN_ERR_IO, "the lock %s is a link: remove it", path);
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot open the lock %s", path);
+	/* Whoever can open it, to read at least, could hold it. */
+	if (fstat(fd, &info) || !S_ISREG(info.st_mode) || info.st_uid != geteuid() || fchmod(fd, 0600)) {
+		close(fd);
+		return gn_err_set(err, GN_ERR_IO, "the lock %s is no file of this user's: remove it", path);
+	}
+	result = flock(fd, LOCK_EX | LOCK_NB);
+	if (result && errno == EWOULDBLOCK) {
+		gn_log_info(o->log, "waiting for another gannet stage that fills %s", o->to);
+		do
+			result = flock(fd, LOCK_EX);
+		while (result && errno == EINTR);
+	}
+	if (result) {
+		status = gn_err_errno(err, errno, "cannot lock %s", path);
+		close(fd);
+		return status;
+	}
+	s->result.wait_s = gn_clock_s() - start;
+	*out = fd;
+	return GN_OK;
+}
+
+static void run_copy(void *argument)
+{
+	struct shard_job *job = argument;
+	struct stage *s = job->s;
+	const struct gn_manifest_shard *m = &s->manifest.shards[job->shard];
+	struct gn_stage_copy copy = {.from = s->options->from, .to = s->options->to, .progress = s->options->progress,
+				     .stopped = stopped, .context = s};
+	struct gn_err err;
+
+	if (!stopped(s) && gn_stage_copy_shard(&copy, m, &err))
+		fail(s, &err);
+	free(job);
+}
+
+static int digest_is_right(const char *path, const struct stat *info, const struct gn_manifest_shard *m)
+{
+	char hex[GN_SHA256_HEX];
+
+	return S_ISREG(info->st_mode) && (uint64_t)info->st_size == m->size_bytes && !gn_sha256_file(path, hex, NULL, NULL) &&
+	       !strcmp(hex, m->sha256);
+}
+
+/* Digests a shard that is there; a wrong one is removed, for its space will be needed, and so is one whose owner could change
+ * it later. */
+static void run_check(void *argument)
+{
+	struct shard_job *job = argument;
+	struct stage *s = job->s;
+	const struct gn_manifest_shard *m = &s->manifest.shards[job->shard];
+	char path[PATH_MAX];
+	struct stat info;
+	struct gn_err err;
+
+	if (!gn_path_join(path, sizeof path, s->options->to, m->file, &err) && !lstat(path, &info)) {
+		if (gn_stage_is_own_file(&info) && digest_is_right(path, &info, m))
+			s->right[job->shard] = 1;
+		else if (unlink(path)) {
+			gn_err_errno(&err, errno, "cannot remove the wrong %s", path);
+			fail(s, &err);
+		}
+	}
+	free(job);
+}
+
+static void run_check_foreign(void *argument)
+{
+	struct shard_job *job = argument;
+	struct stage *s = job->s;
+	const struct gn_manifest_shard *m = &s->manifest.shards[job->shard];
+	char path[PATH_MAX];
+	struct stat info;
+
+	if (!gn_path_join(path, sizeof path, s->options->to, m->file, NULL) && !lstat(path, &info))
+		s->right[job->shard] = (unsigned char)digest_is_right(path, &info, m);
+	free(job);
+}
+
+/* Runs a job for each shard that is not known to be right. */
+static enum gn_status for_each_wrong(struct stage *s, void (*run)(void *), struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	for (uint32_t i = 0; i < s->manifest.shard_count && !status; i++) {
+		struct shard_job *job;
+
+		if (s->right[i])
+			continue;
+		job = malloc(sizeof *job);
+		if (!job) {
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to stage a shard");
+			break;
+		}
+		*job = (struct shard_job){s, i};
+		gn_pool_submit(s->pool, run, job);
+	}
+	gn_pool_wait(s->pool);
+	if (!status && s->failed)
+		status = gn_err_set(err, s->failure.status, "%s", s->failure.text);
+	return status;
+}
+
+static int ends_with(const char *text, const char *ending)
+{
+	size_t len = strlen(text), ending_len = strlen(ending);
+
+	return len > ending_len && !strcmp(text + len - ending_len, ending);
+}
+
+/* What a killed stage left half-written. We hold the lock, so nobody is writing it. */
+static enum gn_status remove_parts(const char *directory, struct gn_err *err)
+{
+	DIR *d = opendir(directory);
+	enum gn_status status = GN_OK;
+	char path[PATH_MAX];
+	struct dirent *entry;
+
+	if (!d)
+		return gn_err_errno(err, errno, "cannot read folder %s", directory);
+	while (!status && (entry = readdir(d))) {
+		if (!ends_with(entry->d_name, GN_STAGE_PART_ENDING))
+			continue;
+		status = gn_path_join(path, sizeof path, directory, entry->d_name, err);
+		if (!status && unlink(path))
+			status = gn_err_errno(err, errno, "cannot remove %s", path);
+	}
+	closedir(d);
+	return status;
+}
+
+static int names_shard(const struct gn_manifest *m, const char *file)
+{
+	for (uint32_t i = 0; i < m->shard_count; i++)
+		if (!strcmp(m->shards[i].file, file))
+			return 1;
+	return 0;
+}
+
+/* Takes the manifest away while shards are not right, and with it the shards that only another dataset has. */
+static enum gn_status retire_manifest(struct stage *s, struct gn_err *err)
+{
+	const char *to = s->options->to;
+	struct gn_manifest old;
+	char path[PATH_MAX];
+	enum gn_status status = gn_path_join(path, sizeof path, to, GN_MANIFEST_NAME, err);
+	int known = !gn_manifest_load(to, &old, NULL);
+
+	if (!status && unlink(path) && errno != ENOENT)
+		status = gn_err_errno(err, errno, "cannot remove %s", path);
+	for (uint32_t i = 0; known && !status && i < old.shard_count; i++) {
+		if (names_shard(&s->manifest, old.shards[i].file))
+			continue;
+		status = gn_path_join(path, sizeof path, to, old.shards[i].file, err);
+		if (!status && unlink(path) && errno != ENOENT)
+			status = gn_err_errno(err, errno, "cannot remove %s", path);
+	}
+	if (known)
+		gn_manifest_release(&old);
+	return status ? status : gn_sync_dir(to, err);
+}
+
+static enum gn_status check_space(const struct stage *s, uint64_t needed, struct gn_err *err)
+{
+	uint64_t free_bytes;
+	enum gn_status status = gn_free_bytes(s->options->to, &free_bytes, err);
+
+	if (!status && needed > free_bytes)
+		status = gn_err_set(err, GN_ERR_NO_SPACE, "no space left in %s: %llu MB are to be copied, %llu MB are "
+				    "free", s->options->to, (unsigned long long)(needed >> 20),
+				    (unsigned long long)(free_bytes >> 20));
+	return status;
+}
+
+static int manifest_is_there(const struct stage *s)
+{
+	struct gn_manifest there;
+	int same;
+
+	if (gn_manifest_load(s->options->to, &there, NULL))
+		return 0;
+	same = !strcmp(there.digest, s->manifest.digest);
+	gn_manifest_release(&there);
+	return same;
+}
+
+static int own_manifest_is_there(const struct stage *s)
+{
+	char path[PATH_MAX];
+
+	return !gn_path_join(path, sizeof path, s->options->to, GN_MANIFEST_NAME, NULL) && gn_stage_is_own_path(path) &&
+	       manifest_is_there(s);
+}
+
+static enum gn_status copy_missing(struct stage *s, uint64_t bytes, struct gn_err *err)
+{
+	double start = gn_clock_s();
+	enum gn_status status = retire_manifest(s, err);
+
+	if (!status)
+		status = check_space(s, bytes, err);
+	if (status)
+		return status;
+	gn_progress_begin(s->options->progress, "staging", "B", bytes);
+	status = for_each_wrong(s, run_copy, err);
+	gn_progress_end(s->options->progress);
+	if (!status)
+		status = gn_sync_dir(s->options->to, err);
+	if (!status)
+		status = gn_stage_stamp_save(&s->manifest, s->options->to, err);
+	if (!status)
+		status = gn_manifest_save(&s->manifest, s->options->to, err);
+	s->result.copy_s = gn_clock_s() - start;
+	return status;
+}
+
+static void count_shards(struct stage *s)
+{
+	const struct gn_manifest *m = &s->manifest;
+
+	for (uint32_t i = 0; i < m->shard_count; i++) {
+		*(s->right[i] ? &s->result.kept : &s->result.copied) += 1;
+		*(s->right[i] ? &s->result.kept_bytes : &s->result.copied_bytes) += m->shards[i].size_bytes;
+	}
+}
+
+/* The target is another user's: nothing is written, and nothing that he says is believed. */
+static enum gn_status check_foreign(struct stage *s, const struct stat *to, struct gn_err *err)
+{
+	enum gn_status status = for_each_wrong(s, run_check_foreign, err);
+
+	if (status)
+		return status;
+	count_shards(s);
+	s->result.foreign = 1;
+	s->result.owner = to->st_uid;
+	if (s->result.copied || !manifest_is_there(s))
+		return gn_err_set(err, GN_ERR_IO, "%s belongs to user %u and is no complete copy of %s (%u of %u shards are right, and "
+				  "the manifest is %s): choose a folder of your own", s->options->to, (unsigned)to->st_uid,
+				  s->options->from, s->result.kept, s->manifest.shard_count,
+				  manifest_is_there(s) ? "there" : "missing or another");
+	gn_log_info(s->options->log, "%s belongs to user %u; all its shards have the right digests, so it is used as it is",
+		    s->options->to, (unsigned)to->st_uid);
+	return GN_OK;
+}
+
+/* With the lock held. */
+static enum gn_status fill(struct stage *s, struct gn_err *err)
+{
+	const struct gn_manifest *m = &s->manifest;
+	int digested = s->options->check;
+	enum gn_status status = remove_parts(s->options->to, err);
+
+	if (status)
+		return status;
+	if (!s->options->check)
+		gn_stage_stamp_load(m, s->options->to, s->right);
+	for (uint32_t i = 0; i < m->shard_count; i++)
+		digested |= !s->right[i];
+	status = for_each_wrong(s, run_check, err);
+	if (status)
+		return status;
+	count_shards(s);
+	if (s->result.copied || !own_manifest_is_there(s))
+		return copy_missing(s, s->result.copied_bytes, err);
+	return digested ? gn_stage_stamp_save(m, s->options->to, err) : GN_OK;
+}
+
+static enum gn_status check_folders(const struct gn_stage_options *o, struct gn_err *err)
+{
+	struct stat from, to;
+
+	if (stat(o->from, &from) || stat(o->to, &to))
+		return gn_err_errno(err, errno, "cannot look at %s and %s", o->from, o->to);
+	if (from.st_dev == to.st_dev && from.st_ino == to.st_ino)
+		return gn_err_set(err, GN_ERR_USAGE, "--from and --to are the same folder, %s", o->to);
+	return GN_OK;
+}
+
+static enum gn_status make_own_folder(const char *to, struct gn_err *err)
+{
+	/* Before, so that nothing is made where a link leads; and after, for somebody may have been faster. */
+	enum gn_status status = gn_trust_check_path(to, err);
+
+	if (!status)
+		status = gn_stage_check_private(to, err);
+	if (!status)
+		status = gn_make_dirs(to, err);
+	if (!status)
+		status = gn_trust_check_path(to, err);
+	return status ? status : gn_stage_close_folder(to, err);
+}
+
+static enum gn_status fill_own(struct stage *s, struct gn_err *err)
+{
+	enum gn_status status = make_own_folder(s->options->to, err);
+	int lock = -1;
+
+	if (!status)
+		status = check_folders(s->options, err);
+	if (!status)
+		status = take_lock(s, &lock, err);
+	if (!status)
+		status = fill(s, err);
+	if (lock >= 0)
+		close(lock);
+	return status;
+}
+
+static enum gn_status stage_loaded(struct stage *s, struct gn_err *err)
+{
+	const struct gn_stage_options *o = s->options;
+	enum gn_status status = gn_pool_create(o->threads, (size_t)o->threads, &s->pool, err);
+	struct stat to;
+
+	if (status)
+		return status;
+	if (!stat(o->to, &to) && S_ISDIR(to.st_mode) && to.st_uid != geteuid())
+		status = check_foreign(s, &to, err);
+	else
+		status = fill_own(s, err);
+	gn_pool_destroy(s->pool);
+	return status;
+}
+
+enum gn_status gn_stage(const struct gn_stage_options *options, struct gn_stage_result *out, struct gn_err *err)
+{
+	struct stage s = {.options = options};
+	enum gn_status status = gn_manifest_load(options->from, &s.manifest, err);
+
+	if (status)
+		return status;
+	pthread_mutex_init(&s.lock, NULL);
+	s.result.samples = s.manifest.samples;
+	s.right = calloc(s.manifest.shard_count, 1);
+	if (!s.right)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u shards", s.manifest.shard_count);
+	else
+		status = stage_loaded(&s, err);
+	if (!status)
+		*out = s.result;
+	free(s.right);
+	pthread_mutex_destroy(&s.lock);
+	gn_manifest_release(&s.manifest);
+	return status;
+}

@@ -1,0 +1,196 @@
+/* Plans kept in a folder, a file each: what they are good for as text, then cuDNN's own JSON, which holds compiled code. A file that
+ * says anything else, is not the user's own, or is damaged is as good as none. It appears under its name when it is whole. */
+#include "kernels/cuda/dnn_internal.h"
+#include "src/base/crc32c.h"
+#include "src/base/file.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_BYTES_MAX ((size_t)32 << 20)
+
+struct name {
+	char text[128];
+};
+
+/* Of this user, and written by nobody else. */
+static int is_own(int fd, mode_t kind, size_t *out_bytes)
+{
+	struct stat s;
+
+	if (fstat(fd, &s) || (s.st_mode & S_IFMT) != kind || s.st_uid != geteuid() || s.st_mode & (S_IWGRP | S_IWOTH))
+		return 0;
+	*out_bytes = (size_t)s.st_size;
+	return 1;
+}
+
+int gn_dnn_store_open(const char *folder)
+{
+	const char *last = strrchr(folder, '/');
+	char *parent = last > folder ? strndup(folder, (size_t)(last - folder)) : NULL;
+	size_t unused;
+	int fd;
+
+	/* what cannot be made cannot be opened either */
+	if (parent)
+		(void)gn_make_dirs(parent, NULL);
+	(void)mkdir(folder, 0700);
+	free(parent);
+	fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && !is_own(fd, S_IFDIR, &unused)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+void gn_dnn_store_identify(struct gn_dnn *d, const char *device)
+{
+	const struct gn_dnn_options *o = &d->options;
+
+	/* a long description of a device may be cut off, its checksum covers all */
+	snprintf(d->identity, sizeof d->identity, "cuDNN %zu\ntf32 %d, deterministic %d, workspace %zu, %s\ndevice %08" PRIx32 " %.256s\n",
+		 d->api.cudnnGetVersion(), o->tf32, o->deterministic, o->workspace_limit_bytes, o->tune ? "fastest" : "first",
+		 gn_crc32c(0, device, strlen(device)), device);
+}
+
+/* The file's beginning, all that its plan depends on; returns its bytes. */
+static size_t describe(const struct gn_dnn_plan *p, char *out, size_t size)
+{
+	const struct gn_dnn_conv *c = &p->conv;
+
+	return (size_t)snprintf(out, size, "Gannet, a plan of a convolution, 1\n%s%s, %s, %d %d %d %d to %d %d %d, %d %d %d\n", p->dnn->identity,
+				gn_dnn_pass_name(p->pass), gn_cuda_type_name(c->type), c->n, c->c, c->h, c->w, c->out_c, c->out_h, c->out_w,
+				c->kernel, c->stride, c->pad);
+}
+
+/* Names are for people; two plans that share one would only replace each other. */
+static struct name name_of(const struct gn_dnn_plan *p, const char *description)
+{
+	const struct gn_dnn_conv *c = &p->conv;
+	struct name n;
+
+	snprintf(n.text, sizeof n.text, "%s-%dx%dx%dx%d-%d-%d-%d-%d-%08" PRIx32 ".plan", gn_cuda_type_name(c->type), c->n, c->c, c->h, c->w,
+		 c->out_c, c->kernel, c->stride, (int)p->pass, gn_crc32c(0, description, strlen(description)));
+	return n;
+}
+
+/* The whole file, with a zero byte behind it, to be freed; NULL: none that may be used. */
+static char *load(int folder, const char *name, size_t *out_bytes)
+{
+	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	char *text = NULL;
+	size_t bytes;
+
+	if (fd < 0)
+		return NULL;
+	if (is_own(fd, S_IFREG, &bytes) && bytes <= FILE_BYTES_MAX && (text = malloc(bytes + 1))) {
+		if (gn_pread_full(fd, text, bytes, 0, name, NULL)) {
+			free(text);
+			text = NULL;
+		} else {
+			text[bytes] = 0;
+			*out_bytes = bytes;
+		}
+	}
+	close(fd);
+	return text;
+}
+
+/* Where the JSON begins in the file's text; NULL when anything is not as it was written. */
+static const char *check(const char *text, size_t bytes, const char *description, int64_t *engine)
+{
+	size_t head = strlen(description), json_bytes;
+	const char *json;
+	uint32_t crc;
+	int more = 0;
+
+	if (bytes < head || memcmp(text, description, head) || strlen(text) != bytes ||
+	    sscanf(text + head, "engine %" SCNd64 ", %zu bytes, %" SCNx32 "%n", engine, &json_bytes, &crc, &more) != 3 ||
+	    text[head + (size_t)more] != '\n')
+		return NULL;
+	json = text + head + more + 1;
+	return strlen(json) == json_bytes && gn_crc32c(0, json, json_bytes) == crc ? json : NULL;
+}
+
+int gn_dnn_store_restore(struct gn_dnn_plan *p)
+{
+	const struct gn_cudnn *api = &p->dnn->api;
+	char description[1024], *text;
+	cudnnBackendDescriptor_t plan;
+	const char *json;
+	int64_t engine;
+	size_t bytes;
+
+	if (p->dnn->folder < 0)
+		return 0;
+	(void)describe(p, description, sizeof description);
+	if (!(text = load(p->dnn->folder, name_of(p, description).text, &bytes)))
+		return 0;
+	json = check(text, bytes, description, &engine);
+	if (json && (plan = gn_dnn_plan_begin(p))) {
+		if (api->cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+						  (int64_t)strlen(json) + 1, json))
+			(void)api->cudnnBackendDestroyDescriptor(plan);
+		else
+			(void)gn_dnn_plan_finish(p, plan, engine);
+	}
+	free(text);
+	return p->count > 0;
+}
+
+/* The file's text for the chosen candidate, to be freed; NULL: cuDNN does not write this plan down. */
+static char *write_down(const struct gn_dnn_plan *p, const char *description, size_t *out_bytes)
+{
+	const struct gn_cudnn *api = &p->dnn->api;
+	cudnnBackendDescriptor_t plan = p->plans[p->chosen];
+	size_t head = strlen(description) + 80, json_bytes;
+	int64_t count = 0;
+	char *text, *json;
+	int length;
+
+	if (api->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, &count, NULL) ||
+	    count <= 0 || (size_t)count > FILE_BYTES_MAX - head || !(text = calloc(1, head + (size_t)count + 1)))
+		return NULL;
+	json = text + head;
+	if (api->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, count, &count, json)) {
+		free(text);
+		return NULL;
+	}
+	json_bytes = strlen(json);
+	length = snprintf(text, head, "%sengine %" PRId64 ", %zu bytes, %08" PRIx32 "\n", description, p->engines[p->chosen], json_bytes,
+			  gn_crc32c(0, json, json_bytes));
+	memmove(text + length, json, json_bytes);
+	*out_bytes = (size_t)length + json_bytes;
+	return text;
+}
+
+void gn_dnn_store_keep(const struct gn_dnn_plan *p)
+{
+	char description[1024], *text, temporary[160];
+	struct name name;
+	size_t bytes;
+	int fd, ok;
+
+	if (p->dnn->folder < 0)
+		return;
+	(void)describe(p, description, sizeof description);
+	name = name_of(p, description);
+	if (!(text = write_down(p, description, &bytes)))
+		return;
+	/* another process that writes the same has another number, or is on another node and the first one wins */
+	snprintf(temporary, sizeof temporary, "%s.%ld", name.text, (long)getpid());
+	fd = openat(p->dnn->folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd >= 0) {
+		ok = !gn_write_full(fd, text, bytes, name.text, NULL);
+		ok = !close(fd) && ok;
+		if (!ok || renameat(p->dnn->folder, temporary, p->dnn->folder, name.text))
+			(void)unlinkat(p->dnn->folder, temporary, 0);
+	}
+	free(text);
+}

@@ -1,0 +1,99 @@
+#include "src/base/trust.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef enum gn_status check_fn(const char *path, const struct stat *above, const struct stat *info, struct gn_err *err);
+
+static int is_trusted(const struct stat *info)
+{
+	return info->st_uid == geteuid() || info->st_uid == 0;
+}
+
+static enum gn_status foreign_link(const char *path, const struct stat *info, struct gn_err *err)
+{
+	return gn_err_set(err, GN_ERR_IO, "the link %s belongs to user %u, who could lead it elsewhere: choose another folder", path,
+			  (unsigned)info->st_uid);
+}
+
+/* One name on the way: above is the folder that holds it. */
+static enum gn_status check_name(const char *path, const struct stat *above, const struct stat *info, struct gn_err *err)
+{
+	if (S_ISLNK(info->st_mode) && !is_trusted(info))
+		return foreign_link(path, info, err);
+	if (!(above->st_mode & S_IWOTH))
+		return GN_OK;
+	if (!(above->st_mode & S_ISVTX))
+		return gn_err_set(err, GN_ERR_IO, "the folder above %s can be written by all users and is not sticky, so that each "
+				  "could replace it: chmod +t that folder, or choose another", path);
+	if (!is_trusted(info))
+		return gn_err_set(err, GN_ERR_IO, "%s belongs to user %u, who could replace what lies below it: choose another folder",
+				  path, (unsigned)info->st_uid);
+	return GN_OK;
+}
+
+static enum gn_status check_link(const char *path, const struct stat *above, const struct stat *info, struct gn_err *err)
+{
+	if (S_ISLNK(info->st_mode) && (above->st_mode & S_IWOTH) && !is_trusted(info))
+		return foreign_link(path, info, err);
+	return GN_OK;
+}
+
+static enum gn_status check_each(const char *path, check_fn *check, struct gn_err *err)
+{
+	size_t len = strlen(path);
+	char part[PATH_MAX];
+	struct stat above, info;
+	enum gn_status status = GN_OK;
+
+	if (len >= sizeof part)
+		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", path);
+	if (stat(path[0] == '/' ? "/" : ".", &above))
+		return gn_err_errno(err, errno, "cannot look at the folder above %s", path);
+	for (size_t i = 1; i <= len && !status; i++) {
+		if ((path[i] != '/' && path[i] != '\0') || path[i - 1] == '/')
+			continue;
+		memcpy(part, path, i);
+		part[i] = '\0';
+		if (lstat(part, &info))
+			return errno == ENOENT ? GN_OK : gn_err_errno(err, errno, "cannot look at %s", part);
+		status = check(part, &above, &info, err);
+		/* ENOENT: a link to what is not there */
+		if (!status && stat(part, &above))
+			return errno == ENOENT ? GN_OK : gn_err_errno(err, errno, "cannot look at %s", part);
+	}
+	return status;
+}
+
+enum gn_status gn_trust_check_path(const char *path, struct gn_err *err)
+{
+	return check_each(path, check_name, err);
+}
+
+enum gn_status gn_trust_check_links(const char *path, struct gn_err *err)
+{
+	return check_each(path, check_link, err);
+}
+
+enum gn_status gn_trust_check_folder(const char *path, int for_writing, struct gn_log *log, struct gn_err *err)
+{
+	struct stat info;
+	int open_to_all;
+
+	if (stat(path, &info))
+		return gn_err_errno(err, errno, "cannot look at %s", path);
+	open_to_all = for_writing && (info.st_mode & S_IWOTH) && !(info.st_mode & S_ISVTX);
+	if (is_trusted(&info)) {
+		if (open_to_all)
+			gn_log_warn(log, "%s can be written by all users, who could replace what is in it: chmod o-w %s", path, path);
+		return GN_OK;
+	}
+	if (open_to_all)
+		return gn_err_set(err, GN_ERR_IO, "%s belongs to user %u and can be written by all users, who could replace what is in it: "
+				  "its owner can chmod o-w it, or choose another folder", path, (unsigned)info.st_uid);
+	gn_log_warn(log, "%s belongs to user %u, who can change what is in it", path, (unsigned)info.st_uid);
+	return GN_OK;
+}

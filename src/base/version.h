@@ -1,0 +1,18 @@
+/* What this program was made from: the release, the commit, and a digest of its source files.
+ *
+ * The digest is the same for two builds of the same sources, wherever they were built and with whatever compiler: ranks
+ * compare it before they train together. src/base/build-info makes commit and digest at each make.
+ *
+ * Thread safety: constants.
+ */
+#ifndef GN_BASE_VERSION_H
+#define GN_BASE_VERSION_H
+
+/* "0.2.0" */
+const char *gn_version(void);
+/* 12 hex digits, with "-dirty" behind them when files differed from it; "unknown" when built from a tarball. */
+const char *gn_version_commit(void);
+/* SHA-256 of the source files, 64 hex digits. */
+const char *gn_version_source_digest(void);
+
+#endif

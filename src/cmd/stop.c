@@ -1,0 +1,105 @@
+#include "src/cmd/stop.h"
+
+#include "src/cmd/cmd.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct gn_stop {
+	struct gn_log *log;
+	sigset_t signals;
+	pthread_t thread;
+	volatile sig_atomic_t wanted, quiet, begun;
+};
+
+/* The thread that waits for a signal gets it now: with the default action it ends the process. */
+static void end_by(int number)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, number);
+	signal(number, SIG_DFL);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	raise(number);
+}
+
+/* No rank misses one that has not met the others yet. */
+static void end_before_begin(const struct gn_stop *s, int number)
+{
+	if (number == SIGINT)
+		end_by(number);
+	gn_log_warn(s->log, "stopped before the run began: while waiting for the other ranks");
+	_exit(gn_cmd_exit_code(GN_ERR_STOPPED));
+}
+
+static void *await_signals(void *argument)
+{
+	struct gn_stop *s = argument;
+	int number, interrupts = 0, state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	for (;;) {
+		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
+		if (sigwait(&s->signals, &number))
+			return NULL;
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+		if (!s->begun)
+			end_before_begin(s, number);
+		s->wanted = 1;
+		if (number != SIGINT)
+			continue;
+		if (interrupts++)
+			end_by(number);
+		if (!s->quiet)
+			gn_log_warn(s->log, "interrupted: the run stops after the step at hand, with a checkpoint if --checkpoint is given; a "
+				    "second interrupt ends it at once, without one");
+	}
+}
+
+enum gn_status gn_stop_create(struct gn_log *log, struct gn_stop **out, struct gn_err *err)
+{
+	struct gn_stop *s = calloc(1, sizeof *s);
+	struct sigaction interrupt;
+
+	if (!s)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for signals");
+	s->log = log;
+	sigemptyset(&s->signals);
+	sigaddset(&s->signals, SIGTERM);
+	sigaddset(&s->signals, SIGUSR1);
+	if (!sigaction(SIGINT, NULL, &interrupt) && interrupt.sa_handler != SIG_IGN)
+		sigaddset(&s->signals, SIGINT);
+	if (pthread_sigmask(SIG_BLOCK, &s->signals, NULL) || pthread_create(&s->thread, NULL, await_signals, s)) {
+		free(s);
+		return gn_err_set(err, GN_ERR_FAILED, "cannot start a thread for signals (see ulimit -u)");
+	}
+	*out = s;
+	return GN_OK;
+}
+
+void gn_stop_destroy(struct gn_stop *s)
+{
+	if (!s)
+		return;
+	pthread_cancel(s->thread);
+	pthread_join(s->thread, NULL);
+	free(s);
+}
+
+const volatile sig_atomic_t *gn_stop_flag(const struct gn_stop *s)
+{
+	return &s->wanted;
+}
+
+void gn_stop_begin(struct gn_stop *s)
+{
+	s->begun = 1;
+}
+
+void gn_stop_be_quiet(struct gn_stop *s)
+{
+	s->quiet = 1;
+}

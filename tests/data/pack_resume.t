@@ -1,0 +1,97 @@
+#!/bin/sh
+# A pack that is killed or stopped keeps what is complete; the same command goes on with it and gives the same bytes.
+set -u
+. "$GN_SOURCE/tests/cmd/tap.sh"
+gannet=$GN_BUILD/gannet
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+mkdir tree && tar -C tree --strip-components=1 -xf "$GN_SOURCE/data/digits/digits-train.tar.xz"
+cp "$GN_SOURCE/data/digits/digits-train.tar.xz" train.tar.xz
+
+halt() { # SIGNAL FILE BYTES COMMAND...: starts it and ends it by SIGNAL once out.tmp-pack/FILE has that many bytes; its code
+	signal=$1 file=out.tmp-pack/$2 bytes=$3
+	shift 3
+	"$@" 2>log &
+	pid=$!
+	while [ "$(stat -c %s "$file" 2>/dev/null || echo 0)" -lt "$bytes" ] && kill -0 $pid 2>/dev/null; do :; done
+	kill "-$signal" $pid 2>/dev/null
+	wait $pid 2>/dev/null
+}
+halted() { # the last one left something
+	[ ! -e out ] && [ -s out.tmp-pack/journal ]
+}
+same() { # DATASET: out has its bytes, and nothing is left
+	diff -r "$1" out && [ ! -e out.tmp-pack ] && rm -r out
+}
+flip() { # FILE OFFSET: inverts one bit
+	perl -e 'open my $f, "+<:raw", $ARGV[0] or die; seek $f, $ARGV[1], 0; read $f, my $b, 1; seek $f, $ARGV[1], 0;
+		print $f chr(ord($b) ^ 16)' "$1" "$2"
+}
+
+# made-up images: everything is in the spool
+made() {
+	"$gannet" pack --out "$1" --threads "$2" --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
+}
+check 'made-up images, not stopped' made made.whole 2
+halt KILL spool 500000 "$gannet" pack --out out --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
+check 'killed while images are made: nothing under the final name' halted
+expect 0 'going on where an earlier pack stopped: [0-9]{3,} images are done' 'the same command goes on' made out 2
+check 'to the same bytes' same made.whole
+halt TERM spool 500000 "$gannet" pack --out out --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
+check 'stopped by SIGTERM: code 5' test $? -eq 5
+check 'and what to do' grep -q 'out.tmp-pack keeps what is done: the same command goes on' log
+cp -r out.tmp-pack kept
+expect 0 'going on' 'and the same command does' made out 2
+check 'to the same bytes' same made.whole
+halt KILL shard-00003.h5 1 "$gannet" pack --out out --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
+check 'killed while shards are written: nothing under the final name' halted
+inode=$(stat -c %i out.tmp-pack/shard-00000.h5)
+expect 0 'going on where an earlier pack stopped: 6000 images' 'the same command goes on' made out 2
+check 'with the shards that are complete' test "$(stat -c %i out/shard-00000.h5)" = "$inode"
+check 'to the same bytes' same made.whole
+
+# what a crash of the machine may leave
+cp -r kept out.tmp-pack && truncate -s -7 out.tmp-pack/journal && flip out.tmp-pack/spool 100
+expect 0 'going on' 'a torn journal and a damaged spool' made out 2
+check 'change nothing' same made.whole
+cp -r kept out.tmp-pack && flip out.tmp-pack/journal 1000
+expect 0 'going on where an earlier pack stopped: [0-9]{1,2} images' 'a damaged journal counts to where it is good' made out 2
+check 'and changes nothing' same made.whole
+cp -r kept out.tmp-pack && rm out.tmp-pack/spool
+expect 0 'going on' 'a spool that is gone' made out 2
+check 'changes nothing' same made.whole
+cp -r kept out.tmp-pack
+expect 0 'is of a pack with other arguments.*: starting anew' 'another seed' \
+	"$gannet" pack --out out --seed 1 --synthetic 50 --classes 2 --size 16x16
+check 'starts anew' "$gannet" pack --out other --seed 1 --synthetic 50 --classes 2 --size 16x16
+check 'with nothing of the old' same other
+cp -r kept out.tmp-pack
+expect 2 'needs --size' 'a mistake in the command' "$gannet" pack --out out --synthetic 50 --classes 2
+expect 3 'cannot read source nowhere' 'or a source that is not there' "$gannet" pack --out out nowhere
+check 'costs nothing of what is done' cmp kept/journal out.tmp-pack/journal
+rm -r out.tmp-pack
+
+# an archive and a folder
+check 'an archive, not stopped' "$gannet" pack --out archive.whole --shard-bytes 256K train.tar.xz
+halt KILL spool 300000 "$gannet" pack --out out --threads 1 --shard-bytes 256K train.tar.xz
+check 'killed while it is read' halted
+expect 0 'going on where' 'goes on' "$gannet" pack --out out --shard-bytes 256K train.tar.xz
+check 'to the same bytes' same archive.whole
+check 'a folder, not stopped' "$gannet" pack --out tree.whole --shard-bytes 256K tree
+halt KILL journal 100000 "$gannet" pack --out out --threads 1 --shard-bytes 256K tree
+check 'killed while it is read' halted
+cp -r out.tmp-pack kept2
+expect 0 'going on where' 'goes on' "$gannet" pack --out out --shard-bytes 256K tree
+check 'to the same bytes' same tree.whole
+mv kept2 out.tmp-pack && rm tree/0/*7.jpg && cp tree/1/1_00001.jpg tree/0/0_00001.jpg
+check 'a folder that has changed meanwhile' "$gannet" pack --out out --shard-bytes 256K tree
+check 'not stopped' "$gannet" pack --out changed.whole --shard-bytes 256K tree
+check 'is packed as it is now' same changed.whole
+halt KILL shard-00006.h5 1 "$gannet" pack --out out --threads 1 --shard-bytes 256K tree
+check 'killed when most shards are written' halted
+rm -r tree/5 tree/6 tree/7 tree/8 tree/9
+check 'with half of the images gone' "$gannet" pack --out out --shard-bytes 256K tree
+check 'not stopped' "$gannet" pack --out half.whole --shard-bytes 256K tree
+check 'leaves no shard too many' same half.whole
+finish

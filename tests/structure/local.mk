@@ -1,0 +1,2 @@
+SHELL_TESTS += tests/structure/structure.t
+EXTRA_DIST += tests/structure/exceptions

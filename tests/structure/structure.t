@@ -1,0 +1,107 @@
+#!/usr/bin/perl
+# Do the folders show the design? Reads every #include "..." of the product and prints TAP, a point a rule:
+#
+#   layers     a layer includes only layers below it
+#   folders    the folders of one layer form no circle
+#   files      files form no circle; NAME.c, NAME.h and NAME_internal.h count as one, and a table of constructors may include what it
+#              lists
+#   internal   *_internal.h is included in its own folder only (tests may)
+#   top        nothing stands at the top that does not belong there
+#
+# tests/structure/exceptions lists what breaks a rule today, a line each. One that is broken no longer must be taken out: the list
+# only shrinks.
+use strict;
+use warnings;
+
+my $top = $ENV{GN_SOURCE} // '.';
+chdir $top or die "$top: $!\n";
+
+# From low to high; folders that share a line are one layer. A folder counts for those below it that are not named themselves.
+my @layers = (['src/base'], ['src/device'], ['kernels', 'transport', 'ncclnet'], ['data'], ['src/train'], ['src/jobs'], ['src/cmd']);
+my @constructors = qw(kernels/op.c kernels/host/op.c kernels/ref/op.c kernels/cuda/op.c kernels/cuda/ops.c transport/algo.c src/train/model.c src/cmd/main.c);
+my @at_top = qw(configure.ac Makefile.am src kernels transport ncclnet slurm data tests bench README.md CHANGELOG.md LICENSE);
+
+sub folder { my ($path) = @_; $path =~ s{/[^/]*$}{}; $path }
+sub module { my ($path) = @_; $path =~ s/(_internal)?\.\w+$//; $path }
+sub layer {
+    my ($path) = @_;
+    for my $i (0 .. $#layers) { index("$path/", "$_/") == 0 and return $i for @{$layers[$i]} }
+    return;
+}
+
+# %includes: file -> the project's files that it includes
+my %includes;
+open my $list, '-|', 'find', qw(src kernels transport ncclnet data -type f ( -name *.[ch] -o -name *.cu -o -name *.cuh -o -name *.cc )) or die $!;
+while (my $file = <$list>) {
+    chomp $file;
+    open my $in, '<', $file or die "$file: $!\n";
+    while (<$in>) { push @{$includes{$file}}, $1 if /^\s*#\s*include\s+"([^"]+)"/ && -e $1 }
+    $includes{$file} //= [];
+}
+close $list or die "find failed\n";
+%includes or die "no source under $top\n";
+
+my %found;    # rule -> what breaks it
+sub broken { my ($rule, $what) = @_; $found{$rule}{$what} = 1 }
+
+# circles RULE, EDGES: each strongly connected component of more than one node, by Tarjan
+sub circles {
+    my ($rule, $edges) = @_;
+    my ($count, @stack, %index, %low, %on, $visit) = (0);
+    no warnings 'recursion';
+    $visit = sub {
+        my ($v) = @_;
+        $index{$v} = $low{$v} = $count++;
+        push @stack, $v;
+        $on{$v} = 1;
+        for my $w (sort keys %{$edges->{$v}}) {
+            if (!defined $index{$w}) { $visit->($w); $low{$v} = $low{$w} if $low{$w} < $low{$v} }
+            elsif ($on{$w} && $index{$w} < $low{$v}) { $low{$v} = $index{$w} }
+        }
+        return if $low{$v} != $index{$v};
+        my @members;
+        do { push @members, pop @stack; delete $on{$members[-1]} } until $members[-1] eq $v;
+        broken($rule, join ' ', sort @members) if @members > 1;
+    };
+    defined $index{$_} or $visit->($_) for sort keys %$edges;
+}
+
+my (%files, %folders);
+my %is_constructor = map { $_ => 1 } @constructors;
+for my $file (sort keys %includes) {
+    my $from = module($file);
+    for my $to (@{$includes{$file}}) {
+        my ($low, $high) = (layer($to), layer($file));
+        broken('layers', "$file $to") if defined $high && (!defined $low || $low > $high) && $to !~ m{^src/(config|build)\.h$};
+        broken('internal', "$file $to") if $to =~ /_internal\.h$/ && folder($to) ne folder($file);
+        my $name = module($to);
+        $files{$from}{$name} = 1 if $name ne $from && !$is_constructor{$file};
+        $folders{folder($file)}{folder($to)} = 1 if folder($file) ne folder($to) && defined $low && $low == ($high // -1);
+    }
+}
+circles('files', \%files);
+circles('folders', \%folders);
+my %belongs = map { $_ => 1 } @at_top;
+if (-e ".git" && open my $tracked, "-|", "git ls-files") {
+    my %seen = map { m{^([^/\n]+)}; $1 => 1 } <$tracked>;
+    broken('top', $_) for grep { !$belongs{$_} && !/^\./ } keys %seen;
+}
+
+my %allowed;
+open my $exceptions, '<', 'tests/structure/exceptions' or die "tests/structure/exceptions: $!\n";
+while (<$exceptions>) {
+    chomp;
+    $allowed{$1}{$2} = 1 if /^(\w+) (.+)/;
+}
+my ($point, $failed) = (0, 0);
+for my $rule (qw(layers folders files internal top)) {
+    my @new = grep { !$allowed{$rule}{$_} } sort keys %{$found{$rule} // {}};
+    my @gone = grep { !$found{$rule}{$_} } sort keys %{$allowed{$rule} // {}};
+    print "# $rule $_\n" for @new;
+    print "# to be taken out of tests/structure/exceptions: $rule $_\n" for @gone;
+    my $left = keys %{$found{$rule} // {}};
+    printf "%s %d - %s%s\n", @new || @gone ? 'not ok' : 'ok', ++$point, $rule, $left ? " ($left exceptions left)" : '';
+    $failed ||= @new || @gone;
+}
+print "1..$point\n";
+exit($failed ? 1 : 0);

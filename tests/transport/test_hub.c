@@ -1,0 +1,271 @@
+/* Rank 0's side of the heartbeat against members that are bare connections: how much it says to each, and what stops it. */
+#include "tests/test.h"
+
+#include "src/base/clock.h"
+#include "src/base/descriptors.h"
+#include "transport/handshake.h"
+#include "transport/net.h"
+#include "transport/watch_wire.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RANKS 4
+#define SECRET {"the secret of this test, 32 byte"}
+
+struct hub {
+	struct gn_watch *watch;
+	struct gn_watch_options options;
+	struct gn_watch_invitation invitation;
+	int fds[RANKS]; /* of the members; [0] is none */
+};
+
+static int connect_to(const struct hub *h)
+{
+	struct gn_err err;
+	int fd;
+
+	assert_ok(gn_net_connect("127.0.0.1", h->invitation.port, 2000, &fd, &err));
+	return fd;
+}
+
+static void setup(struct hub *h)
+{
+	struct gn_err err;
+
+	h->options.size = RANKS;
+	h->options.silent_after_ms = 60000;
+	h->options.timeout_ms = 60000;
+	h->options.secret = (struct gn_secret)SECRET;
+	assert_ok(gn_watch_host(&h->options, &h->watch, &h->invitation, &err));
+	for (int r = 1; r < RANKS; r++) {
+		h->fds[r] = connect_to(h);
+		assert_ok(gn_handshake_join(h->fds[r], &h->options.secret, GN_HANDSHAKE_WATCH, (uint32_t)r, RANKS, 5000, &err));
+	}
+}
+
+static void teardown(struct hub *h)
+{
+	for (int r = 1; r < RANKS; r++)
+		close(h->fds[r]);
+	gn_watch_destroy(h->watch, 0);
+}
+
+static void say(int fd, const struct gn_watch_message *m)
+{
+	assert_int_equal(gn_net_send_all(fd, m, sizeof *m, 3000), 0);
+}
+
+static void goodbye(const struct hub *h, int rank)
+{
+	struct gn_watch_message m = gn_watch_say(GN_WATCH_BYE, rank, NULL);
+
+	say(h->fds[rank], &m);
+}
+
+/* The next message that is no heartbeat. */
+static struct gn_watch_message hear(int fd)
+{
+	struct gn_watch_message m;
+
+	do
+		assert_int_equal(gn_net_receive_all(fd, &m, sizeof m, 10000), 0);
+	while (m.type == GN_WATCH_BEAT);
+	return m;
+}
+
+static void *leave(void *watch)
+{
+	gn_watch_destroy(watch, 1);
+	return NULL;
+}
+
+/* When all leave, each is told of the first, not of each: that would be size messages to size ranks. */
+static void test_goodbyes_are_told_once(void **state)
+{
+	struct gn_watch_message m;
+	struct hub h = {0};
+	pthread_t thread;
+
+	(void)state;
+	setup(&h);
+	goodbye(&h, 2);
+	m = hear(h.fds[3]);
+	assert_int_equal(m.type, GN_WATCH_LEFT);
+	assert_int_equal(m.rank, 2);
+	goodbye(&h, 1);
+	assert_int_equal(pthread_create(&thread, NULL, leave, h.watch), 0);
+	goodbye(&h, 3);
+	m = hear(h.fds[3]);
+	assert_int_equal(m.type, GN_WATCH_ALL_GONE);
+	for (int r = 1; r < RANKS; r++)
+		close(h.fds[r]);
+	pthread_join(thread, NULL);
+}
+
+/* Once rank 0 has refused two strangers, one after the other, it has looked at everything that came before the second. */
+static void await_turn(const struct hub *h)
+{
+	const struct gn_secret wrong = {"not the secret of this test, 32"};
+	struct gn_err err;
+
+	for (int i = 0; i < 2; i++) {
+		int fd = connect_to(h);
+
+		assert_int_equal(gn_handshake_join(fd, &wrong, GN_HANDSHAKE_WATCH, 1, RANKS, 5000, &err), GN_ERR_USAGE);
+		close(fd);
+	}
+}
+
+/* With a node its ranks are lost together: all keep the first, so of the others nobody is told. */
+static void test_losses_are_told_once(void **state)
+{
+	struct gn_watch_message m;
+	struct hub h = {0};
+
+	(void)state;
+	setup(&h);
+	shutdown(h.fds[1], SHUT_RDWR);
+	m = hear(h.fds[3]);
+	assert_int_equal(m.type, GN_WATCH_LOST);
+	assert_int_equal(m.rank, 1);
+	shutdown(h.fds[2], SHUT_RDWR);
+	await_turn(&h);
+	gn_watch_give_up(h.watch, "enough");
+	m = hear(h.fds[3]);
+	assert_int_equal(m.type, GN_WATCH_LOST);
+	assert_int_equal(m.rank, 0);
+	teardown(&h);
+}
+
+/* Rank 0 waits for the others in a collective, who are busy and say so: it asks less and less often. */
+static void test_suspicions_back_off(void **state)
+{
+	static const struct gn_recorder_op op = {"allreduce", "ring", "f32", "sum", 1024, 4096, -1};
+	struct gn_record record = {.limit_ms = 600000, .waits_rank = -1, .phase = "writing a checkpoint"};
+	struct gn_watch_message m;
+	struct hub h = {0};
+	uint64_t first = 0;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_recorder_create(60000, &h.options.recorder, &err));
+	gn_recorder_start(h.options.recorder, gn_recorder_kind(h.options.recorder, &op));
+	setup(&h);
+	for (int asked = 0; asked < 7; asked++) {
+		first = asked == 1 ? gn_clock_ns() : first;
+		for (int r = 1; r < RANKS; r++) {
+			m = hear(h.fds[r]);
+			assert_int_equal(m.type, GN_WATCH_ASK);
+			memcpy(&record.number, m.text, sizeof record.number);
+			m = gn_watch_say_bytes(GN_WATCH_TELL, r, &record, sizeof record);
+			say(h.fds[r], &m);
+		}
+	}
+	/* 0.3 s apart six times are 1.8 s; doubled up to 1.2 s they are more */
+	assert_true(gn_clock_ns() - first > 3500000000u);
+	teardown(&h);
+	gn_recorder_destroy(h.options.recorder);
+}
+
+/* Whoever does not read costs a send until its time is over, and no next one. */
+static void test_someone_does_not_read(void **state)
+{
+	struct gn_watch_message m = gn_watch_say(GN_WATCH_BEAT, 0, NULL);
+	struct gn_watch_stream s = {0};
+	uint64_t began = gn_clock_ns(), until;
+	int pair[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	s.fd = pair[0];
+	until = gn_watch_send_until();
+	while (gn_clock_ns() - began < 5000000000u && gn_watch_read(&s) == GN_WATCH_NOTHING)
+		gn_watch_send(&s, &m, until);
+	assert_true(gn_clock_ns() - began < 5000000000u);
+	assert_int_equal(gn_watch_read(&s), GN_WATCH_CLOSED);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+static double cpu_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* No descriptor is left for who comes: rank 0 does not spin, says why, and takes the connection once there is one. */
+static void test_no_descriptor_left(void **state)
+{
+	struct rlimit limit, none;
+	char text[1000] = "";
+	int fd, log[2];
+	struct hub h = {0};
+	struct gn_err err;
+	double before;
+
+	(void)state;
+	assert_int_equal(pipe(log), 0);
+	assert_ok(gn_log_create(log[1], GN_LOG_WARN, &h.options.log, &err));
+	setup(&h);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	fd = dup(0);
+	assert_true(fd >= 0);
+	close(fd);
+	none = limit;
+	none.rlim_cur = (rlim_t)fd + 1;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	fd = connect_to(&h);
+	/* the log's line shows that the connection came */
+	assert_true(read(log[0], text, sizeof text - 1) > 0);
+	assert_non_null(strstr(text, "raise the limit of open files (ulimit -n)"));
+	before = cpu_s();
+	assert_int_equal(gn_net_readable(fd, 500), 0);
+	assert_true(cpu_s() - before < 0.2);
+	assert_ok(gn_descriptors_want(fd + 1, "this test", &err));
+	assert_int_equal(gn_handshake_join(fd, &h.options.secret, GN_HANDSHAKE_WATCH, 1, RANKS, 5000, &err), GN_OK);
+	close(fd);
+	teardown(&h);
+	gn_log_destroy(h.options.log);
+	close(log[0]);
+	close(log[1]);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static void test_too_few_descriptors(void **state)
+{
+	struct rlimit limit, low;
+	struct gn_err err;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	low = limit;
+	low.rlim_cur = 100;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	assert_ok(gn_descriptors_want(101, "rank 0 of 40", &err));
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &low), 0);
+	assert_true(low.rlim_cur == limit.rlim_max);
+	if (limit.rlim_max != RLIM_INFINITY) {
+		assert_int_equal(gn_descriptors_want((size_t)limit.rlim_max + 1, "rank 0 of 4096", &err), GN_ERR_FAILED);
+		assert_non_null(strstr(err.text, "rank 0 of 4096 needs"));
+		assert_non_null(strstr(err.text, "ulimit -n"));
+	}
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_goodbyes_are_told_once), cmocka_unit_test(test_losses_are_told_once),
+		cmocka_unit_test(test_suspicions_back_off),    cmocka_unit_test(test_someone_does_not_read),
+		cmocka_unit_test(test_no_descriptor_left),     cmocka_unit_test(test_too_few_descriptors),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
