@@ -95,9 +95,10 @@ void gn_dnn_collect(struct gn_dnn *d, int on);
 enum gn_status gn_dnn_plan_noted(struct gn_dnn *d, int *out, struct gn_err *err);
 
 struct gn_dnn_counts {
-	int plans;    /* that were asked for */
-	int restored; /* of these from the folder */
-	int compiled; /* engines that cuDNN compiled */
+	int plans;	   /* that were asked for */
+	int restored;	   /* of these from the folder */
+	int compiled;	   /* engines that cuDNN compiled */
+	int compiled_most; /* of these for one plan */
 };
 struct gn_dnn_counts gn_dnn_counts(const struct gn_dnn *d);
 

@@ -126,6 +126,7 @@ struct gn_dnn_counts gn_dnn_counts(const struct gn_dnn *d)
 		c.plans += p->is_planned;
 		c.restored += p->is_restored;
 		c.compiled += p->compiled;
+		c.compiled_most = p->compiled > c.compiled_most ? p->compiled : c.compiled_most;
 	}
 	return c;
 }
