@@ -8,7 +8,7 @@
  * its rate within the node is what leaves the least squares of relative errors in both of its columns. At least one row of each
  * fabric has to be another.
  * One size per point cannot tell latency from rate: latencies are given, 2 and 50 us, and matter little at 102 MB. */
-#include "transport/sim.h"
+#include "transport/sim/sim.h"
 
 #include <math.h>
 #include <stdio.h>

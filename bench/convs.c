@@ -6,7 +6,7 @@
 #include "kernels/host/onednn_compat.h"
 #include "src/base/arena.h"
 #include "src/base/clock.h"
-#include "src/train/model.h"
+#include "src/train/model/model.h"
 
 #include <omp.h>
 #include <stdio.h>

@@ -5,9 +5,9 @@
 #include "kernels/optim.h"
 #include "src/base/arena.h"
 #include "src/base/clock.h"
-#include "src/train/arrange.h"
-#include "src/train/init.h"
-#include "src/train/plan.h"
+#include "src/train/plan/weight_layouts.h"
+#include "src/train/model/init.h"
+#include "src/train/plan/plan.h"
 
 #include <math.h>
 #include <stdio.h>

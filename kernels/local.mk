@@ -34,7 +34,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/pointwise.c \
 	kernels/host/sgd.c \
 	kernels/host/sums.c kernels/host/sums.h \
-	kernels/host/turn.c kernels/host/turn.h \
+	kernels/host/weight_pack.c kernels/host/weight_pack.h \
 	kernels/host/onednn.h kernels/host/onednn_internal.h \
 	kernels/host/onednn_compat.c kernels/host/onednn_compat.h kernels/host/onednn.c \
 	kernels/host/onednn_conv.c \
@@ -54,7 +54,7 @@ CU_FILES = \
 	kernels/cuda/pointwise.cu \
 	kernels/cuda/pool.cu \
 	kernels/cuda/quantise.cu
-CU_INCLUDED = kernels/cuda/batch_norm.cuh kernels/cuda/device.h kernels/cuda/internal.h kernels/cuda/kernels.h \
+CU_INCLUDED = kernels/cuda/batch_norm.cuh kernels/cuda/device.h kernels/cuda/device_internal.h kernels/cuda/kernels.h \
 	kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/ref/compress.h src/base/patch.h
 EXTRA_DIST += $(CU_FILES) $(CU_INCLUDED)
 NVCC_FLAGS = -std=c++17 -O3 --Werror all-warnings -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIC,-Wall
@@ -76,11 +76,11 @@ libgannet_cuda_a_SOURCES = \
 	kernels/cuda/dnn_run.c \
 	kernels/cuda/dnn_store.c \
 	kernels/cuda/dnn_table.c \
-	kernels/cuda/fastest.c kernels/cuda/fastest.h \
+	kernels/cuda/autotune.c kernels/cuda/autotune.h \
 	kernels/cuda/graph.c \
 	kernels/cuda/memory.c \
 	kernels/cuda/op_conv.c \
-	kernels/cuda/op_link.c \
+	kernels/cuda/op_conv_bn.c \
 	kernels/cuda/op_linear.c \
 	kernels/cuda/op_norm.c \
 	kernels/cuda/op_simple.c \

@@ -1,107 +1,107 @@
 lib_LIBRARIES += libgannet_transport.a
 libgannet_transport_a_CPPFLAGS = $(AM_CPPFLAGS) $(CRYPTO_CFLAGS) $(UCX_CFLAGS) $(PMIX_CFLAGS) $(HWLOC_CFLAGS) $(JANSSON_CFLAGS)
 libgannet_transport_a_SOURCES = \
-	transport/affinity.c transport/affinity_report.c transport/affinity.h \
-	transport/agree.c transport/agree.h \
-	transport/algo.c transport/algo.h \
-	transport/algo_bruck.c \
-	transport/algo_direct.c \
-	transport/algo_double_tree.c \
-	transport/algo_halving_doubling.c \
-	transport/algo_hierarchical.c \
-	transport/algo_knomial.c \
-	transport/algo_part.h \
-	transport/algo_recursive_doubling.c \
-	transport/algo_ring.c \
-	transport/boot_contact.c transport/boot_contact.h \
-	transport/boot_tree.c transport/boot_tree.h \
-	transport/bootstrap.h \
-	transport/bootstrap_alone.c \
-	transport/bootstrap_env.c \
-	transport/bootstrap_pmix.c \
-	transport/libraries.c transport/libraries.h \
-	transport/limits.c transport/limits.h \
-	transport/pmix_call.c transport/pmix_call.h \
-	transport/carrier.c transport/carrier.h \
-	transport/choose.c transport/choose_form.c transport/choose.h \
-	transport/coll.c transport/coll.h \
-	transport/coll_choose.c \
-	transport/coll_prepare.c \
-	transport/comm.c transport/comm.h \
-	transport/crowd.c transport/crowd.h \
-	transport/copier.h \
-	transport/cost.c transport/cost.h \
-	transport/detect.c transport/detect.h \
-	transport/devices.c transport/devices.h \
-	transport/diagnosis.c transport/diagnosis.h \
-	transport/direct.c transport/direct.h \
-	transport/door.c transport/door.h \
-	transport/fabric.c transport/fabric.h transport/fabric_internal.h \
-	transport/fabric_lanes.c \
-	transport/fabric_message.c \
-	transport/fabric_rail.c \
-	transport/fabric_reach.c \
-	transport/handshake.c transport/handshake.h \
-	transport/exec.c transport/exec.h transport/exec_internal.h \
-	transport/exec_create.c \
-	transport/lane.c transport/lane.h \
-	transport/lanes_check.c transport/lanes_check.h \
-	transport/machine.c transport/machine.h \
-	transport/nccl_card.c transport/nccl_card.h \
-	transport/net.c transport/net.h \
-	transport/node.c transport/node.h transport/node_internal.h \
-	transport/node_allreduce.c \
-	transport/node_bell.c \
-	transport/node_map.c \
-	transport/node_stage.c \
-	transport/memory.h transport/exec_lane.c transport/exec_memory.c transport/carrier_direct.c \
-	transport/progress.c transport/progress.h \
-	transport/proof.c transport/proof.h \
-	transport/rails.c transport/rails_find.c transport/rails_near.c transport/rails.h \
-	transport/recorder.c transport/recorder.h transport/recorder_kinds.c transport/recorder_kinds.h \
-	transport/reduce.c \
-	transport/rest.c transport/rest.h \
-	transport/schedule.c transport/schedule.h \
-	transport/secret.c transport/secret.h \
-	transport/segment.c transport/segment.h \
-	transport/server.c transport/server.h \
-	transport/sim.c transport/sim.h \
-	transport/sim_check.c \
-	transport/sim_train.c \
-	transport/sim_events.c transport/sim_events.h \
-	transport/sim_net.c transport/sim_net.h \
-	transport/sim_plan.c transport/sim_plan.h \
-	transport/sim_run.c transport/sim_run.h \
-	transport/sim_stream.c transport/sim_stream.h \
-	transport/staged.c transport/staged.h transport/staged_internal.h \
-	transport/staged_progress.c \
-	transport/track.c transport/track.h \
-	transport/told.c transport/told.h \
-	transport/tune.c transport/tune.h \
-	transport/tune_fit.c transport/tune_fit.h \
-	transport/tune_trial.c transport/tune_trial.h \
-	transport/tune_probe.c transport/tune_probe.h \
-	transport/tuning.c transport/tuning_agree.c transport/tuning.h \
-	transport/types.h \
-	transport/verify.c transport/verify.h \
-	transport/verify_run.c transport/verify_run.h \
-	transport/watch.c transport/watch.h transport/watch_internal.h \
-	transport/watch_inquiry.c \
-	transport/watch_hub.c transport/watch_spoke.c \
-	transport/watch_wire.c transport/watch_wire.h \
-	transport/world.c transport/world.h
+	transport/topology/affinity.c transport/coll/affinity_report.c transport/topology/affinity.h \
+	transport/coll/agree.c transport/coll/agree.h \
+	transport/schedule/algo.c transport/schedule/algo.h \
+	transport/schedule/algo_bruck.c \
+	transport/schedule/algo_pairwise.c \
+	transport/schedule/algo_double_tree.c \
+	transport/schedule/algo_halving_doubling.c \
+	transport/schedule/algo_hierarchical.c \
+	transport/schedule/algo_knomial.c \
+	transport/schedule/algo_part.h \
+	transport/schedule/algo_recursive_doubling.c \
+	transport/schedule/algo_ring.c \
+	transport/bootstrap/contact_info.c transport/bootstrap/contact_info.h \
+	transport/bootstrap/boot_tree.c transport/bootstrap/boot_tree.h \
+	transport/bootstrap/bootstrap.h \
+	transport/bootstrap/bootstrap_single.c \
+	transport/bootstrap/bootstrap_env.c \
+	transport/bootstrap/bootstrap_pmix.c \
+	transport/bootstrap/library_versions.c transport/bootstrap/library_versions.h \
+	transport/bootstrap/limits.c transport/bootstrap/limits.h \
+	transport/bootstrap/pmix_call.c transport/bootstrap/pmix_call.h \
+	transport/coll/coll_backend.c transport/coll/coll_backend.h \
+	transport/select/select.c transport/select/select_cost_model.c transport/select/select.h \
+	transport/coll/coll.c transport/coll/coll.h \
+	transport/coll/coll_select.c \
+	transport/coll/coll_prepare.c \
+	transport/coll/comm.c transport/coll/comm.h \
+	transport/topology/oversubscription.c transport/topology/oversubscription.h \
+	transport/coll/copy_engine.h \
+	transport/select/cost.c transport/select/cost.h \
+	transport/bootstrap/launcher_detect.c transport/bootstrap/launcher_detect.h \
+	transport/topology/devices.c transport/topology/devices.h \
+	transport/health/diagnosis.c transport/health/diagnosis.h \
+	transport/shm/multi_reduce.c transport/shm/multi_reduce.h \
+	transport/auth/auth_listener.c transport/auth/auth_listener.h \
+	transport/ucx/ucx.c transport/ucx/ucx.h transport/ucx/ucx_internal.h \
+	transport/ucx/ucx_lanes.c \
+	transport/ucx/ucx_message.c \
+	transport/ucx/ucx_rail.c \
+	transport/ucx/ucx_reach.c \
+	transport/auth/handshake.c transport/auth/handshake.h \
+	transport/coll/exec.c transport/coll/exec.h transport/coll/exec_internal.h \
+	transport/coll/exec_create.c \
+	transport/shm/shm_flags.c transport/shm/shm_flags.h \
+	transport/coll/lanes_check.c transport/coll/lanes_check.h \
+	transport/topology/topology.c transport/topology/topology.h \
+	transport/nccl/nccl_record.c transport/nccl/nccl_record.h \
+	transport/auth/net.c transport/auth/net.h \
+	transport/shm/shm.c transport/shm/shm.h transport/shm/shm_internal.h \
+	transport/shm/shm_allreduce.c \
+	transport/shm/shm_wakeup.c \
+	transport/shm/shm_map.c \
+	transport/shm/shm_bounce.c \
+	transport/coll/reduce_executor.h transport/coll/exec_shm.c transport/coll/exec_memory.c transport/coll/coll_backend_ucx.c \
+	transport/coll/progress.c transport/coll/progress.h \
+	transport/coll/traffic_check.c transport/coll/traffic_check.h \
+	transport/topology/rails.c transport/topology/rails_find.c transport/topology/rails_near.c transport/topology/rails.h \
+	transport/health/recorder.c transport/health/recorder.h transport/health/recorder_kinds.c transport/health/recorder_kinds.h \
+	transport/coll/reduce.c \
+	transport/coll/idle_wait.c transport/coll/idle_wait.h \
+	transport/schedule/schedule.c transport/schedule/schedule.h \
+	transport/auth/secret.c transport/auth/secret.h \
+	transport/shm/segment.c transport/shm/segment.h \
+	transport/bootstrap/pmix_server.c transport/bootstrap/pmix_server.h \
+	transport/sim/sim.c transport/sim/sim.h \
+	transport/sim/sim_check.c \
+	transport/sim/sim_train.c \
+	transport/sim/sim_events.c transport/sim/sim_events.h \
+	transport/sim/sim_net.c transport/sim/sim_net.h \
+	transport/sim/sim_plan.c transport/sim/sim_plan.h \
+	transport/sim/sim_run.c transport/sim/sim_run.h \
+	transport/sim/sim_stream.c transport/sim/sim_stream.h \
+	transport/coll/staged.c transport/coll/staged.h transport/coll/staged_internal.h \
+	transport/coll/staged_progress.c \
+	transport/schedule/track.c transport/schedule/track.h \
+	transport/bootstrap/gathered.c transport/bootstrap/gathered.h \
+	transport/tune/tune.c transport/tune/tune.h \
+	transport/tune/tune_fit.c transport/tune/tune_fit.h \
+	transport/tune/tune_trial.c transport/tune/tune_trial.h \
+	transport/tune/tune_probe.c transport/tune/tune_probe.h \
+	transport/select/tuning_table.c transport/select/tuning_table_agree.c transport/select/tuning_table.h \
+	transport/schedule/types.h \
+	transport/schedule/verify.c transport/schedule/verify.h \
+	transport/schedule/verify_run.c transport/schedule/verify_run.h \
+	transport/health/heartbeat.c transport/health/heartbeat.h transport/health/heartbeat_internal.h \
+	transport/health/state_query.c \
+	transport/health/heartbeat_coordinator.c transport/health/heartbeat_member.c \
+	transport/health/heartbeat_wire.c transport/health/heartbeat_wire.h \
+	transport/bootstrap/world.c transport/bootstrap/world.h
 TRANSPORT_LIBS = libgannet_transport.a $(BASE_LIBS) $(UCX_LIBS) $(PMIX_LIBS) $(HWLOC_LIBS) $(JANSSON_LIBS) -lm
 
 # what needs CUDA and NCCL; NCCL itself is loaded when it is wanted
-EXTRA_DIST += transport/gpu_call.h
+EXTRA_DIST += transport/nccl/gpu_call.h
 if HAVE_CUDA
 lib_LIBRARIES += libgannet_transport_cuda.a
 libgannet_transport_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libgannet_transport_cuda_a_SOURCES = \
-	transport/carrier_cuda.c transport/carrier_cuda.h \
-	transport/copier_cuda.c \
-	transport/nccl.c transport/nccl_internal.h \
-	transport/nccl_create.c \
-	transport/nccl_api.c transport/nccl_api.h
+	transport/nccl/coll_backend_cuda.c transport/nccl/coll_backend_cuda.h \
+	transport/nccl/copy_engine_cuda.c \
+	transport/nccl/nccl.c transport/nccl/nccl_internal.h \
+	transport/nccl/nccl_create.c \
+	transport/nccl/nccl_api.c transport/nccl/nccl_api.h
 TRANSPORT_CUDA_LIBS = libgannet_transport_cuda.a $(CUDA_LIBS)
 endif

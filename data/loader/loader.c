@@ -1,10 +1,10 @@
 #include "data/loader/loader.h"
 
-#include "data/loader/fill.h"
+#include "data/loader/batch_builder.h"
 #include "data/sample/order.h"
 #include "src/base/arena.h"
 #include "src/base/clock.h"
-#include "src/base/pool.h"
+#include "src/base/thread_pool.h"
 
 #include <pthread.h>
 #include <stdlib.h>

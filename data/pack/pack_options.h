@@ -3,7 +3,7 @@
 #define GN_DATA_PACK_PACK_OPTIONS_H
 
 #include "src/base/log.h"
-#include "src/base/progress.h"
+#include "src/base/progress_bar.h"
 
 #include <signal.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
 #include "data/pack/source.h"
 #include "data/shard/manifest.h"
 #include "data/shard/names.h"
-#include "src/base/pool.h"
+#include "src/base/thread_pool.h"
 
 #include <limits.h>
 

@@ -16,7 +16,7 @@
 #ifndef GN_DATA_PACK_SOURCE_H
 #define GN_DATA_PACK_SOURCE_H
 
-#include "src/base/pool.h"
+#include "src/base/thread_pool.h"
 #include "src/base/status.h"
 
 #include <stddef.h>

@@ -4,7 +4,7 @@
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
 #include "src/base/file.h"
-#include "src/base/pool.h"
+#include "src/base/thread_pool.h"
 
 #include <errno.h>
 #include <limits.h>

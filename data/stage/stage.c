@@ -3,10 +3,10 @@
 #include "data/shard/manifest.h"
 #include "data/stage/stage_copy.h"
 #include "data/stage/stage_owner.h"
-#include "data/stage/stage_stamp.h"
+#include "data/stage/stage_marker.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
-#include "src/base/pool.h"
+#include "src/base/thread_pool.h"
 #include "src/base/trust.h"
 
 #include <dirent.h>

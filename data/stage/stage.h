@@ -20,7 +20,7 @@
 #define GN_DATA_STAGE_STAGE_H
 
 #include "src/base/log.h"
-#include "src/base/progress.h"
+#include "src/base/progress_bar.h"
 #include "src/base/status.h"
 
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #define GN_DATA_STAGE_STAGE_COPY_H
 
 #include "data/shard/manifest.h"
-#include "src/base/progress.h"
+#include "src/base/progress_bar.h"
 
 #define GN_STAGE_PART_ENDING ".gannet-part"
 

@@ -1,7 +1,7 @@
 /* Finding cuBLASLt, and running its products. */
 #include "kernels/cuda/blas_internal.h"
-#include "kernels/cuda/fastest.h"
-#include "src/base/library.h"
+#include "kernels/cuda/autotune.h"
+#include "src/base/dynlib.h"
 
 #include <stdio.h>
 #include <stdlib.h>

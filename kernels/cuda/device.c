@@ -1,6 +1,6 @@
 #include "kernels/cuda/device.h"
 
-#include "kernels/cuda/internal.h"
+#include "kernels/cuda/device_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Finding cuDNN, choosing its engines, running them. */
 #include "kernels/cuda/dnn_internal.h"
-#include "src/base/library.h"
+#include "src/base/dynlib.h"
 
 #include <stdio.h>
 #include <stdlib.h>

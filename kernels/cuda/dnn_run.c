@@ -1,6 +1,6 @@
 /* Running a plan, and finding its fastest candidate by the clock. */
 #include "kernels/cuda/dnn_internal.h"
-#include "kernels/cuda/fastest.h"
+#include "kernels/cuda/autotune.h"
 
 /* Binds addresses to the graph's numbers and runs one candidate. */
 static enum gn_status run(struct gn_dnn_plan *p, int candidate, const struct gn_dnn_data *t, void *workspace,

@@ -1,6 +1,6 @@
 /* All plans of a gn_dnn: each shape and pass is planned once, many of them at the same time. */
 #include "kernels/cuda/dnn_internal.h"
-#include "src/base/pool.h"
+#include "src/base/thread_pool.h"
 #include "src/base/thread.h"
 
 #include <stdatomic.h>

@@ -8,7 +8,7 @@
 #ifdef GN_CUDA_EMULATE
 #include "tests/gpu/emulate.h"
 #else
-#include "kernels/cuda/internal.h"
+#include "kernels/cuda/device_internal.h"
 #endif
 #include "kernels/cuda/kernels.h"
 

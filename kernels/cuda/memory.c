@@ -1,6 +1,6 @@
 #include "kernels/cuda/device.h"
 
-#include "kernels/cuda/internal.h"
+#include "kernels/cuda/device_internal.h"
 
 enum gn_status gn_cuda_pinned_alloc(const struct gn_cuda_device *d, size_t bytes, void **out, struct gn_err *err)
 {

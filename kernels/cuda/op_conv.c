@@ -4,7 +4,7 @@
  * made in the forward pass and kept for the backward one; f32 weights that lie right are used as they are. The gradient of
  * the weights comes in the operator's type and is widened.
  */
-#include "kernels/cuda/fastest.h"
+#include "kernels/cuda/autotune.h"
 #include "kernels/cuda/op_conv.h"
 
 static struct gn_cuda_conv *self(struct gn_op *op)

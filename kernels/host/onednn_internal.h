@@ -5,7 +5,7 @@
 
 #include "kernels/host/onednn.h"
 #include "kernels/host/onednn_compat.h"
-#include "kernels/host/turn.h"
+#include "kernels/host/weight_pack.h"
 
 enum gn_dnnl_role {
 	GN_ROLE_IN,

@@ -10,18 +10,18 @@ libgannet_base_a_SOURCES = \
 	src/base/vector.h \
 	src/base/hostlist.c src/base/hostlist.h \
 	src/base/json.c src/base/json.h \
-	src/base/library.c src/base/library.h \
+	src/base/dynlib.c src/base/dynlib.h \
 	src/base/log.c src/base/log.h \
 	src/base/option.c src/base/option_text.c src/base/option.h \
 	src/base/normals.c \
 	src/base/philox.c src/base/philox.h \
 	src/base/patch.h \
-	src/base/pool.c src/base/pool.h \
-	src/base/progress.c src/base/progress.h \
+	src/base/thread_pool.c src/base/thread_pool.h \
+	src/base/progress_bar.c src/base/progress_bar.h \
 	src/base/sha256.c src/base/sha256.h \
 	src/base/status.c src/base/status.h \
 	src/base/strbuf.c src/base/strbuf.h \
-	src/base/text.c src/base/text.h \
+	src/base/sanitize.c src/base/sanitize.h \
 	src/base/thread.c src/base/thread.h \
 	src/base/trust.c src/base/trust.h \
 	src/base/version.c src/base/version.h

@@ -6,10 +6,10 @@
 #include "src/cmd/bench_gpu.h"
 #include "src/cmd/bench_train.h"
 #include "src/cmd/world_options.h"
-#include "src/train/device.h"
-#include "src/train/model.h"
-#include "transport/algo.h"
-#include "transport/carrier.h"
+#include "src/train/plan/device.h"
+#include "src/train/model/model.h"
+#include "transport/schedule/algo.h"
+#include "transport/coll/coll_backend.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "src/cmd/bench_pattern.h"
 #include "src/cmd/bench_row.h"
 #include "src/cmd/cmd.h"
-#include "transport/comm.h"
+#include "transport/coll/comm.h"
 
 struct gn_bench_options {
 	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer, rails;

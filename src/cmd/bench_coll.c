@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whose values end up where: see the table in transport/comm.h. */
+/* Whose values end up where: see the table in transport/coll/comm.h. */
 struct shape {
 	enum gn_collective what;
 	int by_block;	/* count is of one rank's block */

@@ -1,7 +1,7 @@
 #include "src/cmd/bench_gpu.h"
 
 #include "kernels/cuda/device.h"
-#include "src/train/gpu_memory.h"
+#include "src/train/plan/gpu_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef GN_CMD_BENCH_PATTERN_H
 #define GN_CMD_BENCH_PATTERN_H
 
-#include "transport/types.h"
+#include "transport/schedule/types.h"
 
 struct gn_pattern {
 	enum gn_dtype type;

@@ -5,8 +5,8 @@
 #include "src/base/arena.h"
 #include "src/base/strbuf.h"
 #include "src/cmd/bench_gpu.h"
-#include "transport/affinity.h"
-#include "transport/proof.h"
+#include "transport/topology/affinity.h"
+#include "transport/coll/traffic_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,11 +3,11 @@
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
-#include "src/train/device.h"
-#include "src/train/init.h"
-#include "src/train/input.h"
-#include "src/train/weights.h"
-#include "transport/agree.h"
+#include "src/train/plan/device.h"
+#include "src/train/model/init.h"
+#include "src/train/loop/input.h"
+#include "src/train/model/weights.h"
+#include "transport/coll/agree.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* gannet bench train on GPUs: what src/train/resident.c does, without a session. */
+/* gannet bench train on GPUs: what src/train/loop/device_step.c does, without a session. */
 #include "src/cmd/bench_train_internal.h"
 
 #include "src/base/clock.h"
-#include "transport/agree.h"
+#include "transport/coll/agree.h"
 
 #include <math.h>
 #include <string.h>

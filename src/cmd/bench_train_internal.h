@@ -6,10 +6,10 @@
 
 #include "src/cmd/bench_train.h"
 
-#include "src/train/arrange.h"
-#include "src/train/exchange.h"
-#include "src/train/gpu_sums.h"
-#include "src/train/optimizer.h"
+#include "src/train/plan/weight_layouts.h"
+#include "src/train/parallel/reducer.h"
+#include "src/train/parallel/device_reducer.h"
+#include "src/train/optim/optimizer.h"
 
 /* As gannet train has it when it measures nothing. */
 #define GN_BENCH_BUCKET_BYTES ((size_t)16 << 20)

@@ -1,7 +1,7 @@
 #include "src/cmd/bench_train_internal.h"
 
 #include "src/base/json.h"
-#include "src/train/plan_cost.h"
+#include "src/train/plan/plan_cost.h"
 
 #include <omp.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
 
 #include "src/base/json.h"
 #include "src/cmd/world_options.h"
-#include "src/train/device.h"
-#include "src/train/evaluate.h"
-#include "src/train/model.h"
+#include "src/train/plan/device.h"
+#include "src/train/loop/evaluate.h"
+#include "src/train/model/model.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #include "src/cmd/cmd.h"
 
 #include "src/base/file.h"
-#include "src/train/checkpoint.h"
-#include "src/train/safetensors.h"
+#include "src/train/checkpoint/checkpoint.h"
+#include "src/train/model/safetensors.h"
 
 #include <errno.h>
 #include <limits.h>

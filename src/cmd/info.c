@@ -5,12 +5,12 @@
 #include "data/shard/shard.h"
 #include "src/base/file.h"
 #include "src/base/json.h"
-#include "src/base/text.h"
+#include "src/base/sanitize.h"
 #include "src/cmd/info_checkpoint.h"
-#include "src/cmd/info_kind.h"
+#include "src/cmd/info_file_type.h"
 #include "src/cmd/info_plan.h"
 #include "src/cmd/info_topology.h"
-#include "src/train/model.h"
+#include "src/train/model/model.h"
 
 #include <errno.h>
 #include <limits.h>

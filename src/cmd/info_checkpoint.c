@@ -2,9 +2,9 @@
 
 #include "src/base/file.h"
 #include "src/base/json.h"
-#include "src/base/text.h"
+#include "src/base/sanitize.h"
 #include "src/cmd/cmd.h"
-#include "src/train/checkpoint.h"
+#include "src/train/checkpoint/checkpoint.h"
 
 #include <inttypes.h>
 #include <limits.h>

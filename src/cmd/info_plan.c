@@ -4,9 +4,9 @@
 #include "src/base/clock.h"
 #include "src/base/json.h"
 #include "src/cmd/cmd.h"
-#include "src/train/arrange.h"
-#include "src/train/device.h"
-#include "src/train/plan_cost.h"
+#include "src/train/plan/weight_layouts.h"
+#include "src/train/plan/device.h"
+#include "src/train/plan/plan_cost.h"
 
 #include <stdio.h>
 #include <stdlib.h>

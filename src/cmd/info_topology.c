@@ -3,7 +3,7 @@
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/cmd/cmd.h"
-#include "transport/affinity.h"
+#include "transport/topology/affinity.h"
 
 #include <stdio.h>
 #include <stdlib.h>

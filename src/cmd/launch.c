@@ -2,7 +2,7 @@
 #include "src/cmd/launch_job.h"
 
 #include "src/base/file.h"
-#include "transport/bootstrap.h"
+#include "transport/bootstrap/bootstrap.h"
 
 #include <dirent.h>
 #include <errno.h>

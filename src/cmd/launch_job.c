@@ -5,7 +5,7 @@
 #include "src/base/file.h"
 #include "src/cmd/cmd.h"
 #include "src/cmd/launch_stream.h"
-#include "transport/server.h"
+#include "transport/bootstrap/pmix_server.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@ gannet_SOURCES = \
 	src/cmd/bench.c src/cmd/bench.h \
 	src/cmd/bench_coll.c \
 	src/cmd/bench_decode.c src/cmd/bench_decode.h \
-	src/cmd/bench_limit.c \
+	src/cmd/bench_roofline.c \
 	src/cmd/bench_loop.c src/cmd/bench_loop.h \
 	src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
 	src/cmd/bench_p2p.c \
@@ -18,7 +18,7 @@ gannet_SOURCES = \
 	src/cmd/eval.c \
 	src/cmd/export.c \
 	src/cmd/info.c src/cmd/info_checkpoint.c src/cmd/info_checkpoint.h src/cmd/info_plan.c src/cmd/info_plan.h \
-	src/cmd/info_kind.c src/cmd/info_kind.h \
+	src/cmd/info_file_type.c src/cmd/info_file_type.h \
 	src/cmd/info_topology.c src/cmd/info_topology.h \
 	src/cmd/launch.c src/cmd/launch_job.c src/cmd/launch_job.h src/cmd/launch_stream.c src/cmd/launch_stream.h \
 	src/cmd/main.c \

@@ -1,10 +1,10 @@
 #include "src/base/version.h"
 #include "src/cmd/cmd.h"
 #include "src/cmd/site.h"
-#include "transport/libraries.h"
-#include "transport/limits.h"
-#include "transport/tuning.h"
-#include "transport/world.h"
+#include "transport/bootstrap/library_versions.h"
+#include "transport/bootstrap/limits.h"
+#include "transport/select/tuning_table.h"
+#include "transport/bootstrap/world.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #include "src/cmd/cmd.h"
 
 #include "data/pack/pack.h"
-#include "src/base/pool.h"
-#include "src/base/text.h"
+#include "src/base/thread_pool.h"
+#include "src/base/sanitize.h"
 
 #include <limits.h>
 #include <signal.h>

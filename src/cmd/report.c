@@ -2,8 +2,8 @@
 
 #include "src/base/file.h"
 #include "src/base/json.h"
-#include "src/train/curve_svg.h"
-#include "src/train/report_page.h"
+#include "src/train/metrics/metrics_svg.h"
+#include "src/train/metrics/report_page.h"
 
 #include <limits.h>
 #include <stdio.h>

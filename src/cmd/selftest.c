@@ -2,8 +2,8 @@
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/cmd/cmd.h"
-#include "src/train/device.h"
-#include "src/train/golden.h"
+#include "src/train/plan/device.h"
+#include "src/train/plan/golden.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 
 #include "src/base/clock.h"
 #include "src/base/json.h"
-#include "src/base/text.h"
-#include "transport/verify.h"
+#include "src/base/sanitize.h"
+#include "transport/schedule/verify.h"
 
 #include <stddef.h>
 #include <stdio.h>

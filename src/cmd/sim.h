@@ -3,7 +3,7 @@
 #define GN_CMD_SIM_H
 
 #include "src/cmd/cmd.h"
-#include "transport/sim.h"
+#include "transport/sim/sim.h"
 
 #include <stdint.h>
 

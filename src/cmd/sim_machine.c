@@ -1,6 +1,6 @@
 #include "src/cmd/sim.h"
 
-#include "transport/tuning.h"
+#include "transport/select/tuning_table.h"
 
 #include <jansson.h>
 #include <math.h>

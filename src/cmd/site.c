@@ -1,9 +1,9 @@
 #include "src/cmd/site.h"
 
-#include "src/base/text.h"
-#include "transport/limits.h"
-#include "transport/tuning.h"
-#include "transport/world.h"
+#include "src/base/sanitize.h"
+#include "transport/bootstrap/limits.h"
+#include "transport/select/tuning_table.h"
+#include "transport/bootstrap/world.h"
 
 #include <ctype.h>
 #include <errno.h>

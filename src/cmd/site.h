@@ -2,8 +2,8 @@
  *
  * It is the file that $GANNET_CONF names (empty: none), else gannet.conf in configure's sysconfdir, else /etc/gannet.conf.
  * Lines are KEY = VALUE; # begins a comment. Keys: tuning (a table of gannet tune, used where the user has none), interfaces (as
- * UCX_NET_DEVICES), local (as GANNET_LOCAL), join_timeout, heartbeat_timeout, stall_timeout (transport/limits.h),
- * socket_ifname (transport/world.h). Each becomes the environment variable that a user would set, unless it is set.
+ * UCX_NET_DEVICES), local (as GANNET_LOCAL), join_timeout, heartbeat_timeout, stall_timeout (transport/bootstrap/limits.h),
+ * socket_ifname (transport/bootstrap/world.h). Each becomes the environment variable that a user would set, unless it is set.
  * A file that somebody else than root or this user could have written is not read. src/man/site.md tells administrators.
  *
  * Thread safety: called once, before there are other threads, for it sets environment variables.

@@ -2,12 +2,12 @@
 
 #include "src/cmd/stop.h"
 #include "src/config.h"
-#include "src/train/device.h"
-#include "src/train/input.h"
-#include "src/train/model.h"
-#include "src/train/recipe.h"
-#include "transport/affinity.h"
-#include "transport/carrier.h"
+#include "src/train/plan/device.h"
+#include "src/train/loop/input.h"
+#include "src/train/model/model.h"
+#include "src/train/optim/recipe.h"
+#include "transport/topology/affinity.h"
+#include "transport/coll/coll_backend.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define GN_CMD_TRAIN_H
 
 #include "src/cmd/cmd.h"
-#include "src/train/trainer.h"
+#include "src/train/loop/trainer.h"
 
 /* Fills struct gn_train_options. */
 extern const struct gn_command gn_train_command;

@@ -1,9 +1,9 @@
 #include "src/cmd/train.h"
 
 #include "src/cmd/world_options.h"
-#include "src/train/device.h"
-#include "src/train/model.h"
-#include "src/train/recipe.h"
+#include "src/train/plan/device.h"
+#include "src/train/model/model.h"
+#include "src/train/optim/recipe.h"
 
 #define FIELD(name) offsetof(struct gn_train_options, name)
 

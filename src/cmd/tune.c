@@ -2,9 +2,9 @@
 
 #include "src/base/json.h"
 #include "src/cmd/world_options.h"
-#include "transport/comm.h"
-#include "transport/tune_trial.h"
-#include "transport/tuning.h"
+#include "transport/coll/comm.h"
+#include "transport/tune/tune_trial.h"
+#include "transport/select/tuning_table.h"
 
 #include <limits.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
 
 #include "data/shard/verify.h"
 #include "src/base/clock.h"
-#include "src/base/pool.h"
-#include "src/base/text.h"
+#include "src/base/thread_pool.h"
+#include "src/base/sanitize.h"
 
 #include <limits.h>
 #include <stdio.h>

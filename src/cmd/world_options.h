@@ -1,4 +1,4 @@
-/* The options that every command of several ranks has: what transport/world.h takes from its caller.
+/* The options that every command of several ranks has: what transport/bootstrap/world.h takes from its caller.
  *
  * A command's target embeds a struct gn_world_options as `member`, and its table of options ends with these.
  */
@@ -6,7 +6,7 @@
 #define GN_CMD_WORLD_OPTIONS_H
 
 #include "src/base/option.h"
-#include "transport/world.h"
+#include "transport/bootstrap/world.h"
 
 #include <stddef.h>
 

@@ -2,51 +2,51 @@ lib_LIBRARIES += libgannet_train.a
 libgannet_train_a_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 libgannet_train_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 libgannet_train_a_SOURCES = \
-	src/train/arrange.c src/train/arrange.h \
-	src/train/checkpoint_load.c src/train/checkpoint_manifest.c src/train/checkpoint_save.c src/train/checkpoint.h \
-	src/train/chart.c src/train/chart.h \
-	src/train/clocks.c src/train/clocks.h \
-	src/train/curve.c src/train/curve.h \
-	src/train/curve_svg.c src/train/curve_svg.h \
-	src/train/device.c src/train/device.h \
-	src/train/ema.c src/train/ema.h \
-	src/train/evaluate.c src/train/evaluate.h \
-	src/train/exchange.c src/train/exchange.h \
-	src/train/golden.c src/train/golden_internal.h src/train/golden_ledger.c src/train/golden_ledger.h src/train/golden_run.c src/train/golden.h \
-	src/train/growth.c src/train/growth.h \
-	src/train/init.c src/train/init.h \
-	src/train/input.c src/train/input.h \
-	src/train/lenet.c \
-	src/train/logits.c src/train/logits.h \
-	src/train/lr.c src/train/lr.h \
-	src/train/model.c src/train/model_internal.h src/train/model.h \
-	src/train/optimizer.c src/train/optimizer.h \
-	src/train/owner.c src/train/owner_file.c src/train/owner_internal.h src/train/owner.h \
-	src/train/plan.c src/train/plan_build.c src/train/plan_cost.c src/train/plan_cost.h src/train/plan_fold.c src/train/plan_memory.c src/train/plan_device.h src/train/plan_internal.h src/train/plan.h \
-	src/train/recipe.c src/train/recipe.h \
-	src/train/report_charts.c src/train/report_page.c src/train/report_page.h src/train/report_internal.h \
-	src/train/gpu_memory.h src/train/gpu_sums.c src/train/gpu_sums.h src/train/resident.c src/train/resident.h \
-	src/train/resnet.c \
-	src/train/runlog.c src/train/runlog.h \
-	src/train/safetensors.c src/train/safetensors.h \
-	src/train/score.c src/train/score.h \
-	src/train/session.c src/train/session_evaluate.c src/train/session_state.c \
-	src/train/session_train.c src/train/session.h \
-	src/train/processors.c src/train/processors.h \
-	src/train/split.c src/train/split.h \
-	src/train/summary.c src/train/summary.h \
-	src/train/step.c src/train/step.h \
-	src/train/storage.c \
-	src/train/sync.c src/train/sync.h \
-	src/train/trace.c src/train/trace_file.c src/train/trace_write.c src/train/trace.h src/train/trace_internal.h \
-	src/train/trainer.c src/train/trainer.h \
-	src/train/trial.c src/train/trial.h \
-	src/train/vgg.c \
-	src/train/weights.c src/train/weights.h src/train/weights_about.c src/train/weights_about.h
+	src/train/plan/weight_layouts.c src/train/plan/weight_layouts.h \
+	src/train/checkpoint/checkpoint_load.c src/train/checkpoint/checkpoint_manifest.c src/train/checkpoint/checkpoint_save.c src/train/checkpoint/checkpoint.h \
+	src/train/metrics/chart.c src/train/metrics/chart.h \
+	src/train/metrics/clock_sync.c src/train/metrics/clock_sync.h \
+	src/train/metrics/metrics_reader.c src/train/metrics/metrics_reader.h \
+	src/train/metrics/metrics_svg.c src/train/metrics/metrics_svg.h \
+	src/train/plan/device.c src/train/plan/device.h \
+	src/train/optim/ema.c src/train/optim/ema.h \
+	src/train/loop/evaluate.c src/train/loop/evaluate.h \
+	src/train/parallel/reducer.c src/train/parallel/reducer.h \
+	src/train/plan/golden.c src/train/plan/golden_internal.h src/train/plan/golden_tolerance.c src/train/plan/golden_tolerance.h src/train/plan/golden_run.c src/train/plan/golden.h \
+	src/train/optim/resize_schedule.c src/train/optim/resize_schedule.h \
+	src/train/model/init.c src/train/model/init.h \
+	src/train/loop/input.c src/train/loop/input.h \
+	src/train/model/lenet.c \
+	src/train/metrics/logits.c src/train/metrics/logits.h \
+	src/train/optim/lr.c src/train/optim/lr.h \
+	src/train/model/model.c src/train/model/model_internal.h src/train/model/model.h \
+	src/train/optim/optimizer.c src/train/optim/optimizer.h \
+	src/train/checkpoint/owner.c src/train/checkpoint/owner_file.c src/train/checkpoint/owner_internal.h src/train/checkpoint/owner.h \
+	src/train/plan/plan.c src/train/plan/plan_build.c src/train/plan/plan_cost.c src/train/plan/plan_cost.h src/train/plan/bn_folding.c src/train/plan/plan_memory.c src/train/plan/plan_device.h src/train/plan/plan_internal.h src/train/plan/plan.h \
+	src/train/optim/recipe.c src/train/optim/recipe.h \
+	src/train/metrics/report_charts.c src/train/metrics/report_page.c src/train/metrics/report_page.h src/train/metrics/report_internal.h \
+	src/train/plan/gpu_memory.h src/train/parallel/device_reducer.c src/train/parallel/device_reducer.h src/train/loop/device_step.c src/train/loop/device_step.h \
+	src/train/model/resnet.c \
+	src/train/metrics/metrics_log.c src/train/metrics/metrics_log.h \
+	src/train/model/safetensors.c src/train/model/safetensors.h \
+	src/train/metrics/metrics.c src/train/metrics/metrics.h \
+	src/train/loop/session.c src/train/loop/session_evaluate.c src/train/loop/session_state.c \
+	src/train/loop/session_train.c src/train/loop/session.h \
+	src/train/plan/processors.c src/train/plan/processors.h \
+	src/train/metrics/scaling_report.c src/train/metrics/scaling_report.h \
+	src/train/loop/summary.c src/train/loop/summary.h \
+	src/train/loop/step.c src/train/loop/step.h \
+	src/train/plan/memory_planner.c \
+	src/train/plan/sync_bn.c src/train/plan/sync_bn.h \
+	src/train/metrics/trace.c src/train/metrics/trace_file.c src/train/metrics/trace_write.c src/train/metrics/trace.h src/train/metrics/trace_internal.h \
+	src/train/loop/trainer.c src/train/loop/trainer.h \
+	src/train/parallel/bucket_autotune.c src/train/parallel/bucket_autotune.h \
+	src/train/model/vgg.c \
+	src/train/model/weights.c src/train/model/weights.h src/train/model/weights_about.c src/train/model/weights_about.h
 if HAVE_CUDA
-libgannet_train_a_SOURCES += src/train/plan_cuda.c src/train/plan_cuda.h src/train/plan_cuda_batch.c src/train/plan_cuda_memory.c \
-	src/train/plan_cuda_gather.c src/train/plan_cuda_record.c src/train/plan_cuda_stay.c src/train/gpu_memory.c
+libgannet_train_a_SOURCES += src/train/plan/plan_cuda.c src/train/plan/plan_cuda.h src/train/plan/plan_cuda_batch.c src/train/plan/plan_cuda_memory.c \
+	src/train/plan/plan_cuda_accumulate.c src/train/plan/plan_cuda_record.c src/train/plan/plan_cuda_resident.c src/train/plan/gpu_memory.c
 else
-libgannet_train_a_SOURCES += src/train/plan_no_cuda.c
+libgannet_train_a_SOURCES += src/train/plan/plan_no_cuda.c
 endif
 TRAIN_LIBS = libgannet_train.a $(KERNELS_CUDA_LIBS) $(JANSSON_LIBS)

@@ -57,9 +57,9 @@ headers() {
 check "each installed header compiles by itself" headers
 cat >"$dest/tiny.c" <<'C'
 #include "data/shard/dataset.h"
-#include "src/train/model.h"
-#include "src/train/plan.h"
-#include "transport/world.h"
+#include "src/train/model/model.h"
+#include "src/train/plan/plan.h"
+#include "transport/bootstrap/world.h"
 #include <stdio.h>
 int main(void)
 {

@@ -1,6 +1,6 @@
 /* Any bytes as a claim to know the secret: judged without harm, and let in only when the proof is right. */
 #include "tests/fuzz/scratch.h"
-#include "transport/handshake.h"
+#include "transport/auth/handshake.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Any bytes as a safetensors file: refused, or every tensor it claims can be read. */
-#include "src/train/safetensors.h"
+#include "src/train/model/safetensors.h"
 #include "tests/fuzz/scratch.h"
 
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * Without a GPU all ranks end with the same error. Exit codes as gannet's; 99: a wrong sum. */
 #include "src/base/log.h"
 #include "tests/transport/exit_code.h"
-#include "transport/carrier_cuda.h"
-#include "transport/gpu_call.h"
+#include "transport/nccl/coll_backend_cuda.h"
+#include "transport/nccl/gpu_call.h"
 
 #include <stdlib.h>
 #include <string.h>

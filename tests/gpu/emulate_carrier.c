@@ -1,5 +1,5 @@
 /* With GANNET_EMULATED_DIRECT UCX reaches the memory of a GPU that is emulated, for it is the host's; linked with --wrap. */
-#include "transport/comm.h"
+#include "transport/coll/comm.h"
 
 #include <stdlib.h>
 

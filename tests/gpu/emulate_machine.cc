@@ -1,6 +1,6 @@
 #include "tests/gpu/emulate_machine.h"
 
-#include "kernels/cuda/internal.h"
+#include "kernels/cuda/device_internal.h"
 #include "tests/gpu/emulate_queue.h"
 
 #include <stdio.h>

@@ -15,8 +15,8 @@
 #include <nccl.h>
 
 extern "C" {
-#include "transport/nccl_api.h"
-#include "transport/types.h"
+#include "transport/nccl/nccl_api.h"
+#include "transport/schedule/types.h"
 }
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #include "tests/gpu/plan_net.h"
 
-#include "src/train/init.h"
+#include "src/train/model/init.h"
 
 #include <math.h>
 #include <stdarg.h>

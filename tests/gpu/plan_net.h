@@ -2,9 +2,9 @@
 #ifndef TESTS_GPU_PLAN_NET_H
 #define TESTS_GPU_PLAN_NET_H
 
-#include "src/train/arrange.h"
-#include "src/train/optimizer.h"
-#include "src/train/plan.h"
+#include "src/train/plan/weight_layouts.h"
+#include "src/train/optim/optimizer.h"
+#include "src/train/plan/plan.h"
 
 #include <stdint.h>
 

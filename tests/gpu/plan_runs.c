@@ -1,7 +1,7 @@
 /* Runs that stay on the device, against runs whose optimizer is the host's. */
 #include "tests/gpu/plan_net.h"
 
-#include "src/train/init.h"
+#include "src/train/model/init.h"
 
 #include <math.h>
 #include <stdio.h>

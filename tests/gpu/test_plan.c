@@ -2,7 +2,7 @@
  * device against runs whose optimizer is the host's. Prints TAP. usage: test_plan [REFERENCE.json...] */
 #include "kernels/cuda/device.h"
 #include "src/base/file.h"
-#include "src/train/golden.h"
+#include "src/train/plan/golden.h"
 #include "tests/gpu/plan_net.h"
 
 #include <math.h>

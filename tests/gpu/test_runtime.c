@@ -1,8 +1,8 @@
 /* The emulated machine itself: that what is not waited for is not there, and that what a GPU refuses is refused. */
 #include "tests/gpu/emulate_queue.h"
 
-#include "kernels/cuda/fastest.h"
-#include "kernels/cuda/internal.h"
+#include "kernels/cuda/autotune.h"
+#include "kernels/cuda/device_internal.h"
 #include "tests/test.h"
 
 #include <signal.h>

@@ -183,7 +183,7 @@ expect 4 "rank 0 on guest1" "a killed rank 0 ends the bench on the other, which 
 	doomed 0 "$gannet" bench allreduce --transport rc --min-bytes 64K --max-bytes 64K --iters 100000
 
 nccl() {
-	GN_LAB_SECONDS=400 lab run 1 env UCX_TLS=rc,ud,self UCX_WARN_UNUSED_ENV_VARS=n "$GN_BUILD/tests/ncclnet/conform" --version 11 --limit 60 \
+	GN_LAB_SECONDS=400 lab run 1 env UCX_TLS=rc,ud,self UCX_WARN_UNUSED_ENV_VARS=n "$GN_BUILD/tests/transport/plugin/conform" --version 11 --limit 60 \
 		--connections 100 "$@" "$GN_BUILD/libnccl-net-gannet.so"
 }
 if [[ ${GN_LONG:-} ]]; then

@@ -17,9 +17,9 @@ my $top = $ENV{GN_SOURCE} // '.';
 chdir $top or die "$top: $!\n";
 
 # From low to high; folders that share a line are one layer. A folder counts for those below it that are not named themselves.
-my @layers = (['src/base'], ['src/device'], ['kernels', 'transport', 'ncclnet'], ['data'], ['src/train'], ['src/jobs'], ['src/cmd']);
-my @constructors = qw(kernels/op.c kernels/host/op.c kernels/ref/op.c kernels/cuda/op.c kernels/cuda/ops.c transport/algo.c src/train/model.c src/cmd/main.c);
-my @at_top = qw(configure.ac Makefile.am src kernels transport ncclnet slurm data tests bench README.md CHANGELOG.md LICENSE);
+my @layers = (['src/base'], ['src/device'], ['kernels', 'transport'], ['data'], ['src/train'], ['src/jobs'], ['src/cmd']);
+my @constructors = qw(kernels/op.c kernels/host/op.c kernels/ref/op.c kernels/cuda/op.c kernels/cuda/ops.c transport/schedule/algo.c src/train/model/model.c src/cmd/main.c);
+my @at_top = qw(configure.ac Makefile.am src kernels transport slurm data tests bench README.md CHANGELOG.md LICENSE);
 
 sub folder { my ($path) = @_; $path =~ s{/[^/]*$}{}; $path }
 sub module { my ($path) = @_; $path =~ s/(_internal)?\.\w+$//; $path }
@@ -31,7 +31,7 @@ sub layer {
 
 # %includes: file -> the project's files that it includes
 my %includes;
-open my $list, '-|', 'find', qw(src kernels transport ncclnet data -type f ( -name *.[ch] -o -name *.cu -o -name *.cuh -o -name *.cc )) or die $!;
+open my $list, '-|', 'find', qw(src kernels transport data -type f ( -name *.[ch] -o -name *.cu -o -name *.cuh -o -name *.cc )) or die $!;
 while (my $file = <$list>) {
     chomp $file;
     open my $in, '<', $file or die "$file: $!\n";

@@ -3,7 +3,7 @@
  * usage: exchange_probe      Exit codes as gannet's; 99: a wrong sum. */
 #include "tests/transport/copier_host.h"
 #include "tests/transport/exit_code.h"
-#include "src/train/exchange.h"
+#include "src/train/parallel/reducer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-UNIT_TESTS += tests/train/test_count tests/train/test_curve tests/train/test_lr tests/train/test_manifest tests/train/test_model \
-	tests/train/test_optimizer tests/train/test_owner tests/train/test_plan tests/train/test_preprocess tests/train/test_processors tests/train/test_recipe tests/train/test_runlog tests/train/test_safetensors tests/train/test_score \
+UNIT_TESTS += tests/train/test_count tests/train/test_metrics_reader tests/train/test_lr tests/train/test_manifest tests/train/test_model \
+	tests/train/test_optimizer tests/train/test_owner tests/train/test_plan tests/train/test_preprocess tests/train/test_processors tests/train/test_recipe tests/train/test_metrics_log tests/train/test_safetensors tests/train/test_metrics \
 	tests/train/test_step
 EXTRA_DIST += tests/train/accuracy tests/train/common.sh tests/train/preprocess.tar tests/train/preprocess.txt \
 	tests/train/preprocess_reference tests/train/torchvision tests/train/trace_check
@@ -22,22 +22,22 @@ tests_train_test_plan_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_plan_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_preprocess_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_preprocess_LDADD = $(TRAIN_TEST_LIBS)
-tests_train_test_curve_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_train_test_curve_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_metrics_reader_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_metrics_reader_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_lr_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_lr_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_safetensors_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_safetensors_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_manifest_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_manifest_LDADD = $(TRAIN_TEST_LIBS)
-tests_train_test_score_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_train_test_score_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_metrics_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_metrics_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_owner_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_owner_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_optimizer_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_optimizer_LDADD = $(TRAIN_TEST_LIBS)
-tests_train_test_runlog_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_train_test_runlog_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_metrics_log_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_metrics_log_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_recipe_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_recipe_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_step_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -3,10 +3,10 @@
 #include "tests/test.h"
 
 #include "src/base/arena.h"
-#include "src/train/arrange.h"
-#include "src/train/init.h"
-#include "src/train/optimizer.h"
-#include "src/train/plan.h"
+#include "src/train/plan/weight_layouts.h"
+#include "src/train/model/init.h"
+#include "src/train/optim/optimizer.h"
+#include "src/train/plan/plan.h"
 
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>

@@ -1,6 +1,6 @@
 #include "tests/test.h"
 
-#include "src/train/lr.h"
+#include "src/train/optim/lr.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "tests/test.h"
 
 #include "src/base/file.h"
-#include "src/train/checkpoint.h"
+#include "src/train/checkpoint/checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>

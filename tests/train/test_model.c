@@ -1,6 +1,6 @@
 #include "tests/test.h"
 
-#include "src/train/model.h"
+#include "src/train/model/model.h"
 
 #include <string.h>
 

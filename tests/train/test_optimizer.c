@@ -1,9 +1,9 @@
 /* One update of a whole model: clipping, what gets decay, and what happens when a gradient is not finite. */
 #include "tests/test.h"
 
-#include "src/train/ema.h"
-#include "src/train/init.h"
-#include "src/train/optimizer.h"
+#include "src/train/optim/ema.h"
+#include "src/train/model/init.h"
+#include "src/train/optim/optimizer.h"
 
 #include <math.h>
 #include <stdlib.h>

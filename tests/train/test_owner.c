@@ -1,7 +1,7 @@
 #include "tests/test.h"
 
 #include "src/base/file.h"
-#include "src/train/owner.h"
+#include "src/train/checkpoint/owner.h"
 
 #include <fcntl.h>
 #include <pthread.h>

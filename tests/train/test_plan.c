@@ -3,10 +3,10 @@
 
 #include "kernels/optim.h"
 #include "src/base/arena.h"
-#include "src/train/arrange.h"
-#include "src/train/init.h"
-#include "src/train/plan.h"
-#include "src/train/plan_internal.h"
+#include "src/train/plan/weight_layouts.h"
+#include "src/train/model/init.h"
+#include "src/train/plan/plan.h"
+#include "src/train/plan/plan_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #include "data/pack/pack.h"
 #include "src/base/arena.h"
 #include "src/base/file.h"
-#include "src/train/init.h"
-#include "src/train/input.h"
+#include "src/train/model/init.h"
+#include "src/train/loop/input.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "tests/test.h"
 
-#include "src/train/processors.h"
+#include "src/train/plan/processors.h"
 
 #include <stdio.h>
 #include <string.h>

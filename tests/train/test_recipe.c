@@ -1,6 +1,6 @@
 #include "tests/test.h"
 
-#include "src/train/recipe.h"
+#include "src/train/optim/recipe.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 #include "tests/test.h"
 
 #include "src/base/file.h"
-#include "src/train/safetensors.h"
-#include "src/train/weights.h"
+#include "src/train/model/safetensors.h"
+#include "src/train/model/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>

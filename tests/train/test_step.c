@@ -4,7 +4,7 @@
 
 #include "data/pack/pack.h"
 #include "src/base/file.h"
-#include "src/train/step.h"
+#include "src/train/loop/step.h"
 
 #include <math.h>
 #include <stdio.h>

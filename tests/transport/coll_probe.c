@@ -3,8 +3,8 @@
  * Values are small whole numbers, so that sums are exact in any order and type. */
 #include "src/base/half.h"
 #include "src/base/log.h"
-#include "transport/algo.h"
-#include "transport/comm.h"
+#include "transport/schedule/algo.h"
+#include "transport/coll/comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* A copier (transport/copier.h) whose device is ordinary memory and whose copies are memcpy in threads, one for each way, so
+/* A copier (transport/coll/copy_engine.h) whose device is ordinary memory and whose copies are memcpy in threads, one for each way, so
  * that they take their time and overlap with everything else as a GPU's do. For tests of staging with real ranks. */
 #ifndef GN_TESTS_COPIER_HOST_H
 #define GN_TESTS_COPIER_HOST_H
 
-#include "transport/copier.h"
+#include "transport/coll/copy_engine.h"
 
 #include <stdint.h>
 

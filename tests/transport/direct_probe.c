@@ -1,4 +1,4 @@
-/* A rank for tests of collectives in memory that is not the host's (transport/memory.h), on some that works late: random sizes, types,
+/* A rank for tests of collectives in memory that is not the host's (transport/coll/reduce_executor.h), on some that works late: random sizes, types,
  * reductions and algorithms, several operations in flight, each result compared bit by bit with the host's by the same
  * algorithm; and a carrier's, whose starts wait for what comes before.
  * usage: direct_probe TRANSPORT SEED ROUNDS [FAULT RANK AFTER]
@@ -7,8 +7,8 @@
 #include "src/base/philox.h"
 #include "tests/transport/exit_code.h"
 #include "tests/transport/memory_host.h"
-#include "transport/algo.h"
-#include "transport/carrier.h"
+#include "transport/schedule/algo.h"
+#include "transport/coll/coll_backend.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #include "src/base/log.h"
 #include "src/base/philox.h"
 #include "tests/transport/exit_code.h"
-#include "transport/comm.h"
+#include "transport/coll/comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #include "src/base/log.h"
 #include "src/base/philox.h"
 #include "tests/transport/exit_code.h"
-#include "transport/coll.h"
-#include "transport/node_internal.h"
+#include "transport/coll/coll.h"
+#include "transport/shm/shm_internal.h"
 
 #include <signal.h>
 #include <stdio.h>

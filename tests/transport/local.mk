@@ -2,9 +2,9 @@ TRANSPORT_TESTS = \
 	tests/transport/test_affinity \
 	tests/transport/test_agree \
 	tests/transport/test_bootstrap \
-	tests/transport/test_carrier \
-	tests/transport/test_choose \
-	tests/transport/test_detect \
+	tests/transport/test_coll_backend \
+	tests/transport/test_select \
+	tests/transport/test_launcher_detect \
 	tests/transport/test_devices \
 	tests/transport/test_handshake \
 	tests/transport/test_lanes \
@@ -16,10 +16,10 @@ TRANSPORT_TESTS = \
 	tests/transport/test_schedule \
 	tests/transport/test_segment \
 	tests/transport/test_sim \
-	tests/transport/test_tuning \
+	tests/transport/test_tuning_table \
 	tests/transport/test_types \
 	tests/transport/test_verify \
-	tests/transport/test_watch
+	tests/transport/test_heartbeat
 UNIT_TESTS += $(TRANSPORT_TESTS)
 TRANSPORT_TEST_LIBS = $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
 tests_transport_test_affinity_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -28,12 +28,12 @@ tests_transport_test_agree_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_agree_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_bootstrap_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_bootstrap_LDADD = $(TRANSPORT_TEST_LIBS)
-tests_transport_test_carrier_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_transport_test_carrier_LDADD = $(TRANSPORT_TEST_LIBS)
-tests_transport_test_choose_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_transport_test_choose_LDADD = $(TRANSPORT_TEST_LIBS)
-tests_transport_test_detect_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_transport_test_detect_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_coll_backend_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_coll_backend_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_select_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_select_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_launcher_detect_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_launcher_detect_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_devices_SOURCES = tests/transport/test_devices.c tests/transport/made_up_sys.h
 tests_transport_test_devices_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_devices_LDADD = $(TRANSPORT_TEST_LIBS)
@@ -58,14 +58,14 @@ tests_transport_test_segment_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_segment_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_sim_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_sim_LDADD = $(TRANSPORT_TEST_LIBS)
-tests_transport_test_tuning_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_transport_test_tuning_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_tuning_table_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_tuning_table_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_types_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_types_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_verify_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_verify_LDADD = $(TRANSPORT_TEST_LIBS)
-tests_transport_test_watch_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_transport_test_watch_LDADD = $(TRANSPORT_TEST_LIBS)
+tests_transport_test_heartbeat_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_transport_test_heartbeat_LDADD = $(TRANSPORT_TEST_LIBS)
 
 check_PROGRAMS += tests/transport/coll_probe tests/transport/fault_probe tests/transport/rank_probe tests/transport/staged_probe \
 	tests/transport/foreign_probe tests/transport/resident_probe tests/transport/tail_probe tests/transport/scale_probe

@@ -1,9 +1,9 @@
-/* A memory (transport/memory.h) that is the host's own, and does what is queued as late as it may: a piece of it at some of the
+/* A memory (transport/coll/reduce_executor.h) that is the host's own, and does what is queued as late as it may: a piece of it at some of the
  * looks at a mark. Who takes a result too early gets a wrong one. For tests of collectives with real ranks. */
 #ifndef GN_TESTS_MEMORY_HOST_H
 #define GN_TESTS_MEMORY_HOST_H
 
-#include "transport/memory.h"
+#include "transport/coll/reduce_executor.h"
 
 #include <stdint.h>
 

@@ -8,7 +8,7 @@
  * Exit codes as gannet's. */
 #include "src/base/log.h"
 #include "tests/transport/exit_code.h"
-#include "transport/comm.h"
+#include "transport/coll/comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * finds none. Exit codes as gannet's. */
 #include "src/base/log.h"
 #include "tests/transport/exit_code.h"
-#include "transport/comm.h"
+#include "transport/coll/comm.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "tests/transport/exit_code.h"
-#include "transport/world.h"
+#include "transport/bootstrap/world.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* A rank for tests of staging (transport/staged.h) on ordinary memory: random sizes, types, chunks and slots, several operations
+/* A rank for tests of staging (transport/coll/staged.h) on ordinary memory: random sizes, types, chunks and slots, several operations
  * in flight, each result compared bit by bit with allreduces of the same chunks straight in the host's memory.
  * usage: staged_probe TRANSPORT SEED ROUNDS [FAULT RANK AFTER]
  *        staged_probe TRANSPORT choose WHICH    which of two ways is faster, of which WHICH (0, 1) is the slow one on rank 0 alone
@@ -11,7 +11,7 @@
 #include "src/base/philox.h"
 #include "tests/transport/copier_host.h"
 #include "tests/transport/exit_code.h"
-#include "transport/carrier.h"
+#include "transport/coll/coll_backend.h"
 
 #include <math.h>
 #include <sched.h>

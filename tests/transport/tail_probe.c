@@ -2,7 +2,7 @@
  * usage: tail_probe    two ranks over tcp; the second receives slowly, so that sockets are full when the first is done, and then
  * waits; the first calls nothing until then. Exit code 1 when it waits in vain, or anything fails. */
 #include "src/base/log.h"
-#include "transport/comm.h"
+#include "transport/coll/comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * machine, of one with two sockets and one adapter, of a virtual one, and this machine. */
 #include "tests/test.h"
 
-#include "transport/affinity.h"
+#include "transport/topology/affinity.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Who differs from most ranks, and how many comparisons that takes. */
 #include "tests/test.h"
 
-#include "transport/agree.h"
+#include "transport/coll/agree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,10 +3,10 @@
 #include "tests/test.h"
 
 #include "src/base/clock.h"
-#include "transport/boot_tree.h"
-#include "transport/bootstrap.h"
-#include "transport/handshake.h"
-#include "transport/net.h"
+#include "transport/bootstrap/boot_tree.h"
+#include "transport/bootstrap/bootstrap.h"
+#include "transport/auth/handshake.h"
+#include "transport/auth/net.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

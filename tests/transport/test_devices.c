@@ -2,7 +2,7 @@
 #include "tests/transport/made_up_sys.h"
 
 #include "src/base/clock.h"
-#include "transport/devices.h"
+#include "transport/topology/devices.h"
 
 #include <stdio.h>
 #include <stdlib.h>

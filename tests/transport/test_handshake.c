@@ -2,8 +2,8 @@
 #include "tests/test.h"
 
 #include "src/base/clock.h"
-#include "transport/door.h"
-#include "transport/net.h"
+#include "transport/auth/auth_listener.h"
+#include "transport/auth/net.h"
 
 #include <fcntl.h>
 #include <pthread.h>

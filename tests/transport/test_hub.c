@@ -3,9 +3,9 @@
 
 #include "src/base/clock.h"
 #include "src/base/descriptors.h"
-#include "transport/handshake.h"
-#include "transport/net.h"
-#include "transport/watch_wire.h"
+#include "transport/auth/handshake.h"
+#include "transport/auth/net.h"
+#include "transport/health/heartbeat_wire.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #include "tests/test.h"
-#include "transport/limits.h"
+#include "transport/bootstrap/limits.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "tests/test.h"
 
-#include "transport/net.h"
+#include "transport/auth/net.h"
 
 #include <string.h>
 #include <unistd.h>

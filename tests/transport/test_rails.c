@@ -2,8 +2,8 @@
 #include "tests/transport/made_up_sys.h"
 
 #include "src/base/strbuf.h"
-#include "transport/fabric_internal.h"
-#include "transport/rails.h"
+#include "transport/ucx/ucx_internal.h"
+#include "transport/topology/rails.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The flight recorder alone, and what records of several ranks say together. */
 #include "tests/test.h"
 
-#include "transport/diagnosis.h"
+#include "transport/health/diagnosis.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Runs all ranks' schedules symbolically: a chunk is how often each rank's contribution is in it. */
 #include "tests/test.h"
 
-#include "transport/algo.h"
+#include "transport/schedule/algo.h"
 
 #include <stdlib.h>
 #include <string.h>

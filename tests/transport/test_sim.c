@@ -1,7 +1,7 @@
 /* The simulator against closed forms, against itself unfolded, and against nonsense. */
 #include "tests/test.h"
 
-#include "transport/sim.h"
+#include "transport/sim/sim.h"
 
 #include <math.h>
 

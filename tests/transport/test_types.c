@@ -1,6 +1,6 @@
 /* Half-precision conversions against their definitions, and the reductions of all types. */
 #include "src/base/half.h"
-#include "transport/types.h"
+#include "transport/schedule/types.h"
 
 #include <math.h>
 #include <setjmp.h>

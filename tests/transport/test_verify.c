@@ -1,7 +1,7 @@
 /* Every algorithm is proved for many sizes; the prover is proved by breaking schedules. */
 #include "tests/test.h"
 
-#include "transport/verify.h"
+#include "transport/schedule/verify.h"
 
 #include <stdlib.h>
 #include <string.h>

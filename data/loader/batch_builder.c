@@ -1,0 +1,130 @@
+#include "data/loader/batch_builder.h"
+
+#include "data/loader/render.h"
+#include "data/sample/mixup.h"
+#include "src/base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct gn_filler {
+	const struct gn_loader_options *options;
+	const struct gn_order *order;
+	struct gn_renderer *renderer;
+	size_t sample_values, sample_bytes;
+	float *spare; /* with mixup: for a mate that is not in the same piece */
+};
+
+enum gn_status gn_filler_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
+				const struct gn_order *order, struct gn_filler **out, struct gn_err *err)
+{
+	struct gn_filler *f = calloc(1, sizeof *f);
+	enum gn_status status;
+
+	if (!f)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for a worker");
+	f->options = options;
+	f->order = order;
+	f->sample_values = (size_t)options->channels * options->height * options->width;
+	f->sample_bytes = gn_loader_sample_bytes(options);
+	status = gn_renderer_create(dataset, options, &f->renderer, err);
+	if (!status && options->mixup > 0 && !(f->spare = gn_alloc_aligned(f->sample_bytes)))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for a worker");
+	if (status)
+		gn_filler_destroy(f);
+	else
+		*out = f;
+	return status;
+}
+
+void gn_filler_destroy(struct gn_filler *f)
+{
+	if (!f)
+		return;
+	gn_renderer_destroy(f->renderer);
+	free(f->spare);
+	free(f);
+}
+
+static void *image_at(const struct gn_filler *f, const struct gn_fill *batch, uint32_t i)
+{
+	return (char *)batch->images + i * f->sample_bytes;
+}
+
+static uint32_t render(struct gn_filler *f, uint32_t epoch, const struct gn_fill *batch, uint32_t begin, uint32_t end,
+		       struct gn_err *err)
+{
+	uint32_t failed_at = end;
+
+	for (uint32_t i = begin; i < end; i++) {
+		void *image = image_at(f, batch, i);
+		struct gn_err failure;
+
+		batch->labels[i] = -1;
+		batch->indices[i] = UINT64_MAX;
+		if (i >= batch->count) {
+			if (f->options->patches)
+				batch->patches[i] = (struct gn_patch){0};
+			else
+				memset(image, 0, f->sample_bytes);
+			continue;
+		}
+		batch->indices[i] = gn_order_sample(f->order, epoch, batch->first + i);
+		if (gn_renderer_run(f->renderer, epoch, batch->indices[i], image, &batch->patches[i], &batch->labels[i],
+				    &failure) && failed_at == end) {
+			failed_at = i;
+			*err = failure;
+		}
+	}
+	return failed_at;
+}
+
+/* The mate is another worker's, another rank's, or nobody's: it is made once more. */
+static enum gn_status mix_alone(struct gn_filler *f, uint32_t epoch, const struct gn_fill *batch, uint32_t i, uint64_t mate,
+				struct gn_err *err)
+{
+	uint64_t index = gn_order_sample(f->order, epoch, mate);
+	enum gn_status status = gn_renderer_run(f->renderer, epoch, index, f->spare, NULL, &batch->mates[i], err);
+
+	if (!status)
+		gn_mixup_blend(image_at(f, batch, i), f->spare, f->sample_values, batch->shares[i]);
+	return status;
+}
+
+/* After render: every sample is still as it was decoded. */
+static uint32_t mix(struct gn_filler *f, uint32_t epoch, const struct gn_fill *batch, uint32_t begin, uint32_t end,
+		    struct gn_err *err)
+{
+	uint32_t valid = end < batch->count ? end : batch->count;
+
+	for (uint32_t i = begin; i < end; i++) {
+		batch->mates[i] = batch->labels[i];
+		batch->shares[i] = 1;
+		if (i < valid)
+			batch->shares[i] = (float)gn_mixup_share(f->options->seed, f->options->mixup, epoch, batch->indices[i]);
+	}
+	for (uint32_t i = begin; i < valid; i++) {
+		uint64_t position = batch->first + i, mate = gn_mixup_mate(f->order, position);
+
+		if (mate == position + 1 && i + 1 < valid) {
+			batch->mates[i] = batch->labels[i + 1];
+			batch->mates[i + 1] = batch->labels[i];
+			gn_mixup_blend_pair(image_at(f, batch, i), image_at(f, batch, i + 1), f->sample_values, batch->shares[i],
+					    batch->shares[i + 1]);
+			i++;
+		} else if (mate != position && mix_alone(f, epoch, batch, i, mate, err)) {
+			return i;
+		} else if (mate == position) {
+			batch->shares[i] = 1;
+		}
+	}
+	return end;
+}
+
+uint32_t gn_filler_run(struct gn_filler *f, uint32_t epoch, const struct gn_fill *batch, uint32_t begin, uint32_t end,
+		       struct gn_err *err)
+{
+	uint32_t done = render(f, epoch, batch, begin, end, err);
+
+	return done == end && f->options->mixup > 0 ? mix(f, epoch, batch, begin, end, err) : done;
+}

@@ -1,0 +1,137 @@
+#include "kernels/cuda/autotune.h"
+
+#include <stdlib.h>
+
+/* Of a graph, after one that is not timed. */
+enum { LAUNCHES = 3 };
+
+/* A call takes the host some microseconds, more than small kernels run, so that many runs are timed as one; long kernels do not
+ * notice. */
+static int repeats_for(float ms)
+{
+	return ms < 0.5f ? 20 : ms < 5 ? 10 : 2;
+}
+
+struct timing {
+	struct gn_cuda_stream *stream;
+	const struct gn_cuda_ways *ways;
+	struct gn_cuda_event *from, *to;
+};
+
+static enum gn_status run(const struct timing *t, int way, int repeats, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	for (int i = 0; i < repeats && !status; i++)
+		status = t->ways->run(t->ways->context, way, err);
+	return status;
+}
+
+/* Milliseconds of the graph, or of as many runs without one. */
+static enum gn_status time_once(const struct timing *t, struct gn_cuda_graph *graph, int way, int repeats, float *ms, struct gn_err *err)
+{
+	enum gn_status status = gn_cuda_event_record(t->from, t->stream, err);
+
+	if (!status)
+		status = graph ? gn_cuda_graph_launch(graph, t->stream, err) : run(t, way, repeats, err);
+	if (!status)
+		status = gn_cuda_event_record(t->to, t->stream, err);
+	if (!status)
+		status = gn_cuda_event_wait(t->to, err);
+	return status ? status : gn_cuda_event_between(t->from, t->to, ms, err);
+}
+
+/* NULL: it cannot be recorded. */
+static struct gn_cuda_graph *record(const struct timing *t, int way, int repeats)
+{
+	struct gn_cuda_graph *graph = NULL;
+	enum gn_status status = gn_cuda_graph_begin(t->stream, NULL), ended;
+	size_t nodes;
+
+	if (status)
+		return NULL;
+	status = run(t, way, repeats, NULL);
+	ended = gn_cuda_graph_end(t->stream, status ? NULL : &graph, &nodes, NULL);
+	return ended ? NULL : graph;
+}
+
+static enum gn_status measure(const struct timing *t, int way, int repeats, float *out_ms, struct gn_err *err)
+{
+	struct gn_cuda_graph *graph = record(t, way, repeats);
+	enum gn_status status = GN_OK;
+	float ms, best = 0;
+
+	for (int i = -1; i < LAUNCHES && !status; i++) {
+		status = time_once(t, graph, way, repeats, &ms, err);
+		if (!status && i >= 0)
+			best = i == 0 || ms < best ? ms : best;
+	}
+	gn_cuda_graph_destroy(graph);
+	if (!status)
+		*out_ms = best;
+	return status;
+}
+
+/* One run each, after one that loads: milliseconds, or less than 0 for a way that cannot run. The quickest's in *out_ms. */
+static enum gn_status screen(const struct timing *t, float *firsts, float *out_ms, struct gn_err *err)
+{
+	enum gn_status status, last = GN_OK;
+	int some = 0;
+
+	for (int i = 0; i < t->ways->count; i++) {
+		firsts[i] = -1;
+		status = run(t, i, 1, err);
+		if (!status)
+			status = time_once(t, NULL, i, 1, &firsts[i], err);
+		if (status) {
+			last = status;
+			firsts[i] = -1;
+		} else if (!some++ || firsts[i] < *out_ms) {
+			*out_ms = firsts[i];
+		}
+	}
+	return some ? GN_OK : last;
+}
+
+static enum gn_status choose(const struct timing *t, float *firsts, int *out, struct gn_err *err)
+{
+	/* what one call of the host may add */
+	const float slack_ms = 0.05f;
+	float quickest = 0, ms, best = 0;
+	int chosen = -1;
+	enum gn_status status = screen(t, firsts, &quickest, err), last = GN_OK;
+
+	if (status)
+		return status;
+	for (int i = 0; i < t->ways->count; i++) {
+		if (firsts[i] < 0 || firsts[i] > 2 * quickest + slack_ms)
+			continue;
+		last = measure(t, i, repeats_for(quickest), &ms, err);
+		if (!last && (chosen < 0 || ms < best)) {
+			best = ms;
+			chosen = i;
+		}
+	}
+	if (chosen < 0)
+		return last;
+	*out = chosen;
+	return GN_OK;
+}
+
+enum gn_status gn_cuda_fastest(struct gn_cuda_stream *s, const struct gn_cuda_ways *ways, int *out, struct gn_err *err)
+{
+	struct timing t = {.stream = s, .ways = ways};
+	float *firsts = calloc((size_t)ways->count, sizeof *firsts);
+	enum gn_status status = firsts ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d times", ways->count);
+
+	if (!status)
+		status = gn_cuda_event_create(gn_cuda_stream_device(s), 1, &t.from, err);
+	if (!status)
+		status = gn_cuda_event_create(gn_cuda_stream_device(s), 1, &t.to, err);
+	if (!status)
+		status = choose(&t, firsts, out, err);
+	gn_cuda_event_destroy(t.from);
+	gn_cuda_event_destroy(t.to);
+	free(firsts);
+	return status;
+}

@@ -1,0 +1,164 @@
+/* A convolution together with the batch norm and relu before it.
+ *
+ * Forward, what those make of their input is made on its way into the multiplication, once more for the gradient of the weights,
+ * and never written: two passes over memory less. Backward, the gradient of the input passes the relu and gives the batch norm's
+ * sums on its way out: a pass less. cuDNN 9 has engines for all of that in f16, compiled in advance, and none for the gradient of
+ * the weights in bf16, without which the output has to be written anyway (tests/gpu/test_dnn shows the table).
+ */
+#include "kernels/cuda/autotune.h"
+#include "kernels/cuda/op_conv.h"
+
+static struct gn_cuda_stream *stream_of(const struct gn_cuda_conv *c)
+{
+	return gn_cuda_ops_of(&c->base)->stream;
+}
+
+void gn_cuda_link_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn)
+{
+	const struct gn_op_desc *d = &c->base.desc;
+	enum gn_dnn_pass pass = c->counting ? GN_DNN_NORM_FORWARD_STATISTICS : GN_DNN_NORM_FORWARD;
+
+	/* f32 has digits that sums in float lose */
+	if (!d->link || !d->training || d->bias || !d->needs_din || c->conv.type == GN_CUDA_F32)
+		return;
+	/* the second is of use with the first alone */
+	if (!gn_dnn_plan_get(dnn, &c->conv, GN_DNN_NORM_BACKWARD_WEIGHT, &c->norm_weight, NULL) && c->norm_weight &&
+	    gn_dnn_plan_get(dnn, &c->conv, pass, &c->norm_forward, NULL))
+		c->norm_weight = NULL;
+	(void)gn_dnn_plan_get(dnn, &c->conv, GN_DNN_BACKWARD_DATA_NORM, &c->norm_data, NULL);
+}
+
+size_t gn_cuda_link_room_bytes(const struct gn_cuda_conv *c)
+{
+	const struct gn_dnn_plan *plans[] = {c->norm_forward, c->norm_weight, c->norm_data};
+	size_t most = 0;
+
+	for (int i = 0; i < 3; i++)
+		if (plans[i] && gn_dnn_plan_workspace_bytes(plans[i]) > most)
+			most = gn_dnn_plan_workspace_bytes(plans[i]);
+	return most;
+}
+
+/* --- the passes --- */
+
+/* Each with what its graph knows of, and no more. */
+static struct gn_dnn_data forward_data(const struct gn_cuda_conv *c)
+{
+	const struct gn_op_buffers *b = &c->base.buffers;
+	struct gn_dnn_data norm = {0}, d;
+
+	gn_cuda_norm_show(c->base.desc.link->norm, &norm);
+	d = (struct gn_dnn_data){
+		.x = (void *)norm.z, .scale = norm.scale, .shift = norm.shift, .weight = gn_cuda_conv_weight(c), .y = b->out};
+	if (c->counting) {
+		d.sum = b->statistics;
+		d.squares = b->statistics + c->conv.out_c;
+	}
+	return d;
+}
+
+static struct gn_dnn_data weight_data(const struct gn_cuda_conv *c)
+{
+	struct gn_dnn_data norm = {0};
+
+	gn_cuda_norm_show(c->base.desc.link->norm, &norm);
+	return (struct gn_dnn_data){.x = (void *)norm.z, .scale = norm.scale, .shift = norm.shift,
+				    .weight = gn_cuda_conv_weight_gradient(c), .y = (void *)c->base.buffers.dout};
+}
+
+static struct gn_dnn_data data_data(const struct gn_cuda_conv *c)
+{
+	struct gn_dnn_data d = {0};
+
+	gn_cuda_norm_show(c->base.desc.link->norm, &d);
+	d.scale = d.shift = NULL;
+	d.x = c->base.buffers.din[0];
+	d.weight = gn_cuda_conv_weight(c);
+	d.y = (void *)c->base.buffers.dout;
+	return d;
+}
+
+enum gn_status gn_cuda_link_forward(struct gn_cuda_conv *c, struct gn_err *err)
+{
+	struct gn_dnn_data d = forward_data(c);
+
+	return gn_dnn_run(c->norm_forward, &d, c->base.buffers.scratch, err);
+}
+
+enum gn_status gn_cuda_link_weight_back(struct gn_cuda_conv *c, struct gn_err *err)
+{
+	struct gn_dnn_data d = weight_data(c);
+
+	return gn_dnn_run(c->norm_weight, &d, c->base.buffers.scratch, err);
+}
+
+enum gn_status gn_cuda_link_data_back(struct gn_cuda_conv *c, struct gn_err *err)
+{
+	struct gn_dnn_data d = data_data(c);
+
+	return gn_dnn_run(c->norm_data, &d, c->base.buffers.scratch, err);
+}
+
+/* --- which of them are worth it --- */
+
+enum { APART, TOGETHER, WAYS };
+
+static enum gn_status normalise(void *context, int way, struct gn_err *err)
+{
+	struct gn_cuda_conv *c = context;
+	enum gn_status status = way == TOGETHER ? GN_OK : gn_cuda_norm_apply(c->base.desc.link->norm, err);
+
+	if (!status)
+		status = way == TOGETHER ? gn_cuda_link_forward(c, err) : gn_cuda_conv_forward(c, err);
+	if (!status)
+		status = way == TOGETHER ? gn_cuda_link_weight_back(c, err) : gn_cuda_conv_weight_back(c, err);
+	return status;
+}
+
+static enum gn_status sum(void *context, int way, struct gn_err *err)
+{
+	struct gn_cuda_conv *c = context;
+	enum gn_status status = way == TOGETHER ? gn_cuda_link_data_back(c, err) : gn_cuda_conv_data_back(c, err);
+
+	return status || way == TOGETHER ? status : gn_cuda_norm_grad_sums(c->base.desc.link->norm, err);
+}
+
+static enum gn_status is_faster(struct gn_cuda_conv *c, enum gn_status (*run)(void *, int, struct gn_err *), int *yes,
+				struct gn_err *err)
+{
+	struct gn_cuda_ways ways = {WAYS, run, c};
+	int way = APART;
+	enum gn_status status = gn_cuda_fastest(stream_of(c), &ways, &way, err);
+
+	*yes = way == TOGETHER;
+	return status;
+}
+
+enum gn_status gn_cuda_link_choose(struct gn_cuda_conv *c, struct gn_err *err)
+{
+	struct gn_op_link *link = c->base.desc.link;
+	const struct gn_op_buffers *b = &c->base.buffers;
+	struct gn_dnn_data forward, weight, data;
+	enum gn_status status = GN_OK;
+
+	if (!link || !link->norm || !b->din[0] || (c->counting && !b->statistics))
+		return GN_OK;
+	link->defers = c->norm_weight != NULL;
+	link->sums = c->norm_data != NULL;
+	if (!gn_cuda_ops_of(&c->base)->options.tune)
+		return GN_OK;
+	forward = forward_data(c);
+	weight = weight_data(c);
+	data = data_data(c);
+	/* the batch norm's input, and what it makes of it before it is used */
+	if ((status = gn_cuda_randomise(stream_of(c), c->conv.type, forward.x, gn_layout_elements(&c->base.info.in[0]), 4, err)) ||
+	    (status = gn_cuda_randomise(stream_of(c), c->conv.type, (void *)forward.scale, (size_t)c->conv.c, 5, err)) ||
+	    (status = gn_cuda_randomise(stream_of(c), c->conv.type, (void *)forward.shift, (size_t)c->conv.c, 6, err)))
+		return status;
+	if (link->defers && !(status = gn_dnn_tune(c->norm_forward, &forward, b->scratch, err)) &&
+	    !(status = gn_dnn_tune(c->norm_weight, &weight, b->scratch, err)))
+		status = is_faster(c, normalise, &link->defers, err);
+	if (!status && link->sums && !(status = gn_dnn_tune(c->norm_data, &data, b->scratch, err)))
+		status = is_faster(c, sum, &link->sums, err);
+	return status;
+}

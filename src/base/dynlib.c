@@ -1,0 +1,29 @@
+#include "src/base/dynlib.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+void *gn_library_open(const char *name, const char *folder, char *why, size_t size)
+{
+	static const char *const parts[] = {"lib64", "lib"};
+	void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	char path[4096];
+
+	if (!library)
+		snprintf(why, size, "%s", dlerror());
+	for (size_t i = 0; !library && i < sizeof parts / sizeof *parts; i++) {
+		snprintf(path, sizeof path, "%s/%s/%s", folder, parts[i], name);
+		library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	}
+	return library;
+}
+
+/* POSIX lets an object pointer hold a function's. */
+int gn_library_find(void *library, const char *symbol, void *function)
+{
+	void *address = dlsym(library, symbol);
+
+	memcpy(function, &address, sizeof address);
+	return address != NULL;
+}

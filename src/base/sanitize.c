@@ -1,0 +1,59 @@
+#include "src/base/sanitize.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* Length of the UTF-8 character at p, which it gives in *code; 0 when there is none (RFC 3629: no overlong forms, no
+ * surrogates, nothing above U+10FFFF). The terminator ends every sequence that is cut short. */
+static size_t decode(const unsigned char *p, uint32_t *code)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t len = p[0] < 0x80 ? 1 : (p[0] & 0xe0) == 0xc0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : (p[0] & 0xf8) == 0xf0 ? 4 : 0;
+	uint32_t value = len == 1 ? p[0] : p[0] & (0x7fu >> len);
+
+	for (size_t i = 1; i < len; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+		value = value << 6 | (p[i] & 0x3f);
+	}
+	if (!len || value < least[len] || value > 0x10ffff || (value >= 0xd800 && value < 0xe000))
+		return 0;
+	*code = value;
+	return len;
+}
+
+static int is_control(uint32_t code)
+{
+	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
+	       (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+const char *gn_text_visible(const char *text, char *buffer, size_t size_bytes)
+{
+	static const char digits[] = "0123456789abcdef";
+	const unsigned char *p = (const unsigned char *)text;
+	size_t used = 0;
+
+	while (*p) {
+		uint32_t code = 0;
+		size_t len = decode(p, &code);
+		int escape = !len || is_control(code);
+
+		len = len ? len : 1;
+		if ((escape ? 4 * len : len) >= size_bytes - used)
+			break;
+		if (!escape)
+			memcpy(buffer + used, p, len);
+		for (size_t i = 0; escape && i < len; i++)
+			memcpy(buffer + used + 4 * i, (char[]){'\\', 'x', digits[p[i] >> 4], digits[p[i] & 15]}, 4);
+		used += escape ? 4 * len : len;
+		p += len;
+	}
+	buffer[used] = '\0';
+	return buffer;
+}
+
+const char *gn_text_plural(uint64_t count)
+{
+	return count == 1 ? "" : "s";
+}

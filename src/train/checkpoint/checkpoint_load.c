@@ -1,0 +1,269 @@
+#include "src/train/checkpoint/checkpoint.h"
+
+#include "src/base/file.h"
+#include "src/base/sha256.h"
+#include "src/train/model/safetensors.h"
+#include "src/train/model/weights.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static enum gn_status verify_file(const char *folder, const struct gn_checkpoint_file *file, struct gn_err *err)
+{
+	char path[PATH_MAX], hex[GN_SHA256_HEX];
+	struct stat info;
+	uint64_t len_bytes;
+	enum gn_status status = gn_path_join(path, sizeof path, folder, file->name, err);
+
+	if (status)
+		return status;
+	/* The size first: it costs nothing and catches what was cut short. */
+	if (stat(path, &info))
+		return gn_err_set(err, GN_ERR_DATA, "%s is named in the manifest but cannot be read: %s", path,
+				  strerror(errno));
+	if ((uint64_t)info.st_size != file->len_bytes)
+		return gn_err_set(err, GN_ERR_DATA, "%s has %lld bytes, the manifest says %" PRIu64, path,
+				  (long long)info.st_size, file->len_bytes);
+	status = gn_sha256_file(path, hex, &len_bytes, err);
+	if (status)
+		return status;
+	if (strcmp(hex, file->sha256))
+		return gn_err_set(err, GN_ERR_DATA, "%s was changed: its SHA-256 is %.16s..., the manifest says %.16s...",
+				  path, hex, file->sha256);
+	return GN_OK;
+}
+
+static enum gn_status verify(const char *folder, struct gn_checkpoint_info *info, struct gn_err *err)
+{
+	struct gn_checkpoint_file *files;
+	size_t count;
+	enum gn_status status = gn_checkpoint_manifest_read(folder, info, &files, &count, err);
+
+	if (status)
+		return status;
+	for (size_t i = 0; i < count && !status; i++)
+		status = verify_file(folder, &files[i], err);
+	free(files);
+	return status;
+}
+
+static int is_step_folder(const struct dirent *entry)
+{
+	const char *name = entry->d_name;
+
+	return !strncmp(name, "step-", 5) && strlen(name) >= 13 && strspn(name + 5, "0123456789") == strlen(name) - 5;
+}
+
+/* Newest first; the first that verifies wins. One of a newer format is not damaged: what is older must not replace it. */
+static enum gn_status find_newest(const char *directory, struct gn_log *log, char found[PATH_MAX],
+				  struct gn_checkpoint_info *info, struct gn_err *err)
+{
+	struct dirent **names;
+	struct gn_err why = {0};
+	int count = scandir(directory, &names, is_step_folder, versionsort);
+	enum gn_status status = GN_ERR_NOT_FOUND;
+
+	if (count < 0)
+		return gn_err_errno(err, errno, "cannot list %s", directory);
+	for (int i = count - 1; i >= 0; i--) {
+		char path[PATH_MAX];
+
+		if (status && status != GN_ERR_UNSUPPORTED &&
+		    !gn_path_join(path, sizeof path, directory, names[i]->d_name, &why)) {
+			status = verify(path, info, &why);
+			if (!status)
+				memcpy(found, path, strlen(path) + 1);
+			else if (status != GN_ERR_UNSUPPORTED)
+				gn_log_warn(log, "checkpoint %s is not whole and is passed over: %s", path, why.text);
+		}
+		free(names[i]);
+	}
+	free(names);
+	if (status == GN_ERR_UNSUPPORTED)
+		return gn_err_set(err, status, "%s", why.text);
+	if (status && count)
+		return gn_err_set(err, GN_ERR_DATA, "none of the %d checkpoints in %s is whole; the oldest: %s", count,
+				  directory, why.text);
+	if (status)
+		return gn_err_set(err, GN_ERR_NOT_FOUND, "%s holds no checkpoint", directory);
+	return GN_OK;
+}
+
+enum gn_status gn_checkpoint_find(const char *path, struct gn_log *log, char found[PATH_MAX],
+				  struct gn_checkpoint_info *info, struct gn_err *err)
+{
+	struct gn_checkpoint_info read;
+	char manifest[PATH_MAX];
+	enum gn_status status = gn_path_join(manifest, sizeof manifest, path, "manifest.json", err);
+
+	if (status)
+		return status;
+	if (access(manifest, F_OK))
+		status = find_newest(path, log, found, &read, err);
+	else if (!(status = verify(path, &read, err)))
+		snprintf(found, PATH_MAX, "%s", path);
+	if (!status)
+		*info = read;
+	return status;
+}
+
+static const struct gn_param *find_param(const struct gn_model *model, const char *name, size_t len, int *index)
+{
+	for (int i = 0; i < gn_model_param_count(model); i++) {
+		const struct gn_param *p = gn_model_param(model, i);
+
+		if (strlen(p->name) == len && !strncmp(p->name, name, len)) {
+			*index = i;
+			return p;
+		}
+	}
+	return NULL;
+}
+
+/* The slots being filled. covered[slot][i] counts the elements of parameter i that have come so far: pieces are written in
+ * order, so each must begin where the last one ended. */
+struct filling {
+	const struct gn_model *model;
+	float *const *slots;
+	int slot_count;
+	size_t *covered[GN_OPTIM_SLOTS_MAX];
+};
+
+/* The slot that the piece's name begins with, and what follows the slash; -1 for none. */
+static int slot_of(const struct filling *f, const char *piece, const char **name)
+{
+	for (int k = 0; k < f->slot_count; k++) {
+		size_t len = strlen(gn_optim_slot_name(k));
+
+		*name = piece + len + 1;
+		if (!strncmp(piece, gn_optim_slot_name(k), len) && piece[len] == '/')
+			return k;
+	}
+	return -1;
+}
+
+/* One piece "momentum/NAME@FIRST" into its place. */
+static enum gn_status place_piece(const struct gn_safetensors *file, const struct gn_tensor_entry *piece,
+				  const char *path, struct filling *f, struct gn_err *err)
+{
+	const char *name, *at = strrchr(piece->name, '@');
+	const struct gn_param *p = NULL;
+	size_t count = piece->len_bytes / sizeof(float);
+	unsigned long long first;
+	int index = 0, slot = slot_of(f, piece->name, &name);
+	char tail;
+
+	if (slot >= 0 && at && at > name && sscanf(at + 1, "%20llu%c", &first, &tail) == 1)
+		p = find_param(f->model, name, (size_t)(at - name), &index);
+	if (!p || piece->type != GN_TENSOR_F32)
+		return gn_err_set(err, GN_ERR_DATA, "%s: '%s' is no piece of this model's optimizer", path, piece->name);
+	if (first != f->covered[slot][index] || count > p->count - f->covered[slot][index])
+		return gn_err_set(err, GN_ERR_DATA, "%s: piece '%s' leaves a hole, overlaps another or is too long", path,
+				  piece->name);
+	f->covered[slot][index] += count;
+	return gn_safetensors_read(file, piece, f->slots[slot] + p->offset + first, err);
+}
+
+static enum gn_status load_share(const char *folder, const char *name, struct filling *f, struct gn_err *err)
+{
+	struct gn_safetensors *file;
+	char path[PATH_MAX];
+	enum gn_status status = gn_path_join(path, sizeof path, folder, name, err);
+
+	if (!status)
+		status = gn_safetensors_open(path, &file, err);
+	if (status)
+		return status;
+	for (size_t i = 0; i < gn_safetensors_count(file) && !status; i++)
+		status = place_piece(file, gn_safetensors_entry(file, i), path, f, err);
+	gn_safetensors_close(file);
+	return status;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct gn_checkpoint_file *)a)->name, ((const struct gn_checkpoint_file *)b)->name);
+}
+
+/* Every element of every slot must have come. */
+static enum gn_status check_covered(const struct filling *f, const char *folder, struct gn_err *err)
+{
+	for (int k = 0; k < f->slot_count; k++)
+		for (int i = 0; i < gn_model_param_count(f->model); i++)
+			if (f->covered[k][i] != gn_model_param(f->model, i)->count)
+				return gn_err_set(err, GN_ERR_DATA, "%s: %s of '%s' is incomplete", folder,
+						  gn_optim_slot_name(k), gn_model_param(f->model, i)->name);
+	return GN_OK;
+}
+
+static enum gn_status load_slots(const char *folder, const struct gn_model *model, enum gn_optim_kind optimizer,
+				 float *const *slots, struct gn_err *err)
+{
+	size_t params = (size_t)gn_model_param_count(model), count;
+	size_t *covered = calloc(GN_OPTIM_SLOTS_MAX * params + 1, sizeof *covered);
+	struct filling f = {model, slots, gn_optim_slots(optimizer), {covered, covered + params}};
+	struct gn_checkpoint_info info;
+	struct gn_checkpoint_file *files = NULL;
+	enum gn_status status;
+
+	if (!covered)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to load %s", folder);
+	status = gn_checkpoint_manifest_read(folder, &info, &files, &count, err);
+	if (!status) {
+		qsort(files, count, sizeof *files, by_name);
+		for (size_t i = 0; i < count && !status; i++)
+			if (!strncmp(files[i].name, "optimizer-", 10))
+				status = load_share(folder, files[i].name, &f, err);
+		free(files);
+	}
+	if (!status)
+		status = check_covered(&f, folder, err);
+	free(covered);
+	return status;
+}
+
+enum gn_status gn_checkpoint_weights(const char *folder, const struct gn_checkpoint_info *info, int average,
+				     char path[PATH_MAX], struct gn_err *err)
+{
+	if (average && !info->has_average)
+		return gn_err_set(err, GN_ERR_DATA, "%s holds no moving average: it was trained without --ema", folder);
+	return gn_path_join(path, PATH_MAX, folder, average ? "ema.safetensors" : "model.safetensors", err);
+}
+
+static enum gn_status load_weights(const char *folder, const struct gn_checkpoint_info *info,
+				   const struct gn_model *model, int average, float *params, float *buffers,
+				   struct gn_err *err)
+{
+	char path[PATH_MAX];
+	enum gn_status status = gn_checkpoint_weights(folder, info, average, path, err);
+
+	return status ? status : gn_weights_load(path, model, params, buffers, err);
+}
+
+enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint_info *info,
+				  const struct gn_model *model, const struct gn_checkpoint_arrays *a, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	if (strcmp(info->model, gn_model_name(model)) || info->classes != gn_model_classes(model) ||
+	    info->channels != gn_model_channels(model) || info->side != gn_model_side(model))
+		return gn_err_set(err, GN_ERR_DATA,
+				  "%s holds %s for %" PRId64 " classes and %" PRId64 "x%" PRId64 "x%" PRId64
+				  " images, not %s for %d classes and %dx%dx%d images", folder, info->model,
+				  info->classes, info->channels, info->side, info->side, gn_model_name(model),
+				  gn_model_classes(model), gn_model_channels(model), gn_model_side(model),
+				  gn_model_side(model));
+	if (a->params)
+		status = load_weights(folder, info, model, 0, a->params, a->buffers, err);
+	if (!status && a->average_params)
+		status = load_weights(folder, info, model, 1, a->average_params, a->average_buffers, err);
+	if (!status && a->slots[0])
+		status = load_slots(folder, model, info->optimizer, a->slots, err);
+	return status;
+}

@@ -1,0 +1,238 @@
+#include "src/train/checkpoint/owner_internal.h"
+
+#include "src/base/file.h"
+#include "src/base/thread.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct gn_owner {
+	char path[PATH_MAX];
+	struct gn_owner_identity self;
+	int fd; /* of the file, for the heartbeat */
+	int beating;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	int over;
+};
+
+enum verdict { ALIVE, DEAD, UNSURE };
+
+static int is_same(const struct gn_owner_file *a, const struct gn_owner_file *b)
+{
+	return a->inode == b->inode && !strcmp(a->who.nonce, b->who.nonce);
+}
+
+static int is_same_beat(const struct gn_owner_file *a, const struct gn_owner_file *b)
+{
+	return a->beat.tv_sec == b->beat.tv_sec && a->beat.tv_nsec == b->beat.tv_nsec;
+}
+
+static enum verdict judge(const struct gn_owner_identity *who, const struct gn_owner_identity *self, double age_s)
+{
+	if (who->pid > 0 && who->boot[0] && !strcmp(who->boot, self->boot) && !strcmp(who->host, self->host) &&
+	    who->pid_namespace && who->pid_namespace == self->pid_namespace)
+		return who->pid_start && gn_owner_start_of(who->pid) == who->pid_start ? ALIVE : DEAD;
+	if (who->job[0] && !strcmp(who->job, self->job) && !strcmp(who->cluster, self->cluster) && self->restart > who->restart)
+		return DEAD;
+	return age_s > GN_OWNER_DEAD_S ? DEAD : UNSURE;
+}
+
+/* Removes the file of an owner that was found dead, unless it is another's by now, or another heir is about to: the next look says. A lock
+ * on the file makes it one heir. Where files cannot be locked, one heir may remove what another has just made; gn_owner_check of that
+ * one finds out. */
+static enum gn_status bury(const struct gn_owner *o, const struct gn_owner_file *dead, struct gn_log *log, double age_s, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+	struct gn_owner_file now;
+	char other[256];
+	int fd = open(o->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+	/* another user's */
+	if (fd < 0 && errno == EACCES)
+		fd = open(o->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return errno == ENOENT ? GN_OK : gn_err_set(err, GN_ERR_IO, "cannot open %s: %s", o->path, strerror(errno));
+	if (!(flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) && !gn_owner_file_look(o->path, &now, NULL) &&
+	    is_same(&now, dead) && is_same_beat(&now, dead)) {
+		if (unlink(o->path))
+			status = gn_err_set(err, GN_ERR_IO, "cannot remove %s: %s", o->path, strerror(errno));
+		else
+			gn_log_warn(log, "taking the checkpoint folder over from %s, last sign of life %.0f s ago",
+				    gn_owner_describe(&dead->who, other), age_s);
+	}
+	close(fd);
+	return status;
+}
+
+static enum gn_status in_use(const struct gn_owner *o, const struct gn_owner_file *f, double age_s, struct gn_err *err)
+{
+	char other[256], mine[256];
+
+	return gn_err_set(err, GN_ERR_EXISTS,
+			  "%.*s is in use by another run: %s, last sign of life %.0f s ago; this is %s: give --checkpoint another "
+			  "folder, or end that run first", (int)(strrchr(o->path, '/') - o->path), o->path,
+			  gn_owner_describe(&f->who, other), age_s > 0 ? age_s : 0, gn_owner_describe(&o->self, mine));
+}
+
+/* One second, or until *stop is set. */
+static void pause_for_beat(const volatile sig_atomic_t *stop)
+{
+	const struct timespec tenth = {0, 100000000};
+
+	for (int i = 0; i < 10 && !(stop && *stop); i++)
+		nanosleep(&tenth, NULL);
+}
+
+/* Until there is no file of anybody who is alive or may be. */
+static enum gn_status await_free(const struct gn_owner *o, const volatile sig_atomic_t *stop, struct gn_log *log, struct gn_err *err)
+{
+	struct gn_owner_file first, now;
+	char other[256];
+	double age_s;
+
+	for (int looks = 0;; looks++) {
+		enum gn_status status = gn_owner_file_look(o->path, &now, err);
+		enum verdict verdict;
+
+		if (status)
+			return status == GN_ERR_NOT_FOUND ? GN_OK : status;
+		status = gn_owner_file_age(&now, o->path, o->self.nonce, &age_s, err);
+		if (status)
+			return status;
+		verdict = judge(&now.who, &o->self, age_s);
+		if (verdict == ALIVE || (looks && now.who.nonce[0] && is_same(&first, &now) &&
+					 !is_same_beat(&first, &now)))
+			return in_use(o, &now, age_s, err);
+		if (verdict == DEAD)
+			return bury(o, &now, log, age_s, err);
+		if (!looks || !is_same(&first, &now))
+			gn_log_warn(log, "the checkpoint folder belongs to %s, last sign of life %.0f s ago: waiting for another, for "
+				    "%.0f s", gn_owner_describe(&now.who, other), age_s, GN_OWNER_DEAD_S - age_s);
+		if (!looks || !is_same(&first, &now))
+			first = now;
+		pause_for_beat(stop);
+		if (stop && *stop)
+			return gn_err_set(err, GN_ERR_STOPPED, "stopped on request while waiting for %s", gn_owner_describe(&now.who, other));
+	}
+}
+
+static void *beat(void *argument)
+{
+	struct gn_owner *o = argument;
+	struct timespec until;
+
+	pthread_mutex_lock(&o->lock);
+	while (!o->over) {
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_sec += GN_OWNER_BEAT_S;
+		if (pthread_cond_timedwait(&o->ended, &o->lock, &until) == ETIMEDOUT && !o->over) {
+			pthread_mutex_unlock(&o->lock);
+			/* fails when the file is gone: gn_owner_check says so in time */
+			futimens(o->fd, NULL);
+			pthread_mutex_lock(&o->lock);
+		}
+	}
+	pthread_mutex_unlock(&o->lock);
+	return NULL;
+}
+
+static void stop_beating(struct gn_owner *o)
+{
+	if (!o->beating)
+		return;
+	pthread_mutex_lock(&o->lock);
+	o->over = 1;
+	pthread_cond_signal(&o->ended);
+	pthread_mutex_unlock(&o->lock);
+	pthread_join(o->thread, NULL);
+	o->beating = 0;
+}
+
+static enum gn_status start_beating(struct gn_owner *o, struct gn_err *err)
+{
+	if (gn_thread_start(&o->thread, beat, o))
+		return gn_err_set(err, GN_ERR_FAILED, "cannot start a thread (see ulimit -u)");
+	o->beating = 1;
+	return GN_OK;
+}
+
+enum gn_status gn_owner_claim(const char *directory, const volatile sig_atomic_t *stop, struct gn_log *log, struct gn_owner **out,
+			      struct gn_err *err)
+{
+	struct gn_owner *o = calloc(1, sizeof *o);
+	enum gn_status status;
+
+	if (!o)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to claim %s", directory);
+	o->fd = -1;
+	pthread_mutex_init(&o->lock, NULL);
+	pthread_cond_init(&o->ended, NULL);
+	status = gn_path_join(o->path, sizeof o->path, directory, "owner", err);
+	if (!status)
+		status = gn_owner_identify(&o->self, err);
+	while (!status && (status = gn_owner_file_create(o->path, &o->self, &o->fd, err)) == GN_ERR_EXISTS)
+		status = await_free(o, stop, log, err);
+	if (!status)
+		status = start_beating(o, err);
+	if (status)
+		gn_owner_release(o);
+	else
+		*out = o;
+	return status;
+}
+
+const char *gn_owner_nonce(const struct gn_owner *o)
+{
+	return o->self.nonce;
+}
+
+enum gn_status gn_owner_check(struct gn_owner *o, struct gn_err *err)
+{
+	char other[256], mine[256];
+	struct gn_owner_file now;
+	enum gn_status status = gn_owner_file_look(o->path, &now, err);
+
+	if (status == GN_ERR_NOT_FOUND) {
+		stop_beating(o);
+		close(o->fd);
+		o->fd = -1;
+		o->over = 0;
+		status = gn_owner_file_create(o->path, &o->self, &o->fd, err);
+		if (!status)
+			return start_beating(o, err);
+		if (status == GN_ERR_EXISTS)
+			status = gn_owner_file_look(o->path, &now, err);
+	}
+	if (status || !strcmp(now.who.nonce, o->self.nonce))
+		return status;
+	return gn_err_set(err, GN_ERR_EXISTS,
+			  "%.*s was taken over by another run: %s; this run, %s, gave no sign of life for %d s or its file was "
+			  "removed, and ends without writing there", (int)(strrchr(o->path, '/') - o->path), o->path,
+			  gn_owner_describe(&now.who, other), gn_owner_describe(&o->self, mine), GN_OWNER_DEAD_S);
+}
+
+void gn_owner_release(struct gn_owner *o)
+{
+	struct gn_owner_file now;
+
+	if (!o)
+		return;
+	stop_beating(o);
+	if (o->fd >= 0) {
+		close(o->fd);
+		if (!gn_owner_file_look(o->path, &now, NULL) && !strcmp(now.who.nonce, o->self.nonce))
+			unlink(o->path);
+	}
+	pthread_cond_destroy(&o->ended);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+}

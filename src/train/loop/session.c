@@ -1,0 +1,379 @@
+#include "src/train/loop/session.h"
+
+#include "src/base/arena.h"
+#include "src/base/sha256.h"
+#include "src/base/sanitize.h"
+#include "src/base/version.h"
+#include "src/train/loop/input.h"
+#include "src/train/parallel/bucket_autotune.h"
+#include "src/train/model/weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum gn_status open_data(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	enum gn_status status = gn_dataset_open(o->data, &s->data, err);
+
+	if (!status)
+		status = gn_input_classes_digest(s->data, s->info.classes_digest, err);
+	if (!status && o->val)
+		status = gn_dataset_open(o->val, &s->val, err);
+	return status || !o->val ? status : gn_dataset_same_classes(s->data, s->val, err);
+}
+
+static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	int side = o->side ? (int)o->side : gn_model_default_side(o->model);
+	enum gn_status status = gn_model_create(o->model, (int)gn_dataset_classes(s->data), (int)o->channels, side,
+						&s->model, err);
+
+	if (status)
+		return status;
+	status = gn_input_parse(o->mean, o->deviation, gn_model_channels(s->model), &s->info.input, err);
+	/* a checkpoint of an earlier version may be of any values, and is resumed with them: gn_session_restore knows whether it is */
+	if (!status && !strcmp(o->resume, "none"))
+		status = gn_input_check(o->mean, o->deviation, &s->info.input, err);
+	if (status)
+		return gn_err_prefix(err, "%s", gn_model_name(s->model)), status;
+	if (o->resize_schedule)
+		status = gn_growth_parse(o->resize_schedule, &s->growth, err);
+	if (status)
+		return status;
+	s->info.input.resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
+	snprintf(s->info.model, sizeof s->info.model, "%s", gn_model_name(s->model));
+	s->info.classes = gn_model_classes(s->model);
+	s->info.channels = gn_model_channels(s->model);
+	s->info.side = gn_model_side(s->model);
+	s->info.names_of = s->data;
+	memcpy(s->info.dataset_digest, gn_dataset_digest(s->data), 65);
+	return gn_weights_layout_digest(s->model, s->info.layout_digest, err);
+}
+
+static enum gn_status make_arrays(struct gn_session *s, struct gn_err *err)
+{
+	size_t params = gn_model_param_elements(s->model);
+
+	enum gn_status status = gn_arrange_create(s->model, &s->arrange, err);
+
+	if (status)
+		return status;
+	s->params = gn_alloc_aligned(params * sizeof(float));
+	s->kept_buffers = gn_alloc_aligned((gn_model_buffer_elements(s->model) + 1) * sizeof(float));
+	if (s->options->accumulate > 1)
+		s->accumulated = gn_alloc_aligned(params * sizeof(float));
+	if (!s->params || !s->kept_buffers || (s->options->accumulate > 1 && !s->accumulated))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu parameters", params);
+	return GN_OK;
+}
+
+static enum gn_status make_optimizer(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	struct gn_optimizer_options oo = {
+		.name = o->optimizer, .momentum = o->momentum, .beta2 = o->beta2, .trust = o->trust, .eps = o->eps,
+		.weight_decay = o->weight_decay, .clip = o->clip, .nesterov = o->nesterov, .decay_all = o->decay_all,
+	};
+	enum gn_status status = gn_optimizer_create(s->model, &oo, &s->optimizer, err);
+
+	if (status)
+		return status;
+	s->info.optimizer = gn_optimizer_kind(s->optimizer);
+	return o->ema > 0 ? gn_ema_create(s->model, o->ema, &s->ema, err) : GN_OK;
+}
+
+/* What is summed over ranks lies where neighbours can reach it. Collective, so after all ranks have come this far. */
+static enum gn_status make_flat(struct gn_session *s, struct gn_err *err)
+{
+	size_t params = gn_model_param_elements(s->model), buffers = gn_model_buffer_elements(s->model);
+	void *memory;
+	enum gn_status status = gn_comm_alloc(s->comm, (params + buffers + GN_TAIL_COUNT) * sizeof(float), &memory, err);
+
+	if (status)
+		return gn_err_prefix(err, "gradients of %zu parameters", params);
+	s->flat = memory;
+	s->buffers = s->flat + params;
+	s->tail = s->buffers + buffers;
+	return GN_OK;
+}
+
+static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	struct gn_loader_options lo = {
+		.seed = (uint64_t)o->seed, .rank = (uint32_t)gn_comm_rank(s->comm),
+		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .augment = GN_AUGMENT_NONE,
+		.threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
+	};
+	enum gn_status status = gn_session_make_loader(s, err);
+
+	if (status || !s->val)
+		return status;
+	gn_input_loader_options(&s->info.input, s->model, &lo);
+	return gn_loader_create(s->val, &lo, &s->val_loader, err);
+}
+
+static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_plan_options po = {
+		.batch = (int)s->options->batch, .frozen = 1, .weights = gn_arrange_layouts(s->arrange),
+	};
+	enum gn_status status = gn_session_device(s, &po, err);
+
+	if (status)
+		return status;
+	return s->val ? gn_plan_create(s->model, &po, s->params, NULL, s->buffers, &s->val_plan, err) : GN_OK;
+}
+
+static enum gn_status make_train_plans(struct gn_session *s, struct gn_err *err)
+{
+	return s->growth.count ? gn_session_try_sides(s, err) : gn_session_make_plan(s, err);
+}
+
+/* *same: all ranks want the weights in the same layouts. */
+static enum gn_status compare_layouts(struct gn_session *s, int *same, struct gn_err *err)
+{
+	struct {
+		char hex[65];
+	} mine, *all = calloc((size_t)gn_comm_size(s->comm), sizeof *all);
+	enum gn_status status = all ? gn_arrange_digest(s->arrange, mine.hex, err)
+				    : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for digests");
+
+	status = gn_agree_status(s->comm, status, err);
+	if (!status)
+		status = gn_agree_gather(s->comm, &mine, sizeof mine, all, err);
+	*same = 1;
+	for (int r = 0; !status && r < gn_comm_size(s->comm); r++)
+		*same &= !strcmp(all[r].hex, mine.hex);
+	free(all);
+	return status;
+}
+
+/* Collective. Gradients are summed over ranks element by element, so all must lie alike: in torch's order on a cluster whose
+ * processors want different ones. */
+static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
+{
+	int same;
+	enum gn_status status = gn_agree_status(s->comm, make_train_plans(s, err), err);
+
+	if (!status)
+		status = compare_layouts(s, &same, err);
+	if (!status && !same) {
+		gn_log_warn(s->log, "ranks want weights in different layouts: they lie in torch's order, which is slower");
+		gn_arrange_plain(s->arrange);
+		gn_plan_destroy(s->plan);
+		s->plan = NULL;
+		status = gn_agree_status(s->comm, make_train_plans(s, err), err);
+	}
+	return status ? status : gn_agree_status(s->comm, make_val_plan(s, err), err);
+}
+
+/* What became of a recipe's schedule in a run that is shorter than the recipe's. */
+static void tell_shorter_schedule(const struct gn_session *s)
+{
+	const struct gn_train_options *o = s->options;
+	const struct gn_lr *lr = &s->lr;
+	struct gn_strbuf text;
+
+	if (gn_comm_rank(s->comm) || (lr->epochs >= o->warmup_of && lr->epochs >= o->milestones_of) || lr->epochs <= 0)
+		return;
+	gn_strbuf_init(&text);
+	if (lr->epochs < o->warmup_of)
+		gn_strbuf_printf(&text, ", warm-up over %.4g epochs for %g", lr->warmup_epochs, o->warmup_epochs);
+	for (size_t i = 0; lr->shape == GN_LR_STEP && i < lr->milestone_count && lr->epochs < o->milestones_of; i++)
+		gn_strbuf_printf(&text, "%s%.4g", i ? "," : ", milestones ", lr->milestones[i]);
+	gn_log_info(s->log, "recipe %s: its schedule is scaled from %g to %.4g epochs%s", o->recipe,
+		    o->warmup_of > o->milestones_of ? o->warmup_of : o->milestones_of, lr->epochs, gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+}
+
+static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	uint64_t steps = gn_loader_batches(s->loader) / (uint64_t)o->accumulate;
+	enum gn_status status = gn_lr_shape_parse(o->schedule, &s->lr.shape, err);
+
+	s->global_batch = (uint64_t)o->batch * (uint64_t)gn_comm_size(s->comm) * (uint64_t)o->accumulate;
+	s->epoch_samples = steps * s->global_batch;
+	if (!status && !steps)
+		return gn_err_set(err, GN_ERR_DATA, "%s has %llu sample%s, fewer than a step takes: %d rank%s with %lld batch%s "
+				  "of %lld image%s", o->data, (unsigned long long)gn_dataset_count(s->data),
+				  gn_text_plural(gn_dataset_count(s->data)), gn_comm_size(s->comm),
+				  gn_text_plural((uint64_t)gn_comm_size(s->comm)), (long long)o->accumulate,
+				  o->accumulate == 1 ? "" : "es", (long long)o->batch, gn_text_plural((uint64_t)o->batch));
+	s->lr.lr = o->lr;
+	s->lr.start = o->lr_start;
+	s->lr.reference_batch = o->lr_batch;
+	s->lr.warmup_epochs = o->warmup_epochs;
+	s->lr.epochs = o->steps ? (double)o->steps / (double)steps : (double)o->epochs;
+	s->lr.final_lr = o->final_lr;
+	s->lr.power = o->lr_power;
+	s->lr.factor = o->lr_factor;
+	if (!status && o->milestones)
+		status = gn_lr_milestones_parse(o->milestones, &s->lr, err);
+	if (!status)
+		status = gn_lr_fit(&s->lr, o->warmup_of, o->milestones_of, err);
+	if (!status)
+		tell_shorter_schedule(s);
+	return status;
+}
+
+static void op_ran(void *context, int node, int backward, uint64_t began_ns, uint64_t ended_ns)
+{
+	struct gn_session *s = context;
+
+	gn_trace_add(s->trace, backward ? GN_SPAN_OP_BACKWARD : GN_SPAN_OP_FORWARD, GN_TRACE_MAIN, (uint32_t)node, began_ns, ended_ns);
+}
+
+static enum gn_status make_trace(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	uint64_t batches = (uint64_t)o->accumulate, nodes = (uint64_t)gn_model_node_count(s->model);
+	struct gn_trace_options to = {
+		.path = o->trace, .steps = o->trace_steps,
+		/* Operators both ways, samples decoded one by one at most, buckets and what moved them. */
+		.step_spans = batches * (2 * nodes + (uint64_t)o->batch + 8) + nodes + 128,
+	};
+
+	s->watch = (struct gn_plan_watch){op_ran, s};
+	return gn_trace_create(&to, s->comm, &s->trace, err);
+}
+
+static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
+{
+	enum gn_status status;
+
+	gn_input_threads(s->options->threads, gn_world_local_size(gn_comm_world(s->comm)));
+	status = open_data(s, err);
+	if (!status)
+		status = make_model(s, err);
+	if (!status)
+		status = make_arrays(s, err);
+	if (!status)
+		status = make_optimizer(s, err);
+	if (!status && s->options->sync_bn)
+		status = gn_sync_create(s->options->sync_bn, s->comm, &s->sync, err);
+	if (!status && s->options->trace)
+		status = make_trace(s, err);
+	if (!status)
+		status = make_loaders(s, err);
+	if (!status)
+		status = make_schedule(s, err);
+	if (!status && s->options->log && gn_comm_rank(s->comm) == 0)
+		status = gn_runlog_open(s->options->log, s->log, &s->runlog, err);
+	return status;
+}
+
+static enum gn_status compare_ranks(struct gn_session *s, const char *agreed_text, struct gn_err *err)
+{
+	struct gn_agree_item items[4] = {{.what = "program"}, {.what = "options"}, {.what = "parameter layout"},
+					 {.what = "dataset"}};
+	enum gn_status status = gn_sha256_buffer(agreed_text, strlen(agreed_text), items[1].digest, err);
+
+	/* of the sources: copies of one release may have been built in different folders */
+	memcpy(items[0].digest, gn_version_source_digest(), 65);
+	memcpy(items[2].digest, s->info.layout_digest, 65);
+	memcpy(items[3].digest, s->info.dataset_digest, 65);
+	status = gn_agree_status(s->comm, status, err);
+	return status ? status : gn_agree_digests(s->comm, items, 4, err);
+}
+
+static enum gn_status make_exchange(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_exchange_form form;
+
+	gn_trial_usual(s->options, s->model, &form);
+	s->info.global_batch = (int64_t)s->global_batch;
+	s->info.world_size = gn_comm_size(s->comm);
+	return gn_exchange_create(s->comm, s->model, s->flat,
+				  gn_model_buffer_elements(s->model) + GN_TAIL_COUNT, &form, s->options->algo, &s->exchange, err);
+}
+
+enum gn_status gn_session_create(const struct gn_train_options *options, const char *agreed_text, struct gn_comm *comm,
+				 struct gn_log *log, struct gn_session **out, struct gn_err *err)
+{
+	struct gn_session *s = calloc(1, sizeof *s);
+	enum gn_status status;
+
+	if (!s)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a training run");
+	s->options = options;
+	s->comm = s->gpu_sums.comm = comm;
+	s->log = log;
+	s->saved_step = UINT64_MAX;
+	s->info.options = options->options_text;
+	status = gn_agree_status(comm, prepare(s, err), err);
+	if (!status)
+		status = compare_ranks(s, agreed_text, err);
+	if (!status)
+		status = gn_agree_status(comm, make_flat(s, err), err);
+	if (!status)
+		status = make_plans(s, err);
+	if (!status)
+		status = make_exchange(s, err);
+	if (status) {
+		gn_session_destroy(s);
+		return status;
+	}
+	*out = s;
+	return GN_OK;
+}
+
+void gn_session_destroy(struct gn_session *s)
+{
+	if (!s)
+		return;
+	gn_trial_destroy(s->trial, s->exchange);
+	gn_exchange_destroy(s->exchange);
+	gn_gpu_sums_release(&s->gpu_sums);
+	gn_plan_destroy(s->val_plan);
+	gn_plan_destroy(s->plan);
+	gn_sync_destroy(s->sync);
+	gn_loader_destroy(s->val_loader);
+	gn_loader_destroy(s->loader); /* before the trace: its threads write there */
+	gn_model_destroy(s->train_model);
+	gn_model_destroy(s->model);
+	gn_dataset_close(s->val);
+	gn_dataset_close(s->data);
+	gn_runlog_close(s->runlog);
+	gn_owner_release(s->owner);
+	gn_trace_destroy(s->trace);
+	gn_optimizer_destroy(s->optimizer);
+	gn_ema_destroy(s->ema);
+	free(s->forecasts);
+	free(s->params);
+	gn_arrange_destroy(s->arrange);
+	free(s->kept_buffers);
+	free(s->accumulated);
+	gn_comm_free(s->comm, s->flat);
+	free(s);
+}
+
+enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status)
+{
+	const struct gn_world *world = gn_comm_world(s->comm);
+
+	/* what the world has found is known everywhere, but for what it finds because this rank gave up */
+	if (status && status != GN_ERR_PEER_LOST)
+		s->failed_alone |= gn_world_gave_up(world) || !gn_world_check(world, NULL);
+	return status;
+}
+
+int gn_session_has_batch(const struct gn_session *s, uint64_t samples_done)
+{
+	return samples_done + s->global_batch <= gn_dataset_count(s->data);
+}
+
+int gn_session_is_done(const struct gn_session *s)
+{
+	return s->options->steps ? s->state.step >= (uint64_t)s->options->steps
+				 : s->state.epoch >= (uint64_t)s->options->epochs;
+}
+
+double gn_session_epoch(const struct gn_session *s)
+{
+	return (double)s->state.epoch + (double)s->state.sample / (double)s->epoch_samples;
+}

@@ -1,0 +1,118 @@
+/* What a training run holds while it runs: made once by gn_session_create, then only used. Internal to src/train. */
+#ifndef GN_TRAIN_SESSION_H
+#define GN_TRAIN_SESSION_H
+
+#include "data/loader/loader.h"
+#include "src/train/plan/weight_layouts.h"
+#include "src/train/optim/ema.h"
+#include "src/train/parallel/reducer.h"
+#include "src/train/parallel/device_reducer.h"
+#include "src/train/optim/resize_schedule.h"
+#include "src/train/optim/lr.h"
+#include "src/train/optim/optimizer.h"
+#include "src/train/checkpoint/owner.h"
+#include "src/train/plan/plan.h"
+#include "src/train/plan/processors.h"
+#include "src/train/metrics/metrics_log.h"
+#include "src/train/plan/sync_bn.h"
+#include "src/train/metrics/trace.h"
+#include "src/train/loop/trainer.h"
+
+struct gn_trial;
+
+/* Floats that travel behind gradients and BN buffers. */
+enum gn_tail { GN_TAIL_LOSS, GN_TAIL_STOP, GN_TAIL_SAVE, GN_TAIL_COUNT = 16 };
+
+struct gn_session {
+	const struct gn_train_options *options;
+	struct gn_comm *comm;
+	struct gn_log *log;
+	struct gn_runlog *runlog; /* rank 0 with --log */
+	struct gn_dataset *data, *val;
+	struct gn_loader *loader, *val_loader;
+	struct gn_model *model;		/* at its full side */
+	struct gn_model *train_model;	/* at the side of this epoch's images; NULL: the full one */
+	struct gn_growth growth;
+	struct gn_plan *plan, *val_plan;
+	struct gn_exchange *exchange;
+	struct gn_gpu_sums gpu_sums; /* in place of it while several ranks stay on their GPUs */
+	struct gn_trial *trial;	  /* while ways of exchanging are tried; exchange is then one of its own */
+	struct gn_trace *trace;	  /* with --trace */
+	struct gn_plan_watch watch;
+	struct gn_lr lr;
+	struct gn_sync *sync;	  /* with --sync-bn, of more than one rank */
+	struct gn_optimizer *optimizer;
+	struct gn_ema *ema;	  /* with --ema */
+	struct gn_arrange *arrange; /* how weights lie in params, flat, slots and average between restore and end */
+	float *params;
+	float *flat;		  /* gradients, then buffers, then the tail */
+	float *buffers, *tail;	  /* inside flat */
+	float *kept_buffers;	  /* buffers as they were before the step */
+	float *accumulated;	  /* gradients of the step's earlier batches; NULL when a step is one batch */
+	uint64_t global_batch;
+	uint64_t epoch_samples;	  /* that an epoch uses: whole global batches */
+	struct gn_run_state state;
+	struct gn_checkpoint_info info; /* constant part; state is filled when saving */
+	struct gn_owner *owner;	  /* rank 0, with --checkpoint */
+	char nonce[GN_OWNER_NONCE]; /* of it, on all ranks */
+	uint64_t saved_step;	  /* the newest step in a checkpoint, UINT64_MAX for none */
+	uint64_t save_ns;	  /* gn_clock_ns() when a checkpoint was last begun, or the run */
+	struct gn_coll_forecast *forecasts; /* rank 0: of each bucket's sum; NULL: not known */
+	struct gn_processors processors; /* where threads share them most */
+	double step_s;		  /* of the last step, less what it waited for data */
+	uint64_t began_ns, began_step; /* when this start's training began: summary.h */
+	uint64_t evaluations;	  /* since then */
+	double best_top1, last_top1; /* of them, as shares; of the network, not of its average */
+	int skips_in_a_row;	  /* steps that updated nothing */
+	int resident;		  /* parameters, state and buffers live on the GPU: resident.h */
+	int staged;		  /* the next step's batch is on its way there */
+	int unevaluated;	  /* an evaluation was due and left out because the run is to stop */
+	int failed_alone;	  /* this rank has an error that the others do not know of */
+};
+
+/* Collective. Opens data, builds model, plans and exchange, checks that all ranks agree. */
+enum gn_status gn_session_create(const struct gn_train_options *options, const char *agreed_text, struct gn_comm *comm,
+				 struct gn_log *log, struct gn_session **out, struct gn_err *err);
+void gn_session_destroy(struct gn_session *s);
+/* Arrays laid out as parameters, from torch's order to that of the run and back. */
+void gn_session_arrange(struct gn_session *s, int to_plain);
+/* Collective. With --checkpoint: makes the folder, and makes it this run's, see owner.h for how long that may take. */
+enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_err *err);
+/* Collective. Whether checkpoints can be saved there now, so that this does not come to light after an epoch. */
+enum gn_status gn_session_try_save(struct gn_session *s, struct gn_err *err);
+/* Collective. Initial values, or the state of a checkpoint: rank 0 reads, all receive. *resumed: whether from a checkpoint. */
+enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err);
+/* Collective. Saves the present state unless that step is saved already. What a later save may mend (a full disk) is a warning. */
+enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err);
+/* Collective. The same for the state that a run ends with: any failure is one. */
+enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err);
+/* Collective. Loader at the present epoch and sample, with the epoch's side of images; made anew where that changes. */
+enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err);
+/* For gn_session_create, session_train.c: loader and plan for training, and every side of the schedule tried. */
+enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err);
+enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err);
+/* Which device and which numbers, into the options of a plan. */
+enum gn_status gn_session_device(const struct gn_session *s, struct gn_plan_options *po, struct gn_err *err);
+enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err);
+/* Marks a failure that happened to this rank alone: the others must be told, or they would wait for it. Returns status. */
+enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status);
+/* Whether this rank, which is 0, finds that --checkpoint-minutes have passed since the last checkpoint. */
+int gn_session_wants_save(const struct gn_session *s);
+/* Whether an epoch that has come so far has another step, for all ranks. */
+int gn_session_has_batch(const struct gn_session *s, uint64_t samples_done);
+/* Steps when --steps counts them, else epochs: after a resume at another world size an epoch has another number of steps. */
+int gn_session_is_done(const struct gn_session *s);
+/* Whether an evaluation belongs to the present state: at the end of every --eval-every'th epoch, and of the run. */
+int gn_session_evaluation_due(const struct gn_session *s);
+/* Collective. Evaluates the network as it is, and its moving average when there is one, and logs both. *stop is read every few
+ * batches: when any rank's is set, *stopping becomes 1 on all ranks at the same batch. An evaluation that is cut short by it, or not
+ * even begun because *stopping is 1, says nothing but that, and sets s->unevaluated. */
+enum gn_status gn_session_evaluate(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopping, struct gn_err *err);
+/* Collective, before the first step: the evaluation that a run was stopped or lost before comes first when it goes on, unless the
+ * log has it. */
+enum gn_status gn_session_evaluate_missed(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopping,
+					  struct gn_err *err);
+/* Epochs done, with the fraction of the current one. */
+double gn_session_epoch(const struct gn_session *s);
+
+#endif

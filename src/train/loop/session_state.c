@@ -1,0 +1,407 @@
+/* Where a run begins: initial values or a checkpoint; and how its state is saved. */
+#include "src/train/loop/session.h"
+
+#include "data/sample/augment.h"
+#include "data/shard/manifest.h"
+#include "src/base/clock.h"
+#include "src/base/file.h"
+#include "src/base/trust.h"
+#include "src/train/model/init.h"
+#include "src/train/loop/input.h"
+#include "src/train/loop/device_step.h"
+#include "src/train/model/weights.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* On rank 0. */
+static enum gn_status import_weights(struct gn_session *s, const char *path, struct gn_err *err)
+{
+	struct gn_strbuf ignored;
+	enum gn_status status;
+
+	gn_strbuf_init(&ignored);
+	status = gn_weights_import(path, s->model, s->params, s->buffers, &ignored, err);
+	if (!status && ignored.len)
+		gn_log_warn(s->log, "%s has tensors that %s lacks, which are ignored: %s", path, gn_model_name(s->model),
+			    gn_strbuf_text(&ignored));
+	gn_strbuf_release(&ignored);
+	return status;
+}
+
+static enum gn_status initial_values(struct gn_session *s, struct gn_err *err)
+{
+	const char *init = s->options->init;
+	char seeded[40];
+	enum gn_status status = gn_input_check(s->options->mean, s->options->deviation, &s->info.input, err);
+
+	if (status)
+		return status;
+	if (!init) {
+		snprintf(seeded, sizeof seeded, "seed:%" PRId64, s->options->seed);
+		init = seeded;
+	}
+	if (!strcmp(init, "formula") || !strncmp(init, "seed:", 5))
+		status = gn_init_params(s->model, init, s->params, s->buffers, err);
+	else
+		return import_weights(s, init, err);
+	if (!status && s->options->zero_gamma)
+		gn_init_zero_gamma(s->model, s->params);
+	return status;
+}
+
+static struct gn_checkpoint_arrays arrays_of(struct gn_session *s)
+{
+	struct gn_checkpoint_arrays a = {.params = s->params, .buffers = s->buffers};
+
+	for (int k = 0; k < GN_OPTIM_SLOTS_MAX; k++)
+		a.slots[k] = gn_optimizer_slot(s->optimizer, k);
+	if (s->ema) {
+		a.average_params = gn_ema_params(s->ema);
+		a.average_buffers = gn_ema_buffers(s->ema);
+	}
+	return a;
+}
+
+/* What evaluation makes the shorter side of an image; 0: it depends on the image. */
+static uint32_t shorter_side(const struct gn_checkpoint_info *info)
+{
+	const struct gn_loader_options lo = {
+		.augment = GN_AUGMENT_NONE, .height = (uint32_t)info->side, .width = (uint32_t)info->side,
+		.resize_shorter = (uint32_t)info->input.resize_shorter,
+	};
+
+	return gn_view_resize(&lo);
+}
+
+/* To parameters that were trained with images made in one way, images made in another are of another kind. */
+static enum gn_status check_input(const struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info,
+				  struct gn_err *err)
+{
+	const struct gn_input_spec *was = &info->input, *is = &s->info.input;
+
+	/* another network has other usual values: gn_checkpoint_load says what is the matter */
+	if (strcmp(info->model, s->info.model))
+		return GN_OK;
+	for (int c = 0; c < gn_model_channels(s->model); c++) {
+		const char *name = was->mean[c] != is->mean[c] ? "mean" : was->deviation[c] != is->deviation[c] ? "deviation" : NULL;
+		int mean = name && *name == 'm';
+
+		if (name)
+			return gn_err_set(err, GN_ERR_USAGE,
+					  "checkpoint %s was made with --%s %.15g for channel %d, not %.15g: give the same, or begin "
+					  "another run with --init FILE of its weights", folder, name,
+					  mean ? was->mean[c] : was->deviation[c], c, mean ? is->mean[c] : is->deviation[c]);
+	}
+	if (info->side == s->info.side && shorter_side(info) != shorter_side(&s->info))
+		return gn_err_set(err, GN_ERR_USAGE,
+				  "checkpoint %s was made with --resize %" PRId64 ", not %" PRId64 " (0: the usual): give the same",
+				  folder, was->resize_shorter, is->resize_shorter);
+	return GN_OK;
+}
+
+/* A checkpoint fits when it is of the same model, data, seed and input: otherwise "the next sample" would mean nothing. */
+static enum gn_status check_fit(const struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info,
+				struct gn_err *err)
+{
+	if (strcmp(info->dataset_digest, s->info.dataset_digest))
+		return gn_err_set(err, GN_ERR_DATA,
+				  "checkpoint %s was made with another dataset (digest %.16s..., %s has %.16s...)", folder,
+				  info->dataset_digest, s->options->data, s->info.dataset_digest);
+	if (info->state.seed != (uint64_t)s->options->seed)
+		return gn_err_set(err, GN_ERR_USAGE, "checkpoint %s was made with --seed %" PRIu64 ", not %" PRId64, folder,
+				  info->state.seed, s->options->seed);
+	if (info->optimizer != s->info.optimizer)
+		return gn_err_set(err, GN_ERR_USAGE, "checkpoint %s was made with --optimizer %s, not %s", folder,
+				  gn_optim_name(info->optimizer), gn_optim_name(s->info.optimizer));
+	return GN_OK;
+}
+
+/* The other options may change on purpose (a longer run, another device); that they did is told once. */
+static enum gn_status tell_changed_options(const struct gn_session *s, const char *folder, struct gn_err *err)
+{
+	/* where things are, what is of no consequence for the result, and what has been compared by its value */
+	static const char *const skip[] = {
+		"data", "val", "init", "checkpoint", "resume", "log", "log-every", "trace", "trace-steps", "threads",
+		"loader-threads", "prefetch", "tuning", "progress", "mean", "deviation", "resize", "side", "channels",
+		"join-timeout", "heartbeat-timeout", "stall-timeout", "socket-ifname", NULL,
+	};
+	struct gn_strbuf text;
+	char *options;
+	enum gn_status status = gn_checkpoint_options(folder, &options, err);
+
+	if (status || !options)
+		return status;
+	gn_strbuf_init(&text);
+	gn_options_compare(options, s->options->options_text, skip, &text);
+	if (gn_strbuf_failed(&text))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the options of %s", folder);
+	else if (text.len)
+		gn_log_warn(s->log, "%s was made with other options: %s", folder, gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+	free(options);
+	return status;
+}
+
+/* Going on from an older checkpoint beside newer ones would mix two runs, and the next --resume auto would take the other. */
+static enum gn_status check_newest(const struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info,
+				   struct gn_err *err)
+{
+	const char *directory = s->options->checkpoint;
+	struct gn_checkpoint_info newest;
+	char found[PATH_MAX];
+	enum gn_status status;
+
+	if (!directory || !gn_checkpoint_any(directory))
+		return GN_OK;
+	status = gn_checkpoint_find(directory, s->log, found, &newest, err);
+	if (status == GN_ERR_UNSUPPORTED)
+		return status;
+	if (status || newest.state.step <= info->state.step)
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_USAGE, "%s is newer than %s: give --checkpoint another folder, or remove what is newer",
+			  found, folder);
+}
+
+static enum gn_status load(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info,
+			   struct gn_err *err)
+{
+	struct gn_checkpoint_arrays a = arrays_of(s);
+	enum gn_status status = check_fit(s, folder, info, err);
+
+	if (!info->has_average)
+		a.average_params = NULL;
+	if (!status)
+		status = gn_checkpoint_load(folder, info, s->model, &a, err);
+	/* last, for another model's is another one, too */
+	if (!status)
+		status = check_input(s, folder, info, err);
+	if (status || !s->ema || info->has_average)
+		return status;
+	gn_log_warn(s->log, "%s holds no moving average: it begins with the parameters of this step", folder);
+	gn_ema_set(s->ema, s->params, s->buffers);
+	return GN_OK;
+}
+
+/* On rank 0. *resumed says whether a checkpoint was taken. */
+static enum gn_status read_state(struct gn_session *s, int *resumed, struct gn_err *err)
+{
+	const char *resume = s->options->resume, *directory = s->options->checkpoint;
+	struct gn_checkpoint_info info;
+	char folder[PATH_MAX];
+	enum gn_status status;
+
+	*resumed = 0;
+	if (!strcmp(resume, "none")) {
+		if (directory && gn_checkpoint_any(directory))
+			return gn_err_set(err, GN_ERR_USAGE,
+					  "%s holds checkpoints already: go on with --resume auto, or name another folder",
+					  directory);
+		return initial_values(s, err);
+	}
+	if (!strcmp(resume, "auto")) {
+		if (!directory)
+			return gn_err_set(err, GN_ERR_USAGE, "--resume auto needs --checkpoint DIR");
+		if (!gn_checkpoint_any(directory))
+			return initial_values(s, err);
+		resume = directory;
+	}
+	status = gn_checkpoint_find(resume, s->log, folder, &info, err);
+	if (!status)
+		status = gn_trust_check_folder(folder, 0, s->log, err);
+	if (!status)
+		status = load(s, folder, &info, err);
+	if (!status && resume != directory)
+		status = check_newest(s, folder, &info, err);
+	if (!status)
+		status = tell_changed_options(s, folder, err);
+	if (status)
+		return status;
+	s->state = info.state;
+	*resumed = 1;
+	if (info.global_batch != s->info.global_batch)
+		gn_log_warn(s->log, "the checkpoint was made with a global batch of %" PRId64 ", this run has %" PRId64
+			    ": the samples go on in order, the updates differ", info.global_batch, s->info.global_batch);
+	gn_log_info(s->log, "resumed from %s: step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64, folder,
+		    s->state.step, s->state.epoch, s->state.sample);
+	return GN_OK;
+}
+
+void gn_session_arrange(struct gn_session *s, int to_plain)
+{
+	void (*change)(struct gn_arrange *, float *) = to_plain ? gn_arrange_out : gn_arrange_in;
+
+	change(s->arrange, s->params);
+	for (int k = 0; k < gn_optim_slots(s->info.optimizer); k++)
+		change(s->arrange, gn_optimizer_slot(s->optimizer, k));
+	if (s->ema)
+		change(s->arrange, gn_ema_params(s->ema));
+}
+
+/* After parameters and buffers. Only rank 0 has read the average of a resumed run. */
+static enum gn_status share_average(struct gn_session *s, int resumed, struct gn_err *err)
+{
+	size_t params = gn_model_param_elements(s->model) * sizeof(float);
+	size_t buffers = gn_model_buffer_elements(s->model) * sizeof(float);
+	enum gn_status status;
+
+	if (!resumed) {
+		gn_ema_set(s->ema, s->params, s->buffers);
+		return GN_OK;
+	}
+	status = gn_comm_broadcast(s->comm, gn_ema_params(s->ema), params, 0, err);
+	if (!status && buffers)
+		status = gn_comm_broadcast(s->comm, gn_ema_buffers(s->ema), buffers, 0, err);
+	return status;
+}
+
+enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err)
+{
+	size_t params = gn_model_param_elements(s->model) * sizeof(float);
+	size_t buffers = gn_model_buffer_elements(s->model) * sizeof(float);
+	struct {
+		struct gn_run_state state;
+		int32_t resumed;
+	} shared = {.state = {.seed = (uint64_t)s->options->seed}};
+	enum gn_status status = GN_OK;
+	int found = 0;
+
+	s->state = shared.state;
+	if (gn_comm_rank(s->comm) == 0)
+		status = read_state(s, &found, err);
+	status = gn_agree_status(s->comm, status, err);
+	shared.state = s->state;
+	shared.resumed = found;
+	if (!status)
+		status = gn_comm_broadcast(s->comm, &shared, sizeof shared, 0, err);
+	if (!status)
+		status = gn_comm_broadcast(s->comm, s->params, params, 0, err);
+	for (int k = 0; !status && shared.resumed && k < gn_optim_slots(s->info.optimizer); k++)
+		status = gn_comm_broadcast(s->comm, gn_optimizer_slot(s->optimizer, k), params, 0, err);
+	if (!status && buffers)
+		status = gn_comm_broadcast(s->comm, s->buffers, buffers, 0, err);
+	if (!status && s->ema)
+		status = share_average(s, shared.resumed, err);
+	if (status)
+		return status;
+	gn_session_arrange(s, 0);
+	s->state = shared.state;
+	s->saved_step = shared.resumed ? s->state.step : UINT64_MAX;
+	s->save_ns = gn_clock_ns();
+	*resumed = shared.resumed;
+	return GN_OK;
+}
+
+/* On rank 0. A dataset's folder holds what pack wrote, and what verify and stage know. */
+static enum gn_status check_folder(const char *directory, struct gn_err *err)
+{
+	char path[PATH_MAX];
+	enum gn_status status = gn_path_join(path, sizeof path, directory, GN_MANIFEST_NAME, err);
+
+	if (!status && !access(path, F_OK))
+		status = gn_err_set(err, GN_ERR_USAGE, "--checkpoint %s is a packed dataset: give checkpoints a folder of their own",
+				    directory);
+	return status;
+}
+
+static enum gn_status make_folder(const char *directory, struct gn_log *log, struct gn_err *err)
+{
+	/* Before, so that nothing is made where a link leads; and after, for somebody may have been faster. */
+	enum gn_status status = gn_trust_check_links(directory, err);
+
+	if (!status)
+		status = gn_make_dirs(directory, err);
+	if (!status)
+		status = gn_trust_check_links(directory, err);
+	return status ? status : gn_trust_check_folder(directory, 1, log, err);
+}
+
+enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_err *err)
+{
+	const char *directory = s->options->checkpoint;
+	enum gn_status status = GN_OK;
+
+	if (!directory)
+		return GN_OK;
+	if (gn_comm_rank(s->comm) == 0) {
+		status = check_folder(directory, err);
+		if (!status)
+			status = make_folder(directory, s->log, err);
+		if (!status)
+			status = gn_owner_claim(directory, stop, s->log, &s->owner, err);
+		if (!status)
+			memcpy(s->nonce, gn_owner_nonce(s->owner), sizeof s->nonce);
+	}
+	status = gn_agree_status(s->comm, status, err);
+	return status ? status : gn_comm_broadcast(s->comm, s->nonce, sizeof s->nonce, 0, err);
+}
+
+static struct gn_checkpoint_target target_of(const struct gn_session *s)
+{
+	return (struct gn_checkpoint_target){s->options->checkpoint, s->nonce, s->owner, (int)s->options->keep, s->log};
+}
+
+enum gn_status gn_session_try_save(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_checkpoint_target target = target_of(s);
+
+	s->info.state = s->state;
+	return target.directory ? gn_checkpoint_try(s->comm, &target, &s->info, s->model, s->ema != NULL, err) : GN_OK;
+}
+
+int gn_session_wants_save(const struct gn_session *s)
+{
+	const struct gn_train_options *o = s->options;
+
+	return o->checkpoint && o->checkpoint_minutes > 0 && gn_comm_rank(s->comm) == 0 &&
+	       (double)(gn_clock_ns() - s->save_ns) * 1e-9 >= 60 * o->checkpoint_minutes;
+}
+
+enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_checkpoint_target target = target_of(s);
+	struct gn_checkpoint_arrays arrays = arrays_of(s);
+	uint64_t began = gn_clock_ns();
+	struct gn_json *j;
+	enum gn_status status;
+
+	if (!s->options->checkpoint || s->saved_step == s->state.step)
+		return GN_OK;
+	s->save_ns = began;
+	s->info.state = s->state;
+	status = gn_session_alone(s, gn_resident_fetch(s, err));
+	if (status)
+		return status;
+	gn_session_arrange(s, 1);
+	status = gn_checkpoint_save(s->comm, &target, &s->info, s->model, &arrays, err);
+	gn_session_arrange(s, 0);
+	if (status)
+		return gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step);
+	s->saved_step = s->state.step;
+	if (gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "checkpoint %s/step-%08" PRIu64 " saved in %.2f s", s->options->checkpoint, s->state.step,
+			    (double)(gn_clock_ns() - began) * 1e-9);
+	j = gn_runlog_begin(s->runlog, "checkpoint");
+	if (j) {
+		gn_json_uint(j, "step", s->state.step);
+		gn_json_string(j, "path", s->options->checkpoint);
+		gn_json_fixed(j, "seconds", (double)(gn_clock_ns() - began) * 1e-9, 3);
+	}
+	status = gn_runlog_end(s->runlog, err);
+	return gn_session_alone(s, status);
+}
+
+enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err)
+{
+	enum gn_status status = gn_session_save_last(s, err);
+
+	if (s->failed_alone || (status != GN_ERR_IO && status != GN_ERR_NO_SPACE && status != GN_ERR_NOT_FOUND &&
+				status != GN_ERR_NO_MEMORY))
+		return status;
+	if (gn_comm_rank(s->comm) == 0)
+		gn_log_warn(s->log, "%s; the run goes on, and the next checkpoint is tried when it is due", err->text);
+	return GN_OK;
+}

@@ -1,0 +1,154 @@
+#include "src/train/loop/summary.h"
+
+#include "data/sample/augment.h"
+#include "src/base/clock.h"
+#include "src/base/sanitize.h"
+#include "src/train/loop/input.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void put_input(const struct gn_session *s, struct gn_strbuf *out)
+{
+	static const char *const names[] = {[GN_AUGMENT_NONE] = "no augmentation", [GN_AUGMENT_CROP_FLIP] = "crop-flip",
+					    [GN_AUGMENT_SHIFT] = "shift", [GN_AUGMENT_SHIFT_FLIP] = "shift-flip"};
+	const struct gn_train_options *o = s->options;
+	int side = gn_model_side(s->model), pad = o->pad >= 0 ? (int)o->pad : side / 14;
+	struct gn_loader_options lo = {.augment = GN_AUGMENT_NONE};
+	enum gn_augment augment = GN_AUGMENT_NONE;
+
+	gn_input_loader_options(&s->info.input, s->model, &lo);
+	gn_input_augment_parse(o->augment, side, &augment, NULL); /* was parsed without an error before */
+	gn_strbuf_printf(out, "input %dx%dx%d, %s", gn_model_channels(s->model), side, side, names[augment]);
+	if (augment == GN_AUGMENT_SHIFT || augment == GN_AUGMENT_SHIFT_FLIP)
+		gn_strbuf_printf(out, " by up to %d pixel%s", pad, gn_text_plural((uint64_t)pad));
+	if (o->resize_schedule)
+		gn_strbuf_printf(out, ", resize schedule %s", o->resize_schedule);
+	gn_strbuf_puts(out, "; evaluation: ");
+	if (gn_view_resize(&lo))
+		gn_strbuf_printf(out, "shorter side %u", (unsigned)gn_view_resize(&lo));
+	else
+		gn_strbuf_puts(out, "images near the side keep their size");
+	gn_strbuf_printf(out, ", centre %d", side);
+}
+
+static void put_optimizer(const struct gn_train_options *o, struct gn_strbuf *out)
+{
+	gn_strbuf_printf(out, "; %s ", o->optimizer);
+	if (!strcmp(o->optimizer, "lamb"))
+		gn_strbuf_printf(out, "betas %g and %g", o->momentum, o->beta2);
+	else
+		gn_strbuf_printf(out, "momentum %g%s", o->momentum, o->nesterov ? " (Nesterov)" : "");
+	if (!strcmp(o->optimizer, "lars"))
+		gn_strbuf_printf(out, ", trust %g", o->trust);
+	gn_strbuf_printf(out, ", weight decay %g%s", o->weight_decay, o->weight_decay > 0 && !o->decay_all ?
+			 " (not of biases and batch norm)" : "");
+}
+
+static void put_schedule(const struct gn_session *s, struct gn_strbuf *out)
+{
+	const struct gn_lr *lr = &s->lr;
+	struct gn_lr steady = *lr;
+
+	steady.shape = GN_LR_CONSTANT;
+	steady.warmup_epochs = 0;
+	gn_strbuf_printf(out, "; lr %.6g", gn_lr_at(&steady, (double)s->global_batch, 0));
+	if (lr->reference_batch > 0)
+		gn_strbuf_printf(out, " (%g x %" PRIu64 " / %g)", lr->lr, s->global_batch, lr->reference_batch);
+	if (lr->shape == GN_LR_COSINE)
+		gn_strbuf_printf(out, " by cosine to %g", lr->final_lr);
+	else if (lr->shape == GN_LR_POLYNOMIAL)
+		gn_strbuf_printf(out, " by polynomial of power %g to %g", lr->power, lr->final_lr);
+	else if (lr->shape == GN_LR_CONSTANT)
+		gn_strbuf_puts(out, " constant");
+	for (size_t i = 0; lr->shape == GN_LR_STEP && i < lr->milestone_count; i++)
+		gn_strbuf_printf(out, "%s%.4g", i ? "," : " by steps at epochs ", lr->milestones[i]);
+	if (lr->shape == GN_LR_STEP)
+		gn_strbuf_printf(out, " times %g", lr->factor);
+	if (lr->warmup_epochs > 0)
+		gn_strbuf_printf(out, ", warm-up %.4g epoch%s from %.4g", lr->warmup_epochs, lr->warmup_epochs == 1 ? "" : "s",
+				 gn_lr_at(lr, (double)s->global_batch, 0));
+}
+
+void gn_summary_resolved(const struct gn_session *s, struct gn_strbuf *out)
+{
+	uint64_t left_out = gn_dataset_count(s->data) - s->epoch_samples;
+
+	put_input(s, out);
+	put_optimizer(s->options, out);
+	put_schedule(s, out);
+	gn_strbuf_printf(out, "; seed %" PRId64, s->options->seed);
+	if (left_out)
+		gn_strbuf_printf(out, "; %" PRIu64 " image%s left out in each epoch (incomplete last batch)", left_out,
+				 gn_text_plural(left_out));
+}
+
+/* Of a run that will not do what was meant. */
+static void warn_about(const struct gn_session *s)
+{
+	if (!s->options->checkpoint)
+		gn_log_warn(s->log, "without --checkpoint nothing of this run is kept");
+	if (gn_dataset_classes(s->data) == 1)
+		gn_log_warn(s->log, "%s has one class: every answer is right, and nothing is learned", s->options->data);
+	if (s->lr.shape == GN_LR_STEP && (!s->lr.milestone_count || s->lr.milestones[0] >= s->lr.epochs))
+		gn_log_warn(s->log, "--schedule step: no milestone lies within the run (%.4g epochs): the rate never falls", s->lr.epochs);
+}
+
+void gn_summary_start(struct gn_session *s, uint64_t steps_left)
+{
+	const struct gn_train_options *o = s->options;
+	uint64_t images = gn_dataset_count(s->data), steps = s->state.step + steps_left;
+	uint32_t classes = gn_dataset_classes(s->data);
+	int ranks = gn_comm_size(s->comm);
+	struct gn_strbuf text;
+
+	s->began_ns = gn_clock_ns();
+	s->began_step = s->state.step;
+	if (gn_comm_rank(s->comm))
+		return;
+	gn_strbuf_init(&text);
+	gn_strbuf_printf(&text, "training %s on %s: %" PRIu64 " image%s of %u class%s", gn_model_name(s->model), o->data, images,
+			 gn_text_plural(images), classes, classes == 1 ? "" : "es");
+	if (s->val)
+		gn_strbuf_printf(&text, ", evaluation on %" PRIu64, gn_dataset_count(s->val));
+	gn_strbuf_printf(&text, "; global batch %" PRIu64 " (%d rank%s x %" PRId64, s->global_batch, ranks,
+			 gn_text_plural((uint64_t)ranks), o->batch);
+	if (o->accumulate > 1)
+		gn_strbuf_printf(&text, " x %" PRId64 " accumulated", o->accumulate);
+	gn_strbuf_puts(&text, "); ");
+	if (!o->steps)
+		gn_strbuf_printf(&text, "%" PRId64 " epoch%s, ", o->epochs, gn_text_plural((uint64_t)o->epochs));
+	gn_strbuf_printf(&text, "%" PRIu64 " step%s", steps, gn_text_plural(steps));
+	if (s->state.step)
+		gn_strbuf_printf(&text, ", of which %" PRIu64 " %s done", s->state.step, s->state.step == 1 ? "is" : "are");
+	if (!gn_strbuf_failed(&text))
+		gn_log_info(s->log, "%s", gn_strbuf_text(&text));
+	gn_strbuf_clear(&text);
+	gn_summary_resolved(s, &text);
+	if (steps_left && !gn_strbuf_failed(&text))
+		gn_log_info(s->log, "%s", gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+	if (steps_left)
+		warn_about(s);
+}
+
+void gn_summary_end(const struct gn_session *s)
+{
+	uint64_t steps = s->state.step - s->began_step;
+	double seconds = (double)(gn_clock_ns() - s->began_ns) * 1e-9;
+	struct gn_strbuf text;
+
+	if (gn_comm_rank(s->comm))
+		return;
+	gn_strbuf_init(&text);
+	gn_strbuf_printf(&text, "done: %" PRIu64 " step%s in %.1f s", steps, gn_text_plural(steps), seconds);
+	if (steps)
+		gn_strbuf_printf(&text, ", %.0f images/s in all", (double)(steps * s->global_batch) / seconds);
+	if (s->evaluations)
+		gn_strbuf_printf(&text, ", top-1 %.2f %% (best %.2f %%)", 100 * s->last_top1, 100 * s->best_top1);
+	if (s->options->checkpoint && s->saved_step == s->state.step)
+		gn_strbuf_printf(&text, ", checkpoint %s/step-%08" PRIu64, s->options->checkpoint, s->saved_step);
+	if (!gn_strbuf_failed(&text))
+		gn_log_info(s->log, "%s", gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+}

@@ -1,0 +1,19 @@
+/* What a run tells people when it starts and when it is done, in a line or two each. Rank 0 tells; other ranks stay silent.
+ *
+ * Internal to src/train. Neither collective nor blocking; failures to format a line leave it out.
+ */
+#ifndef GN_TRAIN_SUMMARY_H
+#define GN_TRAIN_SUMMARY_H
+
+#include "src/train/loop/session.h"
+
+/* What options, recipe and network come to, as one line: input, augmentation, evaluation, optimizer, schedule, seed, and the images
+ * that each epoch leaves out. */
+void gn_summary_resolved(const struct gn_session *s, struct gn_strbuf *out);
+/* Model, classes, images, global batch and steps to the end: "training lenet on DIR: 7000 images of 10 classes, ...", then
+ * gn_summary_resolved, and warnings of a run that cannot do what was meant. Times of gn_summary_end begin here. */
+void gn_summary_start(struct gn_session *s, uint64_t steps_left);
+/* Steps, time, images/s with all that interrupts training, top-1 of this start's evaluations, checkpoint. */
+void gn_summary_end(const struct gn_session *s);
+
+#endif

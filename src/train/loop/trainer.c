@@ -1,0 +1,423 @@
+#include "src/train/loop/trainer.h"
+
+#include "src/base/clock.h"
+#include "src/base/progress_bar.h"
+#include "src/base/sha256.h"
+#include "src/base/sanitize.h"
+#include "src/base/version.h"
+#include "src/train/plan/device.h"
+#include "src/train/loop/session.h"
+#include "src/train/loop/device_step.h"
+#include "src/train/metrics/scaling_report.h"
+#include "src/train/loop/step.h"
+#include "src/train/loop/summary.h"
+#include "src/train/parallel/bucket_autotune.h"
+#include "transport/bootstrap/library_versions.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static void put_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_split *split,
+			 struct gn_json *j)
+{
+	double steps = (double)sums->steps, ms = 1e3 / steps, updates = (double)(sums->steps - sums->skipped);
+
+	gn_json_uint(j, "step", s->state.step);
+	gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
+	gn_json_double(j, "loss", sums->loss_sum / updates);
+	gn_json_double(j, "lr", sums->lr);
+	gn_json_double(j, "grad_norm", sums->norm_sum / updates);
+	gn_json_uint(j, "skipped", sums->skipped);
+	gn_json_fixed(j, "images_per_s", steps * (double)s->global_batch / sums->step, 1);
+	gn_json_object(j, "time_ms");
+	gn_json_fixed(j, "step", sums->step * ms, 3);
+	gn_json_fixed(j, "data", sums->data * ms, 3);
+	gn_json_fixed(j, "forward", sums->forward * ms, 3);
+	gn_json_fixed(j, "backward", sums->backward * ms, 3);
+	gn_json_fixed(j, "communication_exposed", sums->exposed * ms, 3);
+	gn_json_fixed(j, "communication_in_backward", sums->within * ms, 3);
+	gn_json_fixed(j, "optimizer", sums->optimizer * ms, 3);
+	gn_json_end(j);
+	if (split)
+		gn_split_json(split, gn_comm_world(s->comm), gn_split_source(s), j);
+}
+
+static void tell_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_split *split)
+{
+	double loss = sums->loss_sum / (double)(sums->steps - sums->skipped);
+	struct gn_strbuf more;
+
+	if (gn_comm_rank(s->comm))
+		return;
+	gn_strbuf_init(&more);
+	if (split)
+		gn_split_text(split, gn_comm_world(s->comm), gn_split_source(s), &more);
+	gn_log_info(s->log, "step %" PRIu64 " epoch %.2f loss %.4f lr %.4g %.0f images/s, data %.0f %% exposed communication %.0f %%%s",
+		    s->state.step, gn_session_epoch(s), isnan(loss) ? fabs(loss) : loss /* not -nan */, sums->lr,
+		    (double)sums->steps * (double)s->global_batch / sums->step, 100 * sums->data / sums->step,
+		    100 * sums->exposed / sums->step, gn_strbuf_text(&more));
+	gn_strbuf_release(&more);
+}
+
+static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sums, struct gn_err *err)
+{
+	struct gn_split gathered = {.compute = NULL}, *split = gn_comm_size(s->comm) > 1 ? &gathered : NULL;
+	enum gn_status status = split ? gn_split_gather(s, sums, split, err) : GN_OK;
+	struct gn_json *j;
+
+	if (status)
+		return status;
+	j = gn_runlog_begin(s->runlog, "step");
+	if (j)
+		put_interval(s, sums, split, j);
+	tell_interval(s, sums, split);
+	gn_split_release(&gathered);
+	*sums = (struct gn_interval){0};
+	return gn_session_alone(s, gn_runlog_end(s->runlog, err));
+}
+
+/* What this rank does between collectives, for the others who wait: a slow disk is no reason to end a run, a process that
+ * hangs is. */
+static void announce(const struct gn_session *s, const char *what)
+{
+	gn_world_announce(gn_comm_world(s->comm), what, GN_TRAIN_STALL_MS);
+}
+
+/* Steps still to come. */
+static uint64_t steps_left(const struct gn_session *s)
+{
+	uint64_t an_epoch = s->epoch_samples / s->global_batch;
+
+	if (gn_session_is_done(s))
+		return 0;
+	if (s->options->steps)
+		return (uint64_t)s->options->steps - s->state.step;
+	return ((uint64_t)s->options->epochs - s->state.epoch - 1) * an_epoch +
+	       (gn_dataset_count(s->data) - s->state.sample) / s->global_batch;
+}
+
+/* Moves to the next epoch when this one has no whole global batch left; says whether it did. */
+static int close_epoch(struct gn_session *s)
+{
+	if (gn_session_has_batch(s, s->state.sample))
+		return 0;
+	s->state.epoch++;
+	s->state.sample = 0;
+	return 1;
+}
+
+/* A span of the program's own thread that ends now; the next one's begin. */
+static uint64_t trace_since(const struct gn_session *s, enum gn_span kind, uint64_t mark)
+{
+	uint64_t now = gn_clock_ns();
+
+	gn_trace_add(s->trace, kind, GN_TRACE_MAIN, 0, mark, now);
+	return now;
+}
+
+static enum gn_status write_trace(struct gn_session *s, struct gn_err *err)
+{
+	uint64_t spans = 0;
+	enum gn_status status;
+
+	if (!s->trace || gn_trace_is_written(s->trace))
+		return GN_OK;
+	announce(s, "writing a trace");
+	status = gn_trace_write(s->trace, s->comm, s->model, &spans, err);
+	/* Known to all ranks, and no reason to end what may have run for days. */
+	if (status == GN_ERR_IO || status == GN_ERR_NO_SPACE || status == GN_ERR_NOT_FOUND || status == GN_ERR_NO_MEMORY) {
+		if (gn_comm_rank(s->comm) == 0)
+			gn_log_warn(s->log, "there is no trace: %s", err->text);
+		return GN_OK;
+	}
+	if (!status && gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "trace of %" PRIu64 " span%s in %s: open it in Perfetto", spans, gn_text_plural(spans), s->options->trace);
+	return status;
+}
+
+/* The run has failed: what this rank did until then, for whoever wants to know why. */
+static void write_trace_part(struct gn_session *s, const char *failure)
+{
+	char path[4096 + 32];
+	uint64_t spans = 0;
+	struct gn_err err;
+
+	if (!s->trace || gn_trace_is_written(s->trace))
+		return;
+	if (gn_trace_write_part(s->trace, s->comm, s->model, failure, path, sizeof path, &spans, &err))
+		gn_log_warn(s->log, "there is no trace: %s", err.text);
+	else if (spans)
+		gn_log_info(s->log, "trace of %" PRIu64 " span%s of this rank alone in %s", spans, gn_text_plural(spans), path);
+}
+
+static enum gn_status save(struct gn_session *s, uint64_t *mark, struct gn_err *err)
+{
+	enum gn_status status;
+
+	announce(s, "writing a checkpoint");
+	status = gn_session_save(s, err);
+	*mark = trace_since(s, GN_SPAN_CHECKPOINT, *mark);
+	return status;
+}
+
+/* The last step found nothing to go on with. One that is left out for its gradients is nothing unusual in fp16: that is how the
+ * scale of the loss is found. */
+static int has_diverged(const struct gn_session *s)
+{
+	const char *precision = s->options->precision;
+
+	return !isfinite(s->tail[GN_TAIL_LOSS]) || (s->skips_in_a_row && (!precision || strcmp(precision, "fp16")));
+}
+
+/* Alike on all ranks. */
+static int is_save_due(const struct gn_session *s, int over)
+{
+	const struct gn_train_options *o = s->options;
+
+	return (over && s->state.epoch % (uint64_t)o->checkpoint_epochs == 0) || s->tail[GN_TAIL_SAVE] > 0 ||
+	       (o->checkpoint_every && s->state.step % (uint64_t)o->checkpoint_every == 0);
+}
+
+/* A checkpoint of a network that has diverged would push out good ones: there is none until steps update it again, unless the run
+ * is to stop. */
+static enum gn_status save_if_due(struct gn_session *s, int over, int last, int stopping, uint64_t *mark, struct gn_err *err)
+{
+	int diverged = has_diverged(s);
+
+	if (last && diverged)
+		return gn_err_set(err, GN_ERR_FAILED, "loss or gradients are not finite at the last step, %" PRIu64 ": lower --lr, lengthen "
+				  "--warmup-epochs or set --clip; no checkpoint is written of it, and those before it stay", s->state.step);
+	if (!last && !stopping && !is_save_due(s, over))
+		return GN_OK;
+	if (!diverged || stopping)
+		return save(s, mark, err);
+	if (s->options->checkpoint && gn_comm_rank(s->comm) == 0)
+		gn_log_warn(s->log, "no checkpoint of step %" PRIu64 ", at which loss or gradients are not finite; those before it stay",
+			    s->state.step);
+	return GN_OK;
+}
+
+/* What is due after a step: a log line, a checkpoint, the end of an epoch with its evaluation. The checkpoint comes first, for an
+ * evaluation may take longer than whoever asked for a stop waits. */
+static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums, const volatile sig_atomic_t *stop, int *stopping,
+				 struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	int over = close_epoch(s), last = gn_session_is_done(s);
+	uint64_t mark = gn_clock_ns();
+	enum gn_status status = GN_OK;
+
+	if (s->state.step % (uint64_t)o->log_every == 0 || over || last || *stopping) {
+		status = log_interval(s, sums, err);
+		mark = trace_since(s, GN_SPAN_LOG, mark);
+	}
+	if (!status)
+		status = save_if_due(s, over, last, *stopping, &mark, err);
+	if (!status && gn_session_evaluation_due(s))
+		status = gn_session_evaluate(s, stop, stopping, err);
+	if (!status && (last || *stopping || gn_trace_is_full(s->trace, s->state.step)))
+		status = write_trace(s, err);
+	announce(s, "training");
+	if (!status && over && !last && !*stopping)
+		status = gn_session_begin_epoch(s, err);
+	return status;
+}
+
+static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopped, struct gn_err *err)
+{
+	struct gn_interval sums = {0};
+	const uint64_t first = s->state.step;
+	struct gn_progress progress;
+	int stopping = 0;
+	enum gn_status status = gn_session_evaluate_missed(s, stop, &stopping, err);
+
+	gn_progress_begin(&progress, "training", "images", steps_left(s) * s->global_batch);
+	progress.terminal = progress.terminal && gn_comm_rank(s->comm) == 0;
+	while (!status && !gn_session_is_done(s) && !stopping) {
+		status = gn_step_run(s, stop, &sums, &stopping, err);
+		if (!status && s->trial)
+			status = gn_trial_note(s, err);
+		if (!status)
+			status = after_step(s, &sums, stop, &stopping, err);
+		gn_progress_add(&progress, s->global_batch);
+	}
+	gn_progress_end(&progress);
+	/* a failure to save was a warning until here */
+	if (!status && s->state.step != first)
+		status = gn_session_save_last(s, err);
+	*stopped = stopping && (!gn_session_is_done(s) || s->unevaluated);
+	return status;
+}
+
+/* What a report of a problem has to name. */
+static void log_software(struct gn_json *j, const struct gn_world *world)
+{
+	struct gn_strbuf text;
+	char job[64];
+
+	gn_json_string(j, "version", gn_version());
+	gn_json_string(j, "commit", gn_version_commit());
+	gn_json_string(j, "ucx", gn_libraries_ucx());
+	gn_strbuf_init(&text);
+	gn_libraries_pmix(&text);
+	gn_json_string(j, "pmix", gn_strbuf_text(&text));
+	if (gn_libraries_job(job))
+		gn_json_string(j, "job", job);
+	gn_strbuf_clear(&text);
+	gn_libraries_hosts(world, &text);
+	gn_json_string(j, "hosts", gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+}
+
+static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err *err)
+{
+	struct gn_plan_options po = {0};
+	struct gn_strbuf resolved;
+	struct gn_json *j;
+	enum gn_status status = gn_session_device(s, &po, err);
+
+	if (status)
+		return status;
+	if (po.bf16 && strcmp(gn_device_precision(&po), "bf16"))
+		gn_log_info(s->log, "this processor has no instructions for bfloat16, it emulates them");
+	if (!resumed && gn_runlog_had_lines(s->runlog))
+		gn_log_warn(s->log, "the log %s holds an earlier run, this run's lines follow: gannet report draws it as a run of its "
+			    "own", s->options->log);
+	j = gn_runlog_begin(s->runlog, resumed ? "resume" : "start");
+	if (s->options->recipe_text && gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "recipe %s", s->options->recipe_text);
+	if (j) {
+		gn_json_string(j, "model", gn_model_name(s->model));
+		gn_json_string(j, "precision", gn_device_precision(&po));
+		gn_json_uint(j, "step", s->state.step);
+		gn_json_uint(j, "epoch", s->state.epoch);
+		gn_json_uint(j, "sample", s->state.sample);
+		gn_json_uint(j, "total_steps", s->state.step + steps_left(s));
+		gn_json_int(j, "ranks", gn_comm_size(s->comm));
+		gn_json_int(j, "nodes", gn_world_nodes(gn_comm_world(s->comm)));
+		gn_json_uint(j, "global_batch", s->global_batch);
+		gn_json_uint(j, "images", gn_dataset_count(s->data));
+		gn_json_uint(j, "parameters", gn_model_param_elements(s->model));
+		gn_json_uint(j, "buckets", gn_exchange_buckets(s->exchange));
+		gn_json_uint(j, "plan_bytes", gn_plan_bytes(s->plan));
+		gn_json_string(j, "dataset", gn_dataset_digest(s->data));
+		log_software(j, gn_comm_world(s->comm));
+		gn_json_string(j, "options", s->options->options_text);
+		gn_strbuf_init(&resolved);
+		gn_summary_resolved(s, &resolved);
+		gn_json_string(j, "resolved", gn_strbuf_text(&resolved));
+		gn_strbuf_release(&resolved);
+		if (s->options->recipe_text)
+			gn_json_string(j, "recipe", s->options->recipe_text);
+	}
+	return gn_runlog_end(s->runlog, err);
+}
+
+static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *err)
+{
+	char hex[GN_SHA256_HEX];
+	struct gn_json *j;
+	enum gn_status status;
+
+	if (gn_plan_manner(s->plan)[0] && gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "trained %s", gn_plan_manner(s->plan));
+	status = gn_session_alone(s, gn_resident_fetch(s, err));
+	if (status)
+		return status;
+	/* Said of the values, not of how they lie. */
+	gn_arrange_out(s->arrange, s->params);
+	status = gn_sha256_buffer(s->params, gn_model_param_elements(s->model) * sizeof(float), hex, err);
+	gn_arrange_in(s->arrange, s->params);
+	if (status)
+		return status;
+	j = gn_runlog_begin(s->runlog, stopped ? "stop" : "end");
+	if (j) {
+		gn_json_uint(j, "step", s->state.step);
+		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
+		gn_json_string(j, "params_sha256", hex);
+	}
+	return gn_runlog_end(s->runlog, err);
+}
+
+/* The error itself is told elsewhere, also where the log cannot be written. */
+static void log_failure(struct gn_session *s, const struct gn_err *err)
+{
+	struct gn_json *j = gn_runlog_begin(s->runlog, "failed");
+	struct gn_err ignored;
+
+	if (!j)
+		return;
+	gn_json_uint(j, "step", s->state.step);
+	gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
+	gn_json_string(j, "status", gn_status_text(err->status));
+	gn_json_string(j, "reason", err->text);
+	gn_runlog_end(s->runlog, &ignored);
+}
+
+/* What all ranks have rank 0 tells in the end. A rank's own error is told at once: cleaning up may take longer than whoever started the
+ * ranks lets it live. */
+static int is_told(struct gn_log *log, struct gn_comm *comm, int agreed, enum gn_status status, const struct gn_err *err)
+{
+	if (status && !agreed)
+		gn_log_error(log, "train: %s", err->text);
+	return !agreed || gn_comm_rank(comm) > 0;
+}
+
+enum gn_status gn_train_run(const struct gn_train_options *options, const char *agreed_text,
+			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log, int *told,
+			    struct gn_err *err)
+{
+	struct gn_session *s;
+	int resumed, stopped = 0;
+	enum gn_status status;
+
+	gn_world_announce(gn_comm_world(comm), "starting to train", GN_TRAIN_STALL_MS);
+	status = gn_session_create(options, agreed_text, comm, log, &s, err);
+	*told = is_told(log, comm, !gn_agree_is_over(comm, status), status, err);
+	if (status)
+		return status;
+	status = gn_session_claim(s, stop, err);
+	if (!status)
+		status = gn_session_restore(s, &resumed, err);
+	if (!status && !gn_session_is_done(s))
+		status = gn_session_try_save(s, err);
+	if (!status)
+		status = gn_agree_status(comm, log_start(s, resumed, err), err);
+	if (!status) {
+		close_epoch(s);
+		status = gn_session_begin_epoch(s, err);
+	}
+	if (!status)
+		status = gn_trial_begin(s, steps_left(s), err);
+	if (!status)
+		status = gn_split_find_processors(s, err);
+	if (!status)
+		gn_split_predict_buckets(s);
+	if (!status && s->trace)
+		status = gn_trace_begin(s->trace, comm, err);
+	if (!status)
+		gn_summary_start(s, steps_left(s));
+	if (!status && gn_session_is_done(s) && gn_comm_rank(comm) == 0)
+		gn_log_info(log, "nothing left to train: %" PRIu64 " step%s %s done", s->state.step, gn_text_plural(s->state.step),
+			    s->state.step == 1 ? "is" : "are");
+	if (!status)
+		status = train(s, stop, &stopped, err);
+	if (!status)
+		status = log_end(s, stopped, err);
+	if (!status && !stopped)
+		gn_summary_end(s);
+	if (!status && stopped)
+		status = gn_err_set(err, GN_ERR_STOPPED, "stopped on request after step %" PRIu64 "%s", s->state.step,
+				    options->checkpoint ? "; go on with --resume auto" : "; without --checkpoint nothing is "
+				    "kept");
+	*told = is_told(log, comm, !s->failed_alone && !gn_agree_is_over(comm, status), status, err);
+	if (s->failed_alone)
+		gn_world_give_up(gn_comm_world(comm), err->text);
+	if (status && status != GN_ERR_STOPPED) {
+		log_failure(s, err);
+		write_trace_part(s, err->text);
+	}
+	gn_session_destroy(s);
+	return status;
+}

@@ -1,0 +1,207 @@
+#include "src/train/metrics/chart.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Marks on an axis at most, whatever its numbers. */
+enum { MARKS_MAX = 40 };
+
+const char *gn_chart_colour(size_t index)
+{
+	static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
+
+	return colours[index % (sizeof colours / sizeof *colours)];
+}
+
+/* 0 at low, 1 at high, and beyond them. */
+static double share_of(const struct gn_axis *a, double value)
+{
+	if (!a->logarithmic)
+		return (value - a->low) / (a->high - a->low);
+	return value > 0 ? log(value / a->low) / log(a->high / a->low) : -1;
+}
+
+double gn_axis_place(const struct gn_axis *a, double value)
+{
+	double share = share_of(a, value);
+
+	share = share >= 0 ? share > 1 ? 1 : share : 0;
+	return a->pixel_low + share * (a->pixel_high - a->pixel_low);
+}
+
+int gn_axis_side(const struct gn_axis *a, double value)
+{
+	double share = share_of(a, value);
+
+	return share > 1 + 1e-9 ? 1 : share < -1e-9 ? -1 : 0;
+}
+
+/* A step of 1, 2 or 5 times a power of ten that gives four to ten marks. */
+static double tick(double span)
+{
+	double power = pow(10, floor(log10(span / 4)));
+
+	if (span / power <= 8)
+		return power;
+	if (span / (2 * power) <= 8)
+		return 2 * power;
+	return 5 * power;
+}
+
+void gn_axis_widen(struct gn_axis *a)
+{
+	if (a->logarithmic) {
+		a->low = pow(10, floor(log10(a->low) + 1e-9));
+		a->high = pow(10, ceil(log10(a->high) - 1e-9));
+		if (!(a->high > a->low))
+			a->high = a->low * 10;
+		return;
+	}
+	/* What is too near for numbers to have marks in between counts as one. */
+	if (!(a->high - a->low > 1e-12 * (fabs(a->low) + fabs(a->high)) + 1e-290))
+		a->high = a->low + (fabs(a->low) > 1 ? fabs(a->low) : 1);
+	a->high = a->low + ceil((a->high - a->low) / tick(a->high - a->low) - 1e-9) * tick(a->high - a->low);
+}
+
+void gn_chart_escape(struct gn_strbuf *out, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '<')
+			gn_strbuf_puts(out, "&lt;");
+		else if (*text == '>')
+			gn_strbuf_puts(out, "&gt;");
+		else if (*text == '&')
+			gn_strbuf_puts(out, "&amp;");
+		else if (*text == '\'')
+			gn_strbuf_puts(out, "&#39;");
+		else if (*text == '"')
+			gn_strbuf_puts(out, "&quot;");
+		else if ((unsigned char)*text < ' ' || *text == 127)
+			gn_strbuf_puts(out, " ");
+		else
+			gn_strbuf_append(out, text, 1);
+	}
+}
+
+/* The number of marks, at mark(i). */
+static int marks(const struct gn_axis *a, double *first, double *step)
+{
+	double count;
+
+	if (a->logarithmic) {
+		*first = log10(a->low);
+		*step = ceil((log10(a->high) - *first) / 8);
+		count = floor((log10(a->high) - *first) / *step + 1e-6) + 1;
+	} else {
+		*step = tick(a->high - a->low);
+		*first = ceil(a->low / *step) * *step;
+		count = floor((a->high - *first) / *step + 1e-6) + 1;
+	}
+	return count > MARKS_MAX ? MARKS_MAX : (int)count;
+}
+
+static double mark(const struct gn_axis *a, double first, double step, int i)
+{
+	double value = first + i * step;
+
+	if (a->logarithmic)
+		return pow(10, value);
+	return fabs(value) < step / 1e6 ? 0 : value;
+}
+
+void gn_chart_frame(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, const char *title,
+		    const char *unit)
+{
+	double first, step;
+	int count = marks(y, &first, &step);
+
+	gn_strbuf_printf(out, "<text x='%d' y='%d' class='title'>%s</text>\n", x->pixel_low, y->pixel_high - 10, title);
+	for (int i = 0; i < count; i++) {
+		double v = mark(y, first, step, i), at = gn_axis_place(y, v);
+
+		gn_strbuf_printf(out, "<path d='M%d %.1fH%d' class='grid'/><text x='%d' y='%.1f' class='left'>%g%s</text>\n",
+				 x->pixel_low, at, x->pixel_high, x->pixel_low - 8, at + 4, v, unit);
+	}
+	count = marks(x, &first, &step);
+	for (int i = 0; i < count; i++) {
+		double v = mark(x, first, step, i), at = gn_axis_place(x, v);
+
+		gn_strbuf_printf(out, "<path d='M%.1f %dv5' class='axis'/><text x='%.1f' y='%d' class='below'>%g</text>\n", at,
+				 y->pixel_low, at, y->pixel_low + 18, v);
+	}
+	gn_strbuf_printf(out, "<path d='M%d %dV%dH%d' class='axis'/>\n", x->pixel_low, y->pixel_high, y->pixel_low,
+			 x->pixel_high);
+}
+
+static void put_point(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, double at, double value)
+{
+	gn_strbuf_printf(out, "%.1f,%.1f ", gn_axis_place(x, at), gn_axis_place(y, value));
+}
+
+/* Where the line from one point to the next meets the end of the axis that the point outside is beyond; returns where on x. */
+static double put_crossing(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, const double *at,
+			   const double *values, size_t inside, size_t outside)
+{
+	double from = share_of(y, values[inside]), to = share_of(y, values[outside]), end = to > 1 ? 1 : 0;
+	double way = fmax(0, fmin(1, (end - from) / (to - from)));
+	double left = gn_axis_place(x, at[inside]), right = gn_axis_place(x, at[outside]);
+
+	gn_strbuf_printf(out, "%.1f,%d ", left + way * (right - left), to > 1 ? y->pixel_high : y->pixel_low);
+	return left + way * (right - left);
+}
+
+void gn_chart_beyond(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, size_t count)
+{
+	if (count)
+		gn_strbuf_printf(out, "<text x='%d' y='%d' class='left'>%zu point%s beyond the axis</text>\n", x->pixel_high,
+				 y->pixel_high - 10, count, count == 1 ? "" : "s");
+}
+
+void gn_chart_line(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, const char *colour,
+		   const char *style, const double *at, const double *values, size_t count)
+{
+	int open = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		int side = gn_axis_side(y, values[i]), known = i && !isnan(values[i - 1]);
+		int before = known ? gn_axis_side(y, values[i - 1]) : 0;
+
+		if (side || isnan(values[i])) {
+			double where = open && side ? put_crossing(out, x, y, at, values, i - 1, i) : gn_axis_place(x, at[i]);
+
+			gn_strbuf_puts(out, open ? "'/>\n" : "");
+			if (side > 0 && before <= 0)
+				gn_strbuf_printf(out, "<path d='M%.1f %dl4 7h-8z' fill='%s'/>\n", where, y->pixel_high - 7,
+						 colour);
+			open = 0;
+			continue;
+		}
+		if (!open)
+			gn_strbuf_printf(out, "<polyline fill='none' stroke-linejoin='round' stroke='%s' %s points='", colour, style);
+		if (before)
+			put_crossing(out, x, y, at, values, i, i - 1);
+		open = 1;
+		put_point(out, x, y, at[i], values[i]);
+	}
+	gn_strbuf_puts(out, open ? "'/>\n" : "");
+}
+
+void gn_chart_band(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, const char *colour,
+		   const char *style, const double *at, const double *low, const double *high, size_t count)
+{
+	gn_strbuf_printf(out, "<polygon fill='%s' %s points='", colour, style);
+	for (size_t i = 0; i < count; i++)
+		put_point(out, x, y, at[i], high[i]);
+	for (size_t i = count; i-- > 0;)
+		put_point(out, x, y, at[i], low[i]);
+	gn_strbuf_puts(out, "'/>\n");
+}
+
+int gn_chart_legend(struct gn_strbuf *out, int left, int baseline, const char *colour, const char *text)
+{
+	gn_strbuf_printf(out, "<rect x='%d' y='%d' width='10' height='10' fill='%s'/><text x='%d' y='%d'>", left, baseline - 9,
+			 colour, left + 14, baseline);
+	gn_chart_escape(out, text);
+	gn_strbuf_puts(out, "</text>\n");
+	return left + 34 + 7 * (int)strlen(text);
+}

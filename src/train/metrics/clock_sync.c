@@ -1,0 +1,81 @@
+#include "src/train/metrics/clock_sync.h"
+
+#include "src/base/clock.h"
+#include "transport/coll/agree.h"
+
+#include <stdlib.h>
+
+enum { ROUNDS = 20 };
+
+/* A word there and one back, between rank 0 and one other; for all other ranks nothing. */
+struct ping {
+	struct gn_coll *there, *back;
+	uint64_t out, in;
+};
+
+static enum gn_status prepare(struct gn_comm *comm, int other, struct ping *p, struct gn_err *err)
+{
+	int rank = gn_comm_rank(comm);
+	struct gn_coll_args args = {.what = GN_COLLECTIVE_SEND_RECV, .in = &p->out, .out = &p->in, .count = 1, .type = GN_I64,
+				    .to = rank ? -1 : other, .from = rank == other ? 0 : -1};
+	enum gn_status status = gn_coll_prepare(comm, &args, &p->there, err);
+
+	args.to = rank == other ? 0 : -1;
+	args.from = rank ? -1 : other;
+	return status ? status : gn_coll_prepare(comm, &args, &p->back, err);
+}
+
+static enum gn_status run(struct gn_coll *coll, struct gn_err *err)
+{
+	enum gn_status status = gn_coll_start(coll, err);
+
+	return status ? status : gn_coll_wait(coll, err);
+}
+
+/* On rank 0 *best is what the other's clock is ahead. */
+static enum gn_status exchange(struct gn_comm *comm, int other, struct gn_clock_offset *best, struct gn_err *err)
+{
+	struct ping p = {.out = 0};
+	enum gn_status status = prepare(comm, other, &p, err);
+
+	best->uncertain_ns = INT64_MAX;
+	for (int i = 0; i < ROUNDS && !status; i++) {
+		uint64_t sent = gn_clock_ns(), middle;
+		int64_t half;
+
+		status = run(p.there, err);
+		p.out = gn_clock_ns();
+		if (!status)
+			status = run(p.back, err);
+		half = (int64_t)(gn_clock_ns() - sent) / 2 + 1;
+		middle = sent + (uint64_t)half;
+		if (!status && half < best->uncertain_ns)
+			*best = (struct gn_clock_offset){p.in, (int64_t)(p.in - middle), half};
+	}
+	gn_coll_free(p.there);
+	gn_coll_free(p.back);
+	return status;
+}
+
+enum gn_status gn_clocks_compare(struct gn_comm *comm, struct gn_clock_offset *out, struct gn_err *err)
+{
+	const struct gn_world *w = gn_comm_world(comm);
+	struct gn_clock_offset *all = calloc((size_t)gn_world_nodes(w), sizeof *all);
+	int known = 1, rank = gn_comm_rank(comm);
+	enum gn_status status = all ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to compare clocks");
+
+	status = gn_agree_status(comm, status, err);
+	/* Nodes are numbered in order of their first ranks. */
+	for (int r = 1; r < gn_comm_size(comm) && !status; r++)
+		if (gn_world_node_of(w, r) == known)
+			status = exchange(comm, r, &all[known++], err);
+	if (!status)
+		status = gn_comm_broadcast(comm, all, (size_t)gn_world_nodes(w) * sizeof *all, 0, err);
+	if (!status) {
+		*out = all[gn_world_node_of(w, rank)];
+		if (gn_world_node_of(w, rank) == gn_world_node_of(w, 0))
+			*out = (struct gn_clock_offset){.at_ns = gn_clock_ns()};
+	}
+	free(all);
+	return status;
+}

@@ -1,0 +1,195 @@
+#include "src/train/metrics/metrics_log.h"
+
+#include "src/base/file.h"
+#include "src/base/trust.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+struct gn_runlog {
+	char *path;
+	int fd;
+	int had_lines;
+	struct gn_json json;
+	struct gn_log *log;
+	uint64_t lost; /* lines that could not be written since the last that was */
+};
+
+/* What a full disk or a power cut tore gets a line of its own, so that only that line is lost. */
+static enum gn_status end_torn_line(struct gn_runlog *log, struct gn_err *err)
+{
+	struct stat info;
+	char last = '\n';
+	int fd;
+
+	log->had_lines = !fstat(log->fd, &info) && S_ISREG(info.st_mode) && info.st_size > 0;
+	if (!log->had_lines || (fd = open(log->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
+		return GN_OK;
+	if (pread(fd, &last, 1, info.st_size - 1) != 1)
+		last = '\n';
+	close(fd);
+	return last == '\n' ? GN_OK : gn_write_full(log->fd, "\n", 1, log->path, err);
+}
+
+/* -1 with *err. Opening a FIFO that nobody reads would block, deaf to signals that ask for an end. */
+static int open_log(const char *path, struct gn_err *err)
+{
+	int fd = -1, flags;
+	struct stat info;
+
+	if (gn_trust_check_links(path, err))
+		return -1;
+	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+	if (fd < 0 && errno == ENXIO && !stat(path, &info) && S_ISFIFO(info.st_mode)) {
+		gn_err_set(err, GN_ERR_IO, "the log %s is a FIFO that nobody reads: start its reader first, or name a file", path);
+		return -1;
+	}
+	flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
+	if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK)) {
+		/* Not GN_ERR_NOT_FOUND when a folder is missing: that would blame the input. */
+		gn_err_set(err, GN_ERR_IO, "cannot open the log %s: %s", path, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+enum gn_status gn_runlog_open(const char *path, struct gn_log *warnings, struct gn_runlog **out, struct gn_err *err)
+{
+	struct gn_runlog *log = calloc(1, sizeof *log);
+	enum gn_status status;
+
+	if (!log || !(log->path = strdup(path))) {
+		free(log);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the log %s", path);
+	}
+	if (strcmp(path, "-"))
+		log->fd = open_log(path, err);
+	else if ((log->fd = dup(STDOUT_FILENO)) < 0)
+		gn_err_set(err, GN_ERR_IO, "cannot write the log to standard output: %s", strerror(errno));
+	if (log->fd < 0) {
+		free(log->path);
+		free(log);
+		return GN_ERR_IO;
+	}
+	gn_json_init(&log->json);
+	log->log = warnings;
+	status = end_torn_line(log, err);
+	if (status)
+		gn_runlog_close(log);
+	else
+		*out = log;
+	return status;
+}
+
+int gn_runlog_had_lines(const struct gn_runlog *log)
+{
+	return log && log->had_lines;
+}
+
+void gn_runlog_close(struct gn_runlog *log)
+{
+	if (!log)
+		return;
+	close(log->fd);
+	gn_json_release(&log->json);
+	free(log->path);
+	free(log);
+}
+
+static int is_event(const json_t *line, const char *event)
+{
+	const char *is = json_string_value(json_object_get(line, "event"));
+
+	return is && !strcmp(is, event);
+}
+
+/* NULL: no regular file, or one that cannot be read. */
+static FILE *open_regular(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat info;
+	FILE *file = fd >= 0 && !fstat(fd, &info) && S_ISREG(info.st_mode) ? fdopen(fd, "r") : NULL;
+
+	if (!file && fd >= 0)
+		close(fd);
+	return file;
+}
+
+int gn_runlog_has_eval(const char *path, uint64_t step)
+{
+	FILE *file = path && strcmp(path, "-") ? open_regular(path) : NULL;
+	char *text = NULL;
+	size_t room = 0;
+	int found = 0;
+
+	while (file && getline(&text, &room, file) > 0) {
+		/* most lines are steps */
+		json_t *line = strstr(text, "\"eval\"") || strstr(text, "\"start\"") ? json_loads(text, 0, NULL) : NULL;
+
+		if (is_event(line, "start"))
+			found = 0;
+		else if (is_event(line, "eval"))
+			found |= json_integer_value(json_object_get(line, "step")) == (json_int_t)step;
+		json_decref(line);
+	}
+	free(text);
+	if (file)
+		fclose(file);
+	return found;
+}
+
+struct gn_json *gn_runlog_begin(struct gn_runlog *log, const char *event)
+{
+	char stamp[32];
+	struct tm utc;
+	time_t now;
+
+	if (!log)
+		return NULL;
+	now = time(NULL);
+	gmtime_r(&now, &utc);
+	strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
+	gn_json_clear(&log->json);
+	gn_json_object(&log->json, NULL);
+	gn_json_string(&log->json, "event", event);
+	gn_json_string(&log->json, "time", stamp);
+	return &log->json;
+}
+
+/* A log that cannot be written for a while is no reason to end what may have run for days. */
+static void write_line(struct gn_runlog *log)
+{
+	struct gn_err err;
+	enum gn_status status = log->lost ? end_torn_line(log, &err) : GN_OK;
+
+	if (!status)
+		status = gn_write_full(log->fd, gn_json_text(&log->json), log->json.text.len, log->path, &err);
+	if (status && !log->lost)
+		gn_log_warn(log->log, "the log loses lines until it can be written again: %s", err.text);
+	if (!status && log->lost)
+		gn_log_warn(log->log, "the log %s can be written again: %" PRIu64 " line%s lost", log->path, log->lost,
+			    log->lost == 1 ? " is" : "s are");
+	log->lost = status ? log->lost + 1 : 0;
+}
+
+enum gn_status gn_runlog_end(struct gn_runlog *log, struct gn_err *err)
+{
+	if (!log)
+		return GN_OK;
+	gn_json_end(&log->json);
+	gn_strbuf_puts(&log->json.text, "\n");
+	if (gn_json_failed(&log->json))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a line of the log %s", log->path);
+	write_line(log);
+	return GN_OK;
+}

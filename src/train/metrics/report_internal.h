@@ -1,0 +1,22 @@
+/* The charts of a report (report_charts.c), for the page around them (report_page.c). */
+#ifndef GN_TRAIN_REPORT_INTERNAL_H
+#define GN_TRAIN_REPORT_INTERNAL_H
+
+#include "src/base/strbuf.h"
+#include "src/train/metrics/metrics_reader.h"
+
+/* SVG elements; runs share axes, each has the colour of its number. */
+void gn_report_loss(const struct gn_curve *curves, size_t count, struct gn_strbuf *out);
+void gn_report_accuracy(const struct gn_curve *curves, size_t count, struct gn_strbuf *out);
+/* field: offset of a double in gn_curve_step. logarithmic: where values
+ * differ much; else only where runs do. Nothing where no run has a value. */
+void gn_report_series(const struct gn_curve *curves, size_t count, size_t field, const char *title, const char *unit,
+		      int logarithmic, struct gn_strbuf *out);
+/* Of one run. */
+void gn_report_split(const struct gn_curve *c, struct gn_strbuf *out);
+void gn_report_efficiency(const struct gn_curve *c, struct gn_strbuf *out);
+void gn_report_skew(const struct gn_curve *c, struct gn_strbuf *out);
+/* Rank by time, red where a rank computed longer than the mean. */
+void gn_report_map(const struct gn_curve *c, struct gn_strbuf *out);
+
+#endif

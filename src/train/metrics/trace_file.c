@@ -1,0 +1,250 @@
+#include "src/train/metrics/trace_internal.h"
+
+#include "src/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define THREAD_STRIDE 1000000 /* more than there can be ranks */
+#define FLUSH_BYTES ((size_t)1 << 20)
+
+static const char *const names[GN_SPAN_COUNT] = {
+	"step", "data wait", "forward", "backward", "exchange", "exposed communication", "optimizer", NULL, NULL, "bucket", "decode",
+	"evaluate", "checkpoint", "log",
+};
+
+enum gn_status gn_trace_file_open(struct gn_trace_file *o, const char *path, struct gn_err *err)
+{
+	gn_json_init(&o->json);
+	gn_strbuf_init(&o->text);
+	snprintf(o->path, sizeof o->path, "%s", path);
+	/* Its length was looked at before. */
+	if (snprintf(o->temporary, sizeof o->temporary, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof o->temporary)
+		return gn_err_set(err, GN_ERR_USAGE, "--trace: the name is too long");
+	o->fd = open(o->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (o->fd < 0)
+		return gn_err_set(err, GN_ERR_IO, "cannot write the trace %s: %s", path, strerror(errno));
+	gn_strbuf_puts(&o->text, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
+	return GN_OK;
+}
+
+static enum gn_status flush(struct gn_trace_file *o, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	if (gn_strbuf_failed(&o->text))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write the trace %s", o->path);
+	else
+		status = gn_write_full(o->fd, gn_strbuf_text(&o->text), o->text.len, o->path, err);
+	gn_strbuf_clear(&o->text);
+	return status;
+}
+
+/* Ends the event that was begun in o->json. */
+static void put_event(struct gn_trace_file *o)
+{
+	gn_json_end(&o->json);
+	if (gn_json_failed(&o->json))
+		o->text.failed = 1;
+	gn_strbuf_append(&o->text, gn_json_text(&o->json), o->json.text.len);
+	gn_strbuf_puts(&o->text, ",\n");
+}
+
+/* Perfetto knows threads by their tid alone, whatever their process, and one whose tid is its process's as the main one; 0 is
+ * the kernel's. */
+static void put_place(struct gn_json *j, int rank, int thread)
+{
+	gn_json_int(j, "pid", rank + 1);
+	gn_json_int(j, "tid", rank + 1 + thread * (int64_t)THREAD_STRIDE);
+}
+
+static void put_meta(struct gn_trace_file *o, int rank, int thread, const char *what, const char *key, const char *text, int number)
+{
+	struct gn_json *j = &o->json;
+
+	gn_json_clear(j);
+	gn_json_object(j, NULL);
+	gn_json_string(j, "ph", "M");
+	put_place(j, rank, thread);
+	gn_json_string(j, "name", what);
+	gn_json_object(j, "args");
+	if (text)
+		gn_json_string(j, key, text);
+	else
+		gn_json_int(j, key, number);
+	gn_json_end(j);
+	put_event(o);
+}
+
+static void put_names(struct gn_trace_file *o, const struct gn_world *world, int rank, const struct gn_trace_span *spans,
+		      size_t count)
+{
+	char text[128];
+	int thread = -1;
+
+	snprintf(text, sizeof text, "rank %d on %.90s", rank, gn_world_host_of(world, rank));
+	put_meta(o, rank, 0, "process_name", "name", text, 0);
+	put_meta(o, rank, 0, "process_sort_index", "sort_index", NULL, rank);
+	for (size_t i = 0; i < count; i++) {
+		if (spans[i].thread == thread)
+			continue;
+		thread = spans[i].thread;
+		if (thread == GN_TRACE_MAIN)
+			snprintf(text, sizeof text, "compute");
+		else if (thread < GN_TRACE_DECODE)
+			snprintf(text, sizeof text, "sums %d", thread - GN_TRACE_SUMS + 1);
+		else
+			snprintf(text, sizeof text, "decode %d", thread - GN_TRACE_DECODE);
+		put_meta(o, rank, thread, "thread_name", "name", text, 0);
+		put_meta(o, rank, thread, "thread_sort_index", "sort_index", NULL, thread);
+	}
+}
+
+/* "conv layer1.0.conv1", and for what has no name in the network its kind. */
+static void put_name(struct gn_trace_file *o, const struct gn_trace_span *span)
+{
+	static const char *const kinds[] = {"input", "conv", "batch norm", "relu", "max pool", "average pool", "add", "linear",
+					    "dropout"};
+	char text[128];
+
+	if (span->kind == GN_SPAN_OP_FORWARD || span->kind == GN_SPAN_OP_BACKWARD) {
+		const struct gn_node *node = gn_model_node(o->model, (int)span->detail);
+
+		snprintf(text, sizeof text, "%s%s%s", kinds[node->kind], node->name[0] ? " " : "", node->name);
+	} else if (span->kind == GN_SPAN_STEP) {
+		snprintf(text, sizeof text, "step %" PRIu64, span->step);
+	} else if (span->kind == GN_SPAN_BUCKET) {
+		snprintf(text, sizeof text, "bucket %u", span->detail);
+	} else {
+		snprintf(text, sizeof text, "%s", names[span->kind]);
+	}
+	gn_json_string(&o->json, "name", text);
+}
+
+static const char *category(const struct gn_trace_span *span)
+{
+	switch ((enum gn_span)span->kind) {
+	case GN_SPAN_OP_FORWARD:
+		return "forward";
+	case GN_SPAN_OP_BACKWARD:
+		return "backward";
+	case GN_SPAN_BUCKET:
+	case GN_SPAN_EXCHANGE:
+	case GN_SPAN_WAIT:
+		return "communication";
+	case GN_SPAN_DATA:
+	case GN_SPAN_DECODE:
+		return "data";
+	default:
+		return "step";
+	}
+}
+
+uint64_t gn_trace_move(const struct gn_trace_header *h, uint64_t at_ns)
+{
+	double between = (double)(h->ended.at_ns - h->begun.at_ns);
+	double share = between > 0 ? ((double)at_ns - (double)h->begun.at_ns) / between : 0;
+
+	return at_ns - (uint64_t)(h->begun.ahead_ns + (int64_t)(share * (double)(h->ended.ahead_ns - h->begun.ahead_ns)));
+}
+
+enum gn_status gn_trace_file_put(struct gn_trace_file *o, const struct gn_world *world, int rank,
+				 const struct gn_trace_header *h, const struct gn_trace_span *spans, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	put_names(o, world, rank, spans, h->count);
+	for (size_t i = 0; i < h->count && !status; i++) {
+		uint64_t begin = gn_trace_move(h, spans[i].begin_ns), end = gn_trace_move(h, spans[i].end_ns);
+		struct gn_json *j = &o->json;
+
+		gn_json_clear(j);
+		gn_json_object(j, NULL);
+		gn_json_string(j, "ph", "X");
+		put_place(j, rank, spans[i].thread);
+		/* Both ends are rounded alike, or a span could stick out of the one that it is in. */
+		gn_json_fixed(j, "ts", (double)(int64_t)(begin - o->zero_ns) * 1e-3, 3);
+		gn_json_fixed(j, "dur", (double)(int64_t)(end - begin) * 1e-3, 3);
+		put_name(o, &spans[i]);
+		gn_json_string(j, "cat", category(&spans[i]));
+		gn_json_object(j, "args");
+		gn_json_uint(j, "step", spans[i].step);
+		if (spans[i].kind == GN_SPAN_DECODE)
+			gn_json_uint(j, "images", spans[i].detail);
+		gn_json_end(j);
+		put_event(o);
+		o->spans++;
+		if (o->text.len > FLUSH_BYTES)
+			status = flush(o, err);
+	}
+	return status;
+}
+
+/* What is known of the clocks; also ends the list of events, whose last comma JSON would not forgive. */
+static void put_end(struct gn_trace_file *o, const struct gn_world *world, const struct gn_trace_header *all, int first,
+		    int count, const char *failure)
+{
+	struct gn_json *j = &o->json;
+
+	put_meta(o, first, 0, "process_labels", "labels", first ? "of a run that failed" : "clock of reference", 0);
+	o->text.len -= 2;
+	o->text.text[o->text.len] = 0;
+	gn_strbuf_puts(&o->text, "\n], \"otherData\":\n");
+	gn_json_clear(j);
+	gn_json_object(j, NULL);
+	gn_json_string(j, "clock", "rank 0's; others are moved by ahead_us, measured by messages to and fro, which may be off by "
+				   "uncertain_us");
+	if (failure)
+		gn_json_string(j, "failure", failure);
+	gn_json_array(j, "ranks");
+	for (int r = 0; r < count; r++) {
+		int64_t off = all[r].begun.uncertain_ns > all[r].ended.uncertain_ns ? all[r].begun.uncertain_ns
+										    : all[r].ended.uncertain_ns;
+
+		gn_json_object(j, NULL);
+		gn_json_int(j, "rank", first + r);
+		gn_json_string(j, "host", gn_world_host_of(world, first + r));
+		gn_json_fixed(j, "ahead_us", (double)all[r].ended.ahead_ns * 1e-3, 3);
+		gn_json_fixed(j, "drift_us", (double)(all[r].ended.ahead_ns - all[r].begun.ahead_ns) * 1e-3, 3);
+		gn_json_fixed(j, "uncertain_us", (double)off * 1e-3, 3);
+		gn_json_uint(j, "spans", all[r].count);
+		gn_json_uint(j, "dropped_steps", all[r].dropped_steps);
+		gn_json_end(j);
+	}
+	gn_json_end(j);
+	gn_json_end(j);
+	gn_strbuf_append(&o->text, gn_json_text(j), j->text.len);
+	gn_strbuf_puts(&o->text, "}\n");
+}
+
+static enum gn_status move_into_place(struct gn_trace_file *o, struct gn_err *err)
+{
+	enum gn_status status = flush(o, err);
+
+	if (!status && fsync(o->fd))
+		status = gn_err_set(err, GN_ERR_IO, "cannot write the trace %s: %s", o->path, strerror(errno));
+	if (!status && rename(o->temporary, o->path))
+		status = gn_err_set(err, GN_ERR_IO, "cannot name the trace %s: %s", o->path, strerror(errno));
+	return status ? status : gn_sync_parent(o->path, err);
+}
+
+enum gn_status gn_trace_file_finish(struct gn_trace_file *o, const struct gn_world *world, const struct gn_trace_header *all,
+				    int first, int count, const char *failure, struct gn_err *err)
+{
+	put_end(o, world, all, first, count, failure);
+	return move_into_place(o, err);
+}
+
+void gn_trace_file_release(struct gn_trace_file *o)
+{
+	if (o->fd >= 0) {
+		close(o->fd);
+		unlink(o->temporary); /* gone when all went well */
+	}
+	gn_json_release(&o->json);
+	gn_strbuf_release(&o->text);
+}

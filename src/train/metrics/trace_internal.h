@@ -1,0 +1,59 @@
+/* What trace.c keeps, trace_write.c gathers, and trace_file.c puts into words. */
+#ifndef GN_TRAIN_TRACE_INTERNAL_H
+#define GN_TRAIN_TRACE_INTERNAL_H
+
+#include "src/base/json.h"
+#include "src/train/metrics/clock_sync.h"
+#include "src/train/metrics/trace.h"
+
+#include <pthread.h>
+
+struct gn_trace_span {
+	uint64_t begin_ns, end_ns, step;
+	uint32_t detail;
+	uint16_t kind, thread;
+};
+
+struct gn_trace {
+	char *path;
+	uint64_t first, last; /* steps; last 0: the newest ones, first of them */
+	uint64_t step;
+	int on, written;
+	struct gn_clock_offset begun; /* of this rank's clock */
+	pthread_mutex_t lock;
+	struct gn_trace_span *ring;
+	size_t room, next, count;
+};
+
+/* What each rank tells of itself before its spans. */
+struct gn_trace_header {
+	struct gn_clock_offset begun, ended;
+	uint64_t count;
+	uint64_t dropped_steps; /* of those asked for, for want of memory */
+};
+
+/* The file under another name, until it is whole. */
+struct gn_trace_file {
+	const struct gn_model *model;
+	struct gn_json json;
+	struct gn_strbuf text;
+	char path[4096], temporary[4096];
+	int fd;		  /* -1 before it is open */
+	uint64_t zero_ns; /* of rank 0's clock */
+	uint64_t spans;
+};
+
+/* Of rank 0's clock: along the line through both comparisons. */
+uint64_t gn_trace_move(const struct gn_trace_header *h, uint64_t at_ns);
+enum gn_status gn_trace_file_open(struct gn_trace_file *o, const char *path, struct gn_err *err);
+/* One rank's spans, in order of thread and time. */
+enum gn_status gn_trace_file_put(struct gn_trace_file *o, const struct gn_world *world, int rank,
+				 const struct gn_trace_header *h, const struct gn_trace_span *spans, struct gn_err *err);
+/* What is known of the clocks of ranks first .. first + count - 1, whose headers are all[0 ..]; then the file gets its name.
+ * failure: why it holds no more than that; NULL: it is whole. */
+enum gn_status gn_trace_file_finish(struct gn_trace_file *o, const struct gn_world *world, const struct gn_trace_header *all,
+				    int first, int count, const char *failure, struct gn_err *err);
+/* Removes what is not finished. */
+void gn_trace_file_release(struct gn_trace_file *o);
+
+#endif

@@ -1,0 +1,323 @@
+#include "src/train/model/model_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char gn_model_names[] = "lenet|resnet20|resnet18|resnet34|resnet50|resnet101|resnet152|vgg16";
+
+static const struct family {
+	const char *name;
+	int channels, side, depth;
+} families[] = {
+	{"lenet", 1, 28, 0},      {"resnet20", 3, 32, 20},    {"resnet18", 3, 224, 18},   {"resnet34", 3, 224, 34},
+	{"resnet50", 3, 224, 50}, {"resnet101", 3, 224, 101}, {"resnet152", 3, 224, 152}, {"vgg16", 3, 224, 0},
+};
+
+static const struct family *find(const char *name)
+{
+	for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+		if (!strcmp(families[i].name, name))
+			return &families[i];
+	return NULL;
+}
+
+static void *grow(struct gn_model *m, void *items, int count, int *room, size_t size)
+{
+	int wanted = *room ? 2 * *room : 64;
+	void *p;
+
+	if (count < *room || m->failed)
+		return items;
+	p = realloc(items, wanted * size);
+	if (!p) {
+		m->failed = 1;
+		return items;
+	}
+	*room = wanted;
+	return p;
+}
+
+static int add_node(struct gn_model *m, const struct gn_node *node, const char *name, struct gn_map map)
+{
+	int nodes_room = m->node_room, maps_room = m->node_room;
+
+	m->nodes = grow(m, m->nodes, m->node_count, &nodes_room, sizeof *m->nodes);
+	m->maps = grow(m, m->maps, m->node_count, &maps_room, sizeof *m->maps);
+	if (m->failed)
+		return 0;
+	m->node_room = nodes_room;
+	m->nodes[m->node_count] = *node;
+	if ((size_t)snprintf(m->nodes[m->node_count].name, sizeof node->name, "%s", name) >= sizeof node->name)
+		m->failed = 1;
+	m->maps[m->node_count] = map;
+	return m->node_count++;
+}
+
+static size_t aligned(size_t elements)
+{
+	return (elements + 15) / 16 * 16;
+}
+
+static struct gn_param describe(struct gn_model *m, int node, const char *suffix, enum gn_param_kind kind, int dims,
+				const int64_t *shape, size_t offset)
+{
+	struct gn_param p = {.kind = kind, .node = node, .dims = dims, .count = 1, .offset = offset};
+
+	if ((size_t)snprintf(p.name, sizeof p.name, "%s.%s", m->nodes[node].name, suffix) >= sizeof p.name)
+		m->failed = 1;
+	for (int i = 0; i < dims; i++) {
+		p.shape[i] = shape[i];
+		p.count *= (size_t)shape[i];
+	}
+	return p;
+}
+
+static void add_param(struct gn_model *m, int node, const char *suffix, enum gn_param_kind kind, int dims,
+		      const int64_t *shape)
+{
+	m->params = grow(m, m->params, m->param_count, &m->param_room, sizeof *m->params);
+	if (m->failed)
+		return;
+	m->params[m->param_count] = describe(m, node, suffix, kind, dims, shape, m->param_elements);
+	m->param_elements += aligned(m->params[m->param_count++].count);
+}
+
+static void add_buffer(struct gn_model *m, int node, const char *suffix, enum gn_param_kind kind, int64_t count)
+{
+	m->buffers = grow(m, m->buffers, m->buffer_count, &m->buffer_room, sizeof *m->buffers);
+	if (m->failed)
+		return;
+	m->buffers[m->buffer_count] = describe(m, node, suffix, kind, 1, &count, m->buffer_elements);
+	m->buffer_elements += aligned(m->buffers[m->buffer_count++].count);
+}
+
+static int window_side(int in, struct gn_window w)
+{
+	return in + 2 * w.pad < w.kernel ? 0 : (in + 2 * w.pad - w.kernel) / w.stride + 1;
+}
+
+static struct gn_map map_of(const struct gn_model *m, int node)
+{
+	return m->failed ? (struct gn_map){0} : m->maps[node];
+}
+
+int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window,
+		      int bias)
+{
+	struct gn_node n = {.kind = GN_LAYER_CONV,
+			    .input = {input, -1},
+			    .channels_out = channels_out,
+			    .kernel = window.kernel,
+			    .stride = window.stride,
+			    .pad = window.pad,
+			    .bias = bias};
+	struct gn_map in = map_of(m, input);
+	struct gn_map out = {channels_out, window_side(in.h, window), window_side(in.w, window)};
+	int64_t shape[4] = {channels_out, in.c, window.kernel, window.kernel};
+	int node = add_node(m, &n, name, out);
+
+	add_param(m, node, "weight", GN_PARAM_WEIGHT, 4, shape);
+	if (bias)
+		add_param(m, node, "bias", GN_PARAM_BIAS, 1, shape);
+	return node;
+}
+
+int gn_model_add_batch_norm(struct gn_model *m, const char *name, int input)
+{
+	struct gn_node n = {.kind = GN_LAYER_BATCH_NORM, .input = {input, -1}};
+	struct gn_map map = map_of(m, input);
+	int64_t channels = map.c;
+	int node = add_node(m, &n, name, map);
+
+	add_param(m, node, "weight", GN_PARAM_BN_WEIGHT, 1, &channels);
+	add_param(m, node, "bias", GN_PARAM_BN_BIAS, 1, &channels);
+	add_buffer(m, node, "running_mean", GN_BUFFER_MEAN, channels);
+	add_buffer(m, node, "running_var", GN_BUFFER_VAR, channels);
+	return node;
+}
+
+int gn_model_add_relu(struct gn_model *m, int input)
+{
+	struct gn_node n = {.kind = GN_LAYER_RELU, .input = {input, -1}};
+
+	return add_node(m, &n, "", map_of(m, input));
+}
+
+int gn_model_add_max_pool(struct gn_model *m, int input, struct gn_window window)
+{
+	struct gn_node n = {.kind = GN_LAYER_MAX_POOL,
+			    .input = {input, -1},
+			    .kernel = window.kernel,
+			    .stride = window.stride,
+			    .pad = window.pad};
+	struct gn_map map = map_of(m, input);
+
+	map.h = window_side(map.h, window);
+	map.w = window_side(map.w, window);
+	return add_node(m, &n, "", map);
+}
+
+int gn_model_add_adaptive_avg_pool(struct gn_model *m, int input, int out_side)
+{
+	struct gn_node n = {.kind = GN_LAYER_ADAPTIVE_AVG_POOL, .input = {input, -1}, .out_side = out_side};
+
+	return add_node(m, &n, "", (struct gn_map){map_of(m, input).c, out_side, out_side});
+}
+
+int gn_model_add_sum(struct gn_model *m, int a, int b)
+{
+	struct gn_node n = {.kind = GN_LAYER_ADD, .input = {a, b}};
+
+	return add_node(m, &n, "", map_of(m, a));
+}
+
+int gn_model_add_linear(struct gn_model *m, const char *name, int input, int features)
+{
+	struct gn_node n = {.kind = GN_LAYER_LINEAR, .input = {input, -1}, .channels_out = features, .bias = 1};
+	struct gn_map in = map_of(m, input);
+	int64_t shape[2] = {features, (int64_t)in.c * in.h * in.w};
+	int node = add_node(m, &n, name, (struct gn_map){features, 1, 1});
+
+	add_param(m, node, "weight", GN_PARAM_WEIGHT, 2, shape);
+	add_param(m, node, "bias", GN_PARAM_BIAS, 1, shape);
+	return node;
+}
+
+int gn_model_add_dropout(struct gn_model *m, int input, double rate)
+{
+	struct gn_node n = {.kind = GN_LAYER_DROPOUT, .input = {input, -1}, .rate = rate};
+
+	return add_node(m, &n, "", map_of(m, input));
+}
+
+static void build(struct gn_model *m, const struct family *f)
+{
+	struct gn_node input = {.kind = GN_LAYER_INPUT, .input = {-1, -1}};
+
+	add_node(m, &input, "", (struct gn_map){m->channels, m->side, m->side});
+	if (f->depth)
+		gn_model_build_resnet(m, f->depth);
+	else if (!strcmp(f->name, "lenet"))
+		gn_model_build_lenet(m);
+	else
+		gn_model_build_vgg16(m);
+}
+
+enum gn_status gn_model_create(const char *name, int classes, int channels, int side, struct gn_model **out,
+			       struct gn_err *err)
+{
+	const struct family *f = find(name);
+	struct gn_model *m;
+
+	if (!f)
+		return gn_err_set(err, GN_ERR_USAGE, "no model is called '%s'; there are %s", name, gn_model_names);
+	if (classes < 1 || classes > 1000000)
+		return gn_err_set(err, GN_ERR_USAGE, "%s with %d classes: 1 to 1000000 are possible", name, classes);
+	if (channels < 0 || channels > 1024)
+		return gn_err_set(err, GN_ERR_USAGE, "%s with %d channels: 1 to 1024 are possible", name, channels);
+	if (side < 1 || side > 8192)
+		return gn_err_set(err, GN_ERR_USAGE, "%s with images of side %d: 1 to 8192 are possible", name, side);
+	m = calloc(1, sizeof *m);
+	if (!m)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the description of %s", name);
+	m->name = f->name;
+	m->classes = classes;
+	m->channels = channels ? channels : f->channels;
+	m->side = side;
+	build(m, f);
+	if (m->failed) {
+		gn_model_destroy(m);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the description of %s", name);
+	}
+	*out = m;
+	return GN_OK;
+}
+
+void gn_model_destroy(struct gn_model *m)
+{
+	if (!m)
+		return;
+	free(m->nodes);
+	free(m->maps);
+	free(m->params);
+	free(m->buffers);
+	free(m);
+}
+
+int gn_model_is_known(const char *name)
+{
+	return find(name) != NULL;
+}
+
+int gn_model_default_side(const char *name)
+{
+	const struct family *f = find(name);
+
+	return f ? f->side : 224;
+}
+
+double gn_model_linear_deviation(const struct gn_model *m)
+{
+	return m->linear_deviation;
+}
+
+const char *gn_model_name(const struct gn_model *m)
+{
+	return m->name;
+}
+
+int gn_model_classes(const struct gn_model *m)
+{
+	return m->classes;
+}
+
+int gn_model_channels(const struct gn_model *m)
+{
+	return m->channels;
+}
+
+int gn_model_side(const struct gn_model *m)
+{
+	return m->side;
+}
+
+int gn_model_node_count(const struct gn_model *m)
+{
+	return m->node_count;
+}
+
+const struct gn_node *gn_model_node(const struct gn_model *m, int index)
+{
+	return &m->nodes[index];
+}
+
+int gn_model_param_count(const struct gn_model *m)
+{
+	return m->param_count;
+}
+
+const struct gn_param *gn_model_param(const struct gn_model *m, int index)
+{
+	return &m->params[index];
+}
+
+int gn_model_buffer_count(const struct gn_model *m)
+{
+	return m->buffer_count;
+}
+
+const struct gn_param *gn_model_buffer(const struct gn_model *m, int index)
+{
+	return &m->buffers[index];
+}
+
+size_t gn_model_param_elements(const struct gn_model *m)
+{
+	return m->param_elements;
+}
+
+size_t gn_model_buffer_elements(const struct gn_model *m)
+{
+	return m->buffer_elements;
+}

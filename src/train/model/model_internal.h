@@ -1,0 +1,45 @@
+/* How the families of networks build their graphs. Only model.c and the family files include this.
+ *
+ * Every function appends one node, with its parameters in torchvision's order, and returns its number. A failure (no
+ * memory, name too long) is remembered in the model and reported by gn_model_create.
+ */
+#ifndef GN_TRAIN_MODEL_INTERNAL_H
+#define GN_TRAIN_MODEL_INTERNAL_H
+
+#include "src/train/model/model.h"
+
+struct gn_model {
+	const char *name;
+	int classes, channels, side;
+	int failed;
+	int node_count, param_count, buffer_count;
+	int node_room, param_room, buffer_room;
+	struct gn_node *nodes;
+	struct gn_map {
+		int c, h, w;
+	} *maps; /* of each node; sides may be <= 0, which the plan refuses */
+	struct gn_param *params, *buffers;
+	size_t param_elements, buffer_elements;
+	double linear_deviation;
+};
+
+struct gn_window {
+	int kernel, stride, pad;
+};
+
+int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window,
+		      int bias);
+int gn_model_add_batch_norm(struct gn_model *m, const char *name, int input);
+int gn_model_add_relu(struct gn_model *m, int input);
+int gn_model_add_max_pool(struct gn_model *m, int input, struct gn_window window);
+int gn_model_add_adaptive_avg_pool(struct gn_model *m, int input, int out_side);
+int gn_model_add_sum(struct gn_model *m, int a, int b);
+int gn_model_add_linear(struct gn_model *m, const char *name, int input, int features);
+int gn_model_add_dropout(struct gn_model *m, int input, double rate);
+
+void gn_model_build_lenet(struct gn_model *m);
+/* 18, 20, 34, 50, 101 or 152 */
+void gn_model_build_resnet(struct gn_model *m, int depth);
+void gn_model_build_vgg16(struct gn_model *m);
+
+#endif

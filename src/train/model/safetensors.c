@@ -1,0 +1,385 @@
+#include "src/train/model/safetensors.h"
+
+#include "src/base/file.h"
+#include "src/base/json.h"
+#include "src/base/sha256.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The reference implementation refuses longer headers, too. */
+static const uint64_t header_max = 100u << 20;
+static const size_t prefix_bytes = 8;
+
+struct gn_safetensors {
+	char *path;
+	int fd;
+	size_t count;
+	struct gn_tensor_entry *entries;
+	json_t *metadata; /* NULL: none */
+};
+
+static const struct {
+	const char *name;
+	size_t bytes;
+} types[] = {
+	[GN_TENSOR_F32] = {"F32", 4}, [GN_TENSOR_I64] = {"I64", 8}, [GN_TENSOR_F16] = {"F16", 2}, [GN_TENSOR_BF16] = {"BF16", 2},
+	[GN_TENSOR_F64] = {"F64", 8}, [GN_TENSOR_F8_E4M3] = {"F8_E4M3", 1}, [GN_TENSOR_F8_E5M2] = {"F8_E5M2", 1},
+	[GN_TENSOR_I32] = {"I32", 4}, [GN_TENSOR_I16] = {"I16", 2}, [GN_TENSOR_I8] = {"I8", 1}, [GN_TENSOR_U64] = {"U64", 8},
+	[GN_TENSOR_U32] = {"U32", 4}, [GN_TENSOR_U16] = {"U16", 2}, [GN_TENSOR_U8] = {"U8", 1}, [GN_TENSOR_BOOL] = {"BOOL", 1},
+};
+
+const char *gn_safetensors_type_name(enum gn_tensor_type type)
+{
+	return types[type].name;
+}
+
+static void put_entry(struct gn_json *j, const struct gn_tensor_entry *t, uint64_t offset)
+{
+	gn_json_object(j, t->name);
+	gn_json_string(j, "dtype", gn_safetensors_type_name(t->type));
+	gn_json_array(j, "shape");
+	for (int d = 0; d < t->dims; d++)
+		gn_json_int(j, NULL, t->shape[d]);
+	gn_json_end(j);
+	gn_json_array(j, "data_offsets");
+	gn_json_uint(j, NULL, offset);
+	gn_json_uint(j, NULL, offset + t->len_bytes);
+	gn_json_end(j);
+	gn_json_end(j);
+}
+
+static void put_header(struct gn_json *j, const struct gn_tensor_entry *tensors, size_t count,
+		       const char *const *metadata, size_t count_metadata)
+{
+	uint64_t offset = 0;
+
+	gn_json_object(j, NULL);
+	if (count_metadata) {
+		gn_json_object(j, "__metadata__");
+		for (size_t i = 0; i < count_metadata; i++)
+			gn_json_string(j, metadata[2 * i], metadata[2 * i + 1]);
+		gn_json_end(j);
+	}
+	for (size_t i = 0; i < count; i++) {
+		put_entry(j, &tensors[i], offset);
+		offset += tensors[i].len_bytes;
+	}
+	gn_json_end(j);
+	/* Data should begin at a multiple of eight: the format pads with blanks. */
+	while ((prefix_bytes + j->text.len) % 8)
+		gn_strbuf_puts(&j->text, " ");
+}
+
+static enum gn_status put_bytes(int fd, struct gn_sha256 *sha, const void *data, size_t len, uint64_t *total,
+				const char *path, struct gn_err *err)
+{
+	gn_sha256_update(sha, data, len);
+	*total += len;
+	return gn_write_full(fd, data, len, path, err);
+}
+
+static enum gn_status write_all(int fd, const char *path, const struct gn_json *header,
+				const struct gn_tensor_entry *tensors, size_t count, char hex[65], uint64_t *len_bytes,
+				struct gn_err *err)
+{
+	unsigned char prefix[8];
+	struct gn_sha256 *sha;
+	uint64_t total = 0;
+	enum gn_status status = gn_sha256_create(&sha, err);
+
+	if (status)
+		return status;
+	for (size_t i = 0; i < prefix_bytes; i++)
+		prefix[i] = (unsigned char)(header->text.len >> (8 * i));
+	status = put_bytes(fd, sha, prefix, sizeof prefix, &total, path, err);
+	if (!status)
+		status = put_bytes(fd, sha, gn_json_text(header), header->text.len, &total, path, err);
+	for (size_t i = 0; i < count && !status; i++)
+		status = put_bytes(fd, sha, tensors[i].data, tensors[i].len_bytes, &total, path, err);
+	if (!status && fsync(fd))
+		status = gn_err_errno(err, errno, "cannot sync %s", path);
+	if (!status && hex)
+		gn_sha256_finish(sha, hex);
+	if (!status && len_bytes)
+		*len_bytes = total;
+	gn_sha256_destroy(sha);
+	return status;
+}
+
+enum gn_status gn_safetensors_write(const char *path, const struct gn_tensor_entry *tensors, size_t count,
+				    const char *const *metadata, size_t count_metadata, char hex[65],
+				    uint64_t *len_bytes, struct gn_err *err)
+{
+	struct gn_json header;
+	enum gn_status status;
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot create %s", path);
+	gn_json_init(&header);
+	put_header(&header, tensors, count, metadata, count_metadata);
+	if (gn_json_failed(&header))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the header of %s", path);
+	else
+		status = write_all(fd, path, &header, tensors, count, hex, len_bytes, err);
+	gn_json_release(&header);
+	if (close(fd) && !status)
+		status = gn_err_errno(err, errno, "cannot close %s", path);
+	if (status)
+		unlink(path);
+	return status;
+}
+
+static int parse_type(const json_t *value, enum gn_tensor_type *out)
+{
+	const char *text = json_string_value(value);
+
+	for (size_t i = 0; text && i < sizeof types / sizeof *types; i++)
+		if (!strcmp(text, types[i].name)) {
+			*out = (enum gn_tensor_type)i;
+			return 0;
+		}
+	return -1;
+}
+
+/* Elements of the shape, or -1 when it is no shape or does not fit. */
+static int parse_shape(const json_t *value, struct gn_tensor_entry *e, size_t *elements)
+{
+	size_t product = 1;
+
+	if (!json_is_array(value) || json_array_size(value) > GN_TENSOR_DIMS_MAX)
+		return -1;
+	e->dims = (int)json_array_size(value);
+	for (int d = 0; d < e->dims; d++) {
+		const json_t *side = json_array_get(value, (size_t)d);
+
+		e->shape[d] = json_integer_value(side);
+		if (!json_is_integer(side) || e->shape[d] < 0 ||
+		    __builtin_mul_overflow(product, (size_t)e->shape[d], &product))
+			return -1;
+	}
+	*elements = product;
+	return 0;
+}
+
+static enum gn_status parse_entry(const char *path, const char *name, const json_t *value, uint64_t data_bytes,
+				  uint64_t data_start, struct gn_tensor_entry *e, struct gn_err *err)
+{
+	const json_t *range = json_object_get(value, "data_offsets");
+	json_int_t begin = json_integer_value(json_array_get(range, 0)), end = json_integer_value(json_array_get(range, 1));
+	size_t elements, len;
+
+	if (strlen(name) >= sizeof e->name)
+		return gn_err_set(err, GN_ERR_DATA, "%s: tensor name '%.40s...' is too long", path, name);
+	memcpy(e->name, name, strlen(name) + 1);
+	if (parse_type(json_object_get(value, "dtype"), &e->type))
+		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has a type that is not known", path, name);
+	if (parse_shape(json_object_get(value, "shape"), e, &elements))
+		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has no usable shape", path, name);
+	if (json_array_size(range) != 2 || !json_is_integer(json_array_get(range, 0)) ||
+	    !json_is_integer(json_array_get(range, 1)) || begin < 0 || end < begin || (uint64_t)end > data_bytes)
+		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' lies outside the file", path, name);
+	if (__builtin_mul_overflow(elements, types[e->type].bytes, &len) || len != (uint64_t)(end - begin))
+		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has %lld bytes, which is not what its shape needs",
+				  path, name, (long long)(end - begin));
+	e->len_bytes = len;
+	e->offset = data_start + (uint64_t)begin;
+	return GN_OK;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct gn_tensor_entry *x = a, *y = b;
+
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return x->len_bytes < y->len_bytes ? -1 : x->len_bytes > y->len_bytes;
+}
+
+/* The format has no holes and no overlaps: the tensors, in order of offset, tile the data exactly. */
+static enum gn_status check_tiling(const struct gn_safetensors *file, uint64_t data_start, uint64_t data_bytes,
+				   struct gn_err *err)
+{
+	uint64_t next = data_start;
+
+	for (size_t i = 0; i < file->count; i++) {
+		if (file->entries[i].offset != next)
+			return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' overlaps another or leaves a hole",
+					  file->path, file->entries[i].name);
+		next += file->entries[i].len_bytes;
+	}
+	if (next != data_start + data_bytes)
+		return gn_err_set(err, GN_ERR_DATA, "%s has %llu bytes that belong to no tensor", file->path,
+				  (unsigned long long)(data_start + data_bytes - next));
+	return GN_OK;
+}
+
+static enum gn_status parse_header(struct gn_safetensors *file, json_t *header, uint64_t data_start,
+				   uint64_t data_bytes, struct gn_err *err)
+{
+	const char *name;
+	json_t *value;
+
+	if (!json_is_object(header))
+		return gn_err_set(err, GN_ERR_DATA, "%s: the header is not a JSON object", file->path);
+	file->entries = calloc(json_object_size(header) + 1, sizeof *file->entries);
+	if (!file->entries)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the header of %s", file->path);
+	json_object_foreach(header, name, value)
+	{
+		enum gn_status status;
+
+		if (!strcmp(name, "__metadata__")) {
+			file->metadata = json_incref(value);
+			continue;
+		}
+		status = parse_entry(file->path, name, value, data_bytes, data_start, &file->entries[file->count], err);
+		if (status)
+			return status;
+		file->count++;
+	}
+	qsort(file->entries, file->count, sizeof *file->entries, by_offset);
+	return check_tiling(file, data_start, data_bytes, err);
+}
+
+/* What begins as a zip archive or a pickle; only of a file that is no safetensors file, whose length may begin alike. */
+static int is_of_torch_save(const unsigned char prefix[8])
+{
+	return !memcmp(prefix, "PK\3\4", 4) || (prefix[0] == 0x80 && prefix[1] >= 2 && prefix[1] <= 5);
+}
+
+static enum gn_status load_header(struct gn_safetensors *file, struct gn_err *err)
+{
+	unsigned char prefix[8];
+	uint64_t header_bytes = 0, size;
+	struct stat info;
+	json_error_t problem;
+	json_t *header;
+	char *text;
+	enum gn_status status;
+
+	if (fstat(file->fd, &info))
+		return gn_err_errno(err, errno, "cannot stat %s", file->path);
+	size = (uint64_t)info.st_size;
+	if (S_ISDIR(info.st_mode))
+		return gn_err_set(err, GN_ERR_DATA, "%s is a folder: name a safetensors file, of a checkpoint model.safetensors in it",
+				  file->path);
+	if (!S_ISREG(info.st_mode) || size < prefix_bytes)
+		return gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file: it is too short", file->path);
+	status = gn_pread_full(file->fd, prefix, sizeof prefix, 0, file->path, err);
+	if (status)
+		return status;
+	for (size_t i = 0; i < prefix_bytes; i++)
+		header_bytes |= (uint64_t)prefix[i] << (8 * i);
+	if ((header_bytes > size - prefix_bytes || header_bytes > header_max) && is_of_torch_save(prefix))
+		return gn_err_set(err, GN_ERR_DATA, "%s is a file of torch.save: write it with safetensors.torch.save_file", file->path);
+	if (header_bytes > size - prefix_bytes || header_bytes > header_max)
+		return gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file: its header would have %llu bytes",
+				  file->path, (unsigned long long)header_bytes);
+	text = malloc((size_t)header_bytes + 1);
+	if (!text)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the header of %s", file->path);
+	status = gn_pread_full(file->fd, text, (size_t)header_bytes, prefix_bytes, file->path, err);
+	if (!status) {
+		header = json_loadb(text, (size_t)header_bytes, JSON_REJECT_DUPLICATES, &problem);
+		if (!header)
+			status = gn_err_set(err, GN_ERR_DATA, "%s: the header is not JSON: %s", file->path,
+					    problem.text);
+		else
+			status = parse_header(file, header, prefix_bytes + header_bytes,
+					      size - prefix_bytes - header_bytes, err);
+		json_decref(header);
+	}
+	free(text);
+	return status;
+}
+
+enum gn_status gn_safetensors_open(const char *path, struct gn_safetensors **out, struct gn_err *err)
+{
+	struct gn_safetensors *file = calloc(1, sizeof *file);
+	enum gn_status status = GN_OK;
+
+	if (!file)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to open %s", path);
+	file->fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (file->fd < 0)
+		status = gn_err_errno(err, errno, "cannot open %s", path);
+	else if (!(file->path = strdup(path)))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to open %s", path);
+	else
+		status = load_header(file, err);
+	if (status) {
+		gn_safetensors_close(file);
+		return status;
+	}
+	*out = file;
+	return GN_OK;
+}
+
+void gn_safetensors_close(struct gn_safetensors *file)
+{
+	if (!file)
+		return;
+	if (file->fd >= 0)
+		close(file->fd);
+	json_decref(file->metadata);
+	free(file->entries);
+	free(file->path);
+	free(file);
+}
+
+size_t gn_safetensors_count(const struct gn_safetensors *file)
+{
+	return file->count;
+}
+
+const struct gn_tensor_entry *gn_safetensors_entry(const struct gn_safetensors *file, size_t index)
+{
+	return &file->entries[index];
+}
+
+const struct gn_tensor_entry *gn_safetensors_find(const struct gn_safetensors *file, const char *name)
+{
+	for (size_t i = 0; i < file->count; i++)
+		if (!strcmp(file->entries[i].name, name))
+			return &file->entries[i];
+	return NULL;
+}
+
+const char *gn_safetensors_metadata(const struct gn_safetensors *file, const char *key)
+{
+	return json_string_value(json_object_get(file->metadata, key));
+}
+
+enum gn_status gn_safetensors_read(const struct gn_safetensors *file, const struct gn_tensor_entry *entry, void *data,
+				   struct gn_err *err)
+{
+	enum { PIECE_BYTES = 8 << 20 };
+	size_t pieces = (entry->len_bytes + PIECE_BYTES - 1) / PIECE_BYTES;
+	enum gn_status status = GN_OK;
+
+	/* what costs is memory that is touched for the first time */
+#pragma omp parallel for schedule(dynamic) if (pieces > 1)
+	for (size_t i = 0; i < pieces; i++) {
+		size_t at = i * PIECE_BYTES, left = entry->len_bytes - at;
+		struct gn_err why;
+		enum gn_status s = gn_pread_full(file->fd, (char *)data + at, left < PIECE_BYTES ? left : PIECE_BYTES,
+						 entry->offset + at, file->path, &why);
+
+		if (!s)
+			continue;
+#pragma omp critical(gn_safetensors)
+		{
+			status = s;
+			if (err)
+				*err = why;
+		}
+	}
+	return status;
+}

@@ -1,0 +1,95 @@
+#include "src/train/optim/lr.h"
+
+#include "src/base/option.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum gn_status gn_lr_shape_parse(const char *text, enum gn_lr_shape *out, struct gn_err *err)
+{
+	static const char *const names[] = {"constant", "step", "cosine", "polynomial"};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		if (!strcmp(text, names[i])) {
+			*out = (enum gn_lr_shape)i;
+			return GN_OK;
+		}
+	}
+	return gn_err_set(err, GN_ERR_USAGE, "schedule '%s' is none of constant, step, cosine, polynomial", text);
+}
+
+enum gn_status gn_lr_milestones_parse(const char *text, struct gn_lr *out, struct gn_err *err)
+{
+	double found[GN_LR_MILESTONES_MAX];
+	size_t count = 0;
+	const char *p = text;
+
+	while (*p) {
+		char *end;
+		double epoch = strtod(p, &end);
+
+		if (end == p || (*end && *end != ',') || !(epoch > (count ? found[count - 1] : 0)) || !isfinite(epoch))
+			return gn_err_set(err, GN_ERR_USAGE, "milestones '%s': write rising epochs such as 30,60,80",
+					  text);
+		if (count == GN_LR_MILESTONES_MAX)
+			return gn_err_set(err, GN_ERR_USAGE, "more than %d milestones", GN_LR_MILESTONES_MAX);
+		found[count++] = epoch;
+		p = *end ? end + 1 : end;
+	}
+	memcpy(out->milestones, found, sizeof found);
+	out->milestone_count = count;
+	return GN_OK;
+}
+
+/* Of a run that is as long as a schedule's, or shorter. */
+static double share(double epochs, double published)
+{
+	return published > 0 && epochs < published ? epochs / published : 1;
+}
+
+enum gn_status gn_lr_fit(struct gn_lr *lr, double warmup_of, double milestones_of, struct gn_err *err)
+{
+	double warmup = lr->warmup_epochs * share(lr->epochs, warmup_of);
+
+	if (lr->epochs > 0 && warmup > 0 && warmup >= lr->epochs)
+		return gn_err_set(err, GN_ERR_USAGE, "--warmup-epochs %g is not below the length of the run, %.4g epochs: lower it, or raise "
+				  "--epochs or --steps", warmup, lr->epochs);
+	lr->warmup_epochs = warmup;
+	for (size_t i = 0; i < lr->milestone_count; i++)
+		lr->milestones[i] *= share(lr->epochs, milestones_of);
+	return GN_OK;
+}
+
+static double after_warmup(const struct gn_lr *lr, double peak, double epoch)
+{
+	const double pi = 3.14159265358979323846;
+	double span = lr->epochs - lr->warmup_epochs;
+	double t = span > 0 ? fmin(fmax((epoch - lr->warmup_epochs) / span, 0), 1) : 1;
+	double rate = peak;
+
+	switch (lr->shape) {
+	case GN_LR_CONSTANT:
+		return peak;
+	case GN_LR_STEP:
+		for (size_t i = 0; i < lr->milestone_count && epoch >= lr->milestones[i]; i++)
+			rate *= lr->factor;
+		return rate;
+	case GN_LR_COSINE:
+		return lr->final_lr + (peak - lr->final_lr) * (1 + cos(pi * t)) / 2;
+	case GN_LR_POLYNOMIAL:
+		return lr->final_lr + (peak - lr->final_lr) * pow(1 - t, lr->power);
+	}
+	return peak;
+}
+
+double gn_lr_at(const struct gn_lr *lr, double global_batch, double epoch)
+{
+	double peak = lr->reference_batch > 0 ? lr->lr * global_batch / lr->reference_batch : lr->lr;
+	double start = lr->start >= 0 ? lr->start : peak > lr->lr ? lr->lr : peak / 8;
+
+	if (epoch < lr->warmup_epochs)
+		return start + (peak - start) * epoch / lr->warmup_epochs;
+	return after_warmup(lr, peak, epoch);
+}

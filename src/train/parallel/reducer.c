@@ -1,0 +1,259 @@
+#include "src/train/parallel/reducer.h"
+
+#include "src/base/clock.h"
+
+#include <stdlib.h>
+
+struct bucket {
+	struct gn_coll *coll;	  /* one of the two */
+	struct gn_carrier_op *op;
+	struct gn_exchange_bucket seen;
+	int first, end;	   /* parameters first .. end-1 */
+	int missing;	   /* of them, not ready yet */
+	int done;
+};
+
+struct gn_exchange {
+	struct bucket *buckets; /* in the order in which they start */
+	size_t count, started, finished;
+	int *bucket_of;		/* parameter -> bucket */
+	struct gn_exchange_form form;
+	void *after;		/* on a device */
+	uint64_t taken_ns;	/* by ready() */
+	enum gn_status status;	/* of what ready() did */
+	struct gn_err err;
+};
+
+/* Cuts [0, params) from the end into buckets of at least bucket_bytes. Returns how many. Both arrays may be NULL. */
+static size_t cut(const struct gn_model *model, size_t bucket_bytes, struct bucket *buckets, int *bucket_of)
+{
+	size_t count = 0, bytes = 0;
+	int end = gn_model_param_count(model);
+
+	for (int i = end - 1; i >= 0; i--) {
+		bytes += gn_model_param(model, i)->count * sizeof(float);
+		if (bucket_of)
+			bucket_of[i] = (int)count;
+		if (bytes < bucket_bytes && i > 0)
+			continue;
+		if (buckets)
+			buckets[count] = (struct bucket){.first = i, .end = end};
+		count++;
+		end = i;
+		bytes = 0;
+	}
+	return count;
+}
+
+size_t gn_exchange_count(const struct gn_model *model, size_t bucket_bytes)
+{
+	return cut(model, bucket_bytes, NULL, NULL);
+}
+
+/* Who sums: a communicator by an algorithm, or a carrier. */
+struct summer {
+	struct gn_comm *comm;
+	const char *algo;
+	struct gn_carrier *carrier;
+};
+
+static enum gn_status prepare(const struct summer *by, struct bucket *b, float *data, size_t count, struct gn_err *err)
+{
+	return by->carrier ? gn_carrier_prepare(by->carrier, data, count, GN_F32, GN_SUM, &b->op, err)
+			   : gn_coll_allreduce(by->comm, data, count, GN_F32, NULL, by->algo, &b->coll, err);
+}
+
+static enum gn_status make_sums(struct gn_exchange *x, const struct summer *by, const struct gn_model *model, float *flat,
+				size_t tail_elements, struct gn_err *err)
+{
+	size_t end = gn_model_param_elements(model) + tail_elements;
+	enum gn_status status = GN_OK;
+
+	for (size_t b = 0; b < x->count && !status; b++) {
+		int first = x->buckets[b].first;
+		size_t begin = first ? gn_model_param(model, first)->offset : 0;
+
+		x->buckets[b].seen.bytes = (end - begin) * sizeof(float);
+		status = prepare(by, &x->buckets[b], flat + begin, end - begin, err);
+		end = begin;
+	}
+	return status;
+}
+
+static enum gn_status create(const struct summer *by, const struct gn_model *model, float *flat, size_t tail_elements,
+			     const struct gn_exchange_form *form, struct gn_exchange **out, struct gn_err *err)
+{
+	size_t params = (size_t)gn_model_param_count(model);
+	struct gn_exchange *x = calloc(1, sizeof *x);
+	enum gn_status status;
+
+	if (x) {
+		x->buckets = calloc(params + 1, sizeof *x->buckets);
+		x->bucket_of = calloc(params + 1, sizeof *x->bucket_of);
+	}
+	if (!x || !x->buckets || !x->bucket_of) {
+		gn_exchange_destroy(x);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the gradient exchange");
+	}
+	x->form = *form;
+	x->count = cut(model, form->bucket_bytes, x->buckets, x->bucket_of);
+	status = make_sums(x, by, model, flat, tail_elements, err);
+	if (status) {
+		gn_exchange_destroy(x);
+		return status;
+	}
+	*out = x;
+	return GN_OK;
+}
+
+enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *model, float *flat,
+				  size_t tail_elements, const struct gn_exchange_form *form, const char *algo,
+				  struct gn_exchange **out, struct gn_err *err)
+{
+	const struct summer by = {.comm = comm, .algo = algo};
+
+	return create(&by, model, flat, tail_elements, form, out, err);
+}
+
+enum gn_status gn_exchange_create_on(struct gn_carrier *carrier, const struct gn_model *model, float *flat,
+				     size_t tail_elements, const struct gn_exchange_form *form, struct gn_exchange **out,
+				     struct gn_err *err)
+{
+	const struct summer by = {.carrier = carrier};
+
+	return create(&by, model, flat, tail_elements, form, out, err);
+}
+
+void gn_exchange_destroy(struct gn_exchange *x)
+{
+	if (!x)
+		return;
+	for (size_t b = 0; x->buckets && b < x->count; b++) {
+		gn_coll_free(x->buckets[b].coll);
+		gn_carrier_free(x->buckets[b].op);
+	}
+	free(x->buckets);
+	free(x->bucket_of);
+	free(x);
+}
+
+size_t gn_exchange_buckets(const struct gn_exchange *x)
+{
+	return x->count;
+}
+
+const struct gn_exchange_form *gn_exchange_form(const struct gn_exchange *x)
+{
+	return &x->form;
+}
+
+void gn_exchange_bucket(const struct gn_exchange *x, size_t index, struct gn_exchange_bucket *out)
+{
+	*out = x->buckets[index].seen;
+}
+
+const struct gn_coll *gn_exchange_coll(const struct gn_exchange *x, size_t index)
+{
+	return x->buckets[index].coll;
+}
+
+uint64_t gn_exchange_taken_ns(const struct gn_exchange *x)
+{
+	return x->taken_ns;
+}
+
+int gn_exchange_ends_bucket(const struct gn_exchange *x, int param)
+{
+	return x->form.overlap && x->buckets[x->bucket_of[param]].first == param;
+}
+
+void gn_exchange_after(struct gn_exchange *x, void *event)
+{
+	x->after = event;
+}
+
+void gn_exchange_begin(struct gn_exchange *x)
+{
+	for (size_t b = 0; b < x->count; b++) {
+		x->buckets[b].missing = x->buckets[b].end - x->buckets[b].first;
+		x->buckets[b].done = 0;
+	}
+	x->started = 0;
+	x->finished = 0;
+	x->taken_ns = 0;
+	x->status = GN_OK;
+}
+
+static void start(struct gn_exchange *x, struct bucket *b)
+{
+	b->seen.start_ns = gn_clock_ns();
+	if (b->missing > 0) {
+		b->seen.ready_ns = b->seen.start_ns;
+		b->seen.taken_ns = x->taken_ns;
+	}
+	x->status = b->op ? gn_carrier_start(b->op, x->after, &x->err) : gn_coll_start(b->coll, &x->err);
+}
+
+static enum gn_status test(struct bucket *b, struct gn_err *err)
+{
+	return b->op ? gn_carrier_test(b->op, &b->done, err) : gn_coll_test(b->coll, &b->done, err);
+}
+
+static void set_done(struct bucket *b)
+{
+	if (b->done)
+		b->seen.done_ns = gn_clock_ns();
+}
+
+/* Starts, in order, every bucket that is complete (or just every bucket); then lets those under way make progress. */
+static void advance(struct gn_exchange *x, int all)
+{
+	while (!x->status && x->started < x->count && (all || x->buckets[x->started].missing <= 0))
+		start(x, &x->buckets[x->started++]);
+	for (size_t b = x->finished; b < x->started && !x->status; b++) {
+		if (!x->buckets[b].done) {
+			x->status = test(&x->buckets[b], &x->err);
+			set_done(&x->buckets[b]);
+		}
+		if (b == x->finished && x->buckets[b].done)
+			x->finished++;
+	}
+}
+
+void gn_exchange_ready(void *context, int param)
+{
+	struct gn_exchange *x = context;
+	struct bucket *b = &x->buckets[x->bucket_of[param]];
+	uint64_t began = gn_clock_ns();
+
+	if (--b->missing == 0) {
+		b->seen.ready_ns = began;
+		b->seen.taken_ns = x->taken_ns;
+	}
+	if (x->form.overlap) {
+		advance(x, 0);
+		x->taken_ns += gn_clock_ns() - began;
+	}
+}
+
+void gn_exchange_poll(struct gn_exchange *x)
+{
+	advance(x, 1);
+}
+
+enum gn_status gn_exchange_wait(struct gn_exchange *x, struct gn_err *err)
+{
+	advance(x, 1);
+	for (size_t i = 0; i < x->count && !x->status; i++) {
+		struct bucket *b = &x->buckets[i];
+
+		if (b->done)
+			continue;
+		x->status = b->op ? gn_carrier_wait(b->op, &x->err) : gn_coll_wait(b->coll, &x->err);
+		b->done = 1;
+		set_done(b);
+	}
+	if (x->status && err)
+		*err = x->err;
+	return x->status;
+}

@@ -1,0 +1,115 @@
+/* Inference on weights that stay as they are: batch norm is a factor and a shift of each channel, which a convolution before
+ * it takes into its own weights. These are copies that lie as the operators like them, made anew when told. */
+#include "src/base/arena.h"
+#include "src/train/plan/plan_device.h"
+
+#include <math.h>
+#include <string.h>
+
+static struct gn_weight_shape shape_of(const struct gn_param *w)
+{
+	return (struct gn_weight_shape){(size_t)w->shape[0], (size_t)w->shape[1], (size_t)w->shape[2] * (size_t)w->shape[3]};
+}
+
+static size_t padded(size_t count)
+{
+	return (count + 15) / 16 * 16;
+}
+
+enum gn_status gn_plan_fold_place(struct gn_plan *p, struct gn_err *err)
+{
+	size_t total = 0, largest = 0;
+
+	for (int i = 0; i < p->op_count; i++) {
+		struct gn_plan_op *o = &p->ops[i];
+		const struct gn_param *w = o->conv < 0 ? NULL : gn_model_param(p->model, o->param[0]);
+
+		if (!w)
+			continue;
+		o->own_weight = total;
+		o->own_bias = total + padded(w->count);
+		total = o->own_bias + padded((size_t)w->shape[0]);
+		largest = w->count > largest ? w->count : largest;
+	}
+	p->own_elements = total;
+	if (!total || p->options.no_memory)
+		return GN_OK;
+	p->own = gn_alloc_aligned(total * sizeof *p->own);
+	p->own_room = gn_alloc_aligned(largest * sizeof *p->own_room);
+	if (!p->own || !p->own_room)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for weights with batch norm taken in");
+	return GN_OK;
+}
+
+/* The first parameter of a node in one of the flat arrays; the second follows in the table. */
+static const struct gn_param *first_of(const struct gn_model *m, int node, int buffer)
+{
+	int count = buffer ? gn_model_buffer_count(m) : gn_model_param_count(m);
+
+	for (int i = 0; i < count; i++) {
+		const struct gn_param *p = buffer ? gn_model_buffer(m, i) : gn_model_param(m, i);
+
+		if (p->node == node)
+			return p;
+	}
+	return NULL;
+}
+
+/* y = factor * (convolution) + shift, by channel. */
+struct line {
+	const float *gamma, *beta, *mean, *var, *bias; /* NULL: none */
+};
+
+static struct line line_of(const struct gn_plan *p, const struct gn_plan_op *o)
+{
+	struct line l = {0};
+
+	if (o->param[1] >= 0)
+		l.bias = p->params + gn_model_param(p->model, o->param[1])->offset;
+	if (o->norm >= 0) {
+		const struct gn_param *gamma = first_of(p->model, o->norm, 0), *mean = first_of(p->model, o->norm, 1);
+
+		l.gamma = p->params + gamma[0].offset;
+		l.beta = p->params + gamma[1].offset;
+		l.mean = p->buffers + mean[0].offset;
+		l.var = p->buffers + mean[1].offset;
+	}
+	return l;
+}
+
+static void fold(const struct gn_plan *p, const struct gn_plan_op *o)
+{
+	const struct gn_param *w = gn_model_param(p->model, o->param[0]);
+	struct gn_weight_shape shape = shape_of(w);
+	struct line l = line_of(p, o);
+	float *room = p->own_room, *bias = p->own + o->own_bias;
+	size_t each = shape.in * shape.window;
+
+	gn_weight_reorder(&shape, p->weights[o->param[0]], 1, p->params + w->offset, room);
+	for (size_t c = 0; c < shape.out; c++) {
+		double factor = l.gamma ? l.gamma[c] / sqrt(l.var[c] + GN_PLAN_NORM_EPS) : 1, shift = l.bias ? l.bias[c] : 0;
+
+		if (l.gamma)
+			shift = (shift - l.mean[c]) * factor + l.beta[c];
+		bias[c] = (float)shift;
+		for (size_t i = 0; l.gamma && i < each; i++)
+			room[c * each + i] = (float)(factor * room[c * each + i]);
+	}
+	gn_weight_reorder(&shape, o->info.weight, 0, room, p->own + o->own_weight);
+}
+
+void gn_plan_freeze(struct gn_plan *p)
+{
+	enum gn_status s = GN_OK;
+
+	for (int i = 0; i < p->op_count && !p->options.no_memory && !s; i++) {
+		if (p->ops[i].conv < 0)
+			continue;
+		fold(p, &p->ops[i]);
+		if (!p->device)
+			s = gn_op_freeze(p->ops[i].op, NULL);
+	}
+	p->frozen = !s;
+	if (p->device)
+		p->device->class->freeze(p);
+}

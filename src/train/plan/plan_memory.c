@@ -1,0 +1,252 @@
+/* Who needs which memory when, and every operator bound to its addresses. */
+#include "src/base/arena.h"
+#include "src/train/plan/plan_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void *gn_plan_address(const struct gn_plan *p, int storage)
+{
+	return storage < 0 ? NULL : p->arena + p->storages[storage].offset;
+}
+
+static int backward_time(const struct gn_plan *p, int op)
+{
+	return 2 * p->op_count - op;
+}
+
+static int forever(const struct gn_plan *p)
+{
+	return 2 * p->op_count + 1;
+}
+
+static int add_storage(struct gn_plan *p, size_t bytes, int first, int last)
+{
+	p->storages[p->storage_count] = (struct gn_storage){
+		.bytes = bytes, .first = first, .last = last, .gap_last = -1};
+	return p->storage_count++;
+}
+
+static void extend(struct gn_plan *p, int storage, int time)
+{
+	if (storage >= 0 && p->storages[storage].last < time)
+		p->storages[storage].last = time;
+	if (storage >= 0 && p->storages[storage].first > time)
+		p->storages[storage].first = time;
+}
+
+/* The output may lie in the first input's memory when nothing will ask for that input again. */
+static int can_be_in_place(const struct gn_plan *p, const struct gn_plan_op *o)
+{
+	const struct gn_plan_tensor *in = &p->tensors[o->in[0]], *out = &p->tensors[o->out];
+
+	if (!o->info.in_place || in->consumers != 1 || in->producer < 0)
+		return 0;
+	if (o->info.backward_reads_in || p->ops[in->producer].info.backward_reads_out)
+		return 0;
+	return gn_layout_bytes(&in->layout) == gn_layout_bytes(&out->layout);
+}
+
+static void place_data(struct gn_plan *p)
+{
+	int end = p->op_count;
+
+	p->tensors[0].data = add_storage(p, gn_layout_bytes(&p->tensors[0].layout), 0, 0);
+	for (int i = 0; i < p->op_count; i++) {
+		struct gn_plan_op *o = &p->ops[i];
+		struct gn_plan_tensor *out = &p->tensors[o->out];
+		int training = p->options.training;
+
+		out->data = o->info.out_is_second   ? p->tensors[o->in[1]].data
+			    : can_be_in_place(p, o) ? p->tensors[o->in[0]].data
+						    : add_storage(p, gn_layout_bytes(&out->layout), i, i);
+		extend(p, out->data, i);
+		if (training && o->info.backward_reads_out)
+			extend(p, out->data, backward_time(p, i));
+		for (int k = 0; k < 2 && o->in[k] >= 0; k++)
+			extend(p, p->tensors[o->in[k]].data,
+			       training && k == 0 && o->info.backward_reads_in ? backward_time(p, i) : i);
+		o->workspace = add_storage(p, o->info.workspace_bytes, i, training ? backward_time(p, i) : i);
+		if (p->options.frozen && o->conv >= 0) { /* weights made for good */
+			extend(p, o->workspace, 0);
+			extend(p, o->workspace, forever(p));
+		}
+	}
+	extend(p, p->tensors[p->logits_tensor].data, end);
+}
+
+/* What a batch norm gives is needed by the operator behind it, forward and backward. Made again for backward, from an input that is
+ * kept anyway, its memory is free for all that comes in between: a pass over memory for a sixth of ResNet-50's
+ * arena. */
+static void leave_gaps(struct gn_plan *p)
+{
+	for (int i = 0; i < p->op_count; i++) {
+		const struct gn_plan_op *o = &p->ops[i];
+		const struct gn_plan_tensor *out = &p->tensors[o->out];
+		int next = out->last_consumer;
+		struct gn_storage *s = &p->storages[out->data];
+
+		if (!o->info.recomputes || out->consumers != 1 || p->ops[next].in[0] != o->out || s->last != backward_time(p, next))
+			continue;
+		p->ops[next].recomputes = i;
+		s->gap_first = next + 1;
+		s->gap_last = s->last - 1;
+	}
+}
+
+/* Sums that a convolution gives lie until the batch norm behind it has run. */
+static void place_statistics(struct gn_plan *p)
+{
+	for (int i = 0; i < p->op_count; i++) {
+		struct gn_plan_op *o = &p->ops[i];
+		int producer = p->tensors[o->in[0]].producer;
+
+		if (o->info.statistics_bytes)
+			o->statistics = add_storage(p, o->info.statistics_bytes, i, i);
+		if (o->kind != GN_OP_BATCH_NORM || producer < 0)
+			continue;
+		o->statistics = p->ops[producer].statistics;
+		extend(p, o->statistics, i);
+	}
+}
+
+/* Operator i's gradient of its input k joins one that is there already: its producer adds the two, or it goes to temporary
+ * memory and is added at once. */
+static void place_second_grad(struct gn_plan *p, int i, int k)
+{
+	struct gn_plan_op *o = &p->ops[i];
+	struct gn_plan_tensor *in = &p->tensors[o->in[k]];
+	size_t bytes = gn_layout_bytes(&in->layout);
+	int now = backward_time(p, i);
+
+	if (p->ops[in->producer].info.sums_gradients && in->consumers == 2) {
+		o->gives_more[k] = 1;
+		in->more_grad = add_storage(p, bytes, now, now);
+		return;
+	}
+	o->adds[k] = 1;
+	if (p->storages[p->temporary].bytes < bytes)
+		p->storages[p->temporary].bytes = bytes;
+}
+
+/* Gradients from the loss backwards. The last operator that reads a tensor is the first to write its gradient. */
+static void place_grads(struct gn_plan *p)
+{
+	struct gn_plan_tensor *logits = &p->tensors[p->logits_tensor];
+
+	logits->grad = add_storage(p, gn_layout_bytes(&logits->layout), p->op_count, p->op_count);
+	for (int i = p->op_count - 1; i >= 0; i--) {
+		struct gn_plan_op *o = &p->ops[i];
+		int now = backward_time(p, i);
+
+		extend(p, p->tensors[o->out].grad, now);
+		extend(p, p->tensors[o->out].more_grad, now);
+		for (int k = 0; k < 2 && o->in[k] >= 0; k++) {
+			struct gn_plan_tensor *in = &p->tensors[o->in[k]];
+
+			if (in->producer < 0)
+				continue;
+			if (in->grad >= 0)
+				place_second_grad(p, i, k);
+			else if (k == 0 ? o->info.in_place && in->consumers == 1 : o->info.second_gradient_in_place)
+				in->grad = p->tensors[o->out].grad;
+			else
+				in->grad = add_storage(p, gn_layout_bytes(&in->layout), now, now);
+			extend(p, in->grad, now);
+		}
+	}
+}
+
+static enum gn_status allocate(struct gn_plan *p, struct gn_err *err)
+{
+	double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+
+	if ((double)p->arena_bytes > memory)
+		return gn_err_set(err, GN_ERR_NO_MEMORY,
+				  "%s with batch %d and images of side %d needs %.1f GB of memory and this machine has "
+				  "%.1f: use a smaller batch",
+				  gn_model_name(p->model), p->options.batch, gn_model_side(p->model),
+				  (double)p->arena_bytes / 1e9, memory / 1e9);
+	p->arena = gn_pages_map(p->arena_bytes);
+	p->bound.params = p->params;
+	p->bound.grads = p->grads;
+	p->bound.buffers = p->buffers;
+	p->bound.own = p->own;
+	p->logits = calloc((size_t)p->options.batch * gn_model_classes(p->model), sizeof *p->logits);
+	if (!p->arena || !p->logits)
+		return gn_err_set(err, GN_ERR_NO_MEMORY,
+				  "no %.1f GB of memory for %s with batch %d: use a smaller batch",
+				  (double)p->arena_bytes / 1e9, gn_model_name(p->model), p->options.batch);
+	return GN_OK;
+}
+
+static void bind_params(const struct gn_plan *p, const struct gn_plan_op *o, struct gn_op_buffers *b)
+{
+	size_t weight = o->param[0] < 0 ? 0 : gn_model_param(p->model, o->param[0])->offset;
+	size_t bias = o->param[1] < 0 ? 0 : gn_model_param(p->model, o->param[1])->offset;
+
+	b->weight = o->param[0] < 0 ? NULL : p->bound.params + weight;
+	b->bias = o->param[1] < 0 ? NULL : p->bound.params + bias;
+	b->dweight = o->param[0] < 0 || !p->bound.grads ? NULL : p->bound.grads + weight;
+	b->dbias = o->param[1] < 0 || !p->bound.grads ? NULL : p->bound.grads + bias;
+	if (o->conv >= 0) {
+		b->weight = p->bound.own + o->own_weight;
+		b->bias = p->bound.own + o->own_bias;
+	}
+	if (o->buffer >= 0) {
+		b->running_mean = p->bound.buffers + gn_model_buffer(p->model, o->buffer)->offset;
+		b->running_var = p->bound.buffers + gn_model_buffer(p->model, o->buffer + 1)->offset;
+	}
+}
+
+static enum gn_status bind(struct gn_plan *p, struct gn_plan_op *o, struct gn_err *err)
+{
+	struct gn_op_buffers b = {0};
+
+	for (int k = 0; k < 2 && o->in[k] >= 0; k++) {
+		const struct gn_plan_tensor *in = &p->tensors[o->in[k]];
+
+		b.in[k] = gn_plan_address(p, in->data);
+		b.din[k] = gn_plan_address(p, o->gives_more[k] ? in->more_grad : o->adds[k] ? p->temporary : in->grad);
+	}
+	b.out = gn_plan_address(p, p->tensors[o->out].data);
+	b.dout = gn_plan_address(p, p->tensors[o->out].grad);
+	b.more_dout = gn_plan_address(p, p->tensors[o->out].more_grad);
+	b.statistics = gn_plan_address(p, o->statistics);
+	b.workspace = gn_plan_address(p, o->workspace);
+	b.scratch = gn_plan_address(p, p->scratch);
+	bind_params(p, o, &b);
+	return gn_op_bind(o->op, &b, err);
+}
+
+enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err)
+{
+	size_t scratch_bytes = 0;
+	enum gn_status s;
+
+	p->storages = calloc(7 * (size_t)p->op_count + 8, sizeof *p->storages);
+	if (!p->storages)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a plan");
+	for (int i = 0; i < p->op_count; i++)
+		if (scratch_bytes < p->ops[i].info.scratch_bytes)
+			scratch_bytes = p->ops[i].info.scratch_bytes;
+	/* without backward, the gradient that the loss gives goes there, too */
+	if (scratch_bytes < gn_layout_bytes(&p->tensors[p->logits_tensor].layout))
+		scratch_bytes = gn_layout_bytes(&p->tensors[p->logits_tensor].layout);
+	p->scratch = add_storage(p, scratch_bytes, 0, forever(p));
+	p->temporary = add_storage(p, 0, p->op_count, forever(p));
+	place_data(p);
+	if (p->options.training && !p->options.keep)
+		leave_gaps(p);
+	place_statistics(p);
+	if (p->options.training)
+		place_grads(p);
+	s = gn_storage_place(p->storages, p->storage_count, &p->arena_bytes, err);
+	if (s || p->options.no_memory)
+		return s;
+	s = p->device ? p->device->class->place(p, err) : allocate(p, err);
+	for (int i = 0; !s && i < p->op_count; i++)
+		s = bind(p, &p->ops[i], err);
+	return s;
+}

@@ -1,0 +1,33 @@
+/* How the weights of a run lie in its flat arrays: in torch's order while files are read and written, in the device's while
+ * steps run.
+ *
+ * The first plan says what it likes, all ranks take the same (torch's order where they would differ, as processors of
+ * different kinds do), and later plans of the run take that too. Arrays are changed in place, tensor by tensor; the values are
+ * the same bits before and after, and offsets stay (kernels/weight.h).
+ *
+ * Thread safety: one thread; OpenMP threads work inside.
+ */
+#ifndef GN_TRAIN_ARRANGE_H
+#define GN_TRAIN_ARRANGE_H
+
+#include "src/train/plan/plan.h"
+
+struct gn_arrange;
+
+/* Free to choose: every layout is GN_WEIGHT_ANY. model is borrowed. */
+enum gn_status gn_arrange_create(const struct gn_model *model, struct gn_arrange **out, struct gn_err *err);
+void gn_arrange_destroy(struct gn_arrange *a);
+/* For gn_plan_options.weights: a layout for each parameter. Borrowed. */
+const struct gn_weight_layout *gn_arrange_layouts(const struct gn_arrange *a);
+/* What the plan has chosen becomes the run's. */
+enum gn_status gn_arrange_take(struct gn_arrange *a, const struct gn_plan *plan, struct gn_err *err);
+/* Torch's order for all. */
+void gn_arrange_plain(struct gn_arrange *a);
+/* SHA-256 of the layouts: equal where they are. */
+enum gn_status gn_arrange_digest(const struct gn_arrange *a, char hex[65], struct gn_err *err);
+/* An array of parameters, or of anything laid out as they are, from torch's order and back; NULL is fine. After
+ * gn_arrange_take or gn_arrange_plain. */
+void gn_arrange_in(struct gn_arrange *a, float *flat);
+void gn_arrange_out(struct gn_arrange *a, float *flat);
+
+#endif

@@ -1,0 +1,82 @@
+#include "tests/test.h"
+
+#include "src/base/file.h"
+#include "src/train/metrics/metrics_log.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Files may grow to so many bytes. */
+static void limit_files(rlim_t bytes)
+{
+	struct rlimit limit;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	limit.rlim_cur = bytes;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void put_line(struct gn_runlog *log, const char *event)
+{
+	struct gn_err err;
+
+	assert_non_null(gn_runlog_begin(log, event));
+	assert_ok(gn_runlog_end(log, &err));
+}
+
+/* A disk that is full for a while: lines are lost, whole ones before and after are not, and both is told once. */
+static void test_full_disk(void **state)
+{
+	char folder[] = "/tmp/gannet-runlog.XXXXXX", path[64], *text, *said;
+	struct gn_runlog *runlog;
+	struct gn_log *log;
+	struct gn_err err;
+	int pipes[2];
+	ssize_t len;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof path, "%s/log.jsonl", folder);
+	assert_int_equal(pipe(pipes), 0);
+	assert_ok(gn_log_create(pipes[1], GN_LOG_WARN, &log, &err));
+	signal(SIGXFSZ, SIG_IGN);
+	assert_ok(gn_runlog_open(path, log, &runlog, &err));
+	put_line(runlog, "one");
+	limit_files(80);
+	put_line(runlog, "torn");
+	put_line(runlog, "lost");
+	limit_files(RLIM_INFINITY);
+	put_line(runlog, "two");
+	put_line(runlog, "three");
+	gn_runlog_close(runlog);
+	gn_log_destroy(log);
+	close(pipes[1]);
+
+	assert_ok(gn_file_load(path, 4096, &text, NULL, &err));
+	assert_non_null(strstr(text, "\n{\"event\": \"two\""));
+	assert_non_null(strstr(text, "\n{\"event\": \"three\""));
+	assert_memory_equal(text, "{\"event\": \"one\"", 15);
+	assert_null(strstr(text, "lost"));
+	free(text);
+	said = calloc(1, 4096);
+	assert_non_null(said);
+	while ((len = read(pipes[0], said + strlen(said), 4095 - strlen(said))) > 0)
+		;
+	close(pipes[0]);
+	assert_non_null(strstr(said, "loses lines until it can be written again"));
+	assert_non_null(strstr(said, "can be written again: 2 lines are lost"));
+	assert_int_equal(strstr(said, "loses") != NULL && strstr(strstr(said, "loses") + 1, "loses") != NULL, 0);
+	free(said);
+	assert_ok(gn_remove_tree(folder, &err));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_full_disk)};
+
+	return cmocka_run_group_tests_name("train/runlog", tests, NULL, NULL);
+}

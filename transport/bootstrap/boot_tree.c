@@ -1,0 +1,395 @@
+#include "transport/bootstrap/boot_tree.h"
+
+#include "src/base/clock.h"
+#include "transport/auth/auth_listener.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define JOINING "connecting the ranks to each other"
+/* Of one rank, and of all together. */
+#define MESSAGE_MAX ((size_t)64 << 20)
+#define PACK_MAX ((size_t)1 << 30)
+#define CONNECT_MS 2000
+#define WHAT "the exchange between ranks"
+
+struct child {
+	int rank, end; /* the ranks below it, itself included, are [rank, end) */
+	int fd;
+};
+
+struct gn_boot_tree {
+	const struct gn_bootstrap *base;
+	int up; /* -1: none */
+	int count;
+	struct child children[32]; /* nearest, and smallest subtree, first */
+	struct gn_door *door;
+};
+
+int gn_boot_tree_parent(int rank)
+{
+	return rank ? rank & (rank - 1) : -1;
+}
+
+int gn_boot_tree_has_children(int rank, int size)
+{
+	return rank % 2 == 0 && rank + 1 < size;
+}
+
+/* --- messages --- */
+
+enum gn_status gn_boot_receive(const struct gn_bootstrap *b, int rank, int fd, void *data, size_t len_bytes, struct gn_err *err)
+{
+	uint64_t started = gn_clock_ns();
+	enum gn_status status;
+
+	for (size_t done = 0; done < len_bytes;) {
+		ssize_t n = recv(fd, (char *)data + done, len_bytes - done, MSG_DONTWAIT);
+
+		if (n > 0) {
+			done += (size_t)n;
+			continue;
+		}
+		if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+			status = b->watch ? gn_bootstrap_may_wait(b, started, "", err) : GN_OK;
+			return status ? status
+				      : gn_err_set(err, GN_ERR_PEER_LOST, "rank %d closed its connection to rank %d", rank,
+						   b->rank);
+		}
+		if (!gn_net_readable(fd, gn_bootstrap_nap_ms(b))) {
+			status = gn_bootstrap_may_wait(b, started, WHAT, err);
+			if (status)
+				return status;
+		}
+	}
+	return GN_OK;
+}
+
+enum gn_status gn_boot_send(const struct gn_bootstrap *b, int rank, int fd, const void *data, size_t len_bytes, struct gn_err *err)
+{
+	uint64_t started = gn_clock_ns();
+	enum gn_status status;
+
+	for (size_t done = 0; done < len_bytes;) {
+		ssize_t n = gn_net_send_some(fd, (const char *)data + done, len_bytes - done);
+
+		if (n < 0)
+			return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d cannot send to rank %d: %s", b->rank, rank,
+					  strerror(errno));
+		done += (size_t)n;
+		if (!n && !gn_net_writable(fd, gn_bootstrap_nap_ms(b))) {
+			status = gn_bootstrap_may_wait(b, started, WHAT, err);
+			if (status)
+				return status;
+		}
+	}
+	return GN_OK;
+}
+
+/* --- who is connected to whom --- */
+
+static void find_children(struct gn_boot_tree *t)
+{
+	int rank = t->base->rank, size = t->base->size;
+
+	for (int step = 1; step < size - rank && !(rank & step); step *= 2)
+		t->children[t->count++] = (struct child){rank + step, step < size - rank - step ? rank + 2 * step : size, -1};
+}
+
+static enum gn_status derive(const struct gn_bootstrap *b, const struct gn_boot_contact *c, struct gn_secret *out,
+			     struct gn_err *err)
+{
+	return gn_secret_derive(&b->secret, "gannet tree", &c->drawn, sizeof c->drawn, out, err);
+}
+
+/* As rank 0's heartbeat chooses its addresses. */
+static enum gn_status find_addresses(const struct gn_bootstrap *b, struct gn_net_addresses *out, const char **only, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	if (b->address)
+		out->count = (uint32_t)(snprintf(out->text[0], sizeof out->text[0], "%s", b->address) > 0);
+	else if (b->ifnames)
+		status = gn_net_choose(b->ifnames, out, err);
+	else
+		gn_net_addresses(out);
+	if (status)
+		gn_err_prefix(err, "rank %d, --socket-ifname", b->rank);
+	*only = (b->address || b->ifnames) && out->count == 1 ? out->text[0] : NULL;
+	return status;
+}
+
+static enum gn_status listen_for(struct gn_boot_tree *t, struct gn_log *log, struct gn_boot_contact *c, struct gn_err *err)
+{
+	struct gn_secret secret = {{0}};
+	const char *only = NULL;
+	enum gn_status status = find_addresses(t->base, &c->addresses, &only, err);
+
+	if (!status)
+		status = gn_secret_random(&c->drawn, err);
+	if (!status)
+		status = derive(t->base, c, &secret, err);
+	if (!status)
+		status = gn_door_open(only, &c->port, GN_HANDSHAKE_TREE, &secret, log, &t->door, err);
+	gn_secret_wipe(&secret);
+	return status;
+}
+
+enum gn_status gn_boot_tree_create(const struct gn_bootstrap *b, int listens, struct gn_log *log, struct gn_boot_tree **out,
+				   struct gn_boot_contact *contact, struct gn_err *err)
+{
+	struct gn_boot_tree *t = calloc(1, sizeof *t);
+	enum gn_status status = GN_OK;
+
+	if (!t)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bootstrap");
+	t->base = b;
+	t->up = -1;
+	find_children(t);
+	*contact = (struct gn_boot_contact){.port = 0};
+	if (listens && t->count)
+		status = listen_for(t, log, contact, err);
+	if (status) {
+		gn_boot_tree_destroy(t);
+		return status;
+	}
+	*out = t;
+	return GN_OK;
+}
+
+void gn_boot_tree_destroy(struct gn_boot_tree *t)
+{
+	if (!t)
+		return;
+	gn_door_close(t->door);
+	if (t->up >= 0)
+		close(t->up);
+	for (int i = 0; i < t->count; i++)
+		if (t->children[i].fd >= 0)
+			close(t->children[i].fd);
+	free(t);
+}
+
+static struct child *find_child(struct gn_boot_tree *t, uint32_t rank)
+{
+	for (int i = 0; i < t->count; i++)
+		if ((uint32_t)t->children[i].rank == rank)
+			return &t->children[i];
+	return NULL;
+}
+
+void gn_boot_tree_adopt(struct gn_boot_tree *t, int rank, int fd)
+{
+	struct child *c = find_child(t, (uint32_t)rank);
+	int *place = c ? &c->fd : &t->up;
+
+	if (*place >= 0)
+		close(*place);
+	*place = fd;
+}
+
+/* Until what listens there has begun a handshake, or for so long. A parent does that as soon as it is connected itself. GN_OK
+ * also when nothing came: the handshake then says so. */
+static enum gn_status await_challenge(const struct gn_boot_tree *t, int fd, uint64_t started, int limit_ms, struct gn_err *err)
+{
+	uint64_t until = gn_clock_ns() + (uint64_t)limit_ms * 1000000;
+	enum gn_status status = GN_OK;
+
+	while (!status && gn_clock_ns() < until && !gn_net_readable(fd, gn_bootstrap_nap_ms(t->base)))
+		status = gn_bootstrap_may_wait(t->base, started, JOINING, err);
+	return status;
+}
+
+/* One round over the addresses; t->up is the connection, or still -1. The time for a handshake grows with the ranks, which may
+ * share few processors. *why is what went wrong at the first address: loopback, which is last, refuses on any other machine. */
+static enum gn_status connect_up(struct gn_boot_tree *t, const struct gn_boot_contact *parent, const struct gn_secret *secret,
+				 uint64_t started, uint64_t until_ns, struct gn_err *why, struct gn_err *err)
+{
+	const struct gn_bootstrap *b = t->base;
+	const struct gn_net_addresses *a = &parent->addresses;
+	enum gn_status status = GN_OK;
+
+	for (uint32_t i = 0; !status && t->up < 0 && i < a->count; i++) {
+		int fd = -1, limit_ms = gn_net_left_ms(until_ns, 3000 + 5 * b->size);
+		struct gn_err failure;
+		enum gn_status reached = gn_net_connect(a->text[i], parent->port, gn_net_left_ms(until_ns, CONNECT_MS), &fd, &failure);
+
+		if (!reached)
+			status = await_challenge(t, fd, started, limit_ms, err);
+		if (!reached && !status)
+			reached = gn_handshake_join(fd, secret, GN_HANDSHAKE_TREE, (uint32_t)b->rank, (uint32_t)b->size, 3000, &failure);
+		if (!reached && !status) {
+			t->up = fd;
+		} else {
+			if (fd >= 0)
+				close(fd);
+			gn_err_prefix(&failure, "%s port %d", a->text[i], parent->port);
+			if (!i && !status)
+				*why = failure;
+		}
+	}
+	return status;
+}
+
+static enum gn_status reach_parent(struct gn_boot_tree *t, const struct gn_boot_contact *parent, uint64_t until_ns,
+				   struct gn_err *err)
+{
+	const struct timespec pause = {0, 20000000};
+	uint64_t started = gn_clock_ns();
+	struct gn_secret secret;
+	struct gn_err why = {.text = "it has told no address"};
+	enum gn_status status = derive(t->base, parent, &secret, err);
+
+	while (!status && t->up < 0) {
+		status = connect_up(t, parent, &secret, started, until_ns, &why, err);
+		if (status || t->up >= 0)
+			break;
+		status = gn_bootstrap_may_wait(t->base, started, JOINING, err);
+		if (!status && gn_clock_ns() > until_ns)
+			status = gn_err_set(err, GN_ERR_FAILED, "rank %d cannot reach rank %d, under none of its %u addresses: %s; do "
+					    "nodes let each other's TCP connections in?", t->base->rank,
+					    gn_boot_tree_parent(t->base->rank), parent->addresses.count, why.text);
+		nanosleep(&pause, NULL);
+	}
+	gn_secret_wipe(&secret);
+	return status;
+}
+
+/* Whoever comes again has lost its connection, and knows the secret. */
+static void take_in(struct gn_boot_tree *t, struct gn_door_guest *guest)
+{
+	if (guest->size != (uint32_t)t->base->size || !find_child(t, guest->rank))
+		gn_door_refuse(t->door, guest, GN_HANDSHAKE_BAD_RANK);
+	else
+		gn_boot_tree_adopt(t, (int)guest->rank, guest->fd);
+}
+
+static int all_there(const struct gn_boot_tree *t)
+{
+	for (int i = 0; i < t->count; i++)
+		if (t->children[i].fd < 0)
+			return 0;
+	return 1;
+}
+
+static enum gn_status await_children(struct gn_boot_tree *t, struct gn_err *err)
+{
+	struct pollfd p[GN_DOOR_POLL_MAX];
+	uint64_t started = gn_clock_ns();
+	enum gn_status status = GN_OK;
+	struct gn_door_guest guest;
+
+	while (!status && !all_there(t)) {
+		poll(p, (nfds_t)gn_door_poll(t->door, p), gn_bootstrap_nap_ms(t->base));
+		while (!all_there(t) && gn_door_turn(t->door, &guest))
+			take_in(t, &guest);
+		status = gn_bootstrap_may_wait(t->base, started, JOINING, err);
+	}
+	gn_door_close(t->door);
+	t->door = NULL;
+	return status;
+}
+
+enum gn_status gn_boot_tree_join(struct gn_boot_tree *t, const struct gn_boot_contact *parent, uint64_t until_ns, struct gn_err *err)
+{
+	enum gn_status status = parent && t->up < 0 ? reach_parent(t, parent, until_ns, err) : GN_OK;
+
+	return status || !t->door ? status : await_children(t, err);
+}
+
+/* --- exchange --- */
+
+struct pack {
+	char *data; /* behind its own length, which travels with it */
+	uint64_t len_bytes;
+};
+
+#define HEAD sizeof(uint64_t)
+
+/* Room for so many bytes more. */
+static enum gn_status grow(struct pack *p, uint64_t more, struct gn_err *err)
+{
+	char *data = more <= PACK_MAX - p->len_bytes ? realloc(p->data, HEAD + p->len_bytes + more) : NULL;
+
+	if (!data)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %llu bytes of an exchange",
+				  (unsigned long long)(p->len_bytes + more));
+	p->data = data;
+	return GN_OK;
+}
+
+/* What a rank sends of so many ranks, appended. */
+static enum gn_status receive_pack(const struct gn_bootstrap *b, int rank, int fd, size_t ranks, struct pack *p, struct gn_err *err)
+{
+	uint64_t len;
+	enum gn_status status = gn_boot_receive(b, rank, fd, &len, sizeof len, err);
+
+	if (!status && len > PACK_MAX - p->len_bytes)
+		status = gn_err_set(err, GN_ERR_FAILED, "rank %d announces a message of %llu bytes: not one of ours", rank,
+				    (unsigned long long)len);
+	if (!status)
+		status = grow(p, len, err);
+	if (!status)
+		status = gn_boot_receive(b, rank, fd, p->data + HEAD + p->len_bytes, (size_t)len, err);
+	if (!status && !gn_told_is_pack(p->data + HEAD + p->len_bytes, (size_t)len, ranks))
+		status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d sends what are not the messages of %zu ranks: do all ranks run the same "
+				    "build of gannet?", rank, ranks);
+	if (!status)
+		p->len_bytes += len;
+	return status;
+}
+
+static enum gn_status send_pack(const struct gn_bootstrap *b, int rank, int fd, struct pack *p, struct gn_err *err)
+{
+	memcpy(p->data, &p->len_bytes, HEAD);
+	return gn_boot_send(b, rank, fd, p->data, HEAD + p->len_bytes, err);
+}
+
+static enum gn_status gather(struct gn_boot_tree *t, const void *mine, size_t len_bytes, struct pack *p, struct gn_err *err)
+{
+	uint64_t own = gn_told_record_bytes(len_bytes);
+	enum gn_status status = grow(p, own, err);
+
+	if (status)
+		return status;
+	gn_told_write(p->data + HEAD, mine, len_bytes);
+	p->len_bytes = own;
+	for (int i = 0; i < t->count && !status; i++) {
+		const struct child *c = &t->children[i];
+
+		status = receive_pack(t->base, c->rank, c->fd, (size_t)(c->end - c->rank), p, err);
+	}
+	return status;
+}
+
+enum gn_status gn_boot_tree_exchange(struct gn_boot_tree *t, const void *mine, size_t len_bytes, struct gn_told *out,
+				     struct gn_err *err)
+{
+	int parent = gn_boot_tree_parent(t->base->rank);
+	struct pack p = {0};
+	enum gn_status status;
+
+	if (len_bytes > MESSAGE_MAX)
+		return gn_err_set(err, GN_ERR_USAGE, "%zu bytes are too many to exchange at start", len_bytes);
+	status = gather(t, mine, len_bytes, &p, err);
+	if (!status && parent >= 0) {
+		status = send_pack(t->base, parent, t->up, &p, err);
+		p.len_bytes = 0;
+		if (!status)
+			status = receive_pack(t->base, parent, t->up, (size_t)t->base->size, &p, err);
+	}
+	/* the largest subtree has the longest way to go */
+	for (int i = t->count; i-- > 0 && !status;)
+		status = send_pack(t->base, t->children[i].rank, t->children[i].fd, &p, err);
+	if (status) {
+		free(p.data);
+		return status;
+	}
+	memmove(p.data, p.data + HEAD, p.len_bytes);
+	return gn_told_take(p.data, (size_t)p.len_bytes, t->base->size, out, err);
+}

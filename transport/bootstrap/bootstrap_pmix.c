@@ -1,0 +1,289 @@
+/* Only what Slurm's PMIx plugin is known to do: init, put, commit, get (of one rank's value, before any fence, too), fence with
+ * data. No events, no publish. PMIx carries rank 0's word and where each rank can be reached, in one fence; each rank gets two
+ * values, that word and its parent's place in a tree (transport/bootstrap/boot_tree.h), over which all exchanges go. */
+#include "transport/bootstrap/bootstrap.h"
+
+#include "src/base/clock.h"
+#include "transport/bootstrap/boot_tree.h"
+#include "transport/auth/net.h"
+#include "transport/bootstrap/pmix_call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A single look for a value: what PMIx is told, and what it gets; and how long until the next. */
+#define LOOK_S 2
+#define PATIENCE_NS 4000000000u
+#define PAUSE_NS 5000000
+
+struct pmix_bootstrap {
+	struct gn_bootstrap base;
+	pmix_proc_t me;
+	struct gn_log *log;
+	struct gn_boot_tree *tree; /* from the first exchange on */
+};
+
+static enum gn_status fence(struct gn_bootstrap *b, struct gn_err *err)
+{
+	struct gn_pmix_call *p = gn_pmix_call_new(err);
+	enum gn_status status;
+	pmix_status_t rc;
+	bool collect = true;
+
+	if (!p)
+		return GN_ERR_NO_MEMORY;
+	PMIX_INFO_LOAD(&p->info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+	rc = PMIx_Fence_nb(NULL, 0, &p->info, 1, gn_pmix_call_done, p);
+	if (rc == PMIX_SUCCESS) {
+		status = gn_pmix_call_wait(b, p, 0, "the exchange over PMIx", err);
+	} else {
+		gn_pmix_call_drop(p);
+		status = rc == PMIX_OPERATION_SUCCEEDED ? GN_OK : gn_pmix_fail(err, "PMIx fence", rc);
+	}
+	gn_pmix_call_drop(p);
+	return status;
+}
+
+/* The first byte is ours: some servers refuse empty values. */
+static enum gn_status put(const char *key, const void *data, size_t len_bytes, struct gn_err *err)
+{
+	pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
+	char *packed = malloc(len_bytes + 1);
+	pmix_status_t rc;
+
+	if (!packed)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes", len_bytes);
+	packed[0] = 'G';
+	if (len_bytes)
+		memcpy(packed + 1, data, len_bytes);
+	value.data.bo.bytes = packed;
+	value.data.bo.size = len_bytes + 1;
+	rc = PMIx_Put(PMIX_GLOBAL, key, &value);
+	if (rc == PMIX_SUCCESS)
+		rc = PMIx_Commit();
+	free(packed);
+	return rc == PMIX_SUCCESS ? GN_OK : gn_pmix_fail(err, "PMIx put", rc);
+}
+
+static enum gn_status unpack(const struct gn_pmix_call *p, void **out, size_t *len_bytes, struct gn_err *err)
+{
+	char *copy = malloc(p->len_bytes);
+
+	if (!copy)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes", p->len_bytes);
+	*len_bytes = p->len_bytes - 1;
+	memcpy(copy, p->bytes + 1, *len_bytes);
+	*out = copy;
+	return GN_OK;
+}
+
+/* One look. PMIx waits for a value that is not there yet, most of the time: up to 4.2 (at least) it sometimes says at once that
+ * there is none, or waits although it has come. So each look is short, and there will be another. */
+static enum gn_status look_up(const struct pmix_bootstrap *b, int rank, const char *key, struct gn_pmix_call **out, struct gn_err *err)
+{
+	struct gn_pmix_call *p = *out = gn_pmix_call_new(err);
+	int look_s = LOOK_S;
+	pmix_status_t rc;
+	char what[64];
+
+	if (!p)
+		return GN_ERR_NO_MEMORY;
+	snprintf(what, sizeof what, "asking PMIx for what rank %d has to say", rank);
+	snprintf(p->key, sizeof p->key, "%s", key);
+	PMIX_LOAD_PROCID(&p->who, b->me.nspace, (pmix_rank_t)rank);
+	PMIX_INFO_LOAD(&p->info, PMIX_TIMEOUT, &look_s, PMIX_INT);
+	rc = PMIx_Get_nb(&p->who, p->key, &p->info, 1, gn_pmix_call_found, p);
+	if (rc == PMIX_SUCCESS)
+		return gn_pmix_call_wait(&b->base, p, gn_clock_ns() + PATIENCE_NS, what, err);
+	p->seen = rc;
+	gn_pmix_call_drop(p);
+	return gn_pmix_fail(err, what, rc);
+}
+
+static int may_come_yet(pmix_status_t result)
+{
+	return result == PMIX_ERR_NOT_FOUND || result == PMIX_ERR_TIMEOUT;
+}
+
+/* Looks until that rank has put it there; GN_ERR_FAILED when it has not until then. */
+static enum gn_status get(const struct pmix_bootstrap *b, int rank, const char *key, uint64_t until_ns, void **out,
+			  size_t *len_bytes, struct gn_err *err)
+{
+	const struct timespec pause = {0, PAUSE_NS};
+	struct gn_pmix_call *p;
+	enum gn_status status;
+	int again;
+
+	do {
+		status = look_up(b, rank, key, &p, err);
+		if (!p)
+			return status;
+		again = status == GN_ERR_FAILED && may_come_yet(p->seen) && gn_clock_ns() < until_ns;
+		if (!status)
+			status = unpack(p, out, len_bytes, err);
+		gn_pmix_call_drop(p);
+		if (again)
+			nanosleep(&pause, NULL);
+	} while (again);
+	return status;
+}
+
+/* Whoever does not get it early still takes part in the exchange, as well as before there was one. */
+static enum gn_status pmix_word(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *len,
+				struct gn_err *err)
+{
+	const struct pmix_bootstrap *p = (const struct pmix_bootstrap *)b;
+	enum gn_status status;
+
+	if (b->rank == 0)
+		return put("gannet.word", mine, len_bytes, err);
+	*out = NULL;
+	if (p->tree)
+		return get(p, 0, "gannet.word", gn_clock_ns() + p->base.timeout_ns, out, len, err);
+	status = get(p, 0, "gannet.word", b->deadline_ns - p->base.timeout_ns / 2, out, len, err);
+	return status == GN_ERR_NO_MEMORY ? status : GN_OK;
+}
+
+static enum gn_status publish(const struct gn_boot_contact *c, struct gn_err *err)
+{
+	struct gn_strbuf text;
+	enum gn_status status;
+
+	gn_strbuf_init(&text);
+	gn_boot_contact_write(c, &text);
+	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an address")
+					 : put("gannet.contact", gn_strbuf_text(&text), text.len, err);
+	gn_strbuf_release(&text);
+	return status;
+}
+
+static enum gn_status parent_contact(const struct pmix_bootstrap *p, struct gn_boot_contact *out, struct gn_err *err)
+{
+	void *data = NULL;
+	size_t len;
+	enum gn_status status = get(p, gn_boot_tree_parent(p->base.rank), "gannet.contact", gn_clock_ns() + p->base.timeout_ns, &data, &len,
+				    err);
+
+	if (!status)
+		status = gn_boot_contact_read(data, len, out, err);
+	free(data);
+	return status;
+}
+
+/* The only fence. */
+static enum gn_status join(struct pmix_bootstrap *p, struct gn_err *err)
+{
+	struct gn_bootstrap *b = &p->base;
+	struct gn_boot_contact mine, parent;
+	struct gn_boot_tree *tree;
+	enum gn_status status = gn_boot_tree_create(b, 1, p->log, &tree, &mine, err);
+
+	if (status)
+		return status;
+	if (mine.port)
+		status = publish(&mine, err);
+	if (!status)
+		status = fence(b, err);
+	if (!status && b->rank)
+		status = parent_contact(p, &parent, err);
+	if (!status)
+		status = gn_boot_tree_join(tree, b->rank ? &parent : NULL, gn_clock_ns() + p->base.timeout_ns, err);
+	if (status)
+		gn_boot_tree_destroy(tree);
+	else
+		p->tree = tree;
+	return status;
+}
+
+static enum gn_status pmix_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_told *out,
+				    struct gn_err *err)
+{
+	struct pmix_bootstrap *p = (struct pmix_bootstrap *)b;
+	enum gn_status status = p->tree ? GN_OK : join(p, err);
+
+	return status ? status : gn_boot_tree_exchange(p->tree, mine, len_bytes, out, err);
+}
+
+static void pmix_destroy(struct gn_bootstrap *b, int clean)
+{
+	(void)clean;
+	gn_boot_tree_destroy(((struct pmix_bootstrap *)b)->tree);
+	PMIx_Finalize(NULL, 0);
+	gn_secret_wipe(&b->secret);
+	free(b);
+}
+
+static const struct gn_bootstrap_ops pmix_ops = {"pmix", pmix_word, gn_bootstrap_never_off, pmix_exchange, pmix_destroy};
+
+/* What PMIx knows of the whole job; 0 when it does not. at_hand: without asking its server. */
+static int job_number(const pmix_proc_t *me, const char *key, int at_hand, pmix_status_t *rc)
+{
+	pmix_value_t *value = NULL;
+	pmix_proc_t all;
+	pmix_info_t optional;
+	int number;
+
+	PMIX_LOAD_PROCID(&all, me->nspace, PMIX_RANK_WILDCARD);
+	PMIX_INFO_LOAD(&optional, PMIX_OPTIONAL, NULL, PMIX_BOOL);
+	*rc = PMIx_Get(&all, key, &optional, at_hand != 0, &value);
+	if (*rc != PMIX_SUCCESS)
+		return 0;
+	number = value->type == PMIX_UINT32 ? (int)value->data.uint32 : 0;
+	PMIX_VALUE_RELEASE(value);
+	return number;
+}
+
+static enum gn_status job_size(struct pmix_bootstrap *p, struct gn_err *err)
+{
+	pmix_status_t rc;
+
+	p->base.size = job_number(&p->me, PMIX_JOB_SIZE, 0, &rc);
+	if (rc != PMIX_SUCCESS)
+		return gn_pmix_fail(err, "asking PMIx for the number of ranks", rc);
+	if (p->base.size <= 0)
+		return gn_err_set(err, GN_ERR_FAILED, "PMIx told no usable number of ranks");
+	if (job_number(&p->me, PMIX_LOCAL_SIZE, 1, &rc) == p->base.size)
+		p->base.address = GN_NET_LOOPBACK;
+	return GN_OK;
+}
+
+/* Besides what rank 0 publishes, for those who do not trust their PMIx servers to keep it from other users. */
+static enum gn_status read_secret(struct pmix_bootstrap *p, struct gn_err *err)
+{
+	const char *path = getenv(GN_BOOTSTRAP_SECRET);
+
+	return path && *path ? gn_secret_read(path, &p->base.secret, err) : GN_OK;
+}
+
+enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
+{
+	struct pmix_bootstrap *p = calloc(1, sizeof *p);
+	enum gn_status status;
+	pmix_status_t rc;
+
+	if (!p)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bootstrap");
+	rc = PMIx_Init(&p->me, NULL, 0);
+	if (rc != PMIX_SUCCESS) {
+		free(p);
+		return gn_err_set(err, GN_ERR_FAILED,
+				  "PMIX_NAMESPACE is set but no PMIx server answers: %s (%d); was this process started by "
+				  "srun --mpi=pmix, mpirun or gannet launch itself?", PMIx_Error_string(rc), rc);
+	}
+	p->base.ops = &pmix_ops;
+	p->base.rank = (int)p->me.rank;
+	p->log = log;
+	status = read_secret(p, err);
+	if (!status)
+		status = job_size(p, err);
+	if (!status)
+		status = gn_detect_confirm(d, "PMIx", p->base.rank, p->base.size, err);
+	if (status) {
+		pmix_destroy(&p->base, 0);
+		return status;
+	}
+	*out = &p->base;
+	return GN_OK;
+}

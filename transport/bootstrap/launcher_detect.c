@@ -1,0 +1,298 @@
+#include "transport/bootstrap/launcher_detect.h"
+
+#include "src/base/option.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#define AZURE_NODE "AZ_BATCH_MASTER_NODE"
+#define ADVICE_SRUN "start it with 'srun --mpi=pmix'"
+
+struct probe {
+	gn_detect_lookup lookup;
+	void *context;
+	struct gn_detect *d;
+	struct gn_err *err;
+};
+
+static const char *look(const struct probe *p, const char *name)
+{
+	const char *value = p->lookup(p->context, name);
+
+	return value && *value ? value : NULL;
+}
+
+/* *out is untouched when the variable is not set; *found says which. */
+static enum gn_status number(const struct probe *p, const char *name, int min, int *out, int *found)
+{
+	const char *text = look(p, name);
+	int64_t value;
+
+	*found = text != NULL;
+	if (!text)
+		return GN_OK;
+	if (gn_parse_int(text, &value, NULL) || value < min || value > INT_MAX)
+		return gn_err_set(p->err, GN_ERR_USAGE, "%s=%s: not a whole number of at least %d; unset or correct it",
+				  name, text, min);
+	*out = (int)value;
+	return GN_OK;
+}
+
+/* Notes what a pair of variables says about rank and size. Halves are errors: the other half would have to be guessed. */
+static enum gn_status claim_pair(const struct probe *p, const char *rank_name, const char *size_name, int *found)
+{
+	struct gn_detect *d = p->d;
+	int rank = 0, size = 0, has_rank, has_size;
+	enum gn_status status = number(p, rank_name, 0, &rank, &has_rank);
+
+	if (!status)
+		status = number(p, size_name, 1, &size, &has_size);
+	if (status)
+		return status;
+	*found = has_rank && has_size;
+	if (has_rank != has_size)
+		return gn_err_set(p->err, GN_ERR_USAGE, "%s is set but %s is not: set both or neither",
+				  has_rank ? rank_name : size_name, has_rank ? size_name : rank_name);
+	if (!*found)
+		return GN_OK;
+	if (rank >= size)
+		return gn_err_set(p->err, GN_ERR_USAGE, "%s=%d is not below %s=%d", rank_name, rank, size_name, size);
+	d->ranks[d->rank_count++] = (struct gn_detect_claim){rank_name, rank};
+	d->sizes[d->size_count++] = (struct gn_detect_claim){size_name, size};
+	return GN_OK;
+}
+
+/* What torchrun says of this host. */
+static enum gn_status claim_local(const struct probe *p)
+{
+	struct gn_detect *d = p->d;
+	int has_rank, has_size;
+	enum gn_status status;
+
+	d->local_rank = d->local_size = -1;
+	status = number(p, "LOCAL_RANK", 0, &d->local_rank, &has_rank);
+	if (!status)
+		status = number(p, "LOCAL_WORLD_SIZE", 1, &d->local_size, &has_size);
+	if (!status && has_rank && has_size && d->local_rank >= d->local_size)
+		return gn_err_set(p->err, GN_ERR_USAGE, "LOCAL_RANK=%d is not below LOCAL_WORLD_SIZE=%d", d->local_rank, d->local_size);
+	return status;
+}
+
+/* How many tasks the Slurm step that we are in was asked for: 0 when we are in none. The batch script itself is a step
+ * without SLURM_STEP_ID; its SLURM_NTASKS speaks of steps to come. */
+static enum gn_status slurm_tasks(const struct probe *p, int *tasks, const char **name)
+{
+	int found;
+	enum gn_status status;
+
+	*tasks = 0;
+	if (!look(p, "SLURM_STEP_ID") && !look(p, "SLURM_STEPID"))
+		return GN_OK;
+	*name = "SLURM_STEP_NUM_TASKS";
+	status = number(p, *name, 1, tasks, &found);
+	if (status || found)
+		return status;
+	*name = "SLURM_NTASKS";
+	return number(p, *name, 1, tasks, &found);
+}
+
+static enum gn_status claim_slurm_under_pmix(const struct probe *p, const char *name, int tasks)
+{
+	struct gn_detect *d = p->d;
+	int rank, found;
+	enum gn_status status;
+
+	/* Under mpirun or gannet launch the variables speak of the starter's own step, not of our ranks. */
+	if (strncmp(look(p, "PMIX_NAMESPACE"), "slurm.", 6) || !tasks)
+		return GN_OK;
+	d->sizes[d->size_count++] = (struct gn_detect_claim){name, tasks};
+	status = number(p, "SLURM_PROCID", 0, &rank, &found);
+	if (!status && found)
+		d->ranks[d->rank_count++] = (struct gn_detect_claim){"SLURM_PROCID", rank};
+	return status;
+}
+
+static enum gn_status from_pmix(const struct probe *p)
+{
+	int rank, found;
+	enum gn_status status = number(p, "PMIX_RANK", 0, &rank, &found);
+
+	if (status)
+		return status;
+	if (!look(p, "PMIX_NAMESPACE") || !found)
+		return gn_err_set(p->err, GN_ERR_USAGE, "%s is set but %s is not: a broken PMIx environment; unset both or %s",
+				  found ? "PMIX_RANK" : "PMIX_NAMESPACE", found ? "PMIX_NAMESPACE" : "PMIX_RANK",
+				  ADVICE_SRUN);
+	p->d->source = GN_DETECT_PMIX;
+	p->d->rank = rank;
+	for (int i = 0; i < p->d->rank_count; i++)
+		if (p->d->ranks[i].value != rank)
+			return gn_err_set(p->err, GN_ERR_USAGE, "PMIX_RANK=%d but %s=%d: unset the one that is wrong", rank,
+					  p->d->ranks[i].name, p->d->ranks[i].value);
+	return GN_OK;
+}
+
+/* Azure Batch's word for where the first node listens, "host:port". *found is 0 when it says nothing. */
+static enum gn_status azure_node(const struct probe *p, struct gn_detect *d, int *found)
+{
+	const char *text = look(p, AZURE_NODE), *colon = text ? strrchr(text, ':') : NULL;
+	size_t len = colon ? (size_t)(colon - text) : 0;
+	int64_t port;
+
+	*found = text != NULL;
+	if (!text)
+		return GN_OK;
+	/* an IPv6 address */
+	if (len > 2 && text[0] == '[' && text[len - 1] == ']') {
+		text++;
+		len -= 2;
+	}
+	if (!len || len >= sizeof d->address || gn_parse_int(colon + 1, &port, NULL) || port < 1 || port > 65535)
+		return gn_err_set(p->err, GN_ERR_USAGE, AZURE_NODE "=%.80s is not HOST:PORT; correct it, or set MASTER_ADDR and MASTER_PORT",
+				  look(p, AZURE_NODE));
+	memcpy(d->address, text, len);
+	d->address[len] = 0;
+	d->port = (int)port;
+	return GN_OK;
+}
+
+/* Where rank 0 listens. Under torchrun MASTER_PORT belongs to the agent's own store, so the next one is ours. */
+static enum gn_status meeting_point(const struct probe *p)
+{
+	const char *address = look(p, "MASTER_ADDR"), *agent = look(p, "TORCHELASTIC_USE_AGENT_STORE");
+	int port, found, azure = 0;
+	enum gn_status status = number(p, "MASTER_PORT", 1, &port, &found);
+
+	if (!status && !address && !found)
+		status = azure_node(p, p->d, &azure);
+	if (status || azure)
+		return status;
+	if (!address || !found)
+		return gn_err_set(p->err, GN_ERR_USAGE, "%s=%d but %s is not set: say where rank 0 listens, or %s",
+				  p->d->sizes[0].name, p->d->sizes[0].value, address ? "MASTER_PORT" : "MASTER_ADDR",
+				  ADVICE_SRUN);
+	if (agent && !strcmp(agent, "True"))
+		port++;
+	if (port > 65535)
+		return gn_err_set(p->err, GN_ERR_USAGE, "MASTER_PORT gives %d: above 65535", port);
+	if ((size_t)snprintf(p->d->address, sizeof p->d->address, "%s", address) >= sizeof p->d->address)
+		return gn_err_set(p->err, GN_ERR_USAGE, "MASTER_ADDR is longer than %zu characters",
+				  sizeof p->d->address - 1);
+	p->d->port = port;
+	return GN_OK;
+}
+
+static enum gn_status from_environment(const struct probe *p, const char *slurm_name, int tasks)
+{
+	struct gn_detect *d = p->d;
+
+	d->source = GN_DETECT_ENVIRONMENT;
+	d->rank = d->ranks[0].value;
+	d->size = d->sizes[0].value;
+	/* A launcher per task (torchrun) makes more ranks than tasks; fewer can only be left-over variables. */
+	if (tasks > d->size)
+		return gn_err_set(p->err, GN_ERR_USAGE,
+				  "%s=%d but %s=%d: every task would be a world of its own; unset RANK and WORLD_SIZE and %s",
+				  d->sizes[0].name, d->size, slurm_name, tasks, ADVICE_SRUN);
+	return d->size > 1 ? meeting_point(p) : GN_OK;
+}
+
+/* A job of several tasks or nodes, outside of its steps: one process is what some scripts want, and a forgotten srun. */
+static void note_job(const struct probe *p)
+{
+	static const char *const names[] = {"SLURM_NTASKS", "SLURM_NNODES"};
+	struct gn_detect *d = p->d;
+
+	if (!look(p, "SLURM_JOB_ID") || look(p, "SLURM_STEP_ID") || look(p, "SLURM_STEPID"))
+		return;
+	for (size_t i = 0; i < sizeof names / sizeof *names && !d->job_name; i++) {
+		const char *text = look(p, names[i]);
+		int64_t value;
+
+		if (text && !gn_parse_int(text, &value, NULL) && value > 1 && value <= INT_MAX) {
+			d->job_name = names[i];
+			d->job_count = (int)value;
+		}
+	}
+}
+
+static enum gn_status from_nothing(const struct probe *p, const char *slurm_name, int tasks)
+{
+	int size, found;
+	enum gn_status status = number(p, "PMI_SIZE", 1, &size, &found);
+
+	if (status)
+		return status;
+	if (tasks > 1)
+		return gn_err_set(p->err, GN_ERR_USAGE,
+				  "%s=%d but there is no PMIx (PMIX_NAMESPACE is not set): each of the %d tasks would run alone; %s",
+				  slurm_name, tasks, tasks, ADVICE_SRUN);
+	if (found && size > 1)
+		return gn_err_set(p->err, GN_ERR_USAGE,
+				  "PMI_SIZE=%d but there is no PMIx: PMI-1 and PMI-2 are not spoken here; %s, mpirun of Open MPI "
+				  "or gannet launch", size, ADVICE_SRUN);
+	p->d->source = GN_DETECT_ALONE;
+	p->d->size = 1;
+	note_job(p);
+	return GN_OK;
+}
+
+enum gn_status gn_detect(gn_detect_lookup lookup, void *context, struct gn_detect *out, struct gn_err *err)
+{
+	struct gn_detect d = {0};
+	struct probe p = {lookup, context, &d, err};
+	const char *slurm_name = "";
+	int tasks, torch, ompi;
+	enum gn_status status = slurm_tasks(&p, &tasks, &slurm_name);
+
+	if (!status)
+		status = claim_pair(&p, "RANK", "WORLD_SIZE", &torch);
+	if (!status)
+		status = claim_pair(&p, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", &ompi);
+	if (!status)
+		status = claim_local(&p);
+	if (!status)
+		status = gn_detect_confirm(&d, d.size_count ? d.sizes[0].name : "", d.ranks[0].value, d.sizes[0].value, err);
+	if (status)
+		return status;
+	if (look(&p, "PMIX_NAMESPACE") || look(&p, "PMIX_RANK")) {
+		status = from_pmix(&p);
+		if (!status)
+			status = claim_slurm_under_pmix(&p, slurm_name, tasks);
+	} else if (d.size_count) {
+		status = from_environment(&p, slurm_name, tasks);
+	} else {
+		status = from_nothing(&p, slurm_name, tasks);
+	}
+	if (!status)
+		*out = d;
+	return status;
+}
+
+enum gn_status gn_detect_confirm(const struct gn_detect *d, const char *who, int rank, int size, struct gn_err *err)
+{
+	for (int i = 0; i < d->size_count; i++)
+		if (d->sizes[i].value != size)
+			return gn_err_set(err, GN_ERR_USAGE,
+					  "%s says there are %d ranks but %s=%d: unset the one that is wrong", who, size,
+					  d->sizes[i].name, d->sizes[i].value);
+	for (int i = 0; i < d->rank_count; i++)
+		if (d->ranks[i].value != rank)
+			return gn_err_set(err, GN_ERR_USAGE,
+					  "%s says this is rank %d but %s=%d: unset the one that is wrong", who, rank,
+					  d->ranks[i].name, d->ranks[i].value);
+	return GN_OK;
+}
+
+enum gn_status gn_detect_confirm_local(const struct gn_detect *d, const char *host, int rank, int local_rank, int local_size,
+				       struct gn_err *err)
+{
+	if (d->local_rank >= 0 && d->local_rank != local_rank)
+		return gn_err_set(err, GN_ERR_USAGE, "LOCAL_RANK=%d but rank %d is number %d, from 0, of the %d ranks on %s: unset or correct it",
+				  d->local_rank, rank, local_rank, local_size, host);
+	if (d->local_size >= 0 && d->local_size != local_size)
+		return gn_err_set(err, GN_ERR_USAGE, "LOCAL_WORLD_SIZE=%d but there are %d ranks on %s, of which rank %d is one: unset or "
+				  "correct it", d->local_size, local_size, host, rank);
+	return GN_OK;
+}

@@ -1,0 +1,106 @@
+#include "transport/bootstrap/pmix_call.h"
+
+#include "src/base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum gn_status gn_pmix_fail(struct gn_err *err, const char *what, pmix_status_t rc)
+{
+	return gn_err_set(err, GN_ERR_FAILED, "%s failed: %s (%d)", what, PMIx_Error_string(rc), rc);
+}
+
+struct gn_pmix_call *gn_pmix_call_new(struct gn_err *err)
+{
+	struct gn_pmix_call *p = calloc(1, sizeof *p);
+	pthread_condattr_t attr;
+
+	if (!p) {
+		gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a call to PMIx");
+		return NULL;
+	}
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	PMIX_INFO_CONSTRUCT(&p->info);
+	p->holders = 2;
+	p->result = p->seen = PMIX_ERR_TIMEOUT;
+	return p;
+}
+
+void gn_pmix_call_drop(struct gn_pmix_call *p)
+{
+	int left;
+
+	pthread_mutex_lock(&p->lock);
+	left = --p->holders;
+	pthread_mutex_unlock(&p->lock);
+	if (left)
+		return;
+	pthread_cond_destroy(&p->changed);
+	pthread_mutex_destroy(&p->lock);
+	PMIX_INFO_DESTRUCT(&p->info);
+	free(p->bytes);
+	free(p);
+}
+
+void gn_pmix_call_done(pmix_status_t status, void *data)
+{
+	struct gn_pmix_call *p = data;
+
+	pthread_mutex_lock(&p->lock);
+	p->done = 1;
+	p->result = status;
+	pthread_cond_signal(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	gn_pmix_call_drop(p);
+}
+
+/* The value is the library's, and gone when this returns. */
+void gn_pmix_call_found(pmix_status_t status, pmix_value_t *value, void *data)
+{
+	struct gn_pmix_call *p = data;
+	const pmix_byte_object_t *found = value && value->type == PMIX_BYTE_OBJECT ? &value->data.bo : NULL;
+
+	if (status == PMIX_SUCCESS) {
+		p->bytes = found && found->size ? malloc(found->size) : NULL;
+		status = !found || !found->size ? PMIX_ERR_NOT_FOUND : p->bytes ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
+	}
+	if (p->bytes) {
+		p->len_bytes = found->size;
+		memcpy(p->bytes, found->bytes, found->size);
+	}
+	gn_pmix_call_done(status, p);
+}
+
+enum gn_status gn_pmix_call_wait(const struct gn_bootstrap *b, struct gn_pmix_call *p, uint64_t until_ns, const char *what,
+				   struct gn_err *err)
+{
+	uint64_t started = gn_clock_ns();
+	enum gn_status status = GN_OK;
+	struct timespec until;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->done && !status) {
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += gn_bootstrap_nap_ms(b) * 1000000L;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		if (pthread_cond_timedwait(&p->changed, &p->lock, &until) == ETIMEDOUT)
+			status = gn_bootstrap_may_wait(b, started, what, err);
+		if (!status && !p->done && until_ns && gn_clock_ns() > until_ns)
+			status = gn_pmix_fail(err, what, PMIX_ERR_TIMEOUT);
+	}
+	if (p->done) {
+		p->seen = p->result;
+		status = p->seen == PMIX_SUCCESS ? GN_OK : gn_pmix_fail(err, what, p->seen);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return status;
+}

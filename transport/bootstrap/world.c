@@ -1,0 +1,515 @@
+#include "transport/bootstrap/world.h"
+
+#include "src/base/clock.h"
+#include "src/base/descriptors.h"
+#include "transport/bootstrap/bootstrap.h"
+#include "transport/health/recorder.h"
+#include "transport/health/heartbeat.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A death shows within moments, silence within the watch's limit. */
+#define VERDICT_NS 3000000000u
+/* Of others than the bootstrap. */
+#define VERDICT_S 2
+#define VERDICT_MAX_S 30
+
+#define HOST_MAX 256
+/* Open files besides rank 0's connections to all ranks: data, logs, libraries, UCX's few. */
+#define DESCRIPTORS 64
+
+struct gn_world {
+	struct gn_bootstrap *bootstrap;
+	struct gn_watch *watch; /* NULL in a world of one */
+	struct gn_secret secret;
+	struct gn_limits limits;
+	struct gn_recorder *recorder;
+	int nodes, local_rank, local_size;
+	int *node_of;
+	const char **host_of;
+	char (*hosts)[HOST_MAX];
+	int gave_up;
+};
+
+/* What rank 0 tells each that comes. */
+struct word {
+	struct gn_secret drawn;
+	struct gn_limits limits;
+	struct gn_watch_invitation invitation;
+};
+
+static const char *from_environ(void *context, const char *name)
+{
+	(void)context;
+	return getenv(name);
+}
+
+static enum gn_status open_bootstrap(struct gn_detect *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
+{
+	enum gn_status status = gn_detect(from_environ, NULL, d, err);
+
+	if (status)
+		return status;
+	if (d->source == GN_DETECT_PMIX)
+		return gn_bootstrap_pmix(d, log, out, err);
+	if (d->source == GN_DETECT_ENVIRONMENT)
+		return gn_bootstrap_env(d, log, out, err);
+	if (d->job_name)
+		gn_log_warn(log, "%s=%d, but this is one process outside of a job step, alone: for a rank in each task, start it with "
+			    "'srun --mpi=pmix'", d->job_name, d->job_count);
+	return gn_bootstrap_alone(out, err);
+}
+
+/* Rank 0 has a connection to each for heartbeats, and another where there is no PMIx. */
+static enum gn_status want_descriptors(const struct gn_bootstrap *b, enum gn_detect_source source, struct gn_err *err)
+{
+	size_t each = b->rank ? 0 : source == GN_DETECT_ENVIRONMENT ? 2 : 1;
+	char what[64];
+
+	snprintf(what, sizeof what, "rank %d of %d", b->rank, b->size);
+	return gn_descriptors_want(each * (size_t)b->size + DESCRIPTORS, what, err);
+}
+
+struct inhabitant {
+	const char *host;
+	int rank;
+};
+
+static int by_host(const void *a, const void *b)
+{
+	const struct inhabitant *x = a, *y = b;
+	int order = strcmp(x->host, y->host);
+
+	return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static enum gn_status number_nodes(struct gn_world *w, struct gn_err *err)
+{
+	int rank = w->bootstrap->rank, size = w->bootstrap->size;
+	struct inhabitant *sorted = calloc((size_t)size, sizeof *sorted);
+
+	if (!sorted)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
+	for (int r = 0; r < size; r++) {
+		w->host_of[r] = w->hosts[r];
+		sorted[r] = (struct inhabitant){w->hosts[r], r};
+	}
+	qsort(sorted, (size_t)size, sizeof *sorted, by_host);
+	/* the lowest rank of the same node, and from that the node's number */
+	for (int i = 0, first = 0; i < size; i++) {
+		if (strcmp(sorted[i].host, sorted[first].host))
+			first = i;
+		w->node_of[sorted[i].rank] = sorted[first].rank;
+	}
+	free(sorted);
+	for (int r = 0; r < size; r++)
+		w->node_of[r] = w->node_of[r] == r ? w->nodes++ : w->node_of[w->node_of[r]];
+	for (int r = 0; r < size; r++) {
+		if (w->node_of[r] != w->node_of[rank])
+			continue;
+		w->local_rank += r < rank;
+		w->local_size++;
+	}
+	return GN_OK;
+}
+
+/* A bootstrap that fails because a rank has gone does not know which, or why; the watch will, if we let it. */
+static enum gn_status diagnose(const struct gn_world *w, uint64_t started_ns, enum gn_status failure, struct gn_err *err)
+{
+	const struct timespec pause = {0, 5000000};
+	uint64_t until = gn_clock_ns() + VERDICT_NS;
+	enum gn_status status = GN_OK;
+	struct gn_err lost;
+
+	/* this, it knows */
+	if (failure == GN_ERR_USAGE)
+		return failure;
+	while (w->watch && !status && gn_clock_ns() < until) {
+		status = gn_watch_check_wait(w->watch, started_ns, &lost);
+		if (!status)
+			nanosleep(&pause, NULL);
+	}
+	if (!status)
+		return failure;
+	if (err)
+		*err = lost;
+	return status;
+}
+
+/* What the source's channel carried and what the file held are worth as much as the better one of both. */
+static enum gn_status mix_secret(struct gn_world *w, const struct gn_secret *drawn, struct gn_err *err)
+{
+	return gn_secret_derive(&w->bootstrap->secret, "gannet job", drawn, sizeof *drawn, &w->secret, err);
+}
+
+/* Every rank's host. */
+static enum gn_status introduce(struct gn_world *w, struct gn_err *err)
+{
+	int size = w->bootstrap->size, wrong = -1;
+	struct gn_told all = {0};
+	char mine[HOST_MAX] = "";
+	uint64_t started = gn_clock_ns();
+	enum gn_status status = GN_OK;
+
+	if (gethostname(mine, sizeof mine - 1))
+		return gn_err_errno(err, errno, "this host has no name");
+	status = w->bootstrap->ops->exchange(w->bootstrap, mine, strlen(mine), &all, err);
+	if (status)
+		return diagnose(w, started, status, err);
+	for (int r = 0; r < size; r++) {
+		if (all.lens[r] >= HOST_MAX || memchr(all.items[r], 0, all.lens[r]))
+			wrong = r;
+		else
+			memcpy(w->hosts[r], all.items[r], all.lens[r]);
+	}
+	gn_told_release(&all);
+	if (wrong >= 0)
+		return gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", wrong);
+	return GN_OK;
+}
+
+static int to_ms(double s)
+{
+	return (int)(s * 1e3);
+}
+
+/* The limits are known. */
+static enum gn_status apply_limits(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
+{
+	enum gn_status status = gn_recorder_create(to_ms(w->limits.stall_s), &w->recorder, err);
+
+	o->recorder = w->recorder;
+	o->silent_after_ms = to_ms(w->limits.heartbeat_s);
+	o->timeout_ms = to_ms(w->limits.join_s);
+	gn_bootstrap_wait_at_most(w->bootstrap, o->timeout_ms);
+	return status;
+}
+
+/* Loopback is for ranks of this host: it is named when it is all there is. */
+static void log_start(const struct gn_world *w, const struct gn_watch_invitation *i, struct gn_log *log)
+{
+	char addresses[256] = "";
+	size_t len = 0;
+
+	for (uint32_t a = 0; a < i->addresses.count && len < sizeof addresses; a++)
+		if (!len || (strncmp(i->addresses.text[a], "127.", 4) && strcmp(i->addresses.text[a], "::1")))
+			len += (size_t)snprintf(addresses + len, sizeof addresses - len, "%s%s", len ? ", " : "",
+						i->addresses.text[a]);
+	gn_log_info(log, "limits: %g s to join, %g s without a heartbeat, %g s in a stall; heartbeats to %s port %d", w->limits.join_s,
+		    w->limits.heartbeat_s, w->limits.stall_s, addresses, i->port);
+}
+
+/* Rank 0: from here on it watches over all who come. */
+static enum gn_status host_watch(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
+{
+	struct gn_bootstrap *b = w->bootstrap;
+	struct word word = {.drawn = {{0}}};
+	enum gn_status status = gn_secret_random(&word.drawn, err);
+
+	if (!status)
+		status = mix_secret(w, &word.drawn, err);
+	o->secret = w->secret;
+	if (!status)
+		status = apply_limits(w, o, err);
+	word.limits = w->limits;
+	if (!status && b->size > 1)
+		status = gn_watch_host(o, &w->watch, &word.invitation, err);
+	if (status == GN_ERR_USAGE)
+		gn_err_prefix(err, GN_WORLD_IFNAMES ", --socket-ifname");
+	if (!status && b->size > 1)
+		log_start(w, &word.invitation, o->log);
+	b->watch = w->watch;
+	if (!status)
+		status = b->ops->word(b, &word, sizeof word, NULL, NULL, err);
+	gn_secret_wipe(&word.drawn);
+	return status;
+}
+
+static enum gn_status join_watch(struct gn_world *w, struct gn_watch_options *o, const struct word *word, struct gn_err *err)
+{
+	enum gn_status status = mix_secret(w, &word->drawn, err);
+
+	o->secret = w->secret;
+	if (!status)
+		status = gn_limits_take(&w->limits, &word->limits, w->bootstrap->rank, w->bootstrap->size, o->log, err);
+	if (!status)
+		status = apply_limits(w, o, err);
+	if (!status)
+		status = gn_watch_join(o, &word->invitation, &w->watch, err);
+	w->bootstrap->watch = w->watch;
+	return status;
+}
+
+/* The others: by rank 0's word, if it is to be had yet. */
+static enum gn_status join_if_told(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
+{
+	struct word *word;
+	void *said = NULL;
+	size_t len = 0;
+	enum gn_status status = w->bootstrap->ops->word(w->bootstrap, NULL, 0, &said, &len, err);
+
+	if (status || !said)
+		return status;
+	if (len != sizeof *word) {
+		free(said);
+		return gn_err_set(err, GN_ERR_MISMATCH, "rank 0 runs another version of this program");
+	}
+	word = said;
+	status = join_watch(w, o, word, err);
+	gn_secret_wipe(&word->drawn);
+	free(said);
+	return status;
+}
+
+static enum gn_status called_off(void *bootstrap, struct gn_err *err)
+{
+	struct gn_bootstrap *b = bootstrap;
+
+	return b->ops->called_off(b, err);
+}
+
+/* With PMIx a rank would wait for one that has ended for the same reason. */
+static enum gn_status check_ifnames(const struct gn_bootstrap *b, const char *ifnames, struct gn_err *err)
+{
+	struct gn_net_addresses all = {0};
+	enum gn_status status = b->address || b->size == 1 || !ifnames || !*ifnames ? GN_OK : gn_net_choose(ifnames, &all, err);
+
+	if (status)
+		gn_err_prefix(err, "rank %d, " GN_WORLD_IFNAMES ", --socket-ifname", b->rank);
+	return status;
+}
+
+/* The watch first, so that whoever has come is watched while others are still missing. */
+static enum gn_status meet(struct gn_world *w, const char *ifnames, struct gn_log *log, struct gn_err *err)
+{
+	struct gn_bootstrap *b = w->bootstrap;
+	struct gn_watch_options options = {.rank = b->rank, .size = b->size, .log = log, .called_off = called_off, .context = b,
+					   .address = b->address, .ifnames = ifnames};
+	enum gn_status status;
+
+	b->ifnames = ifnames;
+	status = b->rank ? join_if_told(w, &options, err) : host_watch(w, &options, err);
+
+	if (!status)
+		status = introduce(w, err);
+	if (!status && w->watch)
+		gn_watch_expect_all(w->watch);
+	else if (!status && b->rank)
+		status = join_if_told(w, &options, err);
+	if (!status && b->rank && !w->watch)
+		status = gn_err_set(err, GN_ERR_FAILED, "rank %d was not told where rank 0's heartbeat listens", b->rank);
+	gn_secret_wipe(&options.secret);
+	if (status)
+		return status;
+	status = number_nodes(w, err);
+	if (!status && w->watch)
+		status = gn_watch_name_hosts(w->watch, w->host_of, err);
+	b->recorder = w->recorder;
+	return status;
+}
+
+static void release(struct gn_world *w, int clean)
+{
+	gn_watch_destroy(w->watch, clean);
+	if (w->bootstrap) {
+		w->bootstrap->watch = NULL;
+		w->bootstrap->ops->destroy(w->bootstrap, clean);
+	}
+	gn_recorder_destroy(w->recorder);
+	gn_secret_wipe(&w->secret);
+	free(w->node_of);
+	free(w->host_of);
+	free(w->hosts);
+	free(w);
+}
+
+enum gn_status gn_world_create(const struct gn_world_options *options, struct gn_log *log, struct gn_world **out,
+			       struct gn_err *err)
+{
+	struct gn_world *w = calloc(1, sizeof *w);
+	struct gn_detect detected;
+	const char *ifnames;
+	enum gn_status status;
+	size_t size;
+
+	if (!w)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a world");
+	if (options)
+		w->limits = options->limits;
+	ifnames = options && options->ifnames ? options->ifnames : getenv(GN_WORLD_IFNAMES);
+	status = open_bootstrap(&detected, log, &w->bootstrap, err);
+	if (!status)
+		status = want_descriptors(w->bootstrap, detected.source, err);
+	if (!status)
+		status = gn_limits_resolve(&w->limits, w->bootstrap->size, err);
+	if (!status) {
+		gn_bootstrap_wait_at_most(w->bootstrap, to_ms(w->limits.join_s));
+		size = (size_t)w->bootstrap->size;
+		w->node_of = calloc(size, sizeof *w->node_of);
+		w->host_of = calloc(size, sizeof *w->host_of);
+		w->hosts = calloc(size, sizeof *w->hosts);
+		if (!w->node_of || !w->host_of || !w->hosts)
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
+	}
+	if (!status && detected.source == GN_DETECT_PMIX)
+		status = check_ifnames(w->bootstrap, ifnames, err);
+	if (!status)
+		status = meet(w, ifnames && *ifnames ? ifnames : NULL, log, err);
+	if (!status)
+		status = gn_detect_confirm_local(&detected, w->host_of[w->bootstrap->rank], w->bootstrap->rank, w->local_rank,
+						 w->local_size, err);
+	if (status) {
+		if (w->watch && err && gn_world_check(w, NULL) == GN_OK)
+			gn_watch_give_up(w->watch, err->text);
+		release(w, 0);
+		return status;
+	}
+	gn_log_set_rank(log, w->bootstrap->rank);
+	gn_world_announce(w, "starting", to_ms(w->limits.join_s));
+	*out = w;
+	return GN_OK;
+}
+
+void gn_world_destroy(struct gn_world *w)
+{
+	if (w)
+		release(w, !w->gave_up && gn_world_check(w, NULL) == GN_OK);
+}
+
+int gn_world_rank(const struct gn_world *w)
+{
+	return w->bootstrap->rank;
+}
+
+int gn_world_size(const struct gn_world *w)
+{
+	return w->bootstrap->size;
+}
+
+int gn_world_local_rank(const struct gn_world *w)
+{
+	return w->local_rank;
+}
+
+int gn_world_local_size(const struct gn_world *w)
+{
+	return w->local_size;
+}
+
+int gn_world_nodes(const struct gn_world *w)
+{
+	return w->nodes;
+}
+
+int gn_world_node_of(const struct gn_world *w, int rank)
+{
+	return w->node_of[rank];
+}
+
+const char *gn_world_host_of(const struct gn_world *w, int rank)
+{
+	return w->host_of[rank];
+}
+
+const char *gn_world_bootstrap(const struct gn_world *w)
+{
+	return w->bootstrap->ops->name;
+}
+
+enum gn_status gn_world_key(const struct gn_world *w, const char *use, void *key, size_t len_bytes, struct gn_err *err)
+{
+	struct gn_secret made;
+	enum gn_status status = gn_secret_derive(&w->secret, use, NULL, 0, &made, err);
+
+	if (status)
+		return status;
+	memcpy(key, made.bytes, len_bytes < sizeof made.bytes ? len_bytes : sizeof made.bytes);
+	gn_secret_wipe(&made);
+	return GN_OK;
+}
+
+enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, struct gn_told *out,
+				 struct gn_err *err)
+{
+	const struct gn_recorder_op op = {.name = "exchange", .algorithm = w->bootstrap->ops->name, .root = -1};
+	enum gn_status status = gn_world_check(w, err);
+	uint64_t number, started = gn_clock_ns();
+
+	if (status)
+		return status;
+	number = gn_recorder_start(w->recorder, gn_recorder_kind(w->recorder, &op));
+	status = w->bootstrap->ops->exchange(w->bootstrap, mine, len_bytes, out, err);
+	if (status)
+		return diagnose(w, started, status, err);
+	gn_recorder_done(w->recorder, number);
+	return GN_OK;
+}
+
+enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err)
+{
+	struct gn_told all = {0};
+	enum gn_status status = gn_world_exchange(w, "", 0, &all, err);
+
+	gn_told_release(&all);
+	return status;
+}
+
+void gn_world_announce(struct gn_world *w, const char *what, int limit_ms)
+{
+	gn_recorder_announce(w->recorder, what, limit_ms);
+}
+
+void gn_world_set_progress(struct gn_world *w, void (*progress)(void *context), void *context)
+{
+	w->bootstrap->progress = progress;
+	w->bootstrap->progress_context = context;
+}
+
+int gn_world_silent_after_ms(const struct gn_world *w)
+{
+	return to_ms(w->limits.heartbeat_s);
+}
+
+uint64_t gn_world_verdict_ns(const struct gn_world *w)
+{
+	double s = w->limits.heartbeat_s + VERDICT_S;
+
+	return (uint64_t)((s < VERDICT_MAX_S ? s : VERDICT_MAX_S) * 1e9);
+}
+
+struct gn_recorder *gn_world_recorder(const struct gn_world *w)
+{
+	return w->recorder;
+}
+
+enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err)
+{
+	return w->watch ? gn_watch_check(w->watch, err) : GN_OK;
+}
+
+enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns, struct gn_err *err)
+{
+	return w->watch ? gn_watch_check_wait(w->watch, started_ns, err) : GN_OK;
+}
+
+int gn_world_anyone_left(const struct gn_world *w)
+{
+	return w->watch && gn_watch_anyone_left(w->watch);
+}
+
+int gn_world_gave_up(const struct gn_world *w)
+{
+	return w->gave_up;
+}
+
+void gn_world_give_up(struct gn_world *w, const char *why)
+{
+	w->gave_up = 1;
+	if (w->watch)
+		gn_watch_give_up(w->watch, why);
+}

@@ -1,0 +1,289 @@
+#include "transport/topology/affinity.h"
+#include "transport/coll/coll.h"
+#include "transport/topology/devices.h"
+#include "transport/coll/progress.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Lines about ranks other than those of rank 0's node: a large job must not fill the terminal. */
+#define LINES_MAX 8
+
+/* What a rank tells the first rank of its node; sent with so many names as there are. */
+struct card {
+	cpu_set_t cpus;
+	char gpu[16];
+	int32_t nic_count;
+	char nics[GN_AFFINITY_NICS_MAX][GN_DEVICE_NAME_MAX];
+};
+
+/* What the first rank of a node tells rank 0: of one of its ranks. */
+struct line {
+	int32_t rank;
+	int32_t warns;
+	char text[760];
+};
+
+/* --- each rank: what it is --- */
+
+static void add_nic(struct card *card, const char *name, size_t len)
+{
+	len = strcspn(name, ":") < len ? strcspn(name, ":") : len;
+	if (!len || len >= GN_DEVICE_NAME_MAX || card->nic_count == GN_AFFINITY_NICS_MAX)
+		return;
+	for (int i = 0; i < card->nic_count; i++)
+		if (strlen(card->nics[i]) == len && !strncmp(card->nics[i], name, len))
+			return;
+	memcpy(card->nics[card->nic_count++], name, len);
+}
+
+/* Rails, or what UCX chose for the way to a rank of another node. */
+static void find_used(struct gn_comm *c, struct card *card)
+{
+	int size = gn_comm_size(c), rank = gn_comm_rank(c), here = gn_world_node_of(c->world, rank), other = 0;
+	struct gn_strbuf lanes;
+
+	while (other < size && gn_world_node_of(c->world, other) == here)
+		other++;
+	for (int i = 0; other < size && i < gn_fabric_rails(c->fabric); i++)
+		add_nic(card, gn_fabric_rail_device(c->fabric, i), GN_DEVICE_NAME_MAX);
+	if (card->nic_count || other == size)
+		return;
+	gn_strbuf_init(&lanes);
+	gn_comm_enter(c);
+	/* who cannot be reached is found by whoever needs to */
+	if (!gn_fabric_connect(c->fabric, other, NULL))
+		gn_fabric_lanes(c->fabric, other, &lanes);
+	gn_comm_leave(c);
+	for (const char *at = strchr(gn_strbuf_text(&lanes), '/'); at; at = strchr(at + 1, '/'))
+		add_nic(card, at + 1, strcspn(at + 1, " "));
+	gn_strbuf_release(&lanes);
+}
+
+static size_t card_bytes(int nic_count)
+{
+	return offsetof(struct card, nics) + (size_t)nic_count * GN_DEVICE_NAME_MAX;
+}
+
+static enum gn_status exchange_cards(struct gn_comm *c, const char *gpu, struct gn_told *out, struct gn_err *err)
+{
+	struct card mine = {.nic_count = 0};
+
+	find_used(c, &mine);
+	if (sched_getaffinity(0, sizeof mine.cpus, &mine.cpus))
+		memset(&mine.cpus, 0xff, sizeof mine.cpus);
+	if (gpu)
+		memcpy(mine.gpu, gpu, strnlen(gpu, sizeof mine.gpu - 1));
+	return gn_world_exchange(c->world, &mine, card_bytes(mine.nic_count), out, err);
+}
+
+/* --- the first rank of each node: what that means here --- */
+
+static void read_card(const struct gn_machine *m, const struct gn_told *told, int rank, struct gn_affinity_rank *out)
+{
+	struct card card = {.nic_count = 0};
+
+	if (told->lens[rank] >= card_bytes(0) && told->lens[rank] <= sizeof card)
+		memcpy(&card, told->items[rank], told->lens[rank]);
+	card.gpu[sizeof card.gpu - 1] = 0;
+	*out = (struct gn_affinity_rank){.cpus = card.cpus, .gpu = *card.gpu ? gn_machine_find_gpu(m, card.gpu) : -1};
+	for (int i = 0; i < card.nic_count && i < GN_AFFINITY_NICS_MAX; i++) {
+		card.nics[i][GN_DEVICE_NAME_MAX - 1] = 0;
+		out->nics[out->nic_count] = gn_machine_find_nic(m, card.nics[i]);
+		out->nic_count += out->nics[out->nic_count] >= 0;
+	}
+}
+
+/* Devices that are up, and of the kind that is in use: what carries RDMA is no way for tcp. */
+static enum gn_status find_usable(const struct gn_machine *m, const struct gn_affinity_rank *first, unsigned char *usable,
+				  struct gn_err *err)
+{
+	struct gn_devices devices = {0};
+	enum gn_status status = gn_devices_read("/sys", &devices, err);
+	int by_net = first->nic_count > 0;
+
+	for (int i = 0; i < first->nic_count; i++)
+		by_net &= !m->nics[first->nics[i]].rdma;
+	for (int i = 0; i < devices.count; i++) {
+		int n = devices.items[i].up ? gn_machine_find_nic(m, devices.items[i].name) : -1;
+
+		if (n >= 0 && (!by_net || !m->nics[n].rdma))
+			usable[n] = 1;
+	}
+	gn_devices_release(&devices);
+	return status;
+}
+
+static void put_line(const struct gn_strbuf *text, int rank, int warns, struct gn_strbuf *out)
+{
+	struct line line = {.rank = rank, .warns = warns};
+
+	memcpy(line.text, gn_strbuf_text(text), text->len < sizeof line.text ? text->len : sizeof line.text - 1);
+	gn_strbuf_append(out, (const char *)&line, sizeof line);
+}
+
+static void put_rank(const struct gn_machine *m, const struct gn_affinity_rank *r, const struct gn_affinity *a, int rank,
+		     struct gn_strbuf *out)
+{
+	struct gn_strbuf text;
+
+	gn_strbuf_init(&text);
+	gn_affinity_describe(m, r, a, &text);
+	put_line(&text, rank, 0, out);
+	for (unsigned fault = GN_AFFINITY_GPU_FAR_NIC; fault <= GN_AFFINITY_CORES_FAR_GPU; fault <<= 1) {
+		if (!(a->faults & fault))
+			continue;
+		gn_strbuf_clear(&text);
+		gn_affinity_explain(m, r, a, (enum gn_affinity_fault)fault, &text);
+		put_line(&text, rank, 1, out);
+	}
+	gn_strbuf_release(&text);
+}
+
+static enum gn_status judge(struct gn_comm *c, const struct gn_machine *m, const struct gn_told *cards, struct gn_strbuf *out,
+			    struct gn_err *err)
+{
+	int size = gn_comm_size(c), here = gn_world_node_of(c->world, gn_comm_rank(c)), local = gn_world_local_size(c->world);
+	struct gn_affinity_rank *ranks = calloc((size_t)local, sizeof *ranks);
+	struct gn_affinity *choices = calloc((size_t)local, sizeof *choices);
+	unsigned char *usable = calloc((size_t)m->nic_count + 1, 1);
+	int count = 0, *rank_of = calloc((size_t)local, sizeof *rank_of);
+	enum gn_status status = GN_OK;
+
+	if (!ranks || !choices || !usable || !rank_of)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", local);
+	for (int r = 0; !status && r < size && count < local; r++)
+		if (gn_world_node_of(c->world, r) == here) {
+			read_card(m, cards, r, &ranks[count]);
+			rank_of[count++] = r;
+		}
+	if (!status)
+		status = find_usable(m, &ranks[0], usable, err);
+	if (!status)
+		gn_affinity_choose(m, usable, ranks, count, choices);
+	for (int i = 0; !status && i < count; i++)
+		put_rank(m, &ranks[i], &choices[i], rank_of[i], out);
+	free(ranks);
+	free(choices);
+	free(usable);
+	free(rank_of);
+	return status;
+}
+
+/* --- rank 0: what is worth saying --- */
+
+struct story {
+	struct gn_log *log;
+	const struct gn_world *world;
+	const struct line *own; /* of rank 0's node */
+	size_t own_count;
+	int alike, different, warned, unsaid;
+};
+
+static int same_text(const struct line *a, const struct line *b)
+{
+	return a->warns == b->warns && !strcmp(a->text, b->text);
+}
+
+static void say(struct story *s, const struct line *l, int last)
+{
+	const char *host = gn_world_host_of(s->world, l->rank);
+	char ranks[32];
+
+	if (s->warned + s->different > LINES_MAX) {
+		s->unsaid++;
+		return;
+	}
+	if (last > l->rank)
+		snprintf(ranks, sizeof ranks, "ranks %d-%d", l->rank, last);
+	else
+		snprintf(ranks, sizeof ranks, "rank %d", l->rank);
+	if (l->warns)
+		gn_log_warn(s->log, "%s on %s: %s", ranks, host, l->text);
+	else
+		gn_log_info(s->log, "%s on %s: %s", ranks, host, l->text);
+}
+
+/* Neighbours of whom the same is true are told of together. */
+static void say_node(struct story *s, const struct line *lines, size_t count, int warns)
+{
+	for (size_t i = 0, end; i < count; i = end) {
+		end = i + 1;
+		if (lines[i].warns != warns)
+			continue;
+		while (end < count && same_text(&lines[end], &lines[i]) && lines[end].rank == lines[end - 1].rank + 1)
+			end++;
+		s->warned += warns;
+		say(s, &lines[i], lines[end - 1].rank);
+	}
+}
+
+static void tell_node(struct story *s, const struct line *lines, size_t count)
+{
+	int same = count == s->own_count;
+
+	for (size_t i = 0; same && i < count; i++)
+		same = same_text(&lines[i], &s->own[i]);
+	if (lines == s->own || !same) {
+		s->different += lines != s->own;
+		say_node(s, lines, count, 0);
+		say_node(s, lines, count, 1);
+	} else {
+		s->alike++;
+	}
+}
+
+static void tell(struct gn_comm *c, struct gn_told *all, struct gn_log *log)
+{
+	struct story s = {.log = log, .world = c->world, .own = all->items[0], .own_count = all->lens[0] / sizeof *s.own};
+
+	for (size_t r = 0; r < all->size; r++) {
+		struct line *lines = all->items[r];
+		size_t count = all->lens[r] / sizeof *lines;
+
+		for (size_t i = 0; i < count; i++) {
+			lines[i].text[sizeof lines[i].text - 1] = 0;
+			if (lines[i].rank < 0 || lines[i].rank >= gn_comm_size(c))
+				count = 0;
+		}
+		if (count)
+			tell_node(&s, lines, count);
+	}
+	if (s.alike)
+		gn_log_info(log, "and alike on %d other node%s", s.alike, s.alike > 1 ? "s" : "");
+	if (s.unsaid)
+		gn_log_info(log, "%d more lines of this kind about other ranks are left out", s.unsaid);
+}
+
+static void log_unread(struct gn_comm *c, struct gn_log *log, const struct gn_err *why)
+{
+	gn_log_warn(log, "which GPUs, network devices and processors of %s are near each other is not known: %s",
+		    gn_world_host_of(c->world, gn_comm_rank(c)), why->text);
+}
+
+enum gn_status gn_affinity_report(struct gn_comm *c, const char *gpu, struct gn_log *log, struct gn_err *err)
+{
+	struct gn_machine machine = {0};
+	struct gn_told cards = {0}, lines = {0};
+	struct gn_strbuf mine;
+	struct gn_err why;
+	enum gn_status status = exchange_cards(c, gpu, &cards, err);
+
+	gn_strbuf_init(&mine);
+	/* what fails from here on is not worth the run */
+	if (!status && gn_world_local_rank(c->world) == 0 &&
+	    (gn_machine_read(&machine, &why) || judge(c, &machine, &cards, &mine, &why))) {
+		log_unread(c, log, &why);
+		gn_strbuf_clear(&mine);
+	}
+	if (!status)
+		status = gn_world_exchange(c->world, gn_strbuf_text(&mine), mine.len, &lines, err);
+	if (!status && gn_comm_rank(c) == 0)
+		tell(c, &lines, log);
+	gn_machine_release(&machine);
+	gn_strbuf_release(&mine);
+	gn_told_release(&cards);
+	gn_told_release(&lines);
+	return status;
+}

@@ -1,0 +1,145 @@
+#include "transport/coll/agree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Every rank adds its record into a zeroed array at its own place: an allreduce is then an allgather. */
+enum gn_status gn_agree_gather(struct gn_comm *comm, const void *mine, size_t record_bytes, void *all,
+			       struct gn_err *err)
+{
+	size_t ranks = (size_t)gn_comm_size(comm), words = (record_bytes + 3) / 4;
+	int32_t *slots = calloc(ranks * words, sizeof *slots);
+	enum gn_status status;
+
+	if (!slots)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an agreement of %zu ranks", ranks);
+	memcpy(slots + (size_t)gn_comm_rank(comm) * words, mine, record_bytes);
+	status = gn_comm_allreduce(comm, slots, ranks * words, GN_I32, NULL, err);
+	for (size_t r = 0; r < ranks && !status; r++)
+		memcpy((char *)all + r * record_bytes, slots + r * words, record_bytes);
+	free(slots);
+	return status;
+}
+
+struct verdict {
+	int32_t status;
+	char text[512];
+};
+
+int gn_agree_is_over(struct gn_comm *comm, enum gn_status status)
+{
+	return status == GN_ERR_PEER_LOST || gn_world_gave_up(gn_comm_world(comm));
+}
+
+enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct gn_err *err)
+{
+	int32_t ranks = gn_comm_size(comm), own = mine, first = mine ? gn_comm_rank(comm) : ranks;
+	struct verdict verdict = {.status = own};
+	struct gn_err none;
+	enum gn_status status;
+
+	if (mine && gn_agree_is_over(comm, mine))
+		return mine;
+	if (mine && err)
+		snprintf(verdict.text, sizeof verdict.text, "%.*s", (int)sizeof verdict.text - 1, err->text);
+	status = gn_comm_allreduce(comm, &first, 1, GN_I32, gn_reduce_min(GN_I32), err ? err : &none);
+	if (status || first == ranks)
+		return status;
+	status = gn_comm_broadcast(comm, &verdict, sizeof verdict, first, err ? err : &none);
+	if (status)
+		return status;
+	if (ranks == 1)
+		return gn_err_set(err, (enum gn_status)verdict.status, "%s", verdict.text);
+	return gn_err_set(err, (enum gn_status)verdict.status, "rank %d on %s: %s", (int)first,
+			  gn_world_host_of(gn_comm_world(comm), first), verdict.text);
+}
+
+struct holder {
+	const char *digest;
+	int rank;
+};
+
+static int by_digest(const void *a, const void *b)
+{
+	const struct holder *x = a, *y = b;
+	int order = strcmp(x->digest, y->digest);
+
+	return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Runs of equal digests, each in rank order; of several that are longest the one with the lowest rank counts. */
+static void find_usual(const struct holder *sorted, int ranks, struct gn_agree_odd *out)
+{
+	for (int first = 0, end; first < ranks; first = end) {
+		for (end = first + 1; end < ranks && !strcmp(sorted[end].digest, sorted[first].digest);)
+			end++;
+		if (end - first > out->same || (end - first == out->same && sorted[first].rank < out->usual)) {
+			out->same = end - first;
+			out->usual = sorted[first].rank;
+		}
+	}
+}
+
+enum gn_status gn_agree_find_odd(const struct gn_agree_item *all, size_t stride, int ranks, struct gn_agree_odd *out,
+				 struct gn_err *err)
+{
+	struct holder *sorted = calloc((size_t)ranks, sizeof *sorted);
+	struct gn_agree_odd odd = {.odd = -1};
+
+	if (!sorted)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to compare %d ranks", ranks);
+	for (int r = 0; r < ranks; r++)
+		sorted[r] = (struct holder){all[(size_t)r * stride].digest, r};
+	qsort(sorted, (size_t)ranks, sizeof *sorted, by_digest);
+	find_usual(sorted, ranks, &odd);
+	free(sorted);
+	for (int r = 0; r < ranks && odd.odd < 0; r++)
+		if (strcmp(all[(size_t)r * stride].digest, all[(size_t)odd.usual * stride].digest))
+			odd.odd = r;
+	*out = odd;
+	return GN_OK;
+}
+
+static enum gn_status compare(struct gn_comm *comm, const struct gn_agree_item *items,
+			      const struct gn_agree_item *all, size_t count, struct gn_err *err)
+{
+	int ranks = gn_comm_size(comm);
+	enum gn_status status = GN_OK;
+	struct gn_agree_odd o;
+
+	for (size_t i = 0; i < count && !status; i++) {
+		status = gn_agree_find_odd(all + i, count, ranks, &o, err);
+		if (!status && o.odd >= 0)
+			status = gn_err_set(err, GN_ERR_MISMATCH,
+					    "rank %d on %s differs from %d of %d ranks in its %s (%.16s instead of %.16s): start the same "
+					    "program with the same options and data everywhere", o.odd,
+					    gn_world_host_of(gn_comm_world(comm), o.odd), o.same, ranks, items[i].what,
+					    all[(size_t)o.odd * count + i].digest, all[(size_t)o.usual * count + i].digest);
+	}
+	return status;
+}
+
+enum gn_status gn_agree_digests(struct gn_comm *comm, const struct gn_agree_item *items, size_t count,
+				struct gn_err *err)
+{
+	size_t ranks = (size_t)gn_comm_size(comm);
+	struct gn_agree_item *mine = calloc(count + 1, sizeof *mine), *all = calloc(ranks * count + 1, sizeof *all);
+	enum gn_status status = GN_OK;
+
+	if (!mine || !all) {
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to compare %zu ranks", ranks);
+	} else {
+		/* Pointers differ between processes: only the digests travel. */
+		for (size_t i = 0; i < count; i++)
+			memcpy(mine[i].digest, items[i].digest, sizeof mine[i].digest);
+		status = gn_agree_gather(comm, mine, count * sizeof *mine, all, err);
+		for (size_t k = 0; k < ranks * count; k++)
+			all[k].digest[sizeof all->digest - 1] = 0;
+	}
+	if (!status)
+		status = compare(comm, items, all, count, err);
+	free(mine);
+	free(all);
+	return status;
+}

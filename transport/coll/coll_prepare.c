@@ -1,0 +1,379 @@
+#include "transport/coll/coll.h"
+
+#include "src/base/arena.h"
+#include "transport/coll/progress.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What the schedule works on. */
+struct plan {
+	struct gn_comm *comm;
+	struct gn_coll *coll;
+	const struct gn_algorithm *algorithm;
+	struct gn_algo_args args;
+	struct gn_exec_buffers buffers;
+	size_t in_bytes; /* of this rank's input */
+};
+
+static const char *name_of(const struct gn_coll_args *a)
+{
+	return gn_collective_name(a->what);
+}
+
+static int in_blocks(enum gn_collective what)
+{
+	return what == GN_COLLECTIVE_REDUCE_SCATTER || what == GN_COLLECTIVE_ALLGATHER || what == GN_COLLECTIVE_ALL_TO_ALL;
+}
+
+static int reduces(enum gn_collective what)
+{
+	return what == GN_COLLECTIVE_ALLREDUCE || what == GN_COLLECTIVE_BARRIER || what == GN_COLLECTIVE_REDUCE || what == GN_COLLECTIVE_REDUCE_SCATTER;
+}
+
+static enum gn_status check_ranks(const struct gn_comm *c, const struct gn_coll_args *a, struct gn_err *err)
+{
+	int size = gn_comm_size(c), rooted = a->what == GN_COLLECTIVE_BROADCAST || a->what == GN_COLLECTIVE_REDUCE;
+
+	if (rooted && (a->root < 0 || a->root >= size))
+		return gn_err_set(err, GN_ERR_USAGE, "%s: there is no rank %d", name_of(a), a->root);
+	if (a->what != GN_COLLECTIVE_SEND_RECV)
+		return GN_OK;
+	if ((a->to >= 0 && !a->in) || (a->from >= 0 && !a->out) || (a->in && a->in == a->out))
+		return gn_err_set(err, GN_ERR_USAGE, "%s needs a buffer for each way, and not the same", name_of(a));
+	if ((a->to < -1 || a->to >= size || a->from < -1 || a->from >= size ||
+	     a->to == gn_comm_rank(c) || a->from == gn_comm_rank(c)))
+		return gn_err_set(err, GN_ERR_USAGE, "%s: to rank %d, from rank %d, of %d ranks, at rank %d", name_of(a), a->to,
+				  a->from, size, gn_comm_rank(c));
+	return GN_OK;
+}
+
+static enum gn_status check_memory(const struct gn_coll_args *a, struct gn_err *err)
+{
+	if (!a->memory)
+		return GN_OK;
+	if (a->what != GN_COLLECTIVE_ALLREDUCE || (a->in && a->in != a->out) || a->reduction == GN_AVERAGE || a->reduce)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s: memory that is not the host's has allreduces in place, without averages, "
+				  "alone", name_of(a));
+	return a->memory->ops->check(a->memory, a->type, a->reduction, err);
+}
+
+static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *a, struct gn_err *err)
+{
+	size_t bytes, most;
+	enum gn_status status;
+
+	if ((unsigned)a->what >= GN_COLLECTIVE_COUNT || (unsigned)a->type >= GN_DTYPE_COUNT ||
+	    (unsigned)a->reduction >= GN_REDUCTION_COUNT)
+		return gn_err_set(err, GN_ERR_USAGE, "collective %d, type %d, reduction %d: there is no such thing", (int)a->what,
+				  (int)a->type, (int)a->reduction);
+	bytes = gn_dtype_bytes(a->type);
+	most = SIZE_MAX / 4 / bytes / (size_t)gn_comm_size(c);
+	if (a->count > most)
+		return gn_err_set(err, GN_ERR_USAGE, "%s: %zu elements do not fit into memory", name_of(a), a->count);
+	for (int r = 0; a->counts && r < gn_comm_size(c); r++)
+		if (a->counts[r] > most)
+			return gn_err_set(err, GN_ERR_USAGE, "%s: %zu elements of rank %d do not fit into memory", name_of(a),
+					  a->counts[r], r);
+	if (a->counts && a->what != GN_COLLECTIVE_ALLGATHER)
+		return gn_err_set(err, GN_ERR_USAGE, "%s has no counts of its own for each rank", name_of(a));
+	if (reduces(a->what) && !a->reduce && !gn_reduce_of(a->type, a->reduction))
+		return gn_err_set(err, GN_ERR_USAGE, "%s: bytes have no sum, so they need a reduction", name_of(a));
+	if (a->what == GN_COLLECTIVE_ALL_TO_ALL && (!a->in || a->in == a->out))
+		return gn_err_set(err, GN_ERR_USAGE, "%s cannot be done in place", name_of(a));
+	status = check_memory(a, err);
+	return status ? status : check_ranks(c, a, err);
+}
+
+/* --- buffers --- */
+
+/* Blocks are given by their first elements, equal ones too: pieces need not divide them. */
+static enum gn_status lay_out_blocks(struct plan *p, struct gn_err *err)
+{
+	int size = p->args.size;
+	const struct gn_coll_args *a = &p->coll->args;
+	size_t *first = calloc((size_t)size + 1, sizeof *first);
+
+	if (!first)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d blocks", size);
+	for (int r = 0; r < size; r++)
+		first[r + 1] = first[r] + (a->counts ? a->counts[r] : a->count);
+	p->coll->block_first = first;
+	p->buffers.block_first = first;
+	p->buffers.blocks = (uint32_t)size;
+	p->buffers.count = first[size];
+	p->buffers.in_shift_bytes = first[p->args.rank];
+	return GN_OK;
+}
+
+/* A reduction uses up the whole buffer on ranks that get part of the result or none: they get memory to work in. */
+static enum gn_status make_work(struct plan *p, size_t result_first, size_t result_count, struct gn_err *err)
+{
+	struct gn_coll *c = p->coll;
+
+	c->work = gn_alloc_aligned(p->buffers.count * p->buffers.element_bytes + 1);
+	if (!c->work)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "%s: no memory for %zu elements", name_of(&c->args), p->buffers.count);
+	p->buffers.out = c->work;
+	c->result_from = result_count ? (char *)c->work + result_first * p->buffers.element_bytes : NULL;
+	c->result = c->args.out;
+	c->result_count = result_count;
+	return GN_OK;
+}
+
+static enum gn_status lay_out(struct plan *p, struct gn_err *err)
+{
+	struct gn_coll *c = p->coll;
+	const struct gn_coll_args *a = &c->args;
+	size_t block = a->count * (size_t)p->args.rank, element = gn_dtype_bytes(a->type);
+	int in_place = !a->in;
+	enum gn_status status = GN_OK;
+
+	p->buffers = (struct gn_exec_buffers){.in = a->in, .out = a->out, .count = a->count, .element_bytes = element};
+	p->buffers.memory = a->memory;
+	p->buffers.type = a->type;
+	p->buffers.reduction = a->reduction;
+	if (reduces(a->what))
+		p->buffers.reduce = a->reduce ? a->reduce : gn_reduce_of(a->type, a->reduction);
+	c->result = a->out;
+	c->result_count = a->count;
+	if (in_blocks(a->what))
+		status = lay_out_blocks(p, err);
+	p->buffers.in_shift_bytes *= a->what == GN_COLLECTIVE_ALLGATHER ? element : 0;
+	if (a->what == GN_COLLECTIVE_REDUCE_SCATTER && in_place)
+		c->result = (char *)a->out + block * element;
+	else if (a->what == GN_COLLECTIVE_REDUCE_SCATTER && !status)
+		status = make_work(p, block, a->count, err);
+	else if (a->what == GN_COLLECTIVE_REDUCE && p->args.rank != a->root && !in_place)
+		status = make_work(p, 0, 0, err);
+	if (reduces(a->what) && a->reduction == GN_AVERAGE && !a->reduce &&
+	    (a->what != GN_COLLECTIVE_REDUCE || p->args.rank == a->root))
+		c->divide = p->args.size;
+	p->in_bytes = p->buffers.count * element;
+	return status;
+}
+
+/* --- algorithm --- */
+
+/* Numbers of messages between neighbours, alike on all of them: a bound over what each of them would do. */
+static enum gn_status count_messages(const struct plan *p, uint32_t *out, struct gn_err *err)
+{
+	struct gn_world *w = p->comm->world;
+	int here = gn_world_node_of(w, p->args.rank);
+	struct gn_algo_args args = p->args;
+	enum gn_status status = GN_OK;
+
+	*out = 0;
+	for (args.rank = 0; args.rank < args.size && !status; args.rank++) {
+		struct gn_schedule *s;
+		const struct gn_step *steps;
+		size_t count;
+
+		if (gn_world_node_of(w, args.rank) != here)
+			continue;
+		status = gn_algorithm_schedule(p->algorithm, &args, &s, err);
+		if (status)
+			break;
+		steps = gn_schedule_steps(s, &count);
+		for (size_t i = 0; i < count; i++)
+			if (steps[i].op == GN_STEP_SEND && steps[i].message >= *out &&
+			    gn_world_node_of(w, steps[i].peer) == here)
+				*out = steps[i].message + 1;
+		gn_schedule_destroy(s);
+	}
+	return status;
+}
+
+/* Neighbours read each other's buffers where they can. All must decide alike: what is sent from the input, or may be from work
+ * memory at one rank and the caller's at another, goes by message. */
+static enum gn_status make_lane(const struct plan *p, struct gn_lane **out, struct gn_err *err)
+{
+	size_t bytes = p->buffers.count * p->buffers.element_bytes;
+	uint32_t messages;
+	enum gn_status status;
+
+	*out = NULL;
+	if (!p->comm->node || p->buffers.memory || p->algorithm->what == GN_COLLECTIVE_ALL_TO_ALL || !bytes ||
+	    (p->algorithm->what == GN_COLLECTIVE_REDUCE && p->args.with_copy) ||
+	    !gn_node_owns(p->comm->node, p->buffers.out, bytes))
+		return GN_OK;
+	status = count_messages(p, &messages, err);
+	if (!status && messages)
+		status = gn_lane_create(p->comm->node, p->buffers.out, bytes, messages, out, err);
+	return status == GN_ERR_UNSUPPORTED ? GN_OK : status;
+}
+
+static const char *reduction_of(const struct gn_coll_args *a)
+{
+	if (!reduces(a->what) || a->what == GN_COLLECTIVE_BARRIER)
+		return NULL;
+	if (!a->reduce)
+		return gn_reduction_name(a->reduction);
+	for (enum gn_reduction r = 0; r < GN_AVERAGE; r++)
+		if (a->reduce == gn_reduce_of(a->type, r))
+			return gn_reduction_name(r);
+	return "a reduction of its own";
+}
+
+/* For the flight recorder: what all ranks must start alike. Ranks of a send-recv have sizes of their own. */
+static void describe(const struct plan *p, const char *algorithm)
+{
+	const struct gn_coll_args *a = &p->coll->args;
+	int rooted = a->what == GN_COLLECTIVE_BROADCAST || a->what == GN_COLLECTIVE_REDUCE;
+	struct gn_recorder_op *op = &p->coll->op;
+
+	*op = (struct gn_recorder_op){.name = name_of(a), .algorithm = algorithm, .reduction = reduction_of(a),
+				      .root = rooted ? a->root : -1};
+	if (a->what != GN_COLLECTIVE_BARRIER && a->what != GN_COLLECTIVE_SEND_RECV) {
+		op->type = gn_dtype_name(a->type);
+		op->count = p->buffers.count;
+		op->bytes = p->buffers.count * p->buffers.element_bytes;
+	}
+	p->coll->kind = gn_recorder_kind(p->comm->recorder, op);
+}
+
+static enum gn_status execute(struct plan *p, struct gn_schedule *s, struct gn_lane *lane, struct gn_err *err)
+{
+	struct gn_exec_where where = {.world = p->comm->world, .fabric = p->comm->fabric, .lane = lane,
+				      .name = name_of(&p->coll->args)};
+
+	describe(p, p->coll->info.algorithm);
+	where.signature = gn_recorder_op_signature(&p->coll->op);
+	p->coll->info.direct = lane != NULL;
+	return gn_exec_create(&where, s, &p->buffers, &p->coll->exec, err);
+}
+
+static enum gn_status by_algorithm(struct plan *p, struct gn_err *err)
+{
+	struct gn_lane *lane = NULL;
+	struct gn_schedule *s;
+	enum gn_status status;
+
+	p->algorithm = gn_algorithm_find(p->coll->args.what, p->coll->args.algorithm);
+	status = make_lane(p, &lane, err);
+	if (!status)
+		status = gn_algorithm_schedule(p->algorithm, &p->args, &s, err);
+	if (status) {
+		gn_lane_destroy(lane);
+		return status;
+	}
+	p->coll->info.algorithm = p->algorithm->name;
+	p->coll->info.pieces = p->args.pieces;
+	p->coll->info.chunks = p->algorithm->chunks(&p->args);
+	return execute(p, s, lane, err);
+}
+
+static enum gn_status by_shared_memory(struct plan *p, struct gn_err *err)
+{
+	const struct gn_coll_args *a = &p->coll->args;
+	enum gn_status status;
+
+	if (!gn_comm_all_share(p->comm) || (a->what != GN_COLLECTIVE_ALLREDUCE && a->what != GN_COLLECTIVE_BARRIER))
+		return gn_err_set(err, GN_ERR_UNSUPPORTED,
+				  "algorithm shared is an allreduce among ranks on one node that can share memory");
+	status = gn_node_allreduce(p->comm->node, a->in, a->out, a->count, p->buffers.element_bytes, p->buffers.reduce,
+				   &p->coll->shared, err);
+	if (status)
+		return status;
+	describe(p, "shared");
+	gn_node_sign(p->coll->shared, gn_recorder_op_signature(&p->coll->op));
+	p->coll->info = (struct gn_coll_info){"shared", 1, 1, gn_node_owns(p->comm->node, a->out, p->in_bytes)};
+	return GN_OK;
+}
+
+/* One message out of the input, one into the output. */
+static enum gn_status by_message(struct plan *p, struct gn_err *err)
+{
+	const struct gn_coll_args *a = &p->coll->args;
+	struct gn_schedule *s;
+	enum gn_status status = gn_schedule_create(p->args.rank, p->args.size, 1, &s, err);
+
+	if (status)
+		return status;
+	if (a->to >= 0)
+		gn_schedule_add(s, (struct gn_step){.op = GN_STEP_SEND, .from_input = 1, .peer = a->to, .chunk_count = 1});
+	if (a->from >= 0)
+		gn_schedule_recv(s, a->from, 0, 0);
+	status = gn_schedule_finish(s, err);
+	if (status) {
+		gn_schedule_destroy(s);
+		return status;
+	}
+	p->coll->info = (struct gn_coll_info){"message", 1, 1, 0};
+	return execute(p, s, NULL, err);
+}
+
+static enum gn_status choose_way(struct plan *p, struct gn_err *err)
+{
+	struct gn_coll_args *a = &p->coll->args;
+	struct gn_coll_choice choice = {.algorithm = "shared"};
+	enum gn_status status = GN_OK;
+
+	if (a->what == GN_COLLECTIVE_SEND_RECV)
+		return by_message(p, err);
+	if (!a->algorithm || a->memory || strcmp(a->algorithm, "shared"))
+		status = gn_coll_choose(p->comm, a, p->in_bytes, &choice, err);
+	if (status)
+		return status;
+	a->algorithm = choice.algorithm;
+	p->args.pieces = choice.pieces;
+	return strcmp(a->algorithm, "shared") ? by_algorithm(p, err) : by_shared_memory(p, err);
+}
+
+/* What callers may leave open. A barrier is an allreduce of one word: nobody gets the sum before everyone has given. */
+static struct gn_coll_args complete(struct gn_comm *c, const struct gn_coll_args *args)
+{
+	struct gn_coll_args a = *args;
+
+	if (a.in == a.out)
+		a.in = NULL;
+	if (a.what == GN_COLLECTIVE_BROADCAST && gn_comm_rank(c) != a.root)
+		a.in = NULL;
+	if (a.what == GN_COLLECTIVE_BARRIER) {
+		a.in = NULL;
+		a.out = &c->barrier_word;
+		a.count = 1;
+		a.type = GN_I32;
+		a.reduce = gn_reduce_sum(GN_I32);
+	}
+	return a;
+}
+
+static enum gn_status prepare(struct gn_comm *comm, const struct gn_coll_args *args, struct gn_coll **out,
+			      struct gn_err *err)
+{
+	struct plan p = {.comm = comm};
+	enum gn_status status = check(comm, args, err);
+
+	if (status)
+		return status;
+	p.coll = calloc(1, sizeof *p.coll);
+	if (!p.coll)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a collective");
+	p.coll->comm = comm;
+	p.coll->args = complete(comm, args);
+	p.coll->info.algorithm = "none";
+	p.args = (struct gn_algo_args){.rank = gn_comm_rank(comm), .size = gn_comm_size(comm), .root = args->root,
+				       .with_copy = p.coll->args.in != NULL, .map = comm->map};
+	status = lay_out(&p, err);
+	if (!status)
+		status = choose_way(&p, err);
+	if (status) {
+		gn_coll_free_inside(p.coll);
+		return status;
+	}
+	p.coll->args.algorithm = p.coll->info.algorithm;
+	*out = p.coll;
+	return GN_OK;
+}
+
+enum gn_status gn_coll_prepare(struct gn_comm *comm, const struct gn_coll_args *args, struct gn_coll **out,
+			       struct gn_err *err)
+{
+	enum gn_status status;
+
+	gn_comm_enter(comm);
+	status = prepare(comm, args, out, err);
+	gn_comm_leave(comm);
+	return status;
+}

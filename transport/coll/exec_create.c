@@ -1,0 +1,181 @@
+#include "transport/coll/exec_internal.h"
+
+#include "src/base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t chunk_start(const struct gn_exec *e, uint32_t chunk)
+{
+	uint32_t chunks = gn_schedule_chunks(e->schedule), pieces;
+	size_t first, within, len;
+
+	if (!e->buffers.block_first) {
+		gn_schedule_range(e->buffers.count, chunks, chunk, &first, &len);
+		return first;
+	}
+	if (chunk == chunks)
+		return e->buffers.block_first[e->buffers.blocks];
+	pieces = chunks / e->buffers.blocks;
+	first = e->buffers.block_first[chunk / pieces];
+	gn_schedule_range(e->buffers.block_first[chunk / pieces + 1] - first, pieces, chunk % pieces, &within, &len);
+	return first + within;
+}
+
+static void place_step(const struct gn_exec *e, const struct gn_step *step, struct gn_step_state *s)
+{
+	uint32_t end = step->chunk + step->chunk_count;
+	size_t first = chunk_start(e, step->chunk);
+	size_t last = end < gn_schedule_chunks(e->schedule) || e->buffers.block_first ? chunk_start(e, end) : e->buffers.count;
+
+	s->offset = first * e->buffers.element_bytes;
+	s->len = (last - first) * e->buffers.element_bytes;
+}
+
+static void turn_around(struct gn_exec *e, const uint32_t *dependencies)
+{
+	uint32_t *at = e->first_dependent;
+
+	for (size_t i = 0; i < e->step_count; i++)
+		for (uint32_t d = 0; d < e->steps[i].dependency_count; d++)
+			at[dependencies[e->steps[i].first_dependency + d] + 1]++;
+	for (size_t i = 0; i < e->step_count; i++)
+		at[i + 1] += at[i];
+	/* filling moves each start to its end, which is the next one's start: shift back afterwards */
+	for (size_t i = 0; i < e->step_count; i++)
+		for (uint32_t d = 0; d < e->steps[i].dependency_count; d++)
+			e->dependents[at[dependencies[e->steps[i].first_dependency + d]]++] = (uint32_t)i;
+	memmove(at + 1, at, sizeof *at * e->step_count);
+	at[0] = 0;
+}
+
+static size_t set_up_steps(struct gn_exec *e)
+{
+	size_t longest = 0;
+
+	for (size_t i = 0; i < e->step_count; i++) {
+		const struct gn_step *step = &e->steps[i];
+		struct gn_step_state *s = &e->states[i];
+
+		s->request.complete = gn_exec_landed;
+		s->exec = e;
+		s->index = (uint32_t)i;
+		s->lane = (int16_t)(e->lane && step->op != GN_STEP_COPY ? gn_lane_of(e->lane, step->peer) : -1);
+		place_step(e, step, s);
+		e->by_memory |= s->lane >= 0;
+		e->by_message |= s->lane < 0 && step->op != GN_STEP_COPY;
+		if (step->op != GN_STEP_RECV_REDUCE)
+			continue;
+		e->reductions[e->reduction_count++] = (uint32_t)i;
+		longest = s->len > longest ? s->len : longest;
+	}
+	return longest;
+}
+
+static enum gn_status allocate_there(struct gn_exec *e, struct gn_err *err)
+{
+	struct gn_memory *m = e->buffers.memory;
+	void *scratch = NULL;
+	enum gn_status status = m->ops->alloc(m, e->slot_bytes * e->slot_count, &scratch, err);
+
+	e->scratch = scratch;
+	return status;
+}
+
+static enum gn_status allocate(struct gn_exec *e, struct gn_err *err)
+{
+	size_t n = e->step_count + 1, dependency_count, longest;
+	const uint32_t *dependencies = gn_schedule_dependencies(e->schedule, &dependency_count);
+
+	e->states = calloc(n, sizeof *e->states);
+	e->dependents = calloc(dependency_count + 1, sizeof *e->dependents);
+	e->first_dependent = calloc(n + 1, sizeof *e->first_dependent);
+	e->reductions = calloc(n, sizeof *e->reductions);
+	e->queue = calloc(n, sizeof *e->queue);
+	e->landed = calloc(n, sizeof *e->landed);
+	e->polled = calloc(n, sizeof *e->polled);
+	if (!e->states || !e->dependents || !e->first_dependent || !e->reductions || !e->queue || !e->landed || !e->polled)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu steps", e->step_count);
+	turn_around(e, dependencies);
+	longest = set_up_steps(e);
+	e->by_memory |= e->buffers.memory != NULL;
+	e->works = e->buffers.memory ? calloc(n, sizeof *e->works) : NULL;
+	if (e->buffers.memory && !e->works)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu steps", e->step_count);
+	if (!e->reduction_count)
+		return GN_OK;
+	e->slot_bytes = (longest + GN_ALIGN_BYTES - 1) / GN_ALIGN_BYTES * GN_ALIGN_BYTES;
+	e->slot_count = gn_schedule_slots(e->slot_bytes);
+	if (e->reduction_count < e->slot_count)
+		e->slot_count = (uint32_t)e->reduction_count;
+	if (e->buffers.memory)
+		return allocate_there(e, err);
+	e->scratch = gn_alloc_aligned(e->slot_bytes * e->slot_count + GN_ALIGN_BYTES);
+	return e->scratch ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for reductions");
+}
+
+static enum gn_status connect_peers(struct gn_exec *e, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	for (size_t i = 0; i < e->step_count && !status; i++) {
+		if (e->steps[i].op == GN_STEP_SEND && e->states[i].lane < 0)
+			status = gn_fabric_connect(e->fabric, e->steps[i].peer, err);
+		if (!status && e->steps[i].message >> GN_MESSAGE_BITS)
+			status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%s: too many messages between two ranks", e->name);
+	}
+	return status;
+}
+
+void gn_exec_destroy(struct gn_exec *e)
+{
+	if (!e)
+		return;
+	gn_lane_destroy(e->lane);
+	gn_schedule_destroy(e->schedule);
+	free(e->states);
+	free(e->dependents);
+	free(e->first_dependent);
+	free(e->reductions);
+	free(e->queue);
+	free(e->landed);
+	free(e->polled);
+	free(e->works);
+	if (e->buffers.memory && e->scratch)
+		e->buffers.memory->ops->free(e->buffers.memory, e->scratch);
+	else
+		free(e->scratch);
+	free(e);
+}
+
+enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_schedule *schedule,
+			      const struct gn_exec_buffers *buffers, struct gn_exec **out, struct gn_err *err)
+{
+	struct gn_exec *e = calloc(1, sizeof *e);
+	enum gn_status status;
+
+	if (!e) {
+		gn_schedule_destroy(schedule);
+		gn_lane_destroy(where->lane);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a collective");
+	}
+	e->world = where->world;
+	e->fabric = where->fabric;
+	e->lane = where->lane;
+	e->name = where->name;
+	e->signature = where->signature;
+	if (e->lane)
+		gn_lane_sign(e->lane, where->signature);
+	e->schedule = schedule;
+	e->steps = gn_schedule_steps(schedule, &e->step_count);
+	e->buffers = *buffers;
+	status = allocate(e, err);
+	if (!status)
+		status = connect_peers(e, err);
+	if (status) {
+		gn_exec_destroy(e);
+		return status;
+	}
+	*out = e;
+	return GN_OK;
+}

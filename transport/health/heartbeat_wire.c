@@ -1,0 +1,78 @@
+#include "transport/health/heartbeat_wire.h"
+
+#include "src/base/clock.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SEND_NS 200000000u
+
+enum gn_watch_read gn_watch_read(struct gn_watch_stream *s)
+{
+	ssize_t n;
+
+	if (s->got == sizeof s->in)
+		s->got = 0;
+	do
+		n = recv(s->fd, (char *)&s->in + s->got, sizeof s->in - s->got, MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == EAGAIN)
+		return GN_WATCH_NOTHING;
+	if (n <= 0)
+		return GN_WATCH_CLOSED;
+	s->got += (size_t)n;
+	if (s->got >= sizeof s->in.magic && s->in.magic != GN_WATCH_MAGIC)
+		return GN_WATCH_GARBAGE;
+	if (s->got < sizeof s->in)
+		return GN_WATCH_NOTHING;
+	s->heard_ns = gn_clock_ns();
+	return GN_WATCH_MESSAGE;
+}
+
+struct gn_watch_message gn_watch_say(enum gn_watch_type type, int rank, const char *text)
+{
+	struct gn_watch_message m = {.magic = GN_WATCH_MAGIC, .type = type, .rank = (uint32_t)rank};
+
+	if (text)
+		snprintf(m.text, sizeof m.text, "%s", text);
+	return m;
+}
+
+struct gn_watch_message gn_watch_say_bytes(enum gn_watch_type type, int rank, const void *data, size_t len_bytes)
+{
+	struct gn_watch_message m = {.magic = GN_WATCH_MAGIC, .type = type, .rank = (uint32_t)rank};
+
+	memcpy(m.text, data, len_bytes);
+	return m;
+}
+
+uint64_t gn_watch_send_until(void)
+{
+	return gn_clock_ns() + SEND_NS;
+}
+
+void gn_watch_send(struct gn_watch_stream *s, const struct gn_watch_message *m, uint64_t until_ns)
+{
+	if (gn_net_send_all(s->fd, m, sizeof *m, gn_net_left_ms(until_ns, INT_MAX)))
+		shutdown(s->fd, SHUT_RDWR);
+}
+
+void gn_watch_shut(struct gn_watch_stream *s, uint64_t until_ns)
+{
+	char rest[1024];
+	uint64_t now;
+
+	if (s->fd < 0)
+		return;
+	/* closing with unread bytes would reset the connection and could take our last words with it */
+	shutdown(s->fd, SHUT_WR);
+	while ((now = gn_clock_ns()) < until_ns && gn_net_readable(s->fd, (int)((until_ns - now) / 1000000) + 1) == 1)
+		if (recv(s->fd, rest, sizeof rest, MSG_DONTWAIT) <= 0)
+			break;
+	close(s->fd);
+	s->fd = -1;
+}

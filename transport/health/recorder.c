@@ -1,0 +1,315 @@
+#include "transport/health/recorder.h"
+
+#include "src/base/clock.h"
+#include "transport/health/recorder_kinds.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Operations kept; more than this in flight at once are counted, but the oldest are then not described. */
+#define RING 64
+#define SAMPLE_NS 200000000u
+/* From here on a wait is worth asking the others about: ranks that disagree need not wait for the limit. */
+#define SUSPECT_MS 1000u
+#define WAITS_NONE UINT64_MAX
+/* What is waited for in one word: rank, rail plus one, message. */
+#define RAIL_SHIFT 24
+#define RANK_SHIFT 32
+
+/* An operation in one word, so that no reader finds halves of two: number, kind, enum gn_record_state. Each start and each
+ * end makes the word greater. */
+#define STATE_BITS 2
+#define NUMBER_SHIFT (STATE_BITS + GN_RECORDER_KIND_BITS)
+#define WORD(number, kind) ((number) << NUMBER_SHIFT | (uint64_t)(kind) << STATE_BITS | GN_RECORD_RUNNING)
+
+/* Whom operation `number` waits for, written now and then while it does; number is 0 meanwhile. */
+struct wait {
+	atomic_uint_fast64_t number, what;
+};
+
+/* What the watch's thread saw last. */
+struct sample {
+	uint64_t taken_ns, since_ns, operations, waits, moves, announced;
+	int inside;
+};
+
+struct gn_recorder {
+	/* the program's */
+	_Alignas(64) atomic_uint_fast64_t ring[RING];
+	atomic_uint_fast64_t started, waits, moves, announced;
+	struct wait wait[RING];
+	int limit_ms;
+	/* the watch's */
+	_Alignas(64) struct sample sample;
+	pthread_mutex_t lock; /* what follows */
+	struct gn_recorder_kinds kinds;
+	char phase[GN_RECORD_PHASE_MAX];
+	int phase_limit_ms;
+	char rails[GN_RECORD_RAILS_MAX][GN_RECORD_RAIL_MAX];
+};
+
+enum gn_status gn_recorder_create(int limit_ms, struct gn_recorder **out, struct gn_err *err)
+{
+	struct gn_recorder *r = aligned_alloc(64, sizeof *r);
+
+	if (!r)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the flight recorder");
+	memset(r, 0, sizeof *r);
+	r->limit_ms = limit_ms;
+	r->sample.since_ns = r->sample.taken_ns = gn_clock_ns();
+	pthread_mutex_init(&r->lock, NULL);
+	*out = r;
+	return GN_OK;
+}
+
+void gn_recorder_destroy(struct gn_recorder *r)
+{
+	if (!r)
+		return;
+	pthread_mutex_destroy(&r->lock);
+	gn_recorder_kinds_release(&r->kinds);
+	free(r);
+}
+
+#define PUT(where, what) atomic_store_explicit(&(where), what, memory_order_relaxed)
+#define GET(where) atomic_load_explicit(&(where), memory_order_relaxed)
+
+uint32_t gn_recorder_kind(struct gn_recorder *r, const struct gn_recorder_op *op)
+{
+	uint32_t kind;
+
+	pthread_mutex_lock(&r->lock);
+	kind = gn_recorder_kinds_add(&r->kinds, op);
+	pthread_mutex_unlock(&r->lock);
+	return kind;
+}
+
+uint64_t gn_recorder_start(struct gn_recorder *r, uint32_t kind)
+{
+	uint64_t number = GET(r->started) + 1;
+
+	PUT(r->ring[number % RING], WORD(number, kind));
+	atomic_store_explicit(&r->started, number, memory_order_release);
+	return number;
+}
+
+/* Whether the word still is operation `number`'s: as many bits of it as there is room for. */
+static int is_of(uint64_t word, uint64_t number)
+{
+	return (word >> NUMBER_SHIFT) == (number << NUMBER_SHIFT >> NUMBER_SHIFT) && word;
+}
+
+void gn_recorder_done(struct gn_recorder *r, uint64_t number)
+{
+	uint64_t word = GET(r->ring[number % RING]);
+
+	/* more in flight than the ring is long: this one's place has another by now */
+	if (is_of(word, number))
+		PUT(r->ring[number % RING], word - GN_RECORD_RUNNING + GN_RECORD_DONE);
+}
+
+/* Whether these counts change is all that matters: of two that count at once, one may be lost. */
+void gn_recorder_waiting(struct gn_recorder *r, int moved)
+{
+	PUT(r->waits, GET(r->waits) + 1);
+	if (moved)
+		PUT(r->moves, GET(r->moves) + 1);
+}
+
+void gn_recorder_moved(struct gn_recorder *r)
+{
+	PUT(r->moves, GET(r->moves) + 1);
+}
+
+void gn_recorder_waits_for(struct gn_recorder *r, uint64_t number, int rank, uint32_t message, int rail)
+{
+	struct wait *w = &r->wait[number % RING];
+	uint64_t by = rail >= 0 && rail < GN_RECORD_RAILS_MAX ? (uint64_t)rail + 1 : 0;
+	uint64_t low = message & ((1u << RAIL_SHIFT) - 1);
+
+	PUT(w->number, 0);
+	atomic_thread_fence(memory_order_release);
+	PUT(w->what, rank < 0 ? WAITS_NONE : (uint64_t)rank << RANK_SHIFT | by << RAIL_SHIFT | low);
+	atomic_store_explicit(&w->number, number, memory_order_release);
+}
+
+void gn_recorder_name_rail(struct gn_recorder *r, int rail, const char *name)
+{
+	if (rail < 0 || rail >= GN_RECORD_RAILS_MAX)
+		return;
+	pthread_mutex_lock(&r->lock);
+	snprintf(r->rails[rail], sizeof r->rails[rail], "%s", name);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void say_rail(struct gn_recorder *r, uint64_t waits, char text[GN_RECORD_RAIL_MAX])
+{
+	unsigned by = (unsigned)(waits >> RAIL_SHIFT) & 0xff;
+
+	text[0] = 0;
+	if (waits == WAITS_NONE || !by || by > GN_RECORD_RAILS_MAX)
+		return;
+	pthread_mutex_lock(&r->lock);
+	memcpy(text, r->rails[by - 1], GN_RECORD_RAIL_MAX);
+	pthread_mutex_unlock(&r->lock);
+}
+
+void gn_recorder_announce(struct gn_recorder *r, const char *what, int limit_ms)
+{
+	pthread_mutex_lock(&r->lock);
+	snprintf(r->phase, sizeof r->phase, "%s", what ? what : "");
+	r->phase_limit_ms = limit_ms;
+	pthread_mutex_unlock(&r->lock);
+	PUT(r->announced, GET(r->announced) + 1);
+}
+
+static struct sample look(const struct gn_recorder *r)
+{
+	struct sample s = {0};
+
+	for (int i = 0; i < RING; i++)
+		s.operations += GET(r->ring[i]);
+	s.waits = GET(r->waits);
+	s.moves = GET(r->moves);
+	s.announced = GET(r->announced);
+	return s;
+}
+
+static int has_moved(const struct sample *last, const struct sample *now)
+{
+	return now->operations != last->operations || now->moves != last->moves || now->announced != last->announced;
+}
+
+void gn_recorder_sample(struct gn_recorder *r, uint64_t now_ns)
+{
+	struct sample *last = &r->sample, now = look(r);
+
+	if (now_ns - last->taken_ns < SAMPLE_NS)
+		return;
+	now.taken_ns = now_ns;
+	now.inside = now.waits != last->waits;
+	now.since_ns = has_moved(last, &now) ? now_ns : last->since_ns;
+	*last = now;
+}
+
+void gn_recorder_forgive(struct gn_recorder *r, uint64_t absent_ns, uint64_t now_ns)
+{
+	uint64_t *since = &r->sample.since_ns;
+
+	*since = *since + absent_ns < now_ns ? *since + absent_ns : now_ns;
+}
+
+/* kind: set where the operation is known. */
+static enum gn_record_state read_state(const struct gn_recorder *r, uint64_t number, uint32_t *kind)
+{
+	uint64_t word = GET(r->ring[number % RING]);
+
+	if (!is_of(word, number))
+		return number > atomic_load_explicit(&r->started, memory_order_acquire) ? GN_RECORD_NEVER : GN_RECORD_FORGOTTEN;
+	*kind = (uint32_t)(word >> STATE_BITS) % GN_RECORDER_KINDS_MAX;
+	return (enum gn_record_state)(word % (1 << STATE_BITS));
+}
+
+static uint64_t read_wait(const struct gn_recorder *r, uint64_t number)
+{
+	const struct wait *w = &r->wait[number % RING];
+	uint64_t before = atomic_load_explicit(&w->number, memory_order_acquire), what = GET(w->what);
+
+	atomic_thread_fence(memory_order_acquire);
+	return before == number && GET(w->number) == number ? what : WAITS_NONE;
+}
+
+/* 0: none is in flight. */
+static uint64_t find_oldest(const struct gn_recorder *r, uint32_t *kind)
+{
+	uint64_t started = atomic_load_explicit(&r->started, memory_order_acquire);
+
+	for (uint64_t n = started > RING ? started - RING + 1 : 1; n <= started; n++)
+		if (read_state(r, n, kind) == GN_RECORD_RUNNING)
+			return n;
+	return 0;
+}
+
+static void say_kind(struct gn_recorder *r, uint32_t kind, char text[GN_RECORD_OP_MAX])
+{
+	struct gn_recorder_op op;
+
+	pthread_mutex_lock(&r->lock);
+	gn_recorder_kinds_get(&r->kinds, kind, &op);
+	pthread_mutex_unlock(&r->lock);
+	gn_recorder_op_text(&op, text, GN_RECORD_OP_MAX);
+}
+
+static void tell_oldest(struct gn_recorder *r, uint32_t kind, struct gn_record *o)
+{
+	uint64_t waits = read_wait(r, o->oldest);
+
+	say_kind(r, kind, o->oldest_op);
+	if (waits == WAITS_NONE)
+		return;
+	o->waits_rank = (int32_t)(waits >> RANK_SHIFT);
+	o->waits_message = (uint32_t)waits & ((1u << RAIL_SHIFT) - 1);
+	say_rail(r, waits, o->waits_by);
+}
+
+void gn_recorder_tell(struct gn_recorder *r, uint64_t number, uint64_t now_ns, struct gn_record *out)
+{
+	struct gn_record o = {.number = number, .waits_rank = -1};
+	struct sample now = look(r);
+	uint64_t since, usual = (uint64_t)r->limit_ms;
+	uint32_t kind = 0;
+
+	/* what has moved since the last sample moves now */
+	since = has_moved(&r->sample, &now) ? now_ns : r->sample.since_ns;
+	o.started = atomic_load_explicit(&r->started, memory_order_acquire);
+	o.oldest = find_oldest(r, &kind);
+	if (o.oldest)
+		tell_oldest(r, kind, &o);
+	o.inside = (uint8_t)(r->sample.inside || now.waits != r->sample.waits);
+	o.idle_ms = now_ns > since ? (uint32_t)((now_ns - since) / 1000000) : 0;
+	pthread_mutex_lock(&r->lock);
+	memcpy(o.phase, r->phase, sizeof o.phase);
+	o.limit_ms = (uint32_t)(r->phase[0] && !o.inside ? r->phase_limit_ms : r->limit_ms);
+	pthread_mutex_unlock(&r->lock);
+	o.suspects = (uint8_t)(o.oldest && (o.inside || !o.phase[0]) && o.idle_ms >= (usual < SUSPECT_MS ? usual : SUSPECT_MS));
+	if (number) {
+		o.state = (uint8_t)read_state(r, number, &kind);
+		if (o.state == GN_RECORD_RUNNING || o.state == GN_RECORD_DONE)
+			say_kind(r, kind, o.op);
+	}
+	*out = o;
+}
+
+static int describe_operation(struct gn_recorder *r, uint64_t number, uint32_t kind, char *text, size_t size)
+{
+	uint64_t waits = read_wait(r, number);
+	char what[GN_RECORD_OP_MAX] = "", rail[GN_RECORD_RAIL_MAX];
+
+	say_kind(r, kind, what);
+	say_rail(r, waits, rail);
+	if (waits == WAITS_NONE)
+		return snprintf(text, size, "in operation number %llu, %s", (unsigned long long)number, what);
+	return snprintf(text, size, "in operation number %llu, %s, waiting for rank %u%s%s", (unsigned long long)number, what,
+			(unsigned)(waits >> RANK_SHIFT), *rail ? " by " : "", rail);
+}
+
+void gn_recorder_describe(struct gn_recorder *r, char *text, size_t size)
+{
+	uint32_t kind = 0;
+	uint64_t number = find_oldest(r, &kind), last = GET(r->started);
+	int len;
+
+	if (number)
+		len = describe_operation(r, number, kind, text, size);
+	else if (last)
+		len = snprintf(text, size, "in no collective, after operation number %llu", (unsigned long long)last);
+	else
+		len = snprintf(text, size, "before its first collective");
+	pthread_mutex_lock(&r->lock);
+	if (r->phase[0] && len > 0 && (size_t)len < size)
+		snprintf(text + len, size - (size_t)len, ", %s", r->phase);
+	pthread_mutex_unlock(&r->lock);
+}

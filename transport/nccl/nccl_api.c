@@ -1,0 +1,35 @@
+#include "transport/nccl/nccl_api.h"
+
+#include "src/base/dynlib.h"
+
+/* Of 22809 (2.28.9) and, before 2.9, of 2804 (2.8.4). */
+static int major_of(int version)
+{
+	return version >= 10000 ? version / 10000 : version / 1000;
+}
+
+enum gn_status gn_nccl_api_load(struct gn_nccl_api *out, struct gn_err *err)
+{
+	struct gn_nccl_api api = {0};
+	const char *missing = NULL;
+	char why[256];
+	ncclResult_t rc;
+
+	api.library = gn_library_open("libnccl.so.2", GN_CUDA_FOLDER, why, sizeof why);
+	if (!api.library)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED,
+				  "no NCCL: %s; install libnccl2, or name its folder in LD_LIBRARY_PATH, or use --comm ucx", why);
+#define X(member, symbol) missing = gn_library_find(api.library, #symbol, &api.member) ? missing : #symbol;
+	GN_NCCL_FUNCTIONS(X)
+#undef X
+	if (missing)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this NCCL has no %s: install 2.14 or newer", missing);
+	rc = api.get_version(&api.version);
+	if (rc != ncclSuccess)
+		return gn_err_set(err, GN_ERR_FAILED, "ncclGetVersion: %s", api.get_error_string(rc));
+	if (major_of(api.version) != NCCL_MAJOR)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this NCCL is version %d, this build was made for %d.%d", api.version,
+				  NCCL_MAJOR, NCCL_MINOR);
+	*out = api;
+	return GN_OK;
+}

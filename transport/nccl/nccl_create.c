@@ -1,0 +1,104 @@
+#include "transport/coll/agree.h"
+#include "transport/nccl/nccl_record.h"
+#include "transport/nccl/nccl_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum gn_status make_stream(struct gn_nccl_carrier *c, struct gn_err *err)
+{
+	int least = 0, greatest = 0;
+	enum gn_status status = gn_nccl_enter(c, err);
+
+	if (!status)
+		status = gn_gpu_call(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange",
+				     c->ordinal, err);
+	/* before backward's kernels, which have work for a long time */
+	return status ? status
+		      : gn_gpu_call(cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, greatest),
+				    "cudaStreamCreateWithPriority", c->ordinal, err);
+}
+
+static void fill_card(struct gn_nccl_carrier *c, struct gn_nccl_card *card)
+{
+	ncclUniqueId id;
+	struct gn_err why;
+	enum gn_status status = gn_nccl_api_load(&c->api, &why);
+
+	_Static_assert(sizeof id == GN_NCCL_ID_BYTES, "NCCL's identifiers have another size");
+	if (!status)
+		status = make_stream(c, &why);
+	if (!status)
+		status = gn_gpu_call(cudaDeviceGetPCIBusId(card->gpu, sizeof card->gpu, c->ordinal), "cudaDeviceGetPCIBusId",
+				     c->ordinal, &why);
+	if (!status && gn_world_rank(c->world) == 0) {
+		ncclResult_t rc = c->api.get_unique_id(&id);
+
+		if (rc == ncclSuccess)
+			memcpy(card->id, &id, sizeof card->id);
+		else
+			status = gn_nccl_fail(c, rc, "ncclGetUniqueId", &why);
+	}
+	card->version = c->api.version;
+	card->status = status;
+	if (status)
+		memcpy(card->why, why.text, strnlen(why.text, sizeof card->why - 1));
+}
+
+static enum gn_status agree(struct gn_nccl_carrier *c, struct gn_comm *comm, ncclUniqueId *id, struct gn_err *err)
+{
+	size_t size = (size_t)gn_world_size(c->world);
+	struct gn_nccl_card mine = {0}, *cards = calloc(size, sizeof *cards);
+	const char **hosts = calloc(size, sizeof *hosts);
+	enum gn_status status = GN_OK;
+
+	fill_card(c, &mine);
+	if (!cards || !hosts)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
+	if (!status)
+		status = gn_agree_gather(comm, &mine, sizeof mine, cards, err);
+	for (size_t r = 0; !status && r < size; r++) {
+		hosts[r] = gn_world_host_of(c->world, (int)r);
+		cards[r].why[sizeof cards[r].why - 1] = 0;
+		cards[r].gpu[sizeof cards[r].gpu - 1] = 0;
+	}
+	if (!status)
+		status = gn_nccl_cards_judge(cards, hosts, size, err);
+	if (!status)
+		memcpy(id, cards[0].id, sizeof *id);
+	free(cards);
+	free(hosts);
+	return status;
+}
+
+static enum gn_status join(struct gn_nccl_carrier *c, const ncclUniqueId *id, struct gn_err *err)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclResult_t rc;
+
+	config.blocking = 0;
+	rc = c->api.init_rank_config(&c->native, gn_world_size(c->world), *id, gn_world_rank(c->world), &config);
+	return gn_nccl_finish(c, rc, "ncclCommInitRankConfig", GN_NCCL_START_NS, err);
+}
+
+enum gn_status gn_carrier_nccl_create(struct gn_comm *comm, int ordinal, struct gn_carrier **out, struct gn_err *err)
+{
+	struct gn_nccl_carrier *c = calloc(1, sizeof *c);
+	ncclUniqueId id;
+	enum gn_status status;
+
+	if (!c)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for NCCL");
+	c->base.ops = &gn_nccl_ops;
+	c->world = gn_comm_world(comm);
+	c->ordinal = ordinal;
+	status = agree(c, comm, &id, err);
+	if (!status)
+		status = gn_nccl_settle(c, join(c, &id, &c->why), err);
+	if (status) {
+		c->base.ops->destroy(&c->base);
+		return status;
+	}
+	*out = &c->base;
+	return GN_OK;
+}

@@ -1,0 +1,41 @@
+/* The plugin behind all versions of NCCL's interface: the newest one's functions, without what differs in layout. Arguments
+ * are NCCL's (transport/nccl/plugin/abi.h); contexts, communicators and requests are checked where that is possible.
+ *
+ * The interface has devices() and getProperties() without a context, and before version 11 no contexts at all, so the table
+ * of devices, and one context for all communicators of older interfaces, belong to the process. Both are made by the first
+ * init() and live until the plugin is unloaded.
+ */
+#ifndef GN_NCCLNET_CORE_H
+#define GN_NCCLNET_CORE_H
+
+#include "transport/nccl/plugin/abi.h"
+#include "transport/nccl/plugin/device.h"
+
+extern const char gn_core_name[];
+
+gn_nccl_init_v11 gn_core_init;
+gn_nccl_finalize_v11 gn_core_finalize;
+gn_nccl_set_attributes_v11 gn_core_set_attributes;
+gn_nccl_devices gn_core_devices;
+gn_nccl_listen_v11 gn_core_listen;
+gn_nccl_connect_v11 gn_core_connect;
+gn_nccl_accept gn_core_accept;
+gn_nccl_reg_mr gn_core_reg_mr;
+gn_nccl_dereg_mr gn_core_dereg_mr;
+gn_nccl_isend_v10 gn_core_isend;
+gn_nccl_irecv_v10 gn_core_irecv;
+gn_nccl_iflush gn_core_iflush;
+gn_nccl_test gn_core_test;
+gn_nccl_close gn_core_close, gn_core_close_listen;
+
+/* Older interfaces: makes the process's context unless it is there. */
+enum gn_nccl_result gn_core_init_shared(gn_nccl_logger *logger);
+void *gn_core_shared(void);
+/* For the properties that every version has. NULL: there is no such device. */
+const struct gn_device *gn_core_device(int device);
+int gn_core_pointers(void);
+
+enum { GN_CORE_COMMS_MAX = 65536, GN_CORE_RECEIVES_MAX = 8 };
+#define GN_CORE_BYTES_MAX ((size_t)1 << 30) /* of a message: test() tells its size as an int */
+
+#endif

@@ -1,0 +1,282 @@
+#include "transport/nccl/plugin/conn.h"
+#include "transport/nccl/plugin/progress_thread.h"
+
+#include "src/base/clock.h"
+#include "transport/ucx/ucx_internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define GOODBYE 'B'
+#define CLOSE_NS 1000000000u
+
+struct gn_closing {
+	struct gn_closing *next;
+	void *request;
+};
+
+/* --- making --- */
+
+/* Inside of UCX, where nothing can be closed. */
+static void endpoint_broke(void *argument, ucp_ep_h ep, ucs_status_t rc)
+{
+	struct gn_link *link = argument;
+
+	(void)ep;
+	if (link->broken)
+		return;
+	snprintf(link->why, sizeof link->why, "the connection broke (%s)", ucs_status_string(rc));
+	link->broken = 1;
+	link->engine->broke = 1;
+}
+
+static ucs_status_t open_endpoint(struct gn_link *link, const void *address)
+{
+	ucp_ep_params_t params = {
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+			      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+		.address = address,
+		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
+		.err_handler = {.cb = endpoint_broke, .arg = link},
+	};
+
+	return ucp_ep_create(link->engine->worker, &params, &link->ep);
+}
+
+/* Its lanes, for the log, and how messages go by them. */
+static void describe(struct gn_link *link)
+{
+	struct gn_fabric_end end = {.ep = link->ep};
+	struct gn_strbuf lanes;
+
+	gn_strbuf_init(&lanes);
+	gn_fabric_end_lanes(&end, 0, &lanes);
+	if (strstr(gn_strbuf_text(&lanes), "tcp/"))
+		link->send_flags = UCP_OP_ATTR_FLAG_FAST_CMPL;
+	gn_report_info(&link->engine->report, "link to %s by %s", link->host, gn_strbuf_text(&lanes));
+	gn_strbuf_release(&lanes);
+}
+
+enum gn_status gn_link_get(struct gn_engine *e, const struct gn_engine_name *peer, const void *address, const char *host,
+			   struct gn_link **out, struct gn_err *err)
+{
+	struct gn_link *link;
+	ucs_status_t rc;
+
+	for (link = e->links; link; link = link->next)
+		if (!link->broken && !link->left_ns && !memcmp(link->peer.id, peer->id, sizeof peer->id)) {
+			*out = link;
+			return GN_OK;
+		}
+	link = calloc(1, sizeof *link);
+	if (!link)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a link");
+	link->engine = e;
+	link->peer = *peer;
+	link->sockets[0] = link->sockets[1] = -1;
+	snprintf(link->host, sizeof link->host, "%s", host);
+	rc = open_endpoint(link, address);
+	if (rc != UCS_OK) {
+		free(link);
+		return gn_err_set(err, GN_ERR_FAILED, "no way to reach %s with the transports allowed: %s (UCX); see UCX_TLS and "
+				  "UCX_NET_DEVICES on both ends", host, ucs_status_string(rc));
+	}
+	describe(link);
+	if (link->send_flags && gn_keeper_start(e, err))
+		gn_report_warn(&e->report, "%s", err->text);
+	link->next = e->links;
+	e->links = link;
+	*out = link;
+	return GN_OK;
+}
+
+void gn_link_keep(struct gn_link *link, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = link};
+	int i = link->sockets[0] < 0 ? 0 : 1;
+
+	if (link->broken || link->sockets[i] >= 0 || epoll_ctl(link->engine->epoll, EPOLL_CTL_ADD, fd, &event)) {
+		close(fd);
+		return;
+	}
+	link->sockets[i] = fd;
+}
+
+/* --- ending --- */
+
+static void close_sockets(struct gn_link *link)
+{
+	for (int i = 0; i < 2; i++)
+		if (link->sockets[i] >= 0) {
+			close(link->sockets[i]);
+			link->sockets[i] = -1;
+		}
+}
+
+/* The request is remembered until UCX is done with it. */
+static void close_endpoint(struct gn_link *link, int force)
+{
+	ucp_request_param_t param = {.op_attr_mask = force ? UCP_OP_ATTR_FIELD_FLAGS : 0,
+				     .flags = force ? UCP_EP_CLOSE_FLAG_FORCE : 0};
+	struct gn_closing *closing;
+	void *request;
+
+	if (!link->ep)
+		return;
+	request = ucp_ep_close_nbx(link->ep, &param);
+	link->ep = NULL;
+	if (!UCS_PTR_IS_PTR(request))
+		return;
+	closing = malloc(sizeof *closing);
+	if (!closing) {
+		ucp_request_free(request);
+		return;
+	}
+	*closing = (struct gn_closing){.next = link->engine->closing, .request = request};
+	link->engine->closing = closing;
+}
+
+void gn_link_break(struct gn_link *link, const char *why)
+{
+	if (!link->broken)
+		snprintf(link->why, sizeof link->why, "%s", why);
+	link->broken = 1;
+	close_sockets(link);
+	close_endpoint(link, 1);
+}
+
+static void unlink_and_free(struct gn_link *link)
+{
+	struct gn_link **at = &link->engine->links;
+
+	while (*at != link)
+		at = &(*at)->next;
+	*at = link->next;
+	free(link);
+}
+
+void gn_link_release(struct gn_link *link)
+{
+	if (!--link->conns && link->broken && !link->ep)
+		unlink_and_free(link);
+}
+
+void gn_links_mend(struct gn_engine *e)
+{
+	struct gn_link *next;
+
+	e->broke = 0;
+	for (struct gn_link *link = e->links; link; link = next) {
+		next = link->next;
+		if (!link->broken || !link->ep)
+			continue;
+		gn_report_info(&e->report, "link to %s: %s", link->host, link->why);
+		gn_link_break(link, "");
+		if (!link->conns)
+			unlink_and_free(link);
+	}
+}
+
+/* --- what peers tell --- */
+
+/* One of the link's sockets has something to tell. */
+static void hear(struct gn_link *link)
+{
+	for (int i = 0; i < 2; i++) {
+		char said;
+		ssize_t n = link->sockets[i] < 0 ? 1 : recv(link->sockets[i], &said, 1, MSG_DONTWAIT);
+
+		if (link->sockets[i] < 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+			continue;
+		if (n == 1 && said == GOODBYE) {
+			link->left_ns = gn_clock_ns();
+		} else if (link->left_ns) {
+			close(link->sockets[i]);
+			link->sockets[i] = -1;
+		} else {
+			link->broken = link->engine->broke = 1;
+			snprintf(link->why, sizeof link->why, "its process is gone");
+			return;
+		}
+	}
+	/* nobody minds any more */
+	if (link->left_ns && !link->conns) {
+		link->broken = link->engine->broke = 1;
+		snprintf(link->why, sizeof link->why, "closed");
+	}
+}
+
+static void reap(struct gn_engine *e)
+{
+	struct gn_closing **at = &e->closing, *c;
+
+	while ((c = *at)) {
+		if (ucp_request_check_status(c->request) == UCS_INPROGRESS) {
+			at = &c->next;
+			continue;
+		}
+		ucp_request_free(c->request);
+		*at = c->next;
+		free(c);
+	}
+}
+
+void gn_links_look(struct gn_engine *e)
+{
+	struct epoll_event events[16];
+	int n = epoll_wait(e->epoll, events, 16, 0);
+
+	for (int i = 0; i < n; i++)
+		hear(events[i].data.ptr);
+	if (e->broke)
+		gn_links_mend(e);
+	reap(e);
+}
+
+/* --- the end --- */
+
+static void say_goodbye(struct gn_link *link)
+{
+	const char goodbye = GOODBYE;
+
+	for (int i = 0; i < 2; i++)
+		if (link->sockets[i] >= 0)
+			send(link->sockets[i], &goodbye, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* A peer that takes nothing more is given up after a second, a dead one at once. */
+void gn_links_close(struct gn_engine *e)
+{
+	uint64_t until = gn_clock_ns() + CLOSE_NS;
+	struct gn_closing *c;
+	struct gn_link *link;
+
+	for (link = e->links; link; link = link->next) {
+		say_goodbye(link);
+		close_endpoint(link, link->broken || link->left_ns);
+	}
+	while (e->closing && gn_clock_ns() < until) {
+		for (int i = 0; i < 64 && !e->frozen; i++)
+			ucp_worker_progress(e->worker);
+		gn_links_look(e);
+		if (e->closing)
+			sched_yield();
+	}
+	/* the worker's end completes what is left when nobody holds it */
+	while ((c = e->closing)) {
+		e->closing = c->next;
+		ucp_request_free(c->request);
+		free(c);
+	}
+	while ((link = e->links)) {
+		e->links = link->next;
+		close_sockets(link);
+		free(link);
+	}
+}

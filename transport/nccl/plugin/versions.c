@@ -1,0 +1,193 @@
+/* The tables that NCCL looks for, newest last. Each version differs from the next in a few arguments or in the layout of the
+ * properties; everything else is ncclnet/core.c. */
+#include "transport/nccl/plugin/api.h"
+
+#include <limits.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* --- properties: the same values in four layouts --- */
+
+#define FILL(out, d)                                                                                                   \
+	do {                                                                                                           \
+		(out)->name = (char *)(uintptr_t)(d)->name;                                                            \
+		(out)->pci_path = (d)->pci_path;                                                                       \
+		(out)->guid = (d)->guid;                                                                               \
+		(out)->pointers = gn_core_pointers();                                                                  \
+		(out)->speed = (d)->mbit_per_s;                                                                        \
+		(out)->port = (d)->port;                                                                               \
+		(out)->max_comms = GN_CORE_COMMS_MAX;                                                                  \
+		(out)->max_receives = GN_CORE_RECEIVES_MAX;                                                            \
+		(out)->device_type = GN_NCCL_DEVICE_HOST;                                                              \
+	} while (0)
+
+#define FILL_SINCE_V9(out, device)                                                                                     \
+	do {                                                                                                           \
+		(out)->made_of.count = 1;                                                                              \
+		(out)->made_of.devices[0] = (device);                                                                  \
+		(out)->max_p2p_bytes = (out)->max_coll_bytes = GN_CORE_BYTES_MAX;                                      \
+	} while (0)
+
+static enum gn_nccl_result properties_v8(int device, struct gn_nccl_properties_v8 *out)
+{
+	const struct gn_device *d = gn_core_device(device);
+
+	if (!d || !out)
+		return GN_NCCL_INVALID_ARGUMENT;
+	*out = (struct gn_nccl_properties_v8){0};
+	FILL(out, d);
+	return GN_NCCL_SUCCESS;
+}
+
+static enum gn_nccl_result properties_v9(int device, struct gn_nccl_properties_v9 *out)
+{
+	const struct gn_device *d = gn_core_device(device);
+
+	if (!d || !out)
+		return GN_NCCL_INVALID_ARGUMENT;
+	*out = (struct gn_nccl_properties_v9){0};
+	FILL(out, d);
+	FILL_SINCE_V9(out, device);
+	return GN_NCCL_SUCCESS;
+}
+
+static enum gn_nccl_result properties_v11(int device, struct gn_nccl_properties_v11 *out)
+{
+	const struct gn_device *d = gn_core_device(device);
+
+	if (!d || !out)
+		return GN_NCCL_INVALID_ARGUMENT;
+	*out = (struct gn_nccl_properties_v11){.max_multi_request = 1};
+	FILL(out, d);
+	FILL_SINCE_V9(out, device);
+	return GN_NCCL_SUCCESS;
+}
+
+static enum gn_nccl_result properties_v12(int device, struct gn_nccl_properties_v12 *out)
+{
+	const struct gn_device *d = gn_core_device(device);
+
+	if (!d || !out)
+		return GN_NCCL_INVALID_ARGUMENT;
+	*out = (struct gn_nccl_properties_v12){.max_multi_request = 1, .rail = -1, .plane = -1};
+	FILL(out, d);
+	FILL_SINCE_V9(out, device);
+	return GN_NCCL_SUCCESS;
+}
+
+/* --- before version 11: one context for all --- */
+
+static enum gn_nccl_result init_v10(gn_nccl_logger *logger, gn_nccl_profiler *profiler)
+{
+	(void)profiler;
+	return gn_core_init_shared(logger);
+}
+
+static enum gn_nccl_result listen_v8(int device, void *handle, void **listen_comm)
+{
+	return gn_core_listen(gn_core_shared(), device, handle, listen_comm);
+}
+
+static enum gn_nccl_result connect_v8(int device, void *handle, void **send_comm, struct gn_nccl_device_handle **of_device)
+{
+	return gn_core_connect(gn_core_shared(), device, handle, send_comm, of_device);
+}
+
+/* The traffic class of one connection cannot differ from others' that share its link. */
+static enum gn_nccl_result connect_v10(int device, struct gn_nccl_config *config, void *handle, void **send_comm,
+				       struct gn_nccl_device_handle **of_device)
+{
+	(void)config;
+	return gn_core_connect(gn_core_shared(), device, handle, send_comm, of_device);
+}
+
+static enum gn_nccl_result isend_v9(void *send_comm, void *data, size_t size, int tag, void *mhandle, void **request)
+{
+	return gn_core_isend(send_comm, data, size, tag, mhandle, NULL, request);
+}
+
+static enum gn_nccl_result irecv_v9(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+				    void **request)
+{
+	return gn_core_irecv(recv_comm, n, data, sizes, tags, mhandles, NULL, request);
+}
+
+/* --- before version 9: sizes are int --- */
+
+static enum gn_nccl_result isend_v8(void *send_comm, void *data, int size, int tag, void *mhandle, void **request)
+{
+	if (size < 0)
+		return GN_NCCL_INVALID_ARGUMENT;
+	return gn_core_isend(send_comm, data, (size_t)size, tag, mhandle, NULL, request);
+}
+
+static enum gn_nccl_result irecv_v8(void *recv_comm, int n, void **data, int *sizes, int *tags, void **mhandles, void **request)
+{
+	size_t wide[GN_CORE_RECEIVES_MAX];
+
+	if (n < 1 || n > GN_CORE_RECEIVES_MAX || !sizes)
+		return GN_NCCL_INVALID_ARGUMENT;
+	for (int i = 0; i < n; i++) {
+		if (sizes[i] < 0)
+			return GN_NCCL_INVALID_ARGUMENT;
+		wide[i] = (size_t)sizes[i];
+	}
+	return gn_core_irecv(recv_comm, n, data, wide, tags, mhandles, NULL, request);
+}
+
+/* --- the tables --- */
+
+#define COMMON                                                                                                         \
+	.name = gn_core_name, .devices = gn_core_devices, .accept = gn_core_accept, .reg_mr = gn_core_reg_mr,          \
+	.dereg_mr = gn_core_dereg_mr, .iflush = gn_core_iflush, .test = gn_core_test, .close_send = gn_core_close,     \
+	.close_recv = gn_core_close, .close_listen = gn_core_close_listen
+
+#define SINCE_V11                                                                                                      \
+	COMMON, .init = gn_core_init, .listen = gn_core_listen, .connect = gn_core_connect, .isend = gn_core_isend,    \
+	.irecv = gn_core_irecv, .finalize = gn_core_finalize, .set_attributes = gn_core_set_attributes
+
+extern const struct gn_nccl_net_v8 ncclNetPlugin_v8;
+extern const struct gn_nccl_net_v9 ncclNetPlugin_v9;
+extern const struct gn_nccl_net_v10 ncclNetPlugin_v10;
+extern const struct gn_nccl_net_v11 ncclNetPlugin_v11;
+extern const struct gn_nccl_net_v12 ncclNetPlugin_v12;
+
+EXPORT const struct gn_nccl_net_v8 ncclNetPlugin_v8 = {
+	COMMON,
+	.init = gn_core_init_shared,
+	.get_properties = properties_v8,
+	.listen = listen_v8,
+	.connect = connect_v8,
+	.isend = isend_v8,
+	.irecv = irecv_v8,
+};
+
+EXPORT const struct gn_nccl_net_v9 ncclNetPlugin_v9 = {
+	COMMON,
+	.init = gn_core_init_shared,
+	.get_properties = properties_v9,
+	.listen = listen_v8,
+	.connect = connect_v8,
+	.isend = isend_v9,
+	.irecv = irecv_v9,
+};
+
+EXPORT const struct gn_nccl_net_v10 ncclNetPlugin_v10 = {
+	COMMON,
+	.init = init_v10,
+	.get_properties = properties_v9,
+	.listen = listen_v8,
+	.connect = connect_v10,
+	.isend = gn_core_isend,
+	.irecv = gn_core_irecv,
+};
+
+EXPORT const struct gn_nccl_net_v11 ncclNetPlugin_v11 = {
+	SINCE_V11,
+	.get_properties = properties_v11,
+};
+
+EXPORT const struct gn_nccl_net_v12 ncclNetPlugin_v12 = {
+	SINCE_V11,
+	.get_properties = properties_v12,
+};

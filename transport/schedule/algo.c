@@ -1,0 +1,216 @@
+#include "transport/schedule/algo.h"
+
+#include "transport/schedule/algo_part.h"
+
+#include <string.h>
+
+#define WIDE_RADIX 4
+/* More than this keeps no link busier. */
+#define PIECES_MAX 64
+
+static uint32_t chunks_pieces(const struct gn_algo_args *a)
+{
+	return a->pieces;
+}
+
+static uint32_t chunks_twice(const struct gn_algo_args *a)
+{
+	return 2 * a->pieces;
+}
+
+static uint32_t chunks_blocks(const struct gn_algo_args *a)
+{
+	return (uint32_t)a->size * a->pieces;
+}
+
+static uint32_t chunks_halving(const struct gn_algo_args *a)
+{
+	return gn_part_halving_doubling.chunks(a->size, a->pieces);
+}
+
+static void write_ring(struct gn_schedule *s, const struct gn_algo_args *a)
+{
+	struct gn_part p = gn_part_all(s, a);
+
+	gn_part_ring.write(&p);
+}
+
+static void write_doubling(struct gn_schedule *s, const struct gn_algo_args *a)
+{
+	struct gn_part p = gn_part_all(s, a);
+
+	gn_part_recursive_doubling.write(&p);
+}
+
+static void write_halving(struct gn_schedule *s, const struct gn_algo_args *a)
+{
+	struct gn_part p = gn_part_all(s, a);
+
+	gn_part_halving_doubling.write(&p);
+}
+
+static void write_binomial_broadcast(struct gn_schedule *s, const struct gn_algo_args *a)
+{
+	gn_write_broadcast_tree(s, a, 2);
+}
+
+static void write_wide_broadcast(struct gn_schedule *s, const struct gn_algo_args *a)
+{
+	gn_write_broadcast_tree(s, a, WIDE_RADIX);
+}
+
+static void write_binomial_reduce(struct gn_schedule *s, const struct gn_algo_args *a)
+{
+	gn_write_reduce_tree(s, a, 2);
+}
+
+static void write_wide_reduce(struct gn_schedule *s, const struct gn_algo_args *a)
+{
+	gn_write_reduce_tree(s, a, WIDE_RADIX);
+}
+
+static const struct gn_algorithm table[] = {
+	{"ring", GN_COLLECTIVE_ALLREDUCE, chunks_blocks, write_ring, 1},
+	{"recursive-doubling", GN_COLLECTIVE_ALLREDUCE, chunks_pieces, write_doubling, 0},
+	{"halving-doubling", GN_COLLECTIVE_ALLREDUCE, chunks_halving, write_halving, 0},
+	{"double-tree", GN_COLLECTIVE_ALLREDUCE, chunks_twice, gn_write_double_tree, 0},
+	{"hierarchical", GN_COLLECTIVE_ALLREDUCE, gn_chunks_hierarchical, gn_write_hierarchical, 0},
+	{"hierarchical-ring", GN_COLLECTIVE_ALLREDUCE, gn_chunks_hierarchical_ring, gn_write_hierarchical_ring, 0},
+	{"ring", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_ring_reduce_scatter, 1},
+	{"direct", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_direct_reduce_scatter, 1},
+	{"ring", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_ring_allgather, 1},
+	{"direct", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_direct_allgather, 1},
+	{"bruck", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_bruck_allgather, 0},
+	{"binomial", GN_COLLECTIVE_BROADCAST, chunks_pieces, write_binomial_broadcast, 0},
+	{"4-nomial", GN_COLLECTIVE_BROADCAST, chunks_pieces, write_wide_broadcast, 0},
+	{"binomial", GN_COLLECTIVE_REDUCE, chunks_pieces, write_binomial_reduce, 0},
+	{"4-nomial", GN_COLLECTIVE_REDUCE, chunks_pieces, write_wide_reduce, 0},
+	/* nobody gets the sum before everyone has given: that is a barrier */
+	{"recursive-doubling", GN_COLLECTIVE_BARRIER, chunks_pieces, write_doubling, 0},
+	{"direct", GN_COLLECTIVE_ALL_TO_ALL, chunks_blocks, gn_write_direct_all_to_all, 1},
+};
+
+const struct gn_algorithm *gn_algorithms(size_t *count)
+{
+	*count = sizeof table / sizeof *table;
+	return table;
+}
+
+/* Distances of powers of two to either side, among all ranks and among those that are left when a power of two is folded, make most of
+ * them; the rest are the trees' own. Counted for sizes up to 1024: 3 log2(size) + 3 at most. */
+int gn_algorithms_peers(int size)
+{
+	int bits = 0;
+
+	while (bits < 30 && 1 << bits < size)
+		bits++;
+	return size - 1 < 3 * bits + 4 ? size - 1 : 3 * bits + 4;
+}
+
+const struct gn_algorithm *gn_algorithm_find(enum gn_collective what, const char *name)
+{
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		if (table[i].what == what && !strcmp(table[i].name, name))
+			return &table[i];
+	return NULL;
+}
+
+static enum gn_status check(const struct gn_algo_args *a, struct gn_err *err)
+{
+	if (a->size < 1 || a->rank < 0 || a->rank >= a->size || a->root < 0 || a->root >= a->size || !a->pieces)
+		return gn_err_set(err, GN_ERR_USAGE, "no schedule for rank %d of %d, root %d, %u pieces", a->rank, a->size,
+				  a->root, a->pieces);
+	if (a->map && a->map->size != a->size)
+		return gn_err_set(err, GN_ERR_USAGE, "a map of %d ranks for %d", a->map->size, a->size);
+	return GN_OK;
+}
+
+static void write_copies(struct gn_schedule *s, const struct gn_algorithm *a, const struct gn_algo_args *args)
+{
+	uint32_t first = 0, end = gn_schedule_chunks(s);
+
+	/* all-to-all copies by itself; of the others, allgather's input is one block, broadcast's is root's alone */
+	if (!args->with_copy || a->what == GN_COLLECTIVE_ALL_TO_ALL ||
+	    (a->what == GN_COLLECTIVE_BROADCAST && args->rank != args->root))
+		return;
+	if (a->what == GN_COLLECTIVE_ALLGATHER) {
+		first = (uint32_t)args->rank * args->pieces;
+		end = first + args->pieces;
+	}
+	for (uint32_t c = first; c < end; c++)
+		gn_schedule_copy(s, c);
+}
+
+enum gn_status gn_algorithm_schedule(const struct gn_algorithm *a, const struct gn_algo_args *args,
+				     struct gn_schedule **out, struct gn_err *err)
+{
+	struct gn_schedule *s;
+	enum gn_status status = check(args, err);
+
+	if (!status)
+		status = gn_schedule_create(args->rank, args->size, a->chunks(args), &s, err);
+	if (status)
+		return status;
+	write_copies(s, a, args);
+	a->write(s, args);
+	status = gn_schedule_finish(s, err);
+	if (status)
+		gn_schedule_destroy(s);
+	else
+		*out = s;
+	return status;
+}
+
+enum gn_status gn_algorithm_parts(const struct gn_algorithm *a, const struct gn_algo_args *args, double *out,
+				  struct gn_err *err)
+{
+	struct gn_algo_args whole = *args;
+	struct gn_schedule *s;
+	enum gn_status status;
+	const struct gn_step *steps;
+	size_t count, largest = 1;
+
+	whole.rank = 0;
+	whole.pieces = 1;
+	status = gn_algorithm_schedule(a, &whole, &s, err);
+	if (status)
+		return status;
+	steps = gn_schedule_steps(s, &count);
+	for (size_t i = 0; i < count; i++)
+		if (steps[i].op != GN_STEP_COPY && steps[i].chunk_count > largest)
+			largest = steps[i].chunk_count;
+	*out = (double)gn_schedule_chunks(s) / (double)largest;
+	gn_schedule_destroy(s);
+	return GN_OK;
+}
+
+uint32_t gn_algorithm_pieces(double parts, size_t bytes, size_t piece_bytes)
+{
+	double pieces = (double)bytes / parts / (double)piece_bytes;
+
+	return pieces < 1 ? 1 : pieces > PIECES_MAX ? PIECES_MAX : (uint32_t)pieces;
+}
+
+enum gn_status gn_algo_ring(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,
+			    struct gn_err *err)
+{
+	struct gn_algo_args args = {.rank = rank, .size = size, .pieces = pieces, .with_copy = with_copy};
+
+	return gn_algorithm_schedule(gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "ring"), &args, out, err);
+}
+
+enum gn_status gn_algo_recursive_doubling(int rank, int size, uint32_t pieces, int with_copy, struct gn_schedule **out,
+					  struct gn_err *err)
+{
+	struct gn_algo_args args = {.rank = rank, .size = size, .pieces = pieces, .with_copy = with_copy};
+
+	return gn_algorithm_schedule(gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "recursive-doubling"), &args, out, err);
+}
+
+enum gn_status gn_algo_broadcast(int rank, int size, int root, uint32_t pieces, struct gn_schedule **out,
+				 struct gn_err *err)
+{
+	struct gn_algo_args args = {.rank = rank, .size = size, .root = root, .pieces = pieces};
+
+	return gn_algorithm_schedule(gn_algorithm_find(GN_COLLECTIVE_BROADCAST, "binomial"), &args, out, err);
+}

@@ -1,0 +1,176 @@
+#include "transport/schedule/schedule.h"
+
+#include "transport/schedule/track.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How far back duplicates among a step's dependencies are looked for; one that stays is harmless. */
+#define LOOK_BACK 64u
+
+struct gn_schedule {
+	int rank, size;
+	uint32_t chunks;
+	struct gn_step *steps;
+	uint32_t *dependencies;
+	size_t step_count, step_room, dependency_count, dependency_room;
+	struct gn_track *track; /* while building */
+	int failed;
+};
+
+enum gn_status gn_schedule_create(int rank, int size, uint32_t chunks, struct gn_schedule **out, struct gn_err *err)
+{
+	struct gn_schedule *s = calloc(1, sizeof *s);
+
+	if (s)
+		s->track = gn_track_create(chunks);
+	if (!s || !s->track) {
+		gn_schedule_destroy(s);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a schedule of %u chunks", chunks);
+	}
+	s->rank = rank;
+	s->size = size;
+	s->chunks = chunks;
+	*out = s;
+	return GN_OK;
+}
+
+void gn_schedule_destroy(struct gn_schedule *s)
+{
+	if (!s)
+		return;
+	free(s->steps);
+	free(s->dependencies);
+	gn_track_destroy(s->track);
+	free(s);
+}
+
+/* Room for one more item; the array may move. Returns 0, or -1. */
+static int grow(void **items, size_t item_size, size_t count, size_t *room)
+{
+	size_t wanted = *room ? *room * 2 : 64;
+	void *moved;
+
+	if (count < *room)
+		return 0;
+	moved = realloc(*items, wanted * item_size);
+	if (!moved)
+		return -1;
+	*items = moved;
+	*room = wanted;
+	return 0;
+}
+
+/* The step being appended stands after the last one already. */
+static void depend(void *context, uint32_t on)
+{
+	struct gn_schedule *s = context;
+	struct gn_step *step = &s->steps[s->step_count];
+	uint32_t known = step->dependency_count < LOOK_BACK ? step->dependency_count : LOOK_BACK;
+	void *items = s->dependencies;
+
+	for (uint32_t i = 1; i <= known; i++)
+		if (s->dependencies[s->dependency_count - i] == on)
+			return;
+	if (grow(&items, sizeof *s->dependencies, s->dependency_count, &s->dependency_room)) {
+		s->failed = 1;
+		return;
+	}
+	s->dependencies = items;
+	s->dependencies[s->dependency_count++] = on;
+	step->dependency_count++;
+}
+
+void gn_schedule_add(struct gn_schedule *s, struct gn_step step)
+{
+	void *items = s->steps;
+
+	if (s->failed || !s->track || !step.chunk_count || step.chunk >= s->chunks ||
+	    step.chunk_count > s->chunks - step.chunk || grow(&items, sizeof *s->steps, s->step_count, &s->step_room)) {
+		s->failed = 1;
+		return;
+	}
+	s->steps = items;
+	step.first_dependency = (uint32_t)s->dependency_count;
+	step.dependency_count = 0;
+	s->steps[s->step_count] = step;
+	/* nothing writes the input */
+	if (!step.from_input && gn_track_step(s->track, (uint32_t)s->step_count, step.chunk, step.chunk_count,
+					      step.op != GN_STEP_SEND, depend, s))
+		s->failed = 1;
+	s->step_count++;
+}
+
+void gn_schedule_copy(struct gn_schedule *s, uint32_t chunk)
+{
+	gn_schedule_add(s, (struct gn_step){.op = GN_STEP_COPY, .peer = s->rank, .chunk = chunk, .chunk_count = 1});
+}
+
+void gn_schedule_send(struct gn_schedule *s, int peer, uint32_t chunk, uint32_t message)
+{
+	gn_schedule_add(s, (struct gn_step){.op = GN_STEP_SEND, .peer = peer, .chunk = chunk, .chunk_count = 1,
+					    .message = message});
+}
+
+void gn_schedule_recv(struct gn_schedule *s, int peer, uint32_t chunk, uint32_t message)
+{
+	gn_schedule_add(s, (struct gn_step){.op = GN_STEP_RECV, .peer = peer, .chunk = chunk, .chunk_count = 1,
+					    .message = message});
+}
+
+void gn_schedule_recv_reduce(struct gn_schedule *s, int peer, uint32_t chunk, uint32_t message, int from_left)
+{
+	gn_schedule_add(s, (struct gn_step){.op = GN_STEP_RECV_REDUCE, .from_left = from_left != 0, .peer = peer,
+					    .chunk = chunk, .chunk_count = 1, .message = message});
+}
+
+enum gn_status gn_schedule_finish(struct gn_schedule *s, struct gn_err *err)
+{
+	gn_track_destroy(s->track);
+	s->track = NULL;
+	return s->failed ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a schedule of %d ranks and %u chunks", s->size,
+				      s->chunks)
+			 : GN_OK;
+}
+
+int gn_schedule_rank(const struct gn_schedule *s)
+{
+	return s->rank;
+}
+
+int gn_schedule_size(const struct gn_schedule *s)
+{
+	return s->size;
+}
+
+uint32_t gn_schedule_chunks(const struct gn_schedule *s)
+{
+	return s->chunks;
+}
+
+const struct gn_step *gn_schedule_steps(const struct gn_schedule *s, size_t *count)
+{
+	*count = s->step_count;
+	return s->steps;
+}
+
+const uint32_t *gn_schedule_dependencies(const struct gn_schedule *s, size_t *count)
+{
+	*count = s->dependency_count;
+	return s->dependencies;
+}
+
+void gn_schedule_range(size_t count, uint32_t chunks, uint32_t chunk, size_t *first, size_t *len)
+{
+	size_t each = count / chunks, longer = count % chunks;
+
+	*first = chunk * each + (chunk < longer ? chunk : longer);
+	*len = each + (chunk < longer);
+}
+
+uint32_t gn_schedule_slots(size_t longest_bytes)
+{
+	size_t slots = longest_bytes ? ((size_t)8 << 20) / longest_bytes : GN_SLOTS_MAX;
+
+	return slots < 2 ? 2 : slots > GN_SLOTS_MAX ? GN_SLOTS_MAX : (uint32_t)slots;
+}

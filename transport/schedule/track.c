@@ -1,0 +1,128 @@
+#include "transport/schedule/track.h"
+
+#include <stdlib.h>
+
+#define WORD 64u
+
+/* Steps that read a run since it was last written. Runs that were one share the tails of their lists. */
+struct reader {
+	uint32_t step, next;
+};
+
+/* Step and list numbers are stored plus one, so that fresh zero pages mean nobody and cost nothing until touched. */
+struct gn_track {
+	uint32_t chunks;
+	uint64_t *starts; /* bit c: a run starts at chunk c */
+	uint32_t *writer, *readers; /* valid where a run starts */
+	struct reader *pool;
+	size_t pool_count, pool_room;
+};
+
+struct gn_track *gn_track_create(uint32_t chunks)
+{
+	struct gn_track *t = calloc(1, sizeof *t);
+
+	if (!t)
+		return NULL;
+	t->chunks = chunks;
+	t->starts = calloc(chunks / WORD + 1, sizeof *t->starts);
+	t->writer = calloc(chunks + (size_t)1, sizeof *t->writer);
+	t->readers = calloc(chunks + (size_t)1, sizeof *t->readers);
+	if (!t->starts || !t->writer || !t->readers) {
+		gn_track_destroy(t);
+		return NULL;
+	}
+	t->starts[0] = 1;
+	return t;
+}
+
+void gn_track_destroy(struct gn_track *t)
+{
+	if (!t)
+		return;
+	free(t->starts);
+	free(t->writer);
+	free(t->readers);
+	free(t->pool);
+	free(t);
+}
+
+static int is_start(const struct gn_track *t, uint32_t chunk)
+{
+	return t->starts[chunk / WORD] >> chunk % WORD & 1;
+}
+
+/* The first start at or after chunk, before end, or end. */
+static uint32_t next_start(const struct gn_track *t, uint32_t chunk, uint32_t end)
+{
+	while (chunk < end) {
+		uint64_t rest = t->starts[chunk / WORD] >> chunk % WORD;
+
+		if (rest) {
+			chunk += (uint32_t)__builtin_ctzll(rest);
+			return chunk < end ? chunk : end;
+		}
+		chunk = (chunk / WORD + 1) * WORD;
+	}
+	return end;
+}
+
+/* Makes a run start at chunk. */
+static void split(struct gn_track *t, uint32_t chunk)
+{
+	uint32_t word = chunk / WORD, from;
+	uint64_t before;
+
+	if (chunk >= t->chunks || is_start(t, chunk))
+		return;
+	before = t->starts[word] & (((uint64_t)1 << chunk % WORD) - 1);
+	while (!before)
+		before = t->starts[--word];
+	from = word * WORD + WORD - 1 - (uint32_t)__builtin_clzll(before);
+	t->writer[chunk] = t->writer[from];
+	t->readers[chunk] = t->readers[from];
+	t->starts[chunk / WORD] |= (uint64_t)1 << chunk % WORD;
+}
+
+static int note_reader(struct gn_track *t, uint32_t run, uint32_t step)
+{
+	if (t->pool_count == t->pool_room) {
+		size_t wanted = t->pool_room ? t->pool_room * 2 : 64;
+		struct reader *moved = realloc(t->pool, wanted * sizeof *moved);
+
+		if (!moved)
+			return -1;
+		t->pool = moved;
+		t->pool_room = wanted;
+	}
+	t->pool[t->pool_count++] = (struct reader){step, t->readers[run]};
+	t->readers[run] = (uint32_t)t->pool_count;
+	return 0;
+}
+
+int gn_track_step(struct gn_track *t, uint32_t step, uint32_t chunk, uint32_t count, int writes,
+		  void (*visit)(void *context, uint32_t on), void *context)
+{
+	uint32_t end = chunk + count;
+
+	split(t, chunk);
+	split(t, end);
+	for (uint32_t run = chunk; run < end; run = next_start(t, run + 1, end)) {
+		if (t->writer[run])
+			visit(context, t->writer[run] - 1);
+		if (!writes) {
+			if (note_reader(t, run, step))
+				return -1;
+			continue;
+		}
+		for (uint32_t r = t->readers[run]; r; r = t->pool[r - 1].next)
+			visit(context, t->pool[r - 1].step);
+		if (run > chunk)
+			t->starts[run / WORD] &= ~((uint64_t)1 << run % WORD);
+	}
+	if (writes) {
+		t->writer[chunk] = step + 1;
+		t->readers[chunk] = 0;
+	}
+	return 0;
+}

@@ -1,0 +1,374 @@
+#include "transport/select/tuning_table.h"
+
+#include "src/base/file.h"
+#include "transport/schedule/algo.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_BYTES_MAX (1u << 20)
+#define VERSION 1
+
+/* --- writing --- */
+
+static void write_path(struct gn_json *j, const char *key, const struct gn_cost_path *p, const struct gn_tune_path *t)
+{
+	gn_json_object(j, key);
+	gn_json_string(j, "lanes", p->lanes);
+	gn_json_double(j, "bytes_per_s", p->bytes_per_s);
+	gn_json_double(j, "burst_bytes", p->burst_bytes);
+	gn_json_double(j, "burst_bytes_per_s", p->burst_bytes_per_s);
+	gn_json_double(j, "eager_bytes", p->path.eager_bytes);
+	gn_json_array(j, "ranges");
+	for (int i = 0; i < p->path.count; i++) {
+		const struct gn_sim_range *r = &p->path.ranges[i];
+
+		gn_json_object(j, NULL);
+		gn_json_double(j, "from_bytes", r->from_bytes);
+		gn_json_double(j, "latency_s", r->latency_s);
+		gn_json_double(j, "s_per_byte", r->s_per_byte);
+		gn_json_double(j, "send_s", r->send_s);
+		gn_json_double(j, "receive_s", r->receive_s);
+		if (t->sample_count) {
+			gn_json_double(j, "residual_rms", t->fits[i].rms);
+			gn_json_double(j, "residual_worst", t->fits[i].worst);
+			gn_json_int(j, "samples", t->fits[i].samples);
+		}
+		gn_json_end(j);
+	}
+	gn_json_end(j);
+	gn_json_array(j, "measured");
+	for (int i = 0; i < t->sample_count; i++) {
+		gn_json_object(j, NULL);
+		gn_json_double(j, "bytes", t->samples[i].bytes);
+		gn_json_double(j, "one_way_s", t->samples[i].one_way_s);
+		gn_json_end(j);
+	}
+	gn_json_end(j);
+	gn_json_end(j);
+}
+
+void gn_tuning_json(const struct gn_tune_result *r, struct gn_json *out)
+{
+	gn_json_object(out, NULL);
+	gn_json_int(out, "gannet_tuning", VERSION);
+	gn_json_string(out, "signature", r->signature);
+	gn_json_double(out, "reduce_bytes_per_s", r->cost.reduce_bytes_per_s);
+	write_path(out, "node", &r->cost.node, &r->node);
+	write_path(out, "link", &r->cost.link, &r->link);
+	gn_json_array(out, "allreduce");
+	for (int i = 0; i < r->cost.pick_count; i++) {
+		gn_json_object(out, NULL);
+		gn_json_double(out, "bytes", r->cost.picks[i].bytes);
+		gn_json_string(out, "algorithm", r->cost.picks[i].algorithm);
+		gn_json_double(out, "seconds", r->cost.picks[i].seconds);
+		gn_json_double(out, "piece_bytes", r->cost.picks[i].piece_bytes);
+		gn_json_end(out);
+	}
+	gn_json_end(out);
+	gn_json_end(out);
+}
+
+/* --- reading --- */
+
+static enum gn_status number(const json_t *object, const char *key, double *out, struct gn_err *err)
+{
+	const json_t *value = json_object_get(object, key);
+
+	if (!json_is_number(value))
+		return gn_err_set(err, GN_ERR_DATA, "%s has to be a number", key);
+	*out = json_number_value(value);
+	return GN_OK;
+}
+
+static enum gn_status read_range(const json_t *object, struct gn_sim_range *r, struct gn_err *err)
+{
+	const struct {
+		const char *key;
+		double *out;
+	} fields[] = {{"from_bytes", &r->from_bytes}, {"latency_s", &r->latency_s}, {"s_per_byte", &r->s_per_byte},
+		      {"send_s", &r->send_s}, {"receive_s", &r->receive_s}};
+	enum gn_status status = GN_OK;
+
+	for (size_t i = 0; i < sizeof fields / sizeof *fields && !status; i++)
+		status = number(object, fields[i].key, fields[i].out, err);
+	return status;
+}
+
+static enum gn_status read_path(const json_t *root, const char *key, struct gn_cost_path *p, struct gn_err *err)
+{
+	const json_t *object = json_object_get(root, key), *ranges = json_object_get(object, "ranges");
+	const char *lanes = json_string_value(json_object_get(object, "lanes"));
+	const struct {
+		const char *key;
+		double *out;
+	} fields[] = {{"bytes_per_s", &p->bytes_per_s}, {"burst_bytes", &p->burst_bytes},
+		      {"burst_bytes_per_s", &p->burst_bytes_per_s}, {"eager_bytes", &p->path.eager_bytes}};
+	enum gn_status status = GN_OK;
+
+	if (!lanes || strlen(lanes) >= sizeof p->lanes || json_array_size(ranges) > GN_SIM_RANGES)
+		return gn_err_set(err, GN_ERR_DATA, "%s has to be an object with lanes and at most %d ranges", key, GN_SIM_RANGES);
+	memcpy(p->lanes, lanes, strlen(lanes) + 1);
+	p->connect_s = gn_cost_connect_s(*lanes || strcmp(key, "node") ? lanes : "posix/");
+	p->path.count = (int)json_array_size(ranges);
+	for (size_t i = 0; i < sizeof fields / sizeof *fields && !status; i++)
+		status = number(object, fields[i].key, fields[i].out, err);
+	for (int i = 0; i < p->path.count && !status; i++)
+		status = read_range(json_array_get(ranges, (size_t)i), &p->path.ranges[i], err);
+	return status ? gn_err_prefix(err, "%s", key) : GN_OK;
+}
+
+/* Tables from before there were trials have none. */
+static enum gn_status read_picks(const json_t *root, struct gn_cost *c, struct gn_err *err)
+{
+	const json_t *list = json_object_get(root, "allreduce");
+	enum gn_status status = GN_OK;
+
+	if (json_array_size(list) > GN_COST_PICKS)
+		return gn_err_set(err, GN_ERR_DATA, "allreduce has %zu lengths; there are at most %d", json_array_size(list),
+				  GN_COST_PICKS);
+	c->pick_count = (int)json_array_size(list);
+	for (int i = 0; i < c->pick_count && !status; i++) {
+		const json_t *one = json_array_get(list, (size_t)i);
+		const char *name = json_string_value(json_object_get(one, "algorithm"));
+
+		if (!name || strlen(name) >= GN_COST_NAME_MAX || !gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, name))
+			return gn_err_set(err, GN_ERR_DATA, "allreduce: an algorithm that this program does not have: run gannet "
+					  "tune again");
+		snprintf(c->picks[i].algorithm, GN_COST_NAME_MAX, "%s", name);
+		status = number(one, "bytes", &c->picks[i].bytes, err);
+		if (!status)
+			status = number(one, "seconds", &c->picks[i].seconds, err);
+		/* older tables leave it to the model */
+		if (!status && json_object_get(one, "piece_bytes"))
+			status = number(one, "piece_bytes", &c->picks[i].piece_bytes, err);
+	}
+	return status;
+}
+
+static enum gn_status read_cost(const json_t *root, struct gn_cost *out, struct gn_err *err)
+{
+	struct gn_cost c = {.measured = 1};
+	double version = 0;
+	enum gn_status status = number(root, "gannet_tuning", &version, err);
+
+	if (!status && version != VERSION)
+		status = gn_err_set(err, GN_ERR_DATA, "a table of version %g, this program reads %d: run gannet tune again",
+				    version, VERSION);
+	if (!status)
+		status = number(root, "reduce_bytes_per_s", &c.reduce_bytes_per_s, err);
+	if (!status)
+		status = read_path(root, "node", &c.node, err);
+	if (!status)
+		status = read_path(root, "link", &c.link, err);
+	if (!status)
+		status = read_picks(root, &c, err);
+	if (!status)
+		status = gn_cost_check(&c, err);
+	if (!status)
+		*out = c;
+	return status;
+}
+
+/* Parses line number of the file; *out is the caller's. */
+static enum gn_status parse_line(const char *path, int line, const char *text, size_t len, json_t **out,
+				 struct gn_err *err)
+{
+	json_error_t why;
+	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+
+	if (!root)
+		return gn_err_set(err, GN_ERR_DATA, "%s:%d: %s; remove the line, or run gannet tune with another --out", path, line,
+				  why.text);
+	if (!json_is_string(json_object_get(root, "signature"))) {
+		json_decref(root);
+		return gn_err_set(err, GN_ERR_DATA, "%s:%d: no signature: is it a table of gannet tune?", path, line);
+	}
+	*out = root;
+	return GN_OK;
+}
+
+static int is_of(const json_t *root, const char *signature)
+{
+	return !strcmp(json_string_value(json_object_get(root, "signature")), signature);
+}
+
+/* The next line's end; lines without text are passed over. */
+static const char *next_line(const char **at, int *line, size_t *len)
+{
+	const char *begin;
+
+	while (**at == '\n' || **at == '\r') {
+		*line += **at == '\n';
+		++*at;
+	}
+	if (!**at)
+		return NULL;
+	begin = *at;
+	*len = strcspn(begin, "\n");
+	*at += *len;
+	return begin;
+}
+
+/* "N nodes of ...": N, and what follows it. 0: it does not begin so. */
+static int nodes_of(const char *signature, const char **rest)
+{
+	char *end;
+	long nodes = strtol(signature, &end, 10);
+
+	*rest = end;
+	return end > signature && nodes > 0 && nodes < INT_MAX && !strncmp(end, " nodes of ", 10) ? (int)nodes : 0;
+}
+
+/* The line that is nearest to the fabric looked for: by a distance of 1 it is the very same. */
+struct nearest {
+	json_t *root;
+	double distance;
+	int nodes, line;
+};
+
+static void take_nearer(struct nearest *best, json_t *root, int line, const char *signature)
+{
+	const char *theirs = json_string_value(json_object_get(root, "signature")), *rest, *mine;
+	int wanted = nodes_of(signature, &mine), nodes = nodes_of(theirs, &rest);
+	double distance = 1;
+
+	if (strcmp(theirs, signature) != 0) {
+		if (!nodes || !wanted || strcmp(rest, mine) != 0)
+			return;
+		distance = nodes > wanted ? (double)nodes / wanted : (double)wanted / nodes;
+	}
+	if (distance > best->distance || (best->root && distance >= best->distance && nodes <= best->nodes))
+		return;
+	json_decref(best->root);
+	*best = (struct nearest){json_incref(root), distance, nodes, line};
+}
+
+enum gn_status gn_tuning_read(const char *path, const char *signature, int *found, struct gn_cost *out, struct gn_err *err)
+{
+	char *text = NULL;
+	const char *at, *begin;
+	size_t len, total;
+	int line = 1;
+	struct nearest best = {.distance = INFINITY};
+	enum gn_status status = gn_file_load(path, FILE_BYTES_MAX, &text, &total, err);
+
+	if (status)
+		return status;
+	if (strlen(text) != total)
+		status = gn_err_set(err, GN_ERR_DATA, "%s:1: a zero byte in it: is it a table of gannet tune?", path);
+	for (at = text; !status && (begin = next_line(&at, &line, &len));) {
+		json_t *root = NULL;
+
+		status = parse_line(path, line, begin, len, &root, err);
+		if (!status)
+			take_nearer(&best, root, line, signature);
+		json_decref(root);
+	}
+	free(text);
+	if (!status && best.root) {
+		status = read_cost(best.root, out, err);
+		if (status)
+			gn_err_prefix(err, "%s:%d", path, best.line);
+		else
+			out->tuned_nodes = best.nodes;
+	}
+	if (!status)
+		*found = best.root != NULL;
+	json_decref(best.root);
+	return status;
+}
+
+enum gn_status gn_tuning_find(const char *path, const char *part, struct gn_cost *out, struct gn_err *err)
+{
+	char *text = NULL;
+	const char *at, *begin;
+	struct gn_cost cost;
+	size_t len;
+	int line = 1, found = 0;
+	enum gn_status status = gn_file_load(path, FILE_BYTES_MAX, &text, NULL, err);
+
+	for (at = text; !status && (begin = next_line(&at, &line, &len));) {
+		json_t *root = NULL;
+
+		status = parse_line(path, line, begin, len, &root, err);
+		if (!status && strstr(json_string_value(json_object_get(root, "signature")), part)) {
+			found++;
+			status = read_cost(root, &cost, err);
+			if (status)
+				gn_err_prefix(err, "%s:%d", path, line);
+		}
+		json_decref(root);
+	}
+	free(text);
+	if (!status && !found)
+		return gn_err_set(err, GN_ERR_NOT_FOUND, "%s has no fabric with '%s' in its signature", path, part);
+	if (!status && found > 1)
+		return gn_err_set(err, GN_ERR_USAGE, "%s has %d fabrics with '%s' in their signatures: name one of them", path,
+				  found, part);
+	if (!status)
+		*out = cost;
+	return status;
+}
+
+/* The lines of other fabrics. */
+static enum gn_status keep_others(const char *path, const char *signature, struct gn_strbuf *out, struct gn_err *err)
+{
+	char *text = NULL;
+	const char *at, *begin;
+	size_t len;
+	int line = 1;
+	struct gn_err why;
+	enum gn_status status = gn_file_load(path, FILE_BYTES_MAX, &text, NULL, &why);
+
+	if (status == GN_ERR_NOT_FOUND)
+		return GN_OK;
+	if (status) {
+		if (err)
+			*err = why;
+		return status;
+	}
+	for (at = text; !status && (begin = next_line(&at, &line, &len));) {
+		json_t *root = NULL;
+
+		status = parse_line(path, line, begin, len, &root, err);
+		if (!status && !is_of(root, signature)) {
+			gn_strbuf_append(out, begin, len);
+			gn_strbuf_puts(out, "\n");
+		}
+		json_decref(root);
+	}
+	free(text);
+	return status;
+}
+
+enum gn_status gn_tuning_write(const char *path, const struct gn_tune_result *r, struct gn_err *err)
+{
+	struct gn_strbuf text;
+	struct gn_json j;
+	const char *slash = strrchr(path, '/');
+	char *folder = slash && slash > path ? strndup(path, (size_t)(slash - path)) : NULL;
+	enum gn_status status = folder ? gn_make_dirs(folder, err) : GN_OK;
+
+	free(folder);
+	gn_strbuf_init(&text);
+	gn_json_init(&j);
+	if (!status)
+		status = keep_others(path, r->signature, &text, err);
+	if (!status) {
+		gn_tuning_json(r, &j);
+		gn_strbuf_puts(&text, gn_json_text(&j));
+		gn_strbuf_puts(&text, "\n");
+		if (gn_json_failed(&j) || gn_strbuf_failed(&text))
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
+	}
+	if (!status)
+		status = gn_file_replace(path, text.text, text.len, err);
+	gn_strbuf_release(&text);
+	gn_json_release(&j);
+	return status;
+}

@@ -1,0 +1,106 @@
+#include "transport/shm/shm_internal.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum gn_status gn_node_create(struct gn_world *world, int crowded, struct gn_node **out, struct gn_err *err)
+{
+	struct gn_node *n = calloc(1, sizeof *n);
+	enum gn_status status;
+
+	if (n)
+		n->words_ready = calloc((size_t)gn_world_local_size(world), sizeof *n->words_ready);
+	if (!n || !n->words_ready) {
+		free(n);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a node");
+	}
+	n->world = world;
+	n->local_rank = gn_world_local_rank(world);
+	n->local_size = gn_world_local_size(world);
+	n->crowded = crowded;
+	status = gn_segment_create(world, sizeof(struct gn_node_control), gn_node_stages(n) ?
+				   offsetof(struct gn_node_control, words) : offsetof(struct gn_node_control, stage), &n->control, err);
+	if (status) {
+		free(n->words_ready);
+		free(n);
+		return status;
+	}
+	*out = n;
+	return GN_OK;
+}
+
+void gn_node_destroy(struct gn_node *n)
+{
+	if (!n)
+		return;
+	while (n->allocations)
+		gn_node_free(n, gn_segment_part(n->allocations->segment, n->local_rank));
+	gn_segment_destroy(n->control);
+	free(n->words_ready);
+	free(n);
+}
+
+int gn_node_stages(const struct gn_node *n)
+{
+	return n->local_size <= GN_STAGE_RANKS;
+}
+
+size_t gn_node_mail_bytes(const struct gn_node *n)
+{
+	return gn_node_stages(n) ? GN_MAIL_BYTES : GN_MAIL_NO_STAGE_BYTES;
+}
+
+enum gn_status gn_node_alloc(struct gn_node *n, size_t len_bytes, void **out, struct gn_err *err)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = len_bytes ? (len_bytes + page - 1) / page * page : page;
+	struct gn_node_allocation *a = calloc(1, sizeof *a);
+	enum gn_status status;
+
+	if (!a)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an allocation");
+	status = gn_segment_create(n->world, len, len, &a->segment, err);
+	if (status) {
+		free(a);
+		return status;
+	}
+	a->number = ++n->allocations_made;
+	a->next = n->allocations;
+	n->allocations = a;
+	*out = gn_segment_part(a->segment, n->local_rank);
+	return GN_OK;
+}
+
+void gn_node_free(struct gn_node *n, void *memory)
+{
+	for (struct gn_node_allocation **at = &n->allocations; *at; at = &(*at)->next) {
+		struct gn_node_allocation *a = *at;
+
+		if (gn_segment_part(a->segment, n->local_rank) == memory) {
+			*at = a->next;
+			gn_segment_destroy(a->segment);
+			free(a);
+			return;
+		}
+	}
+}
+
+const struct gn_node_allocation *gn_node_find(const struct gn_node *n, const void *memory, size_t len, uint64_t *offset)
+{
+	for (const struct gn_node_allocation *a = n->allocations; a; a = a->next) {
+		uintptr_t base = (uintptr_t)gn_segment_part(a->segment, n->local_rank), at = (uintptr_t)memory;
+		size_t size = gn_segment_len(a->segment);
+
+		if (at >= base && at - base <= size && len <= size - (at - base)) {
+			*offset = at - base;
+			return a;
+		}
+	}
+	return NULL;
+}
+
+int gn_node_owns(const struct gn_node *n, const void *memory, size_t len_bytes)
+{
+	uint64_t offset;
+
+	return gn_node_find(n, memory, len_bytes, &offset) != NULL;
+}

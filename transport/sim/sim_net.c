@@ -1,0 +1,219 @@
+#include "transport/sim/sim_net.h"
+
+#include "src/base/philox.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* In the folded machine, ranks of other nodes are those of the simulated ones. */
+static int here(const struct gn_sim_net *n, int rank)
+{
+	return rank % n->ranks;
+}
+
+static int node_of(const struct gn_sim_net *n, int rank)
+{
+	return rank / n->t->ranks_per_node;
+}
+
+size_t gn_sim_net_port(const struct gn_sim_net *n, int rank)
+{
+	int node = node_of(n, here(n, rank));
+
+	return (size_t)node * (size_t)n->t->rails + (size_t)(rank % n->t->ranks_per_node % n->t->rails);
+}
+
+static int leaf_of(const struct gn_sim_net *n, int rank)
+{
+	return n->t->leaf_nodes ? node_of(n, rank) / n->t->leaf_nodes : 0;
+}
+
+static double later(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+enum gn_status gn_sim_net_create(const struct gn_sim_topology *t, int ranks, struct gn_sim_net *n, struct gn_err *err)
+{
+	struct gn_sim_net new = {.t = t, .ranks = ranks};
+	size_t nodes = (size_t)(ranks / t->ranks_per_node), ports = nodes * (size_t)t->rails;
+
+	new.processor = calloc((size_t)ranks, sizeof *new.processor);
+	new.in_node = calloc((size_t)ranks, sizeof *new.in_node);
+	new.port_out = calloc(ports, sizeof *new.port_out);
+	new.port_in = calloc(ports, sizeof *new.port_in);
+	new.leaf_up = calloc(nodes, sizeof *new.leaf_up);
+	new.leaf_down = calloc(nodes, sizeof *new.leaf_down);
+	if (!new.processor || !new.in_node || !new.port_out || !new.port_in || !new.leaf_up || !new.leaf_down) {
+		gn_sim_net_release(&new);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a machine of %d ranks", ranks);
+	}
+	for (size_t i = 0; i < ports; i++)
+		new.port_out[i].tokens = new.port_in[i].tokens = t->burst_bytes;
+	*n = new;
+	return GN_OK;
+}
+
+void gn_sim_net_release(struct gn_sim_net *n)
+{
+	free(n->processor);
+	free(n->in_node);
+	free(n->port_out);
+	free(n->port_in);
+	free(n->leaf_up);
+	free(n->leaf_down);
+	*n = (struct gn_sim_net){0};
+}
+
+double gn_sim_net_jitter(const struct gn_sim_net *n, int rank, uint32_t draw)
+{
+	struct gn_rng rng;
+
+	if (n->t->jitter <= 0)
+		return 1;
+	gn_rng_init(&rng, n->t->seed, GN_RNG_SIM, (uint32_t)rank, draw);
+	return 1 + n->t->jitter * fabs(gn_rng_normal(&rng));
+}
+
+double gn_sim_net_work(struct gn_sim_net *n, int rank, double now, double seconds)
+{
+	double *free_at = &n->processor[here(n, rank)];
+
+	*free_at = later(now, *free_at) + seconds;
+	return *free_at;
+}
+
+int gn_sim_net_same_node(const struct gn_sim_net *n, int from, int to)
+{
+	return node_of(n, from) == node_of(n, to);
+}
+
+const struct gn_sim_range *gn_sim_range_of(const struct gn_sim_path *p, double bytes)
+{
+	int i = p->count - 1;
+
+	while (i > 0 && bytes < p->ranges[i].from_bytes)
+		i--;
+	return &p->ranges[i];
+}
+
+/* NULL: the topology's single numbers hold. */
+static const struct gn_sim_range *range_of(const struct gn_sim_net *n, int from, int to, double bytes)
+{
+	const struct gn_sim_path *p = gn_sim_net_same_node(n, from, to) ? &n->t->node : &n->t->link;
+
+	return p->count ? gn_sim_range_of(p, bytes) : NULL;
+}
+
+double gn_sim_net_latency(const struct gn_sim_net *n, int from, int to, double bytes)
+{
+	const struct gn_sim_range *r = range_of(n, from, to, bytes);
+
+	if (r)
+		return r->latency_s + r->s_per_byte * bytes;
+	return gn_sim_net_same_node(n, from, to) ? n->t->node_latency_s : n->t->link_latency_s;
+}
+
+double gn_sim_net_send_cost(const struct gn_sim_net *n, int from, int to, double bytes)
+{
+	const struct gn_sim_range *r = range_of(n, from, to, bytes);
+
+	return r ? r->send_s : n->t->send_overhead_s;
+}
+
+double gn_sim_net_receive_cost(const struct gn_sim_net *n, int from, int to, double bytes)
+{
+	const struct gn_sim_range *r = range_of(n, from, to, bytes);
+
+	return r ? r->receive_s : n->t->receive_overhead_s;
+}
+
+int gn_sim_net_is_eager(const struct gn_sim_net *n, int from, int to, double bytes)
+{
+	const struct gn_sim_path *p = gn_sim_net_same_node(n, from, to) ? &n->t->node : &n->t->link;
+
+	return bytes <= (p->count ? p->eager_bytes : n->t->eager_bytes);
+}
+
+/* So many bytes go through from begin on; returns when they have. Tokens run out at the difference of the rates. */
+static double serve(const struct gn_sim_net *n, struct gn_sim_port *p, double begin, double bytes, double stretch)
+{
+	double rate = n->t->link_bytes_per_s, burst = n->t->burst_bytes_per_s, fast;
+
+	if (n->t->burst_bytes <= 0 || burst <= rate)
+		return begin + bytes / rate * stretch;
+	p->tokens += (begin - p->filled_at) * rate;
+	if (p->tokens > n->t->burst_bytes)
+		p->tokens = n->t->burst_bytes;
+	fast = p->tokens / (1 - rate / burst);
+	if (bytes <= fast) {
+		p->tokens -= bytes * (1 - rate / burst);
+		p->filled_at = begin + bytes / burst;
+	} else {
+		p->tokens = 0;
+		p->filled_at = begin + fast / burst + (bytes - fast) / rate;
+	}
+	return begin + (p->filled_at - begin) * stretch;
+}
+
+static int crosses(const struct gn_sim_net *n, int from, int to)
+{
+	return n->t->leaf_nodes && n->t->oversubscription > 0 && leaf_of(n, from) != leaf_of(n, to);
+}
+
+/* What a leaf's way up or down carries a second. */
+static double leaf_rate(const struct gn_sim_net *n)
+{
+	return n->t->link_bytes_per_s * n->t->rails * n->t->leaf_nodes / n->t->oversubscription;
+}
+
+void gn_sim_net_send(struct gn_sim_net *n, int from, int to, double message, double bytes, double now, double stretch,
+		     double *left, double *head)
+{
+	double latency = gn_sim_net_latency(n, from, to, message), begin;
+	struct gn_sim_port *port;
+
+	if (gn_sim_net_same_node(n, from, to)) {
+		*left = now + bytes / n->t->node_bytes_per_s * stretch;
+		*head = now + latency;
+		return;
+	}
+	port = &n->port_out[gn_sim_net_port(n, from)];
+	begin = later(now, port->free_at);
+	*left = serve(n, port, begin, bytes, stretch);
+	port->free_at = later(*left, begin + n->t->gap_s);
+	if (crosses(n, from, to)) {
+		double *up = &n->leaf_up[leaf_of(n, here(n, from))];
+
+		begin = later(begin, *up);
+		*up = begin + bytes / leaf_rate(n);
+	}
+	*head = begin + latency;
+}
+
+double gn_sim_net_signal(const struct gn_sim_net *n, int from, int to, double bytes, double now)
+{
+	const struct gn_sim_range *r = range_of(n, from, to, bytes);
+
+	return now + (r ? r->latency_s : gn_sim_net_latency(n, from, to, bytes));
+}
+
+double gn_sim_net_arrive(struct gn_sim_net *n, int from, int to, double bytes, double now, double stretch)
+{
+	double *in_node = &n->in_node[here(n, to)], begin, end;
+	struct gn_sim_port *port;
+
+	if (gn_sim_net_same_node(n, from, to))
+		return *in_node = later(now, *in_node) + bytes / n->t->node_bytes_per_s * stretch;
+	if (crosses(n, from, to)) {
+		double *down = &n->leaf_down[leaf_of(n, here(n, to))];
+
+		now = later(now, *down);
+		*down = now + bytes / leaf_rate(n);
+	}
+	port = &n->port_in[gn_sim_net_port(n, to)];
+	begin = later(now, port->free_at);
+	end = serve(n, port, begin, bytes, stretch);
+	port->free_at = later(end, begin + n->t->gap_s);
+	return end;
+}

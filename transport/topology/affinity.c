@@ -1,0 +1,240 @@
+#include "transport/topology/affinity.h"
+
+#include <string.h>
+
+/* --- network devices --- */
+
+/* Processors reach a device of their own NUMA node, or another's. */
+static enum gn_nearness from_cpus(const struct gn_machine *m, const cpu_set_t *cpus, int nic)
+{
+	cpu_set_t both;
+
+	if (m->nics[nic].numa < 0)
+		return GN_NEAR_UNKNOWN;
+	CPU_AND(&both, cpus, &m->nics[nic].near);
+	return CPU_COUNT(&both) ? GN_NEAR_NODE : GN_NEAR_FAR;
+}
+
+static enum gn_nearness reach(const struct gn_machine *m, const struct gn_affinity_rank *r, int nic)
+{
+	return r->gpu >= 0 ? gn_machine_nearness(m, r->gpu, nic) : from_cpus(m, &r->cpus, nic);
+}
+
+/* Of one adapter, RDMA before the network device that goes with it: it is what a rank should use. */
+static int is_better(const struct gn_machine *m, int nic, enum gn_nearness here, int taken, int than,
+		     enum gn_nearness there, int than_taken)
+{
+	if (than < 0 || m->nics[nic].rdma != m->nics[than].rdma)
+		return than < 0 || m->nics[nic].rdma;
+	return here != there ? here < there : taken < than_taken;
+}
+
+static int taken_by(const struct gn_affinity *earlier, int count, int nic)
+{
+	int n = 0;
+
+	for (int i = 0; i < count; i++)
+		n += earlier[i].nic == nic;
+	return n;
+}
+
+static void choose_nic(const struct gn_machine *m, const unsigned char *usable, const struct gn_affinity_rank *r,
+		       struct gn_affinity *all, int index)
+{
+	struct gn_affinity *a = &all[index];
+
+	a->nic = -1;
+	a->nearness = GN_NEAR_UNKNOWN;
+	for (int n = 0; n < m->nic_count; n++) {
+		enum gn_nearness here = reach(m, r, n);
+
+		if ((usable && !usable[n]) || !is_better(m, n, here, taken_by(all, index, n), a->nic, a->nearness,
+							 a->nic < 0 ? 0 : taken_by(all, index, a->nic)))
+			continue;
+		a->nic = n;
+		a->nearness = here;
+	}
+}
+
+/* --- processors --- */
+
+/* Those of the rank that are near what it talks with; all of them when none is. */
+static void near_cpus(const struct gn_machine *m, const struct gn_affinity_rank *r, const struct gn_affinity *a,
+		      cpu_set_t *out)
+{
+	const cpu_set_t *near = r->gpu >= 0 ? &m->gpus[r->gpu].near : a->nic >= 0 ? &m->nics[a->nic].near : &r->cpus;
+
+	CPU_AND(out, &r->cpus, near);
+	if (!CPU_COUNT(out))
+		*out = r->cpus;
+}
+
+static int count_cores(const struct gn_machine *m, const cpu_set_t *cpus)
+{
+	int cores = 0, last = -1;
+
+	for (int i = 0; i < m->cpu_count; i++) {
+		if (!CPU_ISSET((size_t)m->cpus[i].os_index, cpus))
+			continue;
+		cores += m->cpus[i].core != last;
+		last = m->cpus[i].core;
+	}
+	return cores;
+}
+
+/* Cores first .. end-1 of the set. */
+static void cut_cores(const struct gn_machine *m, const cpu_set_t *cpus, int first, int end, cpu_set_t *out)
+{
+	int core = -1, last = -1;
+
+	CPU_ZERO(out);
+	for (int i = 0; i < m->cpu_count; i++) {
+		if (!CPU_ISSET((size_t)m->cpus[i].os_index, cpus))
+			continue;
+		core += m->cpus[i].core != last;
+		last = m->cpus[i].core;
+		if (core >= first && core < end)
+			CPU_SET((size_t)m->cpus[i].os_index, out);
+	}
+}
+
+/* Ranks that may use the same processors share them out; with fewer cores than ranks each gets one that others have, too. */
+static void share_cores(const struct gn_machine *m, const struct gn_affinity_rank *ranks, int count,
+			struct gn_affinity *out)
+{
+	for (int i = 0; i < count; i++) {
+		int sharing = 0, before = 0, cores, first;
+		cpu_set_t mine, theirs;
+
+		near_cpus(m, &ranks[i], &out[i], &mine);
+		for (int j = 0; j < count; j++) {
+			near_cpus(m, &ranks[j], &out[j], &theirs);
+			sharing += CPU_EQUAL(&mine, &theirs) != 0;
+			before += j < i && CPU_EQUAL(&mine, &theirs);
+		}
+		cores = count_cores(m, &mine);
+		first = cores < sharing ? before % (cores ? cores : 1) : before * cores / sharing;
+		cut_cores(m, &mine, first, cores < sharing ? first + 1 : (before + 1) * cores / sharing, &out[i].cores);
+	}
+}
+
+/* --- faults --- */
+
+/* One that is near is enough: it is there to be used. */
+static int all_far(const struct gn_machine *m, const struct gn_affinity_rank *r, int from_gpu)
+{
+	for (int i = 0; i < r->nic_count; i++)
+		if ((from_gpu ? gn_machine_nearness(m, r->gpu, r->nics[i]) : from_cpus(m, &r->cpus, r->nics[i])) != GN_NEAR_FAR)
+			return 0;
+	return r->nic_count > 0;
+}
+
+static unsigned find_faults(const struct gn_machine *m, const struct gn_affinity_rank *r)
+{
+	unsigned faults = all_far(m, r, 0) ? GN_AFFINITY_CORES_FAR_NIC : 0;
+	cpu_set_t both;
+
+	if (r->gpu < 0)
+		return faults;
+	CPU_AND(&both, &r->cpus, &m->gpus[r->gpu].near);
+	if (!CPU_COUNT(&both))
+		faults |= GN_AFFINITY_CORES_FAR_GPU;
+	return faults | (all_far(m, r, 1) ? GN_AFFINITY_GPU_FAR_NIC : 0);
+}
+
+void gn_affinity_choose(const struct gn_machine *m, const unsigned char *usable, const struct gn_affinity_rank *ranks,
+			int count, struct gn_affinity *out)
+{
+	for (int i = 0; i < count; i++) {
+		choose_nic(m, usable, &ranks[i], out, i);
+		out[i].numa = gn_machine_numa_of(m, &ranks[i].cpus);
+		out[i].faults = find_faults(m, &ranks[i]);
+	}
+	share_cores(m, ranks, count, out);
+}
+
+/* --- words --- */
+
+void gn_affinity_list_cpus(const cpu_set_t *cpus, struct gn_strbuf *out)
+{
+	int listed = 0;
+
+	for (size_t i = 0, end; i < CPU_SETSIZE; i = end + 1) {
+		end = i;
+		if (!CPU_ISSET(i, cpus))
+			continue;
+		while (end + 1 < CPU_SETSIZE && CPU_ISSET(end + 1, cpus))
+			end++;
+		gn_strbuf_printf(out, end > i ? "%s%zu-%zu" : "%s%zu", listed++ ? "," : "", i, end);
+	}
+}
+
+static void put_numa(int numa, const char *several, struct gn_strbuf *out)
+{
+	if (numa >= 0)
+		gn_strbuf_printf(out, " (NUMA node %d)", numa);
+	else
+		gn_strbuf_puts(out, several);
+}
+
+static void put_nics(const struct gn_machine *m, const struct gn_affinity_rank *r, struct gn_strbuf *out)
+{
+	for (int i = 0; i < r->nic_count; i++) {
+		gn_strbuf_printf(out, "%s%s", i ? ", " : "", m->nics[r->nics[i]].name);
+		put_numa(m->nics[r->nics[i]].numa, "", out);
+	}
+}
+
+void gn_affinity_describe(const struct gn_machine *m, const struct gn_affinity_rank *rank, const struct gn_affinity *a,
+			  struct gn_strbuf *out)
+{
+	gn_strbuf_puts(out, "processors ");
+	gn_affinity_list_cpus(&rank->cpus, out);
+	put_numa(a->numa, m->numa_count > 1 ? " (several NUMA nodes)" : "", out);
+	if (rank->gpu >= 0) {
+		gn_strbuf_printf(out, ", GPU %s", m->gpus[rank->gpu].pci);
+		put_numa(m->gpus[rank->gpu].numa, "", out);
+	}
+	if (rank->nic_count) {
+		gn_strbuf_puts(out, ", messages by ");
+		put_nics(m, rank, out);
+	}
+	if (a->nic >= 0)
+		gn_strbuf_printf(out, ", nearest network device %s (%s)", m->nics[a->nic].name, gn_nearness_name(a->nearness));
+}
+
+static void advise_cores(const cpu_set_t *near, struct gn_strbuf *out)
+{
+	gn_strbuf_puts(out, ": start it on processors ");
+	gn_affinity_list_cpus(near, out);
+	gn_strbuf_puts(out, " (srun --cpu-bind, --gpu-bind=closest)");
+}
+
+void gn_affinity_explain(const struct gn_machine *m, const struct gn_affinity_rank *rank, const struct gn_affinity *a,
+			 enum gn_affinity_fault fault, struct gn_strbuf *out)
+{
+	const struct gn_machine_device *gpu = rank->gpu >= 0 ? &m->gpus[rank->gpu] : NULL;
+
+	if (fault == GN_AFFINITY_GPU_FAR_NIC) {
+		gn_strbuf_printf(out, "its GPU %s is on NUMA node %d, far from the network devices that carry its messages: ",
+				 gpu->pci, gpu->numa);
+		put_nics(m, rank, out);
+		if (a->nic >= 0 && a->nearness < GN_NEAR_FAR)
+			gn_strbuf_printf(out, "; %s is nearer (%s): name it in UCX_NET_DEVICES, or give this rank a GPU beside "
+					 "what it uses", m->nics[a->nic].name, gn_nearness_name(a->nearness));
+		else
+			gn_strbuf_puts(out, "; no network device in use here is nearer");
+		return;
+	}
+	gn_strbuf_puts(out, "its processors ");
+	gn_affinity_list_cpus(&rank->cpus, out);
+	put_numa(a->numa, "", out);
+	if (fault == GN_AFFINITY_CORES_FAR_GPU) {
+		gn_strbuf_printf(out, " are on another NUMA node than its GPU %s (NUMA node %d)", gpu->pci, gpu->numa);
+		advise_cores(&gpu->near, out);
+	} else {
+		gn_strbuf_puts(out, " are on another NUMA node than what carries its messages, ");
+		put_nics(m, rank, out);
+		advise_cores(&m->nics[rank->nics[0]].near, out);
+	}
+}

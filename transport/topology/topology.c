@@ -1,0 +1,297 @@
+#include "transport/topology/topology.h"
+
+#include <hwloc.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define VENDOR_NVIDIA 0x10de
+#define CLASS_DISPLAY 0x03
+
+const char *gn_nearness_name(enum gn_nearness n)
+{
+	static const char *const names[] = {"same PCI switch", "same PCI root", "same NUMA node", "other NUMA node",
+					    "place unknown"};
+
+	return names[n];
+}
+
+/* --- loading --- */
+
+/* What else hwloc could use looks for displays, starts drivers, or (pci: libpciaccess) leaks what /sys tells anyway. */
+static const char *const left_out[] = {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl", "pci"};
+
+/* xml NULL: this machine. */
+static enum gn_status load(const char *xml, size_t len_bytes, hwloc_topology_t *out, struct gn_err *err)
+{
+	hwloc_topology_t t = NULL;
+
+	if (len_bytes >= INT_MAX)
+		return gn_err_set(err, GN_ERR_DATA, "a description of %zu bytes is none of a machine", len_bytes);
+	if (hwloc_topology_init(&t))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the machine's topology");
+	for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
+		hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, left_out[i]);
+	hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+	hwloc_topology_set_flags(t, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+	/* hwloc counts the zero at the end */
+	if ((xml && hwloc_topology_set_xmlbuffer(t, xml, (int)len_bytes + 1)) || hwloc_topology_load(t)) {
+		hwloc_topology_destroy(t);
+		return xml ? gn_err_set(err, GN_ERR_DATA, "no machine in hwloc's XML (lstopo FILE.xml writes it)")
+			   : gn_err_set(err, GN_ERR_FAILED, "hwloc cannot read this machine's topology: is /sys there?");
+	}
+	*out = t;
+	return GN_OK;
+}
+
+/* --- processors --- */
+
+static void set_cpus(cpu_set_t *to, hwloc_const_bitmap_t from)
+{
+	CPU_ZERO(to);
+	for (int i = hwloc_bitmap_first(from); i >= 0 && i < CPU_SETSIZE; i = hwloc_bitmap_next(from, i))
+		CPU_SET((size_t)i, to);
+}
+
+/* A GPU's memory may be a NUMA node, too: one without processors. */
+static int numa_of(hwloc_topology_t t, hwloc_const_bitmap_t cpus)
+{
+	hwloc_obj_t node = NULL;
+	int found = -1;
+
+	while ((node = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_NUMANODE, node))) {
+		if (!hwloc_bitmap_intersects(node->cpuset, cpus))
+			continue;
+		if (found >= 0)
+			return -1;
+		found = (int)node->os_index;
+	}
+	return found;
+}
+
+static void read_cpus(hwloc_topology_t t, struct gn_machine *m)
+{
+	hwloc_obj_t pu = NULL, core, node = NULL;
+
+	while ((pu = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_PU, pu))) {
+		if (pu->os_index >= CPU_SETSIZE)
+			continue;
+		core = hwloc_get_ancestor_obj_by_type(t, HWLOC_OBJ_CORE, pu);
+		m->cpus[m->cpu_count++] = (struct gn_machine_cpu){
+			(int)pu->os_index, (int)(core ? core : pu)->logical_index, numa_of(t, pu->cpuset)};
+	}
+	while ((node = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_NUMANODE, node)))
+		m->numa_count += !hwloc_bitmap_iszero(node->cpuset);
+}
+
+/* --- devices --- */
+
+static hwloc_obj_t pci_of(hwloc_obj_t o)
+{
+	while (o && o->type != HWLOC_OBJ_PCI_DEVICE)
+		o = o->parent;
+	return o;
+}
+
+static void place(hwloc_topology_t t, hwloc_obj_t o, struct gn_machine_device *d)
+{
+	hwloc_obj_t pci = pci_of(o), around = hwloc_get_non_io_ancestor_obj(t, o);
+
+	if (pci)
+		snprintf(d->pci, sizeof d->pci, "%04x:%02x:%02x.%01x", pci->attr->pcidev.domain & 0xffff,
+			 pci->attr->pcidev.bus, pci->attr->pcidev.dev, pci->attr->pcidev.func & 0xf);
+	d->numa = numa_of(t, around->cpuset);
+	set_cpus(&d->near, around->cpuset);
+}
+
+static int is_gpu(hwloc_obj_t pci)
+{
+	return pci->attr->pcidev.vendor_id == VENDOR_NVIDIA && pci->attr->pcidev.class_id >> 8 == CLASS_DISPLAY;
+}
+
+static int is_nic(hwloc_obj_t o)
+{
+	return o->name && strlen(o->name) < sizeof((struct gn_machine_device *)0)->name &&
+	       (o->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK || o->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS);
+}
+
+static hwloc_obj_t shared_ancestor(hwloc_obj_t a, hwloc_obj_t b)
+{
+	for (; a; a = a->parent)
+		for (hwloc_obj_t o = b; o; o = o->parent)
+			if (o == a)
+				return a;
+	return NULL;
+}
+
+static enum gn_nearness nearness_of(hwloc_obj_t gpu, hwloc_obj_t nic, const struct gn_machine_device *g,
+				    const struct gn_machine_device *n)
+{
+	hwloc_obj_t shared = shared_ancestor(gpu, nic);
+
+	if (shared && shared->type == HWLOC_OBJ_BRIDGE)
+		return shared->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI ? GN_NEAR_SWITCH : GN_NEAR_ROOT;
+	if (g->numa < 0 || n->numa < 0)
+		return GN_NEAR_UNKNOWN;
+	return g->numa == n->numa ? GN_NEAR_NODE : GN_NEAR_FAR;
+}
+
+static void read_nearness(struct gn_machine *m, hwloc_obj_t const *gpus, hwloc_obj_t const *nics)
+{
+	for (int g = 0; g < m->gpu_count; g++)
+		for (int n = 0; n < m->nic_count; n++)
+			m->nearness[g * m->nic_count + n] =
+				(unsigned char)nearness_of(gpus[g], nics[n], &m->gpus[g], &m->nics[n]);
+}
+
+static void read_devices(hwloc_topology_t t, struct gn_machine *m, hwloc_obj_t *gpus, hwloc_obj_t *nics)
+{
+	hwloc_obj_t o = NULL;
+
+	/* hwloc goes by PCI address within a bus, and by bus within a bridge, but not among bridges of all packages */
+	while ((o = hwloc_get_next_pcidev(t, o))) {
+		struct gn_machine_device d = {.rdma = 0};
+		int at = m->gpu_count;
+
+		if (!is_gpu(o))
+			continue;
+		place(t, o, &d);
+		memcpy(d.name, d.pci, sizeof d.pci);
+		for (; at > 0 && strcmp(m->gpus[at - 1].pci, d.pci) > 0; at--) {
+			m->gpus[at] = m->gpus[at - 1];
+			gpus[at] = gpus[at - 1];
+		}
+		m->gpus[at] = d;
+		gpus[at] = o;
+		m->gpu_count++;
+	}
+	while ((o = hwloc_get_next_osdev(t, o))) {
+		struct gn_machine_device *d = &m->nics[m->nic_count];
+
+		if (!is_nic(o))
+			continue;
+		memcpy(d->name, o->name, strlen(o->name));
+		d->rdma = o->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS;
+		place(t, o, d);
+		nics[m->nic_count++] = o;
+	}
+	read_nearness(m, gpus, nics);
+}
+
+/* --- all of it --- */
+
+static size_t at_least_one(int count)
+{
+	return count > 0 ? (size_t)count : 1;
+}
+
+static enum gn_status read_all(hwloc_topology_t t, struct gn_machine *m, struct gn_err *err)
+{
+	size_t pus = at_least_one(hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_PU));
+	size_t pcis = at_least_one(hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_PCI_DEVICE));
+	size_t oses = at_least_one(hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_OS_DEVICE));
+	hwloc_obj_t *gpus = calloc(pcis, sizeof *gpus), *nics = calloc(oses, sizeof *nics);
+	enum gn_status status = GN_OK;
+
+	m->cpus = calloc(pus, sizeof *m->cpus);
+	m->gpus = calloc(pcis, sizeof *m->gpus);
+	m->nics = calloc(oses, sizeof *m->nics);
+	m->nearness = calloc(pcis, oses);
+	if (gpus && nics && m->cpus && m->gpus && m->nics && m->nearness) {
+		read_cpus(t, m);
+		read_devices(t, m, gpus, nics);
+	} else {
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a machine of %zu processors", pus);
+	}
+	free(gpus);
+	free(nics);
+	return status;
+}
+
+static enum gn_status read_machine(const char *xml, size_t len_bytes, struct gn_machine *out, struct gn_err *err)
+{
+	struct gn_machine m = {0};
+	hwloc_topology_t t = NULL;
+	enum gn_status status = load(xml, len_bytes, &t, err);
+
+	if (status)
+		return status;
+	status = read_all(t, &m, err);
+	hwloc_topology_destroy(t);
+	if (status)
+		gn_machine_release(&m);
+	else
+		*out = m;
+	return status;
+}
+
+enum gn_status gn_machine_read(struct gn_machine *out, struct gn_err *err)
+{
+	return read_machine(NULL, 0, out, err);
+}
+
+enum gn_status gn_machine_parse(const char *xml, size_t len_bytes, struct gn_machine *out, struct gn_err *err)
+{
+	enum gn_status status;
+	char *copy;
+
+	/* the caller's text need not end with a zero, and may hold one */
+	if (memchr(xml, 0, len_bytes))
+		return gn_err_set(err, GN_ERR_DATA, "no XML: there is a zero byte in it");
+	copy = malloc(len_bytes + 1);
+	if (!copy)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes of XML", len_bytes);
+	memcpy(copy, xml, len_bytes);
+	copy[len_bytes] = 0;
+	status = read_machine(copy, len_bytes, out, err);
+	free(copy);
+	return status;
+}
+
+void gn_machine_release(struct gn_machine *m)
+{
+	free(m->cpus);
+	free(m->gpus);
+	free(m->nics);
+	free(m->nearness);
+	*m = (struct gn_machine){0};
+}
+
+enum gn_nearness gn_machine_nearness(const struct gn_machine *m, int gpu, int nic)
+{
+	return (enum gn_nearness)m->nearness[gpu * m->nic_count + nic];
+}
+
+int gn_machine_find_gpu(const struct gn_machine *m, const char *pci)
+{
+	for (int g = 0; g < m->gpu_count; g++)
+		if (!strcasecmp(m->gpus[g].pci, pci))
+			return g;
+	return -1;
+}
+
+int gn_machine_find_nic(const struct gn_machine *m, const char *name)
+{
+	size_t len = strcspn(name, ":");
+
+	for (int n = 0; n < m->nic_count; n++)
+		if (strlen(m->nics[n].name) == len && !strncmp(m->nics[n].name, name, len))
+			return n;
+	return -1;
+}
+
+int gn_machine_numa_of(const struct gn_machine *m, const cpu_set_t *cpus)
+{
+	int found = -1;
+
+	for (int i = 0; i < m->cpu_count; i++) {
+		if (!CPU_ISSET((size_t)m->cpus[i].os_index, cpus))
+			continue;
+		if (found >= 0 && found != m->cpus[i].numa)
+			return -1;
+		found = m->cpus[i].numa;
+	}
+	return found;
+}

@@ -1,0 +1,301 @@
+#include "transport/ucx/ucx_internal.h"
+
+#include "src/base/clock.h"
+#include "transport/topology/devices.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define CLOSE_NS 1000000000u
+/* What the transport has given up, with messages still on their way elsewhere: a link that nothing went by. */
+#define UNUSED_NS 500000000u
+/* The same, with nothing moving: the watch is about to know more than one rank can. */
+#define STILL_NS 3500000000u
+/* What UCX does about a connection's end takes a few calls of progress. */
+#define ENDING_NS 100000000u
+/* Progress calls after the last message by a rail during which it is still looked at each time: what was handed to
+ * the transport may not be on the wire yet. Later every QUIET_TURN-th call does, for errors. */
+#define QUIET_CALLS 4096
+#define QUIET_TURN 16
+
+static enum gn_status allocate(struct gn_world *world, struct gn_fabric **out, struct gn_err *err)
+{
+	struct gn_fabric *f = calloc(1, sizeof *f);
+
+	if (!f)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a fabric of %d ranks", gn_world_size(world));
+	f->world = world;
+	f->rail_count = 1;
+	f->event_fd = -1;
+	*out = f;
+	return GN_OK;
+}
+
+/* Shared memory and loopback are the first rail's business. */
+static const char *tls_of_rail(const char *tls, const struct gn_rails *rails, int rail)
+{
+	if (*tls != '^' || getenv("UCX_TLS") || !rail)
+		return tls;
+	return strchr(rails->items[rail].network, '/') ? "tcp" : "ib";
+}
+
+static enum gn_status open_rails(struct gn_fabric *f, const char *tls, const struct gn_rails *rails, struct gn_err *err)
+{
+	int size = gn_world_size(f->world), here = gn_world_node_of(f->world, gn_world_rank(f->world));
+	enum gn_status status = GN_OK;
+
+	if (rails->count > 1)
+		f->rail_count = rails->count;
+	for (int i = 0; i < f->rail_count && !status; i++) {
+		struct gn_fabric_rail *r = &f->rails[i];
+
+		r->fabric = f;
+		if (rails->count)
+			memcpy(r->device, rails->items[i].name, sizeof r->device);
+		status = gn_fabric_rail_open(r, tls_of_rail(tls, rails, i), err);
+		for (int k = 0; k < size && !status; k++) {
+			r->ends[k].rail = r;
+			r->ends[k].same_node = gn_world_node_of(f->world, k) == here;
+		}
+	}
+	return status;
+}
+
+/* One descriptor for the events of all rails. */
+static enum gn_status join_events(struct gn_fabric *f, struct gn_err *err)
+{
+	f->event_fd = f->rails[0].event_fd;
+	if (f->rail_count == 1)
+		return GN_OK;
+	f->event_fd = epoll_create1(EPOLL_CLOEXEC);
+	for (int i = 0; i < f->rail_count; i++) {
+		struct epoll_event event = {.events = EPOLLIN};
+
+		if (f->event_fd < 0 || epoll_ctl(f->event_fd, EPOLL_CTL_ADD, f->rails[i].event_fd, &event))
+			return gn_err_errno(err, errno, "cannot wait for %d network devices at once", f->rail_count);
+	}
+	return GN_OK;
+}
+
+/* What UCX says of a missing device does not say which host lacks it. */
+static enum gn_status need_rdma(const struct gn_world *world, const char *transport, struct gn_err *err)
+{
+	struct gn_devices devices = {0};
+	struct gn_strbuf names;
+	int found = 0;
+
+	if (getenv("UCX_TLS") || (strcmp(transport, "rc") && strcmp(transport, "ud")) || gn_devices_read("/sys", &devices, NULL))
+		return GN_OK;
+	gn_strbuf_init(&names);
+	for (int i = 0; i < devices.count; i++) {
+		const struct gn_net_device *d = &devices.items[i];
+
+		found |= d->up && (d->kind == GN_DEVICE_RDMA || d->kind == GN_DEVICE_SOFT_RDMA);
+		gn_strbuf_printf(&names, "%s%s%s", names.len ? ", " : "", d->name, d->up ? "" : " (down)");
+	}
+	if (!found)
+		gn_err_set(err, GN_ERR_FAILED, "no way to reach others by %s: %s has no RDMA device that is up; it has %s", transport,
+			   gn_world_host_of(world, gn_world_rank(world)), names.len ? gn_strbuf_text(&names) : "no network device");
+	gn_strbuf_release(&names);
+	gn_devices_release(&devices);
+	return found ? GN_OK : GN_ERR_FAILED;
+}
+
+enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, int rails, struct gn_fabric **out,
+				struct gn_err *err)
+{
+	struct gn_rails agreed = {0};
+	char place[GN_FABRIC_TLS_MAX];
+	const char *tls = NULL;
+	struct gn_fabric *f = NULL;
+	enum gn_status status = allocate(world, &f, err);
+
+	if (status)
+		return status;
+	status = gn_world_key(world, "gannet message tags", &f->tag_key, sizeof f->tag_key, err);
+	if (!status)
+		status = gn_fabric_tls(transport, place, &tls, err);
+	f->shm_allowed = gn_fabric_tls_has_shm(tls);
+	if (!getenv("UCX_TLS"))
+		snprintf(f->transport, sizeof f->transport, "%s", transport);
+	if (!status)
+		status = need_rdma(world, transport, err);
+	if (!status)
+		status = gn_rails_agree(world, tls, rails, &agreed, err);
+	if (!status)
+		status = open_rails(f, tls, &agreed, err);
+	if (!status)
+		status = join_events(f, err);
+	if (!status)
+		status = gn_fabric_exchange_addresses(f, err);
+	if (!status && f->rail_count > 1)
+		status = gn_fabric_probe(f, err);
+	if (status) {
+		gn_fabric_destroy(f);
+		return status;
+	}
+	*out = f;
+	return GN_OK;
+}
+
+void gn_fabric_destroy(struct gn_fabric *f)
+{
+	uint64_t until = gn_clock_ns() + CLOSE_NS;
+
+	if (!f)
+		return;
+	for (int i = 0; i < f->rail_count && !f->abandoned; i++)
+		if (f->rails[i].worker)
+			gn_fabric_rail_disconnect(&f->rails[i], until);
+	for (int i = 0; i < f->rail_count; i++)
+		gn_fabric_rail_close(&f->rails[i], f->abandoned);
+	if (f->rail_count > 1 && f->event_fd >= 0)
+		close(f->event_fd);
+	gn_fabric_free_stripes(f);
+	gn_told_release(&f->told);
+	free(f->homes);
+	free(f->groups);
+	free(f);
+}
+
+enum gn_status gn_fabric_connect(struct gn_fabric *f, int rank, struct gn_err *err)
+{
+	uint8_t ways[GN_RAILS_MAX];
+	int count = gn_fabric_ways(f, rank, ways), here = gn_world_rank(f->world);
+	enum gn_status status = GN_OK;
+
+	if (!count)
+		return gn_err_set(err, GN_ERR_FAILED, "rank %d on %s reaches rank %d on %s by none of %d network devices: their first goes "
+				  "with the other's first, in order; UCX_NET_DEVICES says which to use, and --rails how many", here,
+				  gn_world_host_of(f->world, here), rank, gn_world_host_of(f->world, rank), f->rail_count);
+	for (int i = 0; i < count && !status; i++)
+		status = gn_fabric_rail_connect(&f->rails[ways[i]], rank, err);
+	return status;
+}
+
+static unsigned progress_others(struct gn_fabric *f)
+{
+	int all = ++f->turn % QUIET_TURN == 0;
+	unsigned events = 0;
+
+	for (int i = 1; i < f->rail_count; i++) {
+		struct gn_fabric_rail *r = &f->rails[i];
+
+		r->quiet = r->parts ? 0 : r->quiet + (r->quiet < QUIET_CALLS);
+		if (all || r->quiet < QUIET_CALLS)
+			events += ucp_worker_progress(r->worker);
+	}
+	return events;
+}
+
+unsigned gn_fabric_progress(struct gn_fabric *f)
+{
+	unsigned events;
+
+	if (f->abandoned)
+		return 0;
+	events = ucp_worker_progress(f->rails[0].worker);
+	return f->rail_count > 1 ? events + progress_others(f) : events;
+}
+
+int gn_fabric_may_hold(const struct gn_fabric *f)
+{
+	return f->may_hold && !f->abandoned;
+}
+
+int gn_fabric_arm(struct gn_fabric *f)
+{
+	int armed = !f->abandoned;
+
+	for (int i = 0; i < f->rail_count && armed; i++)
+		armed = ucp_worker_arm(f->rails[i].worker) == UCS_OK;
+	/* whatever ends the sleep, all rails are looked at next */
+	for (int i = 0; i < f->rail_count; i++)
+		f->rails[i].quiet = 0;
+	return armed;
+}
+
+int gn_fabric_event_fd(const struct gn_fabric *f)
+{
+	return f->event_fd;
+}
+
+void gn_fabric_abandon(struct gn_fabric *f)
+{
+	/* without progress no callback comes any more: whoever holds a request may forget it */
+	f->abandoned = 1;
+}
+
+static uint64_t sent_bytes(const struct gn_fabric *f)
+{
+	return f->traffic.same_node_bytes + f->traffic.other_node_bytes;
+}
+
+void gn_fabric_note_end(struct gn_fabric_end *e, ucs_status_t rc)
+{
+	struct gn_fabric *f = e->rail->fabric;
+
+	if (f->probing) {
+		f->probe_failed |= 1u << (e->rail - f->rails);
+		return;
+	}
+	/* one that was dropped may end any time */
+	if (f->groups && !e->ep)
+		return;
+	f->ended_ns = gn_clock_ns();
+	if (f->broken)
+		return;
+	f->broken = e;
+	f->broken_status = rc;
+	f->broken_ns = f->ended_ns;
+	f->broken_sent = sent_bytes(f);
+}
+
+int gn_fabric_is_ending(const struct gn_fabric *f)
+{
+	return f->ended_ns && gn_clock_ns() - f->ended_ns < ENDING_NS;
+}
+
+enum gn_status gn_fabric_check(const struct gn_fabric *f, uint64_t after_ns, struct gn_err *err)
+{
+	const struct gn_fabric_rail *rail;
+	uint64_t patience = UINT64_MAX;
+	int rank;
+
+	if (!f->broken)
+		return GN_OK;
+	/* Of one whose process has ended the watch knows at once, of one whose link is gone as soon as its transport does, of one
+	 * that has left a little later. */
+	if (f->broken_status == UCS_ERR_ENDPOINT_TIMEOUT && !gn_world_anyone_left(f->world))
+		patience = sent_bytes(f) > f->broken_sent ? UNUSED_NS : STILL_NS;
+	if (patience < after_ns)
+		after_ns = patience;
+	if (gn_clock_ns() - f->broken_ns < after_ns)
+		return GN_OK;
+	rail = f->broken->rail;
+	rank = (int)(f->broken - rail->ends);
+	return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d on %s is lost: the connection to it%s%s broke (%s)", rank,
+			  gn_world_host_of(f->world, rank), *rail->device ? " by " : "", rail->device,
+			  ucs_status_string(f->broken_status));
+}
+
+void gn_fabric_traffic(const struct gn_fabric *f, struct gn_fabric_traffic *out)
+{
+	*out = f->traffic;
+	for (int i = 0; i < f->rail_count; i++)
+		out->rail_bytes[i] = f->rail_count > 1 ? f->rails[i].sent_bytes : f->traffic.other_node_bytes;
+}
+
+int gn_fabric_rails(const struct gn_fabric *f)
+{
+	return f->rail_count;
+}
+
+const char *gn_fabric_rail_device(const struct gn_fabric *f, int rail)
+{
+	return f->rails[rail].device;
+}

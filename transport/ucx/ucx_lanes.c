@@ -1,0 +1,186 @@
+#include "transport/ucx/ucx_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uct/api/uct.h>
+
+/* SysV segments can be attached by the user's group (UCX 1.13 makes them with mode 0660), posix ones, whose names are gone at once,
+ * by whoever may trace the process. */
+static const struct {
+	const char *name, *tls;
+	int with_others; /* what memory of GPUs takes, and modules for shared memory: where they are not, UCX would complain */
+} transports[] = {
+	{"auto", "^sysv", 0}, {"net", "^sm", 0}, {"tcp", "tcp,self", 1}, {"shm", "posix,cma,self", 1}, {"rc", "rc,dc,ud,self", 1},
+	{"ud", "ud,self", 1},
+};
+
+/* with_devices: not only built in, but to be used here. */
+static int has_component(const char *name, int with_devices)
+{
+	uct_component_attr_t attr = {.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME | UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT};
+	uct_component_h *all;
+	unsigned count;
+	int found = 0;
+
+	if (uct_query_components(&all, &count) != UCS_OK)
+		return 0;
+	for (unsigned i = 0; i < count; i++)
+		found |= uct_component_query(all[i], &attr) == UCS_OK && !strncmp(attr.name, name, strlen(name)) &&
+			 (!with_devices || attr.md_resource_count);
+	uct_release_component_list(all);
+	return found;
+}
+
+enum gn_status gn_fabric_tls(const char *transport, char place[GN_FABRIC_TLS_MAX], const char **tls, struct gn_err *err)
+{
+	int shm = !strcmp(transport, "shm");
+
+	*tls = getenv("UCX_TLS");
+	if (*tls)
+		return GN_OK;
+	for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {
+		int more = transports[i].with_others;
+
+		if (strcmp(transports[i].name, transport))
+			continue;
+		snprintf(place, GN_FABRIC_TLS_MAX, "%s%s%s%s", transports[i].tls, more && has_component("cuda", 0) ? ",cuda" : "",
+			 shm && has_component("xpmem", 1) ? ",xpmem" : "", shm && has_component("knem", 1) ? ",knem" : "");
+		*tls = place;
+		return GN_OK;
+	}
+	return gn_err_set(err, GN_ERR_USAGE, "no transport '%s': auto, tcp, shm, rc or ud", transport);
+}
+
+/* A list that begins with ^ names what is kept out. */
+static int lets_in(const char *tls, const char *const *words, size_t count)
+{
+	const char *at = tls;
+	int listed = 0;
+
+	if (!tls)
+		return 1;
+	if (*at == '^')
+		at++;
+	while (*at) {
+		size_t len = strcspn(at, ",");
+
+		for (size_t i = 0; i < count; i++)
+			listed |= strlen(words[i]) == len && !strncmp(words[i], at, len);
+		at += len + (at[len] == ',');
+	}
+	return *tls == '^' ? !listed : listed;
+}
+
+int gn_fabric_tls_has_shm(const char *tls)
+{
+	static const char *const words[] = {"all", "sm", "shm", "mm", "posix", "sysv", "cma", "knem", "xpmem"};
+	static const char *const sysv[] = {"all", "sm", "shm", "mm", "sysv"};
+
+	/* what is left when some are kept out: one of both carries messages */
+	if (tls && *tls == '^')
+		return lets_in(tls, words, 5) || lets_in(tls, sysv, 5);
+	return lets_in(tls, words, sizeof words / sizeof *words);
+}
+
+int gn_fabric_tls_has_tcp(const char *tls)
+{
+	static const char *const words[] = {"all", "tcp"};
+
+	return lets_in(tls, words, sizeof words / sizeof *words);
+}
+
+int gn_fabric_tls_has_rdma(const char *tls)
+{
+	static const char *const words[] = {"all", "ib", "rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "ud", "ud_v", "ud_x",
+					    "ud_verbs", "ud_mlx5", "dc", "dc_x", "dc_mlx5"};
+
+	return lets_in(tls, words, sizeof words / sizeof *words);
+}
+
+/* Does one of the lanes, "rc_mlx5/mlx5_0:1 tcp/eth0", begin so? */
+static int has_lane(const char *lanes, const char *const *begins, size_t count)
+{
+	for (const char *at = lanes; *at; at += *at == ' ') {
+		for (size_t i = 0; i < count; i++)
+			if (!strncmp(at, begins[i], strlen(begins[i])))
+				return 1;
+		at += strcspn(at, " ");
+	}
+	return 0;
+}
+
+int gn_fabric_lanes_fit(const char *lanes, const char *transport)
+{
+	static const char *const rc[] = {"rc_", "dc_"}, *const ud[] = {"ud_"}, *const tcp[] = {"tcp/"};
+	static const char *const memory[] = {"posix/", "sysv/", "cma/", "knem/", "xpmem/"};
+	int connected = has_lane(lanes, rc, 2), datagrams = has_lane(lanes, ud, 1), sockets = has_lane(lanes, tcp, 1);
+
+	if (!connected && !datagrams && !sockets && !has_lane(lanes, memory, 5))
+		return 1;
+	if (!strcmp(transport, "rc"))
+		return connected && !sockets;
+	if (!strcmp(transport, "ud"))
+		return datagrams && !connected && !sockets;
+	if (!strcmp(transport, "tcp"))
+		return sockets && !connected && !datagrams;
+	return strcmp(transport, "shm") || (!sockets && !connected && !datagrams);
+}
+
+/* UCX 1.13 tells an endpoint's lanes only as text: "#  lane[0]:  1:tcp/eth0.0 md[1] ...". */
+void gn_fabric_end_lanes(const struct gn_fabric_end *e, size_t before, struct gn_strbuf *out)
+{
+	char *text = NULL, *line, *save = NULL, name[128], *dot;
+	size_t len = 0;
+	FILE *stream;
+
+	if (!e->ep)
+		return;
+	stream = open_memstream(&text, &len);
+	if (!stream)
+		return;
+	ucp_ep_print_info(e->ep, stream);
+	fclose(stream);
+	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		if (sscanf(line, "# lane[%*d]: %*d:%127s", name) != 1)
+			continue;
+		dot = strrchr(name, '.');
+		if (dot)
+			*dot = 0;
+		if (!strstr(gn_strbuf_text(out) + before, name))
+			gn_strbuf_printf(out, "%s%s", out->len > before ? " " : "", name);
+	}
+	free(text);
+}
+
+void gn_fabric_lanes(const struct gn_fabric *f, int rank, struct gn_strbuf *out)
+{
+	size_t before = out->len;
+
+	for (int i = 0; i < f->rail_count; i++)
+		gn_fabric_end_lanes(&f->rails[i].ends[rank], before, out);
+}
+
+int gn_fabric_end_is_shm(const struct gn_fabric_end *e)
+{
+	struct gn_strbuf lanes;
+	int shm;
+
+	gn_strbuf_init(&lanes);
+	gn_fabric_end_lanes(e, 0, &lanes);
+	shm = gn_fabric_lanes_fit(gn_strbuf_text(&lanes), "shm");
+	gn_strbuf_release(&lanes);
+	return shm;
+}
+
+int gn_fabric_end_is_tcp(const struct gn_fabric_end *e)
+{
+	struct gn_strbuf lanes;
+	int tcp;
+
+	gn_strbuf_init(&lanes);
+	gn_fabric_end_lanes(e, 0, &lanes);
+	tcp = strstr(gn_strbuf_text(&lanes), "tcp/") != NULL;
+	gn_strbuf_release(&lanes);
+	return tcp;
+}

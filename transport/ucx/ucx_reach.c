@@ -1,0 +1,281 @@
+#include "transport/ucx/ucx_internal.h"
+
+#include "src/base/clock.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* The limit between words is no longer than this; the first word may take FIRST_LIMITS times as long. */
+#define QUIET_MS 10000
+#define FIRST_LIMITS 6
+
+/* --- where messages begin --- */
+
+int gn_fabric_nearest_rail(const struct gn_fabric *f)
+{
+	int local = gn_world_local_rank(f->world), nearest = local % f->rail_count;
+	const char *devices[GN_RAILS_MAX];
+	struct gn_machine machine;
+	cpu_set_t cpus;
+
+	for (int i = 0; i < f->rail_count; i++)
+		devices[i] = f->rails[i].device;
+	if (sched_getaffinity(0, sizeof cpus, &cpus) || gn_machine_read(&machine, NULL))
+		return nearest;
+	nearest = gn_rails_nearest(&machine, devices, f->rail_count, &cpus, local, gn_world_local_size(f->world));
+	gn_machine_release(&machine);
+	return nearest;
+}
+
+int gn_fabric_span(const struct gn_fabric *f)
+{
+	int ranks = gn_world_local_size(f->world);
+
+	/* one less than there are, to be told */
+	return (f->rail_count + ranks - 1) / ranks - 1;
+}
+
+/* --- which rails reach --- */
+
+int gn_fabric_ways(const struct gn_fabric *f, int rank, uint8_t ways[GN_RAILS_MAX])
+{
+	const int *here, *there;
+	int count = 0;
+
+	ways[0] = 0;
+	if (f->rail_count == 1 || f->rails[0].ends[rank].same_node)
+		return 1;
+	here = f->groups ? f->groups + gn_world_node_of(f->world, gn_world_rank(f->world)) * f->rail_count : NULL;
+	there = f->groups ? f->groups + gn_world_node_of(f->world, rank) * f->rail_count : NULL;
+	for (int i = 0; i < f->rail_count; i++)
+		if (!here || here[i] == there[i])
+			ways[count++] = (uint8_t)i;
+	return count;
+}
+
+/* A fabric joins all its nodes with each other, so that a chain of pairs that reach each other is a group. One gap alone in the ring
+ * contradicts that: nobody is then relied on. Of two nodes both have to hear. */
+int gn_fabric_group(const unsigned char *reached, int nodes, int *groups, int stride)
+{
+	int gaps = 0, gap = 0, group = 0;
+
+	for (int n = 0; n < nodes; n++)
+		if (!reached[n]) {
+			gaps++;
+			gap = n;
+		}
+	for (int k = 0; k < nodes; k++) {
+		int n = (gap + k) % nodes;
+
+		group += k && (gaps == 1 || !reached[n]);
+		groups[(size_t)n * (size_t)stride] = gaps ? group : 0;
+	}
+	return gaps ? group + 1 : 1;
+}
+
+static int leader_of(const struct gn_world *w, int node)
+{
+	int rank = 0;
+
+	while (gn_world_node_of(w, rank) != node)
+		rank++;
+	return rank;
+}
+
+static void probe_sent(void *request, ucs_status_t rc, void *argument)
+{
+	(void)rc;
+	(void)argument;
+	ucp_request_free(request);
+}
+
+/* No message of a collective's is under so high a tag: its upper bits are its sender. */
+static ucp_tag_t probe_tag(const struct gn_fabric *f, int sender)
+{
+	return ~(uint64_t)sender ^ f->tag_key;
+}
+
+/* By every rail a word to the next node's first rank. GN_ERR_FAILED: by another transport than was asked for. */
+static enum gn_status send_probes(struct gn_fabric *f, int to, struct gn_err *err)
+{
+	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK, .cb.send = probe_sent};
+
+	for (int i = 0; i < f->rail_count; i++) {
+		struct gn_fabric_end *e = &f->rails[i].ends[to];
+		enum gn_status status = gn_fabric_rail_connect(&f->rails[i], to, err);
+
+		if (status && e->ep)
+			return status;
+		if (e->ep)
+			ucp_tag_send_nbx(e->ep, &f->probe_word, sizeof f->probe_word, probe_tag(f, gn_world_rank(f->world)), &param);
+	}
+	return GN_OK;
+}
+
+/* Takes in what has come from the node before; 1: anything new. */
+static int hear(struct gn_fabric *f, int from, unsigned *heard)
+{
+	static const ucp_request_param_t param = {0};
+	unsigned before = *heard;
+
+	for (int i = 0; i < f->rail_count; i++) {
+		ucp_tag_message_h message;
+		ucp_tag_recv_info_t info;
+		uint64_t word;
+		void *request;
+
+		ucp_worker_progress(f->rails[i].worker);
+		message = ucp_tag_probe_nb(f->rails[i].worker, probe_tag(f, from), UINT64_MAX, 1, &info);
+		if (!message || info.length != sizeof word)
+			continue;
+		request = ucp_tag_msg_recv_nbx(f->rails[i].worker, &word, sizeof word, message, &param);
+		while (UCS_PTR_IS_PTR(request) && ucp_request_check_status(request) == UCS_INPROGRESS)
+			ucp_worker_progress(f->rails[i].worker);
+		if (UCS_PTR_IS_PTR(request))
+			ucp_request_free(request);
+		*heard |= 1u << i;
+	}
+	return *heard != before;
+}
+
+/* Until all have come, or no more for as long as a peer may be silent, 10 s at most; for the first one several times as long, since a
+ * rank may be slow to start. Sleeps in between: with one processor the kernel needs it for soft RDMA. */
+static enum gn_status await_probes(struct gn_fabric *f, int from, unsigned *heard, struct gn_err *err)
+{
+	int silent_ms = gn_world_silent_after_ms(f->world);
+	uint64_t limit_ns = (uint64_t)(silent_ms < QUIET_MS ? silent_ms : QUIET_MS) * 1000000, last_ns = gn_clock_ns();
+	const struct timespec pause = {0, 200000};
+	enum gn_status status = GN_OK;
+
+	while (!status && *heard != (1u << f->rail_count) - 1 && gn_clock_ns() - last_ns < limit_ns * (*heard ? 1 : FIRST_LIMITS)) {
+		if (hear(f, from, heard))
+			last_ns = gn_clock_ns();
+		else
+			nanosleep(&pause, NULL);
+		status = gn_world_check(f->world, err);
+	}
+	return status;
+}
+
+/* While others still wait for this rank's side of a connection. */
+static void progress_probes(void *fabric)
+{
+	struct gn_fabric *f = fabric;
+
+	for (int i = 0; i < f->rail_count; i++)
+		ucp_worker_progress(f->rails[i].worker);
+}
+
+/* What each node's first rank has heard, into groups. */
+static enum gn_status exchange_heard(struct gn_fabric *f, unsigned heard, struct gn_err *err)
+{
+	int nodes = gn_world_nodes(f->world), parted = 0;
+	unsigned char mine = (unsigned char)heard, *reached = calloc((size_t)nodes, 1);
+	struct gn_told told = {0};
+	enum gn_status status;
+
+	f->groups = calloc((size_t)nodes * (size_t)f->rail_count, sizeof *f->groups);
+	if (!reached || !f->groups) {
+		free(reached);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d nodes", nodes);
+	}
+	gn_world_set_progress(f->world, progress_probes, f);
+	status = gn_world_exchange(f->world, &mine, sizeof mine, &told, err);
+	gn_world_set_progress(f->world, NULL, NULL);
+	for (int i = 0; i < f->rail_count && !status; i++) {
+		for (int n = 0; n < nodes && !status; n++) {
+			int leader = leader_of(f->world, n);
+
+			reached[n] = told.lens[leader] == 1 && (*(unsigned char *)told.items[leader] >> i & 1);
+		}
+		parted |= gn_fabric_group(reached, nodes, f->groups + i, f->rail_count) > 1;
+	}
+	if (!parted) {
+		free(f->groups);
+		f->groups = NULL;
+	}
+	gn_told_release(&told);
+	free(reached);
+	return status;
+}
+
+/* Endpoints that came to nothing. */
+static void drop_probes(struct gn_fabric *f, int to)
+{
+	uint8_t ways[GN_RAILS_MAX];
+	unsigned used = 0;
+
+	for (int k = gn_fabric_ways(f, to, ways); k-- > 0;)
+		used |= 1u << ways[k];
+	for (int i = 0; i < f->rail_count; i++)
+		if (f->rails[i].ends[to].ep && (!(used >> i & 1) || f->probe_failed >> i & 1))
+			gn_fabric_rail_drop(&f->rails[i], to);
+}
+
+enum gn_status gn_fabric_probe(struct gn_fabric *f, struct gn_err *err)
+{
+	int nodes = gn_world_nodes(f->world), here = gn_world_node_of(f->world, gn_world_rank(f->world));
+	int first = gn_world_local_rank(f->world) == 0, next = leader_of(f->world, (here + 1) % nodes);
+	enum gn_status status = GN_OK;
+	unsigned heard = 0;
+
+	f->probing = 1;
+	if (first)
+		status = send_probes(f, next, err);
+	if (!status && first)
+		status = await_probes(f, leader_of(f->world, (here + nodes - 1) % nodes), &heard, err);
+	if (!status)
+		status = exchange_heard(f, heard, err);
+	if (!status && first)
+		drop_probes(f, next);
+	f->probing = 0;
+	return status;
+}
+
+/* --- the warning --- */
+
+#define HOSTS_MAX 8
+
+static int largest_group(const int *groups, int nodes, int stride)
+{
+	int best = 0, most = 0;
+
+	for (int n = 0; n < nodes; n++) {
+		int same = 0;
+
+		for (int k = 0; k < nodes; k++)
+			same += groups[k * stride] == groups[n * stride];
+		if (same > most) {
+			most = same;
+			best = groups[n * stride];
+		}
+	}
+	return best;
+}
+
+static void describe_rail(const struct gn_fabric *f, int rail, struct gn_strbuf *out)
+{
+	int nodes = gn_world_nodes(f->world), listed = 0, common = largest_group(f->groups + rail, nodes, f->rail_count);
+
+	for (int n = 0; n < nodes; n++) {
+		if (f->groups[n * f->rail_count + rail] == common)
+			continue;
+		if (!listed)
+			gn_strbuf_printf(out, "%s%s and what other nodes have in its place do not reach each other, and are left out, between ",
+					 out->len ? "; " : "", f->rails[rail].device);
+		if (listed++ < HOSTS_MAX)
+			gn_strbuf_printf(out, "%s%s", listed > 1 ? ", " : "", gn_world_host_of(f->world, leader_of(f->world, n)));
+	}
+	if (listed > HOSTS_MAX)
+		gn_strbuf_printf(out, " and %d more", listed - HOSTS_MAX);
+	if (listed)
+		gn_strbuf_puts(out, " and the rest");
+}
+
+void gn_fabric_left_out(const struct gn_fabric *f, struct gn_strbuf *out)
+{
+	for (int i = 0; i < f->rail_count && f->groups; i++)
+		describe_rail(f, i, out);
+}
