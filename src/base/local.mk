@@ -21,7 +21,7 @@ libgannet_base_a_SOURCES = \
 	src/base/sha256.c src/base/sha256.h \
 	src/base/status.c src/base/status.h \
 	src/base/strbuf.c src/base/strbuf.h \
-	src/base/sanitize.c src/base/sanitize.h \
+	src/base/text.c src/base/text.h \
 	src/base/thread.c src/base/thread.h \
 	src/base/trust.c src/base/trust.h \
 	src/base/version.c src/base/version.h

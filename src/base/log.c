@@ -1,6 +1,6 @@
 #include "src/base/log.h"
 
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

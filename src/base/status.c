@@ -1,6 +1,6 @@
 #include "src/base/status.h"
 
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/option.h"
 #include "src/base/status.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 
 /* The contract with scripts. */
 enum gn_exit { GN_EXIT_DONE, GN_EXIT_FAILED, GN_EXIT_USAGE, GN_EXIT_DATA, GN_EXIT_PEER_LOST, GN_EXIT_STOPPED };

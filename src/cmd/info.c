@@ -5,7 +5,7 @@
 #include "data/shard/shard.h"
 #include "src/base/file.h"
 #include "src/base/json.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 #include "src/cmd/info_checkpoint.h"
 #include "src/cmd/info_file_type.h"
 #include "src/cmd/info_plan.h"

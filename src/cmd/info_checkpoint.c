@@ -2,7 +2,7 @@
 
 #include "src/base/file.h"
 #include "src/base/json.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 #include "src/cmd/cmd.h"
 #include "src/train/checkpoint/checkpoint.h"
 

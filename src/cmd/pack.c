@@ -2,7 +2,7 @@
 
 #include "data/pack/pack.h"
 #include "src/base/thread_pool.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 
 #include <limits.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/json.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 #include "transport/schedule/verify.h"
 
 #include <stddef.h>

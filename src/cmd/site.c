@@ -1,6 +1,6 @@
 #include "src/cmd/site.h"
 
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 #include "transport/bootstrap/limits.h"
 #include "transport/select/tuning_table.h"
 #include "transport/bootstrap/world.h"

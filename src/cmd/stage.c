@@ -1,7 +1,7 @@
 #include "src/cmd/cmd.h"
 
 #include "data/stage/stage.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "data/shard/verify.h"
 #include "src/base/clock.h"
 #include "src/base/thread_pool.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "tests/test.h"
 
 #include "src/base/log.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 
 #include <errno.h>
 #include <stdio.h>

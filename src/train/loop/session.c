@@ -2,7 +2,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/sha256.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 #include "src/base/version.h"
 #include "src/train/loop/input.h"
 #include "src/train/parallel/bucket_autotune.h"

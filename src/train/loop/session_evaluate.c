@@ -2,7 +2,7 @@
 #include "src/train/loop/session.h"
 
 #include "src/base/clock.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 #include "src/train/loop/device_step.h"
 #include "src/train/metrics/metrics.h"
 

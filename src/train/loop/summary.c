@@ -2,7 +2,7 @@
 
 #include "data/sample/augment.h"
 #include "src/base/clock.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 #include "src/train/loop/input.h"
 
 #include <inttypes.h>

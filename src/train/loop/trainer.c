@@ -3,7 +3,7 @@
 #include "src/base/clock.h"
 #include "src/base/progress_bar.h"
 #include "src/base/sha256.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 #include "src/base/version.h"
 #include "src/train/plan/device.h"
 #include "src/train/loop/session.h"

@@ -1,7 +1,7 @@
 #include "src/train/metrics/report_page.h"
 
 #include "src/base/option.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 #include "src/train/metrics/chart.h"
 #include "src/train/metrics/report_internal.h"
 

@@ -1,7 +1,7 @@
 #include "src/train/metrics/scaling_report.h"
 
 #include "src/base/thread_pool.h"
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 #include "transport/coll/agree.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "src/base/sanitize.h"
+#include "src/base/text.h"
 
 #include <stdint.h>
 #include <string.h>
