@@ -80,7 +80,7 @@ static gn_dnnl_md ask(dnnl_primitive_desc_t pd, dnnl_query_t what)
 	return dnnl_primitive_desc_query_md(pd, what, 0);
 }
 
-static void add(struct job *j, const struct gn_node *n, int in_channels, int in_side, int out_side, int first)
+static void add(struct job *j, const struct gn_shm *n, int in_channels, int in_side, int out_side, int first)
 {
 	struct conv *c = &j->convs[j->count++];
 	int pad_end = (out_side - 1) * n->stride + n->kernel - in_side - n->pad;
@@ -132,7 +132,7 @@ static void walk(struct job *j, const struct gn_model *m, int make)
 	j->sides[0] = gn_model_side(m);
 	j->channels[0] = gn_model_channels(m);
 	for (int i = 1; i < gn_model_node_count(m) && i < NODES_MAX; i++) {
-		const struct gn_node *n = gn_model_node(m, i);
+		const struct gn_shm *n = gn_model_node(m, i);
 		int from = n->input[0], side = j->sides[from], windowed = n->kind == GN_LAYER_CONV || n->kind == GN_LAYER_MAX_POOL;
 		size_t bytes;
 

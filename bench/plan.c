@@ -20,11 +20,11 @@
 struct job {
 	struct gn_model *model;
 	struct gn_plan *plan;
-	struct gn_arrange *arrange;
+	struct gn_weight_layouts *arrange;
 	float *params, *grads, *momentum, *buffers, *images;
 	int32_t *labels;
 	int batch, side, classes, steps, inference, bf16, keep;
-	struct gn_plan_watch watch;
+	struct gn_plan_profiler watch;
 	double now[NODES_MAX][2], least[NODES_MAX][2]; /* seconds of each node, forward and backward */
 	double forward[STEPS_MAX], backward[STEPS_MAX], update[STEPS_MAX], loss;
 };
@@ -90,18 +90,18 @@ static enum gn_status prepare(struct job *j, const char *model, struct gn_err *e
 	gn_init_formula_batch(j->batch, gn_model_channels(j->model), j->side, j->classes, j->images, j->labels);
 	s = gn_init_params(j->model, "seed:1", j->params, j->buffers, err);
 	if (!s)
-		s = gn_arrange_create(j->model, &j->arrange, err);
+		s = gn_weight_layouts_create(j->model, &j->arrange, err);
 	if (s)
 		return s;
-	j->watch = (struct gn_plan_watch){ran, j};
+	j->watch = (struct gn_plan_profiler){ran, j};
 	o.watch = &j->watch;
-	o.weights = gn_arrange_layouts(j->arrange);
+	o.weights = gn_weight_layouts_layouts(j->arrange);
 	s = gn_plan_create(j->model, &o, j->params, j->grads, j->buffers, &j->plan, err);
 	if (!s)
-		s = gn_arrange_take(j->arrange, j->plan, err);
+		s = gn_weight_layouts_take(j->arrange, j->plan, err);
 	if (s)
 		return s;
-	gn_arrange_in(j->arrange, j->params);
+	gn_weight_layouts_in(j->arrange, j->params);
 	gn_plan_freeze(j->plan);
 	return GN_OK;
 }
@@ -144,7 +144,7 @@ static double median_ms(double *times, int count)
 static void release(struct job *j)
 {
 	gn_plan_destroy(j->plan);
-	gn_arrange_destroy(j->arrange);
+	gn_weight_layouts_destroy(j->arrange);
 	gn_model_destroy(j->model);
 	free(j->params);
 	free(j->grads);

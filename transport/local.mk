@@ -55,7 +55,7 @@ libgannet_transport_a_SOURCES = \
 	transport/shm/shm_map.c \
 	transport/shm/shm_bounce.c \
 	transport/coll/reduce_executor.h transport/coll/exec_shm.c transport/coll/exec_memory.c transport/coll/coll_backend_ucx.c \
-	transport/coll/progress.c transport/coll/progress.h \
+	transport/coll/comm_progress.c transport/coll/comm_progress.h \
 	transport/coll/traffic_check.c transport/coll/traffic_check.h \
 	transport/topology/rails.c transport/topology/rails_find.c transport/topology/rails_near.c transport/topology/rails.h \
 	transport/health/recorder.c transport/health/recorder.h transport/health/recorder_kinds.c transport/health/recorder_kinds.h \

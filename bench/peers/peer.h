@@ -2,8 +2,8 @@
  *
  * One file each (mpi.c, gloo.cc, floor.c), linked with main.c, which measures with the loop of gannet bench itself
  * (src/cmd/bench_loop.c) and prints its JSON rows. A failure ends the program: these are not libraries. */
-#ifndef GN_BENCH_PEER_H
-#define GN_BENCH_PEER_H
+#ifndef GN_BENCH_PEERS_PEER_H
+#define GN_BENCH_PEERS_PEER_H
 
 #include <stddef.h>
 

@@ -7,18 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct gn_filler {
+struct gn_batch_builder {
 	const struct gn_loader_options *options;
 	const struct gn_order *order;
-	struct gn_renderer *renderer;
+	struct gn_sample_pipeline *renderer;
 	size_t sample_values, sample_bytes;
 	float *spare; /* with mixup: for a mate that is not in the same piece */
 };
 
-enum gn_status gn_filler_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
-				const struct gn_order *order, struct gn_filler **out, struct gn_err *err)
+enum gn_status gn_batch_builder_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
+				const struct gn_order *order, struct gn_batch_builder **out, struct gn_err *err)
 {
-	struct gn_filler *f = calloc(1, sizeof *f);
+	struct gn_batch_builder *f = calloc(1, sizeof *f);
 	enum gn_status status;
 
 	if (!f)
@@ -27,31 +27,31 @@ enum gn_status gn_filler_create(const struct gn_dataset *dataset, const struct g
 	f->order = order;
 	f->sample_values = (size_t)options->channels * options->height * options->width;
 	f->sample_bytes = gn_loader_sample_bytes(options);
-	status = gn_renderer_create(dataset, options, &f->renderer, err);
+	status = gn_sample_pipeline_create(dataset, options, &f->renderer, err);
 	if (!status && options->mixup > 0 && !(f->spare = gn_alloc_aligned(f->sample_bytes)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for a worker");
 	if (status)
-		gn_filler_destroy(f);
+		gn_batch_builder_destroy(f);
 	else
 		*out = f;
 	return status;
 }
 
-void gn_filler_destroy(struct gn_filler *f)
+void gn_batch_builder_destroy(struct gn_batch_builder *f)
 {
 	if (!f)
 		return;
-	gn_renderer_destroy(f->renderer);
+	gn_sample_pipeline_destroy(f->renderer);
 	free(f->spare);
 	free(f);
 }
 
-static void *image_at(const struct gn_filler *f, const struct gn_fill *batch, uint32_t i)
+static void *image_at(const struct gn_batch_builder *f, const struct gn_batch_task *batch, uint32_t i)
 {
 	return (char *)batch->images + i * f->sample_bytes;
 }
 
-static uint32_t render(struct gn_filler *f, uint32_t epoch, const struct gn_fill *batch, uint32_t begin, uint32_t end,
+static uint32_t render(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin, uint32_t end,
 		       struct gn_err *err)
 {
 	uint32_t failed_at = end;
@@ -70,7 +70,7 @@ static uint32_t render(struct gn_filler *f, uint32_t epoch, const struct gn_fill
 			continue;
 		}
 		batch->indices[i] = gn_order_sample(f->order, epoch, batch->first + i);
-		if (gn_renderer_run(f->renderer, epoch, batch->indices[i], image, &batch->patches[i], &batch->labels[i],
+		if (gn_sample_pipeline_run(f->renderer, epoch, batch->indices[i], image, &batch->patches[i], &batch->labels[i],
 				    &failure) && failed_at == end) {
 			failed_at = i;
 			*err = failure;
@@ -80,11 +80,11 @@ static uint32_t render(struct gn_filler *f, uint32_t epoch, const struct gn_fill
 }
 
 /* The mate is another worker's, another rank's, or nobody's: it is made once more. */
-static enum gn_status mix_alone(struct gn_filler *f, uint32_t epoch, const struct gn_fill *batch, uint32_t i, uint64_t mate,
-				struct gn_err *err)
+static enum gn_status mix_alone(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t i,
+				uint64_t mate, struct gn_err *err)
 {
 	uint64_t index = gn_order_sample(f->order, epoch, mate);
-	enum gn_status status = gn_renderer_run(f->renderer, epoch, index, f->spare, NULL, &batch->mates[i], err);
+	enum gn_status status = gn_sample_pipeline_run(f->renderer, epoch, index, f->spare, NULL, &batch->mates[i], err);
 
 	if (!status)
 		gn_mixup_blend(image_at(f, batch, i), f->spare, f->sample_values, batch->shares[i]);
@@ -92,7 +92,7 @@ static enum gn_status mix_alone(struct gn_filler *f, uint32_t epoch, const struc
 }
 
 /* After render: every sample is still as it was decoded. */
-static uint32_t mix(struct gn_filler *f, uint32_t epoch, const struct gn_fill *batch, uint32_t begin, uint32_t end,
+static uint32_t mix(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin, uint32_t end,
 		    struct gn_err *err)
 {
 	uint32_t valid = end < batch->count ? end : batch->count;
@@ -101,10 +101,10 @@ static uint32_t mix(struct gn_filler *f, uint32_t epoch, const struct gn_fill *b
 		batch->mates[i] = batch->labels[i];
 		batch->shares[i] = 1;
 		if (i < valid)
-			batch->shares[i] = (float)gn_mixup_share(f->options->seed, f->options->mixup, epoch, batch->indices[i]);
+			batch->shares[i] = (float)gn_mixup_lambda(f->options->seed, f->options->mixup, epoch, batch->indices[i]);
 	}
 	for (uint32_t i = begin; i < valid; i++) {
-		uint64_t position = batch->first + i, mate = gn_mixup_mate(f->order, position);
+		uint64_t position = batch->first + i, mate = gn_mixup_pair(f->order, position);
 
 		if (mate == position + 1 && i + 1 < valid) {
 			batch->mates[i] = batch->labels[i + 1];
@@ -121,8 +121,8 @@ static uint32_t mix(struct gn_filler *f, uint32_t epoch, const struct gn_fill *b
 	return end;
 }
 
-uint32_t gn_filler_run(struct gn_filler *f, uint32_t epoch, const struct gn_fill *batch, uint32_t begin, uint32_t end,
-		       struct gn_err *err)
+uint32_t gn_batch_builder_run(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin,
+			      uint32_t end, struct gn_err *err)
 {
 	uint32_t done = render(f, epoch, batch, begin, end, err);
 

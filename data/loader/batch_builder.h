@@ -2,15 +2,15 @@
  *
  * Thread safety: one thread per filler; different pieces of one batch may be filled by different fillers.
  */
-#ifndef GN_DATA_LOADER_FILL_H
-#define GN_DATA_LOADER_FILL_H
+#ifndef GN_DATA_LOADER_BATCH_BUILDER_H
+#define GN_DATA_LOADER_BATCH_BUILDER_H
 
 #include "data/sample/options.h"
 #include "data/sample/order.h"
 #include "data/shard/dataset.h"
 
 /* Where a batch lies. */
-struct gn_fill {
+struct gn_batch_task {
 	void *images; /* as the options say: floats, or room for the pixels of patches */
 	struct gn_patch *patches;
 	int32_t *labels;
@@ -21,15 +21,15 @@ struct gn_fill {
 	uint32_t count; /* valid samples */
 };
 
-struct gn_filler;
+struct gn_batch_builder;
 
 /* dataset, options and order are borrowed and outlive the filler. */
-enum gn_status gn_filler_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
-				const struct gn_order *order, struct gn_filler **out, struct gn_err *err);
-void gn_filler_destroy(struct gn_filler *f);
+enum gn_status gn_batch_builder_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
+				const struct gn_order *order, struct gn_batch_builder **out, struct gn_err *err);
+void gn_batch_builder_destroy(struct gn_batch_builder *f);
 /* Samples begin .. end-1 of the batch; those past count become zeros or black with label -1. Returns end, or the first place that
  * failed, with the reason in err. */
-uint32_t gn_filler_run(struct gn_filler *f, uint32_t epoch, const struct gn_fill *batch, uint32_t begin, uint32_t end,
-		       struct gn_err *err);
+uint32_t gn_batch_builder_run(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin,
+			      uint32_t end, struct gn_err *err);
 
 #endif

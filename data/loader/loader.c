@@ -11,7 +11,7 @@
 
 /* One batch in the making. Batch number k lives in slot k % slot_count. */
 struct slot {
-	struct gn_fill batch;
+	struct gn_batch_task batch;
 	uint32_t made;	    /* samples that are ready */
 	uint32_t failed_at; /* the lowest place in the batch that failed, or batch */
 	struct gn_err failure;
@@ -19,7 +19,7 @@ struct slot {
 
 struct worker {
 	struct gn_loader *loader;
-	struct gn_filler *filler;
+	struct gn_batch_builder *filler;
 };
 
 struct gn_loader {
@@ -44,7 +44,7 @@ struct gn_loader {
 	uint64_t epoch_batches; /* of a whole epoch */
 
 	struct worker *workers;
-	struct gn_pool *pool;
+	struct gn_thread_pool *pool;
 };
 
 /* A few samples of one batch, from begin to end. */
@@ -98,7 +98,7 @@ static void work(void *argument)
 		pthread_mutex_unlock(&l->lock);
 		/* The samples of a piece are its worker's alone. */
 		began = l->options.watch ? gn_clock_ns() : 0;
-		failed_at = gn_filler_run(w->filler, epoch, &piece.slot->batch, piece.begin, piece.end, &failure);
+		failed_at = gn_batch_builder_run(w->filler, epoch, &piece.slot->batch, piece.begin, piece.end, &failure);
 		if (l->options.watch)
 			l->options.watch(l->options.watch_context, (int)(w - l->workers), piece.end - piece.begin, began,
 					 gn_clock_ns());
@@ -136,7 +136,7 @@ static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 	if (!l->slots)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %u batches", l->slot_count);
 	for (uint32_t i = 0; i < l->slot_count; i++) {
-		struct gn_fill *b = &l->slots[i].batch;
+		struct gn_batch_task *b = &l->slots[i].batch;
 
 		b->images = gn_alloc_aligned(images_bytes);
 		b->patches = calloc(batch, sizeof *b->patches);
@@ -161,13 +161,13 @@ static enum gn_status make_workers(struct gn_loader *l, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %d threads", threads);
 	for (int i = 0; i < threads; i++) {
 		l->workers[i].loader = l;
-		status = gn_filler_create(l->dataset, &l->options, &l->order, &l->workers[i].filler, err);
+		status = gn_batch_builder_create(l->dataset, &l->options, &l->order, &l->workers[i].filler, err);
 		if (status)
 			return status;
 	}
-	status = gn_pool_create(threads, (size_t)threads, &l->pool, err);
+	status = gn_thread_pool_create(threads, (size_t)threads, &l->pool, err);
 	for (int i = 0; !status && i < threads; i++)
-		gn_pool_submit(l->pool, work, &l->workers[i]);
+		gn_thread_pool_submit(l->pool, work, &l->workers[i]);
 	return status;
 }
 
@@ -225,9 +225,9 @@ void gn_loader_destroy(struct gn_loader *l)
 	l->closing = 1;
 	pthread_cond_broadcast(&l->work);
 	pthread_mutex_unlock(&l->lock);
-	gn_pool_destroy(l->pool);
+	gn_thread_pool_destroy(l->pool);
 	for (int i = 0; l->workers && i < l->options.threads; i++)
-		gn_filler_destroy(l->workers[i].filler);
+		gn_batch_builder_destroy(l->workers[i].filler);
 	for (uint32_t i = 0; l->slots && i < l->slot_count; i++) {
 		free(l->slots[i].batch.images);
 		free(l->slots[i].batch.patches);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct gn_renderer {
+struct gn_sample_pipeline {
 	const struct gn_dataset *dataset;
 	const struct gn_loader_options *options;
 	struct gn_decoder *decoder;
@@ -18,10 +18,10 @@ struct gn_renderer {
 	struct gn_resize_target target; /* all but what a view decides */
 };
 
-enum gn_status gn_renderer_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
-				  struct gn_renderer **out, struct gn_err *err)
+enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
+				  struct gn_sample_pipeline **out, struct gn_err *err)
 {
-	struct gn_renderer *r = calloc(1, sizeof *r);
+	struct gn_sample_pipeline *r = calloc(1, sizeof *r);
 	enum gn_status status;
 
 	if (!r)
@@ -49,13 +49,13 @@ enum gn_status gn_renderer_create(const struct gn_dataset *dataset, const struct
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a sample");
 	}
 	if (status)
-		gn_renderer_destroy(r);
+		gn_sample_pipeline_destroy(r);
 	else
 		*out = r;
 	return status;
 }
 
-void gn_renderer_destroy(struct gn_renderer *r)
+void gn_sample_pipeline_destroy(struct gn_sample_pipeline *r)
 {
 	if (!r)
 		return;
@@ -67,7 +67,7 @@ void gn_renderer_destroy(struct gn_renderer *r)
 }
 
 /* What the view's box leaves free is black, and so is everything under a box that fills it all. */
-static void fill_black(const struct gn_resize_target *t, const struct gn_view *v, uint32_t channels)
+static void fill_black(const struct gn_resize_target *t, const struct gn_crop *v, uint32_t channels)
 {
 	size_t plane = (size_t)t->height * t->width;
 
@@ -80,13 +80,13 @@ static void fill_black(const struct gn_resize_target *t, const struct gn_view *v
 
 /* A view of an image, and the pixels that it needs. */
 struct drawn {
-	struct gn_view view;
+	struct gn_crop view;
 	struct gn_pixels pixels; /* of the image scaled down, from region on; nothing where the view is empty */
 	struct gn_region region;
 	uint32_t denominator;
 };
 
-static enum gn_status draw(struct gn_renderer *r, uint32_t epoch, uint64_t index, const struct gn_sample *sample,
+static enum gn_status draw(struct gn_sample_pipeline *r, uint32_t epoch, uint64_t index, const struct gn_sample *sample,
 			   struct drawn *out, struct gn_err *err)
 {
 	uint32_t width, height;
@@ -97,18 +97,18 @@ static enum gn_status draw(struct gn_renderer *r, uint32_t epoch, uint64_t index
 	if (width != sample->width || height != sample->height)
 		return gn_err_set(err, GN_ERR_DATA, "the JPEG is %ux%u and the shard says %ux%u", width, height,
 				  sample->width, sample->height);
-	gn_view_draw(r->options, epoch, index, width, height, &out->view);
+	gn_crop_draw(r->options, epoch, index, width, height, &out->view);
 	if (!out->view.to_width || !out->view.to_height)
 		return GN_OK;
 	/* Evaluation is what torchvision computes, from all pixels; training may take what is fast. */
-	gn_view_decoding(&out->view, r->options->training ? 8 : 1, &out->denominator, &out->region);
+	gn_crop_decoding(&out->view, r->options->training ? 8 : 1, &out->denominator, &out->region);
 	return gn_decoder_read(r->decoder, &out->region, out->denominator, r->options->channels, &out->pixels, err);
 }
 
 /* The box in pixels of what was decoded. */
 static struct gn_patch patch_of(const struct drawn *d)
 {
-	const struct gn_view *v = &d->view;
+	const struct gn_crop *v = &d->view;
 	double scale = d->denominator;
 
 	if (!v->to_width || !v->to_height)
@@ -118,7 +118,7 @@ static struct gn_patch patch_of(const struct drawn *d)
 				 v->to_x, v->to_y, v->to_width, v->to_height, v->flip};
 }
 
-static enum gn_status resize(struct gn_renderer *r, const struct drawn *d, float *image, struct gn_err *err)
+static enum gn_status resize(struct gn_sample_pipeline *r, const struct drawn *d, float *image, struct gn_err *err)
 {
 	struct gn_resize_target t = r->target;
 	struct gn_patch p = patch_of(d);
@@ -147,7 +147,8 @@ GN_VECTOR static void round_rgb(const float *restrict red, const float *restrict
 }
 
 /* A patch that is the sample itself, for one that would not fit into its room. */
-static enum gn_status shrink(struct gn_renderer *r, const struct drawn *d, uint8_t *room, struct gn_patch *out, struct gn_err *err)
+static enum gn_status shrink(struct gn_sample_pipeline *r, const struct drawn *d, uint8_t *room, struct gn_patch *out,
+			     struct gn_err *err)
 {
 	uint32_t height = r->target.height, width = r->target.width;
 	size_t plane = (size_t)height * width;
@@ -160,7 +161,8 @@ static enum gn_status shrink(struct gn_renderer *r, const struct drawn *d, uint8
 	return GN_OK;
 }
 
-static enum gn_status cut(struct gn_renderer *r, const struct drawn *d, uint8_t *room, struct gn_patch *out, struct gn_err *err)
+static enum gn_status cut(struct gn_sample_pipeline *r, const struct drawn *d, uint8_t *room, struct gn_patch *out,
+			  struct gn_err *err)
 {
 	struct gn_patch p = patch_of(d);
 	size_t row = (size_t)p.width * 3;
@@ -174,8 +176,8 @@ static enum gn_status cut(struct gn_renderer *r, const struct drawn *d, uint8_t 
 	return GN_OK;
 }
 
-enum gn_status gn_renderer_run(struct gn_renderer *r, uint32_t epoch, uint64_t index, void *image, struct gn_patch *patch,
-			       int32_t *label, struct gn_err *err)
+enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epoch, uint64_t index, void *image,
+				      struct gn_patch *patch, int32_t *label, struct gn_err *err)
 {
 	enum gn_status status = gn_dataset_read(r->dataset, index, r->file, err);
 	struct gn_sample sample;

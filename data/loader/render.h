@@ -9,16 +9,16 @@
 #include "data/sample/options.h"
 #include "data/shard/dataset.h"
 
-struct gn_renderer;
+struct gn_sample_pipeline;
 
 /* dataset and options are borrowed and outlive the renderer. */
-enum gn_status gn_renderer_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
-				  struct gn_renderer **out, struct gn_err *err);
-void gn_renderer_destroy(struct gn_renderer *r);
+enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
+				  struct gn_sample_pipeline **out, struct gn_err *err);
+void gn_sample_pipeline_destroy(struct gn_sample_pipeline *r);
 /* image is float [channels][height][width], or with options.patches room of gn_loader_sample_bytes for the pixels that *patch then
  * points to; patch is not looked at without. On failure both may hold anything. Blocks on the file system. GN_ERR_DATA for a sample
  * that is damaged or is not what its shard says, naming shard, row and the name it was packed under. */
-enum gn_status gn_renderer_run(struct gn_renderer *r, uint32_t epoch, uint64_t index, void *image, struct gn_patch *patch,
-			       int32_t *label, struct gn_err *err);
+enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epoch, uint64_t index, void *image,
+				      struct gn_patch *patch, int32_t *label, struct gn_err *err);
 
 #endif

@@ -177,7 +177,7 @@ static enum gn_status collect_init(struct gn_pack_collector *c, struct gn_err *e
 	if (!status && c->labels && !(c->labels_met = calloc(gn_labels_count(c->labels), 1)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u labels", gn_labels_count(c->labels));
 	if (!status)
-		status = gn_pool_create(o->threads, (size_t)o->threads * 4, &c->pool, err);
+		status = gn_thread_pool_create(o->threads, (size_t)o->threads * 4, &c->pool, err);
 	return status;
 }
 
@@ -199,11 +199,11 @@ enum gn_status gn_pack_collect(struct gn_pack_set *set, const struct gn_pack_opt
 	pthread_cond_init(&c.landed, NULL);
 	status = collect_init(&c, err);
 	if (!status) {
-		gn_progress_begin(options->progress, "checking", "images", options->synthetic_count);
+		gn_progress_bar_begin(options->progress, "checking", "images", options->synthetic_count);
 		status = options->synthetic_count ? make_synthetic(&c, err) : walk_sources(&c, err);
-		gn_pool_wait(c.pool);
-		gn_pool_destroy(c.pool);
-		gn_progress_end(options->progress);
+		gn_thread_pool_wait(c.pool);
+		gn_thread_pool_destroy(c.pool);
+		gn_progress_bar_end(options->progress);
 	}
 	if (!status)
 		status = verdict(&c, err);

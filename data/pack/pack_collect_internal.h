@@ -12,7 +12,7 @@
 struct gn_pack_collector {
 	struct gn_pack_set *set;
 	const struct gn_pack_options *options;
-	struct gn_pool *pool;
+	struct gn_thread_pool *pool;
 	uint32_t source; /* being walked */
 	struct gn_pack_levels *levels; /* without labels */
 	struct gn_labels *labels;      /* or NULL */

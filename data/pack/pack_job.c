@@ -255,7 +255,7 @@ static void run_job(void *argument)
 		else
 			fail(c, &err);
 	}
-	gn_progress_add(c->options->progress, 1);
+	gn_progress_bar_add(c->options->progress, 1);
 	pthread_mutex_lock(&c->lock);
 	c->flight_bytes -= job->flight_bytes;
 	pthread_cond_signal(&c->landed);
@@ -281,7 +281,7 @@ enum gn_status gn_pack_job_submit(struct gn_pack_collector *c, struct gn_pack_jo
 	if (status)
 		gn_pack_job_free(job);
 	else
-		gn_pool_submit(c->pool, run_job, job);
+		gn_thread_pool_submit(c->pool, run_job, job);
 	return status;
 }
 

@@ -25,7 +25,7 @@ struct gn_pack_options {
 	int refuse_png;		     /* PNG counts as bad instead of being converted */
 	int quality;		     /* of converted and made-up images, 1..100 */
 	struct gn_log *log;	     /* gets a line for each bad image; may be NULL */
-	struct gn_progress *progress; /* ours while we work */
+	struct gn_progress_bar *progress; /* ours while we work */
 	const volatile sig_atomic_t *stop; /* non-zero: give up at the next image; may be NULL */
 };
 

@@ -23,7 +23,7 @@
 struct writer {
 	const struct gn_pack_set *set;
 	const struct gn_pack_options *options;
-	struct gn_pool *pool;
+	struct gn_thread_pool *pool;
 	pthread_mutex_t lock;
 	struct gn_err failure; /* under lock */
 	int failed;	       /* under lock */
@@ -122,7 +122,7 @@ static void run_copy(void *argument)
 		status = gn_pack_check_stop(s->w->options, &err);
 		if (!status)
 			status = copy_item(s, i, buffer, &err);
-		gn_progress_add(s->w->options->progress, 1);
+		gn_progress_bar_add(s->w->options->progress, 1);
 	}
 	if (status)
 		fail(s->w, &err);
@@ -190,7 +190,7 @@ static enum gn_status submit_copies(struct shard_work *s, struct gn_err *err)
 		if (!job)
 			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to copy images");
 		*job = (struct copy_job){s, from, from + CHUNK_ROWS < s->count ? from + CHUNK_ROWS : s->count};
-		gn_pool_submit(s->w->pool, run_copy, job);
+		gn_thread_pool_submit(s->w->pool, run_copy, job);
 	}
 	return GN_OK;
 }
@@ -204,7 +204,7 @@ static int take_shard(const struct shard_work *s)
 	if (known && known->samples == s->count && !strcmp(known->file, s->entry->file) && !stat(s->path, &info) &&
 	    (uint64_t)info.st_size == known->size_bytes) {
 		*s->entry = *known;
-		gn_progress_add(s->w->options->progress, s->count);
+		gn_progress_bar_add(s->w->options->progress, s->count);
 		return 1;
 	}
 	unlink(s->path);
@@ -234,13 +234,13 @@ static enum gn_status write_shard(struct writer *w, const struct gn_pack_output 
 		status = gn_err_errno(err, errno, "cannot open %s", s->path);
 	if (!status)
 		status = submit_copies(s, err);
-	gn_pool_wait(w->pool);
+	gn_thread_pool_wait(w->pool);
 	if (!status)
 		status = verdict(w, err);
 	if (status)
 		shard_work_free(s);
 	else
-		gn_pool_submit(w->pool, run_digest, s);
+		gn_thread_pool_submit(w->pool, run_digest, s);
 	return status;
 }
 
@@ -351,21 +351,21 @@ enum gn_status gn_pack_write(const struct gn_pack_set *set, const struct gn_pack
 	if (!status)
 		status = check_space(set, output, m, err);
 	if (!status)
-		status = gn_pool_create(options->threads, (size_t)options->threads * 4, &w.pool, err);
+		status = gn_thread_pool_create(options->threads, (size_t)options->threads * 4, &w.pool, err);
 	if (status)
 		return status;
 	pthread_mutex_init(&w.lock, NULL);
 	remove_more_shards(output, m->shard_count);
-	gn_progress_begin(options->progress, "writing", "images", set->count);
+	gn_progress_bar_begin(options->progress, "writing", "images", set->count);
 	for (uint32_t i = 0; i < m->shard_count && !status; i++) {
 		uint64_t count = cut(set, first, options->shard_bytes);
 
 		status = write_shard(&w, output, first, count, &m->shards[i], i, err);
 		first += count;
 	}
-	gn_pool_wait(w.pool);
-	gn_pool_destroy(w.pool);
-	gn_progress_end(options->progress);
+	gn_thread_pool_wait(w.pool);
+	gn_thread_pool_destroy(w.pool);
+	gn_progress_bar_end(options->progress);
 	if (!status)
 		status = verdict(&w, err);
 	if (!status)

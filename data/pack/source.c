@@ -130,7 +130,7 @@ enum gn_status gn_source_check_splits(const char *path, struct gn_err *err)
 			  "itself, such as %s", folder, here.first, below);
 }
 
-enum gn_status gn_source_walk(const char *path, struct gn_pool *pool, const struct gn_source_sink *sink, struct gn_err *err)
+enum gn_status gn_source_walk(const char *path, struct gn_thread_pool *pool, const struct gn_source_sink *sink, struct gn_err *err)
 {
 	struct stat info;
 

@@ -49,10 +49,10 @@ struct gn_source_sink {
 };
 
 /* Walks path: a folder, in the order of its names, or a regular file, which must be a tar archive. */
-enum gn_status gn_source_walk(const char *path, struct gn_pool *pool, const struct gn_source_sink *sink, struct gn_err *err);
+enum gn_status gn_source_walk(const char *path, struct gn_thread_pool *pool, const struct gn_source_sink *sink, struct gn_err *err);
 
 /* The two kinds; called by gn_source_walk. */
-enum gn_status gn_source_walk_folder(const char *path, struct gn_pool *pool, const struct gn_source_sink *sink,
+enum gn_status gn_source_walk_folder(const char *path, struct gn_thread_pool *pool, const struct gn_source_sink *sink,
 				     struct gn_err *err);
 enum gn_status gn_source_walk_tar(const char *path, const struct gn_source_sink *sink, struct gn_err *err);
 

@@ -201,14 +201,14 @@ static enum gn_status hand_over(const struct walk *w, const struct listing *l, s
 }
 
 /* Hands over the first level's files and the listings in order, while the pool lists the folders ahead. */
-static enum gn_status walk_listings(struct gn_pool *pool, struct listing *l, size_t count, struct gn_err *err)
+static enum gn_status walk_listings(struct gn_thread_pool *pool, struct listing *l, size_t count, struct gn_err *err)
 {
-	size_t ahead = 2 * (size_t)gn_pool_threads(pool), next = 0;
+	size_t ahead = 2 * (size_t)gn_thread_pool_threads(pool), next = 0;
 	enum gn_status status = GN_OK;
 
 	for (size_t i = 0; i < count && !status; i++) {
 		for (; next < count && next <= i + ahead; next++)
-			gn_pool_submit(pool, run_listing, &l[next]);
+			gn_thread_pool_submit(pool, run_listing, &l[next]);
 		wait_listing(&l[i]);
 		status = l[i].status;
 		if (status && err)
@@ -250,7 +250,7 @@ static enum gn_status split_top(struct walk *w, struct dirent **entries, int cou
 	return status;
 }
 
-enum gn_status gn_source_walk_folder(const char *path, struct gn_pool *pool, const struct gn_source_sink *sink,
+enum gn_status gn_source_walk_folder(const char *path, struct gn_thread_pool *pool, const struct gn_source_sink *sink,
 				     struct gn_err *err)
 {
 	struct walk w = {.sink = sink, .root = path};

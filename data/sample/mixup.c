@@ -22,7 +22,7 @@ static double log_gamma_draw(struct gn_rng *r, double alpha)
 	}
 }
 
-double gn_mixup_share(uint64_t seed, double alpha, uint32_t epoch, uint64_t index)
+double gn_mixup_lambda(uint64_t seed, double alpha, uint32_t epoch, uint64_t index)
 {
 	struct gn_rng r;
 	double a, b;
@@ -33,7 +33,7 @@ double gn_mixup_share(uint64_t seed, double alpha, uint32_t epoch, uint64_t inde
 	return 1 / (1 + exp(b - a));
 }
 
-uint64_t gn_mixup_mate(const struct gn_order *order, uint64_t position)
+uint64_t gn_mixup_pair(const struct gn_order *order, uint64_t position)
 {
 	uint64_t mate = position ^ 1;
 

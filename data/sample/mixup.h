@@ -15,9 +15,9 @@
 #include <stddef.h>
 
 /* The share of the sample itself, in 0..1; alpha > 0. */
-double gn_mixup_share(uint64_t seed, double alpha, uint32_t epoch, uint64_t index);
+double gn_mixup_lambda(uint64_t seed, double alpha, uint32_t epoch, uint64_t index);
 /* The position of the mate of a position; itself for the last one of an odd number, which is not mixed. */
-uint64_t gn_mixup_mate(const struct gn_order *order, uint64_t position);
+uint64_t gn_mixup_pair(const struct gn_order *order, uint64_t position);
 /* image = share * image + (1 - share) * mate. */
 void gn_mixup_blend(float *image, const float *mate, size_t count, double share);
 /* Both at once: each with the other as it was. */

@@ -18,7 +18,7 @@
 struct check {
 	const struct gn_verify_options *options;
 	const struct gn_manifest *manifest;
-	struct gn_pool *pool;
+	struct gn_thread_pool *pool;
 	pthread_mutex_t lock;
 	struct gn_verify_result result; /* under lock */
 	struct gn_err failure;		/* under lock: what kept us from checking, as opposed to damage */
@@ -94,7 +94,7 @@ static void run_digest(void *argument)
 
 	if (check_digest(s, &err))
 		note(s, &err, 0);
-	gn_progress_add(s->c->options->progress, s->entry->size_bytes);
+	gn_progress_bar_add(s->c->options->progress, s->entry->size_bytes);
 	release(s);
 }
 
@@ -139,7 +139,7 @@ static void run_rows(void *argument)
 			note(s, &err, 1);
 		bytes += rows[i].length_bytes;
 	}
-	gn_progress_add(s->c->options->progress, bytes);
+	gn_progress_bar_add(s->c->options->progress, bytes);
 	pthread_mutex_lock(&s->c->lock);
 	s->c->result.samples += job->to - job->from;
 	s->c->result.bytes += bytes;
@@ -184,7 +184,7 @@ static void submit_job(struct shard_check *s, void (*run)(void *), void *argumen
 	pthread_mutex_lock(&s->c->lock);
 	s->jobs++;
 	pthread_mutex_unlock(&s->c->lock);
-	gn_pool_submit(s->c->pool, run, argument);
+	gn_thread_pool_submit(s->c->pool, run, argument);
 }
 
 static enum gn_status check_shard(struct check *c, uint32_t i, struct gn_err *err)
@@ -238,19 +238,19 @@ static enum gn_status verdict(const struct check *c, struct gn_err *err)
 
 static enum gn_status check_all(struct check *c, struct gn_err *err)
 {
-	enum gn_status status = gn_pool_create(c->options->threads, (size_t)c->options->threads * 4, &c->pool, err);
+	enum gn_status status = gn_thread_pool_create(c->options->threads, (size_t)c->options->threads * 4, &c->pool, err);
 	uint64_t bytes = 0;
 
 	if (status)
 		return status;
 	for (uint32_t i = 0; i < c->manifest->shard_count; i++)
 		bytes += c->manifest->shards[i].size_bytes + c->manifest->shards[i].data_bytes;
-	gn_progress_begin(c->options->progress, "verifying", "B", bytes);
+	gn_progress_bar_begin(c->options->progress, "verifying", "B", bytes);
 	for (uint32_t i = 0; i < c->manifest->shard_count && !status; i++)
 		status = check_shard(c, i, err);
-	gn_pool_wait(c->pool);
-	gn_pool_destroy(c->pool);
-	gn_progress_end(c->options->progress);
+	gn_thread_pool_wait(c->pool);
+	gn_thread_pool_destroy(c->pool);
+	gn_progress_bar_end(c->options->progress);
 	return status;
 }
 

@@ -17,7 +17,7 @@ struct gn_verify_options {
 	int threads;		      /* >= 1 */
 	int decode;		      /* decode every image, too */
 	struct gn_log *log;	      /* an error line for each damaged shard and sample; may be NULL */
-	struct gn_progress *progress; /* ours while we work */
+	struct gn_progress_bar *progress; /* ours while we work */
 };
 
 struct gn_verify_result {

@@ -27,7 +27,7 @@ struct stage {
 	const struct gn_stage_options *options;
 	struct gn_manifest manifest;
 	unsigned char *right; /* [shard_count] is there and right */
-	struct gn_pool *pool;
+	struct gn_thread_pool *pool;
 	struct gn_stage_result result;
 	pthread_mutex_t lock;
 	struct gn_err failure; /* under lock */
@@ -170,9 +170,9 @@ static enum gn_status for_each_wrong(struct stage *s, void (*run)(void *), struc
 			break;
 		}
 		*job = (struct shard_job){s, i};
-		gn_pool_submit(s->pool, run, job);
+		gn_thread_pool_submit(s->pool, run, job);
 	}
-	gn_pool_wait(s->pool);
+	gn_thread_pool_wait(s->pool);
 	if (!status && s->failed)
 		status = gn_err_set(err, s->failure.status, "%s", s->failure.text);
 	return status;
@@ -278,13 +278,13 @@ static enum gn_status copy_missing(struct stage *s, uint64_t bytes, struct gn_er
 		status = check_space(s, bytes, err);
 	if (status)
 		return status;
-	gn_progress_begin(s->options->progress, "staging", "B", bytes);
+	gn_progress_bar_begin(s->options->progress, "staging", "B", bytes);
 	status = for_each_wrong(s, run_copy, err);
-	gn_progress_end(s->options->progress);
+	gn_progress_bar_end(s->options->progress);
 	if (!status)
 		status = gn_sync_dir(s->options->to, err);
 	if (!status)
-		status = gn_stage_stamp_save(&s->manifest, s->options->to, err);
+		status = gn_stage_marker_save(&s->manifest, s->options->to, err);
 	if (!status)
 		status = gn_manifest_save(&s->manifest, s->options->to, err);
 	s->result.copy_s = gn_clock_s() - start;
@@ -331,7 +331,7 @@ static enum gn_status fill(struct stage *s, struct gn_err *err)
 	if (status)
 		return status;
 	if (!s->options->check)
-		gn_stage_stamp_load(m, s->options->to, s->right);
+		gn_stage_marker_load(m, s->options->to, s->right);
 	for (uint32_t i = 0; i < m->shard_count; i++)
 		digested |= !s->right[i];
 	status = for_each_wrong(s, run_check, err);
@@ -340,7 +340,7 @@ static enum gn_status fill(struct stage *s, struct gn_err *err)
 	count_shards(s);
 	if (s->result.copied || !own_manifest_is_there(s))
 		return copy_missing(s, s->result.copied_bytes, err);
-	return digested ? gn_stage_stamp_save(m, s->options->to, err) : GN_OK;
+	return digested ? gn_stage_marker_save(m, s->options->to, err) : GN_OK;
 }
 
 static enum gn_status check_folders(const struct gn_stage_options *o, struct gn_err *err)
@@ -387,7 +387,7 @@ static enum gn_status fill_own(struct stage *s, struct gn_err *err)
 static enum gn_status stage_loaded(struct stage *s, struct gn_err *err)
 {
 	const struct gn_stage_options *o = s->options;
-	enum gn_status status = gn_pool_create(o->threads, (size_t)o->threads, &s->pool, err);
+	enum gn_status status = gn_thread_pool_create(o->threads, (size_t)o->threads, &s->pool, err);
 	struct stat to;
 
 	if (status)
@@ -396,7 +396,7 @@ static enum gn_status stage_loaded(struct stage *s, struct gn_err *err)
 		status = check_foreign(s, &to, err);
 	else
 		status = fill_own(s, err);
-	gn_pool_destroy(s->pool);
+	gn_thread_pool_destroy(s->pool);
 	return status;
 }
 

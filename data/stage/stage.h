@@ -30,7 +30,7 @@ struct gn_stage_options {
 	int threads;		      /* shards copied at a time, >= 1 */
 	int check;		      /* do not trust the stamp: digest everything that is there */
 	struct gn_log *log;	      /* may be NULL */
-	struct gn_progress *progress; /* ours while we work */
+	struct gn_progress_bar *progress; /* ours while we work */
 };
 
 struct gn_stage_result {

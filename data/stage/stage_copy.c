@@ -32,7 +32,7 @@ static enum gn_status copy_bytes(const struct gn_stage_copy *c, int in, int out,
 		}
 		if (!status && c->stopped(c->context))
 			status = gn_err_set(err, GN_ERR_STOPPED, "stopped after another shard failed");
-		gn_progress_add(c->progress, len);
+		gn_progress_bar_add(c->progress, len);
 		done += len;
 	}
 	free(block);

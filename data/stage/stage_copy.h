@@ -12,7 +12,7 @@
 
 struct gn_stage_copy {
 	const char *from, *to;	      /* folders */
-	struct gn_progress *progress; /* counts bytes */
+	struct gn_progress_bar *progress; /* counts bytes */
 	int (*stopped)(void *context); /* asked between blocks: 1 when the copy is no longer wanted */
 	void *context;
 };

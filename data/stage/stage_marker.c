@@ -33,12 +33,12 @@ static enum gn_status put_line(const struct gn_manifest_shard *s, const char *di
 	return GN_OK;
 }
 
-void gn_stage_stamp_load(const struct gn_manifest *m, const char *directory, unsigned char *trusted)
+void gn_stage_marker_load(const struct gn_manifest *m, const char *directory, unsigned char *trusted)
 {
 	char path[PATH_MAX], *text;
 	struct gn_strbuf line;
 
-	if (gn_path_join(path, sizeof path, directory, GN_STAGE_STAMP_NAME, NULL) || !gn_stage_is_own_path(path) ||
+	if (gn_path_join(path, sizeof path, directory, GN_STAGE_MARKER_NAME, NULL) || !gn_stage_is_own_path(path) ||
 	    gn_file_load(path, STAMP_MAX_BYTES, &text, NULL, NULL))
 		return;
 	gn_strbuf_init(&line);
@@ -55,11 +55,11 @@ void gn_stage_stamp_load(const struct gn_manifest *m, const char *directory, uns
 	free(text);
 }
 
-enum gn_status gn_stage_stamp_save(const struct gn_manifest *m, const char *directory, struct gn_err *err)
+enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *directory, struct gn_err *err)
 {
 	char path[PATH_MAX];
 	struct gn_strbuf text;
-	enum gn_status status = gn_path_join(path, sizeof path, directory, GN_STAGE_STAMP_NAME, err);
+	enum gn_status status = gn_path_join(path, sizeof path, directory, GN_STAGE_MARKER_NAME, err);
 
 	gn_strbuf_init(&text);
 	for (uint32_t i = 0; i < m->shard_count && !status; i++)

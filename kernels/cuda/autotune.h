@@ -2,8 +2,8 @@
  *
  * Thread safety: as the stream's.
  */
-#ifndef GN_KERNELS_CUDA_FASTEST_H
-#define GN_KERNELS_CUDA_FASTEST_H
+#ifndef GN_KERNELS_CUDA_AUTOTUNE_H
+#define GN_KERNELS_CUDA_AUTOTUNE_H
 
 #include "kernels/cuda/device.h"
 

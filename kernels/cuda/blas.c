@@ -43,11 +43,11 @@ static enum gn_status open_blas(struct gn_blas *b, struct gn_err *err)
 	char name[40], why[256];
 
 	snprintf(name, sizeof name, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
-	b->library = gn_library_open(name, GN_CUDA_FOLDER, why, sizeof why);
+	b->library = gn_dynlib_open(name, GN_CUDA_FOLDER, why, sizeof why);
 	if (!b->library)
 		return gn_err_set(err, GN_ERR_NOT_FOUND, "cuBLASLt %d is not here: %s; install it, or name its folder in "
 				  "LD_LIBRARY_PATH", CUBLAS_VER_MAJOR, why);
-#define X(name) missing = gn_library_find(b->library, #name, &b->api.name) ? missing : #name;
+#define X(name) missing = gn_dynlib_find(b->library, #name, &b->api.name) ? missing : #name;
 	GN_BLAS_FUNCTIONS(X)
 #undef X
 	if (missing)

@@ -2,8 +2,8 @@
  *
  * Thread safety: as device.h.
  */
-#ifndef GN_KERNELS_CUDA_INTERNAL_H
-#define GN_KERNELS_CUDA_INTERNAL_H
+#ifndef GN_KERNELS_CUDA_DEVICE_INTERNAL_H
+#define GN_KERNELS_CUDA_DEVICE_INTERNAL_H
 
 #include "kernels/cuda/device.h"
 

@@ -54,11 +54,11 @@ static enum gn_status load_all(struct gn_dnn *d, struct gn_err *err)
 	const char *missing = NULL;
 	char why[256];
 
-	d->library = gn_library_open("libcudnn.so.9", GN_CUDA_FOLDER, why, sizeof why);
+	d->library = gn_dynlib_open("libcudnn.so.9", GN_CUDA_FOLDER, why, sizeof why);
 	if (!d->library)
 		return gn_err_set(err, GN_ERR_NOT_FOUND, "cuDNN 9 is not here: %s; install it, or name its folder in "
 				  "LD_LIBRARY_PATH", why);
-#define X(name) missing = gn_library_find(d->library, #name, &d->api.name) ? missing : #name;
+#define X(name) missing = gn_dynlib_find(d->library, #name, &d->api.name) ? missing : #name;
 	GN_CUDNN_FUNCTIONS(X)
 #undef X
 	if (missing)

@@ -214,7 +214,7 @@ static struct gn_dnnl_step *next_step(struct gn_dnnl_list *list, struct gn_err *
 	return NULL;
 }
 
-enum gn_status gn_dnnl_append_turn(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const struct gn_turn *turn,
+enum gn_status gn_dnnl_append_turn(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const struct gn_weight_pack *turn,
 				   dnnl_memory_t from, dnnl_memory_t to, struct gn_err *err)
 {
 	struct gn_dnnl_step *step = next_step(list, err);
@@ -332,7 +332,7 @@ static enum gn_status run_turn(const struct gn_dnnl_step *step, struct gn_err *e
 	if (!s)
 		s = gn_dnnl_check(dnnl_memory_get_data_handle(step->args[1].memory, &to), "a memory", err);
 	if (!s)
-		gn_turn_weight(&step->turn, from, to);
+		gn_weight_pack_weight(&step->turn, from, to);
 	return s;
 }
 

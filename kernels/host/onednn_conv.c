@@ -171,31 +171,31 @@ static enum gn_status choose_weight(struct conv *c, const_dnnl_primitive_desc_t 
 }
 
 /* Whether the weights as they come become what is wanted by turning blocks. */
-static int is_turned(const struct conv *c, gn_dnnl_md wanted, struct gn_turn *turn)
+static int is_turned(const struct conv *c, gn_dnnl_md wanted, struct gn_weight_pack *turn)
 {
 	static const struct {
 		enum gn_weight_order order;
 		int block;
-		enum gn_turn_kind kind;
+		enum gn_weight_pack_kind kind;
 		int in_major;
 		dnnl_format_tag_t tag;
 	} known[] = {
-		{GN_WEIGHT_OI_BLOCKS, 16, GN_TURN_COLUMNS, 0, dnnl_OIhw16o16i},
-		{GN_WEIGHT_OI_BLOCKS, 16, GN_TURN_COLUMNS, 1, dnnl_IOhw16o16i},
-		{GN_WEIGHT_OI_BLOCKS, 8, GN_TURN_COLUMNS, 0, dnnl_OIhw8o8i},
-		{GN_WEIGHT_OI_BLOCKS, 16, GN_TURN_PAIR_ROWS, 0, dnnl_OIhw8i16o2i},
-		{GN_WEIGHT_OI_BLOCKS, 16, GN_TURN_PAIR_COLUMNS, 0, dnnl_OIhw8o16i2o},
-		{GN_WEIGHT_OI_BLOCKS, 16, GN_TURN_PAIR_COLUMNS, 1, dnnl_IOhw8o16i2o},
-		{GN_WEIGHT_O_BLOCKS, 16, GN_TURN_PAIR_ROWS, 0, dnnl_OhwI16o2i},
+		{GN_WEIGHT_OI_BLOCKS, 16, GN_WEIGHT_PACK_COLUMNS, 0, dnnl_OIhw16o16i},
+		{GN_WEIGHT_OI_BLOCKS, 16, GN_WEIGHT_PACK_COLUMNS, 1, dnnl_IOhw16o16i},
+		{GN_WEIGHT_OI_BLOCKS, 8, GN_WEIGHT_PACK_COLUMNS, 0, dnnl_OIhw8o8i},
+		{GN_WEIGHT_OI_BLOCKS, 16, GN_WEIGHT_PACK_PAIR_ROWS, 0, dnnl_OIhw8i16o2i},
+		{GN_WEIGHT_OI_BLOCKS, 16, GN_WEIGHT_PACK_PAIR_COLUMNS, 0, dnnl_OIhw8o16i2o},
+		{GN_WEIGHT_OI_BLOCKS, 16, GN_WEIGHT_PACK_PAIR_COLUMNS, 1, dnnl_IOhw8o16i2o},
+		{GN_WEIGHT_O_BLOCKS, 16, GN_WEIGHT_PACK_PAIR_ROWS, 0, dnnl_OhwI16o2i},
 	};
 	const struct gn_weight_layout l = c->op->base.info.weight;
 
 	for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
-		dnnl_data_type_t type = known[k].kind == GN_TURN_COLUMNS ? dnnl_f32 : dnnl_bf16;
+		dnnl_data_type_t type = known[k].kind == GN_WEIGHT_PACK_COLUMNS ? dnnl_f32 : dnnl_bf16;
 
 		if (known[k].order != l.order || known[k].block != l.block)
 			continue;
-		*turn = (struct gn_turn){known[k].kind, gn_conv_weight_shape(&c->op->base.desc), l, known[k].in_major};
+		*turn = (struct gn_weight_pack){known[k].kind, gn_conv_weight_shape(&c->op->base.desc), l, known[k].in_major};
 		if (gn_dnnl_md_is(wanted, 4, c->weight_shape, type, known[k].tag))
 			return 1;
 	}
@@ -207,7 +207,7 @@ static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, gn_d
 				 struct gn_err *err)
 {
 	dnnl_memory_t mine = gn_dnnl_memory(c->op, GN_ROLE_WEIGHT, 0, c->weight, err), copy;
-	struct gn_turn turn;
+	struct gn_weight_pack turn;
 
 	if (!mine || dnnl_memory_desc_equal(wanted, c->weight))
 		return mine;

@@ -13,12 +13,12 @@ static inline __attribute__((always_inline)) void turn_block(size_t b, const flo
 }
 
 /* All places of the window of one block by one block. */
-static void turn_blocks(const struct gn_turn *t, const struct gn_bf16_loops *loops, const float *from, char *to)
+static void turn_blocks(const struct gn_weight_pack *t, const struct gn_bf16_loops *loops, const float *from, char *to)
 {
 	const size_t square = (size_t)t->layout.block * (size_t)t->layout.block;
 
 	for (size_t k = 0; k < t->shape.window; k++) {
-		if (t->kind == GN_TURN_PAIR_COLUMNS)
+		if (t->kind == GN_WEIGHT_PACK_PAIR_COLUMNS)
 			loops->pair_columns(from + k * square, (uint16_t *)(void *)to + k * square);
 		else if (t->layout.block == 16)
 			turn_block(16, from + k * square, (float *)(void *)to + k * square);
@@ -27,7 +27,7 @@ static void turn_blocks(const struct gn_turn *t, const struct gn_bf16_loops *loo
 	}
 }
 
-static void pair_rows(const struct gn_turn *t, const float *from, uint16_t *to)
+static void pair_rows(const struct gn_weight_pack *t, const float *from, uint16_t *to)
 {
 	const struct gn_bf16_loops *loops = gn_bf16_loops();
 	const size_t rows = t->layout.order == GN_WEIGHT_O_BLOCKS ? t->shape.in : 16;
@@ -38,14 +38,14 @@ static void pair_rows(const struct gn_turn *t, const float *from, uint16_t *to)
 		loops->pair_rows(rows, from + i * rows * 16, to + i * (rows + rows % 2) * 16);
 }
 
-void gn_turn_weight(const struct gn_turn *t, const float *from, void *to)
+void gn_weight_pack_weight(const struct gn_weight_pack *t, const float *from, void *to)
 {
 	const struct gn_bf16_loops *loops = gn_bf16_loops();
 	const size_t b = (size_t)t->layout.block, outs = t->shape.out / b, ins = t->shape.in / b;
 	const size_t square = t->shape.window * b * b;
-	const size_t bytes = square * (t->kind == GN_TURN_COLUMNS ? sizeof(float) : sizeof(uint16_t));
+	const size_t bytes = square * (t->kind == GN_WEIGHT_PACK_COLUMNS ? sizeof(float) : sizeof(uint16_t));
 
-	if (t->kind == GN_TURN_PAIR_ROWS) {
+	if (t->kind == GN_WEIGHT_PACK_PAIR_ROWS) {
 		pair_rows(t, from, to);
 		return;
 	}

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void *gn_library_open(const char *name, const char *folder, char *why, size_t size)
+void *gn_dynlib_open(const char *name, const char *folder, char *why, size_t size)
 {
 	static const char *const parts[] = {"lib64", "lib"};
 	void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -20,7 +20,7 @@ void *gn_library_open(const char *name, const char *folder, char *why, size_t si
 }
 
 /* POSIX lets an object pointer hold a function's. */
-int gn_library_find(void *library, const char *symbol, void *function)
+int gn_dynlib_find(void *library, const char *symbol, void *function)
 {
 	void *address = dlsym(library, symbol);
 

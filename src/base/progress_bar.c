@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-void gn_progress_begin(struct gn_progress *p, const char *what, const char *unit, uint64_t total)
+void gn_progress_bar_begin(struct gn_progress_bar *p, const char *what, const char *unit, uint64_t total)
 {
 	memset(p, 0, sizeof *p);
 	p->what = what;
@@ -18,17 +18,17 @@ void gn_progress_begin(struct gn_progress *p, const char *what, const char *unit
 	p->terminal = isatty(STDERR_FILENO);
 }
 
-double gn_progress_rate(const struct gn_progress *p)
+double gn_progress_bar_rate(const struct gn_progress_bar *p)
 {
 	double elapsed = (double)(gn_clock_ns() - p->start_ns) * 1e-9;
 
 	return elapsed > 0 ? (double)atomic_load(&p->done) / elapsed : 0;
 }
 
-static void draw(const struct gn_progress *p)
+static void draw(const struct gn_progress_bar *p)
 {
 	int bytes = !strcmp(p->unit, "B");
-	double scale = bytes ? 1e-6 : 1, rate = gn_progress_rate(p);
+	double scale = bytes ? 1e-6 : 1, rate = gn_progress_bar_rate(p);
 	double done = (double)atomic_load(&p->done), total = (double)p->total;
 	const char *unit = bytes ? "MB" : p->unit;
 
@@ -41,7 +41,7 @@ static void draw(const struct gn_progress *p)
 	fflush(stderr);
 }
 
-void gn_progress_add(struct gn_progress *p, uint64_t amount)
+void gn_progress_bar_add(struct gn_progress_bar *p, uint64_t amount)
 {
 	uint_fast64_t due, now;
 
@@ -54,7 +54,7 @@ void gn_progress_add(struct gn_progress *p, uint64_t amount)
 		draw(p);
 }
 
-void gn_progress_end(struct gn_progress *p)
+void gn_progress_bar_end(struct gn_progress_bar *p)
 {
 	if (p->terminal)
 		fputs("\r\033[K", stderr);

@@ -12,7 +12,7 @@ struct job {
 	void *argument;
 };
 
-struct gn_pool {
+struct gn_thread_pool {
 	pthread_mutex_t lock;
 	pthread_cond_t work;  /* a job is waiting, or the pool is closing */
 	pthread_cond_t space; /* a job left the queue, or one ended */
@@ -25,7 +25,7 @@ struct gn_pool {
 
 static void *work(void *argument)
 {
-	struct gn_pool *pool = argument;
+	struct gn_thread_pool *pool = argument;
 
 	pthread_setname_np(pthread_self(), "gannet-pool");
 	pthread_mutex_lock(&pool->lock);
@@ -51,7 +51,7 @@ static void *work(void *argument)
 	return NULL;
 }
 
-static int start_thread(struct gn_pool *pool)
+static int start_thread(struct gn_thread_pool *pool)
 {
 	int failed = gn_thread_start(&pool->ids[pool->threads], work, pool);
 
@@ -60,9 +60,9 @@ static int start_thread(struct gn_pool *pool)
 	return failed;
 }
 
-enum gn_status gn_pool_create(int threads, size_t queue_len, struct gn_pool **out, struct gn_err *err)
+enum gn_status gn_thread_pool_create(int threads, size_t queue_len, struct gn_thread_pool **out, struct gn_err *err)
 {
-	struct gn_pool *pool;
+	struct gn_thread_pool *pool;
 
 	if (threads < 1 || queue_len < 1)
 		return gn_err_set(err, GN_ERR_USAGE, "a thread pool needs a thread and a place to queue");
@@ -76,12 +76,12 @@ enum gn_status gn_pool_create(int threads, size_t queue_len, struct gn_pool **ou
 	pool->queue = calloc(queue_len, sizeof *pool->queue);
 	pool->ids = calloc((size_t)threads, sizeof *pool->ids);
 	if (!pool->queue || !pool->ids) {
-		gn_pool_destroy(pool);
+		gn_thread_pool_destroy(pool);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a thread pool");
 	}
 	for (int i = 0; i < threads; i++) {
 		if (start_thread(pool)) {
-			gn_pool_destroy(pool);
+			gn_thread_pool_destroy(pool);
 			return gn_err_set(err, GN_ERR_FAILED, "cannot start thread %d of %d (see ulimit -u)", i + 1,
 					  threads);
 		}
@@ -90,7 +90,7 @@ enum gn_status gn_pool_create(int threads, size_t queue_len, struct gn_pool **ou
 	return GN_OK;
 }
 
-void gn_pool_destroy(struct gn_pool *pool)
+void gn_thread_pool_destroy(struct gn_thread_pool *pool)
 {
 	if (!pool)
 		return;
@@ -108,7 +108,7 @@ void gn_pool_destroy(struct gn_pool *pool)
 	free(pool);
 }
 
-void gn_pool_submit(struct gn_pool *pool, void (*run)(void *argument), void *argument)
+void gn_thread_pool_submit(struct gn_thread_pool *pool, void (*run)(void *argument), void *argument)
 {
 	pthread_mutex_lock(&pool->lock);
 	while (pool->waiting == pool->capacity)
@@ -119,7 +119,7 @@ void gn_pool_submit(struct gn_pool *pool, void (*run)(void *argument), void *arg
 	pthread_mutex_unlock(&pool->lock);
 }
 
-void gn_pool_wait(struct gn_pool *pool)
+void gn_thread_pool_wait(struct gn_thread_pool *pool)
 {
 	pthread_mutex_lock(&pool->lock);
 	while (pool->waiting || pool->running)
@@ -127,7 +127,7 @@ void gn_pool_wait(struct gn_pool *pool)
 	pthread_mutex_unlock(&pool->lock);
 }
 
-int gn_pool_threads(const struct gn_pool *pool)
+int gn_thread_pool_threads(const struct gn_thread_pool *pool)
 {
 	return pool->threads;
 }

@@ -5,23 +5,23 @@
  *
  * Thread safety: submit and wait may be called from any thread that is not one of the workers.
  */
-#ifndef GN_BASE_POOL_H
-#define GN_BASE_POOL_H
+#ifndef GN_BASE_THREAD_POOL_H
+#define GN_BASE_THREAD_POOL_H
 
 #include "src/base/status.h"
 
 #include <stddef.h>
 
-struct gn_pool;
+struct gn_thread_pool;
 
 /* threads >= 1 workers and room for queue_len >= 1 waiting jobs. */
-enum gn_status gn_pool_create(int threads, size_t queue_len, struct gn_pool **out, struct gn_err *err);
+enum gn_status gn_thread_pool_create(int threads, size_t queue_len, struct gn_thread_pool **out, struct gn_err *err);
 /* Waits for the jobs already submitted, then ends the workers. */
-void gn_pool_destroy(struct gn_pool *pool);
-void gn_pool_submit(struct gn_pool *pool, void (*run)(void *argument), void *argument);
+void gn_thread_pool_destroy(struct gn_thread_pool *pool);
+void gn_thread_pool_submit(struct gn_thread_pool *pool, void (*run)(void *argument), void *argument);
 /* Returns when every submitted job has ended. */
-void gn_pool_wait(struct gn_pool *pool);
-int gn_pool_threads(const struct gn_pool *pool);
+void gn_thread_pool_wait(struct gn_thread_pool *pool);
+int gn_thread_pool_threads(const struct gn_thread_pool *pool);
 /* Processors this process may run on (its affinity mask), at least 1. */
 int gn_cpu_count(void);
 

@@ -48,9 +48,9 @@ static int algorithm_is_known(const char *name, enum gn_collective what)
 static enum gn_status check_device(const struct gn_bench_options *o, const char *mode, struct gn_err *err)
 {
 #ifdef HAVE_CUDA
-	enum gn_status status = gn_carrier_check(o->comm, o->device, 1, err);
+	enum gn_status status = gn_coll_backend_check(o->comm, o->device, 1, err);
 #else
-	enum gn_status status = gn_carrier_check(o->comm, o->device, 0, err);
+	enum gn_status status = gn_coll_backend_check(o->comm, o->device, 0, err);
 #endif
 
 	if (!status && !strcmp(o->device, "cuda") && strcmp(mode, "allreduce") && strcmp(mode, "train"))

@@ -11,7 +11,7 @@ struct gn_bench_gpu {
 	struct gn_cuda_device *device;
 	struct gn_cuda_stream *stream;
 	struct gn_cuda_arena *arena;
-	struct gn_carrier *carrier;
+	struct gn_coll_backend *carrier;
 	void *buffer;
 };
 
@@ -40,7 +40,7 @@ void gn_bench_gpu_close(struct gn_bench_gpu *g)
 {
 	if (!g)
 		return;
-	gn_carrier_destroy(g->carrier);
+	gn_coll_backend_destroy(g->carrier);
 	gn_cuda_stream_destroy(g->stream);
 	gn_cuda_arena_destroy(g->arena);
 	gn_cuda_device_destroy(g->device);
@@ -63,14 +63,14 @@ static enum gn_status copy(struct gn_bench_gpu *g, void *to, const void *from, s
 
 static enum gn_status run_once(void *context, struct gn_err *err)
 {
-	struct gn_carrier_op *op = context;
-	enum gn_status status = gn_carrier_start(op, NULL, err);
+	struct gn_coll_backend_op *op = context;
+	enum gn_status status = gn_coll_backend_start(op, NULL, err);
 
-	return status ? status : gn_carrier_wait(op, err);
+	return status ? status : gn_coll_backend_wait(op, err);
 }
 
 /* Zeros stay zeros however often they are summed; then one more with numbers, which is checked. */
-static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *row, struct gn_carrier_op *op,
+static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *row, struct gn_coll_backend_op *op,
 				     struct gn_err *err)
 {
 	struct gn_bench_gpu *g = b->gpu;
@@ -95,18 +95,18 @@ static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *ro
 
 static enum gn_status measure_row(struct gn_bench *b, struct gn_bench_row *row, int *direct, struct gn_err *err)
 {
-	struct gn_carrier_op *op;
-	enum gn_status status = gn_carrier_prepare(b->gpu->carrier, b->gpu->buffer, row->count, b->pattern.type,
+	struct gn_coll_backend_op *op;
+	enum gn_status status = gn_coll_backend_prepare(b->gpu->carrier, b->gpu->buffer, row->count, b->pattern.type,
 						   b->pattern.reduction, &op, err);
 
 	if (status)
 		return status;
 	status = time_and_check(b, row, op, err);
-	row->in_place.algo = gn_carrier_name(b->gpu->carrier);
+	row->in_place.algo = gn_coll_backend_name(b->gpu->carrier);
 	row->in_place.chunks = 1;
 	/* it stages through memory that ranks of one node share */
-	*direct = !strcmp(gn_carrier_name(b->gpu->carrier), "ucx") && gn_world_local_size(b->world) > 1;
-	gn_carrier_free(op);
+	*direct = !strcmp(gn_coll_backend_name(b->gpu->carrier), "ucx") && gn_world_local_size(b->world) > 1;
+	gn_coll_backend_free(op);
 	return status;
 }
 
@@ -117,7 +117,7 @@ static void print_heading(const struct gn_bench *b)
 	struct gn_strbuf text;
 
 	gn_strbuf_init(&text);
-	gn_carrier_describe(b->gpu->carrier, &text);
+	gn_coll_backend_describe(b->gpu->carrier, &text);
 	printf("# allreduce of GPU memory: %d rank%s on %d node%s, %s, rank 0 on cuda:%d, %s, PCI %s\n", ranks,
 	       ranks > 1 ? "s" : "", nodes, nodes > 1 ? "s" : "", gn_strbuf_text(&text), info->ordinal, info->name, info->pci);
 	gn_strbuf_release(&text);
@@ -139,7 +139,7 @@ enum gn_status gn_bench_gpu_allreduce(struct gn_bench *b, struct gn_err *err)
 	status = gn_gpu_carrier_create(b->comm, b->o->comm, ordinal, b->log, &g->carrier, err);
 	if (status)
 		return status;
-	if (!strcmp(gn_carrier_name(g->carrier), "nccl") && strcmp(b->o->transport, "auto"))
+	if (!strcmp(gn_coll_backend_name(g->carrier), "nccl") && strcmp(b->o->transport, "auto"))
 		return gn_err_set(err, GN_ERR_USAGE, "--transport %s is of UCX, and NCCL chooses its own: use --comm ucx",
 				  b->o->transport);
 	if (!b->o->json && gn_comm_rank(b->comm) == 0)
@@ -150,7 +150,7 @@ enum gn_status gn_bench_gpu_allreduce(struct gn_bench *b, struct gn_err *err)
 
 		row.count = (size_t)bytes < each ? 1 : (size_t)bytes / each;
 		row.bytes = row.count * each;
-		if (!strcmp(gn_carrier_name(g->carrier), "nccl"))
+		if (!strcmp(gn_coll_backend_name(g->carrier), "nccl"))
 			row.transport = "nccl";
 		if (row.bytes != before)
 			status = gn_bench_row(b, &row, measure_row, err);

@@ -98,7 +98,7 @@ enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *
 	if (status)
 		return status;
 	/* checking and printing large results takes its time */
-	gn_world_announce(b->world, "measuring", 60000);
+	gn_world_set_phase(b->world, "measuring", 60000);
 	size = gn_comm_size(b->comm);
 	if (size == 1 && strcmp(o->transport, "auto"))
 		return gn_err_set(err, GN_ERR_USAGE, "--transport %s: one rank alone sends nothing", o->transport);
@@ -267,9 +267,9 @@ enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
 {
 	struct gn_comm_rail rails[GN_RAILS_MAX];
 	char carried_by[64];
-	struct gn_proof proof;
+	struct gn_traffic_check proof;
 	int direct = 0;
-	enum gn_status status = gn_proof_begin(b->comm, &proof, err);
+	enum gn_status status = gn_traffic_check_begin(b->comm, &proof, err);
 
 	if (status)
 		return status;
@@ -277,7 +277,7 @@ enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
 	if (status)
 		gn_devices_release(&proof.before);
 	else
-		status = gn_proof_end(b->comm, &proof, b->o->transport, err);
+		status = gn_traffic_check_end(b->comm, &proof, b->o->transport, err);
 	if (status || gn_comm_rank(b->comm))
 		return status;
 	name_transports(b, direct, carried_by, sizeof carried_by, &row->rails);

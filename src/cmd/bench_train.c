@@ -99,8 +99,8 @@ static enum gn_status prepare(struct train_bench *b, struct gn_err *err)
 
 	b->precision = gn_device_precision(&po);
 	if (!status)
-		status = gn_arrange_create(b->model, &b->arrange, err);
-	po.weights = status ? NULL : gn_arrange_layouts(b->arrange);
+		status = gn_weight_layouts_create(b->model, &b->arrange, err);
+	po.weights = status ? NULL : gn_weight_layouts_layouts(b->arrange);
 	if (!status)
 		status = make_arrays(b, err);
 	if (!status)
@@ -108,10 +108,10 @@ static enum gn_status prepare(struct train_bench *b, struct gn_err *err)
 	if (!status)
 		status = gn_plan_create(b->model, &po, b->params, b->flat, b->buffers, &b->plan, err);
 	if (!status)
-		status = gn_arrange_take(b->arrange, b->plan, err);
+		status = gn_weight_layouts_take(b->arrange, b->plan, err);
 	if (status)
 		return status;
-	gn_arrange_in(b->arrange, b->params);
+	gn_weight_layouts_in(b->arrange, b->params);
 	if (b->o->inference)
 		gn_plan_freeze(b->plan);
 	return GN_OK;
@@ -120,14 +120,14 @@ static enum gn_status prepare(struct train_bench *b, struct gn_err *err)
 /* Where steps run and who sums gradients, on the GPUs when all ranks have one. */
 static enum gn_status share_out(struct train_bench *b, struct gn_err *err)
 {
-	struct gn_exchange_form form = {GN_BENCH_BUCKET_BYTES, 1};
+	struct gn_reducer_config form = {GN_BENCH_BUCKET_BYTES, 1};
 	int32_t stays = gn_plan_gpu(b->plan) >= 0;
 	enum gn_status status = gn_comm_allreduce(b->comm, &stays, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
 
 	if (status)
 		return status;
 	return stays ? gn_bench_train_reside(b, err) :
-		       gn_exchange_create(b->comm, b->model, b->flat, gn_model_buffer_elements(b->model) + 1, &form, b->o->algo,
+		       gn_reducer_create(b->comm, b->model, b->flat, gn_model_buffer_elements(b->model) + 1, &form, b->o->algo,
 					  &b->exchange, err);
 }
 
@@ -142,7 +142,7 @@ static enum gn_status open_all(struct train_bench *b, struct gn_err *err)
 	if (status)
 		return status;
 	b->gpu_sums.comm = b->comm;
-	gn_world_announce(b->world, "measuring", 600000);
+	gn_world_set_phase(b->world, "measuring", 600000);
 	gn_input_threads(b->o->threads, gn_world_local_size(b->world));
 	status = gn_model_create(b->o->model, (int)b->o->classes, 0, (int)b->o->side, &b->model, err);
 	if (!status)
@@ -152,11 +152,11 @@ static enum gn_status open_all(struct train_bench *b, struct gn_err *err)
 
 static void close_all(struct train_bench *b)
 {
-	gn_exchange_destroy(b->exchange);
-	gn_gpu_sums_release(&b->gpu_sums);
+	gn_reducer_destroy(b->exchange);
+	gn_device_reducer_release(&b->gpu_sums);
 	gn_plan_destroy(b->plan);
 	gn_optimizer_destroy(b->optimizer);
-	gn_arrange_destroy(b->arrange);
+	gn_weight_layouts_destroy(b->arrange);
 	gn_model_destroy(b->model);
 	for (int i = 0; i < PARTS; i++)
 		free(b->times[i]);
@@ -191,13 +191,13 @@ static enum gn_status train(struct train_bench *b, double *mark, double *parts, 
 	double now, taken;
 	enum gn_status status;
 
-	gn_exchange_begin(b->exchange);
-	status = gn_plan_backward(b->plan, gn_exchange_ready, b->exchange, err);
-	taken = (double)gn_exchange_taken_ns(b->exchange) * 1e-9;
+	gn_reducer_begin(b->exchange);
+	status = gn_plan_backward(b->plan, gn_reducer_ready, b->exchange, err);
+	taken = (double)gn_reducer_taken_ns(b->exchange) * 1e-9;
 	now = gn_clock_s();
 	parts[BACKWARD] = now - *mark - taken;
 	if (!status)
-		status = gn_exchange_wait(b->exchange, err);
+		status = gn_reducer_wait(b->exchange, err);
 	*mark = gn_clock_s();
 	parts[EXPOSED] = *mark - now + taken;
 	return status;

@@ -23,7 +23,7 @@ static enum gn_status reside(struct train_bench *b, struct gn_err *err)
 	gn_optimizer_terms(b->optimizer, &terms);
 	update = (struct gn_plan_update){.rule = terms.rule, .weight_decay = terms.weight_decay, .decay_all = terms.decay_all,
 					 .slots = {gn_optimizer_slot(b->optimizer, 0)}};
-	gn_gpu_sums_join(&b->gpu_sums, &update);
+	gn_device_reducer_join(&b->gpu_sums, &update);
 	status = gn_plan_reside(b->plan, &update, err);
 	if (!status)
 		status = gn_plan_push(b->plan, err);
@@ -33,10 +33,10 @@ static enum gn_status reside(struct train_bench *b, struct gn_err *err)
 
 enum gn_status gn_bench_train_reside(struct train_bench *b, struct gn_err *err)
 {
-	struct gn_exchange_form form = {GN_BENCH_BUCKET_BYTES, 1};
+	struct gn_reducer_config form = {GN_BENCH_BUCKET_BYTES, 1};
 	enum gn_status status = gn_agree_status(b->comm, reside(b, err), err);
 
-	return status ? status : gn_gpu_sums_open(&b->gpu_sums, b->o->comm, b->plan, b->model, &form, b->log, err);
+	return status ? status : gn_device_reducer_open(&b->gpu_sums, b->o->comm, b->plan, b->model, &form, b->log, err);
 }
 
 enum gn_status gn_bench_train_resident_step(struct train_bench *b, uint64_t k, double *parts, struct gn_err *err)
@@ -47,12 +47,12 @@ enum gn_status gn_bench_train_resident_step(struct train_bench *b, uint64_t k, d
 	uint64_t exposed_ns = 0;
 	enum gn_status status;
 
-	gn_gpu_sums_begin(&b->gpu_sums);
+	gn_device_reducer_begin(&b->gpu_sums);
 	status = gn_plan_launch(b->plan, k, &u, err);
 	if (!status)
 		status = stage(b, err);
 	if (!status)
-		status = gn_gpu_sums_finish(&b->gpu_sums, &exposed_ns, err);
+		status = gn_device_reducer_finish(&b->gpu_sums, &exposed_ns, err);
 	if (!status)
 		status = gn_plan_result(b->plan, &r, err);
 	parts[EXPOSED] = (double)exposed_ns * 1e-9;

@@ -27,14 +27,14 @@ struct train_bench {
 	struct gn_world *world;
 	struct gn_comm *comm;
 	struct gn_model *model;
-	struct gn_arrange *arrange;
+	struct gn_weight_layouts *arrange;
 	struct gn_plan *plan;
-	struct gn_exchange *exchange;
+	struct gn_reducer *exchange;
 	struct gn_optimizer *optimizer;
 	float *params, *flat, *buffers, *images; /* buffers: in flat, behind the gradients, as in training */
 	int32_t *labels;
 	int resident;	       /* steps stay on the GPU */
-	struct gn_gpu_sums gpu_sums; /* of several ranks there, in place of exchange */
+	struct gn_device_reducer gpu_sums; /* of several ranks there, in place of exchange */
 	double *times[PARTS]; /* of the timed steps, seconds; sorted in the end */
 	double *in_order;     /* times[STEP] unsorted */
 	double losses[GN_BENCH_LOSSES];

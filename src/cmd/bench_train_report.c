@@ -64,8 +64,8 @@ static void print_json(const struct train_bench *b, double images_per_s, double 
 	gn_json_int(&j, "batch", b->o->batch);
 	gn_json_int(&j, "side", b->o->side);
 	gn_json_string(&j, "dtype", b->precision);
-	gn_json_string(&j, "device", gn_plan_manner(b->plan)[0] ? "cuda" : "host");
-	gn_json_string(&j, "manner", gn_plan_manner(b->plan));
+	gn_json_string(&j, "device", gn_plan_mode(b->plan)[0] ? "cuda" : "host");
+	gn_json_string(&j, "manner", gn_plan_mode(b->plan));
 	gn_json_int(&j, "ranks", gn_comm_size(b->comm));
 	gn_json_int(&j, "threads", omp_get_max_threads());
 	gn_json_int(&j, "steps", n);
@@ -124,8 +124,8 @@ static void print(struct train_bench *b)
 	printf("loss of the first step %.6f; memory of a rank at its most %.1f MB, of it the arena %.1f MB; the first step began "
 	       "%.2f s after the process\n", b->losses[0], (double)b->peak_bytes / 1e6, (double)gn_plan_bytes(b->plan) / 1e6,
 	       b->first_begins_s);
-	if (gn_plan_manner(b->plan)[0])
-		printf("%s\n", gn_plan_manner(b->plan));
+	if (gn_plan_mode(b->plan)[0])
+		printf("%s\n", gn_plan_mode(b->plan));
 }
 
 enum gn_status gn_bench_train_report(struct train_bench *b, struct gn_err *err)

@@ -72,7 +72,7 @@ static const struct gn_command command = {
 	.option_count = sizeof options / sizeof *options,
 };
 
-static void print_score(const struct gn_evaluate_options *o, const struct gn_score *score, const char *folder, uint64_t step)
+static void print_score(const struct gn_evaluate_options *o, const struct gn_metrics *score, const char *folder, uint64_t step)
 {
 	double images = (double)score->images;
 	struct gn_json j;
@@ -100,17 +100,17 @@ static enum gn_status evaluate(const struct gn_evaluate_options *o, struct gn_wo
 {
 	struct gn_comm_options co = {.transport = o->transport, .strict = o->transport_strict};
 	char folder[PATH_MAX] = "";
-	struct gn_score score;
+	struct gn_metrics score;
 	struct gn_comm *comm;
 	uint64_t step;
 	enum gn_status status = gn_comm_create(world, &co, log, &comm, err);
 
 	if (status)
 		return status;
-	gn_world_announce(world, "evaluating", GN_EVALUATE_STALL_MS);
+	gn_world_set_phase(world, "evaluating", GN_EVALUATE_STALL_MS);
 	status = gn_evaluate(o, comm, log, folder, &step, &score, err);
 	if (!status && gn_comm_rank(comm) == 0) {
-		gn_score_warn(&score, log);
+		gn_metrics_warn(&score, log);
 		print_score(o, &score, folder, step);
 	}
 	gn_comm_destroy(comm);

@@ -221,16 +221,16 @@ static enum gn_status make_plan(const struct gn_info_plan_options *o, const stru
 {
 	struct gn_plan_options po = {.batch = (int)o->batch, .training = !o->inference, .frozen = o->inference, .dropout = 1,
 				     .no_memory = 1};
-	struct gn_arrange *arrange;
+	struct gn_weight_layouts *arrange;
 	enum gn_status status = gn_device_choose("host", o->precision, 0, &po, err);
 
 	if (!status)
-		status = gn_arrange_create(model, &arrange, err);
+		status = gn_weight_layouts_create(model, &arrange, err);
 	if (status)
 		return status;
-	po.weights = gn_arrange_layouts(arrange);
+	po.weights = gn_weight_layouts_layouts(arrange);
 	status = gn_plan_create(model, &po, NULL, NULL, NULL, out, err);
-	gn_arrange_destroy(arrange);
+	gn_weight_layouts_destroy(arrange);
 	return status;
 }
 

@@ -10,7 +10,7 @@
 
 #define XML_MAX_BYTES (64u << 20)
 
-static void cpus_of(const struct gn_machine *m, int numa, cpu_set_t *out)
+static void cpus_of(const struct gn_topology *m, int numa, cpu_set_t *out)
 {
 	CPU_ZERO(out);
 	for (int i = 0; i < m->cpu_count; i++)
@@ -18,7 +18,7 @@ static void cpus_of(const struct gn_machine *m, int numa, cpu_set_t *out)
 			CPU_SET((size_t)m->cpus[i].os_index, out);
 }
 
-static int last_numa(const struct gn_machine *m)
+static int last_numa(const struct gn_topology *m)
 {
 	int last = -1;
 
@@ -45,7 +45,7 @@ static void json_numa(struct gn_json *j, int numa)
 		gn_json_int(j, "numa", numa);
 }
 
-static void json_devices(struct gn_json *j, const struct gn_machine *m)
+static void json_devices(struct gn_json *j, const struct gn_topology *m)
 {
 	gn_json_array(j, "network_devices");
 	for (int n = 0; n < m->nic_count; n++) {
@@ -64,14 +64,14 @@ static void json_devices(struct gn_json *j, const struct gn_machine *m)
 		json_numa(j, m->gpus[g].numa);
 		gn_json_object(j, "nearness");
 		for (int n = 0; n < m->nic_count; n++)
-			gn_json_string(j, m->nics[n].name, gn_nearness_name(gn_machine_nearness(m, g, n)));
+			gn_json_string(j, m->nics[n].name, gn_nearness_name(gn_topology_nearness(m, g, n)));
 		gn_json_end(j);
 		gn_json_end(j);
 	}
 	gn_json_end(j);
 }
 
-static int print_json(const struct gn_machine *m, const struct gn_affinity_rank *ranks, const struct gn_affinity *choices,
+static int print_json(const struct gn_topology *m, const struct gn_affinity_rank *ranks, const struct gn_affinity *choices,
 		      int count)
 {
 	struct gn_json j;
@@ -104,7 +104,7 @@ static int print_json(const struct gn_machine *m, const struct gn_affinity_rank 
 	return failed ? GN_EXIT_FAILED : GN_EXIT_DONE;
 }
 
-static void print_place(const struct gn_machine_device *d)
+static void print_place(const struct gn_topology_device *d)
 {
 	if (d->numa >= 0)
 		printf("NUMA node %d", d->numa);
@@ -114,7 +114,7 @@ static void print_place(const struct gn_machine_device *d)
 		printf(", PCI %s", d->pci);
 }
 
-static void print_devices(const struct gn_machine *m)
+static void print_devices(const struct gn_topology *m)
 {
 	char name[64];
 
@@ -128,12 +128,12 @@ static void print_devices(const struct gn_machine *m)
 		print_place(&m->gpus[g]);
 		for (int n = 0; n < m->nic_count; n++)
 			printf("%s%s: %s", n ? ", " : "; ", gn_text_visible(m->nics[n].name, name, sizeof name),
-			       gn_nearness_name(gn_machine_nearness(m, g, n)));
+			       gn_nearness_name(gn_topology_nearness(m, g, n)));
 		putchar('\n');
 	}
 }
 
-static void print_machine(const struct gn_machine *m, const struct gn_affinity_rank *ranks,
+static void print_machine(const struct gn_topology *m, const struct gn_affinity_rank *ranks,
 			  const struct gn_affinity *choices, int count)
 {
 	struct gn_strbuf text;
@@ -153,7 +153,7 @@ static void print_machine(const struct gn_machine *m, const struct gn_affinity_r
 		struct gn_affinity a = choices[i];
 
 		shown.cpus = a.cores;
-		a.numa = gn_machine_numa_of(m, &a.cores);
+		a.numa = gn_topology_numa_of(m, &a.cores);
 		gn_strbuf_clear(&text);
 		gn_affinity_describe(m, &shown, &a, &text);
 		printf("rank       %d of %d: %s\n", i, count, gn_strbuf_text(&text));
@@ -161,7 +161,7 @@ static void print_machine(const struct gn_machine *m, const struct gn_affinity_r
 	gn_strbuf_release(&text);
 }
 
-static int tell(const struct gn_machine *m, int count, int json, struct gn_err *err)
+static int tell(const struct gn_topology *m, int count, int json, struct gn_err *err)
 {
 	struct gn_affinity_rank *ranks = calloc((size_t)count, sizeof *ranks);
 	struct gn_affinity *choices = calloc((size_t)count, sizeof *choices);
@@ -189,20 +189,20 @@ static int tell(const struct gn_machine *m, int count, int json, struct gn_err *
 
 int gn_info_topology(const char *xml, int64_t ranks, int json)
 {
-	struct gn_machine m = {0};
+	struct gn_topology m = {0};
 	struct gn_err err;
 	enum gn_status status;
 	char *text = NULL;
 	size_t len;
 	int code;
 
-	status = xml ? gn_file_load(xml, XML_MAX_BYTES, &text, &len, &err) : gn_machine_read(&m, &err);
-	if (!status && xml && (status = gn_machine_parse(text, len, &m, &err)))
+	status = xml ? gn_file_load(xml, XML_MAX_BYTES, &text, &len, &err) : gn_topology_read(&m, &err);
+	if (!status && xml && (status = gn_topology_parse(text, len, &m, &err)))
 		gn_err_prefix(&err, "%s", xml);
 	free(text);
 	if (status)
 		return gn_cmd_fail("info", &err);
 	code = tell(&m, ranks ? (int)ranks : m.gpu_count ? m.gpu_count : 1, json, &err);
-	gn_machine_release(&m);
+	gn_topology_release(&m);
 	return code;
 }

@@ -87,7 +87,7 @@ static void become_rank(char *const *argv, char **environment, int out, int erro
 	_exit(errno == ENOENT ? 127 : 126);
 }
 
-static enum gn_status start_rank(struct gn_launch_job *j, struct gn_server *server, int rank, char *const *argv,
+static enum gn_status start_rank(struct gn_launch_job *j, struct gn_pmix_server *server, int rank, char *const *argv,
 				 struct gn_err *err)
 {
 	struct child *c = &j->children[rank];
@@ -99,7 +99,7 @@ static enum gn_status start_rank(struct gn_launch_job *j, struct gn_server *serv
 	if (!status)
 		status = gn_launch_stream_open(&c->error, STDERR_FILENO, &error, err);
 	if (!status)
-		status = gn_server_environment(server, rank, &environment, err);
+		status = gn_pmix_server_environment(server, rank, &environment, err);
 	if (!status) {
 		pid = fork();
 		if (pid == 0 && j->bind)
@@ -114,7 +114,7 @@ static enum gn_status start_rank(struct gn_launch_job *j, struct gn_server *serv
 			j->running++;
 		}
 	}
-	gn_server_environment_free(environment);
+	gn_pmix_server_environment_free(environment);
 	if (out >= 0)
 		close(out);
 	if (error >= 0)
@@ -186,11 +186,11 @@ static void take_signal(struct gn_launch_job *j)
 	signal_all(j, j->forwarded);
 }
 
-static void take_abort(struct gn_launch_job *j, struct gn_server *server)
+static void take_abort(struct gn_launch_job *j, struct gn_pmix_server *server)
 {
 	int rank, code;
 
-	if (!gn_server_aborted(server, &rank, &code) || j->code)
+	if (!gn_pmix_server_aborted(server, &rank, &code) || j->code)
 		return;
 	fprintf(stderr, "gannet launch: rank %d aborted the job with code %d\n", rank, code);
 	j->code = code > 0 && code < 126 ? code : GN_EXIT_FAILED;
@@ -260,12 +260,12 @@ static int open_streams(const struct gn_launch_job *j)
 	return count;
 }
 
-static void turn(struct gn_launch_job *j, struct gn_server *server, struct pollfd *p)
+static void turn(struct gn_launch_job *j, struct gn_pmix_server *server, struct pollfd *p)
 {
 	nfds_t n = 2;
 
 	p[0] = (struct pollfd){.fd = j->signals, .events = POLLIN};
-	p[1] = (struct pollfd){.fd = gn_server_fd(server), .events = POLLIN};
+	p[1] = (struct pollfd){.fd = gn_pmix_server_fd(server), .events = POLLIN};
 	for (int r = 0; r < j->size; r++) {
 		p[n++] = (struct pollfd){.fd = j->children[r].out.fd, .events = POLLIN};
 		p[n++] = (struct pollfd){.fd = j->children[r].error.fd, .events = POLLIN};
@@ -286,7 +286,7 @@ static void turn(struct gn_launch_job *j, struct gn_server *server, struct pollf
 }
 
 /* Until all ranks have ended and said everything; something that a rank left running may hold its pipe open. */
-static enum gn_status watch_over(struct gn_launch_job *j, struct gn_server *server, struct gn_err *err)
+static enum gn_status watch_over(struct gn_launch_job *j, struct gn_pmix_server *server, struct gn_err *err)
 {
 	struct pollfd *p = calloc(2 + 2 * (size_t)j->size, sizeof *p);
 	uint64_t over = 0;
@@ -306,20 +306,20 @@ enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory,
 				 struct gn_err *err)
 {
 	char **argv = calloc(program->count + 1, sizeof *argv);
-	struct gn_server *server = NULL;
+	struct gn_pmix_server *server = NULL;
 	enum gn_status status = argv ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for arguments");
 
 	for (size_t i = 0; !status && i < program->count; i++)
 		argv[i] = (char *)(uintptr_t)program->items[i];
 	if (!status)
-		status = gn_server_create(j->size, directory, &server, err);
+		status = gn_pmix_server_create(j->size, directory, &server, err);
 	for (int r = 0; r < j->size && !status; r++)
 		status = start_rank(j, server, r, argv, err);
 	if (status)
 		signal_all(j, SIGKILL);
 	else
 		status = watch_over(j, server, err);
-	gn_server_destroy(server, !status && !j->code);
+	gn_pmix_server_destroy(server, !status && !j->code);
 	free(argv);
 	return status;
 }

@@ -137,15 +137,15 @@ static int print_version(void)
 	local = getenv("GANNET_LOCAL");
 	interfaces = getenv("UCX_NET_DEVICES");
 	control = getenv(GN_WORLD_IFNAMES);
-	if (gn_tuning_path(NULL, tuning, sizeof tuning, &named, NULL) || (!named && access(tuning, F_OK)))
+	if (gn_tuning_table_path(NULL, tuning, sizeof tuning, &named, NULL) || (!named && access(tuning, F_OK)))
 		*tuning = 0;
 	gn_strbuf_init(&pmix);
-	gn_libraries_pmix(&pmix);
+	gn_library_versions_pmix(&pmix);
 	gethostname(host, sizeof host - 1);
 	printf("gannet %s\ncommit         %s\nsources        %s\nUCX            %s\nPMIx           %s\n", gn_version(),
-	       gn_version_commit(), gn_version_source_digest(), gn_libraries_ucx(), gn_strbuf_text(&pmix));
+	       gn_version_commit(), gn_version_source_digest(), gn_library_versions_ucx(), gn_strbuf_text(&pmix));
 	gn_strbuf_release(&pmix);
-	if (gn_libraries_job(job))
+	if (gn_library_versions_job(job))
 		printf("job            %s\n", job);
 	printf("hosts          %s\nconfiguration  %s\n", hosts && *hosts ? hosts : host, *site ? site : "none");
 	printf("tuning table   %s\n", *tuning ? tuning : "none");

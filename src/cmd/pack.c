@@ -152,7 +152,7 @@ static void catch_signals(void)
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct pack_options *o = target;
-	struct gn_progress progress;
+	struct gn_progress_bar progress;
 	struct gn_pack_options p = {
 		.out = o->out, .shard_bytes = (uint64_t)o->shard_bytes, .seed = (uint64_t)o->seed,
 		.sources = positional->count ? positional->items : NULL, .source_count = positional->count,

@@ -89,7 +89,7 @@ static enum gn_status take_tuning(const struct gn_sim_options *o, const struct g
 {
 	struct gn_sim_topology measured;
 	struct gn_cost cost;
-	enum gn_status status = gn_tuning_find(o->tuning, o->fabric ? o->fabric : "", &cost, err);
+	enum gn_status status = gn_tuning_table_find(o->tuning, o->fabric ? o->fabric : "", &cost, err);
 
 	if (status)
 		return status;

@@ -75,7 +75,7 @@ static int is_table_wanted(const char *value, const char *path, int line, struct
 	char own[PATH_MAX];
 	int named;
 
-	if (!gn_tuning_path(NULL, own, sizeof own, &named, NULL) && *own && !access(own, R_OK))
+	if (!gn_tuning_table_path(NULL, own, sizeof own, &named, NULL) && *own && !access(own, R_OK))
 		return 0;
 	if (!access(value, R_OK))
 		return 1;

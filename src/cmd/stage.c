@@ -64,7 +64,7 @@ static void tell(const struct stage_options *o, const char *host, const struct g
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct stage_options *o = target;
-	struct gn_progress progress;
+	struct gn_progress_bar progress;
 	struct gn_stage_options s = {.from = o->from, .to = o->to, .threads = (int)o->threads, .check = o->check,
 				     .progress = &progress};
 	struct gn_stage_result result;

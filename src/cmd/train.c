@@ -134,7 +134,7 @@ static enum gn_status check_comm(const struct gn_train_options *o, struct gn_err
 	int built_in = 0;
 #endif
 
-	return gn_carrier_check(o->comm, strcmp(o->device, "auto") ? o->device : "cuda", built_in, err);
+	return gn_coll_backend_check(o->comm, strcmp(o->device, "auto") ? o->device : "cuda", built_in, err);
 }
 
 /* Options that say two things, or nothing. */

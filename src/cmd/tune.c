@@ -55,7 +55,7 @@ static void print_json(const struct gn_tune_result *r)
 	struct gn_json j;
 
 	gn_json_init(&j);
-	gn_tuning_json(r, &j);
+	gn_tuning_table_json(r, &j);
 	puts(gn_json_text(&j));
 	gn_json_release(&j);
 }
@@ -92,10 +92,10 @@ static enum gn_status keep(const struct tune_options *o, const struct gn_tune_re
 {
 	char path[PATH_MAX];
 	int named;
-	enum gn_status status = gn_tuning_path(o->out, path, sizeof path, &named, err);
+	enum gn_status status = gn_tuning_table_path(o->out, path, sizeof path, &named, err);
 
 	if (!status && *path)
-		status = gn_tuning_write(path, r, err);
+		status = gn_tuning_table_write(path, r, err);
 	if (!status && *path)
 		fprintf(stderr, "gannet tune: written to %s\n", path);
 	else if (!status)
@@ -129,7 +129,7 @@ static enum gn_status tune(const struct tune_options *o, struct gn_world *world,
 		return gn_err_set(err, GN_ERR_USAGE, "one rank alone has nothing to measure; start it with srun --mpi=pmix, mpirun "
 				  "or gannet launch");
 	/* fitting and simulating, on the first rank, take their time */
-	gn_world_announce(world, "measuring", 60000);
+	gn_world_set_phase(world, "measuring", 60000);
 	status = gn_tune_measure(world, &how, &r, err);
 	if (!status)
 		status = try_all(o, world, log, &r.cost, err);

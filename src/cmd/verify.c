@@ -52,7 +52,7 @@ static void tell(const struct verify_options *o, const char *path, const struct 
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct verify_options *o = target;
-	struct gn_progress progress;
+	struct gn_progress_bar progress;
 	struct gn_verify_options v = {.directory = positional->items[0], .decode = o->decode, .progress = &progress,
 				      .threads = o->threads ? (int)o->threads : gn_cpu_count()};
 	struct gn_verify_result result = {0};

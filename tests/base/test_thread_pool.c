@@ -18,32 +18,32 @@ static void job(void *argument)
 
 static void test_every_job_runs_once(void **state)
 {
-	struct gn_pool *pool;
+	struct gn_thread_pool *pool;
 	struct gn_err err;
 	int one = 1;
 
 	(void)state;
-	assert_ok(gn_pool_create(3, 2, &pool, &err));
+	assert_ok(gn_thread_pool_create(3, 2, &pool, &err));
 	for (int i = 0; i < 5000; i++)
-		gn_pool_submit(pool, job, &one);
-	gn_pool_wait(pool);
+		gn_thread_pool_submit(pool, job, &one);
+	gn_thread_pool_wait(pool);
 	assert_int_equal(atomic_load(&done), 5000);
 	assert_true(atomic_load(&most) <= 3);
 	for (int i = 0; i < 10; i++)
-		gn_pool_submit(pool, job, &one);
-	gn_pool_destroy(pool);
+		gn_thread_pool_submit(pool, job, &one);
+	gn_thread_pool_destroy(pool);
 	assert_int_equal(atomic_load(&done), 5010);
 }
 
 static void test_refusals(void **state)
 {
-	struct gn_pool *pool;
+	struct gn_thread_pool *pool;
 	struct gn_err err;
 
 	(void)state;
-	assert_int_equal(gn_pool_create(0, 1, &pool, &err), GN_ERR_USAGE);
+	assert_int_equal(gn_thread_pool_create(0, 1, &pool, &err), GN_ERR_USAGE);
 	assert_true(gn_cpu_count() >= 1);
-	gn_pool_destroy(NULL);
+	gn_thread_pool_destroy(NULL);
 }
 
 int main(void)

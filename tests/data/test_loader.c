@@ -52,7 +52,7 @@ static struct gn_dataset *pack(const char *name, const char *source, uint64_t sy
 				    .threads = 2,
 				    .quality = 90};
 	struct gn_dataset *d = NULL;
-	struct gn_progress progress;
+	struct gn_progress_bar progress;
 	struct gn_pack_result result;
 	char out[256];
 	struct gn_err err;

@@ -19,7 +19,7 @@ static struct gn_dataset *dataset;
 
 static int make_data(void **state)
 {
-	struct gn_progress progress = {0};
+	struct gn_progress_bar progress = {0};
 	struct gn_pack_options o = {
 		.out = path, .synthetic_count = IMAGES, .synthetic_classes = 5, .synthetic_height = 16, .synthetic_width = 16,
 		.shard_bytes = 1 << 20, .seed = 1, .threads = 1, .quality = 90, .progress = &progress,
@@ -56,10 +56,10 @@ static void test_shares(void **state)
 		double sum = 0, square = 0, variance = 1 / (4 * (2 * alphas[k] + 1));
 
 		for (int i = 0; i < draws; i++) {
-			double share = gn_mixup_share(7, alphas[k], 3, (uint64_t)i);
+			double share = gn_mixup_lambda(7, alphas[k], 3, (uint64_t)i);
 
 			assert_true(share >= 0 && share <= 1);
-			assert_true(share == gn_mixup_share(7, alphas[k], 3, (uint64_t)i));
+			assert_true(share == gn_mixup_lambda(7, alphas[k], 3, (uint64_t)i));
 			sum += share;
 			square += (share - 0.5) * (share - 0.5);
 		}
@@ -67,8 +67,8 @@ static void test_shares(void **state)
 		assert_true(fabs(sum / draws - 0.5) < 5 * sqrt(variance / draws));
 		assert_true(fabs(square / draws - variance) < 5 * sqrt(1.0 / 16 / draws) * fmax(variance * 4, 0.02));
 	}
-	assert_true(gn_mixup_share(7, 0.2, 3, 1) != gn_mixup_share(7, 0.2, 4, 1));
-	assert_true(gn_mixup_share(7, 0.2, 3, 1) != gn_mixup_share(8, 0.2, 3, 1));
+	assert_true(gn_mixup_lambda(7, 0.2, 3, 1) != gn_mixup_lambda(7, 0.2, 4, 1));
+	assert_true(gn_mixup_lambda(7, 0.2, 3, 1) != gn_mixup_lambda(8, 0.2, 3, 1));
 }
 
 static void test_mates(void **state)
@@ -77,8 +77,8 @@ static void test_mates(void **state)
 
 	(void)state;
 	for (uint64_t p = 0; p < 4; p++)
-		assert_int_equal(gn_mixup_mate(&order, p), p ^ 1);
-	assert_int_equal(gn_mixup_mate(&order, 4), 4);
+		assert_int_equal(gn_mixup_pair(&order, p), p ^ 1);
+	assert_int_equal(gn_mixup_pair(&order, 4), 4);
 }
 
 /* What an epoch delivers, by index of the sample. */
@@ -149,8 +149,8 @@ static void test_definition(void **state)
 	run(&plain, 0, 1, 1, 1, 0);
 	run(&mixed, 0.4, 1, 1, 1, 0);
 	for (uint64_t p = 0; p < IMAGES; p++) {
-		uint64_t i = gn_order_sample(&order, 2, p), m = gn_order_sample(&order, 2, gn_mixup_mate(&order, p));
-		float share = m == i ? 1 : (float)gn_mixup_share(9, 0.4, 2, i);
+		uint64_t i = gn_order_sample(&order, 2, p), m = gn_order_sample(&order, 2, gn_mixup_pair(&order, p));
+		float share = m == i ? 1 : (float)gn_mixup_lambda(9, 0.4, 2, i);
 
 		assert_true(mixed.shares[i] == share);
 		assert_int_equal(mixed.labels[i], plain.labels[i]);

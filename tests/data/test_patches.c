@@ -23,7 +23,7 @@ static const struct gn_loader_options plain = {
 
 static struct gn_dataset *make(const char *name, uint64_t count, uint32_t scale)
 {
-	struct gn_progress progress = {0};
+	struct gn_progress_bar progress = {0};
 	char path[80];
 	struct gn_pack_options o = {
 		.out = path, .synthetic_count = count, .synthetic_classes = 5, .synthetic_height = 70 * scale,
@@ -203,13 +203,13 @@ static void test_room(void **state)
 		struct gn_loader_options o = {.seed = i, .height = side, .width = side, .augment = (enum gn_augment)(i % 4),
 					      .pad = side - 1};
 		struct gn_region region;
-		struct gn_view v;
+		struct gn_crop v;
 		double share;
 
-		gn_view_draw(&o, 0, i, width, height, &v);
+		gn_crop_draw(&o, 0, i, width, height, &v);
 		if (!v.to_width || !v.to_height)
 			continue;
-		gn_view_decoding(&v, 8, &d, &region);
+		gn_crop_decoding(&v, 8, &d, &region);
 		share = 3.0 * region.width * region.height / (double)gn_patch_room_bytes(side, side);
 		if (share > 1)
 			fail_msg("%ux%u of an image of %ux%u for side %u, %.0f %% of the room", region.width, region.height,

@@ -109,13 +109,13 @@ static struct gn_loader_options options(void)
 		.ranks = 1, .batch = 1, .channels = 3, .height = 24, .width = 24, .deviation = {1, 1, 1}, .threads = 1};
 }
 
-static void refused(struct gn_renderer *r, uint64_t index, const char *text)
+static void refused(struct gn_sample_pipeline *r, uint64_t index, const char *text)
 {
 	float image[3 * 24 * 24];
 	struct gn_err err = {0};
 	int32_t label = 77;
 
-	assert_int_equal(gn_renderer_run(r, 0, index, image, NULL, &label, &err), GN_ERR_DATA);
+	assert_int_equal(gn_sample_pipeline_run(r, 0, index, image, NULL, &label, &err), GN_ERR_DATA);
 	assert_int_equal(label, 77);
 	if (!strstr(err.text, text) || !strstr(err.text, names[index]) || !strstr(err.text, directory) ||
 	    !strstr(err.text, "shard 0"))
@@ -126,26 +126,26 @@ static void refused(struct gn_renderer *r, uint64_t index, const char *text)
 static void samples_that_lie_are_named(void **state)
 {
 	struct gn_loader_options o = options();
-	struct gn_renderer *r = NULL;
+	struct gn_sample_pipeline *r = NULL;
 	float image[3 * 24 * 24];
 	int32_t label = -5;
 	struct gn_err err;
 
-	must(gn_renderer_create(*state, &o, &r, &err), &err);
+	must(gn_sample_pipeline_create(*state, &o, &r, &err), &err);
 	refused(r, no_jpeg, "Not a JPEG");
 	refused(r, cut_short, "not a good JPEG");
 	refused(r, wrong_size, "the JPEG is 40x30 and the shard says 41x30");
-	must(gn_renderer_run(r, 0, good, image, NULL, &label, &err), &err);
+	must(gn_sample_pipeline_run(r, 0, good, image, NULL, &label, &err), &err);
 	assert_int_equal(label, 0);
-	gn_renderer_destroy(r);
-	gn_renderer_destroy(NULL);
+	gn_sample_pipeline_destroy(r);
+	gn_sample_pipeline_destroy(NULL);
 }
 
 /* Each channel is normalised by its own mean and deviation. */
 static void channels_have_their_own_numbers(void **state)
 {
 	struct gn_loader_options o = options(), scaled = o;
-	struct gn_renderer *r = NULL, *s = NULL;
+	struct gn_sample_pipeline *r = NULL, *s = NULL;
 	float a[3 * 24 * 24], b[3 * 24 * 24];
 	int32_t label;
 	struct gn_err err;
@@ -154,10 +154,10 @@ static void channels_have_their_own_numbers(void **state)
 		scaled.mean[c] = 0.1f * (float)(c + 1);
 		scaled.deviation[c] = 0.25f * (float)(c + 1);
 	}
-	must(gn_renderer_create(*state, &o, &r, &err), &err);
-	must(gn_renderer_create(*state, &scaled, &s, &err), &err);
-	must(gn_renderer_run(r, 0, good, a, NULL, &label, &err), &err);
-	must(gn_renderer_run(s, 0, good, b, NULL, &label, &err), &err);
+	must(gn_sample_pipeline_create(*state, &o, &r, &err), &err);
+	must(gn_sample_pipeline_create(*state, &scaled, &s, &err), &err);
+	must(gn_sample_pipeline_run(r, 0, good, a, NULL, &label, &err), &err);
+	must(gn_sample_pipeline_run(s, 0, good, b, NULL, &label, &err), &err);
 	for (int i = 0; i < 3 * 24 * 24; i++) {
 		int c = i / (24 * 24);
 		float expected = (a[i] - scaled.mean[c]) / scaled.deviation[c];
@@ -165,8 +165,8 @@ static void channels_have_their_own_numbers(void **state)
 		assert_true(a[i] >= 0 && a[i] <= 1);
 		assert_true(b[i] - expected < 1e-5f && expected - b[i] < 1e-5f);
 	}
-	gn_renderer_destroy(r);
-	gn_renderer_destroy(s);
+	gn_sample_pipeline_destroy(r);
+	gn_sample_pipeline_destroy(s);
 }
 
 int main(void)

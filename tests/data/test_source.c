@@ -138,14 +138,14 @@ static int remove_tree(void **state)
 static void walk(struct seen *s, int threads)
 {
 	const struct gn_source_sink sink = {s, take_file, take_empty, take_passed};
-	struct gn_pool *pool;
+	struct gn_thread_pool *pool;
 	struct gn_err err;
 
 	memset(s, 0, sizeof *s);
-	assert_ok(gn_pool_create(threads, 4, &pool, &err));
+	assert_ok(gn_thread_pool_create(threads, 4, &pool, &err));
 	atomic_store(&stats, 0);
 	assert_ok(gn_source_walk(root, pool, &sink, &err));
-	gn_pool_destroy(pool);
+	gn_thread_pool_destroy(pool);
 	assert_int_equal(s->files, FOLDERS * FILES + 2);
 	assert_int_equal(s->second, 1);
 	assert_int_equal(s->problems, 1);
@@ -187,14 +187,14 @@ static void an_end_waits_for_what_is_being_listed(void **state)
 {
 	struct seen s = {0};
 	const struct gn_source_sink sink = {&s, stop_at_once, take_empty, take_passed};
-	struct gn_pool *pool;
+	struct gn_thread_pool *pool;
 	struct gn_err err;
 
 	(void)state;
-	assert_ok(gn_pool_create(2, 4, &pool, &err));
+	assert_ok(gn_thread_pool_create(2, 4, &pool, &err));
 	assert_int_equal(gn_source_walk(root, pool, &sink, &err), GN_ERR_STOPPED);
 	assert_string_equal(err.text, "enough");
-	gn_pool_destroy(pool);
+	gn_thread_pool_destroy(pool);
 }
 
 int main(void)

@@ -18,8 +18,8 @@ static const size_t counts[OPS] = {1, 1000, 300001, 5000000};
 
 struct run {
 	struct gn_comm *comm;
-	struct gn_carrier *carrier;
-	struct gn_carrier_op *ops[OPS];
+	struct gn_coll_backend *carrier;
+	struct gn_coll_backend_op *ops[OPS];
 	int ordinal;
 	cudaStream_t stream;
 	cudaEvent_t uploaded;
@@ -45,7 +45,7 @@ static enum gn_status make_buffers(struct run *r, struct gn_err *err)
 	for (int i = 0; i < OPS && !status; i++) {
 		status = call(r, cudaMalloc((void **)&r->device[i], counts[i] * sizeof(float)), "cudaMalloc", err);
 		if (!status)
-			status = gn_carrier_prepare(r->carrier, r->device[i], counts[i], GN_F32, GN_SUM, &r->ops[i], err);
+			status = gn_coll_backend_prepare(r->carrier, r->device[i], counts[i], GN_F32, GN_SUM, &r->ops[i], err);
 	}
 	return status;
 }
@@ -67,12 +67,12 @@ static enum gn_status upload_and_start(struct run *r, int op, struct gn_err *err
 	status = call(r, cudaMemcpyAsync(r->device[op], r->host, bytes, cudaMemcpyHostToDevice, r->stream), "cudaMemcpyAsync", err);
 	if (!status)
 		status = call(r, cudaEventRecord(r->uploaded, r->stream), "cudaEventRecord", err);
-	return status ? status : gn_carrier_start(r->ops[op], r->uploaded, err);
+	return status ? status : gn_coll_backend_start(r->ops[op], r->uploaded, err);
 }
 
 static enum gn_status finish_and_check(struct run *r, int op, struct gn_err *err)
 {
-	enum gn_status status = gn_carrier_wait(r->ops[op], err);
+	enum gn_status status = gn_coll_backend_wait(r->ops[op], err);
 	int size = gn_comm_size(r->comm);
 
 	if (!status)
@@ -100,7 +100,7 @@ static enum gn_status run(struct run *r, const char *how, int lost, struct gn_lo
 	if (cudaGetDeviceCount(&count) != cudaSuccess || !count)
 		count = 1;
 	r->ordinal = local % count;
-	status = gn_carrier_cuda_create(r->comm, how, r->ordinal, NULL, log, &r->carrier, err);
+	status = gn_coll_backend_cuda_create(r->comm, how, r->ordinal, NULL, log, &r->carrier, err);
 	if (!status)
 		status = make_buffers(r, err);
 	for (int round = 0; round < ROUNDS && !status; round++) {
@@ -113,18 +113,18 @@ static enum gn_status run(struct run *r, const char *how, int lost, struct gn_lo
 	}
 	if (!status)
 		printf("rank %d: %d sums of GPU memory by %s are right\n", gn_comm_rank(r->comm), ROUNDS * OPS,
-		       gn_carrier_name(r->carrier));
+		       gn_coll_backend_name(r->carrier));
 	return status;
 }
 
 static void release(struct run *r)
 {
 	for (int i = 0; i < OPS; i++) {
-		gn_carrier_free(r->ops[i]);
+		gn_coll_backend_free(r->ops[i]);
 		if (r->device[i])
 			(void)cudaFree(r->device[i]);
 	}
-	gn_carrier_destroy(r->carrier);
+	gn_coll_backend_destroy(r->carrier);
 	if (r->uploaded)
 		(void)cudaEventDestroy(r->uploaded);
 	if (r->stream)
@@ -150,7 +150,7 @@ int main(int argc, char **argv)
 	if (!status)
 		status = gn_comm_create(world, &options, log, &r.comm, &err);
 	if (!status)
-		gn_world_announce(world, "probing", 600000);
+		gn_world_set_phase(world, "probing", 600000);
 	if (!status)
 		status = run(&r, argv[1], argc > 2 ? atoi(argv[2]) : -1, log, &err);
 	release(&r);

@@ -44,7 +44,7 @@ float *net_floats(size_t count)
 void net_destroy(struct net *n)
 {
 	gn_plan_destroy(n->plan);
-	gn_arrange_destroy(n->arrange);
+	gn_weight_layouts_destroy(n->arrange);
 	gn_optimizer_destroy(n->optimizer);
 	gn_model_destroy(n->model);
 	free(n->params);
@@ -62,13 +62,13 @@ static enum gn_status make_plan(struct net *n, struct gn_plan_options o)
 {
 	enum gn_status status;
 
-	o.weights = gn_arrange_layouts(n->arrange);
+	o.weights = gn_weight_layouts_layouts(n->arrange);
 	o.batch = n->batch;
 	status = gn_plan_create(n->model, &o, n->params, n->grads, n->buffers, &n->plan, &n->err);
 	if (!status)
-		status = gn_arrange_take(n->arrange, n->plan, &n->err);
+		status = gn_weight_layouts_take(n->arrange, n->plan, &n->err);
 	if (!status)
-		gn_arrange_in(n->arrange, n->params);
+		gn_weight_layouts_in(n->arrange, n->params);
 	return status;
 }
 
@@ -95,7 +95,7 @@ enum gn_status net_make(struct net *n, const char *model, int batch, int side, s
 		n->shares[i] = 0.25f + 0.5f * (float)i / (float)batch;
 	}
 	if ((status = gn_init_params(n->model, "formula", n->params, n->buffers, &n->err)) ||
-	    (status = gn_arrange_create(n->model, &n->arrange, &n->err)) ||
+	    (status = gn_weight_layouts_create(n->model, &n->arrange, &n->err)) ||
 	    (status = gn_optimizer_create(n->model, &oo, &n->optimizer, &n->err)))
 		return status;
 	return make_plan(n, o);

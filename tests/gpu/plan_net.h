@@ -21,7 +21,7 @@ extern const struct net_precision net_precisions[NET_PRECISIONS];
 struct net {
 	struct gn_model *model;
 	struct gn_plan *plan;
-	struct gn_arrange *arrange;
+	struct gn_weight_layouts *arrange;
 	struct gn_optimizer *optimizer;
 	float *params, *grads, *buffers, *images, *shares;
 	struct gn_patch *patches; /* NULL: images are given as floats */

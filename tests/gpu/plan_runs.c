@@ -152,7 +152,7 @@ static void check_run(const char *model, int batch, int batches, int side, const
 			  fabs(device.norm - hand.norm) < 10 * p->tolerance * hand.norm && params < p->tolerance && buffers < p->tolerance,
 		  "%s, %s, %d steps of %d batch%s on the device and by hand: losses %.4f to %.4f, off by %.1e, norms %.6g and %.6g, "
 		  "parameters off by %.1e; %s", model, p->name, STEPS, batches, batches > 1 ? "es" : "", device.losses[0],
-		  device.losses[STEPS - 1], off, device.norm, hand.norm, params, a.plan ? gn_plan_manner(a.plan) : "");
+		  device.losses[STEPS - 1], off, device.norm, hand.norm, params, a.plan ? gn_plan_mode(a.plan) : "");
 	net_destroy(&a);
 	net_destroy(&b);
 }
@@ -250,7 +250,7 @@ static void check_patches(const char *model, int batch, int side, const struct n
 		status = net_pass(&a, &loss, &logits);
 		if (!status && gn_init_params(a.model, "formula", a.params, a.buffers, &a.err))
 			status = GN_ERR_FAILED;
-		gn_arrange_in(a.arrange, a.params);
+		gn_weight_layouts_in(a.arrange, a.params);
 		if (!status)
 			status = run_on_device(&a, 1, &device);
 		if (status)

@@ -84,8 +84,8 @@ static void check_plan(const char *model, int batch, int side, const struct net_
 		printf("# the oracle: %s\n", b.err.text);
 	if (!status) {
 		logits = net_distance(x, y, (size_t)batch * 10);
-		gn_arrange_out(a.arrange, a.grads);
-		gn_arrange_out(b.arrange, b.grads);
+		gn_weight_layouts_out(a.arrange, a.grads);
+		gn_weight_layouts_out(b.arrange, b.grads);
 		grads = worst_gradient(&a, &b);
 		buffers = net_distance(a.buffers, b.buffers, gn_model_buffer_elements(a.model));
 	}

@@ -18,7 +18,7 @@ static float given(int rank, size_t i, int step)
 	return (float)((i * 7 + (size_t)rank * 13 + (size_t)step * 5) % 101) - 50;
 }
 
-static enum gn_status one_step(struct gn_exchange *x, const struct gn_model *model, struct gn_comm *comm, float *flat,
+static enum gn_status one_step(struct gn_reducer *x, const struct gn_model *model, struct gn_comm *comm, float *flat,
 			       size_t count, int step, struct gn_err *err)
 {
 	int params = gn_model_param_count(model), rank = gn_comm_rank(comm), size = gn_comm_size(comm);
@@ -26,12 +26,12 @@ static enum gn_status one_step(struct gn_exchange *x, const struct gn_model *mod
 
 	for (size_t i = 0; i < count; i++)
 		flat[i] = given(rank, i, step);
-	gn_exchange_begin(x);
+	gn_reducer_begin(x);
 	/* each rank misses others, which leave at the end */
 	for (int p = params - 1; p >= 0; p--)
 		if (step < 2 || (p + rank) % 7)
-			gn_exchange_ready(x, p);
-	status = gn_exchange_wait(x, err);
+			gn_reducer_ready(x, p);
+	status = gn_reducer_wait(x, err);
 	for (size_t i = 0; !status && i < count; i++) {
 		float sum = 0;
 
@@ -46,7 +46,7 @@ static enum gn_status one_step(struct gn_exchange *x, const struct gn_model *mod
 	return status;
 }
 
-static enum gn_status steps(struct gn_exchange *x, const struct gn_model *model, struct gn_comm *comm, float *flat,
+static enum gn_status steps(struct gn_reducer *x, const struct gn_model *model, struct gn_comm *comm, float *flat,
 			    size_t count, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
@@ -54,26 +54,26 @@ static enum gn_status steps(struct gn_exchange *x, const struct gn_model *model,
 	for (int step = 0; step < STEPS && !status; step++)
 		status = one_step(x, model, comm, flat, count, step, err);
 	if (!status)
-		printf("rank %d: %zu buckets are right\n", gn_comm_rank(comm), gn_exchange_buckets(x));
-	gn_exchange_destroy(x);
+		printf("rank %d: %zu buckets are right\n", gn_comm_rank(comm), gn_reducer_buckets(x));
+	gn_reducer_destroy(x);
 	return status;
 }
 
-static enum gn_status run(struct gn_comm *comm, const struct gn_model *model, struct gn_carrier *carrier, float *flat,
+static enum gn_status run(struct gn_comm *comm, const struct gn_model *model, struct gn_coll_backend *carrier, float *flat,
 			  struct gn_err *err)
 {
 	size_t count = gn_model_param_elements(model) + TAIL;
 	enum gn_status status = GN_OK;
 
 	for (int overlap = 0; overlap < 2 && !status; overlap++) {
-		struct gn_exchange_form form = {100000, overlap};
-		struct gn_exchange *x;
+		struct gn_reducer_config form = {100000, overlap};
+		struct gn_reducer *x;
 
-		status = gn_exchange_create(comm, model, flat, TAIL, &form, "auto", &x, err);
+		status = gn_reducer_create(comm, model, flat, TAIL, &form, "auto", &x, err);
 		if (!status)
 			status = steps(x, model, comm, flat, count, err);
 		if (!status)
-			status = gn_exchange_create_on(carrier, model, flat, TAIL, &form, &x, err);
+			status = gn_reducer_create_on(carrier, model, flat, TAIL, &form, &x, err);
 		if (!status)
 			status = steps(x, model, comm, flat, count, err);
 	}
@@ -88,8 +88,8 @@ int main(void)
 	struct gn_world *world = NULL;
 	struct gn_comm *comm = NULL;
 	struct gn_model *model = NULL;
-	struct gn_carrier *carrier = NULL;
-	struct gn_copier *copier;
+	struct gn_coll_backend *carrier = NULL;
+	struct gn_copy_engine *copier;
 	float *flat = NULL;
 	struct gn_err err;
 	enum gn_status status = gn_world_create(NULL, NULL, &world, &err);
@@ -105,10 +105,10 @@ int main(void)
 	if (!status)
 		status = copier_host_create(&co, &copier, &err);
 	if (!status)
-		status = gn_carrier_staged_create(comm, copier, &so, &carrier, &err);
+		status = gn_coll_backend_staged_create(comm, copier, &so, &carrier, &err);
 	if (!status)
 		status = run(comm, model, carrier, flat, &err);
-	gn_carrier_destroy(carrier);
+	gn_coll_backend_destroy(carrier);
 	free(flat);
 	gn_model_destroy(model);
 	gn_comm_destroy(comm);

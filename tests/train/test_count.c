@@ -104,7 +104,7 @@ dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stre
 struct run {
 	struct gn_model *model;
 	struct gn_plan *plan;
-	struct gn_arrange *arrange;
+	struct gn_weight_layouts *arrange;
 	struct gn_optimizer *optimizer;
 	float *params, *grads, *buffers, *images;
 	int32_t labels[2];
@@ -127,12 +127,12 @@ static void run_init(struct run *r, const char *model, const char *optimizer, in
 	assert_true(r->params && r->grads && r->buffers && r->images);
 	gn_init_formula_batch(2, 3, 64, 16, r->images, r->labels);
 	assert_ok(gn_init_params(r->model, "seed:1", r->params, r->buffers, &err));
-	assert_ok(gn_arrange_create(r->model, &r->arrange, &err));
+	assert_ok(gn_weight_layouts_create(r->model, &r->arrange, &err));
 	if (arranged)
-		po.weights = gn_arrange_layouts(r->arrange);
+		po.weights = gn_weight_layouts_layouts(r->arrange);
 	assert_ok(gn_plan_create(r->model, &po, r->params, r->grads, r->buffers, &r->plan, &err));
-	assert_ok(gn_arrange_take(r->arrange, r->plan, &err));
-	gn_arrange_in(r->arrange, r->params);
+	assert_ok(gn_weight_layouts_take(r->arrange, r->plan, &err));
+	gn_weight_layouts_in(r->arrange, r->params);
 	assert_ok(gn_optimizer_create(r->model, &oo, &r->optimizer, &err));
 }
 
@@ -140,7 +140,7 @@ static void run_release(struct run *r)
 {
 	gn_optimizer_destroy(r->optimizer);
 	gn_plan_destroy(r->plan);
-	gn_arrange_destroy(r->arrange);
+	gn_weight_layouts_destroy(r->arrange);
 	gn_model_destroy(r->model);
 	free(r->params);
 	free(r->grads);

@@ -15,11 +15,11 @@ static void test_counts(void **state)
 		{5, 6, 7, 1, 8, 4, -1},
 	};
 	static const int32_t labels[3] = {0, 0, 6};
-	struct gn_score score = {0};
+	struct gn_metrics score = {0};
 	double loss = 0;
 
 	(void)state;
-	gn_score_add(&score, logits[0], labels, 3, 7);
+	gn_metrics_add(&score, logits[0], labels, 3, 7);
 	assert_int_equal(score.images, 3);
 	assert_int_equal(score.top1, 1);
 	assert_int_equal(score.top5, 2);
@@ -40,9 +40,9 @@ static void test_ties(void **state)
 
 	(void)state;
 	for (int32_t label = 0; label < 10; label++) {
-		struct gn_score score = {0};
+		struct gn_metrics score = {0};
 
-		gn_score_add(&score, logits, &label, 1, 10);
+		gn_metrics_add(&score, logits, &label, 1, 10);
 		assert_int_equal(score.top1, label == 0);
 		assert_int_equal(score.top5, label < 5);
 	}
@@ -52,10 +52,10 @@ static void test_huge_logits_stay_finite(void **state)
 {
 	static const float logits[3] = {1e30f, -1e30f, 0};
 	const int32_t label = 0;
-	struct gn_score score = {0};
+	struct gn_metrics score = {0};
 
 	(void)state;
-	gn_score_add(&score, logits, &label, 1, 3);
+	gn_metrics_add(&score, logits, &label, 1, 3);
 	assert_true(score.loss_sum == 0);
 }
 
@@ -68,11 +68,11 @@ static void test_not_finite(void **state)
 	};
 	static const int32_t labels[5] = {3, 3, 3, 3, 3};
 	static const float finite[6] = {1, 2, 3, 9, 4, 5};
-	struct gn_score score = {0};
+	struct gn_metrics score = {0};
 
 	(void)state;
-	gn_score_add(&score, logits[0], labels, 5, 6);
-	gn_score_add(&score, finite, labels, 1, 6);
+	gn_metrics_add(&score, logits[0], labels, 5, 6);
+	gn_metrics_add(&score, finite, labels, 1, 6);
 	assert_int_equal(score.images, 6);
 	assert_int_equal(score.top1, 1);
 	assert_int_equal(score.top5, 1);

@@ -20,19 +20,19 @@ static void limit_files(rlim_t bytes)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-static void put_line(struct gn_runlog *log, const char *event)
+static void put_line(struct gn_metrics_log *log, const char *event)
 {
 	struct gn_err err;
 
-	assert_non_null(gn_runlog_begin(log, event));
-	assert_ok(gn_runlog_end(log, &err));
+	assert_non_null(gn_metrics_log_begin(log, event));
+	assert_ok(gn_metrics_log_end(log, &err));
 }
 
 /* A disk that is full for a while: lines are lost, whole ones before and after are not, and both is told once. */
 static void test_full_disk(void **state)
 {
 	char folder[] = "/tmp/gannet-runlog.XXXXXX", path[64], *text, *said;
-	struct gn_runlog *runlog;
+	struct gn_metrics_log *runlog;
 	struct gn_log *log;
 	struct gn_err err;
 	int pipes[2];
@@ -44,7 +44,7 @@ static void test_full_disk(void **state)
 	assert_int_equal(pipe(pipes), 0);
 	assert_ok(gn_log_create(pipes[1], GN_LOG_WARN, &log, &err));
 	signal(SIGXFSZ, SIG_IGN);
-	assert_ok(gn_runlog_open(path, log, &runlog, &err));
+	assert_ok(gn_metrics_log_open(path, log, &runlog, &err));
 	put_line(runlog, "one");
 	limit_files(80);
 	put_line(runlog, "torn");
@@ -52,7 +52,7 @@ static void test_full_disk(void **state)
 	limit_files(RLIM_INFINITY);
 	put_line(runlog, "two");
 	put_line(runlog, "three");
-	gn_runlog_close(runlog);
+	gn_metrics_log_close(runlog);
 	gn_log_destroy(log);
 	close(pipes[1]);
 

@@ -179,20 +179,20 @@ static void frozen(const char *model, int side, int arranged)
 {
 	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 3, .training = 1}, eval = {.batch = 3};
 	struct gn_plan *plain, *folded;
-	struct gn_arrange *arrange;
+	struct gn_weight_layouts *arrange;
 	const float *a, *b;
 	struct net n;
 	struct gn_err err;
 	double first;
 
 	net_init(&n, model, 10, side, o);
-	assert_ok(gn_arrange_create(n.model, &arrange, &err));
+	assert_ok(gn_weight_layouts_create(n.model, &arrange, &err));
 	if (arranged) {
 		gn_plan_destroy(n.plan);
-		o.weights = eval.weights = gn_arrange_layouts(arrange);
+		o.weights = eval.weights = gn_weight_layouts_layouts(arrange);
 		assert_ok(gn_plan_create(n.model, &o, n.params, n.grads, n.buffers, &n.plan, &err));
-		assert_ok(gn_arrange_take(arrange, n.plan, &err));
-		gn_arrange_in(arrange, n.params);
+		assert_ok(gn_weight_layouts_take(arrange, n.plan, &err));
+		gn_weight_layouts_in(arrange, n.params);
 	}
 	train(&n, 3);
 	eval.backend = GN_BACKEND_HOST;
@@ -213,7 +213,7 @@ static void frozen(const char *model, int side, int arranged)
 	assert_true(a[7] != (float)first && apart(30, b, a) < 1e-5);
 	gn_plan_destroy(plain);
 	gn_plan_destroy(folded);
-	gn_arrange_destroy(arrange);
+	gn_weight_layouts_destroy(arrange);
 	net_release(&n);
 }
 
@@ -484,7 +484,7 @@ static void test_arranged(void **state)
 	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .batch = 2, .training = 1}, eval = {.batch = 2};
 	const float *a, *b;
 	struct gn_plan *plain, *arranged;
-	struct gn_arrange *arrange;
+	struct gn_weight_layouts *arrange;
 	struct net n, m;
 	struct gn_err err;
 	size_t count;
@@ -496,14 +496,14 @@ static void test_arranged(void **state)
 	count = gn_model_param_elements(m.model);
 	gn_plan_destroy(m.plan);
 	m.plan = NULL;
-	assert_ok(gn_arrange_create(m.model, &arrange, &err));
-	o.weights = eval.weights = gn_arrange_layouts(arrange);
+	assert_ok(gn_weight_layouts_create(m.model, &arrange, &err));
+	o.weights = eval.weights = gn_weight_layouts_layouts(arrange);
 	assert_ok(gn_plan_create(m.model, &o, m.params, m.grads, m.buffers, &m.plan, &err));
-	assert_ok(gn_arrange_take(arrange, m.plan, &err));
+	assert_ok(gn_weight_layouts_take(arrange, m.plan, &err));
 	for (int i = 0; i < gn_model_param_count(m.model); i++)
 		changed += eval.weights[i].order != GN_WEIGHT_PLAIN;
 	print_message("# %d weights in an order of their own\n", changed);
-	gn_arrange_in(arrange, m.params);
+	gn_weight_layouts_in(arrange, m.params);
 	assert_true(!changed || memcmp(m.params, n.params, count * sizeof(float)));
 	train(&n, 2);
 	train(&m, 2);
@@ -514,13 +514,13 @@ static void test_arranged(void **state)
 	assert_ok(gn_plan_forward(arranged, m.images, 0, &a, &err));
 	assert_ok(gn_plan_forward(plain, n.images, 0, &b, &err));
 	assert_memory_equal(a, b, 20 * sizeof *a);
-	gn_arrange_out(arrange, m.params);
-	gn_arrange_out(arrange, m.grads);
+	gn_weight_layouts_out(arrange, m.params);
+	gn_weight_layouts_out(arrange, m.grads);
 	assert_memory_equal(m.params, n.params, count * sizeof(float));
 	assert_memory_equal(m.grads, n.grads, count * sizeof(float));
 	gn_plan_destroy(plain);
 	gn_plan_destroy(arranged);
-	gn_arrange_destroy(arrange);
+	gn_weight_layouts_destroy(arrange);
 	net_release(&n);
 	net_release(&m);
 }
@@ -563,7 +563,7 @@ static void test_refusals(void **state)
 	assert_null(p);
 }
 
-static int in_use(const struct gn_storage *s, int t)
+static int in_use(const struct gn_memory_planner *s, int t)
 {
 	return s->first <= t && t <= s->last && !(s->gap_first <= t && t <= s->gap_last);
 }
@@ -571,7 +571,7 @@ static int in_use(const struct gn_storage *s, int t)
 /* Random lifetimes: no two pieces alive together share a byte. */
 static void test_storage(void **state)
 {
-	struct gn_storage s[120];
+	struct gn_memory_planner s[120];
 	struct gn_err err;
 	size_t total, sum = 0;
 
@@ -580,12 +580,12 @@ static void test_storage(void **state)
 	for (int i = 0; i < 120; i++) {
 		int first = rand() % 100;
 
-		s[i] = (struct gn_storage){.bytes = (size_t)rand() % 5000, .first = first, .last = first + rand() % 20};
+		s[i] = (struct gn_memory_planner){.bytes = (size_t)rand() % 5000, .first = first, .last = first + rand() % 20};
 		s[i].gap_first = first + 1 + rand() % 10;
 		s[i].gap_last = i % 2 ? s[i].last - 1 - rand() % 3 : -1;
 		sum += s[i].bytes;
 	}
-	assert_ok(gn_storage_place(s, 120, &total, &err));
+	assert_ok(gn_memory_planner_place(s, 120, &total, &err));
 	assert_true(total < sum / 2);
 	for (int i = 0; i < 120; i++) {
 		assert_true(s[i].offset % 256 == 0 && (!s[i].bytes || s[i].offset + s[i].bytes <= total));

@@ -58,7 +58,7 @@ static void read_answers(void)
 
 static int make_data(void **state)
 {
-	struct gn_progress progress = {0};
+	struct gn_progress_bar progress = {0};
 	char tar[PATH_MAX], out[64];
 	const char *source = tar;
 	struct gn_pack_options o = {.out = out, .sources = &source, .source_count = 1, .shard_bytes = 1 << 20, .threads = 1,

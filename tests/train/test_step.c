@@ -15,7 +15,7 @@ static char root[64], data[80];
 
 static int pack(void **state)
 {
-	struct gn_progress progress = {0};
+	struct gn_progress_bar progress = {0};
 	struct gn_pack_options o = {
 		.out = data, .synthetic_count = 64, .synthetic_classes = 10, .synthetic_height = 32, .synthetic_width = 32,
 		.shard_bytes = 1 << 20, .seed = 1, .threads = 1, .quality = 90, .progress = &progress,

@@ -16,17 +16,17 @@ struct copy {
 struct way {
 	struct copier_host *host;
 	pthread_t thread;
-	struct copy queue[GN_COPIER_SLOTS_MAX];
+	struct copy queue[GN_COPY_ENGINE_SLOTS_MAX];
 	int first, count, started;
 };
 
 struct copier_host {
-	struct gn_copier base;
+	struct gn_copy_engine base;
 	struct copier_host_options options;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct way ways[2];
-	int busy[GN_COPIER_SLOTS_MAX], failed[GN_COPIER_SLOTS_MAX];
+	int busy[GN_COPY_ENGINE_SLOTS_MAX], failed[GN_COPY_ENGINE_SLOTS_MAX];
 	int64_t begun;
 	int over;
 };
@@ -52,7 +52,7 @@ static void *work(void *context)
 		if (!c.fails)
 			memcpy(c.to, c.from, c.bytes);
 		pthread_mutex_lock(&h->lock);
-		w->first = (w->first + 1) % GN_COPIER_SLOTS_MAX;
+		w->first = (w->first + 1) % GN_COPY_ENGINE_SLOTS_MAX;
 		w->count--;
 		h->failed[c.slot] |= c.fails;
 		h->busy[c.slot] = 0;
@@ -68,12 +68,12 @@ static enum gn_status add(struct copier_host *h, int way, int slot, void *to, co
 	enum gn_status status = GN_OK;
 
 	pthread_mutex_lock(&h->lock);
-	if (slot < 0 || slot >= GN_COPIER_SLOTS_MAX || h->busy[slot] || !bytes) {
+	if (slot < 0 || slot >= GN_COPY_ENGINE_SLOTS_MAX || h->busy[slot] || !bytes) {
 		status = gn_err_set(err, GN_ERR_USAGE, "WRONG: slot %d has a copy under way, or is none", slot);
 	} else {
 		h->begun++;
 		h->options.seed = h->options.seed * 6364136223846793005u + 1442695040888963407u;
-		w->queue[(w->first + w->count++) % GN_COPIER_SLOTS_MAX] = (struct copy){
+		w->queue[(w->first + w->count++) % GN_COPY_ENGINE_SLOTS_MAX] = (struct copy){
 			to, from, bytes, slot, h->begun == h->options.fail_at,
 			h->options.pause_us +
 				(h->options.pause_max_us ? (int)(h->options.seed >> 33) % h->options.pause_max_us : 0)};
@@ -84,19 +84,19 @@ static enum gn_status add(struct copier_host *h, int way, int slot, void *to, co
 	return status;
 }
 
-static enum gn_status down(struct gn_copier *c, int slot, void *host, const void *device, size_t bytes, void *after,
+static enum gn_status down(struct gn_copy_engine *c, int slot, void *host, const void *device, size_t bytes, void *after,
 			   struct gn_err *err)
 {
 	(void)after;
 	return add((struct copier_host *)c, 0, slot, host, device, bytes, err);
 }
 
-static enum gn_status up(struct gn_copier *c, int slot, void *device, const void *host, size_t bytes, struct gn_err *err)
+static enum gn_status up(struct gn_copy_engine *c, int slot, void *device, const void *host, size_t bytes, struct gn_err *err)
 {
 	return add((struct copier_host *)c, 1, slot, device, host, bytes, err);
 }
 
-static enum gn_status poll(struct gn_copier *c, int slot, int *done, struct gn_err *err)
+static enum gn_status poll(struct gn_copy_engine *c, int slot, int *done, struct gn_err *err)
 {
 	struct copier_host *h = (struct copier_host *)c;
 	enum gn_status status = GN_OK;
@@ -110,20 +110,20 @@ static enum gn_status poll(struct gn_copier *c, int slot, int *done, struct gn_e
 	return status;
 }
 
-static enum gn_status pin(struct gn_copier *c, void *host, size_t bytes, struct gn_err *err)
+static enum gn_status pin(struct gn_copy_engine *c, void *host, size_t bytes, struct gn_err *err)
 {
 	(void)host;
 	(void)bytes;
 	return ((struct copier_host *)c)->options.unpinned ? gn_err_set(err, GN_ERR_UNSUPPORTED, "not pinned") : GN_OK;
 }
 
-static void unpin(struct gn_copier *c, void *host)
+static void unpin(struct gn_copy_engine *c, void *host)
 {
 	(void)c;
 	(void)host;
 }
 
-static void destroy(struct gn_copier *c)
+static void destroy(struct gn_copy_engine *c)
 {
 	struct copier_host *h = (struct copier_host *)c;
 
@@ -139,9 +139,9 @@ static void destroy(struct gn_copier *c)
 	free(h);
 }
 
-static const struct gn_copier_ops ops = {pin, unpin, down, up, poll, destroy};
+static const struct gn_copy_engine_ops ops = {pin, unpin, down, up, poll, destroy};
 
-enum gn_status copier_host_create(const struct copier_host_options *options, struct gn_copier **out, struct gn_err *err)
+enum gn_status copier_host_create(const struct copier_host_options *options, struct gn_copy_engine **out, struct gn_err *err)
 {
 	struct copier_host *h = calloc(1, sizeof *h);
 

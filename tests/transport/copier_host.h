@@ -1,7 +1,7 @@
 /* A copier (transport/coll/copy_engine.h) whose device is ordinary memory and whose copies are memcpy in threads, one for each way, so
  * that they take their time and overlap with everything else as a GPU's do. For tests of staging with real ranks. */
-#ifndef GN_TESTS_COPIER_HOST_H
-#define GN_TESTS_COPIER_HOST_H
+#ifndef GN_TESTS_TRANSPORT_COPIER_HOST_H
+#define GN_TESTS_TRANSPORT_COPIER_HOST_H
 
 #include "transport/coll/copy_engine.h"
 
@@ -15,6 +15,6 @@ struct copier_host_options {
 	int unpinned;	   /* pin says that it cannot */
 };
 
-enum gn_status copier_host_create(const struct copier_host_options *options, struct gn_copier **out, struct gn_err *err);
+enum gn_status copier_host_create(const struct copier_host_options *options, struct gn_copy_engine **out, struct gn_err *err);
 
 #endif

@@ -28,7 +28,7 @@ struct run {
 struct op {
 	struct gn_coll_args args;
 	struct gn_coll *coll;
-	struct gn_carrier_op *carried;
+	struct gn_coll_backend_op *carried;
 	struct memory_host_event event;
 	char *there, *expected;
 };
@@ -72,7 +72,7 @@ static const char *some_algorithm(const struct run *r, uint32_t which)
 	return all[chance(r, which) % allreduces].name;
 }
 
-static enum gn_status make_op(struct run *r, struct gn_memory *m, struct gn_carrier *carrier, uint32_t n, struct op *op,
+static enum gn_status make_op(struct run *r, struct gn_reduce_executor *m, struct gn_coll_backend *carrier, uint32_t n, struct op *op,
 			      struct gn_err *err)
 {
 	static const enum gn_dtype types[] = {GN_F32, GN_F64, GN_I32};
@@ -89,7 +89,7 @@ static enum gn_status make_op(struct run *r, struct gn_memory *m, struct gn_carr
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
 	op->args.out = op->there;
 	op->args.memory = m;
-	return carried ? gn_carrier_prepare(carrier, op->there, op->args.count, GN_I32, GN_SUM, &op->carried, err)
+	return carried ? gn_coll_backend_prepare(carrier, op->there, op->args.count, GN_I32, GN_SUM, &op->carried, err)
 		       : gn_coll_prepare(r->comm, &op->args, &op->coll, err);
 }
 
@@ -116,7 +116,7 @@ static void compare(struct run *r, const struct op *op, uint32_t n)
 
 static enum gn_status finish(struct op *op, struct gn_err *err)
 {
-	return op->carried ? gn_carrier_wait(op->carried, err) : gn_coll_wait(op->coll, err);
+	return op->carried ? gn_coll_backend_wait(op->carried, err) : gn_coll_wait(op->coll, err);
 }
 
 static enum gn_status run_ops(struct run *r, struct op *ops, uint32_t count, struct gn_err *err)
@@ -129,7 +129,7 @@ static enum gn_status run_ops(struct run *r, struct op *ops, uint32_t count, str
 	/* a carrier keeps its own order, the others come behind */
 	for (uint32_t n = 0; n < count && !status && ops[n].carried; n++) {
 		ops[n].event.looks = (int)(chance(r, 10 * n + 5) % 50) * (gn_comm_rank(r->comm) + 1);
-		status = gn_carrier_start(ops[n].carried, &ops[n].event, err);
+		status = gn_coll_backend_start(ops[n].carried, &ops[n].event, err);
 	}
 	if (dies)
 		_exit(0);
@@ -154,27 +154,27 @@ static enum gn_status one_round(struct run *r, struct gn_err *err)
 	struct memory_host_options mo = {.seed = r->seed + (uint64_t)gn_comm_rank(r->comm)};
 	struct op ops[OPS_MAX] = {{.there = NULL}};
 	uint32_t count = 2 + chance(r, 1000) % (OPS_MAX - 1);
-	struct gn_carrier *carrier = NULL;
-	struct gn_memory *m = NULL;
+	struct gn_coll_backend *carrier = NULL;
+	struct gn_reduce_executor *m = NULL;
 	enum gn_status status;
 
 	r->by_carrier = (int)(chance(r, 1001) % 3);
 	mo.fail_at = !strcmp(r->fault, "work") && r->round == r->fault_round;
 	status = memory_host_create(&mo, &m, err);
 	if (!status)
-		status = gn_carrier_direct_create(r->comm, m, &carrier, err);
+		status = gn_coll_backend_direct_create(r->comm, m, &carrier, err);
 	for (uint32_t n = 0; n < count && !status; n++)
 		status = make_op(r, m, carrier, n, &ops[n], err);
 	if (!status)
 		status = run_ops(r, ops, count, err);
 	r->works += status ? 0 : memory_host_works(m);
 	for (uint32_t n = 0; n < count; n++) {
-		gn_carrier_free(ops[n].carried);
+		gn_coll_backend_free(ops[n].carried);
 		gn_coll_free(ops[n].coll);
 		free(ops[n].there);
 		free(ops[n].expected);
 	}
-	gn_carrier_destroy(carrier);
+	gn_coll_backend_destroy(carrier);
 	return status;
 }
 

@@ -176,9 +176,9 @@ static enum gn_status other_faults(struct run *r, struct gn_err *err)
 	while (is_due(r, "never"))
 		pause_ms(1000);
 	if (is_due(r, "busy")) {
-		gn_world_announce(r->world, "reading data", 600000);
+		gn_world_set_phase(r->world, "reading data", 600000);
 		pause_ms(limit("PROBE_BUSY_MS"));
-		gn_world_announce(r->world, NULL, 0);
+		gn_world_set_phase(r->world, NULL, 0);
 		r->fault = "";
 	}
 	return GN_OK;
@@ -240,7 +240,7 @@ static int run(struct run *r, char **argv, int argc)
 	if (!r->own)
 		return 1;
 	/* from here on ranks are in collectives all the time */
-	gn_world_announce(r->world, NULL, 0);
+	gn_world_set_phase(r->world, NULL, 0);
 	now = gn_clock_ns();
 	r->rank = gn_comm_rank(r->comm);
 	r->size = gn_comm_size(r->comm);

@@ -1,7 +1,7 @@
 /* A memory (transport/coll/reduce_executor.h) that is the host's own, and does what is queued as late as it may: a piece of it at some of the
  * looks at a mark. Who takes a result too early gets a wrong one. For tests of collectives with real ranks. */
-#ifndef GN_TESTS_MEMORY_HOST_H
-#define GN_TESTS_MEMORY_HOST_H
+#ifndef GN_TESTS_TRANSPORT_MEMORY_HOST_H
+#define GN_TESTS_TRANSPORT_MEMORY_HOST_H
 
 #include "transport/coll/reduce_executor.h"
 
@@ -17,8 +17,8 @@ struct memory_host_event {
 	int looks;
 };
 
-enum gn_status memory_host_create(const struct memory_host_options *options, struct gn_memory **out, struct gn_err *err);
+enum gn_status memory_host_create(const struct memory_host_options *options, struct gn_reduce_executor **out, struct gn_err *err);
 /* How much was done so far. */
-uint64_t memory_host_works(const struct gn_memory *m);
+uint64_t memory_host_works(const struct gn_reduce_executor *m);
 
 #endif

@@ -95,7 +95,7 @@ static enum gn_status start(struct gn_log *log, struct gn_world **world, struct 
 {
 	struct gn_world_options limits = {.limits = {limit("PROBE_TIMEOUT_MS") / 1e3, limit("PROBE_SILENT_MS") / 1e3, 0}};
 	char address[ADDRESS_BYTES] = "";
-	struct gn_told all = {0};
+	struct gn_gathered all = {0};
 	enum gn_status status = gn_world_create(&limits, log, world, err);
 
 	if (status)
@@ -105,7 +105,7 @@ static enum gn_status start(struct gn_log *log, struct gn_world **world, struct 
 	for (int r = 0; !status && r < gn_world_size(*world); r++)
 		if (all.lens[r] != sizeof address || atoi((char *)all.items[r] + 5) != r)
 			status = gn_err_set(err, GN_ERR_DATA, "rank %d is said to have sent something else", r);
-	gn_told_release(&all);
+	gn_gathered_release(&all);
 	return status;
 }
 

@@ -180,7 +180,7 @@ static enum gn_status one_round(struct run *r, struct gn_err *err)
 	struct gn_stager_options so = {chunks[chance(r, 0) % 5], slots[chance(r, 1) % 5]};
 	struct op ops[OPS_MAX] = {{0}};
 	uint32_t count = 1 + chance(r, 2) % OPS_MAX;
-	struct gn_copier *copier = NULL;
+	struct gn_copy_engine *copier = NULL;
 	struct gn_stager *stager = NULL;
 	enum gn_status status;
 
@@ -199,7 +199,7 @@ static enum gn_status one_round(struct run *r, struct gn_err *err)
 	for (uint32_t n = 0; n < count; n++)
 		gn_staged_free(ops[n].staged);
 	gn_stager_destroy(stager);
-	gn_copier_destroy(copier);
+	gn_copy_engine_destroy(copier);
 	for (uint32_t n = 0; n < count; n++) {
 		free(ops[n].device);
 		free(ops[n].expected);
@@ -211,10 +211,10 @@ static enum gn_status one_round(struct run *r, struct gn_err *err)
 static enum gn_status choose(struct run *r, int slow, struct gn_err *err)
 {
 	struct copier_host_options co[2] = {{.seed = 1}, {.seed = 2}};
-	struct gn_carrier *carriers[2] = {NULL, NULL};
+	struct gn_coll_backend *carriers[2] = {NULL, NULL};
 	enum { BYTES = 1 << 20 };
 	float *device = calloc(BYTES, 1);
-	struct gn_carrier_op *op = NULL;
+	struct gn_coll_backend_op *op = NULL;
 	struct gn_log *log = NULL;
 	enum gn_status status = device ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
 	int best = -1;
@@ -222,30 +222,30 @@ static enum gn_status choose(struct run *r, int slow, struct gn_err *err)
 	co[slow].pause_us = gn_comm_rank(r->comm) ? 0 : 30000;
 	gn_log_create(2, GN_LOG_INFO, &log, NULL);
 	for (int i = 0; i < 2 && !status; i++) {
-		struct gn_copier *copier;
+		struct gn_copy_engine *copier;
 
 		status = copier_host_create(&co[i], &copier, err);
 		if (!status)
-			status = gn_carrier_staged_create(r->comm, copier, NULL, &carriers[i], err);
+			status = gn_coll_backend_staged_create(r->comm, copier, NULL, &carriers[i], err);
 	}
 	if (!status)
-		status = gn_carrier_choose(r->comm, carriers, 2, device, BYTES, log, &best, err);
+		status = gn_coll_backend_choose(r->comm, carriers, 2, device, BYTES, log, &best, err);
 	for (size_t i = 0; i < BYTES / sizeof *device; i++)
 		device[i] = 1;
 	if (!status)
-		status = gn_carrier_prepare(carriers[best], device, BYTES / sizeof *device, GN_F32, GN_SUM, &op, err);
+		status = gn_coll_backend_prepare(carriers[best], device, BYTES / sizeof *device, GN_F32, GN_SUM, &op, err);
 	if (!status)
-		status = gn_carrier_start(op, NULL, err);
+		status = gn_coll_backend_start(op, NULL, err);
 	if (!status)
-		status = gn_carrier_wait(op, err);
+		status = gn_coll_backend_wait(op, err);
 	for (size_t i = 0; !status && i < BYTES / sizeof *device; i++)
 		if (device[i] != (float)gn_comm_size(r->comm))
 			status = gn_err_set(err, GN_ERR_FAILED, "WRONG sum at %zu", i);
 	if (!status)
 		printf("rank %d takes %d\n", gn_comm_rank(r->comm), best);
-	gn_carrier_free(op);
-	gn_carrier_destroy(carriers[0]);
-	gn_carrier_destroy(carriers[1]);
+	gn_coll_backend_free(op);
+	gn_coll_backend_destroy(carriers[0]);
+	gn_coll_backend_destroy(carriers[1]);
 	gn_log_destroy(log);
 	free(device);
 	return status;

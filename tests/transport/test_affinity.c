@@ -90,20 +90,20 @@ static void add_gpu(struct sketch *s, unsigned bus)
 	add_pci(s, bus, "0302 [10de:2330]", NULL, NULL);
 }
 
-static void end(struct sketch *s, struct gn_machine *out)
+static void end(struct sketch *s, struct gn_topology *out)
 {
 	struct gn_err err;
 
 	close_object(s);
 	gn_strbuf_puts(&s->xml, "</topology>\n");
 	assert_false(gn_strbuf_failed(&s->xml));
-	assert_ok(gn_machine_parse(gn_strbuf_text(&s->xml), s->xml.len, out, &err));
+	assert_ok(gn_topology_parse(gn_strbuf_text(&s->xml), s->xml.len, out, &err));
 	gn_strbuf_release(&s->xml);
 }
 
 /* Two sockets of four cores; under each two PCI switches, each with two GPUs and an adapter; a management controller's display
  * and port besides. */
-static void make_dgx(struct gn_machine *out)
+static void make_dgx(struct gn_topology *out)
 {
 	static const char *const rdma[] = {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"};
 	static const char *const net[] = {"ib0", "ib1", "ib2", "ib3"};
@@ -135,7 +135,7 @@ static void make_dgx(struct gn_machine *out)
 }
 
 /* Two sockets, a GPU on each, one adapter, on the first. */
-static void make_lopsided(struct gn_machine *out)
+static void make_lopsided(struct gn_topology *out)
 {
 	struct sketch s;
 
@@ -155,7 +155,7 @@ static void make_lopsided(struct gn_machine *out)
 }
 
 /* Two NUMA nodes, but the kernel does not know on which of them devices are: they hang off the machine. */
-static void make_virtual(struct gn_machine *out)
+static void make_virtual(struct gn_topology *out)
 {
 	struct sketch s;
 
@@ -198,7 +198,7 @@ static void assert_cpus(const cpu_set_t *set, const char *list)
 
 static void test_dgx_is_read(void **state)
 {
-	struct gn_machine m;
+	struct gn_topology m;
 
 	(void)state;
 	make_dgx(&m);
@@ -214,17 +214,17 @@ static void test_dgx_is_read(void **state)
 	assert_int_equal(m.cpus[0].os_index, 0);
 	assert_int_equal(m.cpus[1].os_index, 8);
 	assert_int_equal(m.cpus[0].core, m.cpus[1].core);
-	assert_int_equal(gn_machine_find_gpu(&m, "0000:B4:00.0"), 7);
-	assert_int_equal(gn_machine_find_gpu(&m, "0000:b5:00.0"), -1);
-	assert_int_equal(gn_machine_find_nic(&m, "mlx5_9"), -1);
-	assert_int_equal(gn_machine_find_nic(&m, "mlx5"), -1);
-	assert_string_equal(m.nics[gn_machine_find_nic(&m, "mlx5_2:1")].pci, "0000:93:00.0");
-	assert_int_equal(gn_machine_nearness(&m, 0, gn_machine_find_nic(&m, "mlx5_0")), GN_NEAR_SWITCH);
-	assert_int_equal(gn_machine_nearness(&m, 1, gn_machine_find_nic(&m, "ib0")), GN_NEAR_SWITCH);
-	assert_int_equal(gn_machine_nearness(&m, 0, gn_machine_find_nic(&m, "mlx5_1")), GN_NEAR_NODE);
-	assert_int_equal(gn_machine_nearness(&m, 0, gn_machine_find_nic(&m, "eno1")), GN_NEAR_NODE);
-	assert_int_equal(gn_machine_nearness(&m, 0, gn_machine_find_nic(&m, "mlx5_2")), GN_NEAR_FAR);
-	gn_machine_release(&m);
+	assert_int_equal(gn_topology_find_gpu(&m, "0000:B4:00.0"), 7);
+	assert_int_equal(gn_topology_find_gpu(&m, "0000:b5:00.0"), -1);
+	assert_int_equal(gn_topology_find_nic(&m, "mlx5_9"), -1);
+	assert_int_equal(gn_topology_find_nic(&m, "mlx5"), -1);
+	assert_string_equal(m.nics[gn_topology_find_nic(&m, "mlx5_2:1")].pci, "0000:93:00.0");
+	assert_int_equal(gn_topology_nearness(&m, 0, gn_topology_find_nic(&m, "mlx5_0")), GN_NEAR_SWITCH);
+	assert_int_equal(gn_topology_nearness(&m, 1, gn_topology_find_nic(&m, "ib0")), GN_NEAR_SWITCH);
+	assert_int_equal(gn_topology_nearness(&m, 0, gn_topology_find_nic(&m, "mlx5_1")), GN_NEAR_NODE);
+	assert_int_equal(gn_topology_nearness(&m, 0, gn_topology_find_nic(&m, "eno1")), GN_NEAR_NODE);
+	assert_int_equal(gn_topology_nearness(&m, 0, gn_topology_find_nic(&m, "mlx5_2")), GN_NEAR_FAR);
+	gn_topology_release(&m);
 }
 
 /* Eight ranks, a GPU each: each pair shares the adapter under its switch, and half of the socket's cores. */
@@ -234,12 +234,13 @@ static void test_dgx_is_shared_out(void **state)
 	static const char *const cores[] = {"0,8", "1,9", "2,10", "3,11", "4,12", "5,13", "6,14", "7,15"};
 	struct gn_affinity_rank ranks[8];
 	struct gn_affinity got[8];
-	struct gn_machine m;
+	struct gn_topology m;
 
 	(void)state;
 	make_dgx(&m);
 	for (int i = 0; i < 8; i++)
-		ranks[i] = (struct gn_affinity_rank){.cpus = cpus(0xffff), .gpu = i, .nic_count = 1, .nics = {gn_machine_find_nic(&m, nics[i])}};
+		ranks[i] = (struct gn_affinity_rank){
+			.cpus = cpus(0xffff), .gpu = i, .nic_count = 1, .nics = {gn_topology_find_nic(&m, nics[i])}};
 	gn_affinity_choose(&m, NULL, ranks, 8, got);
 	for (int i = 0; i < 8; i++) {
 		assert_string_equal(m.nics[got[i].nic].name, nics[i]);
@@ -248,7 +249,7 @@ static void test_dgx_is_shared_out(void **state)
 		assert_int_equal(got[i].faults, 0);
 		assert_int_equal(got[i].numa, -1);
 	}
-	gn_machine_release(&m);
+	gn_topology_release(&m);
 }
 
 /* Without GPUs equal devices are taken in turns, and what may not be used is not. */
@@ -257,7 +258,7 @@ static void test_without_gpus(void **state)
 	struct gn_affinity_rank ranks[4];
 	struct gn_affinity got[4];
 	unsigned char usable[9];
-	struct gn_machine m;
+	struct gn_topology m;
 
 	(void)state;
 	make_dgx(&m);
@@ -274,21 +275,21 @@ static void test_without_gpus(void **state)
 	assert_int_equal(got[0].numa, 0);
 	assert_int_equal(got[0].nearness, GN_NEAR_NODE);
 	memset(usable, 0, sizeof usable);
-	usable[gn_machine_find_nic(&m, "eno1")] = 1;
+	usable[gn_topology_find_nic(&m, "eno1")] = 1;
 	gn_affinity_choose(&m, usable, ranks, 4, got);
 	assert_string_equal(m.nics[got[3].nic].name, "eno1");
 	assert_int_equal(got[3].nearness, GN_NEAR_FAR);
 	memset(usable, 0, sizeof usable);
 	gn_affinity_choose(&m, usable, ranks, 4, got);
 	assert_int_equal(got[0].nic, -1);
-	gn_machine_release(&m);
+	gn_topology_release(&m);
 }
 
 static void test_fewer_cores_than_ranks(void **state)
 {
 	struct gn_affinity_rank ranks[5];
 	struct gn_affinity got[5];
-	struct gn_machine m;
+	struct gn_topology m;
 
 	(void)state;
 	make_lopsided(&m);
@@ -302,10 +303,10 @@ static void test_fewer_cores_than_ranks(void **state)
 	ranks[0].cpus = cpus(0);
 	gn_affinity_choose(&m, NULL, ranks, 5, got);
 	assert_cpus(&got[0].cores, "");
-	gn_machine_release(&m);
+	gn_topology_release(&m);
 }
 
-static void expect_words(const struct gn_machine *m, const struct gn_affinity_rank *r, const struct gn_affinity *a,
+static void expect_words(const struct gn_topology *m, const struct gn_affinity_rank *r, const struct gn_affinity *a,
 			 unsigned fault, const char *words)
 {
 	struct gn_strbuf text;
@@ -324,7 +325,7 @@ static void test_faults(void **state)
 {
 	struct gn_affinity_rank ranks[2] = {{.gpu = 0, .nic_count = 1}, {.gpu = 1, .nic_count = 1}};
 	struct gn_affinity got[2];
-	struct gn_machine m;
+	struct gn_topology m;
 
 	(void)state;
 	make_lopsided(&m);
@@ -350,7 +351,7 @@ static void test_faults(void **state)
 	ranks[0].cpus = cpus(0xff);
 	gn_affinity_choose(&m, NULL, ranks, 1, got);
 	assert_int_equal(got[0].faults, 0);
-	gn_machine_release(&m);
+	gn_topology_release(&m);
 }
 
 /* A GPU that talks by a far adapter although a near one is there is told of it; one near rail of several is enough. */
@@ -358,67 +359,67 @@ static void test_far_rails(void **state)
 {
 	struct gn_affinity_rank r = {.gpu = 0, .nic_count = 2};
 	struct gn_affinity got;
-	struct gn_machine m;
+	struct gn_topology m;
 
 	(void)state;
 	make_dgx(&m);
 	r.cpus = cpus(0x0f0f);
-	r.nics[0] = gn_machine_find_nic(&m, "mlx5_2");
-	r.nics[1] = gn_machine_find_nic(&m, "mlx5_3");
+	r.nics[0] = gn_topology_find_nic(&m, "mlx5_2");
+	r.nics[1] = gn_topology_find_nic(&m, "mlx5_3");
 	gn_affinity_choose(&m, NULL, &r, 1, &got);
 	assert_int_equal(got.faults, GN_AFFINITY_GPU_FAR_NIC | GN_AFFINITY_CORES_FAR_NIC);
 	expect_words(&m, &r, &got, GN_AFFINITY_GPU_FAR_NIC,
 		     "its GPU 0000:12:00.0 is on NUMA node 0, far from the network devices that carry its messages: mlx5_2 (NUMA node 1), "
 		     "mlx5_3 (NUMA node 1); mlx5_0 is nearer (same PCI switch): name it in UCX_NET_DEVICES, or give this rank a GPU beside "
 		     "what it uses");
-	r.nics[1] = gn_machine_find_nic(&m, "mlx5_1");
+	r.nics[1] = gn_topology_find_nic(&m, "mlx5_1");
 	gn_affinity_choose(&m, NULL, &r, 1, &got);
 	assert_int_equal(got.faults, 0);
-	gn_machine_release(&m);
+	gn_topology_release(&m);
 }
 
 static void test_places_unknown(void **state)
 {
 	struct gn_affinity_rank r = {.gpu = 0, .nic_count = 1, .nics = {0}};
 	struct gn_affinity got;
-	struct gn_machine m;
+	struct gn_topology m;
 
 	(void)state;
 	make_virtual(&m);
 	assert_int_equal(m.nics[0].numa, -1);
-	assert_int_equal(gn_machine_nearness(&m, 0, 0), GN_NEAR_UNKNOWN);
+	assert_int_equal(gn_topology_nearness(&m, 0, 0), GN_NEAR_UNKNOWN);
 	r.cpus = cpus(0x33);
 	gn_affinity_choose(&m, NULL, &r, 1, &got);
 	assert_int_equal(got.faults, 0);
 	assert_cpus(&got.cores, "0-1,4-5");
 	expect_words(&m, &r, &got, 0, "processors 0-1,4-5 (NUMA node 0), GPU 0000:01:00.0, messages by eth0, nearest network device eth0 "
 				      "(place unknown)");
-	gn_machine_release(&m);
+	gn_topology_release(&m);
 }
 
 static void test_not_a_machine(void **state)
 {
 	static const char *const texts[] = {"", "<", "no XML at all", "<topology version=\"2.0\"></topology>",
 					    "<?xml version=\"1.0\"?><topology version=\"2.0\"><object type=\"PU\"/></topology>"};
-	struct gn_machine m;
+	struct gn_topology m;
 	struct gn_err err;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-		assert_int_equal(gn_machine_parse(texts[i], strlen(texts[i]), &m, &err), GN_ERR_DATA);
-	assert_int_equal(gn_machine_parse("<a\0>", 4, &m, &err), GN_ERR_DATA);
+		assert_int_equal(gn_topology_parse(texts[i], strlen(texts[i]), &m, &err), GN_ERR_DATA);
+	assert_int_equal(gn_topology_parse("<a\0>", 4, &m, &err), GN_ERR_DATA);
 }
 
 static void test_this_machine(void **state)
 {
 	struct gn_affinity_rank r = {.gpu = -1};
 	struct gn_affinity got;
-	struct gn_machine m;
+	struct gn_topology m;
 	struct gn_err err;
 	int allowed = 0;
 
 	(void)state;
-	assert_ok(gn_machine_read(&m, &err));
+	assert_ok(gn_topology_read(&m, &err));
 	assert_true(m.cpu_count > 0 && m.numa_count > 0);
 	assert_int_equal(sched_getaffinity(0, sizeof r.cpus, &r.cpus), 0);
 	for (int i = 0; i < m.cpu_count; i++)
@@ -426,7 +427,7 @@ static void test_this_machine(void **state)
 	assert_int_equal(allowed, CPU_COUNT(&r.cpus));
 	gn_affinity_choose(&m, NULL, &r, 1, &got);
 	assert_true(CPU_COUNT(&got.cores) > 0);
-	gn_machine_release(&m);
+	gn_topology_release(&m);
 }
 
 int main(void)

@@ -43,15 +43,15 @@ ssize_t send(int fd, const void *data, size_t len_bytes, int flags)
 	return n;
 }
 
-static struct gn_detect place_of(int rank, int size, int port)
+static struct gn_launcher place_of(int rank, int size, int port)
 {
-	struct gn_detect d = {.source = GN_DETECT_ENVIRONMENT, .rank = rank, .size = size, .port = port};
+	struct gn_launcher d = {.source = GN_LAUNCHER_ENVIRONMENT, .rank = rank, .size = size, .port = port};
 
 	snprintf(d.address, sizeof d.address, "127.0.0.1");
 	return d;
 }
 
-static struct gn_detect place(int rank, int port)
+static struct gn_launcher place(int rank, int port)
 {
 	return place_of(rank, 2, port);
 }
@@ -92,9 +92,9 @@ static void test_exchange_with_the_silent(void **state)
 {
 	const size_t len_bytes = (size_t)48 << 20;
 	struct guest guest = {.port = free_port(), .fd = -1};
-	struct gn_detect d = place(0, guest.port);
+	struct gn_launcher d = place(0, guest.port);
 	uint64_t started = gn_clock_ns();
-	struct gn_told out = {0};
+	struct gn_gathered out = {0};
 	void *failure;
 	char *mine = calloc(1, len_bytes);
 	struct gn_bootstrap *b = NULL;
@@ -123,7 +123,7 @@ static void test_meeting_point_stands_still(void **state)
 {
 	uint64_t started = gn_clock_ns();
 	struct gn_bootstrap *b = NULL;
-	struct gn_detect d;
+	struct gn_launcher d;
 	struct gn_err err;
 	int fd, port = 0;
 	void *word = NULL;
@@ -151,7 +151,7 @@ static void *lie_then_host(void *argument)
 	struct gn_handshake_verdict forged = {.result = GN_HANDSHAKE_WRONG_PROOF};
 	struct gn_handshake_challenge challenge = {.magic = {0}};
 	struct gn_handshake_claim claim;
-	struct gn_detect d = *(struct gn_detect *)argument;
+	struct gn_launcher d = *(struct gn_launcher *)argument;
 	struct gn_bootstrap *b = NULL;
 	int listener, port = d.port, fd;
 	const char *failure = NULL;
@@ -178,7 +178,7 @@ static void *lie_then_host(void *argument)
 
 static void test_forged_refusal(void **state)
 {
-	struct gn_detect root = place(0, free_port()), d = place(1, root.port);
+	struct gn_launcher root = place(0, free_port()), d = place(1, root.port);
 	struct gn_bootstrap *b = NULL;
 	void *word = NULL, *failure;
 	struct gn_err err;
@@ -201,7 +201,7 @@ static void test_forged_refusal(void **state)
 /* --- what an exchange costs --- */
 
 struct member {
-	struct gn_detect place;
+	struct gn_launcher place;
 	pthread_barrier_t *barrier;
 	int rounds;
 	const char *failure;
@@ -213,7 +213,7 @@ static size_t message_of(int rank, char *text)
 	return rank % 5 ? (size_t)sprintf(text, "%*d", 3 + rank % 7, rank) : 0;
 }
 
-static int is_right(const struct gn_told *told, int size)
+static int is_right(const struct gn_gathered *told, int size)
 {
 	char text[64];
 	size_t len;
@@ -231,7 +231,7 @@ static int is_right(const struct gn_told *told, int size)
 static const char *take_part(struct member *m, struct gn_bootstrap *b)
 {
 	int rank = m->place.rank;
-	struct gn_told told;
+	struct gn_gathered told;
 	struct gn_err err;
 	void *word = NULL;
 	char text[64];
@@ -251,7 +251,7 @@ static const char *take_part(struct member *m, struct gn_bootstrap *b)
 			return "no exchange";
 		if (!is_right(&told, m->place.size))
 			return "not what everyone gave";
-		gn_told_release(&told);
+		gn_gathered_release(&told);
 	}
 	pthread_barrier_wait(m->barrier);
 	return NULL;
@@ -348,32 +348,32 @@ static void test_packs(void **state)
 {
 	_Alignas(8) char pack[64];
 	const uint64_t lies[] = {17, UINT64_MAX, UINT64_MAX - 7, (uint64_t)1 << 63};
-	struct gn_told told;
+	struct gn_gathered told;
 	struct gn_err err;
 	void *copy;
 
 	(void)state;
-	gn_told_write(pack, "nine byte", 9);
-	gn_told_write(pack + 24, "", 0);
-	assert_int_equal(gn_told_record_bytes(9), 24);
-	assert_true(gn_told_is_pack(pack, 32, 2));
+	gn_gathered_write(pack, "nine byte", 9);
+	gn_gathered_write(pack + 24, "", 0);
+	assert_int_equal(gn_gathered_record_bytes(9), 24);
+	assert_true(gn_gathered_is_pack(pack, 32, 2));
 	for (size_t len = 0; len < 32; len++)
-		assert_false(gn_told_is_pack(pack, len, 2));
-	assert_false(gn_told_is_pack(pack, 32, 1));
-	assert_false(gn_told_is_pack(pack, 32, 3));
+		assert_false(gn_gathered_is_pack(pack, len, 2));
+	assert_false(gn_gathered_is_pack(pack, 32, 1));
+	assert_false(gn_gathered_is_pack(pack, 32, 3));
 	copy = malloc(32);
 	assert_non_null(copy);
 	memcpy(copy, pack, 32);
-	assert_ok(gn_told_take(copy, 32, 2, &told, &err));
+	assert_ok(gn_gathered_take(copy, 32, 2, &told, &err));
 	assert_int_equal(told.lens[0], 9);
 	assert_memory_equal(told.items[0], "nine byte", 9);
 	assert_int_equal(told.lens[1], 0);
 	assert_non_null(told.items[1]);
-	gn_told_release(&told);
-	assert_int_equal(gn_told_take(calloc(1, 32), 32, 5, &told, &err), GN_ERR_MISMATCH);
+	gn_gathered_release(&told);
+	assert_int_equal(gn_gathered_take(calloc(1, 32), 32, 5, &told, &err), GN_ERR_MISMATCH);
 	for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
 		memcpy(pack, &lies[i], sizeof lies[i]);
-		assert_false(gn_told_is_pack(pack, 24, 1));
+		assert_false(gn_gathered_is_pack(pack, 24, 1));
 	}
 }
 
@@ -381,7 +381,7 @@ static void test_packs(void **state)
 static void test_interfaces(void **state)
 {
 	struct gn_bootstrap b = {.rank = 2, .size = 4, .ifnames = "=lo"};
-	struct gn_boot_contact contact;
+	struct gn_contact_info contact;
 	struct gn_boot_tree *tree = NULL;
 	struct gn_err err;
 	int fd;
@@ -402,32 +402,32 @@ static void test_interfaces(void **state)
 
 static void test_contacts(void **state)
 {
-	struct gn_boot_contact c = {.drawn = {{1, 0, 2}}, .port = 40000, .addresses = {1, {"10.0.0.1"}}}, got;
+	struct gn_contact_info c = {.drawn = {{1, 0, 2}}, .port = 40000, .addresses = {1, {"10.0.0.1"}}}, got;
 	const size_t fixed = 8 + GN_SECRET_BYTES;
 	struct gn_strbuf text;
 	struct gn_err err;
 
 	(void)state;
 	gn_strbuf_init(&text);
-	gn_boot_contact_prefer(&c, "fd77::1");
-	gn_boot_contact_write(&c, &text);
-	assert_ok(gn_boot_contact_read(text.text, text.len, &got, &err));
+	gn_contact_info_prefer(&c, "fd77::1");
+	gn_contact_info_write(&c, &text);
+	assert_ok(gn_contact_info_read(text.text, text.len, &got, &err));
 	assert_int_equal(got.port, 40000);
 	assert_int_equal(got.addresses.count, 2);
 	assert_string_equal(got.addresses.text[0], "fd77::1");
 	assert_string_equal(got.addresses.text[1], "10.0.0.1");
 	assert_memory_equal(got.drawn.bytes, c.drawn.bytes, sizeof c.drawn.bytes);
 	for (size_t len = 0; len <= fixed + 6; len++)
-		assert_int_equal(gn_boot_contact_read(text.text, len, &got, &err), GN_ERR_MISMATCH);
+		assert_int_equal(gn_contact_info_read(text.text, len, &got, &err), GN_ERR_MISMATCH);
 	for (int i = 0; i < 20; i++)
 		gn_strbuf_puts(&text, " 10.0.0.1");
-	assert_int_equal(gn_boot_contact_read(text.text, text.len, &got, &err), GN_ERR_MISMATCH);
+	assert_int_equal(gn_contact_info_read(text.text, text.len, &got, &err), GN_ERR_MISMATCH);
 	gn_strbuf_clear(&text);
 	c.port = 70000;
-	gn_boot_contact_write(&c, &text);
-	assert_int_equal(gn_boot_contact_read(text.text, text.len, &got, &err), GN_ERR_MISMATCH);
+	gn_contact_info_write(&c, &text);
+	assert_int_equal(gn_contact_info_read(text.text, text.len, &got, &err), GN_ERR_MISMATCH);
 	for (int i = 0; i < 20; i++)
-		gn_boot_contact_prefer(&c, "10.9.9.9");
+		gn_contact_info_prefer(&c, "10.9.9.9");
 	assert_int_equal(c.addresses.count, GN_NET_ADDRESSES_MAX);
 	gn_strbuf_release(&text);
 }

@@ -9,7 +9,7 @@
 
 static const char *const hosts[] = {"n1", "n1", "n2", "n2"};
 
-static void make_cards(struct gn_nccl_card *cards)
+static void make_cards(struct gn_nccl_record *cards)
 {
 	memset(cards, 0, 4 * sizeof *cards);
 	for (int r = 0; r < 4; r++) {
@@ -19,17 +19,17 @@ static void make_cards(struct gn_nccl_card *cards)
 	}
 }
 
-static void expect(const struct gn_nccl_card *cards, enum gn_status status, const char *words)
+static void expect(const struct gn_nccl_record *cards, enum gn_status status, const char *words)
 {
 	struct gn_err err = {GN_OK, ""};
 
-	assert_int_equal(gn_nccl_cards_judge(cards, hosts, 4, &err), status);
+	assert_int_equal(gn_nccl_records_judge(cards, hosts, 4, &err), status);
 	assert_non_null(strstr(err.text, words));
 }
 
 static void test_cards(void **state)
 {
-	struct gn_nccl_card cards[4];
+	struct gn_nccl_record cards[4];
 
 	(void)state;
 	make_cards(cards);
@@ -50,14 +50,14 @@ static void test_names(void **state)
 	struct gn_err err;
 
 	(void)state;
-	assert_ok(gn_carrier_check("auto", "host", 0, &err));
-	assert_ok(gn_carrier_check("ucx", "host", 1, &err));
-	assert_ok(gn_carrier_check("nccl", "cuda", 1, &err));
-	assert_int_equal(gn_carrier_check("nccl", "host", 1, &err), GN_ERR_USAGE);
+	assert_ok(gn_coll_backend_check("auto", "host", 0, &err));
+	assert_ok(gn_coll_backend_check("ucx", "host", 1, &err));
+	assert_ok(gn_coll_backend_check("nccl", "cuda", 1, &err));
+	assert_int_equal(gn_coll_backend_check("nccl", "host", 1, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "with --device host it is the host's"));
-	assert_int_equal(gn_carrier_check("nccl", "cuda", 0, &err), GN_ERR_UNSUPPORTED);
+	assert_int_equal(gn_coll_backend_check("nccl", "cuda", 0, &err), GN_ERR_UNSUPPORTED);
 	assert_non_null(strstr(err.text, "no CUDA and no NCCL"));
-	assert_int_equal(gn_carrier_check("nccl", "host", 0, &err), GN_ERR_USAGE);
+	assert_int_equal(gn_coll_backend_check("nccl", "host", 0, &err), GN_ERR_USAGE);
 }
 
 int main(void)

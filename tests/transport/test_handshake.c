@@ -155,32 +155,32 @@ static void send_visitor(struct visit *v, int port, const struct gn_secret *secr
 }
 
 /* Until a guest is there, or for limit_ms. */
-static int attend(struct gn_door *d, struct gn_door_guest *guest, int limit_ms)
+static int attend(struct gn_auth_listener *d, struct gn_pending_peer *guest, int limit_ms)
 {
 	uint64_t until = gn_clock_ns() + (uint64_t)limit_ms * 1000000;
-	struct pollfd p[GN_DOOR_POLL_MAX];
+	struct pollfd p[GN_AUTH_LISTENER_POLL_MAX];
 
 	while (gn_clock_ns() < until) {
-		poll(p, (nfds_t)gn_door_poll(d, p), 20);
-		if (gn_door_turn(d, guest))
+		poll(p, (nfds_t)gn_auth_listener_poll(d, p), 20);
+		if (gn_auth_listener_turn(d, guest))
 			return 1;
 	}
 	return 0;
 }
 
-static struct gn_door *open_door(int *port)
+static struct gn_auth_listener *open_door(int *port)
 {
-	struct gn_door *d = NULL;
+	struct gn_auth_listener *d = NULL;
 	struct gn_err err;
 
 	*port = 0;
-	assert_ok(gn_door_open(NULL, port, GN_HANDSHAKE_MEETING, &ours, NULL, &d, &err));
+	assert_ok(gn_auth_listener_open(NULL, port, GN_HANDSHAKE_MEETING, &ours, NULL, &d, &err));
 	return d;
 }
 
-static void let_one_in(struct gn_door *d, int port)
+static void let_one_in(struct gn_auth_listener *d, int port)
 {
-	struct gn_door_guest guest = {-1, 0, 0};
+	struct gn_pending_peer guest = {-1, 0, 0};
 	struct visit v;
 
 	send_visitor(&v, port, &ours, GN_HANDSHAKE_MEETING);
@@ -195,10 +195,10 @@ static void let_one_in(struct gn_door *d, int port)
 
 static void test_who_is_let_in(void **state)
 {
-	struct gn_door_guest guest;
+	struct gn_pending_peer guest;
 	struct visit v;
 	int port;
-	struct gn_door *d = open_door(&port);
+	struct gn_auth_listener *d = open_door(&port);
 
 	(void)state;
 	let_one_in(d, port);
@@ -214,7 +214,7 @@ static void test_who_is_let_in(void **state)
 	assert_int_equal(v.fd, -1);
 	assert_non_null(strstr(v.err.text, "another purpose"));
 	let_one_in(d, port);
-	gn_door_close(d);
+	gn_auth_listener_close(d);
 }
 
 static int call(int port)
@@ -232,8 +232,8 @@ static void test_a_crowd(void **state)
 	enum { CROWD = 400 };
 	unsigned char junk[400];
 	int port, fd[CROWD];
-	struct gn_door *d = open_door(&port);
-	struct gn_door_guest guest;
+	struct gn_auth_listener *d = open_door(&port);
+	struct gn_pending_peer guest;
 
 	(void)state;
 	srand(5);
@@ -255,14 +255,14 @@ static void test_a_crowd(void **state)
 	let_one_in(d, port);
 	for (int i = 0; i < CROWD; i++)
 		close(fd[i]);
-	gn_door_close(d);
+	gn_auth_listener_close(d);
 }
 
 static void test_silence_ends(void **state)
 {
-	struct gn_door_guest guest;
+	struct gn_pending_peer guest;
 	int port, fd;
-	struct gn_door *d = open_door(&port);
+	struct gn_auth_listener *d = open_door(&port);
 	struct gn_handshake_challenge challenge;
 	char byte;
 
@@ -272,7 +272,7 @@ static void test_silence_ends(void **state)
 	assert_int_equal(gn_net_receive_all(fd, &challenge, sizeof challenge, 100), 0);
 	assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 0);
 	close(fd);
-	gn_door_close(d);
+	gn_auth_listener_close(d);
 }
 
 /* A wire between a real guest and the door, which keeps what the guest said. */
@@ -281,11 +281,11 @@ static void test_replay(void **state)
 	struct gn_handshake_challenge challenge;
 	struct gn_handshake_verdict verdict;
 	struct gn_handshake_claim claim;
-	struct gn_door_guest guest;
+	struct gn_pending_peer guest;
 	struct gn_err err;
 	struct visit v;
 	int port, wire = 0, tap, inner, outer;
-	struct gn_door *d = open_door(&port);
+	struct gn_auth_listener *d = open_door(&port);
 
 	(void)state;
 	assert_ok(gn_net_listen(NULL, &wire, &tap, &err));
@@ -328,7 +328,7 @@ static void test_replay(void **state)
 	assert_non_null(strstr(v.err.text, "does not know this job's secret"));
 	close(outer);
 	close(tap);
-	gn_door_close(d);
+	gn_auth_listener_close(d);
 }
 
 /* Every bit counts, and every length but the right one is garbage. */

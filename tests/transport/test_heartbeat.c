@@ -20,26 +20,26 @@
 #define SECRET {"the secret of this test, 32 byte"}
 
 struct group {
-	struct gn_watch *watch[RANKS];
-	struct gn_watch_invitation invitation;
+	struct gn_heartbeat *watch[RANKS];
+	struct gn_heartbeat_contact invitation;
 };
 
 /* recorders: of each rank, or NULL */
 static void setup_recorded(struct group *g, int silent_after_ms, struct gn_recorder *const *recorders)
 {
-	struct gn_watch_options o = {.size = RANKS, .silent_after_ms = silent_after_ms, .timeout_ms = 5000, .secret = SECRET,
+	struct gn_heartbeat_options o = {.size = RANKS, .silent_after_ms = silent_after_ms, .timeout_ms = 5000, .secret = SECRET,
 				     .recorder = recorders ? recorders[0] : NULL};
 	const char *hosts[RANKS] = {"h0", "h1", "h2", "h3"};
 	struct gn_err err;
 
-	assert_ok(gn_watch_host(&o, &g->watch[0], &g->invitation, &err));
+	assert_ok(gn_heartbeat_host(&o, &g->watch[0], &g->invitation, &err));
 	for (int r = 1; r < RANKS; r++) {
 		o.rank = r;
 		o.recorder = recorders ? recorders[r] : NULL;
-		assert_ok(gn_watch_join(&o, &g->invitation, &g->watch[r], &err));
+		assert_ok(gn_heartbeat_join(&o, &g->invitation, &g->watch[r], &err));
 	}
 	for (int r = 0; r < RANKS; r++)
-		assert_ok(gn_watch_name_hosts(g->watch[r], hosts, &err));
+		assert_ok(gn_heartbeat_name_hosts(g->watch[r], hosts, &err));
 }
 
 static void setup(struct group *g, int silent_after_ms)
@@ -48,12 +48,12 @@ static void setup(struct group *g, int silent_after_ms)
 }
 
 /* Polls until the watch reports a loss; the time limit is the test. */
-static void await_loss(const struct gn_watch *w, int limit_ms, struct gn_err *err)
+static void await_loss(const struct gn_heartbeat *w, int limit_ms, struct gn_err *err)
 {
 	uint64_t until = gn_clock_ns() + (uint64_t)limit_ms * 1000000;
 	struct timespec pause = {0, 2000000};
 
-	while (gn_watch_check(w, err) == GN_OK) {
+	while (gn_heartbeat_check(w, err) == GN_OK) {
 		if (gn_clock_ns() > until)
 			fail_msg("no loss was seen within %d ms", limit_ms);
 		nanosleep(&pause, NULL);
@@ -62,7 +62,7 @@ static void await_loss(const struct gn_watch *w, int limit_ms, struct gn_err *er
 
 static void *leave(void *watch)
 {
-	gn_watch_destroy(watch, 1);
+	gn_heartbeat_destroy(watch, 1);
 	return NULL;
 }
 
@@ -83,7 +83,7 @@ static void test_all_leave(void **state)
 	(void)state;
 	setup(&g, 5000);
 	for (int r = 0; r < RANKS; r++)
-		assert_int_equal(gn_watch_check(g.watch[r], NULL), GN_OK);
+		assert_int_equal(gn_heartbeat_check(g.watch[r], NULL), GN_OK);
 	leave_all(&g);
 }
 
@@ -100,11 +100,11 @@ static void test_rank_0_leaves_last(void **state)
 		setup(&g, 5000);
 		for (int r = 1; r < RANKS; r++)
 			assert_int_equal(pthread_create(&threads[r], NULL, leave, g.watch[r]), 0);
-		while (!gn_watch_anyone_left(g.watch[0]))
+		while (!gn_heartbeat_anyone_left(g.watch[0]))
 			nanosleep(&pause, NULL);
 		nanosleep(&pause, NULL);
 		started = gn_clock_ns();
-		gn_watch_destroy(g.watch[0], 1);
+		gn_heartbeat_destroy(g.watch[0], 1);
 		took_ns += gn_clock_ns() - started;
 		for (int r = 1; r < RANKS; r++)
 			pthread_join(threads[r], NULL);
@@ -119,7 +119,7 @@ static void test_vanishing_rank_is_named(void **state)
 
 	(void)state;
 	setup(&g, 5000);
-	gn_watch_destroy(g.watch[2], 0); /* as a crash: no goodbye */
+	gn_heartbeat_destroy(g.watch[2], 0); /* as a crash: no goodbye */
 	for (int r = 0; r < RANKS; r++)
 		if (r != 2) {
 			await_loss(g.watch[r], 3000, &err);
@@ -129,7 +129,7 @@ static void test_vanishing_rank_is_named(void **state)
 	/* after a loss nobody waits for anybody */
 	for (int r = 0; r < RANKS; r++)
 		if (r != 2)
-			gn_watch_destroy(g.watch[r], 1);
+			gn_heartbeat_destroy(g.watch[r], 1);
 }
 
 static int knock(const struct group *g)
@@ -172,7 +172,7 @@ static void test_loss_tells_of_all(void **state)
 	gn_recorder_waits_for(recorders[1], 1, 3, 0, -1);
 	gn_recorder_announce(recorders[3], "writing a checkpoint", 60000);
 	setup_recorded(&g, 5000, recorders);
-	gn_watch_destroy(g.watch[2], 0);
+	gn_heartbeat_destroy(g.watch[2], 0);
 	for (int r = 0; r < RANKS; r++)
 		if (r != 2) {
 			await_loss(g.watch[r], 3000, &err);
@@ -180,34 +180,34 @@ static void test_loss_tells_of_all(void **state)
 				fail_msg("rank %d is told '%s'", r, err.text);
 		}
 	assert_non_null(strstr(err.text, "; rank 3 on h3 was before its first collective, writing a checkpoint"));
-	gn_watch_destroy(g.watch[1], 0);
-	gn_watch_destroy(g.watch[0], 1);
-	gn_watch_destroy(g.watch[3], 1);
+	gn_heartbeat_destroy(g.watch[1], 0);
+	gn_heartbeat_destroy(g.watch[0], 1);
+	gn_heartbeat_destroy(g.watch[3], 1);
 	for (int r = 0; r < RANKS; r++)
 		gn_recorder_destroy(recorders[r]);
 }
 
 /* Three ranks, of which rank 1 only has a connection, which is returned, and answers nothing. The recorder is o's to destroy. */
-static int begin_with_a_mute(struct gn_watch_options *o, struct gn_watch **rank_0, struct gn_watch **rank_2)
+static int begin_with_a_mute(struct gn_heartbeat_options *o, struct gn_heartbeat **rank_0, struct gn_heartbeat **rank_2)
 {
 	struct group g;
 	struct gn_err err;
 	int mute;
 
 	assert_ok(gn_recorder_create(60000, &o->recorder, &err));
-	assert_ok(gn_watch_host(o, rank_0, &g.invitation, &err));
+	assert_ok(gn_heartbeat_host(o, rank_0, &g.invitation, &err));
 	mute = come(&g, 1, 3, &o->secret, &err);
 	assert_true(mute >= 0);
 	o->rank = 2;
-	assert_ok(gn_watch_join(o, &g.invitation, rank_2, &err));
+	assert_ok(gn_heartbeat_join(o, &g.invitation, rank_2, &err));
 	return mute;
 }
 
 /* Two are lost, and one of them cannot be asked: whoever is left is told of the first all the same, and soon. */
 static void test_loss_while_one_is_mute(void **state)
 {
-	struct gn_watch_options o = {.size = 3, .silent_after_ms = 60000, .timeout_ms = 5000, .secret = SECRET};
-	struct gn_watch *w = NULL, *dies = NULL;
+	struct gn_heartbeat_options o = {.size = 3, .silent_after_ms = 60000, .timeout_ms = 5000, .secret = SECRET};
+	struct gn_heartbeat *w = NULL, *dies = NULL;
 	struct gn_err err;
 	uint64_t start;
 	int mute;
@@ -215,20 +215,20 @@ static void test_loss_while_one_is_mute(void **state)
 	(void)state;
 	mute = begin_with_a_mute(&o, &w, &dies);
 	start = gn_clock_ns();
-	gn_watch_destroy(dies, 0);
+	gn_heartbeat_destroy(dies, 0);
 	await_loss(w, 5000, &err);
 	assert_true(gn_clock_ns() - start < 2000000000u);
 	assert_non_null(strstr(err.text, "rank 2 is lost: its connection closed without a goodbye"));
 	assert_non_null(strstr(err.text, "; rank 0 was before the first collective; "));
 	close(mute);
-	gn_watch_destroy(w, 1);
+	gn_heartbeat_destroy(w, 1);
 	gn_recorder_destroy(o.recorder);
 }
 
 /* The next message of that kind that comes by a connection. */
-static struct gn_watch_message next_of(int fd, enum gn_watch_type type)
+static struct gn_heartbeat_message next_of(int fd, enum gn_heartbeat_type type)
 {
-	struct gn_watch_message m;
+	struct gn_heartbeat_message m;
 
 	do
 		assert_int_equal(gn_net_receive_all(fd, &m, sizeof m, 3000), 0);
@@ -239,22 +239,22 @@ static struct gn_watch_message next_of(int fd, enum gn_watch_type type)
 /* Rank 0 gives up while it still asks the others about a loss, which may be why: they are told of that first. */
 static void test_giving_up_over_a_loss(void **state)
 {
-	struct gn_watch_options o = {.size = 3, .silent_after_ms = 60000, .timeout_ms = 5000, .secret = SECRET};
-	struct gn_watch *w = NULL, *dies = NULL;
-	struct gn_watch_message m;
+	struct gn_heartbeat_options o = {.size = 3, .silent_after_ms = 60000, .timeout_ms = 5000, .secret = SECRET};
+	struct gn_heartbeat *w = NULL, *dies = NULL;
+	struct gn_heartbeat_message m;
 	int mute;
 
 	(void)state;
 	mute = begin_with_a_mute(&o, &w, &dies);
-	gn_watch_destroy(dies, 0);
-	next_of(mute, GN_WATCH_ASK);
-	gn_watch_give_up(w, "a connection broke");
-	m = next_of(mute, GN_WATCH_LOST);
+	gn_heartbeat_destroy(dies, 0);
+	next_of(mute, GN_HEARTBEAT_ASK);
+	gn_heartbeat_give_up(w, "a connection broke");
+	m = next_of(mute, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 2);
-	m = next_of(mute, GN_WATCH_LOST);
+	m = next_of(mute, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 0);
 	close(mute);
-	gn_watch_destroy(w, 1);
+	gn_heartbeat_destroy(w, 1);
 	gn_recorder_destroy(o.recorder);
 }
 
@@ -265,11 +265,11 @@ static void test_loss_of_rank_0(void **state)
 
 	(void)state;
 	setup(&g, 5000);
-	gn_watch_destroy(g.watch[0], 0);
+	gn_heartbeat_destroy(g.watch[0], 0);
 	for (int r = 1; r < RANKS; r++) {
 		await_loss(g.watch[r], 3000, &err);
 		assert_non_null(strstr(err.text, "rank 0 on h0"));
-		gn_watch_destroy(g.watch[r], 1);
+		gn_heartbeat_destroy(g.watch[r], 1);
 	}
 }
 
@@ -280,12 +280,12 @@ static void test_reason_travels(void **state)
 
 	(void)state;
 	setup(&g, 5000);
-	gn_watch_give_up(g.watch[3], "shard 7 is broken");
+	gn_heartbeat_give_up(g.watch[3], "shard 7 is broken");
 	await_loss(g.watch[1], 3000, &err);
 	assert_non_null(strstr(err.text, "rank 3 on h3"));
 	assert_non_null(strstr(err.text, "shard 7 is broken"));
 	for (int r = 0; r < RANKS; r++)
-		gn_watch_destroy(g.watch[r], 0);
+		gn_heartbeat_destroy(g.watch[r], 0);
 }
 
 /* Refused means: closed without a byte. */
@@ -300,9 +300,9 @@ static void assert_refused(int fd)
 
 static void test_strangers(void **state)
 {
-	struct gn_watch_options o = {.rank = 1, .size = RANKS, .silent_after_ms = 5000, .timeout_ms = 300};
+	struct gn_heartbeat_options o = {.rank = 1, .size = RANKS, .silent_after_ms = 5000, .timeout_ms = 300};
 	const struct gn_secret secret = SECRET;
-	struct gn_watch *none = NULL;
+	struct gn_heartbeat *none = NULL;
 	uint8_t garbage[4096];
 	struct gn_err err;
 	struct group g;
@@ -331,25 +331,25 @@ static void test_strangers(void **state)
 	assert_refused(come(&g, 2, RANKS + 1, &secret, &err));
 	for (int i = 0; i < 300; i++)
 		close(silent[i]);
-	assert_int_equal(gn_watch_join(&o, &g.invitation, &none, &err), GN_ERR_USAGE);
+	assert_int_equal(gn_heartbeat_join(&o, &g.invitation, &none, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "rank 0 refuses rank 1"));
 	for (int r = 0; r < RANKS; r++)
-		assert_int_equal(gn_watch_check(g.watch[r], NULL), GN_OK);
+		assert_int_equal(gn_heartbeat_check(g.watch[r], NULL), GN_OK);
 	leave_all(&g);
 }
 
 /* A rank that is connected but says nothing more: what a stopped process or a cut link looks like. */
 static void test_silence(void **state)
 {
-	struct gn_watch_options o = {.size = 2, .silent_after_ms = 1200, .timeout_ms = 5000, .secret = SECRET};
+	struct gn_heartbeat_options o = {.size = 2, .silent_after_ms = 1200, .timeout_ms = 5000, .secret = SECRET};
 	struct group g;
-	struct gn_watch *w = NULL;
+	struct gn_heartbeat *w = NULL;
 	struct gn_err err;
 	uint64_t start;
 	int fd;
 
 	(void)state;
-	assert_ok(gn_watch_host(&o, &w, &g.invitation, &err));
+	assert_ok(gn_heartbeat_host(&o, &w, &g.invitation, &err));
 	fd = come(&g, 1, 2, &o.secret, &err);
 	assert_true(fd >= 0);
 	start = gn_clock_ns();
@@ -358,21 +358,21 @@ static void test_silence(void **state)
 	assert_non_null(strstr(err.text, "rank 1"));
 	assert_non_null(strstr(err.text, "nothing was heard"));
 	close(fd);
-	gn_watch_destroy(w, 1);
+	gn_heartbeat_destroy(w, 1);
 }
 
 static void test_some_do_not_come(void **state)
 {
-	struct gn_watch_options o = {.size = RANKS, .silent_after_ms = 5000, .timeout_ms = 400, .secret = SECRET};
-	struct gn_watch *w[2] = {NULL, NULL};
+	struct gn_heartbeat_options o = {.size = RANKS, .silent_after_ms = 5000, .timeout_ms = 400, .secret = SECRET};
+	struct gn_heartbeat *w[2] = {NULL, NULL};
 	uint64_t started = gn_clock_ns();
-	struct gn_watch_invitation invitation;
+	struct gn_heartbeat_contact invitation;
 	struct gn_err err;
 
 	(void)state;
-	assert_ok(gn_watch_host(&o, &w[0], &invitation, &err));
+	assert_ok(gn_heartbeat_host(&o, &w[0], &invitation, &err));
 	o.rank = 1;
-	assert_ok(gn_watch_join(&o, &invitation, &w[1], &err));
+	assert_ok(gn_heartbeat_join(&o, &invitation, &w[1], &err));
 	for (int r = 0; r < 2; r++) {
 		await_loss(w[r], 3000, &err);
 		assert_int_equal(err.status, GN_ERR_PEER_LOST);
@@ -380,17 +380,17 @@ static void test_some_do_not_come(void **state)
 		assert_non_null(strstr(err.text, " s; nor did 3: are all 4 ranks started"));
 	}
 	assert_true(gn_clock_ns() - started >= 400000000u);
-	gn_watch_destroy(w[1], 1);
-	gn_watch_destroy(w[0], 1);
+	gn_heartbeat_destroy(w[1], 1);
+	gn_heartbeat_destroy(w[0], 1);
 	/* when all are there, it is silence that counts */
 	o.rank = 0;
 	o.silent_after_ms = 300;
 	o.timeout_ms = 60000;
-	assert_ok(gn_watch_host(&o, &w[0], &invitation, &err));
-	gn_watch_expect_all(w[0]);
+	assert_ok(gn_heartbeat_host(&o, &w[0], &invitation, &err));
+	gn_heartbeat_expect_all(w[0]);
 	await_loss(w[0], 3000, &err);
 	assert_non_null(strstr(err.text, "rank 1 is lost: it did not come within"));
-	gn_watch_destroy(w[0], 1);
+	gn_heartbeat_destroy(w[0], 1);
 }
 
 /* One has left in good order: no loss, but no endless wait for it either. */
@@ -405,13 +405,13 @@ static void test_early_leaver(void **state)
 	(void)state;
 	setup(&g, 5000);
 	pthread_create(&thread, NULL, leave, g.watch[1]);
-	while (gn_watch_check_wait(g.watch[2], started, &err) == GN_OK && gn_clock_ns() < until)
+	while (gn_heartbeat_check_wait(g.watch[2], started, &err) == GN_OK && gn_clock_ns() < until)
 		nanosleep(&pause, NULL);
-	assert_int_equal(gn_watch_check_wait(g.watch[2], started, &err), GN_ERR_PEER_LOST);
+	assert_int_equal(gn_heartbeat_check_wait(g.watch[2], started, &err), GN_ERR_PEER_LOST);
 	assert_non_null(strstr(err.text, "rank 1 on h1"));
-	assert_int_equal(gn_watch_check(g.watch[2], NULL), GN_OK);
+	assert_int_equal(gn_heartbeat_check(g.watch[2], NULL), GN_OK);
 	/* someone whose wait has just begun is not bothered yet */
-	assert_int_equal(gn_watch_check_wait(g.watch[3], gn_clock_ns(), &err), GN_OK);
+	assert_int_equal(gn_heartbeat_check_wait(g.watch[3], gn_clock_ns(), &err), GN_OK);
 	pthread_t others[RANKS];
 	for (int r = 0; r < RANKS; r++)
 		if (r != 1)
@@ -423,10 +423,10 @@ static void test_early_leaver(void **state)
 /* Rank 0 stands still: the kernel takes connections for it, and nobody answers. All its addresses together get the time that one has. */
 static void test_rank_0_stands_still(void **state)
 {
-	struct gn_watch_options o = {.rank = 1, .size = 2, .silent_after_ms = 500, .timeout_ms = 60000, .secret = SECRET};
-	struct gn_watch_invitation invitation = {.addresses.count = 4};
+	struct gn_heartbeat_options o = {.rank = 1, .size = 2, .silent_after_ms = 500, .timeout_ms = 60000, .secret = SECRET};
+	struct gn_heartbeat_contact invitation = {.addresses.count = 4};
 	uint64_t started = gn_clock_ns();
-	struct gn_watch *none = NULL;
+	struct gn_heartbeat *none = NULL;
 	struct gn_err err;
 	int fd, port = 0;
 
@@ -435,7 +435,7 @@ static void test_rank_0_stands_still(void **state)
 	invitation.port = port;
 	for (uint32_t i = 0; i < invitation.addresses.count; i++)
 		strcpy(invitation.addresses.text[i], "127.0.0.1");
-	assert_int_equal(gn_watch_join(&o, &invitation, &none, &err), GN_ERR_PEER_LOST);
+	assert_int_equal(gn_heartbeat_join(&o, &invitation, &none, &err), GN_ERR_PEER_LOST);
 	assert_non_null(strstr(err.text, "rank 0 is lost"));
 	assert_non_null(strstr(err.text, "says nothing"));
 	assert_true(gn_clock_ns() - started < 3000000000u);
@@ -445,10 +445,10 @@ static void test_rank_0_stands_still(void **state)
 /* Rank 0 has died since it invited: that is known at once, however long silence may last. */
 static void test_rank_0_is_gone(void **state)
 {
-	struct gn_watch_options o = {.rank = 1, .size = 2, .silent_after_ms = 60000, .timeout_ms = 60000, .secret = SECRET};
-	struct gn_watch_invitation invitation = {.addresses = {2, {"127.0.0.1", "127.0.0.2"}}};
+	struct gn_heartbeat_options o = {.rank = 1, .size = 2, .silent_after_ms = 60000, .timeout_ms = 60000, .secret = SECRET};
+	struct gn_heartbeat_contact invitation = {.addresses = {2, {"127.0.0.1", "127.0.0.2"}}};
 	uint64_t started = gn_clock_ns();
-	struct gn_watch *none = NULL;
+	struct gn_heartbeat *none = NULL;
 	struct gn_err err;
 	int fd, port = 0;
 
@@ -456,7 +456,7 @@ static void test_rank_0_is_gone(void **state)
 	assert_ok(gn_net_listen(NULL, &port, &fd, &err));
 	close(fd);
 	invitation.port = port;
-	assert_int_equal(gn_watch_join(&o, &invitation, &none, &err), GN_ERR_PEER_LOST);
+	assert_int_equal(gn_heartbeat_join(&o, &invitation, &none, &err), GN_ERR_PEER_LOST);
 	assert_non_null(strstr(err.text, "rank 0 is lost"));
 	assert_non_null(strstr(err.text, "refused"));
 	assert_true(gn_clock_ns() - started < 5000000000u);
@@ -509,9 +509,9 @@ static int listen_at(const char *address, int *port)
 /* At rank 0's first address somebody else listens, who says nothing: that takes its share of the time, and the second one is tried. */
 static void test_someone_mute_comes_first(void **state)
 {
-	struct gn_watch_options o = {.size = 2, .silent_after_ms = 3000, .timeout_ms = 60000, .secret = SECRET};
-	struct gn_watch_invitation real, told = {.addresses = {.count = 2, .text = {"127.0.0.2", "127.0.0.1"}}};
-	struct gn_watch *watches[2] = {NULL, NULL};
+	struct gn_heartbeat_options o = {.size = 2, .silent_after_ms = 3000, .timeout_ms = 60000, .secret = SECRET};
+	struct gn_heartbeat_contact real, told = {.addresses = {.count = 2, .text = {"127.0.0.2", "127.0.0.1"}}};
+	struct gn_heartbeat *watches[2] = {NULL, NULL};
 	struct relay relay = {-1, 0};
 	pthread_t thread, leaving;
 	struct gn_err err;
@@ -521,13 +521,13 @@ static void test_someone_mute_comes_first(void **state)
 	mute = listen_at("127.0.0.2", &port);
 	relay.listener = listen_at("127.0.0.1", &port);
 	told.port = port;
-	assert_ok(gn_watch_host(&o, &watches[0], &real, &err));
+	assert_ok(gn_heartbeat_host(&o, &watches[0], &real, &err));
 	relay.port = real.port;
 	assert_int_equal(pthread_create(&thread, NULL, hand_on, &relay), 0);
 	o.rank = 1;
-	assert_ok(gn_watch_join(&o, &told, &watches[1], &err));
+	assert_ok(gn_heartbeat_join(&o, &told, &watches[1], &err));
 	assert_int_equal(pthread_create(&leaving, NULL, leave, watches[1]), 0);
-	gn_watch_destroy(watches[0], 1);
+	gn_heartbeat_destroy(watches[0], 1);
 	pthread_join(leaving, NULL);
 	pthread_join(thread, NULL);
 	close(mute);

@@ -18,9 +18,9 @@
 #define SECRET {"the secret of this test, 32 byte"}
 
 struct hub {
-	struct gn_watch *watch;
-	struct gn_watch_options options;
-	struct gn_watch_invitation invitation;
+	struct gn_heartbeat *watch;
+	struct gn_heartbeat_options options;
+	struct gn_heartbeat_contact invitation;
 	int fds[RANKS]; /* of the members; [0] is none */
 };
 
@@ -41,7 +41,7 @@ static void setup(struct hub *h)
 	h->options.silent_after_ms = 60000;
 	h->options.timeout_ms = 60000;
 	h->options.secret = (struct gn_secret)SECRET;
-	assert_ok(gn_watch_host(&h->options, &h->watch, &h->invitation, &err));
+	assert_ok(gn_heartbeat_host(&h->options, &h->watch, &h->invitation, &err));
 	for (int r = 1; r < RANKS; r++) {
 		h->fds[r] = connect_to(h);
 		assert_ok(gn_handshake_join(h->fds[r], &h->options.secret, GN_HANDSHAKE_WATCH, (uint32_t)r, RANKS, 5000, &err));
@@ -52,42 +52,42 @@ static void teardown(struct hub *h)
 {
 	for (int r = 1; r < RANKS; r++)
 		close(h->fds[r]);
-	gn_watch_destroy(h->watch, 0);
+	gn_heartbeat_destroy(h->watch, 0);
 }
 
-static void say(int fd, const struct gn_watch_message *m)
+static void say(int fd, const struct gn_heartbeat_message *m)
 {
 	assert_int_equal(gn_net_send_all(fd, m, sizeof *m, 3000), 0);
 }
 
 static void goodbye(const struct hub *h, int rank)
 {
-	struct gn_watch_message m = gn_watch_say(GN_WATCH_BYE, rank, NULL);
+	struct gn_heartbeat_message m = gn_heartbeat_say(GN_HEARTBEAT_BYE, rank, NULL);
 
 	say(h->fds[rank], &m);
 }
 
 /* The next message that is no heartbeat. */
-static struct gn_watch_message hear(int fd)
+static struct gn_heartbeat_message hear(int fd)
 {
-	struct gn_watch_message m;
+	struct gn_heartbeat_message m;
 
 	do
 		assert_int_equal(gn_net_receive_all(fd, &m, sizeof m, 10000), 0);
-	while (m.type == GN_WATCH_BEAT);
+	while (m.type == GN_HEARTBEAT_BEAT);
 	return m;
 }
 
 static void *leave(void *watch)
 {
-	gn_watch_destroy(watch, 1);
+	gn_heartbeat_destroy(watch, 1);
 	return NULL;
 }
 
 /* When all leave, each is told of the first, not of each: that would be size messages to size ranks. */
 static void test_goodbyes_are_told_once(void **state)
 {
-	struct gn_watch_message m;
+	struct gn_heartbeat_message m;
 	struct hub h = {0};
 	pthread_t thread;
 
@@ -95,13 +95,13 @@ static void test_goodbyes_are_told_once(void **state)
 	setup(&h);
 	goodbye(&h, 2);
 	m = hear(h.fds[3]);
-	assert_int_equal(m.type, GN_WATCH_LEFT);
+	assert_int_equal(m.type, GN_HEARTBEAT_LEFT);
 	assert_int_equal(m.rank, 2);
 	goodbye(&h, 1);
 	assert_int_equal(pthread_create(&thread, NULL, leave, h.watch), 0);
 	goodbye(&h, 3);
 	m = hear(h.fds[3]);
-	assert_int_equal(m.type, GN_WATCH_ALL_GONE);
+	assert_int_equal(m.type, GN_HEARTBEAT_ALL_GONE);
 	for (int r = 1; r < RANKS; r++)
 		close(h.fds[r]);
 	pthread_join(thread, NULL);
@@ -124,20 +124,20 @@ static void await_turn(const struct hub *h)
 /* With a node its ranks are lost together: all keep the first, so of the others nobody is told. */
 static void test_losses_are_told_once(void **state)
 {
-	struct gn_watch_message m;
+	struct gn_heartbeat_message m;
 	struct hub h = {0};
 
 	(void)state;
 	setup(&h);
 	shutdown(h.fds[1], SHUT_RDWR);
 	m = hear(h.fds[3]);
-	assert_int_equal(m.type, GN_WATCH_LOST);
+	assert_int_equal(m.type, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 1);
 	shutdown(h.fds[2], SHUT_RDWR);
 	await_turn(&h);
-	gn_watch_give_up(h.watch, "enough");
+	gn_heartbeat_give_up(h.watch, "enough");
 	m = hear(h.fds[3]);
-	assert_int_equal(m.type, GN_WATCH_LOST);
+	assert_int_equal(m.type, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 0);
 	teardown(&h);
 }
@@ -147,7 +147,7 @@ static void test_suspicions_back_off(void **state)
 {
 	static const struct gn_recorder_op op = {"allreduce", "ring", "f32", "sum", 1024, 4096, -1};
 	struct gn_record record = {.limit_ms = 600000, .waits_rank = -1, .phase = "writing a checkpoint"};
-	struct gn_watch_message m;
+	struct gn_heartbeat_message m;
 	struct hub h = {0};
 	uint64_t first = 0;
 	struct gn_err err;
@@ -160,9 +160,9 @@ static void test_suspicions_back_off(void **state)
 		first = asked == 1 ? gn_clock_ns() : first;
 		for (int r = 1; r < RANKS; r++) {
 			m = hear(h.fds[r]);
-			assert_int_equal(m.type, GN_WATCH_ASK);
+			assert_int_equal(m.type, GN_HEARTBEAT_ASK);
 			memcpy(&record.number, m.text, sizeof record.number);
-			m = gn_watch_say_bytes(GN_WATCH_TELL, r, &record, sizeof record);
+			m = gn_heartbeat_say_bytes(GN_HEARTBEAT_TELL, r, &record, sizeof record);
 			say(h.fds[r], &m);
 		}
 	}
@@ -175,19 +175,19 @@ static void test_suspicions_back_off(void **state)
 /* Whoever does not read costs a send until its time is over, and no next one. */
 static void test_someone_does_not_read(void **state)
 {
-	struct gn_watch_message m = gn_watch_say(GN_WATCH_BEAT, 0, NULL);
-	struct gn_watch_stream s = {0};
+	struct gn_heartbeat_message m = gn_heartbeat_say(GN_HEARTBEAT_BEAT, 0, NULL);
+	struct gn_heartbeat_stream s = {0};
 	uint64_t began = gn_clock_ns(), until;
 	int pair[2];
 
 	(void)state;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
 	s.fd = pair[0];
-	until = gn_watch_send_until();
-	while (gn_clock_ns() - began < 5000000000u && gn_watch_read(&s) == GN_WATCH_NOTHING)
-		gn_watch_send(&s, &m, until);
+	until = gn_heartbeat_send_until();
+	while (gn_clock_ns() - began < 5000000000u && gn_heartbeat_read(&s) == GN_HEARTBEAT_NOTHING)
+		gn_heartbeat_send(&s, &m, until);
 	assert_true(gn_clock_ns() - began < 5000000000u);
-	assert_int_equal(gn_watch_read(&s), GN_WATCH_CLOSED);
+	assert_int_equal(gn_heartbeat_read(&s), GN_HEARTBEAT_CLOSED);
 	close(pair[0]);
 	close(pair[1]);
 }

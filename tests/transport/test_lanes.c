@@ -29,7 +29,7 @@ static void expect_card(const struct gn_net_device *a, const struct gn_net_devic
 {
 	struct gn_net_device items[2] = {*a, *b};
 	struct gn_devices devices = {items, 2};
-	struct gn_lanes_card card = {.classes = gn_lanes_class(lanes)};
+	struct gn_lanes_record card = {.classes = gn_lanes_class(lanes)};
 
 	gn_lanes_judge(&devices, lanes, free_choice, any_device, &card);
 	assert_int_equal(!(card.classes & GN_LANES_SUSPECT), !suspect);
@@ -55,7 +55,7 @@ static void test_judgement(void **state)
 	expect_card(&eth, &ib, "", 1, 1, 0, "");
 }
 
-static void expect_text(const struct gn_lanes_card *cards, int ranks, int per_node, const char *text)
+static void expect_text(const struct gn_lanes_record *cards, int ranks, int per_node, const char *text)
 {
 	static const char *const names[] = {"n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9", "n10", "n11", "n12"};
 	const char *hosts[12];
@@ -75,17 +75,18 @@ static void expect_text(const struct gn_lanes_card *cards, int ranks, int per_no
 
 static void test_sentence(void **state)
 {
-	const struct gn_lanes_card mixed[] = {{GN_LANES_RC, ""}, {GN_LANES_RC | GN_LANES_TCP, ""}, {GN_LANES_RC, ""}, {GN_LANES_RC, ""},
-					      {GN_LANES_TCP, "mlx5_0 is down"}, {GN_LANES_TCP, "mlx5_0 is down"}};
-	const struct gn_lanes_card unused[] = {{GN_LANES_TCP, "mlx5_0 is down"},
+	const struct gn_lanes_record mixed[] = {
+		{GN_LANES_RC, ""}, {GN_LANES_RC | GN_LANES_TCP, ""}, {GN_LANES_RC, ""},
+		{GN_LANES_RC, ""}, {GN_LANES_TCP, "mlx5_0 is down"}, {GN_LANES_TCP, "mlx5_0 is down"}};
+	const struct gn_lanes_record unused[] = {{GN_LANES_TCP, "mlx5_0 is down"},
 					       {GN_LANES_TCP | GN_LANES_SUSPECT, "mlx5_0 at 100 Gb/s is up and unused"}};
-	struct gn_lanes_card many[12];
+	struct gn_lanes_record many[12];
 
 	(void)state;
 	expect_text(mixed, 6, 2, "rc on n2; tcp on n3; rc and tcp on n1; n3: mlx5_0 is down");
 	expect_text(unused, 2, 1, "tcp on n1, n2; n2: mlx5_0 at 100 Gb/s is up and unused; n1: mlx5_0 is down");
 	for (int i = 0; i < 12; i++)
-		many[i] = (struct gn_lanes_card){GN_LANES_UD, ""};
+		many[i] = (struct gn_lanes_record){GN_LANES_UD, ""};
 	expect_text(many, 12, 1, "ud on n1, n2, n3, n4, n5, n6, n7, n8 and 4 more");
 }
 

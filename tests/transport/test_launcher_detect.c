@@ -22,40 +22,40 @@ static const char *look(void *context, const char *name)
 
 struct good {
 	struct variables vars;
-	enum gn_detect_source source;
+	enum gn_launcher_source source;
 	int rank, size, port;
 };
 
 static const struct good good[] = {
-	{{{{NULL, NULL}}}, GN_DETECT_ALONE, 0, 1, 0},
+	{{{{NULL, NULL}}}, GN_LAUNCHER_ALONE, 0, 1, 0},
 	/* a batch script, and the shell of salloc: the step to come is not ours */
-	{{{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}}, GN_DETECT_ALONE, 0, 1, 0},
-	{{{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "4"}}}, GN_DETECT_ALONE, 0, 1, 0},
-	{{{{"RANK", ""}, {"WORLD_SIZE", ""}}}, GN_DETECT_ALONE, 0, 1, 0},
-	{{{{"PMI_SIZE", "1"}}}, GN_DETECT_ALONE, 0, 1, 0},
-	{{{{"RANK", "0"}, {"WORLD_SIZE", "1"}}}, GN_DETECT_ENVIRONMENT, 0, 1, 0},
+	{{{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}}, GN_LAUNCHER_ALONE, 0, 1, 0},
+	{{{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "4"}}}, GN_LAUNCHER_ALONE, 0, 1, 0},
+	{{{{"RANK", ""}, {"WORLD_SIZE", ""}}}, GN_LAUNCHER_ALONE, 0, 1, 0},
+	{{{{"PMI_SIZE", "1"}}}, GN_LAUNCHER_ALONE, 0, 1, 0},
+	{{{{"RANK", "0"}, {"WORLD_SIZE", "1"}}}, GN_LAUNCHER_ENVIRONMENT, 0, 1, 0},
 	{{{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "29500"}}},
-	 GN_DETECT_ENVIRONMENT, 3, 4, 29500},
+	 GN_LAUNCHER_ENVIRONMENT, 3, 4, 29500},
 	/* torchrun's agent has its own store on the port */
 	{{{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "29500"},
-	   {"TORCHELASTIC_USE_AGENT_STORE", "True"}}}, GN_DETECT_ENVIRONMENT, 3, 4, 29501},
+	   {"TORCHELASTIC_USE_AGENT_STORE", "True"}}}, GN_LAUNCHER_ENVIRONMENT, 3, 4, 29501},
 	/* torchrun started once per node by srun: fewer tasks than ranks */
 	{{{{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"SLURM_STEP_ID", "0"},
-	   {"SLURM_STEP_NUM_TASKS", "2"}}}, GN_DETECT_ENVIRONMENT, 3, 8, 1},
-	{{{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"AZ_BATCH_MASTER_NODE", "10.0.0.4:6000"}}}, GN_DETECT_ENVIRONMENT, 1, 2, 6000},
+	   {"SLURM_STEP_NUM_TASKS", "2"}}}, GN_LAUNCHER_ENVIRONMENT, 3, 8, 1},
+	{{{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"AZ_BATCH_MASTER_NODE", "10.0.0.4:6000"}}}, GN_LAUNCHER_ENVIRONMENT, 1, 2, 6000},
 	/* who says more goes first */
 	{{{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"AZ_BATCH_MASTER_NODE", "10.0.0.4:6000"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "5"}}},
-	 GN_DETECT_ENVIRONMENT, 1, 2, 5},
+	 GN_LAUNCHER_ENVIRONMENT, 1, 2, 5},
 	{{{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "5"}}},
-	 GN_DETECT_ENVIRONMENT, 1, 2, 5},
+	 GN_LAUNCHER_ENVIRONMENT, 1, 2, 5},
 	{{{{"PMIX_NAMESPACE", "slurm.pmix.1.0"}, {"PMIX_RANK", "2"}, {"SLURM_STEP_ID", "0"},
-	   {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "2"}}}, GN_DETECT_PMIX, 2, 0, 0},
+	   {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "2"}}}, GN_LAUNCHER_PMIX, 2, 0, 0},
 	/* gannet launch inside a Slurm step: the step's numbers are not the ranks' */
 	{{{{"PMIX_NAMESPACE", "gannet.1"}, {"PMIX_RANK", "2"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"},
-	   {"SLURM_PROCID", "0"}}}, GN_DETECT_PMIX, 2, 0, 0},
+	   {"SLURM_PROCID", "0"}}}, GN_LAUNCHER_PMIX, 2, 0, 0},
 	{{{{"PMIX_NAMESPACE", "1"}, {"PMIX_RANK", "1"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}},
-	 GN_DETECT_PMIX, 1, 0, 0},
-	{{{{"PMIX_NAMESPACE", "1"}, {"PMIX_RANK", "1"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}}, GN_DETECT_PMIX, 1, 0, 0},
+	 GN_LAUNCHER_PMIX, 1, 0, 0},
+	{{{{"PMIX_NAMESPACE", "1"}, {"PMIX_RANK", "1"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}}, GN_LAUNCHER_PMIX, 1, 0, 0},
 };
 
 struct bad {
@@ -100,7 +100,7 @@ static const struct bad bad[] = {
 
 static void test_good(void **state)
 {
-	struct gn_detect d;
+	struct gn_launcher d;
 	struct gn_err err;
 
 	(void)state;
@@ -108,7 +108,7 @@ static void test_good(void **state)
 		struct variables v = good[i].vars;
 
 		print_message("# case %zu\n", i);
-		assert_ok(gn_detect(look, &v, &d, &err));
+		assert_ok(gn_launcher(look, &v, &d, &err));
 		assert_int_equal(d.source, good[i].source);
 		assert_int_equal(d.rank, good[i].rank);
 		assert_int_equal(d.size, good[i].size);
@@ -133,7 +133,7 @@ static void test_job(void **state)
 		{{{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"RANK", "0"}, {"WORLD_SIZE", "1"}}}, NULL, 0},
 		{{{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"PMIX_NAMESPACE", "gannet.1"}, {"PMIX_RANK", "0"}}}, NULL, 0},
 	};
-	struct gn_detect d;
+	struct gn_launcher d;
 	struct gn_err err;
 
 	(void)state;
@@ -141,7 +141,7 @@ static void test_job(void **state)
 		struct variables v = cases[i].vars;
 
 		print_message("# case %zu\n", i);
-		assert_ok(gn_detect(look, &v, &d, &err));
+		assert_ok(gn_launcher(look, &v, &d, &err));
 		assert_int_equal(d.job_name != NULL, cases[i].name != NULL);
 		if (cases[i].name)
 			assert_string_equal(d.job_name, cases[i].name);
@@ -151,7 +151,7 @@ static void test_job(void **state)
 
 static void test_bad(void **state)
 {
-	struct gn_detect d;
+	struct gn_launcher d;
 	struct gn_err err;
 
 	(void)state;
@@ -159,7 +159,7 @@ static void test_bad(void **state)
 		struct variables v = bad[i].vars;
 
 		print_message("# case %zu\n", i);
-		assert_int_equal(gn_detect(look, &v, &d, &err), GN_ERR_USAGE);
+		assert_int_equal(gn_launcher(look, &v, &d, &err), GN_ERR_USAGE);
 		if (!strstr(err.text, bad[i].says[0]) || !strstr(err.text, bad[i].says[1]))
 			fail_msg("case %zu: '%s' lacks '%s' or '%s'", i, err.text, bad[i].says[0], bad[i].says[1]);
 	}
@@ -170,19 +170,19 @@ static void test_confirm(void **state)
 {
 	struct variables v = {{{"PMIX_NAMESPACE", "slurm.pmix.1.0"}, {"PMIX_RANK", "1"}, {"RANK", "1"},
 			       {"WORLD_SIZE", "2"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}}};
-	struct gn_detect d;
+	struct gn_launcher d;
 	struct gn_err err;
 
 	(void)state;
-	assert_ok(gn_detect(look, &v, &d, &err));
-	assert_int_equal(gn_detect_confirm(&d, "PMIx", 1, 4, &err), GN_ERR_USAGE);
+	assert_ok(gn_launcher(look, &v, &d, &err));
+	assert_int_equal(gn_launcher_confirm(&d, "PMIx", 1, 4, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "WORLD_SIZE=2"));
-	assert_int_equal(gn_detect_confirm(&d, "PMIx", 1, 2, &err), GN_ERR_USAGE);
+	assert_int_equal(gn_launcher_confirm(&d, "PMIx", 1, 2, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "SLURM_STEP_NUM_TASKS=4"));
 	v.pairs[3][1] = "4";
-	assert_ok(gn_detect(look, &v, &d, &err));
-	assert_ok(gn_detect_confirm(&d, "PMIx", 1, 4, &err));
-	assert_int_equal(gn_detect_confirm(&d, "PMIx", 2, 4, &err), GN_ERR_USAGE);
+	assert_ok(gn_launcher(look, &v, &d, &err));
+	assert_ok(gn_launcher_confirm(&d, "PMIx", 1, 4, &err));
+	assert_int_equal(gn_launcher_confirm(&d, "PMIx", 2, 4, &err), GN_ERR_USAGE);
 }
 
 /* What torchrun says of the host is held against who is there. */
@@ -190,20 +190,20 @@ static void test_confirm_local(void **state)
 {
 	struct variables v = {{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
 			       {"AZ_BATCH_MASTER_NODE", "[fd77::1]:6000"}}};
-	struct gn_detect d;
+	struct gn_launcher d;
 	struct gn_err err;
 
 	(void)state;
-	assert_ok(gn_detect(look, &v, &d, &err));
+	assert_ok(gn_launcher(look, &v, &d, &err));
 	assert_string_equal(d.address, "fd77::1");
-	assert_ok(gn_detect_confirm_local(&d, "n2", 5, 1, 4, &err));
-	assert_int_equal(gn_detect_confirm_local(&d, "n2", 5, 2, 4, &err), GN_ERR_USAGE);
+	assert_ok(gn_launcher_confirm_local(&d, "n2", 5, 1, 4, &err));
+	assert_int_equal(gn_launcher_confirm_local(&d, "n2", 5, 2, 4, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "LOCAL_RANK=1 but rank 5 is number 2, from 0, of the 4 ranks on n2"));
-	assert_int_equal(gn_detect_confirm_local(&d, "n2", 5, 1, 3, &err), GN_ERR_USAGE);
+	assert_int_equal(gn_launcher_confirm_local(&d, "n2", 5, 1, 3, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "LOCAL_WORLD_SIZE=4 but there are 3 ranks on n2"));
 	v.pairs[2][1] = v.pairs[3][1] = "";
-	assert_ok(gn_detect(look, &v, &d, &err));
-	assert_ok(gn_detect_confirm_local(&d, "n2", 5, 2, 3, &err));
+	assert_ok(gn_launcher(look, &v, &d, &err));
+	assert_ok(gn_launcher_confirm_local(&d, "n2", 5, 2, 3, &err));
 }
 
 int main(void)

@@ -184,23 +184,23 @@ static void test_find_ethernet(void **state)
 static void test_transports(void **state)
 {
 	static const char *const names[] = {"auto", "net", "tcp", "shm", "rc", "ud"};
-	char place[GN_FABRIC_TLS_MAX];
+	char place[GN_UCX_TLS_MAX];
 	const char *tls;
 	struct gn_err err;
 
 	(void)state;
 	unsetenv("UCX_TLS");
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		assert_ok(gn_fabric_tls(names[i], place, &tls, &err));
+		assert_ok(gn_ucx_tls(names[i], place, &tls, &err));
 		assert_true(!strcmp(tls, "^sysv") || !strcmp(tls, "^sm") || (!strstr(tls, "sysv") && !strstr(tls, "sm,")));
-		assert_int_equal(gn_fabric_tls_has_shm(tls), !strcmp(names[i], "auto") || !strcmp(names[i], "shm"));
-		assert_int_equal(gn_fabric_tls_has_tcp(tls), i < 3);
+		assert_int_equal(gn_ucx_tls_has_shm(tls), !strcmp(names[i], "auto") || !strcmp(names[i], "shm"));
+		assert_int_equal(gn_ucx_tls_has_tcp(tls), i < 3);
 	}
-	assert_int_equal(gn_fabric_tls("pigeon", place, &tls, &err), GN_ERR_USAGE);
-	assert_true(gn_fabric_tls_has_shm("^posix") && gn_fabric_tls_has_shm("^rc,sysv") && gn_fabric_tls_has_shm("sysv,self"));
-	assert_false(gn_fabric_tls_has_shm("^posix,sysv") || gn_fabric_tls_has_shm("^mm") || gn_fabric_tls_has_shm("tcp,self"));
+	assert_int_equal(gn_ucx_tls("pigeon", place, &tls, &err), GN_ERR_USAGE);
+	assert_true(gn_ucx_tls_has_shm("^posix") && gn_ucx_tls_has_shm("^rc,sysv") && gn_ucx_tls_has_shm("sysv,self"));
+	assert_false(gn_ucx_tls_has_shm("^posix,sysv") || gn_ucx_tls_has_shm("^mm") || gn_ucx_tls_has_shm("tcp,self"));
 	setenv("UCX_TLS", "sysv,self", 1);
-	assert_ok(gn_fabric_tls("tcp", place, &tls, &err));
+	assert_ok(gn_ucx_tls("tcp", place, &tls, &err));
 	assert_string_equal(tls, "sysv,self");
 }
 
@@ -226,7 +226,7 @@ static void expect_groups(const char *reached, const char *groups)
 
 	for (int n = 0; n < nodes; n++)
 		bits[n] = reached[n] == '1';
-	count = gn_fabric_group(bits, nodes, got, 2);
+	count = gn_ucx_group(bits, nodes, got, 2);
 	for (int n = 0; n < nodes; n++) {
 		assert_true(got[2 * n] >= 0 && got[2 * n] < count);
 		for (int k = 0; k < nodes; k++)
@@ -256,10 +256,10 @@ static void test_groups(void **state)
 /* Two sockets with two adapters and two GPUs each, an adapter beside a GPU. */
 static void test_nearest(void **state)
 {
-	struct gn_machine_device nics[4] = {{.name = "mlx5_0", .rdma = 1}, {.name = "mlx5_1", .rdma = 1},
+	struct gn_topology_device nics[4] = {{.name = "mlx5_0", .rdma = 1}, {.name = "mlx5_1", .rdma = 1},
 					    {.name = "mlx5_2", .rdma = 1, .numa = 1}, {.name = "mlx5_3", .rdma = 1, .numa = 1}};
 	unsigned char nearness[16];
-	struct gn_machine m = {.nics = nics, .nic_count = 4, .gpu_count = 4, .nearness = nearness};
+	struct gn_topology m = {.nics = nics, .nic_count = 4, .gpu_count = 4, .nearness = nearness};
 	const char *const devices[] = {"mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1"};
 	cpu_set_t all, second;
 
@@ -301,7 +301,7 @@ static void test_lanes(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-			assert_int_equal(gn_fabric_lanes_fit(all[i].lanes, names[k]), strstr(all[i].fit, names[k]) != NULL);
+			assert_int_equal(gn_ucx_lanes_fit(all[i].lanes, names[k]), strstr(all[i].fit, names[k]) != NULL);
 }
 
 int main(void)

@@ -171,7 +171,7 @@ static void read_any(const char *path, const char *text, size_t len)
 	enum gn_status status;
 
 	put(path, text, len);
-	status = gn_tuning_read(path, "fabric a", &found, &got, &err);
+	status = gn_tuning_table_read(path, "fabric a", &found, &got, &err);
 	assert_true(status == GN_OK || (status == GN_ERR_DATA && strstr(err.text, "t.jsonl:")));
 	if (!status && found)
 		assert_ok(gn_cost_check(&got, &err));
@@ -210,66 +210,66 @@ static void test_table(void **state)
 	(void)state;
 	assert_non_null(mkdtemp(folder));
 	snprintf(path, sizeof path, "%s/new/t.jsonl", folder);
-	assert_int_equal(gn_tuning_read(path, "fabric a", &found, &got, &err), GN_ERR_NOT_FOUND);
-	assert_ok(gn_tuning_write(path, &a, &err));
-	assert_ok(gn_tuning_write(path, &b, &err));
+	assert_int_equal(gn_tuning_table_read(path, "fabric a", &found, &got, &err), GN_ERR_NOT_FOUND);
+	assert_ok(gn_tuning_table_write(path, &a, &err));
+	assert_ok(gn_tuning_table_write(path, &b, &err));
 	a.cost.link.bytes_per_s = 7e7;
-	assert_ok(gn_tuning_write(path, &a, &err));
-	assert_ok(gn_tuning_read(path, "fabric a", &found, &got, &err));
+	assert_ok(gn_tuning_table_write(path, &a, &err));
+	assert_ok(gn_tuning_table_read(path, "fabric a", &found, &got, &err));
 	assert_true(found);
 	assert_memory_equal(&got, &a.cost, sizeof got);
-	assert_ok(gn_tuning_read(path, "fabric \"b\"", &found, &got, &err));
+	assert_ok(gn_tuning_table_read(path, "fabric \"b\"", &found, &got, &err));
 	assert_true(found && got.link.bytes_per_s > 1e8);
-	assert_ok(gn_tuning_read(path, "another", &found, &got, &err));
+	assert_ok(gn_tuning_table_read(path, "another", &found, &got, &err));
 	assert_false(found);
 	read_damaged(path);
 	put(path, "{\"signature\": \"fabric a\"}\n", 27);
-	assert_int_equal(gn_tuning_read(path, "fabric a", &found, &got, &err), GN_ERR_DATA);
+	assert_int_equal(gn_tuning_table_read(path, "fabric a", &found, &got, &err), GN_ERR_DATA);
 	put(path, "\n\n{\"gannet_tuning\": 1,}\n", 24);
-	assert_int_equal(gn_tuning_read(path, "fabric a", &found, &got, &err), GN_ERR_DATA);
+	assert_int_equal(gn_tuning_table_read(path, "fabric a", &found, &got, &err), GN_ERR_DATA);
 	assert_non_null(strstr(err.text, "t.jsonl:3: "));
 	/* an algorithm of another version */
 	strcpy(a.cost.picks[1].algorithm, "telepathy");
 	assert_ok(gn_remove_tree(path, &err));
-	assert_ok(gn_tuning_write(path, &a, &err));
-	assert_int_equal(gn_tuning_read(path, "fabric a", &found, &got, &err), GN_ERR_DATA);
+	assert_ok(gn_tuning_table_write(path, &a, &err));
+	assert_int_equal(gn_tuning_table_read(path, "fabric a", &found, &got, &err), GN_ERR_DATA);
 	assert_non_null(strstr(err.text, "run gannet tune again"));
 	put(path, "\n\n{\"gannet_tuning\": 1,}\n", 24);
 	/* what is no table is not written over */
-	assert_int_equal(gn_tuning_write(path, &a, &err), GN_ERR_DATA);
+	assert_int_equal(gn_tuning_table_write(path, &a, &err), GN_ERR_DATA);
 	assert_ok(gn_remove_tree(folder, &err));
 }
 
-static struct gn_node_map *map_of(int nodes, int local, int extra)
+static struct gn_shm_map *map_of(int nodes, int local, int extra)
 {
 	int size = nodes * local + extra, *node_of = calloc((size_t)size, sizeof *node_of);
-	struct gn_node_map *map;
+	struct gn_shm_map *map;
 	struct gn_err err;
 
 	assert_non_null(node_of);
 	for (int r = 0; r < size; r++)
 		node_of[r] = r < nodes * local ? r / local : nodes - 1;
-	assert_ok(gn_node_map_create(node_of, size, &map, &err));
+	assert_ok(gn_shm_map_create(node_of, size, &map, &err));
 	free(node_of);
 	return map;
 }
 
-static struct gn_choice choose(const struct gn_cost *cost, const struct gn_node_map *map, enum gn_collective what,
+static struct gn_choice choose(const struct gn_cost *cost, const struct gn_shm_map *map, enum gn_collective what,
 			       size_t bytes, const char *algo)
 {
-	struct gn_choose_args args = {.what = what, .bytes = bytes, .map = map, .cost = cost, .algo = algo};
+	struct gn_select_args args = {.what = what, .bytes = bytes, .map = map, .cost = cost, .algo = algo};
 	struct gn_choice c;
 	struct gn_err err;
 
-	assert_ok(gn_choose(&args, &c, &err));
+	assert_ok(gn_select(&args, &c, &err));
 	return c;
 }
 
 static void test_choice(void **state)
 {
 	struct gn_tune_result r = result_of("");
-	struct gn_node_map *map = map_of(8, 1, 0), *odd = map_of(3, 2, 1), *one = map_of(1, 1, 0), *many = map_of(300, 1, 0);
-	struct gn_choose_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = 8, .map = map, .cost = &r.cost, .algo = "best"};
+	struct gn_shm_map *map = map_of(8, 1, 0), *odd = map_of(3, 2, 1), *one = map_of(1, 1, 0), *many = map_of(300, 1, 0);
+	struct gn_select_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = 8, .map = map, .cost = &r.cost, .algo = "best"};
 	struct gn_choice c;
 	struct gn_err err;
 	int sizes;
@@ -285,22 +285,22 @@ static void test_choice(void **state)
 	args.algo = "ring";
 	args.bytes = 16 << 20;
 	args.piece_bytes = 64 << 10;
-	assert_ok(gn_choose(&args, &c, &err));
+	assert_ok(gn_select(&args, &c, &err));
 	assert_int_equal(c.pieces, 32);
-	args.piece_bytes = gn_choose_piece_bytes(&sizes)[sizes - 1];
-	assert_ok(gn_choose(&args, &c, &err));
+	args.piece_bytes = gn_select_piece_bytes(&sizes)[sizes - 1];
+	assert_ok(gn_select(&args, &c, &err));
 	assert_int_equal(c.pieces, 1);
 	/* any size will do, and any number of ranks */
 	args.piece_bytes = 100000;
-	assert_ok(gn_choose(&args, &c, &err));
+	assert_ok(gn_select(&args, &c, &err));
 	assert_int_equal(c.pieces, 20);
 	args.map = many;
 	args.bytes = 300 << 20;
 	args.piece_bytes = 256 << 10;
-	assert_ok(gn_choose(&args, &c, &err));
+	assert_ok(gn_select(&args, &c, &err));
 	assert_int_equal(c.pieces, 4);
 	args.algo = "best";
-	assert_int_equal(gn_choose(&args, &c, &err), GN_ERR_USAGE);
+	assert_int_equal(gn_select(&args, &c, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "auto|ring|recursive-doubling"));
 	for (int what = 0; what < GN_COLLECTIVE_SEND_RECV; what++)
 		for (size_t bytes = 4; bytes < 1 << 26; bytes *= 64) {
@@ -310,21 +310,21 @@ static void test_choice(void **state)
 			c = choose(&r.cost, one, (enum gn_collective)what, bytes, NULL);
 			assert_int_equal(c.algorithm->what, what);
 		}
-	gn_node_map_destroy(map);
-	gn_node_map_destroy(odd);
-	gn_node_map_destroy(one);
-	gn_node_map_destroy(many);
+	gn_shm_map_destroy(map);
+	gn_shm_map_destroy(odd);
+	gn_shm_map_destroy(one);
+	gn_shm_map_destroy(many);
 }
 
 /* Two levels: the links are slow, so bytes between nodes count. */
 static void test_levels(void **state)
 {
 	struct gn_tune_result r = result_of("");
-	struct gn_node_map *map = map_of(4, 4, 0);
+	struct gn_shm_map *map = map_of(4, 4, 0);
 
 	(void)state;
 	assert_non_null(strstr(choose(&r.cost, map, GN_COLLECTIVE_ALLREDUCE, 64 << 10, NULL).algorithm->name, "hierarchical"));
-	gn_node_map_destroy(map);
+	gn_shm_map_destroy(map);
 }
 
 /* Closed forms and simulations are of the same order, and choosing is quick whatever the size. */
@@ -337,11 +337,11 @@ static void test_forms(void **state)
 
 	(void)state;
 	for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
-		struct gn_node_map *map = map_of(shapes[k][0], shapes[k][1], 0);
+		struct gn_shm_map *map = map_of(shapes[k][0], shapes[k][1], 0);
 
 		for (size_t bytes = 64; bytes <= 64 << 20; bytes *= 1 << 10) {
-			struct gn_choose_args args = {.bytes = bytes, .map = map, .cost = &r.cost};
-			struct gn_choose_form form;
+			struct gn_select_args args = {.bytes = bytes, .map = map, .cost = &r.cost};
+			struct gn_select_form form;
 			double began = gn_clock_s();
 
 			choose(&r.cost, map, GN_COLLECTIVE_ALLREDUCE, bytes, NULL);
@@ -355,14 +355,14 @@ static void test_forms(void **state)
 				c = choose(&r.cost, map, all[i].what, bytes, all[i].name);
 				if (!c.simulated)
 					continue;
-				assert_ok(gn_choose_closed_form(&args, &all[i], &c.pieces, 1, &form, &err));
+				assert_ok(gn_select_closed_form(&args, &all[i], &c.pieces, 1, &form, &err));
 				if (!(form.seconds > c.predicted_s / 4 && form.seconds < c.predicted_s * 4))
 					fail_msg("%s %s of %zu bytes, %d x %d ranks: %g us by closed form, %g simulated",
 						 gn_collective_name(all[i].what), all[i].name, bytes, shapes[k][0], shapes[k][1],
 						 form.seconds * 1e6, c.predicted_s * 1e6);
 			}
 		}
-		gn_node_map_destroy(map);
+		gn_shm_map_destroy(map);
 	}
 }
 

@@ -36,12 +36,12 @@ struct known {
 	unsigned long untold;
 };
 
-struct gn_door {
+struct gn_auth_listener {
 	int listener, port;
 	enum gn_handshake_purpose purpose;
 	struct gn_secret secret;
 	struct gn_log *log;
-	struct waiting waiting[GN_DOOR_WAITING_MAX]; /* oldest first */
+	struct waiting waiting[GN_AUTH_LISTENER_WAITING_MAX]; /* oldest first */
 	int count;
 	struct known known[KNOWN_MAX];
 	unsigned next_known;
@@ -51,7 +51,7 @@ struct gn_door {
 	uint64_t full_until_ns, told_full_ns;
 };
 
-static struct known *find_known(struct gn_door *d, const char *address)
+static struct known *find_known(struct gn_auth_listener *d, const char *address)
 {
 	struct known *k;
 
@@ -64,7 +64,7 @@ static struct known *find_known(struct gn_door *d, const char *address)
 	return k;
 }
 
-static void tell(struct gn_door *d, const char *address, enum gn_handshake_result why)
+static void tell(struct gn_auth_listener *d, const char *address, enum gn_handshake_result why)
 {
 	static const char *const names[] = {[GN_HANDSHAKE_MEETING] = "meeting point", [GN_HANDSHAKE_WATCH] = "heartbeat",
 					    [GN_HANDSHAKE_TREE] = "exchange between ranks"};
@@ -89,23 +89,24 @@ static void tell(struct gn_door *d, const char *address, enum gn_handshake_resul
 		    names[d->purpose], d->port, gn_handshake_text(why), more);
 }
 
-static void forget(struct gn_door *d, int i)
+static void forget(struct gn_auth_listener *d, int i)
 {
 	d->count--;
 	memmove(&d->waiting[i], &d->waiting[i + 1], sizeof *d->waiting * (size_t)(d->count - i));
 }
 
-static void drop(struct gn_door *d, int i, enum gn_handshake_result why)
+static void drop(struct gn_auth_listener *d, int i, enum gn_handshake_result why)
 {
 	tell(d, d->waiting[i].address, why);
 	close(d->waiting[i].fd);
 	forget(d, i);
 }
 
-enum gn_status gn_door_open(const char *address, int *port, enum gn_handshake_purpose purpose, const struct gn_secret *secret,
-			    struct gn_log *log, struct gn_door **out, struct gn_err *err)
+enum gn_status gn_auth_listener_open(const char *address, int *port, enum gn_handshake_purpose purpose,
+				     const struct gn_secret *secret, struct gn_log *log, struct gn_auth_listener **out,
+				     struct gn_err *err)
 {
-	struct gn_door *d = calloc(1, sizeof *d);
+	struct gn_auth_listener *d = calloc(1, sizeof *d);
 	enum gn_status status;
 
 	if (!d)
@@ -124,7 +125,7 @@ enum gn_status gn_door_open(const char *address, int *port, enum gn_handshake_pu
 	return GN_OK;
 }
 
-void gn_door_close(struct gn_door *d)
+void gn_auth_listener_close(struct gn_auth_listener *d)
 {
 	if (!d)
 		return;
@@ -135,7 +136,7 @@ void gn_door_close(struct gn_door *d)
 	free(d);
 }
 
-int gn_door_poll(const struct gn_door *d, struct pollfd *p)
+int gn_auth_listener_poll(const struct gn_auth_listener *d, struct pollfd *p)
 {
 	p[0] = (struct pollfd){.fd = gn_clock_ns() < d->full_until_ns ? -1 : d->listener, .events = POLLIN};
 	for (int i = 0; i < d->count; i++)
@@ -145,7 +146,7 @@ int gn_door_poll(const struct gn_door *d, struct pollfd *p)
 
 /* Whom to drop for a newcomer: the oldest from the address that has the most, so that a crowd from one machine crowds out
  * itself. -1 while all of them are fresh. */
-static int slowest(const struct gn_door *d, uint64_t now)
+static int slowest(const struct gn_auth_listener *d, uint64_t now)
 {
 	int best = -1, most = 0;
 
@@ -162,11 +163,11 @@ static int slowest(const struct gn_door *d, uint64_t now)
 	return best;
 }
 
-static int make_room(struct gn_door *d)
+static int make_room(struct gn_auth_listener *d)
 {
 	int i;
 
-	if (d->count < GN_DOOR_WAITING_MAX)
+	if (d->count < GN_AUTH_LISTENER_WAITING_MAX)
 		return 1;
 	i = slowest(d, gn_clock_ns());
 	if (i >= 0)
@@ -175,7 +176,7 @@ static int make_room(struct gn_door *d)
 }
 
 /* A challenge fits into any socket's empty buffer, so a short write is a broken connection. */
-static void greet(struct gn_door *d, int fd)
+static void greet(struct gn_auth_listener *d, int fd)
 {
 	struct waiting *w = &d->waiting[d->count];
 
@@ -189,7 +190,7 @@ static void greet(struct gn_door *d, int fd)
 	d->count++;
 }
 
-static void be_full(struct gn_door *d, int failure)
+static void be_full(struct gn_auth_listener *d, int failure)
 {
 	uint64_t now = gn_clock_ns();
 
@@ -201,13 +202,13 @@ static void be_full(struct gn_door *d, int failure)
 		    failure == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
 }
 
-static void let_in(struct gn_door *d)
+static void let_in(struct gn_auth_listener *d)
 {
 	int fd;
 
 	if (gn_clock_ns() < d->full_until_ns)
 		return;
-	for (int i = 0; i < GN_DOOR_WAITING_MAX && make_room(d); i++) {
+	for (int i = 0; i < GN_AUTH_LISTENER_WAITING_MAX && make_room(d); i++) {
 		fd = gn_net_accept(d->listener);
 		if (fd >= 0)
 			greet(d, fd);
@@ -219,7 +220,7 @@ static void let_in(struct gn_door *d)
 }
 
 /* 1: it is a guest, and no longer waits. 0: it goes on waiting. -1: it was dropped. */
-static int hear(struct gn_door *d, int i, struct gn_door_guest *out)
+static int hear(struct gn_auth_listener *d, int i, struct gn_pending_peer *out)
 {
 	struct waiting *w = &d->waiting[i];
 	ssize_t n = recv(w->fd, w->claim + w->got, sizeof w->claim - w->got, MSG_DONTWAIT);
@@ -251,7 +252,7 @@ static int hear(struct gn_door *d, int i, struct gn_door_guest *out)
 	return 1;
 }
 
-int gn_door_turn(struct gn_door *d, struct gn_door_guest *out)
+int gn_auth_listener_turn(struct gn_auth_listener *d, struct gn_pending_peer *out)
 {
 	let_in(d);
 	for (int i = 0; i < d->count;) {
@@ -264,7 +265,7 @@ int gn_door_turn(struct gn_door *d, struct gn_door_guest *out)
 	return 0;
 }
 
-void gn_door_refuse(struct gn_door *d, struct gn_door_guest *guest, enum gn_handshake_result why)
+void gn_auth_listener_refuse(struct gn_auth_listener *d, struct gn_pending_peer *guest, enum gn_handshake_result why)
 {
 	char address[GN_NET_ADDRESS_MAX];
 

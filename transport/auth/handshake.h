@@ -10,8 +10,8 @@
  * Messages are of fixed sizes, with numbers in the machine's own order: peers are one build of one program. Thread safety: any
  * thread, each with its own state.
  */
-#ifndef GN_TRANSPORT_HANDSHAKE_H
-#define GN_TRANSPORT_HANDSHAKE_H
+#ifndef GN_TRANSPORT_AUTH_HANDSHAKE_H
+#define GN_TRANSPORT_AUTH_HANDSHAKE_H
 
 #include "transport/auth/secret.h"
 

@@ -3,8 +3,8 @@
  *
  * All sockets are close-on-exec and send small messages at once. Nothing here raises SIGPIPE. Any thread.
  */
-#ifndef GN_TRANSPORT_NET_H
-#define GN_TRANSPORT_NET_H
+#ifndef GN_TRANSPORT_AUTH_NET_H
+#define GN_TRANSPORT_AUTH_NET_H
 
 #include "src/base/status.h"
 

@@ -6,8 +6,8 @@
  *
  * Thread safety: values; any thread.
  */
-#ifndef GN_TRANSPORT_SECRET_H
-#define GN_TRANSPORT_SECRET_H
+#ifndef GN_TRANSPORT_AUTH_SECRET_H
+#define GN_TRANSPORT_AUTH_SECRET_H
 
 #include "src/base/status.h"
 

@@ -28,7 +28,7 @@ struct gn_boot_tree {
 	int up; /* -1: none */
 	int count;
 	struct child children[32]; /* nearest, and smallest subtree, first */
-	struct gn_door *door;
+	struct gn_auth_listener *door;
 };
 
 int gn_boot_tree_parent(int rank)
@@ -101,7 +101,7 @@ static void find_children(struct gn_boot_tree *t)
 		t->children[t->count++] = (struct child){rank + step, step < size - rank - step ? rank + 2 * step : size, -1};
 }
 
-static enum gn_status derive(const struct gn_bootstrap *b, const struct gn_boot_contact *c, struct gn_secret *out,
+static enum gn_status derive(const struct gn_bootstrap *b, const struct gn_contact_info *c, struct gn_secret *out,
 			     struct gn_err *err)
 {
 	return gn_secret_derive(&b->secret, "gannet tree", &c->drawn, sizeof c->drawn, out, err);
@@ -124,7 +124,7 @@ static enum gn_status find_addresses(const struct gn_bootstrap *b, struct gn_net
 	return status;
 }
 
-static enum gn_status listen_for(struct gn_boot_tree *t, struct gn_log *log, struct gn_boot_contact *c, struct gn_err *err)
+static enum gn_status listen_for(struct gn_boot_tree *t, struct gn_log *log, struct gn_contact_info *c, struct gn_err *err)
 {
 	struct gn_secret secret = {{0}};
 	const char *only = NULL;
@@ -135,13 +135,13 @@ static enum gn_status listen_for(struct gn_boot_tree *t, struct gn_log *log, str
 	if (!status)
 		status = derive(t->base, c, &secret, err);
 	if (!status)
-		status = gn_door_open(only, &c->port, GN_HANDSHAKE_TREE, &secret, log, &t->door, err);
+		status = gn_auth_listener_open(only, &c->port, GN_HANDSHAKE_TREE, &secret, log, &t->door, err);
 	gn_secret_wipe(&secret);
 	return status;
 }
 
 enum gn_status gn_boot_tree_create(const struct gn_bootstrap *b, int listens, struct gn_log *log, struct gn_boot_tree **out,
-				   struct gn_boot_contact *contact, struct gn_err *err)
+				   struct gn_contact_info *contact, struct gn_err *err)
 {
 	struct gn_boot_tree *t = calloc(1, sizeof *t);
 	enum gn_status status = GN_OK;
@@ -151,7 +151,7 @@ enum gn_status gn_boot_tree_create(const struct gn_bootstrap *b, int listens, st
 	t->base = b;
 	t->up = -1;
 	find_children(t);
-	*contact = (struct gn_boot_contact){.port = 0};
+	*contact = (struct gn_contact_info){.port = 0};
 	if (listens && t->count)
 		status = listen_for(t, log, contact, err);
 	if (status) {
@@ -166,7 +166,7 @@ void gn_boot_tree_destroy(struct gn_boot_tree *t)
 {
 	if (!t)
 		return;
-	gn_door_close(t->door);
+	gn_auth_listener_close(t->door);
 	if (t->up >= 0)
 		close(t->up);
 	for (int i = 0; i < t->count; i++)
@@ -207,7 +207,7 @@ static enum gn_status await_challenge(const struct gn_boot_tree *t, int fd, uint
 
 /* One round over the addresses; t->up is the connection, or still -1. The time for a handshake grows with the ranks, which may
  * share few processors. *why is what went wrong at the first address: loopback, which is last, refuses on any other machine. */
-static enum gn_status connect_up(struct gn_boot_tree *t, const struct gn_boot_contact *parent, const struct gn_secret *secret,
+static enum gn_status connect_up(struct gn_boot_tree *t, const struct gn_contact_info *parent, const struct gn_secret *secret,
 				 uint64_t started, uint64_t until_ns, struct gn_err *why, struct gn_err *err)
 {
 	const struct gn_bootstrap *b = t->base;
@@ -236,7 +236,7 @@ static enum gn_status connect_up(struct gn_boot_tree *t, const struct gn_boot_co
 	return status;
 }
 
-static enum gn_status reach_parent(struct gn_boot_tree *t, const struct gn_boot_contact *parent, uint64_t until_ns,
+static enum gn_status reach_parent(struct gn_boot_tree *t, const struct gn_contact_info *parent, uint64_t until_ns,
 				   struct gn_err *err)
 {
 	const struct timespec pause = {0, 20000000};
@@ -261,10 +261,10 @@ static enum gn_status reach_parent(struct gn_boot_tree *t, const struct gn_boot_
 }
 
 /* Whoever comes again has lost its connection, and knows the secret. */
-static void take_in(struct gn_boot_tree *t, struct gn_door_guest *guest)
+static void take_in(struct gn_boot_tree *t, struct gn_pending_peer *guest)
 {
 	if (guest->size != (uint32_t)t->base->size || !find_child(t, guest->rank))
-		gn_door_refuse(t->door, guest, GN_HANDSHAKE_BAD_RANK);
+		gn_auth_listener_refuse(t->door, guest, GN_HANDSHAKE_BAD_RANK);
 	else
 		gn_boot_tree_adopt(t, (int)guest->rank, guest->fd);
 }
@@ -279,23 +279,23 @@ static int all_there(const struct gn_boot_tree *t)
 
 static enum gn_status await_children(struct gn_boot_tree *t, struct gn_err *err)
 {
-	struct pollfd p[GN_DOOR_POLL_MAX];
+	struct pollfd p[GN_AUTH_LISTENER_POLL_MAX];
 	uint64_t started = gn_clock_ns();
 	enum gn_status status = GN_OK;
-	struct gn_door_guest guest;
+	struct gn_pending_peer guest;
 
 	while (!status && !all_there(t)) {
-		poll(p, (nfds_t)gn_door_poll(t->door, p), gn_bootstrap_nap_ms(t->base));
-		while (!all_there(t) && gn_door_turn(t->door, &guest))
+		poll(p, (nfds_t)gn_auth_listener_poll(t->door, p), gn_bootstrap_nap_ms(t->base));
+		while (!all_there(t) && gn_auth_listener_turn(t->door, &guest))
 			take_in(t, &guest);
 		status = gn_bootstrap_may_wait(t->base, started, JOINING, err);
 	}
-	gn_door_close(t->door);
+	gn_auth_listener_close(t->door);
 	t->door = NULL;
 	return status;
 }
 
-enum gn_status gn_boot_tree_join(struct gn_boot_tree *t, const struct gn_boot_contact *parent, uint64_t until_ns, struct gn_err *err)
+enum gn_status gn_boot_tree_join(struct gn_boot_tree *t, const struct gn_contact_info *parent, uint64_t until_ns, struct gn_err *err)
 {
 	enum gn_status status = parent && t->up < 0 ? reach_parent(t, parent, until_ns, err) : GN_OK;
 
@@ -336,7 +336,7 @@ static enum gn_status receive_pack(const struct gn_bootstrap *b, int rank, int f
 		status = grow(p, len, err);
 	if (!status)
 		status = gn_boot_receive(b, rank, fd, p->data + HEAD + p->len_bytes, (size_t)len, err);
-	if (!status && !gn_told_is_pack(p->data + HEAD + p->len_bytes, (size_t)len, ranks))
+	if (!status && !gn_gathered_is_pack(p->data + HEAD + p->len_bytes, (size_t)len, ranks))
 		status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d sends what are not the messages of %zu ranks: do all ranks run the same "
 				    "build of gannet?", rank, ranks);
 	if (!status)
@@ -352,12 +352,12 @@ static enum gn_status send_pack(const struct gn_bootstrap *b, int rank, int fd, 
 
 static enum gn_status gather(struct gn_boot_tree *t, const void *mine, size_t len_bytes, struct pack *p, struct gn_err *err)
 {
-	uint64_t own = gn_told_record_bytes(len_bytes);
+	uint64_t own = gn_gathered_record_bytes(len_bytes);
 	enum gn_status status = grow(p, own, err);
 
 	if (status)
 		return status;
-	gn_told_write(p->data + HEAD, mine, len_bytes);
+	gn_gathered_write(p->data + HEAD, mine, len_bytes);
 	p->len_bytes = own;
 	for (int i = 0; i < t->count && !status; i++) {
 		const struct child *c = &t->children[i];
@@ -367,7 +367,7 @@ static enum gn_status gather(struct gn_boot_tree *t, const void *mine, size_t le
 	return status;
 }
 
-enum gn_status gn_boot_tree_exchange(struct gn_boot_tree *t, const void *mine, size_t len_bytes, struct gn_told *out,
+enum gn_status gn_boot_tree_exchange(struct gn_boot_tree *t, const void *mine, size_t len_bytes, struct gn_gathered *out,
 				     struct gn_err *err)
 {
 	int parent = gn_boot_tree_parent(t->base->rank);
@@ -391,5 +391,5 @@ enum gn_status gn_boot_tree_exchange(struct gn_boot_tree *t, const void *mine, s
 		return status;
 	}
 	memmove(p.data, p.data + HEAD, p.len_bytes);
-	return gn_told_take(p.data, (size_t)p.len_bytes, t->base->size, out, err);
+	return gn_gathered_take(p.data, (size_t)p.len_bytes, t->base->size, out, err);
 }

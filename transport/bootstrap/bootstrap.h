@@ -5,8 +5,8 @@
  *
  * Thread safety: one thread.
  */
-#ifndef GN_TRANSPORT_BOOTSTRAP_H
-#define GN_TRANSPORT_BOOTSTRAP_H
+#ifndef GN_TRANSPORT_BOOTSTRAP_BOOTSTRAP_H
+#define GN_TRANSPORT_BOOTSTRAP_BOOTSTRAP_H
 
 #include "src/base/log.h"
 #include "transport/bootstrap/launcher_detect.h"
@@ -18,7 +18,7 @@
 
 struct gn_bootstrap;
 struct gn_recorder;
-struct gn_watch;
+struct gn_heartbeat;
 
 /* The variable that names a file by which ranks know each other; gannet launch sets it for the ranks it starts. */
 #define GN_BOOTSTRAP_SECRET "GANNET_SECRET_FILE"
@@ -33,7 +33,7 @@ struct gn_bootstrap_ops {
 	/* Whether rank 0 has said meanwhile that nothing comes of it: GN_OK when not, else why. Does not wait. */
 	enum gn_status (*called_off)(struct gn_bootstrap *b, struct gn_err *err);
 	/* Collective, after word: what every rank gives, of any length. *out is set only on success. */
-	enum gn_status (*exchange)(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_told *out,
+	enum gn_status (*exchange)(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_gathered *out,
 				   struct gn_err *err);
 	/* clean: everyone is done and well; otherwise let go without waiting for anyone. */
 	void (*destroy)(struct gn_bootstrap *b, int clean);
@@ -47,7 +47,7 @@ struct gn_bootstrap {
 	const char *ifnames; /* where ranks listen for each other, see gn_net_choose(); NULL: everywhere. Borrowed */
 	struct gn_secret secret; /* from a file; zero when the source's own channel is all there is */
 	/* Once there is a watch, waits end when it has seen a loss; until then they end at this time (gn_clock_ns). */
-	struct gn_watch *watch;
+	struct gn_heartbeat *watch;
 	struct gn_recorder *recorder; /* as soon as there is a watch */
 	uint64_t deadline_ns, timeout_ns;
 	/* What else has to go on while this rank waits; NULL: nothing. */
@@ -56,8 +56,8 @@ struct gn_bootstrap {
 };
 
 /* Local, and does not wait for other ranks. log (may be NULL) hears of strangers at this rank's ports. */
-enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err);
-enum gn_status gn_bootstrap_env(const struct gn_detect *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err);
+enum gn_status gn_bootstrap_pmix(const struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err);
+enum gn_status gn_bootstrap_env(const struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err);
 enum gn_status gn_bootstrap_alone(struct gn_bootstrap **out, struct gn_err *err);
 /* Local, before anything else: without a watch, waits end with GN_ERR_STALL timeout_ms from here on. */
 void gn_bootstrap_wait_at_most(struct gn_bootstrap *b, int timeout_ms);

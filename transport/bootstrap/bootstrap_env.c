@@ -32,7 +32,7 @@ struct called_off {
 
 struct env_bootstrap {
 	struct gn_bootstrap base;
-	struct gn_detect place;
+	struct gn_launcher place;
 	struct gn_log *log;
 	int *fds; /* rank 0: one per rank; others: fds[0]; until the tree has its connections */
 	struct gn_boot_tree *tree;
@@ -41,7 +41,7 @@ struct env_bootstrap {
 
 struct meeting {
 	struct env_bootstrap *e;
-	struct gn_door *door;
+	struct gn_auth_listener *door;
 	const void *word;
 	size_t word_bytes;
 	uint64_t started_ns;
@@ -115,7 +115,7 @@ static enum gn_status call_off(const struct meeting *m, int newcomer, const stru
 	return gn_err_set(err, why->status, "%s", why->text);
 }
 
-static enum gn_status welcome(struct meeting *m, const struct gn_door_guest *g, struct gn_err *err)
+static enum gn_status welcome(struct meeting *m, const struct gn_pending_peer *g, struct gn_err *err)
 {
 	struct env_bootstrap *e = m->e;
 	int size = e->base.size;
@@ -137,13 +137,13 @@ static enum gn_status welcome(struct meeting *m, const struct gn_door_guest *g, 
 
 static enum gn_status meet_once(struct meeting *m, struct gn_err *err)
 {
-	struct pollfd p[GN_DOOR_POLL_MAX];
-	struct gn_door_guest guest;
+	struct pollfd p[GN_AUTH_LISTENER_POLL_MAX];
+	struct gn_pending_peer guest;
 	enum gn_status status = GN_OK;
 
-	if (poll(p, (nfds_t)gn_door_poll(m->door, p), gn_bootstrap_nap_ms(&m->e->base)) < 0 && errno != EINTR)
+	if (poll(p, (nfds_t)gn_auth_listener_poll(m->door, p), gn_bootstrap_nap_ms(&m->e->base)) < 0 && errno != EINTR)
 		return gn_err_errno(err, errno, "waiting for the other ranks");
-	while (!status && m->missing && gn_door_turn(m->door, &guest))
+	while (!status && m->missing && gn_auth_listener_turn(m->door, &guest))
 		status = welcome(m, &guest, err);
 	if (!status && m->missing)
 		status = gn_bootstrap_may_wait(&m->e->base, m->started_ns, "the meeting at MASTER_PORT", err);
@@ -154,7 +154,8 @@ static enum gn_status host_meeting(struct env_bootstrap *e, const void *word, si
 {
 	struct meeting m = {e, NULL, word, word_bytes, gn_clock_ns(), e->base.size - 1};
 	int port = e->place.port;
-	enum gn_status status = gn_door_open(e->base.address, &port, GN_HANDSHAKE_MEETING, &e->base.secret, e->log, &m.door, err);
+	enum gn_status status =
+		gn_auth_listener_open(e->base.address, &port, GN_HANDSHAKE_MEETING, &e->base.secret, e->log, &m.door, err);
 
 	if (status) {
 		gn_err_prefix(err, "rank 0 (MASTER_PORT)");
@@ -162,14 +163,14 @@ static enum gn_status host_meeting(struct env_bootstrap *e, const void *word, si
 	}
 	while (m.missing && !status)
 		status = meet_once(&m, err);
-	gn_door_close(m.door);
+	gn_auth_listener_close(m.door);
 	return status;
 }
 
 /* One attempt; GN_ERR_USAGE: what listens there says that our secret is not its own. */
 static enum gn_status knock_once(struct env_bootstrap *e, struct gn_err *why)
 {
-	const struct gn_detect *d = &e->place;
+	const struct gn_launcher *d = &e->place;
 	enum gn_status status = gn_net_connect(d->address, d->port, gn_net_left_ms(e->base.deadline_ns, 2000), &e->fds[0], why);
 
 	if (!status)
@@ -186,7 +187,7 @@ static enum gn_status knock_once(struct env_bootstrap *e, struct gn_err *why)
  * right one anybody can say, so it ends nothing before, but it is logged at once. */
 static enum gn_status knock(struct env_bootstrap *e, struct gn_err *err)
 {
-	const struct gn_detect *d = &e->place;
+	const struct gn_launcher *d = &e->place;
 	const struct timespec pause = {0, 50000000}, longer = {1, 0};
 	struct gn_err why, refusal = {.text = ""};
 	enum gn_status status;
@@ -208,14 +209,14 @@ static enum gn_status knock(struct env_bootstrap *e, struct gn_err *err)
 }
 
 /* Where this rank's children reach it; empty when it has none. */
-static enum gn_status send_contact(struct env_bootstrap *e, int to, int fd, const struct gn_boot_contact *c, struct gn_err *err)
+static enum gn_status send_contact(struct env_bootstrap *e, int to, int fd, const struct gn_contact_info *c, struct gn_err *err)
 {
 	struct gn_strbuf text;
 	enum gn_status status;
 
 	gn_strbuf_init(&text);
 	if (c && c->port)
-		gn_boot_contact_write(c, &text);
+		gn_contact_info_write(c, &text);
 	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an address")
 					 : send_message(&e->base, to, fd, gn_strbuf_text(&text), text.len, err);
 	gn_strbuf_release(&text);
@@ -226,7 +227,7 @@ static enum gn_status env_word(struct gn_bootstrap *b, const void *mine, size_t 
 			       struct gn_err *err)
 {
 	struct env_bootstrap *e = (struct env_bootstrap *)b;
-	struct gn_boot_contact contact;
+	struct gn_contact_info contact;
 	/* First, so that rank 0 hears of a rank that cannot listen: it closes the connection. */
 	enum gn_status status = b->rank ? knock(e, err) : GN_OK, sent;
 
@@ -245,15 +246,15 @@ static enum gn_status env_word(struct gn_bootstrap *b, const void *mine, size_t 
 	return status ? status : sent;
 }
 
-static enum gn_status receive_contact(struct env_bootstrap *e, int from, int fd, struct gn_boot_contact *out, struct gn_err *err)
+static enum gn_status receive_contact(struct env_bootstrap *e, int from, int fd, struct gn_contact_info *out, struct gn_err *err)
 {
 	size_t len = 0;
 	void *data = NULL;
 	enum gn_status status = receive_message(&e->base, from, fd, &data, &len, err);
 
-	*out = (struct gn_boot_contact){.port = 0};
+	*out = (struct gn_contact_info){.port = 0};
 	if (!status && len)
-		status = gn_boot_contact_read(data, len, out, err);
+		status = gn_contact_info_read(data, len, out, err);
 	if (status)
 		gn_err_prefix(err, "rank %d", from);
 	free(data);
@@ -261,20 +262,20 @@ static enum gn_status receive_contact(struct env_bootstrap *e, int from, int fd,
 }
 
 /* The address by which it came to rank 0 is a good one, unless it came from this machine, or others were asked for. */
-static void prefer_seen(const struct env_bootstrap *e, struct gn_boot_contact *c, int fd)
+static void prefer_seen(const struct env_bootstrap *e, struct gn_contact_info *c, int fd)
 {
 	char seen[GN_NET_ADDRESS_MAX];
 
 	gn_net_peer(fd, seen);
 	if (c->port && !e->base.ifnames && strncmp(seen, "127.", 4) && strcmp(seen, "::1") && strcmp(seen, "?"))
-		gn_boot_contact_prefer(c, seen);
+		gn_contact_info_prefer(c, seen);
 }
 
 /* Rank 0, of all: from each where it is, to each where its parent is. */
 static enum gn_status hand_out(struct env_bootstrap *e, struct gn_err *err)
 {
 	int size = e->base.size;
-	struct gn_boot_contact *all = calloc((size_t)size, sizeof *all);
+	struct gn_contact_info *all = calloc((size_t)size, sizeof *all);
 	enum gn_status status = GN_OK;
 
 	if (!all)
@@ -299,7 +300,7 @@ static enum gn_status hand_out(struct env_bootstrap *e, struct gn_err *err)
 static enum gn_status join(struct env_bootstrap *e, struct gn_err *err)
 {
 	int parent = gn_boot_tree_parent(e->base.rank);
-	struct gn_boot_contact contact;
+	struct gn_contact_info contact;
 	enum gn_status status = e->base.rank ? receive_contact(e, 0, e->fds[0], &contact, err) : hand_out(e, err);
 
 	if (status)
@@ -315,7 +316,7 @@ static enum gn_status join(struct env_bootstrap *e, struct gn_err *err)
 	return status;
 }
 
-static enum gn_status env_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_told *out,
+static enum gn_status env_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_gathered *out,
 				   struct gn_err *err)
 {
 	struct env_bootstrap *e = (struct env_bootstrap *)b;
@@ -377,7 +378,7 @@ static enum gn_status find_secret(struct env_bootstrap *e, struct gn_log *log, s
 	return GN_OK;
 }
 
-enum gn_status gn_bootstrap_env(const struct gn_detect *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
+enum gn_status gn_bootstrap_env(const struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
 {
 	struct env_bootstrap *e = calloc(1, sizeof *e);
 	int *fds = malloc(sizeof *fds * (size_t)d->size);

@@ -146,20 +146,20 @@ static enum gn_status pmix_word(struct gn_bootstrap *b, const void *mine, size_t
 	return status == GN_ERR_NO_MEMORY ? status : GN_OK;
 }
 
-static enum gn_status publish(const struct gn_boot_contact *c, struct gn_err *err)
+static enum gn_status publish(const struct gn_contact_info *c, struct gn_err *err)
 {
 	struct gn_strbuf text;
 	enum gn_status status;
 
 	gn_strbuf_init(&text);
-	gn_boot_contact_write(c, &text);
+	gn_contact_info_write(c, &text);
 	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an address")
 					 : put("gannet.contact", gn_strbuf_text(&text), text.len, err);
 	gn_strbuf_release(&text);
 	return status;
 }
 
-static enum gn_status parent_contact(const struct pmix_bootstrap *p, struct gn_boot_contact *out, struct gn_err *err)
+static enum gn_status parent_contact(const struct pmix_bootstrap *p, struct gn_contact_info *out, struct gn_err *err)
 {
 	void *data = NULL;
 	size_t len;
@@ -167,7 +167,7 @@ static enum gn_status parent_contact(const struct pmix_bootstrap *p, struct gn_b
 				    err);
 
 	if (!status)
-		status = gn_boot_contact_read(data, len, out, err);
+		status = gn_contact_info_read(data, len, out, err);
 	free(data);
 	return status;
 }
@@ -176,7 +176,7 @@ static enum gn_status parent_contact(const struct pmix_bootstrap *p, struct gn_b
 static enum gn_status join(struct pmix_bootstrap *p, struct gn_err *err)
 {
 	struct gn_bootstrap *b = &p->base;
-	struct gn_boot_contact mine, parent;
+	struct gn_contact_info mine, parent;
 	struct gn_boot_tree *tree;
 	enum gn_status status = gn_boot_tree_create(b, 1, p->log, &tree, &mine, err);
 
@@ -197,7 +197,7 @@ static enum gn_status join(struct pmix_bootstrap *p, struct gn_err *err)
 	return status;
 }
 
-static enum gn_status pmix_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_told *out,
+static enum gn_status pmix_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_gathered *out,
 				    struct gn_err *err)
 {
 	struct pmix_bootstrap *p = (struct pmix_bootstrap *)b;
@@ -257,7 +257,7 @@ static enum gn_status read_secret(struct pmix_bootstrap *p, struct gn_err *err)
 	return path && *path ? gn_secret_read(path, &p->base.secret, err) : GN_OK;
 }
 
-enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
+enum gn_status gn_bootstrap_pmix(const struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
 {
 	struct pmix_bootstrap *p = calloc(1, sizeof *p);
 	enum gn_status status;
@@ -279,7 +279,7 @@ enum gn_status gn_bootstrap_pmix(const struct gn_detect *d, struct gn_log *log, 
 	if (!status)
 		status = job_size(p, err);
 	if (!status)
-		status = gn_detect_confirm(d, "PMIx", p->base.rank, p->base.size, err);
+		status = gn_launcher_confirm(d, "PMIx", p->base.rank, p->base.size, err);
 	if (status) {
 		pmix_destroy(&p->base, 0);
 		return status;

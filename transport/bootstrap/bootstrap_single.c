@@ -21,7 +21,7 @@ enum gn_status gn_bootstrap_may_wait(const struct gn_bootstrap *b, uint64_t star
 	if (b->recorder)
 		gn_recorder_waiting(b->recorder, 0);
 	if (b->watch)
-		return gn_watch_check_wait(b->watch, started_ns, err);
+		return gn_heartbeat_check_wait(b->watch, started_ns, err);
 	if (gn_clock_ns() < b->deadline_ns)
 		return GN_OK;
 	return gn_err_set(err, GN_ERR_STALL, "%s did not happen in time: are all %d ranks started?", what, b->size);
@@ -45,17 +45,17 @@ static enum gn_status alone_word(struct gn_bootstrap *b, const void *mine, size_
 	return GN_OK;
 }
 
-static enum gn_status alone_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_told *out,
+static enum gn_status alone_exchange(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_gathered *out,
 				     struct gn_err *err)
 {
-	size_t bytes = gn_told_record_bytes(len_bytes);
+	size_t bytes = gn_gathered_record_bytes(len_bytes);
 	void *pack = malloc(bytes);
 
 	(void)b;
 	if (!pack)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes", len_bytes);
-	gn_told_write(pack, mine, len_bytes);
-	return gn_told_take(pack, bytes, 1, out, err);
+	gn_gathered_write(pack, mine, len_bytes);
+	return gn_gathered_take(pack, bytes, 1, out, err);
 }
 
 static void alone_destroy(struct gn_bootstrap *b, int clean)

@@ -6,7 +6,7 @@
 
 static const char magic[8] = "GNtree1";
 
-void gn_boot_contact_write(const struct gn_boot_contact *c, struct gn_strbuf *out)
+void gn_contact_info_write(const struct gn_contact_info *c, struct gn_strbuf *out)
 {
 	gn_strbuf_append(out, magic, sizeof magic);
 	gn_strbuf_append(out, (const char *)c->drawn.bytes, sizeof c->drawn.bytes);
@@ -16,7 +16,7 @@ void gn_boot_contact_write(const struct gn_boot_contact *c, struct gn_strbuf *ou
 }
 
 /* "PORT ADDRESS ADDRESS ..." */
-static int read_text(char *text, struct gn_boot_contact *c)
+static int read_text(char *text, struct gn_contact_info *c)
 {
 	char *end, *rest = NULL, *word;
 	long port = strtol(text, &end, 10);
@@ -32,13 +32,13 @@ static int read_text(char *text, struct gn_boot_contact *c)
 	return c->addresses.count > 0;
 }
 
-enum gn_status gn_boot_contact_read(const void *data, size_t len_bytes, struct gn_boot_contact *out, struct gn_err *err)
+enum gn_status gn_contact_info_read(const void *data, size_t len_bytes, struct gn_contact_info *out, struct gn_err *err)
 {
 	const size_t fixed = sizeof magic + sizeof out->drawn.bytes;
-	struct gn_boot_contact c = {.port = 0};
-	char text[GN_BOOT_CONTACT_MAX + 1] = "";
+	struct gn_contact_info c = {.port = 0};
+	char text[GN_CONTACT_INFO_MAX + 1] = "";
 
-	if (len_bytes > fixed && len_bytes <= GN_BOOT_CONTACT_MAX && !memcmp(data, magic, sizeof magic)) {
+	if (len_bytes > fixed && len_bytes <= GN_CONTACT_INFO_MAX && !memcmp(data, magic, sizeof magic)) {
 		memcpy(c.drawn.bytes, (const char *)data + sizeof magic, sizeof c.drawn.bytes);
 		memcpy(text, (const char *)data + fixed, len_bytes - fixed);
 	}
@@ -49,7 +49,7 @@ enum gn_status gn_boot_contact_read(const void *data, size_t len_bytes, struct g
 	return GN_OK;
 }
 
-void gn_boot_contact_prefer(struct gn_boot_contact *c, const char *address)
+void gn_contact_info_prefer(struct gn_contact_info *c, const char *address)
 {
 	struct gn_net_addresses *a = &c->addresses;
 

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t gn_told_record_bytes(size_t len_bytes)
+size_t gn_gathered_record_bytes(size_t len_bytes)
 {
 	return sizeof(uint64_t) + ((len_bytes + 7) & ~(size_t)7);
 }
 
-void gn_told_write(void *at, const void *data, size_t len_bytes)
+void gn_gathered_write(void *at, const void *data, size_t len_bytes)
 {
 	uint64_t len = len_bytes;
 	char *to = at;
@@ -17,7 +17,7 @@ void gn_told_write(void *at, const void *data, size_t len_bytes)
 	memcpy(to, &len, sizeof len);
 	if (len_bytes)
 		memcpy(to + sizeof len, data, len_bytes);
-	memset(to + sizeof len + len_bytes, 0, gn_told_record_bytes(len_bytes) - sizeof len - len_bytes);
+	memset(to + sizeof len + len_bytes, 0, gn_gathered_record_bytes(len_bytes) - sizeof len - len_bytes);
 }
 
 /* The record at *at; 0 when what is left does not hold it. */
@@ -29,14 +29,14 @@ static int next(const char *pack, size_t pack_bytes, size_t *at, size_t *len_byt
 	if (left < sizeof len)
 		return 0;
 	memcpy(&len, pack + *at, sizeof len);
-	if (len > left - sizeof len || gn_told_record_bytes((size_t)len) > left)
+	if (len > left - sizeof len || gn_gathered_record_bytes((size_t)len) > left)
 		return 0;
 	*len_bytes = (size_t)len;
-	*at += gn_told_record_bytes((size_t)len);
+	*at += gn_gathered_record_bytes((size_t)len);
 	return 1;
 }
 
-int gn_told_is_pack(const void *pack, size_t pack_bytes, size_t ranks)
+int gn_gathered_is_pack(const void *pack, size_t pack_bytes, size_t ranks)
 {
 	size_t at = 0, len;
 
@@ -46,20 +46,20 @@ int gn_told_is_pack(const void *pack, size_t pack_bytes, size_t ranks)
 	return at == pack_bytes;
 }
 
-enum gn_status gn_told_take(void *pack, size_t pack_bytes, int size, struct gn_told *out, struct gn_err *err)
+enum gn_status gn_gathered_take(void *pack, size_t pack_bytes, int size, struct gn_gathered *out, struct gn_err *err)
 {
-	struct gn_told t = {.size = (size_t)size, .pack = pack};
+	struct gn_gathered t = {.size = (size_t)size, .pack = pack};
 	size_t at = 0;
 
-	if (!gn_told_is_pack(pack, pack_bytes, t.size)) {
-		gn_told_release(&t);
+	if (!gn_gathered_is_pack(pack, pack_bytes, t.size)) {
+		gn_gathered_release(&t);
 		return gn_err_set(err, GN_ERR_MISMATCH, "what came of an exchange are not the messages of %d ranks: do all ranks run the "
 				  "same build of gannet?", size);
 	}
 	t.items = calloc(t.size, sizeof *t.items);
 	t.lens = calloc(t.size, sizeof *t.lens);
 	if (!t.items || !t.lens) {
-		gn_told_release(&t);
+		gn_gathered_release(&t);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	}
 	for (size_t r = 0; r < t.size; r++) {
@@ -70,10 +70,10 @@ enum gn_status gn_told_take(void *pack, size_t pack_bytes, int size, struct gn_t
 	return GN_OK;
 }
 
-void gn_told_release(struct gn_told *t)
+void gn_gathered_release(struct gn_gathered *t)
 {
 	free(t->items);
 	free(t->lens);
 	free(t->pack);
-	*t = (struct gn_told){0};
+	*t = (struct gn_gathered){0};
 }

@@ -10,9 +10,9 @@
 #define ADVICE_SRUN "start it with 'srun --mpi=pmix'"
 
 struct probe {
-	gn_detect_lookup lookup;
+	gn_launcher_lookup lookup;
 	void *context;
-	struct gn_detect *d;
+	struct gn_launcher *d;
 	struct gn_err *err;
 };
 
@@ -42,7 +42,7 @@ static enum gn_status number(const struct probe *p, const char *name, int min, i
 /* Notes what a pair of variables says about rank and size. Halves are errors: the other half would have to be guessed. */
 static enum gn_status claim_pair(const struct probe *p, const char *rank_name, const char *size_name, int *found)
 {
-	struct gn_detect *d = p->d;
+	struct gn_launcher *d = p->d;
 	int rank = 0, size = 0, has_rank, has_size;
 	enum gn_status status = number(p, rank_name, 0, &rank, &has_rank);
 
@@ -58,15 +58,15 @@ static enum gn_status claim_pair(const struct probe *p, const char *rank_name, c
 		return GN_OK;
 	if (rank >= size)
 		return gn_err_set(p->err, GN_ERR_USAGE, "%s=%d is not below %s=%d", rank_name, rank, size_name, size);
-	d->ranks[d->rank_count++] = (struct gn_detect_claim){rank_name, rank};
-	d->sizes[d->size_count++] = (struct gn_detect_claim){size_name, size};
+	d->ranks[d->rank_count++] = (struct gn_launcher_claim){rank_name, rank};
+	d->sizes[d->size_count++] = (struct gn_launcher_claim){size_name, size};
 	return GN_OK;
 }
 
 /* What torchrun says of this host. */
 static enum gn_status claim_local(const struct probe *p)
 {
-	struct gn_detect *d = p->d;
+	struct gn_launcher *d = p->d;
 	int has_rank, has_size;
 	enum gn_status status;
 
@@ -99,17 +99,17 @@ static enum gn_status slurm_tasks(const struct probe *p, int *tasks, const char 
 
 static enum gn_status claim_slurm_under_pmix(const struct probe *p, const char *name, int tasks)
 {
-	struct gn_detect *d = p->d;
+	struct gn_launcher *d = p->d;
 	int rank, found;
 	enum gn_status status;
 
 	/* Under mpirun or gannet launch the variables speak of the starter's own step, not of our ranks. */
 	if (strncmp(look(p, "PMIX_NAMESPACE"), "slurm.", 6) || !tasks)
 		return GN_OK;
-	d->sizes[d->size_count++] = (struct gn_detect_claim){name, tasks};
+	d->sizes[d->size_count++] = (struct gn_launcher_claim){name, tasks};
 	status = number(p, "SLURM_PROCID", 0, &rank, &found);
 	if (!status && found)
-		d->ranks[d->rank_count++] = (struct gn_detect_claim){"SLURM_PROCID", rank};
+		d->ranks[d->rank_count++] = (struct gn_launcher_claim){"SLURM_PROCID", rank};
 	return status;
 }
 
@@ -124,7 +124,7 @@ static enum gn_status from_pmix(const struct probe *p)
 		return gn_err_set(p->err, GN_ERR_USAGE, "%s is set but %s is not: a broken PMIx environment; unset both or %s",
 				  found ? "PMIX_RANK" : "PMIX_NAMESPACE", found ? "PMIX_NAMESPACE" : "PMIX_RANK",
 				  ADVICE_SRUN);
-	p->d->source = GN_DETECT_PMIX;
+	p->d->source = GN_LAUNCHER_PMIX;
 	p->d->rank = rank;
 	for (int i = 0; i < p->d->rank_count; i++)
 		if (p->d->ranks[i].value != rank)
@@ -134,7 +134,7 @@ static enum gn_status from_pmix(const struct probe *p)
 }
 
 /* Azure Batch's word for where the first node listens, "host:port". *found is 0 when it says nothing. */
-static enum gn_status azure_node(const struct probe *p, struct gn_detect *d, int *found)
+static enum gn_status azure_node(const struct probe *p, struct gn_launcher *d, int *found)
 {
 	const char *text = look(p, AZURE_NODE), *colon = text ? strrchr(text, ':') : NULL;
 	size_t len = colon ? (size_t)(colon - text) : 0;
@@ -185,9 +185,9 @@ static enum gn_status meeting_point(const struct probe *p)
 
 static enum gn_status from_environment(const struct probe *p, const char *slurm_name, int tasks)
 {
-	struct gn_detect *d = p->d;
+	struct gn_launcher *d = p->d;
 
-	d->source = GN_DETECT_ENVIRONMENT;
+	d->source = GN_LAUNCHER_ENVIRONMENT;
 	d->rank = d->ranks[0].value;
 	d->size = d->sizes[0].value;
 	/* A launcher per task (torchrun) makes more ranks than tasks; fewer can only be left-over variables. */
@@ -202,7 +202,7 @@ static enum gn_status from_environment(const struct probe *p, const char *slurm_
 static void note_job(const struct probe *p)
 {
 	static const char *const names[] = {"SLURM_NTASKS", "SLURM_NNODES"};
-	struct gn_detect *d = p->d;
+	struct gn_launcher *d = p->d;
 
 	if (!look(p, "SLURM_JOB_ID") || look(p, "SLURM_STEP_ID") || look(p, "SLURM_STEPID"))
 		return;
@@ -232,15 +232,15 @@ static enum gn_status from_nothing(const struct probe *p, const char *slurm_name
 		return gn_err_set(p->err, GN_ERR_USAGE,
 				  "PMI_SIZE=%d but there is no PMIx: PMI-1 and PMI-2 are not spoken here; %s, mpirun of Open MPI "
 				  "or gannet launch", size, ADVICE_SRUN);
-	p->d->source = GN_DETECT_ALONE;
+	p->d->source = GN_LAUNCHER_ALONE;
 	p->d->size = 1;
 	note_job(p);
 	return GN_OK;
 }
 
-enum gn_status gn_detect(gn_detect_lookup lookup, void *context, struct gn_detect *out, struct gn_err *err)
+enum gn_status gn_launcher(gn_launcher_lookup lookup, void *context, struct gn_launcher *out, struct gn_err *err)
 {
-	struct gn_detect d = {0};
+	struct gn_launcher d = {0};
 	struct probe p = {lookup, context, &d, err};
 	const char *slurm_name = "";
 	int tasks, torch, ompi;
@@ -253,7 +253,7 @@ enum gn_status gn_detect(gn_detect_lookup lookup, void *context, struct gn_detec
 	if (!status)
 		status = claim_local(&p);
 	if (!status)
-		status = gn_detect_confirm(&d, d.size_count ? d.sizes[0].name : "", d.ranks[0].value, d.sizes[0].value, err);
+		status = gn_launcher_confirm(&d, d.size_count ? d.sizes[0].name : "", d.ranks[0].value, d.sizes[0].value, err);
 	if (status)
 		return status;
 	if (look(&p, "PMIX_NAMESPACE") || look(&p, "PMIX_RANK")) {
@@ -270,7 +270,7 @@ enum gn_status gn_detect(gn_detect_lookup lookup, void *context, struct gn_detec
 	return status;
 }
 
-enum gn_status gn_detect_confirm(const struct gn_detect *d, const char *who, int rank, int size, struct gn_err *err)
+enum gn_status gn_launcher_confirm(const struct gn_launcher *d, const char *who, int rank, int size, struct gn_err *err)
 {
 	for (int i = 0; i < d->size_count; i++)
 		if (d->sizes[i].value != size)
@@ -285,7 +285,7 @@ enum gn_status gn_detect_confirm(const struct gn_detect *d, const char *who, int
 	return GN_OK;
 }
 
-enum gn_status gn_detect_confirm_local(const struct gn_detect *d, const char *host, int rank, int local_rank, int local_size,
+enum gn_status gn_launcher_confirm_local(const struct gn_launcher *d, const char *host, int rank, int local_rank, int local_size,
 				       struct gn_err *err)
 {
 	if (d->local_rank >= 0 && d->local_rank != local_rank)

@@ -8,13 +8,13 @@
 #include <string.h>
 #include <ucp/api/ucp.h>
 
-const char *gn_libraries_ucx(void)
+const char *gn_library_versions_ucx(void)
 {
 	return ucp_get_version_string();
 }
 
 /* "OpenPMIx 4.2.2 (PMIx Standard: 4.1, ...), repo: ..." */
-void gn_libraries_pmix(struct gn_strbuf *out)
+void gn_library_versions_pmix(struct gn_strbuf *out)
 {
 	const char *text = PMIx_Get_version();
 	size_t len = strcspn(text, ",(");
@@ -24,7 +24,7 @@ void gn_libraries_pmix(struct gn_strbuf *out)
 	gn_strbuf_append(out, text, len);
 }
 
-const char *gn_libraries_job(char text[64])
+const char *gn_library_versions_job(char text[64])
 {
 	const char *job = getenv("SLURM_JOB_ID"), *array = getenv("SLURM_ARRAY_JOB_ID"), *task = getenv("SLURM_ARRAY_TASK_ID");
 
@@ -37,7 +37,7 @@ const char *gn_libraries_job(char text[64])
 	return text;
 }
 
-void gn_libraries_hosts(const struct gn_world *world, struct gn_strbuf *out)
+void gn_library_versions_hosts(const struct gn_world *world, struct gn_strbuf *out)
 {
 	int nodes = gn_world_nodes(world), seen = 0;
 	const char **names = calloc((size_t)nodes, sizeof *names);

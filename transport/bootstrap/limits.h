@@ -13,8 +13,8 @@
  *
  * Pure functions but for the environment and the log. Any thread.
  */
-#ifndef GN_TRANSPORT_LIMITS_H
-#define GN_TRANSPORT_LIMITS_H
+#ifndef GN_TRANSPORT_BOOTSTRAP_LIMITS_H
+#define GN_TRANSPORT_BOOTSTRAP_LIMITS_H
 
 #include "src/base/log.h"
 #include "src/base/status.h"

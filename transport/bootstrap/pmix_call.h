@@ -2,8 +2,8 @@
  *
  * Thread safety: done and found come from PMIx's thread, the rest from the caller's.
  */
-#ifndef GN_TRANSPORT_PMIX_CALL_H
-#define GN_TRANSPORT_PMIX_CALL_H
+#ifndef GN_TRANSPORT_BOOTSTRAP_PMIX_CALL_H
+#define GN_TRANSPORT_BOOTSTRAP_PMIX_CALL_H
 
 #include "transport/bootstrap/bootstrap.h"
 

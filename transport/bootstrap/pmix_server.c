@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-struct gn_server {
+struct gn_pmix_server {
 	pmix_nspace_t name;
 	int size, wake;
 	atomic_int abort_rank; /* + 1 */
@@ -70,7 +70,7 @@ static pmix_status_t agree(const pmix_proc_t *proc, void *object, pmix_op_cbfunc
 static pmix_status_t on_abort(const pmix_proc_t *proc, void *object, int status, const char message[],
 			      pmix_proc_t procs[], size_t count, pmix_op_cbfunc_t done, void *data)
 {
-	struct gn_server *s = object;
+	struct gn_pmix_server *s = object;
 	uint64_t one = 1;
 	int none = 0;
 
@@ -120,7 +120,7 @@ static pmix_status_t on_direct_modex(const pmix_proc_t *proc, const pmix_info_t 
 	return PMIX_ERR_NOT_FOUND;
 }
 
-static enum gn_status register_job(struct gn_server *s, struct gn_err *err)
+static enum gn_status register_job(struct gn_pmix_server *s, struct gn_err *err)
 {
 	char host[256] = {0}, *ranks = calloc((size_t)s->size, 12), *nodes = NULL, *places = NULL;
 	uint32_t size = (uint32_t)s->size, one = 1;
@@ -157,7 +157,7 @@ static enum gn_status register_job(struct gn_server *s, struct gn_err *err)
 	return rc == PMIX_SUCCESS ? GN_OK : pmix_fail(err, "registering the job with PMIx", rc);
 }
 
-static enum gn_status register_ranks(struct gn_server *s, struct gn_err *err)
+static enum gn_status register_ranks(struct gn_pmix_server *s, struct gn_err *err)
 {
 	for (int r = 0; r < s->size; r++) {
 		struct reply reply = REPLY;
@@ -172,7 +172,7 @@ static enum gn_status register_ranks(struct gn_server *s, struct gn_err *err)
 	return GN_OK;
 }
 
-static enum gn_status start(struct gn_server *s, const char *directory, struct gn_err *err)
+static enum gn_status start(struct gn_pmix_server *s, const char *directory, struct gn_err *err)
 {
 	pmix_server_module_t module = {.client_connected = agree,
 				       .client_finalized = agree,
@@ -198,9 +198,9 @@ static enum gn_status start(struct gn_server *s, const char *directory, struct g
 	return status;
 }
 
-enum gn_status gn_server_create(int size, const char *directory, struct gn_server **out, struct gn_err *err)
+enum gn_status gn_pmix_server_create(int size, const char *directory, struct gn_pmix_server **out, struct gn_err *err)
 {
-	struct gn_server *s = calloc(1, sizeof *s);
+	struct gn_pmix_server *s = calloc(1, sizeof *s);
 	enum gn_status status = GN_OK;
 	char name[64];
 
@@ -224,7 +224,7 @@ enum gn_status gn_server_create(int size, const char *directory, struct gn_serve
 	return GN_OK;
 }
 
-void gn_server_destroy(struct gn_server *s, int clean)
+void gn_pmix_server_destroy(struct gn_pmix_server *s, int clean)
 {
 	/* unclean: its threads may still call back, with s */
 	if (!s || !clean)
@@ -236,7 +236,7 @@ void gn_server_destroy(struct gn_server *s, int clean)
 
 extern char **environ;
 
-enum gn_status gn_server_environment(struct gn_server *s, int rank, char ***out, struct gn_err *err)
+enum gn_status gn_pmix_server_environment(struct gn_pmix_server *s, int rank, char ***out, struct gn_err *err)
 {
 	char **copy = NULL;
 	size_t count = 0;
@@ -249,7 +249,7 @@ enum gn_status gn_server_environment(struct gn_server *s, int rank, char ***out,
 	for (size_t i = 0; copy && i < count; i++) {
 		copy[i] = strdup(environ[i]);
 		if (!copy[i]) {
-			gn_server_environment_free(copy);
+			gn_pmix_server_environment_free(copy);
 			copy = NULL;
 		}
 	}
@@ -258,26 +258,26 @@ enum gn_status gn_server_environment(struct gn_server *s, int rank, char ***out,
 	PMIX_LOAD_PROCID(&proc, s->name, (pmix_rank_t)rank);
 	rc = PMIx_server_setup_fork(&proc, &copy);
 	if (rc != PMIX_SUCCESS) {
-		gn_server_environment_free(copy);
+		gn_pmix_server_environment_free(copy);
 		return pmix_fail(err, "preparing a rank's environment", rc);
 	}
 	*out = copy;
 	return GN_OK;
 }
 
-void gn_server_environment_free(char **environment)
+void gn_pmix_server_environment_free(char **environment)
 {
 	for (char **e = environment; e && *e; e++)
 		free(*e);
 	free(environment);
 }
 
-int gn_server_fd(const struct gn_server *s)
+int gn_pmix_server_fd(const struct gn_pmix_server *s)
 {
 	return s->wake;
 }
 
-int gn_server_aborted(struct gn_server *s, int *rank, int *code)
+int gn_pmix_server_aborted(struct gn_pmix_server *s, int *rank, int *code)
 {
 	int who = atomic_load(&s->abort_rank);
 	uint64_t count;

@@ -25,7 +25,7 @@
 
 struct gn_world {
 	struct gn_bootstrap *bootstrap;
-	struct gn_watch *watch; /* NULL in a world of one */
+	struct gn_heartbeat *watch; /* NULL in a world of one */
 	struct gn_secret secret;
 	struct gn_limits limits;
 	struct gn_recorder *recorder;
@@ -40,7 +40,7 @@ struct gn_world {
 struct word {
 	struct gn_secret drawn;
 	struct gn_limits limits;
-	struct gn_watch_invitation invitation;
+	struct gn_heartbeat_contact invitation;
 };
 
 static const char *from_environ(void *context, const char *name)
@@ -49,15 +49,15 @@ static const char *from_environ(void *context, const char *name)
 	return getenv(name);
 }
 
-static enum gn_status open_bootstrap(struct gn_detect *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
+static enum gn_status open_bootstrap(struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
 {
-	enum gn_status status = gn_detect(from_environ, NULL, d, err);
+	enum gn_status status = gn_launcher(from_environ, NULL, d, err);
 
 	if (status)
 		return status;
-	if (d->source == GN_DETECT_PMIX)
+	if (d->source == GN_LAUNCHER_PMIX)
 		return gn_bootstrap_pmix(d, log, out, err);
-	if (d->source == GN_DETECT_ENVIRONMENT)
+	if (d->source == GN_LAUNCHER_ENVIRONMENT)
 		return gn_bootstrap_env(d, log, out, err);
 	if (d->job_name)
 		gn_log_warn(log, "%s=%d, but this is one process outside of a job step, alone: for a rank in each task, start it with "
@@ -66,9 +66,9 @@ static enum gn_status open_bootstrap(struct gn_detect *d, struct gn_log *log, st
 }
 
 /* Rank 0 has a connection to each for heartbeats, and another where there is no PMIx. */
-static enum gn_status want_descriptors(const struct gn_bootstrap *b, enum gn_detect_source source, struct gn_err *err)
+static enum gn_status want_descriptors(const struct gn_bootstrap *b, enum gn_launcher_source source, struct gn_err *err)
 {
-	size_t each = b->rank ? 0 : source == GN_DETECT_ENVIRONMENT ? 2 : 1;
+	size_t each = b->rank ? 0 : source == GN_LAUNCHER_ENVIRONMENT ? 2 : 1;
 	char what[64];
 
 	snprintf(what, sizeof what, "rank %d of %d", b->rank, b->size);
@@ -130,7 +130,7 @@ static enum gn_status diagnose(const struct gn_world *w, uint64_t started_ns, en
 	if (failure == GN_ERR_USAGE)
 		return failure;
 	while (w->watch && !status && gn_clock_ns() < until) {
-		status = gn_watch_check_wait(w->watch, started_ns, &lost);
+		status = gn_heartbeat_check_wait(w->watch, started_ns, &lost);
 		if (!status)
 			nanosleep(&pause, NULL);
 	}
@@ -151,7 +151,7 @@ static enum gn_status mix_secret(struct gn_world *w, const struct gn_secret *dra
 static enum gn_status introduce(struct gn_world *w, struct gn_err *err)
 {
 	int size = w->bootstrap->size, wrong = -1;
-	struct gn_told all = {0};
+	struct gn_gathered all = {0};
 	char mine[HOST_MAX] = "";
 	uint64_t started = gn_clock_ns();
 	enum gn_status status = GN_OK;
@@ -167,7 +167,7 @@ static enum gn_status introduce(struct gn_world *w, struct gn_err *err)
 		else
 			memcpy(w->hosts[r], all.items[r], all.lens[r]);
 	}
-	gn_told_release(&all);
+	gn_gathered_release(&all);
 	if (wrong >= 0)
 		return gn_err_set(err, GN_ERR_MISMATCH, "rank %d runs another version of this program", wrong);
 	return GN_OK;
@@ -179,7 +179,7 @@ static int to_ms(double s)
 }
 
 /* The limits are known. */
-static enum gn_status apply_limits(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
+static enum gn_status apply_limits(struct gn_world *w, struct gn_heartbeat_options *o, struct gn_err *err)
 {
 	enum gn_status status = gn_recorder_create(to_ms(w->limits.stall_s), &w->recorder, err);
 
@@ -191,7 +191,7 @@ static enum gn_status apply_limits(struct gn_world *w, struct gn_watch_options *
 }
 
 /* Loopback is for ranks of this host: it is named when it is all there is. */
-static void log_start(const struct gn_world *w, const struct gn_watch_invitation *i, struct gn_log *log)
+static void log_start(const struct gn_world *w, const struct gn_heartbeat_contact *i, struct gn_log *log)
 {
 	char addresses[256] = "";
 	size_t len = 0;
@@ -205,7 +205,7 @@ static void log_start(const struct gn_world *w, const struct gn_watch_invitation
 }
 
 /* Rank 0: from here on it watches over all who come. */
-static enum gn_status host_watch(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
+static enum gn_status host_watch(struct gn_world *w, struct gn_heartbeat_options *o, struct gn_err *err)
 {
 	struct gn_bootstrap *b = w->bootstrap;
 	struct word word = {.drawn = {{0}}};
@@ -218,7 +218,7 @@ static enum gn_status host_watch(struct gn_world *w, struct gn_watch_options *o,
 		status = apply_limits(w, o, err);
 	word.limits = w->limits;
 	if (!status && b->size > 1)
-		status = gn_watch_host(o, &w->watch, &word.invitation, err);
+		status = gn_heartbeat_host(o, &w->watch, &word.invitation, err);
 	if (status == GN_ERR_USAGE)
 		gn_err_prefix(err, GN_WORLD_IFNAMES ", --socket-ifname");
 	if (!status && b->size > 1)
@@ -230,7 +230,7 @@ static enum gn_status host_watch(struct gn_world *w, struct gn_watch_options *o,
 	return status;
 }
 
-static enum gn_status join_watch(struct gn_world *w, struct gn_watch_options *o, const struct word *word, struct gn_err *err)
+static enum gn_status join_watch(struct gn_world *w, struct gn_heartbeat_options *o, const struct word *word, struct gn_err *err)
 {
 	enum gn_status status = mix_secret(w, &word->drawn, err);
 
@@ -240,13 +240,13 @@ static enum gn_status join_watch(struct gn_world *w, struct gn_watch_options *o,
 	if (!status)
 		status = apply_limits(w, o, err);
 	if (!status)
-		status = gn_watch_join(o, &word->invitation, &w->watch, err);
+		status = gn_heartbeat_join(o, &word->invitation, &w->watch, err);
 	w->bootstrap->watch = w->watch;
 	return status;
 }
 
 /* The others: by rank 0's word, if it is to be had yet. */
-static enum gn_status join_if_told(struct gn_world *w, struct gn_watch_options *o, struct gn_err *err)
+static enum gn_status join_if_told(struct gn_world *w, struct gn_heartbeat_options *o, struct gn_err *err)
 {
 	struct word *word;
 	void *said = NULL;
@@ -288,7 +288,7 @@ static enum gn_status check_ifnames(const struct gn_bootstrap *b, const char *if
 static enum gn_status meet(struct gn_world *w, const char *ifnames, struct gn_log *log, struct gn_err *err)
 {
 	struct gn_bootstrap *b = w->bootstrap;
-	struct gn_watch_options options = {.rank = b->rank, .size = b->size, .log = log, .called_off = called_off, .context = b,
+	struct gn_heartbeat_options options = {.rank = b->rank, .size = b->size, .log = log, .called_off = called_off, .context = b,
 					   .address = b->address, .ifnames = ifnames};
 	enum gn_status status;
 
@@ -298,7 +298,7 @@ static enum gn_status meet(struct gn_world *w, const char *ifnames, struct gn_lo
 	if (!status)
 		status = introduce(w, err);
 	if (!status && w->watch)
-		gn_watch_expect_all(w->watch);
+		gn_heartbeat_expect_all(w->watch);
 	else if (!status && b->rank)
 		status = join_if_told(w, &options, err);
 	if (!status && b->rank && !w->watch)
@@ -308,14 +308,14 @@ static enum gn_status meet(struct gn_world *w, const char *ifnames, struct gn_lo
 		return status;
 	status = number_nodes(w, err);
 	if (!status && w->watch)
-		status = gn_watch_name_hosts(w->watch, w->host_of, err);
+		status = gn_heartbeat_name_hosts(w->watch, w->host_of, err);
 	b->recorder = w->recorder;
 	return status;
 }
 
 static void release(struct gn_world *w, int clean)
 {
-	gn_watch_destroy(w->watch, clean);
+	gn_heartbeat_destroy(w->watch, clean);
 	if (w->bootstrap) {
 		w->bootstrap->watch = NULL;
 		w->bootstrap->ops->destroy(w->bootstrap, clean);
@@ -332,7 +332,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 			       struct gn_err *err)
 {
 	struct gn_world *w = calloc(1, sizeof *w);
-	struct gn_detect detected;
+	struct gn_launcher detected;
 	const char *ifnames;
 	enum gn_status status;
 	size_t size;
@@ -356,21 +356,21 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 		if (!w->node_of || !w->host_of || !w->hosts)
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
 	}
-	if (!status && detected.source == GN_DETECT_PMIX)
+	if (!status && detected.source == GN_LAUNCHER_PMIX)
 		status = check_ifnames(w->bootstrap, ifnames, err);
 	if (!status)
 		status = meet(w, ifnames && *ifnames ? ifnames : NULL, log, err);
 	if (!status)
-		status = gn_detect_confirm_local(&detected, w->host_of[w->bootstrap->rank], w->bootstrap->rank, w->local_rank,
+		status = gn_launcher_confirm_local(&detected, w->host_of[w->bootstrap->rank], w->bootstrap->rank, w->local_rank,
 						 w->local_size, err);
 	if (status) {
 		if (w->watch && err && gn_world_check(w, NULL) == GN_OK)
-			gn_watch_give_up(w->watch, err->text);
+			gn_heartbeat_give_up(w->watch, err->text);
 		release(w, 0);
 		return status;
 	}
 	gn_log_set_rank(log, w->bootstrap->rank);
-	gn_world_announce(w, "starting", to_ms(w->limits.join_s));
+	gn_world_set_phase(w, "starting", to_ms(w->limits.join_s));
 	*out = w;
 	return GN_OK;
 }
@@ -433,7 +433,7 @@ enum gn_status gn_world_key(const struct gn_world *w, const char *use, void *key
 	return GN_OK;
 }
 
-enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, struct gn_told *out,
+enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, struct gn_gathered *out,
 				 struct gn_err *err)
 {
 	const struct gn_recorder_op op = {.name = "exchange", .algorithm = w->bootstrap->ops->name, .root = -1};
@@ -452,14 +452,14 @@ enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t le
 
 enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err)
 {
-	struct gn_told all = {0};
+	struct gn_gathered all = {0};
 	enum gn_status status = gn_world_exchange(w, "", 0, &all, err);
 
-	gn_told_release(&all);
+	gn_gathered_release(&all);
 	return status;
 }
 
-void gn_world_announce(struct gn_world *w, const char *what, int limit_ms)
+void gn_world_set_phase(struct gn_world *w, const char *what, int limit_ms)
 {
 	gn_recorder_announce(w->recorder, what, limit_ms);
 }
@@ -475,7 +475,7 @@ int gn_world_silent_after_ms(const struct gn_world *w)
 	return to_ms(w->limits.heartbeat_s);
 }
 
-uint64_t gn_world_verdict_ns(const struct gn_world *w)
+uint64_t gn_world_failure_reason_ns(const struct gn_world *w)
 {
 	double s = w->limits.heartbeat_s + VERDICT_S;
 
@@ -489,20 +489,20 @@ struct gn_recorder *gn_world_recorder(const struct gn_world *w)
 
 enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err)
 {
-	return w->watch ? gn_watch_check(w->watch, err) : GN_OK;
+	return w->watch ? gn_heartbeat_check(w->watch, err) : GN_OK;
 }
 
 enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns, struct gn_err *err)
 {
-	return w->watch ? gn_watch_check_wait(w->watch, started_ns, err) : GN_OK;
+	return w->watch ? gn_heartbeat_check_wait(w->watch, started_ns, err) : GN_OK;
 }
 
 int gn_world_anyone_left(const struct gn_world *w)
 {
-	return w->watch && gn_watch_anyone_left(w->watch);
+	return w->watch && gn_heartbeat_anyone_left(w->watch);
 }
 
-int gn_world_gave_up(const struct gn_world *w)
+int gn_world_aborted(const struct gn_world *w)
 {
 	return w->gave_up;
 }
@@ -511,5 +511,5 @@ void gn_world_give_up(struct gn_world *w, const char *why)
 {
 	w->gave_up = 1;
 	if (w->watch)
-		gn_watch_give_up(w->watch, why);
+		gn_heartbeat_give_up(w->watch, why);
 }

@@ -18,8 +18,8 @@
  *
  * Thread safety: gn_world_check and the accessors from any thread; the rest from one thread. Collective calls are marked.
  */
-#ifndef GN_TRANSPORT_WORLD_H
-#define GN_TRANSPORT_WORLD_H
+#ifndef GN_TRANSPORT_BOOTSTRAP_WORLD_H
+#define GN_TRANSPORT_BOOTSTRAP_WORLD_H
 
 #include "src/base/log.h"
 #include "src/base/status.h"
@@ -68,11 +68,11 @@ const char *gn_world_bootstrap(const struct gn_world *w);
 int gn_world_silent_after_ms(const struct gn_world *w);
 /* How long it may take the world to know who was lost once a connection of another kind has broken: a missing heartbeat and 2 s, for
  * what has broken does not mend and the job ends either way 30 s at most. */
-uint64_t gn_world_verdict_ns(const struct gn_world *w);
+uint64_t gn_world_failure_reason_ns(const struct gn_world *w);
 
-/* Collective: everyone gives len_bytes (the same everywhere or not), all get all; gn_told_release frees it. *out is set only
+/* Collective: everyone gives len_bytes (the same everywhere or not), all get all; gn_gathered_release frees it. *out is set only
  * on success. Over the bootstrap's tree (transport/bootstrap/boot_tree.h), for small things (addresses, digests): each rank receives all. */
-enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, struct gn_told *out,
+enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, struct gn_gathered *out,
 				 struct gn_err *err);
 /* Collective, blocking, over the bootstrap. */
 enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err);
@@ -81,7 +81,7 @@ enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err);
  * what is copied (47 characters); NULL takes the announcement back, and the stall limit counts. Until the first call it is
  * "starting", with the join limit: programs open devices, libraries and files before their first step. Local, cheap. Within a
  * collective it has no effect. */
-void gn_world_announce(struct gn_world *w, const char *what, int limit_ms);
+void gn_world_set_phase(struct gn_world *w, const char *what, int limit_ms);
 /* This rank's flight recorder, for whoever runs collectives. Borrowed, never NULL. */
 struct gn_recorder *gn_world_recorder(const struct gn_world *w);
 /* What has to go on while this rank waits in an exchange, besides: others may need this rank's part in what it is through
@@ -99,6 +99,6 @@ int gn_world_anyone_left(const struct gn_world *w);
  * (at most 160 characters). Does not wait; destroy follows. */
 void gn_world_give_up(struct gn_world *w, const char *why);
 /* Whether this rank has: what the world says from then on comes of that. */
-int gn_world_gave_up(const struct gn_world *w);
+int gn_world_aborted(const struct gn_world *w);
 
 #endif

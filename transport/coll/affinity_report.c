@@ -1,7 +1,7 @@
 #include "transport/topology/affinity.h"
 #include "transport/coll/coll.h"
 #include "transport/topology/devices.h"
-#include "transport/coll/progress.h"
+#include "transport/coll/comm_progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,15 +46,15 @@ static void find_used(struct gn_comm *c, struct card *card)
 
 	while (other < size && gn_world_node_of(c->world, other) == here)
 		other++;
-	for (int i = 0; other < size && i < gn_fabric_rails(c->fabric); i++)
-		add_nic(card, gn_fabric_rail_device(c->fabric, i), GN_DEVICE_NAME_MAX);
+	for (int i = 0; other < size && i < gn_ucx_rails(c->fabric); i++)
+		add_nic(card, gn_ucx_rail_device(c->fabric, i), GN_DEVICE_NAME_MAX);
 	if (card->nic_count || other == size)
 		return;
 	gn_strbuf_init(&lanes);
 	gn_comm_enter(c);
 	/* who cannot be reached is found by whoever needs to */
-	if (!gn_fabric_connect(c->fabric, other, NULL))
-		gn_fabric_lanes(c->fabric, other, &lanes);
+	if (!gn_ucx_connect(c->fabric, other, NULL))
+		gn_ucx_lanes(c->fabric, other, &lanes);
 	gn_comm_leave(c);
 	for (const char *at = strchr(gn_strbuf_text(&lanes), '/'); at; at = strchr(at + 1, '/'))
 		add_nic(card, at + 1, strcspn(at + 1, " "));
@@ -66,7 +66,7 @@ static size_t card_bytes(int nic_count)
 	return offsetof(struct card, nics) + (size_t)nic_count * GN_DEVICE_NAME_MAX;
 }
 
-static enum gn_status exchange_cards(struct gn_comm *c, const char *gpu, struct gn_told *out, struct gn_err *err)
+static enum gn_status exchange_cards(struct gn_comm *c, const char *gpu, struct gn_gathered *out, struct gn_err *err)
 {
 	struct card mine = {.nic_count = 0};
 
@@ -80,23 +80,23 @@ static enum gn_status exchange_cards(struct gn_comm *c, const char *gpu, struct 
 
 /* --- the first rank of each node: what that means here --- */
 
-static void read_card(const struct gn_machine *m, const struct gn_told *told, int rank, struct gn_affinity_rank *out)
+static void read_card(const struct gn_topology *m, const struct gn_gathered *told, int rank, struct gn_affinity_rank *out)
 {
 	struct card card = {.nic_count = 0};
 
 	if (told->lens[rank] >= card_bytes(0) && told->lens[rank] <= sizeof card)
 		memcpy(&card, told->items[rank], told->lens[rank]);
 	card.gpu[sizeof card.gpu - 1] = 0;
-	*out = (struct gn_affinity_rank){.cpus = card.cpus, .gpu = *card.gpu ? gn_machine_find_gpu(m, card.gpu) : -1};
+	*out = (struct gn_affinity_rank){.cpus = card.cpus, .gpu = *card.gpu ? gn_topology_find_gpu(m, card.gpu) : -1};
 	for (int i = 0; i < card.nic_count && i < GN_AFFINITY_NICS_MAX; i++) {
 		card.nics[i][GN_DEVICE_NAME_MAX - 1] = 0;
-		out->nics[out->nic_count] = gn_machine_find_nic(m, card.nics[i]);
+		out->nics[out->nic_count] = gn_topology_find_nic(m, card.nics[i]);
 		out->nic_count += out->nics[out->nic_count] >= 0;
 	}
 }
 
 /* Devices that are up, and of the kind that is in use: what carries RDMA is no way for tcp. */
-static enum gn_status find_usable(const struct gn_machine *m, const struct gn_affinity_rank *first, unsigned char *usable,
+static enum gn_status find_usable(const struct gn_topology *m, const struct gn_affinity_rank *first, unsigned char *usable,
 				  struct gn_err *err)
 {
 	struct gn_devices devices = {0};
@@ -106,7 +106,7 @@ static enum gn_status find_usable(const struct gn_machine *m, const struct gn_af
 	for (int i = 0; i < first->nic_count; i++)
 		by_net &= !m->nics[first->nics[i]].rdma;
 	for (int i = 0; i < devices.count; i++) {
-		int n = devices.items[i].up ? gn_machine_find_nic(m, devices.items[i].name) : -1;
+		int n = devices.items[i].up ? gn_topology_find_nic(m, devices.items[i].name) : -1;
 
 		if (n >= 0 && (!by_net || !m->nics[n].rdma))
 			usable[n] = 1;
@@ -123,7 +123,7 @@ static void put_line(const struct gn_strbuf *text, int rank, int warns, struct g
 	gn_strbuf_append(out, (const char *)&line, sizeof line);
 }
 
-static void put_rank(const struct gn_machine *m, const struct gn_affinity_rank *r, const struct gn_affinity *a, int rank,
+static void put_rank(const struct gn_topology *m, const struct gn_affinity_rank *r, const struct gn_affinity *a, int rank,
 		     struct gn_strbuf *out)
 {
 	struct gn_strbuf text;
@@ -141,7 +141,7 @@ static void put_rank(const struct gn_machine *m, const struct gn_affinity_rank *
 	gn_strbuf_release(&text);
 }
 
-static enum gn_status judge(struct gn_comm *c, const struct gn_machine *m, const struct gn_told *cards, struct gn_strbuf *out,
+static enum gn_status judge(struct gn_comm *c, const struct gn_topology *m, const struct gn_gathered *cards, struct gn_strbuf *out,
 			    struct gn_err *err)
 {
 	int size = gn_comm_size(c), here = gn_world_node_of(c->world, gn_comm_rank(c)), local = gn_world_local_size(c->world);
@@ -234,7 +234,7 @@ static void tell_node(struct story *s, const struct line *lines, size_t count)
 	}
 }
 
-static void tell(struct gn_comm *c, struct gn_told *all, struct gn_log *log)
+static void tell(struct gn_comm *c, struct gn_gathered *all, struct gn_log *log)
 {
 	struct story s = {.log = log, .world = c->world, .own = all->items[0], .own_count = all->lens[0] / sizeof *s.own};
 
@@ -264,8 +264,8 @@ static void log_unread(struct gn_comm *c, struct gn_log *log, const struct gn_er
 
 enum gn_status gn_affinity_report(struct gn_comm *c, const char *gpu, struct gn_log *log, struct gn_err *err)
 {
-	struct gn_machine machine = {0};
-	struct gn_told cards = {0}, lines = {0};
+	struct gn_topology machine = {0};
+	struct gn_gathered cards = {0}, lines = {0};
 	struct gn_strbuf mine;
 	struct gn_err why;
 	enum gn_status status = exchange_cards(c, gpu, &cards, err);
@@ -273,7 +273,7 @@ enum gn_status gn_affinity_report(struct gn_comm *c, const char *gpu, struct gn_
 	gn_strbuf_init(&mine);
 	/* what fails from here on is not worth the run */
 	if (!status && gn_world_local_rank(c->world) == 0 &&
-	    (gn_machine_read(&machine, &why) || judge(c, &machine, &cards, &mine, &why))) {
+	    (gn_topology_read(&machine, &why) || judge(c, &machine, &cards, &mine, &why))) {
 		log_unread(c, log, &why);
 		gn_strbuf_clear(&mine);
 	}
@@ -281,9 +281,9 @@ enum gn_status gn_affinity_report(struct gn_comm *c, const char *gpu, struct gn_
 		status = gn_world_exchange(c->world, gn_strbuf_text(&mine), mine.len, &lines, err);
 	if (!status && gn_comm_rank(c) == 0)
 		tell(c, &lines, log);
-	gn_machine_release(&machine);
+	gn_topology_release(&machine);
 	gn_strbuf_release(&mine);
-	gn_told_release(&cards);
-	gn_told_release(&lines);
+	gn_gathered_release(&cards);
+	gn_gathered_release(&lines);
 	return status;
 }

@@ -29,7 +29,7 @@ struct verdict {
 
 int gn_agree_is_over(struct gn_comm *comm, enum gn_status status)
 {
-	return status == GN_ERR_PEER_LOST || gn_world_gave_up(gn_comm_world(comm));
+	return status == GN_ERR_PEER_LOST || gn_world_aborted(gn_comm_world(comm));
 }
 
 enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct gn_err *err)

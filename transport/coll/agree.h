@@ -3,8 +3,8 @@
  * All calls are collective and go over the communicator, so that a dead peer ends them with GN_ERR_PEER_LOST. A record costs
  * ranks x record bytes on every rank: these are for start, checkpoint and stop, not for the step.
  */
-#ifndef GN_TRANSPORT_AGREE_H
-#define GN_TRANSPORT_AGREE_H
+#ifndef GN_TRANSPORT_COLL_AGREE_H
+#define GN_TRANSPORT_COLL_AGREE_H
 
 #include "transport/coll/comm.h"
 

@@ -2,7 +2,7 @@
 
 #include "src/base/clock.h"
 #include "transport/topology/oversubscription.h"
-#include "transport/coll/progress.h"
+#include "transport/coll/comm_progress.h"
 #include "transport/coll/idle_wait.h"
 
 #include <sched.h>
@@ -53,7 +53,7 @@ static void advance_shared(struct gn_coll *c)
 {
 	struct gn_err why;
 	int done = 0;
-	enum gn_status status = gn_node_test(c->shared, &done, &why);
+	enum gn_status status = gn_shm_test(c->shared, &done, &why);
 
 	if (status)
 		fail(c, status, &why);
@@ -76,7 +76,7 @@ static int advance_exec(struct gn_coll *c)
 
 unsigned gn_comm_progress(struct gn_comm *comm)
 {
-	unsigned events = gn_fabric_progress(comm->fabric);
+	unsigned events = gn_ucx_progress(comm->fabric);
 
 	for (struct gn_coll *c = comm->active; c; c = c->next_active) {
 		if (gn_coll_is_complete(c) || c->status)
@@ -172,7 +172,7 @@ enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err)
 	enter_active(c);
 	/* neighbours first: the record is written while they read */
 	if (c->shared)
-		gn_node_start(c->shared);
+		gn_shm_start(c->shared);
 	c->record = gn_recorder_start(c->comm->recorder, c->kind);
 	if (c->exec) {
 		gn_exec_start(c->exec, c->sequence);
@@ -197,7 +197,7 @@ enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
 static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 {
 	uint64_t started = gn_clock_ns();
-	uint64_t patience = c->status == GN_ERR_MISMATCH ? MISMATCH_NS : gn_world_verdict_ns(c->comm->world);
+	uint64_t patience = c->status == GN_ERR_MISMATCH ? MISMATCH_NS : gn_world_failure_reason_ns(c->comm->world);
 	uint64_t until = started + (c->exec && gn_exec_failed_alone(c->exec) ? 0 : patience);
 	struct timespec pause = {0, 5000000};
 	enum gn_status status = GN_OK;
@@ -223,7 +223,7 @@ int gn_comm_moved(struct gn_comm *comm, int events)
 	int moved = comm->unsaid;
 
 	comm->unsaid = events;
-	if (gn_fabric_is_ending(comm->fabric))
+	if (gn_ucx_is_ending(comm->fabric))
 		moved = comm->unsaid = 0;
 	return moved;
 }
@@ -238,7 +238,7 @@ static void note_wait(struct gn_coll *c, uint64_t now, int moved)
 		return;
 	c->comm->noted_ns = now;
 	if (c->shared)
-		gn_node_waits_for(c->shared, &wait.peer);
+		gn_shm_waits_for(c->shared, &wait.peer);
 	else if (c->exec)
 		gn_exec_waits_for(c->exec, &wait);
 	gn_recorder_waits_for(c->comm->recorder, c->record, wait.peer, wait.message, wait.rail);
@@ -251,7 +251,7 @@ static enum gn_status look_around(struct gn_coll *c, uint64_t started, struct gn
 	struct gn_err why;
 
 	if (!status) {
-		status = gn_fabric_check(c->comm->fabric, gn_world_verdict_ns(c->comm->world), &why);
+		status = gn_ucx_check(c->comm->fabric, gn_world_failure_reason_ns(c->comm->world), &why);
 		/* or the others would only hear that this rank has left */
 		if (status)
 			gn_world_give_up(c->comm->world, why.text);
@@ -309,10 +309,10 @@ int gn_coll_done(const struct gn_coll *c)
  * the processor back at once, time and again. */
 static void give_way(struct gn_comm *c, unsigned turn)
 {
-	struct gn_rest rest;
+	struct gn_idle_wait rest;
 
-	if (c->crowded && turn > GN_YIELDS && gn_rest_begin(c, &rest))
-		gn_rest_sleep(&rest, REST_NS, -1);
+	if (c->crowded && turn > GN_YIELDS && gn_idle_wait_begin(c, &rest))
+		gn_idle_wait_sleep(&rest, REST_NS, -1);
 	else
 		sched_yield();
 }
@@ -390,10 +390,10 @@ void gn_coll_free_inside(struct gn_coll *c)
 		c->comm->failed = 1;
 		/* messages may still be on their way into the buffers: only an abandoned fabric leaves them alone */
 		if (c->exec)
-			gn_fabric_abandon(c->comm->fabric);
+			gn_ucx_abandon(c->comm->fabric);
 		leave_active(c);
 	}
-	gn_node_op_free(c->shared);
+	gn_shm_op_free(c->shared);
 	gn_exec_destroy(c->exec);
 	free(c->work);
 	free(c->block_first);

@@ -3,8 +3,8 @@
  * An operation is a schedule under execution (exec.h), or an allreduce in the memory of a node (node.h); around it: work
  * memory, what is left to do at the end, and its place among those in flight.
  */
-#ifndef GN_TRANSPORT_COLL_H
-#define GN_TRANSPORT_COLL_H
+#ifndef GN_TRANSPORT_COLL_COLL_H
+#define GN_TRANSPORT_COLL_COLL_H
 
 #include "transport/schedule/algo.h"
 #include "transport/coll/comm.h"
@@ -27,12 +27,12 @@ struct gn_coll_choice {
 
 struct gn_comm {
 	struct gn_world *world;
-	struct gn_fabric *fabric;
-	struct gn_node *node; /* shared memory of this node's ranks; NULL where there is none, or it was not wanted */
-	struct gn_node_map *map;
+	struct gn_ucx *fabric;
+	struct gn_shm *node; /* shared memory of this node's ranks; NULL where there is none, or it was not wanted */
+	struct gn_shm_map *map;
 	struct gn_log *log;
 	struct gn_recorder *recorder; /* the world's */
-	struct gn_progress *progress; /* the thread that makes it; NULL: callers do */
+	struct gn_comm_progress *progress; /* the thread that makes it; NULL: callers do */
 	uint64_t noted_ns;	      /* when it last heard whom an operation waits for */
 	struct gn_coll *active;	 /* those in flight, the most urgent first */
 	struct gn_coll *barrier; /* kept ready */
@@ -53,7 +53,7 @@ struct gn_coll {
 	struct gn_coll_info info;
 	/* one of the two; none when there is nothing to do */
 	struct gn_exec *exec;
-	struct gn_node_op *shared;
+	struct gn_shm_op *shared;
 
 	void *work;	     /* the buffer of the schedule, when the caller's is too small or not to be used up */
 	size_t *block_first; /* of blocks of different sizes */

@@ -12,44 +12,44 @@ static const size_t sizes[] = {64u << 10, 1u << 20, 16u << 20};
 #define WARM_UPS 2
 #define TIMED 5
 
-void gn_carrier_destroy(struct gn_carrier *c)
+void gn_coll_backend_destroy(struct gn_coll_backend *c)
 {
 	if (c)
 		c->ops->destroy(c);
 }
 
-const char *gn_carrier_name(const struct gn_carrier *c)
+const char *gn_coll_backend_name(const struct gn_coll_backend *c)
 {
 	return c->ops->name;
 }
 
-void gn_carrier_describe(const struct gn_carrier *c, struct gn_strbuf *out)
+void gn_coll_backend_describe(const struct gn_coll_backend *c, struct gn_strbuf *out)
 {
 	c->ops->describe(c, out);
 }
 
-enum gn_status gn_carrier_prepare(struct gn_carrier *c, void *device, size_t count, enum gn_dtype type,
-				  enum gn_reduction reduction, struct gn_carrier_op **out, struct gn_err *err)
+enum gn_status gn_coll_backend_prepare(struct gn_coll_backend *c, void *device, size_t count, enum gn_dtype type,
+				  enum gn_reduction reduction, struct gn_coll_backend_op **out, struct gn_err *err)
 {
 	return c->ops->prepare(c, device, count, type, reduction, out, err);
 }
 
-enum gn_status gn_carrier_start(struct gn_carrier_op *op, void *after, struct gn_err *err)
+enum gn_status gn_coll_backend_start(struct gn_coll_backend_op *op, void *after, struct gn_err *err)
 {
 	return op->carrier->ops->start(op, after, err);
 }
 
-enum gn_status gn_carrier_test(struct gn_carrier_op *op, int *done, struct gn_err *err)
+enum gn_status gn_coll_backend_test(struct gn_coll_backend_op *op, int *done, struct gn_err *err)
 {
 	return op->carrier->ops->test(op, done, err);
 }
 
-enum gn_status gn_carrier_wait(struct gn_carrier_op *op, struct gn_err *err)
+enum gn_status gn_coll_backend_wait(struct gn_coll_backend_op *op, struct gn_err *err)
 {
 	return op->carrier->ops->wait(op, err);
 }
 
-void gn_carrier_free(struct gn_carrier_op *op)
+void gn_coll_backend_free(struct gn_coll_backend_op *op)
 {
 	if (op)
 		op->carrier->ops->free(op);
@@ -57,24 +57,24 @@ void gn_carrier_free(struct gn_carrier_op *op)
 
 /* --- which is faster --- */
 
-static enum gn_status sum_once(struct gn_carrier_op *op, double *seconds, struct gn_err *err)
+static enum gn_status sum_once(struct gn_coll_backend_op *op, double *seconds, struct gn_err *err)
 {
 	uint64_t began = gn_clock_ns();
-	enum gn_status status = gn_carrier_start(op, NULL, err);
+	enum gn_status status = gn_coll_backend_start(op, NULL, err);
 
 	if (!status)
-		status = gn_carrier_wait(op, err);
+		status = gn_coll_backend_wait(op, err);
 	*seconds = (double)(gn_clock_ns() - began) * 1e-9;
 	return status;
 }
 
 /* The quickest of a few, by the slowest rank. */
-static enum gn_status measure(struct gn_comm *comm, struct gn_carrier *c, void *device, size_t bytes, double *seconds,
+static enum gn_status measure(struct gn_comm *comm, struct gn_coll_backend *c, void *device, size_t bytes, double *seconds,
 			      struct gn_err *err)
 {
-	struct gn_carrier_op *op;
+	struct gn_coll_backend_op *op;
 	double best = INFINITY, now;
-	enum gn_status status = gn_carrier_prepare(c, device, bytes / sizeof(float), GN_F32, GN_SUM, &op, err);
+	enum gn_status status = gn_coll_backend_prepare(c, device, bytes / sizeof(float), GN_F32, GN_SUM, &op, err);
 
 	if (status)
 		return status;
@@ -85,7 +85,7 @@ static enum gn_status measure(struct gn_comm *comm, struct gn_carrier *c, void *
 		if (i >= WARM_UPS && now < best)
 			best = now;
 	}
-	gn_carrier_free(op);
+	gn_coll_backend_free(op);
 	if (!status)
 		status = gn_comm_allreduce(comm, &best, 1, GN_F64, gn_reduce_max(GN_F64), err);
 	if (!status)
@@ -93,23 +93,23 @@ static enum gn_status measure(struct gn_comm *comm, struct gn_carrier *c, void *
 	return status;
 }
 
-static void tell(struct gn_carrier *const *carriers, int count, const double *seconds, size_t used, int best,
+static void tell(struct gn_coll_backend *const *carriers, int count, const double *seconds, size_t used, int best,
 		 struct gn_log *log)
 {
 	struct gn_strbuf text;
 
 	gn_strbuf_init(&text);
 	for (int c = 0; c < count; c++) {
-		gn_strbuf_printf(&text, "%s%s", c ? "; " : "", gn_carrier_name(carriers[c]));
+		gn_strbuf_printf(&text, "%s%s", c ? "; " : "", gn_coll_backend_name(carriers[c]));
 		for (size_t i = 0; i < used; i++)
 			gn_strbuf_printf(&text, "%s %zu KiB in %.3f ms", i ? "," : "", sizes[i] >> 10,
 					 1e3 * seconds[(size_t)c * SIZES + i]);
 	}
-	gn_log_info(log, "GPU memory is summed by %s, measured: %s", gn_carrier_name(carriers[best]), gn_strbuf_text(&text));
+	gn_log_info(log, "GPU memory is summed by %s, measured: %s", gn_coll_backend_name(carriers[best]), gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
 }
 
-enum gn_status gn_carrier_choose(struct gn_comm *comm, struct gn_carrier *const *carriers, int count, void *device,
+enum gn_status gn_coll_backend_choose(struct gn_comm *comm, struct gn_coll_backend *const *carriers, int count, void *device,
 				 size_t bytes, struct gn_log *log, int *out, struct gn_err *err)
 {
 	double *seconds = calloc((size_t)count * SIZES, sizeof *seconds), least = INFINITY;
@@ -144,18 +144,18 @@ enum gn_status gn_carrier_choose(struct gn_comm *comm, struct gn_carrier *const 
 /* --- UCX through the host's memory --- */
 
 struct staged_carrier {
-	struct gn_carrier base;
-	struct gn_copier *copier;
+	struct gn_coll_backend base;
+	struct gn_copy_engine *copier;
 	struct gn_stager *stager;
 };
 
 struct staged_carrier_op {
-	struct gn_carrier_op base;
+	struct gn_coll_backend_op base;
 	struct gn_staged *staged;
 };
 
-static enum gn_status staged_prepare(struct gn_carrier *c, void *device, size_t count, enum gn_dtype type,
-				     enum gn_reduction reduction, struct gn_carrier_op **out, struct gn_err *err)
+static enum gn_status staged_prepare(struct gn_coll_backend *c, void *device, size_t count, enum gn_dtype type,
+				     enum gn_reduction reduction, struct gn_coll_backend_op **out, struct gn_err *err)
 {
 	struct staged_carrier_op *op = calloc(1, sizeof *op);
 	enum gn_status status;
@@ -172,53 +172,53 @@ static enum gn_status staged_prepare(struct gn_carrier *c, void *device, size_t 
 	return GN_OK;
 }
 
-static enum gn_status staged_start(struct gn_carrier_op *op, void *after, struct gn_err *err)
+static enum gn_status staged_start(struct gn_coll_backend_op *op, void *after, struct gn_err *err)
 {
 	return gn_staged_start(((struct staged_carrier_op *)op)->staged, after, err);
 }
 
-static enum gn_status staged_test(struct gn_carrier_op *op, int *done, struct gn_err *err)
+static enum gn_status staged_test(struct gn_coll_backend_op *op, int *done, struct gn_err *err)
 {
 	return gn_staged_test(((struct staged_carrier_op *)op)->staged, done, err);
 }
 
-static enum gn_status staged_wait(struct gn_carrier_op *op, struct gn_err *err)
+static enum gn_status staged_wait(struct gn_coll_backend_op *op, struct gn_err *err)
 {
 	return gn_staged_wait(((struct staged_carrier_op *)op)->staged, err);
 }
 
-static void staged_free(struct gn_carrier_op *op)
+static void staged_free(struct gn_coll_backend_op *op)
 {
 	gn_staged_free(((struct staged_carrier_op *)op)->staged);
 	free(op);
 }
 
-static void staged_describe(const struct gn_carrier *c, struct gn_strbuf *out)
+static void staged_describe(const struct gn_coll_backend *c, struct gn_strbuf *out)
 {
 	gn_strbuf_puts(out, "ucx, ");
 	gn_stager_describe(((const struct staged_carrier *)c)->stager, out);
 }
 
-static void staged_destroy(struct gn_carrier *c)
+static void staged_destroy(struct gn_coll_backend *c)
 {
 	struct staged_carrier *s = (struct staged_carrier *)c;
 
 	gn_stager_destroy(s->stager);
-	gn_copier_destroy(s->copier);
+	gn_copy_engine_destroy(s->copier);
 	free(s);
 }
 
-enum gn_status gn_carrier_staged_create(struct gn_comm *comm, struct gn_copier *copier,
-					const struct gn_stager_options *options, struct gn_carrier **out,
+enum gn_status gn_coll_backend_staged_create(struct gn_comm *comm, struct gn_copy_engine *copier,
+					const struct gn_stager_options *options, struct gn_coll_backend **out,
 					struct gn_err *err)
 {
-	static const struct gn_carrier_ops ops = {"ucx", staged_prepare, staged_start, staged_test, staged_wait,
+	static const struct gn_coll_backend_ops ops = {"ucx", staged_prepare, staged_start, staged_test, staged_wait,
 						  staged_free, staged_describe, staged_destroy};
 	struct staged_carrier *s = calloc(1, sizeof *s);
 	enum gn_status status;
 
 	if (!s) {
-		gn_copier_destroy(copier);
+		gn_copy_engine_destroy(copier);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for staging");
 	}
 	s->base.ops = &ops;
@@ -234,7 +234,7 @@ enum gn_status gn_carrier_staged_create(struct gn_comm *comm, struct gn_copier *
 
 /* --- names --- */
 
-enum gn_status gn_carrier_check(const char *how, const char *device, int built_in, struct gn_err *err)
+enum gn_status gn_coll_backend_check(const char *how, const char *device, int built_in, struct gn_err *err)
 {
 	if (strcmp(how, "nccl"))
 		return GN_OK;

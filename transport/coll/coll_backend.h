@@ -8,72 +8,72 @@
  *
  * Thread safety: one thread at a time, the communicator's.
  */
-#ifndef GN_TRANSPORT_CARRIER_H
-#define GN_TRANSPORT_CARRIER_H
+#ifndef GN_TRANSPORT_COLL_COLL_BACKEND_H
+#define GN_TRANSPORT_COLL_COLL_BACKEND_H
 
 #include "transport/coll/comm.h"
 #include "transport/coll/copy_engine.h"
 #include "transport/coll/reduce_executor.h"
 #include "transport/coll/staged.h"
 
-struct gn_carrier;
-struct gn_carrier_op;
+struct gn_coll_backend;
+struct gn_coll_backend_op;
 
 /* See the functions below. */
-struct gn_carrier_ops {
+struct gn_coll_backend_ops {
 	const char *name; /* "nccl", "ucx-direct", "ucx" */
-	enum gn_status (*prepare)(struct gn_carrier *c, void *device, size_t count, enum gn_dtype type,
-				  enum gn_reduction reduction, struct gn_carrier_op **out, struct gn_err *err);
-	enum gn_status (*start)(struct gn_carrier_op *op, void *after, struct gn_err *err);
-	enum gn_status (*test)(struct gn_carrier_op *op, int *done, struct gn_err *err);
-	enum gn_status (*wait)(struct gn_carrier_op *op, struct gn_err *err);
-	void (*free)(struct gn_carrier_op *op);
-	void (*describe)(const struct gn_carrier *c, struct gn_strbuf *out);
-	void (*destroy)(struct gn_carrier *c);
+	enum gn_status (*prepare)(struct gn_coll_backend *c, void *device, size_t count, enum gn_dtype type,
+				  enum gn_reduction reduction, struct gn_coll_backend_op **out, struct gn_err *err);
+	enum gn_status (*start)(struct gn_coll_backend_op *op, void *after, struct gn_err *err);
+	enum gn_status (*test)(struct gn_coll_backend_op *op, int *done, struct gn_err *err);
+	enum gn_status (*wait)(struct gn_coll_backend_op *op, struct gn_err *err);
+	void (*free)(struct gn_coll_backend_op *op);
+	void (*describe)(const struct gn_coll_backend *c, struct gn_strbuf *out);
+	void (*destroy)(struct gn_coll_backend *c);
 };
 
 /* The first members of what implements them. */
-struct gn_carrier {
-	const struct gn_carrier_ops *ops;
+struct gn_coll_backend {
+	const struct gn_coll_backend_ops *ops;
 };
-struct gn_carrier_op {
-	struct gn_carrier *carrier;
+struct gn_coll_backend_op {
+	struct gn_coll_backend *carrier;
 };
 
 /* Collective. UCX through the host's memory. comm is borrowed, copier from now on the carrier's, also when this fails. */
-enum gn_status gn_carrier_staged_create(struct gn_comm *comm, struct gn_copier *copier,
-					const struct gn_stager_options *options, struct gn_carrier **out,
+enum gn_status gn_coll_backend_staged_create(struct gn_comm *comm, struct gn_copy_engine *copier,
+					const struct gn_stager_options *options, struct gn_coll_backend **out,
 					struct gn_err *err);
 /* Local. UCX without the host's memory, where it can reach the device's (gn_comm_takes_gpu_memory). comm is borrowed, memory from now
  * on the carrier's, also when this fails. Sums, and what memory can do besides. */
-enum gn_status gn_carrier_direct_create(struct gn_comm *comm, struct gn_memory *memory, struct gn_carrier **out,
+enum gn_status gn_coll_backend_direct_create(struct gn_comm *comm, struct gn_reduce_executor *memory, struct gn_coll_backend **out,
 					struct gn_err *err);
 /* After its operations. NULL is fine. */
-void gn_carrier_destroy(struct gn_carrier *c);
-const char *gn_carrier_name(const struct gn_carrier *c);
+void gn_coll_backend_destroy(struct gn_coll_backend *c);
+const char *gn_coll_backend_name(const struct gn_coll_backend *c);
 /* Appends "nccl 2.28.9", "ucx, staged in 4 pinned slots of 1024 KiB". */
-void gn_carrier_describe(const struct gn_carrier *c, struct gn_strbuf *out);
+void gn_coll_backend_describe(const struct gn_coll_backend *c, struct gn_strbuf *out);
 
 /* Local, but alike on all ranks and in the same order. */
-enum gn_status gn_carrier_prepare(struct gn_carrier *c, void *device, size_t count, enum gn_dtype type,
-				  enum gn_reduction reduction, struct gn_carrier_op **out, struct gn_err *err);
+enum gn_status gn_coll_backend_prepare(struct gn_coll_backend *c, void *device, size_t count, enum gn_dtype type,
+				  enum gn_reduction reduction, struct gn_coll_backend_op **out, struct gn_err *err);
 /* after: CUDA's cudaEvent_t; NULL: nothing. Does not wait for it. The caller keeps it until the operation is done, and records it anew only
  * behind later work of the same stream. */
-enum gn_status gn_carrier_start(struct gn_carrier_op *op, void *after, struct gn_err *err);
+enum gn_status gn_coll_backend_start(struct gn_coll_backend_op *op, void *after, struct gn_err *err);
 /* Makes progress; does not block. */
-enum gn_status gn_carrier_test(struct gn_carrier_op *op, int *done, struct gn_err *err);
-enum gn_status gn_carrier_wait(struct gn_carrier_op *op, struct gn_err *err);
+enum gn_status gn_coll_backend_test(struct gn_coll_backend_op *op, int *done, struct gn_err *err);
+enum gn_status gn_coll_backend_wait(struct gn_coll_backend_op *op, struct gn_err *err);
 /* One in flight ends the carrier as a failure would. NULL is fine. */
-void gn_carrier_free(struct gn_carrier_op *op);
+void gn_coll_backend_free(struct gn_coll_backend_op *op);
 
 /* Collective. Sums a few sizes of the device's memory, of bytes that may be used up, by each of them in turns, and gives the
  * index of the one that takes the least time over all sizes (geometric mean, each by its slowest rank): alike on all ranks. Rank
  * 0 logs what was measured and what was chosen. */
-enum gn_status gn_carrier_choose(struct gn_comm *comm, struct gn_carrier *const *carriers, int count, void *device,
+enum gn_status gn_coll_backend_choose(struct gn_comm *comm, struct gn_coll_backend *const *carriers, int count, void *device,
 				 size_t bytes, struct gn_log *log, int *out, struct gn_err *err);
 
 /* Whether --comm HOW ("auto", "nccl", "ucx") makes sense with --device DEVICE ("host", "cuda"): GN_ERR_USAGE says why not.
  * built_in: this build can use GPUs; where that is what is missing, GN_ERR_UNSUPPORTED. */
-enum gn_status gn_carrier_check(const char *how, const char *device, int built_in, struct gn_err *err);
+enum gn_status gn_coll_backend_check(const char *how, const char *device, int built_in, struct gn_err *err);
 
 #endif

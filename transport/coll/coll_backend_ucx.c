@@ -7,14 +7,14 @@
 struct direct_op;
 
 struct direct_carrier {
-	struct gn_carrier base;
+	struct gn_coll_backend base;
 	struct gn_comm *comm;
-	struct gn_memory *memory;
+	struct gn_reduce_executor *memory;
 	struct direct_op *first, **end; /* started, but what comes before has not happened yet: in order */
 };
 
 struct direct_op {
-	struct gn_carrier_op base;
+	struct gn_coll_backend_op base;
 	struct gn_coll *coll;
 	void *after;
 	struct direct_op *next;
@@ -26,8 +26,8 @@ static struct direct_carrier *carrier_of(const struct direct_op *op)
 	return (struct direct_carrier *)op->base.carrier;
 }
 
-static enum gn_status prepare(struct gn_carrier *base, void *device, size_t count, enum gn_dtype type,
-			      enum gn_reduction reduction, struct gn_carrier_op **out, struct gn_err *err)
+static enum gn_status prepare(struct gn_coll_backend *base, void *device, size_t count, enum gn_dtype type,
+			      enum gn_reduction reduction, struct gn_coll_backend_op **out, struct gn_err *err)
 {
 	struct direct_carrier *c = (struct direct_carrier *)base;
 	struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .out = device, .count = count, .type = type,
@@ -82,7 +82,7 @@ static enum gn_status start_ready(struct direct_carrier *c, struct gn_err *err)
 	return status;
 }
 
-static enum gn_status start(struct gn_carrier_op *base, void *after, struct gn_err *err)
+static enum gn_status start(struct gn_coll_backend_op *base, void *after, struct gn_err *err)
 {
 	struct direct_op *op = (struct direct_op *)base;
 	struct direct_carrier *c = carrier_of(op);
@@ -97,7 +97,7 @@ static enum gn_status start(struct gn_carrier_op *base, void *after, struct gn_e
 	return start_ready(c, err);
 }
 
-static enum gn_status test(struct gn_carrier_op *base, int *done, struct gn_err *err)
+static enum gn_status test(struct gn_coll_backend_op *base, int *done, struct gn_err *err)
 {
 	struct direct_op *op = (struct direct_op *)base;
 	enum gn_status status = start_ready(carrier_of(op), err);
@@ -108,7 +108,7 @@ static enum gn_status test(struct gn_carrier_op *base, int *done, struct gn_err 
 	return status || op->waits ? status : gn_coll_test(op->coll, done, err);
 }
 
-static enum gn_status wait(struct gn_carrier_op *base, struct gn_err *err)
+static enum gn_status wait(struct gn_coll_backend_op *base, struct gn_err *err)
 {
 	struct direct_op *op = (struct direct_op *)base;
 	int done = 0;
@@ -119,7 +119,7 @@ static enum gn_status wait(struct gn_carrier_op *base, struct gn_err *err)
 	return status ? status : gn_coll_wait(op->coll, err);
 }
 
-static void free_op(struct gn_carrier_op *base)
+static void free_op(struct gn_coll_backend_op *base)
 {
 	struct direct_op *op = (struct direct_op *)base;
 	struct direct_carrier *c = carrier_of(op);
@@ -136,27 +136,28 @@ static void free_op(struct gn_carrier_op *base)
 	free(op);
 }
 
-static void describe(const struct gn_carrier *base, struct gn_strbuf *out)
+static void describe(const struct gn_coll_backend *base, struct gn_strbuf *out)
 {
 	(void)base;
 	gn_strbuf_puts(out, "ucx, straight from and to GPU memory");
 }
 
-static void destroy(struct gn_carrier *base)
+static void destroy(struct gn_coll_backend *base)
 {
 	struct direct_carrier *c = (struct direct_carrier *)base;
 
-	gn_memory_destroy(c->memory);
+	gn_reduce_executor_destroy(c->memory);
 	free(c);
 }
 
-enum gn_status gn_carrier_direct_create(struct gn_comm *comm, struct gn_memory *memory, struct gn_carrier **out, struct gn_err *err)
+enum gn_status gn_coll_backend_direct_create(struct gn_comm *comm, struct gn_reduce_executor *memory, struct gn_coll_backend **out,
+					     struct gn_err *err)
 {
-	static const struct gn_carrier_ops ops = {"ucx-direct", prepare, start, test, wait, free_op, describe, destroy};
+	static const struct gn_coll_backend_ops ops = {"ucx-direct", prepare, start, test, wait, free_op, describe, destroy};
 	struct direct_carrier *c = calloc(1, sizeof *c);
 
 	if (!c) {
-		gn_memory_destroy(memory);
+		gn_reduce_executor_destroy(memory);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a carrier");
 	}
 	c->base.ops = &ops;

@@ -1,7 +1,7 @@
 #include "transport/coll/coll.h"
 
 #include "src/base/arena.h"
-#include "transport/coll/progress.h"
+#include "transport/coll/comm_progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -186,7 +186,7 @@ static enum gn_status count_messages(const struct plan *p, uint32_t *out, struct
 
 /* Neighbours read each other's buffers where they can. All must decide alike: what is sent from the input, or may be from work
  * memory at one rank and the caller's at another, goes by message. */
-static enum gn_status make_lane(const struct plan *p, struct gn_lane **out, struct gn_err *err)
+static enum gn_status make_lane(const struct plan *p, struct gn_shm_flags **out, struct gn_err *err)
 {
 	size_t bytes = p->buffers.count * p->buffers.element_bytes;
 	uint32_t messages;
@@ -195,11 +195,11 @@ static enum gn_status make_lane(const struct plan *p, struct gn_lane **out, stru
 	*out = NULL;
 	if (!p->comm->node || p->buffers.memory || p->algorithm->what == GN_COLLECTIVE_ALL_TO_ALL || !bytes ||
 	    (p->algorithm->what == GN_COLLECTIVE_REDUCE && p->args.with_copy) ||
-	    !gn_node_owns(p->comm->node, p->buffers.out, bytes))
+	    !gn_shm_owns(p->comm->node, p->buffers.out, bytes))
 		return GN_OK;
 	status = count_messages(p, &messages, err);
 	if (!status && messages)
-		status = gn_lane_create(p->comm->node, p->buffers.out, bytes, messages, out, err);
+		status = gn_shm_flags_create(p->comm->node, p->buffers.out, bytes, messages, out, err);
 	return status == GN_ERR_UNSUPPORTED ? GN_OK : status;
 }
 
@@ -232,7 +232,7 @@ static void describe(const struct plan *p, const char *algorithm)
 	p->coll->kind = gn_recorder_kind(p->comm->recorder, op);
 }
 
-static enum gn_status execute(struct plan *p, struct gn_schedule *s, struct gn_lane *lane, struct gn_err *err)
+static enum gn_status execute(struct plan *p, struct gn_schedule *s, struct gn_shm_flags *lane, struct gn_err *err)
 {
 	struct gn_exec_where where = {.world = p->comm->world, .fabric = p->comm->fabric, .lane = lane,
 				      .name = name_of(&p->coll->args)};
@@ -245,7 +245,7 @@ static enum gn_status execute(struct plan *p, struct gn_schedule *s, struct gn_l
 
 static enum gn_status by_algorithm(struct plan *p, struct gn_err *err)
 {
-	struct gn_lane *lane = NULL;
+	struct gn_shm_flags *lane = NULL;
 	struct gn_schedule *s;
 	enum gn_status status;
 
@@ -254,7 +254,7 @@ static enum gn_status by_algorithm(struct plan *p, struct gn_err *err)
 	if (!status)
 		status = gn_algorithm_schedule(p->algorithm, &p->args, &s, err);
 	if (status) {
-		gn_lane_destroy(lane);
+		gn_shm_flags_destroy(lane);
 		return status;
 	}
 	p->coll->info.algorithm = p->algorithm->name;
@@ -271,13 +271,13 @@ static enum gn_status by_shared_memory(struct plan *p, struct gn_err *err)
 	if (!gn_comm_all_share(p->comm) || (a->what != GN_COLLECTIVE_ALLREDUCE && a->what != GN_COLLECTIVE_BARRIER))
 		return gn_err_set(err, GN_ERR_UNSUPPORTED,
 				  "algorithm shared is an allreduce among ranks on one node that can share memory");
-	status = gn_node_allreduce(p->comm->node, a->in, a->out, a->count, p->buffers.element_bytes, p->buffers.reduce,
+	status = gn_shm_allreduce(p->comm->node, a->in, a->out, a->count, p->buffers.element_bytes, p->buffers.reduce,
 				   &p->coll->shared, err);
 	if (status)
 		return status;
 	describe(p, "shared");
-	gn_node_sign(p->coll->shared, gn_recorder_op_signature(&p->coll->op));
-	p->coll->info = (struct gn_coll_info){"shared", 1, 1, gn_node_owns(p->comm->node, a->out, p->in_bytes)};
+	gn_shm_sign(p->coll->shared, gn_recorder_op_signature(&p->coll->op));
+	p->coll->info = (struct gn_coll_info){"shared", 1, 1, gn_shm_owns(p->comm->node, a->out, p->in_bytes)};
 	return GN_OK;
 }
 

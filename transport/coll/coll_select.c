@@ -14,8 +14,8 @@ static const char *without_messages(const struct gn_comm *c, const struct gn_col
 	switch (args->what) {
 	case GN_COLLECTIVE_ALLREDUCE:
 	case GN_COLLECTIVE_BARRIER:
-		if (bytes <= gn_node_mail_bytes(c->node) || gn_node_stages(c->node) ||
-		    gn_node_owns(c->node, args->out, bytes))
+		if (bytes <= gn_shm_mail_bytes(c->node) || gn_shm_stages(c->node) ||
+		    gn_shm_owns(c->node, args->out, bytes))
 			return "shared";
 		return bytes >= RING_FROM_BYTES ? "ring" : NULL;
 	case GN_COLLECTIVE_REDUCE_SCATTER:
@@ -50,10 +50,10 @@ static int class_of(size_t bytes)
 static enum gn_status by_cost(const struct gn_comm *c, const struct gn_coll_args *args, const char *algo, size_t piece_bytes,
 			      int size_class, struct gn_coll_choice *out, struct gn_err *err)
 {
-	struct gn_choose_args how = {.what = args->what, .bytes = (size_t)1 << size_class, .map = c->map, .cost = &c->cost,
+	struct gn_select_args how = {.what = args->what, .bytes = (size_t)1 << size_class, .map = c->map, .cost = &c->cost,
 				     .algo = algo, .piece_bytes = piece_bytes};
 	struct gn_choice choice;
-	enum gn_status status = gn_choose(&how, &choice, err);
+	enum gn_status status = gn_select(&how, &choice, err);
 
 	if (!status)
 		*out = (struct gn_coll_choice){choice.algorithm->name, choice.pieces, !algo, piece_bytes};
@@ -90,10 +90,10 @@ static enum gn_status by_schedule(const struct gn_coll *coll, double bytes, doub
 	double at[2] = {0, 0}, low = k ? (double)((size_t)1 << (k - 1)) : 0, high = (double)((size_t)1 << k);
 
 	for (int i = 0; i < 2; i++) {
-		struct gn_choose_args how = {.what = coll->args.what, .bytes = (size_t)(i || !k ? high : low),
+		struct gn_select_args how = {.what = coll->args.what, .bytes = (size_t)(i || !k ? high : low),
 					     .map = coll->comm->map, .cost = &coll->comm->cost, .algo = coll->info.algorithm};
 		struct gn_choice choice;
-		enum gn_status status = gn_choose(&how, &choice, err);
+		enum gn_status status = gn_select(&how, &choice, err);
 
 		if (status)
 			return status;

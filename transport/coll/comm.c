@@ -6,7 +6,7 @@
 #include "transport/topology/oversubscription.h"
 #include "transport/topology/devices.h"
 #include "transport/coll/lanes_check.h"
-#include "transport/coll/progress.h"
+#include "transport/coll/comm_progress.h"
 #include "transport/select/tuning_table.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static enum gn_status map_nodes(struct gn_comm *c, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	for (int r = 0; r < size; r++)
 		node_of[r] = gn_world_node_of(c->world, r);
-	status = gn_node_map_create(node_of, size, &c->map, err);
+	status = gn_shm_map_create(node_of, size, &c->map, err);
 	free(node_of);
 	return status;
 }
@@ -42,7 +42,7 @@ static enum gn_status share_node(struct gn_comm *c, struct gn_err *err)
 
 	if (!wanted || gn_comm_size(c) == gn_world_nodes(c->world))
 		return GN_OK;
-	status = gn_node_create(c->world, c->crowded, &c->node, err);
+	status = gn_shm_create(c->world, c->crowded, &c->node, err);
 	if (status != GN_ERR_UNSUPPORTED)
 		return status;
 	gn_log_debug(c->log, "ranks of one node cannot share memory, messages will do: %s", err ? err->text : "");
@@ -52,7 +52,7 @@ static enum gn_status share_node(struct gn_comm *c, struct gn_err *err)
 /* UCX's shared memory takes one IPC namespace. */
 static enum gn_status share_ipc(const struct gn_comm *c, int *all_do, struct gn_err *err)
 {
-	struct gn_told all = {0};
+	struct gn_gathered all = {0};
 	struct stat info = {0};
 	uint64_t mine;
 	enum gn_status status;
@@ -62,7 +62,7 @@ static enum gn_status share_ipc(const struct gn_comm *c, int *all_do, struct gn_
 	*all_do = !status && mine;
 	for (size_t r = 0; *all_do && r < all.size; r++)
 		*all_do = all.lens[r] == sizeof mine && !memcmp(all.items[r], &mine, sizeof mine);
-	gn_told_release(&all);
+	gn_gathered_release(&all);
 	return status;
 }
 
@@ -97,7 +97,7 @@ static void report(const struct gn_comm *c)
 	for (int r = 0; r < size; r++) {
 		if (r != gn_comm_rank(c)) {
 			gn_strbuf_puts(&lanes, " ");
-			gn_fabric_lanes(c->fabric, r, &lanes);
+			gn_ucx_lanes(c->fabric, r, &lanes);
 		}
 	}
 	if (!gn_devices_read("/sys", &devices, NULL)) {
@@ -119,12 +119,12 @@ static void name_rails(const struct gn_comm *c)
 
 	gn_strbuf_init(&left_out);
 	if (gn_comm_rank(c) == 0)
-		gn_fabric_left_out(c->fabric, &left_out);
+		gn_ucx_left_out(c->fabric, &left_out);
 	if (left_out.len)
 		gn_log_warn(c->log, "%s", gn_strbuf_text(&left_out));
 	gn_strbuf_release(&left_out);
-	for (int i = 0; gn_fabric_rails(c->fabric) > 1 && i < gn_fabric_rails(c->fabric); i++)
-		gn_recorder_name_rail(c->recorder, i, gn_fabric_rail_device(c->fabric, i));
+	for (int i = 0; gn_ucx_rails(c->fabric) > 1 && i < gn_ucx_rails(c->fabric); i++)
+		gn_recorder_name_rail(c->recorder, i, gn_ucx_rail_device(c->fabric, i));
 }
 
 /* Barrier and ring neighbours connect at once, so that the first step does not pay for it and the report is true. */
@@ -134,7 +134,7 @@ static enum gn_status connect_and_report(struct gn_comm *c, struct gn_err *err)
 	enum gn_status status = make_barrier(c, err);
 
 	if (!status && size > 1)
-		status = gn_fabric_connect(c->fabric, (rank + 1) % size, err);
+		status = gn_ucx_connect(c->fabric, (rank + 1) % size, err);
 	if (!status)
 		status = gn_comm_barrier(c, err);
 	if (!status && rank == 0 && size > 1)
@@ -173,13 +173,13 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	c->log = log;
 	status = map_nodes(c, err);
 	if (!status)
-		status = gn_crowd_find(world, transport, &c->crowded, err);
+		status = gn_oversubscription_find(world, transport, &c->crowded, err);
 	if (!status)
 		status = share_node(c, err);
 	if (!status)
 		status = carrier_of(c, &carrier, err);
 	if (!status)
-		status = gn_fabric_create(world, carrier, options ? options->rails : 0, &c->fabric, err);
+		status = gn_ucx_create(world, carrier, options ? options->rails : 0, &c->fabric, err);
 	if (!status) {
 		gn_world_set_progress(world, gn_coll_progress, c);
 		name_rails(c);
@@ -187,9 +187,9 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	if (options && options->cost)
 		c->cost = *options->cost;
 	else if (!status && gn_comm_size(c) > 1)
-		status = gn_tuning_agree(world, c->fabric, options ? options->tuning : NULL, log, &c->cost, err);
+		status = gn_tuning_table_agree(world, c->fabric, options ? options->tuning : NULL, log, &c->cost, err);
 	else if (!status)
-		status = gn_tuning_check(options ? options->tuning : NULL, err);
+		status = gn_tuning_table_check(options ? options->tuning : NULL, err);
 	/* Operations follow one another: what a shaped link lets through after an idle time is gone with the first. */
 	c->cost.node.burst_bytes = c->cost.link.burst_bytes = 0;
 	if (!status)
@@ -197,7 +197,7 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	if (!status)
 		status = gn_lanes_check(world, c->fabric, transport, options && options->strict, log, err);
 	if (!status && by_thread && gn_comm_size(c) > 1)
-		status = gn_progress_create(c, &c->progress, err);
+		status = gn_comm_progress_create(c, &c->progress, err);
 	/* the thread does that, too */
 	if (!status && c->progress)
 		gn_world_set_progress(world, NULL, NULL);
@@ -214,16 +214,16 @@ void gn_comm_destroy(struct gn_comm *c)
 {
 	if (!c)
 		return;
-	gn_progress_destroy(c->progress);
+	gn_comm_progress_destroy(c->progress);
 	c->progress = NULL;
 	/* Of a rank that gave up the others have begun something that it takes no part in: their messages would be left over. */
-	if (c->fabric && (c->failed || gn_world_check(c->world, NULL) || gn_world_gave_up(c->world)))
-		gn_fabric_abandon(c->fabric);
+	if (c->fabric && (c->failed || gn_world_check(c->world, NULL) || gn_world_aborted(c->world)))
+		gn_ucx_abandon(c->fabric);
 	gn_world_set_progress(c->world, NULL, NULL);
 	gn_coll_free(c->barrier);
-	gn_node_destroy(c->node);
-	gn_node_map_destroy(c->map);
-	gn_fabric_destroy(c->fabric);
+	gn_shm_destroy(c->node);
+	gn_shm_map_destroy(c->map);
+	gn_ucx_destroy(c->fabric);
 	free(c->transport);
 	free(c);
 }
@@ -245,10 +245,10 @@ struct gn_world *gn_comm_world(const struct gn_comm *c)
 
 void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *other_node)
 {
-	struct gn_fabric_traffic traffic;
+	struct gn_ucx_traffic traffic;
 
 	gn_comm_enter(c);
-	gn_fabric_traffic(c->fabric, &traffic);
+	gn_ucx_traffic(c->fabric, &traffic);
 	gn_comm_leave(c);
 	*same_node = traffic.same_node_bytes;
 	*other_node = traffic.other_node_bytes;
@@ -256,20 +256,20 @@ void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *
 
 int gn_comm_rails(const struct gn_comm *c, struct gn_comm_rail *out)
 {
-	int count = gn_fabric_rails(c->fabric);
-	struct gn_fabric_traffic traffic;
+	int count = gn_ucx_rails(c->fabric);
+	struct gn_ucx_traffic traffic;
 
 	gn_comm_enter(c);
-	gn_fabric_traffic(c->fabric, &traffic);
+	gn_ucx_traffic(c->fabric, &traffic);
 	gn_comm_leave(c);
 	for (int i = 0; i < count; i++)
-		out[i] = (struct gn_comm_rail){gn_fabric_rail_device(c->fabric, i), traffic.rail_bytes[i]};
+		out[i] = (struct gn_comm_rail){gn_ucx_rail_device(c->fabric, i), traffic.rail_bytes[i]};
 	return count;
 }
 
 enum gn_status gn_comm_takes_gpu_memory(struct gn_comm *c, int *yes, struct gn_err *err)
 {
-	int32_t all = gn_fabric_takes_gpu_memory(c->fabric);
+	int32_t all = gn_ucx_takes_gpu_memory(c->fabric);
 	enum gn_status status = gn_comm_allreduce(c, &all, 1, GN_I32, gn_reduce_min(GN_I32), err);
 
 	*yes = !status && all;
@@ -279,7 +279,7 @@ enum gn_status gn_comm_takes_gpu_memory(struct gn_comm *c, int *yes, struct gn_e
 void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out)
 {
 	gn_comm_enter(c);
-	gn_fabric_lanes(c->fabric, rank, out);
+	gn_ucx_lanes(c->fabric, rank, out);
 	gn_comm_leave(c);
 }
 
@@ -288,7 +288,7 @@ enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, st
 	void *memory;
 
 	if (c->node)
-		return gn_node_alloc(c->node, len_bytes, out, err);
+		return gn_shm_alloc(c->node, len_bytes, out, err);
 	memory = gn_alloc_aligned(len_bytes);
 	if (!memory)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no %zu bytes for a buffer", len_bytes);
@@ -299,7 +299,7 @@ enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, st
 void gn_comm_free(struct gn_comm *c, void *memory)
 {
 	if (c->node && memory)
-		gn_node_free(c->node, memory);
+		gn_shm_free(c->node, memory);
 	else
 		free(memory);
 }

@@ -10,8 +10,8 @@
  *
  * Thread safety: one thread at a time; gn_coll_done from any.
  */
-#ifndef GN_TRANSPORT_COMM_H
-#define GN_TRANSPORT_COMM_H
+#ifndef GN_TRANSPORT_COLL_COMM_H
+#define GN_TRANSPORT_COLL_COMM_H
 
 #include "src/base/log.h"
 #include "src/base/strbuf.h"
@@ -24,7 +24,7 @@
 
 struct gn_comm;
 struct gn_cost;
-struct gn_memory;
+struct gn_reduce_executor;
 struct gn_coll;
 
 struct gn_comm_options {
@@ -47,7 +47,7 @@ struct gn_world *gn_comm_world(const struct gn_comm *c);
 /* Payload bytes that this rank has sent since creation, to ranks of its own node and to others. What neighbours read
  * straight from its memory does not count. */
 void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *other_node);
-/* Fills in out[GN_RAILS_MAX] and returns how many. device is borrowed, as gn_fabric_rail_device says. */
+/* Fills in out[GN_RAILS_MAX] and returns how many. device is borrowed, as gn_ucx_rail_device says. */
 struct gn_comm_rail {
 	const char *device;
 	uint64_t sent_bytes; /* this rank's payload to other nodes by it, since creation */
@@ -95,7 +95,7 @@ struct gn_coll_args {
 	int to, from;		/* send-recv */
 	const char *algorithm;	/* by name, as gn_algorithms() and "shared"; NULL or "auto": chosen */
 	size_t piece_bytes;	/* into what its messages are cut; 0: chosen */
-	struct gn_memory *memory; /* where out lies, borrowed, see memory.h: allreduces in place alone; NULL: the host's */
+	struct gn_reduce_executor *memory; /* where out lies, borrowed, see memory.h: allreduces in place alone; NULL: the host's */
 	int priority;		/* of several in flight, those with the highest go on first */
 };
 

@@ -5,39 +5,39 @@
  *
  * Thread safety: one thread at a time.
  */
-#ifndef GN_TRANSPORT_COPIER_H
-#define GN_TRANSPORT_COPIER_H
+#ifndef GN_TRANSPORT_COLL_COPY_ENGINE_H
+#define GN_TRANSPORT_COLL_COPY_ENGINE_H
 
 #include "src/base/status.h"
 
 #include <stddef.h>
 
-#define GN_COPIER_SLOTS_MAX 64
+#define GN_COPY_ENGINE_SLOTS_MAX 64
 
-struct gn_copier;
+struct gn_copy_engine;
 
-struct gn_copier_ops {
+struct gn_copy_engine_ops {
 	/* Host memory that copies will touch, made fast for them; GN_ERR_UNSUPPORTED: they work without. */
-	enum gn_status (*pin)(struct gn_copier *c, void *host, size_t bytes, struct gn_err *err);
-	void (*unpin)(struct gn_copier *c, void *host);
+	enum gn_status (*pin)(struct gn_copy_engine *c, void *host, size_t bytes, struct gn_err *err);
+	void (*unpin)(struct gn_copy_engine *c, void *host);
 	/* after: what has to have happened on the device before (CUDA: a cudaEvent_t); NULL: nothing. */
-	enum gn_status (*down)(struct gn_copier *c, int slot, void *host, const void *device, size_t bytes, void *after,
+	enum gn_status (*down)(struct gn_copy_engine *c, int slot, void *host, const void *device, size_t bytes, void *after,
 			       struct gn_err *err);
-	enum gn_status (*up)(struct gn_copier *c, int slot, void *device, const void *host, size_t bytes,
+	enum gn_status (*up)(struct gn_copy_engine *c, int slot, void *device, const void *host, size_t bytes,
 			     struct gn_err *err);
 	/* Whether the slot's last copy is over. An error means that it, or the device, has failed. */
-	enum gn_status (*poll)(struct gn_copier *c, int slot, int *done, struct gn_err *err);
+	enum gn_status (*poll)(struct gn_copy_engine *c, int slot, int *done, struct gn_err *err);
 	/* No copy is under way. */
-	void (*destroy)(struct gn_copier *c);
+	void (*destroy)(struct gn_copy_engine *c);
 };
 
 /* The first member of each implementation. */
-struct gn_copier {
-	const struct gn_copier_ops *ops;
+struct gn_copy_engine {
+	const struct gn_copy_engine_ops *ops;
 };
 
 /* NULL is fine. */
-static inline void gn_copier_destroy(struct gn_copier *c)
+static inline void gn_copy_engine_destroy(struct gn_copy_engine *c)
 {
 	if (c)
 		c->ops->destroy(c);

@@ -82,7 +82,7 @@ static void receive(struct gn_exec *e, uint32_t index, void *where)
 		gn_exec_landed(&s->request);
 		return;
 	}
-	status = gn_fabric_receive(e->fabric, step->peer, tag_of(e, step->peer, step->message), where, s->len, &s->request,
+	status = gn_ucx_receive(e->fabric, step->peer, tag_of(e, step->peer, step->message), where, s->len, &s->request,
 				   &why);
 	if (status)
 		gn_exec_fail(e, status, &why);
@@ -99,7 +99,7 @@ static void send(struct gn_exec *e, uint32_t index, const void *what)
 		gn_exec_landed(&s->request);
 		return;
 	}
-	status = gn_fabric_send(e->fabric, step->peer, tag_of(e, gn_world_rank(e->world), step->message), what, s->len,
+	status = gn_ucx_send(e->fabric, step->peer, tag_of(e, gn_world_rank(e->world), step->message), what, s->len,
 				&s->request, &why);
 	if (status)
 		gn_exec_fail(e, status, &why);
@@ -236,7 +236,7 @@ void gn_exec_start(struct gn_exec *e, uint32_t sequence)
 			e->queue[e->queue_tail++] = (uint32_t)i;
 	}
 	if (e->lane)
-		gn_lane_start(e->lane);
+		gn_shm_flags_start(e->lane);
 	gn_exec_advance(e);
 }
 
@@ -267,7 +267,7 @@ void gn_exec_waits_for(const struct gn_exec *e, struct gn_exec_wait *out)
 		out->peer = e->steps[i].peer;
 		out->sends = e->steps[i].op == GN_STEP_SEND;
 		out->message = e->steps[i].message;
-		out->rail = e->states[i].lane < 0 ? gn_fabric_waits_by(e->fabric, out->peer, &e->states[i].request) : -1;
+		out->rail = e->states[i].lane < 0 ? gn_ucx_waits_by(e->fabric, out->peer, &e->states[i].request) : -1;
 		/* who has not sent explains more than who has not received */
 		if (!out->sends)
 			return;

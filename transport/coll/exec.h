@@ -7,8 +7,8 @@
  *
  * Thread safety: one thread at a time, with all executions on one fabric.
  */
-#ifndef GN_TRANSPORT_EXEC_H
-#define GN_TRANSPORT_EXEC_H
+#ifndef GN_TRANSPORT_COLL_EXEC_H
+#define GN_TRANSPORT_COLL_EXEC_H
 
 #include "transport/ucx/ucx.h"
 #include "transport/shm/shm_flags.h"
@@ -29,15 +29,15 @@ struct gn_exec_buffers {
 	uint32_t blocks;
 	gn_reduce_fn reduce; /* NULL when the schedule has no reductions */
 	/* Borrowed; the buffers lie there, it reduces instead, and there is no lane. NULL: the host's. */
-	struct gn_memory *memory;
+	struct gn_reduce_executor *memory;
 	enum gn_dtype type;
 	enum gn_reduction reduction;
 };
 
 struct gn_exec_where {
 	struct gn_world *world;
-	struct gn_fabric *fabric;
-	struct gn_lane *lane; /* taken over; NULL: messages only */
+	struct gn_ucx *fabric;
+	struct gn_shm_flags *lane; /* taken over; NULL: messages only */
 	const char *name;     /* of the operation, for errors; kept by the caller */
 	uint64_t signature;   /* mixed into tags: ranks that run different things never take each other's messages */
 };
@@ -49,7 +49,7 @@ enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_sched
 void gn_exec_destroy(struct gn_exec *e);
 
 void gn_exec_start(struct gn_exec *e, uint32_t sequence);
-/* Goes on with what has arrived. Returns non-zero when something was done; call gn_fabric_progress() in between. */
+/* Goes on with what has arrived. Returns non-zero when something was done; call gn_ucx_progress() in between. */
 int gn_exec_advance(struct gn_exec *e);
 int gn_exec_done(const struct gn_exec *e);
 /* What failed concerns this rank alone: the others do not know yet. */

@@ -60,7 +60,7 @@ static size_t set_up_steps(struct gn_exec *e)
 		s->request.complete = gn_exec_landed;
 		s->exec = e;
 		s->index = (uint32_t)i;
-		s->lane = (int16_t)(e->lane && step->op != GN_STEP_COPY ? gn_lane_of(e->lane, step->peer) : -1);
+		s->lane = (int16_t)(e->lane && step->op != GN_STEP_COPY ? gn_shm_flags_of(e->lane, step->peer) : -1);
 		place_step(e, step, s);
 		e->by_memory |= s->lane >= 0;
 		e->by_message |= s->lane < 0 && step->op != GN_STEP_COPY;
@@ -74,7 +74,7 @@ static size_t set_up_steps(struct gn_exec *e)
 
 static enum gn_status allocate_there(struct gn_exec *e, struct gn_err *err)
 {
-	struct gn_memory *m = e->buffers.memory;
+	struct gn_reduce_executor *m = e->buffers.memory;
 	void *scratch = NULL;
 	enum gn_status status = m->ops->alloc(m, e->slot_bytes * e->slot_count, &scratch, err);
 
@@ -120,7 +120,7 @@ static enum gn_status connect_peers(struct gn_exec *e, struct gn_err *err)
 
 	for (size_t i = 0; i < e->step_count && !status; i++) {
 		if (e->steps[i].op == GN_STEP_SEND && e->states[i].lane < 0)
-			status = gn_fabric_connect(e->fabric, e->steps[i].peer, err);
+			status = gn_ucx_connect(e->fabric, e->steps[i].peer, err);
 		if (!status && e->steps[i].message >> GN_MESSAGE_BITS)
 			status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%s: too many messages between two ranks", e->name);
 	}
@@ -131,7 +131,7 @@ void gn_exec_destroy(struct gn_exec *e)
 {
 	if (!e)
 		return;
-	gn_lane_destroy(e->lane);
+	gn_shm_flags_destroy(e->lane);
 	gn_schedule_destroy(e->schedule);
 	free(e->states);
 	free(e->dependents);
@@ -156,7 +156,7 @@ enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_sched
 
 	if (!e) {
 		gn_schedule_destroy(schedule);
-		gn_lane_destroy(where->lane);
+		gn_shm_flags_destroy(where->lane);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a collective");
 	}
 	e->world = where->world;
@@ -165,7 +165,7 @@ enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_sched
 	e->name = where->name;
 	e->signature = where->signature;
 	if (e->lane)
-		gn_lane_sign(e->lane, where->signature);
+		gn_shm_flags_sign(e->lane, where->signature);
 	e->schedule = schedule;
 	e->steps = gn_schedule_steps(schedule, &e->step_count);
 	e->buffers = *buffers;

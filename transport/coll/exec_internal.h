@@ -1,6 +1,6 @@
 /* What creating and running an execution share. Private to exec*.c. */
-#ifndef GN_TRANSPORT_EXEC_INTERNAL_H
-#define GN_TRANSPORT_EXEC_INTERNAL_H
+#ifndef GN_TRANSPORT_COLL_EXEC_INTERNAL_H
+#define GN_TRANSPORT_COLL_EXEC_INTERNAL_H
 
 #include "transport/coll/exec.h"
 
@@ -17,8 +17,8 @@ struct gn_step_state {
 
 struct gn_exec {
 	struct gn_world *world;
-	struct gn_fabric *fabric;
-	struct gn_lane *lane;
+	struct gn_ucx *fabric;
+	struct gn_shm_flags *lane;
 	const char *name;
 	uint64_t signature;
 	struct gn_schedule *schedule;

@@ -6,33 +6,33 @@
 /* Memory, neighbours' or a GPU's, is looked at this often while messages are awaited, too. */
 #define BOTH_NS 100000u
 
-int gn_rest_begin(struct gn_comm *c, struct gn_rest *r)
+int gn_idle_wait_begin(struct gn_comm *c, struct gn_idle_wait *r)
 {
 	int by_memory, by_message;
 
-	*r = (struct gn_rest){.fd = -1};
+	*r = (struct gn_idle_wait){.fd = -1};
 	/* one that is through may still owe others a message that the fabric holds back */
 	if (!gn_comm_awaits(c, &by_memory, &by_message))
 		by_message = 1;
 	if (by_memory && c->node) {
 		r->node = c->node;
-		r->bell = gn_node_listen(c->node);
+		r->bell = gn_shm_listen(c->node);
 		/* what was done before the neighbours could know */
 		if (gn_comm_progress(c)) {
-			gn_node_listen_no_more(c->node);
+			gn_shm_listen_no_more(c->node);
 			r->node = NULL;
 			return 0;
 		}
 	}
-	if (by_message && gn_fabric_arm(c->fabric))
-		r->fd = gn_fabric_event_fd(c->fabric);
+	if (by_message && gn_ucx_arm(c->fabric))
+		r->fd = gn_ucx_event_fd(c->fabric);
 	else if (by_message && !by_memory)
 		return 0;
 	r->limit_ns = by_memory && by_message ? BOTH_NS : UINT64_MAX;
 	return 1;
 }
 
-void gn_rest_sleep(struct gn_rest *r, uint64_t limit_ns, int wake_fd)
+void gn_idle_wait_sleep(struct gn_idle_wait *r, uint64_t limit_ns, int wake_fd)
 {
 	struct pollfd fds[2] = {{.fd = r->fd, .events = POLLIN}, {.fd = wake_fd, .events = POLLIN}};
 	struct timespec limit;
@@ -41,15 +41,15 @@ void gn_rest_sleep(struct gn_rest *r, uint64_t limit_ns, int wake_fd)
 		limit_ns = r->limit_ns;
 	limit = (struct timespec){(time_t)(limit_ns / 1000000000u), (long)(limit_ns % 1000000000u)};
 	if (r->node && r->fd < 0)
-		gn_node_await_bell(r->node, r->bell, &limit);
+		gn_shm_await_bell(r->node, r->bell, &limit);
 	else
-		ppoll(fds, 2, limit_ns == GN_REST_UNTIL_WOKEN ? NULL : &limit, NULL);
+		ppoll(fds, 2, limit_ns == GN_IDLE_WAIT_UNTIL_WOKEN ? NULL : &limit, NULL);
 	if (r->node)
-		gn_node_listen_no_more(r->node);
+		gn_shm_listen_no_more(r->node);
 }
 
-void gn_rest_disturb(const struct gn_comm *c)
+void gn_idle_wait_disturb(const struct gn_comm *c)
 {
 	if (c->node)
-		gn_node_ring_own(c->node);
+		gn_shm_ring_own(c->node);
 }

@@ -6,26 +6,26 @@
  * sched_yield() does not do it: to the scheduler one that yields in a loop is a process like any other, and may go on for the
  * rest of its slice of milliseconds while the one that it waits for stands by.
  */
-#ifndef GN_TRANSPORT_REST_H
-#define GN_TRANSPORT_REST_H
+#ifndef GN_TRANSPORT_COLL_IDLE_WAIT_H
+#define GN_TRANSPORT_COLL_IDLE_WAIT_H
 
 #include "transport/coll/coll.h"
 
-#define GN_REST_UNTIL_WOKEN UINT64_MAX
+#define GN_IDLE_WAIT_UNTIL_WOKEN UINT64_MAX
 
-struct gn_rest {
-	struct gn_node *node; /* whose bell may be sounded; NULL: none */
+struct gn_idle_wait {
+	struct gn_shm *node; /* whose bell may be sounded; NULL: none */
 	uint32_t bell;
 	int fd; /* -1: none */
 	uint64_t limit_ns; /* 0: none */
 };
 
 /* To be called inside the communicator. Returns zero when something has moved meanwhile, or might, so that there is no reason
- * to rest; else gn_rest_sleep() has to follow. */
-int gn_rest_begin(struct gn_comm *c, struct gn_rest *r);
-/* Not longer than limit_ns, and only until wake_fd is readable (-1: none) or gn_rest_disturb(). */
-void gn_rest_sleep(struct gn_rest *r, uint64_t limit_ns, int wake_fd);
+ * to rest; else gn_idle_wait_sleep() has to follow. */
+int gn_idle_wait_begin(struct gn_comm *c, struct gn_idle_wait *r);
+/* Not longer than limit_ns, and only until wake_fd is readable (-1: none) or gn_idle_wait_disturb(). */
+void gn_idle_wait_sleep(struct gn_idle_wait *r, uint64_t limit_ns, int wake_fd);
 /* From another thread of this process: ends the sleep of whoever waits for the bell. */
-void gn_rest_disturb(const struct gn_comm *c);
+void gn_idle_wait_disturb(const struct gn_comm *c);
 
 #endif

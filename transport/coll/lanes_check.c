@@ -10,11 +10,11 @@
 
 int gn_lanes_class(const char *lanes)
 {
-	if (!*lanes || gn_fabric_lanes_fit(lanes, "shm"))
+	if (!*lanes || gn_ucx_lanes_fit(lanes, "shm"))
 		return 0;
-	if (gn_fabric_lanes_fit(lanes, "tcp"))
+	if (gn_ucx_lanes_fit(lanes, "tcp"))
 		return GN_LANES_TCP;
-	return gn_fabric_lanes_fit(lanes, "ud") ? GN_LANES_UD : GN_LANES_RC;
+	return gn_ucx_lanes_fit(lanes, "ud") ? GN_LANES_UD : GN_LANES_RC;
 }
 
 static int is_rdma(const struct gn_net_device *d)
@@ -42,7 +42,7 @@ static int is_faster(const struct gn_net_device *d, int by_rdma, double used_gbi
 	return d->hardware && used_gbit > 0 && d->gbit_per_s > used_gbit;
 }
 
-static void append(struct gn_lanes_card *card, const char *name, double gbit, const char *what)
+static void append(struct gn_lanes_record *card, const char *name, double gbit, const char *what)
 {
 	size_t len = strlen(card->detail);
 	char rate[32] = "";
@@ -52,7 +52,8 @@ static void append(struct gn_lanes_card *card, const char *name, double gbit, co
 	snprintf(card->detail + len, sizeof card->detail - len, "%s%s%s %s", len ? ", " : "", name, rate, what);
 }
 
-void gn_lanes_judge(const struct gn_devices *devices, const char *lanes, int free_choice, int any_device, struct gn_lanes_card *card)
+void gn_lanes_judge(const struct gn_devices *devices, const char *lanes, int free_choice, int any_device,
+		    struct gn_lanes_record *card)
 {
 	int by_rdma = (card->classes & (GN_LANES_RC | GN_LANES_UD)) != 0;
 	double used = fastest_used(devices, lanes);
@@ -108,7 +109,7 @@ static void list_nodes(const struct node *nodes, int count, int classes, struct 
 		gn_strbuf_printf(out, " and %d more", listed - HOSTS_MAX);
 }
 
-enum gn_status gn_lanes_describe(const struct gn_lanes_card *cards, const int *nodes, const char *const *hosts, int ranks,
+enum gn_status gn_lanes_describe(const struct gn_lanes_record *cards, const int *nodes, const char *const *hosts, int ranks,
 				 struct gn_strbuf *out, struct gn_err *err)
 {
 	struct node *all = calloc((size_t)ranks, sizeof *all);
@@ -140,8 +141,8 @@ enum gn_status gn_lanes_describe(const struct gn_lanes_card *cards, const int *n
 /* --- all ranks --- */
 
 /* The card but for what the devices say; lanes: to all ranks of other nodes. */
-static void find_lanes(const struct gn_world *w, const struct gn_fabric *f, const char *transport, struct gn_strbuf *lanes,
-		       struct gn_lanes_card *card)
+static void find_lanes(const struct gn_world *w, const struct gn_ucx *f, const char *transport, struct gn_strbuf *lanes,
+		       struct gn_lanes_record *card)
 {
 	int here = gn_world_node_of(w, gn_world_rank(w)), fits = 1;
 	const char *forced = getenv("UCX_TLS");
@@ -151,11 +152,11 @@ static void find_lanes(const struct gn_world *w, const struct gn_fabric *f, cons
 
 		if (gn_world_node_of(w, r) == here)
 			continue;
-		gn_fabric_lanes(f, r, lanes);
+		gn_ucx_lanes(f, r, lanes);
 		if (lanes->len == before)
 			continue;
 		card->classes |= gn_lanes_class(gn_strbuf_text(lanes) + before);
-		fits &= gn_fabric_lanes_fit(gn_strbuf_text(lanes) + before, transport);
+		fits &= gn_ucx_lanes_fit(gn_strbuf_text(lanes) + before, transport);
 		gn_strbuf_puts(lanes, " ");
 	}
 	if (fits)
@@ -164,7 +165,7 @@ static void find_lanes(const struct gn_world *w, const struct gn_fabric *f, cons
 	snprintf(card->detail, sizeof card->detail, "UCX_TLS=%.40s goes before --transport %.8s", forced ? forced : "", transport);
 }
 
-static void look(const struct gn_world *w, const struct gn_fabric *f, const char *transport, struct gn_lanes_card *card)
+static void look(const struct gn_world *w, const struct gn_ucx *f, const char *transport, struct gn_lanes_record *card)
 {
 	const char *allowed = getenv("UCX_NET_DEVICES");
 	struct gn_devices devices = {0};
@@ -182,7 +183,7 @@ static void look(const struct gn_world *w, const struct gn_fabric *f, const char
 /* len_bytes of each rank into out, one after the other. */
 static enum gn_status exchange(struct gn_world *w, const void *mine, size_t len_bytes, void *out, struct gn_err *err)
 {
-	struct gn_told told = {0};
+	struct gn_gathered told = {0};
 	enum gn_status status = gn_world_exchange(w, mine, len_bytes, &told, err);
 
 	for (size_t r = 0; !status && r < told.size; r++) {
@@ -192,12 +193,12 @@ static enum gn_status exchange(struct gn_world *w, const void *mine, size_t len_
 			status = gn_err_set(err, GN_ERR_MISMATCH, "rank %zu tells its transports in another layout: do all ranks run the "
 					    "same build of gannet?", r);
 	}
-	gn_told_release(&told);
+	gn_gathered_release(&told);
 	return status;
 }
 
 struct places {
-	struct gn_lanes_card *cards;
+	struct gn_lanes_record *cards;
 	int32_t *classes;
 	int *nodes;
 	const char **hosts;
@@ -255,10 +256,10 @@ static enum gn_status complain(const struct gn_world *w, const struct places *p,
 	return status;
 }
 
-enum gn_status gn_lanes_check(struct gn_world *w, const struct gn_fabric *f, const char *transport, int strict, struct gn_log *log,
+enum gn_status gn_lanes_check(struct gn_world *w, const struct gn_ucx *f, const char *transport, int strict, struct gn_log *log,
 			      struct gn_err *err)
 {
-	struct gn_lanes_card mine = {.classes = 0};
+	struct gn_lanes_record mine = {.classes = 0};
 	struct places p = {0};
 	enum gn_status status;
 

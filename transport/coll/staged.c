@@ -28,7 +28,7 @@ static enum gn_status make_slots(struct gn_stager *s, struct gn_err *err)
 	return status == GN_ERR_UNSUPPORTED ? GN_OK : status;
 }
 
-enum gn_status gn_stager_create(struct gn_comm *comm, struct gn_copier *copier, const struct gn_stager_options *options,
+enum gn_status gn_stager_create(struct gn_comm *comm, struct gn_copy_engine *copier, const struct gn_stager_options *options,
 				struct gn_stager **out, struct gn_err *err)
 {
 	size_t chunk = options && options->chunk_bytes ? options->chunk_bytes : CHUNK_BYTES;
@@ -36,9 +36,9 @@ enum gn_status gn_stager_create(struct gn_comm *comm, struct gn_copier *copier, 
 	struct gn_stager *s;
 	enum gn_status status;
 
-	if (slots < 1 || slots > GN_COPIER_SLOTS_MAX || chunk < sizeof(double) || chunk > (size_t)1 << 40)
+	if (slots < 1 || slots > GN_COPY_ENGINE_SLOTS_MAX || chunk < sizeof(double) || chunk > (size_t)1 << 40)
 		return gn_err_set(err, GN_ERR_USAGE, "staging in %d slots of %zu bytes: 1 to %d of 8 bytes and more", slots, chunk,
-				  GN_COPIER_SLOTS_MAX);
+				  GN_COPY_ENGINE_SLOTS_MAX);
 	s = calloc(1, sizeof *s);
 	if (s) {
 		s->comm = comm;

@@ -10,8 +10,8 @@
  *
  * Thread safety: one thread at a time, the communicator's.
  */
-#ifndef GN_TRANSPORT_STAGED_H
-#define GN_TRANSPORT_STAGED_H
+#ifndef GN_TRANSPORT_COLL_STAGED_H
+#define GN_TRANSPORT_COLL_STAGED_H
 
 #include "transport/coll/comm.h"
 #include "transport/coll/copy_engine.h"
@@ -21,11 +21,11 @@ struct gn_staged;
 
 struct gn_stager_options {
 	size_t chunk_bytes; /* 0: 1 MiB */
-	int slots;	    /* at most GN_COPIER_SLOTS_MAX; 0: 4 */
+	int slots;	    /* at most GN_COPY_ENGINE_SLOTS_MAX; 0: 4 */
 };
 
 /* Collective, with the same options. comm and copier are borrowed. */
-enum gn_status gn_stager_create(struct gn_comm *comm, struct gn_copier *copier, const struct gn_stager_options *options,
+enum gn_status gn_stager_create(struct gn_comm *comm, struct gn_copy_engine *copier, const struct gn_stager_options *options,
 				struct gn_stager **out, struct gn_err *err);
 /* After all of its operations were freed. Waits for copies under way, which end by themselves. NULL is fine. */
 void gn_stager_destroy(struct gn_stager *s);
@@ -39,7 +39,7 @@ void gn_stager_describe(const struct gn_stager *s, struct gn_strbuf *out);
 enum gn_status gn_staged_prepare(struct gn_stager *s, void *device, size_t count, enum gn_dtype type,
 				 enum gn_reduction reduction, const char *algorithm, struct gn_staged **out,
 				 struct gn_err *err);
-/* Several may be in flight, started in the same order everywhere. after: as gn_copier_ops.down. Does not block. */
+/* Several may be in flight, started in the same order everywhere. after: as gn_copy_engine_ops.down. Does not block. */
 enum gn_status gn_staged_start(struct gn_staged *op, void *after, struct gn_err *err);
 /* Makes progress for all in flight; does not block. */
 enum gn_status gn_staged_test(struct gn_staged *op, int *done, struct gn_err *err);

@@ -1,6 +1,6 @@
 /* What staged.c (operations) and staged_progress.c share. */
-#ifndef GN_TRANSPORT_STAGED_INTERNAL_H
-#define GN_TRANSPORT_STAGED_INTERNAL_H
+#ifndef GN_TRANSPORT_COLL_STAGED_INTERNAL_H
+#define GN_TRANSPORT_COLL_STAGED_INTERNAL_H
 
 #include "transport/coll/staged.h"
 
@@ -15,7 +15,7 @@ struct gn_staged_piece {
 
 struct gn_stager {
 	struct gn_comm *comm;
-	struct gn_copier *copier;
+	struct gn_copy_engine *copier;
 	size_t chunk_bytes;
 	int slots, pinned;
 	char *memory;	 /* slots * chunk_bytes */

@@ -8,9 +8,9 @@
 #define NOISE_BYTES (1u << 20)
 #define VERDICT_MAX 240
 
-enum gn_status gn_proof_begin(struct gn_comm *c, struct gn_proof *p, struct gn_err *err)
+enum gn_status gn_traffic_check_begin(struct gn_comm *c, struct gn_traffic_check *p, struct gn_err *err)
 {
-	struct gn_proof fresh = {0};
+	struct gn_traffic_check fresh = {0};
 	struct gn_comm_rail rails[GN_RAILS_MAX];
 	enum gn_status status = gn_comm_barrier(c, err);
 
@@ -34,7 +34,7 @@ struct payload {
 	int64_t same, other, rails[GN_RAILS_MAX];
 };
 
-static enum gn_status add_up(struct gn_comm *c, const struct gn_proof *p, struct payload *sums, struct gn_err *err)
+static enum gn_status add_up(struct gn_comm *c, const struct gn_traffic_check *p, struct payload *sums, struct gn_err *err)
 {
 	struct gn_world *w = gn_comm_world(c);
 	struct payload *mine = &sums[gn_world_node_of(w, gn_comm_rank(c))];
@@ -128,7 +128,7 @@ static void judge_rails(struct gn_comm *c, const struct gn_devices *before, cons
 		}
 }
 
-static enum gn_status judge_here(struct gn_comm *c, struct gn_proof *p, const char *transport, const struct payload *sums,
+static enum gn_status judge_here(struct gn_comm *c, struct gn_traffic_check *p, const char *transport, const struct payload *sums,
 				 char *verdict, struct gn_err *err)
 {
 	struct gn_world *w = gn_comm_world(c);
@@ -149,7 +149,7 @@ static enum gn_status judge_here(struct gn_comm *c, struct gn_proof *p, const ch
 	return GN_OK;
 }
 
-enum gn_status gn_proof_end(struct gn_comm *c, struct gn_proof *p, const char *transport, struct gn_err *err)
+enum gn_status gn_traffic_check_end(struct gn_comm *c, struct gn_traffic_check *p, const char *transport, struct gn_err *err)
 {
 	int nodes = gn_world_nodes(gn_comm_world(c)), here = gn_world_node_of(gn_comm_world(c), gn_comm_rank(c));
 	struct payload *sums = calloc((size_t)nodes, sizeof *sums);

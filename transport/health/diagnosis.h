@@ -4,8 +4,8 @@
  * Pure functions, so that every case can be tested. Ranks that started the same operation as different things disagree.
  * A job has stalled when nothing has moved on any rank for longer than what that rank does may take.
  */
-#ifndef GN_TRANSPORT_DIAGNOSIS_H
-#define GN_TRANSPORT_DIAGNOSIS_H
+#ifndef GN_TRANSPORT_HEALTH_DIAGNOSIS_H
+#define GN_TRANSPORT_HEALTH_DIAGNOSIS_H
 
 #include "transport/health/recorder.h"
 

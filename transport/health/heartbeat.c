@@ -24,7 +24,7 @@
 #define SHUT_NS 700000000u
 #define JOIN_MS_PER_RANK 1
 
-void gn_watch_note_lost(struct gn_watch *w, int rank, const char *how)
+void gn_heartbeat_note_lost(struct gn_heartbeat *w, int rank, const char *how)
 {
 	pthread_mutex_lock(&w->lock);
 	if (!atomic_load(&w->lost)) {
@@ -35,7 +35,7 @@ void gn_watch_note_lost(struct gn_watch *w, int rank, const char *how)
 	pthread_mutex_unlock(&w->lock);
 }
 
-void gn_watch_note_verdict(struct gn_watch *w, enum gn_status status, const char *text)
+void gn_heartbeat_note_verdict(struct gn_heartbeat *w, enum gn_status status, const char *text)
 {
 	pthread_mutex_lock(&w->lock);
 	if (!atomic_load(&w->lost)) {
@@ -46,7 +46,7 @@ void gn_watch_note_verdict(struct gn_watch *w, enum gn_status status, const char
 	pthread_mutex_unlock(&w->lock);
 }
 
-void gn_watch_note_left(struct gn_watch *w, int rank)
+void gn_heartbeat_note_left(struct gn_heartbeat *w, int rank)
 {
 	if (atomic_load(&w->left))
 		return;
@@ -54,7 +54,7 @@ void gn_watch_note_left(struct gn_watch *w, int rank)
 	atomic_store(&w->left, rank + 1);
 }
 
-void gn_watch_note_all_gone(struct gn_watch *w)
+void gn_heartbeat_note_all_gone(struct gn_heartbeat *w)
 {
 	pthread_mutex_lock(&w->lock);
 	w->all_gone = 1;
@@ -62,18 +62,18 @@ void gn_watch_note_all_gone(struct gn_watch *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
-static void say_up(struct gn_watch *w, enum gn_watch_type type, const char *text)
+static void say_up(struct gn_heartbeat *w, enum gn_heartbeat_type type, const char *text)
 {
-	struct gn_watch_message m = gn_watch_say(type, w->options.rank, text);
+	struct gn_heartbeat_message m = gn_heartbeat_say(type, w->options.rank, text);
 
 	if (w->up.fd >= 0)
-		gn_watch_send(&w->up, &m, gn_watch_send_until());
+		gn_heartbeat_send(&w->up, &m, gn_heartbeat_send_until());
 }
 
 /* What the program wants said. Returns whether the thread should end. */
-static int obey(struct gn_watch *w)
+static int obey(struct gn_heartbeat *w)
 {
-	char why[GN_WATCH_TEXT_MAX];
+	char why[GN_HEARTBEAT_TEXT_MAX];
 	int goodbye, stop;
 	uint64_t count;
 
@@ -89,33 +89,33 @@ static int obey(struct gn_watch *w)
 	pthread_mutex_unlock(&w->lock);
 	/* what was lost before may be why */
 	if (w->inquiry && (why[0] || goodbye))
-		gn_watch_inquiry_settle(w);
+		gn_state_query_settle(w);
 	if (why[0]) {
 		if (w->options.rank == 0)
-			gn_watch_hub_announce(w, GN_WATCH_LOST, 0, why);
+			gn_heartbeat_coordinator_announce(w, GN_HEARTBEAT_LOST, 0, why);
 		else
-			say_up(w, GN_WATCH_GIVE_UP, why);
+			say_up(w, GN_HEARTBEAT_GIVE_UP, why);
 	}
 	if (goodbye) {
 		if (w->options.rank == 0)
-			gn_watch_hub_leave(w, 0);
+			gn_heartbeat_coordinator_leave(w, 0);
 		else
-			say_up(w, GN_WATCH_BYE, NULL);
+			say_up(w, GN_HEARTBEAT_BYE, NULL);
 	}
 	return stop;
 }
 
-static void beat(struct gn_watch *w)
+static void beat(struct gn_heartbeat *w)
 {
 	if (w->options.rank == 0)
-		gn_watch_hub_announce(w, GN_WATCH_BEAT, 0, NULL);
+		gn_heartbeat_coordinator_announce(w, GN_HEARTBEAT_BEAT, 0, NULL);
 	else
-		say_up(w, GN_WATCH_BEAT, NULL);
+		say_up(w, GN_HEARTBEAT_BEAT, NULL);
 }
 
 /* A process that did not run, because it was stopped or the machine is overloaded, must not take its own absence for the
  * silence of others: that time does not count. */
-static void forgive(struct gn_watch *w, uint64_t absent_ns, uint64_t now)
+static void forgive(struct gn_heartbeat *w, uint64_t absent_ns, uint64_t now)
 {
 	uint64_t *heard = &w->up.heard_ns;
 
@@ -129,26 +129,26 @@ static void forgive(struct gn_watch *w, uint64_t absent_ns, uint64_t now)
 }
 
 /* Rank 0, with all goodbyes. */
-static void end_when_all_have(struct gn_watch *w)
+static void end_when_all_have(struct gn_heartbeat *w)
 {
 	if (w->options.rank || !w->said_goodbye || w->here_or_absent || w->all_gone)
 		return;
-	gn_watch_hub_announce(w, GN_WATCH_ALL_GONE, 0, NULL);
-	gn_watch_note_all_gone(w);
+	gn_heartbeat_coordinator_announce(w, GN_HEARTBEAT_ALL_GONE, 0, NULL);
+	gn_heartbeat_note_all_gone(w);
 }
 
-static void finish(struct gn_watch *w)
+static void finish(struct gn_heartbeat *w)
 {
 	uint64_t until = gn_clock_ns() + SHUT_NS;
 
-	gn_watch_shut(&w->up, until);
+	gn_heartbeat_shut(&w->up, until);
 	for (int r = 1; w->members && r < w->options.size; r++)
-		gn_watch_shut(&w->members[r].stream, until);
+		gn_heartbeat_shut(&w->members[r].stream, until);
 }
 
 static void *run(void *argument)
 {
-	struct gn_watch *w = argument;
+	struct gn_heartbeat *w = argument;
 	uint64_t last_beat = 0, last_judged = 0, last_turn = gn_clock_ns(), now;
 	uint64_t beat_ns = (uint64_t)w->options.silent_after_ms * 1000000 / BEATS_PER_SILENCE;
 
@@ -157,47 +157,47 @@ static void *run(void *argument)
 		/* before it sleeps: its own goodbye may have been the last */
 		end_when_all_have(w);
 		if (w->options.rank == 0)
-			gn_watch_hub_turn(w, TURN_MS);
+			gn_heartbeat_coordinator_turn(w, TURN_MS);
 		else
-			gn_watch_spoke_turn(w, TURN_MS);
+			gn_heartbeat_member_turn(w, TURN_MS);
 		now = gn_clock_ns();
 		if (now - last_turn > 2 * TURN_MS * 1000000u)
 			forgive(w, now - last_turn - TURN_MS * 1000000u, now);
 		last_turn = now;
 		if (now - last_judged >= JUDGE_NS) {
 			if (w->options.rank == 0)
-				gn_watch_hub_judge(w, now);
+				gn_heartbeat_coordinator_judge(w, now);
 			else
-				gn_watch_spoke_judge(w, now);
+				gn_heartbeat_member_judge(w, now);
 			last_judged = now;
 		}
-		gn_watch_inquiry_turn(w, now);
+		gn_state_query_turn(w, now);
 		if (now - last_beat >= (beat_ns < BEAT_NS ? beat_ns : BEAT_NS)) {
 			beat(w);
 			last_beat = now;
 		}
 	}
 	if (w->inquiry)
-		gn_watch_inquiry_settle(w);
+		gn_state_query_settle(w);
 	finish(w);
 	return NULL;
 }
 
-static enum gn_status start(struct gn_watch *w, struct gn_err *err)
+static enum gn_status start(struct gn_heartbeat *w, struct gn_err *err)
 {
 	int failure = gn_thread_start(&w->thread, run, w);
 
 	return failure ? gn_err_errno(err, failure, "cannot start the watch") : GN_OK;
 }
 
-static void release(struct gn_watch *w)
+static void release(struct gn_heartbeat *w)
 {
 	for (int r = 0; w->hosts && r < w->options.size; r++)
 		free(w->hosts[r]);
 	free(w->hosts);
 	free(w->members);
-	gn_watch_inquiry_destroy(w->inquiry);
-	gn_door_close(w->door);
+	gn_state_query_destroy(w->inquiry);
+	gn_auth_listener_close(w->door);
 	gn_secret_wipe(&w->options.secret);
 	if (w->wake >= 0)
 		close(w->wake);
@@ -208,9 +208,9 @@ static void release(struct gn_watch *w)
 	free(w);
 }
 
-static enum gn_status create(const struct gn_watch_options *options, struct gn_watch **out, struct gn_err *err)
+static enum gn_status create(const struct gn_heartbeat_options *options, struct gn_heartbeat **out, struct gn_err *err)
 {
-	struct gn_watch *w = calloc(1, sizeof *w);
+	struct gn_heartbeat *w = calloc(1, sizeof *w);
 
 	if (!w)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the watch");
@@ -228,9 +228,9 @@ static enum gn_status create(const struct gn_watch_options *options, struct gn_w
 }
 
 /* Where others shall come to, and nowhere else as far as one socket can do that. */
-static enum gn_status open_door(struct gn_watch *w, struct gn_watch_invitation *i, struct gn_err *err)
+static enum gn_status open_door(struct gn_heartbeat *w, struct gn_heartbeat_contact *i, struct gn_err *err)
 {
-	const struct gn_watch_options *o = &w->options;
+	const struct gn_heartbeat_options *o = &w->options;
 	enum gn_status status = GN_OK;
 	const char *only;
 	int port = 0;
@@ -244,16 +244,16 @@ static enum gn_status open_door(struct gn_watch *w, struct gn_watch_invitation *
 	if (status)
 		return status;
 	only = (o->address || o->ifnames) && i->addresses.count == 1 ? i->addresses.text[0] : NULL;
-	status = gn_door_open(only, &port, GN_HANDSHAKE_WATCH, &o->secret, o->log, &w->door, err);
+	status = gn_auth_listener_open(only, &port, GN_HANDSHAKE_WATCH, &o->secret, o->log, &w->door, err);
 	i->port = port;
 	return status;
 }
 
-enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_watch **out,
-			     struct gn_watch_invitation *invitation, struct gn_err *err)
+enum gn_status gn_heartbeat_host(const struct gn_heartbeat_options *options, struct gn_heartbeat **out,
+			     struct gn_heartbeat_contact *invitation, struct gn_err *err)
 {
-	struct gn_watch *w = NULL;
-	struct gn_watch_invitation i = {0};
+	struct gn_heartbeat *w = NULL;
+	struct gn_heartbeat_contact i = {0};
 	enum gn_status status = create(options, &w, err);
 
 	if (status)
@@ -262,9 +262,9 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
 	if (!w->members)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the watch");
 	if (!status)
-		status = gn_watch_hub_open(w, err);
+		status = gn_heartbeat_coordinator_open(w, err);
 	if (!status)
-		status = gn_watch_inquiry_create(options->size, &w->inquiry, err);
+		status = gn_state_query_create(options->size, &w->inquiry, err);
 	if (!status)
 		status = open_door(w, &i, err);
 	for (int r = 0; !status && r < options->size; r++)
@@ -284,21 +284,21 @@ enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_w
 }
 
 /* Rank 0 runs when it has invited: it has as long to answer as anyone's silence may last, and its door needs a moment for each. */
-static uint64_t joining_ns(const struct gn_watch_options *o)
+static uint64_t joining_ns(const struct gn_heartbeat_options *o)
 {
 	uint64_t ms = (uint64_t)o->silent_after_ms + (uint64_t)o->size * JOIN_MS_PER_RANK;
 
 	return (ms < (uint64_t)o->timeout_ms ? ms : (uint64_t)o->timeout_ms) * 1000000;
 }
 
-void gn_watch_expect_all(struct gn_watch *w)
+void gn_heartbeat_expect_all(struct gn_heartbeat *w)
 {
 	atomic_store(&w->join_by_ns, gn_clock_ns() + joining_ns(&w->options));
 }
 
 /* One after the other, so that none that leads nowhere, or to someone who says nothing, takes the others' time. 1: let in;
  * -1: nobody listens at any. */
-static int knock_at_each(struct gn_watch *w, const struct gn_watch_invitation *in, uint64_t deadline, struct gn_err *err)
+static int knock_at_each(struct gn_heartbeat *w, const struct gn_heartbeat_contact *in, uint64_t deadline, struct gn_err *err)
 {
 	uint32_t count = in->addresses.count < GN_NET_ADDRESSES_MAX ? in->addresses.count : GN_NET_ADDRESSES_MAX;
 	uint32_t refused = 0;
@@ -307,7 +307,7 @@ static int knock_at_each(struct gn_watch *w, const struct gn_watch_invitation *i
 
 	for (uint32_t i = 0; i < count && (now = gn_clock_ns()) < deadline; i++) {
 		left = deadline - now;
-		answer = gn_watch_spoke_knock(w, in->addresses.text[i], in, now + left / (count - i),
+		answer = gn_heartbeat_member_knock(w, in->addresses.text[i], in, now + left / (count - i),
 					      i + 1 < count ? now + left / 2 : deadline, err);
 		if (answer > 0)
 			return 1;
@@ -316,12 +316,12 @@ static int knock_at_each(struct gn_watch *w, const struct gn_watch_invitation *i
 	return count && refused == count ? -1 : 0;
 }
 
-enum gn_status gn_watch_join(const struct gn_watch_options *options, const struct gn_watch_invitation *invitation,
-			     struct gn_watch **out, struct gn_err *err)
+enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, const struct gn_heartbeat_contact *invitation,
+			     struct gn_heartbeat **out, struct gn_err *err)
 {
 	uint64_t began = gn_clock_ns(), deadline = began + joining_ns(options);
 	struct timespec pause = {0, 100000000};
-	struct gn_watch *w = NULL;
+	struct gn_heartbeat *w = NULL;
 	struct gn_err why = {0};
 	int answer, refused = 0;
 	enum gn_status status = create(options, &w, err);
@@ -357,7 +357,7 @@ enum gn_status gn_watch_join(const struct gn_watch_options *options, const struc
 	return GN_OK;
 }
 
-enum gn_status gn_watch_name_hosts(struct gn_watch *w, const char *const *host_of, struct gn_err *err)
+enum gn_status gn_heartbeat_name_hosts(struct gn_heartbeat *w, const char *const *host_of, struct gn_err *err)
 {
 	char **hosts = calloc((size_t)w->options.size, sizeof *hosts);
 
@@ -380,7 +380,7 @@ enum gn_status gn_watch_name_hosts(struct gn_watch *w, const char *const *host_o
 }
 
 /* rank: who is lost, or the status of a verdict. */
-static enum gn_status tell(const struct gn_watch *w, int rank, const char *how, struct gn_err *err)
+static enum gn_status tell(const struct gn_heartbeat *w, int rank, const char *how, struct gn_err *err)
 {
 	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&w->lock;
 	char own[400] = "", what[256];
@@ -403,20 +403,20 @@ static enum gn_status tell(const struct gn_watch *w, int rank, const char *how, 
 	return rank < 0 ? (enum gn_status)rank : GN_ERR_PEER_LOST;
 }
 
-enum gn_status gn_watch_check(const struct gn_watch *w, struct gn_err *err)
+enum gn_status gn_heartbeat_check(const struct gn_heartbeat *w, struct gn_err *err)
 {
 	int lost = atomic_load_explicit(&w->lost, memory_order_acquire);
 
 	return lost ? tell(w, lost > 0 ? lost - 1 : lost, NULL, err) : GN_OK;
 }
 
-enum gn_status gn_watch_check_wait(const struct gn_watch *w, uint64_t started_ns, struct gn_err *err)
+enum gn_status gn_heartbeat_check_wait(const struct gn_heartbeat *w, uint64_t started_ns, struct gn_err *err)
 {
 	int left = atomic_load(&w->left);
 	uint64_t since;
 
 	if (atomic_load(&w->lost) || !left)
-		return gn_watch_check(w, err);
+		return gn_heartbeat_check(w, err);
 	since = atomic_load(&w->left_ns);
 	if (started_ns > since)
 		since = started_ns;
@@ -425,12 +425,12 @@ enum gn_status gn_watch_check_wait(const struct gn_watch *w, uint64_t started_ns
 	return tell(w, left - 1, "it has left the job while others still wait for it", err);
 }
 
-int gn_watch_anyone_left(const struct gn_watch *w)
+int gn_heartbeat_anyone_left(const struct gn_heartbeat *w)
 {
 	return atomic_load(&w->left) != 0;
 }
 
-static void wake(struct gn_watch *w)
+static void wake(struct gn_heartbeat *w)
 {
 	uint64_t one = 1;
 
@@ -439,7 +439,7 @@ static void wake(struct gn_watch *w)
 		return;
 }
 
-void gn_watch_give_up(struct gn_watch *w, const char *why)
+void gn_heartbeat_give_up(struct gn_heartbeat *w, const char *why)
 {
 	pthread_mutex_lock(&w->lock);
 	snprintf(w->gives_up, sizeof w->gives_up, "it gave up: %.400s", why);
@@ -447,7 +447,7 @@ void gn_watch_give_up(struct gn_watch *w, const char *why)
 	wake(w);
 }
 
-void gn_watch_destroy(struct gn_watch *w, int leave)
+void gn_heartbeat_destroy(struct gn_heartbeat *w, int leave)
 {
 	if (!w)
 		return;

@@ -9,8 +9,8 @@
  *
  * Thread safety: the checks from any thread; the rest from one.
  */
-#ifndef GN_TRANSPORT_WATCH_H
-#define GN_TRANSPORT_WATCH_H
+#ifndef GN_TRANSPORT_HEALTH_HEARTBEAT_H
+#define GN_TRANSPORT_HEALTH_HEARTBEAT_H
 
 #include "src/base/log.h"
 #include "src/base/status.h"
@@ -20,15 +20,15 @@
 
 #include <stdint.h>
 
-struct gn_watch;
+struct gn_heartbeat;
 
 /* What rank 0 publishes through the bootstrap. */
-struct gn_watch_invitation {
+struct gn_heartbeat_contact {
 	int32_t port;
 	struct gn_net_addresses addresses;
 };
 
-struct gn_watch_options {
+struct gn_heartbeat_options {
 	int rank, size;
 	int silent_after_ms; /* no sign of life for this long is a loss */
 	int timeout_ms;	     /* for everyone to come */
@@ -38,36 +38,36 @@ struct gn_watch_options {
 	/* Whoever joins: whether that is of no use any more, GN_OK when it is, else why. NULL: nobody can tell. */
 	enum gn_status (*called_off)(void *context, struct gn_err *err);
 	void *context;
-	const char *address; /* rank 0: where all ranks reach it; NULL: by those of ifnames. Borrowed by gn_watch_host */
+	const char *address; /* rank 0: where all ranks reach it; NULL: by those of ifnames. Borrowed by gn_heartbeat_host */
 	const char *ifnames; /* rank 0: its interfaces for that, see gn_net_ifname_matches(); NULL: all. Borrowed as well */
 };
 
 /* Rank 0: listens, on one address when there is only one, and makes an invitation to hand out; the thread runs from here on. Whoever has not joined timeout_ms later is
  * lost. */
-enum gn_status gn_watch_host(const struct gn_watch_options *options, struct gn_watch **out,
-			     struct gn_watch_invitation *invitation, struct gn_err *err);
+enum gn_status gn_heartbeat_host(const struct gn_heartbeat_options *options, struct gn_heartbeat **out,
+			     struct gn_heartbeat_contact *invitation, struct gn_err *err);
 /* Rank 0, when all are there and have its invitation: whoever has not joined silent_after_ms (and a millisecond a rank) later is
  * lost. The others: nothing to do. */
-void gn_watch_expect_all(struct gn_watch *w);
+void gn_heartbeat_expect_all(struct gn_heartbeat *w);
 /* Others: join by rank 0's invitation, which shows that it runs; its addresses are tried in order. Blocks, silent_after_ms and a
  * millisecond a rank at most, and not when nobody listens there any more: then rank 0 is lost, GN_ERR_PEER_LOST, or has refused this rank, GN_ERR_USAGE; or what called_off says. */
-enum gn_status gn_watch_join(const struct gn_watch_options *options, const struct gn_watch_invitation *invitation,
-			     struct gn_watch **out, struct gn_err *err);
+enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, const struct gn_heartbeat_contact *invitation,
+			     struct gn_heartbeat **out, struct gn_err *err);
 /* host_of names ranks in messages from now on: size texts of at most 255 characters, copied. Until then rank 0 tells the address
  * that a lost rank came from. */
-enum gn_status gn_watch_name_hosts(struct gn_watch *w, const char *const *host_of, struct gn_err *err);
+enum gn_status gn_heartbeat_name_hosts(struct gn_heartbeat *w, const char *const *host_of, struct gn_err *err);
 
 /* GN_OK; GN_ERR_PEER_LOST naming rank, host and how it was noticed; GN_ERR_STALL or GN_ERR_MISMATCH with what the records of
  * all ranks say. Each ends with what this rank was in. One atomic load when all is well. */
-enum gn_status gn_watch_check(const struct gn_watch *w, struct gn_err *err);
+enum gn_status gn_heartbeat_check(const struct gn_heartbeat *w, struct gn_err *err);
 /* The same for someone who has been waiting for peers since started_ns: also lost when a peer has left meanwhile. */
-enum gn_status gn_watch_check_wait(const struct gn_watch *w, uint64_t started_ns, struct gn_err *err);
+enum gn_status gn_heartbeat_check_wait(const struct gn_heartbeat *w, uint64_t started_ns, struct gn_err *err);
 /* Whether a rank has left orderly: then connections may end that nobody has lost. */
-int gn_watch_anyone_left(const struct gn_watch *w);
+int gn_heartbeat_anyone_left(const struct gn_heartbeat *w);
 /* Tells all others that this rank gives up and why (at most 400 characters arrive): they see it as lost. */
-void gn_watch_give_up(struct gn_watch *w, const char *why);
+void gn_heartbeat_give_up(struct gn_heartbeat *w, const char *why);
 /* leave: says goodbye and waits until everyone has (or someone is lost). Otherwise, or after a loss, it only lets go:
  * without a goodbye the others see a loss. NULL is fine. */
-void gn_watch_destroy(struct gn_watch *w, int leave);
+void gn_heartbeat_destroy(struct gn_heartbeat *w, int leave);
 
 #endif

@@ -13,7 +13,7 @@
 #define MANY 64
 #define GATHER_NS 10000000
 
-enum gn_status gn_watch_hub_open(struct gn_watch *w, struct gn_err *err)
+enum gn_status gn_heartbeat_coordinator_open(struct gn_heartbeat *w, struct gn_err *err)
 {
 	struct epoll_event wake = {.events = EPOLLIN, .data.u32 = 0};
 
@@ -23,25 +23,25 @@ enum gn_status gn_watch_hub_open(struct gn_watch *w, struct gn_err *err)
 	return GN_OK;
 }
 
-void gn_watch_hub_announce(struct gn_watch *w, enum gn_watch_type type, int rank, const char *text)
+void gn_heartbeat_coordinator_announce(struct gn_heartbeat *w, enum gn_heartbeat_type type, int rank, const char *text)
 {
-	struct gn_watch_message m = gn_watch_say(type, rank, text);
-	uint64_t until = gn_watch_send_until();
+	struct gn_heartbeat_message m = gn_heartbeat_say(type, rank, text);
+	uint64_t until = gn_heartbeat_send_until();
 
 	for (int r = 1; r < w->options.size; r++)
 		if (r != rank && w->members[r].stream.fd >= 0)
-			gn_watch_send(&w->members[r].stream, &m, until);
+			gn_heartbeat_send(&w->members[r].stream, &m, until);
 }
 
-void gn_watch_hub_leave(struct gn_watch *w, int rank)
+void gn_heartbeat_coordinator_leave(struct gn_heartbeat *w, int rank)
 {
 	if (w->told_left)
 		return;
 	w->told_left = 1;
-	gn_watch_hub_announce(w, GN_WATCH_LEFT, rank, NULL);
+	gn_heartbeat_coordinator_announce(w, GN_HEARTBEAT_LEFT, rank, NULL);
 }
 
-static void hang_up(struct gn_watch *w, struct gn_watch_member *m)
+static void hang_up(struct gn_heartbeat *w, struct gn_heartbeat_peer *m)
 {
 	if (m->stream.fd < 0)
 		return;
@@ -52,7 +52,7 @@ static void hang_up(struct gn_watch *w, struct gn_watch_member *m)
 }
 
 /* Where it is, for as long as hosts have no names yet. */
-static void add_address(struct gn_watch *w, int fd, char how[GN_WATCH_TEXT_MAX])
+static void add_address(struct gn_heartbeat *w, int fd, char how[GN_HEARTBEAT_TEXT_MAX])
 {
 	char address[GN_NET_ADDRESS_MAX];
 	size_t len = strlen(how);
@@ -65,103 +65,103 @@ static void add_address(struct gn_watch *w, int fd, char how[GN_WATCH_TEXT_MAX])
 		return;
 	gn_net_peer(fd, address);
 	if (*address != '?')
-		snprintf(how + len, GN_WATCH_TEXT_MAX - len, " (it came from %s)", address);
+		snprintf(how + len, GN_HEARTBEAT_TEXT_MAX - len, " (it came from %s)", address);
 }
 
-static void member_lost(struct gn_watch *w, int rank, const char *why)
+static void member_lost(struct gn_heartbeat *w, int rank, const char *why)
 {
-	struct gn_watch_member *m = &w->members[rank];
-	char how[GN_WATCH_TEXT_MAX];
+	struct gn_heartbeat_peer *m = &w->members[rank];
+	char how[GN_HEARTBEAT_TEXT_MAX];
 
 	snprintf(how, sizeof how, "%s", why);
 	add_address(w, m->stream.fd, how);
-	m->state = GN_WATCH_DEAD;
+	m->state = GN_HEARTBEAT_DEAD;
 	w->here_or_absent--;
 	hang_up(w, m);
-	gn_watch_inquiry_lose(w, rank, how);
+	gn_state_query_lose(w, rank, how);
 }
 
-static void member_says(struct gn_watch *w, int rank)
+static void member_says(struct gn_heartbeat *w, int rank)
 {
-	struct gn_watch_member *m = &w->members[rank];
-	const struct gn_watch_message *in = &m->stream.in;
+	struct gn_heartbeat_peer *m = &w->members[rank];
+	const struct gn_heartbeat_message *in = &m->stream.in;
 
-	if (in->type == GN_WATCH_BYE && m->state == GN_WATCH_HERE) {
-		m->state = GN_WATCH_AWAY;
+	if (in->type == GN_HEARTBEAT_BYE && m->state == GN_HEARTBEAT_HERE) {
+		m->state = GN_HEARTBEAT_AWAY;
 		w->here_or_absent--;
-		gn_watch_note_left(w, rank);
-		gn_watch_hub_leave(w, rank);
-	} else if (in->type == GN_WATCH_GIVE_UP && m->state == GN_WATCH_HERE) {
-		m->stream.in.text[GN_WATCH_TEXT_MAX - 1] = 0;
+		gn_heartbeat_note_left(w, rank);
+		gn_heartbeat_coordinator_leave(w, rank);
+	} else if (in->type == GN_HEARTBEAT_GIVE_UP && m->state == GN_HEARTBEAT_HERE) {
+		m->stream.in.text[GN_HEARTBEAT_TEXT_MAX - 1] = 0;
 		member_lost(w, rank, in->text);
-	} else if (m->state == GN_WATCH_HERE) {
-		gn_watch_inquiry_hear(w, rank, in);
+	} else if (m->state == GN_HEARTBEAT_HERE) {
+		gn_state_query_hear(w, rank, in);
 	}
 }
 
 /* One read: of what is left the next turn tells. */
-static void hear_member(struct gn_watch *w, int rank)
+static void hear_member(struct gn_heartbeat *w, int rank)
 {
-	struct gn_watch_member *m = &w->members[rank];
-	enum gn_watch_read got = m->stream.fd >= 0 ? gn_watch_read(&m->stream) : GN_WATCH_NOTHING;
+	struct gn_heartbeat_peer *m = &w->members[rank];
+	enum gn_heartbeat_read got = m->stream.fd >= 0 ? gn_heartbeat_read(&m->stream) : GN_HEARTBEAT_NOTHING;
 
-	if (got == GN_WATCH_MESSAGE)
+	if (got == GN_HEARTBEAT_MESSAGE)
 		member_says(w, rank);
-	else if (got != GN_WATCH_NOTHING && m->state == GN_WATCH_HERE)
+	else if (got != GN_HEARTBEAT_NOTHING && m->state == GN_HEARTBEAT_HERE)
 		member_lost(w, rank, "its connection closed without a goodbye");
-	else if (got != GN_WATCH_NOTHING)
+	else if (got != GN_HEARTBEAT_NOTHING)
 		hang_up(w, m);
 }
 
-static void take(struct gn_watch *w, const struct gn_door_guest *guest)
+static void take(struct gn_heartbeat *w, const struct gn_pending_peer *guest)
 {
-	struct gn_watch_member *m = &w->members[guest->rank];
+	struct gn_heartbeat_peer *m = &w->members[guest->rank];
 	struct epoll_event event = {.events = EPOLLIN, .data.u32 = guest->rank};
-	struct gn_watch_message hello = gn_watch_say(GN_WATCH_BEAT, 0, NULL);
+	struct gn_heartbeat_message hello = gn_heartbeat_say(GN_HEARTBEAT_BEAT, 0, NULL);
 	char how[64];
 
-	m->stream = (struct gn_watch_stream){.fd = guest->fd, .heard_ns = gn_clock_ns()};
-	m->state = GN_WATCH_HERE;
+	m->stream = (struct gn_heartbeat_stream){.fd = guest->fd, .heard_ns = gn_clock_ns()};
+	m->state = GN_HEARTBEAT_HERE;
 	if (epoll_ctl(w->ready, EPOLL_CTL_ADD, guest->fd, &event)) {
 		snprintf(how, sizeof how, "rank 0 cannot listen to it: %s", strerror(errno));
 		member_lost(w, (int)guest->rank, how);
 		return;
 	}
-	gn_watch_send(&m->stream, &hello, gn_watch_send_until());
+	gn_heartbeat_send(&m->stream, &hello, gn_heartbeat_send_until());
 	if (atomic_load(&w->lost) > 0) {
-		hello = gn_watch_say(GN_WATCH_LOST, atomic_load(&w->lost) - 1, w->how);
-		gn_watch_send(&m->stream, &hello, gn_watch_send_until());
+		hello = gn_heartbeat_say(GN_HEARTBEAT_LOST, atomic_load(&w->lost) - 1, w->how);
+		gn_heartbeat_send(&m->stream, &hello, gn_heartbeat_send_until());
 	}
 }
 
-static void let_in(struct gn_watch *w)
+static void let_in(struct gn_heartbeat *w)
 {
-	struct gn_door_guest guest;
+	struct gn_pending_peer guest;
 
-	while (gn_door_turn(w->door, &guest)) {
-		struct gn_watch_member *m = &w->members[guest.rank < (uint32_t)w->options.size ? guest.rank : 0];
+	while (gn_auth_listener_turn(w->door, &guest)) {
+		struct gn_heartbeat_peer *m = &w->members[guest.rank < (uint32_t)w->options.size ? guest.rank : 0];
 
-		if (m == w->members || (int)guest.size != w->options.size || m->state != GN_WATCH_ABSENT) {
-			gn_door_refuse(w->door, &guest, GN_HANDSHAKE_BAD_RANK);
+		if (m == w->members || (int)guest.size != w->options.size || m->state != GN_HEARTBEAT_ABSENT) {
+			gn_auth_listener_refuse(w->door, &guest, GN_HANDSHAKE_BAD_RANK);
 			continue;
 		}
 		take(w, &guest);
 	}
 }
 
-static int next_absent(const struct gn_watch *w, int after)
+static int next_absent(const struct gn_heartbeat *w, int after)
 {
 	for (int r = after + 1; r < w->options.size; r++)
-		if (w->members[r].state == GN_WATCH_ABSENT)
+		if (w->members[r].state == GN_HEARTBEAT_ABSENT)
 			return r;
 	return 0;
 }
 
 /* Time is up. The first of those that are missing is the one that is lost, and its line names the others. */
-static void miss(struct gn_watch *w, uint64_t now)
+static void miss(struct gn_heartbeat *w, uint64_t now)
 {
 	int first = next_absent(w, 0), r = first;
-	char how[GN_WATCH_TEXT_MAX];
+	char how[GN_HEARTBEAT_TEXT_MAX];
 	size_t len;
 
 	if (!first)
@@ -174,20 +174,20 @@ static void miss(struct gn_watch *w, uint64_t now)
 		member_lost(w, r, how);
 }
 
-void gn_watch_hub_judge(struct gn_watch *w, uint64_t now)
+void gn_heartbeat_coordinator_judge(struct gn_heartbeat *w, uint64_t now)
 {
 	uint64_t limit = (uint64_t)w->options.silent_after_ms * 1000000;
 	char how[64];
 
 	snprintf(how, sizeof how, "nothing was heard from it for %.1f s", w->options.silent_after_ms / 1e3);
 	for (int r = 1; r < w->options.size; r++)
-		if (w->members[r].state == GN_WATCH_HERE && now - w->members[r].stream.heard_ns > limit)
+		if (w->members[r].state == GN_HEARTBEAT_HERE && now - w->members[r].stream.heard_ns > limit)
 			member_lost(w, r, how);
 	if (now > atomic_load(&w->join_by_ns))
 		miss(w, now);
 }
 
-static void hear_members(struct gn_watch *w)
+static void hear_members(struct gn_heartbeat *w)
 {
 	struct epoll_event events[EVENTS_MAX];
 	int n = EVENTS_MAX;
@@ -202,11 +202,11 @@ static void hear_members(struct gn_watch *w)
 }
 
 /* Hears whoever has something to say, and nobody else: its cost does not grow with the ranks that are silent. */
-void gn_watch_hub_turn(struct gn_watch *w, int timeout_ms)
+void gn_heartbeat_coordinator_turn(struct gn_heartbeat *w, int timeout_ms)
 {
 	const struct timespec gather = {0, GATHER_NS};
-	struct pollfd p[1 + GN_DOOR_POLL_MAX] = {{.fd = w->ready, .events = POLLIN}};
-	int n = gn_door_poll(w->door, p + 1), ready = poll(p, (nfds_t)n + 1, timeout_ms);
+	struct pollfd p[1 + GN_AUTH_LISTENER_POLL_MAX] = {{.fd = w->ready, .events = POLLIN}};
+	int n = gn_auth_listener_poll(w->door, p + 1), ready = poll(p, (nfds_t)n + 1, timeout_ms);
 
 	if (ready > 0 && p[0].revents)
 		hear_members(w);

@@ -8,34 +8,35 @@
 
 #define CONNECT_MS 2000
 
-static void hear_up(struct gn_watch *w)
+static void hear_up(struct gn_heartbeat *w)
 {
-	enum gn_watch_read got;
+	enum gn_heartbeat_read got;
 
-	while (w->up.fd >= 0 && (got = gn_watch_read(&w->up)) != GN_WATCH_NOTHING) {
-		if (got == GN_WATCH_MESSAGE && w->up.in.type == GN_WATCH_ASK) {
-			gn_watch_inquiry_answer(w, &w->up.in);
+	while (w->up.fd >= 0 && (got = gn_heartbeat_read(&w->up)) != GN_HEARTBEAT_NOTHING) {
+		if (got == GN_HEARTBEAT_MESSAGE && w->up.in.type == GN_HEARTBEAT_ASK) {
+			gn_state_query_answer(w, &w->up.in);
 			continue;
 		}
-		w->up.in.text[GN_WATCH_TEXT_MAX - 1] = 0;
-		if (got != GN_WATCH_MESSAGE) {
+		w->up.in.text[GN_HEARTBEAT_TEXT_MAX - 1] = 0;
+		if (got != GN_HEARTBEAT_MESSAGE) {
 			close(w->up.fd);
 			w->up.fd = -1;
 			if (!w->all_gone)
-				gn_watch_note_lost(w, 0, "its connection closed without a goodbye");
-		} else if (w->up.in.type == GN_WATCH_LOST) {
-			gn_watch_note_lost(w, (int)w->up.in.rank, w->up.in.text);
-		} else if (w->up.in.type == GN_WATCH_VERDICT) {
-			gn_watch_note_verdict(w, w->up.in.rank == -GN_ERR_MISMATCH ? GN_ERR_MISMATCH : GN_ERR_STALL, w->up.in.text);
-		} else if (w->up.in.type == GN_WATCH_LEFT) {
-			gn_watch_note_left(w, (int)w->up.in.rank);
-		} else if (w->up.in.type == GN_WATCH_ALL_GONE) {
-			gn_watch_note_all_gone(w);
+				gn_heartbeat_note_lost(w, 0, "its connection closed without a goodbye");
+		} else if (w->up.in.type == GN_HEARTBEAT_LOST) {
+			gn_heartbeat_note_lost(w, (int)w->up.in.rank, w->up.in.text);
+		} else if (w->up.in.type == GN_HEARTBEAT_VERDICT) {
+			gn_heartbeat_note_verdict(w, w->up.in.rank == -GN_ERR_MISMATCH ? GN_ERR_MISMATCH : GN_ERR_STALL,
+						  w->up.in.text);
+		} else if (w->up.in.type == GN_HEARTBEAT_LEFT) {
+			gn_heartbeat_note_left(w, (int)w->up.in.rank);
+		} else if (w->up.in.type == GN_HEARTBEAT_ALL_GONE) {
+			gn_heartbeat_note_all_gone(w);
 		}
 	}
 }
 
-void gn_watch_spoke_turn(struct gn_watch *w, int timeout_ms)
+void gn_heartbeat_member_turn(struct gn_heartbeat *w, int timeout_ms)
 {
 	struct pollfd p[2] = {{.fd = w->wake, .events = POLLIN}, {.fd = w->up.fd, .events = POLLIN}};
 
@@ -43,7 +44,7 @@ void gn_watch_spoke_turn(struct gn_watch *w, int timeout_ms)
 		hear_up(w);
 }
 
-void gn_watch_spoke_judge(struct gn_watch *w, uint64_t now)
+void gn_heartbeat_member_judge(struct gn_heartbeat *w, uint64_t now)
 {
 	char how[64];
 
@@ -52,14 +53,14 @@ void gn_watch_spoke_judge(struct gn_watch *w, uint64_t now)
 	snprintf(how, sizeof how, "nothing was heard from it for %.1f s", w->options.silent_after_ms / 1e3);
 	close(w->up.fd);
 	w->up.fd = -1;
-	gn_watch_note_lost(w, 0, how);
+	gn_heartbeat_note_lost(w, 0, how);
 }
 
 /* The handshake shows that the other end is ours, and a first word that it took us in. */
-int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct gn_watch_invitation *inv,
+int gn_heartbeat_member_knock(struct gn_heartbeat *w, const char *address, const struct gn_heartbeat_contact *inv,
 			 uint64_t connect_by_ns, uint64_t answer_by_ns, struct gn_err *err)
 {
-	const struct gn_watch_options *o = &w->options;
+	const struct gn_heartbeat_options *o = &w->options;
 
 	enum gn_status status = gn_net_connect(address, inv->port, gn_net_left_ms(connect_by_ns, CONNECT_MS), &w->up.fd, err);
 
@@ -72,7 +73,7 @@ int gn_watch_spoke_knock(struct gn_watch *w, const char *address, const struct g
 			      gn_net_left_ms(answer_by_ns, INT_MAX), err)) {
 		gn_err_prefix(err, "%s port %d", address, inv->port);
 	} else if (!gn_net_receive_all(w->up.fd, &w->up.in, sizeof w->up.in, gn_net_left_ms(answer_by_ns, INT_MAX)) &&
-		   w->up.in.magic == GN_WATCH_MAGIC && w->up.in.type == GN_WATCH_BEAT) {
+		   w->up.in.magic == GN_HEARTBEAT_MAGIC && w->up.in.type == GN_HEARTBEAT_BEAT) {
 		w->up.got = sizeof w->up.in;
 		w->up.heard_ns = gn_clock_ns();
 		return 1;

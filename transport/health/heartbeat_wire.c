@@ -11,7 +11,7 @@
 
 #define SEND_NS 200000000u
 
-enum gn_watch_read gn_watch_read(struct gn_watch_stream *s)
+enum gn_heartbeat_read gn_heartbeat_read(struct gn_heartbeat_stream *s)
 {
 	ssize_t n;
 
@@ -21,47 +21,47 @@ enum gn_watch_read gn_watch_read(struct gn_watch_stream *s)
 		n = recv(s->fd, (char *)&s->in + s->got, sizeof s->in - s->got, MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	if (n < 0 && errno == EAGAIN)
-		return GN_WATCH_NOTHING;
+		return GN_HEARTBEAT_NOTHING;
 	if (n <= 0)
-		return GN_WATCH_CLOSED;
+		return GN_HEARTBEAT_CLOSED;
 	s->got += (size_t)n;
-	if (s->got >= sizeof s->in.magic && s->in.magic != GN_WATCH_MAGIC)
-		return GN_WATCH_GARBAGE;
+	if (s->got >= sizeof s->in.magic && s->in.magic != GN_HEARTBEAT_MAGIC)
+		return GN_HEARTBEAT_GARBAGE;
 	if (s->got < sizeof s->in)
-		return GN_WATCH_NOTHING;
+		return GN_HEARTBEAT_NOTHING;
 	s->heard_ns = gn_clock_ns();
-	return GN_WATCH_MESSAGE;
+	return GN_HEARTBEAT_MESSAGE;
 }
 
-struct gn_watch_message gn_watch_say(enum gn_watch_type type, int rank, const char *text)
+struct gn_heartbeat_message gn_heartbeat_say(enum gn_heartbeat_type type, int rank, const char *text)
 {
-	struct gn_watch_message m = {.magic = GN_WATCH_MAGIC, .type = type, .rank = (uint32_t)rank};
+	struct gn_heartbeat_message m = {.magic = GN_HEARTBEAT_MAGIC, .type = type, .rank = (uint32_t)rank};
 
 	if (text)
 		snprintf(m.text, sizeof m.text, "%s", text);
 	return m;
 }
 
-struct gn_watch_message gn_watch_say_bytes(enum gn_watch_type type, int rank, const void *data, size_t len_bytes)
+struct gn_heartbeat_message gn_heartbeat_say_bytes(enum gn_heartbeat_type type, int rank, const void *data, size_t len_bytes)
 {
-	struct gn_watch_message m = {.magic = GN_WATCH_MAGIC, .type = type, .rank = (uint32_t)rank};
+	struct gn_heartbeat_message m = {.magic = GN_HEARTBEAT_MAGIC, .type = type, .rank = (uint32_t)rank};
 
 	memcpy(m.text, data, len_bytes);
 	return m;
 }
 
-uint64_t gn_watch_send_until(void)
+uint64_t gn_heartbeat_send_until(void)
 {
 	return gn_clock_ns() + SEND_NS;
 }
 
-void gn_watch_send(struct gn_watch_stream *s, const struct gn_watch_message *m, uint64_t until_ns)
+void gn_heartbeat_send(struct gn_heartbeat_stream *s, const struct gn_heartbeat_message *m, uint64_t until_ns)
 {
 	if (gn_net_send_all(s->fd, m, sizeof *m, gn_net_left_ms(until_ns, INT_MAX)))
 		shutdown(s->fd, SHUT_RDWR);
 }
 
-void gn_watch_shut(struct gn_watch_stream *s, uint64_t until_ns)
+void gn_heartbeat_shut(struct gn_heartbeat_stream *s, uint64_t until_ns)
 {
 	char rest[1024];
 	uint64_t now;

@@ -8,8 +8,8 @@
  * Thread safety: calls marked "program" from the one thread that uses the world, or another that makes progress for it, one at
  * a time per operation; "watch" from the watch's; the rest from any.
  */
-#ifndef GN_TRANSPORT_RECORDER_H
-#define GN_TRANSPORT_RECORDER_H
+#ifndef GN_TRANSPORT_HEALTH_RECORDER_H
+#define GN_TRANSPORT_HEALTH_RECORDER_H
 
 #include "src/base/status.h"
 

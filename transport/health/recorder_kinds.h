@@ -5,8 +5,8 @@
  *
  * Thread safety: none; the recorder has a lock.
  */
-#ifndef GN_TRANSPORT_RECORDER_KINDS_H
-#define GN_TRANSPORT_RECORDER_KINDS_H
+#ifndef GN_TRANSPORT_HEALTH_RECORDER_KINDS_H
+#define GN_TRANSPORT_HEALTH_RECORDER_KINDS_H
 
 #include "transport/health/recorder.h"
 

@@ -21,20 +21,20 @@ struct suspicion {
 	uint64_t number, pause_ns;
 };
 
-_Static_assert(sizeof(struct gn_record) <= GN_WATCH_TEXT_MAX, "a record must fit into a message");
+_Static_assert(sizeof(struct gn_record) <= GN_HEARTBEAT_TEXT_MAX, "a record must fit into a message");
 
-struct gn_watch_inquiry {
+struct gn_state_query {
 	uint64_t number, asked_ns;
 	int missing, open;
 	int lost; /* the rank that was lost: it is what the inquiry is about; 0: nobody, for it is never rank 0 */
-	char how[GN_WATCH_TEXT_MAX];
+	char how[GN_HEARTBEAT_TEXT_MAX];
 	struct gn_record *records;
 	unsigned char *present, *asked;
 };
 
-enum gn_status gn_watch_inquiry_create(int size, struct gn_watch_inquiry **out, struct gn_err *err)
+enum gn_status gn_state_query_create(int size, struct gn_state_query **out, struct gn_err *err)
 {
-	struct gn_watch_inquiry *q = calloc(1, sizeof *q);
+	struct gn_state_query *q = calloc(1, sizeof *q);
 
 	if (q) {
 		q->records = calloc((size_t)size, sizeof *q->records);
@@ -42,14 +42,14 @@ enum gn_status gn_watch_inquiry_create(int size, struct gn_watch_inquiry **out, 
 		q->asked = calloc((size_t)size, 1);
 	}
 	if (!q || !q->records || !q->present || !q->asked) {
-		gn_watch_inquiry_destroy(q);
+		gn_state_query_destroy(q);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the records of %d ranks", size);
 	}
 	*out = q;
 	return GN_OK;
 }
 
-void gn_watch_inquiry_destroy(struct gn_watch_inquiry *q)
+void gn_state_query_destroy(struct gn_state_query *q)
 {
 	if (!q)
 		return;
@@ -59,13 +59,13 @@ void gn_watch_inquiry_destroy(struct gn_watch_inquiry *q)
 	free(q);
 }
 
-static void ask_all(struct gn_watch *w, uint64_t number);
+static void ask_all(struct gn_heartbeat *w, uint64_t number);
 
 /* The first operation that anyone is in. Ranks that are through with it may have called something else by that number (a
  * broadcast needs no answer), which is what to find out, not what they wait in since. */
-static uint64_t first_of_all(const struct gn_watch *w)
+static uint64_t first_of_all(const struct gn_heartbeat *w)
 {
-	const struct gn_watch_inquiry *q = w->inquiry;
+	const struct gn_state_query *q = w->inquiry;
 	uint64_t first = q->number;
 
 	for (int r = 0; r < w->options.size; r++)
@@ -74,37 +74,37 @@ static uint64_t first_of_all(const struct gn_watch *w)
 	return first;
 }
 
-void gn_watch_inquiry_settle(struct gn_watch *w)
+void gn_state_query_settle(struct gn_heartbeat *w)
 {
-	struct gn_watch_inquiry *q = w->inquiry;
+	struct gn_state_query *q = w->inquiry;
 	struct gn_diagnosis_input in = {w->options.size, q->records, q->present, NULL, 0};
-	char text[GN_WATCH_TEXT_MAX];
+	char text[GN_HEARTBEAT_TEXT_MAX];
 	int lost = q->lost;
 	size_t len;
 
 	if (!lost)
 		return;
 	q->open = q->lost = 0;
-	len = (size_t)snprintf(text, sizeof text, "%.*s; ", GN_WATCH_TEXT_MAX - 4, q->how);
+	len = (size_t)snprintf(text, sizeof text, "%.*s; ", GN_HEARTBEAT_TEXT_MAX - 4, q->how);
 	pthread_mutex_lock(&w->lock);
 	in.hosts = (const char *const *)w->hosts;
 	gn_diagnose_loss(&in, lost, text + len, sizeof text - len);
 	pthread_mutex_unlock(&w->lock);
 	if (!text[len])
 		text[len - 2] = 0;
-	gn_watch_note_lost(w, lost, text);
-	gn_watch_hub_announce(w, GN_WATCH_LOST, lost, text);
+	gn_heartbeat_note_lost(w, lost, text);
+	gn_heartbeat_coordinator_announce(w, GN_HEARTBEAT_LOST, lost, text);
 }
 
-static void conclude(struct gn_watch *w)
+static void conclude(struct gn_heartbeat *w)
 {
-	struct gn_watch_inquiry *q = w->inquiry;
+	struct gn_state_query *q = w->inquiry;
 	struct gn_diagnosis_input in = {w->options.size, q->records, q->present, NULL, q->number};
-	char text[GN_WATCH_TEXT_MAX];
+	char text[GN_HEARTBEAT_TEXT_MAX];
 	enum gn_status status;
 
 	if (q->lost) {
-		gn_watch_inquiry_settle(w);
+		gn_state_query_settle(w);
 		return;
 	}
 	q->open = 0;
@@ -118,13 +118,13 @@ static void conclude(struct gn_watch *w)
 	pthread_mutex_unlock(&w->lock);
 	if (!status)
 		return;
-	gn_watch_note_verdict(w, status, text);
-	gn_watch_hub_announce(w, GN_WATCH_VERDICT, -status, text);
+	gn_heartbeat_note_verdict(w, status, text);
+	gn_heartbeat_coordinator_announce(w, GN_HEARTBEAT_VERDICT, -status, text);
 }
 
-static void add(struct gn_watch *w, int rank, const struct gn_record *record)
+static void add(struct gn_heartbeat *w, int rank, const struct gn_record *record)
 {
-	struct gn_watch_inquiry *q = w->inquiry;
+	struct gn_state_query *q = w->inquiry;
 
 	if (!q->open || !q->asked[rank] || q->present[rank] || record->number != q->number)
 		return;
@@ -139,11 +139,11 @@ static void add(struct gn_watch *w, int rank, const struct gn_record *record)
 }
 
 /* One at a time. Who is away has nothing to say; who does not answer is the heartbeat's business, and a later inquiry's. */
-static void ask_all(struct gn_watch *w, uint64_t number)
+static void ask_all(struct gn_heartbeat *w, uint64_t number)
 {
-	struct gn_watch_inquiry *q = w->inquiry;
+	struct gn_state_query *q = w->inquiry;
 	uint64_t now = gn_clock_ns(), until;
-	struct gn_watch_message m;
+	struct gn_heartbeat_message m;
 	struct gn_record mine;
 
 	if (atomic_load(&w->lost) || (q->open && !q->lost && now - q->asked_ns < ANSWER_NS))
@@ -155,20 +155,20 @@ static void ask_all(struct gn_watch *w, uint64_t number)
 	q->open = 1;
 	q->missing = 0;
 	for (int r = 1; r < w->options.size; r++) {
-		if (w->members[r].state == GN_WATCH_ABSENT) {
+		if (w->members[r].state == GN_HEARTBEAT_ABSENT) {
 			q->open = 0;
 			return;
 		}
-		q->asked[r] = w->members[r].state == GN_WATCH_HERE;
+		q->asked[r] = w->members[r].state == GN_HEARTBEAT_HERE;
 		q->missing += q->asked[r];
 	}
 	q->asked[0] = !w->said_goodbye;
 	q->missing += q->asked[0];
-	m = gn_watch_say_bytes(GN_WATCH_ASK, 0, &number, sizeof number);
-	until = gn_watch_send_until();
+	m = gn_heartbeat_say_bytes(GN_HEARTBEAT_ASK, 0, &number, sizeof number);
+	until = gn_heartbeat_send_until();
 	for (int r = 1; r < w->options.size; r++)
 		if (q->asked[r])
-			gn_watch_send(&w->members[r].stream, &m, until);
+			gn_heartbeat_send(&w->members[r].stream, &m, until);
 	if (q->asked[0]) {
 		gn_recorder_tell(w->options.recorder, number, now, &mine);
 		add(w, 0, &mine);
@@ -176,34 +176,34 @@ static void ask_all(struct gn_watch *w, uint64_t number)
 }
 
 /* Many ranks say so at the same time, each for the same reason: there was an inquiry a moment ago, unless this one is newer. */
-static void suspect(struct gn_watch *w, const struct suspicion *s)
+static void suspect(struct gn_heartbeat *w, const struct suspicion *s)
 {
-	const struct gn_watch_inquiry *q = w->inquiry;
+	const struct gn_state_query *q = w->inquiry;
 
 	if (!q->lost && (q->open || gn_clock_ns() - q->asked_ns >= s->pause_ns))
 		ask_all(w, s->number);
 }
 
-void gn_watch_inquiry_hear(struct gn_watch *w, int rank, const struct gn_watch_message *in)
+void gn_state_query_hear(struct gn_heartbeat *w, int rank, const struct gn_heartbeat_message *in)
 {
 	struct suspicion s;
 	struct gn_record record;
 
 	if (!w->options.recorder)
 		return;
-	if (in->type == GN_WATCH_SUSPECT) {
+	if (in->type == GN_HEARTBEAT_SUSPECT) {
 		memcpy(&s, in->text, sizeof s);
 		suspect(w, &s);
-	} else if (in->type == GN_WATCH_TELL) {
+	} else if (in->type == GN_HEARTBEAT_TELL) {
 		memcpy(&record, in->text, sizeof record);
 		add(w, rank, &record);
 	}
 }
 
 /* Who was asked will not answer. */
-static void miss_answer(struct gn_watch *w, int rank)
+static void miss_answer(struct gn_heartbeat *w, int rank)
 {
-	struct gn_watch_inquiry *q = w->inquiry;
+	struct gn_state_query *q = w->inquiry;
 
 	if (!q->open || !q->asked[rank] || q->present[rank])
 		return;
@@ -212,9 +212,9 @@ static void miss_answer(struct gn_watch *w, int rank)
 		conclude(w);
 }
 
-void gn_watch_inquiry_lose(struct gn_watch *w, int rank, const char *how)
+void gn_state_query_lose(struct gn_heartbeat *w, int rank, const char *how)
 {
-	struct gn_watch_inquiry *q = w->inquiry;
+	struct gn_state_query *q = w->inquiry;
 
 	/* all keep the first that they are told of: with a node its ranks are lost together, and of each all others were told */
 	if (atomic_load(&w->lost))
@@ -231,12 +231,12 @@ void gn_watch_inquiry_lose(struct gn_watch *w, int rank, const char *how)
 	if (w->options.recorder && !w->said_goodbye && w->options.size > 2)
 		ask_all(w, 0);
 	if (!q->open)
-		gn_watch_inquiry_settle(w);
+		gn_state_query_settle(w);
 }
 
-void gn_watch_inquiry_answer(struct gn_watch *w, const struct gn_watch_message *in)
+void gn_state_query_answer(struct gn_heartbeat *w, const struct gn_heartbeat_message *in)
 {
-	struct gn_watch_message answer;
+	struct gn_heartbeat_message answer;
 	struct gn_record record;
 	uint64_t number;
 
@@ -244,12 +244,12 @@ void gn_watch_inquiry_answer(struct gn_watch *w, const struct gn_watch_message *
 		return;
 	memcpy(&number, in->text, sizeof number);
 	gn_recorder_tell(w->options.recorder, number, gn_clock_ns(), &record);
-	answer = gn_watch_say_bytes(GN_WATCH_TELL, w->options.rank, &record, sizeof record);
-	gn_watch_send(&w->up, &answer, gn_watch_send_until());
+	answer = gn_heartbeat_say_bytes(GN_HEARTBEAT_TELL, w->options.rank, &record, sizeof record);
+	gn_heartbeat_send(&w->up, &answer, gn_heartbeat_send_until());
 }
 
 /* When to suspect next: at the latest when what is tolerated is over, and soon after it again, for the others' is over then, too. */
-static struct suspicion plan_next(struct gn_watch *w, const struct gn_record *r, uint64_t now)
+static struct suspicion plan_next(struct gn_heartbeat *w, const struct gn_record *r, uint64_t now)
 {
 	uint64_t most = SUSPECT_MOST_NS + (uint64_t)w->options.size * SUSPECT_NS_PER_RANK, pause = 2 * w->suspect_pause_ns;
 	uint64_t left = r->idle_ms < r->limit_ms ? (uint64_t)(r->limit_ms - r->idle_ms) * 1000000 : 0;
@@ -263,9 +263,9 @@ static struct suspicion plan_next(struct gn_watch *w, const struct gn_record *r,
 	return (struct suspicion){r->oldest, w->suspect_pause_ns};
 }
 
-void gn_watch_inquiry_turn(struct gn_watch *w, uint64_t now)
+void gn_state_query_turn(struct gn_heartbeat *w, uint64_t now)
 {
-	struct gn_watch_message m;
+	struct gn_heartbeat_message m;
 	struct gn_record record;
 	struct suspicion s;
 
@@ -274,7 +274,7 @@ void gn_watch_inquiry_turn(struct gn_watch *w, uint64_t now)
 	gn_recorder_sample(w->options.recorder, now);
 	if (w->inquiry && w->inquiry->lost) {
 		if (now - w->inquiry->asked_ns > LOSS_NS)
-			gn_watch_inquiry_settle(w);
+			gn_state_query_settle(w);
 		return;
 	}
 	if (now < w->suspect_at_ns || atomic_load(&w->lost))
@@ -286,7 +286,7 @@ void gn_watch_inquiry_turn(struct gn_watch *w, uint64_t now)
 	if (w->options.rank == 0) {
 		suspect(w, &s);
 	} else if (w->up.fd >= 0) {
-		m = gn_watch_say_bytes(GN_WATCH_SUSPECT, w->options.rank, &s, sizeof s);
-		gn_watch_send(&w->up, &m, gn_watch_send_until());
+		m = gn_heartbeat_say_bytes(GN_HEARTBEAT_SUSPECT, w->options.rank, &s, sizeof s);
+		gn_heartbeat_send(&w->up, &m, gn_heartbeat_send_until());
 	}
 }

@@ -5,34 +5,34 @@
 
 #include <string.h>
 
-/* As much as gn_carrier_choose asks for. */
+/* As much as gn_coll_backend_choose asks for. */
 #define MEASURE_BYTES (16u << 20)
 
-static enum gn_status create_staged(struct gn_comm *comm, int ordinal, struct gn_carrier **out, struct gn_err *err)
+static enum gn_status create_staged(struct gn_comm *comm, int ordinal, struct gn_coll_backend **out, struct gn_err *err)
 {
-	struct gn_copier *copier = NULL;
+	struct gn_copy_engine *copier = NULL;
 	struct gn_err why;
-	enum gn_status mine = gn_copier_cuda_create(ordinal, &copier, &why), status = gn_agree_status(comm, mine, &why);
+	enum gn_status mine = gn_copy_engine_cuda_create(ordinal, &copier, &why), status = gn_agree_status(comm, mine, &why);
 
 	if (!status)
-		return gn_carrier_staged_create(comm, copier, NULL, out, err);
+		return gn_coll_backend_staged_create(comm, copier, NULL, out, err);
 	if (!mine)
-		gn_copier_destroy(copier);
+		gn_copy_engine_destroy(copier);
 	if (err)
 		*err = why;
 	return status;
 }
 
 /* Straight from GPU memory where UCX can. Takes memory. */
-static enum gn_status create_ucx(struct gn_comm *comm, int ordinal, struct gn_memory *memory, struct gn_carrier **out,
+static enum gn_status create_ucx(struct gn_comm *comm, int ordinal, struct gn_reduce_executor *memory, struct gn_coll_backend **out,
 				 struct gn_err *err)
 {
 	int direct = 0;
 	enum gn_status status = memory ? gn_comm_takes_gpu_memory(comm, &direct, err) : GN_OK;
 
 	if (!status && direct)
-		return gn_carrier_direct_create(comm, memory, out, err);
-	gn_memory_destroy(memory);
+		return gn_coll_backend_direct_create(comm, memory, out, err);
+	gn_reduce_executor_destroy(memory);
 	return status ? status : create_staged(comm, ordinal, out, err);
 }
 
@@ -47,7 +47,7 @@ static enum gn_status take_zeroes(int ordinal, void **out, struct gn_err *err)
 	return status ? status : gn_gpu_call(cudaDeviceSynchronize(), "cudaDeviceSynchronize", ordinal, err);
 }
 
-static enum gn_status choose(struct gn_comm *comm, int ordinal, struct gn_carrier *const *both, struct gn_log *log, int *best,
+static enum gn_status choose(struct gn_comm *comm, int ordinal, struct gn_coll_backend *const *both, struct gn_log *log, int *best,
 			     struct gn_err *err)
 {
 	void *memory = NULL;
@@ -57,7 +57,7 @@ static enum gn_status choose(struct gn_comm *comm, int ordinal, struct gn_carrie
 	if (status && err)
 		*err = why;
 	if (!status)
-		status = gn_carrier_choose(comm, both, 2, memory, MEASURE_BYTES, log, best, err);
+		status = gn_coll_backend_choose(comm, both, 2, memory, MEASURE_BYTES, log, best, err);
 	if (memory)
 		(void)gn_gpu_call(cudaFree(memory), "cudaFree", ordinal, NULL);
 	return status;
@@ -70,16 +70,16 @@ static int is_out(enum gn_status status)
 }
 
 /* Takes memory. */
-static enum gn_status create_best(struct gn_comm *comm, int ordinal, struct gn_memory *memory, struct gn_log *log,
-				  struct gn_carrier **out, struct gn_err *err)
+static enum gn_status create_best(struct gn_comm *comm, int ordinal, struct gn_reduce_executor *memory, struct gn_log *log,
+				  struct gn_coll_backend **out, struct gn_err *err)
 {
-	struct gn_carrier *both[2] = {NULL, NULL};
+	struct gn_coll_backend *both[2] = {NULL, NULL};
 	struct gn_err why;
-	enum gn_status status = gn_carrier_nccl_create(comm, ordinal, &both[0], &why);
+	enum gn_status status = gn_coll_backend_nccl_create(comm, ordinal, &both[0], &why);
 	int best = 1;
 
 	if (status && !is_out(status)) {
-		gn_memory_destroy(memory);
+		gn_reduce_executor_destroy(memory);
 		if (err)
 			*err = why;
 		return status;
@@ -90,25 +90,25 @@ static enum gn_status create_best(struct gn_comm *comm, int ordinal, struct gn_m
 	if (!status && both[0])
 		status = choose(comm, ordinal, both, log, &best, err);
 	if (status) {
-		gn_carrier_destroy(both[0]);
-		gn_carrier_destroy(both[1]);
+		gn_coll_backend_destroy(both[0]);
+		gn_coll_backend_destroy(both[1]);
 		return status;
 	}
-	gn_carrier_destroy(both[!best]);
+	gn_coll_backend_destroy(both[!best]);
 	*out = both[best];
 	return GN_OK;
 }
 
-enum gn_status gn_carrier_cuda_create(struct gn_comm *comm, const char *how, int ordinal, struct gn_memory *memory,
-				      struct gn_log *log, struct gn_carrier **out, struct gn_err *err)
+enum gn_status gn_coll_backend_cuda_create(struct gn_comm *comm, const char *how, int ordinal, struct gn_reduce_executor *memory,
+				      struct gn_log *log, struct gn_coll_backend **out, struct gn_err *err)
 {
-	struct gn_carrier *c = NULL;
+	struct gn_coll_backend *c = NULL;
 	struct gn_strbuf text;
 	enum gn_status status;
 
 	if (!strcmp(how, "nccl")) {
-		gn_memory_destroy(memory);
-		status = gn_carrier_nccl_create(comm, ordinal, &c, err);
+		gn_reduce_executor_destroy(memory);
+		status = gn_coll_backend_nccl_create(comm, ordinal, &c, err);
 	} else if (!strcmp(how, "ucx")) {
 		status = create_ucx(comm, ordinal, memory, &c, err);
 	} else {
@@ -117,7 +117,7 @@ enum gn_status gn_carrier_cuda_create(struct gn_comm *comm, const char *how, int
 	if (status)
 		return status;
 	gn_strbuf_init(&text);
-	gn_carrier_describe(c, &text);
+	gn_coll_backend_describe(c, &text);
 	if (gn_comm_rank(comm) == 0)
 		gn_log_info(log, "GPU memory: %s", gn_strbuf_text(&text));
 	gn_strbuf_release(&text);

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 struct copier_cuda {
-	struct gn_copier base;
+	struct gn_copy_engine base;
 	int ordinal;
 	cudaStream_t down, up;
-	cudaEvent_t ends[GN_COPIER_SLOTS_MAX]; /* of each slot's last copy */
+	cudaEvent_t ends[GN_COPY_ENGINE_SLOTS_MAX]; /* of each slot's last copy */
 };
 
 static enum gn_status check(const struct copier_cuda *c, cudaError_t code, const char *call, struct gn_err *err)
@@ -21,7 +21,7 @@ static enum gn_status enter(const struct copier_cuda *c, struct gn_err *err)
 	return check(c, cudaSetDevice(c->ordinal), "cudaSetDevice", err);
 }
 
-static enum gn_status pin(struct gn_copier *base, void *host, size_t bytes, struct gn_err *err)
+static enum gn_status pin(struct gn_copy_engine *base, void *host, size_t bytes, struct gn_err *err)
 {
 	struct copier_cuda *c = (struct copier_cuda *)base;
 	enum gn_status status = enter(c, err);
@@ -31,7 +31,7 @@ static enum gn_status pin(struct gn_copier *base, void *host, size_t bytes, stru
 	return status ? GN_ERR_UNSUPPORTED : GN_OK;
 }
 
-static void unpin(struct gn_copier *base, void *host)
+static void unpin(struct gn_copy_engine *base, void *host)
 {
 	struct copier_cuda *c = (struct copier_cuda *)base;
 
@@ -47,7 +47,7 @@ static enum gn_status copy(struct copier_cuda *c, int slot, void *to, const void
 	return status ? status : check(c, cudaEventRecord(c->ends[slot], stream), "cudaEventRecord", err);
 }
 
-static enum gn_status down(struct gn_copier *base, int slot, void *host, const void *device, size_t bytes, void *after,
+static enum gn_status down(struct gn_copy_engine *base, int slot, void *host, const void *device, size_t bytes, void *after,
 			   struct gn_err *err)
 {
 	struct copier_cuda *c = (struct copier_cuda *)base;
@@ -58,7 +58,7 @@ static enum gn_status down(struct gn_copier *base, int slot, void *host, const v
 	return status ? status : copy(c, slot, host, device, bytes, cudaMemcpyDeviceToHost, c->down, err);
 }
 
-static enum gn_status up(struct gn_copier *base, int slot, void *device, const void *host, size_t bytes, struct gn_err *err)
+static enum gn_status up(struct gn_copy_engine *base, int slot, void *device, const void *host, size_t bytes, struct gn_err *err)
 {
 	struct copier_cuda *c = (struct copier_cuda *)base;
 	enum gn_status status = enter(c, err);
@@ -66,7 +66,7 @@ static enum gn_status up(struct gn_copier *base, int slot, void *device, const v
 	return status ? status : copy(c, slot, device, host, bytes, cudaMemcpyHostToDevice, c->up, err);
 }
 
-static enum gn_status poll(struct gn_copier *base, int slot, int *done, struct gn_err *err)
+static enum gn_status poll(struct gn_copy_engine *base, int slot, int *done, struct gn_err *err)
 {
 	struct copier_cuda *c = (struct copier_cuda *)base;
 	cudaError_t code = cudaEventQuery(c->ends[slot]);
@@ -79,12 +79,12 @@ static enum gn_status poll(struct gn_copier *base, int slot, int *done, struct g
 	return status;
 }
 
-static void destroy(struct gn_copier *base)
+static void destroy(struct gn_copy_engine *base)
 {
 	struct copier_cuda *c = (struct copier_cuda *)base;
 
 	if (!enter(c, NULL)) {
-		for (int i = 0; i < GN_COPIER_SLOTS_MAX; i++)
+		for (int i = 0; i < GN_COPY_ENGINE_SLOTS_MAX; i++)
 			if (c->ends[i])
 				(void)check(c, cudaEventDestroy(c->ends[i]), "cudaEventDestroy", NULL);
 		if (c->down)
@@ -103,14 +103,14 @@ static enum gn_status make_streams(struct copier_cuda *c, struct gn_err *err)
 		status = check(c, cudaStreamCreateWithFlags(&c->down, cudaStreamNonBlocking), "cudaStreamCreate", err);
 	if (!status)
 		status = check(c, cudaStreamCreateWithFlags(&c->up, cudaStreamNonBlocking), "cudaStreamCreate", err);
-	for (int i = 0; i < GN_COPIER_SLOTS_MAX && !status; i++)
+	for (int i = 0; i < GN_COPY_ENGINE_SLOTS_MAX && !status; i++)
 		status = check(c, cudaEventCreateWithFlags(&c->ends[i], cudaEventDisableTiming), "cudaEventCreate", err);
 	return status;
 }
 
-enum gn_status gn_copier_cuda_create(int ordinal, struct gn_copier **out, struct gn_err *err)
+enum gn_status gn_copy_engine_cuda_create(int ordinal, struct gn_copy_engine **out, struct gn_err *err)
 {
-	static const struct gn_copier_ops ops = {pin, unpin, down, up, poll, destroy};
+	static const struct gn_copy_engine_ops ops = {pin, unpin, down, up, poll, destroy};
 	struct copier_cuda *c = calloc(1, sizeof *c);
 	enum gn_status status;
 

@@ -1,6 +1,6 @@
 /* How an error of the CUDA runtime becomes one of ours, for the files of transport/ that are built with CUDA. No state. */
-#ifndef GN_TRANSPORT_GPU_CALL_H
-#define GN_TRANSPORT_GPU_CALL_H
+#ifndef GN_TRANSPORT_NCCL_GPU_CALL_H
+#define GN_TRANSPORT_NCCL_GPU_CALL_H
 
 #include "src/base/status.h"
 

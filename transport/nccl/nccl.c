@@ -17,7 +17,7 @@
 #define PAUSE_NS 20000
 
 struct nccl_op {
-	struct gn_carrier_op base;
+	struct gn_coll_backend_op base;
 	void *device;
 	void *after; /* what it sums is there when this event has happened; NULL: it is */
 	size_t count;
@@ -51,7 +51,7 @@ static const char *advice(ncclResult_t rc)
 	}
 }
 
-enum gn_status gn_nccl_fail(const struct gn_nccl_carrier *c, ncclResult_t rc, const char *call, struct gn_err *err)
+enum gn_status gn_nccl_fail(const struct gn_nccl_backend *c, ncclResult_t rc, const char *call, struct gn_err *err)
 {
 	int rank = gn_world_rank(c->world);
 	const char *last = c->api.get_last_error(NULL);
@@ -61,7 +61,7 @@ enum gn_status gn_nccl_fail(const struct gn_nccl_carrier *c, ncclResult_t rc, co
 }
 
 /* Ends its kernels, which would wait for a dead peer for ever. */
-static void let_go(struct gn_nccl_carrier *c)
+static void let_go(struct gn_nccl_backend *c)
 {
 	ncclComm_t native = c->native;
 
@@ -71,7 +71,7 @@ static void let_go(struct gn_nccl_carrier *c)
 }
 
 /* The world knows who was lost, NCCL only that something broke; *err holds what it said. */
-static enum gn_status diagnose(struct gn_nccl_carrier *c, enum gn_status status, struct gn_err *err)
+static enum gn_status diagnose(struct gn_nccl_backend *c, enum gn_status status, struct gn_err *err)
 {
 	uint64_t started = gn_clock_ns();
 	struct timespec pause = {0, 5000000};
@@ -90,13 +90,13 @@ static enum gn_status diagnose(struct gn_nccl_carrier *c, enum gn_status status,
 			return verdict;
 		}
 		nanosleep(&pause, NULL);
-	} while (gn_clock_ns() - started < gn_world_verdict_ns(c->world));
+	} while (gn_clock_ns() - started < gn_world_failure_reason_ns(c->world));
 	/* the others would wait for this rank, which does not go on */
 	gn_world_give_up(c->world, err->text);
 	return status;
 }
 
-enum gn_status gn_nccl_settle(struct gn_nccl_carrier *c, enum gn_status status, struct gn_err *err)
+enum gn_status gn_nccl_settle(struct gn_nccl_backend *c, enum gn_status status, struct gn_err *err)
 {
 	if (status && !c->status)
 		c->status = diagnose(c, status, &c->why);
@@ -107,7 +107,7 @@ enum gn_status gn_nccl_settle(struct gn_nccl_carrier *c, enum gn_status status, 
 
 /* --- waiting for NCCL --- */
 
-static enum gn_status look(const struct gn_nccl_carrier *c, const char *call, int *busy, struct gn_err *err)
+static enum gn_status look(const struct gn_nccl_backend *c, const char *call, int *busy, struct gn_err *err)
 {
 	ncclResult_t state = ncclSuccess, rc = c->api.get_async_error(c->native, &state);
 
@@ -117,7 +117,7 @@ static enum gn_status look(const struct gn_nccl_carrier *c, const char *call, in
 	return state == ncclSuccess || *busy ? GN_OK : gn_nccl_fail(c, state, call, err);
 }
 
-enum gn_status gn_nccl_finish(const struct gn_nccl_carrier *c, ncclResult_t rc, const char *call, uint64_t limit_ns,
+enum gn_status gn_nccl_finish(const struct gn_nccl_backend *c, ncclResult_t rc, const char *call, uint64_t limit_ns,
 				  struct gn_err *err)
 {
 	uint64_t until = gn_clock_ns() + limit_ns;
@@ -175,15 +175,15 @@ static ncclRedOp_t reduction_of(enum gn_reduction r)
 	return r == GN_MAX ? ncclMax : r == GN_MIN ? ncclMin : r == GN_AVERAGE ? ncclAvg : ncclSum;
 }
 
-enum gn_status gn_nccl_enter(const struct gn_nccl_carrier *c, struct gn_err *err)
+enum gn_status gn_nccl_enter(const struct gn_nccl_backend *c, struct gn_err *err)
 {
 	return gn_gpu_call(cudaSetDevice(c->ordinal), "cudaSetDevice", c->ordinal, err);
 }
 
-static enum gn_status prepare(struct gn_carrier *base, void *device, size_t count, enum gn_dtype type,
-			      enum gn_reduction reduction, struct gn_carrier_op **out, struct gn_err *err)
+static enum gn_status prepare(struct gn_coll_backend *base, void *device, size_t count, enum gn_dtype type,
+			      enum gn_reduction reduction, struct gn_coll_backend_op **out, struct gn_err *err)
 {
-	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base;
+	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base;
 	struct gn_recorder_op record;
 	struct nccl_op *op;
 	ncclDataType_t native;
@@ -213,7 +213,7 @@ static enum gn_status prepare(struct gn_carrier *base, void *device, size_t coun
 	return GN_OK;
 }
 
-static enum gn_status launch(struct gn_nccl_carrier *c, struct nccl_op *op, void *after, struct gn_err *err)
+static enum gn_status launch(struct gn_nccl_backend *c, struct nccl_op *op, void *after, struct gn_err *err)
 {
 	enum gn_status status = gn_nccl_enter(c, err);
 	ncclResult_t rc;
@@ -227,10 +227,10 @@ static enum gn_status launch(struct gn_nccl_carrier *c, struct nccl_op *op, void
 	return status ? status : gn_gpu_call(cudaEventRecord(op->end, c->stream), "cudaEventRecord", c->ordinal, err);
 }
 
-static enum gn_status start(struct gn_carrier_op *base, void *after, struct gn_err *err)
+static enum gn_status start(struct gn_coll_backend_op *base, void *after, struct gn_err *err)
 {
 	struct nccl_op *op = (struct nccl_op *)base;
-	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base->carrier;
+	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base->carrier;
 
 	if (op->in_flight)
 		return gn_err_set(err, GN_ERR_USAGE, "an allreduce was started again before it was complete");
@@ -244,7 +244,7 @@ static enum gn_status start(struct gn_carrier_op *base, void *after, struct gn_e
 }
 
 /* Errors of NCCL's own threads are looked for only now and then. */
-static enum gn_status poll_end(struct gn_nccl_carrier *c, struct nccl_op *op, int look_closer, struct gn_err *err)
+static enum gn_status poll_end(struct gn_nccl_backend *c, struct nccl_op *op, int look_closer, struct gn_err *err)
 {
 	cudaError_t code = cudaEventQuery(op->end);
 	enum gn_status status = GN_OK;
@@ -263,10 +263,10 @@ static enum gn_status poll_end(struct gn_nccl_carrier *c, struct nccl_op *op, in
 	return status;
 }
 
-static enum gn_status test(struct gn_carrier_op *base, int *done, struct gn_err *err)
+static enum gn_status test(struct gn_coll_backend_op *base, int *done, struct gn_err *err)
 {
 	struct nccl_op *op = (struct nccl_op *)base;
-	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base->carrier;
+	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base->carrier;
 	enum gn_status status = GN_OK;
 
 	if (op->in_flight)
@@ -277,7 +277,7 @@ static enum gn_status test(struct gn_carrier_op *base, int *done, struct gn_err 
 }
 
 /* NCCL has it from the start, but while the GPU makes what is to be summed nobody waits for peers. */
-static void note_wait(struct gn_nccl_carrier *c, struct nccl_op *op)
+static void note_wait(struct gn_nccl_backend *c, struct nccl_op *op)
 {
 	struct gn_recorder *recorder = gn_world_recorder(c->world);
 	uint64_t since_ns;
@@ -294,10 +294,10 @@ static void note_wait(struct gn_nccl_carrier *c, struct nccl_op *op)
 		gn_recorder_waiting(recorder, 0);
 }
 
-static enum gn_status wait(struct gn_carrier_op *base, struct gn_err *err)
+static enum gn_status wait(struct gn_coll_backend_op *base, struct gn_err *err)
 {
 	struct nccl_op *op = (struct nccl_op *)base;
-	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base->carrier;
+	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base->carrier;
 	struct timespec pause = {0, PAUSE_NS};
 	uint64_t looked = gn_clock_ns(), now;
 	enum gn_status status = c->status;
@@ -317,10 +317,10 @@ static enum gn_status wait(struct gn_carrier_op *base, struct gn_err *err)
 	return gn_nccl_settle(c, status, err);
 }
 
-static void free_op(struct gn_carrier_op *base)
+static void free_op(struct gn_coll_backend_op *base)
 {
 	struct nccl_op *op = (struct nccl_op *)base;
-	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base->carrier;
+	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base->carrier;
 
 	if (op->in_flight && !c->status) {
 		c->status = gn_err_set(&c->why, GN_ERR_FAILED, "an allreduce was freed before it was complete");
@@ -331,17 +331,17 @@ static void free_op(struct gn_carrier_op *base)
 	free(op);
 }
 
-static void describe(const struct gn_carrier *base, struct gn_strbuf *out)
+static void describe(const struct gn_coll_backend *base, struct gn_strbuf *out)
 {
-	int version = ((const struct gn_nccl_carrier *)base)->api.version;
+	int version = ((const struct gn_nccl_backend *)base)->api.version;
 
 	gn_strbuf_printf(out, "nccl %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
 /* In good order only when nothing is wrong: everything else might wait. */
-static void destroy(struct gn_carrier *base)
+static void destroy(struct gn_coll_backend *base)
 {
-	struct gn_nccl_carrier *c = (struct gn_nccl_carrier *)base;
+	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base;
 	int entered = !gn_nccl_enter(c, NULL);
 
 	if (c->native && entered && !c->status && !gn_world_check(c->world, NULL) &&
@@ -355,4 +355,4 @@ static void destroy(struct gn_carrier *base)
 	free(c);
 }
 
-const struct gn_carrier_ops gn_nccl_ops = {"nccl", prepare, start, test, wait, free_op, describe, destroy};
+const struct gn_coll_backend_ops gn_nccl_ops = {"nccl", prepare, start, test, wait, free_op, describe, destroy};

@@ -15,11 +15,11 @@ enum gn_status gn_nccl_api_load(struct gn_nccl_api *out, struct gn_err *err)
 	char why[256];
 	ncclResult_t rc;
 
-	api.library = gn_library_open("libnccl.so.2", GN_CUDA_FOLDER, why, sizeof why);
+	api.library = gn_dynlib_open("libnccl.so.2", GN_CUDA_FOLDER, why, sizeof why);
 	if (!api.library)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED,
 				  "no NCCL: %s; install libnccl2, or name its folder in LD_LIBRARY_PATH, or use --comm ucx", why);
-#define X(member, symbol) missing = gn_library_find(api.library, #symbol, &api.member) ? missing : #symbol;
+#define X(member, symbol) missing = gn_dynlib_find(api.library, #symbol, &api.member) ? missing : #symbol;
 	GN_NCCL_FUNCTIONS(X)
 #undef X
 	if (missing)

@@ -2,8 +2,8 @@
  *
  * Thread safety: no state but the library's.
  */
-#ifndef GN_TRANSPORT_NCCL_API_H
-#define GN_TRANSPORT_NCCL_API_H
+#ifndef GN_TRANSPORT_NCCL_NCCL_API_H
+#define GN_TRANSPORT_NCCL_NCCL_API_H
 
 #include "src/base/status.h"
 

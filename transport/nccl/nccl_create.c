@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum gn_status make_stream(struct gn_nccl_carrier *c, struct gn_err *err)
+static enum gn_status make_stream(struct gn_nccl_backend *c, struct gn_err *err)
 {
 	int least = 0, greatest = 0;
 	enum gn_status status = gn_nccl_enter(c, err);
@@ -19,7 +19,7 @@ static enum gn_status make_stream(struct gn_nccl_carrier *c, struct gn_err *err)
 				    "cudaStreamCreateWithPriority", c->ordinal, err);
 }
 
-static void fill_card(struct gn_nccl_carrier *c, struct gn_nccl_card *card)
+static void fill_card(struct gn_nccl_backend *c, struct gn_nccl_record *card)
 {
 	ncclUniqueId id;
 	struct gn_err why;
@@ -45,10 +45,10 @@ static void fill_card(struct gn_nccl_carrier *c, struct gn_nccl_card *card)
 		memcpy(card->why, why.text, strnlen(why.text, sizeof card->why - 1));
 }
 
-static enum gn_status agree(struct gn_nccl_carrier *c, struct gn_comm *comm, ncclUniqueId *id, struct gn_err *err)
+static enum gn_status agree(struct gn_nccl_backend *c, struct gn_comm *comm, ncclUniqueId *id, struct gn_err *err)
 {
 	size_t size = (size_t)gn_world_size(c->world);
-	struct gn_nccl_card mine = {0}, *cards = calloc(size, sizeof *cards);
+	struct gn_nccl_record mine = {0}, *cards = calloc(size, sizeof *cards);
 	const char **hosts = calloc(size, sizeof *hosts);
 	enum gn_status status = GN_OK;
 
@@ -63,7 +63,7 @@ static enum gn_status agree(struct gn_nccl_carrier *c, struct gn_comm *comm, ncc
 		cards[r].gpu[sizeof cards[r].gpu - 1] = 0;
 	}
 	if (!status)
-		status = gn_nccl_cards_judge(cards, hosts, size, err);
+		status = gn_nccl_records_judge(cards, hosts, size, err);
 	if (!status)
 		memcpy(id, cards[0].id, sizeof *id);
 	free(cards);
@@ -71,7 +71,7 @@ static enum gn_status agree(struct gn_nccl_carrier *c, struct gn_comm *comm, ncc
 	return status;
 }
 
-static enum gn_status join(struct gn_nccl_carrier *c, const ncclUniqueId *id, struct gn_err *err)
+static enum gn_status join(struct gn_nccl_backend *c, const ncclUniqueId *id, struct gn_err *err)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclResult_t rc;
@@ -81,9 +81,9 @@ static enum gn_status join(struct gn_nccl_carrier *c, const ncclUniqueId *id, st
 	return gn_nccl_finish(c, rc, "ncclCommInitRankConfig", GN_NCCL_START_NS, err);
 }
 
-enum gn_status gn_carrier_nccl_create(struct gn_comm *comm, int ordinal, struct gn_carrier **out, struct gn_err *err)
+enum gn_status gn_coll_backend_nccl_create(struct gn_comm *comm, int ordinal, struct gn_coll_backend **out, struct gn_err *err)
 {
-	struct gn_nccl_carrier *c = calloc(1, sizeof *c);
+	struct gn_nccl_backend *c = calloc(1, sizeof *c);
 	ncclUniqueId id;
 	enum gn_status status;
 

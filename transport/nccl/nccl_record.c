@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum gn_status find_unable(const struct gn_nccl_card *cards, const char *const *hosts, size_t count,
+static enum gn_status find_unable(const struct gn_nccl_record *cards, const char *const *hosts, size_t count,
 				  struct gn_err *err)
 {
 	for (size_t r = 0; r < count; r++)
@@ -13,7 +13,7 @@ static enum gn_status find_unable(const struct gn_nccl_card *cards, const char *
 	return GN_OK;
 }
 
-static enum gn_status compare_versions(const struct gn_nccl_card *cards, const char *const *hosts, size_t count,
+static enum gn_status compare_versions(const struct gn_nccl_record *cards, const char *const *hosts, size_t count,
 				       struct gn_err *err)
 {
 	for (size_t r = 1; r < count; r++)
@@ -39,7 +39,7 @@ static int by_place(const void *a, const void *b)
 	return order ? order : x->rank - y->rank;
 }
 
-static enum gn_status find_shared_gpu(const struct gn_nccl_card *cards, const char *const *hosts, size_t count,
+static enum gn_status find_shared_gpu(const struct gn_nccl_record *cards, const char *const *hosts, size_t count,
 				      struct gn_err *err)
 {
 	struct place *places = calloc(count, sizeof *places);
@@ -60,7 +60,7 @@ static enum gn_status find_shared_gpu(const struct gn_nccl_card *cards, const ch
 	return status;
 }
 
-enum gn_status gn_nccl_cards_judge(const struct gn_nccl_card *cards, const char *const *hosts, size_t count,
+enum gn_status gn_nccl_records_judge(const struct gn_nccl_record *cards, const char *const *hosts, size_t count,
 				   struct gn_err *err)
 {
 	enum gn_status status = find_unable(cards, hosts, count, err);

@@ -2,8 +2,8 @@
  *
  * Thread safety: no state.
  */
-#ifndef GN_TRANSPORT_NCCL_CARD_H
-#define GN_TRANSPORT_NCCL_CARD_H
+#ifndef GN_TRANSPORT_NCCL_NCCL_RECORD_H
+#define GN_TRANSPORT_NCCL_NCCL_RECORD_H
 
 #include "src/base/status.h"
 
@@ -12,7 +12,7 @@
 
 #define GN_NCCL_ID_BYTES 128
 
-struct gn_nccl_card {
+struct gn_nccl_record {
 	int32_t status;	 /* enum gn_status: whether it has NCCL and a GPU */
 	int32_t version; /* 22809 is 2.28.9 */
 	char gpu[16];	 /* by PCI address */
@@ -22,7 +22,7 @@ struct gn_nccl_card {
 
 /* The same on all ranks for the same cards; hosts names each rank's. GN_OK, or what keeps them from a communicator: a rank that
  * cannot (its own status), GN_ERR_MISMATCH for other versions of NCCL, GN_ERR_UNSUPPORTED for two ranks on one GPU. */
-enum gn_status gn_nccl_cards_judge(const struct gn_nccl_card *cards, const char *const *hosts, size_t count,
+enum gn_status gn_nccl_records_judge(const struct gn_nccl_record *cards, const char *const *hosts, size_t count,
 				   struct gn_err *err);
 
 #endif

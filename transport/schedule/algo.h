@@ -10,28 +10,28 @@
  * rank r gives block r; reduce, the sum at root, other ranks' buffers are used up; all-to-all, block q of rank r's input
  * becomes block r of rank q's output, never in place.
  */
-#ifndef GN_TRANSPORT_ALGO_H
-#define GN_TRANSPORT_ALGO_H
+#ifndef GN_TRANSPORT_SCHEDULE_ALGO_H
+#define GN_TRANSPORT_SCHEDULE_ALGO_H
 
 #include "transport/schedule/schedule.h"
 #include "transport/schedule/types.h"
 
 /* Which rank is where: nodes of any sizes, numbered by their first rank. Read-only once made. */
-struct gn_node_map {
+struct gn_shm_map {
 	int size, nodes, smallest; /* ranks; nodes; ranks on the smallest node */
 	int *node, *local;	   /* of each rank: its node, and its place among that node's ranks */
 	int *first, *members;	   /* node n's ranks, ascending: members[first[n]] .. members[first[n + 1] - 1] */
 };
 
 /* node_of[r] >= 0 names rank r's node, by any number below size. */
-enum gn_status gn_node_map_create(const int *node_of, int size, struct gn_node_map **out, struct gn_err *err);
-void gn_node_map_destroy(struct gn_node_map *m);
+enum gn_status gn_shm_map_create(const int *node_of, int size, struct gn_shm_map **out, struct gn_err *err);
+void gn_shm_map_destroy(struct gn_shm_map *m);
 
 struct gn_algo_args {
 	int rank, size, root;
 	uint32_t pieces;
 	int with_copy;			/* take the input from another buffer first */
-	const struct gn_node_map *map;	/* hierarchical ones need it; NULL: one node */
+	const struct gn_shm_map *map;	/* hierarchical ones need it; NULL: one node */
 };
 
 struct gn_algorithm {

@@ -24,7 +24,7 @@ struct level {
 /* Handing over and back, and two rounds for each bit of a rank. */
 #define LEVELS_MAX (2 + 2 * 31)
 
-static void add(const struct gn_part *p, uint32_t piece, const struct gn_fold *f, enum gn_step_op op,
+static void add(const struct gn_part *p, uint32_t piece, const struct gn_bn_folding *f, enum gn_step_op op,
 		const struct level *l, struct range r)
 {
 	struct gn_step step = {.op = (uint8_t)op, .peer = l->peer, .chunk_count = r.count};
@@ -35,12 +35,12 @@ static void add(const struct gn_part *p, uint32_t piece, const struct gn_fold *f
 	gn_schedule_add(p->schedule, step);
 }
 
-static int peer_in(const struct gn_part *p, const struct gn_fold *f, int round)
+static int peer_in(const struct gn_part *p, const struct gn_bn_folding *f, int round)
 {
-	return gn_part_rank(p, gn_fold_place(f, f->number ^ 1 << round));
+	return gn_part_rank(p, gn_bn_folding_place(f, f->number ^ 1 << round));
 }
 
-static int find_rounds(const struct gn_part *p, const struct gn_fold *f, struct level *levels)
+static int find_rounds(const struct gn_part *p, const struct gn_bn_folding *f, struct level *levels)
 {
 	struct range mine = {0, (uint32_t)f->power}, other;
 	int count = 0;
@@ -61,7 +61,7 @@ static int find_rounds(const struct gn_part *p, const struct gn_fold *f, struct 
 }
 
 /* All members have as many levels, whether they do something there or not. */
-static int find_levels(const struct gn_part *p, const struct gn_fold *f, struct level *levels)
+static int find_levels(const struct gn_part *p, const struct gn_bn_folding *f, struct level *levels)
 {
 	const struct range all = {0, (uint32_t)f->power}, none = {0, 0};
 	int folded = p->place < 2 * f->extra, out = f->number < 0, last = 1 + 2 * f->rounds;
@@ -79,7 +79,7 @@ static int find_levels(const struct gn_part *p, const struct gn_fold *f, struct 
 static void write(const struct gn_part *p)
 {
 	struct level levels[LEVELS_MAX];
-	struct gn_fold f = gn_fold_of(p);
+	struct gn_bn_folding f = gn_bn_folding_of(p);
 	int count = find_levels(p, &f, levels);
 
 	for (int wave = 0; wave < (int)p->pieces + count - 1; wave++) {

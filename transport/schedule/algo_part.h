@@ -3,15 +3,15 @@
  * The members are all ranks, or with a map those with the same place on each node, so that the hierarchical algorithms
  * are the flat ones between nodes. Private to algo*.c.
  */
-#ifndef GN_TRANSPORT_ALGO_PART_H
-#define GN_TRANSPORT_ALGO_PART_H
+#ifndef GN_TRANSPORT_SCHEDULE_ALGO_PART_H
+#define GN_TRANSPORT_SCHEDULE_ALGO_PART_H
 
 #include "transport/schedule/algo.h"
 
 struct gn_part {
 	struct gn_schedule *schedule;
 	int size, place;	       /* members; which of them this rank is */
-	const struct gn_node_map *map; /* NULL: place is rank */
+	const struct gn_shm_map *map; /* NULL: place is rank */
 	int local;		       /* with a map: the members' place on their nodes */
 	uint32_t first_chunk, pieces, first_message;
 };
@@ -39,13 +39,13 @@ static inline struct gn_part gn_part_all(struct gn_schedule *s, const struct gn_
 
 /* Sizes that are no power of two: with 2^k the largest power within size, the first 2 (size - 2^k) members pair up; the even
  * one hands its value to the odd one, sits out, and gets the result at the end. The others have numbers 0 .. 2^k - 1. */
-struct gn_fold {
+struct gn_bn_folding {
 	int power, rounds, extra, number; /* number: -1 for one that sits out */
 };
 
-static inline struct gn_fold gn_fold_of(const struct gn_part *p)
+static inline struct gn_bn_folding gn_bn_folding_of(const struct gn_part *p)
 {
-	struct gn_fold f = {.power = 1};
+	struct gn_bn_folding f = {.power = 1};
 
 	for (; f.power * 2 <= p->size; f.power *= 2)
 		f.rounds++;
@@ -57,7 +57,7 @@ static inline struct gn_fold gn_fold_of(const struct gn_part *p)
 	return f;
 }
 
-static inline int gn_fold_place(const struct gn_fold *f, int number)
+static inline int gn_bn_folding_place(const struct gn_bn_folding *f, int number)
 {
 	return number < f->extra ? 2 * number + 1 : number + f->extra;
 }

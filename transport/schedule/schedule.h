@@ -15,8 +15,8 @@
  *
  * Thread safety: none while building; afterwards read-only.
  */
-#ifndef GN_TRANSPORT_SCHEDULE_H
-#define GN_TRANSPORT_SCHEDULE_H
+#ifndef GN_TRANSPORT_SCHEDULE_SCHEDULE_H
+#define GN_TRANSPORT_SCHEDULE_SCHEDULE_H
 
 #include "src/base/status.h"
 

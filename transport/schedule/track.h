@@ -3,8 +3,8 @@
  * Neighbouring chunks with one history are kept as one run, so that steps over thousands of chunks cost what steps over one
  * do. Times are O(runs touched), and a scan of a bitmap. Private to schedule.c. Thread safety: none.
  */
-#ifndef GN_TRANSPORT_TRACK_H
-#define GN_TRANSPORT_TRACK_H
+#ifndef GN_TRANSPORT_SCHEDULE_TRACK_H
+#define GN_TRANSPORT_SCHEDULE_TRACK_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Element types, reductions and collectives: the words that the whole of transport/ shares. Thread safety: no state. */
-#ifndef GN_TRANSPORT_TYPES_H
-#define GN_TRANSPORT_TYPES_H
+#ifndef GN_TRANSPORT_SCHEDULE_TYPES_H
+#define GN_TRANSPORT_SCHEDULE_TYPES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -13,8 +13,8 @@
  *
  * Memory and time grow with size * chunks * size / 8 bytes: a ring of 1000 ranks takes 128 MB. Thread safety: no state.
  */
-#ifndef GN_TRANSPORT_VERIFY_H
-#define GN_TRANSPORT_VERIFY_H
+#ifndef GN_TRANSPORT_SCHEDULE_VERIFY_H
+#define GN_TRANSPORT_SCHEDULE_VERIFY_H
 
 #include "transport/schedule/algo.h"
 

@@ -4,8 +4,8 @@
  * They are measured by gannet tune (tune.h) and kept in a table (tuning.h); where nobody has measured, they are guessed from
  * what kind of device carries the bytes and its link rate. Plain data: ranks send it to each other as it is.
  */
-#ifndef GN_TRANSPORT_COST_H
-#define GN_TRANSPORT_COST_H
+#ifndef GN_TRANSPORT_SELECT_COST_H
+#define GN_TRANSPORT_SELECT_COST_H
 
 #include "transport/topology/devices.h"
 #include "transport/sim/sim.h"
@@ -39,7 +39,7 @@ struct gn_cost {
 	int tuned_nodes; /* how many nodes it was measured on; 0: guessed, or a table that does not say */
 };
 
-/* A guess for lanes as gn_fabric_lanes() tells them. */
+/* A guess for lanes as gn_ucx_lanes() tells them. */
 void gn_cost_guess(const struct gn_devices *devices, const char *node_lanes, const char *link_lanes, struct gn_cost *out);
 /* What a first connection by such lanes costs. */
 double gn_cost_connect_s(const char *lanes);

@@ -15,7 +15,7 @@
 #define HOPELESS 4
 
 /* As many ranks on each node, next to each other: what the simulator takes. */
-static int is_regular(const struct gn_node_map *map)
+static int is_regular(const struct gn_shm_map *map)
 {
 	int local = map->size / map->nodes;
 
@@ -27,7 +27,7 @@ static int is_regular(const struct gn_node_map *map)
 	return 1;
 }
 
-const size_t *gn_choose_piece_bytes(int *count)
+const size_t *gn_select_piece_bytes(int *count)
 {
 	static const size_t all[SIZES_MAX] = {256 << 10, 64 << 10, 1 << 20, (size_t)1 << 40};
 
@@ -41,12 +41,12 @@ struct candidate {
 };
 
 /* The numbers of pieces that come into question, each once. */
-static enum gn_status find_pieces(const struct gn_choose_args *args, const struct gn_algorithm *a, uint32_t *out, int *count,
+static enum gn_status find_pieces(const struct gn_select_args *args, const struct gn_algorithm *a, uint32_t *out, int *count,
 				  struct gn_err *err)
 {
 	struct gn_algo_args how = {.size = args->map->size, .map = args->map};
 	int sizes;
-	const size_t *piece_bytes = gn_choose_piece_bytes(&sizes);
+	const size_t *piece_bytes = gn_select_piece_bytes(&sizes);
 	double parts;
 	enum gn_status status = gn_algorithm_parts(a, &how, &parts, err);
 
@@ -67,21 +67,21 @@ static enum gn_status find_pieces(const struct gn_choose_args *args, const struc
 }
 
 /* One piece, and what somebody asks for, may have as many steps as it takes. */
-static int is_too_long(const struct gn_choose_args *args, const struct gn_choice *c, double steps)
+static int is_too_long(const struct gn_select_args *args, const struct gn_choice *c, double steps)
 {
-	return !args->piece_bytes && c->pieces > 1 && steps > GN_CHOOSE_STEPS_MAX;
+	return !args->piece_bytes && c->pieces > 1 && steps > GN_SELECT_STEPS_MAX;
 }
 
-static enum gn_status add_algorithm(const struct gn_choose_args *args, const struct gn_algorithm *a, struct candidate *list,
+static enum gn_status add_algorithm(const struct gn_select_args *args, const struct gn_algorithm *a, struct candidate *list,
 				    int *count, struct gn_err *err)
 {
 	uint32_t pieces[SIZES_MAX];
-	struct gn_choose_form forms[SIZES_MAX] = {{.seconds = 0}};
+	struct gn_select_form forms[SIZES_MAX] = {{.seconds = 0}};
 	int sizes;
 	enum gn_status status = find_pieces(args, a, pieces, &sizes, err);
 
 	if (!status && args->map->size > 1)
-		status = gn_choose_closed_form(args, a, pieces, sizes, forms, err);
+		status = gn_select_closed_form(args, a, pieces, sizes, forms, err);
 	for (int i = 0; i < sizes && !status && *count < CANDIDATES_MAX; i++) {
 		struct gn_algo_args how = {.size = args->map->size, .pieces = pieces[i], .map = args->map};
 		struct gn_choice c = {.algorithm = a, .pieces = pieces[i], .chunks = a->chunks(&how),
@@ -105,7 +105,7 @@ static void names_of(enum gn_collective what, struct gn_strbuf *out)
 			gn_strbuf_printf(out, "|%s", a[i].name);
 }
 
-static enum gn_status list_all(const struct gn_choose_args *args, struct candidate *list, int *count, struct gn_err *err)
+static enum gn_status list_all(const struct gn_select_args *args, struct candidate *list, int *count, struct gn_err *err)
 {
 	size_t all;
 	const struct gn_algorithm *a = gn_algorithms(&all);
@@ -128,7 +128,7 @@ static enum gn_status list_all(const struct gn_choose_args *args, struct candida
 
 static double cost_of(const struct gn_choice *c)
 {
-	return c->predicted_s + c->connecting_s / GN_CHOOSE_USES;
+	return c->predicted_s + c->connecting_s / GN_SELECT_USES;
 }
 
 /* Ties by the table's order, so that all machines order them alike. */
@@ -143,10 +143,10 @@ static int by_cost(const void *a, const void *b)
 	return (x->pieces > y->pieces) - (x->pieces < y->pieces);
 }
 
-static enum gn_status simulate_best(const struct gn_choose_args *args, struct candidate *list, int count,
+static enum gn_status simulate_best(const struct gn_select_args *args, struct candidate *list, int count,
 				    struct gn_err *err)
 {
-	const struct gn_node_map *map = args->map;
+	const struct gn_shm_map *map = args->map;
 	struct gn_sim_topology t;
 	double hopeless = cost_of(&list[0].choice) * HOPELESS, left = STEPS_MAX;
 	enum gn_status status = GN_OK;
@@ -183,7 +183,7 @@ static const struct gn_choice *cheapest(const struct candidate *list, int count)
 	return best;
 }
 
-enum gn_status gn_choose(const struct gn_choose_args *args, struct gn_choice *out, struct gn_err *err)
+enum gn_status gn_select(const struct gn_select_args *args, struct gn_choice *out, struct gn_err *err)
 {
 	struct candidate list[CANDIDATES_MAX];
 	int count = 0;
@@ -199,23 +199,23 @@ enum gn_status gn_choose(const struct gn_choose_args *args, struct gn_choice *ou
 	return status;
 }
 
-static enum gn_status is_worth_it(const struct gn_cost *c, const struct gn_cost_pick *pick, const struct gn_node_map *map, int *out,
+static enum gn_status is_worth_it(const struct gn_cost *c, const struct gn_cost_pick *pick, const struct gn_shm_map *map, int *out,
 				  struct gn_err *err)
 {
-	struct gn_choose_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = (size_t)pick->bytes, .map = map, .cost = c};
+	struct gn_select_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = (size_t)pick->bytes, .map = map, .cost = c};
 	struct gn_choice best, picked;
-	enum gn_status status = gn_choose(&args, &best, err);
+	enum gn_status status = gn_select(&args, &best, err);
 
 	args.algo = pick->algorithm;
 	args.piece_bytes = (size_t)pick->piece_bytes;
 	if (!status)
-		status = gn_choose(&args, &picked, err);
+		status = gn_select(&args, &picked, err);
 	if (!status)
 		*out = picked.predicted_s < PICK_MOST * best.predicted_s;
 	return status;
 }
 
-enum gn_status gn_choose_keep_picks(struct gn_cost *c, const struct gn_node_map *map, struct gn_err *err)
+enum gn_status gn_select_keep_picks(struct gn_cost *c, const struct gn_shm_map *map, struct gn_err *err)
 {
 	int kept = 0, worth_it = 0;
 	enum gn_status status = GN_OK;

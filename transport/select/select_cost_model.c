@@ -27,7 +27,7 @@ static int is_tree(const struct gn_algorithm *a)
 }
 
 /* Messages that follow each other on the longest way through the schedule. */
-static struct rounds rounds_of(const struct gn_algorithm *a, const struct gn_node_map *map)
+static struct rounds rounds_of(const struct gn_algorithm *a, const struct gn_shm_map *map)
 {
 	double p = map->size, nodes = map->nodes, local = ceil(p / nodes), depth = ceil(log2(p)), flat;
 	int power = (map->size & (map->size - 1)) == 0;
@@ -78,10 +78,10 @@ static void add_step(const struct gn_step *step, double bytes, int same_node, st
 }
 
 /* Uncut: pieces neither move more bytes nor reach more peers. */
-static enum gn_status load_of(const struct gn_choose_args *args, const struct gn_algorithm *a, int rank, struct load *out,
+static enum gn_status load_of(const struct gn_select_args *args, const struct gn_algorithm *a, int rank, struct load *out,
 			      struct gn_err *err)
 {
-	const struct gn_node_map *map = args->map;
+	const struct gn_shm_map *map = args->map;
 	struct gn_algo_args how = {.rank = rank, .size = map->size, .pieces = 1, .map = map};
 	unsigned char *known = calloc((size_t)map->size, 1);
 	struct gn_schedule *s;
@@ -112,10 +112,10 @@ static enum gn_status load_of(const struct gn_choose_args *args, const struct gn
 }
 
 /* One rank's own time, and in *port that of its node's port. */
-static enum gn_status node_time(const struct gn_choose_args *args, const struct gn_algorithm *a, int node, struct load *most,
+static enum gn_status node_time(const struct gn_select_args *args, const struct gn_algorithm *a, int node, struct load *most,
 				double *port, struct gn_err *err)
 {
-	const struct gn_node_map *map = args->map;
+	const struct gn_shm_map *map = args->map;
 	int members = map->first[node + 1] - map->first[node], look = members < LOOK_AT ? members : LOOK_AT;
 	double out = 0, in = 0;
 	enum gn_status status = GN_OK;
@@ -157,7 +157,7 @@ static double usual(double longest, double bytes, double receipts, int tree)
 	return tree || receipts < 1 ? longest : bytes / receipts;
 }
 
-static double time_of(const struct gn_choose_args *args, const struct rounds *rounds, const struct load *most, double port,
+static double time_of(const struct gn_select_args *args, const struct rounds *rounds, const struct load *most, double port,
 		      uint32_t pieces)
 {
 	const struct gn_cost_path *link = &args->cost->link, *node = &args->cost->node;
@@ -175,10 +175,10 @@ static double time_of(const struct gn_choose_args *args, const struct rounds *ro
 	return waiting + fmax(moving, working) + most->reduced / args->cost->reduce_bytes_per_s / (pieces > 1 ? 2 : 1);
 }
 
-enum gn_status gn_choose_closed_form(const struct gn_choose_args *args, const struct gn_algorithm *a, const uint32_t *pieces,
-				     int count, struct gn_choose_form *out, struct gn_err *err)
+enum gn_status gn_select_closed_form(const struct gn_select_args *args, const struct gn_algorithm *a, const uint32_t *pieces,
+				     int count, struct gn_select_form *out, struct gn_err *err)
 {
-	const struct gn_node_map *map = args->map;
+	const struct gn_shm_map *map = args->map;
 	struct rounds rounds = rounds_of(a, map);
 	struct load most = {0};
 	double port = 0;
@@ -191,7 +191,7 @@ enum gn_status gn_choose_closed_form(const struct gn_choose_args *args, const st
 		if (look[n] > last && look[n] < map->nodes)
 			status = node_time(args, a, last = look[n], &most, &port, err);
 	for (int i = 0; i < count && !status; i++)
-		out[i] = (struct gn_choose_form){.seconds = time_of(args, &rounds, &most, port, pieces[i]),
+		out[i] = (struct gn_select_form){.seconds = time_of(args, &rounds, &most, port, pieces[i]),
 						 .connecting_s = most.connecting, .steps = most.messages * pieces[i]};
 	return status;
 }

@@ -52,7 +52,7 @@ static void write_path(struct gn_json *j, const char *key, const struct gn_cost_
 	gn_json_end(j);
 }
 
-void gn_tuning_json(const struct gn_tune_result *r, struct gn_json *out)
+void gn_tuning_table_json(const struct gn_tune_result *r, struct gn_json *out)
 {
 	gn_json_object(out, NULL);
 	gn_json_int(out, "gannet_tuning", VERSION);
@@ -248,7 +248,7 @@ static void take_nearer(struct nearest *best, json_t *root, int line, const char
 	*best = (struct nearest){json_incref(root), distance, nodes, line};
 }
 
-enum gn_status gn_tuning_read(const char *path, const char *signature, int *found, struct gn_cost *out, struct gn_err *err)
+enum gn_status gn_tuning_table_read(const char *path, const char *signature, int *found, struct gn_cost *out, struct gn_err *err)
 {
 	char *text = NULL;
 	const char *at, *begin;
@@ -283,7 +283,7 @@ enum gn_status gn_tuning_read(const char *path, const char *signature, int *foun
 	return status;
 }
 
-enum gn_status gn_tuning_find(const char *path, const char *part, struct gn_cost *out, struct gn_err *err)
+enum gn_status gn_tuning_table_find(const char *path, const char *part, struct gn_cost *out, struct gn_err *err)
 {
 	char *text = NULL;
 	const char *at, *begin;
@@ -346,7 +346,7 @@ static enum gn_status keep_others(const char *path, const char *signature, struc
 	return status;
 }
 
-enum gn_status gn_tuning_write(const char *path, const struct gn_tune_result *r, struct gn_err *err)
+enum gn_status gn_tuning_table_write(const char *path, const struct gn_tune_result *r, struct gn_err *err)
 {
 	struct gn_strbuf text;
 	struct gn_json j;
@@ -360,7 +360,7 @@ enum gn_status gn_tuning_write(const char *path, const struct gn_tune_result *r,
 	if (!status)
 		status = keep_others(path, r->signature, &text, err);
 	if (!status) {
-		gn_tuning_json(r, &j);
+		gn_tuning_table_json(r, &j);
 		gn_strbuf_puts(&text, gn_json_text(&j));
 		gn_strbuf_puts(&text, "\n");
 		if (gn_json_failed(&j) || gn_strbuf_failed(&text))

@@ -25,7 +25,7 @@ static const char *set_in_environment(const char *name)
 	return value && *value ? value : NULL;
 }
 
-enum gn_status gn_tuning_path(const char *given, char *out, size_t out_size, int *named, struct gn_err *err)
+enum gn_status gn_tuning_table_path(const char *given, char *out, size_t out_size, int *named, struct gn_err *err)
 {
 	const char *path = given && *given ? given : set_in_environment("GANNET_TUNING");
 	const char *config = set_in_environment("XDG_CONFIG_HOME"), *home = set_in_environment("HOME");
@@ -88,14 +88,14 @@ static int first_peer(const struct gn_world *world, int same)
 	return -1;
 }
 
-static enum gn_status lanes_to(struct gn_world *world, struct gn_fabric *fabric, int same, struct gn_strbuf *out,
+static enum gn_status lanes_to(struct gn_world *world, struct gn_ucx *fabric, int same, struct gn_strbuf *out,
 			       struct gn_err *err)
 {
 	int peer = first_peer(world, same);
-	enum gn_status status = peer < 0 ? GN_OK : gn_fabric_connect(fabric, peer, err);
+	enum gn_status status = peer < 0 ? GN_OK : gn_ucx_connect(fabric, peer, err);
 
 	if (!status && peer >= 0)
-		gn_fabric_lanes(fabric, peer, out);
+		gn_ucx_lanes(fabric, peer, out);
 	return status;
 }
 
@@ -105,7 +105,7 @@ struct paths {
 	struct gn_devices devices;
 };
 
-static enum gn_status find_paths(struct gn_world *world, struct gn_fabric *fabric, struct paths *out, struct gn_err *err)
+static enum gn_status find_paths(struct gn_world *world, struct gn_ucx *fabric, struct paths *out, struct gn_err *err)
 {
 	enum gn_status status;
 
@@ -127,7 +127,7 @@ static void release_paths(struct paths *p)
 	gn_devices_release(&p->devices);
 }
 
-enum gn_status gn_tuning_signature(struct gn_world *world, struct gn_fabric *fabric, struct gn_strbuf *out,
+enum gn_status gn_tuning_table_signature(struct gn_world *world, struct gn_ucx *fabric, struct gn_strbuf *out,
 				   struct gn_err *err)
 {
 	struct paths p;
@@ -147,7 +147,7 @@ enum gn_status gn_tuning_signature(struct gn_world *world, struct gn_fabric *fab
 
 /* --- agreement --- */
 
-static enum gn_status guess(struct gn_world *world, struct gn_fabric *fabric, struct gn_cost *out, struct gn_err *err)
+static enum gn_status guess(struct gn_world *world, struct gn_ucx *fabric, struct gn_cost *out, struct gn_err *err)
 {
 	struct paths p;
 	enum gn_status status = find_paths(world, fabric, &p, err);
@@ -156,7 +156,7 @@ static enum gn_status guess(struct gn_world *world, struct gn_fabric *fabric, st
 		gn_cost_guess(&p.devices, gn_strbuf_text(&p.node), gn_strbuf_text(&p.link), out);
 	/* messages that take long enough for a rate to matter are cut into a part for each rail */
 	if (!status)
-		out->link.bytes_per_s *= gn_fabric_rails(fabric);
+		out->link.bytes_per_s *= gn_ucx_rails(fabric);
 	release_paths(&p);
 	return status;
 }
@@ -166,7 +166,7 @@ static enum gn_status read_line(const char *path, const char *signature, int *fo
 {
 	const char *posix = strstr(signature, "within: posix/");
 	struct gn_strbuf before;
-	enum gn_status status = gn_tuning_read(path, signature, found, out, err);
+	enum gn_status status = gn_tuning_table_read(path, signature, found, out, err);
 
 	if (status || *found || !posix)
 		return status;
@@ -175,12 +175,12 @@ static enum gn_status read_line(const char *path, const char *signature, int *fo
 	gn_strbuf_append(&before, signature, (size_t)(posix - signature));
 	gn_strbuf_printf(&before, "sysv%s", posix + strlen("posix"));
 	if (!gn_strbuf_failed(&before))
-		status = gn_tuning_read(path, gn_strbuf_text(&before), found, out, err);
+		status = gn_tuning_table_read(path, gn_strbuf_text(&before), found, out, err);
 	gn_strbuf_release(&before);
 	return status;
 }
 
-static enum gn_status map_of(const struct gn_world *world, struct gn_node_map **out, struct gn_err *err)
+static enum gn_status map_of(const struct gn_world *world, struct gn_shm_map **out, struct gn_err *err)
 {
 	int size = gn_world_size(world), *node_of = calloc((size_t)size, sizeof *node_of);
 	enum gn_status status;
@@ -189,7 +189,7 @@ static enum gn_status map_of(const struct gn_world *world, struct gn_node_map **
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	for (int r = 0; r < size; r++)
 		node_of[r] = gn_world_node_of(world, r);
-	status = gn_node_map_create(node_of, size, out, err);
+	status = gn_shm_map_create(node_of, size, out, err);
 	free(node_of);
 	return status;
 }
@@ -198,7 +198,7 @@ static enum gn_status map_of(const struct gn_world *world, struct gn_node_map **
 static enum gn_status use(struct gn_world *world, const char *path, struct gn_log *log, struct gn_cost *c, struct gn_err *err)
 {
 	int nodes = gn_world_nodes(world), had_picks = c->pick_count;
-	struct gn_node_map *map;
+	struct gn_shm_map *map;
 	enum gn_status status;
 
 	if (!c->tuned_nodes || c->tuned_nodes == nodes) {
@@ -208,8 +208,8 @@ static enum gn_status use(struct gn_world *world, const char *path, struct gn_lo
 	status = map_of(world, &map, err);
 	if (status)
 		return status;
-	status = gn_choose_keep_picks(c, map, err);
-	gn_node_map_destroy(map);
+	status = gn_select_keep_picks(c, map, err);
+	gn_shm_map_destroy(map);
 	if (!status)
 		gn_log_info(log, "algorithms are chosen by what was measured, in %s, tuned at %d nodes, used at %d%s", path,
 			    c->tuned_nodes, nodes, had_picks && !c->pick_count ? ": the model chooses by its rates and latencies, gannet "
@@ -218,19 +218,19 @@ static enum gn_status use(struct gn_world *world, const char *path, struct gn_lo
 }
 
 /* Rank 0's part. *out holds a guess already. */
-static enum gn_status look_up(struct gn_world *world, struct gn_fabric *fabric, const char *given, struct gn_log *log,
+static enum gn_status look_up(struct gn_world *world, struct gn_ucx *fabric, const char *given, struct gn_log *log,
 			      struct gn_cost *out, struct gn_err *err)
 {
 	struct gn_strbuf signature;
 	char path[PATH_MAX];
 	struct gn_err why = {.text = ""};
 	int named = 0, found = 0;
-	enum gn_status status = gn_tuning_path(given, path, sizeof path, &named, err);
+	enum gn_status status = gn_tuning_table_path(given, path, sizeof path, &named, err);
 
 	if (status || !*path)
 		return status;
 	gn_strbuf_init(&signature);
-	status = gn_tuning_signature(world, fabric, &signature, err);
+	status = gn_tuning_table_signature(world, fabric, &signature, err);
 	if (!status) {
 		status = read_line(path, gn_strbuf_text(&signature), &found, out, &why);
 		if (!status && found)
@@ -250,14 +250,14 @@ static enum gn_status look_up(struct gn_world *world, struct gn_fabric *fabric, 
 	return status;
 }
 
-enum gn_status gn_tuning_check(const char *given, struct gn_err *err)
+enum gn_status gn_tuning_table_check(const char *given, struct gn_err *err)
 {
 	struct gn_cost ignored;
 	char path[PATH_MAX];
 	int named = 0, found;
-	enum gn_status status = gn_tuning_path(given, path, sizeof path, &named, err);
+	enum gn_status status = gn_tuning_table_path(given, path, sizeof path, &named, err);
 
-	return status || !named || !*path ? status : gn_tuning_read(path, "", &found, &ignored, err);
+	return status || !named || !*path ? status : gn_tuning_table_read(path, "", &found, &ignored, err);
 }
 
 static enum gn_status take(const struct verdict *t, size_t len, struct gn_cost *out, struct gn_err *err)
@@ -271,12 +271,12 @@ static enum gn_status take(const struct verdict *t, size_t len, struct gn_cost *
 	return GN_OK;
 }
 
-enum gn_status gn_tuning_agree(struct gn_world *world, struct gn_fabric *fabric, const char *given, struct gn_log *log,
+enum gn_status gn_tuning_table_agree(struct gn_world *world, struct gn_ucx *fabric, const char *given, struct gn_log *log,
 			       struct gn_cost *out, struct gn_err *err)
 {
 	int root = gn_world_rank(world) == 0;
 	struct verdict mine = {.magic = MAGIC};
-	struct gn_told all = {0};
+	struct gn_gathered all = {0};
 	struct gn_err why = {.text = ""};
 	enum gn_status status;
 
@@ -289,6 +289,6 @@ enum gn_status gn_tuning_agree(struct gn_world *world, struct gn_fabric *fabric,
 	status = gn_world_exchange(world, &mine, root ? sizeof mine : 0, &all, err);
 	if (!status)
 		status = take(all.items[0], all.lens[0], out, err);
-	gn_told_release(&all);
+	gn_gathered_release(&all);
 	return status;
 }

@@ -74,7 +74,7 @@ static void by_blocks(char *const *in, char *const *out, int ranks, size_t offse
 	}
 }
 
-void gn_direct_reduce(char *const *in, char *const *out, int ranks, size_t offset_bytes, size_t count, size_t element_bytes,
+void gn_multi_reduce(char *const *in, char *const *out, int ranks, size_t offset_bytes, size_t count, size_t element_bytes,
 		      gn_reduce_fn reduce)
 {
 	if (ranks == 2 && reduce == gn_reduce_sum(GN_F32))
@@ -86,7 +86,7 @@ void gn_direct_reduce(char *const *in, char *const *out, int ranks, size_t offse
 		by_blocks(in, out, ranks, offset_bytes, count, element_bytes, reduce);
 }
 
-void gn_direct_combine(char *out, char *const *parts, int ranks, size_t count, size_t element_bytes, gn_reduce_fn reduce)
+void gn_multi_combine(char *out, char *const *parts, int ranks, size_t count, size_t element_bytes, gn_reduce_fn reduce)
 {
 	size_t each = BLOCK_BYTES / element_bytes;
 
@@ -97,7 +97,7 @@ void gn_direct_combine(char *out, char *const *parts, int ranks, size_t count, s
 	}
 }
 
-void gn_direct_combine_both(char *a, char *b, char *const *parts, int ranks, size_t count, size_t element_bytes,
+void gn_multi_combine_both(char *a, char *b, char *const *parts, int ranks, size_t count, size_t element_bytes,
 			    gn_reduce_fn reduce)
 {
 	_Alignas(64) char block[COPIED_BYTES];

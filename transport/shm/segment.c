@@ -157,7 +157,7 @@ static enum gn_status map_neighbour(const struct gn_segment *s, const struct car
 	return status;
 }
 
-static enum gn_status map_all(struct gn_segment *s, const struct gn_world *w, int fd, const struct gn_told *cards,
+static enum gn_status map_all(struct gn_segment *s, const struct gn_world *w, int fd, const struct gn_gathered *cards,
 			      struct gn_err *err)
 {
 	int rank = gn_world_rank(w), index = 0;
@@ -177,7 +177,7 @@ static enum gn_status map_all(struct gn_segment *s, const struct gn_world *w, in
 }
 
 /* Everyone's card; a rank that had none to give fails all. */
-static enum gn_status collect(struct gn_world *w, const struct card *mine, struct gn_told *cards, struct gn_err *err)
+static enum gn_status collect(struct gn_world *w, const struct card *mine, struct gn_gathered *cards, struct gn_err *err)
 {
 	enum gn_status status = gn_world_exchange(w, mine, sizeof *mine, cards, err);
 
@@ -198,7 +198,7 @@ enum gn_status gn_segment_create(struct gn_world *world, size_t len_bytes, size_
 {
 	int fd = -1;
 	struct gn_segment *s = calloc(1, sizeof *s);
-	struct gn_told cards = {0}, verdicts = {0};
+	struct gn_gathered cards = {0}, verdicts = {0};
 	struct card mine = {.failed = 1};
 	enum gn_status status = GN_OK, own = GN_OK;
 
@@ -224,8 +224,8 @@ enum gn_status gn_segment_create(struct gn_world *world, size_t len_bytes, size_
 	if (!status)
 		status = collect(world, &mine, &verdicts, own ? NULL : err);
 done:
-	gn_told_release(&cards);
-	gn_told_release(&verdicts);
+	gn_gathered_release(&cards);
+	gn_gathered_release(&verdicts);
 	if (fd >= 0 && s->fd < 0)
 		close(fd);
 	if (status || own) {

@@ -7,8 +7,8 @@
  *
  * Thread safety: a segment is memory; who writes where is the users' agreement.
  */
-#ifndef GN_TRANSPORT_SEGMENT_H
-#define GN_TRANSPORT_SEGMENT_H
+#ifndef GN_TRANSPORT_SHM_SEGMENT_H
+#define GN_TRANSPORT_SHM_SEGMENT_H
 
 #include "transport/bootstrap/world.h"
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum gn_status gn_node_create(struct gn_world *world, int crowded, struct gn_node **out, struct gn_err *err)
+enum gn_status gn_shm_create(struct gn_world *world, int crowded, struct gn_shm **out, struct gn_err *err)
 {
-	struct gn_node *n = calloc(1, sizeof *n);
+	struct gn_shm *n = calloc(1, sizeof *n);
 	enum gn_status status;
 
 	if (n)
@@ -18,8 +18,8 @@ enum gn_status gn_node_create(struct gn_world *world, int crowded, struct gn_nod
 	n->local_rank = gn_world_local_rank(world);
 	n->local_size = gn_world_local_size(world);
 	n->crowded = crowded;
-	status = gn_segment_create(world, sizeof(struct gn_node_control), gn_node_stages(n) ?
-				   offsetof(struct gn_node_control, words) : offsetof(struct gn_node_control, stage), &n->control, err);
+	status = gn_segment_create(world, sizeof(struct gn_shm_control), gn_shm_stages(n) ?
+				   offsetof(struct gn_shm_control, words) : offsetof(struct gn_shm_control, stage), &n->control, err);
 	if (status) {
 		free(n->words_ready);
 		free(n);
@@ -29,31 +29,31 @@ enum gn_status gn_node_create(struct gn_world *world, int crowded, struct gn_nod
 	return GN_OK;
 }
 
-void gn_node_destroy(struct gn_node *n)
+void gn_shm_destroy(struct gn_shm *n)
 {
 	if (!n)
 		return;
 	while (n->allocations)
-		gn_node_free(n, gn_segment_part(n->allocations->segment, n->local_rank));
+		gn_shm_free(n, gn_segment_part(n->allocations->segment, n->local_rank));
 	gn_segment_destroy(n->control);
 	free(n->words_ready);
 	free(n);
 }
 
-int gn_node_stages(const struct gn_node *n)
+int gn_shm_stages(const struct gn_shm *n)
 {
 	return n->local_size <= GN_STAGE_RANKS;
 }
 
-size_t gn_node_mail_bytes(const struct gn_node *n)
+size_t gn_shm_mail_bytes(const struct gn_shm *n)
 {
-	return gn_node_stages(n) ? GN_MAIL_BYTES : GN_MAIL_NO_STAGE_BYTES;
+	return gn_shm_stages(n) ? GN_MAIL_BYTES : GN_MAIL_NO_STAGE_BYTES;
 }
 
-enum gn_status gn_node_alloc(struct gn_node *n, size_t len_bytes, void **out, struct gn_err *err)
+enum gn_status gn_shm_alloc(struct gn_shm *n, size_t len_bytes, void **out, struct gn_err *err)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = len_bytes ? (len_bytes + page - 1) / page * page : page;
-	struct gn_node_allocation *a = calloc(1, sizeof *a);
+	struct gn_shm_allocation *a = calloc(1, sizeof *a);
 	enum gn_status status;
 
 	if (!a)
@@ -70,10 +70,10 @@ enum gn_status gn_node_alloc(struct gn_node *n, size_t len_bytes, void **out, st
 	return GN_OK;
 }
 
-void gn_node_free(struct gn_node *n, void *memory)
+void gn_shm_free(struct gn_shm *n, void *memory)
 {
-	for (struct gn_node_allocation **at = &n->allocations; *at; at = &(*at)->next) {
-		struct gn_node_allocation *a = *at;
+	for (struct gn_shm_allocation **at = &n->allocations; *at; at = &(*at)->next) {
+		struct gn_shm_allocation *a = *at;
 
 		if (gn_segment_part(a->segment, n->local_rank) == memory) {
 			*at = a->next;
@@ -84,9 +84,9 @@ void gn_node_free(struct gn_node *n, void *memory)
 	}
 }
 
-const struct gn_node_allocation *gn_node_find(const struct gn_node *n, const void *memory, size_t len, uint64_t *offset)
+const struct gn_shm_allocation *gn_shm_find(const struct gn_shm *n, const void *memory, size_t len, uint64_t *offset)
 {
-	for (const struct gn_node_allocation *a = n->allocations; a; a = a->next) {
+	for (const struct gn_shm_allocation *a = n->allocations; a; a = a->next) {
 		uintptr_t base = (uintptr_t)gn_segment_part(a->segment, n->local_rank), at = (uintptr_t)memory;
 		size_t size = gn_segment_len(a->segment);
 
@@ -98,9 +98,9 @@ const struct gn_node_allocation *gn_node_find(const struct gn_node *n, const voi
 	return NULL;
 }
 
-int gn_node_owns(const struct gn_node *n, const void *memory, size_t len_bytes)
+int gn_shm_owns(const struct gn_shm *n, const void *memory, size_t len_bytes)
 {
 	uint64_t offset;
 
-	return gn_node_find(n, memory, len_bytes, &offset) != NULL;
+	return gn_shm_find(n, memory, len_bytes, &offset) != NULL;
 }

@@ -9,16 +9,16 @@
 enum way { BY_LETTER, SHARED, STAGED };
 enum phase { IDLE, ARRIVED, REDUCED };
 
-struct gn_node_op {
-	struct gn_node *node;
-	struct gn_node_side *mine;
-	struct gn_node_side **sides; /* of each local rank */
+struct gn_shm_op {
+	struct gn_shm *node;
+	struct gn_shm_side *mine;
+	struct gn_shm_side **sides; /* of each local rank */
 	char **parts, **results;     /* of each local rank: what is reduced, and where it goes; the same in place */
 	const void *in;
 	char *out;
 	size_t count, element_bytes;
 	uint64_t offset, in_offset, check;
-	const struct gn_node_allocation *inputs; /* NULL: the neighbours do not reach the input */
+	const struct gn_shm_allocation *inputs; /* NULL: the neighbours do not reach the input */
 	int knows_parts;
 	gn_reduce_fn reduce;
 	uint64_t run;
@@ -29,18 +29,18 @@ struct gn_node_op {
 	struct gn_stage_run stage;
 };
 
-static size_t bytes_of(const struct gn_node_op *op)
+static size_t bytes_of(const struct gn_shm_op *op)
 {
 	return op->count * op->element_bytes;
 }
 
-static void take_slot(struct gn_node_op *op)
+static void take_slot(struct gn_shm_op *op)
 {
-	struct gn_node *n = op->node;
+	struct gn_shm *n = op->node;
 	uint64_t runs[2];
 
 	for (int i = 0; i < n->local_size; i++)
-		op->sides[i] = &gn_node_control_of(n, i)->side[op->slot];
+		op->sides[i] = &gn_shm_control_of(n, i)->side[op->slot];
 	op->mine = op->sides[n->local_rank];
 	n->used[op->slot] = 1;
 	/* A slot that served before goes on counting where it was. */
@@ -53,7 +53,7 @@ static void take_slot(struct gn_node_op *op)
 
 /* The lowest, whose memory has most likely been committed for an operation before: the same on all ranks, who make and free
  * operations in the same order. */
-static int free_slot(const struct gn_node *n)
+static int free_slot(const struct gn_shm *n)
 {
 	const unsigned char *found = memchr(n->used, 0, sizeof n->used);
 
@@ -61,37 +61,37 @@ static int free_slot(const struct gn_node *n)
 }
 
 /* Where a letter's values lie: in itself, or beside. */
-static char *values_of(const struct gn_node_op *op, int local, unsigned turn)
+static char *values_of(const struct gn_shm_op *op, int local, unsigned turn)
 {
-	if (bytes_of(op) <= GN_LETTER_BYTES)
+	if (bytes_of(op) <= GN_EAGER_SLOT_BYTES)
 		return op->sides[local]->letter[turn].values;
-	return gn_node_control_of(op->node, local)->enclosure[op->slot][turn].values;
+	return gn_shm_control_of(op->node, local)->enclosure[op->slot][turn].values;
 }
 
 /* This rank's own enclosures, where letters are too short. */
-static enum gn_status enclose(const struct gn_node_op *op, struct gn_err *err)
+static enum gn_status enclose(const struct gn_shm_op *op, struct gn_err *err)
 {
-	struct gn_node *n = op->node;
+	struct gn_shm *n = op->node;
 	size_t bytes = bytes_of(op);
 	enum gn_status status = GN_OK;
 
-	if (op->way != BY_LETTER || bytes <= GN_LETTER_BYTES || bytes <= n->enclosed[op->slot])
+	if (op->way != BY_LETTER || bytes <= GN_EAGER_SLOT_BYTES || bytes <= n->enclosed[op->slot])
 		return GN_OK;
 	for (int i = 0; i < 2 && !status; i++)
-		status = gn_segment_commit(n->control, offsetof(struct gn_node_control, enclosure) +
+		status = gn_segment_commit(n->control, offsetof(struct gn_shm_control, enclosure) +
 					   sizeof(struct gn_enclosure) * (2 * (size_t)op->slot + (size_t)i), bytes, err);
 	if (!status)
 		n->enclosed[op->slot] = (uint16_t)bytes;
 	return status;
 }
 
-static enum gn_status choose_way(struct gn_node_op *op, struct gn_err *err)
+static enum gn_status choose_way(struct gn_shm_op *op, struct gn_err *err)
 {
-	struct gn_node *n = op->node;
-	const struct gn_node_allocation *outputs = gn_node_find(n, op->out, bytes_of(op), &op->offset);
+	struct gn_shm *n = op->node;
+	const struct gn_shm_allocation *outputs = gn_shm_find(n, op->out, bytes_of(op), &op->offset);
 	size_t shared_bytes = n->crowded ? GN_MAIL_CROWDED_BYTES : GN_MAIL_SHARED_BYTES;
 
-	if (bytes_of(op) <= (outputs ? shared_bytes : gn_node_mail_bytes(n))) {
+	if (bytes_of(op) <= (outputs ? shared_bytes : gn_shm_mail_bytes(n))) {
 		op->offset = 0;
 		op->way = BY_LETTER;
 		return GN_OK;
@@ -100,21 +100,21 @@ static enum gn_status choose_way(struct gn_node_op *op, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the buffer is not shared within the node");
 	op->way = outputs ? SHARED : STAGED;
 	if (outputs && op->in)
-		op->inputs = gn_node_find(n, op->in, bytes_of(op), &op->in_offset);
+		op->inputs = gn_shm_find(n, op->in, bytes_of(op), &op->in_offset);
 	for (int i = 0; outputs && i < n->local_size; i++)
 		op->results[i] = (char *)gn_segment_part(outputs->segment, i) + op->offset;
 	return GN_OK;
 }
 
-enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
-				 gn_reduce_fn reduce, struct gn_node_op **out, struct gn_err *err)
+enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
+				 gn_reduce_fn reduce, struct gn_shm_op **out, struct gn_err *err)
 {
-	struct gn_node_op *op;
+	struct gn_shm_op *op;
 	enum gn_status status;
 	int slot = free_slot(n);
 
 	if (slot < 0)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "more than %d collectives at once within a node", GN_NODE_SLOTS);
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "more than %d collectives at once within a node", GN_SHM_SLOTS);
 	op = calloc(1, sizeof *op);
 	if (op) {
 		op->sides = calloc((size_t)n->local_size, sizeof *op->sides);
@@ -122,7 +122,7 @@ enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_bu
 		op->results = calloc((size_t)n->local_size, sizeof *op->results);
 	}
 	if (!op || !op->sides || !op->parts || !op->results) {
-		gn_node_op_free(op);
+		gn_shm_op_free(op);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a collective");
 	}
 	op->node = n;
@@ -136,7 +136,7 @@ enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_bu
 	if (!status)
 		status = enclose(op, err);
 	if (status) {
-		gn_node_op_free(op);
+		gn_shm_op_free(op);
 		return status;
 	}
 	take_slot(op);
@@ -144,12 +144,12 @@ enum gn_status gn_node_allreduce(struct gn_node *n, const void *in, void *out_bu
 	return GN_OK;
 }
 
-void gn_node_sign(struct gn_node_op *op, uint64_t signature)
+void gn_shm_sign(struct gn_shm_op *op, uint64_t signature)
 {
 	op->check ^= signature;
 }
 
-void gn_node_op_free(struct gn_node_op *op)
+void gn_shm_op_free(struct gn_shm_op *op)
 {
 	if (!op)
 		return;
@@ -161,10 +161,10 @@ void gn_node_op_free(struct gn_node_op *op)
 	free(op);
 }
 
-void gn_node_start(struct gn_node_op *op)
+void gn_shm_start(struct gn_shm_op *op)
 {
 	unsigned turn = ++op->run & 1;
-	struct gn_letter *letter = &op->mine->letter[turn];
+	struct gn_eager_slot *letter = &op->mine->letter[turn];
 
 	letter->check = op->check;
 	letter->offset = op->offset;
@@ -182,7 +182,7 @@ void gn_node_start(struct gn_node_op *op)
 		gn_stage_begin(op->node, &op->stage);
 	}
 	atomic_store_explicit(&letter->arrived, op->run, memory_order_release);
-	gn_node_tell(op->node, -1);
+	gn_shm_tell(op->node, -1);
 	op->phase = ARRIVED;
 	op->met = 0;
 }
@@ -197,9 +197,9 @@ static int rank_of(const struct gn_world *w, int index)
 	return 0;
 }
 
-static enum gn_status explain(const struct gn_node_op *op, int index, struct gn_err *err)
+static enum gn_status explain(const struct gn_shm_op *op, int index, struct gn_err *err)
 {
-	const struct gn_letter *theirs = &op->sides[index]->letter[op->run & 1];
+	const struct gn_eager_slot *theirs = &op->sides[index]->letter[op->run & 1];
 	const struct gn_world *w = op->node->world;
 	int rank = rank_of(w, index);
 
@@ -211,7 +211,7 @@ static enum gn_status explain(const struct gn_node_op *op, int index, struct gn_
 }
 
 /* In the order of ranks, each as soon as it is there: what there is to do for the first is done when the last arrives. */
-static void take_letter(struct gn_node_op *op, const char *values)
+static void take_letter(struct gn_shm_op *op, const char *values)
 {
 	if (op->met)
 		op->reduce(op->out, values, op->count);
@@ -220,12 +220,12 @@ static void take_letter(struct gn_node_op *op, const char *values)
 }
 
 /* Whether all have arrived for this run; those seen once need not be looked at again. */
-static enum gn_status all_arrived(struct gn_node_op *op, int *yes, struct gn_err *err)
+static enum gn_status all_arrived(struct gn_shm_op *op, int *yes, struct gn_err *err)
 {
 	unsigned turn = op->run & 1;
 
 	for (; op->met < op->node->local_size; op->met++) {
-		const struct gn_letter *letter = &op->sides[op->met]->letter[turn];
+		const struct gn_eager_slot *letter = &op->sides[op->met]->letter[turn];
 
 		if (atomic_load_explicit(&letter->arrived, memory_order_acquire) < op->run)
 			return GN_OK;
@@ -238,7 +238,7 @@ static enum gn_status all_arrived(struct gn_node_op *op, int *yes, struct gn_err
 	return GN_OK;
 }
 
-static int all_finished(struct gn_node_op *op)
+static int all_finished(struct gn_shm_op *op)
 {
 	for (; op->met < op->node->local_size; op->met++)
 		if (atomic_load_explicit(&op->sides[op->met]->finished, memory_order_acquire) < op->run)
@@ -248,11 +248,11 @@ static int all_finished(struct gn_node_op *op)
 
 /* Each rank says for itself where its input is: some may reduce in place, or give memory that nobody else reaches, which
  * they have copied to the output then. */
-static void find_parts(struct gn_node_op *op)
+static void find_parts(struct gn_shm_op *op)
 {
 	for (int i = 0; i < op->node->local_size; i++) {
-		const struct gn_node_allocation *a = op->node->allocations;
-		const struct gn_letter *letter = &op->sides[i]->letter[op->run & 1];
+		const struct gn_shm_allocation *a = op->node->allocations;
+		const struct gn_eager_slot *letter = &op->sides[i]->letter[op->run & 1];
 
 		while (a && a->number != letter->in_allocation)
 			a = a->next;
@@ -262,7 +262,7 @@ static void find_parts(struct gn_node_op *op)
 }
 
 /* This rank's share of the elements, cut at cache lines so that no line is written by two. */
-static void reduce_share(struct gn_node_op *op)
+static void reduce_share(struct gn_shm_op *op)
 {
 	size_t line = GN_ALIGN_BYTES / op->element_bytes, lines = (op->count + line - 1) / line;
 	size_t ranks = (size_t)op->node->local_size, rank = (size_t)op->node->local_rank;
@@ -273,11 +273,11 @@ static void reduce_share(struct gn_node_op *op)
 	if (end > op->count)
 		end = op->count;
 	if (first < end)
-		gn_direct_reduce(op->parts, op->results, op->node->local_size, first * op->element_bytes, (end - first),
+		gn_multi_reduce(op->parts, op->results, op->node->local_size, first * op->element_bytes, (end - first),
 				 op->element_bytes, op->reduce);
 }
 
-enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err)
+enum gn_status gn_shm_test(struct gn_shm_op *op, int *done, struct gn_err *err)
 {
 	int yes = 0;
 	enum gn_status status;
@@ -294,7 +294,7 @@ enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err
 		} else {
 			reduce_share(op);
 			atomic_store_explicit(&op->mine->finished, op->run, memory_order_release);
-			gn_node_tell(op->node, -1);
+			gn_shm_tell(op->node, -1);
 			op->phase = REDUCED;
 			op->met = 0;
 		}
@@ -305,7 +305,7 @@ enum gn_status gn_node_test(struct gn_node_op *op, int *done, struct gn_err *err
 	return GN_OK;
 }
 
-void gn_node_waits_for(const struct gn_node_op *op, int *rank)
+void gn_shm_waits_for(const struct gn_shm_op *op, int *rank)
 {
 	int local = op->met;
 

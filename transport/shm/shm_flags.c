@@ -10,29 +10,29 @@
 /* For each message and peer two words in each rank's own part: "to you: may be read", "from you: has been read". They hold
  * the number of the run, which rises over all lanes of the node alike: words of an older lane in the same place never look
  * like the present one's, and a newer lane's there means that the older one is complete at their owner. */
-struct gn_lane {
-	struct gn_node *node;
-	struct gn_lane *next;
+struct gn_shm_flags {
+	struct gn_shm *node;
+	struct gn_shm_flags *next;
 	const struct gn_segment *segment;
 	size_t offset;
 	uint32_t first, words, messages;
 	uint64_t run, signature; /* in the upper bits of a word */
 };
 
-static size_t word_of(const struct gn_lane *l, int peer, int acknowledges, uint32_t message)
+static size_t word_of(const struct gn_shm_flags *l, int peer, int acknowledges, uint32_t message)
 {
 	return l->first + ((size_t)peer * 2 + (size_t)acknowledges) * l->messages + message;
 }
 
-static atomic_uint_fast64_t *mine(const struct gn_lane *l, int peer, int acknowledges, uint32_t message)
+static atomic_uint_fast64_t *mine(const struct gn_shm_flags *l, int peer, int acknowledges, uint32_t message)
 {
-	return gn_node_control_of(l->node, l->node->local_rank)->words + word_of(l, peer, acknowledges, message);
+	return gn_shm_control_of(l->node, l->node->local_rank)->words + word_of(l, peer, acknowledges, message);
 }
 
 /* A neighbour's word; 0 when it has none yet. */
-static uint64_t theirs(const struct gn_lane *l, int peer, int acknowledges, uint32_t message)
+static uint64_t theirs(const struct gn_shm_flags *l, int peer, int acknowledges, uint32_t message)
 {
-	struct gn_node_control *c = gn_node_control_of(l->node, peer);
+	struct gn_shm_control *c = gn_shm_control_of(l->node, peer);
 	uint32_t *ready = &l->node->words_ready[peer];
 
 	if (*ready < l->first + l->words)
@@ -43,15 +43,15 @@ static uint64_t theirs(const struct gn_lane *l, int peer, int acknowledges, uint
 }
 
 /* Of this rank's own words, so many. */
-static enum gn_status make_ready(struct gn_node *n, uint32_t words, struct gn_err *err)
+static enum gn_status make_ready(struct gn_shm *n, uint32_t words, struct gn_err *err)
 {
-	struct gn_node_control *own = gn_node_control_of(n, n->local_rank);
+	struct gn_shm_control *own = gn_shm_control_of(n, n->local_rank);
 	uint32_t *ready = &n->words_ready[n->local_rank];
 	enum gn_status status;
 
 	if (words <= *ready)
 		return GN_OK;
-	status = gn_segment_commit(n->control, offsetof(struct gn_node_control, words) + *ready * sizeof *own->words,
+	status = gn_segment_commit(n->control, offsetof(struct gn_shm_control, words) + *ready * sizeof *own->words,
 				   (words - *ready) * sizeof *own->words, err);
 	if (status)
 		return status;
@@ -61,27 +61,27 @@ static enum gn_status make_ready(struct gn_node *n, uint32_t words, struct gn_er
 }
 
 /* The first gap that is large enough: the same on all ranks, who make and free lanes in the same order. */
-static struct gn_lane **find_gap(struct gn_node *n, uint32_t words, uint32_t *first)
+static struct gn_shm_flags **find_gap(struct gn_shm *n, uint32_t words, uint32_t *first)
 {
-	struct gn_lane **at = &n->lanes;
+	struct gn_shm_flags **at = &n->lanes;
 
 	for (*first = 0; *at && (*at)->first - *first < words; at = &(*at)->next)
 		*first = (*at)->first + (*at)->words;
-	return GN_LANE_WORDS - *first >= words ? at : NULL;
+	return GN_SHM_FLAGS_WORDS - *first >= words ? at : NULL;
 }
 
-enum gn_status gn_lane_create(struct gn_node *n, const void *buffer, size_t len_bytes, uint32_t messages,
-			      struct gn_lane **out, struct gn_err *err)
+enum gn_status gn_shm_flags_create(struct gn_shm *n, const void *buffer, size_t len_bytes, uint32_t messages,
+			      struct gn_shm_flags **out, struct gn_err *err)
 {
 	uint64_t words = (uint64_t)n->local_size * 2 * messages, offset;
-	const struct gn_node_allocation *place = gn_node_find(n, buffer, len_bytes, &offset);
-	struct gn_lane **at, *l;
+	const struct gn_shm_allocation *place = gn_shm_find(n, buffer, len_bytes, &offset);
+	struct gn_shm_flags **at, *l;
 	enum gn_status status;
 	uint32_t first;
 
 	if (!place)
 		return gn_err_set(err, GN_ERR_USAGE, "a lane needs a buffer of the node's");
-	at = words <= GN_LANE_WORDS ? find_gap(n, (uint32_t)words, &first) : NULL;
+	at = words <= GN_SHM_FLAGS_WORDS ? find_gap(n, (uint32_t)words, &first) : NULL;
 	if (!at)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "no room for %llu words in the node's lanes", (unsigned long long)words);
 	status = make_ready(n, first + (uint32_t)words, err);
@@ -90,21 +90,21 @@ enum gn_status gn_lane_create(struct gn_node *n, const void *buffer, size_t len_
 	l = calloc(1, sizeof *l);
 	if (!l)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a lane");
-	*l = (struct gn_lane){.node = n, .next = *at, .segment = place->segment, .offset = offset, .first = first,
+	*l = (struct gn_shm_flags){.node = n, .next = *at, .segment = place->segment, .offset = offset, .first = first,
 			      .words = (uint32_t)words, .messages = messages};
 	*at = l;
 	*out = l;
 	return GN_OK;
 }
 
-void gn_lane_sign(struct gn_lane *l, uint64_t signature)
+void gn_shm_flags_sign(struct gn_shm_flags *l, uint64_t signature)
 {
 	l->signature = signature & ~RUN_MASK;
 }
 
-void gn_lane_destroy(struct gn_lane *l)
+void gn_shm_flags_destroy(struct gn_shm_flags *l)
 {
-	struct gn_lane **at;
+	struct gn_shm_flags **at;
 
 	if (!l)
 		return;
@@ -115,7 +115,7 @@ void gn_lane_destroy(struct gn_lane *l)
 	free(l);
 }
 
-int gn_lane_of(const struct gn_lane *l, int rank)
+int gn_shm_flags_of(const struct gn_shm_flags *l, int rank)
 {
 	const struct gn_world *w = l->node->world;
 	int here = gn_world_node_of(w, gn_world_rank(w)), local = 0;
@@ -127,36 +127,36 @@ int gn_lane_of(const struct gn_lane *l, int rank)
 	return local;
 }
 
-void gn_lane_start(struct gn_lane *l)
+void gn_shm_flags_start(struct gn_shm_flags *l)
 {
 	l->run = ++l->node->lane_runs;
 }
 
-void gn_lane_offer(struct gn_lane *l, int to, uint32_t message)
+void gn_shm_flags_offer(struct gn_shm_flags *l, int to, uint32_t message)
 {
 	atomic_store_explicit(mine(l, to, 0, message), l->run | l->signature, memory_order_release);
-	gn_node_tell(l->node, to);
+	gn_shm_tell(l->node, to);
 }
 
-int gn_lane_taken(const struct gn_lane *l, int to, uint32_t message)
+int gn_shm_flags_taken(const struct gn_shm_flags *l, int to, uint32_t message)
 {
 	/* an older lane may have left an offer there, with its signature; who has taken it may be runs ahead */
 	return (theirs(l, to, 1, message) & RUN_MASK) >= l->run;
 }
 
-int gn_lane_offered(const struct gn_lane *l, int from, uint32_t message)
+int gn_shm_flags_offered(const struct gn_shm_flags *l, int from, uint32_t message)
 {
 	/* who offers waits until it is taken, so it cannot be ahead */
 	return theirs(l, from, 0, message) == (l->run | l->signature);
 }
 
-const void *gn_lane_peek(const struct gn_lane *l, int from, size_t offset_bytes)
+const void *gn_shm_flags_peek(const struct gn_shm_flags *l, int from, size_t offset_bytes)
 {
 	return (const char *)gn_segment_part(l->segment, from) + l->offset + offset_bytes;
 }
 
-void gn_lane_take(struct gn_lane *l, int from, uint32_t message)
+void gn_shm_flags_take(struct gn_shm_flags *l, int from, uint32_t message)
 {
 	atomic_store_explicit(mine(l, from, 1, message), l->run, memory_order_release);
-	gn_node_tell(l->node, from);
+	gn_shm_tell(l->node, from);
 }

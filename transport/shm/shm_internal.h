@@ -1,6 +1,6 @@
 /* What the files behind node.h and lane.h share. */
-#ifndef GN_TRANSPORT_NODE_INTERNAL_H
-#define GN_TRANSPORT_NODE_INTERNAL_H
+#ifndef GN_TRANSPORT_SHM_SHM_INTERNAL_H
+#define GN_TRANSPORT_SHM_SHM_INTERNAL_H
 
 #include "src/base/arena.h"
 #include "transport/shm/shm.h"
@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 /* Allreduces that may exist at once; a slot each. */
-#define GN_NODE_SLOTS 512
+#define GN_SHM_SLOTS 512
 /* Up to here one meeting, after which each rank reads all letters and adds them up, beats two meetings and shares. Buffers that
  * the neighbours reach need no letter: copying has to be cheaper than a second meeting, which is cheap where each rank has a
  * processor, and dearer where ranks take turns. Buffers from elsewhere have to be copied in any case; where there is no stage
@@ -32,18 +32,18 @@
 /* From here on each rank reduces a share and the others read its results, a meeting more; below, each reduces all of it. */
 #define GN_STAGE_SHARES_BYTES (32u << 10)
 /* Words of lanes, of each rank. */
-#define GN_LANE_WORDS 65536u
+#define GN_SHM_FLAGS_WORDS 65536u
 
 /* Values up to here travel in the letter itself: counter, check and they share one cache line, which is all that is read of a small
  * operation. */
-#define GN_LETTER_BYTES (GN_ALIGN_BYTES - 2 * sizeof(uint64_t))
+#define GN_EAGER_SLOT_BYTES (GN_ALIGN_BYTES - 2 * sizeof(uint64_t))
 
 /* A rank's letter to its neighbours: what it started, and its values. The counter only rises: n means "for the n-th run".
  * Everything else is of that run, and valid once the counter says so. */
-struct gn_letter {
+struct gn_eager_slot {
 	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t arrived;
 	uint64_t check; /* of count, element size and place: the same on all ranks */
-	char values[GN_LETTER_BYTES];
+	char values[GN_EAGER_SLOT_BYTES];
 	uint64_t offset, count, element_bytes; /* to explain a check that differs */
 	uint64_t in_allocation, in_offset;     /* where the neighbours find the input; 0: in the output's place */
 };
@@ -51,8 +51,8 @@ struct gn_letter {
 /* One rank's side of one allreduce's slot, on cache lines of its own. Two letters, used in turn: who runs n + 1 while a
  * neighbour still reads n must not overwrite it. That holds over all operations that a slot serves, because a run of the next
  * one is complete only when all ranks have freed the one before. */
-struct gn_node_side {
-	struct gn_letter letter[2];
+struct gn_shm_side {
+	struct gn_eager_slot letter[2];
 	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t finished;
 };
 
@@ -74,7 +74,7 @@ enum gn_stage_step { GN_STAGE_STAGED, GN_STAGE_REDUCED, GN_STAGE_READ };
 
 /* A rank that sleeps is woken by its bell: a futex that is counted up. How many listen is counted in the first rank's part,
  * which is one word for all to look at, and as good as never written. */
-struct gn_node_bell {
+struct gn_shm_bell {
 	_Alignas(GN_ALIGN_BYTES) atomic_uint listeners;
 	_Alignas(GN_ALIGN_BYTES) atomic_uint state;
 	atomic_uint listens;
@@ -83,32 +83,32 @@ struct gn_node_bell {
 /* What each rank's part of the control segment holds. Bell, sides and (with GN_STAGE_RANKS at most) the stage are committed from
  * the start, words and enclosures when an operation first needs them. Neighbours touch an enclosure after its letter has arrived,
  * which says that it is there; words, which they look at before, when words_ready says so. */
-struct gn_node_control {
-	struct gn_node_bell bell;
+struct gn_shm_control {
+	struct gn_shm_bell bell;
 	_Alignas(GN_ALIGN_BYTES) atomic_uint words_ready; /* only rises */
-	struct gn_node_side side[GN_NODE_SLOTS];
+	struct gn_shm_side side[GN_SHM_SLOTS];
 	struct gn_stage stage;
-	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t words[GN_LANE_WORDS];
-	struct gn_enclosure enclosure[GN_NODE_SLOTS][2];
+	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t words[GN_SHM_FLAGS_WORDS];
+	struct gn_enclosure enclosure[GN_SHM_SLOTS][2];
 };
 
-struct gn_node_allocation {
+struct gn_shm_allocation {
 	struct gn_segment *segment;
 	uint64_t number; /* from 1 on, the same on all ranks */
-	struct gn_node_allocation *next;
+	struct gn_shm_allocation *next;
 };
 
-struct gn_node {
+struct gn_shm {
 	struct gn_world *world;
-	struct gn_segment *control; /* of each rank: struct gn_node_control */
-	struct gn_node_allocation *allocations;
-	struct gn_lane *lanes; /* by their place among the words */
+	struct gn_segment *control; /* of each rank: struct gn_shm_control */
+	struct gn_shm_allocation *allocations;
+	struct gn_shm_flags *lanes; /* by their place among the words */
 	uint64_t lane_runs, stage_pieces, allocations_made;
 	int local_rank, local_size;
 	int crowded;
 	uint32_t *words_ready; /* of each local rank, as last seen */
-	unsigned char used[GN_NODE_SLOTS];
-	uint16_t enclosed[GN_NODE_SLOTS]; /* bytes of each of a slot's own enclosures that are committed */
+	unsigned char used[GN_SHM_SLOTS];
+	uint16_t enclosed[GN_SHM_SLOTS]; /* bytes of each of a slot's own enclosures that are committed */
 };
 
 /* One operation's way through the stage. in, out: this rank's; the same in place. Pieces are numbered over all operations, in
@@ -123,22 +123,22 @@ struct gn_stage_run {
 	int late; /* the local rank last found behind; -1: none */
 };
 /* Takes the next pieces' numbers: in the same order on all ranks. */
-void gn_stage_begin(struct gn_node *n, struct gn_stage_run *r);
+void gn_stage_begin(struct gn_shm *n, struct gn_stage_run *r);
 /* All must have arrived with the same size. Does what can be done without waiting; returns whether all is done. */
-int gn_stage_advance(struct gn_node *n, struct gn_stage_run *r);
+int gn_stage_advance(struct gn_shm *n, struct gn_stage_run *r);
 
 /* What holds [memory, memory + len), and where in it; NULL when nothing does. */
-const struct gn_node_allocation *gn_node_find(const struct gn_node *n, const void *memory, size_t len, uint64_t *offset);
-static inline struct gn_node_control *gn_node_control_of(const struct gn_node *n, int local)
+const struct gn_shm_allocation *gn_shm_find(const struct gn_shm *n, const void *memory, size_t len, uint64_t *offset);
+static inline struct gn_shm_control *gn_shm_control_of(const struct gn_shm *n, int local)
 {
 	return gn_segment_part(n->control, local);
 }
 
 /* After every word that neighbours may wait for: to one of them, or (-1) to all. */
-static inline void gn_node_tell(struct gn_node *n, int local)
+static inline void gn_shm_tell(struct gn_shm *n, int local)
 {
-	if (atomic_load_explicit(&gn_node_control_of(n, 0)->bell.listeners, memory_order_relaxed))
-		gn_node_ring(n, local);
+	if (atomic_load_explicit(&gn_shm_control_of(n, 0)->bell.listeners, memory_order_relaxed))
+		gn_shm_ring(n, local);
 }
 
 #endif

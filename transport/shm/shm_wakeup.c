@@ -5,20 +5,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static struct gn_node_bell *bell_of(const struct gn_node *n, int local)
+static struct gn_shm_bell *bell_of(const struct gn_shm *n, int local)
 {
-	return &gn_node_control_of(n, local)->bell;
+	return &gn_shm_control_of(n, local)->bell;
 }
 
-static void ring(struct gn_node_bell *b)
+static void ring(struct gn_shm_bell *b)
 {
 	atomic_fetch_add(&b->state, 1);
 	syscall(SYS_futex, &b->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-uint32_t gn_node_listen(struct gn_node *n)
+uint32_t gn_shm_listen(struct gn_shm *n)
 {
-	struct gn_node_bell *own = bell_of(n, n->local_rank);
+	struct gn_shm_bell *own = bell_of(n, n->local_rank);
 	uint32_t state = atomic_load(&own->state);
 
 	atomic_fetch_add(&own->listens, 1);
@@ -26,18 +26,18 @@ uint32_t gn_node_listen(struct gn_node *n)
 	return state;
 }
 
-void gn_node_listen_no_more(struct gn_node *n)
+void gn_shm_listen_no_more(struct gn_shm *n)
 {
 	atomic_fetch_sub(&bell_of(n, 0)->listeners, 1);
 	atomic_fetch_sub(&bell_of(n, n->local_rank)->listens, 1);
 }
 
-void gn_node_await_bell(struct gn_node *n, uint32_t state, const struct timespec *limit)
+void gn_shm_await_bell(struct gn_shm *n, uint32_t state, const struct timespec *limit)
 {
 	syscall(SYS_futex, &bell_of(n, n->local_rank)->state, FUTEX_WAIT, state, limit, NULL, 0);
 }
 
-void gn_node_ring(struct gn_node *n, int local)
+void gn_shm_ring(struct gn_shm *n, int local)
 {
 	int first = local < 0 ? 0 : local, end = local < 0 ? n->local_size : local + 1;
 
@@ -46,7 +46,7 @@ void gn_node_ring(struct gn_node *n, int local)
 			ring(bell_of(n, i));
 }
 
-void gn_node_ring_own(struct gn_node *n)
+void gn_shm_ring_own(struct gn_shm *n)
 {
 	ring(bell_of(n, n->local_rank));
 }

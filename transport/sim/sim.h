@@ -13,8 +13,8 @@
  * one leaf or node stand for all: exact but for an element's difference between chunks. Otherwise all ranks are
  * simulated: about 60 bytes a step. Thread safety: no state.
  */
-#ifndef GN_TRANSPORT_SIM_H
-#define GN_TRANSPORT_SIM_H
+#ifndef GN_TRANSPORT_SIM_SIM_H
+#define GN_TRANSPORT_SIM_SIM_H
 
 #include "transport/schedule/algo.h"
 

@@ -1,6 +1,6 @@
 /* What is to happen in the simulated machine, the earliest first. Private to sim*.c. */
-#ifndef GN_TRANSPORT_SIM_EVENTS_H
-#define GN_TRANSPORT_SIM_EVENTS_H
+#ifndef GN_TRANSPORT_SIM_SIM_EVENTS_H
+#define GN_TRANSPORT_SIM_SIM_EVENTS_H
 
 #include "src/base/status.h"
 

@@ -1,6 +1,6 @@
 /* The simulated machine behind sim.h: processors and ports that serve one thing after another. Private to sim*.c. */
-#ifndef GN_TRANSPORT_SIM_NET_H
-#define GN_TRANSPORT_SIM_NET_H
+#ifndef GN_TRANSPORT_SIM_SIM_NET_H
+#define GN_TRANSPORT_SIM_SIM_NET_H
 
 #include "transport/sim/sim.h"
 

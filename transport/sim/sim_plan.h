@@ -1,6 +1,6 @@
 /* All simulated ranks' schedules in one flat table, messages paired. Private to sim*.c. */
-#ifndef GN_TRANSPORT_SIM_PLAN_H
-#define GN_TRANSPORT_SIM_PLAN_H
+#ifndef GN_TRANSPORT_SIM_SIM_PLAN_H
+#define GN_TRANSPORT_SIM_SIM_PLAN_H
 
 #include "transport/schedule/algo.h"
 

@@ -1,6 +1,6 @@
 /* A simulation under way: ranks that work off their schedules, event by event. Private to sim*.c. */
-#ifndef GN_TRANSPORT_SIM_RUN_H
-#define GN_TRANSPORT_SIM_RUN_H
+#ifndef GN_TRANSPORT_SIM_SIM_RUN_H
+#define GN_TRANSPORT_SIM_SIM_RUN_H
 
 #include "transport/sim/sim_events.h"
 #include "transport/sim/sim_net.h"

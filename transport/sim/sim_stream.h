@@ -4,8 +4,8 @@
  * A message goes in parts of 64 KiB (the largest segment that the kernel hands to a port), or more when it is very long.
  * So many parts of a stream are on their way at most: a receiver's port that others use, too, holds a stream up, and the
  * sender's port is free for its other streams. Ports in serve parts in the order in which they come. */
-#ifndef GN_TRANSPORT_SIM_STREAM_H
-#define GN_TRANSPORT_SIM_STREAM_H
+#ifndef GN_TRANSPORT_SIM_SIM_STREAM_H
+#define GN_TRANSPORT_SIM_SIM_STREAM_H
 
 #include "transport/sim/sim_events.h"
 #include "transport/sim/sim_net.h"

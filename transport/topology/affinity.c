@@ -5,7 +5,7 @@
 /* --- network devices --- */
 
 /* Processors reach a device of their own NUMA node, or another's. */
-static enum gn_nearness from_cpus(const struct gn_machine *m, const cpu_set_t *cpus, int nic)
+static enum gn_nearness from_cpus(const struct gn_topology *m, const cpu_set_t *cpus, int nic)
 {
 	cpu_set_t both;
 
@@ -15,13 +15,13 @@ static enum gn_nearness from_cpus(const struct gn_machine *m, const cpu_set_t *c
 	return CPU_COUNT(&both) ? GN_NEAR_NODE : GN_NEAR_FAR;
 }
 
-static enum gn_nearness reach(const struct gn_machine *m, const struct gn_affinity_rank *r, int nic)
+static enum gn_nearness reach(const struct gn_topology *m, const struct gn_affinity_rank *r, int nic)
 {
-	return r->gpu >= 0 ? gn_machine_nearness(m, r->gpu, nic) : from_cpus(m, &r->cpus, nic);
+	return r->gpu >= 0 ? gn_topology_nearness(m, r->gpu, nic) : from_cpus(m, &r->cpus, nic);
 }
 
 /* Of one adapter, RDMA before the network device that goes with it: it is what a rank should use. */
-static int is_better(const struct gn_machine *m, int nic, enum gn_nearness here, int taken, int than,
+static int is_better(const struct gn_topology *m, int nic, enum gn_nearness here, int taken, int than,
 		     enum gn_nearness there, int than_taken)
 {
 	if (than < 0 || m->nics[nic].rdma != m->nics[than].rdma)
@@ -38,7 +38,7 @@ static int taken_by(const struct gn_affinity *earlier, int count, int nic)
 	return n;
 }
 
-static void choose_nic(const struct gn_machine *m, const unsigned char *usable, const struct gn_affinity_rank *r,
+static void choose_nic(const struct gn_topology *m, const unsigned char *usable, const struct gn_affinity_rank *r,
 		       struct gn_affinity *all, int index)
 {
 	struct gn_affinity *a = &all[index];
@@ -59,7 +59,7 @@ static void choose_nic(const struct gn_machine *m, const unsigned char *usable, 
 /* --- processors --- */
 
 /* Those of the rank that are near what it talks with; all of them when none is. */
-static void near_cpus(const struct gn_machine *m, const struct gn_affinity_rank *r, const struct gn_affinity *a,
+static void near_cpus(const struct gn_topology *m, const struct gn_affinity_rank *r, const struct gn_affinity *a,
 		      cpu_set_t *out)
 {
 	const cpu_set_t *near = r->gpu >= 0 ? &m->gpus[r->gpu].near : a->nic >= 0 ? &m->nics[a->nic].near : &r->cpus;
@@ -69,7 +69,7 @@ static void near_cpus(const struct gn_machine *m, const struct gn_affinity_rank 
 		*out = r->cpus;
 }
 
-static int count_cores(const struct gn_machine *m, const cpu_set_t *cpus)
+static int count_cores(const struct gn_topology *m, const cpu_set_t *cpus)
 {
 	int cores = 0, last = -1;
 
@@ -83,7 +83,7 @@ static int count_cores(const struct gn_machine *m, const cpu_set_t *cpus)
 }
 
 /* Cores first .. end-1 of the set. */
-static void cut_cores(const struct gn_machine *m, const cpu_set_t *cpus, int first, int end, cpu_set_t *out)
+static void cut_cores(const struct gn_topology *m, const cpu_set_t *cpus, int first, int end, cpu_set_t *out)
 {
 	int core = -1, last = -1;
 
@@ -99,7 +99,7 @@ static void cut_cores(const struct gn_machine *m, const cpu_set_t *cpus, int fir
 }
 
 /* Ranks that may use the same processors share them out; with fewer cores than ranks each gets one that others have, too. */
-static void share_cores(const struct gn_machine *m, const struct gn_affinity_rank *ranks, int count,
+static void share_cores(const struct gn_topology *m, const struct gn_affinity_rank *ranks, int count,
 			struct gn_affinity *out)
 {
 	for (int i = 0; i < count; i++) {
@@ -121,15 +121,15 @@ static void share_cores(const struct gn_machine *m, const struct gn_affinity_ran
 /* --- faults --- */
 
 /* One that is near is enough: it is there to be used. */
-static int all_far(const struct gn_machine *m, const struct gn_affinity_rank *r, int from_gpu)
+static int all_far(const struct gn_topology *m, const struct gn_affinity_rank *r, int from_gpu)
 {
 	for (int i = 0; i < r->nic_count; i++)
-		if ((from_gpu ? gn_machine_nearness(m, r->gpu, r->nics[i]) : from_cpus(m, &r->cpus, r->nics[i])) != GN_NEAR_FAR)
+		if ((from_gpu ? gn_topology_nearness(m, r->gpu, r->nics[i]) : from_cpus(m, &r->cpus, r->nics[i])) != GN_NEAR_FAR)
 			return 0;
 	return r->nic_count > 0;
 }
 
-static unsigned find_faults(const struct gn_machine *m, const struct gn_affinity_rank *r)
+static unsigned find_faults(const struct gn_topology *m, const struct gn_affinity_rank *r)
 {
 	unsigned faults = all_far(m, r, 0) ? GN_AFFINITY_CORES_FAR_NIC : 0;
 	cpu_set_t both;
@@ -142,12 +142,12 @@ static unsigned find_faults(const struct gn_machine *m, const struct gn_affinity
 	return faults | (all_far(m, r, 1) ? GN_AFFINITY_GPU_FAR_NIC : 0);
 }
 
-void gn_affinity_choose(const struct gn_machine *m, const unsigned char *usable, const struct gn_affinity_rank *ranks,
+void gn_affinity_choose(const struct gn_topology *m, const unsigned char *usable, const struct gn_affinity_rank *ranks,
 			int count, struct gn_affinity *out)
 {
 	for (int i = 0; i < count; i++) {
 		choose_nic(m, usable, &ranks[i], out, i);
-		out[i].numa = gn_machine_numa_of(m, &ranks[i].cpus);
+		out[i].numa = gn_topology_numa_of(m, &ranks[i].cpus);
 		out[i].faults = find_faults(m, &ranks[i]);
 	}
 	share_cores(m, ranks, count, out);
@@ -177,7 +177,7 @@ static void put_numa(int numa, const char *several, struct gn_strbuf *out)
 		gn_strbuf_puts(out, several);
 }
 
-static void put_nics(const struct gn_machine *m, const struct gn_affinity_rank *r, struct gn_strbuf *out)
+static void put_nics(const struct gn_topology *m, const struct gn_affinity_rank *r, struct gn_strbuf *out)
 {
 	for (int i = 0; i < r->nic_count; i++) {
 		gn_strbuf_printf(out, "%s%s", i ? ", " : "", m->nics[r->nics[i]].name);
@@ -185,7 +185,7 @@ static void put_nics(const struct gn_machine *m, const struct gn_affinity_rank *
 	}
 }
 
-void gn_affinity_describe(const struct gn_machine *m, const struct gn_affinity_rank *rank, const struct gn_affinity *a,
+void gn_affinity_describe(const struct gn_topology *m, const struct gn_affinity_rank *rank, const struct gn_affinity *a,
 			  struct gn_strbuf *out)
 {
 	gn_strbuf_puts(out, "processors ");
@@ -210,10 +210,10 @@ static void advise_cores(const cpu_set_t *near, struct gn_strbuf *out)
 	gn_strbuf_puts(out, " (srun --cpu-bind, --gpu-bind=closest)");
 }
 
-void gn_affinity_explain(const struct gn_machine *m, const struct gn_affinity_rank *rank, const struct gn_affinity *a,
+void gn_affinity_explain(const struct gn_topology *m, const struct gn_affinity_rank *rank, const struct gn_affinity *a,
 			 enum gn_affinity_fault fault, struct gn_strbuf *out)
 {
-	const struct gn_machine_device *gpu = rank->gpu >= 0 ? &m->gpus[rank->gpu] : NULL;
+	const struct gn_topology_device *gpu = rank->gpu >= 0 ? &m->gpus[rank->gpu] : NULL;
 
 	if (fault == GN_AFFINITY_GPU_FAR_NIC) {
 		gn_strbuf_printf(out, "its GPU %s is on NUMA node %d, far from the network devices that carry its messages: ",

@@ -5,8 +5,8 @@
  *
  * Thread safety: no state; gn_affinity_report is collective.
  */
-#ifndef GN_TRANSPORT_AFFINITY_H
-#define GN_TRANSPORT_AFFINITY_H
+#ifndef GN_TRANSPORT_TOPOLOGY_AFFINITY_H
+#define GN_TRANSPORT_TOPOLOGY_AFFINITY_H
 
 #include "src/base/strbuf.h"
 #include "transport/coll/comm.h"
@@ -38,13 +38,13 @@ struct gn_affinity {
 };
 
 /* For all ranks of a node, in order. usable: for each network device whether it may be chosen; NULL: all. */
-void gn_affinity_choose(const struct gn_machine *m, const unsigned char *usable, const struct gn_affinity_rank *ranks,
+void gn_affinity_choose(const struct gn_topology *m, const unsigned char *usable, const struct gn_affinity_rank *ranks,
 			int count, struct gn_affinity *out);
 /* Appends "processors 0-15 (NUMA node 0), GPU 0000:65:00.0 (NUMA node 0), near mlx5_0 (same PCI switch)". */
-void gn_affinity_describe(const struct gn_machine *m, const struct gn_affinity_rank *rank, const struct gn_affinity *a,
+void gn_affinity_describe(const struct gn_topology *m, const struct gn_affinity_rank *rank, const struct gn_affinity *a,
 			  struct gn_strbuf *out);
 /* Appends what one fault is, and what to do about it. */
-void gn_affinity_explain(const struct gn_machine *m, const struct gn_affinity_rank *rank, const struct gn_affinity *a,
+void gn_affinity_explain(const struct gn_topology *m, const struct gn_affinity_rank *rank, const struct gn_affinity *a,
 			 enum gn_affinity_fault fault, struct gn_strbuf *out);
 /* "0-3,8" */
 void gn_affinity_list_cpus(const cpu_set_t *cpus, struct gn_strbuf *out);

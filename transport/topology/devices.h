@@ -3,8 +3,8 @@
  * For the line at start ("using eth0 at 10 Gb/s; mlx5_0 is up and unused") and for proving which device carried what.
  * Nothing here is collective; any thread.
  */
-#ifndef GN_TRANSPORT_DEVICES_H
-#define GN_TRANSPORT_DEVICES_H
+#ifndef GN_TRANSPORT_TOPOLOGY_DEVICES_H
+#define GN_TRANSPORT_TOPOLOGY_DEVICES_H
 
 #include "src/base/status.h"
 #include "src/base/strbuf.h"
@@ -39,7 +39,7 @@ void gn_devices_release(struct gn_devices *d);
 /* Does the list of lanes name this device, as "tcp/eth0" or "rc_verbs/mlx5_0:1"? */
 int gn_devices_in_lanes(const char *lanes, const char *device);
 /* Appends "eth0 at 10 Gb/s, posix, cma; mlx5_0 is up and unused" for lanes such as "tcp/eth0 posix/memory cma/memory"
- * (gn_fabric_lanes). */
+ * (gn_ucx_lanes). */
 void gn_devices_describe(const struct gn_devices *d, const char *lanes, struct gn_strbuf *out);
 /* Bytes sent through all devices of a kind between two readings. Counters that went back count as nothing. */
 uint64_t gn_devices_sent(const struct gn_devices *before, const struct gn_devices *after, enum gn_device_kind kind);

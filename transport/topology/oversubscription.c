@@ -49,7 +49,7 @@ static int goes_by_kernel(const char *transport)
 
 /* By the processors that all ranks of this node may use together: each may be bound to some of its own. A kernel that is to carry
  * messages needs one, too. */
-static int is_crowded(struct gn_world *w, const struct gn_told *cards)
+static int is_crowded(struct gn_world *w, const struct gn_gathered *cards)
 {
 	int here = gn_world_node_of(w, gn_world_rank(w)), local = 0, wanted[3] = {0}, by_kernel = 0;
 	cpu_set_t all;
@@ -71,9 +71,9 @@ static int is_crowded(struct gn_world *w, const struct gn_told *cards)
 	return local > CPU_COUNT(&all) || (by_kernel && gn_world_nodes(w) > 1 && local >= sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-enum gn_status gn_crowd_find(struct gn_world *w, const char *transport, int *crowded, struct gn_err *err)
+enum gn_status gn_oversubscription_find(struct gn_world *w, const char *transport, int *crowded, struct gn_err *err)
 {
-	struct gn_told all = {0};
+	struct gn_gathered all = {0};
 	struct card mine = {.by_kernel = goes_by_kernel(transport)};
 	enum gn_status status = read_wait(&mine.wait, err);
 
@@ -83,6 +83,6 @@ enum gn_status gn_crowd_find(struct gn_world *w, const char *transport, int *cro
 		status = gn_world_exchange(w, &mine, sizeof mine, &all, err);
 	if (!status)
 		*crowded = is_crowded(w, &all);
-	gn_told_release(&all);
+	gn_gathered_release(&all);
 	return status;
 }

@@ -1,6 +1,6 @@
 /* Whether ranks have to share processors, so that whoever waits should sleep and not look. */
-#ifndef GN_TRANSPORT_CROWD_H
-#define GN_TRANSPORT_CROWD_H
+#ifndef GN_TRANSPORT_TOPOLOGY_OVERSUBSCRIPTION_H
+#define GN_TRANSPORT_TOPOLOGY_OVERSUBSCRIPTION_H
 
 #include "transport/bootstrap/world.h"
 
@@ -15,8 +15,8 @@
  * (tcp, soft RDMA). */
 #define GN_WAIT_VARIABLE "GANNET_WAIT"
 
-/* Collective, over the bootstrap; transport as for gn_fabric_create. Alike on all ranks of a node: one that wants to sleep is enough,
+/* Collective, over the bootstrap; transport as for gn_ucx_create. Alike on all ranks of a node: one that wants to sleep is enough,
  * then one that wants to spin. GN_ERR_USAGE: the variable has another value. */
-enum gn_status gn_crowd_find(struct gn_world *w, const char *transport, int *crowded, struct gn_err *err);
+enum gn_status gn_oversubscription_find(struct gn_world *w, const char *transport, int *crowded, struct gn_err *err);
 
 #endif

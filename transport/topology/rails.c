@@ -103,12 +103,12 @@ static enum gn_status read_offer(const void *from, size_t len, int rank, struct 
 static enum gn_status exchange(struct gn_world *world, const struct gn_rail_offer *mine, struct gn_rail_offer *all,
 			       struct gn_err *err)
 {
-	struct gn_told told = {0};
+	struct gn_gathered told = {0};
 	enum gn_status status = gn_world_exchange(world, mine, offer_bytes(mine->count), &told, err);
 
 	for (size_t r = 0; !status && r < told.size; r++)
 		status = read_offer(told.items[r], told.lens[r], (int)r, &all[r], err);
-	gn_told_release(&told);
+	gn_gathered_release(&told);
 	return status;
 }
 

@@ -12,8 +12,8 @@
  *
  * Thread safety: any thread; gn_rails_agree is collective.
  */
-#ifndef GN_TRANSPORT_RAILS_H
-#define GN_TRANSPORT_RAILS_H
+#ifndef GN_TRANSPORT_TOPOLOGY_RAILS_H
+#define GN_TRANSPORT_TOPOLOGY_RAILS_H
 
 #include "transport/topology/topology.h"
 #include "transport/bootstrap/world.h"
@@ -49,7 +49,7 @@ void gn_rails_choose(const struct gn_rail_offer *offers, int ranks, const struct
 		     struct gn_rails *out);
 /* Which of these devices (names in UCX's words) a rank should use first: the nearest to its processors, of several the nearest to
  * the GPU that is its by number where there are as many as ranks, of several still, ranks take turns. */
-int gn_rails_nearest(const struct gn_machine *m, const char *const *devices, int count, const cpu_set_t *cpus, int local_rank,
+int gn_rails_nearest(const struct gn_topology *m, const char *const *devices, int count, const cpu_set_t *cpus, int local_rank,
 		     int local_size);
 /* Collective; GN_ERR_USAGE for a GANNET_RAILS that is no number, on that rank alone. On one node one at most. */
 enum gn_status gn_rails_agree(struct gn_world *world, const char *tls, int wanted, struct gn_rails *out,

@@ -291,10 +291,10 @@ enum gn_status gn_rails_find(const char *root, const char *tls, const char *allo
 	struct candidates found = {0};
 	enum gn_status status = gn_devices_read(root, &devices, err);
 
-	if (!status && gn_fabric_tls_has_rdma(tls))
+	if (!status && gn_ucx_tls_has_rdma(tls))
 		add_rdma(root, &devices, allowed, &found);
 	/* where there is RDMA, UCX takes it */
-	if (!status && !found.count && gn_fabric_tls_has_tcp(tls))
+	if (!status && !found.count && gn_ucx_tls_has_tcp(tls))
 		status = add_net(&devices, allowed, &found, err);
 	if (!status && found.failed)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for network devices");

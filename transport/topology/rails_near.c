@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static enum gn_nearness to_cpus(const struct gn_machine *m, const cpu_set_t *cpus, int nic)
+static enum gn_nearness to_cpus(const struct gn_topology *m, const cpu_set_t *cpus, int nic)
 {
 	cpu_set_t both;
 
@@ -12,15 +12,15 @@ static enum gn_nearness to_cpus(const struct gn_machine *m, const cpu_set_t *cpu
 	return CPU_COUNT(&both) ? GN_NEAR_NODE : GN_NEAR_FAR;
 }
 
-int gn_rails_nearest(const struct gn_machine *m, const char *const *devices, int count, const cpu_set_t *cpus, int local_rank,
+int gn_rails_nearest(const struct gn_topology *m, const char *const *devices, int count, const cpu_set_t *cpus, int local_rank,
 		     int local_size)
 {
 	int gpu = m->gpu_count == local_size ? local_rank : -1, ties[GN_RAILS_MAX], tied = 0, best = 0;
 
 	for (int i = 0; i < count && i < GN_RAILS_MAX; i++) {
-		int nic = gn_machine_find_nic(m, devices[i]);
+		int nic = gn_topology_find_nic(m, devices[i]);
 		int distance = (int)to_cpus(m, cpus, nic) * (GN_NEAR_UNKNOWN + 1) +
-			       (int)(gpu < 0 || nic < 0 ? GN_NEAR_UNKNOWN : gn_machine_nearness(m, gpu, nic));
+			       (int)(gpu < 0 || nic < 0 ? GN_NEAR_UNKNOWN : gn_topology_nearness(m, gpu, nic));
 
 		if (tied && distance > best)
 			continue;

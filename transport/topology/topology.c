@@ -71,7 +71,7 @@ static int numa_of(hwloc_topology_t t, hwloc_const_bitmap_t cpus)
 	return found;
 }
 
-static void read_cpus(hwloc_topology_t t, struct gn_machine *m)
+static void read_cpus(hwloc_topology_t t, struct gn_topology *m)
 {
 	hwloc_obj_t pu = NULL, core, node = NULL;
 
@@ -79,7 +79,7 @@ static void read_cpus(hwloc_topology_t t, struct gn_machine *m)
 		if (pu->os_index >= CPU_SETSIZE)
 			continue;
 		core = hwloc_get_ancestor_obj_by_type(t, HWLOC_OBJ_CORE, pu);
-		m->cpus[m->cpu_count++] = (struct gn_machine_cpu){
+		m->cpus[m->cpu_count++] = (struct gn_topology_cpu){
 			(int)pu->os_index, (int)(core ? core : pu)->logical_index, numa_of(t, pu->cpuset)};
 	}
 	while ((node = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_NUMANODE, node)))
@@ -95,7 +95,7 @@ static hwloc_obj_t pci_of(hwloc_obj_t o)
 	return o;
 }
 
-static void place(hwloc_topology_t t, hwloc_obj_t o, struct gn_machine_device *d)
+static void place(hwloc_topology_t t, hwloc_obj_t o, struct gn_topology_device *d)
 {
 	hwloc_obj_t pci = pci_of(o), around = hwloc_get_non_io_ancestor_obj(t, o);
 
@@ -113,7 +113,7 @@ static int is_gpu(hwloc_obj_t pci)
 
 static int is_nic(hwloc_obj_t o)
 {
-	return o->name && strlen(o->name) < sizeof((struct gn_machine_device *)0)->name &&
+	return o->name && strlen(o->name) < sizeof((struct gn_topology_device *)0)->name &&
 	       (o->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK || o->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS);
 }
 
@@ -126,8 +126,8 @@ static hwloc_obj_t shared_ancestor(hwloc_obj_t a, hwloc_obj_t b)
 	return NULL;
 }
 
-static enum gn_nearness nearness_of(hwloc_obj_t gpu, hwloc_obj_t nic, const struct gn_machine_device *g,
-				    const struct gn_machine_device *n)
+static enum gn_nearness nearness_of(hwloc_obj_t gpu, hwloc_obj_t nic, const struct gn_topology_device *g,
+				    const struct gn_topology_device *n)
 {
 	hwloc_obj_t shared = shared_ancestor(gpu, nic);
 
@@ -138,7 +138,7 @@ static enum gn_nearness nearness_of(hwloc_obj_t gpu, hwloc_obj_t nic, const stru
 	return g->numa == n->numa ? GN_NEAR_NODE : GN_NEAR_FAR;
 }
 
-static void read_nearness(struct gn_machine *m, hwloc_obj_t const *gpus, hwloc_obj_t const *nics)
+static void read_nearness(struct gn_topology *m, hwloc_obj_t const *gpus, hwloc_obj_t const *nics)
 {
 	for (int g = 0; g < m->gpu_count; g++)
 		for (int n = 0; n < m->nic_count; n++)
@@ -146,13 +146,13 @@ static void read_nearness(struct gn_machine *m, hwloc_obj_t const *gpus, hwloc_o
 				(unsigned char)nearness_of(gpus[g], nics[n], &m->gpus[g], &m->nics[n]);
 }
 
-static void read_devices(hwloc_topology_t t, struct gn_machine *m, hwloc_obj_t *gpus, hwloc_obj_t *nics)
+static void read_devices(hwloc_topology_t t, struct gn_topology *m, hwloc_obj_t *gpus, hwloc_obj_t *nics)
 {
 	hwloc_obj_t o = NULL;
 
 	/* hwloc goes by PCI address within a bus, and by bus within a bridge, but not among bridges of all packages */
 	while ((o = hwloc_get_next_pcidev(t, o))) {
-		struct gn_machine_device d = {.rdma = 0};
+		struct gn_topology_device d = {.rdma = 0};
 		int at = m->gpu_count;
 
 		if (!is_gpu(o))
@@ -168,7 +168,7 @@ static void read_devices(hwloc_topology_t t, struct gn_machine *m, hwloc_obj_t *
 		m->gpu_count++;
 	}
 	while ((o = hwloc_get_next_osdev(t, o))) {
-		struct gn_machine_device *d = &m->nics[m->nic_count];
+		struct gn_topology_device *d = &m->nics[m->nic_count];
 
 		if (!is_nic(o))
 			continue;
@@ -187,7 +187,7 @@ static size_t at_least_one(int count)
 	return count > 0 ? (size_t)count : 1;
 }
 
-static enum gn_status read_all(hwloc_topology_t t, struct gn_machine *m, struct gn_err *err)
+static enum gn_status read_all(hwloc_topology_t t, struct gn_topology *m, struct gn_err *err)
 {
 	size_t pus = at_least_one(hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_PU));
 	size_t pcis = at_least_one(hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_PCI_DEVICE));
@@ -210,9 +210,9 @@ static enum gn_status read_all(hwloc_topology_t t, struct gn_machine *m, struct 
 	return status;
 }
 
-static enum gn_status read_machine(const char *xml, size_t len_bytes, struct gn_machine *out, struct gn_err *err)
+static enum gn_status read_machine(const char *xml, size_t len_bytes, struct gn_topology *out, struct gn_err *err)
 {
-	struct gn_machine m = {0};
+	struct gn_topology m = {0};
 	hwloc_topology_t t = NULL;
 	enum gn_status status = load(xml, len_bytes, &t, err);
 
@@ -221,18 +221,18 @@ static enum gn_status read_machine(const char *xml, size_t len_bytes, struct gn_
 	status = read_all(t, &m, err);
 	hwloc_topology_destroy(t);
 	if (status)
-		gn_machine_release(&m);
+		gn_topology_release(&m);
 	else
 		*out = m;
 	return status;
 }
 
-enum gn_status gn_machine_read(struct gn_machine *out, struct gn_err *err)
+enum gn_status gn_topology_read(struct gn_topology *out, struct gn_err *err)
 {
 	return read_machine(NULL, 0, out, err);
 }
 
-enum gn_status gn_machine_parse(const char *xml, size_t len_bytes, struct gn_machine *out, struct gn_err *err)
+enum gn_status gn_topology_parse(const char *xml, size_t len_bytes, struct gn_topology *out, struct gn_err *err)
 {
 	enum gn_status status;
 	char *copy;
@@ -250,21 +250,21 @@ enum gn_status gn_machine_parse(const char *xml, size_t len_bytes, struct gn_mac
 	return status;
 }
 
-void gn_machine_release(struct gn_machine *m)
+void gn_topology_release(struct gn_topology *m)
 {
 	free(m->cpus);
 	free(m->gpus);
 	free(m->nics);
 	free(m->nearness);
-	*m = (struct gn_machine){0};
+	*m = (struct gn_topology){0};
 }
 
-enum gn_nearness gn_machine_nearness(const struct gn_machine *m, int gpu, int nic)
+enum gn_nearness gn_topology_nearness(const struct gn_topology *m, int gpu, int nic)
 {
 	return (enum gn_nearness)m->nearness[gpu * m->nic_count + nic];
 }
 
-int gn_machine_find_gpu(const struct gn_machine *m, const char *pci)
+int gn_topology_find_gpu(const struct gn_topology *m, const char *pci)
 {
 	for (int g = 0; g < m->gpu_count; g++)
 		if (!strcasecmp(m->gpus[g].pci, pci))
@@ -272,7 +272,7 @@ int gn_machine_find_gpu(const struct gn_machine *m, const char *pci)
 	return -1;
 }
 
-int gn_machine_find_nic(const struct gn_machine *m, const char *name)
+int gn_topology_find_nic(const struct gn_topology *m, const char *name)
 {
 	size_t len = strcspn(name, ":");
 
@@ -282,7 +282,7 @@ int gn_machine_find_nic(const struct gn_machine *m, const char *name)
 	return -1;
 }
 
-int gn_machine_numa_of(const struct gn_machine *m, const cpu_set_t *cpus)
+int gn_topology_numa_of(const struct gn_topology *m, const cpu_set_t *cpus)
 {
 	int found = -1;
 

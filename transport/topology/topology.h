@@ -7,8 +7,8 @@
  *
  * Thread safety: any thread; a machine that was read is not changed any more.
  */
-#ifndef GN_TRANSPORT_MACHINE_H
-#define GN_TRANSPORT_MACHINE_H
+#ifndef GN_TRANSPORT_TOPOLOGY_TOPOLOGY_H
+#define GN_TRANSPORT_TOPOLOGY_TOPOLOGY_H
 
 #include "src/base/status.h"
 
@@ -21,13 +21,13 @@ enum gn_nearness { GN_NEAR_SWITCH, GN_NEAR_ROOT, GN_NEAR_NODE, GN_NEAR_FAR, GN_N
 /* "same PCI switch", ..., "place unknown" */
 const char *gn_nearness_name(enum gn_nearness n);
 
-struct gn_machine_cpu {
+struct gn_topology_cpu {
 	int os_index; /* as in a cpu_set_t */
 	int core;     /* hardware threads of one core have the same number */
 	int numa;     /* as the system counts; -1: none has it */
 };
 
-struct gn_machine_device {
+struct gn_topology_device {
 	char name[64]; /* "mlx5_0", "eth0"; of a GPU its PCI address */
 	char pci[16];  /* 0000:65:00.0; "" when there is none */
 	int rdma;
@@ -35,25 +35,25 @@ struct gn_machine_device {
 	cpu_set_t near; /* processors of its NUMA node; all when that is not known */
 };
 
-struct gn_machine {
-	struct gn_machine_cpu *cpus; /* neighbours lie side by side: threads of a core, cores of a NUMA node */
-	struct gn_machine_device *gpus, *nics; /* GPUs by PCI address */
+struct gn_topology {
+	struct gn_topology_cpu *cpus; /* neighbours lie side by side: threads of a core, cores of a NUMA node */
+	struct gn_topology_device *gpus, *nics; /* GPUs by PCI address */
 	unsigned char *nearness; /* enum gn_nearness of GPU g and network device n at g * nic_count + n */
 	int cpu_count, gpu_count, nic_count;
 	int numa_count; /* with processors */
 };
 
 /* This machine: takes some milliseconds, on a large one some tens. */
-enum gn_status gn_machine_read(struct gn_machine *out, struct gn_err *err);
+enum gn_status gn_topology_read(struct gn_topology *out, struct gn_err *err);
 /* XML as lstopo writes it; GN_ERR_DATA when it is none. */
-enum gn_status gn_machine_parse(const char *xml, size_t len_bytes, struct gn_machine *out, struct gn_err *err);
-void gn_machine_release(struct gn_machine *m);
+enum gn_status gn_topology_parse(const char *xml, size_t len_bytes, struct gn_topology *out, struct gn_err *err);
+void gn_topology_release(struct gn_topology *m);
 
-enum gn_nearness gn_machine_nearness(const struct gn_machine *m, int gpu, int nic);
+enum gn_nearness gn_topology_nearness(const struct gn_topology *m, int gpu, int nic);
 /* Index, or -1. A GPU by its PCI address (letters of either case), a network device by name, "mlx5_0:1" is "mlx5_0". */
-int gn_machine_find_gpu(const struct gn_machine *m, const char *pci);
-int gn_machine_find_nic(const struct gn_machine *m, const char *name);
+int gn_topology_find_gpu(const struct gn_topology *m, const char *pci);
+int gn_topology_find_nic(const struct gn_topology *m, const char *name);
 /* The NUMA node that all of these processors are on; -1: several, or none. */
-int gn_machine_numa_of(const struct gn_machine *m, const cpu_set_t *cpus);
+int gn_topology_numa_of(const struct gn_topology *m, const cpu_set_t *cpus);
 
 #endif

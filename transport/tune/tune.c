@@ -33,7 +33,7 @@ struct pair_report {
 
 struct tuner {
 	struct gn_world *world;
-	struct gn_fabric *fabric;
+	struct gn_ucx *fabric;
 	struct gn_tune_options o;
 	struct pair_report *reports; /* of all pairs so far */
 	int count, crowded;
@@ -113,7 +113,7 @@ static enum gn_status drive(struct gn_probe *p, const struct tuner *t, struct pa
 {
 	struct gn_cost_path path = {.path = {.count = 0}};
 	double large;
-	enum gn_status status = gn_fabric_connect(p->fabric, p->peer, err);
+	enum gn_status status = gn_ucx_connect(p->fabric, p->peer, err);
 
 	if (!status)
 		status = gn_probe_one_way(p, 8, 20, 0, &large, err);
@@ -139,7 +139,7 @@ static enum gn_status drive(struct gn_probe *p, const struct tuner *t, struct pa
 static enum gn_status share_report(struct tuner *t, int driver, const struct pair_report *mine, struct gn_err *err)
 {
 	size_t len = gn_world_rank(t->world) == driver ? sizeof *mine : 0;
-	struct gn_told all = {0};
+	struct gn_gathered all = {0};
 	enum gn_status status = gn_world_exchange(t->world, mine, len, &all, err);
 
 	if (!status && all.lens[driver] != sizeof *mine)
@@ -147,7 +147,7 @@ static enum gn_status share_report(struct tuner *t, int driver, const struct pai
 				    "build of gannet?", driver);
 	if (!status)
 		memcpy(&t->reports[t->count++], all.items[driver], sizeof *mine);
-	gn_told_release(&all);
+	gn_gathered_release(&all);
 	return status;
 }
 
@@ -287,13 +287,13 @@ static enum gn_status share_rest(struct tuner *t, struct gn_tune_result *out, st
 	struct gn_strbuf text;
 	double rate = 0;
 	struct pair_report r = {0};
-	enum gn_status status = gn_tuning_agree(t->world, t->fabric, "none", NULL, &out->cost, err);
+	enum gn_status status = gn_tuning_table_agree(t->world, t->fabric, "none", NULL, &out->cost, err);
 
 	if (!status)
 		status = time_sums(t, &rate, err);
 	gn_strbuf_init(&text);
 	if (!status && gn_world_rank(t->world) == 0)
-		status = gn_tuning_signature(t->world, t->fabric, &text, err);
+		status = gn_tuning_table_signature(t->world, t->fabric, &text, err);
 	/* a report has room for both */
 	_Static_assert(sizeof r.samples >= sizeof out->signature, "a signature fits into a report");
 	if (!status && text.len >= sizeof out->signature)
@@ -345,14 +345,14 @@ enum gn_status gn_tune_measure(struct gn_world *world, const struct gn_tune_opti
 	t.o.seconds = t.o.seconds > 0 ? t.o.seconds : SECONDS;
 	t.o.max_bytes = t.o.max_bytes ? t.o.max_bytes : MAX_BYTES;
 	t.o.pairs = t.o.pairs > 0 ? t.o.pairs : PAIRS;
-	status = gn_fabric_create(world, t.o.transport ? t.o.transport : "auto", t.o.rails, &t.fabric, err);
+	status = gn_ucx_create(world, t.o.transport ? t.o.transport : "auto", t.o.rails, &t.fabric, err);
 	if (status)
 		return status;
-	status = gn_crowd_find(world, t.o.transport ? t.o.transport : "auto", &t.crowded, err);
+	status = gn_oversubscription_find(world, t.o.transport ? t.o.transport : "auto", &t.crowded, err);
 	if (!status)
 		status = measure(&t, out, err);
 	if (status)
-		gn_fabric_abandon(t.fabric);
-	gn_fabric_destroy(t.fabric);
+		gn_ucx_abandon(t.fabric);
+	gn_ucx_destroy(t.fabric);
 	return status;
 }

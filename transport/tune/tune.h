@@ -5,8 +5,8 @@
  * the rate of a stream by all rails together, and how much goes faster at first (shaped links); one-way times by length; what sending and receiving
  * cost the processors; and sums, on all ranks at once. tune_fit.h makes parameters of them.
  */
-#ifndef GN_TRANSPORT_TUNE_H
-#define GN_TRANSPORT_TUNE_H
+#ifndef GN_TRANSPORT_TUNE_TUNE_H
+#define GN_TRANSPORT_TUNE_TUNE_H
 
 #include "transport/tune/tune_fit.h"
 #include "transport/bootstrap/world.h"

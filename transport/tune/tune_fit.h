@@ -1,6 +1,6 @@
 /* Fits the model's parameters to measured messages. No communication: a pure function. Private to tune*.c and its test. */
-#ifndef GN_TRANSPORT_TUNE_FIT_H
-#define GN_TRANSPORT_TUNE_FIT_H
+#ifndef GN_TRANSPORT_TUNE_TUNE_FIT_H
+#define GN_TRANSPORT_TUNE_TUNE_FIT_H
 
 #include "transport/select/cost.h"
 

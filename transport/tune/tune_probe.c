@@ -31,7 +31,7 @@ static void completed(struct gn_request *r)
 	(void)r;
 }
 
-enum gn_status gn_probe_create(struct gn_world *world, struct gn_fabric *fabric, int crowded, size_t max_bytes,
+enum gn_status gn_probe_create(struct gn_world *world, struct gn_ucx *fabric, int crowded, size_t max_bytes,
 			       struct gn_probe *out, struct gn_err *err)
 {
 	size_t stream = (size_t)GN_PROBE_CHUNKS * sizeof(double);
@@ -39,8 +39,8 @@ enum gn_status gn_probe_create(struct gn_world *world, struct gn_fabric *fabric,
 			     .crowded = crowded};
 
 	p.max_bytes = max_bytes > stream ? max_bytes : stream;
-	if (p.max_bytes < FLOOD * GN_PART_BYTES * (size_t)gn_fabric_rails(fabric))
-		p.max_bytes = FLOOD * GN_PART_BYTES * (size_t)gn_fabric_rails(fabric);
+	if (p.max_bytes < FLOOD * GN_PART_BYTES * (size_t)gn_ucx_rails(fabric))
+		p.max_bytes = FLOOD * GN_PART_BYTES * (size_t)gn_ucx_rails(fabric);
 	p.data = gn_alloc_aligned(p.max_bytes);
 	p.spare = gn_alloc_aligned(p.max_bytes);
 	if (!p.data || !p.spare) {
@@ -65,14 +65,14 @@ size_t gn_probe_chunk_bytes(const struct gn_probe *p)
 {
 	int same_node = gn_world_node_of(p->world, p->me) == gn_world_node_of(p->world, p->peer);
 
-	return GN_PART_BYTES * (size_t)(same_node ? 1 : gn_fabric_rails(p->fabric));
+	return GN_PART_BYTES * (size_t)(same_node ? 1 : gn_ucx_rails(p->fabric));
 }
 
 static void give_way(struct gn_probe *p, unsigned turn)
 {
-	struct pollfd ready = {.fd = gn_fabric_event_fd(p->fabric), .events = POLLIN};
+	struct pollfd ready = {.fd = gn_ucx_event_fd(p->fabric), .events = POLLIN};
 
-	if (p->crowded && turn > GN_YIELDS && gn_fabric_arm(p->fabric))
+	if (p->crowded && turn > GN_YIELDS && gn_ucx_arm(p->fabric))
 		poll(&ready, 1, 1);
 	else
 		sched_yield();
@@ -86,7 +86,7 @@ static enum gn_status wait_for(struct gn_probe *p, const struct gn_request *r, s
 	unsigned idle = 0, looks = p->crowded ? GN_LOOKS_CROWDED : GN_LOOKS;
 
 	while (r->active && !status) {
-		if (gn_fabric_progress(p->fabric)) {
+		if (gn_ucx_progress(p->fabric)) {
 			idle = 0;
 			continue;
 		}
@@ -110,14 +110,14 @@ static enum gn_status post_send(struct gn_probe *p, int to, int what, const void
 				struct gn_request *r, struct gn_err *err)
 {
 	*r = (struct gn_request){.complete = completed};
-	return gn_fabric_send(p->fabric, to, tag_of(p->me, what), data, bytes, r, err);
+	return gn_ucx_send(p->fabric, to, tag_of(p->me, what), data, bytes, r, err);
 }
 
 static enum gn_status post_receive(struct gn_probe *p, int from, int what, void *data, size_t bytes,
 				   struct gn_request *r, struct gn_err *err)
 {
 	*r = (struct gn_request){.complete = completed};
-	return gn_fabric_receive(p->fabric, from, tag_of(from, what), data, bytes, r, err);
+	return gn_ucx_receive(p->fabric, from, tag_of(from, what), data, bytes, r, err);
 }
 
 static enum gn_status send_now(struct gn_probe *p, int to, int what, const void *data, size_t bytes, struct gn_err *err)
@@ -141,7 +141,7 @@ static void idle_for(struct gn_probe *p, double seconds)
 	double until = gn_clock_s() + seconds;
 
 	while (gn_clock_s() < until) {
-		gn_fabric_progress(p->fabric);
+		gn_ucx_progress(p->fabric);
 		sched_yield();
 	}
 }
@@ -223,7 +223,7 @@ enum gn_status gn_probe_answer(struct gn_probe *p, struct gn_err *err)
 		[OP_EAGER] = answer_eager, [OP_STREAM] = answer_stream, [OP_ONE_WAY] = answer_one_way,
 		[OP_FLOOD] = answer_flood,
 	};
-	enum gn_status status = gn_fabric_connect(p->fabric, p->peer, err);
+	enum gn_status status = gn_ucx_connect(p->fabric, p->peer, err);
 	struct command c;
 
 	while (!status) {
@@ -260,7 +260,7 @@ enum gn_status gn_probe_await(struct gn_probe *p, int rank, struct gn_err *err)
 
 enum gn_status gn_probe_tell(struct gn_probe *p, int rank, struct gn_err *err)
 {
-	enum gn_status status = gn_fabric_connect(p->fabric, rank, err);
+	enum gn_status status = gn_ucx_connect(p->fabric, rank, err);
 
 	return status ? status : send_now(p, rank, TAG_TOLD, p->data, 1, err);
 }
@@ -278,7 +278,7 @@ enum gn_status gn_probe_is_eager(struct gn_probe *p, size_t bytes, int *out, str
 	if (status)
 		return status;
 	while (r.active && gn_clock_s() < until) {
-		gn_fabric_progress(p->fabric);
+		gn_ucx_progress(p->fabric);
 		sched_yield();
 	}
 	eager = !r.active;

@@ -57,10 +57,10 @@ static int by_time(const void *a, const void *b)
 /* Unless an algorithm is cut into as many pieces by a candidate that is there. */
 static enum gn_status add_candidate(struct trial *t, const struct gn_algorithm *a, size_t piece_bytes, struct gn_err *err)
 {
-	struct gn_choose_args how = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = t->bytes, .map = t->comm->map,
+	struct gn_select_args how = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = t->bytes, .map = t->comm->map,
 				     .cost = &t->comm->cost, .algo = a->name, .piece_bytes = piece_bytes};
 	struct gn_choice choice;
-	enum gn_status status = gn_choose(&how, &choice, err);
+	enum gn_status status = gn_select(&how, &choice, err);
 
 	if (status || t->count == CANDIDATES_MAX)
 		return status;
@@ -105,7 +105,7 @@ static enum gn_status find_algorithms(struct trial *t, struct gn_err *err)
 static enum gn_status find_pieces(struct trial *t, const struct candidate *best, struct gn_err *err)
 {
 	int sizes;
-	const size_t *piece_bytes = gn_choose_piece_bytes(&sizes);
+	const size_t *piece_bytes = gn_select_piece_bytes(&sizes);
 	const struct candidate first = *best;
 	enum gn_status status = GN_OK;
 

@@ -4,8 +4,8 @@
  * The likely algorithms of an allreduce of some lengths take turns on the communicator that is given, and then the sizes of pieces of
  * the fastest; what wins becomes cost.h's picks. What the model would take stays where it is as fast.
  */
-#ifndef GN_TRANSPORT_TUNE_TRIAL_H
-#define GN_TRANSPORT_TUNE_TRIAL_H
+#ifndef GN_TRANSPORT_TUNE_TUNE_TRIAL_H
+#define GN_TRANSPORT_TUNE_TUNE_TRIAL_H
 
 #include "transport/coll/comm.h"
 #include "transport/select/cost.h"

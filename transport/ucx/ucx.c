@@ -22,9 +22,9 @@
 #define QUIET_CALLS 4096
 #define QUIET_TURN 16
 
-static enum gn_status allocate(struct gn_world *world, struct gn_fabric **out, struct gn_err *err)
+static enum gn_status allocate(struct gn_world *world, struct gn_ucx **out, struct gn_err *err)
 {
-	struct gn_fabric *f = calloc(1, sizeof *f);
+	struct gn_ucx *f = calloc(1, sizeof *f);
 
 	if (!f)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a fabric of %d ranks", gn_world_size(world));
@@ -43,7 +43,7 @@ static const char *tls_of_rail(const char *tls, const struct gn_rails *rails, in
 	return strchr(rails->items[rail].network, '/') ? "tcp" : "ib";
 }
 
-static enum gn_status open_rails(struct gn_fabric *f, const char *tls, const struct gn_rails *rails, struct gn_err *err)
+static enum gn_status open_rails(struct gn_ucx *f, const char *tls, const struct gn_rails *rails, struct gn_err *err)
 {
 	int size = gn_world_size(f->world), here = gn_world_node_of(f->world, gn_world_rank(f->world));
 	enum gn_status status = GN_OK;
@@ -51,12 +51,12 @@ static enum gn_status open_rails(struct gn_fabric *f, const char *tls, const str
 	if (rails->count > 1)
 		f->rail_count = rails->count;
 	for (int i = 0; i < f->rail_count && !status; i++) {
-		struct gn_fabric_rail *r = &f->rails[i];
+		struct gn_ucx_rail *r = &f->rails[i];
 
 		r->fabric = f;
 		if (rails->count)
 			memcpy(r->device, rails->items[i].name, sizeof r->device);
-		status = gn_fabric_rail_open(r, tls_of_rail(tls, rails, i), err);
+		status = gn_ucx_rail_open(r, tls_of_rail(tls, rails, i), err);
 		for (int k = 0; k < size && !status; k++) {
 			r->ends[k].rail = r;
 			r->ends[k].same_node = gn_world_node_of(f->world, k) == here;
@@ -66,7 +66,7 @@ static enum gn_status open_rails(struct gn_fabric *f, const char *tls, const str
 }
 
 /* One descriptor for the events of all rails. */
-static enum gn_status join_events(struct gn_fabric *f, struct gn_err *err)
+static enum gn_status join_events(struct gn_ucx *f, struct gn_err *err)
 {
 	f->event_fd = f->rails[0].event_fd;
 	if (f->rail_count == 1)
@@ -105,21 +105,21 @@ static enum gn_status need_rdma(const struct gn_world *world, const char *transp
 	return found ? GN_OK : GN_ERR_FAILED;
 }
 
-enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, int rails, struct gn_fabric **out,
+enum gn_status gn_ucx_create(struct gn_world *world, const char *transport, int rails, struct gn_ucx **out,
 				struct gn_err *err)
 {
 	struct gn_rails agreed = {0};
-	char place[GN_FABRIC_TLS_MAX];
+	char place[GN_UCX_TLS_MAX];
 	const char *tls = NULL;
-	struct gn_fabric *f = NULL;
+	struct gn_ucx *f = NULL;
 	enum gn_status status = allocate(world, &f, err);
 
 	if (status)
 		return status;
 	status = gn_world_key(world, "gannet message tags", &f->tag_key, sizeof f->tag_key, err);
 	if (!status)
-		status = gn_fabric_tls(transport, place, &tls, err);
-	f->shm_allowed = gn_fabric_tls_has_shm(tls);
+		status = gn_ucx_tls(transport, place, &tls, err);
+	f->shm_allowed = gn_ucx_tls_has_shm(tls);
 	if (!getenv("UCX_TLS"))
 		snprintf(f->transport, sizeof f->transport, "%s", transport);
 	if (!status)
@@ -131,18 +131,18 @@ enum gn_status gn_fabric_create(struct gn_world *world, const char *transport, i
 	if (!status)
 		status = join_events(f, err);
 	if (!status)
-		status = gn_fabric_exchange_addresses(f, err);
+		status = gn_ucx_exchange_addresses(f, err);
 	if (!status && f->rail_count > 1)
-		status = gn_fabric_probe(f, err);
+		status = gn_ucx_probe(f, err);
 	if (status) {
-		gn_fabric_destroy(f);
+		gn_ucx_destroy(f);
 		return status;
 	}
 	*out = f;
 	return GN_OK;
 }
 
-void gn_fabric_destroy(struct gn_fabric *f)
+void gn_ucx_destroy(struct gn_ucx *f)
 {
 	uint64_t until = gn_clock_ns() + CLOSE_NS;
 
@@ -150,22 +150,22 @@ void gn_fabric_destroy(struct gn_fabric *f)
 		return;
 	for (int i = 0; i < f->rail_count && !f->abandoned; i++)
 		if (f->rails[i].worker)
-			gn_fabric_rail_disconnect(&f->rails[i], until);
+			gn_ucx_rail_disconnect(&f->rails[i], until);
 	for (int i = 0; i < f->rail_count; i++)
-		gn_fabric_rail_close(&f->rails[i], f->abandoned);
+		gn_ucx_rail_close(&f->rails[i], f->abandoned);
 	if (f->rail_count > 1 && f->event_fd >= 0)
 		close(f->event_fd);
-	gn_fabric_free_stripes(f);
-	gn_told_release(&f->told);
+	gn_ucx_free_stripes(f);
+	gn_gathered_release(&f->told);
 	free(f->homes);
 	free(f->groups);
 	free(f);
 }
 
-enum gn_status gn_fabric_connect(struct gn_fabric *f, int rank, struct gn_err *err)
+enum gn_status gn_ucx_connect(struct gn_ucx *f, int rank, struct gn_err *err)
 {
 	uint8_t ways[GN_RAILS_MAX];
-	int count = gn_fabric_ways(f, rank, ways), here = gn_world_rank(f->world);
+	int count = gn_ucx_ways(f, rank, ways), here = gn_world_rank(f->world);
 	enum gn_status status = GN_OK;
 
 	if (!count)
@@ -173,17 +173,17 @@ enum gn_status gn_fabric_connect(struct gn_fabric *f, int rank, struct gn_err *e
 				  "with the other's first, in order; UCX_NET_DEVICES says which to use, and --rails how many", here,
 				  gn_world_host_of(f->world, here), rank, gn_world_host_of(f->world, rank), f->rail_count);
 	for (int i = 0; i < count && !status; i++)
-		status = gn_fabric_rail_connect(&f->rails[ways[i]], rank, err);
+		status = gn_ucx_rail_connect(&f->rails[ways[i]], rank, err);
 	return status;
 }
 
-static unsigned progress_others(struct gn_fabric *f)
+static unsigned progress_others(struct gn_ucx *f)
 {
 	int all = ++f->turn % QUIET_TURN == 0;
 	unsigned events = 0;
 
 	for (int i = 1; i < f->rail_count; i++) {
-		struct gn_fabric_rail *r = &f->rails[i];
+		struct gn_ucx_rail *r = &f->rails[i];
 
 		r->quiet = r->parts ? 0 : r->quiet + (r->quiet < QUIET_CALLS);
 		if (all || r->quiet < QUIET_CALLS)
@@ -192,7 +192,7 @@ static unsigned progress_others(struct gn_fabric *f)
 	return events;
 }
 
-unsigned gn_fabric_progress(struct gn_fabric *f)
+unsigned gn_ucx_progress(struct gn_ucx *f)
 {
 	unsigned events;
 
@@ -202,12 +202,12 @@ unsigned gn_fabric_progress(struct gn_fabric *f)
 	return f->rail_count > 1 ? events + progress_others(f) : events;
 }
 
-int gn_fabric_may_hold(const struct gn_fabric *f)
+int gn_ucx_may_hold(const struct gn_ucx *f)
 {
 	return f->may_hold && !f->abandoned;
 }
 
-int gn_fabric_arm(struct gn_fabric *f)
+int gn_ucx_arm(struct gn_ucx *f)
 {
 	int armed = !f->abandoned;
 
@@ -219,25 +219,25 @@ int gn_fabric_arm(struct gn_fabric *f)
 	return armed;
 }
 
-int gn_fabric_event_fd(const struct gn_fabric *f)
+int gn_ucx_event_fd(const struct gn_ucx *f)
 {
 	return f->event_fd;
 }
 
-void gn_fabric_abandon(struct gn_fabric *f)
+void gn_ucx_abandon(struct gn_ucx *f)
 {
 	/* without progress no callback comes any more: whoever holds a request may forget it */
 	f->abandoned = 1;
 }
 
-static uint64_t sent_bytes(const struct gn_fabric *f)
+static uint64_t sent_bytes(const struct gn_ucx *f)
 {
 	return f->traffic.same_node_bytes + f->traffic.other_node_bytes;
 }
 
-void gn_fabric_note_end(struct gn_fabric_end *e, ucs_status_t rc)
+void gn_ucx_note_end(struct gn_ucx_end *e, ucs_status_t rc)
 {
-	struct gn_fabric *f = e->rail->fabric;
+	struct gn_ucx *f = e->rail->fabric;
 
 	if (f->probing) {
 		f->probe_failed |= 1u << (e->rail - f->rails);
@@ -255,14 +255,14 @@ void gn_fabric_note_end(struct gn_fabric_end *e, ucs_status_t rc)
 	f->broken_sent = sent_bytes(f);
 }
 
-int gn_fabric_is_ending(const struct gn_fabric *f)
+int gn_ucx_is_ending(const struct gn_ucx *f)
 {
 	return f->ended_ns && gn_clock_ns() - f->ended_ns < ENDING_NS;
 }
 
-enum gn_status gn_fabric_check(const struct gn_fabric *f, uint64_t after_ns, struct gn_err *err)
+enum gn_status gn_ucx_check(const struct gn_ucx *f, uint64_t after_ns, struct gn_err *err)
 {
-	const struct gn_fabric_rail *rail;
+	const struct gn_ucx_rail *rail;
 	uint64_t patience = UINT64_MAX;
 	int rank;
 
@@ -283,19 +283,19 @@ enum gn_status gn_fabric_check(const struct gn_fabric *f, uint64_t after_ns, str
 			  ucs_status_string(f->broken_status));
 }
 
-void gn_fabric_traffic(const struct gn_fabric *f, struct gn_fabric_traffic *out)
+void gn_ucx_traffic(const struct gn_ucx *f, struct gn_ucx_traffic *out)
 {
 	*out = f->traffic;
 	for (int i = 0; i < f->rail_count; i++)
 		out->rail_bytes[i] = f->rail_count > 1 ? f->rails[i].sent_bytes : f->traffic.other_node_bytes;
 }
 
-int gn_fabric_rails(const struct gn_fabric *f)
+int gn_ucx_rails(const struct gn_ucx *f)
 {
 	return f->rail_count;
 }
 
-const char *gn_fabric_rail_device(const struct gn_fabric *f, int rail)
+const char *gn_ucx_rail_device(const struct gn_ucx *f, int rail)
 {
 	return f->rails[rail].device;
 }

@@ -32,7 +32,7 @@ static int has_component(const char *name, int with_devices)
 	return found;
 }
 
-enum gn_status gn_fabric_tls(const char *transport, char place[GN_FABRIC_TLS_MAX], const char **tls, struct gn_err *err)
+enum gn_status gn_ucx_tls(const char *transport, char place[GN_UCX_TLS_MAX], const char **tls, struct gn_err *err)
 {
 	int shm = !strcmp(transport, "shm");
 
@@ -44,7 +44,7 @@ enum gn_status gn_fabric_tls(const char *transport, char place[GN_FABRIC_TLS_MAX
 
 		if (strcmp(transports[i].name, transport))
 			continue;
-		snprintf(place, GN_FABRIC_TLS_MAX, "%s%s%s%s", transports[i].tls, more && has_component("cuda", 0) ? ",cuda" : "",
+		snprintf(place, GN_UCX_TLS_MAX, "%s%s%s%s", transports[i].tls, more && has_component("cuda", 0) ? ",cuda" : "",
 			 shm && has_component("xpmem", 1) ? ",xpmem" : "", shm && has_component("knem", 1) ? ",knem" : "");
 		*tls = place;
 		return GN_OK;
@@ -72,7 +72,7 @@ static int lets_in(const char *tls, const char *const *words, size_t count)
 	return *tls == '^' ? !listed : listed;
 }
 
-int gn_fabric_tls_has_shm(const char *tls)
+int gn_ucx_tls_has_shm(const char *tls)
 {
 	static const char *const words[] = {"all", "sm", "shm", "mm", "posix", "sysv", "cma", "knem", "xpmem"};
 	static const char *const sysv[] = {"all", "sm", "shm", "mm", "sysv"};
@@ -83,14 +83,14 @@ int gn_fabric_tls_has_shm(const char *tls)
 	return lets_in(tls, words, sizeof words / sizeof *words);
 }
 
-int gn_fabric_tls_has_tcp(const char *tls)
+int gn_ucx_tls_has_tcp(const char *tls)
 {
 	static const char *const words[] = {"all", "tcp"};
 
 	return lets_in(tls, words, sizeof words / sizeof *words);
 }
 
-int gn_fabric_tls_has_rdma(const char *tls)
+int gn_ucx_tls_has_rdma(const char *tls)
 {
 	static const char *const words[] = {"all", "ib", "rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "ud", "ud_v", "ud_x",
 					    "ud_verbs", "ud_mlx5", "dc", "dc_x", "dc_mlx5"};
@@ -110,7 +110,7 @@ static int has_lane(const char *lanes, const char *const *begins, size_t count)
 	return 0;
 }
 
-int gn_fabric_lanes_fit(const char *lanes, const char *transport)
+int gn_ucx_lanes_fit(const char *lanes, const char *transport)
 {
 	static const char *const rc[] = {"rc_", "dc_"}, *const ud[] = {"ud_"}, *const tcp[] = {"tcp/"};
 	static const char *const memory[] = {"posix/", "sysv/", "cma/", "knem/", "xpmem/"};
@@ -128,7 +128,7 @@ int gn_fabric_lanes_fit(const char *lanes, const char *transport)
 }
 
 /* UCX 1.13 tells an endpoint's lanes only as text: "#  lane[0]:  1:tcp/eth0.0 md[1] ...". */
-void gn_fabric_end_lanes(const struct gn_fabric_end *e, size_t before, struct gn_strbuf *out)
+void gn_ucx_end_lanes(const struct gn_ucx_end *e, size_t before, struct gn_strbuf *out)
 {
 	char *text = NULL, *line, *save = NULL, name[128], *dot;
 	size_t len = 0;
@@ -153,33 +153,33 @@ void gn_fabric_end_lanes(const struct gn_fabric_end *e, size_t before, struct gn
 	free(text);
 }
 
-void gn_fabric_lanes(const struct gn_fabric *f, int rank, struct gn_strbuf *out)
+void gn_ucx_lanes(const struct gn_ucx *f, int rank, struct gn_strbuf *out)
 {
 	size_t before = out->len;
 
 	for (int i = 0; i < f->rail_count; i++)
-		gn_fabric_end_lanes(&f->rails[i].ends[rank], before, out);
+		gn_ucx_end_lanes(&f->rails[i].ends[rank], before, out);
 }
 
-int gn_fabric_end_is_shm(const struct gn_fabric_end *e)
+int gn_ucx_end_is_shm(const struct gn_ucx_end *e)
 {
 	struct gn_strbuf lanes;
 	int shm;
 
 	gn_strbuf_init(&lanes);
-	gn_fabric_end_lanes(e, 0, &lanes);
-	shm = gn_fabric_lanes_fit(gn_strbuf_text(&lanes), "shm");
+	gn_ucx_end_lanes(e, 0, &lanes);
+	shm = gn_ucx_lanes_fit(gn_strbuf_text(&lanes), "shm");
 	gn_strbuf_release(&lanes);
 	return shm;
 }
 
-int gn_fabric_end_is_tcp(const struct gn_fabric_end *e)
+int gn_ucx_end_is_tcp(const struct gn_ucx_end *e)
 {
 	struct gn_strbuf lanes;
 	int tcp;
 
 	gn_strbuf_init(&lanes);
-	gn_fabric_end_lanes(e, 0, &lanes);
+	gn_ucx_end_lanes(e, 0, &lanes);
 	tcp = strstr(gn_strbuf_text(&lanes), "tcp/") != NULL;
 	gn_strbuf_release(&lanes);
 	return tcp;

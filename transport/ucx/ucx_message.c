@@ -6,13 +6,13 @@
  * length. */
 struct gn_stripe {
 	struct gn_stripe *next, *next_free;
-	struct gn_fabric *fabric;
+	struct gn_ucx *fabric;
 	struct gn_request *request;
 	int count, left;
 	ucs_status_t status;
 	struct gn_stripe_part {
 		struct gn_stripe *stripe;
-		struct gn_fabric_rail *rail;
+		struct gn_ucx_rail *rail;
 		size_t len;
 		int done;
 	} parts[GN_RAILS_MAX];
@@ -38,7 +38,7 @@ static enum gn_status status_of(ucs_status_t rc)
 	}
 }
 
-enum gn_status gn_fabric_fail(struct gn_err *err, const char *what, ucs_status_t rc)
+enum gn_status gn_ucx_fail(struct gn_err *err, const char *what, ucs_status_t rc)
 {
 	return gn_err_set(err, rc == UCS_ERR_NO_MEMORY ? GN_ERR_NO_MEMORY : GN_ERR_FAILED, "%s: %s (UCX)", what,
 			  ucs_status_string(rc));
@@ -60,7 +60,7 @@ static ucs_status_t whole(size_t wanted, ucs_status_t rc, size_t length)
 
 /* --- messages in parts --- */
 
-static struct gn_stripe *take_stripe(struct gn_fabric *f)
+static struct gn_stripe *take_stripe(struct gn_ucx *f)
 {
 	struct gn_stripe *s = f->free_stripes;
 
@@ -79,7 +79,7 @@ static struct gn_stripe *take_stripe(struct gn_fabric *f)
 	return s;
 }
 
-void gn_fabric_free_stripes(struct gn_fabric *f)
+void gn_ucx_free_stripes(struct gn_ucx *f)
 {
 	struct gn_stripe *next;
 
@@ -127,7 +127,7 @@ static void part_begun(struct gn_stripe_part *part, void *request)
 		finish_part(part, UCS_PTR_STATUS(request));
 }
 
-static void send_part(struct gn_fabric_end *e, uint64_t tag, const void *data, struct gn_stripe_part *part)
+static void send_part(struct gn_ucx_end *e, uint64_t tag, const void *data, struct gn_stripe_part *part)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | e->send_flags,
 				     .cb.send = part_sent,
@@ -137,8 +137,8 @@ static void send_part(struct gn_fabric_end *e, uint64_t tag, const void *data, s
 	part_begun(part, ucp_tag_send_nbx(e->ep, data, part->len, tag, &param));
 }
 
-/* For probing see gn_fabric_receive(). */
-static void receive_part(struct gn_fabric_rail *rail, uint64_t tag, void *data, struct gn_stripe_part *part)
+/* For probing see gn_ucx_receive(). */
+static void receive_part(struct gn_ucx_rail *rail, uint64_t tag, void *data, struct gn_stripe_part *part)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
 				     .cb.recv = part_received,
@@ -162,9 +162,9 @@ static int rail_of(uint64_t tag, int rails)
 }
 
 /* By which of count ways, which are rails, a message of fewer parts begins: from the sender's own rail on, where that is left. */
-static int first_way(const struct gn_fabric *f, int sender, uint64_t tag, size_t len_bytes, const uint8_t *ways, int count)
+static int first_way(const struct gn_ucx *f, int sender, uint64_t tag, size_t len_bytes, const uint8_t *ways, int count)
 {
-	const struct gn_fabric_home *h = &f->homes[sender];
+	const struct gn_ucx_home *h = &f->homes[sender];
 	int home = 0;
 
 	while (home < count && ways[home] != h->rail)
@@ -174,12 +174,12 @@ static int first_way(const struct gn_fabric *f, int sender, uint64_t tag, size_t
 
 /* One part for each rail, unless that made them too small. What is sent, or received, may be
  * nothing, at NULL. */
-static enum gn_status stripe(struct gn_fabric *f, int rank, uint64_t tag, int sends, const char *from, char *into, struct gn_request *r,
+static enum gn_status stripe(struct gn_ucx *f, int rank, uint64_t tag, int sends, const char *from, char *into, struct gn_request *r,
 			     struct gn_err *err)
 {
 	size_t most = r->len_bytes < 2 * GN_PART_BYTES ? 1 : r->len_bytes / GN_PART_BYTES, each, at = 0;
 	uint8_t ways[GN_RAILS_MAX];
-	int rails = gn_fabric_ways(f, rank, ways), parts = most < (size_t)rails ? (int)most : rails;
+	int rails = gn_ucx_ways(f, rank, ways), parts = most < (size_t)rails ? (int)most : rails;
 	int first = parts < rails ? first_way(f, sends ? gn_world_rank(f->world) : rank, tag, r->len_bytes, ways, rails) : 0;
 	struct gn_stripe *s = rails ? take_stripe(f) : NULL;
 
@@ -200,7 +200,7 @@ static enum gn_status stripe(struct gn_fabric *f, int rank, uint64_t tag, int se
 	/* whole cache lines, and the rest */
 	each = r->len_bytes / (size_t)parts & ~(size_t)63;
 	for (int i = 0; i < parts; i++, at += each) {
-		struct gn_fabric_rail *rail = s->parts[i].rail;
+		struct gn_ucx_rail *rail = s->parts[i].rail;
 
 		s->parts[i].len = i < parts - 1 ? each : r->len_bytes - at;
 		if (sends)
@@ -211,7 +211,7 @@ static enum gn_status stripe(struct gn_fabric *f, int rank, uint64_t tag, int se
 	return GN_OK;
 }
 
-int gn_fabric_waits_by(const struct gn_fabric *f, int rank, const struct gn_request *r)
+int gn_ucx_waits_by(const struct gn_ucx *f, int rank, const struct gn_request *r)
 {
 	const struct gn_stripe *s = r->handle;
 	int rail = -1;
@@ -248,7 +248,7 @@ static enum gn_status begun(struct gn_request *r, void *request, const char *wha
 {
 	if (UCS_PTR_IS_ERR(request)) {
 		r->active = 0;
-		gn_fabric_fail(err, what, UCS_PTR_STATUS(request));
+		gn_ucx_fail(err, what, UCS_PTR_STATUS(request));
 		if (err)
 			err->status = status_of(UCS_PTR_STATUS(request));
 		return status_of(UCS_PTR_STATUS(request));
@@ -260,13 +260,13 @@ static enum gn_status begun(struct gn_request *r, void *request, const char *wha
 	return GN_OK;
 }
 
-enum gn_status gn_fabric_send(struct gn_fabric *f, int rank, uint64_t tag, const void *data, size_t len_bytes,
+enum gn_status gn_ucx_send(struct gn_ucx *f, int rank, uint64_t tag, const void *data, size_t len_bytes,
 			      struct gn_request *r, struct gn_err *err)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
 				     .cb.send = sent,
 				     .user_data = r};
-	struct gn_fabric_end *e = &f->rails[0].ends[rank];
+	struct gn_ucx_end *e = &f->rails[0].ends[rank];
 
 	param.op_attr_mask |= e->send_flags;
 	*(e->same_node ? &f->traffic.same_node_bytes : &f->traffic.other_node_bytes) += len_bytes;
@@ -279,7 +279,7 @@ enum gn_status gn_fabric_send(struct gn_fabric *f, int rank, uint64_t tag, const
 
 /* A message that is here already is taken by probing: UCX 1.13 does not tell its length when a reception completes at once,
  * and freeing the request in a callback that runs inside of the call (UCP_OP_ATTR_FLAG_NO_IMM_CMPL) is a path few take. */
-enum gn_status gn_fabric_receive(struct gn_fabric *f, int rank, uint64_t tag, void *data, size_t len_bytes,
+enum gn_status gn_ucx_receive(struct gn_ucx *f, int rank, uint64_t tag, void *data, size_t len_bytes,
 				 struct gn_request *r, struct gn_err *err)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,

@@ -27,7 +27,7 @@ static ucs_status_t prefer(ucp_config_t *config, const char *variable, int numbe
 }
 
 /* UCX warns, on standard output, of settings for a transport that it does not open: of tcp without a network device. */
-static int opens_tcp(const struct gn_fabric_rail *r, const char *tls)
+static int opens_tcp(const struct gn_ucx_rail *r, const char *tls)
 {
 	const char *allowed = getenv("UCX_NET_DEVICES"), *at = *r->device || !allowed ? r->device : allowed;
 	char name[IFNAMSIZ];
@@ -41,15 +41,15 @@ static int opens_tcp(const struct gn_fabric_rail *r, const char *tls)
 		name[len] = 0;
 		found = if_nametoindex(name) != 0;
 	}
-	return found && gn_fabric_tls_has_tcp(tls);
+	return found && gn_ucx_tls_has_tcp(tls);
 }
 
 /* A tcp connection on which nothing is sent finds out that its link is gone a second before the world's limit is over, so that
- * the job ends within it (gn_fabric_check); where someone waits for a message by that link, the watch is given the time to say
+ * the job ends within it (gn_ucx_check); where someone waits for a message by that link, the watch is given the time to say
  * so, because it knows more. UCX's own values take 15 s. What UCX does besides, for all transports, is turned off: each round
  * counts as something that has happened (ucp_worker_progress), and a job that has stalled looked alive as long as rounds were
  * more frequent than the limit. */
-static ucs_status_t keep_alive(const struct gn_fabric_rail *r, const char *tls, ucp_config_t *config)
+static ucs_status_t keep_alive(const struct gn_ucx_rail *r, const char *tls, ucp_config_t *config)
 {
 	int limit = gn_world_silent_after_ms(r->fabric->world) / 1000, idle = limit > 9 ? limit / 5 : 1;
 	/* the kernel sends 127 probes at most */
@@ -68,7 +68,7 @@ static ucs_status_t keep_alive(const struct gn_fabric_rail *r, const char *tls, 
 	return rc == UCS_OK && r->fabric->rail_count > 1 ? prefer(config, "UCX_TCP_CONN_NB", 1, "") : rc;
 }
 
-static ucs_status_t configure(const struct gn_fabric_rail *r, const char *tls, ucp_config_t *config)
+static ucs_status_t configure(const struct gn_ucx_rail *r, const char *tls, ucp_config_t *config)
 {
 	ucs_status_t rc = keep_alive(r, tls, config);
 
@@ -88,17 +88,17 @@ static ucs_status_t configure(const struct gn_fabric_rail *r, const char *tls, u
 /* What UCX shares lies in /dev/shm, of which containers often have 64 MB. By UCX 1.13's defaults. */
 static enum gn_status explain_worker(const char *tls, ucs_status_t rc, struct gn_err *err)
 {
-	enum gn_status status = gn_fabric_fail(err, "opening the fabric's worker", rc);
+	enum gn_status status = gn_ucx_fail(err, "opening the fabric's worker", rc);
 	struct statvfs room;
 
-	if ((rc == UCS_ERR_NO_MEMORY || rc == UCS_ERR_NO_RESOURCE) && gn_fabric_tls_has_shm(tls) && !statvfs("/dev/shm", &room))
+	if ((rc == UCS_ERR_NO_MEMORY || rc == UCS_ERR_NO_RESOURCE) && gn_ucx_tls_has_shm(tls) && !statvfs("/dev/shm", &room))
 		gn_err_prefix(err, "UCX takes 4.4 MB of /dev/shm for each rank, and %.1f of its %.1f MB are free; make it larger (docker "
 			      "run --shm-size, podman too), or set UCX_POSIX_RX_BUFS_GROW=128, with which it takes 1.1 MB",
 			      (double)room.f_bavail * (double)room.f_frsize / 1e6, (double)room.f_blocks * (double)room.f_frsize / 1e6);
 	return status;
 }
 
-enum gn_status gn_fabric_rail_open(struct gn_fabric_rail *r, const char *tls, struct gn_err *err)
+enum gn_status gn_ucx_rail_open(struct gn_ucx_rail *r, const char *tls, struct gn_err *err)
 {
 	size_t size = (size_t)gn_world_size(r->fabric->world);
 	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS |
@@ -116,13 +116,13 @@ enum gn_status gn_fabric_rail_open(struct gn_fabric_rail *r, const char *tls, st
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a fabric of %zu ranks", size);
 	rc = ucp_config_read(NULL, NULL, &config);
 	if (rc != UCS_OK)
-		return gn_fabric_fail(err, "reading UCX's settings", rc);
+		return gn_ucx_fail(err, "reading UCX's settings", rc);
 	rc = configure(r, tls, config);
 	if (rc == UCS_OK)
 		rc = ucp_init(&params, config, &r->context);
 	ucp_config_release(config);
 	if (rc != UCS_OK) {
-		gn_fabric_fail(err, "opening the fabric", rc);
+		gn_ucx_fail(err, "opening the fabric", rc);
 		return gn_err_prefix(err, "transports '%s'%s%s", tls, *r->device ? " on " : "", r->device);
 	}
 	rc = ucp_worker_create(r->context, &wp, &r->worker);
@@ -131,7 +131,7 @@ enum gn_status gn_fabric_rail_open(struct gn_fabric_rail *r, const char *tls, st
 	return rc == UCS_OK ? GN_OK : explain_worker(tls, rc, err);
 }
 
-int gn_fabric_takes_gpu_memory(const struct gn_fabric *f)
+int gn_ucx_takes_gpu_memory(const struct gn_ucx *f)
 {
 	ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
 
@@ -141,7 +141,7 @@ int gn_fabric_takes_gpu_memory(const struct gn_fabric *f)
 	return 1;
 }
 
-void gn_fabric_rail_close(struct gn_fabric_rail *r, int forget)
+void gn_ucx_rail_close(struct gn_ucx_rail *r, int forget)
 {
 	/* Taking a worker down under messages on their way would call back for requests whose owners are gone, and UCX 1.13
 	 * cannot cancel sends over shared memory. An abandoned one stays as it is until the process ends, soon. */
@@ -159,7 +159,7 @@ static size_t padded(uint64_t len)
 	return ((size_t)len + 7) & ~(size_t)7;
 }
 
-static enum gn_status append_address(const struct gn_fabric_rail *r, struct gn_strbuf *out, struct gn_err *err)
+static enum gn_status append_address(const struct gn_ucx_rail *r, struct gn_strbuf *out, struct gn_err *err)
 {
 	static const char zeros[8];
 	ucp_address_t *address = NULL;
@@ -168,7 +168,7 @@ static enum gn_status append_address(const struct gn_fabric_rail *r, struct gn_s
 	uint64_t told = len;
 
 	if (rc != UCS_OK)
-		return gn_fabric_fail(err, "this rank's fabric address", rc);
+		return gn_ucx_fail(err, "this rank's fabric address", rc);
 	gn_strbuf_append(out, (const char *)&told, sizeof told);
 	gn_strbuf_append(out, (const void *)address, len);
 	gn_strbuf_append(out, zeros, padded(len) - len);
@@ -176,7 +176,7 @@ static enum gn_status append_address(const struct gn_fabric_rail *r, struct gn_s
 	return gn_strbuf_failed(out) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an address") : GN_OK;
 }
 
-static enum gn_status take_addresses(struct gn_fabric *f, size_t rank, struct gn_err *err)
+static enum gn_status take_addresses(struct gn_ucx *f, size_t rank, struct gn_err *err)
 {
 	const char *from = f->told.items[rank];
 	size_t len = f->told.lens[rank];
@@ -188,7 +188,7 @@ static enum gn_status take_addresses(struct gn_fabric *f, size_t rank, struct gn
 		from += sizeof home;
 		len -= sizeof home;
 	}
-	f->homes[rank] = (struct gn_fabric_home){(uint8_t)(home % GN_RAILS_MAX), (uint8_t)(home / GN_RAILS_MAX % GN_RAILS_MAX + 1)};
+	f->homes[rank] = (struct gn_ucx_home){(uint8_t)(home % GN_RAILS_MAX), (uint8_t)(home / GN_RAILS_MAX % GN_RAILS_MAX + 1)};
 
 	for (; i < f->rail_count && len >= sizeof each; i++) {
 		memcpy(&each, from, sizeof each);
@@ -204,7 +204,7 @@ static enum gn_status take_addresses(struct gn_fabric *f, size_t rank, struct gn
 	return GN_OK;
 }
 
-enum gn_status gn_fabric_exchange_addresses(struct gn_fabric *f, struct gn_err *err)
+enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, struct gn_err *err)
 {
 	uint64_t home = 0;
 	enum gn_status status = GN_OK;
@@ -214,7 +214,7 @@ enum gn_status gn_fabric_exchange_addresses(struct gn_fabric *f, struct gn_err *
 	if (!f->homes)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", gn_world_size(f->world));
 	if (f->rail_count > 1)
-		home = (uint64_t)gn_fabric_nearest_rail(f) + GN_RAILS_MAX * (uint64_t)gn_fabric_span(f);
+		home = (uint64_t)gn_ucx_nearest_rail(f) + GN_RAILS_MAX * (uint64_t)gn_ucx_span(f);
 	gn_strbuf_init(&mine);
 	gn_strbuf_append(&mine, (const char *)&home, sizeof home);
 	for (int i = 0; !status && i < f->rail_count; i++)
@@ -232,19 +232,19 @@ enum gn_status gn_fabric_exchange_addresses(struct gn_fabric *f, struct gn_err *
 static void endpoint_broke(void *argument, ucp_ep_h ep, ucs_status_t rc)
 {
 	(void)ep;
-	gn_fabric_note_end(argument, rc);
+	gn_ucx_note_end(argument, rc);
 }
 
 /* Over TCP no message waits for its receiver. UCX's rendezvous lets the receiver's answer queue behind the data that it is
  * sending itself, in the same byte stream, and both directions stand still by turns: on 1 Gbit links an allreduce of 4 MiB
  * took twice as long as the wire needs. The socket's window holds back a sender that is too early, unless a progress thread
  * takes in what comes. */
-static uint32_t send_flags_of(const struct gn_fabric_end *e)
+static uint32_t send_flags_of(const struct gn_ucx_end *e)
 {
-	return gn_fabric_end_is_tcp(e) ? UCP_OP_ATTR_FLAG_FAST_CMPL : 0;
+	return gn_ucx_end_is_tcp(e) ? UCP_OP_ATTR_FLAG_FAST_CMPL : 0;
 }
 
-static ucs_status_t open_endpoint(struct gn_fabric_end *e, ucp_err_handling_mode_t mode)
+static ucs_status_t open_endpoint(struct gn_ucx_end *e, ucp_err_handling_mode_t mode)
 {
 	ucp_ep_params_t params = {
 		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
@@ -257,7 +257,7 @@ static ucs_status_t open_endpoint(struct gn_fabric_end *e, ucp_err_handling_mode
 	return ucp_ep_create(e->rail->worker, &params, &e->ep);
 }
 
-static void close_quickly(struct gn_fabric_end *e)
+static void close_quickly(struct gn_ucx_end *e)
 {
 	ucp_request_param_t quick = {0};
 	void *request = ucp_ep_close_nbx(e->ep, &quick);
@@ -270,7 +270,7 @@ static void close_quickly(struct gn_fabric_end *e)
 }
 
 /* UCX leaves rc for ud where it expects more endpoints than the transport is allowed, and says nothing. */
-static enum gn_status check_lanes(const struct gn_fabric_end *e, int rank, struct gn_err *err)
+static enum gn_status check_lanes(const struct gn_ucx_end *e, int rank, struct gn_err *err)
 {
 	const struct gn_world *w = e->rail->fabric->world;
 	const char *wanted = e->rail->fabric->transport;
@@ -278,8 +278,8 @@ static enum gn_status check_lanes(const struct gn_fabric_end *e, int rank, struc
 	struct gn_strbuf lanes;
 
 	gn_strbuf_init(&lanes);
-	gn_fabric_end_lanes(e, 0, &lanes);
-	if (!gn_fabric_lanes_fit(gn_strbuf_text(&lanes), wanted))
+	gn_ucx_end_lanes(e, 0, &lanes);
+	if (!gn_ucx_lanes_fit(gn_strbuf_text(&lanes), wanted))
 		status = gn_err_set(err, GN_ERR_FAILED, "rank %d on %s was to reach rank %d on %s by %s, but UCX takes %s: take away what "
 				    "keeps it from %s (a limit such as UCX_RC_MAX_NUM_EPS, a device that does not offer it), or ask for "
 				    "another transport", gn_world_rank(w), gn_world_host_of(w, gn_world_rank(w)), rank,
@@ -303,9 +303,9 @@ static enum gn_status lost_meanwhile(struct gn_world *w, struct gn_err *err)
 
 /* UCX 1.13's shared memory has no error handling of its own, so peers of this node that may use it get endpoints without;
  * should such an endpoint turn out to use a network, it is made again with. */
-enum gn_status gn_fabric_rail_connect(struct gn_fabric_rail *r, int rank, struct gn_err *err)
+enum gn_status gn_ucx_rail_connect(struct gn_ucx_rail *r, int rank, struct gn_err *err)
 {
-	struct gn_fabric_end *e = &r->ends[rank];
+	struct gn_ucx_end *e = &r->ends[rank];
 	int plain = e->same_node && r->fabric->shm_allowed;
 	enum gn_status lost;
 	ucs_status_t rc;
@@ -313,7 +313,7 @@ enum gn_status gn_fabric_rail_connect(struct gn_fabric_rail *r, int rank, struct
 	if (e->ep)
 		return GN_OK;
 	rc = open_endpoint(e, plain ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER);
-	if (rc == UCS_OK && plain && !gn_fabric_end_is_shm(e)) {
+	if (rc == UCS_OK && plain && !gn_ucx_end_is_shm(e)) {
 		close_quickly(e);
 		rc = open_endpoint(e, UCP_ERR_HANDLING_MODE_PEER);
 	}
@@ -326,13 +326,13 @@ enum gn_status gn_fabric_rail_connect(struct gn_fabric_rail *r, int rank, struct
 	lost = lost_meanwhile(r->fabric->world, err);
 	if (lost)
 		return lost;
-	gn_fabric_fail(err, "no way to reach it with the transports allowed", rc);
+	gn_ucx_fail(err, "no way to reach it with the transports allowed", rc);
 	gn_err_prefix(err, "rank %d on %s%s%s", rank, gn_world_host_of(r->fabric->world, rank), *r->device ? ", by " : "",
 		      r->device);
 	return GN_ERR_FAILED;
 }
 
-void gn_fabric_rail_drop(struct gn_fabric_rail *r, int rank)
+void gn_ucx_rail_drop(struct gn_ucx_rail *r, int rank)
 {
 	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
 	void *request = ucp_ep_close_nbx(r->ends[rank].ep, &force);
@@ -344,7 +344,7 @@ void gn_fabric_rail_drop(struct gn_fabric_rail *r, int rank)
 }
 
 /* Ends when all the requests are done or the time is over. */
-void gn_fabric_rail_disconnect(struct gn_fabric_rail *r, uint64_t until_ns)
+void gn_ucx_rail_disconnect(struct gn_ucx_rail *r, uint64_t until_ns)
 {
 	ucp_request_param_t param = {0};
 	int size = gn_world_size(r->fabric->world), left;

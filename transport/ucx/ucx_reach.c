@@ -13,23 +13,23 @@
 
 /* --- where messages begin --- */
 
-int gn_fabric_nearest_rail(const struct gn_fabric *f)
+int gn_ucx_nearest_rail(const struct gn_ucx *f)
 {
 	int local = gn_world_local_rank(f->world), nearest = local % f->rail_count;
 	const char *devices[GN_RAILS_MAX];
-	struct gn_machine machine;
+	struct gn_topology machine;
 	cpu_set_t cpus;
 
 	for (int i = 0; i < f->rail_count; i++)
 		devices[i] = f->rails[i].device;
-	if (sched_getaffinity(0, sizeof cpus, &cpus) || gn_machine_read(&machine, NULL))
+	if (sched_getaffinity(0, sizeof cpus, &cpus) || gn_topology_read(&machine, NULL))
 		return nearest;
 	nearest = gn_rails_nearest(&machine, devices, f->rail_count, &cpus, local, gn_world_local_size(f->world));
-	gn_machine_release(&machine);
+	gn_topology_release(&machine);
 	return nearest;
 }
 
-int gn_fabric_span(const struct gn_fabric *f)
+int gn_ucx_span(const struct gn_ucx *f)
 {
 	int ranks = gn_world_local_size(f->world);
 
@@ -39,7 +39,7 @@ int gn_fabric_span(const struct gn_fabric *f)
 
 /* --- which rails reach --- */
 
-int gn_fabric_ways(const struct gn_fabric *f, int rank, uint8_t ways[GN_RAILS_MAX])
+int gn_ucx_ways(const struct gn_ucx *f, int rank, uint8_t ways[GN_RAILS_MAX])
 {
 	const int *here, *there;
 	int count = 0;
@@ -57,7 +57,7 @@ int gn_fabric_ways(const struct gn_fabric *f, int rank, uint8_t ways[GN_RAILS_MA
 
 /* A fabric joins all its nodes with each other, so that a chain of pairs that reach each other is a group. One gap alone in the ring
  * contradicts that: nobody is then relied on. Of two nodes both have to hear. */
-int gn_fabric_group(const unsigned char *reached, int nodes, int *groups, int stride)
+int gn_ucx_group(const unsigned char *reached, int nodes, int *groups, int stride)
 {
 	int gaps = 0, gap = 0, group = 0;
 
@@ -92,19 +92,19 @@ static void probe_sent(void *request, ucs_status_t rc, void *argument)
 }
 
 /* No message of a collective's is under so high a tag: its upper bits are its sender. */
-static ucp_tag_t probe_tag(const struct gn_fabric *f, int sender)
+static ucp_tag_t probe_tag(const struct gn_ucx *f, int sender)
 {
 	return ~(uint64_t)sender ^ f->tag_key;
 }
 
 /* By every rail a word to the next node's first rank. GN_ERR_FAILED: by another transport than was asked for. */
-static enum gn_status send_probes(struct gn_fabric *f, int to, struct gn_err *err)
+static enum gn_status send_probes(struct gn_ucx *f, int to, struct gn_err *err)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK, .cb.send = probe_sent};
 
 	for (int i = 0; i < f->rail_count; i++) {
-		struct gn_fabric_end *e = &f->rails[i].ends[to];
-		enum gn_status status = gn_fabric_rail_connect(&f->rails[i], to, err);
+		struct gn_ucx_end *e = &f->rails[i].ends[to];
+		enum gn_status status = gn_ucx_rail_connect(&f->rails[i], to, err);
 
 		if (status && e->ep)
 			return status;
@@ -115,7 +115,7 @@ static enum gn_status send_probes(struct gn_fabric *f, int to, struct gn_err *er
 }
 
 /* Takes in what has come from the node before; 1: anything new. */
-static int hear(struct gn_fabric *f, int from, unsigned *heard)
+static int hear(struct gn_ucx *f, int from, unsigned *heard)
 {
 	static const ucp_request_param_t param = {0};
 	unsigned before = *heard;
@@ -142,7 +142,7 @@ static int hear(struct gn_fabric *f, int from, unsigned *heard)
 
 /* Until all have come, or no more for as long as a peer may be silent, 10 s at most; for the first one several times as long, since a
  * rank may be slow to start. Sleeps in between: with one processor the kernel needs it for soft RDMA. */
-static enum gn_status await_probes(struct gn_fabric *f, int from, unsigned *heard, struct gn_err *err)
+static enum gn_status await_probes(struct gn_ucx *f, int from, unsigned *heard, struct gn_err *err)
 {
 	int silent_ms = gn_world_silent_after_ms(f->world);
 	uint64_t limit_ns = (uint64_t)(silent_ms < QUIET_MS ? silent_ms : QUIET_MS) * 1000000, last_ns = gn_clock_ns();
@@ -162,18 +162,18 @@ static enum gn_status await_probes(struct gn_fabric *f, int from, unsigned *hear
 /* While others still wait for this rank's side of a connection. */
 static void progress_probes(void *fabric)
 {
-	struct gn_fabric *f = fabric;
+	struct gn_ucx *f = fabric;
 
 	for (int i = 0; i < f->rail_count; i++)
 		ucp_worker_progress(f->rails[i].worker);
 }
 
 /* What each node's first rank has heard, into groups. */
-static enum gn_status exchange_heard(struct gn_fabric *f, unsigned heard, struct gn_err *err)
+static enum gn_status exchange_heard(struct gn_ucx *f, unsigned heard, struct gn_err *err)
 {
 	int nodes = gn_world_nodes(f->world), parted = 0;
 	unsigned char mine = (unsigned char)heard, *reached = calloc((size_t)nodes, 1);
-	struct gn_told told = {0};
+	struct gn_gathered told = {0};
 	enum gn_status status;
 
 	f->groups = calloc((size_t)nodes * (size_t)f->rail_count, sizeof *f->groups);
@@ -190,31 +190,31 @@ static enum gn_status exchange_heard(struct gn_fabric *f, unsigned heard, struct
 
 			reached[n] = told.lens[leader] == 1 && (*(unsigned char *)told.items[leader] >> i & 1);
 		}
-		parted |= gn_fabric_group(reached, nodes, f->groups + i, f->rail_count) > 1;
+		parted |= gn_ucx_group(reached, nodes, f->groups + i, f->rail_count) > 1;
 	}
 	if (!parted) {
 		free(f->groups);
 		f->groups = NULL;
 	}
-	gn_told_release(&told);
+	gn_gathered_release(&told);
 	free(reached);
 	return status;
 }
 
 /* Endpoints that came to nothing. */
-static void drop_probes(struct gn_fabric *f, int to)
+static void drop_probes(struct gn_ucx *f, int to)
 {
 	uint8_t ways[GN_RAILS_MAX];
 	unsigned used = 0;
 
-	for (int k = gn_fabric_ways(f, to, ways); k-- > 0;)
+	for (int k = gn_ucx_ways(f, to, ways); k-- > 0;)
 		used |= 1u << ways[k];
 	for (int i = 0; i < f->rail_count; i++)
 		if (f->rails[i].ends[to].ep && (!(used >> i & 1) || f->probe_failed >> i & 1))
-			gn_fabric_rail_drop(&f->rails[i], to);
+			gn_ucx_rail_drop(&f->rails[i], to);
 }
 
-enum gn_status gn_fabric_probe(struct gn_fabric *f, struct gn_err *err)
+enum gn_status gn_ucx_probe(struct gn_ucx *f, struct gn_err *err)
 {
 	int nodes = gn_world_nodes(f->world), here = gn_world_node_of(f->world, gn_world_rank(f->world));
 	int first = gn_world_local_rank(f->world) == 0, next = leader_of(f->world, (here + 1) % nodes);
@@ -255,7 +255,7 @@ static int largest_group(const int *groups, int nodes, int stride)
 	return best;
 }
 
-static void describe_rail(const struct gn_fabric *f, int rail, struct gn_strbuf *out)
+static void describe_rail(const struct gn_ucx *f, int rail, struct gn_strbuf *out)
 {
 	int nodes = gn_world_nodes(f->world), listed = 0, common = largest_group(f->groups + rail, nodes, f->rail_count);
 
@@ -274,7 +274,7 @@ static void describe_rail(const struct gn_fabric *f, int rail, struct gn_strbuf 
 		gn_strbuf_puts(out, " and the rest");
 }
 
-void gn_fabric_left_out(const struct gn_fabric *f, struct gn_strbuf *out)
+void gn_ucx_left_out(const struct gn_ucx *f, struct gn_strbuf *out)
 {
 	for (int i = 0; i < f->rail_count && f->groups; i++)
 		describe_rail(f, i, out);

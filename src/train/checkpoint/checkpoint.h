@@ -15,8 +15,8 @@
  * Pieces carry global offsets, so N ranks write and M read. Loading verifies sizes and digests and falls back to the next
  * older checkpoint, saying so; but not from one whose manifest has a newer format version.
  */
-#ifndef GN_TRAIN_CHECKPOINT_H
-#define GN_TRAIN_CHECKPOINT_H
+#ifndef GN_TRAIN_CHECKPOINT_CHECKPOINT_H
+#define GN_TRAIN_CHECKPOINT_CHECKPOINT_H
 
 #include "data/shard/dataset.h"
 #include "kernels/optim.h"

@@ -40,8 +40,8 @@ void gn_checkpoint_put_preprocessing(struct gn_json *j, const char *key, const s
 	gn_json_object(j, key);
 	gn_json_string(j, "color", info->channels == 1 ? "L" : "RGB");
 	gn_json_bool(j, "exif_orientation", 0);
-	if (gn_view_resize(&lo))
-		gn_json_uint(j, "resize_shorter", gn_view_resize(&lo));
+	if (gn_crop_resize(&lo))
+		gn_json_uint(j, "resize_shorter", gn_crop_resize(&lo));
 	else
 		gn_json_null(j, "resize_shorter");
 	gn_json_string(j, "interpolation", "bilinear");

@@ -13,8 +13,8 @@
  *
  * Thread safety: one thread. Reading checkpoints needs no ownership.
  */
-#ifndef GN_TRAIN_OWNER_H
-#define GN_TRAIN_OWNER_H
+#ifndef GN_TRAIN_CHECKPOINT_OWNER_H
+#define GN_TRAIN_CHECKPOINT_OWNER_H
 
 #include "src/base/log.h"
 

@@ -1,6 +1,6 @@
 /* The file that names a folder's owner: who it can name, how it is made and read. Internal to src/train/owner*.c. */
-#ifndef GN_TRAIN_OWNER_INTERNAL_H
-#define GN_TRAIN_OWNER_INTERNAL_H
+#ifndef GN_TRAIN_CHECKPOINT_OWNER_INTERNAL_H
+#define GN_TRAIN_CHECKPOINT_OWNER_INTERNAL_H
 
 #include "src/train/checkpoint/owner.h"
 

@@ -33,7 +33,7 @@ static enum gn_status reside(struct gn_session *s, struct gn_err *err)
 	gn_optimizer_terms(s->optimizer, &terms);
 	update = (struct gn_plan_update){.rule = terms.rule, .weight_decay = terms.weight_decay, .decay_all = terms.decay_all,
 					 .clip = terms.clip, .batches = (int)s->options->accumulate};
-	gn_gpu_sums_join(&s->gpu_sums, &update);
+	gn_device_reducer_join(&s->gpu_sums, &update);
 	for (int k = 0; k < gn_optim_slots(terms.rule->kind); k++)
 		update.slots[k] = gn_optimizer_slot(s->optimizer, k);
 	if (s->ema) {
@@ -44,9 +44,9 @@ static enum gn_status reside(struct gn_session *s, struct gn_err *err)
 	return gn_plan_reside(s->plan, &update, err);
 }
 
-enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err)
+enum gn_status gn_device_step_begin(struct gn_session *s, struct gn_err *err)
 {
-	struct gn_exchange_form form;
+	struct gn_reducer_config form;
 	int32_t yes;
 	enum gn_status status = can_stay(s, &yes, err);
 
@@ -55,31 +55,32 @@ enum gn_status gn_resident_begin(struct gn_session *s, struct gn_err *err)
 	if (status || !yes)
 		return status;
 	status = gn_agree_status(s->comm, reside(s, err), err);
-	gn_trial_usual(s->options, s->model, &form);
+	gn_bucket_autotune_usual(s->options, s->model, &form);
 	/* a bucket that leaves as soon as its event has happened would, from rank to rank, come before or after a batch norm's sums */
 	form.overlap &= !s->sync;
 	if (s->sync && s->options->overlap == GN_OVERLAP_YES && gn_comm_rank(s->comm) == 0)
 		gn_log_warn(s->log, "--overlap: on GPUs, and with --sync-bn, gradients leave when backward is through");
 	if (!status)
-		status = gn_gpu_sums_open(&s->gpu_sums, s->options->comm ? s->options->comm : "auto", s->plan, s->model, &form, s->log, err);
+		status = gn_device_reducer_open(&s->gpu_sums, s->options->comm ? s->options->comm : "auto", s->plan, s->model,
+						&form, s->log, err);
 	if (!status)
 		status = gn_agree_status(s->comm, gn_plan_push(s->plan, err), err);
 	s->resident = !status;
 	return status;
 }
 
-enum gn_status gn_resident_fetch(struct gn_session *s, struct gn_err *err)
+enum gn_status gn_device_step_fetch(struct gn_session *s, struct gn_err *err)
 {
 	return s->resident ? gn_plan_pull(s->plan, err) : GN_OK;
 }
 
-enum gn_status gn_resident_end(struct gn_session *s, struct gn_err *err)
+enum gn_status gn_device_step_end(struct gn_session *s, struct gn_err *err)
 {
-	enum gn_status status = gn_resident_fetch(s, err);
+	enum gn_status status = gn_device_step_fetch(s, err);
 
 	s->resident = 0;
 	s->staged = 0;
-	gn_gpu_sums_close(&s->gpu_sums);
+	gn_device_reducer_close(&s->gpu_sums);
 	return status;
 }
 
@@ -110,7 +111,7 @@ static enum gn_status launch(struct gn_session *s, int64_t k, const struct gn_op
 	s->staged = 0;
 	if (k + 1 < s->options->accumulate)
 		return gn_plan_gather(s->plan, number, err);
-	gn_gpu_sums_begin(&s->gpu_sums);
+	gn_device_reducer_begin(&s->gpu_sums);
 	return gn_plan_launch(s->plan, number, u, err);
 }
 
@@ -127,7 +128,7 @@ static enum gn_status launch_all(struct gn_session *s, const struct gn_optim_upd
 
 		status = launch(s, k, u, err);
 		if (!status && is_last)
-			gn_gpu_sums_leave(&s->gpu_sums);
+			gn_device_reducer_leave(&s->gpu_sums);
 		began = gn_clock_ns();
 		if (!status && (!is_last || more))
 			status = stage(s, err);
@@ -153,7 +154,7 @@ static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u,
 	gn_session_alone(s, status);
 	loaded = gn_clock_ns();
 	if (!status)
-		status = gn_session_alone(s, gn_gpu_sums_finish(&s->gpu_sums, &exposed, err));
+		status = gn_session_alone(s, gn_device_reducer_finish(&s->gpu_sums, &exposed, err));
 	sums->exposed += seconds(0, exposed);
 	if (!status)
 		status = gn_session_alone(s, gn_plan_result(s->plan, result, err));
@@ -172,15 +173,15 @@ static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u,
 /* Loss, wish to stop and wish to save become sums over ranks. */
 static enum gn_status tell_others(struct gn_session *s, double loss, int stop, struct gn_err *err)
 {
-	s->tail[GN_TAIL_LOSS] = (float)loss;
-	s->tail[GN_TAIL_STOP] = stop ? 1 : 0;
-	s->tail[GN_TAIL_SAVE] = gn_session_wants_save(s) ? 1 : 0;
+	s->tail[GN_PIGGYBACK_LOSS] = (float)loss;
+	s->tail[GN_PIGGYBACK_STOP] = stop ? 1 : 0;
+	s->tail[GN_PIGGYBACK_SAVE] = gn_session_wants_save(s) ? 1 : 0;
 	if (gn_comm_size(s->comm) == 1)
 		return GN_OK;
-	return gn_comm_allreduce(s->comm, s->tail, GN_TAIL_SAVE + 1, GN_F32, gn_reduce_of(GN_F32, GN_SUM), err);
+	return gn_comm_allreduce(s->comm, s->tail, GN_PIGGYBACK_SAVE + 1, GN_F32, gn_reduce_of(GN_F32, GN_SUM), err);
 }
 
-enum gn_status gn_resident_step(struct gn_session *s, double lr, int stop, struct gn_interval *sums, uint64_t *mark,
+enum gn_status gn_device_step_step(struct gn_session *s, double lr, int stop, struct gn_interval *sums, uint64_t *mark,
 				struct gn_err *err)
 {
 	double ranks = gn_comm_size(s->comm);
@@ -196,7 +197,7 @@ enum gn_status gn_resident_step(struct gn_session *s, double lr, int stop, struc
 	if (result.skipped)
 		return gn_step_skip(s, lr, sums, err);
 	s->skips_in_a_row = 0;
-	sums->loss_sum += (double)s->tail[GN_TAIL_LOSS] / ranks;
+	sums->loss_sum += (double)s->tail[GN_PIGGYBACK_LOSS] / ranks;
 	sums->norm_sum += result.norm;
 	return GN_OK;
 }

@@ -181,7 +181,7 @@ static int64_t shorter_side(int64_t side, int64_t resize)
 	const struct gn_loader_options lo = {.augment = GN_AUGMENT_NONE, .height = (uint32_t)side, .width = (uint32_t)side,
 					     .resize_shorter = (uint32_t)resize};
 
-	return gn_view_resize(&lo);
+	return gn_crop_resize(&lo);
 }
 
 /* Options go before what the file says; a resize that is meant for another side is not taken from it. */
@@ -271,7 +271,7 @@ static enum gn_status find_network(const struct gn_evaluate_options *o, struct g
 }
 
 enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_comm *comm, struct gn_log *log,
-			   char *folder, uint64_t *step, struct gn_score *out, struct gn_err *err)
+			   char *folder, uint64_t *step, struct gn_metrics *out, struct gn_err *err)
 {
 	struct evaluation e = {0};
 	enum gn_status status = GN_OK;
@@ -289,7 +289,7 @@ enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_
 		status = share_weights(&e, options->weights, folder, options->average, comm, err);
 	counting = !status;
 	if (!status)
-		status = gn_score_run(e.plan, e.loader, comm, (int)e.info.classes, e.logits ? gn_logits_rows(e.logits) : NULL,
+		status = gn_metrics_run(e.plan, e.loader, comm, (int)e.info.classes, e.logits ? gn_logits_rows(e.logits) : NULL,
 				      NULL, NULL, out, err);
 	/* Until here all failures were agreed on; one in the middle of the run is this rank's own. */
 	if (status && counting && status != GN_ERR_PEER_LOST)

@@ -4,8 +4,8 @@
  * training's own by an option forgotten. A file of weights that gannet export wrote says it, too; options override that, with a
  * warning, and say what other files do not.
  */
-#ifndef GN_TRAIN_EVALUATE_H
-#define GN_TRAIN_EVALUATE_H
+#ifndef GN_TRAIN_LOOP_EVALUATE_H
+#define GN_TRAIN_LOOP_EVALUATE_H
 
 #include "src/train/metrics/metrics.h"
 
@@ -32,6 +32,6 @@ enum gn_status gn_evaluate_options_check(const struct gn_evaluate_options *optio
 /* Collective. folder (PATH_MAX) gets the checkpoint that was taken, on rank 0; with weights it stays as it is, and *step is 0. A
  * dataset with other classes than the checkpoint's, or another number of them than the weights', is GN_ERR_DATA. err is required. */
 enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_comm *comm, struct gn_log *log,
-			   char *folder, uint64_t *step, struct gn_score *out, struct gn_err *err);
+			   char *folder, uint64_t *step, struct gn_metrics *out, struct gn_err *err);
 
 #endif

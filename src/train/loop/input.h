@@ -1,6 +1,6 @@
 /* How images become a network's input: sizes, normalisation, augmentation, from options or from a checkpoint. */
-#ifndef GN_TRAIN_INPUT_H
-#define GN_TRAIN_INPUT_H
+#ifndef GN_TRAIN_LOOP_INPUT_H
+#define GN_TRAIN_LOOP_INPUT_H
 
 #include "data/loader/loader.h"
 #include "src/train/checkpoint/checkpoint.h"

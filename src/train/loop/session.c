@@ -40,7 +40,7 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return gn_err_prefix(err, "%s", gn_model_name(s->model)), status;
 	if (o->resize_schedule)
-		status = gn_growth_parse(o->resize_schedule, &s->growth, err);
+		status = gn_resize_schedule_parse(o->resize_schedule, &s->growth, err);
 	if (status)
 		return status;
 	s->info.input.resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
@@ -57,7 +57,7 @@ static enum gn_status make_arrays(struct gn_session *s, struct gn_err *err)
 {
 	size_t params = gn_model_param_elements(s->model);
 
-	enum gn_status status = gn_arrange_create(s->model, &s->arrange, err);
+	enum gn_status status = gn_weight_layouts_create(s->model, &s->arrange, err);
 
 	if (status)
 		return status;
@@ -90,7 +90,7 @@ static enum gn_status make_flat(struct gn_session *s, struct gn_err *err)
 {
 	size_t params = gn_model_param_elements(s->model), buffers = gn_model_buffer_elements(s->model);
 	void *memory;
-	enum gn_status status = gn_comm_alloc(s->comm, (params + buffers + GN_TAIL_COUNT) * sizeof(float), &memory, err);
+	enum gn_status status = gn_comm_alloc(s->comm, (params + buffers + GN_PIGGYBACK_COUNT) * sizeof(float), &memory, err);
 
 	if (status)
 		return gn_err_prefix(err, "gradients of %zu parameters", params);
@@ -119,7 +119,7 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_plan_options po = {
-		.batch = (int)s->options->batch, .frozen = 1, .weights = gn_arrange_layouts(s->arrange),
+		.batch = (int)s->options->batch, .frozen = 1, .weights = gn_weight_layouts_layouts(s->arrange),
 	};
 	enum gn_status status = gn_session_device(s, &po, err);
 
@@ -139,7 +139,7 @@ static enum gn_status compare_layouts(struct gn_session *s, int *same, struct gn
 	struct {
 		char hex[65];
 	} mine, *all = calloc((size_t)gn_comm_size(s->comm), sizeof *all);
-	enum gn_status status = all ? gn_arrange_digest(s->arrange, mine.hex, err)
+	enum gn_status status = all ? gn_weight_layouts_digest(s->arrange, mine.hex, err)
 				    : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for digests");
 
 	status = gn_agree_status(s->comm, status, err);
@@ -163,7 +163,7 @@ static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
 		status = compare_layouts(s, &same, err);
 	if (!status && !same) {
 		gn_log_warn(s->log, "ranks want weights in different layouts: they lie in torch's order, which is slower");
-		gn_arrange_plain(s->arrange);
+		gn_weight_layouts_plain(s->arrange);
 		gn_plan_destroy(s->plan);
 		s->plan = NULL;
 		status = gn_agree_status(s->comm, make_train_plans(s, err), err);
@@ -238,7 +238,7 @@ static enum gn_status make_trace(struct gn_session *s, struct gn_err *err)
 		.step_spans = batches * (2 * nodes + (uint64_t)o->batch + 8) + nodes + 128,
 	};
 
-	s->watch = (struct gn_plan_watch){op_ran, s};
+	s->watch = (struct gn_plan_profiler){op_ran, s};
 	return gn_trace_create(&to, s->comm, &s->trace, err);
 }
 
@@ -255,7 +255,7 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = make_optimizer(s, err);
 	if (!status && s->options->sync_bn)
-		status = gn_sync_create(s->options->sync_bn, s->comm, &s->sync, err);
+		status = gn_sync_bn_create(s->options->sync_bn, s->comm, &s->sync, err);
 	if (!status && s->options->trace)
 		status = make_trace(s, err);
 	if (!status)
@@ -263,7 +263,7 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = make_schedule(s, err);
 	if (!status && s->options->log && gn_comm_rank(s->comm) == 0)
-		status = gn_runlog_open(s->options->log, s->log, &s->runlog, err);
+		status = gn_metrics_log_open(s->options->log, s->log, &s->runlog, err);
 	return status;
 }
 
@@ -283,13 +283,13 @@ static enum gn_status compare_ranks(struct gn_session *s, const char *agreed_tex
 
 static enum gn_status make_exchange(struct gn_session *s, struct gn_err *err)
 {
-	struct gn_exchange_form form;
+	struct gn_reducer_config form;
 
-	gn_trial_usual(s->options, s->model, &form);
+	gn_bucket_autotune_usual(s->options, s->model, &form);
 	s->info.global_batch = (int64_t)s->global_batch;
 	s->info.world_size = gn_comm_size(s->comm);
-	return gn_exchange_create(s->comm, s->model, s->flat,
-				  gn_model_buffer_elements(s->model) + GN_TAIL_COUNT, &form, s->options->algo, &s->exchange, err);
+	return gn_reducer_create(s->comm, s->model, s->flat, gn_model_buffer_elements(s->model) + GN_PIGGYBACK_COUNT, &form,
+				 s->options->algo, &s->exchange, err);
 }
 
 enum gn_status gn_session_create(const struct gn_train_options *options, const char *agreed_text, struct gn_comm *comm,
@@ -326,26 +326,26 @@ void gn_session_destroy(struct gn_session *s)
 {
 	if (!s)
 		return;
-	gn_trial_destroy(s->trial, s->exchange);
-	gn_exchange_destroy(s->exchange);
-	gn_gpu_sums_release(&s->gpu_sums);
+	gn_bucket_autotune_destroy(s->trial, s->exchange);
+	gn_reducer_destroy(s->exchange);
+	gn_device_reducer_release(&s->gpu_sums);
 	gn_plan_destroy(s->val_plan);
 	gn_plan_destroy(s->plan);
-	gn_sync_destroy(s->sync);
+	gn_sync_bn_destroy(s->sync);
 	gn_loader_destroy(s->val_loader);
 	gn_loader_destroy(s->loader); /* before the trace: its threads write there */
 	gn_model_destroy(s->train_model);
 	gn_model_destroy(s->model);
 	gn_dataset_close(s->val);
 	gn_dataset_close(s->data);
-	gn_runlog_close(s->runlog);
+	gn_metrics_log_close(s->runlog);
 	gn_owner_release(s->owner);
 	gn_trace_destroy(s->trace);
 	gn_optimizer_destroy(s->optimizer);
 	gn_ema_destroy(s->ema);
 	free(s->forecasts);
 	free(s->params);
-	gn_arrange_destroy(s->arrange);
+	gn_weight_layouts_destroy(s->arrange);
 	free(s->kept_buffers);
 	free(s->accumulated);
 	gn_comm_free(s->comm, s->flat);
@@ -358,7 +358,7 @@ enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status)
 
 	/* what the world has found is known everywhere, but for what it finds because this rank gave up */
 	if (status && status != GN_ERR_PEER_LOST)
-		s->failed_alone |= gn_world_gave_up(world) || !gn_world_check(world, NULL);
+		s->failed_alone |= gn_world_aborted(world) || !gn_world_check(world, NULL);
 	return status;
 }
 

@@ -1,6 +1,6 @@
 /* What a training run holds while it runs: made once by gn_session_create, then only used. Internal to src/train. */
-#ifndef GN_TRAIN_SESSION_H
-#define GN_TRAIN_SESSION_H
+#ifndef GN_TRAIN_LOOP_SESSION_H
+#define GN_TRAIN_LOOP_SESSION_H
 
 #include "data/loader/loader.h"
 #include "src/train/plan/weight_layouts.h"
@@ -18,32 +18,32 @@
 #include "src/train/metrics/trace.h"
 #include "src/train/loop/trainer.h"
 
-struct gn_trial;
+struct gn_bucket_autotune;
 
 /* Floats that travel behind gradients and BN buffers. */
-enum gn_tail { GN_TAIL_LOSS, GN_TAIL_STOP, GN_TAIL_SAVE, GN_TAIL_COUNT = 16 };
+enum gn_piggyback { GN_PIGGYBACK_LOSS, GN_PIGGYBACK_STOP, GN_PIGGYBACK_SAVE, GN_PIGGYBACK_COUNT = 16 };
 
 struct gn_session {
 	const struct gn_train_options *options;
 	struct gn_comm *comm;
 	struct gn_log *log;
-	struct gn_runlog *runlog; /* rank 0 with --log */
+	struct gn_metrics_log *runlog; /* rank 0 with --log */
 	struct gn_dataset *data, *val;
 	struct gn_loader *loader, *val_loader;
 	struct gn_model *model;		/* at its full side */
 	struct gn_model *train_model;	/* at the side of this epoch's images; NULL: the full one */
-	struct gn_growth growth;
+	struct gn_resize_schedule growth;
 	struct gn_plan *plan, *val_plan;
-	struct gn_exchange *exchange;
-	struct gn_gpu_sums gpu_sums; /* in place of it while several ranks stay on their GPUs */
-	struct gn_trial *trial;	  /* while ways of exchanging are tried; exchange is then one of its own */
+	struct gn_reducer *exchange;
+	struct gn_device_reducer gpu_sums; /* in place of it while several ranks stay on their GPUs */
+	struct gn_bucket_autotune *trial;	  /* while ways of exchanging are tried; exchange is then one of its own */
 	struct gn_trace *trace;	  /* with --trace */
-	struct gn_plan_watch watch;
+	struct gn_plan_profiler watch;
 	struct gn_lr lr;
-	struct gn_sync *sync;	  /* with --sync-bn, of more than one rank */
+	struct gn_sync_bn *sync;	  /* with --sync-bn, of more than one rank */
 	struct gn_optimizer *optimizer;
 	struct gn_ema *ema;	  /* with --ema */
-	struct gn_arrange *arrange; /* how weights lie in params, flat, slots and average between restore and end */
+	struct gn_weight_layouts *arrange; /* how weights lie in params, flat, slots and average between restore and end */
 	float *params;
 	float *flat;		  /* gradients, then buffers, then the tail */
 	float *buffers, *tail;	  /* inside flat */

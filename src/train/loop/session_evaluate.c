@@ -18,7 +18,7 @@ int gn_session_evaluation_due(const struct gn_session *s)
 	       (s->state.epoch && !s->state.sample && s->state.epoch % (uint64_t)s->options->eval_every == 0);
 }
 
-static void put_score(struct gn_json *j, const struct gn_score *score)
+static void put_score(struct gn_json *j, const struct gn_metrics *score)
 {
 	double images = (double)score->images;
 
@@ -28,26 +28,26 @@ static void put_score(struct gn_json *j, const struct gn_score *score)
 	gn_json_uint(j, "nonfinite", score->nonfinite);
 }
 
-static void tell_score(const struct gn_session *s, const char *of, const struct gn_score *score)
+static void tell_score(const struct gn_session *s, const char *of, const struct gn_metrics *score)
 {
 	double images = (double)score->images, loss = score->loss_sum / images;
 
 	if (gn_comm_rank(s->comm))
 		return;
-	gn_score_warn(score, s->log);
+	gn_metrics_warn(score, s->log);
 	gn_log_info(s->log, "epoch %.2f evaluation%s: top-1 %.2f %% top-5 %.2f %% loss %.4f of %" PRIu64 " image%s",
 		    gn_session_epoch(s), of, 100 * (double)score->top1 / images, 100 * (double)score->top5 / images,
 		    isnan(loss) ? fabs(loss) : loss /* not -nan */, score->images, gn_text_plural(score->images));
 }
 
 static enum gn_status score(struct gn_session *s, int average, const volatile sig_atomic_t *stop, int *stopping,
-			    struct gn_score *out, struct gn_err *err)
+			    struct gn_metrics *out, struct gn_err *err)
 {
 	enum gn_status status;
 
 	if (average)
 		gn_ema_swap(s->ema, s->params, s->buffers);
-	status = gn_score_run(s->val_plan, s->val_loader, s->comm, gn_model_classes(s->model), NULL, stop, stopping, out, err);
+	status = gn_metrics_run(s->val_plan, s->val_loader, s->comm, gn_model_classes(s->model), NULL, stop, stopping, out, err);
 	if (average)
 		gn_ema_swap(s->ema, s->params, s->buffers);
 	if (gn_session_alone(s, status))
@@ -55,10 +55,10 @@ static enum gn_status score(struct gn_session *s, int average, const volatile si
 	return GN_OK;
 }
 
-static enum gn_status put_scores(struct gn_session *s, const struct gn_score *plain, const struct gn_score *average,
+static enum gn_status put_scores(struct gn_session *s, const struct gn_metrics *plain, const struct gn_metrics *average,
 				 struct gn_err *err)
 {
-	struct gn_json *j = gn_runlog_begin(s->runlog, "eval");
+	struct gn_json *j = gn_metrics_log_begin(s->runlog, "eval");
 
 	s->last_top1 = (double)plain->top1 / (double)plain->images;
 	s->best_top1 = s->evaluations++ && s->best_top1 > s->last_top1 ? s->best_top1 : s->last_top1;
@@ -73,16 +73,16 @@ static enum gn_status put_scores(struct gn_session *s, const struct gn_score *pl
 			gn_json_end(j);
 		}
 	}
-	return gn_session_alone(s, gn_runlog_end(s->runlog, err));
+	return gn_session_alone(s, gn_metrics_log_end(s->runlog, err));
 }
 
 static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopping, struct gn_err *err)
 {
-	struct gn_score plain = {0}, average = {0};
+	struct gn_metrics plain = {0}, average = {0};
 	enum gn_status status = GN_OK;
 
 	if (!*stopping)
-		status = gn_session_alone(s, gn_resident_fetch(s, err));
+		status = gn_session_alone(s, gn_device_step_fetch(s, err));
 	if (!status && !*stopping)
 		status = score(s, 0, stop, stopping, &plain, err);
 	if (!status && !*stopping && s->ema)
@@ -107,7 +107,7 @@ enum gn_status gn_session_evaluate(struct gn_session *s, const volatile sig_atom
 	uint64_t began = gn_clock_ns();
 	enum gn_status status;
 
-	gn_world_announce(gn_comm_world(s->comm), "evaluating", GN_TRAIN_STALL_MS);
+	gn_world_set_phase(gn_comm_world(s->comm), "evaluating", GN_TRAIN_STALL_MS);
 	status = evaluate(s, stop, stopping, err);
 	gn_trace_add(s->trace, GN_SPAN_EVALUATE, GN_TRACE_MAIN, 0, began, gn_clock_ns());
 	return status;
@@ -123,10 +123,10 @@ enum gn_status gn_session_evaluate_missed(struct gn_session *s, const volatile s
 	if (!gn_session_evaluation_due(s))
 		return GN_OK;
 	if (gn_comm_rank(s->comm) == 0)
-		missed = only || !gn_runlog_has_eval(s->options->log, s->state.step);
+		missed = only || !gn_metrics_log_has_eval(s->options->log, s->state.step);
 	status = gn_comm_broadcast(s->comm, &missed, sizeof missed, 0, err);
 	if (!status && missed)
 		status = gn_session_evaluate(s, stop, stopping, err);
-	gn_world_announce(gn_comm_world(s->comm), "training", GN_TRAIN_STALL_MS);
+	gn_world_set_phase(gn_comm_world(s->comm), "training", GN_TRAIN_STALL_MS);
 	return status;
 }

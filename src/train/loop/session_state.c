@@ -74,7 +74,7 @@ static uint32_t shorter_side(const struct gn_checkpoint_info *info)
 		.resize_shorter = (uint32_t)info->input.resize_shorter,
 	};
 
-	return gn_view_resize(&lo);
+	return gn_crop_resize(&lo);
 }
 
 /* To parameters that were trained with images made in one way, images made in another are of another kind. */
@@ -232,7 +232,7 @@ static enum gn_status read_state(struct gn_session *s, int *resumed, struct gn_e
 
 void gn_session_arrange(struct gn_session *s, int to_plain)
 {
-	void (*change)(struct gn_arrange *, float *) = to_plain ? gn_arrange_out : gn_arrange_in;
+	void (*change)(struct gn_weight_layouts *, float *) = to_plain ? gn_weight_layouts_out : gn_weight_layouts_in;
 
 	change(s->arrange, s->params);
 	for (int k = 0; k < gn_optim_slots(s->info.optimizer); k++)
@@ -372,7 +372,7 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 		return GN_OK;
 	s->save_ns = began;
 	s->info.state = s->state;
-	status = gn_session_alone(s, gn_resident_fetch(s, err));
+	status = gn_session_alone(s, gn_device_step_fetch(s, err));
 	if (status)
 		return status;
 	gn_session_arrange(s, 1);
@@ -384,13 +384,13 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 	if (gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "checkpoint %s/step-%08" PRIu64 " saved in %.2f s", s->options->checkpoint, s->state.step,
 			    (double)(gn_clock_ns() - began) * 1e-9);
-	j = gn_runlog_begin(s->runlog, "checkpoint");
+	j = gn_metrics_log_begin(s->runlog, "checkpoint");
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_string(j, "path", s->options->checkpoint);
 		gn_json_fixed(j, "seconds", (double)(gn_clock_ns() - began) * 1e-9, 3);
 	}
-	status = gn_runlog_end(s->runlog, err);
+	status = gn_metrics_log_end(s->runlog, err);
 	return gn_session_alone(s, status);
 }
 

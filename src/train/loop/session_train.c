@@ -99,8 +99,8 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 		.label_smoothing = o->label_smoothing, .dropout = o->dropout,
 		/* Every rank needs masks of its own. */
 		.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32),
-		.group = gn_sync_group(s->sync), .watch = s->trace ? &s->watch : NULL,
-		.weights = gn_arrange_layouts(s->arrange),
+		.group = gn_sync_bn_group(s->sync), .watch = s->trace ? &s->watch : NULL,
+		.weights = gn_weight_layouts_layouts(s->arrange),
 	};
 	struct gn_plan_pixels pixels;
 	enum gn_status status = gn_session_device(s, &po, err);
@@ -111,7 +111,7 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 		status = gn_plan_create(train_model(s), &po, s->params, s->flat, s->buffers, &s->plan, err);
 
 	/* The first plan chooses; a later one has what it was given. */
-	return status ? status : gn_arrange_take(s->arrange, s->plan, err);
+	return status ? status : gn_weight_layouts_take(s->arrange, s->plan, err);
 }
 
 /* A side that is too small, or too large for this machine, must not come to light after days: every one is tried now. */
@@ -131,7 +131,7 @@ enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err)
 
 static enum gn_status change_side(struct gn_session *s, int side, struct gn_err *err)
 {
-	enum gn_status status = gn_resident_end(s, err);
+	enum gn_status status = gn_device_step_end(s, err);
 
 	if (!status)
 		status = set_side(s, side, err);
@@ -144,7 +144,7 @@ static enum gn_status change_side(struct gn_session *s, int side, struct gn_err 
 
 enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err)
 {
-	int side = gn_growth_side(&s->growth, s->state.epoch, gn_model_side(s->model));
+	int side = gn_resize_schedule_side(&s->growth, s->state.epoch, gn_model_side(s->model));
 	enum gn_status status = GN_OK;
 
 	if (side != gn_model_side(train_model(s)) || !s->loader || !s->plan) {
@@ -154,6 +154,6 @@ enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err)
 	}
 	s->staged = 0;
 	if (!status && !s->resident)
-		status = gn_resident_begin(s, err);
+		status = gn_device_step_begin(s, err);
 	return status ? status : gn_loader_start(s->loader, (uint32_t)s->state.epoch, s->state.sample, err);
 }

@@ -50,9 +50,9 @@ static void ready(void *context, int param)
 
 	if (s->accumulated)
 		add(s->flat + p->offset, s->accumulated + p->offset, p->count);
-	began = gn_exchange_taken_ns(s->exchange);
-	gn_exchange_ready(s->exchange, param);
-	began = gn_exchange_taken_ns(s->exchange) - began;
+	began = gn_reducer_taken_ns(s->exchange);
+	gn_reducer_ready(s->exchange, param);
+	began = gn_reducer_taken_ns(s->exchange) - began;
 	if (began > WORTH_TELLING_NS) {
 		uint64_t now = gn_clock_ns();
 
@@ -64,14 +64,14 @@ static void ready(void *context, int param)
  * step that failed, until now. */
 static void trace_buckets(const struct gn_session *s, uint64_t began_ns)
 {
-	const struct gn_exchange *x = s->gpu_sums.exchange ? s->gpu_sums.exchange : s->exchange;
+	const struct gn_reducer *x = s->gpu_sums.exchange ? s->gpu_sums.exchange : s->exchange;
 	uint64_t busy_until[GN_TRACE_SUMS_MAX] = {0}, now = gn_clock_ns();
 
-	for (size_t b = 0; b < gn_exchange_buckets(x) && gn_trace_is_on(s->trace); b++) {
-		struct gn_exchange_bucket seen;
+	for (size_t b = 0; b < gn_reducer_buckets(x) && gn_trace_is_on(s->trace); b++) {
+		struct gn_reducer_bucket seen;
 		int line = 0;
 
-		gn_exchange_bucket(x, b, &seen);
+		gn_reducer_bucket(x, b, &seen);
 		if (seen.start_ns < began_ns)
 			continue;
 		if (seen.done_ns < seen.start_ns)
@@ -136,17 +136,17 @@ static enum gn_status compute(struct gn_session *s, int stop, struct gn_interval
 			sums->backward += since(s, GN_SPAN_BACKWARD, mark);
 			continue;
 		}
-		s->tail[GN_TAIL_LOSS] = (float)(total / (double)batches);
-		s->tail[GN_TAIL_STOP] = stop ? 1 : 0;
-		s->tail[GN_TAIL_SAVE] = gn_session_wants_save(s) ? 1 : 0;
-		gn_exchange_begin(s->exchange);
+		s->tail[GN_PIGGYBACK_LOSS] = (float)(total / (double)batches);
+		s->tail[GN_PIGGYBACK_STOP] = stop ? 1 : 0;
+		s->tail[GN_PIGGYBACK_SAVE] = gn_session_wants_save(s) ? 1 : 0;
+		gn_reducer_begin(s->exchange);
 		status = gn_session_alone(s, gn_plan_backward(s->plan, ready, s, err));
 		sums->backward += since(s, GN_SPAN_BACKWARD, mark);
 		if (!status)
-			status = gn_session_alone(s, gn_exchange_wait(s->exchange, err));
+			status = gn_session_alone(s, gn_reducer_wait(s->exchange, err));
 		sums->exposed += since(s, GN_SPAN_WAIT, mark);
 		/* What was done for the exchange from within backward is none of it. */
-		taken = (double)gn_exchange_taken_ns(s->exchange) * 1e-9;
+		taken = (double)gn_reducer_taken_ns(s->exchange) * 1e-9;
 		sums->backward -= taken;
 		sums->exposed += taken;
 		sums->within += taken;
@@ -171,7 +171,7 @@ enum gn_status gn_step_skip(struct gn_session *s, double lr, struct gn_interval 
 
 static enum gn_status update(struct gn_session *s, double lr, struct gn_interval *sums, struct gn_err *err)
 {
-	double ranks = gn_comm_size(s->comm), loss = (double)s->tail[GN_TAIL_LOSS] / ranks, norm;
+	double ranks = gn_comm_size(s->comm), loss = (double)s->tail[GN_PIGGYBACK_LOSS] / ranks, norm;
 	struct gn_optim_update u = {
 		.lr = lr,
 		.grad_scale = 1 / (ranks * (double)s->options->accumulate),
@@ -202,7 +202,7 @@ enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *st
 	gn_trace_set_step(s->trace, s->state.step + 1);
 	memcpy(s->kept_buffers, s->buffers, gn_model_buffer_elements(s->model) * sizeof(float));
 	if (s->resident) {
-		status = gn_resident_step(s, lr, *stop != 0, sums, &mark, err);
+		status = gn_device_step_step(s, lr, *stop != 0, sums, &mark, err);
 	} else {
 		status = compute(s, *stop != 0, sums, &mark, err);
 		if (!status)
@@ -216,12 +216,12 @@ enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *st
 	computed = (double)(mark - began) * 1e-9 - (sums->exposed - exposed);
 	update_s = since(s, GN_SPAN_OPTIMIZER, &mark);
 	sums->optimizer += update_s;
-	predicted = gn_split_predict_step(s, began, computed, update_s);
+	predicted = gn_scaling_report_predict_step(s, began, computed, update_s);
 	trace_buckets(s, began);
 	gn_trace_add(s->trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, mark);
 	sums->predicted += predicted;
 	sums->predicted_compute += predicted > 0 ? computed + update_s : 0;
-	*stopping = s->tail[GN_TAIL_STOP] > 0;
+	*stopping = s->tail[GN_PIGGYBACK_STOP] > 0;
 	sums->lr = lr;
 	sums->steps++;
 	s->step_s = (double)(mark - began) * 1e-9 - (sums->data - waited);

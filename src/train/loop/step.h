@@ -4,8 +4,8 @@
  * loss) are not finite updates nothing on any rank: parameters, optimizer, BN statistics and average stay as they were, and
  * the samples count as done. After too many such steps in a row the run ends with GN_ERR_FAILED, on all ranks alike.
  */
-#ifndef GN_TRAIN_STEP_H
-#define GN_TRAIN_STEP_H
+#ifndef GN_TRAIN_LOOP_STEP_H
+#define GN_TRAIN_LOOP_STEP_H
 
 #include "src/train/loop/session.h"
 

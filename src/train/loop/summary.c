@@ -25,8 +25,8 @@ static void put_input(const struct gn_session *s, struct gn_strbuf *out)
 	if (o->resize_schedule)
 		gn_strbuf_printf(out, ", resize schedule %s", o->resize_schedule);
 	gn_strbuf_puts(out, "; evaluation: ");
-	if (gn_view_resize(&lo))
-		gn_strbuf_printf(out, "shorter side %u", (unsigned)gn_view_resize(&lo));
+	if (gn_crop_resize(&lo))
+		gn_strbuf_printf(out, "shorter side %u", (unsigned)gn_crop_resize(&lo));
 	else
 		gn_strbuf_puts(out, "images near the side keep their size");
 	gn_strbuf_printf(out, ", centre %d", side);

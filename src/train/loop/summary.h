@@ -2,8 +2,8 @@
  *
  * Internal to src/train. Neither collective nor blocking; failures to format a line leave it out.
  */
-#ifndef GN_TRAIN_SUMMARY_H
-#define GN_TRAIN_SUMMARY_H
+#ifndef GN_TRAIN_LOOP_SUMMARY_H
+#define GN_TRAIN_LOOP_SUMMARY_H
 
 #include "src/train/loop/session.h"
 

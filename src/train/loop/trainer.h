@@ -8,8 +8,8 @@
  * Collective: all ranks call gn_train_run with the same options. Failures of one rank before the first step, and while
  * checkpointing, are agreed on by all; a failure within a step ends that rank, and the others with GN_ERR_PEER_LOST.
  */
-#ifndef GN_TRAIN_TRAINER_H
-#define GN_TRAIN_TRAINER_H
+#ifndef GN_TRAIN_LOOP_TRAINER_H
+#define GN_TRAIN_LOOP_TRAINER_H
 
 #include "src/base/option.h"
 #include "src/train/checkpoint/checkpoint.h"

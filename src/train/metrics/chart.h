@@ -3,8 +3,8 @@
  * Everything is appended to a string buffer, in the pixels of the SVG element that the caller has begun. Values beyond an axis
  * are drawn at its end, but lines are cut there; NaN leaves a gap. Thread safety: no state.
  */
-#ifndef GN_TRAIN_CHART_H
-#define GN_TRAIN_CHART_H
+#ifndef GN_TRAIN_METRICS_CHART_H
+#define GN_TRAIN_METRICS_CHART_H
 
 #include "src/base/strbuf.h"
 

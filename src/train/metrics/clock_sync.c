@@ -57,7 +57,7 @@ static enum gn_status exchange(struct gn_comm *comm, int other, struct gn_clock_
 	return status;
 }
 
-enum gn_status gn_clocks_compare(struct gn_comm *comm, struct gn_clock_offset *out, struct gn_err *err)
+enum gn_status gn_clock_sync_compare(struct gn_comm *comm, struct gn_clock_offset *out, struct gn_err *err)
 {
 	const struct gn_world *w = gn_comm_world(comm);
 	struct gn_clock_offset *all = calloc((size_t)gn_world_nodes(w), sizeof *all);

@@ -4,8 +4,8 @@
  * the one that follows from the middle of the way by half the way at most (Cristian, "Probabilistic clock synchronization",
  * 1989). The shortest of some ways counts. Ranks of a node share its clock; those of rank 0's node are at 0 exactly.
  */
-#ifndef GN_TRAIN_CLOCKS_H
-#define GN_TRAIN_CLOCKS_H
+#ifndef GN_TRAIN_METRICS_CLOCK_SYNC_H
+#define GN_TRAIN_METRICS_CLOCK_SYNC_H
 
 #include "transport/coll/comm.h"
 
@@ -16,6 +16,6 @@ struct gn_clock_offset {
 };
 
 /* Collective. Each rank gets its own. */
-enum gn_status gn_clocks_compare(struct gn_comm *comm, struct gn_clock_offset *out, struct gn_err *err);
+enum gn_status gn_clock_sync_compare(struct gn_comm *comm, struct gn_clock_offset *out, struct gn_err *err);
 
 #endif

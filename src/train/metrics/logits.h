@@ -1,8 +1,8 @@
 /* The answers of an evaluation as a file for other programs: NumPy's .npy, float32 [samples of the dataset][classes], rows in the
  * dataset's order. All ranks fill in their rows; rank 0 writes. Internal to src/train.
  */
-#ifndef GN_TRAIN_LOGITS_H
-#define GN_TRAIN_LOGITS_H
+#ifndef GN_TRAIN_METRICS_LOGITS_H
+#define GN_TRAIN_METRICS_LOGITS_H
 
 #include "transport/coll/comm.h"
 

@@ -19,7 +19,7 @@ static double cross_entropy(const float *row, int32_t label, int classes)
 	return log(sum) + highest - row[label];
 }
 
-void gn_score_add(struct gn_score *score, const float *logits, const int32_t *labels, uint32_t count, int classes)
+void gn_metrics_add(struct gn_metrics *score, const float *logits, const int32_t *labels, uint32_t count, int classes)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		const float *row = logits + (size_t)i * (size_t)classes;
@@ -39,7 +39,7 @@ void gn_score_add(struct gn_score *score, const float *logits, const int32_t *la
 	}
 }
 
-void gn_score_warn(const struct gn_score *score, struct gn_log *log)
+void gn_metrics_warn(const struct gn_metrics *score, struct gn_log *log)
 {
 	if (score->nonfinite)
 		gn_log_warn(log, "logits of %" PRIu64 " of %" PRIu64 " images are not finite, which counts as wrong: the network has diverged, "
@@ -47,7 +47,7 @@ void gn_score_warn(const struct gn_score *score, struct gn_log *log)
 }
 
 /* *stop: as of this rank, then of any. */
-static enum gn_status sum_over_ranks(struct gn_comm *comm, struct gn_score *score, int *stop, struct gn_err *err)
+static enum gn_status sum_over_ranks(struct gn_comm *comm, struct gn_metrics *score, int *stop, struct gn_err *err)
 {
 	int64_t counts[] = {(int64_t)score->images, (int64_t)score->top1, (int64_t)score->top5,
 			    (int64_t)score->nonfinite, *stop};
@@ -77,7 +77,7 @@ static enum gn_status agree_on_stop(struct gn_comm *comm, int *stop, struct gn_e
 
 /* One batch of this rank's. */
 static enum gn_status score_batch(struct gn_plan *plan, struct gn_loader *loader, int classes, float *logits,
-				  struct gn_score *score, struct gn_err *err)
+				  struct gn_metrics *score, struct gn_err *err)
 {
 	struct gn_batch batch;
 	const float *rows;
@@ -88,17 +88,17 @@ static enum gn_status score_batch(struct gn_plan *plan, struct gn_loader *loader
 	status = gn_plan_forward(plan, gn_batch_input(&batch), 0, &rows, err);
 	if (status)
 		return status;
-	gn_score_add(score, rows, batch.labels, batch.count, classes);
+	gn_metrics_add(score, rows, batch.labels, batch.count, classes);
 	for (uint32_t i = 0; i < batch.count && logits; i++)
 		memcpy(logits + batch.indices[i] * (size_t)classes, rows + (size_t)i * (size_t)classes,
 		       (size_t)classes * sizeof *rows);
 	return GN_OK;
 }
 
-enum gn_status gn_score_run(struct gn_plan *plan, struct gn_loader *loader, struct gn_comm *comm, int classes, float *logits,
-			    const volatile sig_atomic_t *stop, int *stopping, struct gn_score *out, struct gn_err *err)
+enum gn_status gn_metrics_run(struct gn_plan *plan, struct gn_loader *loader, struct gn_comm *comm, int classes, float *logits,
+			    const volatile sig_atomic_t *stop, int *stopping, struct gn_metrics *out, struct gn_err *err)
 {
-	struct gn_score score = {0};
+	struct gn_metrics score = {0};
 	uint64_t batches = gn_loader_batches(loader), every = gn_comm_size(comm) > 1 ? STOP_EVERY : 1;
 	int stopped = 0;
 	enum gn_status status = gn_loader_start(loader, 0, 0, err);
@@ -117,7 +117,7 @@ enum gn_status gn_score_run(struct gn_plan *plan, struct gn_loader *loader, stru
 			status = gn_world_check(gn_comm_world(comm), err);
 	}
 	if (stopped) {
-		score = (struct gn_score){0};
+		score = (struct gn_metrics){0};
 	} else if (!status) {
 		stopped = stop && *stop;
 		status = sum_over_ranks(comm, &score, &stopped, err);

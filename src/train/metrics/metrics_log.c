@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct gn_runlog {
+struct gn_metrics_log {
 	char *path;
 	int fd;
 	int had_lines;
@@ -24,7 +24,7 @@ struct gn_runlog {
 };
 
 /* What a full disk or a power cut tore gets a line of its own, so that only that line is lost. */
-static enum gn_status end_torn_line(struct gn_runlog *log, struct gn_err *err)
+static enum gn_status end_torn_line(struct gn_metrics_log *log, struct gn_err *err)
 {
 	struct stat info;
 	char last = '\n';
@@ -63,9 +63,9 @@ static int open_log(const char *path, struct gn_err *err)
 	return fd;
 }
 
-enum gn_status gn_runlog_open(const char *path, struct gn_log *warnings, struct gn_runlog **out, struct gn_err *err)
+enum gn_status gn_metrics_log_open(const char *path, struct gn_log *warnings, struct gn_metrics_log **out, struct gn_err *err)
 {
-	struct gn_runlog *log = calloc(1, sizeof *log);
+	struct gn_metrics_log *log = calloc(1, sizeof *log);
 	enum gn_status status;
 
 	if (!log || !(log->path = strdup(path))) {
@@ -85,18 +85,18 @@ enum gn_status gn_runlog_open(const char *path, struct gn_log *warnings, struct 
 	log->log = warnings;
 	status = end_torn_line(log, err);
 	if (status)
-		gn_runlog_close(log);
+		gn_metrics_log_close(log);
 	else
 		*out = log;
 	return status;
 }
 
-int gn_runlog_had_lines(const struct gn_runlog *log)
+int gn_metrics_log_had_lines(const struct gn_metrics_log *log)
 {
 	return log && log->had_lines;
 }
 
-void gn_runlog_close(struct gn_runlog *log)
+void gn_metrics_log_close(struct gn_metrics_log *log)
 {
 	if (!log)
 		return;
@@ -125,7 +125,7 @@ static FILE *open_regular(const char *path)
 	return file;
 }
 
-int gn_runlog_has_eval(const char *path, uint64_t step)
+int gn_metrics_log_has_eval(const char *path, uint64_t step)
 {
 	FILE *file = path && strcmp(path, "-") ? open_regular(path) : NULL;
 	char *text = NULL;
@@ -148,7 +148,7 @@ int gn_runlog_has_eval(const char *path, uint64_t step)
 	return found;
 }
 
-struct gn_json *gn_runlog_begin(struct gn_runlog *log, const char *event)
+struct gn_json *gn_metrics_log_begin(struct gn_metrics_log *log, const char *event)
 {
 	char stamp[32];
 	struct tm utc;
@@ -167,7 +167,7 @@ struct gn_json *gn_runlog_begin(struct gn_runlog *log, const char *event)
 }
 
 /* A log that cannot be written for a while is no reason to end what may have run for days. */
-static void write_line(struct gn_runlog *log)
+static void write_line(struct gn_metrics_log *log)
 {
 	struct gn_err err;
 	enum gn_status status = log->lost ? end_torn_line(log, &err) : GN_OK;
@@ -182,7 +182,7 @@ static void write_line(struct gn_runlog *log)
 	log->lost = status ? log->lost + 1 : 0;
 }
 
-enum gn_status gn_runlog_end(struct gn_runlog *log, struct gn_err *err)
+enum gn_status gn_metrics_log_end(struct gn_metrics_log *log, struct gn_err *err)
 {
 	if (!log)
 		return GN_OK;

@@ -22,8 +22,8 @@
  * Only rank 0 has one; every call on NULL does nothing. Each line is one write. A line that cannot be written (a full
  * disk) is lost: a warning says so, and another how many were lost when lines can be written again. Thread safety: one thread.
  */
-#ifndef GN_TRAIN_RUNLOG_H
-#define GN_TRAIN_RUNLOG_H
+#ifndef GN_TRAIN_METRICS_METRICS_LOG_H
+#define GN_TRAIN_METRICS_METRICS_LOG_H
 
 #include "src/base/json.h"
 #include "src/base/log.h"
@@ -31,19 +31,19 @@
 
 #include <stdint.h>
 
-struct gn_runlog;
+struct gn_metrics_log;
 
 /* Appends to path; "-" is standard output. warnings is borrowed and may be NULL. */
-enum gn_status gn_runlog_open(const char *path, struct gn_log *warnings, struct gn_runlog **out, struct gn_err *err);
-void gn_runlog_close(struct gn_runlog *log);
+enum gn_status gn_metrics_log_open(const char *path, struct gn_log *warnings, struct gn_metrics_log **out, struct gn_err *err);
+void gn_metrics_log_close(struct gn_metrics_log *log);
 /* Whether the run that path logs (NULL: none does) has an evaluation of this step: since its last "start". A file that cannot be
  * read has none, nor has standard output. */
-int gn_runlog_has_eval(const char *path, uint64_t step);
+int gn_metrics_log_has_eval(const char *path, uint64_t step);
 /* Whether the file had anything in it when it was opened: an earlier run's lines, unless this one resumes it. */
-int gn_runlog_had_lines(const struct gn_runlog *log);
+int gn_metrics_log_had_lines(const struct gn_metrics_log *log);
 /* Begins a line: returns the writer with an open object that holds "event" and "time" (UTC), or NULL when log is NULL. */
-struct gn_json *gn_runlog_begin(struct gn_runlog *log, const char *event);
+struct gn_json *gn_metrics_log_begin(struct gn_metrics_log *log, const char *event);
 /* Closes the object and writes the line. Fails only for lack of memory. */
-enum gn_status gn_runlog_end(struct gn_runlog *log, struct gn_err *err);
+enum gn_status gn_metrics_log_end(struct gn_metrics_log *log, struct gn_err *err);
 
 #endif

@@ -4,8 +4,8 @@
  * A line that is not JSON (the last one of a run that was killed) is skipped and counted. Where a run was resumed, points
  * beyond the step it went back to are dropped, so that the curve is the one the surviving parameters went through.
  */
-#ifndef GN_TRAIN_CURVE_H
-#define GN_TRAIN_CURVE_H
+#ifndef GN_TRAIN_METRICS_METRICS_READER_H
+#define GN_TRAIN_METRICS_METRICS_READER_H
 
 #include "src/base/status.h"
 

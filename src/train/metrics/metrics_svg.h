@@ -1,6 +1,6 @@
 /* Training curves as one SVG picture: loss, accuracy, and where the step's time went. */
-#ifndef GN_TRAIN_CURVE_SVG_H
-#define GN_TRAIN_CURVE_SVG_H
+#ifndef GN_TRAIN_METRICS_METRICS_SVG_H
+#define GN_TRAIN_METRICS_METRICS_SVG_H
 
 #include "src/base/strbuf.h"
 #include "src/train/metrics/chart.h"

@@ -1,6 +1,6 @@
 /* The charts of a report (report_charts.c), for the page around them (report_page.c). */
-#ifndef GN_TRAIN_REPORT_INTERNAL_H
-#define GN_TRAIN_REPORT_INTERNAL_H
+#ifndef GN_TRAIN_METRICS_REPORT_INTERNAL_H
+#define GN_TRAIN_METRICS_REPORT_INTERNAL_H
 
 #include "src/base/strbuf.h"
 #include "src/train/metrics/metrics_reader.h"

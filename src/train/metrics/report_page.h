@@ -3,8 +3,8 @@
  * Curves of all runs share axes; each run has its step split, its efficiency and its ranks; a table has the options, with those
  * that differ marked. Points are averaged down to some hundred a curve, whatever the log's length.
  */
-#ifndef GN_TRAIN_REPORT_PAGE_H
-#define GN_TRAIN_REPORT_PAGE_H
+#ifndef GN_TRAIN_METRICS_REPORT_PAGE_H
+#define GN_TRAIN_METRICS_REPORT_PAGE_H
 
 #include "src/base/strbuf.h"
 #include "src/train/metrics/metrics_reader.h"

@@ -9,44 +9,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[GN_SPLIT_PARTS] = {"data", "forward", "backward", "communication_exposed", "optimizer", "step",
-						  "compute"};
+static const char *const names[GN_SCALING_REPORT_PARTS] = {"data",	"forward", "backward", "communication_exposed",
+							   "optimizer", "step",	   "compute"};
 /* With more ranks a line would be longer than what it says is worth. */
 enum { LISTED_MAX = 64 };
 /* A rank is worth a word when it computes so much longer than the mean. */
 #define SLOW 1.25
 
-static void fold(struct gn_split *out, const float *all)
+static void fold(struct gn_scaling_report *out, const float *all)
 {
-	for (int p = 0; p < GN_SPLIT_PARTS; p++) {
+	for (int p = 0; p < GN_SCALING_REPORT_PARTS; p++) {
 		out->min[p] = out->max[p] = (double)all[p];
 		out->mean[p] = 0;
 	}
 	for (int r = 0; r < out->ranks; r++)
-		for (int p = 0; p < GN_SPLIT_PARTS; p++) {
-			double value = (double)all[r * GN_SPLIT_PARTS + p];
+		for (int p = 0; p < GN_SCALING_REPORT_PARTS; p++) {
+			double value = (double)all[r * GN_SCALING_REPORT_PARTS + p];
 
-			if (p == GN_SPLIT_COMPUTE && value > out->max[p])
+			if (p == GN_SCALING_REPORT_COMPUTE && value > out->max[p])
 				out->slowest = r;
 			out->min[p] = fmin(out->min[p], value);
 			out->max[p] = fmax(out->max[p], value);
 			out->mean[p] += value / out->ranks;
 		}
 	for (int r = 0; r < out->ranks; r++)
-		out->compute[r] = all[r * GN_SPLIT_PARTS + GN_SPLIT_COMPUTE];
+		out->compute[r] = all[r * GN_SCALING_REPORT_PARTS + GN_SCALING_REPORT_COMPUTE];
 }
 
-enum gn_status gn_split_gather(const struct gn_session *s, const struct gn_interval *sums, struct gn_split *out,
+enum gn_status gn_scaling_report_gather(const struct gn_session *s, const struct gn_interval *sums, struct gn_scaling_report *out,
 			       struct gn_err *err)
 {
 	struct gn_comm *comm = s->comm;
-	double steps = (double)sums->steps, parts[GN_SPLIT_PARTS] = {sums->data, sums->forward, sums->backward, sums->exposed,
-								     sums->optimizer, sums->step, sums->step - sums->exposed};
-	float mine[GN_SPLIT_PARTS], *all;
-	struct gn_split split = {.ranks = gn_comm_size(comm), .processors = s->processors};
+	double steps = (double)sums->steps, parts[GN_SCALING_REPORT_PARTS] = {sums->data,
+									      sums->forward,
+									      sums->backward,
+									      sums->exposed,
+									      sums->optimizer,
+									      sums->step,
+									      sums->step - sums->exposed};
+	float mine[GN_SCALING_REPORT_PARTS], *all;
+	struct gn_scaling_report split = {.ranks = gn_comm_size(comm), .processors = s->processors};
 	enum gn_status status;
 
-	for (int p = 0; p < GN_SPLIT_PARTS; p++)
+	for (int p = 0; p < GN_SCALING_REPORT_PARTS; p++)
 		mine[p] = (float)(parts[p] / steps);
 	all = calloc((size_t)split.ranks, sizeof mine);
 	split.compute = calloc((size_t)split.ranks, sizeof *split.compute);
@@ -56,31 +61,31 @@ enum gn_status gn_split_gather(const struct gn_session *s, const struct gn_inter
 		status = gn_agree_gather(comm, mine, sizeof mine, all, err);
 	if (!status) {
 		fold(&split, all);
-		split.measured = split.mean[GN_SPLIT_COMPUTE] / split.mean[GN_SPLIT_STEP];
+		split.measured = split.mean[GN_SCALING_REPORT_COMPUTE] / split.mean[GN_SCALING_REPORT_STEP];
 		if (sums->predicted > 0)
 			split.predicted = sums->predicted_compute / sums->predicted;
 		*out = split;
 	} else {
-		gn_split_release(&split);
+		gn_scaling_report_release(&split);
 	}
 	free(all);
 	return status;
 }
 
-void gn_split_release(struct gn_split *split)
+void gn_scaling_report_release(struct gn_scaling_report *split)
 {
 	free(split->compute);
 	split->compute = NULL;
 }
 
-const char *gn_split_source(const struct gn_session *s)
+const char *gn_scaling_report_source(const struct gn_session *s)
 {
 	static const char *const words[] = {
 		[GN_COLL_GUESSED] = "guessed", [GN_COLL_MEASURED] = "measured", [GN_COLL_TRIED] = "tried"};
 	enum gn_coll_source worst = GN_COLL_TRIED;
 
 	/* While ways are tried, there are forecasts of another's buckets, and nothing is predicted. */
-	for (size_t b = 0; s->forecasts && !s->trial && b < gn_exchange_buckets(s->exchange); b++)
+	for (size_t b = 0; s->forecasts && !s->trial && b < gn_reducer_buckets(s->exchange); b++)
 		worst = s->forecasts[b].source < worst ? s->forecasts[b].source : worst;
 	return words[worst];
 }
@@ -91,13 +96,14 @@ static void put_sharing(const struct gn_processors *p, struct gn_strbuf *out)
 			 p->processors, gn_text_plural((uint64_t)p->processors));
 }
 
-void gn_split_json(const struct gn_split *split, const struct gn_world *world, const char *source, struct gn_json *j)
+void gn_scaling_report_json(const struct gn_scaling_report *split, const struct gn_world *world, const char *source,
+			    struct gn_json *j)
 {
 	struct gn_strbuf why;
 
 	gn_json_object(j, "ranks");
-	for (int p = 0; p < GN_SPLIT_PARTS; p++) {
-		if (p == GN_SPLIT_STEP)
+	for (int p = 0; p < GN_SCALING_REPORT_PARTS; p++) {
+		if (p == GN_SCALING_REPORT_STEP)
 			continue;
 		gn_json_array(j, names[p]);
 		gn_json_fixed(j, NULL, split->min[p] * 1e3, 3);
@@ -128,9 +134,10 @@ void gn_split_json(const struct gn_split *split, const struct gn_world *world, c
 	gn_json_end(j);
 }
 
-void gn_split_text(const struct gn_split *split, const struct gn_world *world, const char *source, struct gn_strbuf *out)
+void gn_scaling_report_text(const struct gn_scaling_report *split, const struct gn_world *world, const char *source,
+			    struct gn_strbuf *out)
 {
-	double slowest = split->max[GN_SPLIT_COMPUTE] / split->mean[GN_SPLIT_COMPUTE];
+	double slowest = split->max[GN_SCALING_REPORT_COMPUTE] / split->mean[GN_SCALING_REPORT_COMPUTE];
 
 	gn_strbuf_printf(out, ", efficiency %.0f %%", 100 * split->measured);
 	if (split->predicted > 0)
@@ -145,7 +152,7 @@ void gn_split_text(const struct gn_split *split, const struct gn_world *world, c
 				 gn_world_host_of(world, split->slowest), 100 * (slowest - 1));
 }
 
-enum gn_status gn_split_find_processors(struct gn_session *s, struct gn_err *err)
+enum gn_status gn_scaling_report_find_processors(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_plan_options po = {0};
 	enum gn_status status = gn_agree_status(s->comm, gn_session_device(s, &po, err), err);
@@ -156,9 +163,9 @@ enum gn_status gn_split_find_processors(struct gn_session *s, struct gn_err *err
 	return gn_processors_gather(s->comm, po.backend == GN_BACKEND_CUDA ? 1 : omp_get_max_threads(), &s->processors, err);
 }
 
-void gn_split_predict_buckets(struct gn_session *s)
+void gn_scaling_report_predict_buckets(struct gn_session *s)
 {
-	size_t count = gn_exchange_buckets(s->exchange);
+	size_t count = gn_reducer_buckets(s->exchange);
 	struct gn_coll_forecast *all;
 	struct gn_err err;
 
@@ -168,7 +175,7 @@ void gn_split_predict_buckets(struct gn_session *s)
 	s->forecasts = NULL;
 	all = calloc(count, sizeof *all);
 	for (size_t b = 0; all && b < count; b++)
-		if (gn_coll_predict(gn_exchange_coll(s->exchange, b), &all[b], &err)) {
+		if (gn_coll_predict(gn_reducer_coll(s->exchange, b), &all[b], &err)) {
 			gn_log_warn(s->log, "the time of a sum cannot be predicted: %s", err.text);
 			free(all);
 			return;
@@ -188,26 +195,26 @@ static int has_processor_to_spare(const struct gn_session *s)
 	       omp_get_max_threads() < gn_cpu_count() / gn_world_local_size(gn_comm_world(s->comm));
 }
 
-double gn_split_predict_step(const struct gn_session *s, uint64_t began_ns, double compute_end_s, double optimizer_s)
+double gn_scaling_report_predict_step(const struct gn_session *s, uint64_t began_ns, double compute_end_s, double optimizer_s)
 {
 	int spare = has_processor_to_spare(s);
 	/* From computing: what all sums took, where the computing thread makes progress, and what those so far have to. */
-	double took = (double)gn_exchange_taken_ns(s->exchange) * 1e-9, taken = 0, done = 0;
+	double took = (double)gn_reducer_taken_ns(s->exchange) * 1e-9, taken = 0, done = 0;
 
 	/* While ways are tried, the times are those of another. */
 	if (!s->forecasts || s->trial)
 		return 0;
-	for (size_t b = 0; b < gn_exchange_buckets(s->exchange); b++) {
+	for (size_t b = 0; b < gn_reducer_buckets(s->exchange); b++) {
 		const struct gn_coll_forecast *f = &s->forecasts[b];
-		struct gn_exchange_bucket seen;
+		struct gn_reducer_bucket seen;
 		struct gn_coll_info info;
 		double ready = compute_end_s;
 		int hides;
 
-		gn_exchange_bucket(s->exchange, b, &seen);
-		gn_coll_describe(gn_exchange_coll(s->exchange, b), &info);
+		gn_reducer_bucket(s->exchange, b, &seen);
+		gn_coll_describe(gn_reducer_coll(s->exchange, b), &info);
 		/* In shared memory it is the computing thread that sums, unless another makes progress. */
-		hides = gn_exchange_form(s->exchange)->overlap && (strcmp(info.algorithm, "shared") || has_thread(s->options));
+		hides = gn_reducer_config(s->exchange)->overlap && (strcmp(info.algorithm, "shared") || has_thread(s->options));
 		if (hides)
 			ready = fmin(ready, (double)(seen.ready_ns - seen.taken_ns - began_ns) * 1e-9);
 		done = fmax(done, ready + (hides ? fmax(taken, (double)seen.taken_ns * 1e-9) : took)) + f->seconds;

@@ -98,7 +98,7 @@ void gn_trace_destroy(struct gn_trace *t)
 
 enum gn_status gn_trace_begin(struct gn_trace *t, struct gn_comm *comm, struct gn_err *err)
 {
-	return gn_clocks_compare(comm, &t->begun, err);
+	return gn_clock_sync_compare(comm, &t->begun, err);
 }
 
 void gn_trace_set_step(struct gn_trace *t, uint64_t step)

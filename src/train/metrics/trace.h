@@ -12,8 +12,8 @@
  *
  * Thread safety: gn_trace_add from any thread; the rest from the one that trains. A NULL trace records nothing.
  */
-#ifndef GN_TRAIN_TRACE_H
-#define GN_TRAIN_TRACE_H
+#ifndef GN_TRAIN_METRICS_TRACE_H
+#define GN_TRAIN_METRICS_TRACE_H
 
 #include "src/train/model/model.h"
 #include "transport/coll/comm.h"

@@ -112,7 +112,7 @@ static void put_name(struct gn_trace_file *o, const struct gn_trace_span *span)
 	char text[128];
 
 	if (span->kind == GN_SPAN_OP_FORWARD || span->kind == GN_SPAN_OP_BACKWARD) {
-		const struct gn_node *node = gn_model_node(o->model, (int)span->detail);
+		const struct gn_shm *node = gn_model_node(o->model, (int)span->detail);
 
 		snprintf(text, sizeof text, "%s%s%s", kinds[node->kind], node->name[0] ? " " : "", node->name);
 	} else if (span->kind == GN_SPAN_STEP) {

@@ -1,6 +1,6 @@
 /* What trace.c keeps, trace_write.c gathers, and trace_file.c puts into words. */
-#ifndef GN_TRAIN_TRACE_INTERNAL_H
-#define GN_TRAIN_TRACE_INTERNAL_H
+#ifndef GN_TRAIN_METRICS_TRACE_INTERNAL_H
+#define GN_TRAIN_METRICS_TRACE_INTERNAL_H
 
 #include "src/base/json.h"
 #include "src/train/metrics/clock_sync.h"

@@ -149,7 +149,7 @@ enum gn_status gn_trace_write(struct gn_trace *t, struct gn_comm *comm, const st
 	t->written = 1;
 	status = gn_agree_status(comm, status, err);
 	if (!status)
-		status = gn_clocks_compare(comm, &mine.ended, err);
+		status = gn_clock_sync_compare(comm, &mine.ended, err);
 	if (!status)
 		status = write_all(t, comm, &mine, list, all, &o, err);
 	if (!status)

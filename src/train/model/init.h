@@ -3,8 +3,8 @@
  * Both kinds are pure functions of a parameter's name and a seed, so that they do not depend on the order in which
  * parameters are filled, on the world size or on the machine.
  */
-#ifndef GN_TRAIN_INIT_H
-#define GN_TRAIN_INIT_H
+#ifndef GN_TRAIN_MODEL_INIT_H
+#define GN_TRAIN_MODEL_INIT_H
 
 #include "src/train/model/model.h"
 

@@ -38,7 +38,7 @@ static void *grow(struct gn_model *m, void *items, int count, int *room, size_t 
 	return p;
 }
 
-static int add_node(struct gn_model *m, const struct gn_node *node, const char *name, struct gn_map map)
+static int add_node(struct gn_model *m, const struct gn_shm *node, const char *name, struct gn_map map)
 {
 	int nodes_room = m->node_room, maps_room = m->node_room;
 
@@ -105,7 +105,7 @@ static struct gn_map map_of(const struct gn_model *m, int node)
 int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window,
 		      int bias)
 {
-	struct gn_node n = {.kind = GN_LAYER_CONV,
+	struct gn_shm n = {.kind = GN_LAYER_CONV,
 			    .input = {input, -1},
 			    .channels_out = channels_out,
 			    .kernel = window.kernel,
@@ -125,7 +125,7 @@ int gn_model_add_conv(struct gn_model *m, const char *name, int input, int chann
 
 int gn_model_add_batch_norm(struct gn_model *m, const char *name, int input)
 {
-	struct gn_node n = {.kind = GN_LAYER_BATCH_NORM, .input = {input, -1}};
+	struct gn_shm n = {.kind = GN_LAYER_BATCH_NORM, .input = {input, -1}};
 	struct gn_map map = map_of(m, input);
 	int64_t channels = map.c;
 	int node = add_node(m, &n, name, map);
@@ -139,14 +139,14 @@ int gn_model_add_batch_norm(struct gn_model *m, const char *name, int input)
 
 int gn_model_add_relu(struct gn_model *m, int input)
 {
-	struct gn_node n = {.kind = GN_LAYER_RELU, .input = {input, -1}};
+	struct gn_shm n = {.kind = GN_LAYER_RELU, .input = {input, -1}};
 
 	return add_node(m, &n, "", map_of(m, input));
 }
 
 int gn_model_add_max_pool(struct gn_model *m, int input, struct gn_window window)
 {
-	struct gn_node n = {.kind = GN_LAYER_MAX_POOL,
+	struct gn_shm n = {.kind = GN_LAYER_MAX_POOL,
 			    .input = {input, -1},
 			    .kernel = window.kernel,
 			    .stride = window.stride,
@@ -160,21 +160,21 @@ int gn_model_add_max_pool(struct gn_model *m, int input, struct gn_window window
 
 int gn_model_add_adaptive_avg_pool(struct gn_model *m, int input, int out_side)
 {
-	struct gn_node n = {.kind = GN_LAYER_ADAPTIVE_AVG_POOL, .input = {input, -1}, .out_side = out_side};
+	struct gn_shm n = {.kind = GN_LAYER_ADAPTIVE_AVG_POOL, .input = {input, -1}, .out_side = out_side};
 
 	return add_node(m, &n, "", (struct gn_map){map_of(m, input).c, out_side, out_side});
 }
 
 int gn_model_add_sum(struct gn_model *m, int a, int b)
 {
-	struct gn_node n = {.kind = GN_LAYER_ADD, .input = {a, b}};
+	struct gn_shm n = {.kind = GN_LAYER_ADD, .input = {a, b}};
 
 	return add_node(m, &n, "", map_of(m, a));
 }
 
 int gn_model_add_linear(struct gn_model *m, const char *name, int input, int features)
 {
-	struct gn_node n = {.kind = GN_LAYER_LINEAR, .input = {input, -1}, .channels_out = features, .bias = 1};
+	struct gn_shm n = {.kind = GN_LAYER_LINEAR, .input = {input, -1}, .channels_out = features, .bias = 1};
 	struct gn_map in = map_of(m, input);
 	int64_t shape[2] = {features, (int64_t)in.c * in.h * in.w};
 	int node = add_node(m, &n, name, (struct gn_map){features, 1, 1});
@@ -186,14 +186,14 @@ int gn_model_add_linear(struct gn_model *m, const char *name, int input, int fea
 
 int gn_model_add_dropout(struct gn_model *m, int input, double rate)
 {
-	struct gn_node n = {.kind = GN_LAYER_DROPOUT, .input = {input, -1}, .rate = rate};
+	struct gn_shm n = {.kind = GN_LAYER_DROPOUT, .input = {input, -1}, .rate = rate};
 
 	return add_node(m, &n, "", map_of(m, input));
 }
 
 static void build(struct gn_model *m, const struct family *f)
 {
-	struct gn_node input = {.kind = GN_LAYER_INPUT, .input = {-1, -1}};
+	struct gn_shm input = {.kind = GN_LAYER_INPUT, .input = {-1, -1}};
 
 	add_node(m, &input, "", (struct gn_map){m->channels, m->side, m->side});
 	if (f->depth)
@@ -287,7 +287,7 @@ int gn_model_node_count(const struct gn_model *m)
 	return m->node_count;
 }
 
-const struct gn_node *gn_model_node(const struct gn_model *m, int index)
+const struct gn_shm *gn_model_node(const struct gn_model *m, int index)
 {
 	return &m->nodes[index];
 }

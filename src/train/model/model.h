@@ -6,8 +6,8 @@
  *
  * Thread safety: constant after building.
  */
-#ifndef GN_TRAIN_MODEL_H
-#define GN_TRAIN_MODEL_H
+#ifndef GN_TRAIN_MODEL_MODEL_H
+#define GN_TRAIN_MODEL_MODEL_H
 
 #include "src/base/status.h"
 
@@ -26,7 +26,7 @@ enum gn_layer {
 	GN_LAYER_DROPOUT
 };
 
-struct gn_node {
+struct gn_shm {
 	enum gn_layer kind;
 	char name[48];           /* torchvision's prefix, "layer1.0.conv1"; "" where nothing is named */
 	int input[2];            /* nodes; -1 for none */
@@ -78,7 +78,7 @@ int gn_model_classes(const struct gn_model *m);
 int gn_model_channels(const struct gn_model *m);
 int gn_model_side(const struct gn_model *m);
 int gn_model_node_count(const struct gn_model *m);
-const struct gn_node *gn_model_node(const struct gn_model *m, int index);
+const struct gn_shm *gn_model_node(const struct gn_model *m, int index);
 /* Parameters and buffers are numbered apart, each in order; the state dict interleaves them node by node. Offsets are
  * aligned to 16 elements. */
 int gn_model_param_count(const struct gn_model *m);

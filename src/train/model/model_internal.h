@@ -3,8 +3,8 @@
  * Every function appends one node, with its parameters in torchvision's order, and returns its number. A failure (no
  * memory, name too long) is remembered in the model and reported by gn_model_create.
  */
-#ifndef GN_TRAIN_MODEL_INTERNAL_H
-#define GN_TRAIN_MODEL_INTERNAL_H
+#ifndef GN_TRAIN_MODEL_MODEL_INTERNAL_H
+#define GN_TRAIN_MODEL_MODEL_INTERNAL_H
 
 #include "src/train/model/model.h"
 
@@ -14,7 +14,7 @@ struct gn_model {
 	int failed;
 	int node_count, param_count, buffer_count;
 	int node_room, param_room, buffer_room;
-	struct gn_node *nodes;
+	struct gn_shm *nodes;
 	struct gn_map {
 		int c, h, w;
 	} *maps; /* of each node; sides may be <= 0, which the plan refuses */

@@ -6,8 +6,8 @@
  *
  * Thread safety: an open file is read-only and may be read from any thread.
  */
-#ifndef GN_TRAIN_SAFETENSORS_H
-#define GN_TRAIN_SAFETENSORS_H
+#ifndef GN_TRAIN_MODEL_SAFETENSORS_H
+#define GN_TRAIN_MODEL_SAFETENSORS_H
 
 #include "src/base/status.h"
 

@@ -5,8 +5,8 @@
  *
  * Thread safety: none of its own; the arrays are the caller's.
  */
-#ifndef GN_TRAIN_WEIGHTS_H
-#define GN_TRAIN_WEIGHTS_H
+#ifndef GN_TRAIN_MODEL_WEIGHTS_H
+#define GN_TRAIN_MODEL_WEIGHTS_H
 
 #include "src/base/strbuf.h"
 #include "src/train/model/model.h"

@@ -3,8 +3,8 @@
  * The file may come from anywhere: a name that is none of the known networks, and a "preprocessing" that is no JSON object, count
  * as not said; a JSON object with a value that makes no sense is GN_ERR_DATA, which names it.
  */
-#ifndef GN_TRAIN_WEIGHTS_ABOUT_H
-#define GN_TRAIN_WEIGHTS_ABOUT_H
+#ifndef GN_TRAIN_MODEL_WEIGHTS_ABOUT_H
+#define GN_TRAIN_MODEL_WEIGHTS_ABOUT_H
 
 #include "src/base/status.h"
 

@@ -6,8 +6,8 @@
  *
  * Thread safety: one thread; OpenMP threads work inside.
  */
-#ifndef GN_TRAIN_EMA_H
-#define GN_TRAIN_EMA_H
+#ifndef GN_TRAIN_OPTIM_EMA_H
+#define GN_TRAIN_OPTIM_EMA_H
 
 #include "src/train/model/model.h"
 

@@ -12,8 +12,8 @@
  *
  * Thread safety: pure functions.
  */
-#ifndef GN_TRAIN_LR_H
-#define GN_TRAIN_LR_H
+#ifndef GN_TRAIN_OPTIM_LR_H
+#define GN_TRAIN_OPTIM_LR_H
 
 #include "src/base/status.h"
 

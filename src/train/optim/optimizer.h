@@ -7,8 +7,8 @@
  *
  * Thread safety: one thread; OpenMP threads work inside.
  */
-#ifndef GN_TRAIN_OPTIMIZER_H
-#define GN_TRAIN_OPTIMIZER_H
+#ifndef GN_TRAIN_OPTIM_OPTIMIZER_H
+#define GN_TRAIN_OPTIM_OPTIMIZER_H
 
 #include "kernels/optim.h"
 #include "src/train/model/model.h"

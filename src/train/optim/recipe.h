@@ -11,8 +11,8 @@
  *
  * Thread safety: pure functions.
  */
-#ifndef GN_TRAIN_RECIPE_H
-#define GN_TRAIN_RECIPE_H
+#ifndef GN_TRAIN_OPTIM_RECIPE_H
+#define GN_TRAIN_OPTIM_RECIPE_H
 
 #include "src/base/status.h"
 

@@ -17,17 +17,17 @@ static int parse_number(const char **p, char end, long max, long *out)
 	return 0;
 }
 
-enum gn_status gn_growth_parse(const char *text, struct gn_growth *out, struct gn_err *err)
+enum gn_status gn_resize_schedule_parse(const char *text, struct gn_resize_schedule *out, struct gn_err *err)
 {
 	enum { EPOCH_MAX = 1000000, SIDE_MAX = 4096 };
-	struct gn_growth g = {.count = 0};
+	struct gn_resize_schedule g = {.count = 0};
 	const char *p = text;
 
 	while (*p) {
 		long epoch, side;
 
-		if (g.count == GN_GROWTH_MAX)
-			return gn_err_set(err, GN_ERR_USAGE, "more than %d stages of image sides", GN_GROWTH_MAX);
+		if (g.count == GN_RESIZE_SCHEDULE_MAX)
+			return gn_err_set(err, GN_ERR_USAGE, "more than %d stages of image sides", GN_RESIZE_SCHEDULE_MAX);
 		if (parse_number(&p, ':', EPOCH_MAX, &epoch) || parse_number(&p, ',', SIDE_MAX, &side) || side < 1 ||
 		    (g.count ? epoch <= g.stages[g.count - 1].epoch : epoch != 0))
 			return gn_err_set(err, GN_ERR_USAGE, "sides '%s': write rising epochs from 0 on, each with a side, such as "
@@ -39,7 +39,7 @@ enum gn_status gn_growth_parse(const char *text, struct gn_growth *out, struct g
 	return GN_OK;
 }
 
-int gn_growth_side(const struct gn_growth *g, uint64_t epoch, int full)
+int gn_resize_schedule_side(const struct gn_resize_schedule *g, uint64_t epoch, int full)
 {
 	int side = full;
 

@@ -15,9 +15,9 @@ enum { WORTH = 4 };
 #define USUAL_BYTES ((size_t)16 << 20)
 #define MARGIN 0.97
 
-struct gn_trial {
+struct gn_bucket_autotune {
 	int ways, left_out, steps; /* left_out: would change the order of sums; steps: done */
-	struct gn_exchange *exchanges[WAYS_MAX]; /* the first is the usual one */
+	struct gn_reducer *exchanges[WAYS_MAX]; /* the first is the usual one */
 	float seconds[WAYS_MAX][ROUNDS];
 };
 
@@ -26,36 +26,36 @@ static size_t bucket_bytes(const struct gn_train_options *o)
 	return o->bucket ? (size_t)o->bucket : USUAL_BYTES;
 }
 
-void gn_trial_usual(const struct gn_train_options *options, const struct gn_model *model, struct gn_exchange_form *out)
+void gn_bucket_autotune_usual(const struct gn_train_options *options, const struct gn_model *model, struct gn_reducer_config *out)
 {
 	/* What fits into one bucket is there only when backward is through. */
-	*out = (struct gn_exchange_form){bucket_bytes(options), options->overlap != GN_OVERLAP_NO &&
-					 gn_exchange_count(model, bucket_bytes(options)) > 1};
+	*out = (struct gn_reducer_config){bucket_bytes(options), options->overlap != GN_OVERLAP_NO &&
+					 gn_reducer_count(model, bucket_bytes(options)) > 1};
 }
 
-static int is_new(const struct gn_model *model, const struct gn_exchange_form *forms, int count,
-		  const struct gn_exchange_form *f)
+static int is_new(const struct gn_model *model, const struct gn_reducer_config *forms, int count,
+		  const struct gn_reducer_config *f)
 {
 	for (int i = 0; i < count; i++)
 		if (forms[i].overlap == f->overlap &&
-		    gn_exchange_count(model, forms[i].bucket_bytes) == gn_exchange_count(model, f->bucket_bytes))
+		    gn_reducer_count(model, forms[i].bucket_bytes) == gn_reducer_count(model, f->bucket_bytes))
 			return 0;
 	return 1;
 }
 
 /* The ways to try, the usual one first. */
-static int list_ways(const struct gn_train_options *o, const struct gn_model *model, struct gn_exchange_form *forms)
+static int list_ways(const struct gn_train_options *o, const struct gn_model *model, struct gn_reducer_config *forms)
 {
 	static const size_t sizes[] = {SIZE_MAX / 8, USUAL_BYTES, 64 << 20, 4 << 20, 1 << 20, 256 << 10};
 	int count = 1;
 
-	gn_trial_usual(o, model, &forms[0]);
+	gn_bucket_autotune_usual(o, model, &forms[0]);
 	for (int overlap = 1; overlap >= 0; overlap--) {
 		if (o->overlap == (overlap ? GN_OVERLAP_NO : GN_OVERLAP_YES))
 			continue;
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes && count < WAYS_MAX; i++) {
-			struct gn_exchange_form f = {o->bucket ? (size_t)o->bucket : sizes[i], overlap};
-			size_t buckets = gn_exchange_count(model, f.bucket_bytes);
+			struct gn_reducer_config f = {o->bucket ? (size_t)o->bucket : sizes[i], overlap};
+			size_t buckets = gn_reducer_count(model, f.bucket_bytes);
 
 			/* Behind backward small buckets have nothing to gain. */
 			if (buckets <= BUCKETS_MAX && (overlap ? buckets > 1 : o->bucket || i < 2) &&
@@ -81,7 +81,7 @@ static void describe(const struct gn_session *s, struct gn_strbuf *out)
 			 o->precision ? o->precision : "fp32");
 }
 
-static enum gn_status remember(const struct gn_session *s, const struct gn_exchange_form *f, struct gn_err *err)
+static enum gn_status remember(const struct gn_session *s, const struct gn_reducer_config *f, struct gn_err *err)
 {
 	char path[PATH_MAX];
 	struct gn_strbuf key;
@@ -111,7 +111,7 @@ static enum gn_status remember(const struct gn_session *s, const struct gn_excha
 }
 
 /* Anything but a fitting file is as none: measuring again costs little. */
-static int recall(const struct gn_session *s, struct gn_exchange_form *out)
+static int recall(const struct gn_session *s, struct gn_reducer_config *out)
 {
 	char path[PATH_MAX];
 	struct gn_strbuf key;
@@ -130,7 +130,7 @@ static int recall(const struct gn_session *s, struct gn_exchange_form *out)
 	found = of && !gn_strbuf_failed(&key) && !strcmp(of, gn_strbuf_text(&key)) && bytes > 0 &&
 		json_is_boolean(json_object_get(root, "overlap"));
 	if (found)
-		*out = (struct gn_exchange_form){(size_t)bytes, json_is_true(json_object_get(root, "overlap"))};
+		*out = (struct gn_reducer_config){(size_t)bytes, json_is_true(json_object_get(root, "overlap"))};
 	gn_strbuf_release(&key);
 	json_decref(root);
 	return found;
@@ -138,9 +138,9 @@ static int recall(const struct gn_session *s, struct gn_exchange_form *out)
 
 /* --- words --- */
 
-static void put_form(const struct gn_session *s, const struct gn_exchange_form *f, struct gn_strbuf *out)
+static void put_form(const struct gn_session *s, const struct gn_reducer_config *f, struct gn_strbuf *out)
 {
-	size_t buckets = gn_exchange_count(s->model, f->bucket_bytes);
+	size_t buckets = gn_reducer_count(s->model, f->bucket_bytes);
 
 	if (buckets == 1)
 		gn_strbuf_puts(out, "one bucket");
@@ -152,15 +152,15 @@ static void put_form(const struct gn_session *s, const struct gn_exchange_form *
 }
 
 /* Whether another way would have given the same bits: one order of ranks for every element. */
-static int is_exact(const struct gn_session *s, const struct gn_exchange *x, const char **order)
+static int is_exact(const struct gn_session *s, const struct gn_reducer *x, const char **order)
 {
 	static const char *const fixed[] = {"shared", "recursive-doubling", "halving-doubling"};
 	int same = gn_comm_size(s->comm) <= 2;
 
-	for (size_t b = 0; b < gn_exchange_buckets(x) && gn_comm_size(s->comm) > 2; b++) {
+	for (size_t b = 0; b < gn_reducer_buckets(x) && gn_comm_size(s->comm) > 2; b++) {
 		struct gn_coll_info info;
 
-		gn_coll_describe(gn_exchange_coll(x, b), &info);
+		gn_coll_describe(gn_reducer_coll(x, b), &info);
 		same = 0;
 		for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
 			same |= !strcmp(info.algorithm, fixed[i]);
@@ -171,11 +171,11 @@ static int is_exact(const struct gn_session *s, const struct gn_exchange *x, con
 	return same;
 }
 
-static enum gn_status tell(struct gn_session *s, const struct gn_trial *t, int best, const double *medians,
+static enum gn_status tell(struct gn_session *s, const struct gn_bucket_autotune *t, int best, const double *medians,
 			   struct gn_err *err)
 {
-	const struct gn_exchange_form *form = gn_exchange_form(t->exchanges[best]);
-	struct gn_json *j = gn_runlog_begin(s->runlog, "exchange");
+	const struct gn_reducer_config *form = gn_reducer_config(t->exchanges[best]);
+	struct gn_json *j = gn_metrics_log_begin(s->runlog, "exchange");
 	struct gn_strbuf text;
 	const char *order = NULL;
 	int exact = 1;
@@ -186,12 +186,12 @@ static enum gn_status tell(struct gn_session *s, const struct gn_trial *t, int b
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_uint(j, "bucket_bytes", form->bucket_bytes);
-		gn_json_uint(j, "buckets", gn_exchange_buckets(t->exchanges[best]));
+		gn_json_uint(j, "buckets", gn_reducer_buckets(t->exchanges[best]));
 		gn_json_bool(j, "overlap", form->overlap);
 		gn_json_array(j, "tried");
 	}
 	for (int i = 0; i < t->ways; i++) {
-		const struct gn_exchange_form *f = gn_exchange_form(t->exchanges[i]);
+		const struct gn_reducer_config *f = gn_reducer_config(t->exchanges[i]);
 
 		exact &= is_exact(s, t->exchanges[i], &order);
 		if (i != best) {
@@ -202,7 +202,7 @@ static enum gn_status tell(struct gn_session *s, const struct gn_trial *t, int b
 		if (!j)
 			continue;
 		gn_json_object(j, NULL);
-		gn_json_uint(j, "buckets", gn_exchange_buckets(t->exchanges[i]));
+		gn_json_uint(j, "buckets", gn_reducer_buckets(t->exchanges[i]));
 		gn_json_bool(j, "overlap", f->overlap);
 		gn_json_fixed(j, "step_ms", medians[i] * 1e3, 3);
 		gn_json_end(j);
@@ -218,43 +218,43 @@ static enum gn_status tell(struct gn_session *s, const struct gn_trial *t, int b
 	if (gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "gradients leave in %s", gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
-	return gn_runlog_end(s->runlog, err);
+	return gn_metrics_log_end(s->runlog, err);
 }
 
 /* Whether the two leave the same bits: one's buckets are the other's, or every sum adds the ranks in the same order. */
-static int are_alike(const struct gn_session *s, const struct gn_exchange *a, const struct gn_exchange *b)
+static int are_alike(const struct gn_session *s, const struct gn_reducer *a, const struct gn_reducer *b)
 {
 	const char *order = NULL;
 
-	return gn_exchange_buckets(a) == gn_exchange_buckets(b) || (is_exact(s, a, &order) && is_exact(s, b, &order));
+	return gn_reducer_buckets(a) == gn_reducer_buckets(b) || (is_exact(s, a, &order) && is_exact(s, b, &order));
 }
 
 /* --- the trial --- */
 
-void gn_trial_destroy(struct gn_trial *t, const struct gn_exchange *keep)
+void gn_bucket_autotune_destroy(struct gn_bucket_autotune *t, const struct gn_reducer *keep)
 {
 	for (int i = 0; t && i < t->ways; i++)
 		if (t->exchanges[i] != keep)
-			gn_exchange_destroy(t->exchanges[i]);
+			gn_reducer_destroy(t->exchanges[i]);
 	free(t);
 }
 
-static enum gn_status make(struct gn_session *s, const struct gn_exchange_form *form, struct gn_exchange **out,
+static enum gn_status make(struct gn_session *s, const struct gn_reducer_config *form, struct gn_reducer **out,
 			   struct gn_err *err)
 {
-	return gn_exchange_create(s->comm, s->model, s->flat, gn_model_buffer_elements(s->model) + GN_TAIL_COUNT, form,
+	return gn_reducer_create(s->comm, s->model, s->flat, gn_model_buffer_elements(s->model) + GN_PIGGYBACK_COUNT, form,
 				  s->options->algo, out, err);
 }
 
-static enum gn_status take_remembered(struct gn_session *s, const struct gn_exchange_form *form, struct gn_err *err)
+static enum gn_status take_remembered(struct gn_session *s, const struct gn_reducer_config *form, struct gn_err *err)
 {
-	struct gn_exchange *x;
+	struct gn_reducer *x;
 	struct gn_strbuf text;
 	enum gn_status status = gn_agree_status(s->comm, make(s, form, &x, err), err);
 
 	if (status)
 		return status;
-	gn_exchange_destroy(s->exchange);
+	gn_reducer_destroy(s->exchange);
 	s->exchange = x;
 	gn_strbuf_init(&text);
 	put_form(s, form, &text);
@@ -265,7 +265,7 @@ static enum gn_status take_remembered(struct gn_session *s, const struct gn_exch
 }
 
 /* Algorithms, and so what is left out, are the same on all ranks. */
-static enum gn_status make_ways(struct gn_session *s, const struct gn_exchange_form *forms, struct gn_trial *t, int ways,
+static enum gn_status make_ways(struct gn_session *s, const struct gn_reducer_config *forms, struct gn_bucket_autotune *t, int ways,
 				struct gn_err *err)
 {
 	t->exchanges[0] = s->exchange;
@@ -278,17 +278,17 @@ static enum gn_status make_ways(struct gn_session *s, const struct gn_exchange_f
 		if (s->options->any_order || are_alike(s, s->exchange, t->exchanges[t->ways]))
 			t->ways++;
 		else
-			gn_exchange_destroy(t->exchanges[t->ways]), t->left_out++;
+			gn_reducer_destroy(t->exchanges[t->ways]), t->left_out++;
 	}
 	return GN_OK;
 }
 
-enum gn_status gn_trial_begin(struct gn_session *s, uint64_t steps_left, struct gn_err *err)
+enum gn_status gn_bucket_autotune_begin(struct gn_session *s, uint64_t steps_left, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
-	struct gn_exchange_form forms[WAYS_MAX];
+	struct gn_reducer_config forms[WAYS_MAX];
 	struct {
-		struct gn_exchange_form form;
+		struct gn_reducer_config form;
 		int32_t found;
 	} before = {.found = 0};
 	int ways = list_ways(o, s->model, forms);
@@ -308,7 +308,7 @@ enum gn_status gn_trial_begin(struct gn_session *s, uint64_t steps_left, struct 
 			  : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to measure the exchange");
 	status = gn_agree_status(s->comm, status, err);
 	if (!status && (s->trial->ways < 2 || steps_left < (uint64_t)(WORTH * (WARM_UP + s->trial->ways * ROUNDS)))) {
-		gn_trial_destroy(s->trial, s->exchange);
+		gn_bucket_autotune_destroy(s->trial, s->exchange);
 		s->trial = NULL;
 	}
 	return status;
@@ -324,7 +324,7 @@ static double median(const float *values)
 
 static enum gn_status decide(struct gn_session *s, struct gn_err *err)
 {
-	struct gn_trial *t = s->trial;
+	struct gn_bucket_autotune *t = s->trial;
 	double medians[WAYS_MAX];
 	int best = 0;
 	enum gn_status status = gn_comm_allreduce(s->comm, t->seconds, (size_t)(WAYS_MAX * ROUNDS), GN_F32, gn_reduce_max(GN_F32),
@@ -338,19 +338,19 @@ static enum gn_status decide(struct gn_session *s, struct gn_err *err)
 			best = i;
 	}
 	s->exchange = t->exchanges[best];
-	gn_split_predict_buckets(s);
+	gn_scaling_report_predict_buckets(s);
 	status = gn_session_alone(s, tell(s, t, best, medians, err));
 	if (!status && s->options->checkpoint && gn_comm_rank(s->comm) == 0 &&
-	    remember(s, gn_exchange_form(s->exchange), err))
+	    remember(s, gn_reducer_config(s->exchange), err))
 		gn_log_warn(s->log, "%s: the next run will measure again how gradients leave", err->text);
-	gn_trial_destroy(t, s->exchange);
+	gn_bucket_autotune_destroy(t, s->exchange);
 	s->trial = NULL;
 	return status;
 }
 
-enum gn_status gn_trial_note(struct gn_session *s, struct gn_err *err)
+enum gn_status gn_bucket_autotune_note(struct gn_session *s, struct gn_err *err)
 {
-	struct gn_trial *t = s->trial;
+	struct gn_bucket_autotune *t = s->trial;
 	int next, number;
 
 	number = t->steps++ - WARM_UP;

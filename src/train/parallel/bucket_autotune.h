@@ -11,18 +11,18 @@
  * Overlap never changes a result. The bucket size may, in the last bits, where exchange.h says: such sizes are tried only with
  * --any-order, so that what was measured never shows in the parameters of a run. Internal to src/train.
  */
-#ifndef GN_TRAIN_TRIAL_H
-#define GN_TRAIN_TRIAL_H
+#ifndef GN_TRAIN_PARALLEL_BUCKET_AUTOTUNE_H
+#define GN_TRAIN_PARALLEL_BUCKET_AUTOTUNE_H
 
 #include "src/train/loop/session.h"
 
 /* What is done when nothing is measured. */
-void gn_trial_usual(const struct gn_train_options *options, const struct gn_model *model, struct gn_exchange_form *out);
+void gn_bucket_autotune_usual(const struct gn_train_options *options, const struct gn_model *model, struct gn_reducer_config *out);
 /* Collective, after gn_session_restore. Takes what was decided before, or begins to measure: sets s->trial. */
-enum gn_status gn_trial_begin(struct gn_session *s, uint64_t steps_left, struct gn_err *err);
+enum gn_status gn_bucket_autotune_begin(struct gn_session *s, uint64_t steps_left, struct gn_err *err);
 /* Collective, after each step while s->trial is set: notes s->step_s, and moves s->exchange on. Clears s->trial in the end. */
-enum gn_status gn_trial_note(struct gn_session *s, struct gn_err *err);
+enum gn_status gn_bucket_autotune_note(struct gn_session *s, struct gn_err *err);
 /* NULL is fine. keep: an exchange that is not to be destroyed. */
-void gn_trial_destroy(struct gn_trial *t, const struct gn_exchange *keep);
+void gn_bucket_autotune_destroy(struct gn_bucket_autotune *t, const struct gn_reducer *keep);
 
 #endif

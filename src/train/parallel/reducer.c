@@ -6,18 +6,18 @@
 
 struct bucket {
 	struct gn_coll *coll;	  /* one of the two */
-	struct gn_carrier_op *op;
-	struct gn_exchange_bucket seen;
+	struct gn_coll_backend_op *op;
+	struct gn_reducer_bucket seen;
 	int first, end;	   /* parameters first .. end-1 */
 	int missing;	   /* of them, not ready yet */
 	int done;
 };
 
-struct gn_exchange {
+struct gn_reducer {
 	struct bucket *buckets; /* in the order in which they start */
 	size_t count, started, finished;
 	int *bucket_of;		/* parameter -> bucket */
-	struct gn_exchange_form form;
+	struct gn_reducer_config form;
 	void *after;		/* on a device */
 	uint64_t taken_ns;	/* by ready() */
 	enum gn_status status;	/* of what ready() did */
@@ -45,7 +45,7 @@ static size_t cut(const struct gn_model *model, size_t bucket_bytes, struct buck
 	return count;
 }
 
-size_t gn_exchange_count(const struct gn_model *model, size_t bucket_bytes)
+size_t gn_reducer_count(const struct gn_model *model, size_t bucket_bytes)
 {
 	return cut(model, bucket_bytes, NULL, NULL);
 }
@@ -54,16 +54,16 @@ size_t gn_exchange_count(const struct gn_model *model, size_t bucket_bytes)
 struct summer {
 	struct gn_comm *comm;
 	const char *algo;
-	struct gn_carrier *carrier;
+	struct gn_coll_backend *carrier;
 };
 
 static enum gn_status prepare(const struct summer *by, struct bucket *b, float *data, size_t count, struct gn_err *err)
 {
-	return by->carrier ? gn_carrier_prepare(by->carrier, data, count, GN_F32, GN_SUM, &b->op, err)
+	return by->carrier ? gn_coll_backend_prepare(by->carrier, data, count, GN_F32, GN_SUM, &b->op, err)
 			   : gn_coll_allreduce(by->comm, data, count, GN_F32, NULL, by->algo, &b->coll, err);
 }
 
-static enum gn_status make_sums(struct gn_exchange *x, const struct summer *by, const struct gn_model *model, float *flat,
+static enum gn_status make_sums(struct gn_reducer *x, const struct summer *by, const struct gn_model *model, float *flat,
 				size_t tail_elements, struct gn_err *err)
 {
 	size_t end = gn_model_param_elements(model) + tail_elements;
@@ -81,10 +81,10 @@ static enum gn_status make_sums(struct gn_exchange *x, const struct summer *by, 
 }
 
 static enum gn_status create(const struct summer *by, const struct gn_model *model, float *flat, size_t tail_elements,
-			     const struct gn_exchange_form *form, struct gn_exchange **out, struct gn_err *err)
+			     const struct gn_reducer_config *form, struct gn_reducer **out, struct gn_err *err)
 {
 	size_t params = (size_t)gn_model_param_count(model);
-	struct gn_exchange *x = calloc(1, sizeof *x);
+	struct gn_reducer *x = calloc(1, sizeof *x);
 	enum gn_status status;
 
 	if (x) {
@@ -92,31 +92,31 @@ static enum gn_status create(const struct summer *by, const struct gn_model *mod
 		x->bucket_of = calloc(params + 1, sizeof *x->bucket_of);
 	}
 	if (!x || !x->buckets || !x->bucket_of) {
-		gn_exchange_destroy(x);
+		gn_reducer_destroy(x);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the gradient exchange");
 	}
 	x->form = *form;
 	x->count = cut(model, form->bucket_bytes, x->buckets, x->bucket_of);
 	status = make_sums(x, by, model, flat, tail_elements, err);
 	if (status) {
-		gn_exchange_destroy(x);
+		gn_reducer_destroy(x);
 		return status;
 	}
 	*out = x;
 	return GN_OK;
 }
 
-enum gn_status gn_exchange_create(struct gn_comm *comm, const struct gn_model *model, float *flat,
-				  size_t tail_elements, const struct gn_exchange_form *form, const char *algo,
-				  struct gn_exchange **out, struct gn_err *err)
+enum gn_status gn_reducer_create(struct gn_comm *comm, const struct gn_model *model, float *flat,
+				  size_t tail_elements, const struct gn_reducer_config *form, const char *algo,
+				  struct gn_reducer **out, struct gn_err *err)
 {
 	const struct summer by = {.comm = comm, .algo = algo};
 
 	return create(&by, model, flat, tail_elements, form, out, err);
 }
 
-enum gn_status gn_exchange_create_on(struct gn_carrier *carrier, const struct gn_model *model, float *flat,
-				     size_t tail_elements, const struct gn_exchange_form *form, struct gn_exchange **out,
+enum gn_status gn_reducer_create_on(struct gn_coll_backend *carrier, const struct gn_model *model, float *flat,
+				     size_t tail_elements, const struct gn_reducer_config *form, struct gn_reducer **out,
 				     struct gn_err *err)
 {
 	const struct summer by = {.carrier = carrier};
@@ -124,55 +124,55 @@ enum gn_status gn_exchange_create_on(struct gn_carrier *carrier, const struct gn
 	return create(&by, model, flat, tail_elements, form, out, err);
 }
 
-void gn_exchange_destroy(struct gn_exchange *x)
+void gn_reducer_destroy(struct gn_reducer *x)
 {
 	if (!x)
 		return;
 	for (size_t b = 0; x->buckets && b < x->count; b++) {
 		gn_coll_free(x->buckets[b].coll);
-		gn_carrier_free(x->buckets[b].op);
+		gn_coll_backend_free(x->buckets[b].op);
 	}
 	free(x->buckets);
 	free(x->bucket_of);
 	free(x);
 }
 
-size_t gn_exchange_buckets(const struct gn_exchange *x)
+size_t gn_reducer_buckets(const struct gn_reducer *x)
 {
 	return x->count;
 }
 
-const struct gn_exchange_form *gn_exchange_form(const struct gn_exchange *x)
+const struct gn_reducer_config *gn_reducer_config(const struct gn_reducer *x)
 {
 	return &x->form;
 }
 
-void gn_exchange_bucket(const struct gn_exchange *x, size_t index, struct gn_exchange_bucket *out)
+void gn_reducer_bucket(const struct gn_reducer *x, size_t index, struct gn_reducer_bucket *out)
 {
 	*out = x->buckets[index].seen;
 }
 
-const struct gn_coll *gn_exchange_coll(const struct gn_exchange *x, size_t index)
+const struct gn_coll *gn_reducer_coll(const struct gn_reducer *x, size_t index)
 {
 	return x->buckets[index].coll;
 }
 
-uint64_t gn_exchange_taken_ns(const struct gn_exchange *x)
+uint64_t gn_reducer_taken_ns(const struct gn_reducer *x)
 {
 	return x->taken_ns;
 }
 
-int gn_exchange_ends_bucket(const struct gn_exchange *x, int param)
+int gn_reducer_ends_bucket(const struct gn_reducer *x, int param)
 {
 	return x->form.overlap && x->buckets[x->bucket_of[param]].first == param;
 }
 
-void gn_exchange_after(struct gn_exchange *x, void *event)
+void gn_reducer_after(struct gn_reducer *x, void *event)
 {
 	x->after = event;
 }
 
-void gn_exchange_begin(struct gn_exchange *x)
+void gn_reducer_begin(struct gn_reducer *x)
 {
 	for (size_t b = 0; b < x->count; b++) {
 		x->buckets[b].missing = x->buckets[b].end - x->buckets[b].first;
@@ -184,19 +184,19 @@ void gn_exchange_begin(struct gn_exchange *x)
 	x->status = GN_OK;
 }
 
-static void start(struct gn_exchange *x, struct bucket *b)
+static void start(struct gn_reducer *x, struct bucket *b)
 {
 	b->seen.start_ns = gn_clock_ns();
 	if (b->missing > 0) {
 		b->seen.ready_ns = b->seen.start_ns;
 		b->seen.taken_ns = x->taken_ns;
 	}
-	x->status = b->op ? gn_carrier_start(b->op, x->after, &x->err) : gn_coll_start(b->coll, &x->err);
+	x->status = b->op ? gn_coll_backend_start(b->op, x->after, &x->err) : gn_coll_start(b->coll, &x->err);
 }
 
 static enum gn_status test(struct bucket *b, struct gn_err *err)
 {
-	return b->op ? gn_carrier_test(b->op, &b->done, err) : gn_coll_test(b->coll, &b->done, err);
+	return b->op ? gn_coll_backend_test(b->op, &b->done, err) : gn_coll_test(b->coll, &b->done, err);
 }
 
 static void set_done(struct bucket *b)
@@ -206,7 +206,7 @@ static void set_done(struct bucket *b)
 }
 
 /* Starts, in order, every bucket that is complete (or just every bucket); then lets those under way make progress. */
-static void advance(struct gn_exchange *x, int all)
+static void advance(struct gn_reducer *x, int all)
 {
 	while (!x->status && x->started < x->count && (all || x->buckets[x->started].missing <= 0))
 		start(x, &x->buckets[x->started++]);
@@ -220,9 +220,9 @@ static void advance(struct gn_exchange *x, int all)
 	}
 }
 
-void gn_exchange_ready(void *context, int param)
+void gn_reducer_ready(void *context, int param)
 {
-	struct gn_exchange *x = context;
+	struct gn_reducer *x = context;
 	struct bucket *b = &x->buckets[x->bucket_of[param]];
 	uint64_t began = gn_clock_ns();
 
@@ -236,12 +236,12 @@ void gn_exchange_ready(void *context, int param)
 	}
 }
 
-void gn_exchange_poll(struct gn_exchange *x)
+void gn_reducer_poll(struct gn_reducer *x)
 {
 	advance(x, 1);
 }
 
-enum gn_status gn_exchange_wait(struct gn_exchange *x, struct gn_err *err)
+enum gn_status gn_reducer_wait(struct gn_reducer *x, struct gn_err *err)
 {
 	advance(x, 1);
 	for (size_t i = 0; i < x->count && !x->status; i++) {
@@ -249,7 +249,7 @@ enum gn_status gn_exchange_wait(struct gn_exchange *x, struct gn_err *err)
 
 		if (b->done)
 			continue;
-		x->status = b->op ? gn_carrier_wait(b->op, &x->err) : gn_coll_wait(b->coll, &x->err);
+		x->status = b->op ? gn_coll_backend_wait(b->op, &x->err) : gn_coll_wait(b->coll, &x->err);
 		b->done = 1;
 		set_done(b);
 	}

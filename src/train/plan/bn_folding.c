@@ -16,7 +16,7 @@ static size_t padded(size_t count)
 	return (count + 15) / 16 * 16;
 }
 
-enum gn_status gn_plan_fold_place(struct gn_plan *p, struct gn_err *err)
+enum gn_status gn_bn_folding_place(struct gn_plan *p, struct gn_err *err)
 {
 	size_t total = 0, largest = 0;
 

@@ -2,8 +2,8 @@
  *
  * Thread safety: none of its own.
  */
-#ifndef GN_TRAIN_DEVICE_H
-#define GN_TRAIN_DEVICE_H
+#ifndef GN_TRAIN_PLAN_DEVICE_H
+#define GN_TRAIN_PLAN_DEVICE_H
 
 #include "src/train/plan/plan.h"
 

@@ -3,8 +3,8 @@
  * The format is tests/golden/README.md's. Everything a file asks for is checked before memory is spent on it; whatever
  * is wrong with a file is GN_ERR_DATA.
  */
-#ifndef GN_TRAIN_GOLDEN_H
-#define GN_TRAIN_GOLDEN_H
+#ifndef GN_TRAIN_PLAN_GOLDEN_H
+#define GN_TRAIN_PLAN_GOLDEN_H
 
 #include "src/train/plan/plan.h"
 

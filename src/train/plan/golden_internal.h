@@ -1,5 +1,5 @@
-#ifndef GN_TRAIN_GOLDEN_INTERNAL_H
-#define GN_TRAIN_GOLDEN_INTERNAL_H
+#ifndef GN_TRAIN_PLAN_GOLDEN_INTERNAL_H
+#define GN_TRAIN_PLAN_GOLDEN_INTERNAL_H
 
 #include "src/train/plan/golden.h"
 

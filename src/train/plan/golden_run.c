@@ -16,8 +16,8 @@ struct run {
 	const struct gn_plan_options *on; /* what computes */
 	float *params, *grads, *momentum, *buffers, *images;
 	struct gn_plan *plan;
-	struct gn_arrange *arrange; /* between initial values and comparisons all lies as the plan likes it */
-	struct gn_ledger ledger;
+	struct gn_weight_layouts *arrange; /* between initial values and comparisons all lies as the plan likes it */
+	struct gn_tolerance ledger;
 };
 
 /* By kind of quantity, for fp32, bf16, and fp16 and tf32, whose numbers have three bits more; golden.h tells them. */
@@ -61,9 +61,9 @@ static void compare_first(struct run *r, const char *quantity, const struct gn_p
 	const json_t *first = json_object_get(summary, "first");
 	size_t count = json_array_size(first);
 
-	gn_ledger_entry(&r->ledger, quantity, p->name, GN_SHARE_QUANTITY, bound, field(summary, "l2"), count);
+	gn_tolerance_entry(&r->ledger, quantity, p->name, GN_SHARE_QUANTITY, bound, field(summary, "l2"), count);
 	for (size_t i = 0; i < count; i++)
-		gn_ledger_number(&r->ledger, x[i], json_number_value(json_array_get(first, i)));
+		gn_tolerance_number(&r->ledger, x[i], json_number_value(json_array_get(first, i)));
 }
 
 static void compare_gradients(struct run *r)
@@ -76,11 +76,11 @@ static void compare_gradients(struct run *r)
 		const float *x = r->grads + p->offset;
 		double l2 = field(summary, "l2");
 
-		gn_ledger_single(&r->ledger, "gradient norm", p->name, GN_SHARE_QUANTITY, bound, l2,
+		gn_tolerance_single(&r->ledger, "gradient norm", p->name, GN_SHARE_QUANTITY, bound, l2,
 				 norm(p->count, x), l2);
 		compare_first(r, "gradient values", p, summary, x, bound);
 		if (json_is_number(json_object_get(summary, "sum")))
-			gn_ledger_single(&r->ledger, "gradient sum", p->name, GN_SHARE_QUANTITY, bound,
+			gn_tolerance_single(&r->ledger, "gradient sum", p->name, GN_SHARE_QUANTITY, bound,
 					 l2 * sqrt((double)p->count), total(p->count, x), field(summary, "sum"));
 	}
 }
@@ -94,7 +94,7 @@ static void compare_buffers(struct run *r)
 		const json_t *summary = json_object_get(r->g->buffers, p->name);
 		double l2 = field(summary, "l2");
 
-		gn_ledger_single(&r->ledger, "statistics norm", p->name, GN_SHARE_QUANTITY, bound, l2,
+		gn_tolerance_single(&r->ledger, "statistics norm", p->name, GN_SHARE_QUANTITY, bound, l2,
 				 norm(p->count, r->buffers + p->offset), l2);
 		compare_first(r, "statistics values", p, summary, r->buffers + p->offset, bound);
 	}
@@ -109,7 +109,7 @@ static void compare_params(struct run *r)
 		const json_t *summary = json_object_get(r->g->params, p->name);
 		double l2 = field(summary, "l2");
 
-		gn_ledger_single(&r->ledger, "parameter norm", p->name, GN_SHARE_QUANTITY, bound, l2,
+		gn_tolerance_single(&r->ledger, "parameter norm", p->name, GN_SHARE_QUANTITY, bound, l2,
 				 norm(p->count, r->params + p->offset), l2);
 		compare_first(r, "parameter values", p, summary, r->params + p->offset, bound);
 	}
@@ -121,12 +121,12 @@ static void compare_logits(struct run *r, const float *logits)
 	size_t columns = g->classes < 8 ? g->classes : 8;
 	double bound = bounds_of(r)->logits;
 
-	gn_ledger_entry(&r->ledger, "logits", "", GN_SHARE_NOTHING, bound, g->logits_l2, g->batch * columns);
+	gn_tolerance_entry(&r->ledger, "logits", "", GN_SHARE_NOTHING, bound, g->logits_l2, g->batch * columns);
 	for (int n = 0; n < g->batch; n++)
 		for (size_t k = 0; k < columns; k++)
-			gn_ledger_number(&r->ledger, logits[(size_t)n * g->classes + k],
+			gn_tolerance_number(&r->ledger, logits[(size_t)n * g->classes + k],
 					 json_number_value(json_array_get(json_array_get(g->logits, n), k)));
-	gn_ledger_single(&r->ledger, "logits norm", "", GN_SHARE_NOTHING, bound, g->logits_l2,
+	gn_tolerance_single(&r->ledger, "logits norm", "", GN_SHARE_NOTHING, bound, g->logits_l2,
 			 norm((size_t)g->batch * g->classes, logits), g->logits_l2);
 }
 
@@ -143,16 +143,16 @@ static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
 	if (!s)
 		s = gn_plan_loss(r->plan, g->labels, &loss, err);
 	if (!s) {
-		gn_ledger_single(&r->ledger, "loss", g->step_names[step], step ? GN_SHARE_PRECEDING : GN_SHARE_NOTHING,
+		gn_tolerance_single(&r->ledger, "loss", g->step_names[step], step ? GN_SHARE_PRECEDING : GN_SHARE_NOTHING,
 				 step ? bounds_of(r)->later_loss : bounds_of(r)->loss, g->losses[step], loss, g->losses[step]);
 		s = gn_plan_backward(r->plan, NULL, NULL, err);
 	}
 	if (s)
 		return s;
 	if (step == 0) {
-		gn_arrange_out(r->arrange, r->grads);
+		gn_weight_layouts_out(r->arrange, r->grads);
 		compare_gradients(r);
-		gn_arrange_in(r->arrange, r->grads);
+		gn_weight_layouts_in(r->arrange, r->grads);
 		compare_buffers(r);
 	}
 	gn_sgd_step(&sgd, r->params, r->grads, r->momentum, gn_model_param_elements(g->model));
@@ -170,12 +170,12 @@ static enum gn_status make_plan(struct run *r, int training, struct gn_err *err)
 	o.batch = r->g->batch;
 	o.training = training;
 	o.frozen = !training;
-	o.weights = gn_arrange_layouts(r->arrange);
+	o.weights = gn_weight_layouts_layouts(r->arrange);
 	s = gn_plan_create(r->g->model, &o, r->params, r->grads, r->buffers, &plan, err);
 	if (s)
 		return s;
 	r->plan = plan;
-	return gn_arrange_take(r->arrange, plan, err);
+	return gn_weight_layouts_take(r->arrange, plan, err);
 }
 
 static enum gn_status evaluate(struct run *r, struct gn_err *err)
@@ -192,7 +192,7 @@ static enum gn_status evaluate(struct run *r, struct gn_err *err)
 	gn_plan_freeze(r->plan);
 	s = gn_plan_forward(r->plan, r->images, 0, &logits, err);
 	if (!s)
-		gn_ledger_single(&r->ledger, "evaluation logits norm", "", GN_SHARE_PRECEDING, bounds_of(r)->evaluation, want,
+		gn_tolerance_single(&r->ledger, "evaluation logits norm", "", GN_SHARE_PRECEDING, bounds_of(r)->evaluation, want,
 				 norm((size_t)r->g->batch * r->g->classes, logits), want);
 	return s;
 }
@@ -219,7 +219,7 @@ static enum gn_status allocate(struct run *r, struct gn_err *err)
 	r->images = gn_alloc_aligned((size_t)r->g->batch * gn_model_channels(m) * side * side * sizeof(float));
 	if (!r->params || !r->grads || !r->momentum || !r->buffers || !r->images)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", r->g->title);
-	return gn_arrange_create(m, &r->arrange, err);
+	return gn_weight_layouts_create(m, &r->arrange, err);
 }
 
 static enum gn_status fill_images(struct run *r, struct gn_err *err)
@@ -249,7 +249,7 @@ static enum gn_status compute(struct run *r, int repeat, struct gn_err *err)
 	const struct gn_golden *g = r->g;
 	enum gn_status s;
 
-	gn_ledger_begin(&r->ledger, repeat);
+	gn_tolerance_begin(&r->ledger, repeat);
 	if (repeat) {
 		s = make_plan(r, 1, err);
 		if (s)
@@ -260,14 +260,14 @@ static enum gn_status compute(struct run *r, int repeat, struct gn_err *err)
 		return s;
 	if (repeat)
 		shake_params(r, repeat);
-	gn_arrange_in(r->arrange, r->params);
+	gn_weight_layouts_in(r->arrange, r->params);
 	memset(r->momentum, 0, gn_model_param_elements(g->model) * sizeof *r->momentum);
 	for (int step = 0; !s && step < g->steps; step++)
 		s = one_step(r, step, err);
 	if (!s) {
-		gn_arrange_out(r->arrange, r->params);
+		gn_weight_layouts_out(r->arrange, r->params);
 		compare_params(r);
-		gn_arrange_in(r->arrange, r->params);
+		gn_weight_layouts_in(r->arrange, r->params);
 		s = evaluate(r, err);
 	}
 	if (!s && r->ledger.no_memory)
@@ -284,9 +284,9 @@ static enum gn_status measure_rounding(struct run *r, struct gn_err *err)
 	for (int i = 1; !s && i <= repeats_max && left; i++) {
 		s = compute(r, i, err);
 		if (!s)
-			gn_ledger_keep_rounding(&r->ledger);
+			gn_tolerance_keep_rounding(&r->ledger);
 		if (i >= repeats)
-			left = gn_ledger_excuse(&r->ledger, tolerance);
+			left = gn_tolerance_excuse(&r->ledger, tolerance);
 	}
 	return s;
 }
@@ -302,7 +302,7 @@ static enum gn_status run_all(struct run *r, struct gn_err *err)
 	s = fill_images(r, err);
 	if (!s)
 		s = compute(r, 0, err);
-	if (!s && gn_ledger_judge(&r->ledger))
+	if (!s && gn_tolerance_judge(&r->ledger))
 		s = measure_rounding(r, err);
 	return s;
 }
@@ -317,12 +317,12 @@ enum gn_status gn_golden_run(const struct gn_golden *g, const struct gn_plan_opt
 	for (size_t i = 0; !s && i < r.ledger.entry_count; i++)
 		row(context, &r.ledger.entries[i].row);
 	gn_plan_destroy(r.plan);
-	gn_arrange_destroy(r.arrange);
+	gn_weight_layouts_destroy(r.arrange);
 	free(r.params);
 	free(r.grads);
 	free(r.momentum);
 	free(r.buffers);
 	free(r.images);
-	gn_ledger_release(&r.ledger);
+	gn_tolerance_release(&r.ledger);
 	return s ? gn_err_prefix(err, "%s", g->title), s : GN_OK;
 }

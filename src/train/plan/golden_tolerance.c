@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void gn_ledger_release(struct gn_ledger *l)
+void gn_tolerance_release(struct gn_tolerance *l)
 {
 	free(l->entries);
 	free(l->theirs);
@@ -12,19 +12,19 @@ void gn_ledger_release(struct gn_ledger *l)
 	free(l->again);
 }
 
-void gn_ledger_begin(struct gn_ledger *l, int repeat)
+void gn_tolerance_begin(struct gn_tolerance *l, int repeat)
 {
 	l->repeat = repeat;
 	l->number_next = 0;
 }
 
-static int make_room(struct gn_ledger *l, size_t numbers)
+static int make_room(struct gn_tolerance *l, size_t numbers)
 {
 	double **all[] = {&l->theirs, &l->mine, &l->again};
 
 	if (l->entry_count == l->entry_room) {
 		size_t room = 2 * l->entry_room + 256;
-		struct gn_ledger_entry *e = realloc(l->entries, room * sizeof *e);
+		struct gn_tolerance_entry *e = realloc(l->entries, room * sizeof *e);
 
 		if (!e)
 			return -1;
@@ -44,7 +44,7 @@ static int make_room(struct gn_ledger *l, size_t numbers)
 	return 0;
 }
 
-void gn_ledger_entry(struct gn_ledger *l, const char *quantity, const char *name, enum gn_sharing sharing, double bound,
+void gn_tolerance_entry(struct gn_tolerance *l, const char *quantity, const char *name, enum gn_sharing sharing, double bound,
 		     double scale, size_t numbers)
 {
 	if (l->repeat)
@@ -53,14 +53,14 @@ void gn_ledger_entry(struct gn_ledger *l, const char *quantity, const char *name
 		l->no_memory = 1;
 		return;
 	}
-	l->entries[l->entry_count++] = (struct gn_ledger_entry){
+	l->entries[l->entry_count++] = (struct gn_tolerance_entry){
 		.row = {.quantity = quantity, .name = name, .bound = bound},
 		.sharing = sharing,
 		.scale = fabs(scale),
 		.first = l->number_next};
 }
 
-void gn_ledger_number(struct gn_ledger *l, double mine, double theirs)
+void gn_tolerance_number(struct gn_tolerance *l, double mine, double theirs)
 {
 	if (l->no_memory)
 		return;
@@ -73,15 +73,15 @@ void gn_ledger_number(struct gn_ledger *l, double mine, double theirs)
 	l->entries[l->entry_count - 1].count++;
 }
 
-void gn_ledger_single(struct gn_ledger *l, const char *quantity, const char *name, enum gn_sharing sharing,
+void gn_tolerance_single(struct gn_tolerance *l, const char *quantity, const char *name, enum gn_sharing sharing,
 		      double bound, double scale, double mine, double theirs)
 {
-	gn_ledger_entry(l, quantity, name, sharing, bound, scale, 1);
-	gn_ledger_number(l, mine, theirs);
+	gn_tolerance_entry(l, quantity, name, sharing, bound, scale, 1);
+	gn_tolerance_number(l, mine, theirs);
 }
 
 /* Norm of the difference over the entry's scale. */
-static double distance(const struct gn_ledger_entry *e, const double *a, const double *b)
+static double distance(const struct gn_tolerance_entry *e, const double *a, const double *b)
 {
 	double sum = 0;
 
@@ -90,12 +90,12 @@ static double distance(const struct gn_ledger_entry *e, const double *a, const d
 	return sum == 0 ? 0 : sqrt(sum) / e->scale;
 }
 
-size_t gn_ledger_judge(struct gn_ledger *l)
+size_t gn_tolerance_judge(struct gn_tolerance *l)
 {
 	size_t beyond = 0;
 
 	for (size_t i = 0; i < l->entry_count; i++) {
-		struct gn_ledger_entry *e = &l->entries[i];
+		struct gn_tolerance_entry *e = &l->entries[i];
 
 		e->row.deviation = distance(e, l->mine, l->theirs);
 		e->row.verdict = e->row.deviation <= e->row.bound ? GN_GOLDEN_OK : GN_GOLDEN_FAIL;
@@ -104,10 +104,10 @@ size_t gn_ledger_judge(struct gn_ledger *l)
 	return beyond;
 }
 
-void gn_ledger_keep_rounding(struct gn_ledger *l)
+void gn_tolerance_keep_rounding(struct gn_tolerance *l)
 {
 	for (size_t i = 0; i < l->entry_count; i++) {
-		struct gn_ledger_entry *e = &l->entries[i];
+		struct gn_tolerance_entry *e = &l->entries[i];
 		double d = distance(e, l->again, l->mine);
 
 		if (d > e->row.rounding)
@@ -115,7 +115,7 @@ void gn_ledger_keep_rounding(struct gn_ledger *l)
 	}
 }
 
-static int shares(const struct gn_ledger_entry *one, const struct gn_ledger_entry *other)
+static int shares(const struct gn_tolerance_entry *one, const struct gn_tolerance_entry *other)
 {
 	if (one->sharing != other->sharing || one->sharing == GN_SHARE_NOTHING)
 		return 0;
@@ -123,7 +123,7 @@ static int shares(const struct gn_ledger_entry *one, const struct gn_ledger_entr
 }
 
 /* Giving an entry the largest of its group does not change what is the largest, so the order is of no account. */
-static void share_rounding(struct gn_ledger *l)
+static void share_rounding(struct gn_tolerance *l)
 {
 	for (size_t i = 0; i < l->entry_count; i++)
 		for (size_t k = 0; k < l->entry_count; k++)
@@ -132,7 +132,7 @@ static void share_rounding(struct gn_ledger *l)
 				l->entries[i].row.rounding = l->entries[k].row.rounding;
 }
 
-size_t gn_ledger_excuse(struct gn_ledger *l, double tolerance)
+size_t gn_tolerance_excuse(struct gn_tolerance *l, double tolerance)
 {
 	size_t failed = 0;
 

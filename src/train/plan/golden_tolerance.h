@@ -3,8 +3,8 @@
  * The first computation makes the entries; repeated ones go over them in the same order and leave their own numbers
  * beside.
  */
-#ifndef GN_TRAIN_GOLDEN_LEDGER_H
-#define GN_TRAIN_GOLDEN_LEDGER_H
+#ifndef GN_TRAIN_PLAN_GOLDEN_TOLERANCE_H
+#define GN_TRAIN_PLAN_GOLDEN_TOLERANCE_H
 
 #include "src/train/plan/golden.h"
 
@@ -16,15 +16,15 @@ enum gn_sharing {
 };
 
 /* A row with its numbers: one, or several that count together. */
-struct gn_ledger_entry {
+struct gn_tolerance_entry {
 	struct gn_golden_row row;
 	enum gn_sharing sharing;
 	double scale;
 	size_t first, count; /* in the arrays of numbers */
 };
 
-struct gn_ledger {
-	struct gn_ledger_entry *entries;
+struct gn_tolerance {
+	struct gn_tolerance_entry *entries;
 	size_t entry_count, entry_room;
 	double *theirs, *mine, *again; /* numbers of the file, of the first computation, of the repeated one */
 	size_t number_room, number_next;
@@ -33,22 +33,22 @@ struct gn_ledger {
 };
 
 /* A zeroed ledger is an empty one. */
-void gn_ledger_release(struct gn_ledger *l);
+void gn_tolerance_release(struct gn_tolerance *l);
 /* Before each computation; repeat counts from 0. */
-void gn_ledger_begin(struct gn_ledger *l, int repeat);
+void gn_tolerance_begin(struct gn_tolerance *l, int repeat);
 /* Opens the next entry for at most so many numbers. A scale of zero leaves no room for anything but zero. */
-void gn_ledger_entry(struct gn_ledger *l, const char *quantity, const char *name, enum gn_sharing sharing, double bound,
+void gn_tolerance_entry(struct gn_tolerance *l, const char *quantity, const char *name, enum gn_sharing sharing, double bound,
 		     double scale, size_t numbers);
-void gn_ledger_number(struct gn_ledger *l, double mine, double theirs);
+void gn_tolerance_number(struct gn_tolerance *l, double mine, double theirs);
 /* Both for one number. */
-void gn_ledger_single(struct gn_ledger *l, const char *quantity, const char *name, enum gn_sharing sharing,
+void gn_tolerance_single(struct gn_tolerance *l, const char *quantity, const char *name, enum gn_sharing sharing,
 		      double bound, double scale, double mine, double theirs);
 /* After the first computation: deviations and whether they keep the bounds; returns how many do not. */
-size_t gn_ledger_judge(struct gn_ledger *l);
+size_t gn_tolerance_judge(struct gn_tolerance *l);
 /* After each repeated one: keeps the largest change. */
-void gn_ledger_keep_rounding(struct gn_ledger *l);
+void gn_tolerance_keep_rounding(struct gn_tolerance *l);
 /* After some of them, and again after more: what is beyond its bound but at most tolerance times its rounding is GN_GOLDEN_ROUNDING.
  * Returns how many are beyond that, too. */
-size_t gn_ledger_excuse(struct gn_ledger *l, double tolerance);
+size_t gn_tolerance_excuse(struct gn_tolerance *l, double tolerance);
 
 #endif

@@ -17,7 +17,7 @@ struct piece {
 };
 
 struct gpu_memory {
-	struct gn_memory base;
+	struct gn_reduce_executor base;
 	struct gn_cuda_device *device;
 	struct gn_cuda_stream *stream;
 	struct gn_cuda_event *events[MARKS];
@@ -25,12 +25,12 @@ struct gpu_memory {
 	struct piece *pieces;
 };
 
-static struct gpu_memory *of(struct gn_memory *m)
+static struct gpu_memory *of(struct gn_reduce_executor *m)
 {
 	return (struct gpu_memory *)m;
 }
 
-static enum gn_status take(struct gn_memory *m, size_t bytes, void **out, struct gn_err *err)
+static enum gn_status take(struct gn_reduce_executor *m, size_t bytes, void **out, struct gn_err *err)
 {
 	struct piece *p = calloc(1, sizeof *p);
 	enum gn_status status;
@@ -49,7 +49,7 @@ static enum gn_status take(struct gn_memory *m, size_t bytes, void **out, struct
 	return GN_OK;
 }
 
-static void give(struct gn_memory *m, void *memory)
+static void give(struct gn_reduce_executor *m, void *memory)
 {
 	struct piece **at = &of(m)->pieces, *p;
 
@@ -71,7 +71,7 @@ static int find_type(enum gn_dtype type, enum gn_cuda_type *out)
 	return type == GN_F32 || type == GN_F16 || type == GN_BF16;
 }
 
-static enum gn_status check(const struct gn_memory *m, enum gn_dtype type, enum gn_reduction reduction, struct gn_err *err)
+static enum gn_status check(const struct gn_reduce_executor *m, enum gn_dtype type, enum gn_reduction reduction, struct gn_err *err)
 {
 	enum gn_cuda_type found;
 
@@ -82,8 +82,8 @@ static enum gn_status check(const struct gn_memory *m, enum gn_dtype type, enum 
 			  gn_reduction_name(reduction), gn_dtype_name(type));
 }
 
-static enum gn_status reduce(struct gn_memory *m, enum gn_dtype type, enum gn_reduction reduction, void *to, const void *from,
-			     size_t count, struct gn_err *err)
+static enum gn_status reduce(struct gn_reduce_executor *m, enum gn_dtype type, enum gn_reduction reduction, void *to,
+			     const void *from, size_t count, struct gn_err *err)
 {
 	enum gn_cuda_type found;
 	enum gn_status status = check(m, type, reduction, err);
@@ -94,12 +94,12 @@ static enum gn_status reduce(struct gn_memory *m, enum gn_dtype type, enum gn_re
 	return gn_cuda_add(of(m)->stream, found, to, from, 0, to, count, err);
 }
 
-static enum gn_status copy(struct gn_memory *m, void *to, const void *from, size_t bytes, struct gn_err *err)
+static enum gn_status copy(struct gn_reduce_executor *m, void *to, const void *from, size_t bytes, struct gn_err *err)
 {
 	return gn_cuda_copy(of(m)->stream, to, from, bytes, err);
 }
 
-static enum gn_status mark(struct gn_memory *m, uint64_t *out, struct gn_err *err)
+static enum gn_status mark(struct gn_reduce_executor *m, uint64_t *out, struct gn_err *err)
 {
 	struct gpu_memory *g = of(m);
 	struct gn_cuda_event **event = &g->events[g->marks % MARKS];
@@ -109,17 +109,17 @@ static enum gn_status mark(struct gn_memory *m, uint64_t *out, struct gn_err *er
 	return status ? status : gn_cuda_event_record(*event, g->stream, err);
 }
 
-static enum gn_status reached(struct gn_memory *m, uint64_t mark, int *yes, struct gn_err *err)
+static enum gn_status reached(struct gn_reduce_executor *m, uint64_t mark, int *yes, struct gn_err *err)
 {
 	return gn_cuda_event_done(of(m)->events[mark % MARKS], yes, err);
 }
 
-static enum gn_status happened(struct gn_memory *m, void *event, int *yes, struct gn_err *err)
+static enum gn_status happened(struct gn_reduce_executor *m, void *event, int *yes, struct gn_err *err)
 {
 	return gn_cuda_event_native_done(of(m)->device, event, yes, err);
 }
 
-static void destroy(struct gn_memory *m)
+static void destroy(struct gn_reduce_executor *m)
 {
 	struct gpu_memory *g = of(m);
 
@@ -134,9 +134,9 @@ static void destroy(struct gn_memory *m)
 	free(g);
 }
 
-enum gn_status gn_gpu_memory_create(int ordinal, struct gn_memory **out, struct gn_err *err)
+enum gn_status gn_gpu_memory_create(int ordinal, struct gn_reduce_executor **out, struct gn_err *err)
 {
-	static const struct gn_memory_ops ops = {take, give, check, reduce, copy, mark, reached, happened, destroy};
+	static const struct gn_reduce_executor_ops ops = {take, give, check, reduce, copy, mark, reached, happened, destroy};
 	struct gpu_memory *g = calloc(1, sizeof *g);
 	enum gn_status status;
 
@@ -155,13 +155,13 @@ enum gn_status gn_gpu_memory_create(int ordinal, struct gn_memory **out, struct 
 }
 
 enum gn_status gn_gpu_carrier_create(struct gn_comm *comm, const char *how, int ordinal, struct gn_log *log,
-				     struct gn_carrier **out, struct gn_err *err)
+				     struct gn_coll_backend **out, struct gn_err *err)
 {
-	struct gn_memory *memory = NULL;
+	struct gn_reduce_executor *memory = NULL;
 	enum gn_status status = gn_agree_status(comm, gn_gpu_memory_create(ordinal, &memory, err), err);
 
 	if (!status)
-		return gn_carrier_cuda_create(comm, how, ordinal, memory, log, out, err);
-	gn_memory_destroy(memory);
+		return gn_coll_backend_cuda_create(comm, how, ordinal, memory, log, out, err);
+	gn_reduce_executor_destroy(memory);
 	return status;
 }

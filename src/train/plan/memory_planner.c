@@ -4,7 +4,7 @@
 
 static int by_bytes(const void *a, const void *b)
 {
-	const struct gn_storage *const *x = a, *const *y = b;
+	const struct gn_memory_planner *const *x = a, *const *y = b;
 
 	if ((*x)->bytes != (*y)->bytes)
 		return (*x)->bytes < (*y)->bytes ? 1 : -1;
@@ -13,18 +13,18 @@ static int by_bytes(const void *a, const void *b)
 
 static int by_offset(const void *a, const void *b)
 {
-	const struct gn_storage *const *x = a, *const *y = b;
+	const struct gn_memory_planner *const *x = a, *const *y = b;
 
 	return (*x)->offset < (*y)->offset ? -1 : (*x)->offset > (*y)->offset;
 }
 
 static size_t aligned(size_t bytes)
 {
-	return (bytes + GN_STORAGE_ALIGN_BYTES - 1) / GN_STORAGE_ALIGN_BYTES * GN_STORAGE_ALIGN_BYTES;
+	return (bytes + GN_MEMORY_PLANNER_ALIGN_BYTES - 1) / GN_MEMORY_PLANNER_ALIGN_BYTES * GN_MEMORY_PLANNER_ALIGN_BYTES;
 }
 
 /* Times before the gap and behind it. */
-static int parts_of(const struct gn_storage *s, int part[2][2])
+static int parts_of(const struct gn_memory_planner *s, int part[2][2])
 {
 	part[0][0] = s->first;
 	part[0][1] = s->last;
@@ -36,7 +36,7 @@ static int parts_of(const struct gn_storage *s, int part[2][2])
 	return 2;
 }
 
-static int together(const struct gn_storage *a, const struct gn_storage *b)
+static int together(const struct gn_memory_planner *a, const struct gn_memory_planner *b)
 {
 	int x[2][2], y[2][2], xs = parts_of(a, x), ys = parts_of(b, y), found = 0;
 
@@ -47,7 +47,7 @@ static int together(const struct gn_storage *a, const struct gn_storage *b)
 }
 
 /* The lowest gap between the pieces already placed that are alive together with s. */
-static void place_one(struct gn_storage *s, struct gn_storage **placed, int count, struct gn_storage **rivals)
+static void place_one(struct gn_memory_planner *s, struct gn_memory_planner **placed, int count, struct gn_memory_planner **rivals)
 {
 	int rival_count = 0;
 	size_t at = 0;
@@ -66,9 +66,9 @@ static void place_one(struct gn_storage *s, struct gn_storage **placed, int coun
 }
 
 /* Largest first, each as low as it goes: within a few percent of the best on networks, where lifetimes nest. */
-enum gn_status gn_storage_place(struct gn_storage *pieces, int count, size_t *total_bytes, struct gn_err *err)
+enum gn_status gn_memory_planner_place(struct gn_memory_planner *pieces, int count, size_t *total_bytes, struct gn_err *err)
 {
-	struct gn_storage **order = calloc(2 * (size_t)count + 1, sizeof *order);
+	struct gn_memory_planner **order = calloc(2 * (size_t)count + 1, sizeof *order);
 	size_t total = 0;
 
 	if (!order)

@@ -49,7 +49,7 @@ enum gn_status gn_plan_create(const struct gn_model *model, const struct gn_plan
 	if (!s)
 		s = gn_plan_build(p, err);
 	if (!s)
-		s = gn_plan_fold_place(p, err);
+		s = gn_bn_folding_place(p, err);
 	if (!s)
 		s = gn_plan_place(p, err);
 	p->options.weights = NULL; /* not needed any more */
@@ -96,7 +96,7 @@ static uint64_t look(const struct gn_plan *p)
 
 static void tell(const struct gn_plan *p, const struct gn_plan_op *o, int backward, uint64_t began_ns)
 {
-	const struct gn_plan_watch *w = p->options.watch;
+	const struct gn_plan_profiler *w = p->options.watch;
 
 	if (w)
 		w->ran(w->context, o->node, backward, began_ns, gn_clock_ns());
@@ -298,7 +298,7 @@ int gn_plan_gpu(const struct gn_plan *p)
 	return p->device ? p->device->ordinal : -1;
 }
 
-const char *gn_plan_manner(const struct gn_plan *p)
+const char *gn_plan_mode(const struct gn_plan *p)
 {
 	return p->manner;
 }

@@ -10,8 +10,8 @@
  * to train, one to evaluate) as long as one runs at a time. Nothing is allocated after creation. Thread safety: one
  * thread drives a plan; OpenMP threads work inside.
  */
-#ifndef GN_TRAIN_PLAN_H
-#define GN_TRAIN_PLAN_H
+#ifndef GN_TRAIN_PLAN_PLAN_H
+#define GN_TRAIN_PLAN_PLAN_H
 
 #include "kernels/op.h"
 #include "kernels/optim.h"
@@ -21,7 +21,7 @@
 struct gn_plan;
 
 /* Who wants to know when operators of a model's node ran: times of gn_clock_ns. Called by the thread that drives the plan. */
-struct gn_plan_watch {
+struct gn_plan_profiler {
 	void (*ran)(void *context, int node, int backward, uint64_t began_ns, uint64_t ended_ns);
 	void *context;
 };
@@ -50,7 +50,7 @@ struct gn_plan_options {
 	int keep;               /* host: what batch norms give stays in memory until backward, and is not made again */
 	int dropout;            /* 0 turns dropout off in training too */
 	uint64_t seed;          /* for dropout masks; give every rank its own */
-	const struct gn_plan_watch *watch; /* borrowed; NULL: nobody looks */
+	const struct gn_plan_profiler *watch; /* borrowed; NULL: nobody looks */
 	/* By parameter, how weights and their gradients lie; GN_WEIGHT_ANY: as the plan likes; NULL: torch's order. Read while the
 	 * plan is made. */
 	const struct gn_weight_layout *weights;
@@ -96,7 +96,8 @@ struct gn_plan_update {
 	double average_decay;
 	int batches;   /* whose gradients make a step; 0 is 1 */
 	int ranks;     /* whose gradients and buffers are summed before an update; below 2 there is none to wait for */
-	/* With more: the gradient of this parameter is queued. event: what will be recorded behind it, as gn_exchange_after takes it. */
+	/* With more: the gradient of this parameter is queued. event: what will be recorded behind it, as gn_reducer_after takes
+	 * it. */
 	void (*ready)(void *context, int param, void *event);
 	/* Whether something may leave when this one is there: between such moments a step is recorded in one piece. */
 	int (*cuts)(void *context, int param);
@@ -134,7 +135,7 @@ enum gn_status gn_plan_result(struct gn_plan *p, struct gn_plan_result *out, str
 /* The number of its GPU, -1 on the host. */
 int gn_plan_gpu(const struct gn_plan *p);
 /* How steps run on a device, for people: "as one graph of 423 nodes"; "" on the host. */
-const char *gn_plan_manner(const struct gn_plan *p);
+const char *gn_plan_mode(const struct gn_plan *p);
 
 /* By parameter, how weights and their gradients have to lie. */
 const struct gn_weight_layout *gn_plan_weights(const struct gn_plan *p);

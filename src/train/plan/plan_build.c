@@ -142,7 +142,7 @@ static struct gn_op_link *link_of(const struct builder *b, int node, int in, int
 	return kind == GN_LAYER_BATCH_NORM && relu && feeds(b, node + 1, GN_LAYER_CONV) ? &p->links[node] : NULL;
 }
 
-static struct gn_op_desc describe(const struct builder *b, const struct gn_node *n, const int *in, int relu)
+static struct gn_op_desc describe(const struct builder *b, const struct gn_shm *n, const int *in, int relu)
 {
 	const struct gn_plan_options *o = &b->p->options;
 	struct gn_op_desc d = {
@@ -207,7 +207,7 @@ static int is_relu_of(const struct builder *b, int node)
 static int norm_of_sum(const struct builder *b, int node)
 {
 	const struct gn_model *m = b->p->model;
-	const struct gn_node *n = gn_model_node(m, node);
+	const struct gn_shm *n = gn_model_node(m, node);
 
 	if (n->kind != GN_LAYER_ADD || n->input[0] == n->input[1] || !is_relu_of(b, node))
 		return -1;
@@ -244,7 +244,7 @@ static int root_of(const struct builder *b, int node)
 static int takes_over(const struct builder *b, int sum, int norm, int conv)
 {
 	const struct gn_model *m = b->p->model;
-	const struct gn_node *n = gn_model_node(m, sum);
+	const struct gn_shm *n = gn_model_node(m, sum);
 	int other = root_of(b, n->input[n->input[0] == norm]);
 
 	if (other == 0 || other == root_of(b, gn_model_node(m, conv)->input[0]))
@@ -292,7 +292,7 @@ struct joint {
 static struct joint join(const struct builder *b, int node, int relu)
 {
 	const struct gn_model *m = b->p->model;
-	const struct gn_node *n = gn_model_node(m, node);
+	const struct gn_shm *n = gn_model_node(m, node);
 	int norm = norm_of_sum(b, node), conv;
 	struct joint j = {.core = norm < 0 ? node : norm, .norm = -1, .other = n->input[1], .relu = relu};
 
@@ -310,7 +310,7 @@ static enum gn_status build_node(struct builder *b, int node, int relu, struct g
 {
 	struct gn_plan *p = b->p;
 	struct joint j = join(b, node, relu);
-	const struct gn_node *n = gn_model_node(p->model, j.core);
+	const struct gn_shm *n = gn_model_node(p->model, j.core);
 	int in[2] = {b->tensor_of_node[n->input[0]], j.other < 0 ? -1 : b->tensor_of_node[j.other]};
 	int own = is_frozen(b) && n->kind == GN_LAYER_CONV;
 	struct gn_op_desc desc = describe(b, n, in, relu);

@@ -4,8 +4,8 @@
  * operator to the next; a pass over what was read just before in the same operator and fits a processor's own cache is not
  * counted. FLOPs are those of convolutions and linear layers, a multiplication and an addition being two.
  */
-#ifndef GN_TRAIN_PLAN_COST_H
-#define GN_TRAIN_PLAN_COST_H
+#ifndef GN_TRAIN_PLAN_PLAN_COST_H
+#define GN_TRAIN_PLAN_PLAN_COST_H
 
 #include "src/train/plan/plan.h"
 

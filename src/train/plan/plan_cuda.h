@@ -1,6 +1,6 @@
 /* A plan's state on a GPU. Only plan_cuda*.c. */
-#ifndef GN_TRAIN_PLAN_CUDA_H
-#define GN_TRAIN_PLAN_CUDA_H
+#ifndef GN_TRAIN_PLAN_PLAN_CUDA_H
+#define GN_TRAIN_PLAN_PLAN_CUDA_H
 
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/ops.h"
@@ -86,7 +86,7 @@ static inline size_t gn_plan_cuda_target_elements(const struct gn_plan *p)
 	return 3 * (size_t)p->options.batch;
 }
 
-/* plan_cuda_memory.c. What gn_plan_manner tells: the device, this text, and what convolutions do of the batch norms before them. */
+/* plan_cuda_memory.c. What gn_plan_mode tells: the device, this text, and what convolutions do of the batch norms before them. */
 __attribute__((format(printf, 2, 3))) void gn_plan_cuda_say(struct gn_plan *p, const char *format, ...);
 /* All memory, and p->bound. */
 enum gn_status gn_plan_cuda_place(struct gn_plan *p, struct gn_err *err);

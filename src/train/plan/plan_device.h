@@ -3,8 +3,8 @@
  * A plan without a device works in the host's memory. With one, arena, parameters, gradients and buffers lie on the device;
  * the caller's arrays stay what counts and are copied, but for a resident plan between gn_plan_push and gn_plan_pull.
  */
-#ifndef GN_TRAIN_PLAN_DEVICE_H
-#define GN_TRAIN_PLAN_DEVICE_H
+#ifndef GN_TRAIN_PLAN_PLAN_DEVICE_H
+#define GN_TRAIN_PLAN_PLAN_DEVICE_H
 
 #include "src/train/plan/plan_internal.h"
 

@@ -1,23 +1,23 @@
 /* A compiled plan: operators in order, tensors between them, and where everything lies in one arena. Only plan*.c. */
-#ifndef GN_TRAIN_PLAN_INTERNAL_H
-#define GN_TRAIN_PLAN_INTERNAL_H
+#ifndef GN_TRAIN_PLAN_PLAN_INTERNAL_H
+#define GN_TRAIN_PLAN_PLAN_INTERNAL_H
 
 #include "src/train/plan/plan.h"
 
 /* A piece of the arena that is in use from time first to time last, but for a gap, when there is one (gap_first <= gap_last), after
  * which it holds what is written into it then. Operator i runs forward at time i, the loss is at
  * time op_count, operator i runs backward at time 2 * op_count - i. */
-struct gn_storage {
+struct gn_memory_planner {
 	size_t bytes, offset;
 	int first, last, gap_first, gap_last;
 };
 
 /* Of every offset: what libraries on GPUs expect of workspaces, and more than a cache line. */
-#define GN_STORAGE_ALIGN_BYTES 256
+#define GN_MEMORY_PLANNER_ALIGN_BYTES 256
 
 /* Sets every offset so that pieces in use at the same time do not overlap; returns the bytes needed. Pieces of no bytes
  * take none. NO_MEMORY is the only failure. */
-enum gn_status gn_storage_place(struct gn_storage *pieces, int count, size_t *total_bytes, struct gn_err *err);
+enum gn_status gn_memory_planner_place(struct gn_memory_planner *pieces, int count, size_t *total_bytes, struct gn_err *err);
 
 struct gn_plan_device;
 
@@ -63,7 +63,7 @@ struct gn_plan {
 	struct gn_plan_op *ops;
 	struct gn_plan_tensor *tensors;
 	struct gn_op_link *links; /* by node */
-	struct gn_storage *storages;
+	struct gn_memory_planner *storages;
 	int scratch, temporary; /* storage */
 	size_t arena_bytes;
 	char *arena;
@@ -84,7 +84,7 @@ struct gn_plan {
 enum gn_status gn_plan_build(struct gn_plan *p, struct gn_err *err);
 enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err);
 /* plan_fold.c: memory for the weights of a frozen plan. */
-enum gn_status gn_plan_fold_place(struct gn_plan *p, struct gn_err *err);
+enum gn_status gn_bn_folding_place(struct gn_plan *p, struct gn_err *err);
 /* Address of a storage; NULL for -1. */
 void *gn_plan_address(const struct gn_plan *p, int storage);
 

@@ -23,7 +23,7 @@ static int forever(const struct gn_plan *p)
 
 static int add_storage(struct gn_plan *p, size_t bytes, int first, int last)
 {
-	p->storages[p->storage_count] = (struct gn_storage){
+	p->storages[p->storage_count] = (struct gn_memory_planner){
 		.bytes = bytes, .first = first, .last = last, .gap_last = -1};
 	return p->storage_count++;
 }
@@ -85,7 +85,7 @@ static void leave_gaps(struct gn_plan *p)
 		const struct gn_plan_op *o = &p->ops[i];
 		const struct gn_plan_tensor *out = &p->tensors[o->out];
 		int next = out->last_consumer;
-		struct gn_storage *s = &p->storages[out->data];
+		struct gn_memory_planner *s = &p->storages[out->data];
 
 		if (!o->info.recomputes || out->consumers != 1 || p->ops[next].in[0] != o->out || s->last != backward_time(p, next))
 			continue;
@@ -242,7 +242,7 @@ enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err)
 	place_statistics(p);
 	if (p->options.training)
 		place_grads(p);
-	s = gn_storage_place(p->storages, p->storage_count, &p->arena_bytes, err);
+	s = gn_memory_planner_place(p->storages, p->storage_count, &p->arena_bytes, err);
 	if (s || p->options.no_memory)
 		return s;
 	s = p->device ? p->device->class->place(p, err) : allocate(p, err);

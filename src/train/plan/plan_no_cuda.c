@@ -9,7 +9,7 @@ enum gn_status gn_plan_cuda_create(const struct gn_plan *p, struct gn_plan_devic
 }
 
 enum gn_status gn_gpu_carrier_create(struct gn_comm *comm, const char *how, int ordinal, struct gn_log *log,
-				     struct gn_carrier **out, struct gn_err *err)
+				     struct gn_coll_backend **out, struct gn_err *err)
 {
 	(void)comm;
 	(void)how;

@@ -3,8 +3,8 @@
  * Ranks are counted by the kernel they run on, not by host name: the nodes of a virtual cluster share one machine. What ranks may
  * run on (their affinity masks) is what there is; loader and progress threads are not counted. Internal to src/train.
  */
-#ifndef GN_TRAIN_PROCESSORS_H
-#define GN_TRAIN_PROCESSORS_H
+#ifndef GN_TRAIN_PLAN_PROCESSORS_H
+#define GN_TRAIN_PLAN_PROCESSORS_H
 
 #include "transport/coll/comm.h"
 

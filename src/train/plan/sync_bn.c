@@ -13,14 +13,14 @@ struct sums {
 	struct gn_coll *coll;
 };
 
-struct gn_sync {
+struct gn_sync_bn {
 	struct gn_comm *comm;
 	struct gn_op_group group;
 	size_t groups, mine;
 	struct sums *first;
 };
 
-static enum gn_status make_sums(struct gn_sync *s, size_t count, struct sums **out, struct gn_err *err)
+static enum gn_status make_sums(struct gn_sync_bn *s, size_t count, struct sums **out, struct gn_err *err)
 {
 	struct sums *x = calloc(1, sizeof *x);
 	void *memory = NULL;
@@ -46,7 +46,7 @@ static enum gn_status make_sums(struct gn_sync *s, size_t count, struct sums **o
 
 static enum gn_status sum(void *context, double *values, size_t count, struct gn_err *err)
 {
-	struct gn_sync *s = context;
+	struct gn_sync_bn *s = context;
 	struct sums *x = s->first;
 	enum gn_status status = GN_OK;
 
@@ -66,7 +66,7 @@ static enum gn_status sum(void *context, double *values, size_t count, struct gn
 	return status;
 }
 
-static enum gn_status choose_groups(const char *text, struct gn_sync *s, struct gn_err *err)
+static enum gn_status choose_groups(const char *text, struct gn_sync_bn *s, struct gn_err *err)
 {
 	const struct gn_world *w = gn_comm_world(s->comm);
 	int64_t ranks = gn_comm_size(s->comm), members;
@@ -90,9 +90,9 @@ static enum gn_status choose_groups(const char *text, struct gn_sync *s, struct 
 	return GN_OK;
 }
 
-enum gn_status gn_sync_create(const char *text, struct gn_comm *comm, struct gn_sync **out, struct gn_err *err)
+enum gn_status gn_sync_bn_create(const char *text, struct gn_comm *comm, struct gn_sync_bn **out, struct gn_err *err)
 {
-	struct gn_sync *s = calloc(1, sizeof *s);
+	struct gn_sync_bn *s = calloc(1, sizeof *s);
 	enum gn_status status;
 
 	if (!s)
@@ -111,7 +111,7 @@ enum gn_status gn_sync_create(const char *text, struct gn_comm *comm, struct gn_
 	return status;
 }
 
-void gn_sync_destroy(struct gn_sync *s)
+void gn_sync_bn_destroy(struct gn_sync_bn *s)
 {
 	while (s && s->first) {
 		struct sums *x = s->first;
@@ -124,7 +124,7 @@ void gn_sync_destroy(struct gn_sync *s)
 	free(s);
 }
 
-const struct gn_op_group *gn_sync_group(const struct gn_sync *s)
+const struct gn_op_group *gn_sync_bn_group(const struct gn_sync_bn *s)
 {
 	return s ? &s->group : NULL;
 }

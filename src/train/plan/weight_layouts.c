@@ -6,21 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct gn_arrange {
+struct gn_weight_layouts {
 	const struct gn_model *model;
 	struct gn_weight_layout *layouts;
 	float *room; /* for the largest tensor that is changed */
 };
 
-enum gn_status gn_arrange_create(const struct gn_model *model, struct gn_arrange **out, struct gn_err *err)
+enum gn_status gn_weight_layouts_create(const struct gn_model *model, struct gn_weight_layouts **out, struct gn_err *err)
 {
 	int count = gn_model_param_count(model);
-	struct gn_arrange *a = calloc(1, sizeof *a);
+	struct gn_weight_layouts *a = calloc(1, sizeof *a);
 
 	if (a)
 		a->layouts = calloc((size_t)count + 1, sizeof *a->layouts);
 	if (!a || !a->layouts) {
-		gn_arrange_destroy(a);
+		gn_weight_layouts_destroy(a);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the layouts of %d parameters", count);
 	}
 	a->model = model;
@@ -30,7 +30,7 @@ enum gn_status gn_arrange_create(const struct gn_model *model, struct gn_arrange
 	return GN_OK;
 }
 
-void gn_arrange_destroy(struct gn_arrange *a)
+void gn_weight_layouts_destroy(struct gn_weight_layouts *a)
 {
 	if (!a)
 		return;
@@ -39,12 +39,12 @@ void gn_arrange_destroy(struct gn_arrange *a)
 	free(a);
 }
 
-const struct gn_weight_layout *gn_arrange_layouts(const struct gn_arrange *a)
+const struct gn_weight_layout *gn_weight_layouts_layouts(const struct gn_weight_layouts *a)
 {
 	return a->layouts;
 }
 
-enum gn_status gn_arrange_take(struct gn_arrange *a, const struct gn_plan *plan, struct gn_err *err)
+enum gn_status gn_weight_layouts_take(struct gn_weight_layouts *a, const struct gn_plan *plan, struct gn_err *err)
 {
 	const struct gn_weight_layout *chosen = gn_plan_weights(plan);
 	size_t largest = 0;
@@ -62,17 +62,17 @@ enum gn_status gn_arrange_take(struct gn_arrange *a, const struct gn_plan *plan,
 	return GN_OK;
 }
 
-void gn_arrange_plain(struct gn_arrange *a)
+void gn_weight_layouts_plain(struct gn_weight_layouts *a)
 {
 	memset(a->layouts, 0, (size_t)gn_model_param_count(a->model) * sizeof *a->layouts);
 }
 
-enum gn_status gn_arrange_digest(const struct gn_arrange *a, char hex[65], struct gn_err *err)
+enum gn_status gn_weight_layouts_digest(const struct gn_weight_layouts *a, char hex[65], struct gn_err *err)
 {
 	return gn_sha256_buffer(a->layouts, (size_t)gn_model_param_count(a->model) * sizeof *a->layouts, hex, err);
 }
 
-static void change(struct gn_arrange *a, int to_plain, float *flat)
+static void change(struct gn_weight_layouts *a, int to_plain, float *flat)
 {
 	for (int i = 0; flat && i < gn_model_param_count(a->model); i++) {
 		const struct gn_param *p = gn_model_param(a->model, i);
@@ -86,12 +86,12 @@ static void change(struct gn_arrange *a, int to_plain, float *flat)
 	}
 }
 
-void gn_arrange_in(struct gn_arrange *a, float *flat)
+void gn_weight_layouts_in(struct gn_weight_layouts *a, float *flat)
 {
 	change(a, 0, flat);
 }
 
-void gn_arrange_out(struct gn_arrange *a, float *flat)
+void gn_weight_layouts_out(struct gn_weight_layouts *a, float *flat)
 {
 	change(a, 1, flat);
 }

@@ -7,27 +7,27 @@
  *
  * Thread safety: one thread; OpenMP threads work inside.
  */
-#ifndef GN_TRAIN_ARRANGE_H
-#define GN_TRAIN_ARRANGE_H
+#ifndef GN_TRAIN_PLAN_WEIGHT_LAYOUTS_H
+#define GN_TRAIN_PLAN_WEIGHT_LAYOUTS_H
 
 #include "src/train/plan/plan.h"
 
-struct gn_arrange;
+struct gn_weight_layouts;
 
 /* Free to choose: every layout is GN_WEIGHT_ANY. model is borrowed. */
-enum gn_status gn_arrange_create(const struct gn_model *model, struct gn_arrange **out, struct gn_err *err);
-void gn_arrange_destroy(struct gn_arrange *a);
+enum gn_status gn_weight_layouts_create(const struct gn_model *model, struct gn_weight_layouts **out, struct gn_err *err);
+void gn_weight_layouts_destroy(struct gn_weight_layouts *a);
 /* For gn_plan_options.weights: a layout for each parameter. Borrowed. */
-const struct gn_weight_layout *gn_arrange_layouts(const struct gn_arrange *a);
+const struct gn_weight_layout *gn_weight_layouts_layouts(const struct gn_weight_layouts *a);
 /* What the plan has chosen becomes the run's. */
-enum gn_status gn_arrange_take(struct gn_arrange *a, const struct gn_plan *plan, struct gn_err *err);
+enum gn_status gn_weight_layouts_take(struct gn_weight_layouts *a, const struct gn_plan *plan, struct gn_err *err);
 /* Torch's order for all. */
-void gn_arrange_plain(struct gn_arrange *a);
+void gn_weight_layouts_plain(struct gn_weight_layouts *a);
 /* SHA-256 of the layouts: equal where they are. */
-enum gn_status gn_arrange_digest(const struct gn_arrange *a, char hex[65], struct gn_err *err);
+enum gn_status gn_weight_layouts_digest(const struct gn_weight_layouts *a, char hex[65], struct gn_err *err);
 /* An array of parameters, or of anything laid out as they are, from torch's order and back; NULL is fine. After
- * gn_arrange_take or gn_arrange_plain. */
-void gn_arrange_in(struct gn_arrange *a, float *flat);
-void gn_arrange_out(struct gn_arrange *a, float *flat);
+ * gn_weight_layouts_take or gn_weight_layouts_plain. */
+void gn_weight_layouts_in(struct gn_weight_layouts *a, float *flat);
+void gn_weight_layouts_out(struct gn_weight_layouts *a, float *flat);
 
 #endif

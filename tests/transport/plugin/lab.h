@@ -4,8 +4,8 @@
  * A check is a function that runs in every process. It returns when all is well; fail() ends it. What must not be left
  * standing (a crash, a hang, an exit) is seen by the parent.
  */
-#ifndef GN_TESTS_LAB_H
-#define GN_TESTS_LAB_H
+#ifndef GN_TESTS_TRANSPORT_PLUGIN_LAB_H
+#define GN_TESTS_TRANSPORT_PLUGIN_LAB_H
 
 #include "tests/transport/plugin/plug.h"
 

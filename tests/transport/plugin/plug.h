@@ -1,6 +1,6 @@
 /* A plugin under test, whichever version of NCCL's interface (transport/nccl/plugin/abi.h) is asked for: the newest one's calls. */
-#ifndef GN_TESTS_PLUG_H
-#define GN_TESTS_PLUG_H
+#ifndef GN_TESTS_TRANSPORT_PLUGIN_PLUG_H
+#define GN_TESTS_TRANSPORT_PLUGIN_PLUG_H
 
 #include "transport/nccl/plugin/abi.h"
 

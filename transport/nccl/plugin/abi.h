@@ -3,8 +3,8 @@
  * knows. Layouts, values and meanings are those of NVIDIA's nccl 2.30.7, plugins/net/README.md and plugins/net/example/nccl/
  * net_v8.h to net_v12.h, net_device.h, common.h, err.h; declared here so that neither NCCL nor CUDA is needed to build.
  */
-#ifndef GN_NCCLNET_ABI_H
-#define GN_NCCLNET_ABI_H
+#ifndef GN_TRANSPORT_NCCL_PLUGIN_ABI_H
+#define GN_TRANSPORT_NCCL_PLUGIN_ABI_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-const char gn_core_name[] = "Gannet";
+const char gn_api_name[] = "Gannet";
 
 /* See core.h: the interface leaves no other place for it. */
 static struct {
@@ -64,17 +64,17 @@ static void __attribute__((destructor)) unload(void)
 	process.ready = 0;
 }
 
-static void announce(const struct gn_report *report)
+static void announce(const struct gn_plugin_log *report)
 {
 	for (int i = 0; i < process.devices.count; i++)
-		gn_report_info(report, "device %d: %s at %d Mbit/s, memory: host%s", i, process.devices.items[i].name,
+		gn_plugin_log_info(report, "device %d: %s at %d Mbit/s, memory: host%s", i, process.devices.items[i].name,
 			       process.devices.items[i].mbit_per_s, process.devices.pointers & GN_NCCL_PTR_CUDA ? ", CUDA" : "");
 }
 
-enum gn_nccl_result gn_core_init(void **context, uint64_t comm_id, struct gn_nccl_config *config, gn_nccl_logger *logger,
+enum gn_nccl_result gn_api_init(void **context, uint64_t comm_id, struct gn_nccl_config *config, gn_nccl_logger *logger,
 				 gn_nccl_profiler *profiler)
 {
-	struct gn_report report = {.logger = logger};
+	struct gn_plugin_log report = {.logger = logger};
 	struct gn_context *c = NULL;
 	struct gn_err err = {0};
 	enum gn_status status;
@@ -88,10 +88,10 @@ enum gn_nccl_result gn_core_init(void **context, uint64_t comm_id, struct gn_ncc
 	if (!status)
 		announce(&report);
 	*context = c;
-	return gn_report_result(&report, status, &err);
+	return gn_plugin_log_result(&report, status, &err);
 }
 
-enum gn_nccl_result gn_core_init_shared(gn_nccl_logger *logger)
+enum gn_nccl_result gn_api_init_shared(gn_nccl_logger *logger)
 {
 	enum gn_nccl_result rc = GN_NCCL_SUCCESS;
 	struct gn_context *fresh = NULL;
@@ -102,7 +102,7 @@ enum gn_nccl_result gn_core_init_shared(gn_nccl_logger *logger)
 	pthread_mutex_unlock(&process.lock);
 	if (fresh)
 		return GN_NCCL_SUCCESS;
-	rc = gn_core_init(&made, 0, NULL, logger, NULL);
+	rc = gn_api_init(&made, 0, NULL, logger, NULL);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&process.lock);
@@ -115,52 +115,52 @@ enum gn_nccl_result gn_core_init_shared(gn_nccl_logger *logger)
 	return GN_NCCL_SUCCESS;
 }
 
-void *gn_core_shared(void)
+void *gn_api_shared(void)
 {
 	return process.shared;
 }
 
-enum gn_nccl_result gn_core_finalize(void *context)
+enum gn_nccl_result gn_api_finalize(void *context)
 {
 	gn_context_destroy(context);
 	return GN_NCCL_SUCCESS;
 }
 
-enum gn_nccl_result gn_core_set_attributes(void *context, void *attributes)
+enum gn_nccl_result gn_api_set_attributes(void *context, void *attributes)
 {
 	(void)context;
 	(void)attributes;
 	return GN_NCCL_SUCCESS;
 }
 
-enum gn_nccl_result gn_core_devices(int *count)
+enum gn_nccl_result gn_api_devices(int *count)
 {
-	struct gn_report silent = {0};
+	struct gn_plugin_log silent = {0};
 	struct gn_err err;
 	enum gn_status status = prepare(&err);
 
 	if (!status)
 		*count = process.devices.count;
-	return gn_report_result(&silent, status, &err);
+	return gn_plugin_log_result(&silent, status, &err);
 }
 
-const struct gn_device *gn_core_device(int device)
+const struct gn_device *gn_api_device(int device)
 {
 	return process.ready && device >= 0 && device < process.devices.count ? &process.devices.items[device] : NULL;
 }
 
-int gn_core_pointers(void)
+int gn_api_pointers(void)
 {
 	return process.devices.pointers;
 }
 
 /* --- connections --- */
 
-enum gn_nccl_result gn_core_listen(void *context, int device, void *handle, void **listen_comm)
+enum gn_nccl_result gn_api_listen(void *context, int device, void *handle, void **listen_comm)
 {
 	struct gn_context *c = context;
 	struct gn_listener *l = NULL;
-	struct gn_engine *e;
+	struct gn_worker *e;
 	struct gn_err err;
 	enum gn_status status;
 
@@ -168,7 +168,7 @@ enum gn_nccl_result gn_core_listen(void *context, int device, void *handle, void
 		return GN_NCCL_INVALID_ARGUMENT;
 	status = gn_context_enter(c, device, &e, &err);
 	if (status)
-		return gn_report_result(gn_context_report(c), status, &err);
+		return gn_plugin_log_result(gn_context_report(c), status, &err);
 	pthread_mutex_lock(&e->lock);
 	status = gn_listener_create(e, c, handle, &l, &err);
 	pthread_mutex_unlock(&e->lock);
@@ -176,17 +176,17 @@ enum gn_nccl_result gn_core_listen(void *context, int device, void *handle, void
 		gn_context_leave(c, e);
 	else
 		*listen_comm = l;
-	return gn_report_result(gn_context_report(c), status, &err);
+	return gn_plugin_log_result(gn_context_report(c), status, &err);
 }
 
 /* What is under way counts as a user of the engine, so the second call on finds it where the first one left it. */
-enum gn_nccl_result gn_core_connect(void *context, int device, void *handle, void **send_comm,
+enum gn_nccl_result gn_api_connect(void *context, int device, void *handle, void **send_comm,
 				    struct gn_nccl_device_handle **of_device)
 {
 	struct gn_context *c = context;
 	struct gn_conn *made = NULL;
 	struct gn_handle h;
-	struct gn_engine *e;
+	struct gn_worker *e;
 	struct gn_err err;
 	enum gn_status status;
 	int began = 0;
@@ -200,9 +200,9 @@ enum gn_nccl_result gn_core_connect(void *context, int device, void *handle, voi
 		return GN_NCCL_INVALID_ARGUMENT;
 	status = gn_context_enter(c, device, &e, &err);
 	if (status)
-		return gn_report_result(gn_context_report(c), status, &err);
+		return gn_plugin_log_result(gn_context_report(c), status, &err);
 	pthread_mutex_lock(&e->lock);
-	status = gn_meet_connect(e, &h, &began, &made, &err);
+	status = gn_cm_connect(e, &h, &began, &made, &err);
 	pthread_mutex_unlock(&e->lock);
 	if (made)
 		made->context = c;
@@ -211,15 +211,15 @@ enum gn_nccl_result gn_core_connect(void *context, int device, void *handle, voi
 	if (status)
 		gn_context_leave(c, e);
 	*send_comm = made;
-	return gn_report_result(gn_context_report(c), status, &err);
+	return gn_plugin_log_result(gn_context_report(c), status, &err);
 }
 
-enum gn_nccl_result gn_core_accept(void *listen_comm, void **recv_comm, struct gn_nccl_device_handle **of_device)
+enum gn_nccl_result gn_api_accept(void *listen_comm, void **recv_comm, struct gn_nccl_device_handle **of_device)
 {
 	struct gn_listener *l = listen_comm;
 	struct gn_conn *made = NULL;
 	struct gn_context *c;
-	struct gn_engine *e;
+	struct gn_worker *e;
 	struct gn_err err;
 	enum gn_status status;
 
@@ -237,14 +237,14 @@ enum gn_nccl_result gn_core_accept(void *listen_comm, void **recv_comm, struct g
 		gn_context_stay(c, e);
 	}
 	*recv_comm = made;
-	return gn_report_result(gn_context_report(c), status, &err);
+	return gn_plugin_log_result(gn_context_report(c), status, &err);
 }
 
-enum gn_nccl_result gn_core_close(void *comm)
+enum gn_nccl_result gn_api_close(void *comm)
 {
 	struct gn_conn *conn = comm;
 	struct gn_context *c;
-	struct gn_engine *e;
+	struct gn_worker *e;
 
 	if (!conn)
 		return GN_NCCL_SUCCESS;
@@ -255,11 +255,11 @@ enum gn_nccl_result gn_core_close(void *comm)
 	return GN_NCCL_SUCCESS;
 }
 
-enum gn_nccl_result gn_core_close_listen(void *listen_comm)
+enum gn_nccl_result gn_api_close_listen(void *listen_comm)
 {
 	struct gn_listener *l = listen_comm;
 	struct gn_context *c;
-	struct gn_engine *e;
+	struct gn_worker *e;
 
 	if (!l)
 		return GN_NCCL_SUCCESS;
@@ -274,16 +274,16 @@ enum gn_nccl_result gn_core_close_listen(void *listen_comm)
 
 /* --- memory: UCX registers what it sends and receives by itself and remembers it, so nothing is to be done before --- */
 
-enum gn_nccl_result gn_core_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
+enum gn_nccl_result gn_api_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
 {
 	struct gn_registration *r;
 	struct gn_conn *c = comm;
 
 	if (!comm || !mhandle)
 		return GN_NCCL_INVALID_ARGUMENT;
-	if ((type != GN_NCCL_PTR_HOST && type != GN_NCCL_PTR_CUDA) || !(type & gn_core_pointers())) {
-		gn_report_warn(&c->engine->report, "memory of type %d is not supported: this UCX knows %s", type,
-			       gn_core_pointers() & GN_NCCL_PTR_CUDA ? "host and CUDA memory" : "host memory only");
+	if ((type != GN_NCCL_PTR_HOST && type != GN_NCCL_PTR_CUDA) || !(type & gn_api_pointers())) {
+		gn_plugin_log_warn(&c->engine->report, "memory of type %d is not supported: this UCX knows %s", type,
+			       gn_api_pointers() & GN_NCCL_PTR_CUDA ? "host and CUDA memory" : "host memory only");
 		return GN_NCCL_INVALID_ARGUMENT;
 	}
 	r = malloc(sizeof *r);
@@ -298,7 +298,7 @@ enum gn_nccl_result gn_core_reg_mr(void *comm, void *data, size_t size, int type
 	return GN_NCCL_SUCCESS;
 }
 
-enum gn_nccl_result gn_core_dereg_mr(void *comm, void *mhandle)
+enum gn_nccl_result gn_api_dereg_mr(void *comm, void *mhandle)
 {
 	struct gn_registration *r = mhandle;
 
@@ -310,7 +310,7 @@ enum gn_nccl_result gn_core_dereg_mr(void *comm, void *mhandle)
 
 /* --- messages --- */
 
-enum gn_nccl_result gn_core_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle, void *phandle,
+enum gn_nccl_result gn_api_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle, void *phandle,
 				  void **request)
 {
 	struct gn_conn *c = send_comm;
@@ -325,11 +325,11 @@ enum gn_nccl_result gn_core_isend(void *send_comm, void *data, size_t size, int 
 	*request = NULL;
 	status = gn_conn_send(c, data, size, tag, &r, &err);
 	*request = r;
-	return gn_report_result(&c->engine->report, status, &err);
+	return gn_plugin_log_result(&c->engine->report, status, &err);
 }
 
 /* *request may say on entry that completion need not be exact (GN_NCCL_OPTIONAL_RECV): ours always is. */
-enum gn_nccl_result gn_core_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+enum gn_nccl_result gn_api_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
 				  void **phandles, void **request)
 {
 	struct gn_conn *c = recv_comm;
@@ -344,11 +344,11 @@ enum gn_nccl_result gn_core_irecv(void *recv_comm, int n, void **data, size_t *s
 	*request = NULL;
 	status = gn_conn_receive(c, n, data, sizes, tags, &r, &err);
 	*request = r;
-	return gn_report_result(&c->engine->report, status, &err);
+	return gn_plugin_log_result(&c->engine->report, status, &err);
 }
 
 /* What went to host memory needs no flush, and neither does a message without bytes. */
-enum gn_nccl_result gn_core_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles, void **request)
+enum gn_nccl_result gn_api_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles, void **request)
 {
 	struct gn_conn *c = recv_comm;
 	enum gn_status status = GN_OK;
@@ -366,18 +366,18 @@ enum gn_nccl_result gn_core_iflush(void *recv_comm, int n, void **data, int *siz
 	}
 	if (needed)
 		status = gn_flush_gpu(&err);
-	return gn_report_result(&c->engine->report, status, &err);
+	return gn_plugin_log_result(&c->engine->report, status, &err);
 }
 
-enum gn_nccl_result gn_core_test(void *request, int *done, int *sizes)
+enum gn_nccl_result gn_api_test(void *request, int *done, int *sizes)
 {
 	struct gn_request *r = request;
-	const struct gn_report *report;
+	const struct gn_plugin_log *report;
 	struct gn_err err;
 
 	if (!r || !done)
 		return GN_NCCL_INVALID_ARGUMENT;
 	*done = 0;
 	report = gn_request_report(r);
-	return gn_report_result(report, gn_request_test(r, done, sizes, &err), &err);
+	return gn_plugin_log_result(report, gn_request_test(r, done, sizes, &err), &err);
 }

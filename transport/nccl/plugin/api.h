@@ -5,37 +5,37 @@
  * of devices, and one context for all communicators of older interfaces, belong to the process. Both are made by the first
  * init() and live until the plugin is unloaded.
  */
-#ifndef GN_NCCLNET_CORE_H
-#define GN_NCCLNET_CORE_H
+#ifndef GN_TRANSPORT_NCCL_PLUGIN_API_H
+#define GN_TRANSPORT_NCCL_PLUGIN_API_H
 
 #include "transport/nccl/plugin/abi.h"
 #include "transport/nccl/plugin/device.h"
 
-extern const char gn_core_name[];
+extern const char gn_api_name[];
 
-gn_nccl_init_v11 gn_core_init;
-gn_nccl_finalize_v11 gn_core_finalize;
-gn_nccl_set_attributes_v11 gn_core_set_attributes;
-gn_nccl_devices gn_core_devices;
-gn_nccl_listen_v11 gn_core_listen;
-gn_nccl_connect_v11 gn_core_connect;
-gn_nccl_accept gn_core_accept;
-gn_nccl_reg_mr gn_core_reg_mr;
-gn_nccl_dereg_mr gn_core_dereg_mr;
-gn_nccl_isend_v10 gn_core_isend;
-gn_nccl_irecv_v10 gn_core_irecv;
-gn_nccl_iflush gn_core_iflush;
-gn_nccl_test gn_core_test;
-gn_nccl_close gn_core_close, gn_core_close_listen;
+gn_nccl_init_v11 gn_api_init;
+gn_nccl_finalize_v11 gn_api_finalize;
+gn_nccl_set_attributes_v11 gn_api_set_attributes;
+gn_nccl_devices gn_api_devices;
+gn_nccl_listen_v11 gn_api_listen;
+gn_nccl_connect_v11 gn_api_connect;
+gn_nccl_accept gn_api_accept;
+gn_nccl_reg_mr gn_api_reg_mr;
+gn_nccl_dereg_mr gn_api_dereg_mr;
+gn_nccl_isend_v10 gn_api_isend;
+gn_nccl_irecv_v10 gn_api_irecv;
+gn_nccl_iflush gn_api_iflush;
+gn_nccl_test gn_api_test;
+gn_nccl_close gn_api_close, gn_api_close_listen;
 
 /* Older interfaces: makes the process's context unless it is there. */
-enum gn_nccl_result gn_core_init_shared(gn_nccl_logger *logger);
-void *gn_core_shared(void);
+enum gn_nccl_result gn_api_init_shared(gn_nccl_logger *logger);
+void *gn_api_shared(void);
 /* For the properties that every version has. NULL: there is no such device. */
-const struct gn_device *gn_core_device(int device);
-int gn_core_pointers(void);
+const struct gn_device *gn_api_device(int device);
+int gn_api_pointers(void);
 
-enum { GN_CORE_COMMS_MAX = 65536, GN_CORE_RECEIVES_MAX = 8 };
-#define GN_CORE_BYTES_MAX ((size_t)1 << 30) /* of a message: test() tells its size as an int */
+enum { GN_API_COMMS_MAX = 65536, GN_API_RECEIVES_MAX = 8 };
+#define GN_API_BYTES_MAX ((size_t)1 << 30) /* of a message: test() tells its size as an int */
 
 #endif

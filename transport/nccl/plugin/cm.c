@@ -8,7 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum gn_status gn_meet_get(struct gn_engine *e, struct gn_meet **out, struct gn_err *err)
+enum gn_status gn_cm_get(struct gn_worker *e, struct gn_cm **out, struct gn_err *err)
 {
 	if (!e->meet) {
 		e->meet = calloc(1, sizeof *e->meet);
@@ -53,12 +53,12 @@ static void write_handle(const struct gn_listener *l, int port, struct gn_handle
 	memcpy(out, &h, sizeof h);
 }
 
-enum gn_status gn_listener_create(struct gn_engine *e, struct gn_context *owner, struct gn_handle *handle,
+enum gn_status gn_listener_create(struct gn_worker *e, struct gn_context *owner, struct gn_handle *handle,
 				  struct gn_listener **out, struct gn_err *err)
 {
 	struct gn_listener *l = NULL;
-	struct gn_meet *m = NULL;
-	enum gn_status status = gn_meet_get(e, &m, err);
+	struct gn_cm *m = NULL;
+	enum gn_status status = gn_cm_get(e, &m, err);
 
 	if (!status && m->fd < 0) {
 		m->port = 0;
@@ -83,7 +83,7 @@ enum gn_status gn_listener_create(struct gn_engine *e, struct gn_context *owner,
 	return GN_OK;
 }
 
-struct gn_engine *gn_listener_engine(const struct gn_listener *l)
+struct gn_worker *gn_listener_engine(const struct gn_listener *l)
 {
 	return l->engine;
 }
@@ -95,7 +95,7 @@ struct gn_context *gn_listener_owner(const struct gn_listener *l)
 
 void gn_listener_destroy(struct gn_listener *l)
 {
-	struct gn_meet *m = l->engine->meet;
+	struct gn_cm *m = l->engine->meet;
 	struct gn_listener **at = &m->listeners;
 	struct gn_incoming *next;
 	struct gn_conn *c;
@@ -120,7 +120,7 @@ enum gn_status gn_listener_accept(struct gn_listener *l, struct gn_conn **out, s
 	struct gn_conn *c;
 
 	(void)err;
-	gn_meet_serve(l->engine);
+	gn_cm_serve(l->engine);
 	c = l->ready;
 	if (c)
 		l->ready = c->next;
@@ -128,9 +128,9 @@ enum gn_status gn_listener_accept(struct gn_listener *l, struct gn_conn **out, s
 	return GN_OK;
 }
 
-unsigned gn_meet_destroy(struct gn_engine *e)
+unsigned gn_cm_destroy(struct gn_worker *e)
 {
-	struct gn_meet *m = e->meet;
+	struct gn_cm *m = e->meet;
 	unsigned ended = 0;
 
 	if (!m)

@@ -15,8 +15,8 @@
  *
  * Thread safety: all functions want the engine's lock held. Private to ncclnet/.
  */
-#ifndef GN_NCCLNET_MEET_H
-#define GN_NCCLNET_MEET_H
+#ifndef GN_TRANSPORT_NCCL_PLUGIN_CM_H
+#define GN_TRANSPORT_NCCL_PLUGIN_CM_H
 
 #include "transport/nccl/plugin/conn.h"
 
@@ -35,31 +35,31 @@ _Static_assert(sizeof(struct gn_handle) == GN_NCCL_HANDLE_BYTES, "NCCL's handles
 struct gn_hello {
 	uint32_t magic, conn;
 	uint8_t token[GN_TOKEN_BYTES];
-	struct gn_engine_name name;
+	struct gn_worker_name name;
 	uint32_t address_bytes, unused;
 };
 
 struct gn_reply {
 	uint8_t answer[GN_TOKEN_BYTES];
-	struct gn_engine_name name;
+	struct gn_worker_name name;
 	uint32_t conn, address_bytes;
 };
 
 struct gn_context;
 struct gn_listener;
 
-enum gn_status gn_listener_create(struct gn_engine *e, struct gn_context *owner, struct gn_handle *handle,
+enum gn_status gn_listener_create(struct gn_worker *e, struct gn_context *owner, struct gn_handle *handle,
 				  struct gn_listener **out, struct gn_err *err);
-struct gn_engine *gn_listener_engine(const struct gn_listener *l);
+struct gn_worker *gn_listener_engine(const struct gn_listener *l);
 struct gn_context *gn_listener_owner(const struct gn_listener *l);
 /* Connections that nobody took are closed. */
 void gn_listener_destroy(struct gn_listener *l);
 /* *out is NULL while nobody has come. */
 enum gn_status gn_listener_accept(struct gn_listener *l, struct gn_conn **out, struct gn_err *err);
 /* *out is NULL while it is under way; *began is set when this call was the first of it. */
-enum gn_status gn_meet_connect(struct gn_engine *e, const struct gn_handle *handle, int *began, struct gn_conn **out,
+enum gn_status gn_cm_connect(struct gn_worker *e, const struct gn_handle *handle, int *began, struct gn_conn **out,
 			       struct gn_err *err);
 /* Ends listeners and attempts that nobody will ask for again, as after an init that was aborted. How many were they? */
-unsigned gn_meet_destroy(struct gn_engine *e);
+unsigned gn_cm_destroy(struct gn_worker *e);
 
 #endif

@@ -10,7 +10,7 @@
 #define STRANGER_NS (10 * 1000000000ull)
 #define STRANGERS_MAX 512
 
-void gn_incoming_drop(struct gn_engine *e, struct gn_incoming *in)
+void gn_incoming_drop(struct gn_worker *e, struct gn_incoming *in)
 {
 	struct gn_incoming **at = &e->meet->incoming;
 
@@ -18,15 +18,15 @@ void gn_incoming_drop(struct gn_engine *e, struct gn_incoming *in)
 		at = &(*at)->next;
 	*at = in->next;
 	e->meet->strangers -= !in->listener;
-	gn_mail_close(&in->mail);
+	gn_nb_socket_close(&in->mail);
 	if (in->conn)
 		gn_conn_discard(in->conn);
 	free(in);
 }
 
-static void let_in(struct gn_engine *e)
+static void let_in(struct gn_worker *e)
 {
-	struct gn_meet *m = e->meet;
+	struct gn_cm *m = e->meet;
 	struct gn_incoming *in, **end = &m->incoming;
 	int fd;
 
@@ -40,7 +40,7 @@ static void let_in(struct gn_engine *e)
 			return;
 		}
 		gn_net_peer(fd, in->host);
-		if (gn_mail_open(&in->mail, fd)) {
+		if (gn_nb_socket_open(&in->mail, fd)) {
 			free(in);
 			return;
 		}
@@ -52,7 +52,7 @@ static void let_in(struct gn_engine *e)
 }
 
 /* Looks at every byte of every token, whichever it is. */
-static struct gn_listener *who_is_meant(const struct gn_meet *m, const uint8_t *token)
+static struct gn_listener *who_is_meant(const struct gn_cm *m, const uint8_t *token)
 {
 	struct gn_listener *found = NULL;
 
@@ -67,7 +67,7 @@ static struct gn_listener *who_is_meant(const struct gn_meet *m, const uint8_t *
 	return found;
 }
 
-static int answer(struct gn_engine *e, struct gn_incoming *in, const struct gn_hello *hello)
+static int answer(struct gn_worker *e, struct gn_incoming *in, const struct gn_hello *hello)
 {
 	struct gn_reply reply = {.name = e->name, .address_bytes = (uint32_t)e->address_bytes};
 	struct gn_err err;
@@ -77,7 +77,7 @@ static int answer(struct gn_engine *e, struct gn_incoming *in, const struct gn_h
 	if (!status)
 		status = gn_link_get(e, &hello->name, in->mail.in + sizeof *hello, in->host, &link, &err);
 	if (status) {
-		gn_report_warn(&e->report, "connection from %s: %s", in->host, err.text);
+		gn_plugin_log_warn(&e->report, "connection from %s: %s", in->host, err.text);
 		return -1;
 	}
 	in->conn->link = link;
@@ -85,13 +85,14 @@ static int answer(struct gn_engine *e, struct gn_incoming *in, const struct gn_h
 	in->conn->peer_number = hello->conn;
 	reply.conn = in->conn->number;
 	memcpy(reply.answer, in->listener->answer, sizeof reply.answer);
-	return gn_mail_put(&in->mail, &reply, sizeof reply) || gn_mail_put(&in->mail, e->address, e->address_bytes) ? -1 : 0;
+	return gn_nb_socket_put(&in->mail, &reply, sizeof reply) || gn_nb_socket_put(&in->mail, e->address, e->address_bytes) ? -1
+															      : 0;
 }
 
 /* 1: answered; 0: not yet; -1: to be dropped. */
-static int hear_hello(struct gn_engine *e, struct gn_incoming *in)
+static int hear_hello(struct gn_worker *e, struct gn_incoming *in)
 {
-	int rc = gn_mail_pull(&in->mail, sizeof(struct gn_hello));
+	int rc = gn_nb_socket_pull(&in->mail, sizeof(struct gn_hello));
 	struct gn_hello hello;
 
 	if (rc != 1)
@@ -100,37 +101,38 @@ static int hear_hello(struct gn_engine *e, struct gn_incoming *in)
 	if (!in->listener) {
 		in->listener = hello.magic == GN_HANDLE_MAGIC ? who_is_meant(e->meet, hello.token) : NULL;
 		if (!in->listener) {
-			gn_report_warn(&e->report, "refused a connection from %s: it does not know the token of any listener here",
-				       in->host);
+			gn_plugin_log_warn(&e->report,
+					   "refused a connection from %s: it does not know the token of any listener here",
+					   in->host);
 			return -1;
 		}
 		e->meet->strangers--;
 	}
-	if (hello.address_bytes > GN_MAIL_MAX - sizeof hello)
+	if (hello.address_bytes > GN_NB_SOCKET_MAX - sizeof hello)
 		return -1;
-	rc = gn_mail_pull(&in->mail, sizeof hello + hello.address_bytes);
+	rc = gn_nb_socket_pull(&in->mail, sizeof hello + hello.address_bytes);
 	if (rc != 1)
 		return rc;
 	return answer(e, in, &hello) ? -1 : 1;
 }
 
 /* 1: it is a connection; 0: not yet; -1: to be dropped. */
-static int hear_verdict(struct gn_engine *e, struct gn_incoming *in)
+static int hear_verdict(struct gn_worker *e, struct gn_incoming *in)
 {
 	struct gn_listener *l = in->listener;
 	struct gn_conn **at = &l->ready;
 	size_t before = in->mail.received;
-	int rc = gn_mail_push(&in->mail);
+	int rc = gn_nb_socket_push(&in->mail);
 
 	(void)e;
 	if (rc != 1)
 		return rc;
 	/* everything that was read so far is the hello */
-	rc = gn_mail_pull(&in->mail, before + 1);
+	rc = gn_nb_socket_pull(&in->mail, before + 1);
 	if (rc != 1)
 		return rc;
-	if (in->mail.in[before] == GN_MEET_KEEP)
-		gn_link_keep(in->conn->link, gn_mail_detach(&in->mail));
+	if (in->mail.in[before] == GN_CM_KEEP)
+		gn_link_keep(in->conn->link, gn_nb_socket_detach(&in->mail));
 	while (*at)
 		at = &(*at)->next;
 	in->conn->next = NULL;
@@ -139,7 +141,7 @@ static int hear_verdict(struct gn_engine *e, struct gn_incoming *in)
 	return 1;
 }
 
-void gn_meet_serve(struct gn_engine *e)
+void gn_cm_serve(struct gn_worker *e)
 {
 	struct gn_incoming *next;
 

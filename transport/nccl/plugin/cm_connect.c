@@ -11,7 +11,7 @@
 /* How long an address is waited for before the next is tried, too. */
 #define NEXT_NS 1000000000u
 
-void gn_outgoing_drop(struct gn_engine *e, struct gn_outgoing *out)
+void gn_outgoing_drop(struct gn_worker *e, struct gn_outgoing *out)
 {
 	struct gn_outgoing **at = &e->meet->outgoing;
 
@@ -19,7 +19,7 @@ void gn_outgoing_drop(struct gn_engine *e, struct gn_outgoing *out)
 		at = &(*at)->next;
 	*at = out->next;
 	for (int i = 0; i < out->started; i++)
-		gn_mail_close(&out->attempts[i].mail);
+		gn_nb_socket_close(&out->attempts[i].mail);
 	if (out->conn)
 		gn_conn_discard(out->conn);
 	free(out);
@@ -44,7 +44,7 @@ static enum gn_status read_addresses(struct gn_outgoing *out, struct gn_err *err
 	return out->count ? GN_OK : gn_err_set(err, GN_ERR_USAGE, "a handle without an address");
 }
 
-static enum gn_status begin(struct gn_engine *e, const struct gn_handle *handle, struct gn_outgoing **result,
+static enum gn_status begin(struct gn_worker *e, const struct gn_handle *handle, struct gn_outgoing **result,
 			    struct gn_err *err)
 {
 	struct gn_outgoing *out = calloc(1, sizeof *out);
@@ -66,12 +66,12 @@ static enum gn_status begin(struct gn_engine *e, const struct gn_handle *handle,
 	return GN_OK;
 }
 
-static void start_next(struct gn_engine *e, struct gn_outgoing *out)
+static void start_next(struct gn_worker *e, struct gn_outgoing *out)
 {
 	struct gn_attempt *a = &out->attempts[out->started++];
 	struct gn_hello hello = {.magic = GN_HANDLE_MAGIC, .conn = out->conn->number, .name = e->name,
 				 .address_bytes = (uint32_t)e->address_bytes};
-	int fd = gn_mail_connect(a->family, a->address, out->handle.port);
+	int fd = gn_nb_socket_connect(a->family, a->address, out->handle.port);
 
 	out->started_ns = gn_clock_ns();
 	if (fd < 0) {
@@ -79,20 +79,20 @@ static void start_next(struct gn_engine *e, struct gn_outgoing *out)
 		return;
 	}
 	memcpy(hello.token, out->handle.token, sizeof hello.token);
-	if (gn_mail_open(&a->mail, fd) || gn_mail_put(&a->mail, &hello, sizeof hello) ||
-	    gn_mail_put(&a->mail, e->address, e->address_bytes))
-		gn_mail_close(&a->mail);
+	if (gn_nb_socket_open(&a->mail, fd) || gn_nb_socket_put(&a->mail, &hello, sizeof hello) ||
+	    gn_nb_socket_put(&a->mail, e->address, e->address_bytes))
+		gn_nb_socket_close(&a->mail);
 }
 
 /* 1: the answer has come; 0: not yet; -1: nothing comes of it. */
 static int step(struct gn_outgoing *out, struct gn_attempt *a)
 {
-	int rc = gn_mail_push(&a->mail);
+	int rc = gn_nb_socket_push(&a->mail);
 	struct gn_reply reply;
 	unsigned differs = 0;
 
 	if (rc == 1)
-		rc = gn_mail_pull(&a->mail, sizeof reply);
+		rc = gn_nb_socket_pull(&a->mail, sizeof reply);
 	if (rc != 1) {
 		out->last_errno = rc < 0 ? errno : out->last_errno;
 		return rc;
@@ -100,13 +100,13 @@ static int step(struct gn_outgoing *out, struct gn_attempt *a)
 	memcpy(&reply, a->mail.in, sizeof reply);
 	for (int i = 0; i < GN_TOKEN_BYTES; i++)
 		differs |= (unsigned)(reply.answer[i] ^ out->handle.answer[i]);
-	if (differs || reply.address_bytes > GN_MAIL_MAX - sizeof reply)
+	if (differs || reply.address_bytes > GN_NB_SOCKET_MAX - sizeof reply)
 		return -1;
-	return gn_mail_pull(&a->mail, sizeof reply + reply.address_bytes);
+	return gn_nb_socket_pull(&a->mail, sizeof reply + reply.address_bytes);
 }
 
 /* The token is theirs and ours: tells which socket lives on. */
-static enum gn_status finish(struct gn_engine *e, struct gn_outgoing *out, struct gn_attempt *a, struct gn_conn **result,
+static enum gn_status finish(struct gn_worker *e, struct gn_outgoing *out, struct gn_attempt *a, struct gn_conn **result,
 			     struct gn_err *err)
 {
 	struct gn_conn *c = out->conn;
@@ -123,18 +123,18 @@ static enum gn_status finish(struct gn_engine *e, struct gn_outgoing *out, struc
 	c->link = link;
 	link->conns++;
 	c->peer_number = reply.conn;
-	verdict = link->sockets[0] < 0 && link->sockets[1] < 0 ? GN_MEET_KEEP : GN_MEET_DROP;
+	verdict = link->sockets[0] < 0 && link->sockets[1] < 0 ? GN_CM_KEEP : GN_CM_DROP;
 	if (send(a->mail.fd, &verdict, 1, MSG_NOSIGNAL) != 1)
 		return gn_err_set(err, GN_ERR_PEER_LOST, "%s went away while a connection to it was made", host);
-	if (verdict == GN_MEET_KEEP)
-		gn_link_keep(link, gn_mail_detach(&a->mail));
+	if (verdict == GN_CM_KEEP)
+		gn_link_keep(link, gn_nb_socket_detach(&a->mail));
 	out->conn = NULL;
 	*result = c;
 	return GN_OK;
 }
 
 /* *result stays NULL while it is under way. */
-static enum gn_status advance(struct gn_engine *e, struct gn_outgoing *out, struct gn_conn **result, struct gn_err *err)
+static enum gn_status advance(struct gn_worker *e, struct gn_outgoing *out, struct gn_conn **result, struct gn_err *err)
 {
 	int alive = 0;
 
@@ -145,7 +145,7 @@ static enum gn_status advance(struct gn_engine *e, struct gn_outgoing *out, stru
 		if (rc == 1)
 			return finish(e, out, a, result, err);
 		if (rc < 0)
-			gn_mail_close(&a->mail);
+			gn_nb_socket_close(&a->mail);
 		alive += !rc;
 	}
 	if (out->started < out->count && (!alive || gn_clock_ns() - out->started_ns > NEXT_NS)) {
@@ -159,13 +159,13 @@ static enum gn_status advance(struct gn_engine *e, struct gn_outgoing *out, stru
 	return GN_ERR_PEER_LOST;
 }
 
-enum gn_status gn_meet_connect(struct gn_engine *e, const struct gn_handle *handle, int *began, struct gn_conn **result,
+enum gn_status gn_cm_connect(struct gn_worker *e, const struct gn_handle *handle, int *began, struct gn_conn **result,
 			       struct gn_err *err)
 {
 	struct gn_conn *c = NULL;
 	struct gn_outgoing *out;
-	struct gn_meet *m = NULL;
-	enum gn_status status = gn_meet_get(e, &m, err);
+	struct gn_cm *m = NULL;
+	enum gn_status status = gn_cm_get(e, &m, err);
 
 	if (status)
 		return status;

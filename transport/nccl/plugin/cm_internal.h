@@ -1,18 +1,18 @@
 /* What meeting is made of. Private to ncclnet/meet*.c. */
-#ifndef GN_NCCLNET_MEET_INTERNAL_H
-#define GN_NCCLNET_MEET_INTERNAL_H
+#ifndef GN_TRANSPORT_NCCL_PLUGIN_CM_INTERNAL_H
+#define GN_TRANSPORT_NCCL_PLUGIN_CM_INTERNAL_H
 
 #include "transport/nccl/plugin/nb_socket.h"
 #include "transport/nccl/plugin/cm.h"
 
 /* Addresses of a handle that are tried at most. */
 #define GN_ATTEMPTS_MAX 18
-enum { GN_MEET_KEEP = 'K', GN_MEET_DROP = 'D' };
+enum { GN_CM_KEEP = 'K', GN_CM_DROP = 'D' };
 
 struct gn_listener {
 	struct gn_listener *next;
 	struct gn_context *owner;
-	struct gn_engine *engine;
+	struct gn_worker *engine;
 	uint8_t token[GN_TOKEN_BYTES], answer[GN_TOKEN_BYTES];
 	struct gn_conn *ready; /* oldest first */
 };
@@ -20,7 +20,7 @@ struct gn_listener {
 /* Somebody who has connected. */
 struct gn_incoming {
 	struct gn_incoming *next;
-	struct gn_mail mail;
+	struct gn_nb_socket mail;
 	struct gn_listener *listener; /* NULL until the token has come */
 	struct gn_conn *conn;
 	uint64_t since_ns;
@@ -30,7 +30,7 @@ struct gn_incoming {
 struct gn_attempt {
 	int family;
 	uint8_t address[16];
-	struct gn_mail mail;
+	struct gn_nb_socket mail;
 };
 
 /* Ours, on the way to one listener. */
@@ -44,7 +44,7 @@ struct gn_outgoing {
 	int last_errno;
 };
 
-struct gn_meet {
+struct gn_cm {
 	int fd, port; /* -1: nobody listens yet */
 	struct gn_listener *listeners;
 	struct gn_incoming *incoming;
@@ -52,14 +52,14 @@ struct gn_meet {
 	unsigned strangers; /* that have not said a token yet */
 };
 
-enum gn_status gn_meet_get(struct gn_engine *e, struct gn_meet **out, struct gn_err *err);
+enum gn_status gn_cm_get(struct gn_worker *e, struct gn_cm **out, struct gn_err *err);
 /* --- meet_in.c --- */
 
 /* A turn for everyone who has connected. */
-void gn_meet_serve(struct gn_engine *e);
-void gn_incoming_drop(struct gn_engine *e, struct gn_incoming *in);
+void gn_cm_serve(struct gn_worker *e);
+void gn_incoming_drop(struct gn_worker *e, struct gn_incoming *in);
 /* --- meet_out.c --- */
 
-void gn_outgoing_drop(struct gn_engine *e, struct gn_outgoing *out);
+void gn_outgoing_drop(struct gn_worker *e, struct gn_outgoing *out);
 
 #endif

@@ -27,7 +27,7 @@ struct gn_request {
 
 /* --- life --- */
 
-enum gn_status gn_conn_create(struct gn_engine *e, int receives, struct gn_conn **out, struct gn_err *err)
+enum gn_status gn_conn_create(struct gn_worker *e, int receives, struct gn_conn **out, struct gn_err *err)
 {
 	struct gn_conn *c = calloc(1, sizeof *c);
 	enum gn_status status;
@@ -42,7 +42,7 @@ enum gn_status gn_conn_create(struct gn_engine *e, int receives, struct gn_conn 
 	c->receives = receives;
 	c->requests_max = receives ? GN_GROUPS_MAX : GN_SENDS_MAX;
 	c->goodbye.conn = c->flush.conn = c;
-	status = gn_engine_add(e, c, &c->number, err);
+	status = gn_worker_add(e, c, &c->number, err);
 	if (status) {
 		free(c->groups);
 		free(c);
@@ -66,7 +66,7 @@ static void free_conn(struct gn_conn *c)
 
 void gn_conn_discard(struct gn_conn *c)
 {
-	gn_engine_remove(c->engine, c->number);
+	gn_worker_remove(c->engine, c->number);
 	if (c->link)
 		gn_link_release(c->link);
 	free_conn(c);
@@ -191,13 +191,13 @@ static enum gn_status send_now(struct gn_conn *c, const void *data, size_t len_b
 enum gn_status gn_conn_send(struct gn_conn *c, const void *data, size_t len_bytes, int tag, struct gn_request **out,
 			    struct gn_err *err)
 {
-	struct gn_engine *e = c->engine;
+	struct gn_worker *e = c->engine;
 	struct gn_request *r = NULL;
 	enum gn_status status;
 
 	pthread_mutex_lock(&e->lock);
 	if (c->group == c->posted)
-		gn_engine_progress(e);
+		gn_worker_progress(e);
 	status = check(c, err);
 	if (!status)
 		status = send_now(c, data, len_bytes, tag, &r, err);
@@ -226,7 +226,7 @@ static void post(struct gn_request *r, void *const *data, const size_t *sizes, c
 enum gn_status gn_conn_receive(struct gn_conn *c, int count, void *const *data, const size_t *sizes, const int *tags,
 			       struct gn_request **out, struct gn_err *err)
 {
-	struct gn_engine *e = c->engine;
+	struct gn_worker *e = c->engine;
 	struct gn_request *r = NULL;
 	enum gn_status status;
 
@@ -280,12 +280,12 @@ static void give_up_if_hopeless(const struct gn_request *r)
 enum gn_status gn_request_test(struct gn_request *r, int *done, int *sizes, struct gn_err *err)
 {
 	struct gn_conn *c = r->conn;
-	struct gn_engine *e = c->engine;
+	struct gn_worker *e = c->engine;
 	enum gn_status status = GN_OK;
 	int state;
 
 	pthread_mutex_lock(&e->lock);
-	gn_engine_progress(e);
+	gn_worker_progress(e);
 	state = state_of(r);
 	if (!state && !c->failed)
 		give_up_if_hopeless(r);
@@ -309,7 +309,7 @@ void gn_conn_note_gpu(struct gn_conn *c)
 	pthread_mutex_unlock(&c->engine->lock);
 }
 
-const struct gn_report *gn_request_report(const struct gn_request *r)
+const struct gn_plugin_log *gn_request_report(const struct gn_request *r)
 {
 	return &r->conn->engine->report;
 }
@@ -354,7 +354,7 @@ static void settle(struct gn_conn *c, const struct stretch *s, uint64_t until_ns
 {
 	while (under_way(c, s) && (even_gone || !gone(c)) && gn_clock_ns() < until_ns) {
 		for (int i = 0; i < 16 && c->active; i++)
-			gn_engine_progress(c->engine);
+			gn_worker_progress(c->engine);
 		if (!under_way(c, s))
 			return;
 		pthread_mutex_unlock(&c->engine->lock);
@@ -375,7 +375,7 @@ static void cancel_receptions(struct gn_conn *c, const struct stretch *s)
 void gn_conn_forget(struct gn_conn *c, const void *data, size_t len_bytes)
 {
 	const struct stretch s = {.data = data, .len_bytes = len_bytes};
-	struct gn_engine *e = c->engine;
+	struct gn_worker *e = c->engine;
 
 	pthread_mutex_lock(&e->lock);
 	if (any_touches(c, &s)) {
@@ -405,7 +405,7 @@ static void say_goodbye(struct gn_conn *c)
 
 void gn_conn_close(struct gn_conn *c)
 {
-	struct gn_engine *e = c->engine;
+	struct gn_worker *e = c->engine;
 
 	pthread_mutex_lock(&e->lock);
 	cancel_receptions(c, NULL);
@@ -418,7 +418,7 @@ void gn_conn_close(struct gn_conn *c)
 		gn_link_break(c->link, "a connection was closed in the middle of a message that did not end");
 		settle(c, NULL, gn_clock_ns() + BROKEN_NS, 1);
 	}
-	gn_engine_remove(e, c->number);
+	gn_worker_remove(e, c->number);
 	gn_link_release(c->link);
 	c->link = NULL;
 	if (c->active) {
@@ -430,7 +430,7 @@ void gn_conn_close(struct gn_conn *c)
 	pthread_mutex_unlock(&e->lock);
 }
 
-unsigned gn_conn_reap(struct gn_engine *e, int all)
+unsigned gn_conn_reap(struct gn_worker *e, int all)
 {
 	struct gn_conn **at = &e->lingering, *c;
 	unsigned left = 0;

@@ -9,8 +9,8 @@
  *
  * Thread safety: functions lock the engine themselves unless they say that the lock is held.
  */
-#ifndef GN_NCCLNET_CONN_H
-#define GN_NCCLNET_CONN_H
+#ifndef GN_TRANSPORT_NCCL_PLUGIN_CONN_H
+#define GN_TRANSPORT_NCCL_PLUGIN_CONN_H
 
 #include "transport/nccl/plugin/worker.h"
 
@@ -30,7 +30,7 @@ struct gn_group {
 /* Private to ncclnet/conn*.c and meet.c. */
 struct gn_conn {
 	struct gn_context *context;
-	struct gn_engine *engine;
+	struct gn_worker *engine;
 	struct gn_link *link;
 	struct gn_conn *next; /* in a listener's queue, among the lingering */
 	uint32_t number, peer_number;
@@ -50,7 +50,7 @@ struct gn_conn {
 };
 
 /* Lock held. In neither engine's books but its own; link is still to be set. */
-enum gn_status gn_conn_create(struct gn_engine *e, int receives, struct gn_conn **out, struct gn_err *err);
+enum gn_status gn_conn_create(struct gn_worker *e, int receives, struct gn_conn **out, struct gn_err *err);
 /* Lock held. Of one that was never handed out. */
 void gn_conn_discard(struct gn_conn *c);
 /* Lock held, inside of UCX: a message from the other end. */
@@ -69,10 +69,10 @@ void gn_conn_note_gpu(struct gn_conn *c);
  * Waits for what is under way in it as closing does, and then ends it at the price of the link. */
 void gn_conn_forget(struct gn_conn *c, const void *data, size_t len_bytes);
 /* For messages. */
-const struct gn_report *gn_request_report(const struct gn_request *r);
+const struct gn_plugin_log *gn_request_report(const struct gn_request *r);
 /* Ends it, whatever is under way, and frees it as soon as UCX holds nothing of it. */
 void gn_conn_close(struct gn_conn *c);
 /* Lock held. Frees closed ones that UCX is done with, or all of them; how many operations are left of others? */
-unsigned gn_conn_reap(struct gn_engine *e, int all);
+unsigned gn_conn_reap(struct gn_worker *e, int all);
 
 #endif

@@ -8,10 +8,10 @@
 struct gn_context {
 	struct gn_context *next; /* among all */
 	pthread_mutex_t lock;
-	struct gn_report report;
+	struct gn_plugin_log report;
 	const struct gn_device_table *devices;
 	int traffic_class, destroyed;
-	struct gn_engine *engines[GN_RAILS_MAX];
+	struct gn_worker *engines[GN_RAILS_MAX];
 	unsigned users[GN_RAILS_MAX], all_users;
 };
 
@@ -21,7 +21,7 @@ static struct {
 	struct gn_context *first;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-enum gn_status gn_context_create(const struct gn_report *report, const struct gn_device_table *devices, int traffic_class,
+enum gn_status gn_context_create(const struct gn_plugin_log *report, const struct gn_device_table *devices, int traffic_class,
 				 struct gn_context **out, struct gn_err *err)
 {
 	struct gn_context *c = calloc(1, sizeof *c);
@@ -40,14 +40,14 @@ enum gn_status gn_context_create(const struct gn_report *report, const struct gn
 	return GN_OK;
 }
 
-static void end_engine(struct gn_engine *e)
+static void end_engine(struct gn_worker *e)
 {
 	if (!e)
 		return;
 	pthread_mutex_lock(&e->lock);
-	gn_meet_destroy(e);
+	gn_cm_destroy(e);
 	pthread_mutex_unlock(&e->lock);
-	gn_engine_destroy(e);
+	gn_worker_destroy(e);
 }
 
 static void remove_from_all(const struct gn_context *c)
@@ -74,13 +74,13 @@ static void free_context(struct gn_context *c)
  * since the library may go then. */
 static void abandon(struct gn_context *c, int device)
 {
-	struct gn_engine *e = c->engines[device];
+	struct gn_worker *e = c->engines[device];
 	unsigned left;
 
 	pthread_mutex_lock(&e->lock);
-	left = gn_meet_destroy(e);
+	left = gn_cm_destroy(e);
 	pthread_mutex_unlock(&e->lock);
-	gn_keeper_stop(e);
+	gn_progress_thread_stop(e);
 	c->users[device] -= left;
 	c->all_users -= left;
 	if (!c->users[device] && c->all_users) {
@@ -115,18 +115,18 @@ void gn_contexts_rest(void)
 			continue;
 		for (int i = 0; i < GN_RAILS_MAX; i++)
 			if (c->engines[i])
-				gn_keeper_stop(c->engines[i]);
+				gn_progress_thread_stop(c->engines[i]);
 		pthread_mutex_unlock(&c->lock);
 	}
 	pthread_mutex_unlock(&all.lock);
 }
 
-const struct gn_report *gn_context_report(const struct gn_context *c)
+const struct gn_plugin_log *gn_context_report(const struct gn_context *c)
 {
 	return &c->report;
 }
 
-enum gn_status gn_context_enter(struct gn_context *c, int device, struct gn_engine **out, struct gn_err *err)
+enum gn_status gn_context_enter(struct gn_context *c, int device, struct gn_worker **out, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 
@@ -134,7 +134,7 @@ enum gn_status gn_context_enter(struct gn_context *c, int device, struct gn_engi
 		return gn_err_set(err, GN_ERR_USAGE, "there is no device %d: 0 to %d", device, c->devices->count - 1);
 	pthread_mutex_lock(&c->lock);
 	if (!c->engines[device])
-		status = gn_engine_create(&c->report, c->devices->items[device].ucx_name, c->traffic_class, &c->engines[device],
+		status = gn_worker_create(&c->report, c->devices->items[device].ucx_name, c->traffic_class, &c->engines[device],
 					  err);
 	if (!status) {
 		c->users[device]++;
@@ -145,7 +145,7 @@ enum gn_status gn_context_enter(struct gn_context *c, int device, struct gn_engi
 	return status;
 }
 
-void gn_context_stay(struct gn_context *c, struct gn_engine *e)
+void gn_context_stay(struct gn_context *c, struct gn_worker *e)
 {
 	pthread_mutex_lock(&c->lock);
 	for (int i = 0; i < GN_RAILS_MAX; i++)
@@ -154,9 +154,9 @@ void gn_context_stay(struct gn_context *c, struct gn_engine *e)
 	pthread_mutex_unlock(&c->lock);
 }
 
-void gn_context_leave(struct gn_context *c, struct gn_engine *e)
+void gn_context_leave(struct gn_context *c, struct gn_worker *e)
 {
-	struct gn_engine *over = NULL;
+	struct gn_worker *over = NULL;
 	int last;
 
 	pthread_mutex_lock(&c->lock);

@@ -5,8 +5,8 @@
  * cannot reach it, staged by UCX. DMA-BUF is never offered: it would have to be proven by registering one, and UCX 1.13 takes
  * no descriptor of one; given a GPU pointer it exports and registers the DMA-BUF by itself.
  */
-#ifndef GN_NCCLNET_DEVICE_H
-#define GN_NCCLNET_DEVICE_H
+#ifndef GN_TRANSPORT_NCCL_PLUGIN_DEVICE_H
+#define GN_TRANSPORT_NCCL_PLUGIN_DEVICE_H
 
 #include "src/base/status.h"
 #include "transport/topology/rails.h"

@@ -1,7 +1,7 @@
 /* Makes what a network card has written to GPU memory visible to the GPU. Any thread whose current CUDA context is that
  * memory's, as NCCL's are; blocks for microseconds. GN_ERR_FAILED: no driver, or it cannot. Never run on a GPU yet. */
-#ifndef GN_NCCLNET_FLUSH_H
-#define GN_NCCLNET_FLUSH_H
+#ifndef GN_TRANSPORT_NCCL_PLUGIN_FLUSH_H
+#define GN_TRANSPORT_NCCL_PLUGIN_FLUSH_H
 
 #include "src/base/status.h"
 

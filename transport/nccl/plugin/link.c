@@ -52,18 +52,18 @@ static ucs_status_t open_endpoint(struct gn_link *link, const void *address)
 /* Its lanes, for the log, and how messages go by them. */
 static void describe(struct gn_link *link)
 {
-	struct gn_fabric_end end = {.ep = link->ep};
+	struct gn_ucx_end end = {.ep = link->ep};
 	struct gn_strbuf lanes;
 
 	gn_strbuf_init(&lanes);
-	gn_fabric_end_lanes(&end, 0, &lanes);
+	gn_ucx_end_lanes(&end, 0, &lanes);
 	if (strstr(gn_strbuf_text(&lanes), "tcp/"))
 		link->send_flags = UCP_OP_ATTR_FLAG_FAST_CMPL;
-	gn_report_info(&link->engine->report, "link to %s by %s", link->host, gn_strbuf_text(&lanes));
+	gn_plugin_log_info(&link->engine->report, "link to %s by %s", link->host, gn_strbuf_text(&lanes));
 	gn_strbuf_release(&lanes);
 }
 
-enum gn_status gn_link_get(struct gn_engine *e, const struct gn_engine_name *peer, const void *address, const char *host,
+enum gn_status gn_link_get(struct gn_worker *e, const struct gn_worker_name *peer, const void *address, const char *host,
 			   struct gn_link **out, struct gn_err *err)
 {
 	struct gn_link *link;
@@ -88,8 +88,8 @@ enum gn_status gn_link_get(struct gn_engine *e, const struct gn_engine_name *pee
 				  "UCX_NET_DEVICES on both ends", host, ucs_status_string(rc));
 	}
 	describe(link);
-	if (link->send_flags && gn_keeper_start(e, err))
-		gn_report_warn(&e->report, "%s", err->text);
+	if (link->send_flags && gn_progress_thread_start(e, err))
+		gn_plugin_log_warn(&e->report, "%s", err->text);
 	link->next = e->links;
 	e->links = link;
 	*out = link;
@@ -167,7 +167,7 @@ void gn_link_release(struct gn_link *link)
 		unlink_and_free(link);
 }
 
-void gn_links_mend(struct gn_engine *e)
+void gn_links_mend(struct gn_worker *e)
 {
 	struct gn_link *next;
 
@@ -176,7 +176,7 @@ void gn_links_mend(struct gn_engine *e)
 		next = link->next;
 		if (!link->broken || !link->ep)
 			continue;
-		gn_report_info(&e->report, "link to %s: %s", link->host, link->why);
+		gn_plugin_log_info(&e->report, "link to %s: %s", link->host, link->why);
 		gn_link_break(link, "");
 		if (!link->conns)
 			unlink_and_free(link);
@@ -212,7 +212,7 @@ static void hear(struct gn_link *link)
 	}
 }
 
-static void reap(struct gn_engine *e)
+static void reap(struct gn_worker *e)
 {
 	struct gn_closing **at = &e->closing, *c;
 
@@ -227,7 +227,7 @@ static void reap(struct gn_engine *e)
 	}
 }
 
-void gn_links_look(struct gn_engine *e)
+void gn_links_look(struct gn_worker *e)
 {
 	struct epoll_event events[16];
 	int n = epoll_wait(e->epoll, events, 16, 0);
@@ -251,7 +251,7 @@ static void say_goodbye(struct gn_link *link)
 }
 
 /* A peer that takes nothing more is given up after a second, a dead one at once. */
-void gn_links_close(struct gn_engine *e)
+void gn_links_close(struct gn_worker *e)
 {
 	uint64_t until = gn_clock_ns() + CLOSE_NS;
 	struct gn_closing *c;

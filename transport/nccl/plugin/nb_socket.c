@@ -20,36 +20,36 @@ static void watch_over(int fd)
 		setsockopt(fd, IPPROTO_TCP, options[i][0], &options[i][1], sizeof options[i][1]);
 }
 
-int gn_mail_open(struct gn_mail *m, int fd)
+int gn_nb_socket_open(struct gn_nb_socket *m, int fd)
 {
-	*m = (struct gn_mail){.fd = fd, .in = malloc(GN_MAIL_MAX)};
+	*m = (struct gn_nb_socket){.fd = fd, .in = malloc(GN_NB_SOCKET_MAX)};
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	watch_over(fd);
 	if (m->in)
 		return 0;
-	gn_mail_close(m);
+	gn_nb_socket_close(m);
 	return -1;
 }
 
-int gn_mail_detach(struct gn_mail *m)
+int gn_nb_socket_detach(struct gn_nb_socket *m)
 {
 	int fd = m->fd;
 
 	m->fd = -1;
-	gn_mail_close(m);
+	gn_nb_socket_close(m);
 	return fd;
 }
 
-void gn_mail_close(struct gn_mail *m)
+void gn_nb_socket_close(struct gn_nb_socket *m)
 {
 	if (m->fd >= 0)
 		close(m->fd);
 	free(m->out);
 	free(m->in);
-	*m = (struct gn_mail){.fd = -1};
+	*m = (struct gn_nb_socket){.fd = -1};
 }
 
-int gn_mail_put(struct gn_mail *m, const void *data, size_t bytes)
+int gn_nb_socket_put(struct gn_nb_socket *m, const void *data, size_t bytes)
 {
 	uint8_t *more = realloc(m->out, m->to_send + bytes);
 
@@ -61,7 +61,7 @@ int gn_mail_put(struct gn_mail *m, const void *data, size_t bytes)
 	return 0;
 }
 
-int gn_mail_push(struct gn_mail *m)
+int gn_nb_socket_push(struct gn_nb_socket *m)
 {
 	while (m->sent < m->to_send) {
 		ssize_t n = send(m->fd, m->out + m->sent, m->to_send - m->sent, MSG_NOSIGNAL);
@@ -73,9 +73,9 @@ int gn_mail_push(struct gn_mail *m)
 	return 1;
 }
 
-int gn_mail_pull(struct gn_mail *m, size_t bytes)
+int gn_nb_socket_pull(struct gn_nb_socket *m, size_t bytes)
 {
-	if (bytes > GN_MAIL_MAX)
+	if (bytes > GN_NB_SOCKET_MAX)
 		return -1;
 	while (m->received < bytes) {
 		ssize_t n = recv(m->fd, m->in + m->received, bytes - m->received, 0);
@@ -91,7 +91,7 @@ int gn_mail_pull(struct gn_mail *m, size_t bytes)
 	return 1;
 }
 
-int gn_mail_connect(int family, const void *address, int port)
+int gn_nb_socket_connect(int family, const void *address, int port)
 {
 	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
 	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};

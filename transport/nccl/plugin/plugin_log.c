@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-static void say(const struct gn_report *r, enum gn_nccl_log_level level, const char *format, va_list args)
+static void say(const struct gn_plugin_log *r, enum gn_nccl_log_level level, const char *format, va_list args)
 {
 	char text[GN_ERR_TEXT_MAX];
 
@@ -12,7 +12,7 @@ static void say(const struct gn_report *r, enum gn_nccl_log_level level, const c
 	r->logger(level, GN_NCCL_SUB_INIT | GN_NCCL_SUB_NET, __FILE__, __LINE__, "NET/gannet: %s", text);
 }
 
-void gn_report_warn(const struct gn_report *r, const char *format, ...)
+void gn_plugin_log_warn(const struct gn_plugin_log *r, const char *format, ...)
 {
 	va_list args;
 
@@ -21,7 +21,7 @@ void gn_report_warn(const struct gn_report *r, const char *format, ...)
 	va_end(args);
 }
 
-void gn_report_info(const struct gn_report *r, const char *format, ...)
+void gn_plugin_log_info(const struct gn_plugin_log *r, const char *format, ...)
 {
 	va_list args;
 
@@ -30,10 +30,10 @@ void gn_report_info(const struct gn_report *r, const char *format, ...)
 	va_end(args);
 }
 
-enum gn_nccl_result gn_report_result(const struct gn_report *r, enum gn_status status, const struct gn_err *err)
+enum gn_nccl_result gn_plugin_log_result(const struct gn_plugin_log *r, enum gn_status status, const struct gn_err *err)
 {
 	if (status)
-		gn_report_warn(r, "%s", err->text);
+		gn_plugin_log_warn(r, "%s", err->text);
 	switch (status) {
 	case GN_OK:
 		return GN_NCCL_SUCCESS;

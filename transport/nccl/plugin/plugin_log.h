@@ -1,17 +1,17 @@
 /* What the plugin says goes to NCCL's own log (NCCL_DEBUG), never to a file descriptor. Any thread. */
-#ifndef GN_NCCLNET_REPORT_H
-#define GN_NCCLNET_REPORT_H
+#ifndef GN_TRANSPORT_NCCL_PLUGIN_PLUGIN_LOG_H
+#define GN_TRANSPORT_NCCL_PLUGIN_PLUGIN_LOG_H
 
 #include "transport/nccl/plugin/abi.h"
 #include "src/base/status.h"
 
-struct gn_report {
+struct gn_plugin_log {
 	gn_nccl_logger *logger; /* NULL is silent */
 };
 
-void gn_report_warn(const struct gn_report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void gn_report_info(const struct gn_report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void gn_plugin_log_warn(const struct gn_plugin_log *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void gn_plugin_log_info(const struct gn_plugin_log *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Warns with err's text unless status is GN_OK, and returns NCCL's code for status. */
-enum gn_nccl_result gn_report_result(const struct gn_report *r, enum gn_status status, const struct gn_err *err);
+enum gn_nccl_result gn_plugin_log_result(const struct gn_plugin_log *r, enum gn_status status, const struct gn_err *err);
 
 #endif

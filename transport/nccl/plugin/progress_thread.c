@@ -11,8 +11,8 @@
 /* Before others get the lock. */
 #define TURNS 16
 
-struct gn_keeper {
-	struct gn_engine *engine;
+struct gn_comm_progress_thread {
+	struct gn_worker *engine;
 	pthread_t thread;
 	pthread_mutex_t lock; /* of stop */
 	pthread_cond_t wake;
@@ -20,17 +20,17 @@ struct gn_keeper {
 };
 
 /* Did they move anything? */
-static int take_turns(struct gn_engine *e)
+static int take_turns(struct gn_worker *e)
 {
 	unsigned moved = 0;
 
 	for (int i = 0; i < TURNS; i++)
-		moved += gn_engine_progress(e);
+		moved += gn_worker_progress(e);
 	return moved > 0;
 }
 
 /* Is the engine in use, or was there something to do? */
-static int look_after(struct gn_engine *e, unsigned *seen)
+static int look_after(struct gn_worker *e, unsigned *seen)
 {
 	int busy;
 
@@ -45,7 +45,7 @@ static int look_after(struct gn_engine *e, unsigned *seen)
 }
 
 /* Lock held but while it waits. */
-static void rest(struct gn_keeper *k, uint64_t ns)
+static void rest(struct gn_comm_progress_thread *k, uint64_t ns)
 {
 	uint64_t until = gn_clock_ns() + ns;
 	struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
@@ -55,7 +55,7 @@ static void rest(struct gn_keeper *k, uint64_t ns)
 
 static void *keep(void *argument)
 {
-	struct gn_keeper *k = argument;
+	struct gn_comm_progress_thread *k = argument;
 	uint64_t period_ns = SHORT_NS;
 	unsigned seen = 0;
 
@@ -74,17 +74,17 @@ static void *keep(void *argument)
 	return NULL;
 }
 
-static void release(struct gn_keeper *k)
+static void release(struct gn_comm_progress_thread *k)
 {
 	pthread_cond_destroy(&k->wake);
 	pthread_mutex_destroy(&k->lock);
 	free(k);
 }
 
-enum gn_status gn_keeper_start(struct gn_engine *e, struct gn_err *err)
+enum gn_status gn_progress_thread_start(struct gn_worker *e, struct gn_err *err)
 {
 	pthread_condattr_t clock;
-	struct gn_keeper *k;
+	struct gn_comm_progress_thread *k;
 	int rc;
 
 	if (atomic_load(&e->keeper))
@@ -107,9 +107,9 @@ enum gn_status gn_keeper_start(struct gn_engine *e, struct gn_err *err)
 	return gn_err_errno(err, rc, "cannot start a thread that sends the ends of messages while NCCL sleeps (see ulimit -u)");
 }
 
-void gn_keeper_stop(struct gn_engine *e)
+void gn_progress_thread_stop(struct gn_worker *e)
 {
-	struct gn_keeper *k = atomic_exchange(&e->keeper, NULL);
+	struct gn_comm_progress_thread *k = atomic_exchange(&e->keeper, NULL);
 
 	if (!k)
 		return;

@@ -10,15 +10,15 @@
  *
  * While GPU memory is under way it does nothing: UCX's copies there want a thread with a CUDA context, which is NCCL's.
  */
-#ifndef GN_NCCLNET_KEEPER_H
-#define GN_NCCLNET_KEEPER_H
+#ifndef GN_TRANSPORT_NCCL_PLUGIN_PROGRESS_THREAD_H
+#define GN_TRANSPORT_NCCL_PLUGIN_PROGRESS_THREAD_H
 
 #include "transport/nccl/plugin/worker.h"
 
 /* The engine's lock held; once more does nothing. */
-enum gn_status gn_keeper_start(struct gn_engine *e, struct gn_err *err);
+enum gn_status gn_progress_thread_start(struct gn_worker *e, struct gn_err *err);
 /* Waits until the thread has ended, which may be in the midst of its turns, but never waits for the engine's lock: at the end
  * of a process nobody may give it back. */
-void gn_keeper_stop(struct gn_engine *e);
+void gn_progress_thread_stop(struct gn_worker *e);
 
 #endif

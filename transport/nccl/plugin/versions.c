@@ -13,11 +13,11 @@
 		(out)->name = (char *)(uintptr_t)(d)->name;                                                            \
 		(out)->pci_path = (d)->pci_path;                                                                       \
 		(out)->guid = (d)->guid;                                                                               \
-		(out)->pointers = gn_core_pointers();                                                                  \
+		(out)->pointers = gn_api_pointers();                                                                  \
 		(out)->speed = (d)->mbit_per_s;                                                                        \
 		(out)->port = (d)->port;                                                                               \
-		(out)->max_comms = GN_CORE_COMMS_MAX;                                                                  \
-		(out)->max_receives = GN_CORE_RECEIVES_MAX;                                                            \
+		(out)->max_comms = GN_API_COMMS_MAX;                                                                  \
+		(out)->max_receives = GN_API_RECEIVES_MAX;                                                            \
 		(out)->device_type = GN_NCCL_DEVICE_HOST;                                                              \
 	} while (0)
 
@@ -25,12 +25,12 @@
 	do {                                                                                                           \
 		(out)->made_of.count = 1;                                                                              \
 		(out)->made_of.devices[0] = (device);                                                                  \
-		(out)->max_p2p_bytes = (out)->max_coll_bytes = GN_CORE_BYTES_MAX;                                      \
+		(out)->max_p2p_bytes = (out)->max_coll_bytes = GN_API_BYTES_MAX;                                      \
 	} while (0)
 
 static enum gn_nccl_result properties_v8(int device, struct gn_nccl_properties_v8 *out)
 {
-	const struct gn_device *d = gn_core_device(device);
+	const struct gn_device *d = gn_api_device(device);
 
 	if (!d || !out)
 		return GN_NCCL_INVALID_ARGUMENT;
@@ -41,7 +41,7 @@ static enum gn_nccl_result properties_v8(int device, struct gn_nccl_properties_v
 
 static enum gn_nccl_result properties_v9(int device, struct gn_nccl_properties_v9 *out)
 {
-	const struct gn_device *d = gn_core_device(device);
+	const struct gn_device *d = gn_api_device(device);
 
 	if (!d || !out)
 		return GN_NCCL_INVALID_ARGUMENT;
@@ -53,7 +53,7 @@ static enum gn_nccl_result properties_v9(int device, struct gn_nccl_properties_v
 
 static enum gn_nccl_result properties_v11(int device, struct gn_nccl_properties_v11 *out)
 {
-	const struct gn_device *d = gn_core_device(device);
+	const struct gn_device *d = gn_api_device(device);
 
 	if (!d || !out)
 		return GN_NCCL_INVALID_ARGUMENT;
@@ -65,7 +65,7 @@ static enum gn_nccl_result properties_v11(int device, struct gn_nccl_properties_
 
 static enum gn_nccl_result properties_v12(int device, struct gn_nccl_properties_v12 *out)
 {
-	const struct gn_device *d = gn_core_device(device);
+	const struct gn_device *d = gn_api_device(device);
 
 	if (!d || !out)
 		return GN_NCCL_INVALID_ARGUMENT;
@@ -80,17 +80,17 @@ static enum gn_nccl_result properties_v12(int device, struct gn_nccl_properties_
 static enum gn_nccl_result init_v10(gn_nccl_logger *logger, gn_nccl_profiler *profiler)
 {
 	(void)profiler;
-	return gn_core_init_shared(logger);
+	return gn_api_init_shared(logger);
 }
 
 static enum gn_nccl_result listen_v8(int device, void *handle, void **listen_comm)
 {
-	return gn_core_listen(gn_core_shared(), device, handle, listen_comm);
+	return gn_api_listen(gn_api_shared(), device, handle, listen_comm);
 }
 
 static enum gn_nccl_result connect_v8(int device, void *handle, void **send_comm, struct gn_nccl_device_handle **of_device)
 {
-	return gn_core_connect(gn_core_shared(), device, handle, send_comm, of_device);
+	return gn_api_connect(gn_api_shared(), device, handle, send_comm, of_device);
 }
 
 /* The traffic class of one connection cannot differ from others' that share its link. */
@@ -98,18 +98,18 @@ static enum gn_nccl_result connect_v10(int device, struct gn_nccl_config *config
 				       struct gn_nccl_device_handle **of_device)
 {
 	(void)config;
-	return gn_core_connect(gn_core_shared(), device, handle, send_comm, of_device);
+	return gn_api_connect(gn_api_shared(), device, handle, send_comm, of_device);
 }
 
 static enum gn_nccl_result isend_v9(void *send_comm, void *data, size_t size, int tag, void *mhandle, void **request)
 {
-	return gn_core_isend(send_comm, data, size, tag, mhandle, NULL, request);
+	return gn_api_isend(send_comm, data, size, tag, mhandle, NULL, request);
 }
 
 static enum gn_nccl_result irecv_v9(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
 				    void **request)
 {
-	return gn_core_irecv(recv_comm, n, data, sizes, tags, mhandles, NULL, request);
+	return gn_api_irecv(recv_comm, n, data, sizes, tags, mhandles, NULL, request);
 }
 
 /* --- before version 9: sizes are int --- */
@@ -118,33 +118,33 @@ static enum gn_nccl_result isend_v8(void *send_comm, void *data, int size, int t
 {
 	if (size < 0)
 		return GN_NCCL_INVALID_ARGUMENT;
-	return gn_core_isend(send_comm, data, (size_t)size, tag, mhandle, NULL, request);
+	return gn_api_isend(send_comm, data, (size_t)size, tag, mhandle, NULL, request);
 }
 
 static enum gn_nccl_result irecv_v8(void *recv_comm, int n, void **data, int *sizes, int *tags, void **mhandles, void **request)
 {
-	size_t wide[GN_CORE_RECEIVES_MAX];
+	size_t wide[GN_API_RECEIVES_MAX];
 
-	if (n < 1 || n > GN_CORE_RECEIVES_MAX || !sizes)
+	if (n < 1 || n > GN_API_RECEIVES_MAX || !sizes)
 		return GN_NCCL_INVALID_ARGUMENT;
 	for (int i = 0; i < n; i++) {
 		if (sizes[i] < 0)
 			return GN_NCCL_INVALID_ARGUMENT;
 		wide[i] = (size_t)sizes[i];
 	}
-	return gn_core_irecv(recv_comm, n, data, wide, tags, mhandles, NULL, request);
+	return gn_api_irecv(recv_comm, n, data, wide, tags, mhandles, NULL, request);
 }
 
 /* --- the tables --- */
 
 #define COMMON                                                                                                         \
-	.name = gn_core_name, .devices = gn_core_devices, .accept = gn_core_accept, .reg_mr = gn_core_reg_mr,          \
-	.dereg_mr = gn_core_dereg_mr, .iflush = gn_core_iflush, .test = gn_core_test, .close_send = gn_core_close,     \
-	.close_recv = gn_core_close, .close_listen = gn_core_close_listen
+	.name = gn_api_name, .devices = gn_api_devices, .accept = gn_api_accept, .reg_mr = gn_api_reg_mr,          \
+	.dereg_mr = gn_api_dereg_mr, .iflush = gn_api_iflush, .test = gn_api_test, .close_send = gn_api_close,     \
+	.close_recv = gn_api_close, .close_listen = gn_api_close_listen
 
 #define SINCE_V11                                                                                                      \
-	COMMON, .init = gn_core_init, .listen = gn_core_listen, .connect = gn_core_connect, .isend = gn_core_isend,    \
-	.irecv = gn_core_irecv, .finalize = gn_core_finalize, .set_attributes = gn_core_set_attributes
+	COMMON, .init = gn_api_init, .listen = gn_api_listen, .connect = gn_api_connect, .isend = gn_api_isend,    \
+	.irecv = gn_api_irecv, .finalize = gn_api_finalize, .set_attributes = gn_api_set_attributes
 
 extern const struct gn_nccl_net_v8 ncclNetPlugin_v8;
 extern const struct gn_nccl_net_v9 ncclNetPlugin_v9;
@@ -154,7 +154,7 @@ extern const struct gn_nccl_net_v12 ncclNetPlugin_v12;
 
 EXPORT const struct gn_nccl_net_v8 ncclNetPlugin_v8 = {
 	COMMON,
-	.init = gn_core_init_shared,
+	.init = gn_api_init_shared,
 	.get_properties = properties_v8,
 	.listen = listen_v8,
 	.connect = connect_v8,
@@ -164,7 +164,7 @@ EXPORT const struct gn_nccl_net_v8 ncclNetPlugin_v8 = {
 
 EXPORT const struct gn_nccl_net_v9 ncclNetPlugin_v9 = {
 	COMMON,
-	.init = gn_core_init_shared,
+	.init = gn_api_init_shared,
 	.get_properties = properties_v9,
 	.listen = listen_v8,
 	.connect = connect_v8,
@@ -178,8 +178,8 @@ EXPORT const struct gn_nccl_net_v10 ncclNetPlugin_v10 = {
 	.get_properties = properties_v9,
 	.listen = listen_v8,
 	.connect = connect_v10,
-	.isend = gn_core_isend,
-	.irecv = gn_core_irecv,
+	.isend = gn_api_isend,
+	.irecv = gn_api_irecv,
 };
 
 EXPORT const struct gn_nccl_net_v11 ncclNetPlugin_v11 = {

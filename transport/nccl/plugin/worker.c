@@ -51,7 +51,7 @@ static ucs_status_t configure(ucp_config_t *config, const char *device, int traf
 	char number[16];
 
 	/* UCX 1.13 warns of settings that nothing has */
-	if (gn_fabric_tls_has_shm(getenv("UCX_TLS")) && set(config, "MM_ERROR_HANDLING", "y") != UCS_OK) {
+	if (gn_ucx_tls_has_shm(getenv("UCX_TLS")) && set(config, "MM_ERROR_HANDLING", "y") != UCS_OK) {
 		set(config, "POSIX_ERROR_HANDLING", "y");
 		set(config, "SYSV_ERROR_HANDLING", "y");
 	}
@@ -66,7 +66,7 @@ static ucs_status_t configure(ucp_config_t *config, const char *device, int traf
 	return rc;
 }
 
-static enum gn_status open_context(struct gn_engine *e, const char *device, int traffic_class, struct gn_err *err)
+static enum gn_status open_context(struct gn_worker *e, const char *device, int traffic_class, struct gn_err *err)
 {
 	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
 			       .features = UCP_FEATURE_TAG | UCP_FEATURE_AM,
@@ -89,7 +89,7 @@ static enum gn_status open_context(struct gn_engine *e, const char *device, int 
 static ucs_status_t take_message(void *argument, const void *header, size_t header_bytes, void *data, size_t bytes,
 				 const ucp_am_recv_param_t *param)
 {
-	struct gn_engine *e = argument;
+	struct gn_worker *e = argument;
 	struct gn_conn *c;
 	struct gn_wire m;
 
@@ -98,13 +98,13 @@ static ucs_status_t take_message(void *argument, const void *header, size_t head
 	if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) || bytes != sizeof m)
 		return UCS_OK;
 	memcpy(&m, data, sizeof m);
-	c = m.key == e->name.key ? gn_engine_find(e, m.conn) : NULL;
+	c = m.key == e->name.key ? gn_worker_find(e, m.conn) : NULL;
 	if (c)
 		gn_conn_message(c, &m);
 	return UCS_OK;
 }
 
-static enum gn_status open_worker(struct gn_engine *e, struct gn_err *err)
+static enum gn_status open_worker(struct gn_worker *e, struct gn_err *err)
 {
 	ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
 				      .thread_mode = UCS_THREAD_MODE_SERIALIZED};
@@ -122,10 +122,10 @@ static enum gn_status open_worker(struct gn_engine *e, struct gn_err *err)
 	return rc == UCS_OK ? GN_OK : fail(err, "opening the fabric's worker", rc);
 }
 
-enum gn_status gn_engine_create(const struct gn_report *report, const char *device, int traffic_class, struct gn_engine **out,
+enum gn_status gn_worker_create(const struct gn_plugin_log *report, const char *device, int traffic_class, struct gn_worker **out,
 				struct gn_err *err)
 {
-	struct gn_engine *e = calloc(1, sizeof *e);
+	struct gn_worker *e = calloc(1, sizeof *e);
 	enum gn_status status = GN_OK;
 
 	if (!e)
@@ -140,7 +140,7 @@ enum gn_status gn_engine_create(const struct gn_report *report, const char *devi
 	if (!status)
 		status = open_worker(e, err);
 	if (status) {
-		gn_engine_destroy(e);
+		gn_worker_destroy(e);
 		return status;
 	}
 	*out = e;
@@ -157,7 +157,7 @@ static void dropped(void *request, ucs_status_t rc, const ucp_tag_recv_info_t *i
 
 /* Messages come after their reception was posted, so one that waits for a reception is for a connection that is closed, or a
  * stranger's. Taken into no buffer, so that it neither fills memory nor holds up its sender. */
-static void drop_strays(struct gn_engine *e)
+static void drop_strays(struct gn_worker *e)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK, .cb.recv = dropped};
 	ucp_tag_recv_info_t info;
@@ -170,9 +170,9 @@ static void drop_strays(struct gn_engine *e)
 
 /* UCX 1.13 never ends a reception of which a part has come when its sender dies. Nothing more is written to it without a turn
  * of the worker, and the worker's end may still call back for others: connections are freed after it. */
-void gn_engine_destroy(struct gn_engine *e)
+void gn_worker_destroy(struct gn_worker *e)
 {
-	gn_keeper_stop(e);
+	gn_progress_thread_stop(e);
 	gn_links_close(e);
 	if (e->worker && !e->frozen)
 		drop_strays(e);
@@ -192,7 +192,7 @@ void gn_engine_destroy(struct gn_engine *e)
 
 /* --- progress --- */
 
-static void look(struct gn_engine *e)
+static void look(struct gn_worker *e)
 {
 	uint64_t now = gn_clock_ns();
 
@@ -204,7 +204,7 @@ static void look(struct gn_engine *e)
 	gn_conn_reap(e, 0);
 }
 
-unsigned gn_engine_progress(struct gn_engine *e)
+unsigned gn_worker_progress(struct gn_worker *e)
 {
 	unsigned moved;
 
@@ -220,7 +220,7 @@ unsigned gn_engine_progress(struct gn_engine *e)
 
 /* --- connections by number: the low half says where, the high half is random --- */
 
-static enum gn_status grow(struct gn_engine *e, struct gn_err *err)
+static enum gn_status grow(struct gn_worker *e, struct gn_err *err)
 {
 	uint32_t room = e->conn_room ? 2 * e->conn_room : 16;
 	struct gn_conn **more;
@@ -237,7 +237,7 @@ static enum gn_status grow(struct gn_engine *e, struct gn_err *err)
 	return GN_OK;
 }
 
-enum gn_status gn_engine_add(struct gn_engine *e, struct gn_conn *c, uint32_t *number, struct gn_err *err)
+enum gn_status gn_worker_add(struct gn_worker *e, struct gn_conn *c, uint32_t *number, struct gn_err *err)
 {
 	uint32_t tried = 0;
 	uint16_t high;
@@ -256,12 +256,12 @@ enum gn_status gn_engine_add(struct gn_engine *e, struct gn_conn *c, uint32_t *n
 	return GN_OK;
 }
 
-void gn_engine_remove(struct gn_engine *e, uint32_t number)
+void gn_worker_remove(struct gn_worker *e, uint32_t number)
 {
 	e->conns[number & 0xffff] = NULL;
 }
 
-struct gn_conn *gn_engine_find(const struct gn_engine *e, uint32_t number)
+struct gn_conn *gn_worker_find(const struct gn_worker *e, uint32_t number)
 {
 	struct gn_conn *c = (number & 0xffff) < e->conn_room ? e->conns[number & 0xffff] : NULL;
 
@@ -323,7 +323,7 @@ void gn_op_send(struct gn_op *op, struct gn_link *link, uint64_t tag, const void
 	begun(op, ucp_tag_send_nbx(link->ep, data, len_bytes, tag ^ link->peer.key, &param));
 }
 
-void gn_op_receive(struct gn_op *op, struct gn_engine *e, uint64_t tag, void *data, size_t len_bytes)
+void gn_op_receive(struct gn_op *op, struct gn_worker *e, uint64_t tag, void *data, size_t len_bytes)
 {
 	ucp_tag_recv_info_t info = {0};
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
@@ -364,7 +364,7 @@ void gn_op_flush(struct gn_op *op, struct gn_link *link)
 	begun(op, ucp_ep_flush_nbx(link->ep, &param));
 }
 
-void gn_op_cancel(struct gn_op *op, struct gn_engine *e)
+void gn_op_cancel(struct gn_op *op, struct gn_worker *e)
 {
 	if (op->active && op->handle)
 		ucp_request_cancel(e->worker, op->handle);

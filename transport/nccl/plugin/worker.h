@@ -15,8 +15,8 @@
  *
  * Thread safety: every function but create and destroy wants the lock held. Private to ncclnet/.
  */
-#ifndef GN_NCCLNET_ENGINE_H
-#define GN_NCCLNET_ENGINE_H
+#ifndef GN_TRANSPORT_NCCL_PLUGIN_WORKER_H
+#define GN_TRANSPORT_NCCL_PLUGIN_WORKER_H
 
 #include "transport/nccl/plugin/plugin_log.h"
 
@@ -25,25 +25,25 @@
 #include <stdint.h>
 #include <ucp/api/ucp.h>
 
-#define GN_ENGINE_ID_BYTES 16
+#define GN_WORKER_ID_BYTES 16
 /* Receptions in one group. */
 #define GN_GROUP_MAX 8
 
 struct gn_conn;
-struct gn_engine;
-struct gn_keeper;
-struct gn_meet;
+struct gn_worker;
+struct gn_comm_progress_thread;
+struct gn_cm;
 
 /* Who an engine is, as told to peers. */
-struct gn_engine_name {
-	uint8_t id[GN_ENGINE_ID_BYTES];
+struct gn_worker_name {
+	uint8_t id[GN_WORKER_ID_BYTES];
 	uint64_t key; /* mixed into everything that is sent to it */
 };
 
 struct gn_link {
 	struct gn_link *next;
-	struct gn_engine *engine;
-	struct gn_engine_name peer;
+	struct gn_worker *engine;
+	struct gn_worker_name peer;
 	char host[64]; /* the peer's address */
 	ucp_ep_h ep;   /* NULL once it is broken */
 	int sockets[2]; /* -1: none */
@@ -77,39 +77,39 @@ struct gn_wire {
 	uint64_t sizes[GN_GROUP_MAX];
 };
 
-struct gn_engine {
+struct gn_worker {
 	pthread_mutex_t lock;
-	struct gn_report report;
+	struct gn_plugin_log report;
 	ucp_context_h context;
 	ucp_worker_h worker;
 	ucp_address_t *address;
 	size_t address_bytes;
-	struct gn_engine_name name;
+	struct gn_worker_name name;
 	struct gn_link *links;
 	struct gn_conn **conns; /* by the low bits of their numbers */
 	uint32_t conn_room, conn_next;
-	struct gn_meet *meet; /* how connections come to be; NULL until one is wanted */
+	struct gn_cm *meet; /* how connections come to be; NULL until one is wanted */
 	int epoll;	      /* of the links' sockets */
 	unsigned turns, active; /* active: operations on callers' memory that UCX has, of all connections */
 	int gpu_memory;		/* some was registered */
 	uint64_t looked_ns;   /* when sockets and strays were last looked for */
 	struct gn_closing *closing; /* endpoints that UCX has not closed yet */
 	int broke;		    /* a link broke inside of UCX: its endpoint is still to be closed */
-	struct gn_keeper *_Atomic keeper; /* NULL: nobody takes turns but callers */
+	struct gn_comm_progress_thread *_Atomic keeper; /* NULL: nobody takes turns but callers */
 	int frozen; /* UCX holds memory that is not the caller's any more: no turn is taken again */
 	struct gn_conn *lingering;  /* closed connections that UCX still holds something of */
 };
 
 /* device is UCX's name for it, NULL or "" for all; traffic_class -1: UCX's own. */
-enum gn_status gn_engine_create(const struct gn_report *report, const char *device, int traffic_class, struct gn_engine **out,
+enum gn_status gn_worker_create(const struct gn_plugin_log *report, const char *device, int traffic_class, struct gn_worker **out,
 				struct gn_err *err);
 /* No connection may be left. Closes links in good order, waiting up to a second for peers that are alive. */
-void gn_engine_destroy(struct gn_engine *e);
+void gn_worker_destroy(struct gn_worker *e);
 /* One turn of UCX, and now and then a look at sockets. How much did it move? 0: nothing. */
-unsigned gn_engine_progress(struct gn_engine *e);
+unsigned gn_worker_progress(struct gn_worker *e);
 
 /* The link to the engine of that name, made with address if it is not there; does not count a connection. */
-enum gn_status gn_link_get(struct gn_engine *e, const struct gn_engine_name *peer, const void *address, const char *host,
+enum gn_status gn_link_get(struct gn_worker *e, const struct gn_worker_name *peer, const void *address, const char *host,
 			   struct gn_link **out, struct gn_err *err);
 /* Takes a socket to watch the peer by. */
 void gn_link_keep(struct gn_link *link, int fd);
@@ -117,25 +117,25 @@ void gn_link_break(struct gn_link *link, const char *why);
 /* A connection less; frees a broken link that none uses. */
 void gn_link_release(struct gn_link *link);
 /* Notes what peers say by the links' sockets, and that they are gone. */
-void gn_links_look(struct gn_engine *e);
+void gn_links_look(struct gn_worker *e);
 /* After UCX's turn: closes endpoints of links that broke in it. */
-void gn_links_mend(struct gn_engine *e);
+void gn_links_mend(struct gn_worker *e);
 /* At the end: says goodbye and closes them all. */
-void gn_links_close(struct gn_engine *e);
+void gn_links_close(struct gn_worker *e);
 
 /* Gives a connection its number. */
-enum gn_status gn_engine_add(struct gn_engine *e, struct gn_conn *c, uint32_t *number, struct gn_err *err);
-void gn_engine_remove(struct gn_engine *e, uint32_t number);
+enum gn_status gn_worker_add(struct gn_worker *e, struct gn_conn *c, uint32_t *number, struct gn_err *err);
+void gn_worker_remove(struct gn_worker *e, uint32_t number);
 /* NULL when there is none of that number. */
-struct gn_conn *gn_engine_find(const struct gn_engine *e, uint32_t number);
+struct gn_conn *gn_worker_find(const struct gn_worker *e, uint32_t number);
 
 /* Start an operation; on failure op->status says why and it is not active. */
 void gn_op_send(struct gn_op *op, struct gn_link *link, uint64_t tag, const void *data, size_t len_bytes);
-void gn_op_receive(struct gn_op *op, struct gn_engine *e, uint64_t tag, void *data, size_t len_bytes);
+void gn_op_receive(struct gn_op *op, struct gn_worker *e, uint64_t tag, void *data, size_t len_bytes);
 void gn_op_tell(struct gn_op *op, struct gn_link *link, const struct gn_wire *message);
 void gn_op_flush(struct gn_op *op, struct gn_link *link);
 /* A reception that nothing has arrived for ends at once. */
-void gn_op_cancel(struct gn_op *op, struct gn_engine *e);
+void gn_op_cancel(struct gn_op *op, struct gn_worker *e);
 
 /* The tag of part `part` of a group for connection `conn`. */
 static inline uint64_t gn_tag(uint32_t conn, uint32_t group, int part)

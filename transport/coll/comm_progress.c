@@ -1,4 +1,4 @@
-#include "transport/coll/progress.h"
+#include "transport/coll/comm_progress.h"
 
 #include "src/base/thread.h"
 #include "transport/coll/idle_wait.h"
@@ -19,7 +19,7 @@
 
 enum { AWAKE, BY_FD, BY_BELL };
 
-struct gn_progress {
+struct gn_comm_progress {
 	struct gn_comm *comm;
 	pthread_t thread;
 	int wake;
@@ -34,16 +34,16 @@ struct gn_progress {
 /* What the thread does next. */
 struct pause {
 	uint64_t limit_ns; /* 0: it goes on */
-	struct gn_rest rest;
+	struct gn_idle_wait rest;
 };
 
-static void wake(struct gn_progress *p)
+static void wake(struct gn_comm_progress *p)
 {
 	uint64_t one = 1;
 
 	switch (atomic_exchange(&p->asleep, AWAKE)) {
 	case BY_BELL:
-		gn_rest_disturb(p->comm);
+		gn_idle_wait_disturb(p->comm);
 		break;
 	case BY_FD:
 		/* cannot fail but by a full counter, and then the thread is awake */
@@ -52,18 +52,18 @@ static void wake(struct gn_progress *p)
 	}
 }
 
-static void sleep_for(struct gn_progress *p, struct pause *pause)
+static void sleep_for(struct gn_comm_progress *p, struct pause *pause)
 {
 	uint64_t count;
 
-	gn_rest_sleep(&pause->rest, pause->limit_ns, p->wake);
+	gn_idle_wait_sleep(&pause->rest, pause->limit_ns, p->wake);
 	atomic_store(&p->asleep, AWAKE);
 	if (read(p->wake, &count, sizeof count) < 0)
 		return;
 }
 
 /* One look at everything in flight. Returns what to do until the next. */
-static struct pause work(struct gn_progress *p, uint64_t *nap_ns)
+static struct pause work(struct gn_comm_progress *p, uint64_t *nap_ns)
 {
 	struct gn_comm *c = p->comm;
 	struct pause pause = {0, {.fd = -1}};
@@ -75,8 +75,8 @@ static struct pause work(struct gn_progress *p, uint64_t *nap_ns)
 		gn_recorder_moved(c->recorder);
 	if (events) {
 		*nap_ns = NAP_MIN_NS;
-	} else if (gn_rest_begin(c, &pause.rest)) {
-		pause.limit_ns = gn_comm_awaits(c, &by_memory, &by_message) ? REST_NS : GN_REST_UNTIL_WOKEN;
+	} else if (gn_idle_wait_begin(c, &pause.rest)) {
+		pause.limit_ns = gn_comm_awaits(c, &by_memory, &by_message) ? REST_NS : GN_IDLE_WAIT_UNTIL_WOKEN;
 		*nap_ns = NAP_MIN_NS;
 	} else {
 		pause.limit_ns = *nap_ns;
@@ -91,8 +91,8 @@ static struct pause work(struct gn_progress *p, uint64_t *nap_ns)
 
 static void *run(void *argument)
 {
-	struct pause until_woken = {GN_REST_UNTIL_WOKEN, {.fd = -1}};
-	struct gn_progress *p = argument;
+	struct pause until_woken = {GN_IDLE_WAIT_UNTIL_WOKEN, {.fd = -1}};
+	struct gn_comm_progress *p = argument;
 	uint64_t nap_ns = NAP_MIN_NS;
 
 	/* naps as short as they are meant to be */
@@ -118,14 +118,14 @@ static void *run(void *argument)
 	return NULL;
 }
 
-static enum gn_status start(struct gn_progress *p, struct gn_err *err)
+static enum gn_status start(struct gn_comm_progress *p, struct gn_err *err)
 {
 	int failure = gn_thread_start(&p->thread, run, p);
 
 	return failure ? gn_err_errno(err, failure, "cannot start a thread for progress (see ulimit -u)") : GN_OK;
 }
 
-static void release(struct gn_progress *p)
+static void release(struct gn_comm_progress *p)
 {
 	if (p->wake >= 0)
 		close(p->wake);
@@ -133,9 +133,9 @@ static void release(struct gn_progress *p)
 	free(p);
 }
 
-enum gn_status gn_progress_create(struct gn_comm *c, struct gn_progress **out, struct gn_err *err)
+enum gn_status gn_comm_progress_create(struct gn_comm *c, struct gn_comm_progress **out, struct gn_err *err)
 {
-	struct gn_progress *p = calloc(1, sizeof *p);
+	struct gn_comm_progress *p = calloc(1, sizeof *p);
 	enum gn_status status = GN_OK;
 
 	if (!p)
@@ -155,7 +155,7 @@ enum gn_status gn_progress_create(struct gn_comm *c, struct gn_progress **out, s
 	return GN_OK;
 }
 
-void gn_progress_destroy(struct gn_progress *p)
+void gn_comm_progress_destroy(struct gn_comm_progress *p)
 {
 	if (!p)
 		return;
@@ -165,17 +165,17 @@ void gn_progress_destroy(struct gn_progress *p)
 	release(p);
 }
 
-void gn_progress_take(struct gn_progress *p)
+void gn_comm_progress_take(struct gn_comm_progress *p)
 {
 	atomic_store(&p->program, 1);
 	pthread_mutex_lock(&p->lock);
 }
 
-void gn_progress_give(struct gn_progress *p)
+void gn_comm_progress_give(struct gn_comm_progress *p)
 {
 	int by_memory, by_message, left;
 
-	left = gn_comm_awaits(p->comm, &by_memory, &by_message) || gn_fabric_may_hold(p->comm->fabric);
+	left = gn_comm_awaits(p->comm, &by_memory, &by_message) || gn_ucx_may_hold(p->comm->fabric);
 	pthread_mutex_unlock(&p->lock);
 	atomic_store(&p->program, 0);
 	if (left)
