@@ -1,95 +1,133 @@
 lib_LIBRARIES += libgannet_transport.a
 libgannet_transport_a_CPPFLAGS = $(AM_CPPFLAGS) $(CRYPTO_CFLAGS) $(UCX_CFLAGS) $(PMIX_CFLAGS) $(HWLOC_CFLAGS) $(JANSSON_CFLAGS)
-libgannet_transport_a_SOURCES = \
-	transport/topology/affinity.c transport/coll/affinity_report.c transport/topology/affinity.h \
+libgannet_transport_a_SOURCES =
+libgannet_transport_a_SOURCES += \
+	transport/auth/auth_listener.c transport/auth/auth_listener.h \
+	transport/auth/handshake.c transport/auth/handshake.h \
+	transport/auth/net.c transport/auth/net.h \
+	transport/auth/secret.c transport/auth/secret.h
+
+libgannet_transport_a_SOURCES += \
+	transport/bootstrap/boot_tree.c transport/bootstrap/boot_tree.h \
+	transport/bootstrap/bootstrap.h \
+	transport/bootstrap/bootstrap_env.c \
+	transport/bootstrap/bootstrap_pmix.c \
+	transport/bootstrap/bootstrap_single.c \
+	transport/bootstrap/contact_info.c transport/bootstrap/contact_info.h \
+	transport/bootstrap/gathered.c transport/bootstrap/gathered.h \
+	transport/bootstrap/launcher_detect.c transport/bootstrap/launcher_detect.h \
+	transport/bootstrap/library_versions.c transport/bootstrap/library_versions.h \
+	transport/bootstrap/limits.c transport/bootstrap/limits.h \
+	transport/bootstrap/pmix_call.c transport/bootstrap/pmix_call.h \
+	transport/bootstrap/pmix_server.c transport/bootstrap/pmix_server.h \
+	transport/bootstrap/world.c transport/bootstrap/world.h
+
+libgannet_transport_a_SOURCES += \
+	transport/coll/affinity_report.c \
 	transport/coll/agree.c transport/coll/agree.h \
+	transport/coll/coll.c transport/coll/coll.h \
+	transport/coll/coll_backend.c transport/coll/coll_backend.h \
+	transport/coll/coll_backend_ucx.c \
+	transport/coll/coll_prepare.c \
+	transport/coll/coll_select.c \
+	transport/coll/comm.c transport/coll/comm.h \
+	transport/coll/comm_progress.c transport/coll/comm_progress.h \
+	transport/coll/copy_engine.h \
+	transport/coll/exec.c transport/coll/exec.h \
+	transport/coll/exec_create.c \
+	transport/coll/exec_internal.h \
+	transport/coll/exec_memory.c \
+	transport/coll/exec_shm.c \
+	transport/coll/idle_wait.c transport/coll/idle_wait.h \
+	transport/coll/lanes_check.c transport/coll/lanes_check.h \
+	transport/coll/reduce.c \
+	transport/coll/reduce_executor.h \
+	transport/coll/staged.c transport/coll/staged.h \
+	transport/coll/staged_internal.h \
+	transport/coll/staged_progress.c \
+	transport/coll/traffic_check.c transport/coll/traffic_check.h
+
+libgannet_transport_a_SOURCES += \
+	transport/health/diagnosis.c transport/health/diagnosis.h \
+	transport/health/heartbeat.c transport/health/heartbeat.h \
+	transport/health/heartbeat_coordinator.c \
+	transport/health/heartbeat_internal.h \
+	transport/health/heartbeat_member.c \
+	transport/health/heartbeat_wire.c transport/health/heartbeat_wire.h \
+	transport/health/recorder.c transport/health/recorder.h \
+	transport/health/recorder_kinds.c transport/health/recorder_kinds.h \
+	transport/health/state_query.c
+
+libgannet_transport_a_SOURCES += \
+	transport/nccl/nccl_record.c transport/nccl/nccl_record.h
+
+libgannet_transport_a_SOURCES += \
 	transport/schedule/algo.c transport/schedule/algo.h \
 	transport/schedule/algo_bruck.c \
-	transport/schedule/algo_pairwise.c \
 	transport/schedule/algo_double_tree.c \
 	transport/schedule/algo_halving_doubling.c \
 	transport/schedule/algo_hierarchical.c \
 	transport/schedule/algo_knomial.c \
+	transport/schedule/algo_pairwise.c \
 	transport/schedule/algo_part.h \
 	transport/schedule/algo_recursive_doubling.c \
 	transport/schedule/algo_ring.c \
-	transport/bootstrap/contact_info.c transport/bootstrap/contact_info.h \
-	transport/bootstrap/boot_tree.c transport/bootstrap/boot_tree.h \
-	transport/bootstrap/bootstrap.h \
-	transport/bootstrap/bootstrap_single.c \
-	transport/bootstrap/bootstrap_env.c \
-	transport/bootstrap/bootstrap_pmix.c \
-	transport/bootstrap/library_versions.c transport/bootstrap/library_versions.h \
-	transport/bootstrap/limits.c transport/bootstrap/limits.h \
-	transport/bootstrap/pmix_call.c transport/bootstrap/pmix_call.h \
-	transport/coll/coll_backend.c transport/coll/coll_backend.h \
-	transport/select/select.c transport/select/select_cost_model.c transport/select/select.h \
-	transport/coll/coll.c transport/coll/coll.h \
-	transport/coll/coll_select.c \
-	transport/coll/coll_prepare.c \
-	transport/coll/comm.c transport/coll/comm.h \
-	transport/topology/oversubscription.c transport/topology/oversubscription.h \
-	transport/coll/copy_engine.h \
-	transport/select/cost.c transport/select/cost.h \
-	transport/bootstrap/launcher_detect.c transport/bootstrap/launcher_detect.h \
-	transport/topology/devices.c transport/topology/devices.h \
-	transport/health/diagnosis.c transport/health/diagnosis.h \
-	transport/shm/multi_reduce.c transport/shm/multi_reduce.h \
-	transport/auth/auth_listener.c transport/auth/auth_listener.h \
-	transport/ucx/ucx.c transport/ucx/ucx.h transport/ucx/ucx_internal.h \
-	transport/ucx/ucx_lanes.c \
-	transport/ucx/ucx_message.c \
-	transport/ucx/ucx_rail.c \
-	transport/ucx/ucx_reach.c \
-	transport/auth/handshake.c transport/auth/handshake.h \
-	transport/coll/exec.c transport/coll/exec.h transport/coll/exec_internal.h \
-	transport/coll/exec_create.c \
-	transport/shm/shm_flags.c transport/shm/shm_flags.h \
-	transport/coll/lanes_check.c transport/coll/lanes_check.h \
-	transport/topology/topology.c transport/topology/topology.h \
-	transport/nccl/nccl_record.c transport/nccl/nccl_record.h \
-	transport/auth/net.c transport/auth/net.h \
-	transport/shm/shm.c transport/shm/shm.h transport/shm/shm_internal.h \
-	transport/shm/shm_allreduce.c \
-	transport/shm/shm_wakeup.c \
-	transport/shm/shm_map.c \
-	transport/shm/shm_bounce.c \
-	transport/coll/reduce_executor.h transport/coll/exec_shm.c transport/coll/exec_memory.c transport/coll/coll_backend_ucx.c \
-	transport/coll/comm_progress.c transport/coll/comm_progress.h \
-	transport/coll/traffic_check.c transport/coll/traffic_check.h \
-	transport/topology/rails.c transport/topology/rails_find.c transport/topology/rails_near.c transport/topology/rails.h \
-	transport/health/recorder.c transport/health/recorder.h transport/health/recorder_kinds.c transport/health/recorder_kinds.h \
-	transport/coll/reduce.c \
-	transport/coll/idle_wait.c transport/coll/idle_wait.h \
 	transport/schedule/schedule.c transport/schedule/schedule.h \
-	transport/auth/secret.c transport/auth/secret.h \
+	transport/schedule/track.c transport/schedule/track.h \
+	transport/schedule/types.h \
+	transport/schedule/verify.c transport/schedule/verify.h \
+	transport/schedule/verify_run.c transport/schedule/verify_run.h
+
+libgannet_transport_a_SOURCES += \
+	transport/select/cost.c transport/select/cost.h \
+	transport/select/select.c transport/select/select.h \
+	transport/select/select_cost_model.c \
+	transport/select/tuning_table.c transport/select/tuning_table.h \
+	transport/select/tuning_table_agree.c
+
+libgannet_transport_a_SOURCES += \
+	transport/shm/multi_reduce.c transport/shm/multi_reduce.h \
 	transport/shm/segment.c transport/shm/segment.h \
-	transport/bootstrap/pmix_server.c transport/bootstrap/pmix_server.h \
+	transport/shm/shm.c transport/shm/shm.h \
+	transport/shm/shm_allreduce.c \
+	transport/shm/shm_bounce.c \
+	transport/shm/shm_flags.c transport/shm/shm_flags.h \
+	transport/shm/shm_internal.h \
+	transport/shm/shm_map.c \
+	transport/shm/shm_wakeup.c
+
+libgannet_transport_a_SOURCES += \
 	transport/sim/sim.c transport/sim/sim.h \
 	transport/sim/sim_check.c \
-	transport/sim/sim_train.c \
 	transport/sim/sim_events.c transport/sim/sim_events.h \
 	transport/sim/sim_net.c transport/sim/sim_net.h \
 	transport/sim/sim_plan.c transport/sim/sim_plan.h \
 	transport/sim/sim_run.c transport/sim/sim_run.h \
 	transport/sim/sim_stream.c transport/sim/sim_stream.h \
-	transport/coll/staged.c transport/coll/staged.h transport/coll/staged_internal.h \
-	transport/coll/staged_progress.c \
-	transport/schedule/track.c transport/schedule/track.h \
-	transport/bootstrap/gathered.c transport/bootstrap/gathered.h \
+	transport/sim/sim_train.c
+
+libgannet_transport_a_SOURCES += \
+	transport/topology/affinity.c transport/topology/affinity.h \
+	transport/topology/devices.c transport/topology/devices.h \
+	transport/topology/oversubscription.c transport/topology/oversubscription.h \
+	transport/topology/rails.c transport/topology/rails.h \
+	transport/topology/rails_find.c \
+	transport/topology/rails_near.c \
+	transport/topology/topology.c transport/topology/topology.h
+
+libgannet_transport_a_SOURCES += \
 	transport/tune/tune.c transport/tune/tune.h \
 	transport/tune/tune_fit.c transport/tune/tune_fit.h \
-	transport/tune/tune_trial.c transport/tune/tune_trial.h \
 	transport/tune/tune_probe.c transport/tune/tune_probe.h \
-	transport/select/tuning_table.c transport/select/tuning_table_agree.c transport/select/tuning_table.h \
-	transport/schedule/types.h \
-	transport/schedule/verify.c transport/schedule/verify.h \
-	transport/schedule/verify_run.c transport/schedule/verify_run.h \
-	transport/health/heartbeat.c transport/health/heartbeat.h transport/health/heartbeat_internal.h \
-	transport/health/state_query.c \
-	transport/health/heartbeat_coordinator.c transport/health/heartbeat_member.c \
-	transport/health/heartbeat_wire.c transport/health/heartbeat_wire.h \
-	transport/bootstrap/world.c transport/bootstrap/world.h
+	transport/tune/tune_trial.c transport/tune/tune_trial.h
+
+libgannet_transport_a_SOURCES += \
+	transport/ucx/ucx.c transport/ucx/ucx.h \
+	transport/ucx/ucx_internal.h \
+	transport/ucx/ucx_lanes.c \
+	transport/ucx/ucx_message.c \
+	transport/ucx/ucx_rail.c \
+	transport/ucx/ucx_reach.c
 TRANSPORT_LIBS = libgannet_transport.a $(BASE_LIBS) $(UCX_LIBS) $(PMIX_LIBS) $(HWLOC_LIBS) $(JANSSON_LIBS) -lm
 
 # what needs CUDA and NCCL; NCCL itself is loaded when it is wanted

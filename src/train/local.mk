@@ -1,48 +1,86 @@
 lib_LIBRARIES += libgannet_train.a
 libgannet_train_a_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 libgannet_train_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
-libgannet_train_a_SOURCES = \
-	src/train/plan/weight_layouts.c src/train/plan/weight_layouts.h \
-	src/train/checkpoint/checkpoint_load.c src/train/checkpoint/checkpoint_manifest.c src/train/checkpoint/checkpoint_save.c src/train/checkpoint/checkpoint.h \
+libgannet_train_a_SOURCES =
+libgannet_train_a_SOURCES += \
+	src/train/checkpoint/checkpoint.h \
+	src/train/checkpoint/checkpoint_load.c \
+	src/train/checkpoint/checkpoint_manifest.c \
+	src/train/checkpoint/checkpoint_save.c \
+	src/train/checkpoint/owner.c src/train/checkpoint/owner.h \
+	src/train/checkpoint/owner_file.c \
+	src/train/checkpoint/owner_internal.h
+
+libgannet_train_a_SOURCES += \
+	src/train/loop/device_step.c src/train/loop/device_step.h \
+	src/train/loop/evaluate.c src/train/loop/evaluate.h \
+	src/train/loop/input.c src/train/loop/input.h \
+	src/train/loop/session.c src/train/loop/session.h \
+	src/train/loop/session_evaluate.c \
+	src/train/loop/session_state.c \
+	src/train/loop/session_train.c \
+	src/train/loop/step.c src/train/loop/step.h \
+	src/train/loop/summary.c src/train/loop/summary.h \
+	src/train/loop/trainer.c src/train/loop/trainer.h
+
+libgannet_train_a_SOURCES += \
 	src/train/metrics/chart.c src/train/metrics/chart.h \
 	src/train/metrics/clock_sync.c src/train/metrics/clock_sync.h \
+	src/train/metrics/logits.c src/train/metrics/logits.h \
+	src/train/metrics/metrics.c src/train/metrics/metrics.h \
+	src/train/metrics/metrics_log.c src/train/metrics/metrics_log.h \
 	src/train/metrics/metrics_reader.c src/train/metrics/metrics_reader.h \
 	src/train/metrics/metrics_svg.c src/train/metrics/metrics_svg.h \
-	src/train/plan/device.c src/train/plan/device.h \
-	src/train/optim/ema.c src/train/optim/ema.h \
-	src/train/loop/evaluate.c src/train/loop/evaluate.h \
-	src/train/parallel/reducer.c src/train/parallel/reducer.h \
-	src/train/plan/golden.c src/train/plan/golden_internal.h src/train/plan/golden_tolerance.c src/train/plan/golden_tolerance.h src/train/plan/golden_run.c src/train/plan/golden.h \
-	src/train/optim/resize_schedule.c src/train/optim/resize_schedule.h \
-	src/train/model/init.c src/train/model/init.h \
-	src/train/loop/input.c src/train/loop/input.h \
-	src/train/model/lenet.c \
-	src/train/metrics/logits.c src/train/metrics/logits.h \
-	src/train/optim/lr.c src/train/optim/lr.h \
-	src/train/model/model.c src/train/model/model_internal.h src/train/model/model.h \
-	src/train/optim/optimizer.c src/train/optim/optimizer.h \
-	src/train/checkpoint/owner.c src/train/checkpoint/owner_file.c src/train/checkpoint/owner_internal.h src/train/checkpoint/owner.h \
-	src/train/plan/plan.c src/train/plan/plan_build.c src/train/plan/plan_cost.c src/train/plan/plan_cost.h src/train/plan/bn_folding.c src/train/plan/plan_memory.c src/train/plan/plan_device.h src/train/plan/plan_internal.h src/train/plan/plan.h \
-	src/train/optim/recipe.c src/train/optim/recipe.h \
-	src/train/metrics/report_charts.c src/train/metrics/report_page.c src/train/metrics/report_page.h src/train/metrics/report_internal.h \
-	src/train/plan/gpu_memory.h src/train/parallel/device_reducer.c src/train/parallel/device_reducer.h src/train/loop/device_step.c src/train/loop/device_step.h \
-	src/train/model/resnet.c \
-	src/train/metrics/metrics_log.c src/train/metrics/metrics_log.h \
-	src/train/model/safetensors.c src/train/model/safetensors.h \
-	src/train/metrics/metrics.c src/train/metrics/metrics.h \
-	src/train/loop/session.c src/train/loop/session_evaluate.c src/train/loop/session_state.c \
-	src/train/loop/session_train.c src/train/loop/session.h \
-	src/train/plan/processors.c src/train/plan/processors.h \
+	src/train/metrics/report_charts.c \
+	src/train/metrics/report_internal.h \
+	src/train/metrics/report_page.c src/train/metrics/report_page.h \
 	src/train/metrics/scaling_report.c src/train/metrics/scaling_report.h \
-	src/train/loop/summary.c src/train/loop/summary.h \
-	src/train/loop/step.c src/train/loop/step.h \
-	src/train/plan/memory_planner.c \
-	src/train/plan/sync_bn.c src/train/plan/sync_bn.h \
-	src/train/metrics/trace.c src/train/metrics/trace_file.c src/train/metrics/trace_write.c src/train/metrics/trace.h src/train/metrics/trace_internal.h \
-	src/train/loop/trainer.c src/train/loop/trainer.h \
-	src/train/parallel/bucket_autotune.c src/train/parallel/bucket_autotune.h \
+	src/train/metrics/trace.c src/train/metrics/trace.h \
+	src/train/metrics/trace_file.c \
+	src/train/metrics/trace_internal.h \
+	src/train/metrics/trace_write.c
+
+libgannet_train_a_SOURCES += \
+	src/train/model/init.c src/train/model/init.h \
+	src/train/model/lenet.c \
+	src/train/model/model.c src/train/model/model.h \
+	src/train/model/model_internal.h \
+	src/train/model/resnet.c \
+	src/train/model/safetensors.c src/train/model/safetensors.h \
 	src/train/model/vgg.c \
-	src/train/model/weights.c src/train/model/weights.h src/train/model/weights_about.c src/train/model/weights_about.h
+	src/train/model/weights.c src/train/model/weights.h \
+	src/train/model/weights_about.c src/train/model/weights_about.h
+
+libgannet_train_a_SOURCES += \
+	src/train/optim/ema.c src/train/optim/ema.h \
+	src/train/optim/lr.c src/train/optim/lr.h \
+	src/train/optim/optimizer.c src/train/optim/optimizer.h \
+	src/train/optim/recipe.c src/train/optim/recipe.h \
+	src/train/optim/resize_schedule.c src/train/optim/resize_schedule.h
+
+libgannet_train_a_SOURCES += \
+	src/train/parallel/bucket_autotune.c src/train/parallel/bucket_autotune.h \
+	src/train/parallel/device_reducer.c src/train/parallel/device_reducer.h \
+	src/train/parallel/reducer.c src/train/parallel/reducer.h
+
+libgannet_train_a_SOURCES += \
+	src/train/plan/bn_folding.c \
+	src/train/plan/device.c src/train/plan/device.h \
+	src/train/plan/golden.c src/train/plan/golden.h \
+	src/train/plan/golden_internal.h \
+	src/train/plan/golden_run.c \
+	src/train/plan/golden_tolerance.c src/train/plan/golden_tolerance.h \
+	src/train/plan/gpu_memory.h \
+	src/train/plan/memory_planner.c \
+	src/train/plan/plan.c src/train/plan/plan.h \
+	src/train/plan/plan_build.c \
+	src/train/plan/plan_cost.c src/train/plan/plan_cost.h \
+	src/train/plan/plan_device.h \
+	src/train/plan/plan_internal.h \
+	src/train/plan/plan_memory.c \
+	src/train/plan/processors.c src/train/plan/processors.h \
+	src/train/plan/sync_bn.c src/train/plan/sync_bn.h \
+	src/train/plan/weight_layouts.c src/train/plan/weight_layouts.h
 if HAVE_CUDA
 libgannet_train_a_SOURCES += src/train/plan/plan_cuda.c src/train/plan/plan_cuda.h src/train/plan/plan_cuda_batch.c src/train/plan/plan_cuda_memory.c \
 	src/train/plan/plan_cuda_accumulate.c src/train/plan/plan_cuda_record.c src/train/plan/plan_cuda_resident.c src/train/plan/gpu_memory.c
