@@ -1,7 +1,7 @@
 /* A library that bench/peers measures beside Gannet: who the ranks are, two buffers, a float sum over all ranks.
  *
  * One file each (mpi.c, gloo.cc, floor.c), linked with main.c, which measures with the loop of gannet bench itself
- * (src/cmd/bench_loop.c) and prints its JSON rows. A failure ends the program: these are not libraries. */
+ * (src/cmd/bench_row.c) and prints its JSON rows. A failure ends the program: these are not libraries. */
 #ifndef GN_BENCH_PEERS_PEER_H
 #define GN_BENCH_PEERS_PEER_H
 

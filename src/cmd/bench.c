@@ -2,17 +2,17 @@
 
 #include "src/config.h"
 
-#include "src/cmd/bench_decode.h"
-#include "src/cmd/bench_gpu.h"
-#include "src/cmd/bench_train.h"
+#include "src/base/arena.h"
 #include "src/cmd/world_options.h"
-#include "src/train/plan/device.h"
 #include "src/train/model/model.h"
-#include "transport/schedule/algo.h"
+#include "src/train/plan/device.h"
 #include "transport/coll/coll_backend.h"
+#include "transport/schedule/algo.h"
+#include "transport/topology/affinity.h"
 
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -43,6 +43,128 @@ static int algorithm_is_known(const char *name, enum gn_collective what)
 	fputc('\n', stderr);
 	return 0;
 }
+
+/* --- ranks and buffers --- */
+
+static struct gn_pattern pattern_of(const struct gn_bench_options *o, int size)
+{
+	static const struct {
+		const char *name;
+		enum gn_dtype type;
+	} types[] = {{"float", GN_F32}, {"double", GN_F64}, {"half", GN_F16}, {"bfloat16", GN_BF16}, {"int32", GN_I32},
+		     {"int64", GN_I64}};
+	struct gn_pattern p = {GN_F32, GN_SUM, size};
+
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if (!strcmp(types[i].name, o->type))
+			p.type = types[i].type;
+	if (!strcmp(o->redop, "max"))
+		p.reduction = GN_MAX;
+	else if (!strcmp(o->redop, "min"))
+		p.reduction = GN_MIN;
+	else if (!strcmp(o->redop, "avg"))
+		p.reduction = GN_AVERAGE;
+	return p;
+}
+
+static enum gn_status make_buffer(struct gn_bench *b, void **out, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+	void *memory = NULL;
+
+	if (!b->o->foreign)
+		status = gn_comm_alloc(b->comm, b->buffer_bytes, &memory, err);
+	else
+		memory = gn_alloc_aligned(b->buffer_bytes);
+	if (!status && !memory)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for messages of %lld bytes", (long long)b->o->max_bytes);
+	if (!status)
+		*out = memory;
+	return status;
+}
+
+static void free_buffer(struct gn_bench *b, void *memory)
+{
+	if (b->o->foreign)
+		free(memory);
+	else if (b->comm)
+		gn_comm_free(b->comm, memory);
+}
+
+static enum gn_status open_device(struct gn_bench *b, const char **pci, struct gn_err *err)
+{
+	if (strcmp(b->o->device, "cuda"))
+		return GN_OK;
+#ifdef HAVE_CUDA
+	enum gn_status status = gn_bench_gpu_open(gn_world_local_rank(b->world), &b->gpu, err);
+
+	if (status) {
+		gn_err_prefix(err, "--device cuda");
+		/* what is not found is no data */
+		return status == GN_ERR_NOT_FOUND ? (err->status = GN_ERR_UNSUPPORTED) : status;
+	}
+	*pci = gn_bench_gpu_pci(b->gpu);
+	return GN_OK;
+#else
+	(void)pci;
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "--device cuda: this build has no CUDA (configure --with-cuda=DIR)");
+#endif
+}
+
+static enum gn_status open_bench(const struct gn_bench_options *o, struct gn_bench *b, struct gn_err *err)
+{
+	struct gn_comm_options options = {.transport = o->transport, .tuning = o->tuning, .rails = (int)o->rails,
+					  .strict = o->transport_strict, .progress = o->progress};
+	const char *pci = NULL;
+	enum gn_status status;
+	int size;
+
+	*b = (struct gn_bench){.o = o, .log = gn_cmd_log()};
+	status = gn_world_create(&o->world, b->log, &b->world, err);
+	if (!status)
+		status = gn_comm_create(b->world, &options, b->log, &b->comm, err);
+	if (!status)
+		status = open_device(b, &pci, err);
+	if (!status)
+		status = gn_affinity_report(b->comm, pci, b->log, err);
+	if (status)
+		return status;
+	/* checking and printing large results takes its time */
+	gn_world_set_phase(b->world, "measuring", 60000);
+	size = gn_comm_size(b->comm);
+	if (size == 1 && strcmp(o->transport, "auto"))
+		return gn_err_set(err, GN_ERR_USAGE, "--transport %s: one rank alone sends nothing", o->transport);
+	if (o->root >= size || o->peer >= size)
+		return gn_err_set(err, GN_ERR_USAGE, "there is no rank %lld: %d rank%s, from 0 on",
+				  (long long)(o->root >= size ? o->root : o->peer), size, size > 1 ? "s" : "");
+	b->pattern = pattern_of(o, size);
+	/* one element for each rank at least */
+	b->buffer_bytes = (size_t)o->max_bytes + 8 * (size_t)size + 256;
+	b->times = calloc((size_t)o->iters, sizeof *b->times);
+	if (!b->times)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %lld times", (long long)o->iters);
+	status = make_buffer(b, &b->in, err);
+	if (!status)
+		status = make_buffer(b, &b->out, err);
+	if (!status && gn_world_nodes(b->world) > 1)
+		status = gn_bench_link_limit(b, &b->link_gb_per_s, err);
+	return status;
+}
+
+static void close_bench(struct gn_bench *b)
+{
+#ifdef HAVE_CUDA
+	gn_bench_gpu_close(b->gpu);
+#endif
+	free_buffer(b, b->in);
+	free_buffer(b, b->out);
+	free(b->times);
+	gn_comm_destroy(b->comm);
+	gn_world_destroy(b->world);
+	gn_log_destroy(b->log);
+}
+
+/* --- modes --- */
 
 /* What this build, or the memory, has no way for. */
 static enum gn_status check_device(const struct gn_bench_options *o, const char *mode, struct gn_err *err)
@@ -77,7 +199,7 @@ static int measure(const struct gn_bench_options *o, enum gn_collective what)
 
 	if (!algorithm_is_known(o->algo, what))
 		return GN_EXIT_USAGE;
-	status = gn_bench_open(o, &b, &err);
+	status = open_bench(o, &b, &err);
 	if (!status)
 		rank = gn_comm_rank(b.comm);
 	if (!status)
@@ -86,7 +208,7 @@ static int measure(const struct gn_bench_options *o, enum gn_collective what)
 		gn_cmd_fail("bench", &err);
 	else if (b.wrong && rank == 0)
 		fprintf(stderr, "gannet bench: %lld elements were wrong\n", (long long)b.wrong);
-	gn_bench_close(&b);
+	close_bench(&b);
 	return status ? gn_cmd_exit_code(status) : b.wrong ? GN_EXIT_FAILED : GN_EXIT_DONE;
 }
 

@@ -37,9 +37,6 @@ struct gn_bench {
 	int64_t wrong;	      /* in all rows so far */
 };
 
-enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *b, struct gn_err *err);
-void gn_bench_close(struct gn_bench *b);
-
 /* Times the operations one after the other as one; count is 1 or 2. */
 enum gn_status gn_bench_time(struct gn_bench *b, struct gn_coll *const *colls, int count, struct gn_timing *out,
 			     struct gn_err *err);
@@ -66,5 +63,19 @@ enum gn_status gn_bench_link_limit(struct gn_bench *b, double *gb_per_s, struct 
 /* The modes. */
 enum gn_status gn_bench_collective(struct gn_bench *b, enum gn_collective what, struct gn_err *err);
 enum gn_status gn_bench_p2p(struct gn_bench *b, struct gn_err *err);
+/* Prints; returns the exit code. Needs no other ranks. */
+int gn_bench_decode(const struct gn_bench_options *o);
+/* Training steps, or inference, on generated images in memory, so that no loader counts. Prints on rank 0; returns the exit code. */
+int gn_bench_train(const struct gn_bench_options *o);
+
+/* Allreduce of GPU memory by the backend of --comm. Only in builds with CUDA (bench_gpu.c). */
+
+/* Local: opens the GPU of this rank, by its local rank among those that it sees. */
+enum gn_status gn_bench_gpu_open(int local_rank, struct gn_bench_gpu **out, struct gn_err *err);
+void gn_bench_gpu_close(struct gn_bench_gpu *g);
+/* PCI address; borrowed. */
+const char *gn_bench_gpu_pci(const struct gn_bench_gpu *g);
+/* Collective. All rows. */
+enum gn_status gn_bench_gpu_allreduce(struct gn_bench *b, struct gn_err *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* gannet bench decode: the way from a file to a sample, beside plain decoding of the same file by the same thread. */
-#include "src/cmd/bench_decode.h"
+#include "src/cmd/bench.h"
 
 #include "data/loader/loader.h"
 #include "data/loader/render.h"

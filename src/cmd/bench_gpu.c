@@ -1,4 +1,5 @@
-#include "src/cmd/bench_gpu.h"
+/* gannet bench on GPU memory: allreduce by the backend that --comm names. Only in builds with CUDA and NCCL. */
+#include "src/cmd/bench.h"
 
 #include "kernels/cuda/device.h"
 #include "src/train/plan/gpu_memory.h"

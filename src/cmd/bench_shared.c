@@ -1,136 +1,20 @@
 #include "src/cmd/bench.h"
 
-#include "src/config.h"
-
 #include "src/base/arena.h"
+#include "src/base/clock.h"
 #include "src/base/strbuf.h"
-#include "src/cmd/bench_gpu.h"
-#include "transport/topology/affinity.h"
 #include "transport/coll/traffic_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- ranks and buffers --- */
-
-static struct gn_pattern pattern_of(const struct gn_bench_options *o, int size)
-{
-	static const struct {
-		const char *name;
-		enum gn_dtype type;
-	} types[] = {{"float", GN_F32}, {"double", GN_F64}, {"half", GN_F16}, {"bfloat16", GN_BF16}, {"int32", GN_I32},
-		     {"int64", GN_I64}};
-	struct gn_pattern p = {GN_F32, GN_SUM, size};
-
-	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-		if (!strcmp(types[i].name, o->type))
-			p.type = types[i].type;
-	if (!strcmp(o->redop, "max"))
-		p.reduction = GN_MAX;
-	else if (!strcmp(o->redop, "min"))
-		p.reduction = GN_MIN;
-	else if (!strcmp(o->redop, "avg"))
-		p.reduction = GN_AVERAGE;
-	return p;
-}
-
-static enum gn_status make_buffer(struct gn_bench *b, void **out, struct gn_err *err)
-{
-	enum gn_status status = GN_OK;
-	void *memory = NULL;
-
-	if (!b->o->foreign)
-		status = gn_comm_alloc(b->comm, b->buffer_bytes, &memory, err);
-	else
-		memory = gn_alloc_aligned(b->buffer_bytes);
-	if (!status && !memory)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for messages of %lld bytes", (long long)b->o->max_bytes);
-	if (!status)
-		*out = memory;
-	return status;
-}
-
-static void free_buffer(struct gn_bench *b, void *memory)
-{
-	if (b->o->foreign)
-		free(memory);
-	else if (b->comm)
-		gn_comm_free(b->comm, memory);
-}
-
-static enum gn_status open_device(struct gn_bench *b, const char **pci, struct gn_err *err)
-{
-	if (strcmp(b->o->device, "cuda"))
-		return GN_OK;
-#ifdef HAVE_CUDA
-	enum gn_status status = gn_bench_gpu_open(gn_world_local_rank(b->world), &b->gpu, err);
-
-	if (status) {
-		gn_err_prefix(err, "--device cuda");
-		/* what is not found is no data */
-		return status == GN_ERR_NOT_FOUND ? (err->status = GN_ERR_UNSUPPORTED) : status;
-	}
-	*pci = gn_bench_gpu_pci(b->gpu);
-	return GN_OK;
-#else
-	(void)pci;
-	return gn_err_set(err, GN_ERR_UNSUPPORTED, "--device cuda: this build has no CUDA (configure --with-cuda=DIR)");
-#endif
-}
-
-enum gn_status gn_bench_open(const struct gn_bench_options *o, struct gn_bench *b, struct gn_err *err)
-{
-	struct gn_comm_options options = {.transport = o->transport, .tuning = o->tuning, .rails = (int)o->rails,
-					  .strict = o->transport_strict, .progress = o->progress};
-	const char *pci = NULL;
-	enum gn_status status;
-	int size;
-
-	*b = (struct gn_bench){.o = o, .log = gn_cmd_log()};
-	status = gn_world_create(&o->world, b->log, &b->world, err);
-	if (!status)
-		status = gn_comm_create(b->world, &options, b->log, &b->comm, err);
-	if (!status)
-		status = open_device(b, &pci, err);
-	if (!status)
-		status = gn_affinity_report(b->comm, pci, b->log, err);
-	if (status)
-		return status;
-	/* checking and printing large results takes its time */
-	gn_world_set_phase(b->world, "measuring", 60000);
-	size = gn_comm_size(b->comm);
-	if (size == 1 && strcmp(o->transport, "auto"))
-		return gn_err_set(err, GN_ERR_USAGE, "--transport %s: one rank alone sends nothing", o->transport);
-	if (o->root >= size || o->peer >= size)
-		return gn_err_set(err, GN_ERR_USAGE, "there is no rank %lld: %d rank%s, from 0 on",
-				  (long long)(o->root >= size ? o->root : o->peer), size, size > 1 ? "s" : "");
-	b->pattern = pattern_of(o, size);
-	/* one element for each rank at least */
-	b->buffer_bytes = (size_t)o->max_bytes + 8 * (size_t)size + 256;
-	b->times = calloc((size_t)o->iters, sizeof *b->times);
-	if (!b->times)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %lld times", (long long)o->iters);
-	status = make_buffer(b, &b->in, err);
-	if (!status)
-		status = make_buffer(b, &b->out, err);
-	if (!status && gn_world_nodes(b->world) > 1)
-		status = gn_bench_link_limit(b, &b->link_gb_per_s, err);
-	return status;
-}
-
-void gn_bench_close(struct gn_bench *b)
-{
-#ifdef HAVE_CUDA
-	gn_bench_gpu_close(b->gpu);
-#endif
-	free_buffer(b, b->in);
-	free_buffer(b, b->out);
-	free(b->times);
-	gn_comm_destroy(b->comm);
-	gn_world_destroy(b->world);
-	gn_log_destroy(b->log);
-}
+#define LINK_BYTES (4u << 20)
+#define LINK_MS 200
+/* At least so much in one timing, so that the clock does not count. */
+#define COPY_BYTES (8u << 20)
+#define COPIES_MAX 20000u
+#define COPY_TRIES 3
 
 /* --- timing --- */
 
@@ -292,4 +176,84 @@ enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
 	(b->o->json ? gn_bench_print_json : gn_bench_print_row)(row);
 	row->transport = NULL;
 	return GN_OK;
+}
+
+/* --- limits --- */
+
+static enum gn_status slowest(struct gn_bench *b, double *value, struct gn_err *err)
+{
+	return gn_comm_allreduce(b->comm, value, 1, GN_F64, gn_reduce_max(GN_F64), err);
+}
+
+enum gn_status gn_bench_memory_limit(struct gn_bench *b, size_t bytes, int copiers, double *gb_per_s, struct gn_err *err)
+{
+	size_t copies = bytes ? COPY_BYTES / bytes + 1 : 1;
+	enum gn_status status = GN_OK;
+	double best_s = 0, took_s;
+	/* through a volatile pointer, so that no copy is left out */
+	void *(*volatile copy)(void *, const void *, size_t) = memcpy;
+
+	copies = copies < COPIES_MAX ? copies : COPIES_MAX;
+	for (int i = 0; i < COPY_TRIES && !status; i++) {
+		double start;
+
+		status = gn_comm_barrier(b->comm, err);
+		start = gn_clock_s();
+		for (size_t k = 0; k < copies && gn_comm_rank(b->comm) < copiers; k++)
+			copy(b->out, b->in, bytes);
+		took_s = gn_clock_s() - start;
+		if (!status)
+			status = slowest(b, &took_s, err);
+		best_s = i && best_s < took_s ? best_s : took_s;
+	}
+	if (!status)
+		*gb_per_s = best_s > 0 ? 2.0 * (double)bytes * (double)copies * copiers / best_s / 1e9 : 0;
+	return status;
+}
+
+/* The first rank of a node. */
+static int first_of(const struct gn_world *w, int node)
+{
+	int r = 0;
+
+	while (r < gn_world_size(w) - 1 && gn_world_node_of(w, r) != node)
+		r++;
+	return r;
+}
+
+enum gn_status gn_bench_link_limit(struct gn_bench *b, double *gb_per_s, struct gn_err *err)
+{
+	int nodes = gn_world_nodes(b->world), node = gn_world_node_of(b->world, gn_world_rank(b->world));
+	int speaks = gn_world_rank(b->world) == first_of(b->world, node);
+	struct gn_bench_options few = {.iters = 20, .warmup = 2, .row_ms = LINK_MS};
+	struct gn_coll_args args = {.what = GN_COLLECTIVE_SEND_RECV, .count = LINK_BYTES, .type = GN_BYTES, .to = -1, .from = -1};
+	const struct gn_bench_options *options = b->o;
+	struct gn_timing t = {0};
+	struct gn_coll *coll = NULL;
+	double times[20], *own_times = b->times;
+	enum gn_status status = GN_OK;
+	char *memory = gn_alloc_aligned(2 * LINK_BYTES);
+
+	if (!memory)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to measure links with");
+	memset(memory, 1, 2 * LINK_BYTES);
+	args.in = memory;
+	args.out = memory + LINK_BYTES;
+	if (speaks) {
+		args.to = first_of(b->world, (node + 1) % nodes);
+		args.from = first_of(b->world, (node + nodes - 1) % nodes);
+	}
+	b->o = &few;
+	b->times = times;
+	status = gn_coll_prepare(b->comm, &args, &coll, err);
+	if (!status)
+		status = gn_bench_time(b, &coll, 1, &t, err);
+	/* the loop has sorted them; what disturbs a link is no limit of it, but one lucky message is none either */
+	if (!status)
+		*gb_per_s = LINK_BYTES / times[t.iters / 4] / 1e3;
+	b->o = options;
+	b->times = own_times;
+	gn_coll_free(coll);
+	free(memory);
+	return status;
 }

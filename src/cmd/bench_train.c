@@ -1,4 +1,5 @@
-/* gannet bench train: the steps of gannet train without a loader, or a plan's inference, timed. */
+/* gannet bench train: the steps of gannet train without a loader, or inference, timed. On GPUs the steps are those of
+ * src/train/loop/device_step.c, without a session. */
 #include "src/cmd/bench_train_internal.h"
 
 #include "src/base/arena.h"
@@ -99,8 +100,8 @@ static enum gn_status prepare(struct train_bench *b, struct gn_err *err)
 
 	b->precision = gn_device_precision(&po);
 	if (!status)
-		status = gn_weight_layouts_create(b->model, &b->arrange, err);
-	po.weights = status ? NULL : gn_weight_layouts_layouts(b->arrange);
+		status = gn_weight_layouts_create(b->model, &b->weight_layouts, err);
+	po.weights = status ? NULL : gn_weight_layouts_layouts(b->weight_layouts);
 	if (!status)
 		status = make_arrays(b, err);
 	if (!status)
@@ -108,27 +109,60 @@ static enum gn_status prepare(struct train_bench *b, struct gn_err *err)
 	if (!status)
 		status = gn_plan_create(b->model, &po, b->params, b->flat, b->buffers, &b->plan, err);
 	if (!status)
-		status = gn_weight_layouts_take(b->arrange, b->plan, err);
+		status = gn_weight_layouts_take(b->weight_layouts, b->plan, err);
 	if (status)
 		return status;
-	gn_weight_layouts_in(b->arrange, b->params);
+	gn_weight_layouts_in(b->weight_layouts, b->params);
 	if (b->o->inference)
 		gn_plan_freeze(b->plan);
 	return GN_OK;
 }
 
-/* Where steps run and who sums gradients, on the GPUs when all ranks have one. */
-static enum gn_status share_out(struct train_bench *b, struct gn_err *err)
+static enum gn_status stage_batch(struct train_bench *b, struct gn_err *err)
 {
-	struct gn_reducer_config form = {GN_BENCH_BUCKET_BYTES, 1};
-	int32_t stays = gn_plan_gpu(b->plan) >= 0;
-	enum gn_status status = gn_comm_allreduce(b->comm, &stays, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
+	struct gn_targets t = {.labels = b->labels};
+
+	return gn_plan_stage(b->plan, b->images, &t, err);
+}
+
+static enum gn_status make_resident(struct train_bench *b, struct gn_err *err)
+{
+	struct gn_optimizer_terms terms;
+	struct gn_plan_update update;
+	enum gn_status status;
+
+	gn_optimizer_terms(b->optimizer, &terms);
+	update = (struct gn_plan_update){.rule = terms.rule, .weight_decay = terms.weight_decay, .decay_all = terms.decay_all,
+					 .slots = {gn_optimizer_slot(b->optimizer, 0)}};
+	gn_device_reducer_join(&b->device_reducer, &update);
+	status = gn_plan_reside(b->plan, &update, err);
+	if (!status)
+		status = gn_plan_push(b->plan, err);
+	b->resident = !status;
+	return status ? status : stage_batch(b, err);
+}
+
+/* Collective. The state becomes resident on the GPU, and gradients of several ranks are summed there. */
+static enum gn_status start_device_steps(struct train_bench *b, struct gn_err *err)
+{
+	struct gn_reducer_config config = {GN_BENCH_BUCKET_BYTES, 1};
+	enum gn_status status = gn_agree_status(b->comm, make_resident(b, err), err);
+
+	return status ? status : gn_device_reducer_open(&b->device_reducer, b->o->comm, b->plan, b->model, &config, b->log, err);
+}
+
+/* Steps are resident on the GPUs when every rank has one. */
+static enum gn_status create_reducer(struct train_bench *b, struct gn_err *err)
+{
+	struct gn_reducer_config config = {GN_BENCH_BUCKET_BYTES, 1};
+	int32_t on_gpu = gn_plan_gpu(b->plan) >= 0;
+	enum gn_status status = gn_comm_allreduce(b->comm, &on_gpu, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
 
 	if (status)
 		return status;
-	return stays ? gn_bench_train_reside(b, err) :
-		       gn_reducer_create(b->comm, b->model, b->flat, gn_model_buffer_elements(b->model) + 1, &form, b->o->algo,
-					  &b->exchange, err);
+	return on_gpu ? start_device_steps(b, err) :
+		       gn_reducer_create(b->comm, b->model, b->flat, gn_model_buffer_elements(b->model) + 1, &config, b->o->algo,
+					  &b->reducer, err);
 }
 
 static enum gn_status open_all(struct train_bench *b, struct gn_err *err)
@@ -141,22 +175,22 @@ static enum gn_status open_all(struct train_bench *b, struct gn_err *err)
 		status = gn_comm_create(b->world, &co, b->log, &b->comm, err);
 	if (status)
 		return status;
-	b->gpu_sums.comm = b->comm;
+	b->device_reducer.comm = b->comm;
 	gn_world_set_phase(b->world, "measuring", 600000);
 	gn_input_threads(b->o->threads, gn_world_local_size(b->world));
 	status = gn_model_create(b->o->model, (int)b->o->classes, 0, (int)b->o->side, &b->model, err);
 	if (!status)
 		status = gn_agree_status(b->comm, prepare(b, err), err);
-	return status || b->o->inference ? status : share_out(b, err);
+	return status || b->o->inference ? status : create_reducer(b, err);
 }
 
 static void close_all(struct train_bench *b)
 {
-	gn_reducer_destroy(b->exchange);
-	gn_device_reducer_release(&b->gpu_sums);
+	gn_reducer_destroy(b->reducer);
+	gn_device_reducer_release(&b->device_reducer);
 	gn_plan_destroy(b->plan);
 	gn_optimizer_destroy(b->optimizer);
-	gn_weight_layouts_destroy(b->arrange);
+	gn_weight_layouts_destroy(b->weight_layouts);
 	gn_model_destroy(b->model);
 	for (int i = 0; i < PARTS; i++)
 		free(b->times[i]);
@@ -191,13 +225,13 @@ static enum gn_status train(struct train_bench *b, double *mark, double *parts, 
 	double now, taken;
 	enum gn_status status;
 
-	gn_reducer_begin(b->exchange);
-	status = gn_plan_backward(b->plan, gn_reducer_ready, b->exchange, err);
-	taken = (double)gn_reducer_taken_ns(b->exchange) * 1e-9;
+	gn_reducer_begin(b->reducer);
+	status = gn_plan_backward(b->plan, gn_reducer_ready, b->reducer, err);
+	taken = (double)gn_reducer_taken_ns(b->reducer) * 1e-9;
 	now = gn_clock_s();
 	parts[BACKWARD] = now - *mark - taken;
 	if (!status)
-		status = gn_reducer_wait(b->exchange, err);
+		status = gn_reducer_wait(b->reducer, err);
 	*mark = gn_clock_s();
 	parts[EXPOSED] = *mark - now + taken;
 	return status;
@@ -227,6 +261,32 @@ static enum gn_status step(struct train_bench *b, uint64_t k, double *parts, str
 	return status;
 }
 
+/* Step number k on the GPU. The host sees its whole time and how long it waited for the reduction, and no other parts. */
+static enum gn_status device_step(struct train_bench *b, uint64_t k, double *parts, struct gn_err *err)
+{
+	struct gn_optim_update u = {.lr = GN_BENCH_RATE, .grad_scale = 1.0 / gn_comm_size(b->comm), .step = k + 1};
+	struct gn_plan_result r = {0};
+	double began = gn_clock_s();
+	uint64_t exposed_ns = 0;
+	enum gn_status status;
+
+	gn_device_reducer_begin(&b->device_reducer);
+	status = gn_plan_launch(b->plan, k, &u, err);
+	if (!status)
+		status = stage_batch(b, err);
+	if (!status)
+		status = gn_device_reducer_finish(&b->device_reducer, &exposed_ns, err);
+	if (!status)
+		status = gn_plan_result(b->plan, &r, err);
+	parts[EXPOSED] = (double)exposed_ns * 1e-9;
+	parts[STEP] = gn_clock_s() - began;
+	if (k < GN_BENCH_LOSSES)
+		b->losses[k] = r.loss;
+	if (!status && (r.skipped || !isfinite(r.loss)) && strcmp(b->o->precision, "fp16"))
+		status = gn_err_set(err, GN_ERR_FAILED, "the gradients of step %llu are not finite", (unsigned long long)k + 1);
+	return status;
+}
+
 static enum gn_status measure(struct train_bench *b, struct gn_err *err)
 {
 	uint64_t warmup = (uint64_t)b->o->warmup, count = warmup + (uint64_t)b->o->iters;
@@ -237,7 +297,7 @@ static enum gn_status measure(struct train_bench *b, struct gn_err *err)
 
 		if (k == 0)
 			b->first_begins_s = process_age_s();
-		status = b->resident ? gn_bench_train_resident_step(b, k, parts, err) : step(b, k, parts, err);
+		status = b->resident ? device_step(b, k, parts, err) : step(b, k, parts, err);
 		if (k == 0)
 			b->first_ends_s = process_age_s();
 		for (int i = 0; i < PARTS && k >= warmup; i++)

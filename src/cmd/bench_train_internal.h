@@ -1,10 +1,10 @@
-/* What the files of gannet bench train share: a run, and its parts on a GPU (bench_train_gpu.c) and in words (bench_train_report.c).
+/* What the two files of gannet bench train share: the state of a measurement, and its report (bench_train_report.c).
  *
  * Thread safety: one thread. */
 #ifndef GN_CMD_BENCH_TRAIN_INTERNAL_H
 #define GN_CMD_BENCH_TRAIN_INTERNAL_H
 
-#include "src/cmd/bench_train.h"
+#include "src/cmd/bench.h"
 
 #include "src/train/plan/weight_layouts.h"
 #include "src/train/parallel/reducer.h"
@@ -27,14 +27,14 @@ struct train_bench {
 	struct gn_world *world;
 	struct gn_comm *comm;
 	struct gn_model *model;
-	struct gn_weight_layouts *arrange;
+	struct gn_weight_layouts *weight_layouts;
 	struct gn_plan *plan;
-	struct gn_reducer *exchange;
+	struct gn_reducer *reducer;
 	struct gn_optimizer *optimizer;
 	float *params, *flat, *buffers, *images; /* buffers: in flat, behind the gradients, as in training */
 	int32_t *labels;
-	int resident;	       /* steps stay on the GPU */
-	struct gn_device_reducer gpu_sums; /* of several ranks there, in place of exchange */
+	int resident; /* steps run on the GPU */
+	struct gn_device_reducer device_reducer; /* in place of reducer when resident and there are several ranks */
 	double *times[PARTS]; /* of the timed steps, seconds; sorted in the end */
 	double *in_order;     /* times[STEP] unsorted */
 	double losses[GN_BENCH_LOSSES];
@@ -42,11 +42,6 @@ struct train_bench {
 	uint64_t peak_bytes;
 };
 
-/* Collective. As gannet train on a GPU: the state stays there, gradients of several ranks are summed there, images go up while a
- * step runs. */
-enum gn_status gn_bench_train_reside(struct train_bench *b, struct gn_err *err);
-/* Step number k of such a run, one piece of which the host sees the whole time, and how long it waited for sums alone. */
-enum gn_status gn_bench_train_resident_step(struct train_bench *b, uint64_t k, double *parts, struct gn_err *err);
 /* Collective. The slowest rank's times, each step's by itself; rank 0 prints. */
 enum gn_status gn_bench_train_report(struct train_bench *b, struct gn_err *err);
 

@@ -1,7 +1,18 @@
 #include "src/cmd/cmd.h"
 
+#include "src/base/text.h"
+#include "transport/bootstrap/limits.h"
+#include "transport/bootstrap/world.h"
+#include "transport/select/tuning_table.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int gn_cmd_exit_code(enum gn_status status)
@@ -44,4 +55,166 @@ struct gn_log *gn_cmd_log(void)
 	if (gn_log_create(STDERR_FILENO, level, &log, &err))
 		return NULL;
 	return log;
+}
+
+/* --- site configuration --- */
+
+static const struct {
+	const char *key, *variable;
+} keys[] = {{"tuning", "GANNET_TUNING"},	  {"interfaces", "UCX_NET_DEVICES"},
+	    {"local", "GANNET_LOCAL"},		  {"join_timeout", GN_LIMITS_JOIN},
+	    {"heartbeat_timeout", GN_LIMITS_HEARTBEAT}, {"stall_timeout", GN_LIMITS_STALL},
+	    {"socket_ifname", GN_WORLD_IFNAMES}};
+enum { KEY_TUNING, KEY_INTERFACES, KEY_LOCAL, KEY_JOIN, KEY_HEARTBEAT, KEY_STALL, KEY_IFNAMES, KEY_COUNT };
+
+static const char *find_file(int *named)
+{
+	const char *given = getenv("GANNET_CONF");
+
+	*named = given && *given;
+	if (given)
+		return given;
+	return access(GN_SITE_FILE, F_OK) ? "/etc/gannet.conf" : GN_SITE_FILE;
+}
+
+/* NULL when it is not there or not to be trusted. What is looked at is what was opened. */
+static FILE *open_file(const char *path, int named, struct gn_log *log)
+{
+	/* a fifo must not block */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+	FILE *file = NULL;
+
+	if (fd < 0) {
+		if (named || errno != ENOENT)
+			gn_log_warn(log, "%s: %s; going on without the site's configuration", path, strerror(errno));
+		return NULL;
+	}
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		gn_log_warn(log, "%s is not a regular file; going on without the site's configuration", path);
+	else if ((st.st_uid && st.st_uid != geteuid()) || st.st_mode & (S_IWGRP | S_IWOTH))
+		gn_log_warn(log, "%s is not read: it has to belong to root or to you, and nobody else may write to it", path);
+	else
+		file = fdopen(fd, "r");
+	if (!file)
+		close(fd);
+	return file;
+}
+
+/* Without space at either end, in place. */
+static char *trim(char *text)
+{
+	size_t len = strlen(text);
+
+	while (len && isspace((unsigned char)text[len - 1]))
+		text[--len] = 0;
+	while (isspace((unsigned char)*text))
+		text++;
+	return text;
+}
+
+/* A table of the user's own comes first, and one that is not there is no reason to end every run. */
+static int is_table_wanted(const char *value, const char *path, int line, struct gn_log *log)
+{
+	char own[PATH_MAX];
+	int named;
+
+	if (!gn_tuning_table_path(NULL, own, sizeof own, &named, NULL) && *own && !access(own, R_OK))
+		return 0;
+	if (!access(value, R_OK))
+		return 1;
+	gn_log_warn(log, "%s:%d: tuning table %s: %s; it is left out", path, line, value, strerror(errno));
+	return 0;
+}
+
+/* first_lines: where each key was given before, 0 for not yet. 1 when the value is one to use. */
+static int check_value(size_t key, const char *value, int *first_lines, const char *path, int line, struct gn_log *log)
+{
+	int first = first_lines[key], is_limit = key == KEY_JOIN || key == KEY_HEARTBEAT || key == KEY_STALL;
+	const char *name = keys[key].key;
+	struct gn_err err;
+	double s;
+
+	if (first)
+		gn_log_warn(log, "%s:%d: %s is given twice, in line %d before; this one is not used", path, line, name, first);
+	else if (value[strcspn(value, "\"'")])
+		gn_log_warn(log, "%s:%d: %s: the value has quotes, which are not taken off; it is not used", path, line, name);
+	else if (value[strcspn(value, " \t")])
+		gn_log_warn(log, "%s:%d: %s: the value has spaces in it; it is not used", path, line, name);
+	else if (key == KEY_LOCAL && *value != '/')
+		gn_log_warn(log, "%s:%d: local: the path has to begin with /; it is not used", path, line);
+	else if (is_limit && gn_limits_parse(value, &s, &err))
+		gn_log_warn(log, "%s:%d: %s: %s; it is not used", path, line, name, err.text);
+	else
+		return first_lines[key] = line;
+	return 0;
+}
+
+static void apply_line(char *text, int without_tuning, int *first_lines, const char *path, int line, struct gn_log *log)
+{
+	char *key, *value, shown[64], all[160];
+	size_t len = 0;
+
+	text[strcspn(text, "#")] = 0;
+	key = trim(text);
+	if (!*key)
+		return;
+	value = strchr(key, '=');
+	if (value)
+		*value++ = 0;
+	key = trim(key);
+	value = value ? trim(value) : NULL;
+	if (!value || !*value) {
+		gn_log_warn(log, "%s:%d: not KEY = VALUE", path, line);
+		return;
+	}
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		if (strcmp(key, keys[i].key))
+			continue;
+		if (check_value(i, value, first_lines, path, line, log) && !getenv(keys[i].variable) &&
+		    (i != KEY_TUNING || (!without_tuning && is_table_wanted(value, path, line, log))))
+			setenv(keys[i].variable, value, 0);
+		return;
+	}
+	for (size_t i = 0; i < sizeof keys / sizeof *keys && len < sizeof all; i++)
+		len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "", keys[i].key);
+	gn_log_warn(log, "%s:%d: no key '%s' (%s)", path, line, gn_text_visible(key, shown, sizeof shown), all);
+}
+
+/* One rank tells for all. */
+static int is_first_rank(void)
+{
+	static const char *const variables[] = {"PMIX_RANK", "SLURM_PROCID", "RANK", "OMPI_COMM_WORLD_RANK"};
+
+	for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+		const char *rank = getenv(variables[i]);
+
+		if (rank && *rank)
+			return !strcmp(rank, "0");
+	}
+	return 1;
+}
+
+void gn_site_apply(struct gn_log *log, int without_tuning, char *path, size_t path_size)
+{
+	int named, line = 0, first_lines[KEY_COUNT] = {0};
+	const char *name = find_file(&named);
+	struct gn_log *told = is_first_rank() ? log : NULL;
+	FILE *file = *name ? open_file(name, named, told) : NULL;
+	char *text = NULL;
+	size_t room = 0;
+
+	snprintf(path, path_size, "%s", file ? name : "");
+	if (!file)
+		return;
+	while (getline(&text, &room, file) >= 0) {
+		/* some editors begin a file with a byte order mark */
+		int skip = !line && !strncmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
+
+		apply_line(text + skip, without_tuning, first_lines, name, ++line, told);
+	}
+	if (ferror(file))
+		gn_log_warn(told, "%s: %s", name, strerror(errno));
+	free(text);
+	fclose(file);
 }

@@ -11,6 +11,8 @@
 #include "src/base/status.h"
 #include "src/base/text.h"
 
+#include <stddef.h>
+
 /* The contract with scripts. */
 enum gn_exit { GN_EXIT_DONE, GN_EXIT_FAILED, GN_EXIT_USAGE, GN_EXIT_DATA, GN_EXIT_PEER_LOST, GN_EXIT_STOPPED };
 
@@ -44,5 +46,18 @@ int gn_cmd_exit_code(enum gn_status status);
 int gn_cmd_fail(const char *name, const struct gn_err *err);
 /* A log on standard error at the level of GANNET_LOG (default info); NULL when there is no memory. */
 struct gn_log *gn_cmd_log(void);
+
+/* Site configuration: one file for all users of a machine, overridden by what a user sets.
+ *
+ * It is the file that $GANNET_CONF names (empty: none), else gannet.conf in configure's sysconfdir, else /etc/gannet.conf.
+ * Lines are KEY = VALUE; # begins a comment. Keys: tuning (a table of gannet tune, used where the user has none), interfaces (as
+ * UCX_NET_DEVICES), local (as GANNET_LOCAL), join_timeout, heartbeat_timeout, stall_timeout (transport/bootstrap/limits.h),
+ * socket_ifname (transport/bootstrap/world.h). Each sets the environment variable that a user would set, unless that is set.
+ * A file that anyone but root or this user can write is not read. src/man/site.md is for administrators.
+ *
+ * without_tuning: for a command that writes a tuning table, which is the user's. path: the file in use, "" when there is none.
+ * Problems are warnings in log, with file and line; log may be NULL. Thread safety: called once, before other threads start, for it
+ * sets environment variables. */
+void gn_site_apply(struct gn_log *log, int without_tuning, char *path, size_t path_size);
 
 #endif

@@ -1,4 +1,4 @@
-#include "src/cmd/cmd.h"
+#include "src/cmd/info.h"
 
 #include "data/shard/dataset.h"
 #include "data/shard/manifest.h"
@@ -6,10 +6,7 @@
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/base/text.h"
-#include "src/cmd/info_checkpoint.h"
-#include "src/cmd/info_file_type.h"
-#include "src/cmd/info_plan.h"
-#include "src/cmd/info_topology.h"
+#include "src/cmd/cmd.h"
 #include "src/train/model/model.h"
 
 #include <errno.h>
@@ -229,6 +226,71 @@ static int shard_info(const char *path, int json, struct gn_err *err)
 	return code;
 }
 
+/* --- what else a file is --- */
+
+struct signature {
+	size_t at, len;
+	const char *bytes, *kind;
+};
+
+/* Those that people have beside their shards. A safetensors file begins with a length, then its JSON. */
+static const struct signature signatures[] = {
+	{0, 3, "\xff\xd8\xff", "a JPEG image"},
+	{0, 8, "\x89PNG\r\n\x1a\n", "a PNG image"},
+	{257, 5, "ustar", "a tar archive"},
+	{0, 2, "\x1f\x8b", "compressed by gzip"},
+	{0, 3, "BZh", "compressed by bzip2"},
+	{0, 6, "\xfd" "7zXZ\0", "compressed by xz"},
+	{0, 4, "\x28\xb5\x2f\xfd", "compressed by zstd"},
+	{0, 4, "PK\3\4", "a zip archive"},
+	{0, 4, "\x7f" "ELF", "a program or library"},
+	{8, 2, "{\"", "a safetensors file"},
+	{0, 1, "{", "JSON"},
+};
+
+/* Or the first bytes of one: a shard that was cut short there. */
+static int is_hdf5(const char *bytes, size_t len)
+{
+	return !memcmp(bytes, "\x89HDF\r\n\x1a\n", len < 8 ? len : 8);
+}
+
+static int is_text(const char *bytes, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)bytes[i] < 0x20 && !memchr("\t\n\r\f", bytes[i], 4))
+			return 0;
+	return 1;
+}
+
+/* NULL for an HDF5 file, whole or not; else "a JPEG image" and the like, "an empty file", "text", "of a kind unknown here" when no
+ * signature fits, or "not readable". */
+static const char *file_type(const char *path)
+{
+	FILE *f = fopen(path, "rb");
+	char bytes[512];
+	size_t len;
+
+	if (!f)
+		return "not readable";
+	len = fread(bytes, 1, sizeof bytes, f);
+	if (ferror(f)) {
+		fclose(f);
+		return "not readable";
+	}
+	fclose(f);
+	if (!len)
+		return "an empty file";
+	if (is_hdf5(bytes, len))
+		return NULL;
+	for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++) {
+		const struct signature *s = &signatures[i];
+
+		if (s->at + s->len <= len && !memcmp(bytes + s->at, s->bytes, s->len))
+			return s->kind;
+	}
+	return is_text(bytes, len) ? "text" : "of a kind unknown here";
+}
+
 static int has_manifest(const char *folder)
 {
 	char path[PATH_MAX];
@@ -244,7 +306,7 @@ static int refuse(const char *path, const struct stat *info, struct gn_err *err)
 	if (S_ISDIR(info->st_mode))
 		kind = "a folder without gannet-dataset.json or a checkpoint";
 	else if (S_ISREG(info->st_mode))
-		kind = gn_info_kind(path);
+		kind = file_type(path);
 	gn_err_set(err, GN_ERR_DATA,
 		   "%s is %s: info tells about a folder that gannet pack made, a shard in it (HDF5), a checkpoint, or a "
 		   "folder of checkpoints", path, kind);
@@ -277,7 +339,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		return gn_info_checkpoint(path, o->json);
 	if (S_ISDIR(info.st_mode) && has_manifest(path))
 		return dataset_info(path, o->json, &err);
-	if (!S_ISREG(info.st_mode) || gn_info_kind(path))
+	if (!S_ISREG(info.st_mode) || file_type(path))
 		return refuse(path, &info, &err);
 	return shard_info(path, o->json, &err);
 }

@@ -1,4 +1,4 @@
-#include "src/cmd/info_plan.h"
+#include "src/cmd/info.h"
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"

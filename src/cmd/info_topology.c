@@ -1,4 +1,4 @@
-#include "src/cmd/info_topology.h"
+#include "src/cmd/info.h"
 
 #include "src/base/file.h"
 #include "src/base/json.h"

@@ -1,5 +1,5 @@
 #include "src/cmd/cmd.h"
-#include "src/cmd/launch_job.h"
+#include "src/cmd/launch_internal.h"
 
 #include "src/base/file.h"
 #include "transport/bootstrap/bootstrap.h"

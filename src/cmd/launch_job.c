@@ -1,22 +1,17 @@
-#include "src/cmd/launch_job.h"
+#include "src/cmd/launch_internal.h"
 
 #include "src/base/clock.h"
 #include "src/base/descriptors.h"
 #include "src/base/file.h"
 #include "src/cmd/cmd.h"
-#include "src/cmd/launch_stream.h"
-#include "transport/bootstrap/pmix_server.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,105 +23,21 @@
 /* What is open besides those of ranks, with room for libraries. */
 #define DESCRIPTORS 32
 
-struct child {
-	pid_t pid; /* 0: ended */
-	int killed; /* it was stopped */
-	struct gn_launch_stream out, error;
-};
-
 struct gn_launch_job {
-	struct child *children;
+	struct gn_launch_rank *ranks;
 	int size, running, signals, forwarded, bind;
 	int code;	   /* of the launcher, once something went wrong */
 	uint64_t grace_ns;
 	uint64_t end_ns;   /* when those still running are asked to end; 0: no such time */
 	uint64_t failed_ns; /* when end_ns was set */
-	int asked;
+	int ending; /* a signal to end was sent to all ranks */
 };
-
-/* An equal share of the processors that we may use, neighbours together, when there is one for each rank: ranks that wait
- * for each other by spinning must not sit on one processor. */
-static void bind_to_share(int rank, int size)
-{
-	cpu_set_t all, share;
-	int count, seen = 0;
-
-	if (sched_getaffinity(0, sizeof all, &all) || (count = CPU_COUNT(&all)) < size)
-		return;
-	CPU_ZERO(&share);
-	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-		if (CPU_ISSET(cpu, &all)) {
-			if (seen >= rank * count / size && seen < (rank + 1) * count / size)
-				CPU_SET(cpu, &share);
-			seen++;
-		}
-	sched_setaffinity(0, sizeof share, &share);
-}
-
-static void become_rank(char *const *argv, char **environment, int out, int error, pid_t parent)
-{
-	char name[PATH_MAX];
-	sigset_t none;
-	int null;
-
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGPIPE, SIG_DFL);
-	/* ignored where a shell has put us in the background; who interrupts us means the ranks */
-	signal(SIGINT, SIG_DFL);
-	/* its own group: a terminal's ^C reaches it once, from us, and we can end what it has started, too */
-	setpgid(0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(GN_EXIT_FAILED);
-	null = open("/dev/null", O_RDONLY);
-	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(error, 2) < 0)
-		_exit(GN_EXIT_FAILED);
-	execvpe(argv[0], argv, environment);
-	dprintf(2, "gannet launch: cannot run %s: %s\n", gn_text_visible(argv[0], name, sizeof name), strerror(errno));
-	_exit(errno == ENOENT ? 127 : 126);
-}
-
-static enum gn_status start_rank(struct gn_launch_job *j, struct gn_pmix_server *server, int rank, char *const *argv,
-				 struct gn_err *err)
-{
-	struct child *c = &j->children[rank];
-	int out = -1, error = -1;
-	char **environment = NULL;
-	pid_t parent = getpid(), pid;
-	enum gn_status status = gn_launch_stream_open(&c->out, STDOUT_FILENO, &out, err);
-
-	if (!status)
-		status = gn_launch_stream_open(&c->error, STDERR_FILENO, &error, err);
-	if (!status)
-		status = gn_pmix_server_environment(server, rank, &environment, err);
-	if (!status) {
-		pid = fork();
-		if (pid == 0 && j->bind)
-			bind_to_share(rank, j->size);
-		if (pid == 0)
-			become_rank(argv, environment, out, error, parent);
-		if (pid < 0) {
-			status = gn_err_errno(err, errno, "cannot start rank %d", rank);
-		} else {
-			setpgid(pid, pid); /* as the child does: whoever comes first */
-			c->pid = pid;
-			j->running++;
-		}
-	}
-	gn_pmix_server_environment_free(environment);
-	if (out >= 0)
-		close(out);
-	if (error >= 0)
-		close(error);
-	return status;
-}
 
 static void signal_all(const struct gn_launch_job *j, int number)
 {
 	for (int r = 0; r < j->size; r++)
-		if (j->children[r].pid > 0)
-			kill(-j->children[r].pid, number);
+		if (j->ranks[r].pid > 0)
+			kill(-j->ranks[r].pid, number);
 }
 
 static void end_within(struct gn_launch_job *j, uint64_t ns)
@@ -142,10 +53,10 @@ static void rank_ended(struct gn_launch_job *j, int rank, int status)
 	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0, code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 
 	/* what it started in its group and left behind must not outlive the job */
-	kill(-j->children[rank].pid, SIGKILL);
-	j->children[rank].pid = 0;
+	kill(-j->ranks[rank].pid, SIGKILL);
+	j->ranks[rank].pid = 0;
 	j->running--;
-	if (number && !j->asked && !j->children[rank].killed)
+	if (number && !j->ending && !j->ranks[rank].killed)
 		fprintf(stderr, "gannet launch: rank %d was killed by signal %d (%s)\n", rank, number, strsignal(number));
 	if (!number && !code)
 		return;
@@ -162,11 +73,11 @@ static void reap(struct gn_launch_job *j)
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		for (int r = 0; r < j->size; r++)
-			if (j->children[r].pid == pid)
+			if (j->ranks[r].pid == pid)
 				rank_ended(j, r, status);
 }
 
-static void take_signal(struct gn_launch_job *j)
+static void handle_signal(struct gn_launch_job *j)
 {
 	struct signalfd_siginfo info;
 
@@ -178,7 +89,7 @@ static void take_signal(struct gn_launch_job *j)
 	}
 	/* asked a second time: no more patience */
 	if (info.ssi_signo == SIGINT && j->forwarded == SIGINT) {
-		j->asked = 1;
+		j->ending = 1;
 		j->code = 128 + SIGINT;
 		signal_all(j, SIGKILL);
 	}
@@ -186,7 +97,7 @@ static void take_signal(struct gn_launch_job *j)
 	signal_all(j, j->forwarded);
 }
 
-static void take_abort(struct gn_launch_job *j, struct gn_pmix_server *server)
+static void handle_abort(struct gn_launch_job *j, struct gn_pmix_server *server)
 {
 	int rank, code;
 
@@ -222,11 +133,11 @@ static void kill_stopped(struct gn_launch_job *j, uint64_t now)
 	int stopped = 0;
 
 	for (int r = 0; r < j->size; r++)
-		stopped += j->children[r].pid > 0 && is_stopped(j->children[r].pid);
+		stopped += j->ranks[r].pid > 0 && is_stopped(j->ranks[r].pid);
 	if (!stopped || (stopped < j->running && now < j->failed_ns + STOPPED_NS))
 		return;
 	for (int r = 0; r < j->size; r++) {
-		struct child *c = &j->children[r];
+		struct gn_launch_rank *c = &j->ranks[r];
 
 		if (c->pid <= 0 || c->killed || !is_stopped(c->pid))
 			continue;
@@ -236,7 +147,7 @@ static void kill_stopped(struct gn_launch_job *j, uint64_t now)
 	}
 }
 
-static void hurry(struct gn_launch_job *j)
+static void enforce_deadline(struct gn_launch_job *j)
 {
 	uint64_t now = gn_clock_ns();
 
@@ -244,10 +155,10 @@ static void hurry(struct gn_launch_job *j)
 		kill_stopped(j, now);
 	if (!j->running || !j->end_ns || now < j->end_ns)
 		return;
-	if (!j->asked)
+	if (!j->ending)
 		fprintf(stderr, "gannet launch: ending the ranks that are left\n");
-	signal_all(j, j->asked ? SIGKILL : SIGTERM);
-	j->asked = 1;
+	signal_all(j, j->ending ? SIGKILL : SIGTERM);
+	j->ending = 1;
 	j->end_ns = now + KILL_AFTER_NS;
 }
 
@@ -256,37 +167,37 @@ static int open_streams(const struct gn_launch_job *j)
 	int count = 0;
 
 	for (int r = 0; r < j->size; r++)
-		count += (j->children[r].out.fd >= 0) + (j->children[r].error.fd >= 0);
+		count += (j->ranks[r].out.fd >= 0) + (j->ranks[r].error.fd >= 0);
 	return count;
 }
 
-static void turn(struct gn_launch_job *j, struct gn_pmix_server *server, struct pollfd *p)
+static void poll_once(struct gn_launch_job *j, struct gn_pmix_server *server, struct pollfd *p)
 {
 	nfds_t n = 2;
 
 	p[0] = (struct pollfd){.fd = j->signals, .events = POLLIN};
 	p[1] = (struct pollfd){.fd = gn_pmix_server_fd(server), .events = POLLIN};
 	for (int r = 0; r < j->size; r++) {
-		p[n++] = (struct pollfd){.fd = j->children[r].out.fd, .events = POLLIN};
-		p[n++] = (struct pollfd){.fd = j->children[r].error.fd, .events = POLLIN};
+		p[n++] = (struct pollfd){.fd = j->ranks[r].out.fd, .events = POLLIN};
+		p[n++] = (struct pollfd){.fd = j->ranks[r].error.fd, .events = POLLIN};
 	}
 	if (poll(p, n, 200) > 0) {
 		for (int r = 0; r < j->size; r++) {
 			if (p[2 + 2 * r].revents)
-				gn_launch_stream_read(&j->children[r].out);
+				gn_launch_stream_read(&j->ranks[r].out);
 			if (p[3 + 2 * r].revents)
-				gn_launch_stream_read(&j->children[r].error);
+				gn_launch_stream_read(&j->ranks[r].error);
 		}
 		if (p[1].revents)
-			take_abort(j, server);
+			handle_abort(j, server);
 		if (p[0].revents)
-			take_signal(j);
+			handle_signal(j);
 	}
-	hurry(j);
+	enforce_deadline(j);
 }
 
 /* Until all ranks have ended and said everything; something that a rank left running may hold its pipe open. */
-static enum gn_status watch_over(struct gn_launch_job *j, struct gn_pmix_server *server, struct gn_err *err)
+static enum gn_status poll_until_ended(struct gn_launch_job *j, struct gn_pmix_server *server, struct gn_err *err)
 {
 	struct pollfd *p = calloc(2 + 2 * (size_t)j->size, sizeof *p);
 	uint64_t over = 0;
@@ -294,7 +205,7 @@ static enum gn_status watch_over(struct gn_launch_job *j, struct gn_pmix_server 
 	if (!p)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", j->size);
 	while (j->running || (open_streams(j) && gn_clock_ns() < over)) {
-		turn(j, server, p);
+		poll_once(j, server, p);
 		if (j->running)
 			over = gn_clock_ns() + DRAIN_NS;
 	}
@@ -314,17 +225,18 @@ enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory,
 	if (!status)
 		status = gn_pmix_server_create(j->size, directory, &server, err);
 	for (int r = 0; r < j->size && !status; r++)
-		status = start_rank(j, server, r, argv, err);
+		if (!(status = gn_launch_rank_start(&j->ranks[r], server, r, j->size, j->bind, argv, err)))
+			j->running++;
 	if (status)
 		signal_all(j, SIGKILL);
 	else
-		status = watch_over(j, server, err);
+		status = poll_until_ended(j, server, err);
 	gn_pmix_server_destroy(server, !status && !j->code);
 	free(argv);
 	return status;
 }
 
-static enum gn_status take_signals(struct gn_launch_job *j, struct gn_err *err)
+static enum gn_status open_signals(struct gn_launch_job *j, struct gn_err *err)
 {
 	sigset_t ours;
 
@@ -346,8 +258,8 @@ enum gn_status gn_launch_job_create(int size, int bind, int grace_s, struct gn_l
 	enum gn_status status;
 
 	if (j)
-		j->children = calloc((size_t)size, sizeof *j->children);
-	if (!j || !j->children) {
+		j->ranks = calloc((size_t)size, sizeof *j->ranks);
+	if (!j || !j->ranks) {
 		free(j);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	}
@@ -356,11 +268,11 @@ enum gn_status gn_launch_job_create(int size, int bind, int grace_s, struct gn_l
 	j->grace_ns = (uint64_t)grace_s * 1000000000u;
 	j->signals = -1;
 	for (int r = 0; r < size; r++)
-		j->children[r].out.fd = j->children[r].error.fd = -1;
+		j->ranks[r].out.fd = j->ranks[r].error.fd = -1;
 	/* of each rank two pipes and PMIx's connection */
 	status = gn_descriptors_want(3 * (size_t)size + DESCRIPTORS, "the launcher", err);
 	if (!status)
-		status = take_signals(j, err);
+		status = open_signals(j, err);
 	if (status)
 		gn_launch_job_destroy(j);
 	else
@@ -373,14 +285,14 @@ void gn_launch_job_destroy(struct gn_launch_job *j)
 	if (!j)
 		return;
 	for (int r = 0; r < j->size; r++) {
-		gn_launch_stream_close(&j->children[r].out);
-		gn_launch_stream_close(&j->children[r].error);
-		free(j->children[r].out.line);
-		free(j->children[r].error.line);
+		gn_launch_stream_close(&j->ranks[r].out);
+		gn_launch_stream_close(&j->ranks[r].error);
+		free(j->ranks[r].out.line);
+		free(j->ranks[r].error.line);
 	}
 	if (j->signals >= 0)
 		close(j->signals);
-	free(j->children);
+	free(j->ranks);
 	free(j);
 }
 

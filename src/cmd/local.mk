@@ -2,39 +2,27 @@ bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
 gannet_CPPFLAGS = $(AM_CPPFLAGS) -DGN_SITE_FILE='"$(sysconfdir)/gannet.conf"'
 gannet_SOURCES = \
-	src/cmd/bench.c src/cmd/bench.h \
-	src/cmd/bench_coll.c \
-	src/cmd/bench_decode.c src/cmd/bench_decode.h \
-	src/cmd/bench_roofline.c \
-	src/cmd/bench_loop.c src/cmd/bench_loop.h \
-	src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
-	src/cmd/bench_p2p.c \
-	src/cmd/bench_row.c src/cmd/bench_row.h \
-	src/cmd/bench_shared.c \
-	src/cmd/bench_train.c src/cmd/bench_train.h src/cmd/bench_train_internal.h \
-	src/cmd/bench_train_gpu.c \
-	src/cmd/bench_train_report.c \
+	src/cmd/bench.c src/cmd/bench.h src/cmd/bench_coll.c src/cmd/bench_decode.c src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
+	src/cmd/bench_row.c src/cmd/bench_row.h src/cmd/bench_shared.c \
+	src/cmd/bench_train.c src/cmd/bench_train_internal.h src/cmd/bench_train_report.c \
 	src/cmd/cmd.c src/cmd/cmd.h \
 	src/cmd/eval.c \
 	src/cmd/export.c \
-	src/cmd/info.c src/cmd/info_checkpoint.c src/cmd/info_checkpoint.h src/cmd/info_plan.c src/cmd/info_plan.h \
-	src/cmd/info_file_type.c src/cmd/info_file_type.h \
-	src/cmd/info_topology.c src/cmd/info_topology.h \
-	src/cmd/launch.c src/cmd/launch_job.c src/cmd/launch_job.h src/cmd/launch_stream.c src/cmd/launch_stream.h \
+	src/cmd/info.c src/cmd/info.h src/cmd/info_checkpoint.c src/cmd/info_plan.c src/cmd/info_topology.c \
+	src/cmd/launch.c src/cmd/launch_internal.h src/cmd/launch_job.c src/cmd/launch_rank.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \
 	src/cmd/report.c \
 	src/cmd/golden.S src/cmd/selftest.c \
-	src/cmd/site.c src/cmd/site.h \
 	src/cmd/sim.c src/cmd/sim.h src/cmd/sim_machine.c src/cmd/sim_train.c \
 	src/cmd/stage.c \
 	src/cmd/stop.c src/cmd/stop.h \
-	src/cmd/train.c src/cmd/train.h src/cmd/train_options.c \
+	src/cmd/train.c \
 	src/cmd/tune.c \
 	src/cmd/verify.c \
 	src/cmd/world_options.h
 if HAVE_CUDA
-gannet_SOURCES += src/cmd/bench_gpu.c src/cmd/bench_gpu.h
+gannet_SOURCES += src/cmd/bench_gpu.c
 endif
 GOLDEN_FILES = \
 	tests/golden/resnet18-b4-s64-c10.json \

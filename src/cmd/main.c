@@ -1,6 +1,5 @@
 #include "src/base/version.h"
 #include "src/cmd/cmd.h"
-#include "src/cmd/site.h"
 #include "transport/bootstrap/library_versions.h"
 #include "transport/bootstrap/limits.h"
 #include "transport/select/tuning_table.h"

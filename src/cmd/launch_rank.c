@@ -1,0 +1,153 @@
+#include "src/cmd/launch_internal.h"
+
+#include "src/base/file.h"
+#include "src/base/text.h"
+#include "src/cmd/cmd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/* --- output --- */
+
+#define LINE_MAX_BYTES 65536
+
+static void write_out(const struct gn_launch_stream *s, size_t len)
+{
+	/* an error means that the reader is gone: the ranks continue */
+	gn_write_full(s->to, s->line, len, "standard output", NULL);
+}
+
+/* Writes whole lines; a line that fills the buffer is written in parts. */
+static void flush_lines(struct gn_launch_stream *s, int all)
+{
+	char *end = s->len ? memrchr(s->line, '\n', s->len) : NULL;
+	size_t len = all || (!end && s->len == LINE_MAX_BYTES) ? s->len : end ? (size_t)(end - s->line) + 1 : 0;
+
+	if (!len)
+		return;
+	write_out(s, len);
+	memmove(s->line, s->line + len, s->len - len);
+	s->len -= len;
+}
+
+void gn_launch_stream_close(struct gn_launch_stream *s)
+{
+	flush_lines(s, 1);
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+}
+
+void gn_launch_stream_read(struct gn_launch_stream *s)
+{
+	ssize_t n = gn_read_some(s->fd, s->line + s->len, LINE_MAX_BYTES - s->len);
+
+	if (n <= 0) {
+		gn_launch_stream_close(s);
+		return;
+	}
+	s->len += (size_t)n;
+	flush_lines(s, 0);
+}
+
+/* *write_end is the rank's. */
+static enum gn_status open_stream(struct gn_launch_stream *s, int to, int *write_end, struct gn_err *err)
+{
+	int ends[2];
+
+	s->to = to;
+	s->line = malloc(LINE_MAX_BYTES);
+	if (!s->line)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a line");
+	if (pipe2(ends, O_CLOEXEC))
+		return gn_err_errno(err, errno, "no pipe for a rank");
+	s->fd = ends[0];
+	*write_end = ends[1];
+	return GN_OK;
+}
+
+/* --- start --- */
+
+/* Binds to an equal, contiguous share of this process's processors when there is at least one for each rank: ranks that spin while
+ * they wait for each other must not share a processor. */
+static void bind_to_share(int rank, int size)
+{
+	cpu_set_t all, share;
+	int count, seen = 0;
+
+	if (sched_getaffinity(0, sizeof all, &all) || (count = CPU_COUNT(&all)) < size)
+		return;
+	CPU_ZERO(&share);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &all)) {
+			if (seen >= rank * count / size && seen < (rank + 1) * count / size)
+				CPU_SET(cpu, &share);
+			seen++;
+		}
+	sched_setaffinity(0, sizeof share, &share);
+}
+
+static void exec_rank(char *const *argv, char **environment, int out, int error, pid_t parent)
+{
+	char name[PATH_MAX];
+	sigset_t none;
+	int null;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL);
+	/* a shell ignores it for background processes; an interrupt of the launcher is meant for the ranks */
+	signal(SIGINT, SIG_DFL);
+	/* its own process group: a terminal's ^C reaches it once, from the launcher, which can also signal the rank's children */
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(GN_EXIT_FAILED);
+	null = open("/dev/null", O_RDONLY);
+	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(error, 2) < 0)
+		_exit(GN_EXIT_FAILED);
+	execvpe(argv[0], argv, environment);
+	dprintf(2, "gannet launch: cannot run %s: %s\n", gn_text_visible(argv[0], name, sizeof name), strerror(errno));
+	_exit(errno == ENOENT ? 127 : 126);
+}
+
+enum gn_status gn_launch_rank_start(struct gn_launch_rank *r, struct gn_pmix_server *server, int rank, int size, int bind,
+				    char *const *argv, struct gn_err *err)
+{
+	int out = -1, error = -1;
+	char **environment = NULL;
+	pid_t parent = getpid(), pid;
+	enum gn_status status = open_stream(&r->out, STDOUT_FILENO, &out, err);
+
+	if (!status)
+		status = open_stream(&r->error, STDERR_FILENO, &error, err);
+	if (!status)
+		status = gn_pmix_server_environment(server, rank, &environment, err);
+	if (!status) {
+		pid = fork();
+		if (pid == 0 && bind)
+			bind_to_share(rank, size);
+		if (pid == 0)
+			exec_rank(argv, environment, out, error, parent);
+		if (pid < 0) {
+			status = gn_err_errno(err, errno, "cannot start rank %d", rank);
+		} else {
+			setpgid(pid, pid); /* the child does the same; either may be first */
+			r->pid = pid;
+		}
+	}
+	gn_pmix_server_environment_free(environment);
+	if (out >= 0)
+		close(out);
+	if (error >= 0)
+		close(error);
+	return status;
+}
