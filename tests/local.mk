@@ -27,11 +27,14 @@ endif
 if !HAVE_CUDA
 UNBUILT += --unbuilt 'tests/gpu/=configured without --with-cuda, or without cmocka'
 endif
-EXTRA_DIST += $(SHELL_TESTS)
+EXTRA_DIST += $(SHELL_TESTS) $(SLOW_TESTS)
 
 check-local: $(check_PROGRAMS) $(bin_PROGRAMS)
 	GN_BUILD=$(abs_top_builddir) GN_SOURCE=$(abs_top_srcdir) \
 	  $(PERL) $(srcdir)/tests/harness --source $(srcdir) --times test-seconds $(UNBUILT) $${TESTS:-$(TESTS_TO_RUN)}
+
+check-slow:
+	$(MAKE) $(AM_MAKEFLAGS) check-local TESTS="$(SLOW_TESTS)"
 
 # Everything the tests need, without running them. In two steps: all is a make of its own, and two at once build files twice.
 check-programs: all
@@ -44,6 +47,7 @@ check-sanitized: check-programs
 	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1 \
 	LSAN_OPTIONS=suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0 GN_SANITIZED=1 \
 	  $(MAKE) $(AM_MAKEFLAGS) check-local \
-	  TESTS="$${TESTS:-$$(printf '%s ' $(TESTS_TO_RUN) | sed 's,tests/\(slurm/[^ ]*\|rdma/[^ ]*\|cmd/configure.t\|transport/\(peers\|rails\|slurm\).t\|train/recipe.t\) ,,g')}"
+	  TESTS="$${TESTS:-$$(printf '%s ' $(TESTS_TO_RUN) tests/transport/tune.t tests/transport/plugin/faults.t | \
+	    sed 's,tests/\(slurm/[^ ]*\|rdma/[^ ]*\|transport/\(peers\|slurm\).t\) ,,g')}"
 CLEANFILES += test-seconds
-.PHONY: check-local check-programs check-sanitized
+.PHONY: check-local check-slow check-programs check-sanitized

@@ -5,7 +5,7 @@ EXTRA_DIST += tests/train/accuracy tests/train/common.sh tests/train/preprocess.
 	tests/train/preprocess_reference tests/train/torchvision tests/train/trace_check
 
 SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/checkpoint.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t \
-	tests/train/overlap.t tests/train/recipe.t tests/train/report.t \
+	tests/train/overlap.t tests/train/report.t \
 	tests/train/resume.t tests/train/split.t tests/train/stop.t tests/train/sync.t \
 	tests/train/trace.t
 check_PROGRAMS += tests/train/exchange_probe
@@ -42,3 +42,4 @@ tests_train_test_recipe_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_recipe_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_step_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_step_LDADD = $(TRAIN_TEST_LIBS)
+SLOW_TESTS += tests/train/recipe.t

@@ -102,12 +102,11 @@ SHELL_TESTS += \
 	tests/transport/failure.t \
 	tests/transport/launch.t \
 	tests/transport/limits.t \
-	tests/transport/rails.t \
 	tests/transport/resident.t \
 	tests/transport/scale.t \
 	tests/transport/sim.t \
 	tests/transport/slurm.t \
 	tests/transport/staged.t \
-	tests/transport/strangers.t \
-	tests/transport/tune.t
+	tests/transport/strangers.t
 EXTRA_DIST += tests/transport/faults tests/transport/bits.sh tests/transport/common.sh tests/transport/scale tests/transport/stranger
+SLOW_TESTS += tests/transport/rails.t tests/transport/tune.t

@@ -10,7 +10,7 @@ check_PROGRAMS += tests/transport/plugin/faulty.so
 tests_transport_plugin_faulty_so_CFLAGS = $(AM_CFLAGS) -fPIC -fvisibility=hidden
 tests_transport_plugin_faulty_so_LDFLAGS = $(AM_LDFLAGS) -shared
 tests_transport_plugin_faulty_so_SOURCES = tests/transport/plugin/faulty.c
-SHELL_TESTS += tests/transport/plugin/faults.t
+SLOW_TESTS += tests/transport/plugin/faults.t
 # Stands for CUDA's driver, which is found by its name.
 UNIT_TESTS += tests/transport/plugin/test_flush
 tests_transport_plugin_test_flush_CPPFLAGS = $(TEST_CPPFLAGS)
