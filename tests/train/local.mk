@@ -1,7 +1,7 @@
 UNIT_TESTS += tests/train/test_count tests/train/test_metrics_reader tests/train/test_lr tests/train/test_manifest tests/train/test_model \
 	tests/train/test_optimizer tests/train/test_owner tests/train/test_plan tests/train/test_preprocess tests/train/test_processors tests/train/test_recipe tests/train/test_metrics_log tests/train/test_safetensors tests/train/test_metrics \
 	tests/train/test_step
-EXTRA_DIST += tests/train/accuracy tests/train/common.sh tests/train/preprocess.tar tests/train/preprocess.txt \
+EXTRA_DIST += tests/train/same_bits tests/train/accuracy tests/train/common.sh tests/train/preprocess.tar tests/train/preprocess.txt \
 	tests/train/preprocess_reference tests/train/torchvision tests/train/trace_check
 
 SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/checkpoint.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t \
