@@ -196,7 +196,8 @@ static void poll_once(struct gn_launch_job *j, struct gn_pmix_server *server, st
 	enforce_deadline(j);
 }
 
-/* Until all ranks have ended and said everything; something that a rank left running may hold its pipe open. */
+/* Until all ranks have ended and their output is read. A process that a rank left running may hold its pipe open: DRAIN_NS after the
+ * last rank's end. */
 static enum gn_status poll_until_ended(struct gn_launch_job *j, struct gn_pmix_server *server, struct gn_err *err)
 {
 	struct pollfd *p = calloc(2 + 2 * (size_t)j->size, sizeof *p);
@@ -206,7 +207,8 @@ static enum gn_status poll_until_ended(struct gn_launch_job *j, struct gn_pmix_s
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", j->size);
 	while (j->running || (open_streams(j) && gn_clock_ns() < over)) {
 		poll_once(j, server, p);
-		if (j->running)
+		/* also when they all end in one turn: what they wrote since its poll is still in the pipes */
+		if (j->running || !over)
 			over = gn_clock_ns() + DRAIN_NS;
 	}
 	free(p);

@@ -43,6 +43,10 @@ expect 127 "cannot run .*/nowhere" "a program that is not there" launch 2 /nowhe
 # shellcheck disable=SC2016
 expect 7 "" "the exit code is that of the rank that failed" launch 3 sh -c '[ "$PMIX_RANK" != 1 ] || exit 7'
 # shellcheck disable=SC2016
+all_output() { # ranks that end together, and before the launcher first looks
+	for _ in $(seq 40); do [[ $("$gannet" launch -n 8 -- echo x | wc -l) == 8 ]] || return 1; done
+}
+check "no output of short programs is lost" all_output
 expect 0 "^-x --help$" "arguments arrive as they are" launch 1 sh -c 'echo "$@"' sh -x --help
 # shellcheck disable=SC2016
 shares() {
