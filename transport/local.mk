@@ -112,7 +112,6 @@ libgannet_transport_a_SOURCES += \
 	transport/topology/oversubscription.c transport/topology/oversubscription.h \
 	transport/topology/rails.c transport/topology/rails.h \
 	transport/topology/rails_find.c \
-	transport/topology/rails_near.c \
 	transport/topology/topology.c transport/topology/topology.h
 
 libgannet_transport_a_SOURCES += \
@@ -123,6 +122,7 @@ libgannet_transport_a_SOURCES += \
 
 libgannet_transport_a_SOURCES += \
 	transport/ucx/ucx.c transport/ucx/ucx.h \
+	transport/ucx/ucx_common.c transport/ucx/ucx_common.h \
 	transport/ucx/ucx_internal.h \
 	transport/ucx/ucx_lanes.c \
 	transport/ucx/ucx_message.c \

@@ -130,7 +130,7 @@ static void expect_found(const char *root, const char *tls, const char *allowed,
 	struct gn_rails r;
 	struct gn_err err;
 
-	assert_ok(gn_rails_find(root, tls, allowed, &r, &err));
+	assert_ok(gn_rails_find(root, gn_ucx_tls_rail_kinds(tls), allowed, &r, &err));
 	expect_names(&r, names);
 }
 
@@ -152,7 +152,7 @@ static void test_find_rdma(void **state)
 	expect_found(root, "sm,self", NULL, "");
 	expect_found(root, NULL, "mlx5_2:1,mlx5_1:1,eth9", "mlx5_1:1");
 	expect_found(root, NULL, "mlx5_2:1", "mlx5_2:1");
-	assert_ok(gn_rails_find(root, NULL, NULL, &r, &err));
+	assert_ok(gn_rails_find(root, GN_RAILS_RDMA | GN_RAILS_TCP, NULL, &r, &err));
 	assert_string_equal(r.items[0].network, "InfiniBand fe80:0000:0000:0001");
 	/* a faster one makes the others slow */
 	add_port(root, "mlx5_3", 1, "4: ACTIVE\n", "400 Gb/sec (4X NDR)\n", "Ethernet\n");
@@ -173,7 +173,7 @@ static void test_find_ethernet(void **state)
 	add_port(root, "mlx5_1", 1, "4: ACTIVE\n", "200 Gb/sec (4X HDR)\n", "Ethernet\n");
 	put_sys(root, "infiniband/mlx5_1/ports/1/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000\n");
 	put_sys(root, "infiniband/mlx5_1/ports/1/gids/2", "0000:0000:0000:0000:0000:ffff:7f00:0001\n");
-	assert_ok(gn_rails_find(root, NULL, NULL, &r, &err));
+	assert_ok(gn_rails_find(root, GN_RAILS_RDMA | GN_RAILS_TCP, NULL, &r, &err));
 	expect_names(&r, "mlx5_0:1 mlx5_1:1");
 	assert_string_equal(r.items[0].network, "Ethernet");
 	assert_string_equal(r.items[1].network, "Ethernet 127.0.0.0-8");

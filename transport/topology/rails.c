@@ -129,7 +129,7 @@ static enum gn_status wanted_here(int wanted, int32_t *out, struct gn_err *err)
 	return GN_OK;
 }
 
-enum gn_status gn_rails_agree(struct gn_world *world, const char *tls, int wanted, struct gn_rails *out,
+enum gn_status gn_rails_agree(struct gn_world *world, unsigned kinds, int wanted, struct gn_rails *out,
 			      struct gn_err *err)
 {
 	const char *allowed = getenv("UCX_NET_DEVICES");
@@ -140,7 +140,7 @@ enum gn_status gn_rails_agree(struct gn_world *world, const char *tls, int wante
 	*out = candidates;
 	status = wanted_here(wanted, &mine.wanted, err);
 	if (!status)
-		status = gn_rails_find("/sys", tls, allowed && strcmp(allowed, "all") ? allowed : NULL, &candidates, err);
+		status = gn_rails_find("/sys", kinds, allowed && strcmp(allowed, "all") ? allowed : NULL, &candidates, err);
 	if (status)
 		return status;
 	mine.count = candidates.count;
@@ -157,4 +157,36 @@ enum gn_status gn_rails_agree(struct gn_world *world, const char *tls, int wante
 		out->count = 1;
 	free(all);
 	return status;
+}
+
+/* --- the nearest rail of a rank --- */
+
+static enum gn_nearness to_cpus(const struct gn_topology *m, const cpu_set_t *cpus, int nic)
+{
+	cpu_set_t both;
+
+	if (nic < 0 || m->nics[nic].numa < 0)
+		return GN_NEAR_UNKNOWN;
+	CPU_AND(&both, cpus, &m->nics[nic].near);
+	return CPU_COUNT(&both) ? GN_NEAR_NODE : GN_NEAR_FAR;
+}
+
+int gn_rails_nearest(const struct gn_topology *m, const char *const *devices, int count, const cpu_set_t *cpus, int local_rank,
+		     int local_size)
+{
+	int gpu = m->gpu_count == local_size ? local_rank : -1, ties[GN_RAILS_MAX], tied = 0, best = 0;
+
+	for (int i = 0; i < count && i < GN_RAILS_MAX; i++) {
+		int nic = gn_topology_find_nic(m, devices[i]);
+		int distance = (int)to_cpus(m, cpus, nic) * (GN_NEAR_UNKNOWN + 1) +
+			       (int)(gpu < 0 || nic < 0 ? GN_NEAR_UNKNOWN : gn_topology_nearness(m, gpu, nic));
+
+		if (tied && distance > best)
+			continue;
+		if (!tied || distance < best)
+			tied = 0;
+		best = distance;
+		ties[tied++] = i;
+	}
+	return tied ? ties[local_rank % tied] : 0;
 }

@@ -22,6 +22,9 @@
 #define GN_RAIL_NAME_MAX 72
 #define GN_RAIL_NETWORK_MAX 64
 
+/* Kinds of device that may be rails; bits. */
+enum gn_rail_kind { GN_RAILS_RDMA = 1, GN_RAILS_TCP = 2 };
+
 /* One device that could be a rail, in UCX's words: "eth0", "mlx5_0:1". */
 struct gn_rail_device {
 	char name[GN_RAIL_NAME_MAX];
@@ -39,9 +42,10 @@ struct gn_rails {
 	struct gn_rail_device items[GN_RAILS_MAX];
 };
 
-/* This rank's candidates, sorted by network, then name, numbers in them by value (mlx5_2 before mlx5_10). tls is the UCX_TLS in force, NULL for all; allowed a UCX_NET_DEVICES
+/* This rank's candidates, sorted by network, then name, numbers in them by value (mlx5_2 before mlx5_10). kinds: those
+ * allowed, bits of enum gn_rail_kind; TCP devices are candidates only where there are no RDMA devices. allowed: a UCX_NET_DEVICES
  * or NULL; root is "/sys". At most GN_RAILS_MAX. */
-enum gn_status gn_rails_find(const char *root, const char *tls, const char *allowed, struct gn_rails *out,
+enum gn_status gn_rails_find(const char *root, unsigned kinds, const char *allowed, struct gn_rails *out,
 			     struct gn_err *err);
 /* What all ranks get from the same offers: this rank's devices, which are its candidates cut down. 0 of them when all have
  * none in common, or all have just one RDMA device. */
@@ -52,7 +56,7 @@ void gn_rails_choose(const struct gn_rail_offer *offers, int ranks, const struct
 int gn_rails_nearest(const struct gn_topology *m, const char *const *devices, int count, const cpu_set_t *cpus, int local_rank,
 		     int local_size);
 /* Collective; GN_ERR_USAGE for a GANNET_RAILS that is no number, on that rank alone. On one node one at most. */
-enum gn_status gn_rails_agree(struct gn_world *world, const char *tls, int wanted, struct gn_rails *out,
+enum gn_status gn_rails_agree(struct gn_world *world, unsigned kinds, int wanted, struct gn_rails *out,
 			      struct gn_err *err);
 
 #endif

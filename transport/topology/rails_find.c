@@ -2,7 +2,6 @@
 
 #include "src/base/file.h"
 #include "transport/topology/devices.h"
-#include "transport/ucx/ucx_internal.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -284,17 +283,17 @@ static void select_equals(struct candidates *c, struct gn_rails *out)
 	*out = r;
 }
 
-enum gn_status gn_rails_find(const char *root, const char *tls, const char *allowed, struct gn_rails *out,
+enum gn_status gn_rails_find(const char *root, unsigned kinds, const char *allowed, struct gn_rails *out,
 			     struct gn_err *err)
 {
 	struct gn_devices devices = {0};
 	struct candidates found = {0};
 	enum gn_status status = gn_devices_read(root, &devices, err);
 
-	if (!status && gn_ucx_tls_has_rdma(tls))
+	if (!status && (kinds & GN_RAILS_RDMA))
 		add_rdma(root, &devices, allowed, &found);
 	/* where there is RDMA, UCX takes it */
-	if (!status && !found.count && gn_ucx_tls_has_tcp(tls))
+	if (!status && !found.count && (kinds & GN_RAILS_TCP))
 		status = add_net(&devices, allowed, &found, err);
 	if (!status && found.failed)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for network devices");

@@ -125,7 +125,7 @@ enum gn_status gn_ucx_create(struct gn_world *world, const char *transport, int 
 	if (!status)
 		status = need_rdma(world, transport, err);
 	if (!status)
-		status = gn_rails_agree(world, tls, rails, &agreed, err);
+		status = gn_rails_agree(world, gn_ucx_tls_rail_kinds(tls), rails, &agreed, err);
 	if (!status)
 		status = open_rails(f, tls, &agreed, err);
 	if (!status)

@@ -3,6 +3,7 @@
 #define GN_TRANSPORT_UCX_UCX_INTERNAL_H
 
 #include "transport/ucx/ucx.h"
+#include "transport/ucx/ucx_common.h"
 
 #include <ucp/api/ucp.h>
 
@@ -86,12 +87,6 @@ enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, struct gn_err *err);
 
 /* The UCX_TLS value for a name of ours, in place; *tls is that, or UCX_TLS in the environment, which goes before it. */
 enum gn_status gn_ucx_tls(const char *transport, char place[GN_UCX_TLS_MAX], const char **tls, struct gn_err *err);
-/* Does such a value (NULL: all) let shared memory, tcp, verbs in? */
-int gn_ucx_tls_has_shm(const char *tls);
-int gn_ucx_tls_has_tcp(const char *tls);
-int gn_ucx_tls_has_rdma(const char *tls);
-/* Appends the lanes of one end that out does not hold yet from `before` on. */
-void gn_ucx_end_lanes(const struct gn_ucx_end *e, size_t before, struct gn_strbuf *out);
 /* Is it shared memory alone? */
 int gn_ucx_end_is_shm(const struct gn_ucx_end *e);
 int gn_ucx_end_is_tcp(const struct gn_ucx_end *e);

@@ -52,52 +52,6 @@ enum gn_status gn_ucx_tls(const char *transport, char place[GN_UCX_TLS_MAX], con
 	return gn_err_set(err, GN_ERR_USAGE, "no transport '%s': auto, tcp, shm, rc or ud", transport);
 }
 
-/* A list that begins with ^ names what is kept out. */
-static int lets_in(const char *tls, const char *const *words, size_t count)
-{
-	const char *at = tls;
-	int listed = 0;
-
-	if (!tls)
-		return 1;
-	if (*at == '^')
-		at++;
-	while (*at) {
-		size_t len = strcspn(at, ",");
-
-		for (size_t i = 0; i < count; i++)
-			listed |= strlen(words[i]) == len && !strncmp(words[i], at, len);
-		at += len + (at[len] == ',');
-	}
-	return *tls == '^' ? !listed : listed;
-}
-
-int gn_ucx_tls_has_shm(const char *tls)
-{
-	static const char *const words[] = {"all", "sm", "shm", "mm", "posix", "sysv", "cma", "knem", "xpmem"};
-	static const char *const sysv[] = {"all", "sm", "shm", "mm", "sysv"};
-
-	/* what is left when some are kept out: one of both carries messages */
-	if (tls && *tls == '^')
-		return lets_in(tls, words, 5) || lets_in(tls, sysv, 5);
-	return lets_in(tls, words, sizeof words / sizeof *words);
-}
-
-int gn_ucx_tls_has_tcp(const char *tls)
-{
-	static const char *const words[] = {"all", "tcp"};
-
-	return lets_in(tls, words, sizeof words / sizeof *words);
-}
-
-int gn_ucx_tls_has_rdma(const char *tls)
-{
-	static const char *const words[] = {"all", "ib", "rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "ud", "ud_v", "ud_x",
-					    "ud_verbs", "ud_mlx5", "dc", "dc_x", "dc_mlx5"};
-
-	return lets_in(tls, words, sizeof words / sizeof *words);
-}
-
 /* Does one of the lanes, "rc_mlx5/mlx5_0:1 tcp/eth0", begin so? */
 static int has_lane(const char *lanes, const char *const *begins, size_t count)
 {
@@ -127,38 +81,12 @@ int gn_ucx_lanes_fit(const char *lanes, const char *transport)
 	return strcmp(transport, "shm") || (!sockets && !connected && !datagrams);
 }
 
-/* UCX 1.13 tells an endpoint's lanes only as text: "#  lane[0]:  1:tcp/eth0.0 md[1] ...". */
-void gn_ucx_end_lanes(const struct gn_ucx_end *e, size_t before, struct gn_strbuf *out)
-{
-	char *text = NULL, *line, *save = NULL, name[128], *dot;
-	size_t len = 0;
-	FILE *stream;
-
-	if (!e->ep)
-		return;
-	stream = open_memstream(&text, &len);
-	if (!stream)
-		return;
-	ucp_ep_print_info(e->ep, stream);
-	fclose(stream);
-	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		if (sscanf(line, "# lane[%*d]: %*d:%127s", name) != 1)
-			continue;
-		dot = strrchr(name, '.');
-		if (dot)
-			*dot = 0;
-		if (!strstr(gn_strbuf_text(out) + before, name))
-			gn_strbuf_printf(out, "%s%s", out->len > before ? " " : "", name);
-	}
-	free(text);
-}
-
 void gn_ucx_lanes(const struct gn_ucx *f, int rank, struct gn_strbuf *out)
 {
 	size_t before = out->len;
 
 	for (int i = 0; i < f->rail_count; i++)
-		gn_ucx_end_lanes(&f->rails[i].ends[rank], before, out);
+		gn_ucx_endpoint_lanes(f->rails[i].ends[rank].ep, before, out);
 }
 
 int gn_ucx_end_is_shm(const struct gn_ucx_end *e)
@@ -167,7 +95,7 @@ int gn_ucx_end_is_shm(const struct gn_ucx_end *e)
 	int shm;
 
 	gn_strbuf_init(&lanes);
-	gn_ucx_end_lanes(e, 0, &lanes);
+	gn_ucx_endpoint_lanes(e->ep, 0, &lanes);
 	shm = gn_ucx_lanes_fit(gn_strbuf_text(&lanes), "shm");
 	gn_strbuf_release(&lanes);
 	return shm;
@@ -179,7 +107,7 @@ int gn_ucx_end_is_tcp(const struct gn_ucx_end *e)
 	int tcp;
 
 	gn_strbuf_init(&lanes);
-	gn_ucx_end_lanes(e, 0, &lanes);
+	gn_ucx_endpoint_lanes(e->ep, 0, &lanes);
 	tcp = strstr(gn_strbuf_text(&lanes), "tcp/") != NULL;
 	gn_strbuf_release(&lanes);
 	return tcp;

@@ -278,7 +278,7 @@ static enum gn_status check_lanes(const struct gn_ucx_end *e, int rank, struct g
 	struct gn_strbuf lanes;
 
 	gn_strbuf_init(&lanes);
-	gn_ucx_end_lanes(e, 0, &lanes);
+	gn_ucx_endpoint_lanes(e->ep, 0, &lanes);
 	if (!gn_ucx_lanes_fit(gn_strbuf_text(&lanes), wanted))
 		status = gn_err_set(err, GN_ERR_FAILED, "rank %d on %s was to reach rank %d on %s by %s, but UCX takes %s: take away what "
 				    "keeps it from %s (a limit such as UCX_RC_MAX_NUM_EPS, a device that does not offer it), or ask for "

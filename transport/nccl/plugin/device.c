@@ -3,6 +3,7 @@
 #include "transport/nccl/plugin/abi.h"
 #include "src/base/file.h"
 #include "transport/topology/devices.h"
+#include "transport/ucx/ucx_common.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -63,7 +64,7 @@ static enum gn_status find(struct gn_device_table *t, struct gn_err *err)
 {
 	struct gn_devices devices = {0};
 	struct gn_rails rails = {0};
-	enum gn_status status = gn_rails_find("/sys", getenv("UCX_TLS"), getenv("UCX_NET_DEVICES"), &rails, err);
+	enum gn_status status = gn_rails_find("/sys", gn_ucx_tls_rail_kinds(getenv("UCX_TLS")), getenv("UCX_NET_DEVICES"), &rails, err);
 
 	if (!status)
 		status = gn_devices_read("/sys", &devices, err);

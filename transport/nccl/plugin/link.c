@@ -2,7 +2,7 @@
 #include "transport/nccl/plugin/progress_thread.h"
 
 #include "src/base/clock.h"
-#include "transport/ucx/ucx_internal.h"
+#include "transport/ucx/ucx_common.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -52,11 +52,10 @@ static ucs_status_t open_endpoint(struct gn_link *link, const void *address)
 /* Its lanes, for the log, and how messages go by them. */
 static void describe(struct gn_link *link)
 {
-	struct gn_ucx_end end = {.ep = link->ep};
 	struct gn_strbuf lanes;
 
 	gn_strbuf_init(&lanes);
-	gn_ucx_end_lanes(&end, 0, &lanes);
+	gn_ucx_endpoint_lanes(link->ep, 0, &lanes);
 	if (strstr(gn_strbuf_text(&lanes), "tcp/"))
 		link->send_flags = UCP_OP_ATTR_FLAG_FAST_CMPL;
 	gn_plugin_log_info(&link->engine->report, "link to %s by %s", link->host, gn_strbuf_text(&lanes));

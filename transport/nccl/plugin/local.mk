@@ -22,4 +22,4 @@ libnccl_net_gannet_so_SOURCES = \
 	transport/nccl/plugin/plugin_log.c transport/nccl/plugin/plugin_log.h \
 	transport/nccl/plugin/versions.c \
 	src/base/clock.c src/base/file.c src/base/status.c src/base/strbuf.c src/base/text.c src/base/thread.c \
-	transport/topology/devices.c transport/ucx/ucx_lanes.c transport/auth/net.c transport/topology/rails_find.c
+	transport/topology/devices.c transport/ucx/ucx_common.c transport/auth/net.c transport/topology/rails_find.c

@@ -3,7 +3,7 @@
 #include "transport/nccl/plugin/conn.h"
 #include "transport/nccl/plugin/progress_thread.h"
 #include "src/base/clock.h"
-#include "transport/ucx/ucx_internal.h"
+#include "transport/ucx/ucx_common.h"
 
 #include <stdio.h>
 #include <stdlib.h>
