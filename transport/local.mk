@@ -23,22 +23,23 @@ libgannet_transport_a_SOURCES += \
 	transport/bootstrap/world.c transport/bootstrap/world.h
 
 libgannet_transport_a_SOURCES += \
-	transport/coll/affinity_report.c \
+	transport/coll/affinity_report.c transport/coll/affinity_report.h \
 	transport/coll/agree.c transport/coll/agree.h \
-	transport/coll/coll.c transport/coll/coll.h \
+	transport/coll/coll.c \
 	transport/coll/coll_backend.c transport/coll/coll_backend.h \
 	transport/coll/coll_backend_ucx.c \
 	transport/coll/coll_prepare.c \
 	transport/coll/coll_select.c \
 	transport/coll/comm.c transport/coll/comm.h \
-	transport/coll/comm_progress.c transport/coll/comm_progress.h \
+	transport/coll/comm_internal.h \
+	transport/coll/comm_progress.c \
 	transport/coll/copy_engine.h \
-	transport/coll/exec.c transport/coll/exec.h \
+	transport/coll/exec.c \
 	transport/coll/exec_create.c \
 	transport/coll/exec_internal.h \
 	transport/coll/exec_memory.c \
 	transport/coll/exec_shm.c \
-	transport/coll/idle_wait.c transport/coll/idle_wait.h \
+	transport/coll/idle_wait.c \
 	transport/coll/lanes_check.c transport/coll/lanes_check.h \
 	transport/coll/reduce.c \
 	transport/coll/reduce_executor.h \
@@ -116,9 +117,10 @@ libgannet_transport_a_SOURCES += \
 
 libgannet_transport_a_SOURCES += \
 	transport/tune/tune.c transport/tune/tune.h \
-	transport/tune/tune_fit.c transport/tune/tune_fit.h \
-	transport/tune/tune_probe.c transport/tune/tune_probe.h \
-	transport/tune/tune_trial.c transport/tune/tune_trial.h
+	transport/tune/tune_fit.c \
+	transport/tune/tune_internal.h \
+	transport/tune/tune_probe.c \
+	transport/tune/tune_trial.c
 
 libgannet_transport_a_SOURCES += \
 	transport/ucx/ucx.c transport/ucx/ucx.h \

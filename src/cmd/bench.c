@@ -8,7 +8,7 @@
 #include "src/train/plan/device.h"
 #include "transport/coll/coll_backend.h"
 #include "transport/schedule/algo.h"
-#include "transport/topology/affinity.h"
+#include "transport/coll/affinity_report.h"
 
 #include <stddef.h>
 #include <stdio.h>

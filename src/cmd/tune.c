@@ -3,8 +3,8 @@
 #include "src/base/json.h"
 #include "src/cmd/world_options.h"
 #include "transport/coll/comm.h"
-#include "transport/tune/tune_trial.h"
 #include "transport/select/tuning_table.h"
+#include "transport/tune/tune.h"
 
 #include <limits.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
 #include "src/base/log.h"
 #include "src/base/philox.h"
 #include "tests/transport/exit_code.h"
-#include "transport/coll/coll.h"
+#include "transport/coll/comm_internal.h"
 #include "transport/shm/shm_internal.h"
 
 #include <signal.h>

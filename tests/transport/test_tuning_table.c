@@ -6,6 +6,7 @@
 #include "src/base/philox.h"
 #include "transport/select/select.h"
 #include "transport/select/tuning_table.h"
+#include "transport/tune/tune_internal.h"
 
 #include <math.h>
 #include <stdio.h>

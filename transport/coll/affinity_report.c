@@ -1,7 +1,8 @@
+#include "transport/coll/affinity_report.h"
+
+#include "transport/coll/comm_internal.h"
 #include "transport/topology/affinity.h"
-#include "transport/coll/coll.h"
 #include "transport/topology/devices.h"
-#include "transport/coll/comm_progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>

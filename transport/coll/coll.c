@@ -1,9 +1,7 @@
-#include "transport/coll/coll.h"
+#include "transport/coll/comm_internal.h"
 
 #include "src/base/clock.h"
 #include "transport/topology/oversubscription.h"
-#include "transport/coll/comm_progress.h"
-#include "transport/coll/idle_wait.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
-#include "transport/coll/coll.h"
+#include "transport/coll/comm_internal.h"
 
 #include "src/base/arena.h"
-#include "transport/coll/comm_progress.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #include "transport/select/select.h"
-#include "transport/coll/coll.h"
+#include "transport/coll/comm_internal.h"
 
 #include <math.h>
 #include <string.h>

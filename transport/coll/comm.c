@@ -1,12 +1,9 @@
-#include "transport/coll/comm.h"
+#include "transport/coll/comm_internal.h"
 
 #include "src/base/arena.h"
-#include "transport/schedule/algo.h"
-#include "transport/coll/coll.h"
 #include "transport/topology/oversubscription.h"
 #include "transport/topology/devices.h"
 #include "transport/coll/lanes_check.h"
-#include "transport/coll/comm_progress.h"
 #include "transport/select/tuning_table.h"
 
 #include <stdlib.h>
@@ -241,6 +238,21 @@ int gn_comm_size(const struct gn_comm *c)
 struct gn_world *gn_comm_world(const struct gn_comm *c)
 {
 	return c->world;
+}
+
+const struct gn_shm_map *gn_comm_map(const struct gn_comm *c)
+{
+	return c->map;
+}
+
+const struct gn_cost *gn_comm_cost(const struct gn_comm *c)
+{
+	return &c->cost;
+}
+
+int gn_comm_all_share(const struct gn_comm *c)
+{
+	return c->node && gn_world_nodes(c->world) == 1;
 }
 
 void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *other_node)

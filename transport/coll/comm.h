@@ -26,6 +26,7 @@ struct gn_comm;
 struct gn_cost;
 struct gn_reduce_executor;
 struct gn_coll;
+struct gn_shm_map;
 
 struct gn_comm_options {
 	const char *transport; /* "auto", "tcp", "shm", "rc", "ud": what may carry data; becomes UCX_TLS unless set */
@@ -44,6 +45,12 @@ void gn_comm_destroy(struct gn_comm *c);
 int gn_comm_rank(const struct gn_comm *c);
 int gn_comm_size(const struct gn_comm *c);
 struct gn_world *gn_comm_world(const struct gn_comm *c);
+/* Local, borrowed: which node each rank is on, and the communication costs in use, the same on all ranks (without bursts: see
+ * gn_comm_create). */
+const struct gn_shm_map *gn_comm_map(const struct gn_comm *c);
+const struct gn_cost *gn_comm_cost(const struct gn_comm *c);
+/* Local. Whether all ranks are on one node and share memory, so that collectives send no messages. */
+int gn_comm_all_share(const struct gn_comm *c);
 /* Payload bytes that this rank has sent since creation, to ranks of its own node and to others. What neighbours read
  * straight from its memory does not count. */
 void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *other_node);

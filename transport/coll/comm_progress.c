@@ -1,7 +1,6 @@
-#include "transport/coll/comm_progress.h"
+#include "transport/coll/comm_internal.h"
 
 #include "src/base/thread.h"
-#include "transport/coll/idle_wait.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "transport/coll/idle_wait.h"
+#include "transport/coll/comm_internal.h"
 
 #include <poll.h>
 #include <time.h>

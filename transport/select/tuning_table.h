@@ -15,7 +15,34 @@
 #include "src/base/log.h"
 #include "transport/select/cost.h"
 #include "transport/ucx/ucx.h"
-#include "transport/tune/tune.h"
+
+#define GN_TUNE_SAMPLES 32
+
+/* The median one-way time of messages of one length. */
+struct gn_tune_sample {
+	double bytes, one_way_s;
+};
+
+/* Residuals of the fit of one range, relative to the measured times. */
+struct gn_tune_fit {
+	double rms, worst;
+	int samples;
+};
+
+/* Measurements of one kind of path: between ranks of one node, or of two. */
+struct gn_tune_path {
+	struct gn_tune_sample samples[GN_TUNE_SAMPLES]; /* medians over all pairs, by ascending length */
+	int sample_count, pairs;
+	double overheads[2][2]; /* [0] of a small message, [1] of a message of some KiB: send_s, receive_s */
+	struct gn_tune_fit fits[GN_SIM_RANGES];
+};
+
+/* What gannet tune measured: one line of the table. */
+struct gn_tune_result {
+	struct gn_cost cost; /* a path that no two ranks have is guessed */
+	struct gn_tune_path node, link;
+	char signature[512]; /* of the fabric, see gn_tuning_table_signature() */
+};
 
 /* Which file; given is the option or NULL. *named is set when somebody named it: then it has to be there. "" when there is
  * none. GN_ERR_USAGE when it does not fit. */

@@ -21,8 +21,8 @@
 #ifndef GN_TRANSPORT_SHM_SHM_H
 #define GN_TRANSPORT_SHM_SHM_H
 
-#include "transport/coll/comm.h"
 #include "transport/bootstrap/world.h"
+#include "transport/schedule/types.h"
 
 #include <time.h>
 

@@ -3,13 +3,13 @@
  *
  * Nothing is bound here: whoever starts the ranks does that (srun --cpu-bind, --gpu-bind=closest).
  *
- * Thread safety: no state; gn_affinity_report is collective.
+ * Thread safety: no state.
  */
 #ifndef GN_TRANSPORT_TOPOLOGY_AFFINITY_H
 #define GN_TRANSPORT_TOPOLOGY_AFFINITY_H
 
 #include "src/base/strbuf.h"
-#include "transport/coll/comm.h"
+#include "transport/topology/rails.h"
 #include "transport/topology/topology.h"
 
 #define GN_AFFINITY_NICS_MAX GN_RAILS_MAX
@@ -48,9 +48,5 @@ void gn_affinity_explain(const struct gn_topology *m, const struct gn_affinity_r
 			 enum gn_affinity_fault fault, struct gn_strbuf *out);
 /* "0-3,8" */
 void gn_affinity_list_cpus(const cpu_set_t *cpus, struct gn_strbuf *out);
-
-/* Collective. Rank 0 logs where its node's ranks are, on which other nodes that is different, and warns of what is wrong
- * anywhere. gpu: this rank's by PCI address, NULL: none. A machine that cannot be read makes no error, only a line. */
-enum gn_status gn_affinity_report(struct gn_comm *c, const char *gpu, struct gn_log *log, struct gn_err *err);
 
 #endif

@@ -1,11 +1,8 @@
-#include "transport/tune/tune.h"
+#include "transport/tune/tune_internal.h"
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
-#include "transport/coll/comm.h"
 #include "transport/topology/oversubscription.h"
-#include "transport/tune/tune_probe.h"
-#include "transport/select/tuning_table.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -8,8 +8,10 @@
 #ifndef GN_TRANSPORT_TUNE_TUNE_H
 #define GN_TRANSPORT_TUNE_TUNE_H
 
-#include "transport/tune/tune_fit.h"
 #include "transport/bootstrap/world.h"
+#include "transport/select/tuning_table.h"
+
+struct gn_comm;
 
 struct gn_tune_options {
 	const char *transport; /* as in comm.h */
@@ -19,21 +21,13 @@ struct gn_tune_options {
 	int pairs;	       /* of nodes, and of ranks of a node, at most; 0: 3 */
 };
 
-struct gn_tune_path {
-	struct gn_tune_sample samples[GN_TUNE_SAMPLES]; /* medians over all pairs */
-	int sample_count, pairs;
-	double overheads[2][2];
-	struct gn_tune_fit fits[GN_SIM_RANGES];
-};
-
-struct gn_tune_result {
-	struct gn_cost cost; /* a path that no two ranks have is guessed */
-	struct gn_tune_path node, link;
-	char signature[512]; /* of the fabric: tuning.h */
-};
-
 /* Collective; the same result on all ranks. Blocks for some seconds. */
 enum gn_status gn_tune_measure(struct gn_world *world, const struct gn_tune_options *options, struct gn_tune_result *out,
 			       struct gn_err *err);
+
+/* Collective; the same picks on all ranks. cost: what the communicator was made with. seconds: roughly, for each algorithm and
+ * length; what takes longer than that once is not tried. max_bytes: the longest. Sets cost->picks and pick_count: none where all
+ * ranks share memory, since no messages are sent there. Blocks for some seconds. */
+enum gn_status gn_tune_trials(struct gn_comm *c, double seconds, size_t max_bytes, struct gn_cost *cost, struct gn_err *err);
 
 #endif

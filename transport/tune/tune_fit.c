@@ -1,4 +1,4 @@
-#include "transport/tune/tune_fit.h"
+#include "transport/tune/tune_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

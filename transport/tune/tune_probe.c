@@ -1,4 +1,4 @@
-#include "transport/tune/tune_probe.h"
+#include "transport/tune/tune_internal.h"
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"

@@ -1,8 +1,8 @@
-#include "transport/tune/tune_trial.h"
+#include "transport/tune/tune.h"
 
 #include "src/base/clock.h"
+#include "transport/coll/comm.h"
 #include "transport/select/select.h"
-#include "transport/coll/coll.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -57,8 +57,8 @@ static int by_time(const void *a, const void *b)
 /* Unless an algorithm is cut into as many pieces by a candidate that is there. */
 static enum gn_status add_candidate(struct trial *t, const struct gn_algorithm *a, size_t piece_bytes, struct gn_err *err)
 {
-	struct gn_select_args how = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = t->bytes, .map = t->comm->map,
-				     .cost = &t->comm->cost, .algo = a->name, .piece_bytes = piece_bytes};
+	struct gn_select_args how = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = t->bytes, .map = gn_comm_map(t->comm),
+				     .cost = gn_comm_cost(t->comm), .algo = a->name, .piece_bytes = piece_bytes};
 	struct gn_choice choice;
 	enum gn_status status = gn_select(&how, &choice, err);
 
@@ -78,7 +78,7 @@ static void set_iterations(struct trial *t)
 		struct candidate *c = &t->list[i];
 
 		c->iterations = (int)fmin(ITERATIONS_MAX, fmax(1, t->seconds / ROUNDS / c->predicted_s));
-		c->emptying = (int)fmin(c->iterations, ceil(t->comm->cost.link.burst_bytes / (double)t->bytes));
+		c->emptying = (int)fmin(c->iterations, ceil(gn_comm_cost(t->comm)->link.burst_bytes / (double)t->bytes));
 	}
 }
 

@@ -1,11 +1,30 @@
-/* One pair of ranks measuring messages between them. The driver calls, the other answers. Private to tune*.c.
- *
- * Nothing is agreed on failure: a rank that fails has to give the world up.
+/* The parts of tune.c: messages measured between one pair of ranks (tune_probe.c), and the model's parameters fitted to what was
+ * measured (tune_fit.c).
  */
-#ifndef GN_TRANSPORT_TUNE_TUNE_PROBE_H
-#define GN_TRANSPORT_TUNE_TUNE_PROBE_H
+#ifndef GN_TRANSPORT_TUNE_TUNE_INTERNAL_H
+#define GN_TRANSPORT_TUNE_TUNE_INTERNAL_H
 
+#include "transport/tune/tune.h"
 #include "transport/ucx/ucx.h"
+
+/* --- tune_fit.c: pure functions --- */
+
+/* p holds eager_bytes, lanes and a stream's rates, which the samples refine; its ranges are set here, cut where that makes
+ * the residuals a good deal smaller.
+ * Samples ascend. overheads[0] is a small message's (send_s, receive_s), [1] that of one of some KiB. */
+void gn_tune_fit_path(const struct gn_tune_sample *samples, int count, const double overheads[2][2],
+		      struct gn_cost_path *p, struct gn_tune_fit fits[GN_SIM_RANGES]);
+
+/* The times at which so much had arrived of a stream of chunks that began at 0 say how fast a port is, and how much it lets
+ * through at which rate when it was idle. Sets bytes_per_s, burst_bytes, burst_bytes_per_s. */
+void gn_tune_fit_stream(const double *arrived_s, int chunks, double chunk_bytes, struct gn_cost_path *p);
+
+/* A receiver that looked away at the wrong moment hides a burst, or makes one up. Of an odd number of streams' paths the one
+ * in the middle by burst, that has one when most do; sorts them. */
+const struct gn_cost_path *gn_tune_middle_stream(struct gn_cost_path *streams, int count);
+
+/* --- tune_probe.c: one rank of the pair is the driver, the other answers. Failures are not agreed on: a rank that fails has to abort the
+ * world (gn_world_give_up). --- */
 
 struct gn_probe {
 	struct gn_world *world;

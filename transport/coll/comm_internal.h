@@ -1,0 +1,162 @@
+/* The state of a communicator and of its operations, and the calls between the files that implement them: comm.c (create, destroy,
+ * shorthands), coll.c (start, test, wait), coll_prepare.c and coll_select.c (prepare), comm_progress.c (progress thread),
+ * idle_wait.c (blocking waits), affinity_report.c.
+ *
+ * An operation executes a schedule (exec_internal.h) or is an allreduce in the shared memory of one node (shm.h). Around that it
+ * holds work memory, what remains to be done at its end, and its place among the operations in flight.
+ */
+#ifndef GN_TRANSPORT_COLL_COMM_INTERNAL_H
+#define GN_TRANSPORT_COLL_COMM_INTERNAL_H
+
+#include "transport/coll/comm.h"
+#include "transport/coll/exec_internal.h"
+#include "transport/health/recorder.h"
+#include "transport/schedule/algo.h"
+#include "transport/select/cost.h"
+#include "transport/shm/shm.h"
+#include "transport/ucx/ucx.h"
+
+#include <stdatomic.h>
+
+struct gn_comm_progress;
+
+/* What was selected for buffers of one size class. */
+struct gn_coll_choice {
+	const char *algorithm; /* NULL: nothing yet */
+	uint32_t pieces;       /* slices per message; 0: the algorithm itself decides ("shared") */
+	int any;	       /* the caller did not name an algorithm */
+	size_t piece_bytes;    /* the slice size that the caller asked for; 0: free */
+};
+#define GN_COLL_SIZES 48 /* size classes: powers of two */
+
+struct gn_comm {
+	struct gn_world *world;
+	struct gn_ucx *fabric;
+	struct gn_shm *node; /* shared memory of this node's ranks; NULL: not available or not requested */
+	struct gn_shm_map *map;
+	struct gn_log *log;
+	struct gn_recorder *recorder;	   /* the world's */
+	struct gn_comm_progress *progress; /* the progress thread; NULL: callers make progress */
+	uint64_t noted_ns;		   /* when the flight recorder last got the rank that an operation waits for */
+	struct gn_coll *active;		   /* operations in flight, by descending priority */
+	struct gn_coll *barrier;	   /* prepared at creation */
+	int32_t barrier_word;
+	uint32_t sequence;
+	int failed;
+	int unsaid;	     /* the last progress call had events that the recorder has not seen, see gn_comm_moved() */
+	int crowded;	     /* CPUs are oversubscribed (oversubscription.h): waits give up the CPU */
+	char *transport;     /* as requested */
+	struct gn_cost cost; /* the same on all ranks */
+	struct gn_coll_choice chosen[GN_COLLECTIVE_COUNT][GN_COLL_SIZES];
+};
+
+struct gn_coll {
+	struct gn_comm *comm;
+	struct gn_coll *next_active;
+	struct gn_coll_args args;
+	struct gn_coll_info info;
+	/* At most one of the two; neither when there is nothing to do. */
+	struct gn_exec *exec;
+	struct gn_shm_op *shared;
+
+	void *work;	     /* the schedule's buffer when the caller's is too small or must be preserved */
+	size_t *block_first; /* of blocks of different sizes */
+	/* At the end result_count elements are copied from work memory (NULL: no copy) and divided by `divide` (0: no division). */
+	const void *result_from;
+	void *result;
+	size_t result_count;
+	int divide;
+
+	struct gn_recorder_op op; /* the signature that all ranks must start alike */
+	uint32_t kind;		  /* the recorder's number of that signature */
+	uint64_t record;	  /* the recorder's number of the present run */
+	uint32_t sequence;
+	int in_flight;
+	atomic_int complete, settled; /* settled: complete or failed. Any thread may read both */
+	enum gn_status status;
+	struct gn_err why;
+};
+
+static inline int gn_coll_is_complete(const struct gn_coll *c)
+{
+	return atomic_load_explicit(&c->complete, memory_order_acquire);
+}
+
+/* --- operations (coll.c, coll_select.c). The caller holds the communicator: gn_comm_enter() below. None blocks but wait. --- */
+
+/* gn_comm_progress() as the callback of gn_world_set_progress(); comm: struct gn_comm. */
+void gn_coll_progress(void *comm);
+/* Advances every operation in flight. Returns non-zero when there were events. */
+unsigned gn_comm_progress(struct gn_comm *c);
+/* Whether the recorder is to note progress after a gn_comm_progress() with or without events. The answer lags one call: only the next
+ * call tells whether an event was the end of a connection, which is not progress. */
+int gn_comm_moved(struct gn_comm *c, int events);
+/* How many operations in flight are neither complete nor failed, and whether any of them waits for shared (or GPU) memory, or for
+ * messages. */
+int gn_comm_awaits(const struct gn_comm *c, int *by_memory, int *by_message);
+enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err);
+enum gn_status gn_coll_wait_inside(struct gn_coll *c, struct gn_err *err);
+void gn_coll_free_inside(struct gn_coll *c);
+
+/* Selects algorithm and slices for a buffer of `bytes` bytes: a function of what is the same on all ranks. args->algorithm NULL or
+ * "auto": any. GN_ERR_USAGE: unknown algorithm. */
+enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args, size_t bytes,
+			      struct gn_coll_choice *out, struct gn_err *err);
+
+/* --- progress thread (comm_progress.c) ---
+ *
+ * A lock keeps the thread and the program apart. The program has priority: while it is inside a call, or about to enter one, the
+ * thread leaves the communicator to it, so that a blocking call runs at full speed and no result is handed over between threads.
+ * Between calls the thread advances what is in flight, and blocks in an idle wait when nothing can advance. Over TCP incoming data
+ * wakes it even with nothing in flight, because the tail of a completed send may still be queued in UCX (gn_ucx_may_hold); early
+ * messages of peers are then drained from the sockets.
+ *
+ * A failure that the thread finds is kept in the operation and returned by the next call on it.
+ */
+
+/* c is complete but for c->progress. */
+enum gn_status gn_comm_progress_create(struct gn_comm *c, struct gn_comm_progress **out, struct gn_err *err);
+/* Joins the thread. NULL is fine. */
+void gn_comm_progress_destroy(struct gn_comm_progress *p);
+void gn_comm_progress_take(struct gn_comm_progress *p);
+void gn_comm_progress_give(struct gn_comm_progress *p);
+
+/* Every call of the program that touches what is in flight stands between these two. No-ops without a progress thread. */
+static inline void gn_comm_enter(const struct gn_comm *c)
+{
+	if (c->progress)
+		gn_comm_progress_take(c->progress);
+}
+
+static inline void gn_comm_leave(const struct gn_comm *c)
+{
+	if (c->progress)
+		gn_comm_progress_give(c->progress);
+}
+
+/* --- blocking wait while the CPUs are oversubscribed (idle_wait.c) ---
+ *
+ * Messages wake the waiter through UCX's event descriptor, writes to shared memory through a futex (the wakeup of shm.h). While both
+ * are awaited, the waiter blocks on the descriptor and looks at memory by the clock.
+ *
+ * sched_yield() is not enough: the scheduler treats a process that yields in a loop like any other and may let it run for the rest of
+ * its time slice of milliseconds while the process that it waits for is runnable.
+ */
+#define GN_IDLE_WAIT_UNTIL_WOKEN UINT64_MAX
+
+struct gn_idle_wait {
+	struct gn_shm *node; /* whose wakeup may be signalled; NULL: none */
+	uint32_t bell;	     /* its state when the wait began */
+	int fd;		     /* -1: none */
+	uint64_t limit_ns;   /* 0: none */
+};
+
+/* The caller holds the communicator. Zero: something has advanced, or may have, and the caller must not block; else
+ * gn_idle_wait_sleep() has to follow. */
+int gn_idle_wait_begin(struct gn_comm *c, struct gn_idle_wait *r);
+/* Blocks until an awaited event, limit_ns, wake_fd is readable (-1: none) or gn_idle_wait_disturb(). */
+void gn_idle_wait_sleep(struct gn_idle_wait *r, uint64_t limit_ns, int wake_fd);
+/* From another thread of this process: ends a wait for shared memory. */
+void gn_idle_wait_disturb(const struct gn_comm *c);
+
+#endif
