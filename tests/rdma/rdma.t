@@ -107,7 +107,7 @@ expect 1 "did not go by tcp" "tcp that was rc is found out" \
 rc_within() { both env UCX_RC_MAX_NUM_EPS="$1" "$gannet" bench allreduce --json --transport rc --min-bytes 64K --max-bytes 64K --iters 1; }
 still_rc() { rc_within 1 && grep -q '"transport": "rc"' "$dir/out.0"; }
 check "UCX is told of the connections that are opened, not of the ranks" still_rc
-expect 1 "rank 0 on guest1 was to reach rank 1 on guest2 by rc, but UCX takes ud_verbs/rxe0:1: take away what keeps it from rc" \
+expect 1 "rank 0 on guest1 was to reach rank 1 on guest2 by rc, but UCX selected ud_verbs/rxe0:1: remove what prevents rc" \
 	"rc that UCX made ud ends at start, and is named" rc_within 0
 
 # --- two rails ---
@@ -263,7 +263,7 @@ left_out() {
 	local rails=0
 	both "$gannet" bench allreduce --transport rc --min-bytes 512K --max-bytes 512K --iters 1 >"$dir/left" || { cat "$dir/left"; return 1; }
 	cat "$dir/left"
-	grep -q "WARN.*rxe1:1 and what other nodes have in its place do not reach each other, and are left out, between guest2 and the rest" \
+	grep -q "WARN.*rail rxe1:1 does not connect guest2 to the other nodes and is not used between them" \
 		"$dir/err.0" && grep -q "using rxe0 at [^,]*;" "$dir/err.0"
 }
 check "where it does not reach from the start it is left out, and named" left_out

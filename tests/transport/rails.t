@@ -147,7 +147,7 @@ unreached() {
 	astray "$real"
 	cat "$lab/err"
 	((code == 0)) && [[ $(value unreached rails) == 1 ]] && [[ $(value unreached in_place.wrong) == 0 ]] && ((two < 100000)) &&
-		grep -q "WARN.*eth1 and what other nodes have in its place do not reach each other, and are left out, between n2 and the rest" \
+		grep -q "WARN.*rail eth1 does not connect n2 to the other nodes and is not used between them" \
 			"$lab/err"
 }
 check "a link that reaches nobody is left out, and named" unreached

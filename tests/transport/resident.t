@@ -55,6 +55,6 @@ small_shm() { # SIZE
 if ((UID)) || ! unshare --mount true 2>/dev/null; then
 	skip "no room in /dev/shm" "mounting a small tmpfs needs root"
 else
-	expect 1 "UCX takes 4.4 MB of /dev/shm for each rank, and .* are free.*--shm-size" "no room in /dev/shm is an error that says so" small_shm 3m
+	expect 1 "UCX needs 4.4 MB of /dev/shm for each rank, and .* are free.*--shm-size" "no room in /dev/shm is an error that says so" small_shm 3m
 fi
 finish

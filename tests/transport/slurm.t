@@ -34,7 +34,7 @@ rows() {
 	[[ $(grep -c '"transport": "tcp", "ranks": 4, "nodes": 2,' "$lab/out") == 3 && $(grep -c '"wrong": 0}, .*"wrong": 0}' "$lab/out") == 3 ]]
 }
 check "bench: the nodes' own counters bear tcp out" rows
-expect 1 "no way to reach it" "shared memory does not reach another node" \
+expect 1 "no allowed transport reaches it" "shared memory does not reach another node" \
 	on 60 srun -N2 -n2 --mpi=pmix "$gannet" bench allreduce --transport shm --max-bytes 1K
 expect 2 "SLURM_STEP_NUM_TASKS=4 but there is no PMIx" "a step without --mpi=pmix is refused" \
 	on 60 srun -N2 -n4 --mpi=none "$gannet" bench allreduce --max-bytes 1K

@@ -221,7 +221,7 @@ int gn_comm_moved(struct gn_comm *comm, int events)
 	int moved = comm->unsaid;
 
 	comm->unsaid = events;
-	if (gn_ucx_is_ending(comm->fabric))
+	if (gn_ucx_is_disconnecting(comm->fabric))
 		moved = comm->unsaid = 0;
 	return moved;
 }

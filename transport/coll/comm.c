@@ -116,7 +116,7 @@ static void name_rails(const struct gn_comm *c)
 
 	gn_strbuf_init(&left_out);
 	if (gn_comm_rank(c) == 0)
-		gn_ucx_left_out(c->fabric, &left_out);
+		gn_ucx_describe_excluded(c->fabric, &left_out);
 	if (left_out.len)
 		gn_log_warn(c->log, "%s", gn_strbuf_text(&left_out));
 	gn_strbuf_release(&left_out);

@@ -108,7 +108,7 @@ enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args
  * A lock keeps the thread and the program apart. The program has priority: while it is inside a call, or about to enter one, the
  * thread leaves the communicator to it, so that a blocking call runs at full speed and no result is handed over between threads.
  * Between calls the thread advances what is in flight, and blocks in an idle wait when nothing can advance. Over TCP incoming data
- * wakes it even with nothing in flight, because the tail of a completed send may still be queued in UCX (gn_ucx_may_hold); early
+ * wakes it even with nothing in flight, because the tail of a completed send may still be queued in UCX (gn_ucx_may_queue); early
  * messages of peers are then drained from the sockets.
  *
  * A failure that the thread finds is kept in the operation and returned by the next call on it.

@@ -174,7 +174,7 @@ void gn_comm_progress_give(struct gn_comm_progress *p)
 {
 	int by_memory, by_message, left;
 
-	left = gn_comm_awaits(p->comm, &by_memory, &by_message) || gn_ucx_may_hold(p->comm->fabric);
+	left = gn_comm_awaits(p->comm, &by_memory, &by_message) || gn_ucx_may_queue(p->comm->fabric);
 	pthread_mutex_unlock(&p->lock);
 	atomic_store(&p->program, 0);
 	if (left)

@@ -11,7 +11,7 @@ static uint64_t tag_of(const struct gn_exec *e, int sender, uint32_t message)
 	return ((uint64_t)sender << (GN_SEQUENCE_BITS + GN_MESSAGE_BITS) | sequence << GN_MESSAGE_BITS | message) ^ e->signature;
 }
 
-void gn_exec_landed(struct gn_request *r)
+void gn_exec_landed(struct gn_ucx_request *r)
 {
 	struct gn_step_state *s = (struct gn_step_state *)r;
 
@@ -267,7 +267,7 @@ void gn_exec_waits_for(const struct gn_exec *e, struct gn_exec_wait *out)
 		out->peer = e->steps[i].peer;
 		out->sends = e->steps[i].op == GN_STEP_SEND;
 		out->message = e->steps[i].message;
-		out->rail = e->states[i].lane < 0 ? gn_ucx_waits_by(e->fabric, out->peer, &e->states[i].request) : -1;
+		out->rail = e->states[i].lane < 0 ? gn_ucx_blocking_rail(e->fabric, out->peer, &e->states[i].request) : -1;
 		/* who has not sent explains more than who has not received */
 		if (!out->sends)
 			return;

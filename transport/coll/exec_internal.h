@@ -75,7 +75,7 @@ void gn_exec_waits_for(const struct gn_exec *e, struct gn_exec_wait *out);
 #define GN_MESSAGE_BITS 20
 #define GN_SEQUENCE_BITS 24
 struct gn_step_state {
-	struct gn_request request; /* first: the request leads back to its step */
+	struct gn_ucx_request request; /* first: the request leads back to its step */
 	struct gn_exec *exec;
 	size_t offset, len; /* bytes of the buffer */
 	uint32_t index, missing, slot;
@@ -148,6 +148,6 @@ static inline char *gn_exec_slot_of(const struct gn_exec *e, const struct gn_ste
 void gn_exec_done_step(struct gn_exec *e, uint32_t index);
 void gn_exec_reduced(struct gn_exec *e, uint32_t index);
 /* A step's message is through. */
-void gn_exec_landed(struct gn_request *r);
+void gn_exec_landed(struct gn_ucx_request *r);
 
 #endif

@@ -10,11 +10,11 @@
 
 int gn_lanes_class(const char *lanes)
 {
-	if (!*lanes || gn_ucx_lanes_fit(lanes, "shm"))
+	if (!*lanes || gn_ucx_lanes_match(lanes, "shm"))
 		return 0;
-	if (gn_ucx_lanes_fit(lanes, "tcp"))
+	if (gn_ucx_lanes_match(lanes, "tcp"))
 		return GN_LANES_TCP;
-	return gn_ucx_lanes_fit(lanes, "ud") ? GN_LANES_UD : GN_LANES_RC;
+	return gn_ucx_lanes_match(lanes, "ud") ? GN_LANES_UD : GN_LANES_RC;
 }
 
 static int is_rdma(const struct gn_net_device *d)
@@ -156,7 +156,7 @@ static void find_lanes(const struct gn_world *w, const struct gn_ucx *f, const c
 		if (lanes->len == before)
 			continue;
 		card->classes |= gn_lanes_class(gn_strbuf_text(lanes) + before);
-		fits &= gn_ucx_lanes_fit(gn_strbuf_text(lanes) + before, transport);
+		fits &= gn_ucx_lanes_match(gn_strbuf_text(lanes) + before, transport);
 		gn_strbuf_puts(lanes, " ");
 	}
 	if (fits)

@@ -26,7 +26,7 @@ static uint64_t tag_of(int sender, int what)
 	return (uint64_t)sender << 8 | (uint64_t)what;
 }
 
-static void completed(struct gn_request *r)
+static void completed(struct gn_ucx_request *r)
 {
 	(void)r;
 }
@@ -39,8 +39,8 @@ enum gn_status gn_probe_create(struct gn_world *world, struct gn_ucx *fabric, in
 			     .crowded = crowded};
 
 	p.max_bytes = max_bytes > stream ? max_bytes : stream;
-	if (p.max_bytes < FLOOD * GN_PART_BYTES * (size_t)gn_ucx_rails(fabric))
-		p.max_bytes = FLOOD * GN_PART_BYTES * (size_t)gn_ucx_rails(fabric);
+	if (p.max_bytes < FLOOD * GN_FRAGMENT_BYTES * (size_t)gn_ucx_rails(fabric))
+		p.max_bytes = FLOOD * GN_FRAGMENT_BYTES * (size_t)gn_ucx_rails(fabric);
 	p.data = gn_alloc_aligned(p.max_bytes);
 	p.spare = gn_alloc_aligned(p.max_bytes);
 	if (!p.data || !p.spare) {
@@ -65,7 +65,7 @@ size_t gn_probe_chunk_bytes(const struct gn_probe *p)
 {
 	int same_node = gn_world_node_of(p->world, p->me) == gn_world_node_of(p->world, p->peer);
 
-	return GN_PART_BYTES * (size_t)(same_node ? 1 : gn_ucx_rails(p->fabric));
+	return GN_FRAGMENT_BYTES * (size_t)(same_node ? 1 : gn_ucx_rails(p->fabric));
 }
 
 static void give_way(struct gn_probe *p, unsigned turn)
@@ -79,7 +79,7 @@ static void give_way(struct gn_probe *p, unsigned turn)
 }
 
 /* Waits as gn_coll_wait() does. */
-static enum gn_status wait_for(struct gn_probe *p, const struct gn_request *r, struct gn_err *err)
+static enum gn_status wait_for(struct gn_probe *p, const struct gn_ucx_request *r, struct gn_err *err)
 {
 	uint64_t started = 0, checked = 0, now;
 	enum gn_status status = GN_OK;
@@ -107,22 +107,22 @@ static enum gn_status wait_for(struct gn_probe *p, const struct gn_request *r, s
 }
 
 static enum gn_status post_send(struct gn_probe *p, int to, int what, const void *data, size_t bytes,
-				struct gn_request *r, struct gn_err *err)
+				struct gn_ucx_request *r, struct gn_err *err)
 {
-	*r = (struct gn_request){.complete = completed};
+	*r = (struct gn_ucx_request){.complete = completed};
 	return gn_ucx_send(p->fabric, to, tag_of(p->me, what), data, bytes, r, err);
 }
 
 static enum gn_status post_receive(struct gn_probe *p, int from, int what, void *data, size_t bytes,
-				   struct gn_request *r, struct gn_err *err)
+				   struct gn_ucx_request *r, struct gn_err *err)
 {
-	*r = (struct gn_request){.complete = completed};
+	*r = (struct gn_ucx_request){.complete = completed};
 	return gn_ucx_receive(p->fabric, from, tag_of(from, what), data, bytes, r, err);
 }
 
 static enum gn_status send_now(struct gn_probe *p, int to, int what, const void *data, size_t bytes, struct gn_err *err)
 {
-	struct gn_request r;
+	struct gn_ucx_request r;
 	enum gn_status status = post_send(p, to, what, data, bytes, &r, err);
 
 	return status ? status : wait_for(p, &r, err);
@@ -130,7 +130,7 @@ static enum gn_status send_now(struct gn_probe *p, int to, int what, const void 
 
 static enum gn_status receive_now(struct gn_probe *p, int from, int what, void *data, size_t bytes, struct gn_err *err)
 {
-	struct gn_request r;
+	struct gn_ucx_request r;
 	enum gn_status status = post_receive(p, from, what, data, bytes, &r, err);
 
 	return status ? status : wait_for(p, &r, err);
@@ -158,7 +158,7 @@ static enum gn_status answer_eager(struct gn_probe *p, const struct command *c, 
 
 static enum gn_status answer_stream(struct gn_probe *p, const struct command *c, struct gn_err *err)
 {
-	struct gn_request *all = calloc(c->count, sizeof *all);
+	struct gn_ucx_request *all = calloc(c->count, sizeof *all);
 	double *arrived = (double *)p->spare;
 	enum gn_status status = GN_OK;
 
@@ -195,7 +195,7 @@ static enum gn_status answer_one_way(struct gn_probe *p, const struct command *c
 /* Looks away while the messages come, then takes them in at once. */
 static enum gn_status answer_flood(struct gn_probe *p, const struct command *c, struct gn_err *err)
 {
-	struct gn_request all[FLOOD];
+	struct gn_ucx_request all[FLOOD];
 	enum gn_status status = send_now(p, p->peer, TAG_GO, p->data, 1, err);
 	double until = gn_clock_s() + FLOOD_LANDS_S, took;
 
@@ -270,7 +270,7 @@ enum gn_status gn_probe_is_eager(struct gn_probe *p, size_t bytes, int *out, str
 	/* longer than such a message takes even at 10 MB/s */
 	double until = gn_clock_s() + 10e-3 + (double)bytes / 10e6;
 	enum gn_status status = ask(p, OP_EAGER, 1, bytes, err);
-	struct gn_request r;
+	struct gn_ucx_request r;
 	int eager;
 
 	if (!status)
@@ -292,7 +292,7 @@ enum gn_status gn_probe_is_eager(struct gn_probe *p, size_t bytes, int *out, str
 
 enum gn_status gn_probe_stream(struct gn_probe *p, int chunks, double idle_s, double *arrived_s, struct gn_err *err)
 {
-	struct gn_request *all = calloc((size_t)chunks, sizeof *all);
+	struct gn_ucx_request *all = calloc((size_t)chunks, sizeof *all);
 	size_t bytes = gn_probe_chunk_bytes(p);
 	enum gn_status status = GN_OK;
 	char go;
@@ -326,7 +326,7 @@ static int by_value(const void *a, const void *b)
 static enum gn_status there_and_back(struct gn_probe *p, size_t bytes, double *out, struct gn_err *err)
 {
 	double began = gn_clock_s();
-	struct gn_request back;
+	struct gn_ucx_request back;
 	enum gn_status status = post_receive(p, p->peer, TAG_BACK, p->spare, bytes, &back, err);
 
 	if (!status)
@@ -359,7 +359,7 @@ enum gn_status gn_probe_one_way(struct gn_probe *p, size_t bytes, int count, dou
 enum gn_status gn_probe_overheads(struct gn_probe *p, size_t bytes, double *send_s, double *receive_s, struct gn_err *err)
 {
 	enum gn_status status = ask(p, OP_FLOOD, FLOOD, bytes, err);
-	struct gn_request all[FLOOD];
+	struct gn_ucx_request all[FLOOD];
 	double took, receive;
 	char go;
 

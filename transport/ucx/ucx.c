@@ -11,23 +11,23 @@
 #include <unistd.h>
 
 #define CLOSE_NS 1000000000u
-/* What the transport has given up, with messages still on their way elsewhere: a link that nothing went by. */
-#define UNUSED_NS 500000000u
-/* The same, with nothing moving: the watch is about to know more than one rank can. */
-#define STILL_NS 3500000000u
-/* What UCX does about a connection's end takes a few calls of progress. */
-#define ENDING_NS 100000000u
-/* Progress calls after the last message by a rail during which it is still looked at each time: what was handed to
- * the transport may not be on the wire yet. Later every QUIET_TURN-th call does, for errors. */
+/* Delay before a transport timeout is an error while this rank still sends to other peers: the failed link carried no message. */
+#define IDLE_LINK_NS 500000000u
+/* The same while this rank sends nothing: the heartbeat compares all ranks and is about to report more. */
+#define STALLED_NS 3500000000u
+/* UCX needs several progress calls to tear down a connection; events within this time may be part of that. */
+#define DISCONNECTING_NS 100000000u
+/* A rail's worker is progressed in each call until QUIET_CALLS calls after its last fragment, because completed sends may not be on
+ * the wire yet; from then on in every QUIET_INTERVAL-th call, to detect errors. */
 #define QUIET_CALLS 4096
-#define QUIET_TURN 16
+#define QUIET_INTERVAL 16
 
 static enum gn_status allocate(struct gn_world *world, struct gn_ucx **out, struct gn_err *err)
 {
 	struct gn_ucx *f = calloc(1, sizeof *f);
 
 	if (!f)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a fabric of %d ranks", gn_world_size(world));
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for UCX endpoints to %d ranks", gn_world_size(world));
 	f->world = world;
 	f->rail_count = 1;
 	f->event_fd = -1;
@@ -35,7 +35,7 @@ static enum gn_status allocate(struct gn_world *world, struct gn_ucx **out, stru
 	return GN_OK;
 }
 
-/* Shared memory and loopback are the first rail's business. */
+/* Only the first rail carries shared memory and loopback. */
 static const char *tls_of_rail(const char *tls, const struct gn_rails *rails, int rail)
 {
 	if (*tls != '^' || getenv("UCX_TLS") || !rail)
@@ -53,19 +53,19 @@ static enum gn_status open_rails(struct gn_ucx *f, const char *tls, const struct
 	for (int i = 0; i < f->rail_count && !status; i++) {
 		struct gn_ucx_rail *r = &f->rails[i];
 
-		r->fabric = f;
+		r->ucx = f;
 		if (rails->count)
 			memcpy(r->device, rails->items[i].name, sizeof r->device);
 		status = gn_ucx_rail_open(r, tls_of_rail(tls, rails, i), err);
 		for (int k = 0; k < size && !status; k++) {
-			r->ends[k].rail = r;
-			r->ends[k].same_node = gn_world_node_of(f->world, k) == here;
+			r->endpoints[k].rail = r;
+			r->endpoints[k].same_node = gn_world_node_of(f->world, k) == here;
 		}
 	}
 	return status;
 }
 
-/* One descriptor for the events of all rails. */
+/* One event descriptor for the workers of all rails. */
 static enum gn_status join_events(struct gn_ucx *f, struct gn_err *err)
 {
 	f->event_fd = f->rails[0].event_fd;
@@ -76,12 +76,12 @@ static enum gn_status join_events(struct gn_ucx *f, struct gn_err *err)
 		struct epoll_event event = {.events = EPOLLIN};
 
 		if (f->event_fd < 0 || epoll_ctl(f->event_fd, EPOLL_CTL_ADD, f->rails[i].event_fd, &event))
-			return gn_err_errno(err, errno, "cannot wait for %d network devices at once", f->rail_count);
+			return gn_err_errno(err, errno, "cannot poll the events of %d network devices", f->rail_count);
 	}
 	return GN_OK;
 }
 
-/* What UCX says of a missing device does not say which host lacks it. */
+/* UCX's own error for a missing RDMA device does not name the host. */
 static enum gn_status need_rdma(const struct gn_world *world, const char *transport, struct gn_err *err)
 {
 	struct gn_devices devices = {0};
@@ -156,36 +156,37 @@ void gn_ucx_destroy(struct gn_ucx *f)
 	if (f->rail_count > 1 && f->event_fd >= 0)
 		close(f->event_fd);
 	gn_ucx_free_stripes(f);
-	gn_gathered_release(&f->told);
-	free(f->homes);
+	gn_gathered_release(&f->addresses);
+	free(f->shares);
 	free(f->groups);
 	free(f);
 }
 
 enum gn_status gn_ucx_connect(struct gn_ucx *f, int rank, struct gn_err *err)
 {
-	uint8_t ways[GN_RAILS_MAX];
-	int count = gn_ucx_ways(f, rank, ways), here = gn_world_rank(f->world);
+	uint8_t usable[GN_RAILS_MAX];
+	int count = gn_ucx_usable_rails(f, rank, usable), here = gn_world_rank(f->world);
 	enum gn_status status = GN_OK;
 
 	if (!count)
-		return gn_err_set(err, GN_ERR_FAILED, "rank %d on %s reaches rank %d on %s by none of %d network devices: their first goes "
-				  "with the other's first, in order; UCX_NET_DEVICES says which to use, and --rails how many", here,
+		return gn_err_set(err, GN_ERR_FAILED, "rank %d on %s cannot reach rank %d on %s by any of %d network devices: the first of one "
+				  "node is paired with the first of the other, and so on; UCX_NET_DEVICES selects devices, --rails limits "
+				  "their number", here,
 				  gn_world_host_of(f->world, here), rank, gn_world_host_of(f->world, rank), f->rail_count);
 	for (int i = 0; i < count && !status; i++)
-		status = gn_ucx_rail_connect(&f->rails[ways[i]], rank, err);
+		status = gn_ucx_rail_connect(&f->rails[usable[i]], rank, err);
 	return status;
 }
 
 static unsigned progress_others(struct gn_ucx *f)
 {
-	int all = ++f->turn % QUIET_TURN == 0;
+	int all = ++f->progress_calls % QUIET_INTERVAL == 0;
 	unsigned events = 0;
 
 	for (int i = 1; i < f->rail_count; i++) {
 		struct gn_ucx_rail *r = &f->rails[i];
 
-		r->quiet = r->parts ? 0 : r->quiet + (r->quiet < QUIET_CALLS);
+		r->quiet = r->in_flight ? 0 : r->quiet + (r->quiet < QUIET_CALLS);
 		if (all || r->quiet < QUIET_CALLS)
 			events += ucp_worker_progress(r->worker);
 	}
@@ -202,9 +203,9 @@ unsigned gn_ucx_progress(struct gn_ucx *f)
 	return f->rail_count > 1 ? events + progress_others(f) : events;
 }
 
-int gn_ucx_may_hold(const struct gn_ucx *f)
+int gn_ucx_may_queue(const struct gn_ucx *f)
 {
-	return f->may_hold && !f->abandoned;
+	return f->may_queue && !f->abandoned;
 }
 
 int gn_ucx_arm(struct gn_ucx *f)
@@ -213,7 +214,7 @@ int gn_ucx_arm(struct gn_ucx *f)
 
 	for (int i = 0; i < f->rail_count && armed; i++)
 		armed = ucp_worker_arm(f->rails[i].worker) == UCS_OK;
-	/* whatever ends the sleep, all rails are looked at next */
+	/* after the wait all rails are progressed, whichever had the event */
 	for (int i = 0; i < f->rail_count; i++)
 		f->rails[i].quiet = 0;
 	return armed;
@@ -226,7 +227,7 @@ int gn_ucx_event_fd(const struct gn_ucx *f)
 
 void gn_ucx_abandon(struct gn_ucx *f)
 {
-	/* without progress no callback comes any more: whoever holds a request may forget it */
+	/* callbacks run only inside of progress calls, so without them requests may be freed */
 	f->abandoned = 1;
 }
 
@@ -235,49 +236,49 @@ static uint64_t sent_bytes(const struct gn_ucx *f)
 	return f->traffic.same_node_bytes + f->traffic.other_node_bytes;
 }
 
-void gn_ucx_note_end(struct gn_ucx_end *e, ucs_status_t rc)
+void gn_ucx_note_disconnect(struct gn_ucx_endpoint *e, ucs_status_t rc)
 {
-	struct gn_ucx *f = e->rail->fabric;
+	struct gn_ucx *f = e->rail->ucx;
 
 	if (f->probing) {
 		f->probe_failed |= 1u << (e->rail - f->rails);
 		return;
 	}
-	/* one that was dropped may end any time */
+	/* an endpoint dropped after probing may report its end at any time */
 	if (f->groups && !e->ep)
 		return;
-	f->ended_ns = gn_clock_ns();
+	f->disconnected_ns = gn_clock_ns();
 	if (f->broken)
 		return;
 	f->broken = e;
 	f->broken_status = rc;
-	f->broken_ns = f->ended_ns;
+	f->broken_ns = f->disconnected_ns;
 	f->broken_sent = sent_bytes(f);
 }
 
-int gn_ucx_is_ending(const struct gn_ucx *f)
+int gn_ucx_is_disconnecting(const struct gn_ucx *f)
 {
-	return f->ended_ns && gn_clock_ns() - f->ended_ns < ENDING_NS;
+	return f->disconnected_ns && gn_clock_ns() - f->disconnected_ns < DISCONNECTING_NS;
 }
 
 enum gn_status gn_ucx_check(const struct gn_ucx *f, uint64_t after_ns, struct gn_err *err)
 {
 	const struct gn_ucx_rail *rail;
-	uint64_t patience = UINT64_MAX;
+	uint64_t delay_ns = UINT64_MAX;
 	int rank;
 
 	if (!f->broken)
 		return GN_OK;
-	/* Of one whose process has ended the watch knows at once, of one whose link is gone as soon as its transport does, of one
-	 * that has left a little later. */
+	/* The heartbeat reports a peer whose process ended at once, one whose link failed when the transport does, and one that
+	 * left in good order a little later. */
 	if (f->broken_status == UCS_ERR_ENDPOINT_TIMEOUT && !gn_world_anyone_left(f->world))
-		patience = sent_bytes(f) > f->broken_sent ? UNUSED_NS : STILL_NS;
-	if (patience < after_ns)
-		after_ns = patience;
+		delay_ns = sent_bytes(f) > f->broken_sent ? IDLE_LINK_NS : STALLED_NS;
+	if (delay_ns < after_ns)
+		after_ns = delay_ns;
 	if (gn_clock_ns() - f->broken_ns < after_ns)
 		return GN_OK;
 	rail = f->broken->rail;
-	rank = (int)(f->broken - rail->ends);
+	rank = (int)(f->broken - rail->endpoints);
 	return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d on %s is lost: the connection to it%s%s broke (%s)", rank,
 			  gn_world_host_of(f->world, rank), *rail->device ? " by " : "", rail->device,
 			  ucs_status_string(f->broken_status));

@@ -1,4 +1,6 @@
-/* What a fabric is made of. Private to fabric*.c. */
+/* State shared by the files of ucx.h: ucx.c (create, destroy, progress, failures), ucx_rail.c (contexts, workers, endpoints, address
+ * exchange), ucx_lanes.c (transport names and lanes), ucx_reach.c (which rails connect which nodes), ucx_message.c (messages).
+ */
 #ifndef GN_TRANSPORT_UCX_UCX_INTERNAL_H
 #define GN_TRANSPORT_UCX_UCX_INTERNAL_H
 
@@ -7,32 +9,32 @@
 
 #include <ucp/api/ucp.h>
 
-/* A message of fewer bytes goes by its sender's own rail, a longer one by any. */
+/* A shorter message goes by its sender's nearest rail, a longer one by any of the sender's share. */
 #define GN_STRIPE_BYTES ((size_t)16384)
 
-/* The way to one rank over one rail. */
-struct gn_ucx_end {
+/* The endpoint to one rank on one rail. */
+struct gn_ucx_endpoint {
 	struct gn_ucx_rail *rail;
 	ucp_ep_h ep;
-	const void *address; /* into fabric->told */
+	const void *address; /* in ucx->addresses */
 	int same_node;
 	uint32_t send_flags;
 };
 
 struct gn_ucx_rail {
-	struct gn_ucx *fabric;
+	struct gn_ucx *ucx;
 	ucp_context_h context;
 	ucp_worker_h worker;
-	int event_fd;		       /* the worker's */
-	struct gn_ucx_end *ends;    /* one for each rank; all but the first rail only reach other nodes */
-	char device[GN_RAIL_NAME_MAX]; /* "": what UCX likes */
-	uint64_t sent_bytes;	       /* to other nodes, where there are several rails */
-	unsigned parts, quiet;	       /* of messages under way; see gn_ucx_progress() */
+	int event_fd;			   /* the worker's */
+	struct gn_ucx_endpoint *endpoints; /* by rank; only the first rail connects ranks of the same node */
+	char device[GN_RAIL_NAME_MAX];	   /* "": UCX selects */
+	uint64_t sent_bytes;		   /* to other nodes, where there are several rails */
+	unsigned in_flight, quiet;	   /* fragments in flight; calls of gn_ucx_progress() since there were any */
 };
 
-/* Where a rank's messages to other nodes begin: at the rail nearest to it; with fewer ranks than rails it has the next ones, too. */
-struct gn_ucx_home {
-	uint8_t rail, span;
+/* The rails for a rank's short messages to other nodes: `count` rails from `rail` (the nearest) on. */
+struct gn_ucx_rail_share {
+	uint8_t rail, count;
 };
 
 #define GN_UCX_TLS_MAX 64
@@ -41,72 +43,74 @@ struct gn_stripe;
 
 struct gn_ucx {
 	struct gn_world *world;
-	char transport[8]; /* what UCX's choice is held to; "": UCX_TLS says what may be used */
-	uint64_t tag_key; /* what a stranger would have to guess to slip a message in */
+	char transport[8]; /* the name that UCX's selection has to match; "": UCX_TLS is set */
+	uint64_t tag_key;  /* mixed into all tags; derived from the job's secret */
 	struct gn_ucx_rail rails[GN_RAILS_MAX];
 	int rail_count;
-	int event_fd; /* of all rails; the only one's own */
-	struct gn_ucx_home *homes; /* of each rank; with several rails */
-	int *groups; /* of node n by rail i, at n * rail_count + i: those of one number reach each other; NULL: all do */
-	int probing; /* an endpoint's end is an answer */
-	unsigned probe_failed; /* bits: by rail */
+	int event_fd;			   /* of all rails; with one rail, its own */
+	struct gn_ucx_rail_share *shares;  /* by rank */
+	int *groups;			   /* of node n on rail i at n * rail_count + i; equal groups are connected. NULL: all are */
+	int probing;			   /* gn_ucx_probe() runs: a failed endpoint is a result, not an error */
+	unsigned probe_failed;		   /* bit i: rail i */
 	uint64_t probe_word;
-	struct gn_gathered told; /* each rank's addresses as they came */
+	struct gn_gathered addresses; /* allgather result: each rank's worker addresses */
 	int shm_allowed;
-	int may_hold; /* see gn_ucx_may_hold() */
+	int may_queue; /* see gn_ucx_may_queue() */
 	int abandoned;
-	struct gn_ucx_end *broken;
+	struct gn_ucx_endpoint *broken; /* the first endpoint that broke */
 	ucs_status_t broken_status;
-	uint64_t broken_ns, broken_sent; /* when, and what had been sent until then */
-	uint64_t ended_ns;		 /* the last end of a connection */
+	uint64_t broken_ns, broken_sent; /* when it broke; bytes sent until then */
+	uint64_t disconnected_ns;	 /* when the last connection ended */
 	struct gn_ucx_traffic traffic;
 
-	struct gn_stripe *stripes, *free_stripes; /* all there are; those not in use */
-	unsigned turn;				  /* see gn_ucx_progress() */
+	struct gn_stripe *stripes, *free_stripes; /* all; those not in use */
+	unsigned progress_calls;
 };
 
+/* Sets "WHAT: <UCX's text> (UCX)" and returns GN_ERR_NO_MEMORY or GN_ERR_FAILED. */
 enum gn_status gn_ucx_fail(struct gn_err *err, const char *what, ucs_status_t rc);
-/* A connection has ended. Only kept for whoever asks: a peer that has finished and left is no failure. */
-void gn_ucx_note_end(struct gn_ucx_end *e, ucs_status_t rc);
+/* Records that a connection ended, for gn_ucx_check(). It may be a peer that has finished, which is no failure. */
+void gn_ucx_note_disconnect(struct gn_ucx_endpoint *e, ucs_status_t rc);
 
-/* --- fabric_rail.c --- */
+/* --- ucx_rail.c --- */
 
-/* Of a new one only fabric and device are set. tls may be NULL. */
+/* r: zeroed but for ucx and device. tls: a UCX_TLS value. */
 enum gn_status gn_ucx_rail_open(struct gn_ucx_rail *r, const char *tls, struct gn_err *err);
-/* Closes the endpoints in good order until the time (gn_clock_ns) is over. */
+/* Flushes and closes all endpoints; blocks until until_ns (gn_clock_ns) at most. */
 void gn_ucx_rail_disconnect(struct gn_ucx_rail *r, uint64_t until_ns);
-/* Ends worker and context, unless forget; frees the rest. */
-void gn_ucx_rail_close(struct gn_ucx_rail *r, int forget);
+/* Destroys worker and context, unless keep_worker; frees the rest. */
+void gn_ucx_rail_close(struct gn_ucx_rail *r, int keep_worker);
 enum gn_status gn_ucx_rail_connect(struct gn_ucx_rail *r, int rank, struct gn_err *err);
-/* Closes an endpoint to a rank of another node, whatever is on its way by it. */
+/* Force-closes the endpoint to a rank of another node; messages in flight on it are lost. Does not block. */
 void gn_ucx_rail_drop(struct gn_ucx_rail *r, int rank);
-/* Everyone's worker addresses into the ends of all rails. Collective. */
+/* Collective: exchanges the worker addresses of all rails and stores them in the endpoints. */
 enum gn_status gn_ucx_exchange_addresses(struct gn_ucx *f, struct gn_err *err);
 
-/* --- fabric_lanes.c --- */
+/* --- ucx_lanes.c --- */
 
-/* The UCX_TLS value for a name of ours, in place; *tls is that, or UCX_TLS in the environment, which goes before it. */
+/* The UCX_TLS value for a transport name of ucx.h: *tls is UCX_TLS of the environment when that is set, else a value written to
+ * `place`. GN_ERR_USAGE: unknown name. */
 enum gn_status gn_ucx_tls(const char *transport, char place[GN_UCX_TLS_MAX], const char **tls, struct gn_err *err);
-/* Is it shared memory alone? */
-int gn_ucx_end_is_shm(const struct gn_ucx_end *e);
-int gn_ucx_end_is_tcp(const struct gn_ucx_end *e);
+/* Whether the endpoint uses shared memory alone; whether it uses tcp. */
+int gn_ucx_endpoint_is_shm(const struct gn_ucx_endpoint *e);
+int gn_ucx_endpoint_is_tcp(const struct gn_ucx_endpoint *e);
 
-/* --- fabric_reach.c --- */
+/* --- ucx_reach.c --- */
 
-/* Where this rank's messages begin, and by how many rails more they may. */
+/* This rank's share of rails: the nearest one, and how many beyond it. */
 int gn_ucx_nearest_rail(const struct gn_ucx *f);
-int gn_ucx_span(const struct gn_ucx *f);
+int gn_ucx_extra_rails(const struct gn_ucx *f);
 
-/* Tries each rail between neighbouring nodes, and remembers which reach each other. Collective; waits for as long as a peer may
- * be silent where one does not. */
+/* Collective: sends a probe message on each rail between neighbouring nodes of a ring and sets f->groups. Blocks until the probes have
+ * arrived; where one does not, for as long as a peer may be silent (10 s at most), six times that for the first. */
 enum gn_status gn_ucx_probe(struct gn_ucx *f, struct gn_err *err);
-/* The rails by which this rank and a rank of another node reach each other, ascending; how many. */
-int gn_ucx_ways(const struct gn_ucx *f, int rank, uint8_t ways[GN_RAILS_MAX]);
-/* Of a ring of nodes, reached[n] saying whether node n hears the one before it: group[n] at step n * stride. Between groups it is not
- * known, and so not used. Returns how many groups. */
+/* The rails that connect this rank to `rank`, ascending; returns how many. */
+int gn_ucx_usable_rails(const struct gn_ucx *f, int rank, uint8_t usable[GN_RAILS_MAX]);
+/* Groups the nodes of a ring: reached[n] says whether node n received the probe of the node before it. Writes the group of node n to
+ * groups[n * stride] and returns the number of groups. Rails are not used between groups, whose connectivity is unknown. */
 int gn_ucx_group(const unsigned char *reached, int nodes, int *groups, int stride);
 
-/* --- fabric_message.c --- */
+/* --- ucx_message.c --- */
 
 void gn_ucx_free_stripes(struct gn_ucx *f);
 

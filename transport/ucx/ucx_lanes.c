@@ -5,17 +5,17 @@
 #include <string.h>
 #include <uct/api/uct.h>
 
-/* SysV segments can be attached by the user's group (UCX 1.13 makes them with mode 0660), posix ones, whose names are gone at once,
- * by whoever may trace the process. */
+/* UCX_TLS by transport name. sysv is excluded: its segments can be attached by the user's group (UCX 1.13 creates them with mode 0660);
+ * posix segments, which are unlinked at once, only by processes that may trace the owner. */
 static const struct {
 	const char *name, *tls;
-	int with_others; /* what memory of GPUs takes, and modules for shared memory: where they are not, UCX would complain */
+	int with_cuda; /* add UCX's CUDA component, if it is built in (UCX warns about unknown names) */
 } transports[] = {
 	{"auto", "^sysv", 0}, {"net", "^sm", 0}, {"tcp", "tcp,self", 1}, {"shm", "posix,cma,self", 1}, {"rc", "rc,dc,ud,self", 1},
 	{"ud", "ud,self", 1},
 };
 
-/* with_devices: not only built in, but to be used here. */
+/* Whether UCX has the component; with_devices: and can use it on this host. */
 static int has_component(const char *name, int with_devices)
 {
 	uct_component_attr_t attr = {.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME | UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT};
@@ -40,11 +40,10 @@ enum gn_status gn_ucx_tls(const char *transport, char place[GN_UCX_TLS_MAX], con
 	if (*tls)
 		return GN_OK;
 	for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {
-		int more = transports[i].with_others;
-
 		if (strcmp(transports[i].name, transport))
 			continue;
-		snprintf(place, GN_UCX_TLS_MAX, "%s%s%s%s", transports[i].tls, more && has_component("cuda", 0) ? ",cuda" : "",
+		snprintf(place, GN_UCX_TLS_MAX, "%s%s%s%s", transports[i].tls,
+			 transports[i].with_cuda && has_component("cuda", 0) ? ",cuda" : "",
 			 shm && has_component("xpmem", 1) ? ",xpmem" : "", shm && has_component("knem", 1) ? ",knem" : "");
 		*tls = place;
 		return GN_OK;
@@ -52,25 +51,25 @@ enum gn_status gn_ucx_tls(const char *transport, char place[GN_UCX_TLS_MAX], con
 	return gn_err_set(err, GN_ERR_USAGE, "no transport '%s': auto, tcp, shm, rc or ud", transport);
 }
 
-/* Does one of the lanes, "rc_mlx5/mlx5_0:1 tcp/eth0", begin so? */
-static int has_lane(const char *lanes, const char *const *begins, size_t count)
+/* Whether one of the lanes, "rc_mlx5/mlx5_0:1 tcp/eth0", has one of the prefixes. */
+static int has_lane(const char *lanes, const char *const *prefixes, size_t count)
 {
 	for (const char *at = lanes; *at; at += *at == ' ') {
 		for (size_t i = 0; i < count; i++)
-			if (!strncmp(at, begins[i], strlen(begins[i])))
+			if (!strncmp(at, prefixes[i], strlen(prefixes[i])))
 				return 1;
 		at += strcspn(at, " ");
 	}
 	return 0;
 }
 
-int gn_ucx_lanes_fit(const char *lanes, const char *transport)
+int gn_ucx_lanes_match(const char *lanes, const char *transport)
 {
 	static const char *const rc[] = {"rc_", "dc_"}, *const ud[] = {"ud_"}, *const tcp[] = {"tcp/"};
-	static const char *const memory[] = {"posix/", "sysv/", "cma/", "knem/", "xpmem/"};
+	static const char *const shm[] = {"posix/", "sysv/", "cma/", "knem/", "xpmem/"};
 	int connected = has_lane(lanes, rc, 2), datagrams = has_lane(lanes, ud, 1), sockets = has_lane(lanes, tcp, 1);
 
-	if (!connected && !datagrams && !sockets && !has_lane(lanes, memory, 5))
+	if (!connected && !datagrams && !sockets && !has_lane(lanes, shm, 5))
 		return 1;
 	if (!strcmp(transport, "rc"))
 		return connected && !sockets;
@@ -86,22 +85,22 @@ void gn_ucx_lanes(const struct gn_ucx *f, int rank, struct gn_strbuf *out)
 	size_t before = out->len;
 
 	for (int i = 0; i < f->rail_count; i++)
-		gn_ucx_endpoint_lanes(f->rails[i].ends[rank].ep, before, out);
+		gn_ucx_endpoint_lanes(f->rails[i].endpoints[rank].ep, before, out);
 }
 
-int gn_ucx_end_is_shm(const struct gn_ucx_end *e)
+int gn_ucx_endpoint_is_shm(const struct gn_ucx_endpoint *e)
 {
 	struct gn_strbuf lanes;
 	int shm;
 
 	gn_strbuf_init(&lanes);
 	gn_ucx_endpoint_lanes(e->ep, 0, &lanes);
-	shm = gn_ucx_lanes_fit(gn_strbuf_text(&lanes), "shm");
+	shm = gn_ucx_lanes_match(gn_strbuf_text(&lanes), "shm");
 	gn_strbuf_release(&lanes);
 	return shm;
 }
 
-int gn_ucx_end_is_tcp(const struct gn_ucx_end *e)
+int gn_ucx_endpoint_is_tcp(const struct gn_ucx_endpoint *e)
 {
 	struct gn_strbuf lanes;
 	int tcp;

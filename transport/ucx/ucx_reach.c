@@ -7,56 +7,56 @@
 #include <string.h>
 #include <time.h>
 
-/* The limit between words is no longer than this; the first word may take FIRST_LIMITS times as long. */
-#define QUIET_MS 10000
+/* The longest wait for the next probe; the first one may take FIRST_LIMITS times as long, because ranks start at different times. */
+#define PROBE_LIMIT_MS 10000
 #define FIRST_LIMITS 6
 
-/* --- where messages begin --- */
+/* --- this rank's share of rails --- */
 
 int gn_ucx_nearest_rail(const struct gn_ucx *f)
 {
 	int local = gn_world_local_rank(f->world), nearest = local % f->rail_count;
 	const char *devices[GN_RAILS_MAX];
-	struct gn_topology machine;
+	struct gn_topology topology;
 	cpu_set_t cpus;
 
 	for (int i = 0; i < f->rail_count; i++)
 		devices[i] = f->rails[i].device;
-	if (sched_getaffinity(0, sizeof cpus, &cpus) || gn_topology_read(&machine, NULL))
+	if (sched_getaffinity(0, sizeof cpus, &cpus) || gn_topology_read(&topology, NULL))
 		return nearest;
-	nearest = gn_rails_nearest(&machine, devices, f->rail_count, &cpus, local, gn_world_local_size(f->world));
-	gn_topology_release(&machine);
+	nearest = gn_rails_nearest(&topology, devices, f->rail_count, &cpus, local, gn_world_local_size(f->world));
+	gn_topology_release(&topology);
 	return nearest;
 }
 
-int gn_ucx_span(const struct gn_ucx *f)
+int gn_ucx_extra_rails(const struct gn_ucx *f)
 {
 	int ranks = gn_world_local_size(f->world);
 
-	/* one less than there are, to be told */
+	/* rails of the share beyond the first */
 	return (f->rail_count + ranks - 1) / ranks - 1;
 }
 
-/* --- which rails reach --- */
+/* --- which rails connect two nodes --- */
 
-int gn_ucx_ways(const struct gn_ucx *f, int rank, uint8_t ways[GN_RAILS_MAX])
+int gn_ucx_usable_rails(const struct gn_ucx *f, int rank, uint8_t usable[GN_RAILS_MAX])
 {
 	const int *here, *there;
 	int count = 0;
 
-	ways[0] = 0;
-	if (f->rail_count == 1 || f->rails[0].ends[rank].same_node)
+	usable[0] = 0;
+	if (f->rail_count == 1 || f->rails[0].endpoints[rank].same_node)
 		return 1;
 	here = f->groups ? f->groups + gn_world_node_of(f->world, gn_world_rank(f->world)) * f->rail_count : NULL;
 	there = f->groups ? f->groups + gn_world_node_of(f->world, rank) * f->rail_count : NULL;
 	for (int i = 0; i < f->rail_count; i++)
 		if (!here || here[i] == there[i])
-			ways[count++] = (uint8_t)i;
+			usable[count++] = (uint8_t)i;
 	return count;
 }
 
-/* A fabric joins all its nodes with each other, so that a chain of pairs that reach each other is a group. One gap alone in the ring
- * contradicts that: nobody is then relied on. Of two nodes both have to hear. */
+/* A fabric connects all its nodes with each other, so that a chain of connected pairs is one group. A single gap in the ring
+ * contradicts that; each node is then a group of its own. */
 int gn_ucx_group(const unsigned char *reached, int nodes, int *groups, int stride)
 {
 	int gaps = 0, gap = 0, group = 0;
@@ -91,19 +91,19 @@ static void probe_sent(void *request, ucs_status_t rc, void *argument)
 	ucp_request_free(request);
 }
 
-/* No message of a collective's is under so high a tag: its upper bits are its sender. */
+/* No message of a collective has so high a tag: its upper bits are its sender. */
 static ucp_tag_t probe_tag(const struct gn_ucx *f, int sender)
 {
 	return ~(uint64_t)sender ^ f->tag_key;
 }
 
-/* By every rail a word to the next node's first rank. GN_ERR_FAILED: by another transport than was asked for. */
+/* Sends a probe on each rail to the first rank of the next node. GN_ERR_FAILED: UCX selected another transport than the named one. */
 static enum gn_status send_probes(struct gn_ucx *f, int to, struct gn_err *err)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK, .cb.send = probe_sent};
 
 	for (int i = 0; i < f->rail_count; i++) {
-		struct gn_ucx_end *e = &f->rails[i].ends[to];
+		struct gn_ucx_endpoint *e = &f->rails[i].endpoints[to];
 		enum gn_status status = gn_ucx_rail_connect(&f->rails[i], to, err);
 
 		if (status && e->ep)
@@ -114,11 +114,11 @@ static enum gn_status send_probes(struct gn_ucx *f, int to, struct gn_err *err)
 	return GN_OK;
 }
 
-/* Takes in what has come from the node before; 1: anything new. */
-static int hear(struct gn_ucx *f, int from, unsigned *heard)
+/* Receives the probes of the previous node that have arrived; sets bits of *received. Returns 1 when there were any. */
+static int receive_probes(struct gn_ucx *f, int from, unsigned *received)
 {
 	static const ucp_request_param_t param = {0};
-	unsigned before = *heard;
+	unsigned before = *received;
 
 	for (int i = 0; i < f->rail_count; i++) {
 		ucp_tag_message_h message;
@@ -135,22 +135,22 @@ static int hear(struct gn_ucx *f, int from, unsigned *heard)
 			ucp_worker_progress(f->rails[i].worker);
 		if (UCS_PTR_IS_PTR(request))
 			ucp_request_free(request);
-		*heard |= 1u << i;
+		*received |= 1u << i;
 	}
-	return *heard != before;
+	return *received != before;
 }
 
-/* Until all have come, or no more for as long as a peer may be silent, 10 s at most; for the first one several times as long, since a
- * rank may be slow to start. Sleeps in between: with one processor the kernel needs it for soft RDMA. */
-static enum gn_status await_probes(struct gn_ucx *f, int from, unsigned *heard, struct gn_err *err)
+/* Blocks until all probes have arrived, or none for the time limit. Sleeps between polls: with one CPU the kernel needs it for soft
+ * RDMA. */
+static enum gn_status wait_for_probes(struct gn_ucx *f, int from, unsigned *received, struct gn_err *err)
 {
 	int silent_ms = gn_world_silent_after_ms(f->world);
-	uint64_t limit_ns = (uint64_t)(silent_ms < QUIET_MS ? silent_ms : QUIET_MS) * 1000000, last_ns = gn_clock_ns();
+	uint64_t limit_ns = (uint64_t)(silent_ms < PROBE_LIMIT_MS ? silent_ms : PROBE_LIMIT_MS) * 1000000, last_ns = gn_clock_ns();
 	const struct timespec pause = {0, 200000};
 	enum gn_status status = GN_OK;
 
-	while (!status && *heard != (1u << f->rail_count) - 1 && gn_clock_ns() - last_ns < limit_ns * (*heard ? 1 : FIRST_LIMITS)) {
-		if (hear(f, from, heard))
+	while (!status && *received != (1u << f->rail_count) - 1 && gn_clock_ns() - last_ns < limit_ns * (*received ? 1 : FIRST_LIMITS)) {
+		if (receive_probes(f, from, received))
 			last_ns = gn_clock_ns();
 		else
 			nanosleep(&pause, NULL);
@@ -159,21 +159,21 @@ static enum gn_status await_probes(struct gn_ucx *f, int from, unsigned *heard, 
 	return status;
 }
 
-/* While others still wait for this rank's side of a connection. */
-static void progress_probes(void *fabric)
+/* Peers may still need this rank's progress to connect. */
+static void progress_probes(void *ucx)
 {
-	struct gn_ucx *f = fabric;
+	struct gn_ucx *f = ucx;
 
 	for (int i = 0; i < f->rail_count; i++)
 		ucp_worker_progress(f->rails[i].worker);
 }
 
-/* What each node's first rank has heard, into groups. */
-static enum gn_status exchange_heard(struct gn_ucx *f, unsigned heard, struct gn_err *err)
+/* Collective: sets f->groups from the probes that each node's first rank has received. */
+static enum gn_status exchange_received(struct gn_ucx *f, unsigned received, struct gn_err *err)
 {
-	int nodes = gn_world_nodes(f->world), parted = 0;
-	unsigned char mine = (unsigned char)heard, *reached = calloc((size_t)nodes, 1);
-	struct gn_gathered told = {0};
+	int nodes = gn_world_nodes(f->world), split = 0;
+	unsigned char mine = (unsigned char)received, *reached = calloc((size_t)nodes, 1);
+	struct gn_gathered gathered = {0};
 	enum gn_status status;
 
 	f->groups = calloc((size_t)nodes * (size_t)f->rail_count, sizeof *f->groups);
@@ -182,35 +182,35 @@ static enum gn_status exchange_heard(struct gn_ucx *f, unsigned heard, struct gn
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d nodes", nodes);
 	}
 	gn_world_set_progress(f->world, progress_probes, f);
-	status = gn_world_exchange(f->world, &mine, sizeof mine, &told, err);
+	status = gn_world_exchange(f->world, &mine, sizeof mine, &gathered, err);
 	gn_world_set_progress(f->world, NULL, NULL);
 	for (int i = 0; i < f->rail_count && !status; i++) {
 		for (int n = 0; n < nodes && !status; n++) {
 			int leader = leader_of(f->world, n);
 
-			reached[n] = told.lens[leader] == 1 && (*(unsigned char *)told.items[leader] >> i & 1);
+			reached[n] = gathered.lens[leader] == 1 && (*(unsigned char *)gathered.items[leader] >> i & 1);
 		}
-		parted |= gn_ucx_group(reached, nodes, f->groups + i, f->rail_count) > 1;
+		split |= gn_ucx_group(reached, nodes, f->groups + i, f->rail_count) > 1;
 	}
-	if (!parted) {
+	if (!split) {
 		free(f->groups);
 		f->groups = NULL;
 	}
-	gn_gathered_release(&told);
+	gn_gathered_release(&gathered);
 	free(reached);
 	return status;
 }
 
-/* Endpoints that came to nothing. */
+/* Drops probe endpoints of rails that do not connect. */
 static void drop_probes(struct gn_ucx *f, int to)
 {
-	uint8_t ways[GN_RAILS_MAX];
+	uint8_t usable[GN_RAILS_MAX];
 	unsigned used = 0;
 
-	for (int k = gn_ucx_ways(f, to, ways); k-- > 0;)
-		used |= 1u << ways[k];
+	for (int k = gn_ucx_usable_rails(f, to, usable); k-- > 0;)
+		used |= 1u << usable[k];
 	for (int i = 0; i < f->rail_count; i++)
-		if (f->rails[i].ends[to].ep && (!(used >> i & 1) || f->probe_failed >> i & 1))
+		if (f->rails[i].endpoints[to].ep && (!(used >> i & 1) || f->probe_failed >> i & 1))
 			gn_ucx_rail_drop(&f->rails[i], to);
 }
 
@@ -219,15 +219,15 @@ enum gn_status gn_ucx_probe(struct gn_ucx *f, struct gn_err *err)
 	int nodes = gn_world_nodes(f->world), here = gn_world_node_of(f->world, gn_world_rank(f->world));
 	int first = gn_world_local_rank(f->world) == 0, next = leader_of(f->world, (here + 1) % nodes);
 	enum gn_status status = GN_OK;
-	unsigned heard = 0;
+	unsigned received = 0;
 
 	f->probing = 1;
 	if (first)
 		status = send_probes(f, next, err);
 	if (!status && first)
-		status = await_probes(f, leader_of(f->world, (here + nodes - 1) % nodes), &heard, err);
+		status = wait_for_probes(f, leader_of(f->world, (here + nodes - 1) % nodes), &received, err);
 	if (!status)
-		status = exchange_heard(f, heard, err);
+		status = exchange_received(f, received, err);
 	if (!status && first)
 		drop_probes(f, next);
 	f->probing = 0;
@@ -263,18 +263,17 @@ static void describe_rail(const struct gn_ucx *f, int rail, struct gn_strbuf *ou
 		if (f->groups[n * f->rail_count + rail] == common)
 			continue;
 		if (!listed)
-			gn_strbuf_printf(out, "%s%s and what other nodes have in its place do not reach each other, and are left out, between ",
-					 out->len ? "; " : "", f->rails[rail].device);
+			gn_strbuf_printf(out, "%srail %s does not connect ", out->len ? "; " : "", f->rails[rail].device);
 		if (listed++ < HOSTS_MAX)
 			gn_strbuf_printf(out, "%s%s", listed > 1 ? ", " : "", gn_world_host_of(f->world, leader_of(f->world, n)));
 	}
 	if (listed > HOSTS_MAX)
 		gn_strbuf_printf(out, " and %d more", listed - HOSTS_MAX);
 	if (listed)
-		gn_strbuf_puts(out, " and the rest");
+		gn_strbuf_puts(out, " to the other nodes and is not used between them");
 }
 
-void gn_ucx_left_out(const struct gn_ucx *f, struct gn_strbuf *out)
+void gn_ucx_describe_excluded(const struct gn_ucx *f, struct gn_strbuf *out)
 {
 	for (int i = 0; i < f->rail_count && f->groups; i++)
 		describe_rail(f, i, out);
