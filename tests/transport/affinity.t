@@ -55,7 +55,7 @@ far() {
 near() {
 	nodes 1 || return 1
 	! cat "$scratch"/err.* | grep "WARN .*NUMA" &&
-		grep -q "rank 0 on n1: processors 1 (NUMA node 1), messages by .* (NUMA node 1), nearest network device .* (same NUMA node)" \
+		grep -q "rank 0 on n1: processors 1 (NUMA node 1), uses .* (NUMA node 1), nearest network device .* (same NUMA node)" \
 			"$scratch/err.0"
 }
 both() {

@@ -336,13 +336,13 @@ static void test_faults(void **state)
 	assert_int_equal(got[1].faults, GN_AFFINITY_CORES_FAR_NIC | GN_AFFINITY_GPU_FAR_NIC);
 	assert_int_equal(got[0].nearness, GN_NEAR_ROOT);
 	expect_words(&m, &ranks[1], &got[1], 0,
-		     "processors 2-3,6-7 (NUMA node 1), GPU 0000:90:00.0 (NUMA node 1), messages by eth0 (NUMA node 0), nearest network "
+		     "processors 2-3,6-7 (NUMA node 1), GPU 0000:90:00.0 (NUMA node 1), uses eth0 (NUMA node 0), nearest network "
 		     "device eth0 (other NUMA node)");
 	expect_words(&m, &ranks[1], &got[1], GN_AFFINITY_GPU_FAR_NIC,
-		     "its GPU 0000:90:00.0 is on NUMA node 1, far from the network devices that carry its messages: eth0 (NUMA node 0); "
-		     "no network device in use here is nearer");
+		     "its GPU 0000:90:00.0 is on NUMA node 1, and the network devices that it uses are not: eth0 (NUMA node 0); "
+		     "no other usable network device is nearer");
 	expect_words(&m, &ranks[0], &got[0], GN_AFFINITY_CORES_FAR_NIC,
-		     "its processors 2-3,6-7 (NUMA node 1) are on another NUMA node than what carries its messages, eth0 (NUMA node 0): "
+		     "its processors 2-3,6-7 (NUMA node 1) are on another NUMA node than the network devices that it uses, eth0 (NUMA node 0): "
 		     "start it on processors 0-1,4-5 (srun --cpu-bind, --gpu-bind=closest)");
 	expect_words(&m, &ranks[0], &got[0], GN_AFFINITY_CORES_FAR_GPU,
 		     "its processors 2-3,6-7 (NUMA node 1) are on another NUMA node than its GPU 0000:10:00.0 (NUMA node 0): "
@@ -369,9 +369,9 @@ static void test_far_rails(void **state)
 	gn_affinity_choose(&m, NULL, &r, 1, &got);
 	assert_int_equal(got.faults, GN_AFFINITY_GPU_FAR_NIC | GN_AFFINITY_CORES_FAR_NIC);
 	expect_words(&m, &r, &got, GN_AFFINITY_GPU_FAR_NIC,
-		     "its GPU 0000:12:00.0 is on NUMA node 0, far from the network devices that carry its messages: mlx5_2 (NUMA node 1), "
-		     "mlx5_3 (NUMA node 1); mlx5_0 is nearer (same PCI switch): name it in UCX_NET_DEVICES, or give this rank a GPU beside "
-		     "what it uses");
+		     "its GPU 0000:12:00.0 is on NUMA node 0, and the network devices that it uses are not: mlx5_2 (NUMA node 1), "
+		     "mlx5_3 (NUMA node 1); mlx5_0 is nearer (same PCI switch): select it by UCX_NET_DEVICES, or assign this rank a GPU near the "
+		     "devices in use");
 	r.nics[1] = gn_topology_find_nic(&m, "mlx5_1");
 	gn_affinity_choose(&m, NULL, &r, 1, &got);
 	assert_int_equal(got.faults, 0);
@@ -392,8 +392,8 @@ static void test_places_unknown(void **state)
 	gn_affinity_choose(&m, NULL, &r, 1, &got);
 	assert_int_equal(got.faults, 0);
 	assert_cpus(&got.cores, "0-1,4-5");
-	expect_words(&m, &r, &got, 0, "processors 0-1,4-5 (NUMA node 0), GPU 0000:01:00.0, messages by eth0, nearest network device eth0 "
-				      "(place unknown)");
+	expect_words(&m, &r, &got, 0, "processors 0-1,4-5 (NUMA node 0), GPU 0000:01:00.0, uses eth0, nearest network device eth0 "
+				      "(locality unknown)");
 	gn_topology_release(&m);
 }
 

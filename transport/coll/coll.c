@@ -318,7 +318,7 @@ static void give_way(struct gn_comm *c, unsigned turn)
 static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 {
 	uint64_t started = 0, checked = 0, now;
-	unsigned idle = 0, busy = 0, looks = c->comm->crowded ? GN_LOOKS_CROWDED : GN_LOOKS;
+	unsigned idle = 0, busy = 0, looks = c->comm->crowded ? GN_POLLS_OVERSUBSCRIBED : GN_POLLS;
 	enum gn_status status;
 	int moved = 0;
 

@@ -4,8 +4,7 @@
 
 /* --- network devices --- */
 
-/* Processors reach a device of their own NUMA node, or another's. */
-static enum gn_nearness from_cpus(const struct gn_topology *m, const cpu_set_t *cpus, int nic)
+static enum gn_nearness nearness_to_cpus(const struct gn_topology *m, const cpu_set_t *cpus, int nic)
 {
 	cpu_set_t both;
 
@@ -15,21 +14,22 @@ static enum gn_nearness from_cpus(const struct gn_topology *m, const cpu_set_t *
 	return CPU_COUNT(&both) ? GN_NEAR_NODE : GN_NEAR_FAR;
 }
 
-static enum gn_nearness reach(const struct gn_topology *m, const struct gn_affinity_rank *r, int nic)
+static enum gn_nearness nearness_to_rank(const struct gn_topology *m, const struct gn_affinity_rank *r, int nic)
 {
-	return r->gpu >= 0 ? gn_topology_nearness(m, r->gpu, nic) : from_cpus(m, &r->cpus, nic);
+	return r->gpu >= 0 ? gn_topology_nearness(m, r->gpu, nic) : nearness_to_cpus(m, &r->cpus, nic);
 }
 
-/* Of one adapter, RDMA before the network device that goes with it: it is what a rank should use. */
-static int is_better(const struct gn_topology *m, int nic, enum gn_nearness here, int taken, int than,
-		     enum gn_nearness there, int than_taken)
+/* Whether nic is better than `than` (-1: none). RDMA devices come first: an adapter's RDMA device is preferred to its network device.
+ * users, than_users: earlier ranks that use it. */
+static int is_better(const struct gn_topology *m, int nic, enum gn_nearness nearness, int users, int than,
+		     enum gn_nearness than_nearness, int than_users)
 {
 	if (than < 0 || m->nics[nic].rdma != m->nics[than].rdma)
 		return than < 0 || m->nics[nic].rdma;
-	return here != there ? here < there : taken < than_taken;
+	return nearness != than_nearness ? nearness < than_nearness : users < than_users;
 }
 
-static int taken_by(const struct gn_affinity *earlier, int count, int nic)
+static int count_users(const struct gn_affinity *earlier, int count, int nic)
 {
 	int n = 0;
 
@@ -38,7 +38,7 @@ static int taken_by(const struct gn_affinity *earlier, int count, int nic)
 	return n;
 }
 
-static void choose_nic(const struct gn_topology *m, const unsigned char *usable, const struct gn_affinity_rank *r,
+static void select_nic(const struct gn_topology *m, const unsigned char *usable, const struct gn_affinity_rank *r,
 		       struct gn_affinity *all, int index)
 {
 	struct gn_affinity *a = &all[index];
@@ -46,19 +46,19 @@ static void choose_nic(const struct gn_topology *m, const unsigned char *usable,
 	a->nic = -1;
 	a->nearness = GN_NEAR_UNKNOWN;
 	for (int n = 0; n < m->nic_count; n++) {
-		enum gn_nearness here = reach(m, r, n);
+		enum gn_nearness nearness = nearness_to_rank(m, r, n);
 
-		if ((usable && !usable[n]) || !is_better(m, n, here, taken_by(all, index, n), a->nic, a->nearness,
-							 a->nic < 0 ? 0 : taken_by(all, index, a->nic)))
+		if ((usable && !usable[n]) || !is_better(m, n, nearness, count_users(all, index, n), a->nic, a->nearness,
+							 a->nic < 0 ? 0 : count_users(all, index, a->nic)))
 			continue;
 		a->nic = n;
-		a->nearness = here;
+		a->nearness = nearness;
 	}
 }
 
 /* --- processors --- */
 
-/* Those of the rank that are near what it talks with; all of them when none is. */
+/* The rank's processors near its GPU, else near its network device; all of its processors if none is near. */
 static void near_cpus(const struct gn_topology *m, const struct gn_affinity_rank *r, const struct gn_affinity *a,
 		      cpu_set_t *out)
 {
@@ -82,8 +82,8 @@ static int count_cores(const struct gn_topology *m, const cpu_set_t *cpus)
 	return cores;
 }
 
-/* Cores first .. end-1 of the set. */
-static void cut_cores(const struct gn_topology *m, const cpu_set_t *cpus, int first, int end, cpu_set_t *out)
+/* The set's cores with indices first .. end-1. */
+static void take_cores(const struct gn_topology *m, const cpu_set_t *cpus, int first, int end, cpu_set_t *out)
 {
 	int core = -1, last = -1;
 
@@ -98,7 +98,7 @@ static void cut_cores(const struct gn_topology *m, const cpu_set_t *cpus, int fi
 	}
 }
 
-/* Ranks that may use the same processors share them out; with fewer cores than ranks each gets one that others have, too. */
+/* Divides the cores among ranks with the same set of processors; with fewer cores than ranks, ranks share a core. */
 static void share_cores(const struct gn_topology *m, const struct gn_affinity_rank *ranks, int count,
 			struct gn_affinity *out)
 {
@@ -114,17 +114,17 @@ static void share_cores(const struct gn_topology *m, const struct gn_affinity_ra
 		}
 		cores = count_cores(m, &mine);
 		first = cores < sharing ? before % (cores ? cores : 1) : before * cores / sharing;
-		cut_cores(m, &mine, first, cores < sharing ? first + 1 : (before + 1) * cores / sharing, &out[i].cores);
+		take_cores(m, &mine, first, cores < sharing ? first + 1 : (before + 1) * cores / sharing, &out[i].cores);
 	}
 }
 
 /* --- faults --- */
 
-/* One that is near is enough: it is there to be used. */
+/* Whether all network devices in use are on another NUMA node than the GPU, or than the processors. */
 static int all_far(const struct gn_topology *m, const struct gn_affinity_rank *r, int from_gpu)
 {
 	for (int i = 0; i < r->nic_count; i++)
-		if ((from_gpu ? gn_topology_nearness(m, r->gpu, r->nics[i]) : from_cpus(m, &r->cpus, r->nics[i])) != GN_NEAR_FAR)
+		if ((from_gpu ? gn_topology_nearness(m, r->gpu, r->nics[i]) : nearness_to_cpus(m, &r->cpus, r->nics[i])) != GN_NEAR_FAR)
 			return 0;
 	return r->nic_count > 0;
 }
@@ -146,14 +146,14 @@ void gn_affinity_choose(const struct gn_topology *m, const unsigned char *usable
 			int count, struct gn_affinity *out)
 {
 	for (int i = 0; i < count; i++) {
-		choose_nic(m, usable, &ranks[i], out, i);
+		select_nic(m, usable, &ranks[i], out, i);
 		out[i].numa = gn_topology_numa_of(m, &ranks[i].cpus);
 		out[i].faults = find_faults(m, &ranks[i]);
 	}
 	share_cores(m, ranks, count, out);
 }
 
-/* --- words --- */
+/* --- text --- */
 
 void gn_affinity_list_cpus(const cpu_set_t *cpus, struct gn_strbuf *out)
 {
@@ -169,7 +169,7 @@ void gn_affinity_list_cpus(const cpu_set_t *cpus, struct gn_strbuf *out)
 	}
 }
 
-static void put_numa(int numa, const char *several, struct gn_strbuf *out)
+static void append_numa(int numa, const char *several, struct gn_strbuf *out)
 {
 	if (numa >= 0)
 		gn_strbuf_printf(out, " (NUMA node %d)", numa);
@@ -177,11 +177,11 @@ static void put_numa(int numa, const char *several, struct gn_strbuf *out)
 		gn_strbuf_puts(out, several);
 }
 
-static void put_nics(const struct gn_topology *m, const struct gn_affinity_rank *r, struct gn_strbuf *out)
+static void append_nics(const struct gn_topology *m, const struct gn_affinity_rank *r, struct gn_strbuf *out)
 {
 	for (int i = 0; i < r->nic_count; i++) {
 		gn_strbuf_printf(out, "%s%s", i ? ", " : "", m->nics[r->nics[i]].name);
-		put_numa(m->nics[r->nics[i]].numa, "", out);
+		append_numa(m->nics[r->nics[i]].numa, "", out);
 	}
 }
 
@@ -190,20 +190,20 @@ void gn_affinity_describe(const struct gn_topology *m, const struct gn_affinity_
 {
 	gn_strbuf_puts(out, "processors ");
 	gn_affinity_list_cpus(&rank->cpus, out);
-	put_numa(a->numa, m->numa_count > 1 ? " (several NUMA nodes)" : "", out);
+	append_numa(a->numa, m->numa_count > 1 ? " (several NUMA nodes)" : "", out);
 	if (rank->gpu >= 0) {
 		gn_strbuf_printf(out, ", GPU %s", m->gpus[rank->gpu].pci);
-		put_numa(m->gpus[rank->gpu].numa, "", out);
+		append_numa(m->gpus[rank->gpu].numa, "", out);
 	}
 	if (rank->nic_count) {
-		gn_strbuf_puts(out, ", messages by ");
-		put_nics(m, rank, out);
+		gn_strbuf_puts(out, ", uses ");
+		append_nics(m, rank, out);
 	}
 	if (a->nic >= 0)
 		gn_strbuf_printf(out, ", nearest network device %s (%s)", m->nics[a->nic].name, gn_nearness_name(a->nearness));
 }
 
-static void advise_cores(const cpu_set_t *near, struct gn_strbuf *out)
+static void append_advice(const cpu_set_t *near, struct gn_strbuf *out)
 {
 	gn_strbuf_puts(out, ": start it on processors ");
 	gn_affinity_list_cpus(near, out);
@@ -216,25 +216,25 @@ void gn_affinity_explain(const struct gn_topology *m, const struct gn_affinity_r
 	const struct gn_topology_device *gpu = rank->gpu >= 0 ? &m->gpus[rank->gpu] : NULL;
 
 	if (fault == GN_AFFINITY_GPU_FAR_NIC) {
-		gn_strbuf_printf(out, "its GPU %s is on NUMA node %d, far from the network devices that carry its messages: ",
+		gn_strbuf_printf(out, "its GPU %s is on NUMA node %d, and the network devices that it uses are not: ",
 				 gpu->pci, gpu->numa);
-		put_nics(m, rank, out);
+		append_nics(m, rank, out);
 		if (a->nic >= 0 && a->nearness < GN_NEAR_FAR)
-			gn_strbuf_printf(out, "; %s is nearer (%s): name it in UCX_NET_DEVICES, or give this rank a GPU beside "
-					 "what it uses", m->nics[a->nic].name, gn_nearness_name(a->nearness));
+			gn_strbuf_printf(out, "; %s is nearer (%s): select it by UCX_NET_DEVICES, or assign this rank a GPU near the "
+					 "devices in use", m->nics[a->nic].name, gn_nearness_name(a->nearness));
 		else
-			gn_strbuf_puts(out, "; no network device in use here is nearer");
+			gn_strbuf_puts(out, "; no other usable network device is nearer");
 		return;
 	}
 	gn_strbuf_puts(out, "its processors ");
 	gn_affinity_list_cpus(&rank->cpus, out);
-	put_numa(a->numa, "", out);
+	append_numa(a->numa, "", out);
 	if (fault == GN_AFFINITY_CORES_FAR_GPU) {
 		gn_strbuf_printf(out, " are on another NUMA node than its GPU %s (NUMA node %d)", gpu->pci, gpu->numa);
-		advise_cores(&gpu->near, out);
+		append_advice(&gpu->near, out);
 	} else {
-		gn_strbuf_puts(out, " are on another NUMA node than what carries its messages, ");
-		put_nics(m, rank, out);
-		advise_cores(&m->nics[rank->nics[0]].near, out);
+		gn_strbuf_puts(out, " are on another NUMA node than the network devices that it uses, ");
+		append_nics(m, rank, out);
+		append_advice(&m->nics[rank->nics[0]].near, out);
 	}
 }

@@ -18,10 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The kernel's clock moves on in steps of at most this. */
+/* The longest kernel timer tick. */
 #define TICK_MS 10
 
-/* A small /sys file without its newline into text; 0, or -1. */
+/* Reads a small /sys file, without its newline. Returns 0, or -1. */
 static int read_text(char *text, size_t size, const char *format, const char *a, const char *b, const char *c)
 {
 	char path[PATH_MAX];
@@ -49,8 +49,8 @@ static uint64_t read_number(const char *format, const char *a, const char *b, co
 	return read_text(text, sizeof text, format, a, b, c) ? 0 : strtoull(text, NULL, 10);
 }
 
-/* Not from /sys/class/net: inside a network namespace (a container, a virtual node) that may still show another's. */
-static void ask_kernel(struct gn_net_device *d, int socket_fd)
+/* By ioctl, because in a network namespace (a container, a virtual node) /sys/class/net may show another namespace's devices. */
+static void query_link(struct gn_net_device *d, int socket_fd)
 {
 	struct ethtool_cmd link = {.cmd = ETHTOOL_GSET};
 	struct ifreq request = {0};
@@ -82,7 +82,7 @@ static struct gn_net_device *append(struct gn_devices *out, const char *name, si
 	return &more[out->count++];
 }
 
-/* "  eth0: rx_bytes packets errs drop fifo frame compressed multicast tx_bytes ..." after two lines of headings */
+/* A line of /proc/net/dev: "  eth0: rx_bytes packets errs drop fifo frame compressed multicast tx_bytes ..." */
 static enum gn_status read_net_line(struct gn_devices *out, const char *root, char *line, int socket_fd,
 				    struct gn_err *err)
 {
@@ -99,8 +99,8 @@ static enum gn_status read_net_line(struct gn_devices *out, const char *root, ch
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for network devices");
 	d->received_bytes = received;
 	d->sent_bytes = sent;
-	ask_kernel(d, socket_fd);
-	/* bridges and virtual pairs have no device beneath them */
+	query_link(d, socket_fd);
+	/* bridges and veth pairs have no "device" link */
 	d->hardware = (size_t)snprintf(path, sizeof path, "%s/class/net/%s/device", root, d->name) < sizeof path &&
 		      !access(path, F_OK);
 	return GN_OK;
@@ -124,7 +124,7 @@ static enum gn_status read_net(struct gn_devices *out, const char *root, struct 
 	return status;
 }
 
-/* Soft RoCE counts packets alone: the most payload that they can have held, by the MTU of the device beneath. */
+/* Soft RoCE counts packets, not bytes. The largest payload of a packet, by the MTU of the network device that it uses. */
 static uint64_t soft_payload(const char *root, const char *parent)
 {
 	uint64_t mtu = read_number("%s/class/net/%s/%s", root, parent, "mtu"), payload = 256;
@@ -134,14 +134,13 @@ static uint64_t soft_payload(const char *root, const char *parent)
 	return payload;
 }
 
-/* The kernel keeps what it has read of a port's hw_counters for their lifespan, in ms, and gives that to whoever asks meanwhile. Only
- * after as long do they hold all that was counted when the reading of devices began. */
-static void await_counters(const char *base, const char *port, uint64_t began_ns)
+/* The kernel caches a port's hw_counters for "lifespan" ms. Blocks until the cache is newer than began_ns. */
+static void wait_for_fresh_counters(const char *base, const char *port, uint64_t began_ns)
 {
-	uint64_t kept_ms = read_number("%s/ports/%s/%s", base, port, "hw_counters/lifespan");
-	uint64_t until_ns = began_ns + (kept_ms + TICK_MS) * 1000000, now = gn_clock_ns();
+	uint64_t lifespan_ms = read_number("%s/ports/%s/%s", base, port, "hw_counters/lifespan");
+	uint64_t until_ns = began_ns + (lifespan_ms + TICK_MS) * 1000000, now = gn_clock_ns();
 
-	if (kept_ms && now < until_ns)
+	if (lifespan_ms && now < until_ns)
 		nanosleep(&(struct timespec){.tv_sec = (time_t)((until_ns - now) / 1000000000),
 					     .tv_nsec = (long)((until_ns - now) % 1000000000)}, NULL);
 }
@@ -157,14 +156,14 @@ static void read_port(struct gn_net_device *d, const char *root, const char *por
 		d->up = 1;
 	if (!read_text(text, sizeof text, "%s/ports/%s/%s", base, port, "rate") && atof(text) > d->gbit_per_s)
 		d->gbit_per_s = atof(text);
-	/* the data counters are in words of four bytes: InfiniBand specification, PortCounters */
+	/* the unit is 4 bytes: InfiniBand specification, PortCounters */
 	d->sent_bytes += 4 * read_number("%s/ports/%s/%s", base, port, "counters/port_xmit_data");
 	d->received_bytes += 4 * read_number("%s/ports/%s/%s", base, port, "counters/port_rcv_data");
 	if (!read_text(text, sizeof text, "%s/%s%s", base, "parent", "")) {
 		d->kind = GN_DEVICE_SOFT_RDMA;
 		d->hardware = 0;
 		payload = soft_payload(root, text);
-		await_counters(base, port, began_ns);
+		wait_for_fresh_counters(base, port, began_ns);
 		d->sent_bytes += payload * read_number("%s/ports/%s/%s", base, port, "hw_counters/sent_pkts");
 		d->received_bytes += payload * read_number("%s/ports/%s/%s", base, port, "hw_counters/rcvd_pkts");
 	}

@@ -9,11 +9,11 @@
 
 enum wait { AUTO, SPIN, SLEEP };
 
-/* What a rank tells the others. */
-struct card {
+/* One rank's part of the exchange. */
+struct record {
 	cpu_set_t set;
 	enum wait wait;
-	int by_kernel; /* messages to other nodes are the kernel's work */
+	int by_kernel; /* the kernel carries messages to other nodes */
 };
 
 static enum gn_status read_wait(enum wait *out, struct gn_err *err)
@@ -33,8 +33,8 @@ static enum gn_status read_wait(enum wait *out, struct gn_err *err)
 	return gn_err_set(err, GN_ERR_USAGE, GN_WAIT_VARIABLE "=%.40s: auto, spin or sleep", value);
 }
 
-/* Sockets and soft RDMA, not an adapter that works by itself. */
-static int goes_by_kernel(const char *transport)
+/* Whether messages to other nodes take sockets or soft RDMA rather than an RDMA adapter. */
+static int kernel_carries(const char *transport)
 {
 	struct gn_devices devices;
 	int adapters = 0;
@@ -47,23 +47,23 @@ static int goes_by_kernel(const char *transport)
 	return !adapters || !strcmp(transport, "tcp");
 }
 
-/* By the processors that all ranks of this node may use together: each may be bound to some of its own. A kernel that is to carry
- * messages needs one, too. */
-static int is_crowded(struct gn_world *w, const struct gn_gathered *cards)
+/* Compares the ranks of this node with the union of the processors that they are bound to, and, if the kernel carries messages, with all
+ * processors of the node, of which the kernel needs one. */
+static int is_oversubscribed(struct gn_world *w, const struct gn_gathered *records)
 {
 	int here = gn_world_node_of(w, gn_world_rank(w)), local = 0, wanted[3] = {0}, by_kernel = 0;
 	cpu_set_t all;
 
 	CPU_ZERO(&all);
 	for (int r = 0; r < gn_world_size(w); r++) {
-		struct card card;
+		struct record record;
 
-		if (cards->lens[r] != sizeof card || gn_world_node_of(w, r) != here)
+		if (records->lens[r] != sizeof record || gn_world_node_of(w, r) != here)
 			continue;
-		memcpy(&card, cards->items[r], sizeof card);
-		CPU_OR(&all, &all, &card.set);
-		by_kernel |= card.by_kernel;
-		wanted[card.wait == SPIN || card.wait == SLEEP ? card.wait : AUTO] = 1;
+		memcpy(&record, records->items[r], sizeof record);
+		CPU_OR(&all, &all, &record.set);
+		by_kernel |= record.by_kernel;
+		wanted[record.wait == SPIN || record.wait == SLEEP ? record.wait : AUTO] = 1;
 		local++;
 	}
 	if (wanted[SLEEP] || wanted[SPIN])
@@ -71,10 +71,10 @@ static int is_crowded(struct gn_world *w, const struct gn_gathered *cards)
 	return local > CPU_COUNT(&all) || (by_kernel && gn_world_nodes(w) > 1 && local >= sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-enum gn_status gn_oversubscription_find(struct gn_world *w, const char *transport, int *crowded, struct gn_err *err)
+enum gn_status gn_oversubscription_find(struct gn_world *w, const char *transport, int *oversubscribed, struct gn_err *err)
 {
 	struct gn_gathered all = {0};
-	struct card mine = {.by_kernel = goes_by_kernel(transport)};
+	struct record mine = {.by_kernel = kernel_carries(transport)};
 	enum gn_status status = read_wait(&mine.wait, err);
 
 	if (sched_getaffinity(0, sizeof mine.set, &mine.set))
@@ -82,7 +82,7 @@ enum gn_status gn_oversubscription_find(struct gn_world *w, const char *transpor
 	if (!status)
 		status = gn_world_exchange(w, &mine, sizeof mine, &all, err);
 	if (!status)
-		*crowded = is_crowded(w, &all);
+		*oversubscribed = is_oversubscribed(w, &all);
 	gn_gathered_release(&all);
 	return status;
 }

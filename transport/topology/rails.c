@@ -9,26 +9,26 @@ static int is_ethernet(const char *network)
 	return !strncmp(network, "Ethernet", strlen("Ethernet"));
 }
 
-/* by_kind: one Ethernet is like another. */
+/* by_kind: all Ethernets are one network. */
 static int same_network(const char *a, const char *b, int by_kind)
 {
 	return !strcmp(a, b) || (by_kind && is_ethernet(a) && is_ethernet(b));
 }
 
-/* Of a network that a rank has n times, those are rails that everybody has. */
-static int times_in(const struct gn_rail_offer *o, const char *network, int by_kind)
+static int count_devices(const struct gn_rail_offer *o, const char *network, int by_kind)
 {
-	int times = 0;
+	int count = 0;
 
 	for (int i = 0; i < o->count; i++)
-		times += same_network(o->networks[i], network, by_kind);
-	return times;
+		count += same_network(o->networks[i], network, by_kind);
+	return count;
 }
 
-static int everybody_has(const struct gn_rail_offer *offers, int ranks, const char *network, int times, int by_kind)
+/* Whether each rank has at least `count` devices on the network. */
+static int all_have(const struct gn_rail_offer *offers, int ranks, const char *network, int count, int by_kind)
 {
 	for (int r = 0; r < ranks; r++)
-		if (times_in(&offers[r], network, by_kind) < times)
+		if (count_devices(&offers[r], network, by_kind) < count)
 			return 0;
 	return 1;
 }
@@ -36,16 +36,16 @@ static int everybody_has(const struct gn_rail_offer *offers, int ranks, const ch
 static void select_common(const struct gn_rail_offer *offers, int ranks, const struct gn_rails *candidates, int by_kind,
 			  struct gn_rails *out)
 {
-	const struct gn_rail_device *before = NULL;
+	const struct gn_rail_device *previous = NULL;
 	int same = 0;
 
 	out->count = 0;
 	for (int i = 0; i < candidates->count; i++) {
 		const struct gn_rail_device *d = &candidates->items[i];
 
-		same = before && same_network(d->network, before->network, by_kind) ? same + 1 : 1;
-		before = d;
-		if (everybody_has(offers, ranks, d->network, same, by_kind))
+		same = previous && same_network(d->network, previous->network, by_kind) ? same + 1 : 1;
+		previous = d;
+		if (all_have(offers, ranks, d->network, same, by_kind))
 			out->items[out->count++] = *d;
 	}
 }
@@ -65,14 +65,14 @@ void gn_rails_choose(const struct gn_rail_offer *offers, int ranks, const struct
 	int limit = GN_RAILS_MAX;
 
 	select_common(offers, ranks, candidates, 0, &common);
-	/* Where each node's adapters are networks of their own, and routers between them, first goes with first. */
+	/* each node's adapters may be on networks of their own, with routers between them: pair them by order */
 	if (!common.count)
 		select_common(offers, ranks, candidates, 1, &common);
 	for (int r = 0; r < ranks; r++)
 		if (offers[r].wanted > 0 && offers[r].wanted < limit)
 			limit = offers[r].wanted;
-	/* One RDMA device UCX finds by itself, unless some rank has others, which the rest cannot reach. Of network devices it
-	 * takes the fastest, be it the bridge of this node's containers. */
+	/* A single RDMA device on each rank is left to UCX. A single network device is not: UCX would select the fastest, which may be
+	 * a bridge for containers. */
 	if (common.count == 1 && !strchr(common.items[0].network, '/') && all_have_one(offers, ranks))
 		common.count = 0;
 	if (common.count > limit)
@@ -92,7 +92,7 @@ static enum gn_status read_offer(const void *from, size_t len, int rank, struct 
 	if (len >= offer_bytes(0) && len <= sizeof o)
 		memcpy(&o, from, len);
 	if (len < offer_bytes(0) || o.count < 0 || o.count > GN_RAILS_MAX || len != offer_bytes(o.count))
-		return gn_err_set(err, GN_ERR_MISMATCH, "rank %d tells its network devices in another layout: do all ranks run the "
+		return gn_err_set(err, GN_ERR_MISMATCH, "rank %d sent its network devices in another format: do all ranks run the "
 				  "same build of gannet?", rank);
 	for (int i = 0; i < o.count; i++)
 		o.networks[i][GN_RAIL_NETWORK_MAX - 1] = 0;
@@ -103,16 +103,16 @@ static enum gn_status read_offer(const void *from, size_t len, int rank, struct 
 static enum gn_status exchange(struct gn_world *world, const struct gn_rail_offer *mine, struct gn_rail_offer *all,
 			       struct gn_err *err)
 {
-	struct gn_gathered told = {0};
-	enum gn_status status = gn_world_exchange(world, mine, offer_bytes(mine->count), &told, err);
+	struct gn_gathered gathered = {0};
+	enum gn_status status = gn_world_exchange(world, mine, offer_bytes(mine->count), &gathered, err);
 
-	for (size_t r = 0; !status && r < told.size; r++)
-		status = read_offer(told.items[r], told.lens[r], (int)r, &all[r], err);
-	gn_gathered_release(&told);
+	for (size_t r = 0; !status && r < gathered.size; r++)
+		status = read_offer(gathered.items[r], gathered.lens[r], (int)r, &all[r], err);
+	gn_gathered_release(&gathered);
 	return status;
 }
 
-static enum gn_status wanted_here(int wanted, int32_t *out, struct gn_err *err)
+static enum gn_status read_wanted(int wanted, int32_t *out, struct gn_err *err)
 {
 	const char *text = getenv("GANNET_RAILS");
 	char *end;
@@ -123,7 +123,7 @@ static enum gn_status wanted_here(int wanted, int32_t *out, struct gn_err *err)
 		return GN_OK;
 	number = strtol(text, &end, 10);
 	if (*end || number < 0 || number > GN_RAILS_MAX)
-		return gn_err_set(err, GN_ERR_USAGE, "GANNET_RAILS='%.32s' is not a number from 0 (as many as there are) to %d", text,
+		return gn_err_set(err, GN_ERR_USAGE, "GANNET_RAILS='%.32s' is not a number from 0 (all rails) to %d", text,
 				  GN_RAILS_MAX);
 	*out = (int32_t)number;
 	return GN_OK;
@@ -138,7 +138,7 @@ enum gn_status gn_rails_agree(struct gn_world *world, unsigned kinds, int wanted
 	enum gn_status status;
 
 	*out = candidates;
-	status = wanted_here(wanted, &mine.wanted, err);
+	status = read_wanted(wanted, &mine.wanted, err);
 	if (!status)
 		status = gn_rails_find("/sys", kinds, allowed && strcmp(allowed, "all") ? allowed : NULL, &candidates, err);
 	if (status)
@@ -152,7 +152,7 @@ enum gn_status gn_rails_agree(struct gn_world *world, unsigned kinds, int wanted
 	status = exchange(world, &mine, all, err);
 	if (!status)
 		gn_rails_choose(all, gn_world_size(world), &candidates, out);
-	/* within a node there is nothing to share a load between */
+	/* within a node one rail suffices */
 	if (!status && gn_world_nodes(world) == 1 && out->count > 1)
 		out->count = 1;
 	free(all);
@@ -161,7 +161,7 @@ enum gn_status gn_rails_agree(struct gn_world *world, unsigned kinds, int wanted
 
 /* --- the nearest rail of a rank --- */
 
-static enum gn_nearness to_cpus(const struct gn_topology *m, const cpu_set_t *cpus, int nic)
+static enum gn_nearness nearness_to_cpus(const struct gn_topology *m, const cpu_set_t *cpus, int nic)
 {
 	cpu_set_t both;
 
@@ -178,7 +178,7 @@ int gn_rails_nearest(const struct gn_topology *m, const char *const *devices, in
 
 	for (int i = 0; i < count && i < GN_RAILS_MAX; i++) {
 		int nic = gn_topology_find_nic(m, devices[i]);
-		int distance = (int)to_cpus(m, cpus, nic) * (GN_NEAR_UNKNOWN + 1) +
+		int distance = (int)nearness_to_cpus(m, cpus, nic) * (GN_NEAR_UNKNOWN + 1) +
 			       (int)(gpu < 0 || nic < 0 ? GN_NEAR_UNKNOWN : gn_topology_nearness(m, gpu, nic));
 
 		if (tied && distance > best)

@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Of a port's addresses so many are looked at: some for each interface on top of it. */
+/* GID table entries that are read of a port. */
 #define GIDS_MAX 64
 
 struct candidate {
@@ -31,25 +31,25 @@ struct candidate {
 struct candidates {
 	struct candidate *items;
 	size_t count;
-	int failed; /* no memory */
+	int failed; /* out of memory */
 };
 
-/* Is word one of a list with commas? */
-static int listed(const char *list, const char *word)
+/* Whether word is in a comma-separated list. */
+static int is_listed(const char *list, const char *word)
 {
 	size_t len = strlen(word);
 
 	for (const char *at = list; *at; at += *at == ',') {
-		size_t here = strcspn(at, ",");
+		size_t item = strcspn(at, ",");
 
-		if (here == len && !strncmp(at, word, len))
+		if (item == len && !strncmp(at, word, len))
 			return 1;
-		at += here;
+		at += item;
 	}
 	return 0;
 }
 
-static void add(struct candidates *c, const struct candidate *one)
+static void add_candidate(struct candidates *c, const struct candidate *one)
 {
 	struct candidate *more = realloc(c->items, sizeof *more * (c->count + 1));
 
@@ -72,7 +72,7 @@ static int is_bridge(const char *name, int socket_fd)
 	return !ioctl(socket_fd, SIOCETHTOOL, &request) && !strcmp(info.driver, "bridge");
 }
 
-/* "10.83.1.0/24"; GN_ERR_NOT_FOUND when the address is of no use. */
+/* The network of an address, "10.83.1.0/24". GN_ERR_NOT_FOUND: no IP address, or a link-local one. */
 static enum gn_status network_of(const struct ifaddrs *a, char *out)
 {
 	const struct sockaddr_in *v4 = (const void *)a->ifa_addr, *m4 = (const void *)a->ifa_netmask;
@@ -102,7 +102,7 @@ static enum gn_status network_of(const struct ifaddrs *a, char *out)
 	return GN_OK;
 }
 
-/* Its first IPv4 network, as UCX does, else its first IPv6 one. */
+/* The device's first IPv4 network, as UCX selects it, else its first IPv6 network. Returns 0: none. */
 static int find_network(const struct ifaddrs *addresses, const char *name, char *out)
 {
 	int family = 0;
@@ -123,17 +123,17 @@ static enum gn_status add_net(const struct gn_devices *devices, const char *allo
 	if (socket_fd < 0 || getifaddrs(&addresses)) {
 		if (socket_fd >= 0)
 			close(socket_fd);
-		return gn_err_set(err, GN_ERR_FAILED, "cannot ask for the addresses of network devices");
+		return gn_err_set(err, GN_ERR_FAILED, "cannot read the addresses of network devices");
 	}
 	for (int i = 0; i < devices->count; i++) {
 		const struct gn_net_device *d = &devices->items[i];
 		struct candidate c = {.gbit_per_s = d->gbit_per_s, .hardware = d->hardware};
 
-		if (d->kind != GN_DEVICE_NET || !d->up || (allowed && !listed(allowed, d->name)) ||
+		if (d->kind != GN_DEVICE_NET || !d->up || (allowed && !is_listed(allowed, d->name)) ||
 		    !find_network(addresses, d->name, c.device.network) || is_bridge(d->name, socket_fd))
 			continue;
 		memcpy(c.device.name, d->name, sizeof d->name);
-		add(out, &c);
+		add_candidate(out, &c);
 	}
 	freeifaddrs(addresses);
 	close(socket_fd);
@@ -172,8 +172,8 @@ static int has_address(const struct ifaddrs *a, const struct in6_addr *wanted)
 	return a->ifa_addr->sa_family == AF_INET6 && IN6_ARE_ADDR_EQUAL(wanted, &v6->sin6_addr);
 }
 
-/* "Ethernet 10.83.1.0-24": that of its first IPv4 address, else of its first IPv6 one, as an interface of this machine has it.
- * Without any, all are alike. */
+/* "Ethernet 10.83.1.0-24": the network of the port's first IPv4 GID that is an address of this host, else of the first IPv6 one; without
+ * any "Ethernet". */
 static void name_ethernet(const struct ifaddrs *addresses, const char *ports, const char *port, char *out)
 {
 	char file[32], gid[64], network[GN_RAIL_NETWORK_MAX], *slash;
@@ -199,7 +199,7 @@ static void name_ethernet(const struct ifaddrs *addresses, const char *ports, co
 	}
 }
 
-/* InfiniBand subnets tell themselves apart by the prefix of their addresses (GID), Ethernet by the IP networks of theirs. */
+/* The network of an InfiniBand port is the subnet prefix of its GID, that of an Ethernet port the IP network of its address. */
 static void add_port(const char *name, const char *ports, const char *port, const char *allowed,
 		     const struct ifaddrs *addresses, struct candidates *out)
 {
@@ -212,14 +212,14 @@ static void add_port(const char *name, const char *ports, const char *port, cons
 	read_port_text(ports, port, "gids/0", gid, sizeof gid);
 	if (!strstr(state, "ACTIVE") ||
 	    (size_t)snprintf(c.device.name, sizeof c.device.name, "%s:%s", name, port) >= sizeof c.device.name ||
-	    (allowed && !listed(allowed, c.device.name) && !listed(allowed, name)))
+	    (allowed && !is_listed(allowed, c.device.name) && !is_listed(allowed, name)))
 		return;
 	c.gbit_per_s = atof(rate);
 	if (!strcmp(link, "Ethernet"))
 		name_ethernet(addresses, ports, port, c.device.network);
 	else
 		snprintf(c.device.network, sizeof c.device.network, "%.20s %.19s", link, gid);
-	add(out, &c);
+	add_candidate(out, &c);
 }
 
 static void add_rdma(const char *root, const struct gn_devices *devices, const char *allowed, struct candidates *out)
@@ -248,7 +248,7 @@ static void add_rdma(const char *root, const struct gn_devices *devices, const c
 		freeifaddrs(addresses);
 }
 
-/* --- choice --- */
+/* --- selection --- */
 
 static int by_network(const void *a, const void *b)
 {
@@ -258,14 +258,15 @@ static int by_network(const void *a, const void *b)
 	return order ? order : strverscmp(x->name, y->name);
 }
 
-static int in_ip_network_of(const struct candidate *c, const struct gn_rails *taken)
+/* Candidates are sorted by network, so that only the last one selected needs comparing. */
+static int in_selected_ip_network(const struct candidate *c, const struct gn_rails *selected)
 {
-	return taken->count && strchr(c->device.network, '/') &&
-	       !strcmp(c->device.network, taken->items[taken->count - 1].network);
+	return selected->count && strchr(c->device.network, '/') &&
+	       !strcmp(c->device.network, selected->items[selected->count - 1].network);
 }
 
-/* The fastest, real ones before virtual ones. */
-static void select_equals(struct candidates *c, struct gn_rails *out)
+/* The fastest; virtual ones only if none of those is hardware. */
+static void select_fastest(struct candidates *c, struct gn_rails *out)
 {
 	struct gn_rails r = {0};
 	double fastest = 0;
@@ -278,7 +279,7 @@ static void select_equals(struct candidates *c, struct gn_rails *out)
 	if (c->count)
 		qsort(c->items, c->count, sizeof *c->items, by_network);
 	for (size_t i = 0; i < c->count && r.count < GN_RAILS_MAX; i++)
-		if (c->items[i].gbit_per_s >= fastest && c->items[i].hardware >= hardware && !in_ip_network_of(&c->items[i], &r))
+		if (c->items[i].gbit_per_s >= fastest && c->items[i].hardware >= hardware && !in_selected_ip_network(&c->items[i], &r))
 			r.items[r.count++] = c->items[i].device;
 	*out = r;
 }
@@ -292,13 +293,13 @@ enum gn_status gn_rails_find(const char *root, unsigned kinds, const char *allow
 
 	if (!status && (kinds & GN_RAILS_RDMA))
 		add_rdma(root, &devices, allowed, &found);
-	/* where there is RDMA, UCX takes it */
+	/* UCX prefers RDMA */
 	if (!status && !found.count && (kinds & GN_RAILS_TCP))
 		status = add_net(&devices, allowed, &found, err);
 	if (!status && found.failed)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for network devices");
 	if (!status)
-		select_equals(&found, out);
+		select_fastest(&found, out);
 	free(found.items);
 	gn_devices_release(&devices);
 	return status;

@@ -13,34 +13,34 @@
 const char *gn_nearness_name(enum gn_nearness n)
 {
 	static const char *const names[] = {"same PCI switch", "same PCI root", "same NUMA node", "other NUMA node",
-					    "place unknown"};
+					    "locality unknown"};
 
 	return names[n];
 }
 
 /* --- loading --- */
 
-/* What else hwloc could use looks for displays, starts drivers, or (pci: libpciaccess) leaks what /sys tells anyway. */
-static const char *const left_out[] = {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl", "pci"};
+/* hwloc components that look for displays, initialise GPU drivers, or (pci: libpciaccess) leak memory to read what /sys has, too. */
+static const char *const excluded[] = {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl", "pci"};
 
-/* xml NULL: this machine. */
+/* xml NULL: this host. */
 static enum gn_status load(const char *xml, size_t len_bytes, hwloc_topology_t *out, struct gn_err *err)
 {
 	hwloc_topology_t t = NULL;
 
 	if (len_bytes >= INT_MAX)
-		return gn_err_set(err, GN_ERR_DATA, "a description of %zu bytes is none of a machine", len_bytes);
+		return gn_err_set(err, GN_ERR_DATA, "hwloc's XML is too long: %zu bytes", len_bytes);
 	if (hwloc_topology_init(&t))
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the machine's topology");
-	for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
-		hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, left_out[i]);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the hardware topology");
+	for (size_t i = 0; i < sizeof excluded / sizeof *excluded; i++)
+		hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, excluded[i]);
 	hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
 	hwloc_topology_set_flags(t, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-	/* hwloc counts the zero at the end */
+	/* the length includes the terminating zero */
 	if ((xml && hwloc_topology_set_xmlbuffer(t, xml, (int)len_bytes + 1)) || hwloc_topology_load(t)) {
 		hwloc_topology_destroy(t);
-		return xml ? gn_err_set(err, GN_ERR_DATA, "no machine in hwloc's XML (lstopo FILE.xml writes it)")
-			   : gn_err_set(err, GN_ERR_FAILED, "hwloc cannot read this machine's topology: is /sys there?");
+		return xml ? gn_err_set(err, GN_ERR_DATA, "not a topology in hwloc's XML format (lstopo FILE.xml writes it)")
+			   : gn_err_set(err, GN_ERR_FAILED, "hwloc cannot read this host's topology: is /sys mounted?");
 	}
 	*out = t;
 	return GN_OK;
@@ -55,7 +55,7 @@ static void set_cpus(cpu_set_t *to, hwloc_const_bitmap_t from)
 		CPU_SET((size_t)i, to);
 }
 
-/* A GPU's memory may be a NUMA node, too: one without processors. */
+/* The NUMA node of the processors; -1: several, or none. The NUMA node of a GPU's memory has no processors and is skipped. */
 static int numa_of(hwloc_topology_t t, hwloc_const_bitmap_t cpus)
 {
 	hwloc_obj_t node = NULL;
@@ -95,7 +95,7 @@ static hwloc_obj_t pci_of(hwloc_obj_t o)
 	return o;
 }
 
-static void place(hwloc_topology_t t, hwloc_obj_t o, struct gn_topology_device *d)
+static void set_locality(hwloc_topology_t t, hwloc_obj_t o, struct gn_topology_device *d)
 {
 	hwloc_obj_t pci = pci_of(o), around = hwloc_get_non_io_ancestor_obj(t, o);
 
@@ -150,14 +150,14 @@ static void read_devices(hwloc_topology_t t, struct gn_topology *m, hwloc_obj_t 
 {
 	hwloc_obj_t o = NULL;
 
-	/* hwloc goes by PCI address within a bus, and by bus within a bridge, but not among bridges of all packages */
+	/* hwloc orders PCI devices within a bridge but not across the bridges of all packages; GPUs are sorted by PCI address here */
 	while ((o = hwloc_get_next_pcidev(t, o))) {
 		struct gn_topology_device d = {.rdma = 0};
 		int at = m->gpu_count;
 
 		if (!is_gpu(o))
 			continue;
-		place(t, o, &d);
+		set_locality(t, o, &d);
 		memcpy(d.name, d.pci, sizeof d.pci);
 		for (; at > 0 && strcmp(m->gpus[at - 1].pci, d.pci) > 0; at--) {
 			m->gpus[at] = m->gpus[at - 1];
@@ -174,13 +174,13 @@ static void read_devices(hwloc_topology_t t, struct gn_topology *m, hwloc_obj_t 
 			continue;
 		memcpy(d->name, o->name, strlen(o->name));
 		d->rdma = o->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS;
-		place(t, o, d);
+		set_locality(t, o, d);
 		nics[m->nic_count++] = o;
 	}
 	read_nearness(m, gpus, nics);
 }
 
-/* --- all of it --- */
+/* --- the whole topology --- */
 
 static size_t at_least_one(int count)
 {
@@ -203,14 +203,14 @@ static enum gn_status read_all(hwloc_topology_t t, struct gn_topology *m, struct
 		read_cpus(t, m);
 		read_devices(t, m, gpus, nics);
 	} else {
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a machine of %zu processors", pus);
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a topology of %zu processors", pus);
 	}
 	free(gpus);
 	free(nics);
 	return status;
 }
 
-static enum gn_status read_machine(const char *xml, size_t len_bytes, struct gn_topology *out, struct gn_err *err)
+static enum gn_status read_topology(const char *xml, size_t len_bytes, struct gn_topology *out, struct gn_err *err)
 {
 	struct gn_topology m = {0};
 	hwloc_topology_t t = NULL;
@@ -229,7 +229,7 @@ static enum gn_status read_machine(const char *xml, size_t len_bytes, struct gn_
 
 enum gn_status gn_topology_read(struct gn_topology *out, struct gn_err *err)
 {
-	return read_machine(NULL, 0, out, err);
+	return read_topology(NULL, 0, out, err);
 }
 
 enum gn_status gn_topology_parse(const char *xml, size_t len_bytes, struct gn_topology *out, struct gn_err *err)
@@ -237,15 +237,15 @@ enum gn_status gn_topology_parse(const char *xml, size_t len_bytes, struct gn_to
 	enum gn_status status;
 	char *copy;
 
-	/* the caller's text need not end with a zero, and may hold one */
+	/* the caller's text need not be zero-terminated and may contain a zero */
 	if (memchr(xml, 0, len_bytes))
-		return gn_err_set(err, GN_ERR_DATA, "no XML: there is a zero byte in it");
+		return gn_err_set(err, GN_ERR_DATA, "not XML: it contains a zero byte");
 	copy = malloc(len_bytes + 1);
 	if (!copy)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes of XML", len_bytes);
 	memcpy(copy, xml, len_bytes);
 	copy[len_bytes] = 0;
-	status = read_machine(copy, len_bytes, out, err);
+	status = read_topology(copy, len_bytes, out, err);
 	free(copy);
 	return status;
 }

@@ -83,7 +83,7 @@ static enum gn_status wait_for(struct gn_probe *p, const struct gn_ucx_request *
 {
 	uint64_t started = 0, checked = 0, now;
 	enum gn_status status = GN_OK;
-	unsigned idle = 0, looks = p->crowded ? GN_LOOKS_CROWDED : GN_LOOKS;
+	unsigned idle = 0, looks = p->crowded ? GN_POLLS_OVERSUBSCRIBED : GN_POLLS;
 
 	while (r->active && !status) {
 		if (gn_ucx_progress(p->fabric)) {
