@@ -87,8 +87,8 @@ libgannet_transport_a_SOURCES += \
 	transport/select/tuning_table_agree.c
 
 libgannet_transport_a_SOURCES += \
-	transport/shm/multi_reduce.c transport/shm/multi_reduce.h \
-	transport/shm/segment.c transport/shm/segment.h \
+	transport/shm/multi_reduce.c \
+	transport/shm/segment.c transport/shm/segment_internal.h \
 	transport/shm/shm.c transport/shm/shm.h \
 	transport/shm/shm_allreduce.c \
 	transport/shm/shm_bounce.c \

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM ((GN_STAGE_PLACES + 2) * (size_t)GN_STAGE_BYTES)
+#define ROOM ((GN_BOUNCE_BUFFERS + 2) * (size_t)GN_BOUNCE_BYTES)
 #define GUARD 64
 #define FLIGHT 5
 #define VALUES 4096
@@ -124,17 +124,17 @@ static int check(struct probe *p, size_t bytes, enum gn_dtype type, enum gn_redu
 
 static int check_sizes(struct probe *p, struct gn_err *err)
 {
-	static const size_t sizes[] = {GN_MAIL_BYTES + 8, GN_STAGE_SHARES_BYTES - 8, GN_STAGE_SHARES_BYTES,
-				       GN_STAGE_SHARES_BYTES + 72, GN_STAGE_BYTES - 8, GN_STAGE_BYTES, GN_STAGE_BYTES + 8,
-				       2 * GN_STAGE_BYTES + 200, (GN_STAGE_PLACES + 1) * (size_t)GN_STAGE_BYTES + 24};
+	static const size_t sizes[] = {GN_EAGER_BYTES + 8, GN_BOUNCE_SHARES_BYTES - 8, GN_BOUNCE_SHARES_BYTES,
+				       GN_BOUNCE_SHARES_BYTES + 72, GN_BOUNCE_BYTES - 8, GN_BOUNCE_BYTES, GN_BOUNCE_BYTES + 8,
+				       2 * GN_BOUNCE_BYTES + 200, (GN_BOUNCE_BUFFERS + 1) * (size_t)GN_BOUNCE_BYTES + 24};
 	int wrong = 0, got = 0;
 
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes && got >= 0; i++)
 		for (int type = 0; type < GN_DTYPE_COUNT && got >= 0; type++)
 			for (int red = 0; red < GN_REDUCTION_COUNT && got >= 0; red++)
 				/* other reductions once are enough, and types of each size where it is long */
-				if (sizes[i] == GN_STAGE_SHARES_BYTES || (!red && (sizes[i] < GN_STAGE_BYTES || type < GN_I32)) ||
-				    (!red && sizes[i] == GN_STAGE_BYTES + 8))
+				if (sizes[i] == GN_BOUNCE_SHARES_BYTES || (!red && (sizes[i] < GN_BOUNCE_BYTES || type < GN_I32)) ||
+				    (!red && sizes[i] == GN_BOUNCE_BYTES + 8))
 					wrong += got = check(p, sizes[i], (enum gn_dtype)type, (enum gn_reduction)red, err);
 	return got < 0 ? -1 : wrong;
 }

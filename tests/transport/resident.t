@@ -34,7 +34,7 @@ runs_out() { # RANKS WHO
 			"$probe" "$2" >"$scratch/out" 2>"$scratch/err"
 		code=$?
 		[[ $code == 0 ]] && break
-		if [[ $code != [14] ]] || ! grep -q 'no [0-9]* bytes of shared memory: No space left' "$scratch/err" ||
+		if [[ $code != [14] ]] || ! grep -q 'cannot allocate [0-9]* bytes of shared memory: No space left' "$scratch/err" ||
 			grep -q 'killed by signal' "$scratch/err"; then
 			echo "request $k: code $code"
 			cat "$scratch/err"

@@ -20,7 +20,7 @@
  * the one that is waited for hardly runs at this moment: few looks, and then one after each offer of the processor. 4 ranks on 2
  * processors take 0.9 us for 512 B with 4 looks, 1.2 with 16, 2.0 with 32. */
 #define SPINS 5000
-#define SPINS_CROWDED 4
+#define SPINS_OVERSUBSCRIBED 4
 #define YIELDS 32
 
 static void fail(struct gn_coll *c, enum gn_status status, const struct gn_err *why)
@@ -119,7 +119,7 @@ static int is_settled(const struct gn_coll *c)
 /* The fast path: neighbours in shared memory answer within microseconds, so look there alone for a while. */
 static void spin_shared(struct gn_coll *c)
 {
-	int crowded = c->comm->crowded, spins = crowded ? SPINS_CROWDED : SPINS;
+	int oversubscribed = c->comm->oversubscribed, spins = oversubscribed ? SPINS_OVERSUBSCRIBED : SPINS;
 
 	if (!is_settled(c))
 		advance_shared(c);
@@ -127,7 +127,7 @@ static void spin_shared(struct gn_coll *c)
 		gn_clock_pause();
 		advance_shared(c);
 	}
-	for (int i = 0; crowded && i < YIELDS && !is_settled(c); i++) {
+	for (int i = 0; oversubscribed && i < YIELDS && !is_settled(c); i++) {
 		sched_yield();
 		advance_shared(c);
 	}
@@ -309,7 +309,7 @@ static void give_way(struct gn_comm *c, unsigned turn)
 {
 	struct gn_idle_wait rest;
 
-	if (c->crowded && turn > GN_YIELDS && gn_idle_wait_begin(c, &rest))
+	if (c->oversubscribed && turn > GN_YIELDS && gn_idle_wait_begin(c, &rest))
 		gn_idle_wait_sleep(&rest, REST_NS, -1);
 	else
 		sched_yield();
@@ -318,7 +318,7 @@ static void give_way(struct gn_comm *c, unsigned turn)
 static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 {
 	uint64_t started = 0, checked = 0, now;
-	unsigned idle = 0, busy = 0, looks = c->comm->crowded ? GN_POLLS_OVERSUBSCRIBED : GN_POLLS;
+	unsigned idle = 0, busy = 0, looks = c->comm->oversubscribed ? GN_POLLS_OVERSUBSCRIBED : GN_POLLS;
 	enum gn_status status;
 	int moved = 0;
 

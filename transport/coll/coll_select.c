@@ -14,7 +14,7 @@ static const char *without_messages(const struct gn_comm *c, const struct gn_col
 	switch (args->what) {
 	case GN_COLLECTIVE_ALLREDUCE:
 	case GN_COLLECTIVE_BARRIER:
-		if (bytes <= gn_shm_mail_bytes(c->node) || gn_shm_stages(c->node) ||
+		if (bytes <= gn_shm_eager_bytes(c->node) || gn_shm_has_bounce_buffers(c->node) ||
 		    gn_shm_owns(c->node, args->out, bytes))
 			return "shared";
 		return bytes >= RING_FROM_BYTES ? "ring" : NULL;

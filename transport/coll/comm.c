@@ -39,7 +39,7 @@ static enum gn_status share_node(struct gn_comm *c, struct gn_err *err)
 
 	if (!wanted || gn_comm_size(c) == gn_world_nodes(c->world))
 		return GN_OK;
-	status = gn_shm_create(c->world, c->crowded, &c->node, err);
+	status = gn_shm_create(c->world, c->oversubscribed, &c->node, err);
 	if (status != GN_ERR_UNSUPPORTED)
 		return status;
 	gn_log_debug(c->log, "ranks of one node cannot share memory, messages will do: %s", err ? err->text : "");
@@ -102,7 +102,7 @@ static void report(const struct gn_comm *c)
 		gn_log_info(c->log, "%d rank%s on %d node%s by %s, transport %s%s: using %s%s", size, size > 1 ? "s" : "",
 			    gn_world_nodes(c->world), gn_world_nodes(c->world) > 1 ? "s" : "",
 			    gn_world_bootstrap(c->world), forced ? "by UCX_TLS=" : "", forced ? forced : c->transport,
-			    gn_strbuf_text(&text), c->crowded ? "; who waits sleeps" : "");
+			    gn_strbuf_text(&text), c->oversubscribed ? "; who waits sleeps" : "");
 		gn_devices_release(&devices);
 	}
 	gn_strbuf_release(&lanes);
@@ -170,7 +170,7 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	c->log = log;
 	status = map_nodes(c, err);
 	if (!status)
-		status = gn_oversubscription_find(world, transport, &c->crowded, err);
+		status = gn_oversubscription_find(world, transport, &c->oversubscribed, err);
 	if (!status)
 		status = share_node(c, err);
 	if (!status)

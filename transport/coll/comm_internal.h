@@ -44,7 +44,7 @@ struct gn_comm {
 	uint32_t sequence;
 	int failed;
 	int unsaid;	     /* the last progress call had events that the recorder has not seen, see gn_comm_moved() */
-	int crowded;	     /* CPUs are oversubscribed (oversubscription.h): waits give up the CPU */
+	int oversubscribed;	     /* CPUs are oversubscribed (oversubscription.h): waits give up the CPU */
 	char *transport;     /* as requested */
 	struct gn_cost cost; /* the same on all ranks */
 	struct gn_coll_choice chosen[GN_COLLECTIVE_COUNT][GN_COLL_SIZES];

@@ -60,7 +60,7 @@ static size_t set_up_steps(struct gn_exec *e)
 		s->request.complete = gn_exec_landed;
 		s->exec = e;
 		s->index = (uint32_t)i;
-		s->lane = (int16_t)(e->lane && step->op != GN_STEP_COPY ? gn_shm_flags_of(e->lane, step->peer) : -1);
+		s->lane = (int16_t)(e->lane && step->op != GN_STEP_COPY ? gn_shm_flags_peer(e->lane, step->peer) : -1);
 		place_step(e, step, s);
 		e->by_memory |= s->lane >= 0;
 		e->by_message |= s->lane < 0 && step->op != GN_STEP_COPY;

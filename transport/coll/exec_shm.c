@@ -12,7 +12,7 @@
 static void reduce_from(struct gn_exec *e, uint32_t index)
 {
 	struct gn_step_state *s = &e->states[index];
-	const char *theirs = gn_shm_flags_peek(e->lane, s->lane, s->offset);
+	const char *theirs = gn_shm_flags_data(e->lane, s->lane, s->offset);
 	size_t element = e->buffers.element_bytes, each = BLOCK_BYTES / element * element;
 	_Alignas(GN_ALIGN_BYTES) char block[BLOCK_BYTES];
 
@@ -38,7 +38,7 @@ void gn_exec_poll_later(struct gn_exec *e, uint32_t index)
 		return;
 	}
 	if (e->steps[index].op == GN_STEP_SEND)
-		gn_shm_flags_offer(e->lane, s->lane, e->steps[index].message);
+		gn_shm_flags_set_ready(e->lane, s->lane, e->steps[index].message);
 	e->polled[e->polled_count++] = index;
 }
 
@@ -53,7 +53,7 @@ static void take_reduction(struct gn_exec *e, uint32_t index)
 		gn_exec_reduced(e, index);
 		return;
 	}
-	memcpy(gn_exec_slot_of(e, s), gn_shm_flags_peek(e->lane, s->lane, s->offset), s->len);
+	memcpy(gn_exec_slot_of(e, s), gn_shm_flags_data(e->lane, s->lane, s->offset), s->len);
 	s->arrived = 1;
 }
 
@@ -64,20 +64,20 @@ static int take_polled(struct gn_exec *e, uint32_t index)
 	struct gn_step_state *s = &e->states[index];
 
 	if (step->op == GN_STEP_SEND) {
-		if (!gn_shm_flags_taken(e->lane, s->lane, step->message))
+		if (!gn_shm_flags_is_done(e->lane, s->lane, step->message))
 			return 0;
 		gn_exec_done_step(e, index);
 		return 1;
 	}
-	if (!gn_shm_flags_offered(e->lane, s->lane, step->message))
+	if (!gn_shm_flags_is_ready(e->lane, s->lane, step->message))
 		return 0;
 	if (step->op == GN_STEP_RECV_REDUCE) {
 		take_reduction(e, index);
 	} else {
-		memcpy(gn_exec_mine(e, s), gn_shm_flags_peek(e->lane, s->lane, s->offset), s->len);
+		memcpy(gn_exec_mine(e, s), gn_shm_flags_data(e->lane, s->lane, s->offset), s->len);
 		gn_exec_done_step(e, index);
 	}
-	gn_shm_flags_take(e->lane, s->lane, step->message);
+	gn_shm_flags_set_done(e->lane, s->lane, step->message);
 	return 1;
 }
 

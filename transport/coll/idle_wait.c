@@ -16,10 +16,10 @@ int gn_idle_wait_begin(struct gn_comm *c, struct gn_idle_wait *r)
 		by_message = 1;
 	if (by_memory && c->node) {
 		r->node = c->node;
-		r->bell = gn_shm_listen(c->node);
+		r->bell = gn_shm_wakeup_begin(c->node);
 		/* what was done before the neighbours could know */
 		if (gn_comm_progress(c)) {
-			gn_shm_listen_no_more(c->node);
+			gn_shm_wakeup_end(c->node);
 			r->node = NULL;
 			return 0;
 		}
@@ -41,15 +41,15 @@ void gn_idle_wait_sleep(struct gn_idle_wait *r, uint64_t limit_ns, int wake_fd)
 		limit_ns = r->limit_ns;
 	limit = (struct timespec){(time_t)(limit_ns / 1000000000u), (long)(limit_ns % 1000000000u)};
 	if (r->node && r->fd < 0)
-		gn_shm_await_bell(r->node, r->bell, &limit);
+		gn_shm_wakeup_wait(r->node, r->bell, &limit);
 	else
 		ppoll(fds, 2, limit_ns == GN_IDLE_WAIT_UNTIL_WOKEN ? NULL : &limit, NULL);
 	if (r->node)
-		gn_shm_listen_no_more(r->node);
+		gn_shm_wakeup_end(r->node);
 }
 
 void gn_idle_wait_disturb(const struct gn_comm *c)
 {
 	if (c->node)
-		gn_shm_ring_own(c->node);
+		gn_shm_wake_self(c->node);
 }

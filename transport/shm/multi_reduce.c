@@ -1,16 +1,16 @@
-#include "transport/shm/multi_reduce.h"
+#include "transport/shm/shm_internal.h"
 
 #include "src/base/vector.h"
 
 #include <string.h>
 
-/* Small enough that accumulator and one input stay in the first-level cache. */
+/* The accumulator and one input fit the L1 cache. */
 #define BLOCK_BYTES 8192
-/* Large enough for memcpy to copy by string instructions, which write lines that another processor holds without asking for what is
- * in them: where processors do not share a cache, storing sums there one by one took twice the time. */
+/* Large enough for memcpy to use string instructions, which overwrite cache lines that another processor holds without reading them
+ * first: storing sums one by one took twice the time on processors that do not share a cache. */
 #define COPIED_BYTES 16384
 
-/* in and out are the same, or do not overlap: either way no result depends on another one's input. */
+/* Inputs and outputs are the same or do not overlap: no result depends on the input of another, as GN_INDEPENDENT asserts. */
 GN_VECTOR static void sum_two(const float *a, const float *b, float *x, float *y, size_t count)
 {
 	GN_INDEPENDENT
@@ -46,8 +46,8 @@ GN_VECTOR static void add_two(float *restrict out, const float *restrict a, cons
 		out[i] = a[i] + b[i];
 }
 
-/* n elements from byte at on, into block: one part after the other. */
-static void combine_here(char *block, char *const *parts, int ranks, size_t at, size_t n, size_t element_bytes, gn_reduce_fn reduce)
+/* Reduces n elements of all parts, from byte `at` on, into block. */
+static void combine_block(char *block, char *const *parts, int ranks, size_t at, size_t n, size_t element_bytes, gn_reduce_fn reduce)
 {
 	if (ranks == 2 && reduce == gn_reduce_sum(GN_F32)) {
 		add_two((float *)(void *)block, (const float *)(const void *)(parts[0] + at),
@@ -59,7 +59,7 @@ static void combine_here(char *block, char *const *parts, int ranks, size_t at, 
 		reduce(block, parts[i] + at, n);
 }
 
-static void by_blocks(char *const *in, char *const *out, int ranks, size_t offset, size_t count, size_t element_bytes,
+static void reduce_by_blocks(char *const *in, char *const *out, int ranks, size_t offset, size_t count, size_t element_bytes,
 		      gn_reduce_fn reduce)
 {
 	_Alignas(64) char block[BLOCK_BYTES];
@@ -68,7 +68,7 @@ static void by_blocks(char *const *in, char *const *out, int ranks, size_t offse
 	for (size_t done = 0; done < count; done += each) {
 		size_t n = count - done < each ? count - done : each, at = offset + done * element_bytes;
 
-		combine_here(block, in, ranks, at, n, element_bytes, reduce);
+		combine_block(block, in, ranks, at, n, element_bytes, reduce);
 		for (int i = 0; i < ranks; i++)
 			memcpy(out[i] + at, block, n * element_bytes);
 	}
@@ -83,7 +83,7 @@ void gn_multi_reduce(char *const *in, char *const *out, int ranks, size_t offset
 	else if (ranks == 4 && reduce == gn_reduce_sum(GN_F32))
 		sum_four(in, out, offset_bytes, count);
 	else if (ranks > 1)
-		by_blocks(in, out, ranks, offset_bytes, count, element_bytes, reduce);
+		reduce_by_blocks(in, out, ranks, offset_bytes, count, element_bytes, reduce);
 }
 
 void gn_multi_combine(char *out, char *const *parts, int ranks, size_t count, size_t element_bytes, gn_reduce_fn reduce)
@@ -93,7 +93,7 @@ void gn_multi_combine(char *out, char *const *parts, int ranks, size_t count, si
 	for (size_t done = 0; done < count; done += each) {
 		size_t n = count - done < each ? count - done : each, at = done * element_bytes;
 
-		combine_here(out + at, parts, ranks, at, n, element_bytes, reduce);
+		combine_block(out + at, parts, ranks, at, n, element_bytes, reduce);
 	}
 }
 
@@ -106,7 +106,7 @@ void gn_multi_combine_both(char *a, char *b, char *const *parts, int ranks, size
 	for (size_t done = 0; done < count; done += each) {
 		size_t n = count - done < each ? count - done : each, at = done * element_bytes;
 
-		combine_here(block, parts, ranks, at, n, element_bytes, reduce);
+		combine_block(block, parts, ranks, at, n, element_bytes, reduce);
 		memcpy(b + at, block, n * element_bytes);
 		memcpy(a + at, block, n * element_bytes);
 	}

@@ -1,4 +1,4 @@
-#include "transport/shm/segment.h"
+#include "transport/shm/segment_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,27 +9,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of so many parts all are mapped at once, page by page. Sums of 256 KiB to 1 MiB by two ranks take a tenth to a fifth longer on pages
- * that came one fault at a time (AMD EPYC). Of more parts a rank touches its share, and all of them in each rank were gigabytes. */
+/* With up to so many parts all pages are mapped at creation (MAP_POPULATE). Sums of 256 KiB to 1 MiB by two ranks take 10 to 20 % longer
+ * on pages that were mapped by faults (AMD EPYC). With more parts a rank accesses its share only, and mapping all of them in each rank
+ * took gigabytes. */
 #define POPULATE_PARTS 8
 
 struct gn_segment {
 	size_t len, committed;
 	int parts;
 	void **part;
-	void *place; /* of all parts; NULL: not reserved */
-	size_t place_len, stride;
-	int fd; /* of this rank's own part, while some of it may still have to be committed; -1: all is */
+	void *range; /* the address range of all parts; NULL: not reserved */
+	size_t range_len, stride;
+	int fd; /* of this rank's own part, if it is not all committed; else -1 */
 };
 
-/* What a rank tells the others of its file. device and inode make sure that the file found is the one meant. */
-struct card {
+/* A rank's part of the exchange: its file. device and inode verify that /proc/PID/fd/FD is that file. */
+struct record {
 	int64_t pid, fd;
 	uint64_t device, inode, len;
 	int32_t failed;
 };
 
-/* Pages that a file only promises are a SIGBUS for whoever touches them first when there are none left. */
+/* Allocates the pages: the first access to a page that is not allocated raises SIGBUS when memory is exhausted. */
 static enum gn_status commit(int fd, size_t offset, size_t len, struct gn_err *err)
 {
 	int failed;
@@ -37,38 +38,37 @@ static enum gn_status commit(int fd, size_t offset, size_t len, struct gn_err *e
 	do
 		failed = posix_fallocate(fd, (off_t)offset, (off_t)len);
 	while (failed == EINTR);
-	return failed ? gn_err_set(err, GN_ERR_NO_MEMORY, "no %zu bytes of shared memory: %s; has this machine, or the job's "
-				   "share of it, no memory left?", len, strerror(failed)) : GN_OK;
+	return failed ? gn_err_set(err, GN_ERR_NO_MEMORY, "cannot allocate %zu bytes of shared memory: %s; is this host's memory, or the "
+				   "job's memory limit, exhausted?", len, strerror(failed)) : GN_OK;
 }
 
-static enum gn_status make_file(size_t len, size_t committed, int *out, struct card *card, struct gn_err *err)
+static enum gn_status make_file(size_t len, size_t committed, int *out, struct record *record, struct gn_err *err)
 {
 	struct stat info;
 	enum gn_status status;
 	int fd = memfd_create("gannet", MFD_CLOEXEC);
 
 	if (fd < 0)
-		return gn_err_errno(err, errno, "cannot make shared memory");
-	/* made with mode 0777 */
+		return gn_err_errno(err, errno, "cannot create shared memory");
+	/* memfd_create() uses mode 0777 */
 	if (fchmod(fd, 0600) || ftruncate(fd, (off_t)len) || fstat(fd, &info))
-		status = gn_err_errno(err, errno, "cannot make %zu bytes of shared memory", len);
+		status = gn_err_errno(err, errno, "cannot create %zu bytes of shared memory", len);
 	else
 		status = commit(fd, 0, committed, err);
 	if (status) {
 		close(fd);
 		return status;
 	}
-	*card = (struct card){getpid(), fd, info.st_dev, info.st_ino, len, 0};
+	*record = (struct record){getpid(), fd, info.st_dev, info.st_ino, len, 0};
 	*out = fd;
 	return GN_OK;
 }
 
-/* --- where parts lie --- */
+/* --- addresses of the parts --- */
 
-/* AMD's Zen finds a line in its first-level cache by a hash of the address' bits 12 to 27, and keeps one line for each hash in
- * a set: two streams with the same one throw each other out. Parts that lie 0x4002000 bytes apart are summed five times slower
- * than others. The hash is that of Lipp et al., "Take A Way", 2020; of its eight bits 12^27 and 13^26 were seen here, the
- * others were not tried. */
+/* The L1 way predictor of AMD Zen hashes address bits 12 to 27 and keeps one line for each hash in a set, so that two streams with the
+ * same hash evict each other: parts 0x4002000 bytes apart are summed five times slower than others. The hash is that of Lipp et al.,
+ * "Take A Way", 2020; of its eight bits, 12^27 and 13^26 were confirmed by measurement, the others were not tried. */
 static unsigned way_hash(uint64_t page)
 {
 	static const int pairs[8][2] = {{0, 15}, {1, 14}, {2, 13}, {3, 8}, {4, 9}, {5, 10}, {6, 11}, {7, 12}};
@@ -79,8 +79,8 @@ static unsigned way_hash(uint64_t page)
 	return hash;
 }
 
-/* Of a seventh of all places that a page can have, how many bring it into conflict with the one so many pages on. */
-static unsigned conflicts(uint64_t pages)
+/* Samples every seventh of 65536 pages; returns how many have the same hash as the page `pages` pages further on. */
+static unsigned count_conflicts(uint64_t pages)
 {
 	unsigned count = 0;
 
@@ -89,14 +89,14 @@ static unsigned conflicts(uint64_t pages)
 	return count;
 }
 
-/* The least distance of neighbouring parts, in pages, without conflicts between any of the first few. */
-static uint64_t good_stride(uint64_t pages, int parts)
+/* The smallest distance of adjacent parts, in pages, without conflicts among the first eight. */
+static uint64_t find_stride(uint64_t pages, int parts)
 {
 	for (uint64_t stride = pages; stride < pages + 64; stride++) {
 		unsigned count = 0;
 
 		for (int k = 1; k < parts && k < 8 && !count; k++)
-			count = conflicts(stride * (uint64_t)k);
+			count = count_conflicts(stride * (uint64_t)k);
 		if (!count)
 			return stride;
 	}
@@ -107,24 +107,24 @@ size_t gn_segment_stride(size_t len_bytes, int parts)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = len_bytes / page + (len_bytes % page != 0);
 
-	return (size_t)good_stride(pages, parts) * page;
+	return (size_t)find_stride(pages, parts) * page;
 }
 
 static enum gn_status reserve(struct gn_segment *s, struct gn_err *err)
 {
 	s->stride = gn_segment_stride(s->len, s->parts);
-	s->place_len = s->stride * (size_t)s->parts;
-	s->place = mmap(NULL, s->place_len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (s->place != MAP_FAILED)
+	s->range_len = s->stride * (size_t)s->parts;
+	s->range = mmap(NULL, s->range_len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (s->range != MAP_FAILED)
 		return GN_OK;
-	s->place = NULL;
-	return gn_err_errno(err, errno, "no room for %zu bytes of shared memory", s->place_len);
+	s->range = NULL;
+	return gn_err_errno(err, errno, "cannot reserve addresses for %zu bytes of shared memory", s->range_len);
 }
 
-/* at: a place that is reserved. */
+/* at: in the reserved range. */
 static enum gn_status map(const struct gn_segment *s, int fd, int populate, void *at, struct gn_err *err)
 {
-	/* of what is not committed no page may be touched, not even by the system */
+	/* pages that are not committed must not be populated */
 	size_t populated = populate ? s->committed : 0;
 	void *memory = at;
 
@@ -135,58 +135,58 @@ static enum gn_status map(const struct gn_segment *s, int fd, int populate, void
 	return memory != MAP_FAILED ? GN_OK : gn_err_errno(err, errno, "cannot map %zu bytes of shared memory", s->len);
 }
 
-static enum gn_status map_neighbour(const struct gn_segment *s, const struct card *card, void *at, struct gn_err *err)
+static enum gn_status map_peer(const struct gn_segment *s, const struct record *record, void *at, struct gn_err *err)
 {
 	char path[64];
 	struct stat info;
 	enum gn_status status;
 	int fd;
 
-	if (card->len != s->len)
-		return gn_err_set(err, GN_ERR_MISMATCH, "a neighbour shares %llu bytes, not %zu",
-				  (unsigned long long)card->len, s->len);
-	snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)card->pid, (long long)card->fd);
+	if (record->len != s->len)
+		return gn_err_set(err, GN_ERR_MISMATCH, "another rank on this node shares %llu bytes, not %zu",
+				  (unsigned long long)record->len, s->len);
+	snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)record->pid, (long long)record->fd);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "cannot open %s: %s", path, strerror(errno));
-	if (fstat(fd, &info) || info.st_dev != card->device || info.st_ino != card->inode)
-		status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%s is not the neighbour's memory: another namespace?", path);
+	if (fstat(fd, &info) || info.st_dev != record->device || info.st_ino != record->inode)
+		status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%s is not the file of the other rank: is it in another PID namespace?", path);
 	else
 		status = map(s, fd, s->parts <= POPULATE_PARTS, at, err);
 	close(fd);
 	return status;
 }
 
-static enum gn_status map_all(struct gn_segment *s, const struct gn_world *w, int fd, const struct gn_gathered *cards,
+static enum gn_status map_all(struct gn_segment *s, const struct gn_world *w, int fd, const struct gn_gathered *records,
 			      struct gn_err *err)
 {
 	int rank = gn_world_rank(w), index = 0;
 	enum gn_status status = reserve(s, err);
 
 	for (int r = 0; r < gn_world_size(w) && !status; r++) {
-		struct card card;
+		struct record record;
 
 		if (gn_world_node_of(w, r) != gn_world_node_of(w, rank))
 			continue;
-		memcpy(&card, cards->items[r], sizeof card);
-		s->part[index] = (char *)s->place + (size_t)index * s->stride;
-		status = r == rank ? map(s, fd, 1, s->part[index], err) : map_neighbour(s, &card, s->part[index], err);
+		memcpy(&record, records->items[r], sizeof record);
+		s->part[index] = (char *)s->range + (size_t)index * s->stride;
+		status = r == rank ? map(s, fd, 1, s->part[index], err) : map_peer(s, &record, s->part[index], err);
 		index++;
 	}
 	return status;
 }
 
-/* Everyone's card; a rank that had none to give fails all. */
-static enum gn_status collect(struct gn_world *w, const struct card *mine, struct gn_gathered *cards, struct gn_err *err)
+/* Collective: exchanges records. GN_ERR_UNSUPPORTED on all ranks when any record says that its rank failed. */
+static enum gn_status exchange_records(struct gn_world *w, const struct record *mine, struct gn_gathered *records, struct gn_err *err)
 {
-	enum gn_status status = gn_world_exchange(w, mine, sizeof *mine, cards, err);
+	enum gn_status status = gn_world_exchange(w, mine, sizeof *mine, records, err);
 
 	for (int r = 0; r < gn_world_size(w) && !status; r++) {
-		struct card card;
+		struct record record;
 
-		if (cards->lens[r] == sizeof card)
-			memcpy(&card, cards->items[r], sizeof card);
-		if (cards->lens[r] != sizeof card || card.failed)
+		if (records->lens[r] == sizeof record)
+			memcpy(&record, records->items[r], sizeof record);
+		if (records->lens[r] != sizeof record || record.failed)
 			status = gn_err_set(err, GN_ERR_UNSUPPORTED, "rank %d on %s cannot share memory with its node", r,
 					    gn_world_host_of(w, r));
 	}
@@ -198,8 +198,8 @@ enum gn_status gn_segment_create(struct gn_world *world, size_t len_bytes, size_
 {
 	int fd = -1;
 	struct gn_segment *s = calloc(1, sizeof *s);
-	struct gn_gathered cards = {0}, verdicts = {0};
-	struct card mine = {.failed = 1};
+	struct gn_gathered records = {0}, results = {0};
+	struct record mine = {.failed = 1};
 	enum gn_status status = GN_OK, own = GN_OK;
 
 	if (s) {
@@ -207,7 +207,7 @@ enum gn_status gn_segment_create(struct gn_world *world, size_t len_bytes, size_
 		s->part = calloc((size_t)gn_world_local_size(world), sizeof *s->part);
 	}
 	if (!s || !s->part) {
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to share memory");
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a shared segment");
 		goto done;
 	}
 	s->len = len_bytes;
@@ -216,16 +216,16 @@ enum gn_status gn_segment_create(struct gn_world *world, size_t len_bytes, size_
 	own = make_file(len_bytes, committed_bytes, &fd, &mine, err);
 	if (committed_bytes < len_bytes)
 		s->fd = fd;
-	status = collect(world, &mine, &cards, own ? NULL : err);
+	status = exchange_records(world, &mine, &records, own ? NULL : err);
 	if (!status && !own)
-		own = map_all(s, world, fd, &cards, err);
-	/* A second round: files must stay open until all have mapped them, and one that could not fails all. */
+		own = map_all(s, world, fd, &records, err);
+	/* a second exchange: files stay open until all ranks have mapped them, and one that failed fails all */
 	mine.failed = own != GN_OK;
 	if (!status)
-		status = collect(world, &mine, &verdicts, own ? NULL : err);
+		status = exchange_records(world, &mine, &results, own ? NULL : err);
 done:
-	gn_gathered_release(&cards);
-	gn_gathered_release(&verdicts);
+	gn_gathered_release(&records);
+	gn_gathered_release(&results);
 	if (fd >= 0 && s->fd < 0)
 		close(fd);
 	if (status || own) {
@@ -240,8 +240,8 @@ void gn_segment_destroy(struct gn_segment *s)
 {
 	if (!s)
 		return;
-	if (s->place)
-		munmap(s->place, s->place_len);
+	if (s->range)
+		munmap(s->range, s->range_len);
 	if (s->fd >= 0)
 		close(s->fd);
 	free(s->part);

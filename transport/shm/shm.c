@@ -3,25 +3,25 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum gn_status gn_shm_create(struct gn_world *world, int crowded, struct gn_shm **out, struct gn_err *err)
+enum gn_status gn_shm_create(struct gn_world *world, int oversubscribed, struct gn_shm **out, struct gn_err *err)
 {
 	struct gn_shm *n = calloc(1, sizeof *n);
 	enum gn_status status;
 
 	if (n)
-		n->words_ready = calloc((size_t)gn_world_local_size(world), sizeof *n->words_ready);
-	if (!n || !n->words_ready) {
+		n->flags_committed = calloc((size_t)gn_world_local_size(world), sizeof *n->flags_committed);
+	if (!n || !n->flags_committed) {
 		free(n);
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a node");
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for shared-memory collectives");
 	}
 	n->world = world;
 	n->local_rank = gn_world_local_rank(world);
 	n->local_size = gn_world_local_size(world);
-	n->crowded = crowded;
-	status = gn_segment_create(world, sizeof(struct gn_shm_control), gn_shm_stages(n) ?
-				   offsetof(struct gn_shm_control, words) : offsetof(struct gn_shm_control, stage), &n->control, err);
+	n->oversubscribed = oversubscribed;
+	status = gn_segment_create(world, sizeof(struct gn_shm_control), gn_shm_has_bounce_buffers(n) ?
+				   offsetof(struct gn_shm_control, flags) : offsetof(struct gn_shm_control, bounce), &n->control, err);
 	if (status) {
-		free(n->words_ready);
+		free(n->flags_committed);
 		free(n);
 		return status;
 	}
@@ -36,18 +36,18 @@ void gn_shm_destroy(struct gn_shm *n)
 	while (n->allocations)
 		gn_shm_free(n, gn_segment_part(n->allocations->segment, n->local_rank));
 	gn_segment_destroy(n->control);
-	free(n->words_ready);
+	free(n->flags_committed);
 	free(n);
 }
 
-int gn_shm_stages(const struct gn_shm *n)
+int gn_shm_has_bounce_buffers(const struct gn_shm *n)
 {
-	return n->local_size <= GN_STAGE_RANKS;
+	return n->local_size <= GN_BOUNCE_RANKS;
 }
 
-size_t gn_shm_mail_bytes(const struct gn_shm *n)
+size_t gn_shm_eager_bytes(const struct gn_shm *n)
 {
-	return gn_shm_stages(n) ? GN_MAIL_BYTES : GN_MAIL_NO_STAGE_BYTES;
+	return gn_shm_has_bounce_buffers(n) ? GN_EAGER_BYTES : GN_EAGER_NO_BOUNCE_BYTES;
 }
 
 enum gn_status gn_shm_alloc(struct gn_shm *n, size_t len_bytes, void **out, struct gn_err *err)

@@ -1,32 +1,31 @@
 #include "transport/shm/shm_internal.h"
 
-#include "transport/shm/multi_reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* How a buffer travels: in the letter itself; not at all, the neighbours reach it; piece by piece through the stage. */
-enum way { BY_LETTER, SHARED, STAGED };
+/* How other ranks read the input: copied to an eager slot; in place; in slices through bounce buffers. */
+enum path { EAGER, SHARED, BOUNCED };
 enum phase { IDLE, ARRIVED, REDUCED };
 
 struct gn_shm_op {
 	struct gn_shm *node;
 	struct gn_shm_side *mine;
 	struct gn_shm_side **sides; /* of each local rank */
-	char **parts, **results;     /* of each local rank: what is reduced, and where it goes; the same in place */
+	char **parts, **results;     /* of each local rank: input and output, equal in place */
 	const void *in;
 	char *out;
 	size_t count, element_bytes;
 	uint64_t offset, in_offset, check;
-	const struct gn_shm_allocation *inputs; /* NULL: the neighbours do not reach the input */
-	int knows_parts;
+	const struct gn_shm_allocation *inputs; /* NULL: the input is not in shared memory */
+	int parts_known;
 	gn_reduce_fn reduce;
 	uint64_t run;
-	enum way way;
+	enum path path;
 	enum phase phase;
 	int slot;
-	int met; /* local ranks below this one have been seen in this phase */
-	struct gn_stage_run stage;
+	int seen; /* local ranks below this one have completed this phase */
+	struct gn_bounce_op bounce;
 };
 
 static size_t bytes_of(const struct gn_shm_op *op)
@@ -34,7 +33,7 @@ static size_t bytes_of(const struct gn_shm_op *op)
 	return op->count * op->element_bytes;
 }
 
-static void take_slot(struct gn_shm_op *op)
+static void use_slot(struct gn_shm_op *op)
 {
 	struct gn_shm *n = op->node;
 	uint64_t runs[2];
@@ -43,62 +42,62 @@ static void take_slot(struct gn_shm_op *op)
 		op->sides[i] = &gn_shm_control_of(n, i)->side[op->slot];
 	op->mine = op->sides[n->local_rank];
 	n->used[op->slot] = 1;
-	/* A slot that served before goes on counting where it was. */
+	/* the slot's run numbers continue from its previous operation */
 	for (int i = 0; i < 2; i++)
-		runs[i] = atomic_load(&op->mine->letter[i].arrived);
+		runs[i] = atomic_load(&op->mine->eager[i].arrived);
 	op->run = runs[0] > runs[1] ? runs[0] : runs[1];
 	op->check = (op->count * 0x9e3779b97f4a7c15u ^ op->element_bytes) * 0xc2b2ae3d27d4eb4fu ^ op->offset ^
-		    (uint64_t)op->way << 62;
+		    (uint64_t)op->path << 62;
 }
 
-/* The lowest, whose memory has most likely been committed for an operation before: the same on all ranks, who make and free
- * operations in the same order. */
-static int free_slot(const struct gn_shm *n)
+/* The lowest free slot, whose memory is most likely committed already; the same on all ranks, because they create and free operations in
+ * the same order. */
+static int find_free_slot(const struct gn_shm *n)
 {
 	const unsigned char *found = memchr(n->used, 0, sizeof n->used);
 
 	return found ? (int)(found - n->used) : -1;
 }
 
-/* Where a letter's values lie: in itself, or beside. */
-static char *values_of(const struct gn_shm_op *op, int local, unsigned turn)
+/* The values of a rank: in its eager slot, or in the eager buffer. */
+static char *eager_values(const struct gn_shm_op *op, int local, unsigned parity)
 {
 	if (bytes_of(op) <= GN_EAGER_SLOT_BYTES)
-		return op->sides[local]->letter[turn].values;
-	return gn_shm_control_of(op->node, local)->enclosure[op->slot][turn].values;
+		return op->sides[local]->eager[parity].values;
+	return gn_shm_control_of(op->node, local)->eager_buffers[op->slot][parity].values;
 }
 
-/* This rank's own enclosures, where letters are too short. */
-static enum gn_status enclose(const struct gn_shm_op *op, struct gn_err *err)
+/* Commits this rank's eager buffers if the values do not fit the eager slots. */
+static enum gn_status commit_eager_buffers(const struct gn_shm_op *op, struct gn_err *err)
 {
 	struct gn_shm *n = op->node;
 	size_t bytes = bytes_of(op);
 	enum gn_status status = GN_OK;
 
-	if (op->way != BY_LETTER || bytes <= GN_EAGER_SLOT_BYTES || bytes <= n->enclosed[op->slot])
+	if (op->path != EAGER || bytes <= GN_EAGER_SLOT_BYTES || bytes <= n->eager_committed[op->slot])
 		return GN_OK;
 	for (int i = 0; i < 2 && !status; i++)
-		status = gn_segment_commit(n->control, offsetof(struct gn_shm_control, enclosure) +
-					   sizeof(struct gn_enclosure) * (2 * (size_t)op->slot + (size_t)i), bytes, err);
+		status = gn_segment_commit(n->control, offsetof(struct gn_shm_control, eager_buffers) +
+					   sizeof(struct gn_eager_buffer) * (2 * (size_t)op->slot + (size_t)i), bytes, err);
 	if (!status)
-		n->enclosed[op->slot] = (uint16_t)bytes;
+		n->eager_committed[op->slot] = (uint16_t)bytes;
 	return status;
 }
 
-static enum gn_status choose_way(struct gn_shm_op *op, struct gn_err *err)
+static enum gn_status select_path(struct gn_shm_op *op, struct gn_err *err)
 {
 	struct gn_shm *n = op->node;
 	const struct gn_shm_allocation *outputs = gn_shm_find(n, op->out, bytes_of(op), &op->offset);
-	size_t shared_bytes = n->crowded ? GN_MAIL_CROWDED_BYTES : GN_MAIL_SHARED_BYTES;
+	size_t shared_bytes = n->oversubscribed ? GN_EAGER_OVERSUBSCRIBED_BYTES : GN_EAGER_SHARED_BYTES;
 
-	if (bytes_of(op) <= (outputs ? shared_bytes : gn_shm_mail_bytes(n))) {
+	if (bytes_of(op) <= (outputs ? shared_bytes : gn_shm_eager_bytes(n))) {
 		op->offset = 0;
-		op->way = BY_LETTER;
+		op->path = EAGER;
 		return GN_OK;
 	}
-	if (!outputs && n->local_size > GN_STAGE_RANKS)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the buffer is not shared within the node");
-	op->way = outputs ? SHARED : STAGED;
+	if (!outputs && n->local_size > GN_BOUNCE_RANKS)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the buffer is not in memory shared by the node");
+	op->path = outputs ? SHARED : BOUNCED;
 	if (outputs && op->in)
 		op->inputs = gn_shm_find(n, op->in, bytes_of(op), &op->in_offset);
 	for (int i = 0; outputs && i < n->local_size; i++)
@@ -111,10 +110,10 @@ enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buff
 {
 	struct gn_shm_op *op;
 	enum gn_status status;
-	int slot = free_slot(n);
+	int slot = find_free_slot(n);
 
 	if (slot < 0)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "more than %d collectives at once within a node", GN_SHM_SLOTS);
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "more than %d shared-memory collectives exist at once", GN_SHM_SLOTS);
 	op = calloc(1, sizeof *op);
 	if (op) {
 		op->sides = calloc((size_t)n->local_size, sizeof *op->sides);
@@ -132,14 +131,14 @@ enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buff
 	op->element_bytes = element_bytes;
 	op->reduce = reduce;
 	op->slot = slot;
-	status = choose_way(op, err);
+	status = select_path(op, err);
 	if (!status)
-		status = enclose(op, err);
+		status = commit_eager_buffers(op, err);
 	if (status) {
 		gn_shm_op_free(op);
 		return status;
 	}
-	take_slot(op);
+	use_slot(op);
 	*out = op;
 	return GN_OK;
 }
@@ -163,28 +162,28 @@ void gn_shm_op_free(struct gn_shm_op *op)
 
 void gn_shm_start(struct gn_shm_op *op)
 {
-	unsigned turn = ++op->run & 1;
-	struct gn_eager_slot *letter = &op->mine->letter[turn];
+	unsigned parity = ++op->run & 1;
+	struct gn_eager_slot *eager = &op->mine->eager[parity];
 
-	letter->check = op->check;
-	letter->offset = op->offset;
-	letter->count = op->count;
-	letter->element_bytes = op->element_bytes;
-	letter->in_allocation = op->inputs ? op->inputs->number : 0;
-	letter->in_offset = op->in_offset;
-	if (op->way == BY_LETTER) {
-		memcpy(values_of(op, op->node->local_rank, turn), op->in ? op->in : op->out, bytes_of(op));
-	} else if (op->way == SHARED && op->in && !op->inputs) {
+	eager->check = op->check;
+	eager->offset = op->offset;
+	eager->count = op->count;
+	eager->element_bytes = op->element_bytes;
+	eager->in_allocation = op->inputs ? op->inputs->number : 0;
+	eager->in_offset = op->in_offset;
+	if (op->path == EAGER) {
+		memcpy(eager_values(op, op->node->local_rank, parity), op->in ? op->in : op->out, bytes_of(op));
+	} else if (op->path == SHARED && op->in && !op->inputs) {
 		memcpy(op->out, op->in, bytes_of(op));
-	} else if (op->way == STAGED) {
-		op->stage = (struct gn_stage_run){.in = op->in ? op->in : op->out, .out = op->out, .bytes = bytes_of(op),
+	} else if (op->path == BOUNCED) {
+		op->bounce = (struct gn_bounce_op){.in = op->in ? op->in : op->out, .out = op->out, .bytes = bytes_of(op),
 						  .element_bytes = op->element_bytes, .reduce = op->reduce};
-		gn_stage_begin(op->node, &op->stage);
+		gn_bounce_begin(op->node, &op->bounce);
 	}
-	atomic_store_explicit(&letter->arrived, op->run, memory_order_release);
-	gn_shm_tell(op->node, -1);
+	atomic_store_explicit(&eager->arrived, op->run, memory_order_release);
+	gn_shm_notify(op->node, -1);
 	op->phase = ARRIVED;
-	op->met = 0;
+	op->seen = 0;
 }
 
 static int rank_of(const struct gn_world *w, int index)
@@ -197,42 +196,42 @@ static int rank_of(const struct gn_world *w, int index)
 	return 0;
 }
 
-static enum gn_status explain(const struct gn_shm_op *op, int index, struct gn_err *err)
+static enum gn_status mismatch_error(const struct gn_shm_op *op, int index, struct gn_err *err)
 {
-	const struct gn_eager_slot *theirs = &op->sides[index]->letter[op->run & 1];
+	const struct gn_eager_slot *theirs = &op->sides[index]->eager[op->run & 1];
 	const struct gn_world *w = op->node->world;
 	int rank = rank_of(w, index);
 
 	return gn_err_set(err, GN_ERR_MISMATCH,
 			  "allreduce: the ranks disagree about the size, the type or the reduction: rank %d on %s gave %llu "
-			  "elements of %llu bytes at offset %llu, this rank %zu of %zu at %llu", rank, gn_world_host_of(w, rank), (unsigned long long)theirs->count,
-			  (unsigned long long)theirs->element_bytes, (unsigned long long)theirs->offset, op->count,
-			  op->element_bytes, (unsigned long long)op->offset);
+			  "elements of %llu bytes at offset %llu, this rank %zu of %zu at %llu", rank, gn_world_host_of(w, rank),
+			  (unsigned long long)theirs->count, (unsigned long long)theirs->element_bytes,
+			  (unsigned long long)theirs->offset, op->count, op->element_bytes, (unsigned long long)op->offset);
 }
 
-/* In the order of ranks, each as soon as it is there: what there is to do for the first is done when the last arrives. */
-static void take_letter(struct gn_shm_op *op, const char *values)
+/* Reduces the values of the next rank, in the order of ranks, as soon as they have arrived. */
+static void reduce_eager(struct gn_shm_op *op, const char *values)
 {
-	if (op->met)
+	if (op->seen)
 		op->reduce(op->out, values, op->count);
 	else
 		memcpy(op->out, values, bytes_of(op));
 }
 
-/* Whether all have arrived for this run; those seen once need not be looked at again. */
+/* Whether all ranks have arrived for this run; resumes after the ranks that were seen before. */
 static enum gn_status all_arrived(struct gn_shm_op *op, int *yes, struct gn_err *err)
 {
-	unsigned turn = op->run & 1;
+	unsigned parity = op->run & 1;
 
-	for (; op->met < op->node->local_size; op->met++) {
-		const struct gn_eager_slot *letter = &op->sides[op->met]->letter[turn];
+	for (; op->seen < op->node->local_size; op->seen++) {
+		const struct gn_eager_slot *eager = &op->sides[op->seen]->eager[parity];
 
-		if (atomic_load_explicit(&letter->arrived, memory_order_acquire) < op->run)
+		if (atomic_load_explicit(&eager->arrived, memory_order_acquire) < op->run)
 			return GN_OK;
-		if (letter->check != op->check)
-			return explain(op, op->met, err);
-		if (op->way == BY_LETTER)
-			take_letter(op, values_of(op, op->met, turn));
+		if (eager->check != op->check)
+			return mismatch_error(op, op->seen, err);
+		if (op->path == EAGER)
+			reduce_eager(op, eager_values(op, op->seen, parity));
 	}
 	*yes = 1;
 	return GN_OK;
@@ -240,35 +239,35 @@ static enum gn_status all_arrived(struct gn_shm_op *op, int *yes, struct gn_err 
 
 static int all_finished(struct gn_shm_op *op)
 {
-	for (; op->met < op->node->local_size; op->met++)
-		if (atomic_load_explicit(&op->sides[op->met]->finished, memory_order_acquire) < op->run)
+	for (; op->seen < op->node->local_size; op->seen++)
+		if (atomic_load_explicit(&op->sides[op->seen]->finished, memory_order_acquire) < op->run)
 			return 0;
 	return 1;
 }
 
-/* Each rank says for itself where its input is: some may reduce in place, or give memory that nobody else reaches, which
- * they have copied to the output then. */
+/* The inputs, as each rank has published them: a rank may reduce in place, or have copied an input that is not in shared memory to its
+ * output. */
 static void find_parts(struct gn_shm_op *op)
 {
 	for (int i = 0; i < op->node->local_size; i++) {
 		const struct gn_shm_allocation *a = op->node->allocations;
-		const struct gn_eager_slot *letter = &op->sides[i]->letter[op->run & 1];
+		const struct gn_eager_slot *eager = &op->sides[i]->eager[op->run & 1];
 
-		while (a && a->number != letter->in_allocation)
+		while (a && a->number != eager->in_allocation)
 			a = a->next;
-		op->parts[i] = a ? (char *)gn_segment_part(a->segment, i) + letter->in_offset : op->results[i];
+		op->parts[i] = a ? (char *)gn_segment_part(a->segment, i) + eager->in_offset : op->results[i];
 	}
-	op->knows_parts = 1;
+	op->parts_known = 1;
 }
 
-/* This rank's share of the elements, cut at cache lines so that no line is written by two. */
+/* Reduces this rank's share of the elements: whole cache lines, so that no line is written by two ranks. */
 static void reduce_share(struct gn_shm_op *op)
 {
 	size_t line = GN_ALIGN_BYTES / op->element_bytes, lines = (op->count + line - 1) / line;
 	size_t ranks = (size_t)op->node->local_size, rank = (size_t)op->node->local_rank;
 	size_t first = lines * rank / ranks * line, end = lines * (rank + 1) / ranks * line;
 
-	if (!op->knows_parts)
+	if (!op->parts_known)
 		find_parts(op);
 	if (end > op->count)
 		end = op->count;
@@ -287,16 +286,16 @@ enum gn_status gn_shm_test(struct gn_shm_op *op, int *done, struct gn_err *err)
 		status = all_arrived(op, &yes, err);
 		if (status || !yes)
 			return status;
-		if (op->way == BY_LETTER) {
+		if (op->path == EAGER) {
 			op->phase = IDLE;
-		} else if (op->way == STAGED) {
-			op->phase = gn_stage_advance(op->node, &op->stage) ? IDLE : ARRIVED;
+		} else if (op->path == BOUNCED) {
+			op->phase = gn_bounce_advance(op->node, &op->bounce) ? IDLE : ARRIVED;
 		} else {
 			reduce_share(op);
 			atomic_store_explicit(&op->mine->finished, op->run, memory_order_release);
-			gn_shm_tell(op->node, -1);
+			gn_shm_notify(op->node, -1);
 			op->phase = REDUCED;
-			op->met = 0;
+			op->seen = 0;
 		}
 	}
 	if (op->phase == REDUCED && all_finished(op))
@@ -307,9 +306,9 @@ enum gn_status gn_shm_test(struct gn_shm_op *op, int *done, struct gn_err *err)
 
 void gn_shm_waits_for(const struct gn_shm_op *op, int *rank)
 {
-	int local = op->met;
+	int local = op->seen;
 
 	if (local == op->node->local_size)
-		local = op->way == STAGED && op->phase == ARRIVED ? op->stage.late : -1;
+		local = op->path == BOUNCED && op->phase == ARRIVED ? op->bounce.waiting_for : -1;
 	*rank = local < 0 ? -1 : rank_of(op->node->world, local);
 }

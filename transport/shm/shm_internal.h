@@ -1,95 +1,98 @@
-/* What the files behind node.h and lane.h share. */
+/* Memory layout and state shared by the files of shm.h and shm_flags.h: shm.c (create, allocations), shm_allreduce.c, shm_bounce.c
+ * (slices through bounce buffers), shm_flags.c, shm_wakeup.c, multi_reduce.c.
+ *
+ * All ranks of the node map one control segment, in which each rank has a part (struct gn_shm_control). Counters in it only rise.
+ */
 #ifndef GN_TRANSPORT_SHM_SHM_INTERNAL_H
 #define GN_TRANSPORT_SHM_SHM_INTERNAL_H
 
 #include "src/base/arena.h"
 #include "transport/shm/shm.h"
-#include "transport/shm/segment.h"
+#include "transport/shm/segment_internal.h"
 
 #include <stdatomic.h>
 
-/* Allreduces that may exist at once; a slot each. */
+/* Allreduces that may exist at once; each has a slot. */
 #define GN_SHM_SLOTS 512
-/* Up to here one meeting, after which each rank reads all letters and adds them up, beats two meetings and shares. Buffers that
- * the neighbours reach need no letter: copying has to be cheaper than a second meeting, which is cheap where each rank has a
- * processor, and dearer where ranks take turns. Buffers from elsewhere have to be copied in any case; where there is no stage
- * for them, messages are what letters compete with. Measured by `gannet bench allreduce [--foreign]` with 2 and 4 ranks: 4 ranks on
- * 2 processors take 2.8 us for 4 KiB by letter and 4.2 without, 3.2 and 4.4 for 8 KiB, 4.7 and 4.4 for 16 KiB. */
-#define GN_MAIL_SHARED_BYTES 512
-#define GN_MAIL_CROWDED_BYTES 8192
-#define GN_MAIL_NO_STAGE_BYTES 2048
-#define GN_MAIL_BYTES 16384
-/* What passes through the stage at once, and the places that pieces use in turn. A place that a neighbour has just read is in
- * its second-level cache, and writing there is slow; it has to have left when its turn comes again, so all places of a rank are
- * more than that cache, and those of all less than the third. With 2 places 256 KiB took 30 us instead of 15, in pieces of
- * 128 KiB 54 instead of 17. */
-#define GN_STAGE_BYTES (256u << 10)
-#define GN_STAGE_PLACES 8
-/* Pieces that a rank stages before it has read the results of the first. */
-#define GN_STAGE_AHEAD 2
-/* Ranks up to which there is a stage. */
-#define GN_STAGE_RANKS 4
-/* From here on each rank reduces a share and the others read its results, a meeting more; below, each reduces all of it. */
-#define GN_STAGE_SHARES_BYTES (32u << 10)
-/* Words of lanes, of each rank. */
-#define GN_SHM_FLAGS_WORDS 65536u
+/* The largest buffers that go through eager slots (one synchronisation, each rank reduces everything): of shared buffers, without
+ * and with oversubscription; of buffers from elsewhere, where there are no bounce buffers and where there are. The copy into the slot
+ * has to be cheaper than a second synchronisation, which is cheap when each rank has a processor and expensive when ranks share
+ * processors. Buffers from elsewhere are copied in any case, and without bounce buffers the alternative is messages. Measured by
+ * `gannet bench allreduce [--foreign]` with 2 and 4 ranks: 4 ranks on 2 processors take 2.8 us for 4 KiB with eager slots and 4.2
+ * without, 3.2 and 4.4 for 8 KiB, 4.7 and 4.4 for 16 KiB. */
+#define GN_EAGER_SHARED_BYTES 512
+#define GN_EAGER_OVERSUBSCRIBED_BYTES 8192
+#define GN_EAGER_NO_BOUNCE_BYTES 2048
+#define GN_EAGER_BYTES 16384
+/* The size of a slice, and the bounce buffers that a rank uses in turn. Writing to a buffer that another processor still has in its
+ * L2 cache is slow, so all buffers of one rank together are larger than L2, and those of all ranks smaller than L3. With 2 buffers
+ * 256 KiB took 30 us instead of 15; with slices of 128 KiB 54 us instead of 17. */
+#define GN_BOUNCE_BYTES (256u << 10)
+#define GN_BOUNCE_BUFFERS 8
+/* Slices that a rank fills before it has read the results of the first. */
+#define GN_BOUNCE_AHEAD 2
+/* Bounce buffers exist for up to so many ranks. */
+#define GN_BOUNCE_RANKS 4
+/* From this size on each rank reduces a share and the others read its results (one more synchronisation); below, each rank reduces
+ * everything. */
+#define GN_BOUNCE_SHARES_BYTES (32u << 10)
+/* Message flags of each rank. */
+#define GN_SHM_FLAGS_MAX 65536u
 
-/* Values up to here travel in the letter itself: counter, check and they share one cache line, which is all that is read of a small
- * operation. */
+/* Values up to this size are in the eager slot itself: with its counter and check they fill one cache line, the only one that a
+ * small operation reads. */
 #define GN_EAGER_SLOT_BYTES (GN_ALIGN_BYTES - 2 * sizeof(uint64_t))
 
-/* A rank's letter to its neighbours: what it started, and its values. The counter only rises: n means "for the n-th run".
- * Everything else is of that run, and valid once the counter says so. */
+/* What a rank has started, and its values. arrived = n: all other fields are those of the n-th run. */
 struct gn_eager_slot {
 	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t arrived;
-	uint64_t check; /* of count, element size and place: the same on all ranks */
+	uint64_t check; /* hash of count, element size, offset and path: the same on all ranks */
 	char values[GN_EAGER_SLOT_BYTES];
-	uint64_t offset, count, element_bytes; /* to explain a check that differs */
-	uint64_t in_allocation, in_offset;     /* where the neighbours find the input; 0: in the output's place */
+	uint64_t offset, count, element_bytes; /* for the message when checks differ */
+	uint64_t in_allocation, in_offset;     /* where the other ranks find the input; in_allocation 0: in the output buffer */
 };
 
-/* One rank's side of one allreduce's slot, on cache lines of its own. Two letters, used in turn: who runs n + 1 while a
- * neighbour still reads n must not overwrite it. That holds over all operations that a slot serves, because a run of the next
- * one is complete only when all ranks have freed the one before. */
+/* One rank's part of one allreduce's slot, on cache lines of its own. The two eager slots alternate, because a rank may start run n + 1
+ * while another still reads run n. That also holds from one operation to the next that uses the slot: a run of the next operation
+ * completes only when all ranks have freed the previous one. */
 struct gn_shm_side {
-	struct gn_eager_slot letter[2];
+	struct gn_eager_slot eager[2];
 	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t finished;
 };
 
-/* What is too long for a slot's letters. Operations' values of one size shall not lie a multiple of 4 KiB apart, which is the
- * same place in a first-level cache. */
-struct gn_enclosure {
-	_Alignas(GN_ALIGN_BYTES) char values[GN_MAIL_BYTES + GN_ALIGN_BYTES];
+/* Values too long for an eager slot. The padding keeps buffers from being multiples of 4 KiB apart, which map to the same set of an L1
+ * cache. */
+struct gn_eager_buffer {
+	_Alignas(GN_ALIGN_BYTES) char values[GN_EAGER_BYTES + GN_ALIGN_BYTES];
 };
 
-/* Where buffers that the neighbours cannot reach pass through, in places used in turn: others' shares of the input, and the
- * results of this rank's own. The counters number pieces over all operations and only rise. */
-struct gn_stage {
-	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t staged;
+/* A rank's bounce buffers, used in turn: first its input, as far as others reduce it, then the results of its share. The counters
+ * number slices over all operations. */
+struct gn_bounce {
+	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t filled;
 	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t reduced;
 	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t read;
-	_Alignas(GN_ALIGN_BYTES) char bytes[GN_STAGE_PLACES][GN_STAGE_BYTES];
+	_Alignas(GN_ALIGN_BYTES) char bytes[GN_BOUNCE_BUFFERS][GN_BOUNCE_BYTES];
 };
-enum gn_stage_step { GN_STAGE_STAGED, GN_STAGE_REDUCED, GN_STAGE_READ };
+enum gn_bounce_step { GN_BOUNCE_FILLED, GN_BOUNCE_REDUCED, GN_BOUNCE_READ };
 
-/* A rank that sleeps is woken by its bell: a futex that is counted up. How many listen is counted in the first rank's part,
- * which is one word for all to look at, and as good as never written. */
-struct gn_shm_bell {
-	_Alignas(GN_ALIGN_BYTES) atomic_uint listeners;
-	_Alignas(GN_ALIGN_BYTES) atomic_uint state;
-	atomic_uint listens;
+/* A futex by which other ranks wake this one. */
+struct gn_shm_wakeup {
+	_Alignas(GN_ALIGN_BYTES) atomic_uint waiters; /* in the first rank's part: how many ranks wait; rarely written */
+	_Alignas(GN_ALIGN_BYTES) atomic_uint state;   /* the futex; incremented by each wakeup */
+	atomic_uint waiting;			      /* this rank waits */
 };
 
-/* What each rank's part of the control segment holds. Bell, sides and (with GN_STAGE_RANKS at most) the stage are committed from
- * the start, words and enclosures when an operation first needs them. Neighbours touch an enclosure after its letter has arrived,
- * which says that it is there; words, which they look at before, when words_ready says so. */
+/* Each rank's part of the control segment. wakeup, side and, with at most GN_BOUNCE_RANKS ranks, bounce are committed at creation; flags
+ * and eager_buffers when an operation first needs them. Other ranks read flags only below flags_committed, and an eager buffer only
+ * after its eager slot has arrived, which implies that it is committed. */
 struct gn_shm_control {
-	struct gn_shm_bell bell;
-	_Alignas(GN_ALIGN_BYTES) atomic_uint words_ready; /* only rises */
+	struct gn_shm_wakeup wakeup;
+	_Alignas(GN_ALIGN_BYTES) atomic_uint flags_committed;
 	struct gn_shm_side side[GN_SHM_SLOTS];
-	struct gn_stage stage;
-	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t words[GN_SHM_FLAGS_WORDS];
-	struct gn_enclosure enclosure[GN_SHM_SLOTS][2];
+	struct gn_bounce bounce;
+	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t flags[GN_SHM_FLAGS_MAX];
+	struct gn_eager_buffer eager_buffers[GN_SHM_SLOTS][2];
 };
 
 struct gn_shm_allocation {
@@ -100,45 +103,58 @@ struct gn_shm_allocation {
 
 struct gn_shm {
 	struct gn_world *world;
-	struct gn_segment *control; /* of each rank: struct gn_shm_control */
+	struct gn_segment *control;
 	struct gn_shm_allocation *allocations;
-	struct gn_shm_flags *lanes; /* by their place among the words */
-	uint64_t lane_runs, stage_pieces, allocations_made;
+	struct gn_shm_flags *flags; /* by ascending index of their first flag */
+	uint64_t flag_runs, bounce_slices, allocations_made;
 	int local_rank, local_size;
-	int crowded;
-	uint32_t *words_ready; /* of each local rank, as last seen */
+	int oversubscribed;
+	uint32_t *flags_committed; /* of each local rank, as last read */
 	unsigned char used[GN_SHM_SLOTS];
-	uint16_t enclosed[GN_SHM_SLOTS]; /* bytes of each of a slot's own enclosures that are committed */
+	uint16_t eager_committed[GN_SHM_SLOTS]; /* bytes committed in each of this rank's two eager buffers of the slot */
 };
 
-/* One operation's way through the stage. in, out: this rank's; the same in place. Pieces are numbered over all operations, in
- * the order in which they were started; each counter is the first that has not been so far. */
-struct gn_stage_run {
+/* A run of one operation through bounce buffers. in, out: this rank's buffers, equal in place. Slices are numbered over all operations
+ * in the order of their starts; filled, reduced and read are the first slices for which that is still to be done. */
+struct gn_bounce_op {
 	const char *in;
 	char *out;
 	size_t bytes, element_bytes;
 	gn_reduce_fn reduce;
 	int by_shares;
-	uint64_t first, end, staged, reduced, read;
-	int late; /* the local rank last found behind; -1: none */
+	uint64_t first, end, filled, reduced, read;
+	int waiting_for; /* the local rank last found behind; -1: none */
 };
-/* Takes the next pieces' numbers: in the same order on all ranks. */
-void gn_stage_begin(struct gn_shm *n, struct gn_stage_run *r);
-/* All must have arrived with the same size. Does what can be done without waiting; returns whether all is done. */
-int gn_stage_advance(struct gn_shm *n, struct gn_stage_run *r);
+/* Assigns the run's slice numbers: in the same order on all ranks. */
+void gn_bounce_begin(struct gn_shm *n, struct gn_bounce_op *r);
+/* All ranks must have arrived with the same size. Makes progress without blocking; returns whether the run is complete. */
+int gn_bounce_advance(struct gn_shm *n, struct gn_bounce_op *r);
 
-/* What holds [memory, memory + len), and where in it; NULL when nothing does. */
+/* The allocation that holds [memory, memory + len), and the offset in it; NULL: none. */
 const struct gn_shm_allocation *gn_shm_find(const struct gn_shm *n, const void *memory, size_t len, uint64_t *offset);
 static inline struct gn_shm_control *gn_shm_control_of(const struct gn_shm *n, int local)
 {
 	return gn_segment_part(n->control, local);
 }
 
-/* After every word that neighbours may wait for: to one of them, or (-1) to all. */
-static inline void gn_shm_tell(struct gn_shm *n, int local)
+/* After each write that other ranks may wait for: wakes one of them, or (-1) all, if they wait. */
+static inline void gn_shm_notify(struct gn_shm *n, int local)
 {
-	if (atomic_load_explicit(&gn_shm_control_of(n, 0)->bell.listeners, memory_order_relaxed))
-		gn_shm_ring(n, local);
+	if (atomic_load_explicit(&gn_shm_control_of(n, 0)->wakeup.waiters, memory_order_relaxed))
+		gn_shm_wake(n, local);
 }
+
+/* --- multi_reduce.c: reductions of several buffers in one pass over memory, in the order of the arrays. Pure functions. --- */
+
+/* Elements [0, count) from offset_bytes on: each out[i] = in[0] op in[1] op ... The buffers of in and out are the same, or do not
+ * overlap. Sums of floats have loops of their own; other reductions work block by block in the cache. */
+void gn_multi_reduce(char *const *in, char *const *out, int ranks, size_t offset_bytes, size_t count, size_t element_bytes,
+		      gn_reduce_fn reduce);
+/* out[i] = parts[0][i] op parts[1][i] op ...; out is none of the parts. */
+void gn_multi_combine(char *out, char *const *parts, int ranks, size_t count, size_t element_bytes, gn_reduce_fn reduce);
+/* The same, written to a and b. a may be one of the parts, b may not; b is memory that other processors have read last and is written
+ * by memcpy of whole blocks, see COPIED_BYTES. */
+void gn_multi_combine_both(char *a, char *b, char *const *parts, int ranks, size_t count, size_t element_bytes,
+			    gn_reduce_fn reduce);
 
 #endif

@@ -33,7 +33,7 @@ struct tuner {
 	struct gn_ucx *fabric;
 	struct gn_tune_options o;
 	struct pair_report *reports; /* of all pairs so far */
-	int count, crowded;
+	int count, oversubscribed;
 };
 
 /* --- one pair, on its driver --- */
@@ -154,7 +154,7 @@ static enum gn_status run_pair(struct tuner *t, int driver, int other, struct gn
 	struct pair_report r = {.is_link = gn_world_node_of(t->world, driver) != gn_world_node_of(t->world, other)};
 	int me = gn_world_rank(t->world), size = gn_world_size(t->world);
 	struct gn_probe p = {0};
-	enum gn_status status = gn_probe_create(t->world, t->fabric, t->crowded, t->o.max_bytes, &p, err);
+	enum gn_status status = gn_probe_create(t->world, t->fabric, t->oversubscribed, t->o.max_bytes, &p, err);
 
 	p.peer = me == driver ? other : driver;
 	if (!status && me == driver)
@@ -345,7 +345,7 @@ enum gn_status gn_tune_measure(struct gn_world *world, const struct gn_tune_opti
 	status = gn_ucx_create(world, t.o.transport ? t.o.transport : "auto", t.o.rails, &t.fabric, err);
 	if (status)
 		return status;
-	status = gn_oversubscription_find(world, t.o.transport ? t.o.transport : "auto", &t.crowded, err);
+	status = gn_oversubscription_find(world, t.o.transport ? t.o.transport : "auto", &t.oversubscribed, err);
 	if (!status)
 		status = measure(&t, out, err);
 	if (status)

@@ -30,12 +30,12 @@ struct gn_probe {
 	struct gn_world *world;
 	struct gn_ucx *fabric;
 	int me, peer;
-	int crowded; /* sleeps while it waits, as a run would here */
+	int oversubscribed; /* sleeps while it waits, as a run would here */
 	char *data, *spare; /* of max_bytes each, or the stream's, whichever is more */
 	size_t max_bytes;
 };
 
-enum gn_status gn_probe_create(struct gn_world *world, struct gn_ucx *fabric, int crowded, size_t max_bytes,
+enum gn_status gn_probe_create(struct gn_world *world, struct gn_ucx *fabric, int oversubscribed, size_t max_bytes,
 			       struct gn_probe *out, struct gn_err *err);
 void gn_probe_release(struct gn_probe *p);
 

@@ -31,12 +31,12 @@ static void completed(struct gn_ucx_request *r)
 	(void)r;
 }
 
-enum gn_status gn_probe_create(struct gn_world *world, struct gn_ucx *fabric, int crowded, size_t max_bytes,
+enum gn_status gn_probe_create(struct gn_world *world, struct gn_ucx *fabric, int oversubscribed, size_t max_bytes,
 			       struct gn_probe *out, struct gn_err *err)
 {
 	size_t stream = (size_t)GN_PROBE_CHUNKS * sizeof(double);
 	struct gn_probe p = {.world = world, .fabric = fabric, .me = gn_world_rank(world), .peer = -1,
-			     .crowded = crowded};
+			     .oversubscribed = oversubscribed};
 
 	p.max_bytes = max_bytes > stream ? max_bytes : stream;
 	if (p.max_bytes < FLOOD * GN_FRAGMENT_BYTES * (size_t)gn_ucx_rails(fabric))
@@ -72,7 +72,7 @@ static void give_way(struct gn_probe *p, unsigned turn)
 {
 	struct pollfd ready = {.fd = gn_ucx_event_fd(p->fabric), .events = POLLIN};
 
-	if (p->crowded && turn > GN_YIELDS && gn_ucx_arm(p->fabric))
+	if (p->oversubscribed && turn > GN_YIELDS && gn_ucx_arm(p->fabric))
 		poll(&ready, 1, 1);
 	else
 		sched_yield();
@@ -83,7 +83,7 @@ static enum gn_status wait_for(struct gn_probe *p, const struct gn_ucx_request *
 {
 	uint64_t started = 0, checked = 0, now;
 	enum gn_status status = GN_OK;
-	unsigned idle = 0, looks = p->crowded ? GN_POLLS_OVERSUBSCRIBED : GN_POLLS;
+	unsigned idle = 0, looks = p->oversubscribed ? GN_POLLS_OVERSUBSCRIBED : GN_POLLS;
 
 	while (r->active && !status) {
 		if (gn_ucx_progress(p->fabric)) {
