@@ -57,6 +57,7 @@ libgannet_transport_a_SOURCES += \
 	transport/health/heartbeat_wire.c transport/health/heartbeat_wire.h \
 	transport/health/recorder.c transport/health/recorder.h \
 	transport/health/recorder_kinds.c transport/health/recorder_kinds.h \
+	transport/health/recorder_op.c transport/health/recorder_op.h \
 	transport/health/state_query.c
 
 libgannet_transport_a_SOURCES += \
@@ -77,7 +78,8 @@ libgannet_transport_a_SOURCES += \
 	transport/schedule/track.c transport/schedule/track.h \
 	transport/schedule/types.h \
 	transport/schedule/verify.c transport/schedule/verify.h \
-	transport/schedule/verify_run.c transport/schedule/verify_run.h
+	transport/schedule/verify_internal.h \
+	transport/schedule/verify_run.c
 
 libgannet_transport_a_SOURCES += \
 	transport/select/cost.c transport/select/cost.h \
@@ -99,13 +101,12 @@ libgannet_transport_a_SOURCES += \
 
 libgannet_transport_a_SOURCES += \
 	transport/sim/sim.c transport/sim/sim.h \
-	transport/sim/sim_check.c \
 	transport/sim/sim_events.c transport/sim/sim_events.h \
 	transport/sim/sim_net.c transport/sim/sim_net.h \
 	transport/sim/sim_plan.c transport/sim/sim_plan.h \
 	transport/sim/sim_run.c transport/sim/sim_run.h \
 	transport/sim/sim_stream.c transport/sim/sim_stream.h \
-	transport/sim/sim_train.c
+	transport/sim/sim_topology.c transport/sim/sim_topology.h
 
 libgannet_transport_a_SOURCES += \
 	transport/topology/affinity.c transport/topology/affinity.h \

@@ -4,6 +4,7 @@
 #include "src/base/clock.h"
 #include "transport/auth/handshake.h"
 #include "transport/auth/net.h"
+#include "transport/health/heartbeat.h"
 #include "transport/health/heartbeat_wire.h"
 
 #include <arpa/inet.h>

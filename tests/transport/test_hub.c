@@ -5,6 +5,7 @@
 #include "src/base/descriptors.h"
 #include "transport/auth/handshake.h"
 #include "transport/auth/net.h"
+#include "transport/health/heartbeat.h"
 #include "transport/health/heartbeat_wire.h"
 
 #include <pthread.h>

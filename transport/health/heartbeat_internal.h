@@ -7,6 +7,7 @@
 #define GN_TRANSPORT_HEALTH_HEARTBEAT_INTERNAL_H
 
 #include "transport/auth/auth_listener.h"
+#include "transport/health/heartbeat.h"
 #include "transport/health/heartbeat_wire.h"
 
 #include <poll.h>

@@ -1,6 +1,7 @@
 #include "transport/health/heartbeat_wire.h"
 
 #include "src/base/clock.h"
+#include "transport/auth/net.h"
 
 #include <errno.h>
 #include <limits.h>

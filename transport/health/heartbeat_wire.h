@@ -6,8 +6,6 @@
 #ifndef GN_TRANSPORT_HEALTH_HEARTBEAT_WIRE_H
 #define GN_TRANSPORT_HEALTH_HEARTBEAT_WIRE_H
 
-#include "transport/health/heartbeat.h"
-
 #include <stddef.h>
 #include <stdint.h>
 

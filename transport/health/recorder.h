@@ -12,6 +12,7 @@
 #define GN_TRANSPORT_HEALTH_RECORDER_H
 
 #include "src/base/status.h"
+#include "transport/health/recorder_op.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,18 +23,6 @@ struct gn_recorder;
 #define GN_RECORD_PHASE_MAX 48
 #define GN_RECORD_RAILS_MAX 8
 #define GN_RECORD_RAIL_MAX 24
-
-/* What all ranks must agree on. Texts are string constants, NULL where there is none. */
-struct gn_recorder_op {
-	const char *name, *algorithm, *type, *reduction;
-	uint64_t count, bytes; /* 0: has none, or ranks may differ */
-	int root;	       /* -1: none */
-};
-
-/* "allreduce of 64 MiB (16777216 f32, sum, ring)" */
-void gn_recorder_op_text(const struct gn_recorder_op *op, char *text, size_t size);
-/* A number that differs, all but surely, when anything that ranks must agree on does. Never 0. */
-uint64_t gn_recorder_op_signature(const struct gn_recorder_op *op);
 
 enum gn_record_state { GN_RECORD_NEVER, GN_RECORD_RUNNING, GN_RECORD_DONE, GN_RECORD_FORGOTTEN };
 

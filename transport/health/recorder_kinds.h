@@ -8,7 +8,7 @@
 #ifndef GN_TRANSPORT_HEALTH_RECORDER_KINDS_H
 #define GN_TRANSPORT_HEALTH_RECORDER_KINDS_H
 
-#include "transport/health/recorder.h"
+#include "transport/health/recorder_op.h"
 
 #define GN_RECORDER_KIND_BITS 22
 #define GN_RECORDER_KINDS_MAX (1u << GN_RECORDER_KIND_BITS)

@@ -1,6 +1,6 @@
 #include "transport/schedule/verify.h"
 
-#include "transport/schedule/verify_run.h"
+#include "transport/schedule/verify_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "transport/schedule/verify_run.h"
+#include "transport/schedule/verify_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

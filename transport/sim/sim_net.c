@@ -88,15 +88,6 @@ int gn_sim_net_same_node(const struct gn_sim_net *n, int from, int to)
 	return node_of(n, from) == node_of(n, to);
 }
 
-const struct gn_sim_range *gn_sim_range_of(const struct gn_sim_path *p, double bytes)
-{
-	int i = p->count - 1;
-
-	while (i > 0 && bytes < p->ranges[i].from_bytes)
-		i--;
-	return &p->ranges[i];
-}
-
 /* NULL: the topology's single numbers hold. */
 static const struct gn_sim_range *range_of(const struct gn_sim_net *n, int from, int to, double bytes)
 {

@@ -2,7 +2,9 @@
 #ifndef GN_TRANSPORT_SIM_SIM_NET_H
 #define GN_TRANSPORT_SIM_SIM_NET_H
 
-#include "transport/sim/sim.h"
+#include "transport/sim/sim_topology.h"
+
+#include <stddef.h>
 
 struct gn_sim_port {
 	double free_at, tokens, filled_at; /* tokens: bytes that may go at the burst's rate, as of filled_at */

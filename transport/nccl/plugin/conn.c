@@ -27,6 +27,12 @@ struct gn_request {
 
 /* --- life --- */
 
+static void bind_op(struct gn_op *op, struct gn_conn *c)
+{
+	op->worker = c->engine;
+	op->active_of_conn = &c->active;
+}
+
 enum gn_status gn_conn_create(struct gn_worker *e, int receives, struct gn_conn **out, struct gn_err *err)
 {
 	struct gn_conn *c = calloc(1, sizeof *c);
@@ -41,7 +47,8 @@ enum gn_status gn_conn_create(struct gn_worker *e, int receives, struct gn_conn 
 	c->engine = e;
 	c->receives = receives;
 	c->requests_max = receives ? GN_GROUPS_MAX : GN_SENDS_MAX;
-	c->goodbye.conn = c->flush.conn = c;
+	bind_op(&c->goodbye, c);
+	bind_op(&c->flush, c);
 	status = gn_worker_add(e, c, &c->number, err);
 	if (status) {
 		free(c->groups);
@@ -87,7 +94,7 @@ static enum gn_status tell_failure(const struct gn_conn *c, struct gn_err *err)
 	return gn_err_set(err, c->failed, "%s %s: %s", c->receives ? "receiving from" : "sending to", c->link->host, c->why);
 }
 
-void gn_conn_message(struct gn_conn *c, const struct gn_wire *m)
+static void message(struct gn_conn *c, const struct gn_wire *m)
 {
 	struct gn_group *g;
 
@@ -122,9 +129,9 @@ static struct gn_request *take_request(struct gn_conn *c, int count)
 			return NULL;
 		c->request_count++;
 		r->conn = c;
-		r->told.conn = c;
+		bind_op(&r->told, c);
 		for (int i = 0; i < GN_GROUP_MAX; i++)
-			r->ops[i].conn = c;
+			bind_op(&r->ops[i], c);
 		r->next = c->requests;
 		c->requests = r;
 	}
@@ -430,19 +437,18 @@ void gn_conn_close(struct gn_conn *c)
 	pthread_mutex_unlock(&e->lock);
 }
 
-unsigned gn_conn_reap(struct gn_worker *e, int all)
+static void reap(struct gn_worker *e, int all)
 {
 	struct gn_conn **at = &e->lingering, *c;
-	unsigned left = 0;
 
 	while ((c = *at)) {
 		if (c->active && !all) {
-			left += c->active;
 			at = &c->next;
 			continue;
 		}
 		*at = c->next;
 		free_conn(c);
 	}
-	return left;
 }
+
+const struct gn_worker_callbacks gn_conn_callbacks = {.message = message, .reap = reap};

@@ -49,12 +49,13 @@ struct gn_conn {
 	struct gn_wire goodbye_message;
 };
 
+/* What a worker that has connections is created with. */
+extern const struct gn_worker_callbacks gn_conn_callbacks;
+
 /* Lock held. In neither engine's books but its own; link is still to be set. */
 enum gn_status gn_conn_create(struct gn_worker *e, int receives, struct gn_conn **out, struct gn_err *err);
 /* Lock held. Of one that was never handed out. */
 void gn_conn_discard(struct gn_conn *c);
-/* Lock held, inside of UCX: a message from the other end. */
-void gn_conn_message(struct gn_conn *c, const struct gn_wire *message);
 
 /* *out is NULL when it has to be tried again. */
 enum gn_status gn_conn_send(struct gn_conn *c, const void *data, size_t len_bytes, int tag, struct gn_request **out,
@@ -72,7 +73,5 @@ void gn_conn_forget(struct gn_conn *c, const void *data, size_t len_bytes);
 const struct gn_plugin_log *gn_request_report(const struct gn_request *r);
 /* Ends it, whatever is under way, and frees it as soon as UCX holds nothing of it. */
 void gn_conn_close(struct gn_conn *c);
-/* Lock held. Frees closed ones that UCX is done with, or all of them; how many operations are left of others? */
-unsigned gn_conn_reap(struct gn_worker *e, int all);
 
 #endif

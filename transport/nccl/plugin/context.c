@@ -1,6 +1,5 @@
 #include "transport/nccl/plugin/context.h"
 
-#include "transport/nccl/plugin/progress_thread.h"
 #include "transport/nccl/plugin/cm.h"
 
 #include <stdlib.h>
@@ -134,8 +133,8 @@ enum gn_status gn_context_enter(struct gn_context *c, int device, struct gn_work
 		return gn_err_set(err, GN_ERR_USAGE, "there is no device %d: 0 to %d", device, c->devices->count - 1);
 	pthread_mutex_lock(&c->lock);
 	if (!c->engines[device])
-		status = gn_worker_create(&c->report, c->devices->items[device].ucx_name, c->traffic_class, &c->engines[device],
-					  err);
+		status = gn_worker_create(&c->report, c->devices->items[device].ucx_name, c->traffic_class, &gn_conn_callbacks,
+					  &c->engines[device], err);
 	if (!status) {
 		c->users[device]++;
 		c->all_users++;

@@ -1,5 +1,4 @@
-#include "transport/nccl/plugin/conn.h"
-#include "transport/nccl/plugin/progress_thread.h"
+#include "transport/nccl/plugin/worker.h"
 
 #include "src/base/clock.h"
 #include "transport/ucx/ucx_common.h"

@@ -14,7 +14,7 @@ libnccl_net_gannet_so_SOURCES = \
 	transport/nccl/plugin/device.c transport/nccl/plugin/device.h \
 	transport/nccl/plugin/worker.c transport/nccl/plugin/worker.h \
 	transport/nccl/plugin/flush.c transport/nccl/plugin/flush.h \
-	transport/nccl/plugin/progress_thread.c transport/nccl/plugin/progress_thread.h \
+	transport/nccl/plugin/progress_thread.c \
 	transport/nccl/plugin/link.c \
 	transport/nccl/plugin/nb_socket.c transport/nccl/plugin/nb_socket.h \
 	transport/nccl/plugin/cm.c transport/nccl/plugin/cm.h transport/nccl/plugin/cm_internal.h \

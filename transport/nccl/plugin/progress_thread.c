@@ -1,4 +1,16 @@
-#include "transport/nccl/plugin/progress_thread.h"
+/* A thread that takes an engine's turns while nobody else does.
+ *
+ * NCCL's proxy sleeps when all it asked for is done. Over TCP that is too early: UCX calls a message sent as soon as its last
+ * part lies in its own queue, which leaves when the socket has room and somebody takes a turn; and UCX's flush, which would
+ * tell, wants the receiver to take turns, too, who may sleep as well. So engines with a link over TCP have this thread. It
+ * looks every 2 ms, takes turns only when none was taken since it last looked, and looks up to 32 ms apart when they move
+ * nothing. Other transports hand what is done to hardware or to the receiver's memory, and have none.
+ *
+ * It ends with the context, so that the library may go then; connections that outlive it do without.
+ *
+ * While GPU memory is under way it does nothing: UCX's copies there want a thread with a CUDA context, which is NCCL's.
+ */
+#include "transport/nccl/plugin/worker.h"
 
 #include "src/base/clock.h"
 #include "src/base/thread.h"
@@ -11,7 +23,7 @@
 /* Before others get the lock. */
 #define TURNS 16
 
-struct gn_comm_progress_thread {
+struct gn_progress_thread {
 	struct gn_worker *engine;
 	pthread_t thread;
 	pthread_mutex_t lock; /* of stop */
@@ -45,7 +57,7 @@ static int look_after(struct gn_worker *e, unsigned *seen)
 }
 
 /* Lock held but while it waits. */
-static void rest(struct gn_comm_progress_thread *k, uint64_t ns)
+static void rest(struct gn_progress_thread *k, uint64_t ns)
 {
 	uint64_t until = gn_clock_ns() + ns;
 	struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
@@ -55,7 +67,7 @@ static void rest(struct gn_comm_progress_thread *k, uint64_t ns)
 
 static void *keep(void *argument)
 {
-	struct gn_comm_progress_thread *k = argument;
+	struct gn_progress_thread *k = argument;
 	uint64_t period_ns = SHORT_NS;
 	unsigned seen = 0;
 
@@ -74,7 +86,7 @@ static void *keep(void *argument)
 	return NULL;
 }
 
-static void release(struct gn_comm_progress_thread *k)
+static void release(struct gn_progress_thread *k)
 {
 	pthread_cond_destroy(&k->wake);
 	pthread_mutex_destroy(&k->lock);
@@ -84,7 +96,7 @@ static void release(struct gn_comm_progress_thread *k)
 enum gn_status gn_progress_thread_start(struct gn_worker *e, struct gn_err *err)
 {
 	pthread_condattr_t clock;
-	struct gn_comm_progress_thread *k;
+	struct gn_progress_thread *k;
 	int rc;
 
 	if (atomic_load(&e->keeper))
@@ -109,7 +121,7 @@ enum gn_status gn_progress_thread_start(struct gn_worker *e, struct gn_err *err)
 
 void gn_progress_thread_stop(struct gn_worker *e)
 {
-	struct gn_comm_progress_thread *k = atomic_exchange(&e->keeper, NULL);
+	struct gn_progress_thread *k = atomic_exchange(&e->keeper, NULL);
 
 	if (!k)
 		return;

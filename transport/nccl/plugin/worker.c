@@ -1,7 +1,5 @@
 #include "transport/nccl/plugin/worker.h"
 
-#include "transport/nccl/plugin/conn.h"
-#include "transport/nccl/plugin/progress_thread.h"
 #include "src/base/clock.h"
 #include "transport/ucx/ucx_common.h"
 
@@ -86,6 +84,14 @@ static enum gn_status open_context(struct gn_worker *e, const char *device, int 
 	return gn_err_prefix(err, "device '%s'", device && *device ? device : "any");
 }
 
+/* NULL when no connection has that number. */
+static struct gn_conn *find(const struct gn_worker *e, uint32_t number)
+{
+	const struct gn_worker_slot *slot = (number & 0xffff) < e->conn_room ? &e->conns[number & 0xffff] : NULL;
+
+	return slot && slot->conn && slot->number == number ? slot->conn : NULL;
+}
+
 static ucs_status_t take_message(void *argument, const void *header, size_t header_bytes, void *data, size_t bytes,
 				 const ucp_am_recv_param_t *param)
 {
@@ -98,9 +104,9 @@ static ucs_status_t take_message(void *argument, const void *header, size_t head
 	if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) || bytes != sizeof m)
 		return UCS_OK;
 	memcpy(&m, data, sizeof m);
-	c = m.key == e->name.key ? gn_worker_find(e, m.conn) : NULL;
+	c = m.key == e->name.key ? find(e, m.conn) : NULL;
 	if (c)
-		gn_conn_message(c, &m);
+		e->callbacks->message(c, &m);
 	return UCS_OK;
 }
 
@@ -122,8 +128,8 @@ static enum gn_status open_worker(struct gn_worker *e, struct gn_err *err)
 	return rc == UCS_OK ? GN_OK : fail(err, "opening the fabric's worker", rc);
 }
 
-enum gn_status gn_worker_create(const struct gn_plugin_log *report, const char *device, int traffic_class, struct gn_worker **out,
-				struct gn_err *err)
+enum gn_status gn_worker_create(const struct gn_plugin_log *report, const char *device, int traffic_class,
+				const struct gn_worker_callbacks *callbacks, struct gn_worker **out, struct gn_err *err)
 {
 	struct gn_worker *e = calloc(1, sizeof *e);
 	enum gn_status status = GN_OK;
@@ -132,6 +138,7 @@ enum gn_status gn_worker_create(const struct gn_plugin_log *report, const char *
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a fabric");
 	pthread_mutex_init(&e->lock, NULL);
 	e->report = *report;
+	e->callbacks = callbacks;
 	e->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (e->epoll < 0 || getrandom(&e->name, sizeof e->name, 0) != sizeof e->name)
 		status = gn_err_set(err, GN_ERR_FAILED, "cannot open a fabric: no descriptor or no random numbers to be had");
@@ -182,7 +189,7 @@ void gn_worker_destroy(struct gn_worker *e)
 		ucp_worker_destroy(e->worker);
 	if (e->context)
 		ucp_cleanup(e->context);
-	gn_conn_reap(e, 1);
+	e->callbacks->reap(e, 1);
 	if (e->epoll >= 0)
 		close(e->epoll);
 	free(e->conns);
@@ -201,7 +208,7 @@ static void look(struct gn_worker *e)
 	e->looked_ns = now;
 	drop_strays(e);
 	gn_links_look(e);
-	gn_conn_reap(e, 0);
+	e->callbacks->reap(e, 0);
 }
 
 unsigned gn_worker_progress(struct gn_worker *e)
@@ -223,7 +230,7 @@ unsigned gn_worker_progress(struct gn_worker *e)
 static enum gn_status grow(struct gn_worker *e, struct gn_err *err)
 {
 	uint32_t room = e->conn_room ? 2 * e->conn_room : 16;
-	struct gn_conn **more;
+	struct gn_worker_slot *more;
 
 	if (e->conn_room >= CONNS_MAX)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "more than %u connections", CONNS_MAX);
@@ -242,7 +249,7 @@ enum gn_status gn_worker_add(struct gn_worker *e, struct gn_conn *c, uint32_t *n
 	uint32_t tried = 0;
 	uint16_t high;
 
-	while (tried < e->conn_room && e->conns[e->conn_next]) {
+	while (tried < e->conn_room && e->conns[e->conn_next].conn) {
 		e->conn_next = (e->conn_next + 1) % e->conn_room;
 		tried++;
 	}
@@ -250,22 +257,15 @@ enum gn_status gn_worker_add(struct gn_worker *e, struct gn_conn *c, uint32_t *n
 		return err ? err->status : GN_ERR_FAILED;
 	if (getrandom(&high, sizeof high, 0) != sizeof high)
 		return gn_err_set(err, GN_ERR_FAILED, "no random numbers to be had");
-	e->conns[e->conn_next] = c;
 	*number = (uint32_t)high << 16 | e->conn_next;
+	e->conns[e->conn_next] = (struct gn_worker_slot){.conn = c, .number = *number};
 	e->conn_next = (e->conn_next + 1) % e->conn_room;
 	return GN_OK;
 }
 
 void gn_worker_remove(struct gn_worker *e, uint32_t number)
 {
-	e->conns[number & 0xffff] = NULL;
-}
-
-struct gn_conn *gn_worker_find(const struct gn_worker *e, uint32_t number)
-{
-	struct gn_conn *c = (number & 0xffff) < e->conn_room ? e->conns[number & 0xffff] : NULL;
-
-	return c && c->number == number ? c : NULL;
+	e->conns[number & 0xffff] = (struct gn_worker_slot){0};
 }
 
 /* --- operations --- */
@@ -276,8 +276,8 @@ static void done(struct gn_op *op, ucs_status_t rc, size_t len_bytes)
 	op->handle = NULL;
 	op->status = rc;
 	op->len_bytes = len_bytes;
-	op->conn->active--;
-	op->conn->engine->active -= op->data != NULL;
+	--*op->active_of_conn;
+	op->worker->active -= op->data != NULL;
 }
 
 static void sent(void *request, ucs_status_t rc, void *argument)
@@ -299,8 +299,8 @@ static void begin(struct gn_op *op, size_t len_bytes)
 	op->active = 1;
 	op->len_bytes = len_bytes;
 	op->status = UCS_INPROGRESS;
-	op->conn->active++;
-	op->conn->engine->active += op->data != NULL;
+	++*op->active_of_conn;
+	op->worker->active += op->data != NULL;
 }
 
 static void begun(struct gn_op *op, void *request)

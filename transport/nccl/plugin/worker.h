@@ -31,7 +31,7 @@
 
 struct gn_conn;
 struct gn_worker;
-struct gn_comm_progress_thread;
+struct gn_progress_thread;
 struct gn_cm;
 
 /* Who an engine is, as told to peers. */
@@ -55,9 +55,10 @@ struct gn_link {
 	char why[128];
 };
 
-/* One UCX operation. In place until it is not active any more. */
+/* One UCX operation. It stays in place while it is active. */
 struct gn_op {
-	struct gn_conn *conn;
+	struct gn_worker *worker;
+	unsigned *active_of_conn; /* the connection's count of active operations */
 	void *handle; /* UCX's, while active */
 	const char *data; /* the caller's memory, NULL: none */
 	size_t room_bytes, len_bytes;
@@ -77,8 +78,23 @@ struct gn_wire {
 	uint64_t sizes[GN_GROUP_MAX];
 };
 
+/* What a worker calls of its connections, with the lock held. */
+struct gn_worker_callbacks {
+	/* Inside ucp_worker_progress(): the message arrived for this connection. The callback starts no UCX operation. */
+	void (*message)(struct gn_conn *c, const struct gn_wire *message);
+	/* Frees the connections in `lingering` that UCX holds no operation of any more; all: every one, after the end of the UCX worker. */
+	void (*reap)(struct gn_worker *w, int all);
+};
+
+/* A connection in the table of a worker. */
+struct gn_worker_slot {
+	struct gn_conn *conn; /* NULL: free */
+	uint32_t number;
+};
+
 struct gn_worker {
 	pthread_mutex_t lock;
+	const struct gn_worker_callbacks *callbacks;
 	struct gn_plugin_log report;
 	ucp_context_h context;
 	ucp_worker_h worker;
@@ -86,7 +102,7 @@ struct gn_worker {
 	size_t address_bytes;
 	struct gn_worker_name name;
 	struct gn_link *links;
-	struct gn_conn **conns; /* by the low bits of their numbers */
+	struct gn_worker_slot *conns; /* by the low half of their numbers */
 	uint32_t conn_room, conn_next;
 	struct gn_cm *meet; /* how connections come to be; NULL until one is wanted */
 	int epoll;	      /* of the links' sockets */
@@ -95,14 +111,14 @@ struct gn_worker {
 	uint64_t looked_ns;   /* when sockets and strays were last looked for */
 	struct gn_closing *closing; /* endpoints that UCX has not closed yet */
 	int broke;		    /* a link broke inside of UCX: its endpoint is still to be closed */
-	struct gn_comm_progress_thread *_Atomic keeper; /* NULL: nobody takes turns but callers */
+	struct gn_progress_thread *_Atomic keeper; /* NULL: nobody takes turns but callers */
 	int frozen; /* UCX holds memory that is not the caller's any more: no turn is taken again */
 	struct gn_conn *lingering;  /* closed connections that UCX still holds something of */
 };
 
-/* device is UCX's name for it, NULL or "" for all; traffic_class -1: UCX's own. */
-enum gn_status gn_worker_create(const struct gn_plugin_log *report, const char *device, int traffic_class, struct gn_worker **out,
-				struct gn_err *err);
+/* device is UCX's name for it, NULL or "" for all; traffic_class -1: UCX's own. callbacks is borrowed and outlives the worker. */
+enum gn_status gn_worker_create(const struct gn_plugin_log *report, const char *device, int traffic_class,
+				const struct gn_worker_callbacks *callbacks, struct gn_worker **out, struct gn_err *err);
 /* No connection may be left. Closes links in good order, waiting up to a second for peers that are alive. */
 void gn_worker_destroy(struct gn_worker *e);
 /* One turn of UCX, and now and then a look at sockets. How much did it move? 0: nothing. */
@@ -126,9 +142,6 @@ void gn_links_close(struct gn_worker *e);
 /* Gives a connection its number. */
 enum gn_status gn_worker_add(struct gn_worker *e, struct gn_conn *c, uint32_t *number, struct gn_err *err);
 void gn_worker_remove(struct gn_worker *e, uint32_t number);
-/* NULL when there is none of that number. */
-struct gn_conn *gn_worker_find(const struct gn_worker *e, uint32_t number);
-
 /* Start an operation; on failure op->status says why and it is not active. */
 void gn_op_send(struct gn_op *op, struct gn_link *link, uint64_t tag, const void *data, size_t len_bytes);
 void gn_op_receive(struct gn_op *op, struct gn_worker *e, uint64_t tag, void *data, size_t len_bytes);
@@ -136,6 +149,12 @@ void gn_op_tell(struct gn_op *op, struct gn_link *link, const struct gn_wire *me
 void gn_op_flush(struct gn_op *op, struct gn_link *link);
 /* A reception that nothing has arrived for ends at once. */
 void gn_op_cancel(struct gn_op *op, struct gn_worker *e);
+
+/* Starts the thread unless the worker has it. */
+enum gn_status gn_progress_thread_start(struct gn_worker *e, struct gn_err *err);
+/* Blocks until the thread has ended, which may be in the midst of progress calls. It needs no lock and takes none: at the end of a
+ * process nobody may release the worker's. */
+void gn_progress_thread_stop(struct gn_worker *e);
 
 /* The tag of part `part` of a group for connection `conn`. */
 static inline uint64_t gn_tag(uint32_t conn, uint32_t group, int part)

@@ -1,6 +1,6 @@
 /* The execution behind verify.h. Private to verify*.c. */
-#ifndef GN_TRANSPORT_SCHEDULE_VERIFY_RUN_H
-#define GN_TRANSPORT_SCHEDULE_VERIFY_RUN_H
+#ifndef GN_TRANSPORT_SCHEDULE_VERIFY_INTERNAL_H
+#define GN_TRANSPORT_SCHEDULE_VERIFY_INTERNAL_H
 
 #include "transport/schedule/verify.h"
 

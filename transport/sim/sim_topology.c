@@ -1,4 +1,4 @@
-#include "transport/sim/sim.h"
+#include "transport/sim/sim_topology.h"
 
 enum gn_status gn_sim_topology_check(const struct gn_sim_topology *t, struct gn_err *err)
 {
@@ -17,4 +17,13 @@ enum gn_status gn_sim_topology_check(const struct gn_sim_topology *t, struct gn_
 	if (t->stragglers < 0 || t->stragglers > ranks)
 		return gn_err_set(err, GN_ERR_USAGE, "%d stragglers among %lld ranks", t->stragglers, (long long)ranks);
 	return GN_OK;
+}
+
+const struct gn_sim_range *gn_sim_range_of(const struct gn_sim_path *p, double bytes)
+{
+	int i = p->count - 1;
+
+	while (i > 0 && bytes < p->ranges[i].from_bytes)
+		i--;
+	return &p->ranges[i];
 }
