@@ -15,6 +15,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/device_step.c src/train/loop/device_step.h \
 	src/train/loop/evaluate.c src/train/loop/evaluate.h \
 	src/train/loop/input.c src/train/loop/input.h \
+	src/train/loop/options.h \
 	src/train/loop/session.c src/train/loop/session.h \
 	src/train/loop/session_evaluate.c \
 	src/train/loop/session_state.c \
@@ -60,8 +61,10 @@ libgannet_train_a_SOURCES += \
 
 libgannet_train_a_SOURCES += \
 	src/train/parallel/bucket_autotune.c src/train/parallel/bucket_autotune.h \
+	src/train/parallel/overlap.h \
 	src/train/parallel/device_reducer.c src/train/parallel/device_reducer.h \
-	src/train/parallel/reducer.c src/train/parallel/reducer.h
+	src/train/parallel/reducer.c src/train/parallel/reducer.h \
+	src/train/parallel/step_forecast.c src/train/parallel/step_forecast.h
 
 libgannet_train_a_SOURCES += \
 	src/train/plan/bn_folding.c \
@@ -75,7 +78,6 @@ libgannet_train_a_SOURCES += \
 	src/train/plan/plan.c src/train/plan/plan.h \
 	src/train/plan/plan_build.c \
 	src/train/plan/plan_cost.c src/train/plan/plan_cost.h \
-	src/train/plan/plan_device.h \
 	src/train/plan/plan_internal.h \
 	src/train/plan/plan_memory.c \
 	src/train/plan/processors.c src/train/plan/processors.h \

@@ -35,7 +35,7 @@ done
 # The choice. The first steps measure, one line tells, and the folder keeps it. Fewer than 44 steps, and three ways to try are not
 # worth it.
 export GANNET_LOG=info
-expect 0 'gradients leave in .* ms a step; tried: ' 'two ranks measure' run measured 2 --steps 46 --checkpoint "$dir/run"
+expect 0 'gradients are summed in .* ms a step; tried: ' 'two ranks measure' run measured 2 --steps 46 --checkpoint "$dir/run"
 check 'the log has what was tried' python3 - "$dir/measured.jsonl" <<'PY'
 import json, sys
 lines = [json.loads(line) for line in open(sys.argv[1])]
@@ -50,16 +50,16 @@ PY
 check 'it is in the folder' grep -q '"bucket_bytes"' "$dir/run/exchange.json"
 check 'fixed ones' run fixed 2 --steps 46 --bucket 16M --no-overlap
 check 'measuring changes nothing' same measured fixed
-expect 0 'as was measured before' 'a run that goes on does not measure again' run measured 2 --steps 48 --checkpoint "$dir/run" \
+expect 0 'as measured before' 'a run that goes on does not measure again' run measured 2 --steps 48 --checkpoint "$dir/run" \
 	--resume auto
 check 'nor tell it as measured' test "$("$jsonl" "$dir/measured.jsonl" exchange step | wc -l)" = 1
-expect 0 'gradients leave in .*; tried: ' 'three ranks measure anew' run three 3 --steps 94 --checkpoint "$dir/run" --resume auto
+expect 0 'gradients are summed in .*; tried: ' 'three ranks measure anew' run three 3 --steps 94 --checkpoint "$dir/run" --resume auto
 echo '{"of": 1, "bucket_bytes": "many"' >"$dir/run/exchange.json"
-expect 0 'gradients leave in .*; tried: ' 'a torn file is as none' run three 2 --steps 140 --checkpoint "$dir/run" --resume auto
+expect 0 'gradients are summed in .*; tried: ' 'a torn file is as none' run three 2 --steps 140 --checkpoint "$dir/run" --resume auto
 # What is chosen never shows in the parameters, unless it may: a ring adds in an order that depends on the bucket.
 check 'three ranks, ring' run ring-auto 3 --steps 46 --transport tcp --algo ring
 check 'have no other size that leaves the same bits' sh -c '! grep -q "\"event\": \"exchange\"" "$1"' sh "$dir/ring-auto.jsonl"
-expect 0 'gradients leave in .*; tried: .*can differ' 'but try them when told to' run ring-any 3 --steps 46 --transport tcp \
+expect 0 'gradients are summed in .*; tried: .*can differ' 'but try them when told to' run ring-any 3 --steps 46 --transport tcp \
 	--algo ring --any-order
 check 'a short run' run short 2 --steps 10
 check 'does not measure' sh -c 'grep -q "\"event\": \"end\"" "$1" && ! grep -q "\"event\": \"exchange\"" "$1"' sh "$dir/short.jsonl"

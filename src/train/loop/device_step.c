@@ -1,7 +1,6 @@
 #include "src/train/loop/device_step.h"
 
 #include "src/base/clock.h"
-#include "src/train/parallel/bucket_autotune.h"
 #include "transport/coll/agree.h"
 
 #include <string.h>
@@ -33,7 +32,7 @@ static enum gn_status reside(struct gn_session *s, struct gn_err *err)
 	gn_optimizer_terms(s->optimizer, &terms);
 	update = (struct gn_plan_update){.rule = terms.rule, .weight_decay = terms.weight_decay, .decay_all = terms.decay_all,
 					 .clip = terms.clip, .batches = (int)s->options->accumulate};
-	gn_device_reducer_join(&s->gpu_sums, &update);
+	gn_device_reducer_join(&s->device_reducer, &update);
 	for (int k = 0; k < gn_optim_slots(terms.rule->kind); k++)
 		update.slots[k] = gn_optimizer_slot(s->optimizer, k);
 	if (s->ema) {
@@ -55,13 +54,13 @@ enum gn_status gn_device_step_begin(struct gn_session *s, struct gn_err *err)
 	if (status || !yes)
 		return status;
 	status = gn_agree_status(s->comm, reside(s, err), err);
-	gn_bucket_autotune_usual(s->options, s->model, &form);
+	gn_bucket_autotune_default((size_t)s->options->bucket, s->options->overlap, s->model, &form);
 	/* a bucket that leaves as soon as its event has happened would, from rank to rank, come before or after a batch norm's sums */
-	form.overlap &= !s->sync;
-	if (s->sync && s->options->overlap == GN_OVERLAP_YES && gn_comm_rank(s->comm) == 0)
+	form.overlap &= !s->sync_bn;
+	if (s->sync_bn && s->options->overlap == GN_OVERLAP_YES && gn_comm_rank(s->comm) == 0)
 		gn_log_warn(s->log, "--overlap: on GPUs, and with --sync-bn, gradients leave when backward is through");
 	if (!status)
-		status = gn_device_reducer_open(&s->gpu_sums, s->options->comm ? s->options->comm : "auto", s->plan, s->model,
+		status = gn_device_reducer_open(&s->device_reducer, s->options->comm ? s->options->comm : "auto", s->plan, s->model,
 						&form, s->log, err);
 	if (!status)
 		status = gn_agree_status(s->comm, gn_plan_push(s->plan, err), err);
@@ -80,7 +79,7 @@ enum gn_status gn_device_step_end(struct gn_session *s, struct gn_err *err)
 
 	s->resident = 0;
 	s->staged = 0;
-	gn_device_reducer_close(&s->gpu_sums);
+	gn_device_reducer_close(&s->device_reducer);
 	return status;
 }
 
@@ -111,7 +110,7 @@ static enum gn_status launch(struct gn_session *s, int64_t k, const struct gn_op
 	s->staged = 0;
 	if (k + 1 < s->options->accumulate)
 		return gn_plan_gather(s->plan, number, err);
-	gn_device_reducer_begin(&s->gpu_sums);
+	gn_device_reducer_begin(&s->device_reducer);
 	return gn_plan_launch(s->plan, number, u, err);
 }
 
@@ -128,7 +127,7 @@ static enum gn_status launch_all(struct gn_session *s, const struct gn_optim_upd
 
 		status = launch(s, k, u, err);
 		if (!status && is_last)
-			gn_device_reducer_leave(&s->gpu_sums);
+			gn_device_reducer_leave(&s->device_reducer);
 		began = gn_clock_ns();
 		if (!status && (!is_last || more))
 			status = stage(s, err);
@@ -154,12 +153,12 @@ static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u,
 	gn_session_alone(s, status);
 	loaded = gn_clock_ns();
 	if (!status)
-		status = gn_session_alone(s, gn_device_reducer_finish(&s->gpu_sums, &exposed, err));
+		status = gn_session_alone(s, gn_device_reducer_finish(&s->device_reducer, &exposed, err));
 	sums->exposed += seconds(0, exposed);
 	if (!status)
 		status = gn_session_alone(s, gn_plan_result(s->plan, result, err));
 	now = gn_clock_ns();
-	through = gn_comm_size(s->comm) > 1 ? s->gpu_sums.through_ns : now;
+	through = gn_comm_size(s->comm) > 1 ? s->device_reducer.through_ns : now;
 	/* how long before that it stood still is not known: this is the most that it can have been */
 	if (status || through - loaded >= AT_ONCE_NS)
 		reading = 0;
@@ -173,31 +172,25 @@ static enum gn_status run(struct gn_session *s, const struct gn_optim_update *u,
 /* Loss, wish to stop and wish to save become sums over ranks. */
 static enum gn_status tell_others(struct gn_session *s, double loss, int stop, struct gn_err *err)
 {
-	s->tail[GN_PIGGYBACK_LOSS] = (float)loss;
-	s->tail[GN_PIGGYBACK_STOP] = stop ? 1 : 0;
-	s->tail[GN_PIGGYBACK_SAVE] = gn_session_wants_save(s) ? 1 : 0;
+	s->piggyback[GN_PIGGYBACK_LOSS] = (float)loss;
+	s->piggyback[GN_PIGGYBACK_STOP] = stop ? 1 : 0;
+	s->piggyback[GN_PIGGYBACK_SAVE] = gn_session_wants_save(s) ? 1 : 0;
 	if (gn_comm_size(s->comm) == 1)
 		return GN_OK;
-	return gn_comm_allreduce(s->comm, s->tail, GN_PIGGYBACK_SAVE + 1, GN_F32, gn_reduce_of(GN_F32, GN_SUM), err);
+	return gn_comm_allreduce(s->comm, s->piggyback, GN_PIGGYBACK_SAVE + 1, GN_F32, gn_reduce_of(GN_F32, GN_SUM), err);
 }
 
-enum gn_status gn_device_step_step(struct gn_session *s, double lr, int stop, struct gn_interval *sums, uint64_t *mark,
-				struct gn_err *err)
+enum gn_status gn_device_step_run(struct gn_session *s, const struct gn_optim_update *u, int stop, struct gn_interval *sums,
+				  uint64_t *mark, double *norm, int *skipped, struct gn_err *err)
 {
-	double ranks = gn_comm_size(s->comm);
-	struct gn_optim_update u = {.lr = lr, .grad_scale = 1 / (ranks * (double)s->options->accumulate),
-				    .step = s->state.step + 1 - s->state.skipped};
 	struct gn_plan_result result;
-	enum gn_status status = run(s, &u, &result, sums, mark, err);
+	enum gn_status status = run(s, u, &result, sums, mark, err);
 
 	if (!status)
 		status = tell_others(s, result.loss, stop, err);
 	if (status)
 		return status;
-	if (result.skipped)
-		return gn_step_skip(s, lr, sums, err);
-	s->skips_in_a_row = 0;
-	sums->loss_sum += (double)s->tail[GN_PIGGYBACK_LOSS] / ranks;
-	sums->norm_sum += result.norm;
+	*norm = result.norm;
+	*skipped = result.skipped;
 	return GN_OK;
 }

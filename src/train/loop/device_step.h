@@ -9,7 +9,8 @@
 #ifndef GN_TRAIN_LOOP_DEVICE_STEP_H
 #define GN_TRAIN_LOOP_DEVICE_STEP_H
 
-#include "src/train/loop/step.h"
+#include "src/train/loop/session.h"
+#include "src/train/metrics/scaling_report.h"
 
 /* Collective, failures are agreed on. Moves the run to its GPUs when it can stay there: sets s->resident. The host's arrays hold the
  * state of the run. */
@@ -18,8 +19,9 @@ enum gn_status gn_device_step_begin(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_device_step_fetch(struct gn_session *s, struct gn_err *err);
 /* The same, and the run is the host's again. */
 enum gn_status gn_device_step_end(struct gn_session *s, struct gn_err *err);
-/* A step up to its update. mark as in step.c. */
-enum gn_status gn_device_step_step(struct gn_session *s, double lr, int stop, struct gn_interval *sums, uint64_t *mark,
-				struct gn_err *err);
+/* A step with its update. mark: gn_clock_ns() of what the caller has accounted for; it moves to the end. *norm: of the gradient, before
+ * clipping; *skipped: something was not finite, and parameters, state and buffers are as before. */
+enum gn_status gn_device_step_run(struct gn_session *s, const struct gn_optim_update *u, int stop, struct gn_interval *sums,
+				  uint64_t *mark, double *norm, int *skipped, struct gn_err *err);
 
 #endif

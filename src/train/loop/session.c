@@ -5,7 +5,6 @@
 #include "src/base/text.h"
 #include "src/base/version.h"
 #include "src/train/loop/input.h"
-#include "src/train/parallel/bucket_autotune.h"
 #include "src/train/model/weights.h"
 
 #include <stdio.h>
@@ -40,7 +39,7 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return gn_err_prefix(err, "%s", gn_model_name(s->model)), status;
 	if (o->resize_schedule)
-		status = gn_resize_schedule_parse(o->resize_schedule, &s->growth, err);
+		status = gn_resize_schedule_parse(o->resize_schedule, &s->resize_schedule, err);
 	if (status)
 		return status;
 	s->info.input.resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
@@ -57,7 +56,7 @@ static enum gn_status make_arrays(struct gn_session *s, struct gn_err *err)
 {
 	size_t params = gn_model_param_elements(s->model);
 
-	enum gn_status status = gn_weight_layouts_create(s->model, &s->arrange, err);
+	enum gn_status status = gn_weight_layouts_create(s->model, &s->weight_layouts, err);
 
 	if (status)
 		return status;
@@ -96,7 +95,7 @@ static enum gn_status make_flat(struct gn_session *s, struct gn_err *err)
 		return gn_err_prefix(err, "gradients of %zu parameters", params);
 	s->flat = memory;
 	s->buffers = s->flat + params;
-	s->tail = s->buffers + buffers;
+	s->piggyback = s->buffers + buffers;
 	return GN_OK;
 }
 
@@ -119,7 +118,7 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 {
 	struct gn_plan_options po = {
-		.batch = (int)s->options->batch, .frozen = 1, .weights = gn_weight_layouts_layouts(s->arrange),
+		.batch = (int)s->options->batch, .frozen = 1, .weights = gn_weight_layouts_layouts(s->weight_layouts),
 	};
 	enum gn_status status = gn_session_device(s, &po, err);
 
@@ -130,7 +129,7 @@ static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 
 static enum gn_status make_train_plans(struct gn_session *s, struct gn_err *err)
 {
-	return s->growth.count ? gn_session_try_sides(s, err) : gn_session_make_plan(s, err);
+	return s->resize_schedule.count ? gn_session_try_sides(s, err) : gn_session_make_plan(s, err);
 }
 
 /* *same: all ranks want the weights in the same layouts. */
@@ -139,7 +138,7 @@ static enum gn_status compare_layouts(struct gn_session *s, int *same, struct gn
 	struct {
 		char hex[65];
 	} mine, *all = calloc((size_t)gn_comm_size(s->comm), sizeof *all);
-	enum gn_status status = all ? gn_weight_layouts_digest(s->arrange, mine.hex, err)
+	enum gn_status status = all ? gn_weight_layouts_digest(s->weight_layouts, mine.hex, err)
 				    : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for digests");
 
 	status = gn_agree_status(s->comm, status, err);
@@ -163,7 +162,7 @@ static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
 		status = compare_layouts(s, &same, err);
 	if (!status && !same) {
 		gn_log_warn(s->log, "ranks want weights in different layouts: they lie in torch's order, which is slower");
-		gn_weight_layouts_plain(s->arrange);
+		gn_weight_layouts_plain(s->weight_layouts);
 		gn_plan_destroy(s->plan);
 		s->plan = NULL;
 		status = gn_agree_status(s->comm, make_train_plans(s, err), err);
@@ -238,7 +237,7 @@ static enum gn_status make_trace(struct gn_session *s, struct gn_err *err)
 		.step_spans = batches * (2 * nodes + (uint64_t)o->batch + 8) + nodes + 128,
 	};
 
-	s->watch = (struct gn_plan_profiler){op_ran, s};
+	s->profiler = (struct gn_plan_profiler){op_ran, s};
 	return gn_trace_create(&to, s->comm, &s->trace, err);
 }
 
@@ -255,7 +254,7 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = make_optimizer(s, err);
 	if (!status && s->options->sync_bn)
-		status = gn_sync_bn_create(s->options->sync_bn, s->comm, &s->sync, err);
+		status = gn_sync_bn_create(s->options->sync_bn, s->comm, &s->sync_bn, err);
 	if (!status && s->options->trace)
 		status = make_trace(s, err);
 	if (!status)
@@ -263,7 +262,7 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = make_schedule(s, err);
 	if (!status && s->options->log && gn_comm_rank(s->comm) == 0)
-		status = gn_metrics_log_open(s->options->log, s->log, &s->runlog, err);
+		status = gn_metrics_log_open(s->options->log, s->log, &s->metrics_log, err);
 	return status;
 }
 
@@ -281,15 +280,15 @@ static enum gn_status compare_ranks(struct gn_session *s, const char *agreed_tex
 	return status ? status : gn_agree_digests(s->comm, items, 4, err);
 }
 
-static enum gn_status make_exchange(struct gn_session *s, struct gn_err *err)
+static enum gn_status make_reducer(struct gn_session *s, struct gn_err *err)
 {
-	struct gn_reducer_config form;
+	struct gn_reducer_config config;
 
-	gn_bucket_autotune_usual(s->options, s->model, &form);
+	gn_bucket_autotune_default((size_t)s->options->bucket, s->options->overlap, s->model, &config);
 	s->info.global_batch = (int64_t)s->global_batch;
 	s->info.world_size = gn_comm_size(s->comm);
-	return gn_reducer_create(s->comm, s->model, s->flat, gn_model_buffer_elements(s->model) + GN_PIGGYBACK_COUNT, &form,
-				 s->options->algo, &s->exchange, err);
+	return gn_reducer_create(s->comm, s->model, s->flat, gn_model_buffer_elements(s->model) + GN_PIGGYBACK_COUNT, &config,
+				 s->options->algo, &s->reducer, err);
 }
 
 enum gn_status gn_session_create(const struct gn_train_options *options, const char *agreed_text, struct gn_comm *comm,
@@ -301,7 +300,7 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 	if (!s)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a training run");
 	s->options = options;
-	s->comm = s->gpu_sums.comm = comm;
+	s->comm = s->device_reducer.comm = comm;
 	s->log = log;
 	s->saved_step = UINT64_MAX;
 	s->info.options = options->options_text;
@@ -313,7 +312,7 @@ enum gn_status gn_session_create(const struct gn_train_options *options, const c
 	if (!status)
 		status = make_plans(s, err);
 	if (!status)
-		status = make_exchange(s, err);
+		status = make_reducer(s, err);
 	if (status) {
 		gn_session_destroy(s);
 		return status;
@@ -326,26 +325,26 @@ void gn_session_destroy(struct gn_session *s)
 {
 	if (!s)
 		return;
-	gn_bucket_autotune_destroy(s->trial, s->exchange);
-	gn_reducer_destroy(s->exchange);
-	gn_device_reducer_release(&s->gpu_sums);
+	gn_bucket_autotune_destroy(s->autotune, s->reducer);
+	gn_step_forecast_release(&s->forecast);
+	gn_reducer_destroy(s->reducer);
+	gn_device_reducer_release(&s->device_reducer);
 	gn_plan_destroy(s->val_plan);
 	gn_plan_destroy(s->plan);
-	gn_sync_bn_destroy(s->sync);
+	gn_sync_bn_destroy(s->sync_bn);
 	gn_loader_destroy(s->val_loader);
 	gn_loader_destroy(s->loader); /* before the trace: its threads write there */
 	gn_model_destroy(s->train_model);
 	gn_model_destroy(s->model);
 	gn_dataset_close(s->val);
 	gn_dataset_close(s->data);
-	gn_metrics_log_close(s->runlog);
+	gn_metrics_log_close(s->metrics_log);
 	gn_owner_release(s->owner);
 	gn_trace_destroy(s->trace);
 	gn_optimizer_destroy(s->optimizer);
 	gn_ema_destroy(s->ema);
-	free(s->forecasts);
 	free(s->params);
-	gn_weight_layouts_destroy(s->arrange);
+	gn_weight_layouts_destroy(s->weight_layouts);
 	free(s->kept_buffers);
 	free(s->accumulated);
 	gn_comm_free(s->comm, s->flat);

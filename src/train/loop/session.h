@@ -5,48 +5,51 @@
 #include "data/loader/loader.h"
 #include "src/train/plan/weight_layouts.h"
 #include "src/train/optim/ema.h"
+#include "src/train/parallel/bucket_autotune.h"
 #include "src/train/parallel/reducer.h"
 #include "src/train/parallel/device_reducer.h"
+#include "src/train/parallel/step_forecast.h"
 #include "src/train/optim/resize_schedule.h"
 #include "src/train/optim/lr.h"
 #include "src/train/optim/optimizer.h"
+#include "src/train/checkpoint/checkpoint.h"
 #include "src/train/checkpoint/owner.h"
 #include "src/train/plan/plan.h"
-#include "src/train/plan/processors.h"
 #include "src/train/metrics/metrics_log.h"
 #include "src/train/plan/sync_bn.h"
 #include "src/train/metrics/trace.h"
-#include "src/train/loop/trainer.h"
+#include "src/train/loop/options.h"
 
-struct gn_bucket_autotune;
+#include <signal.h>
 
-/* Floats that travel behind gradients and BN buffers. */
+/* Floats that are summed behind gradients and BN buffers. */
 enum gn_piggyback { GN_PIGGYBACK_LOSS, GN_PIGGYBACK_STOP, GN_PIGGYBACK_SAVE, GN_PIGGYBACK_COUNT = 16 };
 
 struct gn_session {
 	const struct gn_train_options *options;
 	struct gn_comm *comm;
 	struct gn_log *log;
-	struct gn_metrics_log *runlog; /* rank 0 with --log */
+	struct gn_metrics_log *metrics_log; /* rank 0 with --log */
 	struct gn_dataset *data, *val;
 	struct gn_loader *loader, *val_loader;
 	struct gn_model *model;		/* at its full side */
 	struct gn_model *train_model;	/* at the side of this epoch's images; NULL: the full one */
-	struct gn_resize_schedule growth;
+	struct gn_resize_schedule resize_schedule;
 	struct gn_plan *plan, *val_plan;
-	struct gn_reducer *exchange;
-	struct gn_device_reducer gpu_sums; /* in place of it while several ranks stay on their GPUs */
-	struct gn_bucket_autotune *trial;	  /* while ways of exchanging are tried; exchange is then one of its own */
+	struct gn_reducer *reducer;
+	struct gn_device_reducer device_reducer; /* replaces it while several ranks are resident on GPUs */
+	struct gn_bucket_autotune *autotune;	  /* while buckets are measured; reducer is then one of its candidates */
+	struct gn_step_forecast forecast;	  /* of the reducer's sums, unless buckets are being measured */
 	struct gn_trace *trace;	  /* with --trace */
-	struct gn_plan_profiler watch;
+	struct gn_plan_profiler profiler;
 	struct gn_lr lr;
-	struct gn_sync_bn *sync;	  /* with --sync-bn, of more than one rank */
+	struct gn_sync_bn *sync_bn;	  /* with --sync-bn, of more than one rank */
 	struct gn_optimizer *optimizer;
 	struct gn_ema *ema;	  /* with --ema */
-	struct gn_weight_layouts *arrange; /* how weights lie in params, flat, slots and average between restore and end */
+	struct gn_weight_layouts *weight_layouts; /* of params, flat, slots and average between restore and end */
 	float *params;
-	float *flat;		  /* gradients, then buffers, then the tail */
-	float *buffers, *tail;	  /* inside flat */
+	float *flat;		  /* gradients, then buffers, then what piggybacks */
+	float *buffers, *piggyback; /* inside flat */
 	float *kept_buffers;	  /* buffers as they were before the step */
 	float *accumulated;	  /* gradients of the step's earlier batches; NULL when a step is one batch */
 	uint64_t global_batch;
@@ -57,25 +60,23 @@ struct gn_session {
 	char nonce[GN_OWNER_NONCE]; /* of it, on all ranks */
 	uint64_t saved_step;	  /* the newest step in a checkpoint, UINT64_MAX for none */
 	uint64_t save_ns;	  /* gn_clock_ns() when a checkpoint was last begun, or the run */
-	struct gn_coll_forecast *forecasts; /* rank 0: of each bucket's sum; NULL: not known */
-	struct gn_processors processors; /* where threads share them most */
 	double step_s;		  /* of the last step, less what it waited for data */
 	uint64_t began_ns, began_step; /* when this start's training began: summary.h */
 	uint64_t evaluations;	  /* since then */
 	double best_top1, last_top1; /* of them, as shares; of the network, not of its average */
 	int skips_in_a_row;	  /* steps that updated nothing */
-	int resident;		  /* parameters, state and buffers live on the GPU: resident.h */
-	int staged;		  /* the next step's batch is on its way there */
+	int resident;		  /* parameters, state and buffers are on the GPU: device_step.h */
+	int staged;		  /* the next step's batch is being copied there */
 	int unevaluated;	  /* an evaluation was due and left out because the run is to stop */
 	int failed_alone;	  /* this rank has an error that the others do not know of */
 };
 
-/* Collective. Opens data, builds model, plans and exchange, checks that all ranks agree. */
+/* Collective. Opens data, builds model, plans and reducer, checks that all ranks agree. */
 enum gn_status gn_session_create(const struct gn_train_options *options, const char *agreed_text, struct gn_comm *comm,
 				 struct gn_log *log, struct gn_session **out, struct gn_err *err);
 void gn_session_destroy(struct gn_session *s);
 /* Arrays laid out as parameters, from torch's order to that of the run and back. */
-void gn_session_arrange(struct gn_session *s, int to_plain);
+void gn_session_convert_layouts(struct gn_session *s, int to_plain);
 /* Collective. With --checkpoint: makes the folder, and makes it this run's, see owner.h for how long that may take. */
 enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_err *err);
 /* Collective. Whether checkpoints can be saved there now, so that this does not come to light after an epoch. */
@@ -94,6 +95,10 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err);
 /* Which device and which numbers, into the options of a plan. */
 enum gn_status gn_session_device(const struct gn_session *s, struct gn_plan_options *po, struct gn_err *err);
 enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err);
+/* Collective, before the first step: measures buckets where that pays, and predicts the times of sums. */
+enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_left, struct gn_err *err);
+/* Collective, after each step. */
+enum gn_status gn_session_note_step(struct gn_session *s, struct gn_err *err);
 /* Marks a failure that happened to this rank alone: the others must be told, or they would wait for it. Returns status. */
 enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status);
 /* Whether this rank, which is 0, finds that --checkpoint-minutes have passed since the last checkpoint. */

@@ -58,7 +58,7 @@ static enum gn_status score(struct gn_session *s, int average, const volatile si
 static enum gn_status put_scores(struct gn_session *s, const struct gn_metrics *plain, const struct gn_metrics *average,
 				 struct gn_err *err)
 {
-	struct gn_json *j = gn_metrics_log_begin(s->runlog, "eval");
+	struct gn_json *j = gn_metrics_log_begin(s->metrics_log, "eval");
 
 	s->last_top1 = (double)plain->top1 / (double)plain->images;
 	s->best_top1 = s->evaluations++ && s->best_top1 > s->last_top1 ? s->best_top1 : s->last_top1;
@@ -73,7 +73,7 @@ static enum gn_status put_scores(struct gn_session *s, const struct gn_metrics *
 			gn_json_end(j);
 		}
 	}
-	return gn_session_alone(s, gn_metrics_log_end(s->runlog, err));
+	return gn_session_alone(s, gn_metrics_log_end(s->metrics_log, err));
 }
 
 static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopping, struct gn_err *err)

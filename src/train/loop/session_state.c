@@ -5,6 +5,7 @@
 #include "data/shard/manifest.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
+#include "src/base/option.h"
 #include "src/base/trust.h"
 #include "src/train/model/init.h"
 #include "src/train/loop/input.h"
@@ -230,15 +231,15 @@ static enum gn_status read_state(struct gn_session *s, int *resumed, struct gn_e
 	return GN_OK;
 }
 
-void gn_session_arrange(struct gn_session *s, int to_plain)
+void gn_session_convert_layouts(struct gn_session *s, int to_plain)
 {
 	void (*change)(struct gn_weight_layouts *, float *) = to_plain ? gn_weight_layouts_out : gn_weight_layouts_in;
 
-	change(s->arrange, s->params);
+	change(s->weight_layouts, s->params);
 	for (int k = 0; k < gn_optim_slots(s->info.optimizer); k++)
-		change(s->arrange, gn_optimizer_slot(s->optimizer, k));
+		change(s->weight_layouts, gn_optimizer_slot(s->optimizer, k));
 	if (s->ema)
-		change(s->arrange, gn_ema_params(s->ema));
+		change(s->weight_layouts, gn_ema_params(s->ema));
 }
 
 /* After parameters and buffers. Only rank 0 has read the average of a resumed run. */
@@ -287,7 +288,7 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 		status = share_average(s, shared.resumed, err);
 	if (status)
 		return status;
-	gn_session_arrange(s, 0);
+	gn_session_convert_layouts(s, 0);
 	s->state = shared.state;
 	s->saved_step = shared.resumed ? s->state.step : UINT64_MAX;
 	s->save_ns = gn_clock_ns();
@@ -375,22 +376,22 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 	status = gn_session_alone(s, gn_device_step_fetch(s, err));
 	if (status)
 		return status;
-	gn_session_arrange(s, 1);
+	gn_session_convert_layouts(s, 1);
 	status = gn_checkpoint_save(s->comm, &target, &s->info, s->model, &arrays, err);
-	gn_session_arrange(s, 0);
+	gn_session_convert_layouts(s, 0);
 	if (status)
 		return gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step);
 	s->saved_step = s->state.step;
 	if (gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "checkpoint %s/step-%08" PRIu64 " saved in %.2f s", s->options->checkpoint, s->state.step,
 			    (double)(gn_clock_ns() - began) * 1e-9);
-	j = gn_metrics_log_begin(s->runlog, "checkpoint");
+	j = gn_metrics_log_begin(s->metrics_log, "checkpoint");
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_string(j, "path", s->options->checkpoint);
 		gn_json_fixed(j, "seconds", (double)(gn_clock_ns() - began) * 1e-9, 3);
 	}
-	status = gn_metrics_log_end(s->runlog, err);
+	status = gn_metrics_log_end(s->metrics_log, err);
 	return gn_session_alone(s, status);
 }
 

@@ -1,4 +1,4 @@
-/* The part of a session that trains: loader and plan, made anew when the side of the images changes. */
+/* The part of a session that trains: loader and plan, made anew when the side of the images changes, and buckets, measured. */
 #include "src/train/loop/session.h"
 
 #include "src/train/plan/device.h"
@@ -8,6 +8,7 @@
 #include "transport/coll/agree.h"
 
 #include <inttypes.h>
+#include <omp.h>
 #include <string.h>
 
 /* The network at the side of the present epoch: the session's own, or another with the same parameters. */
@@ -99,8 +100,8 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 		.label_smoothing = o->label_smoothing, .dropout = o->dropout,
 		/* Every rank needs masks of its own. */
 		.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32),
-		.group = gn_sync_bn_group(s->sync), .watch = s->trace ? &s->watch : NULL,
-		.weights = gn_weight_layouts_layouts(s->arrange),
+		.group = gn_sync_bn_group(s->sync_bn), .watch = s->trace ? &s->profiler : NULL,
+		.weights = gn_weight_layouts_layouts(s->weight_layouts),
 	};
 	struct gn_plan_pixels pixels;
 	enum gn_status status = gn_session_device(s, &po, err);
@@ -111,7 +112,7 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 		status = gn_plan_create(train_model(s), &po, s->params, s->flat, s->buffers, &s->plan, err);
 
 	/* The first plan chooses; a later one has what it was given. */
-	return status ? status : gn_weight_layouts_take(s->arrange, s->plan, err);
+	return status ? status : gn_weight_layouts_take(s->weight_layouts, s->plan, err);
 }
 
 /* A side that is too small, or too large for this machine, must not come to light after days: every one is tried now. */
@@ -119,12 +120,12 @@ enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 
-	for (size_t i = s->growth.count; i-- > 0 && !status;) {
-		status = set_side(s, s->growth.stages[i].side, err);
+	for (size_t i = s->resize_schedule.count; i-- > 0 && !status;) {
+		status = set_side(s, s->resize_schedule.stages[i].side, err);
 		if (!status)
 			status = gn_session_make_plan(s, err);
 		if (status)
-			gn_err_prefix(err, "images of side %d", s->growth.stages[i].side);
+			gn_err_prefix(err, "images of side %d", s->resize_schedule.stages[i].side);
 	}
 	return status;
 }
@@ -144,7 +145,7 @@ static enum gn_status change_side(struct gn_session *s, int side, struct gn_err 
 
 enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err)
 {
-	int side = gn_resize_schedule_side(&s->growth, s->state.epoch, gn_model_side(s->model));
+	int side = gn_resize_schedule_side(&s->resize_schedule, s->state.epoch, gn_model_side(s->model));
 	enum gn_status status = GN_OK;
 
 	if (side != gn_model_side(train_model(s)) || !s->loader || !s->plan) {
@@ -156,4 +157,72 @@ enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err)
 	if (!status && !s->resident)
 		status = gn_device_step_begin(s, err);
 	return status ? status : gn_loader_start(s->loader, (uint32_t)s->state.epoch, s->state.sample, err);
+}
+
+/* Under other conditions the bucket size and overlap that were measured say nothing. */
+static void describe_conditions(const struct gn_session *s, struct gn_strbuf *out)
+{
+	const struct gn_train_options *o = s->options;
+
+	gn_strbuf_printf(out, "%s of %zu parameters, %d ranks on %d nodes, %" PRId64 " x %" PRId64 " images, transport %s, algo %s, "
+			 "progress %s, threads %" PRId64 ", bucket %" PRId64 ", overlap %d%s, side %" PRId64 ", %s", gn_model_name(s->model),
+			 gn_model_param_elements(s->model), gn_comm_size(s->comm), gn_world_nodes(gn_comm_world(s->comm)),
+			 o->accumulate, o->batch, o->transport ? o->transport : "auto", o->algo ? o->algo : "auto",
+			 o->progress ? o->progress : "caller", o->threads, o->bucket, o->overlap, o->any_order ? ", any order" : "", o->side,
+			 o->precision ? o->precision : "fp32");
+}
+
+static enum gn_status begin_autotune(struct gn_session *s, uint64_t steps_left, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	struct gn_strbuf conditions;
+	struct gn_bucket_autotune_options ao = {
+		.comm = s->comm, .model = s->model, .flat = s->flat,
+		.tail_elements = gn_model_buffer_elements(s->model) + GN_PIGGYBACK_COUNT, .algo = o->algo,
+		.bucket_bytes = (size_t)o->bucket, .overlap = o->overlap, .any_order = o->any_order, .folder = o->checkpoint,
+		.log = s->log, .metrics_log = s->metrics_log,
+	};
+	enum gn_status status;
+
+	gn_strbuf_init(&conditions);
+	describe_conditions(s, &conditions);
+	ao.conditions = gn_strbuf_text(&conditions);
+	status = gn_bucket_autotune_begin(&ao, steps_left, &s->reducer, &s->autotune, err);
+	gn_strbuf_release(&conditions);
+	return status;
+}
+
+static void predict_sums(struct gn_session *s)
+{
+	if (!s->autotune && !s->device_reducer.reducer)
+		gn_step_forecast_sums(&s->forecast, s->comm, s->reducer, s->log);
+}
+
+enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_left, struct gn_err *err)
+{
+	const char *progress = s->options->progress;
+	struct gn_plan_options po = {0};
+	enum gn_status status = s->device_reducer.reducer ? GN_OK : begin_autotune(s, steps_left, err);
+
+	if (!status)
+		status = gn_agree_status(s->comm, gn_session_device(s, &po, err), err);
+	/* A rank whose GPU computes has one thread that feeds it. */
+	if (!status)
+		status = gn_step_forecast_init(&s->forecast, s->comm, po.backend == GN_BACKEND_CUDA ? 1 : omp_get_max_threads(),
+					       progress && !strcmp(progress, "thread"), err);
+	if (!status)
+		predict_sums(s);
+	return status;
+}
+
+enum gn_status gn_session_note_step(struct gn_session *s, struct gn_err *err)
+{
+	enum gn_status status;
+
+	if (!s->autotune)
+		return GN_OK;
+	status = gn_session_alone(s, gn_bucket_autotune_note(&s->autotune, s->step_s, s->state.step, &s->reducer, err));
+	if (!status)
+		predict_sums(s);
+	return status;
 }

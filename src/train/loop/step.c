@@ -50,9 +50,9 @@ static void ready(void *context, int param)
 
 	if (s->accumulated)
 		add(s->flat + p->offset, s->accumulated + p->offset, p->count);
-	began = gn_reducer_taken_ns(s->exchange);
-	gn_reducer_ready(s->exchange, param);
-	began = gn_reducer_taken_ns(s->exchange) - began;
+	began = gn_reducer_taken_ns(s->reducer);
+	gn_reducer_ready(s->reducer, param);
+	began = gn_reducer_taken_ns(s->reducer) - began;
 	if (began > WORTH_TELLING_NS) {
 		uint64_t now = gn_clock_ns();
 
@@ -64,7 +64,7 @@ static void ready(void *context, int param)
  * step that failed, until now. */
 static void trace_buckets(const struct gn_session *s, uint64_t began_ns)
 {
-	const struct gn_reducer *x = s->gpu_sums.exchange ? s->gpu_sums.exchange : s->exchange;
+	const struct gn_reducer *x = s->device_reducer.reducer ? s->device_reducer.reducer : s->reducer;
 	uint64_t busy_until[GN_TRACE_SUMS_MAX] = {0}, now = gn_clock_ns();
 
 	for (size_t b = 0; b < gn_reducer_buckets(x) && gn_trace_is_on(s->trace); b++) {
@@ -136,17 +136,17 @@ static enum gn_status compute(struct gn_session *s, int stop, struct gn_interval
 			sums->backward += since(s, GN_SPAN_BACKWARD, mark);
 			continue;
 		}
-		s->tail[GN_PIGGYBACK_LOSS] = (float)(total / (double)batches);
-		s->tail[GN_PIGGYBACK_STOP] = stop ? 1 : 0;
-		s->tail[GN_PIGGYBACK_SAVE] = gn_session_wants_save(s) ? 1 : 0;
-		gn_reducer_begin(s->exchange);
+		s->piggyback[GN_PIGGYBACK_LOSS] = (float)(total / (double)batches);
+		s->piggyback[GN_PIGGYBACK_STOP] = stop ? 1 : 0;
+		s->piggyback[GN_PIGGYBACK_SAVE] = gn_session_wants_save(s) ? 1 : 0;
+		gn_reducer_begin(s->reducer);
 		status = gn_session_alone(s, gn_plan_backward(s->plan, ready, s, err));
 		sums->backward += since(s, GN_SPAN_BACKWARD, mark);
 		if (!status)
-			status = gn_session_alone(s, gn_reducer_wait(s->exchange, err));
+			status = gn_session_alone(s, gn_reducer_wait(s->reducer, err));
 		sums->exposed += since(s, GN_SPAN_WAIT, mark);
 		/* What was done for the exchange from within backward is none of it. */
-		taken = (double)gn_reducer_taken_ns(s->exchange) * 1e-9;
+		taken = (double)gn_reducer_taken_ns(s->reducer) * 1e-9;
 		sums->backward -= taken;
 		sums->exposed += taken;
 		sums->within += taken;
@@ -154,7 +154,8 @@ static enum gn_status compute(struct gn_session *s, int stop, struct gn_interval
 	return status;
 }
 
-enum gn_status gn_step_skip(struct gn_session *s, double lr, struct gn_interval *sums, struct gn_err *err)
+/* The step updates nothing. */
+static enum gn_status skip(struct gn_session *s, double lr, struct gn_interval *sums, struct gn_err *err)
 {
 	memcpy(s->buffers, s->kept_buffers, gn_model_buffer_elements(s->model) * sizeof(float));
 	s->state.skipped++;
@@ -169,22 +170,38 @@ enum gn_status gn_step_skip(struct gn_session *s, double lr, struct gn_interval 
 	return GN_OK;
 }
 
-static enum gn_status update(struct gn_session *s, double lr, struct gn_interval *sums, struct gn_err *err)
+/* On the host. Returns whether anything was updated. */
+static int update(struct gn_session *s, const struct gn_optim_update *u, double *norm)
 {
-	double ranks = gn_comm_size(s->comm), loss = (double)s->tail[GN_PIGGYBACK_LOSS] / ranks, norm;
-	struct gn_optim_update u = {
+	if (!isfinite(s->piggyback[GN_PIGGYBACK_LOSS]) || !gn_optimizer_step(s->optimizer, u, s->params, s->flat, norm))
+		return 0;
+	average_buffers(s);
+	if (s->ema)
+		gn_ema_update(s->ema, u->step, s->params, s->buffers);
+	return 1;
+}
+
+/* All batches and the update, on the device of the run. */
+static enum gn_status compute_and_update(struct gn_session *s, double lr, int stop, struct gn_interval *sums, uint64_t *mark,
+					 struct gn_err *err)
+{
+	const double ranks = gn_comm_size(s->comm);
+	const struct gn_optim_update u = {
 		.lr = lr,
 		.grad_scale = 1 / (ranks * (double)s->options->accumulate),
 		.step = s->state.step + 1 - s->state.skipped,
 	};
+	double norm = 0;
+	int skipped = 0;
+	enum gn_status status = s->resident ? gn_device_step_run(s, &u, stop, sums, mark, &norm, &skipped, err)
+					    : compute(s, stop, sums, mark, err);
 
-	if (!isfinite(loss) || !gn_optimizer_step(s->optimizer, &u, s->params, s->flat, &norm))
-		return gn_step_skip(s, lr, sums, err);
-	average_buffers(s);
-	if (s->ema)
-		gn_ema_update(s->ema, u.step, s->params, s->buffers);
+	if (!status && !s->resident)
+		skipped = !update(s, &u, &norm);
+	if (status || skipped)
+		return status ? status : skip(s, lr, sums, err);
 	s->skips_in_a_row = 0;
-	sums->loss_sum += loss;
+	sums->loss_sum += (double)s->piggyback[GN_PIGGYBACK_LOSS] / ranks;
 	sums->norm_sum += norm;
 	return GN_OK;
 }
@@ -201,13 +218,7 @@ enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *st
 
 	gn_trace_set_step(s->trace, s->state.step + 1);
 	memcpy(s->kept_buffers, s->buffers, gn_model_buffer_elements(s->model) * sizeof(float));
-	if (s->resident) {
-		status = gn_device_step_step(s, lr, *stop != 0, sums, &mark, err);
-	} else {
-		status = compute(s, *stop != 0, sums, &mark, err);
-		if (!status)
-			status = update(s, lr, sums, err);
-	}
+	status = compute_and_update(s, lr, *stop != 0, sums, &mark, err);
 	if (status) {
 		trace_buckets(s, began);
 		gn_trace_add(s->trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, gn_clock_ns());
@@ -216,12 +227,12 @@ enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *st
 	computed = (double)(mark - began) * 1e-9 - (sums->exposed - exposed);
 	update_s = since(s, GN_SPAN_OPTIMIZER, &mark);
 	sums->optimizer += update_s;
-	predicted = gn_scaling_report_predict_step(s, began, computed, update_s);
+	predicted = gn_step_forecast_step(&s->forecast, s->reducer, began, computed, update_s);
 	trace_buckets(s, began);
 	gn_trace_add(s->trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, mark);
 	sums->predicted += predicted;
 	sums->predicted_compute += predicted > 0 ? computed + update_s : 0;
-	*stopping = s->tail[GN_PIGGYBACK_STOP] > 0;
+	*stopping = s->piggyback[GN_PIGGYBACK_STOP] > 0;
 	sums->lr = lr;
 	sums->steps++;
 	s->step_s = (double)(mark - began) * 1e-9 - (sums->data - waited);

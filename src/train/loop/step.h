@@ -8,19 +8,8 @@
 #define GN_TRAIN_LOOP_STEP_H
 
 #include "src/train/loop/session.h"
+#include "src/train/metrics/scaling_report.h"
 
-/* Seconds of the interval, and what was learned in it. */
-struct gn_interval {
-	double step, data, forward, backward, exposed, optimizer;
-	double within; /* of exposed: what starting and moving gradients took while backward ran */
-	double predicted, predicted_compute; /* rank 0: of steps for which split.h has a prediction, that and what they computed */
-	double loss_sum, norm_sum; /* of the steps that updated something */
-	double lr;
-	uint64_t steps, skipped;
-};
-
-/* The step updates nothing. */
-enum gn_status gn_step_skip(struct gn_session *s, double lr, struct gn_interval *sums, struct gn_err *err);
 /* Collective. Adds to sums; *stopping: some rank was asked to stop. */
 enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_interval *sums,
 			   int *stopping, struct gn_err *err);

@@ -11,14 +11,13 @@
 #include "src/train/metrics/scaling_report.h"
 #include "src/train/loop/step.h"
 #include "src/train/loop/summary.h"
-#include "src/train/parallel/bucket_autotune.h"
 #include "transport/bootstrap/library_versions.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-static void put_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *split,
+static void put_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report,
 			 struct gn_json *j)
 {
 	double steps = (double)sums->steps, ms = 1e3 / steps, updates = (double)(sums->steps - sums->skipped);
@@ -39,11 +38,11 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 	gn_json_fixed(j, "communication_in_backward", sums->within * ms, 3);
 	gn_json_fixed(j, "optimizer", sums->optimizer * ms, 3);
 	gn_json_end(j);
-	if (split)
-		gn_scaling_report_json(split, gn_comm_world(s->comm), gn_scaling_report_source(s), j);
+	if (report)
+		gn_scaling_report_json(report, gn_comm_world(s->comm), gn_step_forecast_source(&s->forecast), j);
 }
 
-static void tell_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *split)
+static void tell_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report)
 {
 	double loss = sums->loss_sum / (double)(sums->steps - sums->skipped);
 	struct gn_strbuf more;
@@ -51,8 +50,8 @@ static void tell_interval(const struct gn_session *s, const struct gn_interval *
 	if (gn_comm_rank(s->comm))
 		return;
 	gn_strbuf_init(&more);
-	if (split)
-		gn_scaling_report_text(split, gn_comm_world(s->comm), gn_scaling_report_source(s), &more);
+	if (report)
+		gn_scaling_report_text(report, gn_comm_world(s->comm), gn_step_forecast_source(&s->forecast), &more);
 	gn_log_info(s->log, "step %" PRIu64 " epoch %.2f loss %.4f lr %.4g %.0f images/s, data %.0f %% exposed communication %.0f %%%s",
 		    s->state.step, gn_session_epoch(s), isnan(loss) ? fabs(loss) : loss /* not -nan */, sums->lr,
 		    (double)sums->steps * (double)s->global_batch / sums->step, 100 * sums->data / sums->step,
@@ -62,19 +61,19 @@ static void tell_interval(const struct gn_session *s, const struct gn_interval *
 
 static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sums, struct gn_err *err)
 {
-	struct gn_scaling_report gathered = {.compute = NULL}, *split = gn_comm_size(s->comm) > 1 ? &gathered : NULL;
-	enum gn_status status = split ? gn_scaling_report_gather(s, sums, split, err) : GN_OK;
+	struct gn_scaling_report gathered = {.compute = NULL}, *report = gn_comm_size(s->comm) > 1 ? &gathered : NULL;
+	enum gn_status status = report ? gn_scaling_report_gather(s->comm, sums, &s->forecast.processors, report, err) : GN_OK;
 	struct gn_json *j;
 
 	if (status)
 		return status;
-	j = gn_metrics_log_begin(s->runlog, "step");
+	j = gn_metrics_log_begin(s->metrics_log, "step");
 	if (j)
-		put_interval(s, sums, split, j);
-	tell_interval(s, sums, split);
+		put_interval(s, sums, report, j);
+	tell_interval(s, sums, report);
 	gn_scaling_report_release(&gathered);
 	*sums = (struct gn_interval){0};
-	return gn_session_alone(s, gn_metrics_log_end(s->runlog, err));
+	return gn_session_alone(s, gn_metrics_log_end(s->metrics_log, err));
 }
 
 /* What this rank does between collectives, for the others who wait: a slow disk is no reason to end a run, a process that
@@ -167,7 +166,7 @@ static int has_diverged(const struct gn_session *s)
 {
 	const char *precision = s->options->precision;
 
-	return !isfinite(s->tail[GN_PIGGYBACK_LOSS]) || (s->skips_in_a_row && (!precision || strcmp(precision, "fp16")));
+	return !isfinite(s->piggyback[GN_PIGGYBACK_LOSS]) || (s->skips_in_a_row && (!precision || strcmp(precision, "fp16")));
 }
 
 /* Alike on all ranks. */
@@ -175,7 +174,7 @@ static int is_save_due(const struct gn_session *s, int over)
 {
 	const struct gn_train_options *o = s->options;
 
-	return (over && s->state.epoch % (uint64_t)o->checkpoint_epochs == 0) || s->tail[GN_PIGGYBACK_SAVE] > 0 ||
+	return (over && s->state.epoch % (uint64_t)o->checkpoint_epochs == 0) || s->piggyback[GN_PIGGYBACK_SAVE] > 0 ||
 	       (o->checkpoint_every && s->state.step % (uint64_t)o->checkpoint_every == 0);
 }
 
@@ -236,8 +235,8 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 	progress.terminal = progress.terminal && gn_comm_rank(s->comm) == 0;
 	while (!status && !gn_session_is_done(s) && !stopping) {
 		status = gn_step_run(s, stop, &sums, &stopping, err);
-		if (!status && s->trial)
-			status = gn_bucket_autotune_note(s, err);
+		if (!status)
+			status = gn_session_note_step(s, err);
 		if (!status)
 			status = after_step(s, &sums, stop, &stopping, err);
 		gn_progress_bar_add(&progress, s->global_batch);
@@ -281,10 +280,10 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 		return status;
 	if (po.bf16 && strcmp(gn_device_precision(&po), "bf16"))
 		gn_log_info(s->log, "this processor has no instructions for bfloat16, it emulates them");
-	if (!resumed && gn_metrics_log_had_lines(s->runlog))
+	if (!resumed && gn_metrics_log_had_lines(s->metrics_log))
 		gn_log_warn(s->log, "the log %s holds an earlier run, this run's lines follow: gannet report draws it as a run of its "
 			    "own", s->options->log);
-	j = gn_metrics_log_begin(s->runlog, resumed ? "resume" : "start");
+	j = gn_metrics_log_begin(s->metrics_log, resumed ? "resume" : "start");
 	if (s->options->recipe_text && gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "recipe %s", s->options->recipe_text);
 	if (j) {
@@ -299,7 +298,7 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 		gn_json_uint(j, "global_batch", s->global_batch);
 		gn_json_uint(j, "images", gn_dataset_count(s->data));
 		gn_json_uint(j, "parameters", gn_model_param_elements(s->model));
-		gn_json_uint(j, "buckets", gn_reducer_buckets(s->exchange));
+		gn_json_uint(j, "buckets", gn_reducer_buckets(s->reducer));
 		gn_json_uint(j, "plan_bytes", gn_plan_bytes(s->plan));
 		gn_json_string(j, "dataset", gn_dataset_digest(s->data));
 		log_software(j, gn_comm_world(s->comm));
@@ -311,7 +310,7 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 		if (s->options->recipe_text)
 			gn_json_string(j, "recipe", s->options->recipe_text);
 	}
-	return gn_metrics_log_end(s->runlog, err);
+	return gn_metrics_log_end(s->metrics_log, err);
 }
 
 static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *err)
@@ -326,24 +325,24 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 	if (status)
 		return status;
 	/* Said of the values, not of how they lie. */
-	gn_weight_layouts_out(s->arrange, s->params);
+	gn_weight_layouts_out(s->weight_layouts, s->params);
 	status = gn_sha256_buffer(s->params, gn_model_param_elements(s->model) * sizeof(float), hex, err);
-	gn_weight_layouts_in(s->arrange, s->params);
+	gn_weight_layouts_in(s->weight_layouts, s->params);
 	if (status)
 		return status;
-	j = gn_metrics_log_begin(s->runlog, stopped ? "stop" : "end");
+	j = gn_metrics_log_begin(s->metrics_log, stopped ? "stop" : "end");
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
 		gn_json_string(j, "params_sha256", hex);
 	}
-	return gn_metrics_log_end(s->runlog, err);
+	return gn_metrics_log_end(s->metrics_log, err);
 }
 
 /* The error itself is told elsewhere, also where the log cannot be written. */
 static void log_failure(struct gn_session *s, const struct gn_err *err)
 {
-	struct gn_json *j = gn_metrics_log_begin(s->runlog, "failed");
+	struct gn_json *j = gn_metrics_log_begin(s->metrics_log, "failed");
 	struct gn_err ignored;
 
 	if (!j)
@@ -352,7 +351,7 @@ static void log_failure(struct gn_session *s, const struct gn_err *err)
 	gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
 	gn_json_string(j, "status", gn_status_text(err->status));
 	gn_json_string(j, "reason", err->text);
-	gn_metrics_log_end(s->runlog, &ignored);
+	gn_metrics_log_end(s->metrics_log, &ignored);
 }
 
 /* What all ranks have rank 0 tells in the end. A rank's own error is told at once: cleaning up may take longer than whoever started the
@@ -389,11 +388,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = gn_session_begin_epoch(s, err);
 	}
 	if (!status)
-		status = gn_bucket_autotune_begin(s, steps_left(s), err);
-	if (!status)
-		status = gn_scaling_report_find_processors(s, err);
-	if (!status)
-		gn_scaling_report_predict_buckets(s);
+		status = gn_session_begin_autotune(s, steps_left(s), err);
 	if (!status && s->trace)
 		status = gn_trace_begin(s->trace, comm, err);
 	if (!status)

@@ -13,8 +13,8 @@
 /* A zeroed one but for comm, borrowed, is ready for use. */
 struct gn_device_reducer {
 	struct gn_comm *comm;
-	struct gn_coll_backend *carrier;   /* stays when the plan changes */
-	struct gn_reducer *exchange; /* NULL: closed, or one rank */
+	struct gn_coll_backend *backend;   /* is kept when the plan changes */
+	struct gn_reducer *reducer; /* NULL: closed, or one rank */
 	struct gn_plan *plan;	      /* borrowed while open */
 	uint64_t through_ns;	      /* when backward of the last step was, as gn_device_reducer_finish saw it */
 };

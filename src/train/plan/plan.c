@@ -1,5 +1,5 @@
 #include "src/train/plan/plan.h"
-#include "src/train/plan/plan_device.h"
+#include "src/train/plan/plan_internal.h"
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 

@@ -1,7 +1,7 @@
 /* From the graph to operators: relu joins the batch norm or sum before it, a batch norm the sum that alone reads it, and a
  * reorder goes wherever an operator wants its input in another layout than it comes in. A relu before a max pooling changes places
  * with it. */
-#include "src/train/plan/plan_device.h"
+#include "src/train/plan/plan_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

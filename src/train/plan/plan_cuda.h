@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/ops.h"
-#include "src/train/plan/plan_device.h"
+#include "src/train/plan/plan_internal.h"
 
 enum { GN_PLAN_SLOTS = 2 }; /* a batch is used while the next one comes */
 

@@ -1,6 +1,6 @@
 /* Who needs which memory when, and every operator bound to its addresses. */
 #include "src/base/arena.h"
-#include "src/train/plan/plan_device.h"
+#include "src/train/plan/plan_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #include "src/train/plan/gpu_memory.h"
-#include "src/train/plan/plan_device.h"
+#include "src/train/plan/plan_internal.h"
 
 enum gn_status gn_plan_cuda_create(const struct gn_plan *p, struct gn_plan_device **out, struct gn_err *err)
 {

@@ -1,0 +1,61 @@
+/* The options of a training run, as `gannet train` fills them in. Internal to src/train and its command. */
+#ifndef GN_TRAIN_LOOP_OPTIONS_H
+#define GN_TRAIN_LOOP_OPTIONS_H
+
+#include "src/train/parallel/overlap.h"
+#include "transport/coll/comm.h"
+
+#include <stdint.h>
+
+/* The longest time that one rank may spend between two collectives (a batch from a slow disk, a checkpoint) before the other ranks
+ * treat it as hung. A process that has died or is stopped is noticed within seconds regardless, and so is a deadlock of all ranks. */
+#define GN_TRAIN_STALL_MS 900000
+
+#define GN_TRAIN_OPTIONS_MAX 128
+
+/* What the option table of `gannet train` fills. Texts are borrowed. */
+struct gn_train_options {
+	const char *data, *val;
+	const char *model;
+	int64_t epochs, steps;	       /* steps > 0 counts, and else epochs; no epochs: evaluation only */
+	int64_t batch;		       /* per rank */
+	int64_t side, channels;	       /* 0: the model's own */
+	const char *schedule, *milestones;
+	const char *resize_schedule;   /* NULL: always side */
+	double lr, lr_batch, warmup_epochs, final_lr, lr_power, lr_factor;
+	double lr_start;	       /* below 0: see lr.h */
+	double warmup_of, milestones_of; /* epochs of the run that a recipe published them for; 0: not scaled */
+	const char *optimizer;
+	double momentum, beta2, eps, trust, clip, weight_decay, label_smoothing, ema, mixup;
+	int nesterov, decay_all, dropout, zero_gamma;
+	int64_t accumulate;	       /* batches a step */
+	const char *sync_bn;	       /* sync_bn.h; NULL: each rank has its own statistics */
+	const char *recipe;	       /* for the command: its choices are in the other fields */
+	const char *recipe_text;       /* the same as text; NULL: none */
+	const char *options_text;      /* all options of this rank as one line (gn_options_describe), for log and checkpoints */
+	const char *augment;
+	int64_t pad, resize_shorter;   /* -1: by the image side */
+	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
+	const char *init;
+	int64_t seed;
+	const char *checkpoint, *resume;
+	int64_t checkpoint_every;      /* steps; 0: not by steps */
+	int64_t checkpoint_epochs, keep;
+	double checkpoint_minutes;     /* by rank 0's clock; 0: not by time */
+	const char *log;
+	int64_t log_every;
+	const char *trace;	       /* NULL: none */
+	const char *trace_steps;       /* trace.h */
+	int64_t eval_every;	       /* epochs */
+	const char *precision; /* one of GN_PRECISION_CHOICES; NULL: fp32 */
+	const char *device, *transport, *comm, *algo, *tuning, *progress;
+	int64_t threads, loader_threads, prefetch, rails;
+	int64_t bucket;		       /* bytes; 0: measured, see bucket_autotune.h */
+	int overlap;		       /* enum gn_overlap */
+	int transport_strict;	       /* struct gn_comm_options' strict */
+	int any_order;		       /* bucket sizes that change the order of sums may be tried, too: bucket_autotune.h */
+	struct gn_world_options world;
+	unsigned char given[GN_TRAIN_OPTIONS_MAX]; /* for the command: which options were given */
+};
+
+#endif
