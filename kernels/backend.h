@@ -41,7 +41,7 @@ enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, s
 
 int gn_host_has_bf16(void);
 
-/* kernels/ref/loss.c and kernels/host/loss.c; labels and mates are in range and counted of the labels are >= 0. */
+/* kernels/ref/loss.c and kernels/host/loss.c; labels and pair labels are in range and counted of the labels are >= 0. */
 double gn_ref_softmax_cross_entropy(int batch, int classes, const double *logits, const struct gn_targets *targets,
 				    int counted, double smoothing, double *dlogits);
 double gn_host_softmax_cross_entropy(int batch, int classes, const float *logits, const struct gn_targets *targets,

@@ -309,8 +309,8 @@ enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch
 
 	for (int i = 0; !s && i < batch; i++) {
 		s = check_label(targets->labels[i], INT32_MIN, i, classes, err);
-		if (!s && targets->mates && targets->labels[i] >= 0)
-			s = check_label(targets->mates[i], 0, i, classes, err);
+		if (!s && targets->pair_labels && targets->labels[i] >= 0)
+			s = check_label(targets->pair_labels[i], 0, i, classes, err);
 		counted += targets->labels[i] >= 0;
 	}
 	if (!s && backend == GN_BACKEND_CUDA)

@@ -174,11 +174,11 @@ enum gn_status gn_softmax_cross_entropy(enum gn_backend backend, int batch, int 
 /* What the images of a batch are. Borrowed. */
 struct gn_targets {
 	const int32_t *labels; /* [batch]; below 0: the image does not count */
-	const int32_t *mates;  /* [batch] mixup: the label of what was mixed in; NULL: nothing was */
-	const float *shares;   /* [batch] mixup: the share of the image itself */
+	const int32_t *pair_labels;  /* [batch] mixup: the label of the other image of the pair; NULL: no mixup */
+	const float *lambdas;   /* [batch] mixup: the weight of the image itself, 0..1 */
 };
 
-/* The same for mixed images: the target is `share` times the label's and 1 - share times the mate's. */
+/* The same with mixup: the target is lambda * target(label) + (1 - lambda) * target(pair label). */
 enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch, int classes, const void *logits,
 					      const struct gn_targets *targets, double smoothing, double *loss,
 					      void *dlogits, struct gn_err *err);

@@ -12,7 +12,7 @@ struct gn_batch_builder {
 	const struct gn_order *order;
 	struct gn_sample_pipeline *renderer;
 	size_t sample_values, sample_bytes;
-	float *spare; /* with mixup: for a mate that is not in the same piece */
+	float *spare; /* with mixup: the other sample of a pair that is not in the same chunk */
 };
 
 enum gn_status gn_batch_builder_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
@@ -79,15 +79,15 @@ static uint32_t render(struct gn_batch_builder *f, uint32_t epoch, const struct 
 	return failed_at;
 }
 
-/* The mate is another worker's, another rank's, or nobody's: it is made once more. */
+/* Mixes sample i with one that this call does not decode: it is decoded into spare. */
 static enum gn_status mix_alone(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t i,
-				uint64_t mate, struct gn_err *err)
+				uint64_t pair, struct gn_err *err)
 {
-	uint64_t index = gn_order_sample(f->order, epoch, mate);
-	enum gn_status status = gn_sample_pipeline_run(f->renderer, epoch, index, f->spare, NULL, &batch->mates[i], err);
+	uint64_t index = gn_order_sample(f->order, epoch, pair);
+	enum gn_status status = gn_sample_pipeline_run(f->renderer, epoch, index, f->spare, NULL, &batch->pair_labels[i], err);
 
 	if (!status)
-		gn_mixup_blend(image_at(f, batch, i), f->spare, f->sample_values, batch->shares[i]);
+		gn_mixup_blend(image_at(f, batch, i), f->spare, f->sample_values, batch->lambdas[i]);
 	return status;
 }
 
@@ -98,24 +98,24 @@ static uint32_t mix(struct gn_batch_builder *f, uint32_t epoch, const struct gn_
 	uint32_t valid = end < batch->count ? end : batch->count;
 
 	for (uint32_t i = begin; i < end; i++) {
-		batch->mates[i] = batch->labels[i];
-		batch->shares[i] = 1;
+		batch->pair_labels[i] = batch->labels[i];
+		batch->lambdas[i] = 1;
 		if (i < valid)
-			batch->shares[i] = (float)gn_mixup_lambda(f->options->seed, f->options->mixup, epoch, batch->indices[i]);
+			batch->lambdas[i] = (float)gn_mixup_lambda(f->options->seed, f->options->mixup, epoch, batch->indices[i]);
 	}
 	for (uint32_t i = begin; i < valid; i++) {
-		uint64_t position = batch->first + i, mate = gn_mixup_pair(f->order, position);
+		uint64_t position = batch->first + i, pair = gn_mixup_pair(f->order, position);
 
-		if (mate == position + 1 && i + 1 < valid) {
-			batch->mates[i] = batch->labels[i + 1];
-			batch->mates[i + 1] = batch->labels[i];
-			gn_mixup_blend_pair(image_at(f, batch, i), image_at(f, batch, i + 1), f->sample_values, batch->shares[i],
-					    batch->shares[i + 1]);
+		if (pair == position + 1 && i + 1 < valid) {
+			batch->pair_labels[i] = batch->labels[i + 1];
+			batch->pair_labels[i + 1] = batch->labels[i];
+			gn_mixup_blend_pair(image_at(f, batch, i), image_at(f, batch, i + 1), f->sample_values, batch->lambdas[i],
+					    batch->lambdas[i + 1]);
 			i++;
-		} else if (mate != position && mix_alone(f, epoch, batch, i, mate, err)) {
+		} else if (pair != position && mix_alone(f, epoch, batch, i, pair, err)) {
 			return i;
-		} else if (mate == position) {
-			batch->shares[i] = 1;
+		} else if (pair == position) {
+			batch->lambdas[i] = 1;
 		}
 	}
 	return end;

@@ -14,8 +14,8 @@ struct gn_batch_task {
 	void *images; /* as the options say: floats, or room for the pixels of patches */
 	struct gn_patch *patches;
 	int32_t *labels;
-	int32_t *mates; /* with mixup: the labels of the mates */
-	float *shares;	/* and the shares of the samples themselves */
+	int32_t *pair_labels; /* with mixup: the label of the other sample of the pair */
+	float *lambdas;       /* with mixup: the weight of the sample itself, 0..1 */
 	uint64_t *indices;
 	uint64_t first; /* position in the epoch of the batch's first sample */
 	uint32_t count; /* valid samples */

@@ -121,7 +121,7 @@ static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 {
 	uint32_t batch = l->options.batch;
 	size_t sample_bytes = gn_loader_sample_bytes(&l->options), images_bytes;
-	/* label, mate, share and index */
+	/* label, pair label, lambda and index */
 	size_t more_bytes = 3 * sizeof(int32_t) + sizeof(uint64_t) + (l->options.patches ? sizeof(struct gn_patch) : 0);
 	const size_t most = (size_t)1 << 40;
 	uint64_t fit;
@@ -141,10 +141,10 @@ static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 		b->images = gn_alloc_aligned(images_bytes);
 		b->patches = calloc(batch, sizeof *b->patches);
 		b->labels = calloc(batch, sizeof *b->labels);
-		b->mates = calloc(batch, sizeof *b->mates);
-		b->shares = calloc(batch, sizeof *b->shares);
+		b->pair_labels = calloc(batch, sizeof *b->pair_labels);
+		b->lambdas = calloc(batch, sizeof *b->lambdas);
 		b->indices = calloc(batch, sizeof *b->indices);
-		if (!b->images || !b->patches || !b->labels || !b->mates || !b->shares || !b->indices)
+		if (!b->images || !b->patches || !b->labels || !b->pair_labels || !b->lambdas || !b->indices)
 			return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %u batches of %zu bytes",
 					  l->slot_count, images_bytes);
 	}
@@ -232,8 +232,8 @@ void gn_loader_destroy(struct gn_loader *l)
 		free(l->slots[i].batch.images);
 		free(l->slots[i].batch.patches);
 		free(l->slots[i].batch.labels);
-		free(l->slots[i].batch.mates);
-		free(l->slots[i].batch.shares);
+		free(l->slots[i].batch.pair_labels);
+		free(l->slots[i].batch.lambdas);
 		free(l->slots[i].batch.indices);
 	}
 	pthread_mutex_destroy(&l->lock);
@@ -303,8 +303,8 @@ enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct 
 	out->images = l->options.patches ? NULL : slot->batch.images;
 	out->patches = l->options.patches ? slot->batch.patches : NULL;
 	out->labels = slot->batch.labels;
-	out->mates = l->options.mixup > 0 ? slot->batch.mates : NULL;
-	out->shares = l->options.mixup > 0 ? slot->batch.shares : NULL;
+	out->pair_labels = l->options.mixup > 0 ? slot->batch.pair_labels : NULL;
+	out->lambdas = l->options.mixup > 0 ? slot->batch.lambdas : NULL;
 	out->indices = slot->batch.indices;
 	out->count = slot->batch.count;
 	out->wait_s = gn_clock_s() - begin;

@@ -25,8 +25,8 @@ struct gn_batch {
 	/* with patches, instead of images: [batch], none of more than gn_loader_sample_bytes; borrowed likewise */
 	const struct gn_patch *patches;
 	const int32_t *labels;	 /* [batch] */
-	const int32_t *mates;	 /* [batch] with mixup, the labels of what was mixed in; else NULL */
-	const float *shares;	 /* [batch] with mixup, the share of the sample itself; else NULL */
+	const int32_t *pair_labels;	 /* [batch] with mixup: the label of the other sample of the pair; else NULL */
+	const float *lambdas;	 /* [batch] with mixup: the weight of the sample itself, 0..1; else NULL */
 	const uint64_t *indices; /* [batch] in the dataset; UINT64_MAX past count */
 	uint32_t count;		 /* valid samples, <= batch; the rest of images is zero, of patches black, and labels is -1 */
 	double wait_s;		 /* how long this call waited for the workers */

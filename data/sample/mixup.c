@@ -35,22 +35,22 @@ double gn_mixup_lambda(uint64_t seed, double alpha, uint32_t epoch, uint64_t ind
 
 uint64_t gn_mixup_pair(const struct gn_order *order, uint64_t position)
 {
-	uint64_t mate = position ^ 1;
+	uint64_t pair = position ^ 1;
 
-	return mate < order->count ? mate : position;
+	return pair < order->count ? pair : position;
 }
 
-void gn_mixup_blend(float *image, const float *mate, size_t count, double share)
+void gn_mixup_blend(float *image, const float *pair, size_t count, double lambda)
 {
-	const float s = (float)share, rest = (float)(1 - share);
+	const float s = (float)lambda, rest = (float)(1 - lambda);
 
 	for (size_t i = 0; i < count; i++)
-		image[i] = s * image[i] + rest * mate[i];
+		image[i] = s * image[i] + rest * pair[i];
 }
 
-void gn_mixup_blend_pair(float *a, float *b, size_t count, double share_a, double share_b)
+void gn_mixup_blend_pair(float *a, float *b, size_t count, double lambda_a, double lambda_b)
 {
-	const float sa = (float)share_a, rest_a = (float)(1 - share_a), sb = (float)share_b, rest_b = (float)(1 - share_b);
+	const float sa = (float)lambda_a, rest_a = (float)(1 - lambda_a), sb = (float)lambda_b, rest_b = (float)(1 - lambda_b);
 
 	for (size_t i = 0; i < count; i++) {
 		float x = a[i], y = b[i];

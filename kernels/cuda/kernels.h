@@ -92,7 +92,7 @@ enum gn_status gn_cuda_average_pool_grad(struct gn_cuda_stream *s, enum gn_cuda_
 struct gn_cuda_loss {
 	double loss;	 /* mean over the labels >= 0; 0 without any */
 	int32_t counted; /* labels >= 0 */
-	int32_t bad; /* images whose label or mate is no class: their gradient is zero and they add no loss; an error */
+	int32_t bad; /* images whose label or pair label is no class: their gradient is zero and they add no loss; an error */
 };
 
 struct gn_cuda_loss_args {
@@ -100,8 +100,8 @@ struct gn_cuda_loss_args {
 	int batch, classes;
 	const void *logits;    /* [batch][classes] */
 	const int32_t *labels; /* [batch] */
-	const int32_t *mates;  /* [batch] or NULL */
-	const float *shares;   /* [batch] with mates */
+	const int32_t *pair_labels;  /* [batch] or NULL */
+	const float *lambdas;   /* [batch] with pair_labels */
 	double smoothing;
 	double grad_scale; /* times dlogits: the loss scale of f16, else 1 */
 	void *dlogits;

@@ -7,8 +7,8 @@ static const int THREADS = 128;
 
 struct loss_args {
 	int batch, classes;
-	const int32_t *labels, *mates;
-	const float *shares;
+	const int32_t *labels, *pair_labels;
+	const float *lambdas;
 	float smoothing, grad_scale;
 	float *rows;
 };
@@ -25,7 +25,7 @@ static __device__ inline int count_labels(const struct loss_args &a, int *shared
 static __device__ inline int is_bad(const struct loss_args &a, int n)
 {
 	return a.labels[n] >= 0 &&
-	       (a.labels[n] >= a.classes || (a.mates && (a.mates[n] < 0 || a.mates[n] >= a.classes)));
+	       (a.labels[n] >= a.classes || (a.pair_labels && (a.pair_labels[n] < 0 || a.pair_labels[n] >= a.classes)));
 }
 
 static __device__ inline float block_max(float x, float *shared)
@@ -83,7 +83,7 @@ template <class T, int V> static __global__ void __launch_bounds__(THREADS)
 	__shared__ float shared[THREADS];
 	__shared__ int shared_int[THREADS];
 	int n = blockIdx.x, counted = count_labels(a, shared_int);
-	float top, sum, all, share = a.mates ? a.shares[n] : 1, factor = a.grad_scale / counted, even = a.smoothing / a.classes;
+	float top, sum, all, lambda = a.pair_labels ? a.lambdas[n] : 1, factor = a.grad_scale / counted, even = a.smoothing / a.classes;
 	float z[V];
 
 	logits += (size_t)n * a.classes;
@@ -103,7 +103,7 @@ template <class T, int V> static __global__ void __launch_bounds__(THREADS)
 		load_floats<T, V>(logits + k, z);
 #pragma unroll
 		for (int j = 0; j < V; j++) {
-			float own = k + j == a.labels[n] ? share : 0, mixed = a.mates && k + j == a.mates[n] ? 1 - share : 0;
+			float own = k + j == a.labels[n] ? lambda : 0, mixed = a.pair_labels && k + j == a.pair_labels[n] ? 1 - lambda : 0;
 			float target = (own + mixed) * (1 - a.smoothing) + even;
 
 			z[j] = (expf(z[j] - top) / sum - target) * factor;
@@ -111,10 +111,10 @@ template <class T, int V> static __global__ void __launch_bounds__(THREADS)
 		store<T, V>(dlogits + k, z);
 	}
 	if (threadIdx.x == 0) {
-		float own = widen(logits[a.labels[n]]) - top, mixed = a.mates ? widen(logits[a.mates[n]]) - top : own;
+		float own = widen(logits[a.labels[n]]) - top, mixed = a.pair_labels ? widen(logits[a.pair_labels[n]]) - top : own;
 
 		/* not even * all where even is 0: logits may be minus infinity */
-		a.rows[n] = logf(sum) - (1 - a.smoothing) * (share * own + (1 - share) * mixed) -
+		a.rows[n] = logf(sum) - (1 - a.smoothing) * (lambda * own + (1 - lambda) * mixed) -
 			    (even > 0 ? even * all : 0);
 	}
 }
@@ -152,8 +152,8 @@ enum gn_status gn_cuda_softmax_cross_entropy(struct gn_cuda_stream *s, const str
 	struct loss_args a = {args->batch,
 			      args->classes,
 			      args->labels,
-			      args->mates,
-			      args->shares,
+			      args->pair_labels,
+			      args->lambdas,
 			      (float)args->smoothing,
 			      (float)args->grad_scale,
 			      args->rows};

@@ -3,17 +3,17 @@
 #include <math.h>
 #include <string.h>
 
-/* What one image is: label and mate may be the same. */
+/* The target of one image; pair_label equals label without mixup. */
 struct target {
-	int label, mate;
-	double share, smoothing;
+	int label, pair_label;
+	double lambda, smoothing;
 };
 
 /* A batch of logits is small: in double throughout, so that the loss of every rank adds up to that of one. */
 static double one_image(int classes, const float *logits, const struct target *t, double scale, float *dlogits)
 {
-	double sum = 0, shifted = 0, rest = t->smoothing / classes, own = (1 - t->smoothing) * t->share;
-	double mixed = (1 - t->smoothing) * (1 - t->share), log_sum;
+	double sum = 0, shifted = 0, rest = t->smoothing / classes, own = (1 - t->smoothing) * t->lambda;
+	double mixed = (1 - t->smoothing) * (1 - t->lambda), log_sum;
 	float top = logits[0];
 
 	for (int k = 1; k < classes; k++)
@@ -26,8 +26,8 @@ static double one_image(int classes, const float *logits, const struct target *t
 	for (int k = 0; k < classes; k++)
 		dlogits[k] = (float)((exp((double)logits[k] - top - log_sum) - rest) * scale);
 	dlogits[t->label] -= (float)(own * scale);
-	dlogits[t->mate] -= (float)(mixed * scale);
-	return log_sum - own * ((double)logits[t->label] - top) - mixed * ((double)logits[t->mate] - top) - rest * shifted;
+	dlogits[t->pair_label] -= (float)(mixed * scale);
+	return log_sum - own * ((double)logits[t->label] - top) - mixed * ((double)logits[t->pair_label] - top) - rest * shifted;
 }
 
 double gn_host_softmax_cross_entropy(int batch, int classes, const float *logits, const struct gn_targets *targets,
@@ -40,9 +40,9 @@ double gn_host_softmax_cross_entropy(int batch, int classes, const float *logits
 		size_t row = (size_t)n * classes;
 		struct target t = {labels[n], labels[n], 1, smoothing};
 
-		if (targets->mates) {
-			t.mate = targets->mates[n];
-			t.share = targets->shares[n];
+		if (targets->pair_labels) {
+			t.pair_label = targets->pair_labels[n];
+			t.lambda = targets->lambdas[n];
 		}
 
 		if (labels[n] < 0)

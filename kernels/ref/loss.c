@@ -21,9 +21,9 @@ double gn_ref_softmax_cross_entropy(int batch, int classes, const double *logits
 		for (int k = 0; k < classes; k++)
 			sum += exp(logits[k] - top);
 		for (int k = 0; k < classes; k++) {
-			double share = targets->mates ? targets->shares[n] : 1;
-			double own = k == labels[n] ? share : 0;
-			double mixed = targets->mates && k == targets->mates[n] ? 1 - share : 0;
+			double lambda = targets->pair_labels ? targets->lambdas[n] : 1;
+			double own = k == labels[n] ? lambda : 0;
+			double mixed = targets->pair_labels && k == targets->pair_labels[n] ? 1 - lambda : 0;
 			double target = (own + mixed) * (1 - smoothing) + smoothing / classes;
 
 			loss += target * (log(sum) - (logits[k] - top));

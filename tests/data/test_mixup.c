@@ -56,12 +56,12 @@ static void test_shares(void **state)
 		double sum = 0, square = 0, variance = 1 / (4 * (2 * alphas[k] + 1));
 
 		for (int i = 0; i < draws; i++) {
-			double share = gn_mixup_lambda(7, alphas[k], 3, (uint64_t)i);
+			double lambda = gn_mixup_lambda(7, alphas[k], 3, (uint64_t)i);
 
-			assert_true(share >= 0 && share <= 1);
-			assert_true(share == gn_mixup_lambda(7, alphas[k], 3, (uint64_t)i));
-			sum += share;
-			square += (share - 0.5) * (share - 0.5);
+			assert_true(lambda >= 0 && lambda <= 1);
+			assert_true(lambda == gn_mixup_lambda(7, alphas[k], 3, (uint64_t)i));
+			sum += lambda;
+			square += (lambda - 0.5) * (lambda - 0.5);
 		}
 		/* five deviations of the mean; of the variance, which has at most 1/16 of its own */
 		assert_true(fabs(sum / draws - 0.5) < 5 * sqrt(variance / draws));
@@ -71,7 +71,7 @@ static void test_shares(void **state)
 	assert_true(gn_mixup_lambda(7, 0.2, 3, 1) != gn_mixup_lambda(8, 0.2, 3, 1));
 }
 
-static void test_mates(void **state)
+static void test_pairs(void **state)
 {
 	struct gn_order order = {.count = 5};
 
@@ -84,8 +84,8 @@ static void test_mates(void **state)
 /* What an epoch delivers, by index of the sample. */
 struct epoch {
 	float images[IMAGES][FLOATS];
-	int32_t labels[IMAGES], mates[IMAGES];
-	float shares[IMAGES];
+	int32_t labels[IMAGES], pair_labels[IMAGES];
+	float lambdas[IMAGES];
 	int seen[IMAGES];
 };
 
@@ -110,9 +110,9 @@ static void run(struct epoch *e, double mixup, uint32_t ranks, uint32_t batch, i
 				assert_int_equal(e->seen[index]++, 0);
 				memcpy(e->images[index], b.images + (size_t)i * FLOATS, sizeof e->images[index]);
 				e->labels[index] = b.labels[i];
-				assert_int_equal(b.mates != NULL, mixup > 0);
-				e->mates[index] = b.mates ? b.mates[i] : -1;
-				e->shares[index] = b.shares ? b.shares[i] : 1;
+				assert_int_equal(b.pair_labels != NULL, mixup > 0);
+				e->pair_labels[index] = b.pair_labels ? b.pair_labels[i] : -1;
+				e->lambdas[index] = b.lambdas ? b.lambdas[i] : 1;
 			}
 		}
 		assert_int_equal(err.status, GN_ERR_NOT_FOUND);
@@ -131,8 +131,8 @@ static int agree(const struct epoch *a, const struct epoch *b)
 		both++;
 		assert_memory_equal(a->images[i], b->images[i], sizeof a->images[i]);
 		assert_int_equal(a->labels[i], b->labels[i]);
-		assert_int_equal(a->mates[i], b->mates[i]);
-		assert_true(a->shares[i] == b->shares[i]);
+		assert_int_equal(a->pair_labels[i], b->pair_labels[i]);
+		assert_true(a->lambdas[i] == b->lambdas[i]);
 	}
 	return both;
 }
@@ -150,14 +150,14 @@ static void test_definition(void **state)
 	run(&mixed, 0.4, 1, 1, 1, 0);
 	for (uint64_t p = 0; p < IMAGES; p++) {
 		uint64_t i = gn_order_sample(&order, 2, p), m = gn_order_sample(&order, 2, gn_mixup_pair(&order, p));
-		float share = m == i ? 1 : (float)gn_mixup_lambda(9, 0.4, 2, i);
+		float lambda = m == i ? 1 : (float)gn_mixup_lambda(9, 0.4, 2, i);
 
-		assert_true(mixed.shares[i] == share);
+		assert_true(mixed.lambdas[i] == lambda);
 		assert_int_equal(mixed.labels[i], plain.labels[i]);
-		assert_int_equal(mixed.mates[i], plain.labels[m]);
+		assert_int_equal(mixed.pair_labels[i], plain.labels[m]);
 		blended += memcmp(mixed.images[i], plain.images[i], sizeof plain.images[i]) != 0;
 		for (int k = 0; k < FLOATS; k++)
-			assert_true(fabsf(mixed.images[i][k] - (share * plain.images[i][k] + (1 - share) * plain.images[m][k])) <
+			assert_true(fabsf(mixed.images[i][k] - (lambda * plain.images[i][k] + (1 - lambda) * plain.images[m][k])) <
 				    1e-5f);
 	}
 	assert_true(blended > IMAGES / 2);
@@ -185,7 +185,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shares),
-		cmocka_unit_test(test_mates),
+		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_definition),
 		cmocka_unit_test(test_layouts_agree),
 	};

@@ -10,21 +10,21 @@ struct variant {
 };
 
 struct batch {
-	int32_t *labels, *mates;
-	float *shares;
+	int32_t *labels, *pair_labels;
+	float *lambdas;
 	int counted;
 };
 
 static void draw_batch(struct bed *b, int batch, int classes, const struct variant *v, struct batch *out)
 {
 	out->labels = calloc(batch, sizeof *out->labels);
-	out->mates = calloc(batch, sizeof *out->mates);
-	out->shares = calloc(batch, sizeof *out->shares);
+	out->pair_labels = calloc(batch, sizeof *out->pair_labels);
+	out->lambdas = calloc(batch, sizeof *out->lambdas);
 	out->counted = 0;
 	for (int i = 0; i < batch; i++) {
 		out->labels[i] = (int32_t)(bed_uniform(b) * classes);
-		out->mates[i] = (int32_t)(bed_uniform(b) * classes);
-		out->shares[i] = (float)bed_uniform(b);
+		out->pair_labels[i] = (int32_t)(bed_uniform(b) * classes);
+		out->lambdas[i] = (float)bed_uniform(b);
 		if (v->unlabelled == 2 || (v->unlabelled && i % 3 == 1))
 			out->labels[i] = -1;
 		out->counted += out->labels[i] >= 0;
@@ -34,8 +34,8 @@ static void draw_batch(struct bed *b, int batch, int classes, const struct varia
 static void release(struct batch *x)
 {
 	free(x->labels);
-	free(x->mates);
-	free(x->shares);
+	free(x->pair_labels);
+	free(x->lambdas);
 }
 
 /* Queues the loss and brings its numbers. */
@@ -47,8 +47,8 @@ static int run(struct bed *b, enum gn_cuda_type type, int batch, int classes, co
 				      classes,
 				      logits->data,
 				      bed_bytes(b, in->labels, batch * sizeof *in->labels),
-				      v->mixed ? bed_bytes(b, in->mates, batch * sizeof *in->mates) : NULL,
-				      v->mixed ? bed_bytes(b, in->shares, batch * sizeof *in->shares) : NULL,
+				      v->mixed ? bed_bytes(b, in->pair_labels, batch * sizeof *in->pair_labels) : NULL,
+				      v->mixed ? bed_bytes(b, in->lambdas, batch * sizeof *in->lambdas) : NULL,
 				      v->smoothing,
 				      v->grad_scale,
 				      dlogits->data,
@@ -73,7 +73,7 @@ static void check(struct bed *b, enum gn_cuda_type type, int batch, int classes,
 	logits = bed_input(b, type, (size_t)batch * classes, 5, 3);
 	dlogits = bed_output(b, type, (size_t)batch * classes);
 	if (!b->why[0] && run(b, type, batch, classes, v, &in, logits, dlogits, &out)) {
-		struct gn_targets targets = {in.labels, v->mixed ? in.mates : NULL, in.shares};
+		struct gn_targets targets = {in.labels, v->mixed ? in.pair_labels : NULL, in.lambdas};
 
 		loss = gn_ref_softmax_cross_entropy(batch, classes, logits->host, &targets, in.counted, v->smoothing,
 						    want);
@@ -101,7 +101,7 @@ static void bad_labels(struct bed *b)
 	draw_batch(b, 8, 10, &v, &in);
 	in.labels[1] = 10;
 	in.labels[4] = INT32_MAX;
-	in.mates[6] = -1;
+	in.pair_labels[6] = -1;
 	logits = bed_input(b, GN_CUDA_F32, 80, 0, 1);
 	dlogits = bed_output(b, GN_CUDA_F32, 80);
 	if (!b->why[0] && run(b, GN_CUDA_F32, 8, 10, &v, &in, logits, dlogits, &out)) {

@@ -53,9 +53,9 @@ void net_destroy(struct net *n)
 	free(n->images);
 	free(n->patches);
 	free(n->pixels);
-	free(n->shares);
+	free(n->lambdas);
 	free(n->labels);
-	free(n->mates);
+	free(n->pair_labels);
 }
 
 static enum gn_status make_plan(struct net *n, struct gn_plan_options o)
@@ -87,12 +87,12 @@ enum gn_status net_make(struct net *n, const char *model, int batch, int side, s
 	n->buffers = net_floats(gn_model_buffer_elements(n->model));
 	n->images = net_floats((size_t)batch * (size_t)gn_model_channels(n->model) * (size_t)side * (size_t)side);
 	n->labels = calloc((size_t)batch, sizeof *n->labels);
-	n->mates = calloc((size_t)batch, sizeof *n->mates);
-	n->shares = net_floats((size_t)batch);
+	n->pair_labels = calloc((size_t)batch, sizeof *n->pair_labels);
+	n->lambdas = net_floats((size_t)batch);
 	gn_init_formula_batch(batch, gn_model_channels(n->model), side, 10, n->images, n->labels);
 	for (int i = 0; i < batch; i++) {
-		n->mates[i] = (n->labels[i] + 3) % 10;
-		n->shares[i] = 0.25f + 0.5f * (float)i / (float)batch;
+		n->pair_labels[i] = (n->labels[i] + 3) % 10;
+		n->lambdas[i] = 0.25f + 0.5f * (float)i / (float)batch;
 	}
 	if ((status = gn_init_params(n->model, "formula", n->params, n->buffers, &n->err)) ||
 	    (status = gn_weight_layouts_create(n->model, &n->arrange, &n->err)) ||
@@ -108,7 +108,7 @@ const void *net_input(const struct net *n)
 
 struct gn_targets net_targets(const struct net *n)
 {
-	return (struct gn_targets){n->labels, n->mates, n->shares};
+	return (struct gn_targets){n->labels, n->pair_labels, n->lambdas};
 }
 
 enum gn_status net_pass(struct net *n, double *loss, const float **logits)

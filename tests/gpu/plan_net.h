@@ -23,10 +23,10 @@ struct net {
 	struct gn_plan *plan;
 	struct gn_weight_layouts *arrange;
 	struct gn_optimizer *optimizer;
-	float *params, *grads, *buffers, *images, *shares;
+	float *params, *grads, *buffers, *images, *lambdas;
 	struct gn_patch *patches; /* NULL: images are given as floats */
 	uint8_t *pixels;	  /* of all patches */
-	int32_t *labels, *mates;
+	int32_t *labels, *pair_labels;
 	int batch;
 	struct gn_err err;
 };

@@ -320,9 +320,9 @@ static void check_loss(const struct gn_targets *targets)
 
 static void test_loss(void **state)
 {
-	const int32_t labels[4] = {2, 0, -1, 5}, mates[4] = {2, 4, 1, 0};
-	const float shares[4] = {0.75f, 0.25f, 0.5f, 1};
-	const struct gn_targets plain = {.labels = labels}, mixed = {labels, mates, shares}, one = {.labels = labels + 1};
+	const int32_t labels[4] = {2, 0, -1, 5}, pair_labels[4] = {2, 4, 1, 0};
+	const float lambdas[4] = {0.75f, 0.25f, 0.5f, 1};
+	const struct gn_targets plain = {.labels = labels}, mixed = {labels, pair_labels, lambdas}, one = {.labels = labels + 1};
 	const double even[2] = {0, 0};
 	double scrap[2];
 

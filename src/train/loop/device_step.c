@@ -91,7 +91,7 @@ static enum gn_status stage(struct gn_session *s, struct gn_err *err)
 
 	if (status)
 		return status;
-	targets = (struct gn_targets){batch.labels, batch.mates, batch.shares};
+	targets = (struct gn_targets){batch.labels, batch.pair_labels, batch.lambdas};
 	status = gn_plan_stage(s->plan, gn_batch_input(&batch), &targets, err);
 	s->staged = !status;
 	return status;

@@ -111,7 +111,7 @@ static enum gn_status forward(struct gn_session *s, int64_t k, struct gn_interva
 	if (!status)
 		status = gn_plan_forward(s->plan, gn_batch_input(&batch), number, &logits, err);
 	if (!status) {
-		struct gn_targets targets = {batch.labels, batch.mates, batch.shares};
+		struct gn_targets targets = {batch.labels, batch.pair_labels, batch.lambdas};
 
 		status = gn_plan_loss_mixed(s->plan, &targets, loss, err);
 	}

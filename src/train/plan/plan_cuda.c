@@ -126,8 +126,8 @@ enum gn_status gn_plan_cuda_loss(struct gn_plan *p, struct gn_err *err)
 		.classes = gn_model_classes(p->model),
 		.logits = gn_plan_address(p, last->data),
 		.labels = d->labels,
-		.mates = d->has_mates ? d->labels + batch : NULL,
-		.shares = d->has_mates ? (const float *)(d->labels + 2 * batch) : NULL,
+		.pair_labels = d->has_mixup ? d->labels + batch : NULL,
+		.lambdas = d->has_mixup ? (const float *)(d->labels + 2 * batch) : NULL,
 		.smoothing = p->options.label_smoothing,
 		.grad_scale = d->loss_scale,
 		.dlogits = gn_plan_address(p, p->options.training ? last->grad : p->scratch),
@@ -144,11 +144,11 @@ static enum gn_status loss(struct gn_plan *p, const struct gn_targets *targets, 
 	size_t bytes = (size_t)p->options.batch * 4;
 	enum gn_status status = gn_cuda_copy(d->stream, d->labels, targets->labels, bytes, err);
 
-	d->has_mates = targets->mates != NULL;
-	if (!status && targets->mates)
-		status = gn_cuda_copy(d->stream, (char *)d->labels + bytes, targets->mates, bytes, err);
-	if (!status && targets->mates)
-		status = gn_cuda_copy(d->stream, (char *)d->labels + 2 * bytes, targets->shares, bytes, err);
+	d->has_mixup = targets->pair_labels != NULL;
+	if (!status && targets->pair_labels)
+		status = gn_cuda_copy(d->stream, (char *)d->labels + bytes, targets->pair_labels, bytes, err);
+	if (!status && targets->pair_labels)
+		status = gn_cuda_copy(d->stream, (char *)d->labels + 2 * bytes, targets->lambdas, bytes, err);
 	if (!status)
 		status = gn_plan_cuda_loss(p, err);
 	if (!status)

@@ -10,10 +10,10 @@ enum { GN_PLAN_SLOTS = 2 }; /* a batch is used while the next one comes */
 
 /* A batch on its way. */
 struct gn_plan_slot {
-	char *pinned; /* labels, mates and shares, at patches_at patches, at images_at images or the patches' pixels */
+	char *pinned; /* labels, pair labels and lambdas, at patches_at patches, at images_at images or the patches' pixels */
 	char *device; /* the same */
 	struct gn_cuda_event *uploaded, *taken;
-	int has_mates;
+	int has_mixup;
 };
 
 /* What a step leaves behind, in pinned memory. */
@@ -35,9 +35,9 @@ struct gn_plan_cuda {
 	struct gn_plan_pixels pixels;
 	struct gn_plan_slot slots[GN_PLAN_SLOTS];
 	int next_slot, staged; /* staged: the slot to be taken; -1 for none */
-	/* the batch that the step works on: labels, mates, shares, each batch elements of 4 bytes */
+	/* the batch that the step works on: labels, pair labels, lambdas, each batch elements of 4 bytes */
 	int32_t *labels;
-	int has_mates;
+	int has_mixup;
 	float *loss_rows;
 	struct gn_cuda_loss *loss;
 	int32_t *nonfinite;
@@ -80,7 +80,7 @@ struct gn_plan_part {
 
 struct gn_plan_cuda *gn_plan_cuda_of(const struct gn_plan *p);
 
-/* Of labels, mates and shares together, each 4 bytes. */
+/* Of labels, pair labels and lambdas together, each 4 bytes. */
 static inline size_t gn_plan_cuda_target_elements(const struct gn_plan *p)
 {
 	return 3 * (size_t)p->options.batch;

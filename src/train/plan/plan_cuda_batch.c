@@ -44,9 +44,9 @@ static void copy_targets(const struct gn_plan *p, struct gn_plan_slot *s, const 
 	size_t column = (size_t)p->options.batch * 4;
 
 	memcpy(s->pinned, targets->labels, column);
-	memcpy(s->pinned + column, targets->mates ? targets->mates : targets->labels, column);
-	if (targets->mates)
-		memcpy(s->pinned + 2 * column, targets->shares, column);
+	memcpy(s->pinned + column, targets->pair_labels ? targets->pair_labels : targets->labels, column);
+	if (targets->pair_labels)
+		memcpy(s->pinned + 2 * column, targets->lambdas, column);
 }
 
 enum gn_status gn_plan_cuda_stage(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err)
@@ -65,7 +65,7 @@ enum gn_status gn_plan_cuda_stage(struct gn_plan *p, const void *images, const s
 		return status;
 	if (targets)
 		copy_targets(p, s, targets);
-	s->has_mates = targets && targets->mates;
+	s->has_mixup = targets && targets->pair_labels;
 	if ((status = gn_cuda_stream_after(d->upload, s->taken, err)) ||
 	    (status = gn_cuda_copy(d->upload, s->device, s->pinned, d->images_at + bytes, err)) ||
 	    (status = gn_cuda_event_record(s->uploaded, d->upload, err)))
@@ -108,7 +108,7 @@ enum gn_status gn_plan_cuda_take(struct gn_plan *p, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_USAGE, "a step without a batch that was staged");
 	s = &d->slots[d->staged];
 	d->staged = -1;
-	d->has_mates = s->has_mates;
+	d->has_mixup = s->has_mixup;
 	if ((status = gn_cuda_stream_after(d->stream, s->uploaded, err)) ||
 	    (status = take_images(p, s, err)) ||
 	    (status = gn_cuda_copy(d->stream, d->labels, s->device, gn_plan_cuda_target_elements(p) * 4, err)))
