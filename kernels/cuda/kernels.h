@@ -75,12 +75,12 @@ enum gn_status gn_cuda_batch_norm_grad_apply(struct gn_cuda_stream *s, const str
 
 /* --- Pooling; tensors are [n][h][w][c] --- */
 
-/* kernel at most 15, pad at most half of it. winner: one byte for every output, its place in the window. NaN wins and
+/* kernel at most 15, pad at most half of it. argmax: one byte for every output, its place in the window. NaN wins and
  * stays; of equal values the first in row order. */
 enum gn_status gn_cuda_max_pool(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,
-				const void *x, void *y, uint8_t *winner, struct gn_err *err);
+				const void *x, void *y, uint8_t *argmax, struct gn_err *err);
 enum gn_status gn_cuda_max_pool_grad(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,
-				     const void *dy, const uint8_t *winner, void *dx, struct gn_err *err);
+				     const void *dy, const uint8_t *argmax, void *dx, struct gn_err *err);
 /* To out_h x out_w, torch's windows; 1 x 1 is global average pooling. */
 enum gn_status gn_cuda_average_pool(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,
 				    const void *x, void *y, struct gn_err *err);

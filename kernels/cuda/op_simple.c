@@ -109,7 +109,7 @@ static enum gn_status pool_create(struct gn_cuda_ops *o, const struct gn_op *bas
 	if (!op)
 		return GN_ERR_NO_MEMORY;
 	if (is_max)
-		op->info.workspace_bytes = elements(op); /* the winners' places */
+		op->info.workspace_bytes = elements(op); /* argmax of every window */
 	*out = op;
 	return GN_OK;
 }

@@ -22,7 +22,7 @@ template <int V> static __device__ inline struct at find(unsigned i, unsigned wi
 }
 
 template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
-	max_kernel(struct gn_cuda_window w, const T *x, T *y, uint8_t *winner)
+	max_kernel(struct gn_cuda_window w, const T *x, T *y, uint8_t *argmax)
 {
 	unsigned i = blockIdx.x * blockDim.x + threadIdx.x, vectors = w.c / V, count = vectors * w.out_h * w.out_w;
 	size_t out = (size_t)blockIdx.y * count * V + (size_t)i * V;
@@ -56,11 +56,11 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 		}
 	}
 	store<T, V>(y + out, best);
-	*reinterpret_cast<pack<uint8_t, V> *>(winner + out) = where;
+	*reinterpret_cast<pack<uint8_t, V> *>(argmax + out) = where;
 }
 
 template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
-	max_grad_kernel(struct gn_cuda_window w, const T *dy, const uint8_t *winner, T *dx)
+	max_grad_kernel(struct gn_cuda_window w, const T *dy, const uint8_t *argmax, T *dx)
 {
 	unsigned i = blockIdx.x * blockDim.x + threadIdx.x, vectors = w.c / V, count = vectors * w.h * w.w;
 	size_t outputs = (size_t)blockIdx.y * w.out_h * w.out_w;
@@ -76,7 +76,7 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 		     ox <= gn_cuda_pool_last(a.x, w.stride, w.pad, w.out_w); ox++) {
 			size_t from = (outputs + (size_t)oy * w.out_w + ox) * w.c + a.channel;
 			int own = (a.y + w.pad - oy * w.stride) * w.kernel + a.x + w.pad - ox * w.stride;
-			pack<uint8_t, V> won = load<uint8_t, V>(winner + from);
+			pack<uint8_t, V> won = load<uint8_t, V>(argmax + from);
 			float d[V];
 
 			load_floats<T, V>(dy + from, d);
@@ -159,18 +159,18 @@ static dim3 grid_of(const struct gn_cuda_window *w, int height, int width, int v
 }
 
 template <class T, int V> static enum gn_status max_pool(struct gn_cuda_stream *s, const struct gn_cuda_window *w,
-							 const void *x, void *y, uint8_t *winner, struct gn_err *err)
+							 const void *x, void *y, uint8_t *argmax, struct gn_err *err)
 {
 	return launch(s, "kernel max_pool", err, grid_of(w, w->out_h, w->out_w, V), GN_CUDA_THREADS, max_kernel<T, V>,
-		      *w, (const T *)x, (T *)y, winner);
+		      *w, (const T *)x, (T *)y, argmax);
 }
 
 template <class T, int V> static enum gn_status max_pool_grad(struct gn_cuda_stream *s, const struct gn_cuda_window *w,
-							      const void *dy, const uint8_t *winner, void *dx,
+							      const void *dy, const uint8_t *argmax, void *dx,
 							      struct gn_err *err)
 {
 	return launch(s, "kernel max_pool_grad", err, grid_of(w, w->h, w->w, V), GN_CUDA_THREADS, max_grad_kernel<T, V>,
-		      *w, (const T *)dy, winner, (T *)dx);
+		      *w, (const T *)dy, argmax, (T *)dx);
 }
 
 template <class T, int V> static enum gn_status average_pool(struct gn_cuda_stream *s, const struct gn_cuda_window *w,
@@ -221,21 +221,21 @@ static enum gn_status check_max(const struct gn_cuda_window *w, struct gn_err *e
 }
 
 enum gn_status gn_cuda_max_pool(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,
-				const void *x, void *y, uint8_t *winner, struct gn_err *err)
+				const void *x, void *y, uint8_t *argmax, struct gn_err *err)
 {
-	int is_wide = wide_channels(type, w) && multiple_of_16(x) && multiple_of_16(y) && multiple_of_16(winner);
+	int is_wide = wide_channels(type, w) && multiple_of_16(x) && multiple_of_16(y) && multiple_of_16(argmax);
 	enum gn_status status = check_max(w, err);
 
-	return status ? status : GN_BY_TYPE(type, is_wide, max_pool, s, w, x, y, winner, err);
+	return status ? status : GN_BY_TYPE(type, is_wide, max_pool, s, w, x, y, argmax, err);
 }
 
 enum gn_status gn_cuda_max_pool_grad(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,
-				     const void *dy, const uint8_t *winner, void *dx, struct gn_err *err)
+				     const void *dy, const uint8_t *argmax, void *dx, struct gn_err *err)
 {
-	int is_wide = wide_channels(type, w) && multiple_of_16(dy) && multiple_of_16(dx) && multiple_of_16(winner);
+	int is_wide = wide_channels(type, w) && multiple_of_16(dy) && multiple_of_16(dx) && multiple_of_16(argmax);
 	enum gn_status status = check_max(w, err);
 
-	return status ? status : GN_BY_TYPE(type, is_wide, max_pool_grad, s, w, dy, winner, dx, err);
+	return status ? status : GN_BY_TYPE(type, is_wide, max_pool_grad, s, w, dy, argmax, dx, err);
 }
 
 enum gn_status gn_cuda_average_pool(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,

@@ -4,7 +4,7 @@
 struct pool {
 	struct gn_dnnl_op *op;
 	struct gn_dnnl_window window;
-	gn_dnnl_md in, out, winners;
+	gn_dnnl_md in, out, argmax;
 };
 
 static enum gn_status forward_descriptor(struct pool *p, dnnl_primitive_desc_t *out, struct gn_err *err)
@@ -21,13 +21,13 @@ static enum gn_status build_forward(struct pool *p, const_dnnl_primitive_desc_t 
 	int training = op->base.desc.training;
 
 	if (training) {
-		p->winners = gn_dnnl_query(pd, dnnl_query_workspace_md, 0);
-		op->base.info.workspace_bytes = dnnl_memory_desc_get_size(p->winners);
+		p->argmax = gn_dnnl_query(pd, dnnl_query_workspace_md, 0);
+		op->base.info.workspace_bytes = dnnl_memory_desc_get_size(p->argmax);
 	}
 	dnnl_exec_arg_t args[] = {
 		{DNNL_ARG_SRC, gn_dnnl_memory(op, GN_ROLE_IN, 0, p->in, err)},
 		{DNNL_ARG_DST, gn_dnnl_memory(op, GN_ROLE_OUT, 0, p->out, err)},
-		{DNNL_ARG_WORKSPACE, training ? gn_dnnl_memory(op, GN_ROLE_WORKSPACE, 0, p->winners, err) : NULL},
+		{DNNL_ARG_WORKSPACE, training ? gn_dnnl_memory(op, GN_ROLE_WORKSPACE, 0, p->argmax, err) : NULL},
 	};
 	return gn_dnnl_append(op, &op->forward, pd, args, training ? 3 : 2, err);
 }
@@ -45,7 +45,7 @@ static enum gn_status build_backward(struct pool *p, const_dnnl_primitive_desc_t
 	gn_dnnl_group(op);
 	dnnl_exec_arg_t args[] = {
 		{DNNL_ARG_DIFF_DST, gn_dnnl_memory(op, GN_ROLE_DOUT, 0, p->out, err)},
-		{DNNL_ARG_WORKSPACE, gn_dnnl_memory(op, GN_ROLE_WORKSPACE, 0, p->winners, err)},
+		{DNNL_ARG_WORKSPACE, gn_dnnl_memory(op, GN_ROLE_WORKSPACE, 0, p->argmax, err)},
 		{DNNL_ARG_DIFF_SRC, gn_dnnl_memory(op, GN_ROLE_DIN, 0, p->in, err)},
 	};
 	s = gn_dnnl_append(op, &op->backward, pd, args, 3, err);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-static int64_t winner_of(const struct gn_ref_window *s, const double *x, int64_t base, int oy, int ox)
+static int64_t argmax_of(const struct gn_ref_window *s, const double *x, int64_t base, int oy, int ox)
 {
 	int64_t best = -1;
 
@@ -22,27 +22,27 @@ static int64_t winner_of(const struct gn_ref_window *s, const double *x, int64_t
 	return best;
 }
 
-void gn_ref_max_pool_forward(const struct gn_ref_window *s, const double *x, double *y, int64_t *winner)
+void gn_ref_max_pool_forward(const struct gn_ref_window *s, const double *x, double *y, int64_t *argmax)
 {
 	size_t out = 0;
 
 	for (int64_t map = 0; map < (int64_t)s->n * s->c; map++) {
 		for (int oy = 0; oy < s->out_h; oy++) {
 			for (int ox = 0; ox < s->out_w; ox++, out++) {
-				winner[out] = winner_of(s, x, map * s->h * s->w, oy, ox);
-				y[out] = x[winner[out]];
+				argmax[out] = argmax_of(s, x, map * s->h * s->w, oy, ox);
+				y[out] = x[argmax[out]];
 			}
 		}
 	}
 }
 
-void gn_ref_max_pool_backward(const struct gn_ref_window *s, const double *dy, const int64_t *winner, double *dx)
+void gn_ref_max_pool_backward(const struct gn_ref_window *s, const double *dy, const int64_t *argmax, double *dx)
 {
 	size_t count = (size_t)s->n * s->c * s->out_h * s->out_w;
 
 	memset(dx, 0, (size_t)s->n * s->c * s->h * s->w * sizeof *dx);
 	for (size_t i = 0; i < count; i++)
-		dx[winner[i]] += dy[i];
+		dx[argmax[i]] += dy[i];
 }
 
 static int window_begin(int i, int in, int out)

@@ -36,9 +36,9 @@ void gn_ref_relu_forward(size_t count, const double *x, double *y);
 void gn_ref_relu_backward(size_t count, const double *y, const double *dy, double *dx);
 void gn_ref_add_forward(size_t count, const double *a, const double *b, double *y);
 
-/* Padding never wins; of equal values the first in row order does, as in torch. winner keeps the index in x. */
-void gn_ref_max_pool_forward(const struct gn_ref_window *s, const double *x, double *y, int64_t *winner);
-void gn_ref_max_pool_backward(const struct gn_ref_window *s, const double *dy, const int64_t *winner, double *dx);
+/* Padding is never the maximum. Of equal values the first in row order is taken, as in PyTorch. argmax: index into x. */
+void gn_ref_max_pool_forward(const struct gn_ref_window *s, const double *x, double *y, int64_t *argmax);
+void gn_ref_max_pool_backward(const struct gn_ref_window *s, const double *dy, const int64_t *argmax, double *dx);
 /* Window i of side out over side in: floor(i in / out) to ceil((i + 1) in / out), as torch. */
 void gn_ref_adaptive_avg_pool_forward(const struct gn_ref_window *s, const double *x, double *y);
 void gn_ref_adaptive_avg_pool_backward(const struct gn_ref_window *s, const double *dy, double *dx);

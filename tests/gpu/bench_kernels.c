@@ -25,7 +25,7 @@ struct bench {
 	int batch;
 	size_t elements;
 	void *tensors[TENSORS];
-	uint8_t *winner;
+	uint8_t *argmax;
 	float *channels[6];
 	struct gn_cuda_batch_norm norm;
 	struct gn_cuda_optim *sgd, *lamb;
@@ -136,14 +136,14 @@ static enum gn_status max_pool(struct bench *b, struct gn_err *err)
 {
 	struct gn_cuda_window pool = pool_of(b);
 
-	return gn_cuda_max_pool(b->stream, b->type, &pool, b->tensors[0], b->tensors[1], b->winner, err);
+	return gn_cuda_max_pool(b->stream, b->type, &pool, b->tensors[0], b->tensors[1], b->argmax, err);
 }
 
 static enum gn_status max_pool_grad(struct bench *b, struct gn_err *err)
 {
 	struct gn_cuda_window pool = pool_of(b);
 
-	return gn_cuda_max_pool_grad(b->stream, b->type, &pool, b->tensors[1], b->winner, b->tensors[2], err);
+	return gn_cuda_max_pool_grad(b->stream, b->type, &pool, b->tensors[1], b->argmax, b->tensors[2], err);
 }
 
 static enum gn_status average(struct bench *b, struct gn_err *err)
@@ -299,7 +299,7 @@ static enum gn_status make_tensors(struct bench *b, struct gn_err *err)
 			status = gn_cuda_fill(b->stream, taken[i], 0, sizes[i], err);
 	if (status)
 		return status;
-	b->winner = taken[0];
+	b->argmax = taken[0];
 	b->found = taken[1];
 	b->top_k_scratch = taken[12];
 	for (int i = 0; i < 6; i++)

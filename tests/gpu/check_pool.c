@@ -50,28 +50,28 @@ static void max_pool(struct bed *b, enum gn_cuda_type type, const struct gn_cuda
 	struct gn_ref_window r = window(w);
 	struct bed_tensor *x, *y, *dy, *dx;
 	struct maps m;
-	int64_t *winners;
-	uint8_t *winner;
+	int64_t *host_argmax;
+	uint8_t *argmax;
 
 	bed_begin(b);
 	make(&m, w);
-	winners = calloc(m.out, sizeof *winners);
+	host_argmax = calloc(m.out, sizeof *host_argmax);
 	x = bed_input(b, type, m.in, 0, 1);
 	y = bed_output(b, type, m.out);
 	dy = bed_input(b, type, m.out, 0, 1);
 	dx = bed_output(b, type, m.in);
-	winner = bed_bytes(b, NULL, m.out);
-	if (!b->why[0] && winners) {
-		/* equal values, so that it matters which one wins */
+	argmax = bed_bytes(b, NULL, m.out);
+	if (!b->why[0] && host_argmax) {
+		/* equal values: the first of them has to be the argmax */
 		for (size_t i = 0; i < m.in; i++)
 			x->host[i] = floor(x->host[i] * 2) / 2;
 		bed_write(b, x);
 		bed_to_planes(x->host, w->n, w->c, (size_t)w->h * w->w, m.x);
 		bed_to_planes(dy->host, w->n, w->c, (size_t)w->out_h * w->out_w, m.dy);
-		gn_ref_max_pool_forward(&r, m.x, m.y, winners);
-		gn_ref_max_pool_backward(&r, m.dy, winners, m.dx);
-		if (bed_ok(b, gn_cuda_max_pool(b->stream, type, w, x->data, y->data, winner, &b->err), "forward") &&
-		    bed_ok(b, gn_cuda_max_pool_grad(b->stream, type, w, dy->data, winner, dx->data, &b->err),
+		gn_ref_max_pool_forward(&r, m.x, m.y, host_argmax);
+		gn_ref_max_pool_backward(&r, m.dy, host_argmax, m.dx);
+		if (bed_ok(b, gn_cuda_max_pool(b->stream, type, w, x->data, y->data, argmax, &b->err), "forward") &&
+		    bed_ok(b, gn_cuda_max_pool_grad(b->stream, type, w, dy->data, argmax, dx->data, &b->err),
 			   "backward")) {
 			compare(b, &m, y, m.y, 1, "output");
 			compare(b, &m, dx, m.dx, 0, "gradient");
@@ -79,7 +79,7 @@ static void max_pool(struct bed *b, enum gn_cuda_type type, const struct gn_cuda
 	}
 	bed_end(b, "max pool %s %dx%dx%dx%d to %dx%d, window %d stride %d pad %d", gn_cuda_type_name(type), w->n, w->h,
 		w->w, w->c, w->out_h, w->out_w, w->kernel, w->stride, w->pad);
-	free(winners);
+	free(host_argmax);
 	release(&m);
 }
 
@@ -116,18 +116,18 @@ static void nan_wins(struct bed *b, enum gn_cuda_type type)
 {
 	struct gn_cuda_window w = {1, 16, 4, 4, 2, 2, 2, 2, 0};
 	struct bed_tensor *x, *y;
-	uint8_t *winner, won[64];
+	uint8_t *argmax, won[64];
 
 	bed_begin(b);
 	x = bed_input(b, type, 256, 0, 1);
 	y = bed_output(b, type, 64);
-	winner = bed_bytes(b, NULL, 64);
+	argmax = bed_bytes(b, NULL, 64);
 	if (!b->why[0]) {
 		x->host[(1 * 4 + 2) * 16 + 5] = NAN; /* row 1, column 2, channel 5: place 2 of the window of output 1 */
 		bed_write(b, x);
-		if (bed_ok(b, gn_cuda_max_pool(b->stream, type, &w, x->data, y->data, winner, &b->err), "forward")) {
+		if (bed_ok(b, gn_cuda_max_pool(b->stream, type, &w, x->data, y->data, argmax, &b->err), "forward")) {
 			bed_read(b, y, "output");
-			bed_fetch(b, won, winner, sizeof won);
+			bed_fetch(b, won, argmax, sizeof won);
 			for (int i = 0; i < 64; i++)
 				if (isnan(y->host[i]) != (i == 16 + 5) || (i == 16 + 5 && won[i] != 2))
 					bed_fail(b, "output %d is %g, from place %d", i, y->host[i], won[i]);
