@@ -214,7 +214,7 @@ static struct gn_dnnl_step *next_step(struct gn_dnnl_list *list, struct gn_err *
 	return NULL;
 }
 
-enum gn_status gn_dnnl_append_turn(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const struct gn_weight_pack *turn,
+enum gn_status gn_dnnl_append_weight_pack(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const struct gn_weight_pack *pack,
 				   dnnl_memory_t from, dnnl_memory_t to, struct gn_err *err)
 {
 	struct gn_dnnl_step *step = next_step(list, err);
@@ -223,7 +223,7 @@ enum gn_status gn_dnnl_append_turn(struct gn_dnnl_op *op, struct gn_dnnl_list *l
 	if (!step || !from || !to)
 		return err ? err->status : GN_ERR_FAILED;
 	*step = (struct gn_dnnl_step){
-		.turn = *turn, .arg_count = 2, .args = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+		.pack = *pack, .arg_count = 2, .args = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
 	list->count++;
 	return GN_OK;
 }
@@ -324,7 +324,7 @@ enum gn_status gn_dnnl_bind(struct gn_op *base, struct gn_err *err)
 	return s;
 }
 
-static enum gn_status run_turn(const struct gn_dnnl_step *step, struct gn_err *err)
+static enum gn_status run_weight_pack(const struct gn_dnnl_step *step, struct gn_err *err)
 {
 	void *from, *to;
 	enum gn_status s = gn_dnnl_check(dnnl_memory_get_data_handle(step->args[0].memory, &from), "a memory", err);
@@ -332,7 +332,7 @@ static enum gn_status run_turn(const struct gn_dnnl_step *step, struct gn_err *e
 	if (!s)
 		s = gn_dnnl_check(dnnl_memory_get_data_handle(step->args[1].memory, &to), "a memory", err);
 	if (!s)
-		gn_weight_pack_weight(&step->turn, from, to);
+		gn_weight_pack_run(&step->pack, from, to);
 	return s;
 }
 
@@ -346,7 +346,7 @@ enum gn_status gn_dnnl_run(struct gn_dnnl_op *op, const struct gn_dnnl_list *lis
 		s = step->primitive ? gn_dnnl_check(dnnl_primitive_execute(step->primitive, op->stream,
 									   step->arg_count, step->args),
 						    "running a primitive", err)
-				    : run_turn(step, err);
+				    : run_weight_pack(step, err);
 	}
 	return s ? s : gn_dnnl_check(dnnl_stream_wait(op->stream), "waiting for a primitive", err);
 }

@@ -171,7 +171,7 @@ static enum gn_status choose_weight(struct conv *c, const_dnnl_primitive_desc_t 
 }
 
 /* Whether the weights as they come become what is wanted by turning blocks. */
-static int is_turned(const struct conv *c, gn_dnnl_md wanted, struct gn_weight_pack *turn)
+static int find_weight_pack(const struct conv *c, gn_dnnl_md wanted, struct gn_weight_pack *pack)
 {
 	static const struct {
 		enum gn_weight_order order;
@@ -195,7 +195,7 @@ static int is_turned(const struct conv *c, gn_dnnl_md wanted, struct gn_weight_p
 
 		if (known[k].order != l.order || known[k].block != l.block)
 			continue;
-		*turn = (struct gn_weight_pack){known[k].kind, gn_conv_weight_shape(&c->op->base.desc), l, known[k].in_major};
+		*pack = (struct gn_weight_pack){known[k].kind, gn_conv_weight_shape(&c->op->base.desc), l, known[k].in_major};
 		if (gn_dnnl_md_is(wanted, 4, c->weight_shape, type, known[k].tag))
 			return 1;
 	}
@@ -207,7 +207,7 @@ static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, gn_d
 				 struct gn_err *err)
 {
 	dnnl_memory_t mine = gn_dnnl_memory(c->op, GN_ROLE_WEIGHT, 0, c->weight, err), copy;
-	struct gn_weight_pack turn;
+	struct gn_weight_pack pack;
 
 	if (!mine || dnnl_memory_desc_equal(wanted, c->weight))
 		return mine;
@@ -218,8 +218,8 @@ static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, gn_d
 	} else {
 		copy = gn_dnnl_scratch(c->op, wanted, err);
 	}
-	if (copy && is_turned(c, wanted, &turn))
-		return gn_dnnl_append_turn(c->op, list, &turn, mine, copy, err) ? NULL : copy;
+	if (copy && find_weight_pack(c, wanted, &pack))
+		return gn_dnnl_append_weight_pack(c->op, list, &pack, mine, copy, err) ? NULL : copy;
 	return copy && !gn_dnnl_append_reorder(c->op, list, mine, copy, err) ? copy : NULL;
 }
 

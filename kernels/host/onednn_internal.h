@@ -28,8 +28,8 @@ struct gn_dnnl_memory {
 
 /* A primitive, or weights being turned. */
 struct gn_dnnl_step {
-	dnnl_primitive_t primitive; /* NULL: turn, from args[0] to args[1] */
-	struct gn_weight_pack turn;
+	dnnl_primitive_t primitive; /* NULL: pack, from args[0] to args[1] */
+	struct gn_weight_pack pack;
 	int arg_count;
 	dnnl_exec_arg_t args[12];
 };
@@ -93,7 +93,7 @@ void gn_dnnl_group(struct gn_dnnl_op *op);
 /* Appends a primitive; adds its scratchpad to the args. */
 enum gn_status gn_dnnl_append(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const_dnnl_primitive_desc_t pd,
 			      const dnnl_exec_arg_t *args, int arg_count, struct gn_err *err);
-enum gn_status gn_dnnl_append_turn(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const struct gn_weight_pack *turn,
+enum gn_status gn_dnnl_append_weight_pack(struct gn_dnnl_op *op, struct gn_dnnl_list *list, const struct gn_weight_pack *pack,
 				   dnnl_memory_t from, dnnl_memory_t to, struct gn_err *err);
 enum gn_status gn_dnnl_append_reorder(struct gn_dnnl_op *op, struct gn_dnnl_list *list, dnnl_memory_t from,
 				      dnnl_memory_t to, struct gn_err *err);

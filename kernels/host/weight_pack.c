@@ -3,7 +3,7 @@
 #include "kernels/host/bf16.h"
 
 /* Four by four at a time: what a processor holds in registers. */
-static inline __attribute__((always_inline)) void turn_block(size_t b, const float *restrict from, float *restrict to)
+static inline __attribute__((always_inline)) void pack_block(size_t b, const float *restrict from, float *restrict to)
 {
 	for (size_t y = 0; y < b; y += 4)
 		for (size_t x = 0; x < b; x += 4)
@@ -13,7 +13,7 @@ static inline __attribute__((always_inline)) void turn_block(size_t b, const flo
 }
 
 /* All places of the window of one block by one block. */
-static void turn_blocks(const struct gn_weight_pack *t, const struct gn_bf16_loops *loops, const float *from, char *to)
+static void pack_blocks(const struct gn_weight_pack *t, const struct gn_bf16_loops *loops, const float *from, char *to)
 {
 	const size_t square = (size_t)t->layout.block * (size_t)t->layout.block;
 
@@ -21,9 +21,9 @@ static void turn_blocks(const struct gn_weight_pack *t, const struct gn_bf16_loo
 		if (t->kind == GN_WEIGHT_PACK_PAIR_COLUMNS)
 			loops->pair_columns(from + k * square, (uint16_t *)(void *)to + k * square);
 		else if (t->layout.block == 16)
-			turn_block(16, from + k * square, (float *)(void *)to + k * square);
+			pack_block(16, from + k * square, (float *)(void *)to + k * square);
 		else
-			turn_block(8, from + k * square, (float *)(void *)to + k * square);
+			pack_block(8, from + k * square, (float *)(void *)to + k * square);
 	}
 }
 
@@ -38,7 +38,7 @@ static void pair_rows(const struct gn_weight_pack *t, const float *from, uint16_
 		loops->pair_rows(rows, from + i * rows * 16, to + i * (rows + rows % 2) * 16);
 }
 
-void gn_weight_pack_weight(const struct gn_weight_pack *t, const float *from, void *to)
+void gn_weight_pack_run(const struct gn_weight_pack *t, const float *from, void *to)
 {
 	const struct gn_bf16_loops *loops = gn_bf16_loops();
 	const size_t b = (size_t)t->layout.block, outs = t->shape.out / b, ins = t->shape.in / b;
@@ -54,7 +54,7 @@ void gn_weight_pack_weight(const struct gn_weight_pack *t, const float *from, vo
 		for (size_t i = 0; i < ins; i++) {
 			size_t place = t->in_major ? i * outs + o : o * ins + i;
 
-			turn_blocks(t, loops, from + (o * ins + i) * square, (char *)to + place * bytes);
+			pack_blocks(t, loops, from + (o * ins + i) * square, (char *)to + place * bytes);
 		}
 	}
 }

@@ -20,6 +20,6 @@ struct gn_weight_pack {
 };
 
 /* to is of floats or bfloat16, by kind, and does not overlap from. */
-void gn_weight_pack_weight(const struct gn_weight_pack *t, const float *from, void *to);
+void gn_weight_pack_run(const struct gn_weight_pack *t, const float *from, void *to);
 
 #endif
