@@ -14,26 +14,26 @@ static int repeats_for(float ms)
 
 struct timing {
 	struct gn_cuda_stream *stream;
-	const struct gn_cuda_ways *ways;
+	const struct gn_cuda_candidates *candidates;
 	struct gn_cuda_event *from, *to;
 };
 
-static enum gn_status run(const struct timing *t, int way, int repeats, struct gn_err *err)
+static enum gn_status run(const struct timing *t, int candidate, int repeats, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 
 	for (int i = 0; i < repeats && !status; i++)
-		status = t->ways->run(t->ways->context, way, err);
+		status = t->candidates->run(t->candidates->context, candidate, err);
 	return status;
 }
 
 /* Milliseconds of the graph, or of as many runs without one. */
-static enum gn_status time_once(const struct timing *t, struct gn_cuda_graph *graph, int way, int repeats, float *ms, struct gn_err *err)
+static enum gn_status time_once(const struct timing *t, struct gn_cuda_graph *graph, int candidate, int repeats, float *ms, struct gn_err *err)
 {
 	enum gn_status status = gn_cuda_event_record(t->from, t->stream, err);
 
 	if (!status)
-		status = graph ? gn_cuda_graph_launch(graph, t->stream, err) : run(t, way, repeats, err);
+		status = graph ? gn_cuda_graph_launch(graph, t->stream, err) : run(t, candidate, repeats, err);
 	if (!status)
 		status = gn_cuda_event_record(t->to, t->stream, err);
 	if (!status)
@@ -42,7 +42,7 @@ static enum gn_status time_once(const struct timing *t, struct gn_cuda_graph *gr
 }
 
 /* NULL: it cannot be recorded. */
-static struct gn_cuda_graph *record(const struct timing *t, int way, int repeats)
+static struct gn_cuda_graph *record(const struct timing *t, int candidate, int repeats)
 {
 	struct gn_cuda_graph *graph = NULL;
 	enum gn_status status = gn_cuda_graph_begin(t->stream, NULL), ended;
@@ -50,19 +50,19 @@ static struct gn_cuda_graph *record(const struct timing *t, int way, int repeats
 
 	if (status)
 		return NULL;
-	status = run(t, way, repeats, NULL);
+	status = run(t, candidate, repeats, NULL);
 	ended = gn_cuda_graph_end(t->stream, status ? NULL : &graph, &nodes, NULL);
 	return ended ? NULL : graph;
 }
 
-static enum gn_status measure(const struct timing *t, int way, int repeats, float *out_ms, struct gn_err *err)
+static enum gn_status measure(const struct timing *t, int candidate, int repeats, float *out_ms, struct gn_err *err)
 {
-	struct gn_cuda_graph *graph = record(t, way, repeats);
+	struct gn_cuda_graph *graph = record(t, candidate, repeats);
 	enum gn_status status = GN_OK;
 	float ms, best = 0;
 
 	for (int i = -1; i < LAUNCHES && !status; i++) {
-		status = time_once(t, graph, way, repeats, &ms, err);
+		status = time_once(t, graph, candidate, repeats, &ms, err);
 		if (!status && i >= 0)
 			best = i == 0 || ms < best ? ms : best;
 	}
@@ -72,13 +72,13 @@ static enum gn_status measure(const struct timing *t, int way, int repeats, floa
 	return status;
 }
 
-/* One run each, after one that loads: milliseconds, or less than 0 for a way that cannot run. The quickest's in *out_ms. */
+/* One run each, after one that loads: milliseconds, or less than 0 for a candidate that cannot run. The quickest's in *out_ms. */
 static enum gn_status screen(const struct timing *t, float *firsts, float *out_ms, struct gn_err *err)
 {
 	enum gn_status status, last = GN_OK;
 	int some = 0;
 
-	for (int i = 0; i < t->ways->count; i++) {
+	for (int i = 0; i < t->candidates->count; i++) {
 		firsts[i] = -1;
 		status = run(t, i, 1, err);
 		if (!status)
@@ -103,7 +103,7 @@ static enum gn_status choose(const struct timing *t, float *firsts, int *out, st
 
 	if (status)
 		return status;
-	for (int i = 0; i < t->ways->count; i++) {
+	for (int i = 0; i < t->candidates->count; i++) {
 		if (firsts[i] < 0 || firsts[i] > 2 * quickest + slack_ms)
 			continue;
 		last = measure(t, i, repeats_for(quickest), &ms, err);
@@ -118,11 +118,11 @@ static enum gn_status choose(const struct timing *t, float *firsts, int *out, st
 	return GN_OK;
 }
 
-enum gn_status gn_cuda_fastest(struct gn_cuda_stream *s, const struct gn_cuda_ways *ways, int *out, struct gn_err *err)
+enum gn_status gn_cuda_autotune(struct gn_cuda_stream *s, const struct gn_cuda_candidates *candidates, int *out, struct gn_err *err)
 {
-	struct timing t = {.stream = s, .ways = ways};
-	float *firsts = calloc((size_t)ways->count, sizeof *firsts);
-	enum gn_status status = firsts ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d times", ways->count);
+	struct timing t = {.stream = s, .candidates = candidates};
+	float *firsts = calloc((size_t)candidates->count, sizeof *firsts);
+	enum gn_status status = firsts ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d times", candidates->count);
 
 	if (!status)
 		status = gn_cuda_event_create(gn_cuda_stream_device(s), 1, &t.from, err);

@@ -133,13 +133,13 @@ static enum gn_status try_one(void *context, int candidate, struct gn_err *err)
 enum gn_status gn_blas_tune(struct gn_blas_plan *p, const struct gn_blas_data *data, void *workspace, struct gn_err *err)
 {
 	struct trial t = {p, data, workspace};
-	struct gn_cuda_ways ways = {p->count, try_one, &t};
+	struct gn_cuda_candidates candidates = {p->count, try_one, &t};
 	int chosen;
 	enum gn_status status = p->count == 1 ? GN_OK : gn_cuda_enter(p->blas->stream->device, err);
 
 	if (status || p->count == 1)
 		return status;
-	status = gn_cuda_fastest(p->blas->stream, &ways, &chosen, err);
+	status = gn_cuda_autotune(p->blas->stream, &candidates, &chosen, err);
 	if (status)
 		return status;
 	p->found[0] = p->found[chosen];

@@ -82,7 +82,7 @@ static void keep(struct gn_dnn_plan *p, int chosen)
 enum gn_status gn_dnn_tune(struct gn_dnn_plan *p, const struct gn_dnn_data *data, void *workspace, struct gn_err *err)
 {
 	struct trial t = {p, data, workspace};
-	struct gn_cuda_ways ways = {p->count, try_one, &t};
+	struct gn_cuda_candidates candidates = {p->count, try_one, &t};
 	int chosen;
 	enum gn_status status;
 
@@ -90,7 +90,7 @@ enum gn_status gn_dnn_tune(struct gn_dnn_plan *p, const struct gn_dnn_data *data
 		return gn_err_set(err, GN_ERR_USAGE, "a plan for a device that is not here cannot run");
 	if (p->count == 1)
 		return GN_OK;
-	status = gn_cuda_fastest(p->dnn->stream, &ways, &chosen, err);
+	status = gn_cuda_autotune(p->dnn->stream, &candidates, &chosen, err);
 	if (!status)
 		keep(p, chosen);
 	return status;

@@ -88,7 +88,7 @@ static enum gn_status choose_way(struct gn_cuda_conv *c, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &c->base.buffers;
 	struct gn_dnn_data data = forward_data(c);
-	struct gn_cuda_ways ways = {WAYS, count, c};
+	struct gn_cuda_candidates list = {WAYS, count, c};
 	enum gn_status status;
 	int way;
 
@@ -96,7 +96,7 @@ static enum gn_status choose_way(struct gn_cuda_conv *c, struct gn_err *err)
 	data.squares = b->statistics + c->conv.out_c;
 	status = gn_dnn_tune(c->counting, &data, b->scratch, err);
 	if (!status)
-		status = gn_cuda_fastest(stream_of(c), &ways, &way, err);
+		status = gn_cuda_autotune(stream_of(c), &list, &way, err);
 	if (!status)
 		c->counts_after = way == AFTER;
 	return status;

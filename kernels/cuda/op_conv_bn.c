@@ -126,9 +126,9 @@ static enum gn_status sum(void *context, int way, struct gn_err *err)
 static enum gn_status is_faster(struct gn_cuda_conv *c, enum gn_status (*run)(void *, int, struct gn_err *), int *yes,
 				struct gn_err *err)
 {
-	struct gn_cuda_ways ways = {WAYS, run, c};
+	struct gn_cuda_candidates list = {WAYS, run, c};
 	int way = APART;
-	enum gn_status status = gn_cuda_fastest(stream_of(c), &ways, &way, err);
+	enum gn_status status = gn_cuda_autotune(stream_of(c), &list, &way, err);
 
 	*yes = way == TOGETHER;
 	return status;

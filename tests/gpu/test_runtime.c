@@ -274,7 +274,7 @@ static void test_what_a_kernel_is_given(void **state)
 	free(host);
 }
 
-/* --- the fastest of several ways --- */
+/* --- autotuning --- */
 
 struct tries {
 	struct machine *m;
@@ -295,17 +295,17 @@ static enum gn_status try_way(void *context, int way, struct gn_err *err)
 static void test_fastest_is_timed_in_graphs(void **state)
 {
 	struct tries t = {.m = *state};
-	struct gn_cuda_ways ways = {3, try_way, &t};
+	struct gn_cuda_candidates list = {3, try_way, &t};
 	struct gn_err err;
 	int way = -1;
 
-	assert_ok(gn_cuda_fastest(t.m->streams[0], &ways, &way, &err));
+	assert_ok(gn_cuda_autotune(t.m->streams[0], &list, &way, &err));
 	assert_int_equal(way, 1);
 	assert_int_equal(t.calls[0], 1);
 	for (int i = 1; i < 3; i++)
 		assert_int_equal(t.calls[i], 2 + 2);
-	ways.count = 1;
-	assert_int_equal(gn_cuda_fastest(t.m->streams[0], &ways, &way, &err), GN_ERR_UNSUPPORTED);
+	list.count = 1;
+	assert_int_equal(gn_cuda_autotune(t.m->streams[0], &list, &way, &err), GN_ERR_UNSUPPORTED);
 	assert_non_null(strstr(err.text, "not this way"));
 }
 
