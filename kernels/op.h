@@ -58,7 +58,7 @@ struct gn_op;
 
 /* Between a batch norm with relu and the convolution that alone reads what it gives, on a GPU, in training. Zeroed by the caller,
  * outlives both; they fill it in when they are bound, the batch norm first. The convolution decides. */
-struct gn_op_link {
+struct gn_op_conv_bn {
 	struct gn_op *norm;
 	int defers; /* the batch norm's output is not written: the convolution makes it on its way from the batch norm's input */
 	int sums;   /* the gradient that the convolution gives has passed the relu already, and its sums come with it */
@@ -89,7 +89,7 @@ struct gn_op_desc {
 	int needs_din;        /* 0 for the first layer: nobody wants the gradient of an image */
 	double eps, momentum; /* batch norm */
 	const struct gn_op_group *group; /* batch norm in training: borrowed; NULL: this process alone */
-	struct gn_op_link *link; /* batch norm, conv, GPU: borrowed; NULL: none */
+	struct gn_op_conv_bn *conv_bn; /* batch norm, conv, GPU: borrowed; NULL: none */
 	/* conv: how weight and dweight come. GN_WEIGHT_ANY: as the operator says in its info; another layout than it would have said
 	 * costs it a change of layout at every use. */
 	struct gn_weight_layout weight;

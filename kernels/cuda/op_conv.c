@@ -133,7 +133,7 @@ static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 	c->sums.sums = (double *)sums;
 	c->sums.scratch = sums + gn_cuda_padded(2 * (size_t)c->conv.out_c * sizeof(double));
 	if (!gn_cuda_ops_of(op)->options.tune)
-		return gn_cuda_link_choose(c, err);
+		return gn_cuda_conv_bn_choose(c, err);
 	if (c->is_tuned)
 		return GN_OK;
 	status = randomise(c, err);
@@ -146,7 +146,7 @@ static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 	if (!status && c->weight)
 		status = gn_dnn_tune(c->weight, &weight, b->scratch, err);
 	if (!status)
-		status = gn_cuda_link_choose(c, err);
+		status = gn_cuda_conv_bn_choose(c, err);
 	c->is_tuned = !status;
 	return status;
 }
@@ -184,7 +184,7 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 
 	(void)step;
 	if (!status)
-		status = d->link && d->link->defers ? gn_cuda_link_forward(c, err) : gn_cuda_conv_forward(c, err);
+		status = d->conv_bn && d->conv_bn->defers ? gn_cuda_conv_bn_forward(c, err) : gn_cuda_conv_forward(c, err);
 	if (status || c->fused || !(d->bias || d->add || d->relu))
 		return status;
 	return gn_cuda_bias(stream_of(c), c->conv.type, d->bias ? b->bias : NULL, d->add ? b->in[1] : NULL, d->relu, b->out,
@@ -195,8 +195,8 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 {
 	struct gn_cuda_conv *c = self(op);
 	const struct gn_op_buffers *b = &op->buffers;
-	const struct gn_op_link *link = op->desc.link;
-	enum gn_status status = link && link->defers ? gn_cuda_link_weight_back(c, err) : gn_cuda_conv_weight_back(c, err);
+	const struct gn_op_conv_bn *conv_bn = op->desc.conv_bn;
+	enum gn_status status = conv_bn && conv_bn->defers ? gn_cuda_conv_bn_weight_back(c, err) : gn_cuda_conv_weight_back(c, err);
 
 	if (!status && c->copies)
 		status = change_weight(c, 1, gn_cuda_conv_weight_gradient(c), b->dweight, err);
@@ -206,7 +206,7 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 		status = gn_cuda_sums_to_float(stream_of(c), c->sums.sums, b->dbias, c->conv.out_c, err);
 	/* a first layer may be given memory for a gradient that nobody wants */
 	if (!status && c->data && b->din[0])
-		status = link && link->sums ? gn_cuda_link_data_back(c, err) : gn_cuda_conv_data_back(c, err);
+		status = conv_bn && conv_bn->sums ? gn_cuda_conv_bn_data_back(c, err) : gn_cuda_conv_data_back(c, err);
 	return status;
 }
 
@@ -247,7 +247,7 @@ static enum gn_status plan(struct gn_cuda_conv *c, struct gn_dnn *dnn, struct gn
 	if (!status && d->training && d->needs_din)
 		status = gn_dnn_plan_get(dnn, &c->conv, GN_DNN_BACKWARD_DATA, &c->data, err);
 	if (!status)
-		gn_cuda_link_plan(c, dnn);
+		gn_cuda_conv_bn_plan(c, dnn);
 	return status;
 }
 
@@ -271,7 +271,7 @@ static void describe(struct gn_cuda_conv *c, const struct gn_cuda_ops *o)
 		c->room_bytes = most(c->room_bytes, gn_dnn_plan_workspace_bytes(c->weight));
 	if (c->data)
 		c->room_bytes = most(c->room_bytes, gn_dnn_plan_workspace_bytes(c->data));
-	c->room_bytes = gn_cuda_padded(most(c->room_bytes, gn_cuda_link_room_bytes(c)));
+	c->room_bytes = gn_cuda_padded(most(c->room_bytes, gn_cuda_conv_bn_room_bytes(c)));
 	c->dweight_bytes = d->training ? copy_bytes : 0;
 	info->workspace_bytes = copy_bytes;
 	info->scratch_bytes = c->room_bytes + c->dweight_bytes;

@@ -32,13 +32,13 @@ enum gn_status gn_cuda_conv_weight_back(struct gn_cuda_conv *c, struct gn_err *e
 enum gn_status gn_cuda_conv_data_back(struct gn_cuda_conv *c, struct gn_err *err);
 
 /* op_link.c. Plans with the batch norm before, where there are engines. */
-void gn_cuda_link_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn);
-size_t gn_cuda_link_room_bytes(const struct gn_cuda_conv *c);
+void gn_cuda_conv_bn_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn);
+size_t gn_cuda_conv_bn_room_bytes(const struct gn_cuda_conv *c);
 /* When all is bound: what of it is taken. */
-enum gn_status gn_cuda_link_choose(struct gn_cuda_conv *c, struct gn_err *err);
+enum gn_status gn_cuda_conv_bn_choose(struct gn_cuda_conv *c, struct gn_err *err);
 /* Queue the passes with the batch norm: the first two where the link defers, the third where it has sums. */
-enum gn_status gn_cuda_link_forward(struct gn_cuda_conv *c, struct gn_err *err);
-enum gn_status gn_cuda_link_weight_back(struct gn_cuda_conv *c, struct gn_err *err);
-enum gn_status gn_cuda_link_data_back(struct gn_cuda_conv *c, struct gn_err *err);
+enum gn_status gn_cuda_conv_bn_forward(struct gn_cuda_conv *c, struct gn_err *err);
+enum gn_status gn_cuda_conv_bn_weight_back(struct gn_cuda_conv *c, struct gn_err *err);
+enum gn_status gn_cuda_conv_bn_data_back(struct gn_cuda_conv *c, struct gn_err *err);
 
 #endif

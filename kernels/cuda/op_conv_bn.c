@@ -13,13 +13,13 @@ static struct gn_cuda_stream *stream_of(const struct gn_cuda_conv *c)
 	return gn_cuda_ops_of(&c->base)->stream;
 }
 
-void gn_cuda_link_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn)
+void gn_cuda_conv_bn_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn)
 {
 	const struct gn_op_desc *d = &c->base.desc;
 	enum gn_dnn_pass pass = c->counting ? GN_DNN_NORM_FORWARD_STATISTICS : GN_DNN_NORM_FORWARD;
 
 	/* f32 has digits that sums in float lose */
-	if (!d->link || !d->training || d->bias || !d->needs_din || c->conv.type == GN_CUDA_F32)
+	if (!d->conv_bn || !d->training || d->bias || !d->needs_din || c->conv.type == GN_CUDA_F32)
 		return;
 	/* the second is of use with the first alone */
 	if (!gn_dnn_plan_get(dnn, &c->conv, GN_DNN_NORM_BACKWARD_WEIGHT, &c->norm_weight, NULL) && c->norm_weight &&
@@ -28,7 +28,7 @@ void gn_cuda_link_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn)
 	(void)gn_dnn_plan_get(dnn, &c->conv, GN_DNN_BACKWARD_DATA_NORM, &c->norm_data, NULL);
 }
 
-size_t gn_cuda_link_room_bytes(const struct gn_cuda_conv *c)
+size_t gn_cuda_conv_bn_room_bytes(const struct gn_cuda_conv *c)
 {
 	const struct gn_dnn_plan *plans[] = {c->norm_forward, c->norm_weight, c->norm_data};
 	size_t most = 0;
@@ -47,7 +47,7 @@ static struct gn_dnn_data forward_data(const struct gn_cuda_conv *c)
 	const struct gn_op_buffers *b = &c->base.buffers;
 	struct gn_dnn_data norm = {0}, d;
 
-	gn_cuda_norm_show(c->base.desc.link->norm, &norm);
+	gn_cuda_norm_show(c->base.desc.conv_bn->norm, &norm);
 	d = (struct gn_dnn_data){
 		.x = (void *)norm.z, .scale = norm.scale, .shift = norm.shift, .weight = gn_cuda_conv_weight(c), .y = b->out};
 	if (c->counting) {
@@ -61,7 +61,7 @@ static struct gn_dnn_data weight_data(const struct gn_cuda_conv *c)
 {
 	struct gn_dnn_data norm = {0};
 
-	gn_cuda_norm_show(c->base.desc.link->norm, &norm);
+	gn_cuda_norm_show(c->base.desc.conv_bn->norm, &norm);
 	return (struct gn_dnn_data){.x = (void *)norm.z, .scale = norm.scale, .shift = norm.shift,
 				    .weight = gn_cuda_conv_weight_gradient(c), .y = (void *)c->base.buffers.dout};
 }
@@ -70,7 +70,7 @@ static struct gn_dnn_data data_data(const struct gn_cuda_conv *c)
 {
 	struct gn_dnn_data d = {0};
 
-	gn_cuda_norm_show(c->base.desc.link->norm, &d);
+	gn_cuda_norm_show(c->base.desc.conv_bn->norm, &d);
 	d.scale = d.shift = NULL;
 	d.x = c->base.buffers.din[0];
 	d.weight = gn_cuda_conv_weight(c);
@@ -78,21 +78,21 @@ static struct gn_dnn_data data_data(const struct gn_cuda_conv *c)
 	return d;
 }
 
-enum gn_status gn_cuda_link_forward(struct gn_cuda_conv *c, struct gn_err *err)
+enum gn_status gn_cuda_conv_bn_forward(struct gn_cuda_conv *c, struct gn_err *err)
 {
 	struct gn_dnn_data d = forward_data(c);
 
 	return gn_dnn_run(c->norm_forward, &d, c->base.buffers.scratch, err);
 }
 
-enum gn_status gn_cuda_link_weight_back(struct gn_cuda_conv *c, struct gn_err *err)
+enum gn_status gn_cuda_conv_bn_weight_back(struct gn_cuda_conv *c, struct gn_err *err)
 {
 	struct gn_dnn_data d = weight_data(c);
 
 	return gn_dnn_run(c->norm_weight, &d, c->base.buffers.scratch, err);
 }
 
-enum gn_status gn_cuda_link_data_back(struct gn_cuda_conv *c, struct gn_err *err)
+enum gn_status gn_cuda_conv_bn_data_back(struct gn_cuda_conv *c, struct gn_err *err)
 {
 	struct gn_dnn_data d = data_data(c);
 
@@ -106,21 +106,21 @@ enum { APART, TOGETHER, WAYS };
 static enum gn_status normalise(void *context, int way, struct gn_err *err)
 {
 	struct gn_cuda_conv *c = context;
-	enum gn_status status = way == TOGETHER ? GN_OK : gn_cuda_norm_apply(c->base.desc.link->norm, err);
+	enum gn_status status = way == TOGETHER ? GN_OK : gn_cuda_norm_apply(c->base.desc.conv_bn->norm, err);
 
 	if (!status)
-		status = way == TOGETHER ? gn_cuda_link_forward(c, err) : gn_cuda_conv_forward(c, err);
+		status = way == TOGETHER ? gn_cuda_conv_bn_forward(c, err) : gn_cuda_conv_forward(c, err);
 	if (!status)
-		status = way == TOGETHER ? gn_cuda_link_weight_back(c, err) : gn_cuda_conv_weight_back(c, err);
+		status = way == TOGETHER ? gn_cuda_conv_bn_weight_back(c, err) : gn_cuda_conv_weight_back(c, err);
 	return status;
 }
 
 static enum gn_status sum(void *context, int way, struct gn_err *err)
 {
 	struct gn_cuda_conv *c = context;
-	enum gn_status status = way == TOGETHER ? gn_cuda_link_data_back(c, err) : gn_cuda_conv_data_back(c, err);
+	enum gn_status status = way == TOGETHER ? gn_cuda_conv_bn_data_back(c, err) : gn_cuda_conv_data_back(c, err);
 
-	return status || way == TOGETHER ? status : gn_cuda_norm_grad_sums(c->base.desc.link->norm, err);
+	return status || way == TOGETHER ? status : gn_cuda_norm_grad_sums(c->base.desc.conv_bn->norm, err);
 }
 
 static enum gn_status is_faster(struct gn_cuda_conv *c, enum gn_status (*run)(void *, int, struct gn_err *), int *yes,
@@ -134,17 +134,17 @@ static enum gn_status is_faster(struct gn_cuda_conv *c, enum gn_status (*run)(vo
 	return status;
 }
 
-enum gn_status gn_cuda_link_choose(struct gn_cuda_conv *c, struct gn_err *err)
+enum gn_status gn_cuda_conv_bn_choose(struct gn_cuda_conv *c, struct gn_err *err)
 {
-	struct gn_op_link *link = c->base.desc.link;
+	struct gn_op_conv_bn *conv_bn = c->base.desc.conv_bn;
 	const struct gn_op_buffers *b = &c->base.buffers;
 	struct gn_dnn_data forward, weight, data;
 	enum gn_status status = GN_OK;
 
-	if (!link || !link->norm || !b->din[0] || (c->counting && !b->statistics))
+	if (!conv_bn || !conv_bn->norm || !b->din[0] || (c->counting && !b->statistics))
 		return GN_OK;
-	link->defers = c->norm_weight != NULL;
-	link->sums = c->norm_data != NULL;
+	conv_bn->defers = c->norm_weight != NULL;
+	conv_bn->sums = c->norm_data != NULL;
 	if (!gn_cuda_ops_of(&c->base)->options.tune)
 		return GN_OK;
 	forward = forward_data(c);
@@ -155,10 +155,10 @@ enum gn_status gn_cuda_link_choose(struct gn_cuda_conv *c, struct gn_err *err)
 	    (status = gn_cuda_randomise(stream_of(c), c->conv.type, (void *)forward.scale, (size_t)c->conv.c, 5, err)) ||
 	    (status = gn_cuda_randomise(stream_of(c), c->conv.type, (void *)forward.shift, (size_t)c->conv.c, 6, err)))
 		return status;
-	if (link->defers && !(status = gn_dnn_tune(c->norm_forward, &forward, b->scratch, err)) &&
+	if (conv_bn->defers && !(status = gn_dnn_tune(c->norm_forward, &forward, b->scratch, err)) &&
 	    !(status = gn_dnn_tune(c->norm_weight, &weight, b->scratch, err)))
-		status = is_faster(c, normalise, &link->defers, err);
-	if (!status && link->sums && !(status = gn_dnn_tune(c->norm_data, &data, b->scratch, err)))
-		status = is_faster(c, sum, &link->sums, err);
+		status = is_faster(c, normalise, &conv_bn->defers, err);
+	if (!status && conv_bn->sums && !(status = gn_dnn_tune(c->norm_data, &data, b->scratch, err)))
+		status = is_faster(c, sum, &conv_bn->sums, err);
 	return status;
 }

@@ -23,7 +23,7 @@ static size_t array_bytes(const struct gn_op *op)
 	return ((size_t)op->desc.in[0].c * sizeof(float) + 15) / 16 * 16;
 }
 
-enum { KEPT = 2, KEPT_WITH_LINK = 9 };
+enum { KEPT = 2, KEPT_WITH_CONV_BN = 9 };
 
 static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 {
@@ -39,13 +39,13 @@ static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 	n->norm.running_var = b->running_var;
 	n->norm.mean = (float *)kept;
 	n->norm.inverse = (float *)(kept + each);
-	if (op->desc.link) {
+	if (op->desc.conv_bn) {
 		n->scale = kept + 2 * each;
 		n->shift = kept + 3 * each;
 		n->dweight = (float *)(kept + 4 * each);
 		n->dbias = (float *)(kept + 5 * each);
 		n->factors = (float *)(kept + 6 * each);
-		*op->desc.link = (struct gn_op_link){.norm = op};
+		*op->desc.conv_bn = (struct gn_op_conv_bn){.norm = op};
 	}
 	n->norm.sums = b->scratch;
 	n->norm.scratch = (char *)b->scratch + gn_cuda_padded(2 * (size_t)n->norm.channels * sizeof(double));
@@ -92,7 +92,7 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 		status = gn_cuda_batch_norm_finish(s, &n->norm, total_rows(n), err);
 	if (status)
 		return status;
-	if (op->desc.link && op->desc.link->defers)
+	if (op->desc.conv_bn && op->desc.conv_bn->defers)
 		return gn_cuda_batch_norm_affine(s, &n->norm, n->scale, n->shift, err);
 	return gn_cuda_norm_apply(op, err);
 }
@@ -168,7 +168,7 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 	struct gn_cuda_batch_norm norm = n->norm;
 	enum gn_status status;
 
-	if (op->desc.link && op->desc.link->sums) {
+	if (op->desc.conv_bn && op->desc.conv_bn->sums) {
 		status = take_sums(n, err);
 		norm.relu = 0;
 	} else {
@@ -213,7 +213,7 @@ enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *ba
 		}
 	}
 	info = &n->base.info;
-	info->workspace_bytes = (d->link ? KEPT_WITH_LINK : KEPT) * array_bytes(&n->base);
+	info->workspace_bytes = (d->conv_bn ? KEPT_WITH_CONV_BN : KEPT) * array_bytes(&n->base);
 	info->scratch_bytes = gn_cuda_padded(2 * channels * sizeof(double)) +
 			      gn_cuda_batch_norm_scratch_bytes(o->stream, n->norm.rows, n->norm.channels);
 	info->backward_reads_in = 1;

@@ -42,7 +42,7 @@ tests_gpu_test_kept_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 tests_gpu_test_dnn_SOURCES = tests/gpu/test_dnn.c tests/gpu/described.h
 tests_gpu_test_dnn_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 tests_gpu_test_ops_SOURCES = tests/gpu/bed.c tests/gpu/bed.h tests/gpu/ops.h tests/gpu/ops_device.c \
-	tests/gpu/ops_oracle.c tests/gpu/ops_link.c tests/gpu/test_ops.c
+	tests/gpu/ops_oracle.c tests/gpu/ops_conv_bn.c tests/gpu/test_ops.c
 tests_gpu_test_ops_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 # the operators are the library's own, on kernels that are emulated
 STAND_INS = tests/gpu/emulate_blas.c tests/gpu/emulate_dnn.c

@@ -51,7 +51,7 @@ void *ops_device_bytes(struct bed *b, size_t bytes);
 void *ops_to_device(struct bed *b, struct gn_cuda_ops *ops, const struct gn_layout *l, const float *x);
 void ops_from_device(struct bed *b, struct gn_cuda_ops *ops, const struct gn_layout *l, const void *x, float *out);
 
-/* ops_link.c: a batch norm and the convolution behind it, which know each other. */
+/* ops_conv_bn.c: a batch norm and the convolution behind it, which know each other. */
 void check_links(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type);
 
 #endif

@@ -73,7 +73,7 @@ void gn_plan_destroy(struct gn_plan *p)
 		gn_pages_unmap(p->arena, p->arena_bytes);
 	free(p->ops);
 	free(p->tensors);
-	free(p->links);
+	free(p->conv_bns);
 	free(p->storages);
 	free(p->weights);
 	free(p->own);

@@ -129,7 +129,7 @@ static int feeds(const struct builder *b, int node, enum gn_layer reader)
 
 /* The link from this batch norm to the convolution that alone reads what it and its relu give; or of the convolution to the batch
  * norm whose output it reads. On a GPU, where nobody wants to see what lies between them. */
-static struct gn_op_link *link_of(const struct builder *b, int node, int in, int relu)
+static struct gn_op_conv_bn *conv_bn_of(const struct builder *b, int node, int in, int relu)
 {
 	const struct gn_plan *p = b->p;
 	enum gn_layer kind = gn_model_node(p->model, node)->kind;
@@ -138,8 +138,8 @@ static struct gn_op_link *link_of(const struct builder *b, int node, int in, int
 	if (p->options.backend != GN_BACKEND_CUDA || !p->options.training)
 		return NULL;
 	if (kind == GN_LAYER_CONV)
-		return producer >= 0 ? p->ops[producer].link : NULL;
-	return kind == GN_LAYER_BATCH_NORM && relu && feeds(b, node + 1, GN_LAYER_CONV) ? &p->links[node] : NULL;
+		return producer >= 0 ? p->ops[producer].conv_bn : NULL;
+	return kind == GN_LAYER_BATCH_NORM && relu && feeds(b, node + 1, GN_LAYER_CONV) ? &p->conv_bns[node] : NULL;
 }
 
 static struct gn_op_desc describe(const struct builder *b, const struct gn_shm *n, const int *in, int relu)
@@ -321,7 +321,7 @@ static enum gn_status build_node(struct builder *b, int node, int relu, struct g
 	enum gn_status s;
 
 	desc.stream = (uint32_t)node;
-	desc.link = desc.add ? NULL : link_of(b, j.core, in[0], relu);
+	desc.conv_bn = desc.add ? NULL : conv_bn_of(b, j.core, in[0], relu);
 	desc.statistics = p->options.training && n->kind == GN_LAYER_CONV && feeds(b, j.core, GN_LAYER_BATCH_NORM);
 	desc.bias |= j.norm >= 0;
 	desc.weight = comes;
@@ -339,7 +339,7 @@ static enum gn_status build_node(struct builder *b, int node, int relu, struct g
 	b->tensor_of_node[node] = add_op(p, op, &desc, node, in[0], in[1]);
 	o = &p->ops[p->op_count - 1];
 	o->core = j.core;
-	o->link = desc.kind == GN_OP_BATCH_NORM ? desc.link : NULL;
+	o->conv_bn = desc.kind == GN_OP_BATCH_NORM ? desc.conv_bn : NULL;
 	take_params(p, j.core, o);
 	if (own) {
 		o->conv = j.core;
@@ -437,10 +437,10 @@ enum gn_status gn_plan_build(struct gn_plan *p, struct gn_err *err)
 	/* a node gives at most itself and a reorder of each input */
 	p->ops = calloc(3 * (size_t)count + 1, sizeof *p->ops);
 	p->tensors = calloc(3 * (size_t)count + 2, sizeof *p->tensors);
-	p->links = calloc(count, sizeof *p->links);
+	p->conv_bns = calloc(count, sizeof *p->conv_bns);
 	b.tensor_of_node = calloc(count, sizeof *b.tensor_of_node);
 	b.uses_of_node = calloc(count, sizeof *b.uses_of_node);
-	if (!p->ops || !p->tensors || !p->links || !b.tensor_of_node || !b.uses_of_node) {
+	if (!p->ops || !p->tensors || !p->conv_bns || !b.tensor_of_node || !b.uses_of_node) {
 		s = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a plan");
 		goto out;
 	}

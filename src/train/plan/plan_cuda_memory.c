@@ -153,8 +153,8 @@ void gn_plan_cuda_say(struct gn_plan *p, const char *format, ...)
 
 	for (int i = 0; i < p->op_count; i++) {
 		norms += p->ops[i].kind == GN_OP_BATCH_NORM;
-		deferred += p->ops[i].link && p->ops[i].link->defers;
-		summed += p->ops[i].link && p->ops[i].link->sums;
+		deferred += p->ops[i].conv_bn && p->ops[i].conv_bn->defers;
+		summed += p->ops[i].conv_bn && p->ops[i].conv_bn->sums;
 	}
 	snprintf(p->manner, room, "on %.40s, ", gn_cuda_device_info(gn_plan_cuda_of(p)->device)->name);
 	len = strlen(p->manner);

@@ -41,7 +41,7 @@ struct gn_plan_op {
 	int buffer;     /* running mean; the variance follows; -1 for none */
 	int conv, norm; /* nodes of a convolution on weights of its own and of the batch norm in them; -1 for none */
 	size_t own_weight, own_bias; /* elements of the plan's own */
-	struct gn_op_link *link; /* of a batch norm, to the convolution behind it; NULL: none */
+	struct gn_op_conv_bn *conv_bn; /* of a batch norm, to the convolution behind it; NULL: none */
 	int workspace;  /* storage */
 	int statistics; /* storage of a convolution's sums, here and at the batch norm that takes them; -1: none */
 	int recomputes; /* the operator whose output, this one's first input, is made again before backward; -1: none */
@@ -63,7 +63,7 @@ struct gn_plan {
 	int op_count, tensor_count, storage_count;
 	struct gn_plan_op *ops;
 	struct gn_plan_tensor *tensors;
-	struct gn_op_link *links; /* by node */
+	struct gn_op_conv_bn *conv_bns; /* by node */
 	struct gn_memory_planner *storages;
 	int scratch, temporary; /* storage */
 	size_t arena_bytes;

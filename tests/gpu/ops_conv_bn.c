@@ -30,17 +30,17 @@ struct job {
 	const struct pair *p;
 	size_t in, out, weights;
 	struct gn_op *norm, *conv;
-	struct gn_op_link link;
+	struct gn_op_conv_bn conv_bn;
 };
 
 static void make(struct bed *b, struct job *j, enum gn_backend backend, struct gn_op_device *device)
 {
 	const struct pair *p = j->p;
 	struct gn_op_desc norm = {.kind = GN_OP_BATCH_NORM, .relu = 1, .training = 1, .needs_din = 1, .eps = 1e-5, .momentum = 0.1,
-				  .device = device, .link = device ? &j->link : NULL};
+				  .device = device, .conv_bn = device ? &j->conv_bn : NULL};
 	struct gn_op_desc conv = {.kind = GN_OP_CONV, .channels_out = p->out_c, .kernel = p->kernel, .stride = p->stride, .pad = p->pad,
 				  .training = 1, .needs_din = 1, .statistics = p->statistics, .weight = {GN_WEIGHT_PLAIN, 0},
-				  .device = device, .link = norm.link};
+				  .device = device, .conv_bn = norm.conv_bn};
 
 	norm.in[0] = (struct gn_layout){p->n, p->c, p->side, p->side, 1, device ? 4 : 8};
 	if (!bed_ok(b, gn_op_create(backend, &norm, &j->norm, &b->err), "the batch norm"))
@@ -151,7 +151,7 @@ static void take(struct bed *b, struct gn_cuda_ops *ops, const struct job *j, co
 		bed_fetch(b, n->sums, conv->statistics, 2 * (size_t)j->p->out_c * 4);
 	else
 		ops_sum_channels(&gn_op_info(j->conv)->out, n->y, n->sums);
-	if (j->link.defers && !all_ones(b, norm->out, gn_layout_bytes(&gn_op_info(j->norm)->out)))
+	if (j->conv_bn.defers && !all_ones(b, norm->out, gn_layout_bytes(&gn_op_info(j->norm)->out)))
 		bed_fail(b, "what the batch norm gives was written although it defers");
 }
 
@@ -205,7 +205,7 @@ static void on_device(struct bed *b, struct gn_cuda_ops *ops, const struct pair 
 		run(b, &j, &norm, &conv);
 	if (!b->why[0])
 		take(b, ops, &j, &norm, &conv, n);
-	snprintf(taken, 64, "%s, %s", j.link.defers ? "normalised on the way" : "apart", j.link.sums ? "sums with it" : "sums apart");
+	snprintf(taken, 64, "%s, %s", j.conv_bn.defers ? "normalised on the way" : "apart", j.conv_bn.sums ? "sums with it" : "sums apart");
 	gn_op_destroy(j.norm);
 	gn_op_destroy(j.conv);
 }
