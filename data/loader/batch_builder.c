@@ -1,6 +1,6 @@
 #include "data/loader/batch_builder.h"
 
-#include "data/loader/render.h"
+#include "data/loader/sample_pipeline.h"
 #include "data/sample/mixup.h"
 #include "src/base/arena.h"
 
@@ -10,7 +10,7 @@
 struct gn_batch_builder {
 	const struct gn_loader_options *options;
 	const struct gn_order *order;
-	struct gn_sample_pipeline *renderer;
+	struct gn_sample_pipeline *pipeline;
 	size_t sample_values, sample_bytes;
 	float *spare; /* with mixup: the other sample of a pair that is not in the same chunk */
 };
@@ -27,7 +27,7 @@ enum gn_status gn_batch_builder_create(const struct gn_dataset *dataset, const s
 	f->order = order;
 	f->sample_values = (size_t)options->channels * options->height * options->width;
 	f->sample_bytes = gn_loader_sample_bytes(options);
-	status = gn_sample_pipeline_create(dataset, options, &f->renderer, err);
+	status = gn_sample_pipeline_create(dataset, options, &f->pipeline, err);
 	if (!status && options->mixup > 0 && !(f->spare = gn_alloc_aligned(f->sample_bytes)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for a worker");
 	if (status)
@@ -41,7 +41,7 @@ void gn_batch_builder_destroy(struct gn_batch_builder *f)
 {
 	if (!f)
 		return;
-	gn_sample_pipeline_destroy(f->renderer);
+	gn_sample_pipeline_destroy(f->pipeline);
 	free(f->spare);
 	free(f);
 }
@@ -51,7 +51,7 @@ static void *image_at(const struct gn_batch_builder *f, const struct gn_batch_ta
 	return (char *)batch->images + i * f->sample_bytes;
 }
 
-static uint32_t render(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin, uint32_t end,
+static uint32_t decode_samples(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin, uint32_t end,
 		       struct gn_err *err)
 {
 	uint32_t failed_at = end;
@@ -70,7 +70,7 @@ static uint32_t render(struct gn_batch_builder *f, uint32_t epoch, const struct 
 			continue;
 		}
 		batch->indices[i] = gn_order_sample(f->order, epoch, batch->first + i);
-		if (gn_sample_pipeline_run(f->renderer, epoch, batch->indices[i], image, &batch->patches[i], &batch->labels[i],
+		if (gn_sample_pipeline_run(f->pipeline, epoch, batch->indices[i], image, &batch->patches[i], &batch->labels[i],
 				    &failure) && failed_at == end) {
 			failed_at = i;
 			*err = failure;
@@ -84,14 +84,14 @@ static enum gn_status mix_alone(struct gn_batch_builder *f, uint32_t epoch, cons
 				uint64_t pair, struct gn_err *err)
 {
 	uint64_t index = gn_order_sample(f->order, epoch, pair);
-	enum gn_status status = gn_sample_pipeline_run(f->renderer, epoch, index, f->spare, NULL, &batch->pair_labels[i], err);
+	enum gn_status status = gn_sample_pipeline_run(f->pipeline, epoch, index, f->spare, NULL, &batch->pair_labels[i], err);
 
 	if (!status)
 		gn_mixup_blend(image_at(f, batch, i), f->spare, f->sample_values, batch->lambdas[i]);
 	return status;
 }
 
-/* After render: every sample is still as it was decoded. */
+/* After decode_samples: every sample is still as it was decoded. */
 static uint32_t mix(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin, uint32_t end,
 		    struct gn_err *err)
 {
@@ -124,7 +124,7 @@ static uint32_t mix(struct gn_batch_builder *f, uint32_t epoch, const struct gn_
 uint32_t gn_batch_builder_run(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin,
 			      uint32_t end, struct gn_err *err)
 {
-	uint32_t done = render(f, epoch, batch, begin, end, err);
+	uint32_t done = decode_samples(f, epoch, batch, begin, end, err);
 
 	return done == end && f->options->mixup > 0 ? mix(f, epoch, batch, begin, end, err) : done;
 }

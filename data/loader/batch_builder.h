@@ -1,6 +1,6 @@
 /* Samples of a batch made ready by one worker thread: rendered and, with mixup, mixed. Only the loader uses it.
  *
- * Thread safety: one thread per filler; different pieces of one batch may be filled by different fillers.
+ * Thread safety: one thread per builder; different pieces of one batch may be filled by different fillers.
  */
 #ifndef GN_DATA_LOADER_BATCH_BUILDER_H
 #define GN_DATA_LOADER_BATCH_BUILDER_H
@@ -23,7 +23,7 @@ struct gn_batch_task {
 
 struct gn_batch_builder;
 
-/* dataset, options and order are borrowed and outlive the filler. */
+/* dataset, options and order are borrowed and outlive the builder. */
 enum gn_status gn_batch_builder_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
 				const struct gn_order *order, struct gn_batch_builder **out, struct gn_err *err);
 void gn_batch_builder_destroy(struct gn_batch_builder *f);

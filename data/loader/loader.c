@@ -19,7 +19,7 @@ struct slot {
 
 struct worker {
 	struct gn_loader *loader;
-	struct gn_batch_builder *filler;
+	struct gn_batch_builder *builder;
 };
 
 struct gn_loader {
@@ -97,10 +97,10 @@ static void work(void *argument)
 		l->busy++;
 		pthread_mutex_unlock(&l->lock);
 		/* The samples of a piece are its worker's alone. */
-		began = l->options.watch ? gn_clock_ns() : 0;
-		failed_at = gn_batch_builder_run(w->filler, epoch, &piece.slot->batch, piece.begin, piece.end, &failure);
-		if (l->options.watch)
-			l->options.watch(l->options.watch_context, (int)(w - l->workers), piece.end - piece.begin, began,
+		began = l->options.profiler ? gn_clock_ns() : 0;
+		failed_at = gn_batch_builder_run(w->builder, epoch, &piece.slot->batch, piece.begin, piece.end, &failure);
+		if (l->options.profiler)
+			l->options.profiler(l->options.profiler_context, (int)(w - l->workers), piece.end - piece.begin, began,
 					 gn_clock_ns());
 		pthread_mutex_lock(&l->lock);
 		l->busy--;
@@ -161,7 +161,7 @@ static enum gn_status make_workers(struct gn_loader *l, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %d threads", threads);
 	for (int i = 0; i < threads; i++) {
 		l->workers[i].loader = l;
-		status = gn_batch_builder_create(l->dataset, &l->options, &l->order, &l->workers[i].filler, err);
+		status = gn_batch_builder_create(l->dataset, &l->options, &l->order, &l->workers[i].builder, err);
 		if (status)
 			return status;
 	}
@@ -227,7 +227,7 @@ void gn_loader_destroy(struct gn_loader *l)
 	pthread_mutex_unlock(&l->lock);
 	gn_thread_pool_destroy(l->pool);
 	for (int i = 0; l->workers && i < l->options.threads; i++)
-		gn_batch_builder_destroy(l->workers[i].filler);
+		gn_batch_builder_destroy(l->workers[i].builder);
 	for (uint32_t i = 0; l->slots && i < l->slot_count; i++) {
 		free(l->slots[i].batch.images);
 		free(l->slots[i].batch.patches);

@@ -37,8 +37,8 @@ struct gn_loader_options {
 	size_t prefetch_bytes;	     /* memory for batches in flight; at least three batches are kept whatever it says.
 				      * Each thread has room for one decoded image on top, and one sample with patches. */
 	/* Who wants to know when a thread (0 ..) made samples ready: times of gn_clock_ns. Called by that thread. NULL: nobody. */
-	void (*watch)(void *context, int thread, uint32_t samples, uint64_t began_ns, uint64_t ended_ns);
-	void *watch_context;
+	void (*profiler)(void *context, int thread, uint32_t samples, uint64_t began_ns, uint64_t ended_ns);
+	void *profiler_context;
 };
 
 /* Room for one sample as it is delivered: its floats, or the pixels of its patch. */

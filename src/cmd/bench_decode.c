@@ -2,7 +2,7 @@
 #include "src/cmd/bench.h"
 
 #include "data/loader/loader.h"
-#include "data/loader/render.h"
+#include "data/loader/sample_pipeline.h"
 #include "data/sample/augment.h"
 #include "data/sample/decode.h"
 #include "src/base/clock.h"
@@ -27,7 +27,7 @@ struct decode_bench {
 	struct gn_dataset *dataset;
 	struct gn_loader_options options;
 	struct gn_decoder *decoder;
-	struct gn_sample_pipeline *renderer;
+	struct gn_sample_pipeline *pipeline;
 	char *file;
 	void *image;
 	uint64_t images;
@@ -62,7 +62,7 @@ static enum gn_status decode_region(struct decode_bench *b, uint32_t epoch, uint
 	struct gn_region region;
 	struct gn_sample s;
 	struct gn_pixels p;
-	struct gn_crop view;
+	struct gn_crop crop;
 	enum gn_status status = gn_dataset_read(b->dataset, i, b->file, err);
 
 	gn_dataset_sample(b->dataset, i, &s);
@@ -70,10 +70,10 @@ static enum gn_status decode_region(struct decode_bench *b, uint32_t epoch, uint
 		status = gn_decoder_open(b->decoder, b->file, s.length_bytes, &width, &height, err);
 	if (status)
 		return status;
-	gn_crop_draw(&b->options, epoch, i, width, height, &view);
-	if (!view.to_width || !view.to_height)
+	gn_crop_draw(&b->options, epoch, i, width, height, &crop);
+	if (!crop.to_width || !crop.to_height)
 		return GN_OK;
-	gn_crop_decoding(&view, 8, &denominator, &region);
+	gn_crop_decoding(&crop, 8, &denominator, &region);
 	return gn_decoder_read(b->decoder, &region, denominator, b->options.channels, &p, err);
 }
 
@@ -91,7 +91,7 @@ static enum gn_status pass(struct decode_bench *b, uint32_t epoch, struct gn_err
 		status = decode_plainly(b, i, &plain, err);
 		begin = cpu_s();
 		if (!status)
-			status = gn_sample_pipeline_run(b->renderer, epoch, i, b->image, &patch, &label, err);
+			status = gn_sample_pipeline_run(b->pipeline, epoch, i, b->image, &patch, &label, err);
 		sample += cpu_s() - begin;
 		begin = cpu_s();
 		if (!status)
@@ -150,7 +150,7 @@ static enum gn_status open_all(struct decode_bench *b, struct gn_err *err)
 	if (!b->file || !b->image)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to decode");
 	status = gn_decoder_create(&b->decoder, err);
-	return status ? status : gn_sample_pipeline_create(b->dataset, &b->options, &b->renderer, err);
+	return status ? status : gn_sample_pipeline_create(b->dataset, &b->options, &b->pipeline, err);
 }
 
 static void print(const struct decode_bench *b)
@@ -208,7 +208,7 @@ int gn_bench_decode(const struct gn_bench_options *o)
 		status = measure_loader(&b, &err);
 	if (!status)
 		print(&b);
-	gn_sample_pipeline_destroy(b.renderer);
+	gn_sample_pipeline_destroy(b.pipeline);
 	gn_decoder_destroy(b.decoder);
 	gn_dataset_close(b.dataset);
 	free(b.file);

@@ -67,7 +67,7 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 	struct gn_loader_options lo = {
 		.seed = (uint64_t)o->seed, .rank = (uint32_t)gn_comm_rank(s->comm),
 		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .training = 1,
-		.watch = s->trace ? decoded : NULL, .watch_context = s->trace,
+		.profiler = s->trace ? decoded : NULL, .profiler_context = s->trace,
 		.mixup = o->mixup, .threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
 	};
 	struct gn_plan_options on = {0};

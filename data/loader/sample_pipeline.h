@@ -1,17 +1,17 @@
 /* One sample, whole way: read and check the JPEG file, draw the view, decode, and resize and normalise, or leave that to a GPU.
  *
- * Lifecycle: create one for each thread, run for sample after sample, destroy. Thread safety: one thread per renderer.
+ * Lifecycle: create one for each thread, run for sample after sample, destroy. Thread safety: one thread per pipeline.
  * The result is a pure function of the options' seed and geometry, the epoch and the index.
  */
-#ifndef GN_DATA_LOADER_RENDER_H
-#define GN_DATA_LOADER_RENDER_H
+#ifndef GN_DATA_LOADER_SAMPLE_PIPELINE_H
+#define GN_DATA_LOADER_SAMPLE_PIPELINE_H
 
 #include "data/sample/options.h"
 #include "data/shard/dataset.h"
 
 struct gn_sample_pipeline;
 
-/* dataset and options are borrowed and outlive the renderer. */
+/* dataset and options are borrowed and outlive the pipeline. */
 enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
 				  struct gn_sample_pipeline **out, struct gn_err *err);
 void gn_sample_pipeline_destroy(struct gn_sample_pipeline *r);

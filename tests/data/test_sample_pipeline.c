@@ -1,4 +1,4 @@
-#include "data/loader/render.h"
+#include "data/loader/sample_pipeline.h"
 
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"

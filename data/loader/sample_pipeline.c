@@ -1,4 +1,4 @@
-#include "data/loader/render.h"
+#include "data/loader/sample_pipeline.h"
 
 #include "data/sample/augment.h"
 #include "data/sample/resize.h"
@@ -25,7 +25,7 @@ enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const
 	enum gn_status status;
 
 	if (!r)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a renderer");
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a pipeline");
 	r->dataset = dataset;
 	r->options = options;
 	r->target.height = options->height;
@@ -80,7 +80,7 @@ static void fill_black(const struct gn_resize_target *t, const struct gn_crop *v
 
 /* A view of an image, and the pixels that it needs. */
 struct drawn {
-	struct gn_crop view;
+	struct gn_crop crop;
 	struct gn_pixels pixels; /* of the image scaled down, from region on; nothing where the view is empty */
 	struct gn_region region;
 	uint32_t denominator;
@@ -97,18 +97,18 @@ static enum gn_status draw(struct gn_sample_pipeline *r, uint32_t epoch, uint64_
 	if (width != sample->width || height != sample->height)
 		return gn_err_set(err, GN_ERR_DATA, "the JPEG is %ux%u and the shard says %ux%u", width, height,
 				  sample->width, sample->height);
-	gn_crop_draw(r->options, epoch, index, width, height, &out->view);
-	if (!out->view.to_width || !out->view.to_height)
+	gn_crop_draw(r->options, epoch, index, width, height, &out->crop);
+	if (!out->crop.to_width || !out->crop.to_height)
 		return GN_OK;
 	/* Evaluation is what torchvision computes, from all pixels; training may take what is fast. */
-	gn_crop_decoding(&out->view, r->options->training ? 8 : 1, &out->denominator, &out->region);
+	gn_crop_decoding(&out->crop, r->options->training ? 8 : 1, &out->denominator, &out->region);
 	return gn_decoder_read(r->decoder, &out->region, out->denominator, r->options->channels, &out->pixels, err);
 }
 
 /* The box in pixels of what was decoded. */
 static struct gn_patch patch_of(const struct drawn *d)
 {
-	const struct gn_crop *v = &d->view;
+	const struct gn_crop *v = &d->crop;
 	double scale = d->denominator;
 
 	if (!v->to_width || !v->to_height)
@@ -124,7 +124,7 @@ static enum gn_status resize(struct gn_sample_pipeline *r, const struct drawn *d
 	struct gn_patch p = patch_of(d);
 
 	t.data = image;
-	fill_black(&t, &d->view, r->options->channels);
+	fill_black(&t, &d->crop, r->options->channels);
 	if (!p.width)
 		return GN_OK;
 	t.to_x = p.to_x;
