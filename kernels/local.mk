@@ -55,7 +55,7 @@ CU_FILES = \
 	kernels/cuda/pool.cu \
 	kernels/cuda/quantise.cu
 CU_INCLUDED = kernels/cuda/batch_norm.cuh kernels/cuda/device.h kernels/cuda/device_internal.h kernels/cuda/kernels.h \
-	kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/ref/compress.h src/base/patch.h
+	kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/ref/compress.h src/base/crop.h
 EXTRA_DIST += $(CU_FILES) $(CU_INCLUDED)
 NVCC_FLAGS = -std=c++17 -O3 --Werror all-warnings -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIC,-Wall
 SUFFIXES = .cu .eo

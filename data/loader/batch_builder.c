@@ -63,14 +63,14 @@ static uint32_t decode_samples(struct gn_batch_builder *f, uint32_t epoch, const
 		batch->labels[i] = -1;
 		batch->indices[i] = UINT64_MAX;
 		if (i >= batch->count) {
-			if (f->options->patches)
-				batch->patches[i] = (struct gn_patch){0};
+			if (f->options->crops)
+				batch->crops[i] = (struct gn_crop){0};
 			else
 				memset(image, 0, f->sample_bytes);
 			continue;
 		}
 		batch->indices[i] = gn_order_sample(f->order, epoch, batch->first + i);
-		if (gn_sample_pipeline_run(f->pipeline, epoch, batch->indices[i], image, &batch->patches[i], &batch->labels[i],
+		if (gn_sample_pipeline_run(f->pipeline, epoch, batch->indices[i], image, &batch->crops[i], &batch->labels[i],
 				    &failure) && failed_at == end) {
 			failed_at = i;
 			*err = failure;

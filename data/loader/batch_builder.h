@@ -11,8 +11,8 @@
 
 /* Where a batch lies. */
 struct gn_batch_task {
-	void *images; /* as the options say: floats, or room for the pixels of patches */
-	struct gn_patch *patches;
+	void *images; /* as the options say: floats, or room for the pixels of crops */
+	struct gn_crop *crops;
 	int32_t *labels;
 	int32_t *pair_labels; /* with mixup: the label of the other sample of the pair */
 	float *lambdas;       /* with mixup: the weight of the sample itself, 0..1 */

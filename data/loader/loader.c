@@ -122,7 +122,7 @@ static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 	uint32_t batch = l->options.batch;
 	size_t sample_bytes = gn_loader_sample_bytes(&l->options), images_bytes;
 	/* label, pair label, lambda and index */
-	size_t more_bytes = 3 * sizeof(int32_t) + sizeof(uint64_t) + (l->options.patches ? sizeof(struct gn_patch) : 0);
+	size_t more_bytes = 3 * sizeof(int32_t) + sizeof(uint64_t) + (l->options.crops ? sizeof(struct gn_crop) : 0);
 	const size_t most = (size_t)1 << 40;
 	uint64_t fit;
 
@@ -139,12 +139,12 @@ static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 		struct gn_batch_task *b = &l->slots[i].batch;
 
 		b->images = gn_alloc_aligned(images_bytes);
-		b->patches = calloc(batch, sizeof *b->patches);
+		b->crops = calloc(batch, sizeof *b->crops);
 		b->labels = calloc(batch, sizeof *b->labels);
 		b->pair_labels = calloc(batch, sizeof *b->pair_labels);
 		b->lambdas = calloc(batch, sizeof *b->lambdas);
 		b->indices = calloc(batch, sizeof *b->indices);
-		if (!b->images || !b->patches || !b->labels || !b->pair_labels || !b->lambdas || !b->indices)
+		if (!b->images || !b->crops || !b->labels || !b->pair_labels || !b->lambdas || !b->indices)
 			return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for %u batches of %zu bytes",
 					  l->slot_count, images_bytes);
 	}
@@ -230,7 +230,7 @@ void gn_loader_destroy(struct gn_loader *l)
 		gn_batch_builder_destroy(l->workers[i].builder);
 	for (uint32_t i = 0; l->slots && i < l->slot_count; i++) {
 		free(l->slots[i].batch.images);
-		free(l->slots[i].batch.patches);
+		free(l->slots[i].batch.crops);
 		free(l->slots[i].batch.labels);
 		free(l->slots[i].batch.pair_labels);
 		free(l->slots[i].batch.lambdas);
@@ -300,8 +300,8 @@ enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct 
 			*err = slot->failure;
 		goto unlock;
 	}
-	out->images = l->options.patches ? NULL : slot->batch.images;
-	out->patches = l->options.patches ? slot->batch.patches : NULL;
+	out->images = l->options.crops ? NULL : slot->batch.images;
+	out->crops = l->options.crops ? slot->batch.crops : NULL;
 	out->labels = slot->batch.labels;
 	out->pair_labels = l->options.mixup > 0 ? slot->batch.pair_labels : NULL;
 	out->lambdas = l->options.mixup > 0 ? slot->batch.lambdas : NULL;

@@ -15,27 +15,27 @@
 
 #include "data/sample/options.h"
 #include "data/shard/dataset.h"
-#include "src/base/patch.h"
+#include "src/base/crop.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 struct gn_batch {
 	const float *images;	 /* [batch][channels][height][width], normalised; borrowed until the next call */
-	/* with patches, instead of images: [batch], none of more than gn_loader_sample_bytes; borrowed likewise */
-	const struct gn_patch *patches;
+	/* with crops, instead of images: [batch], none of more than gn_loader_sample_bytes; borrowed likewise */
+	const struct gn_crop *crops;
 	const int32_t *labels;	 /* [batch] */
 	const int32_t *pair_labels;	 /* [batch] with mixup: the label of the other sample of the pair; else NULL */
 	const float *lambdas;	 /* [batch] with mixup: the weight of the sample itself, 0..1; else NULL */
 	const uint64_t *indices; /* [batch] in the dataset; UINT64_MAX past count */
-	uint32_t count;		 /* valid samples, <= batch; the rest of images is zero, of patches black, and labels is -1 */
+	uint32_t count;		 /* valid samples, <= batch; the rest of images is zero, of crops black, and labels is -1 */
 	double wait_s;		 /* how long this call waited for the workers */
 };
 
-/* What a plan takes: patches, or images. */
+/* What a plan takes: crops, or images. */
 static inline const void *gn_batch_input(const struct gn_batch *b)
 {
-	return b->patches ? (const void *)b->patches : b->images;
+	return b->crops ? (const void *)b->crops : b->images;
 }
 
 struct gn_loader;

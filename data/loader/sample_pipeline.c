@@ -14,7 +14,7 @@ struct gn_sample_pipeline {
 	struct gn_decoder *decoder;
 	struct gn_resizer *resizer;
 	void *file;
-	float *planes; /* with patches: a sample that is resized here all the same */
+	float *planes; /* with crops: a sample that is resized here all the same */
 	struct gn_resize_target target; /* all but what a view decides */
 };
 
@@ -31,8 +31,8 @@ enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const
 	r->target.height = options->height;
 	r->target.width = options->width;
 	for (uint32_t c = 0; c < options->channels; c++) {
-		r->target.scale[c] = options->patches ? 1 : 1 / (255 * options->deviation[c]);
-		r->target.bias[c] = options->patches ? 0 : -options->mean[c] / options->deviation[c];
+		r->target.scale[c] = options->crops ? 1 : 1 / (255 * options->deviation[c]);
+		r->target.bias[c] = options->crops ? 0 : -options->mean[c] / options->deviation[c];
 	}
 	status = gn_decoder_create(&r->decoder, err);
 	if (!status)
@@ -43,7 +43,7 @@ enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a JPEG file of %u bytes",
 					    gn_dataset_max_length(dataset));
 	}
-	if (!status && options->patches) {
+	if (!status && options->crops) {
 		r->planes = gn_alloc_aligned((size_t)options->channels * options->height * options->width * sizeof(float));
 		if (!r->planes)
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a sample");
@@ -67,7 +67,7 @@ void gn_sample_pipeline_destroy(struct gn_sample_pipeline *r)
 }
 
 /* What the view's box leaves free is black, and so is everything under a box that fills it all. */
-static void fill_black(const struct gn_resize_target *t, const struct gn_crop *v, uint32_t channels)
+static void fill_black(const struct gn_resize_target *t, const struct gn_crop_params *v, uint32_t channels)
 {
 	size_t plane = (size_t)t->height * t->width;
 
@@ -80,7 +80,7 @@ static void fill_black(const struct gn_resize_target *t, const struct gn_crop *v
 
 /* A view of an image, and the pixels that it needs. */
 struct drawn {
-	struct gn_crop crop;
+	struct gn_crop_params crop;
 	struct gn_pixels pixels; /* of the image scaled down, from region on; nothing where the view is empty */
 	struct gn_region region;
 	uint32_t denominator;
@@ -97,23 +97,23 @@ static enum gn_status draw(struct gn_sample_pipeline *r, uint32_t epoch, uint64_
 	if (width != sample->width || height != sample->height)
 		return gn_err_set(err, GN_ERR_DATA, "the JPEG is %ux%u and the shard says %ux%u", width, height,
 				  sample->width, sample->height);
-	gn_crop_draw(r->options, epoch, index, width, height, &out->crop);
+	gn_crop_params_draw(r->options, epoch, index, width, height, &out->crop);
 	if (!out->crop.to_width || !out->crop.to_height)
 		return GN_OK;
 	/* Evaluation is what torchvision computes, from all pixels; training may take what is fast. */
-	gn_crop_decoding(&out->crop, r->options->training ? 8 : 1, &out->denominator, &out->region);
+	gn_crop_params_decoding(&out->crop, r->options->training ? 8 : 1, &out->denominator, &out->region);
 	return gn_decoder_read(r->decoder, &out->region, out->denominator, r->options->channels, &out->pixels, err);
 }
 
 /* The box in pixels of what was decoded. */
-static struct gn_patch patch_of(const struct drawn *d)
+static struct gn_crop crop_of(const struct drawn *d)
 {
-	const struct gn_crop *v = &d->crop;
+	const struct gn_crop_params *v = &d->crop;
 	double scale = d->denominator;
 
 	if (!v->to_width || !v->to_height)
-		return (struct gn_patch){0};
-	return (struct gn_patch){d->pixels.data, d->pixels.width, d->pixels.height,
+		return (struct gn_crop){0};
+	return (struct gn_crop){d->pixels.data, d->pixels.width, d->pixels.height,
 				 v->x / scale - d->region.x, v->y / scale - d->region.y, v->width / scale, v->height / scale,
 				 v->to_x, v->to_y, v->to_width, v->to_height, v->flip};
 }
@@ -121,7 +121,7 @@ static struct gn_patch patch_of(const struct drawn *d)
 static enum gn_status resize(struct gn_sample_pipeline *r, const struct drawn *d, float *image, struct gn_err *err)
 {
 	struct gn_resize_target t = r->target;
-	struct gn_patch p = patch_of(d);
+	struct gn_crop p = crop_of(d);
 
 	t.data = image;
 	fill_black(&t, &d->crop, r->options->channels);
@@ -146,8 +146,8 @@ GN_VECTOR static void round_rgb(const float *restrict red, const float *restrict
 	}
 }
 
-/* A patch that is the sample itself, for one that would not fit into its room. */
-static enum gn_status shrink(struct gn_sample_pipeline *r, const struct drawn *d, uint8_t *room, struct gn_patch *out,
+/* A crop that is the sample itself, for one that would not fit into its room. */
+static enum gn_status shrink(struct gn_sample_pipeline *r, const struct drawn *d, uint8_t *room, struct gn_crop *out,
 			     struct gn_err *err)
 {
 	uint32_t height = r->target.height, width = r->target.width;
@@ -157,17 +157,17 @@ static enum gn_status shrink(struct gn_sample_pipeline *r, const struct drawn *d
 	if (status)
 		return status;
 	round_rgb(r->planes, r->planes + plane, r->planes + 2 * plane, plane, room);
-	*out = (struct gn_patch){room, width, height, 0, 0, width, height, 0, 0, width, height, 0};
+	*out = (struct gn_crop){room, width, height, 0, 0, width, height, 0, 0, width, height, 0};
 	return GN_OK;
 }
 
-static enum gn_status cut(struct gn_sample_pipeline *r, const struct drawn *d, uint8_t *room, struct gn_patch *out,
+static enum gn_status cut(struct gn_sample_pipeline *r, const struct drawn *d, uint8_t *room, struct gn_crop *out,
 			  struct gn_err *err)
 {
-	struct gn_patch p = patch_of(d);
+	struct gn_crop p = crop_of(d);
 	size_t row = (size_t)p.width * 3;
 
-	if (gn_patch_bytes(&p) > gn_loader_sample_bytes(r->options))
+	if (gn_crop_bytes(&p) > gn_loader_sample_bytes(r->options))
 		return shrink(r, d, room, out, err);
 	for (uint32_t y = 0; y < p.height; y++)
 		memcpy(room + y * row, d->pixels.data + y * d->pixels.stride_bytes, row);
@@ -177,7 +177,7 @@ static enum gn_status cut(struct gn_sample_pipeline *r, const struct drawn *d, u
 }
 
 enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epoch, uint64_t index, void *image,
-				      struct gn_patch *patch, int32_t *label, struct gn_err *err)
+				      struct gn_crop *crop, int32_t *label, struct gn_err *err)
 {
 	enum gn_status status = gn_dataset_read(r->dataset, index, r->file, err);
 	struct gn_sample sample;
@@ -189,7 +189,7 @@ enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epo
 	gn_dataset_sample(r->dataset, index, &sample);
 	status = draw(r, epoch, index, &sample, &d, err);
 	if (!status)
-		status = r->options->patches ? cut(r, &d, image, patch, err) : resize(r, &d, image, err);
+		status = r->options->crops ? cut(r, &d, image, crop, err) : resize(r, &d, image, err);
 	if (status) {
 		gn_dataset_sample_name(r->dataset, index, name, sizeof name);
 		gn_err_prefix(err, "%s, shard %u, sample %u (%s)", gn_dataset_directory(r->dataset), sample.shard,

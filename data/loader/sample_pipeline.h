@@ -15,10 +15,10 @@ struct gn_sample_pipeline;
 enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
 				  struct gn_sample_pipeline **out, struct gn_err *err);
 void gn_sample_pipeline_destroy(struct gn_sample_pipeline *r);
-/* image is float [channels][height][width], or with options.patches room of gn_loader_sample_bytes for the pixels that *patch then
- * points to; patch is not looked at without. On failure both may hold anything. Blocks on the file system. GN_ERR_DATA for a sample
+/* image is float [channels][height][width], or with options.crops room of gn_loader_sample_bytes for the pixels that *crop then
+ * points to; crop is not looked at without. On failure both may hold anything. Blocks on the file system. GN_ERR_DATA for a sample
  * that is damaged or is not what its shard says, naming shard, row and the name it was packed under. */
 enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epoch, uint64_t index, void *image,
-				      struct gn_patch *patch, int32_t *label, struct gn_err *err);
+				      struct gn_crop *crop, int32_t *label, struct gn_err *err);
 
 #endif

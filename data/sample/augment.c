@@ -46,7 +46,7 @@ static struct gn_region random_crop(struct gn_rng *rng, uint32_t width, uint32_t
 }
 
 static void draw_crop(const struct gn_loader_options *o, struct gn_rng *rng, uint32_t width, uint32_t height,
-		      struct gn_crop *v)
+		      struct gn_crop_params *v)
 {
 	v->bounds = random_crop(rng, width, height);
 	v->x = v->bounds.x;
@@ -103,7 +103,7 @@ static void cut_axis(uint32_t length, uint64_t scaled, uint32_t size, int64_t sh
 }
 
 static void draw_window(const struct gn_loader_options *o, int64_t shift_x, int64_t shift_y, uint32_t width,
-			uint32_t height, struct gn_crop *v)
+			uint32_t height, struct gn_crop_params *v)
 {
 	uint64_t shorter = width < height ? width : height, longer = width < height ? height : width;
 	uint64_t fitted = fitted_shorter(o, shorter);
@@ -116,10 +116,10 @@ static void draw_window(const struct gn_loader_options *o, int64_t shift_x, int6
 	cut_axis(height, scaled_height, o->height, shift_y, &v->y, &v->height, &v->to_y, &v->to_height);
 }
 
-void gn_crop_draw(const struct gn_loader_options *o, uint32_t epoch, uint64_t index, uint32_t width, uint32_t height,
-		  struct gn_crop *out)
+void gn_crop_params_draw(const struct gn_loader_options *o, uint32_t epoch, uint64_t index, uint32_t width, uint32_t height,
+		  struct gn_crop_params *out)
 {
-	struct gn_crop v = {0};
+	struct gn_crop_params v = {0};
 	int64_t shift_x = 0, shift_y = 0;
 	struct gn_rng rng;
 	uint32_t coin;
@@ -162,7 +162,7 @@ static void decoding_axis(double from, double span, uint32_t count, uint32_t bou
 	*length = (uint32_t)(high - low);
 }
 
-void gn_crop_decoding(const struct gn_crop *v, uint32_t most, uint32_t *denominator, struct gn_region *out)
+void gn_crop_params_decoding(const struct gn_crop_params *v, uint32_t most, uint32_t *denominator, struct gn_region *out)
 {
 	uint32_t d = most;
 

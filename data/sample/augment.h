@@ -19,7 +19,7 @@
 #include "data/sample/decode.h"
 #include "data/sample/options.h"
 
-struct gn_crop {
+struct gn_crop_params {
 	double x, y, width, height;		  /* the box, in pixels of the image */
 	struct gn_region bounds;		  /* pixels that may count in the result; a filter at the box's edge may
 						   * reach out of the box, not out of these */
@@ -28,13 +28,13 @@ struct gn_crop {
 };
 
 /* o's seed, height, width, augment, resize_shorter and pad count. width and height of the image are at least 1. */
-void gn_crop_draw(const struct gn_loader_options *o, uint32_t epoch, uint64_t index, uint32_t width, uint32_t height,
-		  struct gn_crop *out);
+void gn_crop_params_draw(const struct gn_loader_options *o, uint32_t epoch, uint64_t index, uint32_t width, uint32_t height,
+		  struct gn_crop_params *out);
 /* What o makes the shorter side of every image; 0: it depends on the image, or crops are random. */
 uint32_t gn_crop_resize(const struct gn_loader_options *o);
 /* How to decode for a view that is not empty, of an image of width x height: the largest denominator up to most (1, 2, 4
  * or 8) that leaves the box at least as large as what it becomes, and the region of the image so scaled that its filter
  * can touch. */
-void gn_crop_decoding(const struct gn_crop *v, uint32_t most, uint32_t *denominator, struct gn_region *out);
+void gn_crop_params_decoding(const struct gn_crop_params *v, uint32_t most, uint32_t *denominator, struct gn_region *out);
 
 #endif

@@ -12,7 +12,7 @@ static int normal_floats(const float *v, uint32_t count, int positive)
 
 size_t gn_loader_sample_bytes(const struct gn_loader_options *o)
 {
-	return o->patches ? gn_patch_room_bytes(o->height, o->width) : (size_t)o->channels * o->height * o->width * sizeof(float);
+	return o->crops ? gn_crop_room_bytes(o->height, o->width) : (size_t)o->channels * o->height * o->width * sizeof(float);
 }
 
 enum gn_status gn_loader_options_check(const struct gn_loader_options *o, struct gn_err *err)
@@ -36,8 +36,8 @@ enum gn_status gn_loader_options_check(const struct gn_loader_options *o, struct
 		return gn_err_set(err, GN_ERR_USAGE, "loader: mean has to be finite and deviation above 0");
 	if (!(o->mixup >= 0 && o->mixup <= 1e6))
 		return gn_err_set(err, GN_ERR_USAGE, "loader: mixup of %g; 0 to 1e6 are possible", o->mixup);
-	if (o->patches && (o->mixup > 0 || o->channels != 3 || !o->training))
-		return gn_err_set(err, GN_ERR_USAGE, "loader: patches are for training, of three channels and not mixed");
+	if (o->crops && (o->mixup > 0 || o->channels != 3 || !o->training))
+		return gn_err_set(err, GN_ERR_USAGE, "loader: crops are for training, of three channels and not mixed");
 	if (o->threads < 1 || o->threads > threads_max)
 		return gn_err_set(err, GN_ERR_USAGE, "loader: %d threads; 1 to %d are possible", o->threads,
 				  threads_max);

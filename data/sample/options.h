@@ -5,7 +5,7 @@
 #ifndef GN_DATA_SAMPLE_OPTIONS_H
 #define GN_DATA_SAMPLE_OPTIONS_H
 
-#include "src/base/patch.h"
+#include "src/base/crop.h"
 #include "src/base/status.h"
 
 #include <stddef.h>
@@ -29,19 +29,19 @@ struct gn_loader_options {
 				      * data/sample/augment.h says, 8/7 of height for evaluation from 64 on */
 	uint32_t pad;		     /* for shifts, in pixels on each side; less than height and width */
 	float mean[3], deviation[3]; /* of pixel values in 0..1, per channel */
-	int patches;		     /* instead of samples what a GPU makes them of; training, three channels, no mixup */
+	int crops;		     /* instead of samples what a GPU makes them of; training, three channels, no mixup */
 	double mixup;		     /* 0: none; else alpha of Beta(alpha, alpha), data/sample/mixup.h */
 	int training;		     /* permuted, incomplete last batch dropped, JPEG files decoded at a scale where that is
 				      * enough; or evaluation: of all pixels */
 	int threads;		     /* worker threads, >= 1 */
 	size_t prefetch_bytes;	     /* memory for batches in flight; at least three batches are kept whatever it says.
-				      * Each thread has room for one decoded image on top, and one sample with patches. */
+				      * Each thread has room for one decoded image on top, and one sample with crops. */
 	/* Who wants to know when a thread (0 ..) made samples ready: times of gn_clock_ns. Called by that thread. NULL: nobody. */
 	void (*profiler)(void *context, int thread, uint32_t samples, uint64_t began_ns, uint64_t ended_ns);
 	void *profiler_context;
 };
 
-/* Room for one sample as it is delivered: its floats, or the pixels of its patch. */
+/* Room for one sample as it is delivered: its floats, or the pixels of its crop. */
 size_t gn_loader_sample_bytes(const struct gn_loader_options *options);
 
 /* Everything about options that needs no dataset, GN_ERR_USAGE: channels, sides, padding, mean, deviation, threads. */

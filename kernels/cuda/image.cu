@@ -12,7 +12,7 @@ struct colour {
 	float v[3];
 };
 
-static __device__ struct colour resized(const struct gn_patch &p, unsigned x, unsigned y)
+static __device__ struct colour resized(const struct gn_crop &p, unsigned x, unsigned y)
 {
 	struct gn_cuda_taps across = gn_cuda_taps_of(p.x, p.from_width, p.to_width, x, p.width);
 	struct gn_cuda_taps down = gn_cuda_taps_of(p.y, p.from_height, p.to_height, y, p.height);
@@ -39,10 +39,10 @@ static __device__ struct colour resized(const struct gn_patch &p, unsigned x, un
 }
 
 template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
-	sample_kernel(struct target t, const struct gn_patch *patches, T *out)
+	sample_kernel(struct target t, const struct gn_crop *crops, T *out)
 {
 	int i = (int)(blockIdx.x * blockDim.x + threadIdx.x), n = blockIdx.y;
-	const struct gn_patch p = patches[n];
+	const struct gn_crop p = crops[n];
 	struct colour pixel = {{0, 0, 0}};
 	unsigned x, y;
 	float v[V];
@@ -73,7 +73,7 @@ template <class T, int V> static enum gn_status sample(struct gn_cuda_stream *s,
 {
 	dim3 grid((unsigned)((t.h * t.w + GN_CUDA_THREADS - 1) / GN_CUDA_THREADS), a->n);
 
-	return launch(s, "kernel crop_resize_normalise", err, grid, GN_CUDA_THREADS, sample_kernel<T, V>, t, a->patches,
+	return launch(s, "kernel crop_resize_normalise", err, grid, GN_CUDA_THREADS, sample_kernel<T, V>, t, a->crops,
 		      (T *)a->out);
 }
 

@@ -14,7 +14,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/shape.h"
-#include "src/base/patch.h"
+#include "src/base/crop.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -225,11 +225,11 @@ struct gn_cuda_image_args {
 	int n, h, w;		/* of the samples */
 	int channels;		     /* 3 or more: the others become 0 */
 	float mean[3], deviation[3]; /* of pixel values in 0..1: sample = (pixel / 255 - mean) / deviation */
-	const struct gn_patch *patches; /* [n]; what they point to is device memory, too */
+	const struct gn_crop *crops; /* [n]; what they point to is device memory, too */
 	void *out;			/* [n][h][w][channels] */
 };
 
-/* Each patch to its sample: cropped, resized with the filter of data/sample/resize.h, mirrored, normalised. */
+/* Each crop to its sample: cropped, resized with the filter of data/sample/resize.h, mirrored, normalised. */
 enum gn_status gn_cuda_crop_resize_normalise(struct gn_cuda_stream *s, const struct gn_cuda_image_args *a, struct gn_err *err);
 
 #ifdef __cplusplus

@@ -15,7 +15,7 @@ libgannet_base_a_SOURCES = \
 	src/base/option.c src/base/option_text.c src/base/option.h \
 	src/base/normals.c \
 	src/base/philox.c src/base/philox.h \
-	src/base/patch.h \
+	src/base/crop.h \
 	src/base/thread_pool.c src/base/thread_pool.h \
 	src/base/progress_bar.c src/base/progress_bar.h \
 	src/base/sha256.c src/base/sha256.h \

@@ -62,7 +62,7 @@ static enum gn_status decode_region(struct decode_bench *b, uint32_t epoch, uint
 	struct gn_region region;
 	struct gn_sample s;
 	struct gn_pixels p;
-	struct gn_crop crop;
+	struct gn_crop_params crop;
 	enum gn_status status = gn_dataset_read(b->dataset, i, b->file, err);
 
 	gn_dataset_sample(b->dataset, i, &s);
@@ -70,10 +70,10 @@ static enum gn_status decode_region(struct decode_bench *b, uint32_t epoch, uint
 		status = gn_decoder_open(b->decoder, b->file, s.length_bytes, &width, &height, err);
 	if (status)
 		return status;
-	gn_crop_draw(&b->options, epoch, i, width, height, &crop);
+	gn_crop_params_draw(&b->options, epoch, i, width, height, &crop);
 	if (!crop.to_width || !crop.to_height)
 		return GN_OK;
-	gn_crop_decoding(&crop, 8, &denominator, &region);
+	gn_crop_params_decoding(&crop, 8, &denominator, &region);
 	return gn_decoder_read(b->decoder, &region, denominator, b->options.channels, &p, err);
 }
 
@@ -84,14 +84,14 @@ static enum gn_status pass(struct decode_bench *b, uint32_t epoch, struct gn_err
 	enum gn_status status = GN_OK;
 
 	for (uint64_t i = 0; i < b->images && !status; i++) {
-		struct gn_patch patch;
+		struct gn_crop crop;
 		int32_t label;
 		double begin;
 
 		status = decode_plainly(b, i, &plain, err);
 		begin = cpu_s();
 		if (!status)
-			status = gn_sample_pipeline_run(b->pipeline, epoch, i, b->image, &patch, &label, err);
+			status = gn_sample_pipeline_run(b->pipeline, epoch, i, b->image, &crop, &label, err);
 		sample += cpu_s() - begin;
 		begin = cpu_s();
 		if (!status)
@@ -155,7 +155,7 @@ static enum gn_status open_all(struct decode_bench *b, struct gn_err *err)
 
 static void print(const struct decode_bench *b)
 {
-	int gpu = b->options.patches;
+	int gpu = b->options.crops;
 	const char *whole = gpu ? "read, check, crop, decode, hand to a GPU" : "read, check, crop, decode, resize, normalise";
 	const char *part = gpu ? "the same but handing on" : "the same but resizing and what follows";
 	double n = (double)b->images;
@@ -179,7 +179,7 @@ static void print(const struct decode_bench *b)
 	gn_json_fixed(&j, "file_bytes", b->bytes, 0);
 	gn_json_fixed(&j, "pixels", b->pixels, 0);
 	gn_json_uint(&j, "side", b->options.height);
-	gn_json_string(&j, "to", b->options.patches ? "patches" : "floats");
+	gn_json_string(&j, "to", b->options.crops ? "patches" : "floats");
 	gn_json_fixed(&j, "plain_images_per_s_per_core", n / b->plain_s, 1);
 	gn_json_fixed(&j, "images_per_s_per_core", n / b->sample_s, 1);
 	gn_json_fixed(&j, "unresized_images_per_s_per_core", n / b->region_s, 1);
@@ -196,7 +196,7 @@ int gn_bench_decode(const struct gn_bench_options *o)
 	struct decode_bench b = {
 		.o = o, .plain_s = INFINITY, .sample_s = INFINITY, .region_s = INFINITY,
 		.options = {.seed = 1, .ranks = 1, .batch = 32, .channels = 3, .height = (uint32_t)o->side, .width = (uint32_t)o->side,
-			    .training = 1, .patches = o->bytes, .augment = GN_AUGMENT_CROP_FLIP, .mean = {0.485f, 0.456f, 0.406f},
+			    .training = 1, .crops = o->bytes, .augment = GN_AUGMENT_CROP_FLIP, .mean = {0.485f, 0.456f, 0.406f},
 			    .deviation = {0.229f, 0.224f, 0.225f}, .threads = (int)o->loader_threads, .prefetch_bytes = 64 << 20},
 	};
 	struct gn_err err;

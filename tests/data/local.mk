@@ -1,6 +1,6 @@
 SHELL_TESTS += tests/data/bad.t tests/data/decode.t tests/data/imagenet.t tests/data/pack.t tests/data/pack_resume.t tests/data/stage.t
 UNIT_TESTS += tests/data/test_augment tests/data/test_decode tests/data/test_loader tests/data/test_mixup tests/data/test_order \
-	tests/data/test_patches tests/data/test_sample_pipeline tests/data/test_resize
+	tests/data/test_crops tests/data/test_sample_pipeline tests/data/test_resize
 
 tests_data_test_augment_SOURCES = tests/data/test_augment.c
 tests_data_test_augment_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -18,9 +18,9 @@ tests_data_test_order_SOURCES = tests/data/test_order.c
 tests_data_test_order_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_order_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
-tests_data_test_patches_SOURCES = tests/data/test_patches.c
-tests_data_test_patches_CPPFLAGS = $(TEST_CPPFLAGS)
-tests_data_test_patches_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+tests_data_test_crops_SOURCES = tests/data/test_crops.c
+tests_data_test_crops_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_crops_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
 tests_data_test_sample_pipeline_SOURCES = tests/data/test_sample_pipeline.c tests/data/picture.c tests/data/picture.h
 tests_data_test_sample_pipeline_CPPFLAGS = $(TEST_CPPFLAGS) $(JPEG_CFLAGS)

@@ -22,7 +22,7 @@ static void assert_near(double a, double b)
 		fail_msg("%.12g is not %.12g", a, b);
 }
 
-static void assert_box(const struct gn_crop *v, double x, double y, double width, double height)
+static void assert_box(const struct gn_crop_params *v, double x, double y, double width, double height)
 {
 	assert_near(v->x, x);
 	assert_near(v->y, y);
@@ -30,7 +30,7 @@ static void assert_box(const struct gn_crop *v, double x, double y, double width
 	assert_near(v->height, height);
 }
 
-static void assert_to(const struct gn_crop *v, uint32_t x, uint32_t y, uint32_t width, uint32_t height)
+static void assert_to(const struct gn_crop_params *v, uint32_t x, uint32_t y, uint32_t width, uint32_t height)
 {
 	assert_int_equal(v->to_x, x);
 	assert_int_equal(v->to_y, y);
@@ -39,7 +39,7 @@ static void assert_to(const struct gn_crop *v, uint32_t x, uint32_t y, uint32_t 
 }
 
 /* What holds for every view of every image, and for the decoding it leads to. */
-static void check_view(const struct gn_loader_options *o, const struct gn_crop *v, uint32_t width, uint32_t height)
+static void check_view(const struct gn_loader_options *o, const struct gn_crop_params *v, uint32_t width, uint32_t height)
 {
 	uint32_t d, scaled_width, scaled_height;
 	struct gn_region r;
@@ -48,7 +48,7 @@ static void check_view(const struct gn_loader_options *o, const struct gn_crop *
 	assert_true(v->to_x + v->to_width <= o->width && v->to_y + v->to_height <= o->height);
 	if (!v->to_width || !v->to_height)
 		return;
-	gn_crop_decoding(v, 8, &d, &r);
+	gn_crop_params_decoding(v, 8, &d, &r);
 	scaled_width = (width + d - 1) / d;
 	scaled_height = (height + d - 1) / d;
 	assert_true(r.width >= 1 && r.height >= 1 && r.x + r.width <= scaled_width && r.y + r.height <= scaled_height);
@@ -71,12 +71,12 @@ static void every_view_is_inside(void **state)
 	for (int augment = GN_AUGMENT_NONE; augment <= GN_AUGMENT_SHIFT_FLIP; augment++) {
 		for (uint64_t i = 0; i < count * count; i++) {
 			struct gn_loader_options o = options((enum gn_augment)augment, 32, 28);
-			struct gn_crop v;
+			struct gn_crop_params v;
 
 			o.pad = 27;
 			for (uint32_t e = 0; e < 8; e++) {
 				o.resize_shorter = e == 7 ? 3 : 0;
-				gn_crop_draw(&o, e, i, sides[i / count], sides[i % count], &v);
+				gn_crop_params_draw(&o, e, i, sides[i / count], sides[i % count], &v);
 				check_view(&o, &v, sides[i / count], sides[i % count]);
 			}
 		}
@@ -86,21 +86,21 @@ static void every_view_is_inside(void **state)
 static void drawing_is_a_pure_function(void **state)
 {
 	struct gn_loader_options o = options(GN_AUGMENT_CROP_FLIP, 224, 224);
-	struct gn_crop a, b;
+	struct gn_crop_params a, b;
 	int same = 0;
 
 	(void)state;
 	for (uint64_t i = 0; i < 100; i++) {
-		gn_crop_draw(&o, 1, i, 500, 375, &a);
-		gn_crop_draw(&o, 1, 99 - i, 500, 375, &b);
-		gn_crop_draw(&o, 1, i, 500, 375, &b);
+		gn_crop_params_draw(&o, 1, i, 500, 375, &a);
+		gn_crop_params_draw(&o, 1, 99 - i, 500, 375, &b);
+		gn_crop_params_draw(&o, 1, i, 500, 375, &b);
 		assert_memory_equal(&a, &b, sizeof a);
-		gn_crop_draw(&o, 2, i, 500, 375, &b);
+		gn_crop_params_draw(&o, 2, i, 500, 375, &b);
 		same += !memcmp(&a, &b, sizeof a);
-		gn_crop_draw(&o, 1, i + 1, 500, 375, &b);
+		gn_crop_params_draw(&o, 1, i + 1, 500, 375, &b);
 		same += !memcmp(&a, &b, sizeof a);
 		o.seed++;
-		gn_crop_draw(&o, 1, i, 500, 375, &b);
+		gn_crop_params_draw(&o, 1, i, 500, 375, &b);
 		o.seed--;
 		same += !memcmp(&a, &b, sizeof a);
 	}
@@ -118,10 +118,10 @@ static void random_crops_have_the_right_distribution(void **state)
 
 	(void)state;
 	for (uint64_t i = 0; i < draws; i++) {
-		struct gn_crop v;
+		struct gn_crop_params v;
 		double part;
 
-		gn_crop_draw(&o, 0, i, 1000, 1000, &v);
+		gn_crop_params_draw(&o, 0, i, 1000, 1000, &v);
 		part = v.width * v.height / 1e6;
 		area += part;
 		least = part < least ? part : least;
@@ -142,53 +142,53 @@ static void random_crops_have_the_right_distribution(void **state)
 static void extreme_images_get_their_centre(void **state)
 {
 	struct gn_loader_options o = options(GN_AUGMENT_CROP_FLIP, 32, 32);
-	struct gn_crop v;
+	struct gn_crop_params v;
 
 	(void)state;
-	gn_crop_draw(&o, 0, 0, 600, 30, &v);
+	gn_crop_params_draw(&o, 0, 0, 600, 30, &v);
 	assert_box(&v, 280, 0, 40, 30);
-	gn_crop_draw(&o, 0, 0, 30, 600, &v);
+	gn_crop_params_draw(&o, 0, 0, 30, 600, &v);
 	assert_box(&v, 0, 280, 30, 40);
 }
 
 static void evaluation_takes_the_centre(void **state)
 {
 	struct gn_loader_options o = options(GN_AUGMENT_NONE, 224, 224);
-	struct gn_crop v;
+	struct gn_crop_params v;
 
 	(void)state;
 	/* 500x375 -> 341x256, cut at round_half_even(58.5) = 58 and 16 */
-	gn_crop_draw(&o, 9, 9, 500, 375, &v);
+	gn_crop_params_draw(&o, 9, 9, 500, 375, &v);
 	assert_box(&v, 58 * 500.0 / 341, 16 * 375.0 / 256, 224 * 500.0 / 341, 224 * 375.0 / 256);
 	assert_to(&v, 0, 0, 224, 224);
 	assert_int_equal(v.flip, 0);
-	gn_crop_draw(&o, 9, 9, 256, 256, &v);
+	gn_crop_params_draw(&o, 9, 9, 256, 256, &v);
 	assert_box(&v, 16, 16, 224, 224);
 	/* whatever is smaller is scaled up to 256: 320x256, cut at 48 and 16 */
-	gn_crop_draw(&o, 9, 9, 300, 240, &v);
+	gn_crop_params_draw(&o, 9, 9, 300, 240, &v);
 	assert_box(&v, 48 * 300.0 / 320, 16 * 240.0 / 256, 224 * 300.0 / 320, 224 * 240.0 / 256);
 	assert_int_equal(gn_crop_resize(&o), 256);
-	gn_crop_draw(&o, 9, 9, 100, 100, &v);
+	gn_crop_params_draw(&o, 9, 9, 100, 100, &v);
 	assert_box(&v, 6.25, 6.25, 87.5, 87.5);
 	assert_to(&v, 0, 0, 224, 224);
 	/* from a side of 64 on: 73 */
 	o.height = o.width = 64;
-	gn_crop_draw(&o, 9, 9, 52, 52, &v);
+	gn_crop_params_draw(&o, 9, 9, 52, 52, &v);
 	assert_box(&v, 4 * 52.0 / 73, 4 * 52.0 / 73, 64 * 52.0 / 73, 64 * 52.0 / 73);
 	/* below, and for shifts, what is between 3/4 and 8/7 keeps its pixels */
 	o.height = o.width = 63;
-	gn_crop_draw(&o, 9, 9, 52, 52, &v);
+	gn_crop_params_draw(&o, 9, 9, 52, 52, &v);
 	assert_box(&v, 0, 0, 52, 52);
 	assert_to(&v, 5, 5, 52, 52);
 	assert_int_equal(gn_crop_resize(&o), 0);
 	o.height = o.width = 224;
 	o.augment = GN_AUGMENT_SHIFT;
-	gn_crop_draw(&o, 9, 9, 300, 240, &v);
+	gn_crop_params_draw(&o, 9, 9, 300, 240, &v);
 	assert_box(&v, 38, 8, 224, 224);
 	/* asked for: always that */
 	o.augment = GN_AUGMENT_NONE;
 	o.resize_shorter = 448;
-	gn_crop_draw(&o, 9, 9, 100, 200, &v);
+	gn_crop_params_draw(&o, 9, 9, 100, 200, &v);
 	assert_box(&v, 25, 75, 50, 50);
 }
 
@@ -196,18 +196,18 @@ static void digits_keep_their_pixels(void **state)
 {
 	struct gn_loader_options o = options(GN_AUGMENT_NONE, 28, 28);
 	struct gn_region r;
-	struct gn_crop v;
+	struct gn_crop_params v;
 	uint32_t d;
 
 	(void)state;
-	gn_crop_draw(&o, 0, 0, 28, 28, &v);
+	gn_crop_params_draw(&o, 0, 0, 28, 28, &v);
 	assert_box(&v, 0, 0, 28, 28);
 	assert_to(&v, 0, 0, 28, 28);
-	gn_crop_decoding(&v, 8, &d, &r);
+	gn_crop_params_decoding(&v, 8, &d, &r);
 	assert_int_equal(d, 1);
 	assert_true(!r.x && !r.y && r.width == 28 && r.height == 28);
 	o.height = o.width = 32;
-	gn_crop_draw(&o, 0, 0, 28, 28, &v);
+	gn_crop_params_draw(&o, 0, 0, 28, 28, &v);
 	assert_box(&v, 0, 0, 28, 28);
 	assert_to(&v, 2, 2, 28, 28);
 }
@@ -221,10 +221,10 @@ static void shifts_are_uniform(void **state)
 	(void)state;
 	o.pad = 2;
 	for (uint64_t i = 0; i < draws; i++) {
-		struct gn_crop v;
+		struct gn_crop_params v;
 		int left, up;
 
-		gn_crop_draw(&o, 0, i, 28, 28, &v);
+		gn_crop_params_draw(&o, 0, i, 28, 28, &v);
 		assert_int_equal(v.flip, 0);
 		/* the window moved by k leaves k black at one side and cuts k off the other */
 		left = (int)v.to_x - (int)v.x;
@@ -248,9 +248,9 @@ static void shift_and_flip_are_independent(void **state)
 	(void)state;
 	o.pad = 4;
 	for (uint64_t i = 0; i < 9000; i++) {
-		struct gn_crop v;
+		struct gn_crop_params v;
 
-		gn_crop_draw(&o, 0, i, 32, 32, &v);
+		gn_crop_params_draw(&o, 0, i, 32, 32, &v);
 		flips += v.flip;
 		left += v.to_x > 0;
 		flipped_left += v.flip && v.to_x > 0;
@@ -270,9 +270,9 @@ static void views_can_be_empty(void **state)
 	o.pad = 31;
 	o.resize_shorter = 2;
 	for (uint64_t i = 0; i < 100; i++) {
-		struct gn_crop v;
+		struct gn_crop_params v;
 
-		gn_crop_draw(&o, 0, i, 28, 28, &v);
+		gn_crop_params_draw(&o, 0, i, 28, 28, &v);
 		check_view(&o, &v, 28, 28);
 		empty += !v.to_width || !v.to_height;
 	}

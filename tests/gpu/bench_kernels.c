@@ -253,16 +253,16 @@ static enum gn_status take(struct bench *b, size_t bytes, void **out, struct gn_
 }
 
 /* Whole images that become smaller. */
-static enum gn_status patches(struct bench *b, const uint8_t *images, void *to, struct gn_err *err)
+static enum gn_status crops(struct bench *b, const uint8_t *images, void *to, struct gn_err *err)
 {
-	size_t bytes = (size_t)b->batch * sizeof(struct gn_patch);
-	struct gn_patch *all = malloc(bytes);
+	size_t bytes = (size_t)b->batch * sizeof(struct gn_crop);
+	struct gn_crop *all = malloc(bytes);
 	enum gn_status status;
 
 	if (!all)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d images", b->batch);
 	for (int i = 0; i < b->batch; i++)
-		all[i] = (struct gn_patch){images + (size_t)i * IMAGE * IMAGE * 3, IMAGE, IMAGE, 0, 0, IMAGE, IMAGE, 0, 0, CROP, CROP,
+		all[i] = (struct gn_crop){images + (size_t)i * IMAGE * IMAGE * 3, IMAGE, IMAGE, 0, 0, IMAGE, IMAGE, 0, 0, CROP, CROP,
 					   i % 2};
 	status = gn_cuda_copy(b->stream, to, all, bytes, err);
 	if (!status)
@@ -279,7 +279,7 @@ static enum gn_status make_tensors(struct bench *b, struct gn_err *err)
 	size_t sizes[13] = {b->elements,
 			    4,
 			    (size_t)b->batch * IMAGE * IMAGE * 3,
-			    (size_t)b->batch * sizeof(struct gn_patch),
+			    (size_t)b->batch * sizeof(struct gn_crop),
 			    2 * CHANNELS * sizeof(double),
 			    gn_cuda_batch_norm_scratch_bytes(b->stream, rows, CHANNELS),
 			    CHANNELS * 4,
@@ -309,7 +309,7 @@ static enum gn_status make_tensors(struct bench *b, struct gn_err *err)
 		NULL,	 b->channels[2], b->channels[3], taken[4], taken[5]};
 	b->images = (struct gn_cuda_image_args){
 		b->type, b->batch, CROP, CROP, 4, {0.5f, 0.5f, 0.5f}, {0.2f, 0.2f, 0.2f}, taken[3], b->tensors[0]};
-	status = patches(b, taken[2], taken[3], err);
+	status = crops(b, taken[2], taken[3], err);
 	return status ? status : optimizers(b, err);
 }
 

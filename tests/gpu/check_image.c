@@ -6,11 +6,11 @@
 
 struct job {
 	int n, h, w, channels;
-	struct gn_patch patch; /* of each, but for its pixels */
+	struct gn_crop crop; /* of each, but for its pixels */
 };
 
-/* What the host's own way makes of a patch; samples there are planes. */
-static enum gn_status expected(const struct job *j, const struct gn_cuda_image_args *a, const struct gn_patch *patches,
+/* What the host's own way makes of a crop; samples there are planes. */
+static enum gn_status expected(const struct job *j, const struct gn_cuda_image_args *a, const struct gn_crop *crops,
 			       double *want, struct gn_err *err)
 {
 	size_t plane = (size_t)j->h * j->w;
@@ -19,7 +19,7 @@ static enum gn_status expected(const struct job *j, const struct gn_cuda_image_a
 	enum gn_status status = planes ? gn_resizer_create(&r, err) : GN_ERR_NO_MEMORY;
 
 	for (int n = 0; n < j->n && !status; n++) {
-		const struct gn_patch *p = &patches[n];
+		const struct gn_crop *p = &crops[n];
 		struct gn_pixels src = {p->pixels, (size_t)p->width * 3, p->width, p->height, 3};
 		struct gn_resize_target t = {.data = planes, .height = j->h, .width = j->w, .to_x = p->to_x, .to_y = p->to_y,
 					     .to_width = p->to_width, .to_height = p->to_height, .flip = p->flip,
@@ -38,25 +38,25 @@ static enum gn_status expected(const struct job *j, const struct gn_cuda_image_a
 	return status;
 }
 
-/* Copies of the job's patch with other pixels and every second one mirrored; onto the device, and to there. */
-static int give_patches(struct bed *b, const struct job *j, struct gn_patch *patches, struct gn_cuda_image_args *a)
+/* Copies of the job's crop with other pixels and every second one mirrored; onto the device, and to there. */
+static int give_crops(struct bed *b, const struct job *j, struct gn_crop *crops, struct gn_cuda_image_args *a)
 {
-	struct gn_patch *there = calloc(j->n, sizeof *there);
-	size_t bytes = gn_patch_bytes(&j->patch);
+	struct gn_crop *there = calloc(j->n, sizeof *there);
+	size_t bytes = gn_crop_bytes(&j->crop);
 
 	for (int n = 0; n < j->n && there; n++) {
 		uint8_t *pixels = malloc(bytes + 16);
 
-		patches[n] = there[n] = j->patch;
-		patches[n].flip = there[n].flip = n % 2;
-		patches[n].pixels = pixels;
+		crops[n] = there[n] = j->crop;
+		crops[n].flip = there[n].flip = n % 2;
+		crops[n].pixels = pixels;
 		for (size_t i = 0; i < bytes && pixels; i++)
 			pixels[i] = (uint8_t)(bed_uniform(b) * 256);
 		there[n].pixels = pixels && bytes ? bed_bytes(b, pixels, bytes) : NULL;
 	}
-	a->patches = there ? bed_bytes(b, there, j->n * sizeof *there) : NULL;
+	a->crops = there ? bed_bytes(b, there, j->n * sizeof *there) : NULL;
 	free(there);
-	return a->patches && !b->why[0];
+	return a->crops && !b->why[0];
 }
 
 static void check(struct bed *b, enum gn_cuda_type type, const struct job *j)
@@ -64,24 +64,24 @@ static void check(struct bed *b, enum gn_cuda_type type, const struct job *j)
 	size_t count = (size_t)j->n * j->h * j->w * j->channels;
 	struct gn_cuda_image_args a = {.type = type, .n = j->n, .h = j->h, .w = j->w, .channels = j->channels,
 				       .mean = {0.485f, 0.456f, 0.406f}, .deviation = {0.229f, 0.224f, 0.225f}};
-	struct gn_patch *patches = calloc(j->n, sizeof *patches);
+	struct gn_crop *crops = calloc(j->n, sizeof *crops);
 	double *want = bed_doubles(count);
 	struct bed_tensor *out;
 
 	bed_begin(b);
 	out = bed_output(b, type, count);
-	if (!b->why[0] && patches && give_patches(b, j, patches, &a)) {
+	if (!b->why[0] && crops && give_crops(b, j, crops, &a)) {
 		a.out = out->data;
 		if (bed_ok(b, gn_cuda_crop_resize_normalise(b->stream, &a, &b->err), "crop, resize, normalise") &&
-		    bed_ok(b, expected(j, &a, patches, want, &b->err), "the host's way"))
+		    bed_ok(b, expected(j, &a, crops, want, &b->err), "the host's way"))
 			/* the host's are sums of floats, too */
 			bed_compare(b, out, want, (type == GN_CUDA_F32 ? 2 : 1) * bed_tolerance(type), "sample");
 	}
-	bed_end(b, "crop, resize, normalise %s %dx%ux%u to %dx%dx%d", gn_cuda_type_name(type), j->n, j->patch.height, j->patch.width,
+	bed_end(b, "crop, resize, normalise %s %dx%ux%u to %dx%dx%d", gn_cuda_type_name(type), j->n, j->crop.height, j->crop.width,
 		j->h, j->w, j->channels);
-	for (int n = 0; n < j->n && patches; n++)
-		free((void *)(uintptr_t)patches[n].pixels);
-	free(patches);
+	for (int n = 0; n < j->n && crops; n++)
+		free((void *)(uintptr_t)crops[n].pixels);
+	free(crops);
 	free(want);
 }
 
@@ -94,7 +94,7 @@ void check_image(struct bed *b)
 		{2, 9, 7, 8, {NULL, 90, 111, 0, 0, 90, 111, 0, 0, 7, 9, 0}},
 		{2, 40, 33, 5, {NULL, 13, 9, 0.75, 0, 11.25, 9, 0, 0, 33, 40, 0}},
 		{2, 16, 64, 3, {NULL, 21, 60, 0, 5, 21, 50, 0, 0, 64, 16, 0}},
-		/* a rectangle with black around it, moved to an edge; none at all; a box that reaches out of its patch */
+		/* a rectangle with black around it, moved to an edge; none at all; a box that reaches out of its crop */
 		{4, 28, 31, 8, {NULL, 20, 20, 0, 0, 20, 20, 5, 3, 20, 20, 0}},
 		{2, 12, 12, 3, {NULL, 8, 8, 2, 1, 5, 7, 7, 0, 5, 7, 0}},
 		{2, 6, 5, 4, {NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},

@@ -51,7 +51,7 @@ void net_destroy(struct net *n)
 	free(n->grads);
 	free(n->buffers);
 	free(n->images);
-	free(n->patches);
+	free(n->crops);
 	free(n->pixels);
 	free(n->lambdas);
 	free(n->labels);
@@ -103,7 +103,7 @@ enum gn_status net_make(struct net *n, const char *model, int batch, int side, s
 
 const void *net_input(const struct net *n)
 {
-	return n->patches ? (const void *)n->patches : n->images;
+	return n->crops ? (const void *)n->crops : n->images;
 }
 
 struct gn_targets net_targets(const struct net *n)

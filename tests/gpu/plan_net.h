@@ -24,8 +24,8 @@ struct net {
 	struct gn_weight_layouts *arrange;
 	struct gn_optimizer *optimizer;
 	float *params, *grads, *buffers, *images, *lambdas;
-	struct gn_patch *patches; /* NULL: images are given as floats */
-	uint8_t *pixels;	  /* of all patches */
+	struct gn_crop *crops; /* NULL: images are given as floats */
+	uint8_t *pixels;	  /* of all crops */
 	int32_t *labels, *pair_labels;
 	int batch;
 	struct gn_err err;

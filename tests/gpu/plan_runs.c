@@ -186,21 +186,21 @@ static void check_count(void)
 static const struct gn_plan_pixels scale = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
 
 /* Patches, each larger than the one before and mirrored when that was not, and the values that they stand for. */
-static void give_patches(struct net *patches, struct net *values)
+static void give_crops(struct net *crops, struct net *values)
 {
-	uint32_t side = (uint32_t)gn_model_side(patches->model);
+	uint32_t side = (uint32_t)gn_model_side(crops->model);
 	float *image = values->images;
 	uint8_t *pixels;
 
-	patches->patches = calloc((size_t)patches->batch, sizeof *patches->patches);
-	patches->pixels = pixels = malloc((size_t)patches->batch * gn_patch_room_bytes(side, side));
-	if (!patches->patches || !pixels)
+	crops->crops = calloc((size_t)crops->batch, sizeof *crops->crops);
+	crops->pixels = pixels = malloc((size_t)crops->batch * gn_crop_room_bytes(side, side));
+	if (!crops->crops || !pixels)
 		abort();
-	for (uint32_t n = 0; n < (uint32_t)patches->batch; n++) {
-		struct gn_patch *p = &patches->patches[n];
+	for (uint32_t n = 0; n < (uint32_t)crops->batch; n++) {
+		struct gn_crop *p = &crops->crops[n];
 
-		*p = (struct gn_patch){pixels, side + 3 * n, side + n, 2 * n, n, side, side, 0, 0, side, side, n % 2};
-		for (size_t i = 0; i < gn_patch_bytes(p); i++)
+		*p = (struct gn_crop){pixels, side + 3 * n, side + n, 2 * n, n, side, side, 0, 0, side, side, n % 2};
+		for (size_t i = 0; i < gn_crop_bytes(p); i++)
 			*pixels++ = (uint8_t)(i * 131 + i / 7 * 17 + n);
 		for (uint32_t i = 0; i < 3 * side * side; i++) {
 			uint32_t c = i / (side * side), y = i / side % side, x = i % side;
@@ -212,24 +212,24 @@ static void give_patches(struct net *patches, struct net *values)
 	}
 }
 
-/* A patch without room, and one without pixels. */
-static int refuses_patches(struct net *n)
+/* A crop without room, and one without pixels. */
+static int refuses_crops(struct net *n)
 {
-	struct gn_patch kept = n->patches[1];
+	struct gn_crop kept = n->crops[1];
 	enum gn_status large, none;
 
-	n->patches[1].width = n->patches[1].height = 4096;
-	large = gn_plan_stage(n->plan, n->patches, NULL, &n->err);
-	n->patches[1].width = 0;
-	none = gn_plan_stage(n->plan, n->patches, NULL, &n->err);
-	n->patches[1] = kept;
+	n->crops[1].width = n->crops[1].height = 4096;
+	large = gn_plan_stage(n->plan, n->crops, NULL, &n->err);
+	n->crops[1].width = 0;
+	none = gn_plan_stage(n->plan, n->crops, NULL, &n->err);
+	n->crops[1] = kept;
 	return large == GN_ERR_USAGE && none == GN_ERR_USAGE;
 }
 
-/* Images as patches, by hand and on the device, against the same as floats. */
-static void check_patches(const char *model, int batch, int side, const struct net_precision *p)
+/* Images as crops, by hand and on the device, against the same as floats. */
+static void check_crops(const char *model, int batch, int side, const struct net_precision *p)
 {
-	struct gn_plan_options floats_in = net_on_gpu(p), patches_in;
+	struct gn_plan_options floats_in = net_on_gpu(p), crops_in;
 	struct course device = {.norm = 0}, hand = {.norm = 0};
 	double loss = 0, off = 0;
 	const float *logits;
@@ -238,15 +238,15 @@ static void check_patches(const char *model, int batch, int side, const struct n
 	int refused = 0;
 
 	floats_in.training = 1;
-	patches_in = floats_in;
-	patches_in.pixels = &scale;
-	status = net_make(&a, model, batch, side, patches_in);
+	crops_in = floats_in;
+	crops_in.pixels = &scale;
+	status = net_make(&a, model, batch, side, crops_in);
 	if (net_make(&b, model, batch, side, floats_in) || status) {
 		printf("# %s\n", status ? a.err.text : b.err.text);
 		status = GN_ERR_FAILED;
 	} else {
-		give_patches(&a, &b);
-		refused = refuses_patches(&a);
+		give_crops(&a, &b);
+		refused = refuses_crops(&a);
 		status = net_pass(&a, &loss, &logits);
 		if (!status && gn_init_params(a.model, "formula", a.params, a.buffers, &a.err))
 			status = GN_ERR_FAILED;
@@ -263,7 +263,7 @@ static void check_patches(const char *model, int batch, int side, const struct n
 	off = furthest(&device, &hand);
 	net_point(!status && refused && !device.skipped && off < p->tolerance &&
 			  fabs(loss - hand.losses[0]) < p->tolerance * hand.losses[0],
-	      "%s, %s, images as patches and as floats: losses %.4f to %.4f, off by %.1e", model, p->name, device.losses[0],
+	      "%s, %s, images as crops and as floats: losses %.4f to %.4f, off by %.1e", model, p->name, device.losses[0],
 	      device.losses[STEPS - 1], off);
 	net_destroy(&a);
 	net_destroy(&b);
@@ -310,7 +310,7 @@ void check_runs(const struct net_precision *p)
 	check_run("lenet", 4, 1, 28, p);
 	check_run("resnet20", 3, 1, 12, p);
 	check_run("resnet20", 3, 3, 12, p);
-	check_patches("resnet20", 3, 12, p);
+	check_crops("resnet20", 3, 12, p);
 	if (p == net_precisions)
 		check_count();
 }

@@ -108,7 +108,7 @@ void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_
 	}
 }
 
-int gn_input_by_patches(const struct gn_input_spec *input, const struct gn_model *model, const struct gn_plan_options *on,
+int gn_input_is_crops(const struct gn_input_spec *input, const struct gn_model *model, const struct gn_plan_options *on,
 			struct gn_plan_pixels *pixels)
 {
 	for (int c = 0; pixels && c < 3; c++) {

@@ -19,9 +19,9 @@ enum gn_status gn_input_augment_parse(const char *text, int side, enum gn_augmen
 /* The fields that training and evaluation share. */
 void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_model *model,
 			     struct gn_loader_options *out);
-/* Whether a plan that trains with these options takes images as patches: a GPU does, of three channels. pixels: for the plan, when it does;
+/* Whether a plan that trains with these options takes images as crops: a GPU does, of three channels. pixels: for the plan, when it does;
  * may be NULL. */
-int gn_input_by_patches(const struct gn_input_spec *input, const struct gn_model *model, const struct gn_plan_options *on,
+int gn_input_is_crops(const struct gn_input_spec *input, const struct gn_model *model, const struct gn_plan_options *on,
 			struct gn_plan_pixels *pixels);
 /* Sets the OpenMP threads of this process: threads, or when that is 0 this rank's share of the processors it may use. */
 void gn_input_threads(int64_t threads, int local_ranks);

@@ -75,8 +75,8 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 
 	if (status)
 		return status;
-	/* what was mixed is no patch */
-	lo.patches = !(o->mixup > 0) && gn_input_by_patches(&s->info.input, s->model, &on, NULL);
+	/* what was mixed is no crop */
+	lo.crops = !(o->mixup > 0) && gn_input_is_crops(&s->info.input, s->model, &on, NULL);
 	gn_input_loader_options(&s->info.input, train_model(s), &lo);
 	lo.resize_shorter = (uint32_t)((uint64_t)lo.resize_shorter * lo.height / (uint64_t)full);
 	lo.pad = (o->pad >= 0 ? (uint32_t)o->pad : (uint32_t)full / 14) * lo.height / (uint32_t)full;
@@ -106,7 +106,7 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 	struct gn_plan_pixels pixels;
 	enum gn_status status = gn_session_device(s, &po, err);
 
-	if (!status && !(o->mixup > 0) && gn_input_by_patches(&s->info.input, s->model, &po, &pixels))
+	if (!status && !(o->mixup > 0) && gn_input_is_crops(&s->info.input, s->model, &po, &pixels))
 		po.pixels = &pixels;
 	if (!status)
 		status = gn_plan_create(train_model(s), &po, s->params, s->flat, s->buffers, &s->plan, err);

@@ -22,7 +22,7 @@ static enum gn_status check_options(const struct gn_model *m, const struct gn_pl
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s is for GPUs: use --device cuda, or fp32 or bf16",
 				  o->fp16 ? "fp16" : "tf32");
 	if (o->pixels && (o->backend != GN_BACKEND_CUDA || gn_model_channels(m) != 3))
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "images as patches are for GPUs, in three channels");
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "images as crops are for GPUs, in three channels");
 	return GN_OK;
 }
 

@@ -15,7 +15,7 @@
 
 #include "kernels/op.h"
 #include "kernels/optim.h"
-#include "src/base/patch.h"
+#include "src/base/crop.h"
 #include "src/train/model/model.h"
 
 struct gn_plan;
@@ -43,7 +43,7 @@ struct gn_plan_options {
 	int fp16, tf32;         /* GPU: activations in half precision, with a loss scale; products of floats rounded to tf32 */
 	int gpu;                /* GPU: which; numbers beyond the last start over, for ranks that share */
 	int tune;               /* GPU: the fastest of several algorithms is found by the clock while the plan is made */
-	/* GPU, three channels: images come as patches and become values there. Read while the plan is made; NULL: as floats. */
+	/* GPU, three channels: images come as crops and become values there. Read while the plan is made; NULL: as floats. */
 	const struct gn_plan_pixels *pixels;
 	int frozen;             /* inference on weights that gn_plan_freeze took: batch norm goes into convolutions */
 	int no_memory;          /* the plan answers questions and cannot run; the arrays may be NULL */
@@ -68,8 +68,8 @@ void gn_plan_destroy(struct gn_plan *p);
  * differ from those of a plan without by rounding. Others need not be told. Should the backend fail, the plan is not frozen, as a
  * forward tells. */
 void gn_plan_freeze(struct gn_plan *p);
-/* images: float [batch][channels][side][side], or where options.pixels struct gn_patch [batch], of which none has more than
- * gn_patch_room_bytes(side, side); logits [batch][classes], borrowed, valid until the next call. step numbers dropout masks and is
+/* images: float [batch][channels][side][side], or where options.pixels struct gn_crop [batch], of which none has more than
+ * gn_crop_room_bytes(side, side); logits [batch][classes], borrowed, valid until the next call. step numbers dropout masks and is
  * otherwise unused. Training mode updates the BN buffers. */
 enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t step, const float **logits,
 			       struct gn_err *err);

@@ -296,7 +296,7 @@ enum gn_status gn_plan_cuda_create(const struct gn_plan *p, struct gn_plan_devic
 	d->loss_scale = o->fp16 ? FIRST_LOSS_SCALE : 1;
 	d->staged = -1;
 	d->stale = 1;
-	d->patches = o->pixels != NULL;
+	d->crops = o->pixels != NULL;
 	if (o->pixels)
 		d->pixels = *o->pixels;
 	status = open_device(d, o, err);

@@ -10,7 +10,7 @@ enum { GN_PLAN_SLOTS = 2 }; /* a batch is used while the next one comes */
 
 /* A batch on its way. */
 struct gn_plan_slot {
-	char *pinned; /* labels, pair labels and lambdas, at patches_at patches, at images_at images or the patches' pixels */
+	char *pinned; /* labels, pair labels and lambdas, at crops_at crops, at images_at images or the crops' pixels */
 	char *device; /* the same */
 	struct gn_cuda_event *uploaded, *taken;
 	int has_mixup;
@@ -30,8 +30,8 @@ struct gn_plan_cuda {
 	struct gn_cuda_ops *ops;
 	struct gn_cuda_arena *arena;
 	enum gn_cuda_type type;
-	size_t patches_at, images_at, image_bytes; /* of a batch on its way; image_bytes: room for all of its images */
-	int patches; /* images come so, and become values by pixels */
+	size_t crops_at, images_at, image_bytes; /* of a batch on its way; image_bytes: room for all of its images */
+	int crops; /* images come so, and become values by pixels */
 	struct gn_plan_pixels pixels;
 	struct gn_plan_slot slots[GN_PLAN_SLOTS];
 	int next_slot, staged; /* staged: the slot to be taken; -1 for none */
@@ -93,7 +93,7 @@ enum gn_status gn_plan_cuda_place(struct gn_plan *p, struct gn_err *err);
 /* plan_cuda_batch.c */
 /* Queues the upload of a batch into the next slot; targets NULL: images alone. */
 enum gn_status gn_plan_cuda_stage(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err);
-/* Queues what was staged to where operators look for it, patches as values. */
+/* Queues what was staged to where operators look for it, crops as values. */
 enum gn_status gn_plan_cuda_take(struct gn_plan *p, struct gn_err *err);
 /* plan_cuda.c. Queues the loss and its gradient. */
 enum gn_status gn_plan_cuda_loss(struct gn_plan *p, struct gn_err *err);

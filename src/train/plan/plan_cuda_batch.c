@@ -12,29 +12,29 @@ static void copy_images(char *to, const char *from, size_t bytes)
 		memcpy(to + begin, from + begin, bytes - begin < COPIED_AT_ONCE ? bytes - begin : COPIED_AT_ONCE);
 }
 
-/* Pixels close together; patches come to point to where those will lie on the device. *bytes: of all pixels. */
-static enum gn_status copy_patches(const struct gn_plan *p, struct gn_plan_slot *s, const struct gn_patch *from, size_t *bytes,
+/* Pixels close together; crops come to point to where those will lie on the device. *bytes: of all pixels. */
+static enum gn_status copy_crops(const struct gn_plan *p, struct gn_plan_slot *s, const struct gn_crop *from, size_t *bytes,
 				   struct gn_err *err)
 {
 	const struct gn_plan_cuda *d = gn_plan_cuda_of(p);
-	struct gn_patch *to = (struct gn_patch *)(void *)(s->pinned + d->patches_at);
+	struct gn_crop *to = (struct gn_crop *)(void *)(s->pinned + d->crops_at);
 	uint8_t *device = (uint8_t *)s->device + d->images_at;
 	int batch = p->options.batch;
 	size_t room = d->image_bytes / (size_t)batch, used = 0;
 
 	for (int i = 0; i < batch; i++) {
-		if (gn_patch_bytes(&from[i]) > room || (!gn_patch_bytes(&from[i]) && from[i].to_width && from[i].to_height))
-			return gn_err_set(err, GN_ERR_USAGE, "image %d of a batch: a patch of %ux%u for %ux%u of a sample, where "
+		if (gn_crop_bytes(&from[i]) > room || (!gn_crop_bytes(&from[i]) && from[i].to_width && from[i].to_height))
+			return gn_err_set(err, GN_ERR_USAGE, "image %d of a batch: a crop of %ux%u for %ux%u of a sample, where "
 					  "there is room for %zu bytes", i, from[i].width, from[i].height, from[i].to_width,
 					  from[i].to_height, room);
 		to[i] = from[i];
 		to[i].pixels = device + used;
-		used += gn_patch_bytes(&from[i]);
+		used += gn_crop_bytes(&from[i]);
 	}
 #pragma omp parallel for schedule(dynamic)
 	for (int i = 0; i < batch; i++)
-		if (gn_patch_bytes(&from[i]))
-			memcpy(s->pinned + d->images_at + (to[i].pixels - device), from[i].pixels, gn_patch_bytes(&from[i]));
+		if (gn_crop_bytes(&from[i]))
+			memcpy(s->pinned + d->images_at + (to[i].pixels - device), from[i].pixels, gn_crop_bytes(&from[i]));
 	*bytes = used;
 	return GN_OK;
 }
@@ -59,9 +59,9 @@ enum gn_status gn_plan_cuda_stage(struct gn_plan *p, const void *images, const s
 
 	if (status)
 		return status;
-	if (!d->patches)
+	if (!d->crops)
 		copy_images(s->pinned + d->images_at, images, bytes);
-	else if ((status = copy_patches(p, s, images, &bytes, err)))
+	else if ((status = copy_crops(p, s, images, &bytes, err)))
 		return status;
 	if (targets)
 		copy_targets(p, s, targets);
@@ -81,7 +81,7 @@ static enum gn_status make_samples(struct gn_plan *p, const struct gn_plan_slot 
 	const struct gn_layout *l = &p->tensors[0].layout;
 	struct gn_cuda_image_args a = {
 		.type = l->element_bytes == sizeof(float) ? GN_CUDA_F32 : d->type, .n = l->n, .h = l->h, .w = l->w,
-		.channels = l->c, .patches = (const struct gn_patch *)(const void *)(s->device + d->patches_at), .out = images,
+		.channels = l->c, .crops = (const struct gn_crop *)(const void *)(s->device + d->crops_at), .out = images,
 	};
 
 	memcpy(a.mean, d->pixels.mean, sizeof a.mean);
@@ -94,7 +94,7 @@ static enum gn_status take_images(struct gn_plan *p, const struct gn_plan_slot *
 	struct gn_plan_cuda *d = gn_plan_cuda_of(p);
 	void *images = gn_plan_address(p, p->tensors[0].data);
 
-	return d->patches ? make_samples(p, s, images, err) :
+	return d->crops ? make_samples(p, s, images, err) :
 			    gn_cuda_copy(d->stream, images, s->device + d->images_at, d->image_bytes, err);
 }
 

@@ -17,9 +17,9 @@ static void lay_out_batch(struct gn_plan *p)
 	const struct gn_layout *l = &p->tensors[0].layout;
 	size_t batch = (size_t)p->options.batch;
 
-	d->patches_at = aligned(gn_plan_cuda_target_elements(p) * 4);
-	d->images_at = d->patches_at + (d->patches ? aligned(batch * sizeof(struct gn_patch)) : 0);
-	d->image_bytes = d->patches ? batch * gn_patch_room_bytes((uint32_t)l->h, (uint32_t)l->w) :
+	d->crops_at = aligned(gn_plan_cuda_target_elements(p) * 4);
+	d->images_at = d->crops_at + (d->crops ? aligned(batch * sizeof(struct gn_crop)) : 0);
+	d->image_bytes = d->crops ? batch * gn_crop_room_bytes((uint32_t)l->h, (uint32_t)l->w) :
 				      gn_layout_elements(l) * sizeof(float);
 }
 

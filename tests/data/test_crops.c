@@ -1,4 +1,4 @@
-/* What a loader leaves to a GPU: resized by another, patches are the very samples, and they fit into their room. */
+/* What a loader leaves to a GPU: resized by another, crops are the very samples, and they fit into their room. */
 #include "tests/test.h"
 
 #include "data/loader/loader.h"
@@ -42,7 +42,7 @@ static struct gn_dataset *make(const char *name, uint64_t count, uint32_t scale)
 static int make_data(void **state)
 {
 	(void)state;
-	memcpy(root, "/tmp/gannet-patches.XXXXXX", 27);
+	memcpy(root, "/tmp/gannet-crops.XXXXXX", 25);
 	if (!mkdtemp(root))
 		return -1;
 	small = make("small", 30, 1);
@@ -58,13 +58,13 @@ static int drop_data(void **state)
 	return gn_remove_tree(root, NULL) ? -1 : 0;
 }
 
-/* What a GPU is to make of a patch. */
-static void make_sample(struct gn_resizer *r, const struct gn_loader_options *o, const struct gn_patch *p, float *out)
+/* What a GPU is to make of a crop. */
+static void make_sample(struct gn_resizer *r, const struct gn_loader_options *o, const struct gn_crop *p, float *out)
 {
 	struct gn_resize_target t = {.data = out, .height = o->height, .width = o->width, .to_x = p->to_x, .to_y = p->to_y,
 				     .to_width = p->to_width, .to_height = p->to_height, .flip = p->flip};
 	size_t plane = (size_t)o->height * o->width;
-	uint8_t *pixels = calloc(1, gn_patch_bytes(p) + 16);
+	uint8_t *pixels = calloc(1, gn_crop_bytes(p) + 16);
 	struct gn_pixels src = {pixels, (size_t)p->width * 3, p->width, p->height, 3};
 	struct gn_err err;
 
@@ -76,14 +76,14 @@ static void make_sample(struct gn_resizer *r, const struct gn_loader_options *o,
 			out[c * plane + i] = t.bias[c];
 	}
 	if (p->to_width && p->to_height) {
-		memcpy(pixels, p->pixels, gn_patch_bytes(p));
+		memcpy(pixels, p->pixels, gn_crop_bytes(p));
 		assert_ok(gn_resizer_run(r, &src, p->x, p->y, p->from_width, p->from_height, &t, &err));
 	}
 	free(pixels);
 }
 
-/* What was made here: a patch that is the sample. */
-static int was_resized(const struct gn_loader_options *o, const struct gn_patch *p)
+/* What was made here: a crop that is the sample. */
+static int was_resized(const struct gn_loader_options *o, const struct gn_crop *p)
 {
 	return p->width == o->width && p->height == o->height && p->from_width == o->width && p->from_height == o->height &&
 	       p->to_width == o->width && p->to_height == o->height && !p->flip && p->x == 0 && p->y == 0;
@@ -94,14 +94,14 @@ struct seen {
 };
 
 /* The same bits, but for what was rounded to bytes. */
-static void compare(struct gn_resizer *r, const struct gn_loader_options *o, const struct gn_patch *p, const float *want,
+static void compare(struct gn_resizer *r, const struct gn_loader_options *o, const struct gn_crop *p, const float *want,
 		    struct seen *seen)
 {
 	size_t count = (size_t)3 * o->height * o->width;
 	float *sample = calloc(count, sizeof *sample);
 
 	assert_non_null(sample);
-	assert_true(gn_patch_bytes(p) <= gn_loader_sample_bytes(o));
+	assert_true(gn_crop_bytes(p) <= gn_loader_sample_bytes(o));
 	make_sample(r, o, p, sample);
 	seen->empty += !p->to_width;
 	seen->mirrored += p->flip;
@@ -117,34 +117,34 @@ static void compare(struct gn_resizer *r, const struct gn_loader_options *o, con
 static struct seen compare_epochs(const struct gn_dataset *d, struct gn_loader_options o, uint32_t epochs)
 {
 	size_t count = (size_t)3 * o.height * o.width;
-	struct gn_loader *values, *patches;
+	struct gn_loader *values, *crops;
 	struct gn_resizer *r = NULL;
 	struct seen seen = {0};
 	struct gn_err err;
 
 	assert_ok(gn_loader_create(d, &o, &values, &err));
-	o.patches = 1;
-	assert_ok(gn_loader_create(d, &o, &patches, &err));
+	o.crops = 1;
+	assert_ok(gn_loader_create(d, &o, &crops, &err));
 	assert_ok(gn_resizer_create(&r, &err));
 	for (uint32_t epoch = 0; epoch < epochs; epoch++) {
 		assert_ok(gn_loader_start(values, epoch, 0, &err));
-		assert_ok(gn_loader_start(patches, epoch, 0, &err));
+		assert_ok(gn_loader_start(crops, epoch, 0, &err));
 		for (uint64_t k = 0; k < gn_loader_batches(values); k++) {
 			struct gn_batch v, p;
 
 			assert_ok(gn_loader_next(values, &v, &err));
-			assert_ok(gn_loader_next(patches, &p, &err));
-			assert_true(!p.images && !v.patches && gn_batch_input(&p) == p.patches && gn_batch_input(&v) == v.images);
+			assert_ok(gn_loader_next(crops, &p, &err));
+			assert_true(!p.images && !v.crops && gn_batch_input(&p) == p.crops && gn_batch_input(&v) == v.images);
 			assert_memory_equal(v.labels, p.labels, o.batch * sizeof *v.labels);
 			for (uint32_t i = 0; i < p.count; i++)
-				compare(r, &o, &p.patches[i], v.images + i * count, &seen);
+				compare(r, &o, &p.crops[i], v.images + i * count, &seen);
 			for (uint32_t i = p.count; i < o.batch; i++)
-				assert_int_equal(p.patches[i].width + p.patches[i].to_width, 0);
+				assert_int_equal(p.crops[i].width + p.crops[i].to_width, 0);
 		}
 	}
 	gn_resizer_destroy(r);
 	gn_loader_destroy(values);
-	gn_loader_destroy(patches);
+	gn_loader_destroy(crops);
 	return seen;
 }
 
@@ -203,14 +203,14 @@ static void test_room(void **state)
 		struct gn_loader_options o = {.seed = i, .height = side, .width = side, .augment = (enum gn_augment)(i % 4),
 					      .pad = side - 1};
 		struct gn_region region;
-		struct gn_crop v;
+		struct gn_crop_params v;
 		double share;
 
-		gn_crop_draw(&o, 0, i, width, height, &v);
+		gn_crop_params_draw(&o, 0, i, width, height, &v);
 		if (!v.to_width || !v.to_height)
 			continue;
-		gn_crop_decoding(&v, 8, &d, &region);
-		share = 3.0 * region.width * region.height / (double)gn_patch_room_bytes(side, side);
+		gn_crop_params_decoding(&v, 8, &d, &region);
+		share = 3.0 * region.width * region.height / (double)gn_crop_room_bytes(side, side);
 		if (share > 1)
 			fail_msg("%ux%u of an image of %ux%u for side %u, %.0f %% of the room", region.width, region.height,
 				 width, height, side, 100 * share);
@@ -227,7 +227,7 @@ static void test_refused(void **state)
 
 	(void)state;
 	o.height = o.width = 16;
-	o.patches = 1;
+	o.crops = 1;
 	o.channels = 1;
 	assert_int_equal(gn_loader_create(small, &o, &l, &err), GN_ERR_USAGE);
 	o.channels = 3;
