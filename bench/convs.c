@@ -4,7 +4,7 @@
  * and outputs in memory of their own for each convolution as in a network, gradients in memory that all share. All but
  * gradients of weights is of the type named, nothing is converted, added, normalised or updated. Threads: OMP_NUM_THREADS. */
 #include "kernels/host/onednn_compat.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/train/model/model.h"
 

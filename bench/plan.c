@@ -3,7 +3,7 @@
  * arena, and the loss after the last step, which must be finite for the times to mean anything; then, by kind of layer, the
  * sums of every node's least time, which say where a step's time goes when nothing disturbs it. Threads: OMP_NUM_THREADS. */
 #include "kernels/optim.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/train/plan/weight_layouts.h"
 #include "src/train/model/init.h"

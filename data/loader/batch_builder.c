@@ -2,7 +2,7 @@
 
 #include "data/loader/sample_pipeline.h"
 #include "data/sample/mixup.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>

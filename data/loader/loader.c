@@ -2,7 +2,7 @@
 
 #include "data/loader/batch_builder.h"
 #include "data/sample/order.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/base/thread_pool.h"
 

@@ -2,7 +2,7 @@
 
 #include "data/sample/augment.h"
 #include "data/sample/resize.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/vector.h"
 
 #include <stdlib.h>

@@ -133,7 +133,7 @@ static enum gn_status check_outside(const struct gn_pack_output *o, const struct
 	char ours[PATH_MAX], theirs[PATH_MAX];
 
 	if (!realpath(o->temporary, ours))
-		return gn_err_errno(err, errno, "cannot look at %s", o->temporary);
+		return gn_err_errno(err, errno, "cannot stat %s", o->temporary);
 	for (size_t i = 0; i < options->source_count; i++) {
 		size_t len = realpath(options->sources[i], theirs) ? strlen(theirs) : 0;
 

@@ -348,7 +348,7 @@ static enum gn_status check_folders(const struct gn_stage_options *o, struct gn_
 	struct stat from, to;
 
 	if (stat(o->from, &from) || stat(o->to, &to))
-		return gn_err_errno(err, errno, "cannot look at %s and %s", o->from, o->to);
+		return gn_err_errno(err, errno, "cannot stat %s and %s", o->from, o->to);
 	if (from.st_dev == to.st_dev && from.st_ino == to.st_ino)
 		return gn_err_set(err, GN_ERR_USAGE, "--from and --to are the same folder, %s", o->to);
 	return GN_OK;

@@ -32,7 +32,7 @@ enum gn_status gn_stage_close_folder(const char *path, struct gn_err *err)
 	struct stat info;
 
 	if (stat(path, &info))
-		return gn_err_errno(err, errno, "cannot look at %s", path);
+		return gn_err_errno(err, errno, "cannot stat %s", path);
 	if ((info.st_mode & OTHERS_WRITE) && chmod(path, info.st_mode & 07777 & ~(mode_t)OTHERS_WRITE))
 		return gn_err_errno(err, errno, "cannot take the right to write in %s from others", path);
 	return GN_OK;

@@ -1,5 +1,5 @@
 #include "kernels/host/onednn_internal.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 
 #include <oneapi/dnnl/dnnl_debug.h>
 #include <stdlib.h>

@@ -5,8 +5,7 @@
 #include <nmmintrin.h>
 #endif
 
-/* One step of the reflected polynomial, eight bits at a time, computed instead of tabled: this path only runs where the
- * processor lacks the instruction. */
+/* Bitwise, without a table: this path runs only on processors without the instruction. */
 uint32_t gn_crc32c_portable(uint32_t crc, const void *data, size_t len_bytes)
 {
 	const unsigned char *p = data;

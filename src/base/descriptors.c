@@ -11,7 +11,7 @@ enum gn_status gn_descriptors_want(size_t wanted, const char *what_for, struct g
 		return gn_err_errno(err, errno, "cannot read the limit of open files (ulimit -n)");
 	raised = limit;
 	raised.rlim_cur = limit.rlim_max;
-	/* a system may refuse more than it has configured, whatever the hard limit says */
+	/* a system may refuse more than it has configured, whatever the hard limit is */
 	if (limit.rlim_cur != limit.rlim_max && !setrlimit(RLIMIT_NOFILE, &raised))
 		limit = raised;
 	if (limit.rlim_cur >= wanted)

@@ -19,7 +19,7 @@ void *gn_dynlib_open(const char *name, const char *folder, char *why, size_t siz
 	return library;
 }
 
-/* POSIX lets an object pointer hold a function's. */
+/* POSIX allows the conversion of an object pointer to a function pointer. */
 int gn_dynlib_find(void *library, const char *symbol, void *function)
 {
 	void *address = dlsym(library, symbol);

@@ -34,7 +34,7 @@ enum gn_status gn_pread_full(int fd, void *data, size_t len_bytes, uint64_t offs
 		if (n < 0)
 			return gn_err_errno(err, errno, "cannot read %s", path);
 		if (n == 0)
-			return gn_err_set(err, GN_ERR_DATA, "%s ends at byte %llu, %zu bytes too early: it was cut short",
+			return gn_err_set(err, GN_ERR_DATA, "%s is truncated: it ends at byte %llu, %zu bytes early",
 					  path, (unsigned long long)(offset + done), len_bytes - done);
 		done += (size_t)n;
 	}
@@ -95,13 +95,13 @@ enum gn_status gn_make_dirs(const char *path, struct gn_err *err)
 		part[i] = '\0';
 		if (mkdir(part, 0777) == 0 || errno == EEXIST)
 			continue;
-		/* Not GN_ERR_NOT_FOUND: that would blame the input. */
+		/* GN_ERR_NOT_FOUND would blame the input. */
 		if (errno == ENOENT)
 			return gn_err_set(err, GN_ERR_IO, "cannot make folder %s: %s", part, strerror(errno));
 		return gn_err_errno(err, errno, "cannot make folder %s", part);
 	}
 	if (stat(path, &info) || !S_ISDIR(info.st_mode))
-		return gn_err_set(err, GN_ERR_IO, "%s is there and is not a folder", path);
+		return gn_err_set(err, GN_ERR_IO, "%s exists and is not a folder", path);
 	return GN_OK;
 }
 
@@ -127,7 +127,7 @@ enum gn_status gn_sync_dir(const char *path, struct gn_err *err)
 
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot open folder %s", path);
-	/* Some file systems have nothing to sync for a directory and say EINVAL. */
+	/* Some file systems do not support fsync on a directory: EINVAL. */
 	failed = fsync(fd) && errno != EINVAL ? errno : 0;
 	close(fd);
 	return failed ? gn_err_errno(err, failed, "cannot sync folder %s", path) : GN_OK;
@@ -156,7 +156,7 @@ enum gn_status gn_free_bytes(const char *path, uint64_t *out, struct gn_err *err
 	struct statvfs info;
 
 	if (statvfs(path, &info))
-		return gn_err_errno(err, errno, "cannot ask for free space at %s", path);
+		return gn_err_errno(err, errno, "cannot read the free space at %s", path);
 	*out = (uint64_t)info.f_bavail * info.f_frsize;
 	return GN_OK;
 }
@@ -166,7 +166,7 @@ enum gn_status gn_file_load(const char *path, size_t max_bytes, char **out, size
 	enum gn_status status = GN_OK;
 	char *text = NULL;
 	struct stat info;
-	/* Not blocking: a FIFO in its place would hold us for ever. */
+	/* O_NONBLOCK: opening a FIFO must not block. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0)
@@ -176,7 +176,7 @@ enum gn_status gn_file_load(const char *path, size_t max_bytes, char **out, size
 	else if (!S_ISREG(info.st_mode))
 		status = gn_err_set(err, GN_ERR_DATA, "%s is not a regular file", path);
 	else if ((uint64_t)info.st_size > max_bytes)
-		status = gn_err_set(err, GN_ERR_DATA, "%s has %lld bytes, more than the %zu it may have", path,
+		status = gn_err_set(err, GN_ERR_DATA, "%s has %lld bytes; at most %zu are allowed", path,
 				    (long long)info.st_size, max_bytes);
 	else if (!(text = malloc((size_t)info.st_size + 1)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read %s", path);
@@ -200,7 +200,7 @@ enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err)
 
 	if (lstat(path, &info) || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode))
 		return GN_OK;
-	return gn_err_set(err, GN_ERR_IO, "%s is there and is not a regular file: name another file", path);
+	return gn_err_set(err, GN_ERR_IO, "%s exists and is not a regular file: name another file", path);
 }
 
 enum gn_status gn_file_replace(const char *path, const void *data, size_t len_bytes, struct gn_err *err)
@@ -214,7 +214,7 @@ enum gn_status gn_file_replace(const char *path, const void *data, size_t len_by
 	if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp.%ld", path, (long)getpid()) >= sizeof temporary)
 		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", path);
 	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-	/* Not GN_ERR_NOT_FOUND for a missing folder: that would blame the input. */
+	/* GN_ERR_NOT_FOUND for a missing folder would blame the input. */
 	if (fd < 0 && errno == ENOENT)
 		return gn_err_set(err, GN_ERR_IO, "cannot create %s: %s", temporary, strerror(errno));
 	if (fd < 0)

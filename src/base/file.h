@@ -1,7 +1,6 @@
-/* Files done carefully: whole reads and writes, directories made and synced, and files that appear under their final name
- * complete or not at all.
+/* File operations: complete reads and writes, directories, and files that appear under their final name complete or not at all.
  *
- * Everything here blocks on the file system and may be called from any thread.
+ * Every function blocks on the file system and may be called from any thread.
  */
 #ifndef GN_BASE_FILE_H
 #define GN_BASE_FILE_H
@@ -12,37 +11,37 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* read(2) once, again after EINTR; -1 with errno on failure. */
+/* One read(2), repeated after EINTR. Returns -1 with errno on failure. */
 ssize_t gn_read_some(int fd, void *data, size_t len_bytes);
-/* Exactly len_bytes from offset; a file that ends earlier is GN_ERR_DATA. path is for the message only. */
+/* Reads exactly len_bytes at offset; GN_ERR_DATA when the file ends earlier. path appears only in the message. */
 enum gn_status gn_pread_full(int fd, void *data, size_t len_bytes, uint64_t offset, const char *path,
 			     struct gn_err *err);
-/* All of it, at the file's position. */
+/* Writes all len_bytes at the file's position. */
 enum gn_status gn_write_full(int fd, const void *data, size_t len_bytes, const char *path, struct gn_err *err);
 enum gn_status gn_pwrite_full(int fd, const void *data, size_t len_bytes, uint64_t offset, const char *path,
 			      struct gn_err *err);
 
-/* "directory/name" into out; GN_ERR_USAGE when it does not fit. */
+/* Writes "directory/name" into out; GN_ERR_USAGE when it does not fit. */
 enum gn_status gn_path_join(char *out, size_t out_size, const char *directory, const char *name, struct gn_err *err);
 
-/* Makes path and its missing parents (mode 0777 less the umask); fine when it is there. */
+/* Creates path and its missing parents (mode 0777 less the umask). An existing folder is fine. */
 enum gn_status gn_make_dirs(const char *path, struct gn_err *err);
-/* Removes path and everything under it without following links; fine when it is not there. */
+/* Removes path and everything below it without following symbolic links. A missing path is fine. */
 enum gn_status gn_remove_tree(const char *path, struct gn_err *err);
-/* fsync of a directory, so that names made or moved in it survive a crash. */
+/* fsync of a directory: names created or renamed in it survive a crash. */
 enum gn_status gn_sync_dir(const char *path, struct gn_err *err);
-/* fsync of the directory that holds path. */
+/* fsync of the directory that contains path. */
 enum gn_status gn_sync_parent(const char *path, struct gn_err *err);
-/* Free bytes for this user where path lies. */
+/* Bytes that this user can still write to the file system of path. */
 enum gn_status gn_free_bytes(const char *path, uint64_t *out, struct gn_err *err);
 
-/* The whole of a file of at most max_bytes, with a zero byte after it; *out is the caller's to free. len_bytes may be
- * NULL. A larger file is GN_ERR_DATA. */
+/* Reads a whole regular file of at most max_bytes and appends a zero byte. The caller frees *out. len_bytes may be NULL. A larger
+ * file is GN_ERR_DATA. */
 enum gn_status gn_file_load(const char *path, size_t max_bytes, char **out, size_t *len_bytes, struct gn_err *err);
-/* GN_ERR_IO when a device, a FIFO, a socket or a folder is at path, which a rename would take away or fail on. */
+/* GN_ERR_IO when path is a device, a FIFO, a socket or a folder, which rename() would replace or fail on. */
 enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err);
-/* Writes path by way of a temporary name in the same folder, fsync, rename and fsync of the folder: a reader sees the old
- * file or the new one, whole. On failure nothing is left behind. */
+/* Replaces path atomically: temporary file in the same folder, fsync, rename, fsync of the folder. Readers see the old or the new
+ * file, complete. On failure the temporary file is removed. */
 enum gn_status gn_file_replace(const char *path, const void *data, size_t len_bytes, struct gn_err *err);
 
 #endif

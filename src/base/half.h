@@ -1,5 +1,5 @@
-/* Half-precision floats to and from f32, rounding to nearest even; NaN stays NaN. Plain integer code: the compiler vectorises
- * bf16, and f16 is rare on hosts. Under nvcc also for its devices. */
+/* Conversion of bfloat16 and float16 to and from float32: round to nearest even, NaN stays NaN. Plain integer code, which compilers
+ * vectorise for bfloat16. Under nvcc the functions also compile for the device. */
 #ifndef GN_BASE_HALF_H
 #define GN_BASE_HALF_H
 
@@ -61,7 +61,7 @@ GN_HD uint16_t gn_f16_of_f32(float f)
 		return (uint16_t)(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
 	if (rest >= 0x477ff000u) /* 65520 and above round to infinity */
 		return (uint16_t)(sign | 0x7c00u);
-	if (rest < 0x38800000u) /* below 2^-14: adding 0.5 leaves the subnormal's fraction, rounded, in the low bits */
+	if (rest < 0x38800000u) /* below 2^-14: the addition of 0.5 moves the rounded subnormal fraction into the low bits */
 		return (uint16_t)(sign | (gn_bits_of_f32(gn_f32_of_bits(rest) + 0.5f) - 0x3f000000u));
 	return (uint16_t)(sign | (rest - 0x38000000u + 0xfffu + (rest >> 13 & 1)) >> 13);
 }

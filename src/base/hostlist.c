@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A name's length without the digits at its end, of which 9 at most count as its number. */
+/* Length of name without its trailing number, which has at most 9 digits. */
 static size_t prefix_of(const char *name)
 {
 	size_t len = strlen(name), n = len;
@@ -21,7 +21,7 @@ static int shares_prefix(const char *a, const char *b)
 	return n == prefix_of(b) && a[n] && b[n] && !memcmp(a, b, n);
 }
 
-/* Whether b's number comes right behind a's and is written as wide; a number without leading zeros may grow. */
+/* Whether b's number is a's plus one, with the same width; a number without leading zeros may get wider. */
 static int follows(const char *a, const char *b)
 {
 	const char *x = a + prefix_of(a), *y = b + prefix_of(b);
@@ -29,7 +29,7 @@ static int follows(const char *a, const char *b)
 	return shares_prefix(a, b) && atol(y) == atol(x) + 1 && (strlen(x) == strlen(y) || (*x != '0' && *y != '0'));
 }
 
-/* Appends the range that begins with names[0]; the number of names in it. */
+/* Appends the range that starts with names[0]. Returns the number of names in it. */
 static size_t append_range(struct gn_strbuf *out, const char *const *names, size_t count)
 {
 	size_t last = 0;

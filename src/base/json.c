@@ -42,7 +42,7 @@ static size_t utf8_len(const unsigned char *p, size_t left)
 	return len;
 }
 
-static void put_quoted(struct gn_strbuf *s, const char *value, size_t len)
+static void append_quoted(struct gn_strbuf *s, const char *value, size_t len)
 {
 	const unsigned char *p = (const unsigned char *)value, *end = p + len;
 
@@ -69,7 +69,7 @@ static void begin_value(struct gn_json *j, const char *key)
 		gn_strbuf_puts(&j->text, ", ");
 	j->first[j->depth] = 0;
 	if (key) {
-		put_quoted(&j->text, key, strlen(key));
+		append_quoted(&j->text, key, strlen(key));
 		gn_strbuf_puts(&j->text, ": ");
 	}
 }
@@ -106,7 +106,7 @@ void gn_json_end(struct gn_json *j)
 void gn_json_string_n(struct gn_json *j, const char *key, const char *value, size_t len)
 {
 	begin_value(j, key);
-	put_quoted(&j->text, value, len);
+	append_quoted(&j->text, value, len);
 }
 
 void gn_json_string(struct gn_json *j, const char *key, const char *value)
@@ -135,7 +135,7 @@ void gn_json_double(struct gn_json *j, const char *key, double value)
 		return;
 	}
 	begin_value(j, key);
-	/* The shortest of the usual widths that reads back as the same number. */
+	/* the shortest form that reads back as the same number */
 	for (int digits = 6; digits <= 17; digits++) {
 		snprintf(text, sizeof text, "%.*g", digits, value);
 		if (strtod(text, NULL) == value)

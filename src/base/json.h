@@ -1,9 +1,11 @@
-/* Writes JSON text (RFC 8259) into a string buffer: commas, quoting and escapes are handled, order is the caller's.
+/* Writes JSON text (RFC 8259) into a string buffer. The writer adds commas, quotes and escapes; the caller decides the order.
  *
- * Numbers are written so that they read back exactly; NaN and infinities, which JSON lacks, become null. Bytes that are
- * not UTF-8 (file names) become U+FFFD, so the output always parses. Reading is jansson's work, not ours.
+ * Numbers read back exactly. NaN and infinities, which JSON lacks, become null. Bytes that are not UTF-8 (file names) become
+ * U+FFFD, so that the output always parses. Jansson reads JSON; this module only writes it.
  *
  *     gn_json_object(&j, NULL); gn_json_int(&j, "step", 3); gn_json_end(&j);      ->  {"step": 3}
+ *
+ * Thread safety: a writer belongs to one thread.
  */
 #ifndef GN_BASE_JSON_H
 #define GN_BASE_JSON_H
@@ -15,7 +17,7 @@
 struct gn_json {
 	struct gn_strbuf text;
 	int depth;
-	unsigned char first[32]; /* nothing written yet at this depth */
+	unsigned char first[32]; /* no element written yet at this depth */
 	char closer[32];
 };
 
@@ -23,7 +25,7 @@ void gn_json_init(struct gn_json *j);
 void gn_json_release(struct gn_json *j);
 void gn_json_clear(struct gn_json *j);
 
-/* key is NULL for array elements and for the outermost value. At most 32 levels; deeper sets the failed mark. */
+/* key is NULL for array elements and for the outermost value. At most 31 levels; deeper nesting makes gn_json_failed() non-zero. */
 void gn_json_object(struct gn_json *j, const char *key);
 void gn_json_array(struct gn_json *j, const char *key);
 void gn_json_end(struct gn_json *j);
@@ -32,14 +34,14 @@ void gn_json_string_n(struct gn_json *j, const char *key, const char *value, siz
 void gn_json_int(struct gn_json *j, const char *key, int64_t value);
 void gn_json_uint(struct gn_json *j, const char *key, uint64_t value);
 void gn_json_double(struct gn_json *j, const char *key, double value);
-/* With a fixed number of digits after the point, for people's eyes (rates, seconds). */
+/* value with a fixed number of digits after the point, for rates and seconds */
 void gn_json_fixed(struct gn_json *j, const char *key, double value, int digits);
 void gn_json_bool(struct gn_json *j, const char *key, int value);
 void gn_json_null(struct gn_json *j, const char *key);
 
 /* Borrowed, valid until the next change. */
 const char *gn_json_text(const struct gn_json *j);
-/* Non-zero when memory ran out, nesting was too deep, or objects are still open. */
+/* Non-zero when memory ran out, nesting was too deep, or an object or array is still open. */
 int gn_json_failed(const struct gn_json *j);
 
 #endif

@@ -1,7 +1,7 @@
 lib_LIBRARIES += libgannet_base.a
 libgannet_base_a_CPPFLAGS = $(AM_CPPFLAGS) $(CRYPTO_CFLAGS)
 libgannet_base_a_SOURCES = \
-	src/base/arena.c src/base/arena.h \
+	src/base/alloc.c src/base/alloc.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/crc32c.c src/base/crc32c.h \
 	src/base/descriptors.c src/base/descriptors.h \

@@ -95,10 +95,10 @@ void gn_log_line(struct gn_log *log, enum gn_log_level level, const char *format
 	va_end(args);
 	if (more < 0)
 		return;
-	/* A file name with a line break must not look like a line of ours. */
+	/* A file name with a line break must not look like a log line. */
 	used += strlen(gn_text_visible(text, line + used, sizeof line - used - 1));
 	line[used++] = '\n';
-	/* A log that cannot be written has nowhere to complain. */
+	/* There is nowhere to report a failed write to the log. */
 	written = write(log->fd, line, used);
 	(void)written;
 }

@@ -1,7 +1,7 @@
-/* Many normal numbers at once: four blocks of Philox side by side, and Box-Muller with a logarithm and a cosine that have no
- * branches. Both are the polynomials of Sun's fdlibm (e_log.c, k_sin.c, k_cos.c), within a unit of the last place; the cosine's
- * argument is a fraction of a turn, so its reduction is exact. All sets of instructions give the same bits: none of those
- * used here multiplies and adds in one rounding. */
+/* Blocks of normal random numbers: four Philox blocks in SIMD lanes, and Box-Muller with branch-free logarithm and cosine. Both use
+ * the polynomials of Sun's fdlibm (e_log.c, k_sin.c, k_cos.c), accurate to one unit in the last place. The argument of the cosine
+ * is a fraction of a full turn, so that its reduction is exact. Every instruction set gives the same bits: no fused multiply-add is
+ * used. */
 #include "src/base/philox.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 enum { LANES = 4 };
 
-/* The compiler's own vectors, which become what the processor has. Never passed by value: how would depend on that. */
+/* Compiler vector types. Never passed by value: the calling convention depends on the instruction set. */
 typedef double gn_d4 __attribute__((vector_size(32)));
 typedef int64_t gn_l4 __attribute__((vector_size(32)));
 typedef uint64_t gn_u4 __attribute__((vector_size(32)));
@@ -18,13 +18,13 @@ typedef int32_t gn_i4 __attribute__((vector_size(16)));
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The numbers of gn_philox's, in the low halves; blocks count up from the stream's. */
+/* The outputs of four gn_philox() blocks in the low halves; the counter increases from the stream's block. */
 INLINE void blocks(const struct gn_rng *r, gn_u4 c[4])
 {
 	const gn_u4 low = (gn_u4){0} + 0xffffffffu, zero = {0}, lanes = {0, 1, 2, 3};
 	uint64_t k0 = r->key[0], k1 = r->key[1], m0 = 0xD2511F53u, m1 = 0xCD9E8D57u;
 
-	__asm__("" : "+r"(m0), "+r"(m1)); /* GCC 12 would make dozens of shifts and sums of products by what it knows */
+	__asm__("" : "+r"(m0), "+r"(m1)); /* hides the constants: GCC 12 replaces the multiplications by shifts and additions */
 	c[0] = (lanes + r->counter[0]) & low;
 	for (int i = 1; i < 4; i++)
 		c[i] = zero + r->counter[i];
@@ -40,7 +40,7 @@ INLINE void blocks(const struct gn_rng *r, gn_u4 c[4])
 	}
 }
 
-/* Uniform in [0, 1) from two numbers, as gn_rng_uniform does it. */
+/* Uniform in [0, 1) from two outputs, as gn_rng_uniform(). */
 INLINE void uniform(const gn_u4 *high, const gn_u4 *low, gn_d4 *out)
 {
 	gn_i4 h = __builtin_convertvector(*high >> 5, gn_i4), l = __builtin_convertvector(*low >> 6, gn_i4);
@@ -48,11 +48,11 @@ INLINE void uniform(const gn_u4 *high, const gn_u4 *low, gn_d4 *out)
 	*out = (__builtin_convertvector(h, gn_d4) * 0x1p26 + __builtin_convertvector(l, gn_d4)) * 0x1p-53;
 }
 
-/* Of numbers in (0, 1]: x = 2^k * m with m in [sqrt(1/2), sqrt(2)), and log m by f / (2 + f). */
+/* Natural logarithm of x in (0, 1]: x = 2^k * m with m in [sqrt(1/2), sqrt(2)); log m from f / (2 + f), f = m - 1. */
 INLINE void logarithm(const gn_d4 *x, gn_d4 *out)
 {
 	const gn_d4 ln2_high = (gn_d4){0} + 6.93147180369123816490e-01, ln2_low = (gn_d4){0} + 1.90821492927058770002e-10;
-	/* to where a mantissa below sqrt(1/2) counts as one of the power below */
+	/* moves mantissas below sqrt(1/2) to the next lower power of two */
 	gn_l4 bits = (gn_l4)*x + ((int64_t)(0x3ff00000 - 0x3fe6a09e) << 32), power = (bits >> 52) - 1023;
 	gn_d4 m = (gn_d4)((bits & 0xfffffffffffff) + ((int64_t)0x3fe6a09e << 32)), f = m - 1, s = f / (2 + f), z = s * s, w = z * z;
 	gn_d4 half = 0.5 * f * f, k = __builtin_convertvector(__builtin_convertvector(power, gn_i4), gn_d4);
@@ -63,7 +63,7 @@ INLINE void logarithm(const gn_d4 *x, gn_d4 *out)
 	*out = k * ln2_high - ((half - (s * (half + even + odd) + k * ln2_low)) - f);
 }
 
-/* cos(2 pi v) of v in [0, 1). */
+/* cos(2 pi v) for v in [0, 1). */
 INLINE void cosine_of_turns(const gn_d4 *v, gn_d4 *out)
 {
 	gn_i4 quarter = __builtin_convertvector(*v * 4 + 0.5, gn_i4);
@@ -100,7 +100,7 @@ static void draw_plain(const struct gn_rng *r, double *out)
 }
 
 #if defined __x86_64__
-/* Without the instructions that fuse: see above. */
+/* avx2 without fma: see the top of the file. */
 __attribute__((target("avx2"))) static void draw_avx2(const struct gn_rng *r, double *out)
 {
 	draw(r, out);
@@ -118,7 +118,7 @@ static void draw_best(const struct gn_rng *r, double *out)
 	draw_plain(r, out);
 }
 
-/* A stream that is within a block goes on number by number, and so does what is left of whole fours. */
+/* The SIMD path needs a stream at a block boundary and four numbers; the rest is drawn one by one. */
 void gn_rng_normals(struct gn_rng *r, size_t count, double *out)
 {
 	size_t i = 0;

@@ -97,7 +97,7 @@ static enum gn_status parse_flag(const char *text, int *out, struct gn_err *err)
 	else if (choice_fits("0|no|false|off", text))
 		*out = 0;
 	else
-		return gn_err_set(err, GN_ERR_USAGE, "'%s' is neither yes nor no", text);
+		return gn_err_set(err, GN_ERR_USAGE, "'%s' is not yes or no", text);
 	return GN_OK;
 }
 
@@ -118,7 +118,7 @@ static enum gn_status store(const struct gn_option *o, const char *text, void *t
 	enum gn_status status;
 
 	if (o->choices && !choice_fits(o->choices, text))
-		return gn_err_set(err, GN_ERR_USAGE, "'%s' is none of %s", text, o->choices);
+		return gn_err_set(err, GN_ERR_USAGE, "'%s' is not one of %s", text, o->choices);
 	switch (o->kind) {
 	case GN_OPTION_FLAG:
 		return parse_flag(text, field, err);
@@ -202,7 +202,7 @@ static const struct gn_option *find_letter(const struct gn_command *c, char lett
 	return NULL;
 }
 
-/* What one argument says: the option, and its value where it is in the same word. */
+/* Finds the option that word names, and its value when the same word holds it. */
 static enum gn_status match(const struct gn_command *c, const char *word, const struct gn_option **out,
 			    const char **value, struct gn_err *err)
 {
@@ -357,7 +357,7 @@ enum gn_status gn_options_fill(const struct gn_command *command, void *target, c
 	enum gn_status status;
 
 	if (!o || !command->given)
-		return gn_err_set(err, GN_ERR_FAILED, "gannet %s cannot fill in an option --%s", command->name, name);
+		return gn_err_set(err, GN_ERR_FAILED, "gannet %s has no option --%s to fill in", command->name, name);
 	*filled = 0;
 	if (((const unsigned char *)target + command->given)[o - command->options])
 		return GN_OK;

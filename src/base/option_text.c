@@ -1,4 +1,4 @@
-/* --help, man pages, completion and descriptions, all from the command table. */
+/* Generates --help, man pages, completion and descriptions from the command table. */
 #include "src/base/option.h"
 
 #include <inttypes.h>
@@ -15,12 +15,12 @@ static void put_left_column(const struct gn_option *o, char *out, size_t size)
 	snprintf(out, size, "%s--%s%s%s", letter, o->name, o->value_name ? " " : "", o->value_name ? o->value_name : "");
 }
 
-/* What follows the help sentence: choices, default, duty. */
-static void put_notes(const struct gn_option *o, struct gn_strbuf *out)
+/* Appends the notes after the help sentence: choices, default, required. */
+static void append_notes(const struct gn_option *o, struct gn_strbuf *out)
 {
 	if (o->choices)
 		gn_strbuf_puts(out, "; one of ");
-	/* as words with spaces: a long list must break into lines */
+	/* separated by spaces, so that a long list can wrap */
 	for (const char *p = o->choices; p && *p; p++)
 		gn_strbuf_append(out, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
 	if (o->required)
@@ -42,7 +42,7 @@ void gn_options_help(const struct gn_command *command, const char *program, stru
 
 		put_left_column(&command->options[i], left, sizeof left);
 		gn_strbuf_printf(out, "  %-30s  %s", left, command->options[i].help);
-		put_notes(&command->options[i], out);
+		append_notes(&command->options[i], out);
 		gn_strbuf_puts(out, "\n");
 	}
 	gn_strbuf_printf(out, "  %-30s  %s\n", "-h, --help", "show this help");
@@ -50,8 +50,8 @@ void gn_options_help(const struct gn_command *command, const char *program, stru
 		gn_strbuf_printf(out, "\nExamples:\n%s", command->examples);
 }
 
-/* Escapes what roff would read as its own: backslashes, dashes, and a dot or quote at the start of a line. */
-static void put_roff(struct gn_strbuf *out, const char *text)
+/* Escapes roff's special characters: backslashes, dashes, and a dot or quote at the start of a line. */
+static void append_roff(struct gn_strbuf *out, const char *text)
 {
 	int line_start = 1;
 
@@ -74,11 +74,11 @@ void gn_options_man(const struct gn_command *command, const char *program, struc
 {
 	gn_strbuf_printf(out, ".TH %s\\-%s 1 \"\" \"Gannet\" \"User Commands\"\n.SH NAME\n%s\\-%s \\- ", program,
 			 command->name, program, command->name);
-	put_roff(out, command->summary);
+	append_roff(out, command->summary);
 	gn_strbuf_printf(out, "\n.SH SYNOPSIS\n.B %s %s\n[\\fIOPTION\\fR]... ", program, command->name);
-	put_roff(out, command->positional);
+	append_roff(out, command->positional);
 	gn_strbuf_puts(out, "\n.SH DESCRIPTION\n");
-	put_roff(out, command->description);
+	append_roff(out, command->description);
 	gn_strbuf_puts(out, "\n.SH OPTIONS\n");
 	for (size_t i = 0; i < command->option_count; i++) {
 		const struct gn_option *o = &command->options[i];
@@ -87,16 +87,16 @@ void gn_options_man(const struct gn_command *command, const char *program, struc
 		if (o->letter)
 			gn_strbuf_printf(out, "\\fB\\-%c\\fR, ", o->letter);
 		gn_strbuf_puts(out, "\\fB\\-\\-");
-		put_roff(out, o->name);
+		append_roff(out, o->name);
 		gn_strbuf_printf(out, "\\fR %s%s%s\n", o->value_name ? "\\fI" : "", o->value_name ? o->value_name : "",
 				 o->value_name ? "\\fR" : "");
-		put_roff(out, o->help);
-		put_notes(o, out);
+		append_roff(out, o->help);
+		append_notes(o, out);
 		gn_strbuf_puts(out, ".\n");
 	}
 	if (command->examples) {
 		gn_strbuf_puts(out, ".SH EXAMPLES\n.nf\n");
-		put_roff(out, command->examples);
+		append_roff(out, command->examples);
 		gn_strbuf_puts(out, ".fi\n");
 	}
 	gn_strbuf_puts(out, ".SH EXIT STATUS\n0 done; 1 failed; 2 wrong usage; 3 bad input data; 4 a peer was lost; "
@@ -184,7 +184,7 @@ void gn_options_describe(const struct gn_command *command, const void *target, c
 	}
 }
 
-/* One "name=value" of a line that gn_options_describe wrote. */
+/* One "name=value" pair of a line written by gn_options_describe(). */
 struct described {
 	const char *name, *value;
 	size_t name_len, value_len;
@@ -197,7 +197,7 @@ static size_t name_length(const char *at)
 	return at[len] == '=' ? len : 0;
 }
 
-/* The one that begins at `at`; its value, which may hold spaces, ends where another name begins. Returns where that is. */
+/* Parses the pair at `at`. A value may contain spaces; it ends where another name starts. Returns the start of the next pair. */
 static const char *split_described(const char *at, struct described *d)
 {
 	const char *end;
@@ -221,8 +221,8 @@ static int find_described(const char *line, const struct described *wanted, stru
 	return 0;
 }
 
-/* Numbers as people write them. */
-static void put_value(const struct described *d, struct gn_strbuf *out)
+/* Formats numbers in decimal notation. */
+static void append_value(const struct described *d, struct gn_strbuf *out)
 {
 	char text[64], *end = text;
 	double number = 0;
@@ -249,8 +249,8 @@ void gn_options_compare(const char *before, const char *now, const char *const *
 		    (d.value_len == old.value_len && !memcmp(d.value, old.value, d.value_len)))
 			continue;
 		gn_strbuf_printf(out, "%s--%.*s ", differences++ ? "; " : "", (int)d.name_len, d.name);
-		put_value(&old, out);
+		append_value(&old, out);
 		gn_strbuf_puts(out, ", now ");
-		put_value(&d, out);
+		append_value(&d, out);
 	}
 }

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Multipliers and Weyl constants of the paper. */
+/* multipliers and Weyl constants of the paper */
 static const uint32_t mul_0 = 0xD2511F53u, mul_1 = 0xCD9E8D57u;
 static const uint32_t weyl_0 = 0x9E3779B9u, weyl_1 = 0xBB67AE85u;
 
@@ -51,7 +51,7 @@ uint32_t gn_rng_u32(struct gn_rng *r)
 
 uint32_t gn_rng_below(struct gn_rng *r, uint32_t bound)
 {
-	/* Lemire's multiply-and-reject: drop the low products that would favour some values. */
+	/* Lemire's multiply-and-reject: rejects the low products that would bias the result. */
 	uint32_t floor = (0u - bound) % bound;
 	uint64_t product;
 

@@ -1,8 +1,8 @@
-/* Counter-based random numbers: Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
- * 1, 2, 3", SC 2011.
+/* Counter-based random numbers: Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+ * 2011.
  *
- * A block of four 32-bit numbers is a pure function of a key (the seed) and a counter (what is being drawn), so that any
- * rank or thread computes any number without a shared state, and a resumed run draws what the first one would have.
+ * A block of four 32-bit numbers is a pure function of a key (the seed) and a counter. Any rank or thread computes any number
+ * without shared state, and a resumed run draws the same numbers as an uninterrupted one.
  */
 #ifndef GN_BASE_PHILOX_H
 #define GN_BASE_PHILOX_H
@@ -13,8 +13,8 @@
 /* out = Philox4x32-10(counter, key). out may be counter. */
 void gn_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/* A stream of numbers for one purpose: (seed; stream, a, b) names the stream, draws count up inside it. Streams with
- * different names never overlap (each has 2^32 blocks). */
+/* A random stream for one purpose, named by (seed; stream, a, b); draws increase a counter inside it. Streams with different names
+ * never overlap; each has 2^32 blocks. */
 struct gn_rng {
 	uint32_t key[2];
 	uint32_t counter[4];
@@ -22,8 +22,7 @@ struct gn_rng {
 	unsigned used;
 };
 
-/* stream separates purposes (shuffle, augmentation, initial weights: enum gn_rng_stream); a is 32 bits wide (an epoch),
- * b is 32 bits wide (an index). */
+/* stream: the purpose, enum gn_rng_stream; a and b: 32 bits each (an epoch, an index). */
 enum gn_rng_stream { GN_RNG_SHUFFLE = 1, GN_RNG_AUGMENT, GN_RNG_INIT, GN_RNG_DROPOUT, GN_RNG_SYNTHETIC, GN_RNG_TEST,
 		     GN_RNG_SIM, GN_RNG_MIXUP };
 void gn_rng_init(struct gn_rng *r, uint64_t seed, enum gn_rng_stream stream, uint32_t a, uint32_t b);
@@ -34,7 +33,8 @@ uint32_t gn_rng_below(struct gn_rng *r, uint32_t bound);
 double gn_rng_uniform(struct gn_rng *r);
 /* Normal, mean 0, deviation 1 (Box-Muller). */
 double gn_rng_normal(struct gn_rng *r);
-/* What so many calls of gn_rng_normal give, to within 4e-15, in a fraction of the time; the stream ends where they would leave it. */
+/* Writes the next count normal numbers: those of count calls of gn_rng_normal() to within 4e-15, in a fraction of the time.
+ * Afterwards the stream is where those calls would leave it. */
 void gn_rng_normals(struct gn_rng *r, size_t count, double *out);
 
 #endif

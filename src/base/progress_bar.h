@@ -1,7 +1,6 @@
-/* A progress line for people: rate and time left, redrawn in place on a terminal, silent elsewhere.
+/* A progress line on standard error: rate and time left, redrawn in place. Prints nothing unless standard error is a terminal.
  *
- * Logs get their own lines from the caller; this is only for standard error when it is a terminal.
- * Thread safety: gn_progress_bar_add may be called from any thread; the rest belongs to the creating one.
+ * Thread safety: gn_progress_bar_add() from any thread; the rest only from the thread that created the bar.
  */
 #ifndef GN_BASE_PROGRESS_BAR_H
 #define GN_BASE_PROGRESS_BAR_H
@@ -20,11 +19,11 @@ struct gn_progress_bar {
 };
 
 void gn_progress_bar_begin(struct gn_progress_bar *p, const char *what, const char *unit, uint64_t total);
-/* Adds to the count and redraws at most five times a second. */
+/* Adds to the count. Redraws at most five times a second. */
 void gn_progress_bar_add(struct gn_progress_bar *p, uint64_t amount);
-/* Wipes the line. Safe to call twice. */
+/* Clears the line. May be called twice. */
 void gn_progress_bar_end(struct gn_progress_bar *p);
-/* Units a second so far. */
+/* Average units per second since the start. */
 double gn_progress_bar_rate(const struct gn_progress_bar *p);
 
 #endif

@@ -21,7 +21,7 @@ enum gn_status gn_sha256_create(struct gn_sha256 **out, struct gn_err *err)
 		s->context = EVP_MD_CTX_new();
 	if (!s || !s->context || EVP_DigestInit_ex(s->context, EVP_sha256(), NULL) != 1) {
 		gn_sha256_destroy(s);
-		return gn_err_set(err, GN_ERR_FAILED, "libcrypto gave no SHA-256");
+		return gn_err_set(err, GN_ERR_FAILED, "libcrypto has no SHA-256");
 	}
 	*out = s;
 	return GN_OK;
@@ -76,7 +76,7 @@ enum gn_status gn_sha256_file(const char *path, char hex[GN_SHA256_HEX], uint64_
 	uint64_t total = 0;
 	ssize_t n = 0;
 	enum gn_status status;
-	/* Not blocking: a FIFO in its place would hold us for ever. */
+	/* O_NONBLOCK: opening a FIFO must not block. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0)

@@ -79,7 +79,7 @@ enum gn_status gn_err_errno(struct gn_err *err, int errnum, const char *format, 
 		char reason[128];
 		size_t used = strlen(err->text);
 
-		/* GNU strerror_r may return a static string instead of filling the buffer. */
+		/* GNU strerror_r may return a static string without filling the buffer */
 		snprintf(err->text + used, sizeof err->text - used, ": %s", strerror_r(errnum, reason, sizeof reason));
 	}
 	return status;

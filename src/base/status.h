@@ -1,8 +1,8 @@
 /* Status codes and error text for every Gannet library.
  *
- * A function that can fail returns enum gn_status and takes an optional last argument struct gn_err *; on failure it
- * leaves its outputs untouched and, when err is not NULL, writes there what happened, where, and what to do about it.
- * The first layer to classify an error writes the text; callers add context with gn_err_prefix() and pass it on.
+ * A function that can fail returns enum gn_status and takes an optional last argument struct gn_err *. On failure it leaves its
+ * outputs untouched and, when err is not NULL, writes what happened, where, and what to do about it. The first layer that
+ * classifies an error writes the text; callers add context with gn_err_prefix() and pass it on.
  *
  * Thread safety: a struct gn_err belongs to one thread. Nothing here allocates or prints.
  */
@@ -11,7 +11,7 @@
 
 #include <stdarg.h>
 
-/* X(name, value, text): the one list of codes. */
+/* X(name, value, text): the only list of codes */
 #define GN_STATUS_LIST(X)                                                                                              \
 	X(GN_OK, 0, "success")                                                                                         \
 	X(GN_ERR_FAILED, -1, "operation failed")                                                                       \
@@ -41,23 +41,22 @@ struct gn_err {
 	char text[GN_ERR_TEXT_MAX];
 };
 
-/* The general text of a code ("bad input data"); never NULL, "unknown status" for a number that is no code. */
+/* The text of a code ("bad input data"); "unknown status" for a number that is no code. Never NULL. */
 const char *gn_status_text(enum gn_status status);
-/* The code's own name ("GN_ERR_DATA"); never NULL. */
+/* The name of a code ("GN_ERR_DATA"). Never NULL. */
 const char *gn_status_name(enum gn_status status);
 
-/* Every text is one line: control characters in it become \xNN, see gn_text_visible(). */
-/* Writes status and text into err (NULL is fine) and returns status, so that `return gn_err_set(...)` reads well. */
+/* Every text is one line: control characters become \xNN, see gn_text_visible(). */
+/* Writes status and text into err (may be NULL) and returns status: `return gn_err_set(...)`. */
 enum gn_status gn_err_set(struct gn_err *err, enum gn_status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 enum gn_status gn_err_vset(struct gn_err *err, enum gn_status status, const char *format, va_list args)
 	__attribute__((format(printf, 3, 0)));
-/* As gn_err_set, with ": " and the text of errnum at the end; ENOSPC and EDQUOT give GN_ERR_NO_SPACE, ENOENT gives
- * GN_ERR_NOT_FOUND, ENOMEM gives GN_ERR_NO_MEMORY, everything else GN_ERR_IO. */
+/* As gn_err_set(), with ": " and the text of errnum appended. The status is GN_ERR_NO_SPACE for ENOSPC and EDQUOT, GN_ERR_NOT_FOUND
+ * for ENOENT, GN_ERR_NO_MEMORY for ENOMEM, else GN_ERR_IO. */
 enum gn_status gn_err_errno(struct gn_err *err, int errnum, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Puts formatted context in front of the text that is there: "context: text". Keeps and returns err's status, or
- * returns GN_ERR_FAILED when err is NULL. */
+/* Prepends formatted context to the text: "context: text". Returns err's status, or GN_ERR_FAILED when err is NULL. */
 enum gn_status gn_err_prefix(struct gn_err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

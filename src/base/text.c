@@ -3,8 +3,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Length of the UTF-8 character at p, which it gives in *code; 0 when there is none (RFC 3629: no overlong forms, no
- * surrogates, nothing above U+10FFFF). The terminator ends every sequence that is cut short. */
+/* Length of the UTF-8 character at p, with its code point in *code; 0 for invalid bytes (RFC 3629: no overlong forms, no
+ * surrogates, nothing above U+10FFFF). The terminator is no continuation byte, so that a truncated sequence is never read past its
+ * end. */
 static size_t decode(const unsigned char *p, uint32_t *code)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

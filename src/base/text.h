@@ -1,8 +1,8 @@
-/* Text from outside, made fit for a terminal: names from files, archives, manifests and command lines may hold bytes
- * that move the cursor, change colours or forge lines. What reaches a person goes through here: error texts and log
- * lines do so by themselves, whoever prints a name calls it.
+/* Sanitizes text from outside for terminals and logs: names from files, archives, manifests and command lines may hold bytes that
+ * move the cursor, change colours or forge lines. Error texts and log lines are sanitized by gn_err_set() and gn_log_line(); other
+ * code that prints a name calls gn_text_visible().
  *
- * Thread safety: pure functions of their arguments. Nothing here fails or allocates.
+ * Thread safety: pure functions. Nothing here fails or allocates.
  */
 #ifndef GN_BASE_TEXT_H
 #define GN_BASE_TEXT_H
@@ -10,10 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Copies text into buffer of size_bytes > 0, always terminated, and returns buffer. UTF-8 stays as it is; control
- * characters (below 0x20, 0x7f to 0x9f, and those that turn the direction of writing) and bytes that are no UTF-8
- * become \xNN. What does not fit is left out, never half of a character. A second pass changes nothing more, as a
- * backslash stays one. */
+/* Copies text into buffer (size_bytes > 0), always terminated, and returns buffer. Valid UTF-8 is copied; control characters (below
+ * 0x20, 0x7f to 0x9f, and those that change the writing direction) and invalid bytes become \xNN. Text that does not fit is cut at
+ * a character. Idempotent: a backslash is copied unchanged. */
 const char *gn_text_visible(const char *text, char *buffer, size_t size_bytes);
 /* "" for 1, else "s". */
 const char *gn_text_plural(uint64_t count);

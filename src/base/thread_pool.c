@@ -14,8 +14,8 @@ struct job {
 
 struct gn_thread_pool {
 	pthread_mutex_t lock;
-	pthread_cond_t work;  /* a job is waiting, or the pool is closing */
-	pthread_cond_t space; /* a job left the queue, or one ended */
+	pthread_cond_t work;  /* a job is queued, or the pool is closing */
+	pthread_cond_t space; /* a job was dequeued, or a job ended */
 	struct job *queue;
 	size_t capacity, head, waiting, running;
 	int closing;
@@ -65,7 +65,7 @@ enum gn_status gn_thread_pool_create(int threads, size_t queue_len, struct gn_th
 	struct gn_thread_pool *pool;
 
 	if (threads < 1 || queue_len < 1)
-		return gn_err_set(err, GN_ERR_USAGE, "a thread pool needs a thread and a place to queue");
+		return gn_err_set(err, GN_ERR_USAGE, "a thread pool needs at least one thread and one queue entry");
 	pool = calloc(1, sizeof *pool);
 	if (!pool)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a thread pool");

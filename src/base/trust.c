@@ -15,11 +15,11 @@ static int is_trusted(const struct stat *info)
 
 static enum gn_status foreign_link(const char *path, const struct stat *info, struct gn_err *err)
 {
-	return gn_err_set(err, GN_ERR_IO, "the link %s belongs to user %u, who could lead it elsewhere: choose another folder", path,
-			  (unsigned)info->st_uid);
+	return gn_err_set(err, GN_ERR_IO, "the symbolic link %s belongs to user %u, who could redirect it: choose another "
+			  "folder", path, (unsigned)info->st_uid);
 }
 
-/* One name on the way: above is the folder that holds it. */
+/* Checks one component of a path: above is the folder that contains it. */
 static enum gn_status check_name(const char *path, const struct stat *above, const struct stat *info, struct gn_err *err)
 {
 	if (S_ISLNK(info->st_mode) && !is_trusted(info))
@@ -27,10 +27,10 @@ static enum gn_status check_name(const char *path, const struct stat *above, con
 	if (!(above->st_mode & S_IWOTH))
 		return GN_OK;
 	if (!(above->st_mode & S_ISVTX))
-		return gn_err_set(err, GN_ERR_IO, "the folder above %s can be written by all users and is not sticky, so that each "
+		return gn_err_set(err, GN_ERR_IO, "the folder above %s is world-writable without the sticky bit, so that any user "
 				  "could replace it: chmod +t that folder, or choose another", path);
 	if (!is_trusted(info))
-		return gn_err_set(err, GN_ERR_IO, "%s belongs to user %u, who could replace what lies below it: choose another folder",
+		return gn_err_set(err, GN_ERR_IO, "%s belongs to user %u, who could replace its contents: choose another folder",
 				  path, (unsigned)info->st_uid);
 	return GN_OK;
 }
@@ -52,18 +52,18 @@ static enum gn_status check_each(const char *path, check_fn *check, struct gn_er
 	if (len >= sizeof part)
 		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", path);
 	if (stat(path[0] == '/' ? "/" : ".", &above))
-		return gn_err_errno(err, errno, "cannot look at the folder above %s", path);
+		return gn_err_errno(err, errno, "cannot stat the folder above %s", path);
 	for (size_t i = 1; i <= len && !status; i++) {
 		if ((path[i] != '/' && path[i] != '\0') || path[i - 1] == '/')
 			continue;
 		memcpy(part, path, i);
 		part[i] = '\0';
 		if (lstat(part, &info))
-			return errno == ENOENT ? GN_OK : gn_err_errno(err, errno, "cannot look at %s", part);
+			return errno == ENOENT ? GN_OK : gn_err_errno(err, errno, "cannot stat %s", part);
 		status = check(part, &above, &info, err);
-		/* ENOENT: a link to what is not there */
+		/* ENOENT: a dangling link */
 		if (!status && stat(part, &above))
-			return errno == ENOENT ? GN_OK : gn_err_errno(err, errno, "cannot look at %s", part);
+			return errno == ENOENT ? GN_OK : gn_err_errno(err, errno, "cannot stat %s", part);
 	}
 	return status;
 }
@@ -84,16 +84,16 @@ enum gn_status gn_trust_check_folder(const char *path, int for_writing, struct g
 	int open_to_all;
 
 	if (stat(path, &info))
-		return gn_err_errno(err, errno, "cannot look at %s", path);
+		return gn_err_errno(err, errno, "cannot stat %s", path);
 	open_to_all = for_writing && (info.st_mode & S_IWOTH) && !(info.st_mode & S_ISVTX);
 	if (is_trusted(&info)) {
 		if (open_to_all)
-			gn_log_warn(log, "%s can be written by all users, who could replace what is in it: chmod o-w %s", path, path);
+			gn_log_warn(log, "%s is world-writable: any user could replace its contents; chmod o-w %s", path, path);
 		return GN_OK;
 	}
 	if (open_to_all)
-		return gn_err_set(err, GN_ERR_IO, "%s belongs to user %u and can be written by all users, who could replace what is in it: "
-				  "its owner can chmod o-w it, or choose another folder", path, (unsigned)info.st_uid);
-	gn_log_warn(log, "%s belongs to user %u, who can change what is in it", path, (unsigned)info.st_uid);
+		return gn_err_set(err, GN_ERR_IO, "%s belongs to user %u and is world-writable: any user could replace its contents; "
+				  "its owner can chmod o-w it; or choose another folder", path, (unsigned)info.st_uid);
+	gn_log_warn(log, "%s belongs to user %u, who can change its contents", path, (unsigned)info.st_uid);
 	return GN_OK;
 }

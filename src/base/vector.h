@@ -1,14 +1,15 @@
-/* For plain loops over arrays: compiled for what the processor has, which is chosen once, at load time, wherever the program
- * was built. The results are the same, bit by bit, as long as a loop only adds, compares or divides element by element.
+/* Function multiversioning for plain loops over arrays: GN_VECTOR compiles a function for several instruction sets, and the dynamic
+ * linker selects one at load time. Results are bitwise equal for all of them as long as a loop only adds, compares or divides
+ * element by element.
  *
- *   GN_VECTOR static void add(float *restrict a, const float *restrict b, size_t count) { for (...) a[i] += b[i]; }
+ *     GN_VECTOR static void add(float *restrict a, const float *restrict b, size_t count) { for (...) a[i] += b[i]; }
  *
- * GN_INDEPENDENT before a loop says that no turn reads what another writes, where restrict cannot.
+ * GN_INDEPENDENT before a loop asserts that no iteration reads what another one writes, where restrict cannot.
  */
 #ifndef GN_BASE_VECTOR_H
 #define GN_BASE_VECTOR_H
 
-/* Sanitizers do not stand what chooses; clang vectorises at -O2, for the least processor. */
+/* Sanitizers do not work with ifunc resolvers. Clang vectorises at -O2 for the baseline processor. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define GN_VECTOR __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 #elif defined(__GNUC__) && !defined(__clang__)

@@ -2,7 +2,7 @@
 
 #include "src/config.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/cmd/world_options.h"
 #include "src/train/model/model.h"
 #include "src/train/plan/device.h"

@@ -1,6 +1,6 @@
 #include "src/cmd/bench.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/base/strbuf.h"
 #include "transport/coll/traffic_check.h"

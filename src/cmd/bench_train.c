@@ -2,7 +2,7 @@
  * src/train/loop/device_step.c, without a session. */
 #include "src/cmd/bench_train_internal.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/train/plan/device.h"
 #include "src/train/model/init.h"

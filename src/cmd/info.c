@@ -332,7 +332,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		return gn_info_plan(&plan);
 	path = positional->items[0];
 	if (stat(path, &info)) {
-		gn_err_errno(&err, errno, "cannot look at %s", path);
+		gn_err_errno(&err, errno, "cannot stat %s", path);
 		return gn_cmd_fail("info", &err);
 	}
 	if (S_ISDIR(info.st_mode) && gn_info_is_checkpoint(path))

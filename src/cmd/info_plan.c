@@ -1,6 +1,6 @@
 #include "src/cmd/info.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/base/json.h"
 #include "src/cmd/cmd.h"

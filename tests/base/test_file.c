@@ -69,7 +69,7 @@ static void test_short_file(void **state)
 	assert_ok(gn_pread_full(fd, buffer, 3, 2, path, &err));
 	assert_memory_equal(buffer, "345", 3);
 	assert_int_equal(gn_pread_full(fd, buffer, 4, 2, path, &err), GN_ERR_DATA);
-	assert_non_null(strstr(err.text, "1 bytes too early"));
+	assert_non_null(strstr(err.text, "1 bytes early"));
 	close(fd);
 }
 

@@ -1,7 +1,7 @@
 /* Checksums, digests, random numbers, arenas: against published vectors. */
 #include "tests/test.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/crc32c.h"
 #include "src/base/philox.h"
 #include "src/base/sha256.h"
@@ -166,26 +166,6 @@ static void test_pages(void **state)
 	assert_null(gn_pages_map(SIZE_MAX / 2));
 }
 
-static void test_arena(void **state)
-{
-	struct gn_arena *arena;
-	struct gn_err err;
-	char *a, *b;
-
-	(void)state;
-	assert_ok(gn_arena_create(1000, &arena, &err));
-	a = gn_arena_take(arena, 1);
-	b = gn_arena_take(arena, 100);
-	assert_int_equal((uintptr_t)a % GN_ALIGN_BYTES, 0);
-	assert_int_equal(b - a, GN_ALIGN_BYTES);
-	assert_int_equal(b[99], 0);
-	assert_null(gn_arena_take(arena, 1000));
-	assert_null(gn_arena_take(arena, SIZE_MAX));
-	assert_non_null(gn_arena_take(arena, gn_arena_capacity(arena) - gn_arena_used(arena)));
-	gn_arena_destroy(arena);
-	assert_int_equal(gn_arena_create(SIZE_MAX, &arena, &err), GN_ERR_NO_MEMORY);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -197,7 +177,6 @@ int main(void)
 		cmocka_unit_test(test_rng_many_normals),
 		cmocka_unit_test(test_rng_streams_differ),
 		cmocka_unit_test(test_pages),
-		cmocka_unit_test(test_arena),
 	};
 
 	return cmocka_run_group_tests_name("base/numbers", tests, NULL, NULL);

@@ -95,7 +95,7 @@ static void test_refusals(void **state)
 		{"pack a --out o --batch 99999999999999999999", "not a whole number"},
 		{"pack a --out o --memory 99999999999T", "not a size"},
 		{"pack a --out o --lr nan", "not a number"},
-		{"pack a --out o --mode idle", "none of fast|slow"},
+		{"pack a --out o --mode idle", "not one of fast|slow"},
 		{"pack a --out o --size 3y4", "not a shape"},
 		{"pack a --out", "--out needs a value"},
 		{"pack a", "--out DIR is missing"},

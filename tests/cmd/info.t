@@ -28,7 +28,7 @@ check 'a checkpoint is made' sh -c '"$1" pack --out two --synthetic 2 --classes 
 is 'a safetensors file' model.safetensors
 expect 0 '^shard ' 'a shard is told about' "$gannet" info two/shard-00000.h5
 head -c 2000 two/shard-00000.h5 >cut.h5
-expect 3 'cut.h5.*(cut short|damaged)' 'one cut short is called so' "$gannet" info cut.h5
+expect 3 'cut.h5.*(truncated|damaged)' 'one cut short is called so' "$gannet" info cut.h5
 expect 0 '^floor at 20.0 GB/s and 100.0 GFLOP/s: [0-9.]+ ms' 'a plan of resnet18, with its floor' \
 	"$gannet" info --plan resnet18 --batch 4 --image-size 64 --gb-per-s 20 --gflop-per-s 100
 check 'ResNet-50 computes 4.089 GMAC an image and 3 times that in training, less the gradient of images' sh -c '

@@ -157,8 +157,8 @@ again() {
 }
 again && truncate -s 100000 bad/shard-00001.h5
 expect 3 'bad/shard-00001.h5 has 100000 bytes' 'truncated shard: info' "$gannet" info bad
-expect 3 'bad/shard-00001.h5.*cut short' 'truncated shard: verify' "$gannet" verify bad
-expect 3 'bad/shard-00001.h5.*cut short' 'truncated shard by itself' "$gannet" info bad/shard-00001.h5
+expect 3 'bad/shard-00001.h5.*truncated' 'truncated shard: verify' "$gannet" verify bad
+expect 3 'bad/shard-00001.h5.*truncated' 'truncated shard by itself' "$gannet" info bad/shard-00001.h5
 again && truncate -s 3 bad/shard-00001.h5
 expect 3 'only 3 bytes' 'shard of three bytes' "$gannet" info bad/shard-00001.h5
 again && flip bad/shard-00002.h5 3000
@@ -182,7 +182,7 @@ again && head -c 500 good/gannet-dataset.json >bad/gannet-dataset.json
 expect 3 'gannet-dataset.json, line' 'truncated manifest' "$gannet" info bad
 rm bad/gannet-dataset.json
 expect 3 'is no packed dataset: .*; gannet pack makes one' 'folder without a manifest' "$gannet" verify bad
-expect 3 'cannot look at' 'info on nothing' "$gannet" info nowhere
+expect 3 'cannot stat' 'info on nothing' "$gannet" info nowhere
 expect 3 'is no packed dataset' 'verify on nothing' "$gannet" verify nowhere
 
 # a stopped and a killed pack

@@ -1,6 +1,6 @@
 #include "tests/kernels/op_pair.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/half.h"
 #include "src/base/philox.h"
 

@@ -2,7 +2,7 @@
 #include "tests/test.h"
 
 #include "kernels/op.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/philox.h"
 
 #include <math.h>

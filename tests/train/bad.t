@@ -6,12 +6,12 @@ set -u
 check 'digits are packed' pack_digits
 train() { timeout 60 "$gannet" train --data "$dir/train" --model lenet --lr 0.02 --steps 4 "$@"; }
 
-expect 2 'none of lenet' 'unknown model' train --model resnet19
+expect 2 'not one of lenet' 'unknown model' train --model resnet19
 expect 2 'outside 1 to' 'batch 0' train --batch 0
 expect 3 '/nonexistent' 'missing dataset' timeout 60 "$gannet" train --data /nonexistent --model lenet
 expect 3 'no' 'missing checkpoint to resume' train --resume "$dir/nothing"
 expect 2 'needs --checkpoint' 'resume auto without a folder' train --resume auto
-expect 2 'schedule|none of' 'unknown schedule' train --schedule linear
+expect 2 'schedule|not one of' 'unknown schedule' train --schedule linear
 expect 2 'milestones' 'bad milestones' train --schedule step --milestones 5,3
 expect 2 'warmup-epochs 3 is not below the length of the run, 3 epochs' 'warm-up as long as the run' timeout 60 "$gannet" train \
 	--data "$dir/train" --model lenet --epochs 3 --warmup-epochs 3
@@ -49,7 +49,7 @@ expect 3 'samples|images' 'fewer samples than a global batch' train --batch 7001
 expect 3 'samples|images' 'more ranks than samples' sh -c '
 	"$1" pack --out "$2/few" --synthetic 3 --classes 3 --size 28x28 &&
 	timeout 60 "$1" launch -n 4 -- "$1" train --data "$2/few" --model lenet --batch 1 --steps 1' sh "$gannet" "$dir"
-expect 2 "--channels.*'2' is none of 0.1.3" 'channels that no image has' train --channels 2
+expect 2 "--channels.*'2' is not one of 0.1.3" 'channels that no image has' train --channels 2
 expect 3 "different class names: class 0 is '0' in the first, 'c00000' in the second; pack the second with --classes .*train" \
 	'validation data of other classes' sh -c '
 	"$1" pack --out "$2/other" --synthetic 20 --classes 5 --size 28x28 &&

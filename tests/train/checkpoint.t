@@ -96,7 +96,7 @@ check 'nothing is left of either' sh -c '! ls -A "$1" | grep -e tmp -e owner' sh
 
 # Whether a checkpoint can be written is found out before the first step.
 check 'a file stands where the folder should be' touch "$dir/file"
-expect 1 'is there and is not a folder|Not a directory' 'the run says so' train 2 file --steps 2
+expect 1 'exists and is not a folder|Not a directory' 'the run says so' train 2 file --steps 2
 check 'before its first step' sh -c '! grep "\"step\", " "$1"' sh "$dir/file.jsonl"
 
 # Trouble that does no harm is a warning.
@@ -126,11 +126,11 @@ if [ "$(id -u)" = 0 ] && for_user 65534 true 2>/dev/null; then
 	mkdir -m 1777 "$dir/disk" && mkdir -m 777 "$dir/target"
 	for_user 65533 sh -c 'cd "$1" && ln -s ../target link && ln -s ../target/log log && mkdir open theirs && chmod 777 open && chmod 1777 theirs' \
 		sh "$dir/disk"
-	expect 1 'the link .*/disk/link belongs to user 65533' "another user's link is not followed to checkpoints" \
+	expect 1 'the symbolic link .*/disk/link belongs to user 65533' "another user's link is not followed to checkpoints" \
 		run_for 65534 --checkpoint "$dir/disk/link/run"
-	expect 1 'the link .*/disk/log belongs to user 65533' 'nor to a log' run_for 65534 --log "$dir/disk/log"
+	expect 1 'the symbolic link .*/disk/log belongs to user 65533' 'nor to a log' run_for 65534 --log "$dir/disk/log"
 	check 'nothing is made where they lead' test -z "$(ls "$dir/target")"
-	expect 1 'disk/open belongs to user 65533 and can be written by all users.*chmod o-w' 'nor is his folder used that all may write' \
+	expect 1 'disk/open belongs to user 65533 and is world-writable.*chmod o-w' 'nor is his folder used that all may write' \
 		run_for 65534 --checkpoint "$dir/disk/open"
 	expect 0 'WARN .*disk/theirs belongs to user 65533' 'a folder that he shares is, with a warning' \
 		run_for 65534 --checkpoint "$dir/disk/theirs"

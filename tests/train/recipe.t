@@ -147,7 +147,7 @@ check 'and what was chosen among the options' sh -c '"$1" "$2" start options | g
 expect 0 'recipe mlperf-lars for .* nearest published one is 1632, far from it.: .*weight-decay=5e-05' mlperf-lars \
 	preset mlperf 64 --recipe mlperf-lars
 expect 0 'recipe nvidia-50 .*weight-decay=3.0517578125e-05' nvidia-50 preset nvidia 64 --recipe nvidia-50
-expect 2 'none of goyal' 'an unknown recipe' one none 64 --recipe adam
+expect 2 'not one of goyal' 'an unknown recipe' one none 64 --recipe adam
 
 # Convolutions of bfloat16 learn what those of float do; a processor without them says so.
 check 'lenet in fp32: 150 steps' one wide 64 --steps 150

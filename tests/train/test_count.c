@@ -2,7 +2,7 @@
  * oneDNN's functions are replaced by ones that count and pass on. */
 #include "tests/test.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/train/plan/weight_layouts.h"
 #include "src/train/model/init.h"
 #include "src/train/optim/optimizer.h"

@@ -2,7 +2,7 @@
 #include "tests/test.h"
 
 #include "kernels/optim.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/train/plan/weight_layouts.h"
 #include "src/train/model/init.h"
 #include "src/train/plan/plan.h"

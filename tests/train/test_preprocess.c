@@ -4,7 +4,7 @@
 
 #include "data/loader/loader.h"
 #include "data/pack/pack.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/file.h"
 #include "src/train/model/init.h"
 #include "src/train/loop/input.h"

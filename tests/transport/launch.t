@@ -128,7 +128,7 @@ check "a rank that dies while it connects does not hold the launcher" half_conne
 tidy() { mkdir "$scratch/tmp" && TMPDIR=$scratch/tmp launch 2 "$probe" shm >/dev/null 2>&1 && [[ ! $(ls -A "$scratch/tmp") ]]; }
 check "nothing is left in TMPDIR" tidy
 mkdir -m 777 "$scratch/open"
-expect 1 "TMPDIR .*/open can be written by all users and is not sticky" "a TMPDIR that all may change is refused" \
+expect 1 "TMPDIR .*/open is world-writable without the sticky bit" "a TMPDIR that all may change is refused" \
 	env TMPDIR="$scratch/open" "$gannet" launch -n 1 -- true
 expect 1 "TMPDIR /nowhere: No such file" "so is one that does not exist" env TMPDIR=/nowhere "$gannet" launch -n 1 -- true
 

@@ -1,6 +1,6 @@
 #include "transport/coll/comm_internal.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "transport/topology/oversubscription.h"
 #include "transport/topology/devices.h"
 #include "transport/coll/lanes_check.h"

@@ -1,6 +1,6 @@
 #include "transport/coll/exec_internal.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 
 #include <string.h>
 

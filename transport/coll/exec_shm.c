@@ -1,7 +1,7 @@
 /* Steps between ranks of one node whose buffers reach each other: no message, but a word in the lane, and the sender's memory. */
 #include "transport/coll/exec_internal.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 
 #include <string.h>
 

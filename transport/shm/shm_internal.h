@@ -6,7 +6,7 @@
 #ifndef GN_TRANSPORT_SHM_SHM_INTERNAL_H
 #define GN_TRANSPORT_SHM_SHM_INTERNAL_H
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "transport/shm/shm.h"
 #include "transport/shm/segment_internal.h"
 

@@ -1,6 +1,6 @@
 #include "transport/tune/tune_internal.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "transport/topology/oversubscription.h"
 

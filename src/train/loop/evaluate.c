@@ -1,7 +1,7 @@
 #include "src/train/loop/evaluate.h"
 
 #include "data/sample/augment.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/train/checkpoint/checkpoint.h"
 #include "src/train/plan/device.h"
 #include "src/train/loop/input.h"

@@ -1,6 +1,6 @@
 #include "src/train/loop/session.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/base/version.h"

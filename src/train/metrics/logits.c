@@ -1,6 +1,6 @@
 #include "src/train/metrics/logits.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/file.h"
 #include "transport/coll/agree.h"
 

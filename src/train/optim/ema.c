@@ -1,7 +1,7 @@
 #include "src/train/optim/ema.h"
 
 #include "kernels/optim.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 
 #include <math.h>
 #include <stdlib.h>

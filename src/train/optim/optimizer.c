@@ -1,6 +1,6 @@
 #include "src/train/optim/optimizer.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Inference on weights that stay as they are: batch norm is a factor and a shift of each channel, which a convolution before
  * it takes into its own weights. These are copies that lie as the operators like them, made anew when told. */
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/train/plan/plan_internal.h"
 
 #include <math.h>

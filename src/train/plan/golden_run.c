@@ -1,5 +1,5 @@
 #include "kernels/optim.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/train/plan/weight_layouts.h"
 #include "src/train/plan/golden_internal.h"
 #include "src/train/plan/golden_tolerance.h"

@@ -1,6 +1,6 @@
 #include "src/train/plan/plan.h"
 #include "src/train/plan/plan_internal.h"
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/clock.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Who needs which memory when, and every operator bound to its addresses. */
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/train/plan/plan_internal.h"
 
 #include <stdlib.h>

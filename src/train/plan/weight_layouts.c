@@ -1,6 +1,6 @@
 #include "src/train/plan/weight_layouts.h"
 
-#include "src/base/arena.h"
+#include "src/base/alloc.h"
 #include "src/base/sha256.h"
 
 #include <stdlib.h>
