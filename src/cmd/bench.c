@@ -25,7 +25,7 @@ static const struct {
 	{"p2p", GN_COLLECTIVE_SEND_RECV},
 };
 
-/* Before any rank waits for another. */
+/* Checked before any collective call. */
 static int algorithm_is_known(const char *name, enum gn_collective what)
 {
 	const struct gn_algorithm *all;
@@ -34,7 +34,7 @@ static int algorithm_is_known(const char *name, enum gn_collective what)
 	if (!strcmp(name, "auto") || (!strcmp(name, "shared") && what != GN_COLLECTIVE_SEND_RECV) ||
 	    gn_algorithm_find(what, name))
 		return 1;
-	fprintf(stderr, "gannet bench: %s has no algorithm of the name given with --algo; there is: auto, shared",
+	fprintf(stderr, "gannet bench: %s has no algorithm named by --algo; choose one of: auto, shared",
 		gn_collective_name(what));
 	all = gn_algorithms(&count);
 	for (size_t i = 0; i < count; i++)
@@ -100,7 +100,7 @@ static enum gn_status open_device(struct gn_bench *b, const char **pci, struct g
 
 	if (status) {
 		gn_err_prefix(err, "--device cuda");
-		/* what is not found is no data */
+		/* GN_ERR_NOT_FOUND would become the exit code for bad input data */
 		return status == GN_ERR_NOT_FOUND ? (err->status = GN_ERR_UNSUPPORTED) : status;
 	}
 	*pci = gn_bench_gpu_pci(b->gpu);
@@ -129,25 +129,25 @@ static enum gn_status open_bench(const struct gn_bench_options *o, struct gn_ben
 		status = gn_affinity_report(b->comm, pci, b->log, err);
 	if (status)
 		return status;
-	/* checking and printing large results takes its time */
+	/* checking and printing large results take time without collective calls */
 	gn_world_set_phase(b->world, "measuring", 60000);
 	size = gn_comm_size(b->comm);
 	if (size == 1 && strcmp(o->transport, "auto"))
-		return gn_err_set(err, GN_ERR_USAGE, "--transport %s: one rank alone sends nothing", o->transport);
+		return gn_err_set(err, GN_ERR_USAGE, "--transport %s: a single rank sends no messages", o->transport);
 	if (o->root >= size || o->peer >= size)
-		return gn_err_set(err, GN_ERR_USAGE, "there is no rank %lld: %d rank%s, from 0 on",
+		return gn_err_set(err, GN_ERR_USAGE, "rank %lld does not exist: %d rank%s, counted from 0",
 				  (long long)(o->root >= size ? o->root : o->peer), size, size > 1 ? "s" : "");
 	b->pattern = pattern_of(o, size);
-	/* one element for each rank at least */
+	/* reduce-scatter and allgather need at least one element per rank */
 	b->buffer_bytes = (size_t)o->max_bytes + 8 * (size_t)size + 256;
 	b->times = calloc((size_t)o->iters, sizeof *b->times);
 	if (!b->times)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %lld times", (long long)o->iters);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %lld timings", (long long)o->iters);
 	status = make_buffer(b, &b->in, err);
 	if (!status)
 		status = make_buffer(b, &b->out, err);
 	if (!status && gn_world_nodes(b->world) > 1)
-		status = gn_bench_link_limit(b, &b->link_gb_per_s, err);
+		status = gn_bench_link_roofline(b, &b->link_gb_per_s, err);
 	return status;
 }
 
@@ -166,7 +166,7 @@ static void close_bench(struct gn_bench *b)
 
 /* --- modes --- */
 
-/* What this build, or the memory, has no way for. */
+/* Refuses what this build or the kind of memory does not support. */
 static enum gn_status check_device(const struct gn_bench_options *o, const char *mode, struct gn_err *err)
 {
 #ifdef HAVE_CUDA
@@ -176,7 +176,8 @@ static enum gn_status check_device(const struct gn_bench_options *o, const char 
 #endif
 
 	if (!status && !strcmp(o->device, "cuda") && strcmp(mode, "allreduce") && strcmp(mode, "train"))
-		status = gn_err_set(err, GN_ERR_USAGE, "--device cuda: %s is measured on the host alone, allreduce and train on both",
+		status = gn_err_set(err, GN_ERR_USAGE, "--device cuda: %s is measured only on the host; allreduce and train also "
+				    "on GPUs",
 				    mode);
 	return status;
 }
@@ -239,7 +240,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		if (!strcmp(modes[i].name, positional->items[0]))
 			return measure(o, modes[i].what);
-	fprintf(stderr, "gannet bench: no mode '%s'; there is:", gn_text_visible(positional->items[0], mode, sizeof mode));
+	fprintf(stderr, "gannet bench: no mode '%s'; choose one of:", gn_text_visible(positional->items[0], mode, sizeof mode));
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		fprintf(stderr, " %s", modes[i].name);
 	fputs(" decode train\n", stderr);
@@ -254,70 +255,73 @@ static const struct gn_option options_table[] = {
 	{.name = "max-bytes", .letter = 'e', .kind = GN_OPTION_SIZE, .offset = FIELD(max_bytes), .value_name = "N",
 	 .initial = "16M", .help = "largest message", .min = 4, .max = 1LL << 36},
 	{.name = "factor", .letter = 'f', .kind = GN_OPTION_INT, .offset = FIELD(factor), .value_name = "N",
-	 .initial = "2", .help = "each message is so many times the one before", .min = 2, .max = 1024},
+	 .initial = "2", .help = "factor between successive message sizes", .min = 2, .max = 1024},
 	{.name = "iters", .letter = 'n', .kind = GN_OPTION_INT, .offset = FIELD(iters), .value_name = "N",
-	 .initial = "20", .help = "timed operations for each size", .min = 1, .max = 1000000},
+	 .initial = "20", .help = "timed operations per size", .min = 1, .max = 1000000},
 	{.name = "warmup", .letter = 'w', .kind = GN_OPTION_INT, .offset = FIELD(warmup), .value_name = "N",
-	 .initial = "5", .help = "operations before those", .min = 0, .max = 1000000},
+	 .initial = "5", .help = "untimed operations per size before the timed ones", .min = 0, .max = 1000000},
 	{.name = "row-ms", .kind = GN_OPTION_INT, .offset = FIELD(row_ms), .value_name = "N", .initial = "0",
-	 .help = "roughly the time for one row: fewer operations where they are slow, but 5; 0: no limit", .min = 0,
+	 .help = "approximate time per row: limits the number of slow operations, not below 5; 0: no limit", .min = 0,
 	 .max = 1000000},
 	{.name = "type", .letter = 'd', .kind = GN_OPTION_CHOICE, .offset = FIELD(type), .value_name = "NAME",
-	 .initial = "float", .help = "of the elements", .choices = "float|double|half|bfloat16|int32|int64"},
+	 .initial = "float", .help = "element type", .choices = "float|double|half|bfloat16|int32|int64"},
 	{.name = "redop", .letter = 'o', .kind = GN_OPTION_CHOICE, .offset = FIELD(redop), .value_name = "NAME",
 	 .initial = "sum", .help = "reduction", .choices = "sum|max|min|avg"},
 	{.name = "root", .letter = 'r', .kind = GN_OPTION_INT, .offset = FIELD(root), .value_name = "RANK", .initial = "0",
-	 .help = "of broadcast and reduce", .min = 0, .max = 1000000},
+	 .help = "root rank of broadcast and reduce", .min = 0, .max = 1000000},
 	{.name = "peer", .kind = GN_OPTION_INT, .offset = FIELD(peer), .value_name = "RANK", .initial = "-1",
-	 .help = "p2p: the rank that rank 0 talks to; -1: the last", .min = -1, .max = 1000000},
+	 .help = "p2p: the peer of rank 0; -1: the last rank", .min = -1, .max = 1000000},
 	{.name = "place", .kind = GN_OPTION_CHOICE, .offset = FIELD(place), .value_name = "WHICH", .initial = "both",
 	 .help = "measure in place, out of place, or both", .choices = "both|in|out"},
 	{.name = "algo", .kind = GN_OPTION_TEXT, .offset = FIELD(algo), .value_name = "NAME", .initial = "auto",
-	 .help = "algorithm (a wrong name lists those there are); auto: what gannet would choose"},
+	 .help = "algorithm (an unknown name lists all of them); auto: the choice of gannet train"},
 	{.name = "foreign", .kind = GN_OPTION_FLAG, .offset = FIELD(foreign),
-	 .help = "ordinary memory instead of memory that ranks of one node share"},
+	 .help = "private memory instead of shared memory of the node"},
 	{.name = "tuning", .kind = GN_OPTION_TEXT, .offset = FIELD(tuning), .value_name = "FILE",
-	 .help = "what gannet tune measured; none: guess (default: where gannet tune keeps it)"},
+	 .help = "tuning table of gannet tune; none: use estimates (default: where gannet tune writes it)"},
 	{.name = "progress", .kind = GN_OPTION_CHOICE, .offset = FIELD(progress), .value_name = "WHO",
 	 .initial = "caller", .choices = "caller|thread",
-	 .help = "thread: a thread of its own makes progress, too, when the measuring one is elsewhere"},
+	 .help = "thread: a separate thread makes communication progress; caller: only calls of the measuring thread do"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
-	 .initial = "auto", .help = "what has to carry the bytes; fails when the devices' counters say otherwise",
+	 .initial = "auto", .help = "required transport; fails when the counters of the network devices contradict it",
 	 .choices = "auto|tcp|shm|rc|ud"},
 	{.name = "transport-strict", .kind = GN_OPTION_FLAG, .offset = FIELD(transport_strict),
-	 .help = "an error, not a warning, when nodes use different transports, or one leaves a faster device unused"},
+	 .help = "fail instead of warn when nodes use different transports, or a node does not use its fastest device"},
 	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",
-	 .choices = "host|cuda", .help = "allreduce: of the host's memory, or of each rank's GPU's; train: where steps run"},
+	 .choices = "host|cuda", .help = "allreduce: memory of the host or of each rank's GPU; train: the device that computes "
+		 "steps"},
 	{.name = "comm", .kind = GN_OPTION_CHOICE, .offset = FIELD(comm), .value_name = "NAME", .initial = "auto",
 	 .choices = "auto|nccl|ucx",
-	 .help = "what sums GPU memory: nccl; ucx, by way of the host's memory; auto: what is faster in a few sizes. The host's is summed by ucx"},
+	 .help = "backend for GPU memory: nccl; ucx, staged through host memory; auto: the faster of both by measurement. Host "
+		 "memory uses ucx"},
 	{.name = "rails", .kind = GN_OPTION_INT, .offset = FIELD(rails), .value_name = "N", .initial = "0", .min = 0,
-	 .max = GN_RAILS_MAX, .help = "network devices of a node to use side by side at most; 0: all that are equally fast"},
+	 .max = GN_RAILS_MAX, .help = "most network devices (rails) per node; 0: all that are equally fast"},
 	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR",
-	 .help = "decode: a dataset as gannet pack writes it"},
+	 .help = "decode: dataset written by gannet pack"},
 	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(side), .value_name = "N", .initial = "224", .min = 1, .max = 4096,
-	 .help = "decode, train: of the images, in pixels"},
+	 .help = "decode, train: side of the images in pixels"},
 	{.name = "images", .kind = GN_OPTION_INT, .offset = FIELD(images), .value_name = "N", .initial = "1000", .min = 1,
-	 .max = 1e9, .help = "decode: at most so many; --iters passes over them"},
+	 .max = 1e9, .help = "decode: most images; --iters passes over them"},
 	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N", .initial = "2",
-	 .min = 1, .max = 1024, .help = "decode: of the whole loader"},
+	 .min = 1, .max = 1024, .help = "decode: worker threads of the loader"},
 	{.name = "bytes", .kind = GN_OPTION_FLAG, .offset = FIELD(bytes),
-	 .help = "decode: bytes, which a GPU crops, resizes and normalises, instead of floats"},
+	 .help = "decode: output crops as bytes, which a GPU resizes and normalises, instead of floats"},
 	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .initial = "resnet50",
 	 .choices = gn_model_names, .help = "train: network"},
 	{.name = "batch", .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N", .initial = "16", .min = 1, .max = 65536,
 	 .help = "train: images per rank and step"},
 	{.name = "classes", .kind = GN_OPTION_INT, .offset = FIELD(classes), .value_name = "N", .initial = "1000", .min = 2,
-	 .max = 1e6, .help = "train: classes"},
+	 .max = 1e6, .help = "train: number of classes"},
 	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
-	 .choices = GN_PRECISION_CHOICES, .help = "train: as gannet train has it"},
+	 .choices = GN_PRECISION_CHOICES, .help = "train: as --precision of gannet train"},
 	{.name = "inference", .kind = GN_OPTION_FLAG, .offset = FIELD(inference),
-	 .help = "train: the forward pass of evaluation instead"},
+	 .help = "train: measure the forward pass of evaluation instead"},
 	{.name = "init", .kind = GN_OPTION_TEXT, .offset = FIELD(init), .value_name = "HOW", .initial = "seed:1",
-	 .help = "train: PATH of a safetensors file, formula, or seed:N"},
-	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0, .max = 4096,
-	 .help = "train: compute threads per rank; 0: its share of the processors it may use"},
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "one JSON object a line"},
+	 .help = "train: initial parameters: PATH of a safetensors file, formula, or seed:N"},
+	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0,
+		.max = 4096,
+	 .help = "train: compute threads per rank; 0: the processors of its affinity mask divided among the ranks that share them"},
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "print one JSON object per line"},
 	GN_CMD_WORLD_OPTIONS(struct gn_bench_options, world),
 };
 
@@ -327,28 +331,28 @@ static const struct gn_command command = {
 	.positional = "allreduce|reduce-scatter|allgather|broadcast|reduce|all-to-all|p2p|decode|train",
 	.description =
 		"Measures between the ranks that started it (srun --mpi=pmix, mpirun, gannet launch), in the columns of "
-		"nccl-tests: size is the longer of what a rank gives and gets; algorithm bandwidth is that by the time; bus "
+		"nccl-tests: size is the longer of a rank's input and output; algorithm bandwidth is size divided by time; bus "
 		"bandwidth is algorithm bandwidth times 2(n-1)/n for allreduce, (n-1)/n for reduce-scatter, allgather and "
 		"all-to-all, 1 for the others. GB are 10^9 bytes. Times are those of the slowest rank: the mean over the "
 		"iterations, and their 50th and 99th percentile.\n\n"
-		"p2p measures between rank 0 and --peer, out of place: one way (half of there and back), then both ways at once, "
-		"with the bandwidth of one direction.\n\n"
-		"limit is the share of what the way itself gives, measured in the same run: on one node the least that the "
-		"operation has to read and write, against all ranks copying messages of that size at once (a STREAM copy); "
-		"between nodes the least that a node has to send, against every node sending to the next and receiving at the "
-		"same time. Shares above 100 % are possible where caches help.\n\n"
-		"Results are checked in every row, for all elements: out of place those of the last timed operation, in "
-		"place those of one more. A wrong one makes the exit code 1.\n\n"
-		"With --transport, the counters of the network devices are read before and after each row, and the command "
-		"fails with code 1 when they do not bear the named transport out, or not each rail's share of the bytes. rails is "
-		"how many network devices carried the row.\n\n"
-		"decode measures without other ranks: images/s that one processor turns from files into samples as training wants "
-		"them (random crop and flip, resized, normalised), beside plain decoding of the same files by libjpeg-turbo in "
-		"turns, both by the thread's own processor time; and what the loader delivers with --loader-threads.\n\n"
-		"train measures --iters training steps after --warmup others, on one made-up batch in memory: forward, backward with "
-		"the exchange of gradients between ranks, one update by SGD with momentum (rate 0.01, decay 1e-4, no dropout). Times "
-		"are those of the slowest rank; images per second come from the median step. The losses of the first steps are told, to "
-		"be compared with another program's from the same --init.",
+		"p2p measures between rank 0 and --peer, out of place: first one way (half of the round trip), then both ways at "
+		"once, with the bandwidth of one direction.\n\n"
+		"limit is the achieved share of a limit that is measured in the same run. On one node the limit is the bandwidth "
+		"of all ranks copying messages of that size at once (a STREAM copy), for the bytes that the operation has to read "
+		"and write at least. Between nodes it is the bandwidth of every node sending to the next while it receives, for "
+		"the bytes that a node has to send at least. Values above 100 % are possible where caches help.\n\n"
+		"Every row is checked, for all elements: out of place the result of the last timed operation, in place that of one "
+		"more operation. A wrong element makes the exit code 1.\n\n"
+		"With --transport, the counters of the network devices are read before and after each row. The command fails with "
+		"exit code 1 when they contradict the named transport or an even split over the rails. rails is the number of "
+		"network devices that carried the row.\n\n"
+		"decode needs no other ranks. It measures how many images/s one processor turns from files into training samples "
+		"(random crop and flip, resized, normalised), beside plain decoding of the same files by libjpeg-turbo, both in "
+		"processor time of the thread and in alternation; and the throughput of the loader with --loader-threads.\n\n"
+		"train measures --iters training steps after --warmup untimed ones, on one generated batch in memory: forward, "
+		"backward with the allreduce of gradients between ranks, and an update by SGD with momentum (learning rate 0.01, "
+		"weight decay 1e-4, no dropout). Times are those of the slowest rank; images per second come from the median step. "
+		"The losses of the first steps are printed, to be compared with another program's from the same --init.",
 	.examples = "  gannet launch -n 4 gannet bench allreduce --transport shm   # on this machine\n"
 		    "  srun -N2 --mpi=pmix gannet bench allreduce --json            # JSON lines\n"
 		    "  srun -N2 --mpi=pmix gannet bench p2p --transport rc          # latency and bandwidth of a link\n"

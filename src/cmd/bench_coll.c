@@ -3,12 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- collectives --- */
 
-/* Whose values end up where: see the table in transport/coll/comm.h. */
+/* The layout of inputs and results: see the table in transport/coll/comm.h. */
 struct shape {
 	enum gn_collective what;
-	int by_block;	/* count is of one rank's block */
+	int by_block;	/* count is that of one rank's block */
 	int reduces, has_root, in_place;
 };
 
@@ -18,7 +17,7 @@ static const struct shape shapes[] = {
 	{GN_COLLECTIVE_REDUCE, 0, 1, 1, 1},	    {GN_COLLECTIVE_ALL_TO_ALL, 1, 0, 0, 0},
 };
 
-/* One measurement: what it runs on. */
+/* One measurement. */
 struct job {
 	struct gn_bench *b;
 	const struct shape *shape;
@@ -31,8 +30,8 @@ static char *at(const struct job *j, void *buffer, size_t element)
 	return (char *)buffer + element * gn_pattern_bytes(j->b->pattern.type);
 }
 
-/* What this rank gives, where the operation takes it. In place that is the result's buffer, of which some is not read. */
-static void fill(const struct job *j, int with_zeros)
+/* Fills this rank's input where the operation reads it. In place the input lies in the result's buffer. */
+static void fill_input(const struct job *j, int with_zeros)
 {
 	const struct gn_pattern *p = &j->b->pattern;
 	size_t blocks = j->shape->by_block ? (size_t)j->size : 1, mine = j->count * (size_t)j->rank, all = j->count * blocks;
@@ -86,11 +85,11 @@ static enum gn_status measure_place(const struct job *j, struct gn_timing *t, in
 
 	if (status)
 		return status;
-	/* in place the timed sums would grow without bound: zeros stay, and one more operation is checked */
-	fill(j, j->in_place);
+	/* in-place sums would overflow over repeated operations: time zeros, then check one more operation on real values */
+	fill_input(j, j->in_place);
 	status = gn_bench_time(j->b, &coll, 1, t, err);
 	if (!status && j->in_place) {
-		fill(j, 0);
+		fill_input(j, 0);
 		status = gn_bench_once(&coll, 1, err);
 	}
 	if (!status)
@@ -113,8 +112,8 @@ static const struct shape *shape_of(enum gn_collective what)
 	return s;
 }
 
-/* The least that has to be read and written on one node, in messages, or sent by a node. */
-static double needed(enum gn_collective what, int ranks, int nodes)
+/* Lower bound of the traffic, in messages: read and written on one node, or sent by a node. */
+static double least_traffic(enum gn_collective what, int ranks, int nodes)
 {
 	double n = ranks, others = (nodes - 1.0) / nodes;
 
@@ -136,10 +135,10 @@ static enum gn_status find_limit(struct gn_bench *b, struct gn_bench_row *row, e
 {
 	int size = gn_comm_size(b->comm), nodes = gn_world_nodes(b->world);
 
-	row->limit_bytes = needed(what, size, nodes) * (double)row->bytes;
+	row->limit_bytes = least_traffic(what, size, nodes) * (double)row->bytes;
 	row->limit_of = nodes > 1 ? "link" : "memory";
 	row->limit_gb_per_s = b->link_gb_per_s;
-	return nodes > 1 ? GN_OK : gn_bench_memory_limit(b, row->bytes, size, &row->limit_gb_per_s, err);
+	return nodes > 1 ? GN_OK : gn_bench_memory_roofline(b, row->bytes, size, &row->limit_gb_per_s, err);
 }
 
 static enum gn_collective what_of(const struct gn_bench_row *row)
@@ -181,7 +180,7 @@ static void print_heading(const struct gn_bench *b, enum gn_collective what)
 		printf("# limit: %.4f GB/s each way, measured: every node sends to the next and receives at the same time\n",
 		       b->link_gb_per_s);
 	else
-		puts("# limit: of memory, measured in each row: all ranks copy messages of that size at once");
+		puts("# limit: memory bandwidth, measured in each row: all ranks copy messages of that size at once");
 	gn_bench_print_heading();
 }
 
@@ -207,7 +206,6 @@ enum gn_status gn_bench_collective(struct gn_bench *b, enum gn_collective what, 
 	return status;
 }
 
-/* --- point to point --- */
 
 static int peer_of(const struct gn_bench *b)
 {
@@ -219,7 +217,7 @@ static int same_node(const struct gn_bench *b)
 	return gn_world_node_of(b->world, 0) == gn_world_node_of(b->world, peer_of(b));
 }
 
-/* One message from one rank to another, or with to_and_from each way. All ranks take part in the call. */
+/* One message from rank `from` to `to`, or one in each direction when `both` is set. Collective over all ranks. */
 static enum gn_status prepare_p2p(struct gn_bench *b, int from, int to, int both, size_t count, struct gn_coll **out,
 			      struct gn_err *err)
 {
@@ -256,7 +254,7 @@ static enum gn_status measure_p2p_row(struct gn_bench *b, struct gn_bench_row *r
 	row->limit_gb_per_s = b->link_gb_per_s;
 	row->limit_bytes = (double)row->bytes;
 	if (same_node(b)) {
-		status = gn_bench_memory_limit(b, row->bytes, both ? 2 : 1, &row->limit_gb_per_s, err);
+		status = gn_bench_memory_roofline(b, row->bytes, both ? 2 : 1, &row->limit_gb_per_s, err);
 		row->limit_bytes *= both ? 4 : 2;
 	}
 	if (!status)
@@ -269,7 +267,7 @@ static enum gn_status measure_p2p_row(struct gn_bench *b, struct gn_bench_row *r
 		status = gn_bench_time(b, colls, count, t, err);
 	if (!status)
 		status = check_p2p(b, row->count, t, err);
-	/* there and back */
+	/* a round trip is two messages */
 	t->mean_us /= count;
 	t->p50_us /= count;
 	t->p99_us /= count;
@@ -290,7 +288,8 @@ static void print_p2p_heading(const struct gn_bench *b)
 	       gn_world_host_of(b->world, 0), peer_of(b), gn_world_host_of(b->world, peer_of(b)),
 	       b->o->foreign ? "foreign" : "own", (long long)b->o->iters, (long long)b->o->warmup);
 	if (same_node(b))
-		puts("# limit: of memory, measured in each row: one rank copies messages of that size, or for both ways two");
+		puts("# limit: memory bandwidth, measured in each row: one rank copies messages of that size, for both ways two "
+		     "ranks");
 	else
 		printf("# limit: %.4f GB/s each way, measured: every node sends to the next and receives at the same time\n",
 		       b->link_gb_per_s);
@@ -304,12 +303,13 @@ enum gn_status gn_bench_p2p(struct gn_bench *b, struct gn_err *err)
 	enum gn_status status = GN_OK;
 
 	if (peer_of(b) == 0)
-		return gn_err_set(err, GN_ERR_USAGE, "p2p needs two ranks, and a --peer that is not rank 0");
+		return gn_err_set(err, GN_ERR_USAGE, "p2p needs at least two ranks and a --peer other than rank 0");
 	if (!b->o->json && gn_comm_rank(b->comm) == 0)
 		print_p2p_heading(b);
 	for (int64_t bytes = b->o->min_bytes; bytes <= b->o->max_bytes && !status; bytes *= b->o->factor)
 		for (int d = 0; d < 2 && !status; d++) {
-			struct gn_bench_row row = {.op = "p2p", .direction = directions[d], .redop = "none", .root = -1, .bus_factor = 1};
+			struct gn_bench_row row = {.op = "p2p", .direction = directions[d], .redop = "none", .root = -1,
+				.bus_factor = 1};
 
 			row.count = (size_t)bytes < each ? 1 : (size_t)bytes / each;
 			row.bytes = row.count * each;

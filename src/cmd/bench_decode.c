@@ -1,4 +1,4 @@
-/* gannet bench decode: the way from a file to a sample, beside plain decoding of the same file by the same thread. */
+/* gannet bench decode: from a file to a sample, beside plain decoding of the same file by the same thread. */
 #include "src/cmd/bench.h"
 
 #include "data/loader/loader.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Of a processor, by this thread: others on the machine do not count, nor does waiting for a disk. */
+/* Processor time of this thread: independent of other processes and of waiting for a disk. */
 static double cpu_s(void)
 {
 	struct timespec t;
@@ -31,12 +31,12 @@ struct decode_bench {
 	char *file;
 	void *image;
 	uint64_t images;
-	double bytes, pixels;	    /* of a file, in the mean */
+	double bytes, pixels;	    /* means per file */
 	double plain_s, sample_s, region_s; /* processor time for all images, the least of all passes */
-	double loader_images_per_s; /* with loader_threads, by the clock on the wall */
+	double loader_images_per_s; /* wall-clock rate with loader_threads */
 };
 
-/* Whole, at full size, to RGB: what libjpeg-turbo takes for it is the measure. */
+/* Decodes the whole image at full size to RGB: the baseline. */
 static enum gn_status decode_plainly(struct decode_bench *b, uint64_t i, double *spent, struct gn_err *err)
 {
 	struct gn_region all = {0};
@@ -55,7 +55,7 @@ static enum gn_status decode_plainly(struct decode_bench *b, uint64_t i, double 
 	return status;
 }
 
-/* As for a sample, up to where a GPU crops and resizes. */
+/* Decodes the crop of a sample, without resizing and normalisation. */
 static enum gn_status decode_region(struct decode_bench *b, uint32_t epoch, uint64_t i, struct gn_err *err)
 {
 	uint32_t width, height, denominator;
@@ -77,7 +77,7 @@ static enum gn_status decode_region(struct decode_bench *b, uint32_t epoch, uint
 	return gn_decoder_read(b->decoder, &region, denominator, b->options.channels, &p, err);
 }
 
-/* One pass, the ways in turns; each pass draws other views. */
+/* One pass over the images, alternating between the three variants; each pass draws new crops. */
 static enum gn_status pass(struct decode_bench *b, uint32_t epoch, struct gn_err *err)
 {
 	double plain = 0, sample = 0, region = 0;
@@ -106,7 +106,7 @@ static enum gn_status pass(struct decode_bench *b, uint32_t epoch, struct gn_err
 	return status;
 }
 
-/* All of it, with threads and batches, on as many processors as there are. */
+/* Wall-clock rate of the loader with all its threads and batches. */
 static enum gn_status measure_loader(struct decode_bench *b, struct gn_err *err)
 {
 	struct gn_loader *l;
@@ -129,7 +129,7 @@ static enum gn_status open_all(struct decode_bench *b, struct gn_err *err)
 	enum gn_status status;
 
 	if (!b->o->data)
-		return gn_err_set(err, GN_ERR_USAGE, "bench decode needs --data DIR, a dataset as gannet pack writes it");
+		return gn_err_set(err, GN_ERR_USAGE, "bench decode needs --data DIR, a dataset written by gannet pack");
 	status = gn_dataset_open(b->o->data, &b->dataset, err);
 	if (status)
 		return status;
@@ -156,8 +156,8 @@ static enum gn_status open_all(struct decode_bench *b, struct gn_err *err)
 static void print(const struct decode_bench *b)
 {
 	int gpu = b->options.crops;
-	const char *whole = gpu ? "read, check, crop, decode, hand to a GPU" : "read, check, crop, decode, resize, normalise";
-	const char *part = gpu ? "the same but handing on" : "the same but resizing and what follows";
+	const char *whole = gpu ? "read, check, crop, decode, copy crop" : "read, check, crop, decode, resize, normalise";
+	const char *part = gpu ? "the same without the copy" : "the same without resize and normalise";
 	double n = (double)b->images;
 	struct gn_json j;
 
@@ -168,7 +168,7 @@ static void print(const struct decode_bench *b)
 		       b->options.width, b->options.height, (long long)b->o->iters, "plain libjpeg-turbo, whole image",
 		       n / b->plain_s, whole, n / b->sample_s, b->plain_s / b->sample_s, part, n / b->region_s,
 		       b->plain_s / b->region_s,
-		       "the loader, all together,", b->options.threads, b->loader_images_per_s,
+		       "the whole loader,", b->options.threads, b->loader_images_per_s,
 		       "for 1000 images/s", 1000 * b->sample_s / n);
 		return;
 	}
@@ -195,7 +195,8 @@ int gn_bench_decode(const struct gn_bench_options *o)
 {
 	struct decode_bench b = {
 		.o = o, .plain_s = INFINITY, .sample_s = INFINITY, .region_s = INFINITY,
-		.options = {.seed = 1, .ranks = 1, .batch = 32, .channels = 3, .height = (uint32_t)o->side, .width = (uint32_t)o->side,
+		.options = {.seed = 1, .ranks = 1, .batch = 32, .channels = 3, .height = (uint32_t)o->side,
+			.width = (uint32_t)o->side,
 			    .training = 1, .crops = o->bytes, .augment = GN_AUGMENT_CROP_FLIP, .mean = {0.485f, 0.456f, 0.406f},
 			    .deviation = {0.229f, 0.224f, 0.225f}, .threads = (int)o->loader_threads, .prefetch_bytes = 64 << 20},
 	};

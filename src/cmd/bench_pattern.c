@@ -22,16 +22,17 @@ size_t gn_pattern_bytes(enum gn_dtype type)
 	}
 }
 
-/* Whole numbers up to this are exact. */
+/* Integers up to this are exact, and so are their sums. */
 static int exact_to(enum gn_dtype type)
 {
 	return type == GN_BF16 ? 256 : type == GN_F16 ? 2048 : type == GN_BYTES ? 30 : 1 << 24;
 }
 
-/* So small that no sum of any ranks' values leaves the exact range; where there are more ranks than that, the rest give 0. */
-static int given(const struct gn_pattern *p, int rank, size_t i)
+/* The value of element i of rank. Small enough that the sum over all ranks stays exact; ranks beyond that count contribute 0. */
+static int value_of(const struct gn_pattern *p, int rank, size_t i)
 {
-	int most = exact_to(p->type) / (p->type == GN_BYTES ? 1 : p->size), value = (int)((i * 7 + (size_t)rank * 13) % PERIOD) - 30;
+	int most = exact_to(p->type) / (p->type == GN_BYTES ? 1 : p->size),
+		value = (int)((i * 7 + (size_t)rank * 13) % PERIOD) - 30;
 
 	if (p->type == GN_BYTES)
 		return value + 30;
@@ -42,10 +43,10 @@ static int given(const struct gn_pattern *p, int rank, size_t i)
 
 static double reduced(const struct gn_pattern *p, size_t i)
 {
-	double result = given(p, 0, i);
+	double result = value_of(p, 0, i);
 
 	for (int r = 1; r < p->size; r++) {
-		double v = given(p, r, i);
+		double v = value_of(p, r, i);
 
 		if (p->reduction == GN_MAX)
 			result = v > result ? v : result;
@@ -57,7 +58,7 @@ static double reduced(const struct gn_pattern *p, size_t i)
 	return p->reduction == GN_AVERAGE ? result / p->size : result;
 }
 
-/* Whole numbers up to 2048 have no bits beyond binary16's; others lose them, and are compared with tolerance. */
+/* Integers up to 2048 are exact in binary16; larger results are rounded and compared with a tolerance. */
 static uint16_t half_of(double value)
 {
 	uint16_t sign = value < 0 ? 0x8000 : 0;
@@ -155,8 +156,8 @@ void gn_pattern_fill(const struct gn_pattern *p, void *data, size_t first, size_
 	char *to = data;
 
 	for (size_t i = 0; i < done; i++)
-		encode(p->type, given(p, rank, first + i), to + i * bytes);
-	/* whole periods double until the end */
+		encode(p->type, value_of(p, rank, first + i), to + i * bytes);
+	/* copies whole periods, doubling the filled part */
 	for (; done < count; done += more) {
 		more = count - done < done ? count - done : done;
 		memcpy(to + done * bytes, to, more * bytes);
@@ -171,7 +172,7 @@ int64_t gn_pattern_wrong(const struct gn_pattern *p, const void *data, size_t fi
 	int64_t wrong = 0;
 
 	for (size_t i = 0; i < PERIOD; i++) {
-		values[i] = rank < 0 ? reduced(p, first + i) : given(p, rank, first + i);
+		values[i] = rank < 0 ? reduced(p, first + i) : value_of(p, rank, first + i);
 		encode(p->type, values[i], wanted + i * bytes);
 	}
 	for (size_t at = 0; at < count; at += PERIOD) {

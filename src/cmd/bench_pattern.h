@@ -1,7 +1,8 @@
-/* What goes into the buffers of a measurement and has to come out: small whole numbers with a period of 61 elements, so that
- * sums are exact in any order and a whole buffer is filled and checked at the speed of memory.
+/* Test pattern for the buffers of a measurement: small integers with a period of 61 elements. Sums are exact in any order, and a
+ * buffer is filled and checked at the speed of memory.
  *
- * An element's value is a function of the rank that gives it and of its place in the whole message. */
+ * An element's value is a function of the rank that contributes it and of its index in the whole message. Thread safety: no
+ * state. */
 #ifndef GN_CMD_BENCH_PATTERN_H
 #define GN_CMD_BENCH_PATTERN_H
 
@@ -10,15 +11,15 @@
 struct gn_pattern {
 	enum gn_dtype type;
 	enum gn_reduction reduction;
-	int size; /* ranks */
+	int size; /* number of ranks */
 };
 
-/* Bytes of an element. */
+/* size of an element in bytes */
 size_t gn_pattern_bytes(enum gn_dtype type);
-/* What rank gives at [first, first + count). */
+/* Writes rank's input for elements [first, first + count). */
 void gn_pattern_fill(const struct gn_pattern *p, void *data, size_t first, size_t count, int rank);
-/* How many of the elements are not what rank gave there; -1: not all ranks' values, reduced. An average of floating-point
- * numbers may be off by the rounding of one division or multiplication. */
+/* Number of elements in [first, first + count) that differ from rank's input, or with rank -1 from the reduction over all ranks.
+ * Averages of floating-point numbers may differ by the rounding of one division or multiplication. */
 int64_t gn_pattern_wrong(const struct gn_pattern *p, const void *data, size_t first, size_t count, int rank);
 
 #endif

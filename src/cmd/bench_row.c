@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- measuring loop --- */
 
 #define ITERS_MIN 5
 
@@ -27,8 +26,8 @@ static void summarise(double *times, int64_t n, double mean_us, struct gn_timing
 	t->iters = n;
 }
 
-/* Twice as many operations each time, until there were enough or half of the row's time is gone. All ranks see the same
- * clock: that of the slowest. */
+/* Doubles the number of operations until plan->warmup is reached or half of the row's time is used. All ranks decide by the same
+ * clock, the slowest rank's. */
 static enum gn_status warm_up(const struct gn_bench_plan *plan, const struct gn_bench_op *op, double *each_us,
 			      struct gn_err *err)
 {
@@ -91,9 +90,8 @@ enum gn_status gn_bench_loop(const struct gn_bench_plan *plan, const struct gn_b
 	return status;
 }
 
-/* --- output --- */
 
-/* By the mean time; GB = 10^9. */
+/* from the mean time; GB = 10^9 bytes */
 static double gb_per_s(double bytes, const struct gn_timing *t)
 {
 	return t->mean_us > 0 ? bytes / t->mean_us / 1e3 : 0;
@@ -199,7 +197,7 @@ static void print_timing(const struct gn_bench_row *row, const struct gn_timing 
 	       limit, (long long)t->wrong);
 }
 
-/* Once, when both ways have the same. */
+/* One column when out of place and in place agree. */
 static void print_algorithm(const struct gn_bench_row *row)
 {
 	const struct gn_timing *out = &row->out_of_place, *in = &row->in_place;

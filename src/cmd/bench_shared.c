@@ -11,12 +11,11 @@
 
 #define LINK_BYTES (4u << 20)
 #define LINK_MS 200
-/* At least so much in one timing, so that the clock does not count. */
+/* bytes per timing, large against the resolution of the clock */
 #define COPY_BYTES (8u << 20)
 #define COPIES_MAX 20000u
 #define COPY_TRIES 3
 
-/* --- timing --- */
 
 struct timed {
 	struct gn_comm *comm;
@@ -91,7 +90,6 @@ enum gn_status gn_bench_add_wrong(struct gn_bench *b, int64_t here, struct gn_ti
 	return status;
 }
 
-/* --- rows --- */
 
 static void add_name(char *names, size_t size, const char *name)
 {
@@ -101,7 +99,7 @@ static void add_name(char *names, size_t size, const char *name)
 		snprintf(names + len, size - len, "%s%s", len ? "+" : "", name);
 }
 
-/* In our words, "shm+tcp", and through how many network devices. */
+/* Names the transports in use ("shm+tcp") and counts their network devices. */
 static void name_transports(const struct gn_bench *b, int direct, char *names, size_t size, int *rails)
 {
 	static const struct {
@@ -165,7 +163,7 @@ enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
 	if (status || gn_comm_rank(b->comm))
 		return status;
 	name_transports(b, direct, carried_by, sizeof carried_by, &row->rails);
-	/* several: what was there to be used is not what was */
+	/* unless only one was used: report devices that carried bytes, not devices that were available */
 	if (gn_comm_rails(b->comm, rails) > 1 && proof.rails)
 		row->rails = proof.rails;
 	if (!row->transport)
@@ -178,19 +176,18 @@ enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
 	return GN_OK;
 }
 
-/* --- limits --- */
 
 static enum gn_status slowest(struct gn_bench *b, double *value, struct gn_err *err)
 {
 	return gn_comm_allreduce(b->comm, value, 1, GN_F64, gn_reduce_max(GN_F64), err);
 }
 
-enum gn_status gn_bench_memory_limit(struct gn_bench *b, size_t bytes, int copiers, double *gb_per_s, struct gn_err *err)
+enum gn_status gn_bench_memory_roofline(struct gn_bench *b, size_t bytes, int copiers, double *gb_per_s, struct gn_err *err)
 {
 	size_t copies = bytes ? COPY_BYTES / bytes + 1 : 1;
 	enum gn_status status = GN_OK;
 	double best_s = 0, took_s;
-	/* through a volatile pointer, so that no copy is left out */
+	/* the volatile pointer keeps the compiler from removing the copy */
 	void *(*volatile copy)(void *, const void *, size_t) = memcpy;
 
 	copies = copies < COPIES_MAX ? copies : COPIES_MAX;
@@ -211,7 +208,7 @@ enum gn_status gn_bench_memory_limit(struct gn_bench *b, size_t bytes, int copie
 	return status;
 }
 
-/* The first rank of a node. */
+/* the first rank of a node */
 static int first_of(const struct gn_world *w, int node)
 {
 	int r = 0;
@@ -221,7 +218,7 @@ static int first_of(const struct gn_world *w, int node)
 	return r;
 }
 
-enum gn_status gn_bench_link_limit(struct gn_bench *b, double *gb_per_s, struct gn_err *err)
+enum gn_status gn_bench_link_roofline(struct gn_bench *b, double *gb_per_s, struct gn_err *err)
 {
 	int nodes = gn_world_nodes(b->world), node = gn_world_node_of(b->world, gn_world_rank(b->world));
 	int speaks = gn_world_rank(b->world) == first_of(b->world, node);
@@ -235,7 +232,7 @@ enum gn_status gn_bench_link_limit(struct gn_bench *b, double *gb_per_s, struct 
 	char *memory = gn_alloc_aligned(2 * LINK_BYTES);
 
 	if (!memory)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to measure links with");
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the link measurement");
 	memset(memory, 1, 2 * LINK_BYTES);
 	args.in = memory;
 	args.out = memory + LINK_BYTES;
@@ -248,7 +245,7 @@ enum gn_status gn_bench_link_limit(struct gn_bench *b, double *gb_per_s, struct 
 	status = gn_coll_prepare(b->comm, &args, &coll, err);
 	if (!status)
 		status = gn_bench_time(b, &coll, 1, &t, err);
-	/* the loop has sorted them; what disturbs a link is no limit of it, but one lucky message is none either */
+	/* gn_bench_loop() has sorted the times. A low quantile ignores disturbances without relying on a single lucky message. */
 	if (!status)
 		*gb_per_s = LINK_BYTES / times[t.iters / 4] / 1e3;
 	b->o = options;

@@ -57,7 +57,6 @@ struct gn_log *gn_cmd_log(void)
 	return log;
 }
 
-/* --- site configuration --- */
 
 static const struct {
 	const char *key, *variable;
@@ -77,23 +76,24 @@ static const char *find_file(int *named)
 	return access(GN_SITE_FILE, F_OK) ? "/etc/gannet.conf" : GN_SITE_FILE;
 }
 
-/* NULL when it is not there or not to be trusted. What is looked at is what was opened. */
+/* Opens the file and checks what was opened. NULL when it does not exist or is not trusted. */
 static FILE *open_file(const char *path, int named, struct gn_log *log)
 {
-	/* a fifo must not block */
+	/* opening a FIFO must not block */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
 	FILE *file = NULL;
 
 	if (fd < 0) {
 		if (named || errno != ENOENT)
-			gn_log_warn(log, "%s: %s; going on without the site's configuration", path, strerror(errno));
+			gn_log_warn(log, "%s: %s; the site configuration is ignored", path, strerror(errno));
 		return NULL;
 	}
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-		gn_log_warn(log, "%s is not a regular file; going on without the site's configuration", path);
+		gn_log_warn(log, "%s is not a regular file; the site configuration is ignored", path);
 	else if ((st.st_uid && st.st_uid != geteuid()) || st.st_mode & (S_IWGRP | S_IWOTH))
-		gn_log_warn(log, "%s is not read: it has to belong to root or to you, and nobody else may write to it", path);
+		gn_log_warn(log, "%s is ignored: it must belong to root or to you, and no other user may have write permission",
+			    path);
 	else
 		file = fdopen(fd, "r");
 	if (!file)
@@ -101,7 +101,7 @@ static FILE *open_file(const char *path, int named, struct gn_log *log)
 	return file;
 }
 
-/* Without space at either end, in place. */
+/* Removes white space at both ends, in place. */
 static char *trim(char *text)
 {
 	size_t len = strlen(text);
@@ -113,7 +113,7 @@ static char *trim(char *text)
 	return text;
 }
 
-/* A table of the user's own comes first, and one that is not there is no reason to end every run. */
+/* A tuning table of the user overrides the site's. A missing table is only a warning. */
 static int is_table_wanted(const char *value, const char *path, int line, struct gn_log *log)
 {
 	char own[PATH_MAX];
@@ -123,11 +123,11 @@ static int is_table_wanted(const char *value, const char *path, int line, struct
 		return 0;
 	if (!access(value, R_OK))
 		return 1;
-	gn_log_warn(log, "%s:%d: tuning table %s: %s; it is left out", path, line, value, strerror(errno));
+	gn_log_warn(log, "%s:%d: tuning table %s: %s; it is ignored", path, line, value, strerror(errno));
 	return 0;
 }
 
-/* first_lines: where each key was given before, 0 for not yet. 1 when the value is one to use. */
+/* first_lines: the line of each key's first occurrence, 0 before it. Returns 1 when the value is to be used. */
 static int check_value(size_t key, const char *value, int *first_lines, const char *path, int line, struct gn_log *log)
 {
 	int first = first_lines[key], is_limit = key == KEY_JOIN || key == KEY_HEARTBEAT || key == KEY_STALL;
@@ -136,15 +136,15 @@ static int check_value(size_t key, const char *value, int *first_lines, const ch
 	double s;
 
 	if (first)
-		gn_log_warn(log, "%s:%d: %s is given twice, in line %d before; this one is not used", path, line, name, first);
+		gn_log_warn(log, "%s:%d: %s is already set in line %d; this line is ignored", path, line, name, first);
 	else if (value[strcspn(value, "\"'")])
-		gn_log_warn(log, "%s:%d: %s: the value has quotes, which are not taken off; it is not used", path, line, name);
+		gn_log_warn(log, "%s:%d: %s: the value contains quotes, which are not removed; it is ignored", path, line, name);
 	else if (value[strcspn(value, " \t")])
-		gn_log_warn(log, "%s:%d: %s: the value has spaces in it; it is not used", path, line, name);
+		gn_log_warn(log, "%s:%d: %s: the value contains spaces; it is ignored", path, line, name);
 	else if (key == KEY_LOCAL && *value != '/')
-		gn_log_warn(log, "%s:%d: local: the path has to begin with /; it is not used", path, line);
+		gn_log_warn(log, "%s:%d: local: the path must start with /; it is ignored", path, line);
 	else if (is_limit && gn_limits_parse(value, &s, &err))
-		gn_log_warn(log, "%s:%d: %s: %s; it is not used", path, line, name, err.text);
+		gn_log_warn(log, "%s:%d: %s: %s; it is ignored", path, line, name, err.text);
 	else
 		return first_lines[key] = line;
 	return 0;
@@ -178,10 +178,10 @@ static void apply_line(char *text, int without_tuning, int *first_lines, const c
 	}
 	for (size_t i = 0; i < sizeof keys / sizeof *keys && len < sizeof all; i++)
 		len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "", keys[i].key);
-	gn_log_warn(log, "%s:%d: no key '%s' (%s)", path, line, gn_text_visible(key, shown, sizeof shown), all);
+	gn_log_warn(log, "%s:%d: unknown key '%s' (known: %s)", path, line, gn_text_visible(key, shown, sizeof shown), all);
 }
 
-/* One rank tells for all. */
+/* Only one rank reports problems of the file. */
 static int is_first_rank(void)
 {
 	static const char *const variables[] = {"PMIX_RANK", "SLURM_PROCID", "RANK", "OMPI_COMM_WORLD_RANK"};
@@ -208,7 +208,7 @@ void gn_site_apply(struct gn_log *log, int without_tuning, char *path, size_t pa
 	if (!file)
 		return;
 	while (getline(&text, &room, file) >= 0) {
-		/* some editors begin a file with a byte order mark */
+		/* skip a UTF-8 byte order mark */
 		int skip = !line && !strncmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
 
 		apply_line(text + skip, without_tuning, first_lines, name, ++line, told);

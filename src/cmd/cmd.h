@@ -1,7 +1,7 @@
-/* What the subcommands of gannet share: the table's row, exit codes, and how an error is shown.
+/* What the subcommands of gannet share: the row of the command table, exit codes, and error output.
  *
- * Only this layer prints for people, chooses exit codes and handles signals. A subcommand is one file with one
- * `const struct gn_cmd`, listed in main.c.
+ * Only this layer prints, chooses exit codes and handles signals. A subcommand is one file with one `const struct gn_cmd`, listed
+ * in main.c.
  */
 #ifndef GN_CMD_CMD_H
 #define GN_CMD_CMD_H
@@ -13,12 +13,12 @@
 
 #include <stddef.h>
 
-/* The contract with scripts. */
+/* a contract with scripts */
 enum gn_exit { GN_EXIT_DONE, GN_EXIT_FAILED, GN_EXIT_USAGE, GN_EXIT_DATA, GN_EXIT_PEER_LOST, GN_EXIT_STOPPED };
 
 struct gn_cmd {
 	const struct gn_command *command; /* bench has several modes but one row here */
-	/* options points at the parsed, zero-initialised struct of options_size bytes. Returns an enum gn_exit. */
+	/* options: the parsed struct of options_size bytes. Returns an enum gn_exit. */
 	int (*run)(const void *options, const struct gn_text_list *positional);
 	size_t options_size;
 };
@@ -40,24 +40,24 @@ extern const struct gn_cmd gn_cmd_verify;
 extern const struct gn_cmd *const gn_cmd_table[];
 extern const size_t gn_cmd_count;
 
-/* The exit code that the contract gives to a status. */
+/* the exit code for a status */
 int gn_cmd_exit_code(enum gn_status status);
 /* Prints "gannet NAME: text" on standard error and returns the exit code. */
 int gn_cmd_fail(const char *name, const struct gn_err *err);
-/* A log on standard error at the level of GANNET_LOG (default info); NULL when there is no memory. */
+/* Creates a log on standard error at the level of GANNET_LOG (default info); NULL when out of memory. */
 struct gn_log *gn_cmd_log(void);
 
-/* Site configuration: one file for all users of a machine, overridden by what a user sets.
+/* Site configuration: one file for all users of a machine; a user's own settings override it.
  *
- * It is the file that $GANNET_CONF names (empty: none), else gannet.conf in configure's sysconfdir, else /etc/gannet.conf.
- * Lines are KEY = VALUE; # begins a comment. Keys: tuning (a table of gannet tune, used where the user has none), interfaces (as
- * UCX_NET_DEVICES), local (as GANNET_LOCAL), join_timeout, heartbeat_timeout, stall_timeout (transport/bootstrap/limits.h),
- * socket_ifname (transport/bootstrap/world.h). Each sets the environment variable that a user would set, unless that is set.
- * A file that anyone but root or this user can write is not read. src/man/site.md is for administrators.
+ * The file is $GANNET_CONF (empty: none), else gannet.conf in configure's sysconfdir, else /etc/gannet.conf. Lines are KEY = VALUE;
+ * # starts a comment. Keys: tuning (a table of gannet tune, for users without one), interfaces (as UCX_NET_DEVICES), local (as
+ * GANNET_LOCAL), join_timeout, heartbeat_timeout, stall_timeout (transport/bootstrap/limits.h), socket_ifname
+ * (transport/bootstrap/world.h). Each key sets the corresponding environment variable unless it is set. A file that anyone but root
+ * or this user can write is ignored. src/man/site.md is for administrators.
  *
- * without_tuning: for a command that writes a tuning table, which is the user's. path: the file in use, "" when there is none.
- * Problems are warnings in log, with file and line; log may be NULL. Thread safety: called once, before other threads start, for it
- * sets environment variables. */
+ * without_tuning: for commands that write a tuning table, which is the user's. path: the file in use, "" when there is none.
+ * Problems are warnings in log with file and line; log may be NULL. Sets environment variables: call once, before other threads
+ * start. */
 void gn_site_apply(struct gn_log *log, int without_tuning, char *path, size_t path_size);
 
 #endif

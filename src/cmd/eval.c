@@ -15,44 +15,46 @@ static const struct gn_option options[] = {
 	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR", .required = 1,
 	 .help = "dataset to evaluate on"},
 	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR",
-	 .help = "a checkpoint, or a folder of them, whose newest whole one is taken"},
+	 .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is used"},
 	{.name = "weights", .kind = GN_OPTION_TEXT, .offset = FIELD(weights), .value_name = "FILE.safetensors",
-	 .help = "instead of a checkpoint, weights by themselves, under torchvision's names; what gannet export wrote says "
-		 "itself what the next five options are for"},
+	 .help = "instead of a checkpoint, a safetensors file with torchvision's names; a file written by gannet export needs "
+		 "none of the next five options"},
 	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .choices = gn_model_names,
-	 .help = "of --weights: the network (default: what the file says; it must be given where the file does not); classes and "
-		 "channels are the file's"},
+	 .help = "with --weights: the network (default: from the file's metadata; required without it); the numbers of classes "
+		 "and channels are those of the tensors"},
 	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(side), .value_name = "N", .initial = "0", .min = 0, .max = 4096,
-	 .help = "of --weights: side of the images in pixels; 0: what the file says, or the network's own (28, 32, 224)"},
+	 .help = "with --weights: side of the images in pixels; 0: from the file, else the network's default (28, 32, 224)"},
 	{.name = "mean", .kind = GN_OPTION_TEXT, .offset = FIELD(mean), .value_name = "X[,X,X]",
-	 .help = "of --weights: mean of pixels in 0..1 (default: what the file says, or ImageNet's for colour, 0.5 for grey)"},
+	 .help = "with --weights: mean of pixels in 0..1 (default: from the file, else ImageNet's for colour, 0.5 for grey)"},
 	{.name = "deviation", .kind = GN_OPTION_TEXT, .offset = FIELD(deviation), .value_name = "X[,X,X]",
-	 .help = "of --weights: standard deviation of pixels (default: what the file says, or ImageNet's for colour, 0.5 for grey)"},
+	 .help = "with --weights: standard deviation of pixels (default: from the file, else ImageNet's for colour, 0.5 for grey)"},
 	{.name = "resize", .kind = GN_OPTION_INT, .offset = FIELD(resize_shorter), .value_name = "N", .initial = "-1", .min = -1,
 	 .max = 8192,
-	 .help = "shorter side before the centre crop, as torchvision's Resize; -1: as in training; of --weights that do not say it "
-		 "8/7 of the side, where sides below 64 leave an image alone that is near that"},
+	 .help = "shorter side before the centre crop, as torchvision's Resize; -1: as in training; for --weights without "
+		 "metadata 8/7 of the side, and for sides below 64 images of nearly that size are not resized"},
 	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = FIELD(average),
-	 .help = "evaluate the moving average of the weights, of a run with train --ema"},
+	 .help = "evaluate the exponential moving average of the weights (train --ema)"},
 	{.name = "logits", .kind = GN_OPTION_TEXT, .offset = FIELD(logits), .value_name = "FILE.npy",
-	 .help = "write the network's answers, for NumPy: float32, one row for each image in the dataset's order"},
+	 .help = "write the logits as a NumPy array: float32, one row per image in the order of the dataset"},
 	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
 	 .initial = "64", .min = 1, .max = 65536, .help = "images per rank and step"},
 	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",
 	 .choices = GN_DEVICE_CHOICES,
-	 .help = "host: oneDNN; cuda: a GPU for each rank of a node; auto: cuda where there is one; ref: the plain-C oracle, slow"},
+	 .help = "host: oneDNN; cuda: one GPU per rank of a node; auto: cuda if present, else host; ref: the plain-C reference, "
+		 "slow"},
 	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
-	 .choices = GN_PRECISION_CHOICES, .help = "of activations; fp16 and tf32 on GPUs alone"},
+	 .choices = GN_PRECISION_CHOICES, .help = "of activations; fp16 and tf32 only on GPUs"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
-	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "what may carry messages (sets UCX_TLS)"},
+	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "allowed transport (sets UCX_TLS)"},
 	{.name = "transport-strict", .kind = GN_OPTION_FLAG, .offset = FIELD(transport_strict),
-	 .help = "an error, not a warning, when nodes use different transports, or one leaves a faster device unused"},
+	 .help = "fail instead of warn when nodes use different transports, or a node does not use its fastest device"},
 	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0,
-	 .max = 4096, .help = "compute threads per rank; 0: its share of the processors it may use"},
+	 .max = 4096, .help = "compute threads per rank; 0: the processors of its affinity mask divided among the ranks that share "
+		 "them"},
 	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N",
 	 .initial = "2", .min = 1, .max = 1024, .help = "threads per rank that read and decode"},
 	{.name = "prefetch", .kind = GN_OPTION_SIZE, .offset = FIELD(prefetch), .value_name = "BYTES", .initial = "256M",
-	 .min = 0, .max = 1e13, .help = "memory for batches read ahead; three batches are always kept"},
+	 .min = 0, .max = 1e13, .help = "memory for batches read ahead; at least three batches"},
 	GN_CMD_WORLD_OPTIONS(struct gn_evaluate_options, world),
 };
 
@@ -60,11 +62,11 @@ static const struct gn_command command = {
 	.name = "eval",
 	.summary = "evaluate a checkpoint: top-1, top-5 and loss over a dataset",
 	.positional = "",
-	.description = "Prints one JSON object: {\"images\", \"top1\", \"top5\", \"loss\", ...} with top1 and top5 as "
-		       "fractions; nonfinite counts images whose logits are NaN or infinite, which are wrong answers. Counts are "
-		       "exact for any number of ranks. The network and its input come from the checkpoint, or from the metadata of a "
-		       "file that gannet export wrote, where options override it with a warning; of other files options say it. Images are resized, cut and "
-		       "normalised as by torchvision's reference transform.",
+	.description = "Prints one JSON object: {\"images\", \"top1\", \"top5\", \"loss\", ...} with top1 and top5 as fractions; "
+		       "nonfinite counts images whose logits are NaN or infinite, which count as wrong. Counts are exact for any "
+		       "number of ranks. The network and its input come from the checkpoint, or from the metadata of a file "
+		       "written by gannet export, which options override with a warning; for other files options give them. Images "
+		       "are resized, cropped and normalised as by torchvision's reference transform.",
 	.examples = "  gannet eval --data val --checkpoint run1\n"
 		    "  gannet eval --data val --weights exported.safetensors\n"
 		    "  gannet eval --data val --weights resnet50.safetensors --model resnet50\n",

@@ -17,11 +17,12 @@ struct export_options {
 
 static const struct gn_option options[] = {
 	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = offsetof(struct export_options, checkpoint),
-	 .value_name = "DIR", .required = 1, .help = "a checkpoint, or a folder of them, whose newest whole one is taken"},
+	 .value_name = "DIR", .required = 1, .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is "
+		 "used"},
 	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = offsetof(struct export_options, out),
 	 .value_name = "FILE.safetensors", .required = 1, .help = "file to write; must not exist"},
 	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = offsetof(struct export_options, average),
-	 .help = "write the moving average of the weights, of a run with train --ema"},
+	 .help = "write the exponential moving average of the weights (train --ema)"},
 };
 
 static const struct gn_command command = {
@@ -29,14 +30,14 @@ static const struct gn_command command = {
 	.summary = "write a checkpoint's weights as one safetensors file",
 	.positional = "",
 	.description = "The file has torchvision's parameter names: load it with safetensors.torch.load_file and "
-		       "load_state_dict(strict=True). Its metadata has the network's name, its preprocessing and the class "
-		       "names, the last two as JSON texts. The checkpoint is verified first.",
+		       "load_state_dict(strict=True). Its metadata holds the network's name, and the preprocessing and the class "
+		       "names as JSON texts. The checkpoint is verified first.",
 	.examples = "  gannet export --checkpoint run1 --out resnet50.safetensors\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 };
 
-/* All tensors of from into the new file to, with what describes the network beside PyTorch's own entry. */
+/* Copies all tensors of from into the new file to, with the network's metadata beside PyTorch's "format" entry. */
 static enum gn_status copy_tensors(const struct gn_safetensors *from, const char *to, const char *const *metadata,
 				   size_t count_metadata, uint64_t *len_bytes, struct gn_err *err)
 {
@@ -63,7 +64,7 @@ static enum gn_status copy_tensors(const struct gn_safetensors *from, const char
 	return status;
 }
 
-/* To a temporary name beside out first, so that out is whole or not there. */
+/* Writes to a temporary name beside out and renames it, so that out is complete or absent. */
 static enum gn_status write_file(const struct gn_safetensors *from, const char *out, const char *const *metadata,
 				 size_t count_metadata, uint64_t *len_bytes, struct gn_err *err)
 {
@@ -117,7 +118,7 @@ static enum gn_status export_weights(const struct export_options *o, struct gn_l
 	enum gn_status status;
 
 	if (access(o->out, F_OK) == 0)
-		return gn_err_set(err, GN_ERR_EXISTS, "%s is there already", o->out);
+		return gn_err_set(err, GN_ERR_EXISTS, "%s exists already", o->out);
 	status = gn_checkpoint_find(o->checkpoint, log, folder, &info, err);
 	if (!status)
 		status = gn_checkpoint_weights(folder, &info, o->average, path, err);

@@ -28,41 +28,42 @@ static const struct gn_option options[] = {
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct info_options, json),
 	 .help = "print one JSON object"},
 	{.name = "plan", .kind = GN_OPTION_CHOICE, .offset = PLAN(model), .value_name = "MODEL", .choices = gn_model_names,
-	 .help = "instead of PATH: what a training step of this network does here"},
+	 .help = "instead of PATH: the operators of a training step of this network, with their cost"},
 	{.name = "batch", .kind = GN_OPTION_INT, .offset = PLAN(batch), .value_name = "N", .initial = "32", .min = 1,
-	 .max = 1 << 20, .help = "with --plan: images"},
+	 .max = 1 << 20, .help = "with --plan: images per step"},
 	{.name = "image-size", .kind = GN_OPTION_INT, .offset = PLAN(side), .value_name = "N", .initial = "0", .min = 0,
-	 .max = 4096, .help = "with --plan: side of the images; 0: the network's own"},
+	 .max = 4096, .help = "with --plan: side of the images in pixels; 0: the network's default"},
 	{.name = "classes", .kind = GN_OPTION_INT, .offset = PLAN(classes), .value_name = "N", .initial = "1000", .min = 1,
-	 .max = 1 << 20, .help = "with --plan: classes"},
-	{.name = "inference", .kind = GN_OPTION_FLAG, .offset = PLAN(inference), .help = "with --plan: of evaluation"},
+	 .max = 1 << 20, .help = "with --plan: number of classes"},
+	{.name = "inference", .kind = GN_OPTION_FLAG, .offset = PLAN(inference), .help = "with --plan: the forward pass of "
+		 "evaluation instead of a training step"},
 	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = PLAN(precision), .value_name = "NAME", .initial = "fp32",
-	 .choices = "fp32|bf16|bf16-emulated", .help = "with --plan: of activations and their gradients, as gannet train has it"},
+	 .choices = "fp32|bf16|bf16-emulated", .help = "with --plan: type of activations and their gradients, as in gannet train"},
 	{.name = "gb-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gb_per_s), .value_name = "X", .initial = "0", .min = 0,
-	 .max = 1e6, .help = "with --plan: what memory moves in a second, for the floor; 0: measured"},
+	 .max = 1e6, .help = "with --plan: memory bandwidth for the roofline; 0: measured"},
 	{.name = "gflop-per-s", .kind = GN_OPTION_REAL, .offset = PLAN(gflop_per_s), .value_name = "X", .initial = "0", .min = 0,
-	 .max = 1e9, .help = "with --plan: what the processors compute in a second, for the floor; 0: measured"},
+	 .max = 1e9, .help = "with --plan: arithmetic rate for the roofline; 0: measured"},
 	{.name = "topology", .kind = GN_OPTION_FLAG, .offset = offsetof(struct info_options, topology),
-	 .help = "which GPUs, network devices and processors are near each other: here, or on the machine whose lstopo wrote PATH (XML)"},
+	 .help = "the distances of GPUs, network devices and processors: of this machine, or of the one described by PATH (XML of "
+		 "lstopo)"},
 	{.name = "ranks", .kind = GN_OPTION_INT, .offset = offsetof(struct info_options, ranks), .value_name = "N", .initial = "0",
-	 .min = 0, .max = 4096, .help = "with --topology: ranks to share the machine out among; 0: one for each GPU, or one"},
+	 .min = 0, .max = 4096, .help = "with --topology: number of ranks to place; 0: one per GPU, or one"},
 };
 
 static const struct gn_command command = {
 	.name = "info",
-	.summary = "tell what a packed dataset, a shard or a checkpoint holds, what a step of a network does, or what is near what in a machine",
+	.summary = "describe a packed dataset, a shard, a checkpoint, a training step or a machine's topology",
 	.positional = "[PATH]",
-	.description = "PATH is a folder that gannet pack made, one of the shards in it, a checkpoint, or a folder of checkpoints, of "
-		       "which the newest whole one is told about. Checkpoints are verified. Tables are checked on the way, "
-		       "image data is not: see gannet verify.\n\n"
-		       "With --plan: a table of the operators that a step runs, with the shape that each gives, what it "
-		       "computes and the bytes it moves forward and backward, and the least time that takes: for each operator "
-		       "the longer of moving and computing (the roofline). Bytes are those of every pass over a tensor, as if "
-		       "caches kept nothing from one operator to the next. The memory of a step (the arena) is planned, not "
-		       "taken.\n\n"
-		       "With --topology: each GPU's distance from each network device, and the GPU, network device and processors that "
-		       "each rank of a node should have. train and bench print at start what ranks do have, and warn of what is "
-		       "far apart.",
+	.description = "PATH is a folder written by gannet pack, one of its shards, a checkpoint, or a folder of checkpoints, of "
+		       "which the newest valid one is described. Checkpoints are verified. Of shards the tables are checked and "
+		       "the image data is not: see gannet verify.\n\n"
+		       "With --plan: a table of the operators of a step, with output shape, arithmetic and bytes moved forward and "
+		       "backward, and a lower bound of the time: for each operator the longer of moving and computing (the "
+		       "roofline). Bytes are those of every pass over a tensor, as if caches kept nothing from one operator to the "
+		       "next. The memory of a step (the arena) is planned, not allocated.\n\n"
+		       "With --topology: the distance of each GPU from each network device, and the GPU, network device and "
+		       "processors that each rank of a node should use. train and bench log at start what ranks do use, and warn "
+		       "of distant pairs.",
 	.examples = "  gannet info digits/train\n  gannet info --json digits/train/shard-00000.h5\n"
 		    "  gannet info --plan resnet50 --batch 16\n"
 		    "  gannet info --topology\n  lstopo node.xml && gannet info --topology node.xml --ranks 8\n",
@@ -72,7 +73,7 @@ static const struct gn_command command = {
 	.positional_max = 1,
 };
 
-/* Smallest and largest of what the samples have. */
+/* Minimum and maximum over the samples. */
 struct extent {
 	uint32_t min_length, max_length;
 	uint16_t min_width, max_width, min_height, max_height;
@@ -226,14 +227,13 @@ static int shard_info(const char *path, int json, struct gn_err *err)
 	return code;
 }
 
-/* --- what else a file is --- */
 
 struct signature {
 	size_t at, len;
 	const char *bytes, *kind;
 };
 
-/* Those that people have beside their shards. A safetensors file begins with a length, then its JSON. */
+/* Common file types beside shards. A safetensors file starts with a length, then its JSON header. */
 static const struct signature signatures[] = {
 	{0, 3, "\xff\xd8\xff", "a JPEG image"},
 	{0, 8, "\x89PNG\r\n\x1a\n", "a PNG image"},
@@ -248,7 +248,7 @@ static const struct signature signatures[] = {
 	{0, 1, "{", "JSON"},
 };
 
-/* Or the first bytes of one: a shard that was cut short there. */
+/* Whether the bytes start with the HDF5 signature; a truncated signature counts. */
 static int is_hdf5(const char *bytes, size_t len)
 {
 	return !memcmp(bytes, "\x89HDF\r\n\x1a\n", len < 8 ? len : 8);
@@ -262,8 +262,8 @@ static int is_text(const char *bytes, size_t len)
 	return 1;
 }
 
-/* NULL for an HDF5 file, whole or not; else "a JPEG image" and the like, "an empty file", "text", "of a kind unknown here" when no
- * signature fits, or "not readable". */
+/* The type of a file without the HDF5 signature: "a JPEG image" and the like, "an empty file", "text", "of unknown type", or "not
+ * readable". NULL for an HDF5 file. */
 static const char *file_type(const char *path)
 {
 	FILE *f = fopen(path, "rb");
@@ -288,7 +288,7 @@ static const char *file_type(const char *path)
 		if (s->at + s->len <= len && !memcmp(bytes + s->at, s->bytes, s->len))
 			return s->kind;
 	}
-	return is_text(bytes, len) ? "text" : "of a kind unknown here";
+	return is_text(bytes, len) ? "text" : "of unknown type";
 }
 
 static int has_manifest(const char *folder)
@@ -298,7 +298,7 @@ static int has_manifest(const char *folder)
 	return !gn_path_join(path, sizeof path, folder, GN_MANIFEST_NAME, NULL) && !access(path, F_OK);
 }
 
-/* Says what path is instead, with info as stat found it. */
+/* Reports what path is instead. info: the result of stat(). */
 static int refuse(const char *path, const struct stat *info, struct gn_err *err)
 {
 	const char *kind = "no file";
@@ -308,7 +308,7 @@ static int refuse(const char *path, const struct stat *info, struct gn_err *err)
 	else if (S_ISREG(info->st_mode))
 		kind = file_type(path);
 	gn_err_set(err, GN_ERR_DATA,
-		   "%s is %s: info tells about a folder that gannet pack made, a shard in it (HDF5), a checkpoint, or a "
+		   "%s is %s: info describes a folder written by gannet pack, a shard in it (HDF5), a checkpoint, or a "
 		   "folder of checkpoints", path, kind);
 	return gn_cmd_fail("info", err);
 }
@@ -325,7 +325,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 	if (o->topology && !plan.model)
 		return gn_info_topology(positional->count ? positional->items[0] : NULL, o->ranks, o->json);
 	if (!positional->count == !plan.model || o->topology) {
-		gn_err_set(&err, GN_ERR_USAGE, "name either a PATH or a network with --plan, or ask for the --topology");
+		gn_err_set(&err, GN_ERR_USAGE, "give either a PATH, a network with --plan, or --topology");
 		return gn_cmd_fail("info", &err);
 	}
 	if (plan.model)

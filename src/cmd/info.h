@@ -1,5 +1,5 @@
-/* The parts of `gannet info`: files and folders (info.c, info_checkpoint.c), a step of a model (info_plan.c), a node's topology
- * (info_topology.c). Each prints and returns an enum gn_exit. */
+/* The parts of `gannet info`: datasets and shards (info.c), checkpoints (info_checkpoint.c), a step of a model (info_plan.c), a
+ * node's topology (info_topology.c). Each prints and returns an enum gn_exit. */
 #ifndef GN_CMD_INFO_H
 #define GN_CMD_INFO_H
 
@@ -7,21 +7,21 @@
 
 /* Whether path is a checkpoint or a folder of them. */
 int gn_info_is_checkpoint(const char *path);
-/* Verifies and prints the newest valid one. */
+/* Verifies and prints the newest valid checkpoint. */
 int gn_info_checkpoint(const char *path, int json);
 
 struct gn_info_plan_options {
 	const char *model, *precision;
-	int64_t batch, side, classes; /* side 0: the model's default */
+	int64_t batch, side, classes; /* side in pixels; 0: the model's default */
 	int inference, json;
 	double gb_per_s, gflop_per_s; /* 0: measured */
 };
 
-/* A training step, or inference, of a model on this machine: its operators, their cost and the least time they take. */
+/* Prints the operators of a training or inference step of a model on this machine, their cost, and their roofline time. */
 int gn_info_plan(const struct gn_info_plan_options *options);
 
-/* The distance of GPUs, network devices and processors, and how ranks would share them. xml: a file that lstopo wrote; NULL: this
- * machine. ranks 0: one for each GPU, or one. */
+/* Prints the distances of GPUs, network devices and processors, and the placement of ranks. xml: a file written by lstopo; NULL:
+ * this machine. ranks 0: one per GPU, or one. */
 int gn_info_topology(const char *xml, int64_t ranks, int json);
 
 #endif

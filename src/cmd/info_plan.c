@@ -15,7 +15,7 @@
 enum { REPEATS = 7, STREAM_BYTES = 1 << 26 };
 
 struct machine {
-	const char *precision; /* as it is computed here */
+	const char *precision; /* the precision in use */
 	double bytes_per_s, flops_per_s;
 };
 
@@ -24,7 +24,7 @@ struct totals {
 	double update_bytes;
 };
 
-/* Two tensors added, far larger than caches: two reads and a write. */
+/* Memory bandwidth: adds two arrays much larger than the caches; two reads and a write per element. */
 static enum gn_status measure_memory(double *bytes_per_s, struct gn_err *err)
 {
 	struct gn_layout l = {.n = 1, .c = 1, .h = 1, .w = STREAM_BYTES / (int)sizeof(float), .block = 1,
@@ -44,7 +44,7 @@ static enum gn_status measure_memory(double *bytes_per_s, struct gn_err *err)
 	free(a);
 	free(b);
 	if (best <= 0)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to measure memory with");
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the bandwidth measurement");
 	*bytes_per_s = best;
 	return GN_OK;
 }
@@ -64,7 +64,7 @@ static enum gn_status run_product(struct gn_op *op, const struct gn_op_buffers *
 	return status;
 }
 
-/* A convolution of the kind that computes most for what it reads. */
+/* Arithmetic rate: a convolution with a high ratio of arithmetic to memory traffic. */
 static enum gn_status measure_compute(const struct gn_plan_options *po, double *flops_per_s, struct gn_err *err)
 {
 	struct gn_op_desc d = {.kind = GN_OP_CONV, .in = {{16, 256, 14, 14, 1, sizeof(float)}}, .channels_out = 256, .kernel = 3,
@@ -83,7 +83,7 @@ static enum gn_status measure_compute(const struct gn_plan_options *po, double *
 	b.weight = weight = gn_alloc_aligned(256 * 256 * 9 * sizeof(float));
 	b.scratch = scratch = gn_alloc_aligned(gn_op_info(op)->scratch_bytes);
 	status = in && out && weight && scratch ? run_product(op, &b, &seconds, err)
-						: gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to measure arithmetic with");
+						: gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the arithmetic measurement");
 	if (!status)
 		*flops_per_s = flops / seconds;
 	free(in);
@@ -109,17 +109,17 @@ static enum gn_status know_machine(const struct gn_info_plan_options *o, struct 
 	return status;
 }
 
-/* Williams, Waterman and Patterson 2009: what takes longer, moving or computing. */
-static double floor_s(const struct machine *m, double bytes, double flops)
+/* The roofline of Williams, Waterman and Patterson 2009: the longer of moving and computing. */
+static double roofline_s(const struct machine *m, double bytes, double flops)
 {
 	double move = bytes / m->bytes_per_s, compute = flops / m->flops_per_s;
 
 	return move > compute ? move : compute;
 }
 
-static double op_floor_s(const struct machine *m, const struct gn_plan_cost *c)
+static double op_roofline_s(const struct machine *m, const struct gn_plan_cost *c)
 {
-	return floor_s(m, c->bytes[0], c->flops[0]) + floor_s(m, c->bytes[1], c->flops[1]);
+	return roofline_s(m, c->bytes[0], c->flops[0]) + roofline_s(m, c->bytes[1], c->flops[1]);
 }
 
 static struct totals add_up(const struct gn_plan *p, const struct gn_model *model, const struct gn_info_plan_options *o,
@@ -135,9 +135,10 @@ static struct totals add_up(const struct gn_plan *p, const struct gn_model *mode
 			t.flops[k] += c.flops[k];
 			t.bytes[k] += c.bytes[k];
 		}
-		t.floor_s += op_floor_s(m, &c);
+		t.floor_s += op_roofline_s(m, &c);
 	}
-	/* SGD with momentum: parameter, gradient and momentum read, two of them written; the gradient's norm before. */
+	/* SGD with momentum reads parameter, gradient and momentum and writes two of them; the gradient's norm is computed
+	 * before */
 	if (!o->inference)
 		t.update_bytes = 6.0 * sizeof(float) * (double)gn_model_param_elements(model);
 	t.floor_s += t.update_bytes / m->bytes_per_s;
@@ -173,7 +174,7 @@ static void print_json(const struct gn_plan *p, const struct gn_model *model, co
 		gn_json_fixed(&j, "backward_flops", c.flops[1], 0);
 		gn_json_fixed(&j, "forward_bytes", c.bytes[0], 0);
 		gn_json_fixed(&j, "backward_bytes", c.bytes[1], 0);
-		gn_json_fixed(&j, "floor_ms", 1e3 * op_floor_s(m, &c), 4);
+		gn_json_fixed(&j, "floor_ms", 1e3 * op_roofline_s(m, &c), 4);
 		gn_json_end(&j);
 	}
 	gn_json_end(&j);
@@ -202,13 +203,15 @@ static void print_text(const struct gn_plan *p, const struct gn_model *model, co
 		gn_plan_op_cost(p, i, &c);
 		snprintf(shape, sizeof shape, "%dx%dx%d", c.out.c, c.out.h, c.out.w);
 		printf("%-21s %-24s %15s %9.3f %9.3f %9.2f %9.2f %8.3f\n", c.kind, c.name, shape, c.flops[0] * 1e-9,
-		       c.flops[1] * 1e-9, c.bytes[0] * 1e-6, c.bytes[1] * 1e-6, 1e3 * op_floor_s(m, &c));
+		       c.flops[1] * 1e-9, c.bytes[0] * 1e-6, c.bytes[1] * 1e-6, 1e3 * op_roofline_s(m, &c));
 	}
 	if (!o->inference)
 		printf("%-21s %-24s %15s %9s %9s %9s %9.2f %8.3f\n", "update", "sgd with momentum", "", "", "", "",
 		       t->update_bytes * 1e-6, 1e3 * t->update_bytes / m->bytes_per_s);
-	printf("\n%s, batch %lld of %dx%d, %s in %s: %.1f GFLOP, %.1f MB moved, arena %.1f MB, %zu parameters\n", gn_model_name(model),
-	       (long long)o->batch, gn_model_side(model), gn_model_side(model), o->inference ? "inference" : "training", m->precision,
+	printf("\n%s, batch %lld of %dx%d, %s in %s: %.1f GFLOP, %.1f MB moved, arena %.1f MB, %zu parameters\n",
+	       gn_model_name(model),
+	       (long long)o->batch, gn_model_side(model), gn_model_side(model), o->inference ? "inference" : "training",
+	       	m->precision,
 	       (t->flops[0] + t->flops[1]) * 1e-9, (t->bytes[0] + t->bytes[1] + t->update_bytes) * 1e-6,
 	       (double)gn_plan_bytes(p) * 1e-6, gn_model_param_elements(model));
 	printf("floor at %.1f GB/s%s and %.1f GFLOP/s%s: %.1f ms, %.1f images/s\n", m->bytes_per_s * 1e-9,

@@ -19,14 +19,14 @@ struct launch_options {
 	const char *bind;
 };
 
-/* The launcher's own folder, locked while it lives. */
+/* The launcher's private folder, locked for its lifetime. */
 struct folder {
 	char path[512]; /* "": none */
 	int lock;
 };
 
-/* parent and the part of the name that is the same for all launchers of this host: the file system may be shared, and not show
- * other hosts' locks. */
+/* parent, and the name prefix shared by all launchers of this host. The prefix contains the host name: the file system may be
+ * shared, and locks of other hosts may be invisible. */
 static enum gn_status name_folders(char *parent, size_t parent_size, char *prefix, size_t prefix_size, struct gn_err *err)
 {
 	const char *set = getenv("TMPDIR");
@@ -39,8 +39,8 @@ static enum gn_status name_folders(char *parent, size_t parent_size, char *prefi
 	return GN_OK;
 }
 
-/* The folder, locked, when it is this user's and nobody holds it; else -1. */
-static int take_free(int parent, const char *name)
+/* Opens and locks a folder of this user that no process holds; else -1. */
+static int lock_abandoned(int parent, const char *name)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat info;
@@ -51,8 +51,8 @@ static int take_free(int parent, const char *name)
 	return -1;
 }
 
-/* Removes what this user's launchers left that were killed: a secret, among others. What cannot be removed stays. */
-static void sweep(const char *parent, const char *prefix)
+/* Removes the folders, with their secrets, of launchers of this user that were killed. Failures are ignored. */
+static void remove_abandoned(const char *parent, const char *prefix)
 {
 	DIR *dir = opendir(parent);
 	struct dirent *entry;
@@ -60,7 +60,7 @@ static void sweep(const char *parent, const char *prefix)
 	int lock;
 
 	while (dir && (entry = readdir(dir))) {
-		if (strncmp(entry->d_name, prefix, strlen(prefix)) || (lock = take_free(dirfd(dir), entry->d_name)) < 0)
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) || (lock = lock_abandoned(dirfd(dir), entry->d_name)) < 0)
 			continue;
 		if (!gn_path_join(path, sizeof path, parent, entry->d_name, NULL))
 			gn_remove_tree(path, NULL);
@@ -70,7 +70,7 @@ static void sweep(const char *parent, const char *prefix)
 		closedir(dir);
 }
 
-/* 1: it is locked, or the file system has no locks. 0: a launcher that sweeps was faster. -1 with errno. */
+/* 1: locked, or the file system has no locks. 0: another launcher removed the folder first. -1 with errno. */
 static int lock_folder(struct folder *f)
 {
 	struct stat info;
@@ -85,18 +85,18 @@ static int lock_folder(struct folder *f)
 	return 0;
 }
 
-/* Where all users may write and remove what others made, anybody could put another folder in the place of ours. */
+/* In a world-writable folder without the sticky bit another user could replace the job's folder. */
 static enum gn_status check_parent(const char *parent, struct gn_err *err)
 {
 	const char *what = getenv("TMPDIR") && *getenv("TMPDIR") ? "TMPDIR " : "";
 	struct stat info;
 
-	/* Not GN_ERR_NOT_FOUND: that would blame the input. */
+	/* GN_ERR_NOT_FOUND would blame the input */
 	if (stat(parent, &info))
-		return gn_err_set(err, GN_ERR_IO, "%s%s: %s: TMPDIR has to name a folder that exists", what, parent, strerror(errno));
+		return gn_err_set(err, GN_ERR_IO, "%s%s: %s: TMPDIR must name an existing folder", what, parent, strerror(errno));
 	if ((info.st_mode & S_IWOTH) && !(info.st_mode & S_ISVTX))
-		return gn_err_set(err, GN_ERR_IO, "%s%s can be written by all users and is not sticky, so that each could replace the job's "
-				  "folder: chmod +t it, or let TMPDIR name another", what, parent);
+		return gn_err_set(err, GN_ERR_IO, "%s%s is world-writable without the sticky bit, so that any user "
+				  "could replace the job's folder: chmod +t it, or set TMPDIR to another folder", what, parent);
 	return GN_OK;
 }
 
@@ -110,7 +110,7 @@ static enum gn_status make_folder(struct folder *f, struct gn_err *err)
 		status = check_parent(parent, err);
 	if (status)
 		return status;
-	sweep(parent, prefix);
+	remove_abandoned(parent, prefix);
 	while (!locked) {
 		snprintf(f->path, sizeof f->path, "%s/%sXXXXXX", parent, prefix);
 		if (!mkdtemp(f->path)) {
@@ -131,7 +131,7 @@ static void remove_folder(const struct folder *f)
 		close(f->lock);
 }
 
-/* Ranks know each other by what is in a file of the job's own: on a machine with many users PMIx's word is not enough. */
+/* Ranks authenticate by a secret in a file of the job: on a machine with many users PMIx data is not sufficient proof. */
 static enum gn_status make_secret(const char *directory, struct gn_err *err)
 {
 	char path[600];
@@ -168,12 +168,12 @@ static int run(const void *options, const struct gn_text_list *positional)
 
 static const struct gn_option options_table[] = {
 	{.name = "ranks", .letter = 'n', .kind = GN_OPTION_INT, .offset = offsetof(struct launch_options, ranks),
-	 .value_name = "N", .help = "how many ranks to start", .min = 1, .max = 1024, .required = 1},
+	 .value_name = "N", .help = "number of ranks", .min = 1, .max = 1024, .required = 1},
 	{.name = "bind", .kind = GN_OPTION_CHOICE, .offset = offsetof(struct launch_options, bind), .value_name = "HOW",
-	 .initial = "share", .help = "give each rank its share of the processors, if there are enough, or all of them",
+	 .initial = "share", .help = "share: bind each rank to its own processors if there are enough; none: do not bind",
 	 .choices = "share|none"},
 	{.name = "grace", .kind = GN_OPTION_INT, .offset = offsetof(struct launch_options, grace), .value_name = "S",
-	 .initial = "10", .help = "seconds that ranks have to end by themselves after one has failed", .max = 3600},
+	 .initial = "10", .help = "seconds between the failure of a rank and SIGTERM to the others", .max = 3600},
 };
 
 static const struct gn_command command = {
@@ -181,13 +181,13 @@ static const struct gn_command command = {
 	.summary = "start ranks of a program on this machine",
 	.positional = "PROGRAM [ARG]...",
 	.description =
-		"Starts N copies of PROGRAM on this machine and lets them find each other through a PMIx server of its own. "
-		"Lines that ranks write pass through whole. Standard input is empty.\n\n"
-		"SIGTERM, SIGINT and SIGUSR1 are passed on to all ranks; a second SIGINT kills them. When a rank fails, the others "
-		"have some seconds to end by themselves (--grace); then they are ended. One that is stopped (SIGSTOP) cannot, and is "
-		"killed 2 s after the failure. All end when the launcher does.\n\n"
-		"The exit code is that of the rank that failed first, 4 when it was killed by a signal, 128+S when that "
-		"signal S had been passed on by the launcher, and 0 when all went well.",
+		"Starts N copies of PROGRAM on this machine and connects them by a PMIx server. Output of the ranks is passed on "
+		"in whole lines. Standard input is empty.\n\n"
+		"SIGTERM, SIGINT and SIGUSR1 are forwarded to all ranks; a second SIGINT kills them. After a rank fails, the "
+		"others have --grace seconds to end by themselves; then they are terminated. A rank that is stopped (SIGSTOP) is "
+		"killed 2 s after the failure. All ranks end when the launcher does.\n\n"
+		"The exit code is that of the rank that failed first, 4 if a signal killed it, 128+S if the launcher had forwarded "
+		"that signal S, and 0 if all ranks succeeded.",
 	.examples = "  gannet launch -n 4 gannet bench allreduce   # four ranks, shared memory\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,

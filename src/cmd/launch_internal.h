@@ -1,5 +1,4 @@
-/* What the files of gannet launch share: the ranks of one job on this machine (launch_job.c), each started with its output passed
- * on (launch_rank.c). */
+/* gannet launch: the ranks of one job on this machine (launch_job.c), and one rank with its output (launch_rank.c). */
 #ifndef GN_CMD_LAUNCH_INTERNAL_H
 #define GN_CMD_LAUNCH_INTERNAL_H
 
@@ -12,36 +11,37 @@
 
 struct gn_launch_job;
 
-/* size ranks, not started yet. Takes SIGTERM, SIGINT, SIGUSR1 and SIGCHLD over for good, before any thread is made. bind:
- * each rank to its share of the processors. grace_s: what ranks have to end by themselves after one has failed. */
+/* Creates size ranks, not started yet. Takes over SIGTERM, SIGINT, SIGUSR1 and SIGCHLD for the rest of the process: call before any
+ * thread starts. bind: bind each rank to its share of the processors. grace_s: seconds between the failure of a rank and SIGTERM to
+ * the others. */
 enum gn_status gn_launch_job_create(int size, int bind, int grace_s, struct gn_launch_job **out, struct gn_err *err);
-/* Ends what still runs. NULL is fine. */
+/* Kills ranks that still run. NULL is fine. */
 void gn_launch_job_destroy(struct gn_launch_job *j);
-/* Blocks until all ranks of the program have ended and said everything. directory: for the PMIx server. */
+/* Runs the program. Blocks until all ranks have ended and all output is written. directory: for the PMIx server. */
 enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory, const struct gn_text_list *program,
 				 struct gn_err *err);
-/* What the launcher should end with. */
+/* The exit code of the launcher. */
 int gn_launch_job_code(const struct gn_launch_job *j);
 
-/* One output stream of one rank, passed on line by line, so that lines of several ranks do not mix: its bytes wait here until a line
- * is whole. fd -1: closed. */
+/* One output stream of a rank. Bytes are buffered until a line is complete, so that lines of several ranks do not mix. fd -1:
+ * closed. */
 struct gn_launch_stream {
 	int fd, to;
 	size_t len;
 	char *line;
 };
 
-/* Reads what there is; closes at the end of the stream. */
+/* Reads available bytes without blocking; closes fd at the end of the stream. */
 void gn_launch_stream_read(struct gn_launch_stream *s);
 void gn_launch_stream_close(struct gn_launch_stream *s);
 
 struct gn_launch_rank {
 	pid_t pid; /* 0: ended */
-	int killed; /* because it was stopped */
+	int killed; /* killed because it was stopped (SIGSTOP) */
 	struct gn_launch_stream out, error;
 };
 
-/* Forks and execs rank number `rank` of `size`; bind: on its share of the processors. */
+/* Forks and executes rank number `rank` of `size`; bind: on its share of the processors. */
 enum gn_status gn_launch_rank_start(struct gn_launch_rank *r, struct gn_pmix_server *server, int rank, int size, int bind,
 				    char *const *argv, struct gn_err *err);
 

@@ -17,20 +17,20 @@
 #include <unistd.h>
 
 #define KILL_AFTER_NS 2000000000u
-/* After a failure a rank that is stopped cannot end by itself; the others may be writing what they know of it. */
+/* Delay before stopped ranks are killed after a failure. The other ranks may be writing diagnoses meanwhile. */
 #define STOPPED_NS 2000000000u
 #define DRAIN_NS 1000000000u
-/* What is open besides those of ranks, with room for libraries. */
+/* Descriptors of the launcher besides those of ranks, with a margin for libraries. */
 #define DESCRIPTORS 32
 
 struct gn_launch_job {
 	struct gn_launch_rank *ranks;
 	int size, running, signals, forwarded, bind;
-	int code;	   /* of the launcher, once something went wrong */
+	int code;	   /* the launcher's exit code after a failure */
 	uint64_t grace_ns;
-	uint64_t end_ns;   /* when those still running are asked to end; 0: no such time */
+	uint64_t end_ns;   /* time of SIGTERM to the remaining ranks; 0: none */
 	uint64_t failed_ns; /* when end_ns was set */
-	int ending; /* a signal to end was sent to all ranks */
+	int ending; /* a terminating signal was sent to all ranks */
 };
 
 static void signal_all(const struct gn_launch_job *j, int number)
@@ -52,7 +52,7 @@ static void rank_ended(struct gn_launch_job *j, int rank, int status)
 {
 	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0, code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 
-	/* what it started in its group and left behind must not outlive the job */
+	/* processes of the rank's group must not outlive the job */
 	kill(-j->ranks[rank].pid, SIGKILL);
 	j->ranks[rank].pid = 0;
 	j->running--;
@@ -87,7 +87,7 @@ static void handle_signal(struct gn_launch_job *j)
 		reap(j);
 		return;
 	}
-	/* asked a second time: no more patience */
+	/* a second SIGINT kills the ranks */
 	if (info.ssi_signo == SIGINT && j->forwarded == SIGINT) {
 		j->ending = 1;
 		j->code = 128 + SIGINT;
@@ -108,7 +108,7 @@ static void handle_abort(struct gn_launch_job *j, struct gn_pmix_server *server)
 	end_within(j, 0);
 }
 
-/* By SIGSTOP or the like, not by a debugger. */
+/* Stopped by SIGSTOP or the like; not by a debugger. */
 static int is_stopped(pid_t pid)
 {
 	char path[64], text[256];
@@ -123,7 +123,7 @@ static int is_stopped(pid_t pid)
 		close(fd);
 	}
 	text[n > 0 ? n : 0] = 0;
-	/* behind the program's name, which may hold anything */
+	/* the state follows the program name, which may contain any character */
 	state = strrchr(text, ')');
 	return state && !strncmp(state, ") T", 3);
 }
@@ -141,7 +141,7 @@ static void kill_stopped(struct gn_launch_job *j, uint64_t now)
 
 		if (c->pid <= 0 || c->killed || !is_stopped(c->pid))
 			continue;
-		fprintf(stderr, "gannet launch: rank %d is stopped and cannot end by itself: it is killed\n", r);
+		fprintf(stderr, "gannet launch: rank %d is stopped (SIGSTOP) and does not end: killing it\n", r);
 		c->killed = 1;
 		kill(-c->pid, SIGKILL);
 	}
@@ -156,7 +156,7 @@ static void enforce_deadline(struct gn_launch_job *j)
 	if (!j->running || !j->end_ns || now < j->end_ns)
 		return;
 	if (!j->ending)
-		fprintf(stderr, "gannet launch: ending the ranks that are left\n");
+		fprintf(stderr, "gannet launch: terminating the remaining ranks\n");
 	signal_all(j, j->ending ? SIGKILL : SIGTERM);
 	j->ending = 1;
 	j->end_ns = now + KILL_AFTER_NS;
@@ -247,7 +247,7 @@ static enum gn_status open_signals(struct gn_launch_job *j, struct gn_err *err)
 	sigaddset(&ours, SIGINT);
 	sigaddset(&ours, SIGUSR1);
 	sigaddset(&ours, SIGCHLD);
-	/* before the PMIx server's threads, which inherit it */
+	/* before the PMIx server starts threads, which inherit the mask */
 	sigprocmask(SIG_BLOCK, &ours, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	j->signals = signalfd(-1, &ours, SFD_CLOEXEC);
@@ -271,7 +271,7 @@ enum gn_status gn_launch_job_create(int size, int bind, int grace_s, struct gn_l
 	j->signals = -1;
 	for (int r = 0; r < size; r++)
 		j->ranks[r].out.fd = j->ranks[r].error.fd = -1;
-	/* of each rank two pipes and PMIx's connection */
+	/* two pipes and a PMIx connection per rank */
 	status = gn_descriptors_want(3 * (size_t)size + DESCRIPTORS, "the launcher", err);
 	if (!status)
 		status = open_signals(j, err);

@@ -15,17 +15,16 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* --- output --- */
 
 #define LINE_MAX_BYTES 65536
 
 static void write_out(const struct gn_launch_stream *s, size_t len)
 {
-	/* an error means that the reader is gone: the ranks continue */
+	/* on an error the reader is gone; the ranks continue */
 	gn_write_full(s->to, s->line, len, "standard output", NULL);
 }
 
-/* Writes whole lines; a line that fills the buffer is written in parts. */
+/* Writes complete lines. A line longer than the buffer is written in parts. */
 static void flush_lines(struct gn_launch_stream *s, int all)
 {
 	char *end = s->len ? memrchr(s->line, '\n', s->len) : NULL;
@@ -58,7 +57,7 @@ void gn_launch_stream_read(struct gn_launch_stream *s)
 	flush_lines(s, 0);
 }
 
-/* *write_end is the rank's. */
+/* *write_end belongs to the rank. */
 static enum gn_status open_stream(struct gn_launch_stream *s, int to, int *write_end, struct gn_err *err)
 {
 	int ends[2];
@@ -74,10 +73,9 @@ static enum gn_status open_stream(struct gn_launch_stream *s, int to, int *write
 	return GN_OK;
 }
 
-/* --- start --- */
 
-/* Binds to an equal, contiguous share of this process's processors when there is at least one for each rank: ranks that spin while
- * they wait for each other must not share a processor. */
+/* Binds the rank to an equal, contiguous share of this process's processors when there is at least one per rank: ranks that
+ * busy-wait for each other must not share a processor. */
 static void bind_to_share(int rank, int size)
 {
 	cpu_set_t all, share;
@@ -104,9 +102,10 @@ static void exec_rank(char *const *argv, char **environment, int out, int error,
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
-	/* a shell ignores it for background processes; an interrupt of the launcher is meant for the ranks */
+	/* a shell ignores SIGINT for background processes; the launcher forwards SIGINT to the ranks */
 	signal(SIGINT, SIG_DFL);
-	/* its own process group: a terminal's ^C reaches it once, from the launcher, which can also signal the rank's children */
+	/* own process group: a terminal's ^C reaches a rank only through the launcher, which can also signal the rank's child
+	 * processes */
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -140,7 +139,7 @@ enum gn_status gn_launch_rank_start(struct gn_launch_rank *r, struct gn_pmix_ser
 		if (pid < 0) {
 			status = gn_err_errno(err, errno, "cannot start rank %d", rank);
 		} else {
-			setpgid(pid, pid); /* the child does the same; either may be first */
+			setpgid(pid, pid); /* the child does the same; either may run first */
 			r->pid = pid;
 		}
 	}

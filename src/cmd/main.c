@@ -43,13 +43,14 @@ static void overview(FILE *out)
 	      "Trains image classifiers across a Slurm cluster.\n\nCommands:\n", out);
 	for (size_t i = 0; i < gn_cmd_count; i++)
 		fprintf(out, "  %-10s %s\n", gn_cmd_table[i]->command->name, gn_cmd_table[i]->command->summary);
-	fputs("\n'gannet COMMAND --help' tells about one command, 'gannet --version' the version.\n"
+	fputs("\n"
+	      "'gannet COMMAND --help' describes one command; 'gannet --version' prints the version.\n"
 	      "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 bad input data; 4 a peer was lost; 5 stopped on request,\n"
-	      "resumable. GANNET_LOG=error|warn|info|debug chooses how much is told on standard error, GANNET_SOCKET_IFNAME the\n"
-	      "interfaces by which ranks reach rank 0 (eth: those whose names begin so; =eth0; ^docker: all others).\n", out);
+	      "resumable. GANNET_LOG=error|warn|info|debug sets the log level on standard error, GANNET_SOCKET_IFNAME the\n"
+	      "interfaces by which ranks reach rank 0 (eth: names with that prefix; =eth0: that one; ^docker: all others).\n", out);
 }
 
-/* A full disk or a closed pipe at the other end must not look like success. */
+/* A full disk or a closed pipe must not look like success. */
 static int finish_stdout(int code)
 {
 	if (fflush(stdout) || ferror(stdout)) {
@@ -103,10 +104,11 @@ static int print_help(const struct gn_command *command)
 	return print_text(&text);
 }
 
-/* What is not set is found by each run. */
+/* Without a setting each run computes its own timeouts. */
 static void print_timeouts(void)
 {
-	static const char *const limits[][2] = {{"join", GN_LIMITS_JOIN}, {"heartbeat", GN_LIMITS_HEARTBEAT}, {"stall", GN_LIMITS_STALL}};
+	static const char *const limits[][2] = {{"join", GN_LIMITS_JOIN}, {"heartbeat", GN_LIMITS_HEARTBEAT}, {"stall",
+		GN_LIMITS_STALL}};
 	const char *before = "timeouts       ";
 
 	for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
@@ -122,7 +124,7 @@ static void print_timeouts(void)
 		putchar('\n');
 }
 
-/* The first line is for scripts; the others say what this build and this machine are, for a report of a problem. */
+/* The first line is for scripts. The rest describes build and machine, for problem reports. */
 static int print_version(void)
 {
 	char site[PATH_MAX], tuning[PATH_MAX], job[64], host[256] = "";

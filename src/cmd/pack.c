@@ -21,28 +21,28 @@ struct pack_options {
 
 static const struct gn_option options[] = {
 	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = AT(out), .value_name = "DIR", .required = 1,
-	 .help = "folder to make; it appears when everything is in it"},
+	 .help = "output folder; appears only when it is complete"},
 	{.name = "shard-bytes", .kind = GN_OPTION_SIZE, .offset = AT(shard_bytes), .value_name = "N", .initial = "512M",
-	 .min = 1, .max = 1e15, .help = "image data in one shard, in bytes (K, M, G may follow)"},
+	 .min = 1, .max = 1e15, .help = "bytes of image data per shard; suffixes K, M, G"},
 	{.name = "seed", .kind = GN_OPTION_INT, .offset = AT(seed), .value_name = "N", .initial = "0", .min = 0,
-	 .max = 9e15, .help = "seed of the shuffle, and of made-up images"},
+	 .max = 9e15, .help = "seed of the shuffle and of synthetic images"},
 	{.name = "classes", .kind = GN_OPTION_TEXT, .offset = AT(classes), .value_name = "FILE|N",
-	 .help = "class names, one a line, in the order of their labels, or a packed dataset's folder, whose classes are taken; "
-		 "with --synthetic, how many classes"},
+	 .help = "class names, one per line, in the order of their labels, or a packed dataset's folder, whose class names are "
+		 "used; with --synthetic, the number of classes"},
 	{.name = "labels", .kind = GN_OPTION_TEXT, .offset = AT(labels), .value_name = "FILE",
-	 .help = "the class of each image, for sources without class folders: a line NAME,CLASS an image"},
+	 .help = "the class of each image, for sources without class folders: one line NAME,CLASS per image"},
 	{.name = "skip-bad", .kind = GN_OPTION_FLAG, .offset = AT(skip_bad),
-	 .help = "leave bad images out, naming each, instead of failing"},
+	 .help = "skip bad images, naming each, instead of failing"},
 	{.name = "png", .kind = GN_OPTION_CHOICE, .offset = AT(png), .value_name = "WHAT", .initial = "convert",
-	 .choices = "convert|refuse", .help = "what to do with PNG images"},
+	 .choices = "convert|refuse", .help = "treatment of PNG images"},
 	{.name = "quality", .kind = GN_OPTION_INT, .offset = AT(quality), .value_name = "N", .initial = "95", .min = 1,
-	 .max = 100, .help = "JPEG quality of converted (PNG, CMYK) and made-up images"},
+	 .max = 100, .help = "JPEG quality of converted (PNG, CMYK) and synthetic images"},
 	{.name = "synthetic", .kind = GN_OPTION_INT, .offset = AT(synthetic), .value_name = "COUNT", .min = 1,
-	 .max = 2147483647, .help = "make COUNT images up instead of reading a SOURCE"},
+	 .max = 2147483647, .help = "generate COUNT images instead of reading a SOURCE"},
 	{.name = "size", .kind = GN_OPTION_SHAPE, .offset = AT(size), .value_name = "HxW",
-	 .help = "height and width of made-up images"},
+	 .help = "height and width of synthetic images"},
 	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
-	 .initial = "0", .min = 0, .max = 1024, .help = "worker threads; 0: one a processor"},
+	 .initial = "0", .min = 0, .max = 1024, .help = "worker threads; 0: one per processor"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
 };
 
@@ -50,28 +50,27 @@ static const struct gn_command command = {
 	.name = "pack",
 	.summary = "pack images into shuffled, checksummed HDF5 shards",
 	.positional = "[SOURCE]...",
-	.description = "Each SOURCE is a folder with one subfolder per class, a tar of such (plain, gzip, bzip2, xz or "
-		       "zstd), or a tar of one tar per class (ILSVRC2012). The class of an image is the folder (or inner "
-		       "tar) of the first level, as in torchvision's ImageFolder; deeper folders belong to it. One folder "
-		       "around all class folders is passed through. A source of train and val (or test) folders is refused, "
-		       "also inside such a folder: pack each by itself. Symbolic links are followed in folders; in a tar they are "
-		       "bad images.\n\n"
-		       "With --labels the class of an image is what FILE says and folders mean nothing: one line an image, its "
-		       "path inside SOURCE, a comma, the class's name, both as they are; a first line \"name,class\" is a "
-		       "heading. Lines without an image and names that come twice are errors; images without a line are bad "
-		       "images.\n\n"
-		       "Every image is decoded to its end. Bad ones (corrupt, cut short, not 8 bits, empty, no JPEG or PNG) "
-		       "are named, and fail the packing unless --skip-bad leaves them out. What libjpeg merely warns about "
-		       "(extraneous bytes and the like, every pixel being there) is packed, named and counted. PNG becomes JPEG, "
-		       "transparency on white; CMYK and YCCK JPEG becomes RGB JPEG; colour profiles are not applied. Hidden files, "
-		       "__MACOSX, Thumbs.db and text files (.txt, .csv, .json, .md, .xml ...) are passed over and counted.\n\n"
-		       "The same images and seed give the same bytes. While it works everything is in DIR.tmp-pack, "
-		       "which for tar sources takes up to twice the space of the images. A pack that is stopped (SIGINT, SIGTERM: "
-		       "code 5) or killed leaves it: the same command reads its sources again, but decodes and writes only "
-		       "what is missing, and gives the same bytes. With other arguments it starts anew. A pack that fails "
-		       "removes it.\n\n"
-		       "A validation set must be packed with the classes of its training set: when both have all classes "
-		       "the sorted names agree, otherwise give the packed training set as --classes.",
+	.description = "Each SOURCE is a folder with one subfolder per class, a tar of such (plain, gzip, bzip2, xz or zstd), or a "
+		       "tar of one tar per class (ILSVRC2012). The class of an image is the folder (or inner tar) of the first "
+		       "level, as in torchvision's ImageFolder; deeper folders belong to it. A single folder around all class "
+		       "folders is skipped. A source of train and val (or test) folders is refused, also inside such a folder: "
+		       "pack each separately. In folders symbolic links are followed; in a tar they are bad images.\n\n"
+		       "With --labels the class of an image is given by FILE and folders have no meaning. A line consists of the "
+		       "image's path inside SOURCE, a comma, and the class name, without quoting; a first line \"name,class\" is a "
+		       "heading. Lines without an image and repeated names are errors; images without a line are bad images.\n\n"
+		       "Every image is decoded completely. Bad images (corrupt, truncated, not 8 bits, empty, neither JPEG nor "
+		       "PNG) are named, and fail the command unless --skip-bad skips them. Images with libjpeg warnings and "
+		       "complete pixels (extraneous bytes and the like) are packed, named and counted. PNG is converted to JPEG, "
+		       "transparency on white; CMYK and YCCK JPEG is converted to RGB JPEG; colour profiles are not applied. "
+		       "Hidden files, __MACOSX, Thumbs.db and text files (.txt, .csv, .json, .md, .xml ...) are ignored and "
+		       "counted.\n\n"
+		       "The same images and seed give the same bytes. During the command the data is in DIR.tmp-pack, which for "
+		       "tar sources takes up to twice the space of the images. A command that is stopped (SIGINT, SIGTERM: exit "
+		       "code 5) or killed leaves that folder: the same command then reads its sources again, but decodes and "
+		       "writes only what is missing, with the same result. With other arguments it starts from the beginning. A "
+		       "command that fails removes the folder.\n\n"
+		       "A validation set must be packed with the classes of its training set: when both contain all classes the "
+		       "sorted names agree, otherwise give the packed training set as --classes.",
 	.examples = "  gannet pack --out digits/train data/digits/digits-train.tar.xz\n"
 		    "  gannet pack --out imagenet/train ILSVRC2012_img_train.tar\n"
 		    "  gannet pack --out imagenet/val --classes imagenet/train --labels val.csv ILSVRC2012_img_val.tar\n"
@@ -81,7 +80,6 @@ static const struct gn_command command = {
 	.positional_max = 1024,
 };
 
-/* --classes is a file's name, or with --synthetic a number. */
 static enum gn_status set_classes(const struct pack_options *o, struct gn_pack_options *p, struct gn_err *err)
 {
 	int64_t count;
@@ -124,14 +122,14 @@ static void tell(const struct pack_options *o, const struct gn_pack_result *r)
 	if (r->warned)
 		fprintf(stderr, "; %llu with JPEG warnings", (unsigned long long)r->warned);
 	if (r->passed)
-		fprintf(stderr, "; %llu other file%s passed over", (unsigned long long)r->passed,
+		fprintf(stderr, "; %llu other file%s ignored", (unsigned long long)r->passed,
 			r->passed == 1 ? " or folder" : "s and folders");
 	if (r->rotated)
 		fprintf(stderr, "; %llu with an EXIF orientation, which is not applied", (unsigned long long)r->rotated);
 	fputc('\n', stderr);
 }
 
-/* Set by the handler, read between images: the one thing a handler may do. */
+/* Set by the signal handler, read between images. */
 static volatile sig_atomic_t stop_requested;
 
 static void request_stop(int signal_number)

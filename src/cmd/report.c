@@ -16,19 +16,19 @@ struct report_options {
 
 static const struct gn_option options[] = {
 	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = offsetof(struct report_options, out),
-	 .value_name = "DIR", .required = 1, .help = "folder for the report; made when missing"},
+	 .value_name = "DIR", .required = 1, .help = "output folder; created if missing"},
 };
 
 static const struct gn_command command = {
 	.name = "report",
 	.summary = "draw the training curves of one or more runs",
 	.positional = "LOG...",
-	.description = "Reads logs of gannet train and writes DIR/report.html, one page that needs nothing else: curves of all "
-		       "runs, where the time of each run's steps went, its efficiency, its slowest ranks, and a table of all "
-		       "options in which those that differ are marked. DIR/curve.svg is a picture of loss, accuracy and the first "
-		       "run's step times. Prints one JSON object a run: last step, best and last top-1, mean images/s.\n\n"
-		       "A start that resumes no checkpoint begins a run: a log that several were appended to is drawn as several "
-		       "runs, each without those before it. A start that never came to a step is left out.",
+	.description = "Reads logs of gannet train and writes DIR/report.html, one self-contained page: curves of all runs, the "
+		       "breakdown of each run's step time, its efficiency and slowest ranks, and a table of all options in which "
+		       "differing ones are marked. DIR/curve.svg is a picture of loss, accuracy and the first run's step times. "
+		       "Prints one JSON object per run: last step, best and last top-1, mean images/s.\n\n"
+		       "A start that does not resume a checkpoint begins a new run: a log with several of them is drawn as several "
+		       "runs. A start without a finished step is omitted.",
 	.examples = "  gannet report run1.jsonl run2.jsonl --out report\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
@@ -92,7 +92,7 @@ static enum gn_status write_all(const char *directory, const struct gn_curve *cu
 	return status;
 }
 
-/* Adds the runs of a log to those of the logs before. */
+/* Appends the runs of one log to *curves. */
 static enum gn_status read_log(const char *path, struct gn_curve **curves, size_t *count, struct gn_err *err)
 {
 	struct gn_curve *more, *grown;

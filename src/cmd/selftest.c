@@ -1,4 +1,4 @@
-/* gannet selftest: does this build, with this processor's instructions and this oneDNN, compute the right numbers? */
+/* gannet selftest: compares the results of this build, on this processor with this oneDNN, with reference results. */
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/cmd/cmd.h"
@@ -35,53 +35,53 @@ static const struct gn_option table[] = {
 	 .value_name = "NAME",
 	 .initial = "host",
 	 .choices = GN_DEVICE_CHOICES,
-	 .help = "what computes: oneDNN on the processor, a GPU, either, or the plain double-precision oracle"},
+	 .help = "host: oneDNN; cuda: a GPU; auto: cuda if present, else host; ref: the double-precision reference"},
 	{.name = "precision",
 	 .kind = GN_OPTION_CHOICE,
 	 .offset = offsetof(struct options, precision),
 	 .value_name = "NAME",
 	 .initial = "fp32",
 	 .choices = GN_PRECISION_CHOICES,
-	 .help = "of activations; each has bounds of its own, and what goes beyond is held against shaken parameters"},
+	 .help = "type of activations; each has its own bounds, and larger deviations are compared with those of perturbed "
+		 "parameters"},
 	{.name = "golden",
 	 .kind = GN_OPTION_LIST,
 	 .offset = offsetof(struct options, golden),
 	 .value_name = "FILE",
-	 .help = "a reference file instead of the bundled ones"},
+	 .help = "reference file instead of the bundled ones"},
 	{.name = "brief",
 	 .kind = GN_OPTION_FLAG,
 	 .offset = offsetof(struct options, brief),
-	 .help = "only the largest deviation of each kind, and what fails"},
+	 .help = "print only the largest deviation of each kind, and failures"},
 	{.name = "json",
 	 .kind = GN_OPTION_FLAG,
 	 .offset = offsetof(struct options, json),
-	 .help = "one JSON object for each deviation"},
+	 .help = "print one JSON object per deviation"},
 	{.name = "strict",
 	 .kind = GN_OPTION_FLAG,
 	 .offset = offsetof(struct options, strict),
-	 .help = "count what rounding explains as failed, too"},
+	 .help = "fail on deviations that rounding explains, too"},
 };
 
 static const struct gn_command command = {
 	.name = "selftest",
-	.summary = "recompute reference networks and print each deviation",
+	.summary = "recompute reference networks and print the deviations",
 	.positional = "",
 	.description =
-		"Recomputes reference files: networks whose losses, logits, gradients, statistics and parameters "
-		"over a few training steps were computed in double precision by torchvision. Prints for every "
-		"quantity how far this build is from it, the bound, and ok or FAIL.\n\n"
-		"All deviations are relative. The bounds are those of single precision: loss at step one 1e-5, at "
-		"later steps 1e-3; logits 1e-4 of their norm; norm of every gradient 1e-3, its first values 1e-3 "
-		"of that norm; running statistics after step one and parameters after the last step 1e-4 of their "
-		"norm; norm of the evaluation logits 1e-3. With --precision bf16 the bounds are: loss 3e-2, later "
-		"2e-1; logits 5e-2; gradients 2e-1; statistics 1e-2, parameters 1e-1; evaluation logits 1e-1; "
-		"with fp16 and tf32 a quarter of these.\n\n"
-		"Some networks at their initial values turn rounding errors into more than that: a unit of a relu "
-		"near zero flips, or a variance is taken over few values. Where a bound is passed, all is "
-		"computed three times more with parameters shaken by four times what one convolution in single "
-		"precision rounds (other precisions: by one rounding), and a deviation of up to twice what that changes is called rounding: neither "
-		"right nor wrong can be told from it. The exit code is 1 when a deviation is larger than that "
-		"(or, with --strict, than its bound), 3 when a file cannot be used.",
+		"Recomputes reference files: networks whose losses, logits, gradients, statistics and parameters over a few "
+		"training steps were computed in double precision by torchvision. Prints for every quantity its deviation, the "
+		"bound, and ok or FAIL.\n\n"
+		"All deviations are relative. The bounds of single precision are: loss at step one 1e-5, at later steps 1e-3; "
+		"logits 1e-4 of their norm; norm of every gradient 1e-3, its first values 1e-3 of that norm; running statistics "
+		"after step one and parameters after the last step 1e-4 of their norm; norm of the evaluation logits 1e-3. With "
+		"--precision bf16 the bounds are: loss 3e-2, later 2e-1; logits 5e-2; gradients 2e-1; statistics 1e-2, parameters "
+		"1e-1; evaluation logits 1e-1; with fp16 and tf32 a quarter of these.\n\n"
+		"Some networks amplify rounding errors at their initial values beyond these bounds: a relu unit near zero flips, "
+		"or a variance is taken over few values. When a bound is exceeded, everything is computed three more times with "
+		"parameters perturbed by four times the rounding of one convolution in single precision (other precisions: by one "
+		"rounding). A deviation of up to twice the resulting change is reported as rounding: it cannot show whether the "
+		"build is right. The exit code is 1 when a deviation is larger than that (or, with --strict, than its bound), 3 "
+		"when a file cannot be used.",
 	.examples = "  gannet selftest   # the bundled networks on this processor\n"
 		    "  gannet selftest --golden my.json --brief   # another one\n",
 	.options = table,
@@ -91,8 +91,8 @@ static const struct gn_command command = {
 struct printer {
 	const struct options *o;
 	const char *file;
-	char shown[PATH_MAX]; /* the same for a terminal */
-	struct gn_golden_row worst[32]; /* of each kind of quantity */
+	char shown[PATH_MAX]; /* directory for display, with control characters escaped */
+	struct gn_golden_row worst[32]; /* the worst row of each kind of quantity */
 	int kinds;
 	int rounding, failed;
 };
@@ -155,9 +155,9 @@ static void print_sum(const struct printer *p)
 	if (p->o->json)
 		return;
 	if (p->failed)
-		printf("%s: FAILED, %d deviations are beyond bound and rounding\n\n", p->shown, p->failed);
+		printf("%s: FAILED, %d deviations exceed bound and rounding\n\n", p->shown, p->failed);
 	else if (p->rounding)
-		printf("%s: %d deviations are beyond their bounds, but no larger than this network makes rounding "
+		printf("%s: %d deviations exceed their bounds, but are no larger than this network makes rounding "
 		       "errors\n\n",
 		       p->shown, p->rounding);
 	else
@@ -176,7 +176,7 @@ static enum gn_status check(const struct options *o, const char *text, size_t le
 		s = gn_golden_parse(text, len_bytes, file, &g, err);
 	if (s)
 		return s;
-	on.tune = 0; /* the numbers are of interest, not the time */
+	on.tune = 0; /* only the numbers matter here, not the time */
 	gn_text_visible(file, p.shown, sizeof p.shown);
 	if (!o->json)
 		printf("%s: %s, %s, %s\n%-22s %-32s %9s  %6s  %8s\n", p.shown, gn_golden_title(g), o->device,
@@ -220,7 +220,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 	if (s)
 		return gn_cmd_fail("selftest", &err);
 	if (failed)
-		fprintf(stderr, "gannet selftest: %d deviations are beyond their bounds\n", failed);
+		fprintf(stderr, "gannet selftest: %d deviations exceed their bounds\n", failed);
 	return failed ? GN_EXIT_FAILED : GN_EXIT_DONE;
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the measured columns of nccl-tests count as moved, against bytes / time. */
+/* bus bandwidth divided by algorithm bandwidth, as in nccl-tests */
 static double bus_factor(enum gn_collective what, int ranks)
 {
 	double n = ranks;
@@ -76,7 +76,8 @@ static enum gn_status time_all(const struct gn_sim_options *o, const struct gn_s
 
 	if (!o->json)
 		printf("# %d node%s of %d rank%s, simulated\n#%11s %-20s %12s %9s %9s %6s %12s %14s %9s\n", t->nodes,
-		       gn_text_plural((uint64_t)t->nodes), t->ranks_per_node, gn_text_plural((uint64_t)t->ranks_per_node), "size (B)", "algo", "time (us)", "algbw", "busbw", "pieces", "messages", "network (B)",
+		       gn_text_plural((uint64_t)t->nodes), t->ranks_per_node, gn_text_plural((uint64_t)t->ranks_per_node), "size "
+		       	"(B)", "algo", "time (us)", "algbw", "busbw", "pieces", "messages", "network (B)",
 		       "simulated");
 	for (int64_t bytes = o->min_bytes; bytes <= o->max_bytes && !status; bytes *= o->factor)
 		for (size_t i = 0; i < count && !status; i++) {
@@ -87,16 +88,15 @@ static enum gn_status time_all(const struct gn_sim_options *o, const struct gn_s
 			status = gn_sim_run(t, &all[i], (size_t)bytes, (uint32_t)o->pieces, (uint64_t)o->memory, &r, err);
 			if (!status)
 				print_row(o, t, &all[i], (size_t)bytes, &r);
-			/* with all algorithms asked for, one that is too large for memory is left out and said so */
+			/* with --algo all, an algorithm that needs too much memory is skipped with a message */
 			if (status == GN_ERR_UNSUPPORTED && !strcmp(o->algo, "all")) {
-				fprintf(stderr, "gannet sim: left out: %s\n", err->text);
+				fprintf(stderr, "gannet sim: skipped: %s\n", err->text);
 				status = GN_OK;
 			}
 		}
 	return status;
 }
 
-/* --- proofs --- */
 
 static enum gn_status verify_one(const struct gn_algorithm *a, int size, int *proved, struct gn_err *err)
 {
@@ -107,7 +107,7 @@ static enum gn_status verify_one(const struct gn_algorithm *a, int size, int *pr
 
 	if (!node_of)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
-	/* four to a node and an odd one out: nodes of several sizes */
+	/* nodes of four ranks and a last one of the remainder: sizes differ */
 	for (int r = 0; r < size; r++)
 		node_of[r] = (r + 1) / 4;
 	status = gn_shm_map_create(node_of, size, &map, err);
@@ -141,7 +141,7 @@ static enum gn_status verify_all(const struct gn_sim_options *o, struct gn_err *
 		for (int size = 1; size <= (int)o->verify_ranks && !status; size++)
 			status = verify_one(&all[i], size, &proved, err);
 		if (!status)
-			printf("proved %-14s %-20s 1 to %lld ranks: %d cases in %.2f s\n", gn_collective_name(all[i].what),
+			printf("verified %-12s %-20s 1 to %lld ranks: %d cases in %.2f s\n", gn_collective_name(all[i].what),
 			       all[i].name, (long long)o->verify_ranks, proved, gn_clock_s() - began);
 		fflush(stdout);
 	}
@@ -168,7 +168,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 
 	(void)positional;
 	if (!status && !any_chosen(o))
-		status = gn_err_set(&err, GN_ERR_USAGE, "no algorithm %s for %s; --algo all shows them", o->algo, o->collective);
+		status = gn_err_set(&err, GN_ERR_USAGE, "no algorithm %s for %s; --algo all lists them", o->algo, o->collective);
 	if (!status && o->verify)
 		status = verify_all(o, &err);
 	else if (!status && (o->compute_ms > 0 || o->log || o->step))
@@ -185,73 +185,73 @@ static int run(const void *options, const struct gn_text_list *positional)
 
 static const struct gn_option options_table[] = {
 	{.name = "topology", .letter = 't', .kind = GN_OPTION_TEXT, .offset = FIELD(topology), .value_name = "FILE",
-	 .help = "JSON object whose keys are the machine's options below, with underscores"},
+	 .help = "JSON file whose keys are the machine options below, with underscores"},
 	{.name = "tuning", .kind = GN_OPTION_TEXT, .offset = FIELD(tuning), .value_name = "FILE",
-	 .help = "take latencies, overheads and rates from what gannet tune measured"},
+	 .help = "tuning table of gannet tune with measured latencies, overheads and rates"},
 	{.name = "fabric", .kind = GN_OPTION_TEXT, .offset = FIELD(fabric), .value_name = "TEXT",
-	 .help = "the line of --tuning whose signature has TEXT in it"},
+	 .help = "the line of --tuning whose signature contains TEXT"},
 	MACHINE("nodes", nodes, "N", "nodes (4)"),
-	MACHINE("ranks-per-node", ranks_per_node, "N", "ranks on each (1)"),
-	MACHINE("rails", rails, "N", "network ports of each node (1)"),
-	MACHINE("link-gbit", link_gbit, "X", "Gbit/s of a port (100)"),
+	MACHINE("ranks-per-node", ranks_per_node, "N", "ranks per node (1)"),
+	MACHINE("rails", rails, "N", "network ports per node (1)"),
+	MACHINE("link-gbit", link_gbit, "X", "Gbit/s per port (100)"),
 	MACHINE("link-us", link_us, "X", "latency between nodes in us (1.5)"),
-	MACHINE("node-gb", node_gb, "X", "GB/s between ranks of a node (10)"),
+	MACHINE("node-gb", node_gb, "X", "GB/s between the ranks of a node (10)"),
 	MACHINE("node-us", node_us, "X", "latency within a node in us (0.5)"),
-	MACHINE("leaf-nodes", leaf_nodes, "N", "nodes on a leaf switch; 0: one switch for all (0)"),
-	MACHINE("oversubscription", oversubscription, "X", "a leaf's rate down by its rate up (1)"),
-	MACHINE("send-us", send_us, "X", "processor time to send a message (0.3)"),
-	MACHINE("receive-us", receive_us, "X", "and to receive one (0.3)"),
-	MACHINE("gap-us", gap_us, "X", "least time between messages of a port (0.1)"),
-	MACHINE("reduce-gb", reduce_gb, "X", "GB/s that a rank sums or copies; 0: no time (10)"),
-	MACHINE("eager-bytes", eager_bytes, "N", "longer messages wait for their receivers (8192)"),
-	MACHINE("jitter", jitter, "X", "everything takes 1 + X |normal| times as long (0)"),
-	MACHINE("stragglers", stragglers, "N", "ranks that start late (0)"),
-	MACHINE("straggler-us", straggler_us, "X", "how late (1000)"),
+	MACHINE("leaf-nodes", leaf_nodes, "N", "nodes per leaf switch; 0: one switch for all (0)"),
+	MACHINE("oversubscription", oversubscription, "X", "ratio of a leaf switch's downlink to uplink bandwidth (1)"),
+	MACHINE("send-us", send_us, "X", "processor time to send a message in us (0.3)"),
+	MACHINE("receive-us", receive_us, "X", "processor time to receive a message in us (0.3)"),
+	MACHINE("gap-us", gap_us, "X", "least time between messages of a port in us (0.1)"),
+	MACHINE("reduce-gb", reduce_gb, "X", "GB/s at which a rank reduces or copies; 0: no time (10)"),
+	MACHINE("eager-bytes", eager_bytes, "N", "longest eager message in bytes; longer ones use a rendezvous (8192)"),
+	MACHINE("jitter", jitter, "X", "jitter: every time is multiplied by 1 + X |normal| (0)"),
+	MACHINE("stragglers", stragglers, "N", "number of ranks that start late (0)"),
+	MACHINE("straggler-us", straggler_us, "X", "delay of stragglers in us (1000)"),
 	{.name = "repeats", .kind = GN_OPTION_INT, .offset = FIELD(repeats), .value_name = "N", .initial = "1",
-	 .help = "do it N times in a row and print the mean", .min = 1, .max = 100000},
+	 .help = "timed operations, back to back; the mean is printed", .min = 1, .max = 100000},
 	{.name = "warmup", .kind = GN_OPTION_INT, .offset = FIELD(warmup), .value_name = "N", .initial = "0",
-	 .help = "after N times that are not counted", .min = 0, .max = 100000},
+	 .help = "untimed operations before those", .min = 0, .max = 100000},
 	{.name = "streams", .kind = GN_OPTION_FLAG, .offset = FIELD(streams),
-	 .help = "messages between two ranks go in a byte stream, and streams share a port evenly, as TCP's; with --tuning of tcp "
-		 "they do anyway"},
+	 .help = "messages between two ranks form a byte stream, and streams share a port evenly, as TCP; the default with a "
+		 "--tuning of tcp"},
 	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1",
-	 .help = "of jitter and stragglers", .min = 0, .max = 1LL << 52},
+	 .help = "seed of jitter and stragglers", .min = 0, .max = 1LL << 52},
 	{.name = "collective", .kind = GN_OPTION_CHOICE, .offset = FIELD(collective), .value_name = "NAME",
-	 .initial = "allreduce", .help = "what is done",
+	 .initial = "allreduce", .help = "collective to simulate",
 	 .choices = "all|allreduce|reduce-scatter|allgather|broadcast|reduce|barrier|all-to-all"},
 	{.name = "algo", .kind = GN_OPTION_TEXT, .offset = FIELD(algo), .value_name = "NAME", .initial = "all",
-	 .help = "by which algorithm"},
+	 .help = "algorithm, or all"},
 	{.name = "min-bytes", .letter = 'b', .kind = GN_OPTION_SIZE, .offset = FIELD(min_bytes), .value_name = "N",
 	 .initial = "64K", .help = "smallest message", .min = 4, .max = 1LL << 36},
 	{.name = "max-bytes", .letter = 'e', .kind = GN_OPTION_SIZE, .offset = FIELD(max_bytes), .value_name = "N",
 	 .initial = "64M", .help = "largest message", .min = 4, .max = 1LL << 36},
 	{.name = "factor", .letter = 'f', .kind = GN_OPTION_INT, .offset = FIELD(factor), .value_name = "N",
-	 .initial = "4", .help = "each message is so many times the one before", .min = 2, .max = 1 << 20},
+	 .initial = "4", .help = "factor between successive message sizes", .min = 2, .max = 1 << 20},
 	{.name = "pieces", .kind = GN_OPTION_INT, .offset = FIELD(pieces), .value_name = "N", .initial = "0",
-	 .help = "cut into so many pieces; 0: by 256 KiB", .min = 0, .max = 4096},
+	 .help = "number of pipelined slices; 0: slices of 256 KiB", .min = 0, .max = 4096},
 	{.name = "memory", .kind = GN_OPTION_SIZE, .offset = FIELD(memory), .value_name = "N", .initial = "8G",
-	 .help = "give up rather than use more", .min = 1 << 20, .max = 1e15},
+	 .help = "most memory of the simulation", .min = 1 << 20, .max = 1e15},
 	{.name = "compute-ms", .kind = GN_OPTION_REAL, .offset = FIELD(compute_ms), .value_name = "X", .initial = "0",
-	 .help = "predict training instead: a step on one rank alone takes X", .min = 0, .max = 1e9},
+	 .help = "predict training: time of a step on a single rank", .min = 0, .max = 1e9},
 	{.name = "batch", .kind = GN_OPTION_REAL, .offset = FIELD(batch), .value_name = "N", .initial = "64",
-	 .help = "images of a rank and step", .min = 1, .max = 1e9},
+	 .help = "images per rank and step", .min = 1, .max = 1e9},
 	{.name = "gradient-bytes", .kind = GN_OPTION_REAL, .offset = FIELD(step_bytes), .value_name = "N",
-	 .initial = "102228128", .help = "what a step sums (ResNet-50)", .min = 4, .max = 1e12},
+	 .initial = "102228128", .help = "bytes of gradient per step (ResNet-50)", .min = 4, .max = 1e12},
 	{.name = "buckets", .kind = GN_OPTION_REAL, .offset = FIELD(buckets), .value_name = "N", .initial = "25",
-	 .help = "in so many equal parts", .min = 1, .max = 10000},
+	 .help = "number of equal gradient buckets", .min = 1, .max = 10000},
 	{.name = "backward", .kind = GN_OPTION_REAL, .offset = FIELD(backward), .value_name = "X", .initial = "0.66",
-	 .help = "the last part of a step, while which buckets become ready", .min = 0, .max = 1},
+	 .help = "time of the backward pass, during which buckets become ready", .min = 0, .max = 1},
 	{.name = "after-ms", .kind = GN_OPTION_REAL, .offset = FIELD(after_ms), .value_name = "X", .initial = "0",
-	 .help = "the very last part of a step, which needs all sums (the optimizer)", .min = 0, .max = 1e9},
+	 .help = "time of the end of a step that needs all sums (the optimizer)", .min = 0, .max = 1e9},
 	{.name = "log", .kind = GN_OPTION_TEXT, .offset = FIELD(log), .value_name = "FILE.jsonl",
-	 .help = "predict training by a log of gannet train, best of one rank: its times, batch, gradient and buckets"},
+	 .help = "predict training from a log of gannet train, preferably of one rank: times, batch, gradient and buckets"},
 	{.name = "step", .kind = GN_OPTION_TEXT, .offset = FIELD(step), .value_name = "FILE.json",
-	 .help = "predict training by {\"compute_ms\": X, \"after_ms\": X, \"batch\": N, \"buckets\": "
+	 .help = "predict training from {\"compute_ms\": X, \"after_ms\": X, \"batch\": N, \"buckets\": "
 		 "[{\"bytes\": N, \"ready_ms\": X}, ...]}"},
-	{.name = "verify", .kind = GN_OPTION_FLAG, .offset = FIELD(verify), .help = "prove the schedules instead"},
+	{.name = "verify", .kind = GN_OPTION_FLAG, .offset = FIELD(verify), .help = "verify the schedules instead"},
 	{.name = "verify-ranks", .kind = GN_OPTION_INT, .offset = FIELD(verify_ranks), .value_name = "N",
-	 .initial = "130", .help = "for 1 to N ranks", .min = 1, .max = 4096},
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "one JSON object a line"},
+	 .initial = "130", .help = "with --verify: 1 to N ranks", .min = 1, .max = 4096},
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "print one JSON object per line"},
 };
 
 static const struct gn_command command = {
@@ -259,18 +259,19 @@ static const struct gn_command command = {
 	.summary = "predict communication on another machine",
 	.positional = "",
 	.description =
-		"Simulates the schedules that collectives really run on the machine described, message by message (LogGP), "
-		"with up to 131072 ranks, and prints how long they take. Bandwidths are those of gannet bench.\n\n"
-		"All ranks are simulated, unless an algorithm treats them alike and nothing is random: then the ranks of one "
-		"node or leaf switch stand for all. Not modelled: congestion within switches, packet loss, ranks that share a "
+		"Simulates the schedules of Gannet's collectives on the described machine, message by message (LogGP), with up to "
+		"131072 ranks, and prints how long they take. Bandwidths are defined as in gannet bench.\n\n"
+		"All ranks are simulated, unless an algorithm treats them alike and nothing is random: then the ranks of one node "
+		"or leaf switch represent all. Not modelled: congestion within switches, packet loss, ranks that share a "
 		"processor.\n\n"
-		"With --tuning, messages cost what gannet tune measured: nodes and ranks may be as many as wanted.\n\n"
-		"With --compute-ms, --log or --step it predicts training: buckets of gradient become ready during the backward "
-		"pass and are summed one after the other. With --verify it proves that each schedule sums every contribution once, without "
-		"race, deadlock or unread message.",
+		"With --tuning, the costs of messages are those that gannet tune measured; the numbers of nodes and ranks are "
+		"free.\n\n"
+		"With --compute-ms, --log or --step it predicts training: gradient buckets become ready during the backward pass "
+		"and are reduced one after the other. With --verify it verifies that each schedule sums every contribution exactly "
+		"once, without data race, deadlock or unread message.",
 	.examples = "  gannet sim --nodes 16 --ranks-per-node 4 --link-gbit 100           # all allreduces, 64 KiB to 64 MiB\n"
 		    "  gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64 # images/s of ResNet-50\n"
-		    "  gannet sim --verify --collective all                                # proofs\n",
+		    "  gannet sim --verify --collective all                                # verification\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 };

@@ -1,4 +1,4 @@
-/* gannet sim's options, and the machine that they and a topology file describe. */
+/* Options of gannet sim, and the machine that they and a topology file describe. Thread safety: no state. */
 #ifndef GN_CMD_SIM_H
 #define GN_CMD_SIM_H
 
@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* As people write them; below zero: not said. */
+/* In the units of the options; negative: not given. */
 struct gn_sim_machine {
 	double nodes, ranks_per_node, rails, link_gbit, link_us, node_gb, node_us, leaf_nodes, oversubscription, send_us,
 		receive_us, gap_us, reduce_gb, eager_bytes, jitter, stragglers, straggler_us;
@@ -23,9 +23,9 @@ struct gn_sim_options {
 	int64_t verify_ranks;
 };
 
-/* Defaults, then the file, then the options. */
+/* Merges defaults, the topology file and the options, in ascending priority. */
 enum gn_status gn_sim_machine_read(const struct gn_sim_options *o, struct gn_sim_topology *out, struct gn_err *err);
-/* Predicts and prints training steps by --compute-ms, --log or --step. */
+/* Predicts training steps by --compute-ms, --log or --step, and prints them. */
 enum gn_status gn_sim_train(const struct gn_sim_options *o, const struct gn_sim_topology *t, struct gn_err *err);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The keys of a topology file are the options with underscores. The defaults are a plain cluster: 100 Gbit/s, 1.5 us. */
+/* Keys of a topology file are the option names with underscores. The defaults describe a simple cluster: 100 Gbit/s, 1.5 us. */
 static const struct {
 	const char *key;
 	size_t offset;
@@ -39,28 +39,29 @@ static enum gn_status set_from(json_t *value, const char *key, const char *path,
 		if (strcmp(key, fields[i].key))
 			continue;
 		if (!json_is_number(value) || number < 0 || number > 1e12 || (fields[i].whole && number != floor(number)))
-			return gn_err_set(err, GN_ERR_DATA, "%s: %s has to be a%s number, not below zero", path, key,
+			return gn_err_set(err, GN_ERR_DATA, "%s: %s must be a%s number, not negative", path, key,
 					  fields[i].whole ? " whole" : "");
 		*field_of(m, i) = number;
 		return GN_OK;
 	}
-	return gn_err_set(err, GN_ERR_DATA, "%s: there is no %s in a topology; see gannet sim --help", path, key);
+	return gn_err_set(err, GN_ERR_DATA, "%s: unknown key %s; see gannet sim --help", path, key);
 }
 
-/* Of a file that is no JSON. */
-static enum gn_status say_why_not(const char *path, const json_error_t *why, struct gn_err *err)
+/* Explains why a file is not JSON. */
+static enum gn_status explain_not_json(const char *path, const json_error_t *why, struct gn_err *err)
 {
 	FILE *f = fopen(path, "re");
 	char first = 0;
 
 	if (f) {
-		/* white space before it is passed over */
+		/* skip white space */
 		if (fscanf(f, " %c", &first) != 1)
 			first = 0;
 		fclose(f);
 	}
 	if (first == '<')
-		return gn_err_set(err, GN_ERR_DATA, "%s is XML, which lstopo writes of one machine: --topology wants a JSON object that "
+		return gn_err_set(err, GN_ERR_DATA, "%s is XML, as lstopo writes for one machine: --topology needs a JSON object "
+				  "that "
 				  "describes a cluster, such as {\"nodes\": 4, \"link_gbit\": 100}; see gannet sim --help", path);
 	return gn_err_set(err, GN_ERR_DATA, "%s:%d: %s", path, why->line, why->text);
 }
@@ -73,7 +74,7 @@ static enum gn_status read_file(const char *path, struct gn_sim_machine *m, stru
 	const char *key;
 
 	if (!root)
-		return say_why_not(path, &why, err);
+		return explain_not_json(path, &why, err);
 	if (!json_is_object(root))
 		status = gn_err_set(err, GN_ERR_DATA, "%s is not a JSON object", path);
 	json_object_foreach(root, key, value)
@@ -83,8 +84,8 @@ static enum gn_status read_file(const char *path, struct gn_sim_machine *m, stru
 	return status;
 }
 
-/* What gannet tune measured stands for latencies, overheads and rates; a link's rate may still be another one. */
-static enum gn_status take_tuning(const struct gn_sim_options *o, const struct gn_sim_machine *given,
+/* Replaces latencies, overheads and rates by those that gannet tune measured. A given link rate overrides the measured one. */
+static enum gn_status apply_tuning(const struct gn_sim_options *o, const struct gn_sim_machine *given,
 				  struct gn_sim_topology *t, struct gn_err *err)
 {
 	struct gn_sim_topology measured;
@@ -123,11 +124,12 @@ enum gn_status gn_sim_machine_read(const struct gn_sim_options *o, struct gn_sim
 		if (*field_of(&given, i) >= 0)
 			*field_of(&m, i) = *field_of(&given, i);
 		if (fields[i].whole && (*field_of(&m, i) > 1 << 20 || *field_of(&m, i) != floor(*field_of(&m, i))))
-			return gn_err_set(err, GN_ERR_USAGE, "%s has to be a whole number of 1048576 at most", fields[i].key);
+			return gn_err_set(err, GN_ERR_USAGE, "%s must be an integer of at most 1048576", fields[i].key);
 	}
 	if (m.oversubscription != 1 && !m.leaf_nodes)
-		return gn_err_set(err, o->topology ? GN_ERR_DATA : GN_ERR_USAGE, "oversubscription is of leaf switches: say how many nodes "
-				  "share one (--leaf-nodes, or leaf_nodes in the file)");
+		return gn_err_set(err, o->topology ? GN_ERR_DATA : GN_ERR_USAGE, "oversubscription needs leaf switches: give the "
+				  "number of nodes per "
+				  "switch (--leaf-nodes, or leaf_nodes in the file)");
 	*out = (struct gn_sim_topology){
 		.nodes = (int)m.nodes, .ranks_per_node = (int)m.ranks_per_node, .rails = (int)m.rails,
 		.link_bytes_per_s = m.link_gbit * 1e9 / 8, .link_latency_s = m.link_us / 1e6,
@@ -140,6 +142,6 @@ enum gn_status gn_sim_machine_read(const struct gn_sim_options *o, struct gn_sim
 		.streams = o->streams,
 	};
 	if (o->tuning)
-		status = take_tuning(o, &given, out, err);
+		status = apply_tuning(o, &given, out, err);
 	return status ? status : gn_sim_topology_check(out, err);
 }

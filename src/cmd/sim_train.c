@@ -9,14 +9,14 @@
 
 #define BUCKETS_MAX 100000
 
-/* A step and what it was made of. */
+/* A training step and the source of its description. */
 struct described {
 	struct gn_sim_step step;
 	struct gn_sim_bucket *buckets;
 	double batch;
 };
 
-/* Equal buckets, ready at equal distances during the backward pass. */
+/* Equal buckets that become ready at equal intervals during the backward pass. */
 static enum gn_status spread(struct described *d, double bytes, double count, double begin_s, double end_s,
 			     struct gn_err *err)
 {
@@ -38,14 +38,13 @@ static enum gn_status by_options(const struct gn_sim_options *o, struct describe
 	double end = (o->compute_ms - o->after_ms) / 1e3;
 
 	if (o->after_ms >= o->compute_ms)
-		return gn_err_set(err, GN_ERR_USAGE, "--after-ms is a part of --compute-ms, and has to be less");
+		return gn_err_set(err, GN_ERR_USAGE, "--after-ms is part of --compute-ms and must be less");
 	d->step.compute_s = o->compute_ms / 1e3;
 	d->step.after_s = o->after_ms / 1e3;
 	d->batch = o->batch;
 	return spread(d, o->step_bytes, o->buckets, end * (1 - o->backward), end, err);
 }
 
-/* --- a log of gannet train --- */
 
 struct log_sums {
 	double steps, batch, bytes, buckets, data, forward, backward, optimizer;
@@ -73,7 +72,7 @@ static void add_line(const json_t *line, struct log_sums *s)
 	}
 }
 
-/* Lines that are no JSON (the last one of a run that was killed) are passed over; the last run in the file counts. */
+/* Lines that are not JSON are skipped (a killed run may end in one). Of several runs in the file the last one counts. */
 static enum gn_status by_log(const char *path, struct described *d, struct gn_err *err)
 {
 	struct log_sums s = {0};
@@ -94,7 +93,7 @@ static enum gn_status by_log(const char *path, struct described *d, struct gn_er
 	fclose(file);
 	if (!(s.steps > 0) || !(s.batch >= 1 && s.batch < 1e9) || !(s.bytes >= 4 && s.bytes < 1e13) ||
 	    !(s.forward >= 0) || !(s.backward > 0) || !(s.data >= 0) || !(s.optimizer >= 0))
-		return gn_err_set(err, GN_ERR_DATA, "%s has no run with steps and their times: is it a log of gannet train?", path);
+		return gn_err_set(err, GN_ERR_DATA, "%s has no run with step times: is it a log of gannet train?", path);
 	begin = (s.data + s.forward) / s.steps / 1e3;
 	end = begin + s.backward / s.steps / 1e3;
 	d->step.after_s = s.optimizer / s.steps / 1e3;
@@ -103,7 +102,6 @@ static enum gn_status by_log(const char *path, struct described *d, struct gn_er
 	return spread(d, s.bytes, s.buckets, begin, end, err);
 }
 
-/* --- a description --- */
 
 static enum gn_status number(const json_t *object, const char *key, double least, double most, double *out,
 			     struct gn_err *err)
@@ -112,7 +110,7 @@ static enum gn_status number(const json_t *object, const char *key, double least
 	double got = json_number_value(value);
 
 	if (!json_is_number(value) || !(got >= least) || !(got <= most))
-		return gn_err_set(err, GN_ERR_DATA, "%s has to be a number from %g to %g", key, least, most);
+		return gn_err_set(err, GN_ERR_DATA, "%s must be a number from %g to %g", key, least, most);
 	*out = got;
 	return GN_OK;
 }
@@ -123,7 +121,7 @@ static enum gn_status read_buckets(const json_t *list, struct described *d, stru
 	enum gn_status status = GN_OK;
 
 	if (!n || n > BUCKETS_MAX)
-		return gn_err_set(err, GN_ERR_DATA, "buckets has to be a list of 1 to %d objects", BUCKETS_MAX);
+		return gn_err_set(err, GN_ERR_DATA, "buckets must be a list of 1 to %d objects", BUCKETS_MAX);
 	d->buckets = calloc(n, sizeof *d->buckets);
 	if (!d->buckets)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu buckets", n);
@@ -161,7 +159,6 @@ static enum gn_status by_file(const char *path, struct described *d, struct gn_e
 	return status ? gn_err_prefix(err, "%s", path) : GN_OK;
 }
 
-/* --- printing --- */
 
 static void print_step(const struct gn_sim_options *o, const struct gn_sim_topology *t, const struct gn_algorithm *a,
 		       const struct described *d, double seconds, double exposed)
@@ -218,7 +215,7 @@ enum gn_status gn_sim_train(const struct gn_sim_options *o, const struct gn_sim_
 	enum gn_status status;
 
 	if ((o->compute_ms > 0) + (o->log != NULL) + (o->step != NULL) > 1)
-		return gn_err_set(err, GN_ERR_USAGE, "one of --compute-ms, --log and --step describes the step");
+		return gn_err_set(err, GN_ERR_USAGE, "give exactly one of --compute-ms, --log and --step");
 	if (o->log)
 		status = by_log(o->log, &d, err);
 	else if (o->step)

@@ -20,11 +20,11 @@ static const struct gn_option options[] = {
 	{.name = "from", .kind = GN_OPTION_TEXT, .offset = AT(from), .value_name = "DIR", .required = 1,
 	 .help = "packed dataset, on the shared file system"},
 	{.name = "to", .kind = GN_OPTION_TEXT, .offset = AT(to), .value_name = "DIR", .required = 1,
-	 .help = "node-local folder for the copy; made when it is not there"},
+	 .help = "node-local folder for the copy; created if missing"},
 	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
-	 .initial = "4", .min = 1, .max = 256, .help = "shards copied at a time"},
+	 .initial = "4", .min = 1, .max = 256, .help = "shards copied concurrently"},
 	{.name = "check", .kind = GN_OPTION_FLAG, .offset = AT(check),
-	 .help = "digest again what is there, although its stamp says that nobody touched it"},
+	 .help = "verify the digests of existing shards even if the stage marker shows them unchanged"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
 };
 
@@ -32,11 +32,12 @@ static const struct gn_command command = {
 	.name = "stage",
 	.summary = "copy a packed dataset to a node-local folder",
 	.positional = "",
-	.description = "Start it on every node, by one task or by all of them: a lock in the folder lets one copy while the "
-		       "others wait and then find everything there. Each shard's SHA-256 is checked on the way. What is "
-		       "there already and right is kept, so an interrupted copy goes on where it was. The folder is for its owner "
-		       "alone to write. A copy that belongs to another user is used without writing there when every shard has "
-		       "the digest that --from has; that is looked at each time, and its owner can still change it later.",
+	.description = "Start it on every node, in one task or in all of them: a lock in the folder lets one process copy while "
+		       "the others wait and then find a complete copy. The SHA-256 of each shard is verified during the copy. "
+		       "Valid shards that exist already are kept, so an interrupted copy continues where it stopped. Only the "
+		       "owner of the folder may have write permission. A copy that belongs to another user is used without writing "
+		       "to it if every shard has the digest that --from has; this is verified each time, and the owner can still "
+		       "change the copy later.",
 	.examples = "  srun --ntasks-per-node=1 gannet stage --from /shared/imagenet/train --to /nvme/imagenet/train\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
@@ -48,7 +49,7 @@ static void tell(const struct stage_options *o, const char *host, const struct g
 	double rate = r->copied && r->copy_s > 0 ? (double)r->copied_bytes * 1e-6 / r->copy_s : 0;
 
 	if (r->foreign)
-		snprintf(owner, sizeof owner, ", all digested: of user %u", (unsigned)r->owner);
+		snprintf(owner, sizeof owner, ", digests verified: owned by user %u", (unsigned)r->owner);
 	if (o->json)
 		printf("{\"host\": \"%s\", \"samples\": %llu, \"copied\": %u, \"copied_bytes\": %llu, \"kept\": %u, "
 		       "\"kept_bytes\": %llu, \"copy_s\": %.3f, \"wait_s\": %.3f, \"mb_per_s\": %.1f, \"foreign\": %s}\n", host,
@@ -76,7 +77,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 	if (gethostname(name, sizeof name - 1))
 		name[0] = '\0';
 	gn_text_visible(name[0] ? name : "?", host, sizeof host);
-	/* A member of the group who could write the copy could change what others train on. */
+	/* group members with write permission could change the data that others train on */
 	umask(umask(077) | 022);
 	s.log = gn_cmd_log();
 	status = gn_stage(&s, &result, &err);

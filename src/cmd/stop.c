@@ -14,7 +14,7 @@ struct gn_stop {
 	volatile sig_atomic_t wanted, quiet, begun;
 };
 
-/* The thread that waits for a signal gets it now: with the default action it ends the process. */
+/* Unblocks the signal in this thread and raises it: the default action ends the process. */
 static void end_by(int number)
 {
 	sigset_t set;
@@ -26,12 +26,12 @@ static void end_by(int number)
 	raise(number);
 }
 
-/* No rank misses one that has not met the others yet. */
-static void end_before_begin(const struct gn_stop *s, int number)
+/* The other ranks do not wait for a rank that has not connected yet. */
+static void end_before_connect(const struct gn_stop *s, int number)
 {
 	if (number == SIGINT)
 		end_by(number);
-	gn_log_warn(s->log, "stopped before the run began: while waiting for the other ranks");
+	gn_log_warn(s->log, "stopped before the run began, while connecting to the other ranks");
 	_exit(gn_cmd_exit_code(GN_ERR_STOPPED));
 }
 
@@ -47,15 +47,15 @@ static void *await_signals(void *argument)
 			return NULL;
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 		if (!s->begun)
-			end_before_begin(s, number);
+			end_before_connect(s, number);
 		s->wanted = 1;
 		if (number != SIGINT)
 			continue;
 		if (interrupts++)
 			end_by(number);
 		if (!s->quiet)
-			gn_log_warn(s->log, "interrupted: the run stops after the step at hand, with a checkpoint if --checkpoint is given; a "
-				    "second interrupt ends it at once, without one");
+			gn_log_warn(s->log, "interrupted: the run stops after the current step, with a checkpoint if --checkpoint "
+				    "is given; a second interrupt ends it immediately, without one");
 	}
 }
 

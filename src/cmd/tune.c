@@ -22,7 +22,7 @@ struct tune_options {
 static void print_path(const char *name, const struct gn_cost_path *p, const struct gn_tune_path *t, int samples)
 {
 	if (!t->sample_count) {
-		printf("%s: no two ranks are placed so; guessed\n", name);
+		printf("%s: no two ranks in this relation; estimated\n", name);
 		return;
 	}
 	printf("%s: %s, %d pair%s; a port carries %.4g MB/s", name, p->lanes, t->pairs, t->pairs > 1 ? "s" : "",
@@ -30,7 +30,7 @@ static void print_path(const char *name, const struct gn_cost_path *p, const str
 	if (p->burst_bytes > 0)
 		printf(", after an idle time %.4g MB/s for the first %.0f KiB", p->burst_bytes_per_s / 1e6,
 		       p->burst_bytes / 1024);
-	printf("; above %.0f bytes messages wait for their receivers\n", p->path.eager_bytes);
+	printf("; rendezvous above %.0f bytes\n", p->path.eager_bytes);
 	printf("  %12s %12s %12s %10s %10s | %8s %8s %8s\n", "from (B)", "latency (us)", "(us/KiB)", "send (us)",
 	       "recv (us)", "rms", "worst", "lengths");
 	for (int i = 0; i < p->path.count; i++) {
@@ -63,13 +63,13 @@ static void print_json(const struct gn_tune_result *r)
 static void print_picks(const struct gn_cost *c)
 {
 	if (c->pick_count)
-		printf("allreduce as tried:\n  %12s %12s  %s\n", "length (B)", "time (us)", "fastest");
+		printf("allreduce, measured:\n  %12s %12s  %s\n", "length (B)", "time (us)", "fastest");
 	for (int i = 0; i < c->pick_count; i++) {
 		const struct gn_cost_pick *p = &c->picks[i];
 
 		printf("  %12.0f %12.1f  %s", p->bytes, p->seconds * 1e6, p->algorithm);
 		if (p->piece_bytes > 0)
-			printf(p->piece_bytes < p->bytes ? ", in pieces of %.0f KiB" : ", in one piece", p->piece_bytes / 1024);
+			printf(p->piece_bytes < p->bytes ? ", in slices of %.0f KiB" : ", in one slice", p->piece_bytes / 1024);
 		printf("\n");
 	}
 }
@@ -83,12 +83,12 @@ static void print_all(const struct tune_options *o, const struct gn_tune_result 
 	printf("# %s\n", r->signature);
 	print_path("within a node", &r->cost.node, &r->node, o->samples);
 	print_path("between nodes", &r->cost.link, &r->link, o->samples);
-	printf("a rank sums %.3g GB/s, with all ranks at it\n", r->cost.reduce_bytes_per_s / 1e9);
+	printf("reduction: %.3g GB/s per rank, all ranks at once\n", r->cost.reduce_bytes_per_s / 1e9);
 	print_picks(&r->cost);
 }
 
-/* On rank 0 alone. */
-static enum gn_status keep(const struct tune_options *o, const struct gn_tune_result *r, struct gn_err *err)
+/* Rank 0 only: appends the result to the tuning table. */
+static enum gn_status write_table(const struct tune_options *o, const struct gn_tune_result *r, struct gn_err *err)
 {
 	char path[PATH_MAX];
 	int named;
@@ -99,11 +99,11 @@ static enum gn_status keep(const struct tune_options *o, const struct gn_tune_re
 	if (!status && *path)
 		fprintf(stderr, "gannet tune: written to %s\n", path);
 	else if (!status)
-		fprintf(stderr, "gannet tune: not kept; --out FILE would\n");
+		fprintf(stderr, "gannet tune: not written; give --out FILE to write it\n");
 	return status;
 }
 
-/* The fabric's costs are known; which algorithms are the fastest? */
+/* With the costs known, measures the most promising algorithms. */
 static enum gn_status try_all(const struct tune_options *o, struct gn_world *world, struct gn_log *log, struct gn_cost *cost,
 			      struct gn_err *err)
 {
@@ -126,16 +126,16 @@ static enum gn_status tune(const struct tune_options *o, struct gn_world *world,
 	enum gn_status status = GN_OK;
 
 	if (gn_world_size(world) == 1)
-		return gn_err_set(err, GN_ERR_USAGE, "one rank alone has nothing to measure; start it with srun --mpi=pmix, mpirun "
+		return gn_err_set(err, GN_ERR_USAGE, "a single rank has nothing to measure; start it with srun --mpi=pmix, mpirun "
 				  "or gannet launch");
-	/* fitting and simulating, on the first rank, take their time */
+	/* fitting and simulation on rank 0 take time without collective calls */
 	gn_world_set_phase(world, "measuring", 60000);
 	status = gn_tune_measure(world, &how, &r, err);
 	if (!status)
 		status = try_all(o, world, log, &r.cost, err);
 	if (!status && gn_world_rank(world) == 0) {
 		print_all(o, &r);
-		status = keep(o, &r, err);
+		status = write_table(o, &r, err);
 	}
 	return status;
 }
@@ -162,41 +162,41 @@ static int run(const void *options, const struct gn_text_list *positional)
 
 static const struct gn_option options_table[] = {
 	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = FIELD(out), .value_name = "FILE",
-	 .help = "where to keep it; none: nowhere (default: where runs look)"},
+	 .help = "tuning table to append to; none: do not write (default: the table that runs read)"},
 	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
-	 .initial = "auto", .help = "what may carry the bytes", .choices = "auto|tcp|shm|rc|ud"},
+	 .initial = "auto", .help = "allowed transport (sets UCX_TLS)", .choices = "auto|tcp|shm|rc|ud"},
 	{.name = "transport-strict", .kind = GN_OPTION_FLAG, .offset = FIELD(transport_strict),
-	 .help = "an error, not a warning, when nodes use different transports, or one leaves a faster device unused"},
+	 .help = "fail instead of warn when nodes use different transports, or a node does not use its fastest device"},
 	{.name = "seconds", .kind = GN_OPTION_REAL, .offset = FIELD(seconds), .value_name = "X", .initial = "0.1",
-	 .help = "for each length and pair", .min = 0.001, .max = 3600},
+	 .help = "samples per length and pair of ranks", .min = 0.001, .max = 3600},
 	{.name = "max-bytes", .letter = 'e', .kind = GN_OPTION_SIZE, .offset = FIELD(max_bytes), .value_name = "N",
 	 .initial = "4M", .help = "longest message", .min = 64, .max = 1LL << 30},
 	{.name = "rails", .kind = GN_OPTION_INT, .offset = FIELD(rails), .value_name = "N", .initial = "0", .min = 0,
-	 .max = GN_RAILS_MAX, .help = "network devices of a node to use side by side at most, as in the runs to come; 0: all that are "
-				      "equally fast"},
+	 .max = GN_RAILS_MAX, .help = "most network devices (rails) per node, as in later runs; 0: all that are equally fast"},
 	{.name = "pairs", .kind = GN_OPTION_INT, .offset = FIELD(pairs), .value_name = "N", .initial = "3",
-	 .help = "at most so many of nodes, and of ranks of a node", .min = 1, .max = 4096},
-	{.name = "samples", .kind = GN_OPTION_FLAG, .offset = FIELD(samples), .help = "show each length, too"},
-	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "one JSON object: the line that is kept"},
+	 .help = "most pairs of nodes, and of ranks of a node, to measure", .min = 1, .max = 4096},
+	{.name = "samples", .kind = GN_OPTION_FLAG, .offset = FIELD(samples), .help = "also print each length"},
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "print the line of the table as one JSON object"},
 	GN_CMD_WORLD_OPTIONS(struct tune_options, world),
 };
 
 static const struct gn_command command = {
 	.name = "tune",
-	.summary = "measure this fabric, so that runs choose algorithms by it",
+	.summary = "measure the fabric for the choice of algorithms",
 	.positional = "",
 	.description =
-		"Measures, between the ranks that started it, what a message costs within a node and between nodes: latency, "
-		"time per byte, processor time to send and receive it, by ranges of lengths; the rate of a port, and what it "
-		"lets through faster after an idle time; the length from which messages wait for their receivers; and how fast "
-		"ranks sum. The model is LogGP with a range's own numbers; residuals say how well it fits. "
-		"Then the likely algorithms for an allreduce take turns, and the fastest for each length is kept, too.\n\n"
+		"Measures between the ranks that started it what a message costs within a node and between nodes: latency, time "
+		"per byte, and processor time to send and receive, by ranges of lengths; the rate of a port, and what it transmits "
+		"faster after an idle time; the longest eager message; and how fast ranks reduce. The model is LogGP with "
+		"parameters per range; residuals show how well it fits. Then the likely algorithms for an allreduce are measured "
+		"in turn, and the fastest for each length is recorded, too.\n\n"
 		"The result becomes a line of a table, in the file of --out, else of GANNET_TUNING, else "
 		"$XDG_CONFIG_HOME/gannet/tuning.jsonl, else ~/.config/gannet/tuning.jsonl. Runs look there for a line of their "
-		"fabric: the same devices, link rates, UCX version, number of nodes and of ranks on them. Host names do not "
-		"matter. A line of another number of nodes that differs in nothing else does, too, the nearest by ratio: its "
-		"costs for any number, and the algorithms that were the fastest for up to four times fewer or more nodes, unless "
-		"they are half as slow again by these costs; runs then say 'tuned at N nodes, used at M'. A link that is shaped in between (tc) looks like any other: give such a run its own file.",
+		"fabric: the same devices, link rates, UCX version, number of nodes and ranks per node; host names do not matter. "
+		"Without one they use the line with the nearest number of nodes by ratio that differs in nothing else: its costs "
+		"for any number, and its fastest algorithms for up to four times fewer or more nodes, unless they are 1.5 times "
+		"slower by these costs; the log then says 'tuned at N nodes, used at M'. A link that is shaped by tc looks like "
+		"any other: give such a run a separate file.",
 	.examples = "  srun -N4 --ntasks-per-node=2 --mpi=pmix gannet tune             # where runs look for it\n"
 		    "  gannet launch -n 2 -- gannet tune --samples --out shm.jsonl     # shared memory of this machine\n",
 	.options = options_table,

@@ -16,9 +16,9 @@ struct verify_options {
 #define AT(field) offsetof(struct verify_options, field)
 
 static const struct gn_option options[] = {
-	{.name = "decode", .kind = GN_OPTION_FLAG, .offset = AT(decode), .help = "decode every image, too"},
+	{.name = "decode", .kind = GN_OPTION_FLAG, .offset = AT(decode), .help = "also decode every image"},
 	{.name = "threads", .letter = 'j', .kind = GN_OPTION_INT, .offset = AT(threads), .value_name = "N",
-	 .initial = "0", .min = 0, .max = 1024, .help = "worker threads; 0: one a processor"},
+	 .initial = "0", .min = 0, .max = 1024, .help = "worker threads; 0: one per processor"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = AT(json), .help = "print the result as one JSON object"},
 };
 
@@ -26,8 +26,8 @@ static const struct gn_command command = {
 	.name = "verify",
 	.summary = "check every shard and every sample of a packed dataset",
 	.positional = "DIR",
-	.description = "Reads all of it: the size and SHA-256 of each shard, its tables, and the CRC-32C of each sample. "
-		       "Damage is named, shard by shard and sample by sample, and ends in exit code 3.",
+	.description = "Reads all data: the size and SHA-256 of each shard, its tables, and the CRC-32C of each sample. Damaged "
+		       "shards and samples are named; the exit code is then 3.",
 	.examples = "  gannet verify digits/train\n  gannet verify --decode /nvme/imagenet/train\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,

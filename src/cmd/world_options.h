@@ -1,6 +1,6 @@
-/* The options that every command of several ranks has: what transport/bootstrap/world.h takes from its caller.
+/* Options of every command with several ranks: struct gn_world_options of transport/bootstrap/world.h.
  *
- * A command's target embeds a struct gn_world_options as `member`, and its table of options ends with these.
+ * A command's target embeds a struct gn_world_options as `member`, and its option table ends with this macro.
  */
 #ifndef GN_CMD_WORLD_OPTIONS_H
 #define GN_CMD_WORLD_OPTIONS_H
@@ -16,17 +16,17 @@
 /* clang-format off */
 #define GN_CMD_WORLD_OPTIONS(type, member)                                                                                        \
 	GN_CMD_LIMIT(type, member, "join-timeout", join_s,                                                                         \
-		     "seconds for all ranks to arrive; rank 0's limits count for all (default: " GN_LIMITS_JOIN                    \
-		     ", or 60 and 60 more for each 1,000 ranks)"),                                                                 \
+		     "seconds for all ranks to connect; rank 0's limits apply to all (default: " GN_LIMITS_JOIN                    \
+		     ", or 60 plus 60 per 1,000 ranks)"),                                                                 \
 	GN_CMD_LIMIT(type, member, "heartbeat-timeout", heartbeat_s,                                                               \
-		     "seconds without a sign of life until a rank is lost; one whose connection closes is lost at once (default: " \
-		     GN_LIMITS_HEARTBEAT ", or 5, and above 64 ranks 1 more for each doubling)"),                                  \
+		     "seconds without a heartbeat until a rank is lost; a closed connection counts immediately (default: " \
+		     GN_LIMITS_HEARTBEAT ", or 5, plus 1 per doubling above 64 ranks)"),                                  \
 	GN_CMD_LIMIT(type, member, "stall-timeout", stall_s,                                                                       \
-		     "seconds in which nothing moves on any rank until the job ends (default: " GN_LIMITS_STALL                    \
-		     ", or as --heartbeat-timeout, and no less than its default)"),                                                \
+		     "seconds without progress on any rank until the job ends (default: " GN_LIMITS_STALL                    \
+		     ", or --heartbeat-timeout, but at least its default)"),                                                \
 	{.name = "socket-ifname", .kind = GN_OPTION_TEXT, .offset = offsetof(type, member.ifnames), .value_name = "LIST",          \
-	 .help = "interfaces for heartbeats and start, as NCCL_SOCKET_IFNAME: prefixes of names, separated by commas; =eth0: this " \
-		 "one; ^docker: all but these (default: " GN_WORLD_IFNAMES ", or all)"}
+	 .help = "interfaces for bootstrap and heartbeats, as NCCL_SOCKET_IFNAME: name prefixes separated by commas; =eth0: only " \
+		 "that; ^docker: all others (default: " GN_WORLD_IFNAMES ", or all)"}
 /* clang-format on */
 
 #endif

@@ -8,12 +8,12 @@ trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 
 is() { # KIND FILE
-	expect 3 "$2 is $1: info tells about a folder that gannet pack made" "$1" timeout 20 "$gannet" info "$2"
+	expect 3 "$2 is $1: info describes a folder written by gannet pack" "$1" timeout 20 "$gannet" info "$2"
 }
 : >empty && is 'an empty file' empty
 echo 'hello' >note && is 'text' note
 echo '{"a": 1}' >some.json && is 'JSON' some.json
-printf '\001\002\003\004' >odd && is 'of a kind unknown here' odd
+printf '\001\002\003\004' >odd && is 'of unknown type' odd
 cp "$GN_SOURCE/data/digits/digits-val.tar.xz" . && is 'compressed by xz' digits-val.tar.xz
 tar -cf plain.tar note && is 'a tar archive' plain.tar
 gzip -k note && is 'compressed by gzip' note.gz
@@ -48,8 +48,8 @@ if grep -q avx512_bf16 /proc/cpuinfo; then
 else
 	expect 1 'no instructions for bfloat16' 'a plan in bf16 is refused here' "$gannet" info --plan resnet50 --precision bf16
 fi
-expect 2 'either a PATH or' 'neither path nor plan' "$gannet" info
-expect 2 'either a PATH or' 'both' "$gannet" info --plan lenet two
+expect 2 'either a PATH,' 'neither path nor plan' "$gannet" info
+expect 2 'either a PATH,' 'both' "$gannet" info --plan lenet two
 expect 2 'larger images|smaller than' 'images too small for it' "$gannet" info --plan lenet --image-size 10
 expect 3 'nowhere' 'nothing there' "$gannet" info nowhere
 

@@ -49,7 +49,7 @@ site() { env GANNET_CONF="$dir/gannet.conf" "$@"; }
 conf '# a site' "interfaces = eth9   # the fast one" 'local=/nvme' 'colour = blue' 'nonsense'
 expect 0 "^configuration  *$dir/gannet.conf$" "--version names the file" site "$gannet" --version
 expect 0 '^local disk  */nvme$' "and the local disk, for job scripts" site "$gannet" --version
-expect 0 'gannet.conf:4: no key .colour.' "an unknown key is a warning with its line" site "$gannet" --version
+expect 0 'gannet.conf:4: unknown key .colour.' "an unknown key is a warning with its line" site "$gannet" --version
 expect 0 'gannet.conf:5: not KEY = VALUE' "and so is what is no setting" site "$gannet" --version
 launched() { timeout 30 "$gannet" launch -n 1 -- sh -c 'echo "$UCX_NET_DEVICES $GANNET_LOCAL $GANNET_TUNING."'; }
 export -f launched
@@ -57,8 +57,8 @@ export gannet
 expect 0 '^interfaces  *eth9$' "and the interfaces" site "$gannet" --version
 conf $'\xEF\xBB\xBFinterfaces = eth9' 'interfaces = eth8' 'tuning = "/t"' 'local = nvme' 'local = /my disk' 'local = /nvme'
 expect 0 '^interfaces  *eth9$' "a byte order mark is skipped" site "$gannet" --version
-for warning in '2: interfaces is given twice, in line 1' '3: tuning: the value has quotes' '4: local: the path has to begin with /' \
-	'5: local: the value has spaces'; do
+for warning in '2: interfaces is already set in line 1' '3: tuning: the value contains quotes' '4: local: the path must start with /' \
+	'5: local: the value contains spaces'; do
 	expect 0 "WARN .*gannet.conf:$warning" "a warning: $warning" site "$gannet" --version
 done
 expect 0 '^local disk  */nvme$' "what is wrong is not used" site "$gannet" --version
@@ -79,13 +79,13 @@ conf "tuning = $dir/none"
 expect 0 'gannet.conf:1: tuning table .*/none: No such file' "one that is not there is a warning" site HOME="$dir" bash -c launched
 conf 'interfaces = eth9'
 chmod 666 "$dir/gannet.conf"
-expect 0 'gannet.conf is not read' "a file that others may write to is not trusted" site "$gannet" --version
+expect 0 'gannet.conf is ignored' "a file that others may write to is not trusted" site "$gannet" --version
 expect 0 '^ *\.' "and has no effect" site bash -c launched
 if ((UID)); then
 	skip "nor another user's" "this test is not root's"
 else
 	chmod 644 "$dir/gannet.conf" && chmod 755 "$dir" && chown 12345 "$dir/gannet.conf"
-	expect 0 'gannet.conf is not read' "nor another user's" site "$gannet" --version
+	expect 0 'gannet.conf is ignored' "nor another user's" site "$gannet" --version
 fi
 mkfifo "$dir/fifo"
 expect 0 'fifo is not a regular file' "a fifo does not block" timeout 20 env GANNET_CONF="$dir/fifo" "$gannet" --version

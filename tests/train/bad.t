@@ -38,7 +38,7 @@ told() { GANNET_LOG=info timeout 60 "$gannet" train --data "$dir/train" --model 
 expect 0 'input 1x28x28, shift by up to 2 pixels; evaluation: images near the side keep their size, centre 28; sgd momentum 0.9, weight decay 0.0001 .*; lr 0.05 by cosine to 0; seed 1; 24 images left out in each epoch' \
 	'what options come to is told' told --lr 0.05 --log "$dir/told.jsonl"
 check 'and in the log' grep -q '"event": "start".*"resolved": "input 1x28x28, shift .*seed 1; 24 images left out' "$dir/told.jsonl"
-expect 0 'WARN .*do nothing here: --milestones and --lr-factor, which --schedule step has, not cosine; --pad, which .* not crop-flip' \
+expect 0 'WARN .*options without effect in this run: --milestones and --lr-factor, which --schedule step has, not cosine; --pad, which .* not crop-flip' \
 	'options that do nothing' train --milestones 1,2 --lr-factor 0.5 --pad 3 --augment crop-flip
 expect 0 'WARN .*no milestone lies within the run .*the rate never falls' 'milestones after the end' train --schedule step
 check 'milestones within it' sh -c '! timeout 60 "$1" train --data "$2/train" --model lenet --lr 0.02 --steps 4 --schedule step \

@@ -80,9 +80,9 @@ p2p() {
 }
 check "p2p, shm, no rail" p2p shm 0
 check "p2p, tcp, one rail" p2p tcp 1
-expect 2 "needs two ranks" "p2p with oneself" run 1 p2p
-expect 2 "no rank 3" "a peer that is not there" run 3 p2p --peer 3
-expect 2 "no rank 3" "a root that is not there" run 3 broadcast --root 3
+expect 2 "needs at least two ranks" "p2p with oneself" run 1 p2p
+expect 2 "rank 3 does not exist" "a peer that is not there" run 3 p2p --peer 3
+expect 2 "rank 3 does not exist" "a root that is not there" run 3 broadcast --root 3
 expect 2 "no algorithm .* auto, shared, ring" "an unknown algorithm, with those there are" bench 2 --algo best
 one_place() { bench 2 --place in --json --max-bytes 8 >"$scratch/out" && grep -q '"in_place"' "$scratch/out" && ! grep -q out_of_place "$scratch/out"; }
 check "one place alone" one_place
@@ -93,10 +93,10 @@ expect 1 "did not go by tcp: the ranks of .* sent [0-9]+ bytes" "tcp that was sh
 expect 1 "did not go by shm" "shared memory that was tcp is found out" \
 	env UCX_TLS=tcp,self "${quiet[@]}" "$gannet" launch -n 2 -- \
 	"$gannet" bench allreduce --transport shm --algo ring --foreign --max-bytes 4M --min-bytes 4M --iters 3
-expect 2 "one rank alone" "one rank proves no transport" bench 1 --transport tcp
+expect 2 "a single rank" "one rank proves no transport" bench 1 --transport tcp
 expect 0 "1 rank on 1 node" "one rank alone" bench 1 --max-bytes 1K
 expect 2 "above" "an upside-down range" bench 1 --min-bytes 8 --max-bytes 4
-expect 2 "no mode 'scatter'; there is: allreduce" "an unknown mode" "$gannet" bench scatter
+expect 2 "no mode 'scatter'; choose one of: allreduce" "an unknown mode" "$gannet" bench scatter
 if [[ ! -d /sys/class/infiniband ]]; then
 	expect 1 "no way to reach others by rc: $(hostname) has no RDMA device that is up; it has lo" "rc where there is no RDMA device fails" bench 2 --transport rc --max-bytes 1K
 fi
@@ -105,7 +105,7 @@ for what in "bench allreduce" "bench p2p" "train --data none --model lenet"; do
 	expect 2 '--comm nccl: .*NCCL sums the memory of GPUs alone' "$what --comm nccl on the host's memory" \
 		timeout 60 "$gannet" $what --comm nccl
 done
-expect 2 '--device cuda: p2p is measured on the host alone' "p2p --device cuda" timeout 60 "$gannet" bench p2p --device cuda
+expect 2 '--device cuda: p2p is measured only on the host' "p2p --device cuda" timeout 60 "$gannet" bench p2p --device cuda
 expect 1 '--device cuda: .*(no CUDA|no NVIDIA driver|no CUDA-capable device|nvidia-smi)' "allreduce of GPU memory without a GPU" \
 	env CUDA_VISIBLE_DEVICES='' timeout 60 "$gannet" bench allreduce --device cuda --max-bytes 8
 finish

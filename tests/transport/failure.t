@@ -26,7 +26,7 @@ said() { # COUNT PATTERN: so many ranks say so
 # Five seconds to notice, and the launcher's four until it ends the one that hangs. That one may be through with its own part of
 # what the others still wait in.
 never() { # TRANSPORT RANK
-	faulty 3 "$1" never "$2" && [[ $code == 4 ]] && ((took <= 14)) && grep -q "launch: ending the ranks" "$scratch/err" &&
+	faulty 3 "$1" never "$2" && [[ $code == 4 ]] && ((took <= 14)) && grep -q "launch: terminating the remaining ranks" "$scratch/err" &&
 		said 2 "has stalled; rank $2 on $host (never started it|is through with it): it is alive, but in no collective, after operation number [0-9]+, for 5\.[0-9] s; ranks? .* waits? in it, for 5\.[0-9] s \(rank [0-9] for rank [0-9].*; rank [0-9] on $host was in operation number [0-9]+, .* waiting for rank"
 }
 check "a rank that never calls, over tcp: the others say which, where, in what, since when" never tcp 2

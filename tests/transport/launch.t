@@ -97,7 +97,7 @@ hangs() {
 	# shellcheck disable=SC2016
 	timeout -k 5 60 "$gannet" launch -n 2 --grace 1 -- sh -c '[ "$PMIX_RANK" = 0 ] && exit 3; trap "" TERM; sleep 100 & wait; sleep 100' 2>"$scratch/err"
 	code=$?
-	[[ $code == 3 ]] && ((SECONDS - start < 9)) && grep -q "ending the ranks" "$scratch/err"
+	[[ $code == 3 ]] && ((SECONDS - start < 9)) && grep -q "terminating the remaining ranks" "$scratch/err"
 }
 check "ranks that do not end after a failure are ended" hangs
 dies_with_launcher() {

@@ -16,18 +16,18 @@ check "a JSON row adds up" rows
 printf '{"nodes": 3, "link_gbit": 1}' >"$scratch/t.json"
 expect 0 "^# 3 nodes of 2 ranks" "a file, and an option above it" sim --topology "$scratch/t.json" --ranks-per-node 2 --algo ring
 printf '{"nodes": 3, "speed": 1}' >"$scratch/t.json"
-expect 3 "no speed" "an unknown key is refused" sim --topology "$scratch/t.json"
+expect 3 "unknown key speed" "an unknown key is refused" sim --topology "$scratch/t.json"
 printf '{"nodes": 3' >"$scratch/t.json"
 expect 3 "t.json" "a broken file is refused" sim --topology "$scratch/t.json"
 printf '\n<?xml version="1.0"?><topology/>' >"$scratch/t.xml"
-expect 3 "t.xml is XML, which lstopo writes .* wants a JSON object" "lstopo's XML is told from a cluster" sim --topology "$scratch/t.xml"
-expect 2 "say how many nodes share one" "oversubscription of no leaf switches is refused" sim --oversubscription 4
+expect 3 "t.xml is XML, as lstopo writes .* needs a JSON object" "lstopo's XML is told from a cluster" sim --topology "$scratch/t.xml"
+expect 2 "give the number of nodes per" "oversubscription of no leaf switches is refused" sim --oversubscription 4
 printf '{"nodes": 8, "oversubscription": 2}' >"$scratch/t.json"
-expect 3 "say how many nodes share one" "nor in a file" sim --topology "$scratch/t.json"
+expect 3 "give the number of nodes per" "nor in a file" sim --topology "$scratch/t.json"
 expect 0 "^# 8 nodes" "with leaf switches it counts" sim --topology "$scratch/t.json" --leaf-nodes 4 --max-bytes 64K --algo ring
 expect 2 "no algorithm nope" "an unknown algorithm is refused" sim --algo nope
-expect 2 "whole number" "half a node is refused" sim --nodes 1.5
-expect 0 "proved all-to-all" "proofs" sim --verify --collective all --verify-ranks 9
+expect 2 "an integer" "half a node is refused" sim --nodes 1.5
+expect 0 "verified all-to-all" "proofs" sim --verify --collective all --verify-ranks 9
 expect 0 "efficiency" "a training step" sim --nodes 4 --compute-ms 100 --algo hierarchical
 expect 0 "recursive-doubling" "20000 ranks" sim --nodes 2500 --ranks-per-node 8 --algo recursive-doubling --pieces 1 --max-bytes 64K
 printf '{"compute_ms": 100, "after_ms": 10, "batch": 8, "buckets": [{"bytes": 1e6, "ready_ms": 60}, {"bytes": 4e6, "ready_ms": 90}]}' \

@@ -7,8 +7,8 @@ table=$scratch/config/gannet/tuning.jsonl
 quick() { launch 2 env XDG_CONFIG_HOME="$scratch/config" "$gannet" tune --seconds 0.005 --max-bytes 64K "$@"; }
 unset GANNET_TUNING
 
-expect 2 "one rank alone" "one rank has nothing to measure" "$gannet" tune
-expect 0 "above [0-9]+ bytes messages wait" "shared memory is measured" quick --transport shm
+expect 2 "a single rank" "one rank has nothing to measure" "$gannet" tune
+expect 0 "rendezvous above [0-9]+ bytes" "shared memory is measured" quick --transport shm
 check "and kept where runs look" test -s "$table"
 check "over tcp, too" quick --transport tcp --samples
 lines() { perl -MJSON::PP -ne '
