@@ -51,8 +51,8 @@ static void *image_at(const struct gn_batch_builder *f, const struct gn_batch_ta
 	return (char *)batch->images + i * f->sample_bytes;
 }
 
-static uint32_t decode_samples(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin, uint32_t end,
-		       struct gn_err *err)
+static uint32_t decode_samples(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin,
+			       uint32_t end, struct gn_err *err)
 {
 	uint32_t failed_at = end;
 
@@ -91,7 +91,7 @@ static enum gn_status mix_alone(struct gn_batch_builder *f, uint32_t epoch, cons
 	return status;
 }
 
-/* After decode_samples: every sample is still as it was decoded. */
+/* Runs after decode_samples(): blending needs the unmixed samples. */
 static uint32_t mix(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin, uint32_t end,
 		    struct gn_err *err)
 {

@@ -1,6 +1,6 @@
-/* Samples of a batch made ready by one worker thread: rendered and, with mixup, mixed. Only the loader uses it.
+/* Builds the samples of a batch in one worker thread: decodes them and, with mixup, blends them. Private to the loader.
  *
- * Thread safety: one thread per builder; different pieces of one batch may be filled by different fillers.
+ * Thread safety: one thread per builder. Builders may work on different chunks of one batch concurrently.
  */
 #ifndef GN_DATA_LOADER_BATCH_BUILDER_H
 #define GN_DATA_LOADER_BATCH_BUILDER_H
@@ -9,9 +9,9 @@
 #include "data/sample/order.h"
 #include "data/shard/dataset.h"
 
-/* Where a batch lies. */
+/* Buffers of one batch. */
 struct gn_batch_task {
-	void *images; /* as the options say: floats, or room for the pixels of crops */
+	void *images; /* floats, or with options.crops the pixels of crops */
 	struct gn_crop *crops;
 	int32_t *labels;
 	int32_t *pair_labels; /* with mixup: the label of the other sample of the pair */
@@ -23,12 +23,12 @@ struct gn_batch_task {
 
 struct gn_batch_builder;
 
-/* dataset, options and order are borrowed and outlive the builder. */
+/* dataset, options and order are borrowed and must outlive the builder. */
 enum gn_status gn_batch_builder_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
 				const struct gn_order *order, struct gn_batch_builder **out, struct gn_err *err);
 void gn_batch_builder_destroy(struct gn_batch_builder *f);
-/* Samples begin .. end-1 of the batch; those past count become zeros or black with label -1. Returns end, or the first place that
- * failed, with the reason in err. */
+/* Builds samples begin .. end-1 of the batch; those past count become zeros or black, with label -1. Returns end, or the first
+ * index that failed, with the reason in err. Blocks on the file system. */
 uint32_t gn_batch_builder_run(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin,
 			      uint32_t end, struct gn_err *err);
 

@@ -9,11 +9,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* One batch in the making. Batch number k lives in slot k % slot_count. */
+/* A batch buffer. Batch number k uses slot k % slot_count. */
 struct slot {
 	struct gn_batch_task batch;
-	uint32_t made;	    /* samples that are ready */
-	uint32_t failed_at; /* the lowest place in the batch that failed, or batch */
+	uint32_t made;	    /* finished samples */
+	uint32_t failed_at; /* lowest failed index in the batch, or batch */
 	struct gn_err failure;
 };
 
@@ -26,35 +26,35 @@ struct gn_loader {
 	const struct gn_dataset *dataset;
 	struct gn_loader_options options;
 	struct gn_order order;
-	uint32_t grain; /* samples a worker takes at a time */
+	uint32_t grain; /* samples per chunk */
 
 	pthread_mutex_t lock;
-	pthread_cond_t work;  /* there is something to take, or the loader is closing */
-	pthread_cond_t ready; /* a batch became complete, or a worker laid down its work */
+	pthread_cond_t work;  /* a chunk is available, or the loader is closing */
+	pthread_cond_t ready; /* a batch is complete, or a worker has become idle */
 	struct slot *slots;
 	uint32_t slot_count;
 	int running, closing;
-	int busy; /* workers with samples in their hands */
+	int busy; /* workers that are building samples */
 	uint32_t epoch;
-	uint64_t making; /* the batch that samples are being taken from */
-	uint32_t taken;	 /* of its samples */
+	uint64_t making; /* the batch that chunks are taken from */
+	uint32_t taken;	 /* samples of it that have been taken */
 	uint64_t next;	 /* the batch that the consumer gets next */
-	uint64_t oldest; /* the batch in the consumer's hands, or next when there is none */
-	uint64_t batches;	/* from where this epoch began */
-	uint64_t epoch_batches; /* of a whole epoch */
+	uint64_t oldest; /* the batch that the consumer holds, or next */
+	uint64_t batches;	/* in this epoch, from where it started */
+	uint64_t epoch_batches; /* in a whole epoch */
 
 	struct worker *workers;
 	struct gn_thread_pool *pool;
 };
 
-/* A few samples of one batch, from begin to end. */
-struct piece {
+/* A chunk: samples begin .. end-1 of one batch. */
+struct chunk {
 	struct slot *slot;
 	uint32_t begin, end;
 };
 
-/* Lock held. Batches from `oldest` on are alive, at most slot_count of them. */
-static int take(struct gn_loader *l, struct piece *out)
+/* Caller holds the lock. At most slot_count batches, from `oldest` on, are in use. */
+static int take(struct gn_loader *l, struct chunk *out)
 {
 	uint32_t batch = l->options.batch;
 	struct slot *slot;
@@ -82,7 +82,7 @@ static void work(void *argument)
 {
 	struct worker *w = argument;
 	struct gn_loader *l = w->loader;
-	struct piece piece;
+	struct chunk chunk;
 
 	pthread_mutex_lock(&l->lock);
 	while (!l->closing) {
@@ -90,33 +90,33 @@ static void work(void *argument)
 		struct gn_err failure;
 		uint64_t began;
 
-		if (!take(l, &piece)) {
+		if (!take(l, &chunk)) {
 			pthread_cond_wait(&l->work, &l->lock);
 			continue;
 		}
 		l->busy++;
 		pthread_mutex_unlock(&l->lock);
-		/* The samples of a piece are its worker's alone. */
+		/* no other thread accesses the samples of a chunk */
 		began = l->options.profiler ? gn_clock_ns() : 0;
-		failed_at = gn_batch_builder_run(w->builder, epoch, &piece.slot->batch, piece.begin, piece.end, &failure);
+		failed_at = gn_batch_builder_run(w->builder, epoch, &chunk.slot->batch, chunk.begin, chunk.end, &failure);
 		if (l->options.profiler)
-			l->options.profiler(l->options.profiler_context, (int)(w - l->workers), piece.end - piece.begin, began,
+			l->options.profiler(l->options.profiler_context, (int)(w - l->workers), chunk.end - chunk.begin, began,
 					 gn_clock_ns());
 		pthread_mutex_lock(&l->lock);
 		l->busy--;
-		/* Of several failures the one at the lowest place is told, however the workers raced. */
-		if (failed_at < piece.end && failed_at < piece.slot->failed_at) {
-			piece.slot->failed_at = failed_at;
-			piece.slot->failure = failure;
+		/* report the failure with the lowest index, whatever the order of the workers */
+		if (failed_at < chunk.end && failed_at < chunk.slot->failed_at) {
+			chunk.slot->failed_at = failed_at;
+			chunk.slot->failure = failure;
 		}
-		piece.slot->made += piece.end - piece.begin;
+		chunk.slot->made += chunk.end - chunk.begin;
 		pthread_cond_broadcast(&l->ready);
 	}
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* As many slots as prefetch_bytes holds, not fewer than three (one in the consumer's hands, one for it to take, one in the
- * making), and not more than there are batches. */
+/* As many slots as fit into prefetch_bytes; at least three (one held by the consumer, one complete, one being built), at most one
+ * per batch. */
 static enum gn_status make_slots(struct gn_loader *l, struct gn_err *err)
 {
 	uint32_t batch = l->options.batch;
@@ -203,7 +203,7 @@ enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct g
 	l->batches = l->epoch_batches = gn_order_batches(&order);
 	share = options->batch / (uint32_t)options->threads;
 	l->grain = share < 1 ? 1 : share > 16 ? 16 : share;
-	/* Neighbours, which are mixed, stay together. */
+	/* the two samples of a mixup pair stay in one chunk */
 	if (options->mixup > 0)
 		l->grain += l->grain % 2;
 	status = make_slots(l, err);
@@ -252,7 +252,7 @@ uint64_t gn_loader_batches(const struct gn_loader *l)
 enum gn_status gn_loader_start(struct gn_loader *l, uint32_t epoch, uint64_t samples_done, struct gn_err *err)
 {
 	if (samples_done > l->order.count)
-		return gn_err_set(err, GN_ERR_USAGE, "an epoch here has %llu samples; it cannot go on after %llu",
+		return gn_err_set(err, GN_ERR_USAGE, "the epoch has %llu samples and cannot resume after %llu",
 				  (unsigned long long)l->order.count, (unsigned long long)samples_done);
 	pthread_mutex_lock(&l->lock);
 	l->running = 0;
@@ -269,7 +269,7 @@ enum gn_status gn_loader_start(struct gn_loader *l, uint32_t epoch, uint64_t sam
 	return GN_OK;
 }
 
-/* Lock held. */
+/* Caller holds the lock. */
 static int complete(const struct gn_loader *l, const struct slot *slot)
 {
 	return l->making > l->next && slot->made == l->options.batch;
@@ -287,7 +287,7 @@ enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct 
 		gn_err_set(err, status, l->running ? "the epoch is over" : "the loader has not been started");
 		goto unlock;
 	}
-	/* What the consumer held until now is free. */
+	/* the slot of the previous batch is free again */
 	l->oldest = l->next;
 	pthread_cond_broadcast(&l->work);
 	slot = &l->slots[l->next % l->slot_count];

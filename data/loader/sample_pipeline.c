@@ -14,8 +14,8 @@ struct gn_sample_pipeline {
 	struct gn_decoder *decoder;
 	struct gn_resizer *resizer;
 	void *file;
-	float *planes; /* with crops: a sample that is resized here all the same */
-	struct gn_resize_target target; /* all but what a view decides */
+	float *planes; /* with crops: buffer for samples that are resized on the host */
+	struct gn_resize_target target; /* without the rectangle, which depends on the crop parameters */
 };
 
 enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
@@ -25,7 +25,7 @@ enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const
 	enum gn_status status;
 
 	if (!r)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a pipeline");
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a sample pipeline");
 	r->dataset = dataset;
 	r->options = options;
 	r->target.height = options->height;
@@ -66,7 +66,7 @@ void gn_sample_pipeline_destroy(struct gn_sample_pipeline *r)
 	free(r);
 }
 
-/* What the view's box leaves free is black, and so is everything under a box that fills it all. */
+/* Fills what the rectangle does not cover with black. */
 static void fill_black(const struct gn_resize_target *t, const struct gn_crop_params *v, uint32_t channels)
 {
 	size_t plane = (size_t)t->height * t->width;
@@ -78,10 +78,10 @@ static void fill_black(const struct gn_resize_target *t, const struct gn_crop_pa
 			t->data[c * plane + i] = t->bias[c];
 }
 
-/* A view of an image, and the pixels that it needs. */
+/* The crop parameters of a sample and the decoded pixels for them. */
 struct drawn {
 	struct gn_crop_params crop;
-	struct gn_pixels pixels; /* of the image scaled down, from region on; nothing where the view is empty */
+	struct gn_pixels pixels; /* the region of the scaled image; empty if the rectangle is empty */
 	struct gn_region region;
 	uint32_t denominator;
 };
@@ -100,12 +100,12 @@ static enum gn_status draw(struct gn_sample_pipeline *r, uint32_t epoch, uint64_
 	gn_crop_params_draw(r->options, epoch, index, width, height, &out->crop);
 	if (!out->crop.to_width || !out->crop.to_height)
 		return GN_OK;
-	/* Evaluation is what torchvision computes, from all pixels; training may take what is fast. */
+	/* evaluation uses all pixels, as torchvision does; training uses libjpeg's scaled decoding */
 	gn_crop_params_decoding(&out->crop, r->options->training ? 8 : 1, &out->denominator, &out->region);
 	return gn_decoder_read(r->decoder, &out->region, out->denominator, r->options->channels, &out->pixels, err);
 }
 
-/* The box in pixels of what was decoded. */
+/* Converts the box from pixels of the image to pixels of the decoded region. */
 static struct gn_crop crop_of(const struct drawn *d)
 {
 	const struct gn_crop_params *v = &d->crop;
@@ -135,7 +135,7 @@ static enum gn_status resize(struct gn_sample_pipeline *r, const struct drawn *d
 	return gn_resizer_run(r->resizer, &d->pixels, p.x, p.y, p.from_width, p.from_height, &t, err);
 }
 
-/* Values are 0 to 255, but for what float adds. */
+/* Values are in 0..255, up to rounding. */
 GN_VECTOR static void round_rgb(const float *restrict red, const float *restrict green, const float *restrict blue, size_t count,
 				uint8_t *restrict out)
 {
@@ -146,8 +146,8 @@ GN_VECTOR static void round_rgb(const float *restrict red, const float *restrict
 	}
 }
 
-/* A crop that is the sample itself, for one that would not fit into its room. */
-static enum gn_status shrink(struct gn_sample_pipeline *r, const struct drawn *d, uint8_t *room, struct gn_crop *out,
+/* Passes the finished sample as a crop, for one that exceeds the space of a crop. */
+static enum gn_status shrink(struct gn_sample_pipeline *r, const struct drawn *d, uint8_t *pixels, struct gn_crop *out,
 			     struct gn_err *err)
 {
 	uint32_t height = r->target.height, width = r->target.width;
@@ -156,22 +156,22 @@ static enum gn_status shrink(struct gn_sample_pipeline *r, const struct drawn *d
 
 	if (status)
 		return status;
-	round_rgb(r->planes, r->planes + plane, r->planes + 2 * plane, plane, room);
-	*out = (struct gn_crop){room, width, height, 0, 0, width, height, 0, 0, width, height, 0};
+	round_rgb(r->planes, r->planes + plane, r->planes + 2 * plane, plane, pixels);
+	*out = (struct gn_crop){pixels, width, height, 0, 0, width, height, 0, 0, width, height, 0};
 	return GN_OK;
 }
 
-static enum gn_status cut(struct gn_sample_pipeline *r, const struct drawn *d, uint8_t *room, struct gn_crop *out,
+static enum gn_status cut(struct gn_sample_pipeline *r, const struct drawn *d, uint8_t *pixels, struct gn_crop *out,
 			  struct gn_err *err)
 {
 	struct gn_crop p = crop_of(d);
 	size_t row = (size_t)p.width * 3;
 
 	if (gn_crop_bytes(&p) > gn_loader_sample_bytes(r->options))
-		return shrink(r, d, room, out, err);
+		return shrink(r, d, pixels, out, err);
 	for (uint32_t y = 0; y < p.height; y++)
-		memcpy(room + y * row, d->pixels.data + y * d->pixels.stride_bytes, row);
-	p.pixels = room;
+		memcpy(pixels + y * row, d->pixels.data + y * d->pixels.stride_bytes, row);
+	p.pixels = pixels;
 	*out = p;
 	return GN_OK;
 }

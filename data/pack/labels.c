@@ -58,7 +58,7 @@ static enum gn_status add(struct gn_labels *l, const char *image, const char *cl
 	enum gn_status status;
 
 	if (gn_names_find(l->images, image, &id))
-		return gn_err_set(err, GN_ERR_DATA, "%s, line %u names image '%s' a second time (first in line %u)", path, line,
+		return gn_err_set(err, GN_ERR_DATA, "%s, line %u repeats image '%s' (first in line %u)", path, line,
 				  image, gn_labels_line(l, id));
 	if (gn_names_count(l->images) == l->capacity) {
 		uint32_t capacity = l->capacity ? l->capacity * 2 : 1024;
@@ -96,7 +96,8 @@ static enum gn_status add_line(struct gn_labels *l, const char *text, size_t len
 		return gn_err_set(err, GN_ERR_DATA, "%s, line %u is not NAME,CLASS: '%s'", path, line, buffer);
 	*comma = '\0';
 	if (comma - buffer >= GN_SHARD_NAME_MAX || strlen(comma + 1) >= GN_SHARD_NAME_MAX)
-		return gn_err_set(err, GN_ERR_DATA, "%s, line %u: names may have %d bytes", path, line, GN_SHARD_NAME_MAX - 1);
+		return gn_err_set(err, GN_ERR_DATA, "%s, line %u: names may have at most %d bytes", path, line,
+				  GN_SHARD_NAME_MAX - 1);
 	return add(l, buffer, comma + 1, path, line, err);
 }
 
@@ -123,7 +124,7 @@ enum gn_status gn_labels_parse(const char *text, size_t len_bytes, const char *p
 		text = stop ? stop + 1 : end;
 	}
 	if (!status && !gn_labels_count(l))
-		status = gn_err_set(err, GN_ERR_DATA, "%s names no images: one line NAME,CLASS an image", path);
+		status = gn_err_set(err, GN_ERR_DATA, "%s names no images: one line NAME,CLASS per image", path);
 	if (status)
 		gn_labels_destroy(l);
 	else

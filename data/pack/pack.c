@@ -29,7 +29,7 @@ static enum gn_status check_options(const struct gn_pack_options *o, struct gn_e
 	return GN_OK;
 }
 
-/* Everything between taking the output folder and giving it its name. */
+/* Everything between locking the output folder and its rename. */
 static enum gn_status fill(const struct gn_pack_options *options, struct gn_pack_output *output,
 			   struct gn_pack_result *result, struct gn_err *err)
 {

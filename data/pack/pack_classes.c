@@ -1,4 +1,4 @@
-/* Class names and the order of samples: what the first pass met becomes labels and one shuffled list. */
+/* Class names and the order of samples: turns the result of the first pass into labels and one shuffled list. */
 #include "data/pack/pack_parts_internal.h"
 
 #include "data/pack/pack_journal.h"
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define CLASS_FILE_MAX_BYTES (64u << 20)
-/* Epochs of training shuffle with numbers from 0; this stays out of their way. */
+/* Distinct from the epochs of training, which count from 0. */
 #define PACK_EPOCH UINT32_MAX
 
 void gn_pack_class_text(const char *raw, char *out, size_t size)
@@ -31,7 +31,7 @@ void gn_pack_class_text(const char *raw, char *out, size_t size)
 
 		for (size_t i = 1; i < len && good; i++)
 			good = (b[i] & 0xc0) == 0x80;
-		/* overlong forms, surrogates, beyond U+10FFFF */
+		/* overlong forms, surrogates, above U+10FFFF */
 		if (good && ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xed && b[1] > 0x9f) ||
 			     (b[0] == 0xf0 && b[1] < 0x90) || (b[0] == 0xf4 && b[1] > 0x8f)))
 			good = 0;
@@ -55,11 +55,11 @@ static enum gn_status add_line(struct gn_pack_set *set, char *line, const char *
 	if (len && line[len - 1] == '\r')
 		line[len - 1] = '\0';
 	if (!line[0])
-		return gn_err_set(err, GN_ERR_DATA, "%s, line %zu is empty: one class name a line", path, number);
+		return gn_err_set(err, GN_ERR_DATA, "%s, line %zu is empty: one class name per line", path, number);
 	gn_pack_class_text(line, name, sizeof name);
 	status = gn_names_add(set->classes, name, &id, err);
 	if (!status && id != number - 1)
-		status = gn_err_set(err, GN_ERR_DATA, "%s, line %zu names class '%s' a second time", path, number, line);
+		status = gn_err_set(err, GN_ERR_DATA, "%s, line %zu repeats class '%s'", path, number, line);
 	return status;
 }
 
@@ -72,7 +72,7 @@ static enum gn_status read_class_file(struct gn_pack_set *set, const char *path,
 	if (status)
 		return gn_err_prefix(err, "--classes");
 	if (strlen(text) != len)
-		status = gn_err_set(err, GN_ERR_DATA, "%s holds a zero byte: one class name a line", path);
+		status = gn_err_set(err, GN_ERR_DATA, "%s holds a zero byte: one class name per line", path);
 	for (line = text; !status && *line;) {
 		char *end = strchr(line, '\n');
 
@@ -87,7 +87,7 @@ static enum gn_status read_class_file(struct gn_pack_set *set, const char *path,
 	return status;
 }
 
-/* The classes of a packed dataset. */
+/* Takes the class names of a packed dataset. */
 static enum gn_status read_class_dataset(struct gn_pack_set *set, const char *path, struct gn_err *err)
 {
 	struct gn_manifest m;
@@ -155,7 +155,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Without a class file labels follow the names' order, whatever order the sources had. */
+/* Without a class file, labels follow the sorted names, whatever the order of the sources. */
 static enum gn_status sort_classes(struct gn_pack_set *set, struct gn_err *err)
 {
 	uint32_t count = gn_names_count(set->classes);
@@ -189,7 +189,7 @@ static enum gn_status sort_classes(struct gn_pack_set *set, struct gn_err *err)
 	return status;
 }
 
-/* A class without images is a mistake in the source unless a class file asks for it. */
+/* A class without images is an error in the source unless a class file names it. */
 static enum gn_status check_not_empty(const struct gn_pack_set *set, const struct gn_pack_options *options,
 				      struct gn_err *err)
 {
@@ -232,7 +232,7 @@ static int by_class_and_name(const void *left, const void *right)
 	order = strcmp(a->name, b->name);
 	if (order)
 		return order;
-	/* The same name in two sources. Equal rows of one source (an archive may hold a name twice) differ in content. */
+	/* the same name in two sources; rows of one source with equal names (archives allow them) differ in content */
 	if (a->source != b->source)
 		return a->source < b->source ? -1 : 1;
 	if (a->crc32c != b->crc32c)
@@ -240,7 +240,7 @@ static int by_class_and_name(const void *left, const void *right)
 	return a->length_bytes < b->length_bytes ? -1 : a->length_bytes > b->length_bytes;
 }
 
-/* Fisher and Yates. */
+/* Fisher-Yates. */
 static void shuffle(struct gn_pack_set *set, uint64_t seed)
 {
 	struct gn_rng rng;

@@ -1,4 +1,4 @@
-/* The first pass: the sources are walked, every image becomes a job for the workers, and its class is found. */
+/* The first pass: walks the sources, submits every image to the workers, and determines its class. */
 #include "data/pack/pack_collect_internal.h"
 
 #include "data/pack/source.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An image without a line. Where its name without the ending has one, all names of the file may lack their endings: that is
- * said at once, not image by image. */
+/* Reports an image without a line. If its name without the extension has a line, all names of the file may lack extensions: this is
+ * reported once instead of for every image. */
 static enum gn_status note_unlabelled(const struct gn_pack_collector *c, const char *file, struct gn_pack_job *job,
 				      struct gn_err *err)
 {
@@ -20,17 +20,17 @@ static enum gn_status note_unlabelled(const struct gn_pack_collector *c, const c
 
 	snprintf(stem, sizeof stem, "%.*s", dot ? (int)(dot - file) : 0, file);
 	if (!gn_labels_find(c->labels, stem, &index) || c->labels_met[index]) {
-		job->problem = "has no line in the file of labels";
+		job->problem = "has no line in the labels file";
 		return GN_OK;
 	}
-	job->problem = "has no line in the file of labels, but its name without the ending has";
+	job->problem = "has no line in the labels file, but its name without the extension has";
 	if (c->options->skip_bad)
 		return GN_OK;
 	return gn_err_set(err, GN_ERR_DATA, "%s, line %u: no image '%s': the image is called %s; a line names the image with its "
 			  "ending", c->options->labels_file, gn_labels_line(c->labels, index), stem, file);
 }
 
-/* By its line in the file of labels, whatever folder it lies in. */
+/* The class by the image's line in the labels file, independent of its folder. */
 static enum gn_status label_class(struct gn_pack_collector *c, const char *file, struct gn_pack_job *job, struct gn_err *err)
 {
 	const struct gn_pack_options *o = c->options;
@@ -89,7 +89,7 @@ static void take_passed(void *context)
 	c->set->passed++;
 }
 
-/* Lines of images that no source has: a wrong file of labels, or half a source. */
+/* Lines without an image indicate a wrong labels file or an incomplete source. */
 static enum gn_status check_labels(const struct gn_pack_collector *c, struct gn_err *err)
 {
 	uint32_t missing = 0, first = 0, count = gn_labels_count(c->labels);
@@ -159,7 +159,7 @@ static enum gn_status verdict(const struct gn_pack_collector *c, struct gn_err *
 	if (c->failed)
 		return gn_err_set(err, c->failure.status, "%s", c->failure.text);
 	if (c->set->bad && !c->options->skip_bad)
-		return gn_err_set(err, GN_ERR_DATA, "%llu bad image%s: mend %s, or leave %s out with --skip-bad",
+		return gn_err_set(err, GN_ERR_DATA, "%llu bad image%s: repair %s, or skip %s with --skip-bad",
 				  (unsigned long long)c->set->bad, c->set->bad == 1 ? "" : "s",
 				  c->set->bad == 1 ? "it" : "them", c->set->bad == 1 ? "it" : "them");
 	return GN_OK;

@@ -1,4 +1,4 @@
-/* An image's way through a worker: it is decoded and becomes a row, or a complaint. */
+/* One image in a worker: it is decoded and becomes a row, or is reported as bad. */
 #include "data/pack/pack_collect_internal.h"
 
 #include "data/pack/pack_journal.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define FLIGHT_MAX_BYTES (256u << 20)
-#define BAD_MAX 100 /* without --skip-bad, enough to see what is wrong with a source */
+#define BAD_MAX 100 /* limit of bad images without --skip-bad */
 
 void gn_pack_job_free(struct gn_pack_job *job)
 {
@@ -34,8 +34,8 @@ static const char *source_name(const struct gn_pack_job *job)
 	return job->c->options->sources ? job->c->options->sources[job->source] : "synthetic";
 }
 
-/* A bad image: one line in the log; the pack fails at the end, or at once when there are too many. */
-static void complain(const struct gn_pack_job *job, const char *why)
+/* Reports a bad image in one log line. The pack fails at the end, or at once when there are too many. */
+static void report_bad(const struct gn_pack_job *job, const char *why)
 {
 	struct gn_pack_collector *c = job->c;
 	const struct gn_pack_options *options = c->options;
@@ -45,8 +45,8 @@ static void complain(const struct gn_pack_job *job, const char *why)
 	bad = ++c->set->bad;
 	if (!options->skip_bad && bad >= BAD_MAX && !c->failed) {
 		c->failed = 1;
-		gn_err_set(&c->failure, GN_ERR_DATA, "%d bad images, more were not looked for: mend them, or leave them "
-			   "out with --skip-bad", BAD_MAX);
+		gn_err_set(&c->failure, GN_ERR_DATA, "%d bad images, the rest was not checked: repair them, or skip them "
+			   "with --skip-bad", BAD_MAX);
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (options->skip_bad)
@@ -76,7 +76,7 @@ static enum gn_status make_bytes(struct gn_pack_job *job, struct gn_err *err)
 				 err);
 }
 
-/* PNG and CMYK become RGB or grey JPEG; everything else stays what it is. */
+/* Converts PNG and CMYK to RGB or grey JPEG. Other images are unchanged. */
 static enum gn_status convert(struct gn_pack_job *job, int *converted, struct gn_err *err)
 {
 	const struct gn_pack_options *o = job->c->options;
@@ -89,7 +89,7 @@ static enum gn_status convert(struct gn_pack_job *job, int *converted, struct gn
 	if (!png && !gn_image_is_cmyk(job->bytes, job->len_bytes))
 		return GN_OK;
 	if (png && o->refuse_png)
-		return gn_err_set(err, GN_ERR_DATA, "a PNG file (--png convert would turn it into JPEG)");
+		return gn_err_set(err, GN_ERR_DATA, "a PNG file (--png convert converts it to JPEG)");
 	status = png ? gn_image_png_to_jpeg(job->bytes, job->len_bytes, o->quality, &jpeg, &len, err)
 		     : gn_image_cmyk_to_jpeg(job->bytes, job->len_bytes, o->quality, &jpeg, &len, err);
 	if (status)
@@ -101,7 +101,7 @@ static enum gn_status convert(struct gn_pack_job *job, int *converted, struct gn
 	return GN_OK;
 }
 
-/* One line for each of the first images that are good in spite of what libjpeg says. */
+/* Logs libjpeg's warning about a good image, for the first of them. */
 static void warn(const struct gn_pack_job *job, const char *warning)
 {
 	struct gn_pack_collector *c = job->c;
@@ -140,7 +140,7 @@ static enum gn_status append_item(struct gn_pack_collector *c, const struct gn_p
 	return status;
 }
 
-/* Bytes that cannot be had again from a file go to the end of the spool. */
+/* Appends bytes that no file holds to the spool. */
 static enum gn_status spool_bytes(struct gn_pack_job *job, uint64_t *offset, struct gn_err *err)
 {
 	struct gn_pack_collector *c = job->c;
@@ -162,7 +162,7 @@ static int spool_holds(const struct gn_pack_set *set, const struct gn_pack_done 
 	return holds;
 }
 
-/* Whether an earlier pack is done with this very image; then *out says what it became. */
+/* Whether an earlier pack has processed this same image; then *out is its result. */
 static int find_done(const struct gn_pack_job *job, uint32_t in_crc32c, struct gn_pack_done *out)
 {
 	const struct gn_pack_set *set = job->c->set;
@@ -178,7 +178,7 @@ static int find_done(const struct gn_pack_job *job, uint32_t in_crc32c, struct g
 	return 1;
 }
 
-/* Decodes, converts and spools the image, and notes that in the journal. *bad tells an error of the image from one that ends
+/* Decodes, converts and spools the image and appends the result to the journal. *bad distinguishes a bad image from a failure of
  * the pack. */
 static enum gn_status make_done(struct gn_pack_job *job, uint32_t in_crc32c, struct gn_pack_done *out, int *bad,
 				struct gn_err *err)
@@ -248,10 +248,10 @@ static void run_job(void *argument)
 	stop = c->failed;
 	pthread_mutex_unlock(&c->lock);
 	if (!stop && job->problem)
-		complain(job, job->problem);
+		report_bad(job, job->problem);
 	else if (!stop && process(job, &bad, &err)) {
 		if (bad)
-			complain(job, err.text);
+			report_bad(job, err.text);
 		else
 			fail(c, &err);
 	}

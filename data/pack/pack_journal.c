@@ -23,12 +23,12 @@
 
 enum kind { KIND_BEGIN = 1, KIND_IMAGE, KIND_ORDER, KIND_SHARD };
 
-/* What lies in the file, in this machine's byte order, followed by payload_bytes: a digest, an image's name, or a struct
+/* The header of a record, in native byte order, followed by payload_bytes: a digest, an image's name, or a struct
  * gn_manifest_shard. */
 struct record {
-	uint32_t crc32c; /* of the rest and the payload */
+	uint32_t crc32c; /* of the rest of the record and the payload */
 	uint16_t kind, payload_bytes;
-	uint32_t number; /* source or shard */
+	uint32_t number; /* source or shard index */
 	uint32_t in_crc32c;
 	uint64_t in_bytes;
 	uint64_t spool_offset;
@@ -47,10 +47,10 @@ struct known_shard {
 struct gn_pack_journal {
 	char path[PATH_MAX];
 	int fd;
-	pthread_mutex_t lock; /* of writing */
-	/* from an earlier pack; read-only once open, but for the order, which is set before shards are looked up: */
+	pthread_mutex_t lock; /* for writing */
+	/* of an earlier pack; read-only once open, except for the order, which is set before shards are looked up */
 	struct gn_names *keys; /* "SOURCE/NAME" */
-	struct gn_pack_done *images; /* by the key's number */
+	struct gn_pack_done *images; /* indexed by the number of the key */
 	uint32_t image_capacity;
 	char order[GN_SHA256_HEX];
 	struct known_shard *shards;
@@ -64,7 +64,7 @@ static uint32_t checksum(const struct record *r, const void *payload)
 	return gn_crc32c(crc, payload, r->payload_bytes);
 }
 
-/* In one write, so that a killed pack leaves whole records but for the last. */
+/* Writes a record with one write(2): after a kill only the last record can be incomplete. */
 static enum gn_status append(struct gn_pack_journal *j, struct record *r, const void *payload, size_t len, struct gn_err *err)
 {
 	char buffer[sizeof *r + PAYLOAD_MAX];
@@ -184,7 +184,7 @@ static enum gn_status take_shard(struct gn_pack_journal *j, const struct record 
 	return GN_OK;
 }
 
-/* *good becomes the length of the whole records at the front. */
+/* Sets *good to the length of the complete records at the start. */
 static enum gn_status take_records(struct gn_pack_journal *j, const char *text, size_t len, const char *digest, size_t *good,
 				   struct gn_err *err)
 {
@@ -222,7 +222,7 @@ static int is_ours(const char *path, mode_t type)
 	return !lstat(path, &info) && (info.st_mode & S_IFMT) == type && info.st_uid == geteuid();
 }
 
-/* Reads what an earlier pack left; *good is 0 when there is nothing that can be used. */
+/* Reads the journal of an earlier pack; *good is 0 when nothing of it is usable. */
 static enum gn_status load(struct gn_pack_journal *j, const char *folder, const char *digest, size_t *good,
 			   const struct gn_pack_options *options, struct gn_err *err)
 {
@@ -241,10 +241,11 @@ static enum gn_status load(struct gn_pack_journal *j, const char *folder, const 
 	if (status)
 		return status;
 	if (*good)
-		gn_log_info(options->log, "going on where an earlier pack stopped: %u images are done",
+		gn_log_info(options->log, "resuming an earlier pack: %u images are done",
 			    gn_names_count(j->keys));
 	else
-		gn_log_warn(options->log, "%s is of a pack with other arguments, or its sources have changed: starting anew",
+		gn_log_warn(options->log, "%s belongs to a pack with other arguments, or its sources have changed: starting from "
+			    "the beginning",
 			    folder);
 	return GN_OK;
 }
@@ -259,7 +260,7 @@ static void digest_text(struct gn_sha256 *s, const char *text)
 	gn_sha256_update(s, text, strlen(text) + 1);
 }
 
-/* A folder's files are compared one by one; an archive by size and time. */
+/* Files of a folder are compared one by one; an archive by size and modification time. */
 static enum gn_status digest_source(struct gn_sha256 *s, const char *path, struct gn_err *err)
 {
 	char real[PATH_MAX];
@@ -276,7 +277,7 @@ static enum gn_status digest_source(struct gn_sha256 *s, const char *path, struc
 	return GN_OK;
 }
 
-/* Of all that decides about the bytes of the result. */
+/* Digest of everything that determines the bytes of the result. */
 static enum gn_status digest_all(const struct gn_pack_options *o, const struct gn_names *classes, char digest[GN_SHA256_HEX],
 				 struct gn_err *err)
 {
@@ -309,7 +310,7 @@ static enum gn_status digest_all(const struct gn_pack_options *o, const struct g
 	return status;
 }
 
-/* Begins a new one, or drops the torn end of the old one. */
+/* Starts a new journal, or truncates an incomplete record of the old one. */
 static enum gn_status begin(struct gn_pack_journal *j, const char *folder, const char *digest, size_t good, struct gn_err *err)
 {
 	struct record r = {.kind = KIND_BEGIN};

@@ -1,6 +1,6 @@
-/* From folders to classes. As torchvision's ImageFolder, the folder of the first level is the class. But a tree that was put
- * into an archive as a whole has one folder around all classes: when every file of a source lies at least two folders deep and
- * all in the same first one, the second level counts. */
+/* Maps folders to classes. As in torchvision's ImageFolder, the folder of the first level is the class. An archive of a whole tree
+ * has one folder around all classes: when every file of a source lies at least two folders deep and all share the first folder, the
+ * second level counts. */
 #include "data/pack/pack_parts_internal.h"
 
 #include "data/shard/shard.h"
@@ -10,11 +10,11 @@
 #include <string.h>
 
 struct level_use {
-	uint32_t only; /* the level's folder, while there is but one */
-	int count;     /* of folders in the level: 0, 1, or 2 for more */
+	uint32_t only; /* the folder of this level, if there is only one */
+	int count;     /* folders in this level: 0, 1, or 2 for more */
 	int shallow;   /* a file lies in one of them */
 	int deep;      /* a file lies below it */
-	int other;     /* one of them is not named as a part of a dataset */
+	int other;     /* a folder that is not named like a split (train, val, test) */
 };
 
 struct source_use {
@@ -23,18 +23,18 @@ struct source_use {
 
 #define NO_LEVEL UINT32_MAX
 
-/* What files are noted under. */
+/* The folder of files, with its class. */
 struct folder {
 	uint32_t source;
-	uint32_t first, second; /* texts' numbers; second may be NO_LEVEL */
+	uint32_t first, second; /* numbers in texts; second may be NO_LEVEL */
 	int empty;
 };
 
 struct gn_pack_levels {
 	const struct gn_pack_options *options;
-	struct gn_names *texts;	  /* names of folders as class names, of the first and second level */
+	struct gn_names *texts;	  /* folder names of the first and second level, as class names */
 	struct gn_names *keys;	  /* of folders: "SOURCE FIRST SECOND" */
-	struct folder *folders;	  /* by the key's number */
+	struct folder *folders;	  /* indexed by the number of the key */
 	uint32_t capacity;	  /* of folders */
 	struct source_use *uses;  /* by source */
 };
@@ -112,7 +112,7 @@ static int listed(const struct gn_pack_levels *l, const struct gn_pack_set *set,
 	return text != NO_LEVEL && gn_names_find(set->classes, gn_names_get(l->texts, text), NULL);
 }
 
-/* position is the number of classes met before this one, or NO_LEVEL where folders of two levels have been met. */
+/* position: number of classes before this one, or NO_LEVEL when folders of two levels were found. */
 static enum gn_status not_listed(const struct gn_pack_options *o, const struct gn_names *classes, const char *source,
 				 const char *file, const char *name, uint32_t position, struct gn_err *err)
 {
@@ -172,7 +172,8 @@ static enum gn_status check_parts(const struct gn_pack_levels *l, struct gn_err 
 		const struct source_use *use = &l->uses[i];
 
 		if (is_parts(is_wrapped(use) ? &use->second : &use->first))
-			return gn_err_set(err, GN_ERR_DATA, "%s holds the parts of a dataset (train, val, test), not classes: unpack "
+			return gn_err_set(err, GN_ERR_DATA, "%s holds the parts of a dataset (train, val, test), not classes: "
+					  "unpack "
 					  "it and pack each part by itself", l->options->sources[i]);
 		if (is_wrapped(use))
 			gn_log_info(l->options->log, "%s: everything lies in '%s': the folders in it are the classes",
@@ -181,7 +182,7 @@ static enum gn_status check_parts(const struct gn_pack_levels *l, struct gn_err 
 	return GN_OK;
 }
 
-/* *id becomes the class's number in set->classes. */
+/* Sets *id to the class's number in set->classes. */
 static enum gn_status resolve(const struct gn_pack_levels *l, struct gn_pack_set *set, const struct folder *f, uint32_t *id,
 			      struct gn_err *err)
 {

@@ -1,4 +1,4 @@
-/* What is packed, into what, and how. See pack.h. */
+/* Sources, output and options of a pack. See pack.h. */
 #ifndef GN_DATA_PACK_PACK_OPTIONS_H
 #define GN_DATA_PACK_PACK_OPTIONS_H
 
@@ -10,23 +10,24 @@
 #include <stdint.h>
 
 struct gn_pack_options {
-	const char *out;	     /* folder to make; may be there when empty */
+	const char *out;	     /* output folder; may exist if empty */
 	const char *const *sources;  /* folders and archives; classes of the same name merge */
 	size_t source_count;
-	const char *classes_file;    /* one class a line, line number = label, or a packed dataset's folder, whose classes
-				      * are taken; NULL: the names found, sorted by bytes */
-	const char *labels_file;     /* an image's class by its name (data/pack/labels.h); NULL: by its folder */
-	uint64_t synthetic_count;    /* > 0: made-up images instead of sources */
+	/* one class per line, line number = label, or a packed dataset's folder, whose classes are used; NULL: the names found,
+	 * sorted by bytes */
+	const char *classes_file;
+	const char *labels_file;     /* labels file (data/pack/labels.h); NULL: classes by folder */
+	uint64_t synthetic_count;    /* > 0: synthetic images instead of sources */
 	uint32_t synthetic_classes, synthetic_height, synthetic_width;
-	uint64_t shard_bytes;	     /* of image data in a shard, > 0; a shard has at least one image */
-	uint64_t seed;		     /* of the shuffle and of made-up images, <= INT64_MAX */
+	uint64_t shard_bytes;	     /* bytes of image data per shard, > 0; a shard has at least one image */
+	uint64_t seed;		     /* of the shuffle and of synthetic images, <= INT64_MAX */
 	int threads;		     /* >= 1 */
-	int skip_bad;		     /* leave bad images out instead of failing */
-	int refuse_png;		     /* PNG counts as bad instead of being converted */
-	int quality;		     /* of converted and made-up images, 1..100 */
-	struct gn_log *log;	     /* gets a line for each bad image; may be NULL */
-	struct gn_progress_bar *progress; /* ours while we work */
-	const volatile sig_atomic_t *stop; /* non-zero: give up at the next image; may be NULL */
+	int skip_bad;		     /* skip bad images instead of failing */
+	int refuse_png;		     /* treat PNG as bad instead of converting it */
+	int quality;		     /* of converted and synthetic images, 1..100 */
+	struct gn_log *log;	     /* receives a line per bad image; may be NULL */
+	struct gn_progress_bar *progress; /* used exclusively by the pack */
+	const volatile sig_atomic_t *stop; /* non-zero: stop at the next image; may be NULL */
 };
 
 #endif

@@ -26,12 +26,12 @@ static enum gn_status check_empty(const char *path, struct gn_err *err)
 		found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 	closedir(folder);
 	if (found)
-		return gn_err_set(err, GN_ERR_EXISTS, "%s is there already and not empty: remove it or choose another "
+		return gn_err_set(err, GN_ERR_EXISTS, "%s exists and is not empty: remove it or choose another "
 				  "--out", path);
 	return GN_OK;
 }
 
-/* An out that is there may be named through links or as ".", neither of which can be renamed onto. */
+/* An existing out may be named through symbolic links or as "."; rename() needs the final path. */
 static enum gn_status set_names(struct gn_pack_output *o, const char *out, struct gn_err *err)
 {
 	size_t len = strlen(out);
@@ -84,13 +84,13 @@ enum gn_status gn_pack_output_sweep(const char *folder, struct gn_err *err)
 	return status;
 }
 
-/* Some shared file systems have no flock: a folder that we made ourselves is then ours. */
+/* Some shared file systems lack flock: a folder that this process created then counts as locked. */
 static int no_locks(int errnum)
 {
 	return errnum == ENOSYS || errnum == EOPNOTSUPP || errnum == ENOLCK;
 }
 
-/* Makes and locks the folder once; *again when another pack renamed or removed it meanwhile. */
+/* Creates and locks the folder; *again when another pack renamed or removed it meanwhile. */
 static enum gn_status try_lock(struct gn_pack_output *o, int *again, struct gn_err *err)
 {
 	char path[PATH_MAX];
@@ -126,7 +126,7 @@ static enum gn_status try_lock(struct gn_pack_output *o, int *again, struct gn_e
 	return GN_OK;
 }
 
-/* An output inside a source would be packed itself, half-made. */
+/* An output inside a source would be packed itself. */
 static enum gn_status check_outside(const struct gn_pack_output *o, const struct gn_pack_options *options,
 				    struct gn_err *err)
 {
@@ -147,8 +147,8 @@ static enum gn_status check_outside(const struct gn_pack_output *o, const struct
 enum gn_status gn_pack_check_stop(const struct gn_pack_options *options, struct gn_err *err)
 {
 	if (options->stop && *options->stop)
-		return gn_err_set(err, GN_ERR_STOPPED, "stopped on request; %s.tmp-pack keeps what is done: the same command "
-				  "goes on with it", options->out);
+		return gn_err_set(err, GN_ERR_STOPPED, "stopped on request; %s.tmp-pack holds the finished part: the same command "
+				  "resumes it", options->out);
 	return GN_OK;
 }
 
@@ -167,7 +167,7 @@ enum gn_status gn_pack_output_begin(struct gn_pack_output *o, const struct gn_pa
 	for (int tries = 0; !status && again && tries < 10; tries++)
 		status = try_lock(o, &again, err);
 	if (!status && again)
-		status = gn_err_set(err, GN_ERR_EXISTS, "other gannet packs are busy with %s", o->final);
+		status = gn_err_set(err, GN_ERR_EXISTS, "other gannet pack commands are using %s", o->final);
 	if (!status)
 		status = check_outside(o, options, err);
 	return status;
@@ -185,7 +185,7 @@ enum gn_status gn_pack_output_commit(struct gn_pack_output *o, struct gn_err *er
 				    errno == EXDEV || errno == EBUSY
 					    ? " (a mount point cannot be the output: name a folder inside it)"
 					    : "");
-	/* Only now: until the rename the lock keeps other packs away. */
+	/* only now: until the rename the lock excludes other packs */
 	if (!gn_path_join(path, sizeof path, o->final, LOCK_NAME, err))
 		unlink(path);
 	close(o->lock);

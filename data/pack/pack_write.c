@@ -1,4 +1,5 @@
-/* The second pass: shards are made one after the other; workers copy images into the one, and digest the one before. */
+/* The second pass: writes the shards one after the other; workers copy images into the current shard and digest the previous
+ * one. */
 #include "data/pack/pack_parts_internal.h"
 
 #include "data/pack/pack_journal.h"
@@ -29,7 +30,7 @@ struct writer {
 	int failed;	       /* under lock */
 };
 
-/* One shard; items set->items[first .. first + count). */
+/* One shard: items set->items[first .. first + count). */
 struct shard_work {
 	struct writer *w;
 	char path[PATH_MAX];
@@ -139,7 +140,7 @@ static void shard_work_free(struct shard_work *s)
 	free(s);
 }
 
-/* Syncs and digests a shard whose copies have ended; frees it. */
+/* Syncs, digests and frees a shard whose copies have ended. */
 static void run_digest(void *argument)
 {
 	struct shard_work *s = argument;
@@ -195,8 +196,8 @@ static enum gn_status submit_copies(struct shard_work *s, struct gn_err *err)
 	return GN_OK;
 }
 
-/* Takes a shard that an earlier pack completed as it is; removes one that it did not. Returns whether it is there. */
-static int take_shard(const struct shard_work *s)
+/* Keeps a shard that an earlier pack completed; removes an incomplete one. Returns whether it was kept. */
+static int keep_shard(const struct shard_work *s)
 {
 	const struct gn_manifest_shard *known = gn_pack_journal_shard(s->w->set->journal, s->index);
 	struct stat info;
@@ -221,7 +222,7 @@ static enum gn_status write_shard(struct writer *w, const struct gn_pack_output 
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a shard");
 	*s = (struct shard_work){.w = w, .first = first, .count = count, .entry = entry, .index = index, .fd = -1};
 	status = gn_path_join(s->path, sizeof s->path, output->temporary, entry->file, err);
-	if (!status && take_shard(s)) {
+	if (!status && keep_shard(s)) {
 		shard_work_free(s);
 		return GN_OK;
 	}
@@ -244,8 +245,8 @@ static enum gn_status write_shard(struct writer *w, const struct gn_pack_output 
 	return status;
 }
 
-/* How many items from first on make one shard. */
-static uint64_t cut(const struct gn_pack_set *set, uint64_t first, uint64_t shard_bytes)
+/* Number of items in the shard that starts with item first. */
+static uint64_t shard_length(const struct gn_pack_set *set, uint64_t first, uint64_t shard_bytes)
 {
 	uint64_t bytes = 0, i = first;
 
@@ -263,7 +264,7 @@ static enum gn_status describe(const struct gn_pack_set *set, const struct gn_pa
 	uint32_t shards = 0;
 	enum gn_status status;
 
-	for (uint64_t i = 0; i < set->count; i += cut(set, i, options->shard_bytes))
+	for (uint64_t i = 0; i < set->count; i += shard_length(set, i, options->shard_bytes))
 		shards++;
 	status = gn_manifest_init(m, gn_names_count(set->classes), shards, err);
 	if (status)
@@ -283,7 +284,7 @@ static enum gn_status describe(const struct gn_pack_set *set, const struct gn_pa
 	return GN_OK;
 }
 
-/* Better told now than after an hour. */
+/* Fails before the copy instead of hours into it. */
 static enum gn_status check_space(const struct gn_pack_set *set, const struct gn_pack_output *output,
 				  const struct gn_manifest *m, struct gn_err *err)
 {
@@ -304,7 +305,7 @@ static enum gn_status check_space(const struct gn_pack_set *set, const struct gn
 	return status;
 }
 
-/* What the shards' bytes follow from, so that a later pack knows whether those that are there are its own. */
+/* Digest of everything that determines the bytes of the shards: tells a later pack whether existing shards are usable. */
 static enum gn_status note_order(const struct gn_pack_set *set, struct gn_err *err)
 {
 	char digest[GN_SHA256_HEX];
@@ -327,7 +328,7 @@ static enum gn_status note_order(const struct gn_pack_set *set, struct gn_err *e
 	return gn_pack_journal_order(set->journal, digest, err);
 }
 
-/* An earlier pack that met other images may have written more shards than there are now. */
+/* An earlier pack with other images may have written more shards. */
 static void remove_more_shards(const struct gn_pack_output *output, uint32_t index)
 {
 	char path[PATH_MAX];
@@ -358,7 +359,7 @@ enum gn_status gn_pack_write(const struct gn_pack_set *set, const struct gn_pack
 	remove_more_shards(output, m->shard_count);
 	gn_progress_bar_begin(options->progress, "writing", "images", set->count);
 	for (uint32_t i = 0; i < m->shard_count && !status; i++) {
-		uint64_t count = cut(set, first, options->shard_bytes);
+		uint64_t count = shard_length(set, first, options->shard_bytes);
 
 		status = write_shard(&w, output, first, count, &m->shards[i], i, err);
 		first += count;

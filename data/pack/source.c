@@ -82,13 +82,13 @@ static int is_folder(const char *parent, const struct dirent *entry)
 	return !stat(path, &info) && S_ISDIR(info.st_mode);
 }
 
-/* What lies in a folder, without what is passed over. */
+/* Entries of a folder, without ignored ones. */
 struct counts {
-	size_t folders, splits, files; /* splits: folders that are named as such */
-	char first[256];	       /* of the folders, by name */
+	size_t folders, splits, files; /* splits: folders named train, val, test ... */
+	char first[256];	       /* the first folder by name */
 };
 
-/* What cannot be read counts for nothing: the walk says so. */
+/* Entries that cannot be read are skipped: the walk reports them. */
 static void count_entries(const char *path, struct counts *out)
 {
 	DIR *d = opendir(path);

@@ -1,5 +1,5 @@
-/* Walks a folder. The first level is listed by the walking thread; each folder in it, with all that lies below, by one job of
- * the pool, a few folders ahead of the walk, so that what waits for a slow file system waits in parallel. */
+/* Walks a folder. The walking thread lists the first level; jobs of the pool list the folders in it, a few ahead of the walk, so
+ * that waits for a slow file system overlap. */
 #include "data/pack/source.h"
 
 #include "data/shard/shard.h"
@@ -15,7 +15,7 @@
 
 #define MAX_DEPTH 32
 
-/* The folder we are in and those that led here: a link back to one of them would never end. */
+/* The current folder and its ancestors: a link to one of them would be an endless loop. */
 struct level {
 	const struct level *up;
 	dev_t device;
@@ -37,7 +37,7 @@ struct walk {
 	pthread_cond_t listed;
 };
 
-/* Everything below one folder of the first level; its job's alone until done. */
+/* The listing below one folder of the first level; owned by its job until done. */
 struct listing {
 	struct walk *w;
 	struct entry *entries;
@@ -46,7 +46,7 @@ struct listing {
 	enum gn_status status;
 	struct gn_err err;
 	char folder[NAME_MAX + 1];
-	int done; /* under the walk's lock */
+	int done; /* protected by the walk's lock */
 };
 
 static int any_entry(const struct dirent *entry)
@@ -79,7 +79,7 @@ static enum gn_status add(struct listing *l, const char *name, const char *probl
 
 static enum gn_status list_folder(struct listing *l, const char *inside, const struct level *up, struct gn_err *err);
 
-/* The kind of an entry as in d_type, DT_LNK for a link that leads nowhere. */
+/* The type of an entry as in d_type; DT_LNK for a dangling link. */
 static enum gn_status kind_of(const char *path, const struct dirent *entry, unsigned char *kind, struct gn_err *err)
 {
 	struct stat info;
@@ -113,10 +113,10 @@ static enum gn_status list_entry(struct listing *l, const char *inside, const st
 		return GN_OK;
 	}
 	if (kind != DT_DIR)
-		return add(l, name, kind == DT_LNK ? "a link that leads nowhere"
+		return add(l, name, kind == DT_LNK ? "a dangling symbolic link"
 				    : kind == DT_REG ? NULL : "neither a file nor a folder", 0, err);
 	if (level->depth == MAX_DEPTH)
-		return gn_err_set(err, GN_ERR_DATA, "%s lies more than %d folders deep", path, MAX_DEPTH);
+		return gn_err_set(err, GN_ERR_DATA, "%s is more than %d folders deep", path, MAX_DEPTH);
 	return list_folder(l, name, level, err);
 }
 
@@ -138,7 +138,7 @@ static enum gn_status list_folder(struct listing *l, const char *inside, const s
 	level.inode = info.st_ino;
 	for (; up; up = up->up)
 		if (up->device == info.st_dev && up->inode == info.st_ino)
-			return gn_err_set(err, GN_ERR_DATA, "%s is a link to a folder that holds it", path);
+			return gn_err_set(err, GN_ERR_DATA, "%s is a symbolic link to a folder that contains it", path);
 	count = scandir(path, &entries, any_entry, by_bytes);
 	if (count < 0)
 		return gn_err_errno(err, errno, "cannot read folder %s", path);
@@ -200,7 +200,7 @@ static enum gn_status hand_over(const struct walk *w, const struct listing *l, s
 	return status;
 }
 
-/* Hands over the first level's files and the listings in order, while the pool lists the folders ahead. */
+/* Passes the first level's files and the listings to the sink in order, while the pool lists folders ahead. */
 static enum gn_status walk_listings(struct gn_thread_pool *pool, struct listing *l, size_t count, struct gn_err *err)
 {
 	size_t ahead = 2 * (size_t)gn_thread_pool_threads(pool), next = 0;
@@ -224,7 +224,7 @@ static enum gn_status walk_listings(struct gn_thread_pool *pool, struct listing 
 	return status;
 }
 
-/* Sorts the first level into files, listed in *files, and folders, each with a listing of its own. */
+/* Sorts the first level into files, in *files, and folders, each with a listing. */
 static enum gn_status split_top(struct walk *w, struct dirent **entries, int count, struct listing *files,
 				struct listing *folders, size_t *folder_count, struct gn_err *err)
 {

@@ -16,18 +16,18 @@
 
 #define BLOCK_BYTES (256u << 10)
 
-/* One archive being walked; an inner archive reads from the one that holds it. */
+/* An archive being walked. An inner archive reads from the outer one. */
 struct tar {
 	const struct gn_source_sink *sink;
 	const char *path;	 /* of the outer archive, for messages */
-	const char *inside;	 /* "" or the inner archive's own path inside the outer one */
+	const char *inside;	 /* "", or the inner archive's path inside the outer one */
 	struct archive *archive;
-	struct gn_names *folders; /* entries that are folders */
-	struct gn_names *holders; /* folders that hold something */
+	struct gn_names *folders; /* folder entries */
+	struct gn_names *holders; /* folders that are not empty */
 	uint64_t entries;
 };
 
-/* What an inner archive's read callback needs. */
+/* Context of the read callback of an inner archive. */
 struct inner {
 	struct archive *outer;
 	unsigned char *block;
@@ -40,22 +40,22 @@ static enum gn_status archive_error(const struct tar *t, struct gn_err *err)
 	int errnum = archive_errno(t->archive);
 	const char *text = archive_error_string(t->archive);
 
-	/* libarchive gives file format errors numbers of its own (-1) or EILSEQ and the like. */
+	/* libarchive uses -1 or EILSEQ and the like for format errors */
 	if (errnum == ENOMEM)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "%s: no memory to read the archive", t->path);
 	if (errnum == EIO || errnum == EACCES || errnum == ESTALE)
 		return gn_err_errno(err, errnum, "cannot read %s", t->path);
 	return gn_err_set(err, GN_ERR_DATA, "%s%s%s is not a tar archive, or damaged: %s", t->path,
-			  t->inside[0] ? ", " : "", t->inside, text ? text : "it ends early");
+			  t->inside[0] ? ", " : "", t->inside, text ? text : "unexpected end");
 }
 
 static enum gn_status refuse(const struct tar *t, const char *name, const char *why, struct gn_err *err)
 {
-	return gn_err_set(err, GN_ERR_DATA, "%s: entry '%s' %s: refused, an archive of images has no need of it", t->path,
+	return gn_err_set(err, GN_ERR_DATA, "%s: entry '%s' %s: refused in an archive of images", t->path,
 			  name, why);
 }
 
-/* Without "./", doubled and trailing slashes; refuses what would lead out of the archive. */
+/* Normalises "./", doubled and trailing slashes; refuses paths that leave the archive. */
 static enum gn_status clean_name(const struct tar *t, const char *raw, char *out, size_t size, struct gn_err *err)
 {
 	size_t len = 0;
@@ -83,7 +83,7 @@ static enum gn_status clean_name(const struct tar *t, const char *raw, char *out
 	return GN_OK;
 }
 
-/* Notes that the folders above name are not empty. */
+/* Records that the folders above name are not empty. */
 static enum gn_status note_holders(struct tar *t, const char *name, struct gn_err *err)
 {
 	char folder[GN_SHARD_NAME_MAX + 1];
@@ -100,7 +100,7 @@ static enum gn_status note_holders(struct tar *t, const char *name, struct gn_er
 	return status;
 }
 
-/* The path inside the outer archive; ending is "/" for a folder, so that it counts as a level itself. */
+/* The path inside the outer archive. ending: "/" for a folder, so that it counts as a level. */
 static enum gn_status full_name(const struct tar *t, const char *name, const char *ending, char *out, struct gn_err *err)
 {
 	if ((size_t)snprintf(out, GN_SHARD_NAME_MAX + 1, "%s%s%s%s", t->inside, t->inside[0] ? "/" : "", name, ending) >
@@ -109,7 +109,7 @@ static enum gn_status full_name(const struct tar *t, const char *name, const cha
 	return GN_OK;
 }
 
-static enum gn_status tell_empty(const struct tar *t, const char *name, size_t inner_len, struct gn_err *err)
+static enum gn_status report_empty(const struct tar *t, const char *name, size_t inner_len, struct gn_err *err)
 {
 	char full[GN_SHARD_NAME_MAX + 1], buffer[GN_SHARD_NAME_MAX + 1];
 	struct gn_source_levels levels;
@@ -164,7 +164,7 @@ static enum gn_status hand_over(struct tar *t, struct archive_entry *entry, cons
 	return t->sink->file(t->sink->context, &file, err);
 }
 
-static enum gn_status tell_link(const struct tar *t, const char *name, struct gn_err *err)
+static enum gn_status report_link(const struct tar *t, const char *name, struct gn_err *err)
 {
 	char full[GN_SHARD_NAME_MAX + 1], buffer[GN_SHARD_NAME_MAX + 1];
 	struct gn_source_file file = {.name = full, .is_link = 1,
@@ -195,7 +195,7 @@ static struct archive *new_archive(void)
 {
 	struct archive *a = archive_read_new();
 
-	/* Not filter_all: some filters start other programs. */
+	/* without filter_all: some filters execute programs */
 	if (a && (archive_read_support_format_tar(a) != ARCHIVE_OK || archive_read_support_filter_gzip(a) < ARCHIVE_WARN ||
 		  archive_read_support_filter_bzip2(a) < ARCHIVE_WARN || archive_read_support_filter_xz(a) < ARCHIVE_WARN ||
 		  archive_read_support_filter_zstd(a) < ARCHIVE_WARN)) {
@@ -229,13 +229,13 @@ static enum gn_status walk_inner(struct tar *outer, const char *name, struct gn_
 	else
 		status = walk_entries(&t, err);
 	if (!status && !t.entries)
-		status = tell_empty(outer, name, strlen(name), err);
+		status = report_empty(outer, name, strlen(name), err);
 	archive_read_free(t.archive);
 	free(in.block);
 	return status;
 }
 
-/* In the C locale libarchive cannot give back every name in the form asked for first. */
+/* In the C locale libarchive may fail to convert a name; tries another form. */
 static const char *entry_name(struct archive_entry *entry)
 {
 	const char *name = archive_entry_pathname(entry);
@@ -243,7 +243,7 @@ static const char *entry_name(struct archive_entry *entry)
 	return name ? name : archive_entry_pathname_utf8(entry);
 }
 
-/* Whether name, or a folder above it, is passed over. */
+/* Whether name, or a folder above it, is ignored. */
 static int passes_over(const char *name, int is_folder)
 {
 	char path[GN_SHARD_NAME_MAX + 1], *part = path, *slash;
@@ -282,7 +282,7 @@ static enum gn_status walk_entry(struct tar *t, struct archive_entry *entry, str
 		return GN_OK;
 	}
 	if (archive_entry_filetype(entry) == AE_IFLNK)
-		return tell_link(t, name, err);
+		return report_link(t, name, err);
 	t->entries++;
 	status = note_holders(t, name, err);
 	if (status)
@@ -305,7 +305,7 @@ static enum gn_status tell_empty_folders(const struct tar *t, struct gn_err *err
 		const char *name = gn_names_get(t->folders, i);
 
 		if (!gn_names_find(t->holders, name, NULL))
-			status = tell_empty(t, name, strlen(t->inside), err);
+			status = report_empty(t, name, strlen(t->inside), err);
 	}
 	return status;
 }
@@ -322,7 +322,7 @@ static enum gn_status walk_entries(struct tar *t, struct gn_err *err)
 
 		if (result == ARCHIVE_EOF)
 			break;
-		/* A warning is about a name's characters or an attribute: the bytes are good. */
+		/* a warning concerns the characters of a name or an attribute: the contents are good */
 		status = result < ARCHIVE_WARN ? archive_error(t, err) : walk_entry(t, entry, err);
 	}
 	if (!status)

@@ -10,7 +10,7 @@
 #define GRATINGS 2
 #define TWO_PI 6.283185307179586
 
-/* Wave numbers in cycles an image, and how much of each colour. */
+/* Wave numbers in cycles per image, and the amplitude per colour. */
 struct grating {
 	double along, down, phase;
 	double colour[3];
@@ -21,8 +21,7 @@ void gn_synthetic_class_name(uint32_t class_id, char *out, size_t size)
 	snprintf(out, size, "c%05u", class_id);
 }
 
-/* What a class looks like does not depend on the seed: training and validation sets made with different seeds then show
- * the same classes. */
+/* Independent of the seed: training and validation sets with different seeds have the same classes. */
 static void class_gratings(uint32_t class_id, struct grating *g)
 {
 	struct gn_rng rng;

@@ -1,5 +1,5 @@
-/* Made-up images that a network can learn: each class has gratings of its own direction, pitch and colour, each image its
- * own phase, brightness and noise.
+/* Synthetic images that a network can learn: each class has gratings of a certain direction, pitch and colour, each image a random
+ * phase, brightness and noise.
  *
  * Thread safety: no state; any thread. An image is a pure function of (shape, seed, index, quality).
  */
@@ -18,7 +18,7 @@ struct gn_synthetic_shape {
 
 /* "c00042". */
 void gn_synthetic_class_name(uint32_t class_id, char *out, size_t size);
-/* Image number index (< 2^32) as a colour JPEG; *jpeg is the caller's to free. GN_ERR_NO_MEMORY. */
+/* Encodes image number index (< 2^32) as a colour JPEG; the caller frees *jpeg. GN_ERR_NO_MEMORY. */
 enum gn_status gn_synthetic_jpeg(const struct gn_synthetic_shape *shape, uint64_t seed, uint64_t index, int quality,
 				 unsigned char **jpeg, size_t *jpeg_bytes, struct gn_err *err);
 

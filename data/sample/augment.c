@@ -7,7 +7,7 @@
 
 static const double area_min = 0.08, ratio_min = 3.0 / 4.0, ratio_max = 4.0 / 3.0;
 
-/* ratio's tails: the largest crop within them, from the centre */
+/* the fallback of RandomResizedCrop: the largest centre crop within the ratio */
 static struct gn_region centre_crop(uint32_t width, uint32_t height)
 {
 	struct gn_region r = {0, 0, width, height};
@@ -67,7 +67,7 @@ uint32_t gn_crop_resize(const struct gn_loader_options *o)
 	return o->augment == GN_AUGMENT_NONE && side >= 64 ? side * 8 / 7 : 0;
 }
 
-/* What the shorter side becomes; see the header. */
+/* The length that the shorter side is resized to; see the header. */
 static uint64_t fitted_shorter(const struct gn_loader_options *o, uint64_t shorter)
 {
 	uint64_t side = o->height > o->width ? o->height : o->width;
@@ -78,13 +78,13 @@ static uint64_t fitted_shorter(const struct gn_loader_options *o, uint64_t short
 	return shorter > larger || shorter * 4 < side * 3 ? larger : shorter;
 }
 
-/* One axis: a window of `size` at the centre of `scaled` pixels, moved by shift, cut out of what `length` became. It
- * may have been moved off the image. */
+/* One axis: the window of `size` pixels at the centre of `scaled` pixels, moved by shift, in pixels of the original `length`. May
+ * lie outside the image. */
 static void cut_axis(uint32_t length, uint64_t scaled, uint32_t size, int64_t shift, double *from, double *span,
 		     uint32_t *to, uint32_t *count)
 {
 	int64_t room = (int64_t)scaled - (int64_t)size;
-	/* torchvision's center_crop: half rounded to even inside the image, rounded down for the black outside */
+	/* as torchvision's center_crop: half rounded to even inside the image, rounded down for the black border */
 	int64_t start = room >= 0 ? (int64_t)lrint((double)room / 2) : -(-room / 2);
 	int64_t begin, end;
 
@@ -124,7 +124,7 @@ void gn_crop_params_draw(const struct gn_loader_options *o, uint32_t epoch, uint
 	struct gn_rng rng;
 	uint32_t coin;
 
-	/* Datasets end at 2^32 samples (gn_order_check). */
+	/* datasets have fewer than 2^32 samples (gn_order_check) */
 	gn_rng_init(&rng, o->seed, GN_RNG_AUGMENT, epoch, (uint32_t)index);
 	coin = gn_rng_u32(&rng) >> 31;
 	switch (o->augment) {
@@ -152,7 +152,7 @@ static void decoding_axis(double from, double span, uint32_t count, uint32_t bou
 			  uint32_t denominator, uint32_t *begin, uint32_t *length)
 {
 	double reach = gn_resize_reach(span / denominator, count);
-	/* in scaled pixels; one more on each side so that rounding never decides */
+	/* in scaled pixels, with one pixel of margin against rounding */
 	double low = floor(from / denominator - reach) - 1, high = ceil((from + span) / denominator + reach) + 1;
 	double least = bound / denominator, most = (bound + bound_length + denominator - 1) / denominator;
 

@@ -8,7 +8,7 @@
 
 #include <jpeglib.h>
 
-/* A progressive file can repeat scans at two bytes each, every one a pass over the whole image. */
+/* A progressive file can repeat scans of two bytes, each of them a pass over the whole image. */
 enum { max_scans = 200, slack_bytes = 16 };
 static const long max_memory_bytes = 1L << 30;
 
@@ -23,9 +23,9 @@ struct gn_decoder {
 	const void *input;
 	size_t input_bytes;
 	int opened;
-	/* of the read in progress */
+	/* state of the read in progress */
 	struct gn_region region;
-	uint32_t column; /* of the scaled image, where buffer begins */
+	uint32_t column; /* column of the scaled image where buffer starts */
 	int no_memory;
 };
 
@@ -64,7 +64,7 @@ static void on_progress(j_common_ptr jpeg)
 	}
 }
 
-/* The one place that libjpeg jumps back to: everything step works on is in *d, so no local variable can be lost. */
+/* The only place that libjpeg longjmps to. step keeps all its state in *d, so that no local variable is clobbered. */
 static int guarded(struct gn_decoder *d, void (*step)(struct gn_decoder *d))
 {
 	if (setjmp(d->failed))
@@ -76,7 +76,7 @@ static int guarded(struct gn_decoder *d, void (*step)(struct gn_decoder *d))
 static void step_create(struct gn_decoder *d)
 {
 	jpeg_create_decompress(&d->jpeg);
-	/* jpeg_create_decompress clears everything but err and client_data. */
+	/* jpeg_create_decompress clears everything except err and client_data */
 	d->jpeg.progress = &d->progress;
 	d->jpeg.mem->max_memory_to_use = max_memory_bytes;
 }
@@ -143,8 +143,8 @@ enum gn_status gn_decoder_open(struct gn_decoder *d, const void *jpeg, size_t le
 	return GN_OK;
 }
 
-/* Luma at 1x1, 1x2, 2x1 or 2x2 with chroma at 1x1 is what cameras and encoders write and what cropping is used for
- * everywhere; other layouts take the well-trodden path of whole rows. */
+/* Whether the sampling factors are the common ones: luma 1x1, 1x2, 2x1 or 2x2 with chroma 1x1. libjpeg's column cropping is well
+ * tested for these; other files are decoded in whole rows. */
 static int sampling_common(const struct jpeg_decompress_struct *jpeg)
 {
 	if (jpeg->comp_info[0].h_samp_factor > 2 || jpeg->comp_info[0].v_samp_factor > 2)
@@ -155,8 +155,8 @@ static int sampling_common(const struct jpeg_decompress_struct *jpeg)
 	return 1;
 }
 
-/* Columns to decode: fancy upsampling interpolates chroma from the neighbours and treats the first and last column it
- * sees as the image's border, so those two have to lie outside the region. */
+/* Columns to decode. Fancy upsampling interpolates chroma from neighbours and treats the first and last decoded column as the
+ * border of the image: both must lie outside the region. */
 static void crop_columns(struct gn_decoder *d)
 {
 	enum { border = 4 };
@@ -214,10 +214,10 @@ static enum gn_status check_request(const struct gn_decoder *d, const struct gn_
 	if (!d->opened)
 		return gn_err_set(err, GN_ERR_USAGE, "no JPEG file is open in this decoder");
 	if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8)
-		return gn_err_set(err, GN_ERR_USAGE, "decoding at 1/%u: only 1, 1/2, 1/4 and 1/8 are fast",
+		return gn_err_set(err, GN_ERR_USAGE, "decoding at 1/%u: only 1, 1/2, 1/4 and 1/8 are supported",
 				  denominator);
 	if (channels != 1 && channels != 3)
-		return gn_err_set(err, GN_ERR_USAGE, "decoding to %u channels: only 1 and 3 are known", channels);
+		return gn_err_set(err, GN_ERR_USAGE, "decoding to %u channels: only 1 and 3 are supported", channels);
 	width = (d->jpeg.image_width + denominator - 1) / denominator;
 	height = (d->jpeg.image_height + denominator - 1) / denominator;
 	if (!region->width || !region->height || region->x >= width || region->width > width - region->x ||

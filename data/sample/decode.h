@@ -1,13 +1,11 @@
-/* JPEG files to pixels: a region of an image, at full size or scaled down by 2, 4 or 8, grey or RGB.
+/* Decodes JPEG files: a region of an image, at full size or scaled down by 2, 4 or 8, grey or RGB.
  *
- * Only the blocks a region needs are transformed (skipped scanlines, cropped columns), and scaling happens inside the
- * inverse DCT; both keep the pixels that decoding everything and cutting would give. Nothing in the file is trusted: an
- * image beyond gn_decode_max_pixels, CMYK, or anything that libjpeg warns about and that can have cost pixels (see
- * gn_image_harmless) is GN_ERR_DATA, never a crash.
- * What lies in the file after the last row wanted is not looked at (the shard's checksum covers it). EXIF orientation
- * is not applied.
+ * Only the blocks of the region are transformed (skipped scanlines, cropped columns), and scaling is part of the inverse DCT; the
+ * pixels equal those of decoding everything and cropping. Files are not trusted: an image beyond gn_decode_max_pixels, CMYK, or a
+ * libjpeg warning that can have cost pixels (see gn_image_harmless) is GN_ERR_DATA, never a crash. Data after the last needed row
+ * is not read (the shard's checksum covers it). EXIF orientation is not applied.
  *
- * Lifecycle: create, then open and read for image after image, destroy. Thread safety: one thread per decoder.
+ * Lifecycle: create, then open and read for each image, destroy. Thread safety: one thread per decoder.
  */
 #ifndef GN_DATA_SAMPLE_DECODE_H
 #define GN_DATA_SAMPLE_DECODE_H
@@ -26,8 +24,8 @@ struct gn_region {
 };
 
 struct gn_pixels {
-	const uint8_t *data; /* the first pixel of the first row; channels bytes a pixel */
-	size_t stride_bytes; /* from row to row */
+	const uint8_t *data; /* the first pixel of the first row; `channels` bytes per pixel */
+	size_t stride_bytes; /* bytes from row to row */
 	uint32_t width, height;
 	uint32_t channels; /* 1 (grey) or 3 (red, green, blue) */
 };
@@ -38,9 +36,9 @@ void gn_decoder_destroy(struct gn_decoder *d);
 /* Reads the header of the JPEG file at jpeg, which is borrowed until the next open or destroy. */
 enum gn_status gn_decoder_open(struct gn_decoder *d, const void *jpeg, size_t len_bytes, uint32_t *width,
 			       uint32_t *height, struct gn_err *err);
-/* Decodes, once per open. denominator is 1, 2, 4 or 8; region counts pixels of the scaled image, whose sides are the
- * image's divided by denominator and rounded up. channels is 1 or 3, whatever the file has. *out points into the
- * decoder and is valid until the next call on it. At least 16 bytes past the region's last byte can be read. */
+/* Decodes; once per open. denominator is 1, 2, 4 or 8. region is in pixels of the scaled image, whose sides are the image's divided
+ * by denominator and rounded up. channels is 1 or 3, independent of the file. *out points into the decoder and is valid until the
+ * next call. At least 16 bytes after the region's last byte are readable. */
 enum gn_status gn_decoder_read(struct gn_decoder *d, const struct gn_region *region, uint32_t denominator,
 			       uint32_t channels, struct gn_pixels *out, struct gn_err *err);
 

@@ -9,7 +9,7 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
-/* A scan costs a pass over all coefficients however few bytes it has: more than any encoder writes is an attack. */
+/* Each scan costs a pass over all coefficients, however few bytes it has. No encoder writes this many: treated as an attack. */
 #define MAX_SCANS 200
 #define MAX_DECODER_BYTES (1l << 30)
 
@@ -18,8 +18,8 @@ struct jpeg_trap {
 	struct jpeg_progress_mgr progress;
 	jmp_buf back;
 	char text[JMSG_LENGTH_MAX];
-	char warning[JMSG_LENGTH_MAX]; /* the first harmless one */
-	int cmyk;		       /* whether four components are wanted, or none of them */
+	char warning[JMSG_LENGTH_MAX]; /* the first harmless warning */
+	int cmyk;		       /* whether four components are expected, or refused */
 };
 
 int gn_image_harmless(int jpeg_message_code)
@@ -75,7 +75,7 @@ static void trap_init(struct jpeg_trap *trap)
 	trap->progress.progress_monitor = trap_progress;
 }
 
-/* Header and limits; the text of a refusal goes to trap->text. Returns 0, or -1. */
+/* Checks header and limits; a refusal's text goes to trap->text. Returns 0, or -1. */
 static int accept_header(struct jpeg_decompress_struct *d, struct jpeg_trap *trap)
 {
 	int cmyk;
@@ -99,7 +99,7 @@ static int accept_header(struct jpeg_decompress_struct *d, struct jpeg_trap *tra
 	return -1;
 }
 
-/* A row of inverted CMYK to RGB, rounded as Pillow does. */
+/* Converts a row of inverted CMYK to RGB with Pillow's rounding. */
 static void cmyk_row(const JSAMPLE *cmyk, size_t width, unsigned char *rgb)
 {
 	for (size_t x = 0; x < width; x++, cmyk += 4, rgb += 3)
@@ -107,8 +107,8 @@ static void cmyk_row(const JSAMPLE *cmyk, size_t width, unsigned char *rgb)
 			rgb[c] = (unsigned char)((cmyk[c] * cmyk[3] + 127) / 255);
 }
 
-/* Everything that may longjmp, in a function of its own so that no local of the caller is at stake. For CMYK *rgb becomes
- * the pixels, the caller's to free also after a failure. Returns 0, -1, or -2 without memory. */
+/* Everything that may longjmp, in a separate function so that no local variable of the caller is clobbered. For CMYK *rgb receives
+ * the pixels, which the caller frees even after a failure. Returns 0, -1, or -2 when out of memory. */
 static int decode_all(struct jpeg_decompress_struct *d, struct jpeg_trap *trap, const void *data, size_t len_bytes,
 		      unsigned char **rgb)
 {
@@ -155,13 +155,13 @@ enum gn_image_kind gn_image_sniff(const void *data, size_t len_bytes)
 			return magic[i].kind;
 	if (len_bytes >= 12 && !memcmp(bytes, "RIFF", 4) && !memcmp(bytes + 8, "WEBP", 4))
 		return GN_IMAGE_WEBP;
-	/* "BM" alone is two letters of a text: the reserved bytes of the header are zero. */
+	/* "BM" may also start a text: the reserved header bytes must be zero */
 	if (len_bytes >= 10 && !memcmp(bytes, "BM", 2) && !memcmp(bytes + 6, "\0\0\0\0", 4))
 		return GN_IMAGE_BMP;
 	return GN_IMAGE_OTHER;
 }
 
-/* A number of 2 or 4 bytes, 0 beyond the end. */
+/* Reads a number of 2 or 4 bytes; 0 beyond the end. */
 static uint32_t tiff_number(const unsigned char *tiff, size_t len_bytes, size_t at, size_t width)
 {
 	uint32_t value = 0;
@@ -173,7 +173,7 @@ static uint32_t tiff_number(const unsigned char *tiff, size_t len_bytes, size_t 
 	return value;
 }
 
-/* Tag 0x0112 of the first directory (TIFF 6.0, section 8; EXIF 2.3, 4.6.4), 1 without. */
+/* Tag 0x0112 of the first directory (TIFF 6.0, section 8; EXIF 2.3, 4.6.4); 1 if absent. */
 static uint32_t tiff_orientation(const unsigned char *tiff, size_t len_bytes)
 {
 	size_t at = tiff_number(tiff, len_bytes, 4, 4);
@@ -194,7 +194,7 @@ int gn_image_is_rotated(const void *data, size_t len_bytes)
 
 	if (gn_image_sniff(data, len_bytes) != GN_IMAGE_JPEG)
 		return 0;
-	/* Segments: a marker and a length that counts itself, up to the first scan (SOS). */
+	/* segments: a marker and a length that includes itself, up to the first scan (SOS) */
 	for (; at < len_bytes && len_bytes - at >= 4 && bytes[at] == 0xff && bytes[at + 1] != 0xda; at += 2 + segment) {
 		segment = (size_t)bytes[at + 2] << 8 | bytes[at + 3];
 		if (segment < 2 || segment > len_bytes - at - 2)
@@ -231,7 +231,7 @@ enum gn_status gn_image_check_jpeg(const void *data, size_t len_bytes, struct gn
 	if (!len_bytes)
 		return gn_err_set(err, GN_ERR_DATA, "the file is empty");
 	if (len_bytes > GN_IMAGE_MAX_BYTES)
-		return gn_err_set(err, GN_ERR_DATA, "%zu bytes are more than an image may have (%u)", len_bytes,
+		return gn_err_set(err, GN_ERR_DATA, "%zu bytes exceed the limit of an image file (%u)", len_bytes,
 				  GN_IMAGE_MAX_BYTES);
 	if (gn_image_sniff(data, len_bytes) != GN_IMAGE_JPEG)
 		return not_jpeg(data, len_bytes, err);
@@ -349,7 +349,7 @@ enum gn_status gn_image_cmyk_to_jpeg(const void *data, size_t len_bytes, int qua
 	return status;
 }
 
-/* The bit depth as the header chunk has it: libpng's simplified reader hides it. */
+/* The bit depth of the header chunk, which libpng's simplified API does not report. */
 static int png_depth(const unsigned char *data, size_t len_bytes)
 {
 	return len_bytes > 24 && !memcmp(data + 12, "IHDR", 4) ? data[24] : 0;

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* The logarithm of a number drawn from Gamma(alpha, 1), alpha > 0: Marsaglia and Tsang 2000, "A simple method for generating
- * gamma variables", with their step for alpha below 1, which as a logarithm does not underflow. */
+/* Logarithm of a number drawn from Gamma(alpha, 1), alpha > 0: Marsaglia and Tsang 2000, "A simple method for generating gamma
+ * variables", with their step for alpha below 1, which does not underflow in logarithms. */
 static double log_gamma_draw(struct gn_rng *r, double alpha)
 {
 	double small = alpha < 1 ? log(1 - gn_rng_uniform(r)) / alpha : 0;

@@ -20,26 +20,26 @@ enum gn_status gn_loader_options_check(const struct gn_loader_options *o, struct
 	enum { side_max = 16384, threads_max = 1024 };
 
 	if (o->channels != 1 && o->channels != 3)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: %u channels; only 1 and 3 are known", o->channels);
+		return gn_err_set(err, GN_ERR_USAGE, "loader: %u channels; only 1 and 3 are supported", o->channels);
 	if (o->height < 1 || o->width < 1 || o->height > side_max || o->width > side_max)
 		return gn_err_set(err, GN_ERR_USAGE, "loader: samples of %ux%u; sides are 1 to %d", o->height, o->width,
 				  side_max);
 	if ((unsigned)o->augment > GN_AUGMENT_SHIFT_FLIP)
 		return gn_err_set(err, GN_ERR_USAGE, "loader: augmentation %d is unknown", (int)o->augment);
 	if (o->pad >= o->height || o->pad >= o->width)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: padding of %u can shift a sample of %ux%u out of sight",
+		return gn_err_set(err, GN_ERR_USAGE, "loader: padding of %u exceeds a sample of %ux%u",
 				  o->pad, o->height, o->width);
 	if (o->resize_shorter > side_max)
 		return gn_err_set(err, GN_ERR_USAGE, "loader: resizing to %u; %d is the limit", o->resize_shorter,
 				  side_max);
 	if (!normal_floats(o->mean, o->channels, 0) || !normal_floats(o->deviation, o->channels, 1))
-		return gn_err_set(err, GN_ERR_USAGE, "loader: mean has to be finite and deviation above 0");
+		return gn_err_set(err, GN_ERR_USAGE, "loader: mean must be finite and deviation above 0");
 	if (!(o->mixup >= 0 && o->mixup <= 1e6))
-		return gn_err_set(err, GN_ERR_USAGE, "loader: mixup of %g; 0 to 1e6 are possible", o->mixup);
+		return gn_err_set(err, GN_ERR_USAGE, "loader: mixup of %g; the range is 0 to 1e6", o->mixup);
 	if (o->crops && (o->mixup > 0 || o->channels != 3 || !o->training))
-		return gn_err_set(err, GN_ERR_USAGE, "loader: crops are for training, of three channels and not mixed");
+		return gn_err_set(err, GN_ERR_USAGE, "loader: crops need training, three channels, and no mixup");
 	if (o->threads < 1 || o->threads > threads_max)
-		return gn_err_set(err, GN_ERR_USAGE, "loader: %d threads; 1 to %d are possible", o->threads,
+		return gn_err_set(err, GN_ERR_USAGE, "loader: %d threads; the range is 1 to %d", o->threads,
 				  threads_max);
 	return GN_OK;
 }

@@ -1,4 +1,4 @@
-/* What samples look like, and which of them a rank gets: for the loader and for what makes a single sample.
+/* Options of samples and of the part of the dataset that a rank loads.
  *
  * Thread safety: pure functions.
  */
@@ -23,28 +23,31 @@ struct gn_loader_options {
 	uint32_t rank, ranks;
 	uint32_t batch;		/* samples per rank */
 	uint32_t channels;	/* 1 (grey) or 3 (RGB) */
-	uint32_t height, width; /* of the images delivered */
+	uint32_t height, width; /* of the samples */
 	enum gn_augment augment;
-	uint32_t resize_shorter;     /* all but random crops: the shorter side before the centre crop; 0: what
-				      * data/sample/augment.h says, 8/7 of height for evaluation from 64 on */
-	uint32_t pad;		     /* for shifts, in pixels on each side; less than height and width */
+	/* shorter side before the centre crop, except for random crops; 0: by the rule in data/sample/augment.h (8/7 of height for
+	 * evaluation from 64 on) */
+	uint32_t resize_shorter;
+	uint32_t pad;		     /* for shifts: pixels on each side; less than height and width */
 	float mean[3], deviation[3]; /* of pixel values in 0..1, per channel */
-	int crops;		     /* instead of samples what a GPU makes them of; training, three channels, no mixup */
-	double mixup;		     /* 0: none; else alpha of Beta(alpha, alpha), data/sample/mixup.h */
-	int training;		     /* permuted, incomplete last batch dropped, JPEG files decoded at a scale where that is
-				      * enough; or evaluation: of all pixels */
+	int crops;		     /* deliver crops for a GPU instead of samples; needs training, three channels, no mixup */
+	double mixup;		     /* 0: none; else alpha of Beta(alpha, alpha), see data/sample/mixup.h */
+	/* training: permuted, incomplete last batch dropped, JPEG files decoded at a sufficient scale; else evaluation: all
+	 * pixels */
+	int training;
 	int threads;		     /* worker threads, >= 1 */
-	size_t prefetch_bytes;	     /* memory for batches in flight; at least three batches are kept whatever it says.
-				      * Each thread has room for one decoded image on top, and one sample with crops. */
-	/* Who wants to know when a thread (0 ..) made samples ready: times of gn_clock_ns. Called by that thread. NULL: nobody. */
+	/* memory for batches in flight; at least three batches. Each thread needs room for one decoded image in addition, and for
+	 * one sample with crops */
+	size_t prefetch_bytes;
+	/* Called by worker thread `thread` (from 0) after it has built samples; times of gn_clock_ns(). May be NULL. */
 	void (*profiler)(void *context, int thread, uint32_t samples, uint64_t began_ns, uint64_t ended_ns);
 	void *profiler_context;
 };
 
-/* Room for one sample as it is delivered: its floats, or the pixels of its crop. */
+/* Bytes of one delivered sample: its floats, or the space for the pixels of its crop. */
 size_t gn_loader_sample_bytes(const struct gn_loader_options *options);
 
-/* Everything about options that needs no dataset, GN_ERR_USAGE: channels, sides, padding, mean, deviation, threads. */
+/* Checks all options that do not depend on a dataset: channels, sides, padding, mean, deviation, threads. GN_ERR_USAGE. */
 enum gn_status gn_loader_options_check(const struct gn_loader_options *options, struct gn_err *err);
 
 #endif

@@ -4,10 +4,9 @@
 
 #include <math.h>
 
-/* Four rounds are enough for a large domain to look random; a domain of a few elements has so few round function values
- * that it needs more of them to mix. */
+/* Four rounds make a large domain look random; a domain of few elements has few round function values and needs more. */
 enum { rounds = 12 };
-/* Keeps the counters used here apart from those of gn_rng streams with a small b. */
+/* Separates these counters from those of gn_rng streams with a small b. */
 static const uint32_t domain = 0x6f726400u;
 
 enum gn_status gn_order_check(const struct gn_order *o, struct gn_err *err)
@@ -45,14 +44,14 @@ uint32_t gn_order_slice(const struct gn_order *o, uint64_t batch, uint64_t *firs
 	uint64_t global = (uint64_t)o->ranks * o->batch;
 	uint64_t start = o->done + batch * global;
 	uint64_t size = o->count - start < global ? o->count - start : global;
-	/* share and left instead of size * rank / ranks, which can overflow */
+	/* quotient and remainder instead of size * rank / ranks, which can overflow */
 	uint64_t share = size / o->ranks, left = size % o->ranks;
 
 	*first = start + share * o->rank + (o->rank < left ? o->rank : left);
 	return (uint32_t)(share + (o->rank < left));
 }
 
-/* Philox as the round function: 64 bits, so that taking them modulo a 17-bit number leaves no bias to speak of. */
+/* The round function: Philox. The bias of 64 bits modulo a 17-bit number is negligible. */
 static uint64_t round_value(const struct gn_order *o, uint32_t epoch, uint32_t round, uint32_t half)
 {
 	uint32_t key[2] = {(uint32_t)o->seed, (uint32_t)(o->seed >> 32)};
@@ -70,8 +69,7 @@ uint64_t gn_order_sample(const struct gn_order *o, uint32_t epoch, uint64_t posi
 		return position;
 	a = (uint64_t)ceil(sqrt((double)o->count));
 	b = (o->count - 1) / a + 1;
-	/* A bijection of 0 .. a*b-1; walking on from values past the end until one is inside makes it one of
-	 * 0 .. count-1. */
+	/* A bijection of 0 .. a*b-1. Cycle walking (repeating while the value is >= count) makes it one of 0 .. count-1. */
 	do {
 		uint64_t left = x / b, right = x % b;
 

@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A constant the compiler can turn into vectors. */
+/* a constant, so that the compiler can vectorise */
 enum { chunk = gn_resize_chunk };
 
 struct axis {
 	struct gn_resize_span *spans;
-	float *weights; /* `most` for each output */
-	float *wide;	/* as in resize_rows.h; NULL where nobody needs it */
+	float *weights; /* `most` per output */
+	float *wide;	/* as in resize_internal.h; NULL without the vector path */
 	uint32_t most;
-	uint32_t taps; /* the largest count */
+	uint32_t taps; /* largest count of an output */
 	size_t spans_held, weights_held, wide_held;
 };
 
@@ -65,7 +65,7 @@ double gn_resize_reach(double length, uint32_t count)
 	return scale > 1 ? scale : 1;
 }
 
-/* Memory for count elements: old when it is enough, else new in its place; NULL, with *held 0, when there is none. */
+/* Returns memory for count elements: old if it is large enough, else a new block; NULL, with *held 0, when out of memory. */
 static void *hold(void *old, size_t *held, size_t count, size_t size)
 {
 	void *p;
@@ -87,7 +87,7 @@ static int axis_reserve(struct axis *a, uint32_t outputs, uint32_t most)
 	return a->spans && a->weights ? 0 : -1;
 }
 
-/* Trims taps of weight zero at both ends, so that copying at scale 1 reads one pixel, and scales the rest to sum 1. */
+/* Trims taps of weight zero at both ends (at scale 1 one pixel remains) and scales the rest to sum 1. */
 static void axis_finish(struct axis *a, uint32_t output, const double *raw, uint32_t first, uint32_t count)
 {
 	double sum = 0;
@@ -104,7 +104,8 @@ static void axis_finish(struct axis *a, uint32_t output, const double *raw, uint
 		a->weights[(size_t)output * a->most + k] = (float)(sum > 0 ? raw[k] / sum : 1.0 / count);
 }
 
-/* Source pixels 0 .. length-1; outputs samples evenly over [from, from + span), in reverse order when mirrored. */
+/* Weights from source pixels 0 .. length-1 to `outputs` samples, evenly over [from, from + span), in reverse order when
+ * mirrored. */
 static int axis_weigh(struct axis *a, uint32_t length, double from, double span, uint32_t outputs, int mirrored)
 {
 	double scale = span / outputs, reach = gn_resize_reach(span, outputs);
@@ -130,7 +131,7 @@ static int axis_weigh(struct axis *a, uint32_t length, double from, double span,
 	return 0;
 }
 
-/* By twos and with as many taps for all outputs, from the weights that are there. */
+/* Arranges the weights for the vector path: pairs of outputs, all with the same number of taps. */
 static int axis_widen(struct axis *a, uint32_t outputs)
 {
 	uint32_t pairs = (outputs + 1) / 2;
@@ -165,8 +166,8 @@ static void mix_rows(float *out, size_t n, const uint8_t *src, size_t stride_byt
 	}
 }
 
-/* Three interleaved channels at once, with a fourth lane that is computed and dropped: it makes a pixel one vector, so
- * the sums go to `mixed` as whole vectors and from there, sorted, to the planes. */
+/* Three interleaved channels at once with an unused fourth lane: a pixel is one vector. Sums go to `mixed` as whole vectors and
+ * from there to the planes. */
 static void mix_columns_rgb(const struct axis *a, const float *row, uint32_t outputs, const struct gn_resize_target *t,
 			    float *mixed, float *to)
 {
@@ -216,7 +217,7 @@ enum gn_status gn_resizer_run(struct gn_resizer *r, const struct gn_pixels *src,
 	    axis_weigh(&r->down, src->height, y, height, t->to_height, 0) ||
 	    (vectors && axis_widen(&r->across, t->to_width)))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to resize %ux%u pixels", src->width, src->height);
-	/* Taps of weight 0 may lie behind the last pixel. */
+	/* taps of weight 0 may lie behind the last pixel */
 	r->row = hold(r->row, &r->row_held, n + (size_t)r->across.taps * src->channels + chunk, sizeof *r->row);
 	r->mixed = hold(r->mixed, &r->mixed_held, (size_t)t->to_width * 4, sizeof *r->mixed);
 	if (!r->row || !r->mixed)

@@ -30,7 +30,7 @@ __attribute__((target("avx2"))) void gn_resize_mix_rows(float *out, size_t n, co
 	}
 }
 
-/* Outputs 2p and 2p + 1, a pixel with an idle fourth lane each. */
+/* Outputs 2p and 2p + 1: a pixel each, with an unused fourth lane. */
 __attribute__((target("avx2"))) static inline __m256 two(const struct gn_resize_wide *a, const float *row, uint32_t p)
 {
 	const float *weights = a->wide + (size_t)8 * p * a->taps;
@@ -82,7 +82,7 @@ int gn_resize_has_vectors(void)
 	return 0;
 }
 
-/* Nobody calls what is not there. */
+/* Never called on other processors. */
 void gn_resize_mix_rows(float *out, size_t n, const uint8_t *src, size_t stride_bytes, const float *weights, uint32_t rows)
 {
 	(void)out, (void)n, (void)src, (void)stride_bytes, (void)weights, (void)rows;

@@ -30,7 +30,7 @@ static enum gn_status check_against_manifest(const struct gn_shard *s, const str
 	return GN_OK;
 }
 
-/* HDF5 gets to see only bytes that the manifest vouches for: it does not survive every damaged file. */
+/* HDF5 does not survive every damaged file: it gets only bytes whose digest the manifest confirms. */
 static enum gn_status open_shard(struct gn_dataset *d, uint32_t i, struct gn_err *err)
 {
 	const struct gn_manifest_shard *m = &d->manifest.shards[i];
@@ -41,7 +41,7 @@ static enum gn_status open_shard(struct gn_dataset *d, uint32_t i, struct gn_err
 	if (status)
 		return status;
 	if (!stat(path, &info) && (uint64_t)info.st_size != m->size_bytes)
-		return gn_err_set(err, GN_ERR_DATA, "%s has %lld bytes, the manifest says %llu: it was cut short or "
+		return gn_err_set(err, GN_ERR_DATA, "%s has %lld bytes, the manifest says %llu: it was truncated or "
 				  "replaced", path, (long long)info.st_size, (unsigned long long)m->size_bytes);
 	status = gn_shard_head_digest(path, m->data_offset, m->data_bytes, hex, err);
 	if (status)

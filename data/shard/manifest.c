@@ -38,7 +38,7 @@ void gn_manifest_release(struct gn_manifest *m)
 	memset(m, 0, sizeof *m);
 }
 
-/* Lengths before names: a name may hold any byte. */
+/* Lengths precede names, because a name may hold any byte. */
 static enum gn_status digest_of(const struct gn_manifest *m, char hex[GN_SHA256_HEX], struct gn_err *err)
 {
 	struct gn_strbuf text;
@@ -75,7 +75,7 @@ enum gn_status gn_manifest_seal(struct gn_manifest *m, struct gn_err *err)
 	return digest_of(m, m->digest, err);
 }
 
-static void put_shard(struct gn_json *j, const struct gn_manifest_shard *s)
+static void json_shard(struct gn_json *j, const struct gn_manifest_shard *s)
 {
 	gn_json_object(j, NULL);
 	gn_json_string(j, "file", s->file);
@@ -88,7 +88,7 @@ static void put_shard(struct gn_json *j, const struct gn_manifest_shard *s)
 	gn_json_end(j);
 }
 
-static void put_manifest(struct gn_json *j, const struct gn_manifest *m)
+static void json_manifest(struct gn_json *j, const struct gn_manifest *m)
 {
 	gn_json_object(j, NULL);
 	gn_json_string(j, "format", "gannet-dataset");
@@ -107,7 +107,7 @@ static void put_manifest(struct gn_json *j, const struct gn_manifest *m)
 	gn_json_end(j);
 	gn_json_array(j, "shards");
 	for (uint32_t i = 0; i < m->shard_count; i++)
-		put_shard(j, &m->shards[i]);
+		json_shard(j, &m->shards[i]);
 	gn_json_end(j);
 	gn_json_end(j);
 }
@@ -121,7 +121,7 @@ enum gn_status gn_manifest_save(const struct gn_manifest *m, const char *directo
 	if (status)
 		return status;
 	gn_json_init(&j);
-	put_manifest(&j, m);
+	json_manifest(&j, m);
 	gn_strbuf_puts(&j.text, "\n");
 	if (gn_json_failed(&j))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);
@@ -133,10 +133,10 @@ enum gn_status gn_manifest_save(const struct gn_manifest *m, const char *directo
 
 static enum gn_status bad(const char *path, const char *field, struct gn_err *err)
 {
-	return gn_err_set(err, GN_ERR_DATA, "%s: '%s' is missing or not what it should be", path, field);
+	return gn_err_set(err, GN_ERR_DATA, "%s: '%s' is missing or invalid", path, field);
 }
 
-/* Seeds and sizes are whole numbers from 0 to 2^63-1: what JSON readers agree on. */
+/* Seeds and sizes are integers from 0 to 2^63-1, the range that JSON readers agree on. */
 static int get_uint(const json_t *object, const char *key, uint64_t *out)
 {
 	const json_t *value = json_object_get(object, key);
@@ -242,7 +242,7 @@ static enum gn_status get_manifest(const json_t *root, const char *path, struct 
 	if (!format || strcmp(format, "gannet-dataset"))
 		return gn_err_set(err, GN_ERR_DATA, "%s is not the manifest of a Gannet dataset", path);
 	if (get_uint(root, "version", &version) || version < 1 || version > NEWEST_VERSION)
-		return gn_err_set(err, GN_ERR_DATA, "%s has another version than 1 and 2, which this program reads", path);
+		return gn_err_set(err, GN_ERR_DATA, "%s has an unknown version; this program reads 1 and 2", path);
 	if (!class_count || class_count > MAX_ENTRIES)
 		return bad(path, "classes", err);
 	if (!shard_count || shard_count > MAX_ENTRIES)
@@ -261,7 +261,7 @@ static enum gn_status get_manifest(const json_t *root, const char *path, struct 
 	if (!status)
 		status = digest_of(m, digest, err);
 	if (!status && strcmp(digest, m->digest))
-		status = gn_err_set(err, GN_ERR_DATA, "%s: its digest does not fit what it says: it was changed or "
+		status = gn_err_set(err, GN_ERR_DATA, "%s: its digest does not match its contents: it was changed or "
 				    "damaged", path);
 	if (status)
 		gn_manifest_release(m);
@@ -296,7 +296,7 @@ enum gn_status gn_manifest_load(const char *directory, struct gn_manifest *m, st
 		return status;
 	status = gn_file_load(path, MANIFEST_MAX_BYTES, &text, &len, &mine);
 	if (status == GN_ERR_NOT_FOUND)
-		return gn_err_set(err, status, "%s is no packed dataset: it has no " GN_MANIFEST_NAME "; gannet pack makes one",
+		return gn_err_set(err, status, "%s is no packed dataset: it has no " GN_MANIFEST_NAME "; gannet pack writes one",
 				  directory);
 	if (status)
 		return gn_err_set(err, status, "%s", mine.text);

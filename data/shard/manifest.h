@@ -1,16 +1,16 @@
-/* The manifest of a packed dataset, gannet-dataset.json: what a folder of shards holds, written last.
+/* The manifest of a packed dataset, gannet-dataset.json: the contents of a folder of shards, written last.
  *
  *     {"format": "gannet-dataset", "version": 2, "digest": "...", "samples": N, "seed": N, "skipped": N,
  *      "classes": [{"name": "cat", "samples": N}, ...],
  *      "shards": [{"file": "shard-00000.h5", "samples": N, "bytes": N, "sha256": "...",
  *                  "data_offset": N, "data_bytes": N, "head_sha256": "..."}, ...]}
  *
- * head_sha256 covers everything in the shard but its dataset `data` (gn_shard_head_digest), so that every start can check
- * the part that decides what is read, without reading all of it. Reading believes nothing: types, ranges, sums, file
- * names (a plain name in the same folder), and digest, which covers seed, skipped, class names and shards. (Version 1,
- * still read, had seed and skipped outside of it.)
+ * head_sha256 covers everything in the shard except its dataset `data` (gn_shard_head_digest): every start verifies the tables that
+ * decide what is read, without reading all data. Reading validates types, ranges, sums, file names (a plain name in the same
+ * folder), and the digest, which covers seed, skipped, class names and shards. (Version 1, still readable, did not cover seed and
+ * skipped.)
  *
- * Thread safety: a manifest is read-only once loaded. Errors: GN_ERR_NOT_FOUND, GN_ERR_DATA naming file and field.
+ * Thread safety: read-only once loaded. Errors: GN_ERR_NOT_FOUND, GN_ERR_DATA naming file and field.
  */
 #ifndef GN_DATA_SHARD_MANIFEST_H
 #define GN_DATA_SHARD_MANIFEST_H
@@ -42,23 +42,23 @@ struct gn_manifest {
 	struct gn_manifest_shard *shards;
 	uint32_t class_count, shard_count;
 	uint64_t samples; /* in all shards */
-	uint64_t skipped; /* bad images left out with --skip-bad */
+	uint64_t skipped; /* bad images skipped with --skip-bad */
 	uint64_t seed;	  /* of the shuffle */
 	uint32_t version; /* of the format */
 	char digest[GN_SHA256_HEX];
 };
 
-/* A manifest with room for so many classes and shards, all zero. */
+/* Allocates a zeroed manifest for class_count classes and shard_count shards. */
 enum gn_status gn_manifest_init(struct gn_manifest *m, uint32_t class_count, uint32_t shard_count, struct gn_err *err);
 void gn_manifest_release(struct gn_manifest *m);
 
-/* Gives m the newest version and computes m->digest from all it holds. */
+/* Sets the newest version and computes m->digest. */
 enum gn_status gn_manifest_seal(struct gn_manifest *m, struct gn_err *err);
-/* Writes directory/gannet-dataset.json, whole or not at all. m has been sealed. */
+/* Writes directory/gannet-dataset.json atomically. m must be sealed. */
 enum gn_status gn_manifest_save(const struct gn_manifest *m, const char *directory, struct gn_err *err);
-/* Reads it and checks everything above. On success m is the caller's to release. */
+/* Reads and validates the manifest. The caller releases m. */
 enum gn_status gn_manifest_load(const char *directory, struct gn_manifest *m, struct gn_err *err);
-/* The same for a text in memory; path is for messages. */
+/* Parses a text in memory; path is for messages. */
 enum gn_status gn_manifest_parse(const char *text, size_t len, const char *path, struct gn_manifest *m,
 				 struct gn_err *err);
 

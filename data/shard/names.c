@@ -7,7 +7,7 @@
 
 struct gn_names {
 	char **texts;
-	uint32_t *slots; /* id + 1, or 0; open addressing, at most half full */
+	uint32_t *slots; /* id + 1, or 0 for a free slot; open addressing, at most half full */
 	uint32_t count, slot_count;
 };
 
@@ -32,7 +32,7 @@ void gn_names_destroy(struct gn_names *n)
 	free(n);
 }
 
-/* The slot that holds text, or the free one where it belongs. */
+/* The slot that holds text, or the free slot for it. */
 static uint32_t slot_of(const struct gn_names *n, const char *text)
 {
 	uint32_t mask = n->slot_count - 1;

@@ -18,12 +18,12 @@ struct gn_shard {
 	struct gn_shard_row *rows;
 };
 
-/* What is asked of a dataset, and what was found. */
+/* Expected and found properties of an HDF5 dataset. */
 struct column {
 	const char *name;
 	H5T_class_t class;
-	size_t element_bytes; /* 0: whatever it is, at most GN_SHARD_NAME_MAX */
-	uint64_t count;	      /* 0: whatever it is */
+	size_t element_bytes; /* 0: any, at most GN_SHARD_NAME_MAX */
+	uint64_t count;	      /* 0: any */
 	hid_t dataset;
 	uint64_t offset;
 };
@@ -72,14 +72,14 @@ static enum gn_status check_attributes(hid_t file, const char *path, uint32_t *c
 	if (!status)
 		status = get_attribute(file, path, "classes", H5T_INTEGER, 8, H5T_NATIVE_UINT32, &count, err);
 	if (!status && !count)
-		return gn_err_set(err, GN_ERR_DATA, "%s says that it has no classes", path);
+		return gn_err_set(err, GN_ERR_DATA, "%s has no classes", path);
 	if (!status)
 		*classes = count;
 	return status;
 }
 
-/* A link to another file, a filter or an external file would make HDF5 read what we did not look at. */
-static int plainly_stored(hid_t dataset)
+/* External links, filters or external files would make HDF5 read unchecked data. */
+static int is_contiguous(hid_t dataset)
 {
 	hid_t creation = H5Dget_create_plist(dataset);
 	int plain = creation >= 0 && H5Pget_layout(creation) == H5D_CONTIGUOUS && H5Pget_nfilters(creation) == 0 &&
@@ -132,7 +132,7 @@ static enum gn_status check_column(struct column *c, const char *path, uint64_t 
 	if (!type_fits(c->dataset, c, &element_bytes) || !length_of(c->dataset, &count))
 		return gn_err_set(err, GN_ERR_DATA, "%s: dataset '%s' has another type or shape than a shard's", path,
 				  c->name);
-	if (!plainly_stored(c->dataset))
+	if (!is_contiguous(c->dataset))
 		return gn_err_set(err, GN_ERR_DATA, "%s: dataset '%s' is not stored in one contiguous piece", path,
 				  c->name);
 	if (c->count && count != c->count)
@@ -147,7 +147,7 @@ static enum gn_status check_column(struct column *c, const char *path, uint64_t 
 	return GN_OK;
 }
 
-/* Opens and checks; c->dataset is the caller's to close. */
+/* Opens and checks a dataset. The caller closes c->dataset. */
 static enum gn_status open_column(hid_t file, const char *path, uint64_t size_bytes, struct column *c,
 				  struct gn_err *err)
 {
@@ -223,7 +223,7 @@ static enum gn_status find_blobs(hid_t file, struct gn_shard *s, struct gn_err *
 	return GN_OK;
 }
 
-/* Rows lie one behind the other, so that a wrong offset or length cannot pass as another sample's bytes. */
+/* Rows must be contiguous, so that a wrong offset or length cannot read another sample's bytes. */
 static enum gn_status check_rows(const struct gn_shard *s, struct gn_err *err)
 {
 	uint64_t end = 0;
@@ -233,10 +233,10 @@ static enum gn_status check_rows(const struct gn_shard *s, struct gn_err *err)
 		const char *what = NULL;
 
 		if (row->offset < end)
-			what = "overlaps the sample before it";
+			what = "overlaps the previous sample";
 		else if (row->offset > s->layout.data_bytes ||
 			 row->length_bytes > s->layout.data_bytes - row->offset)
-			what = "reaches beyond the end of the data";
+			what = "extends beyond the end of the data";
 		else if (!row->length_bytes || !row->width || !row->height)
 			what = "is empty";
 		else if (row->label >= s->layout.classes)
@@ -267,7 +267,7 @@ static enum gn_status open_file(struct gn_shard *s, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_DATA, "%s is not a regular file", s->path);
 	s->layout.size_bytes = (uint64_t)info.st_size;
 	if (s->layout.size_bytes < sizeof magic)
-		return gn_err_set(err, GN_ERR_DATA, "%s has only %lld bytes: not a shard, or cut short", s->path,
+		return gn_err_set(err, GN_ERR_DATA, "%s has only %lld bytes: not a shard, or truncated", s->path,
 				  (long long)info.st_size);
 	status = gn_pread_full(s->fd, found, sizeof found, 0, s->path, err);
 	if (status)
@@ -286,7 +286,7 @@ static enum gn_status open_hdf5(struct gn_shard *s, struct gn_err *err)
 	if (access >= 0)
 		H5Pclose(access);
 	if (file < 0)
-		return gn_shard_hdf5_error(err, GN_ERR_DATA, s->path, "not readable as HDF5: cut short or damaged");
+		return gn_shard_hdf5_error(err, GN_ERR_DATA, s->path, "not readable as HDF5: truncated or damaged");
 	status = check_attributes(file, s->path, &s->layout.classes, err);
 	if (!status)
 		status = read_rows(file, s, err);

@@ -35,7 +35,7 @@ static enum gn_status digest_fd(int fd, const char *path, uint64_t data_offset, 
 	if (fstat(fd, &info))
 		return gn_err_errno(err, errno, "cannot stat %s", path);
 	if (data_offset > (uint64_t)info.st_size || data_bytes > (uint64_t)info.st_size - data_offset)
-		return gn_err_set(err, GN_ERR_DATA, "%s has %lld bytes, fewer than it should: it was cut short", path,
+		return gn_err_set(err, GN_ERR_DATA, "%s is truncated: it has only %lld bytes", path,
 				  (long long)info.st_size);
 	status = add_range(fd, path, 0, data_offset, block, sha, err);
 	if (!status)

@@ -68,7 +68,7 @@ hid_t gn_shard_access(void)
 
 	if (access < 0)
 		return access;
-	/* Large datasets begin on a page, for direct and mapped reading. */
+	/* large datasets start on a page, for direct and mapped reading */
 	if (H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18) < 0 ||
 	    H5Pset_alignment(access, 65536, 4096) < 0 || H5Pset_file_locking(access, 0, 1) < 0) {
 		H5Pclose(access);

@@ -1,4 +1,4 @@
-/* What the writer and the reader of shards share: the table of row fields and HDF5's settings. Private to data/shard*.c. */
+/* Shared by the writer and the reader of shards: the table of row fields and HDF5's settings. Private to data/shard/. */
 #ifndef GN_DATA_SHARD_SHARD_INTERNAL_H
 #define GN_DATA_SHARD_SHARD_INTERNAL_H
 
@@ -25,12 +25,12 @@ size_t gn_shard_field_bytes(enum gn_shard_field field);
 uint64_t gn_shard_field_get(const struct gn_shard_row *row, enum gn_shard_field field);
 void gn_shard_field_set(struct gn_shard_row *row, enum gn_shard_field field, uint64_t value);
 
-/* File access: no locks (they fail on NFS and Lustre), the file format of HDF5 1.8 (its metadata carries checksums, and
- * old programs read it). Negative on failure; the caller closes it. */
+/* File access property list: no locks (they fail on NFS and Lustre), file format of HDF5 1.8 (its metadata has checksums, and old
+ * programs read it). Negative on failure; the caller closes it. */
 hid_t gn_shard_access(void);
-/* HDF5 would print its errors; we tell them ourselves. */
+/* Disables HDF5's own error output. */
 void gn_shard_quiet(void);
-/* An error with the innermost of HDF5's messages at the end. */
+/* Sets an error with the innermost message of HDF5's error stack appended. */
 enum gn_status gn_shard_hdf5_error(struct gn_err *err, enum gn_status status, const char *path, const char *what);
 
 #endif

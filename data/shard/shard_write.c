@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int put_attribute(hid_t file, const char *name, hid_t type, const void *value)
+static int write_attribute(hid_t file, const char *name, hid_t type, const void *value)
 {
 	hid_t space = H5Screate(H5S_SCALAR);
 	hid_t attribute = H5Acreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
@@ -21,22 +21,22 @@ static int put_attribute(hid_t file, const char *name, hid_t type, const void *v
 	return failed;
 }
 
-static int put_attributes(hid_t file, uint32_t classes)
+static int write_attributes(hid_t file, uint32_t classes)
 {
 	uint32_t version = GN_SHARD_VERSION;
 	hid_t text = H5Tcopy(H5T_C_S1);
 	int failed = text < 0 || H5Tset_size(text, strlen(GN_SHARD_FORMAT)) < 0 ||
-		     H5Tset_strpad(text, H5T_STR_NULLPAD) < 0 || put_attribute(file, "format", text, GN_SHARD_FORMAT) ||
-		     put_attribute(file, "version", H5T_STD_U32LE, &version) ||
-		     put_attribute(file, "classes", H5T_STD_U32LE, &classes);
+		     H5Tset_strpad(text, H5T_STR_NULLPAD) < 0 || write_attribute(file, "format", text, GN_SHARD_FORMAT) ||
+		     write_attribute(file, "version", H5T_STD_U32LE, &version) ||
+		     write_attribute(file, "classes", H5T_STD_U32LE, &classes);
 
 	if (text >= 0)
 		H5Tclose(text);
 	return failed;
 }
 
-/* One contiguous dataset without time stamps, allocated at once; values NULL leaves it unwritten. */
-static int put_dataset(hid_t file, const char *name, hid_t type, hsize_t count, hid_t memory_type, const void *values,
+/* Writes a contiguous dataset without time stamps, allocated at once; values NULL: not written. */
+static int write_dataset(hid_t file, const char *name, hid_t type, hsize_t count, hid_t memory_type, const void *values,
 		       uint64_t *offset)
 {
 	hid_t creation = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, &count, NULL), dataset = -1;
@@ -76,7 +76,7 @@ static hid_t field_type(enum gn_shard_field field)
 	}
 }
 
-static int put_rows(hid_t file, const struct gn_shard_row *rows, uint64_t count)
+static int write_rows(hid_t file, const struct gn_shard_row *rows, uint64_t count)
 {
 	uint64_t *values = malloc(count * sizeof *values);
 	int failed = !values;
@@ -84,14 +84,14 @@ static int put_rows(hid_t file, const struct gn_shard_row *rows, uint64_t count)
 	for (enum gn_shard_field field = 0; field < GN_SHARD_FIELDS && !failed; field++) {
 		for (uint64_t i = 0; i < count; i++)
 			values[i] = gn_shard_field_get(&rows[i], field);
-		failed = put_dataset(file, gn_shard_field_name(field), field_type(field), count, H5T_NATIVE_UINT64,
+		failed = write_dataset(file, gn_shard_field_name(field), field_type(field), count, H5T_NATIVE_UINT64,
 				     values, NULL);
 	}
 	free(values);
 	return failed;
 }
 
-static int put_names(hid_t file, const char *const *names, uint64_t count, struct gn_shard_layout *layout)
+static int write_names(hid_t file, const char *const *names, uint64_t count, struct gn_shard_layout *layout)
 {
 	hid_t type = H5Tcopy(H5T_C_S1);
 	size_t width = 1;
@@ -105,7 +105,7 @@ static int put_names(hid_t file, const char *const *names, uint64_t count, struc
 		memcpy(block + i * width, names[i], strlen(names[i]));
 	failed = !block || type < 0 || H5Tset_size(type, width) < 0 || H5Tset_strpad(type, H5T_STR_NULLPAD) < 0 ||
 		 H5Tset_cset(type, H5T_CSET_UTF8) < 0 ||
-		 put_dataset(file, "name", type, count, type, block, &layout->name_offset);
+		 write_dataset(file, "name", type, count, type, block, &layout->name_offset);
 	layout->name_bytes = (uint32_t)width;
 	if (type >= 0)
 		H5Tclose(type);
@@ -127,7 +127,7 @@ static hid_t make_file(const char *path)
 	return file;
 }
 
-/* HDF5 says only that a write failed. */
+/* HDF5 reports only that a write failed. */
 static enum gn_status write_error(struct gn_err *err, int errnum, const char *path, uint64_t count)
 {
 	uint64_t free_bytes;
@@ -147,7 +147,7 @@ static enum gn_status check_rows(const char *path, const struct gn_shard_row *ro
 		return gn_err_set(err, GN_ERR_USAGE, "%s: a shard of %llu samples", path, (unsigned long long)count);
 	for (uint64_t i = 0; i < count; i++) {
 		if (rows[i].offset != end || !rows[i].length_bytes || rows[i].label >= classes)
-			return gn_err_set(err, GN_ERR_USAGE, "%s: row %llu does not follow the one before", path,
+			return gn_err_set(err, GN_ERR_USAGE, "%s: row %llu does not start where the previous row ends", path,
 					  (unsigned long long)i);
 		end += rows[i].length_bytes;
 	}
@@ -172,9 +172,9 @@ enum gn_status gn_shard_write(const char *path, const struct gn_shard_row *rows,
 	if (file < 0)
 		return errno ? gn_err_errno(err, errno, "cannot create %s", path)
 			     : gn_shard_hdf5_error(err, GN_ERR_IO, path, "cannot create the shard");
-	failed = put_attributes(file, classes) || put_rows(file, rows, count) ||
-		 put_names(file, names, count, &layout) ||
-		 put_dataset(file, "data", H5T_STD_U8LE, layout.data_bytes, -1, NULL, &layout.data_offset);
+	failed = write_attributes(file, classes) || write_rows(file, rows, count) ||
+		 write_names(file, names, count, &layout) ||
+		 write_dataset(file, "data", H5T_STD_U8LE, layout.data_bytes, -1, NULL, &layout.data_offset);
 	if (H5Fclose(file) < 0)
 		failed = 1;
 	if (!failed && stat(path, &info))

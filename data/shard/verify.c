@@ -21,17 +21,17 @@ struct check {
 	struct gn_thread_pool *pool;
 	pthread_mutex_t lock;
 	struct gn_verify_result result; /* under lock */
-	struct gn_err failure;		/* under lock: what kept us from checking, as opposed to damage */
+	struct gn_err failure;		/* protected by lock: a failure of the check itself, as opposed to damage */
 	int failed;			/* under lock */
 };
 
-/* One shard; lives until its last job has ended. */
+/* A shard; freed when its last job has ended. */
 struct shard_check {
 	struct check *c;
 	const struct gn_manifest_shard *entry;
 	char path[PATH_MAX];
 	struct gn_shard *shard;
-	unsigned jobs; /* under c->lock; one more for the thread that submits them */
+	unsigned jobs; /* protected by c->lock; includes one for the thread that submits them */
 	int bad;       /* under c->lock */
 };
 
@@ -40,7 +40,7 @@ struct rows_job {
 	uint64_t from, to;
 };
 
-/* Damage is counted and logged, anything else ends the check. */
+/* Damage is counted and logged; any other error ends the check. */
 static void note(struct shard_check *s, const struct gn_err *err, int is_sample)
 {
 	struct check *c = s->c;
@@ -149,7 +149,7 @@ static void run_rows(void *argument)
 	release(s);
 }
 
-/* HDF5 gets to see only tables that are as they were written. */
+/* HDF5 opens only tables whose digest is right. */
 static enum gn_status open_shard(struct shard_check *s, struct gn_err *err)
 {
 	const struct gn_manifest_shard *m = s->entry;
@@ -161,7 +161,7 @@ static enum gn_status open_shard(struct shard_check *s, struct gn_err *err)
 	if (stat(s->path, &info))
 		return gn_err_errno(err, errno, "cannot open shard %s", s->path);
 	if ((uint64_t)info.st_size != m->size_bytes)
-		return gn_err_set(err, GN_ERR_DATA, "%s has %lld bytes, the manifest says %llu: it was cut short or "
+		return gn_err_set(err, GN_ERR_DATA, "%s has %lld bytes, the manifest says %llu: it was truncated or "
 				  "replaced", s->path, (long long)info.st_size, (unsigned long long)m->size_bytes);
 	status = gn_shard_head_digest(s->path, m->data_offset, m->data_bytes, hex, err);
 	if (status)
@@ -230,7 +230,7 @@ static enum gn_status verdict(const struct check *c, struct gn_err *err)
 	if (c->failed)
 		return gn_err_set(err, c->failure.status, "%s", c->failure.text);
 	if (r->bad_shards)
-		return gn_err_set(err, GN_ERR_DATA, "%s is damaged: %llu of %u shards, with %llu bad samples found",
+		return gn_err_set(err, GN_ERR_DATA, "%s is damaged: %llu of %u shards; %llu bad samples",
 				  c->options->directory, (unsigned long long)r->bad_shards, r->shards,
 				  (unsigned long long)r->bad_samples);
 	return GN_OK;

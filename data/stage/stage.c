@@ -26,7 +26,7 @@
 struct stage {
 	const struct gn_stage_options *options;
 	struct gn_manifest manifest;
-	unsigned char *right; /* [shard_count] is there and right */
+	unsigned char *right; /* [shard_count] 1: present with the right digest */
 	struct gn_thread_pool *pool;
 	struct gn_stage_result result;
 	pthread_mutex_t lock;
@@ -72,17 +72,17 @@ static enum gn_status take_lock(struct stage *s, int *out, struct gn_err *err)
 		return status;
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 	if (fd < 0 && errno == ELOOP)
-		return gn_err_set(err, GN_ERR_IO, "the lock %s is a link: remove it", path);
+		return gn_err_set(err, GN_ERR_IO, "the lock %s is a symbolic link: remove it", path);
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot open the lock %s", path);
-	/* Whoever can open it, to read at least, could hold it. */
+	/* another user who can open the lock file could hold the lock */
 	if (fstat(fd, &info) || !S_ISREG(info.st_mode) || info.st_uid != geteuid() || fchmod(fd, 0600)) {
 		close(fd);
-		return gn_err_set(err, GN_ERR_IO, "the lock %s is no file of this user's: remove it", path);
+		return gn_err_set(err, GN_ERR_IO, "the lock %s does not belong to this user: remove it", path);
 	}
 	result = flock(fd, LOCK_EX | LOCK_NB);
 	if (result && errno == EWOULDBLOCK) {
-		gn_log_info(o->log, "waiting for another gannet stage that fills %s", o->to);
+		gn_log_info(o->log, "waiting for another gannet stage that copies to %s", o->to);
 		do
 			result = flock(fd, LOCK_EX);
 		while (result && errno == EINTR);
@@ -119,8 +119,7 @@ static int digest_is_right(const char *path, const struct stat *info, const stru
 	       !strcmp(hex, m->sha256);
 }
 
-/* Digests a shard that is there; a wrong one is removed, for its space will be needed, and so is one whose owner could change
- * it later. */
+/* Digests an existing shard. Removes it if the digest is wrong (its space is needed) or another user could change it later. */
 static void run_check(void *argument)
 {
 	struct shard_job *job = argument;
@@ -134,7 +133,7 @@ static void run_check(void *argument)
 		if (gn_stage_is_own_file(&info) && digest_is_right(path, &info, m))
 			s->right[job->shard] = 1;
 		else if (unlink(path)) {
-			gn_err_errno(&err, errno, "cannot remove the wrong %s", path);
+			gn_err_errno(&err, errno, "cannot remove the damaged %s", path);
 			fail(s, &err);
 		}
 	}
@@ -155,7 +154,7 @@ static void run_check_foreign(void *argument)
 }
 
 /* Runs a job for each shard that is not known to be right. */
-static enum gn_status for_each_wrong(struct stage *s, void (*run)(void *), struct gn_err *err)
+static enum gn_status for_each_missing(struct stage *s, void (*run)(void *), struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 
@@ -185,7 +184,7 @@ static int ends_with(const char *text, const char *ending)
 	return len > ending_len && !strcmp(text + len - ending_len, ending);
 }
 
-/* What a killed stage left half-written. We hold the lock, so nobody is writing it. */
+/* Removes partial files of a killed stage. The lock is held: no other process writes them. */
 static enum gn_status remove_parts(const char *directory, struct gn_err *err)
 {
 	DIR *d = opendir(directory);
@@ -214,8 +213,8 @@ static int names_shard(const struct gn_manifest *m, const char *file)
 	return 0;
 }
 
-/* Takes the manifest away while shards are not right, and with it the shards that only another dataset has. */
-static enum gn_status retire_manifest(struct stage *s, struct gn_err *err)
+/* Removes the manifest while shards are missing or wrong, and shards that belong only to the previous dataset. */
+static enum gn_status remove_manifest(struct stage *s, struct gn_err *err)
 {
 	const char *to = s->options->to;
 	struct gn_manifest old;
@@ -243,7 +242,7 @@ static enum gn_status check_space(const struct stage *s, uint64_t needed, struct
 	enum gn_status status = gn_free_bytes(s->options->to, &free_bytes, err);
 
 	if (!status && needed > free_bytes)
-		status = gn_err_set(err, GN_ERR_NO_SPACE, "no space left in %s: %llu MB are to be copied, %llu MB are "
+		status = gn_err_set(err, GN_ERR_NO_SPACE, "no space left in %s: %llu MB needed, %llu MB are "
 				    "free", s->options->to, (unsigned long long)(needed >> 20),
 				    (unsigned long long)(free_bytes >> 20));
 	return status;
@@ -272,14 +271,14 @@ static int own_manifest_is_there(const struct stage *s)
 static enum gn_status copy_missing(struct stage *s, uint64_t bytes, struct gn_err *err)
 {
 	double start = gn_clock_s();
-	enum gn_status status = retire_manifest(s, err);
+	enum gn_status status = remove_manifest(s, err);
 
 	if (!status)
 		status = check_space(s, bytes, err);
 	if (status)
 		return status;
 	gn_progress_bar_begin(s->options->progress, "staging", "B", bytes);
-	status = for_each_wrong(s, run_copy, err);
+	status = for_each_missing(s, run_copy, err);
 	gn_progress_bar_end(s->options->progress);
 	if (!status)
 		status = gn_sync_dir(s->options->to, err);
@@ -301,10 +300,10 @@ static void count_shards(struct stage *s)
 	}
 }
 
-/* The target is another user's: nothing is written, and nothing that he says is believed. */
+/* The target belongs to another user: it is only read, and every digest is verified. */
 static enum gn_status check_foreign(struct stage *s, const struct stat *to, struct gn_err *err)
 {
-	enum gn_status status = for_each_wrong(s, run_check_foreign, err);
+	enum gn_status status = for_each_missing(s, run_check_foreign, err);
 
 	if (status)
 		return status;
@@ -312,16 +311,17 @@ static enum gn_status check_foreign(struct stage *s, const struct stat *to, stru
 	s->result.foreign = 1;
 	s->result.owner = to->st_uid;
 	if (s->result.copied || !manifest_is_there(s))
-		return gn_err_set(err, GN_ERR_IO, "%s belongs to user %u and is no complete copy of %s (%u of %u shards are right, and "
-				  "the manifest is %s): choose a folder of your own", s->options->to, (unsigned)to->st_uid,
+		return gn_err_set(err, GN_ERR_IO, "%s belongs to user %u and is not a complete copy of %s (%u of %u shards are "
+				  "right, and "
+				  "the manifest is %s): choose another folder", s->options->to, (unsigned)to->st_uid,
 				  s->options->from, s->result.kept, s->manifest.shard_count,
-				  manifest_is_there(s) ? "there" : "missing or another");
-	gn_log_info(s->options->log, "%s belongs to user %u; all its shards have the right digests, so it is used as it is",
+				  manifest_is_there(s) ? "there" : "missing or different");
+	gn_log_info(s->options->log, "%s belongs to user %u; the digests of all its shards are right, so it is used unchanged",
 		    s->options->to, (unsigned)to->st_uid);
 	return GN_OK;
 }
 
-/* With the lock held. */
+/* The lock is held. */
 static enum gn_status fill(struct stage *s, struct gn_err *err)
 {
 	const struct gn_manifest *m = &s->manifest;
@@ -334,7 +334,7 @@ static enum gn_status fill(struct stage *s, struct gn_err *err)
 		gn_stage_marker_load(m, s->options->to, s->right);
 	for (uint32_t i = 0; i < m->shard_count; i++)
 		digested |= !s->right[i];
-	status = for_each_wrong(s, run_check, err);
+	status = for_each_missing(s, run_check, err);
 	if (status)
 		return status;
 	count_shards(s);
@@ -356,7 +356,8 @@ static enum gn_status check_folders(const struct gn_stage_options *o, struct gn_
 
 static enum gn_status make_own_folder(const char *to, struct gn_err *err)
 {
-	/* Before, so that nothing is made where a link leads; and after, for somebody may have been faster. */
+	/* Checked before, so that nothing is created behind a link, and after, because another user may have created one
+	 * meanwhile. */
 	enum gn_status status = gn_trust_check_path(to, err);
 
 	if (!status)

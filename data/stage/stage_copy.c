@@ -13,7 +13,7 @@
 
 #define BLOCK_BYTES (4u << 20)
 
-/* Copies from in to out, size_bytes and no more, into sha. */
+/* Copies exactly size_bytes from in to out, and updates sha. */
 static enum gn_status copy_bytes(const struct gn_stage_copy *c, int in, int out, const char *from, const char *to,
 				 uint64_t size_bytes, struct gn_sha256 *sha, struct gn_err *err)
 {

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define STAMP_MAX_BYTES (256u << 20)
+#define MARKER_MAX_BYTES (256u << 20)
 
-/* One line: what the file must look like. */
-static enum gn_status put_line(const struct gn_manifest_shard *s, const char *directory, struct gn_strbuf *out,
+/* One line: digest and expected properties of the file. */
+static enum gn_status append_line(const struct gn_manifest_shard *s, const char *directory, struct gn_strbuf *out,
 			       struct gn_err *err)
 {
 	char path[PATH_MAX];
@@ -25,7 +25,7 @@ static enum gn_status put_line(const struct gn_manifest_shard *s, const char *di
 	if (lstat(path, &info))
 		return gn_err_errno(err, errno, "cannot stat %s", path);
 	if (!gn_stage_is_own_file(&info))
-		return gn_err_set(err, GN_ERR_IO, "%s is not this user's alone", path);
+		return gn_err_set(err, GN_ERR_IO, "%s can be written by other users", path);
 	gn_strbuf_printf(out, "%s %s %lld %lld.%09ld %lld.%09ld %llu:%llu\n", s->file, s->sha256,
 			 (long long)info.st_size, (long long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
 			 (long long)info.st_ctim.tv_sec, info.st_ctim.tv_nsec, (unsigned long long)info.st_dev,
@@ -39,14 +39,14 @@ void gn_stage_marker_load(const struct gn_manifest *m, const char *directory, un
 	struct gn_strbuf line;
 
 	if (gn_path_join(path, sizeof path, directory, GN_STAGE_MARKER_NAME, NULL) || !gn_stage_is_own_path(path) ||
-	    gn_file_load(path, STAMP_MAX_BYTES, &text, NULL, NULL))
+	    gn_file_load(path, MARKER_MAX_BYTES, &text, NULL, NULL))
 		return;
 	gn_strbuf_init(&line);
 	for (uint32_t i = 0; i < m->shard_count; i++) {
 		const char *found;
 
 		gn_strbuf_clear(&line);
-		if (put_line(&m->shards[i], directory, &line, NULL) || gn_strbuf_failed(&line))
+		if (append_line(&m->shards[i], directory, &line, NULL) || gn_strbuf_failed(&line))
 			continue;
 		found = strstr(text, gn_strbuf_text(&line));
 		trusted[i] = found && (found == text || found[-1] == '\n');
@@ -63,7 +63,7 @@ enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *dir
 
 	gn_strbuf_init(&text);
 	for (uint32_t i = 0; i < m->shard_count && !status; i++)
-		status = put_line(&m->shards[i], directory, &text, err);
+		status = append_line(&m->shards[i], directory, &text, err);
 	if (!status && gn_strbuf_failed(&text))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);
 	if (!status)

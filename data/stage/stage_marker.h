@@ -1,8 +1,8 @@
-/* The stamp of a staged dataset, .gannet-stage: for each shard the digest that was found right and how the file looked
- * then. Private to data/stage*.c.
+/* The marker of a staged dataset, file .gannet-stage: for each shard the verified digest and the file's properties at that time.
+ * Private to data/stage/.
  *
- * Any change to a file moves its ctime, so a stamp that still fits spares reading the file again. It vouches only for files
- * that are this user's and that nobody else may write, as it must be itself.
+ * Any change to a file changes its ctime: while the properties match, the shard need not be read again. Only files, and only a
+ * marker, that belong to this user and that nobody else can write are trusted.
  */
 #ifndef GN_DATA_STAGE_STAGE_MARKER_H
 #define GN_DATA_STAGE_STAGE_MARKER_H
@@ -11,10 +11,10 @@
 
 #define GN_STAGE_MARKER_NAME ".gannet-stage"
 
-/* trusted[i] becomes 1 for each shard of m in directory whose file is as it was when its digest was right. A stamp that is
- * missing or cannot be read vouches for nothing. */
+/* Sets trusted[i] = 1 for each shard of m in directory whose file is unchanged since it was verified. A missing or unreadable
+ * marker leaves all 0. */
 void gn_stage_marker_load(const struct gn_manifest *m, const char *directory, unsigned char *trusted);
-/* Writes the stamp of all shards of m as they are now. */
+/* Writes the marker for all shards of m in their present state. */
 enum gn_status gn_stage_marker_save(const struct gn_manifest *m, const char *directory, struct gn_err *err);
 
 #endif

@@ -22,7 +22,7 @@ enum gn_status gn_stage_check_private(const char *path, struct gn_err *err)
 	struct stat info;
 
 	if (!stat(path, &info) && S_ISDIR(info.st_mode) && (info.st_mode & (S_ISVTX | S_IWOTH)))
-		return gn_err_set(err, GN_ERR_IO, "%s is a folder for all users (mode %o): give a folder below it", path,
+		return gn_err_set(err, GN_ERR_IO, "%s is a shared folder (mode %o): give a folder below it", path,
 				  (unsigned)(info.st_mode & 07777));
 	return GN_OK;
 }
@@ -34,6 +34,6 @@ enum gn_status gn_stage_close_folder(const char *path, struct gn_err *err)
 	if (stat(path, &info))
 		return gn_err_errno(err, errno, "cannot stat %s", path);
 	if ((info.st_mode & OTHERS_WRITE) && chmod(path, info.st_mode & 07777 & ~(mode_t)OTHERS_WRITE))
-		return gn_err_errno(err, errno, "cannot take the right to write in %s from others", path);
+		return gn_err_errno(err, errno, "cannot remove the write permission of others for %s", path);
 	return GN_OK;
 }

@@ -1,8 +1,8 @@
-/* Which folders and files another user could change. Private to data/stage*.c.
+/* Files and folders that only this user can change. Private to data/stage/.
  *
- * A node-local disk is shared by users who do not trust each other: whoever is first can put a folder, a link or a file where
- * another will look for his own. So only what belongs to the caller's effective user, and what nobody else may write, is used
- * as found. Paths to them: src/base/trust.h.
+ * Users who share a node-local disk do not trust each other: another user could create a folder, a link or a file where this user
+ * looks for one. Only files that belong to the caller's effective user and that nobody else can write are used as found. For paths
+ * see src/base/trust.h.
  *
  * Thread safety: no state.
  */
@@ -13,14 +13,13 @@
 
 #include <sys/stat.h>
 
-/* 1 for a regular file of this user's that only he may write. From lstat or fstat. */
+/* 1 for a regular file that belongs to this user and that nobody else can write. info: from lstat or fstat. */
 int gn_stage_is_own_file(const struct stat *info);
-/* The same of the file at path, links not followed; 0, too, when it is not there. */
+/* The same for the file at path, not following symbolic links; 0 if it does not exist. */
 int gn_stage_is_own_path(const char *path);
-/* GN_ERR_IO when the folder at path is one for all users, as /tmp is: sticky, or all may write there. What does not exist yet is
- * fine. */
+/* GN_ERR_IO when the folder at path is shared, as /tmp is: sticky or world-writable. A folder that does not exist is fine. */
 enum gn_status gn_stage_check_private(const char *path, struct gn_err *err);
-/* Takes the right to write in a folder of this user's from group and others. */
+/* Removes the write permission of group and others from a folder of this user. */
 enum gn_status gn_stage_close_folder(const char *path, struct gn_err *err);
 
 #endif

@@ -16,7 +16,8 @@ enum gn_status gn_descriptors_want(size_t wanted, const char *what_for, struct g
 		limit = raised;
 	if (limit.rlim_cur >= wanted)
 		return GN_OK;
-	return gn_err_set(err, GN_ERR_FAILED, "%s needs %zu open files and may have %llu: raise the hard limit on this host (ulimit -n; "
+	return gn_err_set(err, GN_ERR_FAILED, "%s needs %zu open files and may have %llu: raise the hard limit on this host "
+			  "(ulimit -n; "
 			  "under Slurm LimitNOFILE of slurmd, or PropagateResourceLimits)", what_for, wanted,
 			  (unsigned long long)limit.rlim_cur);
 }

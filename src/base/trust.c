@@ -92,7 +92,8 @@ enum gn_status gn_trust_check_folder(const char *path, int for_writing, struct g
 		return GN_OK;
 	}
 	if (open_to_all)
-		return gn_err_set(err, GN_ERR_IO, "%s belongs to user %u and is world-writable: any user could replace its contents; "
+		return gn_err_set(err, GN_ERR_IO, "%s belongs to user %u and is world-writable: any user could replace its "
+				  "contents; "
 				  "its owner can chmod o-w it; or choose another folder", path, (unsigned)info.st_uid);
 	gn_log_warn(log, "%s belongs to user %u, who can change its contents", path, (unsigned)info.st_uid);
 	return GN_OK;

@@ -103,7 +103,7 @@ static void test_refusals(void **state)
 		{"pack a b c d --out o", "too many"},
 		{"pack a --out o -z", "unknown option -z"},
 		{"pack a --no-batch --out o", "unknown option"},
-		{"pack a --out o --quick=perhaps", "neither yes nor no"},
+		{"pack a --out o --quick=perhaps", "not yes or no"},
 	};
 	struct gn_text_list rest;
 	struct target t;

@@ -39,7 +39,7 @@ expect 3 'stray.jpg: lies in no class folder' 'image outside any class' "$gannet
 printf '1\n' >names && fresh
 expect 3 "class '2' is not in names" 'class that the class file lacks' "$gannet" pack --out out --classes names in
 printf '1\n2\n1\n' >names
-expect 3 "line 3 names class '1' a second time" 'class named twice' "$gannet" pack --out out --classes names in
+expect 3 "line 3 repeats class '1'" 'class named twice' "$gannet" pack --out out --classes names in
 printf '1\n\n2\n' >names
 expect 3 'line 2 is empty' 'empty line in the class file' "$gannet" pack --out out --classes names in
 expect 3 'names.missing' 'missing class file' "$gannet" pack --out out --classes names.missing in
@@ -47,9 +47,9 @@ expect 2 'a number from 1 to' 'classes that are no number' "$gannet" pack --out 
 ln -s ../1 in/2/round && ln -s 1 in/3
 expect 0 ' 400 images of 3 classes' 'folder that is a link is followed' "$gannet" pack --out out in
 rm -r in/2/round in/3 out && ln -s .. in/2/round
-expect 3 'link to a folder that holds it' 'link that goes round' "$gannet" pack --out out in
+expect 3 'link to a folder that contains it' 'link that goes round' "$gannet" pack --out out in
 fresh && ln -s nowhere in/2/x.jpg
-expect 3 'x.jpg: a link that leads nowhere' 'dangling link' "$gannet" pack --out out in
+expect 3 'x.jpg: a dangling symbolic link' 'dangling link' "$gannet" pack --out out in
 fresh && mkfifo in/2/pipe.jpg
 expect 3 'pipe.jpg: neither a file nor a folder' 'pipe among the images' timeout 20 "$gannet" pack --out out in
 
@@ -118,7 +118,7 @@ check 'none of them left anything' gone
 
 # output
 mkdir full && touch full/file
-expect 1 'full is there already and not empty' 'output that is in use' "$gannet" pack --out full src
+expect 1 'full exists and is not empty' 'output that is in use' "$gannet" pack --out full src
 check 'stays as it was' test "$(ls full)" = file
 expect 1 'Not a directory' 'output below a file' "$gannet" pack --out names/out src
 if [ "$(id -u)" -eq 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups true 2>/dev/null; then
@@ -167,7 +167,7 @@ expect 3 'bad/shard-00002.h5: its tables fail their digest' 'bit flipped in the 
 again && flip bad/shard-00002.h5 100000
 expect 3 'bad/shard-00002.h5: sample [0-9]+ \([0-9]/.*jpg\) fails its checksum' 'bit flipped in an image' \
 	"$gannet" verify bad
-expect 3 '1 of 4 shards, with 1 bad samples' 'is counted' "$gannet" verify bad
+expect 3 '1 of 4 shards; 1 bad samples' 'is counted' "$gannet" verify bad
 again && rm bad/shard-00003.h5
 expect 3 'bad/shard-00003.h5: No such file' 'missing shard' "$gannet" verify bad
 again && cp good/shard-00000.h5 bad/shard-00001.h5
@@ -177,7 +177,7 @@ expect 3 'bad/shard-00001.h5 has' 'shard that is too long' "$gannet" verify bad
 again && sed -i 's/"name": "3"/"name": "4"/' bad/gannet-dataset.json
 expect 3 "names class '4' twice" 'manifest with a class twice' "$gannet" info bad
 again && sed -i 's/"name": "3"/"name": "x"/' bad/gannet-dataset.json
-expect 3 'its digest does not fit' 'manifest that was changed' "$gannet" verify bad
+expect 3 'its digest does not match' 'manifest that was changed' "$gannet" verify bad
 again && head -c 500 good/gannet-dataset.json >bad/gannet-dataset.json
 expect 3 'gannet-dataset.json, line' 'truncated manifest' "$gannet" info bad
 rm bad/gannet-dataset.json

@@ -85,7 +85,7 @@ label 3 "labels, line 1: no source .* 1 such line; if the first line is a headin
 label 0 '6 images of 2 classes' 'a byte order mark' '1s/^/\xef\xbb\xbfname,class\n/'
 label 3 "labels, line 1: no image '(.*1)': the image is called \1.JPEG" 'names without their endings' 's/.JPEG//'
 label 0 '4 images of 2 classes.*2 skipped' 'some of which --skip-bad leaves out' '2,3s/.JPEG//' --skip-bad
-label 3 "labels, line 3 names image '.*2.JPEG' a second time .first in line 2" 'an image that comes twice' '2p'
+label 3 "labels, line 3 repeats image '.*2.JPEG' .first in line 2" 'an image that comes twice' '2p'
 label 3 "labels, line 4 is not NAME,CLASS: 'x'" 'a line without a comma' '4s/.*/x/'
 label 3 "line 4 is not NAME,CLASS" 'an empty line' '4s/.*//'
 label 3 "line 4 is not NAME,CLASS: ',na'" 'a line without a name' '4s/.*/,na/'
@@ -132,11 +132,11 @@ cp -r deep more && mkdir -p more/.git more/__MACOSX/cat more/cat/.thumbs && cp "
 cp "$(image 5)" more/__MACOSX/cat/y.jpg && cp "$(image 5)" more/cat/.thumbs/z.jpg
 for f in .DS_Store cat/._a.jpg cat/Thumbs.db labels.TXT dog/left/meta.json README.md; do echo x >"more/$f"; done
 tar -C more -cf more.tar .
-expect 0 '4 images of 2 classes.*9 other files and folders passed over' 'hidden files and texts in a folder' \
+expect 0 '4 images of 2 classes.*9 other files and folders ignored' 'hidden files and texts in a folder' \
 	"$gannet" pack --out more.out more
-expect 0 'other files and folders passed over' 'and in an archive' "$gannet" pack --out more2.out more.tar
+expect 0 'other files and folders ignored' 'and in an archive' "$gannet" pack --out more2.out more.tar
 mkdir -p onemore/a onemore/b && cp "$(image 1)" onemore/a && cp "$(image 2)" onemore/b && echo x >onemore/a/x.txt
-expect 0 '; 1 other file or folder passed over' 'one of them' "$gannet" pack --out onemore.out onemore
+expect 0 '; 1 other file or folder ignored' 'one of them' "$gannet" pack --out onemore.out onemore
 check 'are no part of what is packed' diff -r levels more.out
 check 'nor there' diff -r levels more2.out
 mkdir -p kinds/a && cp "$(image 1)" kinds/a && printf 'RIFF\0\0\0\0WEBPVP8 ' >kinds/a/w.jpg && printf 'GIF89a\1\0\1\0' >kinds/a/g.gif

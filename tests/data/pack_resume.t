@@ -36,33 +36,33 @@ made() {
 check 'made-up images, not stopped' made made.whole 2
 halt KILL spool 500000 "$gannet" pack --out out --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
 check 'killed while images are made: nothing under the final name' halted
-expect 0 'going on where an earlier pack stopped: [0-9]{3,} images are done' 'the same command goes on' made out 2
+expect 0 'resuming an earlier pack: [0-9]{3,} images are done' 'the same command goes on' made out 2
 check 'to the same bytes' same made.whole
 halt TERM spool 500000 "$gannet" pack --out out --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
 check 'stopped by SIGTERM: code 5' test $? -eq 5
-check 'and what to do' grep -q 'out.tmp-pack keeps what is done: the same command goes on' log
+check 'and what to do' grep -q 'out.tmp-pack holds the finished part: the same command resumes' log
 cp -r out.tmp-pack kept
-expect 0 'going on' 'and the same command does' made out 2
+expect 0 'resuming' 'and the same command does' made out 2
 check 'to the same bytes' same made.whole
 halt KILL shard-00003.h5 1 "$gannet" pack --out out --threads 1 --shard-bytes 256K --synthetic 6000 --classes 2 --size 16x16
 check 'killed while shards are written: nothing under the final name' halted
 inode=$(stat -c %i out.tmp-pack/shard-00000.h5)
-expect 0 'going on where an earlier pack stopped: 6000 images' 'the same command goes on' made out 2
+expect 0 'resuming an earlier pack: 6000 images' 'the same command goes on' made out 2
 check 'with the shards that are complete' test "$(stat -c %i out/shard-00000.h5)" = "$inode"
 check 'to the same bytes' same made.whole
 
 # what a crash of the machine may leave
 cp -r kept out.tmp-pack && truncate -s -7 out.tmp-pack/journal && flip out.tmp-pack/spool 100
-expect 0 'going on' 'a torn journal and a damaged spool' made out 2
+expect 0 'resuming' 'a torn journal and a damaged spool' made out 2
 check 'change nothing' same made.whole
 cp -r kept out.tmp-pack && flip out.tmp-pack/journal 1000
-expect 0 'going on where an earlier pack stopped: [0-9]{1,2} images' 'a damaged journal counts to where it is good' made out 2
+expect 0 'resuming an earlier pack: [0-9]{1,2} images' 'a damaged journal counts to where it is good' made out 2
 check 'and changes nothing' same made.whole
 cp -r kept out.tmp-pack && rm out.tmp-pack/spool
-expect 0 'going on' 'a spool that is gone' made out 2
+expect 0 'resuming' 'a spool that is gone' made out 2
 check 'changes nothing' same made.whole
 cp -r kept out.tmp-pack
-expect 0 'is of a pack with other arguments.*: starting anew' 'another seed' \
+expect 0 'belongs to a pack with other arguments.*: starting from the' 'another seed' \
 	"$gannet" pack --out out --seed 1 --synthetic 50 --classes 2 --size 16x16
 check 'starts anew' "$gannet" pack --out other --seed 1 --synthetic 50 --classes 2 --size 16x16
 check 'with nothing of the old' same other
@@ -76,13 +76,13 @@ rm -r out.tmp-pack
 check 'an archive, not stopped' "$gannet" pack --out archive.whole --shard-bytes 256K train.tar.xz
 halt KILL spool 300000 "$gannet" pack --out out --threads 1 --shard-bytes 256K train.tar.xz
 check 'killed while it is read' halted
-expect 0 'going on where' 'goes on' "$gannet" pack --out out --shard-bytes 256K train.tar.xz
+expect 0 'resuming an earlier' 'goes on' "$gannet" pack --out out --shard-bytes 256K train.tar.xz
 check 'to the same bytes' same archive.whole
 check 'a folder, not stopped' "$gannet" pack --out tree.whole --shard-bytes 256K tree
 halt KILL journal 100000 "$gannet" pack --out out --threads 1 --shard-bytes 256K tree
 check 'killed while it is read' halted
 cp -r out.tmp-pack kept2
-expect 0 'going on where' 'goes on' "$gannet" pack --out out --shard-bytes 256K tree
+expect 0 'resuming an earlier' 'goes on' "$gannet" pack --out out --shard-bytes 256K tree
 check 'to the same bytes' same tree.whole
 mv kept2 out.tmp-pack && rm tree/0/*7.jpg && cp tree/1/1_00001.jpg tree/0/0_00001.jpg
 check 'a folder that has changed meanwhile' "$gannet" pack --out out --shard-bytes 256K tree

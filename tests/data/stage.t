@@ -72,7 +72,7 @@ truncate -s 100 hurt/shard-00002.h5
 expect 3 'hurt/shard-0000[12].h5 (has 100 bytes|fails)' 'truncated source' stage hurt fresh2
 for mode in 1777 1755 777; do
 	mkdir -m $mode all.$mode
-	expect 1 "all.$mode is a folder for all users .mode $mode.: give a folder below it" "folder of mode $mode as target" \
+	expect 1 "all.$mode is a shared folder .mode $mode.: give a folder below it" "folder of mode $mode as target" \
 		stage from all.$mode
 	check 'is left as it is' test "$(stat -c %a all.$mode) $(ls -A all.$mode)" = "$mode "
 done
@@ -81,7 +81,7 @@ touch file
 expect 1 'Not a directory|not a folder' 'file as target' stage from file/below
 
 if [ -n "${GN_NAMESPACE:-}" ] && mkdir small && mount -t tmpfs -o size=500k none small 2>/dev/null; then
-	expect 1 'no space left in small/to: .* are to be copied' 'full disk' stage from small/to
+	expect 1 'no space left in small/to: .* needed' 'full disk' stage from small/to
 	check 'is told before anything is copied' test -z "$(find small -name 'shard*')"
 	umount small
 	# enough bytes, but not enough files: what else can go wrong once copying has begun
@@ -120,14 +120,14 @@ if [ "$(id -u)" -eq 0 ] && for_user 65534 true 2>/dev/null; then
 		for_user 65534 ./program stage --from from --to disk/a
 	chmod 666 disk/a/.gannet-stage.lock
 	forge 65533 disk/a
-	expect 1 'belongs to user 65533 and is no complete copy of from .3 of 4' 'its stamp is not believed' stage_for 65534 disk/a
+	expect 1 'belongs to user 65533 and is not a complete copy of from .3 of 4' 'its stamp is not believed' stage_for 65534 disk/a
 	expect 0 '"copied": 0,' 'but by its owner' stage_for 65533 disk/a
 	expect 0 '"copied": 1,' 'who finds it by --check' stage_for 65533 disk/a --check
 	check 'and whose lock is his again' test "$(stat -c %a disk/a/.gannet-stage.lock)" = 600
 	rm disk/a/shard-00001.h5 && for_user 65533 mkfifo disk/a/shard-00001.h5
-	expect 1 'no complete copy' 'a FIFO there holds nobody' stage_for 65534 disk/a
+	expect 1 'not a complete copy' 'a FIFO there holds nobody' stage_for 65534 disk/a
 	for_user 65533 rm disk/a/gannet-dataset.json
-	expect 1 'no complete copy .*missing' 'nor does a copy without a manifest do' stage_for 65534 disk/a
+	expect 1 'not a complete copy .*missing' 'nor does a copy without a manifest do' stage_for 65534 disk/a
 
 	for_user 65534 mkdir -m 777 disk/b
 	for_user 65533 sh -c 'umask 0; cp from/* disk/b'
@@ -135,7 +135,7 @@ if [ "$(id -u)" -eq 0 ] && for_user 65534 true 2>/dev/null; then
 	expect 0 '"copied": 4,.*"kept": 0' "another user's files in one's own folder are no copy" stage_for 65534 disk/b
 	check "all is one's own then, and closed" owned_by 65534 disk/b
 	rm disk/b/.gannet-stage.lock && ln -s ../../from/gannet-dataset.json disk/b/.gannet-stage.lock
-	expect 1 'lock disk/b/.gannet-stage.lock is a link: remove it' 'a link as the lock is not followed' stage_for 65534 disk/b
+	expect 1 'lock disk/b/.gannet-stage.lock is a symbolic link: remove it' 'a link as the lock is not followed' stage_for 65534 disk/b
 	for_user 65534 sh -c 'umask 002; mkdir disk/group && ./program stage --json --from from --to disk/group' >/dev/null
 	check 'a group does not get the right to write' owned_by 65534 disk/group
 

@@ -70,12 +70,12 @@ static void bad_lines_are_named(void **state)
 	refuse("a,b\nc\n", 6, "line 2 is not NAME,CLASS: 'c'");
 	refuse("a,b\n,d\n", 7, "line 2 is not NAME,CLASS");
 	refuse("a,\n", 3, "line 1 is not NAME,CLASS");
-	refuse("a,b\nc,d\na,e\n", 12, "line 3 names image 'a' a second time (first in line 1)");
+	refuse("a,b\nc,d\na,e\n", 12, "line 3 repeats image 'a' (first in line 1)");
 	refuse("a,b\nc,d\0e\n", 10, "line 2 holds a zero byte");
 	memset(longest, 'x', sizeof longest);
 	refuse(longest, sizeof longest, "line 1 is too long");
 	longest[1] = ',';
-	refuse(longest, 5000, "line 1: names may have 4095 bytes");
+	refuse(longest, 5000, "line 1: names may have at most 4095 bytes");
 }
 
 static void many_lines_are_found(void **state)

@@ -186,15 +186,15 @@ static void wrong_rows_are_refused(void **state)
 	poke("label", 100, CLASSES);
 	refused("sample 100 has a label beyond");
 	poke("length", COUNT - 1, rows[COUNT - 1].length_bytes + 1);
-	refused("sample 199 reaches beyond the end");
+	refused("sample 199 extends beyond the end");
 	poke("length", 50, UINT32_MAX);
-	refused("sample 50 reaches beyond the end");
+	refused("sample 50 extends beyond the end");
 	poke("length", 3, 0);
 	refused("sample 3 is empty");
 	poke("offset", 30, rows[30].offset - 1);
 	refused("sample 30 overlaps");
 	poke("offset", 31, UINT64_MAX);
-	refused("sample 31 reaches beyond the end");
+	refused("sample 31 extends beyond the end");
 	poke("width", 0, 0);
 	refused("sample 0 is empty");
 }
@@ -248,7 +248,7 @@ static void wrong_datasets_are_refused(void **state)
 	exchange("data", H5T_STD_U8LE, 1000, chunked);
 	refused("'data' is not stored in one contiguous piece");
 	exchange("data", H5T_STD_U8LE, 10, early);
-	refused("reaches beyond the end of the data");
+	refused("extends beyond the end of the data");
 	H5Tclose(text);
 	H5Pclose(external);
 	H5Pclose(chunked);
@@ -311,7 +311,7 @@ static void foreign_files_are_refused(void **state)
 	H5Fclose(file);
 	refused("no Gannet shard");
 	assert_ok(gn_file_replace(path, "\x89HDF\r\n\x1a\n and nothing", 20, &err));
-	refused("cut short or damaged");
+	refused("truncated or damaged");
 	assert_ok(gn_file_replace(path, "plain text", 10, &err));
 	refused("not an HDF5 file");
 	assert_ok(gn_file_replace(path, "", 0, &err));
