@@ -393,10 +393,14 @@ static enum gn_status stage_loaded(struct stage *s, struct gn_err *err)
 
 	if (status)
 		return status;
-	if (!stat(o->to, &to) && S_ISDIR(to.st_mode) && to.st_uid != geteuid())
-		status = check_foreign(s, &to, err);
-	else
+	if (!stat(o->to, &to) && S_ISDIR(to.st_mode) && to.st_uid != geteuid()) {
+		/* The folder is another user's and is only read; a third user's link could lead to another one afterwards. */
+		status = gn_trust_check_links(o->to, err);
+		if (!status)
+			status = check_foreign(s, &to, err);
+	} else {
 		status = fill_own(s, err);
+	}
 	gn_thread_pool_destroy(s->pool);
 	return status;
 }

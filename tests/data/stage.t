@@ -116,6 +116,11 @@ if [ "$(id -u)" -eq 0 ] && for_user 65534 true 2>/dev/null; then
 	expect 0 '"copied": 4,' 'a user stages on a shared disk' stage_for 65533 disk/a
 	check 'nobody else can open his lock' test "$(stat -c %a disk/a/.gannet-stage.lock)" = 600
 	expect 0 '"copied": 0,.*"kept": 4,.*"foreign": true' 'another may read his copy' stage_for 65534 disk/a
+	for_user 65532 ln -s a disk/link
+	expect 1 'link disk/link belongs to user 65532' "but not through a third user's link" stage_for 65534 disk/link
+	rm disk/link && for_user 65534 ln -s a disk/link
+	expect 0 '"kept": 4,.*"foreign": true' "through one's own link" stage_for 65534 disk/link
+	rm disk/link
 	expect 0 "$(uname -n): disk/a: 0 shards copied .*all digested: of user 65533" 'is told whose, and on which host' \
 		for_user 65534 ./program stage --from from --to disk/a
 	chmod 666 disk/a/.gannet-stage.lock
