@@ -29,6 +29,18 @@ static enum gn_status check_options(const struct gn_pack_options *o, struct gn_e
 	return GN_OK;
 }
 
+/* Bad images can be repaired or skipped: the good ones serve the next pack. */
+static void keep_good(const struct gn_pack_options *options, struct gn_pack_output *output, struct gn_err *err)
+{
+	struct gn_err cause;
+
+	output->keep = 1;
+	if (!err)
+		return;
+	cause = *err;
+	gn_err_set(err, cause.status, "%s; %s.tmp-pack keeps the good images for the next pack", cause.text, options->out);
+}
+
 /* Everything between locking the output folder and its rename. */
 static enum gn_status fill(const struct gn_pack_options *options, struct gn_pack_output *output,
 			   struct gn_pack_result *result, struct gn_err *err)
@@ -57,6 +69,8 @@ static enum gn_status fill(const struct gn_pack_options *options, struct gn_pack
 						  .rotated = set.rotated, .classes = m.class_count, .shards = m.shard_count};
 	if (status == GN_ERR_STOPPED)
 		output->keep = 1;
+	else if (status == GN_ERR_DATA && set.bad && set.count && !options->skip_bad)
+		keep_good(options, output, err);
 	gn_manifest_release(&m);
 	gn_pack_set_release(&set);
 	return status;

@@ -277,13 +277,13 @@ static enum gn_status digest_source(struct gn_sha256 *s, const char *path, struc
 	return GN_OK;
 }
 
-/* Digest of everything that determines the bytes of the result. */
+/* Digest of everything that determines the bytes of an image or a shard. skip_bad does not: the order record says which images there are. */
 static enum gn_status digest_all(const struct gn_pack_options *o, const struct gn_names *classes, char digest[GN_SHA256_HEX],
 				 struct gn_err *err)
 {
 	const uint64_t numbers[] = {
 		o->source_count, o->synthetic_count, o->synthetic_classes, o->synthetic_height, o->synthetic_width,
-		o->shard_bytes, o->seed, (uint64_t)o->skip_bad, (uint64_t)o->refuse_png, (uint64_t)o->quality,
+		o->shard_bytes, o->seed, (uint64_t)o->refuse_png, (uint64_t)o->quality,
 		o->classes_file != NULL, o->labels_file != NULL, gn_names_count(classes),
 	};
 	char labels[GN_SHA256_HEX];

@@ -67,8 +67,9 @@ static const struct gn_command command = {
 		       "The same images and seed give the same bytes. During the command the data is in DIR.tmp-pack, which for "
 		       "tar sources takes up to twice the space of the images. A command that is stopped (SIGINT, SIGTERM: exit "
 		       "code 5) or killed leaves that folder: the same command then reads its sources again, but decodes and "
-		       "writes only what is missing, with the same result. With other arguments it starts from the beginning. A "
-		       "command that fails removes the folder.\n\n"
+		       "writes only what is missing, with the same result. So does a command that failed because of bad images: "
+		       "repair them, or add --skip-bad, and repeat it. With other arguments it starts from the beginning. A "
+		       "command that fails for another reason removes the folder.\n\n"
 		       "A validation set must be packed with the classes of its training set: when both contain all classes the "
 		       "sorted names agree, otherwise give the packed training set as --classes.",
 	.examples = "  gannet pack --out digits/train data/digits/digits-train.tar.xz\n"

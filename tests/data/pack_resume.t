@@ -72,6 +72,30 @@ expect 3 'cannot read source nowhere' 'or a source that is not there' "$gannet" 
 check 'costs nothing of what is done' cmp kept/journal out.tmp-pack/journal
 rm -r out.tmp-pack
 
+# bad images: what is good need not be looked at again, whether they are mended or left out
+mkdir -p pair/a pair/b && cp tree/1/* pair/a && cp tree/2/* pair/b && echo x >pair/b/bad.jpg
+good=$(find pair -name '*.jpg' ! -name bad.jpg | wc -l)
+tar -cf pair.tar pair
+for source in pair pair.tar; do
+	check "$source, its bad image left out from the start" "$gannet" pack --skip-bad --out pair.whole --shard-bytes 256K $source
+	expect 3 "1 bad image: mend it, or leave it out with --skip-bad; out.tmp-pack keeps the good images for the next pack" \
+		"$source with a bad image fails" "$gannet" pack --out out --shard-bytes 256K $source
+	check 'and leaves no dataset' halted
+	expect 0 "going on where an earlier pack stopped: $good images are done" 'goes on with --skip-bad' \
+		"$gannet" pack --skip-bad --out out --shard-bytes 256K $source
+	check 'to the same bytes' same pair.whole
+	rm -r pair.whole
+done
+expect 3 '1 bad image' 'one is bad' "$gannet" pack --out out --shard-bytes 256K pair
+cp tree/2/2_00002.jpg pair/b/bad.jpg
+expect 0 "going on where an earlier pack stopped: $good images are done" 'and is mended' \
+	"$gannet" pack --out out --shard-bytes 256K pair
+check 'not stopped' "$gannet" pack --out pair.whole --shard-bytes 256K pair
+check 'to the same bytes' same pair.whole
+mkdir -p pair2/a && echo x >pair2/a/bad.jpg
+expect 3 '1 bad image' 'nothing good' "$gannet" pack --out out pair2
+check 'leaves nothing' test ! -e out.tmp-pack
+
 # an archive and a folder
 check 'an archive, not stopped' "$gannet" pack --out archive.whole --shard-bytes 256K train.tar.xz
 halt KILL spool 300000 "$gannet" pack --out out --threads 1 --shard-bytes 256K train.tar.xz
