@@ -1,4 +1,4 @@
-/* A convolution from the inside. Only kernels/cuda/op_conv.c and op_link.c. */
+/* A convolution from the inside. Only kernels/cuda/op_conv.c and op_conv_bn.c. */
 #ifndef GN_KERNELS_CUDA_OP_CONV_H
 #define GN_KERNELS_CUDA_OP_CONV_H
 
@@ -31,7 +31,7 @@ enum gn_status gn_cuda_conv_forward(struct gn_cuda_conv *c, struct gn_err *err);
 enum gn_status gn_cuda_conv_weight_back(struct gn_cuda_conv *c, struct gn_err *err);
 enum gn_status gn_cuda_conv_data_back(struct gn_cuda_conv *c, struct gn_err *err);
 
-/* op_link.c. Plans with the batch norm before, where there are engines. */
+/* op_conv_bn.c. Plans with the batch norm before, where there are engines. */
 void gn_cuda_conv_bn_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn);
 size_t gn_cuda_conv_bn_room_bytes(const struct gn_cuda_conv *c);
 /* When all is bound: what of it is taken. */

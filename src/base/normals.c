@@ -1,5 +1,5 @@
 /* Blocks of normal random numbers: four Philox blocks in SIMD lanes, and Box-Muller with branch-free logarithm and cosine. Both use
- * the polynomials of Sun's fdlibm (e_log.c, k_sin.c, k_cos.c), accurate to one unit in the last place. The argument of the cosine
+ * the polynomials of Sun's fdlibm (e_log, k_sin, k_cos), accurate to one unit in the last place. The argument of the cosine
  * is a fraction of a full turn, so that its reduction is exact. Every instruction set gives the same bits: no fused multiply-add is
  * used. */
 #include "src/base/philox.h"

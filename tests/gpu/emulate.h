@@ -1,7 +1,7 @@
 /* Runs CUDA kernels on the host's processor, so that their indices, bounds and arithmetic are tested where there is no
  * GPU.
  *
- * Compiled with GN_CUDA_EMULATE, kernels/cuda/x.cu is plain C++: a block's threads are fibres that change over at
+ * Compiled with GN_CUDA_EMULATE, a .cu file of kernels/cuda is plain C++: a block's threads are fibres that change over at
  * barriers, blocks follow each other, device memory is the host's (under AddressSanitizer every access is checked).
  * What it cannot show is what comes from running at the same time on real hardware; cuda:0 runs a block's threads first
  * to last, cuda:1 last to first, so that a missing barrier changes a result in one of the two.

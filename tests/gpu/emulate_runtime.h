@@ -1,4 +1,4 @@
-/* The CUDA runtime of a machine whose GPUs are emulated: the functions of cuda_runtime_api.h that Gannet calls, so that
+/* The CUDA runtime of a machine whose GPUs are emulated: the functions of <cuda_runtime_api.h> that Gannet calls, so that
  * everything of Gannet but kernels' machine code and NVIDIA's libraries runs as it is where there is no GPU.
  *
  * Work runs when a GPU would: later, in the order of its stream, in no order between streams but what events ask for. A thread

@@ -7,6 +7,8 @@
 #              lists
 #   internal   *_internal.h is included in its own folder only (tests may)
 #   top        nothing stands at the top that does not belong there
+#   names      what comments of sources, the pages and the README name is there: paths of the tree (a built program by its source),
+#              and every NAME.h and NAME.c, but for headers of other packages in <>
 #
 # tests/structure/exceptions lists what breaks a rule today, a line each. One that is broken no longer must be taken out: the list
 # only shrinks.
@@ -87,6 +89,41 @@ if (-e ".git" && open my $tracked, "-|", "git ls-files") {
     broken('top', $_) for grep { !$belongs{$_} && !/^\./ } keys %seen;
 }
 
+# comments TEXT: those of a C source, without its strings
+sub comments {
+    my ($text) = @_;
+    my $out = '';
+    while ($text =~ m{"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|(/\*.*?\*/|//[^\n]*)}gs) { $out .= "$1\n" if defined $1 }
+    return $out;
+}
+
+my (%there, %file_names, @to_read);
+open my $tree, '-|', qw(find), grep { -e } @at_top or die $!;
+while (my $path = <$tree>) {
+    chomp $path;
+    $there{$path} = 1;
+    $file_names{$1} = 1 if $path =~ m{([^/]+)$};
+    push @to_read, $path if $path =~ m{\.(?:[ch]|cuh?|cc)$} || $path =~ m{^src/man/.*\.md$} || $path eq 'README.md';
+}
+close $tree or die "find failed\n";
+$there{$_} = 1 for qw(src/config.h src/build.h);    # made by configure and make
+sub path_is_there {
+    my ($path) = @_;
+    return 1 if grep { $there{"$path$_"} } '', '.c', '.cu', '.cc';
+    my @matches = $path =~ /[*{\[]/ ? glob $path : ();
+    return @matches && !grep { !-e } @matches;
+}
+for my $file (sort @to_read) {
+    open my $in, '<', $file or die "$file: $!\n";
+    my $text = do { local $/; <$in> };
+    $text = comments($text) if $file !~ /\.md$/;
+    $text =~ s{<[\w/.-]+\.h>}{}g;
+    while ($text =~ m{(?<![\w/.\$~-])((?:src|kernels|transport|data|tests|bench|slurm)/[\w./*\[\]{},-]*[\w*\}\]])}g) {
+        broken('names', "$file $1") if !path_is_there($1);
+    }
+    while ($text =~ m{(?<![\w/.*-])([A-Za-z_]\w*\.(?:[ch]|cuh?))(?!\w)}g) { broken('names', "$file $1") if !$file_names{$1} }
+}
+
 my %allowed;
 open my $exceptions, '<', 'tests/structure/exceptions' or die "tests/structure/exceptions: $!\n";
 while (<$exceptions>) {
@@ -94,7 +131,7 @@ while (<$exceptions>) {
     $allowed{$1}{$2} = 1 if /^(\w+) (.+)/;
 }
 my ($point, $failed) = (0, 0);
-for my $rule (qw(layers folders files internal top)) {
+for my $rule (qw(layers folders files internal top names)) {
     my @new = grep { !$allowed{$rule}{$_} } sort keys %{$found{$rule} // {}};
     my @gone = grep { !$found{$rule}{$_} } sort keys %{$allowed{$rule} // {}};
     print "# $rule $_\n" for @new;

@@ -1,4 +1,4 @@
-/* The file that names a folder's owner: who it can name, how it is made and read. Internal to src/train/owner*.c. */
+/* The file that names a folder's owner: who it can name, how it is made and read. Internal to src/train/checkpoint/owner*.c. */
 #ifndef GN_TRAIN_CHECKPOINT_OWNER_INTERNAL_H
 #define GN_TRAIN_CHECKPOINT_OWNER_INTERNAL_H
 

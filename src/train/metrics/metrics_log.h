@@ -8,7 +8,7 @@
  *      max], ..., "compute", "slowest", "slowest_host", "each_compute"}, "efficiency": {"measured", "predicted", "costs", or
  *      "unpredicted": why there is no prediction}}
  *      means over the interval that ends with this step: time_ms of rank 0, ranks (with several) of all of them, in ms, as
- *      split.h says. skipped counts the interval's steps without an update, which loss and grad_norm (before clipping) leave
+ *      scaling_report.h says. skipped counts the interval's steps without an update, which loss and grad_norm (before clipping) leave
  *      out; both are null when there was none with one
  *     {"event": "exchange", "step", "bucket_bytes", "buckets", "overlap", "tried": [{"buckets", "overlap", "step_ms"}], "exact"}
  *      what was chosen by measuring; exact: another bucket size would give the same bits

@@ -4,7 +4,7 @@
  * Each rank keeps the spans of some steps in a ring: of the steps asked for, or of the last ones, as many as fit; the oldest go
  * first. Writing is collective: ranks send their spans to rank 0 one after the other, and the file appears whole or not at all.
  * When a run fails, each rank that can writes a file of its own instead.
- * Clocks of hosts are compared twice (clocks.h), and times in between moved along the line through both; the file's otherData
+ * Clocks of hosts are compared twice (clock_sync.h), and times in between moved along the line through both; the file's otherData
  * says by how much, and how far off that may be.
  *
  * In the file a process is a rank (pid: rank + 1). Its thread 0 is the one that computes; from 1 on come sums under way, each

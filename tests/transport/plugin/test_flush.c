@@ -32,7 +32,7 @@ static void test_flushes_for_the_memory_s_owner(void **state)
 
 	(void)state;
 	assert_int_equal(gn_flush_gpu(NULL), GN_OK);
-	/* cuda.h: CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER */
+	/* <cuda.h>: CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER */
 	assert_int_equal(asked[0], 0);
 	assert_int_equal(asked[1], 100);
 	dlclose(driver);
