@@ -164,6 +164,7 @@ expect 1 'double only' 'the oracle has no bf16' one none 64 --steps 1 --device r
 
 # What blows up ends, after ten steps without an update, and says how to go on.
 expect 1 'not finite at step [0-9]+ .*10th in a row' 'gradients that are never finite' one blown 64 --lr 1e6 --steps 50
-expect 1 'step [0-9]+ updates nothing.* 1 steps skipped' 'the first skipped step was told' one blown2 64 --lr 1e6 --steps 50
+expect 1 'step [0-9]+ updates nothing.*; 1 step skipped so far' 'the first skipped step was told' one blown2 64 --lr 1e6 --steps 50
+expect 1 'updates nothing.*; 2 steps skipped so far' 'and the second' one blown3 64 --lr 1e6 --steps 50
 check 'nothing is saved of it' test ! -e "$dir/blown/latest"
 finish

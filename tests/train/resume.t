@@ -145,4 +145,10 @@ expect 0 'passed over.*SHA-256' 'a flipped byte: the older checkpoint is evaluat
 truncate -s -1 "$newest/model.safetensors"
 expect 3 'bytes, the manifest says' 'a file shorter than the manifest says' \
 	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$newest"
+mkdir "$dir/one" && cp -r "$newest" "$dir/one"
+expect 3 'the only checkpoint in .*/one is not whole: ' 'the only one is damaged' \
+	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$dir/one"
+mv "$newest" "$dir/one/step-99999999"
+expect 3 'none of the 2 checkpoints in .*/one is whole; the oldest: ' 'both are' \
+	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$dir/one"
 finish

@@ -1,5 +1,6 @@
 #include "transport/coll/affinity_report.h"
 
+#include "src/base/text.h"
 #include "transport/coll/comm_internal.h"
 #include "transport/topology/affinity.h"
 #include "transport/topology/devices.h"
@@ -254,7 +255,7 @@ static void tell(struct gn_comm *c, struct gn_gathered *all, struct gn_log *log)
 	if (s.alike)
 		gn_log_info(log, "and alike on %d other node%s", s.alike, s.alike > 1 ? "s" : "");
 	if (s.unsaid)
-		gn_log_info(log, "%d more lines of this kind about other ranks are left out", s.unsaid);
+		gn_log_info(log, "%d more line%s of this kind about other ranks left out", s.unsaid, gn_text_plural((uint64_t)s.unsaid));
 }
 
 static void log_unread(struct gn_comm *c, struct gn_log *log, const struct gn_err *why)

@@ -1,6 +1,7 @@
 #include "transport/select/tuning_table.h"
 
 #include "src/base/file.h"
+#include "src/base/text.h"
 #include "transport/select/select.h"
 
 #include <limits.h>
@@ -211,8 +212,8 @@ static enum gn_status use(struct gn_world *world, const char *path, struct gn_lo
 	status = gn_select_keep_picks(c, map, err);
 	gn_shm_map_destroy(map);
 	if (!status)
-		gn_log_info(log, "algorithms are chosen by what was measured, in %s, tuned at %d nodes, used at %d%s", path,
-			    c->tuned_nodes, nodes, had_picks && !c->pick_count ? ": the model chooses by its rates and latencies, gannet "
+		gn_log_info(log, "algorithms are chosen by what was measured, in %s, tuned at %d node%s, used at %d%s", path,
+			    c->tuned_nodes, gn_text_plural((uint64_t)c->tuned_nodes), nodes, had_picks && !c->pick_count ? ": the model chooses by its rates and latencies, gannet "
 										 "tune would try algorithms here" : "");
 	return status;
 }

@@ -87,6 +87,8 @@ static enum gn_status find_newest(const char *directory, struct gn_log *log, cha
 	free(names);
 	if (status == GN_ERR_UNSUPPORTED)
 		return gn_err_set(err, status, "%s", why.text);
+	if (status && count == 1)
+		return gn_err_set(err, GN_ERR_DATA, "the only checkpoint in %s is not whole: %s", directory, why.text);
 	if (status && count)
 		return gn_err_set(err, GN_ERR_DATA, "none of the %d checkpoints in %s is whole; the oldest: %s", count,
 				  directory, why.text);

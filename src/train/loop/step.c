@@ -1,6 +1,7 @@
 #include "src/train/loop/step.h"
 
 #include "src/base/clock.h"
+#include "src/base/text.h"
 #include "src/train/loop/device_step.h"
 #include "src/train/metrics/scaling_report.h"
 
@@ -166,7 +167,7 @@ static enum gn_status skip(struct gn_session *s, double lr, struct gn_interval *
 				  "lower --lr, lengthen --warmup-epochs or set --clip", s->state.step + 1, lr, SKIPS_MAX);
 	if (gn_comm_rank(s->comm) == 0)
 		gn_log_warn(s->log, "step %" PRIu64 " updates nothing: a gradient is not finite (learning rate %g; %" PRIu64
-			    " steps skipped so far)", s->state.step + 1, lr, s->state.skipped);
+			    " step%s skipped so far)", s->state.step + 1, lr, s->state.skipped, gn_text_plural(s->state.skipped));
 	return GN_OK;
 }
 
