@@ -47,7 +47,7 @@ static void overview(FILE *out)
 	      "'gannet COMMAND --help' describes one command; 'gannet --version' prints the version.\n"
 	      "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 bad input data; 4 a peer was lost; 5 stopped on request,\n"
 	      "resumable. GANNET_LOG=error|warn|info|debug sets the log level on standard error, GANNET_SOCKET_IFNAME the\n"
-	      "interfaces by which ranks reach rank 0 (eth: names with that prefix; =eth0: that one; ^docker: all others).\n", out);
+	      "interfaces of the exchange at start and of heartbeats (eth: names with that prefix; =eth0: that one; ^docker: all others).\n", out);
 }
 
 /* A full disk or a closed pipe must not look like success. */

@@ -22,6 +22,9 @@ values() { # an option that chooses or has a default says what it takes
 }
 check 'options that take a value name it in every command' values
 
+expect 0 'SOCKET_IFNAME the' 'help names the variable of the interfaces' "$gannet" --help
+expect 0 'interfaces of the exchange at start and of heartbeats' 'and all that uses them' "$gannet" --help
+
 check 'one image' "$gannet" pack --out one --synthetic 1 --classes 1 --size 8x8
 rm -r one
 expect 0 '1 image of 1 class in 1 shard, ' 'pack counts one of each' "$gannet" pack --out one --synthetic 1 --classes 1 --size 8x8
