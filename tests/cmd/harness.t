@@ -77,4 +77,7 @@ check "and in a build that slurm/demo configured" configured 5
 check "which keeps its options" grep -q recheck "$fake/build/configured"
 check "with other options anew" configured 6 --enable-werror
 expect 0 '^Usage: slurm/install-packages .*GROUP' "install-packages --help is no group" bash "$GN_SOURCE/slurm/install-packages" --help
+expect 0 '^  tests/run  .*everything but for what tests/long runs' "tests/run says what it leaves out" bash "$GN_SOURCE/tests/run" --help
+is_group() { bash "$GN_SOURCE/slurm/install-packages" --missing "$1"; (($? < 2)); }
+check "what tests/long installs for trixie is a group" is_group distro
 finish
