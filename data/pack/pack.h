@@ -10,8 +10,9 @@
  *
  * The same images and seed give the same bytes with any number of threads: rows are sorted before they are shuffled. Everything is
  * written in OUT.tmp-pack next to OUT and renamed at the end. A pack that is stopped or killed, or that fails because
- * of bad images, leaves it, with a journal (pack_journal.h). The next one with the same options (except skip_bad), classes and sources reads the sources again, but decodes and writes only
- * what is missing, with the same result; with others it starts from the beginning. Blocks; one pack at a time per process (HDF5).
+ * of bad images, leaves it, with a journal (pack_journal.h). The next one with the same options (except skip_bad), classes and
+ * sources reads the sources again, but decodes and writes only what is missing, with the same result; with others it starts from
+ * the beginning. Blocks; one pack at a time per process (HDF5).
  */
 #ifndef GN_DATA_PACK_PACK_H
 #define GN_DATA_PACK_PACK_H

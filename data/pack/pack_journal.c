@@ -277,7 +277,8 @@ static enum gn_status digest_source(struct gn_sha256 *s, const char *path, struc
 	return GN_OK;
 }
 
-/* Digest of everything that determines the bytes of an image or a shard. skip_bad does not: the order record says which images there are. */
+/* Digest of everything that determines the bytes of an image or a shard. skip_bad does not: the order record says which images
+ * there are. */
 static enum gn_status digest_all(const struct gn_pack_options *o, const struct gn_names *classes, char digest[GN_SHA256_HEX],
 				 struct gn_err *err)
 {

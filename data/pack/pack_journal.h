@@ -2,8 +2,8 @@
  *
  * It has one record for each good image (its identity, and where its bytes are), for the order of all images once it is known, and
  * for each complete shard. Records are validated: each has a checksum, and an image is reused only when its source bytes and its
- * spooled bytes have the checksums of the record. The first record is a digest of arguments (except skip_bad, which changes no image)
- * and sources, to which the journal belongs. Files of other users are not read.
+ * spooled bytes have the checksums of the record. The first record is a digest of arguments (except skip_bad, which changes no
+ * image) and sources, to which the journal belongs. Files of other users are not read.
  *
  * Thread safety: any thread may find and add concurrently; the rest from one thread.
  */
