@@ -78,17 +78,17 @@ good=$(find pair -name '*.jpg' ! -name bad.jpg | wc -l)
 tar -cf pair.tar pair
 for source in pair pair.tar; do
 	check "$source, its bad image left out from the start" "$gannet" pack --skip-bad --out pair.whole --shard-bytes 256K $source
-	expect 3 "1 bad image: mend it, or leave it out with --skip-bad; out.tmp-pack keeps the good images for the next pack" \
+	expect 3 "1 bad image: repair it, or skip it with --skip-bad; out.tmp-pack keeps the good images for the next pack" \
 		"$source with a bad image fails" "$gannet" pack --out out --shard-bytes 256K $source
 	check 'and leaves no dataset' halted
-	expect 0 "going on where an earlier pack stopped: $good images are done" 'goes on with --skip-bad' \
+	expect 0 "resuming an earlier pack: $good images are done" 'goes on with --skip-bad' \
 		"$gannet" pack --skip-bad --out out --shard-bytes 256K $source
 	check 'to the same bytes' same pair.whole
 	rm -r pair.whole
 done
 expect 3 '1 bad image' 'one is bad' "$gannet" pack --out out --shard-bytes 256K pair
 cp tree/2/2_00002.jpg pair/b/bad.jpg
-expect 0 "going on where an earlier pack stopped: $good images are done" 'and is mended' \
+expect 0 "resuming an earlier pack: $good images are done" 'and is mended' \
 	"$gannet" pack --out out --shard-bytes 256K pair
 check 'not stopped' "$gannet" pack --out pair.whole --shard-bytes 256K pair
 check 'to the same bytes' same pair.whole

@@ -121,7 +121,7 @@ if [ "$(id -u)" -eq 0 ] && for_user 65534 true 2>/dev/null; then
 	rm disk/link && for_user 65534 ln -s a disk/link
 	expect 0 '"kept": 4,.*"foreign": true' "through one's own link" stage_for 65534 disk/link
 	rm disk/link
-	expect 0 "$(uname -n): disk/a: 0 shards copied .*all digested: of user 65533" 'is told whose, and on which host' \
+	expect 0 "$(uname -n): disk/a: 0 shards copied .*digests verified: owned by user 65533" 'is told whose, and on which host' \
 		for_user 65534 ./program stage --from from --to disk/a
 	chmod 666 disk/a/.gannet-stage.lock
 	forge 65533 disk/a
@@ -149,7 +149,7 @@ if [ "$(id -u)" -eq 0 ] && for_user 65534 true 2>/dev/null; then
 	expect 1 'link disk/link belongs to user 65533' 'a link of another user is not followed' stage_for 65534 disk/link/to
 	check 'nothing is made where it leads' test -z "$(ls target)"
 	expect 1 'disk/trap belongs to user 65533' 'nor is a folder of his filled' stage_for 65534 disk/trap/to
-	expect 1 'open/to .*not sticky' 'nor one in a folder that all may change' stage_for 65534 open/to
+	expect 1 'open/to is world-writable without the sticky bit' 'nor one in a folder that all may change' stage_for 65534 open/to
 	for_user 65534 ln -s a-folder disk/own && for_user 65534 mkdir disk/a-folder
 	expect 0 '"copied": 4,' "one's own link is fine" stage_for 65534 disk/own
 	rm -rf disk
