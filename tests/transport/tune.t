@@ -44,7 +44,7 @@ sysv() {
 	quick --transport shm --out "$scratch/old/gannet/tuning.jsonl" && sed -i 's,within: posix/,within: sysv/,' "$scratch/old/gannet/tuning.jsonl" &&
 		grep -q "within: sysv/" "$scratch/old/gannet/tuning.jsonl" && runs "$scratch/old"
 }
-expect 0 "chosen by what was measured, in .*/old/gannet" "a table that names sysv, as before, holds for posix" sysv
+expect 0 "measured costs from .*/old/gannet" "a table that names sysv, as before, holds for posix" sysv
 # used_at NODES: a table of this fabric with another number of nodes, by messages, with something tried
 used_at() {
 	rm -f "$scratch/nodes" && quick --transport tcp --out "$scratch/nodes" && perl -MJSON::PP -i -pe '$t = decode_json($_); $t->{signature} =~ s/^1 /'"$1"' /;
@@ -52,11 +52,11 @@ used_at() {
 		"$scratch/nodes" && grep -q "\"$1 nodes of 2" "$scratch/nodes" &&
 		GANNET_LOG=info GANNET_TUNING=$scratch/nodes launch 2 "$gannet" bench allreduce --transport tcp --max-bytes 64 --iters 1
 }
-expect 0 "measured, in .*/nodes, tuned at 3 nodes, used at 1$" "a table of another number of nodes holds" used_at 3
-expect 0 "tuned at 5 nodes, used at 1: the model chooses by" "of so many that what was tried does not, the model chooses" used_at 5
+expect 0 "measured costs from .*/nodes, tuned on 3 nodes, used on 1$" "a table of another number of nodes holds" used_at 3
+expect 0 "tuned on 5 nodes, used on 1: the cost model selects" "of so many that what was tried does not, the model chooses" used_at 5
 # a link to itself is as unreadable as another user's file, for root, too
 mkdir -p "$scratch/theirs/gannet" && ln -s tuning.jsonl "$scratch/theirs/gannet/tuning.jsonl"
-expect 0 "WARN .* chosen by a guess: cannot .*theirs/gannet/tuning.jsonl.*; GANNET_TUNING names" "a default table that cannot be read is a warning" \
+expect 0 "WARN .* estimated costs: cannot .*theirs/gannet/tuning.jsonl.*; GANNET_TUNING names" "a default table that cannot be read is a warning" \
 	runs "$scratch/theirs"
 named() { GANNET_TUNING=$scratch/theirs/gannet/tuning.jsonl runs "$scratch/config"; }
 expect 1 "cannot .*tuning.jsonl" "one that was named is an error" named

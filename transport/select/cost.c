@@ -3,14 +3,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Lengths that were tried are so far apart. */
-#define TRIALS_APART 4
+/* gannet tune measures lengths by this factor. */
+#define TRIAL_FACTOR 4
 
-/* Round numbers for kinds of transports, as published for hardware of about 2015 to 2025; gannet tune knows better. */
+/* Estimates by kind of transport: rounded values published for hardware of 2015 to 2025. */
 struct kind {
-	const char *lane; /* the first that occurs decides */
-	double latency_s, overhead_s, bytes_per_s, share; /* share of the link rate that payload gets */
-	double eager_bytes, connect_s; /* rc: a queue pair is made and taken through its states; dc, ud: an address */
+	const char *lane; /* prefix; the first entry found in the lanes is used */
+	double latency_s, overhead_s, bytes_per_s, share; /* share: payload rate by link rate */
+	double eager_bytes, connect_s; /* rc creates a queue pair and takes it through its states; dc, ud need an address handle */
 };
 
 static const struct kind kinds[] = {
@@ -23,7 +23,7 @@ static const struct kind kinds[] = {
 	{"cma/", 0.5e-6, 0.3e-6, 6e9, 0, 8192, 5e-5},
 };
 
-static const struct kind *kind_of(const char *lanes)
+static const struct kind *kind_of_lanes(const char *lanes)
 {
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
 		if (strstr(lanes, kinds[i].lane))
@@ -31,7 +31,7 @@ static const struct kind *kind_of(const char *lanes)
 	return &kinds[3];
 }
 
-/* Of the devices that the lanes name, the fastest. 0: unknown. */
+/* The rate of the fastest device in the lanes, in Gbit/s; 0: unknown. */
 static double link_gbit(const struct gn_devices *devices, const char *lanes)
 {
 	double most = 0;
@@ -45,16 +45,16 @@ static double link_gbit(const struct gn_devices *devices, const char *lanes)
 	return most;
 }
 
-static void guess_path(const struct gn_devices *devices, const char *lanes, struct gn_cost_path *out)
+static void estimate_path(const struct gn_devices *devices, const char *lanes, struct gn_cost_path *out)
 {
-	const struct kind *k = kind_of(lanes);
+	const struct kind *k = kind_of_lanes(lanes);
 	double gbit = link_gbit(devices, lanes);
 
 	*out = (struct gn_cost_path){.path = {.count = 1, .eager_bytes = k->eager_bytes}, .connect_s = k->connect_s};
 	out->path.ranges[0] = (struct gn_sim_range){0, k->latency_s, 0, k->overhead_s, k->overhead_s};
-	/* without a word from the kernel: shared memory's own rate, or a plain gigabit */
+	/* unknown link rate: 1 Gbit/s; shared memory has no link */
 	out->bytes_per_s = k->share > 0 ? (gbit > 0 ? gbit : 1) * 1e9 / 8 * k->share : k->bytes_per_s;
-	/* the kernel's own stack does not fill faster links with one stream */
+	/* one TCP stream does not saturate faster links */
 	if (k == &kinds[3])
 		out->bytes_per_s = fmin(out->bytes_per_s, 3e9);
 	strncpy(out->lanes, lanes, sizeof out->lanes - 1);
@@ -62,14 +62,14 @@ static void guess_path(const struct gn_devices *devices, const char *lanes, stru
 
 double gn_cost_connect_s(const char *lanes)
 {
-	return kind_of(lanes)->connect_s;
+	return kind_of_lanes(lanes)->connect_s;
 }
 
 void gn_cost_guess(const struct gn_devices *devices, const char *node_lanes, const char *link_lanes, struct gn_cost *out)
 {
 	*out = (struct gn_cost){.reduce_bytes_per_s = 8e9};
-	guess_path(devices, *node_lanes ? node_lanes : "posix/", &out->node);
-	guess_path(devices, link_lanes, &out->link);
+	estimate_path(devices, *node_lanes ? node_lanes : "posix/", &out->node);
+	estimate_path(devices, link_lanes, &out->link);
 	if (!*node_lanes)
 		out->node.lanes[0] = 0;
 }
@@ -98,9 +98,10 @@ double gn_cost_port_s(const struct gn_cost_path *p, double bytes)
 double gn_cost_message_s(const struct gn_cost_path *p, double bytes)
 {
 	const struct gn_sim_range *r = gn_sim_range_of(&p->path, bytes);
-	int ways = bytes > p->path.eager_bytes ? 3 : 1;
+	/* rendezvous takes three messages */
+	int latencies = bytes > p->path.eager_bytes ? 3 : 1;
 
-	return r->send_s + ways * r->latency_s + r->s_per_byte * bytes + gn_cost_port_s(p, bytes) + r->receive_s;
+	return r->send_s + latencies * r->latency_s + r->s_per_byte * bytes + gn_cost_port_s(p, bytes) + r->receive_s;
 }
 
 const struct gn_cost_pick *gn_cost_pick(const struct gn_cost *c, double bytes)
@@ -132,7 +133,7 @@ const struct gn_cost_pick *gn_cost_trial(const struct gn_cost *c, const char *al
 		distance = ratio;
 		best = &c->picks[i];
 	}
-	*near = distance <= TRIALS_APART;
+	*near = distance <= TRIAL_FACTOR;
 	return best;
 }
 
@@ -148,7 +149,7 @@ void gn_cost_use_at(struct gn_cost *c, int nodes)
 		c->picks[i].seconds = 0;
 }
 
-static int sensible(double value, double least, double most)
+static int in_range(double value, double least, double most)
 {
 	return value >= least && value <= most;
 }
@@ -158,18 +159,18 @@ static enum gn_status check_path(const struct gn_cost_path *p, const char *name,
 	const struct gn_sim_path *path = &p->path;
 
 	if (path->count < 1 || path->count > GN_SIM_RANGES)
-		return gn_err_set(err, GN_ERR_DATA, "%s: %d ranges; there are 1 to %d", name, path->count, GN_SIM_RANGES);
-	if (!sensible(p->bytes_per_s, 1, 1e15) || !sensible(p->burst_bytes, 0, 1e15) ||
-	    !sensible(p->burst_bytes_per_s, 0, 1e15) || !sensible(path->eager_bytes, 0, 1e15))
-		return gn_err_set(err, GN_ERR_DATA, "%s: a rate or a size is out of bounds", name);
+		return gn_err_set(err, GN_ERR_DATA, "%s: %d ranges, not 1 to %d", name, path->count, GN_SIM_RANGES);
+	if (!in_range(p->bytes_per_s, 1, 1e15) || !in_range(p->burst_bytes, 0, 1e15) ||
+	    !in_range(p->burst_bytes_per_s, 0, 1e15) || !in_range(path->eager_bytes, 0, 1e15))
+		return gn_err_set(err, GN_ERR_DATA, "%s: a rate or a size is out of range", name);
 	for (int i = 0; i < path->count; i++) {
 		const struct gn_sim_range *r = &path->ranges[i];
 
-		if (!sensible(r->from_bytes, 0, 1e15) || (i ? r->from_bytes <= r[-1].from_bytes : r->from_bytes > 0))
-			return gn_err_set(err, GN_ERR_DATA, "%s: the ranges have to begin at 0 and ascend", name);
-		if (!sensible(r->latency_s, 0, 100) || !sensible(r->s_per_byte, 0, 1) || !sensible(r->send_s, 0, 100) ||
-		    !sensible(r->receive_s, 0, 100))
-			return gn_err_set(err, GN_ERR_DATA, "%s: a time of the range from %g bytes is out of bounds", name,
+		if (!in_range(r->from_bytes, 0, 1e15) || (i ? r->from_bytes <= r[-1].from_bytes : r->from_bytes > 0))
+			return gn_err_set(err, GN_ERR_DATA, "%s: from_bytes of the ranges does not begin at 0 and ascend", name);
+		if (!in_range(r->latency_s, 0, 100) || !in_range(r->s_per_byte, 0, 1) || !in_range(r->send_s, 0, 100) ||
+		    !in_range(r->receive_s, 0, 100))
+			return gn_err_set(err, GN_ERR_DATA, "%s: a time of the range from %g bytes is out of range", name,
 					  r->from_bytes);
 	}
 	return GN_OK;
@@ -180,9 +181,9 @@ static enum gn_status check_picks(const struct gn_cost *c, struct gn_err *err)
 	if (c->pick_count < 0 || c->pick_count > GN_COST_PICKS)
 		return gn_err_set(err, GN_ERR_DATA, "allreduce: %d lengths; there are at most %d", c->pick_count, GN_COST_PICKS);
 	for (int i = 0; i < c->pick_count; i++)
-		if (!sensible(c->picks[i].bytes, 1, 1e15) || !sensible(c->picks[i].seconds, 0, 1e6) ||
-		    !sensible(c->picks[i].piece_bytes, 0, 1e15))
-			return gn_err_set(err, GN_ERR_DATA, "allreduce: a length or a time is out of bounds");
+		if (!in_range(c->picks[i].bytes, 1, 1e15) || !in_range(c->picks[i].seconds, 0, 1e6) ||
+		    !in_range(c->picks[i].piece_bytes, 0, 1e15))
+			return gn_err_set(err, GN_ERR_DATA, "allreduce: a length or a time is out of range");
 	return GN_OK;
 }
 
@@ -192,7 +193,7 @@ enum gn_status gn_cost_check(const struct gn_cost *c, struct gn_err *err)
 
 	if (!status)
 		status = check_path(&c->link, "link", err);
-	if (!status && !sensible(c->reduce_bytes_per_s, 1, 1e15))
-		status = gn_err_set(err, GN_ERR_DATA, "reduce_bytes_per_s is out of bounds");
+	if (!status && !in_range(c->reduce_bytes_per_s, 1, 1e15))
+		status = gn_err_set(err, GN_ERR_DATA, "reduce_bytes_per_s is out of range");
 	return status ? status : check_picks(c, err);
 }

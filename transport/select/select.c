@@ -7,14 +7,14 @@
 
 #define CANDIDATES_MAX 64
 #define SIZES_MAX 4
-/* What simulating may cost, in steps of all ranks: some four milliseconds. */
+/* The simulation budget, in steps of all ranks: about 4 ms. */
 #define STEPS_MAX 10000
-/* The model is wrong by tens of percents. */
-#define PICK_MOST 1.5
-/* Closed forms are off by less than this. */
-#define HOPELESS 4
+/* A pick is kept up to this factor, because the model's error is tens of percent. */
+#define PICK_FACTOR 1.5
+/* Candidates beyond this factor of the best closed form are not simulated: its error is smaller. */
+#define SIMULATE_FACTOR 4
 
-/* As many ranks on each node, next to each other: what the simulator takes. */
+/* Whether each node has the same number of consecutive ranks, as the simulator requires. */
 static int is_regular(const struct gn_shm_map *map)
 {
 	int local = map->size / map->nodes;
@@ -40,8 +40,8 @@ struct candidate {
 	double steps; /* of the busiest rank */
 };
 
-/* The numbers of pieces that come into question, each once. */
-static enum gn_status find_pieces(const struct gn_select_args *args, const struct gn_algorithm *a, uint32_t *out, int *count,
+/* The candidate numbers of slices, without duplicates. */
+static enum gn_status list_slice_counts(const struct gn_select_args *args, const struct gn_algorithm *a, uint32_t *out, int *count,
 				  struct gn_err *err)
 {
 	struct gn_algo_args how = {.size = args->map->size, .map = args->map};
@@ -66,8 +66,8 @@ static enum gn_status find_pieces(const struct gn_select_args *args, const struc
 	return status;
 }
 
-/* One piece, and what somebody asks for, may have as many steps as it takes. */
-static int is_too_long(const struct gn_select_args *args, const struct gn_choice *c, double steps)
+/* One slice, and a slice size that the caller asked for, may have any number of steps. */
+static int has_too_many_steps(const struct gn_select_args *args, const struct gn_choice *c, double steps)
 {
 	return !args->piece_bytes && c->pieces > 1 && steps > GN_SELECT_STEPS_MAX;
 }
@@ -78,7 +78,7 @@ static enum gn_status add_algorithm(const struct gn_select_args *args, const str
 	uint32_t pieces[SIZES_MAX];
 	struct gn_select_form forms[SIZES_MAX] = {{.seconds = 0}};
 	int sizes;
-	enum gn_status status = find_pieces(args, a, pieces, &sizes, err);
+	enum gn_status status = list_slice_counts(args, a, pieces, &sizes, err);
 
 	if (!status && args->map->size > 1)
 		status = gn_select_closed_form(args, a, pieces, sizes, forms, err);
@@ -87,14 +87,14 @@ static enum gn_status add_algorithm(const struct gn_select_args *args, const str
 		struct gn_choice c = {.algorithm = a, .pieces = pieces[i], .chunks = a->chunks(&how),
 				      .predicted_s = forms[i].seconds, .connecting_s = forms[i].connecting_s};
 
-		if (!is_too_long(args, &c, forms[i].steps))
+		if (!has_too_many_steps(args, &c, forms[i].steps))
 			list[(*count)++] = (struct candidate){c, forms[i].steps};
 	}
 	return status;
 }
 
 /* "auto|ring|recursive-doubling|..." */
-static void names_of(enum gn_collective what, struct gn_strbuf *out)
+static void append_names(enum gn_collective what, struct gn_strbuf *out)
 {
 	size_t count;
 	const struct gn_algorithm *a = gn_algorithms(&count);
@@ -105,7 +105,7 @@ static void names_of(enum gn_collective what, struct gn_strbuf *out)
 			gn_strbuf_printf(out, "|%s", a[i].name);
 }
 
-static enum gn_status list_all(const struct gn_select_args *args, struct candidate *list, int *count, struct gn_err *err)
+static enum gn_status list_candidates(const struct gn_select_args *args, struct candidate *list, int *count, struct gn_err *err)
 {
 	size_t all;
 	const struct gn_algorithm *a = gn_algorithms(&all);
@@ -119,8 +119,8 @@ static enum gn_status list_all(const struct gn_select_args *args, struct candida
 	if (status || *count)
 		return status;
 	gn_strbuf_init(&names);
-	names_of(args->what, &names);
-	gn_err_set(err, GN_ERR_USAGE, "%s has no algorithm %s; there is %s", gn_collective_name(args->what),
+	append_names(args->what, &names);
+	gn_err_set(err, GN_ERR_USAGE, "%s has no algorithm %s; it has %s", gn_collective_name(args->what),
 		   any ? "at all" : args->algo, gn_strbuf_text(&names));
 	gn_strbuf_release(&names);
 	return GN_ERR_USAGE;
@@ -131,7 +131,7 @@ static double cost_of(const struct gn_choice *c)
 	return c->predicted_s + c->connecting_s / GN_SELECT_USES;
 }
 
-/* Ties by the table's order, so that all machines order them alike. */
+/* Ties are ordered by the table of algorithms, so that all ranks order them alike. */
 static int by_cost(const void *a, const void *b)
 {
 	const struct gn_choice *x = &((const struct candidate *)a)->choice, *y = &((const struct candidate *)b)->choice;
@@ -148,7 +148,7 @@ static enum gn_status simulate_best(const struct gn_select_args *args, struct ca
 {
 	const struct gn_shm_map *map = args->map;
 	struct gn_sim_topology t;
-	double hopeless = cost_of(&list[0].choice) * HOPELESS, left = STEPS_MAX;
+	double limit = cost_of(&list[0].choice) * SIMULATE_FACTOR, left = STEPS_MAX;
 	enum gn_status status = GN_OK;
 
 	gn_cost_topology(args->cost, map->nodes, map->size / map->nodes, &t);
@@ -157,7 +157,7 @@ static enum gn_status simulate_best(const struct gn_select_args *args, struct ca
 		double steps = list[i].steps * (c->algorithm->turns ? map->size / map->nodes : map->size);
 		struct gn_sim_result r;
 
-		if (cost_of(c) > hopeless)
+		if (cost_of(c) > limit)
 			break;
 		if (steps > left)
 			continue;
@@ -171,8 +171,8 @@ static enum gn_status simulate_best(const struct gn_select_args *args, struct ca
 	return status;
 }
 
-/* Where the most promising one is too much to simulate, closed forms decide; where it is not, one that is too much may still promise
- * less time than what was simulated takes. */
+/* If the best candidate by closed form was too large to simulate, it is selected. Otherwise candidates that were too large compete by
+ * closed form with the simulated ones. */
 static const struct gn_choice *cheapest(const struct candidate *list, int count)
 {
 	const struct gn_choice *best = &list[0].choice;
@@ -187,7 +187,7 @@ enum gn_status gn_select(const struct gn_select_args *args, struct gn_choice *ou
 {
 	struct candidate list[CANDIDATES_MAX];
 	int count = 0;
-	enum gn_status status = list_all(args, list, &count, err);
+	enum gn_status status = list_candidates(args, list, &count, err);
 
 	if (status)
 		return status;
@@ -199,7 +199,7 @@ enum gn_status gn_select(const struct gn_select_args *args, struct gn_choice *ou
 	return status;
 }
 
-static enum gn_status is_worth_it(const struct gn_cost *c, const struct gn_cost_pick *pick, const struct gn_shm_map *map, int *out,
+static enum gn_status is_pick_good(const struct gn_cost *c, const struct gn_cost_pick *pick, const struct gn_shm_map *map, int *out,
 				  struct gn_err *err)
 {
 	struct gn_select_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = (size_t)pick->bytes, .map = map, .cost = c};
@@ -211,21 +211,21 @@ static enum gn_status is_worth_it(const struct gn_cost *c, const struct gn_cost_
 	if (!status)
 		status = gn_select(&args, &picked, err);
 	if (!status)
-		*out = picked.predicted_s < PICK_MOST * best.predicted_s;
+		*out = picked.predicted_s < PICK_FACTOR * best.predicted_s;
 	return status;
 }
 
 enum gn_status gn_select_keep_picks(struct gn_cost *c, const struct gn_shm_map *map, struct gn_err *err)
 {
-	int kept = 0, worth_it = 0;
+	int kept = 0, good = 0;
 	enum gn_status status = GN_OK;
 
 	if (c->tuned_nodes == map->nodes)
 		return GN_OK;
 	gn_cost_use_at(c, map->nodes);
 	for (int i = 0; i < c->pick_count && !status; i++) {
-		status = is_worth_it(c, &c->picks[i], map, &worth_it, err);
-		if (!status && worth_it)
+		status = is_pick_good(c, &c->picks[i], map, &good, err);
+		if (!status && good)
 			c->picks[kept++] = c->picks[i];
 	}
 	if (!status)

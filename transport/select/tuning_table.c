@@ -75,12 +75,12 @@ void gn_tuning_table_json(const struct gn_tune_result *r, struct gn_json *out)
 
 /* --- reading --- */
 
-static enum gn_status number(const json_t *object, const char *key, double *out, struct gn_err *err)
+static enum gn_status read_number(const json_t *object, const char *key, double *out, struct gn_err *err)
 {
 	const json_t *value = json_object_get(object, key);
 
 	if (!json_is_number(value))
-		return gn_err_set(err, GN_ERR_DATA, "%s has to be a number", key);
+		return gn_err_set(err, GN_ERR_DATA, "%s is not a number", key);
 	*out = json_number_value(value);
 	return GN_OK;
 }
@@ -95,7 +95,7 @@ static enum gn_status read_range(const json_t *object, struct gn_sim_range *r, s
 	enum gn_status status = GN_OK;
 
 	for (size_t i = 0; i < sizeof fields / sizeof *fields && !status; i++)
-		status = number(object, fields[i].key, fields[i].out, err);
+		status = read_number(object, fields[i].key, fields[i].out, err);
 	return status;
 }
 
@@ -111,18 +111,18 @@ static enum gn_status read_path(const json_t *root, const char *key, struct gn_c
 	enum gn_status status = GN_OK;
 
 	if (!lanes || strlen(lanes) >= sizeof p->lanes || json_array_size(ranges) > GN_SIM_RANGES)
-		return gn_err_set(err, GN_ERR_DATA, "%s has to be an object with lanes and at most %d ranges", key, GN_SIM_RANGES);
+		return gn_err_set(err, GN_ERR_DATA, "%s is not an object with lanes and at most %d ranges", key, GN_SIM_RANGES);
 	memcpy(p->lanes, lanes, strlen(lanes) + 1);
 	p->connect_s = gn_cost_connect_s(*lanes || strcmp(key, "node") ? lanes : "posix/");
 	p->path.count = (int)json_array_size(ranges);
 	for (size_t i = 0; i < sizeof fields / sizeof *fields && !status; i++)
-		status = number(object, fields[i].key, fields[i].out, err);
+		status = read_number(object, fields[i].key, fields[i].out, err);
 	for (int i = 0; i < p->path.count && !status; i++)
 		status = read_range(json_array_get(ranges, (size_t)i), &p->path.ranges[i], err);
 	return status ? gn_err_prefix(err, "%s", key) : GN_OK;
 }
 
-/* Tables from before there were trials have none. */
+/* Tables written before algorithms were timed have none. */
 static enum gn_status read_picks(const json_t *root, struct gn_cost *c, struct gn_err *err)
 {
 	const json_t *list = json_object_get(root, "allreduce");
@@ -137,15 +137,14 @@ static enum gn_status read_picks(const json_t *root, struct gn_cost *c, struct g
 		const char *name = json_string_value(json_object_get(one, "algorithm"));
 
 		if (!name || strlen(name) >= GN_COST_NAME_MAX || !gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, name))
-			return gn_err_set(err, GN_ERR_DATA, "allreduce: an algorithm that this program does not have: run gannet "
-					  "tune again");
+			return gn_err_set(err, GN_ERR_DATA, "allreduce: unknown algorithm: run gannet tune again");
 		snprintf(c->picks[i].algorithm, GN_COST_NAME_MAX, "%s", name);
-		status = number(one, "bytes", &c->picks[i].bytes, err);
+		status = read_number(one, "bytes", &c->picks[i].bytes, err);
 		if (!status)
-			status = number(one, "seconds", &c->picks[i].seconds, err);
-		/* older tables leave it to the model */
+			status = read_number(one, "seconds", &c->picks[i].seconds, err);
+		/* not in older tables */
 		if (!status && json_object_get(one, "piece_bytes"))
-			status = number(one, "piece_bytes", &c->picks[i].piece_bytes, err);
+			status = read_number(one, "piece_bytes", &c->picks[i].piece_bytes, err);
 	}
 	return status;
 }
@@ -154,13 +153,13 @@ static enum gn_status read_cost(const json_t *root, struct gn_cost *out, struct 
 {
 	struct gn_cost c = {.measured = 1};
 	double version = 0;
-	enum gn_status status = number(root, "gannet_tuning", &version, err);
+	enum gn_status status = read_number(root, "gannet_tuning", &version, err);
 
 	if (!status && version != VERSION)
-		status = gn_err_set(err, GN_ERR_DATA, "a table of version %g, this program reads %d: run gannet tune again",
+		status = gn_err_set(err, GN_ERR_DATA, "table version %g, but this program reads version %d: run gannet tune again",
 				    version, VERSION);
 	if (!status)
-		status = number(root, "reduce_bytes_per_s", &c.reduce_bytes_per_s, err);
+		status = read_number(root, "reduce_bytes_per_s", &c.reduce_bytes_per_s, err);
 	if (!status)
 		status = read_path(root, "node", &c.node, err);
 	if (!status)
@@ -174,7 +173,7 @@ static enum gn_status read_cost(const json_t *root, struct gn_cost *out, struct 
 	return status;
 }
 
-/* Parses line number of the file; *out is the caller's. */
+/* Parses one line of the file; the caller releases *out. */
 static enum gn_status parse_line(const char *path, int line, const char *text, size_t len, json_t **out,
 				 struct gn_err *err)
 {
@@ -186,18 +185,18 @@ static enum gn_status parse_line(const char *path, int line, const char *text, s
 				  why.text);
 	if (!json_is_string(json_object_get(root, "signature"))) {
 		json_decref(root);
-		return gn_err_set(err, GN_ERR_DATA, "%s:%d: no signature: is it a table of gannet tune?", path, line);
+		return gn_err_set(err, GN_ERR_DATA, "%s:%d: no signature: was it written by gannet tune?", path, line);
 	}
 	*out = root;
 	return GN_OK;
 }
 
-static int is_of(const json_t *root, const char *signature)
+static int has_signature(const json_t *root, const char *signature)
 {
 	return !strcmp(json_string_value(json_object_get(root, "signature")), signature);
 }
 
-/* The next line's end; lines without text are passed over. */
+/* Returns the next line that is not empty, and sets *at to its end; NULL: no more. */
 static const char *next_line(const char **at, int *line, size_t *len)
 {
 	const char *begin;
@@ -214,7 +213,7 @@ static const char *next_line(const char **at, int *line, size_t *len)
 	return begin;
 }
 
-/* "N nodes of ...": N, and what follows it. 0: it does not begin so. */
+/* The N of "N nodes of ...", and the rest after it. 0: the signature does not begin so. */
 static int nodes_of(const char *signature, const char **rest)
 {
 	char *end;
@@ -224,14 +223,14 @@ static int nodes_of(const char *signature, const char **rest)
 	return end > signature && nodes > 0 && nodes < INT_MAX && !strncmp(end, " nodes of ", 10) ? (int)nodes : 0;
 }
 
-/* The line that is nearest to the fabric looked for: by a distance of 1 it is the very same. */
+/* The line whose signature is nearest to the one looked for. distance: the ratio of their numbers of nodes; 1: the same signature. */
 struct nearest {
 	json_t *root;
 	double distance;
 	int nodes, line;
 };
 
-static void take_nearer(struct nearest *best, json_t *root, int line, const char *signature)
+static void keep_nearest(struct nearest *best, json_t *root, int line, const char *signature)
 {
 	const char *theirs = json_string_value(json_object_get(root, "signature")), *rest, *mine;
 	int wanted = nodes_of(signature, &mine), nodes = nodes_of(theirs, &rest);
@@ -260,13 +259,13 @@ enum gn_status gn_tuning_table_read(const char *path, const char *signature, int
 	if (status)
 		return status;
 	if (strlen(text) != total)
-		status = gn_err_set(err, GN_ERR_DATA, "%s:1: a zero byte in it: is it a table of gannet tune?", path);
+		status = gn_err_set(err, GN_ERR_DATA, "%s:1: contains a zero byte: was it written by gannet tune?", path);
 	for (at = text; !status && (begin = next_line(&at, &line, &len));) {
 		json_t *root = NULL;
 
 		status = parse_line(path, line, begin, len, &root, err);
 		if (!status)
-			take_nearer(&best, root, line, signature);
+			keep_nearest(&best, root, line, signature);
 		json_decref(root);
 	}
 	free(text);
@@ -306,16 +305,16 @@ enum gn_status gn_tuning_table_find(const char *path, const char *part, struct g
 	}
 	free(text);
 	if (!status && !found)
-		return gn_err_set(err, GN_ERR_NOT_FOUND, "%s has no fabric with '%s' in its signature", path, part);
+		return gn_err_set(err, GN_ERR_NOT_FOUND, "%s has no entry with '%s' in its signature", path, part);
 	if (!status && found > 1)
-		return gn_err_set(err, GN_ERR_USAGE, "%s has %d fabrics with '%s' in their signatures: name one of them", path,
+		return gn_err_set(err, GN_ERR_USAGE, "%s has %d entries with '%s' in their signatures: name one of them", path,
 				  found, part);
 	if (!status)
 		*out = cost;
 	return status;
 }
 
-/* The lines of other fabrics. */
+/* Appends the lines with other signatures. */
 static enum gn_status keep_others(const char *path, const char *signature, struct gn_strbuf *out, struct gn_err *err)
 {
 	char *text = NULL;
@@ -336,7 +335,7 @@ static enum gn_status keep_others(const char *path, const char *signature, struc
 		json_t *root = NULL;
 
 		status = parse_line(path, line, begin, len, &root, err);
-		if (!status && !is_of(root, signature)) {
+		if (!status && !has_signature(root, signature)) {
 			gn_strbuf_append(out, begin, len);
 			gn_strbuf_puts(out, "\n");
 		}

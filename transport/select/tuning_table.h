@@ -1,12 +1,14 @@
-/* The table of what gannet tune measured: a text file with one JSON object a line, one line for each fabric.
+/* The tuning table: communication costs measured by gannet tune, in a text file with one JSON object a line, one line for each fabric.
  *
- * A fabric is known by its signature: what carries messages within a node and between nodes, the devices' names and link
- * rates, UCX's version, the number of nodes and of ranks on them; host names do not matter. What was measured on another number of
- * nodes of otherwise the same fabric holds, too: rates and latencies for any, and what was the fastest for up to four times fewer or
- * more, unless the model says that it is half as slow again as another algorithm on as many as there are now (gn_select_keep_picks).
- * The file is --tuning FILE, else
- * $GANNET_TUNING, else $XDG_CONFIG_HOME/gannet/tuning.jsonl, else ~/.config/gannet/tuning.jsonl; "none" stands for no file.
- * Only rank 0 reads; what it found is every rank's, so that all choose alike.
+ * A fabric is identified by its signature: the transports within a node and between nodes, the devices' names and link rates, UCX's
+ * version, and the number of nodes and of ranks on them; host names do not matter. An entry for another number of nodes of otherwise
+ * the same fabric is used, too: its rates and latencies always, its fastest algorithms if the numbers differ by a factor of up to
+ * GN_COST_NODES_APART and the cost model does not predict that they are much slower than the best here (gn_select_keep_picks).
+ *
+ * The file is --tuning FILE, else $GANNET_TUNING, else $XDG_CONFIG_HOME/gannet/tuning.jsonl, else ~/.config/gannet/tuning.jsonl; "none"
+ * means no file. Only rank 0 reads it and sends the entry to all ranks, so that all select the same algorithms.
+ *
+ * Thread safety: no state; any thread. Functions block on file input and output, or as said.
  */
 #ifndef GN_TRANSPORT_SELECT_TUNING_TABLE_H
 #define GN_TRANSPORT_SELECT_TUNING_TABLE_H
@@ -44,32 +46,32 @@ struct gn_tune_result {
 	char signature[512]; /* of the fabric, see gn_tuning_table_signature() */
 };
 
-/* Which file; given is the option or NULL. *named is set when somebody named it: then it has to be there. "" when there is
- * none. GN_ERR_USAGE when it does not fit. */
+/* The path of the file; "": none. given: the value of --tuning, or NULL. *named: option or environment name the file, so that it has to
+ * exist. GN_ERR_USAGE: the path is too long for out. */
 enum gn_status gn_tuning_table_path(const char *given, char *out, size_t out_size, int *named, struct gn_err *err);
 
-/* Connects to a rank of this node and one of another, and appends the signature. */
-enum gn_status gn_tuning_table_signature(struct gn_world *world, struct gn_ucx *fabric, struct gn_strbuf *out,
+/* Local. Connects to a rank of this node and one of another, and appends the signature. */
+enum gn_status gn_tuning_table_signature(struct gn_world *world, struct gn_ucx *ucx, struct gn_strbuf *out,
 				   struct gn_err *err);
 
-/* Looks a fabric up; *out is set when *found is. Where it has not been measured on as many nodes, the line that differs in nothing
- * else, and whose number of nodes is nearest by ratio (of two the larger), is taken as it is; out->tuned_nodes says how many they
- * were. GN_ERR_NOT_FOUND: no such file. GN_ERR_DATA names file and line. */
+/* Finds the entry with this signature; without one, the entry that differs in the number of nodes only and whose number is nearest by
+ * ratio (of two, the larger number), unchanged. Sets *found, and if so *out; out->tuned_nodes is the entry's number of nodes.
+ * GN_ERR_NOT_FOUND: no such file. GN_ERR_DATA names file and line. */
 enum gn_status gn_tuning_table_read(const char *path, const char *signature, int *found, struct gn_cost *out,
 			      struct gn_err *err);
-/* The one line whose signature has part in it. GN_ERR_USAGE when there are several, GN_ERR_NOT_FOUND when there is none. */
+/* The entry whose signature contains `part`. GN_ERR_USAGE: several do, GN_ERR_NOT_FOUND: none does. */
 enum gn_status gn_tuning_table_find(const char *path, const char *part, struct gn_cost *out, struct gn_err *err);
-/* Puts the line in, instead of one of the same signature; other lines stay. The file appears whole or not at all, folders
- * are made. A file that is no table is GN_ERR_DATA and left alone. */
+/* Writes the entry, replacing one of the same signature; other lines stay. The file is replaced atomically, and its folders are created.
+ * GN_ERR_DATA: the file is not a tuning table; it is not changed. */
 enum gn_status gn_tuning_table_write(const char *path, const struct gn_tune_result *r, struct gn_err *err);
-/* The line, as an object without a key. */
+/* Appends the entry as an object without a key. */
 void gn_tuning_table_json(const struct gn_tune_result *r, struct gn_json *out);
-/* One process, which looks nothing up: what gn_tuning_table_agree says of a table that somebody named and that cannot be read. */
+/* For a world of one rank, which needs no costs: fails as gn_tuning_table_agree does when a named table cannot be read. */
 enum gn_status gn_tuning_table_check(const char *given, struct gn_err *err);
 
-/* Collective: rank 0's table for this fabric, or its guess, on all ranks. Logs which on rank 0; a table without a line for
- * this fabric is passed over with a log line. What is wrong with the file is every rank's error. */
-enum gn_status gn_tuning_table_agree(struct gn_world *world, struct gn_ucx *fabric, const char *given, struct gn_log *log,
+/* Collective, over the bootstrap; blocks. Sets *out on all ranks to rank 0's entry for this fabric, or to an estimate; rank 0 logs which. A
+ * table without an entry is not an error. An error of rank 0 is returned on all ranks. */
+enum gn_status gn_tuning_table_agree(struct gn_world *world, struct gn_ucx *ucx, const char *given, struct gn_log *log,
 			       struct gn_cost *out, struct gn_err *err);
 
 #endif

@@ -10,16 +10,16 @@
 #include <string.h>
 #include <ucp/api/ucp.h>
 
-/* What rank 0 tells. magic changes with the layout: ranks that run another build must not take it for theirs. */
-struct verdict {
+/* Rank 0's part of the exchange. magic depends on the layout, so that ranks of another build reject it. */
+struct table_record {
 	uint64_t magic;
 	int64_t status;
 	struct gn_cost cost;
 	char text[GN_ERR_TEXT_MAX];
 };
-#define MAGIC (UINT64_C(0x676e74756e6530) << 8 ^ sizeof(struct verdict))
+#define MAGIC (UINT64_C(0x676e74756e6530) << 8 ^ sizeof(struct table_record))
 
-static const char *set_in_environment(const char *name)
+static const char *get_env(const char *name)
 {
 	const char *value = getenv(name);
 
@@ -28,8 +28,8 @@ static const char *set_in_environment(const char *name)
 
 enum gn_status gn_tuning_table_path(const char *given, char *out, size_t out_size, int *named, struct gn_err *err)
 {
-	const char *path = given && *given ? given : set_in_environment("GANNET_TUNING");
-	const char *config = set_in_environment("XDG_CONFIG_HOME"), *home = set_in_environment("HOME");
+	const char *path = given && *given ? given : get_env("GANNET_TUNING");
+	const char *config = get_env("XDG_CONFIG_HOME"), *home = get_env("HOME");
 	int len;
 
 	if (path)
@@ -39,7 +39,7 @@ enum gn_status gn_tuning_table_path(const char *given, char *out, size_t out_siz
 	else
 		len = snprintf(out, out_size, "%s%s", home ? home : "", home ? "/.config/gannet/tuning.jsonl" : "");
 	if (len < 0 || (size_t)len >= out_size)
-		return gn_err_set(err, GN_ERR_USAGE, "the name of the tuning table is too long");
+		return gn_err_set(err, GN_ERR_USAGE, "the path of the tuning table is too long");
 	*named = path != NULL;
 	return GN_OK;
 }
@@ -78,7 +78,7 @@ static void append_shape(const struct gn_world *world, struct gn_strbuf *out)
 		gn_strbuf_printf(out, " to %d", most);
 }
 
-/* The first rank other than this one that is on this node, or on another; -1 when there is none. */
+/* The first other rank on this node (same) or on another node; -1: none. */
 static int first_peer(const struct gn_world *world, int same)
 {
 	int me = gn_world_rank(world);
@@ -89,33 +89,33 @@ static int first_peer(const struct gn_world *world, int same)
 	return -1;
 }
 
-static enum gn_status lanes_to(struct gn_world *world, struct gn_ucx *fabric, int same, struct gn_strbuf *out,
+static enum gn_status lanes_to(struct gn_world *world, struct gn_ucx *ucx, int same, struct gn_strbuf *out,
 			       struct gn_err *err)
 {
 	int peer = first_peer(world, same);
-	enum gn_status status = peer < 0 ? GN_OK : gn_ucx_connect(fabric, peer, err);
+	enum gn_status status = peer < 0 ? GN_OK : gn_ucx_connect(ucx, peer, err);
 
 	if (!status && peer >= 0)
-		gn_ucx_lanes(fabric, peer, out);
+		gn_ucx_lanes(ucx, peer, out);
 	return status;
 }
 
-/* What carries messages, and what the machine says of it. */
+/* The transports in use and this host's devices. */
 struct paths {
-	struct gn_strbuf node, link; /* lanes to a neighbour, to another node; "" where there is no such rank */
+	struct gn_strbuf node, link; /* lanes to a rank of this node, and of another; "": there is none */
 	struct gn_devices devices;
 };
 
-static enum gn_status find_paths(struct gn_world *world, struct gn_ucx *fabric, struct paths *out, struct gn_err *err)
+static enum gn_status find_paths(struct gn_world *world, struct gn_ucx *ucx, struct paths *out, struct gn_err *err)
 {
 	enum gn_status status;
 
 	*out = (struct paths){0};
 	gn_strbuf_init(&out->node);
 	gn_strbuf_init(&out->link);
-	status = lanes_to(world, fabric, 1, &out->node, err);
+	status = lanes_to(world, ucx, 1, &out->node, err);
 	if (!status)
-		status = lanes_to(world, fabric, 0, &out->link, err);
+		status = lanes_to(world, ucx, 0, &out->link, err);
 	if (!status)
 		status = gn_devices_read("/sys", &out->devices, err);
 	return status;
@@ -128,11 +128,11 @@ static void release_paths(struct paths *p)
 	gn_devices_release(&p->devices);
 }
 
-enum gn_status gn_tuning_table_signature(struct gn_world *world, struct gn_ucx *fabric, struct gn_strbuf *out,
+enum gn_status gn_tuning_table_signature(struct gn_world *world, struct gn_ucx *ucx, struct gn_strbuf *out,
 				   struct gn_err *err)
 {
 	struct paths p;
-	enum gn_status status = find_paths(world, fabric, &p, err);
+	enum gn_status status = find_paths(world, ucx, &p, err);
 
 	if (!status) {
 		append_shape(world, out);
@@ -146,38 +146,38 @@ enum gn_status gn_tuning_table_signature(struct gn_world *world, struct gn_ucx *
 	return status;
 }
 
-/* --- agreement --- */
+/* --- the costs that all ranks use --- */
 
-static enum gn_status guess(struct gn_world *world, struct gn_ucx *fabric, struct gn_cost *out, struct gn_err *err)
+static enum gn_status estimate_costs(struct gn_world *world, struct gn_ucx *ucx, struct gn_cost *out, struct gn_err *err)
 {
 	struct paths p;
-	enum gn_status status = find_paths(world, fabric, &p, err);
+	enum gn_status status = find_paths(world, ucx, &p, err);
 
 	if (!status)
 		gn_cost_guess(&p.devices, gn_strbuf_text(&p.node), gn_strbuf_text(&p.link), out);
-	/* messages that take long enough for a rate to matter are cut into a part for each rail */
+	/* messages long enough for the rate to matter are striped over all rails */
 	if (!status)
-		out->link.bytes_per_s *= gn_ucx_rails(fabric);
+		out->link.bytes_per_s *= gn_ucx_rails(ucx);
 	release_paths(&p);
 	return status;
 }
 
-/* Tables of before name sysv where UCX's shared memory is posix now, which is as fast. */
-static enum gn_status read_line(const char *path, const char *signature, int *found, struct gn_cost *out, struct gn_err *err)
+/* Reads the table's entry. Older tables name sysv where UCX now uses posix, which is as fast. */
+static enum gn_status read_table(const char *path, const char *signature, int *found, struct gn_cost *out, struct gn_err *err)
 {
 	const char *posix = strstr(signature, "within: posix/");
-	struct gn_strbuf before;
+	struct gn_strbuf older;
 	enum gn_status status = gn_tuning_table_read(path, signature, found, out, err);
 
 	if (status || *found || !posix)
 		return status;
 	posix += strlen("within: ");
-	gn_strbuf_init(&before);
-	gn_strbuf_append(&before, signature, (size_t)(posix - signature));
-	gn_strbuf_printf(&before, "sysv%s", posix + strlen("posix"));
-	if (!gn_strbuf_failed(&before))
-		status = gn_tuning_table_read(path, gn_strbuf_text(&before), found, out, err);
-	gn_strbuf_release(&before);
+	gn_strbuf_init(&older);
+	gn_strbuf_append(&older, signature, (size_t)(posix - signature));
+	gn_strbuf_printf(&older, "sysv%s", posix + strlen("posix"));
+	if (!gn_strbuf_failed(&older))
+		status = gn_tuning_table_read(path, gn_strbuf_text(&older), found, out, err);
+	gn_strbuf_release(&older);
 	return status;
 }
 
@@ -195,15 +195,15 @@ static enum gn_status map_of(const struct gn_world *world, struct gn_shm_map **o
 	return status;
 }
 
-/* What was measured on as many nodes, or on others. */
-static enum gn_status use(struct gn_world *world, const char *path, struct gn_log *log, struct gn_cost *c, struct gn_err *err)
+/* Adapts measured costs to this number of nodes, and logs their source. */
+static enum gn_status use_measured(struct gn_world *world, const char *path, struct gn_log *log, struct gn_cost *c, struct gn_err *err)
 {
 	int nodes = gn_world_nodes(world), had_picks = c->pick_count;
 	struct gn_shm_map *map;
 	enum gn_status status;
 
 	if (!c->tuned_nodes || c->tuned_nodes == nodes) {
-		gn_log_info(log, "algorithms are chosen by what was measured, in %s", path);
+		gn_log_info(log, "algorithm selection: measured costs from %s", path);
 		return GN_OK;
 	}
 	status = map_of(world, &map, err);
@@ -212,14 +212,14 @@ static enum gn_status use(struct gn_world *world, const char *path, struct gn_lo
 	status = gn_select_keep_picks(c, map, err);
 	gn_shm_map_destroy(map);
 	if (!status)
-		gn_log_info(log, "algorithms are chosen by what was measured, in %s, tuned at %d node%s, used at %d%s", path,
-			    c->tuned_nodes, gn_text_plural((uint64_t)c->tuned_nodes), nodes, had_picks && !c->pick_count ? ": the model chooses by its rates and latencies, gannet "
-										 "tune would try algorithms here" : "");
+		gn_log_info(log, "algorithm selection: measured costs from %s, tuned on %d node%s, used on %d%s", path, c->tuned_nodes,
+			    gn_text_plural((uint64_t)c->tuned_nodes), nodes, had_picks && !c->pick_count ?
+			    ": the cost model selects from rates and latencies; run gannet tune here to time the algorithms" : "");
 	return status;
 }
 
-/* Rank 0's part. *out holds a guess already. */
-static enum gn_status look_up(struct gn_world *world, struct gn_ucx *fabric, const char *given, struct gn_log *log,
+/* On rank 0: replaces the estimate in *out by the table's entry, if there is one. */
+static enum gn_status look_up_table(struct gn_world *world, struct gn_ucx *ucx, const char *given, struct gn_log *log,
 			      struct gn_cost *out, struct gn_err *err)
 {
 	struct gn_strbuf signature;
@@ -231,18 +231,19 @@ static enum gn_status look_up(struct gn_world *world, struct gn_ucx *fabric, con
 	if (status || !*path)
 		return status;
 	gn_strbuf_init(&signature);
-	status = gn_tuning_table_signature(world, fabric, &signature, err);
+	status = gn_tuning_table_signature(world, ucx, &signature, err);
 	if (!status) {
-		status = read_line(path, gn_strbuf_text(&signature), &found, out, &why);
+		status = read_table(path, gn_strbuf_text(&signature), &found, out, &why);
 		if (!status && found)
-			status = use(world, path, log, out, err);
+			status = use_measured(world, path, log, out, err);
 		else if (!status)
-			gn_log_info(log, "algorithms are chosen by a guess: %s has nothing for this fabric (%s); gannet tune "
-				    "would measure it", path, gn_strbuf_text(&signature));
+			gn_log_info(log, "algorithm selection: estimated costs: %s has no entry for this fabric (%s); run gannet tune "
+				    "to measure it", path, gn_strbuf_text(&signature));
 		else if (status == GN_ERR_NOT_FOUND && !named)
 			status = GN_OK;
 		else if (!named && status != GN_ERR_DATA && status != GN_ERR_NO_MEMORY) {
-			gn_log_warn(log, "algorithms are chosen by a guess: %s; GANNET_TUNING names another tuning table, or none", why.text);
+			gn_log_warn(log, "algorithm selection: estimated costs: %s; GANNET_TUNING names another tuning table, or none",
+				    why.text);
 			status = GN_OK;
 		} else
 			gn_err_set(err, status, "%s", why.text);
@@ -261,35 +262,35 @@ enum gn_status gn_tuning_table_check(const char *given, struct gn_err *err)
 	return status || !named || !*path ? status : gn_tuning_table_read(path, "", &found, &ignored, err);
 }
 
-static enum gn_status take(const struct verdict *t, size_t len, struct gn_cost *out, struct gn_err *err)
+static enum gn_status parse_record(const struct table_record *t, size_t len, struct gn_cost *out, struct gn_err *err)
 {
 	if (len != sizeof *t || t->magic != MAGIC)
-		return gn_err_set(err, GN_ERR_MISMATCH, "rank 0 tells its tuning in another layout: do all ranks run the same "
-				  "build of gannet?");
+		return gn_err_set(err, GN_ERR_MISMATCH, "rank 0 sent its tuning in another format: do all ranks run the same build of "
+				  "gannet?");
 	if (t->status)
 		return gn_err_set(err, (enum gn_status)t->status, "%.*s", (int)sizeof t->text - 1, t->text);
 	*out = t->cost;
 	return GN_OK;
 }
 
-enum gn_status gn_tuning_table_agree(struct gn_world *world, struct gn_ucx *fabric, const char *given, struct gn_log *log,
+enum gn_status gn_tuning_table_agree(struct gn_world *world, struct gn_ucx *ucx, const char *given, struct gn_log *log,
 			       struct gn_cost *out, struct gn_err *err)
 {
 	int root = gn_world_rank(world) == 0;
-	struct verdict mine = {.magic = MAGIC};
+	struct table_record mine = {.magic = MAGIC};
 	struct gn_gathered all = {0};
 	struct gn_err why = {.text = ""};
 	enum gn_status status;
 
 	if (root) {
-		mine.status = guess(world, fabric, &mine.cost, &why);
+		mine.status = estimate_costs(world, ucx, &mine.cost, &why);
 		if (!mine.status)
-			mine.status = look_up(world, fabric, given, log, &mine.cost, &why);
+			mine.status = look_up_table(world, ucx, given, log, &mine.cost, &why);
 		memcpy(mine.text, why.text, sizeof mine.text);
 	}
 	status = gn_world_exchange(world, &mine, root ? sizeof mine : 0, &all, err);
 	if (!status)
-		status = take(all.items[0], all.lens[0], out, err);
+		status = parse_record(all.items[0], all.lens[0], out, err);
 	gn_gathered_release(&all);
 	return status;
 }
