@@ -12,16 +12,16 @@
 #define SECONDS 0.1
 #define MAX_BYTES (4u << 20)
 #define PAIRS 3
-/* Longer messages always wait for their receivers, as far as we look. */
-#define EAGER_LOOK_BYTES (1u << 20)
+/* The largest eager threshold searched for. */
+#define EAGER_SEARCH_BYTES (1u << 20)
 #define FIRST_CHUNKS 96
 #define STREAMS 3
 #define IDLE_S 0.05
-/* More ranks than this do not wait on the fabric for a pair: telling them would take a connection to each. */
+/* With more ranks than this, ranks outside of a pair wait in the bootstrap, because notifying them takes a connection to each. */
 #define WAITERS_MAX 64
 #define REDUCE_BYTES (256u << 10)
 
-/* What one pair has measured, as its driver tells it. */
+/* The measurements of one pair, as its driver sends them. */
 struct pair_report {
 	struct gn_tune_sample samples[GN_TUNE_SAMPLES];
 	int32_t count, is_link;
@@ -30,7 +30,7 @@ struct pair_report {
 
 struct tuner {
 	struct gn_world *world;
-	struct gn_ucx *fabric;
+	struct gn_ucx *ucx;
 	struct gn_tune_options o;
 	struct pair_report *reports; /* of all pairs so far */
 	int count, oversubscribed;
@@ -40,11 +40,11 @@ struct tuner {
 
 static enum gn_status find_eager(struct gn_probe *p, size_t max_bytes, double *out, struct gn_err *err)
 {
-	size_t low = 0, high = max_bytes < EAGER_LOOK_BYTES ? max_bytes : EAGER_LOOK_BYTES;
+	size_t low = 0, high = max_bytes < EAGER_SEARCH_BYTES ? max_bytes : EAGER_SEARCH_BYTES;
 	enum gn_status status = GN_OK;
 	int eager;
 
-	/* to within an eighth: the threshold is soft anyway */
+	/* to within an eighth */
 	while (!status && high - low > 1 + low / 8) {
 		size_t middle = low ? (low + high) / 2 : high > 64 ? high / 8 : high / 2;
 
@@ -68,7 +68,7 @@ static enum gn_status time_stream(struct gn_probe *p, int chunks, double *arrive
 	return GN_OK;
 }
 
-/* A short stream tells how long those have to be that tell the rate. */
+/* A short stream determines the length of the streams that measure the rate. */
 static enum gn_status find_rate(struct gn_probe *p, double seconds, struct gn_cost_path *path, struct gn_err *err)
 {
 	double *arrived = calloc(GN_PROBE_CHUNKS, sizeof *arrived);
@@ -77,7 +77,7 @@ static enum gn_status find_rate(struct gn_probe *p, double seconds, struct gn_co
 	int chunks;
 
 	if (!arrived)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to time a stream");
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to measure a stream");
 	status = time_stream(p, FIRST_CHUNKS, arrived, &streams[0], err);
 	chunks = (int)fmin(GN_PROBE_CHUNKS, fmax(FIRST_CHUNKS, 3 * seconds * streams[0].bytes_per_s / (double)gn_probe_chunk_bytes(p)));
 	for (int i = 0; i < STREAMS && !status; i++)
@@ -91,7 +91,7 @@ static enum gn_status find_rate(struct gn_probe *p, double seconds, struct gn_co
 static enum gn_status time_lengths(struct gn_probe *p, const struct tuner *t, const struct gn_cost_path *path,
 				   struct pair_report *r, struct gn_err *err)
 {
-	/* as long as it takes a port to be fresh again */
+	/* the time in which a shaped link regains its burst */
 	double idle = path->burst_bytes / path->bytes_per_s * 1.2, once;
 	enum gn_status status = GN_OK;
 
@@ -110,7 +110,7 @@ static enum gn_status drive(struct gn_probe *p, const struct tuner *t, struct pa
 {
 	struct gn_cost_path path = {.path = {.count = 0}};
 	double large;
-	enum gn_status status = gn_ucx_connect(p->fabric, p->peer, err);
+	enum gn_status status = gn_ucx_connect(p->ucx, p->peer, err);
 
 	if (!status)
 		status = gn_probe_one_way(p, 8, 20, 0, &large, err);
@@ -133,14 +133,14 @@ static enum gn_status drive(struct gn_probe *p, const struct tuner *t, struct pa
 
 /* --- all ranks --- */
 
-static enum gn_status share_report(struct tuner *t, int driver, const struct pair_report *mine, struct gn_err *err)
+static enum gn_status broadcast_report(struct tuner *t, int driver, const struct pair_report *mine, struct gn_err *err)
 {
 	size_t len = gn_world_rank(t->world) == driver ? sizeof *mine : 0;
 	struct gn_gathered all = {0};
 	enum gn_status status = gn_world_exchange(t->world, mine, len, &all, err);
 
 	if (!status && all.lens[driver] != sizeof *mine)
-		status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d tells its times in another layout: do all ranks run the same "
+		status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d sent its times in another format: do all ranks run the same "
 				    "build of gannet?", driver);
 	if (!status)
 		memcpy(&t->reports[t->count++], all.items[driver], sizeof *mine);
@@ -148,13 +148,13 @@ static enum gn_status share_report(struct tuner *t, int driver, const struct pai
 	return status;
 }
 
-/* Those who do not take part wait on the fabric, as in a collective, while there are not too many of them. */
+/* Ranks outside of the pair wait for a message, as in a collective, unless there are too many of them. */
 static enum gn_status run_pair(struct tuner *t, int driver, int other, struct gn_err *err)
 {
 	struct pair_report r = {.is_link = gn_world_node_of(t->world, driver) != gn_world_node_of(t->world, other)};
 	int me = gn_world_rank(t->world), size = gn_world_size(t->world);
 	struct gn_probe p = {0};
-	enum gn_status status = gn_probe_create(t->world, t->fabric, t->oversubscribed, t->o.max_bytes, &p, err);
+	enum gn_status status = gn_probe_create(t->world, t->ucx, t->oversubscribed, t->o.max_bytes, &p, err);
 
 	p.peer = me == driver ? other : driver;
 	if (!status && me == driver)
@@ -162,12 +162,12 @@ static enum gn_status run_pair(struct tuner *t, int driver, int other, struct gn
 	else if (!status && me == other)
 		status = gn_probe_answer(&p, err);
 	else if (!status && size <= WAITERS_MAX)
-		status = gn_probe_await(&p, driver, err);
+		status = gn_probe_wait(&p, driver, err);
 	for (int rank = 0; rank < size && size <= WAITERS_MAX && me == driver && !status; rank++)
 		if (rank != driver && rank != other)
-			status = gn_probe_tell(&p, rank, err);
+			status = gn_probe_notify(&p, rank, err);
 	if (!status)
-		status = share_report(t, driver, &r, err);
+		status = broadcast_report(t, driver, &r, err);
 	gn_probe_release(&p);
 	return status;
 }
@@ -196,7 +196,7 @@ static enum gn_status run_pairs(struct tuner *t, struct gn_err *err)
 	return status;
 }
 
-/* --- what all pairs say --- */
+/* --- results of all pairs --- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -205,7 +205,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The median over the pairs of one kind of what lies so far into a report. */
+/* The median over the pairs of one kind of the double at this offset of their reports. */
 static double median(const struct tuner *t, int is_link, size_t offset)
 {
 	double *values = calloc((size_t)t->count + 1, sizeof *values), result = 0;
@@ -224,7 +224,7 @@ static double median(const struct tuner *t, int is_link, size_t offset)
 
 #define MEDIAN(t, is_link, member) median(t, is_link, offsetof(struct pair_report, member))
 
-static void conclude(const struct tuner *t, int is_link, struct gn_cost_path *p, struct gn_tune_path *out)
+static void summarise_pairs(const struct tuner *t, int is_link, struct gn_cost_path *p, struct gn_tune_path *out)
 {
 	const struct pair_report *first = NULL;
 
@@ -252,8 +252,8 @@ static void conclude(const struct tuner *t, int is_link, struct gn_cost_path *p,
 	gn_tune_fit_path(out->samples, out->sample_count, out->overheads, p, out->fits);
 }
 
-/* All ranks at once: they share memory's bandwidth in a collective, too. */
-static enum gn_status time_sums(struct tuner *t, double *bytes_per_s, struct gn_err *err)
+/* On all ranks at once, because they share memory bandwidth in a collective, too. */
+static enum gn_status time_reductions(struct tuner *t, double *bytes_per_s, struct gn_err *err)
 {
 	size_t count = REDUCE_BYTES / sizeof(float), rounds = 0;
 	float *a = gn_alloc_aligned(REDUCE_BYTES), *b = gn_alloc_aligned(REDUCE_BYTES);
@@ -262,7 +262,7 @@ static enum gn_status time_sums(struct tuner *t, double *bytes_per_s, struct gn_
 	enum gn_status status = GN_OK;
 
 	if (!a || !b)
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for sums");
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to measure reductions");
 	if (!status)
 		status = gn_world_barrier(t->world, err);
 	began = gn_clock_s();
@@ -278,27 +278,27 @@ static enum gn_status time_sums(struct tuner *t, double *bytes_per_s, struct gn_
 	return status;
 }
 
-/* Rank 0's signature, guess and rate of sums are everyone's. */
-static enum gn_status share_rest(struct tuner *t, struct gn_tune_result *out, struct gn_err *err)
+/* Collective: all ranks use rank 0's signature, estimated costs and rate of reductions. */
+static enum gn_status share_common(struct tuner *t, struct gn_tune_result *out, struct gn_err *err)
 {
 	struct gn_strbuf text;
 	double rate = 0;
 	struct pair_report r = {0};
-	enum gn_status status = gn_tuning_table_agree(t->world, t->fabric, "none", NULL, &out->cost, err);
+	enum gn_status status = gn_tuning_table_agree(t->world, t->ucx, "none", NULL, &out->cost, err);
 
 	if (!status)
-		status = time_sums(t, &rate, err);
+		status = time_reductions(t, &rate, err);
 	gn_strbuf_init(&text);
 	if (!status && gn_world_rank(t->world) == 0)
-		status = gn_tuning_table_signature(t->world, t->fabric, &text, err);
-	/* a report has room for both */
+		status = gn_tuning_table_signature(t->world, t->ucx, &text, err);
+	/* a report is used to send both */
 	_Static_assert(sizeof r.samples >= sizeof out->signature, "a signature fits into a report");
 	if (!status && text.len >= sizeof out->signature)
-		status = gn_err_set(err, GN_ERR_UNSUPPORTED, "the fabric's signature is too long: %s", gn_strbuf_text(&text));
+		status = gn_err_set(err, GN_ERR_UNSUPPORTED, "the signature of the fabric is too long: %s", gn_strbuf_text(&text));
 	if (!status) {
 		memcpy(r.samples, gn_strbuf_text(&text), text.len);
 		r.bytes_per_s = rate;
-		status = share_report(t, 0, &r, err);
+		status = broadcast_report(t, 0, &r, err);
 	}
 	gn_strbuf_release(&text);
 	if (status)
@@ -317,13 +317,13 @@ static enum gn_status measure(struct tuner *t, struct gn_tune_result *out, struc
 
 	t->reports = calloc(2 * (size_t)t->o.pairs + 1, sizeof *t->reports);
 	if (!t->reports)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for what is measured");
-	status = share_rest(t, &r, err);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for measurements");
+	status = share_common(t, &r, err);
 	if (!status)
 		status = run_pairs(t, err);
 	if (!status) {
-		conclude(t, 0, &r.cost.node, &r.node);
-		conclude(t, 1, &r.cost.link, &r.link);
+		summarise_pairs(t, 0, &r.cost.node, &r.node);
+		summarise_pairs(t, 1, &r.cost.link, &r.link);
 		r.cost.measured = 1;
 		status = gn_cost_check(&r.cost, err);
 	}
@@ -342,14 +342,14 @@ enum gn_status gn_tune_measure(struct gn_world *world, const struct gn_tune_opti
 	t.o.seconds = t.o.seconds > 0 ? t.o.seconds : SECONDS;
 	t.o.max_bytes = t.o.max_bytes ? t.o.max_bytes : MAX_BYTES;
 	t.o.pairs = t.o.pairs > 0 ? t.o.pairs : PAIRS;
-	status = gn_ucx_create(world, t.o.transport ? t.o.transport : "auto", t.o.rails, &t.fabric, err);
+	status = gn_ucx_create(world, t.o.transport ? t.o.transport : "auto", t.o.rails, &t.ucx, err);
 	if (status)
 		return status;
 	status = gn_oversubscription_find(world, t.o.transport ? t.o.transport : "auto", &t.oversubscribed, err);
 	if (!status)
 		status = measure(&t, out, err);
 	if (status)
-		gn_ucx_abandon(t.fabric);
-	gn_ucx_destroy(t.fabric);
+		gn_ucx_abandon(t.ucx);
+	gn_ucx_destroy(t.ucx);
 	return status;
 }

@@ -1,9 +1,13 @@
-/* Measures what communication costs here: collective, between pairs of ranks of one node and of two, over a fabric of its own.
+/* gannet tune: measures the communication costs of a fabric (transport/select/cost.h) between pairs of ranks of one node and of two.
  *
- * In each pair one rank drives and the other answers; all others wait as they would within a collective, so that where ranks
- * share processors the figures hold what that costs. Measured are: the longest message that does not wait for its receiver;
- * the rate of a stream by all rails together, and how much goes faster at first (shaped links); one-way times by length; what sending and receiving
- * cost the processors; and sums, on all ranks at once. tune_fit.h makes parameters of them.
+ * In each pair one rank drives and the other answers, over UCX endpoints made for that; all others wait as within a collective, so that
+ * the times include the cost of oversubscription. Measured are the eager threshold; the rate of a stream over all rails, and the burst
+ * of shaped links; one-way times by length; send and receive overheads; and the rate of reductions, on all ranks at once.
+ *
+ * Then, for allreduce, the fastest algorithm by length is found by timing them, because the model orders algorithms well whose times
+ * differ much, but is wrong by tens of percent about wakeups, copies and oversubscription in small messages.
+ *
+ * Thread safety: one thread.
  */
 #ifndef GN_TRANSPORT_TUNE_TUNE_H
 #define GN_TRANSPORT_TUNE_TUNE_H
@@ -15,19 +19,21 @@ struct gn_comm;
 
 struct gn_tune_options {
 	const char *transport; /* as in comm.h */
-	double seconds;	       /* for each length and pair; 0: 0.1 */
+	double seconds;	       /* of measurement for each length and pair; 0: 0.1 */
 	size_t max_bytes;      /* the longest message; 0: 4 MiB */
 	int rails;	       /* as in comm.h */
-	int pairs;	       /* of nodes, and of ranks of a node, at most; 0: 3 */
+	int pairs;	       /* at most, of ranks of one node and of two nodes each; 0: 3 */
 };
 
-/* Collective; the same result on all ranks. Blocks for some seconds. */
+/* Collective; the same result on all ranks. Blocks for some seconds. Failures are not agreed on: a rank that gets one has to abort the
+ * world (gn_world_give_up). */
 enum gn_status gn_tune_measure(struct gn_world *world, const struct gn_tune_options *options, struct gn_tune_result *out,
 			       struct gn_err *err);
 
-/* Collective; the same picks on all ranks. cost: what the communicator was made with. seconds: roughly, for each algorithm and
- * length; what takes longer than that once is not tried. max_bytes: the longest. Sets cost->picks and pick_count: none where all
- * ranks share memory, since no messages are sent there. Blocks for some seconds. */
+/* Collective; the same picks on all ranks. Times the likely algorithms of an allreduce for lengths up to max_bytes, then slice sizes of the
+ * fastest, and sets cost->picks and pick_count; the model's selection is kept where it is about as fast. cost: what the communicator was
+ * created with. seconds: about the time for each algorithm and length; lengths that take longer than that once are skipped. No picks
+ * where all ranks share memory, because no messages are sent there. Blocks for some seconds. */
 enum gn_status gn_tune_trials(struct gn_comm *c, double seconds, size_t max_bytes, struct gn_cost *cost, struct gn_err *err);
 
 #endif

@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Messages this long and longer cost the processors what the larger of two measured ones did. */
+/* From this length on the overheads are those of the larger of the two measured messages. */
 #define LARGE_FROM_BYTES 2048
-/* What a cut may leave of the squared residuals. */
-#define WORTH_A_CUT 0.3
-#define LARGEST_CUTS 3
+/* Another split has to reduce the squared residuals to this fraction. */
+#define SPLIT_FACTOR 0.3
+#define SPLITS_MAX 3
 
 struct line {
 	double latency_s, s_per_byte, squares;
@@ -18,15 +18,16 @@ static const double *overheads_of(const double overheads[2][2], const struct gn_
 	return overheads[bytes >= LARGE_FROM_BYTES && bytes <= p->path.eager_bytes];
 }
 
-/* What is left for latency, and per byte, when ports and processors have had theirs. */
-static double remainder_of(const struct gn_tune_sample *s, const double overheads[2][2], const struct gn_cost_path *p)
+/* The measured time minus port time and overheads: what latency and s_per_byte have to explain. */
+static double latency_part_s(const struct gn_tune_sample *s, const double overheads[2][2], const struct gn_cost_path *p)
 {
 	const double *o = overheads_of(overheads, p, s->bytes);
 
 	return s->one_way_s - gn_cost_port_s(p, s->bytes) - o[0] - o[1];
 }
 
-/* Least squares of residuals relative to the measured time: y = ways * latency + bytes * slope, neither below zero. */
+/* Least squares of residuals relative to the measured time: y = latencies * latency + bytes * s_per_byte, both at least 0. latencies: 3
+ * for rendezvous, else 1. */
 static struct line fit_line(const struct gn_tune_sample *s, int count, const double overheads[2][2],
 			    const struct gn_cost_path *p)
 {
@@ -35,7 +36,7 @@ static struct line fit_line(const struct gn_tune_sample *s, int count, const dou
 
 	for (int i = 0; i < count; i++) {
 		double t = s[i].one_way_s, w = (s[i].bytes > p->path.eager_bytes ? 3 : 1) / t, x = s[i].bytes / t;
-		double y = remainder_of(&s[i], overheads, p) / t;
+		double y = latency_part_s(&s[i], overheads, p) / t;
 
 		ww += w * w;
 		wx += w * x;
@@ -59,32 +60,32 @@ static struct line fit_line(const struct gn_tune_sample *s, int count, const dou
 		l.s_per_byte = xx > 0 ? fmax(0, xy / xx) : 0;
 	}
 	for (int i = 0; i < count; i++) {
-		double ways = s[i].bytes > p->path.eager_bytes ? 3 : 1;
-		double e = ways * l.latency_s + l.s_per_byte * s[i].bytes - remainder_of(&s[i], overheads, p);
+		double latencies = s[i].bytes > p->path.eager_bytes ? 3 : 1;
+		double e = latencies * l.latency_s + l.s_per_byte * s[i].bytes - latency_part_s(&s[i], overheads, p);
 
 		l.squares += e * e / s[i].one_way_s / s[i].one_way_s;
 	}
 	return l;
 }
 
-/* The best places for so many cuts, each part of two samples at least; tries them all: samples are few. */
-static double best_cuts(const struct gn_tune_sample *s, int count, int cuts, const double overheads[2][2],
+/* The best indices at which to split the samples `splits` times into ranges of at least two. Exhaustive: there are few samples. */
+static double best_splits(const struct gn_tune_sample *s, int count, int splits, const double overheads[2][2],
 			const struct gn_cost_path *p, int *at)
 {
 	double best = INFINITY;
 
-	if (!cuts)
+	if (!splits)
 		return fit_line(s, count, overheads, p).squares;
-	for (int i = 2; i <= count - 2 * cuts; i++) {
-		int rest[LARGEST_CUTS] = {0};
+	for (int i = 2; i <= count - 2 * splits; i++) {
+		int rest[SPLITS_MAX] = {0};
 		double squares = fit_line(s, i, overheads, p).squares;
 
-		squares += best_cuts(s + i, count - i, cuts - 1, overheads, p, rest);
+		squares += best_splits(s + i, count - i, splits - 1, overheads, p, rest);
 		if (squares >= best)
 			continue;
 		best = squares;
 		at[0] = i;
-		for (int k = 1; k < cuts; k++)
+		for (int k = 1; k < splits; k++)
 			at[k] = i + rest[k - 1];
 	}
 	return best;
@@ -99,41 +100,41 @@ static void add_range(const struct gn_tune_sample *s, int count, const double ov
 	struct gn_tune_fit *f = &fits[p->path.count];
 	double from = p->path.count ? s[0].bytes : 0;
 
-	/* the first that wait for their receivers do so from the threshold on */
+	/* the first rendezvous range begins at the threshold */
 	if (p->path.count && s[0].bytes > p->path.eager_bytes && r[-1].from_bytes <= p->path.eager_bytes)
 		from = p->path.eager_bytes + 1;
 	*r = (struct gn_sim_range){from, l.latency_s, l.s_per_byte, o[0], o[1]};
 	*f = (struct gn_tune_fit){.samples = count, .rms = sqrt(l.squares / count)};
 	for (int i = 0; i < count; i++) {
 		double e = (s[i].bytes > p->path.eager_bytes ? 3 : 1) * l.latency_s + l.s_per_byte * s[i].bytes -
-			   remainder_of(&s[i], overheads, p);
+			   latency_part_s(&s[i], overheads, p);
 
 		f->worst = fmax(f->worst, fabs(e) / s[i].one_way_s);
 	}
 	p->path.count++;
 }
 
-/* Cuts one part of the samples, eager or not, into at most so many ranges. */
-static void fit_part(const struct gn_tune_sample *s, int count, int most, const double overheads[2][2],
+/* Fits eager or rendezvous samples by at most `most` ranges. */
+static void fit_ranges(const struct gn_tune_sample *s, int count, int most, const double overheads[2][2],
 		     struct gn_cost_path *p, struct gn_tune_fit *fits)
 {
-	int cuts = 0, at[LARGEST_CUTS] = {0}, begin = 0;
-	double squares = count ? best_cuts(s, count, 0, overheads, p, at) : 0;
+	int splits = 0, at[SPLITS_MAX] = {0}, begin = 0;
+	double squares = count ? best_splits(s, count, 0, overheads, p, at) : 0;
 
 	for (int more = 1; more < most && count; more++) {
-		int try[LARGEST_CUTS] = {0};
-		double with = best_cuts(s, count, more, overheads, p, try);
+		int try[SPLITS_MAX] = {0};
+		double with = best_splits(s, count, more, overheads, p, try);
 
 		/* a residual of one percent is good enough */
-		if (squares / count < 1e-4 || !(with < squares * WORTH_A_CUT))
+		if (squares / count < 1e-4 || !(with < squares * SPLIT_FACTOR))
 			continue;
 		squares = with;
-		cuts = more;
+		splits = more;
 		for (int k = 0; k < more; k++)
 			at[k] = try[k];
 	}
-	for (int k = 0; k <= cuts; k++) {
-		int end = k < cuts ? at[k] : count;
+	for (int k = 0; k <= splits; k++) {
+		int end = k < splits ? at[k] : count;
 
 		if (end > begin)
 			add_range(s + begin, end - begin, overheads, p, fits);
@@ -141,7 +142,8 @@ static void fit_part(const struct gn_tune_sample *s, int count, int most, const 
 	}
 }
 
-/* T = n / rate - burst / rate, least squares of relative errors over the three longest samples, where the burst is long over. */
+/* Rate and burst of a shaped link: t = (bytes - burst) / rate, least squares of relative errors over the three longest samples that are
+ * well beyond the burst. */
 static void refine_shaped(const struct gn_tune_sample *s, int count, struct gn_cost_path *p)
 {
 	double ww = 0, wx = 0, xx = 0, w1 = 0, x1 = 0, determinant, offset, slope;
@@ -170,7 +172,7 @@ static void refine_shaped(const struct gn_tune_sample *s, int count, struct gn_c
 	}
 }
 
-/* No message is faster than the port that it goes through. Short ones may be, by a burst that the stream did not show. */
+/* Raises the port's rate where a message was faster; and the burst's rate for messages within the burst. */
 static void refine_rates(const struct gn_tune_sample *s, int count, struct gn_cost_path *p)
 {
 	if (p->burst_bytes > 0)
@@ -194,28 +196,28 @@ void gn_tune_fit_path(const struct gn_tune_sample *samples, int count, const dou
 	while (eager < count && samples[eager].bytes <= p->path.eager_bytes)
 		eager++;
 	p->path.count = 0;
-	fit_part(samples, eager, 3, overheads, p, fits);
-	fit_part(samples + eager, count - eager, 3, overheads, p, fits);
+	fit_ranges(samples, eager, 3, overheads, p, fits);
+	fit_ranges(samples + eager, count - eager, 3, overheads, p, fits);
 }
 
-/* Slope of bytes over time between two chunks. */
-static double slope(const double *t, int from, int to, double chunk_bytes)
+/* The rate between the arrivals of two chunks, in bytes/s. */
+static double rate_between(const double *t, int from, int to, double chunk_bytes)
 {
 	return t[to] > t[from] ? (to - from) * chunk_bytes / (t[to] - t[from]) : 1e15;
 }
 
-/* What a stream does at its best, over a quarter of it, once the first is over: stalls of the receiver's make the rest slower. */
-static double best_rate(const double *t, int chunks, double chunk_bytes)
+/* The stream's highest rate over a quarter of its chunks, after the first eighth: stalls of the receiver slow the rest down. */
+static double find_rate(const double *t, int chunks, double chunk_bytes)
 {
 	double best = 0;
 
 	for (int i = chunks / 8; i + chunks / 4 < chunks; i++)
-		best = fmax(best, slope(t, i, i + chunks / 4, chunk_bytes));
+		best = fmax(best, rate_between(t, i, i + chunks / 4, chunk_bytes));
 	return best;
 }
 
-/* Ahead of a stream at the later rate the chunks get while they are let through faster, and then no more: the last one that
- * gained. Chunks that came late for another reason gain nothing; that the rate is not quite the later one's is no gain. */
+/* The last chunk of the burst: until it, chunks arrive ever earlier than at the steady rate. Small gains (2 %) do not count, because the
+ * steady rate is not exact. */
 static int find_knee(const double *arrived_s, int chunks, double s_per_chunk)
 {
 	int knee = 0;
@@ -231,15 +233,15 @@ static int find_knee(const double *arrived_s, int chunks, double s_per_chunk)
 
 void gn_tune_fit_stream(const double *arrived_s, int chunks, double chunk_bytes, struct gn_cost_path *p)
 {
-	double rate = best_rate(arrived_s, chunks, chunk_bytes), fast, burst;
+	double rate = find_rate(arrived_s, chunks, chunk_bytes), fast, burst;
 	int knee = find_knee(arrived_s, chunks, chunk_bytes / rate);
 
-	p->bytes_per_s = slope(arrived_s, chunks / 2, chunks - 1, chunk_bytes);
+	p->bytes_per_s = rate_between(arrived_s, chunks / 2, chunks - 1, chunk_bytes);
 	p->burst_bytes = p->burst_bytes_per_s = 0;
 	if (knee < 3)
 		return;
-	/* the first chunk tells when it began */
-	fast = slope(arrived_s, 0, knee, chunk_bytes);
+	/* the burst began one chunk time before the first arrival */
+	fast = rate_between(arrived_s, 0, knee, chunk_bytes);
 	burst = (knee + 1) * chunk_bytes - rate * (arrived_s[knee] - arrived_s[0] + chunk_bytes / fast);
 	if (fast < 1.5 * rate || burst < 2 * chunk_bytes)
 		return;

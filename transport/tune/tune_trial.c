@@ -11,22 +11,22 @@
 #define FIRST_BYTES 64
 #define FACTOR 4
 #define CANDIDATES_MAX 8
-/* What the model calls so many times slower than the best is not tried. */
-#define HOPELESS 3
+/* Algorithms that the model predicts to be slower than the best by this factor are not measured. */
+#define PREDICTED_FACTOR 3
 #define ROUNDS 5
-/* As in long runs: what a shaped link lets through at once must be gone. */
+/* Enough to use up a shaped link's burst, as in long runs. */
 #define ITERATIONS_MAX 200
 #define WARMUP 2
-/* The model's choice stays unless another is so much faster. */
-#define WORTH_IT 0.95
+/* The model's selection stays unless another takes less than this fraction of its time. */
+#define BETTER_FACTOR 0.95
 
 struct candidate {
 	const struct gn_algorithm *algorithm;
-	size_t piece_bytes; /* 0: as the model says */
+	size_t piece_bytes; /* slice size; 0: by the model */
 	uint32_t pieces;
 	struct gn_coll *coll;
 	double predicted_s, round_s[ROUNDS], median_s;
-	int emptying, iterations;
+	int drain_iterations, iterations; /* drain_iterations: not timed, to use up a shaped link's burst */
 };
 
 struct trial {
@@ -54,7 +54,7 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Unless an algorithm is cut into as many pieces by a candidate that is there. */
+/* Adds a candidate unless there is one of the same algorithm and number of slices. */
 static enum gn_status add_candidate(struct trial *t, const struct gn_algorithm *a, size_t piece_bytes, struct gn_err *err)
 {
 	struct gn_select_args how = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = t->bytes, .map = gn_comm_map(t->comm),
@@ -78,12 +78,12 @@ static void set_iterations(struct trial *t)
 		struct candidate *c = &t->list[i];
 
 		c->iterations = (int)fmin(ITERATIONS_MAX, fmax(1, t->seconds / ROUNDS / c->predicted_s));
-		c->emptying = (int)fmin(c->iterations, ceil(gn_comm_cost(t->comm)->link.burst_bytes / (double)t->bytes));
+		c->drain_iterations = (int)fmin(c->iterations, ceil(gn_comm_cost(t->comm)->link.burst_bytes / (double)t->bytes));
 	}
 }
 
-/* Alike on all ranks: a function of costs that they agree on. */
-static enum gn_status find_algorithms(struct trial *t, struct gn_err *err)
+/* The same on all ranks: a function of costs that are. */
+static enum gn_status list_algorithms(struct trial *t, struct gn_err *err)
 {
 	size_t all;
 	const struct gn_algorithm *a = gn_algorithms(&all);
@@ -94,15 +94,15 @@ static enum gn_status find_algorithms(struct trial *t, struct gn_err *err)
 		if (a[i].what == GN_COLLECTIVE_ALLREDUCE)
 			status = add_candidate(t, &a[i], 0, err);
 	qsort(t->list, (size_t)t->count, sizeof *t->list, by_prediction);
-	while (t->count > 1 && t->list[t->count - 1].predicted_s > HOPELESS * t->list[0].predicted_s)
+	while (t->count > 1 && t->list[t->count - 1].predicted_s > PREDICTED_FACTOR * t->list[0].predicted_s)
 		t->count--;
 	set_iterations(t);
 	return status;
 }
 
-/* Of the fastest algorithm, which comes first as it is: a longer message may be the faster one, where it goes another way that copies
- * less. */
-static enum gn_status find_pieces(struct trial *t, const struct candidate *best, struct gn_err *err)
+/* The fastest algorithm, first with its own slice size, then with all candidate sizes: longer messages may be faster because they use
+ * rendezvous, which copies less. */
+static enum gn_status find_slice_sizes(struct trial *t, const struct candidate *best, struct gn_err *err)
 {
 	int sizes;
 	const size_t *piece_bytes = gn_select_piece_bytes(&sizes);
@@ -117,7 +117,7 @@ static enum gn_status find_pieces(struct trial *t, const struct candidate *best,
 	return status;
 }
 
-static enum gn_status run_times(struct candidate *c, int times, double *each_s, struct gn_err *err)
+static enum gn_status run_candidate(struct candidate *c, int times, double *each_s, struct gn_err *err)
 {
 	double start = gn_clock_s();
 	enum gn_status status = GN_OK;
@@ -143,24 +143,24 @@ static enum gn_status prepare_all(struct trial *t, struct gn_err *err)
 
 		status = gn_coll_prepare(t->comm, &args, &t->list[i].coll, err);
 		if (!status)
-			status = run_times(&t->list[i], WARMUP, &unused, err);
+			status = run_candidate(&t->list[i], WARMUP, &unused, err);
 	}
 	return status;
 }
 
-/* What a shaped link had let through at once is gone before time is taken: 40 operations of 16 KiB by recursive doubling seemed to
- * take less than halving-doubling's at 1 Gbit/s, which is a fifth faster in the long run. */
-static enum gn_status time_one(struct trial *t, struct candidate *c, double *each_s, struct gn_err *err)
+/* First uses up the burst that a shaped link allows after an idle time: without that, 40 operations of 16 KiB by recursive doubling
+ * seemed faster at 1 Gbit/s than by halving-doubling, which is 20 % faster in long runs. */
+static enum gn_status time_candidate(struct trial *t, struct candidate *c, double *each_s, struct gn_err *err)
 {
 	enum gn_status status = gn_comm_barrier(t->comm, err);
 	double unused;
 
-	if (!status && c->emptying)
-		status = run_times(c, c->emptying, &unused, err);
-	return status ? status : run_times(c, c->iterations, each_s, err);
+	if (!status && c->drain_iterations)
+		status = run_candidate(c, c->drain_iterations, &unused, err);
+	return status ? status : run_candidate(c, c->iterations, each_s, err);
 }
 
-/* They take turns, so that a disturbance hits all. A time is the slowest rank's. */
+/* Rounds over all candidates, so that a disturbance affects all of them. A time is the slowest rank's median. */
 static enum gn_status time_all(struct trial *t, struct gn_err *err)
 {
 	double medians[CANDIDATES_MAX];
@@ -168,7 +168,7 @@ static enum gn_status time_all(struct trial *t, struct gn_err *err)
 
 	for (int round = 0; round < ROUNDS && !status; round++)
 		for (int i = 0; i < t->count && !status; i++)
-			status = time_one(t, &t->list[i], &t->list[i].round_s[round], err);
+			status = time_candidate(t, &t->list[i], &t->list[i].round_s[round], err);
 	for (int i = 0; i < t->count; i++) {
 		qsort(t->list[i].round_s, ROUNDS, sizeof *t->list[i].round_s, by_time);
 		medians[i] = t->list[i].round_s[ROUNDS / 2];
@@ -180,7 +180,7 @@ static enum gn_status time_all(struct trial *t, struct gn_err *err)
 	return status;
 }
 
-/* All take turns; *out is the fastest, or the first where it is as fast. */
+/* Measures all candidates; *out is the fastest, or the first if that is about as fast. */
 static enum gn_status compare(struct trial *t, const struct candidate **out, struct gn_err *err)
 {
 	const struct candidate *best = &t->list[0];
@@ -194,11 +194,11 @@ static enum gn_status compare(struct trial *t, const struct candidate **out, str
 		if (t->list[i].median_s < best->median_s)
 			best = &t->list[i];
 	}
-	*out = best->median_s > WORTH_IT * t->list[0].median_s ? &t->list[0] : best;
+	*out = best->median_s > BETTER_FACTOR * t->list[0].median_s ? &t->list[0] : best;
 	return status;
 }
 
-static void keep(const struct trial *t, const struct candidate *best, struct gn_cost *cost)
+static void add_pick(const struct trial *t, const struct candidate *best, struct gn_cost *cost)
 {
 	struct gn_cost_pick *pick = &cost->picks[cost->pick_count++];
 
@@ -206,22 +206,22 @@ static void keep(const struct trial *t, const struct candidate *best, struct gn_
 	snprintf(pick->algorithm, sizeof pick->algorithm, "%s", best->algorithm->name);
 }
 
-static enum gn_status one_length(struct trial *t, struct gn_cost *cost, struct gn_err *err)
+static enum gn_status measure_length(struct trial *t, struct gn_cost *cost, struct gn_err *err)
 {
 	const struct candidate *best;
-	enum gn_status status = find_algorithms(t, err);
+	enum gn_status status = list_algorithms(t, err);
 
-	/* long enough for rates to decide, which the model knows */
+	/* for so long messages rates decide, which the model knows */
 	if (status || t->list[0].predicted_s > t->seconds)
 		return status;
 	status = compare(t, &best, err);
 	if (!status)
-		status = find_pieces(t, best, err);
+		status = find_slice_sizes(t, best, err);
 	best = &t->list[0];
 	if (!status && t->count > 1)
 		status = compare(t, &best, err);
 	if (!status)
-		keep(t, best, cost);
+		add_pick(t, best, cost);
 	return status;
 }
 
@@ -237,7 +237,7 @@ enum gn_status gn_tune_trials(struct gn_comm *c, double seconds, size_t max_byte
 	status = gn_comm_alloc(c, max_bytes > FIRST_BYTES ? max_bytes : FIRST_BYTES, &buffer, err);
 	t.buffer = buffer;
 	for (t.bytes = FIRST_BYTES; t.bytes <= max_bytes && cost->pick_count < GN_COST_PICKS && !status; t.bytes *= FACTOR)
-		status = one_length(&t, cost, err);
+		status = measure_length(&t, cost, err);
 	gn_comm_free(c, buffer);
 	return status;
 }
