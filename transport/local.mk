@@ -40,7 +40,7 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/exec_memory.c \
 	transport/coll/exec_shm.c \
 	transport/coll/idle_wait.c \
-	transport/coll/lanes_check.c transport/coll/lanes_check.h \
+	transport/coll/lanes_check.c transport/coll/lanes_check_internal.h \
 	transport/coll/reduce.c \
 	transport/coll/reduce_executor.h \
 	transport/coll/staged.c transport/coll/staged.h \

@@ -195,7 +195,7 @@ static const struct gn_command command = {
 		"fabric: the same devices, link rates, UCX version, number of nodes and ranks per node; host names do not matter. "
 		"Without one they use the line with the nearest number of nodes by ratio that differs in nothing else: its costs "
 		"for any number, and its fastest algorithms for up to four times fewer or more nodes, unless they are 1.5 times "
-		"slower by these costs; the log then says 'tuned at N nodes, used at M'. A link that is shaped by tc looks like "
+		"slower by these costs; the log then says 'tuned on N nodes, used on M'. A link that is shaped by tc looks like "
 		"any other: give such a run a separate file.",
 	.examples = "  srun -N4 --ntasks-per-node=2 --mpi=pmix gannet tune             # where runs look for it\n"
 		    "  gannet launch -n 2 -- gannet tune --samples --out shm.jsonl     # shared memory of this machine\n",

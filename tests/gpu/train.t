@@ -119,7 +119,7 @@ refused() { # CODE PATTERN COMMAND...
 	[[ $? == "$code" ]] && grep -Eq -e "$pattern" "$scratch/refused.out" || { tell refused; return 1; }
 }
 no_nccl() {
-	refused 2 '--comm nccl: .*NCCL sums the memory of GPUs alone' train refused 1 host --comm nccl
+	refused 2 '--comm nccl: .*NCCL requires GPU memory' train refused 1 host --comm nccl
 }
 check "where the host sums, --comm nccl is refused" no_nccl
 # rank 1 sees no GPU

@@ -50,7 +50,7 @@ nodes() {
 far() {
 	nodes 0 1 || return 1
 	grep -q "WARN .*rank 0 on n1: its processors 0 (NUMA node 0) are on another NUMA node .* (NUMA node 1): start it on processors 1" \
-		"$scratch/err.0" && grep -q 'and alike on 1 other node$' "$scratch/err.0" && [[ $(cat "$scratch"/err.* | grep -c "WARN .*NUMA") == 1 ]]
+		"$scratch/err.0" && grep -q 'and the same on 1 other node$' "$scratch/err.0" && [[ $(cat "$scratch"/err.* | grep -c "WARN .*NUMA") == 1 ]]
 }
 near() {
 	nodes 1 || return 1

@@ -87,10 +87,10 @@ expect 2 "no algorithm .* auto, shared, ring" "an unknown algorithm, with those 
 one_place() { bench 2 --place in --json --max-bytes 8 >"$scratch/out" && grep -q '"in_place"' "$scratch/out" && ! grep -q out_of_place "$scratch/out"; }
 check "one place alone" one_place
 expect 0 "#wrong" "a table for people" bench 2 --max-bytes 1K
-expect 1 "did not go by tcp: the ranks of .* sent [0-9]+ bytes" "tcp that was shared memory is found out" \
+expect 1 "tcp did not carry the traffic: the ranks of .* sent [0-9]+ bytes" "tcp that was shared memory is found out" \
 	env UCX_TLS=sm,self "${quiet[@]}" "$gannet" launch -n 2 -- \
 	"$gannet" bench allreduce --transport tcp --max-bytes 64K --min-bytes 64K --iters 3
-expect 1 "did not go by shm" "shared memory that was tcp is found out" \
+expect 1 "shm did not carry the traffic" "shared memory that was tcp is found out" \
 	env UCX_TLS=tcp,self "${quiet[@]}" "$gannet" launch -n 2 -- \
 	"$gannet" bench allreduce --transport shm --algo ring --foreign --max-bytes 4M --min-bytes 4M --iters 3
 expect 2 "a single rank" "one rank proves no transport" bench 1 --transport tcp
@@ -102,7 +102,7 @@ if [[ ! -d /sys/class/infiniband ]]; then
 fi
 for what in "bench allreduce" "bench p2p" "train --data none --model lenet"; do
 	# shellcheck disable=SC2086 # several words
-	expect 2 '--comm nccl: .*NCCL sums the memory of GPUs alone' "$what --comm nccl on the host's memory" \
+	expect 2 '--comm nccl: .*NCCL requires GPU memory' "$what --comm nccl on the host's memory" \
 		timeout 60 "$gannet" $what --comm nccl
 done
 expect 2 '--device cuda: p2p is measured only on the host' "p2p --device cuda" timeout 60 "$gannet" bench p2p --device cuda

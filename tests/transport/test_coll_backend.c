@@ -54,7 +54,7 @@ static void test_names(void **state)
 	assert_ok(gn_coll_backend_check("ucx", "host", 1, &err));
 	assert_ok(gn_coll_backend_check("nccl", "cuda", 1, &err));
 	assert_int_equal(gn_coll_backend_check("nccl", "host", 1, &err), GN_ERR_USAGE);
-	assert_non_null(strstr(err.text, "with --device host it is the host's"));
+	assert_non_null(strstr(err.text, "--device host uses host memory"));
 	assert_int_equal(gn_coll_backend_check("nccl", "cuda", 0, &err), GN_ERR_UNSUPPORTED);
 	assert_non_null(strstr(err.text, "no CUDA and no NCCL"));
 	assert_int_equal(gn_coll_backend_check("nccl", "host", 0, &err), GN_ERR_USAGE);

@@ -9,95 +9,95 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lines about ranks other than those of rank 0's node: a large job must not fill the terminal. */
+/* The most lines logged about other nodes than rank 0's. */
 #define LINES_MAX 8
 
-/* What a rank tells the first rank of its node; sent with so many names as there are. */
-struct card {
+/* A rank's part of the first exchange, sent with nic_count names. */
+struct record {
 	cpu_set_t cpus;
 	char gpu[16];
 	int32_t nic_count;
 	char nics[GN_AFFINITY_NICS_MAX][GN_DEVICE_NAME_MAX];
 };
 
-/* What the first rank of a node tells rank 0: of one of its ranks. */
+/* A line about one rank; the first rank of its node sends it to rank 0. */
 struct line {
 	int32_t rank;
 	int32_t warns;
 	char text[760];
 };
 
-/* --- each rank: what it is --- */
+/* --- each rank: its own record --- */
 
-static void add_nic(struct card *card, const char *name, size_t len)
+static void add_nic(struct record *record, const char *name, size_t len)
 {
 	len = strcspn(name, ":") < len ? strcspn(name, ":") : len;
-	if (!len || len >= GN_DEVICE_NAME_MAX || card->nic_count == GN_AFFINITY_NICS_MAX)
+	if (!len || len >= GN_DEVICE_NAME_MAX || record->nic_count == GN_AFFINITY_NICS_MAX)
 		return;
-	for (int i = 0; i < card->nic_count; i++)
-		if (strlen(card->nics[i]) == len && !strncmp(card->nics[i], name, len))
+	for (int i = 0; i < record->nic_count; i++)
+		if (strlen(record->nics[i]) == len && !strncmp(record->nics[i], name, len))
 			return;
-	memcpy(card->nics[card->nic_count++], name, len);
+	memcpy(record->nics[record->nic_count++], name, len);
 }
 
-/* Rails, or what UCX chose for the way to a rank of another node. */
-static void find_used(struct gn_comm *c, struct card *card)
+/* The network devices in use: the rails, or those that UCX selected for a rank of another node. */
+static void find_used(struct gn_comm *c, struct record *record)
 {
 	int size = gn_comm_size(c), rank = gn_comm_rank(c), here = gn_world_node_of(c->world, rank), other = 0;
 	struct gn_strbuf lanes;
 
 	while (other < size && gn_world_node_of(c->world, other) == here)
 		other++;
-	for (int i = 0; other < size && i < gn_ucx_rails(c->fabric); i++)
-		add_nic(card, gn_ucx_rail_device(c->fabric, i), GN_DEVICE_NAME_MAX);
-	if (card->nic_count || other == size)
+	for (int i = 0; other < size && i < gn_ucx_rails(c->ucx); i++)
+		add_nic(record, gn_ucx_rail_device(c->ucx, i), GN_DEVICE_NAME_MAX);
+	if (record->nic_count || other == size)
 		return;
 	gn_strbuf_init(&lanes);
 	gn_comm_enter(c);
-	/* who cannot be reached is found by whoever needs to */
-	if (!gn_ucx_connect(c->fabric, other, NULL))
-		gn_ucx_lanes(c->fabric, other, &lanes);
+	/* a failure to connect is reported where a connection is needed */
+	if (!gn_ucx_connect(c->ucx, other, NULL))
+		gn_ucx_lanes(c->ucx, other, &lanes);
 	gn_comm_leave(c);
 	for (const char *at = strchr(gn_strbuf_text(&lanes), '/'); at; at = strchr(at + 1, '/'))
-		add_nic(card, at + 1, strcspn(at + 1, " "));
+		add_nic(record, at + 1, strcspn(at + 1, " "));
 	gn_strbuf_release(&lanes);
 }
 
-static size_t card_bytes(int nic_count)
+static size_t record_bytes(int nic_count)
 {
-	return offsetof(struct card, nics) + (size_t)nic_count * GN_DEVICE_NAME_MAX;
+	return offsetof(struct record, nics) + (size_t)nic_count * GN_DEVICE_NAME_MAX;
 }
 
-static enum gn_status exchange_cards(struct gn_comm *c, const char *gpu, struct gn_gathered *out, struct gn_err *err)
+static enum gn_status exchange_records(struct gn_comm *c, const char *gpu, struct gn_gathered *out, struct gn_err *err)
 {
-	struct card mine = {.nic_count = 0};
+	struct record mine = {.nic_count = 0};
 
 	find_used(c, &mine);
 	if (sched_getaffinity(0, sizeof mine.cpus, &mine.cpus))
 		memset(&mine.cpus, 0xff, sizeof mine.cpus);
 	if (gpu)
 		memcpy(mine.gpu, gpu, strnlen(gpu, sizeof mine.gpu - 1));
-	return gn_world_exchange(c->world, &mine, card_bytes(mine.nic_count), out, err);
+	return gn_world_exchange(c->world, &mine, record_bytes(mine.nic_count), out, err);
 }
 
-/* --- the first rank of each node: what that means here --- */
+/* --- the first rank of each node: lines about its ranks --- */
 
-static void read_card(const struct gn_topology *m, const struct gn_gathered *told, int rank, struct gn_affinity_rank *out)
+static void read_record(const struct gn_topology *m, const struct gn_gathered *gathered, int rank, struct gn_affinity_rank *out)
 {
-	struct card card = {.nic_count = 0};
+	struct record record = {.nic_count = 0};
 
-	if (told->lens[rank] >= card_bytes(0) && told->lens[rank] <= sizeof card)
-		memcpy(&card, told->items[rank], told->lens[rank]);
-	card.gpu[sizeof card.gpu - 1] = 0;
-	*out = (struct gn_affinity_rank){.cpus = card.cpus, .gpu = *card.gpu ? gn_topology_find_gpu(m, card.gpu) : -1};
-	for (int i = 0; i < card.nic_count && i < GN_AFFINITY_NICS_MAX; i++) {
-		card.nics[i][GN_DEVICE_NAME_MAX - 1] = 0;
-		out->nics[out->nic_count] = gn_topology_find_nic(m, card.nics[i]);
+	if (gathered->lens[rank] >= record_bytes(0) && gathered->lens[rank] <= sizeof record)
+		memcpy(&record, gathered->items[rank], gathered->lens[rank]);
+	record.gpu[sizeof record.gpu - 1] = 0;
+	*out = (struct gn_affinity_rank){.cpus = record.cpus, .gpu = *record.gpu ? gn_topology_find_gpu(m, record.gpu) : -1};
+	for (int i = 0; i < record.nic_count && i < GN_AFFINITY_NICS_MAX; i++) {
+		record.nics[i][GN_DEVICE_NAME_MAX - 1] = 0;
+		out->nics[out->nic_count] = gn_topology_find_nic(m, record.nics[i]);
 		out->nic_count += out->nics[out->nic_count] >= 0;
 	}
 }
 
-/* Devices that are up, and of the kind that is in use: what carries RDMA is no way for tcp. */
+/* Marks devices that are up and of the kind in use: RDMA devices are not usable for tcp. */
 static enum gn_status find_usable(const struct gn_topology *m, const struct gn_affinity_rank *first, unsigned char *usable,
 				  struct gn_err *err)
 {
@@ -117,7 +117,7 @@ static enum gn_status find_usable(const struct gn_topology *m, const struct gn_a
 	return status;
 }
 
-static void put_line(const struct gn_strbuf *text, int rank, int warns, struct gn_strbuf *out)
+static void append_line(const struct gn_strbuf *text, int rank, int warns, struct gn_strbuf *out)
 {
 	struct line line = {.rank = rank, .warns = warns};
 
@@ -125,25 +125,25 @@ static void put_line(const struct gn_strbuf *text, int rank, int warns, struct g
 	gn_strbuf_append(out, (const char *)&line, sizeof line);
 }
 
-static void put_rank(const struct gn_topology *m, const struct gn_affinity_rank *r, const struct gn_affinity *a, int rank,
+static void append_rank(const struct gn_topology *m, const struct gn_affinity_rank *r, const struct gn_affinity *a, int rank,
 		     struct gn_strbuf *out)
 {
 	struct gn_strbuf text;
 
 	gn_strbuf_init(&text);
 	gn_affinity_describe(m, r, a, &text);
-	put_line(&text, rank, 0, out);
+	append_line(&text, rank, 0, out);
 	for (unsigned fault = GN_AFFINITY_GPU_FAR_NIC; fault <= GN_AFFINITY_CORES_FAR_GPU; fault <<= 1) {
 		if (!(a->faults & fault))
 			continue;
 		gn_strbuf_clear(&text);
 		gn_affinity_explain(m, r, a, (enum gn_affinity_fault)fault, &text);
-		put_line(&text, rank, 1, out);
+		append_line(&text, rank, 1, out);
 	}
 	gn_strbuf_release(&text);
 }
 
-static enum gn_status judge(struct gn_comm *c, const struct gn_topology *m, const struct gn_gathered *cards, struct gn_strbuf *out,
+static enum gn_status describe_node(struct gn_comm *c, const struct gn_topology *m, const struct gn_gathered *records, struct gn_strbuf *out,
 			    struct gn_err *err)
 {
 	int size = gn_comm_size(c), here = gn_world_node_of(c->world, gn_comm_rank(c)), local = gn_world_local_size(c->world);
@@ -157,7 +157,7 @@ static enum gn_status judge(struct gn_comm *c, const struct gn_topology *m, cons
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", local);
 	for (int r = 0; !status && r < size && count < local; r++)
 		if (gn_world_node_of(c->world, r) == here) {
-			read_card(m, cards, r, &ranks[count]);
+			read_record(m, records, r, &ranks[count]);
 			rank_of[count++] = r;
 		}
 	if (!status)
@@ -165,7 +165,7 @@ static enum gn_status judge(struct gn_comm *c, const struct gn_topology *m, cons
 	if (!status)
 		gn_affinity_choose(m, usable, ranks, count, choices);
 	for (int i = 0; !status && i < count; i++)
-		put_rank(m, &ranks[i], &choices[i], rank_of[i], out);
+		append_rank(m, &ranks[i], &choices[i], rank_of[i], out);
 	free(ranks);
 	free(choices);
 	free(usable);
@@ -173,14 +173,14 @@ static enum gn_status judge(struct gn_comm *c, const struct gn_topology *m, cons
 	return status;
 }
 
-/* --- rank 0: what is worth saying --- */
+/* --- rank 0: logs its own node, nodes that differ from it, and faults --- */
 
-struct story {
+struct report {
 	struct gn_log *log;
 	const struct gn_world *world;
 	const struct line *own; /* of rank 0's node */
 	size_t own_count;
-	int alike, different, warned, unsaid;
+	int same_nodes, different, warned, omitted;
 };
 
 static int same_text(const struct line *a, const struct line *b)
@@ -188,13 +188,13 @@ static int same_text(const struct line *a, const struct line *b)
 	return a->warns == b->warns && !strcmp(a->text, b->text);
 }
 
-static void say(struct story *s, const struct line *l, int last)
+static void log_line(struct report *s, const struct line *l, int last)
 {
 	const char *host = gn_world_host_of(s->world, l->rank);
 	char ranks[32];
 
 	if (s->warned + s->different > LINES_MAX) {
-		s->unsaid++;
+		s->omitted++;
 		return;
 	}
 	if (last > l->rank)
@@ -207,8 +207,8 @@ static void say(struct story *s, const struct line *l, int last)
 		gn_log_info(s->log, "%s on %s: %s", ranks, host, l->text);
 }
 
-/* Neighbours of whom the same is true are told of together. */
-static void say_node(struct story *s, const struct line *lines, size_t count, int warns)
+/* Consecutive ranks with the same text share a line. */
+static void log_lines(struct report *s, const struct line *lines, size_t count, int warns)
 {
 	for (size_t i = 0, end; i < count; i = end) {
 		end = i + 1;
@@ -217,11 +217,11 @@ static void say_node(struct story *s, const struct line *lines, size_t count, in
 		while (end < count && same_text(&lines[end], &lines[i]) && lines[end].rank == lines[end - 1].rank + 1)
 			end++;
 		s->warned += warns;
-		say(s, &lines[i], lines[end - 1].rank);
+		log_line(s, &lines[i], lines[end - 1].rank);
 	}
 }
 
-static void tell_node(struct story *s, const struct line *lines, size_t count)
+static void log_node(struct report *s, const struct line *lines, size_t count)
 {
 	int same = count == s->own_count;
 
@@ -229,16 +229,16 @@ static void tell_node(struct story *s, const struct line *lines, size_t count)
 		same = same_text(&lines[i], &s->own[i]);
 	if (lines == s->own || !same) {
 		s->different += lines != s->own;
-		say_node(s, lines, count, 0);
-		say_node(s, lines, count, 1);
+		log_lines(s, lines, count, 0);
+		log_lines(s, lines, count, 1);
 	} else {
-		s->alike++;
+		s->same_nodes++;
 	}
 }
 
-static void tell(struct gn_comm *c, struct gn_gathered *all, struct gn_log *log)
+static void log_all(struct gn_comm *c, struct gn_gathered *all, struct gn_log *log)
 {
-	struct story s = {.log = log, .world = c->world, .own = all->items[0], .own_count = all->lens[0] / sizeof *s.own};
+	struct report s = {.log = log, .world = c->world, .own = all->items[0], .own_count = all->lens[0] / sizeof *s.own};
 
 	for (size_t r = 0; r < all->size; r++) {
 		struct line *lines = all->items[r];
@@ -250,42 +250,43 @@ static void tell(struct gn_comm *c, struct gn_gathered *all, struct gn_log *log)
 				count = 0;
 		}
 		if (count)
-			tell_node(&s, lines, count);
+			log_node(&s, lines, count);
 	}
-	if (s.alike)
-		gn_log_info(log, "and alike on %d other node%s", s.alike, s.alike > 1 ? "s" : "");
-	if (s.unsaid)
-		gn_log_info(log, "%d more line%s of this kind about other ranks left out", s.unsaid, gn_text_plural((uint64_t)s.unsaid));
+	if (s.same_nodes)
+		gn_log_info(log, "and the same on %d other node%s", s.same_nodes, s.same_nodes > 1 ? "s" : "");
+	if (s.omitted)
+		gn_log_info(log, "%d more line%s about the placement of other ranks omitted", s.omitted,
+			    gn_text_plural((uint64_t)s.omitted));
 }
 
 static void log_unread(struct gn_comm *c, struct gn_log *log, const struct gn_err *why)
 {
-	gn_log_warn(log, "which GPUs, network devices and processors of %s are near each other is not known: %s",
+	gn_log_warn(log, "the affinity of GPUs, network devices and processors of %s is unknown: %s",
 		    gn_world_host_of(c->world, gn_comm_rank(c)), why->text);
 }
 
 enum gn_status gn_affinity_report(struct gn_comm *c, const char *gpu, struct gn_log *log, struct gn_err *err)
 {
-	struct gn_topology machine = {0};
-	struct gn_gathered cards = {0}, lines = {0};
+	struct gn_topology topology = {0};
+	struct gn_gathered records = {0}, lines = {0};
 	struct gn_strbuf mine;
 	struct gn_err why;
-	enum gn_status status = exchange_cards(c, gpu, &cards, err);
+	enum gn_status status = exchange_records(c, gpu, &records, err);
 
 	gn_strbuf_init(&mine);
-	/* what fails from here on is not worth the run */
+	/* failures from here on are warnings */
 	if (!status && gn_world_local_rank(c->world) == 0 &&
-	    (gn_topology_read(&machine, &why) || judge(c, &machine, &cards, &mine, &why))) {
+	    (gn_topology_read(&topology, &why) || describe_node(c, &topology, &records, &mine, &why))) {
 		log_unread(c, log, &why);
 		gn_strbuf_clear(&mine);
 	}
 	if (!status)
 		status = gn_world_exchange(c->world, gn_strbuf_text(&mine), mine.len, &lines, err);
 	if (!status && gn_comm_rank(c) == 0)
-		tell(c, &lines, log);
-	gn_topology_release(&machine);
+		log_all(c, &lines, log);
+	gn_topology_release(&topology);
 	gn_strbuf_release(&mine);
-	gn_gathered_release(&cards);
+	gn_gathered_release(&records);
 	gn_gathered_release(&lines);
 	return status;
 }

@@ -7,8 +7,8 @@
 #include "transport/coll/comm.h"
 
 /* Collective; blocks for two exchanges over the bootstrap. Rank 0 logs the placement of its own node's ranks and of each node that
- * differs, and warns of each fault. gpu: PCI address of this rank's GPU, NULL: none. A topology that cannot be read is a warning, not
- * an error. */
+ * differs, and warns of each fault. gpu: PCI address of this rank's GPU, NULL: none. A topology that cannot be read is a warning,
+ * not an error. */
 enum gn_status gn_affinity_report(struct gn_comm *c, const char *gpu, struct gn_log *log, struct gn_err *err);
 
 #endif

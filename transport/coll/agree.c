@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every rank adds its record into a zeroed array at its own place: an allreduce is then an allgather. */
+/* Each rank writes its record to its place in a zeroed array; an allreduce of the arrays is then an allgather. */
 enum gn_status gn_agree_gather(struct gn_comm *comm, const void *mine, size_t record_bytes, void *all,
 			       struct gn_err *err)
 {
@@ -13,7 +13,7 @@ enum gn_status gn_agree_gather(struct gn_comm *comm, const void *mine, size_t re
 	enum gn_status status;
 
 	if (!slots)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an agreement of %zu ranks", ranks);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to gather records of %zu ranks", ranks);
 	memcpy(slots + (size_t)gn_comm_rank(comm) * words, mine, record_bytes);
 	status = gn_comm_allreduce(comm, slots, ranks * words, GN_I32, NULL, err);
 	for (size_t r = 0; r < ranks && !status; r++)
@@ -22,7 +22,7 @@ enum gn_status gn_agree_gather(struct gn_comm *comm, const void *mine, size_t re
 	return status;
 }
 
-struct verdict {
+struct failure {
 	int32_t status;
 	char text[512];
 };
@@ -35,24 +35,24 @@ int gn_agree_is_over(struct gn_comm *comm, enum gn_status status)
 enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct gn_err *err)
 {
 	int32_t ranks = gn_comm_size(comm), own = mine, first = mine ? gn_comm_rank(comm) : ranks;
-	struct verdict verdict = {.status = own};
+	struct failure failure = {.status = own};
 	struct gn_err none;
 	enum gn_status status;
 
 	if (mine && gn_agree_is_over(comm, mine))
 		return mine;
 	if (mine && err)
-		snprintf(verdict.text, sizeof verdict.text, "%.*s", (int)sizeof verdict.text - 1, err->text);
+		snprintf(failure.text, sizeof failure.text, "%.*s", (int)sizeof failure.text - 1, err->text);
 	status = gn_comm_allreduce(comm, &first, 1, GN_I32, gn_reduce_min(GN_I32), err ? err : &none);
 	if (status || first == ranks)
 		return status;
-	status = gn_comm_broadcast(comm, &verdict, sizeof verdict, first, err ? err : &none);
+	status = gn_comm_broadcast(comm, &failure, sizeof failure, first, err ? err : &none);
 	if (status)
 		return status;
 	if (ranks == 1)
-		return gn_err_set(err, (enum gn_status)verdict.status, "%s", verdict.text);
-	return gn_err_set(err, (enum gn_status)verdict.status, "rank %d on %s: %s", (int)first,
-			  gn_world_host_of(gn_comm_world(comm), first), verdict.text);
+		return gn_err_set(err, (enum gn_status)failure.status, "%s", failure.text);
+	return gn_err_set(err, (enum gn_status)failure.status, "rank %d on %s: %s", (int)first,
+			  gn_world_host_of(gn_comm_world(comm), first), failure.text);
 }
 
 struct holder {
@@ -68,7 +68,7 @@ static int by_digest(const void *a, const void *b)
 	return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Runs of equal digests, each in rank order; of several that are longest the one with the lowest rank counts. */
+/* The longest run of equal digests, which are sorted by digest, then rank; of equally long runs that with the lowest rank. */
 static void find_usual(const struct holder *sorted, int ranks, struct gn_agree_odd *out)
 {
 	for (int first = 0, end; first < ranks; first = end) {
@@ -130,7 +130,7 @@ enum gn_status gn_agree_digests(struct gn_comm *comm, const struct gn_agree_item
 	if (!mine || !all) {
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to compare %zu ranks", ranks);
 	} else {
-		/* Pointers differ between processes: only the digests travel. */
+		/* only digests are exchanged: `what` is a pointer */
 		for (size_t i = 0; i < count; i++)
 			memcpy(mine[i].digest, items[i].digest, sizeof mine[i].digest);
 		status = gn_agree_gather(comm, mine, count * sizeof *mine, all, err);

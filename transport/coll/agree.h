@@ -1,40 +1,42 @@
-/* Small agreements between all ranks of a communicator: everyone's record, everyone's status, everyone's digest.
+/* Agreement between all ranks of a communicator: allgather of small records, a common status, comparison of digests.
  *
- * All calls are collective and go over the communicator, so that a dead peer ends them with GN_ERR_PEER_LOST. A record costs
- * ranks x record bytes on every rank: these are for start, checkpoint and stop, not for the step.
+ * Calls are collective and block unless said otherwise; with a dead peer they return GN_ERR_PEER_LOST. An allgather takes ranks x
+ * record bytes on every rank: use these at start, checkpoint and stop, not in each step.
+ *
+ * Thread safety: the communicator's.
  */
 #ifndef GN_TRANSPORT_COLL_AGREE_H
 #define GN_TRANSPORT_COLL_AGREE_H
 
 #include "transport/coll/comm.h"
 
-/* all: ranks x record_bytes, filled in rank order. */
+/* Allgather. all: room for ranks x record_bytes, filled in rank order. */
 enum gn_status gn_agree_gather(struct gn_comm *comm, const void *mine, size_t record_bytes, void *all,
 			       struct gn_err *err);
-/* Each rank gives its own status (with err's text when it is not GN_OK). When any failed, all get the status of the lowest
- * failing rank, and a text that names that rank and host. Where it is over (below) a rank gets its own back, at once. */
+/* A common status: each rank passes its own (with err's text when it is not GN_OK). If any rank failed, all return the status of
+ * the lowest failing rank, with a text that names that rank and host. If no agreement is possible (gn_agree_is_over) the rank's own
+ * status is returned without communication. */
 enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct gn_err *err);
 
-/* Whether this rank has to tell its error by itself, if anybody does, for nothing can be agreed on any more: a peer is lost, which
- * all know of, or this rank gave up. */
+/* Local. Whether no agreement is possible any more: a peer is lost, which all ranks know of, or this rank has aborted. */
 int gn_agree_is_over(struct gn_comm *comm, enum gn_status status);
 
 struct gn_agree_item {
 	const char *what;    /* "program", "options" */
 	char digest[65];     /* text of at most 64 characters */
 };
-/* All ranks must give the same items. GN_ERR_MISMATCH, the same text everywhere, names the rank and host that differ from
- * the majority and in what. */
+/* GN_ERR_MISMATCH, with the same text on all ranks, if the digests of any item differ: names the lowest rank that differs from the
+ * majority, its host, and the item. All ranks pass the same number of items. */
 enum gn_status gn_agree_digests(struct gn_comm *comm, const struct gn_agree_item *items, size_t count,
 				struct gn_err *err);
 
-/* Which value most ranks have, and who has another. */
+/* The majority value, and the first rank with another one. */
 struct gn_agree_odd {
-	int odd;   /* the lowest rank with another one; -1: none */
-	int usual; /* the lowest rank that has it; of values that equally many have, the one of the lowest rank */
-	int same;  /* how many have it */
+	int odd;   /* the lowest rank with another value; -1: none */
+	int usual; /* the lowest rank with the majority value; of equally frequent values, that of the lowest rank */
+	int same;  /* how many ranks have the majority value */
 };
-/* Local. The value of rank r is all[r * stride]. Takes ranks x log(ranks) comparisons. */
+/* Local. The value of rank r is all[r * stride]. Takes O(ranks log(ranks)) comparisons. */
 enum gn_status gn_agree_find_odd(const struct gn_agree_item *all, size_t stride, int ranks, struct gn_agree_odd *out,
 				 struct gn_err *err);
 

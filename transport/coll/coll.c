@@ -8,22 +8,22 @@
 #include <string.h>
 #include <time.h>
 
-/* Ranks that disagree are asked about it after a second's wait. */
+/* How long to wait for the heartbeat's report of a mismatch; it asks the ranks after a second. */
 #define MISMATCH_NS 4000000000u
 #define CHECK_NS 2000000u
-#define NOTE_NS 200000000u
-/* Progress calls with something to do, between two looks at what else has happened. */
-#define BUSY_LOOKS 4096
-/* The longest sleep of one who waits: what is lost should a neighbour not have noticed it. */
-#define REST_NS 5000000u
-/* Looks at neighbours' memory before turning to the network: long when nobody else needs the processor. Where ranks take turns
- * the one that is waited for hardly runs at this moment: few looks, and then one after each offer of the processor. 4 ranks on 2
- * processors take 0.9 us for 512 B with 4 looks, 1.2 with 16, 2.0 with 32. */
+#define RECORD_NS 200000000u
+/* Progress calls with events between two health checks. */
+#define BUSY_POLLS 4096
+/* The longest blocking wait: the delay if a wakeup is missed. */
+#define IDLE_WAIT_NS 5000000u
+/* Polls of shared memory before progressing UCX. With oversubscription the awaited rank hardly runs now: a few polls, then one
+ * after each of YIELDS calls of sched_yield(). 4 ranks on 2 processors take 0.9 us for 512 B with 4 polls, 1.2 with 16, 2.0 with
+ * 32. */
 #define SPINS 5000
 #define SPINS_OVERSUBSCRIBED 4
 #define YIELDS 32
 
-static void fail(struct gn_coll *c, enum gn_status status, const struct gn_err *why)
+static void fail_coll(struct gn_coll *c, enum gn_status status, const struct gn_err *why)
 {
 	if (c->status)
 		return;
@@ -32,8 +32,8 @@ static void fail(struct gn_coll *c, enum gn_status status, const struct gn_err *
 	atomic_store_explicit(&c->settled, 1, memory_order_release);
 }
 
-/* The result where it belongs, in the state it belongs in. */
-static void finish(struct gn_coll *c)
+/* Copies the result from work memory, divides averages, and marks the operation complete. */
+static void complete_coll(struct gn_coll *c)
 {
 	size_t bytes = c->result_count * gn_dtype_bytes(c->args.type);
 
@@ -41,7 +41,7 @@ static void finish(struct gn_coll *c)
 		memcpy(c->result, c->result_from, bytes);
 	if (c->divide)
 		gn_reduce_divide(c->args.type, c->result, c->result_count, c->divide);
-	/* first, for whoever sees that it is complete may start the next */
+	/* before `complete` is set, because another thread may then start the next run */
 	gn_recorder_done(c->comm->recorder, c->record);
 	atomic_store_explicit(&c->complete, 1, memory_order_release);
 	atomic_store_explicit(&c->settled, 1, memory_order_release);
@@ -54,9 +54,9 @@ static void advance_shared(struct gn_coll *c)
 	enum gn_status status = gn_shm_test(c->shared, &done, &why);
 
 	if (status)
-		fail(c, status, &why);
+		fail_coll(c, status, &why);
 	else if (done)
-		finish(c);
+		complete_coll(c);
 }
 
 static int advance_exec(struct gn_coll *c)
@@ -66,15 +66,15 @@ static int advance_exec(struct gn_coll *c)
 	enum gn_status status = gn_exec_check(c->exec, &why);
 
 	if (status)
-		fail(c, status, &why);
+		fail_coll(c, status, &why);
 	else if (gn_exec_done(c->exec))
-		finish(c);
+		complete_coll(c);
 	return did;
 }
 
 unsigned gn_comm_progress(struct gn_comm *comm)
 {
-	unsigned events = gn_ucx_progress(comm->fabric);
+	unsigned events = gn_ucx_progress(comm->ucx);
 
 	for (struct gn_coll *c = comm->active; c; c = c->next_active) {
 		if (gn_coll_is_complete(c) || c->status)
@@ -103,7 +103,7 @@ int gn_comm_awaits(const struct gn_comm *comm, int *by_memory, int *by_message)
 		memory = c->shared != NULL;
 		message = 0;
 		if (c->exec)
-			gn_exec_ways(c->exec, &memory, &message);
+			gn_exec_transports(c->exec, &memory, &message);
 		*by_memory |= memory;
 		*by_message |= message;
 		count++;
@@ -116,7 +116,7 @@ static int is_settled(const struct gn_coll *c)
 	return gn_coll_is_complete(c) || c->status;
 }
 
-/* The fast path: neighbours in shared memory answer within microseconds, so look there alone for a while. */
+/* The fast path: other ranks answer in shared memory within microseconds, so poll that alone at first. */
 static void spin_shared(struct gn_coll *c)
 {
 	int oversubscribed = c->comm->oversubscribed, spins = oversubscribed ? SPINS_OVERSUBSCRIBED : SPINS;
@@ -137,7 +137,7 @@ static void enter_active(struct gn_coll *c)
 {
 	struct gn_coll **at = &c->comm->active;
 
-	/* first come, first served among equals */
+	/* behind operations of the same priority */
 	while (*at && (*at)->args.priority >= c->args.priority)
 		at = &(*at)->next_active;
 	c->next_active = *at;
@@ -159,16 +159,16 @@ static void leave_active(struct gn_coll *c)
 enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err)
 {
 	if (c->in_flight)
-		return gn_err_set(err, GN_ERR_USAGE, "%s was started again before it was complete",
+		return gn_err_set(err, GN_ERR_USAGE, "%s was started before its previous run was complete",
 				  gn_collective_name(c->args.what));
 	if (c->comm->failed)
-		return gn_err_set(err, GN_ERR_FAILED, "%s: the communicator has failed before",
+		return gn_err_set(err, GN_ERR_FAILED, "%s: the communicator has failed",
 				  gn_collective_name(c->args.what));
 	c->sequence = c->comm->sequence++;
 	atomic_store_explicit(&c->complete, 0, memory_order_relaxed);
 	atomic_store_explicit(&c->settled, 0, memory_order_relaxed);
 	enter_active(c);
-	/* neighbours first: the record is written while they read */
+	/* start first, record then: other ranks read the input meanwhile */
 	if (c->shared)
 		gn_shm_start(c->shared);
 	c->record = gn_recorder_start(c->comm->recorder, c->kind);
@@ -176,7 +176,7 @@ enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err)
 		gn_exec_start(c->exec, c->sequence);
 		advance_exec(c);
 	} else if (!c->shared) {
-		finish(c);
+		complete_coll(c);
 	}
 	return GN_OK;
 }
@@ -191,12 +191,13 @@ enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
 	return status;
 }
 
-/* The watch knows who died first, and what all ranks started; a broken connection only knows its other end. */
+/* Waits for the world's failure reason: the heartbeat knows which rank died first and what all ranks started, a broken connection
+ * only its other end. Without one, aborts the world and returns the operation's own error. */
 static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 {
 	uint64_t started = gn_clock_ns();
-	uint64_t patience = c->status == GN_ERR_MISMATCH ? MISMATCH_NS : gn_world_failure_reason_ns(c->comm->world);
-	uint64_t until = started + (c->exec && gn_exec_failed_alone(c->exec) ? 0 : patience);
+	uint64_t delay_ns = c->status == GN_ERR_MISMATCH ? MISMATCH_NS : gn_world_failure_reason_ns(c->comm->world);
+	uint64_t until = started + (c->exec && gn_exec_failed_alone(c->exec) ? 0 : delay_ns);
 	struct timespec pause = {0, 5000000};
 	enum gn_status status = GN_OK;
 
@@ -209,7 +210,7 @@ static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 	}
 	if (status)
 		return status;
-	/* the others would wait for this rank, which does not go on */
+	/* other ranks would wait for this one */
 	gn_world_give_up(c->comm->world, c->why.text);
 	if (err)
 		*err = c->why;
@@ -218,21 +219,21 @@ static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 
 int gn_comm_moved(struct gn_comm *comm, int events)
 {
-	int moved = comm->unsaid;
+	int moved = comm->unreported_events;
 
-	comm->unsaid = events;
-	if (gn_ucx_is_disconnecting(comm->fabric))
-		moved = comm->unsaid = 0;
+	comm->unreported_events = events;
+	if (gn_ucx_is_disconnecting(comm->ucx))
+		moved = comm->unreported_events = 0;
 	return moved;
 }
 
-/* What the flight recorder cannot see by itself; moved: whether anything has happened since the last call. */
-static void note_wait(struct gn_coll *c, uint64_t now, int moved)
+/* Tells the flight recorder that this rank waits, and, every RECORD_NS, for which. moved: there were events since the last call. */
+static void record_wait(struct gn_coll *c, uint64_t now, int moved)
 {
 	struct gn_exec_wait wait = {.peer = -1, .rail = -1};
 
 	gn_recorder_waiting(c->comm->recorder, gn_comm_moved(c->comm, moved));
-	if (now - c->comm->noted_ns < NOTE_NS)
+	if (now - c->comm->noted_ns < RECORD_NS)
 		return;
 	c->comm->noted_ns = now;
 	if (c->shared)
@@ -242,15 +243,15 @@ static void note_wait(struct gn_coll *c, uint64_t now, int moved)
 	gn_recorder_waits_for(c->comm->recorder, c->record, wait.peer, wait.message, wait.rail);
 }
 
-/* Whether to go on waiting; called every few milliseconds at most. */
-static enum gn_status look_around(struct gn_coll *c, uint64_t started, struct gn_err *err)
+/* Checks for failures while waiting, every CHECK_NS at most. */
+static enum gn_status check_health(struct gn_coll *c, uint64_t started, struct gn_err *err)
 {
 	enum gn_status status = gn_world_check_wait(c->comm->world, started, err);
 	struct gn_err why;
 
 	if (!status) {
-		status = gn_ucx_check(c->comm->fabric, gn_world_failure_reason_ns(c->comm->world), &why);
-		/* or the others would only hear that this rank has left */
+		status = gn_ucx_check(c->comm->ucx, gn_world_failure_reason_ns(c->comm->world), &why);
+		/* other ranks get the reason, not only that this rank left */
 		if (status)
 			gn_world_give_up(c->comm->world, why.text);
 		if (status && err)
@@ -261,7 +262,7 @@ static enum gn_status look_around(struct gn_coll *c, uint64_t started, struct gn
 	return status;
 }
 
-static enum gn_status look(struct gn_coll *c, int *is_done, struct gn_err *err)
+static enum gn_status check_done(struct gn_coll *c, int *is_done, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 
@@ -282,7 +283,7 @@ enum gn_status gn_coll_test(struct gn_coll *c, int *is_done, struct gn_err *err)
 {
 	enum gn_status status;
 
-	/* the thread is left alone until there is something to tell */
+	/* do not contend with the progress thread until the operation is settled */
 	if (c->comm->progress && c->in_flight && !atomic_load_explicit(&c->settled, memory_order_acquire)) {
 		status = gn_world_check(c->comm->world, err);
 		c->comm->failed |= status != GN_OK;
@@ -293,7 +294,7 @@ enum gn_status gn_coll_test(struct gn_coll *c, int *is_done, struct gn_err *err)
 	gn_comm_enter(c->comm);
 	if (c->in_flight)
 		gn_comm_progress(c->comm);
-	status = look(c, is_done, err);
+	status = check_done(c, is_done, err);
 	gn_comm_leave(c->comm);
 	return status;
 }
@@ -303,14 +304,14 @@ int gn_coll_done(const struct gn_coll *c)
 	return gn_coll_is_complete(c);
 }
 
-/* More ranks than processors: let the one that we wait for run. It often is the next in turn; if not, the scheduler may give
- * the processor back at once, time and again. */
-static void give_way(struct gn_comm *c, unsigned turn)
+/* Gives up the CPU. With oversubscription the awaited rank is often the next to run; if not, the scheduler may return at once,
+ * again and again, so block after some yields. */
+static void yield_or_block(struct gn_comm *c, unsigned count)
 {
-	struct gn_idle_wait rest;
+	struct gn_idle_wait wait;
 
-	if (c->oversubscribed && turn > GN_YIELDS && gn_idle_wait_begin(c, &rest))
-		gn_idle_wait_sleep(&rest, REST_NS, -1);
+	if (c->oversubscribed && count > GN_YIELDS && gn_idle_wait_begin(c, &wait))
+		gn_idle_wait_sleep(&wait, IDLE_WAIT_NS, -1);
 	else
 		sched_yield();
 }
@@ -318,7 +319,7 @@ static void give_way(struct gn_comm *c, unsigned turn)
 static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 {
 	uint64_t started = 0, checked = 0, now;
-	unsigned idle = 0, busy = 0, looks = c->comm->oversubscribed ? GN_POLLS_OVERSUBSCRIBED : GN_POLLS;
+	unsigned idle = 0, busy = 0, polls = c->comm->oversubscribed ? GN_POLLS_OVERSUBSCRIBED : GN_POLLS;
 	enum gn_status status;
 	int moved = 0;
 
@@ -326,13 +327,13 @@ static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 		if (gn_comm_progress(c->comm)) {
 			idle = 0;
 			moved = 1;
-			/* events need not be ours, nor ever end */
-			if (++busy % BUSY_LOOKS)
+			/* events may be of other operations and may never stop */
+			if (++busy % BUSY_POLLS)
 				continue;
-		} else if (++idle % looks) {
+		} else if (++idle % polls) {
 			continue;
 		} else {
-			give_way(c->comm, idle / looks);
+			yield_or_block(c->comm, idle / polls);
 		}
 		now = gn_clock_ns();
 		if (!started)
@@ -340,9 +341,9 @@ static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 		if (now - checked < CHECK_NS)
 			continue;
 		checked = now;
-		note_wait(c, now, moved);
+		record_wait(c, now, moved);
 		moved = 0;
-		status = look_around(c, started, err);
+		status = check_health(c, started, err);
 		if (status)
 			return status;
 	}
@@ -386,9 +387,9 @@ void gn_coll_free_inside(struct gn_coll *c)
 {
 	if (c->in_flight) {
 		c->comm->failed = 1;
-		/* messages may still be on their way into the buffers: only an abandoned fabric leaves them alone */
+		/* messages may still arrive in the buffers; gn_ucx_abandon() prevents that */
 		if (c->exec)
-			gn_ucx_abandon(c->comm->fabric);
+			gn_ucx_abandon(c->comm->ucx);
 		leave_active(c);
 	}
 	gn_shm_op_free(c->shared);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Small and large gradient buckets; each is summed so often, the first ones not timed. */
+/* Sizes of small and large gradient buckets; each is reduced WARM_UPS + TIMED times. */
 static const size_t sizes[] = {64u << 10, 1u << 20, 16u << 20};
 #define SIZES (sizeof sizes / sizeof *sizes)
 #define WARM_UPS 2
@@ -55,7 +55,7 @@ void gn_coll_backend_free(struct gn_coll_backend_op *op)
 		op->carrier->ops->free(op);
 }
 
-/* --- which is faster --- */
+/* --- selection by measurement --- */
 
 static enum gn_status sum_once(struct gn_coll_backend_op *op, double *seconds, struct gn_err *err)
 {
@@ -68,7 +68,7 @@ static enum gn_status sum_once(struct gn_coll_backend_op *op, double *seconds, s
 	return status;
 }
 
-/* The quickest of a few, by the slowest rank. */
+/* Collective: the slowest rank's minimum over TIMED runs. */
 static enum gn_status measure(struct gn_comm *comm, struct gn_coll_backend *c, void *device, size_t bytes, double *seconds,
 			      struct gn_err *err)
 {
@@ -93,23 +93,23 @@ static enum gn_status measure(struct gn_comm *comm, struct gn_coll_backend *c, v
 	return status;
 }
 
-static void tell(struct gn_coll_backend *const *carriers, int count, const double *seconds, size_t used, int best,
+static void log_times(struct gn_coll_backend *const *backends, int count, const double *seconds, size_t used, int best,
 		 struct gn_log *log)
 {
 	struct gn_strbuf text;
 
 	gn_strbuf_init(&text);
 	for (int c = 0; c < count; c++) {
-		gn_strbuf_printf(&text, "%s%s", c ? "; " : "", gn_coll_backend_name(carriers[c]));
+		gn_strbuf_printf(&text, "%s%s", c ? "; " : "", gn_coll_backend_name(backends[c]));
 		for (size_t i = 0; i < used; i++)
 			gn_strbuf_printf(&text, "%s %zu KiB in %.3f ms", i ? "," : "", sizes[i] >> 10,
 					 1e3 * seconds[(size_t)c * SIZES + i]);
 	}
-	gn_log_info(log, "GPU memory is summed by %s, measured: %s", gn_coll_backend_name(carriers[best]), gn_strbuf_text(&text));
+	gn_log_info(log, "allreduce of GPU memory by %s, the fastest of: %s", gn_coll_backend_name(backends[best]), gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
 }
 
-enum gn_status gn_coll_backend_choose(struct gn_comm *comm, struct gn_coll_backend *const *carriers, int count, void *device,
+enum gn_status gn_coll_backend_choose(struct gn_comm *comm, struct gn_coll_backend *const *backends, int count, void *device,
 				 size_t bytes, struct gn_log *log, int *out, struct gn_err *err)
 {
 	double *seconds = calloc((size_t)count * SIZES, sizeof *seconds), least = INFINITY;
@@ -118,14 +118,14 @@ enum gn_status gn_coll_backend_choose(struct gn_comm *comm, struct gn_coll_backe
 	int best = 0;
 
 	if (!seconds)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d times", count);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the times of %d backends", count);
 	while (used < SIZES && sizes[used] <= bytes)
 		used++;
 	for (int c = 0; c < count && !status; c++) {
 		double logs = 0;
 
 		for (size_t i = 0; i < used && !status; i++) {
-			status = measure(comm, carriers[c], device, sizes[i], &seconds[(size_t)c * SIZES + i], err);
+			status = measure(comm, backends[c], device, sizes[i], &seconds[(size_t)c * SIZES + i], err);
 			logs += log10(seconds[(size_t)c * SIZES + i]);
 		}
 		if (logs < least) {
@@ -134,22 +134,22 @@ enum gn_status gn_coll_backend_choose(struct gn_comm *comm, struct gn_coll_backe
 		}
 	}
 	if (!status && gn_comm_rank(comm) == 0)
-		tell(carriers, count, seconds, used, best, log);
+		log_times(backends, count, seconds, used, best, log);
 	free(seconds);
 	if (!status)
 		*out = best;
 	return status;
 }
 
-/* --- UCX through the host's memory --- */
+/* --- UCX with copies staged in host memory --- */
 
-struct staged_carrier {
+struct staged_backend {
 	struct gn_coll_backend base;
-	struct gn_copy_engine *copier;
+	struct gn_copy_engine *engine;
 	struct gn_stager *stager;
 };
 
-struct staged_carrier_op {
+struct staged_backend_op {
 	struct gn_coll_backend_op base;
 	struct gn_staged *staged;
 };
@@ -157,13 +157,13 @@ struct staged_carrier_op {
 static enum gn_status staged_prepare(struct gn_coll_backend *c, void *device, size_t count, enum gn_dtype type,
 				     enum gn_reduction reduction, struct gn_coll_backend_op **out, struct gn_err *err)
 {
-	struct staged_carrier_op *op = calloc(1, sizeof *op);
+	struct staged_backend_op *op = calloc(1, sizeof *op);
 	enum gn_status status;
 
 	if (!op)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an operation");
 	op->base.carrier = c;
-	status = gn_staged_prepare(((struct staged_carrier *)c)->stager, device, count, type, reduction, NULL, &op->staged, err);
+	status = gn_staged_prepare(((struct staged_backend *)c)->stager, device, count, type, reduction, NULL, &op->staged, err);
 	if (status) {
 		free(op);
 		return status;
@@ -174,56 +174,56 @@ static enum gn_status staged_prepare(struct gn_coll_backend *c, void *device, si
 
 static enum gn_status staged_start(struct gn_coll_backend_op *op, void *after, struct gn_err *err)
 {
-	return gn_staged_start(((struct staged_carrier_op *)op)->staged, after, err);
+	return gn_staged_start(((struct staged_backend_op *)op)->staged, after, err);
 }
 
 static enum gn_status staged_test(struct gn_coll_backend_op *op, int *done, struct gn_err *err)
 {
-	return gn_staged_test(((struct staged_carrier_op *)op)->staged, done, err);
+	return gn_staged_test(((struct staged_backend_op *)op)->staged, done, err);
 }
 
 static enum gn_status staged_wait(struct gn_coll_backend_op *op, struct gn_err *err)
 {
-	return gn_staged_wait(((struct staged_carrier_op *)op)->staged, err);
+	return gn_staged_wait(((struct staged_backend_op *)op)->staged, err);
 }
 
 static void staged_free(struct gn_coll_backend_op *op)
 {
-	gn_staged_free(((struct staged_carrier_op *)op)->staged);
+	gn_staged_free(((struct staged_backend_op *)op)->staged);
 	free(op);
 }
 
 static void staged_describe(const struct gn_coll_backend *c, struct gn_strbuf *out)
 {
 	gn_strbuf_puts(out, "ucx, ");
-	gn_stager_describe(((const struct staged_carrier *)c)->stager, out);
+	gn_stager_describe(((const struct staged_backend *)c)->stager, out);
 }
 
 static void staged_destroy(struct gn_coll_backend *c)
 {
-	struct staged_carrier *s = (struct staged_carrier *)c;
+	struct staged_backend *s = (struct staged_backend *)c;
 
 	gn_stager_destroy(s->stager);
-	gn_copy_engine_destroy(s->copier);
+	gn_copy_engine_destroy(s->engine);
 	free(s);
 }
 
-enum gn_status gn_coll_backend_staged_create(struct gn_comm *comm, struct gn_copy_engine *copier,
+enum gn_status gn_coll_backend_staged_create(struct gn_comm *comm, struct gn_copy_engine *engine,
 					const struct gn_stager_options *options, struct gn_coll_backend **out,
 					struct gn_err *err)
 {
 	static const struct gn_coll_backend_ops ops = {"ucx", staged_prepare, staged_start, staged_test, staged_wait,
 						  staged_free, staged_describe, staged_destroy};
-	struct staged_carrier *s = calloc(1, sizeof *s);
+	struct staged_backend *s = calloc(1, sizeof *s);
 	enum gn_status status;
 
 	if (!s) {
-		gn_copy_engine_destroy(copier);
+		gn_copy_engine_destroy(engine);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for staging");
 	}
 	s->base.ops = &ops;
-	s->copier = copier;
-	status = gn_stager_create(comm, copier, options, &s->stager, err);
+	s->engine = engine;
+	status = gn_stager_create(comm, engine, options, &s->stager, err);
 	if (status) {
 		staged_destroy(&s->base);
 		return status;
@@ -240,8 +240,7 @@ enum gn_status gn_coll_backend_check(const char *how, const char *device, int bu
 		return GN_OK;
 	if (strcmp(device, "cuda"))
 		return gn_err_set(err, GN_ERR_USAGE,
-				  "--comm nccl: NCCL sums the memory of GPUs alone, and with --device %s it is the host's: use "
-				  "--comm ucx or auto%s", device, built_in ? ", or --device cuda" : "");
+				  "--comm nccl: NCCL requires GPU memory, but --device %s uses host memory: use --comm ucx or auto%s", device, built_in ? ", or --device cuda" : "");
 	if (!built_in)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED,
 				  "--comm nccl: this build has no CUDA and no NCCL (configure --with-cuda=DIR): use --comm ucx "

@@ -1,4 +1,4 @@
-/* UCX straight from and to a device's memory: schedules whose reductions the device does (memory.h). */
+/* The backend "ucx-direct": schedules with messages in device memory and reductions on the device (reduce_executor.h). */
 #include "transport/coll/coll_backend.h"
 
 #include <sched.h>
@@ -6,7 +6,7 @@
 
 struct direct_op;
 
-struct direct_carrier {
+struct direct_backend {
 	struct gn_coll_backend base;
 	struct gn_comm *comm;
 	struct gn_reduce_executor *memory;
@@ -18,18 +18,18 @@ struct direct_op {
 	struct gn_coll *coll;
 	void *after;
 	struct direct_op *next;
-	int waits;
+	int queued;
 };
 
-static struct direct_carrier *carrier_of(const struct direct_op *op)
+static struct direct_backend *backend_of(const struct direct_op *op)
 {
-	return (struct direct_carrier *)op->base.carrier;
+	return (struct direct_backend *)op->base.carrier;
 }
 
 static enum gn_status prepare(struct gn_coll_backend *base, void *device, size_t count, enum gn_dtype type,
 			      enum gn_reduction reduction, struct gn_coll_backend_op **out, struct gn_err *err)
 {
-	struct direct_carrier *c = (struct direct_carrier *)base;
+	struct direct_backend *c = (struct direct_backend *)base;
 	struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .out = device, .count = count, .type = type,
 				    .reduction = reduction, .memory = c->memory};
 	struct direct_op *op = calloc(1, sizeof *op);
@@ -47,8 +47,8 @@ static enum gn_status prepare(struct gn_coll_backend *base, void *device, size_t
 	return GN_OK;
 }
 
-/* The others would wait for a rank that cannot say so. */
-static enum gn_status happened(struct direct_carrier *c, void *event, int *yes, struct gn_err *err)
+/* Whether a device event has occurred. A failure aborts the world, because other ranks would wait for this one. */
+static enum gn_status event_happened(struct direct_backend *c, void *event, int *yes, struct gn_err *err)
 {
 	struct gn_err why;
 	enum gn_status status = c->memory->ops->happened(c->memory, event, yes, &why);
@@ -60,8 +60,8 @@ static enum gn_status happened(struct direct_carrier *c, void *event, int *yes, 
 	return status;
 }
 
-/* All ranks start in the same order, whatever is there first. */
-static enum gn_status start_ready(struct direct_carrier *c, struct gn_err *err)
+/* Starts queued operations in order, the same on all ranks, until one whose event has not occurred. */
+static enum gn_status start_ready(struct direct_backend *c, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 
@@ -70,13 +70,13 @@ static enum gn_status start_ready(struct direct_carrier *c, struct gn_err *err)
 		int yes = 1;
 
 		if (op->after)
-			status = happened(c, op->after, &yes, err);
+			status = event_happened(c, op->after, &yes, err);
 		if (status || !yes)
 			break;
 		c->first = op->next;
 		if (!c->first)
 			c->end = &c->first;
-		op->waits = 0;
+		op->queued = 0;
 		status = gn_coll_start(op->coll, err);
 	}
 	return status;
@@ -85,13 +85,13 @@ static enum gn_status start_ready(struct direct_carrier *c, struct gn_err *err)
 static enum gn_status start(struct gn_coll_backend_op *base, void *after, struct gn_err *err)
 {
 	struct direct_op *op = (struct direct_op *)base;
-	struct direct_carrier *c = carrier_of(op);
+	struct direct_backend *c = backend_of(op);
 
-	if (op->waits)
-		return gn_err_set(err, GN_ERR_USAGE, "an allreduce was started again before it was complete");
+	if (op->queued)
+		return gn_err_set(err, GN_ERR_USAGE, "an allreduce was started before its previous run was complete");
 	op->after = after;
 	op->next = NULL;
-	op->waits = 1;
+	op->queued = 1;
 	*c->end = op;
 	c->end = &op->next;
 	return start_ready(c, err);
@@ -100,12 +100,12 @@ static enum gn_status start(struct gn_coll_backend_op *base, void *after, struct
 static enum gn_status test(struct gn_coll_backend_op *base, int *done, struct gn_err *err)
 {
 	struct direct_op *op = (struct direct_op *)base;
-	enum gn_status status = start_ready(carrier_of(op), err);
+	enum gn_status status = start_ready(backend_of(op), err);
 
 	*done = 0;
-	if (!status && op->waits)
-		status = gn_world_check(gn_comm_world(carrier_of(op)->comm), err);
-	return status || op->waits ? status : gn_coll_test(op->coll, done, err);
+	if (!status && op->queued)
+		status = gn_world_check(gn_comm_world(backend_of(op)->comm), err);
+	return status || op->queued ? status : gn_coll_test(op->coll, done, err);
 }
 
 static enum gn_status wait(struct gn_coll_backend_op *base, struct gn_err *err)
@@ -114,7 +114,7 @@ static enum gn_status wait(struct gn_coll_backend_op *base, struct gn_err *err)
 	int done = 0;
 	enum gn_status status = test(base, &done, err);
 
-	for (; !status && op->waits; status = test(base, &done, err))
+	for (; !status && op->queued; status = test(base, &done, err))
 		sched_yield();
 	return status ? status : gn_coll_wait(op->coll, err);
 }
@@ -122,7 +122,7 @@ static enum gn_status wait(struct gn_coll_backend_op *base, struct gn_err *err)
 static void free_op(struct gn_coll_backend_op *base)
 {
 	struct direct_op *op = (struct direct_op *)base;
-	struct direct_carrier *c = carrier_of(op);
+	struct direct_backend *c = backend_of(op);
 	struct direct_op **at = &c->first;
 
 	while (*at && *at != op)
@@ -139,12 +139,12 @@ static void free_op(struct gn_coll_backend_op *base)
 static void describe(const struct gn_coll_backend *base, struct gn_strbuf *out)
 {
 	(void)base;
-	gn_strbuf_puts(out, "ucx, straight from and to GPU memory");
+	gn_strbuf_puts(out, "ucx, messages in GPU memory");
 }
 
 static void destroy(struct gn_coll_backend *base)
 {
-	struct direct_carrier *c = (struct direct_carrier *)base;
+	struct direct_backend *c = (struct direct_backend *)base;
 
 	gn_reduce_executor_destroy(c->memory);
 	free(c);
@@ -154,11 +154,11 @@ enum gn_status gn_coll_backend_direct_create(struct gn_comm *comm, struct gn_red
 					     struct gn_err *err)
 {
 	static const struct gn_coll_backend_ops ops = {"ucx-direct", prepare, start, test, wait, free_op, describe, destroy};
-	struct direct_carrier *c = calloc(1, sizeof *c);
+	struct direct_backend *c = calloc(1, sizeof *c);
 
 	if (!c) {
 		gn_reduce_executor_destroy(memory);
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a carrier");
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a backend");
 	}
 	c->base.ops = &ops;
 	c->comm = comm;

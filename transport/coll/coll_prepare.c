@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the schedule works on. */
+/* An operation under construction. */
 struct plan {
 	struct gn_comm *comm;
 	struct gn_coll *coll;
@@ -20,7 +20,7 @@ static const char *name_of(const struct gn_coll_args *a)
 	return gn_collective_name(a->what);
 }
 
-static int in_blocks(enum gn_collective what)
+static int is_in_blocks(enum gn_collective what)
 {
 	return what == GN_COLLECTIVE_REDUCE_SCATTER || what == GN_COLLECTIVE_ALLGATHER || what == GN_COLLECTIVE_ALL_TO_ALL;
 }
@@ -35,11 +35,11 @@ static enum gn_status check_ranks(const struct gn_comm *c, const struct gn_coll_
 	int size = gn_comm_size(c), rooted = a->what == GN_COLLECTIVE_BROADCAST || a->what == GN_COLLECTIVE_REDUCE;
 
 	if (rooted && (a->root < 0 || a->root >= size))
-		return gn_err_set(err, GN_ERR_USAGE, "%s: there is no rank %d", name_of(a), a->root);
+		return gn_err_set(err, GN_ERR_USAGE, "%s: rank %d does not exist", name_of(a), a->root);
 	if (a->what != GN_COLLECTIVE_SEND_RECV)
 		return GN_OK;
 	if ((a->to >= 0 && !a->in) || (a->from >= 0 && !a->out) || (a->in && a->in == a->out))
-		return gn_err_set(err, GN_ERR_USAGE, "%s needs a buffer for each way, and not the same", name_of(a));
+		return gn_err_set(err, GN_ERR_USAGE, "%s needs two different buffers to send and receive", name_of(a));
 	if ((a->to < -1 || a->to >= size || a->from < -1 || a->from >= size ||
 	     a->to == gn_comm_rank(c) || a->from == gn_comm_rank(c)))
 		return gn_err_set(err, GN_ERR_USAGE, "%s: to rank %d, from rank %d, of %d ranks, at rank %d", name_of(a), a->to,
@@ -52,8 +52,8 @@ static enum gn_status check_memory(const struct gn_coll_args *a, struct gn_err *
 	if (!a->memory)
 		return GN_OK;
 	if (a->what != GN_COLLECTIVE_ALLREDUCE || (a->in && a->in != a->out) || a->reduction == GN_AVERAGE || a->reduce)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s: memory that is not the host's has allreduces in place, without averages, "
-				  "alone", name_of(a));
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s: device memory supports only allreduce in place with a built-in reduction "
+				  "other than average", name_of(a));
 	return a->memory->ops->check(a->memory, a->type, a->reduction, err);
 }
 
@@ -64,7 +64,7 @@ static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *
 
 	if ((unsigned)a->what >= GN_COLLECTIVE_COUNT || (unsigned)a->type >= GN_DTYPE_COUNT ||
 	    (unsigned)a->reduction >= GN_REDUCTION_COUNT)
-		return gn_err_set(err, GN_ERR_USAGE, "collective %d, type %d, reduction %d: there is no such thing", (int)a->what,
+		return gn_err_set(err, GN_ERR_USAGE, "invalid collective %d, type %d or reduction %d", (int)a->what,
 				  (int)a->type, (int)a->reduction);
 	bytes = gn_dtype_bytes(a->type);
 	most = SIZE_MAX / 4 / bytes / (size_t)gn_comm_size(c);
@@ -75,9 +75,9 @@ static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *
 			return gn_err_set(err, GN_ERR_USAGE, "%s: %zu elements of rank %d do not fit into memory", name_of(a),
 					  a->counts[r], r);
 	if (a->counts && a->what != GN_COLLECTIVE_ALLGATHER)
-		return gn_err_set(err, GN_ERR_USAGE, "%s has no counts of its own for each rank", name_of(a));
+		return gn_err_set(err, GN_ERR_USAGE, "%s does not support a count for each rank", name_of(a));
 	if (reduces(a->what) && !a->reduce && !gn_reduce_of(a->type, a->reduction))
-		return gn_err_set(err, GN_ERR_USAGE, "%s: bytes have no sum, so they need a reduction", name_of(a));
+		return gn_err_set(err, GN_ERR_USAGE, "%s: type bytes has no sum; pass a reduction function", name_of(a));
 	if (a->what == GN_COLLECTIVE_ALL_TO_ALL && (!a->in || a->in == a->out))
 		return gn_err_set(err, GN_ERR_USAGE, "%s cannot be done in place", name_of(a));
 	status = check_memory(a, err);
@@ -86,8 +86,8 @@ static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *
 
 /* --- buffers --- */
 
-/* Blocks are given by their first elements, equal ones too: pieces need not divide them. */
-static enum gn_status lay_out_blocks(struct plan *p, struct gn_err *err)
+/* Sets block boundaries, for blocks of equal size, too, because slices need not divide them. */
+static enum gn_status set_blocks(struct plan *p, struct gn_err *err)
 {
 	int size = p->args.size;
 	const struct gn_coll_args *a = &p->coll->args;
@@ -105,8 +105,8 @@ static enum gn_status lay_out_blocks(struct plan *p, struct gn_err *err)
 	return GN_OK;
 }
 
-/* A reduction uses up the whole buffer on ranks that get part of the result or none: they get memory to work in. */
-static enum gn_status make_work(struct plan *p, size_t result_first, size_t result_count, struct gn_err *err)
+/* Work memory for ranks that get a part of the result or none: a reduction overwrites the whole buffer. */
+static enum gn_status alloc_work(struct plan *p, size_t result_first, size_t result_count, struct gn_err *err)
 {
 	struct gn_coll *c = p->coll;
 
@@ -120,7 +120,7 @@ static enum gn_status make_work(struct plan *p, size_t result_first, size_t resu
 	return GN_OK;
 }
 
-static enum gn_status lay_out(struct plan *p, struct gn_err *err)
+static enum gn_status set_buffers(struct plan *p, struct gn_err *err)
 {
 	struct gn_coll *c = p->coll;
 	const struct gn_coll_args *a = &c->args;
@@ -136,15 +136,15 @@ static enum gn_status lay_out(struct plan *p, struct gn_err *err)
 		p->buffers.reduce = a->reduce ? a->reduce : gn_reduce_of(a->type, a->reduction);
 	c->result = a->out;
 	c->result_count = a->count;
-	if (in_blocks(a->what))
-		status = lay_out_blocks(p, err);
+	if (is_in_blocks(a->what))
+		status = set_blocks(p, err);
 	p->buffers.in_shift_bytes *= a->what == GN_COLLECTIVE_ALLGATHER ? element : 0;
 	if (a->what == GN_COLLECTIVE_REDUCE_SCATTER && in_place)
 		c->result = (char *)a->out + block * element;
 	else if (a->what == GN_COLLECTIVE_REDUCE_SCATTER && !status)
-		status = make_work(p, block, a->count, err);
+		status = alloc_work(p, block, a->count, err);
 	else if (a->what == GN_COLLECTIVE_REDUCE && p->args.rank != a->root && !in_place)
-		status = make_work(p, 0, 0, err);
+		status = alloc_work(p, 0, 0, err);
 	if (reduces(a->what) && a->reduction == GN_AVERAGE && !a->reduce &&
 	    (a->what != GN_COLLECTIVE_REDUCE || p->args.rank == a->root))
 		c->divide = p->args.size;
@@ -154,7 +154,7 @@ static enum gn_status lay_out(struct plan *p, struct gn_err *err)
 
 /* --- algorithm --- */
 
-/* Numbers of messages between neighbours, alike on all of them: a bound over what each of them would do. */
+/* A bound on message numbers between ranks of this node, the same on all of them: the maximum over the schedules of all of them. */
 static enum gn_status count_messages(const struct plan *p, uint32_t *out, struct gn_err *err)
 {
 	struct gn_world *w = p->comm->world;
@@ -183,22 +183,22 @@ static enum gn_status count_messages(const struct plan *p, uint32_t *out, struct
 	return status;
 }
 
-/* Neighbours read each other's buffers where they can. All must decide alike: what is sent from the input, or may be from work
- * memory at one rank and the caller's at another, goes by message. */
-static enum gn_status make_lane(const struct plan *p, struct gn_shm_flags **out, struct gn_err *err)
+/* Creates flags with which the ranks of a node read each other's buffers in place, if those are in shared memory. All ranks have to
+ * decide alike, so messages sent from the input, or from work memory on some ranks, use UCX. */
+static enum gn_status create_flags(const struct plan *p, struct gn_shm_flags **out, struct gn_err *err)
 {
 	size_t bytes = p->buffers.count * p->buffers.element_bytes;
 	uint32_t messages;
 	enum gn_status status;
 
 	*out = NULL;
-	if (!p->comm->node || p->buffers.memory || p->algorithm->what == GN_COLLECTIVE_ALL_TO_ALL || !bytes ||
+	if (!p->comm->shm || p->buffers.memory || p->algorithm->what == GN_COLLECTIVE_ALL_TO_ALL || !bytes ||
 	    (p->algorithm->what == GN_COLLECTIVE_REDUCE && p->args.with_copy) ||
-	    !gn_shm_owns(p->comm->node, p->buffers.out, bytes))
+	    !gn_shm_owns(p->comm->shm, p->buffers.out, bytes))
 		return GN_OK;
 	status = count_messages(p, &messages, err);
 	if (!status && messages)
-		status = gn_shm_flags_create(p->comm->node, p->buffers.out, bytes, messages, out, err);
+		status = gn_shm_flags_create(p->comm->shm, p->buffers.out, bytes, messages, out, err);
 	return status == GN_ERR_UNSUPPORTED ? GN_OK : status;
 }
 
@@ -211,11 +211,12 @@ static const char *reduction_of(const struct gn_coll_args *a)
 	for (enum gn_reduction r = 0; r < GN_AVERAGE; r++)
 		if (a->reduce == gn_reduce_of(a->type, r))
 			return gn_reduction_name(r);
-	return "a reduction of its own";
+	return "custom reduction";
 }
 
-/* For the flight recorder: what all ranks must start alike. Ranks of a send-recv have sizes of their own. */
-static void describe(const struct plan *p, const char *algorithm)
+/* Sets the signature that all ranks have to start alike, for the flight recorder. Send-recv may have different sizes on each
+ * rank. */
+static void set_signature(const struct plan *p, const char *algorithm)
 {
 	const struct gn_coll_args *a = &p->coll->args;
 	int rooted = a->what == GN_COLLECTIVE_BROADCAST || a->what == GN_COLLECTIVE_REDUCE;
@@ -231,57 +232,57 @@ static void describe(const struct plan *p, const char *algorithm)
 	p->coll->kind = gn_recorder_kind(p->comm->recorder, op);
 }
 
-static enum gn_status execute(struct plan *p, struct gn_schedule *s, struct gn_shm_flags *lane, struct gn_err *err)
+static enum gn_status create_exec(struct plan *p, struct gn_schedule *s, struct gn_shm_flags *flags, struct gn_err *err)
 {
-	struct gn_exec_where where = {.world = p->comm->world, .fabric = p->comm->fabric, .lane = lane,
+	struct gn_exec_where where = {.world = p->comm->world, .ucx = p->comm->ucx, .flags = flags,
 				      .name = name_of(&p->coll->args)};
 
-	describe(p, p->coll->info.algorithm);
+	set_signature(p, p->coll->info.algorithm);
 	where.signature = gn_recorder_op_signature(&p->coll->op);
-	p->coll->info.direct = lane != NULL;
+	p->coll->info.direct = flags != NULL;
 	return gn_exec_create(&where, s, &p->buffers, &p->coll->exec, err);
 }
 
-static enum gn_status by_algorithm(struct plan *p, struct gn_err *err)
+static enum gn_status use_algorithm(struct plan *p, struct gn_err *err)
 {
-	struct gn_shm_flags *lane = NULL;
+	struct gn_shm_flags *flags = NULL;
 	struct gn_schedule *s;
 	enum gn_status status;
 
 	p->algorithm = gn_algorithm_find(p->coll->args.what, p->coll->args.algorithm);
-	status = make_lane(p, &lane, err);
+	status = create_flags(p, &flags, err);
 	if (!status)
 		status = gn_algorithm_schedule(p->algorithm, &p->args, &s, err);
 	if (status) {
-		gn_shm_flags_destroy(lane);
+		gn_shm_flags_destroy(flags);
 		return status;
 	}
 	p->coll->info.algorithm = p->algorithm->name;
 	p->coll->info.pieces = p->args.pieces;
 	p->coll->info.chunks = p->algorithm->chunks(&p->args);
-	return execute(p, s, lane, err);
+	return create_exec(p, s, flags, err);
 }
 
-static enum gn_status by_shared_memory(struct plan *p, struct gn_err *err)
+static enum gn_status use_shared_memory(struct plan *p, struct gn_err *err)
 {
 	const struct gn_coll_args *a = &p->coll->args;
 	enum gn_status status;
 
 	if (!gn_comm_all_share(p->comm) || (a->what != GN_COLLECTIVE_ALLREDUCE && a->what != GN_COLLECTIVE_BARRIER))
 		return gn_err_set(err, GN_ERR_UNSUPPORTED,
-				  "algorithm shared is an allreduce among ranks on one node that can share memory");
-	status = gn_shm_allreduce(p->comm->node, a->in, a->out, a->count, p->buffers.element_bytes, p->buffers.reduce,
+				  "algorithm shared is for allreduce and barrier, with all ranks on one node and sharing memory");
+	status = gn_shm_allreduce(p->comm->shm, a->in, a->out, a->count, p->buffers.element_bytes, p->buffers.reduce,
 				   &p->coll->shared, err);
 	if (status)
 		return status;
-	describe(p, "shared");
+	set_signature(p, "shared");
 	gn_shm_sign(p->coll->shared, gn_recorder_op_signature(&p->coll->op));
-	p->coll->info = (struct gn_coll_info){"shared", 1, 1, gn_shm_owns(p->comm->node, a->out, p->in_bytes)};
+	p->coll->info = (struct gn_coll_info){"shared", 1, 1, gn_shm_owns(p->comm->shm, a->out, p->in_bytes)};
 	return GN_OK;
 }
 
-/* One message out of the input, one into the output. */
-static enum gn_status by_message(struct plan *p, struct gn_err *err)
+/* A send-recv: a schedule of at most one send from the input and one receive into the output. */
+static enum gn_status use_messages(struct plan *p, struct gn_err *err)
 {
 	const struct gn_coll_args *a = &p->coll->args;
 	struct gn_schedule *s;
@@ -299,28 +300,28 @@ static enum gn_status by_message(struct plan *p, struct gn_err *err)
 		return status;
 	}
 	p->coll->info = (struct gn_coll_info){"message", 1, 1, 0};
-	return execute(p, s, NULL, err);
+	return create_exec(p, s, NULL, err);
 }
 
-static enum gn_status choose_way(struct plan *p, struct gn_err *err)
+static enum gn_status select_and_create(struct plan *p, struct gn_err *err)
 {
 	struct gn_coll_args *a = &p->coll->args;
-	struct gn_coll_choice choice = {.algorithm = "shared"};
+	struct gn_coll_selection selection = {.algorithm = "shared"};
 	enum gn_status status = GN_OK;
 
 	if (a->what == GN_COLLECTIVE_SEND_RECV)
-		return by_message(p, err);
+		return use_messages(p, err);
 	if (!a->algorithm || a->memory || strcmp(a->algorithm, "shared"))
-		status = gn_coll_choose(p->comm, a, p->in_bytes, &choice, err);
+		status = gn_coll_select(p->comm, a, p->in_bytes, &selection, err);
 	if (status)
 		return status;
-	a->algorithm = choice.algorithm;
-	p->args.pieces = choice.pieces;
-	return strcmp(a->algorithm, "shared") ? by_algorithm(p, err) : by_shared_memory(p, err);
+	a->algorithm = selection.algorithm;
+	p->args.pieces = selection.pieces;
+	return strcmp(a->algorithm, "shared") ? use_algorithm(p, err) : use_shared_memory(p, err);
 }
 
-/* What callers may leave open. A barrier is an allreduce of one word: nobody gets the sum before everyone has given. */
-static struct gn_coll_args complete(struct gn_comm *c, const struct gn_coll_args *args)
+/* Normalises the arguments. A barrier is an allreduce of one word, whose sum needs all ranks. */
+static struct gn_coll_args with_defaults(struct gn_comm *c, const struct gn_coll_args *args)
 {
 	struct gn_coll_args a = *args;
 
@@ -350,13 +351,13 @@ static enum gn_status prepare(struct gn_comm *comm, const struct gn_coll_args *a
 	if (!p.coll)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a collective");
 	p.coll->comm = comm;
-	p.coll->args = complete(comm, args);
+	p.coll->args = with_defaults(comm, args);
 	p.coll->info.algorithm = "none";
 	p.args = (struct gn_algo_args){.rank = gn_comm_rank(comm), .size = gn_comm_size(comm), .root = args->root,
 				       .with_copy = p.coll->args.in != NULL, .map = comm->map};
-	status = lay_out(&p, err);
+	status = set_buffers(&p, err);
 	if (!status)
-		status = choose_way(&p, err);
+		status = select_and_create(&p, err);
 	if (status) {
 		gn_coll_free_inside(p.coll);
 		return status;

@@ -4,18 +4,18 @@
 #include <math.h>
 #include <string.h>
 
-/* Within a node messages' costs say little: neighbours read straight from each other's memory, or have one place for all, or
- * share processors that copy the messages, too. Measured there instead, where there is no stage: with 4 ranks on 2 processors
- * the ring is the fastest from here up, by 15 to 30 %, when the model would rather have halving-doubling. */
+/* Without bounce buffers: from this size on the ring is the fastest within a node, measured with 4 ranks on 2 processors (15 to 30
+ * % faster than halving-doubling, which the model selects). The cost model does not apply within a node, where ranks read each
+ * other's memory directly, or share the processors that copy messages. */
 #define RING_FROM_BYTES (64u << 10)
 
-static const char *without_messages(const struct gn_comm *c, const struct gn_coll_args *args, size_t bytes)
+static const char *select_for_shm(const struct gn_comm *c, const struct gn_coll_args *args, size_t bytes)
 {
 	switch (args->what) {
 	case GN_COLLECTIVE_ALLREDUCE:
 	case GN_COLLECTIVE_BARRIER:
-		if (bytes <= gn_shm_eager_bytes(c->node) || gn_shm_has_bounce_buffers(c->node) ||
-		    gn_shm_owns(c->node, args->out, bytes))
+		if (bytes <= gn_shm_eager_bytes(c->shm) || gn_shm_has_bounce_buffers(c->shm) ||
+		    gn_shm_owns(c->shm, args->out, bytes))
 			return "shared";
 		return bytes >= RING_FROM_BYTES ? "ring" : NULL;
 	case GN_COLLECTIVE_REDUCE_SCATTER:
@@ -26,8 +26,8 @@ static const char *without_messages(const struct gn_comm *c, const struct gn_col
 	}
 }
 
-/* What gannet tune found to be the fastest, where it has tried. */
-static const char *as_tried(const struct gn_comm *c, const struct gn_coll_args *args, int size_class, size_t *piece_bytes)
+/* The fastest algorithm measured by gannet tune; NULL: not measured. */
+static const char *select_measured(const struct gn_comm *c, const struct gn_coll_args *args, int size_class, size_t *piece_bytes)
 {
 	const struct gn_cost_pick *pick =
 		args->what == GN_COLLECTIVE_ALLREDUCE ? gn_cost_pick(&c->cost, (double)((size_t)1 << size_class)) : NULL;
@@ -37,8 +37,8 @@ static const char *as_tried(const struct gn_comm *c, const struct gn_coll_args *
 	return pick ? pick->algorithm : NULL;
 }
 
-/* Sizes between two powers of two are one: choosing may take milliseconds, and blocking calls prepare each time. */
-static int class_of(size_t bytes)
+/* The size class: selection may take milliseconds and is cached by power of two, because blocking calls prepare each time. */
+static int size_class_of(size_t bytes)
 {
 	int k = 0;
 
@@ -47,8 +47,8 @@ static int class_of(size_t bytes)
 	return k;
 }
 
-static enum gn_status by_cost(const struct gn_comm *c, const struct gn_coll_args *args, const char *algo, size_t piece_bytes,
-			      int size_class, struct gn_coll_choice *out, struct gn_err *err)
+static enum gn_status select_by_cost(const struct gn_comm *c, const struct gn_coll_args *args, const char *algo, size_t piece_bytes,
+			      int size_class, struct gn_coll_selection *out, struct gn_err *err)
 {
 	struct gn_select_args how = {.what = args->what, .bytes = (size_t)1 << size_class, .map = c->map, .cost = &c->cost,
 				     .algo = algo, .piece_bytes = piece_bytes};
@@ -56,37 +56,37 @@ static enum gn_status by_cost(const struct gn_comm *c, const struct gn_coll_args
 	enum gn_status status = gn_select(&how, &choice, err);
 
 	if (!status)
-		*out = (struct gn_coll_choice){choice.algorithm->name, choice.pieces, !algo, piece_bytes};
+		*out = (struct gn_coll_selection){choice.algorithm->name, choice.pieces, !algo, piece_bytes};
 	return status;
 }
 
-enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args, size_t bytes,
-			      struct gn_coll_choice *out, struct gn_err *err)
+enum gn_status gn_coll_select(struct gn_comm *c, const struct gn_coll_args *args, size_t bytes,
+			      struct gn_coll_selection *out, struct gn_err *err)
 {
-	int any = !args->algorithm || !strcmp(args->algorithm, "auto"), size_class = class_of(bytes);
-	struct gn_coll_choice *kept = &c->chosen[args->what][size_class];
+	int any = !args->algorithm || !strcmp(args->algorithm, "auto"), size_class = size_class_of(bytes);
+	struct gn_coll_selection *cached = &c->selected[args->what][size_class];
 	size_t piece_bytes = args->piece_bytes;
-	const char *algo = !any ? args->algorithm : args->memory ? NULL : gn_comm_all_share(c) ? without_messages(c, args, bytes) :
-								       as_tried(c, args, size_class, &piece_bytes);
+	const char *algo = !any ? args->algorithm : args->memory ? NULL : gn_comm_all_share(c) ? select_for_shm(c, args, bytes) :
+								       select_measured(c, args, size_class, &piece_bytes);
 	enum gn_status status = GN_OK;
 
 	if (algo && !strcmp(algo, "shared") && args->memory)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "algorithm shared is for the host's memory");
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "algorithm shared is for host memory");
 	if (algo && !strcmp(algo, "shared")) {
-		*out = (struct gn_coll_choice){.algorithm = algo};
+		*out = (struct gn_coll_selection){.algorithm = algo};
 		return GN_OK;
 	}
-	if (!kept->algorithm || kept->piece_bytes != piece_bytes || (algo ? strcmp(kept->algorithm, algo) != 0 : !kept->any))
-		status = by_cost(c, args, algo, piece_bytes, size_class, kept, err);
+	if (!cached->algorithm || cached->piece_bytes != piece_bytes || (algo ? strcmp(cached->algorithm, algo) != 0 : !cached->any))
+		status = select_by_cost(c, args, algo, piece_bytes, size_class, cached, err);
 	if (!status)
-		*out = *kept;
+		*out = *cached;
 	return status;
 }
 
-/* Between sizes that are powers of two, a line: simulating each bucket of its own size would take long. */
-static enum gn_status by_schedule(const struct gn_coll *coll, double bytes, double *seconds, struct gn_err *err)
+/* Interpolates linearly between powers of two: simulating each length would take long. */
+static enum gn_status predict_by_model(const struct gn_coll *coll, double bytes, double *seconds, struct gn_err *err)
 {
-	int k = class_of((size_t)bytes);
+	int k = size_class_of((size_t)bytes);
 	double at[2] = {0, 0}, low = k ? (double)((size_t)1 << (k - 1)) : 0, high = (double)((size_t)1 << k);
 
 	for (int i = 0; i < 2; i++) {
@@ -103,8 +103,8 @@ static enum gn_status by_schedule(const struct gn_coll *coll, double bytes, doub
 	return GN_OK;
 }
 
-/* By how much a trial took longer, or shorter, than the schedule says: that is taken for all lengths near it, and for longer ones,
- * which have not been tried for that. */
+/* Scales the prediction by measured over predicted time of the measurement nearest in length, if that is near or shorter: gannet
+ * tune does not time long messages, for which the model is good. */
 static enum gn_status scale_by_trial(const struct gn_coll *coll, struct gn_coll_forecast *f, struct gn_err *err)
 {
 	double bytes = (double)coll->op.bytes, modelled_s;
@@ -114,7 +114,7 @@ static enum gn_status scale_by_trial(const struct gn_coll *coll, struct gn_coll_
 
 	if (!pick || (!near && bytes < pick->bytes))
 		return GN_OK;
-	status = by_schedule(coll, pick->bytes, &modelled_s, err);
+	status = predict_by_model(coll, pick->bytes, &modelled_s, err);
 	if (!status && modelled_s > 0) {
 		f->seconds *= pick->seconds / modelled_s;
 		f->source = near ? GN_COLL_TRIED : f->source;
@@ -122,8 +122,8 @@ static enum gn_status scale_by_trial(const struct gn_coll *coll, struct gn_coll_
 	return status;
 }
 
-/* What any algorithm has to do at least: a rank sends and gets 2(p-1)/p of the buffer, in messages of a chunk, and sums half of
- * that. */
+/* A lower bound of CPU time for any algorithm: a rank sends and receives 2 (p - 1) / p of the buffer in messages of one chunk, and
+ * reduces half of that. */
 static double processor_s(const struct gn_coll *coll)
 {
 	const struct gn_comm *c = coll->comm;
@@ -148,7 +148,7 @@ enum gn_status gn_coll_predict(const struct gn_coll *coll, struct gn_coll_foreca
 		f.seconds = (2 - 1 / ranks) * bytes / c->cost.reduce_bytes_per_s + 2 * gn_cost_message_s(&c->cost.node, 8);
 		f.processor_s = f.seconds;
 	} else if (ranks > 1 && bytes > 0) {
-		status = by_schedule(coll, bytes, &f.seconds, err);
+		status = predict_by_model(coll, bytes, &f.seconds, err);
 		if (!status)
 			status = scale_by_trial(coll, &f, err);
 		f.processor_s = fmin(processor_s(coll), f.seconds);

@@ -3,14 +3,14 @@
 #include "src/base/alloc.h"
 #include "transport/topology/oversubscription.h"
 #include "transport/topology/devices.h"
-#include "transport/coll/lanes_check.h"
+#include "transport/coll/lanes_check_internal.h"
 #include "transport/select/tuning_table.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-static enum gn_status make_barrier(struct gn_comm *c, struct gn_err *err)
+static enum gn_status prepare_barrier(struct gn_comm *c, struct gn_err *err)
 {
 	struct gn_coll_args args = {.what = GN_COLLECTIVE_BARRIER};
 
@@ -31,23 +31,23 @@ static enum gn_status map_nodes(struct gn_comm *c, struct gn_err *err)
 	return status;
 }
 
-/* Only where neighbours exist, and where nothing else was asked for by name. */
-static enum gn_status share_node(struct gn_comm *c, struct gn_err *err)
+/* If any node has several ranks, and the transport is "auto" or "shm". */
+static enum gn_status create_shm(struct gn_comm *c, struct gn_err *err)
 {
 	int wanted = !strcmp(c->transport, "auto") || !strcmp(c->transport, "shm");
 	enum gn_status status;
 
 	if (!wanted || gn_comm_size(c) == gn_world_nodes(c->world))
 		return GN_OK;
-	status = gn_shm_create(c->world, c->oversubscribed, &c->node, err);
+	status = gn_shm_create(c->world, c->oversubscribed, &c->shm, err);
 	if (status != GN_ERR_UNSUPPORTED)
 		return status;
-	gn_log_debug(c->log, "ranks of one node cannot share memory, messages will do: %s", err ? err->text : "");
+	gn_log_debug(c->log, "ranks of one node cannot share memory, using messages: %s", err ? err->text : "");
 	return GN_OK;
 }
 
-/* UCX's shared memory takes one IPC namespace. */
-static enum gn_status share_ipc(const struct gn_comm *c, int *all_do, struct gn_err *err)
+/* Collective: whether all ranks are in one IPC namespace, as UCX's shared memory requires. */
+static enum gn_status check_ipc_namespace(const struct gn_comm *c, int *all_do, struct gn_err *err)
 {
 	struct gn_gathered all = {0};
 	struct stat info = {0};
@@ -63,9 +63,9 @@ static enum gn_status share_ipc(const struct gn_comm *c, int *all_do, struct gn_
 	return status;
 }
 
-/* Ranks of one node that share memory need no network, and then open no port to it; those that cannot share it may not be made
- * to try by UCX, which fails, or stalls, where processes may not look into each other (user namespaces). */
-static enum gn_status carrier_of(const struct gn_comm *c, const char **out, struct gn_err *err)
+/* The transport for UCX. With "auto": "shm" if all ranks share memory, so that no network port is opened; "net" if ranks of one
+ * node cannot share memory, because UCX would fail or stall trying where processes may not trace each other (user namespaces). */
+static enum gn_status select_transport(const struct gn_comm *c, const char **out, struct gn_err *err)
 {
 	int size = gn_comm_size(c), nodes = gn_world_nodes(c->world), shared = size == 1;
 	enum gn_status status = GN_OK;
@@ -73,16 +73,16 @@ static enum gn_status carrier_of(const struct gn_comm *c, const char **out, stru
 	*out = c->transport;
 	if (strcmp(c->transport, "auto"))
 		return GN_OK;
-	if (size > nodes && !c->node)
+	if (size > nodes && !c->shm)
 		*out = "net";
-	if (c->node && nodes == 1)
-		status = share_ipc(c, &shared, err);
+	if (c->shm && nodes == 1)
+		status = check_ipc_namespace(c, &shared, err);
 	if (shared)
 		*out = "shm";
 	return status;
 }
 
-static void report(const struct gn_comm *c)
+static void log_transports(const struct gn_comm *c)
 {
 	const char *forced = getenv("UCX_TLS");
 	struct gn_devices devices = {0};
@@ -94,7 +94,7 @@ static void report(const struct gn_comm *c)
 	for (int r = 0; r < size; r++) {
 		if (r != gn_comm_rank(c)) {
 			gn_strbuf_puts(&lanes, " ");
-			gn_ucx_lanes(c->fabric, r, &lanes);
+			gn_ucx_lanes(c->ucx, r, &lanes);
 		}
 	}
 	if (!gn_devices_read("/sys", &devices, NULL)) {
@@ -102,56 +102,55 @@ static void report(const struct gn_comm *c)
 		gn_log_info(c->log, "%d rank%s on %d node%s by %s, transport %s%s: using %s%s", size, size > 1 ? "s" : "",
 			    gn_world_nodes(c->world), gn_world_nodes(c->world) > 1 ? "s" : "",
 			    gn_world_bootstrap(c->world), forced ? "by UCX_TLS=" : "", forced ? forced : c->transport,
-			    gn_strbuf_text(&text), c->oversubscribed ? "; who waits sleeps" : "");
+			    gn_strbuf_text(&text), c->oversubscribed ? "; blocking wait (CPUs oversubscribed)" : "");
 		gn_devices_release(&devices);
 	}
 	gn_strbuf_release(&lanes);
 	gn_strbuf_release(&text);
 }
 
-/* With several, a stall may be that of one. */
+/* Warns about excluded rails, and names the rails to the flight recorder: with several, one of them may stall. */
 static void name_rails(const struct gn_comm *c)
 {
 	struct gn_strbuf left_out;
 
 	gn_strbuf_init(&left_out);
 	if (gn_comm_rank(c) == 0)
-		gn_ucx_describe_excluded(c->fabric, &left_out);
+		gn_ucx_describe_excluded(c->ucx, &left_out);
 	if (left_out.len)
 		gn_log_warn(c->log, "%s", gn_strbuf_text(&left_out));
 	gn_strbuf_release(&left_out);
-	for (int i = 0; gn_ucx_rails(c->fabric) > 1 && i < gn_ucx_rails(c->fabric); i++)
-		gn_recorder_name_rail(c->recorder, i, gn_ucx_rail_device(c->fabric, i));
+	for (int i = 0; gn_ucx_rails(c->ucx) > 1 && i < gn_ucx_rails(c->ucx); i++)
+		gn_recorder_name_rail(c->recorder, i, gn_ucx_rail_device(c->ucx, i));
 }
 
-/* Barrier and ring neighbours connect at once, so that the first step does not pay for it and the report is true. */
+/* Connects the peers of the barrier and of rings, so that the first operation does not and the log line shows the lanes in use. */
 static enum gn_status connect_and_report(struct gn_comm *c, struct gn_err *err)
 {
 	int size = gn_comm_size(c), rank = gn_comm_rank(c);
-	enum gn_status status = make_barrier(c, err);
+	enum gn_status status = prepare_barrier(c, err);
 
 	if (!status && size > 1)
-		status = gn_ucx_connect(c->fabric, (rank + 1) % size, err);
+		status = gn_ucx_connect(c->ucx, (rank + 1) % size, err);
 	if (!status)
 		status = gn_comm_barrier(c, err);
 	if (!status && rank == 0 && size > 1)
-		report(c);
+		log_transports(c);
 	return status;
 }
 
-/* Whether a thread is to make progress. */
 static enum gn_status read_progress(const char *name, int *by_thread, struct gn_err *err)
 {
 	*by_thread = name && !strcmp(name, "thread");
 	if (!name || *by_thread || !strcmp(name, "caller"))
 		return GN_OK;
-	return gn_err_set(err, GN_ERR_USAGE, "no way of progress '%s': caller or thread", name);
+	return gn_err_set(err, GN_ERR_USAGE, "unknown progress mode '%s': caller or thread", name);
 }
 
 enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_options *options, struct gn_log *log,
 			      struct gn_comm **out, struct gn_err *err)
 {
-	const char *transport = options && options->transport ? options->transport : "auto", *carrier = NULL;
+	const char *transport = options && options->transport ? options->transport : "auto", *ucx_transport = NULL;
 	struct gn_comm *c;
 	int by_thread;
 	enum gn_status status = read_progress(options ? options->progress : NULL, &by_thread, err);
@@ -172,11 +171,11 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	if (!status)
 		status = gn_oversubscription_find(world, transport, &c->oversubscribed, err);
 	if (!status)
-		status = share_node(c, err);
+		status = create_shm(c, err);
 	if (!status)
-		status = carrier_of(c, &carrier, err);
+		status = select_transport(c, &ucx_transport, err);
 	if (!status)
-		status = gn_ucx_create(world, carrier, options ? options->rails : 0, &c->fabric, err);
+		status = gn_ucx_create(world, ucx_transport, options ? options->rails : 0, &c->ucx, err);
 	if (!status) {
 		gn_world_set_progress(world, gn_coll_progress, c);
 		name_rails(c);
@@ -184,18 +183,18 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 	if (options && options->cost)
 		c->cost = *options->cost;
 	else if (!status && gn_comm_size(c) > 1)
-		status = gn_tuning_table_agree(world, c->fabric, options ? options->tuning : NULL, log, &c->cost, err);
+		status = gn_tuning_table_agree(world, c->ucx, options ? options->tuning : NULL, log, &c->cost, err);
 	else if (!status)
 		status = gn_tuning_table_check(options ? options->tuning : NULL, err);
-	/* Operations follow one another: what a shaped link lets through after an idle time is gone with the first. */
+	/* operations follow each other without idle times, so that a shaped link has no burst after the first */
 	c->cost.node.burst_bytes = c->cost.link.burst_bytes = 0;
 	if (!status)
 		status = connect_and_report(c, err);
 	if (!status)
-		status = gn_lanes_check(world, c->fabric, transport, options && options->strict, log, err);
+		status = gn_lanes_check(world, c->ucx, transport, options && options->strict, log, err);
 	if (!status && by_thread && gn_comm_size(c) > 1)
 		status = gn_comm_progress_create(c, &c->progress, err);
-	/* the thread does that, too */
+	/* the progress thread replaces that */
 	if (!status && c->progress)
 		gn_world_set_progress(world, NULL, NULL);
 	if (status) {
@@ -213,14 +212,14 @@ void gn_comm_destroy(struct gn_comm *c)
 		return;
 	gn_comm_progress_destroy(c->progress);
 	c->progress = NULL;
-	/* Of a rank that gave up the others have begun something that it takes no part in: their messages would be left over. */
-	if (c->fabric && (c->failed || gn_world_check(c->world, NULL) || gn_world_aborted(c->world)))
-		gn_ucx_abandon(c->fabric);
+	/* After an abort the peers' operations in flight have messages to this rank that it will not receive. */
+	if (c->ucx && (c->failed || gn_world_check(c->world, NULL) || gn_world_aborted(c->world)))
+		gn_ucx_abandon(c->ucx);
 	gn_world_set_progress(c->world, NULL, NULL);
 	gn_coll_free(c->barrier);
-	gn_shm_destroy(c->node);
+	gn_shm_destroy(c->shm);
 	gn_shm_map_destroy(c->map);
-	gn_ucx_destroy(c->fabric);
+	gn_ucx_destroy(c->ucx);
 	free(c->transport);
 	free(c);
 }
@@ -252,7 +251,7 @@ const struct gn_cost *gn_comm_cost(const struct gn_comm *c)
 
 int gn_comm_all_share(const struct gn_comm *c)
 {
-	return c->node && gn_world_nodes(c->world) == 1;
+	return c->shm && gn_world_nodes(c->world) == 1;
 }
 
 void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *other_node)
@@ -260,7 +259,7 @@ void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *
 	struct gn_ucx_traffic traffic;
 
 	gn_comm_enter(c);
-	gn_ucx_traffic(c->fabric, &traffic);
+	gn_ucx_traffic(c->ucx, &traffic);
 	gn_comm_leave(c);
 	*same_node = traffic.same_node_bytes;
 	*other_node = traffic.other_node_bytes;
@@ -268,20 +267,20 @@ void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *
 
 int gn_comm_rails(const struct gn_comm *c, struct gn_comm_rail *out)
 {
-	int count = gn_ucx_rails(c->fabric);
+	int count = gn_ucx_rails(c->ucx);
 	struct gn_ucx_traffic traffic;
 
 	gn_comm_enter(c);
-	gn_ucx_traffic(c->fabric, &traffic);
+	gn_ucx_traffic(c->ucx, &traffic);
 	gn_comm_leave(c);
 	for (int i = 0; i < count; i++)
-		out[i] = (struct gn_comm_rail){gn_ucx_rail_device(c->fabric, i), traffic.rail_bytes[i]};
+		out[i] = (struct gn_comm_rail){gn_ucx_rail_device(c->ucx, i), traffic.rail_bytes[i]};
 	return count;
 }
 
 enum gn_status gn_comm_takes_gpu_memory(struct gn_comm *c, int *yes, struct gn_err *err)
 {
-	int32_t all = gn_ucx_takes_gpu_memory(c->fabric);
+	int32_t all = gn_ucx_takes_gpu_memory(c->ucx);
 	enum gn_status status = gn_comm_allreduce(c, &all, 1, GN_I32, gn_reduce_min(GN_I32), err);
 
 	*yes = !status && all;
@@ -291,7 +290,7 @@ enum gn_status gn_comm_takes_gpu_memory(struct gn_comm *c, int *yes, struct gn_e
 void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out)
 {
 	gn_comm_enter(c);
-	gn_ucx_lanes(c->fabric, rank, out);
+	gn_ucx_lanes(c->ucx, rank, out);
 	gn_comm_leave(c);
 }
 
@@ -299,8 +298,8 @@ enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, st
 {
 	void *memory;
 
-	if (c->node)
-		return gn_shm_alloc(c->node, len_bytes, out, err);
+	if (c->shm)
+		return gn_shm_alloc(c->shm, len_bytes, out, err);
 	memory = gn_alloc_aligned(len_bytes);
 	if (!memory)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no %zu bytes for a buffer", len_bytes);
@@ -310,13 +309,13 @@ enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, st
 
 void gn_comm_free(struct gn_comm *c, void *memory)
 {
-	if (c->node && memory)
-		gn_shm_free(c->node, memory);
+	if (c->shm && memory)
+		gn_shm_free(c->shm, memory);
 	else
 		free(memory);
 }
 
-static enum gn_status run(struct gn_coll *coll, struct gn_err *err)
+static enum gn_status run_coll(struct gn_coll *coll, struct gn_err *err)
 {
 	enum gn_status status;
 
@@ -335,14 +334,14 @@ enum gn_status gn_comm_run(struct gn_comm *c, const struct gn_coll_args *args, s
 
 	if (status)
 		return status;
-	status = run(coll, err);
+	status = run_coll(coll, err);
 	gn_coll_free(coll);
 	return status;
 }
 
 enum gn_status gn_comm_barrier(struct gn_comm *c, struct gn_err *err)
 {
-	return run(c->barrier, err);
+	return run_coll(c->barrier, err);
 }
 
 enum gn_status gn_comm_broadcast(struct gn_comm *c, void *buffer, size_t len_bytes, int root, struct gn_err *err)

@@ -21,7 +21,7 @@
 struct gn_comm_progress;
 
 /* What was selected for buffers of one size class. */
-struct gn_coll_choice {
+struct gn_coll_selection {
 	const char *algorithm; /* NULL: nothing yet */
 	uint32_t pieces;       /* slices per message; 0: the algorithm itself decides ("shared") */
 	int any;	       /* the caller did not name an algorithm */
@@ -31,8 +31,8 @@ struct gn_coll_choice {
 
 struct gn_comm {
 	struct gn_world *world;
-	struct gn_ucx *fabric;
-	struct gn_shm *node; /* shared memory of this node's ranks; NULL: not available or not requested */
+	struct gn_ucx *ucx;
+	struct gn_shm *shm; /* shared memory of this node's ranks; NULL: not available or not requested */
 	struct gn_shm_map *map;
 	struct gn_log *log;
 	struct gn_recorder *recorder;	   /* the world's */
@@ -43,11 +43,11 @@ struct gn_comm {
 	int32_t barrier_word;
 	uint32_t sequence;
 	int failed;
-	int unsaid;	     /* the last progress call had events that the recorder has not seen, see gn_comm_moved() */
+	int unreported_events;	     /* the last progress call had events that the recorder has not seen, see gn_comm_moved() */
 	int oversubscribed;	     /* CPUs are oversubscribed (oversubscription.h): waits give up the CPU */
 	char *transport;     /* as requested */
 	struct gn_cost cost; /* the same on all ranks */
-	struct gn_coll_choice chosen[GN_COLLECTIVE_COUNT][GN_COLL_SIZES];
+	struct gn_coll_selection selected[GN_COLLECTIVE_COUNT][GN_COLL_SIZES];
 };
 
 struct gn_coll {
@@ -88,8 +88,8 @@ static inline int gn_coll_is_complete(const struct gn_coll *c)
 void gn_coll_progress(void *comm);
 /* Advances every operation in flight. Returns non-zero when there were events. */
 unsigned gn_comm_progress(struct gn_comm *c);
-/* Whether the recorder is to note progress after a gn_comm_progress() with or without events. The answer lags one call: only the next
- * call tells whether an event was the end of a connection, which is not progress. */
+/* Whether the recorder is to note progress after a gn_comm_progress() with or without events. The answer lags one call: only the
+ * next call tells whether an event was the end of a connection, which is not progress. */
 int gn_comm_moved(struct gn_comm *c, int events);
 /* How many operations in flight are neither complete nor failed, and whether any of them waits for shared (or GPU) memory, or for
  * messages. */
@@ -100,8 +100,8 @@ void gn_coll_free_inside(struct gn_coll *c);
 
 /* Selects algorithm and slices for a buffer of `bytes` bytes: a function of what is the same on all ranks. args->algorithm NULL or
  * "auto": any. GN_ERR_USAGE: unknown algorithm. */
-enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args, size_t bytes,
-			      struct gn_coll_choice *out, struct gn_err *err);
+enum gn_status gn_coll_select(struct gn_comm *c, const struct gn_coll_args *args, size_t bytes,
+			      struct gn_coll_selection *out, struct gn_err *err);
 
 /* --- progress thread (comm_progress.c) ---
  *
@@ -118,35 +118,35 @@ enum gn_status gn_coll_choose(struct gn_comm *c, const struct gn_coll_args *args
 enum gn_status gn_comm_progress_create(struct gn_comm *c, struct gn_comm_progress **out, struct gn_err *err);
 /* Joins the thread. NULL is fine. */
 void gn_comm_progress_destroy(struct gn_comm_progress *p);
-void gn_comm_progress_take(struct gn_comm_progress *p);
-void gn_comm_progress_give(struct gn_comm_progress *p);
+void gn_comm_progress_lock(struct gn_comm_progress *p);
+void gn_comm_progress_unlock(struct gn_comm_progress *p);
 
 /* Every call of the program that touches what is in flight stands between these two. No-ops without a progress thread. */
 static inline void gn_comm_enter(const struct gn_comm *c)
 {
 	if (c->progress)
-		gn_comm_progress_take(c->progress);
+		gn_comm_progress_lock(c->progress);
 }
 
 static inline void gn_comm_leave(const struct gn_comm *c)
 {
 	if (c->progress)
-		gn_comm_progress_give(c->progress);
+		gn_comm_progress_unlock(c->progress);
 }
 
 /* --- blocking wait while the CPUs are oversubscribed (idle_wait.c) ---
  *
- * Messages wake the waiter through UCX's event descriptor, writes to shared memory through a futex (the wakeup of shm.h). While both
- * are awaited, the waiter blocks on the descriptor and looks at memory by the clock.
+ * Messages wake the waiter through UCX's event descriptor, writes to shared memory through a futex (the wakeup of shm.h). While
+ * both are awaited, the waiter blocks on the descriptor and looks at memory by the clock.
  *
- * sched_yield() is not enough: the scheduler treats a process that yields in a loop like any other and may let it run for the rest of
- * its time slice of milliseconds while the process that it waits for is runnable.
+ * sched_yield() is not enough: the scheduler treats a process that yields in a loop like any other and may let it run for the rest
+ * of its time slice of milliseconds while the process that it waits for is runnable.
  */
 #define GN_IDLE_WAIT_UNTIL_WOKEN UINT64_MAX
 
 struct gn_idle_wait {
-	struct gn_shm *node; /* whose wakeup may be signalled; NULL: none */
-	uint32_t bell;	     /* its state when the wait began */
+	struct gn_shm *shm; /* whose wakeup may be signalled; NULL: none */
+	uint32_t wakeup_state;    /* its state when the wait began */
 	int fd;		     /* -1: none */
 	uint64_t limit_ns;   /* 0: none */
 };
@@ -154,9 +154,9 @@ struct gn_idle_wait {
 /* The caller holds the communicator. Zero: something has advanced, or may have, and the caller must not block; else
  * gn_idle_wait_sleep() has to follow. */
 int gn_idle_wait_begin(struct gn_comm *c, struct gn_idle_wait *r);
-/* Blocks until an awaited event, limit_ns, wake_fd is readable (-1: none) or gn_idle_wait_disturb(). */
+/* Blocks until an awaited event, limit_ns, wake_fd is readable (-1: none) or gn_idle_wait_interrupt(). */
 void gn_idle_wait_sleep(struct gn_idle_wait *r, uint64_t limit_ns, int wake_fd);
 /* From another thread of this process: ends a wait for shared memory. */
-void gn_idle_wait_disturb(const struct gn_comm *c);
+void gn_idle_wait_interrupt(const struct gn_comm *c);
 
 #endif

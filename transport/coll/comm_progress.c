@@ -10,59 +10,60 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* When the fabric cannot be armed: it has sends in its queue that only looking moves. */
-#define NAP_MIN_NS 20000u
-#define NAP_MAX_NS 1000000u
-/* Nothing should be missed while asleep; if it is, it costs this much and not the job. */
-#define REST_NS 5000000u
+/* Polling interval while UCX's event descriptor cannot be armed because of queued sends; doubles from the first to the second
+ * value. */
+#define POLL_MIN_NS 20000u
+#define POLL_MAX_NS 1000000u
+/* The longest blocking wait with operations in flight: the delay if a wakeup is missed. */
+#define IDLE_WAIT_NS 5000000u
 
-enum { AWAKE, BY_FD, BY_BELL };
+enum { AWAKE, BY_FD, BY_WAKEUP };
 
 struct gn_comm_progress {
 	struct gn_comm *comm;
 	pthread_t thread;
-	int wake;
-	pthread_mutex_t lock; /* held by whoever works on the communicator */
-	/* Each side sets its own and then looks at the other's, in an order that all agree on: of a program that leaves and a
-	 * thread that lies down, one sees the other. */
-	atomic_int program; /* is inside, or wants to be */
-	atomic_int asleep;  /* the thread is, and what wakes it */
+	int wake;	      /* eventfd */
+	pthread_mutex_t lock; /* held while using the communicator */
+	/* Each side writes its own and then reads the other's, sequentially consistent: when the program leaves while the thread is
+	 * about to block, at least one of them sees the other. */
+	atomic_int wanted;  /* the program is inside a call, or about to be */
+	atomic_int blocked; /* what wakes the thread: AWAKE, BY_FD, BY_WAKEUP */
 	atomic_int stop;
 };
 
 /* What the thread does next. */
 struct pause {
-	uint64_t limit_ns; /* 0: it goes on */
-	struct gn_idle_wait rest;
+	uint64_t limit_ns; /* 0: do not block */
+	struct gn_idle_wait wait;
 };
 
-static void wake(struct gn_comm_progress *p)
+static void wake_thread(struct gn_comm_progress *p)
 {
 	uint64_t one = 1;
 
-	switch (atomic_exchange(&p->asleep, AWAKE)) {
-	case BY_BELL:
-		gn_idle_wait_disturb(p->comm);
+	switch (atomic_exchange(&p->blocked, AWAKE)) {
+	case BY_WAKEUP:
+		gn_idle_wait_interrupt(p->comm);
 		break;
 	case BY_FD:
-		/* cannot fail but by a full counter, and then the thread is awake */
+		/* fails only if the counter is full, and then the thread is awake */
 		if (write(p->wake, &one, sizeof one) < 0)
 			return;
 	}
 }
 
-static void sleep_for(struct gn_comm_progress *p, struct pause *pause)
+static void block_thread(struct gn_comm_progress *p, struct pause *pause)
 {
 	uint64_t count;
 
-	gn_idle_wait_sleep(&pause->rest, pause->limit_ns, p->wake);
-	atomic_store(&p->asleep, AWAKE);
+	gn_idle_wait_sleep(&pause->wait, pause->limit_ns, p->wake);
+	atomic_store(&p->blocked, AWAKE);
 	if (read(p->wake, &count, sizeof count) < 0)
 		return;
 }
 
-/* One look at everything in flight. Returns what to do until the next. */
-static struct pause work(struct gn_comm_progress *p, uint64_t *nap_ns)
+/* Advances what is in flight once. Returns how long to block, and on what. */
+static struct pause advance(struct gn_comm_progress *p, uint64_t *interval_ns)
 {
 	struct gn_comm *c = p->comm;
 	struct pause pause = {0, {.fd = -1}};
@@ -73,55 +74,55 @@ static struct pause work(struct gn_comm_progress *p, uint64_t *nap_ns)
 	if (gn_comm_moved(c, events))
 		gn_recorder_moved(c->recorder);
 	if (events) {
-		*nap_ns = NAP_MIN_NS;
-	} else if (gn_idle_wait_begin(c, &pause.rest)) {
-		pause.limit_ns = gn_comm_awaits(c, &by_memory, &by_message) ? REST_NS : GN_IDLE_WAIT_UNTIL_WOKEN;
-		*nap_ns = NAP_MIN_NS;
+		*interval_ns = POLL_MIN_NS;
+	} else if (gn_idle_wait_begin(c, &pause.wait)) {
+		pause.limit_ns = gn_comm_awaits(c, &by_memory, &by_message) ? IDLE_WAIT_NS : GN_IDLE_WAIT_UNTIL_WOKEN;
+		*interval_ns = POLL_MIN_NS;
 	} else {
-		pause.limit_ns = *nap_ns;
-		*nap_ns = *nap_ns < NAP_MAX_NS / 2 ? *nap_ns * 2 : NAP_MAX_NS;
+		pause.limit_ns = *interval_ns;
+		*interval_ns = *interval_ns < POLL_MAX_NS / 2 ? *interval_ns * 2 : POLL_MAX_NS;
 	}
-	/* before anything new can be started */
+	/* before the lock is released, so that an operation started next wakes the thread */
 	if (pause.limit_ns)
-		atomic_store(&p->asleep, pause.rest.node && pause.rest.fd < 0 ? BY_BELL : BY_FD);
+		atomic_store(&p->blocked, pause.wait.shm && pause.wait.fd < 0 ? BY_WAKEUP : BY_FD);
 	pthread_mutex_unlock(&p->lock);
 	return pause;
 }
 
-static void *run(void *argument)
+static void *progress_loop(void *argument)
 {
 	struct pause until_woken = {GN_IDLE_WAIT_UNTIL_WOKEN, {.fd = -1}};
 	struct gn_comm_progress *p = argument;
-	uint64_t nap_ns = NAP_MIN_NS;
+	uint64_t interval_ns = POLL_MIN_NS;
 
-	/* naps as short as they are meant to be */
+	/* the default timer slack of 50 us is longer than the shortest interval */
 	prctl(PR_SET_TIMERSLACK, 1000);
 	pthread_setname_np(pthread_self(), "gannet-progress");
 	while (!atomic_load(&p->stop)) {
 		struct pause pause;
 
-		if (atomic_load(&p->program)) {
-			atomic_store(&p->asleep, BY_FD);
-			if (atomic_load(&p->program) && !atomic_load(&p->stop))
-				sleep_for(p, &until_woken);
+		if (atomic_load(&p->wanted)) {
+			atomic_store(&p->blocked, BY_FD);
+			if (atomic_load(&p->wanted) && !atomic_load(&p->stop))
+				block_thread(p, &until_woken);
 			continue;
 		}
-		pause = work(p, &nap_ns);
+		pause = advance(p, &interval_ns);
 		if (!pause.limit_ns)
 			continue;
-		/* what has begun has to end */
+		/* the wait has begun and has to be ended by a call, so make it short */
 		if (atomic_load(&p->stop))
 			pause.limit_ns = 1;
-		sleep_for(p, &pause);
+		block_thread(p, &pause);
 	}
 	return NULL;
 }
 
-static enum gn_status start(struct gn_comm_progress *p, struct gn_err *err)
+static enum gn_status start_thread(struct gn_comm_progress *p, struct gn_err *err)
 {
-	int failure = gn_thread_start(&p->thread, run, p);
+	int failure = gn_thread_start(&p->thread, progress_loop, p);
 
-	return failure ? gn_err_errno(err, failure, "cannot start a thread for progress (see ulimit -u)") : GN_OK;
+	return failure ? gn_err_errno(err, failure, "cannot start the progress thread (see ulimit -u)") : GN_OK;
 }
 
 static void release(struct gn_comm_progress *p)
@@ -138,14 +139,14 @@ enum gn_status gn_comm_progress_create(struct gn_comm *c, struct gn_comm_progres
 	enum gn_status status = GN_OK;
 
 	if (!p)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for progress");
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a progress thread");
 	p->comm = c;
 	pthread_mutex_init(&p->lock, NULL);
 	p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (p->wake < 0)
-		status = gn_err_errno(err, errno, "cannot start a thread for progress");
+		status = gn_err_errno(err, errno, "cannot create an event descriptor for the progress thread");
 	if (!status)
-		status = start(p, err);
+		status = start_thread(p, err);
 	if (status) {
 		release(p);
 		return status;
@@ -159,24 +160,24 @@ void gn_comm_progress_destroy(struct gn_comm_progress *p)
 	if (!p)
 		return;
 	atomic_store(&p->stop, 1);
-	wake(p);
+	wake_thread(p);
 	pthread_join(p->thread, NULL);
 	release(p);
 }
 
-void gn_comm_progress_take(struct gn_comm_progress *p)
+void gn_comm_progress_lock(struct gn_comm_progress *p)
 {
-	atomic_store(&p->program, 1);
+	atomic_store(&p->wanted, 1);
 	pthread_mutex_lock(&p->lock);
 }
 
-void gn_comm_progress_give(struct gn_comm_progress *p)
+void gn_comm_progress_unlock(struct gn_comm_progress *p)
 {
 	int by_memory, by_message, left;
 
-	left = gn_comm_awaits(p->comm, &by_memory, &by_message) || gn_ucx_may_queue(p->comm->fabric);
+	left = gn_comm_awaits(p->comm, &by_memory, &by_message) || gn_ucx_may_queue(p->comm->ucx);
 	pthread_mutex_unlock(&p->lock);
-	atomic_store(&p->program, 0);
+	atomic_store(&p->wanted, 0);
 	if (left)
-		wake(p);
+		wake_thread(p);
 }

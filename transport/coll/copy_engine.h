@@ -1,7 +1,7 @@
-/* How bytes get from a device's memory to the host's and back: what staging (staged.h) needs of it, and nothing of CUDA.
+/* Interface of a copy engine between device and host memory, as staging needs it (staged.h). It does not depend on CUDA.
  *
- * Copies down (to the host) run in the order in which they were begun, and so do copies up; the two may run side by side.
- * Each belongs to a slot, of which there is never more than one under way. No call waits for a copy.
+ * Copies down (to the host) run in the order in which they were started, and so do copies up; the two directions may overlap. Each
+ * copy belongs to a slot, which has at most one copy in flight. No call blocks.
  *
  * Thread safety: one thread at a time.
  */
@@ -17,21 +17,21 @@
 struct gn_copy_engine;
 
 struct gn_copy_engine_ops {
-	/* Host memory that copies will touch, made fast for them; GN_ERR_UNSUPPORTED: they work without. */
+	/* Pins host memory for faster copies. GN_ERR_UNSUPPORTED: copies work without. */
 	enum gn_status (*pin)(struct gn_copy_engine *c, void *host, size_t bytes, struct gn_err *err);
 	void (*unpin)(struct gn_copy_engine *c, void *host);
-	/* after: what has to have happened on the device before (CUDA: a cudaEvent_t); NULL: nothing. */
+	/* after: a device event (CUDA: cudaEvent_t) that the copy waits for; NULL: none. */
 	enum gn_status (*down)(struct gn_copy_engine *c, int slot, void *host, const void *device, size_t bytes, void *after,
 			       struct gn_err *err);
 	enum gn_status (*up)(struct gn_copy_engine *c, int slot, void *device, const void *host, size_t bytes,
 			     struct gn_err *err);
-	/* Whether the slot's last copy is over. An error means that it, or the device, has failed. */
+	/* Whether the slot's last copy is complete. An error: it, or the device, has failed. */
 	enum gn_status (*poll)(struct gn_copy_engine *c, int slot, int *done, struct gn_err *err);
-	/* No copy is under way. */
+	/* With no copy in flight. */
 	void (*destroy)(struct gn_copy_engine *c);
 };
 
-/* The first member of each implementation. */
+/* First member of the implementations. */
 struct gn_copy_engine {
 	const struct gn_copy_engine_ops *ops;
 };

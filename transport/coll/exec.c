@@ -11,11 +11,11 @@ static uint64_t tag_of(const struct gn_exec *e, int sender, uint32_t message)
 	return ((uint64_t)sender << (GN_SEQUENCE_BITS + GN_MESSAGE_BITS) | sequence << GN_MESSAGE_BITS | message) ^ e->signature;
 }
 
-void gn_exec_landed(struct gn_ucx_request *r)
+void gn_exec_message_done(struct gn_ucx_request *r)
 {
 	struct gn_step_state *s = (struct gn_step_state *)r;
 
-	s->exec->landed[s->exec->landed_count++] = s->index;
+	s->exec->completed[s->exec->completed_count++] = s->index;
 }
 
 void gn_exec_fail(struct gn_exec *e, enum gn_status status, const struct gn_err *why)
@@ -26,7 +26,7 @@ void gn_exec_fail(struct gn_exec *e, enum gn_status status, const struct gn_err 
 	e->why = *why;
 }
 
-static const char *given(const struct gn_exec *e, const struct gn_step_state *s)
+static const char *input_of(const struct gn_exec *e, const struct gn_step_state *s)
 {
 	return (const char *)e->buffers.in + (s->offset - e->buffers.in_shift_bytes);
 }
@@ -46,26 +46,26 @@ void gn_exec_reduced(struct gn_exec *e, uint32_t index)
 
 	e->free_slots[e->free_count++] = s->slot;
 	s->slot = GN_NO_SLOT;
-	s->arrived = 0; /* it may still stand in the queue */
+	s->arrived = 0; /* the step may still be in the queue */
 	gn_exec_done_step(e, index);
 }
 
-/* The message may be overwritten. */
+/* Reduces a message in its slot into the output; overwrites the message. */
 static void reduce(struct gn_exec *e, uint32_t index)
 {
 	struct gn_step_state *s = &e->states[index];
 	char *message = gn_exec_slot_of(e, s);
 
 	if (s->len && e->buffers.memory) {
-		s->arrived = 0; /* as below: once is enough */
+		s->arrived = 0; /* queue it only once */
 		gn_exec_queue_work(e, index, message);
 		return;
 	}
 	if (s->len && e->steps[index].from_left) {
-		e->buffers.reduce(message, gn_exec_mine(e, s), s->len / e->buffers.element_bytes);
-		memcpy(gn_exec_mine(e, s), message, s->len);
+		e->buffers.reduce(message, gn_exec_output(e, s), s->len / e->buffers.element_bytes);
+		memcpy(gn_exec_output(e, s), message, s->len);
 	} else if (s->len) {
-		e->buffers.reduce(gn_exec_mine(e, s), message, s->len / e->buffers.element_bytes);
+		e->buffers.reduce(gn_exec_output(e, s), message, s->len / e->buffers.element_bytes);
 	}
 	gn_exec_reduced(e, index);
 }
@@ -79,10 +79,10 @@ static void receive(struct gn_exec *e, uint32_t index, void *where)
 
 	s->posted = 1;
 	if (!s->len) {
-		gn_exec_landed(&s->request);
+		gn_exec_message_done(&s->request);
 		return;
 	}
-	status = gn_ucx_receive(e->fabric, step->peer, tag_of(e, step->peer, step->message), where, s->len, &s->request,
+	status = gn_ucx_receive(e->ucx, step->peer, tag_of(e, step->peer, step->message), where, s->len, &s->request,
 				   &why);
 	if (status)
 		gn_exec_fail(e, status, &why);
@@ -96,10 +96,10 @@ static void send(struct gn_exec *e, uint32_t index, const void *what)
 	enum gn_status status;
 
 	if (!s->len) {
-		gn_exec_landed(&s->request);
+		gn_exec_message_done(&s->request);
 		return;
 	}
-	status = gn_ucx_send(e->fabric, step->peer, tag_of(e, gn_world_rank(e->world), step->message), what, s->len,
+	status = gn_ucx_send(e->ucx, step->peer, tag_of(e, gn_world_rank(e->world), step->message), what, s->len,
 				&s->request, &why);
 	if (status)
 		gn_exec_fail(e, status, &why);
@@ -111,33 +111,33 @@ static void run_step(struct gn_exec *e, uint32_t index)
 	struct gn_step_state *s = &e->states[index];
 
 	s->posted = 1;
-	if (s->lane >= 0 && step->op != GN_STEP_RECV_REDUCE) {
+	if (s->shm_peer >= 0 && step->op != GN_STEP_RECV_REDUCE) {
 		gn_exec_poll_later(e, index);
 		return;
 	}
 	switch (step->op) {
 	case GN_STEP_COPY:
 		if (s->len && e->buffers.memory) {
-			gn_exec_queue_work(e, index, given(e, s));
+			gn_exec_queue_work(e, index, input_of(e, s));
 			break;
 		}
 		if (s->len)
-			memcpy(gn_exec_mine(e, s), given(e, s), s->len);
+			memcpy(gn_exec_output(e, s), input_of(e, s), s->len);
 		gn_exec_done_step(e, index);
 		break;
 	case GN_STEP_SEND:
-		send(e, index, step->from_input ? given(e, s) : gn_exec_mine(e, s));
+		send(e, index, step->from_input ? input_of(e, s) : gn_exec_output(e, s));
 		break;
 	case GN_STEP_RECV:
-		receive(e, index, gn_exec_mine(e, s));
+		receive(e, index, gn_exec_output(e, s));
 		break;
-	default: /* the message may be here already; if not, its arrival finds nothing missing */
+	default: /* if the message has not arrived, handle_completed() reduces it */
 		if (s->arrived)
 			reduce(e, index);
 	}
 }
 
-/* In order, or a late one could hold the memory that an early one needs. */
+/* Posts receives of reductions in order: a later one must not occupy a slot that an earlier one needs. */
 static void post_reductions(struct gn_exec *e)
 {
 	while (e->free_count && e->next_reduction < e->reduction_count && !e->status) {
@@ -145,14 +145,14 @@ static void post_reductions(struct gn_exec *e)
 
 		e->states[index].slot = e->free_slots[--e->free_count];
 		e->states[index].posted = 1;
-		if (e->states[index].lane >= 0)
+		if (e->states[index].shm_peer >= 0)
 			gn_exec_poll_later(e, index);
 		else
 			receive(e, index, gn_exec_slot_of(e, &e->states[index]));
 	}
 }
 
-static enum gn_status explain(const struct gn_exec *e, uint32_t index, struct gn_err *why)
+static enum gn_status message_error(const struct gn_exec *e, uint32_t index, struct gn_err *why)
 {
 	const struct gn_step *step = &e->steps[index];
 	const char *host = gn_world_host_of(e->world, step->peer);
@@ -160,20 +160,20 @@ static enum gn_status explain(const struct gn_exec *e, uint32_t index, struct gn
 
 	if (status == GN_ERR_MISMATCH)
 		return gn_err_set(why, status,
-				  "%s number %u: the message from rank %d on %s has another length than the one expected: the ranks "
-				  "disagree about the size or the order of their collectives", e->name, e->sequence, step->peer, host);
+				  "%s number %u: the message from rank %d on %s has an unexpected length: the ranks disagree about the "
+				  "size or the order of their collectives", e->name, e->sequence, step->peer, host);
 	return gn_err_set(why, status, "%s: a message %s rank %d on %s failed: %s", e->name,
 			  step->op == GN_STEP_SEND ? "to" : "from", step->peer, host, gn_status_text(status));
 }
 
-static void take_landed(struct gn_exec *e)
+static void handle_completed(struct gn_exec *e)
 {
-	uint32_t index = e->landed[--e->landed_count];
+	uint32_t index = e->completed[--e->completed_count];
 	struct gn_step_state *s = &e->states[index];
 	struct gn_err why;
 
 	if (s->request.status) {
-		explain(e, index, &why);
+		message_error(e, index, &why);
 		gn_exec_fail(e, s->request.status, &why);
 		return;
 	}
@@ -186,7 +186,7 @@ static void take_landed(struct gn_exec *e)
 		reduce(e, index);
 }
 
-static int take_works(struct gn_exec *e)
+static int handle_finished_work(struct gn_exec *e)
 {
 	uint32_t index;
 	int did = 0;
@@ -205,11 +205,11 @@ int gn_exec_advance(struct gn_exec *e)
 	int did = 0, again;
 
 	do {
-		again = e->polled_count && gn_exec_poll_lane(e);
-		again |= e->work_head < e->work_tail && take_works(e);
+		again = e->polled_count && gn_exec_poll_flags(e);
+		again |= e->work_head < e->work_tail && handle_finished_work(e);
 		post_reductions(e);
-		for (; e->landed_count && !e->status; again = 1)
-			take_landed(e);
+		for (; e->completed_count && !e->status; again = 1)
+			handle_completed(e);
 		for (; e->queue_head < e->queue_tail && !e->status; again = 1)
 			run_step(e, e->queue[e->queue_head++]);
 		did |= again;
@@ -221,7 +221,7 @@ void gn_exec_start(struct gn_exec *e, uint32_t sequence)
 {
 	e->sequence = sequence;
 	e->remaining = e->step_count;
-	e->next_reduction = e->queue_head = e->queue_tail = e->landed_count = e->polled_count = 0;
+	e->next_reduction = e->queue_head = e->queue_tail = e->completed_count = e->polled_count = 0;
 	e->work_head = e->work_tail = 0;
 	for (e->free_count = 0; e->free_count < e->slot_count; e->free_count++)
 		e->free_slots[e->free_count] = e->slot_count - 1 - e->free_count;
@@ -235,8 +235,8 @@ void gn_exec_start(struct gn_exec *e, uint32_t sequence)
 		if (!s->missing)
 			e->queue[e->queue_tail++] = (uint32_t)i;
 	}
-	if (e->lane)
-		gn_shm_flags_start(e->lane);
+	if (e->flags)
+		gn_shm_flags_start(e->flags);
 	gn_exec_advance(e);
 }
 
@@ -245,7 +245,7 @@ int gn_exec_done(const struct gn_exec *e)
 	return !e->remaining;
 }
 
-void gn_exec_ways(const struct gn_exec *e, int *by_memory, int *by_message)
+void gn_exec_transports(const struct gn_exec *e, int *by_memory, int *by_message)
 {
 	*by_memory = e->by_memory;
 	*by_message = e->by_message;
@@ -267,8 +267,8 @@ void gn_exec_waits_for(const struct gn_exec *e, struct gn_exec_wait *out)
 		out->peer = e->steps[i].peer;
 		out->sends = e->steps[i].op == GN_STEP_SEND;
 		out->message = e->steps[i].message;
-		out->rail = e->states[i].lane < 0 ? gn_ucx_blocking_rail(e->fabric, out->peer, &e->states[i].request) : -1;
-		/* who has not sent explains more than who has not received */
+		out->rail = e->states[i].shm_peer < 0 ? gn_ucx_blocking_rail(e->ucx, out->peer, &e->states[i].request) : -1;
+		/* a missing message explains more than one that is not received */
 		if (!out->sends)
 			return;
 	}

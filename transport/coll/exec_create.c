@@ -7,7 +7,7 @@
 
 static size_t chunk_start(const struct gn_exec *e, uint32_t chunk)
 {
-	uint32_t chunks = gn_schedule_chunks(e->schedule), pieces;
+	uint32_t chunks = gn_schedule_chunks(e->schedule), slices;
 	size_t first, within, len;
 
 	if (!e->buffers.block_first) {
@@ -16,13 +16,13 @@ static size_t chunk_start(const struct gn_exec *e, uint32_t chunk)
 	}
 	if (chunk == chunks)
 		return e->buffers.block_first[e->buffers.blocks];
-	pieces = chunks / e->buffers.blocks;
-	first = e->buffers.block_first[chunk / pieces];
-	gn_schedule_range(e->buffers.block_first[chunk / pieces + 1] - first, pieces, chunk % pieces, &within, &len);
+	slices = chunks / e->buffers.blocks;
+	first = e->buffers.block_first[chunk / slices];
+	gn_schedule_range(e->buffers.block_first[chunk / slices + 1] - first, slices, chunk % slices, &within, &len);
 	return first + within;
 }
 
-static void place_step(const struct gn_exec *e, const struct gn_step *step, struct gn_step_state *s)
+static void set_step_range(const struct gn_exec *e, const struct gn_step *step, struct gn_step_state *s)
 {
 	uint32_t end = step->chunk + step->chunk_count;
 	size_t first = chunk_start(e, step->chunk);
@@ -32,7 +32,7 @@ static void place_step(const struct gn_exec *e, const struct gn_step *step, stru
 	s->len = (last - first) * e->buffers.element_bytes;
 }
 
-static void turn_around(struct gn_exec *e, const uint32_t *dependencies)
+static void invert_dependencies(struct gn_exec *e, const uint32_t *dependencies)
 {
 	uint32_t *at = e->first_dependent;
 
@@ -41,7 +41,7 @@ static void turn_around(struct gn_exec *e, const uint32_t *dependencies)
 			at[dependencies[e->steps[i].first_dependency + d] + 1]++;
 	for (size_t i = 0; i < e->step_count; i++)
 		at[i + 1] += at[i];
-	/* filling moves each start to its end, which is the next one's start: shift back afterwards */
+	/* filling advances each start to its end, which is the next one's start; shift back afterwards */
 	for (size_t i = 0; i < e->step_count; i++)
 		for (uint32_t d = 0; d < e->steps[i].dependency_count; d++)
 			e->dependents[at[dependencies[e->steps[i].first_dependency + d]]++] = (uint32_t)i;
@@ -57,13 +57,13 @@ static size_t set_up_steps(struct gn_exec *e)
 		const struct gn_step *step = &e->steps[i];
 		struct gn_step_state *s = &e->states[i];
 
-		s->request.complete = gn_exec_landed;
+		s->request.complete = gn_exec_message_done;
 		s->exec = e;
 		s->index = (uint32_t)i;
-		s->lane = (int16_t)(e->lane && step->op != GN_STEP_COPY ? gn_shm_flags_peer(e->lane, step->peer) : -1);
-		place_step(e, step, s);
-		e->by_memory |= s->lane >= 0;
-		e->by_message |= s->lane < 0 && step->op != GN_STEP_COPY;
+		s->shm_peer = (int16_t)(e->flags && step->op != GN_STEP_COPY ? gn_shm_flags_peer(e->flags, step->peer) : -1);
+		set_step_range(e, step, s);
+		e->by_memory |= s->shm_peer >= 0;
+		e->by_message |= s->shm_peer < 0 && step->op != GN_STEP_COPY;
 		if (step->op != GN_STEP_RECV_REDUCE)
 			continue;
 		e->reductions[e->reduction_count++] = (uint32_t)i;
@@ -72,7 +72,7 @@ static size_t set_up_steps(struct gn_exec *e)
 	return longest;
 }
 
-static enum gn_status allocate_there(struct gn_exec *e, struct gn_err *err)
+static enum gn_status allocate_executor_scratch(struct gn_exec *e, struct gn_err *err)
 {
 	struct gn_reduce_executor *m = e->buffers.memory;
 	void *scratch = NULL;
@@ -92,11 +92,11 @@ static enum gn_status allocate(struct gn_exec *e, struct gn_err *err)
 	e->first_dependent = calloc(n + 1, sizeof *e->first_dependent);
 	e->reductions = calloc(n, sizeof *e->reductions);
 	e->queue = calloc(n, sizeof *e->queue);
-	e->landed = calloc(n, sizeof *e->landed);
+	e->completed = calloc(n, sizeof *e->completed);
 	e->polled = calloc(n, sizeof *e->polled);
-	if (!e->states || !e->dependents || !e->first_dependent || !e->reductions || !e->queue || !e->landed || !e->polled)
+	if (!e->states || !e->dependents || !e->first_dependent || !e->reductions || !e->queue || !e->completed || !e->polled)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu steps", e->step_count);
-	turn_around(e, dependencies);
+	invert_dependencies(e, dependencies);
 	longest = set_up_steps(e);
 	e->by_memory |= e->buffers.memory != NULL;
 	e->works = e->buffers.memory ? calloc(n, sizeof *e->works) : NULL;
@@ -109,7 +109,7 @@ static enum gn_status allocate(struct gn_exec *e, struct gn_err *err)
 	if (e->reduction_count < e->slot_count)
 		e->slot_count = (uint32_t)e->reduction_count;
 	if (e->buffers.memory)
-		return allocate_there(e, err);
+		return allocate_executor_scratch(e, err);
 	e->scratch = gn_alloc_aligned(e->slot_bytes * e->slot_count + GN_ALIGN_BYTES);
 	return e->scratch ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for reductions");
 }
@@ -119,8 +119,8 @@ static enum gn_status connect_peers(struct gn_exec *e, struct gn_err *err)
 	enum gn_status status = GN_OK;
 
 	for (size_t i = 0; i < e->step_count && !status; i++) {
-		if (e->steps[i].op == GN_STEP_SEND && e->states[i].lane < 0)
-			status = gn_ucx_connect(e->fabric, e->steps[i].peer, err);
+		if (e->steps[i].op == GN_STEP_SEND && e->states[i].shm_peer < 0)
+			status = gn_ucx_connect(e->ucx, e->steps[i].peer, err);
 		if (!status && e->steps[i].message >> GN_MESSAGE_BITS)
 			status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%s: too many messages between two ranks", e->name);
 	}
@@ -131,14 +131,14 @@ void gn_exec_destroy(struct gn_exec *e)
 {
 	if (!e)
 		return;
-	gn_shm_flags_destroy(e->lane);
+	gn_shm_flags_destroy(e->flags);
 	gn_schedule_destroy(e->schedule);
 	free(e->states);
 	free(e->dependents);
 	free(e->first_dependent);
 	free(e->reductions);
 	free(e->queue);
-	free(e->landed);
+	free(e->completed);
 	free(e->polled);
 	free(e->works);
 	if (e->buffers.memory && e->scratch)
@@ -156,16 +156,16 @@ enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_sched
 
 	if (!e) {
 		gn_schedule_destroy(schedule);
-		gn_shm_flags_destroy(where->lane);
+		gn_shm_flags_destroy(where->flags);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a collective");
 	}
 	e->world = where->world;
-	e->fabric = where->fabric;
-	e->lane = where->lane;
+	e->ucx = where->ucx;
+	e->flags = where->flags;
 	e->name = where->name;
 	e->signature = where->signature;
-	if (e->lane)
-		gn_shm_flags_sign(e->lane, where->signature);
+	if (e->flags)
+		gn_shm_flags_sign(e->flags, where->signature);
 	e->schedule = schedule;
 	e->steps = gn_schedule_steps(schedule, &e->step_count);
 	e->buffers = *buffers;

@@ -1,11 +1,14 @@
-/* The one executor: runs any schedule on host buffers, or others (memory.h), by messages over the fabric, or between ranks of
- * one node straight from the sender's memory where the buffer is shared (lane.h). Private to coll*.c.
+/* The executor: runs any schedule on buffers in host memory, or in memory that a reduce executor handles (reduce_executor.h).
+ * Messages go over UCX, or, between ranks of one node with buffers in shared memory, are read from the sender's buffer in place
+ * (shm_flags.h).
  *
- * Persistent: created once, run as often as wanted, one run at a time. Nothing blocks. A message's tag is (sender, number of
- * the run, number of the message), mixed with a signature of the operation, so operations never mix as long as all ranks number
- * their runs alike.
+ * Persistent: created once, run any number of times, one run at a time. No call blocks. The tag of a message consists of sender,
+ * run number and message number, mixed with a signature of the operation: messages of different operations never match as long as
+ * all ranks number their runs alike.
  *
- * Thread safety: one thread at a time, with all executions on one fabric.
+ * Files: exec_create.c, exec.c (runs), exec_shm.c (steps in shared memory), exec_memory.c (steps of a reduce executor).
+ *
+ * Thread safety: one thread at a time for all executors of one struct gn_ucx.
  */
 #ifndef GN_TRANSPORT_COLL_EXEC_INTERNAL_H
 #define GN_TRANSPORT_COLL_EXEC_INTERNAL_H
@@ -20,15 +23,16 @@ struct gn_exec;
 
 struct gn_exec_buffers {
 	const void *in; /* NULL: in place */
-	size_t in_shift_bytes; /* in begins that far into the whole buffer: an allgather's input is one block */
+	size_t in_shift_bytes; /* the offset of `in` in the whole buffer: an allgather's input is one block */
 	void *out;
 	size_t count, element_bytes;
-	/* NULL: the chunks cut count evenly. Else the first element of each block and, last, the end of all: chunks are blocks
-	 * cut into equally many pieces. Read during creation and runs. */
+	/* NULL: chunks divide `count` evenly. Else the first element of each block, and the total last: chunks divide each block
+	 * into the same number of slices. Borrowed until destroy. */
 	const size_t *block_first;
 	uint32_t blocks;
-	gn_reduce_fn reduce; /* NULL when the schedule has no reductions */
-	/* Borrowed; the buffers lie there, it reduces instead, and there is no lane. NULL: the host's. */
+	gn_reduce_fn reduce; /* NULL: the schedule has no reductions */
+	/* Borrowed. Reduces and copies instead of the host, because the buffers are in its memory; without shm flags. NULL: host
+	 * memory. */
 	struct gn_reduce_executor *memory;
 	enum gn_dtype type;
 	enum gn_reduction reduction;
@@ -36,35 +40,34 @@ struct gn_exec_buffers {
 
 struct gn_exec_where {
 	struct gn_world *world;
-	struct gn_ucx *fabric;
-	struct gn_shm_flags *lane; /* taken over; NULL: messages only */
-	const char *name;     /* of the operation, for errors; kept by the caller */
-	uint64_t signature;   /* mixed into tags: ranks that run different things never take each other's messages */
+	struct gn_ucx *ucx;
+	struct gn_shm_flags *flags; /* ownership passes to the executor; NULL: messages only */
+	const char *name;	    /* of the operation, for errors; borrowed until destroy */
+	uint64_t signature; /* mixed into tags: messages of ranks that run different operations never match */
 };
 
-/* Takes schedule and lane over, also on failure. Connects this rank to the peers that the schedule names. */
+/* Local. Takes ownership of schedule and flags, also on failure. Connects to the peers in the schedule. */
 enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_schedule *schedule,
 			      const struct gn_exec_buffers *buffers, struct gn_exec **out, struct gn_err *err);
-/* Messages of a run under way may still arrive in its buffers: abandon the fabric first. NULL is fine. */
+/* During a run messages may still arrive in its buffers: call gn_ucx_abandon() before. NULL is fine. */
 void gn_exec_destroy(struct gn_exec *e);
 
 void gn_exec_start(struct gn_exec *e, uint32_t sequence);
-/* Goes on with what has arrived. Returns non-zero when something was done; call gn_ucx_progress() in between. */
+/* Advances the run by what has arrived; call gn_ucx_progress() in between. Returns non-zero when any step advanced. */
 int gn_exec_advance(struct gn_exec *e);
 int gn_exec_done(const struct gn_exec *e);
-/* What failed concerns this rank alone: the others do not know yet. */
+/* Whether the failure is local, so that other ranks do not know of it. */
 int gn_exec_failed_alone(const struct gn_exec *e);
-/* Whether some of its messages pass through neighbours' memory (or it works in memory that has to be asked), and some through the
- * fabric. */
-void gn_exec_ways(const struct gn_exec *e, int *by_memory, int *by_message);
-/* GN_OK, or why the run cannot go on. */
+/* Whether any steps use shared memory (or a reduce executor, which has to be polled, too), and any use messages. */
+void gn_exec_transports(const struct gn_exec *e, int *by_memory, int *by_message);
+/* GN_OK, or the first failure of the run. */
 enum gn_status gn_exec_check(const struct gn_exec *e, struct gn_err *err);
 
-/* What a run waits for: the first unfinished step whose turn it is, and how many are left. peer is -1 when it is this rank's
- * own work. */
+/* What a run waits for: the first posted receive that is not complete, else a send, and the number of steps left. peer -1:
+ * neither. */
 struct gn_exec_wait {
 	int peer, sends;
-	int rail; /* the only one by which parts of that message are still under way; -1: there is no one such */
+	int rail; /* as gn_ucx_blocking_rail() */
 	uint32_t message;
 	size_t steps_left, steps;
 };
@@ -72,21 +75,23 @@ void gn_exec_waits_for(const struct gn_exec *e, struct gn_exec_wait *out);
 
 /* --- state, shared by exec*.c --- */
 
+/* Bits of a tag. */
 #define GN_MESSAGE_BITS 20
 #define GN_SEQUENCE_BITS 24
+
 struct gn_step_state {
-	struct gn_ucx_request request; /* first: the request leads back to its step */
+	struct gn_ucx_request request; /* first member: completion casts it to the step */
 	struct gn_exec *exec;
 	size_t offset, len; /* bytes of the buffer */
 	uint32_t index, missing, slot;
-	int16_t lane; /* the peer's number there; -1: a message */
-	uint8_t arrived, posted, done;
+	int16_t shm_peer; /* gn_shm_flags_peer(); -1: the step uses a message */
+	uint8_t arrived, posted, done; /* arrived: in a scratch slot, not reduced yet */
 };
 
 struct gn_exec {
 	struct gn_world *world;
-	struct gn_ucx *fabric;
-	struct gn_shm_flags *lane;
+	struct gn_ucx *ucx;
+	struct gn_shm_flags *flags;
 	const char *name;
 	uint64_t signature;
 	struct gn_schedule *schedule;
@@ -95,46 +100,46 @@ struct gn_exec {
 	struct gn_exec_buffers buffers;
 
 	struct gn_step_state *states;
-	uint32_t *dependents, *first_dependent; /* the dependencies turned around */
+	uint32_t *dependents, *first_dependent; /* step i's dependents begin at first_dependent[i] */
 	uint32_t *reductions;			/* RECV_REDUCE steps in order */
 	size_t reduction_count;
-	uint32_t *queue;  /* steps whose dependencies are met */
-	uint32_t *landed; /* steps whose message is through */
-	uint32_t *polled; /* steps that wait for a neighbour's word in the lane */
-	char *scratch;
+	uint32_t *queue;     /* steps whose dependencies are met */
+	uint32_t *completed; /* steps whose message is complete */
+	uint32_t *polled;    /* steps that wait for a flag in shared memory */
+	char *scratch;	     /* slots for messages that arrive before they can be reduced */
 	size_t slot_bytes;
-	struct gn_exec_work *works; /* queued in memory that is not the host's, oldest first */
+	struct gn_exec_work *works; /* queued in the reduce executor, oldest first */
 
-	int by_memory, by_message; /* whether any message goes that way */
+	int by_memory, by_message; /* see gn_exec_transports() */
 	uint32_t sequence;
-	size_t remaining, next_reduction, queue_head, queue_tail, landed_count, polled_count, work_head, work_tail;
+	size_t remaining, next_reduction, queue_head, queue_tail, completed_count, polled_count, work_head, work_tail;
 	uint32_t free_slots[GN_SLOTS_MAX], free_count, slot_count;
 	enum gn_status status;
 	struct gn_err why;
 	int failed_alone;
 };
 
-/* What memory that is not the host's does for a step: through when the mark is reached. */
+/* A step's work in the reduce executor: complete when the mark is reached. */
 struct gn_exec_work {
 	uint64_t mark;
 	uint32_t index;
 };
 
-/* exec_memory.c: queues the step's reduction or copy, or fails the run. from: what arrived, or the input. */
+/* exec_memory.c: queues the step's reduction or copy from `from` (the message, or the input), or fails the run. */
 void gn_exec_queue_work(struct gn_exec *e, uint32_t index, const void *from);
-/* *index: a step whose work is through, the oldest; 0 when there is none. */
+/* Sets *index to the step of the oldest work, if that is complete; returns 0 if not. */
 int gn_exec_take_work(struct gn_exec *e, uint32_t *index);
-/* The run cannot go on; the first reason is kept. */
+/* Fails the run; the first failure is kept. */
 void gn_exec_fail(struct gn_exec *e, enum gn_status status, const struct gn_err *why);
 
-/* exec_lane.c: the step waits for a neighbour's word; looks at all that do, in the order in which they became possible, and says
- * whether anything happened. */
+/* exec_shm.c: adds a step that waits for a flag; polls all such steps in the order in which they were added, and returns whether
+ * any advanced. */
 void gn_exec_poll_later(struct gn_exec *e, uint32_t index);
-int gn_exec_poll_lane(struct gn_exec *e);
+int gn_exec_poll_flags(struct gn_exec *e);
 
 #define GN_NO_SLOT UINT32_MAX
 
-static inline char *gn_exec_mine(const struct gn_exec *e, const struct gn_step_state *s)
+static inline char *gn_exec_output(const struct gn_exec *e, const struct gn_step_state *s)
 {
 	return (char *)e->buffers.out + s->offset;
 }
@@ -144,10 +149,10 @@ static inline char *gn_exec_slot_of(const struct gn_exec *e, const struct gn_ste
 	return e->scratch + s->slot * e->slot_bytes;
 }
 
-/* What depends on the step may begin; after a reduction, its slot serves another as well. */
+/* Completes a step and queues its dependents; after a reduction also frees its slot. */
 void gn_exec_done_step(struct gn_exec *e, uint32_t index);
 void gn_exec_reduced(struct gn_exec *e, uint32_t index);
-/* A step's message is through. */
-void gn_exec_landed(struct gn_ucx_request *r);
+/* Completion callback of a step's message. */
+void gn_exec_message_done(struct gn_ucx_request *r);
 
 #endif

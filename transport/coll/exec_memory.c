@@ -1,4 +1,4 @@
-/* Steps on memory that is not the host's: work is queued there, and a step is done when its mark is reached. */
+/* Steps in memory of a reduce executor: work is queued there, and a step is complete when its mark is reached. */
 #include "transport/coll/exec_internal.h"
 
 static void fail_alone(struct gn_exec *e, enum gn_status status, const struct gn_err *why)
@@ -12,7 +12,7 @@ int gn_exec_failed_alone(const struct gn_exec *e)
 	return e->failed_alone;
 }
 
-/* Sums, greatest and least are the same in either order of two. */
+/* Ignores from_left: the built-in reductions are commutative. */
 static enum gn_status queue(struct gn_exec *e, uint32_t index, const void *from, struct gn_err *why)
 {
 	const struct gn_exec_buffers *b = &e->buffers;

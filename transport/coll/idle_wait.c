@@ -3,7 +3,7 @@
 #include <poll.h>
 #include <time.h>
 
-/* Memory, neighbours' or a GPU's, is looked at this often while messages are awaited, too. */
+/* How often shared (or GPU) memory is polled while messages are awaited, too. */
 #define BOTH_NS 100000u
 
 int gn_idle_wait_begin(struct gn_comm *c, struct gn_idle_wait *r)
@@ -11,21 +11,21 @@ int gn_idle_wait_begin(struct gn_comm *c, struct gn_idle_wait *r)
 	int by_memory, by_message;
 
 	*r = (struct gn_idle_wait){.fd = -1};
-	/* one that is through may still owe others a message that the fabric holds back */
+	/* a completed operation may have sends queued in UCX */
 	if (!gn_comm_awaits(c, &by_memory, &by_message))
 		by_message = 1;
-	if (by_memory && c->node) {
-		r->node = c->node;
-		r->bell = gn_shm_wakeup_begin(c->node);
-		/* what was done before the neighbours could know */
+	if (by_memory && c->shm) {
+		r->shm = c->shm;
+		r->wakeup_state = gn_shm_wakeup_begin(c->shm);
+		/* writes before the announcement cause no wakeup: look once more */
 		if (gn_comm_progress(c)) {
-			gn_shm_wakeup_end(c->node);
-			r->node = NULL;
+			gn_shm_wakeup_end(c->shm);
+			r->shm = NULL;
 			return 0;
 		}
 	}
-	if (by_message && gn_ucx_arm(c->fabric))
-		r->fd = gn_ucx_event_fd(c->fabric);
+	if (by_message && gn_ucx_arm(c->ucx))
+		r->fd = gn_ucx_event_fd(c->ucx);
 	else if (by_message && !by_memory)
 		return 0;
 	r->limit_ns = by_memory && by_message ? BOTH_NS : UINT64_MAX;
@@ -40,16 +40,16 @@ void gn_idle_wait_sleep(struct gn_idle_wait *r, uint64_t limit_ns, int wake_fd)
 	if (r->limit_ns && limit_ns > r->limit_ns)
 		limit_ns = r->limit_ns;
 	limit = (struct timespec){(time_t)(limit_ns / 1000000000u), (long)(limit_ns % 1000000000u)};
-	if (r->node && r->fd < 0)
-		gn_shm_wakeup_wait(r->node, r->bell, &limit);
+	if (r->shm && r->fd < 0)
+		gn_shm_wakeup_wait(r->shm, r->wakeup_state, &limit);
 	else
 		ppoll(fds, 2, limit_ns == GN_IDLE_WAIT_UNTIL_WOKEN ? NULL : &limit, NULL);
-	if (r->node)
-		gn_shm_wakeup_end(r->node);
+	if (r->shm)
+		gn_shm_wakeup_end(r->shm);
 }
 
-void gn_idle_wait_disturb(const struct gn_comm *c)
+void gn_idle_wait_interrupt(const struct gn_comm *c)
 {
-	if (c->node)
-		gn_shm_wake_self(c->node);
+	if (c->shm)
+		gn_shm_wake_self(c->shm);
 }

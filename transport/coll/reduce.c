@@ -6,7 +6,7 @@
 #define SUM(a, b) ((a) + (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
-/* integers wrap instead of overflowing, which C leaves undefined for signed ones */
+/* signed overflow is undefined in C, so integers are added as unsigned */
 #define WRAP32(a, b) ((int32_t)((uint32_t)(a) + (uint32_t)(b)))
 #define WRAP64(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 
@@ -35,7 +35,7 @@ REDUCTION(min_i32, int32_t, MIN)
 REDUCTION(min_i64, int64_t, MIN)
 REDUCTION(min_bytes, uint8_t, MIN)
 
-/* Through f32 and back. */
+/* Converted to f32 and back. */
 #define REDUCTION_HALF(name, FROM, TO, OP)                                                                             \
 	GN_VECTOR static void name(void *acc, const void *in, size_t count)                                            \
 	{                                                                                                              \
@@ -140,7 +140,7 @@ DIVISION_HALF(divide_bf16, gn_f32_of_bf16, gn_bf16_of_f32)
 
 void gn_reduce_divide(enum gn_dtype type, void *data, size_t count, int by)
 {
-	/* bytes have no sum, so none to divide */
+	/* not for bytes, which have no sum */
 	static void (*const division[GN_DTYPE_COUNT])(void *, size_t, int) = {
 		[GN_F32] = divide_f32, [GN_F64] = divide_f64,   [GN_I32] = divide_i32,
 		[GN_I64] = divide_i64, [GN_F16] = divide_f16, [GN_BF16] = divide_bf16,

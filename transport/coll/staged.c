@@ -9,7 +9,7 @@
 #define CHUNK_BYTES (1u << 20)
 #define SLOTS 4
 #define PAUSE_NS 20000
-/* A device that has not ended a copy by then never will. */
+/* The longest wait for a copy in flight: by then the device hangs. */
 #define DRAIN_NS 10000000000u
 
 /* --- the stager --- */
@@ -23,12 +23,12 @@ static enum gn_status make_slots(struct gn_stager *s, struct gn_err *err)
 	if (status)
 		return status;
 	s->memory = memory;
-	status = s->copier->ops->pin(s->copier, memory, bytes, err);
+	status = s->engine->ops->pin(s->engine, memory, bytes, err);
 	s->pinned = !status;
 	return status == GN_ERR_UNSUPPORTED ? GN_OK : status;
 }
 
-enum gn_status gn_stager_create(struct gn_comm *comm, struct gn_copy_engine *copier, const struct gn_stager_options *options,
+enum gn_status gn_stager_create(struct gn_comm *comm, struct gn_copy_engine *engine, const struct gn_stager_options *options,
 				struct gn_stager **out, struct gn_err *err)
 {
 	size_t chunk = options && options->chunk_bytes ? options->chunk_bytes : CHUNK_BYTES;
@@ -37,19 +37,19 @@ enum gn_status gn_stager_create(struct gn_comm *comm, struct gn_copy_engine *cop
 	enum gn_status status;
 
 	if (slots < 1 || slots > GN_COPY_ENGINE_SLOTS_MAX || chunk < sizeof(double) || chunk > (size_t)1 << 40)
-		return gn_err_set(err, GN_ERR_USAGE, "staging in %d slots of %zu bytes: 1 to %d of 8 bytes and more", slots, chunk,
+		return gn_err_set(err, GN_ERR_USAGE, "cannot stage in %d slots of %zu bytes: 1 to %d slots of at least 8 bytes", slots, chunk,
 				  GN_COPY_ENGINE_SLOTS_MAX);
 	s = calloc(1, sizeof *s);
 	if (s) {
 		s->comm = comm;
-		s->copier = copier;
+		s->engine = engine;
 		s->chunk_bytes = (chunk + 63) / 64 * 64;
 		s->slots = slots;
 		s->busy = calloc((size_t)slots, sizeof *s->busy);
 		s->copying = calloc((size_t)slots, sizeof *s->copying);
-		s->pieces = calloc((size_t)slots, sizeof *s->pieces);
+		s->ring = calloc((size_t)slots, sizeof *s->ring);
 	}
-	if (!s || !s->busy || !s->copying || !s->pieces)
+	if (!s || !s->busy || !s->copying || !s->ring)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for staging");
 	else
 		status = make_slots(s, err);
@@ -61,7 +61,7 @@ enum gn_status gn_stager_create(struct gn_comm *comm, struct gn_copy_engine *cop
 	return GN_OK;
 }
 
-/* Nothing may be freed that a device still writes to. */
+/* Blocks until no copy is in flight, because the device still accesses the slots. */
 static void drain(struct gn_stager *s)
 {
 	uint64_t until = gn_clock_ns() + DRAIN_NS;
@@ -70,7 +70,7 @@ static void drain(struct gn_stager *s)
 	for (int slot = 0; slot < s->slots; slot++) {
 		int done = !s->copying[slot];
 
-		while (!done && !s->copier->ops->poll(s->copier, slot, &done, NULL) && !done && gn_clock_ns() < until)
+		while (!done && !s->engine->ops->poll(s->engine, slot, &done, NULL) && !done && gn_clock_ns() < until)
 			nanosleep(&pause, NULL);
 	}
 }
@@ -82,11 +82,11 @@ void gn_stager_destroy(struct gn_stager *s)
 	if (s->copying)
 		drain(s);
 	if (s->pinned)
-		s->copier->ops->unpin(s->copier, s->memory);
+		s->engine->ops->unpin(s->engine, s->memory);
 	gn_comm_free(s->comm, s->memory);
 	free(s->busy);
 	free(s->copying);
-	free(s->pieces);
+	free(s->ring);
 	free(s);
 }
 
@@ -103,7 +103,7 @@ void gn_stager_describe(const struct gn_stager *s, struct gn_strbuf *out)
 
 /* --- operations --- */
 
-/* One for each slot is enough: whoever comes to it again finds it free. */
+/* One collective for each slot used: a chunk takes a slot only when the previous chunk has left it. */
 static enum gn_status prepare_colls(struct gn_staged *op, struct gn_coll_args *args, struct gn_err *err)
 {
 	struct gn_stager *s = op->stager;
@@ -111,10 +111,10 @@ static enum gn_status prepare_colls(struct gn_staged *op, struct gn_coll_args *a
 
 	for (size_t i = 0; i < op->chunks && !status; i++) {
 		int slot = gn_staged_slot_of(op, i), is_whole = gn_staged_bytes_of(op, i) == op->chunk_bytes;
-		struct gn_coll **at = is_whole ? &op->whole[slot] : &op->rest;
+		struct gn_coll **at = is_whole ? &op->whole[slot] : &op->last;
 
 		if (*at) {
-			/* the rest of the whole ones are the same; the last may differ */
+			/* the other whole chunks have a collective, too; skip to the last chunk */
 			i = i + 1 < op->chunks ? op->chunks - 2 : i;
 			continue;
 		}
@@ -135,7 +135,7 @@ enum gn_status gn_staged_prepare(struct gn_stager *s, void *device, size_t count
 	enum gn_status status;
 
 	if (!gn_reduce_of(type, reduction) || count > SIZE_MAX / each)
-		return gn_err_set(err, GN_ERR_USAGE, "no %s of %zu elements of type %s", gn_reduction_name(reduction), count,
+		return gn_err_set(err, GN_ERR_USAGE, "cannot reduce by %s %zu elements of type %s", gn_reduction_name(reduction), count,
 				  gn_dtype_name(type));
 	op = calloc(1, sizeof *op);
 	if (op)
@@ -165,10 +165,10 @@ enum gn_status gn_staged_start(struct gn_staged *op, void *after, struct gn_err 
 	struct gn_staged **at = &op->stager->queue;
 
 	if (op->in_flight)
-		return gn_err_set(err, GN_ERR_USAGE, "an allreduce was started again before it was complete");
+		return gn_err_set(err, GN_ERR_USAGE, "an allreduce was started before its previous run was complete");
 	if (op->stager->status)
-		return gn_err_set(err, GN_ERR_FAILED, "allreduce: staging has failed before");
-	op->begun = op->over = 0;
+		return gn_err_set(err, GN_ERR_FAILED, "allreduce: staging has failed");
+	op->started = op->finished = 0;
 	op->after = after;
 	op->in_flight = op->chunks > 0;
 	op->next = NULL;
@@ -179,8 +179,8 @@ enum gn_status gn_staged_start(struct gn_staged *op, void *after, struct gn_err 
 	return GN_OK;
 }
 
-/* Its chunks must not be touched again. */
-static void forget(struct gn_stager *s, struct gn_staged *op)
+/* Fails the stager, so that the operation's chunks are not accessed again. */
+static void abandon(struct gn_stager *s, struct gn_staged *op)
 {
 	if (!s->status)
 		s->status = gn_err_set(&s->why, GN_ERR_FAILED, "an allreduce was freed before it was complete");
@@ -195,10 +195,10 @@ void gn_staged_free(struct gn_staged *op)
 	if (!op)
 		return;
 	if (op->in_flight)
-		forget(op->stager, op);
+		abandon(op->stager, op);
 	for (int i = 0; i < op->stager->slots; i++)
 		gn_coll_free(op->whole[i]);
-	gn_coll_free(op->rest);
+	gn_coll_free(op->last);
 	free(op->whole);
 	free(op);
 }

@@ -4,47 +4,47 @@
 #include <sched.h>
 #include <time.h>
 
-/* Looks before sleeping, and for how long then: a copy of a chunk takes tens of microseconds. */
-#define LOOKS 64
+/* Polls between two yields, and the sleep after four of them: a copy of a chunk takes tens of microseconds. */
+#define POLLS 64
 #define PAUSE_NS 20000
 #define CHECK_NS 2000000u
 
-static enum gn_status begin_down(struct gn_stager *s, struct gn_err *err)
+static enum gn_status start_down(struct gn_stager *s, struct gn_err *err)
 {
 	struct gn_staged *op = s->queue;
-	struct gn_staged_piece *p = &s->pieces[(s->first + s->count) % s->slots];
-	int slot = gn_staged_slot_of(op, op->begun);
-	char *device = op->device + op->begun * op->chunk_bytes;
-	enum gn_status status = s->copier->ops->down(s->copier, slot, gn_stager_slot(s, slot), device,
-						     gn_staged_bytes_of(op, op->begun), op->begun ? NULL : op->after, err);
+	struct gn_staged_chunk *p = &s->ring[(s->first + s->count) % s->slots];
+	int slot = gn_staged_slot_of(op, op->started);
+	char *device = op->device + op->started * op->chunk_bytes;
+	enum gn_status status = s->engine->ops->down(s->engine, slot, gn_stager_slot(s, slot), device,
+						     gn_staged_bytes_of(op, op->started), op->started ? NULL : op->after, err);
 
 	if (status)
 		return status;
-	*p = (struct gn_staged_piece){op, op->begun++, GN_STAGED_DOWN};
+	*p = (struct gn_staged_chunk){op, op->started++, GN_STAGED_DOWN};
 	s->count++;
 	s->busy[slot] = s->copying[slot] = 1;
-	if (op->begun == op->chunks)
+	if (op->started == op->chunks)
 		s->queue = op->next;
 	return GN_OK;
 }
 
-static enum gn_status poll_copy(struct gn_stager *s, struct gn_staged_piece *p, enum gn_staged_phase then, struct gn_err *err)
+static enum gn_status poll_copy(struct gn_stager *s, struct gn_staged_chunk *p, enum gn_staged_phase then, struct gn_err *err)
 {
 	int slot = gn_staged_slot_of(p->op, p->chunk), done = 0;
-	enum gn_status status = s->copier->ops->poll(s->copier, slot, &done, err);
+	enum gn_status status = s->engine->ops->poll(s->engine, slot, &done, err);
 
 	if (status || !done)
 		return status;
 	s->copying[slot] = 0;
 	p->phase = then;
-	if (then == GN_STAGED_OVER) {
+	if (then == GN_STAGED_DONE) {
 		s->busy[slot] = 0;
-		p->op->in_flight = ++p->op->over < p->op->chunks;
+		p->op->in_flight = ++p->op->finished < p->op->chunks;
 	}
 	return GN_OK;
 }
 
-static enum gn_status test_sum(struct gn_stager *s, struct gn_staged_piece *p, struct gn_err *err)
+static enum gn_status test_sum(struct gn_stager *s, struct gn_staged_chunk *p, struct gn_err *err)
 {
 	struct gn_staged *op = p->op;
 	int slot = gn_staged_slot_of(op, p->chunk), done = 0;
@@ -52,7 +52,7 @@ static enum gn_status test_sum(struct gn_stager *s, struct gn_staged_piece *p, s
 
 	if (status || !done)
 		return status;
-	status = s->copier->ops->up(s->copier, slot, op->device + p->chunk * op->chunk_bytes, gn_stager_slot(s, slot),
+	status = s->engine->ops->up(s->engine, slot, op->device + p->chunk * op->chunk_bytes, gn_stager_slot(s, slot),
 				    gn_staged_bytes_of(op, p->chunk), err);
 	if (status)
 		return status;
@@ -61,8 +61,8 @@ static enum gn_status test_sum(struct gn_stager *s, struct gn_staged_piece *p, s
 	return GN_OK;
 }
 
-/* Sums start in the order of the ring, which is that of all ranks: may_start says that those before have. */
-static enum gn_status advance_piece(struct gn_stager *s, struct gn_staged_piece *p, int may_start, struct gn_err *err)
+/* Allreduces start in the order of the ring, the same on all ranks. may_start: those of all earlier chunks have started. */
+static enum gn_status advance_chunk(struct gn_stager *s, struct gn_staged_chunk *p, int may_start, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 
@@ -75,32 +75,32 @@ static enum gn_status advance_piece(struct gn_stager *s, struct gn_staged_piece 
 	if (!status && p->phase == GN_STAGED_SUM)
 		status = test_sum(s, p, err);
 	if (!status && p->phase == GN_STAGED_UP)
-		status = poll_copy(s, p, GN_STAGED_OVER, err);
+		status = poll_copy(s, p, GN_STAGED_DONE, err);
 	return status;
 }
 
-/* Takes everything as far as it goes now. *moved: something happened. */
+/* Advances all chunks without blocking. *moved: any chunk changed its phase. */
 static enum gn_status advance(struct gn_stager *s, int *moved, struct gn_err *err)
 {
 	int may_start = 1;
 
 	*moved = 0;
 	for (int i = 0; i < s->count; i++) {
-		struct gn_staged_piece *p = &s->pieces[(s->first + i) % s->slots];
+		struct gn_staged_chunk *p = &s->ring[(s->first + i) % s->slots];
 		enum gn_staged_phase before = p->phase;
-		enum gn_status status = advance_piece(s, p, may_start, err);
+		enum gn_status status = advance_chunk(s, p, may_start, err);
 
 		if (status)
 			return status;
 		may_start &= p->phase >= GN_STAGED_SUM;
 		*moved |= p->phase != before;
 	}
-	while (s->count && s->pieces[s->first].phase == GN_STAGED_OVER) {
+	while (s->count && s->ring[s->first].phase == GN_STAGED_DONE) {
 		s->first = (s->first + 1) % s->slots;
 		s->count--;
 	}
-	while (s->queue && s->count < s->slots && !s->busy[gn_staged_slot_of(s->queue, s->queue->begun)]) {
-		enum gn_status status = begin_down(s, err);
+	while (s->queue && s->count < s->slots && !s->busy[gn_staged_slot_of(s->queue, s->queue->started)]) {
+		enum gn_status status = start_down(s, err);
 
 		if (status)
 			return status;
@@ -109,14 +109,14 @@ static enum gn_status advance(struct gn_stager *s, int *moved, struct gn_err *er
 	return GN_OK;
 }
 
-/* The first failure stays. */
+/* Advances, and keeps the first failure. */
 static enum gn_status advance_or_fail(struct gn_stager *s, int *moved, struct gn_err *err)
 {
 	struct gn_world *world = gn_comm_world(s->comm);
 
 	if (!s->status) {
 		s->status = advance(s, moved, &s->why);
-		/* the others would wait for this rank, which does not go on */
+		/* other ranks would wait for this one */
 		if (s->status && !gn_world_check(world, NULL))
 			gn_world_give_up(world, s->why.text);
 	}
@@ -137,14 +137,14 @@ enum gn_status gn_staged_test(struct gn_staged *op, int *done, struct gn_err *er
 	return status;
 }
 
-/* The sum that everything else waits for; NULL while a copy is under way, which has to be seen to end. */
-static struct gn_coll *only_sum(const struct gn_stager *s)
+/* The oldest allreduce in flight, if no copy is in flight (copies have to be polled); else NULL. */
+static struct gn_coll *find_sum(const struct gn_stager *s)
 {
 	for (int i = 0; i < s->slots; i++)
 		if (s->copying[i])
 			return NULL;
 	for (int i = 0; i < s->count; i++) {
-		const struct gn_staged_piece *p = &s->pieces[(s->first + i) % s->slots];
+		const struct gn_staged_chunk *p = &s->ring[(s->first + i) % s->slots];
 
 		if (p->phase == GN_STAGED_SUM)
 			return gn_staged_coll_of(p->op, p->chunk);
@@ -152,18 +152,18 @@ static struct gn_coll *only_sum(const struct gn_stager *s)
 	return NULL;
 }
 
-/* Nothing moves just now. */
-static enum gn_status rest(struct gn_stager *s, unsigned idle, uint64_t *checked, struct gn_err *err)
+/* Waits when nothing advanced: in the allreduce if that is all there is to wait for, else by polling, yielding, sleeping. */
+static enum gn_status wait_idle(struct gn_stager *s, unsigned polls, uint64_t *checked, struct gn_err *err)
 {
-	struct gn_coll *sum = only_sum(s);
+	struct gn_coll *sum = find_sum(s);
 	struct timespec pause = {0, PAUSE_NS};
 	uint64_t now;
 
 	if (sum)
 		return gn_coll_wait(sum, err);
-	if (idle % LOOKS)
+	if (polls % POLLS)
 		return GN_OK;
-	if (idle > 4 * LOOKS)
+	if (polls > 4 * POLLS)
 		nanosleep(&pause, NULL);
 	else
 		sched_yield();
@@ -189,7 +189,7 @@ enum gn_status gn_staged_wait(struct gn_staged *op, struct gn_err *err)
 		idle = moved ? 0 : idle + 1;
 		if (moved || !op->in_flight)
 			continue;
-		s->status = rest(s, idle, &checked, &s->why);
+		s->status = wait_idle(s, idle, &checked, &s->why);
 	}
 	return GN_OK;
 }

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Below this, heartbeats and foreign traffic are as large as what is to be disproved. */
+/* Below this, heartbeats and other traffic are as large as the payload. */
 #define NOISE_BYTES (1u << 20)
-#define VERDICT_MAX 240
+#define REASON_MAX 240
 
 enum gn_status gn_traffic_check_begin(struct gn_comm *c, struct gn_traffic_check *p, struct gn_err *err)
 {
@@ -19,7 +19,7 @@ enum gn_status gn_traffic_check_begin(struct gn_comm *c, struct gn_traffic_check
 	gn_comm_sent_bytes(c, &fresh.same_node_bytes, &fresh.other_node_bytes);
 	for (int i = 0, count = gn_comm_rails(c, rails); i < count; i++)
 		fresh.rail_bytes[i] = rails[i].sent_bytes;
-	/* nobody starts before all counters are read */
+	/* no rank starts before all counters are read */
 	if (!status)
 		status = gn_comm_barrier(c, err);
 	if (status)
@@ -34,7 +34,7 @@ struct payload {
 	int64_t same, other, rails[GN_RAILS_MAX];
 };
 
-static enum gn_status add_up(struct gn_comm *c, const struct gn_traffic_check *p, struct payload *sums, struct gn_err *err)
+static enum gn_status sum_payloads(struct gn_comm *c, const struct gn_traffic_check *p, struct payload *sums, struct gn_err *err)
 {
 	struct gn_world *w = gn_comm_world(c);
 	struct payload *mine = &sums[gn_world_node_of(w, gn_comm_rank(c))];
@@ -63,21 +63,21 @@ static int rails_used(const struct payload *sums, int nodes)
 	return used;
 }
 
-static void short_of(char *verdict, const char *host, uint64_t wanted, const char *where, uint64_t counted)
+static void set_too_few(char *reason, const char *host, uint64_t wanted, const char *where, uint64_t counted)
 {
-	snprintf(verdict, VERDICT_MAX, "the ranks of %.64s sent %llu bytes %s, but that was counted there: %llu", host,
+	snprintf(reason, REASON_MAX, "the ranks of %.64s sent %llu bytes %s, but the devices counted %llu", host,
 		 (unsigned long long)wanted, where, (unsigned long long)counted);
 }
 
-static void too_much(char *verdict, const char *host, uint64_t counted, uint64_t sent)
+static void set_too_many(char *reason, const char *host, uint64_t counted, uint64_t sent)
 {
-	snprintf(verdict, VERDICT_MAX, "the network devices of %.64s sent %llu bytes while its ranks sent %llu", host,
+	snprintf(reason, REASON_MAX, "the network devices of %.64s sent %llu bytes while its ranks sent %llu", host,
 		 (unsigned long long)counted, (unsigned long long)sent);
 }
 
-/* Empty when the counters bear the transport out. */
-static void judge(const struct gn_devices *before, const struct gn_devices *after, const char *transport,
-		  const char *host, uint64_t same, uint64_t other, char *verdict)
+/* Sets *reason if the counters contradict the transport. */
+static void check_counters(const struct gn_devices *before, const struct gn_devices *after, const char *transport,
+		  const char *host, uint64_t same, uint64_t other, char *reason)
 {
 	uint64_t lo = gn_devices_sent(before, after, GN_DEVICE_LOOPBACK);
 	uint64_t net = gn_devices_sent(before, after, GN_DEVICE_NET);
@@ -86,22 +86,22 @@ static void judge(const struct gn_devices *before, const struct gn_devices *afte
 
 	if (!strcmp(transport, "tcp")) {
 		if (lo < same)
-			short_of(verdict, host, same, "within the node over tcp (lo)", lo);
+			set_too_few(reason, host, same, "within the node over tcp (lo)", lo);
 		else if (net < other + soft)
-			short_of(verdict, host, other, "to other nodes over tcp", net > soft ? net - soft : 0);
+			set_too_few(reason, host, other, "to other nodes over tcp", net > soft ? net - soft : 0);
 	} else if (!strcmp(transport, "shm")) {
 		if (same > NOISE_BYTES && lo >= same / 2)
-			too_much(verdict, host, lo, same);
+			set_too_many(reason, host, lo, same);
 	} else if (!strcmp(transport, "rc") || !strcmp(transport, "ud")) {
-		/* adapters need not count what stays within a node */
+		/* adapters need not count traffic within a node */
 		if (rdma < other)
-			short_of(verdict, host, other, "to other nodes over RDMA devices", rdma);
+			set_too_few(reason, host, other, "to other nodes over RDMA devices", rdma);
 		else if (same + other > NOISE_BYTES && lo + (rdma ? 0 : net) >= (same + other) / 2)
-			too_much(verdict, host, lo + net, same + other);
+			set_too_many(reason, host, lo + net, same + other);
 	}
 }
 
-/* The rest of an RDMA device's name in UCX's words is the port: "mlx5_0:1". */
+/* UCX's name of an RDMA device has the port behind a colon: "mlx5_0:1". */
 static int is_device_of(const char *rail, const char *device)
 {
 	size_t len = strlen(device);
@@ -109,27 +109,27 @@ static int is_device_of(const char *rail, const char *device)
 	return !strncmp(rail, device, len) && (!rail[len] || rail[len] == ':');
 }
 
-static void judge_rails(struct gn_comm *c, const struct gn_devices *before, const struct gn_devices *after,
-			const struct payload *sent, char *verdict)
+static void check_rails(struct gn_comm *c, const struct gn_devices *before, const struct gn_devices *after,
+			const struct payload *sent, char *reason)
 {
 	struct gn_comm_rail rails[GN_RAILS_MAX];
 	int count = gn_comm_rails(c, rails), rank = gn_comm_rank(c);
 
-	for (int i = 0; i < count && count > 1 && !*verdict; i++)
+	for (int i = 0; i < count && count > 1 && !*reason; i++)
 		for (int k = 0; k < after->count; k++) {
 			struct gn_devices now = {&after->items[k], 1};
 			uint64_t counted = gn_devices_sent(before, &now, now.items->kind);
 
 			if (!is_device_of(rails[i].device, now.items->name) || counted >= (uint64_t)sent->rails[i])
 				continue;
-			snprintf(verdict, VERDICT_MAX, "the ranks of %.64s sent %lld bytes by %.64s, which counted %llu",
+			snprintf(reason, REASON_MAX, "the ranks of %.64s sent %lld bytes by %.64s, which counted %llu",
 				 gn_world_host_of(gn_comm_world(c), rank), (long long)sent->rails[i], rails[i].device,
 				 (unsigned long long)counted);
 		}
 }
 
-static enum gn_status judge_here(struct gn_comm *c, struct gn_traffic_check *p, const char *transport, const struct payload *sums,
-				 char *verdict, struct gn_err *err)
+static enum gn_status check_node(struct gn_comm *c, struct gn_traffic_check *p, const char *transport, const struct payload *sums,
+				 char *reason, struct gn_err *err)
 {
 	struct gn_world *w = gn_comm_world(c);
 	int rank = gn_comm_rank(c), node = gn_world_node_of(w, rank);
@@ -141,10 +141,10 @@ static enum gn_status judge_here(struct gn_comm *c, struct gn_traffic_check *p, 
 	status = gn_devices_read("/sys", &after, err);
 	if (status)
 		return status;
-	judge(&p->before, &after, transport, gn_world_host_of(w, rank), (uint64_t)sums[node].same,
-	      (uint64_t)sums[node].other, verdict);
+	check_counters(&p->before, &after, transport, gn_world_host_of(w, rank), (uint64_t)sums[node].same,
+	      (uint64_t)sums[node].other, reason);
 	if (strcmp(transport, "auto"))
-		judge_rails(c, &p->before, &after, &sums[node], verdict);
+		check_rails(c, &p->before, &after, &sums[node], reason);
 	gn_devices_release(&after);
 	return GN_OK;
 }
@@ -153,23 +153,23 @@ enum gn_status gn_traffic_check_end(struct gn_comm *c, struct gn_traffic_check *
 {
 	int nodes = gn_world_nodes(gn_comm_world(c)), here = gn_world_node_of(gn_comm_world(c), gn_comm_rank(c));
 	struct payload *sums = calloc((size_t)nodes, sizeof *sums);
-	char(*verdicts)[VERDICT_MAX] = calloc((size_t)nodes, sizeof *verdicts);
+	char(*reasons)[REASON_MAX] = calloc((size_t)nodes, sizeof *reasons);
 	enum gn_status status;
 
-	if (!sums || !verdicts)
+	if (!sums || !reasons)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d nodes", nodes);
 	else
-		status = add_up(c, p, sums, err);
+		status = sum_payloads(c, p, sums, err);
 	p->rails = status ? 0 : rails_used(sums, nodes);
 	if (!status)
-		status = judge_here(c, p, transport, sums, verdicts[here], err);
+		status = check_node(c, p, transport, sums, reasons[here], err);
 	if (!status)
-		status = gn_comm_allreduce(c, verdicts, (size_t)nodes * VERDICT_MAX, GN_BYTES, gn_reduce_max(GN_BYTES), err);
+		status = gn_comm_allreduce(c, reasons, (size_t)nodes * REASON_MAX, GN_BYTES, gn_reduce_max(GN_BYTES), err);
 	for (int n = 0; !status && n < nodes; n++)
-		if (verdicts[n][0])
-			status = gn_err_set(err, GN_ERR_FAILED, "the bytes did not go by %s: %s", transport, verdicts[n]);
+		if (reasons[n][0])
+			status = gn_err_set(err, GN_ERR_FAILED, "%s did not carry the traffic: %s", transport, reasons[n]);
 	gn_devices_release(&p->before);
 	free(sums);
-	free(verdicts);
+	free(reasons);
 	return status;
 }

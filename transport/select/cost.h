@@ -1,8 +1,8 @@
 /* Communication costs of a fabric: LogGP parameters of messages within a node and between nodes, from which algorithms are selected
  * (select.h) and other clusters are simulated (sim.h). Source of the model: Alexandrov et al., "LogGP", SPAA 1995.
  *
- * gannet tune measures them (tune.h) and stores them in a table (tuning_table.h); without an entry they are estimated from the kind of
- * transport and its link rate. Plain data, which ranks exchange as it is.
+ * gannet tune measures them (tune.h) and stores them in a table (tuning_table.h); without an entry they are estimated from the kind
+ * of transport and its link rate. Plain data, which ranks exchange as it is.
  *
  * Thread safety: no state; any thread. Nothing blocks.
  */
@@ -51,13 +51,14 @@ void gn_cost_topology(const struct gn_cost *c, int nodes, int ranks_per_node, st
 double gn_cost_port_s(const struct gn_cost_path *p, double bytes);
 /* Seconds from the send to the completed receive of one message, both ends ready. */
 double gn_cost_message_s(const struct gn_cost_path *p, double bytes);
-/* Picks are used on up to so many times more or fewer nodes than they were measured on: the order of algorithms changes with the number. */
+/* Picks are used on up to so many times more or fewer nodes than they were measured on: the order of algorithms changes with the
+ * number. */
 #define GN_COST_NODES_APART 4
-/* Adapts costs measured on c->tuned_nodes to `nodes`: message costs stay; picks lose their times, or are removed when the numbers differ by
- * more than GN_COST_NODES_APART. */
+/* Adapts costs measured on c->tuned_nodes to `nodes`: message costs stay; picks lose their times, or are removed when the numbers
+ * differ by more than GN_COST_NODES_APART. */
 void gn_cost_use_at(struct gn_cost *c, int nodes);
-/* The measurement of this algorithm nearest in length; NULL: none. *near: its length is within a factor of 4, near enough to scale its
- * time. Borrowed from c. */
+/* The measurement of this algorithm nearest in length; NULL: none. *near: its length is within a factor of 4, near enough to scale
+ * its time. Borrowed from c. */
 const struct gn_cost_pick *gn_cost_trial(const struct gn_cost *c, const char *algorithm, double bytes, int *near);
 /* The pick nearest in length, within a factor of 2; NULL: none. Borrowed from c. */
 const struct gn_cost_pick *gn_cost_pick(const struct gn_cost *c, double bytes);

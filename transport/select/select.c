@@ -171,8 +171,8 @@ static enum gn_status simulate_best(const struct gn_select_args *args, struct ca
 	return status;
 }
 
-/* If the best candidate by closed form was too large to simulate, it is selected. Otherwise candidates that were too large compete by
- * closed form with the simulated ones. */
+/* If the best candidate by closed form was too large to simulate, it is selected. Otherwise candidates that were too large compete
+ * by closed form with the simulated ones. */
 static const struct gn_choice *cheapest(const struct candidate *list, int count)
 {
 	const struct gn_choice *best = &list[0].choice;

@@ -151,7 +151,8 @@ static double message_delay_s(const struct gn_cost_path *p, double bytes)
 	return r->latency_s * (bytes > p->path.eager_bytes ? 3 : 1) + r->send_s + r->receive_s + r->s_per_byte * bytes;
 }
 
-/* The length of a message on the critical path: the mean of a rank's receives; in a tree, where all are of equal length, the longest. */
+/* The length of a message on the critical path: the mean of a rank's receives; in a tree, where all are of equal length, the
+ * longest. */
 static double typical_bytes(double longest, double bytes, double receives, int tree)
 {
 	return tree || receives < 1 ? longest : bytes / receives;

@@ -223,7 +223,8 @@ static int nodes_of(const char *signature, const char **rest)
 	return end > signature && nodes > 0 && nodes < INT_MAX && !strncmp(end, " nodes of ", 10) ? (int)nodes : 0;
 }
 
-/* The line whose signature is nearest to the one looked for. distance: the ratio of their numbers of nodes; 1: the same signature. */
+/* The line whose signature is nearest to the one looked for. distance: the ratio of their numbers of nodes; 1: the same
+ * signature. */
 struct nearest {
 	json_t *root;
 	double distance;

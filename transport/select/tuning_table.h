@@ -1,12 +1,14 @@
-/* The tuning table: communication costs measured by gannet tune, in a text file with one JSON object a line, one line for each fabric.
+/* The tuning table: communication costs measured by gannet tune, in a text file with one JSON object a line, one line for each
+ * fabric.
  *
  * A fabric is identified by its signature: the transports within a node and between nodes, the devices' names and link rates, UCX's
- * version, and the number of nodes and of ranks on them; host names do not matter. An entry for another number of nodes of otherwise
- * the same fabric is used, too: its rates and latencies always, its fastest algorithms if the numbers differ by a factor of up to
- * GN_COST_NODES_APART and the cost model does not predict that they are much slower than the best here (gn_select_keep_picks).
+ * version, and the number of nodes and of ranks on them; host names do not matter. An entry for another number of nodes of
+ * otherwise the same fabric is used, too: its rates and latencies always, its fastest algorithms if the numbers differ by a factor
+ * of up to GN_COST_NODES_APART and the cost model does not predict that they are much slower than the best here
+ * (gn_select_keep_picks).
  *
- * The file is --tuning FILE, else $GANNET_TUNING, else $XDG_CONFIG_HOME/gannet/tuning.jsonl, else ~/.config/gannet/tuning.jsonl; "none"
- * means no file. Only rank 0 reads it and sends the entry to all ranks, so that all select the same algorithms.
+ * The file is --tuning FILE, else $GANNET_TUNING, else $XDG_CONFIG_HOME/gannet/tuning.jsonl, else ~/.config/gannet/tuning.jsonl;
+ * "none" means no file. Only rank 0 reads it and sends the entry to all ranks, so that all select the same algorithms.
  *
  * Thread safety: no state; any thread. Functions block on file input and output, or as said.
  */
@@ -46,31 +48,31 @@ struct gn_tune_result {
 	char signature[512]; /* of the fabric, see gn_tuning_table_signature() */
 };
 
-/* The path of the file; "": none. given: the value of --tuning, or NULL. *named: option or environment name the file, so that it has to
- * exist. GN_ERR_USAGE: the path is too long for out. */
+/* The path of the file; "": none. given: the value of --tuning, or NULL. *named: option or environment name the file, so that it
+ * has to exist. GN_ERR_USAGE: the path is too long for out. */
 enum gn_status gn_tuning_table_path(const char *given, char *out, size_t out_size, int *named, struct gn_err *err);
 
 /* Local. Connects to a rank of this node and one of another, and appends the signature. */
 enum gn_status gn_tuning_table_signature(struct gn_world *world, struct gn_ucx *ucx, struct gn_strbuf *out,
 				   struct gn_err *err);
 
-/* Finds the entry with this signature; without one, the entry that differs in the number of nodes only and whose number is nearest by
- * ratio (of two, the larger number), unchanged. Sets *found, and if so *out; out->tuned_nodes is the entry's number of nodes.
+/* Finds the entry with this signature; without one, the entry that differs in the number of nodes only and whose number is nearest
+ * by ratio (of two, the larger number), unchanged. Sets *found, and if so *out; out->tuned_nodes is the entry's number of nodes.
  * GN_ERR_NOT_FOUND: no such file. GN_ERR_DATA names file and line. */
 enum gn_status gn_tuning_table_read(const char *path, const char *signature, int *found, struct gn_cost *out,
 			      struct gn_err *err);
 /* The entry whose signature contains `part`. GN_ERR_USAGE: several do, GN_ERR_NOT_FOUND: none does. */
 enum gn_status gn_tuning_table_find(const char *path, const char *part, struct gn_cost *out, struct gn_err *err);
-/* Writes the entry, replacing one of the same signature; other lines stay. The file is replaced atomically, and its folders are created.
- * GN_ERR_DATA: the file is not a tuning table; it is not changed. */
+/* Writes the entry, replacing one of the same signature; other lines stay. The file is replaced atomically, and its folders are
+ * created. GN_ERR_DATA: the file is not a tuning table; it is not changed. */
 enum gn_status gn_tuning_table_write(const char *path, const struct gn_tune_result *r, struct gn_err *err);
 /* Appends the entry as an object without a key. */
 void gn_tuning_table_json(const struct gn_tune_result *r, struct gn_json *out);
 /* For a world of one rank, which needs no costs: fails as gn_tuning_table_agree does when a named table cannot be read. */
 enum gn_status gn_tuning_table_check(const char *given, struct gn_err *err);
 
-/* Collective, over the bootstrap; blocks. Sets *out on all ranks to rank 0's entry for this fabric, or to an estimate; rank 0 logs which. A
- * table without an entry is not an error. An error of rank 0 is returned on all ranks. */
+/* Collective, over the bootstrap; blocks. Sets *out on all ranks to rank 0's entry for this fabric, or to an estimate; rank 0 logs
+ * which. A table without an entry is not an error. An error of rank 0 is returned on all ranks. */
 enum gn_status gn_tuning_table_agree(struct gn_world *world, struct gn_ucx *ucx, const char *given, struct gn_log *log,
 			       struct gn_cost *out, struct gn_err *err);
 

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* With up to so many parts all pages are mapped at creation (MAP_POPULATE). Sums of 256 KiB to 1 MiB by two ranks take 10 to 20 % longer
- * on pages that were mapped by faults (AMD EPYC). With more parts a rank accesses its share only, and mapping all of them in each rank
- * took gigabytes. */
+/* With up to so many parts all pages are mapped at creation (MAP_POPULATE). Sums of 256 KiB to 1 MiB by two ranks take 10 to 20 %
+ * longer on pages that were mapped by faults (AMD EPYC). With more parts a rank accesses its share only, and mapping all of them in
+ * each rank took gigabytes. */
 #define POPULATE_PARTS 8
 
 struct gn_segment {
@@ -66,9 +66,9 @@ static enum gn_status make_file(size_t len, size_t committed, int *out, struct r
 
 /* --- addresses of the parts --- */
 
-/* The L1 way predictor of AMD Zen hashes address bits 12 to 27 and keeps one line for each hash in a set, so that two streams with the
- * same hash evict each other: parts 0x4002000 bytes apart are summed five times slower than others. The hash is that of Lipp et al.,
- * "Take A Way", 2020; of its eight bits, 12^27 and 13^26 were confirmed by measurement, the others were not tried. */
+/* The L1 way predictor of AMD Zen hashes address bits 12 to 27 and keeps one line for each hash in a set, so that two streams with
+ * the same hash evict each other: parts 0x4002000 bytes apart are summed five times slower than others. The hash is that of Lipp et
+ * al., "Take A Way", 2020; of its eight bits, 12^27 and 13^26 were confirmed by measurement, the others were not tried. */
 static unsigned way_hash(uint64_t page)
 {
 	static const int pairs[8][2] = {{0, 15}, {1, 14}, {2, 13}, {3, 8}, {4, 9}, {5, 10}, {6, 11}, {7, 12}};

@@ -1,8 +1,9 @@
 /* A segment: shared memory in which each rank of a node has a part, and which all of them map.
  *
- * Each rank creates an anonymous file (memfd) and maps its own and, through /proc/PID/fd, those of the other ranks. The files have no
- * names, so that nothing survives a crash, and only processes of the same user that may trace each other can open them. Where the
- * system does not allow that (different PID namespaces, hardened kernels) creation is GN_ERR_UNSUPPORTED on all ranks of the world.
+ * Each rank creates an anonymous file (memfd) and maps its own and, through /proc/PID/fd, those of the other ranks. The files have
+ * no names, so that nothing survives a crash, and only processes of the same user that may trace each other can open them. Where
+ * the system does not allow that (different PID namespaces, hardened kernels) creation is GN_ERR_UNSUPPORTED on all ranks of the
+ * world.
  *
  * Thread safety: a segment does not change after creation; its users synchronise accesses to the memory.
  */
@@ -15,10 +16,10 @@
 
 struct gn_segment;
 
-/* Collective over the world; blocks. The lengths are the same on all ranks of a node. The memory is zeroed. The first committed_bytes
- * (at least 1) of each part are committed here: they never raise SIGBUS, and without memory for them the call is GN_ERR_NO_MEMORY. The
- * rest up to len_bytes takes no memory until its owner commits it, and nobody may access it before. With more than eight ranks on a
- * node pages of other ranks are mapped on first access, so that pages never accessed are not resident. */
+/* Collective over the world; blocks. The lengths are the same on all ranks of a node. The memory is zeroed. The first
+ * committed_bytes (at least 1) of each part are committed here: they never raise SIGBUS, and without memory for them the call is
+ * GN_ERR_NO_MEMORY. The rest up to len_bytes takes no memory until its owner commits it, and nobody may access it before. With more
+ * than eight ranks on a node pages of other ranks are mapped on first access, so that pages never accessed are not resident. */
 enum gn_status gn_segment_create(struct gn_world *world, size_t len_bytes, size_t committed_bytes, struct gn_segment **out,
 				 struct gn_err *err);
 /* Local: commits [offset, offset + len_bytes) of this rank's own part; memory that is committed is left as it is. Other ranks may
@@ -30,8 +31,8 @@ void gn_segment_destroy(struct gn_segment *s);
 /* The part of local rank `index` (0 .. local size - 1). */
 void *gn_segment_part(const struct gn_segment *s, int index);
 size_t gn_segment_len(const struct gn_segment *s);
-/* The distance between adjacent parts in bytes: whole pages, from len_bytes to less than 64 pages more. If such a distance exists, no
- * two of any eight adjacent parts conflict in the L1 cache of AMD processors, except in one of 4096 places. */
+/* The distance between adjacent parts in bytes: whole pages, from len_bytes to less than 64 pages more. If such a distance exists,
+ * no two of any eight adjacent parts conflict in the L1 cache of AMD processors, except in one of 4096 places. */
 size_t gn_segment_stride(size_t len_bytes, int parts);
 
 #endif

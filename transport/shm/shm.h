@@ -1,24 +1,24 @@
 /* Shared memory of the ranks of one node: buffers that all of them map, and allreduce directly in each other's buffers.
  *
- * gn_shm_alloc() gives each rank its part of one segment. An allreduce on such buffers has two synchronisations: when all ranks have
- * arrived, each reduces its share of the elements from all buffers and writes the result to all buffers; then all are done. Each rank
- * reads and writes (p + 1) / p times the buffer, the minimum.
+ * gn_shm_alloc() gives each rank its part of one segment. An allreduce on such buffers has two synchronisations: when all ranks
+ * have arrived, each reduces its share of the elements from all buffers and writes the result to all buffers; then all are done.
+ * Each rank reads and writes (p + 1) / p times the buffer, the minimum.
  *
  * Small buffers need one synchronisation: each rank copies its values into an eager slot, and each rank reduces all of them.
  *
- * Buffers from elsewhere pass through a bounce buffer in slices: each rank copies in what is not of its share, reduces its share from its
- * own buffer and the others' bounce buffers, writes the result to its buffer and its bounce buffer, and copies the others' results
- * from there: (p - 1) / p times the buffer copied in and out. Below 32 KiB each rank copies in everything and reduces everything, which
- * saves one synchronisation.
+ * Buffers from elsewhere pass through a bounce buffer in slices: each rank copies in what is not of its share, reduces its share
+ * from its own buffer and the others' bounce buffers, writes the result to its buffer and its bounce buffer, and copies the others'
+ * results from there: (p - 1) / p times the buffer copied in and out. Below 32 KiB each rank copies in everything and reduces
+ * everything, which saves one synchronisation.
  *
  * Values are reduced in the order of local ranks: the result has the same bits on all ranks and in all runs.
  *
- * Memory for larger eager slots and for message flags is committed when the first operation needs it. GN_ERR_NO_MEMORY is not agreed on:
- * a rank that gets it has to abort the world (gn_world_give_up).
+ * Memory for larger eager slots and for message flags is committed when the first operation needs it. GN_ERR_NO_MEMORY is not
+ * agreed on: a rank that gets it has to abort the world (gn_world_give_up).
  *
  * Thread safety: one thread. Operations are created, started and freed in the same order on all ranks of the node. Each rank
- * publishes the signature of what it starts, so that ranks that disagree on size, type or place get GN_ERR_MISMATCH instead of corrupt
- * data.
+ * publishes the signature of what it starts, so that ranks that disagree on size, type or place get GN_ERR_MISMATCH instead of
+ * corrupt data.
  */
 #ifndef GN_TRANSPORT_SHM_SHM_H
 #define GN_TRANSPORT_SHM_SHM_H
@@ -45,9 +45,9 @@ void gn_shm_free(struct gn_shm *n, void *memory);
 /* Local. Whether [memory, memory + len_bytes) is within one allocation of gn_shm_alloc(). */
 int gn_shm_owns(const struct gn_shm *n, const void *memory, size_t len_bytes);
 
-/* Local. Creates a persistent allreduce of count elements over the ranks of this node. in: NULL for in place, else any buffer of this
- * rank, which is read. out_buffer: fastest if allocated by gn_shm_alloc(), at the same offset on all ranks. GN_ERR_UNSUPPORTED: it is
- * not, and the node has too many ranks for bounce buffers; or there are too many operations. */
+/* Local. Creates a persistent allreduce of count elements over the ranks of this node. in: NULL for in place, else any buffer of
+ * this rank, which is read. out_buffer: fastest if allocated by gn_shm_alloc(), at the same offset on all ranks.
+ * GN_ERR_UNSUPPORTED: it is not, and the node has too many ranks for bounce buffers; or there are too many operations. */
 enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
 				 gn_reduce_fn reduce, struct gn_shm_op **out, struct gn_err *err);
 /* Adds to the operation's signature, so that ranks that start different operations get GN_ERR_MISMATCH. Before the first start. */
@@ -68,12 +68,12 @@ int gn_shm_has_bounce_buffers(const struct gn_shm *n);
 
 /* --- blocking until another rank of this node writes to shared memory --- */
 
-/* Announces that this rank is about to block, so that other ranks wake it after each write meant for it. Returns the wakeup state for
- * gn_shm_wakeup_wait(); look at the awaited memory once more before that. Nests. */
+/* Announces that this rank is about to block, so that other ranks wake it after each write meant for it. Returns the wakeup state
+ * for gn_shm_wakeup_wait(); look at the awaited memory once more before that. Nests. */
 uint32_t gn_shm_wakeup_begin(struct gn_shm *n);
 void gn_shm_wakeup_end(struct gn_shm *n);
-/* Blocks until the wakeup state differs from `state`, for `limit` at most. Writers do not fence between their write and the look at who
- * waits, so that a wakeup may be missed, very rarely: keep the limit short. */
+/* Blocks until the wakeup state differs from `state`, for `limit` at most. Writers do not fence between their write and the look at
+ * who waits, so that a wakeup may be missed, very rarely: keep the limit short. */
 void gn_shm_wakeup_wait(struct gn_shm *n, uint32_t state, const struct timespec *limit);
 /* Wakes local rank `local` if it waits, or (-1) all that do; and this rank's own other threads. */
 void gn_shm_wake(struct gn_shm *n, int local);

@@ -50,8 +50,8 @@ static void use_slot(struct gn_shm_op *op)
 		    (uint64_t)op->path << 62;
 }
 
-/* The lowest free slot, whose memory is most likely committed already; the same on all ranks, because they create and free operations in
- * the same order. */
+/* The lowest free slot, whose memory is most likely committed already; the same on all ranks, because they create and free
+ * operations in the same order. */
 static int find_free_slot(const struct gn_shm *n)
 {
 	const unsigned char *found = memchr(n->used, 0, sizeof n->used);
@@ -245,8 +245,8 @@ static int all_finished(struct gn_shm_op *op)
 	return 1;
 }
 
-/* The inputs, as each rank has published them: a rank may reduce in place, or have copied an input that is not in shared memory to its
- * output. */
+/* The inputs, as each rank has published them: a rank may reduce in place, or have copied an input that is not in shared memory to
+ * its output. */
 static void find_parts(struct gn_shm_op *op)
 {
 	for (int i = 0; i < op->node->local_size; i++) {

@@ -8,8 +8,8 @@
 #define RUN_MASK ((uint64_t)0xffffffffffff)
 
 /* Each rank has two flags for each message and peer in its own part: "to the peer: may be read" and "from the peer: has been read".
- * A flag holds the run number, which rises over all objects of the node alike: a flag left by an older object in the same place never
- * equals the present run, and one of a newer object means that its owner has completed the older one. */
+ * A flag holds the run number, which rises over all objects of the node alike: a flag left by an older object in the same place
+ * never equals the present run, and one of a newer object means that its owner has completed the older one. */
 struct gn_shm_flags {
 	struct gn_shm *node;
 	struct gn_shm_flags *next;

@@ -1,9 +1,9 @@
-/* Messages between the ranks of one node without copies: the sender sets a flag that a range of its buffer may be read; the receiver
- * reads it (or reduces from it) in place and sets a flag that it has.
+/* Messages between the ranks of one node without copies: the sender sets a flag that a range of its buffer may be read; the
+ * receiver reads it (or reduces from it) in place and sets a flag that it has.
  *
- * One object belongs to one persistent operation on one buffer of gn_shm_alloc(), at the same offset on all ranks of the node. A message
- * has a number between its two ranks, below a bound that is the same on all ranks of the node. Objects are created, started and freed
- * in the same order on all ranks of the node. No call blocks.
+ * One object belongs to one persistent operation on one buffer of gn_shm_alloc(), at the same offset on all ranks of the node. A
+ * message has a number between its two ranks, below a bound that is the same on all ranks of the node. Objects are created, started
+ * and freed in the same order on all ranks of the node. No call blocks.
  *
  * Thread safety: one thread.
  */

@@ -15,11 +15,11 @@
 /* Allreduces that may exist at once; each has a slot. */
 #define GN_SHM_SLOTS 512
 /* The largest buffers that go through eager slots (one synchronisation, each rank reduces everything): of shared buffers, without
- * and with oversubscription; of buffers from elsewhere, where there are no bounce buffers and where there are. The copy into the slot
- * has to be cheaper than a second synchronisation, which is cheap when each rank has a processor and expensive when ranks share
- * processors. Buffers from elsewhere are copied in any case, and without bounce buffers the alternative is messages. Measured by
- * `gannet bench allreduce [--foreign]` with 2 and 4 ranks: 4 ranks on 2 processors take 2.8 us for 4 KiB with eager slots and 4.2
- * without, 3.2 and 4.4 for 8 KiB, 4.7 and 4.4 for 16 KiB. */
+ * and with oversubscription; of buffers from elsewhere, where there are no bounce buffers and where there are. The copy into the
+ * slot has to be cheaper than a second synchronisation, which is cheap when each rank has a processor and expensive when ranks
+ * share processors. Buffers from elsewhere are copied in any case, and without bounce buffers the alternative is messages. Measured
+ * by `gannet bench allreduce [--foreign]` with 2 and 4 ranks: 4 ranks on 2 processors take 2.8 us for 4 KiB with eager slots and
+ * 4.2 without, 3.2 and 4.4 for 8 KiB, 4.7 and 4.4 for 16 KiB. */
 #define GN_EAGER_SHARED_BYTES 512
 #define GN_EAGER_OVERSUBSCRIBED_BYTES 8192
 #define GN_EAGER_NO_BOUNCE_BYTES 2048
@@ -52,16 +52,16 @@ struct gn_eager_slot {
 	uint64_t in_allocation, in_offset;     /* where the other ranks find the input; in_allocation 0: in the output buffer */
 };
 
-/* One rank's part of one allreduce's slot, on cache lines of its own. The two eager slots alternate, because a rank may start run n + 1
- * while another still reads run n. That also holds from one operation to the next that uses the slot: a run of the next operation
- * completes only when all ranks have freed the previous one. */
+/* One rank's part of one allreduce's slot, on cache lines of its own. The two eager slots alternate, because a rank may start run n
+ * + 1 while another still reads run n. That also holds from one operation to the next that uses the slot: a run of the next
+ * operation completes only when all ranks have freed the previous one. */
 struct gn_shm_side {
 	struct gn_eager_slot eager[2];
 	_Alignas(GN_ALIGN_BYTES) atomic_uint_fast64_t finished;
 };
 
-/* Values too long for an eager slot. The padding keeps buffers from being multiples of 4 KiB apart, which map to the same set of an L1
- * cache. */
+/* Values too long for an eager slot. The padding keeps buffers from being multiples of 4 KiB apart, which map to the same set of an
+ * L1 cache. */
 struct gn_eager_buffer {
 	_Alignas(GN_ALIGN_BYTES) char values[GN_EAGER_BYTES + GN_ALIGN_BYTES];
 };
@@ -83,9 +83,9 @@ struct gn_shm_wakeup {
 	atomic_uint waiting;			      /* this rank waits */
 };
 
-/* Each rank's part of the control segment. wakeup, side and, with at most GN_BOUNCE_RANKS ranks, bounce are committed at creation; flags
- * and eager_buffers when an operation first needs them. Other ranks read flags only below flags_committed, and an eager buffer only
- * after its eager slot has arrived, which implies that it is committed. */
+/* Each rank's part of the control segment. wakeup, side and, with at most GN_BOUNCE_RANKS ranks, bounce are committed at creation;
+ * flags and eager_buffers when an operation first needs them. Other ranks read flags only below flags_committed, and an eager
+ * buffer only after its eager slot has arrived, which implies that it is committed. */
 struct gn_shm_control {
 	struct gn_shm_wakeup wakeup;
 	_Alignas(GN_ALIGN_BYTES) atomic_uint flags_committed;
@@ -114,8 +114,8 @@ struct gn_shm {
 	uint16_t eager_committed[GN_SHM_SLOTS]; /* bytes committed in each of this rank's two eager buffers of the slot */
 };
 
-/* A run of one operation through bounce buffers. in, out: this rank's buffers, equal in place. Slices are numbered over all operations
- * in the order of their starts; filled, reduced and read are the first slices for which that is still to be done. */
+/* A run of one operation through bounce buffers. in, out: this rank's buffers, equal in place. Slices are numbered over all
+ * operations in the order of their starts; filled, reduced and read are the first slices for which that is still to be done. */
 struct gn_bounce_op {
 	const char *in;
 	char *out;
@@ -152,8 +152,8 @@ void gn_multi_reduce(char *const *in, char *const *out, int ranks, size_t offset
 		      gn_reduce_fn reduce);
 /* out[i] = parts[0][i] op parts[1][i] op ...; out is none of the parts. */
 void gn_multi_combine(char *out, char *const *parts, int ranks, size_t count, size_t element_bytes, gn_reduce_fn reduce);
-/* The same, written to a and b. a may be one of the parts, b may not; b is memory that other processors have read last and is written
- * by memcpy of whole blocks, see COPIED_BYTES. */
+/* The same, written to a and b. a may be one of the parts, b may not; b is memory that other processors have read last and is
+ * written by memcpy of whole blocks, see COPIED_BYTES. */
 void gn_multi_combine_both(char *a, char *b, char *const *parts, int ranks, size_t count, size_t element_bytes,
 			    gn_reduce_fn reduce);
 

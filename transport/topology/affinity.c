@@ -19,8 +19,8 @@ static enum gn_nearness nearness_to_rank(const struct gn_topology *m, const stru
 	return r->gpu >= 0 ? gn_topology_nearness(m, r->gpu, nic) : nearness_to_cpus(m, &r->cpus, nic);
 }
 
-/* Whether nic is better than `than` (-1: none). RDMA devices come first: an adapter's RDMA device is preferred to its network device.
- * users, than_users: earlier ranks that use it. */
+/* Whether nic is better than `than` (-1: none). RDMA devices come first: an adapter's RDMA device is preferred to its network
+ * device. users, than_users: earlier ranks that use it. */
 static int is_better(const struct gn_topology *m, int nic, enum gn_nearness nearness, int users, int than,
 		     enum gn_nearness than_nearness, int than_users)
 {

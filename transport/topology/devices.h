@@ -31,8 +31,8 @@ struct gn_devices {
 };
 
 /* Reads the devices of this process's network namespace and the RDMA devices under root/class/infiniband (root is "/sys"). Counters
- * include all traffic before the call. For soft RDMA the kernel caches counters for some milliseconds, and the call blocks until they
- * are fresh. The caller releases *out. */
+ * include all traffic before the call. For soft RDMA the kernel caches counters for some milliseconds, and the call blocks until
+ * they are fresh. The caller releases *out. */
 enum gn_status gn_devices_read(const char *root, struct gn_devices *out, struct gn_err *err);
 void gn_devices_release(struct gn_devices *d);
 

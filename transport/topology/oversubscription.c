@@ -47,8 +47,8 @@ static int kernel_carries(const char *transport)
 	return !adapters || !strcmp(transport, "tcp");
 }
 
-/* Compares the ranks of this node with the union of the processors that they are bound to, and, if the kernel carries messages, with all
- * processors of the node, of which the kernel needs one. */
+/* Compares the ranks of this node with the union of the processors that they are bound to, and, if the kernel carries messages,
+ * with all processors of the node, of which the kernel needs one. */
 static int is_oversubscribed(struct gn_world *w, const struct gn_gathered *records)
 {
 	int here = gn_world_node_of(w, gn_world_rank(w)), local = 0, wanted[3] = {0}, by_kernel = 0;

@@ -71,8 +71,8 @@ void gn_rails_choose(const struct gn_rail_offer *offers, int ranks, const struct
 	for (int r = 0; r < ranks; r++)
 		if (offers[r].wanted > 0 && offers[r].wanted < limit)
 			limit = offers[r].wanted;
-	/* A single RDMA device on each rank is left to UCX. A single network device is not: UCX would select the fastest, which may be
-	 * a bridge for containers. */
+	/* A single RDMA device on each rank is left to UCX. A single network device is not: UCX would select the fastest, which may
+	 * be a bridge for containers. */
 	if (common.count == 1 && !strchr(common.items[0].network, '/') && all_have_one(offers, ranks))
 		common.count = 0;
 	if (common.count > limit)

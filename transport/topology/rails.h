@@ -3,9 +3,9 @@
  * A rank's candidates are its devices that are up, of an allowed kind and as fast as its fastest: RDMA devices by active port, or,
  * where there are none, network devices with an IP address that are not bridges, and not virtual if any is hardware. Each candidate
  * has the name of the network that it is on (10.83.1.0/24, an InfiniBand subnet, "Ethernet 10.83.1.0-24" for RDMA over Ethernet).
- * Ranks exchange these names, and the rails are the networks that all ranks have; when they have none in common, all Ethernets count
- * as one network. Rail i of one rank connects to rail i of every other. Two network devices in one IP network make one rail, because
- * the kernel would send everything by one of them.
+ * Ranks exchange these names, and the rails are the networks that all ranks have; when they have none in common, all Ethernets
+ * count as one network. Rail i of one rank connects to rail i of every other. Two network devices in one IP network make one rail,
+ * because the kernel would send everything by one of them.
  *
  * Limits: the smallest number of rails that any rank wants (0: the value of GANNET_RAILS in the environment, else all), and
  * UCX_NET_DEVICES, which restricts the devices.
@@ -51,12 +51,12 @@ enum gn_status gn_rails_find(const char *root, unsigned kinds, const char *allow
  * network in common, or one RDMA device each. */
 void gn_rails_choose(const struct gn_rail_offer *offers, int ranks, const struct gn_rails *candidates,
 		     struct gn_rails *out);
-/* Local. The index of the device (UCX's names) nearest to the rank: by its processors; of equals, by the GPU whose index is local_rank,
- * if the node has as many GPUs as ranks; of equals, round-robin by local_rank. */
+/* Local. The index of the device (UCX's names) nearest to the rank: by its processors; of equals, by the GPU whose index is
+ * local_rank, if the node has as many GPUs as ranks; of equals, round-robin by local_rank. */
 int gn_rails_nearest(const struct gn_topology *m, const char *const *devices, int count, const cpu_set_t *cpus, int local_rank,
 		     int local_size);
-/* Collective: exchanges offers over the bootstrap; blocks. At most one rail on a single node. GN_ERR_USAGE, on that rank alone: invalid
- * GANNET_RAILS. */
+/* Collective: exchanges offers over the bootstrap; blocks. At most one rail on a single node. GN_ERR_USAGE, on that rank alone:
+ * invalid GANNET_RAILS. */
 enum gn_status gn_rails_agree(struct gn_world *world, unsigned kinds, int wanted, struct gn_rails *out,
 			      struct gn_err *err);
 

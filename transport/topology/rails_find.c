@@ -172,8 +172,8 @@ static int has_address(const struct ifaddrs *a, const struct in6_addr *wanted)
 	return a->ifa_addr->sa_family == AF_INET6 && IN6_ARE_ADDR_EQUAL(wanted, &v6->sin6_addr);
 }
 
-/* "Ethernet 10.83.1.0-24": the network of the port's first IPv4 GID that is an address of this host, else of the first IPv6 one; without
- * any "Ethernet". */
+/* "Ethernet 10.83.1.0-24": the network of the port's first IPv4 GID that is an address of this host, else of the first IPv6 one;
+ * without any "Ethernet". */
 static void name_ethernet(const struct ifaddrs *addresses, const char *ports, const char *port, char *out)
 {
 	char file[32], gid[64], network[GN_RAIL_NETWORK_MAX], *slash;

@@ -20,7 +20,8 @@ const char *gn_nearness_name(enum gn_nearness n)
 
 /* --- loading --- */
 
-/* hwloc components that look for displays, initialise GPU drivers, or (pci: libpciaccess) leak memory to read what /sys has, too. */
+/* hwloc components that look for displays, initialise GPU drivers, or (pci: libpciaccess) leak memory to read what /sys has,
+ * too. */
 static const char *const excluded[] = {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl", "pci"};
 
 /* xml NULL: this host. */
@@ -150,7 +151,8 @@ static void read_devices(hwloc_topology_t t, struct gn_topology *m, hwloc_obj_t 
 {
 	hwloc_obj_t o = NULL;
 
-	/* hwloc orders PCI devices within a bridge but not across the bridges of all packages; GPUs are sorted by PCI address here */
+	/* hwloc orders PCI devices within a bridge but not across the bridges of all packages; GPUs are sorted by PCI address
+	 * here */
 	while ((o = hwloc_get_next_pcidev(t, o))) {
 		struct gn_topology_device d = {.rdma = 0};
 		int at = m->gpu_count;

@@ -1,5 +1,5 @@
-/* The hardware topology of a node as far as communication needs it: processors by NUMA node, GPUs, network devices, and the distance
- * of each GPU from each network device. hwloc reads it from this host, or from hwloc's XML (lstopo FILE.xml) of any host.
+/* The hardware topology of a node as far as communication needs it: processors by NUMA node, GPUs, network devices, and the
+ * distance of each GPU from each network device. hwloc reads it from this host, or from hwloc's XML (lstopo FILE.xml) of any host.
  *
  * A GPU is an NVIDIA display or 3D controller. A network device is an hwloc network or OpenFabrics OS device with hardware: one
  * adapter may be both "ib0" and "mlx5_0". Processors are all those of the host, including those that this process may not use.

@@ -1,11 +1,12 @@
-/* gannet tune: measures the communication costs of a fabric (transport/select/cost.h) between pairs of ranks of one node and of two.
+/* gannet tune: measures the communication costs of a fabric (transport/select/cost.h) between pairs of ranks of one node and of
+ * two.
  *
- * In each pair one rank drives and the other answers, over UCX endpoints made for that; all others wait as within a collective, so that
- * the times include the cost of oversubscription. Measured are the eager threshold; the rate of a stream over all rails, and the burst
- * of shaped links; one-way times by length; send and receive overheads; and the rate of reductions, on all ranks at once.
+ * In each pair one rank drives and the other answers, over UCX endpoints made for that; all others wait as within a collective, so
+ * that the times include the cost of oversubscription. Measured are the eager threshold; the rate of a stream over all rails, and
+ * the burst of shaped links; one-way times by length; send and receive overheads; and the rate of reductions, on all ranks at once.
  *
- * Then, for allreduce, the fastest algorithm by length is found by timing them, because the model orders algorithms well whose times
- * differ much, but is wrong by tens of percent about wakeups, copies and oversubscription in small messages.
+ * Then, for allreduce, the fastest algorithm by length is found by timing them, because the model orders algorithms well whose
+ * times differ much, but is wrong by tens of percent about wakeups, copies and oversubscription in small messages.
  *
  * Thread safety: one thread.
  */
@@ -25,15 +26,15 @@ struct gn_tune_options {
 	int pairs;	       /* at most, of ranks of one node and of two nodes each; 0: 3 */
 };
 
-/* Collective; the same result on all ranks. Blocks for some seconds. Failures are not agreed on: a rank that gets one has to abort the
- * world (gn_world_give_up). */
+/* Collective; the same result on all ranks. Blocks for some seconds. Failures are not agreed on: a rank that gets one has to abort
+ * the world (gn_world_give_up). */
 enum gn_status gn_tune_measure(struct gn_world *world, const struct gn_tune_options *options, struct gn_tune_result *out,
 			       struct gn_err *err);
 
-/* Collective; the same picks on all ranks. Times the likely algorithms of an allreduce for lengths up to max_bytes, then slice sizes of the
- * fastest, and sets cost->picks and pick_count; the model's selection is kept where it is about as fast. cost: what the communicator was
- * created with. seconds: about the time for each algorithm and length; lengths that take longer than that once are skipped. No picks
- * where all ranks share memory, because no messages are sent there. Blocks for some seconds. */
+/* Collective; the same picks on all ranks. Times the likely algorithms of an allreduce for lengths up to max_bytes, then slice
+ * sizes of the fastest, and sets cost->picks and pick_count; the model's selection is kept where it is about as fast. cost: what
+ * the communicator was created with. seconds: about the time for each algorithm and length; lengths that take longer than that once
+ * are skipped. No picks where all ranks share memory, because no messages are sent there. Blocks for some seconds. */
 enum gn_status gn_tune_trials(struct gn_comm *c, double seconds, size_t max_bytes, struct gn_cost *cost, struct gn_err *err);
 
 #endif

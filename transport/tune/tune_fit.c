@@ -26,8 +26,8 @@ static double latency_part_s(const struct gn_tune_sample *s, const double overhe
 	return s->one_way_s - gn_cost_port_s(p, s->bytes) - o[0] - o[1];
 }
 
-/* Least squares of residuals relative to the measured time: y = latencies * latency + bytes * s_per_byte, both at least 0. latencies: 3
- * for rendezvous, else 1. */
+/* Least squares of residuals relative to the measured time: y = latencies * latency + bytes * s_per_byte, both at least 0.
+ * latencies: 3 for rendezvous, else 1. */
 static struct line fit_line(const struct gn_tune_sample *s, int count, const double overheads[2][2],
 			    const struct gn_cost_path *p)
 {
@@ -142,8 +142,8 @@ static void fit_ranges(const struct gn_tune_sample *s, int count, int most, cons
 	}
 }
 
-/* Rate and burst of a shaped link: t = (bytes - burst) / rate, least squares of relative errors over the three longest samples that are
- * well beyond the burst. */
+/* Rate and burst of a shaped link: t = (bytes - burst) / rate, least squares of relative errors over the three longest samples that
+ * are well beyond the burst. */
 static void refine_shaped(const struct gn_tune_sample *s, int count, struct gn_cost_path *p)
 {
 	double ww = 0, wx = 0, xx = 0, w1 = 0, x1 = 0, determinant, offset, slope;
@@ -216,8 +216,8 @@ static double find_rate(const double *t, int chunks, double chunk_bytes)
 	return best;
 }
 
-/* The last chunk of the burst: until it, chunks arrive ever earlier than at the steady rate. Small gains (2 %) do not count, because the
- * steady rate is not exact. */
+/* The last chunk of the burst: until it, chunks arrive ever earlier than at the steady rate. Small gains (2 %) do not count,
+ * because the steady rate is not exact. */
 static int find_knee(const double *arrived_s, int chunks, double s_per_chunk)
 {
 	int knee = 0;

@@ -1,4 +1,5 @@
-/* The parts of tune.h: measurements between one pair of ranks (tune_probe.c), and the fit of the model's parameters to them (tune_fit.c).
+/* The parts of tune.h: measurements between one pair of ranks (tune_probe.c), and the fit of the model's parameters to them
+ * (tune_fit.c).
  */
 #ifndef GN_TRANSPORT_TUNE_TUNE_INTERNAL_H
 #define GN_TRANSPORT_TUNE_TUNE_INTERNAL_H
@@ -13,16 +14,16 @@
 void gn_tune_fit_path(const struct gn_tune_sample *samples, int count, const double overheads[2][2],
 		      struct gn_cost_path *p, struct gn_tune_fit fits[GN_SIM_RANGES]);
 
-/* Sets p's bytes_per_s, burst_bytes and burst_bytes_per_s from the arrival times of a stream of chunks after an idle time. arrived_s[0] is
- * 0. */
+/* Sets p's bytes_per_s, burst_bytes and burst_bytes_per_s from the arrival times of a stream of chunks after an idle time.
+ * arrived_s[0] is 0. */
 void gn_tune_fit_stream(const double *arrived_s, int chunks, double chunk_bytes, struct gn_cost_path *p);
 
-/* The median of an odd number of streams by burst_bytes; sorts them. A receiver that was descheduled at the wrong moment hides or fakes a
- * burst; the median has one when most streams do. */
+/* The median of an odd number of streams by burst_bytes; sorts them. A receiver that was descheduled at the wrong moment hides or
+ * fakes a burst; the median has one when most streams do. */
 const struct gn_cost_path *gn_tune_middle_stream(struct gn_cost_path *streams, int count);
 
-/* --- tune_probe.c: one rank of the pair is the driver, the other answers. All calls but release block. Failures are not agreed on: a rank
- * that fails has to abort the world (gn_world_give_up). --- */
+/* --- tune_probe.c: one rank of the pair is the driver, the other answers. All calls but release block. Failures are not agreed on:
+ * a rank that fails has to abort the world (gn_world_give_up). --- */
 
 struct gn_probe {
 	struct gn_world *world;
@@ -47,8 +48,8 @@ enum gn_status gn_probe_notify(struct gn_probe *p, int rank, struct gn_err *err)
 enum gn_status gn_probe_end(struct gn_probe *p, struct gn_err *err);
 /* Whether messages of so many bytes are sent eagerly: they complete before the receive is posted. */
 enum gn_status gn_probe_is_eager(struct gn_probe *p, size_t bytes, int *out, struct gn_err *err);
-/* Sends `chunks` messages (at most GN_PROBE_CHUNKS) of gn_probe_chunk_bytes() at once after idle_s. arrived_s: when each arrived, by the
- * receiver's clock with an arbitrary origin. */
+/* Sends `chunks` messages (at most GN_PROBE_CHUNKS) of gn_probe_chunk_bytes() at once after idle_s. arrived_s: when each arrived,
+ * by the receiver's clock with an arbitrary origin. */
 #define GN_PROBE_CHUNKS 2048
 enum gn_status gn_probe_stream(struct gn_probe *p, int chunks, double idle_s, double *arrived_s, struct gn_err *err);
 /* Long enough to be striped over all rails to the peer, so that the stream measures all of them together. */

@@ -100,8 +100,8 @@ static enum gn_status list_algorithms(struct trial *t, struct gn_err *err)
 	return status;
 }
 
-/* The fastest algorithm, first with its own slice size, then with all candidate sizes: longer messages may be faster because they use
- * rendezvous, which copies less. */
+/* The fastest algorithm, first with its own slice size, then with all candidate sizes: longer messages may be faster because they
+ * use rendezvous, which copies less. */
 static enum gn_status find_slice_sizes(struct trial *t, const struct candidate *best, struct gn_err *err)
 {
 	int sizes;

@@ -1,7 +1,7 @@
 /* UCX: one context and worker for each rail, an endpoint for each peer, tagged messages between buffers.
  *
- * A rail is one network device (transport/topology/rails.h). The first rail also carries messages within a node. Which rails carry a
- * message to another node is a function of sender, tag and length, which both ends evaluate alike:
+ * A rail is one network device (transport/topology/rails.h). The first rail also carries messages within a node. Which rails carry
+ * a message to another node is a function of sender, tag and length, which both ends evaluate alike:
  *   below 16 KiB       the rail nearest to the sender, so that the ranks of a node spread over its rails
  *   below 64 KiB       one of the rails that are the sender's share, by the tag
  *   from 64 KiB on     one fragment of at least 32 KiB for each rail; the message is complete when all its fragments are
@@ -11,10 +11,11 @@
  * when both have the default subnet prefix. Rails that do not connect two nodes are excluded between them
  * (gn_ucx_describe_excluded).
  *
- * There is no failover: what a failed rail has delivered is unknown. Its messages stall, and the world's heartbeat ends the job within
- * its limit and names peer and rail (gn_ucx_blocking_rail), or the transport reports a broken connection first (gn_ucx_check). After a
- * short interruption the transport resumes and nothing is lost. A rail that fails while it carries no message: tcp keepalive detects
- * that one second before the world's limit; RDMA has no cheap keepalive and detects it at the next message, which stalls.
+ * There is no failover: what a failed rail has delivered is unknown. Its messages stall, and the world's heartbeat ends the job
+ * within its limit and names peer and rail (gn_ucx_blocking_rail), or the transport reports a broken connection first
+ * (gn_ucx_check). After a short interruption the transport resumes and nothing is lost. A rail that fails while it carries no
+ * message: tcp keepalive detects that one second before the world's limit; RDMA has no cheap keepalive and detects it at the next
+ * message, which stalls.
  *
  * A dead peer never aborts the process: endpoints report errors where the transport can, and where it cannot (shared memory in UCX
  * 1.13) the world's heartbeat does. Requests belong to the caller and complete inside of gn_ucx_progress(), or at once.
@@ -67,18 +68,18 @@ enum gn_status gn_ucx_create(struct gn_world *world, const char *transport, int 
 int gn_ucx_takes_gpu_memory(const struct gn_ucx *f);
 /* Flushes and closes the endpoints unless abandoned; blocks for at most a second. NULL is fine. */
 void gn_ucx_destroy(struct gn_ucx *f);
-/* Local. Creates the endpoint to rank unless it exists. GN_ERR_FAILED: no allowed transport reaches the peer, or UCX selected another
- * transport than the named one. */
+/* Local. Creates the endpoint to rank unless it exists. GN_ERR_FAILED: no allowed transport reaches the peer, or UCX selected
+ * another transport than the named one. */
 enum gn_status gn_ucx_connect(struct gn_ucx *f, int rank, struct gn_err *err);
 
-/* Nonblocking. Start one message to, or from, rank; r->complete may be called before they return. The buffer is the caller's and must
- * not change until then. To send, the peer must be connected. */
+/* Nonblocking. Start one message to, or from, rank; r->complete may be called before they return. The buffer is the caller's and
+ * must not change until then. To send, the peer must be connected. */
 enum gn_status gn_ucx_send(struct gn_ucx *f, int rank, uint64_t tag, const void *data, size_t len_bytes,
 			      struct gn_ucx_request *r, struct gn_err *err);
 enum gn_status gn_ucx_receive(struct gn_ucx *f, int rank, uint64_t tag, void *data, size_t len_bytes,
 				 struct gn_ucx_request *r, struct gn_err *err);
-/* With several rails: the one rail that carries all fragments still missing of an active message from or to rank. -1: several do, or
- * there is one rail. */
+/* With several rails: the one rail that carries all fragments still missing of an active message from or to rank. -1: several do,
+ * or there is one rail. */
 int gn_ucx_blocking_rail(const struct gn_ucx *f, int rank, const struct gn_ucx_request *r);
 /* Progresses all workers; does not block. Returns non-zero when there were events. */
 unsigned gn_ucx_progress(struct gn_ucx *f);
@@ -93,9 +94,9 @@ int gn_ucx_arm(struct gn_ucx *f);
 int gn_ucx_event_fd(const struct gn_ucx *f);
 /* After a failure: active requests never complete and may be freed; only destroy may follow. Does not block. */
 void gn_ucx_abandon(struct gn_ucx *f);
-/* GN_ERR_PEER_LOST, naming rank and rail, when an endpoint has been broken for after_ns; else GN_OK. The delay gives the heartbeat time
- * to report who was lost and why. When the transport timed out and no rank has left the job, the delay is at most 0.5 s if this rank
- * has sent bytes since (so it is not waiting for that peer), else at most 3.5 s. */
+/* GN_ERR_PEER_LOST, naming rank and rail, when an endpoint has been broken for after_ns; else GN_OK. The delay gives the heartbeat
+ * time to report who was lost and why. When the transport timed out and no rank has left the job, the delay is at most 0.5 s if
+ * this rank has sent bytes since (so it is not waiting for that peer), else at most 3.5 s. */
 enum gn_status gn_ucx_check(const struct gn_ucx *f, uint64_t after_ns, struct gn_err *err);
 
 void gn_ucx_traffic(const struct gn_ucx *f, struct gn_ucx_traffic *out);

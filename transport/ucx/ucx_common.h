@@ -1,5 +1,5 @@
-/* What the communicator's UCX layer (ucx.h) and the NCCL net plugin share: reading UCX_TLS, and the lanes of an endpoint. Each of the
- * two has its own contexts, workers and endpoints, which it makes by the UCP API.
+/* What the communicator's UCX layer (ucx.h) and the NCCL net plugin share: reading UCX_TLS, and the lanes of an endpoint. Each of
+ * the two has its own contexts, workers and endpoints, which it makes by the UCP API.
  *
  * UCX calls a lane one transport on one device that an endpoint uses, such as rc_mlx5/mlx5_0:1.
  *

@@ -1,5 +1,6 @@
-/* State shared by the files of ucx.h: ucx.c (create, destroy, progress, failures), ucx_rail.c (contexts, workers, endpoints, address
- * exchange), ucx_lanes.c (transport names and lanes), ucx_reach.c (which rails connect which nodes), ucx_message.c (messages).
+/* State shared by the files of ucx.h: ucx.c (create, destroy, progress, failures), ucx_rail.c (contexts, workers, endpoints,
+ * address exchange), ucx_lanes.c (transport names and lanes), ucx_reach.c (which rails connect which nodes), ucx_message.c
+ * (messages).
  */
 #ifndef GN_TRANSPORT_UCX_UCX_INTERNAL_H
 #define GN_TRANSPORT_UCX_UCX_INTERNAL_H
@@ -101,13 +102,13 @@ int gn_ucx_endpoint_is_tcp(const struct gn_ucx_endpoint *e);
 int gn_ucx_nearest_rail(const struct gn_ucx *f);
 int gn_ucx_extra_rails(const struct gn_ucx *f);
 
-/* Collective: sends a probe message on each rail between neighbouring nodes of a ring and sets f->groups. Blocks until the probes have
- * arrived; where one does not, for as long as a peer may be silent (10 s at most), six times that for the first. */
+/* Collective: sends a probe message on each rail between neighbouring nodes of a ring and sets f->groups. Blocks until the probes
+ * have arrived; where one does not, for as long as a peer may be silent (10 s at most), six times that for the first. */
 enum gn_status gn_ucx_probe(struct gn_ucx *f, struct gn_err *err);
 /* The rails that connect this rank to `rank`, ascending; returns how many. */
 int gn_ucx_usable_rails(const struct gn_ucx *f, int rank, uint8_t usable[GN_RAILS_MAX]);
-/* Groups the nodes of a ring: reached[n] says whether node n received the probe of the node before it. Writes the group of node n to
- * groups[n * stride] and returns the number of groups. Rails are not used between groups, whose connectivity is unknown. */
+/* Groups the nodes of a ring: reached[n] says whether node n received the probe of the node before it. Writes the group of node n
+ * to groups[n * stride] and returns the number of groups. Rails are not used between groups, whose connectivity is unknown. */
 int gn_ucx_group(const unsigned char *reached, int nodes, int *groups, int stride);
 
 /* --- ucx_message.c --- */

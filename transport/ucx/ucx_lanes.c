@@ -5,8 +5,8 @@
 #include <string.h>
 #include <uct/api/uct.h>
 
-/* UCX_TLS by transport name. sysv is excluded: its segments can be attached by the user's group (UCX 1.13 creates them with mode 0660);
- * posix segments, which are unlinked at once, only by processes that may trace the owner. */
+/* UCX_TLS by transport name. sysv is excluded: its segments can be attached by the user's group (UCX 1.13 creates them with mode
+ * 0660); posix segments, which are unlinked at once, only by processes that may trace the owner. */
 static const struct {
 	const char *name, *tls;
 	int with_cuda; /* add UCX's CUDA component, if it is built in (UCX warns about unknown names) */

@@ -161,8 +161,8 @@ static int rail_of(uint64_t tag, int rails)
 	return (int)((uint64_t)((uint32_t)tag * 2654435769u) * (uint64_t)rails >> 32);
 }
 
-/* The index in `usable` of the first rail of a message with fewer fragments than rails: the sender's nearest rail, if usable, or for
- * longer messages one of its share. */
+/* The index in `usable` of the first rail of a message with fewer fragments than rails: the sender's nearest rail, if usable, or
+ * for longer messages one of its share. */
 static int first_usable(const struct gn_ucx *f, int sender, uint64_t tag, size_t len_bytes, const uint8_t *usable, int count)
 {
 	const struct gn_ucx_rail_share *h = &f->shares[sender];
@@ -279,8 +279,8 @@ enum gn_status gn_ucx_send(struct gn_ucx *f, int rank, uint64_t tag, const void 
 }
 
 /* A message that has already arrived is found by probing, because UCX 1.13 does not return its length when ucp_tag_recv_nbx()
- * completes immediately. UCP_OP_ATTR_FLAG_NO_IMM_CMPL would, but frees the request in a callback inside of the call, a path that few
- * programs exercise. */
+ * completes immediately. UCP_OP_ATTR_FLAG_NO_IMM_CMPL would, but frees the request in a callback inside of the call, a path that
+ * few programs exercise. */
 enum gn_status gn_ucx_receive(struct gn_ucx *f, int rank, uint64_t tag, void *data, size_t len_bytes,
 				 struct gn_ucx_request *r, struct gn_err *err)
 {

@@ -12,8 +12,8 @@
 
 /* --- context and worker --- */
 
-/* Sets an option of UCX's tcp transport, UCX_TCP_KEY, unless the environment sets it. ucp_config_modify() calls it KEY, from UCX 1.17
- * on TCP_KEY; UCX warns about unknown names and ignores them. */
+/* Sets an option of UCX's tcp transport, UCX_TCP_KEY, unless the environment sets it. ucp_config_modify() calls it KEY, from UCX
+ * 1.17 on TCP_KEY; UCX warns about unknown names and ignores them. */
 static ucs_status_t set_tcp_option(ucp_config_t *config, const char *variable, int number, const char *unit)
 {
 	unsigned major, minor, release;
@@ -44,10 +44,10 @@ static int opens_tcp(const struct gn_ucx_rail *r, const char *tls)
 	return found && gn_ucx_tls_has_tcp(tls);
 }
 
-/* TCP keepalive: an idle connection reports a failed link one second before the world's limit, so that the job ends within the limit
- * (gn_ucx_check). While a rank waits for a message on that link, the heartbeat has that second to report first, because it knows more.
- * UCX's defaults take 15 s. UCX's own keepalive for all transports is disabled: each of its rounds counts as an event of
- * ucp_worker_progress(), so that a stalled job seemed to make progress while rounds were more frequent than the limit. */
+/* TCP keepalive: an idle connection reports a failed link one second before the world's limit, so that the job ends within the
+ * limit (gn_ucx_check). While a rank waits for a message on that link, the heartbeat has that second to report first, because it
+ * knows more. UCX's defaults take 15 s. UCX's own keepalive for all transports is disabled: each of its rounds counts as an event
+ * of ucp_worker_progress(), so that a stalled job seemed to make progress while rounds were more frequent than the limit. */
 static ucs_status_t configure_keepalive(const struct gn_ucx_rail *r, const char *tls, ucp_config_t *config)
 {
 	int limit = gn_world_silent_after_ms(r->ucx->world) / 1000, idle = limit > 9 ? limit / 5 : 1;
@@ -151,8 +151,8 @@ void gn_ucx_rail_close(struct gn_ucx_rail *r, int keep_worker)
 	free(r->endpoints);
 }
 
-/* --- address exchange. A record is the rank's share of rails (8 bytes) and, for each rail, the length of its worker address (8 bytes)
- * and the address, zero-padded to a multiple of 8 bytes. --- */
+/* --- address exchange. A record is the rank's share of rails (8 bytes) and, for each rail, the length of its worker address (8
+ * bytes) and the address, zero-padded to a multiple of 8 bytes. --- */
 
 static size_t padded(uint64_t len)
 {
@@ -236,8 +236,8 @@ static void endpoint_broke(void *argument, ucp_ep_h ep, ucs_status_t rc)
 }
 
 /* Over TCP messages are sent eagerly, without rendezvous. With rendezvous the receiver's reply queues behind the data that it sends
- * itself on the same connection, and the two directions alternate: on 1 Gbit/s links an allreduce of 4 MiB took twice the wire time.
- * The TCP window holds back a sender that is ahead of its receiver, unless a progress thread drains the socket. */
+ * itself on the same connection, and the two directions alternate: on 1 Gbit/s links an allreduce of 4 MiB took twice the wire
+ * time. The TCP window holds back a sender that is ahead of its receiver, unless a progress thread drains the socket. */
 static uint32_t send_flags_of(const struct gn_ucx_endpoint *e)
 {
 	return gn_ucx_endpoint_is_tcp(e) ? UCP_OP_ATTR_FLAG_FAST_CMPL : 0;
@@ -300,8 +300,8 @@ static enum gn_status check_peer_lost(struct gn_world *w, struct gn_err *err)
 	return status;
 }
 
-/* Shared memory in UCX 1.13 does not support peer error handling, so endpoints to peers on this node are created without it; if such
- * an endpoint uses a network, it is created again with error handling. */
+/* Shared memory in UCX 1.13 does not support peer error handling, so endpoints to peers on this node are created without it; if
+ * such an endpoint uses a network, it is created again with error handling. */
 enum gn_status gn_ucx_rail_connect(struct gn_ucx_rail *r, int rank, struct gn_err *err)
 {
 	struct gn_ucx_endpoint *e = &r->endpoints[rank];
@@ -336,7 +336,8 @@ void gn_ucx_rail_drop(struct gn_ucx_rail *r, int rank)
 	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
 	void *request = ucp_ep_close_nbx(r->endpoints[rank].ep, &force);
 
-	/* the request of an endpoint that is still connecting over tcp completes when the kernel's connect times out: not awaited */
+	/* the request of an endpoint that is still connecting over tcp completes when the kernel's connect times out: not
+	 * awaited */
 	r->endpoints[rank].ep = NULL;
 	if (UCS_PTR_IS_PTR(request))
 		ucp_request_free(request);

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-/* The longest wait for the next probe; the first one may take FIRST_LIMITS times as long, because ranks start at different times. */
+/* The longest wait for the next probe; the first one may take FIRST_LIMITS times as long, because ranks start at different
+ * times. */
 #define PROBE_LIMIT_MS 10000
 #define FIRST_LIMITS 6
 
@@ -97,7 +98,8 @@ static ucp_tag_t probe_tag(const struct gn_ucx *f, int sender)
 	return ~(uint64_t)sender ^ f->tag_key;
 }
 
-/* Sends a probe on each rail to the first rank of the next node. GN_ERR_FAILED: UCX selected another transport than the named one. */
+/* Sends a probe on each rail to the first rank of the next node. GN_ERR_FAILED: UCX selected another transport than the named
+ * one. */
 static enum gn_status send_probes(struct gn_ucx *f, int to, struct gn_err *err)
 {
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK, .cb.send = probe_sent};
