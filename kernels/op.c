@@ -100,7 +100,7 @@ static enum gn_status check_weight(const struct gn_op_desc *d, struct gn_err *er
 	struct gn_weight_shape s = gn_conv_weight_shape(d);
 
 	if (d->kind != GN_OP_CONV && d->weight.order != GN_WEIGHT_PLAIN && d->weight.order != GN_WEIGHT_ANY)
-		return gn_err_set(err, GN_ERR_USAGE, "only the weights of convolutions may lie in another order");
+		return gn_err_set(err, GN_ERR_USAGE, "only convolutions support weights in another order");
 	if (d->kind == GN_OP_CONV && d->weight.order != GN_WEIGHT_ANY && !gn_weight_fits(&s, d->weight))
 		return gn_err_set(err, GN_ERR_USAGE, "weights of %dx%d channels do not fill blocks of %d", d->channels_out,
 				  d->in[0].c, d->weight.block);
@@ -110,7 +110,7 @@ static enum gn_status check_weight(const struct gn_op_desc *d, struct gn_err *er
 static enum gn_status window_side(const struct gn_op_desc *d, int in, int *out, struct gn_err *err)
 {
 	if (d->kernel < 1 || d->stride < 1 || d->pad < 0 || d->pad >= d->kernel)
-		return gn_err_set(err, GN_ERR_USAGE, "kernel %d, stride %d, padding %d make no window", d->kernel,
+		return gn_err_set(err, GN_ERR_USAGE, "kernel %d, stride %d, padding %d is not a valid window", d->kernel,
 				  d->stride, d->pad);
 	if (in + 2 * d->pad < d->kernel)
 		return gn_err_set(err, GN_ERR_USAGE,
@@ -132,7 +132,7 @@ static enum gn_status check_input(const struct gn_layout *in, struct gn_err *err
 	double bytes = 8.0 * in->n * (in->c + 16.0) * in->h * in->w;
 
 	if (in->n < 1 || in->c < 1 || in->h < 1 || in->w < 1)
-		return gn_err_set(err, GN_ERR_USAGE, "a tensor of %dx%dx%dx%d holds nothing", in->n, in->c, in->h,
+		return gn_err_set(err, GN_ERR_USAGE, "a tensor of %dx%dx%dx%d is empty", in->n, in->c, in->h,
 				  in->w);
 	if (bytes > 1e12)
 		return gn_err_set(err, GN_ERR_USAGE, "a tensor of %dx%dx%dx%d is too large", in->n, in->c, in->h,
@@ -153,11 +153,11 @@ static enum gn_status conv_shape(const struct gn_op_desc *d, struct gn_layout *o
 
 	out->c = d->channels_out;
 	if (!s && (d->relu || d->add) && d->training)
-		s = gn_err_set(err, GN_ERR_UNSUPPORTED, "a convolution takes sum and relu along in inference only");
+		s = gn_err_set(err, GN_ERR_UNSUPPORTED, "a convolution fuses sum and relu only in inference");
 	return s || !d->add ? s : same_shape(out, &d->in[1], err);
 }
 
-/* The logical shape of the output; layout as the first input's. */
+/* Sets the logical shape of the output; the layout is that of the first input. */
 static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, struct gn_err *err)
 {
 	const struct gn_layout *in = &d->in[0];
@@ -190,7 +190,7 @@ static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, s
 	case GN_OP_DROPOUT:
 		return GN_OK;
 	}
-	return gn_err_set(err, GN_ERR_USAGE, "there is no operator number %d", (int)d->kind);
+	return gn_err_set(err, GN_ERR_USAGE, "unknown operator kind %d", (int)d->kind);
 }
 
 enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *desc, struct gn_op **out,
@@ -206,20 +206,20 @@ enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *de
 	if (!s)
 		s = check_weight(desc, err);
 	if (!s && desc->group && backend == GN_BACKEND_REF)
-		s = gn_err_set(err, GN_ERR_UNSUPPORTED, "the oracle has no batch norm over several ranks");
+		s = gn_err_set(err, GN_ERR_UNSUPPORTED, "the reference backend has no batch norm over several ranks");
 	if (s)
 		return s;
 	if (desc->bf16 && backend == GN_BACKEND_REF)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the oracle computes in double only");
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the reference backend computes only in double precision");
 	base.info.in[0] = desc->in[0];
 	base.info.in[1] = desc->in[1];
 	if (desc->weight.order != GN_WEIGHT_ANY)
 		base.info.weight = desc->weight;
 	if (backend == GN_BACKEND_REF && base.info.weight.order != GN_WEIGHT_PLAIN)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the oracle knows weights in torch's order only");
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the reference backend supports only weights in PyTorch's order");
 	if (backend == GN_BACKEND_CUDA)
 		return desc->device ? desc->device->create(desc->device, &base, out, err)
-				    : gn_err_set(err, GN_ERR_USAGE, "an operator on a GPU without the GPU");
+				    : gn_err_set(err, GN_ERR_USAGE, "a GPU operator needs a device");
 	return backend == GN_BACKEND_REF ? gn_ref_op_create(&base, out, err) : gn_host_op_create(&base, out, err);
 }
 
@@ -284,7 +284,7 @@ enum gn_status gn_op_forward(struct gn_op *op, uint64_t step, struct gn_err *err
 enum gn_status gn_op_recompute(struct gn_op *op, struct gn_err *err)
 {
 	return op->class->recompute ? op->class->recompute(op, err)
-				    : gn_err_set(err, GN_ERR_UNSUPPORTED, "an operator that cannot make its output once more");
+				    : gn_err_set(err, GN_ERR_UNSUPPORTED, "the operator cannot recompute its output");
 }
 
 enum gn_status gn_op_backward(struct gn_op *op, struct gn_err *err)
@@ -296,7 +296,7 @@ static enum gn_status check_label(int32_t label, int32_t least, int image, int c
 {
 	if (label >= least && label < classes)
 		return GN_OK;
-	return gn_err_set(err, GN_ERR_DATA, "label %d of image %d of the batch: there are only %d classes", (int)label, image,
+	return gn_err_set(err, GN_ERR_DATA, "label %d of image %d of the batch is out of range: %d classes", (int)label, image,
 			  classes);
 }
 
@@ -314,7 +314,7 @@ enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch
 		counted += targets->labels[i] >= 0;
 	}
 	if (!s && backend == GN_BACKEND_CUDA)
-		s = gn_err_set(err, GN_ERR_USAGE, "the loss on a GPU is gn_cuda_softmax_cross_entropy");
+		s = gn_err_set(err, GN_ERR_USAGE, "on a GPU use gn_cuda_softmax_cross_entropy");
 	if (s)
 		return s;
 	*loss = backend == GN_BACKEND_REF

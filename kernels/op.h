@@ -1,15 +1,14 @@
 /* Numeric operators of a network, one interface for every backend: describe, create, bind to memory, run.
  *
- * An operator works on one fixed shape and, once bound, on fixed memory, so that nothing is decided or allocated while
- * it runs. Tensors may lie in blocked layouts; an operator says in which layouts it wants its inputs and gives its
- * output, and whoever strings operators together puts a reorder in between where they differ. GN_BACKEND_REF computes
- * in double precision on plain layouts with the plainest loops (the oracle); GN_BACKEND_HOST computes in float with
- * oneDNN. GN_BACKEND_CUDA computes on a GPU: buffers lie in its memory, forward and backward queue work on a stream and
- * return, and errors of that work come out when somebody waits for it.
+ * An operator works on one fixed shape and, once bound, on fixed memory: nothing is decided or allocated while it runs. Tensors may
+ * have blocked layouts. An operator reports the layouts of its inputs and output, and the caller inserts a reorder where they
+ * differ. GN_BACKEND_REF computes in double precision on plain layouts with simple loops (the oracle). GN_BACKEND_HOST computes in
+ * float with oneDNN. GN_BACKEND_CUDA computes on a GPU: buffers are in its memory, forward and backward enqueue work on a stream
+ * and return, and errors of that work are reported by the next synchronisation.
  *
- * Parameters, their gradients and running statistics are float for every backend. Weights of convolutions and their gradients
- * may lie in an order that the operator likes (kernels/weight.h), everything else is in torch's.
- * Thread safety: an operator belongs to one thread at a time; OpenMP threads work inside.
+ * Parameters, their gradients and running statistics are float for every backend. Weights of convolutions and their gradients may
+ * have a layout that the operator chooses (kernels/weight.h); everything else has PyTorch's.
+ * Thread safety: an operator belongs to one thread at a time; it uses OpenMP threads.
  */
 #ifndef GN_KERNELS_OP_H
 #define GN_KERNELS_OP_H
@@ -22,7 +21,7 @@
 
 enum gn_backend { GN_BACKEND_REF, GN_BACKEND_HOST, GN_BACKEND_CUDA };
 
-/* What makes the operators of a backend with a state of its own: of GN_BACKEND_CUDA, see kernels/cuda/ops.h. */
+/* State shared by the operators of a device; for GN_BACKEND_CUDA see kernels/cuda/ops.h. */
 struct gn_op_device;
 
 enum gn_op_kind {
@@ -37,128 +36,133 @@ enum gn_op_kind {
 	GN_OP_REORDER
 };
 
-/* How a tensor of n images, c channels, h rows, w columns lies in memory. block 1: plain NCHW. block b > 1: channels in
- * groups of b that are innermost, the last group filled up with zeros (always: operators keep them zero). block 0:
- * NHWC. */
+/* Memory layout of a tensor of n images, c channels, h rows, w columns. block 1: NCHW. block b > 1: channels in groups of b that
+ * are innermost, the last group padded with zeros (an invariant: operators keep the padding zero). block 0: NHWC. */
 struct gn_layout {
 	int n, c, h, w;
 	int block;
-	int element_bytes; /* 2: bfloat16, on a GPU the type of its operators; 4: float, 8: double */
+	int element_bytes; /* 2: bfloat16, or the type of GPU operators; 4: float; 8: double */
 };
 
-/* Batch statistics over several processes that run the same operator at the same time, each on a batch of the same shape. */
+/* Batch statistics over several processes that run the same operator concurrently, each on a batch of the same shape. */
 struct gn_op_group {
 	int members;
-	/* Every member calls it with as many values at the same point of its run; values become the sums over all members. */
+	/* Collective: every member calls it with the same count at the same point of the step; values become the sums over all
+	 * members. */
 	enum gn_status (*sum)(void *context, double *values, size_t count, struct gn_err *err);
 	void *context;
 };
 
 struct gn_op;
 
-/* Between a batch norm with relu and the convolution that alone reads what it gives, on a GPU, in training. Zeroed by the caller,
- * outlives both; they fill it in when they are bound, the batch norm first. The convolution decides. */
+/* Fusion of a batch norm with relu and the convolution that is its only reader; GPU, training. Zeroed by the caller; must outlive
+ * both operators, which fill it in when they are bound, the batch norm first. The convolution decides what is fused. */
 struct gn_op_conv_bn {
 	struct gn_op *norm;
-	int defers; /* the batch norm's output is not written: the convolution makes it on its way from the batch norm's input */
-	int sums;   /* the gradient that the convolution gives has passed the relu already, and its sums come with it */
+	/* the batch norm's output is not written: the convolution normalises the batch norm's input while it reads it */
+	int defers;
+	/* the convolution's input gradient is already masked by the relu and comes with the sums that batch norm's backward
+	 * needs */
+	int sums;
 };
 
 struct gn_op_desc {
 	enum gn_op_kind kind;
-	struct gn_layout in[2];  /* as they come; in[1] for GN_OP_ADD, and with add; a convolution finds it in its out */
-	struct gn_layout out;    /* wanted; GN_OP_REORDER alone */
+	struct gn_layout in[2];  /* layouts on input; in[1] for GN_OP_ADD, and with add; a convolution finds in[1] in its out */
+	struct gn_layout out;    /* requested layout; only GN_OP_REORDER */
 	int channels_out;        /* conv, linear */
 	int kernel, stride, pad; /* conv, max pool; square */
 	int out_side;            /* adaptive average pool; square */
 	int bias;                /* conv, linear */
-	int relu;                /* followed by max(0, x) in the same pass: batch norm, add, conv in inference */
-	int add;                 /* in[1] is added to the result before that: batch norm with relu, conv in inference */
-	/* conv, host: takes and gives bfloat16, adds floats; weights and their gradients stay float. The other operators compute in
-	 * the type that their first input comes in, but linear layers and dropout want floats, and average pooling gives them. */
+	int relu;                /* apply max(0, x) in the same pass: batch norm, add, conv in inference */
+	int add;                 /* add in[1] to the result before the relu: batch norm with relu, conv in inference */
+	/* conv, host: bfloat16 input and output, accumulation in float; weights and their gradients stay float. Other operators
+	 * compute in the type of their first input, except that linear layers and dropout need floats and average pooling outputs
+	 * floats. */
 	int bf16;
-	/* with bf16, host: also on a processor without instructions for it, if it has AVX-512: widened, multiplied in fp32 and rounded. */
+	/* with bf16, host: also allow processors without bfloat16 instructions but with AVX-512: widen, multiply in fp32, round */
 	int emulate;
-	/* conv, GPU, training, without bias: the sums of its output's channels and of their squares are wanted, for the batch norm
-	 * behind it; whether they come is in its info. */
+	/* conv, GPU, training, without bias: compute the sums of the output's channels and of their squares for the following batch
+	 * norm; info.statistics_bytes tells whether the operator does */
 	int statistics;
 	int training;
-	/* conv, host, inference: weights change only when gn_op_freeze is told; what is made of them is in the workspace, which has to
-	 * be left alone from then on. */
+	/* conv, host, inference: weights change only at gn_op_freeze(), which stores the packed weights in the workspace; the
+	 * caller must preserve the workspace */
 	int frozen;
-	int needs_din;        /* 0 for the first layer: nobody wants the gradient of an image */
+	int needs_din;        /* 0: the input gradient is not needed (first layer) */
 	double eps, momentum; /* batch norm */
-	const struct gn_op_group *group; /* batch norm in training: borrowed; NULL: this process alone */
+	const struct gn_op_group *group; /* batch norm in training: borrowed; NULL: statistics of this process */
 	struct gn_op_conv_bn *conv_bn; /* batch norm, conv, GPU: borrowed; NULL: none */
-	/* conv: how weight and dweight come. GN_WEIGHT_ANY: as the operator says in its info; another layout than it would have said
-	 * costs it a change of layout at every use. */
+	/* conv: layout of weight and dweight. GN_WEIGHT_ANY: the operator chooses and reports it in info; any other layout costs a
+	 * reorder at every use. */
 	struct gn_weight_layout weight;
 	double rate;          /* dropout */
 	uint64_t seed;        /* dropout */
-	uint32_t stream;      /* dropout: different for every dropout of a network */
-	struct gn_op_device *device; /* GN_BACKEND_CUDA; borrowed, outlives the operator */
+	uint32_t stream;      /* dropout: unique per dropout operator of a network */
+	struct gn_op_device *device; /* GN_BACKEND_CUDA; borrowed, must outlive the operator */
 };
 
-/* What the one who calls must provide, and for how long. */
+/* What the caller must provide, and its lifetime. */
 struct gn_op_info {
-	struct gn_layout in[2]; /* wanted */
+	struct gn_layout in[2]; /* required layouts */
 	struct gn_layout out;
-	struct gn_weight_layout weight; /* as it has to come */
-	size_t workspace_bytes; /* kept untouched from forward to backward */
-	size_t scratch_bytes;   /* free for others between calls */
-	size_t statistics_bytes; /* conv: of the sums that it gives; 0: none */
-	int backward_reads_in;  /* in[0]; else it may be gone by then, as in[1] always may */
+	struct gn_weight_layout weight; /* required layout of weight and dweight */
+	size_t workspace_bytes; /* preserved from forward to backward */
+	size_t scratch_bytes;   /* may be used by others between calls */
+	size_t statistics_bytes; /* conv: size of the sums that it outputs; 0: none */
+	int backward_reads_in;  /* backward reads in[0]; otherwise it may be overwritten after forward, as in[1] always may */
 	int backward_reads_out;
-	int recomputes; /* gn_op_recompute can make out once more, from in[0] and the workspace */
-	int in_place; /* out may be in[0]'s memory, and din[0] dout's */
-	int out_is_second;	      /* out has to be in[1]'s memory */
-	int second_gradient_in_place; /* din[1] may be dout's memory */
-	int sums_gradients;	      /* the gradient of the output may come as two that are to be added */
+	int recomputes; /* gn_op_recompute() can recompute out from in[0] and the workspace */
+	int in_place; /* out may alias in[0], and din[0] dout */
+	int out_is_second;	      /* out must alias in[1] */
+	int second_gradient_in_place; /* din[1] may alias dout */
+	int sums_gradients;	      /* backward accepts the output gradient as two tensors to be added */
 };
 
-/* All memory is borrowed, aligned to 64 bytes except the parameters, and zeroed once before its first use. */
+/* All memory is borrowed, aligned to 64 bytes except for the parameters, and zeroed once before its first use. */
 struct gn_op_buffers {
 	const void *in[2];
 	void *out;
-	const void *dout, *more_dout; /* the second is added to the first, where sums_gradients allows; else NULL */
-	void *din[2];               /* overwritten; NULL where not needed */
-	const float *weight, *bias; /* conv as in info, linear OI, batch norm scale and shift */
+	const void *dout, *more_dout; /* more_dout is added to dout where info.sums_gradients is set; else NULL */
+	void *din[2];               /* overwritten; NULL if not needed */
+	const float *weight, *bias; /* conv: layout of info; linear: OI; batch norm: scale and shift */
 	float *dweight, *dbias;     /* overwritten */
 	float *running_mean, *running_var;
-	/* float [2][channels]: sums of a tensor's channels and of their squares, which a conv gives with its output where its info has
-	 * statistics_bytes, and a batch norm in training takes with its input; NULL: it makes its own. */
+	/* float [2][channels]: sums of a tensor's channels and of their squares. Output of a conv with info.statistics_bytes, input
+	 * of a batch norm in training; NULL: the batch norm computes them. */
 	float *statistics;
 	void *workspace, *scratch;
 };
 
-/* Whether this machine multiplies bfloat16 itself; where not, operators that are to do so and not to emulate it are
- * GN_ERR_UNSUPPORTED, as are all where that is not possible either. */
+/* Whether this machine multiplies bfloat16 in hardware. If not, operators with bf16 but without emulate are GN_ERR_UNSUPPORTED, and
+ * without AVX-512 all with bf16. */
 int gn_backend_has_bf16(enum gn_backend backend);
-/* Shapes that make no output, or statistics over a single value in training, are GN_ERR_USAGE. */
+/* GN_ERR_USAGE for shapes without an output, and for training statistics over a single value. */
 enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *desc, struct gn_op **out,
 			    struct gn_err *err);
 void gn_op_destroy(struct gn_op *op);
-/* Between the two gn_op_create leaves out the search for engines, seconds for one convolution, which gn_op_device_end does for all
- * operators at the same time, on all processors. Only after it are the bytes in their infos known, and may they be bound. An error
- * names the shape; operators are destroyed by their owner. */
+/* Between begin and end, gn_op_create() defers the search for engines (seconds per convolution); gn_op_device_end() runs it for all
+ * operators in parallel on all processors. Only afterwards are the bytes in their infos known, and may they be bound. An error
+ * names the shape; the caller still destroys the operators. */
 void gn_op_device_begin(struct gn_op_device *d);
 enum gn_status gn_op_device_end(struct gn_op_device *d, struct gn_err *err);
 const struct gn_op_info *gn_op_info(const struct gn_op *op);
 /* May be called again with other memory. */
 enum gn_status gn_op_bind(struct gn_op *op, const struct gn_op_buffers *buffers, struct gn_err *err);
-/* Where desc.frozen: takes the weights as they are now, before the first forward. Else it does nothing. */
+/* With desc.frozen: packs the current weights; call before the first forward and after changes. Otherwise no effect. */
 enum gn_status gn_op_freeze(struct gn_op *op, struct gn_err *err);
-/* step numbers dropout masks. Batch norm in training updates the running statistics (unbiased variance). */
+/* step selects the dropout masks. Batch norm in training updates the running statistics (unbiased variance). */
 enum gn_status gn_op_forward(struct gn_op *op, uint64_t step, struct gn_err *err);
-/* After a forward, where info.recomputes: out once more, bit for bit, whatever has become of it since. Nothing else changes. */
+/* After a forward, with info.recomputes: writes out again, bit for bit, even if it was overwritten meanwhile. Changes nothing
+ * else. */
 enum gn_status gn_op_recompute(struct gn_op *op, struct gn_err *err);
-/* After a forward with the same buffers. */
+/* Call after a forward with the same buffers. */
 enum gn_status gn_op_backward(struct gn_op *op, struct gn_err *err);
 
 size_t gn_layout_elements(const struct gn_layout *l);
 size_t gn_layout_bytes(const struct gn_layout *l);
 int gn_layout_equal(const struct gn_layout *a, const struct gn_layout *b);
-/* Plain float values into and out of a tensor in plain layout, converting where it holds another type. */
+/* Converts plain float values to and from a tensor in plain layout of any element type. */
 void gn_tensor_load(const struct gn_layout *l, const float *from, void *to);
 void gn_tensor_store(const struct gn_layout *l, const void *from, float *to);
 /* to += from, both in layout l. */
@@ -171,9 +175,9 @@ enum gn_status gn_softmax_cross_entropy(enum gn_backend backend, int batch, int 
 					const int32_t *labels, double smoothing, double *loss, void *dlogits,
 					struct gn_err *err);
 
-/* What the images of a batch are. Borrowed. */
+/* Targets of the images of a batch. Borrowed. */
 struct gn_targets {
-	const int32_t *labels; /* [batch]; below 0: the image does not count */
+	const int32_t *labels; /* [batch]; negative: the image is ignored */
 	const int32_t *pair_labels;  /* [batch] mixup: the label of the other image of the pair; NULL: no mixup */
 	const float *lambdas;   /* [batch] mixup: the weight of the image itself, 0..1 */
 };

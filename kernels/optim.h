@@ -1,20 +1,20 @@
-/* Optimizer updates on flat memory: SGD, LARS and LAMB behind one interface, and the sums they need.
+/* Optimizer updates on flat arrays: SGD, LARS and LAMB behind one interface, and the sums they need.
  *
- * An optimizer is a rule (struct gn_optim) without memory of its own; what it remembers lies in slots, flat arrays laid out as
- * the parameters, which begin as zeros. Every tensor is updated by itself, because weight decay and adaptation differ between
- * them and because LARS and LAMB measure a tensor's norm. With g = grad_scale * grad and d = weight_decay:
+ * An optimizer is a rule (struct gn_optim) without state; its state is in slots, flat arrays laid out as the parameters, initially
+ * zero. Every tensor is updated separately, because weight decay and adaptation differ between tensors, and LARS and LAMB need a
+ * tensor's norm. With g = grad_scale * grad and d = weight_decay:
  *
- *   sgd   g += d p; slot0 = momentum * slot0 + g; p -= lr * slot0, or with Nesterov p -= lr * (g + momentum * slot0).
+ * sgd   g += d p; slot0 = momentum * slot0 + g; p -= lr * slot0, or with Nesterov p -= lr * (g + momentum * slot0).
  *         torch.optim.SGD with dampening 0.
- *   lars  r = trust * |p| / (|g| + d |p| + eps), 1 where a norm is 0 or the tensor is not adapted;
+ * lars  r = trust * |p| / (|g| + d |p| + eps), 1 where a norm is 0 or the tensor is not adapted;
  *         slot0 = momentum * slot0 + r lr (g + d p); p -= slot0, or with Nesterov p -= momentum * slot0 + r lr (g + d p).
- *         You, Gitman and Ginsburg 2017, "Large batch training of convolutional networks", with eps as MLPerf has it.
- *   lamb  slot0 = momentum * slot0 + (1 - momentum) g; slot1 = beta2 * slot1 + (1 - beta2) g^2;
+ *         You, Gitman and Ginsburg 2017, "Large batch training of convolutional networks", with eps as in MLPerf.
+ * lamb  slot0 = momentum * slot0 + (1 - momentum) g; slot1 = beta2 * slot1 + (1 - beta2) g^2;
  *         u = m / (sqrt(v) + eps) + d p with m = slot0 / (1 - momentum^step), v = slot1 / (1 - beta2^step);
  *         p -= lr * r * u with r = |p| / |u|, 1 as above. You et al. 2020, "Large batch optimization for deep learning".
  *
- * Results do not depend on the number of threads: sums are cut into pieces by size alone. Thread safety: tensors that do not
- * overlap may be updated by different threads.
+ * Results do not depend on the number of threads: sums are split by size only. Thread safety: different threads may update tensors
+ * that do not overlap.
  */
 #ifndef GN_KERNELS_OPTIM_H
 #define GN_KERNELS_OPTIM_H
@@ -27,18 +27,18 @@ enum gn_optim_kind { GN_OPTIM_SGD, GN_OPTIM_LARS, GN_OPTIM_LAMB };
 
 struct gn_optim {
 	enum gn_optim_kind kind;
-	double momentum; /* LAMB: beta 1; SGD with 0 neither reads nor writes its slot */
+	double momentum; /* LAMB: beta 1; SGD with 0 does not access its slot */
 	double beta2;	 /* LAMB */
 	double eps;	 /* LARS, LAMB */
 	double trust;	 /* LARS */
 	int nesterov;	 /* SGD, LARS */
 };
 
-/* What is the same for all tensors of one update. */
+/* Values common to all tensors of an update. */
 struct gn_optim_update {
 	double lr;
-	double grad_scale; /* gradients are multiplied by it first: 1 / ranks where they come as sums, less when clipped */
-	uint64_t step;	   /* updates done, this one counted: 1 for the first */
+	double grad_scale; /* factor of the gradients: 1 / ranks for sums over ranks, smaller with clipping */
+	uint64_t step;	   /* number of this update, from 1 */
 };
 
 struct gn_optim_tensor {
@@ -50,7 +50,7 @@ struct gn_optim_tensor {
 	int adapt; /* 0: trust ratio 1, as for biases and batch norm */
 };
 
-/* The same in double, for the oracle. */
+/* The same in double, for the reference implementation. */
 struct gn_ref_optim_tensor {
 	double *params;
 	const double *grads;
@@ -60,38 +60,37 @@ struct gn_ref_optim_tensor {
 	int adapt;
 };
 
-/* "sgd", "lars", "lamb"; gn_optim_find gives -1 for anything else. */
+/* "sgd", "lars", "lamb"; gn_optim_find() returns -1 for anything else. */
 const char *gn_optim_name(enum gn_optim_kind kind);
 int gn_optim_find(const char *name);
-/* Slots in use, and what each is called in a checkpoint ("momentum", "variance"). */
+/* Number of slots, and the name of each in a checkpoint ("momentum", "variance"). */
 int gn_optim_slots(enum gn_optim_kind kind);
 const char *gn_optim_slot_name(int slot);
 
 void gn_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t);
-/* The oracle: every element in double, with the plainest loops. */
+/* Reference implementation in double. */
 void gn_ref_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t);
 
-/* Sum of squares in double: exact but for double's rounding, whatever the floats are; not finite exactly when one of them is
- * not. Bit-identical for any number of threads. */
+/* Sum of squares in double, with only double's rounding; non-finite if and only if an element is. Bitwise equal for any number of
+ * threads. */
 double gn_sum_squares(const float *x, size_t count);
 double gn_ref_sum_squares(const float *x, size_t count);
 
 /* average = decay * average + (1 - decay) * values. */
 void gn_average_step(float *average, const float *values, size_t count, double decay);
 
-/* --- SGD alone, on one range --- */
 
 struct gn_sgd {
 	double lr;
-	double momentum; /* 0: the buffer is neither read nor written and may be NULL */
+	double momentum; /* 0: the buffer is not accessed and may be NULL */
 	int nesterov;
 	double weight_decay;
 	double grad_scale;
 };
 
-/* count elements, in float; the formula is above. */
+/* Updates count elements in float by the formula above. */
 void gn_sgd_step(const struct gn_sgd *sgd, float *params, const float *grads, float *buffer, size_t count);
-/* The oracle: every element in double. */
+/* Reference implementation in double. */
 void gn_ref_sgd_step(const struct gn_sgd *sgd, double *params, const double *grads, double *buffer, size_t count);
 
 #endif

@@ -21,8 +21,8 @@ int gn_weight_fits(const struct gn_weight_shape *s, struct gn_weight_layout l)
 	return 0;
 }
 
-/* Where weights lie: those to channel o begin at to_out(o), the one from channel i is to_in(i) further, and places of the window
- * are so far apart. */
+/* Offsets: the weights of output channel o start at to_out(o), that of input channel i is to_in(i) further, and window positions
+ * are position_stride() apart. */
 static size_t to_out(const struct gn_weight_shape *s, struct gn_weight_layout l, size_t o)
 {
 	size_t b = l.block ? (size_t)l.block : 1;
@@ -48,7 +48,7 @@ static size_t to_in(const struct gn_weight_shape *s, struct gn_weight_layout l, 
 	return i * s->window;
 }
 
-static size_t between_places(const struct gn_weight_shape *s, struct gn_weight_layout l)
+static size_t position_stride(const struct gn_weight_shape *s, struct gn_weight_layout l)
 {
 	size_t b = (size_t)l.block;
 
@@ -69,7 +69,7 @@ static size_t between_places(const struct gn_weight_shape *s, struct gn_weight_l
 void gn_weight_reorder(const struct gn_weight_shape *s, struct gn_weight_layout l, int to_plain, const float *from,
 		       float *to)
 {
-	const size_t step = between_places(s, l);
+	const size_t step = position_stride(s, l);
 
 #pragma omp parallel for schedule(static) if (s->out * s->in * s->window > 1 << 14)
 	for (size_t o = 0; o < s->out; o++) {

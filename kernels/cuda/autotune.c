@@ -2,11 +2,10 @@
 
 #include <stdlib.h>
 
-/* Of a graph, after one that is not timed. */
+/* timed launches of a graph, after an untimed one */
 enum { LAUNCHES = 3 };
 
-/* A call takes the host some microseconds, more than small kernels run, so that many runs are timed as one; long kernels do not
- * notice. */
+/* A call costs the host some microseconds, longer than small kernels run: many runs are timed as one. Long kernels need few. */
 static int repeats_for(float ms)
 {
 	return ms < 0.5f ? 20 : ms < 5 ? 10 : 2;
@@ -27,7 +26,7 @@ static enum gn_status run(const struct timing *t, int candidate, int repeats, st
 	return status;
 }
 
-/* Milliseconds of the graph, or of as many runs without one. */
+/* Milliseconds of one graph launch, or without a graph of `repeats` runs. */
 static enum gn_status time_once(const struct timing *t, struct gn_cuda_graph *graph, int candidate, int repeats, float *ms, struct gn_err *err)
 {
 	enum gn_status status = gn_cuda_event_record(t->from, t->stream, err);
@@ -41,7 +40,7 @@ static enum gn_status time_once(const struct timing *t, struct gn_cuda_graph *gr
 	return status ? status : gn_cuda_event_between(t->from, t->to, ms, err);
 }
 
-/* NULL: it cannot be recorded. */
+/* NULL: the candidate cannot be captured. */
 static struct gn_cuda_graph *record(const struct timing *t, int candidate, int repeats)
 {
 	struct gn_cuda_graph *graph = NULL;
@@ -72,8 +71,9 @@ static enum gn_status measure(const struct timing *t, int candidate, int repeats
 	return status;
 }
 
-/* One run each, after one that loads: milliseconds, or less than 0 for a candidate that cannot run. The quickest's in *out_ms. */
-static enum gn_status screen(const struct timing *t, float *firsts, float *out_ms, struct gn_err *err)
+/* Times one run of each, after a run that loads its code. firsts: milliseconds, negative for a candidate that fails. *out_ms: the
+ * shortest. */
+static enum gn_status time_first_runs(const struct timing *t, float *firsts, float *out_ms, struct gn_err *err)
 {
 	enum gn_status status, last = GN_OK;
 	int some = 0;
@@ -95,11 +95,11 @@ static enum gn_status screen(const struct timing *t, float *firsts, float *out_m
 
 static enum gn_status choose(const struct timing *t, float *firsts, int *out, struct gn_err *err)
 {
-	/* what one call of the host may add */
+	/* overhead of a call on the host */
 	const float slack_ms = 0.05f;
 	float quickest = 0, ms, best = 0;
 	int chosen = -1;
-	enum gn_status status = screen(t, firsts, &quickest, err), last = GN_OK;
+	enum gn_status status = time_first_runs(t, firsts, &quickest, err), last = GN_OK;
 
 	if (status)
 		return status;

@@ -1,4 +1,4 @@
-/* The fastest of several ways to do the same, by the GPU's clock. Only kernels/cuda.
+/* Selects the fastest of several candidates for the same result by measuring them on the GPU. Private to kernels/cuda.
  *
  * Thread safety: as the stream's.
  */
@@ -7,16 +7,16 @@
 
 #include "kernels/cuda/device.h"
 
-/* Each by its number, from 0. */
+/* Candidates are numbered from 0. */
 struct gn_cuda_candidates {
 	int count;
-	enum gn_status (*run)(void *context, int candidate, struct gn_err *err); /* queues on the stream */
+	enum gn_status (*run)(void *context, int candidate, struct gn_err *err); /* enqueues on the stream */
 	void *context;
 };
 
-/* Runs every candidate, those that are near the quickest 2 to 20 times in a graph, so that the host's part of a call is not timed (one after
- * the other where a graph cannot be recorded), waits, and says which is fastest, of equals the first; one that cannot run is passed
- * over, as long as another can. */
+/* Runs every candidate, and those near the fastest 2 to 20 times in a CUDA graph, so that the host's overhead is not timed
+ * (separately where a graph cannot be captured). Blocks until the stream is idle. *out: the fastest, of equals the first. A
+ * candidate that fails is skipped unless all fail. */
 enum gn_status gn_cuda_autotune(struct gn_cuda_stream *s, const struct gn_cuda_candidates *candidates, int *out, struct gn_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sums are of x minus its first row: where a channel's mean is large beside its deviation, squares would cancel. */
+/* Sums are of x minus its first row: squares would cancel where the mean of a channel is large compared with its deviation. */
 #include "kernels/cuda/batch_norm.cuh"
 
 using namespace gn;
@@ -64,7 +64,7 @@ static __global__ void total_kernel(const float *partial, int chunks, double own
 		return;
 	mean = widen(x[c]) + sum / own_rows;
 	deviations = squares - sum * sum / own_rows;
-	/* rounding alone can make it negative; NaN stays */
+	/* rounding can make it negative; NaN is kept */
 	deviations = deviations < 0 ? 0 : deviations;
 	f.sums[c] = mean * own_rows;
 	f.sums[f.channels + c] = deviations + mean * mean * own_rows;
@@ -104,7 +104,7 @@ static struct finish finish_of(const struct gn_cuda_batch_norm *b, size_t total_
 
 size_t gn_cuda_batch_norm_scratch_bytes(const struct gn_cuda_stream *s, size_t rows, int channels)
 {
-	/* the number of chunks depends on the vectors of a row, which the type gives */
+	/* the number of chunks depends on the vectors per row, which depend on the type */
 	int chunks = reduction_tile(s, rows, channels).chunks;
 
 	for (int vector = 4; vector <= 8; vector *= 2) {

@@ -1,4 +1,4 @@
-/* What the two directions of batch normalisation share: how their reductions run, and what they end with. */
+/* Shared by forward and backward of batch normalisation: partition and final sums of their reductions. */
 #ifndef GN_KERNELS_CUDA_BATCH_NORM_CUH
 #define GN_KERNELS_CUDA_BATCH_NORM_CUH
 
@@ -7,10 +7,10 @@
 namespace gn
 {
 
-/* Rows that a thread has in flight at once. */
+/* rows in flight per thread */
 static const int ROWS = 4;
 
-/* The whole blocks of a reduction: enough for latency, few enough that their partial sums are cheap to add. */
+/* Tile of a reduction: enough blocks to hide latency, few enough that adding their partial sums is cheap. */
 static inline struct gn_cuda_tile reduction_tile(const struct gn_cuda_stream *s, size_t rows, int vectors)
 {
 	return gn_cuda_tile_make(rows, vectors, multiprocessors(s) * 4);
@@ -21,10 +21,10 @@ static inline struct gn_cuda_tile apply_tile(const struct gn_cuda_stream *s, siz
 	return gn_cuda_tile_make(rows, vectors, multiprocessors(s) * 16);
 }
 
-/* Where a thread works in a tile. */
+/* Position of a thread in a tile. */
 struct place {
 	int lane, row_lane, channel;
-	int active; /* its channels are there */
+	int active; /* the thread's channels exist */
 	size_t begin, end;
 };
 
@@ -43,7 +43,7 @@ template <int V> static __device__ inline place find_place(const struct gn_cuda_
 	return p;
 }
 
-/* a and b of all threads with the same lane are added, and the sums written to partial[2][chunks][channels]. */
+/* Adds a and b over all threads with the same lane and writes the sums to partial[2][chunks][channels]. */
 template <int V> static __device__ inline void write_partial(const struct gn_cuda_tile &t, const place &p, int channels,
 							     const float (&a)[V], const float (&b)[V], float *partial)
 {
@@ -72,10 +72,10 @@ template <int V> static __device__ inline void write_partial(const struct gn_cud
 	}
 }
 
-/* A block of 32 channels by TOTAL_LANES lanes of chunks. */
+/* blocks of 32 channels by TOTAL_LANES lanes of chunks */
 static const int TOTAL_LANES = 16;
 
-/* The totals over all chunks of one channel, in double; to be used where threadIdx.y is 0. */
+/* Totals over all chunks of one channel, in double; valid where threadIdx.y is 0. */
 static __device__ inline void total_chunks(const float *partial, int chunks, int channels, int channel, double *a,
 					   double *b)
 {

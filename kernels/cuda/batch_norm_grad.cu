@@ -1,12 +1,11 @@
-/* With something added, the gradient behind the ReLU is a result itself (dadded): the first half writes it and the
- * second reads it instead of dout, more_dout and y. Without, what passed the ReLU is computed from x again, rounded as
- * forward rounded it. */
+/* With an addend, the gradient behind the relu is itself a result (dadded): the first half writes it, and the second half reads it
+ * instead of dout, more_dout and y. Without an addend, the relu's mask is recomputed from x, rounded as in forward. */
 #include "kernels/cuda/batch_norm.cuh"
 
 using namespace gn;
 
 struct grad {
-	int channels, mask; /* mask: what did not pass the ReLU gets no gradient */
+	int channels, mask; /* mask: apply the relu's mask to the gradient */
 	const float *weight, *bias, *mean, *inverse;
 	const double *sums;
 	double rows;
@@ -30,7 +29,7 @@ template <int V> static __device__ inline channel_norm<V> load_norm(const struct
 	return n;
 }
 
-/* What of one row is in flight. */
+/* The loaded values of one row. */
 template <class T, int V> struct row_data {
 	pack<T, V> x, y, dout, more;
 };
@@ -46,7 +45,7 @@ load_row(size_t at, const struct grad &g, const T *x, const T *y, const T *dout,
 		r->y = load<T, V>(y + at);
 }
 
-/* The gradient before the ReLU. */
+/* The gradient before the relu. */
 template <class T, int V> static __device__ inline float masked(const row_data<T, V> &r, int k, const struct grad &g,
 								const channel_norm<V> &n, int has_y, int has_more)
 {
@@ -60,7 +59,7 @@ template <class T, int V> static __device__ inline float masked(const row_data<T
 	return out > 0 ? d : 0;
 }
 
-/* This thread's next two rows, as far as there are so many: two loads under way hide each other's latency. */
+/* Loads up to two rows of this thread: two loads in flight hide latency. */
 template <class T, int V> static __device__ inline void
 load_two_rows(size_t row, const struct gn_cuda_tile &t, const place &p, const struct grad &g, const T *x, const T *y,
 	      const T *dout, const T *more, row_data<T, V> r[2])
@@ -193,7 +192,7 @@ template <class T, int V> static enum gn_status grad_apply(struct gn_cuda_stream
 		      (const T *)g->y, dout, more, (T *)g->dx);
 }
 
-/* Both halves cut alike, so that one reads where the other wrote. */
+/* Both halves use the same partition: a thread reads what it wrote itself. */
 static int is_wide(const struct gn_cuda_batch_norm *b, const struct gn_cuda_batch_norm_grad *g)
 {
 	return wide_channels(b->type, b->channels) && multiple_of_16(g->x) && multiple_of_16(g->y) &&
@@ -209,7 +208,7 @@ static enum gn_status check(const struct gn_cuda_batch_norm *b, const struct gn_
 				  b->channels);
 	if (b->relu && g->dadded && !g->y)
 		return gn_err_set(err, GN_ERR_USAGE,
-				  "batch norm: where something was added, its gradient needs the output");
+				  "batch norm: the gradient of an addend with relu needs the output");
 	return GN_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Finding cuBLASLt, and running its products. */
+/* Loads cuBLASLt and runs its matrix products. */
 #include "kernels/cuda/blas_internal.h"
 #include "kernels/cuda/autotune.h"
 #include "src/base/dynlib.h"
@@ -45,7 +45,7 @@ static enum gn_status open_blas(struct gn_blas *b, struct gn_err *err)
 	snprintf(name, sizeof name, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
 	b->library = gn_dynlib_open(name, GN_CUDA_FOLDER, why, sizeof why);
 	if (!b->library)
-		return gn_err_set(err, GN_ERR_NOT_FOUND, "cuBLASLt %d is not here: %s; install it, or name its folder in "
+		return gn_err_set(err, GN_ERR_NOT_FOUND, "cuBLASLt %d not found: %s; install it, or name its folder in "
 				  "LD_LIBRARY_PATH", CUBLAS_VER_MAJOR, why);
 #define X(name) missing = gn_dynlib_find(b->library, #name, &b->api.name) ? missing : #name;
 	GN_BLAS_FUNCTIONS(X)
@@ -82,7 +82,7 @@ void gn_blas_destroy(struct gn_blas *b)
 		return;
 	if (b->handle && !gn_cuda_enter(b->stream->device, NULL))
 		(void)b->api.cublasLtDestroy(b->handle);
-	/* the library stays, as cuDNN's does */
+	/* the library stays loaded, as cuDNN's */
 	free(b);
 }
 

@@ -1,4 +1,4 @@
-/* cuBLASLt as it was found at run time, and how its errors become ours. Only kernels/cuda/blas*.c. */
+/* The entry points of cuBLASLt, loaded at run time, and its errors. Private to kernels/cuda/blas*.c. */
 #ifndef GN_KERNELS_CUDA_BLAS_INTERNAL_H
 #define GN_KERNELS_CUDA_BLAS_INTERNAL_H
 
@@ -47,7 +47,8 @@ struct gn_blas_plan {
 	cublasLtMatmulHeuristicResult_t found[GN_BLAS_CANDIDATES_MAX];
 };
 
-/* GN_OK for success; else the call's name, cuBLASLt's, the shape and the device in err. p NULL: no shape yet. */
+/* GN_OK for success; else sets err with the call, cuBLASLt's name of the error, the shape and the device. p NULL: without a
+ * shape. */
 enum gn_status gn_blas_check(const struct gn_blas *b, cublasStatus_t code, const char *call, const struct gn_blas_plan *p,
 			     struct gn_err *err);
 

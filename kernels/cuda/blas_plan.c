@@ -1,6 +1,6 @@
-/* What a pass multiplies, and by which of cuBLASLt's algorithms.
+/* The matrix product of a pass, and its cuBLASLt algorithms.
  *
- * It thinks in columns: rows of c numbers are columns of a c x n matrix, so y^T = weight x^T is what is asked for. */
+ * cuBLASLt is column-major: rows of c numbers are columns of a c x n matrix, so that it computes y^T = weight x^T. */
 #include "kernels/cuda/blas_internal.h"
 
 #include <stdlib.h>
@@ -10,10 +10,10 @@ static cudaDataType_t data_type(enum gn_cuda_type type)
 	return type == GN_CUDA_F32 ? CUDA_R_32F : type == GN_CUDA_BF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-/* What is multiplied, in columns: d = op(a) op(b). */
+/* The product d = op(a) op(b), column-major. */
 struct product {
 	cublasOperation_t a, b;
-	int rows[3], columns[3]; /* of a, b, d as they lie */
+	int rows[3], columns[3]; /* of a, b, d in memory */
 	cudaDataType_t d_type;
 	cublasLtEpilogue_t epilogue;
 };
@@ -37,7 +37,7 @@ static struct product product_of(const struct gn_blas_plan *p)
 	}
 }
 
-/* Whether there is a bias, and how it is aligned, may be looked at when algorithms are chosen; it is not read. */
+/* The heuristics may look at the presence and the alignment of a bias pointer; they do not read the bias. */
 static const uintptr_t any_bias = 256;
 
 static enum gn_status describe_product(struct gn_blas_plan *p, const struct product *q, struct gn_err *err)
@@ -79,7 +79,7 @@ static enum gn_status describe_matrices(struct gn_blas_plan *p, const struct pro
 	return status;
 }
 
-/* What may be chosen: no more workspace than allowed, memory as blas.h says, sums in float. */
+/* Restricts the choice: workspace limit, alignment as in blas.h, accumulation in float. */
 static enum gn_status prefer(struct gn_blas_plan *p, cublasLtMatmulPreference_t preference, struct gn_err *err)
 {
 	static const cublasLtMatmulPreferenceAttributes_t alignments[] = {

@@ -1,22 +1,24 @@
-/* Top-k by radix: histograms of the magnitudes' bits find the k-th largest exactly, then blocks count what they keep of their
- * stretch, and write it where the blocks before them end. Counting is in integers, so that the order of blocks does not matter. */
+/* Top-k by radix selection: histograms of the magnitudes' bits determine the k-th largest exactly; then each block counts the
+ * elements it keeps and writes them behind those of the previous blocks. Counting uses integers, so that the order of blocks does
+ * not matter. */
 #include "kernels/cuda/launch.cuh"
 
 using namespace gn;
 
-static const int DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, ROUNDS = 3; /* 33 bits for 31 */
+static const int DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, ROUNDS = 3; /* 33 bits for the 31 of a magnitude */
 static const int STRETCHES_MAX = 1024;
-static const int WIDE = 4; /* neighbours of a thread: 16 bytes */
+static const int WIDE = 4; /* elements per thread: 16 bytes */
 
 struct state {
-	uint32_t prefix; /* of the k-th largest magnitude, as far as it is known */
-	uint32_t wanted; /* with that prefix; at the end: of those equal to it */
+	uint32_t prefix; /* known leading bits of the k-th largest magnitude */
+	uint32_t wanted; /* still to select with that prefix; at the end: of those equal to it */
 };
 
 struct scratch {
 	uint32_t *histogram; /* [DIGITS] */
 	struct state *state;
-	uint32_t *above, *equal; /* [STRETCHES_MAX]: kept in a stretch; then where it begins to write, and to count equals */
+	/* [STRETCHES_MAX]: number kept per stretch; later the stretch's first output index, and its first index among equals */
+	uint32_t *above, *equal;
 };
 
 struct stretches {
@@ -65,7 +67,7 @@ static __device__ inline int shift_of(int round)
 	return (ROUNDS - 1 - round) * DIGIT_BITS;
 }
 
-/* What of a magnitude is known after so many rounds. */
+/* The bits of a magnitude that are known after `rounds` rounds. */
 static __device__ inline uint32_t known(uint32_t magnitude, int rounds)
 {
 	return rounds ? magnitude >> shift_of(rounds - 1) << shift_of(rounds - 1) : 0;
@@ -81,7 +83,7 @@ static __global__ void begin_kernel(struct scratch m, uint32_t k)
 	}
 }
 
-/* V neighbours, or as many as there are before the end; how many. */
+/* Loads V adjacent elements, fewer at the end. Returns their number. */
 template <int V> static __device__ inline int load_neighbours(const float *x, size_t at, size_t end, float (&v)[V])
 {
 	if (at + V <= end) {
@@ -119,7 +121,7 @@ template <int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 			atomicAdd(&m.histogram[i], own[i]);
 }
 
-/* own summed over the threads before this one; *total: over all. shared is 2 * GN_CUDA_THREADS long. */
+/* Exclusive prefix sum of own over the threads; *total: the sum over all. shared: 2 * GN_CUDA_THREADS elements. */
 static __device__ inline uint32_t sum_before(uint32_t own, uint32_t *shared, uint32_t *total)
 {
 	int at = threadIdx.x, from = 0;
@@ -136,8 +138,8 @@ static __device__ inline uint32_t sum_before(uint32_t own, uint32_t *shared, uin
 	return shared[from + at] - own;
 }
 
-/* The digit at which enough are reached from above; the histogram is cleared for the next round. One block: a thread has some
- * neighbours, the first one the highest. */
+/* Finds the digit at which the wanted number is reached, from the highest down, and clears the histogram for the next round. One
+ * block; each thread has adjacent digits, the first thread the highest. */
 static __global__ void __launch_bounds__(GN_CUDA_THREADS) choose_kernel(struct scratch m, int round)
 {
 	const int EACH = DIGITS / GN_CUDA_THREADS;
@@ -184,7 +186,8 @@ template <int V> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 	}
 }
 
-/* Counts become where a stretch begins, and how many of its equals may still be taken. One block: a thread has some neighbours. */
+/* Turns the counts per stretch into its first output index, and into the number of equals that it may still take. One block; each
+ * thread has adjacent stretches. */
 static __global__ void __launch_bounds__(GN_CUDA_THREADS) begin_stretches_kernel(struct scratch m, int number)
 {
 	const int EACH = STRETCHES_MAX / GN_CUDA_THREADS;
@@ -211,8 +214,8 @@ static __global__ void __launch_bounds__(GN_CUDA_THREADS) begin_stretches_kernel
 	}
 }
 
-/* What a thread keeps of its neighbours, of which `there` are there: bit k for the k-th. Of those equal to `least` as many as
- * are left after the `before` of the threads before. */
+/* Selects among the thread's `there` elements: bit k for element k. Of those equal to `least` only as many as remain after the
+ * `before` of preceding threads. */
 template <int V> static __device__ inline uint32_t choose(const float (&v)[V], int there, uint32_t least, uint32_t before,
 							  uint32_t left)
 {

@@ -1,4 +1,4 @@
-/* Finding cuDNN, choosing its engines, running them. */
+/* Loads cuDNN and creates its handles; errors and passes by name. */
 #include "kernels/cuda/dnn_internal.h"
 #include "src/base/dynlib.h"
 
@@ -18,7 +18,7 @@ const char *gn_dnn_pass_name(enum gn_dnn_pass pass)
 	return pass_names[pass];
 }
 
-/* What cuDNN cannot do is no failure, and memory is known as such. */
+/* CUDNN_STATUS_NOT_SUPPORTED becomes GN_ERR_UNSUPPORTED, allocation failures GN_ERR_NO_MEMORY. */
 static enum gn_status status_of(cudnnStatus_t code)
 {
 	if (code / 1000 == 3)
@@ -32,12 +32,12 @@ static enum gn_status status_of(cudnnStatus_t code)
 enum gn_status gn_dnn_check(const struct gn_dnn *d, cudnnStatus_t code, const char *call, const struct gn_dnn_conv *c,
 			    enum gn_dnn_pass pass, struct gn_err *err)
 {
-	char where[32] = "a planned device", shape[160] = "", detail[400] = "";
+	char where[32] = "a device for planning only", shape[160] = "", detail[400] = "";
 
 	if (code == CUDNN_STATUS_SUCCESS)
 		return GN_OK;
 	d->api.cudnnGetLastErrorString(detail, sizeof detail);
-	/* the first line is the reason, the others are where it came through */
+	/* the first line is the reason, the rest is the call path */
 	detail[strcspn(detail, "\n")] = 0;
 	if (d->stream)
 		snprintf(where, sizeof where, "cuda:%d", d->stream->device->info.ordinal);
@@ -56,7 +56,7 @@ static enum gn_status load_all(struct gn_dnn *d, struct gn_err *err)
 
 	d->library = gn_dynlib_open("libcudnn.so.9", GN_CUDA_FOLDER, why, sizeof why);
 	if (!d->library)
-		return gn_err_set(err, GN_ERR_NOT_FOUND, "cuDNN 9 is not here: %s; install it, or name its folder in "
+		return gn_err_set(err, GN_ERR_NOT_FOUND, "cuDNN 9 not found: %s; install it, or name its folder in "
 				  "LD_LIBRARY_PATH", why);
 #define X(name) missing = gn_dynlib_find(d->library, #name, &d->api.name) ? missing : #name;
 	GN_CUDNN_FUNCTIONS(X)
@@ -77,7 +77,7 @@ static enum gn_status open_dnn(const struct gn_dnn_options *options, struct gn_d
 	if (!d)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for cuDNN");
 	d->options = *options;
-	d->options.folder = NULL; /* is the caller's */
+	d->options.folder = NULL; /* belongs to the caller */
 	d->folder = options->folder ? gn_dnn_store_open(options->folder) : -1;
 	status = load_all(d, err);
 	if (status)
@@ -147,7 +147,7 @@ static void destroy_first(struct gn_dnn *d)
 	free(p);
 }
 
-/* Cleaning up goes on whatever fails. */
+/* Continues after failures. */
 void gn_dnn_destroy(struct gn_dnn *d)
 {
 	if (!d)
@@ -163,7 +163,7 @@ void gn_dnn_destroy(struct gn_dnn *d)
 		(void)d->api.cudnnDestroy(d->handle);
 	if (d->folder >= 0)
 		close(d->folder);
-	/* the library stays: it has threads and memory of its own that do not survive being closed */
+	/* the library stays loaded: it has threads and memory that do not survive dlclose() */
 	free(d);
 }
 
@@ -172,7 +172,7 @@ cudnnBackendDescriptor_t gn_dnn_make(struct gn_dnn_graph *g, cudnnBackendDescrip
 	cudnnBackendDescriptor_t d = NULL;
 
 	if (!g->status && g->count == GN_DNN_PIECES_MAX)
-		g->status = gn_err_set(g->err, GN_ERR_FAILED, "a graph of more than %d pieces", GN_DNN_PIECES_MAX);
+		g->status = gn_err_set(g->err, GN_ERR_FAILED, "a graph of more than %d descriptors", GN_DNN_PIECES_MAX);
 	if (g->status)
 		return NULL;
 	g->status = gn_dnn_check(g->dnn, g->dnn->api.cudnnBackendCreateDescriptor(kind, &d), what, g->conv, g->pass, g->err);

@@ -1,4 +1,4 @@
-/* What a pass computes, as operations and tensors of a cuDNN graph. */
+/* The computation of a pass as operations and tensors of a cuDNN graph. */
 #include "kernels/cuda/dnn_internal.h"
 
 static cudnnDataType_t data_type(enum gn_cuda_type type)
@@ -6,7 +6,7 @@ static cudnnDataType_t data_type(enum gn_cuda_type type)
 	return type == GN_CUDA_F32 ? CUDNN_DATA_FLOAT : type == GN_CUDA_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
 }
 
-/* Dimensions are named NCHW whatever the order in memory, which strides say: channels innermost. */
+/* Dimensions are in the order NCHW; the strides describe memory: NHWC. */
 static cudnnBackendDescriptor_t tensor(struct gn_dnn_graph *g, int64_t id, cudnnDataType_t type, int n, int c, int h, int w)
 {
 	cudnnBackendDescriptor_t t = gn_dnn_make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR, "tensor");
@@ -70,7 +70,7 @@ static cudnnBackendDescriptor_t window(struct gn_dnn_graph *g)
 	return d;
 }
 
-/* The attributes of one of the three operations of a convolution. */
+/* The attribute names of one of the three convolution operations. */
 struct names {
 	cudnnBackendDescriptorType_t kind;
 	cudnnBackendAttributeName_t conv, x, weight, y, alpha, beta;
@@ -133,7 +133,7 @@ static void put(struct gn_dnn_graph *g, cudnnBackendDescriptor_t node, cudnnBack
 	gn_dnn_set(g, node, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensor_or_description);
 }
 
-/* An operation that has no tensors yet. */
+/* Creates an operation without tensors. */
 static cudnnBackendDescriptor_t begin_pointwise(struct gn_dnn_graph *g, cudnnPointwiseMode_t mode)
 {
 	cudnnBackendDescriptor_t what = gn_dnn_make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "pointwise");
@@ -160,7 +160,7 @@ static void pointwise(struct gn_dnn_graph *g, cudnnPointwiseMode_t mode, cudnnBa
 	add_node(g, node, "cudnnBackendFinalize of a pointwise operation");
 }
 
-/* Between operations numbers stay float. */
+/* Intermediate results stay float. */
 static void bias_and_more(struct gn_dnn_graph *g)
 {
 	int64_t next = GN_DNN_ID_VIRTUAL;
@@ -183,8 +183,8 @@ static void bias_and_more(struct gn_dnn_graph *g)
 		pointwise(g, CUDNN_POINTWISE_RELU_FWD, last, NULL, y);
 }
 
-/* Of every channel of y. */
-static void count(struct gn_dnn_graph *g, cudnnBackendDescriptor_t y)
+/* Per channel of y. */
+static void statistics(struct gn_dnn_graph *g, cudnnBackendDescriptor_t y)
 {
 	cudnnBackendDescriptor_t sum = channels(g, GN_DNN_ID_SUM, g->conv->out_c);
 	cudnnBackendDescriptor_t squares = channels(g, GN_DNN_ID_SQUARES, g->conv->out_c), node;
@@ -207,7 +207,7 @@ static cudnnBackendDescriptor_t float_input(struct gn_dnn_graph *g, int64_t id)
 	return tensor(g, id, CUDNN_DATA_FLOAT, c->n, c->c, c->h, c->w);
 }
 
-/* relu(x * scale + shift), which is never written. */
+/* relu(x * scale + shift), a virtual tensor: not written. */
 static cudnnBackendDescriptor_t norm(struct gn_dnn_graph *g)
 {
 	int64_t next = GN_DNN_ID_VIRTUAL;
@@ -234,7 +234,7 @@ static void relu_back(struct gn_dnn_graph *g, cudnnBackendDescriptor_t x, cudnnB
 	add_node(g, node, "cudnnBackendFinalize of a relu's gradient");
 }
 
-/* The sums, from the gradient behind the relu; cuDNN has them made with the factors of what follows. */
+/* The sums over the gradient behind the relu. cuDNN's operation also needs the factors of the next step. */
 static void norm_weight_back(struct gn_dnn_graph *g, cudnnBackendDescriptor_t z, cudnnBackendDescriptor_t mean,
 			     cudnnBackendDescriptor_t inverse, cudnnBackendDescriptor_t weight, cudnnBackendDescriptor_t dy)
 {
@@ -313,5 +313,5 @@ void gn_dnn_graph_build(struct gn_dnn_graph *g)
 	y = output(g, GN_DNN_ID_Y, data_type(g->conv->type));
 	convolve(g, names, x ? x : input(g, GN_DNN_ID_X), y);
 	if (g->pass == GN_DNN_FORWARD_STATISTICS || g->pass == GN_DNN_NORM_FORWARD_STATISTICS)
-		count(g, y);
+		statistics(g, y);
 }

@@ -1,10 +1,10 @@
-/* Which of cuDNN's engines run a convolution. */
+/* Selects cuDNN engines for a convolution. */
 #include "kernels/cuda/dnn_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the rules allow what an engine notes about itself. */
+/* Whether the options permit the numerical and behaviour notes of an engine. */
 static int is_allowed(const struct gn_dnn_plan *p, cudnnBackendDescriptor_t engine)
 {
 	const struct gn_dnn_options *o = &p->dnn->options;
@@ -19,7 +19,7 @@ static int is_allowed(const struct gn_dnn_plan *p, cudnnBackendDescriptor_t engi
 
 		if (exact && (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))
 			return 0;
-		/* sums in the type of the tensors; float is asked for */
+		/* accumulation in the tensors' type; float is required */
 		if (notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)
 			return 0;
 		if (o->deterministic && notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
@@ -28,8 +28,9 @@ static int is_allowed(const struct gn_dnn_plan *p, cudnnBackendDescriptor_t engi
 	return 1;
 }
 
-/* The engine of a configuration, its number, and whether it is compiled when it is planned; 0 where cuDNN does not say, or it is not allowed. */
-static int look_at_engine(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config, int64_t *number, int *compiles)
+/* The engine of a configuration, its index, and whether it is compiled at planning; 0 when cuDNN does not tell or the engine is not
+ * permitted. */
+static int query_engine(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config, int64_t *number, int *compiles)
 {
 	cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
 	const struct gn_cudnn *api = &p->dnn->api;
@@ -52,7 +53,7 @@ static int look_at_engine(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config
 	return ok;
 }
 
-/* For a device that is not here: whether cuDNN compiled code for it, and only then found nothing to load it with. */
+/* For a device that is not present: whether cuDNN compiled code and failed only because it cannot load it. */
 static int is_unloadable(const struct gn_dnn_plan *p)
 {
 	char text[1024] = "";
@@ -100,7 +101,7 @@ static int is_full(const struct gn_dnn_plan *p)
 	return p->count == (p->dnn->options.tune ? GN_DNN_CANDIDATES_MAX : 1);
 }
 
-/* Compiling takes a second, so that one plan by a compiler is enough. */
+/* Compiling takes a second: one compiled candidate per plan suffices. */
 static int is_wanted(const struct gn_dnn_plan *p, int64_t engine, int compiles)
 {
 	int same = 0;
@@ -110,7 +111,7 @@ static int is_wanted(const struct gn_dnn_plan *p, int64_t engine, int compiles)
 	return !is_full(p) && same < GN_DNN_CANDIDATES_OF_ENGINE_MAX && !(compiles && p->compiled);
 }
 
-/* A configuration that becomes a plan within the limits is a candidate; one that does not is none, for whatever reason. */
+/* A configuration becomes a candidate if it can be finalized within the limits; otherwise it is ignored. */
 static void try_config(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config)
 {
 	const struct gn_cudnn *api = &p->dnn->api;
@@ -118,7 +119,7 @@ static void try_config(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config)
 	int64_t number = -1;
 	int compiles = 0;
 
-	if (!look_at_engine(p, config, &number, &compiles) || !is_wanted(p, number, compiles) || !(plan = gn_dnn_plan_begin(p)))
+	if (!query_engine(p, config, &number, &compiles) || !is_wanted(p, number, compiles) || !(plan = gn_dnn_plan_begin(p)))
 		return;
 	if (api->cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config))
 		(void)api->cudnnBackendDestroyDescriptor(plan);
@@ -128,7 +129,7 @@ static void try_config(struct gn_dnn_plan *p, cudnnBackendDescriptor_t config)
 		p->compiled += is_unloadable(p);
 }
 
-/* Configurations that cuDNN names in one mode, best first. */
+/* Tries the configurations that cuDNN's heuristic returns in one mode, best first. */
 static void try_mode(struct gn_dnn_plan *p, struct gn_dnn_graph *g, cudnnBackendDescriptor_t operations,
 		     cudnnBackendHeurMode_t mode)
 {
@@ -170,15 +171,15 @@ static enum gn_status find_engines(struct gn_dnn_plan *p, struct gn_err *err)
 	gn_dnn_finalize(&g, operations, "cudnnBackendFinalize of an operation graph");
 	built = !g.status;
 	for (size_t i = 0; built && i < sizeof modes / sizeof *modes && !p->count; i++) {
-		/* what one mode has nothing to say about may be known to the next */
+		/* a mode without results is not an error: try the next */
 		g.status = GN_OK;
 		try_mode(p, &g, operations, modes[i]);
 	}
 	if (!p->count && !g.status)
-		g.status = gn_dnn_check(p->dnn, CUDNN_STATUS_NOT_SUPPORTED, "no engine takes it", &p->conv, p->pass, err);
+		g.status = gn_dnn_check(p->dnn, CUDNN_STATUS_NOT_SUPPORTED, "no engine supports it", &p->conv, p->pass, err);
 	gn_dnn_graph_release(&g);
 	if (!p->count && p->compiled)
-		g.status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%d engines were compiled for %s, which only a driver can load",
+		g.status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%d engines were compiled for %s; loading them needs its driver",
 				      p->compiled, gn_dnn_pass_name(p->pass));
 	return p->count ? GN_OK : g.status;
 }
@@ -193,7 +194,7 @@ void gn_dnn_plan_make(struct gn_dnn_plan *p, cudnnHandle_t handle)
 		status = find_engines(p, &p->err);
 	p->err.status = status;
 	p->is_planned = 1;
-	/* of several the fastest is kept, when it is known */
+	/* of several candidates, the chosen one is stored after tuning */
 	if (p->count == 1 && !p->is_restored)
 		gn_dnn_store_keep(p);
 }

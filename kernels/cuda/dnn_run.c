@@ -1,8 +1,8 @@
-/* Running a plan, and finding its fastest candidate by the clock. */
+/* Runs a plan, and tunes it. */
 #include "kernels/cuda/dnn_internal.h"
 #include "kernels/cuda/autotune.h"
 
-/* Binds addresses to the graph's numbers and runs one candidate. */
+/* Binds addresses to the graph's tensor ids and runs one candidate. */
 static enum gn_status run(struct gn_dnn_plan *p, int candidate, const struct gn_dnn_data *t, void *workspace,
 			  struct gn_err *err)
 {
@@ -47,7 +47,7 @@ enum gn_status gn_dnn_run(struct gn_dnn_plan *p, const struct gn_dnn_data *data,
 	enum gn_status status;
 
 	if (!p->dnn->stream)
-		return gn_err_set(err, GN_ERR_USAGE, "a plan for a device that is not here cannot run");
+		return gn_err_set(err, GN_ERR_USAGE, "a plan for a device that is not present cannot run");
 	status = gn_cuda_enter(p->dnn->stream->device, err);
 	return status ? status : run(p, p->chosen, data, workspace, err);
 }
@@ -65,7 +65,7 @@ static enum gn_status try_one(void *context, int candidate, struct gn_err *err)
 	return run(t->plan, candidate, t->data, t->workspace, err);
 }
 
-/* The others are given back. */
+/* Destroys the other candidates. */
 static void keep(struct gn_dnn_plan *p, int chosen)
 {
 	for (int i = 0; i < p->count; i++)
@@ -87,7 +87,7 @@ enum gn_status gn_dnn_tune(struct gn_dnn_plan *p, const struct gn_dnn_data *data
 	enum gn_status status;
 
 	if (!p->dnn->stream)
-		return gn_err_set(err, GN_ERR_USAGE, "a plan for a device that is not here cannot run");
+		return gn_err_set(err, GN_ERR_USAGE, "a plan for a device that is not present cannot run");
 	if (p->count == 1)
 		return GN_OK;
 	status = gn_cuda_autotune(p->dnn->stream, &candidates, &chosen, err);

@@ -1,5 +1,6 @@
-/* Plans kept in a folder, a file each: what they are good for as text, then cuDNN's own JSON, which holds compiled code. A file that
- * says anything else, is not the user's own, or is damaged is as good as none. It appears under its name when it is whole. */
+/* Plans stored in a folder, one file each: a text with everything that the plan depends on, then cuDNN's JSON, which contains
+ * compiled code. A file with another text, of another user, or damaged is ignored. Files are written under a temporary name and
+ * renamed. */
 #include "kernels/cuda/dnn_internal.h"
 #include "src/base/crc32c.h"
 #include "src/base/file.h"
@@ -18,7 +19,7 @@ struct name {
 	char text[128];
 };
 
-/* Of this user, and written by nobody else. */
+/* Belongs to this user and is writable by nobody else. */
 static int is_own(int fd, mode_t kind, size_t *out_bytes)
 {
 	struct stat s;
@@ -36,7 +37,7 @@ int gn_dnn_store_open(const char *folder)
 	size_t unused;
 	int fd;
 
-	/* what cannot be made cannot be opened either */
+	/* a folder that could not be created fails to open */
 	if (parent)
 		(void)gn_make_dirs(parent, NULL);
 	(void)mkdir(folder, 0700);
@@ -53,13 +54,13 @@ void gn_dnn_store_identify(struct gn_dnn *d, const char *device)
 {
 	const struct gn_dnn_options *o = &d->options;
 
-	/* a long description of a device may be cut off, its checksum covers all */
+	/* a long device description may be truncated; its checksum covers all of it */
 	snprintf(d->identity, sizeof d->identity, "cuDNN %zu\ntf32 %d, deterministic %d, workspace %zu, %s\ndevice %08" PRIx32 " %.256s\n",
 		 d->api.cudnnGetVersion(), o->tf32, o->deterministic, o->workspace_limit_bytes, o->tune ? "fastest" : "first",
 		 gn_crc32c(0, device, strlen(device)), device);
 }
 
-/* The file's beginning, all that its plan depends on; returns its bytes. */
+/* Writes the text that the plan depends on; returns its length. */
 static size_t describe(const struct gn_dnn_plan *p, char *out, size_t size)
 {
 	const struct gn_dnn_conv *c = &p->conv;
@@ -69,7 +70,7 @@ static size_t describe(const struct gn_dnn_plan *p, char *out, size_t size)
 				c->kernel, c->stride, c->pad);
 }
 
-/* Names are for people; two plans that share one would only replace each other. */
+/* Names are for humans; two plans with the same name would overwrite each other, which is harmless. */
 static struct name name_of(const struct gn_dnn_plan *p, const char *description)
 {
 	const struct gn_dnn_conv *c = &p->conv;
@@ -80,7 +81,7 @@ static struct name name_of(const struct gn_dnn_plan *p, const char *description)
 	return n;
 }
 
-/* The whole file, with a zero byte behind it, to be freed; NULL: none that may be used. */
+/* Reads a whole file and appends a zero byte; the caller frees it. NULL: not usable. */
 static char *load(int folder, const char *name, size_t *out_bytes)
 {
 	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -102,7 +103,7 @@ static char *load(int folder, const char *name, size_t *out_bytes)
 	return text;
 }
 
-/* Where the JSON begins in the file's text; NULL when anything is not as it was written. */
+/* The start of the JSON in the file's text; NULL when anything differs from what was written. */
 static const char *check(const char *text, size_t bytes, const char *description, int64_t *engine)
 {
 	size_t head = strlen(description), json_bytes;
@@ -144,8 +145,8 @@ int gn_dnn_store_restore(struct gn_dnn_plan *p)
 	return p->count > 0;
 }
 
-/* The file's text for the chosen candidate, to be freed; NULL: cuDNN does not write this plan down. */
-static char *write_down(const struct gn_dnn_plan *p, const char *description, size_t *out_bytes)
+/* The file's text for the chosen candidate; the caller frees it. NULL: cuDNN cannot serialise this plan. */
+static char *serialise(const struct gn_dnn_plan *p, const char *description, size_t *out_bytes)
 {
 	const struct gn_cudnn *api = &p->dnn->api;
 	cudnnBackendDescriptor_t plan = p->plans[p->chosen];
@@ -181,9 +182,9 @@ void gn_dnn_store_keep(const struct gn_dnn_plan *p)
 		return;
 	(void)describe(p, description, sizeof description);
 	name = name_of(p, description);
-	if (!(text = write_down(p, description, &bytes)))
+	if (!(text = serialise(p, description, &bytes)))
 		return;
-	/* another process that writes the same has another number, or is on another node and the first one wins */
+	/* another process has another pid; another node may use the same: the last rename wins */
 	snprintf(temporary, sizeof temporary, "%s.%ld", name.text, (long)getpid());
 	fd = openat(p->dnn->folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd >= 0) {

@@ -1,4 +1,4 @@
-/* All plans of a gn_dnn: each shape and pass is planned once, many of them at the same time. */
+/* All plans of a gn_dnn: each shape and pass is planned once, many of them in parallel. */
 #include "kernels/cuda/dnn_internal.h"
 #include "src/base/thread_pool.h"
 #include "src/base/thread.h"
@@ -51,7 +51,7 @@ void gn_dnn_collect(struct gn_dnn *d, int on)
 	d->collects = on;
 }
 
-/* What is to be planned, and how far that is. */
+/* The work list of the planning threads. */
 struct crew {
 	struct gn_dnn *dnn;
 	struct gn_dnn_plan **plans;
@@ -71,8 +71,8 @@ static void work(struct crew *c, cudnnHandle_t handle)
 		gn_dnn_plan_make(c->plans[i], handle);
 }
 
-/* Without a handle it leaves the work to the others. */
-static void *help(void *argument)
+/* A thread that cannot create a handle leaves the work to the others. */
+static void *plan_thread(void *argument)
 {
 	const struct helper *h = argument;
 	struct gn_dnn *d = h->crew->dnn;
@@ -90,7 +90,7 @@ static void work_together(struct crew *c)
 
 	for (int i = 0; i < wanted && i < GN_DNN_HELPERS_MAX; i++) {
 		helpers[i] = (struct helper){.crew = c, .number = i};
-		if (gn_thread_start(&helpers[i].thread, help, &helpers[i]))
+		if (gn_thread_start(&helpers[i].thread, plan_thread, &helpers[i]))
 			break;
 		started++;
 	}

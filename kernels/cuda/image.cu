@@ -1,4 +1,4 @@
-/* A thread makes one pixel of a sample. Neighbouring threads read neighbouring bytes of the same rows, in either direction. */
+/* A thread computes one pixel of a sample. Adjacent threads read adjacent bytes of the same rows, in either direction. */
 #include "kernels/cuda/launch.cuh"
 
 using namespace gn;
@@ -49,7 +49,7 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 
 	if (i >= t.h * t.w)
 		return;
-	/* beyond the rectangle on either side it is large */
+	/* outside the rectangle it wraps to a large value */
 	x = (unsigned)(p.flip ? t.w - 1 - i % t.w : i % t.w) - p.to_x;
 	y = (unsigned)(i / t.w) - p.to_y;
 	if (x < p.to_width && y < p.to_height)

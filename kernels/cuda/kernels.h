@@ -1,11 +1,10 @@
-/* Our own kernels for GPUs: everything of a training step that is bound by memory, on tensors with channels innermost
- * (NHWC).
+/* CUDA kernels for the memory-bound parts of a training step, on NHWC tensors.
  *
- * Every call queues work on a stream and returns; results are there once the stream is. Pointers are to device memory
- * unless a comment says host. Tensors are read and written 16 bytes at a time where the channels of a pixel fill whole
- * 16 bytes and addresses are multiples of 16, else element by element: slower, the same result. Arithmetic is in float,
- * sums over a tensor end in double; results do not change from run to run on one kind of device (no atomic sums).
- * GN_ERR_USAGE: a shape that the kernel cannot do. Nothing here allocates; objects of optimizers do so when created.
+ * Every call enqueues work on a stream and returns. Pointers are to device memory unless a comment says host. Tensors are accessed
+ * in vectors of 16 bytes where the channels of a pixel fill whole vectors and addresses are multiples of 16, else element by
+ * element: slower, with the same result. Arithmetic is in float, sums over a tensor end in double; results are reproducible on one
+ * kind of device (no atomic sums). GN_ERR_USAGE: a shape that the kernel does not support. Nothing here allocates, except the
+ * creation of optimizers.
  *
  * Thread safety: as the stream's.
  */
@@ -22,7 +21,6 @@ extern "C" {
 
 #include "kernels/optim.h"
 
-/* --- Batch normalisation with what follows it: y = relu(norm(x) + added) --- */
 
 struct gn_cuda_batch_norm {
 	enum gn_cuda_type type;
@@ -30,69 +28,66 @@ struct gn_cuda_batch_norm {
 	int channels;
 	int relu;
 	double eps, momentum;
-	const float *weight, *bias;	   /* [channels], as all below */
-	float *running_mean, *running_var; /* NULL: not kept */
-	float *mean, *inverse;		   /* the batch's mean and 1 / sqrt(var + eps), from forward to backward */
-	double *sums;  /* [2][channels] of the last reduction, to be summed over a group of processes */
-	void *scratch; /* gn_cuda_batch_norm_scratch_bytes(), free between calls */
+	const float *weight, *bias;	   /* [channels], as all arrays below */
+	float *running_mean, *running_var; /* NULL: not updated */
+	float *mean, *inverse;		   /* mean and 1 / sqrt(var + eps) of the batch; preserved from forward to backward */
+	double *sums;  /* [2][channels] of the last reduction, for the sum over a group of processes */
+	void *scratch; /* gn_cuda_batch_norm_scratch_bytes() bytes, reusable between calls */
 };
 
 size_t gn_cuda_batch_norm_scratch_bytes(const struct gn_cuda_stream *s, size_t rows, int channels);
-/* sums = per channel the sum of x and of its squares. total_rows > 0: mean, inverse and the running statistics
- * (unbiased variance) follow at once from as many rows; 0: later by gn_cuda_batch_norm_finish, when a group has added
- * its sums. */
+/* sums = per channel the sum of x and of x^2. total_rows > 0: also computes mean, inverse and the running statistics (unbiased
+ * variance) for that number of rows; 0: deferred to gn_cuda_batch_norm_finish(), after the sum over a group. */
 enum gn_status gn_cuda_batch_norm_statistics(struct gn_cuda_stream *s, const struct gn_cuda_batch_norm *b,
 					     const void *x, size_t total_rows, struct gn_err *err);
 enum gn_status gn_cuda_batch_norm_finish(struct gn_cuda_stream *s, const struct gn_cuda_batch_norm *b,
 					 size_t total_rows, struct gn_err *err);
-/* For evaluation: mean and inverse from the running statistics. */
+/* For evaluation: sets mean and inverse from the running statistics. */
 enum gn_status gn_cuda_batch_norm_running(struct gn_cuda_stream *s, const struct gn_cuda_batch_norm *b,
 					  struct gn_err *err);
-/* added NULL: nothing is. y may be x or added. */
+/* y = relu(norm(x) + added); added may be NULL. y may alias x or added. */
 enum gn_status gn_cuda_batch_norm_apply(struct gn_cuda_stream *s, const struct gn_cuda_batch_norm *b, const void *x,
 					const void *added, void *y, struct gn_err *err);
 
-/* Of b's type, [channels]: norm(x) is x * scale + shift. */
+/* scale and shift, [channels] in b's type, with norm(x) = x * scale + shift. */
 enum gn_status gn_cuda_batch_norm_affine(struct gn_cuda_stream *s, const struct gn_cuda_batch_norm *b, void *scale, void *shift,
 					 struct gn_err *err);
 
 struct gn_cuda_batch_norm_grad {
 	const void *x,
-		*y; /* y: where relu is set and something was added; else it may be NULL, and x says what passed */
-	const void *dout, *more_dout; /* the second is added to the first; NULL: not there */
-	void *dx;		      /* may be dout */
-	void *dadded;		      /* the gradient of what was added; NULL: nothing was; may be dout, not dx */
+		*y; /* y: required with relu and an addend; else NULL is fine, and the relu's mask is derived from x */
+	const void *dout, *more_dout; /* more_dout is added to dout; may be NULL */
+	void *dx;		      /* may alias dout */
+	void *dadded;		      /* gradient of the addend; NULL: none; may alias dout, not dx */
 	float *dweight, *dbias;	      /* overwritten */
 };
 
-/* The first half, up to sums = {sum of dz, sum of dz times the normalised x}, dweight and dbias, and dadded. */
+/* First half: sums = {sum of dz, sum of dz * normalised x}, dweight, dbias, and dadded. */
 enum gn_status gn_cuda_batch_norm_grad_sums(struct gn_cuda_stream *s, const struct gn_cuda_batch_norm *b,
 					    const struct gn_cuda_batch_norm_grad *g, struct gn_err *err);
-/* The second, from sums over total_rows rows: dx. dout, more_dout and y as they were, if dadded is NULL. */
+/* Second half: dx from sums over total_rows rows. Needs dout, more_dout and y unchanged unless dadded is set. */
 enum gn_status gn_cuda_batch_norm_grad_apply(struct gn_cuda_stream *s, const struct gn_cuda_batch_norm *b,
 					     const struct gn_cuda_batch_norm_grad *g, size_t total_rows,
 					     struct gn_err *err);
 
-/* --- Pooling; tensors are [n][h][w][c] --- */
 
-/* kernel at most 15, pad at most half of it. argmax: one byte for every output, its place in the window. NaN wins and
- * stays; of equal values the first in row order. */
+/* Tensors are [n][h][w][c]. kernel at most 15, pad at most half of it. argmax: one byte per output, the position in the window. NaN
+ * counts as the maximum; of equal values the first in row order is taken. */
 enum gn_status gn_cuda_max_pool(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,
 				const void *x, void *y, uint8_t *argmax, struct gn_err *err);
 enum gn_status gn_cuda_max_pool_grad(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,
 				     const void *dy, const uint8_t *argmax, void *dx, struct gn_err *err);
-/* To out_h x out_w, torch's windows; 1 x 1 is global average pooling. */
+/* To out_h x out_w with PyTorch's adaptive windows; 1 x 1 is global average pooling. */
 enum gn_status gn_cuda_average_pool(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_window *w,
 				    const void *x, void *y, struct gn_err *err);
 enum gn_status gn_cuda_average_pool_grad(struct gn_cuda_stream *s, enum gn_cuda_type type,
 					 const struct gn_cuda_window *w, const void *dy, void *dx, struct gn_err *err);
 
-/* --- The loss, as gn_softmax_cross_entropy_mixed of kernels/op.h --- */
 
 struct gn_cuda_loss {
 	double loss;	 /* mean over the labels >= 0; 0 without any */
 	int32_t counted; /* labels >= 0 */
-	int32_t bad; /* images whose label or pair label is no class: their gradient is zero and they add no loss; an error */
+	int32_t bad; /* images whose label or pair label is out of range, which is an error; they have zero gradient and no loss */
 };
 
 struct gn_cuda_loss_args {
@@ -101,24 +96,23 @@ struct gn_cuda_loss_args {
 	const void *logits;    /* [batch][classes] */
 	const int32_t *labels; /* [batch] */
 	const int32_t *pair_labels;  /* [batch] or NULL */
-	const float *lambdas;   /* [batch] with pair_labels */
+	const float *lambdas;   /* [batch]; with pair_labels */
 	double smoothing;
-	double grad_scale; /* times dlogits: the loss scale of f16, else 1 */
+	double grad_scale; /* factor of dlogits: the loss scale of f16, else 1 */
 	void *dlogits;
 	float *rows;		  /* [batch] scratch */
-	struct gn_cuda_loss *out; /* one */
+	struct gn_cuda_loss *out; /* one result */
 };
 
 enum gn_status gn_cuda_softmax_cross_entropy(struct gn_cuda_stream *s, const struct gn_cuda_loss_args *a,
 					     struct gn_err *err);
 
-/* --- Optimizers: all tensors of a model in one to three launches, float masters, gradients of any type --- */
 
 struct gn_cuda_optim_tensor {
 	float *params;
 	const void *grads;
 	float *slots[GN_OPTIM_SLOTS_MAX];
-	void *copy; /* of params in the type of the gradients, for the forward pass; NULL: none */
+	void *copy; /* copy of params in the gradients' type, for the forward pass; NULL: none */
 	size_t count;
 	double weight_decay;
 	int adapt;
@@ -126,52 +120,50 @@ struct gn_cuda_optim_tensor {
 
 struct gn_cuda_optim;
 
-/* Tensors (host, count of them, not kept) lie still as long as the optimizer lives. type: of gradients and copies. */
+/* Optimizer over all tensors of a model in one to three launches; float master parameters. tensors: host array of count elements,
+ * copied; their addresses must stay valid. type: of gradients and copies. */
 enum gn_status gn_cuda_optim_create(struct gn_cuda_stream *s, const struct gn_optim *rule, enum gn_cuda_type type,
 				    const struct gn_cuda_optim_tensor *tensors, size_t count,
 				    struct gn_cuda_optim **out, struct gn_err *err);
 void gn_cuda_optim_destroy(struct gn_cuda_optim *o);
-/* Queues the numbers of the next step; by itself, so that a captured graph may hold the step and not the numbers. */
+/* Enqueues the numbers of the next step, separately from the step: a captured graph can contain the step but not its numbers. */
 enum gn_status gn_cuda_optim_set(struct gn_cuda_optim *o, struct gn_cuda_stream *s, const struct gn_optim_update *u,
 				 struct gn_err *err);
-/* Between these numbers and their step: gradients that are longer than limit become as long, as torch.nn.utils.clip_grad_norm_ makes
- * them. squares, and more of them: numbers whose sum is that of the gradients' squares, without the step's grad_scale. */
+/* Between gn_cuda_optim_set() and the step: clips the gradient norm to limit, as torch.nn.utils.clip_grad_norm_. squares and
+ * more_squares: arrays whose sum is that of the squared gradients, before the step's grad_scale. */
 enum gn_status gn_cuda_optim_clip(struct gn_cuda_optim *o, struct gn_cuda_stream *s, const double *squares, int count,
 				  const double *more, int more_count, double limit, struct gn_err *err);
-/* skip: where not 0, nothing is changed (see gn_cuda_find_nonfinite); NULL: never. */
+/* skip: no update if *skip is non-zero (see gn_cuda_find_nonfinite); NULL: always update. */
 enum gn_status gn_cuda_optim_step(struct gn_cuda_optim *o, struct gn_cuda_stream *s, const int32_t *skip,
 				  struct gn_err *err);
 
-/* average = *decay * average + (1 - *decay) * x; decay on the device, skip as for a step. */
+/* average = *decay * average + (1 - *decay) * x; decay is on the device, skip as for a step. */
 enum gn_status gn_cuda_average(struct gn_cuda_stream *s, float *average, const float *x, size_t count, const float *decay,
 			       const int32_t *skip, struct gn_err *err);
 
-/* --- Element by element; count elements --- */
 
-/* to = from in another type (or the same). */
+/* to = from, converted between types. */
 enum gn_status gn_cuda_cast(struct gn_cuda_stream *s, enum gn_cuda_type from_type, const void *from,
 			    enum gn_cuda_type to_type, void *to, size_t count, struct gn_err *err);
-/* to = a + b, then max(0, .) with relu; b NULL: a alone. to may be a or b: to += b is a sum of gradients. */
+/* to = a + b, with relu max(0, a + b); b may be NULL. to may alias a or b. */
 enum gn_status gn_cuda_add(struct gn_cuda_stream *s, enum gn_cuda_type type, const void *a, const void *b, int relu,
 			   void *to, size_t count, struct gn_err *err);
-/* din = (dout + more) where y > 0; more NULL: dout alone; din may be dout. */
+/* din = (dout + more) where y > 0; more may be NULL; din may alias dout. */
 enum gn_status gn_cuda_relu_grad(struct gn_cuda_stream *s, enum gn_cuda_type type, const void *y, const void *dout,
 				 const void *more, void *din, size_t count, struct gn_err *err);
 /* x *= factor. */
 enum gn_status gn_cuda_scale(struct gn_cuda_stream *s, enum gn_cuda_type type, void *x, double factor, size_t count,
 			     struct gn_err *err);
-/* *found |= 1 when one of them is infinite or NaN. */
+/* *found |= 1 if an element is infinite or NaN. */
 enum gn_status gn_cuda_find_nonfinite(struct gn_cuda_stream *s, enum gn_cuda_type type, const void *x, size_t count,
 				      int32_t *found, struct gn_err *err);
 
-/* --- Around convolutions --- */
 
-/* Tensors of n images whose channels are innermost on one side and outermost on the other: [n][pixels][channels] and
- * [n][channels][pixels]. */
+/* Tensors of n images in the orders [n][pixels][channels] and [n][channels][pixels]. */
 struct gn_cuda_order {
 	enum gn_cuda_type from_type, to_type;
 	int n, channels, pixels;
-	int to_inner; /* 1: channels become innermost; 0: they were */
+	int to_inner; /* 1: to [n][pixels][channels]; 0: from it */
 };
 
 enum gn_status gn_cuda_reorder(struct gn_cuda_stream *s, const struct gn_cuda_order *o, const void *from, void *to,
@@ -179,14 +171,13 @@ enum gn_status gn_cuda_reorder(struct gn_cuda_stream *s, const struct gn_cuda_or
 /* y[row][c] += bias[c] + added[row][c], then max(0, .) with relu; bias and added may be NULL. */
 enum gn_status gn_cuda_bias(struct gn_cuda_stream *s, enum gn_cuda_type type, const float *bias, const void *added,
 			    int relu, void *y, size_t rows, int channels, struct gn_err *err);
-/* Sums of channels as batch norm has them, from and to float. */
+/* Converts batch norm's sums of channels to float and back. */
 enum gn_status gn_cuda_sums_to_float(struct gn_cuda_stream *s, const double *from, float *to, int count,
 				     struct gn_err *err);
 enum gn_status gn_cuda_sums_to_double(struct gn_cuda_stream *s, const float *from, double *to, int count,
 				      struct gn_err *err);
 
-/* The masks of gn_ref_dropout. */
-/* Queues: numbers from -1 to 1, the same for a seed, for what is timed: nothing but zeros takes less power and may run faster. */
+/* Enqueues: fills x with random numbers in -1 .. 1, a function of seed, for timing: zeros take less power and may run faster. */
 enum gn_status gn_cuda_randomise(struct gn_cuda_stream *s, enum gn_cuda_type type, void *x, size_t count, uint64_t seed,
 				 struct gn_err *err);
 
@@ -197,39 +188,38 @@ struct gn_cuda_dropout {
 	const uint64_t *step;
 };
 
-/* y = x * mask; y may be x. */
+/* y = x * mask with the masks of gn_ref_dropout(); y may alias x. */
 enum gn_status gn_cuda_drop(struct gn_cuda_stream *s, enum gn_cuda_type type, const struct gn_cuda_dropout *d,
 			    const void *x, void *y, size_t count, struct gn_err *err);
 
-/* --- Gradients made smaller, as kernels/ref/compress.h defines it; all float --- */
 
-/* The k largest of count (at most 2^31 - 1), to indices and values [k]. rest: x with zeros where something was taken, may be x;
- * NULL: not wanted. scratch: gn_cuda_top_k_scratch_bytes(), free between calls. */
+/* Gradient compression as defined in kernels/ref/compress.h, in float. Selects the k largest of count (at most 2^31 - 1) elements
+ * into indices and values [k]. rest: x with the selected elements set to zero, may alias x, may be NULL. scratch:
+ * gn_cuda_top_k_scratch_bytes() bytes, reusable between calls. */
 size_t gn_cuda_top_k_scratch_bytes(void);
 enum gn_status gn_cuda_top_k(struct gn_cuda_stream *s, const float *x, size_t count, size_t k, uint32_t *indices,
 			     float *values, float *rest, void *scratch, struct gn_err *err);
-/* to[indices[i]] += values[i]; every index once. */
+/* to[indices[i]] += values[i]; indices must be unique. */
 enum gn_status gn_cuda_scatter_add(struct gn_cuda_stream *s, const uint32_t *indices, const float *values, size_t k, float *to,
 				   struct gn_err *err);
-/* rest: x less what arrives, may be x; NULL: not wanted. */
+/* rest: x minus the dequantised values, may alias x, may be NULL. */
 enum gn_status gn_cuda_quantise(struct gn_cuda_stream *s, const float *x, size_t count, int8_t *to, float *scales, float *rest,
 				struct gn_err *err);
-/* to (+)= what was quantised. */
+/* to = or += the dequantised values. */
 enum gn_status gn_cuda_dequantise(struct gn_cuda_stream *s, const int8_t *from, const float *scales, size_t count, int adds,
 				  float *to, struct gn_err *err);
 
-/* --- Images --- */
 
 struct gn_cuda_image_args {
 	enum gn_cuda_type type; /* of the samples */
 	int n, h, w;		/* of the samples */
-	int channels;		     /* 3 or more: the others become 0 */
+	int channels;		     /* 3 or more; channels above 3 become 0 */
 	float mean[3], deviation[3]; /* of pixel values in 0..1: sample = (pixel / 255 - mean) / deviation */
-	const struct gn_crop *crops; /* [n]; what they point to is device memory, too */
+	const struct gn_crop *crops; /* [n]; their pixels are in device memory, too */
 	void *out;			/* [n][h][w][channels] */
 };
 
-/* Each crop to its sample: cropped, resized with the filter of data/sample/resize.h, mirrored, normalised. */
+/* Converts each crop to its sample: resized with the filter of data/sample/resize.h, mirrored, normalised. */
 enum gn_status gn_cuda_crop_resize_normalise(struct gn_cuda_stream *s, const struct gn_cuda_image_args *a, struct gn_err *err);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-/* What all kernels share: vectors of numbers, sums over a block, and launching with every error looked at.
+/* Shared by all kernels: vector types, block reductions, and launches with error checks.
  *
- * GN_CUDA_EMULATE compiles the same kernels for the host's processor, where tests/gpu runs them without a GPU.
+ * GN_CUDA_EMULATE compiles the same kernels for the host's processor, on which tests/gpu runs them without a GPU.
  */
 #ifndef GN_KERNELS_CUDA_LAUNCH_CUH
 #define GN_KERNELS_CUDA_LAUNCH_CUH
@@ -53,7 +53,7 @@ static __host__ __device__ inline void narrow(float x, f16 *to)
 	to->bits = gn_f16_narrow(x);
 }
 
-/* What comes back after a number was stored as a T. */
+/* x after a conversion to T and back. */
 template <class T> static __host__ __device__ inline float rounded(float x)
 {
 	T stored;
@@ -62,7 +62,7 @@ template <class T> static __host__ __device__ inline float rounded(float x)
 	return widen(stored);
 }
 
-/* V neighbours, read and written by one instruction. */
+/* V adjacent elements, loaded and stored by one instruction. */
 template <class T, int V> struct alignas(sizeof(T) * V) pack {
 	T v[V];
 };
@@ -96,7 +96,7 @@ static __device__ inline float relu(float x)
 	return x > 0 || x != x ? x : 0;
 }
 
-/* The sum over a block of N threads (a power of two), in thread 0; shared is N long. All threads call it. */
+/* The sum over a block of N threads (a power of two), in thread 0; shared has N elements. All threads must call it. */
 template <int N, class S> static __device__ inline S block_sum(S x, S *shared)
 {
 	__syncthreads();
@@ -119,7 +119,7 @@ template <class T> struct wide {
 	static const int vector = 16 / sizeof(T);
 };
 
-/* As many blocks as `threads` need, at most what keeps a device busy; kernels then stride over the grid. */
+/* The number of blocks for `threads` threads, limited to what keeps the device busy; kernels use grid-stride loops. */
 static inline unsigned blocks_for(const struct gn_cuda_stream *s, size_t threads)
 {
 	size_t blocks = (threads + GN_CUDA_THREADS - 1) / GN_CUDA_THREADS;
@@ -133,7 +133,7 @@ static inline int multiprocessors(const struct gn_cuda_stream *s)
 	return gn_cuda_device_info(gn_cuda_stream_device(s))->multiprocessors;
 }
 
-/* name: "kernel batch_norm_sums". */
+/* name: for errors, such as "kernel batch_norm_sums". */
 template <class... P, class... A> static enum gn_status launch(struct gn_cuda_stream *s, const char *name,
 							       struct gn_err *err, dim3 grid, unsigned threads,
 							       void (*kernel)(P...), A... args)
@@ -158,7 +158,7 @@ template <class... P, class... A> static enum gn_status launch(struct gn_cuda_st
 
 } // namespace gn
 
-/* Calls function<T, V>(...) for the type, with wide vectors where `is_wide`, else single elements. */
+/* Calls function<T, V>(...) for the type, with vectors if `is_wide`, else with single elements. */
 #define GN_BY_TYPE(type, is_wide, function, ...)                                                                       \
 	((type) == GN_CUDA_F32 ? ((is_wide) ? function<float, 4>(__VA_ARGS__) : function<float, 1>(__VA_ARGS__))       \
 	 : (type) == GN_CUDA_BF16                                                                                      \

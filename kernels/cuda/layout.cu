@@ -1,4 +1,4 @@
-/* What operators need around convolutions: the order of a tensor's elements, biases, sums of channels, dropout. */
+/* Operations around convolutions: reorders, biases, sums of channels, dropout. */
 #include "kernels/cuda/launch.cuh"
 
 using namespace gn;
@@ -6,7 +6,7 @@ using namespace gn;
 #define GRID_STRIDE ((size_t)gridDim.x * blockDim.x)
 #define GRID_INDEX ((size_t)blockIdx.x * blockDim.x + threadIdx.x)
 
-/* Element i of `to` comes from where its image, channel and pixel lie in `from`. */
+/* Element i of `to` is read from the position of its image, channel and pixel in `from`. */
 template <class F, class T>
 static __global__ void reorder_kernel(const F *from, T *to, size_t count, int channels, int pixels, int to_inner)
 {
@@ -42,7 +42,7 @@ enum gn_status gn_cuda_reorder(struct gn_cuda_stream *s, const struct gn_cuda_or
 
 	if (count == 0)
 		return GN_OK;
-	/* one channel or one pixel lies the same in both orders */
+	/* with a single channel or pixel both orders are the same */
 	if (o->channels == 1 || o->pixels == 1)
 		return gn_cuda_cast(s, o->from_type, from, o->to_type, to, count, err);
 	return o->from_type == GN_CUDA_F32    ? reorder_from<float>(s, o, from, to, err)
@@ -116,7 +116,7 @@ enum gn_status gn_cuda_sums_to_double(struct gn_cuda_stream *s, const float *fro
 		      to, count);
 }
 
-/* src/base/philox.h's function. */
+/* as in src/base/philox.h */
 static __device__ inline void philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t seed, uint32_t (&out)[4])
 {
 	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -137,7 +137,7 @@ static __device__ inline void philox(uint32_t c0, uint32_t c1, uint32_t c2, uint
 	out[3] = c3;
 }
 
-/* 1 / (1 - rate) or 0 for each of V neighbours, of which the first is number at, a multiple of four: a draw gives four. */
+/* The factors 1 / (1 - rate) or 0 of V adjacent elements, starting at a multiple of four: one draw gives four. */
 template <int V> static __device__ inline void masks(const struct gn_cuda_dropout &d, uint64_t step, size_t at, float (&to)[V])
 {
 	float scale = (float)(1 / (1 - d.rate));
@@ -151,7 +151,8 @@ template <int V> static __device__ inline void masks(const struct gn_cuda_dropou
 	}
 }
 
-/* What is dropped is zero whatever it was. The step comes from memory, so that a captured graph draws anew each time. */
+/* Dropped elements become zero even if they are not finite. The step is read from memory, so that a captured graph draws new
+ * masks. */
 template <class T> static __global__ void dropout_kernel(const T *x, T *y, size_t count, int is_wide, struct gn_cuda_dropout d)
 {
 	const int V = wide<T>::vector;
@@ -196,7 +197,7 @@ enum gn_status gn_cuda_drop(struct gn_cuda_stream *s, enum gn_cuda_type type, co
 				      : drop<f16>(s, d, x, y, count, err);
 }
 
-/* A draw gives four. */
+/* one draw gives four numbers */
 template <class T> static __global__ void randomise_kernel(T *x, size_t count, uint64_t seed)
 {
 	uint32_t draw[4];

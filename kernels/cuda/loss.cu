@@ -1,4 +1,4 @@
-/* A block takes one image. With z = logits - their maximum, the loss is log(sum of exp z) - (target . z). */
+/* A block per image. With z = logits - their maximum, the loss is log(sum of exp z) - (target . z). */
 #include "kernels/cuda/launch.cuh"
 
 using namespace gn;
@@ -34,7 +34,8 @@ static __device__ inline float block_max(float x, float *shared)
 	shared[threadIdx.x] = x;
 	for (int step = THREADS / 2; step > 0; step /= 2) {
 		__syncthreads();
-		/* as the oracle: a NaN is never more, and so comes out of the sum of exponentials */
+		/* as in the reference implementation: comparisons with NaN are false, so that NaN appears in the sum of
+		 * exponentials */
 		if (threadIdx.x < (unsigned)step && shared[threadIdx.x + step] > shared[threadIdx.x])
 			shared[threadIdx.x] = shared[threadIdx.x + step];
 	}
@@ -42,7 +43,7 @@ static __device__ inline float block_max(float x, float *shared)
 	return shared[0];
 }
 
-/* sum: of exp(z - top); all: of z - top; in thread 0, and sum in all. */
+/* sum: of exp(z - top), in all threads; all: of z - top, in thread 0. */
 template <class T, int V> static __device__ inline void sum_row(const T *logits, int classes, float top, float *shared,
 								float *sum, float *all)
 {
@@ -76,7 +77,7 @@ template <class T, int V> static __device__ inline float top_of_row(const T *log
 	return block_max(top, shared);
 }
 
-/* V neighbours of classes, at a multiple of V. */
+/* V adjacent classes, starting at a multiple of V. */
 template <class T, int V> static __global__ void __launch_bounds__(THREADS)
 	row_kernel(struct loss_args a, const T *logits, T *dlogits)
 {
@@ -113,7 +114,7 @@ template <class T, int V> static __global__ void __launch_bounds__(THREADS)
 	if (threadIdx.x == 0) {
 		float own = widen(logits[a.labels[n]]) - top, mixed = a.pair_labels ? widen(logits[a.pair_labels[n]]) - top : own;
 
-		/* not even * all where even is 0: logits may be minus infinity */
+		/* even * all is NaN for even == 0 if a logit is minus infinity */
 		a.rows[n] = logf(sum) - (1 - a.smoothing) * (lambda * own + (1 - lambda) * mixed) -
 			    (even > 0 ? even * all : 0);
 	}
@@ -164,7 +165,7 @@ enum gn_status gn_cuda_softmax_cross_entropy(struct gn_cuda_stream *s, const str
 	if (a.batch < 1 || a.classes < 1)
 		return gn_err_set(err, GN_ERR_USAGE, "loss: %d images of %d classes", a.batch, a.classes);
 	if (args->logits == args->dlogits)
-		return gn_err_set(err, GN_ERR_USAGE, "loss: its gradient may not take the place of the logits");
+		return gn_err_set(err, GN_ERR_USAGE, "loss: dlogits must not alias the logits");
 	status = GN_BY_TYPE(args->type, is_wide, rows, s, args, a, err);
 	if (status)
 		return status;

@@ -1,8 +1,8 @@
-/* Convolutions as operators, and linear layers where there is nothing better: cuDNN multiplies, and what it does not do is done around it.
+/* Convolutions as operators, and linear layers that cuBLASLt does not support: cuDNN multiplies, and kernels do the rest.
  *
- * A linear layer is a convolution of images of one pixel. What multiplies is a copy of the weights in the operator's type,
- * made in the forward pass and kept for the backward one; f32 weights that lie right are used as they are. The gradient of
- * the weights comes in the operator's type and is widened.
+ * A linear layer is a convolution of images of one pixel. The multiplied weights are a copy in the operator's type, made in the
+ * forward pass and used in backward, too; f32 weights in OHWI are used directly. The weight gradient is computed in the operator's
+ * type and widened.
  */
 #include "kernels/cuda/autotune.h"
 #include "kernels/cuda/op_conv.h"
@@ -17,7 +17,7 @@ static struct gn_cuda_stream *stream_of(const struct gn_cuda_conv *c)
 	return gn_cuda_ops_of(&c->base)->stream;
 }
 
-/* From the float weights as they come to what multiplies, and the gradient back. */
+/* Converts the caller's float weights to the multiplied copy, or the gradient back. */
 static enum gn_status change_weight(const struct gn_cuda_conv *c, int back, const void *from, void *to, struct gn_err *err)
 {
 	enum gn_cuda_type type = c->conv.type;
@@ -62,7 +62,7 @@ static struct gn_dnn_data weight_data(const struct gn_cuda_conv *c)
 		.x = (void *)c->base.buffers.in[0], .weight = gn_cuda_conv_weight_gradient(c), .y = (void *)c->base.buffers.dout};
 }
 
-/* The forward pass with the sums of its output's channels, in one of two ways. */
+/* Two ways to compute the forward pass with the sums of its output's channels. */
 enum { AFTER, WITHIN, WAYS };
 
 static enum gn_status count(void *context, int way, struct gn_err *err)
@@ -83,8 +83,8 @@ static enum gn_status count(void *context, int way, struct gn_err *err)
 	return status ? status : gn_cuda_sums_to_float(stream_of(c), c->sums.sums, b->statistics, 2 * c->conv.out_c, err);
 }
 
-/* An engine with sums saves a pass over the output, and may be slower than that costs. */
-static enum gn_status choose_way(struct gn_cuda_conv *c, struct gn_err *err)
+/* An engine with statistics saves a pass over the output, but may be slower by more than that. */
+static enum gn_status choose_candidate(struct gn_cuda_conv *c, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &c->base.buffers;
 	struct gn_dnn_data data = forward_data(c);
@@ -102,7 +102,7 @@ static enum gn_status choose_way(struct gn_cuda_conv *c, struct gn_err *err)
 	return status;
 }
 
-/* What the passes read, but parameters. */
+/* Fills what the passes read, except parameters, with random numbers. */
 static enum gn_status randomise(const struct gn_cuda_conv *c, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &c->base.buffers;
@@ -140,7 +140,7 @@ static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 	if (!status)
 		status = gn_dnn_tune(c->forward, &forward, b->scratch, err);
 	if (!status && c->counting && b->statistics)
-		status = choose_way(c, err);
+		status = choose_candidate(c, err);
 	if (!status && c->data && b->din[0])
 		status = gn_dnn_tune(c->data, &data, b->scratch, err);
 	if (!status && c->weight)
@@ -204,13 +204,13 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 		status = gn_cuda_batch_norm_statistics(stream_of(c), &c->sums, b->dout, 0, err);
 	if (!status && op->desc.bias)
 		status = gn_cuda_sums_to_float(stream_of(c), c->sums.sums, b->dbias, c->conv.out_c, err);
-	/* a first layer may be given memory for a gradient that nobody wants */
+	/* a first layer may have memory for an input gradient that is not needed */
 	if (!status && c->data && b->din[0])
 		status = conv_bn && conv_bn->sums ? gn_cuda_conv_bn_data_back(c, err) : gn_cuda_conv_data_back(c, err);
 	return status;
 }
 
-/* Plans are the set's. */
+/* Plans belong to the gn_dnn. */
 static void destroy(struct gn_op *op)
 {
 	struct gn_cuda_conv **at = &gn_cuda_ops_of(op)->waiting;
@@ -221,7 +221,7 @@ static void destroy(struct gn_op *op)
 		*at = (*at)->next;
 }
 
-/* The forward pass with what follows it, where an engine takes that; else alone. */
+/* Plans the forward pass with its fused operations if an engine supports it, else without. */
 static enum gn_status plan_forward(struct gn_cuda_conv *c, struct gn_dnn *dnn, struct gn_err *err)
 {
 	const struct gn_op_desc *d = &c->base.desc;
@@ -233,13 +233,13 @@ static enum gn_status plan_forward(struct gn_cuda_conv *c, struct gn_dnn *dnn, s
 	return c->fused ? GN_OK : gn_dnn_plan_get(dnn, &c->conv, GN_DNN_FORWARD, &c->forward, err);
 }
 
-/* Asks for all plans; again, as long as cuDNN collects and gives none. */
+/* Requests all plans; repeated while cuDNN records requests instead of planning. */
 static enum gn_status plan(struct gn_cuda_conv *c, struct gn_dnn *dnn, struct gn_err *err)
 {
 	const struct gn_op_desc *d = &c->base.desc;
 	enum gn_status status = plan_forward(c, dnn, err);
 
-	/* sums of squares in float lose digits that f32 has */
+	/* sums of squares in float lose precision that f32 needs */
 	if (!status && d->training && d->statistics && !d->bias && c->conv.type != GN_CUDA_F32)
 		(void)gn_dnn_plan_get(dnn, &c->conv, GN_DNN_FORWARD_STATISTICS, &c->counting, NULL);
 	if (!status && d->training)
@@ -285,7 +285,7 @@ static void describe(struct gn_cuda_conv *c, const struct gn_cuda_ops *o)
 	}
 }
 
-/* A linear layer takes its input in torch's order and sees one pixel of many channels. */
+/* A linear layer takes its input in PyTorch's order and treats it as one pixel with many channels. */
 static void set_shape(struct gn_cuda_conv *c, const struct gn_cuda_ops *o)
 {
 	const struct gn_op_desc *d = &c->base.desc;
@@ -294,7 +294,7 @@ static void set_shape(struct gn_cuda_conv *c, const struct gn_cuda_ops *o)
 
 	if (d->kind == GN_OP_LINEAR) {
 		c->conv = (struct gn_dnn_conv){o->options.type, in->n, in->c * in->h * in->w, 1, 1, d->channels_out, 1, 1, 1, 1, 0};
-		/* one pixel lies the same in both orders */
+		/* with a single pixel both orders are the same */
 		info->in[0].block = info->out.block = in->h * in->w == 1 ? in->block : 1;
 		info->weight.order = GN_WEIGHT_PLAIN;
 	} else {
@@ -316,7 +316,7 @@ enum gn_status gn_cuda_conv_create(struct gn_cuda_ops *o, const struct gn_op *ba
 	enum gn_status status;
 
 	if (order != GN_WEIGHT_ANY && order != GN_WEIGHT_OHWI && order != GN_WEIGHT_PLAIN)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "on a GPU weights lie in torch's order or channels innermost");
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "GPU weights must be in PyTorch's order or OHWI");
 	c = (struct gn_cuda_conv *)gn_cuda_op_alloc(o, sizeof *c, &class, base, err);
 	if (!c)
 		return GN_ERR_NO_MEMORY;
@@ -339,7 +339,7 @@ enum gn_status gn_cuda_conv_plan_waiting(struct gn_cuda_ops *o, struct gn_err *e
 	enum gn_status status = GN_OK;
 	int planned;
 
-	/* which plans are wanted depends on what others became of */
+	/* the set of plans depends on the result of others */
 	do {
 		for (struct gn_cuda_conv *c = o->waiting; c && !status; c = c->next)
 			status = plan(c, o->dnn, err);

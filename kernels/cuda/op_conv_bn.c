@@ -1,9 +1,9 @@
-/* A convolution together with the batch norm and relu before it.
+/* A convolution fused with the preceding batch norm and relu.
  *
- * Forward, what those make of their input is made on its way into the multiplication, once more for the gradient of the weights,
- * and never written: two passes over memory less. Backward, the gradient of the input passes the relu and gives the batch norm's
- * sums on its way out: a pass less. cuDNN 9 has engines for all of that in f16, compiled in advance, and none for the gradient of
- * the weights in bf16, without which the output has to be written anyway (tests/gpu/test_dnn shows the table).
+ * Forward: the convolution normalises the batch norm's input while it reads it, again for the weight gradient, and the batch norm's
+ * output is never written: two passes over memory less. Backward: the convolution masks its input gradient with the relu and
+ * computes the batch norm's sums: one pass less. cuDNN 9 has precompiled engines for all of it in f16, and none for the weight
+ * gradient in bf16, without which the output has to be written anyway (tests/gpu/test_dnn prints the table).
  */
 #include "kernels/cuda/autotune.h"
 #include "kernels/cuda/op_conv.h"
@@ -18,10 +18,10 @@ void gn_cuda_conv_bn_plan(struct gn_cuda_conv *c, struct gn_dnn *dnn)
 	const struct gn_op_desc *d = &c->base.desc;
 	enum gn_dnn_pass pass = c->counting ? GN_DNN_NORM_FORWARD_STATISTICS : GN_DNN_NORM_FORWARD;
 
-	/* f32 has digits that sums in float lose */
+	/* sums in float lose precision that f32 needs */
 	if (!d->conv_bn || !d->training || d->bias || !d->needs_din || c->conv.type == GN_CUDA_F32)
 		return;
-	/* the second is of use with the first alone */
+	/* the second is useful only together with the first */
 	if (!gn_dnn_plan_get(dnn, &c->conv, GN_DNN_NORM_BACKWARD_WEIGHT, &c->norm_weight, NULL) && c->norm_weight &&
 	    gn_dnn_plan_get(dnn, &c->conv, pass, &c->norm_forward, NULL))
 		c->norm_weight = NULL;
@@ -39,9 +39,8 @@ size_t gn_cuda_conv_bn_room_bytes(const struct gn_cuda_conv *c)
 	return most;
 }
 
-/* --- the passes --- */
 
-/* Each with what its graph knows of, and no more. */
+/* Each struct holds only the tensors of its graph. */
 static struct gn_dnn_data forward_data(const struct gn_cuda_conv *c)
 {
 	const struct gn_op_buffers *b = &c->base.buffers;
@@ -99,7 +98,6 @@ enum gn_status gn_cuda_conv_bn_data_back(struct gn_cuda_conv *c, struct gn_err *
 	return gn_dnn_run(c->norm_data, &d, c->base.buffers.scratch, err);
 }
 
-/* --- which of them are worth it --- */
 
 enum { APART, TOGETHER, WAYS };
 
@@ -150,7 +148,7 @@ enum gn_status gn_cuda_conv_bn_choose(struct gn_cuda_conv *c, struct gn_err *err
 	forward = forward_data(c);
 	weight = weight_data(c);
 	data = data_data(c);
-	/* the batch norm's input, and what it makes of it before it is used */
+	/* initialises the batch norm's input, and the output computed from it */
 	if ((status = gn_cuda_randomise(stream_of(c), c->conv.type, forward.x, gn_layout_elements(&c->base.info.in[0]), 4, err)) ||
 	    (status = gn_cuda_randomise(stream_of(c), c->conv.type, (void *)forward.scale, (size_t)c->conv.c, 5, err)) ||
 	    (status = gn_cuda_randomise(stream_of(c), c->conv.type, (void *)forward.shift, (size_t)c->conv.c, 6, err)))

@@ -1,8 +1,8 @@
 /* Linear layers as operators, by cuBLASLt.
  *
- * What multiplies is a copy of weight and bias in the operator's type, made in the forward pass and kept for the backward one;
- * f32 is used as it is. The gradients of weight and bias come in float, where they belong. A bias that no algorithm adds, or
- * whose gradient none makes, is left to kernels of ours.
+ * The multiplied weight and bias are copies in the operator's type, made in the forward pass and used in backward, too; f32 is used
+ * directly. The gradients of weight and bias are float and written to their destination. Kernels add a bias, and compute its
+ * gradient, where no algorithm does.
  */
 #include "kernels/cuda/ops_internal.h"
 
@@ -11,8 +11,8 @@ struct linear_op {
 	struct gn_blas_linear shape;
 	struct gn_blas_plan *forward, *data, *weight;
 	int is_tuned;
-	int adds_bias, sums_bias; /* cuBLASLt does, forward and backward */
-	size_t weight_bytes, room_bytes; /* of the copy; scratch for cuBLASLt, in front of sums of the bias' gradient */
+	int adds_bias, sums_bias; /* cuBLASLt adds the bias in forward, and sums its gradient in backward */
+	size_t weight_bytes, room_bytes; /* of the copy; scratch of cuBLASLt, followed by partial sums of the bias gradient */
 	struct gn_cuda_batch_norm sums;
 };
 
@@ -65,7 +65,7 @@ static struct gn_blas_data weight_data(const struct linear_op *l)
 	return (struct gn_blas_data){(void *)b->in[0], b->dweight, (void *)b->dout, l->sums_bias ? b->dbias : NULL};
 }
 
-/* What the passes read, but parameters. */
+/* Fills what the passes read, except parameters, with random numbers. */
 static enum gn_status randomise(const struct linear_op *l, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &l->base.buffers;
@@ -142,7 +142,7 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 		if (!status)
 			status = gn_cuda_sums_to_float(stream_of(l), l->sums.sums, b->dbias, l->shape.out_c, err);
 	}
-	/* a first layer may be given memory for a gradient that nobody wants */
+	/* a first layer may have memory for an input gradient that is not needed */
 	if (!status && l->data && b->din[0])
 		status = gn_blas_run(l->data, &data, b->scratch, err);
 	return status;
@@ -157,7 +157,7 @@ static void destroy(struct gn_op *op)
 	gn_blas_plan_destroy(l->weight);
 }
 
-/* A pass with its bias where an algorithm takes that; else without. */
+/* Plans a pass with its bias if an algorithm supports it, else without. */
 static enum gn_status plan_with_bias(struct linear_op *l, struct gn_blas *blas, enum gn_blas_pass with, enum gn_blas_pass without,
 				     int *has_bias, struct gn_blas_plan **out, struct gn_err *err)
 {
@@ -212,7 +212,7 @@ enum gn_status gn_cuda_linear_create(struct gn_cuda_ops *o, const struct gn_op *
 	if (!l)
 		return GN_ERR_NO_MEMORY;
 	l->shape = (struct gn_blas_linear){o->options.type, in->n, in->c * in->h * in->w, base->desc.channels_out};
-	/* rows in torch's order; one pixel lies the same in both */
+	/* rows in PyTorch's order; with a single pixel both orders are the same */
 	l->base.info.in[0].block = l->base.info.out.block = in->h * in->w == 1 ? in->block : 1;
 	l->base.info.weight.order = GN_WEIGHT_PLAIN;
 	status = plan(l, o->blas, err);

@@ -1,4 +1,4 @@
-/* Batch norm as an operator: statistics of a batch (or of a group of processes), what follows it in the same pass. */
+/* Batch norm as an operator: statistics of a batch or of a group of processes, with fused addition and relu. */
 #include "kernels/cuda/ops_internal.h"
 
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 struct norm_op {
 	struct gn_op base;
 	struct gn_cuda_batch_norm norm;
-	double *sums; /* of a group: pinned */
-	/* for the convolution behind it, where there is a link: */
+	double *sums; /* pinned; for the sum over a group */
+	/* For the following convolution, with desc.conv_bn: */
 	void *scale, *shift;
 	float *dweight, *dbias, *factors;
 };
@@ -17,7 +17,7 @@ static struct norm_op *self(struct gn_op *op)
 	return (struct norm_op *)op;
 }
 
-/* Of what is kept for each channel; a tensor of cuDNN begins at a multiple of 16 bytes. */
+/* Size of a per-channel array; cuDNN needs tensors at multiples of 16 bytes. */
 static size_t array_bytes(const struct gn_op *op)
 {
 	return ((size_t)op->desc.in[0].c * sizeof(float) + 15) / 16 * 16;
@@ -52,8 +52,8 @@ static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 	return GN_OK;
 }
 
-/* Sums of this process become the group's: over the host, since that is where groups are. */
-static enum gn_status join(struct norm_op *n, struct gn_err *err)
+/* Sums over the group of processes, through host memory: the group's sum works on the host. */
+static enum gn_status sum_over_group(struct norm_op *n, struct gn_err *err)
 {
 	const struct gn_op_group *g = n->base.desc.group;
 	struct gn_cuda_stream *s = gn_cuda_ops_of(&n->base)->stream;
@@ -87,7 +87,7 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 	else
 		status = gn_cuda_batch_norm_statistics(s, &n->norm, b->in[0], op->desc.group ? 0 : n->norm.rows, err);
 	if (!status && op->desc.training && op->desc.group)
-		status = join(n, err);
+		status = sum_over_group(n, err);
 	if (!status && op->desc.training && (op->desc.group || b->statistics))
 		status = gn_cuda_batch_norm_finish(s, &n->norm, total_rows(n), err);
 	if (status)
@@ -144,7 +144,7 @@ enum gn_status gn_cuda_norm_grad_sums(struct gn_op *op, struct gn_err *err)
 	return gn_cuda_batch_norm_grad_sums(gn_cuda_ops_of(op)->stream, &self(op)->norm, &g, err);
 }
 
-/* As the convolution behind left them. */
+/* The sums computed by the following convolution. */
 static enum gn_status take_sums(struct norm_op *n, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &n->base.buffers;
@@ -175,7 +175,7 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 		status = gn_cuda_norm_grad_sums(op, err);
 	}
 	if (!status && op->desc.group)
-		status = join(n, err);
+		status = sum_over_group(n, err);
 	return status || !g.dx ? status : gn_cuda_batch_norm_grad_apply(s, &norm, &g, total_rows(n), err);
 }
 
@@ -218,7 +218,7 @@ enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *ba
 			      gn_cuda_batch_norm_scratch_bytes(o->stream, n->norm.rows, n->norm.channels);
 	info->backward_reads_in = 1;
 	info->backward_reads_out = d->relu && d->add;
-	/* the gradient of what was added replaces the output's; where nothing was, that of the input does */
+	/* without an addend dx may alias dout; with one, dadded does */
 	info->in_place = !d->add;
 	info->second_gradient_in_place = d->add;
 	info->sums_gradients = 1;

@@ -1,4 +1,4 @@
-/* Operators that are one kernel of ours each way: relu, sum, pools, dropout, change of order. */
+/* Operators with one kernel per direction: relu, sum, pools, dropout, reorder. */
 #include "kernels/cuda/ops_internal.h"
 #include "src/base/philox.h"
 
@@ -27,7 +27,7 @@ static enum gn_status pointwise_forward(struct gn_op *op, uint64_t step, struct 
 			   elements(op), err);
 }
 
-/* The gradient before the relu, if there is one, to the first input, and from there to the second. */
+/* Computes the gradient before the relu, if any, for the first input, and copies it to the second. */
 static enum gn_status pointwise_backward(struct gn_op *op, struct gn_err *err)
 {
 	const struct gn_op_buffers *b = &op->buffers;
@@ -147,14 +147,14 @@ static enum gn_status dropout_create(struct gn_cuda_ops *o, const struct gn_op *
 
 	if (!op)
 		return GN_ERR_NO_MEMORY;
-	/* masks go by torch's order of elements */
+	/* masks follow PyTorch's order of elements */
 	op->info.in[0].block = op->info.out.block = 1;
 	op->info.in_place = 1;
 	*out = op;
 	return GN_OK;
 }
 
-/* Converts a -> b. */
+/* Reorders a to b. */
 static enum gn_status change_order(const struct gn_op *op, const struct gn_layout *a, const void *from, const struct gn_layout *b,
 				   void *to, struct gn_err *err)
 {
@@ -193,7 +193,7 @@ static enum gn_status reorder_create(struct gn_cuda_ops *o, const struct gn_op *
 	struct gn_op *op;
 
 	if (!is_known(o, &base->info.in[0]) || !is_known(o, &base->info.out))
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "on a GPU tensors lie NCHW or NHWC, in float or the network's type");
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "GPU tensors must be NCHW or NHWC, in float or the network's type");
 	op = gn_op_alloc(sizeof *op, &class, base, err);
 	if (!op)
 		return GN_ERR_NO_MEMORY;
@@ -215,6 +215,6 @@ enum gn_status gn_cuda_simple_create(struct gn_cuda_ops *o, const struct gn_op *
 	case GN_OP_REORDER:
 		return reorder_create(o, base, out, err);
 	default:
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "a GPU has no operator number %d", (int)base->desc.kind);
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "unknown operator kind %d", (int)base->desc.kind);
 	}
 }

@@ -48,17 +48,17 @@ enum gn_status gn_cuda_ops_create(struct gn_cuda_stream *s, const struct gn_cuda
 	enum gn_status status;
 
 	if (options->type == GN_CUDA_BF16 && info->major < 8)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "cuda:%d: %s (compute capability %d.%d) does not multiply bfloat16: "
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "cuda:%d: %s (compute capability %d.%d) does not support bfloat16: "
 				  "use fp16 or fp32", info->ordinal, info->name, info->major, info->minor);
 	if (!(o = calloc(1, sizeof *o)))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for operators");
 	o->base = (struct gn_op_device){create_op, begin, end};
 	o->stream = s;
 	o->options = *options;
-	o->options.dnn.folder = NULL; /* is the caller's */
+	o->options.dnn.folder = NULL; /* belongs to the caller */
 	dnn.tune = options->tune;
 	status = gn_dnn_create(s, &dnn, &o->dnn, err);
-	/* without it, linear layers are convolutions */
+	/* without cuBLASLt, linear layers are convolutions */
 	if (!status && (status = gn_blas_create(s, &blas, &o->blas, err)) == GN_ERR_NOT_FOUND)
 		status = GN_OK;
 	if (!status)
@@ -94,7 +94,7 @@ enum gn_cuda_type gn_cuda_ops_type(const struct gn_cuda_ops *o)
 
 enum gn_status gn_cuda_ops_set_step(struct gn_cuda_ops *o, uint64_t step, struct gn_err *err)
 {
-	/* memory that is not pinned is read before the call returns */
+	/* copies from pageable memory read the source before they return */
 	return gn_cuda_copy(o->stream, o->step, &step, sizeof step, err);
 }
 

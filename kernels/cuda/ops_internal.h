@@ -1,4 +1,4 @@
-/* What the operators on a GPU share. Only kernels/cuda/op*.c. */
+/* Shared by the GPU operators. Private to kernels/cuda/op*.c. */
 #ifndef GN_KERNELS_CUDA_OPS_INTERNAL_H
 #define GN_KERNELS_CUDA_OPS_INTERNAL_H
 
@@ -14,14 +14,14 @@ struct gn_cuda_ops {
 	struct gn_cuda_stream *stream;
 	struct gn_cuda_ops_options options;
 	struct gn_dnn *dnn;
-	struct gn_blas *blas; /* NULL: not there */
+	struct gn_blas *blas; /* NULL: not available */
 	struct gn_cuda_arena *arena;
-	uint64_t *step; /* on the device */
+	uint64_t *step; /* in device memory */
 	int collects;
-	struct gn_cuda_conv *waiting; /* convolutions without plans, the last one first */
+	struct gn_cuda_conv *waiting; /* convolutions without plans, the newest first */
 };
 
-/* Inputs and output channels innermost, in the set's type; memory for an operator of that size. */
+/* Allocates an operator of size bytes with NHWC input and output in the set's type. */
 struct gn_op *gn_cuda_op_alloc(struct gn_cuda_ops *o, size_t size, const struct gn_op_class *class, const struct gn_op *base,
 			       struct gn_err *err);
 struct gn_cuda_ops *gn_cuda_ops_of(const struct gn_op *op);
@@ -36,16 +36,16 @@ static inline size_t gn_cuda_padded(size_t bytes)
 	return (bytes + GN_CUDA_ALIGN_BYTES - 1) / GN_CUDA_ALIGN_BYTES * GN_CUDA_ALIGN_BYTES;
 }
 
-/* op_norm.c, for the convolution behind a batch norm that is bound: where its things lie (z, mean, inverse, norm_weight, norm_bias,
- * scale, shift, dnorm_weight, dnorm_bias, factors); its output from its input; the sums of its gradient. */
+/* op_norm.c, for the convolution behind a bound batch norm: the addresses of its tensors (z, mean, inverse, norm_weight, norm_bias,
+ * scale, shift, dnorm_weight, dnorm_bias, factors); computes its output from its input; computes the sums of its gradient. */
 void gn_cuda_norm_show(const struct gn_op *norm, struct gn_dnn_data *out);
 enum gn_status gn_cuda_norm_apply(struct gn_op *norm, struct gn_err *err);
 enum gn_status gn_cuda_norm_grad_sums(struct gn_op *norm, struct gn_err *err);
 
-/* op_conv.c: convolutions, and linear layers that cuBLASLt does not take; op_linear.c: those that it does, else
+/* op_conv.c: convolutions, and linear layers that cuBLASLt does not support; op_linear.c: those that it does, else
  * GN_ERR_UNSUPPORTED. op_norm.c: batch norm. op_simple.c: the others. */
 enum gn_status gn_cuda_conv_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
-/* Plans and describes those that wait. */
+/* Plans the waiting convolutions and fills in their infos. */
 enum gn_status gn_cuda_conv_plan_waiting(struct gn_cuda_ops *o, struct gn_err *err);
 enum gn_status gn_cuda_linear_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err);

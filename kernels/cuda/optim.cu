@@ -1,6 +1,6 @@
-/* All tensors are cut into chunks; a block takes one. Tensors and chunks are tables on the device, made once, since
- * neither changes during training; the numbers of a step lie there, too, where a kernel of one thread puts them, so
- * that a captured graph stays valid and nothing waits for a copy. */
+/* Tensors are divided into chunks, one block each. The tables of tensors and chunks are on the device, created once, since neither
+ * changes during training. The numbers of a step are on the device, too, written by a kernel of one thread: a captured graph stays
+ * valid, and nothing waits for a copy. */
 #include "kernels/cuda/launch.cuh"
 
 #include <stdlib.h>
@@ -22,14 +22,14 @@ struct numbers {
 	float first, second; /* LAMB: 1 - beta^step of both moments */
 };
 
-/* The rule, as kernels need it. */
+/* The rule as arguments of kernels. */
 struct rule {
 	enum gn_optim_kind kind;
 	float momentum, beta2, eps, trust, own1, own2; /* own: 1 - momentum, 1 - beta2, rounded once */
 	int nesterov;
 };
 
-/* Addresses on the device. */
+/* Device addresses. */
 struct tables {
 	const struct tensor *tensors;
 	const uint32_t *tensor_of; /* [chunks] */
@@ -48,9 +48,9 @@ struct gn_cuda_optim {
 	struct tables tables;
 };
 
-static const int VALUES = 4; /* that a thread takes at once */
+static const int VALUES = 4; /* elements per thread and access */
 
-/* V values of a chunk from element i on. which: what of it is wanted, bit 0 gradients, bit 1 and 2 the slots. */
+/* Loads V values of a chunk from element i. which: bit 0 gradients, bits 1 and 2 the slots. */
 template <class T, int V> static __device__ inline void
 read_values(const struct tensor &t, size_t i, int which, float (&p)[V], float (&g)[V], float (&a)[V], float (&b)[V])
 {
@@ -69,7 +69,7 @@ static __device__ inline float lamb_direction(const struct rule &r, const struct
 	return a / n.first / (sqrtf(b / n.second) + r.eps) + decay * p;
 }
 
-/* First launch of LARS and LAMB: what norms are of, and for LAMB the new moments. */
+/* First launch of LARS and LAMB: norms, and for LAMB the new moments. */
 template <class T, int V> static __device__ inline void
 measure(const struct rule &r, const struct numbers &n, const struct tensor &t, size_t i, float *first, float *second)
 {
@@ -96,7 +96,7 @@ measure(const struct rule &r, const struct numbers &n, const struct tensor &t, s
 	}
 }
 
-/* A chunk's elements: whole vectors where all of the tensor's addresses allow, the rest one by one. */
+/* A chunk's elements: vectors where all addresses of the tensor are aligned, else single elements. */
 static __device__ inline void chunk_range(const struct tensor &t, size_t *begin, size_t *end, size_t *whole)
 {
 	*begin = (size_t)(blockIdx.x - t.first_chunk) * GN_CUDA_CHUNK_ELEMENTS;
@@ -129,7 +129,7 @@ template <class T> static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 	}
 }
 
-/* Second launch: one block for every tensor. */
+/* Second launch: one block per tensor. */
 static __global__ void __launch_bounds__(GN_CUDA_THREADS) ratio_kernel(struct rule r, struct tables d)
 {
 	__shared__ double shared[GN_CUDA_THREADS];
@@ -153,7 +153,7 @@ static __global__ void __launch_bounds__(GN_CUDA_THREADS) ratio_kernel(struct ru
 		d.ratios[blockIdx.x] = (float)ratio;
 }
 
-/* Last launch: new parameters, their copies, and for SGD and LARS the momentum. */
+/* Last launch: parameters, their copies, and for SGD and LARS the momentum. */
 template <class T, int V> static __device__ inline void update(const struct rule &r, const struct numbers &n,
 							       const struct tensor &t, float ratio, size_t i)
 {
@@ -213,7 +213,7 @@ static __global__ void set_kernel(struct numbers n, struct numbers *to)
 	*to = n;
 }
 
-/* What a tensor looks like on the device. */
+/* A tensor's entry in the device table. */
 static struct tensor describe(const struct gn_cuda_optim_tensor *from, size_t type_bytes, uint32_t first_chunk)
 {
 	struct tensor t = {from->params,
@@ -271,7 +271,7 @@ static enum gn_status upload(struct gn_cuda_optim *o, struct gn_cuda_stream *s,
 	status = gn_cuda_copy(s, (void *)o->tables.tensors, table, o->tensors * sizeof *table, err);
 	if (!status)
 		status = gn_cuda_copy(s, (void *)o->tables.tensor_of, tensor_of, o->chunks * sizeof *tensor_of, err);
-	/* the copies read memory that is gone after this */
+	/* the copies read host memory that is freed below */
 	if (!status)
 		status = gn_cuda_stream_wait(s, err);
 out:

@@ -1,4 +1,4 @@
-/* Element by element. Each thread takes vectors of 8 elements; those behind the last whole vector go one by one. */
+/* Elementwise kernels. Each thread processes vectors of 8 elements, and the rest behind the last whole vector one by one. */
 #include "kernels/cuda/launch.cuh"
 
 using namespace gn;
@@ -7,7 +7,7 @@ using namespace gn;
 #define GRID_INDEX ((size_t)blockIdx.x * blockDim.x + threadIdx.x)
 
 #ifndef GN_CUDA_EMULATE
-/* Whether this build has code for the device: asks for one kernel's attributes. */
+/* Probes whether this build has code for the device: its attributes are queried. */
 static __global__ void probe(int32_t *out)
 {
 	*out = 1;
@@ -38,7 +38,7 @@ template <class F, class T, int V> static __global__ void cast_kernel(const F *f
 template <class F, class T>
 static enum gn_status cast_to(struct gn_cuda_stream *s, const void *from, void *to, size_t count, struct gn_err *err)
 {
-	/* 8 floats are 32 bytes: two accesses; 4 of a smaller type are 8 bytes */
+	/* 8 floats take two accesses of 16 bytes; 4 elements of a smaller type are 8 bytes */
 	int aligned = multiple_of_16(from) && multiple_of_16(to);
 	auto kernel = aligned ? cast_kernel<F, T, 4> : cast_kernel<F, T, 1>;
 
@@ -206,7 +206,7 @@ enum gn_status gn_cuda_average(struct gn_cuda_stream *s, float *average, const f
 				   aligned ? average_kernel<4> : average_kernel<1>, average, x, count, decay, skip);
 }
 
-/* Finite numbers times zero are zero, the others NaN. */
+/* A finite number times zero is zero; others give NaN. */
 static __device__ inline int not_finite(float x)
 {
 	return x * 0.f != 0.f;

@@ -1,6 +1,6 @@
-/* A thread makes one vector of channels of one output. Gradients are gathered: a thread of the input looks which
- * windows hold it, so that nothing is added by two threads and nothing has to be zeroed before. Images are the grid's
- * second dimension, so that indices inside of one fit into 32 bits. */
+/* A thread computes one vector of channels of one output. Gradients are gathered: a thread per input visits the windows that
+ * contain it, so that there are no atomic additions and nothing to zero. Images are the grid's second dimension: indices within one
+ * fit into 32 bits. */
 #include "kernels/cuda/launch.cuh"
 
 using namespace gn;
@@ -9,7 +9,7 @@ struct at {
 	int x, y, channel;
 };
 
-/* Index i of a map of `width` columns of `vectors`. */
+/* Position of index i in a map of `width` columns of `vectors`. */
 template <int V> static __device__ inline struct at find(unsigned i, unsigned width, unsigned vectors)
 {
 	struct at a;
@@ -150,7 +150,7 @@ template <class T, int V> static __global__ void __launch_bounds__(GN_CUDA_THREA
 	store<T, V>(dx + (size_t)blockIdx.y * count * V + (size_t)i * V, sum);
 }
 
-/* One thread for every vector of a map of as many pixels, one row of blocks for every image. */
+/* One thread per vector of the map, one row of blocks per image. */
 static dim3 grid_of(const struct gn_cuda_window *w, int height, int width, int vector)
 {
 	size_t threads = (size_t)height * width * (w->c / vector);
@@ -193,7 +193,7 @@ static int wide_channels(enum gn_cuda_type type, const struct gn_cuda_window *w)
 	return w->c % (type == GN_CUDA_F32 ? 4 : 8) == 0;
 }
 
-/* An image of 2^31 elements is far beyond any; a grid's second dimension ends at 65535. */
+/* An image has fewer than 2^31 elements; the second grid dimension is limited to 65535. */
 static enum gn_status check(const struct gn_cuda_window *w, struct gn_err *err)
 {
 	double in = (double)w->c * w->h * w->w, out = (double)w->c * w->out_h * w->out_w;

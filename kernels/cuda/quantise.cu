@@ -1,4 +1,4 @@
-/* A block takes a group at a time, every thread four neighbours. */
+/* A block processes one group at a time, each thread four adjacent elements. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/ref/compress.h"
 
@@ -7,7 +7,7 @@ using namespace gn;
 static const int EACH = GN_QUANTISE_GROUP / GN_CUDA_THREADS;
 static_assert(EACH == 4, "a thread's part is a word of bytes");
 
-/* Four bytes at once, the first one lowest. */
+/* Stores four bytes at once, the first one lowest. */
 static __device__ inline void store_bytes(int8_t *to, const float (&whole)[EACH])
 {
 	uint32_t word = 0;
@@ -23,7 +23,7 @@ static __device__ inline float byte_of(uint32_t word, int k)
 	return (int8_t)(uint8_t)(word >> 8 * k);
 }
 
-/* A thread's part of a group; beyond the end zeros, which change nothing. */
+/* Loads a thread's part of a group, padded with zeros, which do not change the scale. */
 static __device__ inline void load_part(const float *x, size_t at, size_t count, int is_wide, float (&v)[EACH])
 {
 	if (is_wide && at + EACH <= count) {
@@ -35,7 +35,7 @@ static __device__ inline void load_part(const float *x, size_t at, size_t count,
 		v[k] = at + k < count ? x[at + k] : 0;
 }
 
-/* The largest over a block, in all threads; NaN when there is one. */
+/* The maximum over a block, in all threads; NaN if an element is NaN. */
 static __device__ inline float block_largest(float x, float *shared)
 {
 	__syncthreads();
@@ -52,7 +52,7 @@ static __device__ inline float block_largest(float x, float *shared)
 	return shared[0];
 }
 
-/* Of what is infinite NaN, which stays. */
+/* max(most, |x|); non-finite numbers become NaN, which persists. */
 static __device__ inline float larger(float most, float x)
 {
 	float size = x - x == 0 ? fabsf(x) : NAN;
@@ -60,7 +60,7 @@ static __device__ inline float larger(float most, float x)
 	return most != most || most > size ? most : size;
 }
 
-/* What came of a thread's part, and of each number what that leaves. */
+/* Stores the quantised values of a thread's part, and the remainders. */
 static __device__ inline void store_part(const float (&whole)[EACH], const float (&v)[EACH], float scale, size_t at, size_t count,
 					 int is_wide, int8_t *to, float *rest)
 {
@@ -112,7 +112,7 @@ enum gn_status gn_cuda_quantise(struct gn_cuda_stream *s, const float *x, size_t
 				struct gn_err *err)
 {
 	if (count < 1)
-		return gn_err_set(err, GN_ERR_USAGE, "quantise: nothing");
+		return gn_err_set(err, GN_ERR_USAGE, "quantise: no elements");
 	return launch(s, "kernel quantise", err, dim3(blocks_for(s, GN_QUANTISE_GROUPS(count) * GN_CUDA_THREADS)),
 		      GN_CUDA_THREADS, quantise_kernel, x, count,
 		      multiple_of_16(x) && multiple_of_16(to) && multiple_of_16(rest), to, scales, rest);
@@ -124,7 +124,7 @@ static __global__ void __launch_bounds__(GN_CUDA_THREADS)
 	size_t whole = is_wide ? count / EACH : 0, stride = (size_t)gridDim.x * blockDim.x;
 	size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
 
-	/* neighbours lie in one group */
+	/* adjacent elements are in one group */
 	for (size_t i = first; i < whole; i += stride) {
 		uint32_t word = *reinterpret_cast<const uint32_t *>(from + i * EACH);
 		float scale = scales[i * EACH / GN_QUANTISE_GROUP], sum[EACH] = {0};
@@ -144,7 +144,7 @@ enum gn_status gn_cuda_dequantise(struct gn_cuda_stream *s, const int8_t *from, 
 				  float *to, struct gn_err *err)
 {
 	if (count < 1)
-		return gn_err_set(err, GN_ERR_USAGE, "dequantise: nothing");
+		return gn_err_set(err, GN_ERR_USAGE, "dequantise: no elements");
 	return launch(s, "kernel dequantise", err, dim3(blocks_for(s, count / EACH + 1)), GN_CUDA_THREADS,
 		      widen_kernel, from, scales, count, multiple_of_16(from) && multiple_of_16(to), adds, to);
 }

@@ -1,8 +1,7 @@
-/* How work on tensors is cut into blocks and threads: index arithmetic without any memory, for kernels and for tests.
+/* Partition of tensors into blocks and threads: index arithmetic without memory accesses, for kernels and tests.
  *
- * Tensors lie channels innermost (NHWC), so a tensor is rows of channels, a row one pixel of one image. Threads take
- * whole vectors of channels where channels and addresses allow, else single ones; below, "vectors" counts either per
- * row.
+ * Tensors are NHWC: rows of channels, one row per pixel of an image. Threads process vectors of channels where channels and
+ * addresses allow, else single channels; below, "vectors" counts either per row.
  *
  * Compiled as C by the host's compiler and as CUDA by nvcc. Thread safety: pure functions.
  */
@@ -11,23 +10,21 @@
 
 #include "kernels/cuda/type.h"
 
-#define GN_CUDA_THREADS 256 /* in every block, except where a kernel says otherwise */
+#define GN_CUDA_THREADS 256 /* per block, unless a kernel says otherwise */
 
-/* --- Rows of channels: a block takes `lanes` neighbouring vectors in `rows_per_chunk` rows, row_lanes rows at a time
- * --- */
 
 struct gn_cuda_tile {
-	int vectors;   /* in a row */
+	int vectors;   /* per row */
 	int lanes;     /* a power of two, lanes * row_lanes == GN_CUDA_THREADS */
 	int row_lanes; /* a power of two */
-	int groups;    /* of lanes, to cover a row: gridDim.x */
-	int chunks;    /* of rows: gridDim.y */
+	int groups;    /* groups of lanes per row: gridDim.x */
+	int chunks;    /* chunks of rows: gridDim.y */
 	size_t rows, rows_per_chunk;
 };
 
 #define GN_CUDA_CHUNKS_MAX 1024
 
-/* About blocks_wanted blocks in all, none with less than row_lanes rows. rows and vectors are at least 1. */
+/* Aims at blocks_wanted blocks, none with fewer than row_lanes rows. rows and vectors are at least 1. */
 GN_HD struct gn_cuda_tile gn_cuda_tile_make(size_t rows, int vectors, int blocks_wanted)
 {
 	struct gn_cuda_tile t;
@@ -51,7 +48,6 @@ GN_HD struct gn_cuda_tile gn_cuda_tile_make(size_t rows, int vectors, int blocks
 	return t;
 }
 
-/* --- Pooling --- */
 
 struct gn_cuda_window {
 	int n, c, h, w; /* input */
@@ -59,7 +55,7 @@ struct gn_cuda_window {
 	int kernel, stride, pad; /* max pooling */
 };
 
-/* The outputs first .. last whose windows hold input i; none when first > last. */
+/* The outputs first .. last whose windows contain input i; none if first > last. */
 GN_HD int gn_cuda_pool_first(int i, int kernel, int stride, int pad)
 {
 	int above = i + pad - kernel + 1;
@@ -74,7 +70,7 @@ GN_HD int gn_cuda_pool_last(int i, int stride, int pad, int out)
 	return last < out ? last : out - 1;
 }
 
-/* Adaptive pooling: output o of `out` averages the inputs begin .. end - 1 of `in`. */
+/* Adaptive pooling: output o of `out` averages inputs begin .. end - 1 of `in`. */
 GN_HD int gn_cuda_adaptive_begin(int o, int in, int out)
 {
 	return (int)((int64_t)o * in / out);
@@ -85,7 +81,7 @@ GN_HD int gn_cuda_adaptive_end(int o, int in, int out)
 	return (int)((((int64_t)o + 1) * in + out - 1) / out);
 }
 
-/* The first output that holds input i; those that do follow each other, up to the last whose begin is not beyond i. */
+/* The first output whose window contains input i; the others follow, up to the last whose begin is at most i. */
 GN_HD int gn_cuda_adaptive_first(int i, int in, int out)
 {
 	int o = (int)((int64_t)i * out / in);
@@ -95,15 +91,15 @@ GN_HD int gn_cuda_adaptive_first(int i, int in, int out)
 	return o;
 }
 
-/* --- Images --- */
 
-/* The pixels of a row or column that make one of a sample, weighted by a triangle: as data/sample/resize.h says. */
+/* The pixels of a row or column that contribute to one pixel of a sample, weighted by the triangle filter of
+ * data/sample/resize.h. */
 struct gn_cuda_taps {
 	int first, count;
-	float centre, slope; /* from the first one's middle, in pixels; 1 / the triangle's half */
+	float centre, slope; /* centre relative to the middle of the first pixel, in pixels; 1 / half width of the triangle */
 };
 
-/* Output i of `outputs` that lie evenly over [from, from + span) of `length` pixels. */
+/* Taps of output i of `outputs`, spaced evenly over [from, from + span) of `length` pixels. */
 GN_HD struct gn_cuda_taps gn_cuda_taps_of(double from, double span, unsigned outputs, unsigned i, unsigned length)
 {
 	double scale = span / outputs, reach = scale > 1 ? scale : 1, centre = from + (i + 0.5) * scale;
@@ -117,7 +113,7 @@ GN_HD struct gn_cuda_taps gn_cuda_taps_of(double from, double span, unsigned out
 	return t;
 }
 
-/* Not divided by the sum of all; that is above 0. */
+/* Not normalised by the sum of all weights, which is positive. */
 GN_HD float gn_cuda_tap_weight(const struct gn_cuda_taps *t, int k)
 {
 	float weight = 1 - fabsf((float)k - t->centre) * t->slope;
@@ -125,9 +121,8 @@ GN_HD float gn_cuda_tap_weight(const struct gn_cuda_taps *t, int k)
 	return t->count == 1 ? 1 : weight > 0 ? weight : 0;
 }
 
-/* --- Many tensors in one launch --- */
 
-#define GN_CUDA_CHUNK_ELEMENTS 8192 /* a multiple of what threads take at once, so that every chunk begins aligned */
+#define GN_CUDA_CHUNK_ELEMENTS 8192 /* a multiple of the elements per thread, so that every chunk starts aligned */
 
 GN_HD size_t gn_cuda_chunk_count(size_t elements)
 {

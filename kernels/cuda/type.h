@@ -1,7 +1,7 @@
-/* The number types of tensors on a GPU, and their conversions to and from float, the same on host and device.
+/* Number types of tensors on a GPU, and their conversion to and from float, identical on host and device.
  *
- * bf16 and f16 are kept as their 16 bits. Narrowing rounds to nearest, ties to even; every NaN stays one, what is too
- * large becomes infinite, f16 has subnormal numbers. On a GPU the instructions of the hardware do it where it has them.
+ * bf16 and f16 are stored as 16 bits. Narrowing rounds to nearest even; NaN stays NaN, overflow becomes infinity, f16 has subnormal
+ * numbers. On a GPU hardware instructions are used where available.
  *
  * Compiled as C by the host's compiler and as CUDA by nvcc. Thread safety: pure functions.
  */
@@ -68,7 +68,7 @@ GN_HD uint16_t gn_f16_narrow(float x)
 #endif
 }
 
-/* Element i of an array of that type, and into it. */
+/* Reads or writes element i of an array of that type. */
 GN_HD float gn_cuda_value(enum gn_cuda_type type, const void *from, size_t i)
 {
 	if (type == GN_CUDA_F32)

@@ -1,17 +1,18 @@
-/* Adaptive average pooling of maps of float or bfloat16, plain or blocked, into plain floats (a linear layer follows), windows
- * as torch cuts them: floor(i in / out) to ceil((i + 1) in / out). Sums are double, rounded once; every pixel's gradient is
- * made at once from the windows that it lies in: adding to what is rounded already would lose more with each. */
+/* Adaptive average pooling of float or bfloat16 tensors, plain or blocked, to plain floats (a linear layer follows), with PyTorch's
+ * windows: floor(i in / out) to ceil((i + 1) in / out). Sums are double, rounded once. The gradient of a pixel is computed at once
+ * from all its windows: adding to an already rounded value would lose precision with each window. */
 #include "kernels/host/host.h"
 #include "src/base/half.h"
 
 enum { LANES_MAX = 16 };
 
-/* From begin, before end. */
+/* begin inclusive, end exclusive */
 struct range {
 	int begin, end;
 };
 
-/* Pixels of window i when a side is cut into so many windows; and also, with the sides swapped, windows that pixel i is in. */
+/* Pixels of window i when a side is divided into `windows` windows. With the two sides swapped: the windows that contain pixel
+ * i. */
 static struct range range_of(int i, int side, int windows)
 {
 	return (struct range){(int)((int64_t)i * side / windows), (int)((((int64_t)i + 1) * side + windows - 1) / windows)};
@@ -22,11 +23,11 @@ static int length(struct range r)
 	return r.end - r.begin;
 }
 
-/* Maps whose channels lie side by side. */
+/* Feature maps whose channels are adjacent in memory. */
 struct block {
 	size_t first_map; /* of the plain tensor */
-	size_t first;	  /* element of the blocked one */
-	int lanes, channels; /* the latter are filled up to the former */
+	size_t first;	  /* element of the blocked tensor */
+	int lanes, channels; /* channels are padded to lanes */
 };
 
 static struct block block_of(const struct gn_layout *in, size_t i)
@@ -48,7 +49,7 @@ static int is_bf16(const struct gn_layout *l)
 	return l->element_bytes == sizeof(uint16_t);
 }
 
-/* Adds a row's pixels, first to last element. */
+/* Adds pixels `from` .. `to` of a row. */
 static void add_row(const struct gn_layout *in, const void *x, size_t from, size_t to, double *sums)
 {
 	const uint16_t *half = x;
@@ -87,7 +88,7 @@ static void pool_block(const struct gn_op *op, const struct block *b)
 	}
 }
 
-/* What a pixel gets from all windows that it is in. */
+/* Sums the gradient of a pixel over all windows that contain it. */
 static void gather(const struct gn_op *op, const struct block *b, struct range rows, struct range columns, double *sums)
 {
 	const struct gn_layout *in = &op->info.in[0], *out = &op->info.out;

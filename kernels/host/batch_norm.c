@@ -1,12 +1,11 @@
-/* Batch normalisation with the sum and the relu after it, on any layout.
+/* Batch normalisation with optional addition and relu, on any layout.
  *
- * Why not oneDNN's: it sums in float, and what that adds to the forward pass flips twice as many units of relus as need
- * be (ResNet-18 and 50 then end twice as far from double precision). Here statistics, normalising and the backward
- * formula are in double and rounded once; memory is the limit either way, and this reads it once less: sums of x and
- * x^2 in one pass are safe in double, where the square of a float is exact. Parts depend on the shape alone, so results
- * do not depend on the number of threads. No mask is kept: whether the relu passed a value is seen from the value, or from
- * the output where something was added. Then the first backward pass leaves the masked gradient in din[1], whose it is, and
- * the second one reads it there.
+ * oneDNN's is not used because it sums in float; the error in the forward pass flips twice as many relu units (ResNet-18 and 50
+ * then differ twice as much from double precision). Here statistics, normalisation and the backward formula use double and round
+ * once. Memory bandwidth is the limit either way, and this reads the input once less: sums of x and x^2 in one pass are safe in
+ * double, where the square of a float is exact. The partition depends only on the shape, so results do not depend on the number of
+ * threads. No mask is stored: the relu's mask is derived from the value, or from the output if something was added. In that case
+ * the first backward pass stores the masked gradient in din[1], which is its result, and the second pass reads it.
  */
 #include "kernels/host/bf16.h"
 #include "kernels/host/host.h"
@@ -15,19 +14,19 @@
 #include <math.h>
 #include <string.h>
 
-/* Pixels handled by one thread at a time: with 16 channels and three tensors about 48 KB, so that the channels of a
- * block, taken four at a time, find in the cache what the first ones brought there. */
+/* Pixels per part. With 16 channels and three tensors a part is about 48 KB: the channels of a block are processed four at a time,
+ * and later ones find the cache lines of the first. */
 #define PART_PIXELS 256
 
 struct norm {
 	struct gn_op base;
 	const struct gn_norm_loops *loops;
 	size_t element_bytes;                            /* of all tensors */
-	int lanes;                                       /* channels side by side in memory, handled together */
-	size_t groups;                                   /* of so many channels */
-	size_t parts, map;                               /* parts of an image, pixels of an image */
-	size_t pixel_stride, group_stride, image_stride; /* elements */
-	/* by channel, filled up to whole groups */
+	int lanes;                                       /* adjacent channels that are processed together */
+	size_t groups;                                   /* groups of `lanes` channels */
+	size_t parts, map;                               /* parts per image, pixels per image */
+	size_t pixel_stride, group_stride, image_stride; /* in elements */
+	/* by channel, padded to whole groups */
 	double *mean, *inverse;                      /* workspace */
 	double *scale, *shift, *from_sum, *from_dot; /* scratch */
 	double *sums;                                /* scratch: [2][images * parts][channels] */
@@ -62,7 +61,7 @@ static struct gn_norm_line line_of(const struct norm *n, size_t first)
 				     n->from_sum + first, n->from_dot + first, n->base.desc.relu};
 }
 
-/* Where a piece of a tensor is; NULL where there is no tensor. */
+/* Address of a piece of a tensor; NULL if there is no tensor. */
 static const void *read_at(const struct norm *n, const struct gn_norm_piece *p, const void *tensor)
 {
 	return tensor ? (const char *)tensor + p->offset * n->element_bytes : NULL;
@@ -73,7 +72,7 @@ static void *write_at(const struct norm *n, const struct gn_norm_piece *p, void 
 	return (char *)tensor + p->offset * n->element_bytes;
 }
 
-/* One piece's two sums: of x and its square when dy is NULL. */
+/* The two sums of a piece: of x and x^2 when dy is NULL. */
 static void reduce_piece(const struct norm *n, const struct gn_norm_piece *p, const void *dy, double *a, double *b)
 {
 	const struct gn_op_buffers *m = &n->base.buffers;
@@ -89,7 +88,7 @@ static void reduce_piece(const struct norm *n, const struct gn_norm_piece *p, co
 		n->loops->gradient_sums(p, &l, x, read_at(n, p, dy), a, b);
 }
 
-/* Two sums for every channel of a group, over all images and parts in order. */
+/* The two sums for every channel of a group, over all images and parts in fixed order. */
 static void add_pieces(struct norm *n, size_t group)
 {
 	size_t width = channels(n), rows = n->base.desc.in[0].n * n->parts, first = group * n->lanes;
@@ -104,7 +103,7 @@ static void add_pieces(struct norm *n, size_t group)
 	}
 }
 
-/* Sums of x and its square when dy is NULL. */
+/* The two sums of one part: of x and x^2 when dy is NULL. */
 static void reduce_at(struct norm *n, const void *dy, size_t image, size_t group, size_t part)
 {
 	size_t width = channels(n), rows = n->base.desc.in[0].n * n->parts;
@@ -127,7 +126,7 @@ static void reduce(struct norm *n, const void *dy)
 		add_pieces(n, group);
 }
 
-/* Values that statistics are made of, over the whole group of processes. */
+/* Number of values per channel in the statistics, over all processes of the group. */
 static double value_count(const struct norm *n)
 {
 	const struct gn_op_group *group = n->base.desc.group;
@@ -135,7 +134,7 @@ static double value_count(const struct norm *n)
 	return (double)n->base.desc.in[0].n * (double)n->map * (group ? group->members : 1);
 }
 
-/* from_sum and from_dot, which lie side by side, become the group's. */
+/* Sums from_sum and from_dot, which are adjacent, over the group. */
 static enum gn_status sum_over_group(struct norm *n, struct gn_err *err)
 {
 	const struct gn_op_group *group = n->base.desc.group;
@@ -143,7 +142,7 @@ static enum gn_status sum_over_group(struct norm *n, struct gn_err *err)
 	return group ? group->sum(group->context, n->from_sum, 2 * channels(n), err) : GN_OK;
 }
 
-/* Channels of a group that are there, not only to fill it up: before which one they end. */
+/* End of the channels of a group, without padding. */
 static size_t end_of(const struct norm *n, size_t group)
 {
 	size_t end = (group + 1) * n->lanes, all = (size_t)n->base.desc.in[0].c;
@@ -159,7 +158,7 @@ static void use_batch(struct norm *n, size_t group)
 	for (size_t c = group * n->lanes; c < end_of(n, group); c++) {
 		double mean = n->from_sum[c] / count, var = n->from_dot[c] / count - mean * mean;
 
-		var = var > 0 ? var : 0 * var; /* a NaN stays one */
+		var = var > 0 ? var : 0 * var; /* NaN stays NaN */
 		n->mean[c] = mean;
 		n->inverse[c] = 1 / sqrt(var + n->base.desc.eps);
 		b->running_mean[c] = (float)((1 - m) * b->running_mean[c] + m * mean);
@@ -175,7 +174,7 @@ static void use_running(struct norm *n, size_t group)
 	}
 }
 
-/* y = scale * x + shift; zero for the channels that only fill up the last group. */
+/* Sets scale and shift of y = scale * x + shift; zero for padding channels. */
 static void set_line(struct norm *n, size_t group)
 {
 	memset(n->scale + group * n->lanes, 0, n->lanes * sizeof *n->scale);
@@ -245,8 +244,8 @@ static enum gn_status recompute(struct gn_op *op, struct gn_err *err)
 	return GN_OK;
 }
 
-/* Gradients of scale and shift are this process's own, as all gradients of parameters. */
-static void give_gradients(const struct norm *n, size_t group)
+/* Gradients of scale and shift are local to this process, as all parameter gradients. */
+static void store_gradients(const struct norm *n, size_t group)
 {
 	for (size_t c = group * n->lanes; c < end_of(n, group); c++) {
 		n->base.buffers.dbias[c] = (float)n->from_sum[c];
@@ -271,7 +270,7 @@ static void gradient_at(const struct norm *n, size_t image, size_t group, size_t
 	struct gn_norm_line l = line_of(n, p.first);
 	const void *dy = n->base.desc.add ? b->din[1] : b->dout;
 
-	l.relu &= !n->base.desc.add; /* masked already */
+	l.relu &= !n->base.desc.add; /* already masked */
 	n->loops->gradient(&p, &l, read_at(n, &p, b->in[0]), read_at(n, &p, dy), write_at(n, &p, b->din[0]));
 }
 
@@ -285,7 +284,7 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 		set_line(n, group);
 	reduce(n, op->buffers.dout);
 	for (size_t group = 0; group < n->groups; group++)
-		give_gradients(n, group);
+		store_gradients(n, group);
 	s = sum_over_group(n, err);
 	if (s)
 		return s;

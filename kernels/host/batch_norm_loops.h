@@ -1,14 +1,14 @@
-/* The text of the loops, included by one small file for each set of instructions, which names the table GN_NORM_LOOPS.
+/* Source of the loops, included by one small file per instruction set, which defines the name of the table, GN_NORM_LOOPS.
  */
 #include "kernels/host/norm_loops.h"
 
-/* Channels in the compiler's own vectors of four, which become what the processor has: four vectors side by side where there
- * are sixteen channels, so that sums need not wait for each other and each line of the cache is read once, else one. */
+/* Compiler vectors of four channels, mapped to the processor's vectors. With sixteen channels four vectors are processed side by
+ * side, so that additions do not wait for each other and each cache line is read once. */
 typedef float gn_f4 __attribute__((vector_size(16)));
 typedef double gn_d4 __attribute__((vector_size(32)));
 typedef long long gn_l4 __attribute__((vector_size(32)));
 typedef int gn_i4 __attribute__((vector_size(16)));
-/* as they lie in memory */
+/* unaligned, in memory */
 typedef float gn_f4_at __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double gn_d4_at __attribute__((vector_size(32), aligned(8), may_alias));
 
@@ -97,7 +97,7 @@ INLINE void normalise_of(int wide, const struct gn_norm_piece *p, const struct g
 				widen(add + 4 * w, &more);
 				v += more;
 			}
-			if (relu) /* all bits where v is below zero: a NaN stays */
+			if (relu) /* all bits where v is below zero; NaN is kept */
 				v = (gn_d4)((gn_l4)v & ~(gn_l4)(v < zero));
 			narrow(&v, y + 4 * w);
 		}
@@ -106,7 +106,7 @@ INLINE void normalise_of(int wide, const struct gn_norm_piece *p, const struct g
 	}
 }
 
-/* With wide known to the compiler. */
+/* specialised for wide at compile time */
 INLINE void normalise_by(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x, float *y)
 {
 	if (l->relu)
@@ -190,7 +190,7 @@ INLINE void masked_sums_of(int wide, const struct gn_norm_piece *p, const struct
 	}
 }
 
-/* With wide, and whether there is more, known to the compiler. */
+/* specialised for wide and for `more` at compile time */
 INLINE void masked_sums_by(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, const float *x,
 			   const float *y, const float *dy, const float *more, float *masked, double *sum, double *dot)
 {
@@ -225,17 +225,17 @@ static void masked_sums_some(const struct gn_norm_piece *p, const struct gn_norm
 	}
 }
 
-/* The output's gradient, 0 where the relu gave 0. */
+/* The output gradient, masked by the relu. */
 INLINE void passed(int relu, const gn_d4 *v, const gn_d4 *scale, const gn_d4 *shift, const float *dy, gn_d4 *d)
 {
 	const gn_d4 zero = {0}, one = {1, 1, 1, 1};
 
 	widen(dy, d);
 	if (relu)
-		*d *= (gn_d4)((gn_l4)one & (gn_l4)(*v * *scale + *shift > zero)); /* a mask on d itself ends GCC 12 */
+		*d *= (gn_d4)((gn_l4)one & (gn_l4)(*v * *scale + *shift > zero)); /* GCC 12 crashes on a mask of d itself */
 }
 
-/* Sums of dy and of dy * (x - mean), dy being 0 where the relu gave 0. */
+/* Sums of dy and of dy * (x - mean), with dy masked by the relu. */
 INLINE void gradient_sums_of(int wide, const struct gn_norm_piece *p, const struct gn_norm_line *l, int relu, const float *x,
 			     const float *dy, double *sum, double *dot)
 {

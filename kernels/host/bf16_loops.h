@@ -1,14 +1,14 @@
-/* The text of the loops, included by one small file for each set of instructions, which names the table GN_BF16_LOOPS. */
+/* Source of the loops, included by one small file per instruction set, which defines the name of the table, GN_BF16_LOOPS. */
 #include "kernels/host/bf16.h"
 #include "src/base/half.h"
 
-/* Sixteen channels at a time in the compiler's own vectors, which become what the processor has. Never passed by value: how
- * would depend on the set of instructions. */
+/* Compiler vectors of sixteen channels, mapped to the processor's vectors. Never passed by value: the calling convention depends on
+ * the instruction set. */
 typedef float gn_f16x __attribute__((vector_size(64)));
 typedef uint32_t gn_u16x __attribute__((vector_size(64)));
 typedef int32_t gn_i16x __attribute__((vector_size(64)));
 typedef uint16_t gn_h16x __attribute__((vector_size(32)));
-/* as they lie in memory */
+/* unaligned, in memory */
 typedef float gn_f16x_at __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint32_t gn_u16x_at __attribute__((vector_size(64), aligned(2), may_alias));
 typedef uint16_t gn_h16x_at __attribute__((vector_size(32), aligned(2), may_alias));
@@ -37,7 +37,7 @@ INLINE void narrow(const gn_f16x *x, uint16_t *at)
 }
 #endif
 
-/* 1 where y is above 0, for a product: a mask on the factor itself ends GCC 12. */
+/* 1 where y is above 0, as a factor: GCC 12 crashes on a mask of the other factor. */
 INLINE void passed(const gn_f16x *y, gn_f16x *out)
 {
 	const gn_f16x zero = {0}, one = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -45,7 +45,7 @@ INLINE void passed(const gn_f16x *y, gn_f16x *out)
 	*out = (gn_f16x)((gn_i16x)one & (gn_i16x)(*y > zero));
 }
 
-/* Zero where it is below: a NaN stays. */
+/* max(0, v); NaN is kept. */
 INLINE void rectify(gn_f16x *v)
 {
 	const gn_f16x zero = {0};
@@ -53,7 +53,7 @@ INLINE void rectify(gn_f16x *v)
 	*v = (gn_f16x)((gn_i16x)*v & ~(gn_i16x)(*v < zero));
 }
 
-/* 16 factors by channel. */
+/* 16 factors, one per channel. */
 INLINE void factors(const double *from, gn_f16x *out)
 {
 	for (int k = 0; k < GN_LANES; k++)
@@ -66,7 +66,7 @@ INLINE void keep(const gn_f16x *a, const gn_f16x *b, double *out)
 		out[k] = (double)(*a)[k] + (double)(*b)[k];
 }
 
-/* Even and odd pixels are summed apart: an addition waits for the one before. */
+/* Even and odd pixels are summed separately, because an addition waits for the previous one. */
 static void sums_of_16(const struct gn_norm_piece *p, const uint16_t *x, double *sum, double *square)
 {
 	gn_f16x s[2] = {{0}, {0}}, q[2] = {{0}, {0}}, v;
@@ -163,7 +163,7 @@ static void norm_normalise_add(const struct gn_norm_piece *p, const struct gn_no
 		normalise_any(p, l, 1, x, add, y);
 }
 
-/* The output's gradient where a relu gave something, from the relu's input. */
+/* The output gradient masked by the relu, derived from the relu's input. */
 INLINE void gradient_at(const gn_f16x *v, const gn_f16x *scale, const gn_f16x *shift, int relu, const uint16_t *dy,
 			gn_f16x *d)
 {
@@ -285,7 +285,7 @@ static void norm_masked_sums(const struct gn_norm_piece *p, const struct gn_norm
 		masked_sums_16(p, l, x, y, dy, NULL, masked, sum, dot);
 }
 
-/* dx = scale * d - from_sum - from_dot * (x - mean), with what does not depend on the pixel taken together */
+/* dx = scale * d - from_sum - from_dot * (x - mean), with the terms that do not depend on the pixel combined */
 INLINE void gradient_16(const struct gn_norm_piece *p, const struct gn_norm_line *l, int relu, const uint16_t *x,
 			const uint16_t *dy, uint16_t *dx)
 {
@@ -330,7 +330,7 @@ static void norm_gradient(const struct gn_norm_piece *p, const struct gn_norm_li
 		gradient_16(p, l, 0, x, dy, dx);
 }
 
-/* On the bits: below zero are those with a sign, up to infinity. */
+/* On the bits: values with a sign, up to infinity, become zero. */
 static void relu(size_t count, const uint16_t *x, uint16_t *y)
 {
 #pragma omp simd

@@ -1,4 +1,4 @@
-/* The oracle's masks, four numbers from each Philox block. Backward draws the mask again instead of keeping it. */
+/* The masks of the reference implementation, four numbers per Philox block. Backward draws the mask again instead of storing it. */
 #include "kernels/host/host.h"
 #include "src/base/philox.h"
 

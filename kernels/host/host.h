@@ -1,4 +1,4 @@
-/* Loops of our own on host memory, where oneDNN has nothing or nothing better. Only kernels/ includes this. */
+/* Host operators without oneDNN, where it has none or a slower one. Private to kernels/. */
 #ifndef GN_KERNELS_HOST_HOST_H
 #define GN_KERNELS_HOST_HOST_H
 

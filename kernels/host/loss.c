@@ -9,7 +9,7 @@ struct target {
 	double lambda, smoothing;
 };
 
-/* A batch of logits is small: in double throughout, so that the loss of every rank adds up to that of one. */
+/* Double precision throughout (a batch of logits is small), so that the mean over ranks equals the loss of a single rank. */
 static double one_image(int classes, const float *logits, const struct target *t, double scale, float *dlogits)
 {
 	double sum = 0, shifted = 0, rest = t->smoothing / classes, own = (1 - t->smoothing) * t->lambda;

@@ -47,15 +47,15 @@ int gn_dnnl_md_is(gn_dnnl_md md, int dims, const dnnl_dims_t shape, dnnl_data_ty
 	return equal;
 }
 
-/* One that the operator owns. */
+/* A memory descriptor that the operator owns. */
 static enum gn_status own_md(struct gn_dnnl_op *op, int dims, const dnnl_dims_t shape, dnnl_data_type_t type,
 			     dnnl_format_tag_t tag, gn_dnnl_md *out, struct gn_err *err)
 {
 	enum gn_status s;
 
 	if (op->md_count == (int)(sizeof op->mds / sizeof *op->mds))
-		return gn_err_set(err, GN_ERR_FAILED, "an operator has more memory descriptors than foreseen");
-	s = gn_dnnl_check(gn_dnnl_md_create(&op->mds[op->md_count], dims, shape, type, tag), "a memory descriptor", err);
+		return gn_err_set(err, GN_ERR_FAILED, "an operator has more memory descriptors than supported");
+	s = gn_dnnl_check(gn_dnnl_md_create(&op->mds[op->md_count], dims, shape, type, tag), "memory descriptor", err);
 	if (!s)
 		*out = op->mds[op->md_count++];
 	return s;
@@ -179,7 +179,7 @@ dnnl_memory_t gn_dnnl_memory(struct gn_dnnl_op *op, enum gn_dnnl_role role, size
 	struct gn_dnnl_memory *m = &op->memories[op->memory_count];
 
 	if (op->memory_count == (int)(sizeof op->memories / sizeof *op->memories)) {
-		gn_err_set(err, GN_ERR_FAILED, "an operator has more memories than foreseen");
+		gn_err_set(err, GN_ERR_FAILED, "an operator has more memories than supported");
 		return NULL;
 	}
 	if (gn_dnnl_check(dnnl_memory_create(&m->handle, md, op->engine, DNNL_MEMORY_NONE), "a memory", err))
@@ -205,12 +205,12 @@ void gn_dnnl_group(struct gn_dnnl_op *op)
 	op->scratch_used = 0;
 }
 
-/* NULL with err set when there are too many. */
+/* NULL with err set when the list is full. */
 static struct gn_dnnl_step *next_step(struct gn_dnnl_list *list, struct gn_err *err)
 {
 	if (list->count < (int)(sizeof list->steps / sizeof *list->steps))
 		return &list->steps[list->count];
-	gn_err_set(err, GN_ERR_FAILED, "an operator has more steps than foreseen");
+	gn_err_set(err, GN_ERR_FAILED, "an operator has more steps than supported");
 	return NULL;
 }
 
@@ -238,10 +238,10 @@ enum gn_status gn_dnnl_append(struct gn_dnnl_op *op, struct gn_dnnl_list *list, 
 	if (!step)
 		return err ? err->status : GN_ERR_FAILED;
 	if (arg_count >= (int)(sizeof step->args / sizeof *step->args))
-		return gn_err_set(err, GN_ERR_FAILED, "a primitive has more arguments than foreseen");
+		return gn_err_set(err, GN_ERR_FAILED, "a primitive has more arguments than supported");
 	for (int i = 0; i < arg_count; i++) {
 		if (!args[i].memory)
-			return err ? err->status : GN_ERR_FAILED; /* said by gn_dnnl_memory */
+			return err ? err->status : GN_ERR_FAILED; /* set by gn_dnnl_memory() */
 		step->args[i] = args[i];
 	}
 	step->arg_count = arg_count;
@@ -273,7 +273,7 @@ enum gn_status gn_dnnl_append_reorder(struct gn_dnnl_op *op, struct gn_dnnl_list
 		s = gn_dnnl_check(dnnl_memory_get_memory_desc(to, &b), "a memory", err);
 	if (!s)
 		s = gn_dnnl_check(dnnl_reorder_primitive_desc_create(&pd, a, op->engine, b, op->engine, op->attr),
-				  "a change of layout", err);
+				  "reorder", err);
 	if (s)
 		return s;
 	s = gn_dnnl_append(op, list, pd, args, 2, err);
@@ -281,7 +281,7 @@ enum gn_status gn_dnnl_append_reorder(struct gn_dnnl_op *op, struct gn_dnnl_list
 	return s;
 }
 
-/* The buffers say const where operators only read; oneDNN has one kind of memory for both. */
+/* oneDNN has no const memory objects: operators that only read a buffer drop its const here. */
 static char *address_of_role(const struct gn_op_buffers *b, enum gn_dnnl_role role)
 {
 	switch (role) {
@@ -319,7 +319,7 @@ enum gn_status gn_dnnl_bind(struct gn_op *base, struct gn_err *err)
 		char *address = address_of_role(&base->buffers, m->role);
 
 		s = gn_dnnl_check(dnnl_memory_set_data_handle(m->handle, address ? address + m->offset_bytes : NULL),
-				  "binding memory", err);
+				  "set memory address", err);
 	}
 	return s;
 }
@@ -345,10 +345,10 @@ enum gn_status gn_dnnl_run(struct gn_dnnl_op *op, const struct gn_dnnl_list *lis
 
 		s = step->primitive ? gn_dnnl_check(dnnl_primitive_execute(step->primitive, op->stream,
 									   step->arg_count, step->args),
-						    "running a primitive", err)
+						    "execute primitive", err)
 				    : run_weight_pack(step, err);
 	}
-	return s ? s : gn_dnnl_check(dnnl_stream_wait(op->stream), "waiting for a primitive", err);
+	return s ? s : gn_dnnl_check(dnnl_stream_wait(op->stream), "wait for primitive", err);
 }
 
 enum gn_status gn_dnnl_forward(struct gn_op *base, uint64_t step, struct gn_err *err)

@@ -1,5 +1,4 @@
-/* Operators done by oneDNN, 2.x or 3.x. Only kernels/host/onednn*.c know its API, and onednn_compat.c alone which of the two
- * it is. */
+/* Operators of oneDNN, 2.x or 3.x. Only kernels/host/onednn*.c use its API; only onednn_compat.c depends on its version. */
 #ifndef GN_KERNELS_HOST_ONEDNN_H
 #define GN_KERNELS_HOST_ONEDNN_H
 
@@ -7,7 +6,7 @@
 
 enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_dnnl_max_pool_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
-/* Input in plain layout. */
+/* The input has plain layout. */
 enum gn_status gn_dnnl_linear_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_dnnl_reorder_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 

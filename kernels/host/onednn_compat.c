@@ -154,14 +154,16 @@ dnnl_status_t gn_dnnl_conv_forward_pd(dnnl_primitive_desc_t *out, const struct g
 				      const struct gn_dnnl_window *w)
 {
 	return dnnl_convolution_forward_primitive_desc_create(
-		out, c->engine, kind, dnnl_convolution_direct, in, weight, bias, dst, w->stride, no_dilation, w->pad_begin, w->pad_end, c->attr);
+		out, c->engine, kind, dnnl_convolution_direct, in, weight, bias, dst, w->stride, no_dilation, w->pad_begin,
+			w->pad_end, c->attr);
 }
 
 dnnl_status_t gn_dnnl_conv_backward_data_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, gn_dnnl_md din,
 					    gn_dnnl_md weight, gn_dnnl_md dout, const struct gn_dnnl_window *w)
 {
 	return dnnl_convolution_backward_data_primitive_desc_create(
-		out, c->engine, dnnl_convolution_direct, din, weight, dout, w->stride, no_dilation, w->pad_begin, w->pad_end, c->forward, c->attr);
+		out, c->engine, dnnl_convolution_direct, din, weight, dout, w->stride, no_dilation, w->pad_begin, w->pad_end,
+			c->forward, c->attr);
 }
 
 dnnl_status_t gn_dnnl_conv_backward_weight_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, gn_dnnl_md in,
@@ -169,7 +171,8 @@ dnnl_status_t gn_dnnl_conv_backward_weight_pd(dnnl_primitive_desc_t *out, const 
 					      const struct gn_dnnl_window *w)
 {
 	return dnnl_convolution_backward_weights_primitive_desc_create(
-		out, c->engine, dnnl_convolution_direct, in, dweight, dbias, dout, w->stride, no_dilation, w->pad_begin, w->pad_end, c->forward, c->attr);
+		out, c->engine, dnnl_convolution_direct, in, dweight, dbias, dout, w->stride, no_dilation, w->pad_begin, w->pad_end,
+			c->forward, c->attr);
 }
 
 dnnl_status_t gn_dnnl_linear_forward_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, dnnl_prop_kind_t kind,
@@ -196,14 +199,16 @@ dnnl_status_t gn_dnnl_max_pool_forward_pd(dnnl_primitive_desc_t *out, const stru
 					  gn_dnnl_md in, gn_dnnl_md dst, const struct gn_dnnl_window *w)
 {
 	return dnnl_pooling_forward_primitive_desc_create(
-		out, c->engine, kind, dnnl_pooling_max, in, dst, w->stride, w->kernel, no_dilation, w->pad_begin, w->pad_end, c->attr);
+		out, c->engine, kind, dnnl_pooling_max, in, dst, w->stride, w->kernel, no_dilation, w->pad_begin, w->pad_end,
+			c->attr);
 }
 
 dnnl_status_t gn_dnnl_max_pool_backward_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, gn_dnnl_md din,
 					   gn_dnnl_md dout, const struct gn_dnnl_window *w)
 {
 	return dnnl_pooling_backward_primitive_desc_create(
-		out, c->engine, dnnl_pooling_max, din, dout, w->stride, w->kernel, no_dilation, w->pad_begin, w->pad_end, c->forward, c->attr);
+		out, c->engine, dnnl_pooling_max, din, dout, w->stride, w->kernel, no_dilation, w->pad_begin, w->pad_end,
+			c->forward, c->attr);
 }
 
 #endif

@@ -1,9 +1,9 @@
-/* What differs between the C interfaces of oneDNN 2.x and 3.x, behind one set of functions.
+/* The differences between the C APIs of oneDNN 2.x and 3.x, behind one set of functions.
  *
- * In 2.x a memory descriptor is a struct and a primitive takes an operation descriptor in between; in 3.x memory descriptors
- * are objects and primitive descriptors are made from their arguments. Only what includes this header sees the difference:
- * its functions are named after 3.x's and take their arguments. No dilation; padding, strides and kernels have two
- * dimensions. A bias may be NULL. A primitive descriptor is the caller's to destroy (dnnl_primitive_desc_destroy).
+ * In 2.x a memory descriptor is a struct and a primitive needs an operation descriptor; in 3.x memory descriptors are objects and
+ * primitive descriptors are created from their arguments. These functions have the names and arguments of 3.x. No dilation;
+ * padding, strides and kernels have two dimensions. bias may be NULL. The caller destroys a primitive descriptor
+ * (dnnl_primitive_desc_destroy).
  *
  * Thread safety: pure functions of their arguments.
  */
@@ -12,19 +12,19 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-/* A memory descriptor that is borrowed: from gn_dnnl_md_create, a primitive descriptor or a memory. */
+/* A borrowed memory descriptor: from gn_dnnl_md_create, a primitive descriptor or a memory. */
 #if DNNL_VERSION_MAJOR < 3
 typedef const dnnl_memory_desc_t *gn_dnnl_md;
 #else
 typedef const_dnnl_memory_desc_t gn_dnnl_md;
 #endif
 
-/* *out is for gn_dnnl_md_destroy, which takes NULL, too. */
+/* The caller releases *out with gn_dnnl_md_destroy, which accepts NULL. */
 dnnl_status_t gn_dnnl_md_create(gn_dnnl_md *out, int dims, const dnnl_dims_t shape, dnnl_data_type_t type,
 				dnnl_format_tag_t tag);
 void gn_dnnl_md_destroy(gn_dnnl_md md);
 
-/* The destination is added to the result; negative results become 0. */
+/* Post-operations: addition of the destination; relu. */
 dnnl_status_t gn_dnnl_post_sum(dnnl_post_ops_t ops);
 dnnl_status_t gn_dnnl_post_relu(dnnl_post_ops_t ops);
 
@@ -33,11 +33,11 @@ struct gn_dnnl_window {
 	dnnl_dims_t stride, pad_begin, pad_end;
 };
 
-/* What all primitive descriptors are made from. */
+/* Common arguments of all primitive descriptors. */
 struct gn_dnnl_context {
 	dnnl_engine_t engine;
 	const_dnnl_primitive_attr_t attr;
-	const_dnnl_primitive_desc_t forward; /* for backward: the forward primitive that it belongs to */
+	const_dnnl_primitive_desc_t forward; /* for backward: the corresponding forward primitive */
 };
 
 dnnl_status_t gn_dnnl_conv_forward_pd(dnnl_primitive_desc_t *out, const struct gn_dnnl_context *c, dnnl_prop_kind_t kind,

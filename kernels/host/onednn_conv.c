@@ -1,9 +1,9 @@
-/* Convolution. The forward primitive chooses the layouts of input, output and weights, and the gradient of the weights has
- * the last one, too. The gradient of the input multiplies by the transpose and wants the weights turned: that is done in
- * scratch memory. So it is with all weights that come in another layout, or another type, than a primitive wants.
+/* Convolution. The forward primitive chooses the layouts of input, output and weights; the weight gradient uses the layout of the
+ * weights. The input gradient multiplies by the transpose and needs packed weights, which are written to scratch memory. The same
+ * holds for all weights that a primitive needs in another layout or type.
  *
- * With bfloat16 all tensors are that, the primitives add in float and round once. Weights, bias and their gradients stay
- * float. */
+ * With bfloat16 all tensors are bfloat16, and the primitives accumulate in float and round once. Weights, bias and their gradients
+ * stay float. */
 #include "kernels/host/onednn_internal.h"
 
 #include <string.h>
@@ -12,23 +12,23 @@ struct conv {
 	struct gn_dnnl_op *op;
 	dnnl_dims_t weight_shape, bias_shape;
 	struct gn_dnnl_window window;
-	dnnl_data_type_t type;	      /* of what is multiplied */
+	dnnl_data_type_t type;	      /* type of the multiplied tensors */
 	gn_dnnl_md in, out;	      /* of that type */
-	gn_dnnl_md weight_any;	      /* of that type, in a layout that the primitive chooses */
-	gn_dnnl_md weight, bias;      /* floats, as they come */
-	int plain;	   /* input and output are not blocked: what any matrix product takes */
-	int has_reference; /* one of the primitives is oneDNN's plain loop, hundreds of times as slow */
+	gn_dnnl_md weight_any;	      /* of that type, in the layout chosen by the primitive */
+	gn_dnnl_md weight, bias;      /* float, in the caller's layout */
+	int plain;	   /* input and output are not blocked */
+	int has_reference; /* a primitive is oneDNN's reference loop, hundreds of times slower */
 };
 
 int gn_host_has_bf16(void)
 {
 	const int bf16 = dnnl_cpu_isa_avx512_core_bf16;
 
-	/* an instruction set contains the bits of all that it extends */
+	/* an instruction set includes the bits of all sets that it extends */
 	return ((int)dnnl_get_effective_cpu_isa() & bf16) == bf16;
 }
 
-/* oneDNN widens and rounds within its AVX-512 primitives, and has none of bfloat16 for less. */
+/* oneDNN emulates bfloat16 in its AVX-512 primitives, but not on older processors. */
 static enum gn_status check_bf16(const struct gn_op_desc *d, struct gn_err *err)
 {
 	const int core = dnnl_cpu_isa_avx512_core;
@@ -36,11 +36,13 @@ static enum gn_status check_bf16(const struct gn_op_desc *d, struct gn_err *err)
 	if (!d->bf16 || gn_host_has_bf16())
 		return GN_OK;
 	if (((int)dnnl_get_effective_cpu_isa() & core) != core)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this processor has no instructions for bfloat16, and emulating them takes "
-				  "AVX-512 (f, bw, dq, vl), which it has not either: use --precision fp32");
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this processor has no instructions for bfloat16, and emulating them "
+				  "needs "
+				  "AVX-512 (f, bw, dq, vl), which it lacks, too: use --precision fp32");
 	if (!d->emulate)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "this processor has no instructions for bfloat16 (avx512_bf16, AMX): "
-				  "--precision bf16-emulated computes the same in fp32 arithmetic, slower; or use --precision fp32");
+				  "--precision bf16-emulated computes the same in fp32 arithmetic, slower; or use --precision "
+				  	"fp32");
 	return GN_OK;
 }
 
@@ -69,7 +71,7 @@ static enum gn_status describe(struct conv *c, struct gn_err *err)
 	c->weight_shape[2] = c->weight_shape[3] = d->kernel;
 	c->window.stride[0] = c->window.stride[1] = d->stride;
 	c->window.pad_begin[0] = c->window.pad_begin[1] = d->pad;
-	/* oneDNN wants the padding that is really read */
+	/* oneDNN needs the padding that is actually read */
 	c->window.pad_end[0] = (out->h - 1) * d->stride + d->kernel - in->h - d->pad;
 	c->window.pad_end[1] = (out->w - 1) * d->stride + d->kernel - in->w - d->pad;
 	set_type(c);
@@ -81,7 +83,7 @@ static enum gn_status describe(struct conv *c, struct gn_err *err)
 	return s ? s : gn_dnnl_md_plain(c->op, 1, c->bias_shape, &c->bias, err);
 }
 
-/* Sum and relu behind the convolution; *attr is the caller's. */
+/* Post-operations sum and relu; the caller destroys *attr. */
 static enum gn_status attributes(const struct conv *c, dnnl_primitive_attr_t *attr, struct gn_err *err)
 {
 	const struct gn_op_desc *d = &c->op->base.desc;
@@ -115,12 +117,12 @@ static enum gn_status forward_descriptor(struct conv *c, dnnl_primitive_desc_t *
 	context.attr = attr;
 	s = gn_dnnl_check(gn_dnnl_conv_forward_pd(out, &context, d->training ? dnnl_forward_training : dnnl_forward_inference,
 						  c->in, c->weight_any, d->bias ? c->bias : NULL, c->out, &c->window),
-			  "a convolution", err);
+			  "convolution", err);
 	dnnl_primitive_attr_destroy(attr);
 	return s;
 }
 
-/* Layouts that gn_layout cannot say are given up for plain ones. */
+/* Uses plain layouts where gn_layout cannot describe the primitive's choice. */
 static enum gn_status choose_layouts(struct conv *c, dnnl_primitive_desc_t *pd, struct gn_err *err)
 {
 	struct gn_op_info *info = &c->op->base.info;
@@ -147,7 +149,7 @@ static enum gn_status choose_layouts(struct conv *c, dnnl_primitive_desc_t *pd, 
 	return s ? s : forward_descriptor(c, pd, err);
 }
 
-/* What the gradient of the weights, which is float, comes in. */
+/* The layout of the weight gradient, which is float. */
 static struct gn_weight_layout blocks_of(const struct gn_weight_shape *s)
 {
 	static const struct gn_weight_layout likely[] = {{GN_WEIGHT_OI_BLOCKS, 16}, {GN_WEIGHT_O_BLOCKS, 16}};
@@ -170,7 +172,7 @@ static enum gn_status choose_weight(struct conv *c, const_dnnl_primitive_desc_t 
 	return gn_dnnl_md_of_weight(c->op, c->weight_shape, info->weight, &c->weight, err);
 }
 
-/* Whether the weights as they come become what is wanted by turning blocks. */
+/* Whether packing blocks of channels converts the caller's weights to the wanted layout; then *pack describes it. */
 static int find_weight_pack(const struct conv *c, gn_dnnl_md wanted, struct gn_weight_pack *pack)
 {
 	static const struct {
@@ -202,7 +204,7 @@ static int find_weight_pack(const struct conv *c, gn_dnnl_md wanted, struct gn_w
 	return 0;
 }
 
-/* The user's weights as the primitive wants them: themselves, or a copy made by a step before; once for all where they stay. */
+/* The caller's weights as the primitive needs them: unchanged, or packed by a preceding step; with desc.frozen packed once. */
 static dnnl_memory_t weights_for(struct conv *c, struct gn_dnnl_list *list, gn_dnnl_md wanted,
 				 struct gn_err *err)
 {
@@ -259,7 +261,7 @@ static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_d
 
 	gn_dnnl_group(op);
 	s = gn_dnnl_check(gn_dnnl_conv_backward_data_pd(&pd, &context, c->in, c->weight_any, c->out, &c->window),
-			  "a convolution's gradient", err);
+			  "input gradient of a convolution", err);
 	if (s)
 		return s;
 	dnnl_exec_arg_t args[] = {
@@ -273,9 +275,9 @@ static enum gn_status build_backward_data(struct conv *c, const_dnnl_primitive_d
 	return s;
 }
 
-/* The primitive for the gradient of the weights, and the layouts of input and gradient of the output that it reads: those of
- * the forward primitive, or plain ones where oneDNN has only its plain loop for them (on AVX2, of channels that are no multiple of
- * 8), in float. */
+/* Chooses the primitive of the weight gradient, and the layouts of the input and the output gradient that it reads: those of the
+ * forward primitive, or plain float where oneDNN has only its reference loop for them (on AVX2, for channels that are no multiple
+ * of 8). */
 static enum gn_status weight_gradient(struct conv *c, const_dnnl_primitive_desc_t forward, gn_dnnl_md *in, gn_dnnl_md *out,
 				      dnnl_primitive_desc_t *pd, struct gn_err *err)
 {
@@ -292,7 +294,7 @@ static enum gn_status weight_gradient(struct conv *c, const_dnnl_primitive_desc_
 	*out = c->out;
 	if (!s)
 		s = gn_dnnl_check(gn_dnnl_conv_backward_weight_pd(pd, &context, c->in, any, bias, c->out, &c->window),
-				  "a convolution's weight gradient", err);
+				  "weight gradient of a convolution", err);
 	if (s || !is_reference(*pd) || is_low(c))
 		return s;
 	plain_in.block = plain_out.block = 1;
@@ -311,7 +313,7 @@ static enum gn_status weight_gradient(struct conv *c, const_dnnl_primitive_desc_
 	return GN_OK;
 }
 
-/* What role holds as have, in the layout that is wanted: itself, or a copy made by a step before. */
+/* The memory of a role in the wanted layout: unchanged, or a copy made by a preceding step. */
 static dnnl_memory_t as_wanted(struct conv *c, enum gn_dnnl_role role, gn_dnnl_md have, gn_dnnl_md wanted, struct gn_err *err)
 {
 	dnnl_memory_t mine = gn_dnnl_memory(c->op, role, 0, have, err), copy;
@@ -362,7 +364,7 @@ static enum gn_status build_backward(struct conv *c, const_dnnl_primitive_desc_t
 	return s ? s : build_backward_weight(c, forward, err);
 }
 
-/* What is added lies where the result goes. */
+/* The addend lies in the destination. */
 static void place_in_second(struct gn_op *op)
 {
 	op->info.out_is_second = op->desc.add;
@@ -400,8 +402,8 @@ static enum gn_status create(const struct gn_op *base, int plain, struct gn_op *
 	return s;
 }
 
-/* Shapes for which oneDNN has bfloat16 in a plain loop only, those of a single channel, compute in float. In float, where
- * blocked layouts still lead to one, nothing is blocked. */
+/* Shapes for which oneDNN has only its reference loop in bfloat16 (a single channel) compute in float. If blocked layouts still
+ * lead to the reference loop in float, plain layouts are used. */
 enum gn_status gn_dnnl_conv_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err)
 {
 	struct gn_op wide = *base;

@@ -1,5 +1,5 @@
-/* Fully connected layer over plain memory: torch's weights are used as they are, so nothing is copied (VGG's are 400
- * MB). */
+/* Fully connected layer on plain memory: PyTorch's weight layout is used unchanged, because a copy is expensive (VGG's weights take
+ * 400 MB). */
 #include "kernels/host/onednn_internal.h"
 
 struct linear {
@@ -31,7 +31,7 @@ static enum gn_status build_forward(struct linear *l, dnnl_primitive_desc_t *pd,
 	enum gn_status s = gn_dnnl_check(
 		gn_dnnl_linear_forward_pd(pd, &context, op->base.desc.training ? dnnl_forward_training : dnnl_forward_inference,
 					  l->in, l->weight, bias ? l->bias : NULL, l->out),
-		"a linear layer", err);
+		"linear layer", err);
 
 	if (s)
 		return s;
@@ -50,7 +50,7 @@ static enum gn_status build_backward_data(struct linear *l, const_dnnl_primitive
 	const struct gn_dnnl_context context = {op->engine, op->attr, forward};
 	dnnl_primitive_desc_t pd;
 	enum gn_status s = gn_dnnl_check(gn_dnnl_linear_backward_data_pd(&pd, &context, l->in, l->weight, l->out),
-					 "a linear layer's gradient", err);
+					 "input gradient of a linear layer", err);
 
 	if (s)
 		return s;
@@ -73,7 +73,7 @@ static enum gn_status build_backward_weight(struct linear *l, const_dnnl_primiti
 	dnnl_primitive_desc_t pd;
 	enum gn_status s = gn_dnnl_check(
 		gn_dnnl_linear_backward_weight_pd(&pd, &context, l->in, l->weight, bias ? l->bias : NULL, l->out),
-		"a linear layer's weight gradient", err);
+		"weight gradient of a linear layer", err);
 
 	if (s)
 		return s;

@@ -1,4 +1,4 @@
-/* Max pooling and changes of layout. */
+/* Max pooling and reorders. */
 #include "kernels/host/onednn_internal.h"
 
 struct pool {
@@ -38,7 +38,7 @@ static enum gn_status build_backward(struct pool *p, const_dnnl_primitive_desc_t
 	const struct gn_dnnl_context context = {op->engine, op->attr, forward_pd};
 	dnnl_primitive_desc_t pd;
 	enum gn_status s = gn_dnnl_check(gn_dnnl_max_pool_backward_pd(&pd, &context, p->in, p->out, &p->window),
-					 "max pooling's gradient", err);
+					 "gradient of max pooling", err);
 
 	if (s)
 		return s;

@@ -26,5 +26,5 @@ enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, s
 	case GN_OP_ADAPTIVE_AVG_POOL:
 		return gn_host_adaptive_create(base, out, err);
 	}
-	return gn_err_set(err, GN_ERR_UNSUPPORTED, "the host has no operator number %d", (int)base->desc.kind);
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "unknown operator kind %d", (int)base->desc.kind);
 }

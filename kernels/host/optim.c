@@ -33,16 +33,16 @@ static void lars(const struct gn_optim *o, const struct gn_optim_update *u, cons
 struct lamb {
 	float beta1, beta2, rest1, rest2; /* 1 - beta, rounded once */
 	float scale, decay, eps;
-	float first, second; /* the corrections of both moments, as factors */
+	float first, second; /* bias corrections of both moments, as factors */
 };
 
-/* By value: what a loop stores could otherwise be one of these, and it would not become vectors. */
+/* By value: pointers could alias what the loop stores, which prevents vectorisation. */
 static inline float lamb_direction(struct lamb l, float m, float v, float p)
 {
 	return l.first * m / (sqrtf(l.second * v) + l.eps) + l.decay * p;
 }
 
-/* One piece: both moments, and the sums of squares of the parameters and of the direction. */
+/* One part: updates both moments and returns the sums of squares of parameters and direction. */
 static void lamb_moments(struct lamb l, const struct gn_optim_tensor *t, size_t begin, size_t end, double sums[2])
 {
 	float *restrict m = t->slots[0], *restrict v = t->slots[1];

@@ -1,4 +1,4 @@
-/* Relu, and addition with or without relu: one pass over memory, whatever the layout (zeros of padding stay zeros). */
+/* Relu, and addition with or without relu: one pass over memory in any layout (zero padding stays zero). */
 #include "kernels/host/bf16.h"
 #include "kernels/host/host.h"
 
@@ -6,7 +6,7 @@
 
 static void relu_forward(size_t count, const float *x, float *y)
 {
-	/* written so that a NaN stays one and is seen at the end */
+	/* written so that NaN is kept */
 #pragma omp parallel for simd schedule(static)
 	for (size_t i = 0; i < count; i++)
 		y[i] = x[i] < 0 ? 0 : x[i];
@@ -58,7 +58,7 @@ static void add_relu_backward(size_t count, const float *y, const float *dy, flo
 	}
 }
 
-/* So much at a time: what several tensors leave in a processor's own cache. */
+/* elements per chunk: several tensors of this size fit into a processor's private cache */
 #define CHUNK 4096
 
 static void forward_bf16(const struct gn_op *op, size_t count)

@@ -1,6 +1,6 @@
 #include "kernels/optim.h"
 
-/* The scalars as floats, so that the loops have no conversions. */
+/* Scalars as floats: no conversions in the loops. */
 struct scalars {
 	float lr, momentum, decay, scale;
 };

@@ -1,4 +1,4 @@
-/* Sums that come out the same for any number of threads: pieces are cut by size alone and added in order. */
+/* Sums that are equal for any number of threads: split by size only, added in fixed order. */
 #include "kernels/host/sums.h"
 
 double gn_sum_squares(const float *x, size_t count)

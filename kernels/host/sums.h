@@ -1,4 +1,4 @@
-/* How a sum over many floats is cut. Only kernels/host. */
+/* Partition of a sum over many floats. Private to kernels/host. */
 #ifndef GN_KERNELS_HOST_SUMS_H
 #define GN_KERNELS_HOST_SUMS_H
 

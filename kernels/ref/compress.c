@@ -12,7 +12,7 @@ static uint32_t magnitude(float x)
 	return bits & 0x7fffffff;
 }
 
-/* The k-th largest magnitude, bit by bit from the top: the largest number that k elements reach. */
+/* The k-th largest magnitude, found bit by bit from the top: the largest number that at least k elements reach. */
 static uint32_t threshold(const float *x, size_t count, size_t k)
 {
 	uint32_t found = 0;
@@ -46,7 +46,7 @@ void gn_ref_top_k(const float *x, size_t count, size_t k, uint32_t *indices, flo
 	}
 }
 
-/* NaN when one is not finite. */
+/* NaN when an element is not finite. */
 static float largest(const float *x, size_t count)
 {
 	float most = 0;

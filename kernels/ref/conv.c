@@ -20,10 +20,10 @@ static void span(const struct gn_ref_window *s, int k, int *begin, int *end)
 	*end = ox;
 }
 
-/* Calls body for every (image, out channel, in channel, kernel row, kernel column, out row) whose input row exists; the
- * three passes differ only in what they do with a row. */
+/* Calls body for every (image, out channel, in channel, kernel row, kernel column, out row) whose input row exists. The three
+ * passes differ only in body. */
 struct row {
-	size_t x, y, weight; /* offsets of x[0] in its row, y[0] in its row, and the weight */
+	size_t x, y, weight; /* offsets of x[0] in its row, of y[0] in its row, and of the weight */
 	int begin, end, shift, stride;
 };
 

@@ -1,4 +1,5 @@
-/* The oracle behind the operator interface: float parameters are widened into scratch memory, results narrowed. */
+/* The reference implementation behind the operator interface: float parameters are widened into scratch memory, results are
+ * narrowed. */
 #include "kernels/backend.h"
 #include "kernels/ref/ref.h"
 
@@ -52,7 +53,7 @@ static void update_running(const struct ref_op *r, const double *mean, const dou
 	}
 }
 
-/* Statistics live in the workspace: the batch's in training, the running ones else. */
+/* Statistics are in the workspace: those of the batch in training, else the running ones. */
 static void batch_norm_forward(struct ref_op *r, const double *x, double *y)
 {
 	const struct gn_ref_window *w = &r->window;
@@ -139,7 +140,7 @@ static void conv_backward(struct ref_op *r, const double *dy)
 	gn_ref_conv_backward_weight(&r->window, b->in[0], dy, r->dweight, r->base.desc.bias ? r->dbias : NULL);
 }
 
-/* A fused relu's gradient is taken first, into the first input's gradient or, for batch norm, the workspace. */
+/* Applies the gradient of a fused relu first, into the first input's gradient or, for batch norm, into the workspace. */
 static const double *before_relu(struct ref_op *r, size_t count)
 {
 	struct gn_op_buffers *b = &r->base.buffers;

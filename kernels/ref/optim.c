@@ -32,7 +32,7 @@ static void lars(const struct gn_optim *o, const struct gn_optim_update *u, cons
 	}
 }
 
-/* m and v over first and second are the moments without the zeros that they began with. */
+/* m and v divided by first and second are the bias-corrected moments. */
 static double lamb_direction(const struct gn_optim *o, const struct gn_ref_optim_tensor *t, double first, double second,
 			     size_t i)
 {

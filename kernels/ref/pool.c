@@ -14,7 +14,7 @@ static int64_t argmax_of(const struct gn_ref_window *s, const double *x, int64_t
 
 			if (iy < 0 || iy >= s->h || ix < 0 || ix >= s->w)
 				continue;
-			/* a NaN wins and stays, so that it is seen at the end and not hidden here */
+			/* NaN counts as the maximum, so that it propagates to the output */
 			if (best < 0 || x[at] > x[best] || (isnan(x[at]) && !isnan(x[best])))
 				best = at;
 		}

@@ -1,7 +1,7 @@
-/* The oracle: each operator in double precision on plain layouts, written to be read, not to be fast.
+/* Reference operators: double precision on plain layouts, written for readability, not speed.
  *
- * Every fast operator is compared with these, and these with finite differences. Shapes are those of torch: x and y are
- * [n][c][h][w], weights OIHW or OI. Gradients are overwritten. Nothing here fails or allocates.
+ * Every fast operator is compared with these, and these with finite differences. Shapes are those of PyTorch: x and y are
+ * [n][c][h][w], weights OIHW or OI. Gradients are overwritten. Nothing here fails or allocates. Thread safety: pure functions.
  */
 #ifndef GN_KERNELS_REF_REF_H
 #define GN_KERNELS_REF_REF_H
@@ -22,11 +22,11 @@ void gn_ref_conv_backward_data(const struct gn_ref_window *s, const double *dy, 
 void gn_ref_conv_backward_weight(const struct gn_ref_window *s, const double *x, const double *dy, double *dweight,
 				 double *dbias);
 
-/* Normalises over n, h, w with mean and the biased variance. count = h * w. */
+/* Mean and biased variance over n, h, w. count = h * w. */
 void gn_ref_batch_norm_statistics(int n, int c, size_t count, const double *x, double *mean, double *var);
 void gn_ref_batch_norm_forward(int n, int c, size_t count, const double *x, const double *mean, const double *var,
 			       double eps, const double *weight, const double *bias, double *y);
-/* Ioffe and Szegedy 2015, section 3: the statistics depend on x, too. */
+/* Ioffe and Szegedy 2015, section 3: includes the dependence of the statistics on x. */
 void gn_ref_batch_norm_backward(int n, int c, size_t count, const double *x, const double *dy, const double *mean,
 				const double *var, double eps, const double *weight, double *dx, double *dweight,
 				double *dbias);
@@ -39,7 +39,7 @@ void gn_ref_add_forward(size_t count, const double *a, const double *b, double *
 /* Padding is never the maximum. Of equal values the first in row order is taken, as in PyTorch. argmax: index into x. */
 void gn_ref_max_pool_forward(const struct gn_ref_window *s, const double *x, double *y, int64_t *argmax);
 void gn_ref_max_pool_backward(const struct gn_ref_window *s, const double *dy, const int64_t *argmax, double *dx);
-/* Window i of side out over side in: floor(i in / out) to ceil((i + 1) in / out), as torch. */
+/* Window i of side out over side in: floor(i in / out) to ceil((i + 1) in / out), as in PyTorch. */
 void gn_ref_adaptive_avg_pool_forward(const struct gn_ref_window *s, const double *x, double *y);
 void gn_ref_adaptive_avg_pool_backward(const struct gn_ref_window *s, const double *dy, double *dx);
 
@@ -49,8 +49,8 @@ void gn_ref_linear_forward(int n, size_t in, int out, const double *x, const dou
 void gn_ref_linear_backward(int n, size_t in, int out, const double *x, const double *dy, const double *weight,
 			    double *dx, double *dweight, double *dbias);
 
-/* y = x * mask; the factor is 0 with probability rate, else 1 / (1 - rate). Backward is the same function on dy.
- * Element i draws number i % 4 of Philox block (i / 4; stream, step, seed). */
+/* y = x * mask, where mask is 0 with probability rate, else 1 / (1 - rate). Backward is the same function on dy. Element i uses
+ * number i % 4 of Philox block (i / 4; stream, step, seed). */
 void gn_ref_dropout(size_t count, const double *x, double rate, uint64_t seed, uint32_t stream, uint64_t step,
 		    double *y);
 

@@ -74,7 +74,7 @@ expect 3 '1/none.jpg: the file is empty' 'zero-sized image' "$gannet" pack --out
 fresh && echo 'no image' >in/1/text.jpg
 expect 3 '1/text.jpg: not a JPEG file' 'text named .jpg' "$gannet" pack --out out in
 fresh && truncate -s 65M in/1/huge.jpg
-expect 3 '1/huge.jpg has [0-9]+ bytes, more than the' 'image of 65 MiB' "$gannet" pack --out out in
+expect 3 '1/huge.jpg has [0-9]+ bytes; at most' 'image of 65 MiB' "$gannet" pack --out out in
 check 'none of them made a dataset' test ! -e out
 fresh && echo x >in/1/b.jpg && echo x >in/2/a.jpg
 expect 3 '2 bad images' 'two bad images are counted' "$gannet" pack --out out in
@@ -181,7 +181,7 @@ expect 3 'its digest does not match' 'manifest that was changed' "$gannet" verif
 again && head -c 500 good/gannet-dataset.json >bad/gannet-dataset.json
 expect 3 'gannet-dataset.json, line' 'truncated manifest' "$gannet" info bad
 rm bad/gannet-dataset.json
-expect 3 'is no packed dataset: .*; gannet pack makes one' 'folder without a manifest' "$gannet" verify bad
+expect 3 'is no packed dataset: .*; gannet pack writes one' 'folder without a manifest' "$gannet" verify bad
 expect 3 'cannot stat' 'info on nothing' "$gannet" info nowhere
 expect 3 'is no packed dataset' 'verify on nothing' "$gannet" verify nowhere
 

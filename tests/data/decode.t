@@ -23,7 +23,7 @@ check 'one JSON object' sh -c '"$1" bench decode --data "$2/data" --images 30 --
 	"$gannet" "$dir"
 expect 0 'of plain' 'a table for people' "$gannet" bench decode --data "$dir/data" --images 10 --iters 1
 expect 0 '"to": "patches"' 'for a GPU' "$gannet" bench decode --data "$dir/data" --images 10 --iters 1 --bytes --json
-expect 0 'hand to a GPU' 'a table of that' "$gannet" bench decode --data "$dir/data" --images 10 --iters 1 --bytes
+expect 0 'copy crop' 'a table of that' "$gannet" bench decode --data "$dir/data" --images 10 --iters 1 --bytes
 expect 2 'needs --data' 'without data' "$gannet" bench decode
 expect 3 'none' 'data that is not there' "$gannet" bench decode --data "$dir/none"
 finish
