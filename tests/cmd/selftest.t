@@ -49,7 +49,7 @@ expect 3 'is not JSON' 'empty' "$gannet" selftest --golden "$dir/empty.json"
 echo '[1, 2]' >"$dir/list.json"
 expect 3 '"model" is missing' 'no object' "$gannet" selftest --golden "$dir/list.json"
 with model.json 's/"resnet18"/"resnet19"/'
-expect 3 "no model is called 'resnet19'" 'unknown model' "$gannet" selftest --golden "$dir/model.json"
+expect 3 "unknown model 'resnet19'" 'unknown model' "$gannet" selftest --golden "$dir/model.json"
 with other.json 's/"resnet18"/"resnet34"/'
 expect 3 '"grads" lacks layer1.2.conv1.weight' 'another network than its tensors' "$gannet" selftest --golden "$dir/other.json"
 with field.json 's/"losses"/"lossless"/'

@@ -66,12 +66,12 @@ open(sys.argv[1] + "/old.pt", "wb").write(pickle.dumps(0x1950a86a20f9469cfc6c, p
 header = b'{"module.conv1.weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
 open(sys.argv[1] + "/module.safetensors", "wb").write(struct.pack("<Q", len(header)) + header + bytes(4))
 PY
-expect 3 'zip.pt is a file of torch.save: write it with safetensors.torch.save_file' '--init of a zip archive' train --init "$dir/zip.pt"
-expect 3 'old.pt is a file of torch.save' '--init of a pickle' train --init "$dir/old.pt"
-expect 3 'train is a folder: name a safetensors file' '--init of a folder' train --init "$dir/train"
-expect 3 "all names begin with 'module.'.*save model.module.state_dict" '--init of what DistributedDataParallel saved' \
+expect 3 'zip.pt was written by torch.save: write it with safetensors.torch.save_file' '--init of a zip archive' train --init "$dir/zip.pt"
+expect 3 'old.pt was written by torch.save' '--init of a pickle' train --init "$dir/old.pt"
+expect 3 'train is a folder: give a safetensors file' '--init of a folder' train --init "$dir/train"
+expect 3 "all names start with 'module.'.*save model.module.state_dict" '--init of what DistributedDataParallel saved' \
 	train --init "$dir/module.safetensors"
-expect 3 "tensor 'fc.*.weight' is .10,500. there and .5,500. in this model: the last layer must have as many classes as the dataset" \
+expect 3 "tensor 'fc.*.weight' is .10,500. there and .5,500. in this model: the number of classes of the last layer must equal" \
 	'--init of a network of ten classes' timeout 60 "$gannet" train --data "$dir/other" --model lenet --steps 1 --batch 4 \
 	--init "$dir/told/latest/model.safetensors"
 expect 1 'not finite' 'a learning rate that blows up' train --lr 1e6 --steps 50 --log "$dir/failed.jsonl"
@@ -106,9 +106,9 @@ expect 2 'step-00000003 is newer than' 'resume from an older one in the same fol
 	--resume "$dir/three/step-00000001"
 check 'but elsewhere' train --checkpoint "$dir/branch" --resume "$dir/three/step-00000001"
 truncate -s -1 "$dir/three/step-00000003/model.safetensors"
-expect 0 'passed over' 'a damaged newest one is passed over' train --checkpoint "$dir/three" --resume auto --steps 2
+expect 0 'is skipped, it is damaged' 'a damaged newest one is passed over' train --checkpoint "$dir/three" --resume auto --steps 2
 rm -r "$dir"/three/step-00000002
-expect 0 'passed over' 'and one saved before it stays, the only one kept' train --checkpoint "$dir/three" --resume auto \
+expect 0 'is skipped, it is damaged' 'and one saved before it stays, the only one kept' train --checkpoint "$dir/three" --resume auto \
 	--steps 2 --keep 1
 check 'and is whole' "$gannet" info "$dir/three/latest"
 

@@ -90,7 +90,7 @@ kill -STOP $first
 expect 1 'in use by' 'while it is only stopped, too' lenet 1 8 --checkpoint "$dir/two" --resume auto --steps 5
 kill -KILL $first
 wait $first 2>/dev/null
-expect 0 "taking the checkpoint folder over from process $first on $me" 'but not when it is dead' \
+expect 0 "taking over the checkpoint folder from process $first on $me" 'but not when it is dead' \
 	train 1 two --resume auto --steps $(($("$jsonl" "$dir/two.jsonl" step step | tail -1) + 2))
 check 'nothing is left of either' sh -c '! ls -A "$1" | grep -e tmp -e owner' sh "$dir/two"
 
@@ -103,12 +103,12 @@ check 'before its first step' sh -c '! grep "\"step\", " "$1"' sh "$dir/file.jso
 rm -r "$dir/whole/latest" && mkdir -p "$dir/whole/latest/full"
 expect 0 'checkpoint .*/step-00000005 is saved, but cannot point .*/latest' 'a link "latest" that cannot be moved is a warning' \
 	train 1 whole --steps 5 --resume auto
-expect 0 'the log loses lines until it can be written again.*No space left' 'so is a log on a full disk' \
+expect 0 'cannot write the log, lines are lost until it is writable again.*No space left' 'so is a log on a full disk' \
 	lenet 3 8 --steps 3 --log-every 1 --log /dev/full
-check 'it is told once, by one rank' test "$(printf '%s\n' "$tap_output" | grep -c 'the log loses lines')" = 1
+check 'it is told once, by one rank' test "$(printf '%s\n' "$tap_output" | grep -c 'cannot write the log, lines are lost')" = 1
 
 mkfifo "$dir/fifo"
-expect 1 'log .*/fifo is a FIFO that nobody reads' 'a FIFO as the log does not block' lenet 2 8 --steps 1 --log "$dir/fifo"
+expect 1 'log .*/fifo is a FIFO without a reader' 'a FIFO as the log does not block' lenet 2 8 --steps 1 --log "$dir/fifo"
 
 # Links and folders of another user.
 for_user() { # USER COMMAND...
@@ -146,14 +146,14 @@ if [ "$(id -u)" = 0 ] && mkdir -p "$dir/busy/step-00000001/in" && mount -t tmpfs
 		mkdir "$dir/busy/step-0000000$step" && mount -t tmpfs -o size=1m none "$dir/busy/step-0000000$step"
 	done
 	trap 'umount "$dir"/busy/step-*1*/in "$dir"/busy/step-*[35] "$dir/full" 2>/dev/null; rm -rf "$dir"' EXIT
-	expect 0 'an old checkpoint stays for now: cannot remove .*step-00000001' 'an old checkpoint that cannot be removed is a warning' \
+	expect 0 'cannot remove an old checkpoint yet: cannot remove .*step-00000001' 'an old checkpoint that cannot be removed is a warning' \
 		train 2 busy --resume "$dir/whole/step-00000002" --steps 4 --checkpoint-every 1 --keep 1
 	check 'so is one checkpoint that cannot be saved' sh -c 'printf %s "$1" | grep -q "checkpoint of step 3: .*the run goes on"' \
 		sh "$tap_output"
 	check 'the next one is' "$gannet" info "$dir/busy/step-00000004"
 	expect 1 'ERROR .*checkpoint of step 5' 'but the last one of a run has to be saved' train 1 busy --resume auto --steps 5
 	mkdir "$dir/full" && mount -t tmpfs -o size=2m none "$dir/full"
-	expect 1 'full has 2.. MB free, a checkpoint takes 3.4 MB: No space left' 'a folder that is too small for a checkpoint' \
+	expect 1 'full has 2.. MB free, a checkpoint needs 3.4 MB: No space left' 'a folder that is too small for a checkpoint' \
 		train 2 full --steps 2
 	check 'is found before the first step' sh -c '! grep "\"step\", " "$1"' sh "$dir/full.jsonl"
 	check 'and is left empty' sh -c '! ls -A "$1" | grep .' sh "$dir/full"

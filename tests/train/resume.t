@@ -140,7 +140,7 @@ check 'its losses are the same within 1e-3' sh -c 'paste -d " " "$1" "$2" | awk 
 # The newest checkpoint is damaged: the one before it is taken, and that is said.
 newest=$(ls -d "$dir"/whole/step-* | tail -1)
 printf 'x' | dd of="$newest/model.safetensors" bs=1 seek=5000 conv=notrunc 2>/dev/null
-expect 0 'passed over.*SHA-256' 'a flipped byte: the older checkpoint is evaluated' \
+expect 0 'is skipped, it is damaged.*SHA-256' 'a flipped byte: the older checkpoint is evaluated' \
 	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$dir/whole"
 truncate -s -1 "$newest/model.safetensors"
 expect 3 'bytes, the manifest says' 'a file shorter than the manifest says' \

@@ -67,8 +67,8 @@ static void test_full_disk(void **state)
 	while ((len = read(pipes[0], said + strlen(said), 4095 - strlen(said))) > 0)
 		;
 	close(pipes[0]);
-	assert_non_null(strstr(said, "loses lines until it can be written again"));
-	assert_non_null(strstr(said, "can be written again: 2 lines are lost"));
+	assert_non_null(strstr(said, "lines are lost until it is writable again"));
+	assert_non_null(strstr(said, "is writable again: 2 lines are lost"));
 	assert_int_equal(strstr(said, "loses") != NULL && strstr(strstr(said, "loses") + 1, "loses") != NULL, 0);
 	free(said);
 	assert_ok(gn_remove_tree(folder, &err));

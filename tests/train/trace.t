@@ -20,8 +20,8 @@ check 'no temporary file is left' test -z "$(find "$dir" -name '*.tmp')"
 expect 1 'cannot write .*/none/t.json' 'a folder that is not there, at once' lenet 2 16 --steps 2 --trace "$dir/none/t.json"
 mkfifo "$dir/fifo"
 expect 1 "fifo exists and is not a regular file" "a FIFO is not replaced" lenet 1 16 --steps 1 --trace "$dir/fifo"
-expect 2 "write A:B" 'steps that make no sense' lenet 1 16 --steps 2 --trace "$dir/t.json" --trace-steps 5:4
-expect 2 "write A:B" 'or none' lenet 1 16 --steps 2 --trace "$dir/t.json" --trace-steps 0
+expect 2 "give A:B" 'steps that make no sense' lenet 1 16 --steps 2 --trace "$dir/t.json" --trace-steps 5:4
+expect 2 "give A:B" 'or none' lenet 1 16 --steps 2 --trace "$dir/t.json" --trace-steps 0
 check 'stop by signal' sh -c '
 	"$1" train --data "$2/train" --model lenet --lr 0.01 --threads 1 --epochs 1000 --trace "$2/stopped.json" --trace-steps 4 \
 		--log "$2/stopped.jsonl" --log-every 1 & pid=$!

@@ -23,7 +23,7 @@ static enum gn_status verify_file(const char *folder, const struct gn_checkpoint
 
 	if (status)
 		return status;
-	/* The size first: it costs nothing and catches what was cut short. */
+	/* checked first: cheap, and detects truncated files */
 	if (stat(path, &info))
 		return gn_err_set(err, GN_ERR_DATA, "%s is named in the manifest but cannot be read: %s", path,
 				  strerror(errno));
@@ -60,7 +60,7 @@ static int is_step_folder(const struct dirent *entry)
 	return !strncmp(name, "step-", 5) && strlen(name) >= 13 && strspn(name + 5, "0123456789") == strlen(name) - 5;
 }
 
-/* Newest first; the first that verifies wins. One of a newer format is not damaged: what is older must not replace it. */
+/* Newest first; the first that verifies is used. A newer format version is not damage: an older checkpoint must not replace it. */
 static enum gn_status find_newest(const char *directory, struct gn_log *log, char found[PATH_MAX],
 				  struct gn_checkpoint_info *info, struct gn_err *err)
 {
@@ -80,7 +80,7 @@ static enum gn_status find_newest(const char *directory, struct gn_log *log, cha
 			if (!status)
 				memcpy(found, path, strlen(path) + 1);
 			else if (status != GN_ERR_UNSUPPORTED)
-				gn_log_warn(log, "checkpoint %s is not whole and is passed over: %s", path, why.text);
+				gn_log_warn(log, "checkpoint %s is skipped, it is damaged or incomplete: %s", path, why.text);
 		}
 		free(names[i]);
 	}
@@ -90,7 +90,7 @@ static enum gn_status find_newest(const char *directory, struct gn_log *log, cha
 	if (status && count == 1)
 		return gn_err_set(err, GN_ERR_DATA, "the only checkpoint in %s is not whole: %s", directory, why.text);
 	if (status && count)
-		return gn_err_set(err, GN_ERR_DATA, "none of the %d checkpoints in %s is whole; the oldest: %s", count,
+		return gn_err_set(err, GN_ERR_DATA, "none of the %d checkpoints in %s is valid; the oldest: %s", count,
 				  directory, why.text);
 	if (status)
 		return gn_err_set(err, GN_ERR_NOT_FOUND, "%s holds no checkpoint", directory);
@@ -128,8 +128,8 @@ static const struct gn_param *find_param(const struct gn_model *model, const cha
 	return NULL;
 }
 
-/* The slots being filled. covered[slot][i] counts the elements of parameter i that have come so far: pieces are written in
- * order, so each must begin where the last one ended. */
+/* The slots being filled. covered[slot][i] counts the elements of parameter i read so far: pieces are stored in order, so each must
+ * start where the previous one ended. */
 struct filling {
 	const struct gn_model *model;
 	float *const *slots;
@@ -137,7 +137,7 @@ struct filling {
 	size_t *covered[GN_OPTIM_SLOTS_MAX];
 };
 
-/* The slot that the piece's name begins with, and what follows the slash; -1 for none. */
+/* The slot of a piece by its prefix, and the name after the slash; -1 for none. */
 static int slot_of(const struct filling *f, const char *piece, const char **name)
 {
 	for (int k = 0; k < f->slot_count; k++) {
@@ -150,7 +150,7 @@ static int slot_of(const struct filling *f, const char *piece, const char **name
 	return -1;
 }
 
-/* One piece "momentum/NAME@FIRST" into its place. */
+/* Copies one piece "momentum/NAME@FIRST" to its place. */
 static enum gn_status place_piece(const struct gn_safetensors *file, const struct gn_tensor_entry *piece,
 				  const char *path, struct filling *f, struct gn_err *err)
 {
@@ -164,9 +164,9 @@ static enum gn_status place_piece(const struct gn_safetensors *file, const struc
 	if (slot >= 0 && at && at > name && sscanf(at + 1, "%20llu%c", &first, &tail) == 1)
 		p = find_param(f->model, name, (size_t)(at - name), &index);
 	if (!p || piece->type != GN_TENSOR_F32)
-		return gn_err_set(err, GN_ERR_DATA, "%s: '%s' is no piece of this model's optimizer", path, piece->name);
+		return gn_err_set(err, GN_ERR_DATA, "%s: '%s' is not a piece of this model's optimizer", path, piece->name);
 	if (first != f->covered[slot][index] || count > p->count - f->covered[slot][index])
-		return gn_err_set(err, GN_ERR_DATA, "%s: piece '%s' leaves a hole, overlaps another or is too long", path,
+		return gn_err_set(err, GN_ERR_DATA, "%s: piece '%s' leaves a gap, overlaps another or is too long", path,
 				  piece->name);
 	f->covered[slot][index] += count;
 	return gn_safetensors_read(file, piece, f->slots[slot] + p->offset + first, err);
@@ -193,7 +193,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct gn_checkpoint_file *)a)->name, ((const struct gn_checkpoint_file *)b)->name);
 }
 
-/* Every element of every slot must have come. */
+/* Every element of every slot must be covered. */
 static enum gn_status check_covered(const struct filling *f, const char *folder, struct gn_err *err)
 {
 	for (int k = 0; k < f->slot_count; k++)

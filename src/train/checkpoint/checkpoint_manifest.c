@@ -13,7 +13,7 @@ static const char format_name[] = "gannet-checkpoint";
 enum { VERSION = 1, FILES_MAX = 1 << 20 };
 static const size_t manifest_max = 256u << 20, names_max = 8u << 20;
 
-static void put_values(struct gn_json *j, const char *key, const double *values, int64_t count)
+static void json_values(struct gn_json *j, const char *key, const double *values, int64_t count)
 {
 	gn_json_array(j, key);
 	for (int64_t c = 0; c < count; c++)
@@ -21,11 +21,11 @@ static void put_values(struct gn_json *j, const char *key, const double *values,
 	gn_json_end(j);
 }
 
-static void put_input(struct gn_json *j, const struct gn_input_spec *input)
+static void json_input(struct gn_json *j, const struct gn_input_spec *input)
 {
 	gn_json_object(j, "input");
-	put_values(j, "mean", input->mean, 3);
-	put_values(j, "deviation", input->deviation, 3);
+	json_values(j, "mean", input->mean, 3);
+	json_values(j, "deviation", input->deviation, 3);
 	gn_json_int(j, "resize_shorter", input->resize_shorter);
 	gn_json_end(j);
 }
@@ -47,12 +47,12 @@ void gn_checkpoint_put_preprocessing(struct gn_json *j, const char *key, const s
 	gn_json_string(j, "interpolation", "bilinear");
 	gn_json_bool(j, "antialias", 1);
 	gn_json_int(j, "center_crop", info->side);
-	put_values(j, "mean", info->input.mean, info->channels);
-	put_values(j, "deviation", info->input.deviation, info->channels);
+	json_values(j, "mean", info->input.mean, info->channels);
+	json_values(j, "deviation", info->input.deviation, info->channels);
 	gn_json_end(j);
 }
 
-static void put_names(struct gn_json *j, const struct gn_dataset *d)
+static void json_names(struct gn_json *j, const struct gn_dataset *d)
 {
 	size_t len = 0;
 
@@ -66,7 +66,7 @@ static void put_names(struct gn_json *j, const struct gn_dataset *d)
 	gn_json_end(j);
 }
 
-static void put_info(struct gn_json *j, const struct gn_checkpoint_info *info)
+static void json_info(struct gn_json *j, const struct gn_checkpoint_info *info)
 {
 	gn_json_string(j, "format", format_name);
 	gn_json_int(j, "version", VERSION);
@@ -85,9 +85,9 @@ static void put_info(struct gn_json *j, const struct gn_checkpoint_info *info)
 	gn_json_int(j, "side", info->side);
 	gn_json_string(j, "layout_sha256", info->layout_digest);
 	gn_json_end(j);
-	put_input(j, &info->input);
+	json_input(j, &info->input);
 	gn_checkpoint_put_preprocessing(j, "preprocessing", info);
-	put_names(j, info->names_of);
+	json_names(j, info->names_of);
 	gn_json_object(j, "dataset");
 	gn_json_string(j, "digest", info->dataset_digest);
 	gn_json_string(j, "classes_sha256", info->classes_digest);
@@ -107,7 +107,7 @@ enum gn_status gn_checkpoint_manifest_write(const char *folder, const struct gn_
 		return status;
 	gn_json_init(&j);
 	gn_json_object(&j, NULL);
-	put_info(&j, info);
+	json_info(&j, info);
 	gn_json_array(&j, "files");
 	for (size_t i = 0; i < count; i++) {
 		gn_json_object(&j, NULL);
@@ -157,7 +157,7 @@ static int get_triple(const json_t *object, const char *key, double out[3])
 	return 0;
 }
 
-/* What checkpoints of earlier versions lack: they were all made by SGD, and no step was ever skipped. */
+/* Checkpoints of earlier versions lack this: they used SGD and skipped no step. */
 static const char *parse_optimizer(const json_t *root, struct gn_checkpoint_info *info)
 {
 	const json_t *name = json_object_get(root, "optimizer");
@@ -173,7 +173,7 @@ static const char *parse_optimizer(const json_t *root, struct gn_checkpoint_info
 	return NULL;
 }
 
-/* The name of the first field that is missing or senseless, or NULL. */
+/* Returns the name of the first missing or invalid field, or NULL. */
 static const char *parse_info(const json_t *root, struct gn_checkpoint_info *info)
 {
 	const json_t *model = json_object_get(root, "model"), *input = json_object_get(root, "input");
@@ -209,7 +209,7 @@ static const char *parse_info(const json_t *root, struct gn_checkpoint_info *inf
 	return parse_optimizer(root, info);
 }
 
-/* File names come from outside: a name with a slash, or one that begins with a dot, must not be opened. */
+/* File names are not trusted: a name with a slash, or one that starts with a dot, is refused. */
 static int parse_file(const json_t *entry, struct gn_checkpoint_file *file)
 {
 	int64_t len_bytes;
@@ -237,10 +237,10 @@ static enum gn_status parse(const char *path, const json_t *root, struct gn_chec
 	if (version > VERSION)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED,
 				  "%s has format version %" PRId64 ", this program knows up to %d: use the newer gannet that wrote "
-				  "it, or remove this checkpoint to go on from an older one", path, version, VERSION);
+				  "it, or remove this checkpoint to resume from an older one", path, version, VERSION);
 	bad = parse_info(root, info);
 	if (bad)
-		return gn_err_set(err, GN_ERR_DATA, "%s: field '%s' is missing or makes no sense", path, bad);
+		return gn_err_set(err, GN_ERR_DATA, "%s: field '%s' is missing or invalid", path, bad);
 	if (!json_is_array(list) || !json_array_size(list) || json_array_size(list) > FILES_MAX)
 		return gn_err_set(err, GN_ERR_DATA, "%s lists no files", path);
 	found = calloc(json_array_size(list), sizeof *found);
@@ -259,7 +259,7 @@ static enum gn_status parse(const char *path, const json_t *root, struct gn_chec
 	return GN_OK;
 }
 
-/* What is JSON at all. *root is the caller's. */
+/* Loads any JSON. The caller releases *root. */
 static enum gn_status load_manifest(const char *folder, char path[PATH_MAX], json_t **root, struct gn_err *err)
 {
 	char *text;
@@ -323,7 +323,7 @@ enum gn_status gn_checkpoint_class_names(const char *folder, char **names, struc
 	list = json_object_get(root, "class_names");
 	for (size_t i = 0; i < json_array_size(list) && !status; i++)
 		if (!json_is_string(json_array_get(list, i)))
-			status = gn_err_set(err, GN_ERR_DATA, "%s: class name %zu is no text", path, i);
+			status = gn_err_set(err, GN_ERR_DATA, "%s: class name %zu is not a string", path, i);
 	if (!status && json_is_array(list) && !(text = json_dumps(list, 0)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the class names in %s", path);
 	json_decref(root);

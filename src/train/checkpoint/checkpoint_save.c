@@ -39,7 +39,7 @@ static enum gn_status name_paths(const struct gn_checkpoint_target *t, uint64_t 
 	return status ? status : gn_path_join(p->folder, sizeof p->folder, t->directory, p->leaf, err);
 }
 
-/* What follows "step-" and at least eight digits; NULL for other names. */
+/* The digits after "step-", at least eight; NULL for other names. */
 static const char *after_step(const char *name)
 {
 	size_t digits = strncmp(name, "step-", 5) ? 0 : strspn(name + 5, "0123456789");
@@ -54,7 +54,7 @@ static int is_finished(const struct dirent *entry)
 	return rest && !*rest;
 }
 
-/* Also step-N.tmp, as earlier versions called it. */
+/* Includes step-N.tmp, the name of earlier versions. */
 static int is_temporary(const struct dirent *entry)
 {
 	const char *rest = after_step(entry->d_name);
@@ -75,8 +75,8 @@ int gn_checkpoint_any(const char *directory)
 	return count > 0;
 }
 
-/* Under a temporary name what is half removed does not look like a checkpoint, and the next save tries again. */
-static enum gn_status set_aside(const struct gn_checkpoint_target *t, const char *name, char aside[PATH_MAX], struct gn_err *err)
+/* Renames before removal: a partially removed folder must not look like a checkpoint, and the next save removes the rest. */
+static enum gn_status rename_aside(const struct gn_checkpoint_target *t, const char *name, char aside[PATH_MAX], struct gn_err *err)
 {
 	char path[PATH_MAX], old[64];
 	enum gn_status status = gn_path_join(path, sizeof path, t->directory, name, err);
@@ -92,15 +92,14 @@ static enum gn_status set_aside(const struct gn_checkpoint_target *t, const char
 static enum gn_status remove_one(const struct gn_checkpoint_target *t, const char *name, int finished, struct gn_err *err)
 {
 	char path[PATH_MAX];
-	enum gn_status status = finished ? set_aside(t, name, path, err)
+	enum gn_status status = finished ? rename_aside(t, name, path, err)
 					 : gn_path_join(path, sizeof path, t->directory, name, err);
 
 	return status ? status : gn_remove_tree(path, err);
 }
 
-/* Removes the oldest checkpoints until at most t->keep up to newest are left; without newest all unfinished ones. Goes on after one that
- * cannot be removed: the first of them is told. What is newer than newest was passed over on resume: not whole, so it must not push
- * out what is. */
+/* Removes the oldest checkpoints until at most t->keep up to newest remain; without newest, all unfinished ones. Continues after
+ * failures and reports the first. Checkpoints newer than newest were rejected on resume; they are damaged and must not count. */
 static enum gn_status prune(const struct gn_checkpoint_target *t, const char *newest, struct gn_err *err)
 {
 	struct dirent **names;
@@ -128,13 +127,13 @@ static enum gn_status prepare(const struct gn_checkpoint_target *t, const struct
 	enum gn_status status = gn_owner_check(t->owner, err);
 
 	if (!status && prune(t, NULL, &why))
-		gn_log_warn(t->log, "what is left of an unfinished checkpoint stays for now: %s", why.text);
+		gn_log_warn(t->log, "cannot remove an unfinished checkpoint yet: %s", why.text);
 	if (!status && mkdir(p->temporary, 0777))
 		status = gn_err_errno(err, errno, "cannot make folder %s", p->temporary);
 	return status;
 }
 
-/* One slot from begin to end, cut at tensor borders into pieces that say where they begin. Returns how many. */
+/* Splits elements begin .. end of a slot at tensor boundaries into pieces named with their first element. Returns their number. */
 static size_t cut_slot(const struct gn_model *model, int slot, const float *values, size_t begin, size_t end,
 		       struct gn_tensor_entry *pieces)
 {
@@ -159,8 +158,8 @@ static size_t cut_slot(const struct gn_model *model, int slot, const float *valu
 	return count;
 }
 
-/* This node's share of the optimizer's slots: elements begin to end of each. */
-static enum gn_status write_share(const char *path, const struct gn_model *model, enum gn_optim_kind optimizer,
+/* Writes this node's part of the optimizer's slots: elements begin to end of each. */
+static enum gn_status write_slots(const char *path, const struct gn_model *model, enum gn_optim_kind optimizer,
 				  float *const *slots, size_t begin, size_t end, struct gn_checkpoint_file *file,
 				  struct gn_err *err)
 {
@@ -192,8 +191,8 @@ static enum gn_status write_weights(const struct paths *p, const struct gn_check
 	return status;
 }
 
-/* Every rank holds all slots: one a node writes, on the first node another than rank 0, which has the model to write. */
-static int writes_share(const struct gn_world *w, int rank)
+/* Every rank holds all slots; one per node writes, on the first node not rank 0, which writes the model. */
+static int writes_slots(const struct gn_world *w, int rank)
 {
 	for (int r = rank + 1; r < gn_world_size(w); r++)
 		if (gn_world_node_of(w, r) == gn_world_node_of(w, rank))
@@ -201,8 +200,8 @@ static int writes_share(const struct gn_world *w, int rank)
 	return 1;
 }
 
-/* Files of this rank: [0] its node's share of the optimizer, [1] the model, [2] its average (rank 0); of what it does not write
- * the names stay empty. */
+/* Files of this rank: [0] its node's part of the optimizer, [1] the model, [2] its average (rank 0). Names of files that it does
+ * not write are empty. */
 static enum gn_status write_files(struct gn_comm *comm, const struct paths *p, const struct gn_checkpoint_info *info,
 				  const struct gn_model *model, const struct gn_checkpoint_arrays *a,
 				  struct gn_checkpoint_file files[RANK_FILES], struct gn_err *err)
@@ -214,11 +213,11 @@ static enum gn_status write_files(struct gn_comm *comm, const struct paths *p, c
 	char path[PATH_MAX];
 	enum gn_status status = GN_OK;
 
-	if (writes_share(w, rank)) {
+	if (writes_slots(w, rank)) {
 		snprintf(files[0].name, sizeof files[0].name, "optimizer-%05zu.safetensors", node);
 		status = gn_path_join(path, sizeof path, p->temporary, files[0].name, err);
 		if (!status)
-			status = write_share(path, model, info->optimizer, a->slots, begin < elements ? begin : elements,
+			status = write_slots(path, model, info->optimizer, a->slots, begin < elements ? begin : elements,
 					     begin + each < elements ? begin + each : elements, &files[0], err);
 	}
 	if (!status && !rank)
@@ -229,7 +228,7 @@ static enum gn_status write_files(struct gn_comm *comm, const struct paths *p, c
 	return status;
 }
 
-/* `latest` is a convenience for people and scripts; it moves by rename so that it always points at something whole. */
+/* `latest` is for users and scripts; it is replaced by rename, so that it always points to a complete checkpoint. */
 static enum gn_status move_latest(const struct gn_checkpoint_target *t, const struct paths *p, struct gn_err *err)
 {
 	char link[PATH_MAX], fresh[PATH_MAX];
@@ -247,7 +246,7 @@ static enum gn_status move_latest(const struct gn_checkpoint_target *t, const st
 	return gn_sync_dir(t->directory, err);
 }
 
-/* A folder of that step that failed verification makes way. */
+/* Replaces a damaged checkpoint of the same step. */
 static enum gn_status put_in_place(const struct gn_checkpoint_target *t, const struct paths *p, struct gn_err *err)
 {
 	char aside[PATH_MAX];
@@ -255,18 +254,18 @@ static enum gn_status put_in_place(const struct gn_checkpoint_target *t, const s
 	int replaces = !status && access(p->folder, F_OK) == 0;
 
 	if (replaces)
-		status = set_aside(t, p->leaf, aside, err);
+		status = rename_aside(t, p->leaf, aside, err);
 	if (!status && rename(p->temporary, p->folder))
 		status = gn_err_errno(err, errno, "cannot rename %s to %s", p->temporary, p->folder);
 	if (!status)
 		status = gn_sync_dir(t->directory, err);
-	/* what cannot be removed now is removed with the next one */
+	/* a folder that cannot be removed now is removed by the next save */
 	if (!status && replaces)
 		gn_remove_tree(aside, NULL);
 	return status;
 }
 
-/* From the moment that the folder is in place there is a checkpoint, whatever comes of the rest. */
+/* Once the folder has its final name the checkpoint exists, even if later steps fail. */
 static enum gn_status commit(const struct gn_checkpoint_target *t, const struct paths *p, const struct gn_checkpoint_info *info,
 			     const struct gn_checkpoint_file *all, size_t count, struct gn_err *err)
 {
@@ -291,11 +290,11 @@ static enum gn_status commit(const struct gn_checkpoint_target *t, const struct 
 	if (move_latest(t, p, &why))
 		gn_log_warn(t->log, "checkpoint %s is saved, but %s", p->folder, why.text);
 	if (prune(t, p->leaf, &why))
-		gn_log_warn(t->log, "an old checkpoint stays for now: %s", why.text);
+		gn_log_warn(t->log, "cannot remove an old checkpoint yet: %s", why.text);
 	return GN_OK;
 }
 
-/* Collective, once all have agreed on where to write. */
+/* Collective. All ranks have agreed on the destination. */
 static enum gn_status write_and_commit(struct gn_comm *comm, const struct gn_checkpoint_target *t, const struct paths *p,
 				       const struct gn_checkpoint_info *info, const struct gn_model *model,
 				       const struct gn_checkpoint_arrays *arrays, struct gn_checkpoint_file *all,
@@ -307,7 +306,7 @@ static enum gn_status write_and_commit(struct gn_comm *comm, const struct gn_che
 	if (status)
 		return status;
 	status = gn_agree_gather(comm, mine, sizeof mine, all, err);
-	/* this is not agreed on: the run cannot go on */
+	/* the ranks did not agree on this failure: the run cannot continue */
 	if (status)
 		return status == GN_ERR_NO_MEMORY ? gn_err_set(err, GN_ERR_FAILED, "no memory to save a checkpoint") : status;
 	if (gn_comm_rank(comm) == 0)
@@ -338,7 +337,7 @@ enum gn_status gn_checkpoint_save(struct gn_comm *comm, const struct gn_checkpoi
 	return status;
 }
 
-/* What a checkpoint takes at least. */
+/* Lower bound of the size of a checkpoint. */
 static enum gn_status check_space(const struct gn_checkpoint_target *t, const struct gn_checkpoint_info *info,
 				  const struct gn_model *model, int average, struct gn_err *err)
 {
@@ -347,7 +346,7 @@ static enum gn_status check_space(const struct gn_checkpoint_target *t, const st
 
 	bytes = sizeof(float) * ((average ? 2 : 1) * (params + buffers) + (uint64_t)gn_optim_slots(info->optimizer) * params);
 	if (!status && space < bytes)
-		status = gn_err_errno(err, ENOSPC, "%s has %.1f MB free, a checkpoint takes %.1f MB", t->directory,
+		status = gn_err_errno(err, ENOSPC, "%s has %.1f MB free, a checkpoint needs %.1f MB", t->directory,
 				      (double)space * 1e-6, (double)bytes * 1e-6);
 	return status;
 }
@@ -367,7 +366,7 @@ enum gn_status gn_checkpoint_try(struct gn_comm *comm, const struct gn_checkpoin
 	if (made)
 		status = check_space(target, info, model, average, err);
 	status = gn_agree_status(comm, status, err);
-	if (!status && (root || writes_share(gn_comm_world(comm), gn_comm_rank(comm)))) {
+	if (!status && (root || writes_slots(gn_comm_world(comm), gn_comm_rank(comm)))) {
 		snprintf(name, sizeof name, "try-%05d", gn_comm_rank(comm));
 		status = gn_path_join(path, sizeof path, p.temporary, name, err);
 		if (!status)
@@ -375,6 +374,6 @@ enum gn_status gn_checkpoint_try(struct gn_comm *comm, const struct gn_checkpoin
 	}
 	status = gn_agree_status(comm, status, err);
 	if (made && gn_remove_tree(p.temporary, NULL))
-		gn_log_warn(target->log, "%s stays for now: it cannot be removed", p.temporary);
+		gn_log_warn(target->log, "cannot remove %s yet", p.temporary);
 	return status;
 }

@@ -46,17 +46,18 @@ static enum verdict judge(const struct gn_owner_identity *who, const struct gn_o
 	return age_s > GN_OWNER_DEAD_S ? DEAD : UNSURE;
 }
 
-/* Removes the file of an owner that was found dead, unless it is another's by now, or another heir is about to: the next look says. A lock
- * on the file makes it one heir. Where files cannot be locked, one heir may remove what another has just made; gn_owner_check of that
- * one finds out. */
-static enum gn_status bury(const struct gn_owner *o, const struct gn_owner_file *dead, struct gn_log *log, double age_s, struct gn_err *err)
+/* Removes the file of a dead owner, unless it belongs to another run by now. A lock on the file lets only one of several waiting
+ * runs remove it. On file systems without locks, a run may remove the file that another has just created; that one's
+ * gn_owner_check() detects it. */
+static enum gn_status remove_dead(const struct gn_owner *o, const struct gn_owner_file *dead, struct gn_log *log, double age_s,
+				  struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 	struct gn_owner_file now;
 	char other[256];
 	int fd = open(o->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 
-	/* another user's */
+	/* the file of another user */
 	if (fd < 0 && errno == EACCES)
 		fd = open(o->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
@@ -66,7 +67,7 @@ static enum gn_status bury(const struct gn_owner *o, const struct gn_owner_file 
 		if (unlink(o->path))
 			status = gn_err_set(err, GN_ERR_IO, "cannot remove %s: %s", o->path, strerror(errno));
 		else
-			gn_log_warn(log, "taking the checkpoint folder over from %s, last sign of life %.0f s ago",
+			gn_log_warn(log, "taking over the checkpoint folder from %s, last heartbeat %.0f s ago",
 				    gn_owner_describe(&dead->who, other), age_s);
 	}
 	close(fd);
@@ -78,13 +79,13 @@ static enum gn_status in_use(const struct gn_owner *o, const struct gn_owner_fil
 	char other[256], mine[256];
 
 	return gn_err_set(err, GN_ERR_EXISTS,
-			  "%.*s is in use by another run: %s, last sign of life %.0f s ago; this is %s: give --checkpoint another "
+			  "%.*s is in use by another run: %s, last heartbeat %.0f s ago; this is %s: give --checkpoint another "
 			  "folder, or end that run first", (int)(strrchr(o->path, '/') - o->path), o->path,
 			  gn_owner_describe(&f->who, other), age_s > 0 ? age_s : 0, gn_owner_describe(&o->self, mine));
 }
 
-/* One second, or until *stop is set. */
-static void pause_for_beat(const volatile sig_atomic_t *stop)
+/* Sleeps for a second, or until *stop is set. */
+static void sleep_one_beat(const volatile sig_atomic_t *stop)
 {
 	const struct timespec tenth = {0, 100000000};
 
@@ -92,8 +93,9 @@ static void pause_for_beat(const volatile sig_atomic_t *stop)
 		nanosleep(&tenth, NULL);
 }
 
-/* Until there is no file of anybody who is alive or may be. */
-static enum gn_status await_free(const struct gn_owner *o, const volatile sig_atomic_t *stop, struct gn_log *log, struct gn_err *err)
+/* Waits until the folder has no owner file of a run that is or may be alive. */
+static enum gn_status wait_until_free(const struct gn_owner *o, const volatile sig_atomic_t *stop, struct gn_log *log,
+				      struct gn_err *err)
 {
 	struct gn_owner_file first, now;
 	char other[256];
@@ -113,13 +115,14 @@ static enum gn_status await_free(const struct gn_owner *o, const volatile sig_at
 					 !is_same_beat(&first, &now)))
 			return in_use(o, &now, age_s, err);
 		if (verdict == DEAD)
-			return bury(o, &now, log, age_s, err);
+			return remove_dead(o, &now, log, age_s, err);
 		if (!looks || !is_same(&first, &now))
-			gn_log_warn(log, "the checkpoint folder belongs to %s, last sign of life %.0f s ago: waiting for another, for "
+			gn_log_warn(log, "the checkpoint folder belongs to %s, last heartbeat %.0f s ago: waiting for another "
+				    "heartbeat, for "
 				    "%.0f s", gn_owner_describe(&now.who, other), age_s, GN_OWNER_DEAD_S - age_s);
 		if (!looks || !is_same(&first, &now))
 			first = now;
-		pause_for_beat(stop);
+		sleep_one_beat(stop);
 		if (stop && *stop)
 			return gn_err_set(err, GN_ERR_STOPPED, "stopped on request while waiting for %s", gn_owner_describe(&now.who, other));
 	}
@@ -136,7 +139,7 @@ static void *beat(void *argument)
 		until.tv_sec += GN_OWNER_BEAT_S;
 		if (pthread_cond_timedwait(&o->ended, &o->lock, &until) == ETIMEDOUT && !o->over) {
 			pthread_mutex_unlock(&o->lock);
-			/* fails when the file is gone: gn_owner_check says so in time */
+			/* fails when the file is gone, which gn_owner_check() reports */
 			futimens(o->fd, NULL);
 			pthread_mutex_lock(&o->lock);
 		}
@@ -180,7 +183,7 @@ enum gn_status gn_owner_claim(const char *directory, const volatile sig_atomic_t
 	if (!status)
 		status = gn_owner_identify(&o->self, err);
 	while (!status && (status = gn_owner_file_create(o->path, &o->self, &o->fd, err)) == GN_ERR_EXISTS)
-		status = await_free(o, stop, log, err);
+		status = wait_until_free(o, stop, log, err);
 	if (!status)
 		status = start_beating(o, err);
 	if (status)
@@ -215,8 +218,8 @@ enum gn_status gn_owner_check(struct gn_owner *o, struct gn_err *err)
 	if (status || !strcmp(now.who.nonce, o->self.nonce))
 		return status;
 	return gn_err_set(err, GN_ERR_EXISTS,
-			  "%.*s was taken over by another run: %s; this run, %s, gave no sign of life for %d s or its file was "
-			  "removed, and ends without writing there", (int)(strrchr(o->path, '/') - o->path), o->path,
+			  "%.*s was taken over by another run: %s; this run, %s, had no heartbeat for %d s or its file was "
+			  "removed, and ends without writing to the folder", (int)(strrchr(o->path, '/') - o->path), o->path,
 			  gn_owner_describe(&now.who, other), gn_owner_describe(&o->self, mine), GN_OWNER_DEAD_S);
 }
 

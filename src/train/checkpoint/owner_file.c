@@ -1,4 +1,4 @@
-/* The file that names a folder's owner. */
+/* Reads and writes the owner file of a checkpoint folder. */
 #include "src/train/checkpoint/owner_internal.h"
 
 #include "src/base/file.h"
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Field 22 of /proc/PID/stat. */
+/* field 22 of /proc/PID/stat */
 int64_t gn_owner_start_of(int64_t pid)
 {
 	char path[64], text[1024] = "", state = 'X';
@@ -83,7 +83,7 @@ const char *gn_owner_describe(const struct gn_owner_identity *who, char text[256
 	int used = snprintf(text, 256, "process %" PRId64 " on %s", who->pid, who->host);
 
 	if (!who->nonce[0])
-		return "somebody whose name is not readable";
+		return "an unknown run (unreadable owner file)";
 	if (who->job[0])
 		used += snprintf(text + used, 256 - (size_t)used, ", job %s", who->job);
 	if (who->job[0] && who->restart)
@@ -91,7 +91,7 @@ const char *gn_owner_describe(const struct gn_owner_identity *who, char text[256
 	return text;
 }
 
-static void put_identity(struct gn_json *j, const struct gn_owner_identity *who)
+static void json_identity(struct gn_json *j, const struct gn_owner_identity *who)
 {
 	char stamp[32];
 	struct tm utc;
@@ -123,12 +123,12 @@ enum gn_status gn_owner_file_create(const char *path, const struct gn_owner_iden
 
 	if (file < 0 && errno == EEXIST)
 		return gn_err_set(err, GN_ERR_EXISTS, "%s is there", path);
-	/* not GN_ERR_NOT_FOUND, which would blame the input */
+	/* GN_ERR_NOT_FOUND would blame the input */
 	if (file < 0)
 		return gn_err_set(err, errno == ENOSPC || errno == EDQUOT ? GN_ERR_NO_SPACE : GN_ERR_IO, "cannot create %s: %s", path,
 				  strerror(errno));
 	gn_json_init(&j);
-	put_identity(&j, who);
+	json_identity(&j, who);
 	if (gn_json_failed(&j))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
 	else
@@ -190,7 +190,6 @@ enum gn_status gn_owner_file_look(const char *path, struct gn_owner_file *out, s
 	out->inode = info.st_ino;
 	return GN_OK;
 }
-
 enum gn_status gn_owner_file_age(const struct gn_owner_file *f, const char *path, const char *nonce, double *seconds, struct gn_err *err)
 {
 	char probe[PATH_MAX];

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Marks on an axis at most, whatever its numbers. */
+/* limit of marks per axis */
 enum { MARKS_MAX = 40 };
 
 const char *gn_chart_colour(size_t index)
@@ -13,7 +13,7 @@ const char *gn_chart_colour(size_t index)
 	return colours[index % (sizeof colours / sizeof *colours)];
 }
 
-/* 0 at low, 1 at high, and beyond them. */
+/* 0 at low, 1 at high; may be outside 0..1. */
 static double share_of(const struct gn_axis *a, double value)
 {
 	if (!a->logarithmic)
@@ -57,7 +57,7 @@ void gn_axis_widen(struct gn_axis *a)
 			a->high = a->low * 10;
 		return;
 	}
-	/* What is too near for numbers to have marks in between counts as one. */
+	/* a span below the resolution of double counts as empty */
 	if (!(a->high - a->low > 1e-12 * (fabs(a->low) + fabs(a->high)) + 1e-290))
 		a->high = a->low + (fabs(a->low) > 1 ? fabs(a->low) : 1);
 	a->high = a->low + ceil((a->high - a->low) / tick(a->high - a->low) - 1e-9) * tick(a->high - a->low);
@@ -83,7 +83,7 @@ void gn_chart_escape(struct gn_strbuf *out, const char *text)
 	}
 }
 
-/* The number of marks, at mark(i). */
+/* Number of marks; mark i is at mark(i). */
 static int marks(const struct gn_axis *a, double *first, double *step)
 {
 	double count;
@@ -133,13 +133,13 @@ void gn_chart_frame(struct gn_strbuf *out, const struct gn_axis *x, const struct
 			 x->pixel_high);
 }
 
-static void put_point(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, double at, double value)
+static void append_point(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, double at, double value)
 {
 	gn_strbuf_printf(out, "%.1f,%.1f ", gn_axis_place(x, at), gn_axis_place(y, value));
 }
 
-/* Where the line from one point to the next meets the end of the axis that the point outside is beyond; returns where on x. */
-static double put_crossing(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, const double *at,
+/* Appends the point where the line between two points crosses the limit that the outer point exceeds. Returns its x. */
+static double append_crossing(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, const double *at,
 			   const double *values, size_t inside, size_t outside)
 {
 	double from = share_of(y, values[inside]), to = share_of(y, values[outside]), end = to > 1 ? 1 : 0;
@@ -167,7 +167,7 @@ void gn_chart_line(struct gn_strbuf *out, const struct gn_axis *x, const struct 
 		int before = known ? gn_axis_side(y, values[i - 1]) : 0;
 
 		if (side || isnan(values[i])) {
-			double where = open && side ? put_crossing(out, x, y, at, values, i - 1, i) : gn_axis_place(x, at[i]);
+			double where = open && side ? append_crossing(out, x, y, at, values, i - 1, i) : gn_axis_place(x, at[i]);
 
 			gn_strbuf_puts(out, open ? "'/>\n" : "");
 			if (side > 0 && before <= 0)
@@ -179,9 +179,9 @@ void gn_chart_line(struct gn_strbuf *out, const struct gn_axis *x, const struct 
 		if (!open)
 			gn_strbuf_printf(out, "<polyline fill='none' stroke-linejoin='round' stroke='%s' %s points='", colour, style);
 		if (before)
-			put_crossing(out, x, y, at, values, i, i - 1);
+			append_crossing(out, x, y, at, values, i, i - 1);
 		open = 1;
-		put_point(out, x, y, at[i], values[i]);
+		append_point(out, x, y, at[i], values[i]);
 	}
 	gn_strbuf_puts(out, open ? "'/>\n" : "");
 }
@@ -191,9 +191,9 @@ void gn_chart_band(struct gn_strbuf *out, const struct gn_axis *x, const struct 
 {
 	gn_strbuf_printf(out, "<polygon fill='%s' %s points='", colour, style);
 	for (size_t i = 0; i < count; i++)
-		put_point(out, x, y, at[i], high[i]);
+		append_point(out, x, y, at[i], high[i]);
 	for (size_t i = count; i-- > 0;)
-		put_point(out, x, y, at[i], low[i]);
+		append_point(out, x, y, at[i], low[i]);
 	gn_strbuf_puts(out, "'/>\n");
 }
 

@@ -1,42 +1,42 @@
-/* The parts of a line chart in SVG: axes with round marks, lines, bands, and text that cannot break out of its element.
+/* Elements of a line chart in SVG: axes with round marks, lines, bands, and escaped text.
  *
- * Everything is appended to a string buffer, in the pixels of the SVG element that the caller has begun. Values beyond an axis
- * are drawn at its end, but lines are cut there; NaN leaves a gap. Thread safety: no state.
+ * Everything is appended to a string buffer, in the pixels of the caller's SVG element. Lines are clipped at the axes, and single
+ * values beyond an axis are drawn at its end; NaN leaves a gap. Thread safety: no state.
  */
 #ifndef GN_TRAIN_METRICS_CHART_H
 #define GN_TRAIN_METRICS_CHART_H
 
 #include "src/base/strbuf.h"
 
-/* From low at pixel_low to high at pixel_high; y axes have pixel_low below pixel_high's place, so as the larger number. */
+/* Maps low to pixel_low and high to pixel_high. For a y axis pixel_low is the larger number. */
 struct gn_axis {
 	double low, high;
 	int pixel_low, pixel_high;
-	int logarithmic; /* low is above 0 */
+	int logarithmic; /* low must be above 0 */
 };
 
-/* Colours of series, for white paper, distinguishable also for most colour-blind readers (Okabe and Ito); any index. */
+/* Colours of series on white (Okabe and Ito, distinguishable with most colour-vision deficiencies); any index. */
 const char *gn_chart_colour(size_t index);
 double gn_axis_place(const struct gn_axis *a, double value);
-/* Above the axis: 1; below it: -1; on it: 0. NaN is on it. */
+/* 1: above the axis; -1: below; 0: on it, or NaN. */
 int gn_axis_side(const struct gn_axis *a, double value);
-/* Moves high up to a round mark, and both apart where they are one. Logarithmic: both ends to powers of ten. */
+/* Moves high up to a round mark, and separates equal limits. Logarithmic: both limits to powers of ten. */
 void gn_axis_widen(struct gn_axis *a);
-/* <, >, &, quotes and control characters cannot harm. */
+/* Appends text with <, >, &, quotes and control characters escaped. */
 void gn_chart_escape(struct gn_strbuf *out, const char *text);
-/* Title, grid, marks and axes. title and unit are not escaped. */
+/* Appends title, grid, marks and axes. title and unit are not escaped. */
 void gn_chart_frame(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, const char *title,
 		    const char *unit);
-/* "3 points beyond the axis", at the right of the title; nothing for 0. */
+/* Appends "3 points beyond the axis", to the right of the title; nothing for 0. */
 void gn_chart_beyond(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, size_t count);
-/* A triangle marks where a line leaves the axis at the top. style: further attributes, such as "stroke-dasharray='5 4'"; "" for
- * none. */
+/* A triangle marks where a line leaves the axis at the top. style: additional attributes, such as "stroke-dasharray='5 4'", or
+ * "". */
 void gn_chart_line(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, const char *colour,
 		   const char *style, const double *at, const double *values, size_t count);
-/* Between low and high. Without gaps. */
+/* Between low and high, which must not contain NaN. */
 void gn_chart_band(struct gn_strbuf *out, const struct gn_axis *x, const struct gn_axis *y, const char *colour,
 		   const char *style, const double *at, const double *low, const double *high, size_t count);
-/* A square and what it stands for; returns where the next one may begin. */
+/* Appends a coloured square and its label. Returns the left edge for the next one. */
 int gn_chart_legend(struct gn_strbuf *out, int left, int baseline, const char *colour, const char *text);
 
 #endif

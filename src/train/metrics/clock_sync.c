@@ -7,7 +7,7 @@
 
 enum { ROUNDS = 20 };
 
-/* A word there and one back, between rank 0 and one other; for all other ranks nothing. */
+/* A round trip between rank 0 and one other rank; the other ranks do not take part. */
 struct ping {
 	struct gn_coll *there, *back;
 	uint64_t out, in;
@@ -32,7 +32,7 @@ static enum gn_status run(struct gn_coll *coll, struct gn_err *err)
 	return status ? status : gn_coll_wait(coll, err);
 }
 
-/* On rank 0 *best is what the other's clock is ahead. */
+/* On rank 0, *best is the offset of the other's clock. */
 static enum gn_status exchange(struct gn_comm *comm, int other, struct gn_clock_offset *best, struct gn_err *err)
 {
 	struct ping p = {.out = 0};
@@ -65,7 +65,7 @@ enum gn_status gn_clock_sync_compare(struct gn_comm *comm, struct gn_clock_offse
 	enum gn_status status = all ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to compare clocks");
 
 	status = gn_agree_status(comm, status, err);
-	/* Nodes are numbered in order of their first ranks. */
+	/* nodes are numbered in the order of their first ranks */
 	for (int r = 1; r < gn_comm_size(comm) && !status; r++)
 		if (gn_world_node_of(w, r) == known)
 			status = exchange(comm, r, &all[known++], err);

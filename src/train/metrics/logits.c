@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* NumPy's format 1.0: magic, version, length of the header as two bytes, the header as a Python literal, padded with spaces to a
+/* NumPy's format 1.0: magic, version, length of the header in two bytes, the header as a Python literal, padded with spaces to a
  * multiple of 64 and ended by a line break. https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
 enum { HEADER = 128, LITERAL_AT = 10 };
 
@@ -21,7 +21,7 @@ struct gn_logits {
 	uint32_t classes;
 };
 
-/* Better now than after an evaluation of hours. */
+/* Fails before the evaluation instead of hours later. */
 static enum gn_status try_folder(const char *path, struct gn_err *err)
 {
 	const char *slash = strrchr(path, '/');
@@ -75,7 +75,7 @@ float *gn_logits_rows(struct gn_logits *l)
 	return (float *)(void *)(l->bytes + HEADER);
 }
 
-static void put_header(struct gn_logits *l)
+static void write_header(struct gn_logits *l)
 {
 	char literal[HEADER - LITERAL_AT + 1];
 
@@ -92,13 +92,13 @@ static void put_header(struct gn_logits *l)
 enum gn_status gn_logits_write(struct gn_logits *l, struct gn_comm *comm, struct gn_err *err)
 {
 	size_t count = l->rows * l->classes;
-	/* Every row has one rank's numbers and zeros. */
+	/* every row has one rank's numbers; the other ranks' are zero */
 	enum gn_status status = gn_comm_allreduce(comm, gn_logits_rows(l), count, GN_F32, NULL, err);
 
 	if (status)
 		return status;
 	if (gn_comm_rank(comm) == 0) {
-		put_header(l);
+		write_header(l);
 		status = gn_file_replace(l->path, l->bytes, HEADER + count * sizeof(float), err);
 	}
 	return gn_agree_status(comm, status, err);

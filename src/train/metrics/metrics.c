@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Batches of several ranks between two agreements on whether to stop: at each of them the ranks wait for the slowest. */
+/* batches between two agreements on a stop, at which the ranks wait for the slowest */
 enum { STOP_EVERY = 4 };
 
 /* log(sum(exp(row))) - row[label], in double. */
@@ -26,7 +26,7 @@ void gn_metrics_add(struct gn_metrics *score, const float *logits, const int32_t
 		int32_t label = labels[i];
 		int wrong = 0, finite = 1;
 
-		/* what compares with nothing counts as an answer before the label's */
+		/* comparisons with NaN are false: NaN counts as ranked before the label */
 		for (int32_t k = 0; k < classes; k++) {
 			wrong += !(row[k] < row[label] || (row[k] == row[label] && k >= label));
 			finite &= isfinite(row[k]) != 0;
@@ -46,7 +46,7 @@ void gn_metrics_warn(const struct gn_metrics *score, struct gn_log *log)
 			    "or its weights are damaged", score->nonfinite, score->images);
 }
 
-/* *stop: as of this rank, then of any. */
+/* *stop: input of this rank, output: of any rank. */
 static enum gn_status sum_over_ranks(struct gn_comm *comm, struct gn_metrics *score, int *stop, struct gn_err *err)
 {
 	int64_t counts[] = {(int64_t)score->images, (int64_t)score->top1, (int64_t)score->top5,
@@ -65,7 +65,7 @@ static enum gn_status sum_over_ranks(struct gn_comm *comm, struct gn_metrics *sc
 	return GN_OK;
 }
 
-/* Collective. *stop: as of this rank, then of any. */
+/* Collective. *stop: input of this rank, output: of any rank. */
 static enum gn_status agree_on_stop(struct gn_comm *comm, int *stop, struct gn_err *err)
 {
 	int32_t any = *stop;
@@ -75,7 +75,7 @@ static enum gn_status agree_on_stop(struct gn_comm *comm, int *stop, struct gn_e
 	return status;
 }
 
-/* One batch of this rank's. */
+/* Evaluates one batch of this rank. */
 static enum gn_status score_batch(struct gn_plan *plan, struct gn_loader *loader, int classes, float *logits,
 				  struct gn_metrics *score, struct gn_err *err)
 {

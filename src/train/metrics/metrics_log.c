@@ -20,10 +20,10 @@ struct gn_metrics_log {
 	int had_lines;
 	struct gn_json json;
 	struct gn_log *log;
-	uint64_t lost; /* lines that could not be written since the last that was */
+	uint64_t lost; /* lines lost since the last successful write */
 };
 
-/* What a full disk or a power cut tore gets a line of its own, so that only that line is lost. */
+/* Ends an incomplete last line (full disk, power loss), so that only that line is lost. */
 static enum gn_status end_torn_line(struct gn_metrics_log *log, struct gn_err *err)
 {
 	struct stat info;
@@ -39,7 +39,6 @@ static enum gn_status end_torn_line(struct gn_metrics_log *log, struct gn_err *e
 	return last == '\n' ? GN_OK : gn_write_full(log->fd, "\n", 1, log->path, err);
 }
 
-/* -1 with *err. Opening a FIFO that nobody reads would block, deaf to signals that ask for an end. */
 static int open_log(const char *path, struct gn_err *err)
 {
 	int fd = -1, flags;
@@ -49,12 +48,12 @@ static int open_log(const char *path, struct gn_err *err)
 		return -1;
 	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
 	if (fd < 0 && errno == ENXIO && !stat(path, &info) && S_ISFIFO(info.st_mode)) {
-		gn_err_set(err, GN_ERR_IO, "the log %s is a FIFO that nobody reads: start its reader first, or name a file", path);
+		gn_err_set(err, GN_ERR_IO, "the log %s is a FIFO without a reader: start its reader first, or name a file", path);
 		return -1;
 	}
 	flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
 	if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK)) {
-		/* Not GN_ERR_NOT_FOUND when a folder is missing: that would blame the input. */
+		/* GN_ERR_NOT_FOUND for a missing folder would blame the input */
 		gn_err_set(err, GN_ERR_IO, "cannot open the log %s: %s", path, strerror(errno));
 		if (fd >= 0)
 			close(fd);
@@ -113,7 +112,7 @@ static int is_event(const json_t *line, const char *event)
 	return is && !strcmp(is, event);
 }
 
-/* NULL: no regular file, or one that cannot be read. */
+/* NULL: not a regular file, or not readable. */
 static FILE *open_regular(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -133,7 +132,7 @@ int gn_metrics_log_has_eval(const char *path, uint64_t step)
 	int found = 0;
 
 	while (file && getline(&text, &room, file) > 0) {
-		/* most lines are steps */
+		/* skip the many step lines without parsing */
 		json_t *line = strstr(text, "\"eval\"") || strstr(text, "\"start\"") ? json_loads(text, 0, NULL) : NULL;
 
 		if (is_event(line, "start"))
@@ -166,7 +165,7 @@ struct gn_json *gn_metrics_log_begin(struct gn_metrics_log *log, const char *eve
 	return &log->json;
 }
 
-/* A log that cannot be written for a while is no reason to end what may have run for days. */
+/* A failure to write the log does not end the run. */
 static void write_line(struct gn_metrics_log *log)
 {
 	struct gn_err err;
@@ -175,9 +174,9 @@ static void write_line(struct gn_metrics_log *log)
 	if (!status)
 		status = gn_write_full(log->fd, gn_json_text(&log->json), log->json.text.len, log->path, &err);
 	if (status && !log->lost)
-		gn_log_warn(log->log, "the log loses lines until it can be written again: %s", err.text);
+		gn_log_warn(log->log, "cannot write the log, lines are lost until it is writable again: %s", err.text);
 	if (!status && log->lost)
-		gn_log_warn(log->log, "the log %s can be written again: %" PRIu64 " line%s lost", log->path, log->lost,
+		gn_log_warn(log->log, "the log %s is writable again: %" PRIu64 " line%s lost", log->path, log->lost,
 			    log->lost == 1 ? " is" : "s are");
 	log->lost = status ? log->lost + 1 : 0;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a rank's number; no log has more. */
+/* limit of rank numbers */
 enum { RANKS_MAX = 1 << 20 };
 
 static double number(const json_t *object, const char *key)
@@ -15,7 +15,7 @@ static double number(const json_t *object, const char *key)
 	return json_number_value(json_object_get(object, key));
 }
 
-/* A place for one more element; NULL when there is no memory. */
+/* Space for one more element; NULL when out of memory. */
 static void *append(void **array, size_t *count, size_t *room, size_t size)
 {
 	if (*count == *room) {
@@ -30,7 +30,7 @@ static void *append(void **array, size_t *count, size_t *room, size_t size)
 	return (char *)*array + (*count)++ * size;
 }
 
-/* NaN where there is none. */
+/* NaN if absent. */
 static double number_if(const json_t *object, const char *key)
 {
 	const json_t *value = json_object_get(object, key);
@@ -88,7 +88,7 @@ static int add_ranks(struct gn_curve *c, struct gn_curve_step *p, const json_t *
 	return add_host(c, p->slowest, json_string_value(json_object_get(ranks, "slowest_host")));
 }
 
-/* Only words that are known. */
+/* Only known values. */
 static void note_costs(struct gn_curve *c, const char *word)
 {
 	static const char *const known[] = {"guessed", "measured", "tried"};
@@ -242,13 +242,13 @@ static void release(struct gn_curve *c)
 	*c = (struct gn_curve){0};
 }
 
-/* The runs of a log while it is read; the last one is being read. */
+/* The runs of a log while it is read; the last one is current. */
 struct runs {
 	struct gn_curve *items;
 	size_t count, room;
 };
 
-/* A new run in the place of one that never came to a step. */
+/* Starts a new run; replaces a run without steps. */
 static struct gn_curve *begin_run(struct runs *r, const char *path)
 {
 	struct gn_curve *c = r->count ? &r->items[r->count - 1] : NULL;
@@ -275,7 +275,6 @@ static int is_start(const json_t *line)
 	return event && !strcmp(event, "start");
 }
 
-/* -1: no memory. */
 static int add_text(struct runs *r, const char *text, const char *path)
 {
 	json_t *line = json_loads(text, 0, NULL);

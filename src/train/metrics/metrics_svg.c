@@ -27,7 +27,7 @@ static int by_value(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* What nine of ten of a run's values above 0 do not exceed; 0 when there is none, or no memory. */
+/* The 90th percentile of a run's positive values; 0 if there are none, or when out of memory. */
 static double usual(const struct gn_curve *c, size_t offset)
 {
 	double *values = malloc((c->step_count + 1) * sizeof *values), result = 0;
@@ -44,7 +44,7 @@ static double usual(const struct gn_curve *c, size_t offset)
 	return result;
 }
 
-/* The largest value up to limit, and the smallest above 0. */
+/* The largest value up to limit, and the smallest positive one. */
 static void range(const struct gn_curve *curves, size_t count, size_t offset, double limit, double *low, double *high)
 {
 	*low = *high = 0;
@@ -132,7 +132,7 @@ static void accuracy_panel(struct gn_strbuf *out, const struct gn_curve *curves,
 	for (size_t c = 0; c < count; c++)
 		for (size_t i = 0; i < curves[c].eval_count; i++)
 			low = fmin(low, curves[c].evals[i].top1);
-	/* From the lowest point on, so that the last percent can be seen. */
+	/* start at the lowest point, so that the last percent is visible */
 	y = y_axis(1, floor(low * 20) * 5, 100);
 	if (y.low >= 100)
 		y.low = 95;

@@ -10,7 +10,7 @@
 enum { WIDTH = 720, HEIGHT = 250, LEFT = 62, RIGHT = 16, TOP = 30, BOTTOM = 30, POINTS_MAX = 400 };
 enum { CELLS_MAX = 120 };
 
-/* A run's values, averaged down. */
+/* A run's values, averaged over groups of steps. */
 struct points {
 	double *at, *values;
 	size_t count;
@@ -21,7 +21,7 @@ static double field_of(const struct gn_curve_step *step, size_t offset)
 	return *(const double *)(const void *)((const char *)step + offset);
 }
 
-/* NaN where no step of a group has a value. points->count is 0 when there is no memory. */
+/* NaN where no step of a group has a value. points->count is 0 when out of memory. */
 static void average(const struct gn_curve *c, size_t offset, struct points *p)
 {
 	size_t groups = c->step_count < POINTS_MAX ? c->step_count : POINTS_MAX;
@@ -60,7 +60,7 @@ static struct gn_axis x_axis(const struct gn_curve *curves, size_t count)
 
 	for (size_t c = 0; c < count; c++)
 		x.high = fmax(x.high, curves[c].steps[curves[c].step_count - 1].epoch);
-	/* As it is: curves reach the right edge. */
+	/* not widened: curves reach the right edge */
 	if (!(x.high > 1e-9))
 		x.high = 1;
 	return x;
@@ -71,7 +71,7 @@ static struct gn_axis y_axis(double low, double high)
 	return (struct gn_axis){low, high, HEIGHT - BOTTOM, TOP, 0};
 }
 
-/* The largest value, and the smallest that is above 0; both 0 when there is none. */
+/* The largest value and the smallest positive one; both 0 if there is none. */
 static void range(const struct gn_curve *curves, size_t count, size_t offset, double *low, double *high)
 {
 	*low = *high = 0;
@@ -111,7 +111,7 @@ void gn_report_series(const struct gn_curve *curves, size_t count, size_t field,
 	gn_strbuf_puts(out, "</svg>\n");
 }
 
-static void put_dot(struct gn_strbuf *out, double x, double y, const char *colour, const char *what, double value, double step)
+static void append_dot(struct gn_strbuf *out, double x, double y, const char *colour, const char *what, double value, double step)
 {
 	gn_strbuf_printf(out, "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'><title>%s %.5g at step %.0f</title></circle>\n", x, y,
 			 colour, what, value, step);
@@ -134,13 +134,13 @@ void gn_report_loss(const struct gn_curve *curves, size_t count, struct gn_strbu
 		draw(&curves[c], offsetof(struct gn_curve_step, loss), &x, &y, gn_chart_colour(c), "stroke-width='1.5'", out);
 		for (size_t i = 0; i < curves[c].eval_count; i++)
 			if (!gn_axis_side(&y, curves[c].evals[i].loss))
-				put_dot(out, gn_axis_place(&x, curves[c].evals[i].epoch), gn_axis_place(&y, curves[c].evals[i].loss),
+				append_dot(out, gn_axis_place(&x, curves[c].evals[i].epoch), gn_axis_place(&y, curves[c].evals[i].loss),
 					gn_chart_colour(c), "loss", curves[c].evals[i].loss, curves[c].evals[i].step);
 	}
 	gn_strbuf_puts(out, "</svg>\n");
 }
 
-/* One of an evaluation's shares, in percent. */
+/* Draws a fraction of the evaluations, in percent. */
 static void draw_evals(const struct gn_curve *c, size_t offset, const struct gn_axis *x, const struct gn_axis *y,
 		       const char *colour, const char *style, struct gn_strbuf *out)
 {
@@ -167,7 +167,7 @@ void gn_report_accuracy(const struct gn_curve *curves, size_t count, struct gn_s
 			low = fmin(low, fmin(curves[c].evals[i].top1, curves[c].evals[i].average_top1));
 	if (!evals)
 		return;
-	/* From the lowest point on, so that the last percent can be seen. */
+	/* start at the lowest point, so that the last percent is visible */
 	y.low = fmax(0, fmin(95, floor(low * 20) * 5));
 	begin(out, HEIGHT);
 	gn_chart_frame(out, &x, &y, "Evaluation: top-1 (line), top-5 (dashed), top-1 of the moving average (dotted)", "%");
@@ -179,13 +179,12 @@ void gn_report_accuracy(const struct gn_curve *curves, size_t count, struct gn_s
 			   "stroke-width='2' stroke-dasharray='2 3'", out);
 		draw_evals(&curves[c], offsetof(struct gn_curve_eval, top1), &x, &y, colour, "stroke-width='2'", out);
 		for (size_t i = 0; i < curves[c].eval_count; i++)
-			put_dot(out, gn_axis_place(&x, curves[c].evals[i].epoch), gn_axis_place(&y, 100 * curves[c].evals[i].top1),
+			append_dot(out, gn_axis_place(&x, curves[c].evals[i].epoch), gn_axis_place(&y, 100 * curves[c].evals[i].top1),
 				colour, "top-1 %", 100 * curves[c].evals[i].top1, curves[c].evals[i].step);
 	}
 	gn_strbuf_puts(out, "</svg>\n");
 }
 
-/* --- one run --- */
 
 void gn_report_split(const struct gn_curve *c, struct gn_strbuf *out)
 {
@@ -205,7 +204,7 @@ void gn_report_split(const struct gn_curve *c, struct gn_strbuf *out)
 	y.pixel_high += 16;
 	begin(out, HEIGHT);
 	gn_chart_frame(out, &x, &y, "", "");
-	gn_strbuf_printf(out, "<text x='%d' y='14' class='title'>Where a step's time went on rank 0, in ms</text>\n", LEFT);
+	gn_strbuf_printf(out, "<text x='%d' y='14' class='title'>Breakdown of the step time on rank 0, in ms</text>\n", LEFT);
 	average(c, offsetof(struct gn_curve_step, ms[0]), &low);
 	for (size_t i = 0; i < low.count; i++)
 		low.values[i] = 0;
@@ -254,10 +253,10 @@ void gn_report_skew(const struct gn_curve *c, struct gn_strbuf *out)
 		return;
 	gn_axis_widen(&y);
 	begin(out, HEIGHT);
-	gn_chart_frame(out, &x, &y, "Time that ranks compute, in ms: fastest to slowest (band), mean (line)", "");
+	gn_chart_frame(out, &x, &y, "Compute time of the ranks, in ms: fastest to slowest (band), mean (line)", "");
 	average(c, offsetof(struct gn_curve_step, compute_low_ms), &low);
 	average(c, offsetof(struct gn_curve_step, compute_high_ms), &high);
-	/* Logs of before there were such times have gaps, which a band cannot have. */
+	/* logs of earlier versions lack these times, and bands cannot have gaps */
 	for (size_t i = 0; i < low.count && i < high.count; i++)
 		if (!isnan(low.values[i]) && !isnan(high.values[i])) {
 			low.at[known] = low.at[i];
@@ -271,8 +270,8 @@ void gn_report_skew(const struct gn_curve *c, struct gn_strbuf *out)
 	gn_strbuf_puts(out, "</svg>\n");
 }
 
-/* White at the mean, full red at half as long again, full blue at half. */
-static void put_cell(struct gn_strbuf *out, double left, double top, double width, double height, double share)
+/* White at the mean, full red at 1.5 times the mean, full blue at half of it. */
+static void append_cell(struct gn_strbuf *out, double left, double top, double width, double height, double share)
 {
 	double away = fmax(-1, fmin(1, 2 * (share - 1)));
 	int other = (int)(245 - 200 * fabs(away));
@@ -304,7 +303,7 @@ void gn_report_map(const struct gn_curve *c, struct gn_strbuf *out)
 					mean += c->steps[i].compute_mean_ms;
 				}
 			if (mean > 0)
-				put_cell(out, LEFT + (double)g * width, TOP + (double)r * height, width, height, sum / mean);
+				append_cell(out, LEFT + (double)g * width, TOP + (double)r * height, width, height, sum / mean);
 		}
 	}
 	for (size_t r = 0; r < ranks; r += ranks > 16 ? (ranks + 7) / 8 : 1)

@@ -21,15 +21,15 @@ static const char style[] =
 	"svg .left{text-anchor:end}svg .below{text-anchor:middle}svg .grid{stroke:#e2e2e2}svg .axis{stroke:#444;fill:none}\n"
 	"table{border-collapse:collapse;margin:8px 0}th,td{padding:3px 12px 3px 0;text-align:left;vertical-align:top;"
 	"border-bottom:1px solid #eee}th{font-weight:600}td.n,th.n{text-align:right}td{white-space:nowrap}\n"
-	/* Only what may be long breaks within a word, and only below a width that is readable. */
+	/* only long cells break within words, and only below a readable width */
 	"td.long,th.long{white-space:normal;overflow-wrap:anywhere;min-width:150px}\n"
 	".swatch{display:inline-block;width:11px;height:11px;margin-right:6px;border-radius:2px}\n"
 	".differs{background:#fff3d6}p.note{color:#555;margin:4px 0}.wide{overflow-x:auto}\n"
-	/* On a phone, charts that can be moved sideways, and not text of six pixels. */
+	/* on a phone, charts scroll sideways instead of shrinking their text */
 	"@media(max-width:640px){body{padding:12px}.charts{overflow-x:auto}.charts svg{min-width:600px}}\n";
 
-/* Long paths break after a slash where they can. */
-static void put_path(struct gn_strbuf *out, const char *path)
+/* Allows line breaks after slashes. */
+static void append_path(struct gn_strbuf *out, const char *path)
 {
 	char part[PATH_MAX];
 
@@ -42,16 +42,16 @@ static void put_path(struct gn_strbuf *out, const char *path)
 	}
 }
 
-/* The index-th run: its log, and which one it is where the log has several. */
-static void put_name(struct gn_strbuf *out, const struct gn_curve *c, size_t index)
+/* Names run number index: its log, and its number if the log has several runs. */
+static void append_name(struct gn_strbuf *out, const struct gn_curve *c, size_t index)
 {
 	gn_strbuf_printf(out, "<span class='swatch' style='background:%s'></span>", gn_chart_colour(index));
-	put_path(out, c->path);
+	append_path(out, c->path);
 	if (c->runs > 1)
 		gn_strbuf_printf(out, " (run %zu of %zu)", c->run, c->runs);
 }
 
-static void put_number(struct gn_strbuf *out, const char *format_class, double value, int digits, const char *unit)
+static void append_number(struct gn_strbuf *out, const char *format_class, double value, int digits, const char *unit)
 {
 	if (isnan(value))
 		gn_strbuf_printf(out, "<td class='%s'>&ndash;</td>", format_class);
@@ -66,7 +66,7 @@ static int by_value(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* Of a field of all steps that have it; NaN when none has, or there is no memory. */
+/* Median of a field over the steps that have it; NaN if none has, or when out of memory. */
 static double median(const struct gn_curve *c, size_t offset)
 {
 	double *values = malloc(c->step_count * sizeof *values), result = NAN;
@@ -99,23 +99,23 @@ static void put_summary_row(struct gn_strbuf *out, const struct gn_curve *c, siz
 		average = fmax(average, c->evals[i].average_top1);
 	}
 	gn_strbuf_puts(out, "<tr><td class='long'>");
-	put_name(out, c, index);
+	append_name(out, c, index);
 	gn_strbuf_puts(out, "</td><td>");
 	gn_chart_escape(out, c->model);
 	gn_strbuf_puts(out, "</td>");
-	put_number(out, "n", c->ranks, 0, "");
-	put_number(out, "n", c->nodes, 0, "");
-	put_number(out, "n", c->global_batch, 0, "");
-	put_number(out, "n", last->step, 0, "");
-	put_number(out, "n", last->epoch, 2, "");
-	put_number(out, "n", last->loss, 4, "");
-	put_number(out, "n", 100 * best, 2, " %");
-	put_number(out, "n", 100 * average, 2, " %");
-	put_number(out, "n", MEDIAN(c, images_per_s), 1, "");
-	put_number(out, "n", 100 * MEDIAN(c, efficiency), 1, " %");
+	append_number(out, "n", c->ranks, 0, "");
+	append_number(out, "n", c->nodes, 0, "");
+	append_number(out, "n", c->global_batch, 0, "");
+	append_number(out, "n", last->step, 0, "");
+	append_number(out, "n", last->epoch, 2, "");
+	append_number(out, "n", last->loss, 4, "");
+	append_number(out, "n", 100 * best, 2, " %");
+	append_number(out, "n", 100 * average, 2, " %");
+	append_number(out, "n", MEDIAN(c, images_per_s), 1, "");
+	append_number(out, "n", 100 * MEDIAN(c, efficiency), 1, " %");
 	snprintf(source, sizeof source, " %%%s%s%s", c->costs[0] ? " (" : "", c->costs, c->costs[0] ? ")" : "");
-	put_number(out, "n", 100 * MEDIAN(c, predicted), 1, source);
-	put_number(out, "n", c->skipped, 0, "");
+	append_number(out, "n", 100 * MEDIAN(c, predicted), 1, source);
+	append_number(out, "n", c->skipped, 0, "");
 	gn_strbuf_printf(out, "<td class='n'>%zu</td>", c->resumes);
 	if (!strcmp(c->ended, "failed")) {
 		gn_strbuf_printf(out, "<td class='long'>failed%s", c->reason ? ": " : "");
@@ -127,10 +127,9 @@ static void put_summary_row(struct gn_strbuf *out, const struct gn_curve *c, siz
 			 !strcmp(c->ended, "end") ? "done" : c->ended[0] ? "stopped" : "no end in the log");
 }
 
-static void put_summary(struct gn_strbuf *out, const struct gn_curve *curves, size_t count)
+static void append_summary(struct gn_strbuf *out, const struct gn_curve *curves, size_t count)
 {
 	size_t bad = 0;
-
 	gn_strbuf_puts(out, "<div class='wide'><table><tr><th>run</th><th>network</th><th class='n'>ranks</th><th class='n'>nodes</th>"
 		       "<th class='n'>global batch</th><th class='n'>steps</th><th class='n'>epochs</th><th class='n'>last loss</th>"
 		       "<th class='n'>best top-1</th><th class='n'>of the average</th><th class='n'>images/s</th>"
@@ -140,21 +139,21 @@ static void put_summary(struct gn_strbuf *out, const struct gn_curve *curves, si
 		put_summary_row(out, &curves[c], c);
 		bad += curves[c].bad_lines;
 	}
-	gn_strbuf_puts(out, "</table></div>\n<p class='note'>Images/s and efficiencies are medians over the log's lines. Efficiency: the "
-		       "time that ranks compute over the time of the step; predicted: as it should be by what communication costs on "
-		       "this fabric, as gannet tune tried or measured it, or as guessed, if ranks were even.</p>\n");
+	gn_strbuf_puts(out, "</table></div>\n"
+		       "<p class='note'>Images/s and efficiencies are medians over the log's lines. Efficiency: mean compute time "
+		       "of the ranks divided by the step time; predicted: the same from the costs of communication on this fabric "
+		       "(tried or measured by gannet tune, or guessed), for ranks of equal speed.</p>\n");
 	if (bad)
 		gn_strbuf_printf(out, "<p class='note'>%zu line%s of the logs %s no JSON, such as the last one of a run that was "
 				 "killed.</p>\n", bad, gn_text_plural(bad), bad == 1 ? "is" : "are");
 }
 
-/* --- one run --- */
 
-static void put_ways(struct gn_strbuf *out, const struct gn_curve *c)
+static void append_configurations(struct gn_strbuf *out, const struct gn_curve *c)
 {
 	if (!c->way_count)
 		return;
-	gn_strbuf_puts(out, "<table><tr><th>gradients leave</th><th class='n'>ms a step, in the first steps</th></tr>\n");
+	gn_strbuf_puts(out, "<table><tr><th>gradient buckets</th><th class='n'>ms per step, in the first steps</th></tr>\n");
 	for (int i = 0; i < c->way_count; i++)
 		gn_strbuf_printf(out, "<tr%s><td>in %.0f bucket%s, %s backward%s</td><td class='n'>%.2f</td></tr>\n",
 				 i == c->chosen ? " class='differs'" : "", c->ways[i].buckets, c->ways[i].buckets > 1 ? "s" : "",
@@ -177,8 +176,8 @@ static int by_times(const void *left, const void *right)
 	return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* Which ranks were the slowest how often. */
-static void put_slowest(struct gn_strbuf *out, const struct gn_curve *c)
+/* How often each rank was the slowest. */
+static void append_slowest(struct gn_strbuf *out, const struct gn_curve *c)
 {
 	size_t known = 0, ranks = c->host_count;
 	struct slow *list = calloc(ranks + 1, sizeof *list);
@@ -209,10 +208,10 @@ static void put_slowest(struct gn_strbuf *out, const struct gn_curve *c)
 	free(list);
 }
 
-static void put_run(struct gn_strbuf *out, const struct gn_curve *c, size_t index)
+static void append_run(struct gn_strbuf *out, const struct gn_curve *c, size_t index)
 {
 	gn_strbuf_puts(out, "<h2>");
-	put_name(out, c, index);
+	append_name(out, c, index);
 	gn_strbuf_puts(out, "</h2>\n");
 	if (c->recipe) {
 		gn_strbuf_puts(out, "<p class='note'>Recipe ");
@@ -228,15 +227,14 @@ static void put_run(struct gn_strbuf *out, const struct gn_curve *c, size_t inde
 	gn_report_skew(c, out);
 	gn_report_map(c, out);
 	gn_strbuf_puts(out, "</div>\n<div class='charts'><div>\n");
-	put_slowest(out, c);
+	append_slowest(out, c);
 	gn_strbuf_puts(out, "</div><div>\n");
-	put_ways(out, c);
+	append_configurations(out, c);
 	gn_strbuf_puts(out, "</div></div>\n");
 }
 
-/* --- options --- */
 
-/* The value of an option in "name=value name=value", where values may hold spaces; NULL: not there. */
+/* The value of an option in "name=value name=value", whose values may contain spaces; NULL if absent. */
 static const char *find_option(const char *options, const char *name, size_t name_len, size_t *len)
 {
 	for (const char *at = options; at && *at;) {
@@ -245,7 +243,7 @@ static const char *find_option(const char *options, const char *name, size_t nam
 		if (equals == name_len && at[equals] == '=' && !strncmp(at, name, name_len)) {
 			const char *end = at + word;
 
-			/* Words without = belong to it. */
+			/* words without = belong to the value */
 			while (*end && strcspn(end + 1, " ") == strcspn(end + 1, " ="))
 				end += 1 + strcspn(end + 1, " ");
 			*len = (size_t)(end - at) - equals - 1;
@@ -256,7 +254,7 @@ static const char *find_option(const char *options, const char *name, size_t nam
 	return NULL;
 }
 
-static void put_option(struct gn_strbuf *out, const struct gn_curve *curves, size_t count, const char *name, size_t name_len)
+static void append_option(struct gn_strbuf *out, const struct gn_curve *curves, size_t count, const char *name, size_t name_len)
 {
 	const char *first = NULL;
 	size_t first_len = 0;
@@ -283,7 +281,7 @@ static void put_option(struct gn_strbuf *out, const struct gn_curve *curves, siz
 		gn_strbuf_clear(&text);
 		if (value)
 			gn_strbuf_append(&text, value, len);
-		/* The log has digits enough to read a number back; nobody wants 0.10000000000000001. */
+		/* shortest form: the log has enough digits to read a number back, as in 0.10000000000000001 */
 		if (c && !gn_parse_real(gn_strbuf_text(&text), &number, NULL)) {
 			gn_strbuf_clear(&text);
 			gn_strbuf_printf(&text, "%.15g", number);
@@ -294,13 +292,13 @@ static void put_option(struct gn_strbuf *out, const struct gn_curve *curves, siz
 	gn_strbuf_release(&text);
 }
 
-/* Those of all runs: each where it is met first. */
-static void put_options(struct gn_strbuf *out, const struct gn_curve *curves, size_t count)
+/* The options of all runs, in the order of first occurrence. */
+static void append_options(struct gn_strbuf *out, const struct gn_curve *curves, size_t count)
 {
 	gn_strbuf_puts(out, "<h2>Configuration</h2>\n<div class='wide'><table><tr><th>option</th>");
 	for (size_t c = 0; c < count; c++) {
 		gn_strbuf_puts(out, "<th class='long'>");
-		put_name(out, &curves[c], c);
+		append_name(out, &curves[c], c);
 		gn_strbuf_puts(out, "</th>");
 	}
 	gn_strbuf_puts(out, "</tr>\n");
@@ -311,7 +309,7 @@ static void put_options(struct gn_strbuf *out, const struct gn_curve *curves, si
 			for (size_t k = 0; k < c; k++)
 				earlier += find_option(curves[k].options, at, equals, &len) != NULL;
 			if (at[equals] == '=' && !earlier)
-				put_option(out, curves, count, at, equals);
+				append_option(out, curves, count, at, equals);
 			at += word + (at[word] == ' ');
 		}
 	gn_strbuf_puts(out, "</table></div>\n");
@@ -324,7 +322,7 @@ void gn_report_page(const struct gn_curve *curves, size_t count, struct gn_strbu
 			 "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
 			 "<title>Gannet: %zu run%s</title>\n<style>\n%s</style></head>\n<body>\n<h1>Training runs</h1>\n", count,
 			 gn_text_plural(count), style);
-	put_summary(out, curves, count);
+	append_summary(out, curves, count);
 	gn_strbuf_puts(out, "<h2>Curves by epoch</h2>\n<div class='charts'>\n");
 	gn_report_loss(curves, count, out);
 	gn_report_accuracy(curves, count, out);
@@ -335,7 +333,7 @@ void gn_report_page(const struct gn_curve *curves, size_t count, struct gn_strbu
 			 out);
 	gn_strbuf_puts(out, "</div>\n");
 	for (size_t c = 0; c < count; c++)
-		put_run(out, &curves[c], c);
-	put_options(out, curves, count);
+		append_run(out, &curves[c], c);
+	append_options(out, curves, count);
 	gn_strbuf_puts(out, "</body></html>\n");
 }

@@ -1,7 +1,7 @@
-/* Logs of runs as one static HTML page: no scripts, nothing loaded from anywhere, all text escaped.
+/* Logs of runs as one static HTML page: no scripts, no external resources, all text escaped.
  *
- * Curves of all runs share axes; each run has its step split, its efficiency and its ranks; a table has the options, with those
- * that differ marked. Points are averaged down to some hundred a curve, whatever the log's length.
+ * The curves of all runs share axes; each run has its step breakdown, efficiency and ranks; a table lists the options, with
+ * differing ones marked. Curves are averaged down to some hundred points.
  */
 #ifndef GN_TRAIN_METRICS_REPORT_PAGE_H
 #define GN_TRAIN_METRICS_REPORT_PAGE_H
@@ -9,7 +9,7 @@
 #include "src/base/strbuf.h"
 #include "src/train/metrics/metrics_reader.h"
 
-/* Appends the whole document. Runs are called by their logs' paths. */
+/* Appends the whole document. Runs are named by their logs' paths. */
 void gn_report_page(const struct gn_curve *curves, size_t count, struct gn_strbuf *out);
 
 #endif

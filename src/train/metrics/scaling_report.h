@@ -1,11 +1,9 @@
-/* Where a step's time goes on each rank, and how much of it the ranks gain by being many.
+/* Breakdown of the step time on each rank, and scaling efficiency.
  *
- * A rank computes while it waits for data, goes forward and backward, and updates; the rest is communication that computing
- * could not hide, or waiting for slower ranks. Measured efficiency is the mean over ranks of the time that they compute, over
- * the time of the step: what the ranks do together over what they would do if each were alone, as far as communication and
- * uneven ranks go (ranks of a node that share its memory are slowed down by that alike in both). Predicted efficiency is that of
- * rank 0, from what its steps should have taken (src/train/parallel/step_forecast.h).
- * Internal to src/train.
+ * A rank's compute time includes waiting for data, forward, backward and the update; the rest is communication that computing does
+ * not hide, including waiting for slower ranks. Measured efficiency is the mean over ranks of the compute time divided by the step
+ * time: what the ranks achieve together relative to each rank alone, as far as communication and imbalance are concerned (sharing a
+ * node's memory slows both alike). Predicted efficiency is that of rank 0 (src/train/parallel/step_forecast.h).
  */
 #ifndef GN_TRAIN_METRICS_SCALING_REPORT_H
 #define GN_TRAIN_METRICS_SCALING_REPORT_H
@@ -31,17 +29,17 @@ enum gn_scaling_report_part {
 	GN_SCALING_REPORT_EXPOSED,
 	GN_SCALING_REPORT_OPTIMIZER,
 	GN_SCALING_REPORT_STEP,
-	GN_SCALING_REPORT_COMPUTE, /* all but exposed */
+	GN_SCALING_REPORT_COMPUTE, /* total without exposed communication */
 	GN_SCALING_REPORT_PARTS
 };
 
-/* Of an interval, in seconds a step. */
+/* Of an interval, in seconds per step. */
 struct gn_scaling_report {
 	double min[GN_SCALING_REPORT_PARTS], mean[GN_SCALING_REPORT_PARTS], max[GN_SCALING_REPORT_PARTS];
-	int ranks, slowest;	   /* the rank that computes longest */
-	float *compute;		   /* by rank, freed by gn_scaling_report_release */
-	double measured, predicted; /* efficiencies; predicted 0: not known */
-	struct gn_processors processors; /* shared ones are why nothing is predicted */
+	int ranks, slowest;	   /* slowest: the rank with the longest compute time */
+	float *compute;		   /* by rank; freed by gn_scaling_report_release() */
+	double measured, predicted; /* efficiencies; predicted 0: unknown */
+	struct gn_processors processors; /* shared processors prevent a prediction */
 };
 
 /* Collective. processors: where threads share them most. */

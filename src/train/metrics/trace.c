@@ -12,7 +12,7 @@
 
 enum { SPANS_MIN = 1 << 12, SPANS_MAX = 1 << 20 };
 
-/* "A:B" or "N". */
+/* Parses "A:B" or "N". */
 static enum gn_status parse_steps(const char *text, struct gn_trace *t, struct gn_err *err)
 {
 	const char *colon = strchr(text, ':');
@@ -32,14 +32,15 @@ static enum gn_status parse_steps(const char *text, struct gn_trace *t, struct g
 		status = GN_ERR_USAGE;
 	free(copy);
 	if (status)
-		return gn_err_set(err, GN_ERR_USAGE, "--trace-steps '%s': write A:B, steps from the first, 1, on, or N for the last N",
+		return gn_err_set(err, GN_ERR_USAGE, "--trace-steps '%s': give A:B (steps are counted from 1), or N for the last N "
+				  "steps",
 				  text);
 	t->first = (uint64_t)first;
 	t->last = (uint64_t)last;
 	return GN_OK;
 }
 
-/* Better now than after hours of training. */
+/* Fails before training instead of hours later. */
 static enum gn_status try_file(const char *path, struct gn_err *err)
 {
 	char probe[4096];

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define THREAD_STRIDE 1000000 /* more than there can be ranks */
+#define THREAD_STRIDE 1000000 /* larger than any number of ranks */
 #define FLUSH_BYTES ((size_t)1 << 20)
 
 static const char *const names[GN_SPAN_COUNT] = {
@@ -22,7 +22,7 @@ enum gn_status gn_trace_file_open(struct gn_trace_file *o, const char *path, str
 	gn_json_init(&o->json);
 	gn_strbuf_init(&o->text);
 	snprintf(o->path, sizeof o->path, "%s", path);
-	/* Its length was looked at before. */
+	/* the length was checked at creation */
 	if (snprintf(o->temporary, sizeof o->temporary, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof o->temporary)
 		return gn_err_set(err, GN_ERR_USAGE, "--trace: the name is too long");
 	o->fd = open(o->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -44,8 +44,8 @@ static enum gn_status flush(struct gn_trace_file *o, struct gn_err *err)
 	return status;
 }
 
-/* Ends the event that was begun in o->json. */
-static void put_event(struct gn_trace_file *o)
+/* Ends the event in o->json. */
+static void json_event(struct gn_trace_file *o)
 {
 	gn_json_end(&o->json);
 	if (gn_json_failed(&o->json))
@@ -54,22 +54,23 @@ static void put_event(struct gn_trace_file *o)
 	gn_strbuf_puts(&o->text, ",\n");
 }
 
-/* Perfetto knows threads by their tid alone, whatever their process, and one whose tid is its process's as the main one; 0 is
- * the kernel's. */
-static void put_place(struct gn_json *j, int rank, int thread)
+/* Perfetto identifies threads by tid alone, independent of the process, and treats a thread whose tid equals its process's as the
+ * main thread; tid 0 is the kernel's. */
+static void json_place(struct gn_json *j, int rank, int thread)
 {
 	gn_json_int(j, "pid", rank + 1);
 	gn_json_int(j, "tid", rank + 1 + thread * (int64_t)THREAD_STRIDE);
 }
 
-static void put_meta(struct gn_trace_file *o, int rank, int thread, const char *what, const char *key, const char *text, int number)
+static void json_meta(struct gn_trace_file *o, int rank, int thread, const char *what, const char *key, const char *text,
+		      int number)
 {
 	struct gn_json *j = &o->json;
 
 	gn_json_clear(j);
 	gn_json_object(j, NULL);
 	gn_json_string(j, "ph", "M");
-	put_place(j, rank, thread);
+	json_place(j, rank, thread);
 	gn_json_string(j, "name", what);
 	gn_json_object(j, "args");
 	if (text)
@@ -77,18 +78,18 @@ static void put_meta(struct gn_trace_file *o, int rank, int thread, const char *
 	else
 		gn_json_int(j, key, number);
 	gn_json_end(j);
-	put_event(o);
+	json_event(o);
 }
 
-static void put_names(struct gn_trace_file *o, const struct gn_world *world, int rank, const struct gn_trace_span *spans,
+static void json_names(struct gn_trace_file *o, const struct gn_world *world, int rank, const struct gn_trace_span *spans,
 		      size_t count)
 {
 	char text[128];
 	int thread = -1;
 
 	snprintf(text, sizeof text, "rank %d on %.90s", rank, gn_world_host_of(world, rank));
-	put_meta(o, rank, 0, "process_name", "name", text, 0);
-	put_meta(o, rank, 0, "process_sort_index", "sort_index", NULL, rank);
+	json_meta(o, rank, 0, "process_name", "name", text, 0);
+	json_meta(o, rank, 0, "process_sort_index", "sort_index", NULL, rank);
 	for (size_t i = 0; i < count; i++) {
 		if (spans[i].thread == thread)
 			continue;
@@ -99,13 +100,13 @@ static void put_names(struct gn_trace_file *o, const struct gn_world *world, int
 			snprintf(text, sizeof text, "sums %d", thread - GN_TRACE_SUMS + 1);
 		else
 			snprintf(text, sizeof text, "decode %d", thread - GN_TRACE_DECODE);
-		put_meta(o, rank, thread, "thread_name", "name", text, 0);
-		put_meta(o, rank, thread, "thread_sort_index", "sort_index", NULL, thread);
+		json_meta(o, rank, thread, "thread_name", "name", text, 0);
+		json_meta(o, rank, thread, "thread_sort_index", "sort_index", NULL, thread);
 	}
 }
 
-/* "conv layer1.0.conv1", and for what has no name in the network its kind. */
-static void put_name(struct gn_trace_file *o, const struct gn_trace_span *span)
+/* "conv layer1.0.conv1"; for layers without a name, their kind. */
+static void json_name(struct gn_trace_file *o, const struct gn_trace_span *span)
 {
 	static const char *const kinds[] = {"input", "conv", "batch norm", "relu", "max pool", "average pool", "add", "linear",
 					    "dropout"};
@@ -157,7 +158,7 @@ enum gn_status gn_trace_file_put(struct gn_trace_file *o, const struct gn_world 
 {
 	enum gn_status status = GN_OK;
 
-	put_names(o, world, rank, spans, h->count);
+	json_names(o, world, rank, spans, h->count);
 	for (size_t i = 0; i < h->count && !status; i++) {
 		uint64_t begin = gn_trace_move(h, spans[i].begin_ns), end = gn_trace_move(h, spans[i].end_ns);
 		struct gn_json *j = &o->json;
@@ -165,18 +166,18 @@ enum gn_status gn_trace_file_put(struct gn_trace_file *o, const struct gn_world 
 		gn_json_clear(j);
 		gn_json_object(j, NULL);
 		gn_json_string(j, "ph", "X");
-		put_place(j, rank, spans[i].thread);
-		/* Both ends are rounded alike, or a span could stick out of the one that it is in. */
+		json_place(j, rank, spans[i].thread);
+		/* both ends are rounded alike, so that a span never exceeds its parent */
 		gn_json_fixed(j, "ts", (double)(int64_t)(begin - o->zero_ns) * 1e-3, 3);
 		gn_json_fixed(j, "dur", (double)(int64_t)(end - begin) * 1e-3, 3);
-		put_name(o, &spans[i]);
+		json_name(o, &spans[i]);
 		gn_json_string(j, "cat", category(&spans[i]));
 		gn_json_object(j, "args");
 		gn_json_uint(j, "step", spans[i].step);
 		if (spans[i].kind == GN_SPAN_DECODE)
 			gn_json_uint(j, "images", spans[i].detail);
 		gn_json_end(j);
-		put_event(o);
+		json_event(o);
 		o->spans++;
 		if (o->text.len > FLUSH_BYTES)
 			status = flush(o, err);
@@ -184,19 +185,19 @@ enum gn_status gn_trace_file_put(struct gn_trace_file *o, const struct gn_world 
 	return status;
 }
 
-/* What is known of the clocks; also ends the list of events, whose last comma JSON would not forgive. */
-static void put_end(struct gn_trace_file *o, const struct gn_world *world, const struct gn_trace_header *all, int first,
+/* Appends the clock offsets, and ends the list of events without a trailing comma. */
+static void json_end(struct gn_trace_file *o, const struct gn_world *world, const struct gn_trace_header *all, int first,
 		    int count, const char *failure)
 {
 	struct gn_json *j = &o->json;
 
-	put_meta(o, first, 0, "process_labels", "labels", first ? "of a run that failed" : "clock of reference", 0);
+	json_meta(o, first, 0, "process_labels", "labels", first ? "of a run that failed" : "clock of reference", 0);
 	o->text.len -= 2;
 	o->text.text[o->text.len] = 0;
 	gn_strbuf_puts(&o->text, "\n], \"otherData\":\n");
 	gn_json_clear(j);
 	gn_json_object(j, NULL);
-	gn_json_string(j, "clock", "rank 0's; others are moved by ahead_us, measured by messages to and fro, which may be off by "
+	gn_json_string(j, "clock", "rank 0's; others are corrected by ahead_us, measured by round trips, with an error of at most "
 				   "uncertain_us");
 	if (failure)
 		gn_json_string(j, "failure", failure);
@@ -228,14 +229,14 @@ static enum gn_status move_into_place(struct gn_trace_file *o, struct gn_err *er
 	if (!status && fsync(o->fd))
 		status = gn_err_set(err, GN_ERR_IO, "cannot write the trace %s: %s", o->path, strerror(errno));
 	if (!status && rename(o->temporary, o->path))
-		status = gn_err_set(err, GN_ERR_IO, "cannot name the trace %s: %s", o->path, strerror(errno));
+		status = gn_err_set(err, GN_ERR_IO, "cannot rename the trace to %s: %s", o->path, strerror(errno));
 	return status ? status : gn_sync_parent(o->path, err);
 }
 
 enum gn_status gn_trace_file_finish(struct gn_trace_file *o, const struct gn_world *world, const struct gn_trace_header *all,
 				    int first, int count, const char *failure, struct gn_err *err)
 {
-	put_end(o, world, all, first, count, failure);
+	json_end(o, world, all, first, count, failure);
 	return move_into_place(o, err);
 }
 
@@ -243,7 +244,7 @@ void gn_trace_file_release(struct gn_trace_file *o)
 {
 	if (o->fd >= 0) {
 		close(o->fd);
-		unlink(o->temporary); /* gone when all went well */
+		unlink(o->temporary); /* fails with ENOENT after success */
 	}
 	gn_json_release(&o->json);
 	gn_strbuf_release(&o->text);

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- this rank's spans --- */
 
-/* By thread, then time; what holds others comes before them. */
+/* By thread, then time; enclosing spans first. */
 static int by_time(const void *left, const void *right)
 {
 	const struct gn_trace_span *a = left, *b = right;
@@ -22,18 +21,17 @@ static int by_time(const void *left, const void *right)
 	return (a->kind > b->kind) - (a->kind < b->kind);
 }
 
-/* The first step that was asked for, and the first of which everything is there. */
+/* The first requested step, and the first step whose spans are all present. */
 static uint64_t first_whole(const struct gn_trace *t, uint64_t *wanted)
 {
 	*wanted = t->last ? t->first : t->step < t->first ? 1 : t->step - t->first + 1;
-	/* The step of the oldest span may have lost some. */
+	/* the step of the oldest span may be incomplete */
 	if (t->count == t->room && t->ring[t->next].step >= *wanted)
 		return t->ring[t->next].step + 1;
 	return *wanted;
 }
 
-/* Copies what is to be told; *out is the caller's to free. What began before the first step of it (reading ahead) is left
- * out. */
+/* Copies the spans to write; the caller frees *out. Spans that began before the first such step (prefetching) are omitted. */
 static enum gn_status collect(struct gn_trace *t, struct gn_trace_span **out, struct gn_trace_header *header, struct gn_err *err)
 {
 	struct gn_trace_span *list;
@@ -50,7 +48,7 @@ static enum gn_status collect(struct gn_trace *t, struct gn_trace_span **out, st
 	for (size_t i = 0; i < t->count; i++)
 		if (t->ring[i].step >= first && t->ring[i].kind == GN_SPAN_STEP && t->ring[i].begin_ns < begin)
 			begin = t->ring[i].begin_ns;
-	/* Not one has ended: the run did, in the first. */
+	/* the run ended in its first step */
 	if (begin == UINT64_MAX)
 		begin = 0;
 	for (size_t i = 0; i < t->count; i++)
@@ -63,9 +61,8 @@ static enum gn_status collect(struct gn_trace *t, struct gn_trace_span **out, st
 	return GN_OK;
 }
 
-/* --- all ranks --- */
 
-/* From rank `from` to rank 0; for all others nothing. */
+/* From rank `from` to rank 0; the other ranks do not take part. */
 static enum gn_status send(struct gn_comm *comm, int from, void *mine, void *theirs, size_t bytes, struct gn_err *err)
 {
 	int rank = gn_comm_rank(comm);
@@ -75,7 +72,7 @@ static enum gn_status send(struct gn_comm *comm, int from, void *mine, void *the
 	return gn_comm_run(comm, &args, err);
 }
 
-/* Rank 0 gets and writes one rank's spans after the other. A failure to write is kept until all have sent. */
+/* Rank 0 receives and writes the spans of one rank after the other. A failure to write is reported after all ranks have sent. */
 static enum gn_status gather(struct gn_comm *comm, const struct gn_trace_header *all, struct gn_trace_span *mine,
 			     struct gn_trace_file *o, enum gn_status *wrote, struct gn_err *err)
 {
@@ -102,7 +99,7 @@ static enum gn_status gather(struct gn_comm *comm, const struct gn_trace_header 
 	return status;
 }
 
-/* The earliest span is at 0. */
+/* The earliest span is at time 0. */
 static enum gn_status find_zero(struct gn_comm *comm, const struct gn_trace_header *mine, const struct gn_trace_span *spans,
 				uint64_t *out, struct gn_err *err)
 {
@@ -159,11 +156,10 @@ enum gn_status gn_trace_write(struct gn_trace *t, struct gn_comm *comm, const st
 	free(all);
 	return status;
 }
-
 enum gn_status gn_trace_write_part(struct gn_trace *t, const struct gn_comm *comm, const struct gn_model *model, const char *failure,
 				   char *path, size_t path_size, uint64_t *spans, struct gn_err *err)
 {
-	/* On rank 0's clock as it was before the first step: nobody can be asked again. */
+	/* the offset before the first step: the clocks cannot be compared again */
 	struct gn_trace_header mine = {.begun = t->begun, .ended = t->begun};
 	struct gn_trace_file o = {.model = model, .fd = -1};
 	struct gn_trace_span *list = NULL;

@@ -71,7 +71,7 @@ static void normal(const struct gn_param *p, double deviation, struct gn_rng *r,
 	}
 }
 
-/* He et al. 2015, "Delving deep into rectifiers": variance 2 / fan-out keeps the size of gradients through relu. */
+/* He et al. 2015, "Delving deep into rectifiers": variance 2 / fan-out preserves the variance of gradients through relu. */
 static double kaiming(const struct gn_param *p)
 {
 	return sqrt(2 / (double)(p->shape[0] * p->shape[2] * p->shape[3]));
@@ -104,7 +104,7 @@ void gn_init_param(const struct gn_model *m, int index, uint64_t seed, float *ou
 		uniform(p->count, (double)p->shape[1], &r, out);
 	else if (p->kind == GN_PARAM_BIAS && gn_model_node(m, p->node)->kind == GN_LAYER_LINEAR && !(linear > 0))
 		uniform(p->count, (double)gn_model_param(m, index - 1)->shape[1], &r,
-			out); /* the weight comes before */
+			out); /* the weight precedes the bias */
 	else
 		memset(out, 0, p->count * sizeof *out);
 }
@@ -118,7 +118,7 @@ static enum gn_status parse(const char *spec, int *is_formula, uint64_t *seed, s
 	if (*is_formula)
 		return GN_OK;
 	if (strncmp(spec, "seed:", 5) || gn_parse_int(spec + 5, &n, NULL) || n < 0)
-		return gn_err_set(err, GN_ERR_USAGE, "initial values '%s': they are 'formula' or 'seed:N' with N >= 0",
+		return gn_err_set(err, GN_ERR_USAGE, "initial values '%s': must be 'formula' or 'seed:N' with N >= 0",
 				  spec);
 	*seed = (uint64_t)n;
 	return GN_OK;
@@ -153,7 +153,7 @@ enum gn_status gn_init_params(const struct gn_model *m, const char *spec, float 
 	return GN_OK;
 }
 
-/* A sum's first input is the branch, the second the shortcut (resnet.c). */
+/* The first input of an addition is the residual branch, the second the shortcut (resnet.c). */
 void gn_init_zero_gamma(const struct gn_model *m, float *params)
 {
 	for (int i = 0; i < gn_model_param_count(m); i++) {

@@ -1,5 +1,5 @@
-/* LeCun, Bottou, Bengio and Haffner, "Gradient-based learning applied to document recognition", 1998, in the shape that
- * is usual since Caffe: two convolutions with max pooling, 20 and 50 maps, and 500 hidden units. */
+/* LeCun, Bottou, Bengio and Haffner, "Gradient-based learning applied to document recognition", 1998, in the variant of Caffe: two
+ * convolutions with max pooling, 20 and 50 maps, and 500 hidden units. */
 #include "src/train/model/model_internal.h"
 
 void gn_model_build_lenet(struct gn_model *m)

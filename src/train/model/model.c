@@ -211,13 +211,13 @@ enum gn_status gn_model_create(const char *name, int classes, int channels, int 
 	struct gn_model *m;
 
 	if (!f)
-		return gn_err_set(err, GN_ERR_USAGE, "no model is called '%s'; there are %s", name, gn_model_names);
+		return gn_err_set(err, GN_ERR_USAGE, "unknown model '%s'; known are %s", name, gn_model_names);
 	if (classes < 1 || classes > 1000000)
-		return gn_err_set(err, GN_ERR_USAGE, "%s with %d classes: 1 to 1000000 are possible", name, classes);
+		return gn_err_set(err, GN_ERR_USAGE, "%s with %d classes: the range is 1 to 1000000", name, classes);
 	if (channels < 0 || channels > 1024)
-		return gn_err_set(err, GN_ERR_USAGE, "%s with %d channels: 1 to 1024 are possible", name, channels);
+		return gn_err_set(err, GN_ERR_USAGE, "%s with %d channels: the range is 1 to 1024", name, channels);
 	if (side < 1 || side > 8192)
-		return gn_err_set(err, GN_ERR_USAGE, "%s with images of side %d: 1 to 8192 are possible", name, side);
+		return gn_err_set(err, GN_ERR_USAGE, "%s with images of side %d: the range is 1 to 8192", name, side);
 	m = calloc(1, sizeof *m);
 	if (!m)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the description of %s", name);

@@ -1,10 +1,9 @@
-/* A network as a graph of layers with torchvision's parameter names: pure description, no memory for tensors, no
- * device.
+/* A network as a graph of layers with torchvision's parameter names: a description without tensors and devices.
  *
- * Nodes are in topological order; node 0 is the input image. A builder function per family (resnet.c, vgg.c, lenet.c)
- * appends nodes. Shapes depend on the input size and are inferred when a plan is made.
+ * Nodes are in topological order; node 0 is the input image. A builder function per family (resnet.c, vgg.c, lenet.c) appends
+ * nodes. Shapes depend on the input size and are inferred when a plan is created.
  *
- * Thread safety: constant after building.
+ * Thread safety: constant after creation.
  */
 #ifndef GN_TRAIN_MODEL_MODEL_H
 #define GN_TRAIN_MODEL_MODEL_H
@@ -17,7 +16,7 @@
 enum gn_layer {
 	GN_LAYER_INPUT,
 	GN_LAYER_CONV,       /* bias optional */
-	GN_LAYER_BATCH_NORM, /* eps 1e-5, momentum 0.1, unbiased running variance, as torch */
+	GN_LAYER_BATCH_NORM, /* eps 1e-5, momentum 0.1, unbiased running variance, as in PyTorch */
 	GN_LAYER_RELU,
 	GN_LAYER_MAX_POOL,
 	GN_LAYER_ADAPTIVE_AVG_POOL,
@@ -28,8 +27,8 @@ enum gn_layer {
 
 struct gn_shm {
 	enum gn_layer kind;
-	char name[48];           /* torchvision's prefix, "layer1.0.conv1"; "" where nothing is named */
-	int input[2];            /* nodes; -1 for none */
+	char name[48];           /* torchvision's prefix, "layer1.0.conv1"; "" for layers without parameters */
+	int input[2];            /* nodes; -1: none */
 	int channels_out;        /* conv, linear */
 	int kernel, stride, pad; /* conv, max pool */
 	int out_side;            /* adaptive average pool */
@@ -46,31 +45,32 @@ enum gn_param_kind {
 	GN_BUFFER_VAR
 };
 
-/* One trainable tensor or BN buffer, in torchvision's state-dict order. */
+/* A trainable tensor or a batch norm buffer, in the order of torchvision's state dict. */
 struct gn_param {
 	char name[64]; /* "layer1.0.conv1.weight" */
 	enum gn_param_kind kind;
 	int node;
 	int dims;
-	int64_t shape[4]; /* torch's: conv OIHW, linear OI */
+	int64_t shape[4]; /* PyTorch's: conv OIHW, linear OI */
 	size_t count;     /* elements */
-	size_t offset;    /* elements from the start of the flat buffer: parameters and buffers have one each */
+	size_t offset;    /* in elements from the start of the flat array; parameters and buffers have separate arrays */
 };
 
 struct gn_model;
 
-/* channels 0 means the network's own: 1 for lenet, 3 for the others. Unknown names are GN_ERR_USAGE listing the known
- * ones; sides that the network cannot digest are found by the plan. */
+/* channels 0: the network's default (1 for lenet, 3 for others). An unknown name is GN_ERR_USAGE with a list of the known ones.
+ * Unsuitable sides are detected by the plan. */
 enum gn_status gn_model_create(const char *name, int classes, int channels, int side, struct gn_model **out,
 			       struct gn_err *err);
 void gn_model_destroy(struct gn_model *m);
-/* "lenet|resnet20|resnet18|...": for option tables. */
+/* "lenet|resnet20|resnet18|...", for option tables */
 extern const char gn_model_names[];
 /* Whether it is one of gn_model_names. */
 int gn_model_is_known(const char *name);
-/* The side a network is trained at when nothing else is said: 28, 32 or 224. */
+/* The network's default side: 28, 32 or 224. */
 int gn_model_default_side(const char *name);
-/* Linear layers begin normal with this deviation and with biases of 0, as torchvision's vgg.py has it; 0: as torch's Linear does. */
+/* Deviation of the normal distribution that initialises linear layers, with zero biases, as in torchvision's vgg.py; 0: initialised
+ * as PyTorch's Linear. */
 double gn_model_linear_deviation(const struct gn_model *m);
 
 const char *gn_model_name(const struct gn_model *m);
@@ -79,13 +79,13 @@ int gn_model_channels(const struct gn_model *m);
 int gn_model_side(const struct gn_model *m);
 int gn_model_node_count(const struct gn_model *m);
 const struct gn_shm *gn_model_node(const struct gn_model *m, int index);
-/* Parameters and buffers are numbered apart, each in order; the state dict interleaves them node by node. Offsets are
- * aligned to 16 elements. */
+/* Parameters and buffers are numbered separately, each in order; the state dict interleaves them node by node. Offsets are
+ * multiples of 16 elements. */
 int gn_model_param_count(const struct gn_model *m);
 const struct gn_param *gn_model_param(const struct gn_model *m, int index);
 int gn_model_buffer_count(const struct gn_model *m);
 const struct gn_param *gn_model_buffer(const struct gn_model *m, int index);
-/* Elements of the flat parameter and buffer arrays, padding included. */
+/* Length of the flat parameter and buffer arrays in elements, including padding. */
 size_t gn_model_param_elements(const struct gn_model *m);
 size_t gn_model_buffer_elements(const struct gn_model *m);
 

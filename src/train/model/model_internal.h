@@ -1,7 +1,7 @@
-/* How the families of networks build their graphs. Only model.c and the family files include this.
+/* Graph construction for the families of networks. Private to model.c and the family files.
  *
- * Every function appends one node, with its parameters in torchvision's order, and returns its number. A failure (no
- * memory, name too long) is remembered in the model and reported by gn_model_create.
+ * Every function appends a node with its parameters in torchvision's order and returns its number. A failure (no memory, name too
+ * long) is remembered in the model and reported by gn_model_create().
  */
 #ifndef GN_TRAIN_MODEL_MODEL_INTERNAL_H
 #define GN_TRAIN_MODEL_MODEL_INTERNAL_H
@@ -17,7 +17,7 @@ struct gn_model {
 	struct gn_shm *nodes;
 	struct gn_map {
 		int c, h, w;
-	} *maps; /* of each node; sides may be <= 0, which the plan refuses */
+	} *maps; /* per node; sides may be <= 0, which the plan refuses */
 	struct gn_param *params, *buffers;
 	size_t param_elements, buffer_elements;
 	double linear_deviation;
@@ -38,7 +38,7 @@ int gn_model_add_linear(struct gn_model *m, const char *name, int input, int fea
 int gn_model_add_dropout(struct gn_model *m, int input, double rate);
 
 void gn_model_build_lenet(struct gn_model *m);
-/* 18, 20, 34, 50, 101 or 152 */
+/* depth: 18, 20, 34, 50, 101 or 152. */
 void gn_model_build_resnet(struct gn_model *m, int depth);
 void gn_model_build_vgg16(struct gn_model *m);
 

@@ -1,13 +1,13 @@
-/* He, Zhang, Ren and Sun, "Deep residual learning for image recognition", 2015: the networks of table 1 with
- * torchvision's names and its stride in the 3x3 convolution ("v1.5"), and the one of section 4.2 for small images with
- * 20 layers, there with projections (option B) where the shape changes. */
+/* He, Zhang, Ren and Sun, "Deep residual learning for image recognition", 2015: the networks of table 1 with torchvision's names
+ * and its stride in the 3x3 convolution ("v1.5"), and the 20-layer network of section 4.2 for small images, with projections
+ * (option B) where the shape changes. */
 #include "src/train/model/model_internal.h"
 
 #include <stdio.h>
 
 struct shape {
 	int depth, bottleneck;
-	int small; /* section 4.2: 3x3 stem without pooling, three stages of 16, 32, 64 */
+	int small; /* section 4.2: 3x3 stem without pooling, three stages of 16, 32, 64 channels */
 	int blocks[4];
 };
 
@@ -18,7 +18,7 @@ static const struct shape shapes[] = {
 
 static const struct gn_window one = {1, 1, 0};
 
-/* Convolution and batch norm under the names block + conv and block + norm. */
+/* Appends a convolution and a batch norm named block + conv and block + norm. */
 static int add_normed(struct gn_model *m, const char *block, const char *conv, const char *norm, int x, int channels,
 		      struct gn_window window)
 {

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The reference implementation refuses longer headers, too. */
+/* the limit of the reference implementation */
 static const uint64_t header_max = 100u << 20;
 static const size_t prefix_bytes = 8;
 
@@ -21,7 +21,7 @@ struct gn_safetensors {
 	int fd;
 	size_t count;
 	struct gn_tensor_entry *entries;
-	json_t *metadata; /* NULL: none */
+	json_t *metadata; /* NULL if absent */
 };
 
 static const struct {
@@ -71,7 +71,7 @@ static void put_header(struct gn_json *j, const struct gn_tensor_entry *tensors,
 		offset += tensors[i].len_bytes;
 	}
 	gn_json_end(j);
-	/* Data should begin at a multiple of eight: the format pads with blanks. */
+	/* pads the header with spaces, so that data starts at a multiple of eight */
 	while ((prefix_bytes + j->text.len) % 8)
 		gn_strbuf_puts(&j->text, " ");
 }
@@ -148,7 +148,7 @@ static int parse_type(const json_t *value, enum gn_tensor_type *out)
 	return -1;
 }
 
-/* Elements of the shape, or -1 when it is no shape or does not fit. */
+/* Number of elements of the shape; -1 for an invalid shape or on overflow. */
 static int parse_shape(const json_t *value, struct gn_tensor_entry *e, size_t *elements)
 {
 	size_t product = 1;
@@ -179,14 +179,14 @@ static enum gn_status parse_entry(const char *path, const char *name, const json
 		return gn_err_set(err, GN_ERR_DATA, "%s: tensor name '%.40s...' is too long", path, name);
 	memcpy(e->name, name, strlen(name) + 1);
 	if (parse_type(json_object_get(value, "dtype"), &e->type))
-		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has a type that is not known", path, name);
+		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has an unknown type", path, name);
 	if (parse_shape(json_object_get(value, "shape"), e, &elements))
-		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has no usable shape", path, name);
+		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has an invalid shape", path, name);
 	if (json_array_size(range) != 2 || !json_is_integer(json_array_get(range, 0)) ||
 	    !json_is_integer(json_array_get(range, 1)) || begin < 0 || end < begin || (uint64_t)end > data_bytes)
-		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' lies outside the file", path, name);
+		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' extends beyond the file", path, name);
 	if (__builtin_mul_overflow(elements, types[e->type].bytes, &len) || len != (uint64_t)(end - begin))
-		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has %lld bytes, which is not what its shape needs",
+		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has %lld bytes, which does not match its shape",
 				  path, name, (long long)(end - begin));
 	e->len_bytes = len;
 	e->offset = data_start + (uint64_t)begin;
@@ -202,7 +202,7 @@ static int by_offset(const void *a, const void *b)
 	return x->len_bytes < y->len_bytes ? -1 : x->len_bytes > y->len_bytes;
 }
 
-/* The format has no holes and no overlaps: the tensors, in order of offset, tile the data exactly. */
+/* The format has neither gaps nor overlaps: sorted by offset, the tensors must tile the data exactly. */
 static enum gn_status check_tiling(const struct gn_safetensors *file, uint64_t data_start, uint64_t data_bytes,
 				   struct gn_err *err)
 {
@@ -210,12 +210,12 @@ static enum gn_status check_tiling(const struct gn_safetensors *file, uint64_t d
 
 	for (size_t i = 0; i < file->count; i++) {
 		if (file->entries[i].offset != next)
-			return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' overlaps another or leaves a hole",
+			return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' overlaps another or leaves a gap",
 					  file->path, file->entries[i].name);
 		next += file->entries[i].len_bytes;
 	}
 	if (next != data_start + data_bytes)
-		return gn_err_set(err, GN_ERR_DATA, "%s has %llu bytes that belong to no tensor", file->path,
+		return gn_err_set(err, GN_ERR_DATA, "%s has %llu bytes outside all tensors", file->path,
 				  (unsigned long long)(data_start + data_bytes - next));
 	return GN_OK;
 }
@@ -248,7 +248,8 @@ static enum gn_status parse_header(struct gn_safetensors *file, json_t *header, 
 	return check_tiling(file, data_start, data_bytes, err);
 }
 
-/* What begins as a zip archive or a pickle; only of a file that is no safetensors file, whose length may begin alike. */
+/* Whether the file starts as a zip archive or a pickle. Checked only for files that are not safetensors, whose length field may
+ * start with the same bytes. */
 static int is_of_torch_save(const unsigned char prefix[8])
 {
 	return !memcmp(prefix, "PK\3\4", 4) || (prefix[0] == 0x80 && prefix[1] >= 2 && prefix[1] <= 5);
@@ -268,7 +269,8 @@ static enum gn_status load_header(struct gn_safetensors *file, struct gn_err *er
 		return gn_err_errno(err, errno, "cannot stat %s", file->path);
 	size = (uint64_t)info.st_size;
 	if (S_ISDIR(info.st_mode))
-		return gn_err_set(err, GN_ERR_DATA, "%s is a folder: name a safetensors file, of a checkpoint model.safetensors in it",
+		return gn_err_set(err, GN_ERR_DATA, "%s is a folder: give a safetensors file, such as model.safetensors in a "
+				  "checkpoint",
 				  file->path);
 	if (!S_ISREG(info.st_mode) || size < prefix_bytes)
 		return gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file: it is too short", file->path);
@@ -278,7 +280,8 @@ static enum gn_status load_header(struct gn_safetensors *file, struct gn_err *er
 	for (size_t i = 0; i < prefix_bytes; i++)
 		header_bytes |= (uint64_t)prefix[i] << (8 * i);
 	if ((header_bytes > size - prefix_bytes || header_bytes > header_max) && is_of_torch_save(prefix))
-		return gn_err_set(err, GN_ERR_DATA, "%s is a file of torch.save: write it with safetensors.torch.save_file", file->path);
+		return gn_err_set(err, GN_ERR_DATA, "%s was written by torch.save: write it with safetensors.torch.save_file",
+				  file->path);
 	if (header_bytes > size - prefix_bytes || header_bytes > header_max)
 		return gn_err_set(err, GN_ERR_DATA, "%s is not a safetensors file: its header would have %llu bytes",
 				  file->path, (unsigned long long)header_bytes);
@@ -364,7 +367,7 @@ enum gn_status gn_safetensors_read(const struct gn_safetensors *file, const stru
 	size_t pieces = (entry->len_bytes + PIECE_BYTES - 1) / PIECE_BYTES;
 	enum gn_status status = GN_OK;
 
-	/* what costs is memory that is touched for the first time */
+	/* parallel, because the cost is in the page faults of the destination */
 #pragma omp parallel for schedule(dynamic) if (pieces > 1)
 	for (size_t i = 0; i < pieces; i++) {
 		size_t at = i * PIECE_BYTES, left = entry->len_bytes - at;

@@ -1,10 +1,10 @@
-/* The safetensors file format: named tensors that the Python package of that name reads as they are.
+/* The safetensors file format: named tensors, readable by the Python package of that name.
  *
- * A file is an 8-byte little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then the tensors'
- * bytes without gaps. Writing is one call with everything in memory. Opening validates the whole header against the file
- * before anything is read: lengths, offsets, overlaps, shapes and types; nothing in a file can make a reader go astray.
+ * A file is an 8-byte little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then the bytes of the
+ * tensors without gaps. Writing is one call with everything in memory. Opening validates the whole header against the file before
+ * anything is read: lengths, offsets, overlaps, shapes and types. Files are not trusted.
  *
- * Thread safety: an open file is read-only and may be read from any thread.
+ * Thread safety: an open file is read-only; any thread may read it.
  */
 #ifndef GN_TRAIN_MODEL_SAFETENSORS_H
 #define GN_TRAIN_MODEL_SAFETENSORS_H
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All that the format knows, so that files with tensors of no interest can be read; F32 and I64 are written. */
+/* All types of the format, so that files with other tensors can be read; F32 and I64 are written. */
 enum gn_tensor_type {
 	GN_TENSOR_F32, GN_TENSOR_I64, GN_TENSOR_F16, GN_TENSOR_BF16, GN_TENSOR_F64, GN_TENSOR_F8_E4M3, GN_TENSOR_F8_E5M2,
 	GN_TENSOR_I32, GN_TENSOR_I16, GN_TENSOR_I8, GN_TENSOR_U64, GN_TENSOR_U32, GN_TENSOR_U16, GN_TENSOR_U8, GN_TENSOR_BOOL
@@ -30,30 +30,30 @@ struct gn_tensor_entry {
 	int64_t shape[GN_TENSOR_DIMS_MAX];
 	size_t len_bytes;
 	const void *data;		   /* when writing: borrowed; when reading: NULL */
-	uint64_t offset;		   /* when reading: in the file */
+	uint64_t offset;		   /* when reading: offset in the file */
 };
 
 struct gn_safetensors;
 
-/* Writes count tensors to path, which must not exist, and syncs it. metadata is count_metadata pairs key, value. When
- * hex is not NULL it gets the file's SHA-256, and *len_bytes its size. On failure the file is removed. */
+/* Writes count tensors to path, which must not exist, and syncs it. metadata: count_metadata pairs key, value. hex (may be NULL)
+ * receives the file's SHA-256, and *len_bytes its size. On failure the file is removed. Blocks. */
 enum gn_status gn_safetensors_write(const char *path, const struct gn_tensor_entry *tensors, size_t count,
 				    const char *const *metadata, size_t count_metadata, char hex[65],
 				    uint64_t *len_bytes, struct gn_err *err);
 
-/* As the format calls it: "F32". */
+/* The format's name: "F32". */
 const char *gn_safetensors_type_name(enum gn_tensor_type type);
 
-/* Opens and validates. GN_ERR_DATA tells what is wrong with the file. */
+/* Opens and validates. GN_ERR_DATA for invalid files. */
 enum gn_status gn_safetensors_open(const char *path, struct gn_safetensors **out, struct gn_err *err);
 void gn_safetensors_close(struct gn_safetensors *file);
 size_t gn_safetensors_count(const struct gn_safetensors *file);
 const struct gn_tensor_entry *gn_safetensors_entry(const struct gn_safetensors *file, size_t index);
-/* NULL when there is no tensor of that name. */
+/* NULL if there is no tensor of that name. Borrowed. */
 const struct gn_tensor_entry *gn_safetensors_find(const struct gn_safetensors *file, const char *name);
-/* The text that the header's metadata has for key, borrowed; NULL for none. */
+/* The value of key in the header's metadata, borrowed; NULL if absent. */
 const char *gn_safetensors_metadata(const struct gn_safetensors *file, const char *key);
-/* Reads the tensor's len_bytes into data, with as many OpenMP threads as are set. */
+/* Reads the tensor's len_bytes into data with all OpenMP threads. Blocks. */
 enum gn_status gn_safetensors_read(const struct gn_safetensors *file, const struct gn_tensor_entry *entry, void *data,
 				   struct gn_err *err);
 

@@ -1,5 +1,5 @@
-/* Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", 2014, configuration D,
- * with the names of torchvision's vgg16: positions in a sequence where relu, pooling and dropout count, too. */
+/* Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", 2014, configuration D, with the
+ * names of torchvision's vgg16: positions in a sequence that includes relu, pooling and dropout. */
 #include "src/train/model/model_internal.h"
 
 #include <stdio.h>

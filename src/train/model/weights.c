@@ -17,7 +17,7 @@ static size_t tensor_count(const struct gn_model *m)
 	return (size_t)gn_model_param_count(m) + (size_t)gn_model_buffer_count(m);
 }
 
-/* The i-th tensor: parameters first, then buffers. */
+/* Tensor number i: parameters first, then buffers. */
 static const struct gn_param *tensor(const struct gn_model *m, size_t i)
 {
 	size_t params = (size_t)gn_model_param_count(m);
@@ -83,7 +83,7 @@ static void put_shape(struct gn_strbuf *out, const int64_t *shape, int dims)
 	gn_strbuf_puts(out, "]");
 }
 
-/* Whether they differ in the number of classes alone: p is the last layer's weight or bias. */
+/* Whether p is the last layer's weight or bias and the shapes differ only in the number of classes. */
 static int has_other_classes(const struct gn_tensor_entry *e, const struct gn_model *model, const struct gn_param *p)
 {
 	int count = gn_model_param_count(model);
@@ -104,13 +104,13 @@ static enum gn_status wrong_shape(const struct gn_tensor_entry *e, const char *p
 	gn_strbuf_puts(&text, " there and ");
 	put_shape(&text, p->shape, p->dims);
 	gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' is %s in this model: %s", path, p->name, gn_strbuf_text(&text),
-		   has_other_classes(e, model, p) ? "the last layer must have as many classes as the dataset"
+		   has_other_classes(e, model, p) ? "the number of classes of the last layer must equal the dataset's"
 						  : "another model, or images of another side?");
 	gn_strbuf_release(&text);
 	return GN_ERR_DATA;
 }
 
-/* Half precision becomes fp32, which is exact. */
+/* Converts half precision to fp32, which is exact. */
 static enum gn_status read_halves(const struct gn_safetensors *file, const char *path, const struct gn_tensor_entry *e, float *out,
 				  struct gn_err *err)
 {
@@ -134,12 +134,13 @@ static enum gn_status load_one(const struct gn_safetensors *file, const char *pa
 	if (e->type == GN_TENSOR_F16 || e->type == GN_TENSOR_BF16)
 		return read_halves(file, path, e, data + p->offset, err);
 	if (e->type != GN_TENSOR_F32)
-		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' is of type %s: F32, F16 and BF16 can be read", path, p->name,
+		return gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' has type %s: only F32, F16 and BF16 are supported", path,
+				  p->name,
 				  gn_safetensors_type_name(e->type));
 	return gn_safetensors_read(file, e, data + p->offset, err);
 }
 
-/* Appends the count-th name of a list that ends with "and 12 more". */
+/* Appends name number count to a list that ends with "and 12 more". */
 enum { LISTED_MAX = 5 };
 
 static void put_name(struct gn_strbuf *out, const char *name, size_t count)
@@ -154,7 +155,7 @@ static void end_names(struct gn_strbuf *out, size_t count)
 		gn_strbuf_printf(out, " and %zu more", count - LISTED_MAX);
 }
 
-/* Whether all tensors were saved from inside torch's DataParallel or DistributedDataParallel. */
+/* Whether all names have the prefix of PyTorch's DataParallel or DistributedDataParallel. */
 static int is_wrapped(const struct gn_safetensors *file)
 {
 	size_t count = gn_safetensors_count(file), i = 0;
@@ -176,7 +177,7 @@ static enum gn_status check_missing(const struct gn_safetensors *file, const cha
 			put_name(&names, tensor(model, i)->name, ++missing);
 	end_names(&names, missing);
 	if (missing && is_wrapped(file))
-		gn_err_set(err, GN_ERR_DATA, "%s: all names begin with 'module.', as DistributedDataParallel has them: save "
+		gn_err_set(err, GN_ERR_DATA, "%s: all names start with 'module.', the prefix of DistributedDataParallel: save "
 			   "model.module.state_dict()", path);
 	else if (missing)
 		gn_err_set(err, GN_ERR_DATA, "%s has no tensor %s, which %s needs: are these weights of another model?", path,
@@ -185,7 +186,7 @@ static enum gn_status check_missing(const struct gn_safetensors *file, const cha
 	return missing ? GN_ERR_DATA : GN_OK;
 }
 
-/* Whether the model has no tensor of that name. Counters of batch norm are known, though not used. */
+/* Whether the model has no tensor of that name. Counters of batch norm are known but unused. */
 static int is_foreign(const struct gn_model *model, const char *name)
 {
 	size_t suffix = sizeof counter_suffix - 1, len = strlen(name);
@@ -228,7 +229,7 @@ enum gn_status gn_weights_import(const char *path, const struct gn_model *model,
 	return status;
 }
 
-/* A tensor that the model does not know means that the file is of another model. */
+/* An unknown tensor means that the file belongs to another model. */
 enum gn_status gn_weights_load(const char *path, const struct gn_model *model, float *params, float *buffers,
 			       struct gn_err *err)
 {
@@ -244,7 +245,7 @@ enum gn_status gn_weights_load(const char *path, const struct gn_model *model, f
 	return status;
 }
 
-/* One size of the tensor of p's name, which has p's other sizes. */
+/* One dimension of the tensor with p's name, whose other dimensions must equal p's. */
 static enum gn_status find_size(const struct gn_safetensors *file, const char *path, const struct gn_param *p, int axis,
 				int64_t most, int64_t *out, struct gn_err *err)
 {
@@ -284,7 +285,7 @@ enum gn_status gn_weights_sizes(const char *path, const struct gn_model *like, i
 	return GN_OK;
 }
 
-/* Appends each name with its zero. Returns 0, or -1 when they are not the names as they were. */
+/* Appends each name with a zero byte. Returns 0, or -1 when the names were changed by the conversion to JSON. */
 static int append_names(const json_t *list, struct gn_strbuf *names)
 {
 	for (size_t k = 0; k < json_array_size(list); k++) {

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SIDE_MAX = 4096, RESIZE_MAX = 8192 }; /* as the options' */
+enum { SIDE_MAX = 4096, RESIZE_MAX = 8192 }; /* limits of the corresponding options */
 
-/* Not there: *out stays. Returns 0, or -1 for anything but a whole number from 1 to most. */
+/* *out is unchanged if the key is absent. Returns 0, or -1 for anything but an integer from 1 to most. */
 static int get_length(const json_t *object, const char *key, int64_t most, int64_t *out)
 {
 	const json_t *value = json_object_get(object, key);
@@ -22,7 +22,7 @@ static int get_length(const json_t *object, const char *key, int64_t most, int64
 	return 0;
 }
 
-/* Returns how many numbers there are, 1 or 3, 0 when there is no such key, or -1. They are taken as floats later. */
+/* Returns the number of values, 1 or 3; 0 if the key is absent, or -1. They are converted to float later. */
 static int get_values(const json_t *object, const char *key, double least, double out[3])
 {
 	const json_t *array = json_object_get(object, key);
@@ -42,7 +42,7 @@ static int get_values(const json_t *object, const char *key, double least, doubl
 	return (int)count;
 }
 
-/* The key whose value makes no sense, or NULL. */
+/* Returns the key with an invalid value, or NULL. */
 static const char *parse_preprocessing(const json_t *object, struct gn_weights_about *out)
 {
 	int means = get_values(object, "mean", -1e6, out->mean);
@@ -80,7 +80,7 @@ enum gn_status gn_weights_about(const char *path, struct gn_weights_about *out, 
 	if (json_is_object(preprocessing))
 		wrong = parse_preprocessing(preprocessing, &about);
 	if (wrong)
-		status = gn_err_set(err, GN_ERR_DATA, "%s: '%s' of the metadata's preprocessing is missing or makes no sense: export the "
+		status = gn_err_set(err, GN_ERR_DATA, "%s: '%s' of the metadata's preprocessing is missing or invalid: export the "
 				    "file again", path, wrong);
 	json_decref(preprocessing);
 	gn_safetensors_close(file);

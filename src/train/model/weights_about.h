@@ -1,7 +1,7 @@
-/* What the metadata of a file that gannet export wrote says of its network: the name, and how images become its input.
+/* The network described in the metadata of a file written by gannet export: its name, and the preprocessing of images.
  *
- * The file may come from anywhere: a name that is none of the known networks, and a "preprocessing" that is no JSON object, count
- * as not said; a JSON object with a value that makes no sense is GN_ERR_DATA, which names it.
+ * The file may come from anywhere: an unknown network name, and a "preprocessing" that is not a JSON object, count as absent; a
+ * JSON object with an invalid value is GN_ERR_DATA, naming it.
  */
 #ifndef GN_TRAIN_MODEL_WEIGHTS_ABOUT_H
 #define GN_TRAIN_MODEL_WEIGHTS_ABOUT_H
@@ -11,11 +11,11 @@
 #include <stdint.h>
 
 struct gn_weights_about {
-	char model[32];		     /* "": not said */
-	int64_t side;		     /* 0: not said */
-	int64_t resize_shorter;	     /* 0: images near the side keep their size; -1: not said */
-	int channels;		     /* of mean and deviation, 1 or 3; 0: not said */
-	double mean[3], deviation[3]; /* of one channel: three times the same */
+	char model[32];		     /* "": absent */
+	int64_t side;		     /* 0: absent */
+	int64_t resize_shorter;	     /* 0: images of nearly that side are not resized; -1: absent */
+	int channels;		     /* of mean and deviation, 1 or 3; 0: absent */
+	double mean[3], deviation[3]; /* a single channel is stored three times */
 };
 
 /* err is required. */
