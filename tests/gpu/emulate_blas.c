@@ -156,7 +156,9 @@ enum gn_status gn_blas_run(struct gn_blas_plan *p, const struct gn_blas_data *d,
 	struct call c = {p->linear, p->pass, *d};
 	enum gn_status status;
 
-	(void)workspace;
+	if (gn_blas_plan_workspace_bytes(p) && (!workspace || (uintptr_t)workspace % GN_CUDA_ALIGN_BYTES))
+		return gn_err_set(err, GN_ERR_USAGE, "%s with a workspace that is not aligned to %d bytes", gn_blas_pass_name(p->pass),
+				  GN_CUDA_ALIGN_BYTES);
 	if (!d->x || !d->weight || !d->y || with_bias != (d->bias != NULL))
 		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor, or with one too many", gn_blas_pass_name(p->pass));
 	status = gn_emulate_look(p->stream, &c, sizeof c, gn_blas_pass_name(p->pass), err);

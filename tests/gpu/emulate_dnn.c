@@ -286,7 +286,9 @@ enum gn_status gn_dnn_run(struct gn_dnn_plan *p, const struct gn_dnn_data *d, vo
 	struct call c = {p->conv, p->pass, *d};
 	enum gn_status status;
 
-	(void)workspace;
+	if (gn_dnn_plan_workspace_bytes(p) && (!workspace || (uintptr_t)workspace % GN_CUDA_ALIGN_BYTES))
+		return gn_err_set(err, GN_ERR_USAGE, "%s with a workspace that is not aligned to %d bytes", gn_dnn_pass_name(p->pass),
+				  GN_CUDA_ALIGN_BYTES);
 	if (!d->x || !d->y || !d->weight || (!d->z && p->pass == GN_DNN_BACKWARD_DATA_NORM))
 		return gn_err_set(err, GN_ERR_USAGE, "%s without a tensor", gn_dnn_pass_name(p->pass));
 	status = gn_emulate_look(p->stream, &c, sizeof c, gn_dnn_pass_name(p->pass), err);
