@@ -5,7 +5,8 @@
  * Engines that break a rule (tensor cores for f32 without tf32, run-to-run variation with `deterministic`) or exceed the workspace
  * limit are skipped. The first remaining engine is used; with options.tune up to 24, at most 8 configurations of one engine, become
  * candidates, of which gn_dnn_tune() keeps the fastest. Some engines are compiled when planned, which takes a processor a second:
- * at most one per plan. The chosen plan is also stored in a folder, from which it is restored in milliseconds. Shapes and fusions
+ * at most one per plan. The chosen plan is also kept in a folder, or in the
+ * process's memory, from which it is restored in milliseconds. Shapes and fusions
  * without an engine are GN_ERR_UNSUPPORTED: the caller uses another operator. cuDNN is loaded at first use, so that a build with
  * CUDA also runs where cuDNN is not installed, and reports it. Every error names the call, the shape and the device.
  *
@@ -30,7 +31,8 @@ struct gn_dnn_options {
 	size_t workspace_limit_bytes;
 	int tune; /* create candidates for gn_dnn_tune() */
 	/* Folder in which plans persist between processes; created if missing; NULL: none. A folder or file that does not belong to
-	 * the user or that others may write is ignored. Several processes may use it concurrently. */
+	 * the user or that others may write is ignored. Several processes may use it concurrently. Without a usable folder, plans are
+	 * kept in memory, for the same device and options in this process. */
 	const char *folder;
 };
 

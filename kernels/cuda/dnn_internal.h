@@ -82,6 +82,11 @@ void gn_dnn_store_identify(struct gn_dnn *d, const char *device);
 int gn_dnn_store_restore(struct gn_dnn_plan *p);
 /* Stores the chosen candidate. A failure is ignored. */
 void gn_dnn_store_keep(const struct gn_dnn_plan *p);
+/* dnn_memory.c: in place of the folder's files. Any thread. */
+/* A copy with a zero byte behind it, to be freed; NULL: there is none. */
+char *gn_dnn_memory_load(const char *name, size_t *out_bytes);
+/* Takes text, and frees it where it cannot be kept; replaces what has that name. */
+void gn_dnn_memory_keep(const char *name, char *text, size_t bytes);
 
 #define GN_DNN_NODES_MAX 8
 #define GN_DNN_PIECES_MAX 48

@@ -1,4 +1,4 @@
-/* Plans stored in a folder, one file each: a text with everything that the plan depends on, then cuDNN's JSON, which contains
+/* Plans stored in a folder, or in memory (dnn_memory.c), one file each: a text with everything that the plan depends on, then cuDNN's JSON, which contains
  * compiled code. A file with another text, of another user, or damaged is ignored. Files are written under a temporary name and
  * renamed. */
 #include "kernels/cuda/dnn_internal.h"
@@ -125,13 +125,14 @@ int gn_dnn_store_restore(struct gn_dnn_plan *p)
 	char description[1024], *text;
 	cudnnBackendDescriptor_t plan;
 	const char *json;
+	struct name name;
 	int64_t engine;
 	size_t bytes;
 
-	if (p->dnn->folder < 0)
-		return 0;
 	(void)describe(p, description, sizeof description);
-	if (!(text = load(p->dnn->folder, name_of(p, description).text, &bytes)))
+	name = name_of(p, description);
+	text = p->dnn->folder < 0 ? gn_dnn_memory_load(name.text, &bytes) : load(p->dnn->folder, name.text, &bytes);
+	if (!text)
 		return 0;
 	json = check(text, bytes, description, &engine);
 	if (json && (plan = gn_dnn_plan_begin(p))) {
@@ -178,12 +179,14 @@ void gn_dnn_store_keep(const struct gn_dnn_plan *p)
 	size_t bytes;
 	int fd, ok;
 
-	if (p->dnn->folder < 0)
-		return;
 	(void)describe(p, description, sizeof description);
 	name = name_of(p, description);
 	if (!(text = serialise(p, description, &bytes)))
 		return;
+	if (p->dnn->folder < 0) {
+		gn_dnn_memory_keep(name.text, text, bytes);
+		return;
+	}
 	/* another process has another pid; another node may use the same: the last rename wins */
 	snprintf(temporary, sizeof temporary, "%s.%ld", name.text, (long)getpid());
 	fd = openat(p->dnn->folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -114,7 +114,7 @@ static void drop(int at, const char *name)
 
 static void check_kept(void)
 {
-	const struct gn_dnn_options o = {.folder = folder}, tf32 = {.folder = folder, .tf32 = 1};
+	const struct gn_dnn_options o = {.folder = folder}, tf32 = {.folder = folder, .tf32 = 1}, none = {0}, none_tf32 = {.tf32 = 1};
 	int64_t first = -1, later = -2;
 
 	expect("plans are compiled once", plan_some(o, GN_DNN_FORWARD_STATISTICS, &first), 0, 2);
@@ -131,8 +131,12 @@ static void check_kept(void)
 	expect("a file that others may write is not read", plan_some(o, GN_DNN_FORWARD_STATISTICS, &later), 0, 2);
 	expect("but replaced", plan_some(o, GN_DNN_FORWARD_STATISTICS, &later), 2, 0);
 	(void)chmod(folder, 0777);
-	expect("a folder that others may write is not used", plan_some(o, GN_DNN_FORWARD_STATISTICS, &later), 0, 2);
+	expect("a folder that others may write is not used", plan_some(o, GN_DNN_FORWARD_STATISTICS, &first), 0, 2);
 	(void)chmod(folder, 0700);
+	expect("what was planned without one is kept in memory", plan_some(none, GN_DNN_FORWARD_STATISTICS, &later), 2, 0);
+	point(first == later, "by the same engine", "");
+	expect("other rules, other plans", plan_some(none_tf32, GN_DNN_FORWARD_STATISTICS, &later), 0, 2);
+	expect("each kept", plan_some(none_tf32, GN_DNN_FORWARD_STATISTICS, &later), 2, 0);
 	expect("engines that are not compiled are kept, too", plan_some(o, GN_DNN_BACKWARD_DATA, &first), 0, 0);
 	expect("and restored", plan_some(o, GN_DNN_BACKWARD_DATA, &later), 2, 0);
 }
