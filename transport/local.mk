@@ -41,6 +41,9 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/exec_shm.c \
 	transport/coll/idle_wait.c \
 	transport/coll/lanes_check.c transport/coll/lanes_check_internal.h \
+	transport/coll/messages.c transport/coll/messages.h \
+	transport/coll/messages_internal.h \
+	transport/coll/messages_receive.c \
 	transport/coll/reduce.c \
 	transport/coll/reduce_executor.h \
 	transport/coll/staged.c transport/coll/staged.h \
@@ -128,6 +131,8 @@ libgannet_transport_a_SOURCES += \
 	transport/ucx/ucx_common.c transport/ucx/ucx_common.h \
 	transport/ucx/ucx_internal.h \
 	transport/ucx/ucx_lanes.c \
+	transport/ucx/ucx_am.c \
+	transport/ucx/ucx_am.h \
 	transport/ucx/ucx_message.c \
 	transport/ucx/ucx_rail.c \
 	transport/ucx/ucx_reach.c

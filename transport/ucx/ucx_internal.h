@@ -6,6 +6,7 @@
 #define GN_TRANSPORT_UCX_UCX_INTERNAL_H
 
 #include "transport/ucx/ucx.h"
+#include "transport/ucx/ucx_am.h"
 #include "transport/ucx/ucx_common.h"
 
 #include <ucp/api/ucp.h>
@@ -66,6 +67,8 @@ struct gn_ucx {
 
 	struct gn_stripe *stripes, *free_stripes; /* all; those not in use */
 	unsigned progress_calls;
+	gn_ucx_am_fn am_received; /* NULL: active messages are dropped */
+	void *am_context;
 };
 
 /* Sets "WHAT: <UCX's text> (UCX)" and returns GN_ERR_NO_MEMORY or GN_ERR_FAILED. */
@@ -112,6 +115,10 @@ int gn_ucx_usable_rails(const struct gn_ucx *f, int rank, uint8_t usable[GN_RAIL
 int gn_ucx_group(const unsigned char *reached, int nodes, int *groups, int stride);
 
 /* --- ucx_message.c --- */
+
+/* Completes a request with UCX's result; takes over what UCX returned for it. */
+void gn_ucx_complete_request(struct gn_ucx_request *r, ucs_status_t rc);
+enum gn_status gn_ucx_request_posted(struct gn_ucx_request *r, void *request, const char *what, struct gn_err *err);
 
 void gn_ucx_free_stripes(struct gn_ucx *f);
 

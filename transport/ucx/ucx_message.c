@@ -44,7 +44,7 @@ enum gn_status gn_ucx_fail(struct gn_err *err, const char *what, ucs_status_t rc
 			  ucs_status_string(rc));
 }
 
-static void complete_request(struct gn_ucx_request *r, ucs_status_t rc)
+void gn_ucx_complete_request(struct gn_ucx_request *r, ucs_status_t rc)
 {
 	r->active = 0;
 	r->handle = NULL;
@@ -104,7 +104,7 @@ static void finish_fragment(struct gn_stripe_fragment *fragment, ucs_status_t rc
 		return;
 	s->next_free = s->ucx->free_stripes;
 	s->ucx->free_stripes = s;
-	complete_request(r, s->status);
+	gn_ucx_complete_request(r, s->status);
 }
 
 static void fragment_sent(void *request, ucs_status_t rc, void *argument)
@@ -234,7 +234,7 @@ int gn_ucx_blocking_rail(const struct gn_ucx *f, int rank, const struct gn_ucx_r
 static void message_sent(void *request, ucs_status_t rc, void *argument)
 {
 	ucp_request_free(request);
-	complete_request(argument, rc);
+	gn_ucx_complete_request(argument, rc);
 }
 
 static void message_received(void *request, ucs_status_t rc, const ucp_tag_recv_info_t *info, void *argument)
@@ -242,10 +242,10 @@ static void message_received(void *request, ucs_status_t rc, const ucp_tag_recv_
 	const struct gn_ucx_request *r = argument;
 
 	ucp_request_free(request);
-	complete_request(argument, check_length(r->len_bytes, rc, info->length));
+	gn_ucx_complete_request(argument, check_length(r->len_bytes, rc, info->length));
 }
 
-static enum gn_status request_posted(struct gn_ucx_request *r, void *request, const char *what, struct gn_err *err)
+enum gn_status gn_ucx_request_posted(struct gn_ucx_request *r, void *request, const char *what, struct gn_err *err)
 {
 	if (UCS_PTR_IS_ERR(request)) {
 		r->active = 0;
@@ -257,7 +257,7 @@ static enum gn_status request_posted(struct gn_ucx_request *r, void *request, co
 	if (request)
 		r->handle = r->active ? request : NULL;
 	else
-		complete_request(r, UCS_OK);
+		gn_ucx_complete_request(r, UCS_OK);
 	return GN_OK;
 }
 
@@ -275,7 +275,7 @@ enum gn_status gn_ucx_send(struct gn_ucx *f, int rank, uint64_t tag, const void 
 	r->active = 1;
 	if (f->rail_count > 1 && !e->same_node)
 		return stripe(f, rank, tag, 1, data, NULL, r, err);
-	return request_posted(r, ucp_tag_send_nbx(e->ep, data, len_bytes, tag ^ f->tag_key, &param), "sending", err);
+	return gn_ucx_request_posted(r, ucp_tag_send_nbx(e->ep, data, len_bytes, tag ^ f->tag_key, &param), "sending", err);
 }
 
 /* A message that has already arrived is found by probing, because UCX 1.13 does not return its length when ucp_tag_recv_nbx()
@@ -297,10 +297,10 @@ enum gn_status gn_ucx_receive(struct gn_ucx *f, int rank, uint64_t tag, void *da
 		return stripe(f, rank, tag, 0, NULL, data, r, err);
 	message = ucp_tag_probe_nb(worker, tag ^ f->tag_key, UINT64_MAX, 1, &info);
 	if (message && info.length != len_bytes) {
-		complete_request(r, UCS_ERR_MESSAGE_TRUNCATED);
+		gn_ucx_complete_request(r, UCS_ERR_MESSAGE_TRUNCATED);
 		return GN_OK;
 	}
 	if (message)
-		return request_posted(r, ucp_tag_msg_recv_nbx(worker, data, len_bytes, message, &param), "receiving", err);
-	return request_posted(r, ucp_tag_recv_nbx(worker, data, len_bytes, tag ^ f->tag_key, UINT64_MAX, &param), "receiving", err);
+		return gn_ucx_request_posted(r, ucp_tag_msg_recv_nbx(worker, data, len_bytes, message, &param), "receiving", err);
+	return gn_ucx_request_posted(r, ucp_tag_recv_nbx(worker, data, len_bytes, tag ^ f->tag_key, UINT64_MAX, &param), "receiving", err);
 }

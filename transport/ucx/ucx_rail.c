@@ -102,7 +102,7 @@ enum gn_status gn_ucx_rail_open(struct gn_ucx_rail *r, const char *tls, struct g
 	size_t size = (size_t)gn_world_size(r->ucx->world);
 	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS |
 					     UCP_PARAM_FIELD_ESTIMATED_NUM_PPN,
-			       .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
+			       .features = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
 			       .estimated_num_eps = (size_t)gn_algorithms_peers((int)size),
 			       .estimated_num_ppn = (size_t)gn_world_local_size(r->ucx->world)};
 	ucp_worker_params_t wp = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,

@@ -1,0 +1,27 @@
+#!/bin/bash
+# Messages in any order: none lost, in order for each sender, memory bounded, answers, long data, a rank that is given up.
+set -u
+# shellcheck source=tests/cmd/tap.sh
+. "$GN_SOURCE/tests/cmd/tap.sh"
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/gn-messages.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+probe=$GN_BUILD/tests/transport/message_probe
+export OMP_NUM_THREADS=1
+# run RANKS TRANSPORT MODE [COUNT]
+run() { timeout -k 5 120 "$GN_BUILD/gannet" launch -n "$1" -- "$probe" "${@:2}"; }
+
+expect 0 'received 999999 held at most [0-9]+ dropped 0' '1,000,000 messages from seven ranks to a slow one' run 8 shm flood 1000000
+bounded() { # less than 100 MB at rank 0, which was sent 70 times that in all if it were held
+	run 4 tcp flood 300000 | tee "$scratch/out"
+	local mb
+	mb=$(sed -n 's/.* resident \([0-9]*\) MB.*/\1/p' "$scratch/out")
+	[[ $mb ]] && ((mb < 100))
+}
+check 'over tcp, in bounded memory' bounded
+for transport in shm tcp; do
+	expect 0 'answered 1500 of 1500 dropped 0' "calls of all lengths between four ranks over $transport" run 4 $transport calls 1500
+	expect 0 'ended 300 of 300' "over $transport a rank that is given up ends what concerns it and nothing else" run 4 $transport lost
+done
+export PROBE_PROGRESS=thread
+expect 0 'answered 500 of 500 dropped 0' 'with a progress thread' run 3 auto calls 500
+finish
