@@ -93,6 +93,7 @@ tests_transport_direct_probe_SOURCES = tests/transport/direct_probe.c tests/tran
 	tests/transport/memory_host.c tests/transport/memory_host.h
 tests_transport_direct_probe_LDADD = $(TRANSPORT_LIBS)
 SHELL_TESTS += \
+	tests/transport/messages.t \
 	tests/transport/affinity.t \
 	tests/transport/direct.t \
 	tests/transport/azure.t \

@@ -2,10 +2,11 @@
  * usage: message_probe TRANSPORT flood COUNT   all others send COUNT short messages in all to rank 0, which is slow
  *        message_probe TRANSPORT calls COUNT   every rank makes COUNT calls of random lengths to random others
  *        message_probe TRANSPORT lost          rank 0 gives one up that answers nothing; the others go on
+ *        message_probe TRANSPORT forged        what does not come from this job, or breaks the protocol, is dropped
  * Prints what rank 0 counted; exit code 1 when something is wrong. PROBE_PROGRESS=thread: progress by a thread. */
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "transport/coll/messages.h"
+#include "transport/coll/messages_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -331,6 +332,52 @@ static enum gn_status lost(struct probe *p, struct gn_err *err)
 	return status ? status : gn_comm_barrier(p->comm, err);
 }
 
+/* --- forged --- */
+
+static int bad_case(size_t i)
+{
+	fprintf(stderr, "bad message %zu was taken\n", i);
+	return 1;
+}
+
+static int arrives(struct probe *p, const struct gn_message_wire *wire, size_t header_bytes)
+{
+	const struct gn_ucx_am am = {.header = wire, .header_bytes = header_bytes};
+	struct gn_messages_counts before, after;
+
+	gn_messages_count(p->messages, &before);
+	gn_message_arrived(p->messages, &am);
+	gn_messages_count(p->messages, &after);
+	return after.dropped == before.dropped;
+}
+
+static enum gn_status forged(struct probe *p, struct gn_err *err)
+{
+	const struct gn_message_wire good = {.token = p->messages->token, .from = (uint32_t)!p->rank};
+	struct gn_message_wire bad[8];
+	struct gn_message_kind kind = {.handle = take_stop, .context = p};
+
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		bad[i] = good;
+	bad[0].token++;
+	bad[1].from = (uint32_t)p->size;
+	bad[2].from = (uint32_t)p->rank;
+	bad[3].header_bytes = GN_MESSAGE_HEADER_MAX + 1;
+	bad[4].sequence = GN_MESSAGES_CREDITS;
+	bad[5].kind = GN_MESSAGE_KINDS;
+	bad[6].credits = 1; /* more than were ever used; the message itself is then the second of its number */
+	bad[7].is = GN_MESSAGE_ANSWER, bad[7].call = 77;
+	gn_messages_handle(p->messages, 0, &kind);
+	p->failed += !arrives(p, &good, sizeof good);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		if (arrives(p, &bad[i], sizeof bad[i]))
+			p->failed += (uint64_t)bad_case(i);
+	p->failed += (uint64_t)arrives(p, &good, sizeof good - 1);
+	gn_messages_progress(p->messages);
+	p->failed += p->stopped != 1;
+	return gn_comm_barrier(p->comm, err);
+}
+
 static enum gn_status run(struct probe *p, const char *what, struct gn_err *err)
 {
 	if (p->size < 2)
@@ -339,7 +386,7 @@ static enum gn_status run(struct probe *p, const char *what, struct gn_err *err)
 		return flood(p, err);
 	if (!strcmp(what, "calls"))
 		return calls(p, err);
-	return lost(p, err);
+	return !strcmp(what, "forged") ? forged(p, err) : lost(p, err);
 }
 
 int main(int argc, char **argv)

@@ -22,6 +22,7 @@ for transport in shm tcp; do
 	expect 0 'answered 1500 of 1500 dropped 0' "calls of all lengths between four ranks over $transport" run 4 $transport calls 1500
 	expect 0 'ended 300 of 300' "over $transport a rank that is given up ends what concerns it and nothing else" run 4 $transport lost
 done
+check 'what does not come from this job, or breaks the protocol, is dropped' run 2 shm forged
 export PROBE_PROGRESS=thread
 expect 0 'answered 500 of 500 dropped 0' 'with a progress thread' run 3 auto calls 500
 finish

@@ -423,17 +423,17 @@ static void rest(struct gn_messages *m)
 
 enum gn_status gn_messages_wait(struct gn_messages *m, int (*is_done)(void *context), void *context, struct gn_err *err)
 {
-	unsigned idle = 0, looks = m->comm->oversubscribed ? GN_LOOKS_CROWDED : GN_LOOKS;
+	unsigned idle = 0, polls = m->comm->oversubscribed ? GN_POLLS_OVERSUBSCRIBED : GN_POLLS;
 	uint64_t checked = 0, now;
 	enum gn_status status;
 
 	while (!is_done(context)) {
 		if (gn_messages_progress(m)) {
 			idle = 0;
-		} else if (++idle % looks == 0) {
+		} else if (++idle % polls == 0) {
 			rest(m);
 		}
-		if (idle % looks)
+		if (idle % polls)
 			continue;
 		now = gn_clock_ns();
 		if (now - checked < CHECK_NS)
