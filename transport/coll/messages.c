@@ -78,7 +78,7 @@ enum gn_status gn_message_connect(struct gn_messages *m, int rank, struct gn_err
 	enum gn_status status = GN_OK;
 
 	if (!p->is_connected)
-		status = gn_ucx_connect(m->comm->fabric, rank, err);
+		status = gn_ucx_connect(m->comm->ucx, rank, err);
 	p->is_connected = !status;
 	return status;
 }
@@ -106,7 +106,7 @@ void gn_message_launch(struct gn_message_send_state *s)
 	memcpy(s->wire, &wire, sizeof wire);
 	p->owed = 0;
 	s->request.complete = sent;
-	if (gn_ucx_am_send(s->owner->comm->fabric, s->to, s->wire, s->wire_bytes, s->data, s->data_bytes, &s->request, &why)) {
+	if (gn_ucx_am_send(s->owner->comm->ucx, s->to, s->wire, s->wire_bytes, s->data, s->data_bytes, &s->request, &why)) {
 		s->is_sent = 1;
 		gn_message_finish(s, why.status);
 	}
@@ -519,7 +519,7 @@ enum gn_status gn_messages_create(struct gn_comm *c, const struct gn_messages_op
 	status = gn_world_key(c->world, "gannet messages", &m->token, sizeof m->token, err);
 	gn_comm_enter(c);
 	if (!status)
-		status = gn_ucx_am_listen(c->fabric, gn_message_arrived, m, err);
+		status = gn_ucx_am_listen(c->ucx, gn_message_arrived, m, err);
 	gn_comm_leave(c);
 	if (!status)
 		status = gn_comm_barrier(c, err);
@@ -536,10 +536,10 @@ void gn_messages_destroy(struct gn_messages *m)
 	if (!m)
 		return;
 	gn_comm_enter(m->comm);
-	gn_ucx_am_listen(m->comm->fabric, NULL, NULL, NULL);
+	gn_ucx_am_listen(m->comm->ucx, NULL, NULL, NULL);
 	if (m->left_to_ucx || m->newest) {
 		m->comm->failed = 1;
-		gn_ucx_abandon(m->comm->fabric);
+		gn_ucx_abandon(m->comm->ucx);
 	}
 	for (int r = 0; r < m->size; r++)
 		gn_message_drop_all(m, &m->peers[r]);

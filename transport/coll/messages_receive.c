@@ -11,7 +11,7 @@ static void drop(struct gn_inbound *in)
 	struct gn_messages *m = in->owner;
 
 	if (in->kept)
-		gn_ucx_am_release(m->comm->fabric, in->kept);
+		gn_ucx_am_release(m->comm->ucx, in->kept);
 	m->held_bytes -= in->counted_bytes;
 	free(in->memory);
 	free(in);
@@ -171,7 +171,7 @@ static void begin(struct gn_inbound *in, void *into)
 	in->state = GN_INBOUND_COMING;
 	in->kept = NULL;
 	in->request.complete = received;
-	if (gn_ucx_am_receive(m->comm->fabric, descriptor, into, in->message.data_bytes, &in->request, &why)) {
+	if (gn_ucx_am_receive(m->comm->ucx, descriptor, into, in->message.data_bytes, &in->request, &why)) {
 		in->request.status = why.status;
 		received(&in->request);
 	}

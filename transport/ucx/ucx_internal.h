@@ -6,7 +6,6 @@
 #define GN_TRANSPORT_UCX_UCX_INTERNAL_H
 
 #include "transport/ucx/ucx.h"
-#include "transport/ucx/ucx_am.h"
 #include "transport/ucx/ucx_common.h"
 
 #include <ucp/api/ucp.h>
@@ -42,6 +41,7 @@ struct gn_ucx_rail_share {
 #define GN_UCX_TLS_MAX 64
 
 struct gn_stripe;
+struct gn_ucx_am;
 
 struct gn_ucx {
 	struct gn_world *world;
@@ -67,7 +67,7 @@ struct gn_ucx {
 
 	struct gn_stripe *stripes, *free_stripes; /* all; those not in use */
 	unsigned progress_calls;
-	gn_ucx_am_fn am_received; /* NULL: active messages are dropped */
+	int (*am_received)(void *context, const struct gn_ucx_am *m); /* ucx_am.h; NULL: active messages are dropped */
 	void *am_context;
 };
 
