@@ -88,7 +88,7 @@ two() { # what is set for rank 0, and for rank 1
 expect 0 'heartbeats to 127.0.0.1 port [0-9]+$' "GANNET_SOCKET_IFNAME: one interface" two GANNET_SOCKET_IFNAME==lo GANNET_LOG=warn
 expect 0 'heartbeats to 127.0.0.1 port [0-9]+$' "by its prefix, and rank 1 has no say" two GANNET_SOCKET_IFNAME=l GANNET_SOCKET_IFNAME=eth77
 none() { env RANK=0 WORLD_SIZE=2 MASTER_ADDR=0.0.0.0 MASTER_PORT="$(free_port)" timeout 30 "${bench[@]}" "$@"; }
-expect 2 "GANNET_SOCKET_IFNAME, --socket-ifname: no interface of .* is one of '=eth77'; there are: .*lo \(127.0.0.1\)" "none of that name is an error, and lists them" none --socket-ifname =eth77
+expect 2 "GANNET_SOCKET_IFNAME, --socket-ifname: no interface of .* matches '=eth77'; there are: .*lo \(127.0.0.1\)" "none of that name is an error, and lists them" none --socket-ifname =eth77
 expect 0 'heartbeats to 127.0.0.1 port' "on one machine it is loopback, whatever the list says" launch 2 "${bench[@]}" --socket-ifname =eth77
 printf '%s\n' 'join_timeout = 90' 'heartbeat_timeout = 8' 'stall_timeout = a.minute' 'socket_ifname = =ib0' >"$scratch/conf"
 chmod 644 "$scratch/conf"

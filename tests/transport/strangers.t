@@ -33,7 +33,7 @@ at_start() {
 	kill "${watchers[@]}"
 	cat "$scratch"/err.*
 	[[ $code == 0 && $(cat "$scratch"/out.[0-2] | grep -c "of 3 on 1 nodes by environment: 0 wrong") == 3 ]] &&
-		grep -q "refused a connection from 127.0.0.1 to the meeting point, port [0-9]*: .*; the job goes on" "$scratch/err.0" &&
+		grep -q "refused a connection from 127.0.0.1 to the rendezvous, port [0-9]*: .*; the job goes on" "$scratch/err.0" &&
 		(($(grep -c "refused a connection" "$scratch/err.0") <= 8))
 }
 check "400 strangers at the meeting point: the ranks meet all the same" at_start
@@ -183,7 +183,7 @@ other_secret() {
 	cat "$scratch"/err.[01]
 	grep -q "WARN.* refuses this rank: .*; trying on" "$scratch/err.1" &&
 		grep -q "rank 0 at .* refuses this rank: .*GANNET_SECRET_FILE" "$scratch/err.1" &&
-		grep -q "refused a connection from 127.0.0.1 to the meeting point, port [0-9]*: it does not know this job's secret" "$scratch/err.0"
+		grep -q "refused a connection from 127.0.0.1 to the rendezvous, port [0-9]*: it does not know this job's secret" "$scratch/err.0"
 }
 check "a rank with another secret is refused and told" other_secret
 readable() {

@@ -81,7 +81,7 @@ static void *come_and_stand_still(void *argument)
 
 	while (gn_net_connect("127.0.0.1", g->port, 1000, &g->fd, &err) && gn_clock_ns() < until)
 		nanosleep(&pause, NULL);
-	if (gn_handshake_join(g->fd, &secret, GN_HANDSHAKE_MEETING, 1, 2, 3000, &err) ||
+	if (gn_handshake_join(g->fd, &secret, GN_HANDSHAKE_RENDEZVOUS, 1, 2, 3000, &err) ||
 	    gn_net_send_all(g->fd, says, sizeof says, 1000))
 		return "rank 1 could not join";
 	return NULL;
@@ -135,7 +135,7 @@ static void test_meeting_point_stands_still(void **state)
 	assert_ok(gn_bootstrap_env(&d, NULL, &b, &err));
 	gn_bootstrap_wait_at_most(b, TIMEOUT_MS);
 	assert_int_equal(b->ops->word(b, NULL, 0, &word, &len, &err), GN_ERR_STALL);
-	assert_non_null(strstr(err.text, "says nothing"));
+	assert_non_null(strstr(err.text, "does not answer"));
 	assert_true(gn_clock_ns() - started < SOON_NS);
 	assert_null(word);
 	close(fd);
@@ -148,7 +148,7 @@ static void test_meeting_point_stands_still(void **state)
 static void *lie_then_host(void *argument)
 {
 	static const char challenge_magic[8] = "GNdoor2", verdict_magic[8] = "GNopen2";
-	struct gn_handshake_verdict forged = {.result = GN_HANDSHAKE_WRONG_PROOF};
+	struct gn_handshake_reply forged = {.result = GN_HANDSHAKE_WRONG_PROOF};
 	struct gn_handshake_challenge challenge = {.magic = {0}};
 	struct gn_handshake_claim claim;
 	struct gn_launcher d = *(struct gn_launcher *)argument;

@@ -57,7 +57,7 @@ static void test_secret_file(void **state)
 	assert_no_secret(file("short", "only thirty-one bytes are here.", 0600), "31 bytes");
 	assert_no_secret(file("group", long_enough, 0640), "0640");
 	assert_no_secret(file("write", long_enough, 0602), "0602");
-	assert_no_secret("/tmp", "no ordinary file");
+	assert_no_secret("/tmp", "not a regular file");
 	assert_no_secret("/nonexistent", "/nonexistent");
 	if (!geteuid()) {
 		path = file("foreign", long_enough, 0600);
@@ -67,7 +67,7 @@ static void test_secret_file(void **state)
 	path = file("pipe", "", 0600);
 	unlink(path);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	assert_no_secret(path, "no ordinary file");
+	assert_no_secret(path, "not a regular file");
 	assert_ok(gn_secret_read(file("good", long_enough, 0600), &a, &err));
 	assert_ok(gn_secret_read(file("good", long_enough, 0400), &b, &err));
 	assert_memory_equal(&a, &b, sizeof a);
@@ -162,7 +162,7 @@ static int attend(struct gn_auth_listener *d, struct gn_pending_peer *guest, int
 
 	while (gn_clock_ns() < until) {
 		poll(p, (nfds_t)gn_auth_listener_poll(d, p), 20);
-		if (gn_auth_listener_turn(d, guest))
+		if (gn_auth_listener_progress(d, guest))
 			return 1;
 	}
 	return 0;
@@ -174,7 +174,7 @@ static struct gn_auth_listener *open_door(int *port)
 	struct gn_err err;
 
 	*port = 0;
-	assert_ok(gn_auth_listener_open(NULL, port, GN_HANDSHAKE_MEETING, &ours, NULL, &d, &err));
+	assert_ok(gn_auth_listener_open(NULL, port, GN_HANDSHAKE_RENDEZVOUS, &ours, NULL, &d, &err));
 	return d;
 }
 
@@ -183,7 +183,7 @@ static void let_one_in(struct gn_auth_listener *d, int port)
 	struct gn_pending_peer guest = {-1, 0, 0};
 	struct visit v;
 
-	send_visitor(&v, port, &ours, GN_HANDSHAKE_MEETING);
+	send_visitor(&v, port, &ours, GN_HANDSHAKE_RENDEZVOUS);
 	assert_true(attend(d, &guest, 5000));
 	pthread_join(v.thread, NULL);
 	assert_true(v.fd >= 0);
@@ -202,13 +202,13 @@ static void test_who_is_let_in(void **state)
 
 	(void)state;
 	let_one_in(d, port);
-	send_visitor(&v, port, &theirs, GN_HANDSHAKE_MEETING);
+	send_visitor(&v, port, &theirs, GN_HANDSHAKE_RENDEZVOUS);
 	assert_false(attend(d, &guest, 300));
 	pthread_join(v.thread, NULL);
 	assert_int_equal(v.fd, -1);
 	assert_int_equal(v.err.status, GN_ERR_USAGE);
 	assert_non_null(strstr(v.err.text, "GANNET_SECRET_FILE"));
-	send_visitor(&v, port, &ours, GN_HANDSHAKE_WATCH);
+	send_visitor(&v, port, &ours, GN_HANDSHAKE_HEARTBEAT);
 	assert_false(attend(d, &guest, 300));
 	pthread_join(v.thread, NULL);
 	assert_int_equal(v.fd, -1);
@@ -279,7 +279,7 @@ static void test_silence_ends(void **state)
 static void test_replay(void **state)
 {
 	struct gn_handshake_challenge challenge;
-	struct gn_handshake_verdict verdict;
+	struct gn_handshake_reply verdict;
 	struct gn_handshake_claim claim;
 	struct gn_pending_peer guest;
 	struct gn_err err;
@@ -289,7 +289,7 @@ static void test_replay(void **state)
 
 	(void)state;
 	assert_ok(gn_net_listen(NULL, &wire, &tap, &err));
-	send_visitor(&v, wire, &ours, GN_HANDSHAKE_MEETING);
+	send_visitor(&v, wire, &ours, GN_HANDSHAKE_RENDEZVOUS);
 	assert_int_equal(gn_net_readable(tap, 3000), 1);
 	outer = gn_net_accept(tap);
 	inner = call(port);
@@ -317,7 +317,7 @@ static void test_replay(void **state)
 	assert_int_equal(verdict.result, GN_HANDSHAKE_WRONG_PROOF);
 	close(inner);
 	/* and the door's words to a guest */
-	send_visitor(&v, wire, &ours, GN_HANDSHAKE_MEETING);
+	send_visitor(&v, wire, &ours, GN_HANDSHAKE_RENDEZVOUS);
 	assert_int_equal(gn_net_readable(tap, 3000), 1);
 	outer = gn_net_accept(tap);
 	verdict.result = 0;
@@ -335,7 +335,7 @@ static void test_replay(void **state)
 static void test_judge(void **state)
 {
 	struct gn_handshake_challenge challenge;
-	struct gn_handshake_verdict answer;
+	struct gn_handshake_reply answer;
 	struct gn_handshake_claim claim;
 	unsigned char bytes[sizeof claim + 1] = {0};
 	uint32_t rank = 77, size = 77;
@@ -346,31 +346,31 @@ static void test_judge(void **state)
 	(void)state;
 	assert_ok(gn_net_listen(NULL, &port, &tap, &err));
 	assert_ok(gn_handshake_challenge(&challenge, &err));
-	send_visitor(&v, port, &ours, GN_HANDSHAKE_WATCH);
+	send_visitor(&v, port, &ours, GN_HANDSHAKE_HEARTBEAT);
 	assert_int_equal(gn_net_readable(tap, 3000), 1);
 	fd = gn_net_accept(tap);
 	gn_net_send_all(fd, &challenge, sizeof challenge, 1000);
 	assert_int_equal(gn_net_receive_all(fd, bytes, sizeof claim, 3000), 0);
 	for (size_t len = 0; len <= sizeof bytes; len++) {
-		enum gn_handshake_result r = gn_handshake_judge(&ours, GN_HANDSHAKE_WATCH, &challenge, bytes, len, &rank, &size,
+		enum gn_handshake_result r = gn_handshake_verify(&ours, GN_HANDSHAKE_HEARTBEAT, &challenge, bytes, len, &rank, &size,
 								&answer);
 
-		assert_int_equal(r, len == sizeof claim ? GN_HANDSHAKE_WELCOME : GN_HANDSHAKE_GARBAGE);
+		assert_int_equal(r, len == sizeof claim ? GN_HANDSHAKE_ACCEPTED : GN_HANDSHAKE_MALFORMED);
 		assert_int_equal(rank, len < sizeof claim ? 77 : 3);
 	}
 	for (size_t bit = 0; bit < 8 * sizeof claim; bit++) {
 		bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
-		assert_int_not_equal(gn_handshake_judge(&ours, GN_HANDSHAKE_WATCH, &challenge, bytes, sizeof claim, &rank, &size,
-							&answer), GN_HANDSHAKE_WELCOME);
+		assert_int_not_equal(gn_handshake_verify(&ours, GN_HANDSHAKE_HEARTBEAT, &challenge, bytes, sizeof claim, &rank, &size,
+							&answer), GN_HANDSHAKE_ACCEPTED);
 		for (size_t i = 0; i < sizeof answer.proof; i++)
 			assert_int_equal(answer.proof[i], 0);
 		bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
 	}
 	/* a listener's proof is no guest's: whoever reflects gets nowhere */
-	gn_handshake_judge(&ours, GN_HANDSHAKE_WATCH, &challenge, bytes, sizeof claim, &rank, &size, &answer);
+	gn_handshake_verify(&ours, GN_HANDSHAKE_HEARTBEAT, &challenge, bytes, sizeof claim, &rank, &size, &answer);
 	memcpy(&claim, bytes, sizeof claim);
 	memcpy(claim.proof, answer.proof, sizeof claim.proof);
-	assert_int_equal(gn_handshake_judge(&ours, GN_HANDSHAKE_WATCH, &challenge, &claim, sizeof claim, &rank, &size, &answer),
+	assert_int_equal(gn_handshake_verify(&ours, GN_HANDSHAKE_HEARTBEAT, &challenge, &claim, sizeof claim, &rank, &size, &answer),
 			 GN_HANDSHAKE_WRONG_PROOF);
 	close(fd);
 	close(tap);

@@ -147,7 +147,7 @@ static int come(const struct group *g, uint32_t rank, uint32_t size, const struc
 {
 	int fd = knock(g);
 
-	if (!gn_handshake_join(fd, secret, GN_HANDSHAKE_WATCH, rank, size, 3000, err))
+	if (!gn_handshake_join(fd, secret, GN_HANDSHAKE_HEARTBEAT, rank, size, 3000, err))
 		return fd;
 	close(fd);
 	return -1;
@@ -438,7 +438,7 @@ static void test_rank_0_stands_still(void **state)
 		strcpy(invitation.addresses.text[i], "127.0.0.1");
 	assert_int_equal(gn_heartbeat_join(&o, &invitation, &none, &err), GN_ERR_PEER_LOST);
 	assert_non_null(strstr(err.text, "rank 0 is lost"));
-	assert_non_null(strstr(err.text, "says nothing"));
+	assert_non_null(strstr(err.text, "does not answer"));
 	assert_true(gn_clock_ns() - started < 3000000000u);
 	close(fd);
 }

@@ -45,7 +45,7 @@ static void setup(struct hub *h)
 	assert_ok(gn_heartbeat_host(&h->options, &h->watch, &h->invitation, &err));
 	for (int r = 1; r < RANKS; r++) {
 		h->fds[r] = connect_to(h);
-		assert_ok(gn_handshake_join(h->fds[r], &h->options.secret, GN_HANDSHAKE_WATCH, (uint32_t)r, RANKS, 5000, &err));
+		assert_ok(gn_handshake_join(h->fds[r], &h->options.secret, GN_HANDSHAKE_HEARTBEAT, (uint32_t)r, RANKS, 5000, &err));
 	}
 }
 
@@ -117,7 +117,7 @@ static void await_turn(const struct hub *h)
 	for (int i = 0; i < 2; i++) {
 		int fd = connect_to(h);
 
-		assert_int_equal(gn_handshake_join(fd, &wrong, GN_HANDSHAKE_WATCH, 1, RANKS, 5000, &err), GN_ERR_USAGE);
+		assert_int_equal(gn_handshake_join(fd, &wrong, GN_HANDSHAKE_HEARTBEAT, 1, RANKS, 5000, &err), GN_ERR_USAGE);
 		close(fd);
 	}
 }
@@ -230,7 +230,7 @@ static void test_no_descriptor_left(void **state)
 	assert_int_equal(gn_net_readable(fd, 500), 0);
 	assert_true(cpu_s() - before < 0.2);
 	assert_ok(gn_descriptors_want(fd + 1, "this test", &err));
-	assert_int_equal(gn_handshake_join(fd, &h.options.secret, GN_HANDSHAKE_WATCH, 1, RANKS, 5000, &err), GN_OK);
+	assert_int_equal(gn_handshake_join(fd, &h.options.secret, GN_HANDSHAKE_HEARTBEAT, 1, RANKS, 5000, &err), GN_OK);
 	close(fd);
 	teardown(&h);
 	gn_log_destroy(h.options.log);

@@ -10,30 +10,32 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PATIENCE_NS 3000000000u
-/* Younger ones are not dropped to make room: a rank on a busy machine needs some time. */
-#define FRESH_NS 300000000u
-#define KNOWN_MAX 64
-#define TELL_AGAIN_NS 60000000000u
+/* Time limit of a handshake. */
+#define HANDSHAKE_NS 3000000000u
+/* A handshake is not evicted before this age: a rank on an oversubscribed host needs time to answer. */
+#define EVICT_AFTER_NS 300000000u
+#define REFUSED_MAX 64
+#define LOG_INTERVAL_NS 60000000000u
 #define WINDOW_NS 10000000000u
 #define LINES_PER_WINDOW 8
-/* Without a descriptor for whoever comes, a listener stays readable: it is left alone for so long. */
-#define FULL_NS 100000000u
+/* When accept() fails for want of descriptors or memory the port stays readable: it is not polled for this long. */
+#define PAUSE_NS 100000000u
 
-struct waiting {
+/* A connection whose handshake is in progress. */
+struct pending {
 	int fd;
-	uint64_t came_ns;
+	uint64_t accepted_ns;
 	size_t got;
 	char address[GN_NET_ADDRESS_MAX];
 	struct gn_handshake_challenge challenge;
 	unsigned char claim[sizeof(struct gn_handshake_claim)];
 };
 
-/* An address that was refused before, so that one stranger does not fill the log. */
-struct known {
+/* An address that was refused before: limits the log to one line per address and LOG_INTERVAL_NS. */
+struct refused {
 	char address[GN_NET_ADDRESS_MAX];
-	uint64_t told_ns;
-	unsigned long untold;
+	uint64_t logged_ns;
+	unsigned long suppressed;
 };
 
 struct gn_auth_listener {
@@ -41,120 +43,120 @@ struct gn_auth_listener {
 	enum gn_handshake_purpose purpose;
 	struct gn_secret secret;
 	struct gn_log *log;
-	struct waiting waiting[GN_AUTH_LISTENER_WAITING_MAX]; /* oldest first */
+	struct pending pending[GN_AUTH_LISTENER_WAITING_MAX]; /* oldest first */
 	int count;
-	struct known known[KNOWN_MAX];
-	unsigned next_known;
+	struct refused refused[REFUSED_MAX];
+	unsigned next_refused;
 	uint64_t window_ns;
 	int lines;
-	unsigned long untold;
-	uint64_t full_until_ns, told_full_ns;
+	unsigned long suppressed;
+	uint64_t paused_until_ns, pause_logged_ns;
 };
 
-static struct known *find_known(struct gn_auth_listener *d, const char *address)
+static struct refused *find_refused(struct gn_auth_listener *l, const char *address)
 {
-	struct known *k;
+	struct refused *k;
 
-	for (int i = 0; i < KNOWN_MAX; i++)
-		if (!strcmp(d->known[i].address, address))
-			return &d->known[i];
-	k = &d->known[d->next_known++ % KNOWN_MAX];
-	*k = (struct known){0};
+	for (int i = 0; i < REFUSED_MAX; i++)
+		if (!strcmp(l->refused[i].address, address))
+			return &l->refused[i];
+	k = &l->refused[l->next_refused++ % REFUSED_MAX];
+	*k = (struct refused){0};
 	snprintf(k->address, sizeof k->address, "%s", address);
 	return k;
 }
 
-static void tell(struct gn_auth_listener *d, const char *address, enum gn_handshake_result why)
+static void log_refusal(struct gn_auth_listener *l, const char *address, enum gn_handshake_result why)
 {
-	static const char *const names[] = {[GN_HANDSHAKE_MEETING] = "meeting point", [GN_HANDSHAKE_WATCH] = "heartbeat",
+	static const char *const names[] = {[GN_HANDSHAKE_RENDEZVOUS] = "rendezvous", [GN_HANDSHAKE_HEARTBEAT] = "heartbeat",
 					    [GN_HANDSHAKE_TREE] = "exchange between ranks"};
-	struct known *k = find_known(d, address);
+	struct refused *k = find_refused(l, address);
 	uint64_t now = gn_clock_ns();
 	char more[64] = "";
 
-	if (now - d->window_ns > WINDOW_NS) {
-		d->window_ns = now;
-		d->lines = 0;
+	if (now - l->window_ns > WINDOW_NS) {
+		l->window_ns = now;
+		l->lines = 0;
 	}
-	if ((k->told_ns && now - k->told_ns < TELL_AGAIN_NS) || d->lines >= LINES_PER_WINDOW) {
-		k->untold++;
+	if ((k->logged_ns && now - k->logged_ns < LOG_INTERVAL_NS) || l->lines >= LINES_PER_WINDOW) {
+		k->suppressed++;
 		return;
 	}
-	if (k->untold)
-		snprintf(more, sizeof more, " (and %lu more times before)", k->untold);
-	k->told_ns = now;
-	k->untold = 0;
-	d->lines++;
-	gn_log_warn(d->log, "refused a connection from %s to the %s, port %d: %s%s; the job goes on", address,
-		    names[d->purpose], d->port, gn_handshake_text(why), more);
+	if (k->suppressed)
+		snprintf(more, sizeof more, " (and %lu more times before)", k->suppressed);
+	k->logged_ns = now;
+	k->suppressed = 0;
+	l->lines++;
+	gn_log_warn(l->log, "refused a connection from %s to the %s, port %d: %s%s; the job goes on", address,
+		    names[l->purpose], l->port, gn_handshake_text(why), more);
 }
 
-static void forget(struct gn_auth_listener *d, int i)
+static void remove_pending(struct gn_auth_listener *l, int i)
 {
-	d->count--;
-	memmove(&d->waiting[i], &d->waiting[i + 1], sizeof *d->waiting * (size_t)(d->count - i));
+	l->count--;
+	memmove(&l->pending[i], &l->pending[i + 1], sizeof *l->pending * (size_t)(l->count - i));
 }
 
-static void drop(struct gn_auth_listener *d, int i, enum gn_handshake_result why)
+static void drop(struct gn_auth_listener *l, int i, enum gn_handshake_result why)
 {
-	tell(d, d->waiting[i].address, why);
-	close(d->waiting[i].fd);
-	forget(d, i);
+	log_refusal(l, l->pending[i].address, why);
+	close(l->pending[i].fd);
+	remove_pending(l, i);
 }
 
 enum gn_status gn_auth_listener_open(const char *address, int *port, enum gn_handshake_purpose purpose,
 				     const struct gn_secret *secret, struct gn_log *log, struct gn_auth_listener **out,
 				     struct gn_err *err)
 {
-	struct gn_auth_listener *d = calloc(1, sizeof *d);
+	struct gn_auth_listener *l = calloc(1, sizeof *l);
 	enum gn_status status;
 
-	if (!d)
+	if (!l)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a listener");
-	d->purpose = purpose;
-	d->secret = *secret;
-	d->log = log;
-	status = gn_net_listen(address, port, &d->listener, err);
+	l->purpose = purpose;
+	l->secret = *secret;
+	l->log = log;
+	status = gn_net_listen(address, port, &l->listener, err);
 	if (status) {
-		gn_secret_wipe(&d->secret);
-		free(d);
+		gn_secret_wipe(&l->secret);
+		free(l);
 		return status;
 	}
-	d->port = *port;
-	*out = d;
+	l->port = *port;
+	*out = l;
 	return GN_OK;
 }
 
-void gn_auth_listener_close(struct gn_auth_listener *d)
+void gn_auth_listener_close(struct gn_auth_listener *l)
 {
-	if (!d)
+	if (!l)
 		return;
-	for (int i = 0; i < d->count; i++)
-		close(d->waiting[i].fd);
-	close(d->listener);
-	gn_secret_wipe(&d->secret);
-	free(d);
+	for (int i = 0; i < l->count; i++)
+		close(l->pending[i].fd);
+	close(l->listener);
+	gn_secret_wipe(&l->secret);
+	free(l);
 }
 
-int gn_auth_listener_poll(const struct gn_auth_listener *d, struct pollfd *p)
+int gn_auth_listener_poll(const struct gn_auth_listener *l, struct pollfd *p)
 {
-	p[0] = (struct pollfd){.fd = gn_clock_ns() < d->full_until_ns ? -1 : d->listener, .events = POLLIN};
-	for (int i = 0; i < d->count; i++)
-		p[i + 1] = (struct pollfd){.fd = d->waiting[i].fd, .events = POLLIN};
-	return d->count + 1;
+	p[0] = (struct pollfd){.fd = gn_clock_ns() < l->paused_until_ns ? -1 : l->listener, .events = POLLIN};
+	for (int i = 0; i < l->count; i++)
+		p[i + 1] = (struct pollfd){.fd = l->pending[i].fd, .events = POLLIN};
+	return l->count + 1;
 }
 
-/* Whom to drop for a newcomer: the oldest from the address that has the most, so that a crowd from one machine crowds out
- * itself. -1 while all of them are fresh. */
-static int slowest(const struct gn_auth_listener *d, uint64_t now)
+/* The handshake to evict for a new connection: the oldest from the address with most handshakes in progress, so that one host
+ * cannot displace the others. -1 when all are younger than EVICT_AFTER_NS. */
+static int slowest_handshake(const struct gn_auth_listener *l, uint64_t now)
 {
 	int best = -1, most = 0;
 
-	for (int i = 0; i < d->count && now - d->waiting[i].came_ns > FRESH_NS; i++) {
+	for (int i = 0; i < l->count && now - l->pending[i].accepted_ns > EVICT_AFTER_NS; i++) {
 		int same = 0;
 
-		for (int k = 0; k < d->count; k++)
-			same += !strcmp(d->waiting[i].address, d->waiting[k].address);
+		for (int k = 0; k < l->count; k++)
+			same += !strcmp(l->pending[i].address, l->pending[k].address);
 		if (same > most) {
 			most = same;
 			best = i;
@@ -163,114 +165,114 @@ static int slowest(const struct gn_auth_listener *d, uint64_t now)
 	return best;
 }
 
-static int make_room(struct gn_auth_listener *d)
+static int make_room(struct gn_auth_listener *l)
 {
 	int i;
 
-	if (d->count < GN_AUTH_LISTENER_WAITING_MAX)
+	if (l->count < GN_AUTH_LISTENER_WAITING_MAX)
 		return 1;
-	i = slowest(d, gn_clock_ns());
+	i = slowest_handshake(l, gn_clock_ns());
 	if (i >= 0)
-		drop(d, i, GN_HANDSHAKE_CROWDED_OUT);
+		drop(l, i, GN_HANDSHAKE_EVICTED);
 	return i >= 0;
 }
 
-/* A challenge fits into any socket's empty buffer, so a short write is a broken connection. */
-static void greet(struct gn_auth_listener *d, int fd)
+/* A challenge fits into the empty send buffer of any socket: a short write means a broken connection. */
+static void send_challenge(struct gn_auth_listener *l, int fd)
 {
-	struct waiting *w = &d->waiting[d->count];
+	struct pending *w = &l->pending[l->count];
 
-	*w = (struct waiting){.fd = fd, .came_ns = gn_clock_ns()};
+	*w = (struct pending){.fd = fd, .accepted_ns = gn_clock_ns()};
 	gn_net_peer(fd, w->address);
 	if (gn_handshake_challenge(&w->challenge, NULL) ||
 	    send(fd, &w->challenge, sizeof w->challenge, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof w->challenge) {
 		close(fd);
 		return;
 	}
-	d->count++;
+	l->count++;
 }
 
-static void be_full(struct gn_auth_listener *d, int failure)
+static void pause_accepting(struct gn_auth_listener *l, int failure)
 {
 	uint64_t now = gn_clock_ns();
 
-	d->full_until_ns = now + FULL_NS;
-	if (d->told_full_ns && now - d->told_full_ns < TELL_AGAIN_NS)
+	l->paused_until_ns = now + PAUSE_NS;
+	if (l->pause_logged_ns && now - l->pause_logged_ns < LOG_INTERVAL_NS)
 		return;
-	d->told_full_ns = now;
-	gn_log_warn(d->log, "cannot take a connection to port %d, and tries again: %s%s", d->port, strerror(failure),
+	l->pause_logged_ns = now;
+	gn_log_warn(l->log, "cannot accept a connection on port %d, will retry: %s%s", l->port, strerror(failure),
 		    failure == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
 }
 
-static void let_in(struct gn_auth_listener *d)
+static void accept_connections(struct gn_auth_listener *l)
 {
 	int fd;
 
-	if (gn_clock_ns() < d->full_until_ns)
+	if (gn_clock_ns() < l->paused_until_ns)
 		return;
-	for (int i = 0; i < GN_AUTH_LISTENER_WAITING_MAX && make_room(d); i++) {
-		fd = gn_net_accept(d->listener);
+	for (int i = 0; i < GN_AUTH_LISTENER_WAITING_MAX && make_room(l); i++) {
+		fd = gn_net_accept(l->listener);
 		if (fd >= 0)
-			greet(d, fd);
+			send_challenge(l, fd);
 		else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-			be_full(d, errno);
+			pause_accepting(l, errno);
 		if (fd < 0)
 			return;
 	}
 }
 
-/* 1: it is a guest, and no longer waits. 0: it goes on waiting. -1: it was dropped. */
-static int hear(struct gn_auth_listener *d, int i, struct gn_pending_peer *out)
+/* 1: the peer has authenticated and is no longer pending. 0: the handshake is still in progress. -1: the peer was dropped. */
+static int receive_claim(struct gn_auth_listener *l, int i, struct gn_pending_peer *out)
 {
-	struct waiting *w = &d->waiting[i];
+	struct pending *w = &l->pending[i];
 	ssize_t n = recv(w->fd, w->claim + w->got, sizeof w->claim - w->got, MSG_DONTWAIT);
-	struct gn_handshake_verdict answer;
+	struct gn_handshake_reply reply;
 	enum gn_handshake_result result;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-		if (gn_clock_ns() - w->came_ns < PATIENCE_NS)
+		if (gn_clock_ns() - w->accepted_ns < HANDSHAKE_NS)
 			return 0;
-		drop(d, i, GN_HANDSHAKE_SILENT);
+		drop(l, i, GN_HANDSHAKE_TIMEOUT);
 		return -1;
 	}
 	if (n <= 0) {
-		drop(d, i, GN_HANDSHAKE_GONE);
+		drop(l, i, GN_HANDSHAKE_CLOSED);
 		return -1;
 	}
 	w->got += (size_t)n;
-	if (gn_handshake_plausible(w->claim, w->got) && w->got < sizeof w->claim)
+	if (gn_handshake_is_prefix(w->claim, w->got) && w->got < sizeof w->claim)
 		return 0;
-	result = gn_handshake_judge(&d->secret, d->purpose, &w->challenge, w->claim, w->got, &out->rank, &out->size, &answer);
-	if (send(w->fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof answer && !result)
-		result = GN_HANDSHAKE_GONE;
+	result = gn_handshake_verify(&l->secret, l->purpose, &w->challenge, w->claim, w->got, &out->rank, &out->size, &reply);
+	if (send(w->fd, &reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof reply && !result)
+		result = GN_HANDSHAKE_CLOSED;
 	if (result) {
-		drop(d, i, result);
+		drop(l, i, result);
 		return -1;
 	}
 	out->fd = w->fd;
-	forget(d, i);
+	remove_pending(l, i);
 	return 1;
 }
 
-int gn_auth_listener_turn(struct gn_auth_listener *d, struct gn_pending_peer *out)
+int gn_auth_listener_progress(struct gn_auth_listener *l, struct gn_pending_peer *out)
 {
-	let_in(d);
-	for (int i = 0; i < d->count;) {
-		int became = hear(d, i, out);
+	accept_connections(l);
+	for (int i = 0; i < l->count;) {
+		int result_of = receive_claim(l, i, out);
 
-		if (became > 0)
+		if (result_of > 0)
 			return 1;
-		i += became == 0;
+		i += result_of == 0;
 	}
 	return 0;
 }
 
-void gn_auth_listener_refuse(struct gn_auth_listener *d, struct gn_pending_peer *guest, enum gn_handshake_result why)
+void gn_auth_listener_refuse(struct gn_auth_listener *l, struct gn_pending_peer *peer, enum gn_handshake_result why)
 {
 	char address[GN_NET_ADDRESS_MAX];
 
-	gn_net_peer(guest->fd, address);
-	tell(d, address, why);
-	close(guest->fd);
-	guest->fd = -1;
+	gn_net_peer(peer->fd, address);
+	log_refusal(l, address, why);
+	close(peer->fd);
+	peer->fd = -1;
 }

@@ -1,10 +1,10 @@
-/* A listening port that lets in only who proves to know the job's secret, however many strangers crowd before it.
+/* A listening TCP port that accepts only peers that prove knowledge of the job's secret.
  *
- * The owner polls its descriptors together with others of its own, gives it a turn after each poll, and takes from it one
- * guest after the other. Nothing here blocks. Whoever says nothing, says garbage, or cannot prove itself is dropped after
- * three seconds at the latest, and the log tells of it: once for each address in a minute, at most eight lines in ten seconds.
+ * The owner polls the listener's descriptors together with its own, calls gn_auth_listener_progress() after each poll, and takes one
+ * authenticated peer per call. A peer that sends nothing for three seconds, sends malformed data or fails the proof is dropped and
+ * logged: at most one line per address and minute, at most eight lines in ten seconds.
  *
- * Thread safety: one thread.
+ * No function blocks. Thread safety: one thread per listener.
  */
 #ifndef GN_TRANSPORT_AUTH_AUTH_LISTENER_H
 #define GN_TRANSPORT_AUTH_AUTH_LISTENER_H
@@ -16,26 +16,29 @@
 
 struct gn_auth_listener;
 
-/* Who waits at once; more have to wait in the system's queue, or for the slowest to be dropped. */
+/* Handshakes in progress at the same time. Further connections wait in the kernel's backlog until one finishes or is evicted. */
 #define GN_AUTH_LISTENER_WAITING_MAX 128
 #define GN_AUTH_LISTENER_POLL_MAX (GN_AUTH_LISTENER_WAITING_MAX + 1)
 
+/* A peer that has proved knowledge of the secret. Its rank and size are not checked. */
 struct gn_pending_peer {
-	int fd; /* the owner's from here on */
-	uint32_t rank, size; /* what it says; proved is only that it knows the secret */
+	int fd; /* owned by the caller */
+	uint32_t rank, size;
 };
 
-/* address, port: see gn_net_listen(). secret is copied; log (borrowed) may be NULL. */
+/* address and port: see gn_net_listen(). The secret is copied; log is borrowed and may be NULL. GN_ERR_NO_MEMORY, or what
+ * gn_net_listen() returns. */
 enum gn_status gn_auth_listener_open(const char *address, int *port, enum gn_handshake_purpose purpose,
 				     const struct gn_secret *secret, struct gn_log *log, struct gn_auth_listener **out,
 				     struct gn_err *err);
-/* Sends away who still waits. NULL is fine. */
-void gn_auth_listener_close(struct gn_auth_listener *d);
-/* Writes what to poll for into p[GN_AUTH_LISTENER_POLL_MAX]; returns how many. */
-int gn_auth_listener_poll(const struct gn_auth_listener *d, struct pollfd *p);
-/* Looks after all who wait. 1 and a guest when one has proved itself: then call again, for there may be more. */
-int gn_auth_listener_turn(struct gn_auth_listener *d, struct gn_pending_peer *out);
-/* The owner would not have this guest after all: closes it and logs why. */
-void gn_auth_listener_refuse(struct gn_auth_listener *d, struct gn_pending_peer *guest, enum gn_handshake_result why);
+/* Closes the port and all connections whose handshake is in progress. NULL is fine. */
+void gn_auth_listener_close(struct gn_auth_listener *l);
+/* Writes the descriptors to poll into p[GN_AUTH_LISTENER_POLL_MAX]; returns their number. */
+int gn_auth_listener_poll(const struct gn_auth_listener *l, struct pollfd *p);
+/* Advances all handshakes. Returns 1 and sets *out when a peer has authenticated: the caller then calls again, because there may be
+ * more. Returns 0 otherwise. */
+int gn_auth_listener_progress(struct gn_auth_listener *l, struct gn_pending_peer *out);
+/* Closes a peer that the owner does not accept, and logs `why`. */
+void gn_auth_listener_refuse(struct gn_auth_listener *l, struct gn_pending_peer *peer, enum gn_handshake_result why);
 
 #endif

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <sys/random.h>
 
-static const char challenge_magic[8] = "GNdoor2", claim_magic[8] = "GNrank2", verdict_magic[8] = "GNopen2";
+static const char challenge_magic[8] = "GNdoor2", claim_magic[8] = "GNrank2", reply_magic[8] = "GNopen2";
 
-/* What an HMAC covers, after the label that tells the role. */
+/* What an HMAC covers, after a label for the role. The labels and the magic bytes are part of the wire format. */
 struct transcript {
 	uint32_t purpose, rank, size, zero;
-	uint8_t listener[32], guest[32];
+	uint8_t listener[32], client[32];
 };
 
 const char *gn_handshake_text(enum gn_handshake_result result)
@@ -25,16 +25,16 @@ const char *gn_handshake_text(enum gn_handshake_result result)
 		GN_HANDSHAKE_LIST(X)
 #undef X
 	}
-	return "it was refused for an unknown reason";
+	return "unknown reason";
 }
 
-static int prove(const struct gn_secret *secret, const char *role, const struct gn_handshake_challenge *challenge,
-		 const struct gn_handshake_claim *claim, struct gn_secret *out)
+static int derive_proof(const struct gn_secret *secret, const char *role, const struct gn_handshake_challenge *challenge,
+			const struct gn_handshake_claim *claim, struct gn_secret *out)
 {
 	struct transcript t = {.purpose = claim->purpose, .rank = claim->rank, .size = claim->size};
 
 	memcpy(t.listener, challenge->nonce, sizeof t.listener);
-	memcpy(t.guest, claim->nonce, sizeof t.guest);
+	memcpy(t.client, claim->nonce, sizeof t.client);
 	return gn_secret_derive(secret, role, &t, sizeof t, out, NULL) == GN_OK;
 }
 
@@ -46,109 +46,109 @@ enum gn_status gn_handshake_challenge(struct gn_handshake_challenge *out, struct
 	return GN_OK;
 }
 
-int gn_handshake_plausible(const void *claim, size_t len_bytes)
+int gn_handshake_is_prefix(const void *claim, size_t len_bytes)
 {
 	size_t known = len_bytes < sizeof claim_magic ? len_bytes : sizeof claim_magic;
 
 	return len_bytes <= sizeof(struct gn_handshake_claim) && !memcmp(claim, claim_magic, known);
 }
 
-static enum gn_handshake_result judge(const struct gn_secret *secret, enum gn_handshake_purpose purpose,
-				      const struct gn_handshake_challenge *challenge, const void *bytes, size_t len_bytes,
-				      struct gn_handshake_claim *claim)
+static enum gn_handshake_result check_claim(const struct gn_secret *secret, enum gn_handshake_purpose purpose,
+					    const struct gn_handshake_challenge *challenge, const void *bytes, size_t len_bytes,
+					    struct gn_handshake_claim *claim)
 {
-	struct gn_secret wanted;
+	struct gn_secret expected;
 	int same;
 
-	if (len_bytes != sizeof *claim || !gn_handshake_plausible(bytes, len_bytes))
-		return GN_HANDSHAKE_GARBAGE;
+	if (len_bytes != sizeof *claim || !gn_handshake_is_prefix(bytes, len_bytes))
+		return GN_HANDSHAKE_MALFORMED;
 	memcpy(claim, bytes, sizeof *claim);
 	if (claim->zero)
-		return GN_HANDSHAKE_GARBAGE;
+		return GN_HANDSHAKE_MALFORMED;
 	if (claim->purpose != (uint32_t)purpose)
-		return GN_HANDSHAKE_OTHER_DOOR;
-	if (!prove(secret, "gannet guest", challenge, claim, &wanted))
-		return GN_HANDSHAKE_UNABLE;
-	same = !CRYPTO_memcmp(wanted.bytes, claim->proof, sizeof claim->proof);
-	gn_secret_wipe(&wanted);
-	return same ? GN_HANDSHAKE_WELCOME : GN_HANDSHAKE_WRONG_PROOF;
+		return GN_HANDSHAKE_WRONG_PURPOSE;
+	if (!derive_proof(secret, "gannet guest", challenge, claim, &expected))
+		return GN_HANDSHAKE_HMAC_FAILED;
+	same = !CRYPTO_memcmp(expected.bytes, claim->proof, sizeof claim->proof);
+	gn_secret_wipe(&expected);
+	return same ? GN_HANDSHAKE_ACCEPTED : GN_HANDSHAKE_WRONG_PROOF;
 }
 
-enum gn_handshake_result gn_handshake_judge(const struct gn_secret *secret, enum gn_handshake_purpose purpose,
-					    const struct gn_handshake_challenge *challenge, const void *bytes,
-					    size_t len_bytes, uint32_t *rank, uint32_t *size,
-					    struct gn_handshake_verdict *answer)
+enum gn_handshake_result gn_handshake_verify(const struct gn_secret *secret, enum gn_handshake_purpose purpose,
+					     const struct gn_handshake_challenge *challenge, const void *bytes,
+					     size_t len_bytes, uint32_t *rank, uint32_t *size,
+					     struct gn_handshake_reply *reply)
 {
 	struct gn_handshake_claim claim;
 	struct gn_secret proof;
-	enum gn_handshake_result result = judge(secret, purpose, challenge, bytes, len_bytes, &claim);
+	enum gn_handshake_result result = check_claim(secret, purpose, challenge, bytes, len_bytes, &claim);
 
-	if (!result && !prove(secret, "gannet listener", challenge, &claim, &proof))
-		result = GN_HANDSHAKE_UNABLE;
-	*answer = (struct gn_handshake_verdict){.result = result};
-	memcpy(answer->magic, verdict_magic, sizeof answer->magic);
+	if (!result && !derive_proof(secret, "gannet listener", challenge, &claim, &proof))
+		result = GN_HANDSHAKE_HMAC_FAILED;
+	*reply = (struct gn_handshake_reply){.result = result};
+	memcpy(reply->magic, reply_magic, sizeof reply->magic);
 	if (result)
 		return result;
-	memcpy(answer->proof, proof.bytes, sizeof answer->proof);
+	memcpy(reply->proof, proof.bytes, sizeof reply->proof);
 	*rank = claim.rank;
 	*size = claim.size;
-	return GN_HANDSHAKE_WELCOME;
+	return GN_HANDSHAKE_ACCEPTED;
 }
 
-static enum gn_status await(int fd, void *data, size_t len_bytes, int timeout_ms, struct gn_err *err)
+static enum gn_status receive(int fd, void *data, size_t len_bytes, int timeout_ms, struct gn_err *err)
 {
 	if (!gn_net_receive_all(fd, data, len_bytes, timeout_ms))
 		return GN_OK;
-	return gn_err_set(err, GN_ERR_FAILED, "whoever listens there %s", errno == ETIMEDOUT ? "says nothing" : "hung up on us");
+	return gn_err_set(err, GN_ERR_FAILED, "the listener %s", errno == ETIMEDOUT ? "does not answer" : "closed the connection");
 }
 
-static enum gn_status conclude(const struct gn_secret *secret, const struct gn_handshake_challenge *challenge,
-			       const struct gn_handshake_claim *claim, const struct gn_handshake_verdict *verdict,
-			       struct gn_err *err)
+static enum gn_status check_reply(const struct gn_secret *secret, const struct gn_handshake_challenge *challenge,
+				  const struct gn_handshake_claim *claim, const struct gn_handshake_reply *reply,
+				  struct gn_err *err)
 {
-	struct gn_secret wanted;
+	struct gn_secret expected;
 	int same;
 
-	if (memcmp(verdict->magic, verdict_magic, sizeof verdict_magic))
-		return gn_err_set(err, GN_ERR_FAILED, "whoever listens there is no rank of a Gannet job");
-	if (verdict->result == GN_HANDSHAKE_WRONG_PROOF)
-		return gn_err_set(err, GN_ERR_USAGE, "it is of another job, or has another secret: GANNET_SECRET_FILE (or "
+	if (memcmp(reply->magic, reply_magic, sizeof reply_magic))
+		return gn_err_set(err, GN_ERR_FAILED, "the listener is not a rank of a Gannet job");
+	if (reply->result == GN_HANDSHAKE_WRONG_PROOF)
+		return gn_err_set(err, GN_ERR_USAGE, "it belongs to another job or has another secret: GANNET_SECRET_FILE (or "
 				  ".gannet-secret in the home directory) must be the same file on all nodes");
-	if (verdict->result)
-		return gn_err_set(err, GN_ERR_FAILED, "whoever listens there does not let this rank in: %s",
-				  gn_handshake_text((enum gn_handshake_result)verdict->result));
-	if (!prove(secret, "gannet listener", challenge, claim, &wanted))
+	if (reply->result)
+		return gn_err_set(err, GN_ERR_FAILED, "the listener refuses this rank: %s",
+				  gn_handshake_text((enum gn_handshake_result)reply->result));
+	if (!derive_proof(secret, "gannet listener", challenge, claim, &expected))
 		return gn_err_set(err, GN_ERR_FAILED, "OpenSSL made no HMAC");
-	same = !CRYPTO_memcmp(wanted.bytes, verdict->proof, sizeof verdict->proof);
-	gn_secret_wipe(&wanted);
+	same = !CRYPTO_memcmp(expected.bytes, reply->proof, sizeof reply->proof);
+	gn_secret_wipe(&expected);
 	return same ? GN_OK
-		    : gn_err_set(err, GN_ERR_FAILED, "whoever listens there does not know this job's secret: it is not rank 0");
+		    : gn_err_set(err, GN_ERR_FAILED, "the listener does not know this job's secret: it is not rank 0");
 }
 
 enum gn_status gn_handshake_join(int fd, const struct gn_secret *secret, enum gn_handshake_purpose purpose, uint32_t rank,
 				 uint32_t size, int timeout_ms, struct gn_err *err)
 {
 	struct gn_handshake_claim claim = {.purpose = (uint32_t)purpose, .rank = rank, .size = size};
-	struct gn_handshake_challenge challenge, mine;
-	struct gn_handshake_verdict verdict;
+	struct gn_handshake_challenge challenge, own;
+	struct gn_handshake_reply reply;
 	struct gn_secret proof;
 	uint64_t deadline = gn_clock_ns() + (uint64_t)timeout_ms * 1000000;
-	enum gn_status status = await(fd, &challenge, sizeof challenge, timeout_ms, err);
+	enum gn_status status = receive(fd, &challenge, sizeof challenge, timeout_ms, err);
 
 	if (status)
 		return status;
 	if (memcmp(challenge.magic, challenge_magic, sizeof challenge_magic))
-		return gn_err_set(err, GN_ERR_FAILED, "what listens there is no rank of a Gannet job");
-	status = gn_handshake_challenge(&mine, err);
+		return gn_err_set(err, GN_ERR_FAILED, "the listener is not a rank of a Gannet job");
+	status = gn_handshake_challenge(&own, err);
 	if (status)
 		return status;
 	memcpy(claim.magic, claim_magic, sizeof claim.magic);
-	memcpy(claim.nonce, mine.nonce, sizeof claim.nonce);
-	if (!prove(secret, "gannet guest", &challenge, &claim, &proof))
+	memcpy(claim.nonce, own.nonce, sizeof claim.nonce);
+	if (!derive_proof(secret, "gannet guest", &challenge, &claim, &proof))
 		return gn_err_set(err, GN_ERR_FAILED, "OpenSSL made no HMAC");
 	memcpy(claim.proof, proof.bytes, sizeof claim.proof);
 	if (gn_net_send_all(fd, &claim, sizeof claim, gn_net_left_ms(deadline, timeout_ms)))
-		return gn_err_set(err, GN_ERR_FAILED, "whoever listens there hung up on us");
-	status = await(fd, &verdict, sizeof verdict, gn_net_left_ms(deadline, timeout_ms), err);
-	return status ? status : conclude(secret, &challenge, &claim, &verdict, err);
+		return gn_err_set(err, GN_ERR_FAILED, "the listener closed the connection");
+	status = receive(fd, &reply, sizeof reply, gn_net_left_ms(deadline, timeout_ms), err);
+	return status ? status : check_reply(secret, &challenge, &claim, &reply, err);
 }

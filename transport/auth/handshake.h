@@ -1,14 +1,17 @@
-/* How two processes prove to each other, over one TCP connection, that both know the job's secret.
+/* Mutual authentication of two processes over one TCP connection, by the job's shared secret.
  *
- * Whoever listens speaks first: a nonce. Whoever came answers with its place, a nonce of its own and an HMAC-SHA256 of both;
- * only then does the listener show an HMAC of its own. An HMAC covers role, purpose, rank, size and both nonces, so a record
- * of one meeting opens no other, nor does it open the other side or the other listener.
+ *     listener -> client   challenge: a nonce
+ *     client -> listener   claim: rank, size, a nonce, an HMAC-SHA256
+ *     listener -> client   reply: the result; on success an HMAC-SHA256 of its own
  *
- * What it does not do: whatever follows on the connection is neither encrypted nor signed, so someone who can rewrite packets
- * between the job's nodes is not kept out. The secret itself never travels.
+ * Each HMAC covers the role, the purpose of the listener, rank, size and both nonces, so that a recorded handshake cannot be replayed,
+ * reflected to its sender, or used at a listener of another purpose.
  *
- * Messages are of fixed sizes, with numbers in the machine's own order: peers are one build of one program. Thread safety: any
- * thread, each with its own state.
+ * What follows on the connection is neither encrypted nor signed: an attacker that can modify packets between the job's nodes is
+ * not kept out. The secret is never sent.
+ *
+ * Messages have fixed sizes and use the host's byte order: all peers run the same build. Thread safety: any thread, each with its own
+ * arguments.
  */
 #ifndef GN_TRANSPORT_AUTH_HANDSHAKE_H
 #define GN_TRANSPORT_AUTH_HANDSHAKE_H
@@ -18,20 +21,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of the listener: what is proved to one is no proof to another. */
-enum gn_handshake_purpose { GN_HANDSHAKE_MEETING = 1, GN_HANDSHAKE_WATCH, GN_HANDSHAKE_TREE };
+/* What a listener is for: a proof for one purpose is not valid for another. */
+enum gn_handshake_purpose { GN_HANDSHAKE_RENDEZVOUS = 1, GN_HANDSHAKE_HEARTBEAT, GN_HANDSHAKE_TREE };
 
-/* X(name, value, text): what became of a claim. */
+/* X(name, value, text): the result of a claim; the text completes "refused a connection from ADDRESS: ". */
 #define GN_HANDSHAKE_LIST(X)                                                                                           \
-	X(GN_HANDSHAKE_WELCOME, 0, "welcome")                                                                          \
-	X(GN_HANDSHAKE_GARBAGE, 1, "it does not speak as a rank does")                                                 \
-	X(GN_HANDSHAKE_OTHER_DOOR, 2, "it came for another purpose")                                                   \
+	X(GN_HANDSHAKE_ACCEPTED, 0, "accepted")                                                                        \
+	X(GN_HANDSHAKE_MALFORMED, 1, "not a Gannet handshake")                                                         \
+	X(GN_HANDSHAKE_WRONG_PURPOSE, 2, "the handshake is for another purpose")                                       \
 	X(GN_HANDSHAKE_WRONG_PROOF, 3, "it does not know this job's secret")                                           \
-	X(GN_HANDSHAKE_SILENT, 4, "it did not prove itself in time")                                                   \
-	X(GN_HANDSHAKE_GONE, 5, "it went away before it had proved itself")                                            \
-	X(GN_HANDSHAKE_CROWDED_OUT, 6, "it was slow and others wanted its place")                                      \
-	X(GN_HANDSHAKE_BAD_RANK, 7, "it says a rank that this job does not have, or that is here already")             \
-	X(GN_HANDSHAKE_UNABLE, 8, "this side could not compute")
+	X(GN_HANDSHAKE_TIMEOUT, 4, "it did not authenticate in time")                                                  \
+	X(GN_HANDSHAKE_CLOSED, 5, "it closed the connection before it had authenticated")                              \
+	X(GN_HANDSHAKE_EVICTED, 6, "too many unauthenticated connections; the slowest was closed")                     \
+	X(GN_HANDSHAKE_BAD_RANK, 7, "its rank is not part of this job or is connected already")                        \
+	X(GN_HANDSHAKE_HMAC_FAILED, 8, "the listener could not compute an HMAC")
 
 enum gn_handshake_result {
 #define X(name, value, text) name = value,
@@ -39,6 +42,7 @@ enum gn_handshake_result {
 #undef X
 };
 
+/* Static text. */
 const char *gn_handshake_text(enum gn_handshake_result result);
 
 struct gn_handshake_challenge {
@@ -52,25 +56,26 @@ struct gn_handshake_claim {
 	uint8_t nonce[32], proof[GN_SECRET_BYTES];
 };
 
-struct gn_handshake_verdict {
+struct gn_handshake_reply {
 	char magic[8];
 	uint32_t result, zero;
 	uint8_t proof[GN_SECRET_BYTES];
 };
 
-/* The listener's side. A challenge serves one claim only. */
+/* Listener: creates a challenge, which is valid for one claim. GN_ERR_* when the system has no random numbers. Does not block. */
 enum gn_status gn_handshake_challenge(struct gn_handshake_challenge *out, struct gn_err *err);
-/* Judges any len_bytes as a claim on this challenge; the answer is written in any case, rank and size (unchecked, but surely
- * from someone who knows the secret) only on GN_HANDSHAKE_WELCOME. */
-enum gn_handshake_result gn_handshake_judge(const struct gn_secret *secret, enum gn_handshake_purpose purpose,
-					    const struct gn_handshake_challenge *challenge, const void *claim,
-					    size_t len_bytes, uint32_t *rank, uint32_t *size,
-					    struct gn_handshake_verdict *answer);
-/* Whether the first len_bytes can still become a claim. */
-int gn_handshake_plausible(const void *claim, size_t len_bytes);
+/* Listener: checks len_bytes from any origin as a claim on this challenge. *reply is always written; *rank and *size only on
+ * GN_HANDSHAKE_ACCEPTED: they come from a holder of the secret, but are not checked. */
+enum gn_handshake_result gn_handshake_verify(const struct gn_secret *secret, enum gn_handshake_purpose purpose,
+					     const struct gn_handshake_challenge *challenge, const void *claim,
+					     size_t len_bytes, uint32_t *rank, uint32_t *size,
+					     struct gn_handshake_reply *reply);
+/* Listener: whether the first len_bytes received can be the beginning of a claim. */
+int gn_handshake_is_prefix(const void *claim, size_t len_bytes);
 
-/* The other side, blocking, at most timeout_ms. GN_ERR_USAGE when the listener says that our secret is not its own
- * (which anybody can say: it proves nothing, and whoever waits for rank 0 tries again); GN_ERR_FAILED when what listens there does not know the secret or does not speak as we do: trying again may help. */
+/* Client: runs the handshake; blocks for at most timeout_ms. GN_ERR_USAGE: the listener reports another secret. That reply is not
+ * authenticated, so callers that wait for rank 0 retry. GN_ERR_FAILED: the listener does not know the secret or is no Gannet process;
+ * a retry may succeed. */
 enum gn_status gn_handshake_join(int fd, const struct gn_secret *secret, enum gn_handshake_purpose purpose, uint32_t rank,
 				 uint32_t size, int timeout_ms, struct gn_err *err);
 

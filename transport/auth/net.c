@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void prompt(int fd)
+static void set_nodelay(int fd)
 {
 	int yes = 1;
 
@@ -40,22 +40,22 @@ static int bind_to(const struct sockaddr *to, socklen_t len)
 	return -1;
 }
 
-/* address: numeric, or NULL. */
+/* address: numeric; NULL: all addresses. */
 static int bind_any(const char *address, int port)
 {
-	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
-	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	int is_four = address && inet_pton(AF_INET, address, &four.sin_addr) == 1, fd = -1;
+	struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+	struct sockaddr_in ipv4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	int is_ipv4 = address && inet_pton(AF_INET, address, &ipv4.sin_addr) == 1, fd = -1;
 
-	if (address && !is_four && inet_pton(AF_INET6, address, &six.sin6_addr) != 1) {
+	if (address && !is_ipv4 && inet_pton(AF_INET6, address, &ipv6.sin6_addr) != 1) {
 		errno = EINVAL;
 		return -1;
 	}
-	if (!is_four)
-		fd = bind_to((struct sockaddr *)&six, sizeof six);
-	/* no IPv6 on this machine */
-	if (is_four || (!address && fd < 0 && errno != EADDRINUSE))
-		fd = bind_to((struct sockaddr *)&four, sizeof four);
+	if (!is_ipv4)
+		fd = bind_to((struct sockaddr *)&ipv6, sizeof ipv6);
+	/* fall back to IPv4 on a host without IPv6 */
+	if (is_ipv4 || (!address && fd < 0 && errno != EADDRINUSE))
+		fd = bind_to((struct sockaddr *)&ipv4, sizeof ipv4);
 	return fd;
 }
 
@@ -66,7 +66,8 @@ enum gn_status gn_net_listen(const char *address, int *port, int *fd, struct gn_
 	int s = bind_any(address, *port);
 
 	if (s < 0)
-		return gn_err_errno(err, errno, "cannot listen on port %d%s%s", *port, address ? " of " : "", address ? address : "");
+		return gn_err_errno(err, errno, "cannot listen on port %d%s%s", *port, address ? " of " : "",
+				    address ? address : "");
 	if (getsockname(s, (struct sockaddr *)&bound, &len)) {
 		close(s);
 		return gn_err_errno(err, errno, "cannot listen");
@@ -77,17 +78,17 @@ enum gn_status gn_net_listen(const char *address, int *port, int *fd, struct gn_
 	return GN_OK;
 }
 
-/* Lower is better; -1 leaves it out. */
+/* The order of preference, lower first; -1: not usable. */
 static int address_class(const struct ifaddrs *a)
 {
-	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)a->ifa_addr;
+	const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)a->ifa_addr;
 	int loopback = (a->ifa_flags & IFF_LOOPBACK) != 0;
 
 	if (!a->ifa_addr || !(a->ifa_flags & IFF_UP))
 		return -1;
 	if (a->ifa_addr->sa_family == AF_INET)
 		return loopback ? 2 : 0;
-	if (a->ifa_addr->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr))
+	if (a->ifa_addr->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&ipv6->sin6_addr))
 		return loopback ? 3 : 1;
 	return -1;
 }
@@ -132,7 +133,7 @@ void gn_net_addresses(struct gn_net_addresses *out)
 	freeifaddrs(all);
 }
 
-/* Whether its interface has none that is better, or as good and before it. */
+/* Whether a is the first address of the most preferred class on its interface. */
 static int is_best(const struct ifaddrs *all, const struct ifaddrs *a)
 {
 	int class = address_class(a), before = 1;
@@ -168,7 +169,7 @@ static void list_interfaces(const struct ifaddrs *all, char *text, size_t size)
 
 enum gn_status gn_net_choose(const char *list, struct gn_net_addresses *out, struct gn_err *err)
 {
-	char there[512], host[256] = "";
+	char interfaces[512], host[256] = "";
 	struct ifaddrs *all = NULL;
 
 	memset(out, 0, sizeof *out);
@@ -180,13 +181,13 @@ enum gn_status gn_net_choose(const char *list, struct gn_net_addresses *out, str
 			    to_text(a, out->text[out->count]))
 				out->count++;
 	if (!out->count)
-		list_interfaces(all, there, sizeof there);
+		list_interfaces(all, interfaces, sizeof interfaces);
 	freeifaddrs(all);
 	if (out->count)
 		return GN_OK;
 	gethostname(host, sizeof host - 1);
-	return gn_err_set(err, GN_ERR_USAGE, "no interface of %s that is up and has an address is one of '%.128s'; there are: %s", host,
-			  list ? list : "", there);
+	return gn_err_set(err, GN_ERR_USAGE, "no interface of %s that is up and has an address matches '%.128s'; there are: %s",
+			  host, list ? list : "", interfaces);
 }
 
 static int connect_one(const struct addrinfo *a, int timeout_ms, int *fd)
@@ -210,7 +211,7 @@ static int connect_one(const struct addrinfo *a, int timeout_ms, int *fd)
 		return failure;
 	}
 	fcntl(s, F_SETFL, fcntl(s, F_GETFL) & ~O_NONBLOCK);
-	prompt(s);
+	set_nodelay(s);
 	*fd = s;
 	return 0;
 }
@@ -243,7 +244,7 @@ int gn_net_accept(int listener)
 		fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	while (fd < 0 && errno == EINTR);
 	if (fd >= 0)
-		prompt(fd);
+		set_nodelay(fd);
 	return fd;
 }
 
@@ -255,7 +256,7 @@ void gn_net_peer(int fd, char text[GN_NET_ADDRESS_MAX])
 	if (getpeername(fd, (struct sockaddr *)&peer, &len) ||
 	    getnameinfo((struct sockaddr *)&peer, len, text, GN_NET_ADDRESS_MAX, NULL, 0, NI_NUMERICHOST))
 		snprintf(text, GN_NET_ADDRESS_MAX, "?");
-	/* an IPv4 address as a socket for both sees it */
+	/* an IPv4 address on a dual-stack socket */
 	if (!strncmp(text, "::ffff:", 7) && strchr(text, '.'))
 		memmove(text, text + 7, strlen(text + 7) + 1);
 }

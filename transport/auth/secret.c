@@ -18,8 +18,8 @@
 
 #define FILE_MAX_BYTES 4096
 #define LABEL_MAX 512
-/* A file that a neighbour on another node has just linked may not be seen here at once. */
-#define APPEARS_NS 10000000000u
+/* On a shared file system a file that another node has just linked may become visible late. */
+#define VISIBLE_NS 10000000000u
 
 enum gn_status gn_secret_random(struct gn_secret *out, struct gn_err *err)
 {
@@ -40,22 +40,22 @@ static enum gn_status check_file(const char *path, int fd, struct gn_err *err)
 	if (fstat(fd, &s))
 		return gn_err_errno(err, errno, "%s", path);
 	if (!S_ISREG(s.st_mode))
-		return gn_err_set(err, GN_ERR_USAGE, "%s is no ordinary file, so it is not taken as a secret", path);
+		return gn_err_set(err, GN_ERR_USAGE, "%s is not a regular file: it cannot be the secret", path);
 	if (s.st_uid != geteuid())
-		return gn_err_set(err, GN_ERR_USAGE, "%s belongs to user %u and this process to user %u: a secret must be one's own",
-				  path, (unsigned)s.st_uid, (unsigned)geteuid());
+		return gn_err_set(err, GN_ERR_USAGE, "%s belongs to user %u but this process runs as user %u: each user needs a "
+				  "secret of their own", path, (unsigned)s.st_uid, (unsigned)geteuid());
 	if (s.st_mode & 077)
-		return gn_err_set(err, GN_ERR_USAGE, "%s has mode %04o, so others may know it: chmod 600 it, or better make a new one",
-				  path, (unsigned)(s.st_mode & 07777));
+		return gn_err_set(err, GN_ERR_USAGE, "%s has mode %04o, so others may know it: set mode 600, or better create a "
+				  "new secret", path, (unsigned)(s.st_mode & 07777));
 	if (s.st_size > FILE_MAX_BYTES)
-		return gn_err_set(err, GN_ERR_USAGE, "%s has %lld bytes: a secret has %d to %d", path, (long long)s.st_size,
+		return gn_err_set(err, GN_ERR_USAGE, "%s has %lld bytes: a secret file has %d to %d", path, (long long)s.st_size,
 				  GN_SECRET_BYTES, FILE_MAX_BYTES);
 	return GN_OK;
 }
 
 enum gn_status gn_secret_read(const char *path, struct gn_secret *out, struct gn_err *err)
 {
-	/* a FIFO must not hold us up */
+	/* opening a FIFO must not block */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	unsigned char text[FILE_MAX_BYTES];
 	enum gn_status status;
@@ -73,7 +73,7 @@ enum gn_status gn_secret_read(const char *path, struct gn_secret *out, struct gn
 	}
 	close(fd);
 	if (!status && len < GN_SECRET_BYTES)
-		status = gn_err_set(err, GN_ERR_USAGE, "%s has %zu bytes: a secret needs %d at least; make one with "
+		status = gn_err_set(err, GN_ERR_USAGE, "%s has %zu bytes: a secret needs %d at least; create one with "
 				    "(umask 077; head -c 32 /dev/urandom >FILE)", path, len, GN_SECRET_BYTES);
 	if (!status)
 		SHA256(text, len, out->bytes);
@@ -91,7 +91,7 @@ static enum gn_status write_new(const char *path, struct gn_err *err)
 		return status;
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
-		status = gn_err_errno(err, errno, "cannot make the secret %s", path);
+		status = gn_err_errno(err, errno, "cannot create the secret %s", path);
 	else if (fchmod(fd, 0600) || write(fd, &secret, sizeof secret) != (ssize_t)sizeof secret || fsync(fd))
 		status = gn_err_errno(err, errno, "cannot write the secret %s", path);
 	if (fd >= 0 && close(fd) && !status)
@@ -100,10 +100,10 @@ static enum gn_status write_new(const char *path, struct gn_err *err)
 	return status;
 }
 
-static int appears(const char *path)
+static int wait_until_visible(const char *path)
 {
 	const struct timespec pause = {0, 50000000};
-	uint64_t until = gn_clock_ns() + APPEARS_NS;
+	uint64_t until = gn_clock_ns() + VISIBLE_NS;
 
 	while (access(path, F_OK)) {
 		if (errno != ENOENT || gn_clock_ns() > until)
@@ -115,21 +115,21 @@ static int appears(const char *path)
 
 enum gn_status gn_secret_make(const char *path, struct gn_err *err)
 {
-	char host[64] = "", draft[1024];
+	char host[64] = "", temporary[1024];
 	enum gn_status status;
 
 	if (!access(path, F_OK))
 		return GN_OK;
 	gethostname(host, sizeof host - 1);
-	if ((size_t)snprintf(draft, sizeof draft, "%s.%s.%ld", path, host, (long)gettid()) >= sizeof draft)
+	if ((size_t)snprintf(temporary, sizeof temporary, "%s.%s.%ld", path, host, (long)gettid()) >= sizeof temporary)
 		return gn_err_set(err, GN_ERR_USAGE, "the path of the secret is too long: %.200s...", path);
-	status = write_new(draft, err);
-	/* whole or not at all, and the first one wins */
-	if (!status && link(draft, path) && errno != EEXIST)
-		status = gn_err_errno(err, errno, "cannot make the secret %s", path);
-	unlink(draft);
-	if (!status && !appears(path))
-		status = gn_err_set(err, GN_ERR_NOT_FOUND, "the secret %s was made but is not there", path);
+	status = write_new(temporary, err);
+	/* link() is atomic: the first process wins and no process sees a partial file */
+	if (!status && link(temporary, path) && errno != EEXIST)
+		status = gn_err_errno(err, errno, "cannot create the secret %s", path);
+	unlink(temporary);
+	if (!status && !wait_until_visible(path))
+		status = gn_err_set(err, GN_ERR_NOT_FOUND, "the secret %s was created but is not visible", path);
 	return status;
 }
 
@@ -137,7 +137,7 @@ enum gn_status gn_secret_derive(const struct gn_secret *secret, const char *labe
 				struct gn_secret *out, struct gn_err *err)
 {
 	unsigned char text[LABEL_MAX];
-	unsigned char *made = NULL;
+	unsigned char *mac = NULL;
 	size_t at = strlen(label) + 1;
 	unsigned len = 0;
 
@@ -145,9 +145,9 @@ enum gn_status gn_secret_derive(const struct gn_secret *secret, const char *labe
 		memcpy(text, label, at);
 		if (len_bytes)
 			memcpy(text + at, data, len_bytes);
-		made = HMAC(EVP_sha256(), secret->bytes, sizeof secret->bytes, text, at + len_bytes, out->bytes, &len);
+		mac = HMAC(EVP_sha256(), secret->bytes, sizeof secret->bytes, text, at + len_bytes, out->bytes, &len);
 	}
-	if (!made || len != sizeof out->bytes)
+	if (!mac || len != sizeof out->bytes)
 		return gn_err_set(err, GN_ERR_FAILED, "OpenSSL made no HMAC");
 	return GN_OK;
 }

@@ -286,7 +286,7 @@ static enum gn_status await_children(struct gn_boot_tree *t, struct gn_err *err)
 
 	while (!status && !all_there(t)) {
 		poll(p, (nfds_t)gn_auth_listener_poll(t->door, p), gn_bootstrap_nap_ms(t->base));
-		while (!all_there(t) && gn_auth_listener_turn(t->door, &guest))
+		while (!all_there(t) && gn_auth_listener_progress(t->door, &guest))
 			take_in(t, &guest);
 		status = gn_bootstrap_may_wait(t->base, started, JOINING, err);
 	}

@@ -143,7 +143,7 @@ static enum gn_status meet_once(struct meeting *m, struct gn_err *err)
 
 	if (poll(p, (nfds_t)gn_auth_listener_poll(m->door, p), gn_bootstrap_nap_ms(&m->e->base)) < 0 && errno != EINTR)
 		return gn_err_errno(err, errno, "waiting for the other ranks");
-	while (!status && m->missing && gn_auth_listener_turn(m->door, &guest))
+	while (!status && m->missing && gn_auth_listener_progress(m->door, &guest))
 		status = welcome(m, &guest, err);
 	if (!status && m->missing)
 		status = gn_bootstrap_may_wait(&m->e->base, m->started_ns, "the meeting at MASTER_PORT", err);
@@ -155,7 +155,7 @@ static enum gn_status host_meeting(struct env_bootstrap *e, const void *word, si
 	struct meeting m = {e, NULL, word, word_bytes, gn_clock_ns(), e->base.size - 1};
 	int port = e->place.port;
 	enum gn_status status =
-		gn_auth_listener_open(e->base.address, &port, GN_HANDSHAKE_MEETING, &e->base.secret, e->log, &m.door, err);
+		gn_auth_listener_open(e->base.address, &port, GN_HANDSHAKE_RENDEZVOUS, &e->base.secret, e->log, &m.door, err);
 
 	if (status) {
 		gn_err_prefix(err, "rank 0 (MASTER_PORT)");
@@ -174,7 +174,7 @@ static enum gn_status knock_once(struct env_bootstrap *e, struct gn_err *why)
 	enum gn_status status = gn_net_connect(d->address, d->port, gn_net_left_ms(e->base.deadline_ns, 2000), &e->fds[0], why);
 
 	if (!status)
-		status = gn_handshake_join(e->fds[0], &e->base.secret, GN_HANDSHAKE_MEETING, (uint32_t)d->rank,
+		status = gn_handshake_join(e->fds[0], &e->base.secret, GN_HANDSHAKE_RENDEZVOUS, (uint32_t)d->rank,
 					   (uint32_t)d->size, gn_net_left_ms(e->base.deadline_ns, 5000), why);
 	if (status && e->fds[0] >= 0)
 		close(e->fds[0]);

@@ -244,7 +244,7 @@ static enum gn_status open_door(struct gn_heartbeat *w, struct gn_heartbeat_cont
 	if (status)
 		return status;
 	only = (o->address || o->ifnames) && i->addresses.count == 1 ? i->addresses.text[0] : NULL;
-	status = gn_auth_listener_open(only, &port, GN_HANDSHAKE_WATCH, &o->secret, o->log, &w->door, err);
+	status = gn_auth_listener_open(only, &port, GN_HANDSHAKE_HEARTBEAT, &o->secret, o->log, &w->door, err);
 	i->port = port;
 	return status;
 }

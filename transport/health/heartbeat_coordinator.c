@@ -138,7 +138,7 @@ static void let_in(struct gn_heartbeat *w)
 {
 	struct gn_pending_peer guest;
 
-	while (gn_auth_listener_turn(w->door, &guest)) {
+	while (gn_auth_listener_progress(w->door, &guest)) {
 		struct gn_heartbeat_peer *m = &w->members[guest.rank < (uint32_t)w->options.size ? guest.rank : 0];
 
 		if (m == w->members || (int)guest.size != w->options.size || m->state != GN_HEARTBEAT_ABSENT) {

@@ -69,7 +69,7 @@ int gn_heartbeat_member_knock(struct gn_heartbeat *w, const char *address, const
 		return status == GN_ERR_PEER_LOST ? -1 : 0;
 	}
 	w->up.got = 0;
-	if (gn_handshake_join(w->up.fd, &o->secret, GN_HANDSHAKE_WATCH, (uint32_t)o->rank, (uint32_t)o->size,
+	if (gn_handshake_join(w->up.fd, &o->secret, GN_HANDSHAKE_HEARTBEAT, (uint32_t)o->rank, (uint32_t)o->size,
 			      gn_net_left_ms(answer_by_ns, INT_MAX), err)) {
 		gn_err_prefix(err, "%s port %d", address, inv->port);
 	} else if (!gn_net_receive_all(w->up.fd, &w->up.in, sizeof w->up.in, gn_net_left_ms(answer_by_ns, INT_MAX)) &&
