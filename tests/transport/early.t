@@ -16,7 +16,7 @@ come() {
 # Whoever has joined has a watch of its own.
 is_watched() { # PID
 	local end=$((SECONDS + 20))
-	until cat /proc/"$1"/task/*/comm 2>/dev/null | grep -qx gannet-watch; do
+	until cat /proc/"$1"/task/*/comm 2>/dev/null | grep -qx gannet-heartbt; do
 		((SECONDS < end)) || { echo "process $1 did not join"; return 1; }
 		sleep 0.02
 	done
@@ -51,9 +51,9 @@ broken() {
 	let_go
 	return $code
 }
-check "killed while another is missing" broken KILL 1 "rank 1 is lost: its connection closed without a goodbye"
-check "stopped while another is missing" broken STOP 2 "rank 2 is lost: nothing was heard from it for 1.5 s \(it came from [0-9a-f.:]+\)"
-check "rank 0 stopped while another is missing" broken STOP 0 "rank 0 is lost: nothing was heard from it for 1.5 s"
+check "killed while another is missing" broken KILL 1 "rank 1 is lost: its connection closed unexpectedly"
+check "stopped while another is missing" broken STOP 2 "rank 2 is lost: no heartbeat from it for 1.5 s \(connected from [0-9a-f.:]+\)"
+check "rank 0 stopped while another is missing" broken STOP 0 "rank 0 is lost: no heartbeat from it for 1.5 s"
 check "rank 0 killed while another is missing" broken KILL 0 "rank 0 is lost: its connection closed"
 
 # Rank 3 stays away until the fault is there; so it is with whatever starts ranks through PMIx.
@@ -70,7 +70,7 @@ late() { # COUNT LAUNCHER...: so many say that rank 1, which is stopped, is lost
 		is_watched "${p[r]}" || code=1
 	done
 	kill -STOP "${p[1]}"
-	await_line $soon "$1" "rank 1 is lost: nothing was heard from it for 1.5 s" "$scratch/err" || code=1
+	await_line $soon "$1" "rank 1 is lost: no heartbeat from it for 1.5 s" "$scratch/err" || code=1
 	cat "$scratch/err"
 	kill -9 "${p[@]}" 2>/dev/null
 	kill $launcher 2>/dev/null
@@ -96,5 +96,5 @@ missing() {
 	PROBE_TIMEOUT_MS=800 timeout -k 5 60 "$gannet" launch -n 5 --grace 1 -- \
 		sh -c 'if [ "$PMIX_RANK" -gt 2 ]; then sleep 300; fi; exec "$0" shm 1 60000' "$fault"
 }
-expect 4 "rank 3 is lost: it did not come within [01].[0-9] s; nor did 4: are all 5 ranks started" "ranks that do not come are named under PMIx, too" missing
+expect 4 "rank 3 is lost: it did not join within [01].[0-9] s; neither did 4: are all 5 ranks started" "ranks that do not come are named under PMIx, too" missing
 finish

@@ -34,7 +34,7 @@ differ() {
 	start b RANK=1 WORLD_SIZE=2 MASTER_PORT="$port"; b=$!
 	wait $a; [[ $? == 2 ]] || return 1
 	wait $b; [[ $? == 2 ]] || return 1
-	grep -q "WORLD_SIZE=2 but rank 0 says WORLD_SIZE=3" "$scratch/err.a" && grep -q "WORLD_SIZE=2" "$scratch/err.b"
+	grep -q "WORLD_SIZE=2 but rank 0 has WORLD_SIZE=3" "$scratch/err.a" && grep -q "WORLD_SIZE=2" "$scratch/err.b"
 }
 check "ranks that disagree about WORLD_SIZE are told" differ
 twice() {
@@ -46,7 +46,7 @@ twice() {
 	wait $a; [[ $? == 2 ]] || return 1
 	wait $b; [[ $? == 2 ]] || return 1
 	wait $c; [[ $? == 2 ]] || return 1
-	grep -q "two processes say RANK=1" "$scratch/err.a"
+	grep -q "two processes have RANK=1" "$scratch/err.a"
 }
 check "a rank that is there twice is told" twice
 # What the variables say of the host, and where Azure Batch puts what others say in MASTER_ADDR.
@@ -57,8 +57,8 @@ local_rank() {
 	start b RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_PORT="$port"; b=$!
 	wait $b; [[ $? == 2 ]] || return 1
 	wait $a; [[ $? == 4 ]] || return 1
-	grep "LOCAL_RANK=0 but rank 1 is number 1, from 0, of the 2 ranks on $(hostname)" "$scratch/err.b" &&
-		grep "rank 1 on $(hostname) is lost: it gave up: LOCAL_RANK=0 but" "$scratch/err.a"
+	grep "LOCAL_RANK=0 but rank 1 has local rank 1 of 2 on $(hostname)" "$scratch/err.b" &&
+		grep "rank 1 on $(hostname) is lost: it aborted: LOCAL_RANK=0 but" "$scratch/err.a"
 }
 check "a LOCAL_RANK that is another's is refused" local_rank
 azure() {
@@ -75,11 +75,11 @@ check "ranks meet at AZ_BATCH_MASTER_NODE" azure
 missing() {
 	PROBE_TIMEOUT_MS=700 RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$(free_port) timeout 60 "$probe" shm
 }
-expect 4 "rank 1 is lost: it did not come within [01].[0-9] s; nor did 2: are all 3 ranks started" "ranks that do not come are named" missing
+expect 4 "rank 1 is lost: it did not join within [01].[0-9] s; neither did 2: are all 3 ranks started" "ranks that do not come are named" missing
 no_master() {
 	PROBE_TIMEOUT_MS=700 RANK=1 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$(free_port) timeout 60 "$probe" shm
 }
-expect 4 "rank 0 is not at MASTER_ADDR=127.0.0.1" "a master that is not there is named" no_master
+expect 4 "rank 0 is not reachable at MASTER_ADDR=127.0.0.1" "a master that is not there is named" no_master
 taken() {
 	perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Listen => 1, LocalAddr => "0.0.0.0") or die; $| = 1;
 		print $s->sockport, "\n"; sleep 30' >"$scratch/port" &

@@ -27,7 +27,7 @@ said() { # COUNT PATTERN: so many ranks say so
 # what the others still wait in.
 never() { # TRANSPORT RANK
 	faulty 3 "$1" never "$2" && [[ $code == 4 ]] && ((took <= 14)) && grep -q "launch: terminating the remaining ranks" "$scratch/err" &&
-		said 2 "has stalled; rank $2 on $host (never started it|is through with it): it is alive, but in no collective, after operation number [0-9]+, for 5\.[0-9] s; ranks? .* waits? in it, for 5\.[0-9] s \(rank [0-9] for rank [0-9].*; rank [0-9] on $host was in operation number [0-9]+, .* waiting for rank"
+		said 2 "has stalled; rank $2 on $host (never started it|has completed it): it is alive, but in no collective, after operation number [0-9]+, for 5\.[0-9] s; ranks? .* waits? in it, for 5\.[0-9] s \(rank [0-9] for rank [0-9].*; rank [0-9] on $host was in operation number [0-9]+, .* waiting for rank"
 }
 check "a rank that never calls, over tcp: the others say which, where, in what, since when" never tcp 2
 # Each takes ten seconds: under sanitizers two of them will do.
@@ -110,9 +110,9 @@ cut_link() {
 lose_machine() { ip -n ${cluster}s link set up2 down; }
 cut_machine() {
 	between lose_machine && [[ $codes == "4 4 4 " ]] && ((took <= 8000)) &&
-		grep -q "rank 2 on m2 is lost: nothing was heard from it for 5.0 s" "$scratch/err.0" &&
-		grep -q "rank 2 on m2 is lost: nothing was heard from it for 5.0 s" "$scratch/err.1" &&
-		grep -q "rank 0 on m0 is lost: nothing was heard from it for 5.0 s" "$scratch/err.2"
+		grep -q "rank 2 on m2 is lost: no heartbeat from it for 5.0 s" "$scratch/err.0" &&
+		grep -q "rank 2 on m2 is lost: no heartbeat from it for 5.0 s" "$scratch/err.1" &&
+		grep -q "rank 0 on m0 is lost: no heartbeat from it for 5.0 s" "$scratch/err.2"
 }
 if ((UID)); then
 	skip "a link that is cut" "namespaces need root"

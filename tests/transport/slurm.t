@@ -79,7 +79,7 @@ check "kill -9 of rank 0" kill_one 0 n1 KILL 10
 check "a stopped rank" kill_one 3 n2 STOP 10
 
 # Rank 3 has not begun when rank 1, which has come, stops: the others, on both nodes, do not wait for rank 3 to know.
-watched() { cat /proc/"$(process_of "$1")"/task/*/comm 2>/dev/null | grep -qx gannet-watch; }
+watched() { cat /proc/"$(process_of "$1")"/task/*/comm 2>/dev/null | grep -qx gannet-heartbt; }
 stopped_early() {
 	local pid r start
 	rm -f "$lab/out" "$lab/err"
@@ -89,13 +89,13 @@ stopped_early() {
 	for r in 0 1 2; do until_within 40 watched $r || { cat "$lab/err"; kill $pid; return 1; }; done
 	start=$SECONDS
 	kill -STOP "$(process_of 1)"
-	until_within 10 grep -q "rank 1 is lost: nothing was heard from it for 5.0 s" "$lab/err" || { cat "$lab/err"; kill $pid; return 1; }
+	until_within 10 grep -q "rank 1 is lost: no heartbeat from it for 5.0 s" "$lab/err" || { cat "$lab/err"; kill $pid; return 1; }
 	echo "after $((SECONDS - start)) s"
 	kill -KILL "$(process_of 1)"
 	kill $pid
 	wait $pid
 	cat "$lab/err"
-	(($(grep -c "rank 1 is lost: nothing was heard from it for 5.0 s" "$lab/err") >= 2))
+	(($(grep -c "rank 1 is lost: no heartbeat from it for 5.0 s" "$lab/err") >= 2))
 }
 check "a rank that stops while another has not begun" stopped_early
 finish

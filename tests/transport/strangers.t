@@ -181,7 +181,7 @@ other_secret() {
 	wait $a
 	[[ $? == 4 ]] || return 1
 	cat "$scratch"/err.[01]
-	grep -q "WARN.* refuses this rank: .*; trying on" "$scratch/err.1" &&
+	grep -q "WARN.* refuses this rank: .*; retrying" "$scratch/err.1" &&
 		grep -q "rank 0 at .* refuses this rank: .*GANNET_SECRET_FILE" "$scratch/err.1" &&
 		grep -q "refused a connection from 127.0.0.1 to the rendezvous, port [0-9]*: it does not know this job's secret" "$scratch/err.0"
 }

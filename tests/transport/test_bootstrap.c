@@ -105,10 +105,10 @@ static void test_exchange_with_the_silent(void **state)
 	assert_non_null(mine);
 	assert_int_equal(pthread_create(&thread, NULL, come_and_stand_still, &guest), 0);
 	assert_ok(gn_bootstrap_env(&d, NULL, &b, &err));
-	gn_bootstrap_wait_at_most(b, TIMEOUT_MS);
-	assert_ok(b->ops->word(b, "word", 4, NULL, NULL, &err));
+	gn_bootstrap_set_timeout(b, TIMEOUT_MS);
+	assert_ok(b->ops->root_info(b, "word", 4, NULL, NULL, &err));
 	assert_int_equal(b->ops->exchange(b, mine, len_bytes, &out, &err), GN_ERR_STALL);
-	assert_non_null(strstr(err.text, "in time"));
+	assert_non_null(strstr(err.text, "timed out"));
 	assert_null(out.items);
 	assert_true(gn_clock_ns() - started < SOON_NS);
 	pthread_join(thread, &failure);
@@ -133,8 +133,8 @@ static void test_meeting_point_stands_still(void **state)
 	assert_ok(gn_net_listen(NULL, &port, &fd, &err));
 	d = place(1, port);
 	assert_ok(gn_bootstrap_env(&d, NULL, &b, &err));
-	gn_bootstrap_wait_at_most(b, TIMEOUT_MS);
-	assert_int_equal(b->ops->word(b, NULL, 0, &word, &len, &err), GN_ERR_STALL);
+	gn_bootstrap_set_timeout(b, TIMEOUT_MS);
+	assert_int_equal(b->ops->root_info(b, NULL, 0, &word, &len, &err), GN_ERR_STALL);
 	assert_non_null(strstr(err.text, "does not answer"));
 	assert_true(gn_clock_ns() - started < SOON_NS);
 	assert_null(word);
@@ -168,8 +168,8 @@ static void *lie_then_host(void *argument)
 		failure = "rank 1 does not shake hands";
 	close(fd);
 	if (!gn_bootstrap_env(&d, NULL, &b, &err))
-		gn_bootstrap_wait_at_most(b, 10 * TIMEOUT_MS);
-	if (!b || b->ops->word(b, "word", 4, NULL, NULL, &err))
+		gn_bootstrap_set_timeout(b, 10 * TIMEOUT_MS);
+	if (!b || b->ops->root_info(b, "word", 4, NULL, NULL, &err))
 		failure = "rank 1 did not come again";
 	if (b)
 		b->ops->destroy(b, 0);
@@ -188,8 +188,8 @@ static void test_forged_refusal(void **state)
 	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, lie_then_host, &root), 0);
 	assert_ok(gn_bootstrap_env(&d, NULL, &b, &err));
-	gn_bootstrap_wait_at_most(b, 10 * TIMEOUT_MS);
-	assert_ok(b->ops->word(b, NULL, 0, &word, &len, &err));
+	gn_bootstrap_set_timeout(b, 10 * TIMEOUT_MS);
+	assert_ok(b->ops->root_info(b, NULL, 0, &word, &len, &err));
 	assert_int_equal(len, 4);
 	assert_memory_equal(word, "word", 4);
 	free(word);
@@ -237,7 +237,7 @@ static const char *take_part(struct member *m, struct gn_bootstrap *b)
 	char text[64];
 	size_t len;
 
-	if (b->ops->word(b, "word", rank ? 0 : 4, &word, &len, &err))
+	if (b->ops->root_info(b, "word", rank ? 0 : 4, &word, &len, &err))
 		return "no word";
 	free(word);
 	for (int i = 0; i < m->rounds; i++) {
@@ -268,7 +268,7 @@ static void *member_main(void *argument)
 		m->failure = "no bootstrap";
 		return NULL;
 	}
-	gn_bootstrap_wait_at_most(b, 60000);
+	gn_bootstrap_set_timeout(b, 60000);
 	m->failure = take_part(m, b);
 	b->ops->destroy(b, !m->failure);
 	if (m->failure)

@@ -157,7 +157,7 @@ static int come(const struct group *g, uint32_t rank, uint32_t size, const struc
 static void test_loss_tells_of_all(void **state)
 {
 	static const struct gn_recorder_op op = {"allreduce", "ring", "f32", "sum", 16777216, 64 << 20, -1};
-	static const char others[] = "rank 2 on h2 is lost: its connection closed without a goodbye; ranks 0-1 were in operation number 1, "
+	static const char others[] = "rank 2 on h2 is lost: its connection closed unexpectedly; ranks 0-1 were in operation number 1, "
 				     "allreduce of 64 MiB (16777216 f32, sum, ring), 1 of them waiting for it; "
 				     "rank 3 on h3 was before the first collective, writing a checkpoint; rank ";
 	struct gn_recorder *recorders[RANKS];
@@ -171,7 +171,7 @@ static void test_loss_tells_of_all(void **state)
 		gn_recorder_start(recorders[r], gn_recorder_kind(recorders[r], &op));
 	gn_recorder_waits_for(recorders[0], 1, 2, 0, -1);
 	gn_recorder_waits_for(recorders[1], 1, 3, 0, -1);
-	gn_recorder_announce(recorders[3], "writing a checkpoint", 60000);
+	gn_recorder_set_phase(recorders[3], "writing a checkpoint", 60000);
 	setup_recorded(&g, 5000, recorders);
 	gn_heartbeat_destroy(g.watch[2], 0);
 	for (int r = 0; r < RANKS; r++)
@@ -219,7 +219,7 @@ static void test_loss_while_one_is_mute(void **state)
 	gn_heartbeat_destroy(dies, 0);
 	await_loss(w, 5000, &err);
 	assert_true(gn_clock_ns() - start < 2000000000u);
-	assert_non_null(strstr(err.text, "rank 2 is lost: its connection closed without a goodbye"));
+	assert_non_null(strstr(err.text, "rank 2 is lost: its connection closed unexpectedly"));
 	assert_non_null(strstr(err.text, "; rank 0 was before the first collective; "));
 	close(mute);
 	gn_heartbeat_destroy(w, 1);
@@ -248,8 +248,8 @@ static void test_giving_up_over_a_loss(void **state)
 	(void)state;
 	mute = begin_with_a_mute(&o, &w, &dies);
 	gn_heartbeat_destroy(dies, 0);
-	next_of(mute, GN_HEARTBEAT_ASK);
-	gn_heartbeat_give_up(w, "a connection broke");
+	next_of(mute, GN_HEARTBEAT_QUERY);
+	gn_heartbeat_abort(w, "a connection broke");
 	m = next_of(mute, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 2);
 	m = next_of(mute, GN_HEARTBEAT_LOST);
@@ -281,7 +281,7 @@ static void test_reason_travels(void **state)
 
 	(void)state;
 	setup(&g, 5000);
-	gn_heartbeat_give_up(g.watch[3], "shard 7 is broken");
+	gn_heartbeat_abort(g.watch[3], "shard 7 is broken");
 	await_loss(g.watch[1], 3000, &err);
 	assert_non_null(strstr(err.text, "rank 3 on h3"));
 	assert_non_null(strstr(err.text, "shard 7 is broken"));
@@ -357,7 +357,7 @@ static void test_silence(void **state)
 	await_loss(w, 5000, &err);
 	assert_true(gn_clock_ns() - start > 1000000000u);
 	assert_non_null(strstr(err.text, "rank 1"));
-	assert_non_null(strstr(err.text, "nothing was heard"));
+	assert_non_null(strstr(err.text, "no heartbeat from it"));
 	close(fd);
 	gn_heartbeat_destroy(w, 1);
 }
@@ -377,8 +377,8 @@ static void test_some_do_not_come(void **state)
 	for (int r = 0; r < 2; r++) {
 		await_loss(w[r], 3000, &err);
 		assert_int_equal(err.status, GN_ERR_PEER_LOST);
-		assert_non_null(strstr(err.text, "rank 2 is lost: it did not come within 0."));
-		assert_non_null(strstr(err.text, " s; nor did 3: are all 4 ranks started"));
+		assert_non_null(strstr(err.text, "rank 2 is lost: it did not join within 0."));
+		assert_non_null(strstr(err.text, " s; neither did 3: are all 4 ranks started"));
 	}
 	assert_true(gn_clock_ns() - started >= 400000000u);
 	gn_heartbeat_destroy(w[1], 1);
@@ -390,7 +390,7 @@ static void test_some_do_not_come(void **state)
 	assert_ok(gn_heartbeat_host(&o, &w[0], &invitation, &err));
 	gn_heartbeat_expect_all(w[0]);
 	await_loss(w[0], 3000, &err);
-	assert_non_null(strstr(err.text, "rank 1 is lost: it did not come within"));
+	assert_non_null(strstr(err.text, "rank 1 is lost: it did not join within"));
 	gn_heartbeat_destroy(w[0], 1);
 }
 

@@ -63,7 +63,7 @@ static void say(int fd, const struct gn_heartbeat_message *m)
 
 static void goodbye(const struct hub *h, int rank)
 {
-	struct gn_heartbeat_message m = gn_heartbeat_say(GN_HEARTBEAT_BYE, rank, NULL);
+	struct gn_heartbeat_message m = gn_heartbeat_text_message(GN_HEARTBEAT_LEAVE, rank, NULL);
 
 	say(h->fds[rank], &m);
 }
@@ -102,7 +102,7 @@ static void test_goodbyes_are_told_once(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, leave, h.watch), 0);
 	goodbye(&h, 3);
 	m = hear(h.fds[3]);
-	assert_int_equal(m.type, GN_HEARTBEAT_ALL_GONE);
+	assert_int_equal(m.type, GN_HEARTBEAT_ALL_LEFT);
 	for (int r = 1; r < RANKS; r++)
 		close(h.fds[r]);
 	pthread_join(thread, NULL);
@@ -136,7 +136,7 @@ static void test_losses_are_told_once(void **state)
 	assert_int_equal(m.rank, 1);
 	shutdown(h.fds[2], SHUT_RDWR);
 	await_turn(&h);
-	gn_heartbeat_give_up(h.watch, "enough");
+	gn_heartbeat_abort(h.watch, "enough");
 	m = hear(h.fds[3]);
 	assert_int_equal(m.type, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 0);
@@ -161,9 +161,9 @@ static void test_suspicions_back_off(void **state)
 		first = asked == 1 ? gn_clock_ns() : first;
 		for (int r = 1; r < RANKS; r++) {
 			m = hear(h.fds[r]);
-			assert_int_equal(m.type, GN_HEARTBEAT_ASK);
+			assert_int_equal(m.type, GN_HEARTBEAT_QUERY);
 			memcpy(&record.number, m.text, sizeof record.number);
-			m = gn_heartbeat_say_bytes(GN_HEARTBEAT_TELL, r, &record, sizeof record);
+			m = gn_heartbeat_data_message(GN_HEARTBEAT_RECORD, r, &record, sizeof record);
 			say(h.fds[r], &m);
 		}
 	}
@@ -176,7 +176,7 @@ static void test_suspicions_back_off(void **state)
 /* Whoever does not read costs a send until its time is over, and no next one. */
 static void test_someone_does_not_read(void **state)
 {
-	struct gn_heartbeat_message m = gn_heartbeat_say(GN_HEARTBEAT_BEAT, 0, NULL);
+	struct gn_heartbeat_message m = gn_heartbeat_text_message(GN_HEARTBEAT_BEAT, 0, NULL);
 	struct gn_heartbeat_stream s = {0};
 	uint64_t began = gn_clock_ns(), until;
 	int pair[2];
@@ -184,7 +184,7 @@ static void test_someone_does_not_read(void **state)
 	(void)state;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
 	s.fd = pair[0];
-	until = gn_heartbeat_send_until();
+	until = gn_heartbeat_send_deadline_ns();
 	while (gn_clock_ns() - began < 5000000000u && gn_heartbeat_read(&s) == GN_HEARTBEAT_NOTHING)
 		gn_heartbeat_send(&s, &m, until);
 	assert_true(gn_clock_ns() - began < 5000000000u);

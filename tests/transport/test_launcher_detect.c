@@ -27,12 +27,12 @@ struct good {
 };
 
 static const struct good good[] = {
-	{{{{NULL, NULL}}}, GN_LAUNCHER_ALONE, 0, 1, 0},
+	{{{{NULL, NULL}}}, GN_LAUNCHER_SINGLE, 0, 1, 0},
 	/* a batch script, and the shell of salloc: the step to come is not ours */
-	{{{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}}, GN_LAUNCHER_ALONE, 0, 1, 0},
-	{{{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "4"}}}, GN_LAUNCHER_ALONE, 0, 1, 0},
-	{{{{"RANK", ""}, {"WORLD_SIZE", ""}}}, GN_LAUNCHER_ALONE, 0, 1, 0},
-	{{{{"PMI_SIZE", "1"}}}, GN_LAUNCHER_ALONE, 0, 1, 0},
+	{{{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}}, GN_LAUNCHER_SINGLE, 0, 1, 0},
+	{{{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "4"}}}, GN_LAUNCHER_SINGLE, 0, 1, 0},
+	{{{{"RANK", ""}, {"WORLD_SIZE", ""}}}, GN_LAUNCHER_SINGLE, 0, 1, 0},
+	{{{{"PMI_SIZE", "1"}}}, GN_LAUNCHER_SINGLE, 0, 1, 0},
 	{{{{"RANK", "0"}, {"WORLD_SIZE", "1"}}}, GN_LAUNCHER_ENVIRONMENT, 0, 1, 0},
 	{{{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "29500"}}},
 	 GN_LAUNCHER_ENVIRONMENT, 3, 4, 29500},
@@ -108,7 +108,7 @@ static void test_good(void **state)
 		struct variables v = good[i].vars;
 
 		print_message("# case %zu\n", i);
-		assert_ok(gn_launcher(look, &v, &d, &err));
+		assert_ok(gn_launcher_detect(look, &v, &d, &err));
 		assert_int_equal(d.source, good[i].source);
 		assert_int_equal(d.rank, good[i].rank);
 		assert_int_equal(d.size, good[i].size);
@@ -141,7 +141,7 @@ static void test_job(void **state)
 		struct variables v = cases[i].vars;
 
 		print_message("# case %zu\n", i);
-		assert_ok(gn_launcher(look, &v, &d, &err));
+		assert_ok(gn_launcher_detect(look, &v, &d, &err));
 		assert_int_equal(d.job_name != NULL, cases[i].name != NULL);
 		if (cases[i].name)
 			assert_string_equal(d.job_name, cases[i].name);
@@ -159,7 +159,7 @@ static void test_bad(void **state)
 		struct variables v = bad[i].vars;
 
 		print_message("# case %zu\n", i);
-		assert_int_equal(gn_launcher(look, &v, &d, &err), GN_ERR_USAGE);
+		assert_int_equal(gn_launcher_detect(look, &v, &d, &err), GN_ERR_USAGE);
 		if (!strstr(err.text, bad[i].says[0]) || !strstr(err.text, bad[i].says[1]))
 			fail_msg("case %zu: '%s' lacks '%s' or '%s'", i, err.text, bad[i].says[0], bad[i].says[1]);
 	}
@@ -174,13 +174,13 @@ static void test_confirm(void **state)
 	struct gn_err err;
 
 	(void)state;
-	assert_ok(gn_launcher(look, &v, &d, &err));
+	assert_ok(gn_launcher_detect(look, &v, &d, &err));
 	assert_int_equal(gn_launcher_confirm(&d, "PMIx", 1, 4, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "WORLD_SIZE=2"));
 	assert_int_equal(gn_launcher_confirm(&d, "PMIx", 1, 2, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "SLURM_STEP_NUM_TASKS=4"));
 	v.pairs[3][1] = "4";
-	assert_ok(gn_launcher(look, &v, &d, &err));
+	assert_ok(gn_launcher_detect(look, &v, &d, &err));
 	assert_ok(gn_launcher_confirm(&d, "PMIx", 1, 4, &err));
 	assert_int_equal(gn_launcher_confirm(&d, "PMIx", 2, 4, &err), GN_ERR_USAGE);
 }
@@ -194,15 +194,15 @@ static void test_confirm_local(void **state)
 	struct gn_err err;
 
 	(void)state;
-	assert_ok(gn_launcher(look, &v, &d, &err));
+	assert_ok(gn_launcher_detect(look, &v, &d, &err));
 	assert_string_equal(d.address, "fd77::1");
 	assert_ok(gn_launcher_confirm_local(&d, "n2", 5, 1, 4, &err));
 	assert_int_equal(gn_launcher_confirm_local(&d, "n2", 5, 2, 4, &err), GN_ERR_USAGE);
-	assert_non_null(strstr(err.text, "LOCAL_RANK=1 but rank 5 is number 2, from 0, of the 4 ranks on n2"));
+	assert_non_null(strstr(err.text, "LOCAL_RANK=1 but rank 5 has local rank 2 of 4 on n2"));
 	assert_int_equal(gn_launcher_confirm_local(&d, "n2", 5, 1, 3, &err), GN_ERR_USAGE);
-	assert_non_null(strstr(err.text, "LOCAL_WORLD_SIZE=4 but there are 3 ranks on n2"));
+	assert_non_null(strstr(err.text, "LOCAL_WORLD_SIZE=4 but rank 5 is one of 3 ranks on n2"));
 	v.pairs[2][1] = v.pairs[3][1] = "";
-	assert_ok(gn_launcher(look, &v, &d, &err));
+	assert_ok(gn_launcher_detect(look, &v, &d, &err));
 	assert_ok(gn_launcher_confirm_local(&d, "n2", 5, 2, 3, &err));
 }
 

@@ -55,23 +55,23 @@ static void wait_by_rails(struct gn_recorder *r, uint64_t now)
 	char text[300];
 
 	gn_recorder_waits_for(r, 1, 3, 17, 1);
-	gn_recorder_tell(r, 2, now, &t);
+	gn_recorder_report(r, 2, now, &t);
 	assert_string_equal(t.waits_by, "");
 	gn_recorder_name_rail(r, 1, "eth1");
 	gn_recorder_name_rail(r, 7, "a name that is longer than there is room for");
 	gn_recorder_name_rail(r, 8, "no such rail");
-	gn_recorder_tell(r, 2, now, &t);
+	gn_recorder_report(r, 2, now, &t);
 	assert_string_equal(t.waits_by, "eth1");
 	assert_int_equal(t.waits_rank, 3);
 	assert_int_equal(t.waits_message, 17);
 	gn_recorder_describe(r, text, sizeof text);
 	assert_non_null(strstr(text, ", waiting for rank 3 by eth1"));
 	gn_recorder_waits_for(r, 1, 3, (1u << 24) - 1, 7);
-	gn_recorder_tell(r, 2, now, &t);
+	gn_recorder_report(r, 2, now, &t);
 	assert_string_equal(t.waits_by, "a name that is longer t");
 	assert_int_equal(t.waits_message, (1u << 24) - 1);
 	gn_recorder_waits_for(r, 1, 3, 17, 8);
-	gn_recorder_tell(r, 2, now, &t);
+	gn_recorder_report(r, 2, now, &t);
 	assert_string_equal(t.waits_by, "");
 	gn_recorder_describe(r, text, sizeof text);
 	assert_null(strstr(text, " by "));
@@ -87,7 +87,7 @@ static void test_life_of_an_operation(void **state)
 	(void)state;
 	assert_ok(gn_recorder_create(5000, &r, &err));
 	gn_recorder_sample(r, now);
-	gn_recorder_tell(r, 1, now, &t);
+	gn_recorder_report(r, 1, now, &t);
 	assert_int_equal(t.state, GN_RECORD_NEVER);
 	assert_int_equal(t.oldest, 0);
 	n = start(r, &sum);
@@ -99,7 +99,7 @@ static void test_life_of_an_operation(void **state)
 		gn_recorder_waits_for(r, 1, 3, 17, -1);
 		gn_recorder_sample(r, now += S);
 	}
-	gn_recorder_tell(r, 2, now, &t);
+	gn_recorder_report(r, 2, now, &t);
 	assert_int_equal(t.state, GN_RECORD_RUNNING);
 	assert_int_equal(t.oldest, 1);
 	assert_int_equal(t.inside, 1);
@@ -114,17 +114,17 @@ static void test_life_of_an_operation(void **state)
 	assert_non_null(strstr(t.oldest_op, "allreduce"));
 	/* something moves */
 	gn_recorder_waiting(r, 1);
-	gn_recorder_tell(r, 2, now, &t);
+	gn_recorder_report(r, 2, now, &t);
 	assert_int_equal(t.idle_ms, 0);
 	assert_int_equal(t.suspects, 0);
 	gn_recorder_done(r, 1);
-	gn_recorder_tell(r, 1, now, &t);
+	gn_recorder_report(r, 1, now, &t);
 	assert_int_equal(t.state, GN_RECORD_DONE);
 	assert_int_equal(t.oldest, 2);
 	gn_recorder_done(r, 2);
 	for (int i = 0; i < 100; i++)
 		gn_recorder_done(r, start(r, &sum));
-	gn_recorder_tell(r, 2, now, &t);
+	gn_recorder_report(r, 2, now, &t);
 	assert_int_equal(t.state, GN_RECORD_FORGOTTEN);
 	assert_int_equal(t.started, 102);
 	gn_recorder_destroy(r);
@@ -156,10 +156,10 @@ static void test_kinds(void **state)
 	gn_recorder_start(r, kinds[1]);
 	gn_recorder_start(r, 0);
 	gn_recorder_start(r, 1u << 21);
-	gn_recorder_tell(r, 1, 0, &t);
+	gn_recorder_report(r, 1, 0, &t);
 	assert_string_equal(t.oldest_op, "broadcast of 920 B (920 bytes, binomial, root 3)");
 	for (uint64_t n = 2; n <= 3; n++) {
-		gn_recorder_tell(r, n, 0, &t);
+		gn_recorder_report(r, n, 0, &t);
 		assert_string_equal(t.op, "operation");
 	}
 	gn_recorder_destroy(r);
@@ -177,15 +177,15 @@ static void test_many_in_flight(void **state)
 	for (uint64_t n = 1; n <= 100; n++)
 		assert_int_equal(start(r, n <= 64 ? &sum : &cast), n);
 	gn_recorder_waits_for(r, 1, 7, 0, -1);
-	gn_recorder_tell(r, 100, 0, &t);
+	gn_recorder_report(r, 100, 0, &t);
 	assert_int_equal(t.oldest, 37);
 	gn_recorder_done(r, 1);
-	gn_recorder_tell(r, 65, 0, &t);
+	gn_recorder_report(r, 65, 0, &t);
 	assert_int_equal(t.state, GN_RECORD_RUNNING);
 	for (uint64_t n = 2; n <= 64; n++)
 		gn_recorder_done(r, n);
 	gn_recorder_waits_for(r, 1, 7, 0, -1);
-	gn_recorder_tell(r, 37, 0, &t);
+	gn_recorder_report(r, 37, 0, &t);
 	assert_int_equal(t.state, GN_RECORD_DONE);
 	assert_int_equal(t.oldest, 65);
 	assert_int_equal(t.waits_rank, -1);
@@ -203,10 +203,10 @@ static void test_announcements(void **state)
 	(void)state;
 	assert_ok(gn_recorder_create(5000, &r, &err));
 	start(r, &sum);
-	gn_recorder_announce(r, "reading data", 600000);
+	gn_recorder_set_phase(r, "reading data", 600000);
 	gn_recorder_sample(r, now += S);
 	gn_recorder_sample(r, now += 7 * (uint64_t)S);
-	gn_recorder_tell(r, 1, now, &t);
+	gn_recorder_report(r, 1, now, &t);
 	assert_int_equal(t.idle_ms, 7000);
 	assert_int_equal(t.limit_ms, 600000);
 	assert_int_equal(t.suspects, 0);
@@ -214,20 +214,20 @@ static void test_announcements(void **state)
 	/* an announcement is no excuse for who waits within the library */
 	gn_recorder_waiting(r, 0);
 	gn_recorder_sample(r, now += S);
-	gn_recorder_tell(r, 1, now, &t);
+	gn_recorder_report(r, 1, now, &t);
 	assert_int_equal(t.limit_ms, 5000);
 	assert_int_equal(t.suspects, 1);
 	/* this process was itself stopped */
-	gn_recorder_forgive(r, 3 * (uint64_t)S, now);
-	gn_recorder_tell(r, 1, now, &t);
+	gn_recorder_exclude(r, 3 * (uint64_t)S, now);
+	gn_recorder_report(r, 1, now, &t);
 	assert_int_equal(t.idle_ms, 5000);
-	gn_recorder_forgive(r, 30 * (uint64_t)S, now);
-	gn_recorder_tell(r, 1, now, &t);
+	gn_recorder_exclude(r, 30 * (uint64_t)S, now);
+	gn_recorder_report(r, 1, now, &t);
 	assert_int_equal(t.idle_ms, 0);
-	gn_recorder_announce(r, NULL, 0);
+	gn_recorder_set_phase(r, NULL, 0);
 	gn_recorder_sample(r, now += S);
 	gn_recorder_sample(r, now += S);
-	gn_recorder_tell(r, 1, now, &t);
+	gn_recorder_report(r, 1, now, &t);
 	assert_string_equal(t.phase, "");
 	assert_int_equal(t.limit_ms, 5000);
 	gn_recorder_destroy(r);
@@ -312,8 +312,8 @@ static void test_who_went_away(void **state)
 	k.records[2].state = GN_RECORD_DONE;
 	k.records[2].oldest = 813;
 	assert_int_equal(diagnose(&k), GN_ERR_STALL);
-	assert_says(&k, "rank 3 on n2 is through with it: it is alive, but in no collective, after operation number 812, for 5.2 s");
-	assert_says(&k, "rank 2 on n2 is through with it, for 5.1 s (rank 2 for rank 1 in a later one)");
+	assert_says(&k, "rank 3 on n2 has completed it: it is alive, but in no collective, after operation number 812, for 5.2 s");
+	assert_says(&k, "rank 2 on n2 has completed it, for 5.1 s (rank 2 for rank 1 in a later operation)");
 }
 
 static void test_one_that_moves_holds_the_verdict(void **state)
@@ -350,8 +350,8 @@ static void test_a_cut_link(void **state)
 	strcpy(k.records[3].waits_by, "mlx5_1:1");
 	assert_int_equal(diagnose(&k), GN_ERR_STALL);
 	assert_says(&k, " (rank 0 for rank 3, rank 3 for rank 2 by mlx5_1:1)");
-	assert_says(&k, "rank 1 on n1 started it and has not come back to it");
-	assert_says(&k, "rank 2 on n2 is through with it, for 5.1 s (rank 2 for rank 1 in a later one)");
+	assert_says(&k, "rank 1 on n1 started it and is not waiting in it");
+	assert_says(&k, "rank 2 on n2 has completed it, for 5.1 s (rank 2 for rank 1 in a later operation)");
 }
 
 static void test_mismatch(void **state)
@@ -369,7 +369,7 @@ static void test_mismatch(void **state)
 	strcpy(k.records[0].op, "barrier");
 	strcpy(k.records[1].op, "exchange");
 	assert_int_equal(diagnose(&k), GN_ERR_MISMATCH);
-	assert_says(&k, "others still other things");
+	assert_says(&k, "others started other operations");
 	/* who has not started it has no say */
 	all_wait(&k);
 	k.records[1].state = GN_RECORD_NEVER;
@@ -412,7 +412,7 @@ static void test_what_others_were_in(void **state)
 	k.records[3].oldest = 7;
 	assert_loss_says(&k, -1, "rank 0 on n1 was in no collective, after operation number 811, writing a checkpoint; "
 				 "rank 1 on n1 was in operation number 812, allreduce of 64 MiB; "
-				 "rank 2 on n2 was before the first collective; others were elsewhere");
+				 "rank 2 on n2 was before the first collective; others were in other operations");
 }
 
 /* Any number of ranks, any texts: the sentence ends within its room. */

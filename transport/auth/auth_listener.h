@@ -1,8 +1,8 @@
 /* A listening TCP port that accepts only peers that prove knowledge of the job's secret.
  *
- * The owner polls the listener's descriptors together with its own, calls gn_auth_listener_progress() after each poll, and takes one
- * authenticated peer per call. A peer that sends nothing for three seconds, sends malformed data or fails the proof is dropped and
- * logged: at most one line per address and minute, at most eight lines in ten seconds.
+ * The owner polls the listener's descriptors together with its own, calls gn_auth_listener_progress() after each poll, and takes
+ * one authenticated peer per call. A peer that sends nothing for three seconds, sends malformed data or fails the proof is dropped
+ * and logged: at most one line per address and minute, at most eight lines in ten seconds.
  *
  * No function blocks. Thread safety: one thread per listener.
  */

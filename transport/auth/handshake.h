@@ -4,14 +4,14 @@
  *     client -> listener   claim: rank, size, a nonce, an HMAC-SHA256
  *     listener -> client   reply: the result; on success an HMAC-SHA256 of its own
  *
- * Each HMAC covers the role, the purpose of the listener, rank, size and both nonces, so that a recorded handshake cannot be replayed,
- * reflected to its sender, or used at a listener of another purpose.
+ * Each HMAC covers the role, the purpose of the listener, rank, size and both nonces, so that a recorded handshake cannot be
+ * replayed, reflected to its sender, or used at a listener of another purpose.
  *
  * What follows on the connection is neither encrypted nor signed: an attacker that can modify packets between the job's nodes is
  * not kept out. The secret is never sent.
  *
- * Messages have fixed sizes and use the host's byte order: all peers run the same build. Thread safety: any thread, each with its own
- * arguments.
+ * Messages have fixed sizes and use the host's byte order: all peers run the same build. Thread safety: any thread, each with its
+ * own arguments.
  */
 #ifndef GN_TRANSPORT_AUTH_HANDSHAKE_H
 #define GN_TRANSPORT_AUTH_HANDSHAKE_H
@@ -74,8 +74,8 @@ enum gn_handshake_result gn_handshake_verify(const struct gn_secret *secret, enu
 int gn_handshake_is_prefix(const void *claim, size_t len_bytes);
 
 /* Client: runs the handshake; blocks for at most timeout_ms. GN_ERR_USAGE: the listener reports another secret. That reply is not
- * authenticated, so callers that wait for rank 0 retry. GN_ERR_FAILED: the listener does not know the secret or is no Gannet process;
- * a retry may succeed. */
+ * authenticated, so callers that wait for rank 0 retry. GN_ERR_FAILED: the listener does not know the secret or is no Gannet
+ * process; a retry may succeed. */
 enum gn_status gn_handshake_join(int fd, const struct gn_secret *secret, enum gn_handshake_purpose purpose, uint32_t rank,
 				 uint32_t size, int timeout_ms, struct gn_err *err);
 

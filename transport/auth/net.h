@@ -1,5 +1,5 @@
-/* TCP helpers of rendezvous and heartbeat: listening, connecting with a time limit, whole messages, and the addresses by which other
- * hosts may reach this one.
+/* TCP helpers of rendezvous and heartbeat: listening, connecting with a time limit, whole messages, and the addresses by which
+ * other hosts may reach this one.
  *
  * All sockets are close-on-exec and have TCP_NODELAY. No function raises SIGPIPE. Thread safety: any thread, no shared state.
  */
@@ -33,10 +33,11 @@ void gn_net_addresses(struct gn_net_addresses *out);
 /* The preferred address of each interface that the list selects; loopback only when there is no other. GN_ERR_USAGE when there is
  * none: the text lists all interfaces of this host. */
 enum gn_status gn_net_choose(const char *list, struct gn_net_addresses *out, struct gn_err *err);
-/* Connects to a host name or numeric address; blocks for at most timeout_ms per address of the name. *fd is blocking and owned by the
- * caller. GN_ERR_PEER_LOST: connection refused. */
+/* Connects to a host name or numeric address; blocks for at most timeout_ms per address of the name. *fd is blocking and owned by
+ * the caller. GN_ERR_PEER_LOST: connection refused. */
 enum gn_status gn_net_connect(const char *host, int port, int timeout_ms, int *fd, struct gn_err *err);
-/* Accepts one connection without blocking. Returns a blocking socket; -1 with errno when none is waiting (EAGAIN) or accept() fails. */
+/* Accepts one connection without blocking. Returns a blocking socket; -1 with errno when none is waiting (EAGAIN) or accept()
+ * fails. */
 int gn_net_accept(int listener);
 /* The peer's numeric address; "?" when it is unknown. */
 void gn_net_peer(int fd, char text[GN_NET_ADDRESS_MAX]);

@@ -21,8 +21,8 @@ struct gn_secret {
 };
 
 enum gn_status gn_secret_random(struct gn_secret *out, struct gn_err *err);
-/* SHA-256 of a file of 32 to 4096 bytes. GN_ERR_USAGE when the file belongs to another user, other users can access it, or its size is
- * wrong; the text says what to do. */
+/* SHA-256 of a file of 32 to 4096 bytes. GN_ERR_USAGE when the file belongs to another user, other users can access it, or its size
+ * is wrong; the text says what to do. */
 enum gn_status gn_secret_read(const char *path, struct gn_secret *out, struct gn_err *err);
 /* Creates a file of 32 random bytes with mode 0600 unless it exists; processes may do so at the same time. Blocks up to 10 s until
  * the file is visible on this host. */

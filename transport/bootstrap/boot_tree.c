@@ -12,23 +12,23 @@
 #include <unistd.h>
 
 #define JOINING "connecting the ranks to each other"
-/* Of one rank, and of all together. */
+/* Bytes of one rank's message, and of all together. */
 #define MESSAGE_MAX ((size_t)64 << 20)
 #define PACK_MAX ((size_t)1 << 30)
 #define CONNECT_MS 2000
-#define WHAT "the exchange between ranks"
+#define EXCHANGING "the exchange between ranks"
 
 struct child {
-	int rank, end; /* the ranks below it, itself included, are [rank, end) */
+	int rank, end; /* the ranks of its subtree are [rank, end) */
 	int fd;
 };
 
 struct gn_boot_tree {
 	const struct gn_bootstrap *base;
-	int up; /* -1: none */
+	int parent_fd; /* -1: none */
 	int count;
-	struct child children[32]; /* nearest, and smallest subtree, first */
-	struct gn_auth_listener *door;
+	struct child children[32]; /* in ascending order of rank and of subtree size */
+	struct gn_auth_listener *listener;
 };
 
 int gn_boot_tree_parent(int rank)
@@ -56,13 +56,13 @@ enum gn_status gn_boot_receive(const struct gn_bootstrap *b, int rank, int fd, v
 			continue;
 		}
 		if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-			status = b->watch ? gn_bootstrap_may_wait(b, started, "", err) : GN_OK;
+			status = b->heartbeat ? gn_bootstrap_check_wait(b, started, "", err) : GN_OK;
 			return status ? status
 				      : gn_err_set(err, GN_ERR_PEER_LOST, "rank %d closed its connection to rank %d", rank,
 						   b->rank);
 		}
-		if (!gn_net_readable(fd, gn_bootstrap_nap_ms(b))) {
-			status = gn_bootstrap_may_wait(b, started, WHAT, err);
+		if (!gn_net_readable(fd, gn_bootstrap_poll_ms(b))) {
+			status = gn_bootstrap_check_wait(b, started, EXCHANGING, err);
 			if (status)
 				return status;
 		}
@@ -82,8 +82,8 @@ enum gn_status gn_boot_send(const struct gn_bootstrap *b, int rank, int fd, cons
 			return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d cannot send to rank %d: %s", b->rank, rank,
 					  strerror(errno));
 		done += (size_t)n;
-		if (!n && !gn_net_writable(fd, gn_bootstrap_nap_ms(b))) {
-			status = gn_bootstrap_may_wait(b, started, WHAT, err);
+		if (!n && !gn_net_writable(fd, gn_bootstrap_poll_ms(b))) {
+			status = gn_bootstrap_check_wait(b, started, EXCHANGING, err);
 			if (status)
 				return status;
 		}
@@ -91,7 +91,7 @@ enum gn_status gn_boot_send(const struct gn_bootstrap *b, int rank, int fd, cons
 	return GN_OK;
 }
 
-/* --- who is connected to whom --- */
+/* --- connections --- */
 
 static void find_children(struct gn_boot_tree *t)
 {
@@ -101,14 +101,15 @@ static void find_children(struct gn_boot_tree *t)
 		t->children[t->count++] = (struct child){rank + step, step < size - rank - step ? rank + 2 * step : size, -1};
 }
 
-static enum gn_status derive(const struct gn_bootstrap *b, const struct gn_contact_info *c, struct gn_secret *out,
-			     struct gn_err *err)
+static enum gn_status derive_secret(const struct gn_bootstrap *b, const struct gn_contact_info *c, struct gn_secret *out,
+				    struct gn_err *err)
 {
 	return gn_secret_derive(&b->secret, "gannet tree", &c->drawn, sizeof c->drawn, out, err);
 }
 
-/* As rank 0's heartbeat chooses its addresses. */
-static enum gn_status find_addresses(const struct gn_bootstrap *b, struct gn_net_addresses *out, const char **only, struct gn_err *err)
+/* The addresses to publish, chosen as for rank 0's heartbeat; *only: the address to listen on, NULL for all. */
+static enum gn_status find_addresses(const struct gn_bootstrap *b, struct gn_net_addresses *out, const char **only,
+				     struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
 
@@ -133,9 +134,9 @@ static enum gn_status listen_for(struct gn_boot_tree *t, struct gn_log *log, str
 	if (!status)
 		status = gn_secret_random(&c->drawn, err);
 	if (!status)
-		status = derive(t->base, c, &secret, err);
+		status = derive_secret(t->base, c, &secret, err);
 	if (!status)
-		status = gn_auth_listener_open(only, &c->port, GN_HANDSHAKE_TREE, &secret, log, &t->door, err);
+		status = gn_auth_listener_open(only, &c->port, GN_HANDSHAKE_TREE, &secret, log, &t->listener, err);
 	gn_secret_wipe(&secret);
 	return status;
 }
@@ -149,7 +150,7 @@ enum gn_status gn_boot_tree_create(const struct gn_bootstrap *b, int listens, st
 	if (!t)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a bootstrap");
 	t->base = b;
-	t->up = -1;
+	t->parent_fd = -1;
 	find_children(t);
 	*contact = (struct gn_contact_info){.port = 0};
 	if (listens && t->count)
@@ -166,9 +167,9 @@ void gn_boot_tree_destroy(struct gn_boot_tree *t)
 {
 	if (!t)
 		return;
-	gn_auth_listener_close(t->door);
-	if (t->up >= 0)
-		close(t->up);
+	gn_auth_listener_close(t->listener);
+	if (t->parent_fd >= 0)
+		close(t->parent_fd);
 	for (int i = 0; i < t->count; i++)
 		if (t->children[i].fd >= 0)
 			close(t->children[i].fd);
@@ -186,45 +187,47 @@ static struct child *find_child(struct gn_boot_tree *t, uint32_t rank)
 void gn_boot_tree_adopt(struct gn_boot_tree *t, int rank, int fd)
 {
 	struct child *c = find_child(t, (uint32_t)rank);
-	int *place = c ? &c->fd : &t->up;
+	int *slot = c ? &c->fd : &t->parent_fd;
 
-	if (*place >= 0)
-		close(*place);
-	*place = fd;
+	if (*slot >= 0)
+		close(*slot);
+	*slot = fd;
 }
 
-/* Until what listens there has begun a handshake, or for so long. A parent does that as soon as it is connected itself. GN_OK
- * also when nothing came: the handshake then says so. */
+/* Waits for the listener's challenge for up to limit_ms: a parent sends it once it is connected itself. GN_OK also when none has
+ * come: the handshake then reports it. */
 static enum gn_status await_challenge(const struct gn_boot_tree *t, int fd, uint64_t started, int limit_ms, struct gn_err *err)
 {
 	uint64_t until = gn_clock_ns() + (uint64_t)limit_ms * 1000000;
 	enum gn_status status = GN_OK;
 
-	while (!status && gn_clock_ns() < until && !gn_net_readable(fd, gn_bootstrap_nap_ms(t->base)))
-		status = gn_bootstrap_may_wait(t->base, started, JOINING, err);
+	while (!status && gn_clock_ns() < until && !gn_net_readable(fd, gn_bootstrap_poll_ms(t->base)))
+		status = gn_bootstrap_check_wait(t->base, started, JOINING, err);
 	return status;
 }
 
-/* One round over the addresses; t->up is the connection, or still -1. The time for a handshake grows with the ranks, which may
- * share few processors. *why is what went wrong at the first address: loopback, which is last, refuses on any other machine. */
-static enum gn_status connect_up(struct gn_boot_tree *t, const struct gn_contact_info *parent, const struct gn_secret *secret,
+/* Tries each address once; on success t->parent_fd is set. The time for a handshake grows with the number of ranks, which may share
+ * few processors. *why is the error at the first address: the last one, loopback, fails on every other host. */
+static enum gn_status try_parent(struct gn_boot_tree *t, const struct gn_contact_info *parent, const struct gn_secret *secret,
 				 uint64_t started, uint64_t until_ns, struct gn_err *why, struct gn_err *err)
 {
 	const struct gn_bootstrap *b = t->base;
 	const struct gn_net_addresses *a = &parent->addresses;
 	enum gn_status status = GN_OK;
 
-	for (uint32_t i = 0; !status && t->up < 0 && i < a->count; i++) {
+	for (uint32_t i = 0; !status && t->parent_fd < 0 && i < a->count; i++) {
 		int fd = -1, limit_ms = gn_net_left_ms(until_ns, 3000 + 5 * b->size);
 		struct gn_err failure;
-		enum gn_status reached = gn_net_connect(a->text[i], parent->port, gn_net_left_ms(until_ns, CONNECT_MS), &fd, &failure);
+		enum gn_status reached = gn_net_connect(a->text[i], parent->port, gn_net_left_ms(until_ns, CONNECT_MS), &fd,
+							&failure);
 
 		if (!reached)
 			status = await_challenge(t, fd, started, limit_ms, err);
 		if (!reached && !status)
-			reached = gn_handshake_join(fd, secret, GN_HANDSHAKE_TREE, (uint32_t)b->rank, (uint32_t)b->size, 3000, &failure);
+			reached = gn_handshake_join(fd, secret, GN_HANDSHAKE_TREE, (uint32_t)b->rank, (uint32_t)b->size, 3000,
+						    &failure);
 		if (!reached && !status) {
-			t->up = fd;
+			t->parent_fd = fd;
 		} else {
 			if (fd >= 0)
 				close(fd);
@@ -242,17 +245,17 @@ static enum gn_status reach_parent(struct gn_boot_tree *t, const struct gn_conta
 	const struct timespec pause = {0, 20000000};
 	uint64_t started = gn_clock_ns();
 	struct gn_secret secret;
-	struct gn_err why = {.text = "it has told no address"};
-	enum gn_status status = derive(t->base, parent, &secret, err);
+	struct gn_err why = {.text = "it has published no address"};
+	enum gn_status status = derive_secret(t->base, parent, &secret, err);
 
-	while (!status && t->up < 0) {
-		status = connect_up(t, parent, &secret, started, until_ns, &why, err);
-		if (status || t->up >= 0)
+	while (!status && t->parent_fd < 0) {
+		status = try_parent(t, parent, &secret, started, until_ns, &why, err);
+		if (status || t->parent_fd >= 0)
 			break;
-		status = gn_bootstrap_may_wait(t->base, started, JOINING, err);
+		status = gn_bootstrap_check_wait(t->base, started, JOINING, err);
 		if (!status && gn_clock_ns() > until_ns)
-			status = gn_err_set(err, GN_ERR_FAILED, "rank %d cannot reach rank %d, under none of its %u addresses: %s; do "
-					    "nodes let each other's TCP connections in?", t->base->rank,
+			status = gn_err_set(err, GN_ERR_FAILED, "rank %d cannot reach rank %d at any of its %u addresses: %s; does "
+					    "a firewall block TCP connections between nodes?", t->base->rank,
 					    gn_boot_tree_parent(t->base->rank), parent->addresses.count, why.text);
 		nanosleep(&pause, NULL);
 	}
@@ -260,16 +263,16 @@ static enum gn_status reach_parent(struct gn_boot_tree *t, const struct gn_conta
 	return status;
 }
 
-/* Whoever comes again has lost its connection, and knows the secret. */
-static void take_in(struct gn_boot_tree *t, struct gn_pending_peer *guest)
+/* A child that connects again has lost its connection: the new one replaces it. */
+static void add_child(struct gn_boot_tree *t, struct gn_pending_peer *peer)
 {
-	if (guest->size != (uint32_t)t->base->size || !find_child(t, guest->rank))
-		gn_auth_listener_refuse(t->door, guest, GN_HANDSHAKE_BAD_RANK);
+	if (peer->size != (uint32_t)t->base->size || !find_child(t, peer->rank))
+		gn_auth_listener_refuse(t->listener, peer, GN_HANDSHAKE_BAD_RANK);
 	else
-		gn_boot_tree_adopt(t, (int)guest->rank, guest->fd);
+		gn_boot_tree_adopt(t, (int)peer->rank, peer->fd);
 }
 
-static int all_there(const struct gn_boot_tree *t)
+static int all_connected(const struct gn_boot_tree *t)
 {
 	for (int i = 0; i < t->count; i++)
 		if (t->children[i].fd < 0)
@@ -282,39 +285,40 @@ static enum gn_status await_children(struct gn_boot_tree *t, struct gn_err *err)
 	struct pollfd p[GN_AUTH_LISTENER_POLL_MAX];
 	uint64_t started = gn_clock_ns();
 	enum gn_status status = GN_OK;
-	struct gn_pending_peer guest;
+	struct gn_pending_peer peer;
 
-	while (!status && !all_there(t)) {
-		poll(p, (nfds_t)gn_auth_listener_poll(t->door, p), gn_bootstrap_nap_ms(t->base));
-		while (!all_there(t) && gn_auth_listener_progress(t->door, &guest))
-			take_in(t, &guest);
-		status = gn_bootstrap_may_wait(t->base, started, JOINING, err);
+	while (!status && !all_connected(t)) {
+		poll(p, (nfds_t)gn_auth_listener_poll(t->listener, p), gn_bootstrap_poll_ms(t->base));
+		while (!all_connected(t) && gn_auth_listener_progress(t->listener, &peer))
+			add_child(t, &peer);
+		status = gn_bootstrap_check_wait(t->base, started, JOINING, err);
 	}
-	gn_auth_listener_close(t->door);
-	t->door = NULL;
+	gn_auth_listener_close(t->listener);
+	t->listener = NULL;
 	return status;
 }
 
-enum gn_status gn_boot_tree_join(struct gn_boot_tree *t, const struct gn_contact_info *parent, uint64_t until_ns, struct gn_err *err)
+enum gn_status gn_boot_tree_join(struct gn_boot_tree *t, const struct gn_contact_info *parent, uint64_t until_ns,
+				 struct gn_err *err)
 {
-	enum gn_status status = parent && t->up < 0 ? reach_parent(t, parent, until_ns, err) : GN_OK;
+	enum gn_status status = parent && t->parent_fd < 0 ? reach_parent(t, parent, until_ns, err) : GN_OK;
 
-	return status || !t->door ? status : await_children(t, err);
+	return status || !t->listener ? status : await_children(t, err);
 }
 
 /* --- exchange --- */
 
 struct pack {
-	char *data; /* behind its own length, which travels with it */
+	char *data; /* HEAD_BYTES for the length, which is sent with it, then the records */
 	uint64_t len_bytes;
 };
 
-#define HEAD sizeof(uint64_t)
+#define HEAD_BYTES sizeof(uint64_t)
 
-/* Room for so many bytes more. */
+/* Makes room for `more` bytes. */
 static enum gn_status grow(struct pack *p, uint64_t more, struct gn_err *err)
 {
-	char *data = more <= PACK_MAX - p->len_bytes ? realloc(p->data, HEAD + p->len_bytes + more) : NULL;
+	char *data = more <= PACK_MAX - p->len_bytes ? realloc(p->data, HEAD_BYTES + p->len_bytes + more) : NULL;
 
 	if (!data)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %llu bytes of an exchange",
@@ -323,22 +327,23 @@ static enum gn_status grow(struct pack *p, uint64_t more, struct gn_err *err)
 	return GN_OK;
 }
 
-/* What a rank sends of so many ranks, appended. */
+/* Receives a pack of `ranks` records and appends it. */
 static enum gn_status receive_pack(const struct gn_bootstrap *b, int rank, int fd, size_t ranks, struct pack *p, struct gn_err *err)
 {
 	uint64_t len;
 	enum gn_status status = gn_boot_receive(b, rank, fd, &len, sizeof len, err);
 
 	if (!status && len > PACK_MAX - p->len_bytes)
-		status = gn_err_set(err, GN_ERR_FAILED, "rank %d announces a message of %llu bytes: not one of ours", rank,
+		status = gn_err_set(err, GN_ERR_FAILED, "invalid message from rank %d: a length of %llu bytes", rank,
 				    (unsigned long long)len);
 	if (!status)
 		status = grow(p, len, err);
 	if (!status)
-		status = gn_boot_receive(b, rank, fd, p->data + HEAD + p->len_bytes, (size_t)len, err);
-	if (!status && !gn_gathered_is_pack(p->data + HEAD + p->len_bytes, (size_t)len, ranks))
-		status = gn_err_set(err, GN_ERR_MISMATCH, "rank %d sends what are not the messages of %zu ranks: do all ranks run the same "
-				    "build of gannet?", rank, ranks);
+		status = gn_boot_receive(b, rank, fd, p->data + HEAD_BYTES + p->len_bytes, (size_t)len, err);
+	if (!status && !gn_gathered_is_pack(p->data + HEAD_BYTES + p->len_bytes, (size_t)len, ranks))
+		status = gn_err_set(err, GN_ERR_MISMATCH, "invalid message from rank %d: not the records of %zu ranks; do all "
+				    "ranks run the "
+				    "same build of gannet?", rank, ranks);
 	if (!status)
 		p->len_bytes += len;
 	return status;
@@ -346,19 +351,19 @@ static enum gn_status receive_pack(const struct gn_bootstrap *b, int rank, int f
 
 static enum gn_status send_pack(const struct gn_bootstrap *b, int rank, int fd, struct pack *p, struct gn_err *err)
 {
-	memcpy(p->data, &p->len_bytes, HEAD);
-	return gn_boot_send(b, rank, fd, p->data, HEAD + p->len_bytes, err);
+	memcpy(p->data, &p->len_bytes, HEAD_BYTES);
+	return gn_boot_send(b, rank, fd, p->data, HEAD_BYTES + p->len_bytes, err);
 }
 
 static enum gn_status gather(struct gn_boot_tree *t, const void *mine, size_t len_bytes, struct pack *p, struct gn_err *err)
 {
-	uint64_t own = gn_gathered_record_bytes(len_bytes);
-	enum gn_status status = grow(p, own, err);
+	uint64_t own_bytes = gn_gathered_record_bytes(len_bytes);
+	enum gn_status status = grow(p, own_bytes, err);
 
 	if (status)
 		return status;
-	gn_gathered_write(p->data + HEAD, mine, len_bytes);
-	p->len_bytes = own;
+	gn_gathered_write(p->data + HEAD_BYTES, mine, len_bytes);
+	p->len_bytes = own_bytes;
 	for (int i = 0; i < t->count && !status; i++) {
 		const struct child *c = &t->children[i];
 
@@ -378,18 +383,18 @@ enum gn_status gn_boot_tree_exchange(struct gn_boot_tree *t, const void *mine, s
 		return gn_err_set(err, GN_ERR_USAGE, "%zu bytes are too many to exchange at start", len_bytes);
 	status = gather(t, mine, len_bytes, &p, err);
 	if (!status && parent >= 0) {
-		status = send_pack(t->base, parent, t->up, &p, err);
+		status = send_pack(t->base, parent, t->parent_fd, &p, err);
 		p.len_bytes = 0;
 		if (!status)
-			status = receive_pack(t->base, parent, t->up, (size_t)t->base->size, &p, err);
+			status = receive_pack(t->base, parent, t->parent_fd, (size_t)t->base->size, &p, err);
 	}
-	/* the largest subtree has the longest way to go */
+	/* the largest subtree first: it has the most levels below it */
 	for (int i = t->count; i-- > 0 && !status;)
 		status = send_pack(t->base, t->children[i].rank, t->children[i].fd, &p, err);
 	if (status) {
 		free(p.data);
 		return status;
 	}
-	memmove(p.data, p.data + HEAD, p.len_bytes);
+	memmove(p.data, p.data + HEAD_BYTES, p.len_bytes);
 	return gn_gathered_take(p.data, (size_t)p.len_bytes, t->base->size, out, err);
 }

@@ -1,6 +1,7 @@
-/* Only what Slurm's PMIx plugin is known to do: init, put, commit, get (of one rank's value, before any fence, too), fence with
- * data. No events, no publish. PMIx carries rank 0's word and where each rank can be reached, in one fence; each rank gets two
- * values, that word and its parent's place in a tree (transport/bootstrap/boot_tree.h), over which all exchanges go. */
+/* Bootstrap over PMIx. Uses only what Slurm's PMIx plugin supports: init, put, commit, get of one rank's value (also before a
+ * fence) and fence with data; no events, no publish. PMIx distributes rank 0's root info and each rank's contact info, with one
+ * fence. Each rank gets two values, the root info and the contact info of its parent in the tree of boot_tree.h, which carries all
+ * exchanges. */
 #include "transport/bootstrap/bootstrap.h"
 
 #include "src/base/clock.h"
@@ -13,10 +14,10 @@
 #include <string.h>
 #include <time.h>
 
-/* A single look for a value: what PMIx is told, and what it gets; and how long until the next. */
-#define LOOK_S 2
-#define PATIENCE_NS 4000000000u
-#define PAUSE_NS 5000000
+/* One get: the timeout given to PMIx, the time after which it is abandoned, and the pause before the next attempt. */
+#define GET_TIMEOUT_S 2
+#define GET_NS 4000000000u
+#define RETRY_NS 5000000
 
 struct pmix_bootstrap {
 	struct gn_bootstrap base;
@@ -27,7 +28,7 @@ struct pmix_bootstrap {
 
 static enum gn_status fence(struct gn_bootstrap *b, struct gn_err *err)
 {
-	struct gn_pmix_call *p = gn_pmix_call_new(err);
+	struct gn_pmix_call *p = gn_pmix_call_create(err);
 	enum gn_status status;
 	pmix_status_t rc;
 	bool collect = true;
@@ -37,16 +38,16 @@ static enum gn_status fence(struct gn_bootstrap *b, struct gn_err *err)
 	PMIX_INFO_LOAD(&p->info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
 	rc = PMIx_Fence_nb(NULL, 0, &p->info, 1, gn_pmix_call_done, p);
 	if (rc == PMIX_SUCCESS) {
-		status = gn_pmix_call_wait(b, p, 0, "the exchange over PMIx", err);
+		status = gn_pmix_call_wait(b, p, 0, "the PMIx fence", err);
 	} else {
-		gn_pmix_call_drop(p);
+		gn_pmix_call_unref(p);
 		status = rc == PMIX_OPERATION_SUCCEEDED ? GN_OK : gn_pmix_fail(err, "PMIx fence", rc);
 	}
-	gn_pmix_call_drop(p);
+	gn_pmix_call_unref(p);
 	return status;
 }
 
-/* The first byte is ours: some servers refuse empty values. */
+/* Prepends one byte, because some servers refuse empty values. */
 static enum gn_status put(const char *key, const void *data, size_t len_bytes, struct gn_err *err)
 {
 	pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
@@ -79,60 +80,61 @@ static enum gn_status unpack(const struct gn_pmix_call *p, void **out, size_t *l
 	return GN_OK;
 }
 
-/* One look. PMIx waits for a value that is not there yet, most of the time: up to 4.2 (at least) it sometimes says at once that
- * there is none, or waits although it has come. So each look is short, and there will be another. */
-static enum gn_status look_up(const struct pmix_bootstrap *b, int rank, const char *key, struct gn_pmix_call **out, struct gn_err *err)
+/* One attempt. PMIx normally waits for a value that has not been put yet, but up to 4.2 at least it sometimes returns "not found"
+ * at once, or keeps waiting for a value that has been put: so each attempt is short, and the caller retries. */
+static enum gn_status get_once(const struct pmix_bootstrap *b, int rank, const char *key, struct gn_pmix_call **out,
+			       struct gn_err *err)
 {
-	struct gn_pmix_call *p = *out = gn_pmix_call_new(err);
-	int look_s = LOOK_S;
+	struct gn_pmix_call *p = *out = gn_pmix_call_create(err);
+	int timeout_s = GET_TIMEOUT_S;
 	pmix_status_t rc;
 	char what[64];
 
 	if (!p)
 		return GN_ERR_NO_MEMORY;
-	snprintf(what, sizeof what, "asking PMIx for what rank %d has to say", rank);
+	snprintf(what, sizeof what, "PMIx get from rank %d", rank);
 	snprintf(p->key, sizeof p->key, "%s", key);
 	PMIX_LOAD_PROCID(&p->who, b->me.nspace, (pmix_rank_t)rank);
-	PMIX_INFO_LOAD(&p->info, PMIX_TIMEOUT, &look_s, PMIX_INT);
+	PMIX_INFO_LOAD(&p->info, PMIX_TIMEOUT, &timeout_s, PMIX_INT);
 	rc = PMIx_Get_nb(&p->who, p->key, &p->info, 1, gn_pmix_call_found, p);
 	if (rc == PMIX_SUCCESS)
-		return gn_pmix_call_wait(&b->base, p, gn_clock_ns() + PATIENCE_NS, what, err);
+		return gn_pmix_call_wait(&b->base, p, gn_clock_ns() + GET_NS, what, err);
 	p->seen = rc;
-	gn_pmix_call_drop(p);
+	gn_pmix_call_unref(p);
 	return gn_pmix_fail(err, what, rc);
 }
 
-static int may_come_yet(pmix_status_t result)
+static int may_come_later(pmix_status_t result)
 {
 	return result == PMIX_ERR_NOT_FOUND || result == PMIX_ERR_TIMEOUT;
 }
 
-/* Looks until that rank has put it there; GN_ERR_FAILED when it has not until then. */
+/* Retries until the rank has put the value; GN_ERR_FAILED when it has not by until_ns. */
 static enum gn_status get(const struct pmix_bootstrap *b, int rank, const char *key, uint64_t until_ns, void **out,
 			  size_t *len_bytes, struct gn_err *err)
 {
-	const struct timespec pause = {0, PAUSE_NS};
+	const struct timespec pause = {0, RETRY_NS};
 	struct gn_pmix_call *p;
 	enum gn_status status;
 	int again;
 
 	do {
-		status = look_up(b, rank, key, &p, err);
+		status = get_once(b, rank, key, &p, err);
 		if (!p)
 			return status;
-		again = status == GN_ERR_FAILED && may_come_yet(p->seen) && gn_clock_ns() < until_ns;
+		again = status == GN_ERR_FAILED && may_come_later(p->seen) && gn_clock_ns() < until_ns;
 		if (!status)
 			status = unpack(p, out, len_bytes, err);
-		gn_pmix_call_drop(p);
+		gn_pmix_call_unref(p);
 		if (again)
 			nanosleep(&pause, NULL);
 	} while (again);
 	return status;
 }
 
-/* Whoever does not get it early still takes part in the exchange, as well as before there was one. */
-static enum gn_status pmix_word(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *len,
-				struct gn_err *err)
+/* A rank that does not get the root info early still takes part in the first exchange, and asks again after it. */
+static enum gn_status pmix_root_info(struct gn_bootstrap *b, const void *mine, size_t len_bytes, void **out, size_t *len,
+				     struct gn_err *err)
 {
 	const struct pmix_bootstrap *p = (const struct pmix_bootstrap *)b;
 	enum gn_status status;
@@ -163,7 +165,8 @@ static enum gn_status parent_contact(const struct pmix_bootstrap *p, struct gn_c
 {
 	void *data = NULL;
 	size_t len;
-	enum gn_status status = get(p, gn_boot_tree_parent(p->base.rank), "gannet.contact", gn_clock_ns() + p->base.timeout_ns, &data, &len,
+	enum gn_status status = get(p, gn_boot_tree_parent(p->base.rank), "gannet.contact", gn_clock_ns() + p->base.timeout_ns,
+				    &data, &len,
 				    err);
 
 	if (!status)
@@ -172,7 +175,7 @@ static enum gn_status parent_contact(const struct pmix_bootstrap *p, struct gn_c
 	return status;
 }
 
-/* The only fence. */
+/* Connects the tree: publishes this rank's contact info, runs the only fence, and connects to the parent. */
 static enum gn_status join(struct pmix_bootstrap *p, struct gn_err *err)
 {
 	struct gn_bootstrap *b = &p->base;
@@ -215,10 +218,10 @@ static void pmix_destroy(struct gn_bootstrap *b, int clean)
 	free(b);
 }
 
-static const struct gn_bootstrap_ops pmix_ops = {"pmix", pmix_word, gn_bootstrap_never_off, pmix_exchange, pmix_destroy};
+static const struct gn_bootstrap_ops pmix_ops = {"pmix", pmix_root_info, gn_bootstrap_never_cancelled, pmix_exchange, pmix_destroy};
 
-/* What PMIx knows of the whole job; 0 when it does not. at_hand: without asking its server. */
-static int job_number(const pmix_proc_t *me, const char *key, int at_hand, pmix_status_t *rc)
+/* A number that PMIx knows for the whole job; 0 when it does not. local_only: without a request to its server. */
+static int job_number(const pmix_proc_t *me, const char *key, int local_only, pmix_status_t *rc)
 {
 	pmix_value_t *value = NULL;
 	pmix_proc_t all;
@@ -227,7 +230,7 @@ static int job_number(const pmix_proc_t *me, const char *key, int at_hand, pmix_
 
 	PMIX_LOAD_PROCID(&all, me->nspace, PMIX_RANK_WILDCARD);
 	PMIX_INFO_LOAD(&optional, PMIX_OPTIONAL, NULL, PMIX_BOOL);
-	*rc = PMIx_Get(&all, key, &optional, at_hand != 0, &value);
+	*rc = PMIx_Get(&all, key, &optional, local_only != 0, &value);
 	if (*rc != PMIX_SUCCESS)
 		return 0;
 	number = value->type == PMIX_UINT32 ? (int)value->data.uint32 : 0;
@@ -241,15 +244,15 @@ static enum gn_status job_size(struct pmix_bootstrap *p, struct gn_err *err)
 
 	p->base.size = job_number(&p->me, PMIX_JOB_SIZE, 0, &rc);
 	if (rc != PMIX_SUCCESS)
-		return gn_pmix_fail(err, "asking PMIx for the number of ranks", rc);
+		return gn_pmix_fail(err, "PMIx get of the number of ranks", rc);
 	if (p->base.size <= 0)
-		return gn_err_set(err, GN_ERR_FAILED, "PMIx told no usable number of ranks");
+		return gn_err_set(err, GN_ERR_FAILED, "PMIx returned an invalid number of ranks");
 	if (job_number(&p->me, PMIX_LOCAL_SIZE, 1, &rc) == p->base.size)
 		p->base.address = GN_NET_LOOPBACK;
 	return GN_OK;
 }
 
-/* Besides what rank 0 publishes, for those who do not trust their PMIx servers to keep it from other users. */
+/* An optional secret file, for sites whose PMIx servers may expose rank 0's root info to other users. */
 static enum gn_status read_secret(struct pmix_bootstrap *p, struct gn_err *err)
 {
 	const char *path = getenv(GN_BOOTSTRAP_SECRET);

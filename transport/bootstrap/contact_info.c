@@ -15,7 +15,7 @@ void gn_contact_info_write(const struct gn_contact_info *c, struct gn_strbuf *ou
 		gn_strbuf_printf(out, " %s", c->addresses.text[i]);
 }
 
-/* "PORT ADDRESS ADDRESS ..." */
+/* Parses "PORT ADDRESS ADDRESS ..."; 0 when it is invalid. */
 static int read_text(char *text, struct gn_contact_info *c)
 {
 	char *end, *rest = NULL, *word;
@@ -43,8 +43,9 @@ enum gn_status gn_contact_info_read(const void *data, size_t len_bytes, struct g
 		memcpy(text, (const char *)data + fixed, len_bytes - fixed);
 	}
 	if (!read_text(text, &c))
-		return gn_err_set(err, GN_ERR_MISMATCH, "%zu bytes are not an address as this version of the program writes them: do all "
-				  "ranks run the same build of gannet?", len_bytes);
+		return gn_err_set(err, GN_ERR_MISMATCH, "invalid contact info of %zu bytes: do all ranks run the same build of "
+				  "gannet?",
+				  len_bytes);
 	*out = c;
 	return GN_OK;
 }

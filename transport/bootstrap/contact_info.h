@@ -1,7 +1,7 @@
-/* Where a rank can be reached at start, as text that travels through PMIx or rank 0: a port, addresses, and a number by which the
- * one that connects knows that it has come to the right listener.
+/* How a rank can be reached at start: a port, addresses and a random number, as bytes that PMIx or rank 0 distributes. Whoever
+ * connects authenticates with a secret derived from that random number, and so knows that it has reached the right listener.
  *
- * Thread safety: any thread.
+ * Thread safety: any thread, no shared state.
  */
 #ifndef GN_TRANSPORT_BOOTSTRAP_CONTACT_INFO_H
 #define GN_TRANSPORT_BOOTSTRAP_CONTACT_INFO_H
@@ -10,20 +10,20 @@
 #include "transport/auth/net.h"
 #include "transport/auth/secret.h"
 
-/* No contact is longer. */
+/* The largest encoding in bytes. */
 #define GN_CONTACT_INFO_MAX 2048
 
 struct gn_contact_info {
-	struct gn_secret drawn; /* mixed into the secret of this one listener */
-	int port;
+	struct gn_secret drawn; /* random, for the secret of this listener */
+	int port; /* 0: the rank does not listen */
 	struct gn_net_addresses addresses; /* in the order in which to try them */
 };
 
-/* Appends; what is out of memory shows in gn_strbuf_failed(). */
+/* Appends the encoding; gn_strbuf_failed() reports exhausted memory. */
 void gn_contact_info_write(const struct gn_contact_info *c, struct gn_strbuf *out);
-/* From len_bytes of any origin; GN_ERR_MISMATCH when they are no contact. *out is set only on success. */
+/* Decodes len_bytes of any origin; GN_ERR_MISMATCH when they are invalid. *out is set only on success. */
 enum gn_status gn_contact_info_read(const void *data, size_t len_bytes, struct gn_contact_info *out, struct gn_err *err);
-/* That address is tried first; the last one goes when there is no room. */
+/* Inserts an address as the first one; drops the last one when the list is full. */
 void gn_contact_info_prefer(struct gn_contact_info *c, const char *address);
 
 #endif

@@ -20,7 +20,7 @@ void gn_gathered_write(void *at, const void *data, size_t len_bytes)
 	memset(to + sizeof len + len_bytes, 0, gn_gathered_record_bytes(len_bytes) - sizeof len - len_bytes);
 }
 
-/* The record at *at; 0 when what is left does not hold it. */
+/* Moves *at behind the record that begins there; 0 when the rest of the pack does not hold it. */
 static int next(const char *pack, size_t pack_bytes, size_t *at, size_t *len_bytes)
 {
 	size_t left = pack_bytes - *at;
@@ -53,8 +53,8 @@ enum gn_status gn_gathered_take(void *pack, size_t pack_bytes, int size, struct 
 
 	if (!gn_gathered_is_pack(pack, pack_bytes, t.size)) {
 		gn_gathered_release(&t);
-		return gn_err_set(err, GN_ERR_MISMATCH, "what came of an exchange are not the messages of %d ranks: do all ranks run the "
-				  "same build of gannet?", size);
+		return gn_err_set(err, GN_ERR_MISMATCH, "invalid result of an exchange: not the records of %d ranks; do all ranks "
+				  "run the same build of gannet?", size);
 	}
 	t.items = calloc(t.size, sizeof *t.items);
 	t.lens = calloc(t.size, sizeof *t.lens);

@@ -13,7 +13,7 @@ const char *gn_library_versions_ucx(void)
 	return ucp_get_version_string();
 }
 
-/* "OpenPMIx 4.2.2 (PMIx Standard: 4.1, ...), repo: ..." */
+/* PMIx returns "OpenPMIx 4.2.2 (PMIx Standard: 4.1, ...), repo: ...". */
 void gn_library_versions_pmix(struct gn_strbuf *out)
 {
 	const char *text = PMIx_Get_version();
@@ -44,7 +44,7 @@ void gn_library_versions_hosts(const struct gn_world *world, struct gn_strbuf *o
 
 	if (!names)
 		return;
-	/* nodes are numbered in the order of their first ranks */
+	/* nodes are numbered in the order of their lowest ranks */
 	for (int r = 0; r < gn_world_size(world) && seen < nodes; r++)
 		if (gn_world_node_of(world, r) == seen)
 			names[seen++] = gn_world_host_of(world, r);

@@ -1,17 +1,17 @@
-/* For how long ranks wait for each other before the job ends: to join, for a heartbeat, for anything to move.
+/* Time limits of waits between ranks: for all ranks to join, for a heartbeat, for an operation to make progress.
  *
- * Each limit is what an option says, else an environment variable, else a default that grows with the number of ranks p:
+ * Each limit is set by an option, else by an environment variable, else it has a default that depends on the number of ranks p:
  *
  *   join       GANNET_JOIN_TIMEOUT       60 s + 60 ms * p
  *   heartbeat  GANNET_HEARTBEAT_TIMEOUT  5 s, and above 64 ranks 1 s more for each doubling: 9 s at 1,024, 11 s at 4,096
- *   stall      GANNET_STALL_TIMEOUT      the heartbeat's default, or the heartbeat's limit where that is longer
+ *   stall      GANNET_STALL_TIMEOUT      the heartbeat's default, or the heartbeat's limit if that is longer
  *
- * What ranks need to join is served to one after the other (programs and libraries from one file server, processes by the launcher,
- * handshakes by rank 0), so its time is linear in p. The other two end when the slowest of p hosts or connections is too late:
- * the longest of p independent delays with exponential tails (paging, scheduling, retransmission) grows with log p. A stall
- * that were found before a missing heartbeat would hide which host is gone. Rank 0's limits count for all ranks.
+ * What ranks need to join is provided to one after the other (programs and libraries by a file server, processes by the launcher,
+ * handshakes by rank 0), so its time is linear in p. The other two are exceeded by the slowest of p hosts or connections: the
+ * maximum of p independent delays with exponential tails (paging, scheduling, retransmission) grows with log p. A stall limit below
+ * the heartbeat's would report a stall before the lost host that causes it. Rank 0's limits apply to all ranks.
  *
- * Pure functions but for the environment and the log. Any thread.
+ * Pure functions except for the environment and the log. Thread safety: any thread.
  */
 #ifndef GN_TRANSPORT_BOOTSTRAP_LIMITS_H
 #define GN_TRANSPORT_BOOTSTRAP_LIMITS_H
@@ -25,17 +25,19 @@
 #define GN_LIMITS_HEARTBEAT "GANNET_HEARTBEAT_TIMEOUT"
 #define GN_LIMITS_STALL "GANNET_STALL_TIMEOUT"
 
-/* In seconds; 0: not given. Travels between ranks as it is. */
+/* In seconds; 0: not set. Sent between ranks as it is in memory. */
 struct gn_limits {
 	double join_s, heartbeat_s, stall_s;
 };
 
+/* The defaults for a number of ranks. */
 void gn_limits_default(int ranks, struct gn_limits *out);
-/* A number of seconds from GN_LIMITS_MIN_S to GN_LIMITS_MAX_S; GN_ERR_USAGE otherwise. */
+/* Parses a number of seconds from GN_LIMITS_MIN_S to GN_LIMITS_MAX_S; GN_ERR_USAGE if it is none. */
 enum gn_status gn_limits_parse(const char *text, double *out, struct gn_err *err);
-/* Fills in what is not given by the environment or else the default. GN_ERR_USAGE names a variable that is no number of seconds. */
+/* Resolves the limits that are not set: from the environment, else the default. GN_ERR_USAGE names an invalid variable. */
 enum gn_status gn_limits_resolve(struct gn_limits *limits, int ranks, struct gn_err *err);
-/* Rank 0's instead of this rank's own, with a warning when this rank was told others. GN_ERR_MISMATCH: no limits. log may be NULL. */
+/* Replaces this rank's limits by rank 0's; warns when this rank was configured with others. GN_ERR_MISMATCH when rank 0's are
+ * invalid. log may be NULL. */
 enum gn_status gn_limits_take(struct gn_limits *limits, const struct gn_limits *theirs, int rank, int ranks, struct gn_log *log,
 			      struct gn_err *err);
 

@@ -12,13 +12,13 @@ enum gn_status gn_pmix_fail(struct gn_err *err, const char *what, pmix_status_t 
 	return gn_err_set(err, GN_ERR_FAILED, "%s failed: %s (%d)", what, PMIx_Error_string(rc), rc);
 }
 
-struct gn_pmix_call *gn_pmix_call_new(struct gn_err *err)
+struct gn_pmix_call *gn_pmix_call_create(struct gn_err *err)
 {
 	struct gn_pmix_call *p = calloc(1, sizeof *p);
 	pthread_condattr_t attr;
 
 	if (!p) {
-		gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a call to PMIx");
+		gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a PMIx call");
 		return NULL;
 	}
 	pthread_condattr_init(&attr);
@@ -27,17 +27,17 @@ struct gn_pmix_call *gn_pmix_call_new(struct gn_err *err)
 	pthread_cond_init(&p->changed, &attr);
 	pthread_condattr_destroy(&attr);
 	PMIX_INFO_CONSTRUCT(&p->info);
-	p->holders = 2;
+	p->refs = 2;
 	p->result = p->seen = PMIX_ERR_TIMEOUT;
 	return p;
 }
 
-void gn_pmix_call_drop(struct gn_pmix_call *p)
+void gn_pmix_call_unref(struct gn_pmix_call *p)
 {
 	int left;
 
 	pthread_mutex_lock(&p->lock);
-	left = --p->holders;
+	left = --p->refs;
 	pthread_mutex_unlock(&p->lock);
 	if (left)
 		return;
@@ -57,10 +57,10 @@ void gn_pmix_call_done(pmix_status_t status, void *data)
 	p->result = status;
 	pthread_cond_signal(&p->changed);
 	pthread_mutex_unlock(&p->lock);
-	gn_pmix_call_drop(p);
+	gn_pmix_call_unref(p);
 }
 
-/* The value is the library's, and gone when this returns. */
+/* The value belongs to PMIx and is valid only during this call. */
 void gn_pmix_call_found(pmix_status_t status, pmix_value_t *value, void *data)
 {
 	struct gn_pmix_call *p = data;
@@ -78,7 +78,7 @@ void gn_pmix_call_found(pmix_status_t status, pmix_value_t *value, void *data)
 }
 
 enum gn_status gn_pmix_call_wait(const struct gn_bootstrap *b, struct gn_pmix_call *p, uint64_t until_ns, const char *what,
-				   struct gn_err *err)
+				 struct gn_err *err)
 {
 	uint64_t started = gn_clock_ns();
 	enum gn_status status = GN_OK;
@@ -87,13 +87,13 @@ enum gn_status gn_pmix_call_wait(const struct gn_bootstrap *b, struct gn_pmix_ca
 	pthread_mutex_lock(&p->lock);
 	while (!p->done && !status) {
 		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += gn_bootstrap_nap_ms(b) * 1000000L;
+		until.tv_nsec += gn_bootstrap_poll_ms(b) * 1000000L;
 		if (until.tv_nsec >= 1000000000) {
 			until.tv_nsec -= 1000000000;
 			until.tv_sec++;
 		}
 		if (pthread_cond_timedwait(&p->changed, &p->lock, &until) == ETIMEDOUT)
-			status = gn_bootstrap_may_wait(b, started, what, err);
+			status = gn_bootstrap_check_wait(b, started, what, err);
 		if (!status && !p->done && until_ns && gn_clock_ns() > until_ns)
 			status = gn_pmix_fail(err, what, PMIX_ERR_TIMEOUT);
 	}

@@ -1,6 +1,6 @@
-/* Calls to PMIx that do not block, and waiting for them: only transport/bootstrap_pmix.c.
+/* Non-blocking PMIx calls and waiting for them. Private to bootstrap_pmix.c.
  *
- * Thread safety: done and found come from PMIx's thread, the rest from the caller's.
+ * Thread safety: gn_pmix_call_done() and gn_pmix_call_found() are called by PMIx's thread, the others by the caller's.
  */
 #ifndef GN_TRANSPORT_BOOTSTRAP_PMIX_CALL_H
 #define GN_TRANSPORT_BOOTSTRAP_PMIX_CALL_H
@@ -10,30 +10,32 @@
 #include <pmix.h>
 #include <pthread.h>
 
-/* A call to PMIx that may outlive its caller, who gives up when a peer is lost: both sides hold it, and it holds what the call was
- * given. */
+/* A PMIx call and its arguments. It may outlive the caller, which stops waiting when a peer is lost: caller and PMIx each hold a
+ * reference. */
 struct gn_pmix_call {
 	pmix_proc_t who;
 	char key[32];
 	pmix_info_t info;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	int done, holders;
-	pmix_status_t result, seen; /* seen: what the caller's wait ended with, the caller's alone */
-	/* what a look-up found */
+	int done, refs;
+	pmix_status_t result, seen; /* seen: the result with which the caller's wait ended; accessed by the caller only */
+	/* the value of a get */
 	char *bytes;
 	size_t len_bytes;
 };
 
+/* GN_ERR_FAILED with PMIx's error text. */
 enum gn_status gn_pmix_fail(struct gn_err *err, const char *what, pmix_status_t rc);
-/* Held twice: by the caller, and by PMIx once it has taken the call; else the caller drops it twice. NULL: no memory. */
-struct gn_pmix_call *gn_pmix_call_new(struct gn_err *err);
-void gn_pmix_call_drop(struct gn_pmix_call *p);
-/* For PMIx, with the call as data. A value that is found is copied. */
+/* A call with two references: the caller's, and PMIx's, which the caller drops as well if PMIx does not accept the call. NULL: no
+ * memory. */
+struct gn_pmix_call *gn_pmix_call_create(struct gn_err *err);
+void gn_pmix_call_unref(struct gn_pmix_call *p);
+/* Callbacks for PMIx, with the call as data. found copies the value. Both drop PMIx's reference. */
 void gn_pmix_call_done(pmix_status_t status, void *data);
 void gn_pmix_call_found(pmix_status_t status, pmix_value_t *value, void *data);
-/* Waits in short slices, so that a loss seen by the watch ends it. until_ns (gn_clock_ns; 0: no limit): then, as if PMIx had said so,
- * it took too long. Afterwards p->seen is what PMIx said. */
+/* Blocks until the call is done, gn_bootstrap_check_wait() fails, or until_ns (gn_clock_ns; 0: no limit), which counts as PMIx's
+ * timeout. p->seen is then PMIx's result. */
 enum gn_status gn_pmix_call_wait(const struct gn_bootstrap *b, struct gn_pmix_call *p, uint64_t until_ns, const char *what,
 				 struct gn_err *err);
 

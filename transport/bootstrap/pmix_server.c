@@ -13,12 +13,12 @@
 
 struct gn_pmix_server {
 	pmix_nspace_t name;
-	int size, wake;
+	int size, wake_fd;
 	atomic_int abort_rank; /* + 1 */
 	atomic_int abort_code;
 };
 
-/* What a call of PMIx that answers later is waited for with. */
+/* Waits for the callback of an asynchronous PMIx call. */
 struct reply {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -37,7 +37,7 @@ static void replied(pmix_status_t status, void *data)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static pmix_status_t await(struct reply *r, pmix_status_t rc)
+static pmix_status_t await_reply(struct reply *r, pmix_status_t rc)
 {
 	if (rc == PMIX_OPERATION_SUCCEEDED)
 		return PMIX_SUCCESS;
@@ -57,7 +57,7 @@ static enum gn_status pmix_fail(struct gn_err *err, const char *what, pmix_statu
 	return gn_err_set(err, GN_ERR_FAILED, "%s failed: %s (%d)", what, PMIx_Error_string(rc), rc);
 }
 
-static pmix_status_t agree(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *data)
+static pmix_status_t accept_client(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *data)
 {
 	(void)proc;
 	(void)object;
@@ -66,7 +66,7 @@ static pmix_status_t agree(const pmix_proc_t *proc, void *object, pmix_op_cbfunc
 	return PMIX_OPERATION_SUCCEEDED;
 }
 
-/* object is the server, as registered with the client that aborts */
+/* object: the server, as given when the client was registered. */
 static pmix_status_t on_abort(const pmix_proc_t *proc, void *object, int status, const char message[],
 			      pmix_proc_t procs[], size_t count, pmix_op_cbfunc_t done, void *data)
 {
@@ -82,13 +82,13 @@ static pmix_status_t on_abort(const pmix_proc_t *proc, void *object, int status,
 	if (s) {
 		atomic_store(&s->abort_code, status);
 		atomic_compare_exchange_strong(&s->abort_rank, &none, (int)proc->rank + 1);
-		if (write(s->wake, &one, sizeof one) < 0)
+		if (write(s->wake_fd, &one, sizeof one) < 0)
 			return PMIX_ERROR;
 	}
 	return PMIX_OPERATION_SUCCEEDED;
 }
 
-/* All ranks are ours, so what has been collected here is everything. */
+/* All ranks are local, so the data collected by this server is complete. */
 static pmix_status_t on_fence(const pmix_proc_t procs[], size_t proc_count, const pmix_info_t info[], size_t info_count,
 			      char *data, size_t len, pmix_modex_cbfunc_t done, void *argument)
 {
@@ -108,7 +108,7 @@ static pmix_status_t on_fence(const pmix_proc_t procs[], size_t proc_count, cons
 	return PMIX_SUCCESS;
 }
 
-/* A rank asks for what another has not put: on one machine nobody else could know. */
+/* A rank gets a value that has not been put: there is no other server that could have it. */
 static pmix_status_t on_direct_modex(const pmix_proc_t *proc, const pmix_info_t info[], size_t count,
 				     pmix_modex_cbfunc_t done, void *data)
 {
@@ -122,7 +122,7 @@ static pmix_status_t on_direct_modex(const pmix_proc_t *proc, const pmix_info_t 
 
 static enum gn_status register_job(struct gn_pmix_server *s, struct gn_err *err)
 {
-	char host[256] = {0}, *ranks = calloc((size_t)s->size, 12), *nodes = NULL, *places = NULL;
+	char host[256] = {0}, *ranks = calloc((size_t)s->size, 12), *node_map = NULL, *process_map = NULL;
 	uint32_t size = (uint32_t)s->size, one = 1;
 	struct reply reply = REPLY;
 	pmix_status_t rc = PMIX_ERR_NOMEM;
@@ -133,10 +133,10 @@ static enum gn_status register_job(struct gn_pmix_server *s, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", s->size);
 	for (int r = 0; r < s->size; r++)
 		len += (size_t)snprintf(ranks + len, 12, "%s%d", r ? "," : "", r);
-	if (gethostname(host, sizeof host - 1) || (rc = PMIx_generate_regex(host, &nodes)) != PMIX_SUCCESS ||
-	    (rc = PMIx_generate_ppn(ranks, &places)) != PMIX_SUCCESS) {
+	if (gethostname(host, sizeof host - 1) || (rc = PMIx_generate_regex(host, &node_map)) != PMIX_SUCCESS ||
+	    (rc = PMIx_generate_ppn(ranks, &process_map)) != PMIX_SUCCESS) {
 		free(ranks);
-		free(nodes);
+		free(node_map);
 		return pmix_fail(err, "describing the job to PMIx", rc);
 	}
 	PMIX_INFO_LOAD(&info[0], PMIX_UNIV_SIZE, &size, PMIX_UINT32);
@@ -144,16 +144,16 @@ static enum gn_status register_job(struct gn_pmix_server *s, struct gn_err *err)
 	PMIX_INFO_LOAD(&info[2], PMIX_LOCAL_SIZE, &size, PMIX_UINT32);
 	PMIX_INFO_LOAD(&info[3], PMIX_NODE_SIZE, &size, PMIX_UINT32);
 	PMIX_INFO_LOAD(&info[4], PMIX_LOCAL_PEERS, ranks, PMIX_STRING);
-	PMIX_INFO_LOAD(&info[5], PMIX_NODE_MAP, nodes, PMIX_REGEX);
-	PMIX_INFO_LOAD(&info[6], PMIX_PROC_MAP, places, PMIX_REGEX);
+	PMIX_INFO_LOAD(&info[5], PMIX_NODE_MAP, node_map, PMIX_REGEX);
+	PMIX_INFO_LOAD(&info[6], PMIX_PROC_MAP, process_map, PMIX_REGEX);
 	PMIX_INFO_LOAD(&info[7], PMIX_NUM_NODES, &one, PMIX_UINT32);
 	PMIX_INFO_LOAD(&info[8], PMIX_JOB_NUM_APPS, &one, PMIX_UINT32);
-	rc = await(&reply, PMIx_server_register_nspace(s->name, s->size, info, 9, replied, &reply));
+	rc = await_reply(&reply, PMIx_server_register_nspace(s->name, s->size, info, 9, replied, &reply));
 	for (int i = 0; i < 9; i++)
 		PMIX_INFO_DESTRUCT(&info[i]);
 	free(ranks);
-	free(nodes);
-	free(places);
+	free(node_map);
+	free(process_map);
 	return rc == PMIX_SUCCESS ? GN_OK : pmix_fail(err, "registering the job with PMIx", rc);
 }
 
@@ -165,7 +165,7 @@ static enum gn_status register_ranks(struct gn_pmix_server *s, struct gn_err *er
 		pmix_status_t rc;
 
 		PMIX_LOAD_PROCID(&proc, s->name, (pmix_rank_t)r);
-		rc = await(&reply, PMIx_server_register_client(&proc, getuid(), getgid(), s, replied, &reply));
+		rc = await_reply(&reply, PMIx_server_register_client(&proc, getuid(), getgid(), s, replied, &reply));
 		if (rc != PMIX_SUCCESS)
 			return pmix_fail(err, "registering a rank with PMIx", rc);
 	}
@@ -174,8 +174,8 @@ static enum gn_status register_ranks(struct gn_pmix_server *s, struct gn_err *er
 
 static enum gn_status start(struct gn_pmix_server *s, const char *directory, struct gn_err *err)
 {
-	pmix_server_module_t module = {.client_connected = agree,
-				       .client_finalized = agree,
+	pmix_server_module_t module = {.client_connected = accept_client,
+				       .client_finalized = accept_client,
 				       .abort = on_abort,
 				       .fence_nb = on_fence,
 				       .direct_modex = on_direct_modex};
@@ -209,14 +209,14 @@ enum gn_status gn_pmix_server_create(int size, const char *directory, struct gn_
 	snprintf(name, sizeof name, "gannet.%ld", (long)getpid());
 	PMIX_LOAD_NSPACE(s->name, name);
 	s->size = size;
-	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (s->wake < 0)
+	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->wake_fd < 0)
 		status = gn_err_errno(err, errno, "cannot start a PMIx server");
 	if (!status)
 		status = start(s, directory, err);
 	if (status) {
-		if (s->wake >= 0)
-			close(s->wake);
+		if (s->wake_fd >= 0)
+			close(s->wake_fd);
 		free(s);
 		return status;
 	}
@@ -226,11 +226,11 @@ enum gn_status gn_pmix_server_create(int size, const char *directory, struct gn_
 
 void gn_pmix_server_destroy(struct gn_pmix_server *s, int clean)
 {
-	/* unclean: its threads may still call back, with s */
+	/* not clean: PMIx's threads may still call back with s */
 	if (!s || !clean)
 		return;
 	PMIx_server_finalize();
-	close(s->wake);
+	close(s->wake_fd);
 	free(s);
 }
 
@@ -274,7 +274,7 @@ void gn_pmix_server_environment_free(char **environment)
 
 int gn_pmix_server_fd(const struct gn_pmix_server *s)
 {
-	return s->wake;
+	return s->wake_fd;
 }
 
 int gn_pmix_server_aborted(struct gn_pmix_server *s, int *rank, int *code)
@@ -282,7 +282,7 @@ int gn_pmix_server_aborted(struct gn_pmix_server *s, int *rank, int *code)
 	int who = atomic_load(&s->abort_rank);
 	uint64_t count;
 
-	if (read(s->wake, &count, sizeof count) < 0 && !who)
+	if (read(s->wake_fd, &count, sizeof count) < 0 && !who)
 		return 0;
 	*rank = who - 1;
 	*code = atomic_load(&s->abort_code);

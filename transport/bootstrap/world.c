@@ -13,19 +13,19 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A death shows within moments, silence within the watch's limit. */
-#define VERDICT_NS 3000000000u
-/* Of others than the bootstrap. */
-#define VERDICT_S 2
-#define VERDICT_MAX_S 30
+/* After a failed exchange: the time for the heartbeat to report the lost rank. */
+#define REASON_NS 3000000000u
+/* See gn_world_failure_reason_ns(). */
+#define REASON_S 2
+#define REASON_MAX_S 30
 
 #define HOST_MAX 256
-/* Open files besides rank 0's connections to all ranks: data, logs, libraries, UCX's few. */
+/* Open files besides rank 0's connections to all ranks: data, logs, libraries, UCX. */
 #define DESCRIPTORS 64
 
 struct gn_world {
 	struct gn_bootstrap *bootstrap;
-	struct gn_heartbeat *watch; /* NULL in a world of one */
+	struct gn_heartbeat *heartbeat; /* NULL for a single rank */
 	struct gn_secret secret;
 	struct gn_limits limits;
 	struct gn_recorder *recorder;
@@ -33,14 +33,14 @@ struct gn_world {
 	int *node_of;
 	const char **host_of;
 	char (*hosts)[HOST_MAX];
-	int gave_up;
+	int aborted;
 };
 
-/* What rank 0 tells each that comes. */
-struct word {
-	struct gn_secret drawn;
+/* Rank 0's root info. */
+struct root_info {
+	struct gn_secret random;
 	struct gn_limits limits;
-	struct gn_heartbeat_contact invitation;
+	struct gn_heartbeat_contact contact;
 };
 
 static const char *from_environ(void *context, const char *name)
@@ -51,7 +51,7 @@ static const char *from_environ(void *context, const char *name)
 
 static enum gn_status open_bootstrap(struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
 {
-	enum gn_status status = gn_launcher(from_environ, NULL, d, err);
+	enum gn_status status = gn_launcher_detect(from_environ, NULL, d, err);
 
 	if (status)
 		return status;
@@ -60,13 +60,13 @@ static enum gn_status open_bootstrap(struct gn_launcher *d, struct gn_log *log, 
 	if (d->source == GN_LAUNCHER_ENVIRONMENT)
 		return gn_bootstrap_env(d, log, out, err);
 	if (d->job_name)
-		gn_log_warn(log, "%s=%d, but this is one process outside of a job step, alone: for a rank in each task, start it with "
-			    "'srun --mpi=pmix'", d->job_name, d->job_count);
-	return gn_bootstrap_alone(out, err);
+		gn_log_warn(log, "%s=%d, but this is one process outside of a job step and runs as a single rank: to start one "
+			    "rank per task, use 'srun --mpi=pmix'", d->job_name, d->job_count);
+	return gn_bootstrap_single(out, err);
 }
 
-/* Rank 0 has a connection to each for heartbeats, and another where there is no PMIx. */
-static enum gn_status want_descriptors(const struct gn_bootstrap *b, enum gn_launcher_source source, struct gn_err *err)
+/* Rank 0 has one heartbeat connection per rank, and without PMIx another one for the rendezvous. */
+static enum gn_status raise_descriptor_limit(const struct gn_bootstrap *b, enum gn_launcher_source source, struct gn_err *err)
 {
 	size_t each = b->rank ? 0 : source == GN_LAUNCHER_ENVIRONMENT ? 2 : 1;
 	char what[64];
@@ -75,14 +75,14 @@ static enum gn_status want_descriptors(const struct gn_bootstrap *b, enum gn_lau
 	return gn_descriptors_want(each * (size_t)b->size + DESCRIPTORS, what, err);
 }
 
-struct inhabitant {
+struct rank_host {
 	const char *host;
 	int rank;
 };
 
 static int by_host(const void *a, const void *b)
 {
-	const struct inhabitant *x = a, *y = b;
+	const struct rank_host *x = a, *y = b;
 	int order = strcmp(x->host, y->host);
 
 	return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
@@ -91,13 +91,13 @@ static int by_host(const void *a, const void *b)
 static enum gn_status number_nodes(struct gn_world *w, struct gn_err *err)
 {
 	int rank = w->bootstrap->rank, size = w->bootstrap->size;
-	struct inhabitant *sorted = calloc((size_t)size, sizeof *sorted);
+	struct rank_host *sorted = calloc((size_t)size, sizeof *sorted);
 
 	if (!sorted)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	for (int r = 0; r < size; r++) {
 		w->host_of[r] = w->hosts[r];
-		sorted[r] = (struct inhabitant){w->hosts[r], r};
+		sorted[r] = (struct rank_host){w->hosts[r], r};
 	}
 	qsort(sorted, (size_t)size, sizeof *sorted, by_host);
 	/* the lowest rank of the same node, and from that the node's number */
@@ -118,19 +118,18 @@ static enum gn_status number_nodes(struct gn_world *w, struct gn_err *err)
 	return GN_OK;
 }
 
-/* A bootstrap that fails because a rank has gone does not know which, or why; the watch will, if we let it. */
-static enum gn_status diagnose(const struct gn_world *w, uint64_t started_ns, enum gn_status failure, struct gn_err *err)
+/* When the bootstrap fails because a rank is lost, the heartbeat knows which rank and why, a moment later. */
+static enum gn_status find_reason(const struct gn_world *w, uint64_t started_ns, enum gn_status failure, struct gn_err *err)
 {
 	const struct timespec pause = {0, 5000000};
-	uint64_t until = gn_clock_ns() + VERDICT_NS;
+	uint64_t until = gn_clock_ns() + REASON_NS;
 	enum gn_status status = GN_OK;
 	struct gn_err lost;
 
-	/* this, it knows */
 	if (failure == GN_ERR_USAGE)
 		return failure;
-	while (w->watch && !status && gn_clock_ns() < until) {
-		status = gn_heartbeat_check_wait(w->watch, started_ns, &lost);
+	while (w->heartbeat && !status && gn_clock_ns() < until) {
+		status = gn_heartbeat_check_wait(w->heartbeat, started_ns, &lost);
 		if (!status)
 			nanosleep(&pause, NULL);
 	}
@@ -141,14 +140,14 @@ static enum gn_status diagnose(const struct gn_world *w, uint64_t started_ns, en
 	return status;
 }
 
-/* What the source's channel carried and what the file held are worth as much as the better one of both. */
-static enum gn_status mix_secret(struct gn_world *w, const struct gn_secret *drawn, struct gn_err *err)
+/* The job's secret: derived from the random number that the bootstrap distributes and from the secret file, if there is one, so
+ * that an attacker needs both. */
+static enum gn_status derive_secret(struct gn_world *w, const struct gn_secret *random, struct gn_err *err)
 {
-	return gn_secret_derive(&w->bootstrap->secret, "gannet job", drawn, sizeof *drawn, &w->secret, err);
+	return gn_secret_derive(&w->bootstrap->secret, "gannet job", random, sizeof *random, &w->secret, err);
 }
 
-/* Every rank's host. */
-static enum gn_status introduce(struct gn_world *w, struct gn_err *err)
+static enum gn_status exchange_hosts(struct gn_world *w, struct gn_err *err)
 {
 	int size = w->bootstrap->size, wrong = -1;
 	struct gn_gathered all = {0};
@@ -160,7 +159,7 @@ static enum gn_status introduce(struct gn_world *w, struct gn_err *err)
 		return gn_err_errno(err, errno, "this host has no name");
 	status = w->bootstrap->ops->exchange(w->bootstrap, mine, strlen(mine), &all, err);
 	if (status)
-		return diagnose(w, started, status, err);
+		return find_reason(w, started, status, err);
 	for (int r = 0; r < size; r++) {
 		if (all.lens[r] >= HOST_MAX || memchr(all.items[r], 0, all.lens[r]))
 			wrong = r;
@@ -178,7 +177,7 @@ static int to_ms(double s)
 	return (int)(s * 1e3);
 }
 
-/* The limits are known. */
+/* Once the limits are final. */
 static enum gn_status apply_limits(struct gn_world *w, struct gn_heartbeat_options *o, struct gn_err *err)
 {
 	enum gn_status status = gn_recorder_create(to_ms(w->limits.stall_s), &w->recorder, err);
@@ -186,11 +185,11 @@ static enum gn_status apply_limits(struct gn_world *w, struct gn_heartbeat_optio
 	o->recorder = w->recorder;
 	o->silent_after_ms = to_ms(w->limits.heartbeat_s);
 	o->timeout_ms = to_ms(w->limits.join_s);
-	gn_bootstrap_wait_at_most(w->bootstrap, o->timeout_ms);
+	gn_bootstrap_set_timeout(w->bootstrap, o->timeout_ms);
 	return status;
 }
 
-/* Loopback is for ranks of this host: it is named when it is all there is. */
+/* Logs the limits and the addresses of the heartbeat; loopback addresses only when there are no others. */
 static void log_start(const struct gn_world *w, const struct gn_heartbeat_contact *i, struct gn_log *log)
 {
 	char addresses[256] = "";
@@ -200,80 +199,82 @@ static void log_start(const struct gn_world *w, const struct gn_heartbeat_contac
 		if (!len || (strncmp(i->addresses.text[a], "127.", 4) && strcmp(i->addresses.text[a], "::1")))
 			len += (size_t)snprintf(addresses + len, sizeof addresses - len, "%s%s", len ? ", " : "",
 						i->addresses.text[a]);
-	gn_log_info(log, "limits: %g s to join, %g s without a heartbeat, %g s in a stall; heartbeats to %s port %d", w->limits.join_s,
+	gn_log_info(log, "limits: %g s to join, %g s without a heartbeat, %g s in a stall; heartbeats to %s port %d",
+		    w->limits.join_s,
 		    w->limits.heartbeat_s, w->limits.stall_s, addresses, i->port);
 }
 
-/* Rank 0: from here on it watches over all who come. */
-static enum gn_status host_watch(struct gn_world *w, struct gn_heartbeat_options *o, struct gn_err *err)
+/* Rank 0: starts the heartbeat and distributes its contact. */
+static enum gn_status host_heartbeat(struct gn_world *w, struct gn_heartbeat_options *o, struct gn_err *err)
 {
 	struct gn_bootstrap *b = w->bootstrap;
-	struct word word = {.drawn = {{0}}};
-	enum gn_status status = gn_secret_random(&word.drawn, err);
+	struct root_info info = {.random = {{0}}};
+	enum gn_status status = gn_secret_random(&info.random, err);
 
 	if (!status)
-		status = mix_secret(w, &word.drawn, err);
+		status = derive_secret(w, &info.random, err);
 	o->secret = w->secret;
 	if (!status)
 		status = apply_limits(w, o, err);
-	word.limits = w->limits;
+	info.limits = w->limits;
 	if (!status && b->size > 1)
-		status = gn_heartbeat_host(o, &w->watch, &word.invitation, err);
+		status = gn_heartbeat_host(o, &w->heartbeat, &info.contact, err);
 	if (status == GN_ERR_USAGE)
 		gn_err_prefix(err, GN_WORLD_IFNAMES ", --socket-ifname");
 	if (!status && b->size > 1)
-		log_start(w, &word.invitation, o->log);
-	b->watch = w->watch;
+		log_start(w, &info.contact, o->log);
+	b->heartbeat = w->heartbeat;
 	if (!status)
-		status = b->ops->word(b, &word, sizeof word, NULL, NULL, err);
-	gn_secret_wipe(&word.drawn);
+		status = b->ops->root_info(b, &info, sizeof info, NULL, NULL, err);
+	gn_secret_wipe(&info.random);
 	return status;
 }
 
-static enum gn_status join_watch(struct gn_world *w, struct gn_heartbeat_options *o, const struct word *word, struct gn_err *err)
+static enum gn_status join_heartbeat(struct gn_world *w, struct gn_heartbeat_options *o, const struct root_info *info,
+				     struct gn_err *err)
 {
-	enum gn_status status = mix_secret(w, &word->drawn, err);
+	enum gn_status status = derive_secret(w, &info->random, err);
 
 	o->secret = w->secret;
 	if (!status)
-		status = gn_limits_take(&w->limits, &word->limits, w->bootstrap->rank, w->bootstrap->size, o->log, err);
+		status = gn_limits_take(&w->limits, &info->limits, w->bootstrap->rank, w->bootstrap->size, o->log, err);
 	if (!status)
 		status = apply_limits(w, o, err);
 	if (!status)
-		status = gn_heartbeat_join(o, &word->invitation, &w->watch, err);
-	w->bootstrap->watch = w->watch;
+		status = gn_heartbeat_join(o, &info->contact, &w->heartbeat, err);
+	w->bootstrap->heartbeat = w->heartbeat;
 	return status;
 }
 
-/* The others: by rank 0's word, if it is to be had yet. */
-static enum gn_status join_if_told(struct gn_world *w, struct gn_heartbeat_options *o, struct gn_err *err)
+/* Other ranks: join the heartbeat if rank 0's root info is available yet. */
+static enum gn_status try_join(struct gn_world *w, struct gn_heartbeat_options *o, struct gn_err *err)
 {
-	struct word *word;
-	void *said = NULL;
+	struct root_info *info;
+	void *data = NULL;
 	size_t len = 0;
-	enum gn_status status = w->bootstrap->ops->word(w->bootstrap, NULL, 0, &said, &len, err);
+	enum gn_status status = w->bootstrap->ops->root_info(w->bootstrap, NULL, 0, &data, &len, err);
 
-	if (status || !said)
+	if (status || !data)
 		return status;
-	if (len != sizeof *word) {
-		free(said);
+	if (len != sizeof *info) {
+		free(data);
 		return gn_err_set(err, GN_ERR_MISMATCH, "rank 0 runs another version of this program");
 	}
-	word = said;
-	status = join_watch(w, o, word, err);
-	gn_secret_wipe(&word->drawn);
-	free(said);
+	info = data;
+	status = join_heartbeat(w, o, info, err);
+	gn_secret_wipe(&info->random);
+	free(data);
 	return status;
 }
 
-static enum gn_status called_off(void *bootstrap, struct gn_err *err)
+static enum gn_status check_cancelled(void *bootstrap, struct gn_err *err)
 {
 	struct gn_bootstrap *b = bootstrap;
 
-	return b->ops->called_off(b, err);
+	return b->ops->check_cancelled(b, err);
 }
 
-/* With PMIx a rank would wait for one that has ended for the same reason. */
+/* With PMIx, before any communication: a rank that found no interface later would leave the others waiting. */
 static enum gn_status check_ifnames(const struct gn_bootstrap *b, const char *ifnames, struct gn_err *err)
 {
 	struct gn_net_addresses all = {0};
@@ -284,40 +285,40 @@ static enum gn_status check_ifnames(const struct gn_bootstrap *b, const char *if
 	return status;
 }
 
-/* The watch first, so that whoever has come is watched while others are still missing. */
-static enum gn_status meet(struct gn_world *w, const char *ifnames, struct gn_log *log, struct gn_err *err)
+/* The heartbeat starts first, so that ranks that have joined are monitored while others are still missing. */
+static enum gn_status join_job(struct gn_world *w, const char *ifnames, struct gn_log *log, struct gn_err *err)
 {
 	struct gn_bootstrap *b = w->bootstrap;
-	struct gn_heartbeat_options options = {.rank = b->rank, .size = b->size, .log = log, .called_off = called_off, .context = b,
-					   .address = b->address, .ifnames = ifnames};
+	struct gn_heartbeat_options options = {.rank = b->rank, .size = b->size, .log = log, .check_cancelled = check_cancelled,
+					       .context = b, .address = b->address, .ifnames = ifnames};
 	enum gn_status status;
 
 	b->ifnames = ifnames;
-	status = b->rank ? join_if_told(w, &options, err) : host_watch(w, &options, err);
+	status = b->rank ? try_join(w, &options, err) : host_heartbeat(w, &options, err);
 
 	if (!status)
-		status = introduce(w, err);
-	if (!status && w->watch)
-		gn_heartbeat_expect_all(w->watch);
+		status = exchange_hosts(w, err);
+	if (!status && w->heartbeat)
+		gn_heartbeat_expect_all(w->heartbeat);
 	else if (!status && b->rank)
-		status = join_if_told(w, &options, err);
-	if (!status && b->rank && !w->watch)
-		status = gn_err_set(err, GN_ERR_FAILED, "rank %d was not told where rank 0's heartbeat listens", b->rank);
+		status = try_join(w, &options, err);
+	if (!status && b->rank && !w->heartbeat)
+		status = gn_err_set(err, GN_ERR_FAILED, "rank %d did not receive the address of rank 0's heartbeat", b->rank);
 	gn_secret_wipe(&options.secret);
 	if (status)
 		return status;
 	status = number_nodes(w, err);
-	if (!status && w->watch)
-		status = gn_heartbeat_name_hosts(w->watch, w->host_of, err);
+	if (!status && w->heartbeat)
+		status = gn_heartbeat_name_hosts(w->heartbeat, w->host_of, err);
 	b->recorder = w->recorder;
 	return status;
 }
 
 static void release(struct gn_world *w, int clean)
 {
-	gn_heartbeat_destroy(w->watch, clean);
+	gn_heartbeat_destroy(w->heartbeat, clean);
 	if (w->bootstrap) {
-		w->bootstrap->watch = NULL;
+		w->bootstrap->heartbeat = NULL;
 		w->bootstrap->ops->destroy(w->bootstrap, clean);
 	}
 	gn_recorder_destroy(w->recorder);
@@ -344,11 +345,11 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 	ifnames = options && options->ifnames ? options->ifnames : getenv(GN_WORLD_IFNAMES);
 	status = open_bootstrap(&detected, log, &w->bootstrap, err);
 	if (!status)
-		status = want_descriptors(w->bootstrap, detected.source, err);
+		status = raise_descriptor_limit(w->bootstrap, detected.source, err);
 	if (!status)
 		status = gn_limits_resolve(&w->limits, w->bootstrap->size, err);
 	if (!status) {
-		gn_bootstrap_wait_at_most(w->bootstrap, to_ms(w->limits.join_s));
+		gn_bootstrap_set_timeout(w->bootstrap, to_ms(w->limits.join_s));
 		size = (size_t)w->bootstrap->size;
 		w->node_of = calloc(size, sizeof *w->node_of);
 		w->host_of = calloc(size, sizeof *w->host_of);
@@ -359,13 +360,13 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 	if (!status && detected.source == GN_LAUNCHER_PMIX)
 		status = check_ifnames(w->bootstrap, ifnames, err);
 	if (!status)
-		status = meet(w, ifnames && *ifnames ? ifnames : NULL, log, err);
+		status = join_job(w, ifnames && *ifnames ? ifnames : NULL, log, err);
 	if (!status)
 		status = gn_launcher_confirm_local(&detected, w->host_of[w->bootstrap->rank], w->bootstrap->rank, w->local_rank,
-						 w->local_size, err);
+						   w->local_size, err);
 	if (status) {
-		if (w->watch && err && gn_world_check(w, NULL) == GN_OK)
-			gn_heartbeat_give_up(w->watch, err->text);
+		if (w->heartbeat && err && gn_world_check(w, NULL) == GN_OK)
+			gn_heartbeat_abort(w->heartbeat, err->text);
 		release(w, 0);
 		return status;
 	}
@@ -378,7 +379,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 void gn_world_destroy(struct gn_world *w)
 {
 	if (w)
-		release(w, !w->gave_up && gn_world_check(w, NULL) == GN_OK);
+		release(w, !w->aborted && gn_world_check(w, NULL) == GN_OK);
 }
 
 int gn_world_rank(const struct gn_world *w)
@@ -445,7 +446,7 @@ enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t le
 	number = gn_recorder_start(w->recorder, gn_recorder_kind(w->recorder, &op));
 	status = w->bootstrap->ops->exchange(w->bootstrap, mine, len_bytes, out, err);
 	if (status)
-		return diagnose(w, started, status, err);
+		return find_reason(w, started, status, err);
 	gn_recorder_done(w->recorder, number);
 	return GN_OK;
 }
@@ -461,7 +462,7 @@ enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err)
 
 void gn_world_set_phase(struct gn_world *w, const char *what, int limit_ms)
 {
-	gn_recorder_announce(w->recorder, what, limit_ms);
+	gn_recorder_set_phase(w->recorder, what, limit_ms);
 }
 
 void gn_world_set_progress(struct gn_world *w, void (*progress)(void *context), void *context)
@@ -477,9 +478,9 @@ int gn_world_silent_after_ms(const struct gn_world *w)
 
 uint64_t gn_world_failure_reason_ns(const struct gn_world *w)
 {
-	double s = w->limits.heartbeat_s + VERDICT_S;
+	double s = w->limits.heartbeat_s + REASON_S;
 
-	return (uint64_t)((s < VERDICT_MAX_S ? s : VERDICT_MAX_S) * 1e9);
+	return (uint64_t)((s < REASON_MAX_S ? s : REASON_MAX_S) * 1e9);
 }
 
 struct gn_recorder *gn_world_recorder(const struct gn_world *w)
@@ -489,27 +490,27 @@ struct gn_recorder *gn_world_recorder(const struct gn_world *w)
 
 enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err)
 {
-	return w->watch ? gn_heartbeat_check(w->watch, err) : GN_OK;
+	return w->heartbeat ? gn_heartbeat_check(w->heartbeat, err) : GN_OK;
 }
 
 enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns, struct gn_err *err)
 {
-	return w->watch ? gn_heartbeat_check_wait(w->watch, started_ns, err) : GN_OK;
+	return w->heartbeat ? gn_heartbeat_check_wait(w->heartbeat, started_ns, err) : GN_OK;
 }
 
 int gn_world_anyone_left(const struct gn_world *w)
 {
-	return w->watch && gn_heartbeat_anyone_left(w->watch);
+	return w->heartbeat && gn_heartbeat_anyone_left(w->heartbeat);
 }
 
 int gn_world_aborted(const struct gn_world *w)
 {
-	return w->gave_up;
+	return w->aborted;
 }
 
 void gn_world_give_up(struct gn_world *w, const char *why)
 {
-	w->gave_up = 1;
-	if (w->watch)
-		gn_heartbeat_give_up(w->watch, why);
+	w->aborted = 1;
+	if (w->heartbeat)
+		gn_heartbeat_abort(w->heartbeat, why);
 }

@@ -1,22 +1,20 @@
-/* Who takes part: rank, size, hosts, and a small key-value exchange, from whatever started the processes.
+/* The ranks of a job: rank, size, hosts, failure detection, and an exchange of small messages, whatever has started the processes.
  *
- * Sources, in order: PMIx (srun --mpi=pmix, mpirun, gannet launch), the environment (RANK, WORLD_SIZE, LOCAL_RANK,
- * MASTER_ADDR, MASTER_PORT as torchrun sets them; OMPI_COMM_WORLD_* with MASTER_*), or a world of one when nothing speaks of
- * more. Signs that disagree (PMIx says 4 ranks, WORLD_SIZE says 2; a Slurm step of several tasks without PMIx) are
- * GN_ERR_USAGE that names both: a world of one by accident is the worst outcome there is.
+ * Sources, in this order: PMIx (srun --mpi=pmix, mpirun, gannet launch); the environment (RANK, WORLD_SIZE, LOCAL_RANK,
+ * MASTER_ADDR, MASTER_PORT as torchrun sets them; OMPI_COMM_WORLD_* with MASTER_*); otherwise a single rank. Conflicting launcher
+ * variables (PMIx says 4 ranks, WORLD_SIZE says 2; a Slurm step of several tasks without PMIx) are GN_ERR_USAGE that names both,
+ * because single-rank runs by accident would go unnoticed.
  *
- * A watch thread keeps one TCP connection per rank to rank 0. When a process dies or falls silent, every other rank learns
- * which within seconds; from then on gn_world_check() and everything that waits on peers return GN_ERR_PEER_LOST.
+ * A heartbeat thread holds one TCP connection between each rank and rank 0 (transport/health/heartbeat.h). When a process dies or
+ * hangs, all other ranks learn within seconds which: from then on gn_world_check() and all waits for peers return GN_ERR_PEER_LOST.
+ * When an operation makes no progress although all ranks are alive, rank 0 compares the flight records of all ranks: either all
+ * continue to wait (a rank is busy and has set a phase), or all get the same diagnosis: which ranks never started the operation,
+ * which wait for which, which started another one.
  *
- * Only the job's own processes can join: whoever connects to a port of ours proves to know the job's secret, or is refused
- * and logged, and the job goes on. transport/auth/handshake.h says what that keeps out and what it does not, and
- * transport/ucx/ucx.h how far it reaches for UCX's ports.
+ * Only processes that know the job's secret can join; other connections are refused and logged, and the job goes on.
+ * transport/auth/handshake.h says what this protects against, transport/ucx/ucx.h how far it covers UCX's ports.
  *
- * The same thread notices when an operation stands still: rank 0 then compares the flight records of all ranks, and either
- * all go on waiting (someone is busy, and has said so) or all get the same verdict: who never came, who waits for whom, who
- * started something else.
- *
- * Thread safety: gn_world_check and the accessors from any thread; the rest from one thread. Collective calls are marked.
+ * Thread safety: gn_world_check() and the accessors from any thread; the others from one thread. Collective calls are marked.
  */
 #ifndef GN_TRANSPORT_BOOTSTRAP_WORLD_H
 #define GN_TRANSPORT_BOOTSTRAP_WORLD_H
@@ -33,20 +31,19 @@ struct gn_recorder;
 struct gn_world;
 
 struct gn_world_options {
-	struct gn_limits limits; /* rank 0's count for all; what is not given is found as limits.h says */
-	/* Interfaces of rank 0 for heartbeats and of any rank that others connect to for the exchange at start, when its host is not the
-	 * only one, as gn_net_ifname_matches() reads them; NULL: of GANNET_SOCKET_IFNAME, else all. Not kept. None that matches is
-	 * GN_ERR_USAGE. */
+	struct gn_limits limits; /* rank 0's apply to all ranks; limits that are 0 are resolved as limits.h says */
+	/* The interfaces that rank 0 listens on for heartbeats, and each rank for the exchange at start, unless all ranks run on
+	 * one host: see gn_net_ifname_matches(). NULL: GANNET_SOCKET_IFNAME, else all. GN_ERR_USAGE when none matches. Not kept. */
 	const char *ifnames;
 };
 
 #define GN_WORLD_IFNAMES "GANNET_SOCKET_IFNAME"
 
-/* Collective. log may be NULL, and outlives the world; on success its rank is set. */
+/* Collective; blocks until all ranks have joined. log may be NULL and outlives the world; on success its rank is set. */
 enum gn_status gn_world_create(const struct gn_world_options *options, struct gn_log *log, struct gn_world **out,
 			       struct gn_err *err);
-/* Collective when the world is whole: says goodbye so that nobody takes this end for a death. After a failure it only lets
- * go, and does not wait for anyone. */
+/* Collective and blocking when no rank is lost: announces the exit of this rank. After a failure it does not wait for other
+ * ranks. */
 void gn_world_destroy(struct gn_world *w);
 
 int gn_world_rank(const struct gn_world *w);
@@ -54,51 +51,50 @@ int gn_world_size(const struct gn_world *w);
 int gn_world_local_rank(const struct gn_world *w); /* among the ranks of this host */
 int gn_world_local_size(const struct gn_world *w);
 int gn_world_nodes(const struct gn_world *w);
-/* Index of the rank's node, 0 .. nodes-1, in order of first rank. */
+/* The node of a rank, 0 .. nodes - 1; nodes are numbered by their lowest rank. */
 int gn_world_node_of(const struct gn_world *w, int rank);
-/* Borrowed host name of a rank. */
+/* The host name of a rank; borrowed. */
 const char *gn_world_host_of(const struct gn_world *w, int rank);
-/* A key of the job's own for one use, the same on all ranks and known to nobody else (transport/auth/secret.h says from where);
- * at most 32 bytes. */
+/* A key for one use, derived from the job's secret: the same on all ranks and unknown outside of the job; at most 32 bytes. */
 enum gn_status gn_world_key(const struct gn_world *w, const char *use, void *key, size_t len_bytes, struct gn_err *err);
-/* "pmix", "environment" or "alone". */
+/* "pmix", "environment" or "alone" (a single rank). */
 const char *gn_world_bootstrap(const struct gn_world *w);
 
-/* For how long a peer may give no sign of life. */
+/* How long a rank may send no heartbeat before it is lost. */
 int gn_world_silent_after_ms(const struct gn_world *w);
-/* How long it may take the world to know who was lost once a connection of another kind has broken: a missing heartbeat and 2 s, for
- * what has broken does not mend and the job ends either way 30 s at most. */
+/* How long the heartbeat may take to find which rank was lost after another connection has failed: its limit plus 2 s, 30 s at
+ * most. */
 uint64_t gn_world_failure_reason_ns(const struct gn_world *w);
 
-/* Collective: everyone gives len_bytes (the same everywhere or not), all get all; gn_gathered_release frees it. *out is set only
- * on success. Over the bootstrap's tree (transport/bootstrap/boot_tree.h), for small things (addresses, digests): each rank receives all. */
+/* Collective, blocking: an allgather of messages of any length over the bootstrap's tree (transport/bootstrap/boot_tree.h), for
+ * small data (addresses, digests): each rank receives all of it. *out, to be freed by gn_gathered_release(), is set only on
+ * success. */
 enum gn_status gn_world_exchange(struct gn_world *w, const void *mine, size_t len_bytes, struct gn_gathered *out,
 				 struct gn_err *err);
 /* Collective, blocking, over the bootstrap. */
 enum gn_status gn_world_barrier(struct gn_world *w, struct gn_err *err);
-/* What this rank is about to do outside of collectives, and how long that may take before the others, who wait, take it for
- * hanging: "reading data", "writing a checkpoint". The time counts from here, or from the last collective if that was later.
- * what is copied (47 characters); NULL takes the announcement back, and the stall limit counts. Until the first call it is
- * "starting", with the join limit: programs open devices, libraries and files before their first step. Local, cheap. Within a
- * collective it has no effect. */
+/* The phase of this rank outside of collectives ("reading data", "writing a checkpoint"; 47 characters, copied) and how long it may
+ * take, from now or from the last collective, before ranks that wait for this one report a stall. NULL: no phase, the stall limit
+ * holds. Until the first call the phase is "starting" with the join limit, because programs open devices, libraries and files
+ * before their first step. Local; no effect during a collective. */
 void gn_world_set_phase(struct gn_world *w, const char *what, int limit_ms);
-/* This rank's flight recorder, for whoever runs collectives. Borrowed, never NULL. */
+/* This rank's flight recorder, for the code that runs collectives. Borrowed, never NULL. */
 struct gn_recorder *gn_world_recorder(const struct gn_world *w);
-/* What has to go on while this rank waits in an exchange, besides: others may need this rank's part in what it is through
- * with itself. Called every millisecond or so; NULL: nothing. */
+/* A function to call about every millisecond while this rank waits in an exchange: other ranks may need this rank's part in an
+ * operation that it has completed. NULL: none. */
 void gn_world_set_progress(struct gn_world *w, void (*progress)(void *context), void *context);
-/* GN_OK; GN_ERR_PEER_LOST naming rank, host and how it was noticed; GN_ERR_STALL or GN_ERR_MISMATCH when the job cannot go on
- * although all are alive, with what the records of all ranks say about it. Cheap: one atomic load. */
+/* GN_OK; GN_ERR_PEER_LOST with rank, host and reason; GN_ERR_STALL or GN_ERR_MISMATCH with the diagnosis, when the job cannot
+ * continue although all ranks are alive. Costs one atomic load when the job is healthy. */
 enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err);
-/* The same for someone who has been waiting for peers since started_ns (gn_clock_ns): GN_ERR_PEER_LOST also when a rank
- * has left orderly and what is waited for has not come for some seconds since. */
+/* The same for a caller that has been waiting for peers since started_ns (gn_clock_ns): also GN_ERR_PEER_LOST when a rank left the
+ * job in an orderly way some seconds ago. */
 enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns, struct gn_err *err);
-/* Whether a rank has left orderly while this one is here. */
+/* Whether a rank has left the job in an orderly way. */
 int gn_world_anyone_left(const struct gn_world *w);
-/* For a rank that fails by itself (bad data, no space): the others see it as lost within moments, with why as the reason
- * (at most 160 characters). Does not wait; destroy follows. */
+/* Reports that this rank fails by itself (bad data, no space): the other ranks see it as lost, with `why` (at most 160 characters)
+ * as the reason. Does not block; gn_world_destroy() follows. */
 void gn_world_give_up(struct gn_world *w, const char *why);
-/* Whether this rank has: what the world says from then on comes of that. */
+/* Whether this rank has aborted: later errors of the world are a consequence. */
 int gn_world_aborted(const struct gn_world *w);
 
 #endif

@@ -1,13 +1,19 @@
-/* Who is still alive: one TCP connection from each rank to rank 0, a thread in each process, a heartbeat a second.
+/* Failure detection: rank 0 (the coordinator) holds a TCP connection to every other rank (the members); each process has one
+ * heartbeat thread, which sends a message a second.
  *
- * A connection that ends without a goodbye, or is silent for too long, is a lost rank; rank 0 asks all others what they are in,
- * and tells all of the loss with what they said, some tenths of a second later if one does not answer. The loss of rank 0 is seen
- * by all, each for itself. The first loss is kept for good. A rank that leaves orderly is no loss, but whoever then
- * waits for it for more than a few seconds is told so. When nothing moves any more although all are alive, rank 0 lays the
- * ranks' flight records side by side and its verdict ends the job on all ranks. Joining takes the job's secret
- * (transport/auth/handshake.h): strangers and garbage on the port are dropped without harm.
+ * Lost ranks: a rank is lost when its connection closes before it has announced that it leaves, or when no message from it arrives
+ * within a time limit. Rank 0 queries the state of the other ranks (a few tenths of a second at most) and then reports the loss and
+ * their states to all. Members detect the loss of rank 0 themselves. Only the first loss is kept.
  *
- * Thread safety: the checks from any thread; the rest from one.
+ * Orderly exit: a rank that announces its exit is not lost, but whoever waits for it for more than three seconds afterwards gets an
+ * error.
+ *
+ * Stalls: when no operation makes progress although all ranks are alive, rank 0 compares the flight records of all ranks, and its
+ * diagnosis ends the job on all ranks.
+ *
+ * Only peers that know the job's secret can join (transport/auth/handshake.h). Other connections are closed and logged.
+ *
+ * Thread safety: the check functions from any thread, the others from one thread.
  */
 #ifndef GN_TRANSPORT_HEALTH_HEARTBEAT_H
 #define GN_TRANSPORT_HEALTH_HEARTBEAT_H
@@ -22,7 +28,7 @@
 
 struct gn_heartbeat;
 
-/* What rank 0 publishes through the bootstrap. */
+/* Where members connect to; rank 0 distributes it through the bootstrap. */
 struct gn_heartbeat_contact {
 	int32_t port;
 	struct gn_net_addresses addresses;
@@ -30,44 +36,48 @@ struct gn_heartbeat_contact {
 
 struct gn_heartbeat_options {
 	int rank, size;
-	int silent_after_ms; /* no sign of life for this long is a loss */
-	int timeout_ms;	     /* for everyone to come */
+	int silent_after_ms; /* a rank from which no message arrives for this long is lost */
+	int timeout_ms;	     /* for all ranks to join */
 	struct gn_secret secret;
-	struct gn_recorder *recorder; /* borrowed; NULL: stalls are not noticed */
-	struct gn_log *log; /* who was refused; may be NULL, and outlives the watch */
-	/* Whoever joins: whether that is of no use any more, GN_OK when it is, else why. NULL: nobody can tell. */
-	enum gn_status (*called_off)(void *context, struct gn_err *err);
+	struct gn_recorder *recorder; /* borrowed; NULL: stalls are not detected */
+	struct gn_log *log; /* refused connections; borrowed, may be NULL, outlives the heartbeat */
+	/* Members, while they join: GN_OK, or why rank 0 has cancelled the start. NULL: never cancelled. */
+	enum gn_status (*check_cancelled)(void *context, struct gn_err *err);
 	void *context;
-	const char *address; /* rank 0: where all ranks reach it; NULL: by those of ifnames. Borrowed by gn_heartbeat_host */
-	const char *ifnames; /* rank 0: its interfaces for that, see gn_net_ifname_matches(); NULL: all. Borrowed as well */
+	/* Rank 0, borrowed by gn_heartbeat_host(): */
+	const char *address; /* the only address to listen on and to publish; NULL: see ifnames */
+	const char *ifnames; /* the interfaces to publish, see gn_net_ifname_matches(); NULL: all */
 };
 
-/* Rank 0: listens, on one address when there is only one, and makes an invitation to hand out; the thread runs from here on. Whoever has not joined timeout_ms later is
- * lost. */
+/* Rank 0: starts the heartbeat thread and listens, on one address if only one is published. *contact is what members need to join.
+ * A member that has not joined after timeout_ms is lost. Does not block. */
 enum gn_status gn_heartbeat_host(const struct gn_heartbeat_options *options, struct gn_heartbeat **out,
-			     struct gn_heartbeat_contact *invitation, struct gn_err *err);
-/* Rank 0, when all are there and have its invitation: whoever has not joined silent_after_ms (and a millisecond a rank) later is
- * lost. The others: nothing to do. */
-void gn_heartbeat_expect_all(struct gn_heartbeat *w);
-/* Others: join by rank 0's invitation, which shows that it runs; its addresses are tried in order. Blocks, silent_after_ms and a
- * millisecond a rank at most, and not when nobody listens there any more: then rank 0 is lost, GN_ERR_PEER_LOST, or has refused this rank, GN_ERR_USAGE; or what called_off says. */
-enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, const struct gn_heartbeat_contact *invitation,
-			     struct gn_heartbeat **out, struct gn_err *err);
-/* host_of names ranks in messages from now on: size texts of at most 255 characters, copied. Until then rank 0 tells the address
- * that a lost rank came from. */
-enum gn_status gn_heartbeat_name_hosts(struct gn_heartbeat *w, const char *const *host_of, struct gn_err *err);
+				 struct gn_heartbeat_contact *contact, struct gn_err *err);
+/* Rank 0, once all ranks run and have its contact: a member that has not joined silent_after_ms plus 1 ms per rank from now is
+ * lost. No effect on other ranks. */
+void gn_heartbeat_expect_all(struct gn_heartbeat *h);
+/* Members: connect to rank 0, trying its addresses in order. Blocks for at most silent_after_ms plus 1 ms per rank; returns early
+ * when all addresses refuse connections. GN_ERR_PEER_LOST: rank 0 does not answer; GN_ERR_USAGE: it refuses this rank; or the
+ * status of check_cancelled. */
+enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, const struct gn_heartbeat_contact *contact,
+				 struct gn_heartbeat **out, struct gn_err *err);
+/* Host names of all ranks for messages: `size` texts of at most 255 characters, copied. Before this call rank 0 names the address
+ * from which a lost rank had connected. */
+enum gn_status gn_heartbeat_name_hosts(struct gn_heartbeat *h, const char *const *host_of, struct gn_err *err);
 
-/* GN_OK; GN_ERR_PEER_LOST naming rank, host and how it was noticed; GN_ERR_STALL or GN_ERR_MISMATCH with what the records of
- * all ranks say. Each ends with what this rank was in. One atomic load when all is well. */
-enum gn_status gn_heartbeat_check(const struct gn_heartbeat *w, struct gn_err *err);
-/* The same for someone who has been waiting for peers since started_ns: also lost when a peer has left meanwhile. */
-enum gn_status gn_heartbeat_check_wait(const struct gn_heartbeat *w, uint64_t started_ns, struct gn_err *err);
-/* Whether a rank has left orderly: then connections may end that nobody has lost. */
-int gn_heartbeat_anyone_left(const struct gn_heartbeat *w);
-/* Tells all others that this rank gives up and why (at most 400 characters arrive): they see it as lost. */
-void gn_heartbeat_give_up(struct gn_heartbeat *w, const char *why);
-/* leave: says goodbye and waits until everyone has (or someone is lost). Otherwise, or after a loss, it only lets go:
- * without a goodbye the others see a loss. NULL is fine. */
-void gn_heartbeat_destroy(struct gn_heartbeat *w, int leave);
+/* GN_OK; GN_ERR_PEER_LOST with rank, host and reason; GN_ERR_STALL or GN_ERR_MISMATCH with the diagnosis. Each text ends with the
+ * state of this rank. Costs one atomic load when the job is healthy. */
+enum gn_status gn_heartbeat_check(const struct gn_heartbeat *h, struct gn_err *err);
+/* The same for a caller that has been waiting for peers since started_ns (gn_clock_ns): also GN_ERR_PEER_LOST when a rank left the
+ * job more than three seconds ago. */
+enum gn_status gn_heartbeat_check_wait(const struct gn_heartbeat *h, uint64_t started_ns, struct gn_err *err);
+/* Whether a rank has left the job in an orderly way: connections may then close without a loss. */
+int gn_heartbeat_anyone_left(const struct gn_heartbeat *h);
+/* Reports to all other ranks that this rank aborts: they see it as lost, with `why` (at most 400 characters) as the reason. Does
+ * not block. */
+void gn_heartbeat_abort(struct gn_heartbeat *h, const char *why);
+/* leave: announces the exit of this rank and blocks until all ranks have left or one is lost; collective. Otherwise only closes the
+ * connections: the other ranks see this one as lost. NULL is fine. */
+void gn_heartbeat_destroy(struct gn_heartbeat *h, int leave);
 
 #endif

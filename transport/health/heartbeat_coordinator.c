@@ -9,209 +9,210 @@
 #include <unistd.h>
 
 #define EVENTS_MAX 64
-/* From so many ranks on their heartbeats are taken several at a time. */
-#define MANY 64
-#define GATHER_NS 10000000
+/* From this number of ranks on the thread sleeps BATCH_NS after each poll, so that it handles several heartbeats per wakeup. */
+#define BATCH_SIZE_MIN 64
+#define BATCH_NS 10000000
 
-enum gn_status gn_heartbeat_coordinator_open(struct gn_heartbeat *w, struct gn_err *err)
+enum gn_status gn_heartbeat_coordinator_open(struct gn_heartbeat *h, struct gn_err *err)
 {
 	struct epoll_event wake = {.events = EPOLLIN, .data.u32 = 0};
 
-	w->ready = epoll_create1(EPOLL_CLOEXEC);
-	if (w->ready < 0 || epoll_ctl(w->ready, EPOLL_CTL_ADD, w->wake, &wake))
-		return gn_err_errno(err, errno, "cannot start the watch");
+	h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (h->epoll_fd < 0 || epoll_ctl(h->epoll_fd, EPOLL_CTL_ADD, h->wake_fd, &wake))
+		return gn_err_errno(err, errno, "cannot start the heartbeat");
 	return GN_OK;
 }
 
-void gn_heartbeat_coordinator_announce(struct gn_heartbeat *w, enum gn_heartbeat_type type, int rank, const char *text)
+void gn_heartbeat_coordinator_broadcast(struct gn_heartbeat *h, enum gn_heartbeat_type type, int rank, const char *text)
 {
-	struct gn_heartbeat_message m = gn_heartbeat_say(type, rank, text);
-	uint64_t until = gn_heartbeat_send_until();
+	struct gn_heartbeat_message m = gn_heartbeat_text_message(type, rank, text);
+	uint64_t until = gn_heartbeat_send_deadline_ns();
 
-	for (int r = 1; r < w->options.size; r++)
-		if (r != rank && w->members[r].stream.fd >= 0)
-			gn_heartbeat_send(&w->members[r].stream, &m, until);
+	for (int r = 1; r < h->options.size; r++)
+		if (r != rank && h->members[r].stream.fd >= 0)
+			gn_heartbeat_send(&h->members[r].stream, &m, until);
 }
 
-void gn_heartbeat_coordinator_leave(struct gn_heartbeat *w, int rank)
+void gn_heartbeat_coordinator_peer_left(struct gn_heartbeat *h, int rank)
 {
-	if (w->told_left)
+	if (h->left_sent)
 		return;
-	w->told_left = 1;
-	gn_heartbeat_coordinator_announce(w, GN_HEARTBEAT_LEFT, rank, NULL);
+	h->left_sent = 1;
+	gn_heartbeat_coordinator_broadcast(h, GN_HEARTBEAT_LEFT, rank, NULL);
 }
 
-static void hang_up(struct gn_heartbeat *w, struct gn_heartbeat_peer *m)
+static void close_stream(struct gn_heartbeat *h, struct gn_heartbeat_peer *m)
 {
 	if (m->stream.fd < 0)
 		return;
-	/* closing is not enough where a child of this process has the descriptor, too */
-	epoll_ctl(w->ready, EPOLL_CTL_DEL, m->stream.fd, NULL);
+	/* close() does not remove it from the epoll set while a child process holds the descriptor, too */
+	epoll_ctl(h->epoll_fd, EPOLL_CTL_DEL, m->stream.fd, NULL);
 	close(m->stream.fd);
 	m->stream.fd = -1;
 }
 
-/* Where it is, for as long as hosts have no names yet. */
-static void add_address(struct gn_heartbeat *w, int fd, char how[GN_HEARTBEAT_TEXT_MAX])
+/* Appends the peer's address to the reason until host names are known. */
+static void add_address(struct gn_heartbeat *h, int fd, char reason[GN_HEARTBEAT_TEXT_MAX])
 {
 	char address[GN_NET_ADDRESS_MAX];
-	size_t len = strlen(how);
+	size_t len = strlen(reason);
 	int named;
 
-	pthread_mutex_lock(&w->lock);
-	named = w->hosts != NULL;
-	pthread_mutex_unlock(&w->lock);
+	pthread_mutex_lock(&h->lock);
+	named = h->hosts != NULL;
+	pthread_mutex_unlock(&h->lock);
 	if (named || fd < 0)
 		return;
 	gn_net_peer(fd, address);
 	if (*address != '?')
-		snprintf(how + len, GN_HEARTBEAT_TEXT_MAX - len, " (it came from %s)", address);
+		snprintf(reason + len, GN_HEARTBEAT_TEXT_MAX - len, " (connected from %s)", address);
 }
 
-static void member_lost(struct gn_heartbeat *w, int rank, const char *why)
+static void member_lost(struct gn_heartbeat *h, int rank, const char *why)
 {
-	struct gn_heartbeat_peer *m = &w->members[rank];
-	char how[GN_HEARTBEAT_TEXT_MAX];
+	struct gn_heartbeat_peer *m = &h->members[rank];
+	char reason[GN_HEARTBEAT_TEXT_MAX];
 
-	snprintf(how, sizeof how, "%s", why);
-	add_address(w, m->stream.fd, how);
-	m->state = GN_HEARTBEAT_DEAD;
-	w->here_or_absent--;
-	hang_up(w, m);
-	gn_state_query_lose(w, rank, how);
+	snprintf(reason, sizeof reason, "%s", why);
+	add_address(h, m->stream.fd, reason);
+	m->state = GN_HEARTBEAT_PEER_LOST;
+	h->remaining--;
+	close_stream(h, m);
+	gn_state_query_peer_lost(h, rank, reason);
 }
 
-static void member_says(struct gn_heartbeat *w, int rank)
+static void handle_message(struct gn_heartbeat *h, int rank)
 {
-	struct gn_heartbeat_peer *m = &w->members[rank];
+	struct gn_heartbeat_peer *m = &h->members[rank];
 	const struct gn_heartbeat_message *in = &m->stream.in;
 
-	if (in->type == GN_HEARTBEAT_BYE && m->state == GN_HEARTBEAT_HERE) {
-		m->state = GN_HEARTBEAT_AWAY;
-		w->here_or_absent--;
-		gn_heartbeat_note_left(w, rank);
-		gn_heartbeat_coordinator_leave(w, rank);
-	} else if (in->type == GN_HEARTBEAT_GIVE_UP && m->state == GN_HEARTBEAT_HERE) {
+	if (in->type == GN_HEARTBEAT_LEAVE && m->state == GN_HEARTBEAT_PEER_CONNECTED) {
+		m->state = GN_HEARTBEAT_PEER_LEFT;
+		h->remaining--;
+		gn_heartbeat_set_left(h, rank);
+		gn_heartbeat_coordinator_peer_left(h, rank);
+	} else if (in->type == GN_HEARTBEAT_ABORT && m->state == GN_HEARTBEAT_PEER_CONNECTED) {
 		m->stream.in.text[GN_HEARTBEAT_TEXT_MAX - 1] = 0;
-		member_lost(w, rank, in->text);
-	} else if (m->state == GN_HEARTBEAT_HERE) {
-		gn_state_query_hear(w, rank, in);
+		member_lost(h, rank, in->text);
+	} else if (m->state == GN_HEARTBEAT_PEER_CONNECTED) {
+		gn_state_query_receive(h, rank, in);
 	}
 }
 
-/* One read: of what is left the next turn tells. */
-static void hear_member(struct gn_heartbeat *w, int rank)
+/* Reads at most one message; epoll reports the stream again while there is more. */
+static void receive_from(struct gn_heartbeat *h, int rank)
 {
-	struct gn_heartbeat_peer *m = &w->members[rank];
+	struct gn_heartbeat_peer *m = &h->members[rank];
 	enum gn_heartbeat_read got = m->stream.fd >= 0 ? gn_heartbeat_read(&m->stream) : GN_HEARTBEAT_NOTHING;
 
 	if (got == GN_HEARTBEAT_MESSAGE)
-		member_says(w, rank);
-	else if (got != GN_HEARTBEAT_NOTHING && m->state == GN_HEARTBEAT_HERE)
-		member_lost(w, rank, "its connection closed without a goodbye");
+		handle_message(h, rank);
+	else if (got != GN_HEARTBEAT_NOTHING && m->state == GN_HEARTBEAT_PEER_CONNECTED)
+		member_lost(h, rank, "its connection closed unexpectedly");
 	else if (got != GN_HEARTBEAT_NOTHING)
-		hang_up(w, m);
+		close_stream(h, m);
 }
 
-static void take(struct gn_heartbeat *w, const struct gn_pending_peer *guest)
+static void add_member(struct gn_heartbeat *h, const struct gn_pending_peer *peer)
 {
-	struct gn_heartbeat_peer *m = &w->members[guest->rank];
-	struct epoll_event event = {.events = EPOLLIN, .data.u32 = guest->rank};
-	struct gn_heartbeat_message hello = gn_heartbeat_say(GN_HEARTBEAT_BEAT, 0, NULL);
-	char how[64];
+	struct gn_heartbeat_peer *m = &h->members[peer->rank];
+	struct epoll_event event = {.events = EPOLLIN, .data.u32 = peer->rank};
+	struct gn_heartbeat_message hello = gn_heartbeat_text_message(GN_HEARTBEAT_BEAT, 0, NULL);
+	char reason[64];
 
-	m->stream = (struct gn_heartbeat_stream){.fd = guest->fd, .heard_ns = gn_clock_ns()};
-	m->state = GN_HEARTBEAT_HERE;
-	if (epoll_ctl(w->ready, EPOLL_CTL_ADD, guest->fd, &event)) {
-		snprintf(how, sizeof how, "rank 0 cannot listen to it: %s", strerror(errno));
-		member_lost(w, (int)guest->rank, how);
+	m->stream = (struct gn_heartbeat_stream){.fd = peer->fd, .heard_ns = gn_clock_ns()};
+	m->state = GN_HEARTBEAT_PEER_CONNECTED;
+	if (epoll_ctl(h->epoll_fd, EPOLL_CTL_ADD, peer->fd, &event)) {
+		snprintf(reason, sizeof reason, "rank 0 cannot poll its connection: %s", strerror(errno));
+		member_lost(h, (int)peer->rank, reason);
 		return;
 	}
-	gn_heartbeat_send(&m->stream, &hello, gn_heartbeat_send_until());
-	if (atomic_load(&w->lost) > 0) {
-		hello = gn_heartbeat_say(GN_HEARTBEAT_LOST, atomic_load(&w->lost) - 1, w->how);
-		gn_heartbeat_send(&m->stream, &hello, gn_heartbeat_send_until());
+	gn_heartbeat_send(&m->stream, &hello, gn_heartbeat_send_deadline_ns());
+	if (atomic_load(&h->lost) > 0) {
+		hello = gn_heartbeat_text_message(GN_HEARTBEAT_LOST, atomic_load(&h->lost) - 1, h->reason);
+		gn_heartbeat_send(&m->stream, &hello, gn_heartbeat_send_deadline_ns());
 	}
 }
 
-static void let_in(struct gn_heartbeat *w)
+static void accept_members(struct gn_heartbeat *h)
 {
-	struct gn_pending_peer guest;
+	struct gn_pending_peer peer;
 
-	while (gn_auth_listener_progress(w->door, &guest)) {
-		struct gn_heartbeat_peer *m = &w->members[guest.rank < (uint32_t)w->options.size ? guest.rank : 0];
+	while (gn_auth_listener_progress(h->listener, &peer)) {
+		struct gn_heartbeat_peer *m = &h->members[peer.rank < (uint32_t)h->options.size ? peer.rank : 0];
 
-		if (m == w->members || (int)guest.size != w->options.size || m->state != GN_HEARTBEAT_ABSENT) {
-			gn_auth_listener_refuse(w->door, &guest, GN_HANDSHAKE_BAD_RANK);
+		if (m == h->members || (int)peer.size != h->options.size || m->state != GN_HEARTBEAT_PEER_ABSENT) {
+			gn_auth_listener_refuse(h->listener, &peer, GN_HANDSHAKE_BAD_RANK);
 			continue;
 		}
-		take(w, &guest);
+		add_member(h, &peer);
 	}
 }
 
-static int next_absent(const struct gn_heartbeat *w, int after)
+static int next_absent(const struct gn_heartbeat *h, int after)
 {
-	for (int r = after + 1; r < w->options.size; r++)
-		if (w->members[r].state == GN_HEARTBEAT_ABSENT)
+	for (int r = after + 1; r < h->options.size; r++)
+		if (h->members[r].state == GN_HEARTBEAT_PEER_ABSENT)
 			return r;
 	return 0;
 }
 
-/* Time is up. The first of those that are missing is the one that is lost, and its line names the others. */
-static void miss(struct gn_heartbeat *w, uint64_t now)
+/* Marks all members as lost that have not joined by the deadline; the reason of the first, which is the one reported, names the
+ * others. */
+static void lose_absent(struct gn_heartbeat *h, uint64_t now)
 {
-	int first = next_absent(w, 0), r = first;
-	char how[GN_HEARTBEAT_TEXT_MAX];
+	int first = next_absent(h, 0), r = first;
+	char reason[GN_HEARTBEAT_TEXT_MAX];
 	size_t len;
 
 	if (!first)
 		return;
-	len = (size_t)snprintf(how, sizeof how, "it did not come within %.1f s", (double)(now - w->began_ns) / 1e9);
-	for (const char *before = "; nor did "; (r = next_absent(w, r)) && len < sizeof how / 2; before = ", ")
-		len += (size_t)snprintf(how + len, sizeof how - len, "%s%d", before, r);
-	snprintf(how + len, sizeof how - len, "%s: are all %d ranks started?", r ? ", ..." : "", w->options.size);
-	for (r = first; r; r = next_absent(w, r))
-		member_lost(w, r, how);
+	len = (size_t)snprintf(reason, sizeof reason, "it did not join within %.1f s", (double)(now - h->started_ns) / 1e9);
+	for (const char *before = "; neither did "; (r = next_absent(h, r)) && len < sizeof reason / 2; before = ", ")
+		len += (size_t)snprintf(reason + len, sizeof reason - len, "%s%d", before, r);
+	snprintf(reason + len, sizeof reason - len, "%s: are all %d ranks started?", r ? ", ..." : "", h->options.size);
+	for (r = first; r; r = next_absent(h, r))
+		member_lost(h, r, reason);
 }
 
-void gn_heartbeat_coordinator_judge(struct gn_heartbeat *w, uint64_t now)
+void gn_heartbeat_coordinator_check(struct gn_heartbeat *h, uint64_t now)
 {
-	uint64_t limit = (uint64_t)w->options.silent_after_ms * 1000000;
-	char how[64];
+	uint64_t limit = (uint64_t)h->options.silent_after_ms * 1000000;
+	char reason[64];
 
-	snprintf(how, sizeof how, "nothing was heard from it for %.1f s", w->options.silent_after_ms / 1e3);
-	for (int r = 1; r < w->options.size; r++)
-		if (w->members[r].state == GN_HEARTBEAT_HERE && now - w->members[r].stream.heard_ns > limit)
-			member_lost(w, r, how);
-	if (now > atomic_load(&w->join_by_ns))
-		miss(w, now);
+	snprintf(reason, sizeof reason, "no heartbeat from it for %.1f s", h->options.silent_after_ms / 1e3);
+	for (int r = 1; r < h->options.size; r++)
+		if (h->members[r].state == GN_HEARTBEAT_PEER_CONNECTED && now - h->members[r].stream.heard_ns > limit)
+			member_lost(h, r, reason);
+	if (now > atomic_load(&h->join_by_ns))
+		lose_absent(h, now);
 }
 
-static void hear_members(struct gn_heartbeat *w)
+static void receive_from_members(struct gn_heartbeat *h)
 {
 	struct epoll_event events[EVENTS_MAX];
 	int n = EVENTS_MAX;
 
-	for (int turns = 0; n == EVENTS_MAX && turns < w->options.size; turns++) {
-		n = epoll_wait(w->ready, events, EVENTS_MAX, 0);
+	for (int turns = 0; n == EVENTS_MAX && turns < h->options.size; turns++) {
+		n = epoll_wait(h->epoll_fd, events, EVENTS_MAX, 0);
 		for (int i = 0; i < n; i++)
-			/* 0: the program wakes us */
+			/* 0: wake_fd, read elsewhere */
 			if (events[i].data.u32)
-				hear_member(w, (int)events[i].data.u32);
+				receive_from(h, (int)events[i].data.u32);
 	}
 }
 
-/* Hears whoever has something to say, and nobody else: its cost does not grow with the ranks that are silent. */
-void gn_heartbeat_coordinator_turn(struct gn_heartbeat *w, int timeout_ms)
+/* Its cost depends on the number of members that have sent something, not on the number of members. */
+void gn_heartbeat_coordinator_progress(struct gn_heartbeat *h, int timeout_ms)
 {
-	const struct timespec gather = {0, GATHER_NS};
-	struct pollfd p[1 + GN_AUTH_LISTENER_POLL_MAX] = {{.fd = w->ready, .events = POLLIN}};
-	int n = gn_auth_listener_poll(w->door, p + 1), ready = poll(p, (nfds_t)n + 1, timeout_ms);
+	const struct timespec batch = {0, BATCH_NS};
+	struct pollfd p[1 + GN_AUTH_LISTENER_POLL_MAX] = {{.fd = h->epoll_fd, .events = POLLIN}};
+	int n = gn_auth_listener_poll(h->listener, p + 1), ready = poll(p, (nfds_t)n + 1, timeout_ms);
 
 	if (ready > 0 && p[0].revents)
-		hear_members(w);
+		receive_from_members(h);
 	if (n > 1 || ready > (p[0].revents != 0))
-		let_in(w);
-	else if (ready > 0 && w->options.size >= MANY)
-		nanosleep(&gather, NULL);
+		accept_members(h);
+	else if (ready > 0 && h->options.size >= BATCH_SIZE_MIN)
+		nanosleep(&batch, NULL);
 }

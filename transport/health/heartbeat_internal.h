@@ -1,7 +1,7 @@
-/* A watch from the inside: private to watch*.c.
+/* The state of a heartbeat. Private to the heartbeat.
  *
- * One thread per process does all of the connection's work; the program posts wishes under the lock and wakes it. Rank 0's
- * side of the connections is watch_hub.c, the others' watch_spoke.c.
+ * One thread per process owns all connections. The program's threads post requests under the lock and wake it. Rank 0's side is in
+ * heartbeat_coordinator.c, the other ranks' side in heartbeat_member.c, queries of the ranks' states in state_query.c.
  */
 #ifndef GN_TRANSPORT_HEALTH_HEARTBEAT_INTERNAL_H
 #define GN_TRANSPORT_HEALTH_HEARTBEAT_INTERNAL_H
@@ -14,10 +14,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum gn_heartbeat_presence { GN_HEARTBEAT_ABSENT, GN_HEARTBEAT_HERE, GN_HEARTBEAT_AWAY, GN_HEARTBEAT_DEAD };
+enum gn_heartbeat_peer_state {
+	GN_HEARTBEAT_PEER_ABSENT, /* has not joined yet */
+	GN_HEARTBEAT_PEER_CONNECTED,
+	GN_HEARTBEAT_PEER_LEFT, /* in an orderly way */
+	GN_HEARTBEAT_PEER_LOST
+};
 
 struct gn_heartbeat_peer {
-	enum gn_heartbeat_presence state;
+	enum gn_heartbeat_peer_state state;
 	struct gn_heartbeat_stream stream;
 };
 
@@ -26,73 +31,77 @@ struct gn_state_query;
 struct gn_heartbeat {
 	struct gn_heartbeat_options options;
 	pthread_t thread;
-	int wake;
+	int wake_fd; /* eventfd that interrupts the thread's poll */
 
 	/* rank 0 */
-	struct gn_auth_listener *door;
-	int here_or_absent;
-	struct gn_heartbeat_peer *members;
-	int ready; /* the epoll that has them all, and wake; -1: none */
-	int told_left; /* all know of the first that left */
-	uint64_t began_ns;
+	struct gn_auth_listener *listener;
+	int remaining; /* members that are absent or connected */
+	struct gn_heartbeat_peer *members; /* [rank]; 0 is unused */
+	int epoll_fd; /* the members' streams and wake_fd; -1: none */
+	int left_sent; /* GN_HEARTBEAT_LEFT was sent, for the first rank that left */
+	uint64_t started_ns;
 	atomic_uint_fast64_t join_by_ns;
-	struct gn_state_query *inquiry;
-	/* others */
-	struct gn_heartbeat_stream up;
+	struct gn_state_query *query;
+	/* members */
+	struct gn_heartbeat_stream coordinator;
 
-	/* the last suspicion: of which operation, whether its time was not over yet, how long until the next, and when that is */
+	/* The last suspected stall: the operation, whether its time limit had not been reached, the time between two suspicions,
+	 * and when the next is due. */
 	uint64_t suspected, suspect_pause_ns, suspect_at_ns;
 	int suspect_in_time;
 
-	atomic_int lost; /* rank + 1; or a verdict's status, which is negative */
-	atomic_int left; /* rank + 1 of the first that left */
+	atomic_int lost; /* 0: none; the lost rank + 1; the status of a failure of the job, which is negative */
+	atomic_int left; /* 0: none; the first rank that left + 1 */
 	atomic_uint_fast64_t left_ns;
 
-	pthread_mutex_t lock; /* what follows */
+	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
-	char how[GN_HEARTBEAT_TEXT_MAX];
+	char reason[GN_HEARTBEAT_TEXT_MAX]; /* of lost */
 	char **hosts;
-	int leaving, said_goodbye, all_gone, stop;
-	char gives_up[GN_HEARTBEAT_TEXT_MAX];
+	int leaving, leave_sent, all_left, stop;
+	char abort_reason[GN_HEARTBEAT_TEXT_MAX]; /* still to be sent; "" for none */
 };
 
-/* The first loss is kept. */
-void gn_heartbeat_note_lost(struct gn_heartbeat *w, int rank, const char *how);
-/* A verdict counts as one. */
-void gn_heartbeat_note_verdict(struct gn_heartbeat *w, enum gn_status status, const char *text);
-/* So is the first to leave: the next may be leaving because of it. */
-void gn_heartbeat_note_left(struct gn_heartbeat *w, int rank);
-void gn_heartbeat_note_all_gone(struct gn_heartbeat *w);
+/* Record the first lost rank, or the first failure of the job; later ones are ignored. */
+void gn_heartbeat_set_lost(struct gn_heartbeat *h, int rank, const char *reason);
+void gn_heartbeat_set_failure(struct gn_heartbeat *h, enum gn_status status, const char *text);
+/* Records the first rank that leaves; later ones may leave because of it. */
+void gn_heartbeat_set_left(struct gn_heartbeat *h, int rank);
+void gn_heartbeat_set_all_left(struct gn_heartbeat *h);
 
 /* Rank 0. */
-enum gn_status gn_heartbeat_coordinator_open(struct gn_heartbeat *w, struct gn_err *err);
-void gn_heartbeat_coordinator_turn(struct gn_heartbeat *w, int timeout_ms);
-/* Who has been silent too long, or has not come? */
-void gn_heartbeat_coordinator_judge(struct gn_heartbeat *w, uint64_t now);
-/* To everyone who is still connected, but not to the rank that it is about. Does not block for longer than one send may. */
-void gn_heartbeat_coordinator_announce(struct gn_heartbeat *w, enum gn_heartbeat_type type, int rank, const char *text);
-/* That rank has said goodbye: all are told of the first that does, who is the only one that matters to them. */
-void gn_heartbeat_coordinator_leave(struct gn_heartbeat *w, int rank);
+enum gn_status gn_heartbeat_coordinator_open(struct gn_heartbeat *h, struct gn_err *err);
+/* Waits up to timeout_ms for messages and connections and handles them. */
+void gn_heartbeat_coordinator_progress(struct gn_heartbeat *h, int timeout_ms);
+/* Marks members as lost that have been silent for too long or have not joined in time. */
+void gn_heartbeat_coordinator_check(struct gn_heartbeat *h, uint64_t now);
+/* Sends to all connected members but `rank`. Blocks no longer than one send. */
+void gn_heartbeat_coordinator_broadcast(struct gn_heartbeat *h, enum gn_heartbeat_type type, int rank, const char *text);
+/* Reports the first rank that leaves to all members. */
+void gn_heartbeat_coordinator_peer_left(struct gn_heartbeat *h, int rank);
 
-/* watch_inquiry.c. Rank 0's side: */
+/* state_query.c, rank 0. */
 enum gn_status gn_state_query_create(int size, struct gn_state_query **out, struct gn_err *err);
 void gn_state_query_destroy(struct gn_state_query *q);
-void gn_state_query_hear(struct gn_heartbeat *w, int rank, const struct gn_heartbeat_message *in);
-/* A rank is lost: the others are asked what they are in, for some tenths of a second, before they are told; at once when nobody can
- * be asked. Of several the first is told. */
-void gn_state_query_lose(struct gn_heartbeat *w, int rank, const char *how);
-/* Tells of a loss that answers are still awaited for, if there is one. */
-void gn_state_query_settle(struct gn_heartbeat *w);
-/* The others': */
-void gn_state_query_answer(struct gn_heartbeat *w, const struct gn_heartbeat_message *in);
-/* All: looks at the program's progress. */
-void gn_state_query_turn(struct gn_heartbeat *w, uint64_t now);
+/* Handles GN_HEARTBEAT_SUSPECT and GN_HEARTBEAT_RECORD from a member. */
+void gn_state_query_receive(struct gn_heartbeat *h, int rank, const struct gn_heartbeat_message *in);
+/* A rank is lost: queries the state of the others for up to 0.3 s, then reports the loss to all; reports it at once when no rank
+ * can be queried. Only the first loss is reported. */
+void gn_state_query_peer_lost(struct gn_heartbeat *h, int rank, const char *reason);
+/* Reports a loss whose query is in progress, without waiting for more answers. */
+void gn_state_query_report_loss(struct gn_heartbeat *h);
+/* Members: answer a query. */
+void gn_state_query_reply(struct gn_heartbeat *h, const struct gn_heartbeat_message *in);
+/* All ranks: samples the flight recorder and reports a suspected stall. */
+void gn_state_query_progress(struct gn_heartbeat *h, uint64_t now);
 
-/* The others. Knocks at one address, for which it tries until connect_by_ns, and waits until answer_by_ns (gn_clock_ns) to be let
- * in; 1 when it was, -1 when nobody listens there. */
-int gn_heartbeat_member_knock(struct gn_heartbeat *w, const char *address, const struct gn_heartbeat_contact *invitation,
-			 uint64_t connect_by_ns, uint64_t answer_by_ns, struct gn_err *err);
-void gn_heartbeat_member_turn(struct gn_heartbeat *w, int timeout_ms);
-void gn_heartbeat_member_judge(struct gn_heartbeat *w, uint64_t now);
+/* Members. Connects to one address of rank 0 until connect_by_ns at most, and waits for the handshake until answer_by_ns
+ * (gn_clock_ns). Returns 1 when connected, 0 on failure, -1 when the connection was refused. */
+int gn_heartbeat_member_connect(struct gn_heartbeat *h, const char *address, const struct gn_heartbeat_contact *contact,
+				uint64_t connect_by_ns, uint64_t answer_by_ns, struct gn_err *err);
+/* Waits up to timeout_ms for messages from rank 0 and handles them. */
+void gn_heartbeat_member_progress(struct gn_heartbeat *h, int timeout_ms);
+/* Marks rank 0 as lost when it has been silent for too long. */
+void gn_heartbeat_member_check(struct gn_heartbeat *h, uint64_t now);
 
 #endif

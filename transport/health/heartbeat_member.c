@@ -8,80 +8,80 @@
 
 #define CONNECT_MS 2000
 
-static void hear_up(struct gn_heartbeat *w)
+static void receive_from_coordinator(struct gn_heartbeat *h)
 {
 	enum gn_heartbeat_read got;
 
-	while (w->up.fd >= 0 && (got = gn_heartbeat_read(&w->up)) != GN_HEARTBEAT_NOTHING) {
-		if (got == GN_HEARTBEAT_MESSAGE && w->up.in.type == GN_HEARTBEAT_ASK) {
-			gn_state_query_answer(w, &w->up.in);
+	while (h->coordinator.fd >= 0 && (got = gn_heartbeat_read(&h->coordinator)) != GN_HEARTBEAT_NOTHING) {
+		if (got == GN_HEARTBEAT_MESSAGE && h->coordinator.in.type == GN_HEARTBEAT_QUERY) {
+			gn_state_query_reply(h, &h->coordinator.in);
 			continue;
 		}
-		w->up.in.text[GN_HEARTBEAT_TEXT_MAX - 1] = 0;
+		h->coordinator.in.text[GN_HEARTBEAT_TEXT_MAX - 1] = 0;
 		if (got != GN_HEARTBEAT_MESSAGE) {
-			close(w->up.fd);
-			w->up.fd = -1;
-			if (!w->all_gone)
-				gn_heartbeat_note_lost(w, 0, "its connection closed without a goodbye");
-		} else if (w->up.in.type == GN_HEARTBEAT_LOST) {
-			gn_heartbeat_note_lost(w, (int)w->up.in.rank, w->up.in.text);
-		} else if (w->up.in.type == GN_HEARTBEAT_VERDICT) {
-			gn_heartbeat_note_verdict(w, w->up.in.rank == -GN_ERR_MISMATCH ? GN_ERR_MISMATCH : GN_ERR_STALL,
-						  w->up.in.text);
-		} else if (w->up.in.type == GN_HEARTBEAT_LEFT) {
-			gn_heartbeat_note_left(w, (int)w->up.in.rank);
-		} else if (w->up.in.type == GN_HEARTBEAT_ALL_GONE) {
-			gn_heartbeat_note_all_gone(w);
+			close(h->coordinator.fd);
+			h->coordinator.fd = -1;
+			if (!h->all_left)
+				gn_heartbeat_set_lost(h, 0, "its connection closed unexpectedly");
+		} else if (h->coordinator.in.type == GN_HEARTBEAT_LOST) {
+			gn_heartbeat_set_lost(h, (int)h->coordinator.in.rank, h->coordinator.in.text);
+		} else if (h->coordinator.in.type == GN_HEARTBEAT_FAILURE) {
+			gn_heartbeat_set_failure(h, h->coordinator.in.rank == -GN_ERR_MISMATCH ? GN_ERR_MISMATCH : GN_ERR_STALL,
+						 h->coordinator.in.text);
+		} else if (h->coordinator.in.type == GN_HEARTBEAT_LEFT) {
+			gn_heartbeat_set_left(h, (int)h->coordinator.in.rank);
+		} else if (h->coordinator.in.type == GN_HEARTBEAT_ALL_LEFT) {
+			gn_heartbeat_set_all_left(h);
 		}
 	}
 }
 
-void gn_heartbeat_member_turn(struct gn_heartbeat *w, int timeout_ms)
+void gn_heartbeat_member_progress(struct gn_heartbeat *h, int timeout_ms)
 {
-	struct pollfd p[2] = {{.fd = w->wake, .events = POLLIN}, {.fd = w->up.fd, .events = POLLIN}};
+	struct pollfd p[2] = {{.fd = h->wake_fd, .events = POLLIN}, {.fd = h->coordinator.fd, .events = POLLIN}};
 
 	if (poll(p, 2, timeout_ms) > 0 && p[1].revents)
-		hear_up(w);
+		receive_from_coordinator(h);
 }
 
-void gn_heartbeat_member_judge(struct gn_heartbeat *w, uint64_t now)
+void gn_heartbeat_member_check(struct gn_heartbeat *h, uint64_t now)
 {
-	char how[64];
+	char reason[64];
 
-	if (w->up.fd < 0 || now - w->up.heard_ns <= (uint64_t)w->options.silent_after_ms * 1000000)
+	if (h->coordinator.fd < 0 || now - h->coordinator.heard_ns <= (uint64_t)h->options.silent_after_ms * 1000000)
 		return;
-	snprintf(how, sizeof how, "nothing was heard from it for %.1f s", w->options.silent_after_ms / 1e3);
-	close(w->up.fd);
-	w->up.fd = -1;
-	gn_heartbeat_note_lost(w, 0, how);
+	snprintf(reason, sizeof reason, "no heartbeat from it for %.1f s", h->options.silent_after_ms / 1e3);
+	close(h->coordinator.fd);
+	h->coordinator.fd = -1;
+	gn_heartbeat_set_lost(h, 0, reason);
 }
 
-/* The handshake shows that the other end is ours, and a first word that it took us in. */
-int gn_heartbeat_member_knock(struct gn_heartbeat *w, const char *address, const struct gn_heartbeat_contact *inv,
-			 uint64_t connect_by_ns, uint64_t answer_by_ns, struct gn_err *err)
+/* The handshake authenticates the listener; its first heartbeat confirms that it has accepted this rank. */
+int gn_heartbeat_member_connect(struct gn_heartbeat *h, const char *address, const struct gn_heartbeat_contact *contact,
+				uint64_t connect_by_ns, uint64_t answer_by_ns, struct gn_err *err)
 {
-	const struct gn_heartbeat_options *o = &w->options;
-
-	enum gn_status status = gn_net_connect(address, inv->port, gn_net_left_ms(connect_by_ns, CONNECT_MS), &w->up.fd, err);
+	const struct gn_heartbeat_options *o = &h->options;
+	struct gn_heartbeat_stream *s = &h->coordinator;
+	enum gn_status status = gn_net_connect(address, contact->port, gn_net_left_ms(connect_by_ns, CONNECT_MS), &s->fd, err);
 
 	if (status) {
-		w->up.fd = -1;
+		s->fd = -1;
 		return status == GN_ERR_PEER_LOST ? -1 : 0;
 	}
-	w->up.got = 0;
-	if (gn_handshake_join(w->up.fd, &o->secret, GN_HANDSHAKE_HEARTBEAT, (uint32_t)o->rank, (uint32_t)o->size,
+	s->got = 0;
+	if (gn_handshake_join(s->fd, &o->secret, GN_HANDSHAKE_HEARTBEAT, (uint32_t)o->rank, (uint32_t)o->size,
 			      gn_net_left_ms(answer_by_ns, INT_MAX), err)) {
-		gn_err_prefix(err, "%s port %d", address, inv->port);
-	} else if (!gn_net_receive_all(w->up.fd, &w->up.in, sizeof w->up.in, gn_net_left_ms(answer_by_ns, INT_MAX)) &&
-		   w->up.in.magic == GN_HEARTBEAT_MAGIC && w->up.in.type == GN_HEARTBEAT_BEAT) {
-		w->up.got = sizeof w->up.in;
-		w->up.heard_ns = gn_clock_ns();
+		gn_err_prefix(err, "%s port %d", address, contact->port);
+	} else if (!gn_net_receive_all(s->fd, &s->in, sizeof s->in, gn_net_left_ms(answer_by_ns, INT_MAX)) &&
+		   s->in.magic == GN_HEARTBEAT_MAGIC && s->in.type == GN_HEARTBEAT_BEAT) {
+		s->got = sizeof s->in;
+		s->heard_ns = gn_clock_ns();
 		return 1;
 	} else {
-		gn_err_set(err, GN_ERR_FAILED, "rank 0 at %s port %d does not want rank %d, or has one already", address,
-			   inv->port, o->rank);
+		gn_err_set(err, GN_ERR_FAILED, "rank 0 at %s port %d does not accept rank %d, or that rank is connected already",
+			   address, contact->port, o->rank);
 	}
-	close(w->up.fd);
-	w->up.fd = -1;
+	close(s->fd);
+	s->fd = -1;
 	return 0;
 }

@@ -27,14 +27,14 @@ enum gn_heartbeat_read gn_heartbeat_read(struct gn_heartbeat_stream *s)
 		return GN_HEARTBEAT_CLOSED;
 	s->got += (size_t)n;
 	if (s->got >= sizeof s->in.magic && s->in.magic != GN_HEARTBEAT_MAGIC)
-		return GN_HEARTBEAT_GARBAGE;
+		return GN_HEARTBEAT_MALFORMED;
 	if (s->got < sizeof s->in)
 		return GN_HEARTBEAT_NOTHING;
 	s->heard_ns = gn_clock_ns();
 	return GN_HEARTBEAT_MESSAGE;
 }
 
-struct gn_heartbeat_message gn_heartbeat_say(enum gn_heartbeat_type type, int rank, const char *text)
+struct gn_heartbeat_message gn_heartbeat_text_message(enum gn_heartbeat_type type, int rank, const char *text)
 {
 	struct gn_heartbeat_message m = {.magic = GN_HEARTBEAT_MAGIC, .type = type, .rank = (uint32_t)rank};
 
@@ -43,7 +43,7 @@ struct gn_heartbeat_message gn_heartbeat_say(enum gn_heartbeat_type type, int ra
 	return m;
 }
 
-struct gn_heartbeat_message gn_heartbeat_say_bytes(enum gn_heartbeat_type type, int rank, const void *data, size_t len_bytes)
+struct gn_heartbeat_message gn_heartbeat_data_message(enum gn_heartbeat_type type, int rank, const void *data, size_t len_bytes)
 {
 	struct gn_heartbeat_message m = {.magic = GN_HEARTBEAT_MAGIC, .type = type, .rank = (uint32_t)rank};
 
@@ -51,28 +51,28 @@ struct gn_heartbeat_message gn_heartbeat_say_bytes(enum gn_heartbeat_type type, 
 	return m;
 }
 
-uint64_t gn_heartbeat_send_until(void)
+uint64_t gn_heartbeat_send_deadline_ns(void)
 {
 	return gn_clock_ns() + SEND_NS;
 }
 
-void gn_heartbeat_send(struct gn_heartbeat_stream *s, const struct gn_heartbeat_message *m, uint64_t until_ns)
+void gn_heartbeat_send(struct gn_heartbeat_stream *s, const struct gn_heartbeat_message *m, uint64_t deadline_ns)
 {
-	if (gn_net_send_all(s->fd, m, sizeof *m, gn_net_left_ms(until_ns, INT_MAX)))
+	if (gn_net_send_all(s->fd, m, sizeof *m, gn_net_left_ms(deadline_ns, INT_MAX)))
 		shutdown(s->fd, SHUT_RDWR);
 }
 
-void gn_heartbeat_shut(struct gn_heartbeat_stream *s, uint64_t until_ns)
+void gn_heartbeat_stream_close(struct gn_heartbeat_stream *s, uint64_t deadline_ns)
 {
-	char rest[1024];
+	char discarded[1024];
 	uint64_t now;
 
 	if (s->fd < 0)
 		return;
-	/* closing with unread bytes would reset the connection and could take our last words with it */
+	/* close() with unread data resets the connection, and the peer may lose what was sent last */
 	shutdown(s->fd, SHUT_WR);
-	while ((now = gn_clock_ns()) < until_ns && gn_net_readable(s->fd, (int)((until_ns - now) / 1000000) + 1) == 1)
-		if (recv(s->fd, rest, sizeof rest, MSG_DONTWAIT) <= 0)
+	while ((now = gn_clock_ns()) < deadline_ns && gn_net_readable(s->fd, (int)((deadline_ns - now) / 1000000) + 1) == 1)
+		if (recv(s->fd, discarded, sizeof discarded, MSG_DONTWAIT) <= 0)
 			break;
 	close(s->fd);
 	s->fd = -1;

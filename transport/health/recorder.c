@@ -9,42 +9,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Operations kept; more than this in flight at once are counted, but the oldest are then not described. */
+/* The operations kept. With more in flight the oldest are still counted, but not described. */
 #define RING 64
 #define SAMPLE_NS 200000000u
-/* From here on a wait is worth asking the others about: ranks that disagree need not wait for the limit. */
+/* A wait this long is a suspected stall, well before the limit: a mismatch between ranks can then be reported early. */
 #define SUSPECT_MS 1000u
-#define WAITS_NONE UINT64_MAX
-/* What is waited for in one word: rank, rail plus one, message. */
+#define WAIT_NONE UINT64_MAX
+/* What an operation waits for, in one word: rank, rail + 1, message. */
 #define RAIL_SHIFT 24
 #define RANK_SHIFT 32
 
-/* An operation in one word, so that no reader finds halves of two: number, kind, enum gn_record_state. Each start and each
- * end makes the word greater. */
+/* An operation in one word, so that readers need no lock: number, kind, enum gn_record_state. Each start and each completion
+ * increases the word, so that the sum over the ring changes with every event. */
 #define STATE_BITS 2
 #define NUMBER_SHIFT (STATE_BITS + GN_RECORDER_KIND_BITS)
 #define WORD(number, kind) ((number) << NUMBER_SHIFT | (uint64_t)(kind) << STATE_BITS | GN_RECORD_RUNNING)
 
-/* Whom operation `number` waits for, written now and then while it does; number is 0 meanwhile. */
+/* What operation `number` waits for. number is 0 while `what` is being written. */
 struct wait {
 	atomic_uint_fast64_t number, what;
 };
 
-/* What the watch's thread saw last. */
+/* The counters at the heartbeat thread's last sample. */
 struct sample {
-	uint64_t taken_ns, since_ns, operations, waits, moves, announced;
+	uint64_t taken_ns, since_ns, operations, waits, moves, phases;
 	int inside;
 };
 
 struct gn_recorder {
-	/* the program's */
+	/* written by the program's threads */
 	_Alignas(64) atomic_uint_fast64_t ring[RING];
-	atomic_uint_fast64_t started, waits, moves, announced;
+	atomic_uint_fast64_t started, waits, moves, phases;
 	struct wait wait[RING];
 	int limit_ms;
-	/* the watch's */
+	/* of the heartbeat thread */
 	_Alignas(64) struct sample sample;
-	pthread_mutex_t lock; /* what follows */
+	pthread_mutex_t lock; /* guards what follows */
 	struct gn_recorder_kinds kinds;
 	char phase[GN_RECORD_PHASE_MAX];
 	int phase_limit_ms;
@@ -74,8 +74,8 @@ void gn_recorder_destroy(struct gn_recorder *r)
 	free(r);
 }
 
-#define PUT(where, what) atomic_store_explicit(&(where), what, memory_order_relaxed)
-#define GET(where) atomic_load_explicit(&(where), memory_order_relaxed)
+#define STORE(where, what) atomic_store_explicit(&(where), what, memory_order_relaxed)
+#define LOAD(where) atomic_load_explicit(&(where), memory_order_relaxed)
 
 uint32_t gn_recorder_kind(struct gn_recorder *r, const struct gn_recorder_op *op)
 {
@@ -89,39 +89,39 @@ uint32_t gn_recorder_kind(struct gn_recorder *r, const struct gn_recorder_op *op
 
 uint64_t gn_recorder_start(struct gn_recorder *r, uint32_t kind)
 {
-	uint64_t number = GET(r->started) + 1;
+	uint64_t number = LOAD(r->started) + 1;
 
-	PUT(r->ring[number % RING], WORD(number, kind));
+	STORE(r->ring[number % RING], WORD(number, kind));
 	atomic_store_explicit(&r->started, number, memory_order_release);
 	return number;
 }
 
-/* Whether the word still is operation `number`'s: as many bits of it as there is room for. */
-static int is_of(uint64_t word, uint64_t number)
+/* Whether the word is of operation `number`; compares the bits of the number that the word has. */
+static int holds(uint64_t word, uint64_t number)
 {
 	return (word >> NUMBER_SHIFT) == (number << NUMBER_SHIFT >> NUMBER_SHIFT) && word;
 }
 
 void gn_recorder_done(struct gn_recorder *r, uint64_t number)
 {
-	uint64_t word = GET(r->ring[number % RING]);
+	uint64_t word = LOAD(r->ring[number % RING]);
 
-	/* more in flight than the ring is long: this one's place has another by now */
-	if (is_of(word, number))
-		PUT(r->ring[number % RING], word - GN_RECORD_RUNNING + GN_RECORD_DONE);
+	/* with more operations in flight than RING a later one may have taken this entry */
+	if (holds(word, number))
+		STORE(r->ring[number % RING], word - GN_RECORD_RUNNING + GN_RECORD_DONE);
 }
 
-/* Whether these counts change is all that matters: of two that count at once, one may be lost. */
+/* Only the fact that these counters change is used, so a lost increment of two concurrent ones does no harm. */
 void gn_recorder_waiting(struct gn_recorder *r, int moved)
 {
-	PUT(r->waits, GET(r->waits) + 1);
+	STORE(r->waits, LOAD(r->waits) + 1);
 	if (moved)
-		PUT(r->moves, GET(r->moves) + 1);
+		STORE(r->moves, LOAD(r->moves) + 1);
 }
 
 void gn_recorder_moved(struct gn_recorder *r)
 {
-	PUT(r->moves, GET(r->moves) + 1);
+	STORE(r->moves, LOAD(r->moves) + 1);
 }
 
 void gn_recorder_waits_for(struct gn_recorder *r, uint64_t number, int rank, uint32_t message, int rail)
@@ -130,9 +130,9 @@ void gn_recorder_waits_for(struct gn_recorder *r, uint64_t number, int rank, uin
 	uint64_t by = rail >= 0 && rail < GN_RECORD_RAILS_MAX ? (uint64_t)rail + 1 : 0;
 	uint64_t low = message & ((1u << RAIL_SHIFT) - 1);
 
-	PUT(w->number, 0);
+	STORE(w->number, 0);
 	atomic_thread_fence(memory_order_release);
-	PUT(w->what, rank < 0 ? WAITS_NONE : (uint64_t)rank << RANK_SHIFT | by << RAIL_SHIFT | low);
+	STORE(w->what, rank < 0 ? WAIT_NONE : (uint64_t)rank << RANK_SHIFT | by << RAIL_SHIFT | low);
 	atomic_store_explicit(&w->number, number, memory_order_release);
 }
 
@@ -145,69 +145,69 @@ void gn_recorder_name_rail(struct gn_recorder *r, int rail, const char *name)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static void say_rail(struct gn_recorder *r, uint64_t waits, char text[GN_RECORD_RAIL_MAX])
+static void rail_name(struct gn_recorder *r, uint64_t waits, char text[GN_RECORD_RAIL_MAX])
 {
 	unsigned by = (unsigned)(waits >> RAIL_SHIFT) & 0xff;
 
 	text[0] = 0;
-	if (waits == WAITS_NONE || !by || by > GN_RECORD_RAILS_MAX)
+	if (waits == WAIT_NONE || !by || by > GN_RECORD_RAILS_MAX)
 		return;
 	pthread_mutex_lock(&r->lock);
 	memcpy(text, r->rails[by - 1], GN_RECORD_RAIL_MAX);
 	pthread_mutex_unlock(&r->lock);
 }
 
-void gn_recorder_announce(struct gn_recorder *r, const char *what, int limit_ms)
+void gn_recorder_set_phase(struct gn_recorder *r, const char *what, int limit_ms)
 {
 	pthread_mutex_lock(&r->lock);
 	snprintf(r->phase, sizeof r->phase, "%s", what ? what : "");
 	r->phase_limit_ms = limit_ms;
 	pthread_mutex_unlock(&r->lock);
-	PUT(r->announced, GET(r->announced) + 1);
+	STORE(r->phases, LOAD(r->phases) + 1);
 }
 
-static struct sample look(const struct gn_recorder *r)
+static struct sample read_counters(const struct gn_recorder *r)
 {
 	struct sample s = {0};
 
 	for (int i = 0; i < RING; i++)
-		s.operations += GET(r->ring[i]);
-	s.waits = GET(r->waits);
-	s.moves = GET(r->moves);
-	s.announced = GET(r->announced);
+		s.operations += LOAD(r->ring[i]);
+	s.waits = LOAD(r->waits);
+	s.moves = LOAD(r->moves);
+	s.phases = LOAD(r->phases);
 	return s;
 }
 
-static int has_moved(const struct sample *last, const struct sample *now)
+static int has_progressed(const struct sample *last, const struct sample *now)
 {
-	return now->operations != last->operations || now->moves != last->moves || now->announced != last->announced;
+	return now->operations != last->operations || now->moves != last->moves || now->phases != last->phases;
 }
 
 void gn_recorder_sample(struct gn_recorder *r, uint64_t now_ns)
 {
-	struct sample *last = &r->sample, now = look(r);
+	struct sample *last = &r->sample, now = read_counters(r);
 
 	if (now_ns - last->taken_ns < SAMPLE_NS)
 		return;
 	now.taken_ns = now_ns;
 	now.inside = now.waits != last->waits;
-	now.since_ns = has_moved(last, &now) ? now_ns : last->since_ns;
+	now.since_ns = has_progressed(last, &now) ? now_ns : last->since_ns;
 	*last = now;
 }
 
-void gn_recorder_forgive(struct gn_recorder *r, uint64_t absent_ns, uint64_t now_ns)
+void gn_recorder_exclude(struct gn_recorder *r, uint64_t absent_ns, uint64_t now_ns)
 {
 	uint64_t *since = &r->sample.since_ns;
 
 	*since = *since + absent_ns < now_ns ? *since + absent_ns : now_ns;
 }
 
-/* kind: set where the operation is known. */
+/* *kind is set unless the result is GN_RECORD_NEVER or GN_RECORD_FORGOTTEN. */
 static enum gn_record_state read_state(const struct gn_recorder *r, uint64_t number, uint32_t *kind)
 {
-	uint64_t word = GET(r->ring[number % RING]);
+	uint64_t word = LOAD(r->ring[number % RING]);
 
-	if (!is_of(word, number))
+	if (!holds(word, number))
 		return number > atomic_load_explicit(&r->started, memory_order_acquire) ? GN_RECORD_NEVER : GN_RECORD_FORGOTTEN;
 	*kind = (uint32_t)(word >> STATE_BITS) % GN_RECORDER_KINDS_MAX;
 	return (enum gn_record_state)(word % (1 << STATE_BITS));
@@ -216,13 +216,13 @@ static enum gn_record_state read_state(const struct gn_recorder *r, uint64_t num
 static uint64_t read_wait(const struct gn_recorder *r, uint64_t number)
 {
 	const struct wait *w = &r->wait[number % RING];
-	uint64_t before = atomic_load_explicit(&w->number, memory_order_acquire), what = GET(w->what);
+	uint64_t before = atomic_load_explicit(&w->number, memory_order_acquire), what = LOAD(w->what);
 
 	atomic_thread_fence(memory_order_acquire);
-	return before == number && GET(w->number) == number ? what : WAITS_NONE;
+	return before == number && LOAD(w->number) == number ? what : WAIT_NONE;
 }
 
-/* 0: none is in flight. */
+/* The number of the oldest operation in flight; 0: none. */
 static uint64_t find_oldest(const struct gn_recorder *r, uint32_t *kind)
 {
 	uint64_t started = atomic_load_explicit(&r->started, memory_order_acquire);
@@ -233,7 +233,7 @@ static uint64_t find_oldest(const struct gn_recorder *r, uint32_t *kind)
 	return 0;
 }
 
-static void say_kind(struct gn_recorder *r, uint32_t kind, char text[GN_RECORD_OP_MAX])
+static void kind_text(struct gn_recorder *r, uint32_t kind, char text[GN_RECORD_OP_MAX])
 {
 	struct gn_recorder_op op;
 
@@ -243,42 +243,42 @@ static void say_kind(struct gn_recorder *r, uint32_t kind, char text[GN_RECORD_O
 	gn_recorder_op_text(&op, text, GN_RECORD_OP_MAX);
 }
 
-static void tell_oldest(struct gn_recorder *r, uint32_t kind, struct gn_record *o)
+static void fill_oldest(struct gn_recorder *r, uint32_t kind, struct gn_record *o)
 {
 	uint64_t waits = read_wait(r, o->oldest);
 
-	say_kind(r, kind, o->oldest_op);
-	if (waits == WAITS_NONE)
+	kind_text(r, kind, o->oldest_op);
+	if (waits == WAIT_NONE)
 		return;
 	o->waits_rank = (int32_t)(waits >> RANK_SHIFT);
 	o->waits_message = (uint32_t)waits & ((1u << RAIL_SHIFT) - 1);
-	say_rail(r, waits, o->waits_by);
+	rail_name(r, waits, o->waits_by);
 }
 
-void gn_recorder_tell(struct gn_recorder *r, uint64_t number, uint64_t now_ns, struct gn_record *out)
+void gn_recorder_report(struct gn_recorder *r, uint64_t number, uint64_t now_ns, struct gn_record *out)
 {
 	struct gn_record o = {.number = number, .waits_rank = -1};
-	struct sample now = look(r);
-	uint64_t since, usual = (uint64_t)r->limit_ms;
+	struct sample now = read_counters(r);
+	uint64_t since, suspect_ms = (uint64_t)r->limit_ms < SUSPECT_MS ? (uint64_t)r->limit_ms : SUSPECT_MS;
 	uint32_t kind = 0;
 
-	/* what has moved since the last sample moves now */
-	since = has_moved(&r->sample, &now) ? now_ns : r->sample.since_ns;
+	/* progress since the last sample counts as progress now */
+	since = has_progressed(&r->sample, &now) ? now_ns : r->sample.since_ns;
 	o.started = atomic_load_explicit(&r->started, memory_order_acquire);
 	o.oldest = find_oldest(r, &kind);
 	if (o.oldest)
-		tell_oldest(r, kind, &o);
+		fill_oldest(r, kind, &o);
 	o.inside = (uint8_t)(r->sample.inside || now.waits != r->sample.waits);
 	o.idle_ms = now_ns > since ? (uint32_t)((now_ns - since) / 1000000) : 0;
 	pthread_mutex_lock(&r->lock);
 	memcpy(o.phase, r->phase, sizeof o.phase);
 	o.limit_ms = (uint32_t)(r->phase[0] && !o.inside ? r->phase_limit_ms : r->limit_ms);
 	pthread_mutex_unlock(&r->lock);
-	o.suspects = (uint8_t)(o.oldest && (o.inside || !o.phase[0]) && o.idle_ms >= (usual < SUSPECT_MS ? usual : SUSPECT_MS));
+	o.suspects = (uint8_t)(o.oldest && (o.inside || !o.phase[0]) && o.idle_ms >= suspect_ms);
 	if (number) {
 		o.state = (uint8_t)read_state(r, number, &kind);
 		if (o.state == GN_RECORD_RUNNING || o.state == GN_RECORD_DONE)
-			say_kind(r, kind, o.op);
+			kind_text(r, kind, o.op);
 	}
 	*out = o;
 }
@@ -288,9 +288,9 @@ static int describe_operation(struct gn_recorder *r, uint64_t number, uint32_t k
 	uint64_t waits = read_wait(r, number);
 	char what[GN_RECORD_OP_MAX] = "", rail[GN_RECORD_RAIL_MAX];
 
-	say_kind(r, kind, what);
-	say_rail(r, waits, rail);
-	if (waits == WAITS_NONE)
+	kind_text(r, kind, what);
+	rail_name(r, waits, rail);
+	if (waits == WAIT_NONE)
 		return snprintf(text, size, "in operation number %llu, %s", (unsigned long long)number, what);
 	return snprintf(text, size, "in operation number %llu, %s, waiting for rank %u%s%s", (unsigned long long)number, what,
 			(unsigned)(waits >> RANK_SHIFT), *rail ? " by " : "", rail);
@@ -299,7 +299,7 @@ static int describe_operation(struct gn_recorder *r, uint64_t number, uint32_t k
 void gn_recorder_describe(struct gn_recorder *r, char *text, size_t size)
 {
 	uint32_t kind = 0;
-	uint64_t number = find_oldest(r, &kind), last = GET(r->started);
+	uint64_t number = find_oldest(r, &kind), last = LOAD(r->started);
 	int len;
 
 	if (number)

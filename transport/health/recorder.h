@@ -1,12 +1,13 @@
-/* The flight recorder: what this rank's last collective operations were, and how far the present one has come.
+/* The flight recorder: the last collective operations of this rank and the progress of those in flight.
  *
- * Always on. The program's thread writes two words at each operation's start and one at its end, without locks, clocks or
- * system calls; the watch's thread reads them four times a second and so knows since when nothing has moved, even while the
- * program is elsewhere. Operations are numbered from 1 in the order of their start, which is the same on all ranks, so that
- * records of several ranks can be laid side by side (transport/health/diagnosis.h).
+ * Always on. The program's thread stores two words when an operation starts and one when it completes, without locks, clocks or
+ * system calls. The heartbeat thread samples them four times a second, and so knows how long nothing has progressed, even while the
+ * program's thread is busy elsewhere. Operations are numbered from 1 in the order of their start, which is the same on all ranks:
+ * records of several ranks can be compared by number (transport/health/diagnosis.h).
  *
- * Thread safety: calls marked "program" from the one thread that uses the world, or another that makes progress for it, one at
- * a time per operation; "watch" from the watch's; the rest from any.
+ * Thread safety: "Program" marks calls for the thread that uses the world, or for another that progresses it, one at a time for
+ * each operation; "Heartbeat" marks calls for the heartbeat thread; the others are for any thread. No call blocks; some take a
+ * short lock.
  */
 #ifndef GN_TRANSPORT_HEALTH_RECORDER_H
 #define GN_TRANSPORT_HEALTH_RECORDER_H
@@ -24,59 +25,63 @@ struct gn_recorder;
 #define GN_RECORD_RAILS_MAX 8
 #define GN_RECORD_RAIL_MAX 24
 
-enum gn_record_state { GN_RECORD_NEVER, GN_RECORD_RUNNING, GN_RECORD_DONE, GN_RECORD_FORGOTTEN };
-
-/* One rank's account; travels between ranks as it is. */
-struct gn_record {
-	uint64_t number; /* of the operation asked about */
-	uint64_t started, oldest; /* the last one started; the first one in flight, 0: none */
-	uint32_t idle_ms;  /* nothing has moved for this long */
-	uint32_t limit_ms; /* how long that may be for what the rank is doing */
-	int32_t waits_rank; /* in the oldest one: for whom, -1: unknown */
-	uint32_t waits_message;
-	char waits_by[GN_RECORD_RAIL_MAX]; /* the one rail that it has to come by; "" where there is no choice */
-	uint8_t state;	  /* enum gn_record_state of `number` */
-	uint8_t inside;	  /* it waits within the library */
-	uint8_t suspects; /* it has been waiting for longer than usual */
-	char op[GN_RECORD_OP_MAX], oldest_op[GN_RECORD_OP_MAX];
-	char phase[GN_RECORD_PHASE_MAX]; /* announced; "" when nothing is */
+enum gn_record_state {
+	GN_RECORD_NEVER, /* not started */
+	GN_RECORD_RUNNING,
+	GN_RECORD_DONE,
+	GN_RECORD_FORGOTTEN /* started and overwritten by later operations */
 };
 
-/* limit_ms: how long an operation may stand still. */
+/* The state of one rank with regard to one operation; sent between ranks as it is in memory. */
+struct gn_record {
+	uint64_t number; /* of the operation queried */
+	uint64_t started, oldest; /* the last operation started; the oldest in flight, 0: none */
+	uint32_t idle_ms;  /* time without progress */
+	uint32_t limit_ms; /* the limit for that time in the present phase */
+	int32_t waits_rank; /* the rank that the oldest operation waits for, -1: unknown */
+	uint32_t waits_message;
+	char waits_by[GN_RECORD_RAIL_MAX]; /* the only rail by which that message can come; "" when there are several */
+	uint8_t state;	  /* enum gn_record_state of `number` */
+	uint8_t inside;	  /* the program waits inside the library */
+	uint8_t suspects; /* it has been waiting long enough to suspect a stall */
+	char op[GN_RECORD_OP_MAX], oldest_op[GN_RECORD_OP_MAX];
+	char phase[GN_RECORD_PHASE_MAX]; /* "" when none is set */
+};
+
+/* limit_ms: how long an operation may make no progress. */
 enum gn_status gn_recorder_create(int limit_ms, struct gn_recorder **out, struct gn_err *err);
 void gn_recorder_destroy(struct gn_recorder *r);
 
-/* What is to be started, by a number: made once, for any number of starts; the same operation has the same. 0, of which nothing
- * is told, when there is no memory for it. Any thread; takes a lock. */
+/* The kind of an operation, for gn_recorder_start(): computed once for any number of starts; equal operations have the same kind.
+ * 0, an operation without a description, when memory is exhausted. Takes a lock. */
 uint32_t gn_recorder_kind(struct gn_recorder *r, const struct gn_recorder_op *op);
-/* Program: an operation of this kind begins; returns its number. */
+/* Program: records the start of an operation of this kind; returns its number. */
 uint64_t gn_recorder_start(struct gn_recorder *r, uint32_t kind);
-/* Program: it is complete. */
+/* Program: records its completion. */
 void gn_recorder_done(struct gn_recorder *r, uint64_t number);
-/* Program: it waits within the library; moved: something has happened since the last call. To be called now and then while
- * waiting, a few times in a second at least. */
+/* Program: it waits inside the library; moved: there was progress since the last call. To be called a few times a second during a
+ * wait. */
 void gn_recorder_waiting(struct gn_recorder *r, int moved);
-/* Program: something has happened while it was elsewhere. */
+/* Program: there was progress outside of a wait. */
 void gn_recorder_moved(struct gn_recorder *r);
-/* Program: whom operation `number` waits for, for which of its messages, and by which rail that has to come; -1: by no one
- * rail. */
+/* Program: the rank and message that operation `number` waits for, and the only rail by which that message can come; -1:
+ * several. */
 void gn_recorder_waits_for(struct gn_recorder *r, uint64_t number, int rank, uint32_t message, int rail);
-/* What to call rail number `rail` from now on: copied, cut to GN_RECORD_RAIL_MAX - 1 characters. Without one, rails are not
- * told of. */
+/* The name of a rail in records; copied, truncated to GN_RECORD_RAIL_MAX - 1 characters. Rails without a name are not reported. */
 void gn_recorder_name_rail(struct gn_recorder *r, int rail, const char *name);
-/* Program: outside of collectives it may take up to limit_ms from here on, or from its last operation; what says with what
- * ("writing a checkpoint"). NULL: nothing special any more. */
-void gn_recorder_announce(struct gn_recorder *r, const char *what, int limit_ms);
+/* Program: the present phase outside of collectives ("writing a checkpoint"; copied) and how long it may take, in ms from now or
+ * from the last operation. NULL: no phase; the limit of gn_recorder_create() holds. */
+void gn_recorder_set_phase(struct gn_recorder *r, const char *what, int limit_ms);
 
-/* Watch: to be called several times a second. */
+/* Heartbeat: samples the program's counters; to be called several times a second. */
 void gn_recorder_sample(struct gn_recorder *r, uint64_t now_ns);
-/* Watch: the last absent_ns do not count: this process did not run. */
-void gn_recorder_forgive(struct gn_recorder *r, uint64_t absent_ns, uint64_t now_ns);
-/* Watch: the account, for operation `number`. */
-void gn_recorder_tell(struct gn_recorder *r, uint64_t number, uint64_t now_ns, struct gn_record *out);
+/* Heartbeat: excludes the last absent_ns, in which this process did not run, from the time without progress. */
+void gn_recorder_exclude(struct gn_recorder *r, uint64_t absent_ns, uint64_t now_ns);
+/* Heartbeat: the record for operation `number`; 0: none in particular. */
+void gn_recorder_report(struct gn_recorder *r, uint64_t number, uint64_t now_ns, struct gn_record *out);
 
-/* "in operation number 812, allreduce of 64 MiB (...), waiting for rank 3, training", or what it did last; the end is what was
- * announced. */
+/* The present state as a text: "in operation number 812, allreduce of 64 MiB (...), waiting for rank 3, training", or the last
+ * operation when none is in flight. Ends with the phase. */
 void gn_recorder_describe(struct gn_recorder *r, char *text, size_t size);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Texts are constants: the same address is the same text, and the same text under two addresses merely counts twice. */
+/* Compares the addresses of texts, which are constants: an equal text at another address makes another kind, which does no harm. */
 struct gn_recorder_kind {
 	uint64_t key[7];
 	struct gn_recorder_op op;
@@ -35,17 +35,17 @@ static int make_room(struct gn_recorder_kinds *s)
 
 uint32_t gn_recorder_kinds_add(struct gn_recorder_kinds *s, const struct gn_recorder_op *op)
 {
-	struct gn_recorder_kind wanted = {
+	struct gn_recorder_kind new = {
 		.key = {(uintptr_t)op->name, (uintptr_t)op->algorithm, (uintptr_t)op->type, (uintptr_t)op->reduction, op->count,
 			op->bytes, (uint64_t)(int64_t)op->root},
 		.op = *op, .number = s->count + 1};
-	struct gn_recorder_kind **found = tfind(&wanted, &s->tree, by_key), *k;
+	struct gn_recorder_kind **found = tfind(&new, &s->tree, by_key), *k;
 
 	if (found)
 		return (*found)->number;
 	k = make_room(s) ? malloc(sizeof *k) : NULL;
 	if (k)
-		*k = wanted;
+		*k = new;
 	if (!k || !tsearch(k, &s->tree, by_key)) {
 		free(k);
 		return 0;

@@ -1,9 +1,9 @@
-/* The operations that a flight recorder has seen, each once, by number: private to recorder*.c.
+/* The table of distinct operations that a flight recorder has seen. Private to the recorder.
  *
- * A program starts a few operations time and again; describing each once, ahead, leaves one word to write at a start, and
- * the description outlives the operation.
+ * A program repeats few distinct operations. Each is described once and gets a number, a kind, so that starting an operation stores
+ * one word, and the description outlives the operation.
  *
- * Thread safety: none; the recorder has a lock.
+ * Thread safety: none; the recorder's lock protects it.
  */
 #ifndef GN_TRANSPORT_HEALTH_RECORDER_KINDS_H
 #define GN_TRANSPORT_HEALTH_RECORDER_KINDS_H
@@ -15,16 +15,16 @@
 
 struct gn_recorder_kind;
 
-/* All zero: empty. */
+/* Empty when zeroed. */
 struct gn_recorder_kinds {
-	void *tree;
-	struct gn_recorder_kind **all; /* by number; none has 0 */
+	void *tree; /* tsearch()'s, by the fields of the operation */
+	struct gn_recorder_kind **all; /* [kind]; kind 0 is unused */
 	uint32_t count, room;
 };
 
-/* Its number, the same for the same operation; 0 when there is no memory, or no number left. */
+/* The kind of an operation, the same for equal operations; 0 when memory or numbers are exhausted. */
 uint32_t gn_recorder_kinds_add(struct gn_recorder_kinds *s, const struct gn_recorder_op *op);
-/* 0 is an operation of which nothing is known. */
+/* The operation of a kind; an empty description for kind 0. */
 void gn_recorder_kinds_get(const struct gn_recorder_kinds *s, uint32_t number, struct gn_recorder_op *op);
 void gn_recorder_kinds_release(struct gn_recorder_kinds *s);
 

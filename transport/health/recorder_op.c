@@ -66,7 +66,7 @@ uint64_t gn_recorder_op_signature(const struct gn_recorder_op *op)
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		h = hash(h, texts[i] ? texts[i] : "", texts[i] ? strlen(texts[i]) + 1 : 1);
 	h = hash(h, numbers, sizeof numbers);
-	/* spread over all bits: it gets mixed with small numbers */
+	/* mix all bits: callers combine the signature with small numbers */
 	h = (h ^ h >> 31) * 0x9e3779b97f4a7c15u;
 	h ^= h >> 29;
 	return h ? h : 1;
