@@ -77,8 +77,8 @@ libgannet_transport_a_SOURCES += \
 	transport/schedule/algo_part.h \
 	transport/schedule/algo_recursive_doubling.c \
 	transport/schedule/algo_ring.c \
+	transport/schedule/chunk_history.c transport/schedule/chunk_history.h \
 	transport/schedule/schedule.c transport/schedule/schedule.h \
-	transport/schedule/track.c transport/schedule/track.h \
 	transport/schedule/types.h \
 	transport/schedule/verify.c transport/schedule/verify.h \
 	transport/schedule/verify_internal.h \

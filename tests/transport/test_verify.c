@@ -108,7 +108,7 @@ static void test_larger(void **state)
 	prove_size(gn_algorithm_find(GN_COLLECTIVE_ALLGATHER, "bruck"), 257, 2, 1);
 }
 
-/* "turns": rank r's schedule is rank 0's with all peers r further. */
+/* rotation symmetry: rank r's schedule is rank 0's with all peers r further. */
 static void test_turns(void **state)
 {
 	size_t count, steps, others;
@@ -120,7 +120,7 @@ static void test_turns(void **state)
 		struct gn_schedule *zero, *five;
 		struct gn_err err;
 
-		if (!all[i].turns)
+		if (!all[i].rotation_symmetric)
 			continue;
 		assert_ok(gn_algorithm_schedule(&all[i], &args, &zero, &err));
 		args.rank = 5;
@@ -455,13 +455,13 @@ static void test_nonsense(void **state)
 	struct gn_verify_case c = {GN_COLLECTIVE_ALLREDUCE, 2, 0, 1, 0};
 
 	(void)state;
-	expect(GN_ERR_FAILED, "no known kind", &c, ranks);
+	expect(GN_ERR_FAILED, "unknown operation", &c, ranks);
 	step.op = GN_STEP_SEND;
 	expect(GN_ERR_FAILED, "peer", &c, ranks);
 	step.peer = 7;
 	expect(GN_ERR_FAILED, "peer", &c, ranks);
 	step.peer = 1;
-	expect(GN_ERR_FAILED, "never read", &c, ranks);
+	expect(GN_ERR_FAILED, "never received", &c, ranks);
 	step.chunk_count = 2;
 	expect(GN_ERR_FAILED, "chunks", &c, ranks);
 	step.chunk_count = 1;

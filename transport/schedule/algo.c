@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define WIDE_RADIX 4
-/* More than this keeps no link busier. */
+/* More pieces do not increase the overlap. */
 #define PIECES_MAX 64
 
 static uint32_t chunks_pieces(const struct gn_algo_args *a)
@@ -77,17 +77,17 @@ static const struct gn_algorithm table[] = {
 	{"hierarchical", GN_COLLECTIVE_ALLREDUCE, gn_chunks_hierarchical, gn_write_hierarchical, 0},
 	{"hierarchical-ring", GN_COLLECTIVE_ALLREDUCE, gn_chunks_hierarchical_ring, gn_write_hierarchical_ring, 0},
 	{"ring", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_ring_reduce_scatter, 1},
-	{"direct", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_direct_reduce_scatter, 1},
+	{"direct", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_pairwise_reduce_scatter, 1},
 	{"ring", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_ring_allgather, 1},
-	{"direct", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_direct_allgather, 1},
+	{"direct", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_pairwise_allgather, 1},
 	{"bruck", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_bruck_allgather, 0},
 	{"binomial", GN_COLLECTIVE_BROADCAST, chunks_pieces, write_binomial_broadcast, 0},
 	{"4-nomial", GN_COLLECTIVE_BROADCAST, chunks_pieces, write_wide_broadcast, 0},
 	{"binomial", GN_COLLECTIVE_REDUCE, chunks_pieces, write_binomial_reduce, 0},
 	{"4-nomial", GN_COLLECTIVE_REDUCE, chunks_pieces, write_wide_reduce, 0},
-	/* nobody gets the sum before everyone has given: that is a barrier */
+	/* an allreduce completes on no rank before all have contributed: it is a barrier */
 	{"recursive-doubling", GN_COLLECTIVE_BARRIER, chunks_pieces, write_doubling, 0},
-	{"direct", GN_COLLECTIVE_ALL_TO_ALL, chunks_blocks, gn_write_direct_all_to_all, 1},
+	{"direct", GN_COLLECTIVE_ALL_TO_ALL, chunks_blocks, gn_write_pairwise_all_to_all, 1},
 };
 
 const struct gn_algorithm *gn_algorithms(size_t *count)
@@ -96,8 +96,8 @@ const struct gn_algorithm *gn_algorithms(size_t *count)
 	return table;
 }
 
-/* Distances of powers of two to either side, among all ranks and among those that are left when a power of two is folded, make most of
- * them; the rest are the trees' own. Counted for sizes up to 1024: 3 log2(size) + 3 at most. */
+/* Most peers are at distances of powers of two to either side, among all ranks and among those that are active after folding; the
+ * others are those of the trees. Counted for all sizes up to 1024: at most 3 log2(size) + 3. */
 int gn_algorithms_peers(int size)
 {
 	int bits = 0;
@@ -118,10 +118,10 @@ const struct gn_algorithm *gn_algorithm_find(enum gn_collective what, const char
 static enum gn_status check(const struct gn_algo_args *a, struct gn_err *err)
 {
 	if (a->size < 1 || a->rank < 0 || a->rank >= a->size || a->root < 0 || a->root >= a->size || !a->pieces)
-		return gn_err_set(err, GN_ERR_USAGE, "no schedule for rank %d of %d, root %d, %u pieces", a->rank, a->size,
-				  a->root, a->pieces);
+		return gn_err_set(err, GN_ERR_USAGE, "invalid arguments of a schedule: rank %d of %d, root %d, %u pieces", a->rank,
+				  a->size, a->root, a->pieces);
 	if (a->map && a->map->size != a->size)
-		return gn_err_set(err, GN_ERR_USAGE, "a map of %d ranks for %d", a->map->size, a->size);
+		return gn_err_set(err, GN_ERR_USAGE, "a node map of %d ranks for a group of %d", a->map->size, a->size);
 	return GN_OK;
 }
 
@@ -129,7 +129,7 @@ static void write_copies(struct gn_schedule *s, const struct gn_algorithm *a, co
 {
 	uint32_t first = 0, end = gn_schedule_chunks(s);
 
-	/* all-to-all copies by itself; of the others, allgather's input is one block, broadcast's is root's alone */
+	/* all-to-all copies by itself; allgather's input is one block; only root has an input to broadcast */
 	if (!args->with_copy || a->what == GN_COLLECTIVE_ALL_TO_ALL ||
 	    (a->what == GN_COLLECTIVE_BROADCAST && args->rank != args->root))
 		return;
@@ -164,15 +164,15 @@ enum gn_status gn_algorithm_schedule(const struct gn_algorithm *a, const struct 
 enum gn_status gn_algorithm_parts(const struct gn_algorithm *a, const struct gn_algo_args *args, double *out,
 				  struct gn_err *err)
 {
-	struct gn_algo_args whole = *args;
+	struct gn_algo_args unsliced = *args;
 	struct gn_schedule *s;
 	enum gn_status status;
 	const struct gn_step *steps;
 	size_t count, largest = 1;
 
-	whole.rank = 0;
-	whole.pieces = 1;
-	status = gn_algorithm_schedule(a, &whole, &s, err);
+	unsliced.rank = 0;
+	unsliced.pieces = 1;
+	status = gn_algorithm_schedule(a, &unsliced, &s, err);
 	if (status)
 		return status;
 	steps = gn_schedule_steps(s, &count);

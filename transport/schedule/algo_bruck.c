@@ -1,10 +1,11 @@
 /* Bruck's allgather (Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport
- * message-passing systems", 1997): in round k a rank passes on all the blocks it has, 2^k of them or what is missing, to the rank
- * 2^k before it. ceil(log2(size)) rounds and peers each way for any size, (size - 1) / size of the buffer sent by each rank. Blocks
- * go straight to where they belong, so nothing is rotated at the end; those that lie across the buffer's end go in two messages. */
+ * message-passing systems", 1997): in round k a rank sends all blocks it has, 2^k or as many as are missing, to the rank 2^k before
+ * it. ceil(log2(size)) rounds and peers in each direction for any size; each rank sends (size - 1) / size of the buffer. Blocks are
+ * received in their final place, so there is no rotation at the end; a range that wraps around the buffer's end takes two
+ * messages. */
 #include "transport/schedule/algo_part.h"
 
-/* Blocks from first on, around the buffer's end. */
+/* `count` blocks of `size` from `first` on, wrapping around the buffer's end. */
 struct blocks {
 	uint32_t first, count, size;
 };
@@ -15,16 +16,16 @@ static void add(struct gn_schedule *s, enum gn_step_op op, int peer, uint32_t ch
 					    .message = message});
 }
 
-/* Up to pieces messages of whole chunks, alike at both ends, numbered from *message on; one that lies across the end is two. The
- * rounds before the last have less to send, and are cut into fewer. */
+/* Sends or receives the blocks in up to `pieces` messages, numbered from *message on, with the same boundaries at both ends; a
+ * message that wraps around the end becomes two. Rounds before the last one send less and use fewer messages. */
 static void move(struct gn_schedule *s, enum gn_step_op op, int peer, const struct blocks *b, uint32_t pieces, uint32_t *message)
 {
 	uint32_t chunks = b->size * pieces, total = b->count * pieces, half = b->size > 1 ? b->size / 2 : 1;
-	uint32_t parts = (uint32_t)(((uint64_t)total + half - 1) / half), at = b->first * pieces;
+	uint32_t slices = (uint32_t)(((uint64_t)total + half - 1) / half), at = b->first * pieces;
 
-	parts = parts > pieces ? pieces : parts;
-	for (uint32_t i = 0; i < parts; i++) {
-		uint32_t count = total / parts + (i < total % parts), first = at % chunks;
+	slices = slices > pieces ? pieces : slices;
+	for (uint32_t i = 0; i < slices; i++) {
+		uint32_t count = total / slices + (i < total % slices), first = at % chunks;
 		uint32_t before = count < chunks - first ? count : chunks - first;
 
 		add(s, op, peer, first, before, (*message)++);
@@ -38,11 +39,11 @@ void gn_write_bruck_allgather(struct gn_schedule *s, const struct gn_algo_args *
 {
 	uint32_t size = (uint32_t)a->size, rank = (uint32_t)a->rank;
 
-	for (uint32_t have = 1; have < size; have *= 2) {
-		uint32_t count = have < size - have ? have : size - have, sent = 0, received = 0;
-		struct blocks mine = {rank, count, size}, theirs = {(rank + have) % size, count, size};
+	for (uint32_t held = 1; held < size; held *= 2) {
+		uint32_t count = held < size - held ? held : size - held, sent = 0, received = 0;
+		struct blocks mine = {rank, count, size}, theirs = {(rank + held) % size, count, size};
 
-		move(s, GN_STEP_SEND, (int)((rank + size - have) % size), &mine, a->pieces, &sent);
-		move(s, GN_STEP_RECV, (int)((rank + have) % size), &theirs, a->pieces, &received);
+		move(s, GN_STEP_SEND, (int)((rank + size - held) % size), &mine, a->pieces, &sent);
+		move(s, GN_STEP_RECV, (int)((rank + held) % size), &theirs, a->pieces, &received);
 	}
 }

@@ -1,14 +1,14 @@
-/* Two binary trees, each reducing and then broadcasting one half of the buffer, built so that almost every rank is inner in
- * one tree and a leaf in the other (Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction
- * and scan", 2009): log2(size) deep, and with many pieces each rank sends what it would in a ring. */
+/* Allreduce by two binary trees, each of which reduces and then broadcasts one half of the buffer. Almost every rank is an inner
+ * node of one tree and a leaf of the other (Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction
+ * and scan", 2009): depth log2(size), and with many pieces each rank sends as much as in a ring. */
 #include "transport/schedule/algo_part.h"
 
 struct node {
 	int parent, children[2]; /* ranks; -1: none */
 };
 
-/* In-order numbering over 0 .. size - 1 with 0 as the root above it all: v with lowest set bit b stands above v - b/2 and
- * v + b/2, where missing right subtrees are replaced by their nearest existing descendants. */
+/* In-order numbering of 0 .. size - 1 with root 0: the children of v, whose lowest set bit is b, are v - b/2 and v + b/2; a right
+ * child that does not exist is replaced by its nearest existing descendant. */
 static struct node node_of(int v, int size)
 {
 	struct node n = {-1, {-1, -1}};
@@ -29,7 +29,7 @@ static struct node node_of(int v, int size)
 	return n;
 }
 
-/* The second tree is the first one mirrored, or for odd sizes moved on by one: inner ranks become leaves. */
+/* The second tree is the first one mirrored, or shifted by one for odd sizes: inner nodes become leaves. */
 static int place_in(int tree, int rank, int size)
 {
 	if (!tree)
@@ -72,7 +72,8 @@ static void write_down(struct gn_schedule *s, const struct node *n, uint32_t chu
 			gn_schedule_send(s, n->children[k], chunk, message);
 }
 
-/* A pair may be parent and child in one tree and child and parent in the other: numbers tell trees and directions apart. */
+/* Two ranks may be parent and child in one tree and child and parent in the other: message numbers distinguish trees and
+ * directions. */
 void gn_write_double_tree(struct gn_schedule *s, const struct gn_algo_args *a)
 {
 	struct node trees[2] = {tree_node(0, a->rank, a->size), tree_node(1, a->rank, a->size)};

@@ -1,30 +1,30 @@
-/* Recursive halving, then recursive doubling (Rabenseifner, "Optimization of collective reduction operations", 2004): pairs
- * at distances 1, 2, 4, ... exchange halves of what each is still to sum, then the sums come back the other way. 2 log2(size)
- * rounds and, for powers of two, 2 (size - 1) / size of the buffer sent by each rank; the most bytes go the shortest way.
- * Other sizes fold (algo_part.h): the pair moves the whole buffer twice more. Each chunk is summed in one place: the same
- * bits everywhere.
+/* Allreduce by recursive halving and doubling (Rabenseifner, "Optimization of collective reduction operations", 2004): pairs at
+ * distances 1, 2, 4, ... exchange halves of the range that each still has to reduce, then gather the sums in the opposite order. 2
+ * log2(size) rounds; for powers of two each rank sends 2 (size - 1) / size of the buffer, most of it over the shortest distance.
+ * Other sizes are folded (algo_part.h), which sends the whole buffer twice more within a pair. Each chunk is reduced on one rank,
+ * so all ranks get the same bits.
  *
- * Written in waves, a piece one level on in each: memory for messages goes to receptions in this order, and if one level's
- * came all before the next one's, the levels would wait for each other. */
+ * Steps are written in waves, in each of which a piece advances by one level: receive buffers are assigned in the order of the
+ * steps, and if all pieces of a level came first, the levels would wait for each other. */
 #include "transport/schedule/algo_part.h"
 
-/* What a member is still to sum of each piece, in chunks: pieces have as many chunks as the power has members. */
+/* The range of each piece that a member still has to reduce, in chunks; a piece has fold.power chunks. */
 struct range {
 	uint32_t first, count;
 };
 
-/* What a member does with every piece at one level: handing over, a round of halving or doubling, handing back. */
+/* What a member does with each piece at one level: folding, a round of halving or doubling, unfolding. */
 struct level {
-	int peer; /* -1: nothing */
-	struct range give, take; /* count 0: none */
+	int peer; /* -1: the member is passive */
+	struct range send, receive; /* count 0: none */
 	uint8_t reduces;
 	uint32_t message;
 };
 
-/* Handing over and back, and two rounds for each bit of a rank. */
+/* Folding, unfolding, and two rounds per bit of a rank. */
 #define LEVELS_MAX (2 + 2 * 31)
 
-static void add(const struct gn_part *p, uint32_t piece, const struct gn_bn_folding *f, enum gn_step_op op,
+static void add(const struct gn_part *p, uint32_t piece, const struct gn_fold *f, enum gn_step_op op,
 		const struct level *l, struct range r)
 {
 	struct gn_step step = {.op = (uint8_t)op, .peer = l->peer, .chunk_count = r.count};
@@ -35,12 +35,12 @@ static void add(const struct gn_part *p, uint32_t piece, const struct gn_bn_fold
 	gn_schedule_add(p->schedule, step);
 }
 
-static int peer_in(const struct gn_part *p, const struct gn_bn_folding *f, int round)
+static int peer_in(const struct gn_part *p, const struct gn_fold *f, int round)
 {
-	return gn_part_rank(p, gn_bn_folding_place(f, f->number ^ 1 << round));
+	return gn_part_rank(p, gn_fold_place(f, f->number ^ 1 << round));
 }
 
-static int find_rounds(const struct gn_part *p, const struct gn_bn_folding *f, struct level *levels)
+static int find_rounds(const struct gn_part *p, const struct gn_fold *f, struct level *levels)
 {
 	struct range mine = {0, (uint32_t)f->power}, other;
 	int count = 0;
@@ -60,26 +60,26 @@ static int find_rounds(const struct gn_part *p, const struct gn_bn_folding *f, s
 	return count;
 }
 
-/* All members have as many levels, whether they do something there or not. */
-static int find_levels(const struct gn_part *p, const struct gn_bn_folding *f, struct level *levels)
+/* All members have the same number of levels, active or not. */
+static int find_levels(const struct gn_part *p, const struct gn_fold *f, struct level *levels)
 {
 	const struct range all = {0, (uint32_t)f->power}, none = {0, 0};
-	int folded = p->place < 2 * f->extra, out = f->number < 0, last = 1 + 2 * f->rounds;
+	int folded = p->place < 2 * f->extra, passive = f->number < 0, last = 1 + 2 * f->rounds;
 	int partner = folded ? gn_part_rank(p, p->place ^ 1) : -1;
 
-	levels[0] = (struct level){partner, out ? all : none, out ? none : all, 1, 0};
-	for (int i = 1; out && i < last; i++)
+	levels[0] = (struct level){partner, passive ? all : none, passive ? none : all, 1, 0};
+	for (int i = 1; passive && i < last; i++)
 		levels[i] = (struct level){.peer = -1};
-	if (!out)
+	if (!passive)
 		find_rounds(p, f, levels + 1);
-	levels[last] = (struct level){partner, out ? none : all, out ? all : none, 0, 0};
+	levels[last] = (struct level){partner, passive ? none : all, passive ? all : none, 0, 0};
 	return last + 1;
 }
 
 static void write(const struct gn_part *p)
 {
 	struct level levels[LEVELS_MAX];
-	struct gn_bn_folding f = gn_bn_folding_of(p);
+	struct gn_fold f = gn_fold_of(p);
 	int count = find_levels(p, &f, levels);
 
 	for (int wave = 0; wave < (int)p->pieces + count - 1; wave++) {
@@ -88,10 +88,10 @@ static void write(const struct gn_part *p)
 
 			if (l->peer < 0 || wave < i || wave - i >= (int)p->pieces)
 				continue;
-			if (l->give.count)
-				add(p, (uint32_t)(wave - i), &f, GN_STEP_SEND, l, l->give);
-			if (l->take.count)
-				add(p, (uint32_t)(wave - i), &f, l->reduces ? GN_STEP_RECV_REDUCE : GN_STEP_RECV, l, l->take);
+			if (l->send.count)
+				add(p, (uint32_t)(wave - i), &f, GN_STEP_SEND, l, l->send);
+			if (l->receive.count)
+				add(p, (uint32_t)(wave - i), &f, l->reduces ? GN_STEP_RECV_REDUCE : GN_STEP_RECV, l, l->receive);
 		}
 	}
 }

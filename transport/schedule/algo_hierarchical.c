@@ -1,15 +1,15 @@
-/* Reduce-scatter within each node, an allreduce between nodes for each shard, allgather within each node: what crosses the
- * network is 2 (nodes - 1) / nodes of the buffer a node, whatever the ranks on it, and as many ranks of each node send at
- * once as the smallest node has, over every rail.
+/* Hierarchical allreduce: reduce-scatter within each node, an allreduce between nodes for each shard, allgather within each node. A
+ * node sends 2 (nodes - 1) / nodes of the buffer over the network, whatever its number of ranks, and as many of its ranks send at
+ * the same time, over all rails, as the smallest node has.
  *
- * The buffer is cut into one shard for each place that every node has; the rank at that place owns the shard on its node.
- * Ranks of larger nodes beyond those give to the owners and get from them. Piece by piece: while one piece of a shard is
- * between nodes, the next is being summed within. */
+ * The buffer is cut into one shard per local index that every node has; the rank with that index owns the shard on its node.
+ * Further ranks of larger nodes send to the owners and receive from them. Pieces overlap: while one piece of a shard is reduced
+ * between nodes, the next is reduced within them. */
 #include "transport/schedule/algo_part.h"
 
 struct place {
 	const struct gn_shm_map *map;
-	int node, local, ranks;			  /* this rank's node, its place there, how many are there */
+	int node, local, ranks;			  /* this rank's node, its local index, the ranks on that node */
 	uint32_t shards, pieces, piece_chunks;
 	const struct gn_part_algorithm *between;
 };
@@ -33,7 +33,7 @@ static int member(const struct place *p, int local)
 	return p->map ? p->map->members[p->map->first[p->node] + local] : local;
 }
 
-/* A shard's piece, in one message. */
+/* Adds a step for one piece of a shard, in one message. */
 static void add(struct gn_schedule *s, const struct place *p, enum gn_step_op op, int local, int shard, uint32_t piece,
 		uint32_t message)
 {
@@ -42,7 +42,7 @@ static void add(struct gn_schedule *s, const struct place *p, enum gn_step_op op
 					    .chunk_count = p->piece_chunks, .message = message});
 }
 
-/* Whoever is i places further owns a shard, if it is one of the first. */
+/* Round i: sends to the local rank i further its shard, if it owns one, and receives from the one i before. */
 static void reduce_scatter(struct gn_schedule *s, const struct place *p, uint32_t piece)
 {
 	for (int i = 1; i < p->ranks; i++) {

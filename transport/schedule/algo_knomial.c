@@ -1,11 +1,11 @@
-/* k-nomial trees: relative to root, rank v written in base k hears from v with its lowest digit that is not zero cleared, and
- * tells v + j m for every power m of k below that digit and every j in 1 .. k - 1, the largest subtrees first. Radix 2 is the
- * binomial tree; larger ones are flatter, with more to send by each. Piece by piece, so that a piece travels on while the next
- * one arrives. */
+/* Broadcast and reduce by k-nomial trees. With ranks relative to root and written in base k, the parent of v is v with its lowest
+ * nonzero digit cleared; its children are v + j m for every power m of k below that digit and every j in 1 .. k - 1, largest
+ * subtrees first. Radix 2 is the binomial tree; a larger radix gives a flatter tree in which each rank sends more. Pieces are
+ * pipelined: a piece is forwarded while the next one arrives. */
 #include "transport/schedule/algo_part.h"
 
 struct place {
-	int v, parent, reach; /* relative to root; reach: the power of k that the lowest digit stands for, or at least size */
+	int v, parent, reach; /* relative to root; reach: the power of k of the lowest nonzero digit; for root at least size */
 };
 
 static struct place place_of(const struct gn_algo_args *a, int radix)
@@ -39,7 +39,7 @@ void gn_write_broadcast_tree(struct gn_schedule *s, const struct gn_algo_args *a
 	}
 }
 
-/* The same tree upwards: the smallest subtrees are ready first. */
+/* The same tree from the leaves to root: the smallest subtrees complete first. */
 void gn_write_reduce_tree(struct gn_schedule *s, const struct gn_algo_args *a, int radix)
 {
 	struct place p = place_of(a, radix);

@@ -1,10 +1,10 @@
-/* Pairs exchange all they have, at distances 1, 2, 4, ... (Thakur, Rabenseifner and Gropp, "Optimization of collective
- * communication operations in MPICH", 2005): pieces chunks, log2(size) rounds. The lower rank's value is the left operand
- * on both sides: the same bits. */
+/* Allreduce by recursive doubling: pairs at distances 1, 2, 4, ... exchange their whole buffers (Thakur, Rabenseifner and Gropp,
+ * "Optimization of collective communication operations in MPICH", 2005). `pieces` chunks, log2(size) rounds. The lower rank's value
+ * is the left operand on both ranks, so both compute the same bits. */
 #include "transport/schedule/algo_part.h"
 
-/* A piece's exchange in a round; level 0 hands over, before round 0, and the last hands back. */
-static void write_level(const struct gn_part *p, const struct gn_bn_folding *f, int level, uint32_t piece)
+/* One level of a piece: level 0 folds, the last level unfolds, those between are the rounds. */
+static void write_level(const struct gn_part *p, const struct gn_fold *f, int level, uint32_t piece)
 {
 	uint32_t chunk = p->first_chunk + piece, message = p->first_message + piece;
 	int folded = p->place < 2 * f->extra, ends = level == 0 || level == f->rounds + 1, place;
@@ -23,16 +23,16 @@ static void write_level(const struct gn_part *p, const struct gn_bn_folding *f, 
 	}
 	if (ends || f->number < 0)
 		return;
-	place = gn_bn_folding_place(f, f->number ^ 1 << (level - 1));
+	place = gn_fold_place(f, f->number ^ 1 << (level - 1));
 	message += (uint32_t)level * p->pieces;
 	gn_schedule_send(p->schedule, gn_part_rank(p, place), chunk, message);
 	gn_schedule_recv_reduce(p->schedule, gn_part_rank(p, place), chunk, message, place < p->place);
 }
 
-/* In waves, as in algo_halving_doubling.c. */
+/* In waves, for the reason given in algo_halving_doubling.c. */
 static void write(const struct gn_part *p)
 {
-	struct gn_bn_folding f = gn_bn_folding_of(p);
+	struct gn_fold f = gn_fold_of(p);
 	int levels = f.rounds + 2;
 
 	for (int wave = 0; wave < (int)p->pieces + levels - 1; wave++)

@@ -1,16 +1,16 @@
-/* Reduce-scatter then allgather around a ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
- * of workstations", 2009): size * pieces chunks, 2 (size - 1) rounds, 2 (size - 1) / size of the buffer sent by each
- * rank. Each chunk is summed in one order, so all ranks get the same bits. */
+/* Allreduce as reduce-scatter and allgather around a ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
+ * clusters of workstations", 2009): size * pieces chunks, 2 (size - 1) rounds, each rank sends 2 (size - 1) / size of the buffer.
+ * Each chunk is reduced in one order, so all ranks get the same bits. */
 #include "transport/schedule/algo_part.h"
 
-/* One round: a segment to the next member, the one before it from the previous member. */
-static void write_round(const struct gn_part *p, int round, int ahead, int reduces)
+/* One round: sends a segment to the next member and receives the segment before it from the previous member. */
+static void write_round(const struct gn_part *p, int round, int offset, int reduces)
 {
 	int next = gn_part_rank(p, (p->place + 1) % p->size);
 	int previous = gn_part_rank(p, (p->place + p->size - 1) % p->size);
-	int turn = (p->place + ahead - round) % p->size, gives = (turn + p->size) % p->size;
-	uint32_t out = p->first_chunk + (uint32_t)gives * p->pieces;
-	uint32_t in = p->first_chunk + (uint32_t)((gives + p->size - 1) % p->size) * p->pieces;
+	int segment = (p->place + offset - round) % p->size, sent = (segment + p->size) % p->size;
+	uint32_t out = p->first_chunk + (uint32_t)sent * p->pieces;
+	uint32_t in = p->first_chunk + (uint32_t)((sent + p->size - 1) % p->size) * p->pieces;
 
 	for (uint32_t i = 0; i < p->pieces; i++) {
 		uint32_t message = p->first_message + (uint32_t)round * p->pieces + i;
@@ -23,7 +23,7 @@ static void write_round(const struct gn_part *p, int round, int ahead, int reduc
 	}
 }
 
-/* In round k member r sends segment r - k and takes segment r - k - 1; the first size - 1 rounds reduce. */
+/* In round k member r sends segment r - k and receives segment r - k - 1; the first size - 1 rounds reduce. */
 static void write(const struct gn_part *p)
 {
 	for (int round = 0; round < 2 * (p->size - 1); round++)
@@ -42,7 +42,7 @@ static uint32_t messages(int size, uint32_t pieces)
 
 const struct gn_part_algorithm gn_part_ring = {write, chunks, messages};
 
-/* One segment behind, so that the last sum of rank r is segment r. */
+/* Shifted by one segment, so that rank r completes segment r last. */
 void gn_write_ring_reduce_scatter(struct gn_schedule *s, const struct gn_algo_args *a)
 {
 	struct gn_part p = gn_part_all(s, a);

@@ -1,11 +1,11 @@
 #include "transport/schedule/schedule.h"
 
-#include "transport/schedule/track.h"
+#include "transport/schedule/chunk_history.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* How far back duplicates among a step's dependencies are looked for; one that stays is harmless. */
+/* How many of a step's last dependencies are searched for a duplicate; a duplicate that remains is harmless. */
 #define LOOK_BACK 64u
 
 struct gn_schedule {
@@ -14,7 +14,7 @@ struct gn_schedule {
 	struct gn_step *steps;
 	uint32_t *dependencies;
 	size_t step_count, step_room, dependency_count, dependency_room;
-	struct gn_track *track; /* while building */
+	struct gn_chunk_history *history; /* while building */
 	int failed;
 };
 
@@ -23,8 +23,8 @@ enum gn_status gn_schedule_create(int rank, int size, uint32_t chunks, struct gn
 	struct gn_schedule *s = calloc(1, sizeof *s);
 
 	if (s)
-		s->track = gn_track_create(chunks);
-	if (!s || !s->track) {
+		s->history = gn_chunk_history_create(chunks);
+	if (!s || !s->history) {
 		gn_schedule_destroy(s);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a schedule of %u chunks", chunks);
 	}
@@ -41,11 +41,11 @@ void gn_schedule_destroy(struct gn_schedule *s)
 		return;
 	free(s->steps);
 	free(s->dependencies);
-	gn_track_destroy(s->track);
+	gn_chunk_history_destroy(s->history);
 	free(s);
 }
 
-/* Room for one more item; the array may move. Returns 0, or -1. */
+/* Makes room for one more item; the array may move. Returns 0, or -1 when memory is exhausted. */
 static int grow(void **items, size_t item_size, size_t count, size_t *room)
 {
 	size_t wanted = *room ? *room * 2 : 64;
@@ -61,15 +61,15 @@ static int grow(void **items, size_t item_size, size_t count, size_t *room)
 	return 0;
 }
 
-/* The step being appended stands after the last one already. */
-static void depend(void *context, uint32_t on)
+/* Called by gn_chunk_history_add() for the step that is being appended, which is stored at step_count already. */
+static void add_dependency(void *context, uint32_t on)
 {
 	struct gn_schedule *s = context;
 	struct gn_step *step = &s->steps[s->step_count];
-	uint32_t known = step->dependency_count < LOOK_BACK ? step->dependency_count : LOOK_BACK;
+	uint32_t recent = step->dependency_count < LOOK_BACK ? step->dependency_count : LOOK_BACK;
 	void *items = s->dependencies;
 
-	for (uint32_t i = 1; i <= known; i++)
+	for (uint32_t i = 1; i <= recent; i++)
 		if (s->dependencies[s->dependency_count - i] == on)
 			return;
 	if (grow(&items, sizeof *s->dependencies, s->dependency_count, &s->dependency_room)) {
@@ -85,7 +85,7 @@ void gn_schedule_add(struct gn_schedule *s, struct gn_step step)
 {
 	void *items = s->steps;
 
-	if (s->failed || !s->track || !step.chunk_count || step.chunk >= s->chunks ||
+	if (s->failed || !s->history || !step.chunk_count || step.chunk >= s->chunks ||
 	    step.chunk_count > s->chunks - step.chunk || grow(&items, sizeof *s->steps, s->step_count, &s->step_room)) {
 		s->failed = 1;
 		return;
@@ -94,9 +94,9 @@ void gn_schedule_add(struct gn_schedule *s, struct gn_step step)
 	step.first_dependency = (uint32_t)s->dependency_count;
 	step.dependency_count = 0;
 	s->steps[s->step_count] = step;
-	/* nothing writes the input */
-	if (!step.from_input && gn_track_step(s->track, (uint32_t)s->step_count, step.chunk, step.chunk_count,
-					      step.op != GN_STEP_SEND, depend, s))
+	/* the input is never written, so reading it needs no dependency */
+	if (!step.from_input && gn_chunk_history_add(s->history, (uint32_t)s->step_count, step.chunk, step.chunk_count,
+						     step.op != GN_STEP_SEND, add_dependency, s))
 		s->failed = 1;
 	s->step_count++;
 }
@@ -126,8 +126,8 @@ void gn_schedule_recv_reduce(struct gn_schedule *s, int peer, uint32_t chunk, ui
 
 enum gn_status gn_schedule_finish(struct gn_schedule *s, struct gn_err *err)
 {
-	gn_track_destroy(s->track);
-	s->track = NULL;
+	gn_chunk_history_destroy(s->history);
+	s->history = NULL;
 	return s->failed ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a schedule of %d ranks and %u chunks", s->size,
 				      s->chunks)
 			 : GN_OK;

@@ -1,12 +1,12 @@
-/* Element types, reductions and collectives: the words that the whole of transport/ shares. Thread safety: no state. */
+/* Element types, reductions and collectives, for all of transport/. Thread safety: any thread, no shared state. */
 #ifndef GN_TRANSPORT_SCHEDULE_TYPES_H
 #define GN_TRANSPORT_SCHEDULE_TYPES_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* GN_F16 is IEEE binary16, GN_BF16 the upper half of an f32. Their sums are made in f32 and rounded to nearest even at every
- * combination of two. */
+/* GN_F16 is IEEE binary16, GN_BF16 the upper half of an f32. Each reduction of two such values is computed in f32 and rounded to
+ * nearest even. */
 enum gn_dtype { GN_F32, GN_F64, GN_I32, GN_I64, GN_BYTES, GN_F16, GN_BF16, GN_DTYPE_COUNT };
 size_t gn_dtype_bytes(enum gn_dtype type);
 /* "f32", "bf16", ... */
@@ -18,7 +18,7 @@ const char *gn_reduction_name(enum gn_reduction reduction);
 
 /* acc[i] = acc[i] op in[i] for count elements; op associative and commutative up to rounding. */
 typedef void (*gn_reduce_fn)(void *acc, const void *in, size_t count);
-/* NULL when there is none for the type: bytes have no sum. GN_AVERAGE gives the sum's. */
+/* NULL when the type has no such reduction: bytes have no sum. GN_AVERAGE returns the sum. */
 gn_reduce_fn gn_reduce_of(enum gn_dtype type, enum gn_reduction reduction);
 gn_reduce_fn gn_reduce_sum(enum gn_dtype type);
 gn_reduce_fn gn_reduce_max(enum gn_dtype type);

@@ -7,23 +7,23 @@
 
 #define NONE UINT32_MAX
 
-/* --- each step by itself --- */
+/* --- each step --- */
 
 static const char *step_fault(const struct gn_verify_case *c, const struct gn_verify_rank *r, int rank, size_t index)
 {
 	const struct gn_step *s = &r->steps[index];
 
 	if (s->op > GN_STEP_RECV_REDUCE)
-		return "is of no known kind";
+		return "has an unknown operation";
 	if (s->op != GN_STEP_COPY && (s->peer < 0 || s->peer >= c->size || s->peer == rank))
-		return "names a peer that is not there";
+		return "has an invalid peer";
 	if (!s->chunk_count || s->chunk >= c->chunks || s->chunk_count > c->chunks - s->chunk)
-		return "names chunks that are not there";
+		return "has invalid chunks";
 	if (s->dependency_count > r->dependency_count || s->first_dependency > r->dependency_count - s->dependency_count)
-		return "has dependencies outside the list";
+		return "has dependencies outside of the list";
 	for (uint32_t d = 0; d < s->dependency_count; d++)
 		if (r->dependencies[s->first_dependency + d] >= index)
-			return "depends on a later one";
+			return "depends on a later step";
 	return NULL;
 }
 
@@ -47,7 +47,7 @@ struct ends {
 	uint32_t message;
 };
 
-static struct ends *look_up(struct ends *table, size_t mask, int from, int to, uint32_t message)
+static struct ends *find_message(struct ends *table, size_t mask, int from, int to, uint32_t message)
 {
 	uint64_t hash = ((uint64_t)(uint32_t)from << 40 ^ (uint64_t)(uint32_t)to << 20 ^ message) * 0x9e3779b97f4a7c15u;
 	size_t at = (size_t)((hash ^ hash >> 32) * 0x9e3779b97f4a7c15u >> 20) & mask;
@@ -61,11 +61,11 @@ static struct ends *look_up(struct ends *table, size_t mask, int from, int to, u
 	return &table[at];
 }
 
-static enum gn_status note_end(struct ends *table, size_t mask, int rank, const struct gn_step *s, size_t global,
-			       struct gn_err *err)
+static enum gn_status add_end(struct ends *table, size_t mask, int rank, const struct gn_step *s, size_t global,
+			      struct gn_err *err)
 {
 	int sends = s->op == GN_STEP_SEND, from = sends ? rank : s->peer, to = sends ? s->peer : rank;
-	struct ends *e = look_up(table, mask, from, to, s->message);
+	struct ends *e = find_message(table, mask, from, to, s->message);
 	uint32_t *end = sends ? &e->send : &e->recv;
 
 	if (*end)
@@ -75,16 +75,16 @@ static enum gn_status note_end(struct ends *table, size_t mask, int rank, const 
 	return GN_OK;
 }
 
-static enum gn_status pair_up(const struct gn_verify_job *j, const struct ends *e, struct gn_err *err)
+static enum gn_status pair_message(const struct gn_verify_job *j, const struct ends *e, struct gn_err *err)
 {
 	const struct gn_step *send, *recv;
 
 	if (!e->send || !e->recv)
 		return gn_err_set(err, GN_ERR_FAILED, "message %u from rank %d to %d is never %s", e->message, e->from, e->to,
-				  e->send ? "read" : "sent");
+				  e->send ? "received" : "sent");
 	send = gn_verify_step(j, e->send - 1);
 	recv = gn_verify_step(j, e->recv - 1);
-	/* all-to-all moves blocks to other places; they are all of one size */
+	/* all-to-all moves blocks to other places; all blocks have one size */
 	if (send->chunk_count != recv->chunk_count ||
 	    (send->chunk != recv->chunk && j->c->what != GN_COLLECTIVE_ALL_TO_ALL))
 		return gn_err_set(err, GN_ERR_FAILED,
@@ -95,23 +95,23 @@ static enum gn_status pair_up(const struct gn_verify_job *j, const struct ends *
 	return GN_OK;
 }
 
-static enum gn_status match(const struct gn_verify_job *j, struct gn_err *err)
+static enum gn_status pair_messages(const struct gn_verify_job *j, struct gn_err *err)
 {
-	size_t total = j->first[j->c->size], room = 16;
+	size_t total = j->first[j->c->size], table_size = 16;
 	enum gn_status status = GN_OK;
 	struct ends *table;
 
-	while (room < 2 * total)
-		room *= 2;
-	table = calloc(room, sizeof *table);
+	while (table_size < 2 * total)
+		table_size *= 2;
+	table = calloc(table_size, sizeof *table);
 	if (!table)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to match %zu steps", total);
 	for (size_t g = 0; g < total && !status; g++)
 		if (gn_verify_step(j, g)->op != GN_STEP_COPY)
-			status = note_end(table, room - 1, j->rank_of[g], gn_verify_step(j, g), g, err);
-	for (size_t at = 0; at < room && !status; at++)
+			status = add_end(table, table_size - 1, j->rank_of[g], gn_verify_step(j, g), g, err);
+	for (size_t at = 0; at < table_size && !status; at++)
 		if (table[at].send || table[at].recv)
-			status = pair_up(j, &table[at], err);
+			status = pair_message(j, &table[at], err);
 	free(table);
 	return status;
 }
@@ -128,11 +128,11 @@ struct races {
 	uint32_t *writer, *readers; /* per chunk; readers: head in pool */
 	struct reader *pool;
 	size_t pool_count, pool_room;
-	uint32_t *seen, *stack; /* per step: the last search that came by */
+	uint32_t *seen, *stack; /* [step]; seen: the last search that visited it */
 };
 
-/* Whether later waits for earlier, perhaps by way of others. Dependencies lead backwards only. */
-static int waits_for(struct races *x, uint32_t later, uint32_t earlier)
+/* Whether step `later` depends on step `earlier`, directly or through others. Dependencies are on earlier steps only. */
+static int depends_on(struct races *x, uint32_t later, uint32_t earlier)
 {
 	size_t top = 0;
 
@@ -161,14 +161,14 @@ static enum gn_status check_order(struct races *x, uint32_t later, uint32_t earl
 	for (uint32_t d = 0; d < s->dependency_count; d++)
 		if (x->r->dependencies[s->first_dependency + d] == earlier)
 			return GN_OK;
-	/* another search from the same step may have gone for another goal */
+	/* an earlier search from the same step may have stopped at another goal */
 	memset(x->seen, 0, sizeof *x->seen * (later + (size_t)1));
-	if (waits_for(x, later, earlier))
+	if (depends_on(x, later, earlier))
 		return GN_OK;
 	return gn_err_set(err, GN_ERR_FAILED, "rank %d: steps %u and %u race for chunk %u", x->rank, earlier, later, chunk);
 }
 
-static enum gn_status note_reader(struct races *x, uint32_t chunk, uint32_t step, struct gn_err *err)
+static enum gn_status add_reader(struct races *x, uint32_t chunk, uint32_t step, struct gn_err *err)
 {
 	if (x->pool_count == x->pool_room) {
 		size_t wanted = x->pool_room ? 2 * x->pool_room : 256;
@@ -191,7 +191,7 @@ static enum gn_status check_chunk(struct races *x, uint32_t step, uint32_t chunk
 	if (x->writer[chunk] != NONE)
 		status = check_order(x, step, x->writer[chunk], chunk, err);
 	if (status || x->r->steps[step].op == GN_STEP_SEND)
-		return status ? status : note_reader(x, chunk, step, err);
+		return status ? status : add_reader(x, chunk, step, err);
 	for (uint32_t k = x->readers[chunk]; k != NONE && !status; k = x->pool[k].next)
 		status = check_order(x, step, x->pool[k].step, chunk, err);
 	x->readers[chunk] = NONE;
@@ -240,7 +240,7 @@ static enum gn_status check_races(const struct gn_verify_job *j, struct gn_err *
 	return status;
 }
 
-/* --- all of it --- */
+/* --- all checks --- */
 
 static enum gn_status check_all(struct gn_verify_job *j, struct gn_err *err)
 {
@@ -248,7 +248,7 @@ static enum gn_status check_all(struct gn_verify_job *j, struct gn_err *err)
 	enum gn_status status = check_steps(j, err);
 
 	if (!status)
-		status = match(j, err);
+		status = pair_messages(j, err);
 	if (!status)
 		status = check_races(j, err);
 	for (size_t i = 0; i < sizeof slots / sizeof *slots && !status; i++)
@@ -284,8 +284,8 @@ enum gn_status gn_schedule_verify(const struct gn_verify_case *c, const struct g
 	return status;
 }
 
-static enum gn_status write_all(const struct gn_algorithm *a, const struct gn_algo_args *args,
-				struct gn_schedule **schedules, struct gn_verify_rank *ranks, struct gn_err *err)
+static enum gn_status write_schedules(const struct gn_algorithm *a, const struct gn_algo_args *args,
+				      struct gn_schedule **schedules, struct gn_verify_rank *ranks, struct gn_err *err)
 {
 	struct gn_algo_args one = *args;
 	enum gn_status status = GN_OK;
@@ -310,7 +310,7 @@ enum gn_status gn_verify_algorithm(const struct gn_algorithm *a, const struct gn
 	enum gn_status status;
 
 	if (schedules && ranks)
-		status = write_all(a, args, schedules, ranks, err);
+		status = write_schedules(a, args, schedules, ranks, err);
 	else
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the schedules of %d ranks", args->size);
 	if (!status)

@@ -154,7 +154,7 @@ static enum gn_status simulate_best(const struct gn_select_args *args, struct ca
 	gn_cost_topology(args->cost, map->nodes, map->size / map->nodes, &t);
 	for (int i = 0; i < count && !status; i++) {
 		struct gn_choice *c = &list[i].choice;
-		double steps = list[i].steps * (c->algorithm->turns ? map->size / map->nodes : map->size);
+		double steps = list[i].steps * (c->algorithm->rotation_symmetric ? map->size / map->nodes : map->size);
 		struct gn_sim_result r;
 
 		if (cost_of(c) > limit)

@@ -107,7 +107,7 @@ static int ranks_to_simulate(const struct gn_sim_topology *t, const struct gn_al
 {
 	int alike = t->ranks_per_node * (t->leaf_nodes ? t->leaf_nodes : 1);
 
-	return a->turns && !(t->jitter > 0) && !t->stragglers && size % alike == 0 ? alike : size;
+	return a->rotation_symmetric && !(t->jitter > 0) && !t->stragglers && size % alike == 0 ? alike : size;
 }
 
 static enum gn_status make_map(const struct gn_sim_topology *t, struct gn_shm_map **out, struct gn_err *err)

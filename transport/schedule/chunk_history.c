@@ -1,16 +1,16 @@
-#include "transport/schedule/track.h"
+#include "transport/schedule/chunk_history.h"
 
 #include <stdlib.h>
 
 #define WORD 64u
 
-/* Steps that read a run since it was last written. Runs that were one share the tails of their lists. */
+/* A list of the steps that have read a run since it was last written. Runs that were split share the tails of their lists. */
 struct reader {
 	uint32_t step, next;
 };
 
-/* Step and list numbers are stored plus one, so that fresh zero pages mean nobody and cost nothing until touched. */
-struct gn_track {
+/* Step and list numbers are stored plus one: zero means none, and untouched pages of calloc() cost no memory. */
+struct gn_chunk_history {
 	uint32_t chunks;
 	uint64_t *starts; /* bit c: a run starts at chunk c */
 	uint32_t *writer, *readers; /* valid where a run starts */
@@ -18,9 +18,9 @@ struct gn_track {
 	size_t pool_count, pool_room;
 };
 
-struct gn_track *gn_track_create(uint32_t chunks)
+struct gn_chunk_history *gn_chunk_history_create(uint32_t chunks)
 {
-	struct gn_track *t = calloc(1, sizeof *t);
+	struct gn_chunk_history *t = calloc(1, sizeof *t);
 
 	if (!t)
 		return NULL;
@@ -29,14 +29,14 @@ struct gn_track *gn_track_create(uint32_t chunks)
 	t->writer = calloc(chunks + (size_t)1, sizeof *t->writer);
 	t->readers = calloc(chunks + (size_t)1, sizeof *t->readers);
 	if (!t->starts || !t->writer || !t->readers) {
-		gn_track_destroy(t);
+		gn_chunk_history_destroy(t);
 		return NULL;
 	}
 	t->starts[0] = 1;
 	return t;
 }
 
-void gn_track_destroy(struct gn_track *t)
+void gn_chunk_history_destroy(struct gn_chunk_history *t)
 {
 	if (!t)
 		return;
@@ -47,19 +47,19 @@ void gn_track_destroy(struct gn_track *t)
 	free(t);
 }
 
-static int is_start(const struct gn_track *t, uint32_t chunk)
+static int is_start(const struct gn_chunk_history *t, uint32_t chunk)
 {
 	return t->starts[chunk / WORD] >> chunk % WORD & 1;
 }
 
-/* The first start at or after chunk, before end, or end. */
-static uint32_t next_start(const struct gn_track *t, uint32_t chunk, uint32_t end)
+/* The first start of a run in [chunk, end), or end. */
+static uint32_t next_start(const struct gn_chunk_history *t, uint32_t chunk, uint32_t end)
 {
 	while (chunk < end) {
-		uint64_t rest = t->starts[chunk / WORD] >> chunk % WORD;
+		uint64_t bits = t->starts[chunk / WORD] >> chunk % WORD;
 
-		if (rest) {
-			chunk += (uint32_t)__builtin_ctzll(rest);
+		if (bits) {
+			chunk += (uint32_t)__builtin_ctzll(bits);
 			return chunk < end ? chunk : end;
 		}
 		chunk = (chunk / WORD + 1) * WORD;
@@ -67,10 +67,10 @@ static uint32_t next_start(const struct gn_track *t, uint32_t chunk, uint32_t en
 	return end;
 }
 
-/* Makes a run start at chunk. */
-static void split(struct gn_track *t, uint32_t chunk)
+/* Splits the run around chunk, so that a run starts there. */
+static void start_run(struct gn_chunk_history *t, uint32_t chunk)
 {
-	uint32_t word = chunk / WORD, from;
+	uint32_t word = chunk / WORD, source;
 	uint64_t before;
 
 	if (chunk >= t->chunks || is_start(t, chunk))
@@ -78,13 +78,13 @@ static void split(struct gn_track *t, uint32_t chunk)
 	before = t->starts[word] & (((uint64_t)1 << chunk % WORD) - 1);
 	while (!before)
 		before = t->starts[--word];
-	from = word * WORD + WORD - 1 - (uint32_t)__builtin_clzll(before);
-	t->writer[chunk] = t->writer[from];
-	t->readers[chunk] = t->readers[from];
+	source = word * WORD + WORD - 1 - (uint32_t)__builtin_clzll(before);
+	t->writer[chunk] = t->writer[source];
+	t->readers[chunk] = t->readers[source];
 	t->starts[chunk / WORD] |= (uint64_t)1 << chunk % WORD;
 }
 
-static int note_reader(struct gn_track *t, uint32_t run, uint32_t step)
+static int add_reader(struct gn_chunk_history *t, uint32_t run, uint32_t step)
 {
 	if (t->pool_count == t->pool_room) {
 		size_t wanted = t->pool_room ? t->pool_room * 2 : 64;
@@ -100,18 +100,18 @@ static int note_reader(struct gn_track *t, uint32_t run, uint32_t step)
 	return 0;
 }
 
-int gn_track_step(struct gn_track *t, uint32_t step, uint32_t chunk, uint32_t count, int writes,
-		  void (*visit)(void *context, uint32_t on), void *context)
+int gn_chunk_history_add(struct gn_chunk_history *t, uint32_t step, uint32_t chunk, uint32_t count, int writes,
+			 void (*visit)(void *context, uint32_t on), void *context)
 {
 	uint32_t end = chunk + count;
 
-	split(t, chunk);
-	split(t, end);
+	start_run(t, chunk);
+	start_run(t, end);
 	for (uint32_t run = chunk; run < end; run = next_start(t, run + 1, end)) {
 		if (t->writer[run])
 			visit(context, t->writer[run] - 1);
 		if (!writes) {
-			if (note_reader(t, run, step))
+			if (add_reader(t, run, step))
 				return -1;
 			continue;
 		}
