@@ -9,7 +9,7 @@
 #define PIECE_BYTES (256u << 10)
 #define MEMORY_BYTES 8000000000u
 
-/* stragglers' processors are busy with something else at first */
+/* Stragglers start late: their processors are busy at first. */
 static void delay_stragglers(struct gn_sim_state *m)
 {
 	struct gn_rng rng;
@@ -22,7 +22,7 @@ static void delay_stragglers(struct gn_sim_state *m)
 static void count(const struct gn_sim_state *m, int size, struct gn_sim_result *out)
 {
 	struct gn_sim_result r = {.steps = m->plan.first[m->plan.ranks], .simulated_ranks = m->plan.ranks};
-	uint64_t alike = (uint64_t)(size / m->plan.ranks);
+	uint64_t copies = (uint64_t)(size / m->plan.ranks);
 	int per_node = m->t->ranks_per_node;
 
 	for (size_t i = 0; i < r.steps; i++) {
@@ -30,14 +30,14 @@ static void count(const struct gn_sim_state *m, int size, struct gn_sim_result *
 
 		if (s->op != GN_STEP_SEND)
 			continue;
-		r.messages += alike;
+		r.messages += copies;
 		if (s->rank / per_node != s->peer / per_node)
-			r.network_bytes += (uint64_t)s->bytes * alike;
+			r.network_bytes += (uint64_t)s->bytes * copies;
 	}
 	*out = r;
 }
 
-/* Of the slowest, or the fastest, rank. */
+/* The time at which the slowest or the fastest rank completes. */
 static double done_at(const struct gn_sim_state *m, int slowest)
 {
 	double at = slowest ? 0 : INFINITY;
@@ -67,17 +67,17 @@ static enum gn_status prepare(struct gn_sim_state *m, int repeats, struct gn_err
 	return GN_OK;
 }
 
-static enum gn_status go(struct gn_sim_state *m, int rounds, double from, struct gn_err *err)
+static enum gn_status run_rounds(struct gn_sim_state *m, int rounds, double from, struct gn_err *err)
 {
-	gn_sim_go(m, (uint32_t)rounds, from);
+	gn_sim_run_rounds(m, (uint32_t)rounds, from);
 	if (m->events.status)
 		return gn_err_set(err, m->events.status, "no memory for the simulation's events");
 	if (m->left)
-		return gn_err_set(err, GN_ERR_FAILED, "the schedule never ends: %zu steps wait for each other", m->left);
+		return gn_err_set(err, GN_ERR_FAILED, "deadlock in the schedule: %zu steps wait for each other", m->left);
 	return GN_OK;
 }
 
-/* As gannet bench measures it: all meet between warming up and what counts, and the mean is that of the rank that took longest. */
+/* As gannet bench measures: a barrier between warmup and measurement; the result is the mean of the slowest rank. */
 static enum gn_status simulate(struct gn_sim_state *m, int size, struct gn_sim_result *out, struct gn_err *err)
 {
 	int repeats = m->t->repeats > 1 ? m->t->repeats : 1, warmup = m->t->warmup < repeats ? m->t->warmup : repeats - 1;
@@ -89,11 +89,11 @@ static enum gn_status simulate(struct gn_sim_state *m, int size, struct gn_sim_r
 		return status;
 	count(m, size, &r);
 	if (warmup > 0) {
-		status = go(m, warmup, 0, err);
+		status = run_rounds(m, warmup, 0, err);
 		from = done_at(m, 1);
 	}
 	if (!status)
-		status = go(m, repeats - warmup, from, err);
+		status = run_rounds(m, repeats - warmup, from, err);
 	if (status)
 		return status;
 	r.time_s = (done_at(m, 1) - from) / (repeats - warmup);
@@ -102,15 +102,15 @@ static enum gn_status simulate(struct gn_sim_state *m, int size, struct gn_sim_r
 	return GN_OK;
 }
 
-/* How many ranks stand for all. */
+/* How many ranks to simulate: one leaf switch or node represents all if the run is symmetric. */
 static int ranks_to_simulate(const struct gn_sim_topology *t, const struct gn_algorithm *a, int size)
 {
-	int alike = t->ranks_per_node * (t->leaf_nodes ? t->leaf_nodes : 1);
+	int group = t->ranks_per_node * (t->leaf_nodes ? t->leaf_nodes : 1);
 
-	return a->rotation_symmetric && !(t->jitter > 0) && !t->stragglers && size % alike == 0 ? alike : size;
+	return a->rotation_symmetric && !(t->jitter > 0) && !t->stragglers && size % group == 0 ? group : size;
 }
 
-static enum gn_status make_map(const struct gn_sim_topology *t, struct gn_shm_map **out, struct gn_err *err)
+static enum gn_status create_map(const struct gn_sim_topology *t, struct gn_shm_map **out, struct gn_err *err)
 {
 	int size = t->nodes * t->ranks_per_node, *node_of = calloc((size_t)size, sizeof *node_of);
 	enum gn_status status;
@@ -124,19 +124,19 @@ static enum gn_status make_map(const struct gn_sim_topology *t, struct gn_shm_ma
 	return status;
 }
 
-/* The executor cuts messages over all rails. */
-static struct gn_sim_topology join_rails(const struct gn_sim_topology *t)
+/* With more rails than ranks the executor stripes messages over several rails: a rank gets one rail of their bandwidth together. */
+static struct gn_sim_topology combine_rails(const struct gn_sim_topology *t)
 {
-	struct gn_sim_topology joined = *t;
+	struct gn_sim_topology combined = *t;
 	double each = (double)t->rails / t->ranks_per_node;
 
 	if (each <= 1)
-		return joined;
-	joined.rails = t->ranks_per_node;
-	joined.link_bytes_per_s *= each;
-	joined.burst_bytes *= each;
-	joined.burst_bytes_per_s *= each;
-	return joined;
+		return combined;
+	combined.rails = t->ranks_per_node;
+	combined.link_bytes_per_s *= each;
+	combined.burst_bytes *= each;
+	combined.burst_bytes_per_s *= each;
+	return combined;
 }
 
 static enum gn_status run(const struct gn_sim_topology *t, const struct gn_algorithm *a, size_t bytes, uint32_t pieces,
@@ -145,7 +145,7 @@ static enum gn_status run(const struct gn_sim_topology *t, const struct gn_algor
 	struct gn_algo_args args = {.size = t->nodes * t->ranks_per_node, .pieces = pieces};
 	struct gn_sim_state m = {.t = t};
 	struct gn_shm_map *map = NULL;
-	enum gn_status status = make_map(t, &map, err);
+	enum gn_status status = create_map(t, &map, err);
 	double parts;
 	int ranks;
 
@@ -187,32 +187,32 @@ enum gn_status gn_sim_run(const struct gn_sim_topology *t, const struct gn_algor
 			  uint64_t max_bytes, struct gn_sim_result *out, struct gn_err *err)
 {
 	enum gn_status status = gn_sim_topology_check(t, err);
-	struct gn_sim_topology joined;
+	struct gn_sim_topology combined;
 
 	if (status)
 		return status;
-	joined = join_rails(t);
-	return run(&joined, a, bytes, pieces, max_bytes, out, err);
+	combined = combine_rails(t);
+	return run(&combined, a, bytes, pieces, max_bytes, out, err);
 }
 
 enum gn_status gn_sim_step_time(const struct gn_sim_topology *t, const struct gn_algorithm *a,
 				const struct gn_sim_step *step, double *out, double *exposed_s, struct gn_err *err)
 {
-	double done = 0, took = 0;
+	double reduced_s = 0, bucket_s = 0;
 
 	for (size_t i = 0; i < step->count && t->nodes * t->ranks_per_node > 1; i++) {
-		struct gn_sim_result r = {.time_s = took};
+		struct gn_sim_result r = {.time_s = bucket_s};
 		enum gn_status status = GN_OK;
 
-		/* buckets of one size take one time */
+		/* buckets of equal size take equal time */
 		if (!i || step->buckets[i].bytes != step->buckets[i - 1].bytes)
 			status = gn_sim_run(t, a, step->buckets[i].bytes, 0, 0, &r, err);
 		if (status)
 			return status;
-		took = r.time_s;
-		done = fmax(done, step->buckets[i].ready_s) + took;
+		bucket_s = r.time_s;
+		reduced_s = fmax(reduced_s, step->buckets[i].ready_s) + bucket_s;
 	}
-	*out = fmax(done, step->compute_s - step->after_s) + step->after_s;
+	*out = fmax(reduced_s, step->compute_s - step->after_s) + step->after_s;
 	*exposed_s = *out - step->compute_s;
 	return GN_OK;
 }

@@ -1,4 +1,4 @@
-/* What is to happen in the simulated machine, the earliest first. Private to sim*.c. */
+/* The queue of events of a simulation, ordered by time: a binary heap. Private to sim/. */
 #ifndef GN_TRANSPORT_SIM_SIM_EVENTS_H
 #define GN_TRANSPORT_SIM_SIM_EVENTS_H
 
@@ -7,33 +7,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* At one time they come in this order. */
+/* The comment names what `what` is. Events at the same time are handled in this order. */
 enum gn_sim_kind {
-	GN_SIM_START,	 /* rank */
-	GN_SIM_READY,	 /* step: nothing is missing any more */
-	GN_SIM_ASKED,	 /* send: its request is at the receiver */
-	GN_SIM_SET_OFF,	 /* send */
-	GN_SIM_HEAD,	 /* receive: the message's first byte is at the receiver's port */
-	GN_SIM_LANDED,	 /* receive */
-	GN_SIM_FINISHED, /* step */
-	GN_SIM_PART,	 /* part of a stream: at the receiver's port */
-	GN_SIM_THROUGH,	 /* part of a stream: through it */
-	GN_SIM_PORT,	 /* port out: free again */
+	GN_SIM_START,		  /* rank: begins a round */
+	GN_SIM_READY,		  /* step: its dependencies are met */
+	GN_SIM_RTS_ARRIVED,	  /* send: its request to send is at the receiver */
+	GN_SIM_SEND_BEGIN,	  /* send: the message goes to the port */
+	GN_SIM_HEAD_ARRIVED,	  /* receive: the message's first byte is at the receiver's port */
+	GN_SIM_RECEIVED,	  /* receive: the last byte has passed the port */
+	GN_SIM_COMPLETED,	  /* step */
+	GN_SIM_FRAGMENT_ARRIVED,  /* fragment of a stream: its first byte is at the receiver's port */
+	GN_SIM_FRAGMENT_RECEIVED, /* fragment of a stream: its last byte has passed the port */
+	GN_SIM_PORT_FREE,	  /* output port */
 };
 
 struct gn_sim_event {
-	double at;
+	double at; /* s */
 	uint32_t what, kind;
 };
 
 struct gn_sim_events {
 	struct gn_sim_event *heap;
 	size_t count, room;
-	enum gn_status status; /* GN_ERR_NO_MEMORY: some were lost */
+	enum gn_status status; /* GN_ERR_NO_MEMORY: an event was lost */
 };
 
 void gn_sim_events_push(struct gn_sim_events *e, double at, enum gn_sim_kind kind, uint32_t what);
-/* There has to be one. */
+/* The queue must not be empty. */
 struct gn_sim_event gn_sim_events_pop(struct gn_sim_events *e);
 void gn_sim_events_release(struct gn_sim_events *e);
 

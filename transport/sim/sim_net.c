@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* In the folded machine, ranks of other nodes are those of the simulated ones. */
-static int here(const struct gn_sim_net *n, int rank)
+/* The simulated rank that represents a rank of the whole machine. */
+static int simulated(const struct gn_sim_net *n, int rank)
 {
 	return rank % n->ranks;
 }
@@ -18,7 +18,7 @@ static int node_of(const struct gn_sim_net *n, int rank)
 
 size_t gn_sim_net_port(const struct gn_sim_net *n, int rank)
 {
-	int node = node_of(n, here(n, rank));
+	int node = node_of(n, simulated(n, rank));
 
 	return (size_t)node * (size_t)n->t->rails + (size_t)(rank % n->t->ranks_per_node % n->t->rails);
 }
@@ -77,7 +77,7 @@ double gn_sim_net_jitter(const struct gn_sim_net *n, int rank, uint32_t draw)
 
 double gn_sim_net_work(struct gn_sim_net *n, int rank, double now, double seconds)
 {
-	double *free_at = &n->processor[here(n, rank)];
+	double *free_at = &n->processor[simulated(n, rank)];
 
 	*free_at = later(now, *free_at) + seconds;
 	return *free_at;
@@ -88,7 +88,7 @@ int gn_sim_net_same_node(const struct gn_sim_net *n, int from, int to)
 	return node_of(n, from) == node_of(n, to);
 }
 
-/* NULL: the topology's single numbers hold. */
+/* NULL: the topology's values for all lengths apply. */
 static const struct gn_sim_range *range_of(const struct gn_sim_net *n, int from, int to, double bytes)
 {
 	const struct gn_sim_path *p = gn_sim_net_same_node(n, from, to) ? &n->t->node : &n->t->link;
@@ -126,23 +126,23 @@ int gn_sim_net_is_eager(const struct gn_sim_net *n, int from, int to, double byt
 	return bytes <= (p->count ? p->eager_bytes : n->t->eager_bytes);
 }
 
-/* So many bytes go through from begin on; returns when they have. Tokens run out at the difference of the rates. */
+/* Sends bytes through a port from `begin` on; returns the end. During a burst tokens are used at the difference of the rates. */
 static double serve(const struct gn_sim_net *n, struct gn_sim_port *p, double begin, double bytes, double stretch)
 {
-	double rate = n->t->link_bytes_per_s, burst = n->t->burst_bytes_per_s, fast;
+	double rate = n->t->link_bytes_per_s, burst = n->t->burst_bytes_per_s, burst_left;
 
 	if (n->t->burst_bytes <= 0 || burst <= rate)
 		return begin + bytes / rate * stretch;
 	p->tokens += (begin - p->filled_at) * rate;
 	if (p->tokens > n->t->burst_bytes)
 		p->tokens = n->t->burst_bytes;
-	fast = p->tokens / (1 - rate / burst);
-	if (bytes <= fast) {
+	burst_left = p->tokens / (1 - rate / burst);
+	if (bytes <= burst_left) {
 		p->tokens -= bytes * (1 - rate / burst);
 		p->filled_at = begin + bytes / burst;
 	} else {
 		p->tokens = 0;
-		p->filled_at = begin + fast / burst + (bytes - fast) / rate;
+		p->filled_at = begin + burst_left / burst + (bytes - burst_left) / rate;
 	}
 	return begin + (p->filled_at - begin) * stretch;
 }
@@ -152,7 +152,7 @@ static int crosses(const struct gn_sim_net *n, int from, int to)
 	return n->t->leaf_nodes && n->t->oversubscription > 0 && leaf_of(n, from) != leaf_of(n, to);
 }
 
-/* What a leaf's way up or down carries a second. */
+/* The bandwidth of a leaf switch's uplink or downlink in bytes/s. */
 static double leaf_rate(const struct gn_sim_net *n)
 {
 	return n->t->link_bytes_per_s * n->t->rails * n->t->leaf_nodes / n->t->oversubscription;
@@ -174,7 +174,7 @@ void gn_sim_net_send(struct gn_sim_net *n, int from, int to, double message, dou
 	*left = serve(n, port, begin, bytes, stretch);
 	port->free_at = later(*left, begin + n->t->gap_s);
 	if (crosses(n, from, to)) {
-		double *up = &n->leaf_up[leaf_of(n, here(n, from))];
+		double *up = &n->leaf_up[leaf_of(n, simulated(n, from))];
 
 		begin = later(begin, *up);
 		*up = begin + bytes / leaf_rate(n);
@@ -191,13 +191,13 @@ double gn_sim_net_signal(const struct gn_sim_net *n, int from, int to, double by
 
 double gn_sim_net_arrive(struct gn_sim_net *n, int from, int to, double bytes, double now, double stretch)
 {
-	double *in_node = &n->in_node[here(n, to)], begin, end;
+	double *in_node = &n->in_node[simulated(n, to)], begin, end;
 	struct gn_sim_port *port;
 
 	if (gn_sim_net_same_node(n, from, to))
 		return *in_node = later(now, *in_node) + bytes / n->t->node_bytes_per_s * stretch;
 	if (crosses(n, from, to)) {
-		double *down = &n->leaf_down[leaf_of(n, here(n, to))];
+		double *down = &n->leaf_down[leaf_of(n, simulated(n, to))];
 
 		now = later(now, *down);
 		*down = now + bytes / leaf_rate(n);

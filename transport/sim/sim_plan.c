@@ -25,20 +25,20 @@ static double bytes_of(const struct builder *b, const struct gn_schedule *s, con
 	return (double)(last + len - first) * ELEMENT_BYTES;
 }
 
-/* Room for what one more rank adds; all ranks are taken to be like it, so that too much is known at once. */
+/* Makes room for the steps of one more rank. Extrapolates from it to all ranks, so that excessive memory is detected at once. */
 static enum gn_status make_room(struct builder *b, size_t steps, size_t dependencies, struct gn_err *err)
 {
-	/* while messages are paired, a table of at least twice the steps stands beside them */
+	/* pairing the messages needs a hash table of at least twice the number of steps */
 	uint64_t step_bytes = sizeof *b->p.steps + 4 * sizeof *b->messages;
-	uint64_t wanted = (steps * step_bytes + dependencies * sizeof *b->p.dependents) * (uint64_t)b->p.ranks;
+	uint64_t wanted_bytes = (steps * step_bytes + dependencies * sizeof *b->p.dependents) * (uint64_t)b->p.ranks;
 	void *moved;
 
-	if (wanted > b->max_bytes || (uint64_t)steps * (uint64_t)b->p.ranks >= NONE ||
+	if (wanted_bytes > b->max_bytes || (uint64_t)steps * (uint64_t)b->p.ranks >= NONE ||
 	    (uint64_t)dependencies * (uint64_t)b->p.ranks >= NONE)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED,
-				  "%s over %d ranks is %zu steps a rank, %.1f GB for the %d ranks that have to be simulated: "
-				  "choose another algorithm, or no jitter and no stragglers where it turns",
-				  b->a->name, b->args.size, steps, (double)wanted / 1e9, b->p.ranks);
+				  "%s over %d ranks has %zu steps per rank, %.1f GB for the %d ranks to simulate: choose another "
+				  "algorithm, or no jitter and no stragglers if it is rotation symmetric",
+				  b->a->name, b->args.size, steps, (double)wanted_bytes / 1e9, b->p.ranks);
 	if (b->count + steps + 1 > b->room) {
 		b->room = 2 * b->room > b->count + steps + 1 ? 2 * b->room : (steps + 1) * (size_t)b->p.ranks + 1;
 		if (b->room < b->count + steps + 1)
@@ -58,21 +58,24 @@ static enum gn_status make_room(struct builder *b, size_t steps, size_t dependen
 	return GN_OK;
 }
 
-/* Turns a rank's dependencies around, into global numbers. */
-static void add_dependents(struct builder *b, const struct gn_step *steps, size_t count, const uint32_t *on, size_t total)
+/* Inverts a rank's dependencies into lists of dependents, by global step numbers. */
+static void add_dependents(struct builder *b, const struct gn_step *steps, size_t count, const uint32_t *dependencies, size_t total)
 {
-	struct gn_sim_plan_step *mine = b->p.steps + b->count;
+	struct gn_sim_plan_step *own = b->p.steps + b->count;
 	uint32_t at = (uint32_t)b->dependents;
 
 	for (size_t i = 0; i < count; i++)
 		for (uint32_t d = 0; d < steps[i].dependency_count; d++)
-			mine[on[steps[i].first_dependency + d]].first_dependent++;
-	/* each gets its end, and filling from the back leaves its start */
+			own[dependencies[steps[i].first_dependency + d]].first_dependent++;
+	/* each step gets the end of its list; filling from the back moves it to the start */
 	for (size_t i = 0; i < count; i++)
-		mine[i].first_dependent = at += mine[i].first_dependent;
+		own[i].first_dependent = at += own[i].first_dependent;
 	for (size_t i = count; i-- > 0;)
-		for (uint32_t d = 0; d < steps[i].dependency_count; d++)
-			b->p.dependents[--mine[on[steps[i].first_dependency + d]].first_dependent] = (uint32_t)(b->count + i);
+		for (uint32_t d = 0; d < steps[i].dependency_count; d++) {
+			struct gn_sim_plan_step *on = &own[dependencies[steps[i].first_dependency + d]];
+
+			b->p.dependents[--on->first_dependent] = (uint32_t)(b->count + i);
+		}
 	b->dependents += total;
 }
 
@@ -81,13 +84,13 @@ static enum gn_status add_rank(struct builder *b, struct gn_err *err)
 	struct gn_schedule *s;
 	enum gn_status status = gn_algorithm_schedule(b->a, &b->args, &s, err);
 	const struct gn_step *steps;
-	const uint32_t *on;
+	const uint32_t *dependencies;
 	size_t count, total;
 
 	if (status)
 		return status;
 	steps = gn_schedule_steps(s, &count);
-	on = gn_schedule_dependencies(s, &total);
+	dependencies = gn_schedule_dependencies(s, &total);
 	status = make_room(b, count, total, err);
 	for (size_t i = 0; i < count && !status; i++)
 		b->p.steps[b->count + i] = (struct gn_sim_plan_step){
@@ -96,7 +99,7 @@ static enum gn_status add_rank(struct builder *b, struct gn_err *err)
 			.bytes = (float)bytes_of(b, s, &steps[i]), .op = steps[i].op,
 		};
 	if (!status) {
-		add_dependents(b, steps, count, on, total);
+		add_dependents(b, steps, count, dependencies, total);
 		b->p.first[b->args.rank] = b->count;
 		b->count += count;
 	}
@@ -104,7 +107,7 @@ static enum gn_status add_rank(struct builder *b, struct gn_err *err)
 	return status;
 }
 
-/* A message is (simulated receiver, how far ahead of it the sender is, number). */
+/* Identifies a message: simulated receiver, distance of the sender from it, message number. */
 static uint64_t key_of(const struct builder *b, const struct gn_sim_plan_step *s)
 {
 	int size = b->args.size, sends = s->op == GN_STEP_SEND;
@@ -119,7 +122,7 @@ static int same_message(const struct builder *b, const struct gn_sim_plan_step *
 	return key_of(b, x) == key_of(b, y);
 }
 
-static uint32_t *look_up(const struct builder *b, const struct gn_sim_plan_step *s)
+static uint32_t *find_message(const struct builder *b, const struct gn_sim_plan_step *s)
 {
 	uint64_t hash = key_of(b, s) * 0x9e3779b97f4a7c15u;
 	size_t at = (size_t)((hash ^ hash >> 32) * 0x9e3779b97f4a7c15u >> 20) & b->mask;
@@ -129,7 +132,7 @@ static uint32_t *look_up(const struct builder *b, const struct gn_sim_plan_step 
 	return &b->messages[at];
 }
 
-/* Sends first, then each reception finds its own. Numbers stay in partner until all have been looked up. */
+/* Inserts all sends into a hash table, then looks up each receive. `partner` holds the message numbers until all are paired. */
 static enum gn_status pair_messages(struct builder *b, struct gn_err *err)
 {
 	uint32_t *partner;
@@ -146,13 +149,13 @@ static enum gn_status pair_messages(struct builder *b, struct gn_err *err)
 	memset(partner, 0xff, b->count * sizeof *partner);
 	for (size_t i = 0; i < b->count; i++)
 		if (b->p.steps[i].op == GN_STEP_SEND)
-			*look_up(b, &b->p.steps[i]) = (uint32_t)i;
+			*find_message(b, &b->p.steps[i]) = (uint32_t)i;
 	for (size_t i = 0; i < b->count; i++) {
 		uint32_t send;
 
 		if (b->p.steps[i].op == GN_STEP_SEND || b->p.steps[i].op == GN_STEP_COPY)
 			continue;
-		send = *look_up(b, &b->p.steps[i]);
+		send = *find_message(b, &b->p.steps[i]);
 		partner[i] = send;
 		if (send != NONE)
 			partner[send] = (uint32_t)i;
@@ -181,7 +184,7 @@ enum gn_status gn_sim_plan_create(const struct gn_algorithm *a, const struct gn_
 	}
 	for (size_t i = 0; i < b.count && !status; i++)
 		if (b.p.steps[i].op != GN_STEP_COPY && b.p.steps[i].partner == NONE)
-			status = gn_err_set(err, GN_ERR_FAILED, "%s: a message of rank %d has no other end", a->name,
+			status = gn_err_set(err, GN_ERR_FAILED, "%s: a message of rank %d is not sent or not received", a->name,
 					    b.p.steps[i].rank);
 	free(b.messages);
 	if (status)

@@ -1,6 +1,7 @@
 #include "transport/sim/sim_run.h"
 
-enum { OFFERED = 1, ARRIVED = 2, POSTED = 4, DUE = 8 };
+/* The state of a step: its request to send has arrived; its message has been received; it is posted; its dependencies are met. */
+enum { RTS_RECEIVED = 1, DATA_RECEIVED = 2, POSTED = 4, DEPENDENCIES_MET = 8 };
 
 static void push(struct gn_sim_state *m, double at, enum gn_sim_kind kind, uint32_t what)
 {
@@ -9,14 +10,14 @@ static void push(struct gn_sim_state *m, double at, enum gn_sim_kind kind, uint3
 
 /* --- steps --- */
 
-static double work(struct gn_sim_state *m, uint32_t step, double seconds)
+static double processor_done(struct gn_sim_state *m, uint32_t step, double seconds)
 {
 	int rank = m->plan.steps[step].rank;
 
 	return gn_sim_net_work(&m->net, rank, m->now, seconds * gn_sim_net_jitter(&m->net, rank, 2 * step));
 }
 
-static int by_stream(const struct gn_sim_state *m, const struct gn_sim_plan_step *s)
+static int uses_stream(const struct gn_sim_state *m, const struct gn_sim_plan_step *s)
 {
 	return m->streams && !gn_sim_net_same_node(&m->net, s->rank, s->peer);
 }
@@ -25,18 +26,18 @@ static int is_eager(const struct gn_sim_state *m, uint32_t step)
 {
 	const struct gn_sim_plan_step *s = &m->plan.steps[step];
 
-	return by_stream(m, s) || gn_sim_net_is_eager(&m->net, s->rank, s->peer, s->bytes);
+	return uses_stream(m, s) || gn_sim_net_is_eager(&m->net, s->rank, s->peer, s->bytes);
 }
 
-/* The receiver's answer goes back, then the message sets off. */
-static void clear_to_send(struct gn_sim_state *m, uint32_t send)
+/* The receiver answers a request to send; the sender begins when the answer arrives. */
+static void send_clear_to_send(struct gn_sim_state *m, uint32_t send)
 {
 	const struct gn_sim_plan_step *s = &m->plan.steps[send];
 
-	push(m, gn_sim_net_signal(&m->net, s->peer, s->rank, s->bytes, m->now), GN_SIM_SET_OFF, send);
+	push(m, gn_sim_net_signal(&m->net, s->peer, s->rank, s->bytes, m->now), GN_SIM_SEND_BEGIN, send);
 }
 
-/* Whether both are in the same round; else what one of them has to say to the other waits. */
+/* Whether both ends of a message are in the same round; otherwise the request to send waits for the later one. */
 static int same_round(const struct gn_sim_state *m, const struct gn_sim_plan_step *a, const struct gn_sim_plan_step *b)
 {
 	return m->ranks[a->rank].round == m->ranks[b->rank].round;
@@ -47,18 +48,17 @@ static void post(struct gn_sim_state *m, uint32_t recv)
 	struct gn_sim_plan_step *s = &m->plan.steps[recv], *partner = &m->plan.steps[s->partner];
 
 	s->state |= POSTED;
-	if (partner->state & OFFERED && same_round(m, s, partner))
-		clear_to_send(m, s->partner);
+	if (partner->state & RTS_RECEIVED && same_round(m, s, partner))
+		send_clear_to_send(m, s->partner);
 }
 
-/* A request to send is at the receiver. */
-static void asked(struct gn_sim_state *m, uint32_t send)
+static void rts_arrived(struct gn_sim_state *m, uint32_t send)
 {
 	struct gn_sim_plan_step *s = &m->plan.steps[send], *partner = &m->plan.steps[s->partner];
 
-	s->state |= OFFERED;
+	s->state |= RTS_RECEIVED;
 	if (partner->state & POSTED && same_round(m, s, partner))
-		clear_to_send(m, send);
+		send_clear_to_send(m, send);
 }
 
 static void post_early(struct gn_sim_state *m, int rank)
@@ -77,7 +77,7 @@ static void post_early(struct gn_sim_state *m, int rank)
 
 static void reduce(struct gn_sim_state *m, uint32_t step)
 {
-	push(m, work(m, step, m->plan.steps[step].bytes * m->t->reduce_s_per_byte), GN_SIM_FINISHED, step);
+	push(m, processor_done(m, step, m->plan.steps[step].bytes * m->t->reduce_s_per_byte), GN_SIM_COMPLETED, step);
 }
 
 static void ready(struct gn_sim_state *m, uint32_t step)
@@ -85,68 +85,68 @@ static void ready(struct gn_sim_state *m, uint32_t step)
 	struct gn_sim_plan_step *s = &m->plan.steps[step];
 	double at;
 
-	s->state |= DUE;
+	s->state |= DEPENDENCIES_MET;
 	switch (s->op) {
 	case GN_STEP_COPY:
-		push(m, work(m, step, s->bytes * m->t->reduce_s_per_byte), GN_SIM_FINISHED, step);
+		push(m, processor_done(m, step, s->bytes * m->t->reduce_s_per_byte), GN_SIM_COMPLETED, step);
 		break;
 	case GN_STEP_SEND:
-		at = work(m, step, gn_sim_net_send_cost(&m->net, s->rank, s->peer, s->bytes));
+		at = processor_done(m, step, gn_sim_net_send_cost(&m->net, s->rank, s->peer, s->bytes));
 		if (is_eager(m, step))
-			push(m, at, GN_SIM_SET_OFF, step);
+			push(m, at, GN_SIM_SEND_BEGIN, step);
 		else
-			push(m, gn_sim_net_signal(&m->net, s->rank, s->peer, s->bytes, at), GN_SIM_ASKED, step);
+			push(m, gn_sim_net_signal(&m->net, s->rank, s->peer, s->bytes, at), GN_SIM_RTS_ARRIVED, step);
 		break;
 	case GN_STEP_RECV:
 		post(m, step);
-		if (s->state & ARRIVED) /* an eager one came early: it is copied into place */
-			push(m, work(m, step, s->bytes * m->t->reduce_s_per_byte), GN_SIM_FINISHED, step);
+		if (s->state & DATA_RECEIVED) /* an eager one came early: it is copied into place */
+			push(m, processor_done(m, step, s->bytes * m->t->reduce_s_per_byte), GN_SIM_COMPLETED, step);
 		break;
 	default:
-		if (s->state & ARRIVED)
+		if (s->state & DATA_RECEIVED)
 			reduce(m, step);
 	}
 }
 
-static void set_off(struct gn_sim_state *m, uint32_t step)
+static void send_begin(struct gn_sim_state *m, uint32_t step)
 {
 	const struct gn_sim_plan_step *s = &m->plan.steps[step];
-	double left, head, stretch = gn_sim_net_jitter(&m->net, s->rank, 2 * step + 1);
+	double left, first, stretch = gn_sim_net_jitter(&m->net, s->rank, 2 * step + 1);
 	struct gn_sim_message message = {s->rank, s->peer, step, s->partner, s->bytes, stretch};
 
-	if (by_stream(m, s)) {
+	if (uses_stream(m, s)) {
 		gn_sim_streams_send(m->streams, &message, m->now);
 		return;
 	}
-	gn_sim_net_send(&m->net, s->rank, s->peer, s->bytes, s->bytes, m->now, stretch, &left, &head);
-	push(m, left, GN_SIM_FINISHED, step);
-	push(m, head, GN_SIM_HEAD, s->partner);
+	gn_sim_net_send(&m->net, s->rank, s->peer, s->bytes, s->bytes, m->now, stretch, &left, &first);
+	push(m, left, GN_SIM_COMPLETED, step);
+	push(m, first, GN_SIM_HEAD_ARRIVED, s->partner);
 }
 
-static void head(struct gn_sim_state *m, uint32_t step)
+static void head_arrived(struct gn_sim_state *m, uint32_t step)
 {
 	const struct gn_sim_plan_step *s = &m->plan.steps[step];
 	double stretch = gn_sim_net_jitter(&m->net, m->plan.steps[s->partner].rank, 2 * s->partner + 1);
-	double through = gn_sim_net_arrive(&m->net, s->peer, s->rank, s->bytes, m->now, stretch);
+	double last = gn_sim_net_arrive(&m->net, s->peer, s->rank, s->bytes, m->now, stretch);
 
-	push(m, through, GN_SIM_LANDED, step);
+	push(m, last, GN_SIM_RECEIVED, step);
 }
 
-static void landed(struct gn_sim_state *m, uint32_t step)
+static void received(struct gn_sim_state *m, uint32_t step)
 {
 	struct gn_sim_plan_step *s = &m->plan.steps[step];
-	double at = work(m, step, gn_sim_net_receive_cost(&m->net, s->peer, s->rank, s->bytes));
+	double at = processor_done(m, step, gn_sim_net_receive_cost(&m->net, s->peer, s->rank, s->bytes));
 
-	/* this round's is here: its sender is ahead */
-	if (s->state & ARRIVED) {
+	/* this round's message has been received: this one is for the next round, its sender is ahead */
+	if (s->state & DATA_RECEIVED) {
 		s->early++;
 		return;
 	}
-	s->state |= ARRIVED;
-	if (!(s->state & DUE))
+	s->state |= DATA_RECEIVED;
+	if (!(s->state & DEPENDENCIES_MET))
 		return;
 	if (s->op == GN_STEP_RECV)
-		push(m, at, GN_SIM_FINISHED, step);
+		push(m, at, GN_SIM_COMPLETED, step);
 	else
 		reduce(m, step);
 }
@@ -161,21 +161,21 @@ static void begin_round(struct gn_sim_state *m, int rank)
 	push(m, m->now, GN_SIM_START, (uint32_t)rank);
 }
 
-/* For the next: what has come for it is kept. */
+/* Resets the rank's steps for its next round and keeps messages that were received for it. */
 static void end_round(struct gn_sim_state *m, int rank)
 {
 	for (size_t i = m->plan.first[rank]; i < m->plan.first[rank + 1] && m->missing; i++) {
 		struct gn_sim_plan_step *s = &m->plan.steps[i];
 
 		s->missing = m->missing[i];
-		s->state = s->early ? ARRIVED : 0;
+		s->state = s->early ? DATA_RECEIVED : 0;
 		s->early -= s->early > 0;
 	}
 	if (++m->ranks[rank].round % m->rounds)
 		begin_round(m, rank);
 }
 
-static void finished(struct gn_sim_state *m, uint32_t step)
+static void completed(struct gn_sim_state *m, uint32_t step)
 {
 	const struct gn_sim_plan_step *s = &m->plan.steps[step];
 	struct gn_sim_rank *r = &m->ranks[s->rank];
@@ -201,27 +201,34 @@ static void start(struct gn_sim_state *m, uint32_t rank)
 			push(m, m->now, GN_SIM_READY, (uint32_t)i);
 }
 
-static void part(struct gn_sim_state *m, uint32_t what)
+static void fragment_arrived(struct gn_sim_state *m, uint32_t what)
 {
-	gn_sim_streams_part(m->streams, what, m->now);
+	gn_sim_streams_fragment_arrived(m->streams, what, m->now);
 }
 
-static void through(struct gn_sim_state *m, uint32_t what)
+static void fragment_received(struct gn_sim_state *m, uint32_t what)
 {
-	gn_sim_streams_through(m->streams, what, m->now);
+	gn_sim_streams_fragment_received(m->streams, what, m->now);
 }
 
-static void port(struct gn_sim_state *m, uint32_t what)
+static void port_free(struct gn_sim_state *m, uint32_t what)
 {
-	gn_sim_streams_port(m->streams, what, m->now);
+	gn_sim_streams_port_free(m->streams, what, m->now);
 }
 
-void gn_sim_go(struct gn_sim_state *m, uint32_t rounds, double from)
+void gn_sim_run_rounds(struct gn_sim_state *m, uint32_t rounds, double from)
 {
 	static void (*const handlers[])(struct gn_sim_state *m, uint32_t what) = {
-		[GN_SIM_START] = start,	  [GN_SIM_READY] = ready,	[GN_SIM_ASKED] = asked, [GN_SIM_SET_OFF] = set_off,
-		[GN_SIM_HEAD] = head,	  [GN_SIM_LANDED] = landed, [GN_SIM_FINISHED] = finished,
-		[GN_SIM_PART] = part,	  [GN_SIM_THROUGH] = through, [GN_SIM_PORT] = port,
+		[GN_SIM_START] = start,
+		[GN_SIM_READY] = ready,
+		[GN_SIM_RTS_ARRIVED] = rts_arrived,
+		[GN_SIM_SEND_BEGIN] = send_begin,
+		[GN_SIM_HEAD_ARRIVED] = head_arrived,
+		[GN_SIM_RECEIVED] = received,
+		[GN_SIM_COMPLETED] = completed,
+		[GN_SIM_FRAGMENT_ARRIVED] = fragment_arrived,
+		[GN_SIM_FRAGMENT_RECEIVED] = fragment_received,
+		[GN_SIM_PORT_FREE] = port_free,
 	};
 
 	m->rounds = rounds;

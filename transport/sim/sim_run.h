@@ -1,4 +1,4 @@
-/* A simulation under way: ranks that work off their schedules, event by event. Private to sim*.c. */
+/* A simulation in progress: executes the schedules of all simulated ranks, event by event. Private to sim/. */
 #ifndef GN_TRANSPORT_SIM_SIM_RUN_H
 #define GN_TRANSPORT_SIM_SIM_RUN_H
 
@@ -7,29 +7,29 @@
 #include "transport/sim/sim_plan.h"
 #include "transport/sim/sim_stream.h"
 
-/* A rank in one of its rounds: the schedule once through. Whoever is done with a round begins the next. */
+/* A rank in one of its rounds. A round is one run of the schedule; a rank that completes a round begins the next at once. */
 struct gn_sim_rank {
 	uint32_t next_reduction, free_slots, round;
 	size_t left;	/* steps of this round */
-	double done_at; /* the last step so far */
+	double done_at; /* when its last step so far completed */
 };
 
 struct gn_sim_state {
 	const struct gn_sim_topology *t;
 	struct gn_sim_net net;
 	struct gn_sim_plan plan;
-	struct gn_sim_streams *streams; /* NULL: messages of their own, as RDMA's */
+	struct gn_sim_streams *streams; /* NULL: each message goes by itself, as with RDMA */
 	struct gn_sim_events events;
 	struct gn_sim_rank *ranks;
 	uint32_t slots;
-	uint32_t *missing; /* per step, as at the start; NULL unless there are rounds */
+	uint32_t *missing; /* [step]: its dependencies at the start of a round; NULL with a single round */
 	uint32_t rounds;
 	size_t left; /* steps of all rounds and ranks */
 	double now;
 };
 
-/* So many rounds, the first of which all ranks begin at `from`, until nothing more happens or an event is lost (events.status).
- * Steps that are left then wait for each other. */
-void gn_sim_go(struct gn_sim_state *m, uint32_t rounds, double from);
+/* Runs `rounds` rounds, the first of which all ranks begin at time `from`, until no event is left or an event is lost
+ * (events.status). Steps that are left then are in a deadlock. */
+void gn_sim_run_rounds(struct gn_sim_state *m, uint32_t rounds, double from);
 
 #endif

@@ -3,20 +3,20 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define PART_BYTES 65536.0
-#define PARTS 64  /* of a message at most */
-#define WINDOW 4  /* parts of a stream on their way */
+#define FRAGMENT_BYTES 65536.0
+#define FRAGMENTS_MAX 64 /* of a message */
+#define WINDOW 4  /* fragments of a stream in flight */
 #define NONE UINT32_MAX
 
-/* A message in a stream. */
+/* A message queued in a stream. */
 struct item {
-	uint32_t next; /* in the stream */
+	uint32_t next; /* item of the stream */
 	struct gn_sim_message m;
-	double left; /* bytes that have not left the port */
-	double part_bytes;
+	double left; /* bytes not sent yet */
+	double fragment_bytes;
 };
 
-struct part {
+struct fragment {
 	uint32_t next;
 	struct gn_sim_message m;
 	double bytes;
@@ -26,23 +26,23 @@ struct part {
 
 struct stream {
 	uint64_t key;
-	uint32_t first, final; /* items */
-	uint32_t next;	       /* of those that have something for the port, in a ring */
+	uint32_t first, last_item; /* items */
+	uint32_t next;	       /* in the ring of the port's streams that have data to send */
 	uint32_t port;
-	double on_the_way;
+	double in_flight;
 };
 
 struct port {
-	uint32_t last; /* of the ring: its next is to be served first */
-	uint32_t count;
+	uint32_t last; /* the last stream of the ring: the one after it is served next */
+	uint32_t count; /* streams in the ring */
 	int busy;
 };
 
-/* Things by index. Those that come and go begin with the index of the next free one. */
+/* An array of entries by index. A free entry begins with the index of the next free one. */
 struct pool {
-	void *things;
-	size_t each;
-	uint32_t count, room, free; /* free: the first of a list */
+	void *entries;
+	size_t entry_bytes;
+	uint32_t count, room, free; /* free: the first free entry, NONE: none */
 };
 
 struct gn_sim_streams {
@@ -50,7 +50,7 @@ struct gn_sim_streams {
 	struct gn_sim_events *events;
 	int size;
 	struct port *ports;
-	struct pool items, parts, streams;
+	struct pool items, fragments, streams;
 	uint32_t *table; /* of streams by key: open addressing, at most half full */
 	uint32_t table_size;
 };
@@ -58,37 +58,37 @@ struct gn_sim_streams {
 static uint32_t pool_add(struct gn_sim_streams *s, struct pool *p)
 {
 	if (p->count == p->room) {
-		uint32_t wanted = p->room ? 2 * p->room : 256;
-		void *moved = wanted < NONE / 2 ? realloc(p->things, wanted * p->each) : NULL;
+		uint32_t room = p->room ? 2 * p->room : 256;
+		void *moved = room < NONE / 2 ? realloc(p->entries, room * p->entry_bytes) : NULL;
 
 		if (!moved) {
 			s->events->status = GN_ERR_NO_MEMORY;
 			return NONE;
 		}
-		p->things = moved;
-		p->room = wanted;
+		p->entries = moved;
+		p->room = room;
 	}
 	return p->count++;
 }
 
 static struct item *item_at(const struct gn_sim_streams *s, uint32_t i)
 {
-	return (struct item *)s->items.things + i;
+	return (struct item *)s->items.entries + i;
 }
 
-static struct part *part_at(const struct gn_sim_streams *s, uint32_t i)
+static struct fragment *fragment_at(const struct gn_sim_streams *s, uint32_t i)
 {
-	return (struct part *)s->parts.things + i;
+	return (struct fragment *)s->fragments.entries + i;
 }
 
 static struct stream *stream_at(const struct gn_sim_streams *s, uint32_t i)
 {
-	return (struct stream *)s->streams.things + i;
+	return (struct stream *)s->streams.entries + i;
 }
 
 static uint32_t *next_free(const struct pool *p, uint32_t i)
 {
-	return (void *)((char *)p->things + i * p->each);
+	return (void *)((char *)p->entries + i * p->entry_bytes);
 }
 
 static uint32_t pool_take(struct gn_sim_streams *s, struct pool *p)
@@ -107,9 +107,9 @@ static void pool_give(struct pool *p, uint32_t i)
 	p->free = i;
 }
 
-/* --- streams by their ends --- */
+/* --- streams by their two ranks --- */
 
-static uint32_t place_of(const uint32_t *table, uint32_t size, const struct stream *all, uint64_t key)
+static uint32_t slot_of(const uint32_t *table, uint32_t size, const struct stream *all, uint64_t key)
 {
 	uint32_t i = (uint32_t)(key * 0x9e3779b97f4a7c15u >> 32) & (size - 1);
 
@@ -120,40 +120,41 @@ static uint32_t place_of(const uint32_t *table, uint32_t size, const struct stre
 
 static int grow_table(struct gn_sim_streams *s)
 {
-	uint32_t wanted = s->table_size ? 2 * s->table_size : 64;
-	uint32_t *table = malloc(wanted * sizeof *table);
+	uint32_t room = s->table_size ? 2 * s->table_size : 64;
+	uint32_t *table = malloc(room * sizeof *table);
 
 	if (!table) {
 		s->events->status = GN_ERR_NO_MEMORY;
 		return 0;
 	}
-	for (uint32_t i = 0; i < wanted; i++)
+	for (uint32_t i = 0; i < room; i++)
 		table[i] = NONE;
 	for (uint32_t i = 0; i < s->streams.count; i++)
-		table[place_of(table, wanted, s->streams.things, stream_at(s, i)->key)] = i;
+		table[slot_of(table, room, s->streams.entries, stream_at(s, i)->key)] = i;
 	free(s->table);
 	s->table = table;
-	s->table_size = wanted;
+	s->table_size = room;
 	return 1;
 }
 
-/* In the folded machine a rank stands for others, and its streams for theirs: what counts is how far they go. */
+/* When only some ranks are simulated, a rank's streams represent those of others: streams are identified by the simulated sender
+ * and the distance to the receiver. */
 static uint32_t stream_of(struct gn_sim_streams *s, const struct gn_sim_message *m)
 {
-	uint64_t ahead = (uint64_t)((m->to - m->from + s->size) % s->size);
-	uint64_t key = (uint64_t)(m->from % s->net->ranks) << 32 | ahead;
-	uint32_t place, new;
+	uint64_t distance = (uint64_t)((m->to - m->from + s->size) % s->size);
+	uint64_t key = (uint64_t)(m->from % s->net->ranks) << 32 | distance;
+	uint32_t slot, new;
 
 	if (2 * s->streams.count >= s->table_size && !grow_table(s))
 		return NONE;
-	place = place_of(s->table, s->table_size, s->streams.things, key);
-	if (s->table[place] != NONE)
-		return s->table[place];
+	slot = slot_of(s->table, s->table_size, s->streams.entries, key);
+	if (s->table[slot] != NONE)
+		return s->table[slot];
 	new = pool_add(s, &s->streams);
 	if (new == NONE)
 		return NONE;
 	*stream_at(s, new) = (struct stream){key, NONE, NONE, NONE, (uint32_t)gn_sim_net_port(s->net, m->from), 0};
-	return s->table[place] = new;
+	return s->table[slot] = new;
 }
 
 /* --- ports --- */
@@ -172,7 +173,7 @@ static void enter_ring(struct gn_sim_streams *s, uint32_t stream)
 	p->last = stream;
 }
 
-/* The first stream has nothing more for the port. */
+/* Removes the first stream of the ring, which has no more data to send. */
 static void leave_ring(struct gn_sim_streams *s, struct port *p)
 {
 	struct stream *last = stream_at(s, p->last);
@@ -191,53 +192,53 @@ static void drop_first(struct gn_sim_streams *s, struct port *p, struct stream *
 		leave_ring(s, p);
 }
 
-/* The next part of the stream's first message goes through the port. */
-static void serve_part(struct gn_sim_streams *s, uint32_t stream, double now)
+/* Sends the next fragment of the stream's first message through the port. */
+static void send_fragment(struct gn_sim_streams *s, uint32_t stream, double now)
 {
 	struct stream *st = stream_at(s, stream);
 	struct item *item = item_at(s, st->first);
-	double bytes = fmin(item->left, item->part_bytes), left, head;
-	uint32_t part = pool_take(s, &s->parts);
+	double bytes = fmin(item->left, item->fragment_bytes), left, head;
+	uint32_t fragment = pool_take(s, &s->fragments);
 
-	if (part == NONE)
+	if (fragment == NONE)
 		return;
 	gn_sim_net_send(s->net, item->m.from, item->m.to, item->m.bytes, bytes, now, item->m.stretch, &left, &head);
 	item->left -= bytes;
-	*part_at(s, part) = (struct part){NONE, item->m, bytes, stream, item->left <= 0};
-	st->on_the_way += bytes;
+	*fragment_at(s, fragment) = (struct fragment){NONE, item->m, bytes, stream, item->left <= 0};
+	st->in_flight += bytes;
 	s->ports[st->port].busy = 1;
-	gn_sim_events_push(s->events, head, GN_SIM_PART, part);
-	gn_sim_events_push(s->events, left, GN_SIM_PORT, st->port);
+	gn_sim_events_push(s->events, head, GN_SIM_FRAGMENT_ARRIVED, fragment);
+	gn_sim_events_push(s->events, left, GN_SIM_PORT_FREE, st->port);
 	if (item->left <= 0) {
-		gn_sim_events_push(s->events, left, GN_SIM_FINISHED, item->m.send);
+		gn_sim_events_push(s->events, left, GN_SIM_COMPLETED, item->m.send);
 		drop_first(s, &s->ports[st->port], st);
 	}
 }
 
-static int is_held_up(const struct gn_sim_streams *s, const struct stream *st, const struct item *item)
+static int is_blocked(const struct gn_sim_streams *s, const struct stream *st, const struct item *item)
 {
 	double latency = gn_sim_net_latency(s->net, item->m.from, item->m.to, item->m.bytes);
-	double window = fmax(WINDOW * item->part_bytes, 2 * latency * s->net->t->link_bytes_per_s);
+	double window = fmax(WINDOW * item->fragment_bytes, 2 * latency * s->net->t->link_bytes_per_s);
 
-	return st->on_the_way > 0 && st->on_the_way + fmin(item->left, item->part_bytes) > window;
+	return st->in_flight > 0 && st->in_flight + fmin(item->left, item->fragment_bytes) > window;
 }
 
-/* What is first in the streams' turn, as long as the port is free. */
-static void kick(struct gn_sim_streams *s, uint32_t port, double now)
+/* Serves the port's streams round-robin while the port is free; skips streams whose window is full. */
+static void serve_port(struct gn_sim_streams *s, uint32_t port, double now)
 {
 	struct port *p = &s->ports[port];
 
-	for (uint32_t held_up = 0; !p->busy && held_up < p->count && !s->events->status;) {
+	for (uint32_t blocked = 0; !p->busy && blocked < p->count && !s->events->status;) {
 		uint32_t stream = stream_at(s, p->last)->next;
 		struct stream *st = stream_at(s, stream);
 		struct item *item = item_at(s, st->first);
 
-		if (is_held_up(s, st, item)) {
+		if (is_blocked(s, st, item)) {
 			p->last = stream;
-			held_up++;
+			blocked++;
 			continue;
 		}
-		serve_part(s, stream, now);
+		send_fragment(s, stream, now);
 		if (st->first != NONE)
 			p->last = stream;
 	}
@@ -251,41 +252,41 @@ void gn_sim_streams_send(struct gn_sim_streams *s, const struct gn_sim_message *
 	if (i == NONE)
 		return;
 	st = stream_at(s, stream);
-	*item_at(s, i) = (struct item){NONE, *m, m->bytes, fmax(PART_BYTES, m->bytes / PARTS)};
+	*item_at(s, i) = (struct item){NONE, *m, m->bytes, fmax(FRAGMENT_BYTES, m->bytes / FRAGMENTS_MAX)};
 	if (st->first == NONE) {
 		st->first = i;
 		enter_ring(s, stream);
 	} else {
-		item_at(s, st->final)->next = i;
+		item_at(s, st->last_item)->next = i;
 	}
-	st->final = i;
-	kick(s, st->port, now);
+	st->last_item = i;
+	serve_port(s, st->port, now);
 }
 
-void gn_sim_streams_part(struct gn_sim_streams *s, uint32_t part, double now)
+void gn_sim_streams_fragment_arrived(struct gn_sim_streams *s, uint32_t fragment, double now)
 {
-	const struct part *p = part_at(s, part);
-	double through = gn_sim_net_arrive(s->net, p->m.from, p->m.to, p->bytes, now, p->m.stretch);
+	const struct fragment *p = fragment_at(s, fragment);
+	double received = gn_sim_net_arrive(s->net, p->m.from, p->m.to, p->bytes, now, p->m.stretch);
 
-	gn_sim_events_push(s->events, through, GN_SIM_THROUGH, part);
+	gn_sim_events_push(s->events, received, GN_SIM_FRAGMENT_RECEIVED, fragment);
 	if (p->last)
-		gn_sim_events_push(s->events, through, GN_SIM_LANDED, p->m.receive);
+		gn_sim_events_push(s->events, received, GN_SIM_RECEIVED, p->m.receive);
 }
 
-void gn_sim_streams_through(struct gn_sim_streams *s, uint32_t part, double now)
+void gn_sim_streams_fragment_received(struct gn_sim_streams *s, uint32_t fragment, double now)
 {
-	struct part *p = part_at(s, part);
+	struct fragment *p = fragment_at(s, fragment);
 	struct stream *st = stream_at(s, p->stream);
 
-	st->on_the_way -= p->bytes;
-	pool_give(&s->parts, part);
-	kick(s, st->port, now);
+	st->in_flight -= p->bytes;
+	pool_give(&s->fragments, fragment);
+	serve_port(s, st->port, now);
 }
 
-void gn_sim_streams_port(struct gn_sim_streams *s, uint32_t port, double now)
+void gn_sim_streams_port_free(struct gn_sim_streams *s, uint32_t port, double now)
 {
 	s->ports[port].busy = 0;
-	kick(s, port, now);
+	serve_port(s, port, now);
 }
 
 enum gn_status gn_sim_streams_create(struct gn_sim_net *net, struct gn_sim_events *events, int size,
@@ -303,9 +304,9 @@ enum gn_status gn_sim_streams_create(struct gn_sim_net *net, struct gn_sim_event
 	s->net = net;
 	s->events = events;
 	s->size = size;
-	s->items = (struct pool){.each = sizeof(struct item), .free = NONE};
-	s->parts = (struct pool){.each = sizeof(struct part), .free = NONE};
-	s->streams = (struct pool){.each = sizeof(struct stream), .free = NONE};
+	s->items = (struct pool){.entry_bytes = sizeof(struct item), .free = NONE};
+	s->fragments = (struct pool){.entry_bytes = sizeof(struct fragment), .free = NONE};
+	s->streams = (struct pool){.entry_bytes = sizeof(struct stream), .free = NONE};
 	*out = s;
 	return GN_OK;
 }
@@ -315,9 +316,9 @@ void gn_sim_streams_destroy(struct gn_sim_streams *s)
 	if (!s)
 		return;
 	free(s->ports);
-	free(s->items.things);
-	free(s->parts.things);
-	free(s->streams.things);
+	free(s->items.entries);
+	free(s->fragments.entries);
+	free(s->streams.entries);
 	free(s->table);
 	free(s);
 }

@@ -1,9 +1,10 @@
-/* Byte streams, as TCP's: what a rank has for another goes in order, and the streams that leave a port share it evenly,
- * part by part. No message waits for its receiver to ask for it (fabric_rail.c). Private to sim*.c.
+/* Byte streams, as TCP's: messages from one rank to another are sent in order, and the streams of an output port share it evenly.
+ * No message waits for rendezvous (see transport/ucx/ucx_rail.c). Private to sim/.
  *
- * A message goes in parts of 64 KiB (the largest segment that the kernel hands to a port), or more when it is very long.
- * So many parts of a stream are on their way at most: a receiver's port that others use, too, holds a stream up, and the
- * sender's port is free for its other streams. Ports in serve parts in the order in which they come. */
+ * A message is sent in fragments of 64 KiB (the largest segment that the kernel passes to a port), or larger ones when it is very
+ * long. A window limits the fragments of a stream in flight: when the receiver's port is busy with other streams, the stream is
+ * blocked and the sender's port is free for its other streams. Input ports serve fragments in the order of arrival.
+ */
 #ifndef GN_TRANSPORT_SIM_SIM_STREAM_H
 #define GN_TRANSPORT_SIM_SIM_STREAM_H
 
@@ -12,7 +13,7 @@
 
 struct gn_sim_streams;
 
-/* Both outlive it. size: ranks of the whole machine. */
+/* net and events are borrowed and outlive it. size: ranks of the whole machine. */
 enum gn_status gn_sim_streams_create(struct gn_sim_net *net, struct gn_sim_events *events, int size,
 				     struct gn_sim_streams **out, struct gn_err *err);
 /* NULL is fine. */
@@ -20,14 +21,15 @@ void gn_sim_streams_destroy(struct gn_sim_streams *s);
 
 struct gn_sim_message {
 	int from, to; /* ranks of the whole machine */
-	uint32_t send, receive;
+	uint32_t send, receive; /* its steps */
 	double bytes, stretch;
 };
-/* GN_SIM_FINISHED for the send when all of it has left the port, GN_SIM_LANDED for the receive when it is through. */
+/* Queues a message. Pushes GN_SIM_COMPLETED for the send when all of it has left the output port, and GN_SIM_RECEIVED for the
+ * receive when all of it has passed the input port. */
 void gn_sim_streams_send(struct gn_sim_streams *s, const struct gn_sim_message *m, double now);
-/* What happens at GN_SIM_PART, GN_SIM_THROUGH and GN_SIM_PORT. */
-void gn_sim_streams_part(struct gn_sim_streams *s, uint32_t part, double now);
-void gn_sim_streams_through(struct gn_sim_streams *s, uint32_t part, double now);
-void gn_sim_streams_port(struct gn_sim_streams *s, uint32_t port, double now);
+/* The handlers of GN_SIM_FRAGMENT_ARRIVED, GN_SIM_FRAGMENT_RECEIVED and GN_SIM_PORT_FREE. */
+void gn_sim_streams_fragment_arrived(struct gn_sim_streams *s, uint32_t fragment, double now);
+void gn_sim_streams_fragment_received(struct gn_sim_streams *s, uint32_t fragment, double now);
+void gn_sim_streams_port_free(struct gn_sim_streams *s, uint32_t port, double now);
 
 #endif
