@@ -43,7 +43,7 @@ benched() {
 }
 check "bench allreduce of GPU memory by UCX" benched ucx float
 check "of bfloat16" benched ucx bfloat16
-one_gpu() { together nccl 'have one GPU between them, .*, which NCCL refuses: give each rank'; }
+one_gpu() { together nccl 'share one GPU, .*, which NCCL does not support: give each rank'; }
 if ((gpus == 0)); then
 	check "two emulated GPUs, two ranks by NCCL" right 2 nccl nccl
 	# NCCL itself: loaded, asked for an identifier, and for a communicator, which it cannot make

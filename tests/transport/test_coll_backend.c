@@ -23,7 +23,7 @@ static void expect(const struct gn_nccl_record *cards, enum gn_status status, co
 {
 	struct gn_err err = {GN_OK, ""};
 
-	assert_int_equal(gn_nccl_records_judge(cards, hosts, 4, &err), status);
+	assert_int_equal(gn_nccl_records_check(cards, hosts, 4, &err), status);
 	assert_non_null(strstr(err.text, words));
 }
 
@@ -42,7 +42,7 @@ static void test_cards(void **state)
 	expect(cards, GN_ERR_MISMATCH, "rank 0 on n1 has version 22809, rank 3 on n2 has 22703");
 	make_cards(cards);
 	memcpy(cards[3].gpu, cards[2].gpu, sizeof cards[3].gpu);
-	expect(cards, GN_ERR_UNSUPPORTED, "ranks 2 and 3 on n2 have one GPU between them, 0000:10:00.0");
+	expect(cards, GN_ERR_UNSUPPORTED, "ranks 2 and 3 on n2 share one GPU, 0000:10:00.0");
 }
 
 static void test_names(void **state)

@@ -5,25 +5,25 @@
 
 #include <string.h>
 
-/* As much as gn_coll_backend_choose asks for. */
+/* The memory that gn_coll_backend_choose() needs. */
 #define MEASURE_BYTES (16u << 20)
 
 static enum gn_status create_staged(struct gn_comm *comm, int ordinal, struct gn_coll_backend **out, struct gn_err *err)
 {
-	struct gn_copy_engine *copier = NULL;
+	struct gn_copy_engine *copy_engine = NULL;
 	struct gn_err why;
-	enum gn_status mine = gn_copy_engine_cuda_create(ordinal, &copier, &why), status = gn_agree_status(comm, mine, &why);
+	enum gn_status own = gn_copy_engine_cuda_create(ordinal, &copy_engine, &why), status = gn_agree_status(comm, own, &why);
 
 	if (!status)
-		return gn_coll_backend_staged_create(comm, copier, NULL, out, err);
-	if (!mine)
-		gn_copy_engine_destroy(copier);
+		return gn_coll_backend_staged_create(comm, copy_engine, NULL, out, err);
+	if (!own)
+		gn_copy_engine_destroy(copy_engine);
 	if (err)
 		*err = why;
 	return status;
 }
 
-/* Straight from GPU memory where UCX can. Takes memory. */
+/* Directly from GPU memory if UCX supports it. Takes ownership of memory. */
 static enum gn_status create_ucx(struct gn_comm *comm, int ordinal, struct gn_reduce_executor *memory, struct gn_coll_backend **out,
 				 struct gn_err *err)
 {
@@ -36,7 +36,7 @@ static enum gn_status create_ucx(struct gn_comm *comm, int ordinal, struct gn_re
 	return status ? status : create_staged(comm, ordinal, out, err);
 }
 
-static enum gn_status take_zeroes(int ordinal, void **out, struct gn_err *err)
+static enum gn_status alloc_zeroes(int ordinal, void **out, struct gn_err *err)
 {
 	enum gn_status status = gn_gpu_call(cudaSetDevice(ordinal), "cudaSetDevice", ordinal, err);
 
@@ -52,7 +52,7 @@ static enum gn_status choose(struct gn_comm *comm, int ordinal, struct gn_coll_b
 {
 	void *memory = NULL;
 	struct gn_err why;
-	enum gn_status status = gn_agree_status(comm, take_zeroes(ordinal, &memory, &why), &why);
+	enum gn_status status = gn_agree_status(comm, alloc_zeroes(ordinal, &memory, &why), &why);
 
 	if (status && err)
 		*err = why;
@@ -63,13 +63,13 @@ static enum gn_status choose(struct gn_comm *comm, int ordinal, struct gn_coll_b
 	return status;
 }
 
-/* Where ranks cannot have NCCL, all of them know so. */
-static int is_out(enum gn_status status)
+/* Errors that mean that NCCL is not available; all ranks have agreed on them. */
+static int is_unavailable(enum gn_status status)
 {
 	return status == GN_ERR_NOT_FOUND || status == GN_ERR_UNSUPPORTED || status == GN_ERR_MISMATCH;
 }
 
-/* Takes memory. */
+/* Takes ownership of memory. */
 static enum gn_status create_best(struct gn_comm *comm, int ordinal, struct gn_reduce_executor *memory, struct gn_log *log,
 				  struct gn_coll_backend **out, struct gn_err *err)
 {
@@ -78,14 +78,14 @@ static enum gn_status create_best(struct gn_comm *comm, int ordinal, struct gn_r
 	enum gn_status status = gn_coll_backend_nccl_create(comm, ordinal, &both[0], &why);
 	int best = 1;
 
-	if (status && !is_out(status)) {
+	if (status && !is_unavailable(status)) {
 		gn_reduce_executor_destroy(memory);
 		if (err)
 			*err = why;
 		return status;
 	}
 	if (status && gn_comm_rank(comm) == 0)
-		gn_log_info(log, "GPU memory is summed by ucx: %s", why.text);
+		gn_log_info(log, "GPU memory is reduced by ucx: %s", why.text);
 	status = create_ucx(comm, ordinal, memory, &both[1], err);
 	if (!status && both[0])
 		status = choose(comm, ordinal, both, log, &best, err);
@@ -100,7 +100,7 @@ static enum gn_status create_best(struct gn_comm *comm, int ordinal, struct gn_r
 }
 
 enum gn_status gn_coll_backend_cuda_create(struct gn_comm *comm, const char *how, int ordinal, struct gn_reduce_executor *memory,
-				      struct gn_log *log, struct gn_coll_backend **out, struct gn_err *err)
+					   struct gn_log *log, struct gn_coll_backend **out, struct gn_err *err)
 {
 	struct gn_coll_backend *c = NULL;
 	struct gn_strbuf text;

@@ -1,4 +1,4 @@
-/* How an error of the CUDA runtime becomes one of ours, for the files of transport/ that are built with CUDA. No state. */
+/* Converts errors of the CUDA runtime, for the files of transport/ that are built with CUDA. Thread safety: any thread. */
 #ifndef GN_TRANSPORT_NCCL_GPU_CALL_H
 #define GN_TRANSPORT_NCCL_GPU_CALL_H
 
@@ -6,7 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
-/* GN_OK for cudaSuccess. */
+/* The status of a call that returned code; GN_OK for cudaSuccess. The text names the device and the call. */
 static inline enum gn_status gn_gpu_call(cudaError_t code, const char *call, int ordinal, struct gn_err *err)
 {
 	enum gn_status status = code == cudaErrorMemoryAllocation ? GN_ERR_NO_MEMORY
@@ -16,7 +16,7 @@ static inline enum gn_status gn_gpu_call(cudaError_t code, const char *call, int
 
 	if (code == cudaSuccess)
 		return GN_OK;
-	/* what is not sticky would be reported once more by the next look at the last error */
+	/* reset an error that is not sticky: the next cudaGetLastError() would report it again */
 	(void)cudaGetLastError();
 	return gn_err_set(err, status, "cuda:%d: %s: %s (%s)", ordinal, call, cudaGetErrorString(code), cudaGetErrorName(code));
 }

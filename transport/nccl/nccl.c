@@ -7,24 +7,24 @@
 #include <string.h>
 #include <time.h>
 
-#define END_NS 5000000000u
+#define FINALIZE_NS 5000000000u
 #define CHECK_NS 2000000u
-/* A GPU that takes longer for what is to be summed hangs. */
-#define MAKING_NS 600000000000u
-/* NCCL does not say how far it has come: it moves as long as a network of 10 MB/s would have work. */
+/* A GPU that takes longer to produce the input of an allreduce is regarded as hung. */
+#define READY_NS 600000000000u
+/* NCCL does not report progress: an operation counts as progressing for as long as it would take at 10 MB/s. */
 #define SLOW_NS_PER_BYTE 100
-#define LOOKS 64
+#define POLLS 64
 #define PAUSE_NS 20000
 
 struct nccl_op {
 	struct gn_coll_backend_op base;
 	void *device;
-	void *after; /* what it sums is there when this event has happened; NULL: it is */
+	void *after; /* the CUDA event after which the input is ready; NULL: it is ready */
 	size_t count;
 	ncclDataType_t type;
 	ncclRedOp_t reduction;
 	cudaEvent_t end;
-	uint64_t started_ns, made_ns; /* made_ns: what it sums was there, as far as it is known */
+	uint64_t started_ns, ready_ns; /* ready_ns: when the input was first seen ready */
 	uint64_t slow_ns;	      /* see SLOW_NS_PER_BYTE */
 	uint32_t kind; /* for the recorder */
 	uint64_t number;
@@ -33,21 +33,21 @@ struct nccl_op {
 
 /* --- errors --- */
 
-/* What to do about it, where that is known. */
+/* What the user can do about an error. */
 static const char *advice(ncclResult_t rc)
 {
 	switch (rc) {
 	case ncclUnhandledCudaError:
-		return "; is the driver new enough (nvidia-smi)? NCCL_DEBUG=INFO tells more, and --comm ucx does without";
+		return "; is the driver new enough (nvidia-smi)? Set NCCL_DEBUG=INFO for details, or use --comm ucx";
 	case ncclSystemError:
-		return "; the network, shared memory (/dev/shm) or locked memory (ulimit -l) failed it: NCCL_SOCKET_IFNAME "
-		       "and NCCL_IB_HCA say what it may use, NCCL_DEBUG=INFO what it uses";
+		return "; the network, shared memory (/dev/shm) or locked memory (ulimit -l) failed: NCCL_SOCKET_IFNAME and "
+		       "NCCL_IB_HCA select what NCCL may use, NCCL_DEBUG=INFO logs what it uses";
 	case ncclInvalidUsage:
-		return "; do all ranks have the same NCCL and a GPU each? NCCL_DEBUG=WARN tells more";
+		return "; do all ranks have the same NCCL and a GPU each? Set NCCL_DEBUG=WARN for details";
 	case ncclRemoteError:
-		return "; another rank has failed, or the network";
+		return "; another rank or the network has failed";
 	default:
-		return "; NCCL_DEBUG=INFO tells more, and --comm ucx does without";
+		return "; set NCCL_DEBUG=INFO for details, or use --comm ucx";
 	}
 }
 
@@ -60,8 +60,8 @@ enum gn_status gn_nccl_fail(const struct gn_nccl_backend *c, ncclResult_t rc, co
 			  c->ordinal, call, c->api.get_error_string(rc), last && *last ? ": " : "", last ? last : "", advice(rc));
 }
 
-/* Ends its kernels, which would wait for a dead peer for ever. */
-static void let_go(struct gn_nccl_backend *c)
+/* Aborting ends the communicator's kernels, which would wait for a dead peer forever. */
+static void abort_communicator(struct gn_nccl_backend *c)
 {
 	ncclComm_t native = c->native;
 
@@ -70,36 +70,36 @@ static void let_go(struct gn_nccl_backend *c)
 		(void)c->api.abort(native);
 }
 
-/* The world knows who was lost, NCCL only that something broke; *err holds what it said. */
-static enum gn_status diagnose(struct gn_nccl_backend *c, enum gn_status status, struct gn_err *err)
+/* NCCL reports that something failed, in *err; the world knows which rank was lost, a moment later. Replaces *err in that case. */
+static enum gn_status find_reason(struct gn_nccl_backend *c, enum gn_status status, struct gn_err *err)
 {
 	uint64_t started = gn_clock_ns();
 	struct timespec pause = {0, 5000000};
 	struct gn_err lost;
 
-	let_go(c);
+	abort_communicator(c);
 	do {
-		enum gn_status verdict;
+		enum gn_status failure;
 
-		/* this is no stall, and none may be found while it is looked for what it is */
+		/* count as progress, so that no stall is detected during this wait */
 		gn_recorder_waiting(gn_world_recorder(c->world), 1);
-		verdict = gn_world_check_wait(c->world, started, &lost);
+		failure = gn_world_check_wait(c->world, started, &lost);
 
-		if (verdict) {
+		if (failure) {
 			*err = lost;
-			return verdict;
+			return failure;
 		}
 		nanosleep(&pause, NULL);
 	} while (gn_clock_ns() - started < gn_world_failure_reason_ns(c->world));
-	/* the others would wait for this rank, which does not go on */
+	/* this rank fails by itself: without a report the others would wait for it */
 	gn_world_give_up(c->world, err->text);
 	return status;
 }
 
-enum gn_status gn_nccl_settle(struct gn_nccl_backend *c, enum gn_status status, struct gn_err *err)
+enum gn_status gn_nccl_end_operation(struct gn_nccl_backend *c, enum gn_status status, struct gn_err *err)
 {
 	if (status && !c->status)
-		c->status = diagnose(c, status, &c->why);
+		c->status = find_reason(c, status, &c->why);
 	if (c->status && err)
 		*err = c->why;
 	return c->status;
@@ -107,7 +107,7 @@ enum gn_status gn_nccl_settle(struct gn_nccl_backend *c, enum gn_status status, 
 
 /* --- waiting for NCCL --- */
 
-static enum gn_status look(const struct gn_nccl_backend *c, const char *call, int *busy, struct gn_err *err)
+static enum gn_status check_async(const struct gn_nccl_backend *c, const char *call, int *busy, struct gn_err *err)
 {
 	ncclResult_t state = ncclSuccess, rc = c->api.get_async_error(c->native, &state);
 
@@ -117,8 +117,8 @@ static enum gn_status look(const struct gn_nccl_backend *c, const char *call, in
 	return state == ncclSuccess || *busy ? GN_OK : gn_nccl_fail(c, state, call, err);
 }
 
-enum gn_status gn_nccl_finish(const struct gn_nccl_backend *c, ncclResult_t rc, const char *call, uint64_t limit_ns,
-				  struct gn_err *err)
+enum gn_status gn_nccl_wait(const struct gn_nccl_backend *c, ncclResult_t rc, const char *call, uint64_t limit_ns,
+			    struct gn_err *err)
 {
 	uint64_t until = gn_clock_ns() + limit_ns;
 	struct timespec pause = {0, PAUSE_NS};
@@ -128,12 +128,12 @@ enum gn_status gn_nccl_finish(const struct gn_nccl_backend *c, ncclResult_t rc, 
 	if (rc != ncclSuccess && !busy)
 		return gn_nccl_fail(c, rc, call, err);
 	while (!status && busy) {
-		status = look(c, call, &busy, err);
+		status = check_async(c, call, &busy, err);
 		if (!status && busy)
 			status = gn_world_check(c->world, err);
 		if (!status && busy && gn_clock_ns() > until)
-			status = gn_err_set(err, GN_ERR_STALL, "rank %d on %s: %s has not come to an end in %.0f s; "
-					    "NCCL_DEBUG=INFO tells more",
+			status = gn_err_set(err, GN_ERR_STALL, "rank %d on %s: %s did not complete in %.0f s; set "
+					    "NCCL_DEBUG=INFO for details",
 					    gn_world_rank(c->world), gn_world_host_of(c->world, gn_world_rank(c->world)), call,
 					    (double)limit_ns * 1e-9);
 		if (!status && busy)
@@ -223,7 +223,7 @@ static enum gn_status launch(struct gn_nccl_backend *c, struct nccl_op *op, void
 	if (status)
 		return status;
 	rc = c->api.all_reduce(op->device, op->device, op->count, op->type, op->reduction, c->native, c->stream);
-	status = gn_nccl_finish(c, rc, "ncclAllReduce", GN_NCCL_START_NS, err);
+	status = gn_nccl_wait(c, rc, "ncclAllReduce", GN_NCCL_START_NS, err);
 	return status ? status : gn_gpu_call(cudaEventRecord(op->end, c->stream), "cudaEventRecord", c->ordinal, err);
 }
 
@@ -235,16 +235,16 @@ static enum gn_status start(struct gn_coll_backend_op *base, void *after, struct
 	if (op->in_flight)
 		return gn_err_set(err, GN_ERR_USAGE, "an allreduce was started again before it was complete");
 	if (c->status)
-		return gn_nccl_settle(c, c->status, err);
+		return gn_nccl_end_operation(c, c->status, err);
 	op->number = gn_recorder_start(gn_world_recorder(c->world), op->kind);
 	op->in_flight = 1;
 	op->after = after;
-	op->started_ns = op->made_ns = gn_clock_ns();
-	return gn_nccl_settle(c, launch(c, op, after, &c->why), err);
+	op->started_ns = op->ready_ns = gn_clock_ns();
+	return gn_nccl_end_operation(c, launch(c, op, after, &c->why), err);
 }
 
-/* Errors of NCCL's own threads are looked for only now and then. */
-static enum gn_status poll_end(struct gn_nccl_backend *c, struct nccl_op *op, int look_closer, struct gn_err *err)
+/* check_errors: also query errors of NCCL's own threads, which is done only now and then. */
+static enum gn_status poll_end(struct gn_nccl_backend *c, struct nccl_op *op, int check_errors, struct gn_err *err)
 {
 	cudaError_t code = cudaEventQuery(op->end);
 	enum gn_status status = GN_OK;
@@ -253,7 +253,7 @@ static enum gn_status poll_end(struct gn_nccl_backend *c, struct nccl_op *op, in
 	if (code == cudaErrorNotReady) {
 		(void)cudaGetLastError();
 		status = gn_world_check(c->world, err);
-		return status || !look_closer ? status : look(c, "ncclAllReduce", &busy, err);
+		return status || !check_errors ? status : check_async(c, "ncclAllReduce", &busy, err);
 	}
 	status = gn_gpu_call(code, "ncclAllReduce", c->ordinal, err);
 	if (!status) {
@@ -270,25 +270,25 @@ static enum gn_status test(struct gn_coll_backend_op *base, int *done, struct gn
 	enum gn_status status = GN_OK;
 
 	if (op->in_flight)
-		status = gn_nccl_settle(c, c->status ? c->status : poll_end(c, op, 1, &c->why), err);
+		status = gn_nccl_end_operation(c, c->status ? c->status : poll_end(c, op, 1, &c->why), err);
 	if (!status)
 		*done = !op->in_flight;
 	return status;
 }
 
-/* NCCL has it from the start, but while the GPU makes what is to be summed nobody waits for peers. */
-static void note_wait(struct gn_nccl_backend *c, struct nccl_op *op)
+/* Records whether the rank waits for peers: not while the GPU still computes the input of the allreduce. */
+static void record_wait(struct gn_nccl_backend *c, struct nccl_op *op)
 {
 	struct gn_recorder *recorder = gn_world_recorder(c->world);
 	uint64_t since_ns;
 
 	if (op->after && cudaEventQuery((cudaEvent_t)op->after) != cudaErrorNotReady) {
 		op->after = NULL;
-		op->made_ns = gn_clock_ns();
+		op->ready_ns = gn_clock_ns();
 	}
 	(void)cudaGetLastError();
-	since_ns = gn_clock_ns() - (op->after ? op->started_ns : op->made_ns);
-	if (since_ns < (op->after ? MAKING_NS : op->slow_ns))
+	since_ns = gn_clock_ns() - (op->after ? op->started_ns : op->ready_ns);
+	if (since_ns < (op->after ? READY_NS : op->slow_ns))
 		gn_recorder_moved(recorder);
 	else
 		gn_recorder_waiting(recorder, 0);
@@ -299,22 +299,22 @@ static enum gn_status wait(struct gn_coll_backend_op *base, struct gn_err *err)
 	struct nccl_op *op = (struct nccl_op *)base;
 	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base->carrier;
 	struct timespec pause = {0, PAUSE_NS};
-	uint64_t looked = gn_clock_ns(), now;
+	uint64_t checked_ns = gn_clock_ns(), now;
 	enum gn_status status = c->status;
 
 	for (unsigned idle = 1; op->in_flight && !status; idle++) {
 		now = gn_clock_ns();
-		status = poll_end(c, op, now - looked > CHECK_NS, &c->why);
-		if (now - looked > CHECK_NS) {
-			looked = now;
-			note_wait(c, op);
+		status = poll_end(c, op, now - checked_ns > CHECK_NS, &c->why);
+		if (now - checked_ns > CHECK_NS) {
+			checked_ns = now;
+			record_wait(c, op);
 		}
-		if (idle % LOOKS == 0 && idle > 16 * LOOKS)
+		if (idle % POLLS == 0 && idle > 16 * POLLS)
 			nanosleep(&pause, NULL);
-		else if (idle % LOOKS == 0)
+		else if (idle % POLLS == 0)
 			sched_yield();
 	}
-	return gn_nccl_settle(c, status, err);
+	return gn_nccl_end_operation(c, status, err);
 }
 
 static void free_op(struct gn_coll_backend_op *base)
@@ -324,7 +324,7 @@ static void free_op(struct gn_coll_backend_op *base)
 
 	if (op->in_flight && !c->status) {
 		c->status = gn_err_set(&c->why, GN_ERR_FAILED, "an allreduce was freed before it was complete");
-		let_go(c);
+		abort_communicator(c);
 	}
 	if (!gn_nccl_enter(c, NULL))
 		(void)gn_gpu_call(cudaEventDestroy(op->end), "cudaEventDestroy", c->ordinal, NULL);
@@ -338,18 +338,18 @@ static void describe(const struct gn_coll_backend *base, struct gn_strbuf *out)
 	gn_strbuf_printf(out, "nccl %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
-/* In good order only when nothing is wrong: everything else might wait. */
+/* Finalizes the communicator only when nothing has failed; otherwise that could block, and the communicator is aborted. */
 static void destroy(struct gn_coll_backend *base)
 {
 	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base;
 	int entered = !gn_nccl_enter(c, NULL);
 
 	if (c->native && entered && !c->status && !gn_world_check(c->world, NULL) &&
-	    !gn_nccl_finish(c, c->api.finalize(c->native), "ncclCommFinalize", END_NS, NULL)) {
+	    !gn_nccl_wait(c, c->api.finalize(c->native), "ncclCommFinalize", FINALIZE_NS, NULL)) {
 		(void)c->api.destroy(c->native);
 		c->native = NULL;
 	}
-	let_go(c);
+	abort_communicator(c);
 	if (c->stream && entered)
 		(void)gn_gpu_call(cudaStreamDestroy(c->stream), "cudaStreamDestroy", c->ordinal, NULL);
 	free(c);

@@ -1,6 +1,6 @@
-/* NCCL, loaded when it is wanted: a build with it runs where there is none. Only in builds with CUDA and NCCL.
+/* NCCL's functions, loaded at run time: a build with NCCL also runs on hosts without it. Only in builds with CUDA and NCCL.
  *
- * Thread safety: no state but the library's.
+ * Thread safety: any thread; the only state is NCCL's.
  */
 #ifndef GN_TRANSPORT_NCCL_NCCL_API_H
 #define GN_TRANSPORT_NCCL_NCCL_API_H
@@ -30,8 +30,8 @@ struct gn_nccl_api {
 	int version;
 };
 
-/* From where the loader looks, else from the CUDA folder that this was built with. GN_ERR_UNSUPPORTED when there is none, when
- * it is another major version, or lacks a function. Never unloaded: NCCL leaves threads. */
+/* Loads NCCL from the loader's search path, else from the CUDA folder of the build. GN_ERR_UNSUPPORTED when it is not found, has
+ * another major version, or lacks a function. It is never unloaded, because it leaves threads. */
 enum gn_status gn_nccl_api_load(struct gn_nccl_api *out, struct gn_err *err);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum gn_status make_stream(struct gn_nccl_backend *c, struct gn_err *err)
+static enum gn_status create_stream(struct gn_nccl_backend *c, struct gn_err *err)
 {
 	int least = 0, greatest = 0;
 	enum gn_status status = gn_nccl_enter(c, err);
@@ -13,13 +13,13 @@ static enum gn_status make_stream(struct gn_nccl_backend *c, struct gn_err *err)
 	if (!status)
 		status = gn_gpu_call(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange",
 				     c->ordinal, err);
-	/* before backward's kernels, which have work for a long time */
+	/* the highest priority: ahead of the kernels of backward, which keep the GPU busy */
 	return status ? status
 		      : gn_gpu_call(cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, greatest),
 				    "cudaStreamCreateWithPriority", c->ordinal, err);
 }
 
-static void fill_card(struct gn_nccl_backend *c, struct gn_nccl_record *card)
+static void fill_record(struct gn_nccl_backend *c, struct gn_nccl_record *record)
 {
 	ncclUniqueId id;
 	struct gn_err why;
@@ -27,46 +27,46 @@ static void fill_card(struct gn_nccl_backend *c, struct gn_nccl_record *card)
 
 	_Static_assert(sizeof id == GN_NCCL_ID_BYTES, "NCCL's identifiers have another size");
 	if (!status)
-		status = make_stream(c, &why);
+		status = create_stream(c, &why);
 	if (!status)
-		status = gn_gpu_call(cudaDeviceGetPCIBusId(card->gpu, sizeof card->gpu, c->ordinal), "cudaDeviceGetPCIBusId",
+		status = gn_gpu_call(cudaDeviceGetPCIBusId(record->gpu, sizeof record->gpu, c->ordinal), "cudaDeviceGetPCIBusId",
 				     c->ordinal, &why);
 	if (!status && gn_world_rank(c->world) == 0) {
 		ncclResult_t rc = c->api.get_unique_id(&id);
 
 		if (rc == ncclSuccess)
-			memcpy(card->id, &id, sizeof card->id);
+			memcpy(record->id, &id, sizeof record->id);
 		else
 			status = gn_nccl_fail(c, rc, "ncclGetUniqueId", &why);
 	}
-	card->version = c->api.version;
-	card->status = status;
+	record->version = c->api.version;
+	record->status = status;
 	if (status)
-		memcpy(card->why, why.text, strnlen(why.text, sizeof card->why - 1));
+		memcpy(record->why, why.text, strnlen(why.text, sizeof record->why - 1));
 }
 
-static enum gn_status agree(struct gn_nccl_backend *c, struct gn_comm *comm, ncclUniqueId *id, struct gn_err *err)
+static enum gn_status exchange_records(struct gn_nccl_backend *c, struct gn_comm *comm, ncclUniqueId *id, struct gn_err *err)
 {
 	size_t size = (size_t)gn_world_size(c->world);
-	struct gn_nccl_record mine = {0}, *cards = calloc(size, sizeof *cards);
+	struct gn_nccl_record mine = {0}, *records = calloc(size, sizeof *records);
 	const char **hosts = calloc(size, sizeof *hosts);
 	enum gn_status status = GN_OK;
 
-	fill_card(c, &mine);
-	if (!cards || !hosts)
+	fill_record(c, &mine);
+	if (!records || !hosts)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
 	if (!status)
-		status = gn_agree_gather(comm, &mine, sizeof mine, cards, err);
+		status = gn_agree_gather(comm, &mine, sizeof mine, records, err);
 	for (size_t r = 0; !status && r < size; r++) {
 		hosts[r] = gn_world_host_of(c->world, (int)r);
-		cards[r].why[sizeof cards[r].why - 1] = 0;
-		cards[r].gpu[sizeof cards[r].gpu - 1] = 0;
+		records[r].why[sizeof records[r].why - 1] = 0;
+		records[r].gpu[sizeof records[r].gpu - 1] = 0;
 	}
 	if (!status)
-		status = gn_nccl_records_judge(cards, hosts, size, err);
+		status = gn_nccl_records_check(records, hosts, size, err);
 	if (!status)
-		memcpy(id, cards[0].id, sizeof *id);
-	free(cards);
+		memcpy(id, records[0].id, sizeof *id);
+	free(records);
 	free(hosts);
 	return status;
 }
@@ -78,7 +78,7 @@ static enum gn_status join(struct gn_nccl_backend *c, const ncclUniqueId *id, st
 
 	config.blocking = 0;
 	rc = c->api.init_rank_config(&c->native, gn_world_size(c->world), *id, gn_world_rank(c->world), &config);
-	return gn_nccl_finish(c, rc, "ncclCommInitRankConfig", GN_NCCL_START_NS, err);
+	return gn_nccl_wait(c, rc, "ncclCommInitRankConfig", GN_NCCL_START_NS, err);
 }
 
 enum gn_status gn_coll_backend_nccl_create(struct gn_comm *comm, int ordinal, struct gn_coll_backend **out, struct gn_err *err)
@@ -92,9 +92,9 @@ enum gn_status gn_coll_backend_nccl_create(struct gn_comm *comm, int ordinal, st
 	c->base.ops = &gn_nccl_ops;
 	c->world = gn_comm_world(comm);
 	c->ordinal = ordinal;
-	status = agree(c, comm, &id, err);
+	status = exchange_records(c, comm, &id, err);
 	if (!status)
-		status = gn_nccl_settle(c, join(c, &id, &c->why), err);
+		status = gn_nccl_end_operation(c, join(c, &id, &c->why), err);
 	if (status) {
 		c->base.ops->destroy(&c->base);
 		return status;

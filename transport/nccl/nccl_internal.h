@@ -1,4 +1,4 @@
-/* What nccl.c (operations) and nccl_create.c share. Only in builds with CUDA and NCCL. */
+/* Shared by nccl.c (operations) and nccl_create.c. Only in builds with CUDA and NCCL. */
 #ifndef GN_TRANSPORT_NCCL_NCCL_INTERNAL_H
 #define GN_TRANSPORT_NCCL_NCCL_INTERNAL_H
 
@@ -6,7 +6,7 @@
 #include "transport/nccl/gpu_call.h"
 #include "transport/nccl/nccl_api.h"
 
-/* For everyone to come, find the network and each other. */
+/* The time limit of NCCL's initialization on all ranks. */
 #define GN_NCCL_START_NS 120000000000u
 
 struct gn_nccl_backend {
@@ -15,22 +15,23 @@ struct gn_nccl_backend {
 	struct gn_nccl_api api;
 	int ordinal;
 	cudaStream_t stream;
-	ncclComm_t native; /* NULL when aborted */
-	enum gn_status status; /* the first failure stays */
-	struct gn_err why;
+	ncclComm_t native; /* NULL before initialization and when aborted */
+	enum gn_status status; /* the first failure, kept */
+	struct gn_err why; /* of status */
 };
 
 extern const struct gn_coll_backend_ops gn_nccl_ops;
 
-/* The current device belongs to the thread. */
+/* Makes the GPU the current device of the calling thread. */
 enum gn_status gn_nccl_enter(const struct gn_nccl_backend *c, struct gn_err *err);
-/* Names rank, host and GPU, what NCCL says, and what to do. */
+/* An error with rank, host, GPU, NCCL's text and advice. */
 enum gn_status gn_nccl_fail(const struct gn_nccl_backend *c, ncclResult_t rc, const char *call, struct gn_err *err);
-/* Calls of a communicator that does not block say that they are not through yet: waits for that, watching the world. */
-enum gn_status gn_nccl_finish(const struct gn_nccl_backend *c, ncclResult_t rc, const char *call, uint64_t limit_ns,
-			      struct gn_err *err);
-/* All ends of operations come through here, the good ones, too: the first failure aborts the communicator, is put in the words of
- * the world when that knows better (c->why), and stays. */
-enum gn_status gn_nccl_settle(struct gn_nccl_backend *c, enum gn_status status, struct gn_err *err);
+/* Waits for the end of a call of a non-blocking communicator that returned rc; checks the world meanwhile. GN_ERR_STALL after
+ * limit_ns. */
+enum gn_status gn_nccl_wait(const struct gn_nccl_backend *c, ncclResult_t rc, const char *call, uint64_t limit_ns,
+			    struct gn_err *err);
+/* To be called with the result of every operation, including GN_OK: the first failure aborts the communicator, is replaced by the
+ * world's explanation if there is one (c->why), and is returned from then on. */
+enum gn_status gn_nccl_end_operation(struct gn_nccl_backend *c, enum gn_status status, struct gn_err *err);
 
 #endif

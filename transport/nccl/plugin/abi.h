@@ -1,7 +1,7 @@
-/* The binary interface between NCCL and a network plugin, versions 8 to 12, in our own words: a plugin is a shared object
- * with one table of functions for each version, named ncclNetPlugin_v8 to ncclNetPlugin_v12; NCCL takes the newest that it
- * knows. Layouts, values and meanings are those of NVIDIA's nccl 2.30.7, plugins/net/README.md and plugins/net/example/nccl/
- * net_v8.h to net_v12.h, net_device.h, common.h, err.h; declared here so that neither NCCL nor CUDA is needed to build.
+/* The binary interface between NCCL and a network plugin, versions 8 to 12: a plugin is a shared object with one table of functions
+ * per version, ncclNetPlugin_v8 to ncclNetPlugin_v12; NCCL uses the newest that it supports. Layouts, values and meanings are those
+ * of NVIDIA's NCCL 2.30.7, folder plugins/net: its README and the headers of example/nccl. They are declared here so that the build
+ * needs neither NCCL nor CUDA.
  */
 #ifndef GN_TRANSPORT_NCCL_PLUGIN_ABI_H
 #define GN_TRANSPORT_NCCL_PLUGIN_ABI_H
@@ -21,11 +21,11 @@ enum gn_nccl_result {
 
 enum {
 	GN_NCCL_HANDLE_BYTES = 128, /* of a listener's handle */
-	GN_NCCL_MAX_REQUESTS = 32,  /* that one communicator has under way; times the size of a grouped receive for sends */
+	GN_NCCL_MAX_REQUESTS = 32,  /* in progress per communicator; for sends times the size of a grouped receive */
 	GN_NCCL_OPTIONAL_RECV = 1,  /* *request on entry of irecv: completion need not be exact */
 };
 
-/* Kinds of memory, as bits. */
+/* Kinds of memory, a bit each. */
 enum { GN_NCCL_PTR_HOST = 1, GN_NCCL_PTR_CUDA = 2, GN_NCCL_PTR_DMABUF = 4 };
 
 enum gn_nccl_log_level {
@@ -36,15 +36,15 @@ enum gn_nccl_log_level {
 	GN_NCCL_LOG_ABORT = 4,
 	GN_NCCL_LOG_TRACE = 5,
 };
-/* Subsystems of the log, as bits. */
+/* Subsystems of the log, a bit each. */
 enum { GN_NCCL_SUB_INIT = 1, GN_NCCL_SUB_NET = 16 };
 
-/* As printf; file and line are for the log. */
+/* format as for printf(); file and line of the caller. */
 typedef void gn_nccl_logger(enum gn_nccl_log_level level, unsigned long subsystems, const char *file, int line,
 			    const char *format, ...) __attribute__((format(printf, 5, 6)));
 typedef enum gn_nccl_result gn_nccl_profiler(void **event, int type, void *phandle, int64_t plugin, void *extra);
 
-/* For networks that a GPU drives itself: not us. */
+/* For networks driven by the GPU itself; unused by this plugin. */
 enum gn_nccl_device_type { GN_NCCL_DEVICE_HOST = 0, GN_NCCL_DEVICE_UNPACK = 1 };
 struct gn_nccl_device_handle;
 
@@ -58,7 +58,7 @@ struct gn_nccl_config {
 	int traffic_class; /* -1: none */
 };
 
-/* What a device is. Speeds in Mbit/s, latency in microseconds. */
+/* The properties of a device. Speed in Mbit/s, latency in microseconds. */
 struct gn_nccl_properties_v8 {
 	char *name, *pci_path; /* NULL: not a PCI device */
 	uint64_t guid;
@@ -68,7 +68,7 @@ struct gn_nccl_properties_v8 {
 	enum gn_nccl_device_type device_type;
 	int device_version;
 };
-/* And of v10. */
+/* Also of version 10. */
 struct gn_nccl_properties_v9 {
 	char *name, *pci_path;
 	uint64_t guid;
@@ -106,8 +106,8 @@ struct gn_nccl_properties_v12 {
 	int16_t rail, plane; /* -1: unknown */
 };
 
-/* What all versions have under these names. connect() and accept() do not block: they leave NULL until the connection is
- * there. isend() and irecv() may leave NULL as the request: try again. */
+/* The functions that all versions have. connect() and accept() do not block: they set NULL until the connection is complete.
+ * isend() and irecv() may set a NULL request: the caller retries. */
 typedef enum gn_nccl_result gn_nccl_devices(int *count);
 typedef enum gn_nccl_result gn_nccl_accept(void *listen_comm, void **recv_comm, struct gn_nccl_device_handle **device);
 typedef enum gn_nccl_result gn_nccl_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle);
@@ -154,7 +154,7 @@ struct gn_nccl_net_v8 {
 	gn_nccl_connect_v8 *connect;
 	gn_nccl_accept *accept;
 	gn_nccl_reg_mr *reg_mr;
-	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf; /* NULL where no device claims GN_NCCL_PTR_DMABUF */
+	gn_nccl_reg_mr_dmabuf *reg_mr_dmabuf; /* NULL unless a device reports GN_NCCL_PTR_DMABUF */
 	gn_nccl_dereg_mr *dereg_mr;
 	gn_nccl_isend_v8 *isend;
 	gn_nccl_irecv_v8 *irecv;
@@ -183,7 +183,7 @@ struct gn_nccl_net_v9 {
 	gn_nccl_close *close_send, *close_recv, *close_listen;
 	gn_nccl_get_device_mr *get_device_mr;
 	gn_nccl_irecv_consumed *irecv_consumed;
-	enum gn_nccl_result (*make_vdevice)(int *device, struct gn_nccl_vdevice_v9 *made_of); /* NULL: devices are not fused */
+	enum gn_nccl_result (*make_vdevice)(int *device, struct gn_nccl_vdevice_v9 *made_of); /* NULL: devices cannot be merged */
 };
 
 struct gn_nccl_net_v10 {
@@ -207,7 +207,7 @@ struct gn_nccl_net_v10 {
 	enum gn_nccl_result (*make_vdevice)(int *device, struct gn_nccl_vdevice_v9 *made_of);
 };
 
-/* init() is called once for each communicator, and makes its context. */
+/* init() is called once per communicator and creates its context. */
 struct gn_nccl_net_v11 {
 	const char *name;
 	gn_nccl_init_v11 *init;

@@ -11,11 +11,11 @@
 
 const char gn_api_name[] = "Gannet";
 
-/* See core.h: the interface leaves no other place for it. */
+/* Global to the process, see api.h. */
 static struct {
 	pthread_mutex_t lock;
 	int ready;
-	pid_t pid; /* the process that made it ready */
+	pid_t pid; /* of the process that initialized it */
 	struct gn_device_table devices;
 	struct gn_context *shared;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -28,7 +28,7 @@ struct gn_registration {
 
 /* --- the process --- */
 
-/* UCX patches functions of the C library and may not go when the plugin does. */
+/* Keeps UCX loaded after the plugin is unloaded, because UCX patches functions of the C library. */
 static void pin_ucx(void)
 {
 	Dl_info info;
@@ -52,29 +52,30 @@ static enum gn_status prepare(struct gn_err *err)
 	return status;
 }
 
-/* A child that was forked has none of the threads, and locks as they happened to be. */
+/* Does nothing in a forked child, which has none of the threads, and locks in any state. */
 static void __attribute__((destructor)) unload(void)
 {
 	if (process.pid != getpid())
 		return;
-	gn_contexts_rest();
+	gn_contexts_stop_threads();
 	gn_context_destroy(process.shared);
 	gn_device_table_release(&process.devices);
 	process.shared = NULL;
 	process.ready = 0;
 }
 
-static void announce(const struct gn_plugin_log *report)
+static void log_devices(const struct gn_plugin_log *log)
 {
 	for (int i = 0; i < process.devices.count; i++)
-		gn_plugin_log_info(report, "device %d: %s at %d Mbit/s, memory: host%s", i, process.devices.items[i].name,
-			       process.devices.items[i].mbit_per_s, process.devices.pointers & GN_NCCL_PTR_CUDA ? ", CUDA" : "");
+		gn_plugin_log_info(log, "device %d: %s at %d Mbit/s, memory: host%s", i, process.devices.items[i].name,
+				   process.devices.items[i].mbit_per_s,
+				   process.devices.pointers & GN_NCCL_PTR_CUDA ? ", CUDA" : "");
 }
 
 enum gn_nccl_result gn_api_init(void **context, uint64_t comm_id, struct gn_nccl_config *config, gn_nccl_logger *logger,
-				 gn_nccl_profiler *profiler)
+				gn_nccl_profiler *profiler)
 {
-	struct gn_plugin_log report = {.logger = logger};
+	struct gn_plugin_log log = {.logger = logger};
 	struct gn_context *c = NULL;
 	struct gn_err err = {0};
 	enum gn_status status;
@@ -84,11 +85,11 @@ enum gn_nccl_result gn_api_init(void **context, uint64_t comm_id, struct gn_nccl
 	*context = NULL;
 	status = prepare(&err);
 	if (!status)
-		status = gn_context_create(&report, &process.devices, config ? config->traffic_class : -1, &c, &err);
+		status = gn_context_create(&log, &process.devices, config ? config->traffic_class : -1, &c, &err);
 	if (!status)
-		announce(&report);
+		log_devices(&log);
 	*context = c;
-	return gn_plugin_log_result(&report, status, &err);
+	return gn_plugin_log_result(&log, status, &err);
 }
 
 enum gn_nccl_result gn_api_init_shared(gn_nccl_logger *logger)
@@ -110,7 +111,7 @@ enum gn_nccl_result gn_api_init_shared(gn_nccl_logger *logger)
 	if (!process.shared)
 		process.shared = made;
 	pthread_mutex_unlock(&process.lock);
-	/* another thread was faster */
+	/* another thread has created it in the meantime */
 	gn_context_destroy(fresh);
 	return GN_NCCL_SUCCESS;
 }
@@ -160,33 +161,33 @@ enum gn_nccl_result gn_api_listen(void *context, int device, void *handle, void 
 {
 	struct gn_context *c = context;
 	struct gn_listener *l = NULL;
-	struct gn_worker *e;
+	struct gn_worker *w;
 	struct gn_err err;
 	enum gn_status status;
 
 	if (!c || !handle || !listen_comm)
 		return GN_NCCL_INVALID_ARGUMENT;
-	status = gn_context_enter(c, device, &e, &err);
+	status = gn_context_get_worker(c, device, &w, &err);
 	if (status)
-		return gn_plugin_log_result(gn_context_report(c), status, &err);
-	pthread_mutex_lock(&e->lock);
-	status = gn_listener_create(e, c, handle, &l, &err);
-	pthread_mutex_unlock(&e->lock);
+		return gn_plugin_log_result(gn_context_log(c), status, &err);
+	pthread_mutex_lock(&w->lock);
+	status = gn_listener_create(w, c, handle, &l, &err);
+	pthread_mutex_unlock(&w->lock);
 	if (status)
-		gn_context_leave(c, e);
+		gn_context_put_worker(c, w);
 	else
 		*listen_comm = l;
-	return gn_plugin_log_result(gn_context_report(c), status, &err);
+	return gn_plugin_log_result(gn_context_log(c), status, &err);
 }
 
-/* What is under way counts as a user of the engine, so the second call on finds it where the first one left it. */
+/* An attempt in progress counts as a user of the worker, so that later calls find it. */
 enum gn_nccl_result gn_api_connect(void *context, int device, void *handle, void **send_comm,
-				    struct gn_nccl_device_handle **of_device)
+				   struct gn_nccl_device_handle **of_device)
 {
 	struct gn_context *c = context;
 	struct gn_conn *made = NULL;
 	struct gn_handle h;
-	struct gn_worker *e;
+	struct gn_worker *w;
 	struct gn_err err;
 	enum gn_status status;
 	int began = 0;
@@ -198,20 +199,20 @@ enum gn_nccl_result gn_api_connect(void *context, int device, void *handle, void
 	memcpy(&h, handle, sizeof h);
 	if (h.magic != GN_HANDLE_MAGIC)
 		return GN_NCCL_INVALID_ARGUMENT;
-	status = gn_context_enter(c, device, &e, &err);
+	status = gn_context_get_worker(c, device, &w, &err);
 	if (status)
-		return gn_plugin_log_result(gn_context_report(c), status, &err);
-	pthread_mutex_lock(&e->lock);
-	status = gn_cm_connect(e, &h, &began, &made, &err);
-	pthread_mutex_unlock(&e->lock);
+		return gn_plugin_log_result(gn_context_log(c), status, &err);
+	pthread_mutex_lock(&w->lock);
+	status = gn_cm_connect(w, &h, &began, &made, &err);
+	pthread_mutex_unlock(&w->lock);
 	if (made)
 		made->context = c;
 	if (!began)
-		gn_context_leave(c, e);
+		gn_context_put_worker(c, w);
 	if (status)
-		gn_context_leave(c, e);
+		gn_context_put_worker(c, w);
 	*send_comm = made;
-	return gn_plugin_log_result(gn_context_report(c), status, &err);
+	return gn_plugin_log_result(gn_context_log(c), status, &err);
 }
 
 enum gn_nccl_result gn_api_accept(void *listen_comm, void **recv_comm, struct gn_nccl_device_handle **of_device)
@@ -219,7 +220,7 @@ enum gn_nccl_result gn_api_accept(void *listen_comm, void **recv_comm, struct gn
 	struct gn_listener *l = listen_comm;
 	struct gn_conn *made = NULL;
 	struct gn_context *c;
-	struct gn_worker *e;
+	struct gn_worker *w;
 	struct gn_err err;
 	enum gn_status status;
 
@@ -228,30 +229,30 @@ enum gn_nccl_result gn_api_accept(void *listen_comm, void **recv_comm, struct gn
 		return GN_NCCL_INVALID_ARGUMENT;
 	*recv_comm = NULL;
 	c = gn_listener_owner(l);
-	e = gn_listener_engine(l);
-	pthread_mutex_lock(&e->lock);
+	w = gn_listener_worker(l);
+	pthread_mutex_lock(&w->lock);
 	status = gn_listener_accept(l, &made, &err);
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_unlock(&w->lock);
 	if (made) {
 		made->context = c;
-		gn_context_stay(c, e);
+		gn_context_ref_worker(c, w);
 	}
 	*recv_comm = made;
-	return gn_plugin_log_result(gn_context_report(c), status, &err);
+	return gn_plugin_log_result(gn_context_log(c), status, &err);
 }
 
 enum gn_nccl_result gn_api_close(void *comm)
 {
 	struct gn_conn *conn = comm;
 	struct gn_context *c;
-	struct gn_worker *e;
+	struct gn_worker *w;
 
 	if (!conn)
 		return GN_NCCL_SUCCESS;
 	c = conn->context;
-	e = conn->engine;
+	w = conn->worker;
 	gn_conn_close(conn);
-	gn_context_leave(c, e);
+	gn_context_put_worker(c, w);
 	return GN_NCCL_SUCCESS;
 }
 
@@ -259,20 +260,20 @@ enum gn_nccl_result gn_api_close_listen(void *listen_comm)
 {
 	struct gn_listener *l = listen_comm;
 	struct gn_context *c;
-	struct gn_worker *e;
+	struct gn_worker *w;
 
 	if (!l)
 		return GN_NCCL_SUCCESS;
 	c = gn_listener_owner(l);
-	e = gn_listener_engine(l);
-	pthread_mutex_lock(&e->lock);
+	w = gn_listener_worker(l);
+	pthread_mutex_lock(&w->lock);
 	gn_listener_destroy(l);
-	pthread_mutex_unlock(&e->lock);
-	gn_context_leave(c, e);
+	pthread_mutex_unlock(&w->lock);
+	gn_context_put_worker(c, w);
 	return GN_NCCL_SUCCESS;
 }
 
-/* --- memory: UCX registers what it sends and receives by itself and remembers it, so nothing is to be done before --- */
+/* --- memory: UCX registers and caches the memory of messages by itself, so registration only records it --- */
 
 enum gn_nccl_result gn_api_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
 {
@@ -282,8 +283,8 @@ enum gn_nccl_result gn_api_reg_mr(void *comm, void *data, size_t size, int type,
 	if (!comm || !mhandle)
 		return GN_NCCL_INVALID_ARGUMENT;
 	if ((type != GN_NCCL_PTR_HOST && type != GN_NCCL_PTR_CUDA) || !(type & gn_api_pointers())) {
-		gn_plugin_log_warn(&c->engine->report, "memory of type %d is not supported: this UCX knows %s", type,
-			       gn_api_pointers() & GN_NCCL_PTR_CUDA ? "host and CUDA memory" : "host memory only");
+		gn_plugin_log_warn(&c->worker->log, "memory of type %d is not supported: this UCX supports %s", type,
+				   gn_api_pointers() & GN_NCCL_PTR_CUDA ? "host and CUDA memory" : "host memory only");
 		return GN_NCCL_INVALID_ARGUMENT;
 	}
 	r = malloc(sizeof *r);
@@ -293,7 +294,7 @@ enum gn_nccl_result gn_api_reg_mr(void *comm, void *data, size_t size, int type,
 	r->data = data;
 	r->len_bytes = size;
 	if (type == GN_NCCL_PTR_CUDA)
-		gn_conn_note_gpu(c);
+		gn_conn_use_gpu_memory(c);
 	*mhandle = r;
 	return GN_NCCL_SUCCESS;
 }
@@ -303,7 +304,7 @@ enum gn_nccl_result gn_api_dereg_mr(void *comm, void *mhandle)
 	struct gn_registration *r = mhandle;
 
 	if (comm && r)
-		gn_conn_forget(comm, r->data, r->len_bytes);
+		gn_conn_release_memory(comm, r->data, r->len_bytes);
 	free(r);
 	return GN_NCCL_SUCCESS;
 }
@@ -311,7 +312,7 @@ enum gn_nccl_result gn_api_dereg_mr(void *comm, void *mhandle)
 /* --- messages --- */
 
 enum gn_nccl_result gn_api_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle, void *phandle,
-				  void **request)
+				 void **request)
 {
 	struct gn_conn *c = send_comm;
 	struct gn_request *r = NULL;
@@ -325,12 +326,12 @@ enum gn_nccl_result gn_api_isend(void *send_comm, void *data, size_t size, int t
 	*request = NULL;
 	status = gn_conn_send(c, data, size, tag, &r, &err);
 	*request = r;
-	return gn_plugin_log_result(&c->engine->report, status, &err);
+	return gn_plugin_log_result(&c->worker->log, status, &err);
 }
 
-/* *request may say on entry that completion need not be exact (GN_NCCL_OPTIONAL_RECV): ours always is. */
+/* GN_NCCL_OPTIONAL_RECV in *request on entry allows inexact completion; this plugin's is always exact. */
 enum gn_nccl_result gn_api_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
-				  void **phandles, void **request)
+				 void **phandles, void **request)
 {
 	struct gn_conn *c = recv_comm;
 	struct gn_request *r = NULL;
@@ -344,10 +345,10 @@ enum gn_nccl_result gn_api_irecv(void *recv_comm, int n, void **data, size_t *si
 	*request = NULL;
 	status = gn_conn_receive(c, n, data, sizes, tags, &r, &err);
 	*request = r;
-	return gn_plugin_log_result(&c->engine->report, status, &err);
+	return gn_plugin_log_result(&c->worker->log, status, &err);
 }
 
-/* What went to host memory needs no flush, and neither does a message without bytes. */
+/* Only GPU memory needs a flush, and only for messages with data. */
 enum gn_nccl_result gn_api_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles, void **request)
 {
 	struct gn_conn *c = recv_comm;
@@ -366,18 +367,18 @@ enum gn_nccl_result gn_api_iflush(void *recv_comm, int n, void **data, int *size
 	}
 	if (needed)
 		status = gn_flush_gpu(&err);
-	return gn_plugin_log_result(&c->engine->report, status, &err);
+	return gn_plugin_log_result(&c->worker->log, status, &err);
 }
 
 enum gn_nccl_result gn_api_test(void *request, int *done, int *sizes)
 {
 	struct gn_request *r = request;
-	const struct gn_plugin_log *report;
+	const struct gn_plugin_log *log;
 	struct gn_err err;
 
 	if (!r || !done)
 		return GN_NCCL_INVALID_ARGUMENT;
 	*done = 0;
-	report = gn_request_report(r);
-	return gn_plugin_log_result(report, gn_request_test(r, done, sizes, &err), &err);
+	log = gn_request_log(r);
+	return gn_plugin_log_result(log, gn_request_test(r, done, sizes, &err), &err);
 }

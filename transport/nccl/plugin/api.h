@@ -1,9 +1,12 @@
-/* The plugin behind all versions of NCCL's interface: the newest one's functions, without what differs in layout. Arguments
- * are NCCL's (transport/nccl/plugin/abi.h); contexts, communicators and requests are checked where that is possible.
+/* The plugin's functions, shared by the tables of all versions of NCCL's interface: those of the newest version, without what
+ * differs in layout (versions.c). Arguments are NCCL's (abi.h); contexts, communicators and requests are checked where that is
+ * possible.
  *
- * The interface has devices() and getProperties() without a context, and before version 11 no contexts at all, so the table
- * of devices, and one context for all communicators of older interfaces, belong to the process. Both are made by the first
+ * The interface calls devices() and getProperties() without a context, and has no contexts at all before version 11. So the table
+ * of devices, and one context for all communicators of older versions, are global to the process. Both are created by the first
  * init() and live until the plugin is unloaded.
+ *
+ * Thread safety: any thread.
  */
 #ifndef GN_TRANSPORT_NCCL_PLUGIN_API_H
 #define GN_TRANSPORT_NCCL_PLUGIN_API_H
@@ -28,14 +31,14 @@ gn_nccl_iflush gn_api_iflush;
 gn_nccl_test gn_api_test;
 gn_nccl_close gn_api_close, gn_api_close_listen;
 
-/* Older interfaces: makes the process's context unless it is there. */
+/* For versions before 11: creates the context of the process, and returns it. */
 enum gn_nccl_result gn_api_init_shared(gn_nccl_logger *logger);
 void *gn_api_shared(void);
-/* For the properties that every version has. NULL: there is no such device. */
+/* The properties that are common to all versions. NULL: no such device. */
 const struct gn_device *gn_api_device(int device);
 int gn_api_pointers(void);
 
 enum { GN_API_COMMS_MAX = 65536, GN_API_RECEIVES_MAX = 8 };
-#define GN_API_BYTES_MAX ((size_t)1 << 30) /* of a message: test() tells its size as an int */
+#define GN_API_BYTES_MAX ((size_t)1 << 30) /* of a message: test() returns its size as an int */
 
 #endif

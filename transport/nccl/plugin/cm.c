@@ -8,19 +8,19 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum gn_status gn_cm_get(struct gn_worker *e, struct gn_cm **out, struct gn_err *err)
+enum gn_status gn_cm_get(struct gn_worker *w, struct gn_cm **out, struct gn_err *err)
 {
-	if (!e->meet) {
-		e->meet = calloc(1, sizeof *e->meet);
-		if (!e->meet)
+	if (!w->cm) {
+		w->cm = calloc(1, sizeof *w->cm);
+		if (!w->cm)
 			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for connections");
-		e->meet->fd = -1;
+		w->cm->fd = -1;
 	}
-	*out = e->meet;
+	*out = w->cm;
 	return GN_OK;
 }
 
-/* As many as there is room for; 0 when the family is none of ours. */
+/* Encodes an address; returns its bytes, 0 when it is invalid or there is no room. */
 static size_t put_address(const char *text, uint8_t *to, size_t room)
 {
 	uint8_t bytes[16];
@@ -53,12 +53,12 @@ static void write_handle(const struct gn_listener *l, int port, struct gn_handle
 	memcpy(out, &h, sizeof h);
 }
 
-enum gn_status gn_listener_create(struct gn_worker *e, struct gn_context *owner, struct gn_handle *handle,
+enum gn_status gn_listener_create(struct gn_worker *w, struct gn_context *owner, struct gn_handle *handle,
 				  struct gn_listener **out, struct gn_err *err)
 {
 	struct gn_listener *l = NULL;
 	struct gn_cm *m = NULL;
-	enum gn_status status = gn_cm_get(e, &m, err);
+	enum gn_status status = gn_cm_get(w, &m, err);
 
 	if (!status && m->fd < 0) {
 		m->port = 0;
@@ -72,10 +72,10 @@ enum gn_status gn_listener_create(struct gn_worker *e, struct gn_context *owner,
 	if (getrandom(l->token, sizeof l->token, 0) != sizeof l->token ||
 	    getrandom(l->answer, sizeof l->answer, 0) != sizeof l->answer) {
 		free(l);
-		return gn_err_set(err, GN_ERR_FAILED, "no random numbers to be had");
+		return gn_err_set(err, GN_ERR_FAILED, "no random numbers available");
 	}
 	l->owner = owner;
-	l->engine = e;
+	l->worker = w;
 	l->next = m->listeners;
 	m->listeners = l;
 	write_handle(l, m->port, handle);
@@ -83,9 +83,9 @@ enum gn_status gn_listener_create(struct gn_worker *e, struct gn_context *owner,
 	return GN_OK;
 }
 
-struct gn_worker *gn_listener_engine(const struct gn_listener *l)
+struct gn_worker *gn_listener_worker(const struct gn_listener *l)
 {
-	return l->engine;
+	return l->worker;
 }
 
 struct gn_context *gn_listener_owner(const struct gn_listener *l)
@@ -95,7 +95,7 @@ struct gn_context *gn_listener_owner(const struct gn_listener *l)
 
 void gn_listener_destroy(struct gn_listener *l)
 {
-	struct gn_cm *m = l->engine->meet;
+	struct gn_cm *m = l->worker->cm;
 	struct gn_listener **at = &m->listeners;
 	struct gn_incoming *next;
 	struct gn_conn *c;
@@ -103,7 +103,7 @@ void gn_listener_destroy(struct gn_listener *l)
 	for (struct gn_incoming *in = m->incoming; in; in = next) {
 		next = in->next;
 		if (in->listener == l)
-			gn_incoming_drop(l->engine, in);
+			gn_incoming_drop(l->worker, in);
 	}
 	while ((c = l->ready)) {
 		l->ready = c->next;
@@ -120,7 +120,7 @@ enum gn_status gn_listener_accept(struct gn_listener *l, struct gn_conn **out, s
 	struct gn_conn *c;
 
 	(void)err;
-	gn_cm_serve(l->engine);
+	gn_cm_progress(l->worker);
 	c = l->ready;
 	if (c)
 		l->ready = c->next;
@@ -128,22 +128,22 @@ enum gn_status gn_listener_accept(struct gn_listener *l, struct gn_conn **out, s
 	return GN_OK;
 }
 
-unsigned gn_cm_destroy(struct gn_worker *e)
+unsigned gn_cm_destroy(struct gn_worker *w)
 {
-	struct gn_cm *m = e->meet;
+	struct gn_cm *m = w->cm;
 	unsigned ended = 0;
 
 	if (!m)
 		return 0;
 	while (m->incoming)
-		gn_incoming_drop(e, m->incoming);
+		gn_incoming_drop(w, m->incoming);
 	for (; m->outgoing; ended++)
-		gn_outgoing_drop(e, m->outgoing);
+		gn_outgoing_drop(w, m->outgoing);
 	for (; m->listeners; ended++)
 		gn_listener_destroy(m->listeners);
 	if (m->fd >= 0)
 		close(m->fd);
 	free(m);
-	e->meet = NULL;
+	w->cm = NULL;
 	return ended;
 }

@@ -8,18 +8,18 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* How long an address is waited for before the next is tried, too. */
+/* The time after which the next address is tried as well. */
 #define NEXT_NS 1000000000u
 
-void gn_outgoing_drop(struct gn_worker *e, struct gn_outgoing *out)
+void gn_outgoing_drop(struct gn_worker *w, struct gn_outgoing *out)
 {
-	struct gn_outgoing **at = &e->meet->outgoing;
+	struct gn_outgoing **at = &w->cm->outgoing;
 
 	while (*at != out)
 		at = &(*at)->next;
 	*at = out->next;
 	for (int i = 0; i < out->started; i++)
-		gn_nb_socket_close(&out->attempts[i].mail);
+		gn_nb_socket_close(&out->attempts[i].socket);
 	if (out->conn)
 		gn_conn_discard(out->conn);
 	free(out);
@@ -34,17 +34,17 @@ static enum gn_status read_addresses(struct gn_outgoing *out, struct gn_err *err
 		size_t len = at < sizeof h->addresses && h->addresses[at] == 4 ? 4 : 16;
 
 		if (at + 1 + len > sizeof h->addresses || (h->addresses[at] != 4 && h->addresses[at] != 6) || i >= GN_ATTEMPTS_MAX)
-			return gn_err_set(err, GN_ERR_USAGE, "a handle that listen() did not make");
+			return gn_err_set(err, GN_ERR_USAGE, "invalid handle: not one of listen()");
 		out->attempts[i].family = len == 4 ? AF_INET : AF_INET6;
 		memcpy(out->attempts[i].address, h->addresses + at + 1, len);
-		out->attempts[i].mail.fd = -1;
+		out->attempts[i].socket.fd = -1;
 		at += 1 + len;
 	}
 	out->count = h->count;
-	return out->count ? GN_OK : gn_err_set(err, GN_ERR_USAGE, "a handle without an address");
+	return out->count ? GN_OK : gn_err_set(err, GN_ERR_USAGE, "invalid handle: no address");
 }
 
-static enum gn_status begin(struct gn_worker *e, const struct gn_handle *handle, struct gn_outgoing **result,
+static enum gn_status begin(struct gn_worker *w, const struct gn_handle *handle, struct gn_outgoing **result,
 			    struct gn_err *err)
 {
 	struct gn_outgoing *out = calloc(1, sizeof *out);
@@ -55,22 +55,22 @@ static enum gn_status begin(struct gn_worker *e, const struct gn_handle *handle,
 	out->handle = *handle;
 	status = read_addresses(out, err);
 	if (!status)
-		status = gn_conn_create(e, 0, &out->conn, err);
+		status = gn_conn_create(w, 0, &out->conn, err);
 	if (status) {
 		free(out);
 		return status;
 	}
-	out->next = e->meet->outgoing;
-	e->meet->outgoing = out;
+	out->next = w->cm->outgoing;
+	w->cm->outgoing = out;
 	*result = out;
 	return GN_OK;
 }
 
-static void start_next(struct gn_worker *e, struct gn_outgoing *out)
+static void start_next(struct gn_worker *w, struct gn_outgoing *out)
 {
 	struct gn_attempt *a = &out->attempts[out->started++];
-	struct gn_hello hello = {.magic = GN_HANDLE_MAGIC, .conn = out->conn->number, .name = e->name,
-				 .address_bytes = (uint32_t)e->address_bytes};
+	struct gn_hello hello = {.magic = GN_HANDLE_MAGIC, .conn = out->conn->number, .name = w->name,
+				 .address_bytes = (uint32_t)w->address_bytes};
 	int fd = gn_nb_socket_connect(a->family, a->address, out->handle.port);
 
 	out->started_ns = gn_clock_ns();
@@ -79,107 +79,107 @@ static void start_next(struct gn_worker *e, struct gn_outgoing *out)
 		return;
 	}
 	memcpy(hello.token, out->handle.token, sizeof hello.token);
-	if (gn_nb_socket_open(&a->mail, fd) || gn_nb_socket_put(&a->mail, &hello, sizeof hello) ||
-	    gn_nb_socket_put(&a->mail, e->address, e->address_bytes))
-		gn_nb_socket_close(&a->mail);
+	if (gn_nb_socket_open(&a->socket, fd) || gn_nb_socket_put(&a->socket, &hello, sizeof hello) ||
+	    gn_nb_socket_put(&a->socket, w->address, w->address_bytes))
+		gn_nb_socket_close(&a->socket);
 }
 
-/* 1: the answer has come; 0: not yet; -1: nothing comes of it. */
-static int step(struct gn_outgoing *out, struct gn_attempt *a)
+/* 1: the reply is complete; 0: not yet; -1: this address has failed. */
+static int advance_address(struct gn_outgoing *out, struct gn_attempt *a)
 {
-	int rc = gn_nb_socket_push(&a->mail);
+	int rc = gn_nb_socket_push(&a->socket);
 	struct gn_reply reply;
 	unsigned differs = 0;
 
 	if (rc == 1)
-		rc = gn_nb_socket_pull(&a->mail, sizeof reply);
+		rc = gn_nb_socket_pull(&a->socket, sizeof reply);
 	if (rc != 1) {
 		out->last_errno = rc < 0 ? errno : out->last_errno;
 		return rc;
 	}
-	memcpy(&reply, a->mail.in, sizeof reply);
+	memcpy(&reply, a->socket.in, sizeof reply);
 	for (int i = 0; i < GN_TOKEN_BYTES; i++)
 		differs |= (unsigned)(reply.answer[i] ^ out->handle.answer[i]);
 	if (differs || reply.address_bytes > GN_NB_SOCKET_MAX - sizeof reply)
 		return -1;
-	return gn_nb_socket_pull(&a->mail, sizeof reply + reply.address_bytes);
+	return gn_nb_socket_pull(&a->socket, sizeof reply + reply.address_bytes);
 }
 
-/* The token is theirs and ours: tells which socket lives on. */
-static enum gn_status finish(struct gn_worker *e, struct gn_outgoing *out, struct gn_attempt *a, struct gn_conn **result,
+/* The server has authenticated: sets up the link and sends KEEP or DROP. */
+static enum gn_status finish(struct gn_worker *w, struct gn_outgoing *out, struct gn_attempt *a, struct gn_conn **result,
 			     struct gn_err *err)
 {
 	struct gn_conn *c = out->conn;
 	struct gn_reply reply;
 	struct gn_link *link;
-	char host[INET6_ADDRSTRLEN] = "?", verdict;
+	char host[INET6_ADDRSTRLEN] = "?", decision;
 	enum gn_status status;
 
-	memcpy(&reply, a->mail.in, sizeof reply);
+	memcpy(&reply, a->socket.in, sizeof reply);
 	inet_ntop(a->family, a->address, host, sizeof host);
-	status = gn_link_get(e, &reply.name, a->mail.in + sizeof reply, host, &link, err);
+	status = gn_link_get(w, &reply.name, a->socket.in + sizeof reply, host, &link, err);
 	if (status)
 		return status;
 	c->link = link;
 	link->conns++;
 	c->peer_number = reply.conn;
-	verdict = link->sockets[0] < 0 && link->sockets[1] < 0 ? GN_CM_KEEP : GN_CM_DROP;
-	if (send(a->mail.fd, &verdict, 1, MSG_NOSIGNAL) != 1)
-		return gn_err_set(err, GN_ERR_PEER_LOST, "%s went away while a connection to it was made", host);
-	if (verdict == GN_CM_KEEP)
-		gn_link_keep(link, gn_nb_socket_detach(&a->mail));
+	decision = link->sockets[0] < 0 && link->sockets[1] < 0 ? GN_CM_KEEP : GN_CM_DROP;
+	if (send(a->socket.fd, &decision, 1, MSG_NOSIGNAL) != 1)
+		return gn_err_set(err, GN_ERR_PEER_LOST, "%s closed its socket during connection setup", host);
+	if (decision == GN_CM_KEEP)
+		gn_link_add_socket(link, gn_nb_socket_detach(&a->socket));
 	out->conn = NULL;
 	*result = c;
 	return GN_OK;
 }
 
-/* *result stays NULL while it is under way. */
-static enum gn_status advance(struct gn_worker *e, struct gn_outgoing *out, struct gn_conn **result, struct gn_err *err)
+/* *result stays NULL while the attempt is in progress. */
+static enum gn_status advance(struct gn_worker *w, struct gn_outgoing *out, struct gn_conn **result, struct gn_err *err)
 {
 	int alive = 0;
 
 	for (int i = 0; i < out->started; i++) {
 		struct gn_attempt *a = &out->attempts[i];
-		int rc = a->mail.fd < 0 ? -1 : step(out, a);
+		int rc = a->socket.fd < 0 ? -1 : advance_address(out, a);
 
 		if (rc == 1)
-			return finish(e, out, a, result, err);
+			return finish(w, out, a, result, err);
 		if (rc < 0)
-			gn_nb_socket_close(&a->mail);
+			gn_nb_socket_close(&a->socket);
 		alive += !rc;
 	}
 	if (out->started < out->count && (!alive || gn_clock_ns() - out->started_ns > NEXT_NS)) {
-		start_next(e, out);
+		start_next(w, out);
 		return GN_OK;
 	}
 	if (alive)
 		return GN_OK;
-	gn_err_set(err, GN_ERR_PEER_LOST, "no listener under any of the %d addresses of its handle, port %d: %s", out->count,
+	gn_err_set(err, GN_ERR_PEER_LOST, "no listener at any of the %d addresses of the handle, port %d: %s", out->count,
 		   out->handle.port, out->last_errno ? strerror(out->last_errno) : "connection closed");
 	return GN_ERR_PEER_LOST;
 }
 
-enum gn_status gn_cm_connect(struct gn_worker *e, const struct gn_handle *handle, int *began, struct gn_conn **result,
-			       struct gn_err *err)
+enum gn_status gn_cm_connect(struct gn_worker *w, const struct gn_handle *handle, int *began, struct gn_conn **result,
+			     struct gn_err *err)
 {
 	struct gn_conn *c = NULL;
 	struct gn_outgoing *out;
 	struct gn_cm *m = NULL;
-	enum gn_status status = gn_cm_get(e, &m, err);
+	enum gn_status status = gn_cm_get(w, &m, err);
 
 	if (status)
 		return status;
 	for (out = m->outgoing; out && memcmp(out->handle.token, handle->token, sizeof handle->token); out = out->next)
 		;
 	if (!out) {
-		status = begin(e, handle, &out, err);
+		status = begin(w, handle, &out, err);
 		if (status)
 			return status;
 		*began = 1;
 	}
-	status = advance(e, out, &c, err);
+	status = advance(w, out, &c, err);
 	if (status || c)
-		gn_outgoing_drop(e, out);
+		gn_outgoing_drop(w, out);
 	if (!status)
 		*result = c;
 	return status;

@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long operations of an end that closes may take when the peer is alive, and how long after the peer has closed an
- * operation may still be on its way. */
-#define SETTLE_NS 1000000000u
-/* What a peer that has left sent before is here by then, and what ends with a broken link has ended. */
-#define LEFT_NS 50000000u
+/* The time for active operations to complete when a connection closes and the peer is alive, and after the peer has closed. */
+#define CLOSE_NS 1000000000u
+/* By then what a peer sent before it left has arrived, and operations on a broken link have ended. */
+#define PEER_LEFT_NS 50000000u
 #define BROKEN_NS 50000000u
 
 struct gn_request {
@@ -21,7 +20,7 @@ struct gn_request {
 	int count;
 	uint32_t group;
 	struct gn_op ops[GN_GROUP_MAX];
-	struct gn_op told;
+	struct gn_op announcement;
 	struct gn_wire message;
 };
 
@@ -29,11 +28,11 @@ struct gn_request {
 
 static void bind_op(struct gn_op *op, struct gn_conn *c)
 {
-	op->worker = c->engine;
+	op->worker = c->worker;
 	op->active_of_conn = &c->active;
 }
 
-enum gn_status gn_conn_create(struct gn_worker *e, int receives, struct gn_conn **out, struct gn_err *err)
+enum gn_status gn_conn_create(struct gn_worker *w, int receives, struct gn_conn **out, struct gn_err *err)
 {
 	struct gn_conn *c = calloc(1, sizeof *c);
 	enum gn_status status;
@@ -44,12 +43,12 @@ enum gn_status gn_conn_create(struct gn_worker *e, int receives, struct gn_conn 
 		free(c);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a connection");
 	}
-	c->engine = e;
+	c->worker = w;
 	c->receives = receives;
 	c->requests_max = receives ? GN_GROUPS_MAX : GN_SENDS_MAX;
-	bind_op(&c->goodbye, c);
+	bind_op(&c->closing, c);
 	bind_op(&c->flush, c);
-	status = gn_worker_add(e, c, &c->number, err);
+	status = gn_worker_add_conn(w, c, &c->number, err);
 	if (status) {
 		free(c->groups);
 		free(c);
@@ -73,14 +72,14 @@ static void free_conn(struct gn_conn *c)
 
 void gn_conn_discard(struct gn_conn *c)
 {
-	gn_worker_remove(c->engine, c->number);
+	gn_worker_remove_conn(c->worker, c->number);
 	if (c->link)
 		gn_link_release(c->link);
 	free_conn(c);
 }
 
-/* The first failure counts. */
-static enum gn_status latch(struct gn_conn *c, enum gn_status status, const char *why)
+/* Keeps the first failure. */
+static enum gn_status set_failed(struct gn_conn *c, enum gn_status status, const char *why)
 {
 	if (!c->failed) {
 		c->failed = status;
@@ -89,7 +88,7 @@ static enum gn_status latch(struct gn_conn *c, enum gn_status status, const char
 	return status;
 }
 
-static enum gn_status tell_failure(const struct gn_conn *c, struct gn_err *err)
+static enum gn_status failure(const struct gn_conn *c, struct gn_err *err)
 {
 	return gn_err_set(err, c->failed, "%s %s: %s", c->receives ? "receiving from" : "sending to", c->link->host, c->why);
 }
@@ -105,7 +104,7 @@ static void message(struct gn_conn *c, const struct gn_wire *m)
 	}
 	if (m->kind != GN_WIRE_POSTED || c->receives || m->group != c->posted || c->posted - c->group >= GN_GROUPS_MAX ||
 	    m->count < 1 || m->count > GN_GROUP_MAX) {
-		latch(c, GN_ERR_MISMATCH, "the other end breaks the rules: does it run the same version?");
+		set_failed(c, GN_ERR_MISMATCH, "protocol error from peer; version mismatch?");
 		return;
 	}
 	g = &c->groups[c->posted++ % GN_GROUPS_MAX];
@@ -116,8 +115,8 @@ static void message(struct gn_conn *c, const struct gn_wire *m)
 
 /* --- requests --- */
 
-/* NULL: as many are under way as may be. */
-static struct gn_request *take_request(struct gn_conn *c, int count)
+/* NULL when the maximum is in use, or memory is exhausted. */
+static struct gn_request *alloc_request(struct gn_conn *c, int count)
 {
 	struct gn_request *r = c->free_requests;
 
@@ -129,31 +128,31 @@ static struct gn_request *take_request(struct gn_conn *c, int count)
 			return NULL;
 		c->request_count++;
 		r->conn = c;
-		bind_op(&r->told, c);
+		bind_op(&r->announcement, c);
 		for (int i = 0; i < GN_GROUP_MAX; i++)
 			bind_op(&r->ops[i], c);
 		r->next = c->requests;
 		c->requests = r;
 	}
 	r->count = count;
-	r->told.status = UCS_OK;
+	r->announcement.status = UCS_OK;
 	return r;
 }
 
-static void give_request(struct gn_request *r)
+static void free_request(struct gn_request *r)
 {
 	r->next_free = r->conn->free_requests;
 	r->conn->free_requests = r;
 }
 
-/* Lock held. What stands in the way of anything new? */
-static enum gn_status check(struct gn_conn *c, struct gn_err *err)
+/* Lock held. The failure that prevents new operations, if any. */
+static enum gn_status check_usable(struct gn_conn *c, struct gn_err *err)
 {
-	if (!c->failed && c->engine->frozen)
-		latch(c, GN_ERR_PEER_LOST, "memory was taken back in the middle of a message");
+	if (!c->failed && c->worker->frozen)
+		set_failed(c, GN_ERR_PEER_LOST, "memory was deregistered during a transfer");
 	if (!c->failed && c->link->broken)
-		latch(c, GN_ERR_PEER_LOST, c->link->why);
-	return c->failed ? tell_failure(c, err) : GN_OK;
+		set_failed(c, GN_ERR_PEER_LOST, c->link->why);
+	return c->failed ? failure(c, err) : GN_OK;
 }
 
 static int find_part(const struct gn_group *g, int tag)
@@ -165,27 +164,27 @@ static int find_part(const struct gn_group *g, int tag)
 }
 
 /* Lock held. */
-static enum gn_status send_now(struct gn_conn *c, const void *data, size_t len_bytes, int tag, struct gn_request **out,
-			       struct gn_err *err)
+static enum gn_status start_send(struct gn_conn *c, const void *data, size_t len_bytes, int tag, struct gn_request **out,
+				 struct gn_err *err)
 {
 	struct gn_group *g = &c->groups[c->group % GN_GROUPS_MAX];
 	int part = c->group == c->posted ? -1 : find_part(g, tag);
 	struct gn_request *r;
 	char why[128];
 
-	if (part < 0 && (c->peer_closed_ns || c->link->left_ns)) {
-		latch(c, GN_ERR_PEER_LOST, "it has closed the connection");
-		return tell_failure(c, err);
+	if (part < 0 && (c->peer_closed_ns || c->link->peer_left_ns)) {
+		set_failed(c, GN_ERR_PEER_LOST, "it has closed the connection");
+		return failure(c, err);
 	}
-	r = part < 0 ? NULL : take_request(c, 1);
+	r = part < 0 ? NULL : alloc_request(c, 1);
 	if (!r)
 		return GN_OK;
 	if (len_bytes > g->sizes[part]) {
-		give_request(r);
-		snprintf(why, sizeof why, "a message of %zu bytes with tag %d for a buffer of %llu", len_bytes, tag,
+		free_request(r);
+		snprintf(why, sizeof why, "a message of %zu bytes with tag %d for a buffer of %llu bytes", len_bytes, tag,
 			 (unsigned long long)g->sizes[part]);
-		latch(c, GN_ERR_USAGE, why);
-		return tell_failure(c, err);
+		set_failed(c, GN_ERR_USAGE, why);
+		return failure(c, err);
 	}
 	r->group = c->group;
 	gn_op_send(&r->ops[0], c->link, gn_tag(c->peer_number, c->group, part), data, len_bytes);
@@ -198,17 +197,17 @@ static enum gn_status send_now(struct gn_conn *c, const void *data, size_t len_b
 enum gn_status gn_conn_send(struct gn_conn *c, const void *data, size_t len_bytes, int tag, struct gn_request **out,
 			    struct gn_err *err)
 {
-	struct gn_worker *e = c->engine;
+	struct gn_worker *w = c->worker;
 	struct gn_request *r = NULL;
 	enum gn_status status;
 
-	pthread_mutex_lock(&e->lock);
+	pthread_mutex_lock(&w->lock);
 	if (c->group == c->posted)
-		gn_worker_progress(e);
-	status = check(c, err);
+		gn_worker_progress(w);
+	status = check_usable(c, err);
 	if (!status)
-		status = send_now(c, data, len_bytes, tag, &r, err);
-	pthread_mutex_unlock(&e->lock);
+		status = start_send(c, data, len_bytes, tag, &r, err);
+	pthread_mutex_unlock(&w->lock);
 	if (!status)
 		*out = r;
 	return status;
@@ -225,37 +224,37 @@ static void post(struct gn_request *r, void *const *data, const size_t *sizes, c
 	for (int i = 0; i < r->count; i++) {
 		r->message.tags[i] = tags[i];
 		r->message.sizes[i] = sizes[i];
-		gn_op_receive(&r->ops[i], c->engine, gn_tag(c->number, r->group, i), data[i], sizes[i]);
+		gn_op_receive(&r->ops[i], c->worker, gn_tag(c->number, r->group, i), data[i], sizes[i]);
 	}
-	gn_op_tell(&r->told, c->link, &r->message);
+	gn_op_send_message(&r->announcement, c->link, &r->message);
 }
 
 enum gn_status gn_conn_receive(struct gn_conn *c, int count, void *const *data, const size_t *sizes, const int *tags,
 			       struct gn_request **out, struct gn_err *err)
 {
-	struct gn_worker *e = c->engine;
+	struct gn_worker *w = c->worker;
 	struct gn_request *r = NULL;
 	enum gn_status status;
 
 	if (count < 1 || count > GN_GROUP_MAX)
-		return gn_err_set(err, GN_ERR_USAGE, "a group of %d receptions: 1 to %d", count, GN_GROUP_MAX);
-	pthread_mutex_lock(&e->lock);
-	status = check(c, err);
+		return gn_err_set(err, GN_ERR_USAGE, "a group of %d receives: 1 to %d are supported", count, GN_GROUP_MAX);
+	pthread_mutex_lock(&w->lock);
+	status = check_usable(c, err);
 	if (!status)
-		r = take_request(c, count);
+		r = alloc_request(c, count);
 	if (r)
 		post(r, data, sizes, tags);
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_unlock(&w->lock);
 	if (!status)
 		*out = r;
 	return status;
 }
 
 /* Lock held. 1: all done; 0: not yet; -1: something failed. */
-static int state_of(const struct gn_request *r)
+static int request_state(const struct gn_request *r)
 {
-	int active = r->told.active;
-	ucs_status_t bad = r->told.active || r->told.status == UCS_OK ? UCS_OK : r->told.status;
+	int active = r->announcement.active;
+	ucs_status_t bad = r->announcement.active || r->announcement.status == UCS_OK ? UCS_OK : r->announcement.status;
 
 	for (int i = 0; i < r->count; i++) {
 		active |= r->ops[i].active;
@@ -263,81 +262,81 @@ static int state_of(const struct gn_request *r)
 			bad = r->ops[i].status;
 	}
 	if (bad != UCS_OK) {
-		latch(r->conn, bad == UCS_ERR_MESSAGE_TRUNCATED ? GN_ERR_MISMATCH : GN_ERR_PEER_LOST,
-		      r->conn->link->broken ? r->conn->link->why : ucs_status_string(bad));
+		set_failed(r->conn, bad == UCS_ERR_MESSAGE_TRUNCATED ? GN_ERR_MISMATCH : GN_ERR_PEER_LOST,
+			   r->conn->link->broken ? r->conn->link->why : ucs_status_string(bad));
 		return -1;
 	}
 	return !active;
 }
 
-/* Lock held, for a request that is not done. Will it ever be? */
-static void give_up_if_hopeless(const struct gn_request *r)
+/* Lock held. Fails the connection when this request, which is not done, can no longer complete. */
+static void fail_if_impossible(const struct gn_request *r)
 {
 	struct gn_conn *c = r->conn;
-	uint64_t since = c->peer_closed_ns ? c->peer_closed_ns : c->link->left_ns;
+	uint64_t since = c->peer_closed_ns ? c->peer_closed_ns : c->link->peer_left_ns;
 
 	if (c->link->broken)
-		latch(c, GN_ERR_PEER_LOST, c->link->why);
+		set_failed(c, GN_ERR_PEER_LOST, c->link->why);
 	else if (c->receives && c->peer_closed_ns && (int32_t)(r->group - c->peer_groups) >= 0)
-		latch(c, GN_ERR_PEER_LOST, "it has closed the connection");
-	else if (since && gn_clock_ns() - since > SETTLE_NS)
-		latch(c, GN_ERR_PEER_LOST, "it has closed the connection in the middle of a message");
+		set_failed(c, GN_ERR_PEER_LOST, "it has closed the connection");
+	else if (since && gn_clock_ns() - since > CLOSE_NS)
+		set_failed(c, GN_ERR_PEER_LOST, "it has closed the connection during a transfer");
 }
 
 enum gn_status gn_request_test(struct gn_request *r, int *done, int *sizes, struct gn_err *err)
 {
 	struct gn_conn *c = r->conn;
-	struct gn_worker *e = c->engine;
+	struct gn_worker *w = c->worker;
 	enum gn_status status = GN_OK;
 	int state;
 
-	pthread_mutex_lock(&e->lock);
-	gn_worker_progress(e);
-	state = state_of(r);
+	pthread_mutex_lock(&w->lock);
+	gn_worker_progress(w);
+	state = request_state(r);
 	if (!state && !c->failed)
-		give_up_if_hopeless(r);
+		fail_if_impossible(r);
 	if (state < 1 && c->failed) {
-		status = tell_failure(c, err);
+		status = failure(c, err);
 	} else {
 		for (int i = 0; state && sizes && i < r->count; i++)
 			sizes[i] = r->ops[i].len_bytes > INT_MAX ? INT_MAX : (int)r->ops[i].len_bytes;
 		*done = state;
 		if (state)
-			give_request(r);
+			free_request(r);
 	}
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_unlock(&w->lock);
 	return status;
 }
 
-void gn_conn_note_gpu(struct gn_conn *c)
+void gn_conn_use_gpu_memory(struct gn_conn *c)
 {
-	pthread_mutex_lock(&c->engine->lock);
-	c->engine->gpu_memory = 1;
-	pthread_mutex_unlock(&c->engine->lock);
+	pthread_mutex_lock(&c->worker->lock);
+	c->worker->gpu_memory = 1;
+	pthread_mutex_unlock(&c->worker->lock);
 }
 
-const struct gn_plugin_log *gn_request_report(const struct gn_request *r)
+const struct gn_plugin_log *gn_request_log(const struct gn_request *r)
 {
-	return &r->conn->engine->report;
+	return &r->conn->worker->log;
 }
 
 /* --- closing --- */
 
-/* Memory of the caller's. */
-struct stretch {
+/* A range of the caller's memory. */
+struct range {
 	const char *data;
 	size_t len_bytes;
 };
 
-/* Has UCX this operation, and does it touch that memory? NULL: any. */
-static int touches(const struct gn_op *op, const struct stretch *s)
+/* Whether the operation is active and accesses the memory; s NULL: any memory. */
+static int touches(const struct gn_op *op, const struct range *s)
 {
 	if (!op->active || !s)
 		return op->active;
 	return op->data && op->data < s->data + s->len_bytes && s->data < op->data + op->room_bytes;
 }
 
-static int any_touches(const struct gn_conn *c, const struct stretch *s)
+static int any_touches(const struct gn_conn *c, const struct range *s)
 {
 	for (const struct gn_request *r = c->requests; r; r = r->next)
 		for (int i = 0; i < GN_GROUP_MAX; i++)
@@ -346,100 +345,101 @@ static int any_touches(const struct gn_conn *c, const struct stretch *s)
 	return 0;
 }
 
-static int under_way(const struct gn_conn *c, const struct stretch *s)
+static int in_progress(const struct gn_conn *c, const struct range *s)
 {
 	return s ? any_touches(c, s) : c->active > 0;
 }
 
-static int gone(const struct gn_conn *c)
+static int peer_gone(const struct gn_conn *c)
 {
-	return c->link->broken || (c->link->left_ns && gn_clock_ns() - c->link->left_ns > LEFT_NS);
+	return c->link->broken || (c->link->peer_left_ns && gn_clock_ns() - c->link->peer_left_ns > PEER_LEFT_NS);
 }
 
-/* Lock held; lets others in between. Until nothing is under way, there or at all. */
-static void settle(struct gn_conn *c, const struct stretch *s, uint64_t until_ns, int even_gone)
+/* Lock held, but released in between. Progresses the worker until no operation on the memory (s NULL: no operation at all) is
+ * active, until the deadline, or until the peer is gone unless even_if_gone. */
+static void wait_idle(struct gn_conn *c, const struct range *s, uint64_t until_ns, int even_if_gone)
 {
-	while (under_way(c, s) && (even_gone || !gone(c)) && gn_clock_ns() < until_ns) {
+	while (in_progress(c, s) && (even_if_gone || !peer_gone(c)) && gn_clock_ns() < until_ns) {
 		for (int i = 0; i < 16 && c->active; i++)
-			gn_worker_progress(c->engine);
-		if (!under_way(c, s))
+			gn_worker_progress(c->worker);
+		if (!in_progress(c, s))
 			return;
-		pthread_mutex_unlock(&c->engine->lock);
+		pthread_mutex_unlock(&c->worker->lock);
 		sched_yield();
-		pthread_mutex_lock(&c->engine->lock);
+		pthread_mutex_lock(&c->worker->lock);
 	}
 }
 
-static void cancel_receptions(struct gn_conn *c, const struct stretch *s)
+static void cancel_receives(struct gn_conn *c, const struct range *s)
 {
 	for (struct gn_request *r = c->requests; r && c->receives; r = r->next)
 		for (int i = 0; i < GN_GROUP_MAX; i++)
 			if (touches(&r->ops[i], s))
-				gn_op_cancel(&r->ops[i], c->engine);
+				gn_op_cancel(&r->ops[i], c->worker);
 }
 
-/* Lets it end, then ends the link, then never takes a turn again. */
-void gn_conn_forget(struct gn_conn *c, const void *data, size_t len_bytes)
+/* First waits for the operations, then breaks the link, then stops progressing the worker. */
+void gn_conn_release_memory(struct gn_conn *c, const void *data, size_t len_bytes)
 {
-	const struct stretch s = {.data = data, .len_bytes = len_bytes};
-	struct gn_worker *e = c->engine;
+	const struct range s = {.data = data, .len_bytes = len_bytes};
+	struct gn_worker *w = c->worker;
 
-	pthread_mutex_lock(&e->lock);
+	pthread_mutex_lock(&w->lock);
 	if (any_touches(c, &s)) {
-		cancel_receptions(c, &s);
-		settle(c, &s, gn_clock_ns() + (c->link->idle || gone(c) ? BROKEN_NS : SETTLE_NS), 1);
-		c->link->idle |= any_touches(c, &s);
+		cancel_receives(c, &s);
+		wait_idle(c, &s, gn_clock_ns() + (c->link->unresponsive || peer_gone(c) ? BROKEN_NS : CLOSE_NS), 1);
+		c->link->unresponsive |= any_touches(c, &s);
 	}
 	if (any_touches(c, &s)) {
-		gn_link_break(c->link, "memory was taken back in the middle of a message that did not end");
-		settle(c, &s, gn_clock_ns() + BROKEN_NS, 1);
-		e->frozen |= any_touches(c, &s);
+		gn_link_break(c->link, "memory was deregistered during a transfer that did not complete");
+		wait_idle(c, &s, gn_clock_ns() + BROKEN_NS, 1);
+		w->frozen |= any_touches(c, &s);
 	}
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_unlock(&w->lock);
 }
 
-static void say_goodbye(struct gn_conn *c)
+static void send_closing(struct gn_conn *c)
 {
-	if (c->link->broken || c->link->left_ns)
+	if (c->link->broken || c->link->peer_left_ns)
 		return;
-	c->goodbye_message = (struct gn_wire){.key = c->link->peer.key, .conn = c->peer_number, .kind = GN_WIRE_CLOSING,
+	c->closing_message = (struct gn_wire){.key = c->link->peer.key, .conn = c->peer_number, .kind = GN_WIRE_CLOSING,
 					      .group = c->group};
-	gn_op_tell(&c->goodbye, c->link, &c->goodbye_message);
-	/* what is complete may still lie in UCX's queue, and nobody may call again */
+	gn_op_send_message(&c->closing, c->link, &c->closing_message);
+	/* completed sends may still be in UCX's queue, and there may be no further call that progresses the worker */
 	if (c->link->ep)
 		gn_op_flush(&c->flush, c->link);
 }
 
 void gn_conn_close(struct gn_conn *c)
 {
-	struct gn_worker *e = c->engine;
+	struct gn_worker *w = c->worker;
 
-	pthread_mutex_lock(&e->lock);
-	cancel_receptions(c, NULL);
-	say_goodbye(c);
-	/* one connection has waited for such a peer already */
-	settle(c, NULL, gn_clock_ns() + (c->link->idle && !any_touches(c, NULL) ? 0 : SETTLE_NS), 0);
-	c->link->idle = c->active && !gone(c);
-	if (c->active && (gone(c) || any_touches(c, NULL))) {
-		/* the end of the link ends them */
-		gn_link_break(c->link, "a connection was closed in the middle of a message that did not end");
-		settle(c, NULL, gn_clock_ns() + BROKEN_NS, 1);
+	pthread_mutex_lock(&w->lock);
+	cancel_receives(c, NULL);
+	send_closing(c);
+	/* no wait for an unresponsive peer: another connection has timed out on it */
+	wait_idle(c, NULL, gn_clock_ns() + (c->link->unresponsive && !any_touches(c, NULL) ? 0 : CLOSE_NS), 0);
+	c->link->unresponsive = c->active && !peer_gone(c);
+	if (c->active && (peer_gone(c) || any_touches(c, NULL))) {
+		/* breaking the link ends the operations */
+		gn_link_break(c->link, "a connection was closed during a transfer that did not complete");
+		wait_idle(c, NULL, gn_clock_ns() + BROKEN_NS, 1);
 	}
-	gn_worker_remove(e, c->number);
+	gn_worker_remove_conn(w, c->number);
 	gn_link_release(c->link);
 	c->link = NULL;
 	if (c->active) {
-		c->next = e->lingering;
-		e->lingering = c;
+		c->next = w->lingering;
+		w->lingering = c;
 	} else {
 		free_conn(c);
 	}
-	pthread_mutex_unlock(&e->lock);
+	pthread_mutex_unlock(&w->lock);
 }
 
-static void reap(struct gn_worker *e, int all)
+static void reap(struct gn_worker *w, int all)
 {
-	struct gn_conn **at = &e->lingering, *c;
+	struct gn_conn **at = &w->lingering, *c;
 
 	while ((c = *at)) {
 		if (c->active && !all) {

@@ -1,20 +1,21 @@
 /* A connection: one end of a one-way stream of messages between two communicators.
  *
- * The receiver posts its buffers and tells the sender about each group; only then does a message leave. So nothing arrives
- * that has no place, a send that no receiver waits for costs nothing, and closing one end in the middle leaves nothing of it
- * in the other's memory. A send belongs to the first group that has parts left; its tag says to which part.
+ * The receiver posts its buffers in groups and sends a POSTED message for each; only then does the sender send. So no message
+ * arrives without a buffer, a send without a matching receive costs nothing, and closing one end during a transfer leaves no data
+ * of it in the other's memory. A send belongs to the first group with unsent parts; its tag selects the part.
  *
- * A failure is noted where it is seen, and every later call tells it. Closing never waits for a peer that is dead, nor more
- * than two seconds for one that is alive but does not move.
+ * The first failure is kept, and every later call returns it. Closing never waits for a dead peer, and at most two seconds for one
+ * that is alive but unresponsive.
  *
- * Thread safety: functions lock the engine themselves unless they say that the lock is held.
+ * Thread safety: any thread; functions take the worker's lock unless they say that the caller holds it. None blocks unless it says
+ * so.
  */
 #ifndef GN_TRANSPORT_NCCL_PLUGIN_CONN_H
 #define GN_TRANSPORT_NCCL_PLUGIN_CONN_H
 
 #include "transport/nccl/plugin/worker.h"
 
-/* Groups that a receiver has under way at most; twice what NCCL asks for. */
+/* The groups that a receiver may have posted at the same time; twice what NCCL asks for. */
 #define GN_GROUPS_MAX 64
 #define GN_SENDS_MAX (GN_GROUPS_MAX * GN_GROUP_MAX)
 
@@ -27,51 +28,55 @@ struct gn_group {
 	uint64_t sizes[GN_GROUP_MAX];
 };
 
-/* Private to ncclnet/conn*.c and meet.c. */
+/* Private to conn.c and cm*.c, but for context, worker and receives. */
 struct gn_conn {
 	struct gn_context *context;
-	struct gn_worker *engine;
+	struct gn_worker *worker;
 	struct gn_link *link;
-	struct gn_conn *next; /* in a listener's queue, among the lingering */
+	struct gn_conn *next; /* in a listener's queue or among the lingering */
 	uint32_t number, peer_number;
-	int receives;
-	unsigned active; /* operations that UCX has */
-	enum gn_status failed;
+	int receives; /* whether this is the receiver */
+	unsigned active; /* operations in progress in UCX */
+	enum gn_status failed; /* the first failure */
 	char why[160];
-	uint64_t peer_closed_ns; /* 0: it has not */
-	uint32_t peer_groups;	 /* receiver: how many groups the sender has filled, once it has closed */
-	uint32_t group;		 /* receiver: the next to post; sender: the first with parts left */
-	uint32_t posted;	 /* sender: how many were told */
+	uint64_t peer_closed_ns; /* when CLOSING arrived; 0: it has not */
+	uint32_t peer_groups;	 /* receiver: the groups that the sender has sent, once it has closed */
+	uint32_t group;		 /* receiver: the next to post; sender: the first with unsent parts */
+	uint32_t posted;	 /* sender: the groups that the receiver has posted */
 	struct gn_group *groups; /* sender: a ring of GN_GROUPS_MAX */
 	struct gn_request *requests, *free_requests;
 	unsigned request_count, requests_max;
-	struct gn_op goodbye, flush;
-	struct gn_wire goodbye_message;
+	struct gn_op closing, flush;
+	struct gn_wire closing_message;
 };
 
-/* What a worker that has connections is created with. */
+/* For gn_worker_create(). */
 extern const struct gn_worker_callbacks gn_conn_callbacks;
 
-/* Lock held. In neither engine's books but its own; link is still to be set. */
-enum gn_status gn_conn_create(struct gn_worker *e, int receives, struct gn_conn **out, struct gn_err *err);
-/* Lock held. Of one that was never handed out. */
+/* Lock held. Registers the connection with its worker; the caller sets link. */
+enum gn_status gn_conn_create(struct gn_worker *w, int receives, struct gn_conn **out, struct gn_err *err);
+/* Lock held. Destroys a connection that was never returned to NCCL. */
 void gn_conn_discard(struct gn_conn *c);
 
-/* *out is NULL when it has to be tried again. */
+/* Start a send, or the receives of a group. *out is NULL when the caller has to retry later. tags of the receives are matched with
+ * the tags of sends. */
 enum gn_status gn_conn_send(struct gn_conn *c, const void *data, size_t len_bytes, int tag, struct gn_request **out,
 			    struct gn_err *err);
 enum gn_status gn_conn_receive(struct gn_conn *c, int count, void *const *data, const size_t *sizes, const int *tags,
 			       struct gn_request **out, struct gn_err *err);
-/* sizes may be NULL; takes one for each part of the group. A request that is done is gone. */
+/* Progresses the worker and tests a request. sizes (may be NULL) receives the bytes of each part. A request that is done is
+ * freed. */
 enum gn_status gn_request_test(struct gn_request *r, int *done, int *sizes, struct gn_err *err);
-/* GPU memory may be under way from now on. */
-void gn_conn_note_gpu(struct gn_conn *c);
-/* When it returns nothing reads or writes this memory any more: NCCL frees it behind deregMr and before close, also when it aborts.
- * Waits for what is under way in it as closing does, and then ends it at the price of the link. */
-void gn_conn_forget(struct gn_conn *c, const void *data, size_t len_bytes);
-/* For messages. */
-const struct gn_plugin_log *gn_request_report(const struct gn_request *r);
-/* Ends it, whatever is under way, and frees it as soon as UCX holds nothing of it. */
+/* Records that operations on GPU memory follow. */
+void gn_conn_use_gpu_memory(struct gn_conn *c);
+/* When it returns nothing accesses this memory any more: NCCL frees it after deregMr and before close, also when it aborts. Blocks
+ * for operations on it as closing does, then ends them by breaking the link, and as a last resort never progresses the worker
+ * again. */
+void gn_conn_release_memory(struct gn_conn *c, const void *data, size_t len_bytes);
+/* The log of the request's worker. */
+const struct gn_plugin_log *gn_request_log(const struct gn_request *r);
+/* Closes the connection, whatever is in progress; blocks for up to two seconds. It is freed once UCX holds none of its
+ * operations. */
 void gn_conn_close(struct gn_conn *c);
 
 #endif

@@ -1,7 +1,7 @@
-/* One communicator's use of the network: where it logs, and an engine for each device that is in use.
+/* The plugin's state of one communicator: its log, and a worker for each device in use.
  *
- * An engine is opened by the first listener or connection that wants it and closed with the last, so that nothing is left
- * behind when a communicator is gone, with or without finalize(), which older interfaces do not have.
+ * A worker is created by the first listener or connection that needs it and destroyed with the last, so that nothing is left when a
+ * communicator is gone, with or without finalize(), which older interfaces do not have.
  *
  * Thread safety: any thread.
  */
@@ -14,19 +14,19 @@
 struct gn_context;
 
 /* devices is borrowed; traffic_class -1: none. */
-enum gn_status gn_context_create(const struct gn_plugin_log *report, const struct gn_device_table *devices, int traffic_class,
+enum gn_status gn_context_create(const struct gn_plugin_log *log, const struct gn_device_table *devices, int traffic_class,
 				 struct gn_context **out, struct gn_err *err);
-/* What is still in use goes with its last user. NULL is fine. */
+/* Destroys listeners and connection attempts; what connections still use is freed with the last of them. NULL is fine. */
 void gn_context_destroy(struct gn_context *c);
-/* Ends the threads of all contexts there are: the library goes, perhaps with the process. */
-void gn_contexts_rest(void);
-const struct gn_plugin_log *gn_context_report(const struct gn_context *c);
+/* Stops the progress threads of all contexts, before the library is unloaded or the process ends. */
+void gn_contexts_stop_threads(void);
+const struct gn_plugin_log *gn_context_log(const struct gn_context *c);
 
-/* Counts a user. GN_ERR_USAGE: there is no such device. */
-enum gn_status gn_context_enter(struct gn_context *c, int device, struct gn_worker **out, struct gn_err *err);
-/* Counts a user of an engine that has one already. */
-void gn_context_stay(struct gn_context *c, struct gn_worker *e);
-/* And one less. The engine's lock may not be held. */
-void gn_context_leave(struct gn_context *c, struct gn_worker *e);
+/* The worker of a device, with one user more. GN_ERR_USAGE: there is no such device. */
+enum gn_status gn_context_get_worker(struct gn_context *c, int device, struct gn_worker **out, struct gn_err *err);
+/* One user more of a worker that has users. */
+void gn_context_ref_worker(struct gn_context *c, struct gn_worker *w);
+/* One user less; the last destroys the worker, which may block for a second. The worker's lock must not be held. */
+void gn_context_put_worker(struct gn_context *c, struct gn_worker *w);
 
 #endif

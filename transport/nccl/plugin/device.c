@@ -13,10 +13,10 @@
 #include <ucp/api/ucp.h>
 #include <unistd.h>
 
-/* What NCCL's own socket transport says of a device whose speed is unknown. */
+/* The speed that NCCL's socket transport reports for devices of unknown speed. */
 #define UNKNOWN_MBIT_PER_S 10000
 
-/* "0c42:a103:0065:b2f4" */
+/* Parses the GUID in sysfs, "0c42:a103:0065:b2f4"; 0 when there is none. */
 static uint64_t read_guid(const char *rdma_device)
 {
 	char path[PATH_MAX], text[64] = "";
@@ -39,7 +39,7 @@ static uint64_t read_guid(const char *rdma_device)
 	return guid;
 }
 
-/* A rail is called "eth0" or "mlx5_0:1". */
+/* The name of a rail is "eth0" or "mlx5_0:1". */
 static void describe(struct gn_device *d, const struct gn_rail_device *rail, const struct gn_devices *devices, int index)
 {
 	char base[GN_RAIL_NAME_MAX], path[PATH_MAX];
@@ -82,7 +82,7 @@ static enum gn_status find(struct gn_device_table *t, struct gn_err *err)
 	return status;
 }
 
-static enum gn_status ask_ucx(struct gn_device_table *t, struct gn_err *err)
+static enum gn_status query_ucx(struct gn_device_table *t, struct gn_err *err)
 {
 	ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG | UCP_FEATURE_AM};
 	ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
@@ -106,7 +106,7 @@ static enum gn_status ask_ucx(struct gn_device_table *t, struct gn_err *err)
 enum gn_status gn_device_table_read(struct gn_device_table *out, struct gn_err *err)
 {
 	struct gn_device_table t = {0};
-	enum gn_status status = ask_ucx(&t, err);
+	enum gn_status status = query_ucx(&t, err);
 
 	if (!status)
 		status = find(&t, err);

@@ -7,7 +7,7 @@
  * CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER). */
 enum { TARGET_CURRENT_CONTEXT = 0, TO_OWNER = 100 };
 
-/* Whoever has GPU memory has the driver's library in the process already. */
+/* A process with GPU memory has loaded the driver library already. */
 enum gn_status gn_flush_gpu(struct gn_err *err)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -21,6 +21,6 @@ enum gn_status gn_flush_gpu(struct gn_err *err)
 		dlclose(driver);
 	}
 	return rc ? gn_err_set(err, GN_ERR_FAILED, "cannot flush writes to GPU memory (cuFlushGPUDirectRDMAWrites: %d); set "
-			       "NCCL_NET_GDR_LEVEL=LOC to do without GPUDirect", rc)
+			       "NCCL_NET_GDR_LEVEL=LOC to disable GPUDirect", rc)
 		  : GN_OK;
 }

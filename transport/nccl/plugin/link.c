@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define GOODBYE 'B'
+#define CLOSING 'B'
 #define CLOSE_NS 1000000000u
 
 struct gn_closing {
@@ -20,9 +20,9 @@ struct gn_closing {
 	void *request;
 };
 
-/* --- making --- */
+/* --- creation --- */
 
-/* Inside of UCX, where nothing can be closed. */
+/* Called inside ucp_worker_progress(), where the endpoint must not be closed. */
 static void endpoint_broke(void *argument, ucp_ep_h ep, ucs_status_t rc)
 {
 	struct gn_link *link = argument;
@@ -32,7 +32,7 @@ static void endpoint_broke(void *argument, ucp_ep_h ep, ucs_status_t rc)
 		return;
 	snprintf(link->why, sizeof link->why, "the connection broke (%s)", ucs_status_string(rc));
 	link->broken = 1;
-	link->engine->broke = 1;
+	link->worker->link_broke = 1;
 }
 
 static ucs_status_t open_endpoint(struct gn_link *link, const void *address)
@@ -45,10 +45,10 @@ static ucs_status_t open_endpoint(struct gn_link *link, const void *address)
 		.err_handler = {.cb = endpoint_broke, .arg = link},
 	};
 
-	return ucp_ep_create(link->engine->worker, &params, &link->ep);
+	return ucp_ep_create(link->worker->ucp_worker, &params, &link->ep);
 }
 
-/* Its lanes, for the log, and how messages go by them. */
+/* Logs the link's lanes and sets the flags for sends over them. */
 static void describe(struct gn_link *link)
 {
 	struct gn_strbuf lanes;
@@ -57,56 +57,56 @@ static void describe(struct gn_link *link)
 	gn_ucx_endpoint_lanes(link->ep, 0, &lanes);
 	if (strstr(gn_strbuf_text(&lanes), "tcp/"))
 		link->send_flags = UCP_OP_ATTR_FLAG_FAST_CMPL;
-	gn_plugin_log_info(&link->engine->report, "link to %s by %s", link->host, gn_strbuf_text(&lanes));
+	gn_plugin_log_info(&link->worker->log, "link to %s over %s", link->host, gn_strbuf_text(&lanes));
 	gn_strbuf_release(&lanes);
 }
 
-enum gn_status gn_link_get(struct gn_worker *e, const struct gn_worker_name *peer, const void *address, const char *host,
+enum gn_status gn_link_get(struct gn_worker *w, const struct gn_worker_name *peer, const void *address, const char *host,
 			   struct gn_link **out, struct gn_err *err)
 {
 	struct gn_link *link;
 	ucs_status_t rc;
 
-	for (link = e->links; link; link = link->next)
-		if (!link->broken && !link->left_ns && !memcmp(link->peer.id, peer->id, sizeof peer->id)) {
+	for (link = w->links; link; link = link->next)
+		if (!link->broken && !link->peer_left_ns && !memcmp(link->peer.id, peer->id, sizeof peer->id)) {
 			*out = link;
 			return GN_OK;
 		}
 	link = calloc(1, sizeof *link);
 	if (!link)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a link");
-	link->engine = e;
+	link->worker = w;
 	link->peer = *peer;
 	link->sockets[0] = link->sockets[1] = -1;
 	snprintf(link->host, sizeof link->host, "%s", host);
 	rc = open_endpoint(link, address);
 	if (rc != UCS_OK) {
 		free(link);
-		return gn_err_set(err, GN_ERR_FAILED, "no way to reach %s with the transports allowed: %s (UCX); see UCX_TLS and "
+		return gn_err_set(err, GN_ERR_FAILED, "cannot reach %s with the transports allowed: %s (UCX); see UCX_TLS and "
 				  "UCX_NET_DEVICES on both ends", host, ucs_status_string(rc));
 	}
 	describe(link);
-	if (link->send_flags && gn_progress_thread_start(e, err))
-		gn_plugin_log_warn(&e->report, "%s", err->text);
-	link->next = e->links;
-	e->links = link;
+	if (link->send_flags && gn_progress_thread_start(w, err))
+		gn_plugin_log_warn(&w->log, "%s", err->text);
+	link->next = w->links;
+	w->links = link;
 	*out = link;
 	return GN_OK;
 }
 
-void gn_link_keep(struct gn_link *link, int fd)
+void gn_link_add_socket(struct gn_link *link, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = link};
 	int i = link->sockets[0] < 0 ? 0 : 1;
 
-	if (link->broken || link->sockets[i] >= 0 || epoll_ctl(link->engine->epoll, EPOLL_CTL_ADD, fd, &event)) {
+	if (link->broken || link->sockets[i] >= 0 || epoll_ctl(link->worker->epoll, EPOLL_CTL_ADD, fd, &event)) {
 		close(fd);
 		return;
 	}
 	link->sockets[i] = fd;
 }
 
-/* --- ending --- */
+/* --- end --- */
 
 static void close_sockets(struct gn_link *link)
 {
@@ -117,7 +117,7 @@ static void close_sockets(struct gn_link *link)
 		}
 }
 
-/* The request is remembered until UCX is done with it. */
+/* The close request is kept until UCX has completed it. */
 static void close_endpoint(struct gn_link *link, int force)
 {
 	ucp_request_param_t param = {.op_attr_mask = force ? UCP_OP_ATTR_FIELD_FLAGS : 0,
@@ -136,8 +136,8 @@ static void close_endpoint(struct gn_link *link, int force)
 		ucp_request_free(request);
 		return;
 	}
-	*closing = (struct gn_closing){.next = link->engine->closing, .request = request};
-	link->engine->closing = closing;
+	*closing = (struct gn_closing){.next = link->worker->closing, .request = request};
+	link->worker->closing = closing;
 }
 
 void gn_link_break(struct gn_link *link, const char *why)
@@ -151,7 +151,7 @@ void gn_link_break(struct gn_link *link, const char *why)
 
 static void unlink_and_free(struct gn_link *link)
 {
-	struct gn_link **at = &link->engine->links;
+	struct gn_link **at = &link->worker->links;
 
 	while (*at != link)
 		at = &(*at)->next;
@@ -165,54 +165,54 @@ void gn_link_release(struct gn_link *link)
 		unlink_and_free(link);
 }
 
-void gn_links_mend(struct gn_worker *e)
+void gn_links_close_broken(struct gn_worker *w)
 {
 	struct gn_link *next;
 
-	e->broke = 0;
-	for (struct gn_link *link = e->links; link; link = next) {
+	w->link_broke = 0;
+	for (struct gn_link *link = w->links; link; link = next) {
 		next = link->next;
 		if (!link->broken || !link->ep)
 			continue;
-		gn_plugin_log_info(&e->report, "link to %s: %s", link->host, link->why);
+		gn_plugin_log_info(&w->log, "link to %s: %s", link->host, link->why);
 		gn_link_break(link, "");
 		if (!link->conns)
 			unlink_and_free(link);
 	}
 }
 
-/* --- what peers tell --- */
+/* --- messages from peers --- */
 
-/* One of the link's sockets has something to tell. */
-static void hear(struct gn_link *link)
+/* Reads the link's sockets: an announcement of closing, or the end of the stream. */
+static void read_sockets(struct gn_link *link)
 {
 	for (int i = 0; i < 2; i++) {
-		char said;
-		ssize_t n = link->sockets[i] < 0 ? 1 : recv(link->sockets[i], &said, 1, MSG_DONTWAIT);
+		char byte;
+		ssize_t n = link->sockets[i] < 0 ? 1 : recv(link->sockets[i], &byte, 1, MSG_DONTWAIT);
 
 		if (link->sockets[i] < 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
 			continue;
-		if (n == 1 && said == GOODBYE) {
-			link->left_ns = gn_clock_ns();
-		} else if (link->left_ns) {
+		if (n == 1 && byte == CLOSING) {
+			link->peer_left_ns = gn_clock_ns();
+		} else if (link->peer_left_ns) {
 			close(link->sockets[i]);
 			link->sockets[i] = -1;
 		} else {
-			link->broken = link->engine->broke = 1;
-			snprintf(link->why, sizeof link->why, "its process is gone");
+			link->broken = link->worker->link_broke = 1;
+			snprintf(link->why, sizeof link->why, "the peer process has ended");
 			return;
 		}
 	}
-	/* nobody minds any more */
-	if (link->left_ns && !link->conns) {
-		link->broken = link->engine->broke = 1;
+	/* no connection uses the link any more */
+	if (link->peer_left_ns && !link->conns) {
+		link->broken = link->worker->link_broke = 1;
 		snprintf(link->why, sizeof link->why, "closed");
 	}
 }
 
-static void reap(struct gn_worker *e)
+static void free_closed(struct gn_worker *w)
 {
-	struct gn_closing **at = &e->closing, *c;
+	struct gn_closing **at = &w->closing, *c;
 
 	while ((c = *at)) {
 		if (ucp_request_check_status(c->request) == UCS_INPROGRESS) {
@@ -225,55 +225,55 @@ static void reap(struct gn_worker *e)
 	}
 }
 
-void gn_links_look(struct gn_worker *e)
+void gn_links_poll(struct gn_worker *w)
 {
 	struct epoll_event events[16];
-	int n = epoll_wait(e->epoll, events, 16, 0);
+	int n = epoll_wait(w->epoll, events, 16, 0);
 
 	for (int i = 0; i < n; i++)
-		hear(events[i].data.ptr);
-	if (e->broke)
-		gn_links_mend(e);
-	reap(e);
+		read_sockets(events[i].data.ptr);
+	if (w->link_broke)
+		gn_links_close_broken(w);
+	free_closed(w);
 }
 
-/* --- the end --- */
+/* --- closing all links --- */
 
-static void say_goodbye(struct gn_link *link)
+static void announce_closing(struct gn_link *link)
 {
-	const char goodbye = GOODBYE;
+	const char byte = CLOSING;
 
 	for (int i = 0; i < 2; i++)
 		if (link->sockets[i] >= 0)
-			send(link->sockets[i], &goodbye, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+			send(link->sockets[i], &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* A peer that takes nothing more is given up after a second, a dead one at once. */
-void gn_links_close(struct gn_worker *e)
+/* Waits up to CLOSE_NS for peers that are alive; links to dead peers are closed by force at once. */
+void gn_links_close(struct gn_worker *w)
 {
 	uint64_t until = gn_clock_ns() + CLOSE_NS;
 	struct gn_closing *c;
 	struct gn_link *link;
 
-	for (link = e->links; link; link = link->next) {
-		say_goodbye(link);
-		close_endpoint(link, link->broken || link->left_ns);
+	for (link = w->links; link; link = link->next) {
+		announce_closing(link);
+		close_endpoint(link, link->broken || link->peer_left_ns);
 	}
-	while (e->closing && gn_clock_ns() < until) {
-		for (int i = 0; i < 64 && !e->frozen; i++)
-			ucp_worker_progress(e->worker);
-		gn_links_look(e);
-		if (e->closing)
+	while (w->closing && gn_clock_ns() < until) {
+		for (int i = 0; i < 64 && !w->frozen; i++)
+			ucp_worker_progress(w->ucp_worker);
+		gn_links_poll(w);
+		if (w->closing)
 			sched_yield();
 	}
-	/* the worker's end completes what is left when nobody holds it */
-	while ((c = e->closing)) {
-		e->closing = c->next;
+	/* ucp_worker_destroy() completes the remaining close requests, if they have been freed */
+	while ((c = w->closing)) {
+		w->closing = c->next;
 		ucp_request_free(c->request);
 		free(c);
 	}
-	while ((link = e->links)) {
-		e->links = link->next;
+	while ((link = w->links)) {
+		w->links = link->next;
 		close_sockets(link);
 		free(link);
 	}

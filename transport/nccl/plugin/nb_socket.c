@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A machine that has vanished without a word is noticed within a quarter of a minute. */
-static void watch_over(int fd)
+/* TCP keepalive: a host that is gone without closing its connections is detected within 15 s. */
+static void set_options(int fd)
 {
 	static const int options[][2] = {{TCP_KEEPIDLE, 5}, {TCP_KEEPINTVL, 2}, {TCP_KEEPCNT, 5}, {TCP_NODELAY, 1}};
 	int yes = 1;
@@ -24,7 +24,7 @@ int gn_nb_socket_open(struct gn_nb_socket *m, int fd)
 {
 	*m = (struct gn_nb_socket){.fd = fd, .in = malloc(GN_NB_SOCKET_MAX)};
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-	watch_over(fd);
+	set_options(fd);
 	if (m->in)
 		return 0;
 	gn_nb_socket_close(m);

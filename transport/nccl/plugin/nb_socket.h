@@ -1,4 +1,4 @@
-/* A TCP socket that sends and receives without blocking. Private to ncclnet/meet*.c. */
+/* A non-blocking TCP socket with send and receive buffers. One thread at a time. Private to cm*.c. */
 #ifndef GN_TRANSPORT_NCCL_PLUGIN_NB_SOCKET_H
 #define GN_TRANSPORT_NCCL_PLUGIN_NB_SOCKET_H
 
@@ -14,18 +14,19 @@ struct gn_nb_socket {
 	uint8_t *out, *in; /* in: GN_NB_SOCKET_MAX bytes */
 };
 
-/* Takes the descriptor, whatever happens: 0, or -1 when there is no memory. */
+/* Takes ownership of the descriptor, also on failure: 0, or -1 when memory is exhausted. */
 int gn_nb_socket_open(struct gn_nb_socket *m, int fd);
 void gn_nb_socket_close(struct gn_nb_socket *m);
-/* Leaves the descriptor to the caller. */
+/* Frees the buffers; the descriptor returned is owned by the caller. */
 int gn_nb_socket_detach(struct gn_nb_socket *m);
-/* Puts bytes at the end of what is to be sent: 0, or -1. */
+/* Appends to the data to be sent: 0, or -1 when memory is exhausted. */
 int gn_nb_socket_put(struct gn_nb_socket *m, const void *data, size_t bytes);
-/* 1: all sent; 0: not yet; -1: broken. */
+/* Sends: 1 when all is sent; 0 when it would block; -1 on error, with errno. */
 int gn_nb_socket_push(struct gn_nb_socket *m);
-/* 1: so many bytes have come; 0: not yet; -1: broken or at its end. Never reads more. */
+/* Receives until `in` holds `bytes` bytes, never more: 1 when it does; 0 when it would block; -1 at the end or on error, with
+ * errno. */
 int gn_nb_socket_pull(struct gn_nb_socket *m, size_t bytes);
-/* Begins to connect to a numeric address: the descriptor, or -1 with errno. */
+/* Begins to connect to a binary address: the descriptor, or -1 with errno. */
 int gn_nb_socket_connect(int family, const void *address, int port);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-static void say(const struct gn_plugin_log *r, enum gn_nccl_log_level level, const char *format, va_list args)
+static void write_log(const struct gn_plugin_log *r, enum gn_nccl_log_level level, const char *format, va_list args)
 {
 	char text[GN_ERR_TEXT_MAX];
 
@@ -17,7 +17,7 @@ void gn_plugin_log_warn(const struct gn_plugin_log *r, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say(r, GN_NCCL_LOG_WARN, format, args);
+	write_log(r, GN_NCCL_LOG_WARN, format, args);
 	va_end(args);
 }
 
@@ -26,7 +26,7 @@ void gn_plugin_log_info(const struct gn_plugin_log *r, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say(r, GN_NCCL_LOG_INFO, format, args);
+	write_log(r, GN_NCCL_LOG_INFO, format, args);
 	va_end(args);
 }
 

@@ -1,4 +1,4 @@
-/* What the plugin says goes to NCCL's own log (NCCL_DEBUG), never to a file descriptor. Any thread. */
+/* Messages of the plugin go to NCCL's log (NCCL_DEBUG) only. Thread safety: any thread. */
 #ifndef GN_TRANSPORT_NCCL_PLUGIN_PLUGIN_LOG_H
 #define GN_TRANSPORT_NCCL_PLUGIN_PLUGIN_LOG_H
 
@@ -6,7 +6,7 @@
 #include "src/base/status.h"
 
 struct gn_plugin_log {
-	gn_nccl_logger *logger; /* NULL is silent */
+	gn_nccl_logger *logger; /* NULL: no messages */
 };
 
 void gn_plugin_log_warn(const struct gn_plugin_log *r, const char *format, ...) __attribute__((format(printf, 2, 3)));

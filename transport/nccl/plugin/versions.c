@@ -1,14 +1,14 @@
-/* The tables that NCCL looks for, newest last. Each version differs from the next in a few arguments or in the layout of the
- * properties; everything else is ncclnet/core.c. */
+/* The tables that NCCL looks up, oldest first. Each version differs from the next in a few arguments or in the layout of the
+ * properties; the rest is in api.c. */
 #include "transport/nccl/plugin/api.h"
 
 #include <limits.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* --- properties: the same values in four layouts --- */
+/* --- properties in four layouts --- */
 
-#define FILL(out, d)                                                                                                   \
+#define SET(out, d)                                                                                                   \
 	do {                                                                                                           \
 		(out)->name = (char *)(uintptr_t)(d)->name;                                                            \
 		(out)->pci_path = (d)->pci_path;                                                                       \
@@ -21,7 +21,7 @@
 		(out)->device_type = GN_NCCL_DEVICE_HOST;                                                              \
 	} while (0)
 
-#define FILL_SINCE_V9(out, device)                                                                                     \
+#define SET_SINCE_V9(out, device)                                                                                     \
 	do {                                                                                                           \
 		(out)->made_of.count = 1;                                                                              \
 		(out)->made_of.devices[0] = (device);                                                                  \
@@ -35,7 +35,7 @@ static enum gn_nccl_result properties_v8(int device, struct gn_nccl_properties_v
 	if (!d || !out)
 		return GN_NCCL_INVALID_ARGUMENT;
 	*out = (struct gn_nccl_properties_v8){0};
-	FILL(out, d);
+	SET(out, d);
 	return GN_NCCL_SUCCESS;
 }
 
@@ -46,8 +46,8 @@ static enum gn_nccl_result properties_v9(int device, struct gn_nccl_properties_v
 	if (!d || !out)
 		return GN_NCCL_INVALID_ARGUMENT;
 	*out = (struct gn_nccl_properties_v9){0};
-	FILL(out, d);
-	FILL_SINCE_V9(out, device);
+	SET(out, d);
+	SET_SINCE_V9(out, device);
 	return GN_NCCL_SUCCESS;
 }
 
@@ -58,8 +58,8 @@ static enum gn_nccl_result properties_v11(int device, struct gn_nccl_properties_
 	if (!d || !out)
 		return GN_NCCL_INVALID_ARGUMENT;
 	*out = (struct gn_nccl_properties_v11){.max_multi_request = 1};
-	FILL(out, d);
-	FILL_SINCE_V9(out, device);
+	SET(out, d);
+	SET_SINCE_V9(out, device);
 	return GN_NCCL_SUCCESS;
 }
 
@@ -70,12 +70,12 @@ static enum gn_nccl_result properties_v12(int device, struct gn_nccl_properties_
 	if (!d || !out)
 		return GN_NCCL_INVALID_ARGUMENT;
 	*out = (struct gn_nccl_properties_v12){.max_multi_request = 1, .rail = -1, .plane = -1};
-	FILL(out, d);
-	FILL_SINCE_V9(out, device);
+	SET(out, d);
+	SET_SINCE_V9(out, device);
 	return GN_NCCL_SUCCESS;
 }
 
-/* --- before version 11: one context for all --- */
+/* --- before version 11: one context for all communicators --- */
 
 static enum gn_nccl_result init_v10(gn_nccl_logger *logger, gn_nccl_profiler *profiler)
 {
@@ -93,7 +93,7 @@ static enum gn_nccl_result connect_v8(int device, void *handle, void **send_comm
 	return gn_api_connect(gn_api_shared(), device, handle, send_comm, of_device);
 }
 
-/* The traffic class of one connection cannot differ from others' that share its link. */
+/* The traffic class is ignored: the connections that share a link cannot have different ones. */
 static enum gn_nccl_result connect_v10(int device, struct gn_nccl_config *config, void *handle, void **send_comm,
 				       struct gn_nccl_device_handle **of_device)
 {

@@ -1,19 +1,20 @@
-/* UCX for one device of one communicator: a context, a worker, and one link to each engine that a connection leads to.
+/* UCX for one network device of one communicator: a UCX context, a UCX worker, and one link to each peer worker.
  *
- * Both ends of all connections between two engines share one link, which is one UCX endpoint on either side, made once: UCX
- * pairs endpoints of two workers by the order in which they were made, and with one there is no order. A link lives as long
- * as its engine and is then given up; a link that broke is never found again, so that whoever connects anew gets a new one.
+ * All connections between two workers share one link, which is one UCX endpoint on either side, created once: UCX matches the
+ * endpoints of two workers by the order of their creation, and with one there is no order. A link lives as long as its worker. A
+ * broken link is not reused: a new connection to that peer gets a new link.
  *
- * A peer's death is seen by a TCP socket that the link keeps from its handshake, since UCX 1.13 tells nothing over shared
- * memory, and over verbs only when it sends. An engine that leaves in good order says so there first.
+ * A peer's death is detected by a TCP socket that the link keeps from connection setup, because UCX 1.13 does not report it over
+ * shared memory, and over verbs only when it sends. A worker that closes in an orderly way announces it on that socket first.
  *
- * Two kinds of message: data under UCX tags that name connection, group and part, for receptions that were posted before;
- * and short ones as UCX active messages (struct gn_wire): "I have posted these", "I am closing". Both are mixed with a word
- * that an engine draws and tells only those who hold a handle of its listeners. What arrives under no known tag is dropped.
+ * Two kinds of messages: data, under UCX tags that name connection, group and part, for receives that were posted before; and
+ * control messages (struct gn_wire), sent as UCX active messages: POSTED and CLOSING. Both are combined with a random key that a
+ * worker gives only to holders of a handle of its listeners. Messages under an unknown tag are dropped.
  *
- * Nothing here asserts or aborts: UCX's callbacks only note what happened.
+ * Nothing asserts or aborts: UCX's callbacks only record what happened.
  *
- * Thread safety: every function but create and destroy wants the lock held. Private to ncclnet/.
+ * Thread safety: all functions but create, destroy and gn_progress_thread_stop() require the worker's lock. None blocks unless it
+ * says so. Private to the plugin.
  */
 #ifndef GN_TRANSPORT_NCCL_PLUGIN_WORKER_H
 #define GN_TRANSPORT_NCCL_PLUGIN_WORKER_H
@@ -26,7 +27,7 @@
 #include <ucp/api/ucp.h>
 
 #define GN_WORKER_ID_BYTES 16
-/* Receptions in one group. */
+/* Receives in one group. */
 #define GN_GROUP_MAX 8
 
 struct gn_conn;
@@ -34,33 +35,33 @@ struct gn_worker;
 struct gn_progress_thread;
 struct gn_cm;
 
-/* Who an engine is, as told to peers. */
+/* The identity of a worker, given to peers. */
 struct gn_worker_name {
 	uint8_t id[GN_WORKER_ID_BYTES];
-	uint64_t key; /* mixed into everything that is sent to it */
+	uint64_t key; /* combined with the tag of all messages to it */
 };
 
 struct gn_link {
 	struct gn_link *next;
-	struct gn_worker *engine;
+	struct gn_worker *worker;
 	struct gn_worker_name peer;
 	char host[64]; /* the peer's address */
 	ucp_ep_h ep;   /* NULL once it is broken */
 	int sockets[2]; /* -1: none */
-	int conns;	/* connections that use it */
+	int conns;	/* the connections that use it */
 	uint32_t send_flags;
-	int broken; /* nothing comes or goes any more */
-	int idle;   /* a connection's end has waited for the peer in vain: it makes no progress */
-	uint64_t left_ns; /* when the peer said that it leaves; 0: it has not */
-	char why[128];
+	int broken; /* no longer usable */
+	int unresponsive;   /* a connection's end has waited for the peer in vain: it makes no progress */
+	uint64_t peer_left_ns; /* when the peer announced that it closes; 0: it has not */
+	char why[128]; /* of broken */
 };
 
 /* One UCX operation. It stays in place while it is active. */
 struct gn_op {
 	struct gn_worker *worker;
 	unsigned *active_of_conn; /* the connection's count of active operations */
-	void *handle; /* UCX's, while active */
-	const char *data; /* the caller's memory, NULL: none */
+	void *handle; /* UCX's request while active */
+	const char *data; /* the caller's memory; NULL: none */
 	size_t room_bytes, len_bytes;
 	ucs_status_t status;
 	int active;
@@ -68,11 +69,11 @@ struct gn_op {
 
 enum gn_wire_kind { GN_WIRE_POSTED = 1, GN_WIRE_CLOSING = 2 };
 
-/* A short message to a connection's other end. */
+/* A control message to the other end of a connection. */
 struct gn_wire {
 	uint64_t key;
 	uint32_t conn, kind;
-	uint32_t group; /* POSTED: which; CLOSING: how many were sent (by a sender) */
+	uint32_t group; /* POSTED: the group; CLOSING, from a sender: the number of groups sent */
 	uint32_t count;
 	int32_t tags[GN_GROUP_MAX];
 	uint64_t sizes[GN_GROUP_MAX];
@@ -82,7 +83,8 @@ struct gn_wire {
 struct gn_worker_callbacks {
 	/* Inside ucp_worker_progress(): the message arrived for this connection. The callback starts no UCX operation. */
 	void (*message)(struct gn_conn *c, const struct gn_wire *message);
-	/* Frees the connections in `lingering` that UCX holds no operation of any more; all: every one, after the end of the UCX worker. */
+	/* Frees the connections in `lingering` that UCX holds no operation of any more; all: every one, after the end of the UCX
+	 * worker. */
 	void (*reap)(struct gn_worker *w, int all);
 };
 
@@ -95,66 +97,67 @@ struct gn_worker_slot {
 struct gn_worker {
 	pthread_mutex_t lock;
 	const struct gn_worker_callbacks *callbacks;
-	struct gn_plugin_log report;
-	ucp_context_h context;
-	ucp_worker_h worker;
+	struct gn_plugin_log log;
+	ucp_context_h ucp_context;
+	ucp_worker_h ucp_worker;
 	ucp_address_t *address;
 	size_t address_bytes;
 	struct gn_worker_name name;
 	struct gn_link *links;
 	struct gn_worker_slot *conns; /* by the low half of their numbers */
 	uint32_t conn_room, conn_next;
-	struct gn_cm *meet; /* how connections come to be; NULL until one is wanted */
-	int epoll;	      /* of the links' sockets */
-	unsigned turns, active; /* active: operations on callers' memory that UCX has, of all connections */
-	int gpu_memory;		/* some was registered */
-	uint64_t looked_ns;   /* when sockets and strays were last looked for */
-	struct gn_closing *closing; /* endpoints that UCX has not closed yet */
-	int broke;		    /* a link broke inside of UCX: its endpoint is still to be closed */
-	struct gn_progress_thread *_Atomic keeper; /* NULL: nobody takes turns but callers */
-	int frozen; /* UCX holds memory that is not the caller's any more: no turn is taken again */
-	struct gn_conn *lingering;  /* closed connections that UCX still holds something of */
+	struct gn_cm *cm; /* connections being set up; NULL until the first */
+	int epoll;	      /* for the links' sockets */
+	unsigned progress_calls, active; /* active: operations on callers' memory in progress, of all connections */
+	int gpu_memory;		/* GPU memory was registered */
+	uint64_t checked_ns;   /* when sockets and unexpected messages were last checked */
+	struct gn_closing *closing; /* endpoints being closed */
+	int link_broke;		    /* a link broke in a callback of UCX: its endpoint is still to be closed */
+	struct gn_progress_thread *_Atomic progress_thread; /* NULL: none */
+	int frozen; /* UCX holds memory that was deregistered: the UCX worker is never progressed again */
+	struct gn_conn *lingering;  /* closed connections with operations that are still active */
 };
 
 /* device is UCX's name for it, NULL or "" for all; traffic_class -1: UCX's own. callbacks is borrowed and outlives the worker. */
-enum gn_status gn_worker_create(const struct gn_plugin_log *report, const char *device, int traffic_class,
+enum gn_status gn_worker_create(const struct gn_plugin_log *log, const char *device, int traffic_class,
 				const struct gn_worker_callbacks *callbacks, struct gn_worker **out, struct gn_err *err);
-/* No connection may be left. Closes links in good order, waiting up to a second for peers that are alive. */
-void gn_worker_destroy(struct gn_worker *e);
-/* One turn of UCX, and now and then a look at sockets. How much did it move? 0: nothing. */
-unsigned gn_worker_progress(struct gn_worker *e);
+/* Requires that no connection is left. Closes the links in an orderly way; blocks for up to a second for peers that are alive. */
+void gn_worker_destroy(struct gn_worker *w);
+/* Progresses UCX and now and then checks the sockets. Returns the number of events handled. */
+unsigned gn_worker_progress(struct gn_worker *w);
 
-/* The link to the engine of that name, made with address if it is not there; does not count a connection. */
-enum gn_status gn_link_get(struct gn_worker *e, const struct gn_worker_name *peer, const void *address, const char *host,
+/* The link to the worker of that name; created with its UCX address if there is none. Does not count a connection. */
+enum gn_status gn_link_get(struct gn_worker *w, const struct gn_worker_name *peer, const void *address, const char *host,
 			   struct gn_link **out, struct gn_err *err);
-/* Takes a socket to watch the peer by. */
-void gn_link_keep(struct gn_link *link, int fd);
+/* Takes ownership of a TCP socket to the peer, by which its death is detected. */
+void gn_link_add_socket(struct gn_link *link, int fd);
+/* Marks the link as broken and closes its sockets and its endpoint by force. Only the first reason is kept. */
 void gn_link_break(struct gn_link *link, const char *why);
-/* A connection less; frees a broken link that none uses. */
+/* Ends the use by one connection; frees a broken link that has no others. */
 void gn_link_release(struct gn_link *link);
-/* Notes what peers say by the links' sockets, and that they are gone. */
-void gn_links_look(struct gn_worker *e);
-/* After UCX's turn: closes endpoints of links that broke in it. */
-void gn_links_mend(struct gn_worker *e);
-/* At the end: says goodbye and closes them all. */
-void gn_links_close(struct gn_worker *e);
+/* Reads the links' sockets: announcements of closing, and closed sockets. */
+void gn_links_poll(struct gn_worker *w);
+/* After ucp_worker_progress(): closes the endpoints of links that broke in it. */
+void gn_links_close_broken(struct gn_worker *w);
+/* Announces the end to all peers and closes all links. Blocks for up to a second. */
+void gn_links_close(struct gn_worker *w);
 
-/* Gives a connection its number. */
-enum gn_status gn_worker_add(struct gn_worker *e, struct gn_conn *c, uint32_t *number, struct gn_err *err);
-void gn_worker_remove(struct gn_worker *e, uint32_t number);
-/* Start an operation; on failure op->status says why and it is not active. */
+/* Assigns a number to a connection, whose high half is random. */
+enum gn_status gn_worker_add_conn(struct gn_worker *w, struct gn_conn *c, uint32_t *number, struct gn_err *err);
+void gn_worker_remove_conn(struct gn_worker *w, uint32_t number);
+/* Start an operation. It stays active until UCX has completed it; on failure it is not active and op->status is the error. */
 void gn_op_send(struct gn_op *op, struct gn_link *link, uint64_t tag, const void *data, size_t len_bytes);
-void gn_op_receive(struct gn_op *op, struct gn_worker *e, uint64_t tag, void *data, size_t len_bytes);
-void gn_op_tell(struct gn_op *op, struct gn_link *link, const struct gn_wire *message);
+void gn_op_receive(struct gn_op *op, struct gn_worker *w, uint64_t tag, void *data, size_t len_bytes);
+void gn_op_send_message(struct gn_op *op, struct gn_link *link, const struct gn_wire *message);
 void gn_op_flush(struct gn_op *op, struct gn_link *link);
-/* A reception that nothing has arrived for ends at once. */
-void gn_op_cancel(struct gn_op *op, struct gn_worker *e);
+/* Cancels a receive: one whose message has not begun to arrive ends at once. */
+void gn_op_cancel(struct gn_op *op, struct gn_worker *w);
 
-/* Starts the thread unless the worker has it. */
-enum gn_status gn_progress_thread_start(struct gn_worker *e, struct gn_err *err);
-/* Blocks until the thread has ended, which may be in the midst of progress calls. It needs no lock and takes none: at the end of a
- * process nobody may release the worker's. */
-void gn_progress_thread_stop(struct gn_worker *e);
+/* Starts the progress thread unless the worker has one. See progress_thread.c. */
+enum gn_status gn_progress_thread_start(struct gn_worker *w, struct gn_err *err);
+/* Blocks until the thread has ended, perhaps between two of its progress calls. Does not take the worker's lock: at the end of a
+ * process its holder may never release it. */
+void gn_progress_thread_stop(struct gn_worker *w);
 
 /* The tag of part `part` of a group for connection `conn`. */
 static inline uint64_t gn_tag(uint32_t conn, uint32_t group, int part)
