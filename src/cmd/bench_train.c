@@ -317,7 +317,7 @@ int gn_bench_train(const struct gn_bench_options *o)
 		status = measure(&b, &err);
 		/* the others would wait for this rank, whose error it may be alone */
 		if (status && !gn_world_check(b.world, NULL))
-			gn_world_give_up(b.world, err.text);
+			gn_world_abort(b.world, err.text);
 	}
 	if (!status)
 		status = gn_bench_train_report(&b, &err);

@@ -262,7 +262,7 @@ static int give_up_amid(struct gn_comm *c, int *code, struct gn_err *err)
 		failed = gn_coll_start(coll, err) != GN_OK;
 	failed = failed || gn_world_barrier(w, err);
 	if (!failed && gn_world_rank(w) == 1) {
-		gn_world_give_up(w, "shard 7 is broken");
+		gn_world_abort(w, "shard 7 is broken");
 		*code = 3;
 	} else {
 		failed = failed || gn_coll_wait(coll, err);
@@ -307,7 +307,7 @@ int main(int argc, char **argv)
 	} else if (gn_world_rank(world) == 1 && !strcmp(mode, "leave")) {
 		code = 0;
 	} else if (gn_world_rank(world) == 1 && !strcmp(mode, "give-up")) {
-		gn_world_give_up(world, "shard 7 is broken");
+		gn_world_abort(world, "shard 7 is broken");
 		code = 3;
 	} else {
 		if (!strcmp(mode, "mismatch") && argc > 3)

@@ -264,7 +264,7 @@ static int run(struct run *r, char **argv, int argc)
 	for (r->round = 0; r->round < rounds; r->round++)
 		if (one_round(r, &err)) {
 			if (err.status != GN_ERR_PEER_LOST)
-				gn_world_give_up(r->world, err.text);
+				gn_world_abort(r->world, err.text);
 			return exit_code(&err);
 		}
 	printf("rank %d: %llu operations, %llu bytes: the same bits\n", gn_comm_rank(r->comm), (unsigned long long)r->ops,

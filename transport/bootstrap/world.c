@@ -508,7 +508,7 @@ int gn_world_aborted(const struct gn_world *w)
 	return w->aborted;
 }
 
-void gn_world_give_up(struct gn_world *w, const char *why)
+void gn_world_abort(struct gn_world *w, const char *why)
 {
 	w->aborted = 1;
 	if (w->heartbeat)

@@ -93,7 +93,7 @@ enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns
 int gn_world_anyone_left(const struct gn_world *w);
 /* Reports that this rank fails by itself (bad data, no space): the other ranks see it as lost, with `why` (at most 160 characters)
  * as the reason. Does not block; gn_world_destroy() follows. */
-void gn_world_give_up(struct gn_world *w, const char *why);
+void gn_world_abort(struct gn_world *w, const char *why);
 /* Whether this rank has aborted: later errors of the world are a consequence. */
 int gn_world_aborted(const struct gn_world *w);
 

@@ -211,7 +211,7 @@ static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 	if (status)
 		return status;
 	/* other ranks would wait for this one */
-	gn_world_give_up(c->comm->world, c->why.text);
+	gn_world_abort(c->comm->world, c->why.text);
 	if (err)
 		*err = c->why;
 	return c->status;
@@ -253,7 +253,7 @@ static enum gn_status check_health(struct gn_coll *c, uint64_t started, struct g
 		status = gn_ucx_check(c->comm->ucx, gn_world_failure_reason_ns(c->comm->world), &why);
 		/* other ranks get the reason, not only that this rank left */
 		if (status)
-			gn_world_give_up(c->comm->world, why.text);
+			gn_world_abort(c->comm->world, why.text);
 		if (status && err)
 			*err = why;
 	}

@@ -54,7 +54,7 @@ static enum gn_status event_happened(struct direct_backend *c, void *event, int 
 	enum gn_status status = c->memory->ops->happened(c->memory, event, yes, &why);
 
 	if (status)
-		gn_world_give_up(gn_comm_world(c->comm), why.text);
+		gn_world_abort(gn_comm_world(c->comm), why.text);
 	if (status && err)
 		*err = why;
 	return status;

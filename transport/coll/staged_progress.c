@@ -118,7 +118,7 @@ static enum gn_status advance_or_fail(struct gn_stager *s, int *moved, struct gn
 		s->status = advance(s, moved, &s->why);
 		/* other ranks would wait for this one */
 		if (s->status && !gn_world_check(world, NULL))
-			gn_world_give_up(world, s->why.text);
+			gn_world_abort(world, s->why.text);
 	}
 	if (s->status && err)
 		*err = s->why;

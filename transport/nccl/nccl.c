@@ -92,7 +92,7 @@ static enum gn_status find_reason(struct gn_nccl_backend *c, enum gn_status stat
 		nanosleep(&pause, NULL);
 	} while (gn_clock_ns() - started < gn_world_failure_reason_ns(c->world));
 	/* this rank fails by itself: without a report the others would wait for it */
-	gn_world_give_up(c->world, err->text);
+	gn_world_abort(c->world, err->text);
 	return status;
 }
 

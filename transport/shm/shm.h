@@ -14,7 +14,7 @@
  * Values are reduced in the order of local ranks: the result has the same bits on all ranks and in all runs.
  *
  * Memory for larger eager slots and for message flags is committed when the first operation needs it. GN_ERR_NO_MEMORY is not
- * agreed on: a rank that gets it has to abort the world (gn_world_give_up).
+ * agreed on: a rank that gets it has to abort the world (gn_world_abort).
  *
  * Thread safety: one thread. Operations are created, started and freed in the same order on all ranks of the node. Each rank
  * publishes the signature of what it starts, so that ranks that disagree on size, type or place get GN_ERR_MISMATCH instead of
@@ -49,7 +49,7 @@ int gn_shm_owns(const struct gn_shm *n, const void *memory, size_t len_bytes);
  * this rank, which is read. out_buffer: fastest if allocated by gn_shm_alloc(), at the same offset on all ranks.
  * GN_ERR_UNSUPPORTED: it is not, and the node has too many ranks for bounce buffers; or there are too many operations. */
 enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
-				 gn_reduce_fn reduce, struct gn_shm_op **out, struct gn_err *err);
+				gn_reduce_fn reduce, struct gn_shm_op **out, struct gn_err *err);
 /* Adds to the operation's signature, so that ranks that start different operations get GN_ERR_MISMATCH. Before the first start. */
 void gn_shm_sign(struct gn_shm_op *op, uint64_t signature);
 /* Local; not while the operation runs. NULL is fine. */

@@ -27,7 +27,7 @@ struct gn_tune_options {
 };
 
 /* Collective; the same result on all ranks. Blocks for some seconds. Failures are not agreed on: a rank that gets one has to abort
- * the world (gn_world_give_up). */
+ * the world (gn_world_abort). */
 enum gn_status gn_tune_measure(struct gn_world *world, const struct gn_tune_options *options, struct gn_tune_result *out,
 			       struct gn_err *err);
 

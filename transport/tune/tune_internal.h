@@ -23,7 +23,7 @@ void gn_tune_fit_stream(const double *arrived_s, int chunks, double chunk_bytes,
 const struct gn_cost_path *gn_tune_middle_stream(struct gn_cost_path *streams, int count);
 
 /* --- tune_probe.c: one rank of the pair is the driver, the other answers. All calls but release block. Failures are not agreed on:
- * a rank that fails has to abort the world (gn_world_give_up). --- */
+ * a rank that fails has to abort the world (gn_world_abort). --- */
 
 struct gn_probe {
 	struct gn_world *world;

@@ -408,7 +408,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 				    "kept");
 	*told = is_told(log, comm, !s->failed_alone && !gn_agree_is_over(comm, status), status, err);
 	if (s->failed_alone)
-		gn_world_give_up(gn_comm_world(comm), err->text);
+		gn_world_abort(gn_comm_world(comm), err->text);
 	if (status && status != GN_ERR_STOPPED) {
 		log_failure(s, err);
 		write_trace_part(s, err->text);
