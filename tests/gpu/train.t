@@ -102,7 +102,7 @@ check "so are those of sums straight from GPU memory" direct
 by_nccl() { # HOW: --comm
 	local comm=$1
 	train "by-$1" 2 cuda --bucket 16K || { tell "by-$1"; return 1; }
-	if [[ $1 == nccl ]]; then grep -q 'GPU memory: nccl 2' "$scratch/by-$1.out"; else grep -q 'summed by .*measured: nccl .* ucx' "$scratch/by-$1.out"; fi ||
+	if [[ $1 == nccl ]]; then grep -q 'GPU memory: nccl 2' "$scratch/by-$1.out"; else grep -q 'memory by .*the fastest of: nccl .* ucx' "$scratch/by-$1.out"; fi ||
 		{ tell "by-$1"; return 1; }
 	alike small "by-$1"
 }

@@ -15,7 +15,7 @@ PROBE_PROGRESS=thread check "2 ranks, progress by a thread" same_bits 2 auto 6
 faster() {
 	launch 2 "$probe" auto choose "$1" >"$scratch/out" 2>&1
 	cat "$scratch/out"
-	[[ $(grep -c "takes $((1 - $1))$" "$scratch/out") == 2 ]] && [[ $(grep -c 'summed by ucx, measured: ucx 64 KiB in .* ms; ucx 64 KiB in' "$scratch/out") == 1 ]]
+	[[ $(grep -c "takes $((1 - $1))$" "$scratch/out") == 2 ]] && [[ $(grep -c 'allreduce of GPU memory by ucx, the fastest of: ucx 64 KiB in .* ms; ucx 64 KiB in' "$scratch/out") == 1 ]]
 }
 check "the second of two ways is slow on one rank: all take the first" faster 1
 check "the first is" faster 0
