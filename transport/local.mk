@@ -78,6 +78,7 @@ libgannet_transport_a_SOURCES += \
 	transport/schedule/algo_recursive_doubling.c \
 	transport/schedule/algo_ring.c \
 	transport/schedule/chunk_history.c transport/schedule/chunk_history.h \
+	transport/schedule/node_map.c \
 	transport/schedule/schedule.c transport/schedule/schedule.h \
 	transport/schedule/types.h \
 	transport/schedule/verify.c transport/schedule/verify.h \
@@ -99,7 +100,6 @@ libgannet_transport_a_SOURCES += \
 	transport/shm/shm_bounce.c \
 	transport/shm/shm_flags.c transport/shm/shm_flags.h \
 	transport/shm/shm_internal.h \
-	transport/shm/shm_map.c \
 	transport/shm/shm_wakeup.c
 
 libgannet_transport_a_SOURCES += \
