@@ -101,7 +101,7 @@ static enum gn_status time_all(const struct gn_sim_options *o, const struct gn_s
 static enum gn_status verify_one(const struct gn_algorithm *a, int size, int *proved, struct gn_err *err)
 {
 	static const uint32_t pieces[] = {1, 3};
-	struct gn_shm_map *map = NULL;
+	struct gn_node_map *map = NULL;
 	int *node_of = calloc((size_t)size, sizeof *node_of);
 	enum gn_status status;
 
@@ -110,7 +110,7 @@ static enum gn_status verify_one(const struct gn_algorithm *a, int size, int *pr
 	/* nodes of four ranks and a last one of the remainder: sizes differ */
 	for (int r = 0; r < size; r++)
 		node_of[r] = (r + 1) / 4;
-	status = gn_shm_map_create(node_of, size, &map, err);
+	status = gn_node_map_create(node_of, size, &map, err);
 	free(node_of);
 	for (size_t k = 0; k < 2 && !status; k++)
 		for (int with_map = 0; with_map < 2 && !status; with_map++) {
@@ -122,7 +122,7 @@ static enum gn_status verify_one(const struct gn_algorithm *a, int size, int *pr
 			status = gn_verify_algorithm(a, &args, err);
 			*proved += !status;
 		}
-	gn_shm_map_destroy(map);
+	gn_node_map_destroy(map);
 	return status;
 }
 

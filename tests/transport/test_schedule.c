@@ -314,19 +314,19 @@ static int count_peers(int rank, int size, int per_node)
 	int node_of[1024], peers = 0;
 	unsigned char marks[1024] = {0};
 	struct gn_algo_args args = {.rank = rank, .size = size, .pieces = 1};
-	struct gn_shm_map *map;
+	struct gn_node_map *map;
 	struct gn_err err;
 	size_t count;
 
 	for (int r = 0; r < size; r++)
 		node_of[r] = r / per_node;
-	assert_ok(gn_shm_map_create(node_of, size, &map, &err));
+	assert_ok(gn_node_map_create(node_of, size, &map, &err));
 	args.map = map;
 	for (size_t i = 0; i < (gn_algorithms(&count), count); i++)
 		mark_peers(&gn_algorithms(&count)[i], &args, marks);
 	for (int r = 0; r < size; r++)
 		peers += marks[r];
-	gn_shm_map_destroy(map);
+	gn_node_map_destroy(map);
 	return peers;
 }
 

@@ -11,16 +11,16 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct gn_shm_map *map_of(int nodes, int local)
+static struct gn_node_map *map_of(int nodes, int local)
 {
 	int size = nodes * local, *node_of = calloc((size_t)size, sizeof *node_of);
-	struct gn_shm_map *map;
+	struct gn_node_map *map;
 	struct gn_err err;
 
 	assert_non_null(node_of);
 	for (int r = 0; r < size; r++)
 		node_of[r] = r / local;
-	assert_ok(gn_shm_map_create(node_of, size, &map, &err));
+	assert_ok(gn_node_map_create(node_of, size, &map, &err));
 	free(node_of);
 	return map;
 }
@@ -35,7 +35,7 @@ static struct gn_cost cost_of(const char *link_lanes)
 	return c;
 }
 
-static struct gn_choice choose(const struct gn_cost *c, const struct gn_shm_map *map, enum gn_collective what, size_t bytes,
+static struct gn_choice choose(const struct gn_cost *c, const struct gn_node_map *map, enum gn_collective what, size_t bytes,
 			       const char *algo)
 {
 	struct gn_select_args args = {.what = what, .bytes = bytes, .map = map, .cost = c, .algo = algo};
@@ -61,7 +61,7 @@ static double simulated_s(const struct gn_cost *c, int nodes, int local, const c
 static void test_many_ranks(void **state)
 {
 	struct gn_cost c = cost_of("rc_mlx5/mlx5_0:1");
-	struct gn_shm_map *map = map_of(512, 1), *folded = map_of(300, 1);
+	struct gn_node_map *map = map_of(512, 1), *folded = map_of(300, 1);
 	size_t bytes = 32 << 20;
 	struct gn_choice choice = choose(&c, map, GN_COLLECTIVE_ALLREDUCE, bytes, NULL);
 	double took_s;
@@ -79,8 +79,8 @@ static void test_many_ranks(void **state)
 	/* what would be cut into too many steps is not */
 	choice = choose(&c, map, GN_COLLECTIVE_ALLREDUCE, (size_t)8 << 30, "ring");
 	assert_true(choice.pieces > 1 && choice.pieces * 4 * 511 <= GN_SELECT_STEPS_MAX);
-	gn_shm_map_destroy(map);
-	gn_shm_map_destroy(folded);
+	gn_node_map_destroy(map);
+	gn_node_map_destroy(folded);
 }
 
 static double processor_s(void)
@@ -99,7 +99,7 @@ static void test_planning_time(void **state)
 
 	(void)state;
 	for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
-		struct gn_shm_map *map = map_of(shapes[k][0], shapes[k][1]);
+		struct gn_node_map *map = map_of(shapes[k][0], shapes[k][1]);
 		double worst = 0;
 
 		for (size_t bytes = 64; bytes <= (size_t)8 << 30; bytes *= 16) {
@@ -112,7 +112,7 @@ static void test_planning_time(void **state)
 		}
 		print_message("# %d x %d ranks: both chosen in %.1f ms at most\n", shapes[k][0], shapes[k][1], worst * 1e3);
 		assert_true(worst < 1);
-		gn_shm_map_destroy(map);
+		gn_node_map_destroy(map);
 	}
 }
 
@@ -120,7 +120,7 @@ static void test_planning_time(void **state)
 static void test_allgather(void **state)
 {
 	struct gn_cost c = cost_of("rc_mlx5/mlx5_0:1"), free_of_charge = c;
-	struct gn_shm_map *map = map_of(100, 1), *wide = map_of(64, 8), *few = map_of(6, 1);
+	struct gn_node_map *map = map_of(100, 1), *wide = map_of(64, 8), *few = map_of(6, 1);
 	struct gn_choice choice = choose(&c, map, GN_COLLECTIVE_ALLGATHER, 6400, NULL);
 
 	(void)state;
@@ -136,9 +136,9 @@ static void test_allgather(void **state)
 	c.link.connect_s = 0.1;
 	assert_string_equal(choose(&free_of_charge, few, GN_COLLECTIVE_ALLGATHER, 64, NULL).algorithm->name, "direct");
 	assert_string_not_equal(choose(&c, few, GN_COLLECTIVE_ALLGATHER, 64, NULL).algorithm->name, "direct");
-	gn_shm_map_destroy(map);
-	gn_shm_map_destroy(wide);
-	gn_shm_map_destroy(few);
+	gn_node_map_destroy(map);
+	gn_node_map_destroy(wide);
+	gn_node_map_destroy(few);
 }
 
 /* Only what is near a trial in length counts as tried. */
@@ -179,7 +179,7 @@ static void test_trials(void **state)
 static void test_kept_picks(void **state)
 {
 	struct gn_cost tuned = cost_of("rc_mlx5/mlx5_0:1"), c;
-	struct gn_shm_map *same = map_of(8, 1), *twice = map_of(16, 1), *odd = map_of(9, 1), *far = map_of(33, 1);
+	struct gn_node_map *same = map_of(8, 1), *twice = map_of(16, 1), *odd = map_of(9, 1), *far = map_of(33, 1);
 	struct gn_err err;
 
 	(void)state;
@@ -205,10 +205,10 @@ static void test_kept_picks(void **state)
 	assert_ok(gn_select_keep_picks(&c, far, &err));
 	assert_int_equal(c.pick_count, 0);
 	assert_true(c.measured);
-	gn_shm_map_destroy(same);
-	gn_shm_map_destroy(twice);
-	gn_shm_map_destroy(odd);
-	gn_shm_map_destroy(far);
+	gn_node_map_destroy(same);
+	gn_node_map_destroy(twice);
+	gn_node_map_destroy(odd);
+	gn_node_map_destroy(far);
 }
 
 static void put_line(const char *path, int nodes, const char *rest, double rate)

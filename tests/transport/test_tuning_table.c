@@ -241,21 +241,21 @@ static void test_table(void **state)
 	assert_ok(gn_remove_tree(folder, &err));
 }
 
-static struct gn_shm_map *map_of(int nodes, int local, int extra)
+static struct gn_node_map *map_of(int nodes, int local, int extra)
 {
 	int size = nodes * local + extra, *node_of = calloc((size_t)size, sizeof *node_of);
-	struct gn_shm_map *map;
+	struct gn_node_map *map;
 	struct gn_err err;
 
 	assert_non_null(node_of);
 	for (int r = 0; r < size; r++)
 		node_of[r] = r < nodes * local ? r / local : nodes - 1;
-	assert_ok(gn_shm_map_create(node_of, size, &map, &err));
+	assert_ok(gn_node_map_create(node_of, size, &map, &err));
 	free(node_of);
 	return map;
 }
 
-static struct gn_choice choose(const struct gn_cost *cost, const struct gn_shm_map *map, enum gn_collective what,
+static struct gn_choice choose(const struct gn_cost *cost, const struct gn_node_map *map, enum gn_collective what,
 			       size_t bytes, const char *algo)
 {
 	struct gn_select_args args = {.what = what, .bytes = bytes, .map = map, .cost = cost, .algo = algo};
@@ -269,7 +269,7 @@ static struct gn_choice choose(const struct gn_cost *cost, const struct gn_shm_m
 static void test_choice(void **state)
 {
 	struct gn_tune_result r = result_of("");
-	struct gn_shm_map *map = map_of(8, 1, 0), *odd = map_of(3, 2, 1), *one = map_of(1, 1, 0), *many = map_of(300, 1, 0);
+	struct gn_node_map *map = map_of(8, 1, 0), *odd = map_of(3, 2, 1), *one = map_of(1, 1, 0), *many = map_of(300, 1, 0);
 	struct gn_select_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = 8, .map = map, .cost = &r.cost, .algo = "best"};
 	struct gn_choice c;
 	struct gn_err err;
@@ -311,21 +311,21 @@ static void test_choice(void **state)
 			c = choose(&r.cost, one, (enum gn_collective)what, bytes, NULL);
 			assert_int_equal(c.algorithm->what, what);
 		}
-	gn_shm_map_destroy(map);
-	gn_shm_map_destroy(odd);
-	gn_shm_map_destroy(one);
-	gn_shm_map_destroy(many);
+	gn_node_map_destroy(map);
+	gn_node_map_destroy(odd);
+	gn_node_map_destroy(one);
+	gn_node_map_destroy(many);
 }
 
 /* Two levels: the links are slow, so bytes between nodes count. */
 static void test_levels(void **state)
 {
 	struct gn_tune_result r = result_of("");
-	struct gn_shm_map *map = map_of(4, 4, 0);
+	struct gn_node_map *map = map_of(4, 4, 0);
 
 	(void)state;
 	assert_non_null(strstr(choose(&r.cost, map, GN_COLLECTIVE_ALLREDUCE, 64 << 10, NULL).algorithm->name, "hierarchical"));
-	gn_shm_map_destroy(map);
+	gn_node_map_destroy(map);
 }
 
 /* Closed forms and simulations are of the same order, and choosing is quick whatever the size. */
@@ -338,7 +338,7 @@ static void test_forms(void **state)
 
 	(void)state;
 	for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
-		struct gn_shm_map *map = map_of(shapes[k][0], shapes[k][1], 0);
+		struct gn_node_map *map = map_of(shapes[k][0], shapes[k][1], 0);
 
 		for (size_t bytes = 64; bytes <= 64 << 20; bytes *= 1 << 10) {
 			struct gn_select_args args = {.bytes = bytes, .map = map, .cost = &r.cost};
@@ -363,7 +363,7 @@ static void test_forms(void **state)
 						 form.seconds * 1e6, c.predicted_s * 1e6);
 			}
 		}
-		gn_shm_map_destroy(map);
+		gn_node_map_destroy(map);
 	}
 }
 

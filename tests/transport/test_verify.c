@@ -18,10 +18,10 @@ static void prove(const struct gn_algorithm *a, const struct gn_algo_args *args)
 }
 
 /* Nodes of one size with the rest on a last one; of sizes 1, 2, 3, ...; ranks dealt out in turns. */
-static struct gn_shm_map *map_of(int kind, int size)
+static struct gn_node_map *map_of(int kind, int size)
 {
 	int *node_of = calloc((size_t)size, sizeof *node_of), next = 1, node = 0;
-	struct gn_shm_map *map;
+	struct gn_node_map *map;
 	struct gn_err err;
 
 	assert_non_null(node_of);
@@ -32,7 +32,7 @@ static struct gn_shm_map *map_of(int kind, int size)
 		}
 		node_of[r] = kind == 0 ? r / 4 : kind == 1 ? node : r % ((size + 2) / 3);
 	}
-	assert_ok(gn_shm_map_create(node_of, size, &map, &err));
+	assert_ok(gn_node_map_create(node_of, size, &map, &err));
 	free(node_of);
 	return map;
 }
@@ -45,11 +45,11 @@ static void prove_size(const struct gn_algorithm *a, int size, uint32_t pieces, 
 	if (!strstr(a->name, "hierarchical"))
 		return;
 	for (int kind = 0; kind < 3; kind++) {
-		struct gn_shm_map *map = map_of(kind, size);
+		struct gn_node_map *map = map_of(kind, size);
 
 		args.map = map;
 		prove(a, &args);
-		gn_shm_map_destroy(map);
+		gn_node_map_destroy(map);
 	}
 }
 

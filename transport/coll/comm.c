@@ -26,7 +26,7 @@ static enum gn_status map_nodes(struct gn_comm *c, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	for (int r = 0; r < size; r++)
 		node_of[r] = gn_world_node_of(c->world, r);
-	status = gn_shm_map_create(node_of, size, &c->map, err);
+	status = gn_node_map_create(node_of, size, &c->map, err);
 	free(node_of);
 	return status;
 }
@@ -218,7 +218,7 @@ void gn_comm_destroy(struct gn_comm *c)
 	gn_world_set_progress(c->world, NULL, NULL);
 	gn_coll_free(c->barrier);
 	gn_shm_destroy(c->shm);
-	gn_shm_map_destroy(c->map);
+	gn_node_map_destroy(c->map);
 	gn_ucx_destroy(c->ucx);
 	free(c->transport);
 	free(c);
@@ -239,7 +239,7 @@ struct gn_world *gn_comm_world(const struct gn_comm *c)
 	return c->world;
 }
 
-const struct gn_shm_map *gn_comm_map(const struct gn_comm *c)
+const struct gn_node_map *gn_comm_map(const struct gn_comm *c)
 {
 	return c->map;
 }

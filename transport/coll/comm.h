@@ -26,7 +26,7 @@ struct gn_comm;
 struct gn_cost;
 struct gn_reduce_executor;
 struct gn_coll;
-struct gn_shm_map;
+struct gn_node_map;
 
 struct gn_comm_options {
 	const char *transport; /* "auto", "tcp", "shm", "rc", "ud": the allowed transports; sets UCX_TLS unless it is set */
@@ -48,7 +48,7 @@ int gn_comm_rank(const struct gn_comm *c);
 int gn_comm_size(const struct gn_comm *c);
 struct gn_world *gn_comm_world(const struct gn_comm *c);
 /* Local, borrowed: which node each rank is on, and the communication costs in use, the same on all ranks. */
-const struct gn_shm_map *gn_comm_map(const struct gn_comm *c);
+const struct gn_node_map *gn_comm_map(const struct gn_comm *c);
 const struct gn_cost *gn_comm_cost(const struct gn_comm *c);
 /* Local. Whether all ranks are on one node and share memory, so that collectives send no messages. */
 int gn_comm_all_share(const struct gn_comm *c);

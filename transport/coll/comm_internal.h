@@ -33,7 +33,7 @@ struct gn_comm {
 	struct gn_world *world;
 	struct gn_ucx *ucx;
 	struct gn_shm *shm; /* shared memory of this node's ranks; NULL: not available or not requested */
-	struct gn_shm_map *map;
+	struct gn_node_map *map;
 	struct gn_log *log;
 	struct gn_recorder *recorder;	   /* the world's */
 	struct gn_comm_progress *progress; /* the progress thread; NULL: callers make progress */

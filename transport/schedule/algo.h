@@ -19,21 +19,21 @@
 #include "transport/schedule/types.h"
 
 /* The ranks of each node; nodes may differ in size and are numbered by their lowest rank. Read-only. */
-struct gn_shm_map {
+struct gn_node_map {
 	int size, nodes, smallest; /* ranks; nodes; ranks on the smallest node */
 	int *node, *local;	   /* [rank]: its node, and its index among that node's ranks */
 	int *first, *members;	   /* node n's ranks in ascending order: members[first[n]] .. members[first[n + 1] - 1] */
 };
 
 /* node_of[r] >= 0: rank r's node, any number below size. */
-enum gn_status gn_shm_map_create(const int *node_of, int size, struct gn_shm_map **out, struct gn_err *err);
-void gn_shm_map_destroy(struct gn_shm_map *m);
+enum gn_status gn_node_map_create(const int *node_of, int size, struct gn_node_map **out, struct gn_err *err);
+void gn_node_map_destroy(struct gn_node_map *m);
 
 struct gn_algo_args {
 	int rank, size, root;
 	uint32_t pieces;
 	int with_copy;			/* out of place: copies the input to the output first */
-	const struct gn_shm_map *map;	/* for hierarchical algorithms; NULL: one node */
+	const struct gn_node_map *map;	/* for hierarchical algorithms; NULL: one node */
 };
 
 struct gn_algorithm {

@@ -8,7 +8,7 @@
 #include "transport/schedule/algo_part.h"
 
 struct place {
-	const struct gn_shm_map *map;
+	const struct gn_node_map *map;
 	int node, local, ranks;			  /* this rank's node, its local index, the ranks on that node */
 	uint32_t shards, pieces, piece_chunks;
 	const struct gn_part_algorithm *between;

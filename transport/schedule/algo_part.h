@@ -11,7 +11,7 @@
 struct gn_part {
 	struct gn_schedule *schedule;
 	int size, place;	       /* the number of members; the index of this rank among them */
-	const struct gn_shm_map *map; /* NULL: the index is the rank */
+	const struct gn_node_map *map; /* NULL: the index is the rank */
 	int local;		       /* with a map: the members' local index on their nodes */
 	uint32_t first_chunk, pieces, first_message;
 };

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-static enum gn_status fill(struct gn_shm_map *m, const int *node_of, int *numbers, struct gn_err *err)
+static enum gn_status fill(struct gn_node_map *m, const int *node_of, int *numbers, struct gn_err *err)
 {
 	for (int n = 0; n < m->size; n++)
 		numbers[n] = -1;
@@ -25,9 +25,9 @@ static enum gn_status fill(struct gn_shm_map *m, const int *node_of, int *number
 	return GN_OK;
 }
 
-enum gn_status gn_shm_map_create(const int *node_of, int size, struct gn_shm_map **out, struct gn_err *err)
+enum gn_status gn_node_map_create(const int *node_of, int size, struct gn_node_map **out, struct gn_err *err)
 {
-	struct gn_shm_map *m = calloc(1, sizeof *m);
+	struct gn_node_map *m = calloc(1, sizeof *m);
 	int *numbers = malloc(sizeof *numbers * ((size_t)size + 1));
 	enum gn_status status = GN_ERR_NO_MEMORY;
 
@@ -44,13 +44,13 @@ enum gn_status gn_shm_map_create(const int *node_of, int size, struct gn_shm_map
 		status = fill(m, node_of, numbers, err);
 	free(numbers);
 	if (status)
-		gn_shm_map_destroy(m);
+		gn_node_map_destroy(m);
 	else
 		*out = m;
 	return status;
 }
 
-void gn_shm_map_destroy(struct gn_shm_map *m)
+void gn_node_map_destroy(struct gn_node_map *m)
 {
 	if (!m)
 		return;

@@ -15,7 +15,7 @@
 #define SIMULATE_FACTOR 4
 
 /* Whether each node has the same number of consecutive ranks, as the simulator requires. */
-static int is_regular(const struct gn_shm_map *map)
+static int is_regular(const struct gn_node_map *map)
 {
 	int local = map->size / map->nodes;
 
@@ -146,7 +146,7 @@ static int by_cost(const void *a, const void *b)
 static enum gn_status simulate_best(const struct gn_select_args *args, struct candidate *list, int count,
 				    struct gn_err *err)
 {
-	const struct gn_shm_map *map = args->map;
+	const struct gn_node_map *map = args->map;
 	struct gn_sim_topology t;
 	double limit = cost_of(&list[0].choice) * SIMULATE_FACTOR, left = STEPS_MAX;
 	enum gn_status status = GN_OK;
@@ -199,7 +199,7 @@ enum gn_status gn_select(const struct gn_select_args *args, struct gn_choice *ou
 	return status;
 }
 
-static enum gn_status is_pick_good(const struct gn_cost *c, const struct gn_cost_pick *pick, const struct gn_shm_map *map, int *out,
+static enum gn_status is_pick_good(const struct gn_cost *c, const struct gn_cost_pick *pick, const struct gn_node_map *map, int *out,
 				  struct gn_err *err)
 {
 	struct gn_select_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .bytes = (size_t)pick->bytes, .map = map, .cost = c};
@@ -215,7 +215,7 @@ static enum gn_status is_pick_good(const struct gn_cost *c, const struct gn_cost
 	return status;
 }
 
-enum gn_status gn_select_keep_picks(struct gn_cost *c, const struct gn_shm_map *map, struct gn_err *err)
+enum gn_status gn_select_keep_picks(struct gn_cost *c, const struct gn_node_map *map, struct gn_err *err)
 {
 	int kept = 0, good = 0;
 	enum gn_status status = GN_OK;

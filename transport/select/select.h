@@ -23,7 +23,7 @@
 struct gn_select_args {
 	enum gn_collective what;
 	size_t bytes;		       /* of the whole buffer */
-	const struct gn_shm_map *map; /* all ranks */
+	const struct gn_node_map *map; /* all ranks */
 	const struct gn_cost *cost;
 	const char *algo;	       /* by name; NULL or "auto": any */
 	size_t piece_bytes;	       /* the slice size; 0: any of gn_select_piece_bytes */
@@ -45,7 +45,7 @@ enum gn_status gn_select(const struct gn_select_args *args, struct gn_choice *ou
 
 /* Adapts costs that were measured on another number of nodes to the nodes of map (gn_cost_use_at), and keeps the picks whose
  * predicted time there is less than 1.5 times that of the model's selection. Takes milliseconds for each pick. */
-enum gn_status gn_select_keep_picks(struct gn_cost *c, const struct gn_shm_map *map, struct gn_err *err);
+enum gn_status gn_select_keep_picks(struct gn_cost *c, const struct gn_node_map *map, struct gn_err *err);
 
 struct gn_select_form {
 	double seconds, connecting_s;

@@ -27,7 +27,7 @@ static int is_tree(const struct gn_algorithm *a)
 }
 
 /* The number of messages on the schedule's critical path. */
-static struct rounds count_rounds(const struct gn_algorithm *a, const struct gn_shm_map *map)
+static struct rounds count_rounds(const struct gn_algorithm *a, const struct gn_node_map *map)
 {
 	double p = map->size, nodes = map->nodes, local = ceil(p / nodes), depth = ceil(log2(p)), flat;
 	int power = (map->size & (map->size - 1)) == 0;
@@ -81,7 +81,7 @@ static void add_step(const struct gn_step *step, double bytes, int same_node, st
 static enum gn_status count_load(const struct gn_select_args *args, const struct gn_algorithm *a, int rank, struct load *out,
 			      struct gn_err *err)
 {
-	const struct gn_shm_map *map = args->map;
+	const struct gn_node_map *map = args->map;
 	struct gn_algo_args how = {.rank = rank, .size = map->size, .pieces = 1, .map = map};
 	unsigned char *connected = calloc((size_t)map->size, 1);
 	struct gn_schedule *s;
@@ -115,7 +115,7 @@ static enum gn_status count_load(const struct gn_select_args *args, const struct
 static enum gn_status node_time(const struct gn_select_args *args, const struct gn_algorithm *a, int node, struct load *most,
 				double *port, struct gn_err *err)
 {
-	const struct gn_shm_map *map = args->map;
+	const struct gn_node_map *map = args->map;
 	int members = map->first[node + 1] - map->first[node], sampled = members < SAMPLED_RANKS ? members : SAMPLED_RANKS;
 	double out = 0, in = 0;
 	enum gn_status status = GN_OK;
@@ -179,7 +179,7 @@ static double predict_s(const struct gn_select_args *args, const struct rounds *
 enum gn_status gn_select_closed_form(const struct gn_select_args *args, const struct gn_algorithm *a, const uint32_t *pieces,
 				     int count, struct gn_select_form *out, struct gn_err *err)
 {
-	const struct gn_shm_map *map = args->map;
+	const struct gn_node_map *map = args->map;
 	struct rounds rounds = count_rounds(a, map);
 	struct load most = {0};
 	double port = 0;

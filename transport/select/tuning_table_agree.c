@@ -181,7 +181,7 @@ static enum gn_status read_table(const char *path, const char *signature, int *f
 	return status;
 }
 
-static enum gn_status map_of(const struct gn_world *world, struct gn_shm_map **out, struct gn_err *err)
+static enum gn_status map_of(const struct gn_world *world, struct gn_node_map **out, struct gn_err *err)
 {
 	int size = gn_world_size(world), *node_of = calloc((size_t)size, sizeof *node_of);
 	enum gn_status status;
@@ -190,7 +190,7 @@ static enum gn_status map_of(const struct gn_world *world, struct gn_shm_map **o
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	for (int r = 0; r < size; r++)
 		node_of[r] = gn_world_node_of(world, r);
-	status = gn_shm_map_create(node_of, size, out, err);
+	status = gn_node_map_create(node_of, size, out, err);
 	free(node_of);
 	return status;
 }
@@ -199,7 +199,7 @@ static enum gn_status map_of(const struct gn_world *world, struct gn_shm_map **o
 static enum gn_status use_measured(struct gn_world *world, const char *path, struct gn_log *log, struct gn_cost *c, struct gn_err *err)
 {
 	int nodes = gn_world_nodes(world), had_picks = c->pick_count;
-	struct gn_shm_map *map;
+	struct gn_node_map *map;
 	enum gn_status status;
 
 	if (!c->tuned_nodes || c->tuned_nodes == nodes) {
@@ -210,7 +210,7 @@ static enum gn_status use_measured(struct gn_world *world, const char *path, str
 	if (status)
 		return status;
 	status = gn_select_keep_picks(c, map, err);
-	gn_shm_map_destroy(map);
+	gn_node_map_destroy(map);
 	if (!status)
 		gn_log_info(log, "algorithm selection: measured costs from %s, tuned on %d node%s, used on %d%s", path, c->tuned_nodes,
 			    gn_text_plural((uint64_t)c->tuned_nodes), nodes, had_picks && !c->pick_count ?

@@ -110,7 +110,7 @@ static int ranks_to_simulate(const struct gn_sim_topology *t, const struct gn_al
 	return a->rotation_symmetric && !(t->jitter > 0) && !t->stragglers && size % group == 0 ? group : size;
 }
 
-static enum gn_status create_map(const struct gn_sim_topology *t, struct gn_shm_map **out, struct gn_err *err)
+static enum gn_status create_map(const struct gn_sim_topology *t, struct gn_node_map **out, struct gn_err *err)
 {
 	int size = t->nodes * t->ranks_per_node, *node_of = calloc((size_t)size, sizeof *node_of);
 	enum gn_status status;
@@ -119,7 +119,7 @@ static enum gn_status create_map(const struct gn_sim_topology *t, struct gn_shm_
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	for (int r = 0; r < size; r++)
 		node_of[r] = r / t->ranks_per_node;
-	status = gn_shm_map_create(node_of, size, out, err);
+	status = gn_node_map_create(node_of, size, out, err);
 	free(node_of);
 	return status;
 }
@@ -144,7 +144,7 @@ static enum gn_status run(const struct gn_sim_topology *t, const struct gn_algor
 {
 	struct gn_algo_args args = {.size = t->nodes * t->ranks_per_node, .pieces = pieces};
 	struct gn_sim_state m = {.t = t};
-	struct gn_shm_map *map = NULL;
+	struct gn_node_map *map = NULL;
 	enum gn_status status = create_map(t, &map, err);
 	double parts;
 	int ranks;
@@ -177,7 +177,7 @@ static enum gn_status run(const struct gn_sim_topology *t, const struct gn_algor
 	gn_sim_events_release(&m.events);
 	gn_sim_net_release(&m.net);
 	gn_sim_plan_release(&m.plan);
-	gn_shm_map_destroy(map);
+	gn_node_map_destroy(map);
 	free(m.ranks);
 	free(m.missing);
 	return status;
