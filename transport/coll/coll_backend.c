@@ -105,7 +105,8 @@ static void log_times(struct gn_coll_backend *const *backends, int count, const 
 			gn_strbuf_printf(&text, "%s %zu KiB in %.3f ms", i ? "," : "", sizes[i] >> 10,
 					 1e3 * seconds[(size_t)c * SIZES + i]);
 	}
-	gn_log_info(log, "allreduce of GPU memory by %s, the fastest of: %s", gn_coll_backend_name(backends[best]), gn_strbuf_text(&text));
+	gn_log_info(log, "allreduce of GPU memory by %s, the fastest of: %s", gn_coll_backend_name(backends[best]),
+		    gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
 }
 
@@ -240,7 +241,8 @@ enum gn_status gn_coll_backend_check(const char *how, const char *device, int bu
 		return GN_OK;
 	if (strcmp(device, "cuda"))
 		return gn_err_set(err, GN_ERR_USAGE,
-				  "--comm nccl: NCCL requires GPU memory, but --device %s uses host memory: use --comm ucx or auto%s", device, built_in ? ", or --device cuda" : "");
+				  "--comm nccl: NCCL requires GPU memory, but --device %s uses host memory: use --comm ucx or auto%s",
+				  device, built_in ? ", or --device cuda" : "");
 	if (!built_in)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED,
 				  "--comm nccl: this build has no CUDA and no NCCL (configure --with-cuda=DIR): use --comm ucx "

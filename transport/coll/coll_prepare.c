@@ -27,7 +27,8 @@ static int is_in_blocks(enum gn_collective what)
 
 static int reduces(enum gn_collective what)
 {
-	return what == GN_COLLECTIVE_ALLREDUCE || what == GN_COLLECTIVE_BARRIER || what == GN_COLLECTIVE_REDUCE || what == GN_COLLECTIVE_REDUCE_SCATTER;
+	return what == GN_COLLECTIVE_ALLREDUCE || what == GN_COLLECTIVE_BARRIER || what == GN_COLLECTIVE_REDUCE ||
+	       what == GN_COLLECTIVE_REDUCE_SCATTER;
 }
 
 static enum gn_status check_ranks(const struct gn_comm *c, const struct gn_coll_args *a, struct gn_err *err)

@@ -124,7 +124,7 @@ void gn_coll_describe(const struct gn_coll *coll, struct gn_coll_info *out);
 enum gn_coll_source {
 	GN_COLL_GUESSED,  /* costs estimated from devices and link rates */
 	GN_COLL_MEASURED, /* costs measured by gannet tune */
-	GN_COLL_TRIED	  /* gannet tune also timed this algorithm within a factor of 4 of this length, and the prediction is scaled by that */
+	GN_COLL_TRIED	  /* and the prediction is scaled by gannet tune's time of this algorithm within a factor of 4 in length */
 };
 struct gn_coll_forecast {
 	double seconds;	    /* with nothing else in flight */

@@ -8,7 +8,8 @@ static enum gn_status fill(struct gn_node_map *m, const int *node_of, int *numbe
 		numbers[n] = -1;
 	for (int r = 0; r < m->size; r++) {
 		if (node_of[r] < 0 || node_of[r] >= m->size)
-			return gn_err_set(err, GN_ERR_USAGE, "rank %d is on node %d, but there are at most %d nodes", r, node_of[r], m->size);
+			return gn_err_set(err, GN_ERR_USAGE, "rank %d is on node %d, but there are at most %d nodes", r, node_of[r],
+					  m->size);
 		if (numbers[node_of[r]] < 0)
 			numbers[node_of[r]] = m->nodes++;
 		m->node[r] = numbers[node_of[r]];

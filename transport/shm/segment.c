@@ -150,7 +150,8 @@ static enum gn_status map_peer(const struct gn_segment *s, const struct record *
 	if (fd < 0)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "cannot open %s: %s", path, strerror(errno));
 	if (fstat(fd, &info) || info.st_dev != record->device || info.st_ino != record->inode)
-		status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%s is not the file of the other rank: is it in another PID namespace?", path);
+		status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%s is not the file of the other rank: is it in another PID namespace?",
+				    path);
 	else
 		status = map(s, fd, s->parts <= POPULATE_PARTS, at, err);
 	close(fd);

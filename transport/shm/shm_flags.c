@@ -83,7 +83,8 @@ enum gn_status gn_shm_flags_create(struct gn_shm *n, const void *buffer, size_t 
 		return gn_err_set(err, GN_ERR_USAGE, "the buffer is not in memory shared by the node");
 	at = count <= GN_SHM_FLAGS_MAX ? find_gap(n, (uint32_t)count, &first) : NULL;
 	if (!at)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "no room for %llu message flags in shared memory", (unsigned long long)count);
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "no room for %llu message flags in shared memory",
+				  (unsigned long long)count);
 	status = commit_flags(n, first + (uint32_t)count, err);
 	if (status)
 		return status;

@@ -231,7 +231,8 @@ enum gn_status gn_probe_answer(struct gn_probe *p, struct gn_err *err)
 		if (status || c.op == OP_END)
 			break;
 		if (c.op > OP_FLOOD || !command_fits(p, &c))
-			return gn_err_set(err, GN_ERR_MISMATCH, "rank %d sent an unknown measurement command: do all ranks run the same build of gannet?", p->peer);
+			return gn_err_set(err, GN_ERR_MISMATCH, "rank %d sent an unknown measurement command: do all ranks run the "
+					  "same build of gannet?", p->peer);
 		status = answers[c.op](p, &c, err);
 	}
 	return status;

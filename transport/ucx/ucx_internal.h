@@ -51,7 +51,7 @@ struct gn_ucx {
 	int rail_count;
 	int event_fd;			   /* of all rails; with one rail, its own */
 	struct gn_ucx_rail_share *shares;  /* by rank */
-	int *groups;			   /* of node n on rail i at n * rail_count + i; equal groups are connected. NULL: all are */
+	int *groups; /* of node n on rail i at n * rail_count + i; equal groups are connected. NULL: all are */
 	int probing;			   /* gn_ucx_probe() runs: a failed endpoint is a result, not an error */
 	unsigned probe_failed;		   /* bit i: rail i */
 	uint64_t probe_word;

@@ -188,7 +188,8 @@ static enum gn_status parse_addresses(struct gn_ucx *f, size_t rank, struct gn_e
 		from += sizeof share;
 		len -= sizeof share;
 	}
-	f->shares[rank] = (struct gn_ucx_rail_share){(uint8_t)(share % GN_RAILS_MAX), (uint8_t)(share / GN_RAILS_MAX % GN_RAILS_MAX + 1)};
+	f->shares[rank] = (struct gn_ucx_rail_share){(uint8_t)(share % GN_RAILS_MAX),
+						     (uint8_t)(share / GN_RAILS_MAX % GN_RAILS_MAX + 1)};
 
 	for (; i < f->rail_count && len >= sizeof each; i++) {
 		memcpy(&each, from, sizeof each);
@@ -280,7 +281,8 @@ static enum gn_status check_lanes(const struct gn_ucx_endpoint *e, int rank, str
 	gn_ucx_endpoint_lanes(e->ep, 0, &lanes);
 	if (!gn_ucx_lanes_match(gn_strbuf_text(&lanes), wanted))
 		status = gn_err_set(err, GN_ERR_FAILED, "rank %d on %s was to reach rank %d on %s by %s, but UCX selected %s: remove what "
-				    "prevents %s (a limit such as UCX_RC_MAX_NUM_EPS, a device without it), or select another transport", gn_world_rank(w), gn_world_host_of(w, gn_world_rank(w)), rank,
+				    "prevents %s (a limit such as UCX_RC_MAX_NUM_EPS, a device without it), or select another "
+				    "transport", gn_world_rank(w), gn_world_host_of(w, gn_world_rank(w)), rank,
 				    gn_world_host_of(w, rank), wanted, gn_strbuf_text(&lanes), wanted);
 	gn_strbuf_release(&lanes);
 	return status;
