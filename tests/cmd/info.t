@@ -82,6 +82,6 @@ assert [r[\"processors\"] for r in t[\"ranks\"]] == [\"0\", \"1\"], t"' sh "$gan
 expect 0 '^rank .*2 of 3: processors [0-9]' 'this machine, for three ranks' "$gannet" info --topology --ranks 3
 expect 0 'rank 0 on .*: processors 0 .NUMA node 0.' 'a measurement says at start where its ranks are' \
 	env HWLOC_XMLFILE=two.xml taskset -c 0 timeout 60 "$gannet" bench allreduce -e 8 -n 5
-expect 0 'WARN .* is not known: hwloc cannot read' 'a machine that cannot be read ends nothing' env HWLOC_COMPONENTS=stop timeout 60 "$gannet" bench allreduce -e 8 -n 5
-expect 3 "note: no machine in hwloc's XML" 'text is no machine' "$gannet" info --topology note
+expect 0 'WARN .* is unknown: hwloc cannot read' 'a machine that cannot be read ends nothing' env HWLOC_COMPONENTS=stop timeout 60 "$gannet" bench allreduce -e 8 -n 5
+expect 3 "note: not a topology in hwloc's XML" 'text is no machine' "$gannet" info --topology note
 finish

@@ -49,5 +49,5 @@ launch 2 "$gannet" tune --transport tcp --seconds 0.005 --max-bytes 64K --out "$
 expect 0 "^# 8 nodes of 1" "measured costs" sim --tuning "$scratch/t.jsonl" --nodes 8 --max-bytes 1M --repeats 3 --warmup 1
 expect 3 "t.jsonl:1: " "measured costs, damaged" sh -c "sed 's/latency_s/late/' '$scratch/t.jsonl' >'$scratch/d/t.jsonl'; \
 	'$gannet' sim --tuning '$scratch/d/t.jsonl'"
-expect 3 "no fabric with 'rc'" "measured costs of no such fabric" sim --tuning "$scratch/t.jsonl" --fabric rc
+expect 3 "no entry with 'rc'" "measured costs of no such fabric" sim --tuning "$scratch/t.jsonl" --fabric rc
 finish
