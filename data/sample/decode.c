@@ -1,23 +1,14 @@
 #include "data/sample/decode.h"
 
-#include "data/sample/image.h"
+#include "data/sample/jpeg_trap_internal.h"
 
-#include <setjmp.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include <jpeglib.h>
-
-/* A progressive file can repeat scans of two bytes, each of them a pass over the whole image. */
-enum { max_scans = 200, slack_bytes = 16 };
-static const long max_memory_bytes = 1L << 30;
+enum { slack_bytes = 16 };
 
 struct gn_decoder {
 	struct jpeg_decompress_struct jpeg;
-	struct jpeg_error_mgr errors;
-	struct jpeg_progress_mgr progress;
-	jmp_buf failed;
-	char message[JMSG_LENGTH_MAX];
+	struct gn_jpeg_trap trap;
 	uint8_t *buffer;
 	size_t buffer_bytes;
 	const void *input;
@@ -29,45 +20,10 @@ struct gn_decoder {
 	int no_memory;
 };
 
-/* libjpeg's structs sit inside ours; client_data leads back. */
-static struct gn_decoder *owner(j_common_ptr jpeg)
-{
-	return jpeg->client_data;
-}
-
-static void on_error(j_common_ptr jpeg)
-{
-	struct gn_decoder *d = owner(jpeg);
-
-	jpeg->err->format_message(jpeg, d->message);
-	longjmp(d->failed, 1);
-}
-
-static void on_message(j_common_ptr jpeg, int level)
-{
-	if (level < 0 && !gn_image_harmless(jpeg->err->msg_code))
-		on_error(jpeg);
-}
-
-static void on_output(j_common_ptr jpeg)
-{
-	(void)jpeg;
-}
-
-static void on_progress(j_common_ptr jpeg)
-{
-	struct gn_decoder *d = owner(jpeg);
-
-	if (jpeg->is_decompressor && d->jpeg.input_scan_number > max_scans) {
-		snprintf(d->message, sizeof d->message, "more than %d scans", max_scans);
-		longjmp(d->failed, 1);
-	}
-}
-
 /* The only place that libjpeg longjmps to. step keeps all its state in *d, so that no local variable is clobbered. */
 static int guarded(struct gn_decoder *d, void (*step)(struct gn_decoder *d))
 {
-	if (setjmp(d->failed))
+	if (setjmp(d->trap.back))
 		return -1;
 	step(d);
 	return 0;
@@ -76,9 +32,7 @@ static int guarded(struct gn_decoder *d, void (*step)(struct gn_decoder *d))
 static void step_create(struct gn_decoder *d)
 {
 	jpeg_create_decompress(&d->jpeg);
-	/* jpeg_create_decompress clears everything except err and client_data */
-	d->jpeg.progress = &d->progress;
-	d->jpeg.mem->max_memory_to_use = max_memory_bytes;
+	gn_jpeg_trap_limit(&d->trap, &d->jpeg);
 }
 
 enum gn_status gn_decoder_create(struct gn_decoder **out, struct gn_err *err)
@@ -87,14 +41,10 @@ enum gn_status gn_decoder_create(struct gn_decoder **out, struct gn_err *err)
 
 	if (!d)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a JPEG decoder");
-	d->jpeg.err = jpeg_std_error(&d->errors);
-	d->errors.error_exit = on_error;
-	d->errors.emit_message = on_message;
-	d->errors.output_message = on_output;
-	d->progress.progress_monitor = on_progress;
-	d->jpeg.client_data = d;
+	gn_jpeg_trap_init(&d->trap);
+	d->jpeg.err = &d->trap.manager;
 	if (guarded(d, step_create)) {
-		enum gn_status status = gn_err_set(err, GN_ERR_FAILED, "libjpeg: %s", d->message);
+		enum gn_status status = gn_err_set(err, GN_ERR_FAILED, "libjpeg: %s", d->trap.text);
 
 		gn_decoder_destroy(d);
 		return status;
@@ -129,7 +79,7 @@ enum gn_status gn_decoder_open(struct gn_decoder *d, const void *jpeg, size_t le
 	d->input = jpeg;
 	d->input_bytes = len_bytes;
 	if (guarded(d, step_open))
-		return gn_err_set(err, GN_ERR_DATA, "not a good JPEG file: %s", d->message);
+		return gn_err_set(err, GN_ERR_DATA, "not a good JPEG file: %s", d->trap.text);
 	if ((uint64_t)d->jpeg.image_width * d->jpeg.image_height > gn_decode_max_pixels)
 		return gn_err_set(err, GN_ERR_DATA, "JPEG of %ux%u pixels: more than %d are refused",
 				  d->jpeg.image_width, d->jpeg.image_height, gn_decode_max_pixels);
@@ -243,7 +193,7 @@ enum gn_status gn_decoder_read(struct gn_decoder *d, const struct gn_region *reg
 	d->region = *region;
 	d->opened = 0;
 	if (guarded(d, step_read))
-		return gn_err_set(err, GN_ERR_DATA, "not a good JPEG file: %s", d->message);
+		return gn_err_set(err, GN_ERR_DATA, "not a good JPEG file: %s", d->trap.text);
 	if (d->no_memory)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to decode %ux%u pixels", region->width,
 				  region->height);

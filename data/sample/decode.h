@@ -2,7 +2,7 @@
  *
  * Only the blocks of the region are transformed (skipped scanlines, cropped columns), and scaling is part of the inverse DCT; the
  * pixels equal those of decoding everything and cropping. Files are not trusted: an image beyond gn_decode_max_pixels, CMYK, or a
- * libjpeg warning that can have cost pixels (see gn_image_harmless) is GN_ERR_DATA, never a crash. Data after the last needed row
+ * libjpeg warning that can have cost pixels (see jpeg_trap_internal.h) is GN_ERR_DATA, never a crash. Data after the last needed row
  * is not read (the shard's checksum covers it). EXIF orientation is not applied.
  *
  * Lifecycle: create, then open and read for each image, destroy. Thread safety: one thread per decoder.

@@ -1,91 +1,24 @@
 #include "data/sample/image.h"
 
+#include "data/sample/jpeg_trap_internal.h"
+
 #include <png.h>
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <jpeglib.h>
-#include <jerror.h>
-
-/* Each scan costs a pass over all coefficients, however few bytes it has. No encoder writes this many: treated as an attack. */
-#define MAX_SCANS 200
-#define MAX_DECODER_BYTES (1l << 30)
-
-struct jpeg_trap {
-	struct jpeg_error_mgr manager;
-	struct jpeg_progress_mgr progress;
-	jmp_buf back;
-	char text[JMSG_LENGTH_MAX];
-	char warning[JMSG_LENGTH_MAX]; /* the first harmless warning */
-	int cmyk;		       /* whether four components are expected, or refused */
-};
-
-int gn_image_harmless(int jpeg_message_code)
-{
-	switch (jpeg_message_code) {
-	case JWRN_ADOBE_XFORM:
-	case JWRN_BOGUS_ICC:
-	case JWRN_EXTRANEOUS_DATA:
-	case JWRN_JFIF_MAJOR:
-	case JWRN_NOT_SEQUENTIAL:
-		return 1;
-	default:
-		return 0;
-	}
-}
-
-static void trap_exit(j_common_ptr codec)
-{
-	struct jpeg_trap *trap = (struct jpeg_trap *)codec->err;
-
-	codec->err->format_message(codec, trap->text);
-	longjmp(trap->back, 1);
-}
-
-static void trap_message(j_common_ptr codec, int level)
-{
-	struct jpeg_trap *trap = (struct jpeg_trap *)codec->err;
-
-	if (level >= 0)
-		return;
-	if (!gn_image_harmless(trap->manager.msg_code))
-		trap_exit(codec);
-	if (!trap->warning[0])
-		codec->err->format_message(codec, trap->warning);
-}
-
-static void trap_progress(j_common_ptr codec)
-{
-	struct jpeg_trap *trap = (struct jpeg_trap *)codec->err;
-
-	if (((j_decompress_ptr)codec)->input_scan_number > MAX_SCANS) {
-		snprintf(trap->text, sizeof trap->text, "more than %d scans", MAX_SCANS);
-		longjmp(trap->back, 1);
-	}
-}
-
-static void trap_init(struct jpeg_trap *trap)
-{
-	memset(trap, 0, sizeof *trap);
-	jpeg_std_error(&trap->manager);
-	trap->manager.error_exit = trap_exit;
-	trap->manager.emit_message = trap_message;
-	trap->progress.progress_monitor = trap_progress;
-}
-
-/* Checks header and limits; a refusal's text goes to trap->text. Returns 0, or -1. */
-static int accept_header(struct jpeg_decompress_struct *d, struct jpeg_trap *trap)
+/* Checks header and limits; a refusal's text goes to trap->text. wants_cmyk: four components are expected, else refused. Returns 0,
+ * or -1. */
+static int accept_header(struct jpeg_decompress_struct *d, struct gn_jpeg_trap *trap, int wants_cmyk)
 {
 	int cmyk;
 
 	jpeg_read_header(d, TRUE);
 	cmyk = d->jpeg_color_space == JCS_CMYK || d->jpeg_color_space == JCS_YCCK;
-	if (cmyk && !trap->cmyk)
+	if (cmyk && !wants_cmyk)
 		snprintf(trap->text, sizeof trap->text, "%s colours; convert it to RGB",
 			 d->jpeg_color_space == JCS_CMYK ? "CMYK" : "YCCK");
-	else if (cmyk != trap->cmyk || (!cmyk && d->num_components != 1 && d->num_components != 3))
+	else if (cmyk != wants_cmyk || (!cmyk && d->num_components != 1 && d->num_components != 3))
 		snprintf(trap->text, sizeof trap->text, "%d colour components, not 1 or 3", d->num_components);
 	else if (d->data_precision != 8)
 		snprintf(trap->text, sizeof trap->text, "%d bits per sample, not 8", d->data_precision);
@@ -107,9 +40,9 @@ static void cmyk_row(const JSAMPLE *cmyk, size_t width, unsigned char *rgb)
 			rgb[c] = (unsigned char)((cmyk[c] * cmyk[3] + 127) / 255);
 }
 
-/* Everything that may longjmp, in a separate function so that no local variable of the caller is clobbered. For CMYK *rgb receives
- * the pixels, which the caller frees even after a failure. Returns 0, -1, or -2 when out of memory. */
-static int decode_all(struct jpeg_decompress_struct *d, struct jpeg_trap *trap, const void *data, size_t len_bytes,
+/* Everything that may longjmp, in a separate function so that no local variable of the caller is clobbered. rgb NULL: decodes a
+ * grey or RGB file and drops the pixels. Else decodes a CMYK file to *rgb, which the caller frees even after a failure. Returns 0, -1, or -2 when out of memory. */
+static int decode_all(struct jpeg_decompress_struct *d, struct gn_jpeg_trap *trap, const void *data, size_t len_bytes,
 		      unsigned char **rgb)
 {
 	JSAMPARRAY row;
@@ -117,12 +50,11 @@ static int decode_all(struct jpeg_decompress_struct *d, struct jpeg_trap *trap, 
 	if (setjmp(trap->back))
 		return -1;
 	jpeg_create_decompress(d);
-	d->progress = &trap->progress;
-	d->mem->max_memory_to_use = MAX_DECODER_BYTES;
+	gn_jpeg_trap_limit(trap, d);
 	jpeg_mem_src(d, data, (unsigned long)len_bytes);
-	if (accept_header(d, trap))
+	if (accept_header(d, trap, rgb != NULL))
 		return -1;
-	d->out_color_space = trap->cmyk ? JCS_CMYK : d->num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
+	d->out_color_space = rgb ? JCS_CMYK : d->num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
 	jpeg_start_decompress(d);
 	if (rgb && !(*rgb = malloc((size_t)d->output_width * d->output_height * 3)))
 		return -2;
@@ -225,7 +157,7 @@ static enum gn_status not_jpeg(const void *data, size_t len_bytes, struct gn_err
 enum gn_status gn_image_check_jpeg(const void *data, size_t len_bytes, struct gn_image_info *out, struct gn_err *err)
 {
 	struct jpeg_decompress_struct decoder;
-	struct jpeg_trap trap;
+	struct gn_jpeg_trap trap;
 	int failed;
 
 	if (!len_bytes)
@@ -236,7 +168,7 @@ enum gn_status gn_image_check_jpeg(const void *data, size_t len_bytes, struct gn
 	if (gn_image_sniff(data, len_bytes) != GN_IMAGE_JPEG)
 		return not_jpeg(data, len_bytes, err);
 	memset(&decoder, 0, sizeof decoder);
-	trap_init(&trap);
+	gn_jpeg_trap_init(&trap);
 	decoder.err = &trap.manager;
 	failed = decode_all(&decoder, &trap, data, len_bytes, NULL);
 	if (!failed) {
@@ -248,7 +180,7 @@ enum gn_status gn_image_check_jpeg(const void *data, size_t len_bytes, struct gn
 	return failed ? gn_err_set(err, GN_ERR_DATA, "bad JPEG: %s", trap.text) : GN_OK;
 }
 
-static int encode_all(struct jpeg_compress_struct *c, struct jpeg_trap *trap, const unsigned char *pixels,
+static int encode_all(struct jpeg_compress_struct *c, struct gn_jpeg_trap *trap, const unsigned char *pixels,
 		      const struct gn_image_info *info, int quality, unsigned char **jpeg, unsigned long *jpeg_bytes)
 {
 	if (setjmp(trap->back))
@@ -275,13 +207,13 @@ enum gn_status gn_image_encode_jpeg(const unsigned char *pixels, const struct gn
 				    unsigned char **jpeg, size_t *jpeg_bytes, struct gn_err *err)
 {
 	struct jpeg_compress_struct encoder;
-	struct jpeg_trap trap;
+	struct gn_jpeg_trap trap;
 	unsigned char *bytes = NULL;
 	unsigned long len = 0;
 	int failed;
 
 	memset(&encoder, 0, sizeof encoder);
-	trap_init(&trap);
+	gn_jpeg_trap_init(&trap);
 	encoder.err = &trap.manager;
 	failed = encode_all(&encoder, &trap, pixels, info, quality, &bytes, &len);
 	jpeg_destroy_compress(&encoder);
@@ -294,7 +226,7 @@ enum gn_status gn_image_encode_jpeg(const unsigned char *pixels, const struct gn
 	return GN_OK;
 }
 
-static int read_header(struct jpeg_decompress_struct *d, struct jpeg_trap *trap, const void *data, size_t len_bytes)
+static int read_header(struct jpeg_decompress_struct *d, struct gn_jpeg_trap *trap, const void *data, size_t len_bytes)
 {
 	if (setjmp(trap->back))
 		return -1;
@@ -307,13 +239,13 @@ static int read_header(struct jpeg_decompress_struct *d, struct jpeg_trap *trap,
 int gn_image_is_cmyk(const void *data, size_t len_bytes)
 {
 	struct jpeg_decompress_struct decoder;
-	struct jpeg_trap trap;
+	struct gn_jpeg_trap trap;
 	int cmyk;
 
 	if (gn_image_sniff(data, len_bytes) != GN_IMAGE_JPEG)
 		return 0;
 	memset(&decoder, 0, sizeof decoder);
-	trap_init(&trap);
+	gn_jpeg_trap_init(&trap);
 	decoder.err = &trap.manager;
 	cmyk = !read_header(&decoder, &trap, data, len_bytes) &&
 	       (decoder.jpeg_color_space == JCS_CMYK || decoder.jpeg_color_space == JCS_YCCK);
@@ -327,13 +259,12 @@ enum gn_status gn_image_cmyk_to_jpeg(const void *data, size_t len_bytes, int qua
 	struct jpeg_decompress_struct decoder;
 	struct gn_image_info info = {.components = 3};
 	unsigned char *rgb = NULL;
-	struct jpeg_trap trap;
+	struct gn_jpeg_trap trap;
 	enum gn_status status;
 	int failed;
 
 	memset(&decoder, 0, sizeof decoder);
-	trap_init(&trap);
-	trap.cmyk = 1;
+	gn_jpeg_trap_init(&trap);
 	decoder.err = &trap.manager;
 	failed = decode_all(&decoder, &trap, data, len_bytes, &rgb);
 	info.width = (uint16_t)decoder.image_width;

@@ -1,7 +1,7 @@
 /* Checks image files: whether a JPEG decodes completely, and its size; converts PNG and CMYK to RGB JPEG.
  *
  * Packing calls this for every image, so that training never reads a file that it cannot decode. libjpeg warnings that mean lost or
- * corrupt pixels (truncated data, bad codes) are errors here; those that leave every pixel decoded (gn_image_harmless) are reported
+ * corrupt pixels (truncated data, bad codes) are errors here; those that leave every pixel decoded (jpeg_trap_internal.h) are reported
  * beside the result.
  *
  * Thread safety: no state; any thread. Does not block. Errors: GN_ERR_DATA with the defect of the image (the caller adds its name),
@@ -29,9 +29,6 @@ struct gn_image_info {
 
 /* Detects the kind by the first bytes. */
 enum gn_image_kind gn_image_sniff(const void *data, size_t len_bytes);
-/* Whether a libjpeg warning (by msg_code) leaves every pixel decoded from the file's own data: extraneous bytes, unknown JFIF
- * revision or Adobe transform, bad ICC profile, odd scan parameters. The decoder for training accepts the same warnings. */
-int gn_image_harmless(int jpeg_message_code);
 /* Whether the header is that of a JPEG file with four components (CMYK or YCCK); zero for damaged headers. */
 int gn_image_is_cmyk(const void *data, size_t len_bytes);
 
