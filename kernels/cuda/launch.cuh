@@ -6,7 +6,7 @@
 #define GN_KERNELS_CUDA_LAUNCH_CUH
 
 #ifdef GN_CUDA_EMULATE
-#include "tests/gpu/emulate.h"
+#include "kernels/cuda/emulate.h"
 #else
 #include "kernels/cuda/device_internal.h"
 #endif

@@ -1,4 +1,4 @@
-#include "tests/gpu/emulate.h"
+#include "kernels/cuda/emulate.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  */
 #include "kernels/cuda/blas.h"
 
-#include "tests/gpu/emulate_queue.h"
+#include "kernels/cuda/emulate_queue.h"
 
 #include <stdlib.h>
 
@@ -69,12 +69,6 @@ void gn_blas_plan_destroy(struct gn_blas_plan *p)
 size_t gn_blas_plan_workspace_bytes(const struct gn_blas_plan *p)
 {
 	return p->pass == GN_BLAS_BACKWARD_DATA ? 700 : 0;
-}
-
-int gn_blas_plan_candidates(const struct gn_blas_plan *p)
-{
-	(void)p;
-	return 1;
 }
 
 enum gn_status gn_blas_tune(struct gn_blas_plan *p, const struct gn_blas_data *data, void *workspace, struct gn_err *err)

@@ -6,7 +6,7 @@
 #include "kernels/cuda/dnn.h"
 
 #include "kernels/ref/ref.h"
-#include "tests/gpu/emulate_queue.h"
+#include "kernels/cuda/emulate_queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "tests/gpu/emulate_machine.h"
 
 #include "kernels/cuda/device_internal.h"
-#include "tests/gpu/emulate_queue.h"
+#include "kernels/cuda/emulate_queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>

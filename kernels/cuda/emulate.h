@@ -1,16 +1,15 @@
-/* Runs CUDA kernels on the host's processor, so that their indices, bounds and arithmetic are tested where there is no
- * GPU.
+/* Runs CUDA kernels on the host's processor: tests of indices, bounds and arithmetic without a GPU.
  *
- * Compiled with GN_CUDA_EMULATE, a .cu file of kernels/cuda is plain C++: a block's threads are fibres that change over at
- * barriers, blocks follow each other, device memory is the host's (under AddressSanitizer every access is checked).
- * What it cannot show is what comes from running at the same time on real hardware; cuda:0 runs a block's threads first
- * to last, cuda:1 last to first, so that a missing barrier changes a result in one of the two.
+ * Compiled with GN_CUDA_EMULATE, a .cu file of kernels/cuda is plain C++: the threads of a block are fibres that switch at
+ * barriers, blocks run one after the other, and device memory is host memory (under AddressSanitizer every access is checked).
+ * Concurrency of real hardware is not emulated; but cuda:0 runs a block's threads first to last and cuda:1 last to first, so that
+ * a missing barrier changes a result on one of them.
  */
-#ifndef GN_TESTS_GPU_EMULATE_H
-#define GN_TESTS_GPU_EMULATE_H
+#ifndef GN_KERNELS_CUDA_EMULATE_H
+#define GN_KERNELS_CUDA_EMULATE_H
 
 #include "kernels/cuda/device.h"
-#include "tests/gpu/emulate_queue.h"
+#include "kernels/cuda/emulate_queue.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -30,13 +29,13 @@ struct dim3 {
 
 extern dim3 gridDim, blockDim, blockIdx, threadIdx;
 
-/* Every thread of a block calls it as often as the others, or the process ends. */
+/* Every thread of a block must call it equally often; otherwise the process ends. */
 void gn_emulate_barrier(void);
-/* Queues a kernel. */
+/* Enqueues a kernel. */
 enum gn_status gn_emulate(const struct gn_cuda_stream *s, dim3 grid, unsigned threads, const std::function<void()> &kernel,
 			  const char *name, struct gn_err *err);
 
-/* At all that a kernel is given. */
+/* Checks all arguments of a kernel. */
 template <class... A> static enum gn_status gn_emulate_look_at(const struct gn_cuda_stream *s, const char *name, struct gn_err *err,
 							       const A &...given)
 {
