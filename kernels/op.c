@@ -322,12 +322,3 @@ enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch
 			: gn_host_softmax_cross_entropy(batch, classes, logits, targets, counted, smoothing, dlogits);
 	return GN_OK;
 }
-
-enum gn_status gn_softmax_cross_entropy(enum gn_backend backend, int batch, int classes, const void *logits,
-					const int32_t *labels, double smoothing, double *loss, void *dlogits,
-					struct gn_err *err)
-{
-	struct gn_targets targets = {.labels = labels};
-
-	return gn_softmax_cross_entropy_mixed(backend, batch, classes, logits, &targets, smoothing, loss, dlogits, err);
-}

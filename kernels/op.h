@@ -168,13 +168,6 @@ void gn_tensor_store(const struct gn_layout *l, const void *from, float *to);
 /* to += from, both in layout l. */
 void gn_tensor_accumulate(const struct gn_layout *l, const void *from, void *to);
 
-/* Mean over the labels >= 0 of the cross entropy between softmax(logits) and a target of 1 - smoothing on the label
- * plus smoothing / classes everywhere, and its gradient. logits and dlogits are [batch][classes] of the backend's type.
- * Without any label the loss is 0. A label >= classes is GN_ERR_DATA. */
-enum gn_status gn_softmax_cross_entropy(enum gn_backend backend, int batch, int classes, const void *logits,
-					const int32_t *labels, double smoothing, double *loss, void *dlogits,
-					struct gn_err *err);
-
 /* Targets of the images of a batch. Borrowed. */
 struct gn_targets {
 	const int32_t *labels; /* [batch]; negative: the image is ignored */
@@ -182,7 +175,10 @@ struct gn_targets {
 	const float *lambdas;   /* [batch] mixup: the weight of the image itself, 0..1 */
 };
 
-/* The same with mixup: the target is lambda * target(label) + (1 - lambda) * target(pair label). */
+/* Mean over the labels >= 0 of the cross entropy between softmax(logits) and the smoothed target, and its gradient dlogits. The
+ * target of a label is 1 - smoothing on the label plus smoothing / classes everywhere; with mixup it is lambda * target(label) +
+ * (1 - lambda) * target(pair label). logits and dlogits: [batch][classes] of the backend's type. The loss is 0 without any label.
+ * A label >= classes is GN_ERR_DATA. Host backends only; on a GPU see gn_cuda_softmax_cross_entropy(). */
 enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch, int classes, const void *logits,
 					      const struct gn_targets *targets, double smoothing, double *loss,
 					      void *dlogits, struct gn_err *err);

@@ -1,10 +1,5 @@
 #include "kernels/weight.h"
 
-int gn_weight_layout_equal(struct gn_weight_layout a, struct gn_weight_layout b)
-{
-	return a.order == b.order && a.block == b.block;
-}
-
 int gn_weight_fits(const struct gn_weight_shape *s, struct gn_weight_layout l)
 {
 	switch (l.order) {

@@ -31,7 +31,6 @@ struct gn_weight_shape {
 	size_t out, in, window; /* window: rows times columns; 1 for linear layers */
 };
 
-int gn_weight_layout_equal(struct gn_weight_layout a, struct gn_weight_layout b);
 /* Whether a weight of that shape can have this layout: whole blocks, and not GN_WEIGHT_ANY. */
 int gn_weight_fits(const struct gn_weight_shape *s, struct gn_weight_layout l);
 /* Converts from PyTorch's order to layout l, or back with to_plain. from and to must not overlap. */

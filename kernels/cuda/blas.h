@@ -58,8 +58,6 @@ enum gn_status gn_blas_plan_create(struct gn_blas *b, const struct gn_blas_linea
 void gn_blas_plan_destroy(struct gn_blas_plan *p);
 /* Sufficient for every candidate. */
 size_t gn_blas_plan_workspace_bytes(const struct gn_blas_plan *p);
-/* Number of candidate algorithms; 1 after gn_blas_tune(). */
-int gn_blas_plan_candidates(const struct gn_blas_plan *p);
 /* Runs the candidates on that memory, blocks, and keeps the fastest. Overwrites outputs. */
 enum gn_status gn_blas_tune(struct gn_blas_plan *p, const struct gn_blas_data *data, void *workspace, struct gn_err *err);
 /* Enqueues the product on the stream. */

@@ -167,8 +167,3 @@ size_t gn_blas_plan_workspace_bytes(const struct gn_blas_plan *p)
 		most = p->found[i].workspaceSize > most ? p->found[i].workspaceSize : most;
 	return most;
 }
-
-int gn_blas_plan_candidates(const struct gn_blas_plan *p)
-{
-	return p->count;
-}

@@ -87,11 +87,6 @@ struct gn_op_device *gn_cuda_ops_device(struct gn_cuda_ops *o)
 	return &o->base;
 }
 
-enum gn_cuda_type gn_cuda_ops_type(const struct gn_cuda_ops *o)
-{
-	return o->options.type;
-}
-
 enum gn_status gn_cuda_ops_set_step(struct gn_cuda_ops *o, uint64_t step, struct gn_err *err)
 {
 	/* copies from pageable memory read the source before they return */

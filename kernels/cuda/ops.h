@@ -32,7 +32,6 @@ enum gn_status gn_cuda_ops_create(struct gn_cuda_stream *s, const struct gn_cuda
 void gn_cuda_ops_destroy(struct gn_cuda_ops *o);
 /* For gn_op_desc.device. */
 struct gn_op_device *gn_cuda_ops_device(struct gn_cuda_ops *o);
-enum gn_cuda_type gn_cuda_ops_type(const struct gn_cuda_ops *o);
 /* Enqueues the step number for dropout masks of the following forward and backward passes. The step argument of gn_op_forward() is
  * ignored, so that a captured graph can run for other steps. */
 enum gn_status gn_cuda_ops_set_step(struct gn_cuda_ops *o, uint64_t step, struct gn_err *err);

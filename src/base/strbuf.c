@@ -83,15 +83,3 @@ const char *gn_strbuf_text(const struct gn_strbuf *s)
 {
 	return s->text ? s->text : "";
 }
-
-char *gn_strbuf_detach(struct gn_strbuf *s)
-{
-	char *text;
-
-	gn_strbuf_puts(s, "");
-	text = s->failed ? NULL : s->text;
-	if (s->failed)
-		free(s->text);
-	gn_strbuf_init(s);
-	return text;
-}

@@ -22,7 +22,5 @@ void gn_strbuf_printf(struct gn_strbuf *s, const char *format, ...) __attribute_
 int gn_strbuf_failed(const struct gn_strbuf *s);
 /* The text, "" when empty; borrowed, valid until the next change. */
 const char *gn_strbuf_text(const struct gn_strbuf *s);
-/* Passes ownership of the text to the caller, who frees it, and empties s; NULL when an append had failed. */
-char *gn_strbuf_detach(struct gn_strbuf *s);
 
 #endif
