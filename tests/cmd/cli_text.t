@@ -58,4 +58,46 @@ for run in "info $dir/$evil/out" "verify $dir/$evil/out" "pack --out $dir/$evil/
 	check "printed plainly: $(printf '%s' "$run" | tr -cd 'a-z/ -' | sed 's,/tmp/[^/]*,,')" plain timeout 60 "$gannet" "$@"
 done
 expect 0 '0  a\\x0ab\\x1b\[2Jc  1' 'and legibly' "$gannet" info "$evil/out"
+# Names and phrases that must not come back into the product's sources, its man pages and the README: identifiers that were renamed
+# (gn_NAME and gn_NAME_...), and phrases that a manual of the field would not use. Extended regular expressions, whole words.
+old_names='
+gn_(arena_create|arena_take|patch|patches|op_link|cuda_fastest|cuda_ways|cuda_link|renderer|filler|stamp|stage_stamp|library_open|library_find|turn)
+gn_(told|meet|meeting|introduce|door|guest|stranger|watch|hub|spoke|invitation|inquiry|crowd|bell|letter|mail|mailbox|card|proof)
+gn_(carrier|copier|algo_direct|direct|choose|detect|announce|verdict|turns|fabric|neighbour|neighbours|keeper|engine|machine)
+gn_(arrange|growth|trial|split|exchange|form|resident|reside|gpu_sums|ledger|storage|manner|score|runlog|clocks|plan_fold|plan_watch)
+'
+old_phrases='
+mates
+winners?
+signs disagree
+earlier, worse life
+at first touch
+goes? the long way
+put aside
+going on without
+tells about
+nobody asks
+'
+forbidden() { # FILE...: prints where they stand; fails when there is none
+	printf '%s' "$old_names" | sed '/^$/d; s/$/(_[a-z0-9_]*)?/' >"$dir/forbidden"
+	printf '%s' "$old_phrases" | sed '/^$/d' >>"$dir/forbidden"
+	grep -nwE -f "$dir/forbidden" "$@"
+}
+product() {
+	(cd "$GN_SOURCE" && find src kernels transport data README.md -type f \( -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh' -o \
+		-name '*.md' -o -name '*.1' \) -exec sh -c 'printf "%s\n" "$@"' sh {} +)
+}
+no_old_words() {
+	product >"$dir/files" && [ "$(wc -l <"$dir/files")" -gt 300 ] || return
+	# shellcheck disable=SC2046 # file names without blanks
+	! (cd "$GN_SOURCE" && forbidden $(cat "$dir/files"))
+}
+check 'names and phrases that were replaced stay away' no_old_words
+for planted in 'struct gn_runlog *log;' 'int gn_fabric_open(void);' '/* zeroed at first touch */' '"%s: going on without it"'; do
+	printf '%s\n' "$planted" >planted.c
+	check "a planted one is found: $planted" forbidden planted.c
+done
+printf '%s\n' 'int winner_takes; struct gn_format f; gn_exchanged();' >planted.c
+fine() { ! forbidden planted.c; }
+check 'a longer word is another' fine
 finish
