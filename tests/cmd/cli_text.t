@@ -77,6 +77,12 @@ put aside
 going on without
 tells about
 nobody asks
+who waits sleeps
+earlier, worse life
+made-up
+to and fro
+makes no sense
+stays for now
 '
 forbidden() { # FILE...: prints where they stand; fails when there is none
 	printf '%s' "$old_names" | sed '/^$/d; s/$/(_[a-z0-9_]*)?/' >"$dir/forbidden"
