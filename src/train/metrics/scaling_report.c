@@ -9,9 +9,9 @@
 
 static const char *const names[GN_SCALING_REPORT_PARTS] = {"data",	"forward", "backward", "communication_exposed",
 							   "optimizer", "step",	   "compute"};
-/* With more ranks a line would be longer than what it says is worth. */
+/* with more ranks the line would be too long */
 enum { LISTED_MAX = 64 };
-/* A rank is worth a word when it computes so much longer than the mean. */
+/* ratio to the mean compute time above which a slow rank is reported */
 #define SLOW 1.25
 
 static void fold(struct gn_scaling_report *out, const float *all)

@@ -12,12 +12,13 @@
 #include "src/train/plan/processors.h"
 #include "transport/coll/comm.h"
 
-/* Sums over the steps of an interval of the log: seconds, and what was learned in it. */
+/* Sums over the steps of a log interval: seconds, and statistics of training. */
 struct gn_interval {
 	double step, data, forward, backward, exposed, optimizer;
-	double within; /* of exposed: what starting and moving sums took while backward ran */
-	double predicted, predicted_compute; /* rank 0: of steps that have a prediction, that and what they computed */
-	double loss_sum, norm_sum; /* of the steps that updated something */
+	double within; /* part of exposed: time for starting and progressing reductions inside backward */
+	/* rank 0: over the steps with a prediction, their predicted time and their compute time */
+	double predicted, predicted_compute;
+	double loss_sum, norm_sum; /* over the steps with an update */
 	double lr;
 	uint64_t steps, skipped;
 };
@@ -42,14 +43,14 @@ struct gn_scaling_report {
 	struct gn_processors processors; /* shared processors prevent a prediction */
 };
 
-/* Collective. processors: where threads share them most. */
+/* Collective. processors: those of the node where most threads share them. */
 enum gn_status gn_scaling_report_gather(struct gn_comm *comm, const struct gn_interval *sums, const struct gn_processors *processors,
 					struct gn_scaling_report *out, struct gn_err *err);
 void gn_scaling_report_release(struct gn_scaling_report *report);
-/* "ranks": {...}, "efficiency": {...} of a line of the log. source: where the prediction's times come from. */
+/* "ranks": {...}, "efficiency": {...} of a log line. source: origin of the prediction's costs. */
 void gn_scaling_report_json(const struct gn_scaling_report *report, const struct gn_world *world, const char *source,
 			    struct gn_json *j);
-/* ", efficiency 93 % (predicted 95 %, costs tried), rank 3 on n2 computes 20 % longer", as far as there is something to say. */
+/* ", efficiency 93 % (predicted 95 %, costs tried), rank 3 on n2 computes 20 % longer", as far as known. */
 void gn_scaling_report_text(const struct gn_scaling_report *report, const struct gn_world *world, const char *source,
 			    struct gn_strbuf *out);
 
