@@ -28,6 +28,7 @@ struct folder {
 	uint32_t source;
 	uint32_t first, second; /* numbers in texts; second may be NO_LEVEL */
 	int empty;
+	int direct; /* a file lies in it, not only in folders below */
 };
 
 struct gn_pack_levels {
@@ -104,6 +105,7 @@ static enum gn_status add_folder(struct gn_pack_levels *l, const struct folder *
 		l->folders[*id] = *folder;
 	}
 	l->folders[*id].empty |= folder->empty;
+	l->folders[*id].direct |= folder->direct;
 	return GN_OK;
 }
 
@@ -136,7 +138,7 @@ static void note_level(struct level_use *use, uint32_t text, const char *name, i
 enum gn_status gn_pack_levels_note(struct gn_pack_levels *l, const struct gn_pack_set *set, uint32_t source, const char *name,
 				   const struct gn_source_levels *levels, int empty, uint32_t *id, struct gn_err *err)
 {
-	struct folder folder = {.source = source, .empty = empty};
+	struct folder folder = {.source = source, .empty = empty, .direct = !empty && !levels->deeper};
 	struct source_use *use = &l->uses[source];
 	uint32_t met = gn_names_count(l->texts);
 	enum gn_status status = add_text(l, levels->first, &folder.first, err);
@@ -166,6 +168,33 @@ static int is_parts(const struct level_use *use)
 	return use->count > 1 && use->deep && !use->shallow && !use->other;
 }
 
+/* Several folders that are named as parts of a dataset and hold folders, beside others: probably not classes, but they may be. */
+static void warn_of_parts(const struct gn_pack_levels *l, uint32_t source)
+{
+	int wrapped = is_wrapped(&l->uses[source]);
+	const char *part = NULL, *another = NULL, *other = NULL;
+
+	for (uint32_t i = 0; i < gn_names_count(l->keys); i++) {
+		const struct folder *f = &l->folders[i];
+		const char *name = gn_names_get(l->texts, wrapped ? f->second : f->first);
+
+		if (f->source != source)
+			continue;
+		if (!gn_source_is_split(name))
+			other = other ? other : name;
+		else if (f->direct && (wrapped || f->second == NO_LEVEL))
+			return;
+		else if (!part)
+			part = name;
+		else if (strcmp(part, name) != 0)
+			another = name;
+	}
+	if (another && other)
+		gn_log_warn(l->options->log, "%s: the folders '%s' and '%s' are named as parts of a dataset and hold folders, but '%s' is "
+			    "beside them: each is taken as a class; to pack one part, name its folder as the source",
+			    l->options->sources[source], part, another, other);
+}
+
 static enum gn_status check_parts(const struct gn_pack_levels *l, struct gn_err *err)
 {
 	for (size_t i = 0; i < l->options->source_count; i++) {
@@ -178,6 +207,7 @@ static enum gn_status check_parts(const struct gn_pack_levels *l, struct gn_err 
 		if (is_wrapped(use))
 			gn_log_info(l->options->log, "%s: everything lies in '%s': the folders in it are the classes",
 				    l->options->sources[i], gn_names_get(l->texts, use->first.only));
+		warn_of_parts(l, (uint32_t)i);
 	}
 	return GN_OK;
 }

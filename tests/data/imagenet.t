@@ -116,6 +116,13 @@ expect 3 'around/clean holds the parts of a dataset .* such as around/clean/trai
 tar -C around -cf clean.tar clean
 expect 3 'clean.tar holds the parts of a dataset' 'an archive of a folder around train and val' \
 	"$gannet" pack --out out clean.tar
+mkdir -p mixed && cp -r deep mixed/train && cp -r deep mixed/val && cp -r deep/cat/left mixed/extra
+tar -cf mixed.tar mixed
+for source in mixed mixed.tar; do
+	expect 0 "WARN .*$source: the folders '(train|val)' and '(train|val)' are named as parts of a dataset .* but 'extra' is beside them" \
+		"parts of a dataset and another folder, in $source" "$gannet" pack --out "$source.out" $source
+	check 'are classes' has_classes "$source.out" 'extra 1 train 4 val 4'
+done
 mkdir -p ways && cp -r deep/cat/left ways/train && cp -r deep/cat/right ways/test
 check 'classes that are only named so' "$gannet" pack --out ways.out ways
 expect 3 "class 'train' is not in kept .class 1 is 'train' here and 'trian' there" 'class names that differ' \
