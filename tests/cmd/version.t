@@ -18,7 +18,7 @@ expect 0 '^job  *12_3$' "in a job, its id" env SLURM_JOB_ID=14 SLURM_ARRAY_JOB_I
 # The digest of two copies of the sources in different folders.
 mkdir -p "$dir/one" "$dir/elsewhere/two"
 for copy in one elsewhere/two; do
-	for folder in src kernels transport; do
+	for folder in src kernels transport data; do
 		(cd "$GN_SOURCE" && find "$folder" -name '*.[chS]' -print0 | tar -c --null -T -) | tar -x -C "$dir/$copy"
 	done
 done
@@ -27,6 +27,10 @@ check "two folders, one digest" test "$(info one)" = "$(info elsewhere/two)"
 expect 0 'COMMIT "unknown"' "no commit outside of git" info one
 echo >>"$dir/one/src/base/version.c"
 check "a changed source, another digest" test "$(info one)" != "$(info elsewhere/two)"
+sed -i '$d' "$dir/one/src/base/version.c"
+check "changed back, the same" test "$(info one)" = "$(info elsewhere/two)"
+echo >>"$dir/one/data/pack/pack.c"
+check "another one of the data path's" test "$(info one)" != "$(info elsewhere/two)"
 
 # A program whose file differs, as that of the same sources in another folder does.
 cp "$gannet" "$dir/gannet" && echo >>"$dir/gannet"
@@ -38,9 +42,9 @@ exec "$(dirname "$0")/gannet" "$@"
 RANK
 chmod +x "$dir/rank"
 check "made-up images" "$gannet" pack --out "$dir/data" --synthetic 8 --classes 2 --size 8x8
-expect 0 '' "ranks of one source train together" timeout 60 "$gannet" launch -n 2 -- "$dir/rank" "$gannet" train --data "$dir/data" \
+expect 0 '' "ranks of one source train together" timeout 60 env SLURM_JOB_ID=14 "$gannet" launch -n 2 -- "$dir/rank" "$gannet" train --data "$dir/data" \
 	--model lenet --batch 2 --steps 1 --threads 1 --loader-threads 1 --log "$dir/log.jsonl"
-for key in version commit ucx pmix hosts; do
+for key in version commit ucx pmix job hosts; do
 	expect 0 . "the start event has $key" "$GN_SOURCE/tests/cmd/jsonl" "$dir/log.jsonl" start "$key"
 done
 

@@ -101,6 +101,22 @@ expect 0 '^14 21 $' 'every second epoch, and at the end' saves second --epochs 3
 expect 0 '^1 2 3 4 5 6 7 8 $' 'after a moment' saves moment --steps 8 --checkpoint-minutes 0.000001
 expect 0 '^7 8 $' 'not before an hour has passed' saves hour --steps 8 --checkpoint-minutes 60
 
+# At two thirds of the batch from a checkpoint within an epoch on: 6000, 5000 and 4000 of the 7000 samples are left, of which whole
+# batches of 666 are taken, and ten of the next epoch.
+other() { # NAME BATCH OPTION...: of both ranks together
+	name=$1 batch=$2
+	shift 2
+	lenet 2 $((batch / 2)) --log "$dir/$name.jsonl" --log-every 1 --checkpoint "$dir/$name" "$@"
+}
+for left in 6000:1:10 5000:2:9 4000:3:9; do
+	name=third-${left%%:*} left=${left#*:}
+	before=${left%:*} after=${left#*:}
+	check "$before of seven batches of an epoch" other "$name" 1000 --steps "$before"
+	check 'resumed at two thirds of the batch, to the end of the next epoch' other "$name" 666 --resume auto --epochs 2
+	check "with $((after - before)) batches and ten" test "$("$jsonl" "$dir/$name.jsonl" checkpoint step | tail -2 | tr '\n' ' ')" = \
+		"$after $((after + 10)) "
+done
+
 # No epochs: an evaluation.
 check 'a checkpoint is evaluated' lenet 2 500 --epochs 0 --val "$dir/val" --resume "$dir/second" --log "$dir/none.jsonl"
 check 'at its step, and nothing is trained' test "$("$jsonl" "$dir/none.jsonl" eval step images)$(grep -c '"event": "step"' \
