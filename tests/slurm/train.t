@@ -20,6 +20,10 @@ moved=$(($(bytes "$port") - before))
 # A ring or recursive doubling over four ranks takes at least one gradient off each node a step: 431,080 floats, 1,090 steps.
 check "the gradients went over the link between the nodes ($((moved / 1000000)) MB)" test "$moved" -gt 1800000000
 
+check "each node wrote one optimizer file" test "$(cd "$lab/run/latest" && echo optimizer-*)" = \
+	"optimizer-00000.safetensors optimizer-00001.safetensors"
+check "the start event has the job's id" grep -q '^[1-9][0-9]*$' <<<"$(field "$lab/log.jsonl" start job)"
+
 evaluate() {
 	"$gannet" eval --data "$lab/val" --checkpoint "$lab/run" >"$lab/eval.json" || return 1
 	python3 - "$lab/eval.json" <<'PY'
