@@ -71,7 +71,7 @@ kernels_sources() {
 	printf '%s\n' kernels/cuda/*.cu kernels/cuda/{arena,device,graph,memory,stream}.c kernels/*.c kernels/ref/*.c data/sample/resize{,_rows}.c \
 		tests/gpu/{no_host,bed,check_*,test_kernels,bench_kernels}.c
 	printf '%s\n' src/base/*.c | grep -v -e /sha256 -e /version
-	[[ ! $operators ]] || printf '%s\n' kernels/cuda/{blas*,dnn*,fastest,op*}.c tests/gpu/{ops_*,test_dnn,test_ops}.c
+	[[ ! $operators ]] || printf '%s\n' kernels/cuda/{autotune,blas*,dnn*,op*}.c tests/gpu/{ops_*,test_dnn,test_ops}.c
 }
 # All others of the program and of the tests' that come with it; oneDNN is not there.
 program_sources() {
