@@ -98,7 +98,7 @@ check "and cuDNN plans" said 'plans of cuDNN: [1-9]'
 # A GPU is claimed, and the program is one that tells what a GPU's would.
 cat >"$scratch/bin/nvidia-smi" <<'SMI'
 #!/bin/sh
-case $* in *compute_cap*) echo 9.0 ;; *name*) echo "NVIDIA H100" ;; *) echo "GPU 0: one" ;; esac
+case $* in *compute_cap*) echo 9.0 ;; *name*) echo "NVIDIA L40S" ;; *) echo "GPU 0: one" ;; esac
 SMI
 cat >"$build/gannet" <<PROGRAM
 #!/bin/sh
@@ -118,6 +118,10 @@ bench() {
 		said '^ok .*rates of sums of GPU memory, 1 ranks by nccl'
 }
 check "the steps, in turns with PyTorch's, and what else is timed" bench
+check "a speed is wanted of every GPU, whatever its name" said '^not ok .* ResNet-50: 150.0 images/s, 4000 wanted # TODO'
+sed -i 's/"images_per_s": 150.0/"images_per_s": 4000.5/' "$build/gannet"
+reached() { run --cuda "$scratch/cuda" --only bench --cases bf16:8 && said '^ok .* ResNet-50: 4000.5 images/s, 4000 wanted$'; }
+check "and may be reached" reached
 paths() {
 	sort -u "$scratch/python.paths"
 	[[ $(sort -u "$scratch/python.paths") == none ]] && grep -q "^$wheels/cudnn/lib:.*bench train" "$scratch/program.calls"
