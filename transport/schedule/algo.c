@@ -97,7 +97,7 @@ const struct gn_algorithm *gn_algorithms(size_t *count)
 }
 
 /* Most peers are at distances of powers of two to either side, among all ranks and among those that are active after folding; the
- * others are those of the trees. Counted for all sizes up to 1024: at most 3 log2(size) + 3. */
+ * others are those of the trees. tests/transport/test_schedule counts them for sizes up to 1024. */
 int gn_algorithms_peers(int size)
 {
 	int bits = 0;
