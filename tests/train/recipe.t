@@ -160,7 +160,7 @@ if grep -q avx512_bf16 /proc/cpuinfo; then
 else
 	expect 1 'no instructions for bfloat16' 'bf16 is refused here' one narrow 64 --steps 150 --precision bf16
 fi
-expect 1 'double only' 'the oracle has no bf16' one none 64 --steps 1 --device ref --precision bf16
+expect 1 'only in double precision' 'the oracle has no bf16' one none 64 --steps 1 --device ref --precision bf16
 
 # What blows up ends, after ten steps without an update, and says how to go on.
 expect 1 'not finite at step [0-9]+ .*10th in a row' 'gradients that are never finite' one blown 64 --lr 1e6 --steps 50
