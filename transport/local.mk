@@ -33,6 +33,7 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/comm.c transport/coll/comm.h \
 	transport/coll/comm_internal.h \
 	transport/coll/comm_progress.c \
+	transport/coll/comm_split.c \
 	transport/coll/copy_engine.h \
 	transport/coll/exec.c \
 	transport/coll/exec_create.c \

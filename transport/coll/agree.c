@@ -52,7 +52,7 @@ enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct
 	if (ranks == 1)
 		return gn_err_set(err, (enum gn_status)failure.status, "%s", failure.text);
 	return gn_err_set(err, (enum gn_status)failure.status, "rank %d on %s: %s", (int)first,
-			  gn_world_host_of(gn_comm_world(comm), first), failure.text);
+			  gn_world_host_of(gn_comm_world(comm), gn_comm_world_rank(comm, first)), failure.text);
 }
 
 struct holder {
@@ -114,7 +114,7 @@ static enum gn_status compare(struct gn_comm *comm, const struct gn_agree_item *
 			status = gn_err_set(err, GN_ERR_MISMATCH,
 					    "rank %d on %s differs from %d of %d ranks in its %s (%.16s instead of %.16s): start the same "
 					    "program with the same options and data everywhere", o.odd,
-					    gn_world_host_of(gn_comm_world(comm), o.odd), o.same, ranks, items[i].what,
+					    gn_world_host_of(gn_comm_world(comm), gn_comm_world_rank(comm, o.odd)), o.same, ranks, items[i].what,
 					    all[(size_t)o.odd * count + i].digest, all[(size_t)o.usual * count + i].digest);
 	}
 	return status;

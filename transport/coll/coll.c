@@ -76,6 +76,7 @@ unsigned gn_comm_progress(struct gn_comm *comm)
 {
 	unsigned events = gn_ucx_progress(comm->ucx);
 
+	comm = comm->root;
 	for (struct gn_coll *c = comm->active; c; c = c->next_active) {
 		if (gn_coll_is_complete(c) || c->status)
 			continue;
@@ -97,7 +98,7 @@ int gn_comm_awaits(const struct gn_comm *comm, int *by_memory, int *by_message)
 	int count = 0, memory, message;
 
 	*by_memory = *by_message = 0;
-	for (const struct gn_coll *c = comm->active; c; c = c->next_active) {
+	for (const struct gn_coll *c = comm->root->active; c; c = c->next_active) {
 		if (gn_coll_is_complete(c) || c->status)
 			continue;
 		memory = c->shared != NULL;
@@ -135,7 +136,7 @@ static void spin_shared(struct gn_coll *c)
 
 static void enter_active(struct gn_coll *c)
 {
-	struct gn_coll **at = &c->comm->active;
+	struct gn_coll **at = &c->comm->root->active;
 
 	/* behind operations of the same priority */
 	while (*at && (*at)->args.priority >= c->args.priority)
@@ -147,7 +148,7 @@ static void enter_active(struct gn_coll *c)
 
 static void leave_active(struct gn_coll *c)
 {
-	struct gn_coll **at = &c->comm->active;
+	struct gn_coll **at = &c->comm->root->active;
 
 	while (*at && *at != c)
 		at = &(*at)->next_active;
@@ -161,7 +162,7 @@ enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err)
 	if (c->in_flight)
 		return gn_err_set(err, GN_ERR_USAGE, "%s was started before its previous run was complete",
 				  gn_collective_name(c->args.what));
-	if (c->comm->failed)
+	if (c->comm->failed || c->comm->root->failed)
 		return gn_err_set(err, GN_ERR_FAILED, "%s: the communicator has failed",
 				  gn_collective_name(c->args.what));
 	c->sequence = c->comm->sequence++;
@@ -219,11 +220,11 @@ static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 
 int gn_comm_moved(struct gn_comm *comm, int events)
 {
-	int moved = comm->unreported_events;
+	int moved = comm->root->unreported_events;
 
-	comm->unreported_events = events;
+	comm->root->unreported_events = events;
 	if (gn_ucx_is_disconnecting(comm->ucx))
-		moved = comm->unreported_events = 0;
+		moved = comm->root->unreported_events = 0;
 	return moved;
 }
 
@@ -233,9 +234,9 @@ static void record_wait(struct gn_coll *c, uint64_t now, int moved)
 	struct gn_exec_wait wait = {.peer = -1, .rail = -1};
 
 	gn_recorder_waiting(c->comm->recorder, gn_comm_moved(c->comm, moved));
-	if (now - c->comm->noted_ns < RECORD_NS)
+	if (now - c->comm->root->noted_ns < RECORD_NS)
 		return;
-	c->comm->noted_ns = now;
+	c->comm->root->noted_ns = now;
 	if (c->shared)
 		gn_shm_waits_for(c->shared, &wait.peer);
 	else if (c->exec)
@@ -284,7 +285,7 @@ enum gn_status gn_coll_test(struct gn_coll *c, int *is_done, struct gn_err *err)
 	enum gn_status status;
 
 	/* do not contend with the progress thread until the operation is settled */
-	if (c->comm->progress && c->in_flight && !atomic_load_explicit(&c->settled, memory_order_acquire)) {
+	if (c->comm->root->progress && c->in_flight && !atomic_load_explicit(&c->settled, memory_order_acquire)) {
 		status = gn_world_check(c->comm->world, err);
 		c->comm->failed |= status != GN_OK;
 		if (!status)
@@ -386,7 +387,7 @@ void gn_coll_describe(const struct gn_coll *c, struct gn_coll_info *out)
 void gn_coll_free_inside(struct gn_coll *c)
 {
 	if (c->in_flight) {
-		c->comm->failed = 1;
+		c->comm->failed = c->comm->root->failed = 1;
 		/* messages may still arrive in the buffers; gn_ucx_abandon() prevents that */
 		if (c->exec)
 			gn_ucx_abandon(c->comm->ucx);

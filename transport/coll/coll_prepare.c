@@ -236,7 +236,8 @@ static void set_signature(const struct plan *p, const char *algorithm)
 static enum gn_status create_exec(struct plan *p, struct gn_schedule *s, struct gn_shm_flags *flags, struct gn_err *err)
 {
 	struct gn_exec_where where = {.world = p->comm->world, .ucx = p->comm->ucx, .flags = flags,
-				      .name = name_of(&p->coll->args)};
+				      .name = name_of(&p->coll->args), .group = p->comm->group ? p->comm->group->number : 0,
+				      .ranks = p->comm->group ? p->comm->group->ranks : NULL};
 
 	set_signature(p, p->coll->info.algorithm);
 	where.signature = gn_recorder_op_signature(&p->coll->op);

@@ -30,7 +30,7 @@ static const char *select_for_shm(const struct gn_comm *c, const struct gn_coll_
 static const char *select_measured(const struct gn_comm *c, const struct gn_coll_args *args, int size_class, size_t *piece_bytes)
 {
 	const struct gn_cost_pick *pick =
-		args->what == GN_COLLECTIVE_ALLREDUCE ? gn_cost_pick(&c->cost, (double)((size_t)1 << size_class)) : NULL;
+		args->what == GN_COLLECTIVE_ALLREDUCE && !c->group ? gn_cost_pick(&c->root->cost, (double)((size_t)1 << size_class)) : NULL;
 
 	if (pick && !*piece_bytes)
 		*piece_bytes = (size_t)pick->piece_bytes;
@@ -50,7 +50,7 @@ static int size_class_of(size_t bytes)
 static enum gn_status select_by_cost(const struct gn_comm *c, const struct gn_coll_args *args, const char *algo, size_t piece_bytes,
 			      int size_class, struct gn_coll_selection *out, struct gn_err *err)
 {
-	struct gn_select_args how = {.what = args->what, .bytes = (size_t)1 << size_class, .map = c->map, .cost = &c->cost,
+	struct gn_select_args how = {.what = args->what, .bytes = (size_t)1 << size_class, .map = c->map, .cost = &c->root->cost,
 				     .algo = algo, .piece_bytes = piece_bytes};
 	struct gn_choice choice;
 	enum gn_status status = gn_select(&how, &choice, err);
@@ -91,7 +91,7 @@ static enum gn_status predict_by_model(const struct gn_coll *coll, double bytes,
 
 	for (int i = 0; i < 2; i++) {
 		struct gn_select_args how = {.what = coll->args.what, .bytes = (size_t)(i || !k ? high : low),
-					     .map = coll->comm->map, .cost = &coll->comm->cost, .algo = coll->info.algorithm};
+					     .map = coll->comm->map, .cost = &coll->comm->root->cost, .algo = coll->info.algorithm};
 		struct gn_choice choice;
 		enum gn_status status = gn_select(&how, &choice, err);
 
@@ -109,7 +109,7 @@ static enum gn_status scale_by_trial(const struct gn_coll *coll, struct gn_coll_
 {
 	double bytes = (double)coll->op.bytes, modelled_s;
 	int near;
-	const struct gn_cost_pick *pick = gn_cost_trial(&coll->comm->cost, coll->info.algorithm, bytes, &near);
+	const struct gn_cost_pick *pick = coll->comm->group ? NULL : gn_cost_trial(&coll->comm->root->cost, coll->info.algorithm, bytes, &near);
 	enum gn_status status;
 
 	if (!pick || (!near && bytes < pick->bytes))
@@ -127,25 +127,25 @@ static enum gn_status scale_by_trial(const struct gn_coll *coll, struct gn_coll_
 static double processor_s(const struct gn_coll *coll)
 {
 	const struct gn_comm *c = coll->comm;
-	const struct gn_cost_path *path = c->map->nodes > 1 ? &c->cost.link : &c->cost.node;
+	const struct gn_cost_path *path = c->map->nodes > 1 ? &c->root->cost.link : &c->root->cost.node;
 	double bytes = (double)coll->op.bytes, ranks = gn_comm_size(c), moved = 2 * (ranks - 1) / ranks * bytes;
 	double chunk = bytes / (coll->info.chunks ? coll->info.chunks : 1);
 	const struct gn_sim_range *r = gn_sim_range_of(&path->path, chunk);
 
-	return moved / chunk * (r->send_s + r->receive_s) + moved * r->s_per_byte + moved / 2 / c->cost.reduce_bytes_per_s;
+	return moved / chunk * (r->send_s + r->receive_s) + moved * r->s_per_byte + moved / 2 / c->root->cost.reduce_bytes_per_s;
 }
 
 enum gn_status gn_coll_predict(const struct gn_coll *coll, struct gn_coll_forecast *out, struct gn_err *err)
 {
 	const struct gn_comm *c = coll->comm;
 	double bytes = (double)coll->op.bytes, ranks = gn_comm_size(c);
-	struct gn_coll_forecast f = {.source = c->cost.measured ? GN_COLL_MEASURED : GN_COLL_GUESSED};
+	struct gn_coll_forecast f = {.source = c->root->cost.measured ? GN_COLL_MEASURED : GN_COLL_GUESSED};
 	enum gn_status status = GN_OK;
 
 	if (coll->args.what != GN_COLLECTIVE_ALLREDUCE)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "only the time of an allreduce can be predicted");
 	if (ranks > 1 && bytes > 0 && !strcmp(coll->info.algorithm, "shared")) {
-		f.seconds = (2 - 1 / ranks) * bytes / c->cost.reduce_bytes_per_s + 2 * gn_cost_message_s(&c->cost.node, 8);
+		f.seconds = (2 - 1 / ranks) * bytes / c->root->cost.reduce_bytes_per_s + 2 * gn_cost_message_s(&c->root->cost.node, 8);
 		f.processor_s = f.seconds;
 	} else if (ranks > 1 && bytes > 0) {
 		status = predict_by_model(coll, bytes, &f.seconds, err);

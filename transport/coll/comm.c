@@ -164,6 +164,9 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
 		free(c);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a communicator");
 	}
+	c->root = c;
+	c->rank = gn_world_rank(world);
+	c->size = gn_world_size(world);
 	c->world = world;
 	c->recorder = gn_world_recorder(world);
 	c->log = log;
@@ -210,6 +213,10 @@ void gn_comm_destroy(struct gn_comm *c)
 {
 	if (!c)
 		return;
+	if (c->group) {
+		gn_comm_group_destroy(c);
+		return;
+	}
 	gn_comm_progress_destroy(c->progress);
 	c->progress = NULL;
 	/* After an abort the peers' operations in flight have messages to this rank that it will not receive. */
@@ -220,18 +227,19 @@ void gn_comm_destroy(struct gn_comm *c)
 	gn_shm_destroy(c->shm);
 	gn_node_map_destroy(c->map);
 	gn_ucx_destroy(c->ucx);
+	free(c->groups);
 	free(c->transport);
 	free(c);
 }
 
 int gn_comm_rank(const struct gn_comm *c)
 {
-	return gn_world_rank(c->world);
+	return c->rank;
 }
 
 int gn_comm_size(const struct gn_comm *c)
 {
-	return gn_world_size(c->world);
+	return c->size;
 }
 
 struct gn_world *gn_comm_world(const struct gn_comm *c)
@@ -246,12 +254,12 @@ const struct gn_node_map *gn_comm_map(const struct gn_comm *c)
 
 const struct gn_cost *gn_comm_cost(const struct gn_comm *c)
 {
-	return &c->cost;
+	return &c->root->cost;
 }
 
 int gn_comm_all_share(const struct gn_comm *c)
 {
-	return c->shm && gn_world_nodes(c->world) == 1;
+	return c->shm && c->map->nodes == 1;
 }
 
 void gn_comm_sent_bytes(const struct gn_comm *c, uint64_t *same_node, uint64_t *other_node)
@@ -290,7 +298,7 @@ enum gn_status gn_comm_takes_gpu_memory(struct gn_comm *c, int *yes, struct gn_e
 void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out)
 {
 	gn_comm_enter(c);
-	gn_ucx_lanes(c->ucx, rank, out);
+	gn_ucx_lanes(c->ucx, gn_comm_world_rank_of(c, rank), out);
 	gn_comm_leave(c);
 }
 
@@ -298,7 +306,7 @@ enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, st
 {
 	void *memory;
 
-	if (c->shm)
+	if (c->shm && !c->group)
 		return gn_shm_alloc(c->shm, len_bytes, out, err);
 	memory = gn_alloc_aligned(len_bytes);
 	if (!memory)

@@ -43,9 +43,19 @@ struct gn_comm_options {
 enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_options *options, struct gn_log *log,
 			      struct gn_comm **out, struct gn_err *err);
 /* Local; blocks for at most a second or so. After all operations were freed. NULL is fine. */
+/* Collective over parent, which may itself be a group, and has to outlive the new one. Ranks that give the same color >= 0 form a group,
+ * ordered by key, equal keys by their rank in parent; a rank with a negative color gets *out = NULL. name ("data"): at most 31
+ * characters, the same on all ranks, for logs and diagnoses, which add the color. Several groups may be in use at once, each with its
+ * own order of operations. Fails on all ranks of parent alike. GN_ERR_UNSUPPORTED: too many groups of these ranks exist. */
+enum gn_status gn_comm_split(struct gn_comm *parent, int color, int key, const char *name, struct gn_comm **out, struct gn_err *err);
+/* Of a group: local; no operation may be in flight. NULL is fine. */
 void gn_comm_destroy(struct gn_comm *c);
 int gn_comm_rank(const struct gn_comm *c);
 int gn_comm_size(const struct gn_comm *c);
+/* The world's rank of a rank of this group. */
+int gn_comm_world_rank(const struct gn_comm *c, int rank);
+/* "data[2]"; of the world's communicator "". Borrowed. */
+const char *gn_comm_name(const struct gn_comm *c);
 struct gn_world *gn_comm_world(const struct gn_comm *c);
 /* Local, borrowed: which node each rank is on, and the communication costs in use, the same on all ranks. */
 const struct gn_node_map *gn_comm_map(const struct gn_comm *c);

@@ -20,6 +20,13 @@
 
 struct gn_comm_progress;
 
+/* What gn_comm_split() made. Groups of one split have no rank in common and share a number. */
+struct gn_comm_group {
+	int number;	/* 1 .. GN_GROUPS - 1 */
+	int *ranks;	/* world rank of each rank */
+	char name[48];	/* "data[2]", for logs and diagnoses */
+};
+
 /* What was selected for buffers of one size class. */
 struct gn_coll_selection {
 	const char *algorithm; /* NULL: nothing yet */
@@ -29,7 +36,12 @@ struct gn_coll_selection {
 };
 #define GN_COLL_SIZES 48 /* size classes: powers of two */
 
+/* A group of ranks. The world's communicator (root) owns the engine: UCX, shared memory, progress, operations in flight, costs.
+ * Groups made by gn_comm_split() (comm_split.c) use it; pointers to what it owns are copied into them. */
 struct gn_comm {
+	struct gn_comm *root;	     /* of the world's communicator, itself */
+	struct gn_comm_group *group; /* NULL: the world */
+	int rank, size;
 	struct gn_world *world;
 	struct gn_ucx *ucx;
 	struct gn_shm *shm; /* shared memory of this node's ranks; NULL: not available or not requested */
@@ -42,10 +54,11 @@ struct gn_comm {
 	struct gn_coll *barrier;	   /* prepared at creation */
 	int32_t barrier_word;
 	uint32_t sequence;
-	int failed;
+	int failed;			   /* no operation of this group, or if it is the root of any, can start any more */
 	int unreported_events;	     /* the last progress call had events that the recorder has not seen, see gn_comm_moved() */
 	int oversubscribed;	     /* CPUs are oversubscribed (oversubscription.h): waits give up the CPU */
 	char *transport;     /* as requested */
+	unsigned char *groups; /* root: which group numbers this rank uses, GN_GROUPS flags; NULL: none so far */
 	struct gn_cost cost; /* the same on all ranks */
 	struct gn_coll_selection selected[GN_COLLECTIVE_COUNT][GN_COLL_SIZES];
 };
@@ -77,10 +90,18 @@ struct gn_coll {
 	struct gn_err why;
 };
 
+static inline int gn_comm_world_rank_of(const struct gn_comm *c, int rank)
+{
+	return c->group ? c->group->ranks[rank] : rank;
+}
+
 static inline int gn_coll_is_complete(const struct gn_coll *c)
 {
 	return atomic_load_explicit(&c->complete, memory_order_acquire);
 }
+
+/* gn_comm_destroy() of a group. */
+void gn_comm_group_destroy(struct gn_comm *c);
 
 /* --- operations (coll.c, coll_select.c). The caller holds the communicator: gn_comm_enter() below. None blocks but wait. --- */
 
@@ -124,14 +145,14 @@ void gn_comm_progress_unlock(struct gn_comm_progress *p);
 /* Every call of the program that touches what is in flight stands between these two. No-ops without a progress thread. */
 static inline void gn_comm_enter(const struct gn_comm *c)
 {
-	if (c->progress)
-		gn_comm_progress_lock(c->progress);
+	if (c->root->progress)
+		gn_comm_progress_lock(c->root->progress);
 }
 
 static inline void gn_comm_leave(const struct gn_comm *c)
 {
-	if (c->progress)
-		gn_comm_progress_unlock(c->progress);
+	if (c->root->progress)
+		gn_comm_progress_unlock(c->root->progress);
 }
 
 /* --- blocking wait while the CPUs are oversubscribed (idle_wait.c) ---

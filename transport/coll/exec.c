@@ -6,9 +6,7 @@
 
 static uint64_t tag_of(const struct gn_exec *e, int sender, uint32_t message)
 {
-	uint64_t sequence = e->sequence & ((1u << GN_SEQUENCE_BITS) - 1);
-
-	return ((uint64_t)sender << (GN_SEQUENCE_BITS + GN_MESSAGE_BITS) | sequence << GN_MESSAGE_BITS | message) ^ e->signature;
+	return gn_coll_tag(sender, e->group, e->sequence % GN_SEQUENCES, message) ^ e->signature;
 }
 
 void gn_exec_message_done(struct gn_ucx_request *r)
@@ -76,13 +74,14 @@ static void receive(struct gn_exec *e, uint32_t index, void *where)
 	struct gn_step_state *s = &e->states[index];
 	struct gn_err why;
 	enum gn_status status;
+	int peer = gn_exec_world_rank(e, step->peer);
 
 	s->posted = 1;
 	if (!s->len) {
 		gn_exec_message_done(&s->request);
 		return;
 	}
-	status = gn_ucx_receive(e->ucx, step->peer, tag_of(e, step->peer, step->message), where, s->len, &s->request,
+	status = gn_ucx_receive(e->ucx, peer, tag_of(e, peer, step->message), where, s->len, &s->request,
 				   &why);
 	if (status)
 		gn_exec_fail(e, status, &why);
@@ -99,7 +98,7 @@ static void send(struct gn_exec *e, uint32_t index, const void *what)
 		gn_exec_message_done(&s->request);
 		return;
 	}
-	status = gn_ucx_send(e->ucx, step->peer, tag_of(e, gn_world_rank(e->world), step->message), what, s->len,
+	status = gn_ucx_send(e->ucx, gn_exec_world_rank(e, step->peer), tag_of(e, gn_world_rank(e->world), step->message), what, s->len,
 				&s->request, &why);
 	if (status)
 		gn_exec_fail(e, status, &why);
@@ -155,15 +154,16 @@ static void post_reductions(struct gn_exec *e)
 static enum gn_status message_error(const struct gn_exec *e, uint32_t index, struct gn_err *why)
 {
 	const struct gn_step *step = &e->steps[index];
-	const char *host = gn_world_host_of(e->world, step->peer);
+	int peer = gn_exec_world_rank(e, step->peer);
+	const char *host = gn_world_host_of(e->world, peer);
 	enum gn_status status = e->states[index].request.status;
 
 	if (status == GN_ERR_MISMATCH)
 		return gn_err_set(why, status,
 				  "%s number %u: the message from rank %d on %s has an unexpected length: the ranks disagree about the "
-				  "size or the order of their collectives", e->name, e->sequence, step->peer, host);
+				  "size or the order of their collectives", e->name, e->sequence, peer, host);
 	return gn_err_set(why, status, "%s: a message %s rank %d on %s failed: %s", e->name,
-			  step->op == GN_STEP_SEND ? "to" : "from", step->peer, host, gn_status_text(status));
+			  step->op == GN_STEP_SEND ? "to" : "from", peer, host, gn_status_text(status));
 }
 
 static void handle_completed(struct gn_exec *e)
@@ -264,7 +264,7 @@ void gn_exec_waits_for(const struct gn_exec *e, struct gn_exec_wait *out)
 	for (size_t i = 0; i < e->step_count; i++) {
 		if (e->states[i].done || !e->states[i].posted || e->steps[i].op == GN_STEP_COPY)
 			continue;
-		out->peer = e->steps[i].peer;
+		out->peer = gn_exec_world_rank(e, e->steps[i].peer);
 		out->sends = e->steps[i].op == GN_STEP_SEND;
 		out->message = e->steps[i].message;
 		out->rail = e->states[i].shm_peer < 0 ? gn_ucx_blocking_rail(e->ucx, out->peer, &e->states[i].request) : -1;

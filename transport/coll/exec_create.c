@@ -60,7 +60,7 @@ static size_t set_up_steps(struct gn_exec *e)
 		s->request.complete = gn_exec_message_done;
 		s->exec = e;
 		s->index = (uint32_t)i;
-		s->shm_peer = (int16_t)(e->flags && step->op != GN_STEP_COPY ? gn_shm_flags_peer(e->flags, step->peer) : -1);
+		s->shm_peer = (int16_t)(e->flags && step->op != GN_STEP_COPY ? gn_shm_flags_peer(e->flags, gn_exec_world_rank(e, step->peer)) : -1);
 		set_step_range(e, step, s);
 		e->by_memory |= s->shm_peer >= 0;
 		e->by_message |= s->shm_peer < 0 && step->op != GN_STEP_COPY;
@@ -120,7 +120,7 @@ static enum gn_status connect_peers(struct gn_exec *e, struct gn_err *err)
 
 	for (size_t i = 0; i < e->step_count && !status; i++) {
 		if (e->steps[i].op == GN_STEP_SEND && e->states[i].shm_peer < 0)
-			status = gn_ucx_connect(e->ucx, e->steps[i].peer, err);
+			status = gn_ucx_connect(e->ucx, gn_exec_world_rank(e, e->steps[i].peer), err);
 		if (!status && e->steps[i].message >> GN_MESSAGE_BITS)
 			status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%s: too many messages between two ranks", e->name);
 	}
@@ -164,6 +164,8 @@ enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_sched
 	e->flags = where->flags;
 	e->name = where->name;
 	e->signature = where->signature;
+	e->group = where->group;
+	e->ranks = where->ranks;
 	if (e->flags)
 		gn_shm_flags_sign(e->flags, where->signature);
 	e->schedule = schedule;

@@ -44,6 +44,8 @@ struct gn_exec_where {
 	struct gn_shm_flags *flags; /* ownership passes to the executor; NULL: messages only */
 	const char *name;	    /* of the operation, for errors; borrowed until destroy */
 	uint64_t signature; /* mixed into tags: messages of ranks that run different operations never match */
+	int group;	    /* number of the group */
+	const int *ranks;   /* world rank of each rank in the schedule, borrowed until destroy; NULL: identity */
 };
 
 /* Local. Takes ownership of schedule and flags, also on failure. Connects to the peers in the schedule. */
@@ -76,8 +78,25 @@ void gn_exec_waits_for(const struct gn_exec *e, struct gn_exec_wait *out);
 /* --- state, shared by exec*.c --- */
 
 /* Bits of a tag. */
+/* The 64 bits of a UCX tag, from high to low: world rank of the sender (20), number of the group (10), number of the operation within
+ * the group (14), number of the message within the operation (20); all of it is mixed with the operation's signature.
+ *
+ * Group numbers are those of existing groups; groups that share a number share no rank. Operation numbers wrap, and point-to-point
+ * messages (p2p.h) have the last one. Two operations of a group with the same number after a wrap have equal tags only if they are
+ * alike (signature). Their messages from one sender then take the same rail and endpoint, and receives are posted in the order of the
+ * operations. UCX matches equal tags of one sender in order, so a wrapped number cannot take another operation's message. Message
+ * numbers do not wrap: a schedule with more is refused. */
 #define GN_MESSAGE_BITS 20
-#define GN_SEQUENCE_BITS 24
+#define GN_SEQUENCE_BITS 14
+#define GN_GROUP_BITS 10
+#define GN_GROUPS (1 << GN_GROUP_BITS)
+#define GN_SEQUENCES ((1u << GN_SEQUENCE_BITS) - 1)
+
+static inline uint64_t gn_coll_tag(int sender, int group, uint32_t sequence, uint32_t message)
+{
+	return (((uint64_t)sender << GN_GROUP_BITS | (uint64_t)group) << GN_SEQUENCE_BITS | sequence) << GN_MESSAGE_BITS | message;
+}
+
 
 struct gn_step_state {
 	struct gn_ucx_request request; /* first member: completion casts it to the step */
@@ -93,6 +112,8 @@ struct gn_exec {
 	struct gn_ucx *ucx;
 	struct gn_shm_flags *flags;
 	const char *name;
+	int group;
+	const int *ranks;
 	uint64_t signature;
 	struct gn_schedule *schedule;
 	const struct gn_step *steps;
@@ -154,5 +175,10 @@ void gn_exec_done_step(struct gn_exec *e, uint32_t index);
 void gn_exec_reduced(struct gn_exec *e, uint32_t index);
 /* Completion callback of a step's message. */
 void gn_exec_message_done(struct gn_ucx_request *r);
+
+static inline int gn_exec_world_rank(const struct gn_exec *e, int rank)
+{
+	return e->ranks ? e->ranks[rank] : rank;
+}
 
 #endif

@@ -14,12 +14,12 @@ int gn_idle_wait_begin(struct gn_comm *c, struct gn_idle_wait *r)
 	/* a completed operation may have sends queued in UCX */
 	if (!gn_comm_awaits(c, &by_memory, &by_message))
 		by_message = 1;
-	if (by_memory && c->shm) {
-		r->shm = c->shm;
-		r->wakeup_state = gn_shm_wakeup_begin(c->shm);
+	if (by_memory && c->root->shm) {
+		r->shm = c->root->shm;
+		r->wakeup_state = gn_shm_wakeup_begin(c->root->shm);
 		/* writes before the announcement cause no wakeup: look once more */
 		if (gn_comm_progress(c)) {
-			gn_shm_wakeup_end(c->shm);
+			gn_shm_wakeup_end(c->root->shm);
 			r->shm = NULL;
 			return 0;
 		}
@@ -50,6 +50,6 @@ void gn_idle_wait_sleep(struct gn_idle_wait *r, uint64_t limit_ns, int wake_fd)
 
 void gn_idle_wait_interrupt(const struct gn_comm *c)
 {
-	if (c->shm)
-		gn_shm_wake_self(c->shm);
+	if (c->root->shm)
+		gn_shm_wake_self(c->root->shm);
 }

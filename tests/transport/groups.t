@@ -1,0 +1,30 @@
+#!/bin/bash
+# Groups of ranks (gn_comm_split): random splits, nested and overlapping, several in flight at once, each rank in an order of its own;
+# every result is checked.
+set -u
+# shellcheck source=tests/cmd/tap.sh
+. "$GN_SOURCE/tests/cmd/tap.sh"
+probe=$GN_BUILD/tests/transport/group_probe
+export OMP_NUM_THREADS=1
+seed=${GN_SEED:-$((RANDOM + 1))}
+echo "# GN_SEED=$seed"
+# run RANKS TRANSPORT ROUNDS
+run() { timeout -k 5 100 "$GN_BUILD/gannet" launch -n "$1" -- "$probe" "$2" "$3" "$seed"; }
+# run_on HOST-EXPRESSION RANKS TRANSPORT ROUNDS: hosts by the rank's number, in namespaces for names of their own
+run_on() {
+	# shellcheck disable=SC2016 # for the shell of each rank
+	timeout -k 5 100 "$GN_BUILD/gannet" launch -n "$2" -- unshare --uts bash -c 'hostname "node$(('"$1"'))" && exec "$0" "$@"' \
+		"$probe" "$3" "$4" "$seed"
+}
+
+for ranks in 2 3 5 8 12; do expect 0 '^in [0-9]+ groups' "$ranks ranks that share memory" run $ranks auto 10; done
+for ranks in 4 7; do expect 0 '^in [0-9]+ groups' "$ranks ranks over tcp" run $ranks tcp 10; done
+PROBE_PROGRESS=thread expect 0 '^in [0-9]+ groups' "with progress threads" run 4 auto 10
+if ((UID == 0)) && unshare --uts true 2>/dev/null; then
+	expect 0 '^in [0-9]+ groups' "two ranks a node over tcp" run_on 'PMIX_RANK / 2' 6 tcp 10
+	expect 0 '^in [0-9]+ groups' "uneven nodes" run_on 'PMIX_RANK * PMIX_RANK / 9' 7 auto 10
+	expect 0 '^in [0-9]+ groups' "ranks of a node that are no neighbours" run_on 'PMIX_RANK % 3' 8 auto 10
+else
+	skip "nodes" "host names of their own need root"
+fi
+finish

@@ -1,0 +1,189 @@
+/* Groups of ranks: who is in them, and their numbers. */
+#include "transport/coll/comm_internal.h"
+
+#include "transport/coll/agree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What each rank of the parent contributes. */
+struct choice {
+	int32_t color, key;
+};
+
+struct member {
+	int32_t key;
+	int rank; /* in the parent */
+};
+
+static int by_key(const void *a, const void *b)
+{
+	const struct member *x = a, *y = b;
+
+	return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static void unite(void *into, const void *from, size_t count)
+{
+	unsigned char *to = into;
+	const unsigned char *with = from;
+
+	for (size_t i = 0; i < count; i++)
+		to[i] |= with[i];
+}
+
+/* Collective over parent: the lowest number that none of its ranks uses, the same on all; 0: there is none. */
+static enum gn_status find_number(struct gn_comm *parent, int *out, struct gn_err *err)
+{
+	unsigned char used[GN_GROUPS] = {1};
+	enum gn_status status;
+	int number = 0;
+
+	if (parent->root->groups)
+		memcpy(used, parent->root->groups, sizeof used);
+	used[0] = 1;
+	status = gn_comm_allreduce(parent, used, sizeof used, GN_BYTES, unite, err);
+	while (!status && number < GN_GROUPS && used[number])
+		number++;
+	*out = number % GN_GROUPS;
+	return status;
+}
+
+static enum gn_status map_group(struct gn_comm *c, struct gn_err *err)
+{
+	int *node_of = calloc((size_t)c->size, sizeof *node_of), used = 0;
+	enum gn_status status;
+
+	if (!node_of)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a group of %d ranks", c->size);
+	/* nodes by any number below the group's size: that of their first rank */
+	for (int r = 0; r < c->size; r++) {
+		int node = gn_world_node_of(c->world, c->group->ranks[r]), first = 0;
+
+		while (first < r && gn_world_node_of(c->world, c->group->ranks[first]) != node)
+			first++;
+		node_of[r] = first < r ? node_of[first] : used++;
+	}
+	status = gn_node_map_create(node_of, c->size, &c->map, err);
+	free(node_of);
+	return status;
+}
+
+static enum gn_status set_members(struct gn_comm *c, const struct gn_comm *parent, const struct choice *choices, struct gn_err *err)
+{
+	int32_t color = choices[parent->rank].color;
+	struct member *members = calloc((size_t)parent->size, sizeof *members);
+
+	c->group->ranks = calloc((size_t)parent->size, sizeof *c->group->ranks);
+	if (!members || !c->group->ranks) {
+		free(members);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a group of %d ranks", parent->size);
+	}
+	for (int r = 0; r < parent->size; r++)
+		if (choices[r].color == color)
+			members[c->size++] = (struct member){choices[r].key, r};
+	qsort(members, (size_t)c->size, sizeof *members, by_key);
+	for (int r = 0; r < c->size; r++) {
+		c->group->ranks[r] = gn_comm_world_rank_of(parent, members[r].rank);
+		if (members[r].rank == parent->rank)
+			c->rank = r;
+	}
+	free(members);
+	return map_group(c, err);
+}
+
+/* Local, but for the choices. */
+static enum gn_status create_group(struct gn_comm *parent, const struct choice *choices, int number, const char *name,
+				   struct gn_comm **out, struct gn_err *err)
+{
+	struct gn_comm *c = calloc(1, sizeof *c);
+	enum gn_status status;
+
+	if (c)
+		c->group = calloc(1, sizeof *c->group);
+	if (!c || !c->group) {
+		free(c);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a communicator");
+	}
+	c->root = parent->root;
+	c->world = parent->world;
+	c->ucx = parent->ucx;
+	c->log = parent->log;
+	c->recorder = parent->recorder;
+	c->oversubscribed = parent->oversubscribed;
+	c->group->number = number;
+	snprintf(c->group->name, sizeof c->group->name, "%.31s[%d]", name, (int)choices[parent->rank].color);
+	status = set_members(c, parent, choices, err);
+	if (!status)
+		status = gn_coll_prepare(c, &(struct gn_coll_args){.what = GN_COLLECTIVE_BARRIER}, &c->barrier, err);
+	if (status) {
+		gn_comm_group_destroy(c);
+		return status;
+	}
+	*out = c;
+	return GN_OK;
+}
+
+static enum gn_status gather_choices(struct gn_comm *parent, int color, int key, struct choice *choices, struct gn_err *err)
+{
+	struct choice mine = {color, key};
+	struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLGATHER, .in = &mine, .out = choices, .count = 2, .type = GN_I32};
+
+	return gn_comm_run(parent, &args, err);
+}
+
+enum gn_status gn_comm_split(struct gn_comm *parent, int color, int key, const char *name, struct gn_comm **out, struct gn_err *err)
+{
+	struct choice *choices = calloc((size_t)parent->size, sizeof *choices);
+	struct gn_comm *c = NULL;
+	enum gn_status status;
+	int number = 0;
+
+	if (!parent->root->groups)
+		parent->root->groups = calloc(1, GN_GROUPS);
+	status = choices && parent->root->groups ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for groups of ranks");
+	status = gn_agree_status(parent, status, err);
+	if (!status)
+		status = gather_choices(parent, color, key, choices, err);
+	if (!status)
+		status = find_number(parent, &number, err);
+	if (!status && !number)
+		status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%d groups of these ranks exist: destroy some before another is made",
+				    GN_GROUPS - 1);
+	else if (!status)
+		status = gn_agree_status(parent, color < 0 ? GN_OK : create_group(parent, choices, number, name, &c, err), err);
+	free(choices);
+	if (status) {
+		gn_comm_group_destroy(c);
+		return status;
+	}
+	if (c)
+		parent->root->groups[number] = 1;
+	*out = c;
+	return GN_OK;
+}
+
+/* A group that has failed keeps its number: messages that nobody received may still arrive under it. */
+void gn_comm_group_destroy(struct gn_comm *c)
+{
+	if (!c)
+		return;
+	gn_coll_free(c->barrier);
+	if (c->barrier && c->root->groups)
+		c->root->groups[c->group->number] = (unsigned char)(c->failed != 0);
+	gn_node_map_destroy(c->map);
+	free(c->group->ranks);
+	free(c->group);
+	free(c);
+}
+
+int gn_comm_world_rank(const struct gn_comm *c, int rank)
+{
+	return gn_comm_world_rank_of(c, rank);
+}
+
+const char *gn_comm_name(const struct gn_comm *c)
+{
+	return c->group ? c->group->name : "";
+}
