@@ -10,6 +10,7 @@ include tests/transport/plugin/local.mk
 include tests/data/local.mk
 include tests/fuzz/local.mk
 include tests/train/local.mk
+include tests/jobs/local.mk
 include tests/cmd/local.mk
 include tests/slurm/local.mk
 include tests/rdma/local.mk

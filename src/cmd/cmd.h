@@ -25,6 +25,7 @@ struct gn_cmd {
 
 extern const struct gn_cmd gn_cmd_bench;
 extern const struct gn_cmd gn_cmd_eval;
+extern const struct gn_cmd gn_cmd_exec;
 extern const struct gn_cmd gn_cmd_export;
 extern const struct gn_cmd gn_cmd_info;
 extern const struct gn_cmd gn_cmd_launch;

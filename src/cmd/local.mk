@@ -7,6 +7,7 @@ gannet_SOURCES = \
 	src/cmd/bench_train.c src/cmd/bench_train_internal.h src/cmd/bench_train_report.c \
 	src/cmd/cmd.c src/cmd/cmd.h \
 	src/cmd/eval.c \
+	src/cmd/exec.c \
 	src/cmd/export.c \
 	src/cmd/info.c src/cmd/info.h src/cmd/info_checkpoint.c src/cmd/info_plan.c src/cmd/info_topology.c \
 	src/cmd/launch.c src/cmd/launch_internal.h src/cmd/launch_job.c src/cmd/launch_rank.c \
@@ -32,7 +33,7 @@ EXTRA_DIST += $(GOLDEN_FILES) tests/golden/README.md tests/golden/resnet18-b2-s3
 # the assembler finds the reference files by its own -I
 gannet_CCASFLAGS = -Wa,-I$(top_srcdir)
 src/cmd/gannet-golden.$(OBJEXT): $(GOLDEN_FILES)
-gannet_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_CUDA_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
+gannet_LDADD = $(JOBS_LIBS) $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_CUDA_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 
 pkgconfigdir = $(libdir)/pkgconfig
 nodist_pkgconfig_DATA = src/gannet.pc
@@ -49,7 +50,7 @@ CLEANFILES += gannet.bash
 # A page for each command, from the table that parses its options: nothing here to keep in step.
 dist_man_MANS += src/man/gannet.1
 dist_doc_DATA = README.md CHANGELOG.md LICENSE src/man/gannet.conf src/man/data-path.svg src/man/architecture.svg \
-	src/man/checkpoints.md src/man/data.md src/man/design.md src/man/fabric.md src/man/formats.md src/man/gpus.md src/man/logs.md \
+	src/man/checkpoints.md src/man/data.md src/man/design.md src/man/exec.md src/man/fabric.md src/man/formats.md src/man/gpus.md src/man/logs.md \
 	src/man/nccl-plugin.md src/man/peers.md src/man/preprocessing.md src/man/security.md src/man/sim.md src/man/site.md \
 	src/man/slurm.md src/man/training.md
 simdir = $(pkgdatadir)/sim

@@ -14,6 +14,7 @@
 const struct gn_cmd *const gn_cmd_table[] = {
 	&gn_cmd_bench,
 	&gn_cmd_eval,
+	&gn_cmd_exec,
 	&gn_cmd_export,
 	&gn_cmd_info,
 	&gn_cmd_launch,

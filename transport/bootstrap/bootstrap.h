@@ -22,6 +22,8 @@ struct gn_heartbeat;
 
 /* The environment variable that names the file with the job's secret; gannet launch sets it for the ranks that it starts. */
 #define GN_BOOTSTRAP_SECRET "GANNET_SECRET_FILE"
+/* How many gannet exec are around this process: they and it are the same ranks to PMIx. */
+#define GN_BOOTSTRAP_DEPTH "GANNET_EXEC_DEPTH"
 
 struct gn_bootstrap_ops {
 	const char *name;

@@ -47,21 +47,31 @@ static enum gn_status fence(struct gn_bootstrap *b, struct gn_err *err)
 	return status;
 }
 
+/* Keys of a program that gannet exec started differ from those of the outer gannet, which PMIx still has for the same rank. */
+static void scope_key(const char *key, char out[32])
+{
+	const char *depth = getenv(GN_BOOTSTRAP_DEPTH);
+
+	snprintf(out, 32, depth && *depth ? "%s.%.8s" : "%s", key, depth);
+}
+
 /* Prepends one byte, because some servers refuse empty values. */
 static enum gn_status put(const char *key, const void *data, size_t len_bytes, struct gn_err *err)
 {
 	pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
 	char *packed = malloc(len_bytes + 1);
 	pmix_status_t rc;
+	char scoped[32];
 
 	if (!packed)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes", len_bytes);
+	scope_key(key, scoped);
 	packed[0] = 'G';
 	if (len_bytes)
 		memcpy(packed + 1, data, len_bytes);
 	value.data.bo.bytes = packed;
 	value.data.bo.size = len_bytes + 1;
-	rc = PMIx_Put(PMIX_GLOBAL, key, &value);
+	rc = PMIx_Put(PMIX_GLOBAL, scoped, &value);
 	if (rc == PMIX_SUCCESS)
 		rc = PMIx_Commit();
 	free(packed);
@@ -93,7 +103,7 @@ static enum gn_status get_once(const struct pmix_bootstrap *b, int rank, const c
 	if (!p)
 		return GN_ERR_NO_MEMORY;
 	snprintf(what, sizeof what, "PMIx get from rank %d", rank);
-	snprintf(p->key, sizeof p->key, "%s", key);
+	scope_key(key, p->key);
 	PMIX_LOAD_PROCID(&p->who, b->me.nspace, (pmix_rank_t)rank);
 	PMIX_INFO_LOAD(&p->info, PMIX_TIMEOUT, &timeout_s, PMIX_INT);
 	rc = PMIx_Get_nb(&p->who, p->key, &p->info, 1, gn_pmix_call_found, p);

@@ -1,0 +1,230 @@
+#include "src/jobs/exec_environment.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct builder {
+	const struct gn_exec_place *p;
+	gn_launcher_lookup lookup;
+	void *context;
+	struct gn_exec_environment *out;
+	int failed;
+};
+
+static void set(struct builder *b, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void set(struct builder *b, const char *name, const char *format, ...)
+{
+	struct gn_exec_variable *v = &b->out->items[b->out->count];
+	const char *present = b->lookup(b->context, name);
+	char *computed;
+	va_list args;
+
+	for (size_t i = 0; i < b->out->count; i++)
+		if (!strcmp(b->out->items[i].name, name))
+			return;
+	va_start(args, format);
+	if (vasprintf(&computed, format, args) < 0)
+		computed = NULL;
+	va_end(args);
+	if (!computed || b->out->count == GN_EXEC_VARIABLES_MAX) {
+		free(computed);
+		b->failed = 1;
+		return;
+	}
+	*v = (struct gn_exec_variable){name, computed, NULL};
+	if (present && *present && strcmp(present, computed)) {
+		v->value = strdup(present);
+		v->computed = computed;
+		b->failed |= !v->value;
+	}
+	b->out->count++;
+}
+
+static void set_torch(struct builder *b)
+{
+	const struct gn_exec_place *p = b->p;
+
+	set(b, "RANK", "%d", p->rank);
+	set(b, "WORLD_SIZE", "%d", p->size);
+	set(b, "LOCAL_RANK", "%d", p->local_rank);
+	set(b, "LOCAL_WORLD_SIZE", "%d", p->local_size);
+	set(b, "GROUP_RANK", "%d", p->node);
+	set(b, "GROUP_WORLD_SIZE", "%d", p->nodes);
+}
+
+/* Of every framework, and of what a launcher on each node needs. */
+static void set_common(struct builder *b)
+{
+	const struct gn_exec_place *p = b->p;
+	int is_six = strchr(p->master_addr, ':') != NULL;
+
+	set(b, "MASTER_ADDR", "%s", p->master_addr);
+	set(b, "MASTER_PORT", "%d", p->master_port);
+	set(b, "NODE_RANK", "%d", p->node);
+	set(b, "NNODES", "%d", p->nodes);
+	set(b, "AZ_BATCH_MASTER_NODE", is_six ? "[%s]:%d" : "%s:%d", p->master_addr, p->master_port);
+	if (*p->ifname) {
+		set(b, "GLOO_SOCKET_IFNAME", "%s", p->ifname);
+		set(b, "NCCL_SOCKET_IFNAME", "=%s", p->ifname);
+	}
+	if (*p->ucx_devices)
+		set(b, "UCX_NET_DEVICES", "%s", p->ucx_devices);
+}
+
+/* torchrun takes its options from these where the command line has none; static rendezvous, so the port is used by node 0 alone. */
+static void set_torchrun(struct builder *b)
+{
+	const struct gn_exec_place *p = b->p;
+
+	set(b, "PET_NNODES", "%d", p->nodes);
+	set(b, "PET_NODE_RANK", "%d", p->node);
+	set(b, "PET_MASTER_ADDR", "%s", p->master_addr);
+	set(b, "PET_MASTER_PORT", "%d", p->master_port);
+	if (p->local_size > 1)
+		set(b, "PET_NPROC_PER_NODE", "%d", p->local_size);
+}
+
+static void set_mpi(struct builder *b)
+{
+	const struct gn_exec_place *p = b->p;
+
+	set(b, "OMPI_COMM_WORLD_RANK", "%d", p->rank);
+	set(b, "OMPI_COMM_WORLD_SIZE", "%d", p->size);
+	set(b, "OMPI_COMM_WORLD_LOCAL_RANK", "%d", p->local_rank);
+	set(b, "OMPI_COMM_WORLD_LOCAL_SIZE", "%d", p->local_size);
+	set(b, "OMPI_COMM_WORLD_NODE_RANK", "%d", p->local_rank);
+}
+
+static void set_deepspeed(struct builder *b)
+{
+	const struct gn_exec_place *p = b->p;
+
+	set(b, "LOCAL_SIZE", "%d", p->local_size);
+	set(b, "CROSS_RANK", "%d", p->node);
+	set(b, "CROSS_SIZE", "%d", p->nodes);
+}
+
+/* As horovodrun sets them for Gloo. */
+static void set_horovod(struct builder *b)
+{
+	const struct gn_exec_place *p = b->p;
+
+	set(b, "HOROVOD_RANK", "%d", p->rank);
+	set(b, "HOROVOD_SIZE", "%d", p->size);
+	set(b, "HOROVOD_LOCAL_RANK", "%d", p->local_rank);
+	set(b, "HOROVOD_LOCAL_SIZE", "%d", p->local_size);
+	set(b, "HOROVOD_CROSS_RANK", "%d", p->node);
+	set(b, "HOROVOD_CROSS_SIZE", "%d", p->nodes);
+	set(b, "HOROVOD_HOSTNAME", "%s", p->address);
+	set(b, "HOROVOD_CONTROLLER", "gloo");
+	set(b, "HOROVOD_CPU_OPERATIONS", "gloo");
+	if (*p->ifname)
+		set(b, "HOROVOD_GLOO_IFACE", "%s", p->ifname);
+	if (p->horovod_port) {
+		set(b, "HOROVOD_GLOO_RENDEZVOUS_ADDR", "%s", p->master_addr);
+		set(b, "HOROVOD_GLOO_RENDEZVOUS_PORT", "%d", p->horovod_port);
+	}
+}
+
+static void put_endpoints(const struct gn_exec_place *p, const char *kind, int first, int end, struct gn_strbuf *text)
+{
+	if (first == end)
+		return;
+	gn_strbuf_printf(text, "%s\"%s\": [", first ? ", " : "", kind);
+	for (int r = first; r < end; r++)
+		gn_strbuf_printf(text, "%s\"%s\"", r > first ? ", " : "", p->endpoints[r]);
+	gn_strbuf_puts(text, "]");
+}
+
+static void set_tf(struct builder *b)
+{
+	const struct gn_exec_place *p = b->p;
+	int chiefs = p->ps > 0, workers = p->size - p->ps - chiefs, index = p->rank - chiefs;
+	const char *kind = index < 0 ? "chief" : index < workers ? "worker" : "ps";
+	struct gn_strbuf text;
+
+	gn_strbuf_init(&text);
+	gn_strbuf_puts(&text, "{\"cluster\": {");
+	put_endpoints(p, "chief", 0, chiefs, &text);
+	put_endpoints(p, "worker", chiefs, chiefs + workers, &text);
+	put_endpoints(p, "ps", chiefs + workers, p->size, &text);
+	gn_strbuf_printf(&text, "}, \"task\": {\"type\": \"%s\", \"index\": %d}}", kind,
+			 index < 0 ? 0 : index < workers ? index : index - workers);
+	if (gn_strbuf_failed(&text))
+		b->failed = 1;
+	else
+		set(b, "TF_CONFIG", "%s", gn_strbuf_text(&text));
+	gn_strbuf_release(&text);
+}
+
+/* Programs take cuda:LOCAL_RANK, so all GPUs stay visible, in another order; TensorFlow takes all that it sees. */
+static void set_gpus(struct builder *b, unsigned frameworks)
+{
+	const struct gn_exec_place *p = b->p;
+	const char *own = p->gpus;
+
+	if (!*p->gpus || p->per_node)
+		return;
+	set(b, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+	for (int i = 0; i < p->local_rank && frameworks == GN_EXEC_TF; i++)
+		own = strchr(own, ',') ? strchr(own, ',') + 1 : p->gpus;
+	if (frameworks == GN_EXEC_TF)
+		set(b, "CUDA_VISIBLE_DEVICES", "%.*s", (int)strcspn(own, ","), own);
+	else
+		set(b, "CUDA_VISIBLE_DEVICES", "%s", p->gpus);
+}
+
+enum gn_status gn_exec_environment_create(const struct gn_exec_place *place, unsigned frameworks, gn_launcher_lookup lookup,
+					  void *context, struct gn_exec_environment *out, struct gn_err *err)
+{
+	struct builder b = {place, lookup, context, out, 0};
+
+	*out = (struct gn_exec_environment){.count = 0};
+	set_common(&b);
+	if (place->per_node)
+		set_torchrun(&b);
+	else if (frameworks & (GN_EXEC_TORCH | GN_EXEC_DEEPSPEED | GN_EXEC_LIGHTNING | GN_EXEC_MPI | GN_EXEC_HOROVOD))
+		set_torch(&b);
+	if (!place->per_node && frameworks & GN_EXEC_MPI)
+		set_mpi(&b);
+	if (!place->per_node && frameworks & GN_EXEC_DEEPSPEED)
+		set_deepspeed(&b);
+	if (!place->per_node && frameworks & GN_EXEC_HOROVOD)
+		set_horovod(&b);
+	if (!place->per_node && frameworks & GN_EXEC_TF)
+		set_tf(&b);
+	set_gpus(&b, frameworks);
+	if (!b.failed)
+		return GN_OK;
+	gn_exec_environment_release(out);
+	return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the program's environment");
+}
+
+void gn_exec_environment_release(struct gn_exec_environment *e)
+{
+	for (size_t i = 0; i < e->count; i++) {
+		free(e->items[i].value);
+		free(e->items[i].computed);
+	}
+	e->count = 0;
+}
+
+int gn_exec_environment_hides(const struct gn_exec_place *place, const char *name)
+{
+	static const char *const beginnings[] = {"PMIX_", "PMI_", "OMPI_COMM_WORLD_"};
+	static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+					    "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_PROCID", "SLURM_LOCALID"};
+
+	if (!place->per_node)
+		return 0;
+	for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
+		if (!strncmp(name, beginnings[i], strlen(beginnings[i])))
+			return 1;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strcmp(name, names[i]))
+			return 1;
+	return 0;
+}

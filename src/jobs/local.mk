@@ -1,0 +1,12 @@
+noinst_LIBRARIES = libgannet_jobs.a
+libgannet_jobs_a_SOURCES = \
+	src/jobs/exec_child.c src/jobs/exec_child.h \
+	src/jobs/exec_environment.c src/jobs/exec_environment.h \
+	src/jobs/exec_framework.c \
+	src/jobs/exec_horovod.c src/jobs/exec_horovod.h \
+	src/jobs/exec_local.c src/jobs/exec_local.h \
+	src/jobs/exec_meet.c src/jobs/exec_meet.h \
+	src/jobs/exec_output.c src/jobs/exec_output.h \
+	src/jobs/exec_run.c src/jobs/exec_run.h \
+	src/jobs/oom.c src/jobs/oom.h
+JOBS_LIBS = libgannet_jobs.a

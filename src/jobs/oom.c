@@ -1,0 +1,100 @@
+#include "src/jobs/oom.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In version 1 a limit that is not set is the largest number of pages. */
+#define UNLIMITED (UINT64_C(1) << 60)
+
+struct place {
+	char path[4096]; /* of the control group in the file system; "": none */
+	size_t root_len; /* of the part that is the mount */
+	int version;
+};
+
+/* A line of /proc/self/cgroup: NUMBER:CONTROLLERS:PATH, in version 2 without controllers. */
+static int read_line(char *line, struct place *out)
+{
+	char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
+	const char *mount;
+
+	if (!path)
+		return 0;
+	*path++ = 0;
+	path[strcspn(path, "\n")] = 0;
+	controllers++;
+	if (*controllers && strcmp(controllers, "memory"))
+		return 0;
+	mount = *controllers ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
+	out->version = *controllers ? 1 : 2;
+	out->root_len = strlen(mount);
+	snprintf(out->path, sizeof out->path, "%s%s", mount, strcmp(path, "/") ? path : "");
+	return 1;
+}
+
+static uint64_t read_value(const char *folder, const char *file, const char *key)
+{
+	char path[4200], line[256], *end;
+	uint64_t value = 0;
+	size_t len = strlen(key);
+	FILE *in;
+
+	snprintf(path, sizeof path, "%s/%s", folder, file);
+	in = fopen(path, "re");
+	while (in && fgets(line, sizeof line, in))
+		if (!strncmp(line, key, len) && (!len || line[len] == ' ')) {
+			value = strtoull(line + len, &end, 10);
+			break;
+		}
+	if (in)
+		fclose(in);
+	return value;
+}
+
+/* Version 1 where the memory controller is one of its own. */
+static int find(struct place *out)
+{
+	FILE *in = fopen("/proc/self/cgroup", "re");
+	struct place p;
+	char line[4096];
+	int found = 0;
+
+	while (in && fgets(line, sizeof line, in))
+		if (read_line(line, &p) && (!found || p.version == 1)) {
+			*out = p;
+			found = 1;
+		}
+	if (in)
+		fclose(in);
+	return found;
+}
+
+uint64_t gn_oom_kills(void)
+{
+	struct place p;
+
+	if (!find(&p))
+		return 0;
+	return read_value(p.path, p.version == 1 ? "memory.oom_control" : "memory.events", "oom_kill");
+}
+
+uint64_t gn_oom_limit_bytes(void)
+{
+	uint64_t lowest = 0, limit;
+	struct place p;
+	char *slash;
+
+	if (!find(&p))
+		return 0;
+	for (;;) {
+		limit = read_value(p.path, p.version == 1 ? "memory.limit_in_bytes" : "memory.max", "");
+		if (limit && limit < UNLIMITED && (!lowest || limit < lowest))
+			lowest = limit;
+		slash = strrchr(p.path, '/');
+		if (!slash || (size_t)(slash - p.path) < p.root_len)
+			return lowest;
+		*slash = 0;
+	}
+}

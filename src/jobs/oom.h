@@ -1,0 +1,16 @@
+/* Whether the kernel has ended processes of this process's control group for lack of memory.
+ *
+ * Control groups of version 2 (memory.events) and 1 (memory.oom_control), as far as /proc/self/cgroup and /sys/fs/cgroup show them.
+ * Thread safety: any thread. Nothing here fails: what cannot be read counts as 0.
+ */
+#ifndef GN_JOBS_OOM_H
+#define GN_JOBS_OOM_H
+
+#include <stdint.h>
+
+/* How many so far. */
+uint64_t gn_oom_kills(void);
+/* The lowest limit of this control group and those above it, in bytes; 0: none, or not known. */
+uint64_t gn_oom_limit_bytes(void);
+
+#endif
