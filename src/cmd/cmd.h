@@ -14,7 +14,7 @@
 #include <stddef.h>
 
 /* a contract with scripts */
-enum gn_exit { GN_EXIT_DONE, GN_EXIT_FAILED, GN_EXIT_USAGE, GN_EXIT_DATA, GN_EXIT_PEER_LOST, GN_EXIT_STOPPED };
+enum gn_exit { GN_EXIT_DONE, GN_EXIT_FAILED, GN_EXIT_USAGE, GN_EXIT_DATA, GN_EXIT_PEER_LOST, GN_EXIT_STOPPED, GN_EXIT_CHECK };
 
 struct gn_cmd {
 	const struct gn_command *command; /* bench has several modes but one row here */
@@ -30,6 +30,7 @@ extern const struct gn_cmd gn_cmd_export;
 extern const struct gn_cmd gn_cmd_info;
 extern const struct gn_cmd gn_cmd_launch;
 extern const struct gn_cmd gn_cmd_pack;
+extern const struct gn_cmd gn_cmd_preflight;
 extern const struct gn_cmd gn_cmd_report;
 extern const struct gn_cmd gn_cmd_selftest;
 extern const struct gn_cmd gn_cmd_sim;

@@ -13,6 +13,7 @@ gannet_SOURCES = \
 	src/cmd/launch.c src/cmd/launch_internal.h src/cmd/launch_job.c src/cmd/launch_rank.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \
+	src/cmd/preflight.c \
 	src/cmd/report.c \
 	src/cmd/golden.S src/cmd/selftest.c \
 	src/cmd/sim.c src/cmd/sim.h src/cmd/sim_machine.c src/cmd/sim_train.c \
@@ -51,7 +52,7 @@ CLEANFILES += gannet.bash
 dist_man_MANS += src/man/gannet.1
 dist_doc_DATA = README.md CHANGELOG.md LICENSE src/man/gannet.conf src/man/data-path.svg src/man/architecture.svg \
 	src/man/checkpoints.md src/man/data.md src/man/design.md src/man/exec.md src/man/fabric.md src/man/formats.md src/man/gpus.md src/man/logs.md \
-	src/man/nccl-plugin.md src/man/peers.md src/man/preprocessing.md src/man/security.md src/man/sim.md src/man/site.md \
+	src/man/nccl-plugin.md src/man/peers.md src/man/preflight.md src/man/preprocessing.md src/man/security.md src/man/sim.md src/man/site.md \
 	src/man/slurm.md src/man/training.md
 simdir = $(pkgdatadir)/sim
 dist_sim_DATA = src/man/sim-rail-optimised.json src/man/sim-three-level.json

@@ -19,6 +19,7 @@ const struct gn_cmd *const gn_cmd_table[] = {
 	&gn_cmd_info,
 	&gn_cmd_launch,
 	&gn_cmd_pack,
+	&gn_cmd_preflight,
 	&gn_cmd_report,
 	&gn_cmd_selftest,
 	&gn_cmd_sim,
@@ -47,8 +48,9 @@ static void overview(FILE *out)
 	fputs("\n"
 	      "'gannet COMMAND --help' describes one command; 'gannet --version' prints the version.\n"
 	      "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 bad input data; 4 a peer was lost; 5 stopped on request,\n"
-	      "resumable. GANNET_LOG=error|warn|info|debug sets the log level on standard error, GANNET_SOCKET_IFNAME the\n"
-	      "interfaces of the exchange at start and of heartbeats (eth: names with that prefix; =eth0: that one; ^docker: all others).\n", out);
+	      "resumable; 6 a node or fabric failed its check. GANNET_LOG=error|warn|info|debug sets the log level on standard\n"
+	      "error, GANNET_SOCKET_IFNAME the interfaces of the exchange at start and of heartbeats (eth: names with that prefix;\n"
+	      "=eth0: that one; ^docker: all others).\n", out);
 }
 
 /* A full disk or a closed pipe must not look like success. */

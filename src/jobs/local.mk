@@ -1,4 +1,5 @@
 noinst_LIBRARIES = libgannet_jobs.a
+libgannet_jobs_a_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 libgannet_jobs_a_SOURCES = \
 	src/jobs/exec_child.c src/jobs/exec_child.h \
 	src/jobs/exec_environment.c src/jobs/exec_environment.h \
@@ -8,5 +9,10 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/exec_meet.c src/jobs/exec_meet.h \
 	src/jobs/exec_output.c src/jobs/exec_output.h \
 	src/jobs/exec_run.c src/jobs/exec_run.h \
-	src/jobs/oom.c src/jobs/oom.h
+	src/jobs/oom.c src/jobs/oom.h \
+	src/jobs/preflight.h \
+	src/jobs/preflight_file.c \
+	src/jobs/preflight_host.c \
+	src/jobs/preflight_judge.c \
+	src/jobs/preflight_net.c
 JOBS_LIBS = libgannet_jobs.a
