@@ -24,6 +24,8 @@ const struct gn_cmd *const gn_cmd_table[] = {
 	&gn_cmd_selftest,
 	&gn_cmd_sim,
 	&gn_cmd_stage,
+	&gn_cmd_summary,
+	&gn_cmd_top,
 	&gn_cmd_train,
 	&gn_cmd_tune,
 	&gn_cmd_verify,

@@ -1,6 +1,8 @@
 noinst_LIBRARIES = libgannet_jobs.a
 libgannet_jobs_a_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 libgannet_jobs_a_SOURCES = \
+	src/jobs/account.c src/jobs/account.h \
+	src/jobs/account_write.c \
 	src/jobs/exec_child.c src/jobs/exec_child.h \
 	src/jobs/exec_environment.c src/jobs/exec_environment.h \
 	src/jobs/exec_framework.c \

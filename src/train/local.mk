@@ -39,7 +39,8 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/trace.c src/train/metrics/trace.h \
 	src/train/metrics/trace_file.c \
 	src/train/metrics/trace_internal.h \
-	src/train/metrics/trace_write.c
+	src/train/metrics/trace_write.c \
+	src/train/metrics/usage.c src/train/metrics/usage.h
 
 libgannet_train_a_SOURCES += \
 	src/train/model/init.c src/train/model/init.h \

@@ -56,7 +56,7 @@ static enum gn_status score(struct gn_session *s, int average, const volatile si
 }
 
 static enum gn_status put_scores(struct gn_session *s, const struct gn_metrics *plain, const struct gn_metrics *average,
-				 struct gn_err *err)
+				 uint64_t began_ns, struct gn_err *err)
 {
 	struct gn_json *j = gn_metrics_log_begin(s->metrics_log, "eval");
 
@@ -67,6 +67,7 @@ static enum gn_status put_scores(struct gn_session *s, const struct gn_metrics *
 		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
 		gn_json_uint(j, "images", plain->images);
 		put_score(j, plain);
+		gn_json_fixed(j, "seconds", (double)(gn_clock_ns() - began_ns) * 1e-9, 3);
 		if (s->ema) {
 			gn_json_object(j, "ema");
 			put_score(j, average);
@@ -76,7 +77,8 @@ static enum gn_status put_scores(struct gn_session *s, const struct gn_metrics *
 	return gn_session_alone(s, gn_metrics_log_end(s->metrics_log, err));
 }
 
-static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopping, struct gn_err *err)
+static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopping, uint64_t began_ns,
+			       struct gn_err *err)
 {
 	struct gn_metrics plain = {0}, average = {0};
 	enum gn_status status = GN_OK;
@@ -99,7 +101,7 @@ static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t
 	tell_score(s, "", &plain);
 	if (s->ema)
 		tell_score(s, " of the average", &average);
-	return put_scores(s, &plain, &average, err);
+	return put_scores(s, &plain, &average, began_ns, err);
 }
 
 enum gn_status gn_session_evaluate(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopping, struct gn_err *err)
@@ -108,7 +110,7 @@ enum gn_status gn_session_evaluate(struct gn_session *s, const volatile sig_atom
 	enum gn_status status;
 
 	gn_world_set_phase(gn_comm_world(s->comm), "evaluating", GN_TRAIN_STALL_MS);
-	status = evaluate(s, stop, stopping, err);
+	status = evaluate(s, stop, stopping, began, err);
 	gn_trace_add(s->trace, GN_SPAN_EVALUATE, GN_TRACE_MAIN, 0, began, gn_clock_ns());
 	return status;
 }

@@ -8,6 +8,7 @@
 #include "src/train/plan/device.h"
 #include "src/train/loop/session.h"
 #include "src/train/loop/device_step.h"
+#include "src/train/metrics/usage.h"
 #include "src/train/metrics/scaling_report.h"
 #include "src/train/loop/step.h"
 #include "src/train/loop/summary.h"
@@ -316,6 +317,7 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *err)
 {
 	char hex[GN_SHA256_HEX];
+	struct gn_usage usage;
 	struct gn_json *j;
 	enum gn_status status;
 
@@ -330,11 +332,15 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 	gn_weight_layouts_in(s->weight_layouts, s->params);
 	if (status)
 		return status;
+	status = gn_usage_gather(gn_comm_world(s->comm), &usage, err);
+	if (status)
+		return status;
 	j = gn_metrics_log_begin(s->metrics_log, stopped ? "stop" : "end");
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
 		gn_json_string(j, "params_sha256", hex);
+		gn_usage_write(&usage, j);
 	}
 	return gn_metrics_log_end(s->metrics_log, err);
 }

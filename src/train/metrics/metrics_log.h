@@ -12,10 +12,11 @@
  *      out; both are null when there was none with one
  *     {"event": "exchange", "step", "bucket_bytes", "buckets", "overlap", "tried": [{"buckets", "overlap", "step_ms"}], "exact"}
  *      the result of autotuning; exact: all bucket sizes give the same bits
- *     {"event": "eval", "step", "epoch", "images", "top1", "top5", "loss", "nonfinite", "ema": {"top1", "top5", "loss",
- *      "nonfinite"}}   nonfinite: images with non-finite logits, which count as wrong; ema: of the moving average, with --ema
+ *     {"event": "eval", "step", "epoch", "images", "top1", "top5", "loss", "nonfinite", "seconds", "ema": {"top1", "top5",
+ *      "loss", "nonfinite"}}   nonfinite: images with non-finite logits, which count as wrong; ema: of the moving average, with --ema
  *     {"event": "checkpoint", "step", "path", "seconds"}
- *     {"event": "stop" | "end", "step", ...}
+ *     {"event": "stop" | "end", "step", "epoch", "params_sha256", "usage": {"cpu_s", "age_s", "processors", "max_rss_bytes",
+ *      "max_rss_rank"}}   usage: of all ranks since their processes started, as usage.h says
  *     {"event": "failed", "step", "epoch", "status", "reason"}   rank 0's error; status: gn_status_text(), which train.sbatch reads.
  *      A killed run has no such line
  *

@@ -1,0 +1,106 @@
+#include "src/cmd/cmd.h"
+
+#include "src/jobs/account.h"
+
+#include <math.h>
+#include <stdio.h>
+
+struct summary_options {
+	int json;
+};
+
+static void print_duration(double s)
+{
+	unsigned long long whole = s > 0 ? (unsigned long long)(s + 0.5) : 0;
+
+	if (s < 60)
+		printf("%9.1f s", s);
+	else
+		printf("%3llu:%02llu:%02llu  ", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+static void print_part(const char *name, double s, double of_s, const char *note)
+{
+	printf("  %-26s ", name);
+	print_duration(s);
+	printf(" %6.1f %%%s\n", of_s > 0 ? 100 * s / of_s : 0, note);
+}
+
+/* 80 columns. */
+static void print_text(const struct gn_account *a, const char *path)
+{
+	struct gn_strbuf advice;
+	char shown[256];
+
+	printf("%s\n%s, %d rank%s on %d node%s, %d start%s, step %llu of %llu, %s\n", gn_text_visible(path, shown, sizeof shown), a->model,
+	       a->ranks, gn_text_plural((uint64_t)a->ranks), a->nodes, gn_text_plural((uint64_t)a->nodes), a->starts,
+	       gn_text_plural((uint64_t)a->starts), (unsigned long long)a->step, (unsigned long long)a->total_steps, a->state);
+	print_part("wall", a->wall_s, a->wall_s, "");
+	print_part("training", a->training_s, a->wall_s, "   goodput");
+	print_part("  waiting for data", a->data_s, a->wall_s, "");
+	print_part("  waiting for gradients", a->communication_s, a->wall_s, "");
+	print_part("steps lost to restarts", a->lost_s, a->wall_s, "");
+	print_part("evaluation", a->evaluation_s, a->wall_s, "");
+	print_part("checkpoints", a->checkpoint_s, a->wall_s, "");
+	print_part("between starts", a->between_s, a->wall_s, "");
+	print_part("from start to first step", a->starting_s, a->wall_s, "");
+	print_part("other", a->other_s, a->wall_s, "");
+	if (a->usage_starts) {
+		printf("core hours %.4g of %d processors, %.4g used (%.0f %%)%s\n", a->available_s / 3600, a->processors, a->cpu_s / 3600,
+		       a->available_s > 0 ? 100 * a->cpu_s / a->available_s : 0,
+		       a->usage_starts < a->starts ? "; of the starts that ended well" : "");
+		printf("peak memory %.3g GB, of rank %d\n", a->max_rss_bytes / 1e9, a->max_rss_rank);
+	} else {
+		printf("core hours and memory: not told, no start has ended well\n");
+	}
+	gn_strbuf_init(&advice);
+	gn_account_advise(a, &advice);
+	fputs(gn_strbuf_text(&advice), stdout);
+	gn_strbuf_release(&advice);
+}
+
+static int run(const void *options, const struct gn_text_list *positional)
+{
+	const struct summary_options *o = options;
+	struct gn_account a;
+	struct gn_err err;
+	struct gn_json j;
+
+	for (size_t i = 0; i < positional->count; i++) {
+		if (gn_account_read(positional->items[i], &a, &err))
+			return gn_cmd_fail("summary", &err);
+		if (!o->json) {
+			print_text(&a, positional->items[i]);
+			continue;
+		}
+		gn_json_init(&j);
+		gn_account_write_summary(&a, positional->items[i], &j);
+		puts(gn_json_text(&j));
+		gn_json_release(&j);
+	}
+	return GN_EXIT_DONE;
+}
+
+static const struct gn_option options_table[] = {
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct summary_options, json),
+	 .help = "print one JSON object a log"},
+};
+
+static const struct gn_command command = {
+	.name = "summary",
+	.summary = "print what a run cost and where its time went",
+	.positional = "LOG...",
+	.description =
+		"Reads logs of gannet train (--log) and prints of each the last run: wall time, the share of useful steps (goodput), what "
+		"was lost to restarts, evaluation, checkpoints, waiting for data and for gradients; core hours by the processor time of all "
+		"ranks; peak memory; and what could be done about it. Steps count as lost when a later start went back behind them.\n\n"
+		"Core hours and memory come from the lines that end a start in good order. A start that was killed has none.",
+	.examples = "  gannet summary run1.jsonl\n"
+		    "  gannet summary --json run1.jsonl run2.jsonl\n",
+	.options = options_table,
+	.option_count = sizeof options_table / sizeof *options_table,
+	.positional_min = 1,
+	.positional_max = SIZE_MAX,
+};
+
+const struct gn_cmd gn_cmd_summary = {&command, run, sizeof(struct summary_options)};

@@ -1,0 +1,301 @@
+#include "src/jobs/account.h"
+
+#include "src/base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What ends with one line of steps. */
+struct interval {
+	uint64_t step; /* the last one */
+	double seconds, data_s, communication_s;
+};
+
+struct reader {
+	struct gn_account a;
+	struct interval *intervals;
+	size_t count, room;
+	double start_time;	/* of the present start */
+	double line_time;	/* of the last step's line */
+	uint64_t step;		/* the last one told, or gone back to */
+	int stepped, has_run;	/* stepped: since the present start */
+};
+
+static double number(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static double number_or_0(const json_t *object, const char *key)
+{
+	double v = number(object, key);
+
+	return isfinite(v) ? v : 0;
+}
+
+/* A count: what is no number, or out of bounds, is 0. */
+static uint64_t count_of(const json_t *object, const char *key)
+{
+	double v = number(object, key);
+
+	return v >= 0 && v < 1e15 ? (uint64_t)v : 0;
+}
+
+static int small(const json_t *object, const char *key, int otherwise)
+{
+	double v = number(object, key);
+
+	return v >= 0 && v < 1e7 ? (int)v : otherwise;
+}
+
+static void text_of(const json_t *object, const char *key, char *out, size_t size)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	gn_text_visible(text ? text : "", out, size);
+}
+
+static double time_of(const json_t *line)
+{
+	const char *text = json_string_value(json_object_get(line, "time"));
+	struct tm tm = {0};
+
+	return text && strptime(text, "%Y-%m-%dT%H:%M:%SZ", &tm) ? (double)timegm(&tm) : NAN;
+}
+
+/* --- events --- */
+
+static void go_back(struct reader *r, uint64_t step)
+{
+	while (r->count && r->intervals[r->count - 1].step > step)
+		r->a.lost_s += r->intervals[--r->count].seconds;
+	r->step = step;
+}
+
+static void begin(struct reader *r, const json_t *line, double now, int resumed)
+{
+	struct gn_account *a = &r->a;
+
+	if (!resumed || !r->has_run) {
+		r->count = 0;
+		*a = (struct gn_account){.first_time = now, .epoch = NAN, .loss = NAN, .lr = NAN, .images_per_s = NAN, .top1 = NAN,
+					 .bad_lines = a->bad_lines};
+	} else if (now > a->last_time) {
+		a->between_s += now - a->last_time;
+	}
+	go_back(r, count_of(line, "step"));
+	r->has_run = 1;
+	r->stepped = 0;
+	r->start_time = now;
+	a->starts++;
+	a->step = r->step;
+	a->total_steps = count_of(line, "total_steps");
+	a->ranks = small(line, "ranks", 0);
+	a->nodes = small(line, "nodes", 0);
+	a->global_batch = number_or_0(line, "global_batch");
+	a->images = number_or_0(line, "images");
+	text_of(line, "model", a->model, sizeof a->model);
+	text_of(line, "job", a->job, sizeof a->job);
+	text_of(line, "hosts", a->hosts, sizeof a->hosts);
+	a->reason[0] = 0;
+	a->slowest = -1;
+	snprintf(a->state, sizeof a->state, "running");
+}
+
+static void push(double *values, int count, double value)
+{
+	if (count == GN_ACCOUNT_RECENT)
+		memmove(values, values + 1, (GN_ACCOUNT_RECENT - 1) * sizeof *values);
+	values[count == GN_ACCOUNT_RECENT ? count - 1 : count] = value;
+}
+
+static void note_ranks(struct gn_account *a, const json_t *line)
+{
+	const json_t *ranks = json_object_get(line, "ranks"), *compute = json_object_get(ranks, "compute");
+	const json_t *low = json_array_get(compute, 0), *high = json_array_get(compute, 2);
+
+	a->compute_low_ms = json_is_number(low) ? json_number_value(low) : NAN;
+	a->compute_high_ms = json_is_number(high) ? json_number_value(high) : NAN;
+	a->slowest = small(ranks, "slowest", -1);
+	text_of(ranks, "slowest_host", a->slowest_host, sizeof a->slowest_host);
+}
+
+static int add_step(struct reader *r, const json_t *line, double now)
+{
+	static const char *const parts[] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
+	const json_t *times = json_object_get(line, "time_ms");
+	struct gn_account *a = &r->a;
+	uint64_t step = count_of(line, "step");
+	double steps = step > r->step ? (double)(step - r->step) : 0;
+	struct interval i = {step, 0, 0, 0};
+
+	a->step_ms = number_or_0(times, "step");
+	for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
+		a->part_ms[p] = number_or_0(times, parts[p]);
+	i.seconds = steps * a->step_ms / 1e3;
+	i.data_s = steps * a->part_ms[0] / 1e3;
+	i.communication_s = steps * a->part_ms[3] / 1e3;
+	if (r->count == r->room) {
+		size_t room = r->room ? 2 * r->room : 256;
+		struct interval *grown = realloc(r->intervals, room * sizeof *grown);
+
+		if (!grown)
+			return -1;
+		r->intervals = grown;
+		r->room = room;
+	}
+	r->intervals[r->count++] = i;
+	if (!r->stepped && now - r->start_time > i.seconds)
+		a->starting_s += now - r->start_time - i.seconds;
+	a->interval_s = r->stepped ? now - r->line_time : 0;
+	r->stepped = 1;
+	r->line_time = now;
+	r->step = a->step = step;
+	a->epoch = number(line, "epoch");
+	a->loss = number(line, "loss");
+	a->lr = number(line, "lr");
+	a->images_per_s = number(line, "images_per_s");
+	push(a->recent_loss, a->recent, a->loss);
+	push(a->recent_rate, a->recent, a->images_per_s);
+	a->recent += a->recent < GN_ACCOUNT_RECENT;
+	note_ranks(a, line);
+	return 0;
+}
+
+static void add_end(struct gn_account *a, const char *event, const json_t *line)
+{
+	const json_t *usage = json_object_get(line, "usage");
+
+	snprintf(a->state, sizeof a->state, "%s", event);
+	text_of(line, "reason", a->reason, sizeof a->reason);
+	if (!json_is_object(usage))
+		return;
+	a->usage_starts++;
+	a->processors = small(usage, "processors", 0);
+	a->cpu_s += number_or_0(usage, "cpu_s");
+	a->available_s += number_or_0(usage, "age_s") * a->processors;
+	if (number_or_0(usage, "max_rss_bytes") > a->max_rss_bytes) {
+		a->max_rss_bytes = number_or_0(usage, "max_rss_bytes");
+		a->max_rss_rank = small(usage, "max_rss_rank", 0);
+	}
+}
+
+static int add_event(struct reader *r, const json_t *line)
+{
+	const char *event = json_string_value(json_object_get(line, "event"));
+	double now = time_of(line);
+	struct gn_account *a = &r->a;
+	int failed = 0;
+
+	if (!event || !isfinite(now))
+		return 0;
+	if (!strcmp(event, "start") || !strcmp(event, "resume"))
+		begin(r, line, now, *event == 'r');
+	else if (!r->has_run)
+		return 0;
+	else if (!strcmp(event, "step"))
+		failed = add_step(r, line, now);
+	else if (!strcmp(event, "end") || !strcmp(event, "stop") || !strcmp(event, "failed"))
+		add_end(a, event, line);
+	if (!strcmp(event, "checkpoint")) {
+		a->checkpoints++;
+		a->checkpoint_s += number_or_0(line, "seconds");
+	} else if (!strcmp(event, "eval")) {
+		a->evaluations++;
+		a->evaluation_s += number_or_0(line, "seconds");
+		a->top1 = number(line, "top1");
+	}
+	a->last_time = now;
+	return failed;
+}
+
+/* --- all lines --- */
+
+static void finish(struct reader *r)
+{
+	struct gn_account *a = &r->a;
+	double told;
+
+	for (size_t i = 0; i < r->count; i++) {
+		a->training_s += r->intervals[i].seconds;
+		a->data_s += r->intervals[i].data_s;
+		a->communication_s += r->intervals[i].communication_s;
+	}
+	a->wall_s = a->last_time > a->first_time ? a->last_time - a->first_time : 0;
+	told = a->training_s + a->lost_s + a->evaluation_s + a->checkpoint_s + a->between_s + a->starting_s;
+	/* times of lines are whole seconds */
+	if (told > a->wall_s)
+		a->wall_s = told;
+	a->other_s = a->wall_s - told;
+}
+
+/* Regular files: a FIFO would block. */
+static FILE *open_log(const char *path, struct gn_err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+	FILE *file = NULL;
+
+	if (fd < 0) {
+		gn_err_errno(err, errno, "cannot open %s", path);
+		return NULL;
+	}
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		gn_err_set(err, GN_ERR_DATA, "%s is no regular file", path);
+	else if (!(file = fdopen(fd, "r")))
+		gn_err_errno(err, errno, "cannot read %s", path);
+	if (!file)
+		close(fd);
+	return file;
+}
+
+enum gn_status gn_account_read(const char *path, struct gn_account *out, struct gn_err *err)
+{
+	struct reader r = {.count = 0};
+	FILE *file = open_log(path, err);
+	char *text = NULL;
+	size_t room = 0;
+	int failed = 0;
+
+	if (!file)
+		return err && err->status ? err->status : GN_ERR_IO;
+	while (!failed && getline(&text, &room, file) > 0) {
+		json_t *line = json_loads(text, 0, NULL);
+
+		if (line)
+			failed = add_event(&r, line);
+		else
+			r.a.bad_lines++;
+		json_decref(line);
+	}
+	free(text);
+	fclose(file);
+	if (!failed && r.has_run)
+		finish(&r);
+	free(r.intervals);
+	if (failed)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read %s", path);
+	if (!r.has_run)
+		return gn_err_set(err, GN_ERR_DATA, "%s has no start of a run: is it a log of gannet train?", path);
+	*out = r.a;
+	return GN_OK;
+}
+
+double gn_account_left_s(const struct gn_account *a)
+{
+	if (!(a->step_ms > 0) || a->total_steps < a->step)
+		return NAN;
+	/* with what interrupted training so far */
+	return (double)(a->total_steps - a->step) * a->step_ms / 1e3 *
+	       (a->training_s > 0 ? (a->training_s + a->evaluation_s + a->checkpoint_s) / a->training_s : 1);
+}

@@ -1,0 +1,56 @@
+/* Where the time of a run went, and how it is now, from its log (src/train/metrics/metrics_log.h) alone.
+ *
+ * Of a log with several runs the last one counts. A run may have been started several times: steps that a later start went back behind
+ * are lost. Times of events are whole seconds in the log, so the parts add up to the wall time within a second a start.
+ *
+ * Thread safety: any thread. Blocks on the file system; the log may grow meanwhile.
+ */
+#ifndef GN_JOBS_ACCOUNT_H
+#define GN_JOBS_ACCOUNT_H
+
+#include "src/base/json.h"
+#include "src/base/status.h"
+
+#include <stdint.h>
+
+#define GN_ACCOUNT_RECENT 48
+
+/* "running": the last line is no end. */
+struct gn_account {
+	char model[64], job[64], hosts[128], state[16]; /* state: running, end, stop, failed */
+	char reason[256];				/* of a failure */
+	int ranks, nodes, starts;
+	uint64_t step, total_steps, checkpoints, evaluations, bad_lines;
+	double global_batch, images, epoch, loss, lr, images_per_s, top1; /* the last ones; NaN: not told */
+	double first_time, last_time;			/* seconds since 1970 */
+
+	/* of the wall time, in seconds */
+	double wall_s, training_s, lost_s, evaluation_s, checkpoint_s, between_s, starting_s, other_s;
+	double data_s, communication_s;			/* of training_s, on rank 0 */
+
+	/* of the starts that ended by themselves, whose last line tells what was used */
+	int usage_starts, processors, max_rss_rank;
+	double cpu_s, available_s, max_rss_bytes;	/* available_s: processors times how long rank 0's process lived */
+
+	/* the last interval */
+	double step_ms, part_ms[5];			/* data, forward, backward, communication, optimizer */
+	double compute_low_ms, compute_high_ms;		/* over ranks; NaN with one */
+	int slowest;					/* rank, -1: not told */
+	char slowest_host[64];
+	double interval_s;				/* between its line and the one before; 0: there is one line only */
+
+	double recent_loss[GN_ACCOUNT_RECENT], recent_rate[GN_ACCOUNT_RECENT];
+	int recent;
+};
+
+/* GN_ERR_DATA when it has no start of a run. A line that is no JSON counts in bad_lines. */
+enum gn_status gn_account_read(const char *path, struct gn_account *out, struct gn_err *err);
+/* Seconds to the last step at the present rate; NaN: not known. */
+double gn_account_left_s(const struct gn_account *a);
+/* One JSON object each. now: seconds since 1970. */
+void gn_account_write_summary(const struct gn_account *a, const char *path, struct gn_json *out);
+void gn_account_write_state(const struct gn_account *a, const char *path, double now, struct gn_json *out);
+/* Advice by a line each; nothing when there is none to give. */
+void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out);
+
+#endif

@@ -1,0 +1,108 @@
+/* What an account says, as JSON, and what could be done about it. */
+#include "src/jobs/account.h"
+
+#include <math.h>
+#include <string.h>
+
+static void write_run(const struct gn_account *a, const char *path, struct gn_json *j)
+{
+	gn_json_string(j, "log", path);
+	gn_json_string(j, "model", a->model);
+	gn_json_string(j, "job", a->job);
+	gn_json_string(j, "hosts", a->hosts);
+	gn_json_int(j, "ranks", a->ranks);
+	gn_json_int(j, "nodes", a->nodes);
+	gn_json_string(j, "state", a->state);
+	if (a->reason[0])
+		gn_json_string(j, "reason", a->reason);
+	gn_json_int(j, "starts", a->starts);
+	gn_json_uint(j, "step", a->step);
+	gn_json_uint(j, "total_steps", a->total_steps);
+	gn_json_fixed(j, "epoch", a->epoch, 4);
+	gn_json_double(j, "loss", a->loss);
+	gn_json_fixed(j, "images_per_s", a->images_per_s, 1);
+	gn_json_double(j, "top1", a->top1);
+	gn_json_uint(j, "checkpoints", a->checkpoints);
+	gn_json_uint(j, "evaluations", a->evaluations);
+}
+
+void gn_account_write_summary(const struct gn_account *a, const char *path, struct gn_json *j)
+{
+	gn_json_object(j, NULL);
+	write_run(a, path, j);
+	gn_json_fixed(j, "wall_s", a->wall_s, 3);
+	gn_json_fixed(j, "training_s", a->training_s, 3);
+	gn_json_fixed(j, "data_s", a->data_s, 3);
+	gn_json_fixed(j, "communication_s", a->communication_s, 3);
+	gn_json_fixed(j, "lost_s", a->lost_s, 3);
+	gn_json_fixed(j, "evaluation_s", a->evaluation_s, 3);
+	gn_json_fixed(j, "checkpoint_s", a->checkpoint_s, 3);
+	gn_json_fixed(j, "between_starts_s", a->between_s, 3);
+	gn_json_fixed(j, "starting_s", a->starting_s, 3);
+	gn_json_fixed(j, "other_s", a->other_s, 3);
+	gn_json_double(j, "goodput", a->wall_s > 0 ? a->training_s / a->wall_s : NAN);
+	gn_json_int(j, "usage_starts", a->usage_starts);
+	if (a->usage_starts) {
+		gn_json_int(j, "processors", a->processors);
+		gn_json_double(j, "core_hours", a->available_s / 3600);
+		gn_json_double(j, "core_hours_used", a->cpu_s / 3600);
+		gn_json_double(j, "efficiency", a->available_s > 0 ? a->cpu_s / a->available_s : NAN);
+		gn_json_fixed(j, "max_rss_bytes", a->max_rss_bytes, 0);
+		gn_json_int(j, "max_rss_rank", a->max_rss_rank);
+	}
+	gn_json_end(j);
+}
+
+static void write_recent(const char *key, const double *values, int count, struct gn_json *j)
+{
+	gn_json_array(j, key);
+	for (int i = 0; i < count; i++)
+		gn_json_double(j, NULL, values[i]);
+	gn_json_end(j);
+}
+
+void gn_account_write_state(const struct gn_account *a, const char *path, double now, struct gn_json *j)
+{
+	static const char *const parts[] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
+
+	gn_json_object(j, NULL);
+	write_run(a, path, j);
+	gn_json_fixed(j, "silent_s", now - a->last_time, 0);
+	gn_json_double(j, "left_s", strcmp(a->state, "running") ? NAN : gn_account_left_s(a));
+	gn_json_double(j, "lr", a->lr);
+	gn_json_object(j, "time_ms");
+	gn_json_fixed(j, "step", a->step_ms, 3);
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		gn_json_fixed(j, parts[i], a->part_ms[i], 3);
+	gn_json_end(j);
+	gn_json_fixed(j, "compute_low_ms", a->compute_low_ms, 3);
+	gn_json_fixed(j, "compute_high_ms", a->compute_high_ms, 3);
+	if (a->slowest >= 0) {
+		gn_json_int(j, "slowest", a->slowest);
+		gn_json_string(j, "slowest_host", a->slowest_host);
+	}
+	write_recent("recent_loss", a->recent_loss, a->recent, j);
+	write_recent("recent_images_per_s", a->recent_rate, a->recent, j);
+	gn_json_end(j);
+}
+
+void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out)
+{
+	double wall = a->wall_s > 0 ? a->wall_s : 1, training = a->training_s > 0 ? a->training_s : 1;
+
+	/* 80 columns */
+	if (a->data_s > 0.1 * training)
+		gn_strbuf_printf(out, "data: steps wait %.0f %% of their time; more --loader-threads, or stage them\n", 100 * a->data_s / training);
+	if (a->ranks > 1 && a->communication_s > 0.1 * training)
+		gn_strbuf_printf(out, "gradients: steps wait %.0f %% of their time; fewer ranks: up to %.0f %% less an epoch\n",
+				 100 * a->communication_s / training, 100 * a->communication_s / training);
+	if (a->lost_s > 0.05 * wall)
+		gn_strbuf_printf(out, "restarts: %.0f %% of the time was done again; lower --checkpoint-minutes\n", 100 * a->lost_s / wall);
+	if (a->checkpoint_s > 0.05 * wall)
+		gn_strbuf_printf(out, "checkpoints: %.0f %% of the time; raise --checkpoint-minutes\n", 100 * a->checkpoint_s / wall);
+	if (a->evaluation_s > 0.15 * wall)
+		gn_strbuf_printf(out, "evaluation: %.0f %% of the time; evaluate less often\n", 100 * a->evaluation_s / wall);
+	if (a->usage_starts && a->available_s > 0 && a->cpu_s < 0.5 * a->available_s)
+		gn_strbuf_printf(out, "processors: %.1f of %d in use; ask for fewer, or use more threads\n",
+				 a->cpu_s / a->available_s * a->processors, a->processors);
+}

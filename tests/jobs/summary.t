@@ -1,0 +1,50 @@
+#!/bin/bash
+# gannet summary and gannet top on the log of a real run that went on once: parts that add up, processor time as the system counts it.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+log=$scratch/log.jsonl
+check "a dataset" "$gannet" pack --out "$scratch/data" --synthetic 512 --classes 4 --size 28x28
+# Two starts: as many epochs, then one more; the system's processor time of all their processes into $scratch/cpu.
+cat >"$scratch/both.py" <<'PY'
+import resource, subprocess, sys
+for more in (["--epochs", "2"], ["--epochs", "3", "--resume", "auto"]):
+    subprocess.run(sys.argv[2:] + more, check=True, timeout=100)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+open(sys.argv[1], "w").write(str(used.ru_utime + used.ru_stime))
+PY
+check "a run that goes on" python3 "$scratch/both.py" "$scratch/cpu" "$gannet" launch -n 2 -- "$gannet" train --data "$scratch/data" --val "$scratch/data" \
+	--model lenet --batch 16 --checkpoint "$scratch/run" --log "$log" --threads 1 --loader-threads 1
+"$gannet" summary --json "$log" >"$scratch/summary.json"
+cat >"$scratch/check.py" <<'PY'
+import json, sys
+s, cpu = json.load(open(sys.argv[1])), float(open(sys.argv[2]).read())
+parts = sum(s[k] for k in ("training_s", "lost_s", "evaluation_s", "checkpoint_s", "between_starts_s", "starting_s", "other_s"))
+assert abs(parts - s["wall_s"]) < 0.01, (parts, s)
+assert s["starts"] == 2 and s["state"] == "end" and s["step"] == 48 and s["lost_s"] == 0 and s["evaluations"] == 3, s
+assert 0 < s["training_s"] < s["wall_s"] and s["evaluation_s"] > 0 and s["checkpoint_s"] > 0, s
+assert s["usage_starts"] == 2 and s["max_rss_bytes"] > 1e7, s
+# the launcher's own, and what ranks do after the last line
+assert abs(s["core_hours_used"] * 3600 - cpu) < 0.05 * cpu + 0.3, (s["core_hours_used"] * 3600, cpu)
+print("summary %.2f s, rusage %.2f s" % (s["core_hours_used"] * 3600, cpu))
+PY
+check "its summary adds up, and has the processor time of all ranks" python3 "$scratch/check.py" "$scratch/summary.json" "$scratch/cpu"
+expect 0 "^lenet, 2 ranks on 1 node, 2 starts, step 48 of 48, end$" "as text" "$gannet" summary "$log"
+expect 0 "^core hours [0-9.e-]+ of [0-9]+ processors?, [0-9.e-]+ used \([0-9]+ %\)$" "with core hours" "$gannet" summary "$log"
+expect 0 "^step 48 of 48 \(100 %\)  epoch 3.00$" "top prints the state" "$gannet" top "$log"
+state() { "$gannet" top --json "$log" | python3 -c 'import json, sys; s = json.load(sys.stdin); print(s["state"], len(s["recent_loss"]), s["left_s"])'; }
+expect 0 "^end [0-9]+ None$" "and as JSON" state
+columns() { # but for the path
+	{ "$gannet" top "$log"; "$gannet" summary "$log" | sed 1d; } >"$scratch/text"
+	python3 -c 'import sys; long = [line for line in open(sys.argv[1]) if len(line.rstrip("\n")) > 80]; print(long); sys.exit(bool(long))' "$scratch/text"
+}
+check "80 columns" columns
+# A run that is killed: what is left says that it runs, and since when nothing was heard.
+grep -v '"event": "end"' "$log" >"$scratch/killed.jsonl"
+expect 0 "  running, last line [0-9]+ s ago" "a run without an end runs" "$gannet" top "$scratch/killed.jsonl"
+expect 0 "not told, no start has ended well" "and has told no core hours" "$gannet" summary "$scratch/killed.jsonl"
+expect 3 "has no start of a run" "what is no log is refused" "$gannet" summary "$scratch/both.py"
+expect 3 "nowhere" "so is what is not there" "$gannet" top "$scratch/nowhere"
+mkfifo "$scratch/fifo"
+expect 3 "is no regular file" "a FIFO is not waited for" timeout 10 "$gannet" top "$scratch/fifo"
+finish

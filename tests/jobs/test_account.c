@@ -1,0 +1,181 @@
+/* Where a run's time went, from logs written by hand: one start, killed and gone on, two runs in a file, and what is no log. */
+#include "tests/test.h"
+
+#include "src/base/file.h"
+#include "src/jobs/account.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define START(event, time, step) \
+	"{\"event\": \"" event "\", \"time\": \"2026-11-24T" time "Z\", \"model\": \"lenet\", \"step\": " step \
+	", \"total_steps\": 100, \"ranks\": 4, \"nodes\": 2, \"global_batch\": 64, \"images\": 640, \"hosts\": \"n[1-2]\", \"job\": \"7\"}\n"
+#define STEP(time, step, loss) \
+	"{\"event\": \"step\", \"time\": \"2026-11-24T" time "Z\", \"step\": " step ", \"epoch\": 1.5, \"loss\": " loss \
+	", \"lr\": 0.1, \"images_per_s\": 64, \"time_ms\": {\"step\": 1000, \"data\": 100, \"forward\": 300, \"backward\": 300, " \
+	"\"communication_exposed\": 200, \"optimizer\": 100}, \"ranks\": {\"compute\": [600, 700, 800], \"slowest\": 3, " \
+	"\"slowest_host\": \"n2\"}}\n"
+#define EVAL(time) "{\"event\": \"eval\", \"time\": \"2026-11-24T" time "Z\", \"step\": 20, \"top1\": 0.5, \"seconds\": 4.0}\n"
+#define SAVED(time, step) "{\"event\": \"checkpoint\", \"time\": \"2026-11-24T" time "Z\", \"step\": " step ", \"seconds\": 1.0}\n"
+#define END(event, time) \
+	"{\"event\": \"" event "\", \"time\": \"2026-11-24T" time "Z\", \"step\": 20, \"usage\": {\"cpu_s\": 60, \"age_s\": 30, " \
+	"\"processors\": 4, \"max_rss_bytes\": 1e9, \"max_rss_rank\": 2}}\n"
+
+static char path[] = "/tmp/gn-account-XXXXXX";
+
+static enum gn_status account(const char *text, struct gn_account *out)
+{
+	struct gn_err err;
+
+	assert_ok(gn_file_replace(path, text, strlen(text), &err));
+	return gn_account_read(path, out, &err);
+}
+
+static void assert_s(double value, double wanted)
+{
+	if (fabs(value - wanted) > 1e-9)
+		fail_msg("%g s, wanted %g", value, wanted);
+}
+
+static void one_start(void **state)
+{
+	struct gn_account a;
+
+	(void)state;
+	assert_int_equal(account(START("start", "10:00:00", "0") STEP("10:00:12", "10", "2.0") STEP("10:00:22", "20", "1.0")
+				 SAVED("10:00:23", "20") EVAL("10:00:27") END("end", "10:00:28"), &a), GN_OK);
+	assert_s(a.wall_s, 28);
+	assert_s(a.training_s, 20);
+	assert_s(a.data_s, 2);
+	assert_s(a.communication_s, 4);
+	assert_s(a.starting_s, 2);
+	assert_s(a.checkpoint_s, 1);
+	assert_s(a.evaluation_s, 4);
+	assert_s(a.other_s, 1);
+	assert_s(a.lost_s + a.between_s, 0);
+	assert_s(a.cpu_s, 60);
+	assert_s(a.available_s, 120);
+	assert_int_equal(a.max_rss_rank, 2);
+	assert_string_equal(a.state, "end");
+	assert_int_equal(a.recent, 2);
+	assert_s(a.recent_loss[0], 2);
+	assert_int_equal(a.slowest, 3);
+	assert_string_equal(a.slowest_host, "n2");
+}
+
+/* Killed after step 20, whose last checkpoint was step 10: ten steps are done again, half a minute later. */
+static void restarted(void **state)
+{
+	struct gn_account a;
+
+	(void)state;
+	assert_int_equal(account(START("start", "10:00:00", "0") STEP("10:00:11", "10", "2.0") SAVED("10:00:12", "10")
+				 STEP("10:00:22", "20", "1.0") START("resume", "10:00:52", "10") STEP("10:01:05", "20", "1.1")
+				 STEP("10:01:15", "30", "0.9"), &a), GN_OK);
+	assert_int_equal(a.starts, 2);
+	assert_s(a.wall_s, 75);
+	assert_s(a.training_s, 30);
+	assert_s(a.lost_s, 10);
+	assert_s(a.between_s, 30);
+	assert_s(a.starting_s, 1 + 3);
+	assert_s(a.checkpoint_s, 1);
+	assert_s(a.other_s, 0);
+	assert_int_equal(a.step, 30);
+	assert_int_equal(a.usage_starts, 0);
+	assert_string_equal(a.state, "running");
+	/* 70 steps of a second, and a thirtieth of that for checkpoints */
+	assert_s(gn_account_left_s(&a), 70 * 31.0 / 30);
+}
+
+static void several_runs(void **state)
+{
+	struct gn_account a;
+
+	(void)state;
+	assert_int_equal(account(START("start", "09:00:00", "0") STEP("09:00:12", "10", "2.0") END("end", "09:00:13")
+				 START("start", "10:00:00", "0") STEP("10:00:10", "10", "null"), &a), GN_OK);
+	assert_int_equal(a.starts, 1);
+	assert_s(a.wall_s, 10);
+	assert_true(isnan(a.loss));
+	/* a resume without its start: the file was begun anew */
+	assert_int_equal(account(START("resume", "10:00:00", "10") STEP("10:00:10", "20", "1"), &a), GN_OK);
+	assert_s(a.training_s, 10);
+}
+
+static void bad(void **state)
+{
+	static const char *const none[] = {"", "\n", "garbage\n", "[1, 2]\n", "{\"event\": \"step\", \"time\": \"2026-11-24T10:00:00Z\"}\n",
+		"{\"event\": 3}\n", "{\"event\": \"start\", \"time\": \"yesterday\"}\n", "{\"event\": \"start\", \"time\": 7}\n"};
+	struct gn_account a;
+	struct gn_strbuf advice;
+	struct gn_err err;
+	char fifo[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+		assert_int_equal(account(none[i], &a), GN_ERR_DATA);
+	assert_int_equal(account(START("start", "10:00:00", "0") "half a li", &a), GN_OK);
+	assert_int_equal(a.bad_lines, 1);
+	/* numbers that are none, that are too large, steps that go back without a resume */
+	assert_int_equal(account(START("start", "10:00:00", "-5") STEP("10:00:05", "1e300", "\"x\"") STEP("10:00:06", "3", "1e999")
+				 "{\"event\": \"step\", \"time\": \"2026-11-24T09:00:00Z\", \"step\": [], \"time_ms\": 3, \"ranks\": []}\n"
+				 "{\"event\": \"end\", \"time\": \"2026-11-24T09:00:00Z\", \"usage\": {\"cpu_s\": null, \"processors\": -1}}\n", &a),
+			 GN_OK);
+	assert_true(a.wall_s >= 0 && isfinite(a.training_s) && isfinite(a.other_s));
+	gn_strbuf_init(&advice);
+	gn_account_advise(&a, &advice);
+	gn_strbuf_release(&advice);
+	assert_int_equal(gn_account_read("/tmp", &a, &err), GN_ERR_DATA);
+	assert_int_equal(gn_account_read("/tmp/nowhere/log", &a, &err), GN_ERR_NOT_FOUND);
+	snprintf(fifo, sizeof fifo, "%s.fifo", path);
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	assert_int_equal(gn_account_read(fifo, &a, &err), GN_ERR_DATA);
+	unlink(fifo);
+}
+
+static void advice(void **state)
+{
+	struct gn_account a = {.ranks = 4, .wall_s = 100, .training_s = 50, .data_s = 10, .communication_s = 15, .lost_s = 20, .checkpoint_s = 10,
+			       .evaluation_s = 20, .usage_starts = 1, .processors = 8, .cpu_s = 10, .available_s = 100};
+	struct gn_strbuf text;
+	int lines = 0;
+
+	(void)state;
+	gn_strbuf_init(&text);
+	gn_account_advise(&a, &text);
+	for (const char *at = gn_strbuf_text(&text); *at; at++)
+		lines += *at == '\n';
+	assert_int_equal(lines, 6);
+	assert_non_null(strstr(gn_strbuf_text(&text), "up to 30 % less"));
+	gn_strbuf_clear(&text);
+	a = (struct gn_account){.ranks = 4, .wall_s = 100, .training_s = 95, .usage_starts = 1, .processors = 8, .cpu_s = 90, .available_s = 100};
+	gn_account_advise(&a, &text);
+	assert_string_equal(gn_strbuf_text(&text), "");
+	gn_strbuf_release(&text);
+}
+
+static int begin(void **state)
+{
+	int fd = mkstemp(path);
+
+	(void)state;
+	return fd < 0 || close(fd);
+}
+
+static int end(void **state)
+{
+	(void)state;
+	return unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(restarted), cmocka_unit_test(several_runs),
+					   cmocka_unit_test(bad), cmocka_unit_test(advice)};
+
+	return cmocka_run_group_tests_name("account", tests, begin, end);
+}
