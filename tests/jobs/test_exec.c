@@ -253,10 +253,10 @@ static void failures(void **state)
 	round_trip(1, "exit code 1", "caf\xc3\xa9 \x1b[2J]: 5, 6\n\n", "caf\xc3\xa9 \\x1b[2J]: 5, 6");
 	/* of many lines the last whole ones, of one long line its end */
 	for (int i = 0; i < 100; i++)
-		snprintf(lines + 10 * i, 11, "line %04d\n", i);
+		snprintf(lines + 10 * i, 24, "line %04d\n", i);
 	*wanted = 0;
 	for (int i = 75; i < 100; i++)
-		snprintf(wanted + strlen(wanted), 11, "%sline %04d", i > 75 ? "\n" : "", i);
+		snprintf(wanted + strlen(wanted), 24, "%sline %04d", i > 75 ? "\n" : "", i);
 	round_trip(1, "exit code 1", lines, wanted);
 	memset(lines, 'x', 1000);
 	lines[1000] = 0;
