@@ -35,6 +35,7 @@ extern const struct gn_cmd gn_cmd_report;
 extern const struct gn_cmd gn_cmd_selftest;
 extern const struct gn_cmd gn_cmd_sim;
 extern const struct gn_cmd gn_cmd_stage;
+extern const struct gn_cmd gn_cmd_submit;
 extern const struct gn_cmd gn_cmd_summary;
 extern const struct gn_cmd gn_cmd_top;
 extern const struct gn_cmd gn_cmd_train;

@@ -24,6 +24,7 @@ const struct gn_cmd *const gn_cmd_table[] = {
 	&gn_cmd_selftest,
 	&gn_cmd_sim,
 	&gn_cmd_stage,
+	&gn_cmd_submit,
 	&gn_cmd_summary,
 	&gn_cmd_top,
 	&gn_cmd_train,

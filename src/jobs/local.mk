@@ -16,5 +16,6 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/preflight_file.c \
 	src/jobs/preflight_host.c \
 	src/jobs/preflight_judge.c \
-	src/jobs/preflight_net.c
+	src/jobs/preflight_net.c \
+	src/jobs/submit.c src/jobs/submit.h
 JOBS_LIBS = libgannet_jobs.a

@@ -1,0 +1,70 @@
+#!/bin/bash
+# gannet submit on a virtual cluster: a snapshot that does not change, one that did, a job that is queued again and one that is not,
+# a dependency, an array, and a training that goes on after it was stopped.
+set -u
+# shellcheck source=tests/slurm/lab.sh
+. "$GN_SOURCE/tests/slurm/lab.sh"
+lab_begin
+export GANNET_JOBS=$GN_SOURCE/slurm/jobs GANNET_LOG=warn
+check "the digits are packed" lab_digits
+check "two nodes come up" vc up --nodes 2 --cpus-per-node 2 --requeue-delay 5
+cd "$lab" || exit 1
+submit() { id=$(on 60 "$gannet" submit "$@" 2>"$lab/err") || { cat "$lab/err"; return 1; }; } # sets id
+state() { on 20 scontrol show job "$1" --oneliner | grep -o 'JobState=[A-Z]*'; }
+over() { state "$1" | grep -vqE 'PENDING|RUNNING|COMPLETING|REQUEUED'; }
+ended() { until_within 100 over "$1" || { state "$1"; return 1; }; state "$1"; cat "$lab/$2"/*.out; } # ID DIR
+
+mkdir src
+echo 'echo "this is version one, of rank $RANK of $WORLD_SIZE"' >src/program
+snapshot() {
+	submit --dir one -N 2 --snapshot src --sbatch=--hold -- exec sh program || return 1
+	echo 'echo edited' >src/program
+	on 20 scontrol release "$id"
+	ended "$id" one
+}
+expect 0 "this is version one, of rank 1 of 2" "what is edited while the job waits changes nothing" snapshot
+check "not a line of what was edited ran" bash -c '! grep -q edited one/*.out'
+tampered() {
+	submit --dir two --snapshot src --sbatch=--hold -- exec sh program || return 1
+	echo 'echo tampered' >two/snapshot/program
+	on 20 scontrol release "$id"
+	ended "$id" two
+}
+expect 0 "the snapshot .* is not what was submitted" "a snapshot that was changed is not run" tampered
+check "not a line of it" bash -c '! grep -qx tampered two/*.out'
+
+# shellcheck disable=SC2016
+again() {
+	submit --dir again --retries 1 -- exec sh -c 'if mkdir "$0" 2>/dev/null; then exit 5; fi; echo "second start"' "$lab/mark" || return 1
+	ended "$id" again
+}
+expect 0 "^second start$" "code 5: queued again" again
+capped() { submit --dir capped --retries 0 -- exec sh -c 'exit 5' && ended "$id" capped; }
+expect 0 "not queued again: 0 times in a row without a newer checkpoint" "up to --retries" capped
+fails() { submit --dir fails -- exec sh -c 'echo out; exit 7' && ended "$id" fails; }
+expect 0 "gannet exec ended with code 7" "a failure is not queued again" fails
+after() {
+	submit --dir first --sbatch=--hold -- exec true || return 1
+	local first=$id
+	submit --dir second --after "$first" -- exec true || return 1
+	on 20 scontrol show job "$id" --oneliner
+	on 20 scancel "$id" "$first"
+}
+expect 0 "Dependency=afterok:" "--after" after
+array() {
+	submit --dir array --array 1-2 -- exec echo "task %a" || return 1
+	until_within 60 bash -c 'cat array/*_1.out array/*_2.out | grep -c "^task [12]$" | grep -qx 2' || return 1
+	cat array/*.out
+}
+expect 0 "^task 2$" "an array's tasks have their numbers" array
+train() {
+	submit --dir trained -N 2 --ppn 1 -- train --data "$lab/train" --val "$lab/val" --model lenet --epochs 3 --batch 32 --lr 0.02 --threads 1 \
+		--loader-threads 1 --checkpoint "$lab/run" --log "$lab/run.jsonl" --checkpoint-epochs 1 || return 1
+	until_within 60 reached "$lab/run.jsonl" 120 || return 1
+	on 20 scancel --batch --signal=USR1 "$id"
+	ended "$id" trained
+}
+expect 0 "queueing again, to go on from step" "a training that is stopped is queued again" train
+check "goes on" grep -q '"event": "resume"' "$lab/run.jsonl"
+check "and ends" grep -q '"event": "end"' "$lab/run.jsonl"
+finish
