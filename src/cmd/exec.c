@@ -35,7 +35,7 @@ static const char *set_or_null(const char *name)
 static enum gn_status check_launcher(const struct exec_options *o, struct gn_err *err)
 {
 	struct gn_launcher d;
-	enum gn_status status = gn_launcher(from_environ, NULL, &d, err);
+	enum gn_status status = gn_launcher_detect(from_environ, NULL, &d, err);
 
 	if (status || !d.job_name || o->single)
 		return status;

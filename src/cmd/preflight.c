@@ -206,7 +206,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 		status = tell(o, &r, &err);
 	code = status ? gn_cmd_fail("preflight", &err) : r.count ? GN_EXIT_CHECK : GN_EXIT_DONE;
 	if (status && world)
-		gn_world_give_up(world, err.text);
+		gn_world_abort(world, err.text);
 	release_result(&r);
 	gn_world_destroy(world);
 	gn_log_destroy(log);
