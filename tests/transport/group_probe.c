@@ -1,5 +1,6 @@
 /* Groups of ranks: random splits, nested and overlapping, several in flight at once, every result checked.
  * usage: group_probe TRANSPORT ROUNDS [SEED]    prints the number of groups that rank 0 was in; exit code 1 when a result is wrong.
+ *        group_probe TRANSPORT stall            two groups of even and odd ranks; the last rank does not come to its group's sum
  * PROBE_PROGRESS=thread: progress by a thread. */
 #include "src/base/log.h"
 #include "transport/coll/comm.h"
@@ -168,6 +169,24 @@ static enum gn_status round_of(struct probe *p, uint64_t number, struct gn_err *
 	return status;
 }
 
+/* The other group goes on for a while, so that the numbers of operations differ between the groups. */
+static enum gn_status stall(struct probe *p, struct gn_err *err)
+{
+	int rank = gn_comm_rank(p->comm), size = gn_comm_size(p->comm);
+	struct gn_comm *g = NULL;
+	int32_t one = 1;
+	enum gn_status status = gn_comm_split(p->comm, rank % 2, 0, "half", &g, err);
+
+	for (int i = 0; i < (rank % 2 ? 3 : 20) && !status; i++)
+		status = gn_comm_allreduce(g, &one, 1, GN_I32, NULL, err);
+	if (!status && rank != size - 1)
+		status = gn_comm_barrier(g, err);
+	if (!status)
+		status = gn_comm_barrier(p->comm, err);
+	gn_comm_destroy(g);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	struct gn_comm_options options = {.transport = argc > 1 ? argv[1] : "auto", .progress = getenv("PROBE_PROGRESS")};
@@ -183,6 +202,8 @@ int main(int argc, char **argv)
 		status = gn_comm_create(p.world, &options, log, &p.comm, &err);
 	if (!status)
 		p.own = seed * 131 + (uint64_t)gn_comm_rank(p.comm);
+	if (!status && argc > 2 && !strcmp(argv[2], "stall"))
+		status = stall(&p, &err);
 	for (uint64_t i = 0; i < rounds && !status && !p.wrong; i++)
 		status = round_of(&p, i, &err);
 	if (!status)

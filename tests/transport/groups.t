@@ -19,6 +19,8 @@ run_on() {
 
 for ranks in 2 3 5 8 12; do expect 0 '^in [0-9]+ groups' "$ranks ranks that share memory" run $ranks auto 10; done
 for ranks in 4 7; do expect 0 '^in [0-9]+ groups' "$ranks ranks over tcp" run $ranks tcp 10; done
+expect 1 'barrier .recursive-doubling. in half.1..*(waiting for rank 3|rank 3 .*never started it)' 'a rank that does not come to its group is named' \
+	env GANNET_STALL_TIMEOUT=2 timeout -k 5 60 "$GN_BUILD/gannet" launch -n 4 -- "$probe" auto stall
 PROBE_PROGRESS=thread expect 0 '^in [0-9]+ groups' "with progress threads" run 4 auto 10
 if ((UID == 0)) && unshare --uts true 2>/dev/null; then
 	expect 0 '^in [0-9]+ groups' "two ranks a node over tcp" run_on 'PMIX_RANK / 2' 6 tcp 10

@@ -316,6 +316,70 @@ static void test_who_went_away(void **state)
 	assert_says(&k, "rank 2 on n2 has completed it, for 5.1 s (rank 2 for rank 1 in a later operation)");
 }
 
+/* Ranks of other groups neither count nor hold the verdict. */
+static void test_a_group(void **state)
+{
+	struct ranks k;
+
+	(void)state;
+	all_wait(&k);
+	k.records[1].outside = k.records[3].outside = 1;
+	k.records[1].state = k.records[3].state = GN_RECORD_NEVER;
+	k.records[1].idle_ms = 10;
+	never_comes(&k, 2, "", 5000);
+	assert_int_equal(diagnose(&k), GN_ERR_STALL);
+	assert_says(&k, "rank 2 on n2 never started it");
+	assert_says(&k, "; rank 0 on n1 waits in it");
+	assert_null(strstr(k.text, "rank 1 on"));
+	assert_null(strstr(k.text, "ranks 1"));
+}
+
+/* Groups number their operations by themselves; a group of the same number and another color is another one. */
+static void test_groups_of_a_rank(void **state)
+{
+	const uint64_t group_2 = (uint64_t)(2 << 14 | 5) << GN_RECORD_GROUP_SHIFT, other = (uint64_t)(2 << 14 | 6) << GN_RECORD_GROUP_SHIFT;
+	struct gn_recorder *r = NULL;
+	struct gn_record t;
+	struct gn_err err;
+	uint64_t now = 1000 * (uint64_t)S, n;
+	char text[300];
+
+	(void)state;
+	assert_ok(gn_recorder_create(5000, &r, &err));
+	gn_recorder_sample(r, now);
+	start(r, &sum);
+	gn_recorder_report(r, group_2 + 1, now, &t);
+	assert_int_equal(t.outside, 1);
+	gn_recorder_set_group(r, 2, 5, "data[5]");
+	gn_recorder_report(r, group_2 + 1, now, &t);
+	assert_int_equal(t.outside, 0);
+	assert_int_equal(t.state, GN_RECORD_NEVER);
+	assert_int_equal(t.oldest, 1);
+	n = gn_recorder_start_in(r, 2, gn_recorder_kind(r, &sum));
+	assert_int_equal(n, 2);
+	gn_recorder_report(r, group_2 + 1, now, &t);
+	assert_int_equal(t.state, GN_RECORD_RUNNING);
+	assert_int_equal(t.started, 1);
+	assert_non_null(strstr(t.op, " in data[5]"));
+	gn_recorder_report(r, other + 1, now, &t);
+	assert_int_equal(t.outside, 1);
+	gn_recorder_report(r, 2, now, &t);
+	assert_int_equal(t.state, GN_RECORD_NEVER);
+	gn_recorder_done(r, 1);
+	gn_recorder_report(r, 1, now, &t);
+	assert_int_equal(t.state, GN_RECORD_DONE);
+	assert_null(strstr(t.op, " in data"));
+	assert_int_equal(t.oldest, group_2 + 1);
+	gn_recorder_describe(r, text, sizeof text);
+	assert_non_null(strstr(text, "in operation number 1, "));
+	assert_non_null(strstr(text, " in data[5]"));
+	gn_recorder_done(r, n);
+	gn_recorder_set_group(r, 2, 5, NULL);
+	gn_recorder_report(r, group_2 + 1, now, &t);
+	assert_int_equal(t.outside, 1);
+	gn_recorder_destroy(r);
+}
+
 static void test_one_that_moves_holds_the_verdict(void **state)
 {
 	struct ranks k;
@@ -452,6 +516,8 @@ int main(void)
 		cmocka_unit_test(test_announcements),
 		cmocka_unit_test(test_who_never_came),
 		cmocka_unit_test(test_who_went_away),
+		cmocka_unit_test(test_a_group),
+		cmocka_unit_test(test_groups_of_a_rank),
 		cmocka_unit_test(test_one_that_moves_holds_the_verdict),
 		cmocka_unit_test(test_a_cut_link),
 		cmocka_unit_test(test_mismatch),

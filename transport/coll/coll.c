@@ -172,7 +172,7 @@ enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err)
 	/* start first, record then: other ranks read the input meanwhile */
 	if (c->shared)
 		gn_shm_start(c->shared);
-	c->record = gn_recorder_start(c->comm->recorder, c->kind);
+	c->record = gn_recorder_start_in(c->comm->recorder, c->comm->group ? c->comm->group->number : 0, c->kind);
 	if (c->exec) {
 		gn_exec_start(c->exec, c->sequence);
 		advance_exec(c);

@@ -158,8 +158,10 @@ enum gn_status gn_comm_split(struct gn_comm *parent, int color, int key, const c
 		gn_comm_group_destroy(c);
 		return status;
 	}
-	if (c)
+	if (c) {
 		parent->root->groups[number] = 1;
+		gn_recorder_set_group(c->recorder, number, color, c->group->name);
+	}
 	*out = c;
 	return GN_OK;
 }
@@ -170,8 +172,10 @@ void gn_comm_group_destroy(struct gn_comm *c)
 	if (!c)
 		return;
 	gn_coll_free(c->barrier);
-	if (c->barrier && c->root->groups)
+	if (c->barrier && c->root->groups && c->root->groups[c->group->number]) {
 		c->root->groups[c->group->number] = (unsigned char)(c->failed != 0);
+		gn_recorder_set_group(c->recorder, c->group->number, 0, NULL);
+	}
 	gn_node_map_destroy(c->map);
 	free(c->group->ranks);
 	free(c->group);

@@ -81,8 +81,8 @@ void gn_exec_waits_for(const struct gn_exec *e, struct gn_exec_wait *out);
 /* The 64 bits of a UCX tag, from high to low: world rank of the sender (20), number of the group (10), number of the operation within
  * the group (14), number of the message within the operation (20); all of it is mixed with the operation's signature.
  *
- * Group numbers are those of existing groups; groups that share a number share no rank. Operation numbers wrap, and point-to-point
- * messages (p2p.h) have the last one. Two operations of a group with the same number after a wrap have equal tags only if they are
+ * Group numbers are those of existing groups; groups that share a number share no rank. Operation numbers wrap; the last one
+ * is not used. Two operations of a group with the same number after a wrap have equal tags only if they are
  * alike (signature). Their messages from one sender then take the same rail and endpoint, and receives are posted in the order of the
  * operations. UCX matches equal tags of one sender in order, so a wrapped number cannot take another operation's message. Message
  * numbers do not wrap: a schedule with more is refused. */

@@ -118,7 +118,7 @@ static void append_groups(struct sentence *s, const struct gn_diagnosis_input *i
 	int leader = 0, groups = 0;
 
 	memset(listed, 0, (size_t)in->size);
-	append(s, "the ranks disagree about operation number %llu:", (unsigned long long)in->number);
+	append(s, "the ranks disagree about operation number %llu:", (unsigned long long)GN_RECORD_NUMBER(in->number));
 	while (groups < GROUPS_SHOWN && smallest_group(in, listed, members, &leader)) {
 		append(s, groups++ ? ", " : " ");
 		append_ranks(s, in, members);
@@ -138,7 +138,7 @@ static int is_stalled(const struct gn_diagnosis_input *in)
 	int anyone = 0, waiting = 0;
 
 	for (int r = 0; r < in->size; r++) {
-		if (!in->present[r])
+		if (!in->present[r] || in->records[r].outside)
 			continue;
 		if (in->records[r].idle_ms < in->records[r].limit_ms)
 			return 0;
@@ -172,7 +172,7 @@ static void append_outside(struct sentence *s, const struct gn_record *c)
 {
 	append(s, has_completed(c) ? " has completed it: " : " never started it: ");
 	if (c->oldest)
-		append(s, "it is in operation number %llu, %.*s, ", (unsigned long long)c->oldest, GN_RECORD_OP_MAX, c->oldest_op);
+		append(s, "it is in operation number %llu, %.*s, ", (unsigned long long)GN_RECORD_NUMBER(c->oldest), GN_RECORD_OP_MAX, c->oldest_op);
 	else
 		append(s, "it is alive, but in no collective, after operation number %llu, ", (unsigned long long)c->started);
 	if (c->phase[0])
@@ -188,7 +188,7 @@ static void append_missing(struct sentence *s, const struct gn_diagnosis_input *
 	int count = 0;
 
 	for (int r = 0; r < in->size; r++) {
-		if (!in->present[r] || !is_outside(&in->records[r]) || count++ >= RANKS_SHOWN)
+		if (!in->present[r] || in->records[r].outside || !is_outside(&in->records[r]) || count++ >= RANKS_SHOWN)
 			continue;
 		memset(one, 0, (size_t)in->size);
 		one[r] = 1;
@@ -265,7 +265,7 @@ enum gn_status gn_diagnose(const struct gn_diagnosis_input *in, char *text, size
 	}
 	if (!is_stalled(in))
 		return GN_OK;
-	append(&s, "operation number %llu, %.*s, has stalled", (unsigned long long)in->number, GN_RECORD_OP_MAX,
+	append(&s, "operation number %llu, %.*s, has stalled", (unsigned long long)GN_RECORD_NUMBER(in->number), GN_RECORD_OP_MAX,
 	       operation_text(in));
 	append_missing(&s, in, members);
 	append_left(&s, in, members);
@@ -284,7 +284,7 @@ static int same_state(const struct gn_record *a, const struct gn_record *b)
 static void append_state(struct sentence *s, const struct gn_record *c)
 {
 	if (c->oldest)
-		append(s, "in operation number %llu, %.*s", (unsigned long long)c->oldest, GN_RECORD_OP_MAX, c->oldest_op);
+		append(s, "in operation number %llu, %.*s", (unsigned long long)GN_RECORD_NUMBER(c->oldest), GN_RECORD_OP_MAX, c->oldest_op);
 	else if (c->started)
 		append(s, "in no collective, after operation number %llu", (unsigned long long)c->started);
 	else

@@ -36,9 +36,17 @@ struct sample {
 	int inside;
 };
 
+/* A group that this rank is in. */
+struct group {
+	atomic_uint_fast64_t id;      /* upper bits of its operations' numbers; 0: the world, or none */
+	atomic_uint_fast64_t started; /* operations */
+};
+
 struct gn_recorder {
+	struct group groups[GN_RECORDER_GROUPS];
 	/* written by the program's threads */
 	_Alignas(64) atomic_uint_fast64_t ring[RING];
+	atomic_uint_fast64_t keys[RING]; /* group and number of the operation */
 	atomic_uint_fast64_t started, waits, moves, phases;
 	struct wait wait[RING];
 	int limit_ms;
@@ -47,6 +55,7 @@ struct gn_recorder {
 	pthread_mutex_t lock; /* guards what follows */
 	struct gn_recorder_kinds kinds;
 	char phase[GN_RECORD_PHASE_MAX];
+	char *group_names[GN_RECORDER_GROUPS];
 	int phase_limit_ms;
 	char rails[GN_RECORD_RAILS_MAX][GN_RECORD_RAIL_MAX];
 };
@@ -70,6 +79,8 @@ void gn_recorder_destroy(struct gn_recorder *r)
 	if (!r)
 		return;
 	pthread_mutex_destroy(&r->lock);
+	for (int i = 0; i < GN_RECORDER_GROUPS; i++)
+		free(r->group_names[i]);
 	gn_recorder_kinds_release(&r->kinds);
 	free(r);
 }
@@ -87,13 +98,48 @@ uint32_t gn_recorder_kind(struct gn_recorder *r, const struct gn_recorder_op *op
 	return kind;
 }
 
-uint64_t gn_recorder_start(struct gn_recorder *r, uint32_t kind)
+uint64_t gn_recorder_start_in(struct gn_recorder *r, int group, uint32_t kind)
 {
-	uint64_t number = LOAD(r->started) + 1;
+	uint64_t number = LOAD(r->started) + 1, in_group = LOAD(r->groups[group].started) + 1;
 
-	STORE(r->ring[number % RING], WORD(number, kind));
+	STORE(r->groups[group].started, in_group);
+	/* no reader combines the key of this operation with the word of the one before it in this entry */
+	STORE(r->ring[number % RING], 0);
+	atomic_thread_fence(memory_order_release);
+	STORE(r->keys[number % RING], LOAD(r->groups[group].id) << GN_RECORD_GROUP_SHIFT | in_group);
+	atomic_store_explicit(&r->ring[number % RING], WORD(number, kind), memory_order_release);
 	atomic_store_explicit(&r->started, number, memory_order_release);
 	return number;
+}
+
+uint64_t gn_recorder_start(struct gn_recorder *r, uint32_t kind)
+{
+	return gn_recorder_start_in(r, 0, kind);
+}
+
+/* A group's number in the upper 10 of 24 bits, its color in the lower ones: of groups with the same number only colors that differ by
+ * multiples of 16384 are alike. */
+static uint64_t group_id(int group, int color)
+{
+	return (uint64_t)group << 14 | ((uint64_t)color & 0x3fff);
+}
+
+static int group_of(uint64_t key)
+{
+	return (int)(key >> (GN_RECORD_GROUP_SHIFT + 14));
+}
+
+void gn_recorder_set_group(struct gn_recorder *r, int group, int color, const char *name)
+{
+	char *copy = name ? strdup(name) : NULL, *old;
+
+	pthread_mutex_lock(&r->lock);
+	old = r->group_names[group];
+	r->group_names[group] = copy;
+	pthread_mutex_unlock(&r->lock);
+	free(old);
+	STORE(r->groups[group].id, name ? group_id(group, color) : 0);
+	STORE(r->groups[group].started, 0);
 }
 
 /* Whether the word is of operation `number`; compares the bits of the number that the word has. */
@@ -213,6 +259,27 @@ static enum gn_record_state read_state(const struct gn_recorder *r, uint64_t num
 	return (enum gn_record_state)(word % (1 << STATE_BITS));
 }
 
+/* The key of the operation that this rank started as `number`; 0: it is overwritten. */
+static uint64_t read_key(const struct gn_recorder *r, uint64_t number)
+{
+	uint64_t word = atomic_load_explicit(&r->ring[number % RING], memory_order_acquire), key = LOAD(r->keys[number % RING]);
+
+	atomic_thread_fence(memory_order_acquire);
+	return holds(word, number) && holds(LOAD(r->ring[number % RING]), number) ? key : 0;
+}
+
+/* The state of the operation with this key; *kind as above. */
+static enum gn_record_state find_state(const struct gn_recorder *r, uint64_t key, uint32_t *kind)
+{
+	uint64_t started = atomic_load_explicit(&r->started, memory_order_acquire);
+	const struct group *g = &r->groups[group_of(key)];
+
+	for (uint64_t n = started > RING ? started - RING + 1 : 1; n <= started; n++)
+		if (read_key(r, n) == key)
+			return read_state(r, n, kind);
+	return GN_RECORD_NUMBER(key) > LOAD(g->started) ? GN_RECORD_NEVER : GN_RECORD_FORGOTTEN;
+}
+
 static uint64_t read_wait(const struct gn_recorder *r, uint64_t number)
 {
 	const struct wait *w = &r->wait[number % RING];
@@ -233,7 +300,18 @@ static uint64_t find_oldest(const struct gn_recorder *r, uint32_t *kind)
 	return 0;
 }
 
-static void kind_text(struct gn_recorder *r, uint32_t kind, char text[GN_RECORD_OP_MAX])
+/* Appends " in data[2]". */
+static void add_group(struct gn_recorder *r, uint64_t key, char text[GN_RECORD_OP_MAX])
+{
+	size_t len = strlen(text);
+
+	pthread_mutex_lock(&r->lock);
+	if (group_of(key) && r->group_names[group_of(key)])
+		snprintf(text + len, GN_RECORD_OP_MAX - len, " in %s", r->group_names[group_of(key)]);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void kind_text(struct gn_recorder *r, uint64_t key, uint32_t kind, char text[GN_RECORD_OP_MAX])
 {
 	struct gn_recorder_op op;
 
@@ -241,13 +319,18 @@ static void kind_text(struct gn_recorder *r, uint32_t kind, char text[GN_RECORD_
 	gn_recorder_kinds_get(&r->kinds, kind, &op);
 	pthread_mutex_unlock(&r->lock);
 	gn_recorder_op_text(&op, text, GN_RECORD_OP_MAX);
+	add_group(r, key, text);
 }
 
-static void fill_oldest(struct gn_recorder *r, uint32_t kind, struct gn_record *o)
+/* number: this rank's own. */
+static void fill_oldest(struct gn_recorder *r, uint64_t number, uint32_t kind, struct gn_record *o)
 {
-	uint64_t waits = read_wait(r, o->oldest);
+	uint64_t waits = read_wait(r, number);
 
-	kind_text(r, kind, o->oldest_op);
+	o->oldest = read_key(r, number);
+	if (!o->oldest)
+		return;
+	kind_text(r, o->oldest, kind, o->oldest_op);
 	if (waits == WAIT_NONE)
 		return;
 	o->waits_rank = (int32_t)(waits >> RANK_SHIFT);
@@ -259,15 +342,17 @@ void gn_recorder_report(struct gn_recorder *r, uint64_t number, uint64_t now_ns,
 {
 	struct gn_record o = {.number = number, .waits_rank = -1};
 	struct sample now = read_counters(r);
-	uint64_t since, suspect_ms = (uint64_t)r->limit_ms < SUSPECT_MS ? (uint64_t)r->limit_ms : SUSPECT_MS;
+	const struct group *g = &r->groups[group_of(number)];
+	uint64_t since, oldest, suspect_ms = (uint64_t)r->limit_ms < SUSPECT_MS ? (uint64_t)r->limit_ms : SUSPECT_MS;
 	uint32_t kind = 0;
 
 	/* progress since the last sample counts as progress now */
 	since = has_progressed(&r->sample, &now) ? now_ns : r->sample.since_ns;
-	o.started = atomic_load_explicit(&r->started, memory_order_acquire);
-	o.oldest = find_oldest(r, &kind);
-	if (o.oldest)
-		fill_oldest(r, kind, &o);
+	o.outside = number && LOAD(g->id) != number >> GN_RECORD_GROUP_SHIFT;
+	o.started = o.outside ? 0 : LOAD(g->started);
+	oldest = find_oldest(r, &kind);
+	if (oldest)
+		fill_oldest(r, oldest, kind, &o);
 	o.inside = (uint8_t)(r->sample.inside || now.waits != r->sample.waits);
 	o.idle_ms = now_ns > since ? (uint32_t)((now_ns - since) / 1000000) : 0;
 	pthread_mutex_lock(&r->lock);
@@ -275,10 +360,10 @@ void gn_recorder_report(struct gn_recorder *r, uint64_t number, uint64_t now_ns,
 	o.limit_ms = (uint32_t)(r->phase[0] && !o.inside ? r->phase_limit_ms : r->limit_ms);
 	pthread_mutex_unlock(&r->lock);
 	o.suspects = (uint8_t)(o.oldest && (o.inside || !o.phase[0]) && o.idle_ms >= suspect_ms);
-	if (number) {
-		o.state = (uint8_t)read_state(r, number, &kind);
+	if (number && !o.outside) {
+		o.state = (uint8_t)find_state(r, number, &kind);
 		if (o.state == GN_RECORD_RUNNING || o.state == GN_RECORD_DONE)
-			kind_text(r, kind, o.op);
+			kind_text(r, number, kind, o.op);
 	}
 	*out = o;
 }
@@ -288,8 +373,10 @@ static int describe_operation(struct gn_recorder *r, uint64_t number, uint32_t k
 	uint64_t waits = read_wait(r, number);
 	char what[GN_RECORD_OP_MAX] = "", rail[GN_RECORD_RAIL_MAX];
 
-	kind_text(r, kind, what);
+	number = read_key(r, number);
+	kind_text(r, number, kind, what);
 	rail_name(r, waits, rail);
+	number = GN_RECORD_NUMBER(number);
 	if (waits == WAIT_NONE)
 		return snprintf(text, size, "in operation number %llu, %s", (unsigned long long)number, what);
 	return snprintf(text, size, "in operation number %llu, %s, waiting for rank %u%s%s", (unsigned long long)number, what,
@@ -299,7 +386,7 @@ static int describe_operation(struct gn_recorder *r, uint64_t number, uint32_t k
 void gn_recorder_describe(struct gn_recorder *r, char *text, size_t size)
 {
 	uint32_t kind = 0;
-	uint64_t number = find_oldest(r, &kind), last = LOAD(r->started);
+	uint64_t number = find_oldest(r, &kind), last = LOAD(r->groups[0].started);
 	int len;
 
 	if (number)

@@ -2,8 +2,8 @@
  *
  * Always on. The program's thread stores two words when an operation starts and one when it completes, without locks, clocks or
  * system calls. The heartbeat thread samples them four times a second, and so knows how long nothing has progressed, even while the
- * program's thread is busy elsewhere. Operations are numbered from 1 in the order of their start, which is the same on all ranks:
- * records of several ranks can be compared by number (transport/health/diagnosis.h).
+ * program's thread is busy elsewhere. The operations of a group of ranks are numbered from 1 in the order of their start, which is the
+ * same on all its ranks: records of several ranks can be compared by the number of group and operation (transport/health/diagnosis.h).
  *
  * Thread safety: "Program" marks calls for the thread that uses the world, or for another that progresses it, one at a time for
  * each operation; "Heartbeat" marks calls for the heartbeat thread; the others are for any thread. No call blocks; some take a
@@ -20,6 +20,15 @@
 
 struct gn_recorder;
 
+/* Groups have numbers below this; number 0 is the world. */
+#define GN_RECORDER_GROUPS 1024
+#define GN_RECORDER_GROUP_NAME_MAX 48
+
+/* The number of an operation in records: its group in the upper bits, its number within the group in the lower. Those of the world are
+ * plain numbers. */
+#define GN_RECORD_GROUP_SHIFT 40
+#define GN_RECORD_NUMBER(number) ((number) & ((UINT64_C(1) << GN_RECORD_GROUP_SHIFT) - 1))
+
 #define GN_RECORD_OP_MAX 144
 #define GN_RECORD_PHASE_MAX 48
 #define GN_RECORD_RAILS_MAX 8
@@ -35,7 +44,7 @@ enum gn_record_state {
 /* The state of one rank with regard to one operation; sent between ranks as it is in memory. */
 struct gn_record {
 	uint64_t number; /* of the operation queried */
-	uint64_t started, oldest; /* the last operation started; the oldest in flight, 0: none */
+	uint64_t started, oldest; /* the last operation started of the same group; the oldest in flight of any, 0: none */
 	uint32_t idle_ms;  /* time without progress */
 	uint32_t limit_ms; /* the limit for that time in the present phase */
 	int32_t waits_rank; /* the rank that the oldest operation waits for, -1: unknown */
@@ -44,6 +53,7 @@ struct gn_record {
 	uint8_t state;	  /* enum gn_record_state of `number` */
 	uint8_t inside;	  /* the program waits inside the library */
 	uint8_t suspects; /* it has been waiting long enough to suspect a stall */
+	uint8_t outside;  /* this rank is not in the group of the operation queried */
 	char op[GN_RECORD_OP_MAX], oldest_op[GN_RECORD_OP_MAX];
 	char phase[GN_RECORD_PHASE_MAX]; /* "" when none is set */
 };
@@ -55,8 +65,14 @@ void gn_recorder_destroy(struct gn_recorder *r);
 /* The kind of an operation, for gn_recorder_start(): computed once for any number of starts; equal operations have the same kind.
  * 0, an operation without a description, when memory is exhausted. Takes a lock. */
 uint32_t gn_recorder_kind(struct gn_recorder *r, const struct gn_recorder_op *op);
-/* Program: records the start of an operation of this kind; returns its number. */
+/* Program: records the start of an operation of the world of this kind; returns a number for the calls below, which is this rank's
+ * own. */
 uint64_t gn_recorder_start(struct gn_recorder *r, uint32_t kind);
+/* Program: the same for an operation of a group. */
+uint64_t gn_recorder_start_in(struct gn_recorder *r, int group, uint32_t kind);
+/* Program: this rank is in the group of this number from now on, or with name NULL no longer. Groups that share a number differ in
+ * color. name is copied. */
+void gn_recorder_set_group(struct gn_recorder *r, int group, int color, const char *name);
 /* Program: records its completion. */
 void gn_recorder_done(struct gn_recorder *r, uint64_t number);
 /* Program: it waits inside the library; moved: there was progress since the last call. To be called a few times a second during a

@@ -72,7 +72,8 @@ static uint64_t oldest_operation(const struct gn_heartbeat *h)
 	uint64_t first = q->number;
 
 	for (int r = 0; r < h->options.size; r++)
-		if (q->present[r] && q->records[r].oldest && q->records[r].oldest < first)
+		if (q->present[r] && q->records[r].oldest && q->records[r].oldest < first &&
+		    q->records[r].oldest >> GN_RECORD_GROUP_SHIFT == q->number >> GN_RECORD_GROUP_SHIFT)
 			first = q->records[r].oldest;
 	return first;
 }
