@@ -5,22 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An allreduce for one number of values, made when it is first asked for: in a forward pass, with no other under way. */
+/* An allreduce of one number of values, prepared in the first forward or backward pass that needs it. */
 struct sums {
 	struct sums *next;
 	size_t count;
-	double *memory; /* [groups][count] */
+	double *memory; /* [count] */
 	struct gn_coll *coll;
 };
 
 struct gn_sync_bn {
 	struct gn_comm *comm;
+	struct gn_comm *own; /* a group that is destroyed with this; NULL: comm is all ranks */
 	struct gn_op_group group;
-	size_t groups, mine;
 	struct sums *first;
 };
 
-static enum gn_status make_sums(struct gn_sync_bn *s, size_t count, struct sums **out, struct gn_err *err)
+static enum gn_status prepare_sums(struct gn_sync_bn *s, size_t count, struct sums **out, struct gn_err *err)
 {
 	struct sums *x = calloc(1, sizeof *x);
 	void *memory = NULL;
@@ -28,9 +28,9 @@ static enum gn_status make_sums(struct gn_sync_bn *s, size_t count, struct sums 
 
 	if (!x)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for synchronised batch norm");
-	status = gn_comm_alloc(s->comm, s->groups * count * sizeof(double), &memory, err);
+	status = gn_comm_alloc(s->comm, count * sizeof(double), &memory, err);
 	if (!status)
-		status = gn_coll_allreduce(s->comm, memory, s->groups * count, GN_F64, NULL, "auto", &x->coll, err);
+		status = gn_coll_allreduce(s->comm, memory, count, GN_F64, NULL, "auto", &x->coll, err);
 	if (status) {
 		gn_comm_free(s->comm, memory);
 		free(x);
@@ -53,67 +53,72 @@ static enum gn_status sum(void *context, double *values, size_t count, struct gn
 	while (x && x->count != count)
 		x = x->next;
 	if (!x)
-		status = make_sums(s, count, &x, err);
+		status = prepare_sums(s, count, &x, err);
 	if (status)
 		return status;
-	memset(x->memory, 0, s->groups * count * sizeof(double));
-	memcpy(x->memory + s->mine * count, values, count * sizeof(double));
+	memcpy(x->memory, values, count * sizeof(double));
 	status = gn_coll_start(x->coll, err);
 	if (!status)
 		status = gn_coll_wait(x->coll, err);
 	if (!status)
-		memcpy(values, x->memory + s->mine * count, count * sizeof(double));
+		memcpy(values, x->memory, count * sizeof(double));
 	return status;
 }
 
-static enum gn_status choose_groups(const char *text, struct gn_sync_bn *s, struct gn_err *err)
+/* *color: which group this rank is in, of *groups. */
+static enum gn_status choose_group(const char *text, struct gn_comm *comm, int *color, int *groups, struct gn_err *err)
 {
-	const struct gn_world *w = gn_comm_world(s->comm);
-	int64_t ranks = gn_comm_size(s->comm), members;
+	const struct gn_world *w = gn_comm_world(comm);
+	int64_t ranks = gn_comm_size(comm), members = ranks;
 
-	s->groups = 1;
-	s->group.members = (int)ranks;
-	if (!strcmp(text, "all"))
-		return GN_OK;
 	if (!strcmp(text, "node")) {
-		s->groups = (size_t)gn_world_nodes(w);
-		s->mine = (size_t)gn_world_node_of(w, gn_comm_rank(s->comm));
-		s->group.members = gn_world_local_size(w);
+		*groups = gn_world_nodes(w);
+		*color = gn_world_node_of(w, gn_comm_rank(comm));
 		return GN_OK;
 	}
-	if (gn_parse_int(text, &members, NULL) || members < 1 || members > ranks || ranks % members)
+	if (strcmp(text, "all") && (gn_parse_int(text, &members, NULL) || members < 1 || members > ranks || ranks % members))
 		return gn_err_set(err, GN_ERR_USAGE, "--sync-bn '%s': write all, node, or how many of the %lld rank%s make a group, "
 				  "a divisor of them", text, (long long)ranks, ranks == 1 ? "" : "s");
-	s->groups = (size_t)(ranks / members);
-	s->mine = (size_t)(gn_comm_rank(s->comm) / members);
-	s->group.members = (int)members;
+	*groups = (int)(ranks / members);
+	*color = (int)(gn_comm_rank(comm) / members);
 	return GN_OK;
 }
 
 enum gn_status gn_sync_bn_create(const char *text, struct gn_comm *comm, struct gn_sync_bn **out, struct gn_err *err)
 {
-	struct gn_sync_bn *s = calloc(1, sizeof *s);
-	enum gn_status status;
+	int color = 0, groups = 1;
+	struct gn_sync_bn *s = NULL;
+	enum gn_status status = choose_group(text, comm, &color, &groups, err);
 
+	if (status)
+		return status;
+	*out = NULL;
+	if (groups == gn_comm_size(comm))
+		return GN_OK;
+	s = calloc(1, sizeof *s);
 	if (!s)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for synchronised batch norm");
 	s->comm = comm;
 	s->group.sum = sum;
 	s->group.context = s;
-	status = choose_groups(text, s, err);
-	/* All ranks take part as long as some group has two. */
-	if (status || s->groups == (size_t)gn_comm_size(comm)) {
+	if (groups > 1)
+		status = gn_comm_split(comm, color, 0, "batch-norm", &s->own, err);
+	if (status) {
 		free(s);
-		s = NULL;
+		return status;
 	}
-	if (!status)
-		*out = s;
-	return status;
+	if (s->own)
+		s->comm = s->own;
+	s->group.members = gn_comm_size(s->comm);
+	*out = s;
+	return GN_OK;
 }
 
 void gn_sync_bn_destroy(struct gn_sync_bn *s)
 {
-	while (s && s->first) {
+	if (!s)
+		return;
+	while (s->first) {
 		struct sums *x = s->first;
 
 		s->first = x->next;
@@ -121,6 +126,7 @@ void gn_sync_bn_destroy(struct gn_sync_bn *s)
 		gn_comm_free(s->comm, x->memory);
 		free(x);
 	}
+	gn_comm_destroy(s->own);
 	free(s);
 }
 
