@@ -20,7 +20,7 @@ precision() { "$jsonl" "$dir/$1.jsonl" start precision; }
 loss() { "$jsonl" "$dir/$1.jsonl" step loss | tail -n 1; }
 
 for isa in AVX2 SSE41; do
-	expect 1 'takes AVX-512 .*use --precision fp32' "with $isa it is refused" as "$isa" "$gannet" info --plan lenet --precision bf16-emulated
+	expect 1 'needs AVX-512 .*use --precision fp32' "with $isa it is refused" as "$isa" "$gannet" info --plan lenet --precision bf16-emulated
 done
 if ! grep -q 'avx512bw.*avx512vl' /proc/cpuinfo; then
 	skip 'emulated bfloat16' 'this processor has no AVX-512'
