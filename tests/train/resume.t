@@ -165,6 +165,6 @@ mkdir "$dir/one" && cp -r "$newest" "$dir/one"
 expect 3 'the only checkpoint in .*/one is not whole: ' 'the only one is damaged' \
 	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$dir/one"
 mv "$newest" "$dir/one/step-99999999"
-expect 3 'none of the 2 checkpoints in .*/one is whole; the oldest: ' 'both are' \
+expect 3 'none of the 2 checkpoints in .*/one is valid; the oldest: ' 'both are' \
 	timeout 60 "$gannet" eval --data "$dir/val" --checkpoint "$dir/one"
 finish

@@ -65,7 +65,7 @@ check 'SIGINT' kill -INT "$launcher"
 ends 5
 check "ends them with code 5 (got $code)" test "$code" = 5
 check 'with a checkpoint' test -f "$dir/run/latest/manifest.json"
-check 'it says what a second one does' test "$(grep -c 'a second interrupt ends it at once' "$dir/out")" = 1
+check 'it says what a second one does' test "$(grep -c 'a second interrupt ends it immediately' "$dir/out")" = 1
 
 interrupt_twice() {
 	wait_for 40 "$dir/run.jsonl" '"event": "start"' && kill -INT "$launcher" && wait_for 40 "$dir/out" 'a second interrupt' &&
