@@ -54,7 +54,7 @@ CU_FILES = \
 	kernels/cuda/pointwise.cu \
 	kernels/cuda/pool.cu \
 	kernels/cuda/quantise.cu
-CU_INCLUDED = kernels/cuda/batch_norm.cuh kernels/cuda/device.h kernels/cuda/device_internal.h kernels/cuda/kernels.h \
+CU_INCLUDED = kernels/cuda/batch_norm.cuh src/device/cuda.h src/device/cuda_native.h src/device/device.h src/device/device_internal.h kernels/cuda/kernels.h \
 	kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/ref/compress.h src/base/crop.h
 EXTRA_DIST += $(CU_FILES) $(CU_INCLUDED)
 NVCC_FLAGS = -std=c++17 -O3 --Werror all-warnings -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIC,-Wall
@@ -66,10 +66,8 @@ if HAVE_CUDA
 lib_LIBRARIES += libgannet_cuda.a
 libgannet_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libgannet_cuda_a_SOURCES = \
-	kernels/cuda/arena.c \
 	kernels/cuda/blas.c kernels/cuda/blas.h kernels/cuda/blas_internal.h \
 	kernels/cuda/blas_plan.c \
-	kernels/cuda/device.c \
 	kernels/cuda/dnn.c kernels/cuda/dnn.h kernels/cuda/dnn_internal.h \
 	kernels/cuda/dnn_graph.c \
 	kernels/cuda/dnn_memory.c \
@@ -78,15 +76,12 @@ libgannet_cuda_a_SOURCES = \
 	kernels/cuda/dnn_store.c \
 	kernels/cuda/dnn_table.c \
 	kernels/cuda/autotune.c kernels/cuda/autotune.h \
-	kernels/cuda/graph.c \
-	kernels/cuda/memory.c \
 	kernels/cuda/op_conv.c \
 	kernels/cuda/op_conv_bn.c \
 	kernels/cuda/op_linear.c \
 	kernels/cuda/op_norm.c \
 	kernels/cuda/op_simple.c \
 	kernels/cuda/ops.c kernels/cuda/ops.h kernels/cuda/ops_internal.h \
-	kernels/cuda/stream.c \
 	$(CU_FILES)
 KERNELS_CUDA_LIBS = libgannet_cuda.a $(CUDA_LIBS)
 # Makefile: --with-cuda-arch may have changed

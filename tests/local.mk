@@ -3,6 +3,7 @@ EXTRA_DIST += tests/run tests/long tests/harness tests/distro/run tests/cmd/tap.
 TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 
 include tests/base/local.mk
+include tests/device/local.mk
 include tests/kernels/local.mk
 include tests/gpu/local.mk
 include tests/transport/local.mk

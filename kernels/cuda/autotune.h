@@ -5,7 +5,7 @@
 #ifndef GN_KERNELS_CUDA_AUTOTUNE_H
 #define GN_KERNELS_CUDA_AUTOTUNE_H
 
-#include "kernels/cuda/device.h"
+#include "src/device/cuda.h"
 
 /* Candidates are numbered from 0. */
 struct gn_cuda_candidates {

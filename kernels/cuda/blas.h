@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#include "kernels/cuda/device.h"
+#include "src/device/cuda.h"
 #include "kernels/cuda/type.h"
 
 struct gn_blas;

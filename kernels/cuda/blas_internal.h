@@ -3,7 +3,7 @@
 #define GN_KERNELS_CUDA_BLAS_INTERNAL_H
 
 #include "kernels/cuda/blas.h"
-#include "kernels/cuda/device_internal.h"
+#include "src/device/cuda_native.h"
 
 #include <cublasLt.h>
 

@@ -3,7 +3,7 @@
 #define GN_KERNELS_CUDA_DNN_INTERNAL_H
 
 #include "kernels/cuda/dnn.h"
-#include "kernels/cuda/device_internal.h"
+#include "src/device/cuda_native.h"
 
 #include <cudnn.h>
 

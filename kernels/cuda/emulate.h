@@ -8,7 +8,7 @@
 #ifndef GN_KERNELS_CUDA_EMULATE_H
 #define GN_KERNELS_CUDA_EMULATE_H
 
-#include "kernels/cuda/device.h"
+#include "src/device/cuda.h"
 #include "kernels/cuda/emulate_queue.h"
 
 #include <math.h>

@@ -1,12 +1,12 @@
 /* Enqueues work on an emulated GPU (tests/gpu/emulate_runtime.h): for kernels (emulate.h) and, in C, for replacements of libraries.
  * The work runs after earlier work of the stream, or becomes part of the graph being captured.
  *
- * Thread safety: as kernels/cuda/device.h.
+ * Thread safety: as src/device/cuda.h.
  */
 #ifndef GN_KERNELS_CUDA_EMULATE_QUEUE_H
 #define GN_KERNELS_CUDA_EMULATE_QUEUE_H
 
-#include "kernels/cuda/device.h"
+#include "src/device/cuda.h"
 
 #ifdef __cplusplus
 #include <functional>

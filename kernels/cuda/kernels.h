@@ -11,7 +11,7 @@
 #ifndef GN_KERNELS_CUDA_KERNELS_H
 #define GN_KERNELS_CUDA_KERNELS_H
 
-#include "kernels/cuda/device.h"
+#include "src/device/cuda.h"
 #include "kernels/cuda/shape.h"
 #include "src/base/crop.h"
 

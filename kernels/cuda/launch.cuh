@@ -8,7 +8,7 @@
 #ifdef GN_CUDA_EMULATE
 #include "kernels/cuda/emulate.h"
 #else
-#include "kernels/cuda/device_internal.h"
+#include "src/device/cuda_native.h"
 #endif
 #include "kernels/cuda/kernels.h"
 

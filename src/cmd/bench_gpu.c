@@ -1,7 +1,7 @@
 /* gannet bench on GPU memory: allreduce by the backend that --comm names. Only in builds with CUDA and NCCL. */
 #include "src/cmd/bench.h"
 
-#include "kernels/cuda/device.h"
+#include "src/device/cuda.h"
 #include "src/train/plan/gpu_memory.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* Stands for kernels/cuda/arena.c where the GPU is emulated: every piece by itself, so that who leaves one is seen by the page behind it
+/* Stands for src/device/cuda_arena.c where the GPU is emulated: every piece by itself, so that who leaves one is seen by the page behind it
  * or by AddressSanitizer. It is as full as one block would be. Thread safety: as device.h. */
-#include "kernels/cuda/device_internal.h"
+#include "src/device/cuda_native.h"
 
 #include <stdlib.h>
 

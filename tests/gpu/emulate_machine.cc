@@ -1,6 +1,6 @@
 #include "tests/gpu/emulate_machine.h"
 
-#include "kernels/cuda/device_internal.h"
+#include "src/device/cuda_native.h"
 #include "kernels/cuda/emulate_queue.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Plans on a GPU: reference networks as gannet selftest has them, plans against those of the oracle, and runs that stay on the
  * device against runs whose optimizer is the host's. Prints TAP. usage: test_plan [REFERENCE.json...] */
-#include "kernels/cuda/device.h"
+#include "src/device/cuda.h"
 #include "src/base/file.h"
 #include "src/train/plan/golden.h"
 #include "tests/gpu/plan_net.h"

@@ -2,7 +2,7 @@
 #include "kernels/cuda/emulate_queue.h"
 
 #include "kernels/cuda/autotune.h"
-#include "kernels/cuda/device_internal.h"
+#include "src/device/cuda_native.h"
 #include "tests/test.h"
 
 #include <signal.h>

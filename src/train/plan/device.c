@@ -2,7 +2,7 @@
 
 #include "src/config.h"
 #ifdef HAVE_CUDA
-#include "kernels/cuda/device.h"
+#include "src/device/cuda.h"
 #endif
 
 #include <stdio.h>

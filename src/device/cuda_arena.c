@@ -1,6 +1,4 @@
-#include "kernels/cuda/device.h"
-
-#include "kernels/cuda/device_internal.h"
+#include "src/device/cuda_native.h"
 
 #include <stdlib.h>
 

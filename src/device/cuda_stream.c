@@ -1,10 +1,9 @@
-#include "kernels/cuda/device.h"
-
-#include "kernels/cuda/device_internal.h"
+#include "src/device/cuda_native.h"
 
 #include <stdlib.h>
 
 struct gn_cuda_event {
+	struct gn_event base;
 	const struct gn_cuda_device *device;
 	cudaEvent_t native;
 };
@@ -18,6 +17,7 @@ enum gn_status gn_cuda_stream_create(const struct gn_cuda_device *d, struct gn_c
 		return status;
 	if (!(s = calloc(1, sizeof *s)))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "cuda:%d: no memory for a stream", d->info.ordinal);
+	s->base.device = (struct gn_device *)d;
 	s->device = d;
 	status = gn_cuda_check(cudaStreamCreateWithFlags(&s->native, cudaStreamNonBlocking),
 			       "cudaStreamCreateWithFlags", d->info.ordinal, err);
@@ -28,7 +28,7 @@ enum gn_status gn_cuda_stream_create(const struct gn_cuda_device *d, struct gn_c
 	return status;
 }
 
-/* Cleaning up goes on whatever fails: there is nobody to tell, and the process's end frees it all. */
+/* Failures of releasing are not reported: the end of the process frees all. */
 void gn_cuda_stream_destroy(struct gn_cuda_stream *s)
 {
 	if (!s)
@@ -94,6 +94,7 @@ enum gn_status gn_cuda_event_create(const struct gn_cuda_device *d, int timed, s
 		return status;
 	if (!(e = calloc(1, sizeof *e)))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "cuda:%d: no memory for an event", d->info.ordinal);
+	e->base.device = (struct gn_device *)d;
 	e->device = d;
 	status = gn_cuda_check(cudaEventCreateWithFlags(&e->native, timed ? cudaEventDefault : cudaEventDisableTiming),
 			       "cudaEventCreateWithFlags", d->info.ordinal, err);

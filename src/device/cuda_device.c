@@ -1,6 +1,4 @@
-#include "kernels/cuda/device.h"
-
-#include "kernels/cuda/device_internal.h"
+#include "src/device/cuda_native.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,9 +142,13 @@ enum gn_status gn_cuda_device_create(int ordinal, struct gn_cuda_device **out, s
 				  count, count == 1 ? "" : "s", count - 1);
 	if (!(d = calloc(1, sizeof *d)))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "cuda:%d: no memory for a device", ordinal);
+	d->base.kind = &gn_cuda_device_kind;
+	d->base.ordinal = ordinal;
+	snprintf(d->base.name, sizeof d->base.name, "cuda:%d", ordinal);
 	if ((status = read_info(ordinal, &d->info, err)) || (status = gn_cuda_enter(d, err)) ||
 	    (status = gn_cuda_kernels_probe(ordinal, err)))
 		goto fail;
+	snprintf(d->base.model, sizeof d->base.model, "%s", d->info.name);
 	*out = d;
 	return GN_OK;
 fail:

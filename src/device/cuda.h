@@ -1,24 +1,24 @@
-/* GPUs: the device, streams of work, graphs of it, events, pinned memory of the host, and one arena of device memory.
+/* CUDA's side of device.h, for kernels/cuda: device, streams, graphs, events, pinned memory, and arenas of device memory.
  *
- * A thin layer over the CUDA runtime, in which no call goes unchecked: every error names the call, the device and
- * CUDA's own text. Without a GPU, with a driver that is missing or too old, and without enough memory the text says
- * what to do. Work given to a stream runs later, in order; "queues" below means that a function returns before its work
- * is done, and that errors of the work itself come out of a later call on that device (at the latest
- * gn_cuda_stream_wait).
+ * A thin layer over the CUDA runtime, in which no call goes unchecked: every error names the call, the device and CUDA's own text.
+ * Without a GPU, with a driver that is missing or too old, and without enough memory the text says what to do. "Queues" below means that
+ * a function returns before its work is done, and that errors of the work itself come out of a later call on that device, at the latest
+ * of gn_cuda_stream_wait.
  *
  * Thread safety: a device may be used by many threads; a stream, an event and an arena belong to one thread at a time.
  */
-#ifndef GN_KERNELS_CUDA_DEVICE_H
-#define GN_KERNELS_CUDA_DEVICE_H
+#ifndef GN_DEVICE_CUDA_H
+#define GN_DEVICE_CUDA_H
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#include "src/base/status.h"
+#include "src/device/device.h"
 
 #include <stddef.h>
 
+/* Each is a gn_device, gn_stream and gn_event of a device that gn_device_open gave for "cuda:N", or that gn_cuda_device_create made. */
 struct gn_cuda_device;
 struct gn_cuda_stream;
 struct gn_cuda_event;
@@ -41,6 +41,14 @@ enum gn_status gn_cuda_device_count(int *out, struct gn_err *err);
 enum gn_status gn_cuda_device_create(int ordinal, struct gn_cuda_device **out, struct gn_err *err);
 void gn_cuda_device_destroy(struct gn_cuda_device *d);
 const struct gn_cuda_info *gn_cuda_device_info(const struct gn_cuda_device *d);
+static inline struct gn_cuda_device *gn_cuda_device_of(struct gn_device *d)
+{
+	return (struct gn_cuda_device *)d;
+}
+static inline struct gn_cuda_stream *gn_cuda_stream_of(struct gn_stream *s)
+{
+	return (struct gn_cuda_stream *)s;
+}
 /* As the driver sees it now, other processes' use included. */
 enum gn_status gn_cuda_device_memory(const struct gn_cuda_device *d, size_t *free_bytes, size_t *total_bytes,
 				     struct gn_err *err);
@@ -80,16 +88,16 @@ enum gn_status gn_cuda_event_between(const struct gn_cuda_event *from, const str
 enum gn_status gn_cuda_pinned_alloc(const struct gn_cuda_device *d, size_t bytes, void **out, struct gn_err *err);
 void gn_cuda_pinned_free(const struct gn_cuda_device *d, void *pinned);
 
-/* Makes memory of somebody else's such as gn_cuda_pinned_alloc gives, until gn_cuda_unregister (NULL is fine), which comes
- * before it is freed. GN_ERR_EXISTS: it is already. */
+/* Pins memory that is allocated elsewhere, until gn_cuda_unregister (NULL is fine), which is called before it is freed. GN_ERR_EXISTS: it
+ * is pinned already. */
 enum gn_status gn_cuda_register(const struct gn_cuda_device *d, void *memory, size_t bytes, struct gn_err *err);
 void gn_cuda_unregister(const struct gn_cuda_device *d, void *memory);
 
-/* Work that is given to a stream between begin and end does not run, but becomes a graph, which may be launched as often as
- * wanted: one call for hundreds of kernels. Until end, the thread may not wait for anything of the device. */
+/* Work of a stream between begin and end does not run, but becomes a graph, which may be launched many times: one call for hundreds of
+ * kernels. Until end, the thread may not wait for anything of the device. */
 struct gn_cuda_graph;
 enum gn_status gn_cuda_graph_begin(struct gn_cuda_stream *s, struct gn_err *err);
-/* To be called after every begin; out NULL gives up what was recorded. nodes: kernels and copies in it. */
+/* To be called after every begin; out NULL drops what was recorded. nodes: kernels and copies in it. */
 enum gn_status gn_cuda_graph_end(struct gn_cuda_stream *s, struct gn_cuda_graph **out, size_t *nodes, struct gn_err *err);
 void gn_cuda_graph_destroy(struct gn_cuda_graph *g);
 /* Queues. */
@@ -102,7 +110,7 @@ enum gn_status gn_cuda_arena_create(const struct gn_cuda_device *d, size_t capac
 void gn_cuda_arena_destroy(struct gn_cuda_arena *a);
 /* A piece of it, aligned to GN_CUDA_ALIGN_BYTES and owned by it; NULL when it is full. */
 void *gn_cuda_arena_take(struct gn_cuda_arena *a, size_t bytes);
-/* All pieces are given back at once; their memory keeps what was written. */
+/* Takes all pieces back at once; their memory keeps what was written. */
 void gn_cuda_arena_empty(struct gn_cuda_arena *a);
 size_t gn_cuda_arena_used(const struct gn_cuda_arena *a);
 

@@ -1,5 +1,5 @@
 /* Work recorded from a stream, to be launched again and again. */
-#include "kernels/cuda/device_internal.h"
+#include "src/device/cuda_native.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,4 @@
-#include "kernels/cuda/device.h"
-
-#include "kernels/cuda/device_internal.h"
+#include "src/device/cuda_native.h"
 
 enum gn_status gn_cuda_pinned_alloc(const struct gn_cuda_device *d, size_t bytes, void **out, struct gn_err *err)
 {

@@ -1,11 +1,12 @@
-/* What kernels/cuda shares inside: the objects of device.h, and how an error of CUDA becomes one of ours.
+/* CUDA's own handles, for what calls the CUDA runtime itself (src/device and kernels/cuda), and how its errors become ours.
  *
- * Thread safety: as device.h.
+ * Thread safety: as cuda.h.
  */
-#ifndef GN_KERNELS_CUDA_DEVICE_INTERNAL_H
-#define GN_KERNELS_CUDA_DEVICE_INTERNAL_H
+#ifndef GN_DEVICE_CUDA_NATIVE_H
+#define GN_DEVICE_CUDA_NATIVE_H
 
-#include "kernels/cuda/device.h"
+#include "src/device/cuda.h"
+#include "src/device/device_internal.h"
 
 #include <cuda_runtime_api.h>
 
@@ -14,10 +15,15 @@ extern "C" {
 #endif
 
 struct gn_cuda_device {
+	struct gn_device base;
 	struct gn_cuda_info info;
 };
 
+/* cuda_kind.c */
+extern const struct gn_device_kind gn_cuda_device_kind;
+
 struct gn_cuda_stream {
+	struct gn_stream base;
 	const struct gn_cuda_device *device;
 	cudaStream_t native;
 };

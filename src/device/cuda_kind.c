@@ -1,0 +1,163 @@
+/* A GPU as a device: device.h by the calls of cuda.h. */
+#include "src/device/cuda_native.h"
+
+static struct gn_cuda_event *event_of(struct gn_event *e)
+{
+	return (struct gn_cuda_event *)e;
+}
+
+static void cuda_close(struct gn_device *d)
+{
+	gn_cuda_device_destroy(gn_cuda_device_of(d));
+}
+
+static enum gn_status cuda_memory(const struct gn_device *d, size_t *free_bytes, size_t *total_bytes, struct gn_err *err)
+{
+	return gn_cuda_device_memory((const struct gn_cuda_device *)d, free_bytes, total_bytes, err);
+}
+
+static enum gn_status cuda_stream_create(struct gn_device *d, struct gn_stream **out, struct gn_err *err)
+{
+	struct gn_cuda_stream *s;
+	enum gn_status status = gn_cuda_stream_create(gn_cuda_device_of(d), &s, err);
+
+	if (!status)
+		*out = &s->base;
+	return status;
+}
+
+static void cuda_stream_destroy(struct gn_stream *s)
+{
+	gn_cuda_stream_destroy(gn_cuda_stream_of(s));
+}
+
+static enum gn_status cuda_stream_wait(struct gn_stream *s, struct gn_err *err)
+{
+	return gn_cuda_stream_wait(gn_cuda_stream_of(s), err);
+}
+
+static enum gn_status cuda_stream_after(struct gn_stream *s, const struct gn_event *event, struct gn_err *err)
+{
+	return gn_cuda_stream_after(gn_cuda_stream_of(s), (const struct gn_cuda_event *)event, err);
+}
+
+static enum gn_status cuda_stream_copy(struct gn_stream *s, void *to, const void *from, size_t bytes, struct gn_err *err)
+{
+	return gn_cuda_copy(gn_cuda_stream_of(s), to, from, bytes, err);
+}
+
+static enum gn_status cuda_stream_fill(struct gn_stream *s, void *to, int byte, size_t bytes, struct gn_err *err)
+{
+	return gn_cuda_fill(gn_cuda_stream_of(s), to, byte, bytes, err);
+}
+
+static enum gn_status cuda_event_create(struct gn_device *d, struct gn_event **out, struct gn_err *err)
+{
+	struct gn_cuda_event *e;
+	enum gn_status status = gn_cuda_event_create(gn_cuda_device_of(d), 0, &e, err);
+
+	if (!status)
+		*out = (struct gn_event *)e;
+	return status;
+}
+
+static void cuda_event_destroy(struct gn_event *e)
+{
+	gn_cuda_event_destroy(event_of(e));
+}
+
+static enum gn_status cuda_event_record(struct gn_event *e, struct gn_stream *s, struct gn_err *err)
+{
+	return gn_cuda_event_record(event_of(e), gn_cuda_stream_of(s), err);
+}
+
+static enum gn_status cuda_event_wait(struct gn_event *e, struct gn_err *err)
+{
+	return gn_cuda_event_wait(event_of(e), err);
+}
+
+static enum gn_status cuda_event_done(const struct gn_event *e, int *out, struct gn_err *err)
+{
+	return gn_cuda_event_done((const struct gn_cuda_event *)e, out, err);
+}
+
+static void *cuda_event_native(const struct gn_event *e)
+{
+	return gn_cuda_event_native((const struct gn_cuda_event *)e);
+}
+
+static enum gn_status cuda_buffer_alloc(struct gn_device *d, size_t bytes, struct gn_buffer *b, struct gn_err *err)
+{
+	struct gn_cuda_arena *arena;
+	size_t whole = (bytes + GN_CUDA_ALIGN_BYTES) / GN_CUDA_ALIGN_BYTES * GN_CUDA_ALIGN_BYTES;
+	enum gn_status status = gn_cuda_arena_create(gn_cuda_device_of(d), whole, &arena, err);
+
+	if (status)
+		return status;
+	b->address = gn_cuda_arena_take(arena, bytes);
+	b->block = arena;
+	if (b->address)
+		return GN_OK;
+	gn_cuda_arena_destroy(arena);
+	return gn_err_set(err, GN_ERR_NO_MEMORY, "%s: no %zu bytes of its memory", d->name, bytes);
+}
+
+static void cuda_buffer_free(struct gn_buffer *b)
+{
+	gn_cuda_arena_destroy((struct gn_cuda_arena *)b->block);
+}
+
+static enum gn_status cuda_pinned_alloc(struct gn_device *d, size_t bytes, void **out, struct gn_err *err)
+{
+	return gn_cuda_pinned_alloc(gn_cuda_device_of(d), bytes, out, err);
+}
+
+static void cuda_pinned_free(struct gn_device *d, void *pinned)
+{
+	gn_cuda_pinned_free(gn_cuda_device_of(d), pinned);
+}
+
+static enum gn_status cuda_record_begin(struct gn_stream *s, struct gn_err *err)
+{
+	return gn_cuda_graph_begin(gn_cuda_stream_of(s), err);
+}
+
+static enum gn_status cuda_record_end(struct gn_stream *s, struct gn_graph **out, size_t *nodes, struct gn_err *err)
+{
+	struct gn_cuda_graph *g = NULL;
+	enum gn_status status = gn_cuda_graph_end(gn_cuda_stream_of(s), out ? &g : NULL, nodes, err);
+
+	if (!status && out)
+		*out = (struct gn_graph *)g;
+	return status;
+}
+
+static enum gn_status cuda_graph_launch(struct gn_graph *g, struct gn_stream *s, struct gn_err *err)
+{
+	return gn_cuda_graph_launch((struct gn_cuda_graph *)g, gn_cuda_stream_of(s), err);
+}
+
+static void cuda_graph_destroy(struct gn_graph *g)
+{
+	gn_cuda_graph_destroy((struct gn_cuda_graph *)g);
+}
+
+const struct gn_device_kind gn_cuda_device_kind = {
+	.queued = 1, .close = cuda_close, .memory = cuda_memory, .stream_create = cuda_stream_create, .stream_destroy = cuda_stream_destroy,
+	.stream_wait = cuda_stream_wait, .stream_after = cuda_stream_after, .stream_copy = cuda_stream_copy,
+	.stream_fill = cuda_stream_fill, .event_create = cuda_event_create, .event_destroy = cuda_event_destroy,
+	.event_record = cuda_event_record, .event_wait = cuda_event_wait, .event_done = cuda_event_done,
+	.event_native = cuda_event_native, .buffer_alloc = cuda_buffer_alloc, .buffer_free = cuda_buffer_free,
+	.pinned_alloc = cuda_pinned_alloc, .pinned_free = cuda_pinned_free, .record_begin = cuda_record_begin,
+	.record_end = cuda_record_end, .graph_launch = cuda_graph_launch, .graph_destroy = cuda_graph_destroy,
+};
+
+enum gn_status gn_device_open_cuda(int ordinal, struct gn_device **out, struct gn_err *err)
+{
+	struct gn_cuda_device *d;
+	enum gn_status status = gn_cuda_device_create(ordinal, &d, err);
+
+	if (!status)
+		*out = &d->base;
+	return status;
+}

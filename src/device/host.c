@@ -1,0 +1,165 @@
+/* The host as a device: everything has happened when a call returns, and nothing costs more than doing it. */
+#include "src/device/device_internal.h"
+
+#include "src/base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void host_close(struct gn_device *d)
+{
+	free(d);
+}
+
+static enum gn_status host_memory(const struct gn_device *d, size_t *free_bytes, size_t *total_bytes, struct gn_err *err)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	(void)d;
+	(void)err;
+	*free_bytes = (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
+	*total_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * page;
+	return GN_OK;
+}
+
+static enum gn_status host_stream_create(struct gn_device *d, struct gn_stream **out, struct gn_err *err)
+{
+	struct gn_stream *s = calloc(1, sizeof *s);
+
+	if (!s)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a stream");
+	s->device = d;
+	*out = s;
+	return GN_OK;
+}
+
+static void host_stream_destroy(struct gn_stream *s)
+{
+	free(s);
+}
+
+static enum gn_status host_stream_wait(struct gn_stream *s, struct gn_err *err)
+{
+	(void)s;
+	(void)err;
+	return GN_OK;
+}
+
+static enum gn_status host_stream_after(struct gn_stream *s, const struct gn_event *event, struct gn_err *err)
+{
+	(void)s;
+	(void)event;
+	(void)err;
+	return GN_OK;
+}
+
+static enum gn_status host_stream_copy(struct gn_stream *s, void *to, const void *from, size_t bytes, struct gn_err *err)
+{
+	(void)s;
+	(void)err;
+	if (bytes && to != from)
+		memcpy(to, from, bytes);
+	return GN_OK;
+}
+
+static enum gn_status host_stream_fill(struct gn_stream *s, void *to, int byte, size_t bytes, struct gn_err *err)
+{
+	(void)s;
+	(void)err;
+	if (bytes)
+		memset(to, byte, bytes);
+	return GN_OK;
+}
+
+static enum gn_status host_event_create(struct gn_device *d, struct gn_event **out, struct gn_err *err)
+{
+	struct gn_event *e = calloc(1, sizeof *e);
+
+	if (!e)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an event");
+	e->device = d;
+	*out = e;
+	return GN_OK;
+}
+
+static void host_event_destroy(struct gn_event *e)
+{
+	free(e);
+}
+
+static enum gn_status host_event_record(struct gn_event *e, struct gn_stream *s, struct gn_err *err)
+{
+	(void)e;
+	(void)s;
+	(void)err;
+	return GN_OK;
+}
+
+static enum gn_status host_event_wait(struct gn_event *e, struct gn_err *err)
+{
+	(void)e;
+	(void)err;
+	return GN_OK;
+}
+
+static enum gn_status host_event_done(const struct gn_event *e, int *out, struct gn_err *err)
+{
+	(void)e;
+	(void)err;
+	*out = 1;
+	return GN_OK;
+}
+
+static void *host_event_native(const struct gn_event *e)
+{
+	(void)e;
+	return NULL;
+}
+
+/* Pages come when they are first touched, by the threads that work there. */
+static enum gn_status host_buffer_alloc(struct gn_device *d, size_t bytes, struct gn_buffer *b, struct gn_err *err)
+{
+	(void)d;
+	b->address = gn_pages_map(bytes ? bytes : 1);
+	if (!b->address)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no %.1f MB of memory", (double)bytes / 1e6);
+	return GN_OK;
+}
+
+static void host_buffer_free(struct gn_buffer *b)
+{
+	gn_pages_unmap(b->address, b->bytes ? b->bytes : 1);
+}
+
+static enum gn_status host_pinned_alloc(struct gn_device *d, size_t bytes, void **out, struct gn_err *err)
+{
+	(void)d;
+	*out = gn_alloc_aligned(bytes ? bytes : 1);
+	return *out ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no %zu bytes of memory", bytes);
+}
+
+static void host_pinned_free(struct gn_device *d, void *pinned)
+{
+	(void)d;
+	free(pinned);
+}
+
+struct gn_device *gn_device_open_host(void)
+{
+	static const struct gn_device_kind host = {
+		.close = host_close, .memory = host_memory, .stream_create = host_stream_create, .stream_destroy = host_stream_destroy,
+		.stream_wait = host_stream_wait, .stream_after = host_stream_after, .stream_copy = host_stream_copy,
+		.stream_fill = host_stream_fill, .event_create = host_event_create, .event_destroy = host_event_destroy,
+		.event_record = host_event_record, .event_wait = host_event_wait, .event_done = host_event_done,
+		.event_native = host_event_native, .buffer_alloc = host_buffer_alloc, .buffer_free = host_buffer_free,
+		.pinned_alloc = host_pinned_alloc, .pinned_free = host_pinned_free,
+	};
+	struct gn_device *d = calloc(1, sizeof *d);
+
+	if (!d)
+		return NULL;
+	d->kind = &host;
+	memcpy(d->name, "host", sizeof "host");
+	return d;
+}

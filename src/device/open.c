@@ -1,0 +1,36 @@
+/* Devices by name. */
+#include "src/device/device_internal.h"
+
+#include "src/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef HAVE_CUDA
+static enum gn_status open_cuda(int ordinal, struct gn_device **out, struct gn_err *err)
+{
+	return gn_device_open_cuda(ordinal, out, err);
+}
+#else
+static enum gn_status open_cuda(int ordinal, struct gn_device **out, struct gn_err *err)
+{
+	(void)out;
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "cuda:%d: this build has no CUDA: configure --with-cuda, or use --device host", ordinal);
+}
+#endif
+
+enum gn_status gn_device_open(const char *name, struct gn_device **out, struct gn_err *err)
+{
+	char *end = "";
+	long ordinal = 0;
+
+	if (!strcmp(name, "host")) {
+		*out = gn_device_open_host();
+		return *out ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a device");
+	}
+	if (!strncmp(name, "cuda:", 5))
+		ordinal = strtol(name + 5, &end, 10);
+	if (strncmp(name, "cuda", 4) || (name[4] && (name[4] != ':' || !name[5] || *end || ordinal < 0 || ordinal > 4095)))
+		return gn_err_set(err, GN_ERR_USAGE, "device '%s' is none of host, cuda, cuda:N", name);
+	return open_cuda((int)ordinal, out, err);
+}
