@@ -102,8 +102,7 @@ static enum gn_status prepare(struct job *j, const char *model, struct gn_err *e
 	if (s)
 		return s;
 	gn_weight_layouts_in(j->arrange, j->params);
-	gn_plan_freeze(j->plan);
-	return GN_OK;
+	return gn_plan_freeze(j->plan, err);
 }
 
 static enum gn_status one_step(struct job *j, int step, struct gn_err *err)

@@ -2,7 +2,7 @@
 #ifndef GN_KERNELS_BACKEND_H
 #define GN_KERNELS_BACKEND_H
 
-#include "kernels/op.h"
+#include "kernels/compute.h"
 
 struct gn_op_class {
 	enum gn_status (*bind)(struct gn_op *op, struct gn_err *err); /* NULL: only copies the buffers */
@@ -28,6 +28,38 @@ struct gn_op_device {
 	/* see gn_op_device_begin() and gn_op_device_end() */
 	void (*begin)(struct gn_op_device *d);
 	enum gn_status (*end)(struct gn_op_device *d, struct gn_err *err);
+};
+
+/* The calls of kernels/compute.h with the same names. */
+struct gn_compute_class {
+	void (*destroy)(struct gn_compute *c);
+	enum gn_status (*set_number)(struct gn_compute *c, uint64_t number, struct gn_err *err);
+	enum gn_status (*load)(struct gn_compute *c, const struct gn_layout *l, const void *from, void *to, struct gn_err *err);
+	enum gn_status (*load_crops)(struct gn_compute *c, const struct gn_layout *l, const float *mean, const float *deviation,
+				       const struct gn_crop *from, void *to, struct gn_err *err);
+	enum gn_status (*store)(struct gn_compute *c, const struct gn_layout *l, const void *from, float *host, struct gn_err *err);
+	enum gn_status (*add_tensor)(struct gn_compute *c, const struct gn_layout *l, const void *from, void *to, struct gn_err *err);
+	enum gn_status (*add)(struct gn_compute *c, const float *from, float *to, size_t count, struct gn_err *err);
+	enum gn_status (*scale)(struct gn_compute *c, float *x, double factor, size_t count, struct gn_err *err);
+	enum gn_status (*loss)(struct gn_compute *c, const struct gn_loss_args *a, struct gn_err *err);
+	enum gn_status (*update_create)(struct gn_compute *c, const struct gn_update_options *options, struct gn_update **out,
+					struct gn_err *err);
+	void (*update_destroy)(struct gn_update *u);
+	enum gn_status (*update_set)(struct gn_update *u, const struct gn_optim_update *numbers, double decay, struct gn_err *err);
+	enum gn_status (*update_queue)(struct gn_update *u, struct gn_err *err);
+	enum gn_status (*update_fetch)(struct gn_update *u, struct gn_err *err);
+	void (*update_result)(const struct gn_update *u, struct gn_update_result *out);
+};
+
+/* The first member of each backend's own. */
+struct gn_compute {
+	const struct gn_compute_class *class;
+	struct gn_stream *stream;
+	enum gn_backend backend;
+	struct gn_op_device *ops; /* NULL on the host */
+};
+struct gn_update {
+	const struct gn_compute_class *class;
 };
 
 /* Allocates a zeroed operator of size bytes that starts with struct gn_op, and copies desc and base->info. NULL with err set when

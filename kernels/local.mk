@@ -4,6 +4,7 @@ lib_LIBRARIES += libgannet_kernels.a
 libgannet_kernels_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) -Wno-pass-failed -fno-math-errno
 libgannet_kernels_a_SOURCES = \
 	kernels/op.c kernels/op.h kernels/backend.h \
+	kernels/compute.h kernels/compute_dispatch.c kernels/loss.h \
 	kernels/optim.c kernels/optim.h \
 	kernels/weight.c kernels/weight.h \
 	kernels/ref/ref.h \
@@ -27,6 +28,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/bf16_avx2.c \
 	kernels/host/bf16_avx512.c \
 	kernels/host/bf16_plain.c \
+	kernels/host/compute.c \
 	kernels/host/dropout.c \
 	kernels/host/loss.c \
 	kernels/host/op.c \
@@ -34,6 +36,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/pointwise.c \
 	kernels/host/sgd.c \
 	kernels/host/sums.c kernels/host/sums.h \
+	kernels/host/update.c kernels/host/update.h \
 	kernels/host/weight_pack.c kernels/host/weight_pack.h \
 	kernels/host/onednn.h kernels/host/onednn_internal.h \
 	kernels/host/onednn_compat.c kernels/host/onednn_compat.h kernels/host/onednn.c \
@@ -55,7 +58,7 @@ CU_FILES = \
 	kernels/cuda/pool.cu \
 	kernels/cuda/quantise.cu
 CU_INCLUDED = kernels/cuda/batch_norm.cuh src/device/cuda.h src/device/cuda_native.h src/device/device.h src/device/device_internal.h kernels/cuda/kernels.h \
-	kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/ref/compress.h src/base/crop.h
+	kernels/cuda/launch.cuh kernels/cuda/shape.h kernels/cuda/type.h kernels/loss.h kernels/ref/compress.h src/base/crop.h
 EXTRA_DIST += $(CU_FILES) $(CU_INCLUDED)
 NVCC_FLAGS = -std=c++17 -O3 --Werror all-warnings -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fPIC,-Wall
 SUFFIXES = .cu .eo
@@ -68,6 +71,7 @@ libgannet_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libgannet_cuda_a_SOURCES = \
 	kernels/cuda/blas.c kernels/cuda/blas.h kernels/cuda/blas_internal.h \
 	kernels/cuda/blas_plan.c \
+	kernels/cuda/compute.c \
 	kernels/cuda/dnn.c kernels/cuda/dnn.h kernels/cuda/dnn_internal.h \
 	kernels/cuda/dnn_graph.c \
 	kernels/cuda/dnn_memory.c \
@@ -82,6 +86,7 @@ libgannet_cuda_a_SOURCES = \
 	kernels/cuda/op_norm.c \
 	kernels/cuda/op_simple.c \
 	kernels/cuda/ops.c kernels/cuda/ops.h kernels/cuda/ops_internal.h \
+	kernels/cuda/update.c kernels/cuda/update.h \
 	$(CU_FILES)
 KERNELS_CUDA_LIBS = libgannet_cuda.a $(CUDA_LIBS)
 # Makefile: --with-cuda-arch may have changed

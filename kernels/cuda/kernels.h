@@ -19,6 +19,7 @@
 extern "C" {
 #endif
 
+#include "kernels/loss.h"
 #include "kernels/optim.h"
 
 
@@ -84,12 +85,6 @@ enum gn_status gn_cuda_average_pool_grad(struct gn_cuda_stream *s, enum gn_cuda_
 					 const struct gn_cuda_window *w, const void *dy, void *dx, struct gn_err *err);
 
 
-struct gn_cuda_loss {
-	double loss;	 /* mean over the labels >= 0; 0 without any */
-	int32_t counted; /* labels >= 0 */
-	int32_t bad; /* images whose label or pair label is out of range, which is an error; they have zero gradient and no loss */
-};
-
 struct gn_cuda_loss_args {
 	enum gn_cuda_type type;
 	int batch, classes;
@@ -101,7 +96,9 @@ struct gn_cuda_loss_args {
 	double grad_scale; /* factor of dlogits: the loss scale of f16, else 1 */
 	void *dlogits;
 	float *rows;		  /* [batch] scratch */
-	struct gn_cuda_loss *out; /* one result */
+	struct gn_loss *out;	  /* one */
+	float *mean;		  /* += share * the loss; NULL: not wanted */
+	double share;
 };
 
 enum gn_status gn_cuda_softmax_cross_entropy(struct gn_cuda_stream *s, const struct gn_cuda_loss_args *a,

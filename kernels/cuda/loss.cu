@@ -120,7 +120,8 @@ template <class T, int V> static __global__ void __launch_bounds__(THREADS)
 	}
 }
 
-static __global__ void __launch_bounds__(THREADS) sum_kernel(struct loss_args a, struct gn_cuda_loss *out)
+static __global__ void __launch_bounds__(THREADS) sum_kernel(struct loss_args a, struct gn_loss *out, float *mean,
+								       double share)
 {
 	__shared__ double shared[THREADS];
 	__shared__ int shared_int[THREADS];
@@ -138,6 +139,8 @@ static __global__ void __launch_bounds__(THREADS) sum_kernel(struct loss_args a,
 	out->loss = counted ? sum / counted : 0;
 	out->counted = counted;
 	out->bad = bad;
+	if (mean)
+		*mean += (float)(out->loss * share);
 }
 
 template <class T, int V> static enum gn_status rows(struct gn_cuda_stream *s, const struct gn_cuda_loss_args *args,
@@ -169,5 +172,5 @@ enum gn_status gn_cuda_softmax_cross_entropy(struct gn_cuda_stream *s, const str
 	status = GN_BY_TYPE(args->type, is_wide, rows, s, args, a, err);
 	if (status)
 		return status;
-	return launch(s, "kernel loss_sum", err, dim3(1), THREADS, sum_kernel, a, args->out);
+	return launch(s, "kernel loss_sum", err, dim3(1), THREADS, sum_kernel, a, args->out, args->mean, args->share);
 }

@@ -1,34 +1,35 @@
-/* gannet bench on GPU memory: allreduce by the backend that --comm names. Only in builds with CUDA and NCCL. */
+/* gannet bench on GPU memory: allreduce by the backend that --comm names. */
 #include "src/cmd/bench.h"
 
-#include "src/device/cuda.h"
-#include "src/train/plan/gpu_memory.h"
+#include "src/device/device.h"
+#include "transport/coll/coll_backend.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct gn_bench_gpu {
-	struct gn_cuda_device *device;
-	struct gn_cuda_stream *stream;
-	struct gn_cuda_arena *arena;
-	struct gn_coll_backend *carrier;
-	void *buffer;
+	struct gn_device *device;
+	struct gn_stream *stream;
+	struct gn_coll_backend *backend;
+	struct gn_buffer buffer;
 };
 
 enum gn_status gn_bench_gpu_open(int local_rank, struct gn_bench_gpu **out, struct gn_err *err)
 {
 	struct gn_bench_gpu *g = calloc(1, sizeof *g);
+	char name[32];
 	enum gn_status status;
 	int count = 0;
 
 	if (!g)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a GPU");
-	status = gn_cuda_device_count(&count, err);
+	status = gn_device_count("cuda", &count, err);
+	snprintf(name, sizeof name, "cuda:%d", count ? local_rank % count : 0);
 	if (!status)
-		status = gn_cuda_device_create(local_rank % count, &g->device, err);
+		status = gn_device_open(name, &g->device, err);
 	if (!status)
-		status = gn_cuda_stream_create(g->device, &g->stream, err);
+		status = gn_stream_create(g->device, &g->stream, err);
 	if (status) {
 		gn_bench_gpu_close(g);
 		return status;
@@ -41,25 +42,25 @@ void gn_bench_gpu_close(struct gn_bench_gpu *g)
 {
 	if (!g)
 		return;
-	gn_coll_backend_destroy(g->carrier);
-	gn_cuda_stream_destroy(g->stream);
-	gn_cuda_arena_destroy(g->arena);
-	gn_cuda_device_destroy(g->device);
+	gn_coll_backend_destroy(g->backend);
+	gn_stream_destroy(g->stream);
+	gn_buffer_free(&g->buffer);
+	gn_device_close(g->device);
 	free(g);
 }
 
 const char *gn_bench_gpu_pci(const struct gn_bench_gpu *g)
 {
-	return gn_cuda_device_info(g->device)->pci;
+	return gn_device_address(g->device);
 }
 
 /* --- rows --- */
 
 static enum gn_status copy(struct gn_bench_gpu *g, void *to, const void *from, size_t bytes, struct gn_err *err)
 {
-	enum gn_status status = gn_cuda_copy(g->stream, to, from, bytes, err);
+	enum gn_status status = gn_stream_copy(g->stream, to, from, bytes, err);
 
-	return status ? status : gn_cuda_stream_wait(g->stream, err);
+	return status ? status : gn_stream_wait(g->stream, err);
 }
 
 static enum gn_status run_once(void *context, struct gn_err *err)
@@ -70,7 +71,7 @@ static enum gn_status run_once(void *context, struct gn_err *err)
 	return status ? status : gn_coll_backend_wait(op, err);
 }
 
-/* Zeros stay zeros however often they are summed; then one more with numbers, which is checked. */
+/* Sums of zeros are zeros; then one more sum of numbers, which is checked. */
 static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *row, struct gn_coll_backend_op *op,
 				     struct gn_err *err)
 {
@@ -78,17 +79,17 @@ static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *ro
 	enum gn_status status;
 
 	memset(b->out, 0, row->bytes);
-	status = copy(g, g->buffer, b->out, row->bytes, err);
+	status = copy(g, g->buffer.address, b->out, row->bytes, err);
 	if (!status)
 		status = gn_bench_time_any(b, run_once, op, &row->in_place, err);
 	if (status)
 		return status;
 	gn_pattern_fill(&b->pattern, b->out, 0, row->count, gn_comm_rank(b->comm));
-	status = copy(g, g->buffer, b->out, row->bytes, err);
+	status = copy(g, g->buffer.address, b->out, row->bytes, err);
 	if (!status)
 		status = run_once(op, err);
 	if (!status)
-		status = copy(g, b->out, g->buffer, row->bytes, err);
+		status = copy(g, b->out, g->buffer.address, row->bytes, err);
 	if (!status)
 		status = gn_bench_add_wrong(b, gn_pattern_wrong(&b->pattern, b->out, 0, row->count, -1), &row->in_place, err);
 	return status;
@@ -97,30 +98,30 @@ static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *ro
 static enum gn_status measure_row(struct gn_bench *b, struct gn_bench_row *row, int *direct, struct gn_err *err)
 {
 	struct gn_coll_backend_op *op;
-	enum gn_status status = gn_coll_backend_prepare(b->gpu->carrier, b->gpu->buffer, row->count, b->pattern.type,
+	enum gn_status status = gn_coll_backend_prepare(b->gpu->backend, b->gpu->buffer.address, row->count, b->pattern.type,
 						   b->pattern.reduction, &op, err);
 
 	if (status)
 		return status;
 	status = time_and_check(b, row, op, err);
-	row->in_place.algo = gn_coll_backend_name(b->gpu->carrier);
+	row->in_place.algo = gn_coll_backend_name(b->gpu->backend);
 	row->in_place.chunks = 1;
 	/* it stages through memory that ranks of one node share */
-	*direct = !strcmp(gn_coll_backend_name(b->gpu->carrier), "ucx") && gn_world_local_size(b->world) > 1;
+	*direct = !strcmp(gn_coll_backend_name(b->gpu->backend), "ucx") && gn_world_local_size(b->world) > 1;
 	gn_coll_backend_free(op);
 	return status;
 }
 
 static void print_heading(const struct gn_bench *b)
 {
-	const struct gn_cuda_info *info = gn_cuda_device_info(b->gpu->device);
+	const struct gn_device *d = b->gpu->device;
 	int ranks = gn_comm_size(b->comm), nodes = gn_world_nodes(b->world);
 	struct gn_strbuf text;
 
 	gn_strbuf_init(&text);
-	gn_coll_backend_describe(b->gpu->carrier, &text);
+	gn_coll_backend_describe(b->gpu->backend, &text);
 	printf("# allreduce of GPU memory: %d rank%s on %d node%s, %s, rank 0 on cuda:%d, %s, PCI %s\n", ranks,
-	       ranks > 1 ? "s" : "", nodes, nodes > 1 ? "s" : "", gn_strbuf_text(&text), info->ordinal, info->name, info->pci);
+	       ranks > 1 ? "s" : "", nodes, nodes > 1 ? "s" : "", gn_strbuf_text(&text), gn_device_ordinal(d), gn_device_model(d), gn_device_address(d));
 	gn_strbuf_release(&text);
 	gn_bench_print_heading();
 }
@@ -128,19 +129,15 @@ static void print_heading(const struct gn_bench *b)
 enum gn_status gn_bench_gpu_allreduce(struct gn_bench *b, struct gn_err *err)
 {
 	struct gn_bench_gpu *g = b->gpu;
-	int size = gn_comm_size(b->comm), ordinal = gn_cuda_device_info(g->device)->ordinal;
+	int size = gn_comm_size(b->comm), ordinal = gn_device_ordinal(g->device);
 	size_t each = gn_pattern_bytes(b->pattern.type), before = 0;
-	enum gn_status status = gn_cuda_arena_create(g->device, b->buffer_bytes, &g->arena, err);
+	enum gn_status status = gn_buffer_alloc(g->device, b->buffer_bytes, &g->buffer, err);
 
+	if (!status)
+		status = gn_coll_backend_create_gpu(b->comm, b->o->comm, ordinal, b->log, &g->backend, err);
 	if (status)
 		return status;
-	g->buffer = gn_cuda_arena_take(g->arena, b->buffer_bytes - GN_CUDA_ALIGN_BYTES);
-	if (!g->buffer)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no %zu bytes of GPU memory", b->buffer_bytes);
-	status = gn_gpu_carrier_create(b->comm, b->o->comm, ordinal, b->log, &g->carrier, err);
-	if (status)
-		return status;
-	if (!strcmp(gn_coll_backend_name(g->carrier), "nccl") && strcmp(b->o->transport, "auto"))
+	if (!strcmp(gn_coll_backend_name(g->backend), "nccl") && strcmp(b->o->transport, "auto"))
 		return gn_err_set(err, GN_ERR_USAGE, "--transport %s is of UCX, and NCCL chooses its own: use --comm ucx",
 				  b->o->transport);
 	if (!b->o->json && gn_comm_rank(b->comm) == 0)
@@ -151,7 +148,7 @@ enum gn_status gn_bench_gpu_allreduce(struct gn_bench *b, struct gn_err *err)
 
 		row.count = (size_t)bytes < each ? 1 : (size_t)bytes / each;
 		row.bytes = row.count * each;
-		if (!strcmp(gn_coll_backend_name(g->carrier), "nccl"))
+		if (!strcmp(gn_coll_backend_name(g->backend), "nccl"))
 			row.transport = "nccl";
 		if (row.bytes != before)
 			status = gn_bench_row(b, &row, measure_row, err);

@@ -6,14 +6,11 @@
 
 #include "src/cmd/bench.h"
 
-#include "src/train/plan/weight_layouts.h"
-#include "src/train/parallel/reducer.h"
-#include "src/train/parallel/device_reducer.h"
-#include "src/train/optim/optimizer.h"
+#include "src/train/loop/step.h"
 
 /* As gannet train has it when it measures nothing. */
 #define GN_BENCH_BUCKET_BYTES ((size_t)16 << 20)
-/* Small enough that losses stay comparable to another program's for some steps. */
+/* Small enough that losses are comparable to another program's for some steps. */
 #define GN_BENCH_RATE 0.01
 #define GN_BENCH_LOSSES 4
 
@@ -27,14 +24,13 @@ struct train_bench {
 	struct gn_world *world;
 	struct gn_comm *comm;
 	struct gn_model *model;
-	struct gn_weight_layouts *weight_layouts;
-	struct gn_plan *plan;
-	struct gn_reducer *reducer;
-	struct gn_optimizer *optimizer;
-	float *params, *flat, *buffers, *images; /* buffers: in flat, behind the gradients, as in training */
+	struct gn_replica replica;	/* training */
+	struct gn_weight_layouts *weight_layouts; /* inference, as the next two */
+	float *params, *buffers;
+	struct gn_plan *plan;		/* training: the replica's */
+	float *images;
 	int32_t *labels;
-	int resident; /* steps run on the GPU */
-	struct gn_device_reducer device_reducer; /* in place of reducer when resident and there are several ranks */
+	int is_queued;			/* the device computes beside the host, which sees no parts of a step but sums */
 	double *times[PARTS]; /* of the timed steps, seconds; sorted in the end */
 	double *in_order;     /* times[STEP] unsorted */
 	double losses[GN_BENCH_LOSSES];

@@ -88,11 +88,6 @@ enum gn_status gn_cuda_event_between(const struct gn_cuda_event *from, const str
 enum gn_status gn_cuda_pinned_alloc(const struct gn_cuda_device *d, size_t bytes, void **out, struct gn_err *err);
 void gn_cuda_pinned_free(const struct gn_cuda_device *d, void *pinned);
 
-/* Pins memory that is allocated elsewhere, until gn_cuda_unregister (NULL is fine), which is called before it is freed. GN_ERR_EXISTS: it
- * is pinned already. */
-enum gn_status gn_cuda_register(const struct gn_cuda_device *d, void *memory, size_t bytes, struct gn_err *err);
-void gn_cuda_unregister(const struct gn_cuda_device *d, void *memory);
-
 /* Work of a stream between begin and end does not run, but becomes a graph, which may be launched many times: one call for hundreds of
  * kernels. Until end, the thread may not wait for anything of the device. */
 struct gn_cuda_graph;

@@ -148,6 +148,7 @@ enum gn_status gn_cuda_device_create(int ordinal, struct gn_cuda_device **out, s
 	if ((status = read_info(ordinal, &d->info, err)) || (status = gn_cuda_enter(d, err)) ||
 	    (status = gn_cuda_kernels_probe(ordinal, err)))
 		goto fail;
+	snprintf(d->base.address, sizeof d->base.address, "%s", d->info.pci);
 	snprintf(d->base.model, sizeof d->base.model, "%s", d->info.name);
 	*out = d;
 	return GN_OK;

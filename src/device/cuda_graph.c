@@ -24,7 +24,7 @@ enum gn_status gn_cuda_graph_end(struct gn_cuda_stream *s, struct gn_cuda_graph 
 	struct gn_cuda_graph *g = out ? calloc(1, sizeof *g) : NULL;
 	cudaGraph_t recorded = NULL;
 	size_t count = 0;
-	/* the stream leaves its recording whatever happens else */
+	/* ends the recording of the stream in any case */
 	enum gn_status status = gn_cuda_check(cudaStreamEndCapture(s->native, &recorded), "cudaStreamEndCapture", ordinal, err);
 
 	if (!status && out && !g)

@@ -20,25 +20,3 @@ void gn_cuda_pinned_free(const struct gn_cuda_device *d, void *pinned)
 	if (pinned && !gn_cuda_enter(d, NULL))
 		(void)gn_cuda_check(cudaFreeHost(pinned), "cudaFreeHost", -1, NULL);
 }
-
-enum gn_status gn_cuda_register(const struct gn_cuda_device *d, void *memory, size_t bytes, struct gn_err *err)
-{
-	enum gn_status status = gn_cuda_enter(d, err);
-	cudaError_t code;
-
-	if (status)
-		return status;
-	code = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
-	status = gn_cuda_check(code, "cudaHostRegister", d->info.ordinal, err);
-	if (code != cudaErrorHostMemoryAlreadyRegistered)
-		return status;
-	if (err)
-		err->status = GN_ERR_EXISTS;
-	return GN_ERR_EXISTS;
-}
-
-void gn_cuda_unregister(const struct gn_cuda_device *d, void *memory)
-{
-	if (memory && !gn_cuda_enter(d, NULL))
-		(void)gn_cuda_check(cudaHostUnregister(memory), "cudaHostUnregister", -1, NULL);
-}

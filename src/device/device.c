@@ -16,6 +16,11 @@ const char *gn_device_model(const struct gn_device *d)
 	return d->model;
 }
 
+const char *gn_device_address(const struct gn_device *d)
+{
+	return d->address;
+}
+
 int gn_device_ordinal(const struct gn_device *d)
 {
 	return d->ordinal;

@@ -26,6 +26,8 @@ struct gn_event;
 /* "host"; "cuda:N", or "cuda" for its first. GN_ERR_NOT_FOUND and GN_ERR_UNSUPPORTED: there is none, or this build or its driver cannot
  * use it; GN_ERR_USAGE: another name, or a number beyond the last. */
 enum gn_status gn_device_open(const char *name, struct gn_device **out, struct gn_err *err);
+/* How many devices of a kind, "host" or "cuda", this process may use; errors as for gn_device_open. */
+enum gn_status gn_device_count(const char *kind, int *out, struct gn_err *err);
 /* The host alone, which is always there. NULL: no memory. */
 struct gn_device *gn_device_open_host(void);
 void gn_device_close(struct gn_device *d);
@@ -33,6 +35,8 @@ void gn_device_close(struct gn_device *d);
 const char *gn_device_name(const struct gn_device *d);
 /* What people read: "NVIDIA H100"; "" for the host. */
 const char *gn_device_model(const struct gn_device *d);
+/* On the PCI bus, as in /sys/bus/pci/devices: "0000:65:00.0"; "" for the host. */
+const char *gn_device_address(const struct gn_device *d);
 /* Which of its kind; 0 for the host. */
 int gn_device_ordinal(const struct gn_device *d);
 /* Whether work is queued: the host goes on while the device computes. */

@@ -46,7 +46,7 @@ struct gn_device_kind {
 /* The first member of each kind's own. */
 struct gn_device {
 	const struct gn_device_kind *kind;
-	char name[16], model[256];
+	char name[16], model[256], address[32];
 	int ordinal;
 };
 struct gn_stream {

@@ -1,5 +1,6 @@
 # The host's side is in the base library, for every program has it; CUDA's is in the library of its kernels.
 libgannet_base_a_SOURCES += \
+	src/device/array.c src/device/array.h \
 	src/device/device.c src/device/device.h src/device/device_internal.h \
 	src/device/host.c \
 	src/device/replay.c

@@ -7,17 +7,38 @@
 #include <string.h>
 
 #ifdef HAVE_CUDA
+#include "src/device/cuda.h"
+
+static enum gn_status count_cuda(int *out, struct gn_err *err)
+{
+	return gn_cuda_device_count(out, err);
+}
+
 static enum gn_status open_cuda(int ordinal, struct gn_device **out, struct gn_err *err)
 {
 	return gn_device_open_cuda(ordinal, out, err);
 }
 #else
+static enum gn_status count_cuda(int *out, struct gn_err *err)
+{
+	*out = 0;
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "this build has no CUDA: configure --with-cuda, or use --device host");
+}
+
 static enum gn_status open_cuda(int ordinal, struct gn_device **out, struct gn_err *err)
 {
 	(void)out;
 	return gn_err_set(err, GN_ERR_UNSUPPORTED, "cuda:%d: this build has no CUDA: configure --with-cuda, or use --device host", ordinal);
 }
 #endif
+
+enum gn_status gn_device_count(const char *kind, int *out, struct gn_err *err)
+{
+	if (!strcmp(kind, "cuda"))
+		return count_cuda(out, err);
+	*out = 1;
+	return GN_OK;
+}
 
 enum gn_status gn_device_open(const char *name, struct gn_device **out, struct gn_err *err)
 {

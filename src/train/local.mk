@@ -12,13 +12,14 @@ libgannet_train_a_SOURCES += \
 	src/train/checkpoint/owner_internal.h
 
 libgannet_train_a_SOURCES += \
-	src/train/loop/device_step.c src/train/loop/device_step.h \
 	src/train/loop/evaluate.c src/train/loop/evaluate.h \
 	src/train/loop/input.c src/train/loop/input.h \
 	src/train/loop/options.h \
+	src/train/loop/replica.c src/train/loop/replica.h \
 	src/train/loop/session.c src/train/loop/session.h \
 	src/train/loop/session_evaluate.c \
 	src/train/loop/session_state.c \
+	src/train/loop/session_step.c \
 	src/train/loop/session_train.c \
 	src/train/loop/step.c src/train/loop/step.h \
 	src/train/loop/summary.c src/train/loop/summary.h \
@@ -63,7 +64,6 @@ libgannet_train_a_SOURCES += \
 libgannet_train_a_SOURCES += \
 	src/train/parallel/bucket_autotune.c src/train/parallel/bucket_autotune.h \
 	src/train/parallel/overlap.h \
-	src/train/parallel/device_reducer.c src/train/parallel/device_reducer.h \
 	src/train/parallel/reducer.c src/train/parallel/reducer.h \
 	src/train/parallel/step_forecast.c src/train/parallel/step_forecast.h
 
@@ -74,20 +74,16 @@ libgannet_train_a_SOURCES += \
 	src/train/plan/golden_internal.h \
 	src/train/plan/golden_run.c \
 	src/train/plan/golden_tolerance.c src/train/plan/golden_tolerance.h \
-	src/train/plan/gpu_memory.h \
 	src/train/plan/memory_planner.c \
 	src/train/plan/plan.c src/train/plan/plan.h \
+	src/train/plan/options.h \
+	src/train/plan/plan_batch.c \
 	src/train/plan/plan_build.c \
 	src/train/plan/plan_cost.c src/train/plan/plan_cost.h \
 	src/train/plan/plan_internal.h \
 	src/train/plan/plan_memory.c \
+	src/train/plan/plan_run.c \
 	src/train/plan/processors.c src/train/plan/processors.h \
 	src/train/plan/sync_bn.c src/train/plan/sync_bn.h \
 	src/train/plan/weight_layouts.c src/train/plan/weight_layouts.h
-if HAVE_CUDA
-libgannet_train_a_SOURCES += src/train/plan/plan_cuda.c src/train/plan/plan_cuda.h src/train/plan/plan_cuda_batch.c src/train/plan/plan_cuda_memory.c \
-	src/train/plan/plan_cuda_accumulate.c src/train/plan/plan_cuda_record.c src/train/plan/plan_cuda_resident.c src/train/plan/gpu_memory.c
-else
-libgannet_train_a_SOURCES += src/train/plan/plan_no_cuda.c
-endif
 TRAIN_LIBS = libgannet_train.a $(KERNELS_CUDA_LIBS) $(JANSSON_LIBS)

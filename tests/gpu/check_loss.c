@@ -40,7 +40,7 @@ static void release(struct batch *x)
 
 /* Queues the loss and brings its numbers. */
 static int run(struct bed *b, enum gn_cuda_type type, int batch, int classes, const struct variant *v,
-	       const struct batch *in, struct bed_tensor *logits, struct bed_tensor *dlogits, struct gn_cuda_loss *out)
+	       const struct batch *in, struct bed_tensor *logits, struct bed_tensor *dlogits, struct gn_loss *out)
 {
 	struct gn_cuda_loss_args a = {type,
 				      batch,
@@ -53,7 +53,9 @@ static int run(struct bed *b, enum gn_cuda_type type, int batch, int classes, co
 				      v->grad_scale,
 				      dlogits->data,
 				      bed_bytes(b, NULL, batch * sizeof(float)),
-				      bed_bytes(b, NULL, sizeof *out)};
+				      bed_bytes(b, NULL, sizeof *out),
+				      NULL,
+				      0};
 
 	if (b->why[0] || !bed_ok(b, gn_cuda_softmax_cross_entropy(b->stream, &a, &b->err), "loss"))
 		return 0;
@@ -65,7 +67,7 @@ static void check(struct bed *b, enum gn_cuda_type type, int batch, int classes,
 {
 	double *want = bed_doubles((size_t)batch * classes), loss;
 	struct bed_tensor *logits, *dlogits;
-	struct gn_cuda_loss out;
+	struct gn_loss out;
 	struct batch in;
 
 	bed_begin(b);
@@ -94,7 +96,7 @@ static void bad_labels(struct bed *b)
 {
 	struct variant v = {0.1, 1, 1, 0};
 	struct bed_tensor *logits, *dlogits;
-	struct gn_cuda_loss out;
+	struct gn_loss out;
 	struct batch in;
 
 	bed_begin(b);

@@ -43,13 +43,14 @@ float *net_floats(size_t count)
 
 void net_destroy(struct net *n)
 {
-	gn_plan_destroy(n->plan);
-	gn_weight_layouts_destroy(n->arrange);
 	gn_optimizer_destroy(n->optimizer);
+	gn_plan_destroy(n->plan);
+	gn_weight_layouts_destroy(n->layouts);
 	gn_model_destroy(n->model);
-	free(n->params);
-	free(n->grads);
-	free(n->buffers);
+	for (int i = 0; i < 3; i++)
+		gn_array_release(&n->arrays[i]);
+	gn_buffer_free(&n->accumulated);
+	gn_plan_device_close(&n->device);
 	free(n->images);
 	free(n->crops);
 	free(n->pixels);
@@ -58,23 +59,61 @@ void net_destroy(struct net *n)
 	free(n->pair_labels);
 }
 
+static enum gn_status create_arrays(struct net *n, const struct gn_plan_options *o)
+{
+	const size_t params = gn_model_param_elements(n->model), counts[3] = {params, params, gn_model_buffer_elements(n->model)};
+	enum gn_status status = gn_plan_device_open(o, &n->device, &n->err);
+
+	for (int i = 0; i < 3 && !status; i++)
+		status = gn_array_create(n->device.device, counts[i], &n->arrays[i], &n->err);
+	if (!status)
+		status = gn_buffer_alloc(n->device.device, params * sizeof(float), &n->accumulated, &n->err);
+	n->params = n->arrays[0].host;
+	n->grads = n->arrays[1].host;
+	n->buffers = n->arrays[2].host;
+	return status;
+}
+
 static enum gn_status make_plan(struct net *n, struct gn_plan_options o)
 {
+	const struct gn_optimizer_options oo = {.name = "sgd", .momentum = 0.9, .weight_decay = 1e-3, .eps = -1};
+	struct gn_optimizer_arrays arrays = {.params = n->arrays[0].device, .grads = n->arrays[1].device, .buffers = n->arrays[2].device,
+					     .ranks = 1};
 	enum gn_status status;
 
-	o.weights = gn_weight_layouts_layouts(n->arrange);
+	o.device = &n->device;
+	o.weights = gn_weight_layouts_layouts(n->layouts);
 	o.batch = n->batch;
-	status = gn_plan_create(n->model, &o, n->params, n->grads, n->buffers, &n->plan, &n->err);
+	status = o.frozen ? gn_plan_create(n->model, &o, n->params, NULL, n->buffers, &n->plan, &n->err) :
+			    gn_plan_create(n->model, &o, n->arrays[0].device, n->arrays[1].device, n->arrays[2].device, &n->plan, &n->err);
 	if (!status)
-		status = gn_weight_layouts_take(n->arrange, n->plan, &n->err);
+		status = gn_weight_layouts_take(n->layouts, n->plan, &n->err);
 	if (!status)
-		gn_weight_layouts_in(n->arrange, n->params);
-	return status;
+		gn_weight_layouts_in(n->layouts, n->params);
+	return status ? status : gn_optimizer_create(n->model, &oo, &arrays, n->device.compute, &n->optimizer, &n->err);
+}
+
+static enum gn_status move(struct net *n, enum gn_status (*by)(const struct gn_array *a, struct gn_stream *s, struct gn_err *err))
+{
+	enum gn_status status = GN_OK;
+
+	for (int i = 0; i < 3 && !status; i++)
+		status = by(&n->arrays[i], n->device.stream, &n->err);
+	return status ? status : gn_stream_wait(n->device.stream, &n->err);
+}
+
+enum gn_status net_send(struct net *n)
+{
+	return move(n, gn_array_send);
+}
+
+enum gn_status net_fetch(struct net *n)
+{
+	return move(n, gn_array_fetch);
 }
 
 enum gn_status net_make(struct net *n, const char *model, int batch, int side, struct gn_plan_options o)
 {
-	struct gn_optimizer_options oo = {.name = "sgd", .momentum = 0.9, .weight_decay = 1e-3, .eps = -1};
 	enum gn_status status;
 
 	memset(n, 0, sizeof *n);
@@ -82,9 +121,9 @@ enum gn_status net_make(struct net *n, const char *model, int batch, int side, s
 	status = gn_model_create(model, 10, 0, side, &n->model, &n->err);
 	if (status)
 		return status;
-	n->params = net_floats(gn_model_param_elements(n->model));
-	n->grads = net_floats(gn_model_param_elements(n->model));
-	n->buffers = net_floats(gn_model_buffer_elements(n->model));
+	status = create_arrays(n, &o);
+	if (status)
+		return status;
 	n->images = net_floats((size_t)batch * (size_t)gn_model_channels(n->model) * (size_t)side * (size_t)side);
 	n->labels = calloc((size_t)batch, sizeof *n->labels);
 	n->pair_labels = calloc((size_t)batch, sizeof *n->pair_labels);
@@ -95,8 +134,7 @@ enum gn_status net_make(struct net *n, const char *model, int batch, int side, s
 		n->lambdas[i] = 0.25f + 0.5f * (float)i / (float)batch;
 	}
 	if ((status = gn_init_params(n->model, "formula", n->params, n->buffers, &n->err)) ||
-	    (status = gn_weight_layouts_create(n->model, &n->arrange, &n->err)) ||
-	    (status = gn_optimizer_create(n->model, &oo, &n->optimizer, &n->err)))
+	    (status = gn_weight_layouts_create(n->model, &n->layouts, &n->err)))
 		return status;
 	return make_plan(n, o);
 }
@@ -114,11 +152,15 @@ struct gn_targets net_targets(const struct net *n)
 enum gn_status net_pass(struct net *n, double *loss, const float **logits)
 {
 	struct gn_targets t = net_targets(n);
-	enum gn_status status = gn_plan_forward(n->plan, net_input(n), 3, logits, &n->err);
+	enum gn_status status = net_send(n);
 
 	if (!status)
+		status = gn_plan_forward(n->plan, net_input(n), 3, logits, &n->err);
+	if (!status)
 		status = gn_plan_loss_mixed(n->plan, &t, loss, &n->err);
-	return status ? status : gn_plan_backward(n->plan, NULL, NULL, &n->err);
+	if (!status)
+		status = gn_plan_backward(n->plan, NULL, NULL, &n->err);
+	return status ? status : net_fetch(n);
 }
 
 double net_distance(const float *a, const float *b, size_t count)

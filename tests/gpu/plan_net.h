@@ -2,8 +2,9 @@
 #ifndef TESTS_GPU_PLAN_NET_H
 #define TESTS_GPU_PLAN_NET_H
 
-#include "src/train/plan/weight_layouts.h"
 #include "src/train/optim/optimizer.h"
+#include "src/train/plan/device.h"
+#include "src/train/plan/weight_layouts.h"
 #include "src/train/plan/plan.h"
 
 #include <stdint.h>
@@ -21,9 +22,13 @@ extern const struct net_precision net_precisions[NET_PRECISIONS];
 struct net {
 	struct gn_model *model;
 	struct gn_plan *plan;
-	struct gn_weight_layouts *arrange;
+	struct gn_weight_layouts *layouts;
+	struct gn_plan_device device;
+	struct gn_array arrays[3];
+	struct gn_buffer accumulated;
 	struct gn_optimizer *optimizer;
-	float *params, *grads, *buffers, *images, *lambdas;
+	float *params, *grads, *buffers; /* the host's copies of the arrays */
+	float *images, *lambdas;
 	struct gn_crop *crops; /* NULL: images are given as floats */
 	uint8_t *pixels;	  /* of all crops */
 	int32_t *labels, *pair_labels;
@@ -43,12 +48,15 @@ enum gn_status net_make(struct net *n, const char *model, int batch, int side, s
 void net_destroy(struct net *n);
 const void *net_input(const struct net *n);
 struct gn_targets net_targets(const struct net *n);
-/* Forward, loss and backward by hand: n->grads. */
+/* Between the host's copies and the device; block. */
+enum gn_status net_send(struct net *n);
+enum gn_status net_fetch(struct net *n);
+/* Forward, loss and backward, call by call, from and to the host's copies. */
 enum gn_status net_pass(struct net *n, double *loss, const float **logits);
 /* Of two vectors, by the length of b. */
 double net_distance(const float *a, const float *b, size_t count);
 
-/* plan_runs.c: runs that stay on the device. */
+/* plan_runs.c: steps that are queued. */
 void check_runs(const struct net_precision *p);
 void check_skip(void);
 

@@ -1,4 +1,4 @@
-/* Runs that stay on the device, against runs whose optimizer is the host's. */
+/* Steps that are queued, with the update on the device, against steps call by call whose optimizer is the host's oracle. */
 #include "tests/gpu/plan_net.h"
 
 #include "src/train/model/init.h"
@@ -10,7 +10,7 @@
 
 enum { STEPS = 4 };
 
-/* What a run of so many batches a step was told. */
+/* What came of a run. */
 struct course {
 	double losses[STEPS], norm;
 	int skipped;
@@ -32,7 +32,21 @@ static struct gn_optim_update update_of(uint64_t step, int batches)
 	return (struct gn_optim_update){.lr = 0.002, .grad_scale = 1.0 / batches, .step = step + 1};
 }
 
-static enum gn_status step_by_hand(struct net *n, uint64_t step, int batches, float *sums, struct course *c)
+/* torch.optim.SGD on one tensor after another, on the host. */
+static void update_by_hand(struct net *n, const struct gn_optim_update *u, const float *sums, float *momentum, double *norm)
+{
+	*norm = u->grad_scale * sqrt(gn_ref_sum_squares(sums, gn_model_param_elements(n->model)));
+	for (int i = 0; i < gn_model_param_count(n->model); i++) {
+		const struct gn_param *p = gn_model_param(n->model, i);
+		const struct gn_optim rule = {.kind = GN_OPTIM_SGD, .momentum = 0.9};
+		struct gn_optim_tensor t = {.params = n->params + p->offset, .grads = sums + p->offset, .slots = {momentum + p->offset},
+					    .count = p->count, .weight_decay = p->kind == GN_PARAM_WEIGHT ? 1e-3 : 0};
+
+		gn_optim_step(&rule, u, &t);
+	}
+}
+
+static enum gn_status step_by_hand(struct net *n, uint64_t step, int batches, float *sums, float *momentum, struct course *c)
 {
 	size_t count = gn_model_param_elements(n->model);
 	struct gn_optim_update u = update_of(step, batches);
@@ -50,18 +64,19 @@ static enum gn_status step_by_hand(struct net *n, uint64_t step, int batches, fl
 		next_labels(n, batches);
 	}
 	if (!status)
-		gn_optimizer_step(n->optimizer, &u, n->params, sums, &c->norm);
+		update_by_hand(n, &u, sums, momentum, &c->norm);
 	return status;
 }
 
 static enum gn_status run_by_hand(struct net *n, int batches, struct course *c)
 {
-	float *sums = net_floats(gn_model_param_elements(n->model));
+	float *sums = net_floats(gn_model_param_elements(n->model)), *momentum = net_floats(gn_model_param_elements(n->model));
 	enum gn_status status = GN_OK;
 
 	for (uint64_t k = 0; k < STEPS && !status; k++)
-		status = step_by_hand(n, k, batches, sums, c);
+		status = step_by_hand(n, k, batches, sums, momentum, c);
 	free(sums);
+	free(momentum);
 	return status;
 }
 
@@ -74,45 +89,88 @@ static enum gn_status stage(struct net *n, int batches)
 	return status;
 }
 
-static enum gn_status step_on_device(struct net *n, uint64_t step, int batches, struct course *c)
+/* Of how many parameters the gradient was reported. */
+static void ready(void *context, int param, struct gn_event *event)
+{
+	(void)param;
+	*(int *)context += event != NULL;
+}
+
+/* Batch k of a step, which was staged; the next one is staged behind it. */
+static enum gn_status queue_batch(struct net *n, uint64_t number, int k, int batches, int *reported)
+{
+	struct gn_stream *s = n->device.stream;
+	const struct gn_array *grads = &n->arrays[1];
+	float *sums = n->accumulated.address;
+	const struct gn_plan_observer observer = {NULL, k + 1 == batches ? ready : NULL, reported};
+	enum gn_status status = gn_plan_run(n->plan, number, &observer, batches > 1 && k + 1 == batches ? sums : NULL, &n->err);
+
+	if (!status && k + 1 < batches)
+		status = k ? gn_compute_add(n->device.compute, grads->device, sums, grads->count, &n->err) :
+			     gn_stream_copy(s, sums, grads->device, grads->count * sizeof(float), &n->err);
+	return status ? status : stage(n, batches);
+}
+
+static enum gn_status step_on_device(struct net *n, uint64_t step, int batches, float *loss, struct course *c)
 {
 	struct gn_optim_update u = update_of(step, batches);
-	struct gn_plan_result r;
-	enum gn_status status = GN_OK;
+	struct gn_update_result r;
+	float mean = 0;
+	int reported = 0;
+	enum gn_status status = gn_stream_copy(n->device.stream, loss, &mean, sizeof mean, &n->err);
 
-	for (int k = 0; k + 1 < batches && !status; k++) {
-		status = gn_plan_gather(n->plan, step * (uint64_t)batches + (uint64_t)k, &n->err);
-		if (!status)
-			status = stage(n, batches);
-	}
+	for (int k = 0; k < batches && !status; k++)
+		status = queue_batch(n, step * (uint64_t)batches + (uint64_t)k, k, batches, &reported);
+	u.grad_scale /= gn_plan_loss_scale(n->plan);
 	if (!status)
-		status = gn_plan_launch(n->plan, (step + 1) * (uint64_t)batches - 1, &u, &n->err);
+		status = gn_optimizer_step(n->optimizer, &u, &r, &n->err);
 	if (!status)
-		status = stage(n, batches);
+		status = gn_plan_check_labels(n->plan, &n->err);
 	if (!status)
-		status = gn_plan_result(n->plan, &r, &n->err);
+		status = gn_stream_copy(n->device.stream, &mean, loss, sizeof mean, &n->err);
+	if (!status)
+		status = gn_stream_wait(n->device.stream, &n->err);
 	if (status)
 		return status;
-	c->losses[step] = r.loss;
+	gn_plan_adjust_loss_scale(n->plan, !r.skipped);
+	c->losses[step] = (double)mean;
 	c->norm = r.norm;
-	c->skipped += r.skipped;
+	c->skipped += r.skipped || reported != gn_model_param_count(n->model);
 	return GN_OK;
 }
 
-static enum gn_status run_on_device(struct net *n, int batches, struct course *c)
+/* Each step is cut behind every third parameter. */
+static int cuts(void *context, int param)
 {
-	struct gn_optim rule = {.kind = GN_OPTIM_SGD, .momentum = 0.9};
-	struct gn_plan_update update = {.rule = &rule, .slots = {gn_optimizer_slot(n->optimizer, 0)}, .weight_decay = 1e-3,
-					.batches = batches};
-	enum gn_status status = gn_plan_reside(n->plan, &update, &n->err);
+	(void)context;
+	return param % 3 == 0;
+}
 
-	if (!status)
-		status = gn_plan_push(n->plan, &n->err);
+/* loss: where the plan adds it up. */
+static enum gn_status run_on_device(struct net *n, int batches, float *loss, struct course *c)
+{
+	enum gn_status status = net_send(n);
+
+	if (!status && batches == 1)
+		status = gn_plan_cut(n->plan, cuts, NULL, &n->err);
 	if (!status)
 		status = stage(n, batches);
 	for (uint64_t k = 0; k < STEPS && !status; k++)
-		status = step_on_device(n, k, batches, c);
-	return status ? status : gn_plan_pull(n->plan, &n->err);
+		status = step_on_device(n, k, batches, loss, c);
+	return status ? status : net_fetch(n);
+}
+
+/* Memory of the device for the mean loss of a plan that n is made with; NULL: there is none. */
+static float *loss_memory(struct gn_plan_options *o, int batches, struct gn_buffer *memory, struct gn_plan_device *device)
+{
+	struct gn_err err;
+
+	if (gn_plan_device_open(o, device, &err) || gn_buffer_alloc(device->device, sizeof(float), memory, &err))
+		return NULL;
+	o->training = 1;
+	o->batches = batches;
+	o->mean_loss = memory->address;
+	return memory->address;
 }
 
 static double furthest(const struct course *a, const struct course *b)
@@ -129,14 +187,16 @@ static void check_run(const char *model, int batch, int batches, int side, const
 {
 	struct gn_plan_options o = net_on_gpu(p);
 	struct course device = {.norm = 0}, hand = {.norm = 0};
+	struct gn_plan_device beside = {NULL, NULL, NULL};
+	struct gn_buffer memory = {NULL, NULL, 0, NULL};
+	float *loss = loss_memory(&o, batches, &memory, &beside);
 	double off, params = 0, buffers = 0;
 	struct net a, b;
 	enum gn_status status;
 
-	o.training = 1;
 	status = net_make(&a, model, batch, side, o);
 	if (!status)
-		status = run_on_device(&a, batches, &device);
+		status = run_on_device(&a, batches, loss, &device);
 	if (status)
 		printf("# %s\n", a.err.text);
 	if (net_make(&b, model, batch, side, o) || run_by_hand(&b, batches, &hand)) {
@@ -150,36 +210,37 @@ static void check_run(const char *model, int batch, int batches, int side, const
 	}
 	net_point(!status && !device.skipped && off < p->tolerance && (batches > 1 || device.losses[STEPS - 1] < device.losses[0]) &&
 			  fabs(device.norm - hand.norm) < 10 * p->tolerance * hand.norm && params < p->tolerance && buffers < p->tolerance,
-		  "%s, %s, %d steps of %d batch%s on the device and by hand: losses %.4f to %.4f, off by %.1e, norms %.6g and %.6g, "
+		  "%s, %s, %d steps of %d batch%s queued and by hand: losses %.4f to %.4f, off by %.1e, norms %.6g and %.6g, "
 		  "parameters off by %.1e; %s", model, p->name, STEPS, batches, batches > 1 ? "es" : "", device.losses[0],
 		  device.losses[STEPS - 1], off, device.norm, hand.norm, params, a.plan ? gn_plan_mode(a.plan) : "");
 	net_destroy(&a);
 	net_destroy(&b);
+	gn_buffer_free(&memory);
+	gn_plan_device_close(&beside);
 }
 
-/* A step takes as many batches as it was said to have. */
+/* A run without a batch, and more batches than a step has. */
 static void check_count(void)
 {
 	struct gn_plan_options o = net_on_gpu(&net_precisions[0]);
-	struct gn_optim rule = {.kind = GN_OPTIM_SGD, .momentum = 0.9};
-	struct gn_plan_update update = {.rule = &rule, .batches = 2};
-	struct gn_optim_update u = update_of(0, 2);
+	const struct gn_plan_observer observer = {NULL, NULL, NULL};
 	enum gn_status early = GN_OK, late = GN_OK, status;
 	struct net n;
 
 	o.training = 1;
+	o.batches = 2;
 	status = net_make(&n, "lenet", 2, 28, o);
-	update.slots[0] = status ? NULL : gn_optimizer_slot(n.optimizer, 0);
-	if (!status && !(status = gn_plan_reside(n.plan, &update, &n.err)) && !(status = gn_plan_push(n.plan, &n.err)) &&
-	    !(status = stage(&n, 2))) {
-		early = gn_plan_launch(n.plan, 0, &u, &n.err);
-		status = gn_plan_gather(n.plan, 0, &n.err);
+	if (!status)
+		early = gn_plan_run(n.plan, 0, &observer, NULL, &n.err);
+	for (uint64_t k = 0; k < 2 && !status; k++) {
+		status = stage(&n, 2);
 		if (!status)
-			status = stage(&n, 2);
-		late = gn_plan_gather(n.plan, 1, &n.err);
+			status = gn_plan_run(n.plan, k, &observer, NULL, &n.err);
 	}
+	if (!status && !(status = stage(&n, 2)))
+		late = gn_plan_run(n.plan, 2, &observer, NULL, &n.err);
 	net_point(!status && early == GN_ERR_USAGE && late == GN_ERR_USAGE,
-		  "of a step of two batches the second cannot be gathered, nor the first launched");
+		  "no step without a batch that was staged, nor of more batches than it has");
 	net_destroy(&n);
 }
 
@@ -226,18 +287,20 @@ static int refuses_crops(struct net *n)
 	return large == GN_ERR_USAGE && none == GN_ERR_USAGE;
 }
 
-/* Images as crops, by hand and on the device, against the same as floats. */
+/* Images as crops, call by call and queued, against the same as floats. */
 static void check_crops(const char *model, int batch, int side, const struct net_precision *p)
 {
 	struct gn_plan_options floats_in = net_on_gpu(p), crops_in;
 	struct course device = {.norm = 0}, hand = {.norm = 0};
+	struct gn_plan_device beside = {NULL, NULL, NULL};
+	struct gn_buffer memory = {NULL, NULL, 0, NULL};
+	float *mean = loss_memory(&floats_in, 1, &memory, &beside);
 	double loss = 0, off = 0;
 	const float *logits;
 	struct net a, b;
 	enum gn_status status;
 	int refused = 0;
 
-	floats_in.training = 1;
 	crops_in = floats_in;
 	crops_in.pixels = &scale;
 	status = net_make(&a, model, batch, side, crops_in);
@@ -250,9 +313,9 @@ static void check_crops(const char *model, int batch, int side, const struct net
 		status = net_pass(&a, &loss, &logits);
 		if (!status && gn_init_params(a.model, "formula", a.params, a.buffers, &a.err))
 			status = GN_ERR_FAILED;
-		gn_weight_layouts_in(a.arrange, a.params);
+		gn_weight_layouts_in(a.layouts, a.params);
 		if (!status)
-			status = run_on_device(&a, 1, &device);
+			status = run_on_device(&a, 1, mean, &device);
 		if (status)
 			printf("# %s\n", a.err.text);
 	}
@@ -267,41 +330,38 @@ static void check_crops(const char *model, int batch, int side, const struct net
 	      device.losses[STEPS - 1], off);
 	net_destroy(&a);
 	net_destroy(&b);
+	gn_buffer_free(&memory);
+	gn_plan_device_close(&beside);
 }
 
-/* A step whose gradients are not finite leaves all as it was. */
+/* An update of gradients that are not finite leaves parameters and state as they were. */
 void check_skip(void)
 {
 	struct gn_plan_options o = net_on_gpu(&net_precisions[0]);
-	struct gn_optim rule = {.kind = GN_OPTIM_SGD, .momentum = 0.9};
+	const struct gn_plan_observer observer = {NULL, NULL, NULL};
 	struct gn_optim_update u = {.lr = 0.02, .grad_scale = 1, .step = 1};
-	struct gn_plan_update update = {.rule = &rule};
-	struct gn_plan_result r = {0};
-	struct gn_targets t;
+	struct gn_update_result r = {.skipped = 0};
 	struct net n;
-	float *before = NULL, *buffers = NULL;
+	float *before = NULL;
+	int zero = 1;
 	enum gn_status status;
 
 	o.training = 1;
 	status = net_make(&n, "resnet20", 2, 32, o);
-	t = net_targets(&n);
-	update.slots[0] = status ? NULL : gn_optimizer_slot(n.optimizer, 0);
 	if (!status) {
-		before = net_floats(gn_model_param_elements(n.model));
-		buffers = net_floats(gn_model_buffer_elements(n.model));
-		memcpy(before, n.params, gn_model_param_elements(n.model) * sizeof *before);
-		memcpy(buffers, n.buffers, gn_model_buffer_elements(n.model) * sizeof *buffers);
+		before = net_floats(n.arrays[0].count);
+		memcpy(before, n.params, n.arrays[0].count * sizeof *before);
 		n.images[17] = NAN;
 	}
-	if (status || (status = gn_plan_reside(n.plan, &update, &n.err)) || (status = gn_plan_push(n.plan, &n.err)) ||
-	    (status = gn_plan_stage(n.plan, n.images, &t, &n.err)) || (status = gn_plan_launch(n.plan, 0, &u, &n.err)) ||
-	    (status = gn_plan_result(n.plan, &r, &n.err)) || (status = gn_plan_pull(n.plan, &n.err)))
+	if (status || (status = net_send(&n)) || (status = stage(&n, 1)) || (status = gn_plan_run(n.plan, 0, &observer, NULL, &n.err)) ||
+	    (status = gn_optimizer_step(n.optimizer, &u, &r, &n.err)) ||
+	    (status = gn_array_fetch(gn_optimizer_slot(n.optimizer, 0), n.device.stream, &n.err)) || (status = net_fetch(&n)))
 		printf("# %s\n", n.err.text);
-	net_point(!status && r.skipped && !memcmp(before, n.params, gn_model_param_elements(n.model) * sizeof *before) &&
-		      !memcmp(buffers, n.buffers, gn_model_buffer_elements(n.model) * sizeof *buffers),
-	      "a step whose gradients are not finite changes nothing");
+	for (size_t i = 0; !status && i < n.arrays[0].count; i++)
+		zero &= gn_optimizer_slot(n.optimizer, 0)->host[i] == 0;
+	net_point(!status && r.skipped && zero && !memcmp(before, n.params, n.arrays[0].count * sizeof *before),
+		  "an update of gradients that are not finite changes nothing");
 	free(before);
-	free(buffers);
 	net_destroy(&n);
 }
 

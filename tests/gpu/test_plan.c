@@ -1,5 +1,5 @@
-/* Plans on a GPU: reference networks as gannet selftest has them, plans against those of the oracle, and runs that stay on the
- * device against runs whose optimizer is the host's. Prints TAP. usage: test_plan [REFERENCE.json...] */
+/* Plans on a GPU: reference networks as gannet selftest has them, plans against those of the oracle, and steps that are queued against
+ * steps call by call. Prints TAP. usage: test_plan [REFERENCE.json...] */
 #include "src/device/cuda.h"
 #include "src/base/file.h"
 #include "src/train/plan/golden.h"
@@ -84,8 +84,8 @@ static void check_plan(const char *model, int batch, int side, const struct net_
 		printf("# the oracle: %s\n", b.err.text);
 	if (!status) {
 		logits = net_distance(x, y, (size_t)batch * 10);
-		gn_weight_layouts_out(a.arrange, a.grads);
-		gn_weight_layouts_out(b.arrange, b.grads);
+		gn_weight_layouts_out(a.layouts, a.grads);
+		gn_weight_layouts_out(b.layouts, b.grads);
 		grads = worst_gradient(&a, &b);
 		buffers = net_distance(a.buffers, b.buffers, gn_model_buffer_elements(a.model));
 	}
@@ -112,9 +112,8 @@ static void check_inference(const char *model, int batch, int side, const struct
 	for (int i = 0; i < 3; i++) {
 		int made = !net_make(&nets[i], model, batch, side, all[i]);
 
-		if (made)
-			gn_plan_freeze(nets[i].plan);
-		if (!made || gn_plan_forward(nets[i].plan, nets[i].images, 0, &logits[i], &nets[i].err)) {
+		if (!made || net_send(&nets[i]) || gn_plan_freeze(nets[i].plan, &nets[i].err) ||
+		    gn_plan_forward(nets[i].plan, nets[i].images, 0, &logits[i], &nets[i].err)) {
 			printf("# %s\n", nets[i].err.text);
 			ok = 0;
 		}

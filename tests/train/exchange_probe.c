@@ -30,7 +30,7 @@ static enum gn_status one_step(struct gn_reducer *x, const struct gn_model *mode
 	/* each rank misses others, which leave at the end */
 	for (int p = params - 1; p >= 0; p--)
 		if (step < 2 || (p + rank) % 7)
-			gn_reducer_ready(x, p);
+			gn_reducer_ready(x, p, NULL);
 	status = gn_reducer_wait(x, err);
 	for (size_t i = 0; !status && i < count; i++) {
 		float sum = 0;
@@ -66,14 +66,15 @@ static enum gn_status run(struct gn_comm *comm, const struct gn_model *model, st
 	enum gn_status status = GN_OK;
 
 	for (int overlap = 0; overlap < 2 && !status; overlap++) {
-		struct gn_reducer_config form = {100000, overlap};
+		struct gn_reducer_config config = {100000, overlap};
+		struct gn_reducer_options o = {.comm = comm, .model = model, .flat = flat, .tail_elements = TAIL, .algo = "auto"};
 		struct gn_reducer *x;
 
-		status = gn_reducer_create(comm, model, flat, TAIL, &form, "auto", &x, err);
+		status = gn_reducer_create(&o, &config, &x, err);
 		if (!status)
 			status = steps(x, model, comm, flat, count, err);
 		if (!status)
-			status = gn_reducer_create_on(carrier, model, flat, TAIL, &form, &x, err);
+			o.backend = carrier, status = gn_reducer_create(&o, &config, &x, err);
 		if (!status)
 			status = steps(x, model, comm, flat, count, err);
 	}

@@ -6,6 +6,7 @@
 #include "src/train/plan/weight_layouts.h"
 #include "src/train/model/init.h"
 #include "src/train/optim/optimizer.h"
+#include "src/train/plan/device.h"
 #include "src/train/plan/plan.h"
 
 #include <dlfcn.h>
@@ -105,6 +106,7 @@ struct run {
 	struct gn_model *model;
 	struct gn_plan *plan;
 	struct gn_weight_layouts *arrange;
+	struct gn_plan_device device;
 	struct gn_optimizer *optimizer;
 	float *params, *grads, *buffers, *images;
 	int32_t labels[2];
@@ -115,9 +117,12 @@ static void run_init(struct run *r, const char *model, const char *optimizer, in
 	struct gn_optimizer_options oo = {.name = optimizer, .momentum = 0.9, .beta2 = 0.999, .trust = 0.001,
 					  .weight_decay = 1e-4, .eps = -1, .clip = 1};
 	struct gn_plan_options po = {.backend = GN_BACKEND_HOST, .batch = 2, .training = 1, .bf16 = bf16, .dropout = 1};
+	struct gn_optimizer_arrays arrays;
 	struct gn_err err;
 	size_t count;
 
+	assert_ok(gn_plan_device_open(&po, &r->device, &err));
+	po.device = &r->device;
 	assert_ok(gn_model_create(model, 16, 0, 64, &r->model, &err));
 	count = gn_model_param_elements(r->model);
 	r->params = gn_alloc_aligned(count * sizeof(float));
@@ -133,13 +138,15 @@ static void run_init(struct run *r, const char *model, const char *optimizer, in
 	assert_ok(gn_plan_create(r->model, &po, r->params, r->grads, r->buffers, &r->plan, &err));
 	assert_ok(gn_weight_layouts_take(r->arrange, r->plan, &err));
 	gn_weight_layouts_in(r->arrange, r->params);
-	assert_ok(gn_optimizer_create(r->model, &oo, &r->optimizer, &err));
+	arrays = (struct gn_optimizer_arrays){.params = r->params, .grads = r->grads, .buffers = r->buffers, .ranks = 1};
+	assert_ok(gn_optimizer_create(r->model, &oo, &arrays, r->device.compute, &r->optimizer, &err));
 }
 
 static void run_release(struct run *r)
 {
 	gn_optimizer_destroy(r->optimizer);
 	gn_plan_destroy(r->plan);
+	gn_plan_device_close(&r->device);
 	gn_weight_layouts_destroy(r->arrange);
 	gn_model_destroy(r->model);
 	free(r->params);
@@ -153,12 +160,14 @@ static void step(struct run *r, uint64_t number)
 	struct gn_optim_update u = {.lr = 0.001, .grad_scale = 1, .step = number + 1};
 	const float *logits;
 	struct gn_err err;
-	double loss, norm;
+	struct gn_update_result result;
+	double loss;
 
 	assert_ok(gn_plan_forward(r->plan, r->images, number, &logits, &err));
 	assert_ok(gn_plan_loss(r->plan, r->labels, &loss, &err));
 	assert_ok(gn_plan_backward(r->plan, NULL, NULL, &err));
-	assert_int_equal(gn_optimizer_step(r->optimizer, &u, r->params, r->grads, &norm), 1);
+	assert_ok(gn_optimizer_step(r->optimizer, &u, &result, &err));
+	assert_int_equal(result.skipped, 0);
 }
 
 /* Two steps after a first one. */

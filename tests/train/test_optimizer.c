@@ -1,9 +1,9 @@
 /* One update of a whole model: clipping, what gets decay, and what happens when a gradient is not finite. */
 #include "tests/test.h"
 
-#include "src/train/optim/ema.h"
 #include "src/train/model/init.h"
 #include "src/train/optim/optimizer.h"
+#include "src/train/plan/device.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,19 +11,40 @@
 
 struct bench {
 	struct gn_model *model;
+	struct gn_plan_device device;
 	struct gn_optimizer *optimizer;
+	struct gn_update_result result; /* of the last step */
 	size_t count;
 	float *params, *before, *grads;
 };
 
+static void create_optimizer(struct bench *b, const struct gn_optimizer_options *options, float *buffers, const struct gn_ema *ema)
+{
+	const struct gn_optimizer_arrays arrays = {.params = b->params, .grads = b->grads, .buffers = buffers, .ranks = 1, .ema = ema};
+	struct gn_err err;
+
+	gn_optimizer_destroy(b->optimizer);
+	assert_ok(gn_optimizer_create(b->model, options, &arrays, b->device.compute, &b->optimizer, &err));
+}
+
+/* Whether parameters were updated. */
+static int step(struct bench *b, const struct gn_optim_update *u)
+{
+	struct gn_err err;
+
+	assert_ok(gn_optimizer_step(b->optimizer, u, &b->result, &err));
+	return !b->result.skipped;
+}
+
 static struct bench make(const struct gn_optimizer_options *options)
 {
-	struct bench b;
+	const struct gn_plan_options host = {.backend = GN_BACKEND_HOST};
+	struct bench b = {.optimizer = NULL};
 	struct gn_err err;
 	float *buffers;
 
 	assert_ok(gn_model_create("resnet20", 10, 3, 32, &b.model, &err));
-	assert_ok(gn_optimizer_create(b.model, options, &b.optimizer, &err));
+	assert_ok(gn_plan_device_open(&host, &b.device, &err));
 	b.count = gn_model_param_elements(b.model);
 	b.params = calloc(b.count, sizeof(float));
 	b.before = calloc(b.count, sizeof(float));
@@ -39,12 +60,14 @@ static struct bench make(const struct gn_optimizer_options *options)
 			b.grads[p->offset + k] = (float)gn_init_formula(p->name, k);
 	}
 	free(buffers);
+	create_optimizer(&b, options, NULL, NULL);
 	return b;
 }
 
 static void drop(struct bench *b)
 {
 	gn_optimizer_destroy(b->optimizer);
+	gn_plan_device_close(&b->device);
 	gn_model_destroy(b->model);
 	free(b->params);
 	free(b->before);
@@ -56,7 +79,7 @@ static void test_clipping(void **state)
 {
 	static const struct gn_optim_update u = {1, 0.5, 1};
 	struct gn_optimizer_options o = {.name = "sgd"};
-	double full, norm, moved;
+	double full, moved;
 	struct bench b = make(&o);
 
 	(void)state;
@@ -65,8 +88,8 @@ static void test_clipping(void **state)
 	for (double share = 0.25; share < 3; share *= 2) {
 		o.clip = share * full;
 		b = make(&o);
-		assert_int_equal(gn_optimizer_step(b.optimizer, &u, b.params, b.grads, &norm), 1);
-		assert_true(fabs(norm - full) < 1e-9 * full);
+		assert_int_equal(step(&b, &u), 1);
+		assert_true(fabs(b.result.norm - full) < 1e-9 * full);
 		for (size_t i = 0; i < b.count; i++)
 			b.params[i] -= b.before[i];
 		moved = sqrt(gn_ref_sum_squares(b.params, b.count));
@@ -84,10 +107,9 @@ static void test_what_decays(void **state)
 	for (int all = 0; all < 2; all++) {
 		struct gn_optimizer_options o = {.name = "sgd", .weight_decay = 0.125, .decay_all = all};
 		struct bench b = make(&o);
-		double norm;
 
 		memset(b.grads, 0, b.count * sizeof(float));
-		assert_int_equal(gn_optimizer_step(b.optimizer, &u, b.params, b.grads, &norm), 1);
+		assert_int_equal(step(&b, &u), 1);
 		for (int i = 0; i < gn_model_param_count(b.model); i++) {
 			const struct gn_param *p = gn_model_param(b.model, i);
 			float factor = p->kind == GN_PARAM_WEIGHT || all ? 1 - 0.0625f : 1;
@@ -111,17 +133,16 @@ static void test_not_finite(void **state)
 		struct bench b = make(&o);
 		const struct gn_param *last = gn_model_param(b.model, gn_model_param_count(b.model) - 1);
 		float *zero = calloc(b.count, sizeof(float));
-		double norm;
 
 		assert_non_null(zero);
 		b.grads[last->offset + last->count - 1] = bad[k % 3];
-		assert_int_equal(gn_optimizer_step(b.optimizer, &u, b.params, b.grads, &norm), 0);
-		assert_false(isfinite(norm));
+		assert_int_equal(step(&b, &u), 0);
+		assert_false(isfinite(b.result.norm));
 		assert_memory_equal(b.params, b.before, b.count * sizeof(float));
 		for (int slot = 0; slot < gn_optim_slots(gn_optimizer_kind(b.optimizer)); slot++)
-			assert_memory_equal(gn_optimizer_slot(b.optimizer, slot), zero, b.count * sizeof(float));
+			assert_memory_equal(gn_optimizer_slot(b.optimizer, slot)->host, zero, b.count * sizeof(float));
 		b.grads[last->offset + last->count - 1] = 1;
-		assert_int_equal(gn_optimizer_step(b.optimizer, &u, b.params, b.grads, &norm), 1);
+		assert_int_equal(step(&b, &u), 1);
 		assert_int_not_equal(memcmp(b.params, b.before, b.count * sizeof(float)), 0);
 		free(zero);
 		drop(&b);
@@ -149,28 +170,37 @@ static void test_zero_gamma(void **state)
 	drop(&b);
 }
 
+/* Averages of updates that leave the parameters where they are. */
 static void test_average(void **state)
 {
 	struct gn_optimizer_options o = {.name = "sgd"};
 	struct bench b = make(&o);
+	struct gn_optim_update u = {0, 1, 1};
 	float *buffers = calloc(gn_model_buffer_elements(b.model), sizeof(float));
-	struct gn_ema *e;
+	struct gn_ema e;
 	struct gn_err err;
 
 	(void)state;
-	assert_ok(gn_ema_create(b.model, 0.5, &e, &err));
-	gn_ema_set(e, b.params, buffers);
+	assert_ok(gn_ema_init(&e, b.model, 0.5, b.device.device, &err));
+	gn_ema_set(&e, b.params, buffers);
+	create_optimizer(&b, &o, buffers, &e);
 	b.params[0] = b.before[0] + 4;
 	buffers[0] = 8;
-	gn_ema_update(e, 1, b.params, buffers); /* d = 2/11 */
-	assert_true(fabsf(gn_ema_params(e)[0] - (b.before[0] + 4 * 9.0f / 11)) < 1e-6);
-	gn_ema_update(e, 1000, b.params, buffers); /* d = 0.5 */
-	assert_true(fabsf(gn_ema_params(e)[0] - (b.before[0] + 4 * 10.0f / 11)) < 1e-6);
-	assert_true(fabsf(gn_ema_buffers(e)[0] - 8 * 10.0f / 11) < 1e-6);
-	gn_ema_swap(e, b.params, buffers);
-	assert_true(gn_ema_params(e)[0] == b.before[0] + 4 && gn_ema_buffers(e)[0] == 8);
+	assert_int_equal(step(&b, &u), 1); /* d = 2/11 */
+	assert_true(fabsf(e.params.host[0] - (b.before[0] + 4 * 9.0f / 11)) < 1e-6);
+	u.step = 1000;
+	assert_int_equal(step(&b, &u), 1); /* d = 0.5 */
+	assert_true(fabsf(e.params.host[0] - (b.before[0] + 4 * 10.0f / 11)) < 1e-6);
+	assert_true(fabsf(e.buffers.host[0] - 8 * 10.0f / 11) < 1e-6);
+	b.grads[0] = NAN;
+	assert_int_equal(step(&b, &u), 0);
+	assert_true(fabsf(e.buffers.host[0] - 8 * 10.0f / 11) < 1e-6);
+	gn_ema_swap(&e, b.params, buffers);
+	assert_true(e.params.host[0] == b.before[0] + 4 && e.buffers.host[0] == 8);
 	assert_true(fabsf(buffers[0] - 8 * 10.0f / 11) < 1e-6);
-	gn_ema_destroy(e);
+	gn_optimizer_destroy(b.optimizer);
+	b.optimizer = NULL;
+	gn_ema_release(&e);
 	free(buffers);
 	drop(&b);
 }
@@ -182,15 +212,12 @@ static void test_bad_options(void **state)
 		{.name = "lamb", .momentum = 0.9, .beta2 = 0.999, .nesterov = 1},
 		{.name = "lamb", .momentum = 1, .beta2 = 0.999},
 	};
-	struct gn_optimizer *o;
-	struct gn_model *model;
+	enum gn_optim_kind kind;
 	struct gn_err err;
 
 	(void)state;
-	assert_ok(gn_model_create("lenet", 10, 0, 28, &model, &err));
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-		assert_int_equal(gn_optimizer_create(model, &bad[i], &o, &err), GN_ERR_USAGE);
-	gn_model_destroy(model);
+		assert_int_equal(gn_optimizer_check(&bad[i], &kind, &err), GN_ERR_USAGE);
 }
 
 int main(void)

@@ -200,7 +200,7 @@ static void frozen(const char *model, int side, int arranged)
 	eval.frozen = 1;
 	assert_ok(gn_plan_create(n.model, &eval, n.params, NULL, n.buffers, &folded, &err));
 	assert_int_equal(gn_plan_forward(folded, n.images, 0, &b, &err), GN_ERR_USAGE);
-	gn_plan_freeze(folded);
+	assert_ok(gn_plan_freeze(folded, &err));
 	assert_ok(gn_plan_forward(plain, n.images, 0, &a, &err));
 	assert_ok(gn_plan_forward(folded, n.images, 0, &b, &err));
 	assert_true(apart(30, b, a) < 1e-5);
@@ -208,7 +208,7 @@ static void frozen(const char *model, int side, int arranged)
 	first = a[7];
 	train(&n, 2);
 	assert_ok(gn_plan_forward(plain, n.images, 0, &a, &err));
-	gn_plan_freeze(folded);
+	assert_ok(gn_plan_freeze(folded, &err));
 	assert_ok(gn_plan_forward(folded, n.images, 0, &b, &err));
 	assert_true(a[7] != (float)first && apart(30, b, a) < 1e-5);
 	gn_plan_destroy(plain);
@@ -286,8 +286,8 @@ static void test_frozen_bf16(void **state)
 		assert_ok(gn_plan_create(n.model, &eval, n.params, NULL, n.buffers, &narrow, &err));
 		for (int k = 0; k < 2; k++) {
 			train(&n, 2);
-			gn_plan_freeze(wide);
-			gn_plan_freeze(narrow);
+			assert_ok(gn_plan_freeze(wide, &err));
+			assert_ok(gn_plan_freeze(narrow, &err));
 			assert_ok(gn_plan_forward(wide, n.images, 0, &a, &err));
 			for (int again = 0; again < 2; again++) { /* what was made of the weights is still there */
 				assert_ok(gn_plan_forward(narrow, n.images, 0, &b, &err));

@@ -124,7 +124,7 @@ static void net_init(struct net *n, int side, int resize)
 	assert_ok(gn_loader_create(data, &lo, &n->loader, &err));
 	assert_ok(gn_loader_start(n->loader, 0, 0, &err));
 	assert_ok(gn_plan_create(n->model, &po, n->params, NULL, n->buffers, &n->plan, &err));
-	gn_plan_freeze(n->plan);
+	assert_ok(gn_plan_freeze(n->plan, &err));
 }
 
 static void net_release(struct net *n)

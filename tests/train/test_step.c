@@ -4,7 +4,7 @@
 
 #include "data/pack/pack.h"
 #include "src/base/file.h"
-#include "src/train/loop/step.h"
+#include "src/train/loop/session.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static void step(struct gn_session *s, struct gn_interval *sums)
 	struct gn_err err;
 	int stopping;
 
-	assert_ok(gn_step_run(s, &stop, sums, &stopping, &err));
+	assert_ok(gn_session_step(s, &stop, sums, &stopping, &err));
 }
 
 static float *copy(const float *from, size_t count)
@@ -73,18 +73,18 @@ static void poison(struct gn_session *s)
 	float *params, *buffers, *slot, *average, kept;
 
 	step(s, &sums);
-	params = copy(s->params, count);
-	slot = copy(gn_optimizer_slot(s->optimizer, 0), count);
-	average = copy(gn_ema_params(s->ema), count);
-	buffers = copy(s->buffers, buffer_count);
-	kept = s->params[0];
-	s->params[0] = NAN;
+	params = copy(s->replica.params.host, count);
+	slot = copy(gn_optimizer_slot(s->replica.optimizer, 0)->host, count);
+	average = copy(s->replica.ema.params.host, count);
+	buffers = copy(s->replica.buffers.host, buffer_count);
+	kept = s->replica.params.host[0];
+	s->replica.params.host[0] = NAN;
 	step(s, &sums);
-	s->params[0] = kept;
-	assert_memory_equal(s->params, params, count * sizeof(float));
-	assert_memory_equal(gn_optimizer_slot(s->optimizer, 0), slot, count * sizeof(float));
-	assert_memory_equal(gn_ema_params(s->ema), average, count * sizeof(float));
-	assert_memory_equal(s->buffers, buffers, buffer_count * sizeof(float));
+	s->replica.params.host[0] = kept;
+	assert_memory_equal(s->replica.params.host, params, count * sizeof(float));
+	assert_memory_equal(gn_optimizer_slot(s->replica.optimizer, 0)->host, slot, count * sizeof(float));
+	assert_memory_equal(s->replica.ema.params.host, average, count * sizeof(float));
+	assert_memory_equal(s->replica.buffers.host, buffers, buffer_count * sizeof(float));
 	assert_int_equal(s->state.skipped, 1);
 	assert_int_equal(s->state.step, 2);
 	assert_int_equal(s->state.sample, 16);
@@ -93,7 +93,7 @@ static void poison(struct gn_session *s)
 	step(s, &sums);
 	assert_int_equal(s->skips_in_a_row, 0);
 	assert_int_equal(sums.skipped, 1);
-	assert_int_not_equal(memcmp(s->params, params, count * sizeof(float)), 0);
+	assert_int_not_equal(memcmp(s->replica.params.host, params, count * sizeof(float)), 0);
 	free(params), free(buffers), free(slot), free(average);
 }
 
@@ -112,7 +112,7 @@ static void test_poisoned_step(void **state)
 	assert_ok(gn_comm_create(world, &comm_options, NULL, &comm, &err));
 	assert_ok(gn_session_create(&options, "test", comm, NULL, &s, &err));
 	assert_ok(gn_session_restore(s, &resumed, &err));
-	assert_ok(gn_loader_start(s->loader, 0, 0, &err));
+	assert_ok(gn_loader_start(s->data.loader, 0, 0, &err));
 	poison(s);
 	gn_session_destroy(s);
 	gn_comm_destroy(comm);

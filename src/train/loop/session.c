@@ -14,89 +14,56 @@
 static enum gn_status open_data(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
-	enum gn_status status = gn_dataset_open(o->data, &s->data, err);
+	enum gn_status status = gn_dataset_open(o->data, &s->data.train, err);
 
 	if (!status)
-		status = gn_input_classes_digest(s->data, s->info.classes_digest, err);
+		status = gn_input_classes_digest(s->data.train, s->checkpoint.info.classes_digest, err);
 	if (!status && o->val)
-		status = gn_dataset_open(o->val, &s->val, err);
-	return status || !o->val ? status : gn_dataset_same_classes(s->data, s->val, err);
+		status = gn_dataset_open(o->val, &s->data.val, err);
+	return status || !o->val ? status : gn_dataset_same_classes(s->data.train, s->data.val, err);
 }
 
 static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
 	int side = o->side ? (int)o->side : gn_model_default_side(o->model);
-	enum gn_status status = gn_model_create(o->model, (int)gn_dataset_classes(s->data), (int)o->channels, side,
+	enum gn_status status = gn_model_create(o->model, (int)gn_dataset_classes(s->data.train), (int)o->channels, side,
 						&s->model, err);
 
 	if (status)
 		return status;
-	status = gn_input_parse(o->mean, o->deviation, gn_model_channels(s->model), &s->info.input, err);
+	status = gn_input_parse(o->mean, o->deviation, gn_model_channels(s->model), &s->checkpoint.info.input, err);
 	/* a checkpoint of an earlier version may be of any values, and is resumed with them: gn_session_restore knows whether it is */
 	if (!status && !strcmp(o->resume, "none"))
-		status = gn_input_check(o->mean, o->deviation, &s->info.input, err);
+		status = gn_input_check(o->mean, o->deviation, &s->checkpoint.info.input, err);
 	if (status)
 		return gn_err_prefix(err, "%s", gn_model_name(s->model)), status;
 	if (o->resize_schedule)
-		status = gn_resize_schedule_parse(o->resize_schedule, &s->resize_schedule, err);
+		status = gn_resize_schedule_parse(o->resize_schedule, &s->schedule.resize, err);
 	if (status)
 		return status;
-	s->info.input.resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
-	snprintf(s->info.model, sizeof s->info.model, "%s", gn_model_name(s->model));
-	s->info.classes = gn_model_classes(s->model);
-	s->info.channels = gn_model_channels(s->model);
-	s->info.side = gn_model_side(s->model);
-	s->info.names_of = s->data;
-	memcpy(s->info.dataset_digest, gn_dataset_digest(s->data), 65);
-	return gn_weights_layout_digest(s->model, s->info.layout_digest, err);
+	s->checkpoint.info.input.resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
+	snprintf(s->checkpoint.info.model, sizeof s->checkpoint.info.model, "%s", gn_model_name(s->model));
+	s->checkpoint.info.classes = gn_model_classes(s->model);
+	s->checkpoint.info.channels = gn_model_channels(s->model);
+	s->checkpoint.info.side = gn_model_side(s->model);
+	s->checkpoint.info.names_of = s->data.train;
+	memcpy(s->checkpoint.info.dataset_digest, gn_dataset_digest(s->data.train), 65);
+	return gn_weights_layout_digest(s->model, s->checkpoint.info.layout_digest, err);
 }
 
-static enum gn_status make_arrays(struct gn_session *s, struct gn_err *err)
-{
-	size_t params = gn_model_param_elements(s->model);
-
-	enum gn_status status = gn_weight_layouts_create(s->model, &s->weight_layouts, err);
-
-	if (status)
-		return status;
-	s->params = gn_alloc_aligned(params * sizeof(float));
-	s->kept_buffers = gn_alloc_aligned((gn_model_buffer_elements(s->model) + 1) * sizeof(float));
-	if (s->options->accumulate > 1)
-		s->accumulated = gn_alloc_aligned(params * sizeof(float));
-	if (!s->params || !s->kept_buffers || (s->options->accumulate > 1 && !s->accumulated))
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu parameters", params);
-	return GN_OK;
-}
-
-static enum gn_status make_optimizer(struct gn_session *s, struct gn_err *err)
+static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
-	struct gn_optimizer_options oo = {
-		.name = o->optimizer, .momentum = o->momentum, .beta2 = o->beta2, .trust = o->trust, .eps = o->eps,
-		.weight_decay = o->weight_decay, .clip = o->clip, .nesterov = o->nesterov, .decay_all = o->decay_all,
+	const struct gn_replica_options ro = {
+		.comm = s->comm, .model = s->model, .log = s->log, .device = s->device,
+		.optimizer = {.name = o->optimizer, .momentum = o->momentum, .beta2 = o->beta2, .trust = o->trust, .eps = o->eps,
+			      .weight_decay = o->weight_decay, .clip = o->clip, .nesterov = o->nesterov, .decay_all = o->decay_all},
+		.ema = o->ema, .batches = (int)o->accumulate, .algo = o->algo, .gpu_comm = o->comm,
 	};
-	enum gn_status status = gn_optimizer_create(s->model, &oo, &s->optimizer, err);
+	enum gn_status status = gn_optimizer_check(&ro.optimizer, &s->checkpoint.info.optimizer, err);
 
-	if (status)
-		return status;
-	s->info.optimizer = gn_optimizer_kind(s->optimizer);
-	return o->ema > 0 ? gn_ema_create(s->model, o->ema, &s->ema, err) : GN_OK;
-}
-
-/* What is summed over ranks lies where neighbours can reach it. Collective, so after all ranks have come this far. */
-static enum gn_status make_flat(struct gn_session *s, struct gn_err *err)
-{
-	size_t params = gn_model_param_elements(s->model), buffers = gn_model_buffer_elements(s->model);
-	void *memory;
-	enum gn_status status = gn_comm_alloc(s->comm, (params + buffers + GN_PIGGYBACK_COUNT) * sizeof(float), &memory, err);
-
-	if (status)
-		return gn_err_prefix(err, "gradients of %zu parameters", params);
-	s->flat = memory;
-	s->buffers = s->flat + params;
-	s->piggyback = s->buffers + buffers;
-	return GN_OK;
+	return status ? status : gn_replica_init(&s->replica, &ro, err);
 }
 
 static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
@@ -109,27 +76,27 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 	};
 	enum gn_status status = gn_session_make_loader(s, err);
 
-	if (status || !s->val)
+	if (status || !s->data.val)
 		return status;
-	gn_input_loader_options(&s->info.input, s->model, &lo);
-	return gn_loader_create(s->val, &lo, &s->val_loader, err);
+	gn_input_loader_options(&s->checkpoint.info.input, s->model, &lo);
+	return gn_loader_create(s->data.val, &lo, &s->data.val_loader, err);
 }
 
 static enum gn_status make_val_plan(struct gn_session *s, struct gn_err *err)
 {
-	struct gn_plan_options po = {
-		.batch = (int)s->options->batch, .frozen = 1, .weights = gn_weight_layouts_layouts(s->weight_layouts),
-	};
-	enum gn_status status = gn_session_device(s, &po, err);
+	struct gn_replica *r = &s->replica;
+	struct gn_plan_options po = s->device;
 
-	if (status)
-		return status;
-	return s->val ? gn_plan_create(s->model, &po, s->params, NULL, s->buffers, &s->val_plan, err) : GN_OK;
+	po.batch = (int)s->options->batch;
+	po.frozen = 1;
+	po.device = &r->device;
+	po.weights = gn_weight_layouts_layouts(r->layouts);
+	return s->data.val ? gn_plan_create(s->model, &po, r->params.host, NULL, r->buffers.host, &s->val_plan, err) : GN_OK;
 }
 
 static enum gn_status make_train_plans(struct gn_session *s, struct gn_err *err)
 {
-	return s->resize_schedule.count ? gn_session_try_sides(s, err) : gn_session_make_plan(s, err);
+	return s->schedule.resize.count ? gn_session_try_sides(s, err) : gn_session_make_plan(s, err);
 }
 
 /* *same: all ranks want the weights in the same layouts. */
@@ -138,7 +105,7 @@ static enum gn_status compare_layouts(struct gn_session *s, int *same, struct gn
 	struct {
 		char hex[65];
 	} mine, *all = calloc((size_t)gn_comm_size(s->comm), sizeof *all);
-	enum gn_status status = all ? gn_weight_layouts_digest(s->weight_layouts, mine.hex, err)
+	enum gn_status status = all ? gn_weight_layouts_digest(s->replica.layouts, mine.hex, err)
 				    : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for digests");
 
 	status = gn_agree_status(s->comm, status, err);
@@ -151,7 +118,7 @@ static enum gn_status compare_layouts(struct gn_session *s, int *same, struct gn
 	return status;
 }
 
-/* Collective. Gradients are summed over ranks element by element, so all must lie alike: in torch's order on a cluster whose
+/* Collective. Gradients are summed over ranks element by element, so all need the same layouts: torch's order on a cluster whose
  * processors want different ones. */
 static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
 {
@@ -161,20 +128,18 @@ static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = compare_layouts(s, &same, err);
 	if (!status && !same) {
-		gn_log_warn(s->log, "ranks want weights in different layouts: they lie in torch's order, which is slower");
-		gn_weight_layouts_plain(s->weight_layouts);
-		gn_plan_destroy(s->plan);
-		s->plan = NULL;
+		gn_log_warn(s->log, "ranks want weights in different layouts: torch's order is used, which is slower");
+		gn_weight_layouts_plain(s->replica.layouts);
 		status = gn_agree_status(s->comm, make_train_plans(s, err), err);
 	}
 	return status ? status : gn_agree_status(s->comm, make_val_plan(s, err), err);
 }
 
-/* What became of a recipe's schedule in a run that is shorter than the recipe's. */
-static void tell_shorter_schedule(const struct gn_session *s)
+/* How a recipe's schedule is scaled to a run that is shorter than the recipe's. */
+static void log_shorter_schedule(const struct gn_session *s)
 {
 	const struct gn_train_options *o = s->options;
-	const struct gn_lr *lr = &s->lr;
+	const struct gn_lr *lr = &s->schedule.lr;
 	struct gn_strbuf text;
 
 	if (gn_comm_rank(s->comm) || (lr->epochs >= o->warmup_of && lr->epochs >= o->milestones_of) || lr->epochs <= 0)
@@ -192,31 +157,33 @@ static void tell_shorter_schedule(const struct gn_session *s)
 static enum gn_status make_schedule(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
-	uint64_t steps = gn_loader_batches(s->loader) / (uint64_t)o->accumulate;
-	enum gn_status status = gn_lr_shape_parse(o->schedule, &s->lr.shape, err);
+	uint64_t steps = gn_loader_batches(s->data.loader) / (uint64_t)o->accumulate;
+	enum gn_status status = gn_lr_shape_parse(o->schedule, &s->schedule.lr.shape, err);
 
-	s->global_batch = (uint64_t)o->batch * (uint64_t)gn_comm_size(s->comm) * (uint64_t)o->accumulate;
-	s->epoch_samples = steps * s->global_batch;
+	s->schedule.global_batch = (uint64_t)o->batch * (uint64_t)gn_comm_size(s->comm) * (uint64_t)o->accumulate;
+	s->schedule.epoch_samples = steps * s->schedule.global_batch;
 	if (!status && !steps)
 		return gn_err_set(err, GN_ERR_DATA, "%s has %llu sample%s, fewer than a step takes: %d rank%s with %lld batch%s "
-				  "of %lld image%s", o->data, (unsigned long long)gn_dataset_count(s->data),
-				  gn_text_plural(gn_dataset_count(s->data)), gn_comm_size(s->comm),
+				  "of %lld image%s", o->data, (unsigned long long)gn_dataset_count(s->data.train),
+				  gn_text_plural(gn_dataset_count(s->data.train)), gn_comm_size(s->comm),
 				  gn_text_plural((uint64_t)gn_comm_size(s->comm)), (long long)o->accumulate,
 				  o->accumulate == 1 ? "" : "es", (long long)o->batch, gn_text_plural((uint64_t)o->batch));
-	s->lr.lr = o->lr;
-	s->lr.start = o->lr_start;
-	s->lr.reference_batch = o->lr_batch;
-	s->lr.warmup_epochs = o->warmup_epochs;
-	s->lr.epochs = o->steps ? (double)o->steps / (double)steps : (double)o->epochs;
-	s->lr.final_lr = o->final_lr;
-	s->lr.power = o->lr_power;
-	s->lr.factor = o->lr_factor;
+	s->checkpoint.info.global_batch = (int64_t)s->schedule.global_batch;
+	s->checkpoint.info.world_size = gn_comm_size(s->comm);
+	s->schedule.lr.lr = o->lr;
+	s->schedule.lr.start = o->lr_start;
+	s->schedule.lr.reference_batch = o->lr_batch;
+	s->schedule.lr.warmup_epochs = o->warmup_epochs;
+	s->schedule.lr.epochs = o->steps ? (double)o->steps / (double)steps : (double)o->epochs;
+	s->schedule.lr.final_lr = o->final_lr;
+	s->schedule.lr.power = o->lr_power;
+	s->schedule.lr.factor = o->lr_factor;
 	if (!status && o->milestones)
-		status = gn_lr_milestones_parse(o->milestones, &s->lr, err);
+		status = gn_lr_milestones_parse(o->milestones, &s->schedule.lr, err);
 	if (!status)
-		status = gn_lr_fit(&s->lr, o->warmup_of, o->milestones_of, err);
+		status = gn_lr_fit(&s->schedule.lr, o->warmup_of, o->milestones_of, err);
 	if (!status)
-		tell_shorter_schedule(s);
+		log_shorter_schedule(s);
 	return status;
 }
 
@@ -224,7 +191,7 @@ static void op_ran(void *context, int node, int backward, uint64_t began_ns, uin
 {
 	struct gn_session *s = context;
 
-	gn_trace_add(s->trace, backward ? GN_SPAN_OP_BACKWARD : GN_SPAN_OP_FORWARD, GN_TRACE_MAIN, (uint32_t)node, began_ns, ended_ns);
+	gn_trace_add(s->metrics.trace, backward ? GN_SPAN_OP_BACKWARD : GN_SPAN_OP_FORWARD, GN_TRACE_MAIN, (uint32_t)node, began_ns, ended_ns);
 }
 
 static enum gn_status make_trace(struct gn_session *s, struct gn_err *err)
@@ -237,8 +204,8 @@ static enum gn_status make_trace(struct gn_session *s, struct gn_err *err)
 		.step_spans = batches * (2 * nodes + (uint64_t)o->batch + 8) + nodes + 128,
 	};
 
-	s->profiler = (struct gn_plan_profiler){op_ran, s};
-	return gn_trace_create(&to, s->comm, &s->trace, err);
+	s->metrics.profiler = (struct gn_plan_profiler){op_ran, s};
+	return gn_trace_create(&to, s->comm, &s->metrics.trace, err);
 }
 
 static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
@@ -250,9 +217,7 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = make_model(s, err);
 	if (!status)
-		status = make_arrays(s, err);
-	if (!status)
-		status = make_optimizer(s, err);
+		status = init_replica(s, err);
 	if (!status && s->options->sync_bn)
 		status = gn_sync_bn_create(s->options->sync_bn, s->comm, &s->sync_bn, err);
 	if (!status && s->options->trace)
@@ -262,7 +227,7 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	if (!status)
 		status = make_schedule(s, err);
 	if (!status && s->options->log && gn_comm_rank(s->comm) == 0)
-		status = gn_metrics_log_open(s->options->log, s->log, &s->metrics_log, err);
+		status = gn_metrics_log_open(s->options->log, s->log, &s->metrics.log, err);
 	return status;
 }
 
@@ -274,45 +239,39 @@ static enum gn_status compare_ranks(struct gn_session *s, const char *agreed_tex
 
 	/* of the sources: copies of one release may have been built in different folders */
 	memcpy(items[0].digest, gn_version_source_digest(), 65);
-	memcpy(items[2].digest, s->info.layout_digest, 65);
-	memcpy(items[3].digest, s->info.dataset_digest, 65);
+	memcpy(items[2].digest, s->checkpoint.info.layout_digest, 65);
+	memcpy(items[3].digest, s->checkpoint.info.dataset_digest, 65);
 	status = gn_agree_status(s->comm, status, err);
 	return status ? status : gn_agree_digests(s->comm, items, 4, err);
-}
-
-static enum gn_status make_reducer(struct gn_session *s, struct gn_err *err)
-{
-	struct gn_reducer_config config;
-
-	gn_bucket_autotune_default((size_t)s->options->bucket, s->options->overlap, s->model, &config);
-	s->info.global_batch = (int64_t)s->global_batch;
-	s->info.world_size = gn_comm_size(s->comm);
-	return gn_reducer_create(s->comm, s->model, s->flat, gn_model_buffer_elements(s->model) + GN_PIGGYBACK_COUNT, &config,
-				 s->options->algo, &s->reducer, err);
 }
 
 enum gn_status gn_session_create(const struct gn_train_options *options, const char *agreed_text, struct gn_comm *comm,
 				 struct gn_log *log, struct gn_session **out, struct gn_err *err)
 {
 	struct gn_session *s = calloc(1, sizeof *s);
+	struct gn_reducer_config config;
 	enum gn_status status;
 
 	if (!s)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a training run");
 	s->options = options;
-	s->comm = s->device_reducer.comm = comm;
+	s->comm = comm;
 	s->log = log;
-	s->saved_step = UINT64_MAX;
-	s->info.options = options->options_text;
-	status = gn_agree_status(comm, prepare(s, err), err);
+	s->checkpoint.saved_step = UINT64_MAX;
+	s->checkpoint.info.options = options->options_text;
+	status = gn_session_choose_device(s, err);
+	if (!status)
+		status = gn_agree_status(comm, prepare(s, err), err);
 	if (!status)
 		status = compare_ranks(s, agreed_text, err);
 	if (!status)
-		status = gn_agree_status(comm, make_flat(s, err), err);
+		status = gn_agree_status(comm, gn_replica_share(&s->replica, err), err);
 	if (!status)
 		status = make_plans(s, err);
-	if (!status)
-		status = make_reducer(s, err);
+	if (!status) {
+		gn_session_reducer_config(s, &config);
+		status = gn_replica_connect(&s->replica, &config, err);
+	}
 	if (status) {
 		gn_session_destroy(s);
 		return status;
@@ -325,29 +284,20 @@ void gn_session_destroy(struct gn_session *s)
 {
 	if (!s)
 		return;
-	gn_bucket_autotune_destroy(s->autotune, s->reducer);
+	gn_bucket_autotune_destroy(s->autotune, s->replica.reducer);
 	gn_step_forecast_release(&s->forecast);
-	gn_reducer_destroy(s->reducer);
-	gn_device_reducer_release(&s->device_reducer);
 	gn_plan_destroy(s->val_plan);
-	gn_plan_destroy(s->plan);
+	gn_replica_release(&s->replica);
 	gn_sync_bn_destroy(s->sync_bn);
-	gn_loader_destroy(s->val_loader);
-	gn_loader_destroy(s->loader); /* before the trace: its threads write there */
+	gn_loader_destroy(s->data.val_loader);
+	gn_loader_destroy(s->data.loader); /* before the trace: its threads write there */
 	gn_model_destroy(s->train_model);
 	gn_model_destroy(s->model);
-	gn_dataset_close(s->val);
-	gn_dataset_close(s->data);
-	gn_metrics_log_close(s->metrics_log);
-	gn_owner_release(s->owner);
-	gn_trace_destroy(s->trace);
-	gn_optimizer_destroy(s->optimizer);
-	gn_ema_destroy(s->ema);
-	free(s->params);
-	gn_weight_layouts_destroy(s->weight_layouts);
-	free(s->kept_buffers);
-	free(s->accumulated);
-	gn_comm_free(s->comm, s->flat);
+	gn_dataset_close(s->data.val);
+	gn_dataset_close(s->data.train);
+	gn_metrics_log_close(s->metrics.log);
+	gn_owner_release(s->checkpoint.owner);
+	gn_trace_destroy(s->metrics.trace);
 	free(s);
 }
 
@@ -363,7 +313,7 @@ enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status)
 
 int gn_session_has_batch(const struct gn_session *s, uint64_t samples_done)
 {
-	return samples_done + s->global_batch <= gn_dataset_count(s->data);
+	return samples_done + s->schedule.global_batch <= gn_dataset_count(s->data.train);
 }
 
 int gn_session_is_done(const struct gn_session *s)
@@ -374,5 +324,5 @@ int gn_session_is_done(const struct gn_session *s)
 
 double gn_session_epoch(const struct gn_session *s)
 {
-	return (double)s->state.epoch + (double)s->state.sample / (double)s->epoch_samples;
+	return (double)s->state.epoch + (double)s->state.sample / (double)s->schedule.epoch_samples;
 }

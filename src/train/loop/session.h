@@ -1,87 +1,86 @@
-/* What a training run holds while it runs: made once by gn_session_create, then only used. Internal to src/train. */
+/* What a training run holds while it runs: created once by gn_session_create, then only used. Internal to src/train. */
 #ifndef GN_TRAIN_LOOP_SESSION_H
 #define GN_TRAIN_LOOP_SESSION_H
 
 #include "data/loader/loader.h"
-#include "src/train/plan/weight_layouts.h"
-#include "src/train/optim/ema.h"
-#include "src/train/parallel/bucket_autotune.h"
-#include "src/train/parallel/reducer.h"
-#include "src/train/parallel/device_reducer.h"
-#include "src/train/parallel/step_forecast.h"
-#include "src/train/optim/resize_schedule.h"
-#include "src/train/optim/lr.h"
-#include "src/train/optim/optimizer.h"
 #include "src/train/checkpoint/checkpoint.h"
 #include "src/train/checkpoint/owner.h"
-#include "src/train/plan/plan.h"
-#include "src/train/metrics/metrics_log.h"
-#include "src/train/plan/sync_bn.h"
-#include "src/train/metrics/trace.h"
 #include "src/train/loop/options.h"
+#include "src/train/loop/step.h"
+#include "src/train/metrics/metrics_log.h"
+#include "src/train/optim/lr.h"
+#include "src/train/optim/resize_schedule.h"
+#include "src/train/parallel/bucket_autotune.h"
+#include "src/train/parallel/step_forecast.h"
+#include "src/train/plan/sync_bn.h"
 
 #include <signal.h>
 
-/* Floats that are summed behind gradients and BN buffers. */
-enum gn_piggyback { GN_PIGGYBACK_LOSS, GN_PIGGYBACK_STOP, GN_PIGGYBACK_SAVE, GN_PIGGYBACK_COUNT = 16 };
+struct gn_session_data {
+	struct gn_dataset *train, *val;
+	struct gn_loader *loader, *val_loader;
+};
+
+struct gn_session_schedule {
+	struct gn_lr lr;
+	struct gn_resize_schedule resize;
+	uint64_t global_batch;
+	uint64_t epoch_samples;		 /* that an epoch uses: whole global batches */
+};
+
+struct gn_session_checkpoint {
+	struct gn_checkpoint_info info;	 /* constant part; state is filled when saving */
+	struct gn_owner *owner;		 /* rank 0, with --checkpoint */
+	char nonce[GN_OWNER_NONCE];	 /* of it, on all ranks */
+	uint64_t saved_step;		 /* the newest step in a checkpoint, UINT64_MAX for none */
+	uint64_t begun_ns;		 /* gn_clock_ns() when a checkpoint was last begun, or the run */
+};
+
+struct gn_session_metrics {
+	struct gn_metrics_log *log;	 /* rank 0 with --log */
+	struct gn_trace *trace;		 /* with --trace */
+	struct gn_plan_profiler profiler;
+	uint64_t began_ns, began_step;	 /* when this start's training began: summary.h */
+	uint64_t evaluations;		 /* since then */
+	double best_top1, last_top1;	 /* of them, as shares; of the network, not of its average */
+};
 
 struct gn_session {
 	const struct gn_train_options *options;
 	struct gn_comm *comm;
 	struct gn_log *log;
-	struct gn_metrics_log *metrics_log; /* rank 0 with --log */
-	struct gn_dataset *data, *val;
-	struct gn_loader *loader, *val_loader;
-	struct gn_model *model;		/* at its full side */
-	struct gn_model *train_model;	/* at the side of this epoch's images; NULL: the full one */
-	struct gn_resize_schedule resize_schedule;
-	struct gn_plan *plan, *val_plan;
-	struct gn_reducer *reducer;
-	struct gn_device_reducer device_reducer; /* replaces it while several ranks are resident on GPUs */
-	struct gn_bucket_autotune *autotune;	  /* while buckets are measured; reducer is then one of its candidates */
-	struct gn_step_forecast forecast;	  /* of the reducer's sums, unless buckets are being measured */
-	struct gn_trace *trace;	  /* with --trace */
-	struct gn_plan_profiler profiler;
-	struct gn_lr lr;
-	struct gn_sync_bn *sync_bn;	  /* with --sync-bn, of more than one rank */
-	struct gn_optimizer *optimizer;
-	struct gn_ema *ema;	  /* with --ema */
-	struct gn_weight_layouts *weight_layouts; /* of params, flat, slots and average between restore and end */
-	float *params;
-	float *flat;		  /* gradients, then buffers, then what piggybacks */
-	float *buffers, *piggyback; /* inside flat */
-	float *kept_buffers;	  /* buffers as they were before the step */
-	float *accumulated;	  /* gradients of the step's earlier batches; NULL when a step is one batch */
-	uint64_t global_batch;
-	uint64_t epoch_samples;	  /* that an epoch uses: whole global batches */
+	struct gn_session_data data;
+	struct gn_session_schedule schedule;
+	struct gn_session_checkpoint checkpoint;
+	struct gn_session_metrics metrics;
+	struct gn_model *model;		 /* at its full side */
+	struct gn_model *train_model;	 /* at the side of this epoch's images; NULL: the full one */
+	struct gn_plan_options device;	 /* of these only the device and the precision */
+	struct gn_sync_bn *sync_bn;	 /* with --sync-bn, of more than one rank */
+	struct gn_replica replica;	 /* arrays, training plan, optimizer, reducer */
+	struct gn_plan *val_plan;
+	struct gn_bucket_autotune *autotune; /* while buckets are measured; the replica's reducer is then one of its candidates */
+	struct gn_step_forecast forecast; /* of the reducer's sums, unless buckets are being measured */
 	struct gn_run_state state;
-	struct gn_checkpoint_info info; /* constant part; state is filled when saving */
-	struct gn_owner *owner;	  /* rank 0, with --checkpoint */
-	char nonce[GN_OWNER_NONCE]; /* of it, on all ranks */
-	uint64_t saved_step;	  /* the newest step in a checkpoint, UINT64_MAX for none */
-	uint64_t save_ns;	  /* gn_clock_ns() when a checkpoint was last begun, or the run */
-	double step_s;		  /* of the last step, less what it waited for data */
-	uint64_t began_ns, began_step; /* when this start's training began: summary.h */
-	uint64_t evaluations;	  /* since then */
-	double best_top1, last_top1; /* of them, as shares; of the network, not of its average */
-	int skips_in_a_row;	  /* steps that updated nothing */
-	int resident;		  /* parameters, state and buffers are on the GPU: device_step.h */
-	int staged;		  /* the next step's batch is being copied there */
-	int unevaluated;	  /* an evaluation was due and left out because the run is to stop */
-	int failed_alone;	  /* this rank has an error that the others do not know of */
+	struct gn_step_result last;	 /* of the last step */
+	double step_s;			 /* of it, less what it waited for data */
+	int skips_in_a_row;		 /* steps that updated nothing */
+	int unevaluated;		 /* an evaluation was due and left out because the run is to stop */
+	int failed_alone;		 /* this rank has an error that the others do not know of */
 };
 
 /* Collective. Opens data, builds model, plans and reducer, checks that all ranks agree. */
 enum gn_status gn_session_create(const struct gn_train_options *options, const char *agreed_text, struct gn_comm *comm,
 				 struct gn_log *log, struct gn_session **out, struct gn_err *err);
 void gn_session_destroy(struct gn_session *s);
-/* Arrays laid out as parameters, from torch's order to that of the run and back. */
+/* The host's copies of arrays laid out as parameters, from torch's order to that of the run and back. */
 void gn_session_convert_layouts(struct gn_session *s, int to_plain);
 /* Collective. With --checkpoint: makes the folder, and makes it this run's, see owner.h for how long that may take. */
 enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_err *err);
 /* Collective. Whether checkpoints can be saved there now, so that this does not come to light after an epoch. */
 enum gn_status gn_session_try_save(struct gn_session *s, struct gn_err *err);
-/* Collective. Initial values, or the state of a checkpoint: rank 0 reads, all receive. *resumed: whether from a checkpoint. */
+/* Collective. Initial values, or the state of a checkpoint, on all ranks' devices: rank 0 reads, all receive. *resumed: whether from a
+ * checkpoint. */
 enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err);
 /* Collective. Saves the present state unless that step is saved already. What a later save may mend (a full disk) is a warning. */
 enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err);
@@ -89,17 +88,20 @@ enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err);
 /* Collective. Loader at the present epoch and sample, with the epoch's side of images; made anew where that changes. */
 enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err);
-/* For gn_session_create, session_train.c: loader and plan for training, and every side of the schedule tried. */
+/* For gn_session_create, session_train.c: device (collective), loader, and plan for training; every side of the schedule tried. */
+enum gn_status gn_session_choose_device(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err);
 enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err);
-/* Which device and which numbers, into the options of a plan. */
-enum gn_status gn_session_device(const struct gn_session *s, struct gn_plan_options *po, struct gn_err *err);
 enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err);
+/* How gradients are summed when nothing is measured. */
+void gn_session_reducer_config(const struct gn_session *s, struct gn_reducer_config *out);
 /* Collective, before the first step: measures buckets where that pays, and predicts the times of sums. */
 enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_left, struct gn_err *err);
-/* Collective, after each step. */
-enum gn_status gn_session_note_step(struct gn_session *s, struct gn_err *err);
-/* Marks a failure that happened to this rank alone: the others must be told, or they would wait for it. Returns status. */
+/* Collective. A step, and what follows it for the run: the place in the data, skipped steps, the autotune. Adds to sums; *stopping: some
+ * rank was asked to stop. After too many steps in a row that updated nothing the run ends with GN_ERR_FAILED, on all ranks alike. */
+enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_interval *sums, int *stopping,
+			       struct gn_err *err);
+/* Marks a failure that happened to this rank alone: the others have to learn of it, or they would wait. Returns status. */
 enum gn_status gn_session_alone(struct gn_session *s, enum gn_status status);
 /* Whether this rank, which is 0, finds that --checkpoint-minutes have passed since the last checkpoint. */
 int gn_session_wants_save(const struct gn_session *s);

@@ -3,7 +3,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/text.h"
-#include "src/train/loop/device_step.h"
 #include "src/train/metrics/metrics.h"
 
 #include <inttypes.h>
@@ -11,7 +10,7 @@
 
 int gn_session_evaluation_due(const struct gn_session *s)
 {
-	if (!s->val)
+	if (!s->data.val)
 		return 0;
 	/* no sample of an epoch is done: the one before it has just ended */
 	return gn_session_is_done(s) ||
@@ -28,7 +27,7 @@ static void put_score(struct gn_json *j, const struct gn_metrics *score)
 	gn_json_uint(j, "nonfinite", score->nonfinite);
 }
 
-static void tell_score(const struct gn_session *s, const char *of, const struct gn_metrics *score)
+static void log_score_text(const struct gn_session *s, const char *of, const struct gn_metrics *score)
 {
 	double images = (double)score->images, loss = score->loss_sum / images;
 
@@ -46,10 +45,10 @@ static enum gn_status score(struct gn_session *s, int average, const volatile si
 	enum gn_status status;
 
 	if (average)
-		gn_ema_swap(s->ema, s->params, s->buffers);
-	status = gn_metrics_run(s->val_plan, s->val_loader, s->comm, gn_model_classes(s->model), NULL, stop, stopping, out, err);
+		gn_ema_swap(&s->replica.ema, s->replica.params.host, s->replica.buffers.host);
+	status = gn_metrics_run(s->val_plan, s->data.val_loader, s->comm, gn_model_classes(s->model), NULL, stop, stopping, out, err);
 	if (average)
-		gn_ema_swap(s->ema, s->params, s->buffers);
+		gn_ema_swap(&s->replica.ema, s->replica.params.host, s->replica.buffers.host);
 	if (gn_session_alone(s, status))
 		return gn_err_prefix(err, average ? "evaluation of the average" : "evaluation");
 	return GN_OK;
@@ -58,23 +57,23 @@ static enum gn_status score(struct gn_session *s, int average, const volatile si
 static enum gn_status put_scores(struct gn_session *s, const struct gn_metrics *plain, const struct gn_metrics *average,
 				 uint64_t began_ns, struct gn_err *err)
 {
-	struct gn_json *j = gn_metrics_log_begin(s->metrics_log, "eval");
+	struct gn_json *j = gn_metrics_log_begin(s->metrics.log, "eval");
 
-	s->last_top1 = (double)plain->top1 / (double)plain->images;
-	s->best_top1 = s->evaluations++ && s->best_top1 > s->last_top1 ? s->best_top1 : s->last_top1;
+	s->metrics.last_top1 = (double)plain->top1 / (double)plain->images;
+	s->metrics.best_top1 = s->metrics.evaluations++ && s->metrics.best_top1 > s->metrics.last_top1 ? s->metrics.best_top1 : s->metrics.last_top1;
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
 		gn_json_uint(j, "images", plain->images);
 		put_score(j, plain);
 		gn_json_fixed(j, "seconds", (double)(gn_clock_ns() - began_ns) * 1e-9, 3);
-		if (s->ema) {
+		if (gn_replica_has_average(&s->replica)) {
 			gn_json_object(j, "ema");
 			put_score(j, average);
 			gn_json_end(j);
 		}
 	}
-	return gn_session_alone(s, gn_metrics_log_end(s->metrics_log, err));
+	return gn_session_alone(s, gn_metrics_log_end(s->metrics.log, err));
 }
 
 static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopping, uint64_t began_ns,
@@ -84,23 +83,23 @@ static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t
 	enum gn_status status = GN_OK;
 
 	if (!*stopping)
-		status = gn_session_alone(s, gn_device_step_fetch(s, err));
+		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
 	if (!status && !*stopping)
 		status = score(s, 0, stop, stopping, &plain, err);
-	if (!status && !*stopping && s->ema)
+	if (!status && !*stopping && gn_replica_has_average(&s->replica))
 		status = score(s, 1, stop, stopping, &average, err);
 	if (status)
 		return status;
-	s->unevaluated = !plain.images || (s->ema && !average.images);
+	s->unevaluated = !plain.images || (gn_replica_has_average(&s->replica) && !average.images);
 	if (s->unevaluated) {
 		if (gn_comm_rank(s->comm) == 0)
 			gn_log_info(s->log, "epoch %.2f: no evaluation, because the run is to stop; it comes first when the run goes on",
 				    gn_session_epoch(s));
 		return GN_OK;
 	}
-	tell_score(s, "", &plain);
-	if (s->ema)
-		tell_score(s, " of the average", &average);
+	log_score_text(s, "", &plain);
+	if (gn_replica_has_average(&s->replica))
+		log_score_text(s, " of the average", &average);
 	return put_scores(s, &plain, &average, began_ns, err);
 }
 
@@ -111,7 +110,7 @@ enum gn_status gn_session_evaluate(struct gn_session *s, const volatile sig_atom
 
 	gn_world_set_phase(gn_comm_world(s->comm), "evaluating", GN_TRAIN_STALL_MS);
 	status = evaluate(s, stop, stopping, began, err);
-	gn_trace_add(s->trace, GN_SPAN_EVALUATE, GN_TRACE_MAIN, 0, began, gn_clock_ns());
+	gn_trace_add(s->metrics.trace, GN_SPAN_EVALUATE, GN_TRACE_MAIN, 0, began, gn_clock_ns());
 	return status;
 }
 

@@ -9,7 +9,6 @@
 #include "src/base/trust.h"
 #include "src/train/model/init.h"
 #include "src/train/loop/input.h"
-#include "src/train/loop/device_step.h"
 #include "src/train/model/weights.h"
 
 #include <inttypes.h>
@@ -25,7 +24,7 @@ static enum gn_status import_weights(struct gn_session *s, const char *path, str
 	enum gn_status status;
 
 	gn_strbuf_init(&ignored);
-	status = gn_weights_import(path, s->model, s->params, s->buffers, &ignored, err);
+	status = gn_weights_import(path, s->model, s->replica.params.host, s->replica.buffers.host, &ignored, err);
 	if (!status && ignored.len)
 		gn_log_warn(s->log, "%s has tensors that %s lacks, which are ignored: %s", path, gn_model_name(s->model),
 			    gn_strbuf_text(&ignored));
@@ -37,7 +36,7 @@ static enum gn_status initial_values(struct gn_session *s, struct gn_err *err)
 {
 	const char *init = s->options->init;
 	char seeded[40];
-	enum gn_status status = gn_input_check(s->options->mean, s->options->deviation, &s->info.input, err);
+	enum gn_status status = gn_input_check(s->options->mean, s->options->deviation, &s->checkpoint.info.input, err);
 
 	if (status)
 		return status;
@@ -46,23 +45,24 @@ static enum gn_status initial_values(struct gn_session *s, struct gn_err *err)
 		init = seeded;
 	}
 	if (!strcmp(init, "formula") || !strncmp(init, "seed:", 5))
-		status = gn_init_params(s->model, init, s->params, s->buffers, err);
+		status = gn_init_params(s->model, init, s->replica.params.host, s->replica.buffers.host, err);
 	else
 		return import_weights(s, init, err);
 	if (!status && s->options->zero_gamma)
-		gn_init_zero_gamma(s->model, s->params);
+		gn_init_zero_gamma(s->model, s->replica.params.host);
 	return status;
 }
 
 static struct gn_checkpoint_arrays arrays_of(struct gn_session *s)
 {
-	struct gn_checkpoint_arrays a = {.params = s->params, .buffers = s->buffers};
+	const struct gn_replica *r = &s->replica;
+	struct gn_checkpoint_arrays a = {.params = r->params.host, .buffers = r->buffers.host};
 
 	for (int k = 0; k < GN_OPTIM_SLOTS_MAX; k++)
-		a.slots[k] = gn_optimizer_slot(s->optimizer, k);
-	if (s->ema) {
-		a.average_params = gn_ema_params(s->ema);
-		a.average_buffers = gn_ema_buffers(s->ema);
+		a.slots[k] = gn_optimizer_slot(r->optimizer, k)->host;
+	if (gn_replica_has_average(r)) {
+		a.average_params = r->ema.params.host;
+		a.average_buffers = r->ema.buffers.host;
 	}
 	return a;
 }
@@ -82,10 +82,10 @@ static uint32_t shorter_side(const struct gn_checkpoint_info *info)
 static enum gn_status check_input(const struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info,
 				  struct gn_err *err)
 {
-	const struct gn_input_spec *was = &info->input, *is = &s->info.input;
+	const struct gn_input_spec *was = &info->input, *is = &s->checkpoint.info.input;
 
 	/* another network has other usual values: gn_checkpoint_load says what is the matter */
-	if (strcmp(info->model, s->info.model))
+	if (strcmp(info->model, s->checkpoint.info.model))
 		return GN_OK;
 	for (int c = 0; c < gn_model_channels(s->model); c++) {
 		const char *name = was->mean[c] != is->mean[c] ? "mean" : was->deviation[c] != is->deviation[c] ? "deviation" : NULL;
@@ -97,7 +97,7 @@ static enum gn_status check_input(const struct gn_session *s, const char *folder
 					  "another run with --init FILE of its weights", folder, name,
 					  mean ? was->mean[c] : was->deviation[c], c, mean ? is->mean[c] : is->deviation[c]);
 	}
-	if (info->side == s->info.side && shorter_side(info) != shorter_side(&s->info))
+	if (info->side == s->checkpoint.info.side && shorter_side(info) != shorter_side(&s->checkpoint.info))
 		return gn_err_set(err, GN_ERR_USAGE,
 				  "checkpoint %s was made with --resize %" PRId64 ", not %" PRId64 " (0: the usual): give the same",
 				  folder, was->resize_shorter, is->resize_shorter);
@@ -108,21 +108,21 @@ static enum gn_status check_input(const struct gn_session *s, const char *folder
 static enum gn_status check_fit(const struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info,
 				struct gn_err *err)
 {
-	if (strcmp(info->dataset_digest, s->info.dataset_digest))
+	if (strcmp(info->dataset_digest, s->checkpoint.info.dataset_digest))
 		return gn_err_set(err, GN_ERR_DATA,
 				  "checkpoint %s was made with another dataset (digest %.16s..., %s has %.16s...)", folder,
-				  info->dataset_digest, s->options->data, s->info.dataset_digest);
+				  info->dataset_digest, s->options->data, s->checkpoint.info.dataset_digest);
 	if (info->state.seed != (uint64_t)s->options->seed)
 		return gn_err_set(err, GN_ERR_USAGE, "checkpoint %s was made with --seed %" PRIu64 ", not %" PRId64, folder,
 				  info->state.seed, s->options->seed);
-	if (info->optimizer != s->info.optimizer)
+	if (info->optimizer != s->checkpoint.info.optimizer)
 		return gn_err_set(err, GN_ERR_USAGE, "checkpoint %s was made with --optimizer %s, not %s", folder,
-				  gn_optim_name(info->optimizer), gn_optim_name(s->info.optimizer));
+				  gn_optim_name(info->optimizer), gn_optim_name(s->checkpoint.info.optimizer));
 	return GN_OK;
 }
 
-/* The other options may change on purpose (a longer run, another device); that they did is told once. */
-static enum gn_status tell_changed_options(const struct gn_session *s, const char *folder, struct gn_err *err)
+/* The other options may change on purpose (a longer run, another device); that they did is logged once. */
+static enum gn_status log_changed_options(const struct gn_session *s, const char *folder, struct gn_err *err)
 {
 	/* where things are, what is of no consequence for the result, and what has been compared by its value */
 	static const char *const skip[] = {
@@ -180,10 +180,10 @@ static enum gn_status load(struct gn_session *s, const char *folder, const struc
 	/* last, for another model's is another one, too */
 	if (!status)
 		status = check_input(s, folder, info, err);
-	if (status || !s->ema || info->has_average)
+	if (status || !gn_replica_has_average(&s->replica) || info->has_average)
 		return status;
 	gn_log_warn(s->log, "%s holds no moving average: it begins with the parameters of this step", folder);
-	gn_ema_set(s->ema, s->params, s->buffers);
+	gn_ema_set(&s->replica.ema, s->replica.params.host, s->replica.buffers.host);
 	return GN_OK;
 }
 
@@ -218,14 +218,14 @@ static enum gn_status read_state(struct gn_session *s, int *resumed, struct gn_e
 	if (!status && resume != directory)
 		status = check_newest(s, folder, &info, err);
 	if (!status)
-		status = tell_changed_options(s, folder, err);
+		status = log_changed_options(s, folder, err);
 	if (status)
 		return status;
 	s->state = info.state;
 	*resumed = 1;
-	if (info.global_batch != s->info.global_batch)
+	if (info.global_batch != s->checkpoint.info.global_batch)
 		gn_log_warn(s->log, "the checkpoint was made with a global batch of %" PRId64 ", this run has %" PRId64
-			    ": the samples go on in order, the updates differ", info.global_batch, s->info.global_batch);
+			    ": the samples go on in order, the updates differ", info.global_batch, s->checkpoint.info.global_batch);
 	gn_log_info(s->log, "resumed from %s: step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64, folder,
 		    s->state.step, s->state.epoch, s->state.sample);
 	return GN_OK;
@@ -235,11 +235,11 @@ void gn_session_convert_layouts(struct gn_session *s, int to_plain)
 {
 	void (*change)(struct gn_weight_layouts *, float *) = to_plain ? gn_weight_layouts_out : gn_weight_layouts_in;
 
-	change(s->weight_layouts, s->params);
-	for (int k = 0; k < gn_optim_slots(s->info.optimizer); k++)
-		change(s->weight_layouts, gn_optimizer_slot(s->optimizer, k));
-	if (s->ema)
-		change(s->weight_layouts, gn_ema_params(s->ema));
+	change(s->replica.layouts, s->replica.params.host);
+	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer); k++)
+		change(s->replica.layouts, gn_optimizer_slot(s->replica.optimizer, k)->host);
+	if (gn_replica_has_average(&s->replica))
+		change(s->replica.layouts, s->replica.ema.params.host);
 }
 
 /* After parameters and buffers. Only rank 0 has read the average of a resumed run. */
@@ -250,12 +250,12 @@ static enum gn_status share_average(struct gn_session *s, int resumed, struct gn
 	enum gn_status status;
 
 	if (!resumed) {
-		gn_ema_set(s->ema, s->params, s->buffers);
+		gn_ema_set(&s->replica.ema, s->replica.params.host, s->replica.buffers.host);
 		return GN_OK;
 	}
-	status = gn_comm_broadcast(s->comm, gn_ema_params(s->ema), params, 0, err);
+	status = gn_comm_broadcast(s->comm, s->replica.ema.params.host, params, 0, err);
 	if (!status && buffers)
-		status = gn_comm_broadcast(s->comm, gn_ema_buffers(s->ema), buffers, 0, err);
+		status = gn_comm_broadcast(s->comm, s->replica.ema.buffers.host, buffers, 0, err);
 	return status;
 }
 
@@ -279,19 +279,22 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 	if (!status)
 		status = gn_comm_broadcast(s->comm, &shared, sizeof shared, 0, err);
 	if (!status)
-		status = gn_comm_broadcast(s->comm, s->params, params, 0, err);
-	for (int k = 0; !status && shared.resumed && k < gn_optim_slots(s->info.optimizer); k++)
-		status = gn_comm_broadcast(s->comm, gn_optimizer_slot(s->optimizer, k), params, 0, err);
+		status = gn_comm_broadcast(s->comm, s->replica.params.host, params, 0, err);
+	for (int k = 0; !status && shared.resumed && k < gn_optim_slots(s->checkpoint.info.optimizer); k++)
+		status = gn_comm_broadcast(s->comm, gn_optimizer_slot(s->replica.optimizer, k)->host, params, 0, err);
 	if (!status && buffers)
-		status = gn_comm_broadcast(s->comm, s->buffers, buffers, 0, err);
-	if (!status && s->ema)
+		status = gn_comm_broadcast(s->comm, s->replica.buffers.host, buffers, 0, err);
+	if (!status && gn_replica_has_average(&s->replica))
 		status = share_average(s, shared.resumed, err);
 	if (status)
 		return status;
 	gn_session_convert_layouts(s, 0);
+	status = gn_agree_status(s->comm, gn_replica_send(&s->replica, err), err);
+	if (status)
+		return status;
 	s->state = shared.state;
-	s->saved_step = shared.resumed ? s->state.step : UINT64_MAX;
-	s->save_ns = gn_clock_ns();
+	s->checkpoint.saved_step = shared.resumed ? s->state.step : UINT64_MAX;
+	s->checkpoint.begun_ns = gn_clock_ns();
 	*resumed = shared.resumed;
 	return GN_OK;
 }
@@ -310,7 +313,7 @@ static enum gn_status check_folder(const char *directory, struct gn_err *err)
 
 static enum gn_status make_folder(const char *directory, struct gn_log *log, struct gn_err *err)
 {
-	/* Before, so that nothing is made where a link leads; and after, for somebody may have been faster. */
+	/* Before, so that nothing is made where a link leads; and after, for another process may have made it in between. */
 	enum gn_status status = gn_trust_check_links(directory, err);
 
 	if (!status)
@@ -332,25 +335,25 @@ enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_
 		if (!status)
 			status = make_folder(directory, s->log, err);
 		if (!status)
-			status = gn_owner_claim(directory, stop, s->log, &s->owner, err);
+			status = gn_owner_claim(directory, stop, s->log, &s->checkpoint.owner, err);
 		if (!status)
-			memcpy(s->nonce, gn_owner_nonce(s->owner), sizeof s->nonce);
+			memcpy(s->checkpoint.nonce, gn_owner_nonce(s->checkpoint.owner), sizeof s->checkpoint.nonce);
 	}
 	status = gn_agree_status(s->comm, status, err);
-	return status ? status : gn_comm_broadcast(s->comm, s->nonce, sizeof s->nonce, 0, err);
+	return status ? status : gn_comm_broadcast(s->comm, s->checkpoint.nonce, sizeof s->checkpoint.nonce, 0, err);
 }
 
 static struct gn_checkpoint_target target_of(const struct gn_session *s)
 {
-	return (struct gn_checkpoint_target){s->options->checkpoint, s->nonce, s->owner, (int)s->options->keep, s->log};
+	return (struct gn_checkpoint_target){s->options->checkpoint, s->checkpoint.nonce, s->checkpoint.owner, (int)s->options->keep, s->log};
 }
 
 enum gn_status gn_session_try_save(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_checkpoint_target target = target_of(s);
 
-	s->info.state = s->state;
-	return target.directory ? gn_checkpoint_try(s->comm, &target, &s->info, s->model, s->ema != NULL, err) : GN_OK;
+	s->checkpoint.info.state = s->state;
+	return target.directory ? gn_checkpoint_try(s->comm, &target, &s->checkpoint.info, s->model, gn_replica_has_average(&s->replica), err) : GN_OK;
 }
 
 int gn_session_wants_save(const struct gn_session *s)
@@ -358,7 +361,7 @@ int gn_session_wants_save(const struct gn_session *s)
 	const struct gn_train_options *o = s->options;
 
 	return o->checkpoint && o->checkpoint_minutes > 0 && gn_comm_rank(s->comm) == 0 &&
-	       (double)(gn_clock_ns() - s->save_ns) * 1e-9 >= 60 * o->checkpoint_minutes;
+	       (double)(gn_clock_ns() - s->checkpoint.begun_ns) * 1e-9 >= 60 * o->checkpoint_minutes;
 }
 
 enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
@@ -369,29 +372,29 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 	struct gn_json *j;
 	enum gn_status status;
 
-	if (!s->options->checkpoint || s->saved_step == s->state.step)
+	if (!s->options->checkpoint || s->checkpoint.saved_step == s->state.step)
 		return GN_OK;
-	s->save_ns = began;
-	s->info.state = s->state;
-	status = gn_session_alone(s, gn_device_step_fetch(s, err));
+	s->checkpoint.begun_ns = began;
+	s->checkpoint.info.state = s->state;
+	status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
 	if (status)
 		return status;
 	gn_session_convert_layouts(s, 1);
-	status = gn_checkpoint_save(s->comm, &target, &s->info, s->model, &arrays, err);
+	status = gn_checkpoint_save(s->comm, &target, &s->checkpoint.info, s->model, &arrays, err);
 	gn_session_convert_layouts(s, 0);
 	if (status)
 		return gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step);
-	s->saved_step = s->state.step;
+	s->checkpoint.saved_step = s->state.step;
 	if (gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "checkpoint %s/step-%08" PRIu64 " saved in %.2f s", s->options->checkpoint, s->state.step,
 			    (double)(gn_clock_ns() - began) * 1e-9);
-	j = gn_metrics_log_begin(s->metrics_log, "checkpoint");
+	j = gn_metrics_log_begin(s->metrics.log, "checkpoint");
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_string(j, "path", s->options->checkpoint);
 		gn_json_fixed(j, "seconds", (double)(gn_clock_ns() - began) * 1e-9, 3);
 	}
-	status = gn_metrics_log_end(s->metrics_log, err);
+	status = gn_metrics_log_end(s->metrics.log, err);
 	return gn_session_alone(s, status);
 }
 

@@ -1,244 +1,236 @@
 #include "src/train/loop/step.h"
 
 #include "src/base/clock.h"
-#include "src/base/text.h"
-#include "src/train/loop/device_step.h"
-#include "src/train/metrics/scaling_report.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <string.h>
+/* Shorter calls that make progress are many, and of no interest in a trace. */
+enum { WORTH_TRACING_NS = 5000 };
+/* A device that has finished sooner than this after the next batch came has waited for it. */
+enum { AT_ONCE_NS = 100000 };
 
-/* So many steps in a row without an update, and the parameters themselves are beyond help. */
-enum { SKIPS_MAX = 10 };
-/* Shorter looks at the sums under way are many, and of no interest in a trace. */
-enum { WORTH_TELLING_NS = 5000 };
+/* A step under way. */
+struct run {
+	struct gn_replica *r;
+	const struct gn_step *step;
+	struct gn_interval *sums;
+	int is_queued;	     /* the device computes beside the host */
+	uint64_t mark;	     /* the end of what is accounted for */
+	uint64_t reading_ns; /* for the next batch, while the device computed */
+	uint64_t read_ns;    /* when it was there */
+};
+
+/* --- accounts --- */
+
+static double seconds(uint64_t from, uint64_t to)
+{
+	return (double)(to - from) * 1e-9;
+}
 
 /* Since the mark, which moves on. */
-static double since(const struct gn_session *s, enum gn_span kind, uint64_t *mark)
+static double since(struct run *run, enum gn_span kind)
 {
-	uint64_t now = gn_clock_ns(), passed = now - *mark;
+	uint64_t now = gn_clock_ns(), before = run->mark;
 
-	gn_trace_add(s->trace, kind, GN_TRACE_MAIN, 0, *mark, now);
-	*mark = now;
-	return (double)passed * 1e-9;
+	gn_trace_add(run->r->trace, kind, GN_TRACE_MAIN, 0, before, now);
+	run->mark = now;
+	return seconds(before, now);
 }
 
-/* Gradients and buffers come as sums over ranks. */
-static void average_buffers(struct gn_session *s)
+/* On a device beside the host, forward stands for all that it computes. */
+static void account_backward(struct run *run)
 {
-	size_t count = gn_model_buffer_elements(s->model);
-	float share = 1.0f / (float)gn_comm_size(s->comm);
-
-	for (size_t i = 0; i < count; i++)
-		s->buffers[i] *= share;
+	if (!run->is_queued)
+		run->sums->backward += since(run, GN_SPAN_BACKWARD);
 }
 
-static void add(float *to, const float *from, size_t count)
+static void account_sums(struct run *run)
 {
-#pragma omp parallel for simd schedule(static) if (count > 1 << 14)
-	for (size_t i = 0; i < count; i++)
-		to[i] += from[i];
+	const struct gn_reducer *x = run->r->reducer;
+	uint64_t now;
+	double taken;
+
+	if (run->is_queued) {
+		now = gn_clock_ns();
+		run->sums->exposed += gn_comm_size(run->r->options.comm) > 1 ? seconds(gn_reducer_computed_ns(x), now) : 0;
+		return;
+	}
+	run->sums->exposed += since(run, GN_SPAN_WAIT);
+	/* What was done for sums from within backward is not backward. */
+	taken = (double)gn_reducer_taken_ns(x) * 1e-9;
+	run->sums->backward -= taken;
+	run->sums->exposed += taken;
+	run->sums->within += taken;
 }
 
-/* The last batch's gradient of a parameter is there: those of the batches before it join it, and it may leave. */
-static void ready(void *context, int param)
+/* exposed_s: of this step. */
+static void account_result(struct run *run, double exposed_s)
 {
-	struct gn_session *s = context;
-	const struct gn_param *p = gn_model_param(s->model, param);
+	uint64_t launched = run->mark, now = gn_clock_ns();
+	uint64_t computed = gn_comm_size(run->r->options.comm) > 1 ? gn_reducer_computed_ns(run->r->reducer) : now;
+	uint64_t reading = run->reading_ns;
 
-	uint64_t began;
+	if (!run->is_queued) {
+		run->sums->optimizer += since(run, GN_SPAN_OPTIMIZER);
+		return;
+	}
+	/* how long before that the device waited is not known: this is the most that it can have been */
+	if (computed - run->read_ns >= AT_ONCE_NS)
+		reading = 0;
+	run->sums->data += (double)reading * 1e-9;
+	run->sums->forward += seconds(launched, now) - exposed_s - (double)reading * 1e-9;
+	gn_trace_add(run->r->trace, GN_SPAN_FORWARD, GN_TRACE_MAIN, 0, launched, now);
+	run->mark = now;
+}
 
-	if (s->accumulated)
-		add(s->flat + p->offset, s->accumulated + p->offset, p->count);
-	began = gn_reducer_taken_ns(s->reducer);
-	gn_reducer_ready(s->reducer, param);
-	began = gn_reducer_taken_ns(s->reducer) - began;
-	if (began > WORTH_TELLING_NS) {
+/* --- what a plan reports --- */
+
+static void loss_done(void *context)
+{
+	struct run *run = context;
+
+	if (!run->is_queued)
+		run->sums->forward += since(run, GN_SPAN_FORWARD);
+}
+
+static void gradient_done(void *context, int param, struct gn_event *event)
+{
+	struct run *run = context;
+	struct gn_reducer *x = run->r->reducer;
+	uint64_t took = gn_reducer_taken_ns(x);
+
+	gn_reducer_ready(x, param, event);
+	took = gn_reducer_taken_ns(x) - took;
+	if (took > WORTH_TRACING_NS) {
 		uint64_t now = gn_clock_ns();
 
-		gn_trace_add(s->trace, GN_SPAN_EXCHANGE, GN_TRACE_MAIN, 0, now - began, now);
+		gn_trace_add(run->r->trace, GN_SPAN_EXCHANGE, GN_TRACE_MAIN, 0, now - took, now);
 	}
 }
 
-/* The sums of the step that began then, each on a line of the trace that no other takes at that time; one that has not ended, in a
- * step that failed, until now. */
-static void trace_buckets(const struct gn_session *s, uint64_t began_ns)
+/* --- the step --- */
+
+static enum gn_status stage(struct gn_replica *r, struct gn_err *err)
 {
-	const struct gn_reducer *x = s->device_reducer.reducer ? s->device_reducer.reducer : s->reducer;
-	uint64_t busy_until[GN_TRACE_SUMS_MAX] = {0}, now = gn_clock_ns();
+	const void *images;
+	struct gn_targets targets;
+	enum gn_status status = r->next(r->next_context, &images, &targets, err);
 
-	for (size_t b = 0; b < gn_reducer_buckets(x) && gn_trace_is_on(s->trace); b++) {
-		struct gn_reducer_bucket seen;
-		int line = 0;
-
-		gn_reducer_bucket(x, b, &seen);
-		if (seen.start_ns < began_ns)
-			continue;
-		if (seen.done_ns < seen.start_ns)
-			seen.done_ns = now;
-		while (line < GN_TRACE_SUMS_MAX && busy_until[line] > seen.start_ns)
-			line++;
-		if (line == GN_TRACE_SUMS_MAX)
-			continue;
-		busy_until[line] = seen.done_ns;
-		gn_trace_add(s->trace, GN_SPAN_BUCKET, GN_TRACE_SUMS + line, (uint32_t)b, seen.start_ns, seen.done_ns);
-	}
-}
-
-/* Gradients of a batch that is not the step's last one. */
-static enum gn_status accumulate(struct gn_session *s, int first, struct gn_err *err)
-{
-	size_t count = gn_model_param_elements(s->model);
-	enum gn_status status = gn_plan_backward(s->plan, NULL, NULL, err);
-
-	if (!status && first)
-		memcpy(s->accumulated, s->flat, count * sizeof(float));
-	else if (!status)
-		add(s->accumulated, s->flat, count);
+	if (!status)
+		status = gn_plan_stage(r->plan, images, &targets, err);
+	r->staged = !status;
 	return status;
 }
 
-/* Batch number k of the step, up to its loss. */
-static enum gn_status forward(struct gn_session *s, int64_t k, struct gn_interval *sums, uint64_t *mark, double *loss,
-			      struct gn_err *err)
+static enum gn_status begin(const struct run *run, struct gn_err *err)
 {
-	uint64_t number = s->state.step * (uint64_t)s->options->accumulate + (uint64_t)k;
-	struct gn_batch batch;
-	const float *logits;
-	enum gn_status status = gn_loader_next(s->loader, &batch, err);
+	const struct gn_replica *r = run->r;
+	const float values[] = {[GN_PIGGYBACK_LOSS] = 0, [GN_PIGGYBACK_STOP] = run->step->stop ? 1 : 0, [GN_PIGGYBACK_SAVE] = run->step->save ? 1 : 0};
+	enum gn_status status = gn_stream_copy(r->device.stream, r->piggyback, values, sizeof values, err);
 
-	sums->data += since(s, GN_SPAN_DATA, mark);
-	if (!status)
-		status = gn_plan_forward(s->plan, gn_batch_input(&batch), number, &logits, err);
-	if (!status) {
-		struct gn_targets targets = {batch.labels, batch.pair_labels, batch.lambdas};
-
-		status = gn_plan_loss_mixed(s->plan, &targets, loss, err);
-	}
-	sums->forward += since(s, GN_SPAN_FORWARD, mark);
-	return gn_session_alone(s, status);
+	return status ? status : gn_stream_copy(r->device.stream, r->kept_buffers, r->buffers.device, r->buffers.count * sizeof(float), err);
 }
 
-/* All batches; afterwards gradients, buffers and tail are sums over ranks. */
-static enum gn_status compute(struct gn_session *s, int stop, struct gn_interval *sums, uint64_t *mark, struct gn_err *err)
+/* Gradients of a batch that is not the step's last. */
+static enum gn_status accumulate(const struct gn_replica *r, int first, struct gn_err *err)
 {
-	int64_t batches = s->options->accumulate;
-	double loss, total = 0, taken;
+	size_t count = r->params.count;
+
+	return first ? gn_stream_copy(r->device.stream, r->accumulated, r->flat, count * sizeof(float), err)
+		     : gn_compute_add(r->device.compute, r->flat, r->accumulated, count, err);
+}
+
+/* Batch number k of the step. */
+static enum gn_status run_batch(struct run *run, int k, struct gn_err *err)
+{
+	struct gn_replica *r = run->r;
+	int is_last = k + 1 == r->options.batches;
+	const struct gn_plan_observer observer = {loss_done, is_last ? gradient_done : NULL, run};
+	enum gn_status status = r->staged ? GN_OK : stage(r, err);
+
+	if (k == 0 || !run->is_queued)
+		run->sums->data += since(run, GN_SPAN_DATA);
+	r->staged = 0;
+	if (is_last)
+		gn_reducer_begin(r->reducer);
+	if (!status)
+		status = gn_plan_run(r->plan, run->step->number * (uint64_t)r->options.batches + (uint64_t)k, &observer,
+				     is_last ? r->accumulated : NULL, err);
+	if (!status && !is_last)
+		status = accumulate(r, k == 0, err);
+	account_backward(run);
+	return status;
+}
+
+/* While the device computes: the batch after number k. */
+static enum gn_status stage_next(struct run *run, int k, struct gn_err *err)
+{
+	int is_last = k + 1 == run->r->options.batches;
+	uint64_t began = gn_clock_ns();
 	enum gn_status status = GN_OK;
 
-	for (int64_t k = 0; k < batches && !status; k++) {
-		status = forward(s, k, sums, mark, &loss, err);
-		if (status)
-			return status;
-		total += loss;
-		if (k + 1 < batches) {
-			status = gn_session_alone(s, accumulate(s, k == 0, err));
-			sums->backward += since(s, GN_SPAN_BACKWARD, mark);
-			continue;
-		}
-		s->piggyback[GN_PIGGYBACK_LOSS] = (float)(total / (double)batches);
-		s->piggyback[GN_PIGGYBACK_STOP] = stop ? 1 : 0;
-		s->piggyback[GN_PIGGYBACK_SAVE] = gn_session_wants_save(s) ? 1 : 0;
-		gn_reducer_begin(s->reducer);
-		status = gn_session_alone(s, gn_plan_backward(s->plan, ready, s, err));
-		sums->backward += since(s, GN_SPAN_BACKWARD, mark);
-		if (!status)
-			status = gn_session_alone(s, gn_reducer_wait(s->reducer, err));
-		sums->exposed += since(s, GN_SPAN_WAIT, mark);
-		/* What was done for the exchange from within backward is none of it. */
-		taken = (double)gn_reducer_taken_ns(s->reducer) * 1e-9;
-		sums->backward -= taken;
-		sums->exposed += taken;
-		sums->within += taken;
-	}
+	if (!run->is_queued)
+		return GN_OK;
+	if (is_last)
+		gn_reducer_poll(run->r->reducer);
+	if (!is_last || run->step->has_next)
+		status = stage(run->r, err);
+	run->read_ns = gn_clock_ns();
+	run->reading_ns += run->read_ns - began;
 	return status;
 }
 
-/* The step updates nothing. */
-static enum gn_status skip(struct gn_session *s, double lr, struct gn_interval *sums, struct gn_err *err)
+/* Blocks until the step is done. */
+static enum gn_status finish(const struct run *run, struct gn_step_result *out, struct gn_err *err)
 {
-	memcpy(s->buffers, s->kept_buffers, gn_model_buffer_elements(s->model) * sizeof(float));
-	s->state.skipped++;
-	sums->skipped++;
-	if (++s->skips_in_a_row >= SKIPS_MAX)
-		return gn_err_set(err, GN_ERR_FAILED,
-				  "gradients or loss are not finite at step %" PRIu64 " (learning rate %g), the %dth in a row: "
-				  "lower --lr, lengthen --warmup-epochs or set --clip", s->state.step + 1, lr, SKIPS_MAX);
-	if (gn_comm_rank(s->comm) == 0)
-		gn_log_warn(s->log, "step %" PRIu64 " updates nothing: a gradient is not finite (learning rate %g; %" PRIu64
-			    " step%s skipped so far)", s->state.step + 1, lr, s->state.skipped, gn_text_plural(s->state.skipped));
-	return GN_OK;
-}
+	struct gn_replica *r = run->r;
+	struct gn_stream *s = r->device.stream;
+	double ranks = gn_comm_size(r->options.comm);
+	struct gn_update_result update;
+	enum gn_status status = gn_stream_copy(s, r->results, r->piggyback, GN_PIGGYBACK_COUNT * sizeof(float), err);
 
-/* On the host. Returns whether anything was updated. */
-static int update(struct gn_session *s, const struct gn_optim_update *u, double *norm)
-{
-	if (!isfinite(s->piggyback[GN_PIGGYBACK_LOSS]) || !gn_optimizer_step(s->optimizer, u, s->params, s->flat, norm))
-		return 0;
-	average_buffers(s);
-	if (s->ema)
-		gn_ema_update(s->ema, u->step, s->params, s->buffers);
-	return 1;
-}
-
-/* All batches and the update, on the device of the run. */
-static enum gn_status compute_and_update(struct gn_session *s, double lr, int stop, struct gn_interval *sums, uint64_t *mark,
-					 struct gn_err *err)
-{
-	const double ranks = gn_comm_size(s->comm);
-	const struct gn_optim_update u = {
-		.lr = lr,
-		.grad_scale = 1 / (ranks * (double)s->options->accumulate),
-		.step = s->state.step + 1 - s->state.skipped,
-	};
-	double norm = 0;
-	int skipped = 0;
-	enum gn_status status = s->resident ? gn_device_step_run(s, &u, stop, sums, mark, &norm, &skipped, err)
-					    : compute(s, stop, sums, mark, err);
-
-	if (!status && !s->resident)
-		skipped = !update(s, &u, &norm);
-	if (status || skipped)
-		return status ? status : skip(s, lr, sums, err);
-	s->skips_in_a_row = 0;
-	sums->loss_sum += (double)s->piggyback[GN_PIGGYBACK_LOSS] / ranks;
-	sums->norm_sum += norm;
-	return GN_OK;
-}
-
-enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_interval *sums,
-			   int *stopping, struct gn_err *err)
-{
-	uint64_t mark = gn_clock_ns();
-	const uint64_t began = mark;
-	const double waited = sums->data, exposed = sums->exposed;
-	double lr = gn_lr_at(&s->lr, (double)s->global_batch, gn_session_epoch(s));
-	double computed, update_s, predicted;
-	enum gn_status status;
-
-	gn_trace_set_step(s->trace, s->state.step + 1);
-	memcpy(s->kept_buffers, s->buffers, gn_model_buffer_elements(s->model) * sizeof(float));
-	status = compute_and_update(s, lr, *stop != 0, sums, &mark, err);
-	if (status) {
-		trace_buckets(s, began);
-		gn_trace_add(s->trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, gn_clock_ns());
+	if (!status)
+		status = gn_stream_wait(s, err);
+	if (!status)
+		status = gn_plan_check_labels(r->plan, err);
+	if (status)
 		return status;
+	gn_optimizer_result(r->optimizer, &update);
+	gn_plan_adjust_loss_scale(r->plan, !update.skipped);
+	if (update.skipped)
+		status = gn_stream_copy(s, r->buffers.device, r->kept_buffers, r->buffers.count * sizeof(float), err);
+	out->loss = (double)r->results[GN_PIGGYBACK_LOSS] / ranks;
+	out->norm = update.norm;
+	out->skipped = update.skipped;
+	out->stop = r->results[GN_PIGGYBACK_STOP] > 0;
+	out->save = r->results[GN_PIGGYBACK_SAVE] > 0;
+	return status;
+}
+
+enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, struct gn_interval *sums, struct gn_step_result *out,
+			   struct gn_err *err)
+{
+	struct run run = {.r = r, .step = step, .sums = sums, .is_queued = gn_device_is_queued(r->device.device), .mark = gn_clock_ns()};
+	const uint64_t began = run.mark;
+	const double exposed = sums->exposed;
+	struct gn_optim_update u = {.lr = step->lr, .step = step->updates};
+	uint64_t summed;
+	enum gn_status status = begin(&run, err);
+
+	for (int k = 0; k < r->options.batches && !status; k++) {
+		status = run_batch(&run, k, err);
+		if (!status)
+			status = stage_next(&run, k, err);
 	}
-	computed = (double)(mark - began) * 1e-9 - (sums->exposed - exposed);
-	update_s = since(s, GN_SPAN_OPTIMIZER, &mark);
-	sums->optimizer += update_s;
-	predicted = gn_step_forecast_step(&s->forecast, s->reducer, began, computed, update_s);
-	trace_buckets(s, began);
-	gn_trace_add(s->trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, mark);
-	sums->predicted += predicted;
-	sums->predicted_compute += predicted > 0 ? computed + update_s : 0;
-	*stopping = s->piggyback[GN_PIGGYBACK_STOP] > 0;
-	sums->lr = lr;
-	sums->steps++;
-	s->step_s = (double)(mark - began) * 1e-9 - (sums->data - waited);
-	sums->step += (double)(mark - began) * 1e-9;
-	s->state.step++;
-	s->state.sample += s->global_batch;
-	return GN_OK;
+	if (!status)
+		status = gn_reducer_wait(r->reducer, err);
+	account_sums(&run);
+	summed = gn_clock_ns();
+	u.grad_scale = 1 / (gn_comm_size(r->options.comm) * (double)r->options.batches * gn_plan_loss_scale(r->plan));
+	if (!status)
+		status = gn_optimizer_queue(r->optimizer, &u, err);
+	if (!status)
+		status = finish(&run, out, err);
+	account_result(&run, sums->exposed - exposed);
+	out->computed_s = seconds(began, summed) - (sums->exposed - exposed);
+	out->update_s = seconds(summed, run.mark);
+	return status;
 }

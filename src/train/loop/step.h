@@ -1,17 +1,33 @@
-/* One training step: batches, forward, loss, backward with the exchange under way, update. Internal to src/train.
+/* One training step: batches, forward, loss, backward with sums over ranks under way, update; the same on the host and on a GPU.
  *
- * With --accumulate N a step is N batches whose gradients are averaged before they are exchanged. A step whose gradients (or
- * loss) are not finite updates nothing on any rank: parameters, optimizer, BN statistics and average stay as they were, and
- * the samples count as done. After too many such steps in a row the run ends with GN_ERR_FAILED, on all ranks alike.
+ * A step is one batch or several, whose gradients are averaged before they are summed over ranks. A step whose gradients or loss are not
+ * finite updates nothing on any rank: parameters, optimizer state, BN statistics and averages are as they were, and its samples count as
+ * done. On a device that computes beside the host all is queued, the next batch is staged meanwhile, and the host waits once, for the
+ * result; with several ranks also for their sums. Internal to src/train.
  */
 #ifndef GN_TRAIN_LOOP_STEP_H
 #define GN_TRAIN_LOOP_STEP_H
 
-#include "src/train/loop/session.h"
+#include "src/train/loop/replica.h"
 #include "src/train/metrics/scaling_report.h"
 
-/* Collective. Adds to sums; *stopping: some rank was asked to stop. */
-enum gn_status gn_step_run(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_interval *sums,
-			   int *stopping, struct gn_err *err);
+struct gn_step {
+	uint64_t number;     /* of the step; masks of dropout follow it */
+	uint64_t updates;    /* done, this one counted */
+	double lr;
+	int stop, save;	     /* what this rank asks of all */
+	int has_next;	     /* there is a batch after this step's: it is staged while the device computes */
+};
+
+struct gn_step_result {
+	double loss, norm;   /* loss: the mean over batches and ranks. norm: of the mean gradient, before clipping */
+	int skipped;	     /* nothing was updated */
+	int stop, save;	     /* some rank asked for it */
+	double computed_s, update_s; /* until all gradients were complete, without communication; the update */
+};
+
+/* Collective; a failure is this rank's alone unless a peer was lost. Adds its times to sums. */
+enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, struct gn_interval *sums, struct gn_step_result *out,
+			   struct gn_err *err);
 
 #endif

@@ -17,7 +17,7 @@ static void put_input(const struct gn_session *s, struct gn_strbuf *out)
 	struct gn_loader_options lo = {.augment = GN_AUGMENT_NONE};
 	enum gn_augment augment = GN_AUGMENT_NONE;
 
-	gn_input_loader_options(&s->info.input, s->model, &lo);
+	gn_input_loader_options(&s->checkpoint.info.input, s->model, &lo);
 	gn_input_augment_parse(o->augment, side, &augment, NULL); /* was parsed without an error before */
 	gn_strbuf_printf(out, "input %dx%dx%d, %s", gn_model_channels(s->model), side, side, names[augment]);
 	if (augment == GN_AUGMENT_SHIFT || augment == GN_AUGMENT_SHIFT_FLIP)
@@ -47,14 +47,14 @@ static void put_optimizer(const struct gn_train_options *o, struct gn_strbuf *ou
 
 static void put_schedule(const struct gn_session *s, struct gn_strbuf *out)
 {
-	const struct gn_lr *lr = &s->lr;
+	const struct gn_lr *lr = &s->schedule.lr;
 	struct gn_lr steady = *lr;
 
 	steady.shape = GN_LR_CONSTANT;
 	steady.warmup_epochs = 0;
-	gn_strbuf_printf(out, "; lr %.6g", gn_lr_at(&steady, (double)s->global_batch, 0));
+	gn_strbuf_printf(out, "; lr %.6g", gn_lr_at(&steady, (double)s->schedule.global_batch, 0));
 	if (lr->reference_batch > 0)
-		gn_strbuf_printf(out, " (%g x %" PRIu64 " / %g)", lr->lr, s->global_batch, lr->reference_batch);
+		gn_strbuf_printf(out, " (%g x %" PRIu64 " / %g)", lr->lr, s->schedule.global_batch, lr->reference_batch);
 	if (lr->shape == GN_LR_COSINE)
 		gn_strbuf_printf(out, " by cosine to %g", lr->final_lr);
 	else if (lr->shape == GN_LR_POLYNOMIAL)
@@ -67,12 +67,12 @@ static void put_schedule(const struct gn_session *s, struct gn_strbuf *out)
 		gn_strbuf_printf(out, " times %g", lr->factor);
 	if (lr->warmup_epochs > 0)
 		gn_strbuf_printf(out, ", warm-up %.4g epoch%s from %.4g", lr->warmup_epochs, lr->warmup_epochs == 1 ? "" : "s",
-				 gn_lr_at(lr, (double)s->global_batch, 0));
+				 gn_lr_at(lr, (double)s->schedule.global_batch, 0));
 }
 
 void gn_summary_resolved(const struct gn_session *s, struct gn_strbuf *out)
 {
-	uint64_t left_out = gn_dataset_count(s->data) - s->epoch_samples;
+	uint64_t left_out = gn_dataset_count(s->data.train) - s->schedule.epoch_samples;
 
 	put_input(s, out);
 	put_optimizer(s->options, out);
@@ -88,30 +88,30 @@ static void warn_about(const struct gn_session *s)
 {
 	if (!s->options->checkpoint)
 		gn_log_warn(s->log, "without --checkpoint nothing of this run is kept");
-	if (gn_dataset_classes(s->data) == 1)
+	if (gn_dataset_classes(s->data.train) == 1)
 		gn_log_warn(s->log, "%s has one class: every answer is right, and nothing is learned", s->options->data);
-	if (s->lr.shape == GN_LR_STEP && (!s->lr.milestone_count || s->lr.milestones[0] >= s->lr.epochs))
-		gn_log_warn(s->log, "--schedule step: no milestone lies within the run (%.4g epochs): the rate never falls", s->lr.epochs);
+	if (s->schedule.lr.shape == GN_LR_STEP && (!s->schedule.lr.milestone_count || s->schedule.lr.milestones[0] >= s->schedule.lr.epochs))
+		gn_log_warn(s->log, "--schedule step: no milestone lies within the run (%.4g epochs): the rate never falls", s->schedule.lr.epochs);
 }
 
 void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 {
 	const struct gn_train_options *o = s->options;
-	uint64_t images = gn_dataset_count(s->data), steps = s->state.step + steps_left;
-	uint32_t classes = gn_dataset_classes(s->data);
+	uint64_t images = gn_dataset_count(s->data.train), steps = s->state.step + steps_left;
+	uint32_t classes = gn_dataset_classes(s->data.train);
 	int ranks = gn_comm_size(s->comm);
 	struct gn_strbuf text;
 
-	s->began_ns = gn_clock_ns();
-	s->began_step = s->state.step;
+	s->metrics.began_ns = gn_clock_ns();
+	s->metrics.began_step = s->state.step;
 	if (gn_comm_rank(s->comm))
 		return;
 	gn_strbuf_init(&text);
 	gn_strbuf_printf(&text, "training %s on %s: %" PRIu64 " image%s of %u class%s", gn_model_name(s->model), o->data, images,
 			 gn_text_plural(images), classes, classes == 1 ? "" : "es");
-	if (s->val)
-		gn_strbuf_printf(&text, ", evaluation on %" PRIu64, gn_dataset_count(s->val));
-	gn_strbuf_printf(&text, "; global batch %" PRIu64 " (%d rank%s x %" PRId64, s->global_batch, ranks,
+	if (s->data.val)
+		gn_strbuf_printf(&text, ", evaluation on %" PRIu64, gn_dataset_count(s->data.val));
+	gn_strbuf_printf(&text, "; global batch %" PRIu64 " (%d rank%s x %" PRId64, s->schedule.global_batch, ranks,
 			 gn_text_plural((uint64_t)ranks), o->batch);
 	if (o->accumulate > 1)
 		gn_strbuf_printf(&text, " x %" PRId64 " accumulated", o->accumulate);
@@ -134,8 +134,8 @@ void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 
 void gn_summary_end(const struct gn_session *s)
 {
-	uint64_t steps = s->state.step - s->began_step;
-	double seconds = (double)(gn_clock_ns() - s->began_ns) * 1e-9;
+	uint64_t steps = s->state.step - s->metrics.began_step;
+	double seconds = (double)(gn_clock_ns() - s->metrics.began_ns) * 1e-9;
 	struct gn_strbuf text;
 
 	if (gn_comm_rank(s->comm))
@@ -143,11 +143,11 @@ void gn_summary_end(const struct gn_session *s)
 	gn_strbuf_init(&text);
 	gn_strbuf_printf(&text, "done: %" PRIu64 " step%s in %.1f s", steps, gn_text_plural(steps), seconds);
 	if (steps)
-		gn_strbuf_printf(&text, ", %.0f images/s in all", (double)(steps * s->global_batch) / seconds);
-	if (s->evaluations)
-		gn_strbuf_printf(&text, ", top-1 %.2f %% (best %.2f %%)", 100 * s->last_top1, 100 * s->best_top1);
-	if (s->options->checkpoint && s->saved_step == s->state.step)
-		gn_strbuf_printf(&text, ", checkpoint %s/step-%08" PRIu64, s->options->checkpoint, s->saved_step);
+		gn_strbuf_printf(&text, ", %.0f images/s in all", (double)(steps * s->schedule.global_batch) / seconds);
+	if (s->metrics.evaluations)
+		gn_strbuf_printf(&text, ", top-1 %.2f %% (best %.2f %%)", 100 * s->metrics.last_top1, 100 * s->metrics.best_top1);
+	if (s->options->checkpoint && s->checkpoint.saved_step == s->state.step)
+		gn_strbuf_printf(&text, ", checkpoint %s/step-%08" PRIu64, s->options->checkpoint, s->checkpoint.saved_step);
 	if (!gn_strbuf_failed(&text))
 		gn_log_info(s->log, "%s", gn_strbuf_text(&text));
 	gn_strbuf_release(&text);

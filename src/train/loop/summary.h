@@ -1,4 +1,4 @@
-/* What a run tells people when it starts and when it is done, in a line or two each. Rank 0 tells; other ranks stay silent.
+/* What a run logs for people when it starts and when it is done, in a line or two each, on rank 0.
  *
  * Internal to src/train. Neither collective nor blocking; failures to format a line leave it out.
  */
@@ -8,7 +8,7 @@
 #include "src/train/loop/session.h"
 
 /* What options, recipe and network come to, as one line: input, augmentation, evaluation, optimizer, schedule, seed, and the images
- * that each epoch leaves out. */
+ * that are not used in each epoch. */
 void gn_summary_resolved(const struct gn_session *s, struct gn_strbuf *out);
 /* Model, classes, images, global batch and steps to the end: "training lenet on DIR: 7000 images of 10 classes, ...", then
  * gn_summary_resolved, and warnings of a run that cannot do what was meant. Times of gn_summary_end begin here. */

@@ -7,7 +7,6 @@
 #include "src/base/version.h"
 #include "src/train/plan/device.h"
 #include "src/train/loop/session.h"
-#include "src/train/loop/device_step.h"
 #include "src/train/metrics/usage.h"
 #include "src/train/metrics/scaling_report.h"
 #include "src/train/loop/step.h"
@@ -29,7 +28,7 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 	gn_json_double(j, "lr", sums->lr);
 	gn_json_double(j, "grad_norm", sums->norm_sum / updates);
 	gn_json_uint(j, "skipped", sums->skipped);
-	gn_json_fixed(j, "images_per_s", steps * (double)s->global_batch / sums->step, 1);
+	gn_json_fixed(j, "images_per_s", steps * (double)s->schedule.global_batch / sums->step, 1);
 	gn_json_object(j, "time_ms");
 	gn_json_fixed(j, "step", sums->step * ms, 3);
 	gn_json_fixed(j, "data", sums->data * ms, 3);
@@ -43,7 +42,7 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 		gn_scaling_report_json(report, gn_comm_world(s->comm), gn_step_forecast_source(&s->forecast), j);
 }
 
-static void tell_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report)
+static void log_interval_text(const struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report)
 {
 	double loss = sums->loss_sum / (double)(sums->steps - sums->skipped);
 	struct gn_strbuf more;
@@ -55,7 +54,7 @@ static void tell_interval(const struct gn_session *s, const struct gn_interval *
 		gn_scaling_report_text(report, gn_comm_world(s->comm), gn_step_forecast_source(&s->forecast), &more);
 	gn_log_info(s->log, "step %" PRIu64 " epoch %.2f loss %.4f lr %.4g %.0f images/s, data %.0f %% exposed communication %.0f %%%s",
 		    s->state.step, gn_session_epoch(s), isnan(loss) ? fabs(loss) : loss /* not -nan */, sums->lr,
-		    (double)sums->steps * (double)s->global_batch / sums->step, 100 * sums->data / sums->step,
+		    (double)sums->steps * (double)s->schedule.global_batch / sums->step, 100 * sums->data / sums->step,
 		    100 * sums->exposed / sums->step, gn_strbuf_text(&more));
 	gn_strbuf_release(&more);
 }
@@ -68,13 +67,13 @@ static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sum
 
 	if (status)
 		return status;
-	j = gn_metrics_log_begin(s->metrics_log, "step");
+	j = gn_metrics_log_begin(s->metrics.log, "step");
 	if (j)
 		put_interval(s, sums, report, j);
-	tell_interval(s, sums, report);
+	log_interval_text(s, sums, report);
 	gn_scaling_report_release(&gathered);
 	*sums = (struct gn_interval){0};
-	return gn_session_alone(s, gn_metrics_log_end(s->metrics_log, err));
+	return gn_session_alone(s, gn_metrics_log_end(s->metrics.log, err));
 }
 
 /* What this rank does between collectives, for the others who wait: a slow disk is no reason to end a run, a process that
@@ -87,14 +86,14 @@ static void announce(const struct gn_session *s, const char *what)
 /* Steps still to come. */
 static uint64_t steps_left(const struct gn_session *s)
 {
-	uint64_t an_epoch = s->epoch_samples / s->global_batch;
+	uint64_t an_epoch = s->schedule.epoch_samples / s->schedule.global_batch;
 
 	if (gn_session_is_done(s))
 		return 0;
 	if (s->options->steps)
 		return (uint64_t)s->options->steps - s->state.step;
 	return ((uint64_t)s->options->epochs - s->state.epoch - 1) * an_epoch +
-	       (gn_dataset_count(s->data) - s->state.sample) / s->global_batch;
+	       (gn_dataset_count(s->data.train) - s->state.sample) / s->schedule.global_batch;
 }
 
 /* Moves to the next epoch when this one has no whole global batch left; says whether it did. */
@@ -112,7 +111,7 @@ static uint64_t trace_since(const struct gn_session *s, enum gn_span kind, uint6
 {
 	uint64_t now = gn_clock_ns();
 
-	gn_trace_add(s->trace, kind, GN_TRACE_MAIN, 0, mark, now);
+	gn_trace_add(s->metrics.trace, kind, GN_TRACE_MAIN, 0, mark, now);
 	return now;
 }
 
@@ -121,10 +120,10 @@ static enum gn_status write_trace(struct gn_session *s, struct gn_err *err)
 	uint64_t spans = 0;
 	enum gn_status status;
 
-	if (!s->trace || gn_trace_is_written(s->trace))
+	if (!s->metrics.trace || gn_trace_is_written(s->metrics.trace))
 		return GN_OK;
 	announce(s, "writing a trace");
-	status = gn_trace_write(s->trace, s->comm, s->model, &spans, err);
+	status = gn_trace_write(s->metrics.trace, s->comm, s->model, &spans, err);
 	/* Known to all ranks, and no reason to end what may have run for days. */
 	if (status == GN_ERR_IO || status == GN_ERR_NO_SPACE || status == GN_ERR_NOT_FOUND || status == GN_ERR_NO_MEMORY) {
 		if (gn_comm_rank(s->comm) == 0)
@@ -143,9 +142,9 @@ static void write_trace_part(struct gn_session *s, const char *failure)
 	uint64_t spans = 0;
 	struct gn_err err;
 
-	if (!s->trace || gn_trace_is_written(s->trace))
+	if (!s->metrics.trace || gn_trace_is_written(s->metrics.trace))
 		return;
-	if (gn_trace_write_part(s->trace, s->comm, s->model, failure, path, sizeof path, &spans, &err))
+	if (gn_trace_write_part(s->metrics.trace, s->comm, s->model, failure, path, sizeof path, &spans, &err))
 		gn_log_warn(s->log, "there is no trace: %s", err.text);
 	else if (spans)
 		gn_log_info(s->log, "trace of %" PRIu64 " span%s of this rank alone in %s", spans, gn_text_plural(spans), path);
@@ -167,7 +166,7 @@ static int has_diverged(const struct gn_session *s)
 {
 	const char *precision = s->options->precision;
 
-	return !isfinite(s->piggyback[GN_PIGGYBACK_LOSS]) || (s->skips_in_a_row && (!precision || strcmp(precision, "fp16")));
+	return !isfinite(s->last.loss) || (s->skips_in_a_row && (!precision || strcmp(precision, "fp16")));
 }
 
 /* Alike on all ranks. */
@@ -175,7 +174,7 @@ static int is_save_due(const struct gn_session *s, int over)
 {
 	const struct gn_train_options *o = s->options;
 
-	return (over && s->state.epoch % (uint64_t)o->checkpoint_epochs == 0) || s->piggyback[GN_PIGGYBACK_SAVE] > 0 ||
+	return (over && s->state.epoch % (uint64_t)o->checkpoint_epochs == 0) || s->last.save ||
 	       (o->checkpoint_every && s->state.step % (uint64_t)o->checkpoint_every == 0);
 }
 
@@ -216,7 +215,7 @@ static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums,
 		status = save_if_due(s, over, last, *stopping, &mark, err);
 	if (!status && gn_session_evaluation_due(s))
 		status = gn_session_evaluate(s, stop, stopping, err);
-	if (!status && (last || *stopping || gn_trace_is_full(s->trace, s->state.step)))
+	if (!status && (last || *stopping || gn_trace_is_full(s->metrics.trace, s->state.step)))
 		status = write_trace(s, err);
 	announce(s, "training");
 	if (!status && over && !last && !*stopping)
@@ -232,15 +231,13 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 	int stopping = 0;
 	enum gn_status status = gn_session_evaluate_missed(s, stop, &stopping, err);
 
-	gn_progress_bar_begin(&progress, "training", "images", steps_left(s) * s->global_batch);
+	gn_progress_bar_begin(&progress, "training", "images", steps_left(s) * s->schedule.global_batch);
 	progress.terminal = progress.terminal && gn_comm_rank(s->comm) == 0;
 	while (!status && !gn_session_is_done(s) && !stopping) {
-		status = gn_step_run(s, stop, &sums, &stopping, err);
-		if (!status)
-			status = gn_session_note_step(s, err);
+		status = gn_session_step(s, stop, &sums, &stopping, err);
 		if (!status)
 			status = after_step(s, &sums, stop, &stopping, err);
-		gn_progress_bar_add(&progress, s->global_batch);
+		gn_progress_bar_add(&progress, s->schedule.global_batch);
 	}
 	gn_progress_bar_end(&progress);
 	/* a failure to save was a warning until here */
@@ -272,36 +269,32 @@ static void log_software(struct gn_json *j, const struct gn_world *world)
 
 static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err *err)
 {
-	struct gn_plan_options po = {0};
 	struct gn_strbuf resolved;
 	struct gn_json *j;
-	enum gn_status status = gn_session_device(s, &po, err);
 
-	if (status)
-		return status;
-	if (po.bf16 && strcmp(gn_device_precision(&po), "bf16"))
+	if (s->device.bf16 && strcmp(gn_device_precision(&s->device), "bf16"))
 		gn_log_info(s->log, "this processor has no instructions for bfloat16, it emulates them");
-	if (!resumed && gn_metrics_log_had_lines(s->metrics_log))
+	if (!resumed && gn_metrics_log_had_lines(s->metrics.log))
 		gn_log_warn(s->log, "the log %s holds an earlier run, this run's lines follow: gannet report draws it as a run of its "
 			    "own", s->options->log);
-	j = gn_metrics_log_begin(s->metrics_log, resumed ? "resume" : "start");
+	j = gn_metrics_log_begin(s->metrics.log, resumed ? "resume" : "start");
 	if (s->options->recipe_text && gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "recipe %s", s->options->recipe_text);
 	if (j) {
 		gn_json_string(j, "model", gn_model_name(s->model));
-		gn_json_string(j, "precision", gn_device_precision(&po));
+		gn_json_string(j, "precision", gn_device_precision(&s->device));
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_uint(j, "epoch", s->state.epoch);
 		gn_json_uint(j, "sample", s->state.sample);
 		gn_json_uint(j, "total_steps", s->state.step + steps_left(s));
 		gn_json_int(j, "ranks", gn_comm_size(s->comm));
 		gn_json_int(j, "nodes", gn_world_nodes(gn_comm_world(s->comm)));
-		gn_json_uint(j, "global_batch", s->global_batch);
-		gn_json_uint(j, "images", gn_dataset_count(s->data));
+		gn_json_uint(j, "global_batch", s->schedule.global_batch);
+		gn_json_uint(j, "images", gn_dataset_count(s->data.train));
 		gn_json_uint(j, "parameters", gn_model_param_elements(s->model));
-		gn_json_uint(j, "buckets", gn_reducer_buckets(s->reducer));
-		gn_json_uint(j, "plan_bytes", gn_plan_bytes(s->plan));
-		gn_json_string(j, "dataset", gn_dataset_digest(s->data));
+		gn_json_uint(j, "buckets", gn_reducer_buckets(s->replica.reducer));
+		gn_json_uint(j, "plan_bytes", gn_plan_bytes(s->replica.plan));
+		gn_json_string(j, "dataset", gn_dataset_digest(s->data.train));
 		log_software(j, gn_comm_world(s->comm));
 		gn_json_string(j, "options", s->options->options_text);
 		gn_strbuf_init(&resolved);
@@ -311,7 +304,7 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 		if (s->options->recipe_text)
 			gn_json_string(j, "recipe", s->options->recipe_text);
 	}
-	return gn_metrics_log_end(s->metrics_log, err);
+	return gn_metrics_log_end(s->metrics.log, err);
 }
 
 static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *err)
@@ -321,34 +314,34 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 	struct gn_json *j;
 	enum gn_status status;
 
-	if (gn_plan_mode(s->plan)[0] && gn_comm_rank(s->comm) == 0)
-		gn_log_info(s->log, "trained %s", gn_plan_mode(s->plan));
-	status = gn_session_alone(s, gn_device_step_fetch(s, err));
+	if (gn_plan_mode(s->replica.plan)[0] && gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "trained %s", gn_plan_mode(s->replica.plan));
+	status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
 	if (status)
 		return status;
-	/* Said of the values, not of how they lie. */
-	gn_weight_layouts_out(s->weight_layouts, s->params);
-	status = gn_sha256_buffer(s->params, gn_model_param_elements(s->model) * sizeof(float), hex, err);
-	gn_weight_layouts_in(s->weight_layouts, s->params);
+	/* Of the values in torch's order. */
+	gn_weight_layouts_out(s->replica.layouts, s->replica.params.host);
+	status = gn_sha256_buffer(s->replica.params.host, gn_model_param_elements(s->model) * sizeof(float), hex, err);
+	gn_weight_layouts_in(s->replica.layouts, s->replica.params.host);
 	if (status)
 		return status;
 	status = gn_usage_gather(gn_comm_world(s->comm), &usage, err);
 	if (status)
 		return status;
-	j = gn_metrics_log_begin(s->metrics_log, stopped ? "stop" : "end");
+	j = gn_metrics_log_begin(s->metrics.log, stopped ? "stop" : "end");
 	if (j) {
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
 		gn_json_string(j, "params_sha256", hex);
 		gn_usage_write(&usage, j);
 	}
-	return gn_metrics_log_end(s->metrics_log, err);
+	return gn_metrics_log_end(s->metrics.log, err);
 }
 
-/* The error itself is told elsewhere, also where the log cannot be written. */
+/* The error itself is reported elsewhere, also where the log cannot be written. */
 static void log_failure(struct gn_session *s, const struct gn_err *err)
 {
-	struct gn_json *j = gn_metrics_log_begin(s->metrics_log, "failed");
+	struct gn_json *j = gn_metrics_log_begin(s->metrics.log, "failed");
 	struct gn_err ignored;
 
 	if (!j)
@@ -357,11 +350,11 @@ static void log_failure(struct gn_session *s, const struct gn_err *err)
 	gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
 	gn_json_string(j, "status", gn_status_text(err->status));
 	gn_json_string(j, "reason", err->text);
-	gn_metrics_log_end(s->metrics_log, &ignored);
+	gn_metrics_log_end(s->metrics.log, &ignored);
 }
 
-/* What all ranks have rank 0 tells in the end. A rank's own error is told at once: cleaning up may take longer than whoever started the
- * ranks lets it live. */
+/* Rank 0 reports what all ranks have, in the end. A rank's own error is reported at once: the launcher may end this process before it has
+ * cleaned up. */
 static int is_told(struct gn_log *log, struct gn_comm *comm, int agreed, enum gn_status status, const struct gn_err *err)
 {
 	if (status && !agreed)
@@ -395,8 +388,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 	}
 	if (!status)
 		status = gn_session_begin_autotune(s, steps_left(s), err);
-	if (!status && s->trace)
-		status = gn_trace_begin(s->trace, comm, err);
+	if (!status && s->metrics.trace)
+		status = gn_trace_begin(s->metrics.trace, comm, err);
 	if (!status)
 		gn_summary_start(s, steps_left(s));
 	if (!status && gn_session_is_done(s) && gn_comm_rank(comm) == 0)

@@ -103,7 +103,8 @@ enum gn_status gn_metrics_run(struct gn_plan *plan, struct gn_loader *loader, st
 	int stopped = 0;
 	enum gn_status status = gn_loader_start(loader, 0, 0, err);
 
-	gn_plan_freeze(plan);
+	if (!status)
+		status = gn_plan_freeze(plan, err);
 	for (uint64_t b = 0; b < batches && !status; b++) {
 		if (stop && b % every == 0) {
 			stopped = *stop != 0;

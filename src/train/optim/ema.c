@@ -1,50 +1,26 @@
 #include "src/train/optim/ema.h"
 
-#include "kernels/optim.h"
-#include "src/base/alloc.h"
-
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-struct gn_ema {
-	double decay;
-	size_t param_count, buffer_count;
-	float *params, *buffers;
-};
-
-enum gn_status gn_ema_create(const struct gn_model *model, double decay, struct gn_ema **out, struct gn_err *err)
+enum gn_status gn_ema_init(struct gn_ema *e, const struct gn_model *model, double decay, struct gn_device *device, struct gn_err *err)
 {
-	struct gn_ema *e = calloc(1, sizeof *e);
+	enum gn_status status;
 
-	if (e) {
-		e->decay = decay;
-		e->param_count = gn_model_param_elements(model);
-		e->buffer_count = gn_model_buffer_elements(model);
-		e->params = gn_alloc_aligned(e->param_count * sizeof(float));
-		e->buffers = gn_alloc_aligned((e->buffer_count + 1) * sizeof(float));
-	}
-	if (!e || !e->params || !e->buffers) {
-		gn_ema_destroy(e);
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the moving average of the parameters");
-	}
-	*out = e;
-	return GN_OK;
+	*e = (struct gn_ema){.decay = decay};
+	status = gn_array_create(device, gn_model_param_elements(model), &e->params, err);
+	if (!status)
+		status = gn_array_create(device, gn_model_buffer_elements(model), &e->buffers, err);
+	if (!status)
+		return GN_OK;
+	gn_ema_release(e);
+	return gn_err_prefix(err, "moving average of the parameters"), status;
 }
 
-void gn_ema_destroy(struct gn_ema *e)
+void gn_ema_release(struct gn_ema *e)
 {
-	if (!e)
-		return;
-	free(e->params);
-	free(e->buffers);
-	free(e);
-}
-
-void gn_ema_set(struct gn_ema *e, const float *params, const float *buffers)
-{
-	memcpy(e->params, params, e->param_count * sizeof(float));
-	memcpy(e->buffers, buffers, e->buffer_count * sizeof(float));
+	gn_array_release(&e->params);
+	gn_array_release(&e->buffers);
 }
 
 double gn_ema_decay(double decay, uint64_t t)
@@ -52,17 +28,10 @@ double gn_ema_decay(double decay, uint64_t t)
 	return fmin(decay, (1 + (double)t) / (10 + (double)t));
 }
 
-double gn_ema_decays_by(const struct gn_ema *e)
+void gn_ema_set(struct gn_ema *e, const float *params, const float *buffers)
 {
-	return e->decay;
-}
-
-void gn_ema_update(struct gn_ema *e, uint64_t t, const float *params, const float *buffers)
-{
-	double decay = gn_ema_decay(e->decay, t);
-
-	gn_average_step(e->params, params, e->param_count, decay);
-	gn_average_step(e->buffers, buffers, e->buffer_count, decay);
+	memcpy(e->params.host, params, e->params.count * sizeof(float));
+	memcpy(e->buffers.host, buffers, e->buffers.count * sizeof(float));
 }
 
 static void swap(float *a, float *b, size_t count)
@@ -78,16 +47,6 @@ static void swap(float *a, float *b, size_t count)
 
 void gn_ema_swap(struct gn_ema *e, float *params, float *buffers)
 {
-	swap(e->params, params, e->param_count);
-	swap(e->buffers, buffers, e->buffer_count);
-}
-
-float *gn_ema_params(struct gn_ema *e)
-{
-	return e->params;
-}
-
-float *gn_ema_buffers(struct gn_ema *e)
-{
-	return e->buffers;
+	swap(e->params.host, params, e->params.count);
+	swap(e->buffers.host, buffers, e->buffers.count);
 }

@@ -1,6 +1,6 @@
-/* The optimizer of a run: a rule, its state, and one update of all parameters of a model.
+/* The optimizer of a run: a rule, its state, and one update of all parameters of a model, on the device that they are on.
  *
- * Slots are flat arrays laid out as the parameters. Biases and batch norm get no weight decay (unless told) and no adaptation.
+ * Slots are flat arrays laid out as the parameters. Biases and batch norm get no weight decay (unless decay_all is set) and no adaptation.
  * The norm of the whole gradient is measured before every update: it is what clipping needs, and it is not finite exactly
  * when some gradient is not, in which case nothing is updated. Gradients that are bit-identical on all ranks, as they are
  * after an allreduce, give the same decision and the same parameters on all ranks, whatever their numbers of threads.
@@ -10,8 +10,8 @@
 #ifndef GN_TRAIN_OPTIM_OPTIMIZER_H
 #define GN_TRAIN_OPTIM_OPTIMIZER_H
 
-#include "kernels/optim.h"
-#include "src/train/model/model.h"
+#include "kernels/compute.h"
+#include "src/train/optim/ema.h"
 
 struct gn_optimizer;
 
@@ -23,24 +23,34 @@ struct gn_optimizer_options {
 	int nesterov, decay_all;
 };
 
-/* model is borrowed. An unknown name and a combination that the rule does not know (LAMB with Nesterov's momentum, or with
- * moments that never decay) are GN_ERR_USAGE. */
+/* What an update reads and writes: on the device, borrowed. */
+struct gn_optimizer_arrays {
+	float *params;
+	const float *grads;	/* flat, as the parameters, with zeros between tensors */
+	float *buffers;		/* sums over ranks, which become means; NULL: there is none */
+	int ranks;
+	const float *finite;	/* one more number without which nothing is updated, unless it is finite; NULL */
+	const struct gn_ema *ema; /* moved by each update; NULL: none */
+};
+
+/* On the stream of compute. model and compute are borrowed. An unknown name and a combination that the rule does not know (LAMB with
+ * Nesterov's momentum, or with moments that never decay) are GN_ERR_USAGE. */
 enum gn_status gn_optimizer_create(const struct gn_model *model, const struct gn_optimizer_options *options,
-				   struct gn_optimizer **out, struct gn_err *err);
+				   const struct gn_optimizer_arrays *arrays, struct gn_compute *compute, struct gn_optimizer **out,
+				   struct gn_err *err);
+/* The errors of options alone; *kind is what they name. */
+enum gn_status gn_optimizer_check(const struct gn_optimizer_options *options, enum gn_optim_kind *kind, struct gn_err *err);
 void gn_optimizer_destroy(struct gn_optimizer *o);
 enum gn_optim_kind gn_optimizer_kind(const struct gn_optimizer *o);
-/* gn_model_param_elements floats for slot 0 .. gn_optim_slots(kind) - 1, NULL beyond. */
-float *gn_optimizer_slot(struct gn_optimizer *o, int slot);
-/* For an update that is made elsewhere: the rule and the options. Borrowed. */
-struct gn_optimizer_terms {
-	const struct gn_optim *rule;
-	double weight_decay, clip;
-	int decay_all;
-};
-void gn_optimizer_terms(const struct gn_optimizer *o, struct gn_optimizer_terms *out);
-/* One update. Returns 1, or 0 when a gradient is not finite and nothing was changed. *norm: of the whole gradient times
- * grad_scale, before clipping. */
-int gn_optimizer_step(struct gn_optimizer *o, const struct gn_optim_update *update, float *params, const float *grads,
-		      double *norm);
+/* gn_model_param_elements floats for slot 0 .. gn_optim_slots(kind) - 1. */
+const struct gn_array *gn_optimizer_slot(const struct gn_optimizer *o, int slot);
+
+/* Queues an update, and the copy of its result. */
+enum gn_status gn_optimizer_queue(struct gn_optimizer *o, const struct gn_optim_update *u, struct gn_err *err);
+/* Of the update that was queued last, when its stream has been waited for. */
+void gn_optimizer_result(const struct gn_optimizer *o, struct gn_update_result *out);
+/* Both; blocks in between. */
+enum gn_status gn_optimizer_step(struct gn_optimizer *o, const struct gn_optim_update *u, struct gn_update_result *out,
+				 struct gn_err *err);
 
 #endif

@@ -48,17 +48,17 @@ static int list_candidates(const struct gn_bucket_autotune_options *o, struct gn
 	static const size_t sizes[] = {SIZE_MAX / 8, DEFAULT_BYTES, 64 << 20, 4 << 20, 1 << 20, 256 << 10};
 	int count = 1;
 
-	gn_bucket_autotune_default(o->bucket_bytes, o->overlap, o->model, &configs[0]);
+	gn_bucket_autotune_default(o->bucket_bytes, o->overlap, o->reducer.model, &configs[0]);
 	for (int overlap = 1; overlap >= 0; overlap--) {
 		if (o->overlap == (overlap ? GN_OVERLAP_NO : GN_OVERLAP_YES))
 			continue;
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes && count < CANDIDATES_MAX; i++) {
 			struct gn_reducer_config f = {o->bucket_bytes ? o->bucket_bytes : sizes[i], overlap};
-			size_t buckets = gn_reducer_count(o->model, f.bucket_bytes);
+			size_t buckets = gn_reducer_count(o->reducer.model, f.bucket_bytes);
 
 			/* After backward small buckets have nothing to gain. */
 			if (buckets <= BUCKETS_MAX && (overlap ? buckets > 1 : o->bucket_bytes || i < 2) &&
-			    is_new(o->model, configs, count, &f))
+			    is_new(o->reducer.model, configs, count, &f))
 				configs[count++] = f;
 		}
 	}
@@ -170,14 +170,14 @@ static enum gn_status report(const struct gn_bucket_autotune *t, int best, const
 	int exact = 1;
 
 	gn_strbuf_init(&text);
-	put_config(o->model, config, &text);
+	put_config(o->reducer.model, config, &text);
 	gn_strbuf_printf(&text, " %.4g ms a step", medians[best] * 1e3);
 	for (int i = 0; i < t->count; i++) {
-		exact &= is_exact(o->comm, t->candidates[i], &order);
+		exact &= is_exact(o->reducer.comm, t->candidates[i], &order);
 		if (i == best)
 			continue;
 		gn_strbuf_puts(&text, i == !best ? "; tried: " : ", ");
-		put_config(o->model, gn_reducer_config(t->candidates[i]), &text);
+		put_config(o->reducer.model, gn_reducer_config(t->candidates[i]), &text);
 		gn_strbuf_printf(&text, " %.4g", medians[i] * 1e3);
 	}
 	if (j) {
@@ -192,7 +192,7 @@ static enum gn_status report(const struct gn_bucket_autotune *t, int best, const
 		gn_strbuf_printf(&text, "; not tried: %d whose sums differ in their last bits (--any-order)", t->left_out);
 	else if (!exact && o->any_order)
 		gn_strbuf_puts(&text, "; sums of another run, which may choose otherwise, can differ in their last bits");
-	if (gn_comm_rank(o->comm) == 0)
+	if (gn_comm_rank(o->reducer.comm) == 0)
 		gn_log_info(o->log, "gradients are summed in %s", gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
 	return gn_metrics_log_end(o->metrics_log, err);
@@ -221,7 +221,7 @@ void gn_bucket_autotune_destroy(struct gn_bucket_autotune *t, const struct gn_re
 static enum gn_status create(const struct gn_bucket_autotune_options *o, const struct gn_reducer_config *config,
 			     struct gn_reducer **out, struct gn_err *err)
 {
-	return gn_reducer_create(o->comm, o->model, o->flat, o->tail_elements, config, o->algo, out, err);
+	return gn_reducer_create(&o->reducer, config, out, err);
 }
 
 static enum gn_status take_saved(const struct gn_bucket_autotune_options *o, const struct gn_reducer_config *config,
@@ -229,15 +229,15 @@ static enum gn_status take_saved(const struct gn_bucket_autotune_options *o, con
 {
 	struct gn_reducer *x;
 	struct gn_strbuf text;
-	enum gn_status status = gn_agree_status(o->comm, create(o, config, &x, err), err);
+	enum gn_status status = gn_agree_status(o->reducer.comm, create(o, config, &x, err), err);
 
 	if (status)
 		return status;
 	gn_reducer_destroy(*reducer);
 	*reducer = x;
 	gn_strbuf_init(&text);
-	put_config(o->model, config, &text);
-	if (gn_comm_rank(o->comm) == 0)
+	put_config(o->reducer.model, config, &text);
+	if (gn_comm_rank(o->reducer.comm) == 0)
 		gn_log_info(o->log, "gradients are summed in %s, as measured before", gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
 	return GN_OK;
@@ -254,7 +254,7 @@ static enum gn_status create_candidates(struct gn_bucket_autotune *t, const stru
 
 		if (status)
 			return status;
-		if (t->options.any_order || are_alike(t->options.comm, first, t->candidates[t->count]))
+		if (t->options.any_order || are_alike(t->options.reducer.comm, first, t->candidates[t->count]))
 			t->count++;
 		else
 			gn_reducer_destroy(t->candidates[t->count]), t->left_out++;
@@ -275,11 +275,11 @@ enum gn_status gn_bucket_autotune_begin(const struct gn_bucket_autotune_options 
 	enum gn_status status;
 
 	*out = NULL;
-	if (gn_comm_size(o->comm) == 1 || count < 2)
+	if (gn_comm_size(o->reducer.comm) == 1 || count < 2)
 		return GN_OK;
-	if (gn_comm_rank(o->comm) == 0)
+	if (gn_comm_rank(o->reducer.comm) == 0)
 		before.found = load(o, &before.config);
-	status = gn_comm_broadcast(o->comm, &before, sizeof before, 0, err);
+	status = gn_comm_broadcast(o->reducer.comm, &before, sizeof before, 0, err);
 	if (!status && before.found)
 		return take_saved(o, &before.config, reducer, err);
 	if (status)
@@ -291,7 +291,7 @@ enum gn_status gn_bucket_autotune_begin(const struct gn_bucket_autotune_options 
 	}
 	status = t && t->conditions ? create_candidates(t, configs, count, *reducer, err)
 		   : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to measure buckets");
-	status = gn_agree_status(o->comm, status, err);
+	status = gn_agree_status(o->reducer.comm, status, err);
 	if (status || t->count < 2 || steps_left < (uint64_t)(WORTH * (WARM_UP + t->count * ROUNDS))) {
 		gn_bucket_autotune_destroy(t, *reducer);
 		return status;
@@ -313,7 +313,7 @@ static enum gn_status decide(struct gn_bucket_autotune *t, uint64_t step, struct
 	const struct gn_bucket_autotune_options *o = &t->options;
 	double medians[CANDIDATES_MAX];
 	int best = 0;
-	enum gn_status status = gn_comm_allreduce(o->comm, t->seconds, (size_t)(CANDIDATES_MAX * ROUNDS), GN_F32, gn_reduce_max(GN_F32),
+	enum gn_status status = gn_comm_allreduce(o->reducer.comm, t->seconds, (size_t)(CANDIDATES_MAX * ROUNDS), GN_F32, gn_reduce_max(GN_F32),
 						  err);
 
 	if (status)
@@ -325,7 +325,7 @@ static enum gn_status decide(struct gn_bucket_autotune *t, uint64_t step, struct
 	}
 	*reducer = t->candidates[best];
 	status = report(t, best, medians, step, err);
-	if (!status && o->folder && gn_comm_rank(o->comm) == 0 && save(o, gn_reducer_config(*reducer), err))
+	if (!status && o->folder && gn_comm_rank(o->reducer.comm) == 0 && save(o, gn_reducer_config(*reducer), err))
 		gn_log_warn(o->log, "%s: the next run will measure buckets again", err->text);
 	return status;
 }

@@ -21,11 +21,7 @@ struct gn_bucket_autotune;
 
 /* Pointers are borrowed while the autotune lives, but for conditions, which is copied. */
 struct gn_bucket_autotune_options {
-	struct gn_comm *comm;
-	const struct gn_model *model;
-	float *flat;		 /* with tail_elements and algo: as gn_reducer_create takes them */
-	size_t tail_elements;
-	const char *algo;
+	struct gn_reducer_options reducer;
 	size_t bucket_bytes;	 /* 0: measured */
 	enum gn_overlap overlap;
 	int any_order;

@@ -2,24 +2,27 @@
 
 #include "src/base/clock.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 struct bucket {
-	struct gn_coll *coll;	  /* one of the two */
+	struct gn_coll *coll;	       /* one of the two; of one rank none */
 	struct gn_coll_backend_op *op;
 	struct gn_reducer_bucket seen;
 	int first, end;	   /* parameters first .. end-1 */
-	int missing;	   /* of them, not ready yet */
+	int missing;	   /* of them, not complete yet */
 	int done;
 };
 
 struct gn_reducer {
+	struct gn_reducer_options options;
+	struct gn_reducer_config config;
 	struct bucket *buckets; /* in the order in which they start */
 	size_t count, started, finished;
 	int *bucket_of;		/* parameter -> bucket */
-	struct gn_reducer_config form;
-	void *after;		/* on a device */
+	struct gn_event *event;	/* after it all gradients so far are complete; NULL: they are */
 	uint64_t taken_ns;	/* by ready() */
+	uint64_t computed_ns;
 	enum gn_status status;	/* of what ready() did */
 	struct gn_err err;
 };
@@ -50,40 +53,35 @@ size_t gn_reducer_count(const struct gn_model *model, size_t bucket_bytes)
 	return cut(model, bucket_bytes, NULL, NULL);
 }
 
-/* Who sums: a communicator by an algorithm, or a carrier. */
-struct summer {
-	struct gn_comm *comm;
-	const char *algo;
-	struct gn_coll_backend *carrier;
-};
-
-static enum gn_status prepare(const struct summer *by, struct bucket *b, float *data, size_t count, struct gn_err *err)
+static enum gn_status prepare(const struct gn_reducer_options *o, struct bucket *b, float *data, size_t count, struct gn_err *err)
 {
-	return by->carrier ? gn_coll_backend_prepare(by->carrier, data, count, GN_F32, GN_SUM, &b->op, err)
-			   : gn_coll_allreduce(by->comm, data, count, GN_F32, NULL, by->algo, &b->coll, err);
+	if (gn_comm_size(o->comm) == 1)
+		return GN_OK;
+	return o->backend ? gn_coll_backend_prepare(o->backend, data, count, GN_F32, GN_SUM, &b->op, err)
+			  : gn_coll_allreduce(o->comm, data, count, GN_F32, NULL, o->algo, &b->coll, err);
 }
 
-static enum gn_status make_sums(struct gn_reducer *x, const struct summer *by, const struct gn_model *model, float *flat,
-				size_t tail_elements, struct gn_err *err)
+static enum gn_status prepare_all(struct gn_reducer *x, struct gn_err *err)
 {
-	size_t end = gn_model_param_elements(model) + tail_elements;
+	const struct gn_reducer_options *o = &x->options;
+	size_t end = gn_model_param_elements(o->model) + o->tail_elements;
 	enum gn_status status = GN_OK;
 
 	for (size_t b = 0; b < x->count && !status; b++) {
 		int first = x->buckets[b].first;
-		size_t begin = first ? gn_model_param(model, first)->offset : 0;
+		size_t begin = first ? gn_model_param(o->model, first)->offset : 0;
 
 		x->buckets[b].seen.bytes = (end - begin) * sizeof(float);
-		status = prepare(by, &x->buckets[b], flat + begin, end - begin, err);
+		status = prepare(o, &x->buckets[b], o->flat + begin, end - begin, err);
 		end = begin;
 	}
 	return status;
 }
 
-static enum gn_status create(const struct summer *by, const struct gn_model *model, float *flat, size_t tail_elements,
-			     const struct gn_reducer_config *form, struct gn_reducer **out, struct gn_err *err)
+enum gn_status gn_reducer_create(const struct gn_reducer_options *options, const struct gn_reducer_config *config,
+				 struct gn_reducer **out, struct gn_err *err)
 {
-	size_t params = (size_t)gn_model_param_count(model);
+	size_t params = (size_t)gn_model_param_count(options->model);
 	struct gn_reducer *x = calloc(1, sizeof *x);
 	enum gn_status status;
 
@@ -93,35 +91,18 @@ static enum gn_status create(const struct summer *by, const struct gn_model *mod
 	}
 	if (!x || !x->buckets || !x->bucket_of) {
 		gn_reducer_destroy(x);
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the gradient exchange");
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the gradient reducer");
 	}
-	x->form = *form;
-	x->count = cut(model, form->bucket_bytes, x->buckets, x->bucket_of);
-	status = make_sums(x, by, model, flat, tail_elements, err);
+	x->options = *options;
+	x->config = *config;
+	x->count = cut(options->model, config->bucket_bytes, x->buckets, x->bucket_of);
+	status = prepare_all(x, err);
 	if (status) {
 		gn_reducer_destroy(x);
 		return status;
 	}
 	*out = x;
 	return GN_OK;
-}
-
-enum gn_status gn_reducer_create(struct gn_comm *comm, const struct gn_model *model, float *flat,
-				  size_t tail_elements, const struct gn_reducer_config *form, const char *algo,
-				  struct gn_reducer **out, struct gn_err *err)
-{
-	const struct summer by = {.comm = comm, .algo = algo};
-
-	return create(&by, model, flat, tail_elements, form, out, err);
-}
-
-enum gn_status gn_reducer_create_on(struct gn_coll_backend *carrier, const struct gn_model *model, float *flat,
-				     size_t tail_elements, const struct gn_reducer_config *form, struct gn_reducer **out,
-				     struct gn_err *err)
-{
-	const struct summer by = {.carrier = carrier};
-
-	return create(&by, model, flat, tail_elements, form, out, err);
 }
 
 void gn_reducer_destroy(struct gn_reducer *x)
@@ -144,7 +125,7 @@ size_t gn_reducer_buckets(const struct gn_reducer *x)
 
 const struct gn_reducer_config *gn_reducer_config(const struct gn_reducer *x)
 {
-	return &x->form;
+	return &x->config;
 }
 
 void gn_reducer_bucket(const struct gn_reducer *x, size_t index, struct gn_reducer_bucket *out)
@@ -164,12 +145,12 @@ uint64_t gn_reducer_taken_ns(const struct gn_reducer *x)
 
 int gn_reducer_ends_bucket(const struct gn_reducer *x, int param)
 {
-	return x->form.overlap && x->buckets[x->bucket_of[param]].first == param;
+	return x->config.overlap && x->buckets[x->bucket_of[param]].first == param;
 }
 
-void gn_reducer_after(struct gn_reducer *x, void *event)
+uint64_t gn_reducer_computed_ns(const struct gn_reducer *x)
 {
-	x->after = event;
+	return x->computed_ns;
 }
 
 void gn_reducer_begin(struct gn_reducer *x)
@@ -180,6 +161,7 @@ void gn_reducer_begin(struct gn_reducer *x)
 	}
 	x->started = 0;
 	x->finished = 0;
+	x->event = NULL;
 	x->taken_ns = 0;
 	x->status = GN_OK;
 }
@@ -191,11 +173,17 @@ static void start(struct gn_reducer *x, struct bucket *b)
 		b->seen.ready_ns = b->seen.start_ns;
 		b->seen.taken_ns = x->taken_ns;
 	}
-	x->status = b->op ? gn_coll_backend_start(b->op, x->after, &x->err) : gn_coll_start(b->coll, &x->err);
+	if (b->op)
+		x->status = gn_coll_backend_start(b->op, x->event ? gn_event_native(x->event) : NULL, &x->err);
+	else if (b->coll)
+		x->status = gn_coll_start(b->coll, &x->err);
 }
 
 static enum gn_status test(struct bucket *b, struct gn_err *err)
 {
+	b->done = !b->op && !b->coll;
+	if (b->done)
+		return GN_OK;
 	return b->op ? gn_coll_backend_test(b->op, &b->done, err) : gn_coll_test(b->coll, &b->done, err);
 }
 
@@ -205,7 +193,7 @@ static void set_done(struct bucket *b)
 		b->seen.done_ns = gn_clock_ns();
 }
 
-/* Starts, in order, every bucket that is complete (or just every bucket); then lets those under way make progress. */
+/* Starts, in order, every bucket that is complete (or just every bucket); then makes progress on those that have started. */
 static void advance(struct gn_reducer *x, int all)
 {
 	while (!x->status && x->started < x->count && (all || x->buckets[x->started].missing <= 0))
@@ -220,17 +208,17 @@ static void advance(struct gn_reducer *x, int all)
 	}
 }
 
-void gn_reducer_ready(void *context, int param)
+void gn_reducer_ready(struct gn_reducer *x, int param, struct gn_event *event)
 {
-	struct gn_reducer *x = context;
 	struct bucket *b = &x->buckets[x->bucket_of[param]];
 	uint64_t began = gn_clock_ns();
 
+	x->event = event;
 	if (--b->missing == 0) {
 		b->seen.ready_ns = began;
 		b->seen.taken_ns = x->taken_ns;
 	}
-	if (x->form.overlap) {
+	if (x->config.overlap) {
 		advance(x, 0);
 		x->taken_ns += gn_clock_ns() - began;
 	}
@@ -241,15 +229,35 @@ void gn_reducer_poll(struct gn_reducer *x)
 	advance(x, 1);
 }
 
+/* Blocks until the gradients are complete, and makes progress on their sums meanwhile. */
+static void wait_for_gradients(struct gn_reducer *x)
+{
+	const struct gn_world *world = gn_comm_world(x->options.comm);
+	int done = 0;
+	enum gn_status status = gn_event_done(x->event, &done, &x->err);
+
+	while (!status && !done && !gn_world_check(world, NULL)) {
+		advance(x, 1);
+		sched_yield();
+		status = gn_event_done(x->event, &done, &x->err);
+	}
+	if (!status && !done && !x->status)
+		status = gn_world_check(world, &x->err);
+	x->status = status ? status : x->status;
+}
+
 enum gn_status gn_reducer_wait(struct gn_reducer *x, struct gn_err *err)
 {
 	advance(x, 1);
+	if (x->event && gn_comm_size(x->options.comm) > 1)
+		wait_for_gradients(x);
+	x->computed_ns = gn_clock_ns();
 	for (size_t i = 0; i < x->count && !x->status; i++) {
 		struct bucket *b = &x->buckets[i];
 
 		if (b->done)
 			continue;
-		x->status = b->op ? gn_coll_backend_wait(b->op, &x->err) : gn_coll_wait(b->coll, &x->err);
+		x->status = b->op ? gn_coll_backend_wait(b->op, &x->err) : b->coll ? gn_coll_wait(b->coll, &x->err) : GN_OK;
 		b->done = 1;
 		set_done(b);
 	}

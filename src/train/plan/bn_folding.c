@@ -1,5 +1,5 @@
-/* Inference on weights that stay as they are: batch norm is a factor and a shift of each channel, which a convolution before
- * it takes into its own weights. These are copies that lie as the operators like them, made anew when told. */
+/* Inference on weights that do not change: batch norm is a factor and a shift of each channel, which is folded into the weights of the
+ * convolution before it. These are copies in the layout that operators want, made anew by gn_plan_freeze. */
 #include "src/base/alloc.h"
 #include "src/train/plan/plan_internal.h"
 
@@ -37,7 +37,7 @@ enum gn_status gn_bn_folding_place(struct gn_plan *p, struct gn_err *err)
 	p->own = gn_alloc_aligned(total * sizeof *p->own);
 	p->own_room = gn_alloc_aligned(largest * sizeof *p->own_room);
 	if (!p->own || !p->own_room)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for weights with batch norm taken in");
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for weights with batch norm folded in");
 	return GN_OK;
 }
 
@@ -98,18 +98,30 @@ static void fold(const struct gn_plan *p, const struct gn_plan_op *o)
 	gn_weight_reorder(&shape, o->info.weight, 0, room, p->own + o->own_weight);
 }
 
-void gn_plan_freeze(struct gn_plan *p)
+static enum gn_status send(struct gn_plan *p, float *to, const float *from, size_t count, struct gn_err *err)
+{
+	return to == from ? GN_OK : gn_stream_copy(p->device.stream, to, from, count * sizeof(float), err);
+}
+
+enum gn_status gn_plan_freeze(struct gn_plan *p, struct gn_err *err)
 {
 	enum gn_status s = GN_OK;
 
-	for (int i = 0; i < p->op_count && !p->options.no_memory && !s; i++) {
-		if (p->ops[i].conv < 0)
-			continue;
-		fold(p, &p->ops[i]);
-		if (!p->device)
-			s = gn_op_freeze(p->ops[i].op, NULL);
-	}
+	if (!p->options.frozen || p->options.no_memory)
+		return GN_OK;
+	for (int i = 0; i < p->op_count; i++)
+		if (p->ops[i].conv >= 0)
+			fold(p, &p->ops[i]);
+	s = send(p, p->bound.params, p->params, gn_model_param_elements(p->model), err);
+	if (!s)
+		s = send(p, p->bound.buffers, p->buffers, gn_model_buffer_elements(p->model), err);
+	if (!s)
+		s = send(p, p->bound.own, p->own, p->own_elements, err);
+	for (int i = 0; i < p->op_count && !s; i++)
+		if (p->ops[i].conv >= 0)
+			s = gn_op_freeze(p->ops[i].op, err);
+	if (!s)
+		s = gn_stream_wait(p->device.stream, err);
 	p->frozen = !s;
-	if (p->device)
-		p->device->class->freeze(p);
+	return s;
 }

@@ -1,27 +1,22 @@
 #include "src/train/plan/device.h"
 
 #include "src/config.h"
-#ifdef HAVE_CUDA
-#include "src/device/cuda.h"
-#endif
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* GN_OK: a GPU is here. */
 static enum gn_status find_gpu(struct gn_err *err)
 {
-#ifdef HAVE_CUDA
 	int count;
-	enum gn_status status = gn_cuda_device_count(&count, err);
+	enum gn_status status = gn_device_count("cuda", &count, err);
 
-	/* what is not there is no file that somebody named */
+	/* NOT_FOUND is for files and folders of options */
 	if (status == GN_ERR_NOT_FOUND && err)
 		err->status = GN_ERR_UNSUPPORTED;
 	return status == GN_ERR_NOT_FOUND ? GN_ERR_UNSUPPORTED : status;
-#else
-	return gn_err_set(err, GN_ERR_UNSUPPORTED, "this build has no CUDA: configure --with-cuda, or use --device host");
-#endif
 }
 
 enum gn_status gn_device_choose(const char *name, const char *precision, int index, struct gn_plan_options *o,
@@ -54,20 +49,80 @@ const char *gn_device_precision(const struct gn_plan_options *o)
 	return o->fp16 ? "fp16" : o->tf32 ? "tf32" : "fp32";
 }
 
+/* The index-th, as long as there are so many; numbers beyond the last start over. */
+static enum gn_status open_gpu(int index, struct gn_device **out, struct gn_err *err)
+{
+	char name[32];
+	int count;
+	enum gn_status status = gn_device_count("cuda", &count, err);
+
+	if (status)
+		return status;
+	snprintf(name, sizeof name, "cuda:%d", index % count);
+	return gn_device_open(name, out, err);
+}
+
 void gn_device_pci(const char *name, int index, char out[GN_DEVICE_PCI_MAX])
 {
-	out[0] = 0;
-#ifdef HAVE_CUDA
-	struct gn_cuda_device *device;
-	int count;
+	struct gn_device *device;
 
-	if ((strcmp(name, "cuda") && strcmp(name, "auto")) || gn_cuda_device_count(&count, NULL) ||
-	    gn_cuda_device_create(index % count, &device, NULL))
+	out[0] = 0;
+	if ((strcmp(name, "cuda") && strcmp(name, "auto")) || open_gpu(index, &device, NULL))
 		return;
-	snprintf(out, GN_DEVICE_PCI_MAX, "%s", gn_cuda_device_info(device)->pci);
-	gn_cuda_device_destroy(device);
+	snprintf(out, GN_DEVICE_PCI_MAX, "%s", gn_device_address(device));
+	gn_device_close(device);
+}
+
+/* The user's folder for what can be made again; NULL: none is known. */
+static const char *plans_folder(char *out, size_t size)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	int length = 0;
+
+	if (cache && cache[0] == '/')
+		length = snprintf(out, size, "%s/gannet/cudnn", cache);
+	else if (home && home[0] == '/')
+		length = snprintf(out, size, "%s/.cache/gannet/cudnn", home);
+	return length > 0 && (size_t)length < size ? out : NULL;
+}
+
+static enum gn_status create_compute(const struct gn_plan_options *o, struct gn_stream *s, struct gn_compute **out, struct gn_err *err)
+{
+	char folder[PATH_MAX];
+	struct gn_compute_cuda_options co = {.bf16 = o->bf16, .fp16 = o->fp16, .tf32 = o->tf32, .tune = o->tune};
+
+	if (o->backend != GN_BACKEND_CUDA)
+		return gn_compute_create_host(s, o->backend, out, err);
+	co.folder = plans_folder(folder, sizeof folder);
+#ifdef HAVE_CUDA
+	return gn_compute_create_cuda(s, &co, out, err);
 #else
-	(void)name;
-	(void)index;
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "this build has no CUDA%s", co.tune ? "" : ": configure --with-cuda");
 #endif
+}
+
+enum gn_status gn_plan_device_open(const struct gn_plan_options *o, struct gn_plan_device *out, struct gn_err *err)
+{
+	struct gn_plan_device d = {NULL, NULL, NULL};
+	enum gn_status status = o->backend == GN_BACKEND_CUDA ? open_gpu(o->gpu, &d.device, err) :
+								gn_device_open("host", &d.device, err);
+
+	if (!status)
+		status = gn_stream_create(d.device, &d.stream, err);
+	if (!status)
+		status = create_compute(o, d.stream, &d.compute, err);
+	if (status)
+		gn_plan_device_close(&d);
+	*out = d;
+	return status;
+}
+
+void gn_plan_device_close(struct gn_plan_device *d)
+{
+	if (d->stream)
+		(void)gn_stream_wait(d->stream, NULL);
+	gn_compute_destroy(d->compute);
+	gn_stream_destroy(d->stream);
+	gn_device_close(d->device);
+	*d = (struct gn_plan_device){NULL, NULL, NULL};
 }

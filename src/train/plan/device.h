@@ -1,11 +1,12 @@
-/* Which device computes, and in which numbers: from what people write to a plan's options.
+/* Which device computes, and in which numbers: from option texts to a plan's options; and the device of a plan.
  *
  * Thread safety: none of its own.
  */
 #ifndef GN_TRAIN_PLAN_DEVICE_H
 #define GN_TRAIN_PLAN_DEVICE_H
 
-#include "src/train/plan/plan.h"
+#include "kernels/compute.h"
+#include "src/train/plan/options.h"
 
 /* For option tables. */
 #define GN_DEVICE_CHOICES "host|cuda|auto|ref"
@@ -20,7 +21,19 @@ enum gn_status gn_device_choose(const char *name, const char *precision, int ind
 /* What people read of the precision that o asks for: one of GN_PRECISION_CHOICES, or "bf16 (emulated)" where this processor has to. */
 const char *gn_device_precision(const struct gn_plan_options *o);
 #define GN_DEVICE_PCI_MAX 32
-/* The PCI address of the GPU that the same name and index mean, for who tells what is near it; "" when that is none. */
+/* The PCI address of the GPU that the same name and index mean, to find what is near it; "" when that is none. */
 void gn_device_pci(const char *name, int index, char out[GN_DEVICE_PCI_MAX]);
+
+/* A device, a stream of it, and the arithmetic that is queued there. Plans and what works on their arrays share one. Zeroed: closed. */
+struct gn_plan_device {
+	struct gn_device *device;
+	struct gn_stream *stream;
+	struct gn_compute *compute;
+};
+
+/* As backend, gpu, tune and the precision say. On failure *out is closed. */
+enum gn_status gn_plan_device_open(const struct gn_plan_options *o, struct gn_plan_device *out, struct gn_err *err);
+/* After all that works there. Waits for queued work. A closed one is fine. */
+void gn_plan_device_close(struct gn_plan_device *d);
 
 #endif

@@ -1,5 +1,7 @@
 #include "kernels/optim.h"
 #include "src/base/alloc.h"
+#include "src/device/array.h"
+#include "src/train/plan/device.h"
 #include "src/train/plan/weight_layouts.h"
 #include "src/train/plan/golden_internal.h"
 #include "src/train/plan/golden_tolerance.h"
@@ -9,18 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { repeats = 3, repeats_max = 12, tolerance = 2 };
+enum { repeats = 3, repeats_max = 12, excused = 2 };
+enum { PARAMS, GRADS, BUFFERS };
 
 struct run {
 	const struct gn_golden *g;
 	const struct gn_plan_options *on; /* what computes */
-	float *params, *grads, *momentum, *buffers, *images;
+	struct gn_plan_device device;
+	struct gn_array arrays[3];
+	float *params, *grads, *buffers; /* the host's copies of the arrays */
+	float *momentum, *images;
 	struct gn_plan *plan;
-	struct gn_weight_layouts *arrange; /* between initial values and comparisons all lies as the plan likes it */
-	struct gn_tolerance ledger;
+	struct gn_weight_layouts *layouts; /* of all arrays between initial values and comparisons */
+	struct gn_tolerance tolerance;
 };
 
-/* By kind of quantity, for fp32, bf16, and fp16 and tf32, whose numbers have three bits more; golden.h tells them. */
+/* By kind of quantity, for fp32, bf16, and fp16 and tf32, whose numbers have three bits more: golden.h explains them. */
 static const struct bounds {
 	double gradient, statistics, parameter, logits, loss, later_loss, evaluation;
 } bounds[] = {{1e-3, 1e-4, 1e-4, 1e-4, 1e-5, 1e-3, 1e-3},
@@ -61,9 +67,9 @@ static void compare_first(struct run *r, const char *quantity, const struct gn_p
 	const json_t *first = json_object_get(summary, "first");
 	size_t count = json_array_size(first);
 
-	gn_tolerance_entry(&r->ledger, quantity, p->name, GN_SHARE_QUANTITY, bound, field(summary, "l2"), count);
+	gn_tolerance_entry(&r->tolerance, quantity, p->name, GN_SHARE_QUANTITY, bound, field(summary, "l2"), count);
 	for (size_t i = 0; i < count; i++)
-		gn_tolerance_number(&r->ledger, x[i], json_number_value(json_array_get(first, i)));
+		gn_tolerance_number(&r->tolerance, x[i], json_number_value(json_array_get(first, i)));
 }
 
 static void compare_gradients(struct run *r)
@@ -76,11 +82,11 @@ static void compare_gradients(struct run *r)
 		const float *x = r->grads + p->offset;
 		double l2 = field(summary, "l2");
 
-		gn_tolerance_single(&r->ledger, "gradient norm", p->name, GN_SHARE_QUANTITY, bound, l2,
+		gn_tolerance_single(&r->tolerance, "gradient norm", p->name, GN_SHARE_QUANTITY, bound, l2,
 				 norm(p->count, x), l2);
 		compare_first(r, "gradient values", p, summary, x, bound);
 		if (json_is_number(json_object_get(summary, "sum")))
-			gn_tolerance_single(&r->ledger, "gradient sum", p->name, GN_SHARE_QUANTITY, bound,
+			gn_tolerance_single(&r->tolerance, "gradient sum", p->name, GN_SHARE_QUANTITY, bound,
 					 l2 * sqrt((double)p->count), total(p->count, x), field(summary, "sum"));
 	}
 }
@@ -94,7 +100,7 @@ static void compare_buffers(struct run *r)
 		const json_t *summary = json_object_get(r->g->buffers, p->name);
 		double l2 = field(summary, "l2");
 
-		gn_tolerance_single(&r->ledger, "statistics norm", p->name, GN_SHARE_QUANTITY, bound, l2,
+		gn_tolerance_single(&r->tolerance, "statistics norm", p->name, GN_SHARE_QUANTITY, bound, l2,
 				 norm(p->count, r->buffers + p->offset), l2);
 		compare_first(r, "statistics values", p, summary, r->buffers + p->offset, bound);
 	}
@@ -109,7 +115,7 @@ static void compare_params(struct run *r)
 		const json_t *summary = json_object_get(r->g->params, p->name);
 		double l2 = field(summary, "l2");
 
-		gn_tolerance_single(&r->ledger, "parameter norm", p->name, GN_SHARE_QUANTITY, bound, l2,
+		gn_tolerance_single(&r->tolerance, "parameter norm", p->name, GN_SHARE_QUANTITY, bound, l2,
 				 norm(p->count, r->params + p->offset), l2);
 		compare_first(r, "parameter values", p, summary, r->params + p->offset, bound);
 	}
@@ -121,13 +127,30 @@ static void compare_logits(struct run *r, const float *logits)
 	size_t columns = g->classes < 8 ? g->classes : 8;
 	double bound = bounds_of(r)->logits;
 
-	gn_tolerance_entry(&r->ledger, "logits", "", GN_SHARE_NOTHING, bound, g->logits_l2, g->batch * columns);
+	gn_tolerance_entry(&r->tolerance, "logits", "", GN_SHARE_NOTHING, bound, g->logits_l2, g->batch * columns);
 	for (int n = 0; n < g->batch; n++)
 		for (size_t k = 0; k < columns; k++)
-			gn_tolerance_number(&r->ledger, logits[(size_t)n * g->classes + k],
+			gn_tolerance_number(&r->tolerance, logits[(size_t)n * g->classes + k],
 					 json_number_value(json_array_get(json_array_get(g->logits, n), k)));
-	gn_tolerance_single(&r->ledger, "logits norm", "", GN_SHARE_NOTHING, bound, g->logits_l2,
+	gn_tolerance_single(&r->tolerance, "logits norm", "", GN_SHARE_NOTHING, bound, g->logits_l2,
 			 norm((size_t)g->batch * g->classes, logits), g->logits_l2);
+}
+
+/* To the device, and to the host. */
+static enum gn_status send(struct run *r, struct gn_err *err)
+{
+	enum gn_status s = gn_array_send(&r->arrays[PARAMS], r->device.stream, err);
+
+	return s ? s : gn_array_send(&r->arrays[BUFFERS], r->device.stream, err);
+}
+
+static enum gn_status fetch(struct run *r, struct gn_err *err)
+{
+	enum gn_status s = gn_array_fetch(&r->arrays[GRADS], r->device.stream, err);
+
+	if (!s)
+		s = gn_array_fetch(&r->arrays[BUFFERS], r->device.stream, err);
+	return s ? s : gn_stream_wait(r->device.stream, err);
 }
 
 static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
@@ -136,23 +159,27 @@ static enum gn_status one_step(struct run *r, int step, struct gn_err *err)
 	struct gn_sgd sgd = {.lr = g->lr, .momentum = g->momentum, .weight_decay = g->weight_decay, .grad_scale = 1};
 	const float *logits;
 	double loss;
-	enum gn_status s = gn_plan_forward(r->plan, r->images, (uint64_t)step, &logits, err);
+	enum gn_status s = send(r, err);
 
+	if (!s)
+		s = gn_plan_forward(r->plan, r->images, (uint64_t)step, &logits, err);
 	if (!s && step == 0)
 		compare_logits(r, logits);
 	if (!s)
 		s = gn_plan_loss(r->plan, g->labels, &loss, err);
 	if (!s) {
-		gn_tolerance_single(&r->ledger, "loss", g->step_names[step], step ? GN_SHARE_PRECEDING : GN_SHARE_NOTHING,
+		gn_tolerance_single(&r->tolerance, "loss", g->step_names[step], step ? GN_SHARE_PRECEDING : GN_SHARE_NOTHING,
 				 step ? bounds_of(r)->later_loss : bounds_of(r)->loss, g->losses[step], loss, g->losses[step]);
 		s = gn_plan_backward(r->plan, NULL, NULL, err);
 	}
+	if (!s)
+		s = fetch(r, err);
 	if (s)
 		return s;
 	if (step == 0) {
-		gn_weight_layouts_out(r->arrange, r->grads);
+		gn_weight_layouts_out(r->layouts, r->grads);
 		compare_gradients(r);
-		gn_weight_layouts_in(r->arrange, r->grads);
+		gn_weight_layouts_in(r->layouts, r->grads);
 		compare_buffers(r);
 	}
 	gn_sgd_step(&sgd, r->params, r->grads, r->momentum, gn_model_param_elements(g->model));
@@ -170,12 +197,14 @@ static enum gn_status make_plan(struct run *r, int training, struct gn_err *err)
 	o.batch = r->g->batch;
 	o.training = training;
 	o.frozen = !training;
-	o.weights = gn_weight_layouts_layouts(r->arrange);
-	s = gn_plan_create(r->g->model, &o, r->params, r->grads, r->buffers, &plan, err);
+	o.weights = gn_weight_layouts_layouts(r->layouts);
+	o.device = &r->device;
+	s = training ? gn_plan_create(r->g->model, &o, r->arrays[PARAMS].device, r->arrays[GRADS].device, r->arrays[BUFFERS].device, &plan, err) :
+		       gn_plan_create(r->g->model, &o, r->params, NULL, r->buffers, &plan, err);
 	if (s)
 		return s;
 	r->plan = plan;
-	return gn_weight_layouts_take(r->arrange, plan, err);
+	return gn_weight_layouts_take(r->layouts, plan, err);
 }
 
 static enum gn_status evaluate(struct run *r, struct gn_err *err)
@@ -189,10 +218,11 @@ static enum gn_status evaluate(struct run *r, struct gn_err *err)
 	s = make_plan(r, 0, err);
 	if (s)
 		return s;
-	gn_plan_freeze(r->plan);
-	s = gn_plan_forward(r->plan, r->images, 0, &logits, err);
+	s = gn_plan_freeze(r->plan, err);
 	if (!s)
-		gn_tolerance_single(&r->ledger, "evaluation logits norm", "", GN_SHARE_PRECEDING, bounds_of(r)->evaluation, want,
+		s = gn_plan_forward(r->plan, r->images, 0, &logits, err);
+	if (!s)
+		gn_tolerance_single(&r->tolerance, "evaluation logits norm", "", GN_SHARE_PRECEDING, bounds_of(r)->evaluation, want,
 				 norm((size_t)r->g->batch * r->g->classes, logits), want);
 	return s;
 }
@@ -211,15 +241,24 @@ static enum gn_status allocate(struct run *r, struct gn_err *err)
 {
 	const struct gn_model *m = r->g->model;
 	size_t count = gn_model_param_elements(m) * sizeof(float), side = r->g->side;
+	enum gn_status s = gn_plan_device_open(r->on, &r->device, err);
 
-	r->params = gn_alloc_aligned(count);
-	r->grads = gn_alloc_aligned(count);
+	if (!s)
+		s = gn_array_create(r->device.device, gn_model_param_elements(m), &r->arrays[PARAMS], err);
+	if (!s)
+		s = gn_array_create(r->device.device, gn_model_param_elements(m), &r->arrays[GRADS], err);
+	if (!s)
+		s = gn_array_create(r->device.device, gn_model_buffer_elements(m), &r->arrays[BUFFERS], err);
+	if (s)
+		return s;
+	r->params = r->arrays[PARAMS].host;
+	r->grads = r->arrays[GRADS].host;
+	r->buffers = r->arrays[BUFFERS].host;
 	r->momentum = gn_alloc_aligned(count);
-	r->buffers = gn_alloc_aligned(gn_model_buffer_elements(m) * sizeof(float) + 1);
 	r->images = gn_alloc_aligned((size_t)r->g->batch * gn_model_channels(m) * side * side * sizeof(float));
-	if (!r->params || !r->grads || !r->momentum || !r->buffers || !r->images)
+	if (!r->momentum || !r->images)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", r->g->title);
-	return gn_weight_layouts_create(m, &r->arrange, err);
+	return gn_weight_layouts_create(m, &r->layouts, err);
 }
 
 static enum gn_status fill_images(struct run *r, struct gn_err *err)
@@ -249,7 +288,7 @@ static enum gn_status compute(struct run *r, int repeat, struct gn_err *err)
 	const struct gn_golden *g = r->g;
 	enum gn_status s;
 
-	gn_tolerance_begin(&r->ledger, repeat);
+	gn_tolerance_begin(&r->tolerance, repeat);
 	if (repeat) {
 		s = make_plan(r, 1, err);
 		if (s)
@@ -260,17 +299,17 @@ static enum gn_status compute(struct run *r, int repeat, struct gn_err *err)
 		return s;
 	if (repeat)
 		shake_params(r, repeat);
-	gn_weight_layouts_in(r->arrange, r->params);
+	gn_weight_layouts_in(r->layouts, r->params);
 	memset(r->momentum, 0, gn_model_param_elements(g->model) * sizeof *r->momentum);
 	for (int step = 0; !s && step < g->steps; step++)
 		s = one_step(r, step, err);
 	if (!s) {
-		gn_weight_layouts_out(r->arrange, r->params);
+		gn_weight_layouts_out(r->layouts, r->params);
 		compare_params(r);
-		gn_weight_layouts_in(r->arrange, r->params);
+		gn_weight_layouts_in(r->layouts, r->params);
 		s = evaluate(r, err);
 	}
-	if (!s && r->ledger.no_memory)
+	if (!s && r->tolerance.no_memory)
 		s = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for comparing %s", g->title);
 	return s;
 }
@@ -284,9 +323,9 @@ static enum gn_status measure_rounding(struct run *r, struct gn_err *err)
 	for (int i = 1; !s && i <= repeats_max && left; i++) {
 		s = compute(r, i, err);
 		if (!s)
-			gn_tolerance_keep_rounding(&r->ledger);
+			gn_tolerance_keep_rounding(&r->tolerance);
 		if (i >= repeats)
-			left = gn_tolerance_excuse(&r->ledger, tolerance);
+			left = gn_tolerance_excuse(&r->tolerance, excused);
 	}
 	return s;
 }
@@ -302,7 +341,7 @@ static enum gn_status run_all(struct run *r, struct gn_err *err)
 	s = fill_images(r, err);
 	if (!s)
 		s = compute(r, 0, err);
-	if (!s && gn_tolerance_judge(&r->ledger))
+	if (!s && gn_tolerance_judge(&r->tolerance))
 		s = measure_rounding(r, err);
 	return s;
 }
@@ -314,15 +353,15 @@ enum gn_status gn_golden_run(const struct gn_golden *g, const struct gn_plan_opt
 	struct run r = {.g = g, .on = on};
 	enum gn_status s = run_all(&r, err);
 
-	for (size_t i = 0; !s && i < r.ledger.entry_count; i++)
-		row(context, &r.ledger.entries[i].row);
+	for (size_t i = 0; !s && i < r.tolerance.entry_count; i++)
+		row(context, &r.tolerance.entries[i].row);
 	gn_plan_destroy(r.plan);
-	gn_weight_layouts_destroy(r.arrange);
-	free(r.params);
-	free(r.grads);
+	gn_weight_layouts_destroy(r.layouts);
+	for (int i = 0; i < 3; i++)
+		gn_array_release(&r.arrays[i]);
+	gn_plan_device_close(&r.device);
 	free(r.momentum);
-	free(r.buffers);
 	free(r.images);
-	gn_tolerance_release(&r.ledger);
+	gn_tolerance_release(&r.tolerance);
 	return s ? gn_err_prefix(err, "%s", g->title), s : GN_OK;
 }

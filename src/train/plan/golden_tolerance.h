@@ -1,6 +1,6 @@
-/* Compared quantities with their numbers, and the verdicts on them. Only golden_run.c and golden_ledger.c.
+/* Compared quantities with their numbers, and the verdicts on them. Only golden_run.c and golden_tolerance.c.
  *
- * The first computation makes the entries; repeated ones go over them in the same order and leave their own numbers
+ * The first computation makes the entries; repeated ones go over them in the same order and add their own numbers
  * beside.
  */
 #ifndef GN_TRAIN_PLAN_GOLDEN_TOLERANCE_H
@@ -32,11 +32,11 @@ struct gn_tolerance {
 	int no_memory;
 };
 
-/* A zeroed ledger is an empty one. */
+/* A zeroed one is empty. */
 void gn_tolerance_release(struct gn_tolerance *l);
 /* Before each computation; repeat counts from 0. */
 void gn_tolerance_begin(struct gn_tolerance *l, int repeat);
-/* Opens the next entry for at most so many numbers. A scale of zero leaves no room for anything but zero. */
+/* Opens the next entry for at most so many numbers. With a scale of zero only zero is right. */
 void gn_tolerance_entry(struct gn_tolerance *l, const char *quantity, const char *name, enum gn_sharing sharing, double bound,
 		     double scale, size_t numbers);
 void gn_tolerance_number(struct gn_tolerance *l, double mine, double theirs);

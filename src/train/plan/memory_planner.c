@@ -23,7 +23,7 @@ static size_t aligned(size_t bytes)
 	return (bytes + GN_MEMORY_PLANNER_ALIGN_BYTES - 1) / GN_MEMORY_PLANNER_ALIGN_BYTES * GN_MEMORY_PLANNER_ALIGN_BYTES;
 }
 
-/* Times before the gap and behind it. */
+/* Times before the gap and after it. */
 static int parts_of(const struct gn_memory_planner *s, int part[2][2])
 {
 	part[0][0] = s->first;

@@ -1,10 +1,13 @@
-#include "src/train/plan/plan.h"
 #include "src/train/plan/plan_internal.h"
+
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Of gradients in half precision. */
+#define FIRST_LOSS_SCALE 1024.0
 
 static enum gn_status check_options(const struct gn_model *m, const struct gn_plan_options *o, const float *grads,
 				    struct gn_err *err)
@@ -44,8 +47,13 @@ enum gn_status gn_plan_create(const struct gn_model *model, const struct gn_plan
 	p->buffers = buffers;
 	p->weights = calloc((size_t)gn_model_param_count(model) + 1, sizeof *p->weights);
 	s = p->weights ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a plan");
-	if (!s && options->backend == GN_BACKEND_CUDA)
-		s = gn_plan_cuda_create(p, &p->device, err);
+	p->loss_scale = options->fp16 ? FIRST_LOSS_SCALE : 1;
+	p->batches.crops = options->pixels != NULL;
+	if (options->pixels)
+		p->batches.pixels = *options->pixels;
+	if (!s && !options->device)
+		s = gn_plan_device_open(options, &p->own_device, err);
+	p->device = options->device ? *options->device : p->own_device;
 	if (!s)
 		s = gn_plan_build(p, err);
 	if (!s)
@@ -65,12 +73,18 @@ void gn_plan_destroy(struct gn_plan *p)
 {
 	if (!p)
 		return;
+	if (p->device.stream)
+		(void)gn_stream_wait(p->device.stream, NULL);
+	gn_plan_parts_release(p);
+	gn_plan_batches_release(p);
 	for (int i = 0; i < p->op_count; i++)
 		gn_op_destroy(p->ops[i].op);
-	if (p->device)
-		p->device->class->destroy(p->device);
-	else
-		gn_pages_unmap(p->arena, p->arena_bytes);
+	gn_buffer_free(&p->arena_buffer);
+	gn_buffer_free(&p->weight_buffer);
+	gn_buffer_free(&p->loss_buffer);
+	if (p->device.device)
+		gn_pinned_free(p->device.device, p->losses);
+	gn_plan_device_close(&p->own_device);
 	free(p->ops);
 	free(p->tensors);
 	free(p->conv_bns);
@@ -82,7 +96,7 @@ void gn_plan_destroy(struct gn_plan *p)
 	free(p);
 }
 
-static enum gn_status failed_in(struct gn_plan *p, const struct gn_plan_op *o, enum gn_status s, struct gn_err *err)
+enum gn_status gn_plan_failed_in(struct gn_plan *p, const struct gn_plan_op *o, enum gn_status s, struct gn_err *err)
 {
 	p->phase = GN_PHASE_NEW;
 	gn_err_prefix(err, "%s, node %d %s", gn_model_name(p->model), o->node, gn_model_node(p->model, o->node)->name);
@@ -102,72 +116,30 @@ static void tell(const struct gn_plan *p, const struct gn_plan_op *o, int backwa
 		w->ran(w->context, o->node, backward, began_ns, gn_clock_ns());
 }
 
-enum gn_status gn_plan_run_forward(struct gn_plan *p, uint64_t step, struct gn_err *err)
+/* --- positions --- */
+
+static enum gn_status queue_forward(struct gn_plan *p, const struct gn_plan_op *o, uint64_t number, struct gn_err *err)
 {
-	enum gn_status s;
+	uint64_t began = look(p);
+	enum gn_status s = gn_op_forward(o->op, number, err);
 
-	for (int i = 0; i < p->op_count; i++) {
-		uint64_t began = look(p);
-
-		s = gn_op_forward(p->ops[i].op, step, err);
-		if (s)
-			return failed_in(p, &p->ops[i], s, err);
-		tell(p, &p->ops[i], 0, began);
-	}
-	return GN_OK;
-}
-
-enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t step, const float **logits,
-			       struct gn_err *err)
-{
-	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
-	enum gn_status s = GN_OK;
-
-	if (p->options.no_memory)
-		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan without memory");
-	if (p->options.frozen && !p->frozen)
-		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan that has not frozen its weights yet");
-	if (p->device)
-		s = p->device->class->load(p, images, step, err);
-	else
-		gn_tensor_load(&p->tensors[0].layout, images, gn_plan_address(p, p->tensors[0].data));
 	if (!s)
-		s = gn_plan_run_forward(p, step, err);
-	if (!s && p->device)
-		s = p->device->class->store(p, err);
-	if (s)
-		return s;
-	if (!p->device)
-		gn_tensor_store(&last->layout, gn_plan_address(p, last->data), p->logits);
-	p->phase = GN_PHASE_FORWARD;
-	*logits = p->logits;
-	return GN_OK;
-}
-
-/* In inference nobody wants the gradient and it goes to scratch memory. */
-enum gn_status gn_plan_loss_mixed(struct gn_plan *p, const struct gn_targets *targets, double *loss, struct gn_err *err)
-{
-	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
-	enum gn_status s;
-
-	if (p->phase != GN_PHASE_FORWARD)
-		return gn_err_set(err, GN_ERR_USAGE, "a loss without a forward pass before it");
-	if (p->device)
-		s = p->device->class->loss(p, targets, loss, err);
-	else
-		s = gn_softmax_cross_entropy_mixed(p->options.backend, p->options.batch, gn_model_classes(p->model),
-					   gn_plan_address(p, last->data), targets, p->options.label_smoothing, loss,
-					   gn_plan_address(p, p->options.training ? last->grad : p->scratch), err);
-	if (!s)
-		p->phase = p->options.training ? GN_PHASE_LOSS : GN_PHASE_NEW;
+		tell(p, o, 0, began);
 	return s;
 }
 
-enum gn_status gn_plan_loss(struct gn_plan *p, const int32_t *labels, double *loss, struct gn_err *err)
+/* In inference nobody reads the gradient, and it goes to scratch memory. */
+static enum gn_status queue_loss(struct gn_plan *p, struct gn_err *err)
 {
-	struct gn_targets targets = {.labels = labels};
+	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
+	struct gn_loss_args a = {
+		.batch = p->options.batch, .classes = gn_model_classes(p->model), .logits = gn_plan_address(p, last->data),
+		.targets = p->batches.targets, .smoothing = p->options.label_smoothing, .grad_scale = p->loss_scale,
+		.dlogits = gn_plan_address(p, p->options.training ? last->grad : p->scratch), .rows = p->loss_rows, .out = p->loss,
+		.mean = p->options.mean_loss, .share = 1.0 / (p->options.batches > 1 ? p->options.batches : 1),
+	};
 
-	return gn_plan_loss_mixed(p, &targets, loss, err);
+	return gn_compute_loss(p->device.compute, &a, err);
 }
 
 static enum gn_status add_gradients(struct gn_plan *p, const struct gn_plan_op *o, struct gn_err *err)
@@ -177,15 +149,14 @@ static enum gn_status add_gradients(struct gn_plan *p, const struct gn_plan_op *
 	for (int k = 0; k < 2 && !s; k++) {
 		const struct gn_plan_tensor *in = o->adds[k] ? &p->tensors[o->in[k]] : NULL;
 
-		if (in && p->device)
-			s = p->device->class->add(p, &in->layout, gn_plan_address(p, p->temporary), gn_plan_address(p, in->grad), err);
-		else if (in)
-			gn_tensor_accumulate(&in->layout, gn_plan_address(p, p->temporary), gn_plan_address(p, in->grad));
+		if (in)
+			s = gn_compute_add_tensor(p->device.compute, &in->layout, gn_plan_address(p, p->temporary),
+						  gn_plan_address(p, in->grad), err);
 	}
 	return s;
 }
 
-/* What the next operator reads, once more. */
+/* The output that the next operator reads, once more. */
 static enum gn_status recompute(const struct gn_plan *p, const struct gn_plan_op *o, struct gn_err *err)
 {
 	uint64_t began = look(p);
@@ -196,111 +167,130 @@ static enum gn_status recompute(const struct gn_plan *p, const struct gn_plan_op
 	return s;
 }
 
-enum gn_status gn_plan_run_backward(struct gn_plan *p, void (*ready)(void *context, int param), void *context,
-				    struct gn_err *err)
+/* The gradients of o are one range of the array: weight and bias are neighbours. */
+static enum gn_status accumulate(struct gn_plan *p, const struct gn_plan_op *o, const float *accumulated, struct gn_err *err)
+{
+	const struct gn_param *first, *last;
+
+	if (o->param[0] < 0)
+		return GN_OK;
+	first = gn_model_param(p->model, o->param[0]);
+	last = o->param[1] < 0 ? first : gn_model_param(p->model, o->param[1]);
+	return gn_compute_add(p->device.compute, accumulated + first->offset, p->bound.grads + first->offset,
+			      last->offset + last->count - first->offset, err);
+}
+
+static enum gn_status queue_backward(struct gn_plan *p, const struct gn_plan_op *o, const float *accumulated, struct gn_err *err)
+{
+	enum gn_status s = o->recomputes < 0 ? GN_OK : recompute(p, &p->ops[o->recomputes], err);
+	uint64_t began = look(p);
+
+	if (!s)
+		s = gn_op_backward(o->op, err);
+	if (!s)
+		s = add_gradients(p, o, err);
+	if (!s)
+		tell(p, o, 1, began);
+	return s || !accumulated ? s : accumulate(p, o, accumulated, err);
+}
+
+enum gn_status gn_plan_queue(struct gn_plan *p, int first, int end, uint64_t number, const float *accumulated, struct gn_err *err)
+{
+	for (int at = first; at < end; at++) {
+		const struct gn_plan_op *o = at == p->op_count ? NULL : &p->ops[at < p->op_count ? at : 2 * p->op_count - at];
+		enum gn_status s = !o ? queue_loss(p, err) : at < p->op_count ? queue_forward(p, o, number, err) :
+										queue_backward(p, o, accumulated, err);
+
+		if (s)
+			return o ? gn_plan_failed_in(p, o, s, err) : s;
+	}
+	return GN_OK;
+}
+
+/* --- one batch, call by call --- */
+
+enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t number, const float **logits,
+			       struct gn_err *err)
+{
+	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
+	enum gn_status s;
+
+	if (p->options.no_memory)
+		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan without memory");
+	if (p->options.frozen && !p->frozen)
+		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan that has not frozen its weights yet");
+	s = gn_plan_stage(p, images, NULL, err);
+	if (!s)
+		s = gn_plan_take_batch(p, err);
+	if (!s)
+		s = gn_compute_set_number(p->device.compute, number, err);
+	if (!s)
+		s = gn_plan_queue(p, 0, p->op_count, number, NULL, err);
+	if (!s)
+		s = gn_compute_store(p->device.compute, &last->layout, gn_plan_address(p, last->data), p->logits, err);
+	if (!s)
+		s = gn_stream_wait(p->device.stream, err);
+	if (s)
+		return s;
+	p->phase = GN_PHASE_FORWARD;
+	*logits = p->logits;
+	return GN_OK;
+}
+
+enum gn_status gn_plan_loss_mixed(struct gn_plan *p, const struct gn_targets *targets, double *loss, struct gn_err *err)
 {
 	enum gn_status s;
 
-	for (int i = p->op_count - 1; i >= 0; i--) {
-		const struct gn_plan_op *o = &p->ops[i];
-		uint64_t began;
-
-		s = o->recomputes < 0 ? GN_OK : recompute(p, &p->ops[o->recomputes], err);
-		began = look(p);
-		if (!s)
-			s = gn_op_backward(o->op, err);
-		if (!s)
-			s = add_gradients(p, o, err);
-		if (!s && p->device)
-			s = p->device->class->went_back(p, i, err);
-		if (s)
-			return failed_in(p, o, s, err);
-		tell(p, o, 1, began);
-		for (int k = 1; ready && k >= 0; k--)
-			if (o->param[k] >= 0)
-				ready(context, o->param[k]);
-	}
+	if (p->phase != GN_PHASE_FORWARD)
+		return gn_err_set(err, GN_ERR_USAGE, "a loss without a forward pass before it");
+	s = gn_plan_set_targets(p, targets, err);
+	if (!s)
+		s = queue_loss(p, err);
+	if (!s)
+		s = gn_stream_copy(p->device.stream, p->losses, p->loss, sizeof *p->loss, err);
+	if (!s)
+		s = gn_stream_wait(p->device.stream, err);
+	p->loss_count = !s;
+	if (!s)
+		s = gn_plan_check_labels(p, err);
+	if (s)
+		return s;
+	p->phase = p->options.training ? GN_PHASE_LOSS : GN_PHASE_NEW;
+	*loss = p->losses->loss;
 	return GN_OK;
+}
+
+enum gn_status gn_plan_loss(struct gn_plan *p, const int32_t *labels, double *loss, struct gn_err *err)
+{
+	struct gn_targets targets = {.labels = labels};
+
+	return gn_plan_loss_mixed(p, &targets, loss, err);
 }
 
 enum gn_status gn_plan_backward(struct gn_plan *p, void (*ready)(void *context, int param), void *context,
 				struct gn_err *err)
 {
-	enum gn_status s;
+	enum gn_status s = GN_OK;
 
 	if (p->phase != GN_PHASE_LOSS)
 		return gn_err_set(err, GN_ERR_USAGE, "a backward pass without a loss of a training plan before it");
-	s = gn_plan_run_backward(p, p->device ? NULL : ready, context, err);
-	if (!s && p->device)
-		s = p->device->class->finish(p, ready, context, err);
+	for (int i = p->op_count - 1; i >= 0 && !s; i--) {
+		s = gn_plan_queue(p, 2 * p->op_count - i, 2 * p->op_count - i + 1, 0, NULL, err);
+		for (int k = 1; ready && k >= 0 && !s; k--)
+			if (p->ops[i].param[k] >= 0)
+				ready(context, p->ops[i].param[k]);
+	}
+	if (!s && p->loss_scale != 1)
+		s = gn_compute_scale(p->device.compute, p->bound.grads, 1 / p->loss_scale, gn_model_param_elements(p->model), err);
+	if (!s)
+		s = gn_stream_wait(p->device.stream, err);
 	p->phase = GN_PHASE_NEW;
 	return s;
 }
 
-/* The calls of a run that stays on its device. */
-static enum gn_status no_device(struct gn_err *err)
+const struct gn_plan_device *gn_plan_device(const struct gn_plan *p)
 {
-	return gn_err_set(err, GN_ERR_UNSUPPORTED, "a plan on the host has nothing to stay on");
-}
-
-enum gn_status gn_plan_reside(struct gn_plan *p, const struct gn_plan_update *update, struct gn_err *err)
-{
-	return p->device ? p->device->class->reside(p, update, err) : no_device(err);
-}
-
-enum gn_status gn_plan_push(struct gn_plan *p, struct gn_err *err)
-{
-	return p->device ? p->device->class->push(p, err) : no_device(err);
-}
-
-enum gn_status gn_plan_pull(struct gn_plan *p, struct gn_err *err)
-{
-	return p->device ? p->device->class->pull(p, err) : no_device(err);
-}
-
-enum gn_status gn_plan_stage(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err)
-{
-	return p->device ? p->device->class->stage(p, images, targets, err) : no_device(err);
-}
-
-enum gn_status gn_plan_gather(struct gn_plan *p, uint64_t number, struct gn_err *err)
-{
-	return p->device ? p->device->class->gather(p, number, err) : no_device(err);
-}
-
-enum gn_status gn_plan_launch(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err)
-{
-	return p->device ? p->device->class->launch(p, step, u, err) : no_device(err);
-}
-
-float *gn_plan_sums(const struct gn_plan *p)
-{
-	return p->device ? p->bound.grads : NULL;
-}
-
-enum gn_status gn_plan_went_back(struct gn_plan *p, int *done, struct gn_err *err)
-{
-	return p->device ? p->device->class->gone_back(p, done, err) : no_device(err);
-}
-
-enum gn_status gn_plan_apply(struct gn_plan *p, struct gn_err *err)
-{
-	return p->device ? p->device->class->apply(p, err) : no_device(err);
-}
-
-enum gn_status gn_plan_result(struct gn_plan *p, struct gn_plan_result *out, struct gn_err *err)
-{
-	return p->device ? p->device->class->result(p, out, err) : no_device(err);
-}
-
-int gn_plan_gpu(const struct gn_plan *p)
-{
-	return p->device ? p->device->ordinal : -1;
-}
-
-const char *gn_plan_mode(const struct gn_plan *p)
-{
-	return p->manner;
+	return &p->device;
 }
 
 const struct gn_weight_layout *gn_plan_weights(const struct gn_plan *p)

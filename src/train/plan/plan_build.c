@@ -85,7 +85,7 @@ static enum gn_status reorder_to(struct gn_plan *p, int node, const struct gn_la
 	struct gn_plan_tensor *t = &p->tensors[*tensor];
 	struct gn_op_desc desc = {
 		.kind = GN_OP_REORDER, .training = p->options.training, .needs_din = t->producer >= 0,
-		.device = p->device ? p->device->ops : NULL};
+		.device = gn_compute_ops(p->device.compute)};
 	struct gn_op *op;
 	enum gn_status s;
 
@@ -128,7 +128,7 @@ static int feeds(const struct builder *b, int node, enum gn_layer reader)
 }
 
 /* The link from this batch norm to the convolution that alone reads what it and its relu give; or of the convolution to the batch
- * norm whose output it reads. On a GPU, where nobody wants to see what lies between them. */
+ * norm whose output it reads. On a GPU, where nothing else reads what is between them. */
 static struct gn_op_conv_bn *conv_bn_of(const struct builder *b, int node, int in, int relu)
 {
 	const struct gn_plan *p = b->p;
@@ -164,7 +164,7 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_shm *
 		.rate = n->rate,
 		.seed = o->seed,
 		.group = o->training && n->kind == GN_LAYER_BATCH_NORM ? o->group : NULL,
-		.device = b->p->device ? b->p->device->ops : NULL,
+		.device = gn_compute_ops(b->p->device.compute),
 	};
 
 	for (int i = 0; i < 2; i++) {
@@ -194,7 +194,7 @@ static void take_params(struct gn_plan *p, int node, struct gn_plan_op *o)
 		p->weights[o->param[0]] = o->info.weight;
 }
 
-/* Relu can join the node before it when nobody else looks at what that one gives. */
+/* Relu can join the node before it when nothing else reads that one's output. */
 static int is_relu_of(const struct builder *b, int node)
 {
 	const struct gn_model *m = b->p->model;
@@ -240,7 +240,7 @@ static int root_of(const struct builder *b, int node)
 	}
 }
 
-/* What the sum adds may be overwritten by it: nobody reads that later, and the convolution itself reads something else. */
+/* The sum may overwrite what it adds: nothing reads that later, and the convolution itself reads something else. */
 static int takes_over(const struct builder *b, int sum, int norm, int conv)
 {
 	const struct gn_model *m = b->p->model;
@@ -354,7 +354,7 @@ fail:
 	return gn_err_prefix(err, "%s, %s %s", gn_model_name(p->model), kind_name(n->kind), n->name), s;
 }
 
-/* This relu, which stands alone, and the max pooling behind it may change places: nobody else reads what comes in, or lies
+/* This relu, which stands alone, and the max pooling after it may change places: nothing else reads what comes in, or is
  * between them. */
 static int may_follow_pool(const struct builder *b, int relu)
 {
@@ -448,11 +448,11 @@ enum gn_status gn_plan_build(struct gn_plan *p, struct gn_err *err)
 		for (int k = 0; k < 2; k++)
 			if (gn_model_node(p->model, i)->input[k] >= 0)
 				b.uses_of_node[gn_model_node(p->model, i)->input[k]]++;
-	if (p->device)
-		gn_op_device_begin(p->device->ops);
+	if (gn_compute_ops(p->device.compute))
+		gn_op_device_begin(gn_compute_ops(p->device.compute));
 	s = build_all(&b, err);
-	if (!s && p->device)
-		s = gn_op_device_end(p->device->ops, err);
+	if (!s && gn_compute_ops(p->device.compute))
+		s = gn_op_device_end(gn_compute_ops(p->device.compute), err);
 	for (int i = 0; !s && i < p->op_count; i++)
 		p->ops[i].info = *gn_op_info(p->ops[i].op);
 out:

@@ -1,7 +1,8 @@
-/* A compiled plan: operators in order, tensors between them, and where everything lies in one arena. Only plan*.c. */
+/* A compiled plan: operators in order, tensors between them, and the place of everything in one arena. Only plan*.c. */
 #ifndef GN_TRAIN_PLAN_PLAN_INTERNAL_H
 #define GN_TRAIN_PLAN_PLAN_INTERNAL_H
 
+#include "src/train/plan/device.h"
 #include "src/train/plan/plan.h"
 
 /* A piece of the arena that is in use from time first to time last, but for a gap, when there is one (gap_first <= gap_last), after
@@ -20,8 +21,6 @@ struct gn_memory_planner {
 enum gn_status gn_memory_planner_place(struct gn_memory_planner *pieces, int count, size_t *total_bytes, struct gn_err *err);
 
 struct gn_plan;
-struct gn_plan_device;
-
 struct gn_plan_tensor {
 	struct gn_layout layout;
 	int producer; /* operator, -1 for the images */
@@ -41,7 +40,7 @@ struct gn_plan_op {
 	int buffer;     /* running mean; the variance follows; -1 for none */
 	int conv, norm; /* nodes of a convolution on weights of its own and of the batch norm in them; -1 for none */
 	size_t own_weight, own_bias; /* elements of the plan's own */
-	struct gn_op_conv_bn *conv_bn; /* of a batch norm, to the convolution behind it; NULL: none */
+	struct gn_op_conv_bn *conv_bn; /* of a batch norm, to the convolution after it; NULL: none */
 	int workspace;  /* storage */
 	int statistics; /* storage of a convolution's sums, here and at the batch norm that takes them; -1: none */
 	int recomputes; /* the operator whose output, this one's first input, is made again before backward; -1: none */
@@ -52,6 +51,39 @@ struct gn_plan_op {
 #define GN_PLAN_NORM_EPS 1e-5
 
 enum gn_plan_phase { GN_PHASE_NEW, GN_PHASE_FORWARD, GN_PHASE_LOSS };
+
+enum { GN_PLAN_SLOTS = 2 }; /* a batch is used while the next one is copied */
+
+/* A batch on its way to a device that computes beside the host. */
+struct gn_plan_slot {
+	char *pinned; /* labels, pair labels and lambdas, at crops_at crops, at images_at images or the crops' pixels */
+	char *device; /* the same */
+	struct gn_event *uploaded, *taken;
+	int has_mixup;
+};
+
+struct gn_plan_batches {
+	const void *images;	   /* host: of the batch that was staged, borrowed */
+	struct gn_targets targets; /* of the batch that runs; on the device */
+	int staged;		   /* a batch is; on a GPU its slot is next - 1 */
+	/* The others: on a GPU. */
+	struct gn_stream *upload;
+	size_t crops_at, images_at, image_bytes; /* image_bytes: room for all images of a batch */
+	int crops;		   /* images come so, and become values by pixels */
+	struct gn_plan_pixels pixels;
+	struct gn_plan_slot slots[GN_PLAN_SLOTS];
+	int next;
+	struct gn_buffer buffer;
+	int32_t *labels;	   /* of the batch that runs: labels, pair labels, lambdas, each [batch] */
+};
+
+/* Work between two moments at which something starts. Position i < op_count is operator i forward, op_count the loss, 2 * op_count - i
+ * operator i backward. */
+struct gn_plan_part {
+	int first, end;
+	struct gn_replay *replay;
+	struct gn_event *event; /* recorded after it; NULL: it completes no gradient */
+};
 
 struct gn_plan {
 	const struct gn_model *model;
@@ -71,68 +103,56 @@ struct gn_plan {
 	int logits_tensor;
 	float *logits;
 	enum gn_plan_phase phase;
-	struct gn_plan_device *device; /* NULL: the host */
-	/* What operators are bound to: the caller's arrays and own, or a device's. */
+	struct gn_plan_device device, own_device; /* the second: opened by the plan, or unused */
+	struct gn_buffer arena_buffer, weight_buffer; /* weight_buffer: of a frozen plan on a GPU */
+	struct gn_plan_batches batches;
+	struct gn_loss *loss;	/* on the device */
+	struct gn_loss *losses; /* host: of each batch of a step */
+	int loss_count;		/* in losses, not looked at yet */
+	float *loss_rows;	/* scratch; NULL on the host */
+	struct gn_buffer loss_buffer;
+	double loss_scale;
+	int good_steps; /* since the loss scale last changed */
+	/* Training: whole is a step in one part. */
+	struct gn_plan_part *parts, whole;
+	int part_count, is_cut; /* is_cut: gradients are summed over ranks */
+	/* What operators are bound to: the caller's arrays and own, or a frozen plan's copies. */
 	struct {
 		float *params, *grads, *buffers, *own;
 	} bound;
 	size_t own_elements;
-	char manner[240];
+	char mode[240];
 };
 
 /* plan_build.c: operators and tensors of p->model in order. plan_memory.c: storages, arena, and every operator bound.
  */
 enum gn_status gn_plan_build(struct gn_plan *p, struct gn_err *err);
 enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err);
-/* plan_fold.c: memory for the weights of a frozen plan. */
+/* bn_folding.c: memory for the weights of a frozen plan. */
 enum gn_status gn_bn_folding_place(struct gn_plan *p, struct gn_err *err);
 /* Address of a storage; NULL for -1. */
 void *gn_plan_address(const struct gn_plan *p, int storage);
 
-/* A plan on the host works in the host's memory. On a device, arena, parameters, gradients and buffers are in the device's memory; the
- * caller's arrays stay authoritative and are copied, except between gn_plan_push and gn_plan_pull of a resident plan. */
-struct gn_plan_device_class {
-	void (*destroy)(struct gn_plan_device *d);
-	/* After storages are placed: takes memory, sets p->arena and p->bound. */
-	enum gn_status (*place)(struct gn_plan *p, struct gn_err *err);
-	/* Frozen weights have changed. */
-	void (*freeze)(struct gn_plan *p);
-	/* Before a forward pass: images and whatever else it reads. */
-	enum gn_status (*load)(struct gn_plan *p, const void *images, uint64_t step, struct gn_err *err);
-	/* After it: p->logits. */
-	enum gn_status (*store)(struct gn_plan *p, struct gn_err *err);
-	enum gn_status (*loss)(struct gn_plan *p, const struct gn_targets *targets, double *loss, struct gn_err *err);
-	/* to += from, both in layout l. */
-	enum gn_status (*add)(struct gn_plan *p, const struct gn_layout *l, const void *from, void *to, struct gn_err *err);
-	/* Operator i ran backward: its gradients may leave. */
-	enum gn_status (*went_back)(struct gn_plan *p, int i, struct gn_err *err);
-	/* After the last one: waits, and reports parameters in the order in which their gradients were ready. */
-	enum gn_status (*finish)(struct gn_plan *p, void (*ready)(void *context, int param), void *context, struct gn_err *err);
-	/* The calls of plan.h with the same names. */
-	enum gn_status (*reside)(struct gn_plan *p, const struct gn_plan_update *update, struct gn_err *err);
-	enum gn_status (*push)(struct gn_plan *p, struct gn_err *err);
-	enum gn_status (*pull)(struct gn_plan *p, struct gn_err *err);
-	enum gn_status (*stage)(struct gn_plan *p, const void *images, const struct gn_targets *targets, struct gn_err *err);
-	enum gn_status (*gather)(struct gn_plan *p, uint64_t number, struct gn_err *err);
-	enum gn_status (*launch)(struct gn_plan *p, uint64_t step, const struct gn_optim_update *u, struct gn_err *err);
-	enum gn_status (*gone_back)(struct gn_plan *p, int *done, struct gn_err *err);
-	enum gn_status (*apply)(struct gn_plan *p, struct gn_err *err);
-	enum gn_status (*result)(struct gn_plan *p, struct gn_plan_result *out, struct gn_err *err);
-};
+/* Whether it runs beside the host. */
+static inline int gn_plan_is_queued(const struct gn_plan *p)
+{
+	return gn_device_is_queued(p->device.device);
+}
+/* Prefixes an error with the node of o. */
+enum gn_status gn_plan_failed_in(struct gn_plan *p, const struct gn_plan_op *o, enum gn_status s, struct gn_err *err);
+/* plan.c. Queue positions first to end - 1; accumulated as for gn_plan_run. */
+enum gn_status gn_plan_queue(struct gn_plan *p, int first, int end, uint64_t number, const float *accumulated, struct gn_err *err);
 
-/* First member of a device's own struct. */
-struct gn_plan_device {
-	const struct gn_plan_device_class *class;
-	struct gn_op_device *ops; /* for its operators */
-	int ordinal;
-};
+/* plan_batch.c. Memory for batches on their way; what they need of the device. */
+size_t gn_plan_batch_bytes(const struct gn_plan *p);
+enum gn_status gn_plan_batches_init(struct gn_plan *p, struct gn_err *err);
+void gn_plan_batches_release(struct gn_plan *p);
+/* Queues the batch that was staged last to where operators read it. */
+enum gn_status gn_plan_take_batch(struct gn_plan *p, struct gn_err *err);
+/* Targets of a batch that was staged without; host memory. */
+enum gn_status gn_plan_set_targets(struct gn_plan *p, const struct gn_targets *targets, struct gn_err *err);
 
-/* Forward and backward as operators, without what comes before and after. */
-enum gn_status gn_plan_run_forward(struct gn_plan *p, uint64_t step, struct gn_err *err);
-enum gn_status gn_plan_run_backward(struct gn_plan *p, void (*ready)(void *context, int param), void *context,
-				    struct gn_err *err);
-
-/* plan_cuda.c; without CUDA in the build GN_ERR_UNSUPPORTED. */
-enum gn_status gn_plan_cuda_create(const struct gn_plan *p, struct gn_plan_device **out, struct gn_err *err);
+/* plan_run.c */
+void gn_plan_parts_release(struct gn_plan *p);
 
 #endif

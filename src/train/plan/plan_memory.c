@@ -1,10 +1,8 @@
 /* Who needs which memory when, and every operator bound to its addresses. */
-#include "src/base/alloc.h"
 #include "src/train/plan/plan_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 void *gn_plan_address(const struct gn_plan *p, int storage)
 {
@@ -36,7 +34,7 @@ static void extend(struct gn_plan *p, int storage, int time)
 		p->storages[storage].first = time;
 }
 
-/* The output may lie in the first input's memory when nothing will ask for that input again. */
+/* The output may be in the first input's memory when nothing reads that input again. */
 static int can_be_in_place(const struct gn_plan *p, const struct gn_plan_op *o)
 {
 	const struct gn_plan_tensor *in = &p->tensors[o->in[0]], *out = &p->tensors[o->out];
@@ -76,10 +74,9 @@ static void place_data(struct gn_plan *p)
 	extend(p, p->tensors[p->logits_tensor].data, end);
 }
 
-/* What a batch norm gives is needed by the operator behind it, forward and backward. Made again for backward, from an input that is
- * kept anyway, its memory is free for all that comes in between: a pass over memory for a sixth of ResNet-50's
- * arena. */
-static void leave_gaps(struct gn_plan *p)
+/* The output of a batch norm is read by the operator after it, forward and backward. Where it is recomputed for backward, from an input
+ * that is kept anyway, its memory is free for all in between: a pass over memory for a sixth of ResNet-50's arena. */
+static void place_gaps(struct gn_plan *p)
 {
 	for (int i = 0; i < p->op_count; i++) {
 		const struct gn_plan_op *o = &p->ops[i];
@@ -95,7 +92,7 @@ static void leave_gaps(struct gn_plan *p)
 	}
 }
 
-/* Sums that a convolution gives lie until the batch norm behind it has run. */
+/* Sums that a convolution makes are kept until the batch norm after it has run. */
 static void place_statistics(struct gn_plan *p)
 {
 	for (int i = 0; i < p->op_count; i++) {
@@ -158,27 +155,97 @@ static void place_grads(struct gn_plan *p)
 	}
 }
 
-static enum gn_status allocate(struct gn_plan *p, struct gn_err *err)
+static size_t aligned(size_t bytes)
 {
-	double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+	return (bytes + GN_DEVICE_ALIGN_BYTES - 1) / GN_DEVICE_ALIGN_BYTES * GN_DEVICE_ALIGN_BYTES;
+}
 
-	if ((double)p->arena_bytes > memory)
-		return gn_err_set(err, GN_ERR_NO_MEMORY,
-				  "%s with batch %d and images of side %d needs %.1f GB of memory and this machine has "
-				  "%.1f: use a smaller batch",
-				  gn_model_name(p->model), p->options.batch, gn_model_side(p->model),
-				  (double)p->arena_bytes / 1e9, memory / 1e9);
-	p->arena = gn_pages_map(p->arena_bytes);
+/* Of a frozen plan beside the host: copies of parameters, buffers, and weights with batch norm folded in. */
+static size_t weight_bytes(const struct gn_plan *p)
+{
+	if (!p->options.frozen || !gn_plan_is_queued(p))
+		return 0;
+	return (aligned(gn_model_param_elements(p->model) * sizeof(float)) + aligned(gn_model_buffer_elements(p->model) * sizeof(float)) +
+		aligned(p->own_elements * sizeof(float)));
+}
+
+/* Activations grow with the batch, weights do not. */
+static enum gn_status too_large(const struct gn_plan *p, size_t unused, size_t total, struct gn_err *err)
+{
+	const struct gn_device *d = p->device.device;
+	size_t fixed = weight_bytes(p), each = (p->arena_bytes + gn_plan_batch_bytes(p)) / (size_t)p->options.batch + 1;
+	size_t fits = unused > fixed ? (unused - fixed) / each : 0;
+
+	if (!gn_plan_is_queued(p))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "%s with batch %d and images of side %d needs %.1f GB of memory and this "
+				  "machine has %.1f: use a smaller batch", gn_model_name(p->model), p->options.batch,
+				  gn_model_side(p->model), (double)p->arena_bytes / 1e9, (double)total / 1e9);
+	return gn_err_set(err, GN_ERR_NO_MEMORY, "%s: %s with batch %d and images of side %d needs %zu MiB, and %zu of %s's %zu MiB are free: "
+			  "%s%.0zu%s", gn_device_name(d), gn_model_name(p->model), p->options.batch, gn_model_side(p->model),
+			  (p->arena_bytes + gn_plan_batch_bytes(p) + fixed) >> 20, unused >> 20, gn_device_model(d), total >> 20,
+			  fits ? "a batch of about " : "not even one image fits", fits, fits ? " fits" : "");
+}
+
+/* What operators are bound to. */
+static enum gn_status place_weights(struct gn_plan *p, struct gn_err *err)
+{
+	size_t params = aligned(gn_model_param_elements(p->model) * sizeof(float));
+	size_t buffers = aligned(gn_model_buffer_elements(p->model) * sizeof(float));
+	enum gn_status s;
+
 	p->bound.params = p->params;
 	p->bound.grads = p->grads;
 	p->bound.buffers = p->buffers;
 	p->bound.own = p->own;
-	p->logits = calloc((size_t)p->options.batch * gn_model_classes(p->model), sizeof *p->logits);
-	if (!p->arena || !p->logits)
-		return gn_err_set(err, GN_ERR_NO_MEMORY,
-				  "no %.1f GB of memory for %s with batch %d: use a smaller batch",
-				  (double)p->arena_bytes / 1e9, gn_model_name(p->model), p->options.batch);
+	if (!weight_bytes(p))
+		return GN_OK;
+	s = gn_buffer_alloc(p->device.device, weight_bytes(p), &p->weight_buffer, err);
+	if (s)
+		return s;
+	p->bound.params = p->weight_buffer.address;
+	p->bound.buffers = p->bound.params + params / sizeof(float);
+	p->bound.own = p->bound.buffers + buffers / sizeof(float);
 	return GN_OK;
+}
+
+static enum gn_status place_loss(struct gn_plan *p, struct gn_err *err)
+{
+	size_t count = p->options.batches > 1 ? (size_t)p->options.batches : 1, rows = gn_plan_is_queued(p) ? (size_t)p->options.batch : 0;
+	void *losses;
+	enum gn_status s = gn_buffer_alloc(p->device.device, aligned(sizeof *p->loss) + rows * sizeof(float), &p->loss_buffer, err);
+
+	if (!s)
+		s = gn_pinned_alloc(p->device.device, count * sizeof *p->losses, &losses, err);
+	if (s)
+		return s;
+	p->loss = p->loss_buffer.address;
+	p->loss_rows = rows ? (float *)(void *)((char *)p->loss_buffer.address + aligned(sizeof *p->loss)) : NULL;
+	p->losses = losses;
+	return GN_OK;
+}
+
+static enum gn_status allocate(struct gn_plan *p, struct gn_err *err)
+{
+	size_t unused, total;
+	enum gn_status s = gn_device_memory(p->device.device, &unused, &total, err);
+
+	if (s)
+		return s;
+	if (!gn_plan_is_queued(p))
+		unused = total; /* what others use now is swapped, or freed */
+	if (p->arena_bytes > unused || gn_plan_batch_bytes(p) + weight_bytes(p) > unused - p->arena_bytes)
+		return too_large(p, unused, total, err);
+	s = gn_buffer_alloc(p->device.device, p->arena_bytes, &p->arena_buffer, err);
+	if (s)
+		return s == GN_ERR_NO_MEMORY ? too_large(p, unused, total, err) : s;
+	p->arena = p->arena_buffer.address;
+	p->logits = calloc((size_t)p->options.batch * gn_model_classes(p->model), sizeof *p->logits);
+	if (!p->logits)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for logits");
+	s = place_weights(p, err);
+	if (!s)
+		s = place_loss(p, err);
+	return s ? s : gn_plan_batches_init(p, err);
 }
 
 static void bind_params(const struct gn_plan *p, const struct gn_plan_op *o, struct gn_op_buffers *b)
@@ -238,14 +305,14 @@ enum gn_status gn_plan_place(struct gn_plan *p, struct gn_err *err)
 	p->temporary = add_storage(p, 0, p->op_count, forever(p));
 	place_data(p);
 	if (p->options.training && !p->options.keep)
-		leave_gaps(p);
+		place_gaps(p);
 	place_statistics(p);
 	if (p->options.training)
 		place_grads(p);
 	s = gn_memory_planner_place(p->storages, p->storage_count, &p->arena_bytes, err);
 	if (s || p->options.no_memory)
 		return s;
-	s = p->device ? p->device->class->place(p, err) : allocate(p, err);
+	s = allocate(p, err);
 	for (int i = 0; !s && i < p->op_count; i++)
 		s = bind(p, &p->ops[i], err);
 	return s;

@@ -1,9 +1,9 @@
-/* How the weights of a run lie in its flat arrays: in torch's order while files are read and written, in the device's while
+/* The layouts of a run's weights in its flat arrays: torch's order while files are read and written, the device's while
  * steps run.
  *
  * The first plan says what it likes, all ranks take the same (torch's order where they would differ, as processors of
  * different kinds do), and later plans of the run take that too. Arrays are changed in place, tensor by tensor; the values are
- * the same bits before and after, and offsets stay (kernels/weight.h).
+ * the same bits before and after, and offsets do not change (kernels/weight.h).
  *
  * Thread safety: one thread; OpenMP threads work inside.
  */

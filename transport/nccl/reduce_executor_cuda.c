@@ -1,12 +1,11 @@
-#include "src/train/plan/gpu_memory.h"
-
+/* Collectives in GPU memory, as far as UCX reaches it: scratch, sums by our own kernel on a stream of its own, and events. */
 #include "kernels/cuda/kernels.h"
 #include "transport/coll/agree.h"
 #include "transport/nccl/coll_backend_cuda.h"
 
 #include <stdlib.h>
 
-/* An event serves again after so many marks: a mark that old has been reached when the younger one has. */
+/* An event is used again after so many marks: a mark that old has been reached when the newer one has. */
 enum { MARKS = 256 };
 
 /* Scratch of one collective. */
@@ -16,7 +15,7 @@ struct piece {
 	void *memory;
 };
 
-struct gpu_memory {
+struct gpu_executor {
 	struct gn_reduce_executor base;
 	struct gn_cuda_device *device;
 	struct gn_cuda_stream *stream;
@@ -25,9 +24,9 @@ struct gpu_memory {
 	struct piece *pieces;
 };
 
-static struct gpu_memory *of(struct gn_reduce_executor *m)
+static struct gpu_executor *of(struct gn_reduce_executor *m)
 {
-	return (struct gpu_memory *)m;
+	return (struct gpu_executor *)m;
 }
 
 static enum gn_status take(struct gn_reduce_executor *m, size_t bytes, void **out, struct gn_err *err)
@@ -101,7 +100,7 @@ static enum gn_status copy(struct gn_reduce_executor *m, void *to, const void *f
 
 static enum gn_status mark(struct gn_reduce_executor *m, uint64_t *out, struct gn_err *err)
 {
-	struct gpu_memory *g = of(m);
+	struct gpu_executor *g = of(m);
 	struct gn_cuda_event **event = &g->events[g->marks % MARKS];
 	enum gn_status status = *event ? GN_OK : gn_cuda_event_create(g->device, 0, event, err);
 
@@ -121,7 +120,7 @@ static enum gn_status happened(struct gn_reduce_executor *m, void *event, int *y
 
 static void destroy(struct gn_reduce_executor *m)
 {
-	struct gpu_memory *g = of(m);
+	struct gpu_executor *g = of(m);
 
 	if (g->stream)
 		(void)gn_cuda_stream_wait(g->stream, NULL);
@@ -134,10 +133,10 @@ static void destroy(struct gn_reduce_executor *m)
 	free(g);
 }
 
-enum gn_status gn_gpu_memory_create(int ordinal, struct gn_reduce_executor **out, struct gn_err *err)
+static enum gn_status create_executor(int ordinal, struct gn_reduce_executor **out, struct gn_err *err)
 {
 	static const struct gn_reduce_executor_ops ops = {take, give, check, reduce, copy, mark, reached, happened, destroy};
-	struct gpu_memory *g = calloc(1, sizeof *g);
+	struct gpu_executor *g = calloc(1, sizeof *g);
 	enum gn_status status;
 
 	if (!g)
@@ -154,11 +153,11 @@ enum gn_status gn_gpu_memory_create(int ordinal, struct gn_reduce_executor **out
 	return GN_OK;
 }
 
-enum gn_status gn_gpu_carrier_create(struct gn_comm *comm, const char *how, int ordinal, struct gn_log *log,
+enum gn_status gn_coll_backend_create_gpu(struct gn_comm *comm, const char *how, int ordinal, struct gn_log *log,
 				     struct gn_coll_backend **out, struct gn_err *err)
 {
 	struct gn_reduce_executor *memory = NULL;
-	enum gn_status status = gn_agree_status(comm, gn_gpu_memory_create(ordinal, &memory, err), err);
+	enum gn_status status = gn_agree_status(comm, create_executor(ordinal, &memory, err), err);
 
 	if (!status)
 		return gn_coll_backend_cuda_create(comm, how, ordinal, memory, log, out, err);

@@ -1,0 +1,105 @@
+/* kernels/compute.h on the host: the oracle's and the fast backend's. */
+#include "kernels/host/update.h"
+
+#include <stdlib.h>
+
+/* Below it threads cost more than they gain. */
+enum { ALONE = 1 << 14 };
+
+static void destroy(struct gn_compute *c)
+{
+	free(c);
+}
+
+static enum gn_status set_number(struct gn_compute *c, uint64_t number, struct gn_err *err)
+{
+	(void)c;
+	(void)number;
+	(void)err;
+	return GN_OK;
+}
+
+static enum gn_status load(struct gn_compute *c, const struct gn_layout *l, const void *from, void *to, struct gn_err *err)
+{
+	(void)c;
+	(void)err;
+	gn_tensor_load(l, from, to);
+	return GN_OK;
+}
+
+static enum gn_status load_crops(struct gn_compute *c, const struct gn_layout *l, const float *mean, const float *deviation,
+				   const struct gn_crop *from, void *to, struct gn_err *err)
+{
+	(void)c;
+	(void)l;
+	(void)mean;
+	(void)deviation;
+	(void)from;
+	(void)to;
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "images as crops are for GPUs");
+}
+
+static enum gn_status store(struct gn_compute *c, const struct gn_layout *l, const void *from, float *host, struct gn_err *err)
+{
+	(void)c;
+	(void)err;
+	gn_tensor_store(l, from, host);
+	return GN_OK;
+}
+
+static enum gn_status add_tensor(struct gn_compute *c, const struct gn_layout *l, const void *from, void *to, struct gn_err *err)
+{
+	(void)c;
+	(void)err;
+	gn_tensor_accumulate(l, from, to);
+	return GN_OK;
+}
+
+static enum gn_status add(struct gn_compute *c, const float *from, float *to, size_t count, struct gn_err *err)
+{
+	(void)c;
+	(void)err;
+#pragma omp parallel for simd schedule(static) if (count > ALONE)
+	for (size_t i = 0; i < count; i++)
+		to[i] += from[i];
+	return GN_OK;
+}
+
+static enum gn_status scale(struct gn_compute *c, float *x, double factor, size_t count, struct gn_err *err)
+{
+	const float by = (float)factor;
+
+	(void)c;
+	(void)err;
+#pragma omp parallel for simd schedule(static) if (count > ALONE)
+	for (size_t i = 0; i < count; i++)
+		x[i] *= by;
+	return GN_OK;
+}
+
+static enum gn_status loss(struct gn_compute *c, const struct gn_loss_args *a, struct gn_err *err)
+{
+	enum gn_status status = gn_softmax_cross_entropy_mixed(c->backend, a->batch, a->classes, a->logits, &a->targets, a->smoothing,
+							       &a->out->loss, a->dlogits, err);
+
+	if (!status && a->mean)
+		*a->mean += (float)(a->out->loss * a->share);
+	return status;
+}
+
+enum gn_status gn_compute_create_host(struct gn_stream *s, enum gn_backend backend, struct gn_compute **out, struct gn_err *err)
+{
+	static const struct gn_compute_class class = {
+		.destroy = destroy, .set_number = set_number, .load = load, .load_crops = load_crops, .store = store,
+		.add_tensor = add_tensor, .add = add, .scale = scale, .loss = loss, .update_create = gn_host_update_create,
+		.update_destroy = gn_host_update_destroy, .update_set = gn_host_update_set, .update_queue = gn_host_update_queue,
+		.update_fetch = gn_host_update_fetch, .update_result = gn_host_update_result,
+	};
+	struct gn_compute *c = calloc(1, sizeof *c);
+
+	if (!c)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a device's arithmetic");
+	*c = (struct gn_compute){.class = &class, .stream = s, .backend = backend};
+	*out = c;
+	return GN_OK;
+}

@@ -1,0 +1,16 @@
+/* Updates on the host. Only kernels/host. */
+#ifndef GN_KERNELS_HOST_UPDATE_H
+#define GN_KERNELS_HOST_UPDATE_H
+
+#include "kernels/backend.h"
+
+/* As in struct gn_compute_class. */
+enum gn_status gn_host_update_create(struct gn_compute *c, const struct gn_update_options *options, struct gn_update **out,
+				     struct gn_err *err);
+void gn_host_update_destroy(struct gn_update *u);
+enum gn_status gn_host_update_set(struct gn_update *u, const struct gn_optim_update *numbers, double decay, struct gn_err *err);
+enum gn_status gn_host_update_queue(struct gn_update *u, struct gn_err *err);
+enum gn_status gn_host_update_fetch(struct gn_update *u, struct gn_err *err);
+void gn_host_update_result(const struct gn_update *u, struct gn_update_result *out);
+
+#endif

@@ -1,0 +1,200 @@
+#include "src/train/loop/replica.h"
+
+#include "transport/coll/agree.h"
+
+#include <string.h>
+
+static int is_queued(const struct gn_replica *r)
+{
+	return gn_device_is_queued(r->device.device);
+}
+
+enum gn_status gn_replica_choose_device(struct gn_comm *comm, const char *device, const char *precision, const char *gpu_comm,
+					struct gn_plan_options *out, struct gn_err *err)
+{
+	int rank = gn_world_local_rank(gn_comm_world(comm));
+	int32_t all_gpus;
+	enum gn_status status = gn_agree_status(comm, gn_device_choose(device, precision, rank, out, err), err);
+
+	all_gpus = out->backend == GN_BACKEND_CUDA;
+	if (!status)
+		status = gn_comm_allreduce(comm, &all_gpus, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
+	if (!status && !all_gpus && out->backend == GN_BACKEND_CUDA)
+		status = gn_device_choose("host", precision, rank, out, err);
+	if (!status && !all_gpus && gpu_comm && !strcmp(gpu_comm, "nccl"))
+		status = gn_err_set(err, GN_ERR_USAGE, "--comm nccl: gradients are summed in the host's memory here, because not every rank "
+				    "computes on a GPU: use --comm ucx or auto");
+	return gn_agree_status(comm, status, err);
+}
+
+enum gn_status gn_replica_init(struct gn_replica *r, const struct gn_replica_options *options, struct gn_err *err)
+{
+	enum gn_status status = gn_plan_device_open(&options->device, &r->device, err);
+
+	r->options = *options;
+	if (!status)
+		status = gn_weight_layouts_create(options->model, &r->layouts, err);
+	if (!status)
+		status = gn_array_create(r->device.device, gn_model_param_elements(options->model), &r->params, err);
+	return status;
+}
+
+/* On the host in memory that neighbours reach. */
+static enum gn_status alloc_flat(struct gn_replica *r, struct gn_err *err)
+{
+	size_t params = gn_model_param_elements(r->options.model), buffers = gn_model_buffer_elements(r->options.model);
+	size_t bytes = (params + buffers + GN_PIGGYBACK_COUNT) * sizeof(float);
+	void *memory = NULL;
+	enum gn_status status = is_queued(r) ? gn_buffer_alloc(r->device.device, bytes, &r->flat_buffer, err)
+					     : gn_comm_alloc(r->options.comm, bytes, &memory, err);
+
+	if (status)
+		return gn_err_prefix(err, "gradients of %zu parameters", params);
+	r->flat = is_queued(r) ? r->flat_buffer.address : memory;
+	r->piggyback = r->flat + params + buffers;
+	return gn_array_wrap(r->device.device, r->flat + params, buffers, &r->buffers, err);
+}
+
+static enum gn_status alloc_step(struct gn_replica *r, struct gn_err *err)
+{
+	size_t buffers = (gn_model_buffer_elements(r->options.model) + 63) / 64 * 64;
+	size_t params = r->options.batches > 1 ? gn_model_param_elements(r->options.model) : 0;
+	void *results;
+	enum gn_status status = gn_buffer_alloc(r->device.device, (buffers + params) * sizeof(float), &r->step_buffer, err);
+
+	if (!status)
+		status = gn_pinned_alloc(r->device.device, GN_PIGGYBACK_COUNT * sizeof(float), &results, err);
+	if (status)
+		return status;
+	r->results = results;
+	r->kept_buffers = r->step_buffer.address;
+	r->accumulated = params ? r->kept_buffers + buffers : NULL;
+	return GN_OK;
+}
+
+enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
+{
+	const struct gn_replica_options *o = &r->options;
+	struct gn_optimizer_arrays arrays = {.params = r->params.device, .ranks = gn_comm_size(o->comm)};
+	enum gn_status status = alloc_flat(r, err);
+
+	if (!status)
+		status = alloc_step(r, err);
+	if (!status && o->ema > 0)
+		status = gn_ema_init(&r->ema, o->model, o->ema, r->device.device, err);
+	if (status)
+		return status;
+	arrays.grads = r->flat;
+	arrays.buffers = r->buffers.device;
+	arrays.finite = r->piggyback + GN_PIGGYBACK_LOSS;
+	arrays.ema = o->ema > 0 ? &r->ema : NULL;
+	return gn_optimizer_create(o->model, &o->optimizer, &arrays, r->device.compute, &r->optimizer, err);
+}
+
+enum gn_status gn_replica_set_plan(struct gn_replica *r, const struct gn_model *model, const struct gn_plan_options *po, struct gn_err *err)
+{
+	struct gn_plan_options o = *po;
+	enum gn_status status;
+
+	gn_plan_destroy(r->plan); /* before the next one allocates its memory */
+	r->plan = NULL;
+	r->staged = 0;
+	o.device = &r->device;
+	o.weights = gn_weight_layouts_layouts(r->layouts);
+	o.batches = r->options.batches;
+	o.mean_loss = r->piggyback + GN_PIGGYBACK_LOSS;
+	status = gn_plan_create(model, &o, r->params.device, r->flat, r->buffers.device, &r->plan, err);
+	/* The first plan chooses; a later one has what it was given. */
+	if (!status)
+		status = gn_weight_layouts_take(r->layouts, r->plan, err);
+	return status || !r->reducer ? status : gn_replica_cut(r, err);
+}
+
+struct gn_reducer_options gn_replica_reducer_options(const struct gn_replica *r)
+{
+	return (struct gn_reducer_options){
+		.comm = r->options.comm, .backend = r->backend, .model = r->options.model, .flat = r->flat,
+		.tail_elements = gn_model_buffer_elements(r->options.model) + GN_PIGGYBACK_COUNT, .algo = r->options.algo,
+	};
+}
+
+enum gn_status gn_replica_connect(struct gn_replica *r, const struct gn_reducer_config *config, struct gn_err *err)
+{
+	const struct gn_replica_options *o = &r->options;
+	struct gn_reducer_options ro;
+	enum gn_status status = GN_OK;
+
+	if (is_queued(r) && gn_comm_size(o->comm) > 1)
+		status = gn_coll_backend_create_gpu(o->comm, o->gpu_comm ? o->gpu_comm : "auto", gn_device_ordinal(r->device.device), o->log,
+						    &r->backend, err);
+	if (status)
+		return status;
+	ro = gn_replica_reducer_options(r);
+	status = gn_reducer_create(&ro, config, &r->reducer, err);
+	if (!status)
+		status = gn_replica_cut(r, err);
+	return gn_agree_status(o->comm, status, err);
+}
+
+static int ends_bucket(void *context, int param)
+{
+	return gn_reducer_ends_bucket(context, param);
+}
+
+enum gn_status gn_replica_cut(struct gn_replica *r, struct gn_err *err)
+{
+	return gn_plan_cut(r->plan, gn_comm_size(r->options.comm) > 1 ? ends_bucket : NULL, r->reducer, err);
+}
+
+void gn_replica_release(struct gn_replica *r)
+{
+	if (r->device.stream)
+		(void)gn_stream_wait(r->device.stream, NULL);
+	gn_reducer_destroy(r->reducer);
+	gn_coll_backend_destroy(r->backend);
+	gn_plan_destroy(r->plan);
+	gn_optimizer_destroy(r->optimizer);
+	gn_ema_release(&r->ema);
+	if (r->device.device)
+		gn_pinned_free(r->device.device, r->results);
+	gn_buffer_free(&r->step_buffer);
+	gn_array_release(&r->buffers);
+	gn_array_release(&r->params);
+	if (r->flat && !r->flat_buffer.device)
+		gn_comm_free(r->options.comm, r->flat);
+	gn_buffer_free(&r->flat_buffer);
+	gn_weight_layouts_destroy(r->layouts);
+	gn_plan_device_close(&r->device);
+	memset(r, 0, sizeof *r);
+}
+
+int gn_replica_has_average(const struct gn_replica *r)
+{
+	return r->options.ema > 0;
+}
+
+/* All that a run's state is made of, by move. */
+static enum gn_status move_all(struct gn_replica *r,
+			       enum gn_status (*move)(const struct gn_array *a, struct gn_stream *s, struct gn_err *err), struct gn_err *err)
+{
+	const struct gn_array *arrays[4 + GN_OPTIM_SLOTS_MAX] = {&r->params, &r->buffers, &r->ema.params, &r->ema.buffers};
+	int count = 4;
+	enum gn_status status = GN_OK;
+
+	for (int k = 0; k < gn_optim_slots(gn_optimizer_kind(r->optimizer)); k++)
+		arrays[count++] = gn_optimizer_slot(r->optimizer, k);
+	for (int i = 0; i < count && !status; i++)
+		if (arrays[i]->count)
+			status = move(arrays[i], r->device.stream, err);
+	return status ? status : gn_stream_wait(r->device.stream, err);
+}
+
+enum gn_status gn_replica_fetch(struct gn_replica *r, struct gn_err *err)
+{
+	return move_all(r, gn_array_fetch, err);
+}
+
+enum gn_status gn_replica_send(struct gn_replica *r, struct gn_err *err)
+{
+	return move_all(r, gn_array_send, err);
+}

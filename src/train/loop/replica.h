@@ -1,0 +1,85 @@
+/* A model in training on this rank: its arrays on the device, its plan and optimizer, and the sums over ranks that make all replicas alike.
+ *
+ * Parameters, optimizer state, moving averages and BN buffers are on the device for the whole run. The host's copies of them are current
+ * after gn_replica_fetch, and are what the device gets by gn_replica_send; on the host both are the same memory. All ranks compute on the
+ * same kind of device.
+ *
+ * Order of creation: init, share, set_plan, connect; each is called by all ranks, and what it returns is this rank's alone unless it says
+ * otherwise. Thread safety: one thread. Internal to src/train and its commands.
+ */
+#ifndef GN_TRAIN_LOOP_REPLICA_H
+#define GN_TRAIN_LOOP_REPLICA_H
+
+#include "src/train/metrics/trace.h"
+#include "src/train/optim/optimizer.h"
+#include "src/train/parallel/reducer.h"
+#include "src/train/plan/device.h"
+#include "src/train/plan/plan.h"
+#include "src/train/plan/weight_layouts.h"
+
+/* Floats that are summed with gradients and BN buffers. */
+enum gn_piggyback { GN_PIGGYBACK_LOSS, GN_PIGGYBACK_STOP, GN_PIGGYBACK_SAVE, GN_PIGGYBACK_COUNT = 16 };
+
+struct gn_replica_options {
+	struct gn_comm *comm;	       /* borrowed, as the next two */
+	const struct gn_model *model;
+	struct gn_log *log;
+	struct gn_plan_options device; /* of these only the device and the precision; alike on all ranks but for gpu */
+	struct gn_optimizer_options optimizer;
+	double ema;		       /* decay of the moving average; 0: none */
+	int batches;		       /* whose gradients make a step; at least 1 */
+	const char *algo, *gpu_comm;   /* what sums: as gn_reducer_options and gn_coll_backend_create_gpu take it */
+};
+
+/* Zeroed: there is none. Members may be read by everybody, and are set by the functions below but for these: next, trace. */
+struct gn_replica {
+	struct gn_replica_options options;
+	struct gn_plan_device device;
+	struct gn_weight_layouts *layouts; /* of params, gradients, slots and averages */
+	struct gn_array params, buffers;   /* buffers: in flat */
+	float *flat;			   /* on the device: gradients, then BN buffers, then what piggybacks */
+	float *piggyback;		   /* in flat */
+	struct gn_buffer flat_buffer;	   /* on a GPU; on the host flat is the communicator's memory */
+	struct gn_buffer step_buffer;	   /* of the next two */
+	float *kept_buffers;		   /* BN buffers before the step */
+	float *accumulated;		   /* gradients of the step's batches before the last; NULL when a step is one batch */
+	struct gn_optimizer *optimizer;
+	struct gn_ema ema;
+	struct gn_coll_backend *backend;   /* several ranks on GPUs */
+	struct gn_reducer *reducer;
+	struct gn_plan *plan;
+	float *results;			   /* host: what piggybacked, after the step */
+	int staged;			   /* the next step's first batch is */
+	/* The next batch: images as gn_plan_stage takes them, borrowed until the next call. */
+	enum gn_status (*next)(void *context, const void **images, struct gn_targets *targets, struct gn_err *err);
+	void *next_context;
+	struct gn_trace *trace;		   /* NULL: none */
+};
+
+/* Collective, failures are agreed on. gn_device_choose for all ranks, which compute on GPUs, each of them, or on their hosts' processors;
+ * with "auto" on GPUs where every rank has one. gpu_comm: what was asked to sum GPU memory, or NULL; "nccl" without GPUs is
+ * GN_ERR_USAGE. */
+enum gn_status gn_replica_choose_device(struct gn_comm *comm, const char *device, const char *precision, const char *gpu_comm,
+					struct gn_plan_options *out, struct gn_err *err);
+/* Local. Opens the device; memory for parameters. */
+enum gn_status gn_replica_init(struct gn_replica *r, const struct gn_replica_options *options, struct gn_err *err);
+/* Collective. Memory for what ranks sum; then, local, optimizer and averages. */
+enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err);
+/* Local. Another plan, of a model with the same parameters; what po says of device, weights, batches and loss is set here. The first plan
+ * chooses weight layouts. */
+enum gn_status gn_replica_set_plan(struct gn_replica *r, const struct gn_model *model, const struct gn_plan_options *po, struct gn_err *err);
+/* Collective, failures are agreed on. What sums gradients in buckets of this kind. */
+enum gn_status gn_replica_connect(struct gn_replica *r, const struct gn_reducer_config *config, struct gn_err *err);
+/* Local. After another reducer was set: cuts the plan's backward where its buckets end. */
+enum gn_status gn_replica_cut(struct gn_replica *r, struct gn_err *err);
+void gn_replica_release(struct gn_replica *r);
+
+/* For reducers beside the replica's own. */
+struct gn_reducer_options gn_replica_reducer_options(const struct gn_replica *r);
+/* Bring all that a run's state is made of to the host's copies, and to the device. Block. */
+enum gn_status gn_replica_fetch(struct gn_replica *r, struct gn_err *err);
+enum gn_status gn_replica_send(struct gn_replica *r, struct gn_err *err);
+/* Whether there is a moving average. */
+int gn_replica_has_average(const struct gn_replica *r);
+
+#endif

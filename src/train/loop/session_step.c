@@ -1,0 +1,168 @@
+/* A step of a run: what comes before and after it. */
+#include "src/train/loop/session.h"
+
+#include "src/base/clock.h"
+#include "src/base/text.h"
+
+#include "transport/coll/agree.h"
+
+#include <inttypes.h>
+#include <omp.h>
+#include <string.h>
+
+/* So many steps in a row without an update, and the parameters themselves are no longer usable. */
+enum { SKIPS_MAX = 10 };
+
+/* The sums of the step that began then, each on a line of the trace that no other takes at that time; one that has not ended, in a
+ * step that failed, until now. */
+static void trace_buckets(const struct gn_session *s, uint64_t began_ns)
+{
+	const struct gn_reducer *x = s->replica.reducer;
+	uint64_t busy_until[GN_TRACE_SUMS_MAX] = {0}, now = gn_clock_ns();
+
+	for (size_t b = 0; b < gn_reducer_buckets(x) && gn_trace_is_on(s->metrics.trace); b++) {
+		struct gn_reducer_bucket seen;
+		int line = 0;
+
+		gn_reducer_bucket(x, b, &seen);
+		if (seen.start_ns < began_ns)
+			continue;
+		if (seen.done_ns < seen.start_ns)
+			seen.done_ns = now;
+		while (line < GN_TRACE_SUMS_MAX && busy_until[line] > seen.start_ns)
+			line++;
+		if (line == GN_TRACE_SUMS_MAX)
+			continue;
+		busy_until[line] = seen.done_ns;
+		gn_trace_add(s->metrics.trace, GN_SPAN_BUCKET, GN_TRACE_SUMS + line, (uint32_t)b, seen.start_ns, seen.done_ns);
+	}
+}
+
+static enum gn_status note_skipped(struct gn_session *s, double lr, struct gn_interval *sums, struct gn_err *err)
+{
+	s->state.skipped++;
+	sums->skipped++;
+	if (++s->skips_in_a_row >= SKIPS_MAX)
+		return gn_err_set(err, GN_ERR_FAILED,
+				  "gradients or loss are not finite at step %" PRIu64 " (learning rate %g), the %dth in a row: "
+				  "lower --lr, lengthen --warmup-epochs or set --clip", s->state.step + 1, lr, SKIPS_MAX);
+	if (gn_comm_rank(s->comm) == 0)
+		gn_log_warn(s->log, "step %" PRIu64 " updates nothing: a gradient is not finite (learning rate %g; %" PRIu64
+			    " step%s skipped so far)", s->state.step + 1, lr, s->state.skipped, gn_text_plural(s->state.skipped));
+	return GN_OK;
+}
+
+static enum gn_status note_result(struct gn_session *s, double lr, struct gn_interval *sums, struct gn_err *err)
+{
+	if (s->last.skipped)
+		return note_skipped(s, lr, sums, err);
+	s->skips_in_a_row = 0;
+	sums->loss_sum += s->last.loss;
+	sums->norm_sum += s->last.norm;
+	return GN_OK;
+}
+
+static void predict_sums(struct gn_session *s)
+{
+	if (!s->autotune && !s->replica.backend)
+		gn_step_forecast_sums(&s->forecast, s->comm, s->replica.reducer, s->log);
+}
+
+/* The reducer may change with each step that is measured. */
+static enum gn_status note_autotune(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_reducer *before = s->replica.reducer;
+	enum gn_status status;
+
+	if (!s->autotune)
+		return GN_OK;
+	status = gn_bucket_autotune_note(&s->autotune, s->step_s, s->state.step, &s->replica.reducer, err);
+	if (!status && s->replica.reducer != before)
+		status = gn_replica_cut(&s->replica, err);
+	if (!status)
+		predict_sums(s);
+	return gn_session_alone(s, status);
+}
+
+enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_interval *sums, int *stopping,
+			       struct gn_err *err)
+{
+	const uint64_t began = gn_clock_ns();
+	const double waited = sums->data;
+	const struct gn_step step = {
+		.number = s->state.step,
+		.updates = s->state.step + 1 - s->state.skipped,
+		.lr = gn_lr_at(&s->schedule.lr, (double)s->schedule.global_batch, gn_session_epoch(s)),
+		.stop = *stop != 0,
+		.save = gn_session_wants_save(s),
+		.has_next = gn_session_has_batch(s, s->state.sample + s->schedule.global_batch),
+	};
+	double predicted, took;
+	enum gn_status status;
+
+	gn_trace_set_step(s->metrics.trace, s->state.step + 1);
+	status = gn_session_alone(s, gn_step_run(&s->replica, &step, sums, &s->last, err));
+	if (!status)
+		status = note_result(s, step.lr, sums, err);
+	took = (double)(gn_clock_ns() - began) * 1e-9;
+	trace_buckets(s, began);
+	gn_trace_add(s->metrics.trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, gn_clock_ns());
+	if (status)
+		return status;
+	predicted = gn_step_forecast_step(&s->forecast, s->replica.reducer, began, s->last.computed_s, s->last.update_s);
+	sums->predicted += predicted;
+	sums->predicted_compute += predicted > 0 ? s->last.computed_s + s->last.update_s : 0;
+	*stopping = s->last.stop;
+	sums->lr = step.lr;
+	sums->steps++;
+	s->step_s = took - (sums->data - waited);
+	sums->step += took;
+	s->state.step++;
+	s->state.sample += s->schedule.global_batch;
+	return note_autotune(s, err);
+}
+
+/* Under other conditions the bucket size and overlap that were measured say nothing. */
+static void describe_conditions(const struct gn_session *s, struct gn_strbuf *out)
+{
+	const struct gn_train_options *o = s->options;
+
+	gn_strbuf_printf(out, "%s of %zu parameters, %d ranks on %d nodes, %" PRId64 " x %" PRId64 " images, transport %s, algo %s, "
+			 "progress %s, threads %" PRId64 ", bucket %" PRId64 ", overlap %d%s, side %" PRId64 ", %s", gn_model_name(s->model),
+			 gn_model_param_elements(s->model), gn_comm_size(s->comm), gn_world_nodes(gn_comm_world(s->comm)),
+			 o->accumulate, o->batch, o->transport ? o->transport : "auto", o->algo ? o->algo : "auto",
+			 o->progress ? o->progress : "caller", o->threads, o->bucket, o->overlap, o->any_order ? ", any order" : "", o->side,
+			 o->precision ? o->precision : "fp32");
+}
+
+static enum gn_status begin_autotune(struct gn_session *s, uint64_t steps_left, struct gn_err *err)
+{
+	const struct gn_train_options *o = s->options;
+	struct gn_strbuf conditions;
+	struct gn_bucket_autotune_options ao = {
+		.reducer = gn_replica_reducer_options(&s->replica), .bucket_bytes = (size_t)o->bucket, .overlap = (enum gn_overlap)o->overlap,
+		.any_order = o->any_order, .folder = o->checkpoint, .log = s->log, .metrics_log = s->metrics.log,
+	};
+	enum gn_status status;
+
+	gn_strbuf_init(&conditions);
+	describe_conditions(s, &conditions);
+	ao.conditions = gn_strbuf_text(&conditions);
+	status = gn_bucket_autotune_begin(&ao, steps_left, &s->replica.reducer, &s->autotune, err);
+	gn_strbuf_release(&conditions);
+	return status ? status : gn_agree_status(s->comm, gn_replica_cut(&s->replica, err), err);
+}
+
+enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_left, struct gn_err *err)
+{
+	const char *progress = s->options->progress;
+	/* A rank whose GPU computes has one thread that feeds it. */
+	int threads = gn_device_is_queued(s->replica.device.device) ? 1 : omp_get_max_threads();
+	enum gn_status status = s->replica.backend ? GN_OK : begin_autotune(s, steps_left, err);
+
+	if (!status)
+		status = gn_step_forecast_init(&s->forecast, s->comm, threads, progress && !strcmp(progress, "thread"), err);
+	if (!status)
+		predict_sums(s);
+	return status;
+}

@@ -1,0 +1,52 @@
+/* How a plan computes: device, precision, training or inference. */
+#ifndef GN_TRAIN_PLAN_OPTIONS_H
+#define GN_TRAIN_PLAN_OPTIONS_H
+
+#include "kernels/op.h"
+
+struct gn_plan_device;
+
+/* Is told when operators of a model's node ran: times of gn_clock_ns. Called by the thread that drives the plan. */
+struct gn_plan_profiler {
+	void (*ran)(void *context, int node, int backward, uint64_t began_ns, uint64_t ended_ns);
+	void *context;
+};
+
+/* How pixels become values, by channel: value = (pixel / 255 - mean) / deviation. */
+struct gn_plan_pixels {
+	float mean[3], deviation[3];
+};
+
+struct gn_plan_options {
+	enum gn_backend backend; /* plain-C oracle in double precision, oneDNN, or a GPU */
+	/* The device that it runs on, of that backend; borrowed, outlives the plan. NULL: one of the plan's own. */
+	const struct gn_plan_device *device;
+	int batch;
+	int training;           /* batch statistics, dropout and backward; or inference */
+	double label_smoothing; /* 0 .. 1 */
+	/* Activations and their gradients are bfloat16, but for the classifier; sums are made in float or double, and all that is
+	 * outside (parameters, their gradients, buffers, images, logits) is float. */
+	int bf16;
+	int emulate;            /* with bf16, host: also on a processor that has no instructions for it; refused otherwise */
+	int fp16, tf32;         /* GPU: activations in half precision, with a loss scale; products of floats rounded to tf32 */
+	int gpu;                /* GPU: which; numbers beyond the last start over, for ranks that share */
+	int tune;               /* GPU: the fastest of several algorithms is found by the clock while the plan is made */
+	/* GPU, three channels: images come as crops and become values there. Read while the plan is created; NULL: as floats. */
+	const struct gn_plan_pixels *pixels;
+	int frozen;             /* inference on weights that gn_plan_freeze took: batch norm is folded into convolutions */
+	int no_memory;          /* the plan answers questions and cannot run; the arrays may be NULL */
+	int keep;               /* host: outputs of batch norms are kept until backward instead of being recomputed */
+	int dropout;            /* 0 turns dropout off in training too */
+	uint64_t seed;          /* for dropout masks; give every rank its own */
+	const struct gn_plan_profiler *watch; /* borrowed; NULL: none */
+	/* Training: where each batch adds its share, 1 / batches, of its loss, for batches of a step (0 is 1); on the device, borrowed. NULL:
+	 * nowhere. */
+	float *mean_loss;
+	int batches;
+	/* By parameter, the layout of weights and their gradients; GN_WEIGHT_ANY: the plan chooses; NULL: torch's order. Read while the
+	 * plan is made. */
+	const struct gn_weight_layout *weights;
+	const struct gn_op_group *group; /* batch statistics in training over several ranks; borrowed; NULL: own ones */
+};
+
+#endif
