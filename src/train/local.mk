@@ -65,6 +65,11 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/bucket_autotune.c src/train/parallel/bucket_autotune.h \
 	src/train/parallel/overlap.h \
 	src/train/parallel/reducer.c src/train/parallel/reducer.h \
+	src/train/parallel/share_gpu.c \
+	src/train/parallel/share_host.c \
+	src/train/parallel/share_local.c \
+	src/train/parallel/sharing.h \
+	src/train/parallel/sharing_table.c \
 	src/train/parallel/step_forecast.c src/train/parallel/step_forecast.h
 
 libgannet_train_a_SOURCES += \

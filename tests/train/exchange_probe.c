@@ -67,7 +67,7 @@ static enum gn_status run(struct gn_comm *comm, const struct gn_model *model, st
 
 	for (int overlap = 0; overlap < 2 && !status; overlap++) {
 		struct gn_reducer_config config = {100000, overlap};
-		struct gn_reducer_options o = {.comm = comm, .model = model, .flat = flat, .tail_elements = TAIL, .algo = "auto"};
+		struct gn_sharing_options o = {.comm = comm, .model = model, .flat = flat, .tail_elements = TAIL, .algo = "auto"};
 		struct gn_reducer *x;
 
 		status = gn_reducer_create(&o, &config, &x, err);

@@ -16,15 +16,18 @@ enum gn_status gn_replica_choose_device(struct gn_comm *comm, const char *device
 	int32_t all_gpus;
 	enum gn_status status = gn_agree_status(comm, gn_device_choose(device, precision, rank, out, err), err);
 
+	if (status)
+		return status;
 	all_gpus = out->backend == GN_BACKEND_CUDA;
-	if (!status)
-		status = gn_comm_allreduce(comm, &all_gpus, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
-	if (!status && !all_gpus && out->backend == GN_BACKEND_CUDA)
+	status = gn_comm_allreduce(comm, &all_gpus, 1, GN_I32, gn_reduce_of(GN_I32, GN_MIN), err);
+	if (status)
+		return status;
+	if (!all_gpus && out->backend == GN_BACKEND_CUDA)
 		status = gn_device_choose("host", precision, rank, out, err);
 	if (!status && !all_gpus && gpu_comm && !strcmp(gpu_comm, "nccl"))
 		status = gn_err_set(err, GN_ERR_USAGE, "--comm nccl: gradients are summed in the host's memory here, because not every rank "
 				    "computes on a GPU: use --comm ucx or auto");
-	return gn_agree_status(comm, status, err);
+	return status; /* alike on all ranks */
 }
 
 enum gn_status gn_replica_init(struct gn_replica *r, const struct gn_replica_options *options, struct gn_err *err)
@@ -110,9 +113,9 @@ enum gn_status gn_replica_set_plan(struct gn_replica *r, const struct gn_model *
 	return status || !r->reducer ? status : gn_replica_cut(r, err);
 }
 
-struct gn_reducer_options gn_replica_reducer_options(const struct gn_replica *r)
+struct gn_sharing_options gn_replica_sharing_options(const struct gn_replica *r)
 {
-	return (struct gn_reducer_options){
+	return (struct gn_sharing_options){
 		.comm = r->options.comm, .backend = r->backend, .model = r->options.model, .flat = r->flat,
 		.tail_elements = gn_model_buffer_elements(r->options.model) + GN_PIGGYBACK_COUNT, .algo = r->options.algo,
 	};
@@ -121,7 +124,7 @@ struct gn_reducer_options gn_replica_reducer_options(const struct gn_replica *r)
 enum gn_status gn_replica_connect(struct gn_replica *r, const struct gn_reducer_config *config, struct gn_err *err)
 {
 	const struct gn_replica_options *o = &r->options;
-	struct gn_reducer_options ro;
+	struct gn_sharing_options ro;
 	enum gn_status status = GN_OK;
 
 	if (is_queued(r) && gn_comm_size(o->comm) > 1)
@@ -129,7 +132,7 @@ enum gn_status gn_replica_connect(struct gn_replica *r, const struct gn_reducer_
 						    &r->backend, err);
 	if (status)
 		return status;
-	ro = gn_replica_reducer_options(r);
+	ro = gn_replica_sharing_options(r);
 	status = gn_reducer_create(&ro, config, &r->reducer, err);
 	if (!status)
 		status = gn_replica_cut(r, err);

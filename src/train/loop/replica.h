@@ -28,7 +28,7 @@ struct gn_replica_options {
 	struct gn_optimizer_options optimizer;
 	double ema;		       /* decay of the moving average; 0: none */
 	int batches;		       /* whose gradients make a step; at least 1 */
-	const char *algo, *gpu_comm;   /* what sums: as gn_reducer_options and gn_coll_backend_create_gpu take it */
+	const char *algo, *gpu_comm;   /* what sums: as gn_sharing_options and gn_coll_backend_create_gpu take it */
 };
 
 /* Zeroed: there is none. Members may be read by everybody, and are set by the functions below but for these: next, trace. */
@@ -75,7 +75,7 @@ enum gn_status gn_replica_cut(struct gn_replica *r, struct gn_err *err);
 void gn_replica_release(struct gn_replica *r);
 
 /* For reducers beside the replica's own. */
-struct gn_reducer_options gn_replica_reducer_options(const struct gn_replica *r);
+struct gn_sharing_options gn_replica_sharing_options(const struct gn_replica *r);
 /* Bring all that a run's state is made of to the host's copies, and to the device. Block. */
 enum gn_status gn_replica_fetch(struct gn_replica *r, struct gn_err *err);
 enum gn_status gn_replica_send(struct gn_replica *r, struct gn_err *err);

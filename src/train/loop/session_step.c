@@ -140,7 +140,7 @@ static enum gn_status begin_autotune(struct gn_session *s, uint64_t steps_left, 
 	const struct gn_train_options *o = s->options;
 	struct gn_strbuf conditions;
 	struct gn_bucket_autotune_options ao = {
-		.reducer = gn_replica_reducer_options(&s->replica), .bucket_bytes = (size_t)o->bucket, .overlap = (enum gn_overlap)o->overlap,
+		.reducer = gn_replica_sharing_options(&s->replica), .bucket_bytes = (size_t)o->bucket, .overlap = (enum gn_overlap)o->overlap,
 		.any_order = o->any_order, .folder = o->checkpoint, .log = s->log, .metrics_log = s->metrics.log,
 	};
 	enum gn_status status;

@@ -21,7 +21,7 @@ struct gn_bucket_autotune;
 
 /* Pointers are borrowed while the autotune lives, but for conditions, which is copied. */
 struct gn_bucket_autotune_options {
-	struct gn_reducer_options reducer;
+	struct gn_sharing_options reducer;
 	size_t bucket_bytes;	 /* 0: measured */
 	enum gn_overlap overlap;
 	int any_order;

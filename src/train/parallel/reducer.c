@@ -6,8 +6,7 @@
 #include <stdlib.h>
 
 struct bucket {
-	struct gn_coll *coll;	       /* one of the two; of one rank none */
-	struct gn_coll_backend_op *op;
+	struct gn_shared_bucket *shared;
 	struct gn_reducer_bucket seen;
 	int first, end;	   /* parameters first .. end-1 */
 	int missing;	   /* of them, not complete yet */
@@ -15,7 +14,8 @@ struct bucket {
 };
 
 struct gn_reducer {
-	struct gn_reducer_options options;
+	struct gn_sharing_options options;
+	const struct gn_sharing *by;
 	struct gn_reducer_config config;
 	struct bucket *buckets; /* in the order in which they start */
 	size_t count, started, finished;
@@ -53,17 +53,9 @@ size_t gn_reducer_count(const struct gn_model *model, size_t bucket_bytes)
 	return cut(model, bucket_bytes, NULL, NULL);
 }
 
-static enum gn_status prepare(const struct gn_reducer_options *o, struct bucket *b, float *data, size_t count, struct gn_err *err)
-{
-	if (gn_comm_size(o->comm) == 1)
-		return GN_OK;
-	return o->backend ? gn_coll_backend_prepare(o->backend, data, count, GN_F32, GN_SUM, &b->op, err)
-			  : gn_coll_allreduce(o->comm, data, count, GN_F32, NULL, o->algo, &b->coll, err);
-}
-
 static enum gn_status prepare_all(struct gn_reducer *x, struct gn_err *err)
 {
-	const struct gn_reducer_options *o = &x->options;
+	const struct gn_sharing_options *o = &x->options;
 	size_t end = gn_model_param_elements(o->model) + o->tail_elements;
 	enum gn_status status = GN_OK;
 
@@ -72,13 +64,13 @@ static enum gn_status prepare_all(struct gn_reducer *x, struct gn_err *err)
 		size_t begin = first ? gn_model_param(o->model, first)->offset : 0;
 
 		x->buckets[b].seen.bytes = (end - begin) * sizeof(float);
-		status = prepare(o, &x->buckets[b], o->flat + begin, end - begin, err);
+		status = x->by->prepare(o, o->flat + begin, end - begin, &x->buckets[b].shared, err);
 		end = begin;
 	}
 	return status;
 }
 
-enum gn_status gn_reducer_create(const struct gn_reducer_options *options, const struct gn_reducer_config *config,
+enum gn_status gn_reducer_create(const struct gn_sharing_options *options, const struct gn_reducer_config *config,
 				 struct gn_reducer **out, struct gn_err *err)
 {
 	size_t params = (size_t)gn_model_param_count(options->model);
@@ -94,6 +86,7 @@ enum gn_status gn_reducer_create(const struct gn_reducer_options *options, const
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the gradient reducer");
 	}
 	x->options = *options;
+	x->by = gn_sharing_choose(options);
 	x->config = *config;
 	x->count = cut(options->model, config->bucket_bytes, x->buckets, x->bucket_of);
 	status = prepare_all(x, err);
@@ -109,10 +102,9 @@ void gn_reducer_destroy(struct gn_reducer *x)
 {
 	if (!x)
 		return;
-	for (size_t b = 0; x->buckets && b < x->count; b++) {
-		gn_coll_free(x->buckets[b].coll);
-		gn_coll_backend_free(x->buckets[b].op);
-	}
+	for (size_t b = 0; x->buckets && b < x->count; b++)
+		if (x->buckets[b].shared)
+			x->by->free(x->buckets[b].shared);
 	free(x->buckets);
 	free(x->bucket_of);
 	free(x);
@@ -135,7 +127,7 @@ void gn_reducer_bucket(const struct gn_reducer *x, size_t index, struct gn_reduc
 
 const struct gn_coll *gn_reducer_coll(const struct gn_reducer *x, size_t index)
 {
-	return x->buckets[index].coll;
+	return x->by->coll(x->buckets[index].shared);
 }
 
 uint64_t gn_reducer_taken_ns(const struct gn_reducer *x)
@@ -173,18 +165,7 @@ static void start(struct gn_reducer *x, struct bucket *b)
 		b->seen.ready_ns = b->seen.start_ns;
 		b->seen.taken_ns = x->taken_ns;
 	}
-	if (b->op)
-		x->status = gn_coll_backend_start(b->op, x->event ? gn_event_native(x->event) : NULL, &x->err);
-	else if (b->coll)
-		x->status = gn_coll_start(b->coll, &x->err);
-}
-
-static enum gn_status test(struct bucket *b, struct gn_err *err)
-{
-	b->done = !b->op && !b->coll;
-	if (b->done)
-		return GN_OK;
-	return b->op ? gn_coll_backend_test(b->op, &b->done, err) : gn_coll_test(b->coll, &b->done, err);
+	x->status = x->by->start(b->shared, x->event, &x->err);
 }
 
 static void set_done(struct bucket *b)
@@ -200,7 +181,7 @@ static void advance(struct gn_reducer *x, int all)
 		start(x, &x->buckets[x->started++]);
 	for (size_t b = x->finished; b < x->started && !x->status; b++) {
 		if (!x->buckets[b].done) {
-			x->status = test(&x->buckets[b], &x->err);
+			x->status = x->by->test(x->buckets[b].shared, &x->buckets[b].done, &x->err);
 			set_done(&x->buckets[b]);
 		}
 		if (b == x->finished && x->buckets[b].done)
@@ -257,7 +238,7 @@ enum gn_status gn_reducer_wait(struct gn_reducer *x, struct gn_err *err)
 
 		if (b->done)
 			continue;
-		x->status = b->op ? gn_coll_backend_wait(b->op, &x->err) : b->coll ? gn_coll_wait(b->coll, &x->err) : GN_OK;
+		x->status = x->by->wait(b->shared, &x->err);
 		b->done = 1;
 		set_done(b);
 	}

@@ -13,22 +13,9 @@
 #ifndef GN_TRAIN_PARALLEL_REDUCER_H
 #define GN_TRAIN_PARALLEL_REDUCER_H
 
-#include "src/device/device.h"
-#include "src/train/model/model.h"
-#include "transport/coll/coll_backend.h"
-#include "transport/coll/comm.h"
+#include "src/train/parallel/sharing.h"
 
 struct gn_reducer;
-
-/* What is summed, and by what. Borrowed. */
-struct gn_reducer_options {
-	struct gn_comm *comm;
-	struct gn_coll_backend *backend; /* of the device whose memory flat is; NULL: it is the host's */
-	const struct gn_model *model;
-	float *flat;			 /* gn_model_param_elements floats and then tail_elements more */
-	size_t tail_elements;
-	const char *algo;		 /* for the host's memory, as gn_coll_allreduce takes it */
-};
 
 /* How the array is cut and when sums start. Alike on all ranks. */
 struct gn_reducer_config {
@@ -37,7 +24,7 @@ struct gn_reducer_config {
 };
 
 /* Collective, but failures are of this rank alone. */
-enum gn_status gn_reducer_create(const struct gn_reducer_options *options, const struct gn_reducer_config *config,
+enum gn_status gn_reducer_create(const struct gn_sharing_options *options, const struct gn_reducer_config *config,
 				 struct gn_reducer **out, struct gn_err *err);
 void gn_reducer_destroy(struct gn_reducer *x);
 size_t gn_reducer_buckets(const struct gn_reducer *x);
@@ -52,7 +39,7 @@ struct gn_reducer_bucket {
 	uint64_t taken_ns; /* gn_reducer_taken_ns when it was ready */
 };
 void gn_reducer_bucket(const struct gn_reducer *x, size_t index, struct gn_reducer_bucket *out);
-/* What was chosen for the bucket's sum; NULL with a backend, and of one rank. */
+/* The collective of the bucket; NULL on GPUs, and of one rank. */
 const struct gn_coll *gn_reducer_coll(const struct gn_reducer *x, size_t index);
 /* Of the present step, or the last one: the time that gn_reducer_ready took from backward, in ns. */
 uint64_t gn_reducer_taken_ns(const struct gn_reducer *x);

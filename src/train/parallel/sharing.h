@@ -1,0 +1,54 @@
+/* The ways in which ranks share a step: what becomes of a bucket of gradients, BN buffers and flags once it is complete. Each way is a
+ * file of its own and an entry in the table of sharing_table.c; the reducer (reducer.h) drives them and knows none.
+ *
+ * Thread safety: one thread. Collective: all ranks prepare and start the same buckets in the same order. Internal to src/train.
+ */
+#ifndef GN_TRAIN_PARALLEL_SHARING_H
+#define GN_TRAIN_PARALLEL_SHARING_H
+
+#include "src/device/device.h"
+#include "src/train/model/model.h"
+#include "transport/coll/coll_backend.h"
+#include "transport/coll/comm.h"
+
+/* What is shared, and over what. Borrowed. */
+struct gn_sharing_options {
+	struct gn_comm *comm;
+	struct gn_coll_backend *backend; /* of the device whose memory flat is; NULL: it is the host's */
+	const struct gn_model *model;
+	float *flat;			 /* gn_model_param_elements floats and then tail_elements more */
+	size_t tail_elements;
+	const char *algo;		 /* for the host's memory, as gn_coll_allreduce takes it */
+};
+
+/* A bucket that is prepared for one way. */
+struct gn_shared_bucket;
+
+struct gn_sharing {
+	const char *name;
+	/* Whether it is for these options. */
+	int (*fits)(const struct gn_sharing_options *o);
+	/* For count floats at data. */
+	enum gn_status (*prepare)(const struct gn_sharing_options *o, float *data, size_t count, struct gn_shared_bucket **out,
+				  struct gn_err *err);
+	/* When after is done; NULL: at once. Does not block. */
+	enum gn_status (*start)(struct gn_shared_bucket *b, const struct gn_event *after, struct gn_err *err);
+	/* Makes progress; does not block. */
+	enum gn_status (*test)(struct gn_shared_bucket *b, int *done, struct gn_err *err);
+	enum gn_status (*wait)(struct gn_shared_bucket *b, struct gn_err *err);
+	void (*free)(struct gn_shared_bucket *b);
+	/* The collective that it is; NULL: it is none of the communicator's. */
+	const struct gn_coll *(*coll)(const struct gn_shared_bucket *b);
+};
+
+/* The first member of each way's own. */
+struct gn_shared_bucket {
+	const struct gn_sharing *by;
+};
+
+/* One rank: nothing is shared. Host memory: an allreduce of the communicator. A GPU's: an allreduce of a backend. */
+extern const struct gn_sharing gn_share_local, gn_share_host, gn_share_gpu;
+/* The first way that fits; there is always one. */
+const struct gn_sharing *gn_sharing_choose(const struct gn_sharing_options *o);
+
+#endif
