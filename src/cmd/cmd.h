@@ -37,6 +37,7 @@ extern const struct gn_cmd gn_cmd_sim;
 extern const struct gn_cmd gn_cmd_stage;
 extern const struct gn_cmd gn_cmd_submit;
 extern const struct gn_cmd gn_cmd_summary;
+extern const struct gn_cmd gn_cmd_sweep;
 extern const struct gn_cmd gn_cmd_top;
 extern const struct gn_cmd gn_cmd_train;
 extern const struct gn_cmd gn_cmd_tune;

@@ -1,6 +1,6 @@
 bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
-gannet_CPPFLAGS = $(AM_CPPFLAGS) -DGN_SITE_FILE='"$(sysconfdir)/gannet.conf"' -DGN_JOBS_DIR='"$(pkgdatadir)/slurm/jobs"'
+gannet_CPPFLAGS = $(AM_CPPFLAGS) -DGN_SITE_FILE='"$(sysconfdir)/gannet.conf"'
 gannet_SOURCES = \
 	src/cmd/bench.c src/cmd/bench.h src/cmd/bench_coll.c src/cmd/bench_decode.c src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
 	src/cmd/bench_row.c src/cmd/bench_row.h src/cmd/bench_shared.c \
@@ -21,6 +21,7 @@ gannet_SOURCES = \
 	src/cmd/stop.c src/cmd/stop.h \
 	src/cmd/submit.c \
 	src/cmd/summary.c \
+	src/cmd/sweep.c \
 	src/cmd/top.c \
 	src/cmd/train.c \
 	src/cmd/tune.c \
@@ -56,7 +57,7 @@ dist_man_MANS += src/man/gannet.1
 dist_doc_DATA = README.md CHANGELOG.md LICENSE src/man/gannet.conf src/man/data-path.svg src/man/architecture.svg \
 	src/man/checkpoints.md src/man/data.md src/man/design.md src/man/exec.md src/man/fabric.md src/man/formats.md src/man/gpus.md src/man/logs.md \
 	src/man/nccl-plugin.md src/man/peers.md src/man/preflight.md src/man/preprocessing.md src/man/security.md src/man/sim.md src/man/site.md \
-	src/man/slurm.md src/man/submit.md src/man/summary.md src/man/training.md
+	src/man/slurm.md src/man/submit.md src/man/summary.md src/man/sweep.md src/man/training.md
 simdir = $(pkgdatadir)/sim
 dist_sim_DATA = src/man/sim-rail-optimised.json src/man/sim-three-level.json
 src/man/stamp: gannet$(EXEEXT)

@@ -26,6 +26,7 @@ const struct gn_cmd *const gn_cmd_table[] = {
 	&gn_cmd_stage,
 	&gn_cmd_submit,
 	&gn_cmd_summary,
+	&gn_cmd_sweep,
 	&gn_cmd_top,
 	&gn_cmd_train,
 	&gn_cmd_tune,

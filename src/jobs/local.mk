@@ -1,5 +1,5 @@
 noinst_LIBRARIES = libgannet_jobs.a
-libgannet_jobs_a_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+libgannet_jobs_a_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) -DGN_JOBS_DIR='"$(pkgdatadir)/slurm/jobs"'
 libgannet_jobs_a_SOURCES = \
 	src/jobs/account.c src/jobs/account.h \
 	src/jobs/account_write.c \
@@ -17,5 +17,8 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/preflight_host.c \
 	src/jobs/preflight_judge.c \
 	src/jobs/preflight_net.c \
-	src/jobs/submit.c src/jobs/submit.h
+	src/jobs/submit.c src/jobs/submit.h \
+	src/jobs/submit_job.c src/jobs/submit_job.h \
+	src/jobs/sweep.c src/jobs/sweep.h \
+	src/jobs/sweep_status.c src/jobs/sweep_status.h
 JOBS_LIBS = libgannet_jobs.a

@@ -125,7 +125,13 @@ enum gn_status gn_submit_script(const struct gn_submit *s, struct gn_strbuf *out
 		gn_strbuf_puts(out, i ? " " : "");
 		quote(s->command[i], out);
 	}
-	gn_strbuf_puts(out, trains && !value_of(s, "--resume") ? " --resume auto)\n. " : ")\n. ");
+	gn_strbuf_puts(out, trains && !value_of(s, "--resume") ? " --resume auto)\n" : ")\n");
+	if (s->trials) {
+		gn_strbuf_puts(out, ". ");
+		quote(s->directory, out);
+		gn_strbuf_printf(out, "/%s\n", s->trials);
+	}
+	gn_strbuf_puts(out, ". ");
 	quote(s->directory, out);
 	gn_strbuf_puts(out, "/train.sbatch\n");
 	return gn_strbuf_failed(out) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the batch script") : GN_OK;

@@ -22,6 +22,7 @@ struct gn_submit {
 	int snapshot;			/* the job runs in directory/snapshot, after a check */
 	const char *work;		/* where it runs otherwise, absolute */
 	int preflight;			/* on the job's nodes, before the program */
+	const char *trials;		/* file of the job's folder that is sourced before the command; it may add to gannet_step. NULL: none */
 	const char *const *command;	/* "train" or "exec", and arguments */
 	size_t command_count;
 };

@@ -1,10 +1,12 @@
-UNIT_TESTS += tests/jobs/test_account tests/jobs/test_exec tests/jobs/test_preflight
+UNIT_TESTS += tests/jobs/test_account tests/jobs/test_exec tests/jobs/test_preflight tests/jobs/test_sweep
+tests_jobs_test_sweep_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_jobs_test_sweep_LDADD = $(JOBS_LIBS) $(TRAIN_LIBS) $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
 tests_jobs_test_account_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_jobs_test_account_LDADD = $(JOBS_LIBS) $(TRAIN_LIBS) $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
 tests_jobs_test_exec_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_jobs_test_exec_LDADD = $(JOBS_LIBS) $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
 tests_jobs_test_preflight_CPPFLAGS = $(TEST_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_jobs_test_preflight_LDADD = $(JOBS_LIBS) $(TRAIN_LIBS) $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
-SHELL_TESTS += tests/jobs/exec.t tests/jobs/submit.t tests/jobs/summary.t
+SHELL_TESTS += tests/jobs/exec.t tests/jobs/submit.t tests/jobs/summary.t tests/jobs/sweep.t
 EXTRA_DIST += tests/jobs/exec_probe
 EXTRA_DIST += tests/frameworks/run tests/frameworks/ddp.py tests/frameworks/fit.py tests/frameworks/multi_worker.py tests/frameworks/speed.py

@@ -1,0 +1,322 @@
+#include "src/cmd/cmd.h"
+
+#include "src/base/json.h"
+#include "src/jobs/submit_job.h"
+#include "src/jobs/sweep.h"
+#include "src/jobs/sweep_status.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct sweep_options {
+	const char *directory, *time, *partition, *snapshot, *name;
+	struct gn_text_list grid, random, extra;
+	int64_t nodes, ppn, retries, max, seed;
+	int dry_run, json, failed;
+};
+
+/* --- run --- */
+
+/* The command with checkpoint and log of the trial's own behind it; freed by the caller, with the two texts. */
+static const char **trial_command(const struct gn_text_list *p, const char *directory, char **checkpoint, char **log)
+{
+	const char **command = calloc(p->count + 4, sizeof *command);
+
+	if (asprintf(checkpoint, "%s/trial-%%a", directory) < 0)
+		*checkpoint = NULL;
+	if (asprintf(log, "%s/trial-%%a.jsonl", directory) < 0)
+		*log = NULL;
+	if (!command || !*checkpoint || !*log) {
+		free(command);
+		return NULL;
+	}
+	for (size_t i = 1; i < p->count; i++)
+		command[i - 1] = p->items[i];
+	command[p->count - 1] = "--checkpoint";
+	command[p->count] = *checkpoint;
+	command[p->count + 1] = "--log";
+	command[p->count + 2] = *log;
+	return command;
+}
+
+static enum gn_status check_command(const struct gn_text_list *p, struct gn_err *err)
+{
+	if (p->count < 2 || strcmp(p->items[1], "train"))
+		return gn_err_set(err, GN_ERR_USAGE, "what to sweep? gannet sweep run --grid lr=.01,.05 -- train ...");
+	for (size_t i = 2; i < p->count; i++)
+		if (!strncmp(p->items[i], "--checkpoint", 12) || !strncmp(p->items[i], "--log", 5))
+			return gn_err_set(err, GN_ERR_USAGE, "%s: each trial gets a checkpoint folder and a log of its own in --dir", p->items[i]);
+	return GN_OK;
+}
+
+static void print_plan(const struct gn_sweep *s)
+{
+	for (size_t t = 0; t < s->count; t++) {
+		printf("%zu", t + 1);
+		for (int p = 0; p < s->parameters; p++)
+			printf(" --%s %s", s->names[p], s->trials[t].values[p]);
+		printf("\n");
+	}
+}
+
+static enum gn_status start(const struct sweep_options *o, const struct gn_text_list *p, struct gn_err *err)
+{
+	char self[PATH_MAX], directory[PATH_MAX], work[PATH_MAX], array[64], id[64], *checkpoint = NULL, *log = NULL;
+	const char **command = NULL;
+	struct gn_strbuf script, ledger;
+	struct gn_sweep sweep;
+	enum gn_status status = check_command(p, err);
+
+	if (!status)
+		status = gn_sweep_plan(o->grid.items, o->grid.count, o->random.items, o->random.count, (uint64_t)o->seed, &sweep, err);
+	if (status)
+		return status;
+	gn_strbuf_init(&script);
+	gn_strbuf_init(&ledger);
+	if (o->dry_run) {
+		print_plan(&sweep);
+		gn_sweep_release(&sweep);
+		return GN_OK;
+	}
+	status = gn_submit_self(self, sizeof self, err);
+	if (!status)
+		status = gn_submit_absolute(o->directory, directory, sizeof directory, err);
+	if (!status && !getcwd(work, sizeof work))
+		status = gn_err_errno(err, errno, "where is this?");
+	if (!status && !(command = trial_command(p, directory, &checkpoint, &log)))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the command");
+	if (!status) {
+		gn_sweep_script(&sweep, &script);
+		gn_sweep_ledger(&sweep, directory, &ledger);
+		snprintf(array, sizeof array, "1-%zu%%%lld", sweep.count, (long long)o->max);
+		const struct gn_submit_file files[] = {{"trials.sh", gn_strbuf_text(&script)}, {"ledger.jsonl", gn_strbuf_text(&ledger)}};
+		const struct gn_submit s = {.name = o->name, .directory = directory, .gannet = self, .nodes = o->nodes,
+			.tasks_per_node = o->ppn, .retries = o->retries, .time = o->time, .partition = o->partition, .array = array,
+			.extra = o->extra.items, .extra_count = o->extra.count, .snapshot = o->snapshot != NULL, .work = work,
+			.trials = "trials.sh", .command = command, .command_count = p->count + 3};
+
+		status = gn_strbuf_failed(&script) || gn_strbuf_failed(&ledger)
+				 ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu trials", sweep.count)
+				 : gn_submit_job(&s, o->snapshot, files, 2, id, err);
+	}
+	if (!status) {
+		fprintf(stderr, "gannet sweep: %zu trials, job %s, in %s\n", sweep.count, id, directory);
+		printf("%s\n", id);
+	}
+	free(command);
+	free(checkpoint);
+	free(log);
+	gn_strbuf_release(&script);
+	gn_strbuf_release(&ledger);
+	gn_sweep_release(&sweep);
+	return status;
+}
+
+/* --- afterwards --- */
+
+static void print_number(double v, const char *format)
+{
+	char text[32] = "-";
+
+	if (isfinite(v))
+		snprintf(text, sizeof text, "%.*g", 5, v);
+	printf(format, text);
+}
+
+static void print_state(const struct gn_sweep_state *s)
+{
+	printf("%5d %-8s %8llu/%-8llu ", s->trial, s->state, (unsigned long long)s->step, (unsigned long long)s->total_steps);
+	print_number(s->loss, "%9s ");
+	print_number(s->top1, "%8s  ");
+	printf("%.27s\n", s->parameters);
+}
+
+static void print_json(const struct gn_sweep_state *s)
+{
+	struct gn_json j;
+
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	gn_json_int(&j, "trial", s->trial);
+	gn_json_string(&j, "state", s->state);
+	gn_json_uint(&j, "step", s->step);
+	gn_json_uint(&j, "total_steps", s->total_steps);
+	gn_json_double(&j, "loss", s->loss);
+	gn_json_double(&j, "top1", s->top1);
+	gn_json_fixed(&j, "silent_s", s->silent_s, 0);
+	gn_json_string(&j, "parameters", s->parameters);
+	gn_json_string(&j, "log", s->log);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+}
+
+/* first .. end-1 */
+static void print_states(const struct sweep_options *o, const struct gn_sweep_state *s, size_t first, size_t end)
+{
+	if (!o->json)
+		printf("%5s %-8s %17s %9s %8s  %s\n", "trial", "state", "step", "loss", "top-1", "parameters");
+	for (size_t i = first; i < end; i++) {
+		if (o->json)
+			print_json(&s[i]);
+		else
+			print_state(&s[i]);
+	}
+}
+
+static enum gn_status again(const char *directory, const struct gn_sweep_state *s, size_t count, struct gn_err *err)
+{
+	char id[64], full[PATH_MAX];
+	struct gn_strbuf list;
+	enum gn_status status = gn_submit_absolute(directory, full, sizeof full, err);
+
+	gn_strbuf_init(&list);
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(s[i].state, "failed") || !strcmp(s[i].state, "stop"))
+			gn_strbuf_printf(&list, "%s%d", list.len ? "," : "", s[i].trial);
+	if (!status && !list.len) {
+		fprintf(stderr, "gannet sweep: no trial has failed or was stopped\n");
+	} else if (!status) {
+		status = gn_submit_again(full, gn_strbuf_text(&list), id, err);
+		if (!status) {
+			fprintf(stderr, "gannet sweep: trials %s again, job %s\n", gn_strbuf_text(&list), id);
+			printf("%s\n", id);
+		}
+	}
+	gn_strbuf_release(&list);
+	return status;
+}
+
+/* One page of all logs, by gannet report. */
+static enum gn_status report(const char *directory, const struct gn_sweep_state *s, size_t count, struct gn_err *err)
+{
+	const char **argv = calloc(count + 5, sizeof *argv);
+	char self[PATH_MAX], out[PATH_MAX + 16];
+	size_t n = 2;
+	enum gn_status status = gn_submit_self(self, sizeof self, err);
+
+	if (!argv)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu logs", count);
+	snprintf(out, sizeof out, "%s/report", directory);
+	argv[0] = self;
+	argv[1] = "report";
+	for (size_t i = 0; i < count; i++)
+		if (s[i].step)
+			argv[n++] = s[i].log;
+	if (!status && n == 2)
+		status = gn_err_set(err, GN_ERR_DATA, "no trial in %s has a step yet", directory);
+	argv[n++] = "--out";
+	argv[n] = out;
+	fflush(stdout);
+	if (!status && execv(self, (char *const *)(uintptr_t)argv))
+		status = gn_err_errno(err, errno, "cannot run %s", self);
+	free(argv);
+	return status;
+}
+
+static enum gn_status look(const struct sweep_options *o, const struct gn_text_list *p, struct gn_err *err)
+{
+	const char *verb = p->items[0], *directory = p->count == 2 ? p->items[1] : NULL;
+	struct gn_sweep_state *s = NULL;
+	size_t count, best;
+	enum gn_status status;
+
+	if (!directory)
+		return gn_err_set(err, GN_ERR_USAGE, "gannet sweep %s DIR", verb);
+	if (!strcmp(verb, "rerun") && !o->failed)
+		return gn_err_set(err, GN_ERR_USAGE, "gannet sweep rerun --failed DIR");
+	status = gn_sweep_read(directory, (double)time(NULL), &s, &count, err);
+	if (status)
+		return status;
+	best = gn_sweep_best(s, count);
+	if (!strcmp(verb, "status"))
+		print_states(o, s, 0, count);
+	else if (!strcmp(verb, "rerun"))
+		status = again(directory, s, count, err);
+	else if (!strcmp(verb, "report"))
+		status = report(directory, s, count, err);
+	else if (best == count)
+		status = gn_err_set(err, GN_ERR_DATA, "no trial in %s has ended yet", directory);
+	else
+		print_states(o, s, best, best + 1);
+	free(s);
+	return status;
+}
+
+static int run(const void *options, const struct gn_text_list *positional)
+{
+	static const char *const verbs[] = {"status", "best", "rerun", "report"};
+	char shown[64];
+	struct gn_err err;
+	enum gn_status status = GN_ERR_USAGE;
+	int known = !strcmp(positional->items[0], "run");
+
+	if (known)
+		status = start(options, positional, &err);
+	for (size_t i = 0; i < sizeof verbs / sizeof *verbs && !known; i++)
+		if (!strcmp(positional->items[0], verbs[i])) {
+			known = 1;
+			status = look(options, positional, &err);
+		}
+	if (!known)
+		gn_err_set(&err, GN_ERR_USAGE, "'%s' is none of run, status, best, rerun, report",
+			   gn_text_visible(positional->items[0], shown, sizeof shown));
+	return status ? gn_cmd_fail("sweep", &err) : GN_EXIT_DONE;
+}
+
+#define FIELD(name) offsetof(struct sweep_options, name)
+
+static const struct gn_option options_table[] = {
+	{.name = "grid", .kind = GN_OPTION_LIST, .offset = FIELD(grid), .value_name = "NAME=VALUES",
+	 .help = "run: values of an option of train, separated by commas; every combination of all grids becomes a trial"},
+	{.name = "random", .kind = GN_OPTION_LIST, .offset = FIELD(random), .value_name = "NAME=DRAW:COUNT",
+	 .help = "run: COUNT draws from log(LOW,HIGH), uniform(LOW,HIGH) or int(LOW,HIGH), for each point of the grid"},
+	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1", .help = "run: of the draws", .min = 0,
+	 .max = 4294967295.0},
+	{.name = "max", .kind = GN_OPTION_INT, .offset = FIELD(max), .value_name = "N", .initial = "4", .help = "run: trials at once", .min = 1,
+	 .max = 10000},
+	{.name = "dir", .kind = GN_OPTION_TEXT, .offset = FIELD(directory), .value_name = "DIR", .initial = "sweep",
+	 .help = "run: for script, ledger, checkpoints and logs; must not be there yet"},
+	{.name = "nodes", .letter = 'N', .kind = GN_OPTION_INT, .offset = FIELD(nodes), .value_name = "N", .initial = "1",
+	 .help = "run: nodes of a trial", .min = 1, .max = 1000000},
+	{.name = "ppn", .kind = GN_OPTION_INT, .offset = FIELD(ppn), .value_name = "N", .initial = "1", .help = "run: tasks on each", .min = 1,
+	 .max = 4096},
+	{.name = "time", .letter = 't', .kind = GN_OPTION_TEXT, .offset = FIELD(time), .value_name = "T", .help = "run: time limit of a trial"},
+	{.name = "partition", .letter = 'p', .kind = GN_OPTION_TEXT, .offset = FIELD(partition), .value_name = "NAME", .help = "run: where"},
+	{.name = "name", .letter = 'J', .kind = GN_OPTION_TEXT, .offset = FIELD(name), .value_name = "NAME", .initial = "gannet-sweep",
+	 .help = "run: of the job"},
+	{.name = "snapshot", .kind = GN_OPTION_TEXT, .offset = FIELD(snapshot), .value_name = "DIR", .help = "run: as gannet submit"},
+	{.name = "retries", .kind = GN_OPTION_INT, .offset = FIELD(retries), .value_name = "N", .initial = "3", .help = "run: as gannet submit",
+	 .max = 9999},
+	{.name = "sbatch", .kind = GN_OPTION_LIST, .offset = FIELD(extra), .value_name = "OPTION", .help = "run: another option of sbatch"},
+	{.name = "dry-run", .letter = 'n', .kind = GN_OPTION_FLAG, .offset = FIELD(dry_run), .help = "run: print the trials, submit nothing"},
+	{.name = "failed", .kind = GN_OPTION_FLAG, .offset = FIELD(failed), .help = "rerun: those that failed or were stopped"},
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "status, best: one JSON object a trial"},
+};
+
+static const struct gn_command command = {
+	.name = "sweep",
+	.summary = "train with many settings, as one job array",
+	.positional = "run|status|best|rerun|report [DIR | -- train ARG...]",
+	.description =
+		"run makes a trial of each combination of options, writes them into a ledger (DIR/ledger.jsonl) and submits one job array, "
+		"whose tasks are queued again by themselves as those of gannet submit. Each trial has a checkpoint folder and a log in DIR.\n\n"
+		"status prints how they are doing, best the one with the highest top-1 (or the lowest loss) that has ended, report writes "
+		"DIR/report with gannet report, rerun --failed submits those again that failed or were stopped; they go on from "
+		"their checkpoints. All of these read the ledger and the logs, and do not ask Slurm.",
+	.examples = "  gannet sweep run --grid lr=.01,.05 --random 'weight-decay=log(1e-5,1e-3):8' --max 4 -- train --data train --model lenet\n"
+		    "  gannet sweep status sweep\n"
+		    "  gannet sweep best --json sweep\n",
+	.options = options_table,
+	.option_count = sizeof options_table / sizeof *options_table,
+	.positional_min = 1,
+	.positional_max = SIZE_MAX,
+};
+
+const struct gn_cmd gn_cmd_sweep = {&command, run, sizeof(struct sweep_options)};

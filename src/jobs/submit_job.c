@@ -1,0 +1,192 @@
+#include "src/jobs/submit_job.h"
+
+#include "src/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* --- programs --- */
+
+/* Its output goes to *text, if that is not NULL. GN_ERR_FAILED when its code is not 0. */
+static enum gn_status run_program(const char *const *argv, struct gn_strbuf *text, struct gn_err *err)
+{
+	int ends[2] = {-1, -1}, status;
+	char part[4096];
+	ssize_t n;
+	pid_t pid;
+
+	if (text && pipe2(ends, O_CLOEXEC))
+		return gn_err_errno(err, errno, "no pipe for %s", argv[0]);
+	pid = fork();
+	if (!pid) {
+		if (text && dup2(ends[1], 1) < 0)
+			_exit(126);
+		execvp(argv[0], (char *const *)(uintptr_t)argv);
+		dprintf(2, "gannet submit: cannot run %s: %s\n", argv[0], strerror(errno));
+		_exit(127);
+	}
+	if (text)
+		close(ends[1]);
+	while (text && pid > 0 && (n = gn_read_some(ends[0], part, sizeof part)) > 0)
+		gn_strbuf_append(text, part, (size_t)n);
+	if (text)
+		close(ends[0]);
+	if (pid < 0)
+		return gn_err_errno(err, errno, "cannot start %s", argv[0]);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		return gn_err_set(err, GN_ERR_FAILED, "%s failed, see above", argv[0]);
+	return GN_OK;
+}
+
+/* --- places --- */
+
+enum gn_status gn_submit_self(char *out, size_t size, struct gn_err *err)
+{
+	ssize_t n = readlink("/proc/self/exe", out, size - 1);
+
+	if (n <= 0)
+		return gn_err_errno(err, errno, "cannot find gannet itself");
+	out[n] = 0;
+	return GN_OK;
+}
+
+/* train.sbatch: where GANNET_JOBS says, where it was installed, or in the tree that this program was built in. */
+static enum gn_status find_policy(const char *self, char *out, size_t size, struct gn_err *err)
+{
+	const char *named = getenv("GANNET_JOBS");
+	char near[PATH_MAX];
+
+	snprintf(near, sizeof near, "%s", self);
+	if (strrchr(near, '/'))
+		*strrchr(near, '/') = 0;
+	for (int i = 0; i < 3; i++) {
+		int n = i == 0 ? snprintf(out, size, "%s/train.sbatch", named && *named ? named : "/nonexistent")
+			: i == 1 ? snprintf(out, size, "%s/train.sbatch", GN_JOBS_DIR)
+				 : snprintf(out, size, "%s/../slurm/jobs/train.sbatch", near);
+
+		if (n > 0 && (size_t)n < size && !access(out, R_OK))
+			return GN_OK;
+	}
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "train.sbatch is neither in " GN_JOBS_DIR " nor beside %s: GANNET_JOBS names its folder", self);
+}
+
+enum gn_status gn_submit_absolute(const char *path, char *out, size_t size, struct gn_err *err)
+{
+	char here[PATH_MAX] = "";
+
+	if (*path != '/' && !getcwd(here, sizeof here))
+		return gn_err_errno(err, errno, "where is this?");
+	if ((size_t)snprintf(out, size, "%s%s%s", here, *here ? "/" : "", path) >= size)
+		return gn_err_set(err, GN_ERR_USAGE, "%s is too long a path", path);
+	return GN_OK;
+}
+
+/* --- the job's folder --- */
+
+#define MARK ".gannet-submit"
+
+/* Links are followed, so that the job does not depend on what lies elsewhere; repositories of version control and folders of other jobs
+ * are left out. What the copy is, is written down beside it. */
+static enum gn_status take_snapshot(const char *from, const char *directory, struct gn_err *err)
+{
+	const char *const copy[] = {"bash", "-c", "set -o pipefail; mkdir \"$1/snapshot\" && tar -C \"$0\" --exclude-vcs "
+				    "--exclude-tag-all=" MARK " -chf - . | tar -xf - -C \"$1/snapshot\" && cd \"$1/snapshot\" && "
+				    "find . -type f | LC_ALL=C sort >../snapshot.list && "
+				    "find . -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum >../snapshot.sha256",
+				    from, directory, NULL};
+	struct stat st;
+
+	if (stat(from, &st) || !S_ISDIR(st.st_mode))
+		return gn_err_set(err, GN_ERR_USAGE, "--snapshot %s is no folder", from);
+	return run_program(copy, NULL, err);
+}
+
+static enum gn_status copy_policy(const char *from, const char *directory, struct gn_err *err)
+{
+	char to[PATH_MAX];
+	char *text = NULL;
+	size_t len;
+	enum gn_status status = gn_file_load(from, 1 << 20, &text, &len, err);
+
+	if (!status)
+		status = gn_path_join(to, sizeof to, directory, "train.sbatch", err);
+	if (!status)
+		status = gn_file_replace(to, text, len, err);
+	free(text);
+	return status;
+}
+
+/* What sbatch says: ID, or ID;CLUSTER */
+static enum gn_status run_sbatch(const char *const *argv, char id[64], struct gn_err *err)
+{
+	struct gn_strbuf said;
+	enum gn_status status;
+
+	gn_strbuf_init(&said);
+	status = run_program(argv, &said, err);
+	if (!status)
+		snprintf(id, 64, "%.*s", (int)strcspn(gn_strbuf_text(&said), ";\n"), gn_strbuf_text(&said));
+	gn_strbuf_release(&said);
+	return status;
+}
+
+static enum gn_status put_file(const char *directory, const char *name, const char *text, size_t len, struct gn_err *err)
+{
+	char path[PATH_MAX];
+	enum gn_status status = gn_path_join(path, sizeof path, directory, name, err);
+
+	return status ? status : gn_file_replace(path, text, len, err);
+}
+
+enum gn_status gn_submit_job(const struct gn_submit *s, const char *snapshot, const struct gn_submit_file *files, size_t file_count,
+			     char id[64], struct gn_err *err)
+{
+	char path[PATH_MAX], policy[2 * PATH_MAX];
+	const char *const sbatch[] = {"sbatch", "--parsable", path, NULL};
+	struct gn_strbuf script;
+	enum gn_status status = find_policy(s->gannet, policy, sizeof policy, err);
+
+	gn_strbuf_init(&script);
+	if (!status)
+		status = gn_submit_script(s, &script, err);
+	if (!status && mkdir(s->directory, 0777) && errno == EEXIST)
+		status = gn_err_set(err, GN_ERR_EXISTS, "%s is there already: a job's folder is its own, --dir names another", s->directory);
+	if (!status)
+		status = gn_make_dirs(s->directory, err);
+	if (!status)
+		status = put_file(s->directory, MARK, "", 0, err);
+	if (!status && snapshot)
+		status = take_snapshot(snapshot, s->directory, err);
+	if (!status)
+		status = copy_policy(policy, s->directory, err);
+	for (size_t i = 0; !status && i < file_count; i++)
+		status = put_file(s->directory, files[i].name, files[i].text, strlen(files[i].text), err);
+	if (!status)
+		status = put_file(s->directory, "job.sbatch", gn_strbuf_text(&script), script.len, err);
+	if (!status)
+		status = gn_path_join(path, sizeof path, s->directory, "job.sbatch", err);
+	if (!status)
+		status = run_sbatch(sbatch, id, err);
+	gn_strbuf_release(&script);
+	return status;
+}
+
+enum gn_status gn_submit_again(const char *directory, const char *array, char id[64], struct gn_err *err)
+{
+	char path[PATH_MAX], option[4096];
+	const char *const sbatch[] = {"sbatch", "--parsable", option, path, NULL};
+	enum gn_status status = gn_path_join(path, sizeof path, directory, "job.sbatch", err);
+
+	if (!status && (size_t)snprintf(option, sizeof option, "--array=%s", array) >= sizeof option)
+		status = gn_err_set(err, GN_ERR_USAGE, "too many tasks at once: %.60s...", array);
+	return status ? status : run_sbatch(sbatch, id, err);
+}

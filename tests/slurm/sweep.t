@@ -1,0 +1,26 @@
+#!/bin/bash
+# gannet sweep on a virtual cluster: a grid as one array, one trial that fails, its ledger, the best, a report, the failed one again.
+set -u
+# shellcheck source=tests/slurm/lab.sh
+. "$GN_SOURCE/tests/slurm/lab.sh"
+lab_begin
+export GANNET_JOBS=$GN_SOURCE/slurm/jobs GANNET_LOG=warn
+check "the digits are packed" lab_digits
+check "two nodes come up" vc up --nodes 2 --cpus-per-node 2 --requeue-delay 5
+cd "$lab" || exit 1
+args=(train --data "$lab/train" --val "$lab/val" --model lenet --steps 60 --batch 16 --threads 1 --loader-threads 1)
+expect 0 "^gannet sweep: 3 trials, job [0-9]+, in $lab/sweep$" "a sweep is submitted" \
+	on 60 "$gannet" sweep run --grid lr=0.02,0.0001,100000 --max 2 --dir sweep -- "${args[@]}"
+states() { "$gannet" sweep status --json sweep | python3 -c 'import json, sys; print(*[json.loads(line)["state"] for line in sys.stdin])'; }
+all_over() { [[ $(states) == "end end failed" ]]; }
+check "two trials end, one fails" until_within 100 all_over
+expect 0 "^    1 end +60/60 " "as a table" "$gannet" sweep status sweep
+expect 0 "^lr=0.02$" "the best is the one that learned" bash -c '"$1" sweep best --json sweep | python3 -c "import json, sys; print(json.load(sys.stdin)[\"parameters\"])"' x "$gannet"
+expect 0 "" "a report" "$gannet" sweep report sweep
+check "of all logs" test -s sweep/report/report.html
+expect 0 "trials 3 again, job [0-9]+" "the failed one again" on 60 "$gannet" sweep rerun --failed sweep
+started() { (($(grep -c '"event": "start"\|"event": "resume"' sweep/trial-3.jsonl) >= 2)); }
+check "it alone starts again" until_within 60 started
+check "the others do not" test "$(cat sweep/trial-[12].jsonl | grep -c '"event": "start"\|"event": "resume"')" = 2
+expect 1 "is there already" "a second sweep does not take the folder" on 60 "$gannet" sweep run --grid lr=1 --dir sweep -- "${args[@]}"
+finish
