@@ -75,9 +75,9 @@ tests_gpu_gannet_emulated_CPPFLAGS = $(gannet_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_gannet_emulated_SOURCES = $(gannet_SOURCES) $(STAND_INS) tests/gpu/emulate_carrier.c
 tests_gpu_gannet_emulated_CCASFLAGS = $(gannet_CCASFLAGS)
 tests_gpu_gannet_emulated_LDFLAGS = $(WRAPPED)
-tests_gpu_gannet_emulated_LDADD = $(EMULATED_RANKS) libgannet_train.a libgannet_transport_cuda.a libgannet_cuda.a $(JANSSON_LIBS) \
+tests_gpu_gannet_emulated_LDADD = $(EMULATED_RANKS) libgannet_jobs.a libgannet_train.a libgannet_transport_cuda.a libgannet_cuda.a $(JANSSON_LIBS) \
 	$(DATA_LIBS) $(TRANSPORT_LIBS) $(ORACLE_LIBS) -lstdc++
-tests_gpu_gannet_emulated_DEPENDENCIES = $(EMULATED_RANKS) libgannet_train.a libgannet_transport_cuda.a libgannet_cuda.a \
+tests_gpu_gannet_emulated_DEPENDENCIES = $(EMULATED_RANKS) libgannet_jobs.a libgannet_train.a libgannet_transport_cuda.a libgannet_cuda.a \
 	libgannet_data.a libgannet_transport.a libgannet_kernels.a libgannet_base.a
 endif
 CLEANFILES += $(EMULATED) tests/gpu/emulate_nccl.eo
