@@ -94,7 +94,7 @@ check "in small buckets, behind backward or in one, the bits are the same" cut_u
 # where UCX reaches GPU memory nothing is staged; so it does what is emulated
 direct() {
 	GANNET_EMULATED_DIRECT=1 train direct 2 cuda --bucket 16K || { tell direct; return 1; }
-	[[ $kind == "a GPU" ]] || grep -q 'GPU memory: ucx, straight' "$scratch/direct.out" || { tell direct; return 1; }
+	[[ $kind == "a GPU" ]] || grep -q 'GPU memory: ucx, messages in GPU memory' "$scratch/direct.out" || { tell direct; return 1; }
 	alike small direct
 }
 check "so are those of sums straight from GPU memory" direct
