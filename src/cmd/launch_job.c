@@ -20,6 +20,8 @@
 /* Delay before stopped ranks are killed after a failure. The other ranks may be writing diagnoses meanwhile. */
 #define STOPPED_NS 2000000000u
 #define DRAIN_NS 1000000000u
+/* One interrupt may arrive twice: sent to this process and to its group. */
+#define REPEAT_NS 500000000u
 /* Descriptors of the launcher besides those of ranks, with a margin for libraries. */
 #define DESCRIPTORS 32
 
@@ -29,6 +31,7 @@ struct gn_launch_job {
 	int code;	   /* the launcher's exit code after a failure */
 	uint64_t grace_ns;
 	uint64_t end_ns;   /* time of SIGTERM to the remaining ranks; 0: none */
+	uint64_t interrupted_ns; /* when the first SIGINT came; 0: none did */
 	uint64_t failed_ns; /* when end_ns was set */
 	int ending; /* a terminating signal was sent to all ranks */
 };
@@ -87,8 +90,12 @@ static void handle_signal(struct gn_launch_job *j)
 		reap(j);
 		return;
 	}
-	/* a second SIGINT kills the ranks */
-	if (info.ssi_signo == SIGINT && j->forwarded == SIGINT) {
+	if (info.ssi_signo == SIGINT && j->interrupted_ns && gn_clock_ns() - j->interrupted_ns < REPEAT_NS)
+		return;
+	if (info.ssi_signo == SIGINT && !j->interrupted_ns) {
+		j->interrupted_ns = gn_clock_ns();
+	} else if (info.ssi_signo == SIGINT) {
+		fprintf(stderr, "gannet launch: second interrupt: the ranks are killed\n");
 		j->ending = 1;
 		j->code = 128 + SIGINT;
 		signal_all(j, SIGKILL);

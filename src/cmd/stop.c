@@ -1,11 +1,15 @@
 #include "src/cmd/stop.h"
 
+#include "src/base/clock.h"
 #include "src/cmd/cmd.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* One request may arrive twice: from a terminal's or a job's signal to the whole process group, and from the launcher. */
+#define REPEAT_NS 500000000u
 
 struct gn_stop {
 	struct gn_log *log;
@@ -38,7 +42,8 @@ static void end_before_connect(const struct gn_stop *s, int number)
 static void *await_signals(void *argument)
 {
 	struct gn_stop *s = argument;
-	int number, interrupts = 0, state;
+	uint64_t first_ns = 0;
+	int number, state;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	for (;;) {
@@ -51,8 +56,11 @@ static void *await_signals(void *argument)
 		s->wanted = 1;
 		if (number != SIGINT)
 			continue;
-		if (interrupts++)
+		if (first_ns && gn_clock_ns() - first_ns < REPEAT_NS)
+			continue;
+		if (first_ns)
 			end_by(number);
+		first_ns = gn_clock_ns();
 		if (!s->quiet)
 			gn_log_warn(s->log, "interrupted: the run stops after the current step, with a checkpoint if --checkpoint "
 				    "is given; a second interrupt ends it immediately, without one");

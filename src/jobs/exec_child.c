@@ -259,7 +259,9 @@ void gn_exec_child_reason(const struct gn_exec_child *c, struct gn_strbuf *out)
 	int number = WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0, oom = gn_oom_kills() > c->oom_kills;
 	uint64_t limit = oom ? gn_oom_limit_bytes() : 0;
 
-	if (number)
+	if (number && number == c->passed_on)
+		gn_strbuf_printf(out, "stopped by signal %d (%s), which gannet exec received and passed on", number, strsignal(number));
+	else if (number)
 		gn_strbuf_printf(out, "killed by signal %d (%s)", number, strsignal(number));
 	else
 		gn_strbuf_printf(out, "exit code %d", WEXITSTATUS(c->status));

@@ -44,8 +44,21 @@ static enum gn_status check(const struct gn_submit *s, struct gn_err *err)
 	for (size_t i = 0; i < s->extra_count; i++)
 		if (s->extra[i][strcspn(s->extra[i], "\r\n")] || s->extra[i][0] != '-')
 			return gn_err_set(err, GN_ERR_USAGE, "--sbatch '%s' is no option of sbatch, such as --mem=4G", s->extra[i]);
+	if (s->name[strcspn(s->name, " \t/%\\\"'")])
+		return gn_err_set(err, GN_ERR_USAGE, "--name %s: a job's name has no blank, /, %%, backslash or quote here", s->name);
+	if (s->directory[strcspn(s->directory, " \t%\\\"'")])
+		return gn_err_set(err, GN_ERR_USAGE, "the job's folder '%s' cannot be written in a line of sbatch (blank, %%, backslash or quote): "
+				  "--dir names another", s->directory);
 	if (!s->command_count || (strcmp(s->command[0], "train") && strcmp(s->command[0], "exec")))
 		return gn_err_set(err, GN_ERR_USAGE, "'%s' is neither train nor exec", s->command_count ? s->command[0] : "");
+	if (!strcmp(s->command[0], "exec") && s->command_count < 2)
+		return gn_err_set(err, GN_ERR_USAGE, "exec needs a program: -- exec python train.py");
+	for (int i = 0; i < 2 && s->snapshot && !strcmp(s->command[0], "train"); i++) {
+		const char *name = i ? "--log" : "--checkpoint", *value = value_of(s, name);
+
+		if (value && *value != '/' && strcmp(value, "-"))
+			return gn_err_set(err, GN_ERR_USAGE, "with --snapshot, %s %s would lie in the copy: give the whole path", name, value);
+	}
 	if (!strcmp(s->command[0], "train") && !value_of(s, "--checkpoint"))
 		return gn_err_set(err, GN_ERR_USAGE, "train needs --checkpoint DIR: a job that is queued again goes on from there");
 	if (s->array && !strcmp(s->command[0], "train") && !strstr(value_of(s, "--checkpoint"), "%a"))
@@ -83,7 +96,7 @@ static void put_variable(const char *name, const char *value, struct gn_strbuf *
 	gn_strbuf_puts(out, "\n");
 }
 
-/* Files that were changed, removed or added since. */
+/* Files that were changed or removed since. What a program adds (compiled modules, output) is no change. */
 static void put_snapshot_check(const struct gn_submit *s, struct gn_strbuf *out)
 {
 	gn_strbuf_puts(out, "cd ");
@@ -91,7 +104,7 @@ static void put_snapshot_check(const struct gn_submit *s, struct gn_strbuf *out)
 	gn_strbuf_puts(out, s->snapshot ? "/snapshot || exit 1\n" : " || exit 1\n");
 	if (!s->snapshot)
 		return;
-	gn_strbuf_puts(out, "if ! sha256sum --quiet -c ../snapshot.sha256 || ! cmp -s <(find . -type f | LC_ALL=C sort) ../snapshot.list; then\n"
+	gn_strbuf_puts(out, "if ! sha256sum --quiet -c ../snapshot.sha256; then\n"
 			    "\techo \"gannet submit: the snapshot $PWD is not what was submitted: submit again\" >&2\n\texit 3\nfi\n");
 }
 

@@ -94,14 +94,15 @@ enum gn_status gn_submit_absolute(const char *path, char *out, size_t size, stru
 
 #define MARK ".gannet-submit"
 
-/* Links are followed, so that the job does not depend on what lies elsewhere; repositories of version control and folders of other jobs
- * are left out. What the copy is, is written down beside it. */
+/* Symbolic links stay links; a relative one that leaves the folder becomes absolute. Version control's folders and those of other
+ * jobs are left out. The digests of the copy's files are written beside it. */
 static enum gn_status take_snapshot(const char *from, const char *directory, struct gn_err *err)
 {
 	const char *const copy[] = {"bash", "-c", "set -o pipefail; mkdir \"$1/snapshot\" && tar -C \"$0\" --exclude-vcs "
-				    "--exclude-tag-all=" MARK " -chf - . | tar -xf - -C \"$1/snapshot\" && cd \"$1/snapshot\" && "
-				    "find . -type f | LC_ALL=C sort >../snapshot.list && "
-				    "find . -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum >../snapshot.sha256",
+				    "--exclude-tag-all=" MARK " -cf - . | tar -xf - -C \"$1/snapshot\" && from=$(realpath -- \"$0\") && "
+				    "cd \"$1/snapshot\" && find . -type l -print0 | while IFS= read -r -d '' l; do t=$(readlink -- \"$l\"); "
+				    "[[ $t == /* ]] && continue; to=$(realpath -ms -- \"$from/${l%/*}/$t\"); [[ $to == \"$from\" || $to == \"$from\"/* ]] || "
+				    "ln -sfn -- \"$to\" \"$l\" || exit; done && find . -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum >../snapshot.sha256",
 				    from, directory, NULL};
 	struct stat st;
 
@@ -151,8 +152,9 @@ enum gn_status gn_submit_job(const struct gn_submit *s, const char *snapshot, co
 			     char id[64], struct gn_err *err)
 {
 	char path[PATH_MAX], policy[2 * PATH_MAX];
-	const char *const sbatch[] = {"sbatch", "--parsable", path, NULL};
+	const char *const sbatch[] = {"sbatch", "--parsable", path, NULL}, *const clear[] = {"rm", "-rf", "--", s->directory, NULL};
 	struct gn_strbuf script;
+	int is_own = 0;
 	enum gn_status status = find_policy(s->gannet, policy, sizeof policy, err);
 
 	gn_strbuf_init(&script);
@@ -160,6 +162,7 @@ enum gn_status gn_submit_job(const struct gn_submit *s, const char *snapshot, co
 		status = gn_submit_script(s, &script, err);
 	if (!status && mkdir(s->directory, 0777) && errno == EEXIST)
 		status = gn_err_set(err, GN_ERR_EXISTS, "%s is there already: a job's folder is its own, --dir names another", s->directory);
+	is_own = !status;
 	if (!status)
 		status = gn_make_dirs(s->directory, err);
 	if (!status)
@@ -176,6 +179,9 @@ enum gn_status gn_submit_job(const struct gn_submit *s, const char *snapshot, co
 		status = gn_path_join(path, sizeof path, s->directory, "job.sbatch", err);
 	if (!status)
 		status = run_sbatch(sbatch, id, err);
+	/* the same call may be made again */
+	if (status && is_own)
+		run_program(clear, NULL, NULL);
 	gn_strbuf_release(&script);
 	return status;
 }

@@ -149,6 +149,17 @@ for signal in TERM INT USR1 USR2 HUP; do
 	check "SIG$signal is passed on, once" passes_on $signal 5
 done
 
+interrupted() {
+	rm -f "$scratch/out"
+	timeout -k 5 60 "$gannet" exec sh -c 'echo up; exec sleep 60' >"$scratch/out" 2>&1 &
+	local pid=$!
+	await_line 20 1 '^up' "$scratch/out" || return 1
+	kill -INT "$(pgrep -P $pid)"
+	wait $pid
+	[[ $? == 130 ]] && grep -q 'stopped by signal 2 (Interrupt), which gannet exec received' "$scratch/out"
+}
+check "an interrupt is not called a failure of the program" interrupted
+
 # --- out of memory ---
 group=
 for parent in "/sys/fs/cgroup/memory$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)" "/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)"; do

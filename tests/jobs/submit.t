@@ -28,4 +28,22 @@ expect 2 "is no option of sbatch" "what is no option" dry --sbatch 'rm -rf x' --
 expect 2 "nowhere is no folder" "a snapshot of nothing" "$GN_BUILD/gannet" submit --dir run --snapshot nowhere -- exec true
 mkdir there
 expect 1 "is there already" "a folder that is there" "$GN_BUILD/gannet" submit --dir there -- exec true
+# a stand-in for sbatch: what the script does at its start is looked at without a cluster
+mkdir bin src && printf '#!/bin/sh\necho 7\n' >bin/sbatch && chmod +x bin/sbatch
+echo 'print(1)' >src/a.py && ln -s .. src/up && ln -s nowhere src/dangling && ln -s a.py src/link && echo x >"src/two words"
+expect 0 '^7$' 'a snapshot of a folder with links' env PATH="$dir/bin:$PATH" "$GN_BUILD/gannet" submit --dir run1 --snapshot src -- exec python a.py
+check 'links stay links, and lead where they led' test "$(readlink run1/snapshot/up)|$(readlink run1/snapshot/link)" = "$(realpath .)|a.py"
+starts() { (sed '/^export GANNET=/,$d' run1/job.sbatch; echo echo starts) | bash; }
+expect 0 '^starts$' 'the copy is as it was' starts
+mkdir run1/snapshot/__pycache__ && echo x >run1/snapshot/__pycache__/a.pyc
+expect 0 '^starts$' 'what the program added is no change' starts
+echo 'print(2)' >run1/snapshot/a.py
+expect 3 'is not what was submitted' 'another text is' starts
+printf '#!/bin/sh\nexit 1\n' >bin/sbatch
+expect 1 'sbatch failed' 'sbatch that refuses' env PATH="$dir/bin:$PATH" "$GN_BUILD/gannet" submit --dir run2 --snapshot src -- exec python a.py
+check 'leaves no folder' test ! -e run2
+expect 2 'would lie in the copy: give the whole path' 'output into the snapshot' dry --snapshot src -- train --data d --checkpoint r
+expect 2 'exec needs a program' 'exec of nothing' dry -- exec
+expect 2 'cannot be written in a line of sbatch' 'a folder with a blank' dry --dir 'a b' -- exec true
+expect 2 'name has no blank' 'a name with a slash' dry -J 'my job/x' -- exec true
 finish

@@ -95,7 +95,7 @@ lost() {
 	cat "$lab/err"
 	! pgrep -fx "sleep 90"
 }
-expect 0 "gannet exec: rank 1 on n2 is lost: its connection closed without a goodbye" "an exec that is killed" lost
+expect 0 "gannet exec: rank 1 on n2 is lost: its connection closed unexpectedly" "an exec that is killed" lost
 signals() { # once, although slurmstepd signals every process of the step
 	# shellcheck disable=SC2016
 	on 100 srun -N2 --mpi=pmix "$gannet" exec sh -c 'trap "echo got USR1" USR1; trap "echo got TERM; exit 5" TERM; touch "$0.$RANK"

@@ -61,15 +61,17 @@ check 'is not evaluated again' test "$(count eval)" = 2
 rm -r "$dir/run" "$dir/run.jsonl"
 start --epochs 100000 --device host
 check 'ranks that train' wait_for 40 "$dir/run.jsonl" '"step": 3,'
-check 'SIGINT' kill -INT "$launcher"
+twice_at_once() { kill -INT "$launcher" && kill -INT "$launcher"; }
+check 'SIGINT, to the launcher and to its group' twice_at_once
 ends 5
 check "ends them with code 5 (got $code)" test "$code" = 5
 check 'with a checkpoint' test -f "$dir/run/latest/manifest.json"
 check 'it says what a second one does' test "$(grep -c 'a second interrupt ends it immediately' "$dir/out")" = 1
 
 interrupt_twice() {
-	wait_for 40 "$dir/run.jsonl" '"event": "start"' && kill -INT "$launcher" && wait_for 40 "$dir/out" 'a second interrupt' &&
-		kill -INT "$launcher"
+	wait_for 40 "$dir/run.jsonl" '"event": "start"' && kill -INT "$launcher" && wait_for 40 "$dir/out" 'a second interrupt' || return
+	# less than half a second later it would be the same one
+	sleep 0.6 && kill -INT "$launcher"
 }
 rm -r "$dir/run" "$dir/run.jsonl" "$dir/out"
 start --data "$dir/many" --batch 1000

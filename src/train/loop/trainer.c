@@ -367,7 +367,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 			    struct gn_err *err)
 {
 	struct gn_session *s;
-	int resumed, stopped = 0;
+	int resumed, stopped = 0, is_in_log = 0;
 	enum gn_status status;
 
 	gn_world_set_phase(gn_comm_world(comm), "starting to train", GN_TRAIN_STALL_MS);
@@ -382,6 +382,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = gn_session_try_save(s, err);
 	if (!status)
 		status = gn_agree_status(comm, log_start(s, resumed, err), err);
+	is_in_log = !status;
 	if (!status) {
 		close_epoch(s);
 		status = gn_session_begin_epoch(s, err);
@@ -409,7 +410,9 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 	if (s->failed_alone)
 		gn_world_abort(gn_comm_world(comm), err->text);
 	if (status && status != GN_ERR_STOPPED) {
-		log_failure(s, err);
+		/* a start that was refused says nothing about the run in the log, which may be another's that goes on */
+		if (is_in_log)
+			log_failure(s, err);
 		write_trace_part(s, err->text);
 	}
 	gn_session_destroy(s);
