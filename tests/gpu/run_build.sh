@@ -91,7 +91,7 @@ prepare() {
 		hashes[${file#"$build"/}]=$hash
 	done < <(find kernels src transport data tests/gpu tests/transport tests/golden -type f \( -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh' \
 		-o -name '*.json' \) -exec sha256sum {} + && sha256sum "$build"/config/src/*.h)
-	flags=("${CC:-gcc}" -std=gnu11 -O2 -g -D_GNU_SOURCE -DHAVE_CONFIG_H '-DGN_SITE_FILE="/etc/gannet.conf"' -fopenmp -fno-math-errno)
+	flags=("${CC:-gcc}" -std=gnu11 -O2 -g -D_GNU_SOURCE -DHAVE_CONFIG_H '-DGN_SITE_FILE="/etc/gannet.conf"' '-DGN_JOBS_DIR="/usr/share/gannet/slurm/jobs"' -fopenmp -fno-math-errno)
 	nvcc_flags=(-std=c++17 -O3 -lineinfo "${codes[@]}")
 	folder_users=" $(grep -rl --include='*.c' GN_CUDA_FOLDER kernels transport tests/gpu | tr '\n' ' ')"
 	includes=(-I"$build/config" -I. -I"$cuda/include")

@@ -104,7 +104,7 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	status = gn_session_alone(s, gn_step_run(&s->replica, &step, sums, &s->last, err));
 	if (!status)
 		status = note_result(s, step.lr, sums, err);
-	took = (double)(gn_clock_ns() - began) * 1e-9;
+	took = s->last.took_s;
 	trace_buckets(s, began);
 	gn_trace_add(s->metrics.trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, gn_clock_ns());
 	if (status)

@@ -232,5 +232,6 @@ enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, str
 	account_result(&run, sums->exposed - exposed);
 	out->computed_s = seconds(began, summed) - (sums->exposed - exposed);
 	out->update_s = seconds(summed, run.mark);
+	out->took_s = seconds(began, run.mark);
 	return status;
 }

@@ -24,6 +24,7 @@ struct gn_step_result {
 	int skipped;	     /* nothing was updated */
 	int stop, save;	     /* some rank asked for it */
 	double computed_s, update_s; /* until all gradients were complete, without communication; the update */
+	double took_s;		     /* of the whole step: the sum of what is added to the interval's parts */
 };
 
 /* Collective; a failure is this rank's alone unless a peer was lost. Adds its times to sums. */
