@@ -147,11 +147,8 @@ libgannet_transport_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libgannet_transport_cuda_a_SOURCES = \
 	transport/nccl/coll_backend_cuda.c transport/nccl/coll_backend_cuda.h \
 	transport/nccl/copy_engine_cuda.c \
-	transport/nccl/reduce_executor_cuda.c \
 	transport/nccl/nccl.c transport/nccl/nccl_internal.h \
 	transport/nccl/nccl_create.c \
 	transport/nccl/nccl_api.c transport/nccl/nccl_api.h
 TRANSPORT_CUDA_LIBS = libgannet_transport_cuda.a $(CUDA_LIBS)
-else
-libgannet_transport_a_SOURCES += transport/nccl/no_cuda.c
 endif

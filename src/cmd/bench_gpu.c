@@ -2,7 +2,7 @@
 #include "src/cmd/bench.h"
 
 #include "src/device/device.h"
-#include "transport/coll/coll_backend.h"
+#include "src/train/parallel/gpu_backend.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,7 +134,7 @@ enum gn_status gn_bench_gpu_allreduce(struct gn_bench *b, struct gn_err *err)
 	enum gn_status status = gn_buffer_alloc(g->device, b->buffer_bytes, &g->buffer, err);
 
 	if (!status)
-		status = gn_coll_backend_create_gpu(b->comm, b->o->comm, ordinal, b->log, &g->backend, err);
+		status = gn_gpu_backend_create(b->comm, b->o->comm, ordinal, b->log, &g->backend, err);
 	if (status)
 		return status;
 	if (!strcmp(gn_coll_backend_name(g->backend), "nccl") && strcmp(b->o->transport, "auto"))

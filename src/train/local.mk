@@ -63,6 +63,7 @@ libgannet_train_a_SOURCES += \
 
 libgannet_train_a_SOURCES += \
 	src/train/parallel/bucket_autotune.c src/train/parallel/bucket_autotune.h \
+	src/train/parallel/gpu_backend.c src/train/parallel/gpu_backend.h \
 	src/train/parallel/overlap.h \
 	src/train/parallel/reducer.c src/train/parallel/reducer.h \
 	src/train/parallel/share_gpu.c \

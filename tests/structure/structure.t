@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 # Do the folders show the design? Reads every #include "..." of the product and prints TAP, a point a rule:
 #
-#   layers     a layer includes only layers below it
+#   layers     a layer includes only layers below it; kernels and transport, which are one, do not include each other
 #   folders    the folders of one layer form no circle
 #   files      files form no circle; NAME.c, NAME.h and NAME_internal.h count as one, and a table of constructors may include what it
 #              lists
@@ -29,6 +29,12 @@ sub layer {
     my ($path) = @_;
     for my $i (0 .. $#layers) { index("$path/", "$_/") == 0 and return $i for @{$layers[$i]} }
     return;
+}
+
+sub beside {
+    my ($one, $other) = @_;
+    my ($a, $b) = map { my $path = $_; grep { index($path, "$_/") == 0 } map { @$_ > 1 ? @$_ : () } @layers } $one, $other;
+    return defined $a && defined $b && $a ne $b;
 }
 
 # %includes: file -> the project's files that it includes
@@ -75,6 +81,7 @@ for my $file (sort keys %includes) {
     for my $to (@{$includes{$file}}) {
         my ($low, $high) = (layer($to), layer($file));
         broken('layers', "$file $to") if defined $high && (!defined $low || $low > $high) && $to !~ m{^src/(config|build)\.h$};
+        broken('layers', "$file $to") if beside($file, $to);
         broken('internal', "$file $to") if $to =~ /_internal\.h$/ && folder($to) ne folder($file);
         my $name = module($to);
         $files{$from}{$name} = 1 if $name ne $from && !$is_constructor{$file};

@@ -48,10 +48,6 @@ enum gn_status gn_coll_backend_staged_create(struct gn_comm *comm, struct gn_cop
  * the backend, also on failure. Types and reductions are those that memory supports. */
 enum gn_status gn_coll_backend_direct_create(struct gn_comm *comm, struct gn_reduce_executor *memory, struct gn_coll_backend **out,
 					struct gn_err *err);
-/* Collective. For memory of cuda:ordinal. how: "nccl", "ucx" (straight from GPU memory where UCX can, staged where not), or "auto": NCCL
- * where ranks can have it, and whichever is faster. Rank 0 logs which it is and why. In builds without CUDA GN_ERR_UNSUPPORTED. */
-enum gn_status gn_coll_backend_create_gpu(struct gn_comm *comm, const char *how, int ordinal, struct gn_log *log,
-					  struct gn_coll_backend **out, struct gn_err *err);
 /* After its operations were freed. NULL is fine. */
 void gn_coll_backend_destroy(struct gn_coll_backend *c);
 const char *gn_coll_backend_name(const struct gn_coll_backend *c);

@@ -1,5 +1,6 @@
 #include "src/train/loop/replica.h"
 
+#include "src/train/parallel/gpu_backend.h"
 #include "transport/coll/agree.h"
 
 #include <string.h>
@@ -128,7 +129,7 @@ enum gn_status gn_replica_connect(struct gn_replica *r, const struct gn_reducer_
 	enum gn_status status = GN_OK;
 
 	if (is_queued(r) && gn_comm_size(o->comm) > 1)
-		status = gn_coll_backend_create_gpu(o->comm, o->gpu_comm ? o->gpu_comm : "auto", gn_device_ordinal(r->device.device), o->log,
+		status = gn_gpu_backend_create(o->comm, o->gpu_comm ? o->gpu_comm : "auto", gn_device_ordinal(r->device.device), o->log,
 						    &r->backend, err);
 	if (status)
 		return status;

@@ -28,7 +28,7 @@ struct gn_replica_options {
 	struct gn_optimizer_options optimizer;
 	double ema;		       /* decay of the moving average; 0: none */
 	int batches;		       /* whose gradients make a step; at least 1 */
-	const char *algo, *gpu_comm;   /* what sums: as gn_sharing_options and gn_coll_backend_create_gpu take it */
+	const char *algo, *gpu_comm;   /* what sums: as gn_sharing_options and gn_gpu_backend_create take it */
 };
 
 /* Zeroed: there is none. Members may be read by everybody, and are set by the functions below but for these: next, trace. */

@@ -1,4 +1,10 @@
-/* Collectives in GPU memory, as far as UCX reaches it: scratch, sums by our own kernel on a stream of its own, and events. */
+/* A reduce executor for UCX in GPU memory: scratch, additions by our own kernel on its own stream, and events. */
+#include "src/train/parallel/gpu_backend.h"
+
+#include "src/config.h"
+
+#ifdef HAVE_CUDA
+
 #include "kernels/cuda/kernels.h"
 #include "transport/coll/agree.h"
 #include "transport/nccl/coll_backend_cuda.h"
@@ -153,7 +159,7 @@ static enum gn_status create_executor(int ordinal, struct gn_reduce_executor **o
 	return GN_OK;
 }
 
-enum gn_status gn_coll_backend_create_gpu(struct gn_comm *comm, const char *how, int ordinal, struct gn_log *log,
+enum gn_status gn_gpu_backend_create(struct gn_comm *comm, const char *how, int ordinal, struct gn_log *log,
 				     struct gn_coll_backend **out, struct gn_err *err)
 {
 	struct gn_reduce_executor *memory = NULL;
@@ -164,3 +170,18 @@ enum gn_status gn_coll_backend_create_gpu(struct gn_comm *comm, const char *how,
 	gn_reduce_executor_destroy(memory);
 	return status;
 }
+
+#else
+
+enum gn_status gn_gpu_backend_create(struct gn_comm *comm, const char *how, int ordinal, struct gn_log *log,
+				     struct gn_coll_backend **out, struct gn_err *err)
+{
+	(void)comm;
+	(void)how;
+	(void)ordinal;
+	(void)log;
+	(void)out;
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "this build has no CUDA: configure --with-cuda");
+}
+
+#endif
