@@ -49,6 +49,12 @@ check "only the build" run --cuda "$toolkit" --libs "$scratch/libs.tar.gz" --onl
 check "kernels and operators" said '^ok 1 - kernels build for sm_90'
 check "all of Gannet, without oneDNN" said '^ok 2 - all of Gannet builds: [1-9]'
 check "and nothing else" said '^1\.\.2$'
+once() { # of two objects with one function, one of which is for builds without CUDA, an archive gives either
+	local twice
+	twice=$(find "$build/objects" -name '*.o' ! -name 'tests-*' -exec nm --defined-only {} + | awk '$2 == "T" { print $3 }' | sort | uniq -d)
+	[[ ! $twice && $(find "$build/objects" -name '*.o' | wc -l) -gt 100 ]] || { echo "$twice"; return 1; }
+}
+check "every function is defined once" once
 check "all parts, with what was kept" run --cuda "$toolkit"
 check "which builds nothing" said '^ok 1 - kernels build .*: 0 objects compiled, [1-9][0-9]* kept$'
 check "of Gannet neither" said '^ok 2 - all of Gannet builds: 0 objects compiled, [1-9][0-9]* kept$'
