@@ -4,6 +4,7 @@
 
 #include "src/base/option.h"
 #include "src/base/status.h"
+#include "src/jobs/exec_output.h"
 #include "transport/bootstrap/pmix_server.h"
 
 #include <stddef.h>
@@ -23,22 +24,10 @@ enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory,
 /* The exit code of the launcher. */
 int gn_launch_job_code(const struct gn_launch_job *j);
 
-/* One output stream of a rank. Bytes are buffered until a line is complete, so that lines of several ranks do not mix. fd -1:
- * closed. */
-struct gn_launch_stream {
-	int fd, to;
-	size_t len;
-	char *line;
-};
-
-/* Reads available bytes without blocking; closes fd at the end of the stream. */
-void gn_launch_stream_read(struct gn_launch_stream *s);
-void gn_launch_stream_close(struct gn_launch_stream *s);
-
 struct gn_launch_rank {
 	pid_t pid; /* 0: ended */
 	int killed; /* killed because it was stopped (SIGSTOP) */
-	struct gn_launch_stream out, error;
+	struct gn_exec_output *out, *error;
 };
 
 /* Forks and executes rank number `rank` of `size`; bind: on its share of the processors. */

@@ -4,6 +4,7 @@
 #include "src/base/descriptors.h"
 #include "src/base/file.h"
 #include "src/cmd/cmd.h"
+#include "src/cmd/stop.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +21,6 @@
 /* Delay before stopped ranks are killed after a failure. The other ranks may be writing diagnoses meanwhile. */
 #define STOPPED_NS 2000000000u
 #define DRAIN_NS 1000000000u
-/* One interrupt may arrive twice: sent to this process and to its group. */
-#define REPEAT_NS 500000000u
 /* Descriptors of the launcher besides those of ranks, with a margin for libraries. */
 #define DESCRIPTORS 32
 
@@ -90,7 +89,7 @@ static void handle_signal(struct gn_launch_job *j)
 		reap(j);
 		return;
 	}
-	if (info.ssi_signo == SIGINT && j->interrupted_ns && gn_clock_ns() - j->interrupted_ns < REPEAT_NS)
+	if (info.ssi_signo == SIGINT && j->interrupted_ns && gn_clock_ns() - j->interrupted_ns < GN_INTERRUPT_REPEAT_NS)
 		return;
 	if (info.ssi_signo == SIGINT && !j->interrupted_ns) {
 		j->interrupted_ns = gn_clock_ns();
@@ -174,7 +173,7 @@ static int open_streams(const struct gn_launch_job *j)
 	int count = 0;
 
 	for (int r = 0; r < j->size; r++)
-		count += (j->ranks[r].out.fd >= 0) + (j->ranks[r].error.fd >= 0);
+		count += (gn_exec_output_fd(j->ranks[r].out) >= 0) + (gn_exec_output_fd(j->ranks[r].error) >= 0);
 	return count;
 }
 
@@ -185,15 +184,15 @@ static void poll_once(struct gn_launch_job *j, struct gn_pmix_server *server, st
 	p[0] = (struct pollfd){.fd = j->signals, .events = POLLIN};
 	p[1] = (struct pollfd){.fd = gn_pmix_server_fd(server), .events = POLLIN};
 	for (int r = 0; r < j->size; r++) {
-		p[n++] = (struct pollfd){.fd = j->ranks[r].out.fd, .events = POLLIN};
-		p[n++] = (struct pollfd){.fd = j->ranks[r].error.fd, .events = POLLIN};
+		p[n++] = (struct pollfd){.fd = gn_exec_output_fd(j->ranks[r].out), .events = POLLIN};
+		p[n++] = (struct pollfd){.fd = gn_exec_output_fd(j->ranks[r].error), .events = POLLIN};
 	}
 	if (poll(p, n, 200) > 0) {
 		for (int r = 0; r < j->size; r++) {
 			if (p[2 + 2 * r].revents)
-				gn_launch_stream_read(&j->ranks[r].out);
+				gn_exec_output_read(j->ranks[r].out);
 			if (p[3 + 2 * r].revents)
-				gn_launch_stream_read(&j->ranks[r].error);
+				gn_exec_output_read(j->ranks[r].error);
 		}
 		if (p[1].revents)
 			handle_abort(j, server);
@@ -276,8 +275,6 @@ enum gn_status gn_launch_job_create(int size, int bind, int grace_s, struct gn_l
 	j->bind = bind;
 	j->grace_ns = (uint64_t)grace_s * 1000000000u;
 	j->signals = -1;
-	for (int r = 0; r < size; r++)
-		j->ranks[r].out.fd = j->ranks[r].error.fd = -1;
 	/* two pipes and a PMIx connection per rank */
 	status = gn_descriptors_want(3 * (size_t)size + DESCRIPTORS, "the launcher", err);
 	if (!status)
@@ -294,10 +291,8 @@ void gn_launch_job_destroy(struct gn_launch_job *j)
 	if (!j)
 		return;
 	for (int r = 0; r < j->size; r++) {
-		gn_launch_stream_close(&j->ranks[r].out);
-		gn_launch_stream_close(&j->ranks[r].error);
-		free(j->ranks[r].out.line);
-		free(j->ranks[r].error.line);
+		gn_exec_output_destroy(j->ranks[r].out);
+		gn_exec_output_destroy(j->ranks[r].error);
 	}
 	if (j->signals >= 0)
 		close(j->signals);

@@ -1,6 +1,5 @@
 #include "src/cmd/launch_internal.h"
 
-#include "src/base/file.h"
 #include "src/base/text.h"
 #include "src/cmd/cmd.h"
 
@@ -14,65 +13,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
-
-
-#define LINE_MAX_BYTES 65536
-
-static void write_out(const struct gn_launch_stream *s, size_t len)
-{
-	/* on an error the reader is gone; the ranks continue */
-	gn_write_full(s->to, s->line, len, "standard output", NULL);
-}
-
-/* Writes complete lines. A line longer than the buffer is written in parts. */
-static void flush_lines(struct gn_launch_stream *s, int all)
-{
-	char *end = s->len ? memrchr(s->line, '\n', s->len) : NULL;
-	size_t len = all || (!end && s->len == LINE_MAX_BYTES) ? s->len : end ? (size_t)(end - s->line) + 1 : 0;
-
-	if (!len)
-		return;
-	write_out(s, len);
-	memmove(s->line, s->line + len, s->len - len);
-	s->len -= len;
-}
-
-void gn_launch_stream_close(struct gn_launch_stream *s)
-{
-	flush_lines(s, 1);
-	if (s->fd >= 0)
-		close(s->fd);
-	s->fd = -1;
-}
-
-void gn_launch_stream_read(struct gn_launch_stream *s)
-{
-	ssize_t n = gn_read_some(s->fd, s->line + s->len, LINE_MAX_BYTES - s->len);
-
-	if (n <= 0) {
-		gn_launch_stream_close(s);
-		return;
-	}
-	s->len += (size_t)n;
-	flush_lines(s, 0);
-}
-
-/* *write_end belongs to the rank. */
-static enum gn_status open_stream(struct gn_launch_stream *s, int to, int *write_end, struct gn_err *err)
-{
-	int ends[2];
-
-	s->to = to;
-	s->line = malloc(LINE_MAX_BYTES);
-	if (!s->line)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a line");
-	if (pipe2(ends, O_CLOEXEC))
-		return gn_err_errno(err, errno, "no pipe for a rank");
-	s->fd = ends[0];
-	*write_end = ends[1];
-	return GN_OK;
-}
-
 
 /* Binds the rank to an equal, contiguous share of this process's processors when there is at least one per rank: ranks that
  * busy-wait for each other must not share a processor. */
@@ -124,10 +64,10 @@ enum gn_status gn_launch_rank_start(struct gn_launch_rank *r, struct gn_pmix_ser
 	int out = -1, error = -1;
 	char **environment = NULL;
 	pid_t parent = getpid(), pid;
-	enum gn_status status = open_stream(&r->out, STDOUT_FILENO, &out, err);
+	enum gn_status status = gn_exec_output_create(STDOUT_FILENO, "", &out, &r->out, err);
 
 	if (!status)
-		status = open_stream(&r->error, STDERR_FILENO, &error, err);
+		status = gn_exec_output_create(STDERR_FILENO, "", &error, &r->error, err);
 	if (!status)
 		status = gn_pmix_server_environment(server, rank, &environment, err);
 	if (!status) {

@@ -8,9 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One request may arrive twice: from a terminal's or a job's signal to the whole process group, and from the launcher. */
-#define REPEAT_NS 500000000u
-
 struct gn_stop {
 	struct gn_log *log;
 	sigset_t signals;
@@ -56,7 +53,7 @@ static void *await_signals(void *argument)
 		s->wanted = 1;
 		if (number != SIGINT)
 			continue;
-		if (first_ns && gn_clock_ns() - first_ns < REPEAT_NS)
+		if (first_ns && gn_clock_ns() - first_ns < GN_INTERRUPT_REPEAT_NS)
 			continue;
 		if (first_ns)
 			end_by(number);

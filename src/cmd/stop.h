@@ -13,6 +13,9 @@
 
 #include <signal.h>
 
+/* A SIGINT that follows the first one sooner is the same request: it may be sent to a process and to its group. */
+#define GN_INTERRUPT_REPEAT_NS 500000000u
+
 struct gn_stop;
 
 /* Call before any other thread starts. log is borrowed: it receives an early end and the first SIGINT. */
