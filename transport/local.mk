@@ -45,6 +45,7 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/messages.c transport/coll/messages.h \
 	transport/coll/messages_internal.h \
 	transport/coll/messages_receive.c \
+	transport/coll/messages_send.c \
 	transport/coll/reduce.c \
 	transport/coll/reduce_executor.h \
 	transport/coll/staged.c transport/coll/staged.h \

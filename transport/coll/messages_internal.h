@@ -17,6 +17,9 @@ struct gn_message_wire {
 	uint32_t header_bytes;
 };
 
+/* Credits are returned in a message of their own when so many are owed; fewer go along with other messages. */
+#define GN_MESSAGES_OWED_MAX (GN_MESSAGES_CREDITS / 2)
+
 enum gn_message_is { GN_MESSAGE_PLAIN, GN_MESSAGE_ANSWER, GN_MESSAGE_CREDIT };
 
 #define GN_MESSAGE_WIRE_MAX (sizeof(struct gn_message_wire) + GN_MESSAGE_HEADER_MAX)
@@ -68,7 +71,6 @@ struct gn_message_peer {
 	uint32_t owed;	  /* credits that the peer has not been told of */
 	struct gn_message_send_state *waiting, **waiting_end; /* for credits */
 	struct gn_inbound *inbound;			      /* by sequence, from receive_sequence on */
-	int credit_under_way;
 };
 
 struct gn_messages {
@@ -89,7 +91,7 @@ struct gn_messages {
 	struct gn_messages_counts counts;
 };
 
-/* --- messages.c --- */
+/* --- messages_send.c --- */
 
 void gn_message_make_busy(struct gn_messages *m, struct gn_message_peer *p);
 /* Ends a user's send, or what was ours: its completion is called at the end of this progress. */
@@ -100,6 +102,14 @@ enum gn_status gn_message_connect(struct gn_messages *m, int rank, struct gn_err
 void gn_message_launch(struct gn_message_send_state *s);
 /* The call of this number to that rank; NULL: there is none. */
 struct gn_message_send_state *gn_message_call_of(struct gn_messages *m, uint32_t call, int rank);
+/* Of a completed one: its call's number is free, it is no longer among users' sends, its memory may be used again. */
+void gn_message_forget_call(struct gn_message_send_state *s);
+void gn_message_unlist(struct gn_message_send_state *s);
+void gn_message_return_send(struct gn_message_send_state *s);
+/* As many of those that wait as there are credits. */
+void gn_message_launch_waiting(struct gn_messages *m, struct gn_message_peer *p);
+/* Tells the peer of its credits if enough are owed. */
+void gn_message_return_credits(struct gn_messages *m, struct gn_message_peer *p);
 void gn_message_take_credits(struct gn_messages *m, struct gn_message_peer *p, uint32_t credits);
 
 /* --- messages_receive.c --- */
