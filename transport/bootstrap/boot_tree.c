@@ -36,11 +36,6 @@ int gn_boot_tree_parent(int rank)
 	return rank ? rank & (rank - 1) : -1;
 }
 
-int gn_boot_tree_has_children(int rank, int size)
-{
-	return rank % 2 == 0 && rank + 1 < size;
-}
-
 /* --- messages --- */
 
 enum gn_status gn_boot_receive(const struct gn_bootstrap *b, int rank, int fd, void *data, size_t len_bytes, struct gn_err *err)

@@ -21,7 +21,6 @@ struct gn_boot_tree;
 
 /* -1 for rank 0. */
 int gn_boot_tree_parent(int rank);
-int gn_boot_tree_has_children(int rank, int size);
 
 /* Local. b and log (may be NULL) are borrowed and outlive the tree. Listens if `listens` is set and the rank has children: *contact
  * is then where, else its port is 0. */

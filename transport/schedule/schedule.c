@@ -133,16 +133,6 @@ enum gn_status gn_schedule_finish(struct gn_schedule *s, struct gn_err *err)
 			 : GN_OK;
 }
 
-int gn_schedule_rank(const struct gn_schedule *s)
-{
-	return s->rank;
-}
-
-int gn_schedule_size(const struct gn_schedule *s)
-{
-	return s->size;
-}
-
 uint32_t gn_schedule_chunks(const struct gn_schedule *s)
 {
 	return s->chunks;

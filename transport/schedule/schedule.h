@@ -56,8 +56,6 @@ void gn_schedule_add(struct gn_schedule *s, struct gn_step step);
 /* Ends the building. GN_ERR_NO_MEMORY when an append had no memory or a step had an invalid chunk. */
 enum gn_status gn_schedule_finish(struct gn_schedule *s, struct gn_err *err);
 
-int gn_schedule_rank(const struct gn_schedule *s);
-int gn_schedule_size(const struct gn_schedule *s);
 uint32_t gn_schedule_chunks(const struct gn_schedule *s);
 /* Borrowed. */
 const struct gn_step *gn_schedule_steps(const struct gn_schedule *s, size_t *count);
