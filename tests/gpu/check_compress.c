@@ -1,6 +1,6 @@
 /* What is chosen and rounded must be what the oracle says, to the bit; what is left over, to rounding. */
 #include "kernels/ref/compress.h"
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,16 +12,16 @@ struct job {
 	int broken; /* one is NaN, one infinite */
 };
 
-static float *draw(struct bed *b, const struct job *j)
+static float *draw(struct fixture *b, const struct job *j)
 {
 	float *x = calloc(j->count, sizeof *x);
 
 	if (!x)
 		abort();
 	for (size_t i = 0; i < j->count; i++) {
-		x[i] = (float)bed_normal(b);
+		x[i] = (float)fixture_normal(b);
 		if (j->kinds)
-			x[i] = copysignf((float)(int)(bed_uniform(b) * j->kinds), x[i]);
+			x[i] = copysignf((float)(int)(fixture_uniform(b) * j->kinds), x[i]);
 	}
 	if (j->broken) {
 		x[j->count / 3] = -INFINITY;
@@ -30,25 +30,25 @@ static float *draw(struct bed *b, const struct job *j)
 	return x;
 }
 
-static void same(struct bed *b, const void *device, const void *want, size_t bytes, const char *what)
+static void same(struct fixture *b, const void *device, const void *want, size_t bytes, const char *what)
 {
 	void *got = malloc(bytes);
 
 	if (!got)
 		abort();
-	bed_fetch(b, got, device, bytes);
+	fixture_fetch(b, got, device, bytes);
 	if (memcmp(got, want, bytes))
-		bed_fail(b, "%s differ", what);
+		fixture_fail(b, "%s differ", what);
 	free(got);
 }
 
 /* What is left over, to a rounding of what was there. */
-static void leaves(struct bed *b, struct bed_tensor *left, const double *want, const float *x)
+static void leaves(struct fixture *b, struct fixture_tensor *left, const double *want, const float *x)
 {
-	bed_read(b, left, "what is left");
+	fixture_read(b, left, "what is left");
 	for (size_t i = 0; i < left->count && !b->why[0]; i++)
 		if (!(fabs(left->host[i] - want[i]) <= 2e-7 * fabs((double)x[i]) + 1e-44))
-			bed_fail(b, "%g is left of number %zu, and not %g", left->host[i], i, want[i]);
+			fixture_fail(b, "%g is left of number %zu, and not %g", left->host[i], i, want[i]);
 }
 
 struct taken {
@@ -58,12 +58,12 @@ struct taken {
 };
 
 /* What is left goes to rest_to, which may be NULL or from itself; from holds x before, and x or what is left behind it. */
-static void take_top(struct bed *b, const struct job *j, struct taken *t, const float *x, float *from, float *rest_to,
+static void take_top(struct fixture *b, const struct job *j, struct taken *t, const float *x, float *from, float *rest_to,
 		     const float *rest)
 {
-	if (!bed_ok(b, gn_cuda_fill(b->stream, t->to_indices, 0xff, j->k * sizeof *t->indices, &b->err), "fill") ||
-	    !bed_ok(b, gn_cuda_fill(b->stream, t->to_values, 0xff, j->k * sizeof *t->values, &b->err), "fill") ||
-	    !bed_ok(b, gn_cuda_top_k(b->stream, from, j->count, j->k, t->to_indices, t->to_values, rest_to, t->scratch, &b->err),
+	if (!fixture_ok(b, gn_cuda_fill(b->stream, t->to_indices, 0xff, j->k * sizeof *t->indices, &b->err), "fill") ||
+	    !fixture_ok(b, gn_cuda_fill(b->stream, t->to_values, 0xff, j->k * sizeof *t->values, &b->err), "fill") ||
+	    !fixture_ok(b, gn_cuda_top_k(b->stream, from, j->count, j->k, t->to_indices, t->to_values, rest_to, t->scratch, &b->err),
 		    "top-k"))
 		return;
 	same(b, t->to_indices, t->indices, j->k * sizeof *t->indices, "indices");
@@ -75,19 +75,19 @@ static void take_top(struct bed *b, const struct job *j, struct taken *t, const 
 }
 
 /* Without what is left, with it elsewhere, and in place; then back again by adding. */
-static void check_top_k(struct bed *b, const struct job *j)
+static void check_top_k(struct fixture *b, const struct job *j)
 {
 	struct taken t = {.values = calloc(j->k, sizeof *t.values), .indices = calloc(j->k, sizeof *t.indices)};
 	float *x = draw(b, j), *rest = malloc(j->count * sizeof *rest), *from, *elsewhere;
 
 	if (!t.values || !rest || !t.indices)
 		abort();
-	bed_begin(b);
-	from = bed_bytes(b, x, j->count * sizeof *x);
-	elsewhere = bed_bytes(b, NULL, j->count * sizeof *x);
-	t.to_indices = bed_bytes(b, NULL, j->k * sizeof *t.indices);
-	t.to_values = bed_bytes(b, NULL, j->k * sizeof *t.values);
-	t.scratch = bed_bytes(b, NULL, gn_cuda_top_k_scratch_bytes());
+	fixture_begin(b);
+	from = fixture_bytes(b, x, j->count * sizeof *x);
+	elsewhere = fixture_bytes(b, NULL, j->count * sizeof *x);
+	t.to_indices = fixture_bytes(b, NULL, j->k * sizeof *t.indices);
+	t.to_values = fixture_bytes(b, NULL, j->k * sizeof *t.values);
+	t.scratch = fixture_bytes(b, NULL, gn_cuda_top_k_scratch_bytes());
 	gn_ref_top_k(x, j->count, j->k, t.indices, t.values);
 	memcpy(rest, x, j->count * sizeof *rest);
 	for (size_t i = 0; i < j->k; i++)
@@ -100,38 +100,38 @@ static void check_top_k(struct bed *b, const struct job *j)
 		take_top(b, j, &t, x, from, from, rest);
 	}
 	if (!b->why[0]) {
-		bed_ok(b, gn_cuda_scatter_add(b->stream, t.to_indices, t.to_values, j->k, from, &b->err), "scatter");
+		fixture_ok(b, gn_cuda_scatter_add(b->stream, t.to_indices, t.to_values, j->k, from, &b->err), "scatter");
 		for (size_t i = 0; i < j->k; i++)
 			rest[t.indices[i]] += t.values[i];
 		if (!j->broken)
 			same(b, from, rest, j->count * sizeof *rest, "sums");
 	}
-	bed_end(b, "top %zu of %zu%s%s", j->k, j->count, j->kinds ? ", many equal" : "", j->broken ? ", not all finite" : "");
+	fixture_end(b, "top %zu of %zu%s%s", j->k, j->count, j->kinds ? ", many equal" : "", j->broken ? ", not all finite" : "");
 	free(x);
 	free(t.values);
 	free(rest);
 	free(t.indices);
 }
 
-static void check_quantise(struct bed *b, const struct job *j, double size)
+static void check_quantise(struct fixture *b, const struct job *j, double size)
 {
 	size_t groups = GN_QUANTISE_GROUPS(j->count);
 	float *x = draw(b, j), *scales = calloc(groups, sizeof *scales);
-	double *rest = bed_doubles(j->count), *sums = bed_doubles(j->count);
+	double *rest = fixture_doubles(j->count), *sums = fixture_doubles(j->count);
 	int8_t *whole = calloc(j->count, 1), *to;
-	struct bed_tensor *left, *back;
+	struct fixture_tensor *left, *back;
 	float *from, *to_scales;
 
 	if (!scales || !whole)
 		abort();
-	bed_begin(b);
+	fixture_begin(b);
 	for (size_t i = 0; i < j->count; i++)
 		x[i] *= (float)size;
-	from = bed_bytes(b, x, j->count * sizeof *x);
-	to = bed_bytes(b, NULL, j->count);
-	to_scales = bed_bytes(b, NULL, groups * sizeof *scales);
-	left = bed_output(b, GN_CUDA_F32, j->count);
-	back = bed_input(b, GN_CUDA_F32, j->count, 0, 1);
+	from = fixture_bytes(b, x, j->count * sizeof *x);
+	to = fixture_bytes(b, NULL, j->count);
+	to_scales = fixture_bytes(b, NULL, groups * sizeof *scales);
+	left = fixture_output(b, GN_CUDA_F32, j->count);
+	back = fixture_input(b, GN_CUDA_F32, j->count, 0, 1);
 	gn_ref_quantise(x, j->count, whole, scales);
 	for (size_t i = 0; i < j->count && back; i++) {
 		double value = (double)whole[i] * scales[i / GN_QUANTISE_GROUP];
@@ -139,23 +139,23 @@ static void check_quantise(struct bed *b, const struct job *j, double size)
 		rest[i] = x[i] - value;
 		sums[i] = back->host[i] + value;
 		if (isfinite(value) && fabs(rest[i]) > 0.501 * scales[i / GN_QUANTISE_GROUP] + (double)GN_QUANTISE_LEAST)
-			bed_fail(b, "the oracle is off by more than half a step");
+			fixture_fail(b, "the oracle is off by more than half a step");
 	}
 	if (!b->why[0] &&
-	    bed_ok(b, gn_cuda_quantise(b->stream, from, j->count, to, to_scales, left->data, &b->err), "quantise")) {
+	    fixture_ok(b, gn_cuda_quantise(b->stream, from, j->count, to, to_scales, left->data, &b->err), "quantise")) {
 		same(b, to, whole, j->count, "numbers");
 		if (!j->broken) {
 			same(b, to_scales, scales, groups * sizeof *scales, "scales");
 			leaves(b, left, rest, x);
-			bed_ok(b, gn_cuda_dequantise(b->stream, to, to_scales, j->count, 1, back->data, &b->err), "dequantise");
-			bed_compare(b, back, sums, bed_tolerance(GN_CUDA_F32), "sums");
+			fixture_ok(b, gn_cuda_dequantise(b->stream, to, to_scales, j->count, 1, back->data, &b->err), "dequantise");
+			fixture_compare(b, back, sums, fixture_tolerance(GN_CUDA_F32), "sums");
 		} else {
-			bed_fetch(b, scales, to_scales, groups * sizeof *scales);
+			fixture_fetch(b, scales, to_scales, groups * sizeof *scales);
 			if (!isnan(scales[j->count / 3 / GN_QUANTISE_GROUP]) || !isnan(scales[j->count / 2 / GN_QUANTISE_GROUP]))
-				bed_fail(b, "a group with infinity or NaN has a scale");
+				fixture_fail(b, "a group with infinity or NaN has a scale");
 		}
 	}
-	bed_end(b, "8 bits, %zu of about %g%s", j->count, size, j->broken ? ", not all finite" : "");
+	fixture_end(b, "8 bits, %zu of about %g%s", j->count, size, j->broken ? ", not all finite" : "");
 	free(x);
 	free(scales);
 	free(rest);
@@ -163,19 +163,19 @@ static void check_quantise(struct bed *b, const struct job *j, double size)
 	free(whole);
 }
 
-static void check_errors(struct bed *b)
+static void check_errors(struct fixture *b)
 {
 	float *x;
 
-	bed_begin(b);
-	x = bed_bytes(b, NULL, 64);
+	fixture_begin(b);
+	x = fixture_bytes(b, NULL, 64);
 	if (gn_cuda_top_k(b->stream, x, 8, 9, NULL, NULL, NULL, x, &b->err) != GN_ERR_USAGE ||
 	    gn_cuda_top_k(b->stream, x, 8, 0, NULL, NULL, NULL, x, &b->err) != GN_ERR_USAGE)
-		bed_fail(b, "more than there are, and none, are taken");
-	bed_end(b, "top-k of more than there are, and of none");
+		fixture_fail(b, "more than there are, and none, are taken");
+	fixture_end(b, "top-k of more than there are, and of none");
 }
 
-void check_compress(struct bed *b)
+void check_compress(struct fixture *b)
 {
 	static const struct job jobs[] = {{1, 1, 0, 0},	      {7, 3, 0, 0},	 {1000, 10, 0, 0},	{5003, 5003, 0, 0},
 					  {20001, 700, 0, 0}, {9000, 5000, 4, 0}, {4100, 41, 0, 1},

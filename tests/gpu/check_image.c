@@ -1,5 +1,5 @@
 #include "data/sample/resize.h"
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static enum gn_status expected(const struct job *j, const struct gn_cuda_image_a
 }
 
 /* Copies of the job's crop with other pixels and every second one mirrored; onto the device, and to there. */
-static int give_crops(struct bed *b, const struct job *j, struct gn_crop *crops, struct gn_cuda_image_args *a)
+static int give_crops(struct fixture *b, const struct job *j, struct gn_crop *crops, struct gn_cuda_image_args *a)
 {
 	struct gn_crop *there = calloc(j->n, sizeof *there);
 	size_t bytes = gn_crop_bytes(&j->crop);
@@ -51,33 +51,33 @@ static int give_crops(struct bed *b, const struct job *j, struct gn_crop *crops,
 		crops[n].flip = there[n].flip = n % 2;
 		crops[n].pixels = pixels;
 		for (size_t i = 0; i < bytes && pixels; i++)
-			pixels[i] = (uint8_t)(bed_uniform(b) * 256);
-		there[n].pixels = pixels && bytes ? bed_bytes(b, pixels, bytes) : NULL;
+			pixels[i] = (uint8_t)(fixture_uniform(b) * 256);
+		there[n].pixels = pixels && bytes ? fixture_bytes(b, pixels, bytes) : NULL;
 	}
-	a->crops = there ? bed_bytes(b, there, j->n * sizeof *there) : NULL;
+	a->crops = there ? fixture_bytes(b, there, j->n * sizeof *there) : NULL;
 	free(there);
 	return a->crops && !b->why[0];
 }
 
-static void check(struct bed *b, enum gn_cuda_type type, const struct job *j)
+static void check(struct fixture *b, enum gn_cuda_type type, const struct job *j)
 {
 	size_t count = (size_t)j->n * j->h * j->w * j->channels;
 	struct gn_cuda_image_args a = {.type = type, .n = j->n, .h = j->h, .w = j->w, .channels = j->channels,
 				       .mean = {0.485f, 0.456f, 0.406f}, .deviation = {0.229f, 0.224f, 0.225f}};
 	struct gn_crop *crops = calloc(j->n, sizeof *crops);
-	double *want = bed_doubles(count);
-	struct bed_tensor *out;
+	double *want = fixture_doubles(count);
+	struct fixture_tensor *out;
 
-	bed_begin(b);
-	out = bed_output(b, type, count);
+	fixture_begin(b);
+	out = fixture_output(b, type, count);
 	if (!b->why[0] && crops && give_crops(b, j, crops, &a)) {
 		a.out = out->data;
-		if (bed_ok(b, gn_cuda_crop_resize_normalise(b->stream, &a, &b->err), "crop, resize, normalise") &&
-		    bed_ok(b, expected(j, &a, crops, want, &b->err), "the host's way"))
+		if (fixture_ok(b, gn_cuda_crop_resize_normalise(b->stream, &a, &b->err), "crop, resize, normalise") &&
+		    fixture_ok(b, expected(j, &a, crops, want, &b->err), "the host's way"))
 			/* the host's are sums of floats, too */
-			bed_compare(b, out, want, (type == GN_CUDA_F32 ? 2 : 1) * bed_tolerance(type), "sample");
+			fixture_compare(b, out, want, (type == GN_CUDA_F32 ? 2 : 1) * fixture_tolerance(type), "sample");
 	}
-	bed_end(b, "crop, resize, normalise %s %dx%ux%u to %dx%dx%d", gn_cuda_type_name(type), j->n, j->crop.height, j->crop.width,
+	fixture_end(b, "crop, resize, normalise %s %dx%ux%u to %dx%dx%d", gn_cuda_type_name(type), j->n, j->crop.height, j->crop.width,
 		j->h, j->w, j->channels);
 	for (int n = 0; n < j->n && crops; n++)
 		free((void *)(uintptr_t)crops[n].pixels);
@@ -85,7 +85,7 @@ static void check(struct bed *b, enum gn_cuda_type type, const struct job *j)
 	free(want);
 }
 
-void check_image(struct bed *b)
+void check_image(struct fixture *b)
 {
 	static const struct job jobs[] = {
 		/* pixels as they are, scaled down by a fraction and by much, scaled up, one way each */

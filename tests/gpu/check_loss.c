@@ -1,5 +1,5 @@
 #include "kernels/backend.h"
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,16 +15,16 @@ struct batch {
 	int counted;
 };
 
-static void draw_batch(struct bed *b, int batch, int classes, const struct variant *v, struct batch *out)
+static void draw_batch(struct fixture *b, int batch, int classes, const struct variant *v, struct batch *out)
 {
 	out->labels = calloc(batch, sizeof *out->labels);
 	out->pair_labels = calloc(batch, sizeof *out->pair_labels);
 	out->lambdas = calloc(batch, sizeof *out->lambdas);
 	out->counted = 0;
 	for (int i = 0; i < batch; i++) {
-		out->labels[i] = (int32_t)(bed_uniform(b) * classes);
-		out->pair_labels[i] = (int32_t)(bed_uniform(b) * classes);
-		out->lambdas[i] = (float)bed_uniform(b);
+		out->labels[i] = (int32_t)(fixture_uniform(b) * classes);
+		out->pair_labels[i] = (int32_t)(fixture_uniform(b) * classes);
+		out->lambdas[i] = (float)fixture_uniform(b);
 		if (v->unlabelled == 2 || (v->unlabelled && i % 3 == 1))
 			out->labels[i] = -1;
 		out->counted += out->labels[i] >= 0;
@@ -39,41 +39,41 @@ static void release(struct batch *x)
 }
 
 /* Queues the loss and brings its numbers. */
-static int run(struct bed *b, enum gn_cuda_type type, int batch, int classes, const struct variant *v,
-	       const struct batch *in, struct bed_tensor *logits, struct bed_tensor *dlogits, struct gn_loss *out)
+static int run(struct fixture *b, enum gn_cuda_type type, int batch, int classes, const struct variant *v,
+	       const struct batch *in, struct fixture_tensor *logits, struct fixture_tensor *dlogits, struct gn_loss *out)
 {
 	struct gn_cuda_loss_args a = {type,
 				      batch,
 				      classes,
 				      logits->data,
-				      bed_bytes(b, in->labels, batch * sizeof *in->labels),
-				      v->mixed ? bed_bytes(b, in->pair_labels, batch * sizeof *in->pair_labels) : NULL,
-				      v->mixed ? bed_bytes(b, in->lambdas, batch * sizeof *in->lambdas) : NULL,
+				      fixture_bytes(b, in->labels, batch * sizeof *in->labels),
+				      v->mixed ? fixture_bytes(b, in->pair_labels, batch * sizeof *in->pair_labels) : NULL,
+				      v->mixed ? fixture_bytes(b, in->lambdas, batch * sizeof *in->lambdas) : NULL,
 				      v->smoothing,
 				      v->grad_scale,
 				      dlogits->data,
-				      bed_bytes(b, NULL, batch * sizeof(float)),
-				      bed_bytes(b, NULL, sizeof *out),
+				      fixture_bytes(b, NULL, batch * sizeof(float)),
+				      fixture_bytes(b, NULL, sizeof *out),
 				      NULL,
 				      0};
 
-	if (b->why[0] || !bed_ok(b, gn_cuda_softmax_cross_entropy(b->stream, &a, &b->err), "loss"))
+	if (b->why[0] || !fixture_ok(b, gn_cuda_softmax_cross_entropy(b->stream, &a, &b->err), "loss"))
 		return 0;
-	bed_fetch(b, out, a.out, sizeof *out);
+	fixture_fetch(b, out, a.out, sizeof *out);
 	return !b->why[0];
 }
 
-static void check(struct bed *b, enum gn_cuda_type type, int batch, int classes, const struct variant *v)
+static void check(struct fixture *b, enum gn_cuda_type type, int batch, int classes, const struct variant *v)
 {
-	double *want = bed_doubles((size_t)batch * classes), loss;
-	struct bed_tensor *logits, *dlogits;
+	double *want = fixture_doubles((size_t)batch * classes), loss;
+	struct fixture_tensor *logits, *dlogits;
 	struct gn_loss out;
 	struct batch in;
 
-	bed_begin(b);
+	fixture_begin(b);
 	draw_batch(b, batch, classes, v, &in);
-	logits = bed_input(b, type, (size_t)batch * classes, 5, 3);
-	dlogits = bed_output(b, type, (size_t)batch * classes);
+	logits = fixture_input(b, type, (size_t)batch * classes, 5, 3);
+	dlogits = fixture_output(b, type, (size_t)batch * classes);
 	if (!b->why[0] && run(b, type, batch, classes, v, &in, logits, dlogits, &out)) {
 		struct gn_targets targets = {in.labels, v->mixed ? in.pair_labels : NULL, in.lambdas};
 
@@ -82,44 +82,44 @@ static void check(struct bed *b, enum gn_cuda_type type, int batch, int classes,
 		for (size_t i = 0; i < (size_t)batch * classes; i++)
 			want[i] *= v->grad_scale;
 		if (!(fabs(out.loss - loss) <= 1e-5 * (fabs(loss) + 0.1)) || out.counted != in.counted || out.bad != 0)
-			bed_fail(b, "loss %.9g over %d with %d bad, not %.9g over %d", out.loss, out.counted, out.bad,
+			fixture_fail(b, "loss %.9g over %d with %d bad, not %.9g over %d", out.loss, out.counted, out.bad,
 				 loss, in.counted);
-		bed_compare(b, dlogits, want, 4 * bed_tolerance(type), "gradient");
+		fixture_compare(b, dlogits, want, 4 * fixture_tolerance(type), "gradient");
 	}
-	bed_end(b, "loss %s %d x %d, smoothing %g%s%s, gradient times %g", gn_cuda_type_name(type), batch, classes,
+	fixture_end(b, "loss %s %d x %d, smoothing %g%s%s, gradient times %g", gn_cuda_type_name(type), batch, classes,
 		v->smoothing, v->mixed ? ", mixed" : "", v->unlabelled ? ", without some labels" : "", v->grad_scale);
 	release(&in);
 	free(want);
 }
 
-static void bad_labels(struct bed *b)
+static void bad_labels(struct fixture *b)
 {
 	struct variant v = {0.1, 1, 1, 0};
-	struct bed_tensor *logits, *dlogits;
+	struct fixture_tensor *logits, *dlogits;
 	struct gn_loss out;
 	struct batch in;
 
-	bed_begin(b);
+	fixture_begin(b);
 	draw_batch(b, 8, 10, &v, &in);
 	in.labels[1] = 10;
 	in.labels[4] = INT32_MAX;
 	in.pair_labels[6] = -1;
-	logits = bed_input(b, GN_CUDA_F32, 80, 0, 1);
-	dlogits = bed_output(b, GN_CUDA_F32, 80);
+	logits = fixture_input(b, GN_CUDA_F32, 80, 0, 1);
+	dlogits = fixture_output(b, GN_CUDA_F32, 80);
 	if (!b->why[0] && run(b, GN_CUDA_F32, 8, 10, &v, &in, logits, dlogits, &out)) {
-		bed_read(b, dlogits, "gradient");
+		fixture_read(b, dlogits, "gradient");
 		if (out.bad != 3 || !isfinite(out.loss))
-			bed_fail(b, "%d bad labels, loss %g", out.bad, out.loss);
+			fixture_fail(b, "%d bad labels, loss %g", out.bad, out.loss);
 		for (int i = 0; i < 80; i++)
 			if (!isfinite(dlogits->host[i]) ||
 			    ((i / 10 == 1 || i / 10 == 4 || i / 10 == 6) && dlogits->host[i] != 0))
-				bed_fail(b, "gradient %d of image %d is %g", i % 10, i / 10, dlogits->host[i]);
+				fixture_fail(b, "gradient %d of image %d is %g", i % 10, i / 10, dlogits->host[i]);
 	}
-	bed_end(b, "loss counts labels that are no class");
+	fixture_end(b, "loss counts labels that are no class");
 	release(&in);
 }
 
-void check_loss(struct bed *b)
+void check_loss(struct fixture *b)
 {
 	static const int shapes[][2] = {{16, 1000}, {5, 10}, {3, 1}, {7, 1001}, {140, 37}, {6, 8}, {3, 16}};
 	static const struct variant variants[] = {

@@ -1,4 +1,4 @@
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,23 +16,23 @@ struct job {
 };
 
 struct side {
-	struct bed_tensor *params[TENSORS], *grads[TENSORS], *slots[TENSORS][2], *copies[TENSORS];
+	struct fixture_tensor *params[TENSORS], *grads[TENSORS], *slots[TENSORS][2], *copies[TENSORS];
 	struct gn_cuda_optim_tensor tensors[TENSORS];
 	struct gn_ref_optim_tensor ref[TENSORS];
 };
 
-static int make(struct bed *b, const struct job *j, struct side *s)
+static int make(struct fixture *b, const struct job *j, struct side *s)
 {
 	memset(s, 0, sizeof *s);
 	for (int i = 0; i < TENSORS; i++) {
 		struct gn_cuda_optim_tensor *t = &s->tensors[i];
 
-		s->params[i] = bed_input(b, GN_CUDA_F32, counts[i], 0, 1);
-		s->grads[i] = bed_input(b, j->type, counts[i], 0, 1);
-		s->slots[i][0] = bed_input(b, GN_CUDA_F32, counts[i], 0, 0);
-		s->slots[i][1] = j->rule.kind == GN_OPTIM_LAMB ? bed_input(b, GN_CUDA_F32, counts[i], 0, 0) : NULL;
+		s->params[i] = fixture_input(b, GN_CUDA_F32, counts[i], 0, 1);
+		s->grads[i] = fixture_input(b, j->type, counts[i], 0, 1);
+		s->slots[i][0] = fixture_input(b, GN_CUDA_F32, counts[i], 0, 0);
+		s->slots[i][1] = j->rule.kind == GN_OPTIM_LAMB ? fixture_input(b, GN_CUDA_F32, counts[i], 0, 0) : NULL;
 		/* a third of the tensors has none */
-		s->copies[i] = j->copies && i % 3 != 1 ? bed_output(b, j->type, counts[i]) : NULL;
+		s->copies[i] = j->copies && i % 3 != 1 ? fixture_output(b, j->type, counts[i]) : NULL;
 		if (b->why[0])
 			return 0;
 		*t = (struct gn_cuda_optim_tensor){s->params[i]->data,
@@ -44,9 +44,9 @@ static int make(struct bed *b, const struct job *j, struct side *s)
 						   i % 2};
 		if (s->slots[i][1])
 			t->slots[1] = s->slots[i][1]->data;
-		s->ref[i] = (struct gn_ref_optim_tensor){bed_doubles(counts[i]),
-							 bed_doubles(counts[i]),
-							 {bed_doubles(counts[i]), bed_doubles(counts[i])},
+		s->ref[i] = (struct gn_ref_optim_tensor){fixture_doubles(counts[i]),
+							 fixture_doubles(counts[i]),
+							 {fixture_doubles(counts[i]), fixture_doubles(counts[i])},
 							 counts[i],
 							 t->weight_decay,
 							 t->adapt};
@@ -66,22 +66,22 @@ static void release(struct side *s)
 	}
 }
 
-static void compare(struct bed *b, const struct job *j, struct side *s)
+static void compare(struct fixture *b, const struct job *j, struct side *s)
 {
 	for (int i = 0; i < TENSORS; i++) {
-		bed_compare(b, s->params[i], s->ref[i].params, 2e-5, "parameters");
+		fixture_compare(b, s->params[i], s->ref[i].params, 2e-5, "parameters");
 		if (s->copies[i] && !j->skip)
-			bed_compare(b, s->copies[i], s->ref[i].params, 2 * bed_tolerance(j->type), "copies");
+			fixture_compare(b, s->copies[i], s->ref[i].params, 2 * fixture_tolerance(j->type), "copies");
 		for (int k = 0; k < 2; k++)
 			if (s->slots[i][k])
-				bed_compare(b, s->slots[i][k], s->ref[i].slots[k], 2e-5, "slots");
+				fixture_compare(b, s->slots[i][k], s->ref[i].slots[k], 2e-5, "slots");
 	}
 }
 
 /* So long are the gradients said to be: half of it would do. */
 static const double squares[2] = {3, 0.5}, more[1] = {0.5};
 
-static enum gn_status set(struct bed *b, const struct job *j, struct gn_cuda_optim *o, struct gn_optim_update *u)
+static enum gn_status set(struct fixture *b, const struct job *j, struct gn_cuda_optim *o, struct gn_optim_update *u)
 {
 	double norm = u->grad_scale * 2, limit = u->step % 2 ? norm / 2 : norm * 2;
 	enum gn_status status = gn_cuda_optim_set(o, b->stream, u, &b->err);
@@ -90,19 +90,19 @@ static enum gn_status set(struct bed *b, const struct job *j, struct gn_cuda_opt
 		return status;
 	if (norm > limit)
 		u->grad_scale *= limit / (norm + 1e-6);
-	return gn_cuda_optim_clip(o, b->stream, bed_bytes(b, squares, sizeof squares), 2, bed_bytes(b, more, sizeof more), 1, limit,
+	return gn_cuda_optim_clip(o, b->stream, fixture_bytes(b, squares, sizeof squares), 2, fixture_bytes(b, more, sizeof more), 1, limit,
 				  &b->err);
 }
 
-static void steps(struct bed *b, const struct job *j, struct side *s, struct gn_cuda_optim *o)
+static void steps(struct fixture *b, const struct job *j, struct side *s, struct gn_cuda_optim *o)
 {
-	int32_t found = 1, *skip = j->skip ? bed_bytes(b, &found, sizeof found) : NULL;
+	int32_t found = 1, *skip = j->skip ? fixture_bytes(b, &found, sizeof found) : NULL;
 
 	for (uint64_t step = 1; step <= STEPS; step++) {
 		struct gn_optim_update u = {0.1 / (double)step, 0.25, step};
 
-		if (!bed_ok(b, set(b, j, o, &u), "set") ||
-		    !bed_ok(b, gn_cuda_optim_step(o, b->stream, skip, &b->err), "step"))
+		if (!fixture_ok(b, set(b, j, o, &u), "set") ||
+		    !fixture_ok(b, gn_cuda_optim_step(o, b->stream, skip, &b->err), "step"))
 			return;
 		for (int i = 0; !j->skip && i < TENSORS; i++)
 			gn_ref_optim_step(&j->rule, &u, &s->ref[i]);
@@ -110,42 +110,42 @@ static void steps(struct bed *b, const struct job *j, struct side *s, struct gn_
 	compare(b, j, s);
 }
 
-static void check(struct bed *b, const struct job *j)
+static void check(struct fixture *b, const struct job *j)
 {
 	struct gn_cuda_optim *o = NULL;
 	struct side s;
 
-	bed_begin(b);
+	fixture_begin(b);
 	if (make(b, j, &s) &&
-	    bed_ok(b, gn_cuda_optim_create(b->stream, &j->rule, j->type, s.tensors, TENSORS, &o, &b->err), "create"))
+	    fixture_ok(b, gn_cuda_optim_create(b->stream, &j->rule, j->type, s.tensors, TENSORS, &o, &b->err), "create"))
 		steps(b, j, &s, o);
 	gn_cuda_optim_destroy(o);
 	release(&s);
-	bed_end(b, "%s %s, momentum %g%s%s%s%s", gn_optim_name(j->rule.kind), gn_cuda_type_name(j->type),
+	fixture_end(b, "%s %s, momentum %g%s%s%s%s", gn_optim_name(j->rule.kind), gn_cuda_type_name(j->type),
 		j->rule.momentum, j->rule.nesterov ? ", Nesterov" : "", j->copies ? ", copies" : "",
 		j->skip ? ", skipped" : "", j->clip ? ", clipped" : "");
 }
 
-static void check_average(struct bed *b, size_t count, int skipped)
+static void check_average(struct fixture *b, size_t count, int skipped)
 {
-	double *want = bed_doubles(count);
-	struct bed_tensor *average, *x;
+	double *want = fixture_doubles(count);
+	struct fixture_tensor *average, *x;
 	float decay = 0.75f;
 	int32_t skip = skipped;
 
-	bed_begin(b);
-	average = bed_input(b, GN_CUDA_F32, count, 0, 1);
-	x = bed_input(b, GN_CUDA_F32, count, 1, 1);
+	fixture_begin(b);
+	average = fixture_input(b, GN_CUDA_F32, count, 0, 1);
+	x = fixture_input(b, GN_CUDA_F32, count, 1, 1);
 	for (size_t i = 0; i < count && x; i++)
 		want[i] = skipped ? average->host[i] : 0.75 * average->host[i] + 0.25 * x->host[i];
-	if (!b->why[0] && bed_ok(b, gn_cuda_average(b->stream, average->data, x->data, count, bed_bytes(b, &decay, sizeof decay),
-						    bed_bytes(b, &skip, sizeof skip), &b->err), "average"))
-		bed_compare(b, average, want, bed_tolerance(GN_CUDA_F32), "average");
-	bed_end(b, "moving average, %zu%s", count, skipped ? ", skipped" : "");
+	if (!b->why[0] && fixture_ok(b, gn_cuda_average(b->stream, average->data, x->data, count, fixture_bytes(b, &decay, sizeof decay),
+						    fixture_bytes(b, &skip, sizeof skip), &b->err), "average"))
+		fixture_compare(b, average, want, fixture_tolerance(GN_CUDA_F32), "average");
+	fixture_end(b, "moving average, %zu%s", count, skipped ? ", skipped" : "");
 	free(want);
 }
 
-void check_optim(struct bed *b)
+void check_optim(struct fixture *b)
 {
 	static const size_t sizes[] = {1, 3, 1000, 70001};
 

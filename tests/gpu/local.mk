@@ -1,6 +1,6 @@
 # The checks of our kernels on a GPU, and the same kernels on the host's processor, which needs no GPU.
 GPU_CHECKS = \
-	tests/gpu/bed.c tests/gpu/bed.h \
+	tests/gpu/fixture.c tests/gpu/fixture.h \
 	tests/gpu/check_compress.c \
 	tests/gpu/check_image.c \
 	tests/gpu/check_loss.c \
@@ -41,7 +41,7 @@ tests_gpu_test_kept_SOURCES = tests/gpu/test_kept.c tests/gpu/described.h
 tests_gpu_test_kept_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 tests_gpu_test_dnn_SOURCES = tests/gpu/test_dnn.c tests/gpu/described.h
 tests_gpu_test_dnn_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
-tests_gpu_test_ops_SOURCES = tests/gpu/bed.c tests/gpu/bed.h tests/gpu/ops.h tests/gpu/ops_device.c \
+tests_gpu_test_ops_SOURCES = tests/gpu/fixture.c tests/gpu/fixture.h tests/gpu/ops.h tests/gpu/ops_device.c \
 	tests/gpu/ops_oracle.c tests/gpu/ops_conv_bn.c tests/gpu/test_ops.c
 tests_gpu_test_ops_LDADD = $(KERNELS_CUDA_LIBS) $(ORACLE_LIBS)
 # the operators are the library's own, on kernels that are emulated

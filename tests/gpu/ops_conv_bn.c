@@ -33,7 +33,7 @@ struct job {
 	struct gn_op_conv_bn conv_bn;
 };
 
-static void make(struct bed *b, struct job *j, enum gn_backend backend, struct gn_op_device *device)
+static void make(struct fixture *b, struct job *j, enum gn_backend backend, struct gn_op_device *device)
 {
 	const struct pair *p = j->p;
 	struct gn_op_desc norm = {.kind = GN_OP_BATCH_NORM, .relu = 1, .training = 1, .needs_din = 1, .eps = 1e-5, .momentum = 0.1,
@@ -43,34 +43,34 @@ static void make(struct bed *b, struct job *j, enum gn_backend backend, struct g
 				  .device = device, .conv_bn = norm.conv_bn};
 
 	norm.in[0] = (struct gn_layout){p->n, p->c, p->side, p->side, 1, device ? 4 : 8};
-	if (!bed_ok(b, gn_op_create(backend, &norm, &j->norm, &b->err), "the batch norm"))
+	if (!fixture_ok(b, gn_op_create(backend, &norm, &j->norm, &b->err), "the batch norm"))
 		return;
 	conv.in[0] = gn_op_info(j->norm)->out;
-	if (!bed_ok(b, gn_op_create(backend, &conv, &j->conv, &b->err), "the convolution"))
+	if (!fixture_ok(b, gn_op_create(backend, &conv, &j->conv, &b->err), "the convolution"))
 		return;
 	j->in = gn_layout_elements(&conv.in[0]);
 	j->out = gn_layout_elements(&gn_op_info(j->conv)->out);
 	j->weights = (size_t)p->out_c * (size_t)p->c * (size_t)p->kernel * (size_t)p->kernel;
 }
 
-static void run(struct bed *b, struct job *j, struct gn_op_buffers *norm, struct gn_op_buffers *conv)
+static void run(struct fixture *b, struct job *j, struct gn_op_buffers *norm, struct gn_op_buffers *conv)
 {
-	if (bed_ok(b, gn_op_bind(j->norm, norm, &b->err), "bind") && bed_ok(b, gn_op_bind(j->conv, conv, &b->err), "bind") &&
-	    bed_ok(b, gn_op_forward(j->norm, 0, &b->err), "forward") && bed_ok(b, gn_op_forward(j->conv, 0, &b->err), "forward") &&
-	    bed_ok(b, gn_op_backward(j->conv, &b->err), "backward"))
-		bed_ok(b, gn_op_backward(j->norm, &b->err), "backward");
+	if (fixture_ok(b, gn_op_bind(j->norm, norm, &b->err), "bind") && fixture_ok(b, gn_op_bind(j->conv, conv, &b->err), "bind") &&
+	    fixture_ok(b, gn_op_forward(j->norm, 0, &b->err), "forward") && fixture_ok(b, gn_op_forward(j->conv, 0, &b->err), "forward") &&
+	    fixture_ok(b, gn_op_backward(j->conv, &b->err), "backward"))
+		fixture_ok(b, gn_op_backward(j->norm, &b->err), "backward");
 }
 
 static void *wide(const float *x, size_t count)
 {
-	double *d = bed_doubles(count);
+	double *d = fixture_doubles(count);
 
 	for (size_t i = 0; x && i < count; i++)
 		d[i] = x[i];
 	return d;
 }
 
-static void by_oracle(struct bed *b, const struct pair *p, struct numbers *n)
+static void by_oracle(struct fixture *b, const struct pair *p, struct numbers *n)
 {
 	struct job j = {.p = p};
 	struct gn_op_buffers norm = {.weight = n->gamma, .bias = n->beta, .dweight = n->dgamma, .dbias = n->dbeta};
@@ -110,53 +110,53 @@ static void by_oracle(struct bed *b, const struct pair *p, struct numbers *n)
 }
 
 /* NaN in every type. */
-static void *device_nans(struct bed *b, size_t bytes)
+static void *device_nans(struct fixture *b, size_t bytes)
 {
 	void *nans = malloc(bytes), *out;
 
 	if (!nans)
 		abort();
 	memset(nans, 0xff, bytes);
-	out = bed_bytes(b, nans, bytes);
+	out = fixture_bytes(b, nans, bytes);
 	free(nans);
 	return out;
 }
 
-static int all_ones(struct bed *b, const void *device, size_t bytes)
+static int all_ones(struct fixture *b, const void *device, size_t bytes)
 {
 	unsigned char *here = malloc(bytes);
 	size_t i = 0;
 
 	if (!here)
 		abort();
-	bed_fetch(b, here, device, bytes);
+	fixture_fetch(b, here, device, bytes);
 	while (i < bytes && here[i] == 0xff)
 		i++;
 	free(here);
 	return i == bytes;
 }
 
-static void take(struct bed *b, struct gn_cuda_ops *ops, const struct job *j, const struct gn_op_buffers *norm,
+static void take(struct fixture *b, struct gn_cuda_ops *ops, const struct job *j, const struct gn_op_buffers *norm,
 		 const struct gn_op_buffers *conv, struct numbers *n)
 {
 	size_t channels = (size_t)j->p->c * 4;
 
-	bed_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "the operators' work");
+	fixture_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "the operators' work");
 	ops_from_device(b, ops, &gn_op_info(j->conv)->out, conv->out, n->y);
 	ops_from_device(b, ops, &gn_op_info(j->norm)->in[0], norm->din[0], n->dx);
-	bed_fetch(b, n->dgamma, norm->dweight, channels);
-	bed_fetch(b, n->dbeta, norm->dbias, channels);
-	bed_fetch(b, n->dweight, conv->dweight, j->weights * 4);
+	fixture_fetch(b, n->dgamma, norm->dweight, channels);
+	fixture_fetch(b, n->dbeta, norm->dbias, channels);
+	fixture_fetch(b, n->dweight, conv->dweight, j->weights * 4);
 	if (conv->statistics)
-		bed_fetch(b, n->sums, conv->statistics, 2 * (size_t)j->p->out_c * 4);
+		fixture_fetch(b, n->sums, conv->statistics, 2 * (size_t)j->p->out_c * 4);
 	else
 		ops_sum_channels(&gn_op_info(j->conv)->out, n->y, n->sums);
 	if (j->conv_bn.defers && !all_ones(b, norm->out, gn_layout_bytes(&gn_op_info(j->norm)->out)))
-		bed_fail(b, "what the batch norm gives was written although it defers");
+		fixture_fail(b, "what the batch norm gives was written although it defers");
 }
 
 /* What the two read; what lies between them is NaN until it is written. */
-static void provide(struct bed *b, struct gn_cuda_ops *ops, const struct job *j, const struct numbers *n, struct gn_op_buffers *norm,
+static void provide(struct fixture *b, struct gn_cuda_ops *ops, const struct job *j, const struct numbers *n, struct gn_op_buffers *norm,
 		    struct gn_op_buffers *conv)
 {
 	const struct gn_layout *in = &gn_op_info(j->norm)->in[0];
@@ -168,7 +168,7 @@ static void provide(struct bed *b, struct gn_cuda_ops *ops, const struct job *j,
 }
 
 /* Returns what of it was taken, as text. */
-static void on_device(struct bed *b, struct gn_cuda_ops *ops, const struct pair *p, struct numbers *n, char taken[64])
+static void on_device(struct fixture *b, struct gn_cuda_ops *ops, const struct pair *p, struct numbers *n, char taken[64])
 {
 	struct job j = {.p = p};
 	struct gn_op_buffers norm = {0}, conv = {0};
@@ -183,8 +183,8 @@ static void on_device(struct bed *b, struct gn_cuda_ops *ops, const struct pair 
 	provide(b, ops, &j, n, &norm, &conv);
 	norm.dout = ops_device_bytes(b, gn_layout_bytes(in));
 	norm.din[0] = ops_device_bytes(b, gn_layout_bytes(in));
-	norm.weight = bed_bytes(b, n->gamma, channels);
-	norm.bias = bed_bytes(b, n->beta, channels);
+	norm.weight = fixture_bytes(b, n->gamma, channels);
+	norm.bias = fixture_bytes(b, n->beta, channels);
 	norm.dweight = ops_device_bytes(b, channels);
 	norm.dbias = ops_device_bytes(b, channels);
 	norm.running_mean = ops_device_bytes(b, channels);
@@ -193,13 +193,13 @@ static void on_device(struct bed *b, struct gn_cuda_ops *ops, const struct pair 
 	norm.scratch = ops_device_bytes(b, gn_op_info(j.norm)->scratch_bytes);
 	conv.out = ops_device_bytes(b, gn_layout_bytes(out));
 	conv.din[0] = (void *)norm.dout;
-	conv.weight = bed_bytes(b, n->weight, j.weights * 4);
+	conv.weight = fixture_bytes(b, n->weight, j.weights * 4);
 	conv.dweight = ops_device_bytes(b, j.weights * 4);
 	conv.statistics = ops_device_bytes(b, gn_op_info(j.conv)->statistics_bytes);
 	conv.workspace = ops_device_bytes(b, gn_op_info(j.conv)->workspace_bytes);
 	conv.scratch = ops_device_bytes(b, gn_op_info(j.conv)->scratch_bytes);
 	/* where engines are tried, the first bind overwrites */
-	if (!b->why[0] && bed_ok(b, gn_op_bind(j.norm, &norm, &b->err), "bind") && bed_ok(b, gn_op_bind(j.conv, &conv, &b->err), "bind"))
+	if (!b->why[0] && fixture_ok(b, gn_op_bind(j.norm, &norm, &b->err), "bind") && fixture_ok(b, gn_op_bind(j.conv, &conv, &b->err), "bind"))
 		provide(b, ops, &j, n, &norm, &conv);
 	if (!b->why[0])
 		run(b, &j, &norm, &conv);
@@ -210,7 +210,7 @@ static void on_device(struct bed *b, struct gn_cuda_ops *ops, const struct pair 
 	gn_op_destroy(j.conv);
 }
 
-static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type, const struct pair *p)
+static void check(struct fixture *b, struct gn_cuda_ops *ops, enum gn_cuda_type type, const struct pair *p)
 {
 	int side = (p->side + 2 * p->pad - p->kernel) / p->stride + 1;
 	size_t in = (size_t)p->n * (size_t)p->c * (size_t)p->side * (size_t)p->side, channels = (size_t)p->c;
@@ -219,7 +219,7 @@ static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type
 	struct numbers n[2];
 	char taken[64] = "";
 
-	bed_begin(b);
+	fixture_begin(b);
 	n[0] = (struct numbers){.x = ops_draw(b, type, in, 0.25, 1), .gamma = ops_draw(b, GN_CUDA_F32, channels, 1, 0.25),
 				.beta = ops_draw(b, GN_CUDA_F32, channels, 0, 0.5), .weight = ops_draw(b, type, weights, 0, 0.1),
 				.dy = ops_draw(b, type, out, 0, 1)};
@@ -241,7 +241,7 @@ static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type
 	ops_compare(b, type, "gradient of the norm's weight", n[1].dgamma, n[0].dgamma, channels, 4);
 	ops_compare(b, type, "gradient of the norm's bias", n[1].dbeta, n[0].dbeta, channels, 4);
 	ops_compare(b, type, "gradient of the weight", n[1].dweight, n[0].dweight, weights, 4);
-	bed_end(b, "%s, batch norm, relu, convolution %s: %s", gn_cuda_type_name(type), p->name, taken);
+	fixture_end(b, "%s, batch norm, relu, convolution %s: %s", gn_cuda_type_name(type), p->name, taken);
 	for (int i = 0; i < 2; i++) {
 		float *all[] = {n[i].y, n[i].sums, n[i].dx, n[i].dgamma, n[i].dbeta, n[i].dweight};
 
@@ -253,7 +253,7 @@ static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type
 		free(inputs[k]);
 }
 
-void check_links(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type)
+void check_links(struct fixture *b, struct gn_cuda_ops *ops, enum gn_cuda_type type)
 {
 	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
 		check(b, ops, type, &pairs[i]);

@@ -26,14 +26,14 @@ struct gn_op_desc ops_plain_desc(const struct ops_case *c, int element_bytes)
 	return d;
 }
 
-struct ops_sizes ops_sizes_of(struct bed *b, const struct ops_case *c)
+struct ops_sizes ops_sizes_of(struct fixture *b, const struct ops_case *c)
 {
 	struct gn_op_desc d = ops_plain_desc(c, 8);
 	struct ops_sizes s = {0};
 	struct gn_op *op;
 
 	d.weight.order = GN_WEIGHT_PLAIN;
-	if (!bed_ok(b, gn_op_create(GN_BACKEND_REF, &d, &op, &b->err), "the oracle's operator"))
+	if (!fixture_ok(b, gn_op_create(GN_BACKEND_REF, &d, &op, &b->err), "the oracle's operator"))
 		return s;
 	s.in[0] = gn_op_info(op)->in[0];
 	s.in[1] = d.kind == GN_OP_CONV ? gn_op_info(op)->out : s.in[0];
@@ -56,19 +56,19 @@ struct ops_sizes ops_sizes_of(struct bed *b, const struct ops_case *c)
 	return s;
 }
 
-float *ops_draw(struct bed *b, enum gn_cuda_type type, size_t count, double mean, double deviation)
+float *ops_draw(struct fixture *b, enum gn_cuda_type type, size_t count, double mean, double deviation)
 {
 	float *x = ops_floats(count);
 	uint32_t raw;
 
 	for (size_t i = 0; i < count; i++) {
-		gn_cuda_set_value(type, &raw, 0, (float)(mean + deviation * bed_normal(b)));
+		gn_cuda_set_value(type, &raw, 0, (float)(mean + deviation * fixture_normal(b)));
 		x[i] = gn_cuda_value(type, &raw, 0);
 	}
 	return x;
 }
 
-void ops_fill(struct bed *b, enum gn_cuda_type type, const struct ops_case *c, const struct ops_sizes *s, struct ops_numbers *n)
+void ops_fill(struct fixture *b, enum gn_cuda_type type, const struct ops_case *c, const struct ops_sizes *s, struct ops_numbers *n)
 {
 	int norm = c->desc.kind == GN_OP_BATCH_NORM;
 	double scale = norm || !s->weight ? 1 : 1 / sqrt((double)s->weight / (double)c->desc.channels_out);
@@ -126,7 +126,7 @@ void ops_free_results(struct ops_numbers *n)
 
 static void *doubles_of(const float *x, size_t count)
 {
-	double *d = bed_doubles(count);
+	double *d = fixture_doubles(count);
 
 	for (size_t i = 0; i < count; i++)
 		d[i] = x[i];
@@ -139,17 +139,17 @@ static void to_floats(const double *from, size_t count, float *to)
 		to[i] = (float)from[i];
 }
 
-void ops_run_oracle(struct bed *b, const struct ops_case *c, const struct ops_sizes *s, struct ops_numbers *n)
+void ops_run_oracle(struct fixture *b, const struct ops_case *c, const struct ops_sizes *s, struct ops_numbers *n)
 {
 	struct gn_op_desc d = ops_plain_desc(c, 8);
 	struct gn_op_buffers v = {.weight = n->weight, .bias = n->bias, .dweight = n->dweight, .dbias = n->dbias,
 				  .running_mean = n->new_mean, .running_var = n->new_var};
 	double *x[2] = {doubles_of(n->x[0], s->x[0]), doubles_of(n->x[1], s->x[1])}, *dy = doubles_of(n->dy, s->y);
-	double *y = bed_doubles(s->y), *dx[2] = {bed_doubles(s->x[0]), bed_doubles(s->x[1])};
+	double *y = fixture_doubles(s->y), *dx[2] = {fixture_doubles(s->x[0]), fixture_doubles(s->x[1])};
 	struct gn_op *op;
 
 	d.weight.order = GN_WEIGHT_PLAIN;
-	if (bed_ok(b, gn_op_create(GN_BACKEND_REF, &d, &op, &b->err), "the oracle's operator")) {
+	if (fixture_ok(b, gn_op_create(GN_BACKEND_REF, &d, &op, &b->err), "the oracle's operator")) {
 		v.in[0] = x[0];
 		v.in[1] = x[1];
 		v.out = y;
@@ -158,10 +158,10 @@ void ops_run_oracle(struct bed *b, const struct ops_case *c, const struct ops_si
 		v.din[1] = dx[1];
 		v.workspace = calloc(1, gn_op_info(op)->workspace_bytes + 1);
 		v.scratch = calloc(1, gn_op_info(op)->scratch_bytes + 1);
-		bed_ok(b, gn_op_bind(op, &v, &b->err), "the oracle");
-		bed_ok(b, gn_op_forward(op, OPS_STEP, &b->err), "the oracle, forward");
+		fixture_ok(b, gn_op_bind(op, &v, &b->err), "the oracle");
+		fixture_ok(b, gn_op_forward(op, OPS_STEP, &b->err), "the oracle, forward");
 		if (!c->inference)
-			bed_ok(b, gn_op_backward(op, &b->err), "the oracle, backward");
+			fixture_ok(b, gn_op_backward(op, &b->err), "the oracle, backward");
 		to_floats(y, s->y, n->y);
 		if (s->sums)
 			ops_sum_channels(&s->out, d.kind == GN_OP_CONV ? n->y : n->x[0], n->sums);
@@ -181,7 +181,7 @@ void ops_run_oracle(struct bed *b, const struct ops_case *c, const struct ops_si
 
 double ops_worst[3];
 
-void ops_compare(struct bed *b, enum gn_cuda_type type, const char *what, const float *got, const float *want, size_t count,
+void ops_compare(struct fixture *b, enum gn_cuda_type type, const char *what, const float *got, const float *want, size_t count,
 		    double factor)
 {
 	static const double tolerances[] = {1e-5, 8e-3, 1e-3};
@@ -195,5 +195,5 @@ void ops_compare(struct bed *b, enum gn_cuda_type type, const char *what, const 
 	if (off > ops_worst[type])
 		ops_worst[type] = off;
 	if (!(off <= allowed))
-		bed_fail(b, "%s: relative error %.2e (allowed %.0e)", what, off, allowed);
+		fixture_fail(b, "%s: relative error %.2e (allowed %.0e)", what, off, allowed);
 }

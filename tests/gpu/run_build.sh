@@ -69,7 +69,7 @@ find_nvidia() {
 # Sources of the kernels, and of the operators where there is cuDNN; none needs another library.
 kernels_sources() {
 	printf '%s\n' kernels/cuda/*.cu src/device/*.c kernels/*.c kernels/ref/*.c data/sample/resize{,_rows}.c \
-		tests/gpu/{no_host,bed,check_*,test_kernels,bench_kernels}.c
+		tests/gpu/{no_host,fixture,check_*,test_kernels,bench_kernels}.c
 	printf '%s\n' src/base/*.c | grep -v -e /sha256 -e /version
 	[[ ! $operators ]] || printf '%s\n' kernels/cuda/{autotune,blas*,dnn*,op*}.c tests/gpu/{ops_*,test_dnn,test_ops}.c
 }
@@ -178,11 +178,11 @@ archive() {
 link_kernels() {
 	local o=$build/objects libraries=() archives=("$build/libkernels.a") name
 
-	archive kernels && link test_kernels "$o"/tests-gpu-{bed,check_*,test_kernels}.c.o && link bench_kernels "$o"/tests-gpu-bench_kernels.c.o ||
+	archive kernels && link test_kernels "$o"/tests-gpu-{fixture,check_*,test_kernels}.c.o && link bench_kernels "$o"/tests-gpu-bench_kernels.c.o ||
 		return 1
 	[[ $operators ]] || return 0
 	for name in test_dnn test_ops; do
-		link "$name" "$o"/tests-gpu-{$name,bed,ops_*}.c.o || return 1
+		link "$name" "$o"/tests-gpu-{$name,fixture,ops_*}.c.o || return 1
 	done
 }
 link_program() {

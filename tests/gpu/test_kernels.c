@@ -1,13 +1,13 @@
 /* Every kernel of kernels/cuda against the oracle of kernels/ref, over shapes, types and options. Prints TAP.
  * usage: test_kernels [CASES...]   (types norm pool loss optim pointwise image compress; all without) */
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static const struct {
 	const char *name;
-	void (*run)(struct bed *b);
+	void (*run)(struct fixture *b);
 } groups[] = {
 	{"types", check_types}, {"norm", check_batch_norm},	{"pool", check_pool},	{"loss", check_loss},
 	{"optim", check_optim}, {"pointwise", check_pointwise}, {"image", check_image},
@@ -24,8 +24,8 @@ static int wanted(const char *name, char **names, int count)
 
 static enum gn_status run_device(int ordinal, char **names, int count, int *points, int *failed, struct gn_err *err)
 {
-	struct bed b;
-	enum gn_status status = bed_open(&b, ordinal, (size_t)512 << 20, err);
+	struct fixture b;
+	enum gn_status status = fixture_open(&b, ordinal, (size_t)512 << 20, err);
 
 	if (status)
 		return status;
@@ -37,7 +37,7 @@ static enum gn_status run_device(int ordinal, char **names, int count, int *poin
 				groups[i].run(&b);
 	*points = b.points;
 	*failed += b.failed;
-	bed_close(&b);
+	fixture_close(&b);
 	return GN_OK;
 }
 

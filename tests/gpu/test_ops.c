@@ -77,7 +77,7 @@ static void turn_weight(const struct ops_case *c, const struct ops_sizes *s, str
 }
 
 /* The device's buffers of an operator. */
-static void provide(struct bed *b, struct gn_cuda_ops *ops, const struct ops_case *c, const struct gn_op_info *info,
+static void provide(struct fixture *b, struct gn_cuda_ops *ops, const struct ops_case *c, const struct gn_op_info *info,
 		    const struct ops_sizes *s, const struct ops_numbers *n, struct gn_op_buffers *v)
 {
 	float *w = ops_floats(s->weight), *half = ops_floats(s->y);
@@ -93,16 +93,16 @@ static void provide(struct bed *b, struct gn_cuda_ops *ops, const struct ops_cas
 	v->out = ops_device_bytes(b, gn_layout_bytes(&info->out));
 	v->dout = ops_to_device(b, ops, &info->out, half);
 	v->more_dout = c->halves && info->sums_gradients ? ops_to_device(b, ops, &info->out, half) : NULL;
-	v->weight = s->weight ? bed_bytes(b, w, s->weight * 4) : NULL;
-	v->bias = s->bias ? bed_bytes(b, n->bias, s->bias * 4) : NULL;
+	v->weight = s->weight ? fixture_bytes(b, w, s->weight * 4) : NULL;
+	v->bias = s->bias ? fixture_bytes(b, n->bias, s->bias * 4) : NULL;
 	v->dweight = ops_device_bytes(b, s->weight * 4);
 	v->dbias = ops_device_bytes(b, s->bias * 4);
-	v->running_mean = bed_bytes(b, n->new_mean, s->channels * 4);
-	v->running_var = bed_bytes(b, n->new_var, s->channels * 4);
+	v->running_mean = fixture_bytes(b, n->new_mean, s->channels * 4);
+	v->running_var = fixture_bytes(b, n->new_var, s->channels * 4);
 	v->statistics = ops_device_bytes(b, info->statistics_bytes);
 	if (s->sums && c->desc.kind == GN_OP_BATCH_NORM) {
 		ops_sum_channels(&s->out, n->x[0], n->sums);
-		v->statistics = bed_bytes(b, n->sums, s->sums * 4);
+		v->statistics = fixture_bytes(b, n->sums, s->sums * 4);
 	}
 	v->workspace = ops_device_bytes(b, info->workspace_bytes);
 	v->scratch = ops_device_bytes(b, info->scratch_bytes);
@@ -110,15 +110,15 @@ static void provide(struct bed *b, struct gn_cuda_ops *ops, const struct ops_cas
 	free(half);
 }
 
-static void take(struct bed *b, struct gn_cuda_ops *ops, const struct ops_case *c, const struct gn_op_info *info,
+static void take(struct fixture *b, struct gn_cuda_ops *ops, const struct ops_case *c, const struct gn_op_info *info,
 		 const struct ops_sizes *s, const struct gn_op_buffers *v, struct ops_numbers *n)
 {
-	bed_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "the operator's work");
+	fixture_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "the operator's work");
 	ops_from_device(b, ops, &info->out, v->out, n->y);
-	bed_fetch(b, n->new_mean, v->running_mean, s->channels * 4);
-	bed_fetch(b, n->new_var, v->running_var, s->channels * 4);
+	fixture_fetch(b, n->new_mean, v->running_mean, s->channels * 4);
+	fixture_fetch(b, n->new_var, v->running_var, s->channels * 4);
 	if (v->statistics)
-		bed_fetch(b, n->sums, v->statistics, s->sums * 4);
+		fixture_fetch(b, n->sums, v->statistics, s->sums * 4);
 	else if (s->sums)
 		ops_sum_channels(&s->out, n->y, n->sums);
 	if (c->inference)
@@ -126,13 +126,13 @@ static void take(struct bed *b, struct gn_cuda_ops *ops, const struct ops_case *
 	for (int i = 0; i < 2; i++)
 		ops_from_device(b, ops, &info->in[i], v->din[i], n->dx[i]);
 	if (s->weight)
-		bed_fetch(b, n->dweight, v->dweight, s->weight * 4);
+		fixture_fetch(b, n->dweight, v->dweight, s->weight * 4);
 	if (s->bias)
-		bed_fetch(b, n->dbias, v->dbias, s->bias * 4);
+		fixture_fetch(b, n->dbias, v->dbias, s->bias * 4);
 	turn_weight(c, s, info->weight, 1, n->dweight);
 }
 
-static void run_device(struct bed *b, struct gn_cuda_ops *ops, const struct ops_case *c, const struct ops_sizes *s, struct ops_numbers *n)
+static void run_device(struct fixture *b, struct gn_cuda_ops *ops, const struct ops_case *c, const struct ops_sizes *s, struct ops_numbers *n)
 {
 	struct gn_op_desc d = ops_plain_desc(c, 4);
 	struct gn_op_buffers v = {0};
@@ -140,28 +140,28 @@ static void run_device(struct bed *b, struct gn_cuda_ops *ops, const struct ops_
 	struct gn_op *op;
 
 	d.device = gn_cuda_ops_device(ops);
-	if (!bed_ok(b, gn_op_create(GN_BACKEND_CUDA, &d, &op, &b->err), "the operator"))
+	if (!fixture_ok(b, gn_op_create(GN_BACKEND_CUDA, &d, &op, &b->err), "the operator"))
 		return;
 	info = gn_op_info(op);
 	/* where engines are tried, the first bind overwrites */
 	for (int i = 0; i < 2 && !b->why[0]; i++) {
 		provide(b, ops, c, info, s, n, &v);
-		bed_ok(b, gn_op_bind(op, &v, &b->err), "bind");
+		fixture_ok(b, gn_op_bind(op, &v, &b->err), "bind");
 	}
 	if (!b->why[0] &&
-	    bed_ok(b, gn_cuda_ops_set_step(ops, OPS_STEP, &b->err), "step") &&
-	    bed_ok(b, gn_op_forward(op, OPS_STEP, &b->err), "forward") &&
-	    (c->inference || bed_ok(b, gn_op_backward(op, &b->err), "backward")))
+	    fixture_ok(b, gn_cuda_ops_set_step(ops, OPS_STEP, &b->err), "step") &&
+	    fixture_ok(b, gn_op_forward(op, OPS_STEP, &b->err), "forward") &&
+	    (c->inference || fixture_ok(b, gn_op_backward(op, &b->err), "backward")))
 		take(b, ops, c, info, s, &v, n);
 	gn_op_destroy(op);
 }
 
-static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type, const struct ops_case *c)
+static void check(struct fixture *b, struct gn_cuda_ops *ops, enum gn_cuda_type type, const struct ops_case *c)
 {
 	struct ops_numbers want = {0}, got;
 	struct ops_sizes s;
 
-	bed_begin(b);
+	fixture_begin(b);
 	s = ops_sizes_of(b, c);
 	ops_fill(b, type, c, &s, &want);
 	got = want;
@@ -179,7 +179,7 @@ static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type
 	}
 	ops_compare(b, GN_CUDA_F32, "running mean", got.new_mean, want.new_mean, s.channels, 1);
 	ops_compare(b, GN_CUDA_F32, "running variance", got.new_var, want.new_var, s.channels, 1);
-	bed_end(b, "%s, %s", gn_cuda_type_name(type), c->name);
+	fixture_end(b, "%s, %s", gn_cuda_type_name(type), c->name);
 	ops_free_results(&want);
 	ops_free_results(&got);
 	free(want.x[0]);
@@ -191,7 +191,7 @@ static void check(struct bed *b, struct gn_cuda_ops *ops, enum gn_cuda_type type
 	free(want.var);
 }
 
-static enum gn_status check_type(struct bed *b, enum gn_cuda_type type, int tune)
+static enum gn_status check_type(struct fixture *b, enum gn_cuda_type type, int tune)
 {
 	struct gn_cuda_ops_options o = {.type = type, .dnn = {.workspace_limit_bytes = (size_t)64 << 20}, .tune = tune};
 	struct gn_cuda_ops *ops;
@@ -215,7 +215,7 @@ static int skip(const char *why)
 
 int main(void)
 {
-	struct bed b;
+	struct fixture b;
 	struct gn_err err;
 	int devices = 0, failed;
 	enum gn_status status = gn_cuda_device_count(&devices, &err);
@@ -223,7 +223,7 @@ int main(void)
 	if (status == GN_ERR_NOT_FOUND || status == GN_ERR_UNSUPPORTED)
 		return skip(err.text);
 	if (!status)
-		status = bed_open(&b, 0, (size_t)512 << 20, &err);
+		status = fixture_open(&b, 0, (size_t)512 << 20, &err);
 	if (status) {
 		printf("not ok 1 - operators on a GPU: %s\n1..1\n", err.text);
 		return 1;
@@ -231,7 +231,7 @@ int main(void)
 	for (int type = 0; type < 3 && !status; type++) {
 		status = check_type(&b, (enum gn_cuda_type)type, type == GN_CUDA_BF16);
 		if (status == GN_ERR_NOT_FOUND && type == 0) {
-			bed_close(&b);
+			fixture_close(&b);
 			return skip(b.err.text);
 		}
 		if (status == GN_ERR_UNSUPPORTED) {
@@ -247,6 +247,6 @@ int main(void)
 		printf("# %s: largest deviation %.1e\n", gn_cuda_type_name((enum gn_cuda_type)type), ops_worst[type]);
 	printf("1..%d\n", b.points);
 	failed = b.failed;
-	bed_close(&b);
+	fixture_close(&b);
 	return failed != 0;
 }

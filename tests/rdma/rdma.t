@@ -1,20 +1,20 @@
 #!/bin/bash
-# Allreduce, training and a lost rank over real verbs: two guests with soft RoCE (tests/rdma/lab), by the environment bootstrap.
+# Allreduce, training and a lost rank over real verbs: two guests with soft RoCE (tests/rdma/cluster), by the environment bootstrap.
 # What the adapters count is read outside of gannet, too. There are two in each guest; all but a few tests use the first.
 # With GN_LONG in the environment (tests/long) also what takes minutes on emulated processors.
 set -u
 # shellcheck source=tests/train/common.sh
 . "$GN_SOURCE/tests/train/common.sh"
 : "${dir:?}" "${gannet:?}" "${jsonl:?}"
-lab=$dir/lab
-trap '"$GN_SOURCE/tests/rdma/lab" down "$lab"; rm -rf "$dir"' EXIT
-mkdir "$lab"
+cluster=$dir/cluster
+trap '"$GN_SOURCE/tests/rdma/cluster" down "$cluster"; rm -rf "$dir"' EXIT
+mkdir "$cluster"
 # For a host with more to do than the guests; each command ends long before.
-export GN_LAB_SECONDS=150 GN_LAB_LIFE=1150
+export GN_CLUSTER_SECONDS=150 GN_CLUSTER_LIFE=1150
 rails=1
-lab() { "$GN_SOURCE/tests/rdma/lab" "$1" "$lab" "${@:2}"; }
+cluster() { "$GN_SOURCE/tests/rdma/cluster" "$1" "$cluster" "${@:2}"; }
 
-lab up 2>"$dir/up"
+cluster up 2>"$dir/up"
 case $? in
 0) ;;
 77)
@@ -34,7 +34,7 @@ esac
 
 # rank RANK COMMAND...: in its guest; leaves out.RANK, err.RANK
 rank() {
-	lab run $(($1 + 1)) env RANK="$1" WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
+	cluster run $(($1 + 1)) env RANK="$1" WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
 		GANNET_SECRET_FILE="$dir/secret" GANNET_RAILS=$rails UCX_WARN_UNUSED_ENV_VARS=n "${@:2}" >"$dir/out.$1" 2>"$dir/err.$1"
 }
 # both COMMAND...: in both guests; prints all, ends with rank 0's code, or rank 1's when that is 0
@@ -49,7 +49,7 @@ both() {
 	return $((code ? code : other))
 }
 counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
-packets() { lab run "$1" cat $counters/sent_pkts $counters/rcvd_pkts | paste -sd' '; } # GUEST
+packets() { cluster run "$1" cat $counters/sent_pkts $counters/rcvd_pkts | paste -sd' '; } # GUEST
 
 # rows TRANSPORT: three sizes, none wrong, by that transport
 rows() {
@@ -112,7 +112,7 @@ expect 1 "rank 0 on guest1 was to reach rank 1 on guest2 by rc, but UCX selected
 
 # --- two rails ---
 both_adapters() { cat /sys/class/infiniband/rxe[01]/ports/1/hw_counters/{sent,rcvd}_pkts | paste -sd' '; }
-of_both() { lab run "$1" bash -c "$(declare -f both_adapters); both_adapters"; } # GUEST
+of_both() { cluster run "$1" bash -c "$(declare -f both_adapters); both_adapters"; } # GUEST
 # One row, whose messages are all cut in two: what the adapters of a guest have sent, and received, is the same to a third
 # (packets of a busy host are sent again), and together at least what it takes. The row says so, and so does the line at start.
 two_rails() {
@@ -139,16 +139,16 @@ check "allreduce by two rails over rc, right, half of the packets through each a
 # Emulated, oneDNN's code for wider registers only takes longer to be made.
 trainer() { # TRANSPORT STEPS NAME
 	echo env ONEDNN_MAX_CPU_ISA=SSE41 GANNET_LOG=warn "$gannet" train --data "$dir/train" --model lenet --lr 0.01 --batch 2 \
-		--threads 1 --loader-threads 1 --transport "$1" --steps "$2" --log-every 1 --log "$lab/$3.jsonl"
+		--threads 1 --loader-threads 1 --transport "$1" --steps "$2" --log-every 1 --log "$cluster/$3.jsonl"
 }
 train() { # TRANSPORT
 	# shellcheck disable=SC2046 # words
-	both $(trainer "$1" 20 "$1") && [[ $("$jsonl" "$lab/$1.jsonl" step step | wc -l) == 20 ]]
+	both $(trainer "$1" 20 "$1") && [[ $("$jsonl" "$cluster/$1.jsonl" step step | wc -l) == 20 ]]
 }
 check 'digits are packed' "$gannet" pack --out "$dir/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
 check "20 steps of lenet over rc, through the adapters" by_adapter train rc
 check "20 steps of lenet over tcp" train tcp
-check "losses agree within 1e-5" same_losses "$lab/rc.jsonl" "$lab/tcp.jsonl" 1e-5
+check "losses agree within 1e-5" same_losses "$cluster/rc.jsonl" "$cluster/tcp.jsonl" 1e-5
 
 # The report of ib-vs-eth.sbatch from these very measurements.
 compare() {
@@ -156,7 +156,7 @@ compare() {
 	mkdir "$dir/report"
 	for fabric in rc tcp; do
 		grep '^{' "$dir/rows.$fabric" >"$dir/report/$fabric.bench.jsonl" &&
-			cp "$lab/$fabric.jsonl" "$dir/report/$fabric.train.jsonl" || return 1
+			cp "$cluster/$fabric.jsonl" "$dir/report/$fabric.train.jsonl" || return 1
 	done
 	GANNET_OUT=$dir/report GANNET_DATA=$dir/train GANNET_START=false bash "$GN_SOURCE/slurm/jobs/ib-vs-eth.sbatch" || return 1
 	cat "$dir/report/report.md"
@@ -186,7 +186,7 @@ expect 4 "rank 0 on guest1" "a killed rank 0 ends the bench on the other, which 
 	doomed 0 "$gannet" bench allreduce --transport rc --min-bytes 64K --max-bytes 64K --iters 100000
 
 nccl() {
-	GN_LAB_SECONDS=400 lab run 1 env UCX_TLS=rc,ud,self UCX_WARN_UNUSED_ENV_VARS=n "$GN_BUILD/tests/transport/plugin/conform" --version 11 --limit 60 \
+	GN_CLUSTER_SECONDS=400 cluster run 1 env UCX_TLS=rc,ud,self UCX_WARN_UNUSED_ENV_VARS=n "$GN_BUILD/tests/transport/plugin/conform" --version 11 --limit 60 \
 		--connections 100 "$@" "$GN_BUILD/libnccl-net-gannet.so"
 }
 if [[ ${GN_LONG:-} ]]; then
@@ -198,7 +198,7 @@ fi
 
 # --- an adapter that is not there ---
 # shellcheck disable=SC2016 # for the shell in the guest
-adapters() { lab run 2 bash -c 'for n in 0 1; do rdma link "$0" "rxe$n" "${@//N/$n}" || exit; done' "$@"; } # del; add type rxe netdev ethN
+adapters() { cluster run 2 bash -c 'for n in 0 1; do rdma link "$0" "rxe$n" "${@//N/$n}" || exit; done' "$@"; } # del; add type rxe netdev ethN
 # shellcheck disable=SC2120 # a check passes some
 small() { both "$gannet" bench allreduce --min-bytes 1K --max-bytes 1K --iters 1 "$@"; }
 quiet_ethernet() {
@@ -214,12 +214,12 @@ quiet_ethernet() {
 expect_code() { local wanted=$1; shift; "$@"; [[ $? == "$wanted" ]]; }
 check "tcp since one guest has lost its adapters: a warning that names hosts, an error with --transport-strict" quiet_ethernet
 
-# --- the end of a cable, and of the lab ---
+# --- the end of a cable, and of the cluster ---
 # no_way GUEST: what it sends by its second adapter from now on leaves for a machine that is not there. (With that device down,
 # rxe tries again at once and without end what it cannot send, and the kernel of a guest, with its one processor, hangs.)
 # shellcheck disable=SC2016 # for the shell in the guest
 no_way() {
-	lab run "$1" bash -c 'for address in fd78::$0 10.78.0.$0; do
+	cluster run "$1" bash -c 'for address in fd78::$0 10.78.0.$0; do
 		ip neighbour replace $address lladdr 02:00:00:00:00:99 dev eth1 nud permanent || exit; done' "$((3 - $1))"
 }
 
@@ -232,7 +232,7 @@ cut_while() {
 	rank 0 "${@:2}" &
 	first=$!
 	# shellcheck disable=SC2016 # for the shell in the guest
-	lab run "$1" bash -c 'read -r before <"$0"
+	cluster run "$1" bash -c 'read -r before <"$0"
 		for ((i = 0; i < 1200; i++)); do read -r now <"$0" && ((now > before + 500)) && exit; sleep 0.05; done
 		exit 1' /sys/class/infiniband/rxe1/ports/1/hw_counters/sent_pkts ||
 		echo "nothing was sent by rxe1"
@@ -268,11 +268,11 @@ left_out() {
 }
 check "where it does not reach from the start it is left out, and named" left_out
 
-read -r first <"$lab/guest1.pid"
-read -r second <"$lab/guest2.pid"
-check "the lab goes down" lab down
+read -r first <"$cluster/guest1.pid"
+read -r second <"$cluster/guest2.pid"
+check "the cluster goes down" cluster down
 nothing_left() {
-	! kill -0 -- "-$first" && ! kill -0 -- "-$second" && [[ ! $(find "$lab" -mindepth 1 -not -name '*.jsonl') ]]
+	! kill -0 -- "-$first" && ! kill -0 -- "-$second" && [[ ! $(find "$cluster" -mindepth 1 -not -name '*.jsonl') ]]
 }
 check "and leaves no process and no pipe" nothing_left
 finish

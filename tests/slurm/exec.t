@@ -1,9 +1,9 @@
 #!/bin/bash
 # gannet exec under Slurm: four nodes, right worlds for each framework, wrong ones refused, signals, failures and lost nodes.
 set -u
-# shellcheck source=tests/slurm/lab.sh
-. "$GN_SOURCE/tests/slurm/lab.sh"
-lab_begin
+# shellcheck source=tests/slurm/cluster.sh
+. "$GN_SOURCE/tests/slurm/cluster.sh"
+cluster_begin
 prober=$GN_SOURCE/tests/jobs/exec_probe
 check "four nodes come up" vc up --nodes 4 --cpus-per-node 2
 export GANNET_LOG=warn
@@ -11,27 +11,27 @@ unset CUDA_VISIBLE_DEVICES UCX_NET_DEVICES NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME
 
 srun() { on 100 srun --mpi=pmix "$@"; }
 right() { # FRAMEWORK
-	srun -N4 --ntasks-per-node=2 "$gannet" exec --as "$1" "$prober" "$1" >"$lab/out" 2>"$lab/err" || { cat "$lab/out" "$lab/err"; return 1; }
-	[[ $(grep -c "probe $1: rank [0-7] of 8 on 4 nodes is right" "$lab/out") == 8 ]]
+	srun -N4 --ntasks-per-node=2 "$gannet" exec --as "$1" "$prober" "$1" >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/out" "$cluster/err"; return 1; }
+	[[ $(grep -c "probe $1: rank [0-7] of 8 on 4 nodes is right" "$cluster/out") == 8 ]]
 }
 for framework in torch tf horovod deepspeed mpi lightning; do
 	check "4 nodes x 2 tasks of $framework find each other" right $framework
 done
 servers() {
-	srun -N4 -n4 "$gannet" exec --ps 1 "$prober" tf >"$lab/out" 2>&1 || { cat "$lab/out"; return 1; }
-	[[ $(grep -c "of 4 on 4 nodes is right" "$lab/out") == 4 ]]
+	srun -N4 -n4 "$gannet" exec --ps 1 "$prober" tf >"$cluster/out" 2>&1 || { cat "$cluster/out"; return 1; }
+	[[ $(grep -c "of 4 on 4 nodes is right" "$cluster/out") == 4 ]]
 }
 check "so do a chief, two workers and a parameter server" servers
 uneven() {
-	srun -N2 -n3 "$gannet" exec "$prober" torch >"$lab/out" 2>&1 || { cat "$lab/out"; return 1; }
-	[[ $(grep -c "of 3 on 2 nodes is right" "$lab/out") == 3 ]]
+	srun -N2 -n3 "$gannet" exec "$prober" torch >"$cluster/out" 2>&1 || { cat "$cluster/out"; return 1; }
+	[[ $(grep -c "of 3 on 2 nodes is right" "$cluster/out") == 3 ]]
 }
 check "and three tasks on two nodes" uneven
 # shellcheck disable=SC2016
 launchers() {
 	srun -N4 --ntasks-per-node=2 "$gannet" exec --per-node sh -c 'echo "$PET_NODE_RANK/$PET_NNODES $PET_NPROC_PER_NODE $(hostname) ${PMIX_RANK-none}"' \
-		2>"$lab/err" | sort >"$lab/out"
-	diff - "$lab/out" <<-'LIST'
+		2>"$cluster/err" | sort >"$cluster/out"
+	diff - "$cluster/out" <<-'LIST'
 		0/4 2 n1 none
 		1/4 2 n2 none
 		2/4 2 n3 none
@@ -44,37 +44,37 @@ expect 0 "^export GLOO_SOCKET_IFNAME=eth0$" "the interface is that of the networ
 both() { # at once, on the same nodes
 	local pids=() i
 	for i in 1 2 3; do
-		srun -N4 -n4 --overcommit --overlap "$gannet" exec "$prober" torch >"$lab/out$i" 2>&1 &
+		srun -N4 -n4 --overcommit --overlap "$gannet" exec "$prober" torch >"$cluster/out$i" 2>&1 &
 		pids+=($!)
 	done
 	wait "${pids[@]}"
-	cat "$lab"/out[1-3]
-	[[ $(cat "$lab"/out[1-3] | grep -c "of 4 on 4 nodes is right") == 12 ]]
+	cat "$cluster"/out[1-3]
+	[[ $(cat "$cluster"/out[1-3] | grep -c "of 4 on 4 nodes is right") == 12 ]]
 }
 check "three programs at once on the same nodes" both
 
 # --- wrong worlds ---
 expect 2 "MASTER_ADDR=localhost is each node's own, and there are 2 nodes" "localhost as master of two nodes" \
-	env MASTER_ADDR=localhost MASTER_PORT=29500 bash -c '"$@"' x "$GN_SOURCE/slurm/vcluster" run --dir "$lab/vc" -- \
-	timeout 60 srun -N2 --mpi=pmix "$gannet" exec touch "$lab/started"
-elsewhere() { MASTER_ADDR=$1 MASTER_PORT=29517 srun -N2 "$gannet" exec touch "$lab/started"; }
+	env MASTER_ADDR=localhost MASTER_PORT=29500 bash -c '"$@"' x "$GN_SOURCE/slurm/vcluster" run --dir "$cluster/vc" -- \
+	timeout 60 srun -N2 --mpi=pmix "$gannet" exec touch "$cluster/started"
+elsewhere() { MASTER_ADDR=$1 MASTER_PORT=29517 srun -N2 "$gannet" exec touch "$cluster/started"; }
 expect 2 "rank 0 on n1 is not reached at MASTER_ADDR: rank 1 on n2: n2 port 29517: " "a master that is another node" elsewhere n2
 expect 2 "rank 1 on n2: nohost port 29517: cannot find the address of 'nohost'" "a name that the others cannot resolve" elsewhere nohost
-expect 0 "" "a right one is kept" env MASTER_ADDR=n1 bash -c '"$@"' x "$GN_SOURCE/slurm/vcluster" run --dir "$lab/vc" -- \
+expect 0 "" "a right one is kept" env MASTER_ADDR=n1 bash -c '"$@"' x "$GN_SOURCE/slurm/vcluster" run --dir "$cluster/vc" -- \
 	timeout 60 srun -N2 --mpi=pmix "$gannet" exec "$prober" torch
-cp "$prober" "$lab/vc/node/n1/nvme/probe"
+cp "$prober" "$cluster/vc/node/n1/nvme/probe"
 expect 2 "rank 1 on n2: .*/nvme/probe is no program that can be run here" "a program that one node lacks" \
-	srun -N2 "$gannet" exec "$lab/vc/nvme/probe" torch
+	srun -N2 "$gannet" exec "$cluster/vc/nvme/probe" torch
 expect 2 "SLURM_STEP_NUM_TASKS=4 but there is no PMIx" "a step without --mpi=pmix" \
-	on 60 srun -N2 -n4 --mpi=none "$gannet" exec touch "$lab/started"
+	on 60 srun -N2 -n4 --mpi=none "$gannet" exec touch "$cluster/started"
 batch() {
-	printf '#!/bin/sh\nexec %s exec touch %s/started\n' "$gannet" "$lab" >"$lab/job"
-	on 60 sbatch --wait -n4 --output="$lab/job.log" "$lab/job"
-	cat "$lab/job.log"
+	printf '#!/bin/sh\nexec %s exec touch %s/started\n' "$gannet" "$cluster" >"$cluster/job"
+	on 60 sbatch --wait -n4 --output="$cluster/job.log" "$cluster/job"
+	cat "$cluster/job.log"
 	return 2
 }
 expect 2 "SLURM_NTASKS=4, but this is one process outside of a job step" "a batch script that forgets srun" batch
-check "none of them started the program" test ! -e "$lab/started"
+check "none of them started the program" test ! -e "$cluster/started"
 
 # --- failures ---
 expect 7 "gannet exec: rank 2 on n2 failed first, after [0-9.]* s: exit code 7; its last lines:" "the rank that fails, and its host" \
@@ -84,32 +84,32 @@ expect 137 "gannet exec: rank 3 on n2 failed first, .*killed by signal 9 \(Kille
 lost() {
 	local step
 	# shellcheck disable=SC2016
-	on 100 srun -N2 --mpi=pmix sh -c 'echo $$ >"$0/pid.$SLURM_PROCID"; exec "$@"' "$lab" "$gannet" exec sh -c 'touch "$0.$RANK"; exec sleep 90' \
-		"$lab/up" >"$lab/out" 2>"$lab/err" &
+	on 100 srun -N2 --mpi=pmix sh -c 'echo $$ >"$0/pid.$SLURM_PROCID"; exec "$@"' "$cluster" "$gannet" exec sh -c 'touch "$0.$RANK"; exec sleep 90' \
+		"$cluster/up" >"$cluster/out" 2>"$cluster/err" &
 	step=$!
-	until_within 40 test -e "$lab/up.0" -a -e "$lab/up.1" || return 1
+	until_within 40 test -e "$cluster/up.0" -a -e "$cluster/up.1" || return 1
 	for pid in $(pgrep -x gannet); do
 		tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx SLURM_PROCID=1 && kill -9 "$pid"
 	done
 	wait $step
-	cat "$lab/err"
+	cat "$cluster/err"
 	! pgrep -fx "sleep 90"
 }
 expect 0 "gannet exec: rank 1 on n2 is lost: its connection closed unexpectedly" "an exec that is killed" lost
 signals() { # once, although slurmstepd signals every process of the step
 	# shellcheck disable=SC2016
 	on 100 srun -N2 --mpi=pmix "$gannet" exec sh -c 'trap "echo got USR1" USR1; trap "echo got TERM; exit 5" TERM; touch "$0.$RANK"
-		while :; do sleep 0.1; done' "$lab/trap" >"$lab/out" 2>&1 &
+		while :; do sleep 0.1; done' "$cluster/trap" >"$cluster/out" 2>&1 &
 	local step=$!
-	until_within 40 test -e "$lab/trap.0" -a -e "$lab/trap.1" || return 1
+	until_within 40 test -e "$cluster/trap.0" -a -e "$cluster/trap.1" || return 1
 	local id
 	id=$(on 20 squeue -h -s -o %i | grep '\.0$')
 	on 20 scancel --signal=USR1 "$id"
-	until_within 20 sh -c "[ \$(grep -c 'got USR1' '$lab/out') -ge 2 ]" || { cat "$lab/out"; return 1; }
+	until_within 20 sh -c "[ \$(grep -c 'got USR1' '$cluster/out') -ge 2 ]" || { cat "$cluster/out"; return 1; }
 	on 20 scancel --signal=TERM "$id"
 	wait $step
-	cat "$lab/out"
-	[[ $(grep -c "got USR1" "$lab/out") == 2 && $(grep -c "got TERM" "$lab/out") == 2 ]]
+	cat "$cluster/out"
+	[[ $(grep -c "got USR1" "$cluster/out") == 2 && $(grep -c "got TERM" "$cluster/out") == 2 ]]
 }
 check "signals that Slurm sends reach the program once" signals
 finish

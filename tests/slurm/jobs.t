@@ -2,43 +2,43 @@
 # The smaller job scripts: stage.sbatch puts the data on each node's own disk, where train.sbatch finds it; bench-allreduce.sbatch
 # measures; what is missing is named.
 set -u
-# shellcheck source=tests/slurm/lab.sh
-. "$GN_SOURCE/tests/slurm/lab.sh"
-lab_begin
+# shellcheck source=tests/slurm/cluster.sh
+. "$GN_SOURCE/tests/slurm/cluster.sh"
+cluster_begin
 export GANNET=$gannet
-check "the digits are packed" lab_digits
+check "the digits are packed" cluster_digits
 check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
 
-submit() { # JOB: waits for its end; its output is in $lab/JOB.out
-	rm -f "$lab/$1.out"
-	on 120 sbatch --wait --chdir="$lab" --output="$lab/$1.out" "$GN_SOURCE/slurm/jobs/$1.sbatch" || {
+submit() { # JOB: waits for its end; its output is in $cluster/JOB.out
+	rm -f "$cluster/$1.out"
+	on 120 sbatch --wait --chdir="$cluster" --output="$cluster/$1.out" "$GN_SOURCE/slurm/jobs/$1.sbatch" || {
 		local code=$?
-		cat "$lab/$1.out"
+		cat "$cluster/$1.out"
 		return "$code"
 	}
 }
 expect 1 "GANNET_LOCAL.*is needed" "stage.sbatch names the variable that is missing" \
-	env -u GANNET_LOCAL GANNET_DATA="$lab/train" "$GN_SOURCE/slurm/jobs/stage.sbatch"
-expect 1 "GANNET_CHECKPOINT.*is needed" "so does train.sbatch" env GANNET_DATA="$lab/train" "$GN_SOURCE/slurm/jobs/train.sbatch"
+	env -u GANNET_LOCAL GANNET_DATA="$cluster/train" "$GN_SOURCE/slurm/jobs/stage.sbatch"
+expect 1 "GANNET_CHECKPOINT.*is needed" "so does train.sbatch" env GANNET_DATA="$cluster/train" "$GN_SOURCE/slurm/jobs/train.sbatch"
 
-export GANNET_DATA=$lab/train GANNET_MODEL=lenet GANNET_CHECKPOINT=$lab/run GANNET_LOG_FILE=$lab/log.jsonl
+export GANNET_DATA=$cluster/train GANNET_MODEL=lenet GANNET_CHECKPOINT=$cluster/run GANNET_LOG_FILE=$cluster/log.jsonl
 export GANNET_ARGS="--steps 5 --batch 16 --threads 1 --loader-threads 1"
 check "stage.sbatch" submit stage
 # shellcheck disable=SC2317 # check calls it
 on_both() {
 	local node
-	for node in n1 n2; do "$gannet" verify "$lab/vc/node/$node/nvme/gannet-$UID/train-"* || return 1; done
+	for node in n1 n2; do "$gannet" verify "$cluster/vc/node/$node/nvme/gannet-$UID/train-"* || return 1; done
 }
 check "each node has its own whole copy" on_both
 check "train.sbatch" submit train
-expect 0 "n2: .*: 0 shards copied .*1 was there" "it finds what stage.sbatch staged" cat "$lab/train.out"
-check "and trains" test "$(last_step "$lab/log.jsonl")" = 5
+expect 0 "n2: .*: 0 shards copied .*1 was there" "it finds what stage.sbatch staged" cat "$cluster/train.out"
+check "and trains" test "$(last_step "$cluster/log.jsonl")" = 5
 
 GANNET_ARGS="--json --max-bytes 64K --transport tcp"
 check "bench-allreduce.sbatch" submit bench-allreduce
 # shellcheck disable=SC2317
 rows() {
-	python3 - "$lab/bench-allreduce.out" <<'PY'
+	python3 - "$cluster/bench-allreduce.out" <<'PY'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1]) if line.startswith("{")]
 assert len(rows) == 14, len(rows)
@@ -48,7 +48,7 @@ PY
 check "a JSON object for each size, nothing wrong" rows
 
 # Two fabrics of which these nodes have one.
-export GANNET_OUT=$lab/fabrics GANNET_FABRICS="tcp rc" GANNET_BENCH_ARGS="--max-bytes 64K --iters 3" GANNET_STEPS=8
+export GANNET_OUT=$cluster/fabrics GANNET_FABRICS="tcp rc" GANNET_BENCH_ARGS="--max-bytes 64K --iters 3" GANNET_STEPS=8
 export GANNET_ARGS="--batch 16 --threads 1 --loader-threads 1"
 expect 1 "report: .*/fabrics/report.md" "ib-vs-eth.sbatch ends with 1 where a fabric is absent" submit ib-vs-eth
 expect 0 "^rc was not measured: gannet bench: .*(reach|transports)" "its report says which, and why" cat "$GANNET_OUT/report.md"
@@ -64,6 +64,6 @@ adds_up() { awk -F'|' '$2 == " tcp " { n++; d = $4 - $5 - $6 - $7 - $8 - $9; off
 check "the parts of the step add up" adds_up
 
 # Bad data: the code of gannet reaches Slurm, and the job does not come back.
-export GANNET_DATA=$lab/nothing GANNET_LOCAL=
+export GANNET_DATA=$cluster/nothing GANNET_LOCAL=
 expect 3 "nothing" "a dataset that is not there: code 3, by name" submit train
 finish

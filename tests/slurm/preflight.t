@@ -1,11 +1,11 @@
 #!/bin/bash
 # gannet preflight on four virtual nodes: nothing found where all are well; planted faults, each on its node, are named.
 set -u
-# shellcheck source=tests/slurm/lab.sh
-. "$GN_SOURCE/tests/slurm/lab.sh"
-lab_begin
+# shellcheck source=tests/slurm/cluster.sh
+. "$GN_SOURCE/tests/slurm/cluster.sh"
+cluster_begin
 check "four nodes come up" vc up --nodes 4 --cpus-per-node 2 --rate 100mbit
-id=$(printf '%s' "$lab/vc" | md5sum | cut -c1-6)
+id=$(printf '%s' "$cluster/vc" | md5sum | cut -c1-6)
 # inside NODE COMMAND...: in the node's mounts
 inside() {
 	local pid
@@ -13,32 +13,32 @@ inside() {
 	nsenter -t "$pid" --mount --net "${@:2}"
 }
 # Disks of their own: nodes that share one disturb each other.
-for node in n1 n2 n3 n4; do inside $node mount -t tmpfs -o size=300M none "$lab/vc/nvme"; done
-export GANNET_LOCAL=$lab/vc/nvme
+for node in n1 n2 n3 n4; do inside $node mount -t tmpfs -o size=300M none "$cluster/vc/nvme"; done
+export GANNET_LOCAL=$cluster/vc/nvme
 # shellcheck disable=SC2016
-preflight() { # GANNET ARG...: n4 runs GANNET-n4, if there is such, and has a clock of its own if there is $lab/clock.so
+preflight() { # GANNET ARG...: n4 runs GANNET-n4, if there is such, and has a clock of its own if there is $cluster/clock.so
 	on 100 srun -N4 --ntasks-per-node=1 --mpi=pmix sh -c 'g=$1; shift; [ "$(hostname)" != n4 ] || [ ! -e "$g-n4" ] || g=$g-n4
 		[ "$(hostname)" != n4 ] || [ ! -e "$0/clock.so" ] || export LD_PRELOAD="$0/clock.so"
-		exec "$g" preflight "$@"' "$lab" "$@"
+		exec "$g" preflight "$@"' "$cluster" "$@"
 }
-clean() { preflight "$gannet" --min-free 100M --out "$lab/good.json"; }
+clean() { preflight "$gannet" --min-free 100M --out "$cluster/good.json"; }
 expect 0 "^4 nodes, [0-9.]* s: nothing found$" "nothing is found on nodes that are well" clean
 narrow() { preflight "$gannet" --min-free 100M | awk 'length > 80 { long = 1 } END { exit long }'; }
 check "a table of 80 columns" narrow
-expect 0 "4 True" "the result as JSON" python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); print(len(r["hosts"]), r["ok"])' "$lab/good.json"
+expect 0 "4 True" "the result as JSON" python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); print(len(r["hosts"]), r["ok"])' "$cluster/good.json"
 expect 3 "is no result of gannet preflight" "a baseline that is none" on 60 srun -N1 --mpi=pmix "$gannet" preflight --baseline "$0"
 
 # n2: its link at half the rate. n3: its disk full, and a mount point that is missing. n4: another build, and a clock that is 5 s off.
 tc qdisc change dev "gnv$id-2" root tbf rate 50mbit burst 256kb latency 50ms
 inside n2 tc qdisc change dev eth0 root tbf rate 50mbit burst 256kb latency 50ms
-inside n3 dd if=/dev/zero of="$lab/vc/nvme/full" bs=1M 2>/dev/null
-mkdir "$lab/data"
-for node in n1 n2 n4; do inside $node mount -t tmpfs none "$lab/data"; done
-cp "$gannet" "$lab/gannet"
+inside n3 dd if=/dev/zero of="$cluster/vc/nvme/full" bs=1M 2>/dev/null
+mkdir "$cluster/data"
+for node in n1 n2 n4; do inside $node mount -t tmpfs none "$cluster/data"; done
+cp "$gannet" "$cluster/gannet"
 digest=$("$gannet" --version | sed -n 's/^sources  *//p')
-sed "s/$digest/$(rev <<<"$digest")/" "$gannet" >"$lab/gannet-n4"
-chmod +x "$lab/gannet-n4"
-cc -shared -fPIC -o "$lab/clock.so" -xc - <<'C'
+sed "s/$digest/$(rev <<<"$digest")/" "$gannet" >"$cluster/gannet-n4"
+chmod +x "$cluster/gannet-n4"
+cc -shared -fPIC -o "$cluster/clock.so" -xc - <<'C'
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <time.h>
@@ -52,19 +52,19 @@ int clock_gettime(clockid_t which, struct timespec *t)
 	return failed;
 }
 C
-preflight "$lab/gannet" --min-free 100M --mount "$lab/data" --out "$lab/bad.json" >"$lab/found" 2>"$lab/err"
+preflight "$cluster/gannet" --min-free 100M --mount "$cluster/data" --out "$cluster/bad.json" >"$cluster/found" 2>"$cluster/err"
 check "faults give code 6" test $? = 6
-found() { expect 0 "$1" "$2" cat "$lab/found" "$lab/err"; }
+found() { expect 0 "$1" "$2" cat "$cluster/found" "$cluster/err"; }
 found "^n2: network (out|in) 0.0[45][0-9]* Gbit/s, others 0.(08|09|1)" "half the rate of a link"
 found "^n3: .*nvme cannot be written: No space left on device" "a full disk"
 found "^n3: .*nvme has 0 GB free, --min-free is" "and how much is free"
-found "^n3: .*nothing is mounted on $lab/data" "a mount that is missing"
+found "^n3: .*nothing is mounted on $cluster/data" "a mount that is missing"
 found "^n4: clock 5 s ahead of the others'" "a clock"
 found "^n4: gannet is 0.2.0 .*, .* on most others" "another build"
 found "^--exclude=n\[2-4\]$" "a line for sbatch"
-check "n1 is not blamed" bash -c '! grep "^n1:" "$1"' x "$lab/found"
-worse() { preflight "$gannet" --baseline "$lab/fast.json"; }
-python3 - "$lab/good.json" "$lab/fast.json" <<'PY'
+check "n1 is not blamed" bash -c '! grep "^n1:" "$1"' x "$cluster/found"
+worse() { preflight "$gannet" --baseline "$cluster/fast.json"; }
+python3 - "$cluster/good.json" "$cluster/fast.json" <<'PY'
 import json, sys
 r = json.load(open(sys.argv[1]))
 for h in r["hosts"]: h["gflop_per_s"] *= 3

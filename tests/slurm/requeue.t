@@ -3,38 +3,38 @@
 # and it ends with the parameters of a run that nobody interrupted. One whose rank is killed does, too, without the host that lost a
 # rank twice; of an array only the task that was told to stop.
 set -u
-# shellcheck source=tests/slurm/lab.sh
-. "$GN_SOURCE/tests/slurm/lab.sh"
-lab_begin
-check "the digits are packed" lab_digits
+# shellcheck source=tests/slurm/cluster.sh
+. "$GN_SOURCE/tests/slurm/cluster.sh"
+cluster_begin
+check "the digits are packed" cluster_digits
 check "three nodes come up" vc up --nodes 3 --cpus-per-node 2 --requeue-delay 5
 
 args="--epochs 3 --batch 16 --lr 0.05 --threads 1 --loader-threads 1 --log-every 1"
 submit() {
-	GANNET=$gannet GANNET_DATA=$lab/train GANNET_VAL=$lab/val GANNET_MODEL=lenet GANNET_CHECKPOINT=$lab/run \
-		GANNET_LOG_FILE=$lab/log.jsonl GANNET_ARGS=$args \
-		on 30 sbatch --parsable --chdir="$lab" --output="$lab/job.out" "$GN_SOURCE/slurm/jobs/train.sbatch" >"$lab/job"
+	GANNET=$gannet GANNET_DATA=$cluster/train GANNET_VAL=$cluster/val GANNET_MODEL=lenet GANNET_CHECKPOINT=$cluster/run \
+		GANNET_LOG_FILE=$cluster/log.jsonl GANNET_ARGS=$args \
+		on 30 sbatch --parsable --chdir="$cluster" --output="$cluster/job.out" "$GN_SOURCE/slurm/jobs/train.sbatch" >"$cluster/job"
 }
 check "sbatch takes slurm/jobs/train.sbatch" submit
-job=$(cat "$lab/job")
-resumes() { (($(grep -c '"event": "resume"' "$lab/log.jsonl") >= $1)); }
+job=$(cat "$cluster/job")
+resumes() { (($(grep -c '"event": "resume"' "$cluster/log.jsonl") >= $1)); }
 
 # shellcheck disable=SC2317
 stop_at() { # STEP RESUMES SCANCEL-OPTION...
-	until_within 120 reached "$lab/log.jsonl" "$1" || { tail "$lab/job.out"; return 1; }
+	until_within 120 reached "$cluster/log.jsonl" "$1" || { tail "$cluster/job.out"; return 1; }
 	on 30 scancel --signal=USR1 "${@:3}" "$job"
-	until_within 60 resumes "$2" || { tail "$lab/job.out"; return 1; }
+	until_within 60 resumes "$2" || { tail "$cluster/job.out"; return 1; }
 }
 check "scancel --signal=USR1 to the batch shell: it stops and starts again" stop_at 60 1 --batch
 check "scancel --signal=USR1 to the tasks: it stops and starts again" stop_at 160 2
-ended() { grep -q '"event": "end"' "$lab/log.jsonl"; }
+ended() { grep -q '"event": "end"' "$cluster/log.jsonl"; }
 check "it ends" until_within 180 ended
-expect 0 "queueing again" "the job's output says why it started again" cat "$lab/job.out"
+expect 0 "queueing again" "the job's output says why it started again" cat "$cluster/job.out"
 completed() { [[ $(on 30 squeue -h -j "$job" -t all -o %T) == COMPLETED ]]; }
 check "Slurm calls it completed" until_within 30 completed
 
 continuous() {
-	python3 - "$lab/log.jsonl" <<'PY'
+	python3 - "$cluster/log.jsonl" <<'PY'
 import json, sys
 lines = [json.loads(line) for line in open(sys.argv[1])]
 steps = [line["step"] for line in lines if line["event"] == "step"]
@@ -51,17 +51,17 @@ check "the log has each step once, in order, over three starts" continuous
 
 # shellcheck disable=SC2086,SC2317 # a list; check calls it
 whole() {
-	on 180 srun -N2 --ntasks-per-node=2 --mpi=pmix "$gannet" train --data "$lab/train" --val "$lab/val" --model lenet $args \
-		--log "$lab/whole.jsonl" --checkpoint "$lab/whole"
+	on 180 srun -N2 --ntasks-per-node=2 --mpi=pmix "$gannet" train --data "$cluster/train" --val "$cluster/val" --model lenet $args \
+		--log "$cluster/whole.jsonl" --checkpoint "$cluster/whole"
 }
 check "the same run, never interrupted" whole
-same() { [[ $(field "$lab/log.jsonl" end params_sha256) == "$(field "$lab/whole.jsonl" end params_sha256)" ]]; }
+same() { [[ $(field "$cluster/log.jsonl" end params_sha256) == "$(field "$cluster/whole.jsonl" end params_sha256)" ]]; }
 check "both end with the same parameters, bit by bit" same
 
 # A job that is cancelled gets SIGTERM first; it must not come back.
 cancelled() {
-	rm -rf "$lab/run" "$lab/log.jsonl"
-	submit && job=$(cat "$lab/job") && until_within 120 reached "$lab/log.jsonl" 20 || return 1
+	rm -rf "$cluster/run" "$cluster/log.jsonl"
+	submit && job=$(cat "$cluster/job") && until_within 120 reached "$cluster/log.jsonl" 20 || return 1
 	on 30 scancel "$job"
 	until_within 60 gone
 	[[ $(on 30 squeue -h -j "$job" -t all -o %T) == CANCELLED ]]
@@ -72,19 +72,19 @@ check "a cancelled job stays away" cancelled
 # kill -9 of a rank on n2, twice.
 job=
 args="--steps 200 --batch 16 --lr 0.05 --threads 1 --loader-threads 1 --log-every 1 --checkpoint-every 20"
-rm -rf "$lab/run" "$lab/log.jsonl"
+rm -rf "$cluster/run" "$cluster/log.jsonl"
 check "another job is taken" submit
-job=$(cat "$lab/job")
+job=$(cat "$cluster/job")
 nodes() { [[ $(on 30 squeue -h -t R -j "$job" -o %N) == "$1" ]]; }
 # shellcheck disable=SC2317
 kill_on_n2() { # STEP RESUMES
-	until_within 60 reached "$lab/log.jsonl" "$1" && nodes 'n[1-2]' && kill -KILL "$(pid_of_rank 3)" && until_within 60 resumes "$2" && return
-	tail "$lab/job.out"
+	until_within 60 reached "$cluster/log.jsonl" "$1" && nodes 'n[1-2]' && kill -KILL "$(pid_of_rank 3)" && until_within 60 resumes "$2" && return
+	tail "$cluster/job.out"
 	return 1
 }
 check "a rank on n2 is killed: the job starts again" kill_on_n2 25 1
 check "killed there again: it starts again" kill_on_n2 50 2
-expect 0 "a rank was lost on n2; queueing again, .*0 of 3" "the job's output names the host" cat "$lab/job.out"
+expect 0 "a rank was lost on n2; queueing again, .*0 of 3" "the job's output names the host" cat "$cluster/job.out"
 check "now without n2" nodes 'n[1,3]'
 check "and goes on to the end" until_within 90 ended
 check "which Slurm calls completed" until_within 30 completed
@@ -92,24 +92,24 @@ check "which Slurm calls completed" until_within 30 completed
 # The last task's SLURM_JOB_ID is the array's.
 args="--steps 150 --batch 16 --lr 0.005 --threads 1 --loader-threads 1 --log-every 1 --seed %a"
 submit_array() {
-	GANNET=$gannet GANNET_DATA=$lab/train GANNET_MODEL=lenet GANNET_CHECKPOINT=$lab/sweep GANNET_ARGS=$args \
-		on 30 sbatch --parsable --array=1-2 -N1 --ntasks-per-node=1 --chdir="$lab" --output="$lab/task-%a.out" \
-		"$GN_SOURCE/slurm/jobs/train.sbatch" >"$lab/job"
+	GANNET=$gannet GANNET_DATA=$cluster/train GANNET_MODEL=lenet GANNET_CHECKPOINT=$cluster/sweep GANNET_ARGS=$args \
+		on 30 sbatch --parsable --array=1-2 -N1 --ntasks-per-node=1 --chdir="$cluster" --output="$cluster/task-%a.out" \
+		"$GN_SOURCE/slurm/jobs/train.sbatch" >"$cluster/job"
 }
 # shellcheck disable=SC2317
 stop_one() {
-	job=$(cat "$lab/job")
-	until_within 60 reached "$lab/sweep-2.jsonl" 20 && until_within 60 reached "$lab/sweep-1.jsonl" 20 || return 1
+	job=$(cat "$cluster/job")
+	until_within 60 reached "$cluster/sweep-2.jsonl" 20 && until_within 60 reached "$cluster/sweep-1.jsonl" 20 || return 1
 	on 30 scancel --signal=USR1 --batch "${job}_2"
 	until_within 60 both_ended && return
-	tail "$lab"/task-*.out
+	tail "$cluster"/task-*.out
 	return 1
 }
-both_ended() { grep -q '"event": "end"' "$lab/sweep-1.jsonl" && grep -q '"event": "end"' "$lab/sweep-2.jsonl"; }
-starts() { [[ $(cat "$lab"/task-"$1".out | grep -c " start ") == "$2" ]]; }
+both_ended() { grep -q '"event": "end"' "$cluster/sweep-1.jsonl" && grep -q '"event": "end"' "$cluster/sweep-2.jsonl"; }
+starts() { [[ $(cat "$cluster"/task-"$1".out | grep -c " start ") == "$2" ]]; }
 check "an array of two tasks" submit_array
 check "of which one is told to stop; both end" stop_one
 check "that one has started twice" starts 2 2
 check "the other once" starts 1 1
-check "each has its own checkpoints" test -e "$lab/sweep-1/latest" -a -e "$lab/sweep-2/latest"
+check "each has its own checkpoints" test -e "$cluster/sweep-1/latest" -a -e "$cluster/sweep-2/latest"
 finish

@@ -2,17 +2,17 @@
 # gannet submit on a virtual cluster: a snapshot that does not change, one that did, a job that is queued again and one that is not,
 # a dependency, an array, and a training that goes on after it was stopped.
 set -u
-# shellcheck source=tests/slurm/lab.sh
-. "$GN_SOURCE/tests/slurm/lab.sh"
-lab_begin
+# shellcheck source=tests/slurm/cluster.sh
+. "$GN_SOURCE/tests/slurm/cluster.sh"
+cluster_begin
 export GANNET_JOBS=$GN_SOURCE/slurm/jobs GANNET_LOG=warn
-check "the digits are packed" lab_digits
+check "the digits are packed" cluster_digits
 check "two nodes come up" vc up --nodes 2 --cpus-per-node 2 --requeue-delay 5
-cd "$lab" || exit 1
-submit() { id=$(on 60 "$gannet" submit "$@" 2>"$lab/err") || { cat "$lab/err"; return 1; }; } # sets id
+cd "$cluster" || exit 1
+submit() { id=$(on 60 "$gannet" submit "$@" 2>"$cluster/err") || { cat "$cluster/err"; return 1; }; } # sets id
 state() { on 20 scontrol show job "$1" --oneliner | grep -o 'JobState=[A-Z]*'; }
 over() { state "$1" | grep -vqE 'PENDING|RUNNING|COMPLETING|REQUEUED'; }
-ended() { until_within 100 over "$1" || { state "$1"; return 1; }; state "$1"; cat "$lab/$2"/*.out; } # ID DIR
+ended() { until_within 100 over "$1" || { state "$1"; return 1; }; state "$1"; cat "$cluster/$2"/*.out; } # ID DIR
 
 mkdir src
 echo 'echo "this is version one, of rank $RANK of $WORLD_SIZE"' >src/program
@@ -35,7 +35,7 @@ check "not a line of it" bash -c '! grep -qx tampered two/*.out'
 
 # shellcheck disable=SC2016
 again() {
-	submit --dir again --retries 1 -- exec sh -c 'if mkdir "$0" 2>/dev/null; then exit 5; fi; echo "second start"' "$lab/mark" || return 1
+	submit --dir again --retries 1 -- exec sh -c 'if mkdir "$0" 2>/dev/null; then exit 5; fi; echo "second start"' "$cluster/mark" || return 1
 	ended "$id" again
 }
 expect 0 "^second start$" "code 5: queued again" again
@@ -58,13 +58,13 @@ array() {
 }
 expect 0 "^task 2$" "an array's tasks have their numbers" array
 train() {
-	submit --dir trained -N 2 --ppn 1 -- train --data "$lab/train" --val "$lab/val" --model lenet --epochs 3 --batch 32 --lr 0.02 --threads 1 \
-		--loader-threads 1 --checkpoint "$lab/run" --log "$lab/run.jsonl" --checkpoint-epochs 1 || return 1
-	until_within 60 reached "$lab/run.jsonl" 120 || return 1
+	submit --dir trained -N 2 --ppn 1 -- train --data "$cluster/train" --val "$cluster/val" --model lenet --epochs 3 --batch 32 --lr 0.02 --threads 1 \
+		--loader-threads 1 --checkpoint "$cluster/run" --log "$cluster/run.jsonl" --checkpoint-epochs 1 || return 1
+	until_within 60 reached "$cluster/run.jsonl" 120 || return 1
 	on 20 scancel --batch --signal=USR1 "$id"
 	ended "$id" trained
 }
 expect 0 "queueing again, to go on from step" "a training that is stopped is queued again" train
-check "goes on" grep -q '"event": "resume"' "$lab/run.jsonl"
-check "and ends" grep -q '"event": "end"' "$lab/run.jsonl"
+check "goes on" grep -q '"event": "resume"' "$cluster/run.jsonl"
+check "and ends" grep -q '"event": "end"' "$cluster/run.jsonl"
 finish

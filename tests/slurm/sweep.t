@@ -1,15 +1,15 @@
 #!/bin/bash
 # gannet sweep on a virtual cluster: a grid as one array, one trial that fails, its ledger, the best, a report, the failed one again.
 set -u
-# shellcheck source=tests/slurm/lab.sh
-. "$GN_SOURCE/tests/slurm/lab.sh"
-lab_begin
+# shellcheck source=tests/slurm/cluster.sh
+. "$GN_SOURCE/tests/slurm/cluster.sh"
+cluster_begin
 export GANNET_JOBS=$GN_SOURCE/slurm/jobs GANNET_LOG=warn
-check "the digits are packed" lab_digits
+check "the digits are packed" cluster_digits
 check "two nodes come up" vc up --nodes 2 --cpus-per-node 2 --requeue-delay 5
-cd "$lab" || exit 1
-args=(train --data "$lab/train" --val "$lab/val" --model lenet --steps 60 --batch 16 --threads 1 --loader-threads 1)
-expect 0 "^gannet sweep: 3 trials, job [0-9]+, in $lab/sweep$" "a sweep is submitted" \
+cd "$cluster" || exit 1
+args=(train --data "$cluster/train" --val "$cluster/val" --model lenet --steps 60 --batch 16 --threads 1 --loader-threads 1)
+expect 0 "^gannet sweep: 3 trials, job [0-9]+, in $cluster/sweep$" "a sweep is submitted" \
 	on 60 "$gannet" sweep run --grid lr=0.02,0.0001,100000 --max 2 --dir sweep -- "${args[@]}"
 states() { "$gannet" sweep status --json sweep | python3 -c 'import json, sys; print(*[json.loads(line)["state"] for line in sys.stdin])'; }
 all_over() { [[ $(states) == "end end failed" ]]; }

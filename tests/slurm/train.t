@@ -1,32 +1,32 @@
 #!/bin/bash
 # Real images, real Slurm, two nodes: the digits reach 98 % within ten epochs, over the link that the start line names.
 set -u
-# shellcheck source=tests/slurm/lab.sh
-. "$GN_SOURCE/tests/slurm/lab.sh"
-lab_begin
-check "the digits are packed" lab_digits
+# shellcheck source=tests/slurm/cluster.sh
+. "$GN_SOURCE/tests/slurm/cluster.sh"
+cluster_begin
+check "the digits are packed" cluster_digits
 check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
 
 bytes() { ip -s -j link show dev "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["stats64"]["rx"]["bytes"])'; }
-port=gnv$(printf '%s' "$lab/vc" | md5sum | cut -c1-6)-1
+port=gnv$(printf '%s' "$cluster/vc" | md5sum | cut -c1-6)-1
 before=$(bytes "$port")
 train() {
-	on 300 srun -N2 --ntasks-per-node=2 --mpi=pmix "$gannet" train --data "$lab/train" --val "$lab/val" --model lenet \
+	on 300 srun -N2 --ntasks-per-node=2 --mpi=pmix "$gannet" train --data "$cluster/train" --val "$cluster/val" --model lenet \
 		--epochs 10 --batch 16 --lr 0.05 --warmup-epochs 1 --threads 1 --loader-threads 1 \
-		--checkpoint "$lab/run" --log "$lab/log.jsonl"
+		--checkpoint "$cluster/run" --log "$cluster/log.jsonl"
 }
 expect 0 "4 ranks on 2 nodes by pmix, .*using .*eth0" "srun trains on 2 nodes x 2 tasks; the start line names the device" train
 moved=$(($(bytes "$port") - before))
 # A ring or recursive doubling over four ranks takes at least one gradient off each node a step: 431,080 floats, 1,090 steps.
 check "the gradients went over the link between the nodes ($((moved / 1000000)) MB)" test "$moved" -gt 1800000000
 
-check "each node wrote one optimizer file" test "$(cd "$lab/run/latest" && echo optimizer-*)" = \
+check "each node wrote one optimizer file" test "$(cd "$cluster/run/latest" && echo optimizer-*)" = \
 	"optimizer-00000.safetensors optimizer-00001.safetensors"
-check "the start event has the job's id" grep -q '^[1-9][0-9]*$' <<<"$(field "$lab/log.jsonl" start job)"
+check "the start event has the job's id" grep -q '^[1-9][0-9]*$' <<<"$(field "$cluster/log.jsonl" start job)"
 
 evaluate() {
-	"$gannet" eval --data "$lab/val" --checkpoint "$lab/run" >"$lab/eval.json" || return 1
-	python3 - "$lab/eval.json" <<'PY'
+	"$gannet" eval --data "$cluster/val" --checkpoint "$cluster/run" >"$cluster/eval.json" || return 1
+	python3 - "$cluster/eval.json" <<'PY'
 import json, sys
 e = json.load(open(sys.argv[1]))
 print(e)
@@ -34,5 +34,5 @@ sys.exit(not (e["images"] == 1000 and e["top1"] >= 0.98))
 PY
 }
 check "the checkpoint gets at least 98.0 % of the 1,000 validation images right" evaluate
-check "on the way, too, the evaluation over all ranks saw each image once" test "$(field "$lab/log.jsonl" eval images)" = 1000
+check "on the way, too, the evaluation over all ranks saw each image once" test "$(field "$cluster/log.jsonl" eval images)" = 1000
 finish

@@ -1,9 +1,9 @@
 #!/bin/bash
 # The virtual cluster: comes up, runs steps, keeps nodes apart, comes back after a crash, and leaves nothing.
 set -u
-# shellcheck source=tests/slurm/lab.sh
-. "$GN_SOURCE/tests/slurm/lab.sh"
-lab_begin
+# shellcheck source=tests/slurm/cluster.sh
+. "$GN_SOURCE/tests/slurm/cluster.sh"
+cluster_begin
 
 expect 2 "nodes" "0 nodes are refused" vc up --nodes 0
 expect 2 "rate" "a rate that tc does not know is refused" vc up --rate fast
@@ -11,17 +11,17 @@ expect 2 "rails" "5 rails are refused" vc up --rails 5
 expect 2 "dir" "a directory with a space is refused" "$GN_SOURCE/slurm/vcluster" up --dir "/tmp/a b"
 expect 2 "what is" "an unknown option is refused" vc up --colour
 # From a copy: the source may lie where nobody else can read.
-cp -r "$GN_SOURCE/slurm" "$lab/scripts"
+cp -r "$GN_SOURCE/slurm" "$cluster/scripts"
 as_nobody() { setpriv --reuid nobody --regid nogroup --clear-groups "$@"; }
-nobody() { as_nobody "$lab/scripts/vcluster" up --dir "$lab/vc"; }
+nobody() { as_nobody "$cluster/scripts/vcluster" up --dir "$cluster/vc"; }
 expect 2 "root" "an ordinary user is told that root is needed" nobody
 
 # What another user has prepared: root must neither take his configuration nor follow his links.
-mkdir -m 1777 "$lab/open"
-as_nobody bash -c "cd '$lab/open' && mkdir -p his/conf his/in && ln -s '$lab/target' link && ln -s '$lab/mine' way && chmod 777 his/in &&
+mkdir -m 1777 "$cluster/open"
+as_nobody bash -c "cd '$cluster/open' && mkdir -p his/conf his/in && ln -s '$cluster/target' link && ln -s '$cluster/mine' way && chmod 777 his/in &&
 	echo Prolog=/bin/false >his/conf/slurm.conf"
-mkdir "$lab/target" "$lab/mine" "$lab/mine/all" "$lab/mine/locked" "$lab/open/his/in/mine" && chmod 777 "$lab/mine/all"
-echo kept >"$lab/kept" && ln -s "$lab/kept" "$lab/mine/locked/lock"
+mkdir "$cluster/target" "$cluster/mine" "$cluster/mine/all" "$cluster/mine/locked" "$cluster/open/his/in/mine" && chmod 777 "$cluster/mine/all"
+echo kept >"$cluster/kept" && ln -s "$cluster/kept" "$cluster/mine/locked/lock"
 refused() { # DIR PATTERN NAME
 	local verb
 	for verb in up down status; do
@@ -29,14 +29,14 @@ refused() { # DIR PATTERN NAME
 	done
 	expect 1 "$2" "run refuses $3" timeout 20 "$GN_SOURCE/slurm/vcluster" run --dir "$1" -- true
 }
-refused "$lab/open/his" "open/his belongs to user" "a folder of somebody else"
-refused "$lab/open/his/in/mine/" "open/his belongs to user" "one in a folder of somebody else"
-refused "$lab/open/link" "is a link" "a link"
-refused "$lab/open/way/deep" "link .*open/way belongs to user" "a link of somebody else on the way"
-refused "$lab/mine/all" "all can be written by others" "a folder that all may write"
-expect 1 "lock is no regular file" "a lock that is a link is not followed" timeout 20 "$GN_SOURCE/slurm/vcluster" up --dir "$lab/mine/locked"
-check "what it leads to is kept" grep -qx kept "$lab/kept"
-check "nothing was made for somebody else" test ! -e "$lab/open/his/vcluster.state" -a ! -e "$lab/mine/deep"
+refused "$cluster/open/his" "open/his belongs to user" "a folder of somebody else"
+refused "$cluster/open/his/in/mine/" "open/his belongs to user" "one in a folder of somebody else"
+refused "$cluster/open/link" "is a link" "a link"
+refused "$cluster/open/way/deep" "link .*open/way belongs to user" "a link of somebody else on the way"
+refused "$cluster/mine/all" "all can be written by others" "a folder that all may write"
+expect 1 "lock is no regular file" "a lock that is a link is not followed" timeout 20 "$GN_SOURCE/slurm/vcluster" up --dir "$cluster/mine/locked"
+check "what it leads to is kept" grep -qx kept "$cluster/kept"
+check "nothing was made for somebody else" test ! -e "$cluster/open/his/vcluster.state" -a ! -e "$cluster/mine/deep"
 expect 1 "down" "status before up says down" vc status
 expect 0 "" "down before up does nothing" vc down
 
@@ -45,7 +45,7 @@ expect 0 "up already" "a second up leaves them as they are" vc up --nodes 2 --cp
 expect 2 "take it down" "another shape is refused while it is up" vc up --nodes 3
 expect 0 "n2 idle" "status shows the nodes" vc status
 
-check "others can pass its folder, and neither list nor write it" test "$(stat -c %a "$lab/vc")" = 711
+check "others can pass its folder, and neither list nor write it" test "$(stat -c %a "$cluster/vc")" = 711
 hosts() { [[ $(on 30 srun -N2 hostname | sort | tr '\n' ' ') == "n1 n2 " ]]; }
 check "srun reaches both nodes" hosts
 # From a folder that he can enter.
@@ -56,7 +56,7 @@ check "so does another user's" user
 apart() {
 	on 30 srun -N2 sh -c 'hostname >"$GANNET_LOCAL/who" && hostname >"$GANNET_SHARED/$(hostname)" && hostname >/dev/shm/x' &&
 		[[ $(on 30 srun -N2 sh -c 'cat "$GANNET_LOCAL/who" /dev/shm/x' | sort | tr '\n' ' ') == "n1 n1 n2 n2 " ]] &&
-		[[ $(cat "$lab"/vc/node/n{1,2}/nvme/who "$lab"/vc/shared/n{1,2} | tr '\n' ' ') == "n1 n2 n1 n2 " ]]
+		[[ $(cat "$cluster"/vc/node/n{1,2}/nvme/who "$cluster"/vc/shared/n{1,2} | tr '\n' ' ') == "n1 n2 n1 n2 " ]]
 }
 check "each node has its own GANNET_LOCAL and memory, all have one GANNET_SHARED" apart
 code() { on 30 srun -N2 sh -c 'exit 5'; }
@@ -65,12 +65,12 @@ expect 5 "" "srun passes an exit code on" code
 pmix() { on 30 srun -N2 --ntasks-per-node=2 --mpi=pmix sh -c 'echo "rank=$PMIX_RANK"' | sort -u | wc -l | grep -qx 4; }
 check "srun --mpi=pmix numbers four ranks" pmix
 # There may be another cluster on this machine.
-id=$(printf '%s' "$lab/vc" | md5sum | cut -c1-6)
+id=$(printf '%s' "$cluster/vc" | md5sum | cut -c1-6)
 link() { tc -s qdisc show | grep "tbf .* rate 1Gbit" | grep -c "dev gnv$id-" | grep -qx 2; }
 check "the links have their rate" link
 
 # sbatch, requeue and a second start: BeginTime follows --requeue-delay, not Slurm's 120 s.
-cat >"$lab/again.sbatch" <<'JOB'
+cat >"$cluster/again.sbatch" <<'JOB'
 #!/bin/bash
 #SBATCH -N2 --open-mode=append
 echo "start ${SLURM_RESTART_COUNT:-first}"
@@ -79,14 +79,14 @@ srun -N2 hostname
 echo end
 JOB
 again() {
-	on 30 sbatch --chdir="$lab" --output="$lab/again.log" "$lab/again.sbatch" &&
-		until_within 60 grep -qx end "$lab/again.log" && grep -qx "start 1" "$lab/again.log"
+	on 30 sbatch --chdir="$cluster" --output="$cluster/again.log" "$cluster/again.sbatch" &&
+		until_within 60 grep -qx end "$cluster/again.log" && grep -qx "start 1" "$cluster/again.log"
 }
 check "a requeued batch job starts again within a minute" again
-expect 0 "start first" "--open-mode=append keeps what the first start said" cat "$lab/again.log"
+expect 0 "start first" "--open-mode=append keeps what the first start said" cat "$cluster/again.log"
 
 crash() {
-	kill -KILL "$(awk '$1 == "slurmctld" { print $2 }' "$lab/vc/vcluster.state")" && on 5 srun -N2 hostname
+	kill -KILL "$(awk '$1 == "slurmctld" { print $2 }' "$cluster/vc/vcluster.state")" && on 5 srun -N2 hostname
 	! vc status && OMP_NUM_THREADS=1 vc up --nodes 3 --rate none --rails 2 && [[ $(on 30 srun -N3 hostname | sort | tr '\n' ' ') == "n1 n2 n3 " ]]
 }
 check "after a crash, up clears the remains and comes up in another shape" crash
@@ -105,21 +105,21 @@ check "each node has a second link, which reaches the others" both_rails
 # As hard as it gets: the record is lost and a job is running.
 on 60 srun -N3 sleep 60 >/dev/null 2>&1 &
 until_within 20 pgrep -f "^/[a-z/]*sleep 60$" || true
-rm -f "$lab/vc/vcluster.state"
+rm -f "$cluster/vc/vcluster.state"
 expect 0 "" "down works without its record" vc down
 expect 0 "" "and a second time" vc down
 wait
 left() {
 	ip netns list | grep "gn$id-"
 	ip -o link | grep "gn[bv]$id"
-	grep -h "$lab" /proc/mounts
+	grep -h "$cluster" /proc/mounts
 	local p
 	for p in /proc/[0-9]*; do
-		tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep "$lab/vc" | grep -v vcluster.t
+		tr '\0' ' ' 2>/dev/null <"$p/cmdline" | grep "$cluster/vc" | grep -v vcluster.t
 	done
 }
-id=$(printf '%s' "$lab/vc" | md5sum | cut -c1-6)
+id=$(printf '%s' "$cluster/vc" | md5sum | cut -c1-6)
 nothing() { local l; l=$(left); [[ ! $l ]] || { echo "$l"; false; }; }
 check "down leaves no namespace, link, mount or process" nothing
-check "down keeps what users wrote" test -s "$lab/vc/shared/n1"
+check "down keeps what users wrote" test -s "$cluster/vc/shared/n1"
 finish

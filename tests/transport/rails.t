@@ -2,18 +2,18 @@
 # Two links a node, each shaped: the bytes go over both by half, and a link that is cut ends the job. How much faster that is on
 # a machine with nothing else to do is shown, and not asked for.
 set -u
-# shellcheck source=tests/slurm/lab.sh
-. "$GN_SOURCE/tests/slurm/lab.sh"
-lab_begin
+# shellcheck source=tests/slurm/cluster.sh
+. "$GN_SOURCE/tests/slurm/cluster.sh"
+cluster_begin
 check "two nodes with two links come up" vc up --nodes 2 --rails 2 --rate 200mbit --cpus-per-node 2
-id=$(printf '%s' "$lab/vc" | md5sum | cut -c1-6)
+id=$(printf '%s' "$cluster/vc" | md5sum | cut -c1-6)
 first=gnv$id-2 second=gnv$id-2-1
 
 ranks=4
 step() { on 60 srun -N2 -n$ranks --mpi=pmix "$@"; }
 every_way() {
-	step "$GN_BUILD/tests/transport/coll_probe" tcp >"$lab/out" 2>"$lab/err" || { cat "$lab/out" "$lab/err"; return 1; }
-	[[ $(grep -c "of 4 on 2 nodes: 0 wrong" "$lab/out") == 4 ]] && grep -q "using eth0 at .*, eth1 at " "$lab/err"
+	step "$GN_BUILD/tests/transport/coll_probe" tcp >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/out" "$cluster/err"; return 1; }
+	[[ $(grep -c "of 4 on 2 nodes: 0 wrong" "$cluster/out") == 4 ]] && grep -q "using eth0 at .*, eth1 at " "$cluster/err"
 }
 check "each collective by each algorithm is right; the line at start names both" every_way
 
@@ -21,13 +21,13 @@ check "each collective by each algorithm is right; the line at start names both"
 sent() { ip -s -j link show dev "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["stats64"]["rx"]["bytes"])'; }
 bench() { # FILE MODE ARG...: one row of JSON; the bytes over each link in one and two
 	one=$(sent "$first") two=$(sent "$second")
-	step "$gannet" bench "$2" --transport tcp --json --warmup 1 --iters 3 "${@:3}" >"$lab/$1" 2>"$lab/err" || { cat "$lab/err"; return 1; }
+	step "$gannet" bench "$2" --transport tcp --json --warmup 1 --iters 3 "${@:3}" >"$cluster/$1" 2>"$cluster/err" || { cat "$cluster/err"; return 1; }
 	one=$(($(sent "$first") - one)) two=$(($(sent "$second") - two))
-	cat "$lab/$1"
+	cat "$cluster/$1"
 	echo "$one and $two bytes"
 }
 value() { # FILE FIELD[.FIELD]
-	perl -MJSON::PP -e 'my $v = decode_json(<STDIN>); $v = $v->{$_} for split /\./, shift; print $v' "$2" <"$lab/$1"
+	perl -MJSON::PP -e 'my $v = decode_json(<STDIN>); $v = $v->{$_} for split /\./, shift; print $v' "$2" <"$cluster/$1"
 }
 at_least() { perl -e 'exit !($ARGV[0] >= $ARGV[1] * $ARGV[2])' "$@"; }
 both() {
@@ -43,7 +43,7 @@ check "--rails 1: all of them by the first" alone
 printf '%s\n' "$tap_output" | grep '^#'
 message() {
 	bench message p2p --min-bytes 8M --max-bytes 8M --factor 2 || return 1
-	head -n 1 "$lab/message" >"$lab/one-way"
+	head -n 1 "$cluster/message" >"$cluster/one-way"
 	[[ $(value one-way rails) == 2 ]] && at_least "$one" 0.8 "$two" && at_least "$two" 0.8 "$one"
 }
 check "one message of 8 MiB is divided, too" message
@@ -54,20 +54,20 @@ small() { # RANKS RAILS
 }
 check "small messages of a node's two ranks go by both links, as the row says" small 4 2
 check "and those of one by the first" small 2 1
-named() { UCX_NET_DEVICES=eth1 bench named allreduce --min-bytes 1M --max-bytes 1M && grep -q "using eth1 at" "$lab/err" && ((one < 1000000)); }
+named() { UCX_NET_DEVICES=eth1 bench named allreduce --min-bytes 1M --max-bytes 1M && grep -q "using eth1 at" "$cluster/err" && ((one < 1000000)); }
 check "UCX_NET_DEVICES goes first" named
 limited() { GANNET_RAILS=1 bench limited allreduce --min-bytes 1M --max-bytes 1M && [[ $(value limited rails) == 1 ]] && ((two < 100000)); }
 check "GANNET_RAILS limits them" limited
 expect 2 "GANNET_RAILS='many' is not a number" "GANNET_RAILS that is no number" env GANNET_RAILS=many \
-	"$GN_SOURCE/slurm/vcluster" run --dir "$lab/vc" -- srun -N2 -n2 --mpi=pmix "$gannet" bench allreduce --max-bytes 1K
+	"$GN_SOURCE/slurm/vcluster" run --dir "$cluster/vc" -- srun -N2 -n2 --mpi=pmix "$gannet" bench allreduce --max-bytes 1K
 
-table=$lab/vc/shared/tuning.jsonl
+table=$cluster/vc/shared/tuning.jsonl
 expect 0 "between: tcp/eth0 \(" "gannet tune --rails 1 measures the first alone" \
 	step "$gannet" tune --rails 1 --transport tcp --seconds 0.005 --max-bytes 64K --out none
 # 80 Mbit/s, when the second link has 40 and the first 200: parts of a message are as long by each. Of the first alone it would be 400.
 rate_of_links() { for link in "gnv$id-1-1" "$second"; do tc qdisc change dev "$link" root tbf rate "$1" burst 256kb latency 50ms || return 1; done; }
 uneven() {
-	rate_of_links 40mbit && step "$gannet" tune --transport tcp --seconds 0.05 --max-bytes 1M --pairs 1 --json --out none >"$lab/uneven" || return 1
+	rate_of_links 40mbit && step "$gannet" tune --transport tcp --seconds 0.05 --max-bytes 1M --pairs 1 --json --out none >"$cluster/uneven" || return 1
 	rate_of_links 200mbit
 	echo "link: $(value uneven link.bytes_per_s) bytes/s"
 	at_least "$(value uneven link.bytes_per_s)" 1e6 7 && at_least 1e6 "$(value uneven link.bytes_per_s)" "$(perl -e 'print 1 / 13')"
@@ -93,7 +93,7 @@ docker() {
 		for link in docker0 container inside; do ip -n "gn$id-n$node" link set "$link" up || return 1; done
 	done
 	ip -n "gn$id-n1" link set eth1 down || return 1
-	bench docker allreduce --min-bytes 1M --max-bytes 1M && grep -q "using eth0 at" "$lab/err" && ip -n "gn$id-n1" link set eth1 up
+	bench docker allreduce --min-bytes 1M --max-bytes 1M && grep -q "using eth0 at" "$cluster/err" && ip -n "gn$id-n1" link set eth1 up
 }
 check "a bridge of containers is not taken for the network" docker
 
@@ -109,17 +109,17 @@ by_the_first_alone() {
 cut_when() {
 	local pid cut_at took
 	start=$(sent "$second")
-	step "$gannet" bench allreduce --transport tcp "${@:3}" >"$lab/out" 2>"$lab/err" &
+	step "$gannet" bench allreduce --transport tcp "${@:3}" >"$cluster/out" 2>"$cluster/err" &
 	pid=$!
-	until_within 30 "$1" || { cat "$lab/err"; kill $pid; return 1; }
+	until_within 30 "$1" || { cat "$cluster/err"; kill $pid; return 1; }
 	cut_at=$(date +%s%3N)
 	ip link set "$second" down
-	until_within 30 grep -qE "is lost|has stalled" "$lab/err"
+	until_within 30 grep -qE "is lost|has stalled" "$cluster/err"
 	took=$(($(date +%s%3N) - cut_at))
 	wait $pid
 	echo "# said after $took ms"
-	cat "$lab/err"
-	((took <= $2)) && grep -q "Exited with exit code 4" "$lab/err"
+	cat "$cluster/err"
+	((took <= $2)) && grep -q "Exited with exit code 4" "$cluster/err"
 }
 cut_idle() {
 	local code ranks=2
@@ -127,7 +127,7 @@ cut_idle() {
 	code=$?
 	ip link set "$second" up
 	((code == 0)) &&
-		[[ $(grep -cE "^gannet bench: .*rank [0-3] on n[12] is lost: the connection to it by eth1 broke" "$lab/err") == 2 ]]
+		[[ $(grep -cE "^gannet bench: .*rank [0-3] on n[12] is lost: the connection to it by eth1 broke" "$cluster/err") == 2 ]]
 }
 check "a link cut that nothing goes by just now: the job ends and names it" cut_idle
 printf '%s\n' "$tap_output" | grep '^#'
@@ -145,17 +145,17 @@ unreached() {
 	bench unreached allreduce --min-bytes 1M --max-bytes 1M --place in
 	code=$?
 	astray "$real"
-	cat "$lab/err"
+	cat "$cluster/err"
 	((code == 0)) && [[ $(value unreached rails) == 1 ]] && [[ $(value unreached in_place.wrong) == 0 ]] && ((two < 100000)) &&
 		grep -q "WARN.*rail eth1 does not connect n2 to the other nodes and is not used between them" \
-			"$lab/err"
+			"$cluster/err"
 }
 check "a link that reaches nobody is left out, and named" unreached
 
 flowing() { (($(sent "$second") > start + (16 << 20))); }
 cut_one() {
 	cut_when flowing 8000 --min-bytes 4M --max-bytes 4M --iters 100000 &&
-		[[ $(grep -cE "^gannet bench: .*(for rank [0-3]|rank [0-3] on n[12] is lost: .*) by eth1" "$lab/err") == 4 ]]
+		[[ $(grep -cE "^gannet bench: .*(for rank [0-3]|rank [0-3] on n[12] is lost: .*) by eth1" "$cluster/err") == 4 ]]
 }
 check "one link cut on one node: the job ends and names peer and link" cut_one
 printf '%s\n' "$tap_output" | grep '^#'

@@ -1,21 +1,21 @@
 #!/bin/bash
 # Ranks under real Slurm: PMIx across nodes, the network proved by counters, a lost rank, steps without PMIx.
 set -u
-# shellcheck source=tests/slurm/lab.sh
-. "$GN_SOURCE/tests/slurm/lab.sh"
-lab_begin
+# shellcheck source=tests/slurm/cluster.sh
+. "$GN_SOURCE/tests/slurm/cluster.sh"
+cluster_begin
 gannet=$GN_BUILD/gannet
 probe=$GN_BUILD/tests/transport/rank_probe
 check "two nodes come up" vc up --nodes 2 --cpus-per-node 2
 
 all_right() {
-	on 100 srun -N2 -n4 --mpi=pmix "$probe" "$1" >"$lab/out" 2>"$lab/err" || { cat "$lab/out" "$lab/err"; return 1; }
-	[[ $(grep -c "of 4 on 2 nodes by pmix: 0 wrong" "$lab/out") == 4 ]]
+	on 100 srun -N2 -n4 --mpi=pmix "$probe" "$1" >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/out" "$cluster/err"; return 1; }
+	[[ $(grep -c "of 4 on 2 nodes by pmix: 0 wrong" "$cluster/out") == 4 ]]
 }
 check "2 nodes x 2 ranks: collectives are right" all_right auto
 every_way() { # TRANSPORT [PROGRESS]: all collectives by all algorithms
-	on 100 srun -N2 -n4 --mpi=pmix "$GN_BUILD/tests/transport/coll_probe" "$@" >"$lab/out" 2>"$lab/err" || { cat "$lab/out" "$lab/err"; return 1; }
-	[[ $(grep -c "of 4 on 2 nodes: 0 wrong" "$lab/out") == 4 ]]
+	on 100 srun -N2 -n4 --mpi=pmix "$GN_BUILD/tests/transport/coll_probe" "$@" >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/out" "$cluster/err"; return 1; }
+	[[ $(grep -c "of 4 on 2 nodes: 0 wrong" "$cluster/out") == 4 ]]
 }
 check "2 nodes x 2 ranks: each collective by each algorithm" every_way auto
 check "with progress by a thread, too" every_way auto thread
@@ -24,14 +24,14 @@ expect 0 "on 2 nodes by pmix, transport tcp: using eth0" "over tcp, and the line
 meeting() {
 	# shellcheck disable=SC2016
 	on 100 srun -N2 -n4 --mpi=none sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=29517 exec "$0" tcp' "$probe" \
-		>"$lab/out" 2>"$lab/err" || { cat "$lab/err"; return 1; }
-	[[ $(grep -c "of 4 on 2 nodes by environment: 0 wrong" "$lab/out") == 4 ]]
+		>"$cluster/out" 2>"$cluster/err" || { cat "$cluster/err"; return 1; }
+	[[ $(grep -c "of 4 on 2 nodes by environment: 0 wrong" "$cluster/out") == 4 ]]
 }
 check "RANK, WORLD_SIZE and MASTER_ADDR across nodes" meeting
 rows() {
 	on 100 srun -N2 -n4 --mpi=pmix "$gannet" bench allreduce --transport tcp --json --iters 5 --min-bytes 64K --max-bytes 4M \
-		--factor 8 >"$lab/out" 2>"$lab/err" || { cat "$lab/err"; return 1; }
-	[[ $(grep -c '"transport": "tcp", "ranks": 4, "nodes": 2,' "$lab/out") == 3 && $(grep -c '"wrong": 0}, .*"wrong": 0}' "$lab/out") == 3 ]]
+		--factor 8 >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/err"; return 1; }
+	[[ $(grep -c '"transport": "tcp", "ranks": 4, "nodes": 2,' "$cluster/out") == 3 && $(grep -c '"wrong": 0}, .*"wrong": 0}' "$cluster/out") == 3 ]]
 }
 check "bench: the nodes' own counters bear tcp out" rows
 expect 1 "no allowed transport reaches it" "shared memory does not reach another node" \
@@ -44,8 +44,8 @@ expect 2 'rank 3, GANNET_SOCKET_IFNAME, --socket-ifname: no interface of .* matc
 	"an interface that no node has ends every rank at once" \
 	on 30 srun -N2 -n4 --mpi=pmix "$gannet" bench allreduce --max-bytes 1K --socket-ifname =nope
 batch() {
-	printf '#!/bin/sh\nexec %s bench allreduce --max-bytes 1K --iters 2\n' "$gannet" >"$lab/job"
-	on 60 sbatch --wait -n4 --output="$lab/job.log" "$lab/job" && grep -q "1 rank on 1 node" "$lab/job.log"
+	printf '#!/bin/sh\nexec %s bench allreduce --max-bytes 1K --iters 2\n' "$gannet" >"$cluster/job"
+	on 60 sbatch --wait -n4 --output="$cluster/job.log" "$cluster/job" && grep -q "1 rank on 1 node" "$cluster/job.log"
 }
 check "a batch script by itself is a world of one" batch
 
@@ -57,22 +57,22 @@ process_of() {
 		tr '\0' '\n' <"$p/environ" 2>/dev/null | grep -qx "SLURM_PROCID=$1" && basename "$p"
 	done
 }
-ready() { [[ $(grep -c ^ready "$lab/out") == 4 ]]; }
-lost() { [[ $(grep -c "rank $1 on $2 is lost" "$lab/err") == 3 ]]; }
+ready() { [[ $(grep -c ^ready "$cluster/out") == 4 ]]; }
+lost() { [[ $(grep -c "rank $1 on $2 is lost" "$cluster/err") == 3 ]]; }
 kill_one() { # RANK NODE SIGNAL LIMIT: the three others name it in time and end with code 4
 	local pid start
-	rm -f "$lab/out" "$lab/err"
-	on 100 srun -N2 -n4 --mpi=pmix "$probe" tcp forever >"$lab/out" 2>"$lab/err" &
+	rm -f "$cluster/out" "$cluster/err"
+	on 100 srun -N2 -n4 --mpi=pmix "$probe" tcp forever >"$cluster/out" 2>"$cluster/err" &
 	pid=$!
-	until_within 40 ready || { cat "$lab/err"; kill $pid; return 1; }
+	until_within 40 ready || { cat "$cluster/err"; kill $pid; return 1; }
 	start=$SECONDS
 	kill -"$3" "$(process_of "$1")"
-	until_within "$4" lost "$1" "$2" || { cat "$lab/err"; kill $pid; return 1; }
+	until_within "$4" lost "$1" "$2" || { cat "$cluster/err"; kill $pid; return 1; }
 	((SECONDS - start <= $4)) || return 1
 	[[ $3 == KILL ]] || kill -KILL "$(process_of "$1")"
 	wait $pid
-	cat "$lab/err"
-	grep -q "Exited with exit code 4" "$lab/err"
+	cat "$cluster/err"
+	grep -q "Exited with exit code 4" "$cluster/err"
 }
 check "kill -9 of a rank on the other node" kill_one 2 n2 KILL 10
 check "kill -9 of rank 0" kill_one 0 n1 KILL 10
@@ -82,20 +82,20 @@ check "a stopped rank" kill_one 3 n2 STOP 10
 watched() { cat /proc/"$(process_of "$1")"/task/*/comm 2>/dev/null | grep -qx gannet-heartbt; }
 stopped_early() {
 	local pid r start
-	rm -f "$lab/out" "$lab/err"
+	rm -f "$cluster/out" "$cluster/err"
 	# shellcheck disable=SC2016
-	on 100 srun -N2 -n4 --mpi=pmix sh -c '[ "$PMIX_RANK" != 3 ] || sleep 300; exec "$0" tcp forever' "$probe" >"$lab/out" 2>"$lab/err" &
+	on 100 srun -N2 -n4 --mpi=pmix sh -c '[ "$PMIX_RANK" != 3 ] || sleep 300; exec "$0" tcp forever' "$probe" >"$cluster/out" 2>"$cluster/err" &
 	pid=$!
-	for r in 0 1 2; do until_within 40 watched $r || { cat "$lab/err"; kill $pid; return 1; }; done
+	for r in 0 1 2; do until_within 40 watched $r || { cat "$cluster/err"; kill $pid; return 1; }; done
 	start=$SECONDS
 	kill -STOP "$(process_of 1)"
-	until_within 10 grep -q "rank 1 is lost: no heartbeat from it for 5.0 s" "$lab/err" || { cat "$lab/err"; kill $pid; return 1; }
+	until_within 10 grep -q "rank 1 is lost: no heartbeat from it for 5.0 s" "$cluster/err" || { cat "$cluster/err"; kill $pid; return 1; }
 	echo "after $((SECONDS - start)) s"
 	kill -KILL "$(process_of 1)"
 	kill $pid
 	wait $pid
-	cat "$lab/err"
-	(($(grep -c "rank 1 is lost: no heartbeat from it for 5.0 s" "$lab/err") >= 2))
+	cat "$cluster/err"
+	(($(grep -c "rank 1 is lost: no heartbeat from it for 5.0 s" "$cluster/err") >= 2))
 }
 check "a rank that stops while another has not begun" stopped_early
 finish

@@ -1,6 +1,6 @@
 /* Drives any NCCL network plugin through its table of functions, between processes of its own, without NCCL or a GPU, and
  * says in TAP what it keeps of the interface's promises. For other people's plugins, too. */
-#include "tests/transport/plugin/lab.h"
+#include "tests/transport/plugin/cluster.h"
 
 #include <getopt.h>
 #include <signal.h>
@@ -20,14 +20,14 @@ static const char usage[] =
 	"  --list            names the checks\n"
 	"With GN_CONFORM_LOG=1 in the environment the plugin's log goes to standard error.\n";
 
-static const struct lab_check *const all[] = {checks_basic, checks_life, checks_hard, checks_stop};
+static const struct cluster_check *const all[] = {checks_basic, checks_life, checks_hard, checks_stop};
 
 struct selection {
 	const char *only;
 	int strict, list, version;
 };
 
-static int chosen(const struct selection *s, const struct lab_check *c)
+static int chosen(const struct selection *s, const struct cluster_check *c)
 {
 	size_t len = strlen(c->name);
 
@@ -39,7 +39,7 @@ static int chosen(const struct selection *s, const struct lab_check *c)
 	return 0;
 }
 
-static int parse(int argc, char **argv, struct selection *s, struct lab_options *o)
+static int parse(int argc, char **argv, struct selection *s, struct cluster_options *o)
 {
 	static const struct option longs[] = {{"version", 1, NULL, 'v'}, {"only", 1, NULL, 'o'}, {"strict", 0, NULL, 's'},
 					      {"limit", 1, NULL, 'l'},	 {"list", 0, NULL, 'L'}, {"connections", 1, NULL, 'c'},
@@ -77,15 +77,15 @@ static int parse(int argc, char **argv, struct selection *s, struct lab_options 
 }
 
 /* In a process of its own, as everything that loads the plugin. */
-static void look(struct lab *lab)
+static void look(struct cluster *cluster)
 {
 	const char *why = "";
-	int rc = plug_open(&lab->plug, lab->options->path, lab->options->version, &why);
+	int rc = plug_open(&cluster->plug, cluster->options->path, cluster->options->version, &why);
 
 	if (rc > 0)
-		skip(lab, "%s", why);
+		skip(cluster, "%s", why);
 	if (rc)
-		fail(lab, "%s", why);
+		fail(cluster, "%s", why);
 }
 
 /* The text in one line, since TAP reads lines. */
@@ -97,19 +97,19 @@ static void print_reason(char *text)
 	printf("#   %s\n", text);
 }
 
-static int run_version(const struct selection *s, const struct lab_options *o, int *number)
+static int run_version(const struct selection *s, const struct cluster_options *o, int *number)
 {
 	int failed = 0;
 	char text[600];
 
 	for (size_t list = 0; list < sizeof all / sizeof *all; list++)
-		for (const struct lab_check *c = all[list]; c->name; c++) {
+		for (const struct cluster_check *c = all[list]; c->name; c++) {
 			double began = now_s();
 			int verdict;
 
 			if (!chosen(s, c))
 				continue;
-			verdict = lab_run(c, o, text, sizeof text);
+			verdict = cluster_run(c, o, text, sizeof text);
 			printf("%s %d - v%d %s: %s", verdict == 1 ? "not ok" : "ok", ++*number, o->version, c->name, c->promise);
 			if (verdict == 2)
 				printf(" # SKIP %s", text);
@@ -124,10 +124,10 @@ static int run_version(const struct selection *s, const struct lab_options *o, i
 
 int main(int argc, char **argv)
 {
-	struct lab_options options = {.limit_s = 20, .connections = 1000};
+	struct cluster_options options = {.limit_s = 20, .connections = 1000};
 	struct selection selection = {0};
 	int failed = 0, number = 0;
-	static const struct lab_check loads = {"loads", "it can be loaded", 1, 0, 0, look};
+	static const struct cluster_check loads = {"loads", "it can be loaded", 1, 0, 0, look};
 	char why[600];
 
 	if (parse(argc, argv, &selection, &options)) {
@@ -135,7 +135,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	for (size_t list = 0; selection.list && list < sizeof all / sizeof *all; list++)
-		for (const struct lab_check *c = all[list]; c->name; c++)
+		for (const struct cluster_check *c = all[list]; c->name; c++)
 			printf("%-16s %s%s\n", c->name, c->promise, c->strict ? " (strict)" : "");
 	if (selection.list)
 		return 0;
@@ -143,7 +143,7 @@ int main(int argc, char **argv)
 		int verdict;
 
 		options.version = v;
-		verdict = lab_run(&loads, &options, why, sizeof why);
+		verdict = cluster_run(&loads, &options, why, sizeof why);
 		if (verdict == 1) {
 			printf("not ok 1 - %s can be loaded\n", options.path);
 			print_reason(why);

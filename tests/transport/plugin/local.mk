@@ -1,7 +1,7 @@
 check_PROGRAMS += tests/transport/plugin/conform
 tests_transport_plugin_conform_CPPFLAGS = $(AM_CPPFLAGS)
 tests_transport_plugin_conform_LDFLAGS = $(AM_LDFLAGS) -pthread
-tests_transport_plugin_conform_SOURCES = tests/transport/plugin/conform.c tests/transport/plugin/lab.c tests/transport/plugin/lab.h tests/transport/plugin/lab_run.c \
+tests_transport_plugin_conform_SOURCES = tests/transport/plugin/conform.c tests/transport/plugin/cluster.c tests/transport/plugin/cluster.h tests/transport/plugin/cluster_run.c \
 	tests/transport/plugin/plug.c tests/transport/plugin/plug.h tests/transport/plugin/checks_basic.c tests/transport/plugin/checks_life.c \
 	tests/transport/plugin/checks_hard.c tests/transport/plugin/checks_stop.c
 SHELL_TESTS += tests/transport/plugin/conform.t

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# For tests that need a cluster: source it, then lab_begin. Leaves lab (a scratch directory) and vc (slurm/vcluster on it).
+# For tests that need a cluster: source it, then cluster_begin. Leaves cluster (a scratch directory) and vc (slurm/vcluster on it).
 # shellcheck source=tests/cmd/tap.sh
 . "$GN_SOURCE/tests/cmd/tap.sh"
 PATH=$PATH:/usr/sbin:/sbin
 
-lab_begin() {
+cluster_begin() {
 	local why=
 	((UID == 0)) || why="namespaces need root"
 	command -v slurmctld slurmd srun munged >/dev/null || why="Slurm is not installed"
@@ -15,20 +15,20 @@ lab_begin() {
 		echo "1..0 # SKIP $why"
 		exit 0
 	fi
-	lab=$(mktemp -d /tmp/gn-lab.XXXXXX)
-	chmod 755 "$lab"
-	trap lab_end EXIT
+	cluster=$(mktemp -d /tmp/gn-cluster.XXXXXX)
+	chmod 755 "$cluster"
+	trap cluster_end EXIT
 	trap 'exit 1' INT TERM
 }
 
-lab_end() {
+cluster_end() {
 	vc down --purge
-	rm -rf "$lab"
+	rm -rf "$cluster"
 }
 
-vc() { "$GN_SOURCE/slurm/vcluster" "$1" --dir "$lab/vc" "${@:2}"; }
+vc() { "$GN_SOURCE/slurm/vcluster" "$1" --dir "$cluster/vc" "${@:2}"; }
 # Runs a command against the cluster under a watchdog: on SECONDS COMMAND...
-on() { timeout -k 5 "$1" "$GN_SOURCE/slurm/vcluster" run --dir "$lab/vc" -- "${@:2}"; }
+on() { timeout -k 5 "$1" "$GN_SOURCE/slurm/vcluster" run --dir "$cluster/vc" -- "${@:2}"; }
 
 # Polls until the command succeeds: until_within SECONDS COMMAND...
 until_within() {
@@ -44,10 +44,10 @@ gannet=$GN_BUILD/gannet
 # The last step that a log tells of; 0 when there is none yet.
 last_step() { sed -n 's/^{"event": "step".* "step": \([0-9]*\), "epoch.*/\1/p' "$1" 2>/dev/null | tail -n 1 | grep . || echo 0; }
 reached() { (($(last_step "$1") >= $2)); }
-# Packs the bundled digits into $lab/train and $lab/val.
-lab_digits() {
-	"$gannet" pack --out "$lab/train" "$GN_SOURCE/data/digits/digits-train.tar.xz" &&
-		"$gannet" pack --out "$lab/val" "$GN_SOURCE/data/digits/digits-val.tar.xz"
+# Packs the bundled digits into $cluster/train and $cluster/val.
+cluster_digits() {
+	"$gannet" pack --out "$cluster/train" "$GN_SOURCE/data/digits/digits-train.tar.xz" &&
+		"$gannet" pack --out "$cluster/val" "$GN_SOURCE/data/digits/digits-val.tar.xz"
 }
 # The value of a field in the last line of a log with an event: field FILE EVENT NAME
 field() {
@@ -60,7 +60,7 @@ print([line for line in lines if line["event"] == sys.argv[2]][-1][sys.argv[3]])
 pid_of_rank() { # RANK
 	local pid
 	for pid in $(pgrep -x gannet); do
-		if tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -cxF -e "PMIX_RANK=$1" -e "SLURM_CONF=$lab/vc/conf/slurm.conf" |
+		if tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -cxF -e "PMIX_RANK=$1" -e "SLURM_CONF=$cluster/vc/conf/slurm.conf" |
 			grep -qx 2; then
 			echo "$pid"
 		fi

@@ -1,5 +1,5 @@
 /* Around a check's processes: they are started, watched and judged. */
-#include "tests/transport/plugin/lab.h"
+#include "tests/transport/plugin/cluster.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -13,12 +13,12 @@
 /* There in a build with AddressSanitizer. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
-static void child(const struct lab_check *check, struct lab *lab)
+static void child(const struct cluster_check *check, struct cluster *cluster)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	check->run(lab);
+	check->run(cluster);
 	if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check())
-		fail(lab, "memory leaks");
+		fail(cluster, "memory leaks");
 	_exit(CODE_OK);
 }
 
@@ -54,7 +54,7 @@ static void read_text(int fd, char *text, size_t room)
 }
 
 /* A process that crashes makes others fail, perhaps before it has ended itself: its end is the better reason. */
-static void look_for_a_crash(const struct lab_check *check, const pid_t *pids, int *ended, char *text, size_t room)
+static void look_for_a_crash(const struct cluster_check *check, const pid_t *pids, int *ended, char *text, size_t room)
 {
 	int status, code;
 
@@ -73,7 +73,7 @@ static void look_for_a_crash(const struct lab_check *check, const pid_t *pids, i
 }
 
 /* The first that fails ends the check. */
-static int supervise(const struct lab_check *check, const struct lab_options *options, const pid_t *pids, int result,
+static int supervise(const struct cluster_check *check, const struct cluster_options *options, const pid_t *pids, int result,
 		     char *text, size_t room)
 {
 	int limit = (check->seconds ? check->seconds : 1) * options->limit_s, left = check->processes, verdict = 0;
@@ -110,7 +110,7 @@ static int supervise(const struct lab_check *check, const struct lab_options *op
 	return verdict;
 }
 
-int lab_run(const struct lab_check *check, const struct lab_options *options, char *text, size_t room)
+int cluster_run(const struct cluster_check *check, const struct cluster_options *options, char *text, size_t room)
 {
 	int wires[LAB_PROCESSES_MAX][LAB_PROCESSES_MAX][2], results[2], verdict;
 	pid_t pids[LAB_PROCESSES_MAX];
@@ -124,10 +124,10 @@ int lab_run(const struct lab_check *check, const struct lab_options *options, ch
 				exit(2);
 	fflush(NULL);
 	for (int r = 0; r < check->processes; r++) {
-		struct lab lab = {.options = options, .rank = r, .size = check->processes, .result = results[1]};
+		struct cluster cluster = {.options = options, .rank = r, .size = check->processes, .result = results[1]};
 
 		for (int o = 0; o < check->processes; o++)
-			lab.wires[o] = o == r ? -1 : r < o ? wires[r][o][0] : wires[o][r][1];
+			cluster.wires[o] = o == r ? -1 : r < o ? wires[r][o][0] : wires[o][r][1];
 		pids[r] = fork();
 		if (pids[r] < 0)
 			exit(2);
@@ -139,7 +139,7 @@ int lab_run(const struct lab_check *check, const struct lab_options *options, ch
 				for (int i = 0; i < 2; i++)
 					if ((i ? b : a) != r)
 						close(wires[a][b][i]);
-		child(check, &lab);
+		child(check, &cluster);
 	}
 	for (int a = 0; a < check->processes; a++)
 		for (int b = a + 1; b < check->processes; b++) {

@@ -1,4 +1,4 @@
-#include "tests/gpu/bed.h"
+#include "tests/gpu/fixture.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 #define GUARD_BYTES 256
 
-enum gn_status bed_open(struct bed *b, int ordinal, size_t bytes, struct gn_err *err)
+enum gn_status fixture_open(struct fixture *b, int ordinal, size_t bytes, struct gn_err *err)
 {
 	enum gn_status status;
 
@@ -17,11 +17,11 @@ enum gn_status bed_open(struct bed *b, int ordinal, size_t bytes, struct gn_err 
 	if ((status = gn_cuda_device_create(ordinal, &b->device, err)) ||
 	    (status = gn_cuda_stream_create(b->device, &b->stream, err)) ||
 	    (status = gn_cuda_arena_create(b->device, bytes, &b->arena, err)))
-		bed_close(b);
+		fixture_close(b);
 	return status;
 }
 
-void bed_close(struct bed *b)
+void fixture_close(struct fixture *b)
 {
 	for (int i = 0; i < b->used; i++)
 		free(b->pieces[i].host);
@@ -34,7 +34,7 @@ void bed_close(struct bed *b)
 	b->device = NULL;
 }
 
-void bed_begin(struct bed *b)
+void fixture_begin(struct fixture *b)
 {
 	for (int i = 0; i < b->used; i++)
 		free(b->pieces[i].host);
@@ -43,7 +43,7 @@ void bed_begin(struct bed *b)
 	gn_cuda_arena_empty(b->arena);
 }
 
-void bed_end(struct bed *b, const char *format, ...)
+void fixture_end(struct fixture *b, const char *format, ...)
 {
 	va_list args;
 
@@ -59,7 +59,7 @@ void bed_end(struct bed *b, const char *format, ...)
 	fflush(stdout);
 }
 
-void bed_fail(struct bed *b, const char *format, ...)
+void fixture_fail(struct fixture *b, const char *format, ...)
 {
 	va_list args;
 
@@ -70,15 +70,15 @@ void bed_fail(struct bed *b, const char *format, ...)
 	va_end(args);
 }
 
-int bed_ok(struct bed *b, enum gn_status status, const char *what)
+int fixture_ok(struct fixture *b, enum gn_status status, const char *what)
 {
 	if (status)
-		bed_fail(b, "%s: %s", what, b->err.text);
+		fixture_fail(b, "%s: %s", what, b->err.text);
 	return status == GN_OK;
 }
 
 /* splitmix64 */
-static uint64_t draw(struct bed *b)
+static uint64_t draw(struct fixture *b)
 {
 	uint64_t z = b->random += 0x9e3779b97f4a7c15;
 
@@ -87,17 +87,17 @@ static uint64_t draw(struct bed *b)
 	return z ^ z >> 31;
 }
 
-double bed_uniform(struct bed *b)
+double fixture_uniform(struct fixture *b)
 {
 	return (double)(draw(b) >> 11) * 0x1p-53;
 }
 
-double bed_normal(struct bed *b)
+double fixture_normal(struct fixture *b)
 {
-	return (bed_uniform(b) + bed_uniform(b) + bed_uniform(b) - 1.5) * 2;
+	return (fixture_uniform(b) + fixture_uniform(b) + fixture_uniform(b) - 1.5) * 2;
 }
 
-double *bed_doubles(size_t count)
+double *fixture_doubles(size_t count)
 {
 	double *x = calloc(count ? count : 1, sizeof *x);
 
@@ -108,48 +108,48 @@ double *bed_doubles(size_t count)
 	return x;
 }
 
-struct bed_tensor *bed_output(struct bed *b, enum gn_cuda_type type, size_t count)
+struct fixture_tensor *fixture_output(struct fixture *b, enum gn_cuda_type type, size_t count)
 {
 	size_t bytes = count * gn_cuda_type_bytes(type), off = b->misaligned ? gn_cuda_type_bytes(type) : 0;
-	struct bed_tensor *t = &b->pieces[b->used];
+	struct fixture_tensor *t = &b->pieces[b->used];
 	char *base;
 
 	if (b->used == BED_PIECES_MAX || !(base = gn_cuda_arena_take(b->arena, bytes + off + 2 * GUARD_BYTES))) {
-		bed_fail(b, "the bed is too small");
+		fixture_fail(b, "the fixture is too small");
 		return NULL;
 	}
-	*t = (struct bed_tensor){type, count, bytes, base, base + GUARD_BYTES + off, bed_doubles(count)};
+	*t = (struct fixture_tensor){type, count, bytes, base, base + GUARD_BYTES + off, fixture_doubles(count)};
 	b->used++;
 	/* every type's 0xff... is a NaN */
-	bed_ok(b, gn_cuda_fill(b->stream, base, 0xff, bytes + off + 2 * GUARD_BYTES, &b->err), "poison");
+	fixture_ok(b, gn_cuda_fill(b->stream, base, 0xff, bytes + off + 2 * GUARD_BYTES, &b->err), "poison");
 	return t;
 }
 
-struct bed_tensor *bed_input(struct bed *b, enum gn_cuda_type type, size_t count, double mean, double deviation)
+struct fixture_tensor *fixture_input(struct fixture *b, enum gn_cuda_type type, size_t count, double mean, double deviation)
 {
-	struct bed_tensor *t = bed_output(b, type, count);
+	struct fixture_tensor *t = fixture_output(b, type, count);
 
 	for (size_t i = 0; t && i < count; i++)
-		t->host[i] = mean + deviation * bed_normal(b);
+		t->host[i] = mean + deviation * fixture_normal(b);
 	if (t)
-		bed_write(b, t);
+		fixture_write(b, t);
 	return t;
 }
 
-void bed_write(struct bed *b, struct bed_tensor *t)
+void fixture_write(struct fixture *b, struct fixture_tensor *t)
 {
 	void *raw = calloc(1, t->bytes ? t->bytes : 1);
 
 	if (!raw) {
-		bed_fail(b, "no memory");
+		fixture_fail(b, "no memory");
 		return;
 	}
 	for (size_t i = 0; i < t->count; i++) {
 		gn_cuda_set_value(t->type, raw, i, (float)t->host[i]);
 		t->host[i] = gn_cuda_value(t->type, raw, i);
 	}
-	bed_ok(b, gn_cuda_copy(b->stream, t->data, raw, t->bytes, &b->err), "copy to the device");
-	bed_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "copy to the device");
+	fixture_ok(b, gn_cuda_copy(b->stream, t->data, raw, t->bytes, &b->err), "copy to the device");
+	fixture_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "copy to the device");
 	free(raw);
 }
 
@@ -161,19 +161,19 @@ static int all_poison(const unsigned char *bytes, size_t count)
 	return 1;
 }
 
-void bed_read(struct bed *b, struct bed_tensor *t, const char *what)
+void fixture_read(struct fixture *b, struct fixture_tensor *t, const char *what)
 {
 	size_t before = (size_t)((char *)t->data - t->base), all = before + t->bytes + GUARD_BYTES;
 	unsigned char *raw = malloc(all);
 
 	if (!raw) {
-		bed_fail(b, "no memory");
+		fixture_fail(b, "no memory");
 		return;
 	}
-	if (bed_ok(b, gn_cuda_copy(b->stream, raw, t->base, all, &b->err), what) &&
-	    bed_ok(b, gn_cuda_stream_wait(b->stream, &b->err), what)) {
+	if (fixture_ok(b, gn_cuda_copy(b->stream, raw, t->base, all, &b->err), what) &&
+	    fixture_ok(b, gn_cuda_stream_wait(b->stream, &b->err), what)) {
 		if (!all_poison(raw, before) || !all_poison(raw + before + t->bytes, GUARD_BYTES))
-			bed_fail(b, "%s: written outside of the tensor", what);
+			fixture_fail(b, "%s: written outside of the tensor", what);
 		/* to where elements are aligned */
 		memmove(raw, raw + before, t->bytes);
 		for (size_t i = 0; i < t->count; i++)
@@ -182,7 +182,7 @@ void bed_read(struct bed *b, struct bed_tensor *t, const char *what)
 	free(raw);
 }
 
-void bed_compare(struct bed *b, struct bed_tensor *t, const double *want, double tolerance, const char *what)
+void fixture_compare(struct fixture *b, struct fixture_tensor *t, const double *want, double tolerance, const char *what)
 {
 	/* what half of the last bit may be of one number, which among many (also where a relu leaves half of them) is less */
 	double half = t->type == GN_CUDA_BF16 ? 1.0 / 256 : t->type == GN_CUDA_F16 ? 1.0 / 2048 : 0;
@@ -191,7 +191,7 @@ void bed_compare(struct bed *b, struct bed_tensor *t, const double *want, double
 
 	if (t->count < 64 && tolerance < half)
 		tolerance = half;
-	bed_read(b, t, what);
+	fixture_read(b, t, what);
 	for (size_t i = 0; i < t->count; i++)
 		squares += want[i] * want[i];
 	size = sqrt(squares / (double)t->count) + 1e-30;
@@ -205,38 +205,38 @@ void bed_compare(struct bed *b, struct bed_tensor *t, const double *want, double
 		}
 	}
 	if (!(sqrt(differences) <= tolerance * (sqrt(squares) + 1e-30)) || !(worst <= 8 * tolerance))
-		bed_fail(b, "%s: relative error %.2e (allowed %.0e), worst at %zu of %zu: %.9g, not %.9g", what,
+		fixture_fail(b, "%s: relative error %.2e (allowed %.0e), worst at %zu of %zu: %.9g, not %.9g", what,
 			 sqrt(differences) / (sqrt(squares) + 1e-30), tolerance, at, t->count, t->host[at], want[at]);
 }
 
-void *bed_bytes(struct bed *b, const void *from, size_t bytes)
+void *fixture_bytes(struct fixture *b, const void *from, size_t bytes)
 {
 	char *base = gn_cuda_arena_take(b->arena, bytes);
 
 	if (!base) {
-		bed_fail(b, "the bed is too small");
+		fixture_fail(b, "the fixture is too small");
 		return NULL;
 	}
 	if (from)
-		bed_ok(b, gn_cuda_copy(b->stream, base, from, bytes, &b->err), "copy to the device");
+		fixture_ok(b, gn_cuda_copy(b->stream, base, from, bytes, &b->err), "copy to the device");
 	else
-		bed_ok(b, gn_cuda_fill(b->stream, base, 0xff, bytes, &b->err), "poison");
-	bed_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "copy to the device");
+		fixture_ok(b, gn_cuda_fill(b->stream, base, 0xff, bytes, &b->err), "poison");
+	fixture_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "copy to the device");
 	return base;
 }
 
-void bed_fetch(struct bed *b, void *to, const void *from, size_t bytes)
+void fixture_fetch(struct fixture *b, void *to, const void *from, size_t bytes)
 {
-	bed_ok(b, gn_cuda_copy(b->stream, to, from, bytes, &b->err), "copy from the device");
-	bed_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "copy from the device");
+	fixture_ok(b, gn_cuda_copy(b->stream, to, from, bytes, &b->err), "copy from the device");
+	fixture_ok(b, gn_cuda_stream_wait(b->stream, &b->err), "copy from the device");
 }
 
-double bed_tolerance(enum gn_cuda_type type)
+double fixture_tolerance(enum gn_cuda_type type)
 {
 	return type == GN_CUDA_F32 ? 4e-6 : type == GN_CUDA_BF16 ? 3e-3 : 5e-4;
 }
 
-void bed_to_planes(const double *from, int n, int c, size_t hw, double *to)
+void fixture_to_planes(const double *from, int n, int c, size_t hw, double *to)
 {
 	for (int i = 0; i < n; i++)
 		for (size_t p = 0; p < hw; p++)
@@ -244,7 +244,7 @@ void bed_to_planes(const double *from, int n, int c, size_t hw, double *to)
 				to[((size_t)i * c + k) * hw + p] = *from++;
 }
 
-void bed_from_planes(const double *from, int n, int c, size_t hw, double *to)
+void fixture_from_planes(const double *from, int n, int c, size_t hw, double *to)
 {
 	for (int i = 0; i < n; i++)
 		for (size_t p = 0; p < hw; p++)
