@@ -23,7 +23,7 @@ servers() {
 }
 check "so do a chief, two workers and a parameter server" servers
 uneven() {
-	srun -N2 -n3 "$gannet" exec "$prober" torch >"$cluster/out" 2>&1 || { cat "$cluster/out"; return 1; }
+	srun -w n1,n2 -N2 -n3 "$gannet" exec "$prober" torch >"$cluster/out" 2>&1 || { cat "$cluster/out"; return 1; }
 	[[ $(grep -c "of 3 on 2 nodes is right" "$cluster/out") == 3 ]]
 }
 check "and three tasks on two nodes" uneven
@@ -40,7 +40,7 @@ launchers() {
 }
 check "--per-node starts one launcher a node" launchers
 expect 0 "^export GLOO_SOCKET_IFNAME=eth0$" "the interface is that of the network between the nodes" \
-	srun -N2 "$gannet" exec --dry-run --as torch false
+	srun -w n1,n2 -N2 "$gannet" exec --dry-run --as torch false
 both() { # at once, on the same nodes
 	local pids=() i
 	for i in 1 2 3; do
@@ -56,17 +56,17 @@ check "three programs at once on the same nodes" both
 # --- wrong worlds ---
 expect 2 "MASTER_ADDR=localhost is each node's own, and there are 2 nodes" "localhost as master of two nodes" \
 	env MASTER_ADDR=localhost MASTER_PORT=29500 bash -c '"$@"' x "$GN_SOURCE/slurm/vcluster" run --dir "$cluster/vc" -- \
-	timeout 60 srun -N2 --mpi=pmix "$gannet" exec touch "$cluster/started"
-elsewhere() { MASTER_ADDR=$1 MASTER_PORT=29517 srun -N2 "$gannet" exec touch "$cluster/started"; }
+	timeout 60 srun -w n1,n2 -N2 --mpi=pmix "$gannet" exec touch "$cluster/started"
+elsewhere() { MASTER_ADDR=$1 MASTER_PORT=29517 srun -w n1,n2 -N2 "$gannet" exec touch "$cluster/started"; }
 expect 2 "rank 0 on n1 is not reached at MASTER_ADDR: rank 1 on n2: n2 port 29517: " "a master that is another node" elsewhere n2
 expect 2 "rank 1 on n2: nohost port 29517: cannot find the address of 'nohost'" "a name that the others cannot resolve" elsewhere nohost
 expect 0 "" "a right one is kept" env MASTER_ADDR=n1 bash -c '"$@"' x "$GN_SOURCE/slurm/vcluster" run --dir "$cluster/vc" -- \
-	timeout 60 srun -N2 --mpi=pmix "$gannet" exec "$prober" torch
+	timeout 60 srun -w n1,n2 -N2 --mpi=pmix "$gannet" exec "$prober" torch
 cp "$prober" "$cluster/vc/node/n1/nvme/probe"
 expect 2 "rank 1 on n2: .*/nvme/probe is no program that can be run here" "a program that one node lacks" \
-	srun -N2 "$gannet" exec "$cluster/vc/nvme/probe" torch
+	srun -w n1,n2 -N2 "$gannet" exec "$cluster/vc/nvme/probe" torch
 expect 2 "SLURM_STEP_NUM_TASKS=4 but there is no PMIx" "a step without --mpi=pmix" \
-	on 60 srun -N2 -n4 --mpi=none "$gannet" exec touch "$cluster/started"
+	on 60 srun -w n1,n2 -N2 -n4 --mpi=none "$gannet" exec touch "$cluster/started"
 batch() {
 	printf '#!/bin/sh\nexec %s exec touch %s/started\n' "$gannet" "$cluster" >"$cluster/job"
 	on 60 sbatch --wait -n4 --output="$cluster/job.log" "$cluster/job"
@@ -78,13 +78,13 @@ check "none of them started the program" test ! -e "$cluster/started"
 
 # --- failures ---
 expect 7 "gannet exec: rank 2 on n2 failed first, after [0-9.]* s: exit code 7; its last lines:" "the rank that fails, and its host" \
-	srun -N2 -n4 "$gannet" exec "$prober" torch 2 7
+	srun -w n1,n2 -N2 -n4 "$gannet" exec "$prober" torch 2 7
 expect 137 "gannet exec: rank 3 on n2 failed first, .*killed by signal 9 \(Killed\)" "one that is killed" \
-	srun -N2 -n4 "$gannet" exec "$prober" torch 3 -9
+	srun -w n1,n2 -N2 -n4 "$gannet" exec "$prober" torch 3 -9
 lost() {
 	local step
 	# shellcheck disable=SC2016
-	on 100 srun -N2 --mpi=pmix sh -c 'echo $$ >"$0/pid.$SLURM_PROCID"; exec "$@"' "$cluster" "$gannet" exec sh -c 'touch "$0.$RANK"; exec sleep 90' \
+	on 100 srun -w n1,n2 -N2 --mpi=pmix sh -c 'echo $$ >"$0/pid.$SLURM_PROCID"; exec "$@"' "$cluster" "$gannet" exec sh -c 'touch "$0.$RANK"; exec sleep 90' \
 		"$cluster/up" >"$cluster/out" 2>"$cluster/err" &
 	step=$!
 	until_within 40 test -e "$cluster/up.0" -a -e "$cluster/up.1" || return 1
@@ -98,7 +98,7 @@ lost() {
 expect 0 "gannet exec: rank 1 on n2 is lost: its connection closed unexpectedly" "an exec that is killed" lost
 signals() { # once, although slurmstepd signals every process of the step
 	# shellcheck disable=SC2016
-	on 100 srun -N2 --mpi=pmix "$gannet" exec sh -c 'trap "echo got USR1" USR1; trap "echo got TERM; exit 5" TERM; touch "$0.$RANK"
+	on 100 srun -w n1,n2 -N2 --mpi=pmix "$gannet" exec sh -c 'trap "echo got USR1" USR1; trap "echo got TERM; exit 5" TERM; touch "$0.$RANK"
 		while :; do sleep 0.1; done' "$cluster/trap" >"$cluster/out" 2>&1 &
 	local step=$!
 	until_within 40 test -e "$cluster/trap.0" -a -e "$cluster/trap.1" || return 1

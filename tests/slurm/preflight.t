@@ -9,7 +9,8 @@ id=$(printf '%s' "$cluster/vc" | md5sum | cut -c1-6)
 # inside NODE COMMAND...: in the node's mounts
 inside() {
 	local pid
-	pid=$(ip netns pids "gn$id-$1" | head -n 1)
+	# of the processes in its network, slurmd has the mounts of its tasks
+	for pid in $(ip netns pids "gn$id-$1"); do [[ $(cat "/proc/$pid/comm") == slurmd ]] && break; done
 	nsenter -t "$pid" --mount --net "${@:2}"
 }
 # Disks of their own: nodes that share one disturb each other.
