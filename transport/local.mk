@@ -58,6 +58,7 @@ libgannet_transport_a_SOURCES += \
 	transport/health/heartbeat.c transport/health/heartbeat.h \
 	transport/health/heartbeat_coordinator.c \
 	transport/health/heartbeat_internal.h \
+	transport/health/heartbeat_losses.c \
 	transport/health/heartbeat_member.c \
 	transport/health/heartbeat_wire.c transport/health/heartbeat_wire.h \
 	transport/health/recorder.c transport/health/recorder.h \

@@ -67,6 +67,7 @@ static void *leave(void *watch)
 	return NULL;
 }
 
+/* All but those that have crashed. */
 static void leave_all(struct group *g)
 {
 	pthread_t threads[RANKS];
@@ -75,6 +76,12 @@ static void leave_all(struct group *g)
 		assert_int_equal(pthread_create(&threads[r], NULL, leave, g->watch[r]), 0);
 	for (int r = 0; r < RANKS; r++)
 		pthread_join(threads[r], NULL);
+}
+
+static void crash(struct group *g, int rank)
+{
+	gn_heartbeat_destroy(g->watch[rank], GN_HEARTBEAT_EXIT_SILENT);
+	g->watch[rank] = NULL;
 }
 
 static void test_all_leave(void **state)
@@ -120,17 +127,114 @@ static void test_vanishing_rank_is_named(void **state)
 
 	(void)state;
 	setup(&g, 5000);
-	gn_heartbeat_destroy(g.watch[2], 0); /* as a crash: no goodbye */
+	crash(&g, 2);
 	for (int r = 0; r < RANKS; r++)
 		if (r != 2) {
 			await_loss(g.watch[r], 3000, &err);
 			assert_int_equal(err.status, GN_ERR_PEER_LOST);
 			assert_non_null(strstr(err.text, "rank 2 on h2"));
 		}
-	/* after a loss nobody waits for anybody */
+	/* the others leave together, without it */
+	leave_all(&g);
+}
+
+/* Polls until rank `rank` is known to be lost on watch w. */
+static void await_loss_of(const struct gn_heartbeat *w, int rank)
+{
+	uint64_t until = gn_clock_ns() + 3000000000u;
+	struct timespec pause = {0, 2000000};
+
+	while (!gn_heartbeat_is_lost(w, rank)) {
+		if (gn_clock_ns() > until)
+			fail_msg("rank %d is not lost after 3 s", rank);
+		nanosleep(&pause, NULL);
+	}
+}
+
+/* The second loss is reported like the first; who depends on neither goes on. */
+static void test_each_loss_is_kept(void **state)
+{
+	const int with_3[] = {1, 3}, with_2[] = {2, 0}, with_both[] = {3, 2}, with_none[] = {1, 0};
+	struct gn_err err;
+	struct group g;
+
+	(void)state;
+	setup(&g, 5000);
 	for (int r = 0; r < RANKS; r++)
-		if (r != 2)
-			gn_heartbeat_destroy(g.watch[r], 1);
+		assert_int_equal(gn_heartbeat_losses(g.watch[r]), 0);
+	crash(&g, 2);
+	for (int r = 0; r < 2; r++) {
+		await_loss_of(g.watch[r], 2);
+		assert_int_equal(gn_heartbeat_check_ranks(g.watch[r], with_3, 2, 0, NULL), GN_OK);
+	}
+	crash(&g, 3);
+	for (int r = 0; r < 2; r++) {
+		await_loss_of(g.watch[r], 3);
+		assert_int_equal(gn_heartbeat_losses(g.watch[r]), 2);
+		assert_int_equal(gn_heartbeat_check_ranks(g.watch[r], with_3, 2, 0, &err), GN_ERR_PEER_LOST);
+		assert_non_null(strstr(err.text, "rank 3 on h3 is lost: its connection closed unexpectedly"));
+		assert_int_equal(gn_heartbeat_check_ranks(g.watch[r], with_2, 2, 1, &err), GN_ERR_PEER_LOST);
+		assert_non_null(strstr(err.text, "rank 2 on h2 is lost"));
+		/* that was lost first */
+		assert_int_equal(gn_heartbeat_check_ranks(g.watch[r], with_both, 2, 0, &err), GN_ERR_PEER_LOST);
+		assert_non_null(strstr(err.text, "rank 2 on h2 is lost"));
+		assert_int_equal(gn_heartbeat_check_ranks(g.watch[r], with_none, 2, 1, NULL), GN_OK);
+		assert_int_equal(gn_heartbeat_check_ranks(g.watch[r], NULL, RANKS, 0, NULL), GN_ERR_PEER_LOST);
+		assert_int_equal(gn_heartbeat_check(g.watch[r], &err), GN_ERR_PEER_LOST);
+		assert_non_null(strstr(err.text, "rank 2 on h2 is lost"));
+	}
+	/* rank 0 coordinates: without it nothing goes on */
+	crash(&g, 0);
+	await_loss_of(g.watch[1], 0);
+	assert_int_equal(gn_heartbeat_check_ranks(g.watch[1], with_none, 1, 0, &err), GN_ERR_PEER_LOST);
+	assert_non_null(strstr(err.text, "rank 0 on h0 is lost"));
+	gn_heartbeat_destroy(g.watch[1], GN_HEARTBEAT_EXIT_TOGETHER);
+}
+
+/* Rank 0 stays for those that are not lost. */
+static void test_survivors_are_waited_for(void **state)
+{
+	pthread_t thread;
+	struct group g;
+
+	(void)state;
+	setup(&g, 5000);
+	crash(&g, 2);
+	await_loss_of(g.watch[3], 2);
+	assert_int_equal(pthread_create(&thread, NULL, leave, g.watch[0]), 0);
+	gn_heartbeat_destroy(g.watch[1], GN_HEARTBEAT_EXIT_ALONE);
+	/* that rank 0 knows of a third loss shows that it is still there */
+	crash(&g, 3);
+	pthread_join(thread, NULL);
+}
+
+/* Of several that have left, those that nobody waits for do no harm. */
+static void test_whoever_left_is_known(void **state)
+{
+	const int with_1[] = {3, 1}, with_2[] = {3, 2}, others[] = {3, 0};
+	uint64_t started = gn_clock_ns(), until = started + 8000000000u;
+	struct timespec pause = {0, 20000000};
+	pthread_t threads[2];
+	struct gn_err err;
+	struct group g;
+
+	(void)state;
+	setup(&g, 5000);
+	for (int r = 1; r < 3; r++)
+		assert_int_equal(pthread_create(&threads[r - 1], NULL, leave, g.watch[r]), 0);
+	while ((gn_heartbeat_check_ranks(g.watch[3], with_1, 2, started, NULL) == GN_OK ||
+		gn_heartbeat_check_ranks(g.watch[3], with_2, 2, started, NULL) == GN_OK) && gn_clock_ns() < until)
+		nanosleep(&pause, NULL);
+	assert_int_equal(gn_heartbeat_check_ranks(g.watch[3], with_1, 2, started, &err), GN_ERR_PEER_LOST);
+	assert_non_null(strstr(err.text, "rank 1 on h1 is lost: it has left"));
+	assert_int_equal(gn_heartbeat_check_ranks(g.watch[3], with_2, 2, started, &err), GN_ERR_PEER_LOST);
+	assert_non_null(strstr(err.text, "rank 2 on h2 is lost: it has left"));
+	assert_int_equal(gn_heartbeat_check_ranks(g.watch[3], others, 2, started, NULL), GN_OK);
+	assert_int_equal(gn_heartbeat_check_ranks(g.watch[3], with_1, 2, 0, NULL), GN_OK);
+	g.watch[1] = g.watch[2] = NULL;
+	leave_all(&g);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
 }
 
 static int knock(const struct group *g)
@@ -173,7 +277,7 @@ static void test_loss_tells_of_all(void **state)
 	gn_recorder_waits_for(recorders[1], 1, 3, 0, -1);
 	gn_recorder_set_phase(recorders[3], "writing a checkpoint", 60000);
 	setup_recorded(&g, 5000, recorders);
-	gn_heartbeat_destroy(g.watch[2], 0);
+	crash(&g, 2);
 	for (int r = 0; r < RANKS; r++)
 		if (r != 2) {
 			await_loss(g.watch[r], 3000, &err);
@@ -181,9 +285,8 @@ static void test_loss_tells_of_all(void **state)
 				fail_msg("rank %d is told '%s'", r, err.text);
 		}
 	assert_non_null(strstr(err.text, "; rank 3 on h3 was before its first collective, writing a checkpoint"));
-	gn_heartbeat_destroy(g.watch[1], 0);
-	gn_heartbeat_destroy(g.watch[0], 1);
-	gn_heartbeat_destroy(g.watch[3], 1);
+	crash(&g, 1);
+	leave_all(&g);
 	for (int r = 0; r < RANKS; r++)
 		gn_recorder_destroy(recorders[r]);
 }
@@ -381,8 +484,8 @@ static void test_some_do_not_come(void **state)
 		assert_non_null(strstr(err.text, " s; neither did 3: are all 4 ranks started"));
 	}
 	assert_true(gn_clock_ns() - started >= 400000000u);
-	gn_heartbeat_destroy(w[1], 1);
-	gn_heartbeat_destroy(w[0], 1);
+	gn_heartbeat_destroy(w[1], GN_HEARTBEAT_EXIT_ALONE);
+	gn_heartbeat_destroy(w[0], GN_HEARTBEAT_EXIT_TOGETHER);
 	/* when all are there, it is silence that counts */
 	o.rank = 0;
 	o.silent_after_ms = 300;
@@ -543,6 +646,8 @@ int main(void)
 		cmocka_unit_test(test_loss_tells_of_all),	cmocka_unit_test(test_loss_while_one_is_mute),
 		cmocka_unit_test(test_giving_up_over_a_loss),
 		cmocka_unit_test(test_loss_of_rank_0),	cmocka_unit_test(test_reason_travels),
+		cmocka_unit_test(test_each_loss_is_kept),	cmocka_unit_test(test_survivors_are_waited_for),
+		cmocka_unit_test(test_whoever_left_is_known),
 		cmocka_unit_test(test_strangers),	cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_some_do_not_come),	cmocka_unit_test(test_early_leaver),
 		cmocka_unit_test(test_rank_0_stands_still),	cmocka_unit_test(test_rank_0_is_gone),

@@ -122,8 +122,8 @@ static void await_turn(const struct hub *h)
 	}
 }
 
-/* With a node its ranks are lost together: all keep the first, so of the others nobody is told. */
-static void test_losses_are_told_once(void **state)
+/* Each loss is reported, once, in order. */
+static void test_each_loss_is_told_once(void **state)
 {
 	struct gn_heartbeat_message m;
 	struct hub h = {0};
@@ -135,12 +135,44 @@ static void test_losses_are_told_once(void **state)
 	assert_int_equal(m.type, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 1);
 	shutdown(h.fds[2], SHUT_RDWR);
+	m = hear(h.fds[3]);
+	assert_int_equal(m.type, GN_HEARTBEAT_LOST);
+	assert_int_equal(m.rank, 2);
 	await_turn(&h);
 	gn_heartbeat_abort(h.watch, "enough");
 	m = hear(h.fds[3]);
 	assert_int_equal(m.type, GN_HEARTBEAT_LOST);
 	assert_int_equal(m.rank, 0);
 	teardown(&h);
+}
+
+/* Ranks lost together, as with their node: the others are queried once, and then told of each, the first first. */
+static void test_losses_during_a_query(void **state)
+{
+	struct gn_heartbeat_message m;
+	struct hub h = {0};
+	struct gn_err err;
+	int told[2], queries = 0;
+
+	(void)state;
+	assert_ok(gn_recorder_create(60000, &h.options.recorder, &err));
+	setup(&h);
+	shutdown(h.fds[1], SHUT_RDWR);
+	/* rank 3 answers nothing, so that the query is under way */
+	for (m = hear(h.fds[3]); m.type != GN_HEARTBEAT_QUERY; m = hear(h.fds[3]))
+		;
+	shutdown(h.fds[2], SHUT_RDWR);
+	for (int i = 0; i < 2;) {
+		m = hear(h.fds[3]);
+		queries += m.type == GN_HEARTBEAT_QUERY;
+		if (m.type == GN_HEARTBEAT_LOST)
+			told[i++] = (int)m.rank;
+	}
+	assert_int_equal(told[0], 1);
+	assert_int_equal(told[1], 2);
+	assert_int_equal(queries, 0);
+	teardown(&h);
+	gn_recorder_destroy(h.options.recorder);
 }
 
 /* Rank 0 waits for the others in a collective, who are busy and say so: it asks less and less often. */
@@ -263,7 +295,8 @@ static void test_too_few_descriptors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_goodbyes_are_told_once), cmocka_unit_test(test_losses_are_told_once),
+		cmocka_unit_test(test_goodbyes_are_told_once), cmocka_unit_test(test_each_loss_is_told_once),
+		cmocka_unit_test(test_losses_during_a_query),
 		cmocka_unit_test(test_suspicions_back_off),    cmocka_unit_test(test_someone_does_not_read),
 		cmocka_unit_test(test_no_descriptor_left),     cmocka_unit_test(test_too_few_descriptors),
 	};

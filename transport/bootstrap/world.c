@@ -33,7 +33,7 @@ struct gn_world {
 	int *node_of;
 	const char **host_of;
 	char (*hosts)[HOST_MAX];
-	int aborted;
+	int aborted, keep_going;
 };
 
 /* Rank 0's root info. */
@@ -314,9 +314,9 @@ static enum gn_status join_job(struct gn_world *w, const char *ifnames, struct g
 	return status;
 }
 
-static void release(struct gn_world *w, int clean)
+static void release(struct gn_world *w, enum gn_heartbeat_exit how, int clean)
 {
-	gn_heartbeat_destroy(w->heartbeat, clean);
+	gn_heartbeat_destroy(w->heartbeat, how);
 	if (w->bootstrap) {
 		w->bootstrap->heartbeat = NULL;
 		w->bootstrap->ops->destroy(w->bootstrap, clean);
@@ -342,6 +342,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a world");
 	if (options)
 		w->limits = options->limits;
+	w->keep_going = options && options->keep_going;
 	ifnames = options && options->ifnames ? options->ifnames : getenv(GN_WORLD_IFNAMES);
 	status = open_bootstrap(&detected, log, &w->bootstrap, err);
 	if (!status)
@@ -367,7 +368,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 	if (status) {
 		if (w->heartbeat && err && gn_world_check(w, NULL) == GN_OK)
 			gn_heartbeat_abort(w->heartbeat, err->text);
-		release(w, 0);
+		release(w, GN_HEARTBEAT_EXIT_SILENT, 0);
 		return status;
 	}
 	gn_log_set_rank(log, w->bootstrap->rank);
@@ -378,8 +379,17 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 
 void gn_world_destroy(struct gn_world *w)
 {
-	if (w)
-		release(w, !w->aborted && gn_world_check(w, NULL) == GN_OK);
+	enum gn_heartbeat_exit how = GN_HEARTBEAT_EXIT_TOGETHER;
+	int clean;
+
+	if (!w)
+		return;
+	clean = !w->aborted && gn_world_check(w, NULL) == GN_OK;
+	if (w->aborted)
+		how = GN_HEARTBEAT_EXIT_SILENT;
+	else if (!clean && !w->keep_going)
+		how = GN_HEARTBEAT_EXIT_ALONE;
+	release(w, how, clean);
 }
 
 int gn_world_rank(const struct gn_world *w)
@@ -496,6 +506,21 @@ enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err)
 enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns, struct gn_err *err)
 {
 	return w->heartbeat ? gn_heartbeat_check_wait(w->heartbeat, started_ns, err) : GN_OK;
+}
+
+enum gn_status gn_world_check_ranks(const struct gn_world *w, const int *ranks, int count, uint64_t started_ns, struct gn_err *err)
+{
+	return w->heartbeat ? gn_heartbeat_check_ranks(w->heartbeat, ranks, count, started_ns, err) : GN_OK;
+}
+
+unsigned gn_world_losses(const struct gn_world *w)
+{
+	return w->heartbeat ? gn_heartbeat_losses(w->heartbeat) : 0;
+}
+
+int gn_world_is_lost(const struct gn_world *w, int rank)
+{
+	return w->heartbeat && gn_heartbeat_is_lost(w->heartbeat, rank);
 }
 
 int gn_world_anyone_left(const struct gn_world *w)

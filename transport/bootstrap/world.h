@@ -6,7 +6,10 @@
  * because single-rank runs by accident would go unnoticed.
  *
  * A heartbeat thread holds one TCP connection between each rank and rank 0 (transport/health/heartbeat.h). When a process dies or
- * hangs, all other ranks learn within seconds which: from then on gn_world_check() and all waits for peers return GN_ERR_PEER_LOST.
+ * hangs, all other ranks learn within seconds which. From then on gn_world_check() and what depends on that rank return
+ * GN_ERR_PEER_LOST: the exchanges below, and the operations of groups that it is in (transport/coll/comm.h). Other groups go on, and
+ * further losses are found in the same way. The loss of rank 0, which coordinates, ends all.
+ *
  * When an operation makes no progress although all ranks are alive, rank 0 compares the flight records of all ranks: either all
  * continue to wait (a rank is busy and has set a phase), or all get the same diagnosis: which ranks never started the operation,
  * which wait for which, which started another one.
@@ -35,6 +38,9 @@ struct gn_world_options {
 	/* The interfaces that rank 0 listens on for heartbeats, and each rank for the exchange at start, unless all ranks run on
 	 * one host: see gn_net_ifname_matches(). NULL: GANNET_SOCKET_IFNAME, else all. GN_ERR_USAGE when none matches. Not kept. */
 	const char *ifnames;
+	/* The program goes on after a rank is lost, the same on all ranks: gn_world_destroy() then still waits for the other ranks,
+	 * so that rank 0 stays while they work. 0: it waits for nobody after a loss. */
+	int keep_going;
 };
 
 #define GN_WORLD_IFNAMES "GANNET_SOCKET_IFNAME"
@@ -42,8 +48,8 @@ struct gn_world_options {
 /* Collective; blocks until all ranks have joined. log may be NULL and outlives the world; on success its rank is set. */
 enum gn_status gn_world_create(const struct gn_world_options *options, struct gn_log *log, struct gn_world **out,
 			       struct gn_err *err);
-/* Collective and blocking when no rank is lost: announces the exit of this rank. After a failure it does not wait for other
- * ranks. */
+/* Collective over the ranks that are not lost, and blocking: announces the exit of this rank and waits for theirs. After a failure,
+ * unless it is a loss with options.keep_going, it does not wait. */
 void gn_world_destroy(struct gn_world *w);
 
 int gn_world_rank(const struct gn_world *w);
@@ -83,12 +89,18 @@ struct gn_recorder *gn_world_recorder(const struct gn_world *w);
 /* A function to call about every millisecond while this rank waits in an exchange: other ranks may need this rank's part in an
  * operation that it has completed. NULL: none. */
 void gn_world_set_progress(struct gn_world *w, void (*progress)(void *context), void *context);
-/* GN_OK; GN_ERR_PEER_LOST with rank, host and reason; GN_ERR_STALL or GN_ERR_MISMATCH with the diagnosis, when the job cannot
- * continue although all ranks are alive. Costs one atomic load when the job is healthy. */
+/* GN_OK; GN_ERR_PEER_LOST with rank, host and reason of the first lost rank, whichever it is; GN_ERR_STALL or GN_ERR_MISMATCH with the
+ * diagnosis, when the job cannot continue although all ranks are alive. Costs one atomic load when the job is healthy. */
 enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err);
 /* The same for a caller that has been waiting for peers since started_ns (gn_clock_ns): also GN_ERR_PEER_LOST when a rank left the
  * job in an orderly way some seconds ago. */
 enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns, struct gn_err *err);
+/* The same for what depends on `count` ranks alone (NULL: 0 .. count - 1): GN_ERR_PEER_LOST if one of them is lost, the first named,
+ * or rank 0. started_ns not 0: the caller has been waiting for them since then, as for gn_world_check_wait(). */
+enum gn_status gn_world_check_ranks(const struct gn_world *w, const int *ranks, int count, uint64_t started_ns, struct gn_err *err);
+/* Rises with each lost rank, and with a failure of the job; 0: all is well. One atomic load. */
+unsigned gn_world_losses(const struct gn_world *w);
+int gn_world_is_lost(const struct gn_world *w, int rank);
 /* Whether a rank has left the job in an orderly way. */
 int gn_world_anyone_left(const struct gn_world *w);
 /* Reports that this rank fails by itself (bad data, no space): the other ranks see it as lost, with `why` (at most 160 characters)

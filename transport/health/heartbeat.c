@@ -19,47 +19,8 @@
 #define POLL_MS 250
 /* Between two checks for silent ranks: checking on each received message would cost size^2. */
 #define CHECK_NS 50000000u
-#define LEFT_GRACE_NS 3000000000u
 #define CLOSE_NS 700000000u
 #define JOIN_MS_PER_RANK 1
-
-void gn_heartbeat_set_lost(struct gn_heartbeat *h, int rank, const char *reason)
-{
-	pthread_mutex_lock(&h->lock);
-	if (!atomic_load(&h->lost)) {
-		snprintf(h->reason, sizeof h->reason, "%s", reason);
-		atomic_store(&h->lost, rank + 1);
-	}
-	pthread_cond_broadcast(&h->changed);
-	pthread_mutex_unlock(&h->lock);
-}
-
-void gn_heartbeat_set_failure(struct gn_heartbeat *h, enum gn_status status, const char *text)
-{
-	pthread_mutex_lock(&h->lock);
-	if (!atomic_load(&h->lost)) {
-		snprintf(h->reason, sizeof h->reason, "%s", text);
-		atomic_store(&h->lost, (int)status);
-	}
-	pthread_cond_broadcast(&h->changed);
-	pthread_mutex_unlock(&h->lock);
-}
-
-void gn_heartbeat_set_left(struct gn_heartbeat *h, int rank)
-{
-	if (atomic_load(&h->left))
-		return;
-	atomic_store(&h->left_ns, gn_clock_ns());
-	atomic_store(&h->left, rank + 1);
-}
-
-void gn_heartbeat_set_all_left(struct gn_heartbeat *h)
-{
-	pthread_mutex_lock(&h->lock);
-	h->all_left = 1;
-	pthread_cond_broadcast(&h->changed);
-	pthread_mutex_unlock(&h->lock);
-}
 
 static void send_to_coordinator(struct gn_heartbeat *h, enum gn_heartbeat_type type, const char *text)
 {
@@ -82,7 +43,7 @@ static int handle_requests(struct gn_heartbeat *h)
 	pthread_mutex_lock(&h->lock);
 	memcpy(why, h->abort_reason, sizeof why);
 	h->abort_reason[0] = 0;
-	leave = h->leaving && !h->leave_sent;
+	leave = h->leaving != GN_HEARTBEAT_EXIT_SILENT && !h->leave_sent;
 	h->leave_sent |= leave;
 	stop = h->stop;
 	pthread_mutex_unlock(&h->lock);
@@ -170,6 +131,8 @@ static void *heartbeat_thread(void *argument)
 			checked_at_ns = now;
 		}
 		gn_state_query_progress(h, now);
+		if (h->options.rank == 0)
+			gn_heartbeat_coordinator_report_left(h, now);
 		if (now - beat_at_ns >= (period_ns < BEAT_NS ? period_ns : BEAT_NS)) {
 			send_beat(h);
 			beat_at_ns = now;
@@ -193,6 +156,7 @@ static void release(struct gn_heartbeat *h)
 	for (int r = 0; h->hosts && r < h->options.size; r++)
 		free(h->hosts[r]);
 	free(h->hosts);
+	gn_heartbeat_losses_release(h);
 	free(h->members);
 	gn_state_query_destroy(h->query);
 	gn_auth_listener_close(h->listener);
@@ -209,6 +173,7 @@ static void release(struct gn_heartbeat *h)
 static enum gn_status create(const struct gn_heartbeat_options *options, struct gn_heartbeat **out, struct gn_err *err)
 {
 	struct gn_heartbeat *h = calloc(1, sizeof *h);
+	enum gn_status status;
 
 	if (!h)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the heartbeat");
@@ -217,9 +182,10 @@ static enum gn_status create(const struct gn_heartbeat_options *options, struct 
 	pthread_mutex_init(&h->lock, NULL);
 	pthread_cond_init(&h->changed, NULL);
 	h->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (h->wake_fd < 0) {
+	status = h->wake_fd < 0 ? gn_err_errno(err, errno, "cannot start the heartbeat") : gn_heartbeat_losses_create(h, err);
+	if (status) {
 		release(h);
-		return gn_err_errno(err, errno, "cannot start the heartbeat");
+		return status;
 	}
 	*out = h;
 	return GN_OK;
@@ -381,57 +347,6 @@ enum gn_status gn_heartbeat_name_hosts(struct gn_heartbeat *h, const char *const
 	return GN_OK;
 }
 
-/* rank: the lost rank, or the negative status of a failure of the job. */
-static enum gn_status report(const struct gn_heartbeat *h, int rank, const char *reason, struct gn_err *err)
-{
-	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&h->lock;
-	char own[400] = "", what[256];
-	const char *host;
-
-	if (h->options.recorder)
-		gn_recorder_describe(h->options.recorder, what, sizeof what);
-
-	pthread_mutex_lock(lock);
-	host = h->hosts ? h->hosts[h->options.rank] : "";
-	if (h->options.recorder)
-		snprintf(own, sizeof own, "; rank %d%s%.64s was %s", h->options.rank, *host ? " on " : "", host, what);
-	host = h->hosts && rank >= 0 && rank < h->options.size ? h->hosts[rank] : NULL;
-	if (rank < 0)
-		gn_err_set(err, (enum gn_status)rank, "%s%s", h->reason, own);
-	else
-		gn_err_set(err, GN_ERR_PEER_LOST, "rank %d%s%s is lost: %s%s", rank, host ? " on " : "", host ? host : "",
-			   reason ? reason : h->reason, own);
-	pthread_mutex_unlock(lock);
-	return rank < 0 ? (enum gn_status)rank : GN_ERR_PEER_LOST;
-}
-
-enum gn_status gn_heartbeat_check(const struct gn_heartbeat *h, struct gn_err *err)
-{
-	int lost = atomic_load_explicit(&h->lost, memory_order_acquire);
-
-	return lost ? report(h, lost > 0 ? lost - 1 : lost, NULL, err) : GN_OK;
-}
-
-enum gn_status gn_heartbeat_check_wait(const struct gn_heartbeat *h, uint64_t started_ns, struct gn_err *err)
-{
-	int left = atomic_load(&h->left);
-	uint64_t since;
-
-	if (atomic_load(&h->lost) || !left)
-		return gn_heartbeat_check(h, err);
-	since = atomic_load(&h->left_ns);
-	if (started_ns > since)
-		since = started_ns;
-	if (gn_clock_ns() < since + LEFT_GRACE_NS)
-		return GN_OK;
-	return report(h, left - 1, "it has left the job while others still wait for it", err);
-}
-
-int gn_heartbeat_anyone_left(const struct gn_heartbeat *h)
-{
-	return atomic_load(&h->left) != 0;
-}
-
 static void wake(struct gn_heartbeat *h)
 {
 	uint64_t one = 1;
@@ -449,14 +364,20 @@ void gn_heartbeat_abort(struct gn_heartbeat *h, const char *why)
 	wake(h);
 }
 
-void gn_heartbeat_destroy(struct gn_heartbeat *h, int leave)
+/* Whether nothing more is to be waited for: all have left, or nobody coordinates them any more. */
+static int is_over(struct gn_heartbeat *h)
+{
+	return h->all_left || atomic_load(&h->failure) || (h->options.rank && gn_heartbeat_is_lost(h, 0));
+}
+
+void gn_heartbeat_destroy(struct gn_heartbeat *h, enum gn_heartbeat_exit how)
 {
 	if (!h)
 		return;
 	pthread_mutex_lock(&h->lock);
-	h->leaving = leave;
+	h->leaving = how;
 	wake(h);
-	while (leave && !h->all_left && !atomic_load(&h->lost))
+	while (how == GN_HEARTBEAT_EXIT_TOGETHER && !is_over(h))
 		pthread_cond_wait(&h->changed, &h->lock);
 	h->stop = 1;
 	pthread_mutex_unlock(&h->lock);

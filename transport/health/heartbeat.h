@@ -3,10 +3,11 @@
  *
  * Lost ranks: a rank is lost when its connection closes before it has announced that it leaves, or when no message from it arrives
  * within a time limit. Rank 0 queries the state of the other ranks (a few tenths of a second at most) and then reports the loss and
- * their states to all. Members detect the loss of rank 0 themselves. Only the first loss is kept.
+ * their states to all. The others go on: further losses are detected and reported in the same way. Members detect the loss of rank 0
+ * themselves; because it coordinates, that loss ends the job for all of them.
  *
  * Orderly exit: a rank that announces its exit is not lost, but whoever waits for it for more than three seconds afterwards gets an
- * error.
+ * error (where it was not the first to leave, up to a second later).
  *
  * Stalls: when no operation makes progress although all ranks are alive, rank 0 compares the flight records of all ranks, and its
  * diagnosis ends the job on all ranks.
@@ -65,19 +66,31 @@ enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, con
  * from which a lost rank had connected. */
 enum gn_status gn_heartbeat_name_hosts(struct gn_heartbeat *h, const char *const *host_of, struct gn_err *err);
 
-/* GN_OK; GN_ERR_PEER_LOST with rank, host and reason; GN_ERR_STALL or GN_ERR_MISMATCH with the diagnosis. Each text ends with the
- * state of this rank. Costs one atomic load when the job is healthy. */
+/* GN_OK; GN_ERR_PEER_LOST with rank, host and reason of the first lost rank; GN_ERR_STALL or GN_ERR_MISMATCH with the diagnosis. Each
+ * text ends with the state of this rank. Costs one atomic load when the job is healthy. */
 enum gn_status gn_heartbeat_check(const struct gn_heartbeat *h, struct gn_err *err);
 /* The same for a caller that has been waiting for peers since started_ns (gn_clock_ns): also GN_ERR_PEER_LOST when a rank left the
  * job more than three seconds ago. */
 enum gn_status gn_heartbeat_check_wait(const struct gn_heartbeat *h, uint64_t started_ns, struct gn_err *err);
+/* The same for a caller that depends on `count` ranks alone: GN_ERR_PEER_LOST if one of them is lost (names the first), or rank 0;
+ * GN_ERR_STALL or GN_ERR_MISMATCH. With started_ns not 0 also if one of them has left. ranks NULL: 0 .. count - 1. */
+enum gn_status gn_heartbeat_check_ranks(const struct gn_heartbeat *h, const int *ranks, int count, uint64_t started_ns,
+					struct gn_err *err);
+int gn_heartbeat_is_lost(const struct gn_heartbeat *h, int rank);
+/* Rises with each lost rank, and with a failure of the job; 0: all is well. */
+unsigned gn_heartbeat_losses(const struct gn_heartbeat *h);
 /* Whether a rank has left the job in an orderly way: connections may then close without a loss. */
 int gn_heartbeat_anyone_left(const struct gn_heartbeat *h);
 /* Reports to all other ranks that this rank aborts: they see it as lost, with `why` (at most 400 characters) as the reason. Does
  * not block. */
 void gn_heartbeat_abort(struct gn_heartbeat *h, const char *why);
-/* leave: announces the exit of this rank and blocks until all ranks have left or one is lost; collective. Otherwise only closes the
- * connections: the other ranks see this one as lost. NULL is fine. */
-void gn_heartbeat_destroy(struct gn_heartbeat *h, int leave);
+enum gn_heartbeat_exit {
+	GN_HEARTBEAT_EXIT_SILENT,   /* only closes the connections: the other ranks see this one as lost */
+	GN_HEARTBEAT_EXIT_TOGETHER, /* collective: announces the exit and blocks until all ranks that are not lost have left, the job
+				      * has failed, or rank 0 is lost */
+	GN_HEARTBEAT_EXIT_ALONE	    /* announces the exit and does not wait; of rank 0: the other ranks see it as lost */
+};
+/* NULL is fine. */
+void gn_heartbeat_destroy(struct gn_heartbeat *h, enum gn_heartbeat_exit how);
 
 #endif

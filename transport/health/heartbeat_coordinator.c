@@ -12,6 +12,8 @@
 /* From this number of ranks on the thread sleeps BATCH_NS after each poll, so that it handles several heartbeats per wakeup. */
 #define BATCH_SIZE_MIN 64
 #define BATCH_NS 10000000
+/* Between two reports of ranks that have left. */
+#define LEFT_EVERY_NS 1000000000u
 
 enum gn_status gn_heartbeat_coordinator_open(struct gn_heartbeat *h, struct gn_err *err)
 {
@@ -35,10 +37,33 @@ void gn_heartbeat_coordinator_broadcast(struct gn_heartbeat *h, enum gn_heartbea
 
 void gn_heartbeat_coordinator_peer_left(struct gn_heartbeat *h, int rank)
 {
-	if (h->left_sent)
+	gn_heartbeat_set_left(h, rank);
+	if (h->left_sent_ns) {
+		h->left_unsent = 1;
 		return;
-	h->left_sent = 1;
+	}
+	h->left_sent_ns = gn_clock_ns();
 	gn_heartbeat_coordinator_broadcast(h, GN_HEARTBEAT_LEFT, rank, NULL);
+}
+
+void gn_heartbeat_coordinator_report_left(struct gn_heartbeat *h, uint64_t now)
+{
+	uint64_t until = gn_heartbeat_send_deadline_ns();
+	struct gn_heartbeat_message m;
+
+	if (!h->left_unsent || now - h->left_sent_ns < LEFT_EVERY_NS)
+		return;
+	h->left_unsent = 0;
+	h->left_sent_ns = now;
+	for (int base = 0; base < h->options.size; base += GN_HEARTBEAT_SET_RANKS) {
+		m = gn_heartbeat_text_message(GN_HEARTBEAT_LEFT_SET, base, NULL);
+		for (int i = 0; i < GN_HEARTBEAT_SET_RANKS && base + i < h->options.size; i++)
+			if (atomic_load(&h->left_ns[base + i]))
+				m.text[i / 8] = (char)(m.text[i / 8] | 1 << i % 8);
+		for (int r = 1; r < h->options.size; r++)
+			if (h->members[r].stream.fd >= 0)
+				gn_heartbeat_send(&h->members[r].stream, &m, until);
+	}
 }
 
 static void close_stream(struct gn_heartbeat *h, struct gn_heartbeat_peer *m)
@@ -89,7 +114,6 @@ static void handle_message(struct gn_heartbeat *h, int rank)
 	if (in->type == GN_HEARTBEAT_LEAVE && m->state == GN_HEARTBEAT_PEER_CONNECTED) {
 		m->state = GN_HEARTBEAT_PEER_LEFT;
 		h->remaining--;
-		gn_heartbeat_set_left(h, rank);
 		gn_heartbeat_coordinator_peer_left(h, rank);
 	} else if (in->type == GN_HEARTBEAT_ABORT && m->state == GN_HEARTBEAT_PEER_CONNECTED) {
 		m->stream.in.text[GN_HEARTBEAT_TEXT_MAX - 1] = 0;
@@ -128,8 +152,10 @@ static void add_member(struct gn_heartbeat *h, const struct gn_pending_peer *pee
 		return;
 	}
 	gn_heartbeat_send(&m->stream, &hello, gn_heartbeat_send_deadline_ns());
-	if (atomic_load(&h->lost) > 0) {
-		hello = gn_heartbeat_text_message(GN_HEARTBEAT_LOST, atomic_load(&h->lost) - 1, h->reason);
+	for (int r = 1; gn_heartbeat_losses(h) && r < h->options.size; r++) {
+		if (!gn_heartbeat_is_lost(h, r))
+			continue;
+		hello = gn_heartbeat_text_message(GN_HEARTBEAT_LOST, r, h->reasons[r]);
 		gn_heartbeat_send(&m->stream, &hello, gn_heartbeat_send_deadline_ns());
 	}
 }
@@ -171,8 +197,12 @@ static void lose_absent(struct gn_heartbeat *h, uint64_t now)
 	for (const char *before = "; neither did "; (r = next_absent(h, r)) && len < sizeof reason / 2; before = ", ")
 		len += (size_t)snprintf(reason + len, sizeof reason - len, "%s%d", before, r);
 	snprintf(reason + len, sizeof reason - len, "%s: are all %d ranks started?", r ? ", ..." : "", h->options.size);
-	for (r = first; r; r = next_absent(h, r))
-		member_lost(h, r, reason);
+	member_lost(h, first, reason);
+	while ((r = next_absent(h, first))) {
+		h->members[r].state = GN_HEARTBEAT_PEER_LOST;
+		h->remaining--;
+		gn_heartbeat_set_lost(h, r, reason);
+	}
 }
 
 void gn_heartbeat_coordinator_check(struct gn_heartbeat *h, uint64_t now)

@@ -1,7 +1,8 @@
 /* The state of a heartbeat. Private to the heartbeat.
  *
  * One thread per process owns all connections. The program's threads post requests under the lock and wake it. Rank 0's side is in
- * heartbeat_coordinator.c, the other ranks' side in heartbeat_member.c, queries of the ranks' states in state_query.c.
+ * heartbeat_coordinator.c, the other ranks' side in heartbeat_member.c, queries of the ranks' states in state_query.c; what is known of
+ * lost ranks in heartbeat_losses.c.
  */
 #ifndef GN_TRANSPORT_HEALTH_HEARTBEAT_INTERNAL_H
 #define GN_TRANSPORT_HEALTH_HEARTBEAT_INTERNAL_H
@@ -38,7 +39,8 @@ struct gn_heartbeat {
 	int remaining; /* members that are absent or connected */
 	struct gn_heartbeat_peer *members; /* [rank]; 0 is unused */
 	int epoll_fd; /* the members' streams and wake_fd; -1: none */
-	int left_sent; /* GN_HEARTBEAT_LEFT was sent, for the first rank that left */
+	uint64_t left_sent_ns; /* when the ranks that have left were reported last; 0: never */
+	int left_unsent;       /* others have left since */
 	uint64_t started_ns;
 	atomic_uint_fast64_t join_by_ns;
 	struct gn_state_query *query;
@@ -50,22 +52,30 @@ struct gn_heartbeat {
 	uint64_t suspected, suspect_pause_ns, suspect_at_ns;
 	int suspect_in_time;
 
-	atomic_int lost; /* 0: none; the lost rank + 1; the status of a failure of the job, which is negative */
+	/* heartbeat_losses.c */
+	atomic_int first;   /* what came first. 0: nothing; the lost rank + 1; the status of a failure of the job, which is negative */
+	atomic_int failure; /* the status of a failure of the job; 0: none */
+	atomic_uint losses; /* lost ranks, and the failure */
+	atomic_uint *lost_at; /* [rank]: its place among the losses, from 1 on; 0: not lost */
 	atomic_int left; /* 0: none; the first rank that left + 1 */
-	atomic_uint_fast64_t left_ns;
+	atomic_uint_fast64_t *left_ns; /* [rank]: when it left; 0: it has not */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
-	char reason[GN_HEARTBEAT_TEXT_MAX]; /* of lost */
+	char **reasons; /* [rank] of its loss */
+	char failure_text[GN_HEARTBEAT_TEXT_MAX];
 	char **hosts;
-	int leaving, leave_sent, all_left, stop;
+	enum gn_heartbeat_exit leaving;
+	int leave_sent, all_left, stop;
 	char abort_reason[GN_HEARTBEAT_TEXT_MAX]; /* still to be sent; "" for none */
 };
 
-/* Record the first lost rank, or the first failure of the job; later ones are ignored. */
+/* heartbeat_losses.c. On failure of create, release follows. */
+enum gn_status gn_heartbeat_losses_create(struct gn_heartbeat *h, struct gn_err *err);
+void gn_heartbeat_losses_release(struct gn_heartbeat *h);
+/* Record a lost rank, the first failure of the job, a rank that leaves. Again for the same rank: no effect. */
 void gn_heartbeat_set_lost(struct gn_heartbeat *h, int rank, const char *reason);
 void gn_heartbeat_set_failure(struct gn_heartbeat *h, enum gn_status status, const char *text);
-/* Records the first rank that leaves; later ones may leave because of it. */
 void gn_heartbeat_set_left(struct gn_heartbeat *h, int rank);
 void gn_heartbeat_set_all_left(struct gn_heartbeat *h);
 
@@ -77,8 +87,10 @@ void gn_heartbeat_coordinator_progress(struct gn_heartbeat *h, int timeout_ms);
 void gn_heartbeat_coordinator_check(struct gn_heartbeat *h, uint64_t now);
 /* Sends to all connected members but `rank`. Blocks no longer than one send. */
 void gn_heartbeat_coordinator_broadcast(struct gn_heartbeat *h, enum gn_heartbeat_type type, int rank, const char *text);
-/* Reports the first rank that leaves to all members. */
+/* Records a rank that leaves. The first is reported to all members at once. */
 void gn_heartbeat_coordinator_peer_left(struct gn_heartbeat *h, int rank);
+/* Reports the other ranks that have left, once a second at most: when all leave, that is not size reports to size members. */
+void gn_heartbeat_coordinator_report_left(struct gn_heartbeat *h, uint64_t now);
 
 /* state_query.c, rank 0. */
 enum gn_status gn_state_query_create(int size, struct gn_state_query **out, struct gn_err *err);
@@ -86,7 +98,7 @@ void gn_state_query_destroy(struct gn_state_query *q);
 /* Handles GN_HEARTBEAT_SUSPECT and GN_HEARTBEAT_RECORD from a member. */
 void gn_state_query_receive(struct gn_heartbeat *h, int rank, const struct gn_heartbeat_message *in);
 /* A rank is lost: queries the state of the others for up to 0.3 s, then reports the loss to all; reports it at once when no rank
- * can be queried. Only the first loss is reported. */
+ * can be queried. Ranks that are lost meanwhile are reported after it. After a failure of the job nothing is reported. */
 void gn_state_query_peer_lost(struct gn_heartbeat *h, int rank, const char *reason);
 /* Reports a loss whose query is in progress, without waiting for more answers. */
 void gn_state_query_report_loss(struct gn_heartbeat *h);

@@ -8,6 +8,13 @@
 
 #define CONNECT_MS 2000
 
+static void receive_left_set(struct gn_heartbeat *h, const struct gn_heartbeat_message *in)
+{
+	for (int i = 0; i < GN_HEARTBEAT_SET_RANKS; i++)
+		if ((unsigned char)in->text[i / 8] >> i % 8 & 1)
+			gn_heartbeat_set_left(h, (int)in->rank + i);
+}
+
 static void receive_from_coordinator(struct gn_heartbeat *h)
 {
 	enum gn_heartbeat_read got;
@@ -15,6 +22,10 @@ static void receive_from_coordinator(struct gn_heartbeat *h)
 	while (h->coordinator.fd >= 0 && (got = gn_heartbeat_read(&h->coordinator)) != GN_HEARTBEAT_NOTHING) {
 		if (got == GN_HEARTBEAT_MESSAGE && h->coordinator.in.type == GN_HEARTBEAT_QUERY) {
 			gn_state_query_reply(h, &h->coordinator.in);
+			continue;
+		}
+		if (got == GN_HEARTBEAT_MESSAGE && h->coordinator.in.type == GN_HEARTBEAT_LEFT_SET) {
+			receive_left_set(h, &h->coordinator.in);
 			continue;
 		}
 		h->coordinator.in.text[GN_HEARTBEAT_TEXT_MAX - 1] = 0;

@@ -19,13 +19,17 @@ enum gn_heartbeat_type {
 	GN_HEARTBEAT_LEAVE,	 /* to rank 0: this rank leaves in an orderly way */
 	GN_HEARTBEAT_ABORT,	 /* to rank 0: this rank aborts; text: why */
 	GN_HEARTBEAT_LOST,	 /* from rank 0: `rank` is lost; text: why, and the state of the others */
-	GN_HEARTBEAT_LEFT,	 /* from rank 0: `rank` has left */
+	GN_HEARTBEAT_LEFT,	 /* from rank 0: `rank`, the first, has left */
 	GN_HEARTBEAT_ALL_LEFT,	 /* from rank 0: all ranks have left */
 	GN_HEARTBEAT_SUSPECT,	 /* to rank 0: an operation makes no progress; its number, the time until the next report */
 	GN_HEARTBEAT_QUERY,	 /* from rank 0: asks for the record of an operation */
 	GN_HEARTBEAT_RECORD,	 /* to rank 0: the answer, a struct gn_record */
-	GN_HEARTBEAT_FAILURE	 /* from rank 0: the job cannot continue; `rank` is the negated status, text the diagnosis */
+	GN_HEARTBEAT_FAILURE,	 /* from rank 0: the job cannot continue; `rank` is the negated status, text the diagnosis */
+	GN_HEARTBEAT_LEFT_SET	 /* from rank 0: rank `rank` + i has left if bit i of the data is set, from the lowest bit of each byte */
 };
+
+/* Ranks in one GN_HEARTBEAT_LEFT_SET. */
+#define GN_HEARTBEAT_SET_RANKS (8 * GN_HEARTBEAT_TEXT_MAX)
 
 struct gn_heartbeat_message {
 	uint32_t magic, type, rank;

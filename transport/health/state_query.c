@@ -26,11 +26,19 @@ struct suspicion {
 
 _Static_assert(sizeof(struct gn_record) <= GN_HEARTBEAT_TEXT_MAX, "a record must fit into a message");
 
+/* A rank that was lost during the query about another one. */
+struct later_loss {
+	struct later_loss *next;
+	int rank;
+	char reason[GN_HEARTBEAT_TEXT_MAX];
+};
+
 struct gn_state_query {
 	uint64_t number, queried_ns;
 	int pending, active;
 	int lost; /* the lost rank that the query is about, never rank 0; 0: a suspected stall */
 	char reason[GN_HEARTBEAT_TEXT_MAX];
+	struct later_loss *later, **later_end; /* to be reported after it, in order */
 	struct gn_record *records;
 	unsigned char *present, *queried;
 };
@@ -48,6 +56,7 @@ enum gn_status gn_state_query_create(int size, struct gn_state_query **out, stru
 		gn_state_query_destroy(q);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the records of %d ranks", size);
 	}
+	q->later_end = &q->later;
 	*out = q;
 	return GN_OK;
 }
@@ -56,6 +65,10 @@ void gn_state_query_destroy(struct gn_state_query *q)
 {
 	if (!q)
 		return;
+	for (struct later_loss *l = q->later, *next; l; l = next) {
+		next = l->next;
+		free(l);
+	}
 	free(q->records);
 	free(q->present);
 	free(q->queried);
@@ -78,6 +91,24 @@ static uint64_t oldest_operation(const struct gn_heartbeat *h)
 	return first;
 }
 
+static void report_lost(struct gn_heartbeat *h, int rank, const char *text)
+{
+	gn_heartbeat_set_lost(h, rank, text);
+	gn_heartbeat_coordinator_broadcast(h, GN_HEARTBEAT_LOST, rank, text);
+}
+
+static void report_later(struct gn_heartbeat *h)
+{
+	struct gn_state_query *q = h->query;
+
+	for (struct later_loss *l; (l = q->later);) {
+		q->later = l->next;
+		report_lost(h, l->rank, l->reason);
+		free(l);
+	}
+	q->later_end = &q->later;
+}
+
 void gn_state_query_report_loss(struct gn_heartbeat *h)
 {
 	struct gn_state_query *q = h->query;
@@ -96,8 +127,8 @@ void gn_state_query_report_loss(struct gn_heartbeat *h)
 	pthread_mutex_unlock(&h->lock);
 	if (!text[len])
 		text[len - 2] = 0;
-	gn_heartbeat_set_lost(h, lost, text);
-	gn_heartbeat_coordinator_broadcast(h, GN_HEARTBEAT_LOST, lost, text);
+	report_lost(h, lost, text);
+	report_later(h);
 }
 
 static void finish_query(struct gn_heartbeat *h)
@@ -151,7 +182,7 @@ static void query_all(struct gn_heartbeat *h, uint64_t number)
 	struct gn_heartbeat_message m;
 	struct gn_record own;
 
-	if (atomic_load(&h->lost) || (q->active && !q->lost && now - q->queried_ns < ANSWER_NS))
+	if (atomic_load(&h->failure) || (q->active && !q->lost && now - q->queried_ns < ANSWER_NS))
 		return;
 	memset(q->present, 0, (size_t)h->options.size);
 	memset(q->queried, 0, (size_t)h->options.size);
@@ -217,14 +248,32 @@ static void remove_queried(struct gn_heartbeat *h, int rank)
 		finish_query(h);
 }
 
+/* Without memory it is reported at once. */
+static void report_after_query(struct gn_heartbeat *h, int rank, const char *reason)
+{
+	struct gn_state_query *q = h->query;
+	struct later_loss *l = calloc(1, sizeof *l);
+
+	if (!l) {
+		report_lost(h, rank, reason);
+		return;
+	}
+	l->rank = rank;
+	snprintf(l->reason, sizeof l->reason, "%s", reason);
+	*q->later_end = l;
+	q->later_end = &l->next;
+}
+
 void gn_state_query_peer_lost(struct gn_heartbeat *h, int rank, const char *reason)
 {
 	struct gn_state_query *q = h->query;
 
-	/* only the first loss is reported: the ranks of a lost node are lost together */
-	if (atomic_load(&h->lost))
+	/* the job ends on all ranks */
+	if (atomic_load(&h->failure))
 		return;
 	if (q->lost) {
+		/* the ranks of a lost node are lost together: one query for all of them */
+		report_after_query(h, rank, reason);
 		remove_queried(h, rank);
 		return;
 	}
@@ -283,7 +332,7 @@ void gn_state_query_progress(struct gn_heartbeat *h, uint64_t now)
 			gn_state_query_report_loss(h);
 		return;
 	}
-	if (now < h->suspect_at_ns || atomic_load(&h->lost))
+	if (now < h->suspect_at_ns || atomic_load(&h->failure))
 		return;
 	gn_recorder_report(h->options.recorder, 0, now, &record);
 	s = next_suspicion(h, &record, now);
