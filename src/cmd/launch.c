@@ -17,6 +17,7 @@
 struct launch_options {
 	int64_t ranks, grace;
 	const char *bind;
+	int keep_going;
 };
 
 /* The launcher's private folder, locked for its lifetime. */
@@ -147,10 +148,11 @@ static enum gn_status make_secret(const char *directory, struct gn_err *err)
 static int run(const void *options, const struct gn_text_list *positional)
 {
 	const struct launch_options *o = options;
+	const struct gn_launch_options how = {(int)o->ranks, !strcmp(o->bind, "share"), (int)o->grace, o->keep_going};
 	struct gn_launch_job *j = NULL;
 	struct folder folder = {.lock = -1};
 	struct gn_err err;
-	enum gn_status status = gn_launch_job_create((int)o->ranks, !strcmp(o->bind, "share"), (int)o->grace, &j, &err);
+	enum gn_status status = gn_launch_job_create(&how, &j, &err);
 	int code = 0;
 
 	if (!status)
@@ -174,6 +176,8 @@ static const struct gn_option options_table[] = {
 	 .choices = "share|none"},
 	{.name = "grace", .kind = GN_OPTION_INT, .offset = offsetof(struct launch_options, grace), .value_name = "S",
 	 .initial = "10", .help = "seconds between the failure of a rank and SIGTERM to the others", .max = 3600},
+	{.name = "keep-going", .kind = GN_OPTION_FLAG, .offset = offsetof(struct launch_options, keep_going),
+	 .help = "do not end the other ranks when one fails: for programs that go on without it"},
 };
 
 static const struct gn_command command = {
@@ -185,7 +189,9 @@ static const struct gn_command command = {
 		"in whole lines. Standard input is empty.\n\n"
 		"SIGTERM, SIGINT and SIGUSR1 are forwarded to all ranks; a second SIGINT kills them. After a rank fails, the "
 		"others have --grace seconds to end by themselves; then they are terminated. A rank that is stopped (SIGSTOP) is "
-		"killed 2 s after the failure. All ranks end when the launcher does.\n\n"
+		"killed 2 s after the failure. All ranks end when the launcher does. With --keep-going the others are left to "
+		"themselves, but for stopped ones that are the only ones left, which are killed after --grace seconds; the last line "
+		"names the ranks that failed, and how.\n\n"
 		"The exit code is that of the rank that failed first, 4 if a signal killed it, 128+S if the launcher had forwarded "
 		"that signal S, and 0 if all ranks succeeded.",
 	.examples = "  gannet launch -n 4 gannet bench allreduce   # four ranks, shared memory\n",

@@ -12,10 +12,16 @@
 
 struct gn_launch_job;
 
-/* Creates size ranks, not started yet. Takes over SIGTERM, SIGINT, SIGUSR1 and SIGCHLD for the rest of the process: call before any
- * thread starts. bind: bind each rank to its share of the processors. grace_s: seconds between the failure of a rank and SIGTERM to
- * the others. */
-enum gn_status gn_launch_job_create(int size, int bind, int grace_s, struct gn_launch_job **out, struct gn_err *err);
+struct gn_launch_options {
+	int ranks;
+	int bind;	/* bind each rank to its share of the processors */
+	int grace_s;	/* seconds between the failure of a rank and SIGTERM to the others */
+	int keep_going; /* the failure of a rank does not end the others */
+};
+
+/* Creates the ranks, not started yet. Takes over SIGTERM, SIGINT, SIGUSR1 and SIGCHLD for the rest of the process: call before any
+ * thread starts. */
+enum gn_status gn_launch_job_create(const struct gn_launch_options *o, struct gn_launch_job **out, struct gn_err *err);
 /* Kills ranks that still run. NULL is fine. */
 void gn_launch_job_destroy(struct gn_launch_job *j);
 /* Runs the program. Blocks until all ranks have ended and all output is written. directory: for the PMIx server. */
@@ -27,6 +33,7 @@ int gn_launch_job_code(const struct gn_launch_job *j);
 struct gn_launch_rank {
 	pid_t pid; /* 0: ended */
 	int killed; /* killed because it was stopped (SIGSTOP) */
+	int status; /* as waitpid() gave it, once it has ended */
 	struct gn_exec_output *out, *error;
 };
 

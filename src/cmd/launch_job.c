@@ -21,6 +21,8 @@
 /* Delay before stopped ranks are killed after a failure. The other ranks may be writing diagnoses meanwhile. */
 #define STOPPED_NS 2000000000u
 #define DRAIN_NS 1000000000u
+/* Failed ranks in the last line. */
+#define FAILED_SHOWN 16
 /* Descriptors of the launcher besides those of ranks, with a margin for libraries. */
 #define DESCRIPTORS 32
 
@@ -33,6 +35,8 @@ struct gn_launch_job {
 	uint64_t interrupted_ns; /* when the first SIGINT came; 0: none did */
 	uint64_t failed_ns; /* when end_ns was set */
 	int ending; /* a terminating signal was sent to all ranks */
+	int keep_going, failed; /* failed: ranks that did */
+	uint64_t stopped_ns; /* with keep_going: since when all ranks that are left are stopped; 0: they are not */
 };
 
 static void signal_all(const struct gn_launch_job *j, int number)
@@ -57,14 +61,16 @@ static void rank_ended(struct gn_launch_job *j, int rank, int status)
 	/* processes of the rank's group must not outlive the job */
 	kill(-j->ranks[rank].pid, SIGKILL);
 	j->ranks[rank].pid = 0;
+	j->ranks[rank].status = status;
 	j->running--;
 	if (number && !j->ending && !j->ranks[rank].killed)
 		fprintf(stderr, "gannet launch: rank %d was killed by signal %d (%s)\n", rank, number, strsignal(number));
 	if (!number && !code)
 		return;
+	j->failed++;
 	if (!j->code)
 		j->code = !number ? code : number == j->forwarded ? 128 + number : GN_EXIT_PEER_LOST;
-	if (j->running)
+	if (j->running && !j->keep_going)
 		end_within(j, j->grace_ns);
 }
 
@@ -134,14 +140,17 @@ static int is_stopped(pid_t pid)
 	return state && !strncmp(state, ") T", 3);
 }
 
-static void kill_stopped(struct gn_launch_job *j, uint64_t now)
+static int count_stopped(const struct gn_launch_job *j)
 {
 	int stopped = 0;
 
 	for (int r = 0; r < j->size; r++)
 		stopped += j->ranks[r].pid > 0 && is_stopped(j->ranks[r].pid);
-	if (!stopped || (stopped < j->running && now < j->failed_ns + STOPPED_NS))
-		return;
+	return stopped;
+}
+
+static void kill_stopped(struct gn_launch_job *j)
+{
 	for (int r = 0; r < j->size; r++) {
 		struct gn_launch_rank *c = &j->ranks[r];
 
@@ -157,8 +166,18 @@ static void enforce_deadline(struct gn_launch_job *j)
 {
 	uint64_t now = gn_clock_ns();
 
-	if (j->running && j->end_ns)
-		kill_stopped(j, now);
+	if (j->running && j->end_ns) {
+		int stopped = count_stopped(j);
+
+		if (stopped == j->running || now >= j->failed_ns + STOPPED_NS)
+			kill_stopped(j);
+	} else if (j->running && j->running < j->size && j->keep_going && count_stopped(j) == j->running) {
+		j->stopped_ns = j->stopped_ns ? j->stopped_ns : now;
+		if (now >= j->stopped_ns + j->grace_ns)
+			kill_stopped(j);
+	} else {
+		j->stopped_ns = 0;
+	}
 	if (!j->running || !j->end_ns || now < j->end_ns)
 		return;
 	if (!j->ending)
@@ -221,6 +240,31 @@ static enum gn_status poll_until_ended(struct gn_launch_job *j, struct gn_pmix_s
 	return GN_OK;
 }
 
+/* The last line with keep_going: who failed, and how. */
+static void report_failed(const struct gn_launch_job *j)
+{
+	const char *before = "";
+
+	if (!j->failed)
+		return;
+	fprintf(stderr, "gannet launch: ");
+	for (int r = 0, shown = 0; r < j->size && shown < FAILED_SHOWN; r++) {
+		int status = j->ranks[r].status;
+
+		if (!status)
+			continue;
+		if (WIFSIGNALED(status))
+			fprintf(stderr, "%srank %d was killed by signal %d (%s)", before, r, WTERMSIG(status), strsignal(WTERMSIG(status)));
+		else
+			fprintf(stderr, "%srank %d ended with code %d", before, r, WEXITSTATUS(status));
+		before = ", ";
+		shown++;
+	}
+	if (j->failed > FAILED_SHOWN)
+		fprintf(stderr, " and %d more failed", j->failed - FAILED_SHOWN);
+	fprintf(stderr, "; %d of %d ranks succeeded\n", j->size - j->failed, j->size);
+}
+
 enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory, const struct gn_text_list *program,
 				 struct gn_err *err)
 {
@@ -239,6 +283,8 @@ enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory,
 		signal_all(j, SIGKILL);
 	else
 		status = poll_until_ended(j, server, err);
+	if (!status && j->keep_going)
+		report_failed(j);
 	gn_pmix_server_destroy(server, !status && !j->code);
 	free(argv);
 	return status;
@@ -260,9 +306,10 @@ static enum gn_status open_signals(struct gn_launch_job *j, struct gn_err *err)
 	return j->signals < 0 ? gn_err_errno(err, errno, "cannot wait for signals") : GN_OK;
 }
 
-enum gn_status gn_launch_job_create(int size, int bind, int grace_s, struct gn_launch_job **out, struct gn_err *err)
+enum gn_status gn_launch_job_create(const struct gn_launch_options *o, struct gn_launch_job **out, struct gn_err *err)
 {
 	struct gn_launch_job *j = calloc(1, sizeof *j);
+	int size = o->ranks;
 	enum gn_status status;
 
 	if (j)
@@ -272,8 +319,9 @@ enum gn_status gn_launch_job_create(int size, int bind, int grace_s, struct gn_l
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	}
 	j->size = size;
-	j->bind = bind;
-	j->grace_ns = (uint64_t)grace_s * 1000000000u;
+	j->bind = o->bind;
+	j->grace_ns = (uint64_t)o->grace_s * 1000000000u;
+	j->keep_going = o->keep_going;
 	j->signals = -1;
 	/* two pipes and a PMIx connection per rank */
 	status = gn_descriptors_want(3 * (size_t)size + DESCRIPTORS, "the launcher", err);

@@ -100,6 +100,24 @@ hangs() {
 	[[ $code == 3 ]] && ((SECONDS - start < 9)) && grep -q "terminating the remaining ranks" "$scratch/err"
 }
 check "ranks that do not end after a failure are ended" hangs
+# Ranks 1 and 3 fail; the others see that the launcher has noticed, and then outlive what it would give them.
+keeps_going() {
+	local code
+	# shellcheck disable=SC2016
+	ERR=$scratch/err timeout -k 5 60 "$gannet" launch -n 4 --keep-going --grace 0 -- sh -c 'case $PMIX_RANK in 1) kill -9 $$ ;; esac
+		until grep -q "rank 1 was killed" "$ERR"; do sleep 0.02; done; [ "$PMIX_RANK" != 3 ] || exit 7
+		sleep 1; echo "$PMIX_RANK goes on"' >"$scratch/out" 2>"$scratch/err"
+	code=$?
+	cat "$scratch/err"
+	[[ $code == 4 && $(sort "$scratch/out" | tr '\n' ' ') == "0 goes on 2 goes on " && $(tail -n 1 "$scratch/err") == \
+		"gannet launch: rank 1 was killed by signal 9 (Killed), rank 3 ended with code 7; 2 of 4 ranks succeeded" ]]
+}
+check "with --keep-going the others are left alone, and the last line names who failed" keeps_going
+# shellcheck disable=SC2016
+expect 4 "is stopped .SIGSTOP. and does not end" "a stopped rank that is the last is killed" \
+	timeout -k 5 60 "$gannet" launch -n 2 --keep-going --grace 1 -- sh -c '[ "$PMIX_RANK" = 0 ] || kill -STOP $$'
+all_fine() { [[ -z $(timeout -k 5 60 "$gannet" launch -n 2 --keep-going -- true 2>&1) ]]; }
+check "and says nothing when none failed" all_fine
 dies_with_launcher() {
 	rm -f "$scratch/out"
 	"$gannet" launch -n 2 -- sh -c 'echo $$; exec sleep 100' >"$scratch/out" &
