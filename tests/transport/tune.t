@@ -36,6 +36,14 @@ pieces() {
 	# shellcheck disable=SC2053 # a pattern
 	[[ $found == *'"pieces": '$count ]]
 }
+# A shaped link's burst is used up before each timing: so many bytes more are sent, the same number of times.
+burst() {
+	local none some
+	none=$(launch 2 "$GN_BUILD/tests/transport/trial_probe" 0) && some=$(launch 2 "$GN_BUILD/tests/transport/trial_probe" 1000000) || return 1
+	echo "sent without a burst: $none, with one of 1 MB: $some"
+	((some > none * 3 / 2))
+}
+check "a burst is used up before each timing" burst
 check "pieces are what was tried" pieces 8 piece_bytes 65536
 check "or one" pieces 1 piece_bytes 1099511627776
 check "older tables leave that to the model" pieces '[0-9]*'

@@ -33,7 +33,7 @@ enum gn_status gn_tune_measure(struct gn_world *world, const struct gn_tune_opti
 
 /* Collective; the same picks on all ranks. Times the likely algorithms of an allreduce for lengths up to max_bytes, then slice
  * sizes of the fastest, and sets cost->picks and pick_count; the model's selection is kept where it is about as fast. cost: what
- * the communicator was created with. seconds: about the time for each algorithm and length; lengths that take longer than that once
+ * the communicator was created with; of its links' burst, as much is used up before each timing. seconds: about the time for each algorithm and length; lengths that take longer than that once
  * are skipped. No picks where all ranks share memory, because no messages are sent there. Blocks for some seconds. */
 enum gn_status gn_tune_trials(struct gn_comm *c, double seconds, size_t max_bytes, struct gn_cost *cost, struct gn_err *err);
 

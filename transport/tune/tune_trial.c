@@ -33,7 +33,7 @@ struct trial {
 	struct gn_comm *comm;
 	float *buffer;
 	size_t bytes;
-	double seconds;
+	double seconds, burst_bytes;
 	struct candidate list[CANDIDATES_MAX];
 	int count;
 };
@@ -78,7 +78,7 @@ static void set_iterations(struct trial *t)
 		struct candidate *c = &t->list[i];
 
 		c->iterations = (int)fmin(ITERATIONS_MAX, fmax(1, t->seconds / ROUNDS / c->predicted_s));
-		c->drain_iterations = (int)fmin(c->iterations, ceil(gn_comm_cost(t->comm)->link.burst_bytes / (double)t->bytes));
+		c->drain_iterations = (int)fmin(c->iterations, ceil(t->burst_bytes / (double)t->bytes));
 	}
 }
 
@@ -227,7 +227,8 @@ static enum gn_status measure_length(struct trial *t, struct gn_cost *cost, stru
 
 enum gn_status gn_tune_trials(struct gn_comm *c, double seconds, size_t max_bytes, struct gn_cost *cost, struct gn_err *err)
 {
-	struct trial t = {.comm = c, .seconds = seconds};
+	/* measured; the communicator's own costs are without bursts */
+	struct trial t = {.comm = c, .seconds = seconds, .burst_bytes = cost->link.burst_bytes};
 	void *buffer = NULL;
 	enum gn_status status;
 
