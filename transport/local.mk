@@ -31,11 +31,13 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/coll_prepare.c \
 	transport/coll/coll_select.c \
 	transport/coll/comm.c transport/coll/comm.h \
+	transport/coll/comm_failure.c \
 	transport/coll/comm_internal.h \
 	transport/coll/comm_progress.c \
 	transport/coll/comm_split.c \
 	transport/coll/copy_engine.h \
 	transport/coll/exec.c \
+	transport/coll/exec_cancel.c \
 	transport/coll/exec_create.c \
 	transport/coll/exec_internal.h \
 	transport/coll/exec_memory.c \
@@ -133,6 +135,7 @@ libgannet_transport_a_SOURCES += \
 	transport/ucx/ucx.c transport/ucx/ucx.h \
 	transport/ucx/ucx_common.c transport/ucx/ucx_common.h \
 	transport/ucx/ucx_internal.h \
+	transport/ucx/ucx_failure.c \
 	transport/ucx/ucx_lanes.c \
 	transport/ucx/ucx_am.c \
 	transport/ucx/ucx_am.h \

@@ -67,7 +67,7 @@ tests_transport_test_verify_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_heartbeat_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_heartbeat_LDADD = $(TRANSPORT_TEST_LIBS)
 
-check_PROGRAMS += tests/transport/coll_probe tests/transport/trial_probe tests/transport/message_probe tests/transport/group_probe tests/transport/fault_probe tests/transport/rank_probe tests/transport/staged_probe \
+check_PROGRAMS += tests/transport/coll_probe tests/transport/loss_probe tests/transport/trial_probe tests/transport/message_probe tests/transport/group_probe tests/transport/fault_probe tests/transport/rank_probe tests/transport/staged_probe \
 	tests/transport/foreign_probe tests/transport/resident_probe tests/transport/tail_probe tests/transport/scale_probe
 tests_transport_scale_probe_SOURCES = tests/transport/scale_probe.c tests/transport/exit_code.h
 tests_transport_scale_probe_LDADD = $(TRANSPORT_LIBS)
@@ -81,6 +81,8 @@ tests_transport_fault_probe_SOURCES = tests/transport/fault_probe.c tests/transp
 tests_transport_fault_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_trial_probe_SOURCES = tests/transport/trial_probe.c
 tests_transport_trial_probe_LDADD = $(TRANSPORT_LIBS)
+tests_transport_loss_probe_SOURCES = tests/transport/loss_probe.c
+tests_transport_loss_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_group_probe_SOURCES = tests/transport/group_probe.c
 tests_transport_group_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_message_probe_SOURCES = tests/transport/message_probe.c
@@ -98,6 +100,7 @@ tests_transport_direct_probe_SOURCES = tests/transport/direct_probe.c tests/tran
 tests_transport_direct_probe_LDADD = $(TRANSPORT_LIBS)
 SHELL_TESTS += \
 	tests/transport/groups.t \
+	tests/transport/loss.t \
 	tests/transport/messages.t \
 	tests/transport/affinity.t \
 	tests/transport/direct.t \

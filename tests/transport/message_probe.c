@@ -1,6 +1,7 @@
 /* Messages between the ranks of a job, checked.
  * usage: message_probe TRANSPORT flood COUNT   all others send COUNT short messages in all to rank 0, which is slow
  *        message_probe TRANSPORT calls COUNT   every rank makes COUNT calls of random lengths to random others
+ *        message_probe TRANSPORT killed COUNT  the same, and the last rank kills itself in the middle; rank 0 counts
  *        message_probe TRANSPORT lost          rank 0 gives one up that answers nothing; the others go on
  *        message_probe TRANSPORT forged        what does not come from this job, or breaks the protocol, is dropped
  * Prints what rank 0 counted; exit code 1 when something is wrong. PROBE_PROGRESS=thread: progress by a thread. */
@@ -9,10 +10,12 @@
 #include "transport/coll/messages_internal.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum { FLOOD, CALL, STOP, DATA_MAX = 200000, IN_FLIGHT = 64 };
 
@@ -25,7 +28,8 @@ struct probe {
 	uint64_t *next; /* from each rank, the number expected */
 	uint64_t received, done, failed, stopped;
 	uint64_t draw;
-	unsigned char *place;
+	int victim; /* the rank that kills itself; -1: none */
+	uint64_t ended; /* calls that ended because it did */
 };
 
 static int bad(const char *what, int from, uint64_t got, uint64_t wanted)
@@ -169,6 +173,8 @@ static void take_call(void *context, struct gn_message *m)
 	struct reply *r = calloc(1, sizeof *r);
 	size_t len;
 
+	if (p->rank == p->victim && p->received == p->count / 2)
+		kill(getpid(), SIGKILL);
 	memcpy(&seed, m->header, sizeof seed);
 	if (m->data_bytes != length_of(seed) || differs(m->data, m->data_bytes, seed))
 		p->failed += (uint64_t)bad("data", m->from, m->data_bytes, length_of(seed));
@@ -176,7 +182,10 @@ static void take_call(void *context, struct gn_message *m)
 	len = length_of(seed);
 	r->data = malloc(len + 1);
 	fill(r->data, len, seed);
-	p->failed += gn_message_answer(m, &seed, sizeof seed, r->data, len, free_reply, r, NULL) != GN_OK;
+	if (gn_message_answer(m, &seed, sizeof seed, r->data, len, free_reply, r, NULL)) {
+		p->failed += m->from != p->victim;
+		free_reply(r);
+	}
 	p->received++;
 }
 
@@ -190,7 +199,24 @@ static void next_call(struct call *c)
 	c->send.data_bytes = length_of(c->seed);
 	fill(c->data, c->send.data_bytes, c->seed);
 	p->next[0]++;
-	p->failed += gn_message_call(p->messages, &c->send, NULL) != GN_OK;
+	if (!gn_message_call(p->messages, &c->send, NULL))
+		return;
+	/* to the one that is lost, which is known at once: another instead */
+	p->failed += c->send.to != p->victim;
+	if (p->failed)
+		return;
+	p->ended++;
+	p->next[0]--;
+	next_call(c);
+}
+
+/* Whether a call ended with its receiver, which the transport may tell before the heartbeat. */
+static int ended_by_loss(struct probe *p, const struct gn_message_send *s)
+{
+	if (s->status != GN_ERR_PEER_LOST || s->to != p->victim)
+		return 0;
+	p->ended++;
+	return 1;
 }
 
 static void take_answer(struct gn_message_send *s)
@@ -200,7 +226,7 @@ static void take_answer(struct gn_message_send *s)
 	uint64_t seed = 0;
 
 	memcpy(&seed, s->answer_header, sizeof seed);
-	if (s->status || seed != ~c->seed || s->answer_bytes != length_of(seed) || differs(c->answer, s->answer_bytes, seed))
+	if (!ended_by_loss(p, s) && (s->status || seed != ~c->seed || s->answer_bytes != length_of(seed) || differs(c->answer, s->answer_bytes, seed)))
 		p->failed += (uint64_t)bad("answer", s->to, s->answer_bytes, length_of(~c->seed));
 	p->done++;
 	if (p->next[0] < p->count)
@@ -220,7 +246,7 @@ static int all_stopped(void *context)
 {
 	struct probe *p = context;
 
-	return p->failed || p->stopped == (uint64_t)(p->size - 1);
+	return p->failed || p->stopped == (uint64_t)(p->size - 1 - (p->victim >= 0));
 }
 
 static enum gn_status stop_all(struct probe *p, struct gn_err *err)
@@ -230,13 +256,13 @@ static enum gn_status stop_all(struct probe *p, struct gn_err *err)
 
 	for (int r = 0; r < p->size && !status; r++) {
 		stops[r] = (struct gn_message_send){.to = r, .kind = STOP};
-		if (r != p->rank)
+		if (r != p->rank && r != p->victim)
 			status = gn_message_send(p->messages, &stops[r], err);
 	}
 	if (!status)
 		status = gn_messages_wait(p->messages, all_stopped, p, err);
 	/* those of the last rank may still be on their way */
-	if (!status)
+	if (!status && p->victim < 0)
 		status = gn_comm_barrier(p->comm, err);
 	while (!status && gn_messages_progress(p->messages))
 		;
@@ -266,9 +292,9 @@ static enum gn_status calls(struct probe *p, struct gn_err *err)
 		status = stop_all(p, err);
 	gn_messages_count(p->messages, &counts);
 	if (p->rank == 0)
-		printf("answered %" PRIu64 " of %" PRIu64 " dropped %" PRIu64 " bytes held at most %zu\n", counts.answered, p->count,
+		printf("answered %" PRIu64 " ended %" PRIu64 " of %" PRIu64 " dropped %" PRIu64 " bytes held at most %zu\n", counts.answered, p->ended, p->count,
 		       counts.dropped, counts.held_bytes_max);
-	if (counts.dropped)
+	if (counts.dropped && p->victim < 0)
 		p->failed++;
 	free(c);
 	return status;
@@ -391,13 +417,15 @@ static enum gn_status run(struct probe *p, const char *what, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_USAGE, "messages need two ranks");
 	if (!strcmp(what, "flood"))
 		return flood(p, err);
-	if (!strcmp(what, "calls"))
+	p->victim = strcmp(what, "killed") ? -1 : p->size - 1;
+	if (!strcmp(what, "calls") || p->victim >= 0)
 		return calls(p, err);
 	return !strcmp(what, "forged") ? forged(p, err) : lost(p, err);
 }
 
 int main(int argc, char **argv)
 {
+	const struct gn_world_options how = {.keep_going = 1};
 	struct gn_comm_options options = {.transport = argc > 1 ? argv[1] : "auto", .progress = getenv("PROBE_PROGRESS")};
 	struct probe p = {.count = argc > 3 ? strtoull(argv[3], NULL, 10) : 1000};
 	struct gn_log *log = NULL;
@@ -405,7 +433,7 @@ int main(int argc, char **argv)
 	enum gn_status status = gn_log_create(2, GN_LOG_WARN, &log, &err);
 
 	if (!status)
-		status = gn_world_create(NULL, log, &p.world, &err);
+		status = gn_world_create(&how, log, &p.world, &err);
 	if (!status)
 		status = gn_comm_create(p.world, &options, log, &p.comm, &err);
 	if (!status)
@@ -417,7 +445,7 @@ int main(int argc, char **argv)
 		p.next = calloc((size_t)p.size, sizeof *p.next);
 		status = run(&p, argc > 2 ? argv[2] : "calls", &err);
 	}
-	if (!status)
+	if (!status && p.victim < 0)
 		status = gn_comm_barrier(p.comm, &err);
 	if (status)
 		fprintf(stderr, "%s\n", err.text);

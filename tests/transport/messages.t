@@ -20,10 +20,21 @@ bounded() { # less than 100 MB at rank 0, which was sent 70 times that in all if
 }
 check 'over tcp, in bounded memory' bounded
 for transport in shm tcp; do
-	expect 0 'answered 1500 of 1500 dropped 0' "calls of all lengths between four ranks over $transport" run 4 $transport calls 1500
+	expect 0 'answered 1500 ended 0 of 1500 dropped 0' "calls of all lengths between four ranks over $transport" run 4 $transport calls 1500
 	expect 0 'ended 300 of 300' "over $transport a rank that is given up ends what concerns it and nothing else" run 4 $transport lost
+done
+# killed TRANSPORT: what went to the rank that died ended with it, also what the others sent later; all else was answered
+killed() {
+	timeout -k 5 120 "$GN_BUILD/gannet" launch -n 5 --keep-going -- "$probe" "$1" killed 3000 >"$scratch/out" 2>"$scratch/err"
+	cat "$scratch/out" "$scratch/err"
+	# shellcheck disable=SC2034 # words
+	read -r _ answered _ ended _ <"$scratch/out"
+	((answered >= 2900 && ended > 0)) && tail -n 1 "$scratch/err" | grep -q 'rank 4 was killed by signal 9 (Killed); 4 of 5 ranks succeeded'
+}
+for transport in shm tcp; do
+	check "over $transport a rank that is killed ends what concerns it and nothing else" killed $transport
 done
 check 'what does not come from this job, or breaks the protocol, is dropped' run 2 shm forged
 export PROBE_PROGRESS=thread
-expect 0 'answered 500 of 500 dropped 0' 'with a progress thread' run 3 auto calls 500
+expect 0 'answered 500 ended 0 of 500 dropped 0' 'with a progress thread' run 3 auto calls 500
 finish

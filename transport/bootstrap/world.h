@@ -7,8 +7,8 @@
  *
  * A heartbeat thread holds one TCP connection between each rank and rank 0 (transport/health/heartbeat.h). When a process dies or
  * hangs, all other ranks learn within seconds which. From then on gn_world_check() and what depends on that rank return
- * GN_ERR_PEER_LOST: the exchanges below, and the operations of groups that it is in (transport/coll/comm.h). Other groups go on, and
- * further losses are found in the same way. The loss of rank 0, which coordinates, ends all.
+ * GN_ERR_PEER_LOST: the exchanges below, and the operations of groups that it is in (transport/coll/comm.h). Other groups go on,
+ * and further losses are found in the same way. The loss of rank 0, which coordinates, ends all.
  *
  * When an operation makes no progress although all ranks are alive, rank 0 compares the flight records of all ranks: either all
  * continue to wait (a rank is busy and has set a phase), or all get the same diagnosis: which ranks never started the operation,
@@ -89,14 +89,14 @@ struct gn_recorder *gn_world_recorder(const struct gn_world *w);
 /* A function to call about every millisecond while this rank waits in an exchange: other ranks may need this rank's part in an
  * operation that it has completed. NULL: none. */
 void gn_world_set_progress(struct gn_world *w, void (*progress)(void *context), void *context);
-/* GN_OK; GN_ERR_PEER_LOST with rank, host and reason of the first lost rank, whichever it is; GN_ERR_STALL or GN_ERR_MISMATCH with the
- * diagnosis, when the job cannot continue although all ranks are alive. Costs one atomic load when the job is healthy. */
+/* GN_OK; GN_ERR_PEER_LOST with rank, host and reason of the first lost rank, whichever it is; GN_ERR_STALL or GN_ERR_MISMATCH with
+ * the diagnosis, when the job cannot continue although all ranks are alive. Costs one atomic load when the job is healthy. */
 enum gn_status gn_world_check(const struct gn_world *w, struct gn_err *err);
 /* The same for a caller that has been waiting for peers since started_ns (gn_clock_ns): also GN_ERR_PEER_LOST when a rank left the
  * job in an orderly way some seconds ago. */
 enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns, struct gn_err *err);
-/* The same for what depends on `count` ranks alone (NULL: 0 .. count - 1): GN_ERR_PEER_LOST if one of them is lost, the first named,
- * or rank 0. started_ns not 0: the caller has been waiting for them since then, as for gn_world_check_wait(). */
+/* The same for what depends on `count` ranks alone (NULL: 0 .. count - 1): GN_ERR_PEER_LOST if one of them is lost, the first
+ * named, or rank 0. started_ns not 0: the caller has been waiting for them since then, as for gn_world_check_wait(). */
 enum gn_status gn_world_check_ranks(const struct gn_world *w, const int *ranks, int count, uint64_t started_ns, struct gn_err *err);
 /* Rises with each lost rank, and with a failure of the job; 0: all is well. One atomic load. */
 unsigned gn_world_losses(const struct gn_world *w);

@@ -23,7 +23,7 @@
 #define SPINS_OVERSUBSCRIBED 4
 #define YIELDS 32
 
-static void fail_coll(struct gn_coll *c, enum gn_status status, const struct gn_err *why)
+void gn_coll_fail(struct gn_coll *c, enum gn_status status, const struct gn_err *why)
 {
 	if (c->status)
 		return;
@@ -54,7 +54,7 @@ static void advance_shared(struct gn_coll *c)
 	enum gn_status status = gn_shm_test(c->shared, &done, &why);
 
 	if (status)
-		fail_coll(c, status, &why);
+		gn_coll_fail(c, status, &why);
 	else if (done)
 		complete_coll(c);
 }
@@ -66,7 +66,7 @@ static int advance_exec(struct gn_coll *c)
 	enum gn_status status = gn_exec_check(c->exec, &why);
 
 	if (status)
-		fail_coll(c, status, &why);
+		gn_coll_fail(c, status, &why);
 	else if (gn_exec_done(c->exec))
 		complete_coll(c);
 	return did;
@@ -74,9 +74,12 @@ static int advance_exec(struct gn_coll *c)
 
 unsigned gn_comm_progress(struct gn_comm *comm)
 {
-	unsigned events = gn_ucx_progress(comm->ucx);
+	unsigned events, losses = gn_world_losses(comm->world);
 
 	comm = comm->root;
+	if (losses != comm->losses)
+		gn_comm_end_lost(comm, losses);
+	events = gn_ucx_progress(comm->ucx);
 	for (struct gn_coll *c = comm->active; c; c = c->next_active) {
 		if (gn_coll_is_complete(c) || c->status)
 			continue;
@@ -159,13 +162,18 @@ static void leave_active(struct gn_coll *c)
 
 enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err)
 {
+	enum gn_status status;
+
 	if (c->in_flight)
 		return gn_err_set(err, GN_ERR_USAGE, "%s was started before its previous run was complete",
 				  gn_collective_name(c->args.what));
-	if (c->comm->failed || c->comm->root->failed)
+	if (gn_world_losses(c->comm->world) && (status = gn_comm_check(c->comm, 0, err)))
+		return status;
+	if (c->comm->failed || c->comm->root->broken)
 		return gn_err_set(err, GN_ERR_FAILED, "%s: the communicator has failed",
 				  gn_collective_name(c->args.what));
 	c->sequence = c->comm->sequence++;
+	c->lost = 0;
 	atomic_store_explicit(&c->complete, 0, memory_order_relaxed);
 	atomic_store_explicit(&c->settled, 0, memory_order_relaxed);
 	enter_active(c);
@@ -192,8 +200,16 @@ enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
 	return status;
 }
 
-/* Waits for the world's failure reason: the heartbeat knows which rank died first and what all ranks started, a broken connection
- * only its other end. Without one, aborts the world and returns the operation's own error. */
+/* The flight recorder no longer has the operation in flight: after a loss this rank may do other work. */
+static void end_record(struct gn_coll *c)
+{
+	if (c->record && !gn_coll_is_complete(c))
+		gn_recorder_done(c->comm->recorder, c->record);
+	c->record = 0;
+}
+
+/* Waits for the failure's reason: the heartbeat knows which rank died first and what all ranks started, a broken connection only its
+ * other end. Without one, aborts the world and returns the operation's own error. */
 static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 {
 	uint64_t started = gn_clock_ns();
@@ -203,9 +219,15 @@ static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 	enum gn_status status = GN_OK;
 
 	c->comm->failed = 1;
+	if (c->lost) {
+		end_record(c);
+		if (err)
+			*err = c->why;
+		return c->status;
+	}
 	while (!status && gn_clock_ns() < until) {
 		gn_recorder_waiting(c->comm->recorder, 0);
-		status = gn_world_check_wait(c->comm->world, started, err);
+		status = gn_comm_check(c->comm, started, err);
 		if (!status)
 			nanosleep(&pause, NULL);
 	}
@@ -247,11 +269,12 @@ static void record_wait(struct gn_coll *c, uint64_t now, int moved)
 /* Checks for failures while waiting, every CHECK_NS at most. */
 static enum gn_status check_health(struct gn_coll *c, uint64_t started, struct gn_err *err)
 {
-	enum gn_status status = gn_world_check_wait(c->comm->world, started, err);
+	const int *ranks = c->comm->group ? c->comm->group->ranks : NULL;
+	enum gn_status status = gn_comm_check(c->comm, started, err);
 	struct gn_err why;
 
 	if (!status) {
-		status = gn_ucx_check(c->comm->ucx, gn_world_failure_reason_ns(c->comm->world), &why);
+		status = gn_ucx_check(c->comm->ucx, ranks, c->comm->size, gn_world_failure_reason_ns(c->comm->world), &why);
 		/* other ranks get the reason, not only that this rank left */
 		if (status)
 			gn_world_abort(c->comm->world, why.text);
@@ -267,13 +290,13 @@ static enum gn_status check_done(struct gn_coll *c, int *is_done, struct gn_err 
 {
 	enum gn_status status = GN_OK;
 
+	if (c->in_flight && gn_coll_is_complete(c))
+		leave_active(c);
 	if (c->in_flight) {
 		if (c->status)
 			return diagnose(c, err);
-		status = gn_world_check(c->comm->world, err);
+		status = gn_comm_check(c->comm, 0, err);
 		c->comm->failed |= status != GN_OK;
-		if (gn_coll_is_complete(c))
-			leave_active(c);
 	}
 	if (!status)
 		*is_done = !c->in_flight;
@@ -286,7 +309,7 @@ enum gn_status gn_coll_test(struct gn_coll *c, int *is_done, struct gn_err *err)
 
 	/* do not contend with the progress thread until the operation is settled */
 	if (c->comm->root->progress && c->in_flight && !atomic_load_explicit(&c->settled, memory_order_acquire)) {
-		status = gn_world_check(c->comm->world, err);
+		status = gn_comm_check(c->comm, 0, err);
 		c->comm->failed |= status != GN_OK;
 		if (!status)
 			*is_done = 0;
@@ -384,13 +407,24 @@ void gn_coll_describe(const struct gn_coll *c, struct gn_coll_info *out)
 	*out = c->info;
 }
 
+/* Returns 0 if UCX may still use the run's memory, or other ranks still wait for this one. */
+static int release_messages(struct gn_coll *c)
+{
+	if (!gn_comm_goes_on(c->comm) || !gn_comm_check(c->comm, 1, NULL))
+		return 0;
+	if (!c->exec->cancelled_ns)
+		gn_exec_cancel(c->exec, &c->why);
+	return gn_exec_release_messages(c->exec);
+}
+
 void gn_coll_free_inside(struct gn_coll *c)
 {
 	if (c->in_flight) {
-		c->comm->failed = c->comm->root->failed = 1;
-		/* messages may still arrive in the buffers; gn_ucx_abandon() prevents that */
-		if (c->exec)
-			gn_ucx_abandon(c->comm->ucx);
+		c->comm->failed = 1;
+		end_record(c);
+		/* messages may still arrive in the buffers */
+		if (c->exec && !release_messages(c))
+			gn_comm_break(c->comm);
 		leave_active(c);
 	}
 	gn_shm_op_free(c->shared);

@@ -374,6 +374,8 @@ enum gn_status gn_coll_prepare(struct gn_comm *comm, const struct gn_coll_args *
 {
 	enum gn_status status;
 
+	if (gn_world_losses(comm->world) && (status = gn_comm_check(comm, 0, err)))
+		return status;
 	gn_comm_enter(comm);
 	status = prepare(comm, args, out, err);
 	gn_comm_leave(comm);

@@ -220,7 +220,7 @@ void gn_comm_destroy(struct gn_comm *c)
 	gn_comm_progress_destroy(c->progress);
 	c->progress = NULL;
 	/* After an abort the peers' operations in flight have messages to this rank that it will not receive. */
-	if (c->ucx && (c->failed || gn_world_check(c->world, NULL) || gn_world_aborted(c->world)))
+	if (c->ucx && !gn_comm_goes_on(c) && (c->failed || c->broken || gn_world_check(c->world, NULL) || gn_world_aborted(c->world)))
 		gn_ucx_abandon(c->ucx);
 	gn_world_set_progress(c->world, NULL, NULL);
 	gn_coll_free(c->barrier);

@@ -1,8 +1,14 @@
 /* Communicators and collectives over UCX and shared memory.
  *
- * A communicator covers all ranks of a world. All ranks call every collective in the same order with the same sizes. Blocking calls
- * also check the world: they return GN_ERR_PEER_LOST on every surviving rank instead of waiting for a dead peer. After a failure
- * the communicator can only be destroyed.
+ * A communicator covers all ranks of a world, or a group of them (gn_comm_split). All its ranks call every collective in the same
+ * order with the same sizes.
+ *
+ * Failures: when a rank is lost, the operations of each group that it is in fail with GN_ERR_PEER_LOST on every other rank of that
+ * group, within the world's limits, and no operation of the group can start any more. The text names rank, host, reason and group.
+ * Operations of groups without that rank complete, whatever their ranks wait for elsewhere; so does an operation that was complete
+ * before the loss was known. The world's communicator, and with it gn_comm_split() and gn_comm_alloc() of it, contains every rank.
+ * The loss of rank 0, and any other failure (GN_ERR_STALL, GN_ERR_MISMATCH, an operation freed while other ranks run it), ends all
+ * groups: they can only be destroyed.
  *
  * Progress is made inside of the calls below, or also by a progress thread between them; blocking calls make progress themselves
  * either way. Without the thread the tail of a message over TCP may stay queued in UCX after its collective has completed, until

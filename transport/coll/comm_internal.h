@@ -54,7 +54,10 @@ struct gn_comm {
 	struct gn_coll *barrier;	   /* prepared at creation */
 	int32_t barrier_word;
 	uint32_t sequence;
-	int failed;			   /* no operation of this group, or if it is the root of any, can start any more */
+	int failed;			   /* no operation of this group can start any more */
+	int broken;			   /* root: no operation of any group can; UCX is abandoned */
+	int independent;		   /* root: there are groups, or messages, that a lost rank need not concern */
+	unsigned losses;		   /* root: gn_world_losses() that operations in flight have been checked for */
 	int unreported_events;	     /* the last progress call had events that the recorder has not seen, see gn_comm_moved() */
 	int oversubscribed;	     /* CPUs are oversubscribed (oversubscription.h): waits give up the CPU */
 	char *transport;     /* as requested */
@@ -84,7 +87,7 @@ struct gn_coll {
 	uint32_t kind;		  /* the recorder's number of that signature */
 	uint64_t record;	  /* the recorder's number of the present run */
 	uint32_t sequence;
-	int in_flight;
+	int in_flight, lost; /* lost: it failed because of a lost rank, or a failure of the job */
 	atomic_int complete, settled; /* settled: complete or failed. Any thread may read both */
 	enum gn_status status;
 	struct gn_err why;
@@ -99,6 +102,20 @@ static inline int gn_coll_is_complete(const struct gn_coll *c)
 {
 	return atomic_load_explicit(&c->complete, memory_order_acquire);
 }
+
+/* --- failures (comm_failure.c) --- */
+
+/* GN_OK; GN_ERR_PEER_LOST if a rank of this group, or rank 0, is lost; another failure of the job. Texts of groups name the group.
+ * started_ns: as for gn_world_check_ranks(). Any thread. */
+enum gn_status gn_comm_check(const struct gn_comm *c, uint64_t started_ns, struct gn_err *err);
+/* Whether something else may go on after a rank of c is lost. */
+int gn_comm_goes_on(const struct gn_comm *c);
+/* root: ends the operations in flight that depend on a lost rank. losses: gn_world_losses(), before. */
+void gn_comm_end_lost(struct gn_comm *root, unsigned losses);
+/* No group can go on: UCX may still use memory that is about to be freed. */
+void gn_comm_break(struct gn_comm *c);
+/* Records the failure of an operation in flight; the first is kept. */
+void gn_coll_fail(struct gn_coll *c, enum gn_status status, const struct gn_err *why);
 
 /* gn_comm_destroy() of a group. */
 void gn_comm_group_destroy(struct gn_comm *c);

@@ -158,6 +158,7 @@ enum gn_status gn_comm_split(struct gn_comm *parent, int color, int key, const c
 		gn_comm_group_destroy(c);
 		return status;
 	}
+	parent->root->independent = 1;
 	if (c) {
 		parent->root->groups[number] = 1;
 		gn_recorder_set_group(c->recorder, number, color, c->group->name);

@@ -51,8 +51,16 @@ struct gn_exec_where {
 /* Local. Takes ownership of schedule and flags, also on failure. Connects to the peers in the schedule. */
 enum gn_status gn_exec_create(const struct gn_exec_where *where, struct gn_schedule *schedule,
 			      const struct gn_exec_buffers *buffers, struct gn_exec **out, struct gn_err *err);
-/* During a run messages may still arrive in its buffers: call gn_ucx_abandon() before. NULL is fine. */
+/* During a run messages may still arrive in its buffers: call gn_exec_release_messages() or gn_ucx_abandon() before. NULL is fine.
+ * */
 void gn_exec_destroy(struct gn_exec *e);
+
+/* exec_cancel.c. Fails the run with why, of a lost rank, and cancels its receives. Does not block. */
+void gn_exec_cancel(struct gn_exec *e, const struct gn_err *why);
+/* After that: blocks until no message touches the buffers, for less than a second unless one is partly through, five seconds at
+ * most. What UCX cannot cancel is left to it. 0: a message to or from a living rank is still under way; only gn_ucx_abandon() can
+ * follow. */
+int gn_exec_release_messages(struct gn_exec *e);
 
 void gn_exec_start(struct gn_exec *e, uint32_t sequence);
 /* Advances the run by what has arrived; call gn_ucx_progress() in between. Returns non-zero when any step advanced. */
@@ -138,6 +146,7 @@ struct gn_exec {
 	enum gn_status status;
 	struct gn_err why;
 	int failed_alone;
+	uint64_t cancelled_ns; /* when gn_exec_cancel() was called; 0: it was not */
 };
 
 /* A step's work in the reduce executor: complete when the mark is reached. */

@@ -49,11 +49,21 @@ static unsigned complete_finished(struct gn_messages *m)
 	return count;
 }
 
+static void end_lost(struct gn_messages *m, unsigned losses)
+{
+	m->losses = losses;
+	for (int r = 0; r < m->size; r++)
+		if (gn_world_is_lost(m->comm->world, r))
+			gn_messages_lost(m, r);
+}
+
 unsigned gn_messages_progress(struct gn_messages *m)
 {
+	unsigned events, losses = gn_world_losses(m->comm->world);
 	struct gn_message_peer *busy, *next, *p;
-	unsigned events;
 
+	if (losses != m->losses)
+		end_lost(m, losses);
 	gn_comm_enter(m->comm);
 	events = gn_comm_progress(m->comm);
 	gn_message_receive_answers(m);
@@ -107,7 +117,7 @@ enum gn_status gn_messages_wait(struct gn_messages *m, int (*is_done)(void *cont
 		if (now - checked < CHECK_NS)
 			continue;
 		checked = now;
-		status = gn_world_check(m->comm->world, err);
+		status = gn_world_check_ranks(m->comm->world, &m->rank, 1, 0, err);
 		if (status)
 			return status;
 	}
@@ -131,7 +141,7 @@ static void end_send(struct gn_messages *m, struct gn_message_send_state *s)
 		other->user->state = other;
 		s->user = NULL;
 		s->call = 0;
-		m->left_to_ucx = 1;
+		gn_message_list(&m->left_to_ucx, s);
 	}
 	other->is_answered = 1;
 	gn_message_finish(other, GN_ERR_PEER_LOST);
@@ -184,6 +194,7 @@ enum gn_status gn_messages_create(struct gn_comm *c, const struct gn_messages_op
 		m->peers[r].credits = GN_MESSAGES_CREDITS;
 		m->peers[r].waiting_end = &m->peers[r].waiting;
 	}
+	c->root->independent = 1;
 	status = gn_world_key(c->world, "gannet messages", &m->token, sizeof m->token, err);
 	gn_comm_enter(c);
 	if (!status)
@@ -199,16 +210,30 @@ enum gn_status gn_messages_create(struct gn_comm *c, const struct gn_messages_op
 	return GN_OK;
 }
 
+/* UCX may hold on to sends to lost ranks until it ends. */
+static void leave_to_ucx(struct gn_messages *m)
+{
+	for (struct gn_message_send_state *s = m->left_to_ucx, *older; s; s = older) {
+		older = s->older;
+		if (!s->request.active) {
+			free(s);
+			continue;
+		}
+		gn_ucx_disown(m->comm->ucx, &s->request);
+		/* else it is leaked */
+		gn_ucx_keep(m->comm->ucx, s);
+	}
+}
+
 void gn_messages_destroy(struct gn_messages *m)
 {
 	if (!m)
 		return;
 	gn_comm_enter(m->comm);
 	gn_ucx_am_listen(m->comm->ucx, NULL, NULL, NULL);
-	if (m->left_to_ucx || m->newest) {
-		m->comm->failed = 1;
-		gn_ucx_abandon(m->comm->ucx);
-	}
+	if (m->newest)
+		gn_comm_break(m->comm);
+	leave_to_ucx(m);
 	for (int r = 0; r < m->size; r++)
 		gn_message_drop_all(m, &m->peers[r]);
 	gn_comm_leave(m->comm);

@@ -11,8 +11,9 @@
  * the sender until the receiver has room (a handler's place, or options.receive_bytes in all). So a receiver holds at most
  * size * GN_MESSAGES_CREDITS short messages and receive_bytes, however slow it is; it slows its senders down.
  *
- * Failures: gn_messages_lost() ends all that concerns a rank with GN_ERR_PEER_LOST; other ranks are not affected. Messages of
- * processes that do not know the job's secret are dropped and counted.
+ * Failures: when a rank is lost, all that concerns it ends with GN_ERR_PEER_LOST in the next progress (gn_messages_lost); other
+ * ranks are not affected. The loss of rank 0, and a failure of the job, end gn_messages_wait(). Messages of processes that do not
+ * know the job's secret are dropped and counted.
  *
  * Thread safety: one thread, the one that drives the communicator.
  */
@@ -87,8 +88,8 @@ struct gn_messages_counts {
 /* Collective in so far as no rank sends before all have created theirs: a barrier ends it. One for each communicator of a world. */
 enum gn_status gn_messages_create(struct gn_comm *c, const struct gn_messages_options *options, struct gn_messages **out,
 				  struct gn_err *err);
-/* Local. Finish with a barrier of those who send and receive. If something is still under way, as to a lost rank, the communicator can
- * only be destroyed afterwards. NULL is fine. */
+/* Local. Finish with a barrier of those who send and receive. If something is still under way to a rank that is not lost, the
+ * communicator and all groups can only be destroyed afterwards. NULL is fine. */
 void gn_messages_destroy(struct gn_messages *m);
 /* Local. kind: 0 .. GN_MESSAGE_KINDS - 1. A message without a handler waits until one is set. */
 void gn_messages_handle(struct gn_messages *m, int kind, const struct gn_message_kind *how);
@@ -110,9 +111,11 @@ void gn_message_done(struct gn_message *m);
 
 /* Makes progress, runs handlers and completions. Returns non-zero when something happened. Does not block. */
 unsigned gn_messages_progress(struct gn_messages *m);
-/* Blocks until is_done(context) or a failure of the world (gn_world_check); sleeps when there is nothing to do. */
+/* Blocks until is_done(context), or the loss of rank 0 or a failure of the job (gn_world_check_ranks); sleeps when there is nothing
+ * to do. Who waits for messages of a rank that may be lost looks at gn_world_is_lost() in is_done. */
 enum gn_status gn_messages_wait(struct gn_messages *m, int (*is_done)(void *context), void *context, struct gn_err *err);
-/* Local: what is under way to or from the rank ends with GN_ERR_PEER_LOST, as does what is sent to it later. */
+/* Local: what is under way to or from the rank ends with GN_ERR_PEER_LOST, as does what is sent to it later. Lost ranks need no
+ * call. */
 void gn_messages_lost(struct gn_messages *m, int rank);
 void gn_messages_count(const struct gn_messages *m, struct gn_messages_counts *out);
 

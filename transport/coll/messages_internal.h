@@ -85,7 +85,8 @@ struct gn_messages {
 	struct gn_message_send_state *finished, **finished_end; /* completions to be called */
 	struct gn_message_send_state *free_sends;
 	struct gn_message_send_state *newest; /* of users' sends that are not complete */
-	int left_to_ucx; /* sends to lost ranks that UCX may still work on */
+	struct gn_message_send_state *left_to_ucx; /* sends to lost ranks that UCX may still work on, by their newer and older */
+	unsigned losses; /* gn_world_losses() that is dealt with */
 	struct gn_message_send_state **calls; /* by number less one; NULL: free */
 	uint32_t call_count, free_call;
 	struct gn_messages_counts counts;
@@ -104,6 +105,7 @@ void gn_message_launch(struct gn_message_send_state *s);
 struct gn_message_send_state *gn_message_call_of(struct gn_messages *m, uint32_t call, int rank);
 /* Of a completed one: its call's number is free, it is no longer among users' sends, its memory may be used again. */
 void gn_message_forget_call(struct gn_message_send_state *s);
+void gn_message_list(struct gn_message_send_state **newest, struct gn_message_send_state *s);
 void gn_message_unlist(struct gn_message_send_state *s);
 void gn_message_return_send(struct gn_message_send_state *s);
 /* As many of those that wait as there are credits. */

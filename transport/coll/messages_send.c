@@ -190,12 +190,12 @@ void gn_message_return_credits(struct gn_messages *m, struct gn_message_peer *p)
 
 /* --- users' calls --- */
 
-static void list(struct gn_message_send_state *s)
+void gn_message_list(struct gn_message_send_state **newest, struct gn_message_send_state *s)
 {
-	s->older = s->owner->newest;
+	s->older = *newest;
 	if (s->older)
 		s->older->newer = s;
-	s->owner->newest = s;
+	*newest = s;
 }
 
 void gn_message_unlist(struct gn_message_send_state *s)
@@ -206,6 +206,8 @@ void gn_message_unlist(struct gn_message_send_state *s)
 		s->newer->older = s->older;
 	if (s->owner->newest == s)
 		s->owner->newest = s->older;
+	if (s->owner->left_to_ucx == s)
+		s->owner->left_to_ucx = s->older;
 	s->newer = s->older = NULL;
 }
 
@@ -249,7 +251,7 @@ static enum gn_status post(struct gn_messages *m, struct gn_message_send *user, 
 	s->data_bytes = user->data_bytes;
 	write_wire(s, &wire, user->header);
 	user->state = s;
-	list(s);
+	gn_message_list(&m->newest, s);
 	user->answer_bytes = user->answer_header_bytes = 0;
 	m->counts.sent++;
 	if (p->credits && !p->waiting) {

@@ -3,8 +3,8 @@
  *
  * Lost ranks: a rank is lost when its connection closes before it has announced that it leaves, or when no message from it arrives
  * within a time limit. Rank 0 queries the state of the other ranks (a few tenths of a second at most) and then reports the loss and
- * their states to all. The others go on: further losses are detected and reported in the same way. Members detect the loss of rank 0
- * themselves; because it coordinates, that loss ends the job for all of them.
+ * their states to all. The others go on: further losses are detected and reported in the same way. Members detect the loss of rank
+ * 0 themselves; because it coordinates, that loss ends the job for all of them.
  *
  * Orderly exit: a rank that announces its exit is not lost, but whoever waits for it for more than three seconds afterwards gets an
  * error (where it was not the first to leave, up to a second later).
@@ -66,8 +66,8 @@ enum gn_status gn_heartbeat_join(const struct gn_heartbeat_options *options, con
  * from which a lost rank had connected. */
 enum gn_status gn_heartbeat_name_hosts(struct gn_heartbeat *h, const char *const *host_of, struct gn_err *err);
 
-/* GN_OK; GN_ERR_PEER_LOST with rank, host and reason of the first lost rank; GN_ERR_STALL or GN_ERR_MISMATCH with the diagnosis. Each
- * text ends with the state of this rank. Costs one atomic load when the job is healthy. */
+/* GN_OK; GN_ERR_PEER_LOST with rank, host and reason of the first lost rank; GN_ERR_STALL or GN_ERR_MISMATCH with the diagnosis.
+ * Each text ends with the state of this rank. Costs one atomic load when the job is healthy. */
 enum gn_status gn_heartbeat_check(const struct gn_heartbeat *h, struct gn_err *err);
 /* The same for a caller that has been waiting for peers since started_ns (gn_clock_ns): also GN_ERR_PEER_LOST when a rank left the
  * job more than three seconds ago. */

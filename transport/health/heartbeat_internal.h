@@ -1,8 +1,8 @@
 /* The state of a heartbeat. Private to the heartbeat.
  *
  * One thread per process owns all connections. The program's threads post requests under the lock and wake it. Rank 0's side is in
- * heartbeat_coordinator.c, the other ranks' side in heartbeat_member.c, queries of the ranks' states in state_query.c; what is known of
- * lost ranks in heartbeat_losses.c.
+ * heartbeat_coordinator.c, the other ranks' side in heartbeat_member.c, queries of the ranks' states in state_query.c; what is
+ * known of lost ranks in heartbeat_losses.c.
  */
 #ifndef GN_TRANSPORT_HEALTH_HEARTBEAT_INTERNAL_H
 #define GN_TRANSPORT_HEALTH_HEARTBEAT_INTERNAL_H

@@ -11,12 +11,6 @@
 #include <unistd.h>
 
 #define CLOSE_NS 1000000000u
-/* Delay before a transport timeout is an error while this rank still sends to other peers: the failed link carried no message. */
-#define IDLE_LINK_NS 500000000u
-/* The same while this rank sends nothing: the heartbeat compares all ranks and is about to report more. */
-#define STALLED_NS 3500000000u
-/* UCX needs several progress calls to tear down a connection; events within this time may be part of that. */
-#define DISCONNECTING_NS 100000000u
 /* A rail's worker is progressed in each call until QUIET_CALLS calls after its last fragment, because completed sends may not be on
  * the wire yet; from then on in every QUIET_INTERVAL-th call, to detect errors. */
 #define QUIET_CALLS 4096
@@ -145,17 +139,21 @@ enum gn_status gn_ucx_create(struct gn_world *world, const char *transport, int 
 void gn_ucx_destroy(struct gn_ucx *f)
 {
 	uint64_t until = gn_clock_ns() + CLOSE_NS;
+	int keep_workers;
 
 	if (!f)
 		return;
+	/* after a loss UCX also warns of messages of failed operations that nobody received */
+	keep_workers = f->abandoned || f->disowned || gn_world_losses(f->world);
 	for (int i = 0; i < f->rail_count && !f->abandoned; i++)
 		if (f->rails[i].worker)
 			gn_ucx_rail_disconnect(&f->rails[i], until);
 	for (int i = 0; i < f->rail_count; i++)
-		gn_ucx_rail_close(&f->rails[i], f->abandoned);
+		gn_ucx_rail_close(&f->rails[i], keep_workers);
 	if (f->rail_count > 1 && f->event_fd >= 0)
 		close(f->event_fd);
 	gn_ucx_free_stripes(f);
+	gn_ucx_free_kept(f);
 	gn_gathered_release(&f->addresses);
 	free(f->shares);
 	free(f->groups);
@@ -223,65 +221,6 @@ int gn_ucx_arm(struct gn_ucx *f)
 int gn_ucx_event_fd(const struct gn_ucx *f)
 {
 	return f->event_fd;
-}
-
-void gn_ucx_abandon(struct gn_ucx *f)
-{
-	/* callbacks run only inside of progress calls, so without them requests may be freed */
-	f->abandoned = 1;
-}
-
-static uint64_t sent_bytes(const struct gn_ucx *f)
-{
-	return f->traffic.same_node_bytes + f->traffic.other_node_bytes;
-}
-
-void gn_ucx_note_disconnect(struct gn_ucx_endpoint *e, ucs_status_t rc)
-{
-	struct gn_ucx *f = e->rail->ucx;
-
-	if (f->probing) {
-		f->probe_failed |= 1u << (e->rail - f->rails);
-		return;
-	}
-	/* an endpoint dropped after probing may report its end at any time */
-	if (f->groups && !e->ep)
-		return;
-	f->disconnected_ns = gn_clock_ns();
-	if (f->broken)
-		return;
-	f->broken = e;
-	f->broken_status = rc;
-	f->broken_ns = f->disconnected_ns;
-	f->broken_sent = sent_bytes(f);
-}
-
-int gn_ucx_is_disconnecting(const struct gn_ucx *f)
-{
-	return f->disconnected_ns && gn_clock_ns() - f->disconnected_ns < DISCONNECTING_NS;
-}
-
-enum gn_status gn_ucx_check(const struct gn_ucx *f, uint64_t after_ns, struct gn_err *err)
-{
-	const struct gn_ucx_rail *rail;
-	uint64_t delay_ns = UINT64_MAX;
-	int rank;
-
-	if (!f->broken)
-		return GN_OK;
-	/* The heartbeat reports a peer whose process ended at once, one whose link failed when the transport does, and one that
-	 * left in good order a little later. */
-	if (f->broken_status == UCS_ERR_ENDPOINT_TIMEOUT && !gn_world_anyone_left(f->world))
-		delay_ns = sent_bytes(f) > f->broken_sent ? IDLE_LINK_NS : STALLED_NS;
-	if (delay_ns < after_ns)
-		after_ns = delay_ns;
-	if (gn_clock_ns() - f->broken_ns < after_ns)
-		return GN_OK;
-	rail = f->broken->rail;
-	rank = (int)(f->broken - rail->endpoints);
-	return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d on %s is lost: the connection to it%s%s broke (%s)", rank,
-			  gn_world_host_of(f->world, rank), *rail->device ? " by " : "", rail->device,
-			  ucs_status_string(f->broken_status));
 }
 
 void gn_ucx_traffic(const struct gn_ucx *f, struct gn_ucx_traffic *out)

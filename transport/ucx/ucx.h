@@ -17,8 +17,9 @@
  * message: tcp keepalive detects that one second before the world's limit; RDMA has no cheap keepalive and detects it at the next
  * message, which stalls.
  *
- * A dead peer never aborts the process: endpoints report errors where the transport can, and where it cannot (shared memory in UCX
- * 1.13) the world's heartbeat does. Requests belong to the caller and complete inside of gn_ucx_progress(), or at once.
+ * A dead peer never aborts the process, nor does it harm the endpoints to others: endpoints report errors where the transport can,
+ * and where it cannot (shared memory in UCX 1.13) the world's heartbeat does. Requests belong to the caller and complete inside of
+ * gn_ucx_progress(), or at once.
  *
  * Security: tags are mixed with 64 bits derived from the job's secret, so that a process that cannot read the job's packets has to
  * guess them to inject a message that matches. UCX 1.13's tcp transport listens on every network interface in use and does not
@@ -52,6 +53,7 @@ struct gn_ucx_request {
 	int active;
 	size_t len_bytes;
 	void *handle; /* internal */
+	int striped;  /* internal: handle is not UCX's */
 };
 
 struct gn_ucx_traffic {
@@ -92,12 +94,25 @@ int gn_ucx_may_queue(const struct gn_ucx *f);
  * events. Zero: there are events already, or UCX cannot arm its descriptor; call gn_ucx_progress() instead. */
 int gn_ucx_arm(struct gn_ucx *f);
 int gn_ucx_event_fd(const struct gn_ucx *f);
+/* After the loss of a rank: ends the endpoints to it, where the transport can (not over shared memory), with what is under way on
+ * them; other endpoints are not affected. Later messages to it are GN_ERR_PEER_LOST. Again for the same rank: no effect. Does not
+ * block. */
+void gn_ucx_drop(struct gn_ucx *f, int rank);
+/* Whether messages to a rank leave without waiting for its receive: an active send completes when the rank makes progress. */
+int gn_ucx_sends_eagerly(const struct gn_ucx *f, int rank);
+/* Cancels an active receive: it completes with GN_ERR_PEER_LOST, at once unless its message is partly through. */
+void gn_ucx_cancel(struct gn_ucx *f, struct gn_ucx_request *r);
+/* Ends the caller's interest in an active request: complete is not called. The request stays in place until gn_ucx_destroy(), for
+ * example in memory that is given to gn_ucx_keep(), which frees it then. keep returns 0 when there is no memory to note that. */
+void gn_ucx_disown(struct gn_ucx *f, struct gn_ucx_request *r);
+int gn_ucx_keep(struct gn_ucx *f, void *memory);
 /* After a failure: active requests never complete and may be freed; only destroy may follow. Does not block. */
 void gn_ucx_abandon(struct gn_ucx *f);
-/* GN_ERR_PEER_LOST, naming rank and rail, when an endpoint has been broken for after_ns; else GN_OK. The delay gives the heartbeat
- * time to report who was lost and why. When the transport timed out and no rank has left the job, the delay is at most 0.5 s if
- * this rank has sent bytes since (so it is not waiting for that peer), else at most 3.5 s. */
-enum gn_status gn_ucx_check(const struct gn_ucx *f, uint64_t after_ns, struct gn_err *err);
+/* GN_ERR_PEER_LOST, naming rank and rail, when an endpoint to one of `count` ranks (NULL: 0 .. count - 1) has been broken for
+ * after_ns; else GN_OK. The delay gives the heartbeat time to report who was lost and why. When the transport timed out and no rank
+ * has left the job, the delay is at most 0.5 s if this rank has sent bytes since (so it is not waiting for that peer), else at most
+ * 3.5 s. */
+enum gn_status gn_ucx_check(const struct gn_ucx *f, const int *ranks, int count, uint64_t after_ns, struct gn_err *err);
 
 void gn_ucx_traffic(const struct gn_ucx *f, struct gn_ucx_traffic *out);
 /* Appends the lanes of the endpoints to rank on all rails, "posix/memory cma/memory" or "tcp/eth0 tcp/eth1"; nothing when not

@@ -66,6 +66,8 @@ enum gn_status gn_ucx_am_send(struct gn_ucx *f, int rank, const void *header, si
 
 	*(e->same_node ? &f->traffic.same_node_bytes : &f->traffic.other_node_bytes) += header_bytes + len_bytes;
 	r->len_bytes = len_bytes;
+	if (!e->ep)
+		return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d on %s is lost", rank, gn_world_host_of(f->world, rank));
 	r->active = 1;
 	return gn_ucx_request_posted(r, ucp_am_send_nbx(e->ep, AM_ID, header, header_bytes, data, len_bytes, &param), "sending", err);
 }

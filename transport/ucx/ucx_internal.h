@@ -1,4 +1,5 @@
-/* State shared by the files of ucx.h: ucx.c (create, destroy, progress, failures), ucx_rail.c (contexts, workers, endpoints,
+/* State shared by the files of ucx.h: ucx.c (create, destroy, progress), ucx_failure.c (broken
+ * endpoints, lost ranks, ends of requests), ucx_rail.c (contexts, workers, endpoints,
  * address exchange), ucx_lanes.c (transport names and lanes), ucx_reach.c (which rails connect which nodes), ucx_message.c
  * (messages).
  */
@@ -20,6 +21,10 @@ struct gn_ucx_endpoint {
 	const void *address; /* in ucx->addresses */
 	int same_node;
 	uint32_t send_flags;
+	int reports_errors; /* created with UCX's error handling */
+	int broken;
+	ucs_status_t broken_status;
+	uint64_t broken_ns, broken_sent; /* when it broke; bytes sent until then */
 };
 
 struct gn_ucx_rail {
@@ -42,6 +47,7 @@ struct gn_ucx_rail_share {
 
 struct gn_stripe;
 struct gn_ucx_am;
+struct gn_ucx_kept;
 
 struct gn_ucx {
 	struct gn_world *world;
@@ -59,9 +65,9 @@ struct gn_ucx {
 	int shm_allowed;
 	int may_queue; /* see gn_ucx_may_queue() */
 	int abandoned;
-	struct gn_ucx_endpoint *broken; /* the first endpoint that broke */
-	ucs_status_t broken_status;
-	uint64_t broken_ns, broken_sent; /* when it broke; bytes sent until then */
+	int broken; /* endpoints that broke */
+	struct gn_ucx_kept *kept; /* memory to be freed at the end */
+	int disowned; /* UCX may still hold requests when it is destroyed */
 	uint64_t disconnected_ns;	 /* when the last connection ended */
 	struct gn_ucx_traffic traffic;
 
@@ -73,14 +79,17 @@ struct gn_ucx {
 
 /* Sets "WHAT: <UCX's text> (UCX)" and returns GN_ERR_NO_MEMORY or GN_ERR_FAILED. */
 enum gn_status gn_ucx_fail(struct gn_err *err, const char *what, ucs_status_t rc);
-/* Records that a connection ended, for gn_ucx_check(). It may be a peer that has finished, which is no failure. */
+/* ucx_failure.c: records that a connection ended, for gn_ucx_check(). It may be a peer that has finished, which is no failure. */
 void gn_ucx_note_disconnect(struct gn_ucx_endpoint *e, ucs_status_t rc);
+
+/* Frees what gn_ucx_keep() was given. */
+void gn_ucx_free_kept(struct gn_ucx *f);
 
 /* --- ucx_rail.c --- */
 
 /* r: zeroed but for ucx and device. tls: a UCX_TLS value. */
 enum gn_status gn_ucx_rail_open(struct gn_ucx_rail *r, const char *tls, struct gn_err *err);
-/* Flushes and closes all endpoints; blocks until until_ns (gn_clock_ns) at most. */
+/* Flushes and closes the endpoints to all ranks that are not lost; blocks until until_ns (gn_clock_ns) at most. */
 void gn_ucx_rail_disconnect(struct gn_ucx_rail *r, uint64_t until_ns);
 /* Destroys worker and context, unless keep_worker; frees the rest. */
 void gn_ucx_rail_close(struct gn_ucx_rail *r, int keep_worker);
@@ -121,5 +130,7 @@ void gn_ucx_complete_request(struct gn_ucx_request *r, ucs_status_t rc);
 enum gn_status gn_ucx_request_posted(struct gn_ucx_request *r, void *request, const char *what, struct gn_err *err);
 
 void gn_ucx_free_stripes(struct gn_ucx *f);
+/* Cancels what is under way of an active receive that has several fragments. */
+void gn_ucx_cancel_stripe(struct gn_ucx_request *r);
 
 #endif

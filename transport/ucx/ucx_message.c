@@ -14,6 +14,7 @@ struct gn_stripe {
 		struct gn_stripe *stripe;
 		struct gn_ucx_rail *rail;
 		size_t len;
+		void *handle; /* UCX's request; NULL: none */
 		int done;
 	} fragments[GN_RAILS_MAX];
 };
@@ -97,6 +98,7 @@ static void finish_fragment(struct gn_stripe_fragment *fragment, ucs_status_t rc
 	struct gn_ucx_request *r = s->request;
 
 	fragment->done = 1;
+	fragment->handle = NULL;
 	fragment->rail->in_flight--;
 	if (s->status == UCS_OK)
 		s->status = rc;
@@ -125,6 +127,18 @@ static void fragment_posted(struct gn_stripe_fragment *fragment, void *request)
 {
 	if (!UCS_PTR_IS_PTR(request))
 		finish_fragment(fragment, UCS_PTR_STATUS(request));
+	else if (!fragment->done)
+		fragment->handle = request;
+}
+
+/* Each fragment that ends may be the last. */
+void gn_ucx_cancel_stripe(struct gn_ucx_request *r)
+{
+	struct gn_stripe *s = r->handle;
+
+	for (int i = 0; r->active && i < s->count; i++)
+		if (!s->fragments[i].done && s->fragments[i].handle)
+			ucp_request_cancel(s->fragments[i].rail->worker, s->fragments[i].handle);
 }
 
 static void send_fragment(struct gn_ucx_endpoint *e, uint64_t tag, const void *data, struct gn_stripe_fragment *fragment)
@@ -173,6 +187,13 @@ static int first_usable(const struct gn_ucx *f, int sender, uint64_t tag, size_t
 	return ((nearest < count ? nearest : h->rail) + (len_bytes < GN_STRIPE_BYTES ? 0 : rail_of(tag, h->count))) % count;
 }
 
+/* A rank that was dropped, after its loss. */
+static enum gn_status not_connected(const struct gn_ucx *f, int rank, struct gn_ucx_request *r, struct gn_err *err)
+{
+	r->active = 0;
+	return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d on %s is lost", rank, gn_world_host_of(f->world, rank));
+}
+
 /* Posts one fragment on each usable rail, or on fewer when fragments would be shorter than GN_FRAGMENT_BYTES. from, into: NULL for
  * an empty message. */
 static enum gn_status stripe(struct gn_ucx *f, int rank, uint64_t tag, int sends, const char *from, char *into, struct gn_ucx_request *r,
@@ -182,8 +203,11 @@ static enum gn_status stripe(struct gn_ucx *f, int rank, uint64_t tag, int sends
 	uint8_t usable[GN_RAILS_MAX];
 	int rails = gn_ucx_usable_rails(f, rank, usable), fragments = most < (size_t)rails ? (int)most : rails;
 	int first = fragments < rails ? first_usable(f, sends ? gn_world_rank(f->world) : rank, tag, r->len_bytes, usable, rails) : 0;
-	struct gn_stripe *s = rails ? get_stripe(f) : NULL;
+	struct gn_stripe *s;
 
+	if (rails && sends && !f->rails[usable[0]].endpoints[rank].ep)
+		return not_connected(f, rank, r, err);
+	s = rails ? get_stripe(f) : NULL;
 	if (!s) {
 		r->active = 0;
 		return rails ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to send a message over several rails")
@@ -194,10 +218,12 @@ static enum gn_status stripe(struct gn_ucx *f, int rank, uint64_t tag, int sends
 	s->left = s->count = fragments;
 	for (int i = 0; i < fragments; i++) {
 		s->fragments[i].done = 0;
+		s->fragments[i].handle = NULL;
 		s->fragments[i].rail = &f->rails[usable[(first + i) % rails]];
 		s->fragments[i].rail->in_flight++;
 	}
 	r->handle = s;
+	r->striped = 1;
 	/* fragments of whole cache lines; the last one takes the remainder */
 	each = r->len_bytes / (size_t)fragments & ~(size_t)63;
 	for (int i = 0; i < fragments; i++, at += each) {
@@ -273,8 +299,11 @@ enum gn_status gn_ucx_send(struct gn_ucx *f, int rank, uint64_t tag, const void 
 	*(e->same_node ? &f->traffic.same_node_bytes : &f->traffic.other_node_bytes) += len_bytes;
 	r->len_bytes = len_bytes;
 	r->active = 1;
+	r->striped = 0;
 	if (f->rail_count > 1 && !e->same_node)
 		return stripe(f, rank, tag, 1, data, NULL, r, err);
+	if (!e->ep)
+		return not_connected(f, rank, r, err);
 	return gn_ucx_request_posted(r, ucp_tag_send_nbx(e->ep, data, len_bytes, tag ^ f->tag_key, &param), "sending", err);
 }
 
@@ -293,6 +322,7 @@ enum gn_status gn_ucx_receive(struct gn_ucx *f, int rank, uint64_t tag, void *da
 
 	r->len_bytes = len_bytes;
 	r->active = 1;
+	r->striped = 0;
 	if (f->rail_count > 1 && !f->rails[0].endpoints[rank].same_node)
 		return stripe(f, rank, tag, 0, NULL, data, r, err);
 	message = ucp_tag_probe_nb(worker, tag ^ f->tag_key, UINT64_MAX, 1, &info);

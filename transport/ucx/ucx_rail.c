@@ -246,6 +246,7 @@ static uint32_t send_flags_of(const struct gn_ucx_endpoint *e)
 
 static ucs_status_t create_endpoint(struct gn_ucx_endpoint *e, ucp_err_handling_mode_t mode)
 {
+	e->reports_errors = mode == UCP_ERR_HANDLING_MODE_PEER;
 	ucp_ep_params_t params = {
 		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
 			      UCP_EP_PARAM_FIELD_ERR_HANDLER,
@@ -290,14 +291,14 @@ static enum gn_status check_lanes(const struct gn_ucx_endpoint *e, int rank, str
 
 /* A peer that has just died cannot be reached either. Blocks for up to a second for the heartbeat to report it, which is then the
  * error. */
-static enum gn_status check_peer_lost(struct gn_world *w, struct gn_err *err)
+static enum gn_status check_peer_lost(struct gn_world *w, int rank, struct gn_err *err)
 {
 	const struct timespec pause = {0, 10000000};
-	enum gn_status status = gn_world_check(w, err);
+	enum gn_status status = gn_world_check_ranks(w, &rank, 1, 0, err);
 
 	for (int i = 0; !status && i < 100; i++) {
 		nanosleep(&pause, NULL);
-		status = gn_world_check(w, err);
+		status = gn_world_check_ranks(w, &rank, 1, 0, err);
 	}
 	return status;
 }
@@ -313,6 +314,8 @@ enum gn_status gn_ucx_rail_connect(struct gn_ucx_rail *r, int rank, struct gn_er
 
 	if (e->ep)
 		return GN_OK;
+	if (gn_world_is_lost(r->ucx->world, rank))
+		return gn_world_check_ranks(r->ucx->world, &rank, 1, 0, err);
 	rc = create_endpoint(e, plain ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER);
 	if (rc == UCS_OK && plain && !gn_ucx_endpoint_is_shm(e)) {
 		close_and_wait(e);
@@ -324,7 +327,7 @@ enum gn_status gn_ucx_rail_connect(struct gn_ucx_rail *r, int rank, struct gn_er
 		return check_lanes(e, rank, err);
 	}
 	e->ep = NULL;
-	lost = check_peer_lost(r->ucx->world, err);
+	lost = check_peer_lost(r->ucx->world, rank, err);
 	if (lost)
 		return lost;
 	gn_ucx_fail(err, "no allowed transport reaches it", rc);
@@ -336,11 +339,13 @@ enum gn_status gn_ucx_rail_connect(struct gn_ucx_rail *r, int rank, struct gn_er
 void gn_ucx_rail_drop(struct gn_ucx_rail *r, int rank)
 {
 	ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
-	void *request = ucp_ep_close_nbx(r->endpoints[rank].ep, &force);
+	ucp_ep_h ep = r->endpoints[rank].ep;
+	void *request;
 
+	r->endpoints[rank].ep = NULL;
+	request = ucp_ep_close_nbx(ep, &force);
 	/* the request of an endpoint that is still connecting over tcp completes when the kernel's connect times out: not
 	 * awaited */
-	r->endpoints[rank].ep = NULL;
 	if (UCS_PTR_IS_PTR(request))
 		ucp_request_free(request);
 }
@@ -352,8 +357,10 @@ void gn_ucx_rail_disconnect(struct gn_ucx_rail *r, uint64_t until_ns)
 	void **closing = calloc((size_t)size, sizeof *closing);
 
 	for (int i = 0; i < size; i++) {
-		void *request = r->endpoints[i].ep ? ucp_ep_close_nbx(r->endpoints[i].ep, &param) : NULL;
+		int lost = gn_world_is_lost(r->ucx->world, i);
+		void *request = r->endpoints[i].ep && !lost ? ucp_ep_close_nbx(r->endpoints[i].ep, &param) : NULL;
 
+		/* what is under way to a lost rank over shared memory never completes */
 		r->endpoints[i].ep = NULL;
 		if (closing && UCS_PTR_IS_PTR(request))
 			closing[i] = request;

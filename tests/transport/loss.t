@@ -1,0 +1,42 @@
+#!/bin/bash
+# Ranks that are lost in the middle, while the others go on: operations of their groups end with an error that names rank, host,
+# reason and group, within 10 s; those of other groups complete and are right. Random faults: GN_FAULTS of them (10; 300 in
+# tests/long), GN_SEED the first.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+probe=$GN_BUILD/tests/transport/loss_probe
+export OMP_NUM_THREADS=1
+# run RANKS ARG...: into $scratch/out and err; the launcher's code
+run() { timeout -k 5 60 "$gannet" launch -n "$1" --keep-going --grace 8 -- "$probe" "${@:2}" >"$scratch/out" 2>"$scratch/err"; }
+# in_time: no rank waited for longer than 10 s in one round of operations
+in_time() { ! sed -n 's/.*longest \([0-9]*\).*/\1/p' "$scratch/out" | grep -Evx '[0-9]'; }
+
+# Nine ranks in three columns and three rows; rank 4 dies. Ranks 1, 7 and 3, 5 lose a group each and keep the other.
+killed() { # TRANSPORT
+	run 9 "$1" kill 4 1000
+	local code=$?
+	cat "$scratch/out" "$scratch/err"
+	[[ $code == 4 && $(grep -cE '^rank [1357]: 1[0-9]{3} operations after the loss, 1 groups lost, 1 kept' "$scratch/out") == 4 &&
+		$(grep -cE '^rank [0268]: 1[0-9]{3} operations after the loss, 0 groups lost, 2 kept' "$scratch/out") == 4 ]] || return 1
+	in_time && [[ $(tail -n 1 "$scratch/err") == "gannet launch: rank 4 was killed by signal 9 (Killed); 8 of 9 ranks succeeded" ]]
+}
+for transport in auto shm tcp; do check "a rank is killed, over $transport" killed $transport; done
+PROBE_PROGRESS=thread check "with progress threads" killed auto
+
+# A rank that is not killed ends: all is right, or it is told that it was lost itself (stopped for too long).
+random_faults() { # SEED TRANSPORT
+	local lost
+	GANNET_HEARTBEAT_TIMEOUT=3 run 8 "$2" random "$1"
+	cat "$scratch/out" "$scratch/err"
+	lost=$(grep -c 'was killed by signal 9 (Killed)$' "$scratch/err")
+	! grep -E '^rank [0-9]+: [^0-9i]|ended with code' "$scratch/err" || return 1
+	(($(grep -cE '^rank [0-9]+: ([0-9]|is lost)' "$scratch/out") + lost == 8)) && in_time
+}
+seed=${GN_SEED:-$((RANDOM + 1))} count=${GN_FAULTS:-10}
+echo "# GN_SEED=$seed GN_FAULTS=$count"
+for ((i = seed; i < seed + count; i++)); do
+	transport=$( ((i % 2)) && echo tcp || echo auto)
+	check "random faults over $transport, GN_SEED=$i GN_FAULTS=1" random_faults $i "$transport"
+done
+finish

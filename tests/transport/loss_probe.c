@@ -1,0 +1,313 @@
+/* Groups that go on when ranks are lost: every rank is in two or three groups and runs one operation of each at a time; faults
+ * happen at random operations. Results are checked; whoever fails must name a lost rank of its group.
+ * usage: loss_probe TRANSPORT kill VICTIM MORE   groups by rank % 3 and by rank / 3. Rank VICTIM kills itself in the middle. Groups
+ *                                                without it run MORE operations after the loss.
+ *        loss_probe TRANSPORT random SEED        random groups and faults: ranks that kill or stop themselves, or are late
+ * Each rank that is not lost prints "rank R: C operations after the loss, G groups lost, K kept, longest S s"; exit code 1 when
+ * something is wrong. PROBE_PROGRESS=thread: progress by a thread. */
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "transport/coll/comm.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { GROUPS = 3, ROUNDS = 60, LONG = 70000, FAULTS = 3 };
+
+enum fault_kind { FAULT_KILL, FAULT_STOP, FAULT_BREAK, FAULT_LATE };
+
+struct fault {
+	int rank, round;
+	enum fault_kind kind; /* stop: longer than the heartbeat's limit; break: shorter */
+};
+
+struct group {
+	struct gn_comm *comm;
+	uint64_t seed; /* the same on all its ranks */
+	struct gn_coll *coll;
+	int64_t *in, *out;
+	size_t count;
+	int over; /* all ranks have had enough */
+	uint64_t after; /* operations since the loss */
+};
+
+struct probe {
+	struct gn_world *world;
+	struct gn_comm *comm;
+	int rank, size, wrong, lost_groups;
+	uint64_t common, more, lost_ns, longest_ns, rounds;
+	struct group groups[GROUPS];
+	struct fault faults[FAULTS];
+	int fault_count;
+};
+
+static uint32_t draw(uint64_t *state)
+{
+	return (uint32_t)((*state = *state * 6364136223846793005u + 1442695040888963407u) >> 33);
+}
+
+static void complain(struct probe *p, const char *what, const char *text)
+{
+	fprintf(stderr, "rank %d: %s: %s\n", p->rank, what, text);
+	p->wrong = 1;
+}
+
+/* --- faults --- */
+
+static void sleep_ms(int ms)
+{
+	struct timespec pause = {ms / 1000, ms % 1000 * 1000000l};
+
+	while (nanosleep(&pause, &pause) && errno == EINTR)
+		;
+}
+
+/* Stops this process; a child continues it. The child does not hold the standard streams open. */
+static void stop_for(int ms)
+{
+	pid_t self = getpid();
+
+	if (fork() == 0) {
+		for (int fd = 0; fd < 1024; fd++)
+			close(fd);
+		sleep_ms(ms);
+		kill(self, SIGCONT);
+		_exit(0);
+	}
+	raise(SIGSTOP);
+}
+
+static void happen(const struct fault *f)
+{
+	if (f->kind == FAULT_KILL)
+		kill(getpid(), SIGKILL);
+	else if (f->kind == FAULT_STOP)
+		stop_for(6000);
+	else if (f->kind == FAULT_BREAK)
+		stop_for(700);
+	else
+		sleep_ms(1000);
+}
+
+static void faults_of(const struct probe *p, uint64_t round)
+{
+	for (int i = 0; i < p->fault_count; i++)
+		if (p->faults[i].rank == p->rank && (uint64_t)p->faults[i].round == round)
+			happen(&p->faults[i]);
+}
+
+/* --- operations --- */
+
+static int64_t given(int world_rank, size_t i, uint64_t seed)
+{
+	return (int64_t)(i * 3 + (size_t)world_rank * 1000 + seed % 1000);
+}
+
+/* The first element counts the ranks that have had enough. */
+static enum gn_status start(struct probe *p, struct group *g, struct gn_err *err)
+{
+	int enough = p->more ? p->lost_ns && g->after >= p->more : p->rounds >= ROUNDS;
+	struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .type = GN_I64};
+	enum gn_status status;
+
+	g->count = draw(&g->seed) % 16 ? draw(&g->seed) % 40 + 2 : draw(&g->seed) % LONG + 2;
+	g->in = malloc(g->count * sizeof *g->in);
+	g->out = malloc(g->count * sizeof *g->out);
+	for (size_t i = 0; i < g->count; i++)
+		g->in[i] = given(p->rank, i, g->seed);
+	g->in[0] = enough;
+	args.in = g->in;
+	args.out = g->out;
+	args.count = g->count;
+	status = gn_coll_prepare(g->comm, &args, &g->coll, err);
+	return status ? status : gn_coll_start(g->coll, err);
+}
+
+static void check(struct probe *p, const struct group *g)
+{
+	char text[160];
+
+	for (size_t i = 1; i < g->count; i++) {
+		int64_t wanted = 0;
+
+		for (int r = 0; r < gn_comm_size(g->comm); r++)
+			wanted += given(gn_comm_world_rank(g->comm, r), i, g->seed);
+		if (g->out[i] == wanted)
+			continue;
+		snprintf(text, sizeof text, "element %zu of %zu is %" PRId64 ", expected %" PRId64, i, g->count, g->out[i], wanted);
+		complain(p, gn_comm_name(g->comm), text);
+		return;
+	}
+}
+
+static void free_op(struct group *g)
+{
+	gn_coll_free(g->coll);
+	free(g->in);
+	free(g->out);
+	g->coll = NULL;
+	g->in = g->out = NULL;
+}
+
+/* A failure has to be of this group, and to name the group, and rank and host of one that is lost. */
+static void group_lost(struct probe *p, struct group *g, const struct gn_err *err)
+{
+	char wanted[512];
+	int named = 0;
+
+	for (int r = 0; r < gn_comm_size(g->comm); r++) {
+		int rank = gn_comm_world_rank(g->comm, r);
+
+		snprintf(wanted, sizeof wanted, "group %s: rank %d on %s is lost: ", gn_comm_name(g->comm), rank,
+			 gn_world_host_of(p->world, rank));
+		named |= strstr(err->text, wanted) && gn_world_is_lost(p->world, rank);
+	}
+	if (err->status != GN_ERR_PEER_LOST || !named)
+		complain(p, gn_comm_name(g->comm), err->text);
+	p->lost_groups++;
+	free_op(g);
+	gn_comm_destroy(g->comm);
+	g->comm = NULL;
+}
+
+static void finish(struct probe *p, struct group *g)
+{
+	check(p, g);
+	g->after += p->lost_ns != 0;
+	g->over = g->out[0] == gn_comm_size(g->comm);
+	free_op(g);
+}
+
+/* One operation of each group. Returns how many groups are left; -1: this rank itself is lost, or rank 0 is. */
+static int run_round(struct probe *p)
+{
+	struct gn_err err = {.text = ""};
+	uint64_t began = gn_clock_ns();
+	int left = 0;
+
+	for (int g = 0; g < GROUPS; g++)
+		if (p->groups[g].comm && !p->groups[g].over && start(p, &p->groups[g], &err)) {
+			if (gn_world_is_lost(p->world, 0))
+				return -1;
+			group_lost(p, &p->groups[g], &err);
+		}
+	faults_of(p, p->rounds);
+	for (int k = 0; k < GROUPS; k++) {
+		struct group *g = &p->groups[(k + p->rank) % GROUPS];
+
+		if (!g->coll)
+			continue;
+		if (!gn_coll_wait(g->coll, &err))
+			finish(p, g);
+		else if (gn_world_is_lost(p->world, 0))
+			return -1;
+		else
+			group_lost(p, g, &err);
+		left += g->comm && !g->over;
+	}
+	if (gn_clock_ns() - began > p->longest_ns)
+		p->longest_ns = gn_clock_ns() - began;
+	if (!p->lost_ns && gn_world_losses(p->world))
+		p->lost_ns = gn_clock_ns();
+	p->rounds++;
+	return left;
+}
+
+static enum gn_status make_groups(struct probe *p, int is_random, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	for (int g = 0; g < GROUPS && !status; g++) {
+		int color = g == 0 ? p->rank % 3 : g == 1 ? p->rank / 3 : -1;
+
+		for (int r = 0; is_random && r < p->size; r++) {
+			int drawn = (int)(draw(&p->common) % 4) - 1;
+
+			color = r == p->rank ? drawn : color;
+		}
+		status = gn_comm_split(p->comm, color, 0, g == 0 ? "column" : g == 1 ? "row" : "third", &p->groups[g].comm, err);
+		p->groups[g].seed = (uint64_t)(g * 100 + color + 1);
+	}
+	return status;
+}
+
+/* Never of rank 0, which coordinates. */
+static void draw_faults(struct probe *p)
+{
+	p->fault_count = 1 + (int)(draw(&p->common) % FAULTS);
+	for (int i = 0; i < p->fault_count; i++) {
+		struct fault *f = &p->faults[i];
+		uint32_t kind = draw(&p->common) % 8;
+
+		f->rank = 1 + (int)(draw(&p->common) % (uint32_t)(p->size - 1));
+		f->round = (int)(draw(&p->common) % (ROUNDS - 10)) + 1;
+		f->kind = kind < 4 ? FAULT_KILL : kind < 5 ? FAULT_STOP : kind < 6 ? FAULT_BREAK : FAULT_LATE;
+	}
+}
+
+static enum gn_status run(struct probe *p, char **argv, struct gn_err *err)
+{
+	int is_random = !strcmp(argv[2], "random"), left = 1, kept = 0;
+	enum gn_status status;
+	uint64_t after = 0;
+
+	p->rank = gn_comm_rank(p->comm);
+	p->size = gn_comm_size(p->comm);
+	p->common = strtoull(argv[3], NULL, 10);
+	if (is_random)
+		draw_faults(p);
+	status = make_groups(p, is_random, err);
+	if (status)
+		return status;
+	if (!is_random) {
+		p->faults[p->fault_count++] = (struct fault){(int)p->common, 100, FAULT_KILL};
+		p->more = strtoull(argv[4], NULL, 10);
+	}
+	while (left > 0)
+		left = run_round(p);
+	for (int g = 0; g < GROUPS; g++) {
+		after = p->groups[g].after > after ? p->groups[g].after : after;
+		kept += p->groups[g].comm != NULL;
+	}
+	if (left < 0) {
+		printf("rank %d: is lost itself, or rank 0 is\n", p->rank);
+		for (int g = 0; g < GROUPS; g++)
+			free_op(&p->groups[g]);
+	} else {
+		printf("rank %d: %" PRIu64 " operations after the loss, %d groups lost, %d kept, longest %.1f s\n", p->rank, after,
+		       p->lost_groups, kept, (double)p->longest_ns / 1e9);
+	}
+	return GN_OK;
+}
+
+int main(int argc, char **argv)
+{
+	const struct gn_world_options how = {.keep_going = 1};
+	struct gn_comm_options options = {.transport = argc > 1 ? argv[1] : "auto", .progress = getenv("PROBE_PROGRESS")};
+	struct probe p = {0};
+	struct gn_log *log = NULL;
+	struct gn_err err = {.text = ""};
+	enum gn_status status = argc < 4 ? gn_err_set(&err, GN_ERR_USAGE, "see the source") : gn_log_create(2, GN_LOG_WARN, &log, &err);
+
+	if (!status)
+		status = gn_world_create(&how, log, &p.world, &err);
+	if (!status)
+		status = gn_comm_create(p.world, &options, log, &p.comm, &err);
+	if (!status)
+		status = run(&p, argv, &err);
+	if (status)
+		fprintf(stderr, "%s\n", err.text);
+	fflush(stdout);
+	for (int g = 0; g < GROUPS; g++)
+		gn_comm_destroy(p.groups[g].comm);
+	gn_comm_destroy(p.comm);
+	gn_world_destroy(p.world);
+	gn_log_destroy(log);
+	return status || p.wrong ? 1 : 0;
+}
