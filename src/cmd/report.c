@@ -2,6 +2,7 @@
 
 #include "src/base/file.h"
 #include "src/base/json.h"
+#include "src/train/metrics/curve_export.h"
 #include "src/train/metrics/metrics_svg.h"
 #include "src/train/metrics/report_page.h"
 
@@ -11,25 +12,32 @@
 #include <string.h>
 
 struct report_options {
-	const char *out;
+	const char *out, *tensorboard, *csv;
 };
 
 static const struct gn_option options[] = {
 	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = offsetof(struct report_options, out),
-	 .value_name = "DIR", .required = 1, .help = "output folder; created if missing"},
+	 .value_name = "DIR", .help = "folder for the page and the picture; created if missing"},
+	{.name = "tensorboard", .kind = GN_OPTION_TEXT, .offset = offsetof(struct report_options, tensorboard),
+	 .value_name = "DIR", .help = "write event files of TensorBoard into DIR/RUN; created if missing"},
+	{.name = "csv", .kind = GN_OPTION_TEXT, .offset = offsetof(struct report_options, csv),
+	 .value_name = "FILE", .help = "write all points as a table with a header line; -: standard output, instead of the JSON objects"},
 };
 
 static const struct gn_command command = {
 	.name = "report",
-	.summary = "draw the training curves of one or more runs",
+	.summary = "draw the training curves of one or more runs, or convert them",
 	.positional = "LOG...",
-	.description = "Reads logs of gannet train and writes DIR/report.html, one self-contained page: curves of all runs, the "
+	.description = "Reads logs of gannet train. --out writes DIR/report.html, one self-contained page: curves of all runs, the "
 		       "breakdown of each run's step time, its efficiency and slowest ranks, and a table of all options in which "
 		       "differing ones are marked. DIR/curve.svg is a picture of loss, accuracy and the first run's step times. "
-		       "Prints one JSON object per run: last step, best and last top-1, mean images/s.\n\n"
+		       "--csv and --tensorboard convert the logs for "
+		       "other tools. One of the three is needed. Prints one JSON object per run: last step, best and last top-1, "
+		       "mean images/s.\n\n"
 		       "A start that does not resume a checkpoint begins a new run: a log with several of them is drawn as several "
 		       "runs. A start without a finished step is omitted.",
-	.examples = "  gannet report run1.jsonl run2.jsonl --out report\n",
+	.examples = "  gannet report run1.jsonl run2.jsonl --out report\n"
+		    "  gannet report run1.jsonl --csv run1.csv --tensorboard runs    # then: tensorboard --logdir runs\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 	.positional_min = 1,
@@ -71,6 +79,24 @@ static enum gn_status write_file(const char *directory, const char *name, const 
 	if (!status && gn_strbuf_failed(text))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
 	return status ? status : gn_file_replace(path, gn_strbuf_text(text), text->len, err);
+}
+
+/* path "-": standard output */
+static enum gn_status write_csv(const char *path, const struct gn_curve *curves, size_t count, struct gn_err *err)
+{
+	struct gn_strbuf text;
+	enum gn_status status;
+
+	gn_strbuf_init(&text);
+	gn_curves_csv(curves, count, &text);
+	if (gn_strbuf_failed(&text))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", path);
+	else if (!strcmp(path, "-"))
+		status = gn_write_full(1, gn_strbuf_text(&text), text.len, "standard output", err);
+	else
+		status = gn_file_replace(path, gn_strbuf_text(&text), text.len, err);
+	gn_strbuf_release(&text);
+	return status;
 }
 
 static enum gn_status write_all(const char *directory, const struct gn_curve *curves, size_t count, struct gn_err *err)
@@ -121,11 +147,17 @@ static int run(const void *target, const struct gn_text_list *logs)
 	struct gn_err err;
 	enum gn_status status = GN_OK;
 
+	if (!o->out && !o->csv && !o->tensorboard)
+		status = gn_err_set(&err, GN_ERR_USAGE, "what to write? --out DIR, --csv FILE or --tensorboard DIR");
 	for (size_t i = 0; !status && i < logs->count; i++)
 		status = read_log(logs->items[i], &curves, &count, &err);
-	if (!status)
+	if (!status && o->out)
 		status = write_all(o->out, curves, count, &err);
-	for (size_t i = 0; !status && i < count; i++)
+	if (!status && o->tensorboard)
+		status = gn_curves_write_events(o->tensorboard, curves, count, &err);
+	if (!status && o->csv)
+		status = write_csv(o->csv, curves, count, &err);
+	for (size_t i = 0; !status && i < count && !(o->csv && !strcmp(o->csv, "-")); i++)
 		print_summary(&curves[i]);
 	gn_curves_free(curves, count);
 	return status ? gn_cmd_fail("report", &err) : GN_EXIT_DONE;

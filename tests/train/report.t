@@ -82,4 +82,75 @@ check 'the last one that it is done' sh -c 'tail -n 1 "$1" | grep -Eq "$2"' sh "
 expect 0 '"run": 2, "last_step": 5' 'its report has both runs' "$gannet" report "$dir/two.jsonl" --out "$dir/two"
 expect 3 'no training step' 'what is no log' "$gannet" report "$dir/one.jsonl" "$dir/check.py" --out "$dir/none"
 check 'leaves nothing' test ! -e "$dir/none"
+# For other tools.
+cat >"$dir/convert.py" <<'PY'
+import csv, glob, json, struct, sys
+log, table, events = [json.loads(line) for line in open(sys.argv[1])], list(csv.DictReader(open(sys.argv[2], newline=""))), sys.argv[3]
+steps, evals = ([line for line in log if line["event"] == kind] for kind in ("step", "eval"))
+assert steps and evals and [int(row["step"]) for row in table if row["event"] == "step"] == [s["step"] for s in steps], table
+for row, line in zip([r for r in table if r["event"] == "step"], steps):
+    assert abs(float(row["loss"]) - line["loss"]) < 1e-7 * line["loss"] and row["eval_top1"] == "" and row["log"] == sys.argv[1], (row, line)
+assert [float(row["eval_top1"]) for row in table if row["event"] == "eval"] == [e["top1"] for e in evals], table
+
+def crc32c(data, table=[]):
+    for i in range(256 if not table else 0):
+        for _ in range(8):
+            i = i >> 1 ^ 0x82f63b78 * (i & 1)
+        table.append(i)
+    crc = 0xffffffff
+    for byte in data:
+        crc = crc >> 8 ^ table[(crc ^ byte) & 255]
+    return crc ^ 0xffffffff
+
+def masked(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17 & 0xffffffff) + 0xa282ead8) & 0xffffffff
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte, at = data[at], at + 1
+        value, shift = value | (byte & 127) << shift, shift + 7
+        if byte < 128:
+            return value, at
+
+def fields(data):
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        if key & 7 == 0:
+            value, at = varint(data, at)
+        else:
+            size, at = varint(data, at) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], at)
+            value, at = data[at:at + size], at + size
+        yield key >> 3, value
+
+assert crc32c(b"123456789") == 0xe3069283
+data, at, found = open(glob.glob(events + "/three/events.out.tfevents.*")[0], "rb").read(), 0, []
+while at < len(data):
+    size, = struct.unpack_from("<Q", data, at)
+    event = data[at + 12:at + 12 + size]
+    assert struct.unpack_from("<I", data, at + 8)[0] == masked(data[at:at + 8])
+    assert struct.unpack_from("<I", data, at + 12 + size)[0] == masked(event)
+    found.append(dict(fields(event)))
+    at += size + 16
+assert at == len(data) and found[0][3] == b"brain.Event:2"
+def scalars(event):
+    for _, value in fields(event[5]):
+        value = dict(fields(value))
+        yield value[1].decode(), struct.unpack("<f", value[2])[0]
+losses = [(e[2], dict(scalars(e))["train/loss"]) for e in found[1:] if b"train/loss" in e[5]]
+assert [s for s, _ in losses] == [line["step"] for line in steps], losses
+assert all(abs(v - line["loss"]) < 1e-6 * line["loss"] for (_, v), line in zip(losses, steps)), losses
+assert sum(b"eval/top1" in e[5] for e in found[1:]) == len(evals)
+assert abs(struct.unpack("<d", found[1][1])[0] - float(table[0]["time"])) < 1 and float(table[0]["time"]) > 1.6e9
+print(len(found), "events")
+PY
+check 'conversion' "$gannet" report "$dir/three.jsonl" "$dir/two.jsonl" "$dir/one.jsonl" --tensorboard "$dir/tb" --csv "$dir/all.csv"
+check 'of a log alone' "$gannet" report "$dir/three.jsonl" --csv "$dir/three.csv"
+check 'gives a table and event files that read back' python3 "$dir/convert.py" "$dir/three.jsonl" "$dir/three.csv" "$dir/tb"
+check 'each run has a folder' test -d "$dir/tb/one" -a -d "$dir/tb/two-run1" -a -d "$dir/tb/two-run2"
+check 'no page was written' test ! -e "$dir/tb/report.html"
+expect 0 '^log,run,event,time,step,epoch,loss,' 'a table to standard output' "$gannet" report "$dir/one.jsonl" --csv -
+expect 2 'what to write' 'neither page nor conversion' "$gannet" report "$dir/one.jsonl"
 finish

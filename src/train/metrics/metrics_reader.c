@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* limit of rank numbers */
 enum { RANKS_MAX = 1 << 20 };
@@ -43,6 +44,15 @@ static double item(const json_t *object, const char *key, size_t index)
 	const json_t *value = json_array_get(json_object_get(object, key), index);
 
 	return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* Seconds since 1970; 0 if absent. */
+static double time_of(const json_t *line)
+{
+	const char *text = json_string_value(json_object_get(line, "time"));
+	struct tm tm = {0};
+
+	return text && strptime(text, "%Y-%m-%dT%H:%M:%SZ", &tm) ? (double)timegm(&tm) : 0;
 }
 
 static int add_host(struct gn_curve *c, int rank, const char *host)
@@ -111,7 +121,7 @@ static int add_step(struct gn_curve *c, const json_t *line)
 	if (!p)
 		return -1;
 	*p = (struct gn_curve_step){
-		.step = number(line, "step"), .epoch = number(line, "epoch"),
+		.time = time_of(line), .step = number(line, "step"), .epoch = number(line, "epoch"),
 		.loss = json_is_null(json_object_get(line, "loss")) ? NAN : number(line, "loss"),
 		.lr = number(line, "lr"), .images_per_s = number(line, "images_per_s"),
 		.grad_norm = number_if(line, "grad_norm"), .skipped = number(line, "skipped"),
@@ -132,7 +142,7 @@ static int add_eval(struct gn_curve *c, const json_t *line)
 	c->evals = array;
 	if (!p)
 		return -1;
-	*p = (struct gn_curve_eval){number(line, "step"), number(line, "epoch"), number(line, "top1"),
+	*p = (struct gn_curve_eval){time_of(line), number(line, "step"), number(line, "epoch"), number(line, "top1"),
 				    number(line, "top5"), number(line, "loss"), number_if(json_object_get(line, "ema"), "top1")};
 	return 0;
 }

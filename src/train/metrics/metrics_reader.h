@@ -15,6 +15,7 @@ enum gn_curve_part { GN_PART_DATA, GN_PART_FORWARD, GN_PART_BACKWARD, GN_PART_EX
 
 /* Absent values are NaN: for example times and efficiencies of ranks in runs of one rank, and in older logs. */
 struct gn_curve_step {
+	double time; /* seconds since 1970; 0: the line has none */
 	double step, epoch, loss, lr, images_per_s, ms[GN_PARTS];
 	double grad_norm, skipped; /* skipped: in the interval; if it had no other steps, loss and grad_norm are NaN */
 	double within_ms;	   /* part of exposed communication that is inside backward */
@@ -26,7 +27,7 @@ struct gn_curve_step {
 };
 
 struct gn_curve_eval {
-	double step, epoch, top1, top5, loss;
+	double time, step, epoch, top1, top5, loss;
 	double average_top1; /* of the moving average; NaN if absent */
 };
 
