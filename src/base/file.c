@@ -203,7 +203,7 @@ enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err)
 	return gn_err_set(err, GN_ERR_IO, "%s exists and is not a regular file: name another file", path);
 }
 
-enum gn_status gn_file_replace(const char *path, const void *data, size_t len_bytes, struct gn_err *err)
+static enum gn_status replace(const char *path, const void *data, size_t len_bytes, int synced, struct gn_err *err)
 {
 	char temporary[PATH_MAX];
 	enum gn_status status = gn_file_check_replaceable(path, err);
@@ -220,7 +220,7 @@ enum gn_status gn_file_replace(const char *path, const void *data, size_t len_by
 	if (fd < 0)
 		return gn_err_errno(err, errno, "cannot create %s", temporary);
 	status = gn_write_full(fd, data, len_bytes, temporary, err);
-	if (!status && fsync(fd))
+	if (!status && synced && fsync(fd))
 		status = gn_err_errno(err, errno, "cannot sync %s", temporary);
 	if (close(fd) && !status)
 		status = gn_err_errno(err, errno, "cannot close %s", temporary);
@@ -230,5 +230,15 @@ enum gn_status gn_file_replace(const char *path, const void *data, size_t len_by
 		unlink(temporary);
 		return status;
 	}
-	return gn_sync_parent(path, err);
+	return synced ? gn_sync_parent(path, err) : GN_OK;
+}
+
+enum gn_status gn_file_replace(const char *path, const void *data, size_t len_bytes, struct gn_err *err)
+{
+	return replace(path, data, len_bytes, 1, err);
+}
+
+enum gn_status gn_file_replace_unsynced(const char *path, const void *data, size_t len_bytes, struct gn_err *err)
+{
+	return replace(path, data, len_bytes, 0, err);
 }

@@ -43,5 +43,8 @@ enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err);
 /* Replaces path atomically: temporary file in the same folder, fsync, rename, fsync of the folder. Readers see the old or the new
  * file, complete. On failure the temporary file is removed. */
 enum gn_status gn_file_replace(const char *path, const void *data, size_t len_bytes, struct gn_err *err);
+/* The same without fsync, for a file that is rewritten every few seconds: readers see one of both files, complete, but a crash of the
+ * machine may lose both. */
+enum gn_status gn_file_replace_unsynced(const char *path, const void *data, size_t len_bytes, struct gn_err *err);
 
 #endif

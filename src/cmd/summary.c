@@ -48,10 +48,10 @@ static void print_text(const struct gn_account *a, const char *path)
 	if (a->usage_starts) {
 		printf("core hours %.4g of %d processors, %.4g used (%.0f %%)%s\n", a->available_s / 3600, a->processors, a->cpu_s / 3600,
 		       a->available_s > 0 ? 100 * a->cpu_s / a->available_s : 0,
-		       a->usage_starts < a->starts ? "; of the starts that ended well" : "");
+		       a->usage_starts < a->starts ? "; not of every start" : "");
 		printf("peak memory %.3g GB, of rank %d\n", a->max_rss_bytes / 1e9, a->max_rss_rank);
 	} else {
-		printf("core hours and memory: not told, no start has ended well\n");
+		printf("core hours and memory: not in the log\n");
 	}
 	gn_strbuf_init(&advice);
 	gn_account_advise(a, &advice);
@@ -94,7 +94,8 @@ static const struct gn_command command = {
 		"Reads logs of gannet train (--log) and prints of each the last run: wall time, the share of useful steps (goodput), what "
 		"was lost to restarts, evaluation, checkpoints, waiting for data and for gradients; core hours by the processor time of all "
 		"ranks; peak memory; and what could be done about it. Steps count as lost when a later start went back behind them.\n\n"
-		"Core hours and memory come from the lines that end a start in good order. A start that was killed has none.",
+		"Core hours and memory come from the log's last line that has them. Of a start that was killed, the time after that line "
+		"is missing.",
 	.examples = "  gannet summary run1.jsonl\n"
 		    "  gannet summary --json run1.jsonl run2.jsonl\n",
 	.options = options_table,

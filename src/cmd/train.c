@@ -137,6 +137,9 @@ static const struct gn_option options[] = {
 		 "begins a new run of the file"},
 	{.name = "log-every", .kind = GN_OPTION_INT, .offset = FIELD(log_every), .value_name = "N", .initial = "20",
 	 .min = 1, .max = 1e9, .help = "steps per interval"},
+	{.name = "metrics", .kind = GN_OPTION_TEXT, .offset = FIELD(metrics), .value_name = "FILE.prom",
+	 .help = "rewrite FILE every few seconds with step, loss, rates and times in Prometheus' text format, for node_exporter's "
+		 "textfile collector on the node of rank 0"},
 	{.name = "trace", .kind = GN_OPTION_TEXT, .offset = FIELD(trace), .value_name = "FILE.json",
 	 .help = "write a timeline of all ranks on one clock as a Chrome trace, for Perfetto (ui.perfetto.dev)"},
 	{.name = "trace-steps", .kind = GN_OPTION_TEXT, .offset = FIELD(trace_steps), .value_name = "A:B|N", .initial = "20",
@@ -220,7 +223,7 @@ _Static_assert(sizeof options / sizeof *options <= GN_TRAIN_OPTIONS_MAX, "raise 
 
 /* Options that may differ between ranks: output paths and numbers of threads. Paths of the data may differ between nodes, too;
  * their contents are compared instead. */
-static const char *const own_options[] = {"data", "val", "checkpoint", "log", "threads", "loader-threads", "prefetch",
+static const char *const own_options[] = {"data", "val", "checkpoint", "log", "metrics", "threads", "loader-threads", "prefetch",
 					  "init", "tuning", "progress", "join-timeout", "heartbeat-timeout", "stall-timeout",
 					  "socket-ifname", NULL};
 

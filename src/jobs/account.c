@@ -27,6 +27,8 @@ struct reader {
 	double line_time;	/* of the last step's line */
 	uint64_t step;		/* the last one told, or gone back to */
 	int stepped, has_run;	/* stepped: since the present start */
+	int has_usage;		/* told since the present start, last with these: */
+	double cpu_s, available_s;
 };
 
 static double number(const json_t *object, const char *key)
@@ -95,7 +97,7 @@ static void begin(struct reader *r, const json_t *line, double now, int resumed)
 	}
 	go_back(r, count_of(line, "step"));
 	r->has_run = 1;
-	r->stepped = 0;
+	r->stepped = r->has_usage = 0;
 	r->start_time = now;
 	a->starts++;
 	a->step = r->step;
@@ -174,16 +176,26 @@ static int add_step(struct reader *r, const json_t *line, double now)
 
 static void add_end(struct gn_account *a, const char *event, const json_t *line)
 {
-	const json_t *usage = json_object_get(line, "usage");
-
 	snprintf(a->state, sizeof a->state, "%s", event);
 	text_of(line, "reason", a->reason, sizeof a->reason);
+}
+
+/* Counts from the start of the processes: the last one of a start replaces those before it. */
+static void add_usage(struct reader *r, const json_t *usage)
+{
+	struct gn_account *a = &r->a;
+
 	if (!json_is_object(usage))
 		return;
-	a->usage_starts++;
+	a->usage_starts += !r->has_usage;
+	a->cpu_s -= r->has_usage ? r->cpu_s : 0;
+	a->available_s -= r->has_usage ? r->available_s : 0;
+	r->has_usage = 1;
 	a->processors = small(usage, "processors", 0);
-	a->cpu_s += number_or_0(usage, "cpu_s");
-	a->available_s += number_or_0(usage, "age_s") * a->processors;
+	r->cpu_s = number_or_0(usage, "cpu_s");
+	r->available_s = number_or_0(usage, "age_s") * a->processors;
+	a->cpu_s += r->cpu_s;
+	a->available_s += r->available_s;
 	if (number_or_0(usage, "max_rss_bytes") > a->max_rss_bytes) {
 		a->max_rss_bytes = number_or_0(usage, "max_rss_bytes");
 		a->max_rss_rank = small(usage, "max_rss_rank", 0);
@@ -215,6 +227,7 @@ static int add_event(struct reader *r, const json_t *line)
 		a->evaluation_s += number_or_0(line, "seconds");
 		a->top1 = number(line, "top1");
 	}
+	add_usage(r, json_object_get(line, "usage"));
 	a->last_time = now;
 	return failed;
 }

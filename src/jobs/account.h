@@ -28,7 +28,7 @@ struct gn_account {
 	double wall_s, training_s, lost_s, evaluation_s, checkpoint_s, between_s, starting_s, other_s;
 	double data_s, communication_s;			/* of training_s, on rank 0 */
 
-	/* of the starts that ended by themselves, whose last line tells what was used */
+	/* of the starts whose lines tell what was used, up to the last such line: of a start that was killed, some seconds are missing */
 	int usage_starts, processors, max_rss_rank;
 	double cpu_s, available_s, max_rss_bytes;	/* available_s: processors times how long rank 0's process lived */
 

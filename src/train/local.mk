@@ -19,6 +19,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session.c src/train/loop/session.h \
 	src/train/loop/session_evaluate.c \
 	src/train/loop/session_state.c \
+	src/train/loop/session_status.c \
 	src/train/loop/session_step.c \
 	src/train/loop/session_train.c \
 	src/train/loop/step.c src/train/loop/step.h \
@@ -34,9 +35,11 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/metrics_log.c src/train/metrics/metrics_log.h \
 	src/train/metrics/metrics_reader.c src/train/metrics/metrics_reader.h \
 	src/train/metrics/metrics_svg.c src/train/metrics/metrics_svg.h \
+	src/train/metrics/node_load.c src/train/metrics/node_load.h \
 	src/train/metrics/report_charts.c \
 	src/train/metrics/report_internal.h \
 	src/train/metrics/report_page.c src/train/metrics/report_page.h \
+	src/train/metrics/run_status.c src/train/metrics/run_status.h \
 	src/train/metrics/scaling_report.c src/train/metrics/scaling_report.h \
 	src/train/metrics/trace.c src/train/metrics/trace.h \
 	src/train/metrics/trace_file.c \

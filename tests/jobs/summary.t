@@ -42,7 +42,7 @@ check "80 columns" columns
 # A run that is killed: what is left says that it runs, and since when nothing was heard.
 grep -v '"event": "end"' "$log" >"$scratch/killed.jsonl"
 expect 0 "  running, last line [0-9]+ s ago" "a run without an end runs" "$gannet" top "$scratch/killed.jsonl"
-expect 0 "not told, no start has ended well" "and has told no core hours" "$gannet" summary "$scratch/killed.jsonl"
+expect 0 "^core hours.*(not in the log|; not of every start)" "and not all core hours are known" "$gannet" summary "$scratch/killed.jsonl"
 expect 3 "has no start of a run" "what is no log is refused" "$gannet" summary "$scratch/both.py"
 expect 3 "nowhere" "so is what is not there" "$gannet" top "$scratch/nowhere"
 mkfifo "$scratch/fifo"

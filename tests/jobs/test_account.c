@@ -19,6 +19,9 @@
 	", \"lr\": 0.1, \"images_per_s\": 64, \"time_ms\": {\"step\": 1000, \"data\": 100, \"forward\": 300, \"backward\": 300, " \
 	"\"communication_exposed\": 200, \"optimizer\": 100}, \"ranks\": {\"compute\": [600, 700, 800], \"slowest\": 3, " \
 	"\"slowest_host\": \"n2\"}}\n"
+#define USED(time, step, cpu, age) \
+	"{\"event\": \"step\", \"time\": \"2026-11-24T" time "Z\", \"step\": " step ", \"time_ms\": {\"step\": 1000}, \"usage\": {\"cpu_s\": " cpu \
+	", \"age_s\": " age ", \"processors\": 4, \"max_rss_bytes\": 2e9, \"max_rss_rank\": 1}}\n"
 #define EVAL(time) "{\"event\": \"eval\", \"time\": \"2026-11-24T" time "Z\", \"step\": 20, \"top1\": 0.5, \"seconds\": 4.0}\n"
 #define SAVED(time, step) "{\"event\": \"checkpoint\", \"time\": \"2026-11-24T" time "Z\", \"step\": " step ", \"seconds\": 1.0}\n"
 #define END(event, time) \
@@ -39,6 +42,21 @@ static void assert_s(double value, double wanted)
 {
 	if (fabs(value - wanted) > 1e-9)
 		fail_msg("%g s, wanted %g", value, wanted);
+}
+
+/* A start that was killed counts up to its last line with usage, and no line counts twice. */
+static void usage_of_a_killed_start(void **state)
+{
+	struct gn_account a;
+
+	(void)state;
+	assert_int_equal(account(START("start", "10:00:00", "0") USED("10:00:10", "10", "20", "11") USED("10:00:20", "20", "50", "21")
+				 START("resume", "10:01:00", "20") USED("10:01:10", "30", "7", "11") END("stop", "10:01:30"), &a), GN_OK);
+	assert_int_equal(a.usage_starts, 2);
+	assert_s(a.cpu_s, 50 + 60);
+	assert_s(a.available_s, 4 * (21 + 30));
+	assert_s(a.max_rss_bytes, 2e9);
+	assert_int_equal(a.max_rss_rank, 1);
 }
 
 static void one_start(void **state)
@@ -174,7 +192,7 @@ static int end(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(restarted), cmocka_unit_test(several_runs),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(usage_of_a_killed_start), cmocka_unit_test(restarted), cmocka_unit_test(several_runs),
 					   cmocka_unit_test(bad), cmocka_unit_test(advice)};
 
 	return cmocka_run_group_tests_name("account", tests, begin, end);

@@ -6,7 +6,7 @@ EXTRA_DIST += tests/train/same_bits tests/train/accuracy tests/train/common.sh t
 
 SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/checkpoint.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t \
 	tests/train/overlap.t tests/train/report.t \
-	tests/train/resume.t tests/train/split.t tests/train/stop.t tests/train/sync.t \
+	tests/train/resume.t tests/train/split.t tests/train/status.t tests/train/stop.t tests/train/sync.t \
 	tests/train/trace.t
 check_PROGRAMS += tests/train/exchange_probe
 tests_train_exchange_probe_SOURCES = tests/train/exchange_probe.c tests/transport/copier_host.c tests/transport/copier_host.h

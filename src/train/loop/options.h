@@ -44,6 +44,7 @@ struct gn_train_options {
 	double checkpoint_minutes;     /* by rank 0's clock; 0: not by time */
 	const char *log;
 	int64_t log_every;
+	const char *metrics;	       /* Prometheus' text format; NULL: none */
 	const char *trace;	       /* NULL: none */
 	const char *trace_steps;       /* trace.h */
 	int64_t eval_every;	       /* epochs */

@@ -296,6 +296,8 @@ void gn_session_destroy(struct gn_session *s)
 	gn_dataset_close(s->data.val);
 	gn_dataset_close(s->data.train);
 	gn_metrics_log_close(s->metrics.log);
+	gn_status_files_destroy(s->status.files);
+	gn_usage_destroy(s->status.usage);
 	gn_owner_release(s->checkpoint.owner);
 	gn_trace_destroy(s->metrics.trace);
 	free(s);

@@ -8,6 +8,7 @@
 #include "src/train/loop/options.h"
 #include "src/train/loop/step.h"
 #include "src/train/metrics/metrics_log.h"
+#include "src/train/metrics/run_status.h"
 #include "src/train/optim/lr.h"
 #include "src/train/optim/resize_schedule.h"
 #include "src/train/parallel/bucket_autotune.h"
@@ -45,6 +46,14 @@ struct gn_session_metrics {
 	double best_top1, last_top1;	 /* of them, as shares; of the network, not of its average */
 };
 
+struct gn_session_status {
+	struct gn_run_status now;
+	struct gn_usage_meter *usage;	 /* on all ranks, from gn_session_begin_status on */
+	struct gn_status_files *files;	 /* rank 0 with a log that is a file, or with --metrics */
+	uint64_t saved_step;		 /* the newest checkpoint that now.checkpoints counts */
+	double since_s;			 /* of training, since the last gather of usage */
+};
+
 struct gn_session {
 	const struct gn_train_options *options;
 	struct gn_comm *comm;
@@ -53,6 +62,7 @@ struct gn_session {
 	struct gn_session_schedule schedule;
 	struct gn_session_checkpoint checkpoint;
 	struct gn_session_metrics metrics;
+	struct gn_session_status status;
 	struct gn_model *model;		 /* at its full side */
 	struct gn_model *train_model;	 /* at the side of this epoch's images; NULL: the full one */
 	struct gn_plan_options device;	 /* of these only the device and the precision */
@@ -119,6 +129,16 @@ enum gn_status gn_session_evaluate(struct gn_session *s, const volatile sig_atom
  * log has it. */
 enum gn_status gn_session_evaluate_missed(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopping,
 					  struct gn_err *err);
+/* Collective, before the first step: begins to measure what the ranks use, and to tell others how the run is doing (run_status.h). */
+enum gn_status gn_session_begin_status(struct gn_session *s, uint64_t total_steps, struct gn_err *err);
+/* Collective, at the end of an interval: notes it for the status, and every few seconds gathers what all ranks use (*gathered). report:
+ * NULL with one rank. */
+enum gn_status gn_session_interval_status(struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report,
+					  int *gathered, struct gn_err *err);
+/* Writes the status if that is due; cheap otherwise. doing: static text. */
+void gn_session_tell_status(struct gn_session *s, const char *doing);
+/* Writes the last status, if there has been one. how: "done", "stopped" or "failed". */
+void gn_session_end_status(struct gn_session *s, const char *how);
 /* Epochs done, with the fraction of the current one. */
 double gn_session_epoch(const struct gn_session *s);
 

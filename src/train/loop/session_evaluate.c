@@ -109,6 +109,7 @@ enum gn_status gn_session_evaluate(struct gn_session *s, const volatile sig_atom
 	enum gn_status status;
 
 	gn_world_set_phase(gn_comm_world(s->comm), "evaluating", GN_TRAIN_STALL_MS);
+	gn_session_tell_status(s, "evaluating");
 	status = evaluate(s, stop, stopping, began, err);
 	gn_trace_add(s->metrics.trace, GN_SPAN_EVALUATE, GN_TRACE_MAIN, 0, began, gn_clock_ns());
 	return status;
@@ -129,5 +130,6 @@ enum gn_status gn_session_evaluate_missed(struct gn_session *s, const volatile s
 	if (!status && missed)
 		status = gn_session_evaluate(s, stop, stopping, err);
 	gn_world_set_phase(gn_comm_world(s->comm), "training", GN_TRAIN_STALL_MS);
+	gn_session_tell_status(s, "training");
 	return status;
 }

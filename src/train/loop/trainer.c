@@ -7,7 +7,6 @@
 #include "src/base/version.h"
 #include "src/train/plan/device.h"
 #include "src/train/loop/session.h"
-#include "src/train/metrics/usage.h"
 #include "src/train/metrics/scaling_report.h"
 #include "src/train/loop/step.h"
 #include "src/train/loop/summary.h"
@@ -17,8 +16,9 @@
 #include <math.h>
 #include <string.h>
 
+/* usage: NULL when it was not gathered. */
 static void put_interval(const struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report,
-			 struct gn_json *j)
+			 const struct gn_usage *usage, struct gn_json *j)
 {
 	double steps = (double)sums->steps, ms = 1e3 / steps, updates = (double)(sums->steps - sums->skipped);
 
@@ -40,6 +40,8 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 	gn_json_end(j);
 	if (report)
 		gn_scaling_report_json(report, gn_comm_world(s->comm), gn_step_forecast_source(&s->forecast), j);
+	if (usage)
+		gn_usage_write(usage, j);
 }
 
 static void log_interval_text(const struct gn_session *s, const struct gn_interval *sums, const struct gn_scaling_report *report)
@@ -64,12 +66,17 @@ static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sum
 	struct gn_scaling_report gathered = {.compute = NULL}, *report = gn_comm_size(s->comm) > 1 ? &gathered : NULL;
 	enum gn_status status = report ? gn_scaling_report_gather(s->comm, sums, &s->forecast.processors, report, err) : GN_OK;
 	struct gn_json *j;
+	int used;
 
-	if (status)
+	if (!status)
+		status = gn_session_interval_status(s, sums, report, &used, err);
+	if (status) {
+		gn_scaling_report_release(&gathered);
 		return status;
+	}
 	j = gn_metrics_log_begin(s->metrics.log, "step");
 	if (j)
-		put_interval(s, sums, report, j);
+		put_interval(s, sums, report, used ? gn_usage_last(s->status.usage) : NULL, j);
 	log_interval_text(s, sums, report);
 	gn_scaling_report_release(&gathered);
 	*sums = (struct gn_interval){0};
@@ -78,9 +85,10 @@ static enum gn_status log_interval(struct gn_session *s, struct gn_interval *sum
 
 /* What this rank does between collectives, for the others who wait: a slow disk is no reason to end a run, a process that
  * hangs is. */
-static void announce(const struct gn_session *s, const char *what)
+static void announce(struct gn_session *s, const char *what)
 {
 	gn_world_set_phase(gn_comm_world(s->comm), what, GN_TRAIN_STALL_MS);
+	gn_session_tell_status(s, what);
 }
 
 /* Steps still to come. */
@@ -154,7 +162,8 @@ static enum gn_status save(struct gn_session *s, uint64_t *mark, struct gn_err *
 {
 	enum gn_status status;
 
-	announce(s, "writing a checkpoint");
+	if (s->options->checkpoint)
+		announce(s, "writing a checkpoint");
 	status = gn_session_save(s, err);
 	*mark = trace_since(s, GN_SPAN_CHECKPOINT, *mark);
 	return status;
@@ -310,7 +319,6 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *err)
 {
 	char hex[GN_SHA256_HEX];
-	struct gn_usage usage;
 	struct gn_json *j;
 	enum gn_status status;
 
@@ -325,7 +333,7 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 	gn_weight_layouts_in(s->replica.layouts, s->replica.params.host);
 	if (status)
 		return status;
-	status = gn_usage_gather(gn_comm_world(s->comm), &usage, err);
+	status = gn_usage_gather(s->status.usage, err);
 	if (status)
 		return status;
 	j = gn_metrics_log_begin(s->metrics.log, stopped ? "stop" : "end");
@@ -333,8 +341,9 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 		gn_json_uint(j, "step", s->state.step);
 		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
 		gn_json_string(j, "params_sha256", hex);
-		gn_usage_write(&usage, j);
+		gn_usage_write(gn_usage_last(s->status.usage), j);
 	}
+	gn_session_end_status(s, stopped ? "stopped" : "done");
 	return gn_metrics_log_end(s->metrics.log, err);
 }
 
@@ -383,6 +392,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 	if (!status)
 		status = gn_agree_status(comm, log_start(s, resumed, err), err);
 	is_in_log = !status;
+	if (!status)
+		status = gn_session_begin_status(s, s->state.step + steps_left(s), err);
 	if (!status) {
 		close_epoch(s);
 		status = gn_session_begin_epoch(s, err);
@@ -413,6 +424,7 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		/* a start that was refused says nothing about the run in the log, which may be another's that goes on */
 		if (is_in_log)
 			log_failure(s, err);
+		gn_session_end_status(s, "failed");
 		write_trace_part(s, err->text);
 	}
 	gn_session_destroy(s);

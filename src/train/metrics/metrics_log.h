@@ -6,9 +6,9 @@
  *     {"event": "step", "step", "epoch", "loss", "lr", "grad_norm", "skipped", "images_per_s", "time_ms": {"step", "data",
  *      "forward", "backward", "communication_exposed", "communication_in_backward", "optimizer"}, "ranks": {"data": [min, mean,
  *      max], ..., "compute", "slowest", "slowest_host", "each_compute"}, "efficiency": {"measured", "predicted", "costs", or
- *      "unpredicted": why there is no prediction}}
+ *      "unpredicted": why there is no prediction}, "usage": as in "end"}
  *      means over the interval that ends with this step: time_ms of rank 0, ranks (with several) of all of them, in ms, as
- *      scaling_report.h defines them. skipped counts the interval's steps without an update, which loss and grad_norm (before clipping) leave
+ *      scaling_report.h defines them. usage is there every few seconds. skipped counts the interval's steps without an update, which loss and grad_norm (before clipping) leave
  *      out; both are null when there was none with one
  *     {"event": "exchange", "step", "bucket_bytes", "buckets", "overlap", "tried": [{"buckets", "overlap", "step_ms"}], "exact"}
  *      the result of autotuning; exact: all bucket sizes give the same bits

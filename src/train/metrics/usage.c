@@ -1,5 +1,8 @@
 #include "src/train/metrics/usage.h"
 
+#include "transport/bootstrap/world.h"
+#include "transport/coll/agree.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,10 +11,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What each rank tells. */
+/* What each rank reports. load: of the first rank of a node, else 0. */
 struct own {
-	double cpu_s, max_rss_bytes;
-	cpu_set_t cpus;
+	double cpu_s, max_rss_bytes, rss_bytes;
+	struct gn_node_load load;
+};
+
+struct gn_usage_meter {
+	struct gn_comm *comm;
+	struct gn_node_counters before;
+	struct gn_usage usage;
+	struct own *all; /* by rank */
 };
 
 static double seconds(struct timeval t)
@@ -37,8 +47,22 @@ static double process_age_s(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9 - (double)started / (double)sysconf(_SC_CLK_TCK);
 }
 
+/* Resident pages: field 2 of /proc/self/statm. */
+static double resident_bytes(void)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	double pages = 0;
+
+	if (!file)
+		return 0;
+	if (fscanf(file, "%*s %lf", &pages) != 1)
+		pages = 0;
+	fclose(file);
+	return pages * (double)sysconf(_SC_PAGESIZE);
+}
+
 /* One node after the other: the union of what its ranks may run on. */
-static int count_processors(const struct gn_world *w, const struct gn_gathered *all)
+static int count_processors(const struct gn_world *w, const cpu_set_t *all, int ranks)
 {
 	int count = 0;
 
@@ -46,43 +70,107 @@ static int count_processors(const struct gn_world *w, const struct gn_gathered *
 		cpu_set_t cpus;
 
 		CPU_ZERO(&cpus);
-		for (size_t r = 0; r < all->size; r++)
-			if (gn_world_node_of(w, (int)r) == node)
-				CPU_OR(&cpus, &cpus, &((const struct own *)all->items[r])->cpus);
+		for (int r = 0; r < ranks; r++)
+			if (gn_world_node_of(w, r) == node)
+				CPU_OR(&cpus, &cpus, &all[r]);
 		count += CPU_COUNT(&cpus);
 	}
 	return count;
 }
 
-enum gn_status gn_usage_gather(struct gn_world *w, struct gn_usage *out, struct gn_err *err)
+enum gn_status gn_usage_create(struct gn_comm *comm, struct gn_usage_meter **out, struct gn_err *err)
 {
-	struct gn_usage u = {.age_s = process_age_s()};
-	struct gn_gathered all = {0};
+	const struct gn_world *w = gn_comm_world(comm);
+	size_t ranks = (size_t)gn_comm_size(comm);
+	struct gn_usage_meter *m = calloc(1, sizeof *m);
+	cpu_set_t mine, *all = calloc(ranks, sizeof *all);
+	enum gn_status status = GN_OK;
+
+	CPU_ZERO(&mine);
+	sched_getaffinity(0, sizeof mine, &mine);
+	if (m) {
+		m->comm = comm;
+		m->usage.nodes = gn_world_nodes(w);
+		m->usage.node = calloc((size_t)m->usage.nodes, sizeof *m->usage.node);
+		m->all = calloc(ranks, sizeof *m->all);
+	}
+	if (!m || !all || !m->usage.node || !m->all)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the usage of %zu ranks", ranks);
+	status = gn_agree_status(comm, status, err);
+	if (!status)
+		status = gn_agree_gather(comm, &mine, sizeof mine, all, err);
+	if (!status) {
+		m->usage.processors = count_processors(w, all, (int)ranks);
+		for (int r = (int)ranks - 1; r >= 0; r--)
+			m->usage.node[gn_world_node_of(w, r)].host = gn_world_host_of(w, r);
+		gn_node_counters_read(&m->before);
+		*out = m;
+	} else {
+		gn_usage_destroy(m);
+	}
+	free(all);
+	return status;
+}
+
+void gn_usage_destroy(struct gn_usage_meter *m)
+{
+	if (!m)
+		return;
+	free(m->usage.node);
+	free(m->all);
+	free(m);
+}
+
+static void measure(struct gn_usage_meter *m, struct own *out)
+{
+	struct gn_node_counters now;
 	struct rusage used;
-	struct own mine;
+
+	getrusage(RUSAGE_SELF, &used);
+	out->cpu_s = seconds(used.ru_utime) + seconds(used.ru_stime);
+	out->max_rss_bytes = (double)used.ru_maxrss * 1024;
+	out->rss_bytes = resident_bytes();
+	if (gn_world_local_rank(gn_comm_world(m->comm)))
+		return;
+	gn_node_counters_read(&now);
+	gn_node_load_between(&m->before, &now, &out->load);
+	m->before = now;
+}
+
+enum gn_status gn_usage_gather(struct gn_usage_meter *m, struct gn_err *err)
+{
+	const struct gn_world *w = gn_comm_world(m->comm);
+	struct gn_usage *u = &m->usage;
+	struct own mine = {0};
 	enum gn_status status;
 
-	memset(&mine, 0, sizeof mine);
-	getrusage(RUSAGE_SELF, &used);
-	mine.cpu_s = seconds(used.ru_utime) + seconds(used.ru_stime);
-	mine.max_rss_bytes = (double)used.ru_maxrss * 1024;
-	sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
-	status = gn_world_exchange(w, &mine, sizeof mine, &all, err);
+	measure(m, &mine);
+	status = gn_agree_gather(m->comm, &mine, sizeof mine, m->all, err);
 	if (status)
 		return status;
-	for (size_t r = 0; r < all.size; r++) {
-		const struct own *o = all.items[r];
+	u->age_s = process_age_s();
+	u->cpu_s = u->max_rss_bytes = 0;
+	for (int n = 0; n < u->nodes; n++)
+		u->node[n].rss_bytes = 0;
+	for (int r = 0; r < gn_comm_size(m->comm); r++) {
+		const struct own *o = &m->all[r];
+		struct gn_usage_node *n = &u->node[gn_world_node_of(w, r)];
 
-		u.cpu_s += o->cpu_s;
-		if (o->max_rss_bytes > u.max_rss_bytes) {
-			u.max_rss_bytes = o->max_rss_bytes;
-			u.max_rss_rank = (int)r;
+		u->cpu_s += o->cpu_s;
+		n->rss_bytes += o->rss_bytes;
+		if (o->load.memory_bytes > 0)
+			n->load = o->load;
+		if (o->max_rss_bytes > u->max_rss_bytes) {
+			u->max_rss_bytes = o->max_rss_bytes;
+			u->max_rss_rank = r;
 		}
 	}
-	u.processors = count_processors(w, &all);
-	gn_gathered_release(&all);
-	*out = u;
 	return GN_OK;
+}
+
+const struct gn_usage *gn_usage_last(const struct gn_usage_meter *m)
+{
+	return &m->usage;
 }
 
 void gn_usage_write(const struct gn_usage *u, struct gn_json *j)

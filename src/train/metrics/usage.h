@@ -1,4 +1,5 @@
-/* What a run has used of its machines: processor time and peak memory of all ranks, for the log's last line.
+/* What a run uses of its machines: processor time and memory of all ranks, and how busy their nodes are, for the log, the status file
+ * and the metrics file.
  *
  * Processor time and age count from the start of each process, so that reading data and planning are in them.
  */
@@ -7,7 +8,8 @@
 
 #include "src/base/json.h"
 #include "src/base/status.h"
-#include "transport/bootstrap/world.h"
+#include "src/train/metrics/node_load.h"
+#include "transport/coll/comm.h"
 
 struct gn_usage {
 	double cpu_s;	   /* user and system time of all ranks (getrusage) */
@@ -15,10 +17,23 @@ struct gn_usage {
 	int processors;	   /* that ranks may run on, each counted once on its node */
 	double max_rss_bytes; /* of the rank that has used the most memory */
 	int max_rss_rank;
+	int nodes;
+	struct gn_usage_node {
+		const char *host;	   /* the world's */
+		struct gn_node_load load;  /* since the gather before */
+		double rss_bytes;	   /* now, of all ranks on it */
+	} *node;
 };
 
-/* Collective, blocking; the same on all ranks but for age_s. */
-enum gn_status gn_usage_gather(struct gn_world *world, struct gn_usage *out, struct gn_err *err);
+struct gn_usage_meter;
+
+/* Collective, blocking. The meter is created before the first gather and destroyed with the run; it borrows comm. */
+enum gn_status gn_usage_create(struct gn_comm *comm, struct gn_usage_meter **out, struct gn_err *err);
+void gn_usage_destroy(struct gn_usage_meter *m);
+/* Collective, blocking: one allgather of about 100 bytes a rank. */
+enum gn_status gn_usage_gather(struct gn_usage_meter *m, struct gn_err *err);
+/* What the last gather found, the same on all ranks but for age_s; all 0 before the first. Borrowed. */
+const struct gn_usage *gn_usage_last(const struct gn_usage_meter *m);
 /* "usage": {"cpu_s", "age_s", "processors", "max_rss_bytes", "max_rss_rank"} */
 void gn_usage_write(const struct gn_usage *usage, struct gn_json *out);
 

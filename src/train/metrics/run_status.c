@@ -1,0 +1,220 @@
+#include "src/train/metrics/run_status.h"
+
+#include "src/base/clock.h"
+#include "src/base/file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *const part_names[GN_RUN_STATUS_PARTS] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
+
+/* --- status file --- */
+
+static void put_node(const struct gn_usage_node *n, struct gn_json *j)
+{
+	gn_json_object(j, NULL);
+	gn_json_string(j, "host", n->host);
+	gn_json_fixed(j, "cpu", n->load.cpu, 4);
+	gn_json_fixed(j, "memory_bytes", n->load.memory_bytes, 0);
+	gn_json_fixed(j, "memory_used_bytes", n->load.memory_used_bytes, 0);
+	gn_json_fixed(j, "rss_bytes", n->rss_bytes, 0);
+	gn_json_fixed(j, "receive_bytes_per_s", n->load.receive_bytes_per_s, 0);
+	gn_json_fixed(j, "send_bytes_per_s", n->load.send_bytes_per_s, 0);
+	gn_json_end(j);
+}
+
+void gn_run_status_json(const struct gn_run_status *s, double now, struct gn_json *j)
+{
+	gn_json_object(j, NULL);
+	gn_json_fixed(j, "time", now, 3);
+	gn_json_string(j, "doing", s->doing);
+	gn_json_bool(j, "running", s->running);
+	gn_json_string(j, "host", s->host);
+	gn_json_string(j, "job", s->job);
+	gn_json_uint(j, "step", s->step);
+	gn_json_uint(j, "total_steps", s->total_steps);
+	gn_json_fixed(j, "epoch", s->epoch, 4);
+	gn_json_double(j, "loss", s->loss);
+	gn_json_double(j, "lr", s->lr);
+	gn_json_fixed(j, "images_per_s", s->images_per_s, 1);
+	gn_json_double(j, "top1", s->top1);
+	gn_json_array(j, "slow");
+	for (int i = 0; i < s->slow_count; i++) {
+		gn_json_object(j, NULL);
+		gn_json_int(j, "rank", s->slow[i].rank);
+		gn_json_string(j, "host", s->slow[i].host);
+		gn_json_fixed(j, "compute_ms", s->slow[i].compute_s * 1e3, 3);
+		gn_json_end(j);
+	}
+	gn_json_end(j);
+	gn_json_array(j, "nodes");
+	for (int n = 0; s->usage && n < s->usage->nodes; n++)
+		put_node(&s->usage->node[n], j);
+	gn_json_end(j);
+	gn_json_end(j);
+}
+
+/* --- Prometheus --- */
+
+/* Of a label: backslash, quote and line break are escaped. */
+static void put_label(struct gn_strbuf *out, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '\\' || *text == '"')
+			gn_strbuf_puts(out, "\\");
+		gn_strbuf_append(out, *text == '\n' ? "\\n" : text, *text == '\n' ? 2 : 1);
+	}
+}
+
+static void put_head(struct gn_strbuf *out, const char *name, const char *type, const char *help)
+{
+	gn_strbuf_printf(out, "# HELP gannet_train_%s %s\n# TYPE gannet_train_%s %s\n", name, help, name, type);
+}
+
+/* more: further labels, ",part=\"data\"", or "". */
+static void put_sample(struct gn_strbuf *out, const struct gn_run_status *s, const char *name, const char *more, double value)
+{
+	gn_strbuf_printf(out, "gannet_train_%s{run=\"", name);
+	put_label(out, s->run);
+	gn_strbuf_puts(out, "\",host=\"");
+	put_label(out, s->host);
+	gn_strbuf_printf(out, "\"%s} %.15g\n", more, value);
+}
+
+void gn_run_status_prometheus(const struct gn_run_status *s, double now, struct gn_strbuf *out)
+{
+	const struct gn_usage *u = s->usage;
+	const struct {
+		const char *name, *type, *help;
+		double value; /* NaN: left out */
+	} all[] = {
+		{"running", "gauge", "1 while the run goes on, 0 after it has ended.", s->running},
+		{"last_update_timestamp_seconds", "gauge", "When this file was written.", now},
+		{"ranks", "gauge", "Processes of the run.", s->ranks},
+		{"nodes", "gauge", "Nodes of the run.", s->nodes},
+		{"step", "gauge", "Training step.", (double)s->step},
+		{"steps", "gauge", "Steps that the run will have when it is done.", (double)s->total_steps},
+		{"epoch", "gauge", "Epochs done, with the fraction of the present one.", s->epoch},
+		{"skipped_steps", "gauge", "Steps without an update for gradients that were not finite.", (double)s->skipped},
+		{"loss", "gauge", "Training loss, mean over the last interval of the log.", s->loss},
+		{"learning_rate", "gauge", "Learning rate of the last step.", s->lr},
+		{"images_per_second", "gauge", "Images trained on a second, in the last interval.", s->images_per_s},
+		{"top1_ratio", "gauge", "Top-1 accuracy of the last evaluation, 0 to 1.", s->top1},
+		{"step_seconds", "gauge", "Mean time of a step in the last interval.", s->step_s},
+		{"checkpoints_total", "counter", "Checkpoints of this start.", (double)s->checkpoints},
+		{"evaluations_total", "counter", "Evaluations of this start.", (double)s->evaluations},
+		{"cpu_seconds_total", "counter", "User and system time of all ranks since they started.", u && u->age_s > 0 ? u->cpu_s : NAN},
+		{"max_resident_memory_bytes", "gauge", "Largest resident set of a rank so far.", u && u->age_s > 0 ? u->max_rss_bytes : NAN},
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		if (!isfinite(all[i].value))
+			continue;
+		put_head(out, all[i].name, all[i].type, all[i].help);
+		put_sample(out, s, all[i].name, "", all[i].value);
+	}
+	if (!(s->step_s > 0))
+		return;
+	put_head(out, "step_part_seconds", "gauge", "Parts of the mean step of rank 0 in the last interval.");
+	for (int p = 0; p < GN_RUN_STATUS_PARTS; p++) {
+		char more[64];
+
+		snprintf(more, sizeof more, ",part=\"%s\"", part_names[p]);
+		put_sample(out, s, "step_part_seconds", more, s->part_s[p]);
+	}
+}
+
+/* --- files --- */
+
+struct gn_status_files {
+	char *status_path, *metrics_path;
+	int failed;		 /* the last writing, which was warned of */
+	uint64_t written_ns;	 /* 0: not yet */
+	const char *doing;	 /* as it was written */
+	struct gn_log *warnings;
+};
+
+enum gn_status gn_status_files_create(const char *status_path, const char *metrics_path, struct gn_log *warnings,
+				      struct gn_status_files **out, struct gn_err *err)
+{
+	struct gn_status_files *f = calloc(1, sizeof *f);
+
+	if (f) {
+		f->warnings = warnings;
+		f->status_path = status_path ? strdup(status_path) : NULL;
+		f->metrics_path = metrics_path ? strdup(metrics_path) : NULL;
+	}
+	if (!f || (status_path && !f->status_path) || (metrics_path && !f->metrics_path)) {
+		gn_status_files_destroy(f);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the paths of status and metrics");
+	}
+	*out = f;
+	return GN_OK;
+}
+
+void gn_status_files_destroy(struct gn_status_files *f)
+{
+	if (!f)
+		return;
+	free(f->status_path);
+	free(f->metrics_path);
+	free(f);
+}
+
+static double unix_time(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static enum gn_status write_status(const struct gn_status_files *f, const struct gn_run_status *s, double now, struct gn_err *err)
+{
+	enum gn_status status;
+	struct gn_json j;
+
+	gn_json_init(&j);
+	gn_run_status_json(s, now, &j);
+	gn_strbuf_puts(&j.text, "\n");
+	status = gn_json_failed(&j) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", f->status_path)
+				    : gn_file_replace_unsynced(f->status_path, gn_json_text(&j), j.text.len, err);
+	gn_json_release(&j);
+	return status;
+}
+
+static enum gn_status write_metrics(const struct gn_status_files *f, const struct gn_run_status *s, double now, struct gn_err *err)
+{
+	enum gn_status status;
+	struct gn_strbuf text;
+
+	gn_strbuf_init(&text);
+	gn_run_status_prometheus(s, now, &text);
+	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", f->metrics_path)
+					 : gn_file_replace_unsynced(f->metrics_path, gn_strbuf_text(&text), text.len, err);
+	gn_strbuf_release(&text);
+	return status;
+}
+
+void gn_status_files_write(struct gn_status_files *f, const struct gn_run_status *s, int force)
+{
+	uint64_t now_ns = gn_clock_ns(), due_s = f && f->doing == s->doing ? GN_RUN_STATUS_S : 1;
+	enum gn_status status = GN_OK, second = GN_OK;
+	struct gn_err err;
+
+	if (!f || (!force && f->written_ns && now_ns - f->written_ns < due_s * 1000000000))
+		return;
+	f->written_ns = now_ns;
+	f->doing = s->doing;
+	if (f->status_path)
+		status = write_status(f, s, unix_time(), &err);
+	if (f->metrics_path)
+		second = write_metrics(f, s, unix_time(), status ? NULL : &err);
+	status = status ? status : second;
+	if (status && !f->failed)
+		gn_log_warn(f->warnings, "cannot write how the run is doing: %s", err.text);
+	f->failed = status != GN_OK;
+}

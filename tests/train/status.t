@@ -1,0 +1,56 @@
+#!/bin/sh
+# What a run tells others while it goes on: the status file beside its log, and the metrics file for Prometheus.
+set -u
+. "$GN_SOURCE/tests/train/common.sh"
+
+check 'digits are packed' pack_digits
+check 'a run' lenet 2 16 --steps 60 --log-every 5 --log "$dir/log.jsonl" --val "$dir/val" --checkpoint "$dir/run" \
+	--metrics "$dir/run.prom"
+cat >"$dir/status.py" <<'PY'
+import json, sys, time
+s, log = json.load(open(sys.argv[1] + ".status")), [json.loads(line) for line in open(sys.argv[1])]
+steps, evals = ([line for line in log if line["event"] == kind] for kind in ("step", "eval"))
+assert s["doing"] == "done" and s["running"] is False and s["step"] == s["total_steps"] == 60, s
+assert s["loss"] == steps[-1]["loss"] and s["top1"] == evals[-1]["top1"], s
+assert [r["compute_ms"] for r in s["slow"]] == sorted(steps[-1]["ranks"]["each_compute"], reverse=True), (s, steps[-1])
+assert s["slow"][0]["rank"] == steps[-1]["ranks"]["slowest"], s
+node, = s["nodes"]
+memory = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in open("/proc/meminfo")}
+assert node["memory_bytes"] == memory["MemTotal"] and 0 < node["memory_used_bytes"] < memory["MemTotal"], node
+assert 0 < node["cpu"] <= 1 and 2e7 < node["rss_bytes"] < memory["MemTotal"], node
+assert abs(time.time() - s["time"]) < 60, s
+PY
+check 'leaves a status file' python3 "$dir/status.py" "$dir/log.jsonl"
+cat >"$dir/metrics.py" <<'PY'
+import re, sys
+text = open(sys.argv[1]).read()
+described, found = {}, {}
+for line in text.splitlines():
+    if line.startswith("# "):
+        _, kind, name, rest = line.split(" ", 3)
+        described.setdefault(name, []).append((kind, rest))
+    else:
+        name, labels, value = re.fullmatch(r'([a-z0-9_]+)\{(run="log",host="[^"]+"(?:,part="[a-z_]+")?)\} (\S+)', line).groups()
+        assert [k for k, _ in described[name]] == ["HELP", "TYPE"], name
+        assert (described[name][1][1] == "counter") == name.endswith("_total"), name
+        assert (name, labels) not in found
+        found[name, labels] = float(value)
+value = {name: v for (name, labels), v in found.items()}
+assert value["gannet_train_step"] == value["gannet_train_steps"] == 60 and value["gannet_train_running"] == 0, value
+assert value["gannet_train_evaluations_total"] == 1 and value["gannet_train_checkpoints_total"] == 1, value
+assert 0 < value["gannet_train_cpu_seconds_total"] < 1000 and value["gannet_train_top1_ratio"] <= 1, value
+parts = sum(v for (name, _), v in found.items() if name == "gannet_train_step_part_seconds")
+assert abs(parts - value["gannet_train_step_seconds"]) < 0.02 * parts, (parts, value)
+print(len(found), "samples")
+PY
+check 'and metrics' python3 "$dir/metrics.py" "$dir/run.prom"
+if python3 -c 'import prometheus_client' 2>/dev/null; then
+	check 'that the real parser reads' python3 -c 'import sys; from prometheus_client.parser import text_string_to_metric_families as p
+names = {f.name for f in p(open(sys.argv[1]).read())}; assert "gannet_train_loss" in names and len(names) > 15, names' "$dir/run.prom"
+else
+	skip 'that the real parser reads' 'no prometheus_client (python3-prometheus-client)'
+fi
+check 'nothing temporary is left' sh -c '! ls "$1" | grep -q tmp' sh "$dir"
+expect 0 'cannot write how the run is doing' 'a file that cannot be written is a warning' \
+	lenet 1 32 --steps 5 --metrics "$dir/nowhere/run.prom"
+finish
