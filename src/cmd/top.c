@@ -1,112 +1,236 @@
 #include "src/cmd/cmd.h"
 
-#include "src/jobs/account.h"
+#include "src/jobs/run_view.h"
 
-#include <math.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <time.h>
+#include <unistd.h>
 
 struct top_options {
-	int json;
+	int json, once;
+	double interval;
 };
 
-static void print_sparkline(const char *name, const double *values, int count)
-{
-	static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-	double low = INFINITY, high = -INFINITY;
+/* --- the terminal --- */
 
-	for (int i = 0; i < count; i++) {
-		low = values[i] < low ? values[i] : low;
-		high = values[i] > high ? values[i] : high;
-	}
-	if (!isfinite(low) || !isfinite(high))
-		return;
-	printf("%-9s ", name);
-	for (int i = 0; i < count; i++)
-		fputs(isfinite(values[i]) ? bars[(int)(high > low ? (values[i] - low) / (high - low) * 7.999 : 3)] : " ", stdout);
-	printf(" %.4g to %.4g\n", low, high);
+/* What signals say to the loop; the handler does nothing but this. */
+static volatile sig_atomic_t last_signal;
+
+static void on_signal(int number)
+{
+	if (number != SIGWINCH)
+		last_signal = number;
 }
 
-static void print_left(const struct gn_account *a)
-{
-	double left = gn_account_left_s(a);
-	unsigned long long s = isfinite(left) && left > 0 && left < 1e12 ? (unsigned long long)left : 0;
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGPIPE, SIGWINCH};
+enum { SIGNALS = sizeof signals / sizeof *signals };
 
-	if (!strcmp(a->state, "running") && isfinite(left))
-		printf(", %llu:%02llu:%02llu to the end", s / 3600, s / 60 % 60, s % 60);
+struct screen {
+	struct termios before;
+	struct sigaction handlers[SIGNALS];
+};
+
+/* "\033[?1049h": the terminal's second screen, so that leaving brings the first one back as it was. */
+static void enter(struct screen *s)
+{
+	struct termios raw;
+	struct sigaction action = {.sa_handler = on_signal};
+
+	sigemptyset(&action.sa_mask);
+	for (int i = 0; i < SIGNALS; i++) {
+		sigaction(signals[i], &action, &s->handlers[i]);
+		/* as nohup wants it */
+		if (s->handlers[i].sa_handler == SIG_IGN)
+			sigaction(signals[i], &s->handlers[i], NULL);
+	}
+	tcgetattr(STDIN_FILENO, &s->before);
+	raw = s->before;
+	raw.c_lflag &= (tcflag_t)~(ICANON | ECHO);
+	raw.c_cc[VMIN] = 0;
+	raw.c_cc[VTIME] = 0;
+	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+	fputs("\033[?1049h\033[?25l", stdout);
+	fflush(stdout);
 }
 
-/* 80 columns, and a third of 24 lines. */
-static void print_text(const struct gn_account *a, double now)
+static void leave(const struct screen *s)
 {
-	static const char *const parts[] = {"data", "forward", "backward", "gradients", "optimizer"};
-	double silent = now - a->last_time;
+	fputs("\033[?25h\033[?1049l", stdout);
+	fflush(stdout);
+	tcsetattr(STDIN_FILENO, TCSANOW, &s->before);
+	for (int i = 0; i < SIGNALS; i++)
+		sigaction(signals[i], &s->handlers[i], NULL);
+}
 
-	printf("%s  %d rank%s on %d node%s%s%s  %s", a->model, a->ranks, gn_text_plural((uint64_t)a->ranks), a->nodes,
-	       gn_text_plural((uint64_t)a->nodes), *a->job ? "  job " : "", a->job, a->state);
-	if (!strcmp(a->state, "running"))
-		printf(", last line %.0f s ago%s", silent,
-		       silent > 60 && silent > 10 * a->interval_s ? ": silent" : "");
-	printf("\nstep %llu of %llu (%.0f %%)  epoch %.2f", (unsigned long long)a->step, (unsigned long long)a->total_steps,
-	       a->total_steps ? 100.0 * (double)a->step / (double)a->total_steps : 0, isfinite(a->epoch) ? a->epoch : 0);
-	print_left(a);
-	printf("\nloss %.4f  %.1f images/s  starts %d  checkpoints %llu", a->loss, a->images_per_s, a->starts,
-	       (unsigned long long)a->checkpoints);
-	if (isfinite(a->top1))
-		printf("  top-1 %.2f %%", 100 * a->top1);
-	printf("\n");
-	print_sparkline("loss", a->recent_loss, a->recent);
-	print_sparkline("images/s", a->recent_rate, a->recent);
-	if (a->step_ms > 0) {
-		printf("step %.4g ms, in %%:", a->step_ms);
-		for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-			printf("%s %s %.0f", i ? "," : "", parts[i], 100 * a->part_ms[i] / a->step_ms);
-		printf("\n");
+/* Ctrl-Z gives the terminal back until fg. */
+static void suspend(struct screen *s)
+{
+	leave(s);
+	raise(SIGTSTP);
+	last_signal = 0;
+	enter(s);
+}
+
+static void size_of(int *columns, int *rows)
+{
+	struct winsize size;
+
+	*columns = 80;
+	*rows = 24;
+	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col >= 20 && size.ws_row >= 4) {
+		*columns = size.ws_col;
+		*rows = size.ws_row;
 	}
-	if (a->slowest >= 0 && isfinite(a->compute_low_ms))
-		printf("ranks compute %.4g to %.4g ms a step; slowest: rank %d on %.40s\n", a->compute_low_ms, a->compute_high_ms, a->slowest,
-		       a->slowest_host);
-	if (*a->reason)
-		printf("%.78s\n", a->reason);
+}
+
+/* Each line is followed by "erase to its end", so that nothing flickers. */
+static void draw(const struct gn_run_view *v, double interval)
+{
+	struct gn_strbuf text;
+	char name[256], clock[16];
+	int columns, rows, room;
+	time_t now = time(NULL);
+	struct tm tm;
+
+	size_of(&columns, &rows);
+	localtime_r(&now, &tm);
+	strftime(clock, sizeof clock, "%H:%M:%S", &tm);
+	gn_text_visible(*v->log ? v->log : v->job.id, name, sizeof name);
+	room = columns - 10 > 0 ? columns - 10 : 0;
+	/* the end of a long path says more */
+	printf("\033[H\033[7m%-*.*s %8s\033[0m\033[K\n", room, room, name + ((int)strlen(name) > room ? (int)strlen(name) - room : 0), clock);
+	gn_strbuf_init(&text);
+	gn_run_view_text(v, (double)now, columns, rows - 2, &text);
+	for (const char *line = gn_strbuf_text(&text); *line;) {
+		size_t len = strcspn(line, "\n");
+
+		printf("%.*s\033[K\n", (int)len, line);
+		line += len + (line[len] == '\n');
+	}
+	printf("\033[J\033[%d;1Hq quits; every %g s\033[K", rows, interval);
+	fflush(stdout);
+	gn_strbuf_release(&text);
+}
+
+/* Until the interval is over or a key or signal comes. 0: to go on. */
+static int wait_or_quit(double interval)
+{
+	struct pollfd in = {STDIN_FILENO, POLLIN, 0};
+	char keys[16];
+	ssize_t n;
+	int ready = poll(&in, 1, (int)(interval * 1000));
+
+	if (ready <= 0)
+		return ready < 0 && errno != EINTR;
+	n = read(STDIN_FILENO, keys, sizeof keys);
+	/* the terminal is gone */
+	if (n == 0 || (n < 0 && errno != EINTR))
+		return 1;
+	return n > 0 && (memchr(keys, 'q', (size_t)n) || memchr(keys, 'Q', (size_t)n));
+}
+
+static enum gn_status watch(struct gn_run_source *source, struct gn_run_view *v, double interval, struct gn_err *err)
+{
+	struct screen screen;
+	enum gn_status status = GN_OK;
+
+	last_signal = 0;
+	enter(&screen);
+	for (int quit = 0; !quit && !status && !ferror(stdout);) {
+		status = gn_run_source_read(source, (double)time(NULL), v, err);
+		if (!status)
+			draw(v, interval);
+		quit = status || wait_or_quit(interval);
+		if (last_signal == SIGTSTP)
+			suspend(&screen);
+		quit |= last_signal != 0;
+	}
+	leave(&screen);
+	return status;
+}
+
+/* --- command --- */
+
+static enum gn_status print(const struct top_options *o, struct gn_run_source *source, struct gn_run_view *v, struct gn_err *err)
+{
+	double now = (double)time(NULL);
+	struct gn_strbuf text;
+	struct gn_json j;
+	enum gn_status status = gn_run_source_read(source, now, v, err);
+
+	if (status)
+		return status;
+	if (o->json) {
+		gn_json_init(&j);
+		gn_run_view_json(v, now, &j);
+		puts(gn_json_text(&j));
+		gn_json_release(&j);
+		return GN_OK;
+	}
+	gn_strbuf_init(&text);
+	gn_run_view_text(v, now, 80, 0, &text);
+	fputs(gn_strbuf_text(&text), stdout);
+	gn_strbuf_release(&text);
+	return GN_OK;
 }
 
 static int run(const void *options, const struct gn_text_list *positional)
 {
 	const struct top_options *o = options;
-	struct gn_account a;
+	struct gn_run_view *view = calloc(1, sizeof *view); /* large for a stack */
+	struct gn_run_source *source = NULL;
 	struct gn_err err;
-	struct gn_json j;
-	double now = (double)time(NULL);
+	enum gn_status status = view ? gn_run_source_open(positional->items[0], &source, &err)
+				     : gn_err_set(&err, GN_ERR_NO_MEMORY, "no memory for the state of a run");
 
-	if (gn_account_read(positional->items[0], &a, &err))
+	if (status)
+		;
+	else if (o->json || o->once || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
+		status = print(o, source, view, &err);
+	else
+		status = watch(source, view, o->interval, &err);
+	gn_run_source_close(source);
+	free(view);
+	if (status)
 		return gn_cmd_fail("top", &err);
-	if (!o->json) {
-		print_text(&a, now);
-		return GN_EXIT_DONE;
+	/* as if the signal had not been caught; UCX has a handler for SIGHUP */
+	if (last_signal) {
+		signal(last_signal, SIG_DFL);
+		raise(last_signal);
 	}
-	gn_json_init(&j);
-	gn_account_write_state(&a, positional->items[0], now, &j);
-	puts(gn_json_text(&j));
-	gn_json_release(&j);
 	return GN_EXIT_DONE;
 }
 
 static const struct gn_option options_table[] = {
+	{.name = "interval", .letter = 'd', .kind = GN_OPTION_REAL, .offset = offsetof(struct top_options, interval), .value_name = "S",
+	 .initial = "2", .min = 0.1, .max = 3600, .help = "seconds between two looks at the run"},
+	{.name = "once", .letter = '1', .kind = GN_OPTION_FLAG, .offset = offsetof(struct top_options, once),
+	 .help = "print the state once, as without a terminal"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct top_options, json), .help = "print one JSON object"},
 };
 
 static const struct gn_command command = {
 	.name = "top",
-	.summary = "print how a run is doing now",
-	.positional = "LOG",
+	.summary = "show how a run is doing now",
+	.positional = "JOB|LOG",
 	.description =
-		"Reads the log of a run (--log of gannet train, on a file system that both see) and prints its state once: step, loss and rate "
-		"with the course of the last lines, time to the end, what a step is spent on, the slowest rank, restarts. Nothing runs on the "
-		"nodes for it. With watch(1) it is a live view.\n\n"
-		"A running job whose last line is older than a minute and ten intervals between lines is called silent.",
+		"Shows in a terminal, until q is pressed, how a run is doing: step, loss and rate with the course of the last lines, time to the "
+		"end, what a step is spent on, the slowest ranks, processors, memory and network of each node, restarts, and why a job waits. "
+		"Without a terminal, and with --once or --json, it prints that once.\n\n"
+		"LOG is the file of train --log, on a file system that both see; the run keeps LOG.status beside it. JOB is the number of a job "
+		"of gannet submit or gannet sweep (12, or 12_3 in an array), whose script names the log. Nothing runs on the nodes for it, and "
+		"Slurm is asked only about a job that waits or is silent, every 30 s.\n\n"
+		"A running job is called silent when its last sign of life is older than a minute and ten intervals between lines of the log.",
 	.examples = "  gannet top run1.jsonl\n"
-		    "  watch -n 5 gannet top run1.jsonl     # a live view\n",
+		    "  gannet top 4711\n"
+		    "  gannet top --json run1.jsonl | jq .left_s\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 	.positional_min = 1,

@@ -98,7 +98,7 @@ static void begin(struct reader *r, const json_t *line, double now, int resumed)
 	go_back(r, count_of(line, "step"));
 	r->has_run = 1;
 	r->stepped = r->has_usage = 0;
-	r->start_time = now;
+	r->start_time = a->last_start_time = now;
 	a->starts++;
 	a->step = r->step;
 	a->total_steps = count_of(line, "total_steps");
@@ -272,36 +272,90 @@ static FILE *open_log(const char *path, struct gn_err *err)
 	return file;
 }
 
-enum gn_status gn_account_read(const char *path, struct gn_account *out, struct gn_err *err)
+struct gn_account_log {
+	struct reader r;
+	FILE *file;
+	char *path, *text;
+	size_t room;
+};
+
+enum gn_status gn_account_open(const char *path, struct gn_account_log **out, struct gn_err *err)
 {
-	struct reader r = {.count = 0};
-	FILE *file = open_log(path, err);
-	char *text = NULL;
-	size_t room = 0;
+	struct gn_account_log *log = calloc(1, sizeof *log);
+	struct gn_err why;
+
+	if (log && (log->path = strdup(path)) && (log->file = open_log(path, &why))) {
+		*out = log;
+		return GN_OK;
+	}
+	if (!log || !log->path)
+		gn_err_set(&why, GN_ERR_NO_MEMORY, "no memory to read %s", path);
+	gn_account_close(log);
+	return gn_err_set(err, why.status, "%s", why.text);
+}
+
+void gn_account_close(struct gn_account_log *log)
+{
+	if (!log)
+		return;
+	if (log->file)
+		fclose(log->file);
+	free(log->r.intervals);
+	free(log->text);
+	free(log->path);
+	free(log);
+}
+
+/* *torn: the last line is incomplete, and will be read again. */
+static int read_lines(struct gn_account_log *log, int *torn)
+{
+	ssize_t len;
 	int failed = 0;
 
-	if (!file)
-		return err && err->status ? err->status : GN_ERR_IO;
-	while (!failed && getline(&text, &room, file) > 0) {
-		json_t *line = json_loads(text, 0, NULL);
+	clearerr(log->file);
+	*torn = 0;
+	while (!failed && (len = getline(&log->text, &log->room, log->file)) > 0) {
+		json_t *line = json_loads(log->text, 0, NULL);
 
 		if (line)
-			failed = add_event(&r, line);
-		else
-			r.a.bad_lines++;
+			failed = add_event(&log->r, line);
+		else if (log->text[len - 1] != '\n')
+			*torn = !fseeko(log->file, -len, SEEK_CUR);
+		else if (len > 1)
+			log->r.a.bad_lines++;
 		json_decref(line);
+		if (*torn)
+			break;
 	}
-	free(text);
-	fclose(file);
-	if (!failed && r.has_run)
-		finish(&r);
-	free(r.intervals);
-	if (failed)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read %s", path);
-	if (!r.has_run)
-		return gn_err_set(err, GN_ERR_DATA, "%s has no start of a run: is it a log of gannet train?", path);
+	return failed;
+}
+
+enum gn_status gn_account_update(struct gn_account_log *log, struct gn_account *out, struct gn_err *err)
+{
+	struct reader r;
+	int torn;
+
+	if (read_lines(log, &torn))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to read %s", log->path);
+	if (!log->r.has_run)
+		return gn_err_set(err, GN_ERR_DATA, "%s has no start of a run: is it a log of gannet train?", log->path);
+	r = log->r;
+	r.a.bad_lines += (uint64_t)torn;
+	finish(&r);
 	*out = r.a;
 	return GN_OK;
+}
+
+enum gn_status gn_account_read(const char *path, struct gn_account *out, struct gn_err *err)
+{
+	struct gn_account_log *log;
+	enum gn_status status = gn_account_open(path, &log, err);
+
+	if (status)
+		return status;
+	status = gn_account_update(log, out, err);
+	gn_account_close(log);
+	return status;
 }
 
 double gn_account_left_s(const struct gn_account *a)

@@ -22,7 +22,7 @@ struct gn_account {
 	int ranks, nodes, starts;
 	uint64_t step, total_steps, checkpoints, evaluations, bad_lines;
 	double global_batch, images, epoch, loss, lr, images_per_s, top1; /* the last ones; NaN: not told */
-	double first_time, last_time;			/* seconds since 1970 */
+	double first_time, last_start_time, last_time;	/* seconds since 1970 */
 
 	/* of the wall time, in seconds */
 	double wall_s, training_s, lost_s, evaluation_s, checkpoint_s, between_s, starting_s, other_s;
@@ -45,11 +45,19 @@ struct gn_account {
 
 /* GN_ERR_DATA when it has no start of a run. A line that is no JSON counts in bad_lines. */
 enum gn_status gn_account_read(const char *path, struct gn_account *out, struct gn_err *err);
+/* The same of a log that grows: each update reads only what came since the one before. An update does not fail for a last line that is
+ * not complete yet. */
+struct gn_account_log;
+enum gn_status gn_account_open(const char *path, struct gn_account_log **out, struct gn_err *err);
+enum gn_status gn_account_update(struct gn_account_log *log, struct gn_account *out, struct gn_err *err);
+/* NULL is fine. */
+void gn_account_close(struct gn_account_log *log);
 /* Seconds to the last step at the present rate; NaN: not known. */
 double gn_account_left_s(const struct gn_account *a);
-/* One JSON object each. now: seconds since 1970. */
+/* One JSON object. */
 void gn_account_write_summary(const struct gn_account *a, const char *path, struct gn_json *out);
-void gn_account_write_state(const struct gn_account *a, const char *path, double now, struct gn_json *out);
+/* Into an open object. silent_s: since the last sign of life. */
+void gn_account_write_state(const struct gn_account *a, const char *path, double silent_s, struct gn_json *out);
 /* Advice by a line each; nothing when there is none to give. */
 void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out);
 

@@ -61,13 +61,12 @@ static void write_recent(const char *key, const double *values, int count, struc
 	gn_json_end(j);
 }
 
-void gn_account_write_state(const struct gn_account *a, const char *path, double now, struct gn_json *j)
+void gn_account_write_state(const struct gn_account *a, const char *path, double silent_s, struct gn_json *j)
 {
 	static const char *const parts[] = {"data", "forward", "backward", "communication_exposed", "optimizer"};
 
-	gn_json_object(j, NULL);
 	write_run(a, path, j);
-	gn_json_fixed(j, "silent_s", now - a->last_time, 0);
+	gn_json_fixed(j, "silent_s", silent_s, 0);
 	gn_json_double(j, "left_s", strcmp(a->state, "running") ? NAN : gn_account_left_s(a));
 	gn_json_double(j, "lr", a->lr);
 	gn_json_object(j, "time_ms");
@@ -83,7 +82,6 @@ void gn_account_write_state(const struct gn_account *a, const char *path, double
 	}
 	write_recent("recent_loss", a->recent_loss, a->recent, j);
 	write_recent("recent_images_per_s", a->recent_rate, a->recent, j);
-	gn_json_end(j);
 }
 
 void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out)

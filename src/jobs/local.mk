@@ -17,6 +17,10 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/preflight_host.c \
 	src/jobs/preflight_judge.c \
 	src/jobs/preflight_net.c \
+	src/jobs/program.c src/jobs/program.h \
+	src/jobs/run_view.c src/jobs/run_view.h \
+	src/jobs/run_view_text.c \
+	src/jobs/slurm_job.c src/jobs/slurm_job.h \
 	src/jobs/submit.c src/jobs/submit.h \
 	src/jobs/submit_job.c src/jobs/submit_job.h \
 	src/jobs/sweep.c src/jobs/sweep.h \

@@ -1,51 +1,15 @@
 #include "src/jobs/submit_job.h"
 
 #include "src/base/file.h"
+#include "src/jobs/program.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-/* --- programs --- */
-
-/* Its output goes to *text, if that is not NULL. GN_ERR_FAILED when its code is not 0. */
-static enum gn_status run_program(const char *const *argv, struct gn_strbuf *text, struct gn_err *err)
-{
-	int ends[2] = {-1, -1}, status;
-	char part[4096];
-	ssize_t n;
-	pid_t pid;
-
-	if (text && pipe2(ends, O_CLOEXEC))
-		return gn_err_errno(err, errno, "no pipe for %s", argv[0]);
-	pid = fork();
-	if (!pid) {
-		if (text && dup2(ends[1], 1) < 0)
-			_exit(126);
-		execvp(argv[0], (char *const *)(uintptr_t)argv);
-		dprintf(2, "gannet submit: cannot run %s: %s\n", argv[0], strerror(errno));
-		_exit(127);
-	}
-	if (text)
-		close(ends[1]);
-	while (text && pid > 0 && (n = gn_read_some(ends[0], part, sizeof part)) > 0)
-		gn_strbuf_append(text, part, (size_t)n);
-	if (text)
-		close(ends[0]);
-	if (pid < 0)
-		return gn_err_errno(err, errno, "cannot start %s", argv[0]);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (!WIFEXITED(status) || WEXITSTATUS(status))
-		return gn_err_set(err, GN_ERR_FAILED, "%s failed, see above", argv[0]);
-	return GN_OK;
-}
 
 /* --- places --- */
 
@@ -108,7 +72,7 @@ static enum gn_status take_snapshot(const char *from, const char *directory, str
 
 	if (stat(from, &st) || !S_ISDIR(st.st_mode))
 		return gn_err_set(err, GN_ERR_USAGE, "--snapshot %s is no folder", from);
-	return run_program(copy, NULL, err);
+	return gn_program_run(copy, 0, NULL, err);
 }
 
 static enum gn_status copy_policy(const char *from, const char *directory, struct gn_err *err)
@@ -133,7 +97,7 @@ static enum gn_status run_sbatch(const char *const *argv, char id[64], struct gn
 	enum gn_status status;
 
 	gn_strbuf_init(&said);
-	status = run_program(argv, &said, err);
+	status = gn_program_run(argv, 0, &said, err);
 	if (!status)
 		snprintf(id, 64, "%.*s", (int)strcspn(gn_strbuf_text(&said), ";\n"), gn_strbuf_text(&said));
 	gn_strbuf_release(&said);
@@ -181,7 +145,7 @@ enum gn_status gn_submit_job(const struct gn_submit *s, const char *snapshot, co
 		status = run_sbatch(sbatch, id, err);
 	/* the same call may be made again */
 	if (status && is_own)
-		run_program(clear, NULL, NULL);
+		gn_program_run(clear, 0, NULL, NULL);
 	gn_strbuf_release(&script);
 	return status;
 }

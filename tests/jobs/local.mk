@@ -1,6 +1,8 @@
-UNIT_TESTS += tests/jobs/test_account tests/jobs/test_exec tests/jobs/test_preflight tests/jobs/test_sweep
+UNIT_TESTS += tests/jobs/test_account tests/jobs/test_exec tests/jobs/test_preflight tests/jobs/test_slurm_job tests/jobs/test_sweep
 tests_jobs_test_sweep_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_jobs_test_sweep_LDADD = $(JOBS_LIBS) $(TRAIN_LIBS) $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
+tests_jobs_test_slurm_job_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_jobs_test_slurm_job_LDADD = $(JOBS_LIBS) $(TRAIN_LIBS) $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
 tests_jobs_test_account_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_jobs_test_account_LDADD = $(JOBS_LIBS) $(TRAIN_LIBS) $(TRANSPORT_LIBS) $(CMOCKA_LIBS)
 tests_jobs_test_exec_CPPFLAGS = $(TEST_CPPFLAGS)

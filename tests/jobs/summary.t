@@ -41,8 +41,64 @@ columns() { # but for the path
 check "80 columns" columns
 # A run that is killed: what is left says that it runs, and since when nothing was heard.
 grep -v '"event": "end"' "$log" >"$scratch/killed.jsonl"
-expect 0 "  running, last line [0-9]+ s ago" "a run without an end runs" "$gannet" top "$scratch/killed.jsonl"
+expect 0 "  running, (done, )?last line [0-9]+ s ago" "a run without an end runs" "$gannet" top "$scratch/killed.jsonl"
 expect 0 "^core hours.*(not in the log|; not of every start)" "and not all core hours are known" "$gannet" summary "$scratch/killed.jsonl"
+cat >"$scratch/live.py" <<'PY'
+import fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios, time
+log, top = sys.argv[2], [sys.argv[1], "top", "--interval", "0.2", sys.argv[2]]
+
+class Terminal:
+    def __init__(self, columns, rows):
+        self.master, self.slave = pty.openpty()
+        self.resize(columns, rows)
+        self.before, self.text = termios.tcgetattr(self.slave), ""
+        self.top = subprocess.Popen(top, stdin=self.slave, stdout=self.slave, start_new_session=True,
+                                    preexec_fn=self.own)
+    @staticmethod
+    def own():
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+    def resize(self, columns, rows):
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    def until(self, wanted, limit=20):
+        end = time.monotonic() + limit
+        while not re.search(wanted, self.text):
+            assert time.monotonic() < end, (wanted, self.text)
+            if select.select([self.master], [], [], 0.2)[0]:
+                self.text += os.read(self.master, 65536).decode()
+    def screen(self):
+        """The last whole one, without escapes."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", [s for s in self.text.split("\x1b[H") if "q quits" in s][-1]).split("\r\n")
+    def over(self, code):
+        assert self.top.wait(20) == code, self.top.returncode
+        self.until(r"\x1b\[\?25h\x1b\[\?1049l$")
+        assert termios.tcgetattr(self.slave) == self.before, "the terminal is not as it was"
+        os.close(self.master)
+        os.close(self.slave)
+
+t = Terminal(80, 24)
+t.until("q quits")
+lines = t.screen()
+assert len(lines) <= 24 and all(len(line) <= 80 for line in lines), lines
+assert any(line.startswith("step 48 of 48") for line in lines) and lines[0].rstrip()[-8:-6].isdigit(), lines
+t.text = ""
+t.resize(40, 8)
+t.until("(?s)q quits.*q quits")
+assert len(t.screen()) <= 8 and all(len(line) <= 40 for line in t.screen()), t.screen()
+os.write(t.master, b"q")
+t.over(0)
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    t = Terminal(80, 24)
+    t.until("q quits")
+    t.top.send_signal(number)
+    t.over(-number)
+PY
+check "a live view in a terminal, which is restored on every way out" timeout 100 python3 "$scratch/live.py" "$gannet" "$log"
+printf '%s\n' '{"event": "failed", "time": "2026-11-24T10:00:00Z", "reason": "rank 3 on n2 is lost: it has not been heard of for 5 s, and what it was '\
+'doing last was waiting for the sum of bucket 7 of step 4711, while all others went on"}' >>"$scratch/killed.jsonl"
+whole_reason() { "$gannet" top "$scratch/killed.jsonl" | tail -n 3 | tr -s ' \n' ' ' | grep -q 'rank 3 on n2 is lost: .* while all others went on'; }
+check "a long reason is broken into lines, not cut" whole_reason
 expect 3 "has no start of a run" "what is no log is refused" "$gannet" summary "$scratch/both.py"
 expect 3 "nowhere" "so is what is not there" "$gannet" top "$scratch/nowhere"
 mkfifo "$scratch/fifo"

@@ -124,6 +124,38 @@ static void several_runs(void **state)
 	assert_s(a.training_s, 10);
 }
 
+/* A log that is followed: each update has what a whole reading has, also in the middle of a line. */
+static void growing(void **state)
+{
+	static const char text[] = START("start", "10:00:00", "0") STEP("10:00:12", "10", "2.0") STEP("10:00:22", "20", "1.0");
+	struct gn_account_log *log;
+	struct gn_account a, whole;
+	struct gn_err err;
+	FILE *file = fopen(path, "w");
+
+	(void)state;
+	assert_non_null(file);
+	assert_ok(gn_account_open(path, &log, &err));
+	assert_int_equal(gn_account_update(log, &a, &err), GN_ERR_DATA);
+	for (size_t at = 0, part = 97; at < sizeof text - 1; at += part) {
+		part = part < sizeof text - 1 - at ? part : sizeof text - 1 - at;
+		assert_int_equal(fwrite(text + at, 1, part, file), part);
+		fflush(file);
+		if (at + part < strcspn(text, "\n") + 1)
+			continue;
+		assert_ok(gn_account_update(log, &a, &err));
+		assert_ok(gn_account_read(path, &whole, &err));
+		assert_int_equal(a.step, whole.step);
+		assert_int_equal(a.bad_lines, whole.bad_lines);
+		assert_s(a.training_s, whole.training_s);
+		assert_s(a.wall_s, whole.wall_s);
+	}
+	assert_int_equal(a.step, 20);
+	assert_int_equal(a.bad_lines, 0);
+	gn_account_close(log);
+	fclose(file);
+}
+
 static void bad(void **state)
 {
 	static const char *const none[] = {"", "\n", "garbage\n", "[1, 2]\n", "{\"event\": \"step\", \"time\": \"2026-11-24T10:00:00Z\"}\n",
@@ -192,8 +224,8 @@ static int end(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(usage_of_a_killed_start), cmocka_unit_test(restarted), cmocka_unit_test(several_runs),
-					   cmocka_unit_test(bad), cmocka_unit_test(advice)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_start), cmocka_unit_test(usage_of_a_killed_start), cmocka_unit_test(restarted),
+					   cmocka_unit_test(several_runs), cmocka_unit_test(growing), cmocka_unit_test(bad), cmocka_unit_test(advice)};
 
 	return cmocka_run_group_tests_name("account", tests, begin, end);
 }
