@@ -1,9 +1,11 @@
 #include "src/cmd/cmd.h"
 
 #include "src/jobs/account.h"
+#include "src/jobs/slurm_job.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 struct summary_options {
 	int json;
@@ -59,45 +61,99 @@ static void print_text(const struct gn_account *a, const char *path)
 	gn_strbuf_release(&advice);
 }
 
+/* What was asked for, and what Slurm counted. 80 columns. */
+static void print_job(const struct gn_slurm_job *j, const struct gn_account *a)
+{
+	double peak = j->max_rss_bytes, nodes = j->node_count > 0 ? j->node_count : 1;
+
+	printf("job %s, %s, %d node%s, %d processor%s, queued again %d time%s\n", j->id, j->state, j->node_count,
+	       gn_text_plural((uint64_t)j->node_count), j->cpus, gn_text_plural((uint64_t)j->cpus), j->restarts, gn_text_plural((uint64_t)j->restarts));
+	if (j->accounted) {
+		print_part("  waiting in the queue", j->waited_s, j->waited_s + j->elapsed_s, "   of waiting and running");
+		printf("  core hours %.4g, %.4g used by all steps (%.0f %%), by sacct\n", j->core_s / 3600, j->cpu_s / 3600,
+		       j->core_s > 0 ? 100 * j->cpu_s / j->core_s : 0);
+	}
+	/* ranks are spread over the nodes evenly */
+	if (a && a->usage_starts && a->max_rss_bytes * a->ranks / nodes > peak)
+		peak = a->max_rss_bytes * a->ranks / nodes;
+	if (!(j->memory_bytes > 0) || !(peak > 0))
+		return;
+	printf("  memory of a node: asked for %.3g GB, %.3g GB used at most (%.0f %%)\n", j->memory_bytes / 1e9, peak / 1e9,
+	       100 * peak / j->memory_bytes);
+	if (peak < 0.25 * j->memory_bytes)
+		printf("memory: ask for less, --mem=%.0fM would be twice the peak\n", ceil(2 * peak / 1048576));
+}
+
+/* Of a log, or of a job (job not NULL) with its log where it has one. */
+static enum gn_status print(const char *log, const struct gn_slurm_job *job, int as_json, struct gn_err *err)
+{
+	struct gn_account a;
+	struct gn_json j;
+	enum gn_status status = log ? gn_account_read(log, &a, err) : GN_OK;
+
+	if (status)
+		return status;
+	if (!as_json) {
+		if (log)
+			print_text(&a, log);
+		if (job)
+			print_job(job, log ? &a : NULL);
+		return GN_OK;
+	}
+	gn_json_init(&j);
+	gn_json_object(&j, NULL);
+	if (log)
+		gn_account_write_summary(&a, log, &j);
+	if (job)
+		gn_slurm_job_write(job, "slurm", &j);
+	gn_json_end(&j);
+	puts(gn_json_text(&j));
+	gn_json_release(&j);
+	return GN_OK;
+}
+
 static int run(const void *options, const struct gn_text_list *positional)
 {
 	const struct summary_options *o = options;
-	struct gn_account a;
+	struct gn_slurm_job job;
+	char log[4096];
 	struct gn_err err;
-	struct gn_json j;
+	enum gn_status status = GN_OK;
 
-	for (size_t i = 0; i < positional->count; i++) {
-		if (gn_account_read(positional->items[i], &a, &err))
-			return gn_cmd_fail("summary", &err);
-		if (!o->json) {
-			print_text(&a, positional->items[i]);
+	for (size_t i = 0; i < positional->count && !status; i++) {
+		const char *name = positional->items[i];
+
+		if (!access(name, F_OK) || !gn_slurm_is_job(name)) {
+			status = print(name, NULL, o->json, &err);
 			continue;
 		}
-		gn_json_init(&j);
-		gn_account_write_summary(&a, positional->items[i], &j);
-		puts(gn_json_text(&j));
-		gn_json_release(&j);
+		status = gn_slurm_job_find(name, 1, &job, &err);
+		if (!status)
+			status = print(gn_slurm_job_log(&job, log, sizeof log, NULL) || access(log, F_OK) ? NULL : log, &job, o->json, &err);
 	}
-	return GN_EXIT_DONE;
+	return status ? gn_cmd_fail("summary", &err) : GN_EXIT_DONE;
 }
 
 static const struct gn_option options_table[] = {
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = offsetof(struct summary_options, json),
-	 .help = "print one JSON object a log"},
+	 .help = "print one JSON object for each"},
 };
 
 static const struct gn_command command = {
 	.name = "summary",
 	.summary = "print what a run cost and where its time went",
-	.positional = "LOG...",
+	.positional = "JOB|LOG...",
 	.description =
 		"Reads logs of gannet train (--log) and prints of each the last run: wall time, the share of useful steps (goodput), what "
 		"was lost to restarts, evaluation, checkpoints, waiting for data and for gradients; core hours by the processor time of all "
 		"ranks; peak memory; and what could be done about it. Steps count as lost when a later start went back behind them.\n\n"
+		"JOB is a job's number: the log is the one that its script (gannet submit) names, and sacct, where the site has it, adds how long "
+		"the job waited, and core hours and memory of all its steps against what was asked for. Of a job of another program that is all.\n\n"
 		"Core hours and memory come from the log's last line that has them. Of a start that was killed, the time after that line "
 		"is missing.",
 	.examples = "  gannet summary run1.jsonl\n"
-		    "  gannet summary --json run1.jsonl run2.jsonl\n",
+		    "  gannet summary --json run1.jsonl run2.jsonl\n"
+		    "  gannet summary 4711\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 	.positional_min = 1,

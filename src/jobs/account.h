@@ -54,9 +54,9 @@ enum gn_status gn_account_update(struct gn_account_log *log, struct gn_account *
 void gn_account_close(struct gn_account_log *log);
 /* Seconds to the last step at the present rate; NaN: not known. */
 double gn_account_left_s(const struct gn_account *a);
-/* One JSON object. */
+/* Both into an open object. */
 void gn_account_write_summary(const struct gn_account *a, const char *path, struct gn_json *out);
-/* Into an open object. silent_s: since the last sign of life. */
+/* silent_s: since the last sign of life. */
 void gn_account_write_state(const struct gn_account *a, const char *path, double silent_s, struct gn_json *out);
 /* Advice by a line each; nothing when there is none to give. */
 void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out);

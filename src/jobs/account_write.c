@@ -28,7 +28,6 @@ static void write_run(const struct gn_account *a, const char *path, struct gn_js
 
 void gn_account_write_summary(const struct gn_account *a, const char *path, struct gn_json *j)
 {
-	gn_json_object(j, NULL);
 	write_run(a, path, j);
 	gn_json_fixed(j, "wall_s", a->wall_s, 3);
 	gn_json_fixed(j, "training_s", a->training_s, 3);
@@ -50,7 +49,6 @@ void gn_account_write_summary(const struct gn_account *a, const char *path, stru
 		gn_json_fixed(j, "max_rss_bytes", a->max_rss_bytes, 0);
 		gn_json_int(j, "max_rss_rank", a->max_rss_rank);
 	}
-	gn_json_end(j);
 }
 
 static void write_recent(const char *key, const double *values, int count, struct gn_json *j)

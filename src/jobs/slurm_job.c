@@ -5,6 +5,7 @@
 #include "src/jobs/program.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -284,4 +285,26 @@ enum gn_status gn_slurm_job_log(const struct gn_slurm_job *job, char *out, size_
 	if (!n || !strcmp(out, "-") || (n > 1 && !strcmp(out + n - 2, "/-")))
 		return gn_err_set(err, GN_ERR_NOT_FOUND, "job %s: %s names no log (train --log FILE); give the log of its run", job->id, job->script);
 	return GN_OK;
+}
+
+void gn_slurm_job_write(const struct gn_slurm_job *job, const char *key, struct gn_json *j)
+{
+	gn_json_object(j, key);
+	gn_json_string(j, "job", job->id);
+	gn_json_string(j, "name", job->name);
+	gn_json_string(j, "state", job->state);
+	gn_json_string(j, "reason", job->reason);
+	gn_json_int(j, "restarts", job->restarts);
+	gn_json_int(j, "nodes", job->node_count);
+	gn_json_int(j, "cpus", job->cpus);
+	gn_json_fixed(j, "memory_asked_bytes_per_node", job->memory_bytes, 0);
+	if (job->accounted) {
+		gn_json_fixed(j, "waited_s", job->waited_s, 0);
+		gn_json_fixed(j, "elapsed_s", job->elapsed_s, 0);
+		gn_json_double(j, "core_hours", job->core_s / 3600);
+		gn_json_double(j, "core_hours_used", job->cpu_s / 3600);
+		gn_json_double(j, "efficiency", job->core_s > 0 ? job->cpu_s / job->core_s : NAN);
+		gn_json_fixed(j, "max_rss_bytes", job->max_rss_bytes, 0);
+	}
+	gn_json_end(j);
 }

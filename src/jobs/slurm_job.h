@@ -6,6 +6,7 @@
 #ifndef GN_JOBS_SLURM_JOB_H
 #define GN_JOBS_SLURM_JOB_H
 
+#include "src/base/json.h"
 #include "src/base/status.h"
 
 #include <stddef.h>
@@ -33,6 +34,9 @@ int gn_slurm_is_job(const char *text);
 enum gn_status gn_slurm_job_find(const char *id, int accounting, struct gn_slurm_job *out, struct gn_err *err);
 /* The log that the job's script of gannet submit names. GN_ERR_NOT_FOUND: it names none. */
 enum gn_status gn_slurm_job_log(const struct gn_slurm_job *job, char *out, size_t size, struct gn_err *err);
+
+/* One JSON object under key. */
+void gn_slurm_job_write(const struct gn_slurm_job *job, const char *key, struct gn_json *out);
 
 /* Of `scontrol show job --oneliner`; 0 when it has no job. */
 int gn_slurm_job_parse(const char *text, struct gn_slurm_job *out);
