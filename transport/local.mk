@@ -99,7 +99,7 @@ libgannet_transport_a_SOURCES += \
 
 libgannet_transport_a_SOURCES += \
 	transport/shm/multi_reduce.c \
-	transport/shm/segment.c transport/shm/segment_internal.h \
+	transport/shm/segment.c transport/shm/segment_internal.h transport/shm/shm_members.c transport/shm/shm_members.h \
 	transport/shm/shm.c transport/shm/shm.h \
 	transport/shm/shm_allreduce.c \
 	transport/shm/shm_bounce.c \

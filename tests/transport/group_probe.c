@@ -1,5 +1,7 @@
-/* Groups of ranks: random splits, nested and overlapping, several in flight at once, every result checked.
- * usage: group_probe TRANSPORT ROUNDS [SEED]    prints the number of groups that rank 0 was in; exit code 1 when a result is wrong.
+/* Groups of ranks: random splits, nested and overlapping, several in flight at once; random operations, types, sizes and memory; every
+ * result checked against a serial computation.
+ * usage: group_probe TRANSPORT ROUNDS [SEED]    prints the number of groups that rank 0 was in, and of its operations that read other
+ *                                               ranks' memory; exit code 1 when a result is wrong.
  *        group_probe TRANSPORT stall            two groups of even and odd ranks; the last rank does not come to its group's sum
  * PROBE_PROGRESS=thread: progress by a thread. */
 #include "src/base/log.h"
@@ -11,14 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS = 4, OPS = 3, COUNT_MAX = 3000 };
+enum { GROUPS = 4, OPS = 3, BLOCK_MAX = 3000, COUNT_MAX = 40000 };
+#define BUFFER_BYTES ((size_t)COUNT_MAX * sizeof(int64_t))
 
 struct probe {
 	struct gn_world *world;
 	struct gn_comm *comm;
-	uint64_t common, own; /* states of generators: the same on all ranks; this rank's */
+	char *shared; /* of the world: two buffers for each operation */
+	uint64_t seed, common, own; /* states of generators: the same on all ranks; this rank's */
 	int wrong;
-	uint64_t groups;
+	uint64_t groups, direct;
 };
 
 static uint32_t draw(uint64_t *state)
@@ -26,67 +30,150 @@ static uint32_t draw(uint64_t *state)
 	return (uint32_t)((*state = *state * 6364136223846793005u + 1442695040888963407u) >> 33);
 }
 
+enum memory { PRIVATE, OF_WORLD, OF_GROUP, MEMORY_COUNT };
+
 /* One operation of one group. */
 struct op {
 	struct gn_coll *coll;
 	enum gn_collective what;
+	enum gn_dtype type;
+	enum memory memory;
 	size_t count;
-	int root;
-	int64_t *in, *out;
+	int root, in_place;
+	char *in, *out; /* in: equal to out in place */
 };
 
 static int64_t given(int world_rank, size_t i)
 {
-	return (int64_t)(i * 3 + (size_t)world_rank * 1000);
+	return (int64_t)((i * 3 + (size_t)world_rank * 17) % 1000);
 }
 
+static void put(const struct op *o, char *buffer, size_t i, int64_t value)
+{
+	int32_t i32 = (int32_t)value;
+	float f32 = (float)value;
+	double f64 = (double)value;
+	const void *from = o->type == GN_F32 ? (const void *)&f32 : o->type == GN_F64 ? (const void *)&f64 :
+			   o->type == GN_I32 ? (const void *)&i32 : (const void *)&value;
+
+	memcpy(buffer + i * gn_dtype_bytes(o->type), from, gn_dtype_bytes(o->type));
+}
+
+static int64_t get(const struct op *o, const char *buffer, size_t i)
+{
+	int64_t i64;
+	int32_t i32;
+	float f32;
+	double f64;
+
+	memcpy(&i64, buffer + i * gn_dtype_bytes(o->type), o->type == GN_I64 ? sizeof i64 : 0);
+	memcpy(&i32, buffer + i * gn_dtype_bytes(o->type), o->type == GN_I32 ? sizeof i32 : 0);
+	memcpy(&f32, buffer + i * gn_dtype_bytes(o->type), o->type == GN_F32 ? sizeof f32 : 0);
+	memcpy(&f64, buffer + i * gn_dtype_bytes(o->type), o->type == GN_F64 ? sizeof f64 : 0);
+	return o->type == GN_I64 ? i64 : o->type == GN_I32 ? i32 : o->type == GN_F32 ? (int64_t)f32 : (int64_t)f64;
+}
+
+/* The serial computation. */
 static int64_t wanted(const struct gn_comm *g, const struct op *o, size_t i)
 {
+	size_t mine = (size_t)gn_comm_rank(g) * o->count, at = o->what == GN_COLLECTIVE_REDUCE_SCATTER ? mine + i : i;
 	int64_t sum = 0;
 
-	if (o->what == GN_COLLECTIVE_BROADCAST)
+	switch (o->what) {
+	case GN_COLLECTIVE_BROADCAST:
 		return given(gn_comm_world_rank(g, o->root), i);
-	if (o->what == GN_COLLECTIVE_ALLGATHER)
+	case GN_COLLECTIVE_ALLGATHER:
 		return given(gn_comm_world_rank(g, (int)(i / o->count)), i % o->count);
-	for (int r = 0; r < gn_comm_size(g); r++)
-		sum += given(gn_comm_world_rank(g, r), i);
-	return sum;
+	case GN_COLLECTIVE_ALL_TO_ALL:
+		return given(gn_comm_world_rank(g, (int)(i / o->count)), mine + i % o->count);
+	default:
+		for (int r = 0; r < gn_comm_size(g); r++)
+			sum += given(gn_comm_world_rank(g, r), at);
+		return sum;
+	}
+}
+
+static int in_blocks(const struct op *o)
+{
+	return o->what == GN_COLLECTIVE_ALLGATHER || o->what == GN_COLLECTIVE_ALL_TO_ALL || o->what == GN_COLLECTIVE_REDUCE_SCATTER;
+}
+
+static size_t in_count(const struct gn_comm *g, const struct op *o)
+{
+	return o->what == GN_COLLECTIVE_REDUCE_SCATTER || o->what == GN_COLLECTIVE_ALL_TO_ALL ? o->count * (size_t)gn_comm_size(g) : o->count;
 }
 
 static size_t out_count(const struct gn_comm *g, const struct op *o)
 {
-	return o->what == GN_COLLECTIVE_ALLGATHER ? o->count * (size_t)gn_comm_size(g) : o->count;
+	return o->what == GN_COLLECTIVE_ALLGATHER || o->what == GN_COLLECTIVE_ALL_TO_ALL ? o->count * (size_t)gn_comm_size(g) : o->count;
+}
+
+/* index: of the operation among those of all groups, for its place in shared memory. */
+static enum gn_status take_memory(struct probe *p, struct gn_comm *g, struct op *o, int index, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+	void *memory = NULL;
+
+	if (o->memory == OF_WORLD)
+		memory = p->shared + (size_t)index * 2 * BUFFER_BYTES;
+	else if (o->memory == OF_GROUP)
+		status = gn_comm_alloc(g, 2 * BUFFER_BYTES, &memory, err);
+	else if (!(memory = malloc(2 * BUFFER_BYTES)))
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+	o->out = memory;
+	o->in = o->in_place || status ? o->out : o->out + BUFFER_BYTES;
+	return status;
 }
 
 /* seed: the group's, so that its ranks draw alike. */
-static enum gn_status prepare(struct probe *p, struct gn_comm *g, uint64_t *seed, struct op *o, struct gn_err *err)
+static enum gn_status prepare(struct probe *p, struct gn_comm *g, uint64_t *seed, struct op *o, int index, struct gn_err *err)
 {
-	static const enum gn_collective all[] = {GN_COLLECTIVE_ALLREDUCE, GN_COLLECTIVE_BROADCAST, GN_COLLECTIVE_ALLGATHER};
+	static const enum gn_collective all[] = {GN_COLLECTIVE_ALLREDUCE, GN_COLLECTIVE_BROADCAST, GN_COLLECTIVE_ALLGATHER,
+						 GN_COLLECTIVE_REDUCE_SCATTER, GN_COLLECTIVE_REDUCE, GN_COLLECTIVE_ALL_TO_ALL};
+	static const enum gn_dtype types[] = {GN_I64, GN_I32, GN_F32, GN_F64};
 	struct gn_coll_args args;
+	uint32_t most;
+	enum gn_status status;
+
+	o->what = all[draw(seed) % 3 ? draw(seed) % 6 : 0];
+	o->type = types[draw(seed) % 4];
+	o->memory = draw(seed) % MEMORY_COUNT;
+	o->in_place = draw(seed) % 2 && (o->what == GN_COLLECTIVE_ALLREDUCE || o->what == GN_COLLECTIVE_BROADCAST);
+	most = in_blocks(o) ? BLOCK_MAX : COUNT_MAX;
+	o->count = draw(seed) % 4 ? draw(seed) % 50 + 1 : draw(seed) % most + 1;
+	o->root = (int)(draw(seed) % (uint32_t)gn_comm_size(g));
+	status = take_memory(p, g, o, index, err);
+	args = (struct gn_coll_args){.what = o->what, .in = o->in_place ? NULL : o->in, .out = o->out, .count = o->count,
+				     .type = o->type, .root = o->root};
+	if (!status)
+		status = gn_coll_prepare(g, &args, &o->coll, err);
+	return status;
+}
+
+static void fill(const struct gn_comm *g, struct op *o)
+{
 	int me = gn_comm_world_rank(g, gn_comm_rank(g));
 
-	(void)p;
-	o->what = all[draw(seed) % 3];
-	o->count = draw(seed) % 4 ? draw(seed) % 50 + 1 : draw(seed) % COUNT_MAX + 1;
-	o->root = (int)(draw(seed) % (uint32_t)gn_comm_size(g));
-	o->in = calloc(o->count, sizeof *o->in);
-	o->out = calloc(out_count(g, o), sizeof *o->out);
-	for (size_t i = 0; i < o->count; i++)
-		o->in[i] = given(me, i);
-	args = (struct gn_coll_args){.what = o->what, .in = o->in, .out = o->out, .count = o->count, .type = GN_I64, .root = o->root};
-	return gn_coll_prepare(g, &args, &o->coll, err);
+	memset(o->out, 0xff, out_count(g, o) * gn_dtype_bytes(o->type));
+	for (size_t i = 0; i < in_count(g, o); i++)
+		put(o, o->in, i, given(me, i));
 }
 
 static void check(struct probe *p, const struct gn_comm *g, const struct op *o)
 {
-	for (size_t i = 0; i < out_count(g, o); i++) {
-		/* a root's own output is its input, which it need not copy */
-		int64_t got = o->what == GN_COLLECTIVE_BROADCAST && gn_comm_rank(g) == o->root ? o->in[i] : o->out[i];
+	struct gn_coll_info info;
+	/* a root's own output is its input, which it need not copy */
+	const char *from = o->what == GN_COLLECTIVE_BROADCAST && gn_comm_rank(g) == o->root ? o->in : o->out;
+	int has_result = o->what != GN_COLLECTIVE_REDUCE || gn_comm_rank(g) == o->root;
 
-		if (got == wanted(g, o, i))
+	gn_coll_describe(o->coll, &info);
+	p->direct += (uint64_t)info.direct;
+	for (size_t i = 0; has_result && i < out_count(g, o); i++) {
+		if (get(o, from, i) == wanted(g, o, i))
 			continue;
-		fprintf(stderr, "%s in %s of %d ranks: element %zu is %" PRId64 ", expected %" PRId64 "\n", gn_collective_name(o->what),
-			gn_comm_name(g), gn_comm_size(g), i, got, wanted(g, o, i));
+		fprintf(stderr, "%s (%s) of %zu %s in %s of %d ranks, memory %d: element %zu is %" PRId64 ", expected %" PRId64 "\n",
+			gn_collective_name(o->what), info.algorithm, o->count, gn_dtype_name(o->type), gn_comm_name(g),
+			gn_comm_size(g), (int)o->memory, i, get(o, from, i), wanted(g, o, i));
 		p->wrong = 1;
 		return;
 	}
@@ -105,6 +192,7 @@ static enum gn_status run_all(struct probe *p, struct gn_comm **groups, struct o
 
 		if (!groups[g] || started[g] == OPS)
 			continue;
+		fill(groups[g], &ops[g][started[g]]);
 		status = gn_coll_start(ops[g][started[g]++].coll, err);
 		left--;
 	}
@@ -125,8 +213,10 @@ static void free_ops(struct gn_comm **groups, struct op ops[GROUPS][OPS])
 	for (int g = 0; g < GROUPS; g++)
 		for (int i = 0; groups[g] && i < OPS; i++) {
 			gn_coll_free(ops[g][i].coll);
-			free(ops[g][i].in);
-			free(ops[g][i].out);
+			if (ops[g][i].memory == OF_GROUP)
+				gn_comm_free(groups[g], ops[g][i].out);
+			else if (ops[g][i].memory == PRIVATE)
+				free(ops[g][i].out);
 		}
 }
 
@@ -156,10 +246,10 @@ static enum gn_status round_of(struct probe *p, uint64_t number, struct gn_err *
 	enum gn_status status = split_all(p, groups, err);
 
 	for (int g = 0; g < GROUPS && !status; g++) {
-		uint64_t seed = number * 977 + (uint64_t)g;
+		uint64_t seed = p->seed * 7919 + number * 977 + (uint64_t)g;
 
 		for (int i = 0; groups[g] && i < OPS && !status; i++)
-			status = prepare(p, groups[g], &seed, &ops[g][i], err);
+			status = prepare(p, groups[g], &seed, &ops[g][i], g * OPS + i, err);
 	}
 	for (int again = 0; again < 3 && !status; again++)
 		status = run_all(p, groups, ops, err);
@@ -191,7 +281,8 @@ int main(int argc, char **argv)
 {
 	struct gn_comm_options options = {.transport = argc > 1 ? argv[1] : "auto", .progress = getenv("PROBE_PROGRESS")};
 	uint64_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 10, seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
-	struct probe p = {.common = seed};
+	struct probe p = {.seed = seed, .common = seed};
+	void *shared = NULL;
 	struct gn_log *log = NULL;
 	struct gn_err err = {.text = ""};
 	enum gn_status status = gn_log_create(2, GN_LOG_WARN, &log, &err);
@@ -202,6 +293,9 @@ int main(int argc, char **argv)
 		status = gn_comm_create(p.world, &options, log, &p.comm, &err);
 	if (!status)
 		p.own = seed * 131 + (uint64_t)gn_comm_rank(p.comm);
+	if (!status)
+		status = gn_comm_alloc(p.comm, 2 * BUFFER_BYTES * GROUPS * OPS, &shared, &err);
+	p.shared = shared;
 	if (!status && argc > 2 && !strcmp(argv[2], "stall"))
 		status = stall(&p, &err);
 	for (uint64_t i = 0; i < rounds && !status && !p.wrong; i++)
@@ -211,7 +305,9 @@ int main(int argc, char **argv)
 	if (status)
 		fprintf(stderr, "%s\n", err.text);
 	else if (gn_comm_rank(p.comm) == 0)
-		printf("in %" PRIu64 " groups\n", p.groups);
+		printf("in %" PRIu64 " groups, %" PRIu64 " times from memory of other ranks\n", p.groups, p.direct);
+	if (shared)
+		gn_comm_free(p.comm, shared);
 	gn_comm_destroy(p.comm);
 	gn_world_destroy(p.world);
 	gn_log_destroy(log);

@@ -96,16 +96,21 @@ static void test_no_waste(void **state)
 static void test_alone(void **state)
 {
 	struct gn_world *world = NULL;
+	struct gn_shm_members all;
 	struct gn_segment *s = NULL;
 	struct gn_err err;
 	unsigned char *part;
 
 	(void)state;
 	assert_ok(gn_world_create(NULL, NULL, &world, &err));
-	assert_ok(gn_segment_create(world, 10000, 10000, &s, &err));
+	all = gn_shm_all_members(world);
+	assert_ok(gn_segment_create(&all, 10000, 10000, &s, &err));
 	part = gn_segment_part(s, 0);
 	assert_int_equal((uintptr_t)part % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
 	assert_int_equal(gn_segment_len(s), 10000);
+	assert_ptr_equal(gn_segment_part_of(s, 0), part);
+	assert_null(gn_segment_part_of(s, 1));
+	assert_true(gn_segment_id(s) != 0);
 	for (int i = 0; i < 10000; i++)
 		assert_int_equal(part[i], 0);
 	memset(part, 1, 10000);

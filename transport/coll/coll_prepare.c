@@ -158,8 +158,8 @@ static enum gn_status set_buffers(struct plan *p, struct gn_err *err)
 /* A bound on message numbers between ranks of this node, the same on all of them: the maximum over the schedules of all of them. */
 static enum gn_status count_messages(const struct plan *p, uint32_t *out, struct gn_err *err)
 {
-	struct gn_world *w = p->comm->world;
-	int here = gn_world_node_of(w, p->args.rank);
+	const int *node = p->comm->map->node;
+	int here = node[p->args.rank];
 	struct gn_algo_args args = p->args;
 	enum gn_status status = GN_OK;
 
@@ -169,15 +169,14 @@ static enum gn_status count_messages(const struct plan *p, uint32_t *out, struct
 		const struct gn_step *steps;
 		size_t count;
 
-		if (gn_world_node_of(w, args.rank) != here)
+		if (node[args.rank] != here)
 			continue;
 		status = gn_algorithm_schedule(p->algorithm, &args, &s, err);
 		if (status)
 			break;
 		steps = gn_schedule_steps(s, &count);
 		for (size_t i = 0; i < count; i++)
-			if (steps[i].op == GN_STEP_SEND && steps[i].message >= *out &&
-			    gn_world_node_of(w, steps[i].peer) == here)
+			if (steps[i].op == GN_STEP_SEND && steps[i].message >= *out && node[steps[i].peer] == here)
 				*out = steps[i].message + 1;
 		gn_schedule_destroy(s);
 	}

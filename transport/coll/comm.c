@@ -306,7 +306,7 @@ enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, st
 {
 	void *memory;
 
-	if (c->shm && !c->group)
+	if (c->shm)
 		return gn_shm_alloc(c->shm, len_bytes, out, err);
 	memory = gn_alloc_aligned(len_bytes);
 	if (!memory)

@@ -83,8 +83,10 @@ enum gn_status gn_comm_takes_gpu_memory(struct gn_comm *c, int *yes, struct gn_e
 void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out);
 
 /* Collective, with the same size and in the same order on all ranks; blocks. Zeroed, page-aligned memory for buffers of
- * collectives. Where the system allows it, the ranks of a node share it and read each other's buffers directly, which makes
- * collectives several times faster; elsewhere it is private memory. Free it by gn_comm_free, before the communicator. */
+ * collectives. Where the system allows it, the group's ranks on a node share it and read each other's buffers directly, which makes
+ * collectives several times faster; elsewhere it is private memory. It serves all groups whose ranks on this node are among those
+ * that share it: memory of the world, or of a parent, serves its subgroups. All ranks of an operation pass memory of the same
+ * allocation, at the same offset. Free it by gn_comm_free of the same communicator, before that is destroyed. */
 enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, struct gn_err *err);
 /* Local. After all operations on the memory were freed. NULL is fine. */
 void gn_comm_free(struct gn_comm *c, void *memory);

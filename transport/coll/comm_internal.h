@@ -23,6 +23,7 @@ struct gn_comm_progress;
 /* What gn_comm_split() made. Groups of one split have no rank in common and share a number. */
 struct gn_comm_group {
 	int number;	/* 1 .. GN_GROUPS - 1 */
+	int color;
 	int *ranks;	/* world rank of each rank */
 	char name[48];	/* "data[2]", for logs and diagnoses */
 };
@@ -44,7 +45,7 @@ struct gn_comm {
 	int rank, size;
 	struct gn_world *world;
 	struct gn_ucx *ucx;
-	struct gn_shm *shm; /* shared memory of this node's ranks; NULL: not available or not requested */
+	struct gn_shm *shm; /* of the group's own ranks on this node; NULL: not available or not requested */
 	struct gn_node_map *map;
 	struct gn_log *log;
 	struct gn_recorder *recorder;	   /* the world's */

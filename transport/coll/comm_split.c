@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What each rank of the parent contributes. */
+/* What each rank of the parent contributes: has_room: gn_shm_has_room(). */
 struct choice {
-	int32_t color, key;
+	int32_t color, key, has_room;
 };
+#define CHOICE_WORDS (sizeof(struct choice) / sizeof(int32_t))
 
 struct member {
 	int32_t key;
@@ -113,10 +114,9 @@ static enum gn_status create_group(struct gn_comm *parent, const struct choice *
 	c->recorder = parent->recorder;
 	c->oversubscribed = parent->oversubscribed;
 	c->group->number = number;
-	snprintf(c->group->name, sizeof c->group->name, "%.31s[%d]", name, (int)choices[parent->rank].color);
+	c->group->color = choices[parent->rank].color;
+	snprintf(c->group->name, sizeof c->group->name, "%.31s[%d]", name, c->group->color);
 	status = set_members(c, parent, choices, err);
-	if (!status)
-		status = gn_coll_prepare(c, &(struct gn_coll_args){.what = GN_COLLECTIVE_BARRIER}, &c->barrier, err);
 	if (status) {
 		gn_comm_group_destroy(c);
 		return status;
@@ -127,10 +127,36 @@ static enum gn_status create_group(struct gn_comm *parent, const struct choice *
 
 static enum gn_status gather_choices(struct gn_comm *parent, int color, int key, struct choice *choices, struct gn_err *err)
 {
-	struct choice mine = {color, key};
-	struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLGATHER, .in = &mine, .out = choices, .count = 2, .type = GN_I32};
+	const struct gn_shm *shm = parent->root->shm;
+	struct choice mine = {color, key, shm && gn_shm_has_room(shm)};
+	struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLGATHER, .in = &mine, .out = choices, .count = CHOICE_WORDS,
+				    .type = GN_I32};
 
 	return gn_comm_run(parent, &args, err);
+}
+
+static enum gn_status gather(void *comm, const void *mine, size_t len_bytes, void *all, struct gn_err *err)
+{
+	struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLGATHER, .in = mine, .out = all, .count = len_bytes, .type = GN_BYTES};
+
+	return gn_comm_run(comm, &args, err);
+}
+
+/* Collective over the new group. Without shared memory, if a rank cannot have it, the group uses messages. */
+static enum gn_status finish_group(struct gn_comm *c, const struct choice *choices, int parent_size, struct gn_err *err)
+{
+	struct gn_shm_members members = {.world = c->world, .size = c->size, .ranks = c->group->ranks, .gather = gather,
+					 .argument = c};
+	int wanted = c->root->shm && c->size > c->map->nodes, color = c->group->color;
+
+	for (int r = 0; r < parent_size; r++)
+		wanted &= choices[r].color != color || choices[r].has_room;
+	if (wanted && gn_shm_create_group(c->root->shm, &members, &c->shm, err)) {
+		if (c->failed || c->root->failed)
+			return GN_ERR_FAILED;
+		gn_log_debug(c->log, "%s cannot share memory, using messages: %s", c->group->name, err ? err->text : "");
+	}
+	return gn_coll_prepare(c, &(struct gn_coll_args){.what = GN_COLLECTIVE_BARRIER}, &c->barrier, err);
 }
 
 enum gn_status gn_comm_split(struct gn_comm *parent, int color, int key, const char *name, struct gn_comm **out, struct gn_err *err)
@@ -153,6 +179,8 @@ enum gn_status gn_comm_split(struct gn_comm *parent, int color, int key, const c
 				    GN_GROUPS - 1);
 	else if (!status)
 		status = gn_agree_status(parent, color < 0 ? GN_OK : create_group(parent, choices, number, name, &c, err), err);
+	if (!status)
+		status = gn_agree_status(parent, c ? finish_group(c, choices, parent->size, err) : GN_OK, err);
 	free(choices);
 	if (status) {
 		gn_comm_group_destroy(c);
@@ -177,6 +205,7 @@ void gn_comm_group_destroy(struct gn_comm *c)
 		c->root->groups[c->group->number] = (unsigned char)(c->failed != 0);
 		gn_recorder_set_group(c->recorder, c->group->number, 0, NULL);
 	}
+	gn_shm_destroy(c->shm);
 	gn_node_map_destroy(c->map);
 	free(c->group->ranks);
 	free(c->group);

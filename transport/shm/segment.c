@@ -16,8 +16,10 @@
 
 struct gn_segment {
 	size_t len, committed;
+	uint64_t id;
 	int parts;
 	void **part;
+	int *ranks;  /* of the world, for each part */
 	void *range; /* the address range of all parts; NULL: not reserved */
 	size_t range_len, stride;
 	int fd; /* of this rank's own part, if it is not all committed; else -1 */
@@ -158,80 +160,94 @@ static enum gn_status map_peer(const struct gn_segment *s, const struct record *
 	return status;
 }
 
-static enum gn_status map_all(struct gn_segment *s, const struct gn_world *w, int fd, const struct gn_gathered *records,
+/* The members on this node, in the order of the group. */
+static enum gn_status find_parts(struct gn_segment *s, const struct gn_shm_members *m, struct gn_err *err)
+{
+	int here = gn_world_node_of(m->world, gn_world_rank(m->world));
+
+	s->part = calloc((size_t)m->size, sizeof *s->part);
+	s->ranks = calloc((size_t)m->size, sizeof *s->ranks);
+	if (!s->part || !s->ranks)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a shared segment");
+	for (int r = 0; r < m->size; r++)
+		if (gn_world_node_of(m->world, gn_shm_member(m, r)) == here)
+			s->ranks[s->parts++] = gn_shm_member(m, r);
+	return GN_OK;
+}
+
+/* records: of all members. */
+static enum gn_status map_all(struct gn_segment *s, const struct gn_shm_members *m, int fd, const struct record *records,
 			      struct gn_err *err)
 {
-	int rank = gn_world_rank(w), index = 0;
+	int rank = gn_world_rank(m->world), index = 0;
 	enum gn_status status = reserve(s, err);
 
-	for (int r = 0; r < gn_world_size(w) && !status; r++) {
-		struct record record;
-
-		if (gn_world_node_of(w, r) != gn_world_node_of(w, rank))
+	for (int r = 0; index < s->parts && !status; r++) {
+		if (gn_shm_member(m, r) != s->ranks[index])
 			continue;
-		memcpy(&record, records->items[r], sizeof record);
+		if (!index)
+			s->id = records[r].inode;
 		s->part[index] = (char *)s->range + (size_t)index * s->stride;
-		status = r == rank ? map(s, fd, 1, s->part[index], err) : map_peer(s, &record, s->part[index], err);
+		status = s->ranks[index] == rank ? map(s, fd, 1, s->part[index], err) : map_peer(s, &records[r], s->part[index], err);
 		index++;
 	}
 	return status;
 }
 
 /* Collective: exchanges records. GN_ERR_UNSUPPORTED on all ranks when any record says that its rank failed. */
-static enum gn_status exchange_records(struct gn_world *w, const struct record *mine, struct gn_gathered *records, struct gn_err *err)
+static enum gn_status exchange_records(const struct gn_shm_members *m, const struct record *mine, struct record *records,
+				       struct gn_err *err)
 {
-	enum gn_status status = gn_world_exchange(w, mine, sizeof *mine, records, err);
+	enum gn_status status = m->gather(m->argument, mine, sizeof *mine, records, err);
 
-	for (int r = 0; r < gn_world_size(w) && !status; r++) {
-		struct record record;
-
-		if (records->lens[r] == sizeof record)
-			memcpy(&record, records->items[r], sizeof record);
-		if (records->lens[r] != sizeof record || record.failed)
-			status = gn_err_set(err, GN_ERR_UNSUPPORTED, "rank %d on %s cannot share memory with its node", r,
-					    gn_world_host_of(w, r));
-	}
+	for (int r = 0; r < m->size && !status; r++)
+		if (records[r].failed)
+			status = gn_err_set(err, GN_ERR_UNSUPPORTED, "rank %d on %s cannot share memory with its node",
+					    gn_shm_member(m, r), gn_world_host_of(m->world, gn_shm_member(m, r)));
 	return status;
 }
 
-enum gn_status gn_segment_create(struct gn_world *world, size_t len_bytes, size_t committed_bytes, struct gn_segment **out,
-				 struct gn_err *err)
+/* records: memory for those of all members. */
+static enum gn_status share(struct gn_segment *s, const struct gn_shm_members *m, struct record *records, struct gn_err *err)
 {
-	int fd = -1;
-	struct gn_segment *s = calloc(1, sizeof *s);
-	struct gn_gathered records = {0}, results = {0};
 	struct record mine = {.failed = 1};
-	enum gn_status status = GN_OK, own = GN_OK;
+	enum gn_status own = find_parts(s, m, err), status;
+	int fd = -1;
 
-	if (s) {
-		s->fd = -1;
-		s->part = calloc((size_t)gn_world_local_size(world), sizeof *s->part);
-	}
-	if (!s || !s->part) {
-		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a shared segment");
-		goto done;
-	}
-	s->len = len_bytes;
-	s->committed = committed_bytes;
-	s->parts = gn_world_local_size(world);
-	own = make_file(len_bytes, committed_bytes, &fd, &mine, err);
-	if (committed_bytes < len_bytes)
+	if (!own)
+		own = make_file(s->len, s->committed, &fd, &mine, err);
+	if (s->committed < s->len)
 		s->fd = fd;
-	status = exchange_records(world, &mine, &records, own ? NULL : err);
+	status = exchange_records(m, &mine, records, own ? NULL : err);
 	if (!status && !own)
-		own = map_all(s, world, fd, &records, err);
+		own = map_all(s, m, fd, records, err);
 	/* a second exchange: files stay open until all ranks have mapped them, and one that failed fails all */
 	mine.failed = own != GN_OK;
 	if (!status)
-		status = exchange_records(world, &mine, &results, own ? NULL : err);
-done:
-	gn_gathered_release(&records);
-	gn_gathered_release(&results);
+		status = exchange_records(m, &mine, records, own ? NULL : err);
 	if (fd >= 0 && s->fd < 0)
 		close(fd);
-	if (status || own) {
+	return own ? own : status;
+}
+
+enum gn_status gn_segment_create(const struct gn_shm_members *m, size_t len_bytes, size_t committed_bytes,
+				 struct gn_segment **out, struct gn_err *err)
+{
+	struct gn_segment *s = calloc(1, sizeof *s);
+	struct record *records = calloc((size_t)m->size, sizeof *records);
+	enum gn_status status;
+
+	if (!s || !records) {
+		free(s);
+		free(records);
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a shared segment");
+	}
+	*s = (struct gn_segment){.len = len_bytes, .committed = committed_bytes, .fd = -1};
+	status = share(s, m, records, err);
+	free(records);
+	if (status) {
 		gn_segment_destroy(s);
-		return own ? own : status;
+		return status;
 	}
 	*out = s;
 	return GN_OK;
@@ -246,6 +262,7 @@ void gn_segment_destroy(struct gn_segment *s)
 	if (s->fd >= 0)
 		close(s->fd);
 	free(s->part);
+	free(s->ranks);
 	free(s);
 }
 
@@ -259,6 +276,19 @@ enum gn_status gn_segment_commit(struct gn_segment *s, size_t offset, size_t len
 void *gn_segment_part(const struct gn_segment *s, int index)
 {
 	return s->part[index];
+}
+
+void *gn_segment_part_of(const struct gn_segment *s, int world_rank)
+{
+	for (int i = 0; i < s->parts; i++)
+		if (s->ranks[i] == world_rank)
+			return s->part[i];
+	return NULL;
+}
+
+uint64_t gn_segment_id(const struct gn_segment *s)
+{
+	return s->id;
 }
 
 size_t gn_segment_len(const struct gn_segment *s)

@@ -3,41 +3,107 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum gn_status gn_shm_create(struct gn_world *world, int oversubscribed, struct gn_shm **out, struct gn_err *err)
+static void *own_part(const struct gn_shm *n, const struct gn_shm_allocation *a)
+{
+	return gn_segment_part_of(a->segment, n->ranks[n->local_rank]);
+}
+
+static void release(struct gn_shm *n)
+{
+	pthread_mutex_destroy(&n->lock);
+	gn_segment_destroy(n->control);
+	free(n->flags_committed);
+	free(n->ranks);
+	free(n->wakeups);
+	free(n);
+}
+
+static enum gn_status find_locals(struct gn_shm *n, struct gn_err *err)
+{
+	const struct gn_shm_members *m = &n->members;
+	int rank = gn_world_rank(m->world), here = gn_world_node_of(m->world, rank);
+
+	n->flags_committed = calloc((size_t)m->size, sizeof *n->flags_committed);
+	n->ranks = calloc((size_t)m->size, sizeof *n->ranks);
+	n->wakeups = calloc((size_t)m->size, sizeof *n->wakeups);
+	if (!n->flags_committed || !n->ranks || !n->wakeups)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for shared-memory collectives");
+	for (int r = 0; r < m->size; r++) {
+		int world_rank = gn_shm_member(m, r);
+
+		if (world_rank == rank)
+			n->local_rank = n->local_size;
+		if (gn_world_node_of(m->world, world_rank) == here)
+			n->ranks[n->local_size++] = world_rank;
+	}
+	return GN_OK;
+}
+
+/* root: NULL if the new one is it. */
+static enum gn_status create(const struct gn_shm_members *members, struct gn_shm *root, int oversubscribed, struct gn_shm **out,
+			     struct gn_err *err)
 {
 	struct gn_shm *n = calloc(1, sizeof *n);
 	enum gn_status status;
 
-	if (n)
-		n->flags_committed = calloc((size_t)gn_world_local_size(world), sizeof *n->flags_committed);
-	if (!n || !n->flags_committed) {
-		free(n);
+	if (!n)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for shared-memory collectives");
-	}
-	n->world = world;
-	n->local_rank = gn_world_local_rank(world);
-	n->local_size = gn_world_local_size(world);
+	pthread_mutex_init(&n->lock, NULL);
+	n->root = root ? root : n;
+	n->members = *members;
 	n->oversubscribed = oversubscribed;
-	status = gn_segment_create(world, sizeof(struct gn_shm_control), gn_shm_has_bounce_buffers(n) ?
-				   offsetof(struct gn_shm_control, flags) : offsetof(struct gn_shm_control, bounce), &n->control, err);
+	status = find_locals(n, err);
+	if (!status)
+		status = gn_segment_create(members, sizeof(struct gn_shm_control), gn_shm_has_bounce_buffers(n) ?
+					   offsetof(struct gn_shm_control, flags) : offsetof(struct gn_shm_control, bounce),
+					   &n->control, err);
 	if (status) {
-		free(n->flags_committed);
-		free(n);
+		release(n);
 		return status;
 	}
+	for (int i = 0; i < n->local_size; i++) {
+		struct gn_shm_control *control = gn_segment_part_of(n->root->control, n->ranks[i]);
+
+		n->wakeups[i] = &control->wakeup;
+	}
+	n->waiters = &gn_shm_control_of(n->root, 0)->wakeup.waiters;
 	*out = n;
 	return GN_OK;
+}
+
+enum gn_status gn_shm_create(struct gn_world *world, int oversubscribed, struct gn_shm **out, struct gn_err *err)
+{
+	struct gn_shm_members all = gn_shm_all_members(world);
+
+	return create(&all, NULL, oversubscribed, out, err);
+}
+
+enum gn_status gn_shm_create_group(struct gn_shm *root, const struct gn_shm_members *members, struct gn_shm **out,
+				   struct gn_err *err)
+{
+	enum gn_status status = create(members, root, root->oversubscribed, out, err);
+
+	root->groups += !status;
+	return status;
+}
+
+int gn_shm_has_room(const struct gn_shm *root)
+{
+	return root->groups < GN_SHM_GROUPS_MAX;
 }
 
 void gn_shm_destroy(struct gn_shm *n)
 {
 	if (!n)
 		return;
-	while (n->allocations)
-		gn_shm_free(n, gn_segment_part(n->allocations->segment, n->local_rank));
-	gn_segment_destroy(n->control);
-	free(n->flags_committed);
-	free(n);
+	for (struct gn_shm_allocation *a = n->root->allocations, *next; a; a = next) {
+		next = a->next;
+		if (a->owner == n)
+			gn_shm_free(n, own_part(n, a));
+	}
+	if (n != n->root)
+		n->root->groups--;
+	release(n);
 }
 
 int gn_shm_has_bounce_buffers(const struct gn_shm *n)
@@ -58,44 +124,73 @@ enum gn_status gn_shm_alloc(struct gn_shm *n, size_t len_bytes, void **out, stru
 
 	if (!a)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an allocation");
-	status = gn_segment_create(n->world, len, len, &a->segment, err);
+	status = gn_segment_create(&n->members, len, len, &a->segment, err);
 	if (status) {
 		free(a);
 		return status;
 	}
-	a->number = ++n->allocations_made;
-	a->next = n->allocations;
-	n->allocations = a;
+	a->owner = n;
+	pthread_mutex_lock(&n->root->lock);
+	a->next = n->root->allocations;
+	n->root->allocations = a;
+	pthread_mutex_unlock(&n->root->lock);
 	*out = gn_segment_part(a->segment, n->local_rank);
 	return GN_OK;
 }
 
 void gn_shm_free(struct gn_shm *n, void *memory)
 {
-	for (struct gn_shm_allocation **at = &n->allocations; *at; at = &(*at)->next) {
-		struct gn_shm_allocation *a = *at;
+	struct gn_shm_allocation *a, **at;
 
-		if (gn_segment_part(a->segment, n->local_rank) == memory) {
-			*at = a->next;
-			gn_segment_destroy(a->segment);
-			free(a);
-			return;
-		}
-	}
+	pthread_mutex_lock(&n->root->lock);
+	for (at = &n->root->allocations; *at && own_part(n, *at) != memory; at = &(*at)->next)
+		;
+	a = *at;
+	if (a)
+		*at = a->next;
+	pthread_mutex_unlock(&n->root->lock);
+	if (a)
+		gn_segment_destroy(a->segment);
+	free(a);
+}
+
+static int all_have_mapped(const struct gn_shm *n, const struct gn_segment *s)
+{
+	for (int i = 0; i < n->local_size; i++)
+		if (!gn_segment_part_of(s, n->ranks[i]))
+			return 0;
+	return 1;
 }
 
 const struct gn_shm_allocation *gn_shm_find(const struct gn_shm *n, const void *memory, size_t len, uint64_t *offset)
 {
-	for (const struct gn_shm_allocation *a = n->allocations; a; a = a->next) {
-		uintptr_t base = (uintptr_t)gn_segment_part(a->segment, n->local_rank), at = (uintptr_t)memory;
+	const struct gn_shm_allocation *a;
+	uintptr_t at = (uintptr_t)memory, base = 0;
+
+	pthread_mutex_lock(&n->root->lock);
+	for (a = n->root->allocations; a; a = a->next) {
 		size_t size = gn_segment_len(a->segment);
 
-		if (at >= base && at - base <= size && len <= size - (at - base)) {
-			*offset = at - base;
-			return a;
-		}
+		base = (uintptr_t)own_part(n, a);
+		if (at >= base && at - base <= size && len <= size - (at - base))
+			break;
 	}
-	return NULL;
+	pthread_mutex_unlock(&n->root->lock);
+	if (!a || !all_have_mapped(n, a->segment))
+		return NULL;
+	*offset = at - base;
+	return a;
+}
+
+const struct gn_shm_allocation *gn_shm_find_id(const struct gn_shm *n, uint64_t id)
+{
+	const struct gn_shm_allocation *a;
+
+	pthread_mutex_lock(&n->root->lock);
+	for (a = n->root->allocations; a && gn_segment_id(a->segment) != id; a = a->next)
+		;
+	pthread_mutex_unlock(&n->root->lock);
+	return a;
 }
 
 int gn_shm_owns(const struct gn_shm *n, const void *memory, size_t len_bytes)

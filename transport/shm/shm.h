@@ -1,4 +1,5 @@
-/* Shared memory of the ranks of one node: buffers that all of them map, and allreduce directly in each other's buffers.
+/* Shared memory of the ranks of a group that are on one node: buffers that all of them map, and allreduce directly in each other's
+ * buffers. "Local" ranks are those ranks, in the order of the group.
  *
  * gn_shm_alloc() gives each rank its part of one segment. An allreduce on such buffers has two synchronisations: when all ranks
  * have arrived, each reduces its share of the elements from all buffers and writes the result to all buffers; then all are done.
@@ -23,8 +24,8 @@
 #ifndef GN_TRANSPORT_SHM_SHM_H
 #define GN_TRANSPORT_SHM_SHM_H
 
-#include "transport/bootstrap/world.h"
 #include "transport/schedule/types.h"
+#include "transport/shm/shm_members.h"
 
 #include <time.h>
 
@@ -34,18 +35,26 @@ struct gn_shm_op;
 /* Collective over the world; blocks. oversubscribed, the same on all ranks of the node: they outnumber their processors.
  * GN_ERR_UNSUPPORTED, on all ranks: memory cannot be shared. */
 enum gn_status gn_shm_create(struct gn_world *world, int oversubscribed, struct gn_shm **out, struct gn_err *err);
+/* Collective over the members; blocks. root: of gn_shm_create(), and outlives the new one. The members are copied, their ranks and
+ * argument borrowed. The new one has control memory of its own, so that operations of different groups need no common order; a wait
+ * for either is woken by both, and both use each other's allocations. GN_ERR_UNSUPPORTED or GN_ERR_NO_MEMORY, each rank with its own
+ * code: some member cannot have it, nobody does. */
+enum gn_status gn_shm_create_group(struct gn_shm *root, const struct gn_shm_members *members, struct gn_shm **out,
+				   struct gn_err *err);
+/* Local. Whether this rank may be in one more group: there is a limit, because each takes memory and an open file. */
+int gn_shm_has_room(const struct gn_shm *root);
 /* Local. NULL is fine. */
 void gn_shm_destroy(struct gn_shm *n);
 
-/* Collective over the world, in the same order and with the same size on all ranks; blocks. Zeroed, page-aligned memory that lives
+/* Collective over the members, in the same order and with the same size on all ranks; blocks. Zeroed, page-aligned memory that lives
  * until gn_shm_free or gn_shm_destroy. */
 enum gn_status gn_shm_alloc(struct gn_shm *n, size_t len_bytes, void **out, struct gn_err *err);
-/* Local. NULL is fine. */
+/* Local. Memory of any group of the same root. NULL is fine. */
 void gn_shm_free(struct gn_shm *n, void *memory);
-/* Local. Whether [memory, memory + len_bytes) is within one allocation of gn_shm_alloc(). */
+/* Local. Whether [memory, memory + len_bytes) is within one allocation of gn_shm_alloc() that all local ranks have mapped. */
 int gn_shm_owns(const struct gn_shm *n, const void *memory, size_t len_bytes);
 
-/* Local. Creates a persistent allreduce of count elements over the ranks of this node. in: NULL for in place, else any buffer of
+/* Local. Creates a persistent allreduce of count elements over the local ranks. in: NULL for in place, else any buffer of
  * this rank, which is read. out_buffer: fastest if allocated by gn_shm_alloc(), at the same offset on all ranks.
  * GN_ERR_UNSUPPORTED: it is not, and the node has too many ranks for bounce buffers; or there are too many operations. */
 enum gn_status gn_shm_allreduce(struct gn_shm *n, const void *in, void *out_buffer, size_t count, size_t element_bytes,
@@ -61,12 +70,12 @@ size_t gn_shm_eager_bytes(const struct gn_shm *n);
 void gn_shm_start(struct gn_shm_op *op);
 /* Makes progress without blocking; *done: the result is complete. GN_ERR_MISMATCH names the rank that started another operation. */
 enum gn_status gn_shm_test(struct gn_shm_op *op, int *done, struct gn_err *err);
-/* The rank that a started operation waits for; -1: none. */
+/* The world's rank that a started operation waits for; -1: none. */
 void gn_shm_waits_for(const struct gn_shm_op *op, int *rank);
 /* Whether buffers from elsewhere have bounce buffers, which are faster than messages. */
 int gn_shm_has_bounce_buffers(const struct gn_shm *n);
 
-/* --- blocking until another rank of this node writes to shared memory --- */
+/* --- blocking until another rank of this node writes to shared memory of any group; n: of gn_shm_create() --- */
 
 /* Announces that this rank is about to block, so that other ranks wake it after each write meant for it. Returns the wakeup state
  * for gn_shm_wakeup_wait(); look at the awaited memory once more before that. Nests. */

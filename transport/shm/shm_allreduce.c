@@ -46,7 +46,7 @@ static void use_slot(struct gn_shm_op *op)
 	for (int i = 0; i < 2; i++)
 		runs[i] = atomic_load(&op->mine->eager[i].arrived);
 	op->run = runs[0] > runs[1] ? runs[0] : runs[1];
-	op->check = (op->count * 0x9e3779b97f4a7c15u ^ op->element_bytes) * 0xc2b2ae3d27d4eb4fu ^ op->offset ^
+	op->check ^= (op->count * 0x9e3779b97f4a7c15u ^ op->element_bytes) * 0xc2b2ae3d27d4eb4fu ^ op->offset ^
 		    (uint64_t)op->path << 62;
 }
 
@@ -101,7 +101,8 @@ static enum gn_status select_path(struct gn_shm_op *op, struct gn_err *err)
 	if (outputs && op->in)
 		op->inputs = gn_shm_find(n, op->in, bytes_of(op), &op->in_offset);
 	for (int i = 0; outputs && i < n->local_size; i++)
-		op->results[i] = (char *)gn_segment_part(outputs->segment, i) + op->offset;
+		op->results[i] = (char *)gn_segment_part_of(outputs->segment, n->ranks[i]) + op->offset;
+	op->check = outputs ? gn_segment_id(outputs->segment) : 0;
 	return GN_OK;
 }
 
@@ -169,7 +170,7 @@ void gn_shm_start(struct gn_shm_op *op)
 	eager->offset = op->offset;
 	eager->count = op->count;
 	eager->element_bytes = op->element_bytes;
-	eager->in_allocation = op->inputs ? op->inputs->number : 0;
+	eager->in_allocation = op->inputs ? gn_segment_id(op->inputs->segment) : 0;
 	eager->in_offset = op->in_offset;
 	if (op->path == EAGER) {
 		memcpy(eager_values(op, op->node->local_rank, parity), op->in ? op->in : op->out, bytes_of(op));
@@ -186,21 +187,11 @@ void gn_shm_start(struct gn_shm_op *op)
 	op->seen = 0;
 }
 
-static int rank_of(const struct gn_world *w, int index)
-{
-	int local = 0;
-
-	for (int r = 0; r < gn_world_size(w); r++)
-		if (gn_world_node_of(w, r) == gn_world_node_of(w, gn_world_rank(w)) && local++ == index)
-			return r;
-	return 0;
-}
-
 static enum gn_status mismatch_error(const struct gn_shm_op *op, int index, struct gn_err *err)
 {
 	const struct gn_eager_slot *theirs = &op->sides[index]->eager[op->run & 1];
-	const struct gn_world *w = op->node->world;
-	int rank = rank_of(w, index);
+	const struct gn_world *w = op->node->members.world;
+	int rank = op->node->ranks[index];
 
 	return gn_err_set(err, GN_ERR_MISMATCH,
 			  "allreduce: the ranks disagree about the size, the type or the reduction: rank %d on %s gave %llu "
@@ -250,12 +241,10 @@ static int all_finished(struct gn_shm_op *op)
 static void find_parts(struct gn_shm_op *op)
 {
 	for (int i = 0; i < op->node->local_size; i++) {
-		const struct gn_shm_allocation *a = op->node->allocations;
 		const struct gn_eager_slot *eager = &op->sides[i]->eager[op->run & 1];
+		const struct gn_shm_allocation *a = eager->in_allocation ? gn_shm_find_id(op->node, eager->in_allocation) : NULL;
 
-		while (a && a->number != eager->in_allocation)
-			a = a->next;
-		op->parts[i] = a ? (char *)gn_segment_part(a->segment, i) + eager->in_offset : op->results[i];
+		op->parts[i] = a ? (char *)gn_segment_part_of(a->segment, op->node->ranks[i]) + eager->in_offset : op->results[i];
 	}
 	op->parts_known = 1;
 }
@@ -310,5 +299,5 @@ void gn_shm_waits_for(const struct gn_shm_op *op, int *rank)
 
 	if (local == op->node->local_size)
 		local = op->path == BOUNCED && op->phase == ARRIVED ? op->bounce.waiting_for : -1;
-	*rank = local < 0 ? -1 : rank_of(op->node->world, local);
+	*rank = local < 0 ? -1 : op->node->ranks[local];
 }

@@ -13,8 +13,7 @@
 struct gn_shm_flags {
 	struct gn_shm *node;
 	struct gn_shm_flags *next;
-	const struct gn_segment *segment;
-	size_t offset;
+	char **buffers; /* of each local rank */
 	uint32_t first, count, messages;
 	uint64_t run, signature; /* signature: the upper bits of a flag */
 };
@@ -70,16 +69,28 @@ static struct gn_shm_flags **find_gap(struct gn_shm *n, uint32_t count, uint32_t
 	return GN_SHM_FLAGS_MAX - *first >= count ? at : NULL;
 }
 
+static enum gn_status find_buffers(struct gn_shm_flags *l, const void *buffer, size_t len_bytes, struct gn_err *err)
+{
+	uint64_t offset = 0;
+	const struct gn_shm_allocation *a = gn_shm_find(l->node, buffer, len_bytes, &offset);
+
+	l->buffers = calloc((size_t)l->node->local_size, sizeof *l->buffers);
+	if (!l->buffers)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for message flags");
+	for (int i = 0; i < l->node->local_size; i++)
+		l->buffers[i] = (char *)gn_segment_part_of(a->segment, l->node->ranks[i]) + offset;
+	return GN_OK;
+}
+
 enum gn_status gn_shm_flags_create(struct gn_shm *n, const void *buffer, size_t len_bytes, uint32_t messages,
 			      struct gn_shm_flags **out, struct gn_err *err)
 {
-	uint64_t count = (uint64_t)n->local_size * 2 * messages, offset;
-	const struct gn_shm_allocation *place = gn_shm_find(n, buffer, len_bytes, &offset);
+	uint64_t count = (uint64_t)n->local_size * 2 * messages;
 	struct gn_shm_flags **at, *l;
 	enum gn_status status;
 	uint32_t first;
 
-	if (!place)
+	if (!gn_shm_owns(n, buffer, len_bytes))
 		return gn_err_set(err, GN_ERR_USAGE, "the buffer is not in memory shared by the node");
 	at = count <= GN_SHM_FLAGS_MAX ? find_gap(n, (uint32_t)count, &first) : NULL;
 	if (!at)
@@ -91,8 +102,12 @@ enum gn_status gn_shm_flags_create(struct gn_shm *n, const void *buffer, size_t 
 	l = calloc(1, sizeof *l);
 	if (!l)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for message flags");
-	*l = (struct gn_shm_flags){.node = n, .next = *at, .segment = place->segment, .offset = offset, .first = first,
-			      .count = (uint32_t)count, .messages = messages};
+	*l = (struct gn_shm_flags){.node = n, .next = *at, .first = first, .count = (uint32_t)count, .messages = messages};
+	status = find_buffers(l, buffer, len_bytes, err);
+	if (status) {
+		free(l);
+		return status;
+	}
 	*at = l;
 	*out = l;
 	return GN_OK;
@@ -113,19 +128,18 @@ void gn_shm_flags_destroy(struct gn_shm_flags *l)
 		;
 	if (*at)
 		*at = l->next;
+	free(l->buffers);
 	free(l);
 }
 
 int gn_shm_flags_peer(const struct gn_shm_flags *l, int rank)
 {
-	const struct gn_world *w = l->node->world;
-	int here = gn_world_node_of(w, gn_world_rank(w)), local = 0;
+	const struct gn_shm *n = l->node;
 
-	if (rank == gn_world_rank(w) || gn_world_node_of(w, rank) != here)
-		return -1;
-	for (int r = 0; r < rank; r++)
-		local += gn_world_node_of(w, r) == here;
-	return local;
+	for (int i = 0; i < n->local_size; i++)
+		if (n->ranks[i] == rank)
+			return i == n->local_rank ? -1 : i;
+	return -1;
 }
 
 void gn_shm_flags_start(struct gn_shm_flags *l)
@@ -153,7 +167,7 @@ int gn_shm_flags_is_ready(const struct gn_shm_flags *l, int from, uint32_t messa
 
 const void *gn_shm_flags_data(const struct gn_shm_flags *l, int from, size_t offset_bytes)
 {
-	return (const char *)gn_segment_part(l->segment, from) + l->offset + offset_bytes;
+	return l->buffers[from] + offset_bytes;
 }
 
 void gn_shm_flags_set_done(struct gn_shm_flags *l, int from, uint32_t message)

@@ -1,4 +1,4 @@
-/* Messages between the ranks of one node without copies: the sender sets a flag that a range of its buffer may be read; the
+/* Messages between the ranks of a group on one node without copies: the sender sets a flag that a range of its buffer may be read; the
  * receiver reads it (or reduces from it) in place and sets a flag that it has.
  *
  * One object belongs to one persistent operation on one buffer of gn_shm_alloc(), at the same offset on all ranks of the node. A
@@ -23,7 +23,7 @@ void gn_shm_flags_sign(struct gn_shm_flags *l, uint64_t signature);
 /* No run may be in progress. NULL is fine. */
 void gn_shm_flags_destroy(struct gn_shm_flags *l);
 
-/* The peer number of a rank, for the functions below; -1: it is on another node, or this rank. */
+/* The peer number of a rank of the world, for the functions below; -1: it is on another node, not in the group, or this rank. */
 int gn_shm_flags_peer(const struct gn_shm_flags *l, int rank);
 /* Begins a run. */
 void gn_shm_flags_start(struct gn_shm_flags *l);

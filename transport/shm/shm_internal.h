@@ -1,7 +1,8 @@
 /* Memory layout and state shared by the files of shm.h and shm_flags.h: shm.c (create, allocations), shm_allreduce.c, shm_bounce.c
  * (slices through bounce buffers), shm_flags.c, shm_wakeup.c, multi_reduce.c.
  *
- * All ranks of the node map one control segment, in which each rank has a part (struct gn_shm_control). Counters in it only rise.
+ * All local ranks of a group map one control segment, in which each has a part (struct gn_shm_control). Counters in it only rise.
+ * Wakeups are those of the world's: a rank may wait for operations of several groups at once.
  */
 #ifndef GN_TRANSPORT_SHM_SHM_INTERNAL_H
 #define GN_TRANSPORT_SHM_SHM_INTERNAL_H
@@ -10,10 +11,13 @@
 #include "transport/shm/shm.h"
 #include "transport/shm/segment_internal.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
-/* Allreduces that may exist at once; each has a slot. */
+/* Allreduces of a group that may exist at once; each has a slot. */
 #define GN_SHM_SLOTS 512
+/* Groups of a rank that may exist at once: each keeps a file open, and pages of its memory. */
+#define GN_SHM_GROUPS_MAX 64
 /* The largest buffers that go through eager slots (one synchronisation, each rank reduces everything): of shared buffers, without
  * and with oversubscription; of buffers from elsewhere, where there are no bounce buffers and where there are. The copy into the
  * slot has to be cheaper than a second synchronisation, which is cheap when each rank has a processor and expensive when ranks
@@ -49,7 +53,7 @@ struct gn_eager_slot {
 	uint64_t check; /* hash of count, element size, offset and path: the same on all ranks */
 	char values[GN_EAGER_SLOT_BYTES];
 	uint64_t offset, count, element_bytes; /* for the message when checks differ */
-	uint64_t in_allocation, in_offset;     /* where the other ranks find the input; in_allocation 0: in the output buffer */
+	uint64_t in_allocation, in_offset;     /* where the other ranks find the input: gn_segment_id(), 0: in the output buffer */
 };
 
 /* One rank's part of one allreduce's slot, on cache lines of its own. The two eager slots alternate, because a rank may start run n
@@ -97,16 +101,22 @@ struct gn_shm_control {
 
 struct gn_shm_allocation {
 	struct gn_segment *segment;
-	uint64_t number; /* from 1 on, the same on all ranks */
+	const struct gn_shm *owner;
 	struct gn_shm_allocation *next;
 };
 
 struct gn_shm {
-	struct gn_world *world;
+	struct gn_shm *root; /* of the world; of the world's, itself */
+	struct gn_shm_members members;
 	struct gn_segment *control;
-	struct gn_shm_allocation *allocations;
+	int *ranks;			       /* of the world, for each local rank */
+	struct gn_shm_wakeup **wakeups;	       /* of each local rank */
+	atomic_uint *waiters;		       /* how many ranks of this node wait */
+	pthread_mutex_t lock;		       /* root: of allocations, because operations may advance in another thread */
+	struct gn_shm_allocation *allocations; /* root: of all groups */
+	int groups;			       /* root: how many exist */
 	struct gn_shm_flags *flags; /* by ascending index of their first flag */
-	uint64_t flag_runs, bounce_slices, allocations_made;
+	uint64_t flag_runs, bounce_slices;
 	int local_rank, local_size;
 	int oversubscribed;
 	uint32_t *flags_committed; /* of each local rank, as last read */
@@ -130,7 +140,9 @@ void gn_bounce_begin(struct gn_shm *n, struct gn_bounce_op *r);
 /* All ranks must have arrived with the same size. Makes progress without blocking; returns whether the run is complete. */
 int gn_bounce_advance(struct gn_shm *n, struct gn_bounce_op *r);
 
-/* The allocation that holds [memory, memory + len), and the offset in it; NULL: none. */
+/* The allocation of that gn_segment_id(); NULL: none. */
+const struct gn_shm_allocation *gn_shm_find_id(const struct gn_shm *n, uint64_t id);
+/* The allocation that holds [memory, memory + len) and that all local ranks have mapped, and the offset in it; NULL: none. */
 const struct gn_shm_allocation *gn_shm_find(const struct gn_shm *n, const void *memory, size_t len, uint64_t *offset);
 static inline struct gn_shm_control *gn_shm_control_of(const struct gn_shm *n, int local)
 {
@@ -140,7 +152,7 @@ static inline struct gn_shm_control *gn_shm_control_of(const struct gn_shm *n, i
 /* After each write that other ranks may wait for: wakes one of them, or (-1) all, if they wait. */
 static inline void gn_shm_notify(struct gn_shm *n, int local)
 {
-	if (atomic_load_explicit(&gn_shm_control_of(n, 0)->wakeup.waiters, memory_order_relaxed))
+	if (atomic_load_explicit(n->waiters, memory_order_relaxed))
 		gn_shm_wake(n, local);
 }
 

@@ -5,11 +5,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static struct gn_shm_wakeup *wakeup_of(const struct gn_shm *n, int local)
-{
-	return &gn_shm_control_of(n, local)->wakeup;
-}
-
 static void signal_wakeup(struct gn_shm_wakeup *b)
 {
 	atomic_fetch_add(&b->state, 1);
@@ -18,23 +13,23 @@ static void signal_wakeup(struct gn_shm_wakeup *b)
 
 uint32_t gn_shm_wakeup_begin(struct gn_shm *n)
 {
-	struct gn_shm_wakeup *own = wakeup_of(n, n->local_rank);
+	struct gn_shm_wakeup *own = n->wakeups[n->local_rank];
 	uint32_t state = atomic_load(&own->state);
 
 	atomic_fetch_add(&own->waiting, 1);
-	atomic_fetch_add(&wakeup_of(n, 0)->waiters, 1);
+	atomic_fetch_add(n->waiters, 1);
 	return state;
 }
 
 void gn_shm_wakeup_end(struct gn_shm *n)
 {
-	atomic_fetch_sub(&wakeup_of(n, 0)->waiters, 1);
-	atomic_fetch_sub(&wakeup_of(n, n->local_rank)->waiting, 1);
+	atomic_fetch_sub(n->waiters, 1);
+	atomic_fetch_sub(&n->wakeups[n->local_rank]->waiting, 1);
 }
 
 void gn_shm_wakeup_wait(struct gn_shm *n, uint32_t state, const struct timespec *limit)
 {
-	syscall(SYS_futex, &wakeup_of(n, n->local_rank)->state, FUTEX_WAIT, state, limit, NULL, 0);
+	syscall(SYS_futex, &n->wakeups[n->local_rank]->state, FUTEX_WAIT, state, limit, NULL, 0);
 }
 
 void gn_shm_wake(struct gn_shm *n, int local)
@@ -42,11 +37,11 @@ void gn_shm_wake(struct gn_shm *n, int local)
 	int first = local < 0 ? 0 : local, end = local < 0 ? n->local_size : local + 1;
 
 	for (int i = first; i < end; i++)
-		if (i != n->local_rank && atomic_load_explicit(&wakeup_of(n, i)->waiting, memory_order_relaxed))
-			signal_wakeup(wakeup_of(n, i));
+		if (i != n->local_rank && atomic_load_explicit(&n->wakeups[i]->waiting, memory_order_relaxed))
+			signal_wakeup(n->wakeups[i]);
 }
 
 void gn_shm_wake_self(struct gn_shm *n)
 {
-	signal_wakeup(wakeup_of(n, n->local_rank));
+	signal_wakeup(n->wakeups[n->local_rank]);
 }
