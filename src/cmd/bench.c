@@ -111,6 +111,21 @@ static enum gn_status open_device(struct gn_bench *b, const char **pci, struct g
 #endif
 }
 
+/* Groups of --group consecutive ranks, or one of all. */
+static enum gn_status make_groups(struct gn_bench *b, struct gn_err *err)
+{
+	int size = gn_comm_size(b->comm), each = (int)b->o->group;
+
+	b->group = b->comm;
+	b->groups = 1;
+	if (!each)
+		return GN_OK;
+	if (each > size || size % each)
+		return gn_err_set(err, GN_ERR_USAGE, "--group %d: not a divisor of %d ranks", each, size);
+	b->groups = size / each;
+	return gn_comm_split(b->comm, gn_comm_rank(b->comm) / each, 0, "bench", &b->group, err);
+}
+
 static enum gn_status open_bench(const struct gn_bench_options *o, struct gn_bench *b, struct gn_err *err)
 {
 	struct gn_comm_options options = {.transport = o->transport, .tuning = o->tuning, .rails = (int)o->rails,
@@ -134,6 +149,10 @@ static enum gn_status open_bench(const struct gn_bench_options *o, struct gn_ben
 	size = gn_comm_size(b->comm);
 	if (size == 1 && strcmp(o->transport, "auto"))
 		return gn_err_set(err, GN_ERR_USAGE, "--transport %s: a single rank sends no messages", o->transport);
+	status = make_groups(b, err);
+	if (status)
+		return status;
+	size = gn_comm_size(b->group);
 	if (o->root >= size || o->peer >= size)
 		return gn_err_set(err, GN_ERR_USAGE, "rank %lld does not exist: %d rank%s, counted from 0",
 				  (long long)(o->root >= size ? o->root : o->peer), size, size > 1 ? "s" : "");
@@ -159,6 +178,8 @@ static void close_bench(struct gn_bench *b)
 	free_buffer(b, b->in);
 	free_buffer(b, b->out);
 	free(b->times);
+	if (b->group != b->comm)
+		gn_comm_destroy(b->group);
 	gn_comm_destroy(b->comm);
 	gn_world_destroy(b->world);
 	gn_log_destroy(b->log);
@@ -179,6 +200,9 @@ static enum gn_status check_device(const struct gn_bench_options *o, const char 
 		status = gn_err_set(err, GN_ERR_USAGE, "--device cuda: %s is measured only on the host; allreduce and train also "
 				    "on GPUs",
 				    mode);
+	if (!status && o->group && (!strcmp(o->device, "cuda") || !strcmp(mode, "p2p") || !strcmp(mode, "decode") ||
+				    !strcmp(mode, "train")))
+		status = gn_err_set(err, GN_ERR_USAGE, "--group is for collectives in host memory");
 	return status;
 }
 
@@ -271,6 +295,8 @@ static const struct gn_option options_table[] = {
 	 .help = "root rank of broadcast and reduce", .min = 0, .max = 1000000},
 	{.name = "peer", .kind = GN_OPTION_INT, .offset = FIELD(peer), .value_name = "RANK", .initial = "-1",
 	 .help = "p2p: the peer of rank 0; -1: the last rank", .min = -1, .max = 1000000},
+	{.name = "group", .kind = GN_OPTION_INT, .offset = FIELD(group), .value_name = "N", .initial = "0",
+	 .help = "collectives within each N consecutive ranks, all groups at once; 0: one of all ranks", .min = 0, .max = 1000000},
 	{.name = "place", .kind = GN_OPTION_CHOICE, .offset = FIELD(place), .value_name = "WHICH", .initial = "both",
 	 .help = "measure in place, out of place, or both", .choices = "both|in|out"},
 	{.name = "algo", .kind = GN_OPTION_TEXT, .offset = FIELD(algo), .value_name = "NAME", .initial = "auto",
@@ -356,6 +382,7 @@ static const struct gn_command command = {
 	.examples = "  gannet launch -n 4 gannet bench allreduce --transport shm   # on this machine\n"
 		    "  srun -N2 --mpi=pmix gannet bench allreduce --json            # JSON lines\n"
 		    "  srun -N2 --mpi=pmix gannet bench p2p --transport rc          # latency and bandwidth of a link\n"
+		    "  gannet launch -n 4 gannet bench allreduce --group 2          # two groups of two ranks at once\n"
 		    "  gannet bench decode --data /local/train --iters 5            # images/s of a processor\n"
 		    "  gannet bench train --model resnet50 --batch 16 --iters 10    # images/s of training steps\n",
 	.options = options_table,

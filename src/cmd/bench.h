@@ -9,7 +9,7 @@
 #include "transport/coll/comm.h"
 
 struct gn_bench_options {
-	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer, rails;
+	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer, rails, group;
 	const char *algo, *transport, *tuning, *progress, *place, *type, *redop, *device, *comm;
 	int json, foreign, transport_strict;
 	const char *data; /* decode */
@@ -28,6 +28,8 @@ struct gn_bench {
 	struct gn_log *log;
 	struct gn_world *world;
 	struct gn_comm *comm;
+	struct gn_comm *group; /* the ranks of one operation: with --group a part of comm, else comm */
+	int groups;	       /* how many such parts */
 	struct gn_bench_gpu *gpu; /* with --device cuda */
 	struct gn_pattern pattern;
 	void *in, *out;	/* of buffer_bytes each */

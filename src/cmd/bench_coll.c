@@ -1,5 +1,7 @@
 #include "src/cmd/bench.h"
 
+#include "transport/schedule/algo.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -81,7 +83,7 @@ static enum gn_status measure_place(const struct job *j, struct gn_timing *t, in
 				    .root = j->root, .algorithm = j->b->o->algo};
 	struct gn_coll_info info;
 	struct gn_coll *coll = NULL;
-	enum gn_status status = gn_coll_prepare(j->b->comm, &args, &coll, err);
+	enum gn_status status = gn_coll_prepare(j->b->group, &args, &coll, err);
 
 	if (status)
 		return status;
@@ -133,12 +135,17 @@ static double least_traffic(enum gn_collective what, int ranks, int nodes)
 
 static enum gn_status find_limit(struct gn_bench *b, struct gn_bench_row *row, enum gn_collective what, struct gn_err *err)
 {
-	int size = gn_comm_size(b->comm), nodes = gn_world_nodes(b->world);
+	int size = gn_comm_size(b->group), nodes = gn_comm_map(b->group)->nodes;
 
-	row->limit_bytes = least_traffic(what, size, nodes) * (double)row->bytes;
+	/* groups share the links of their nodes in ways of their own */
+	if (b->groups > 1 && gn_world_nodes(b->world) > 1) {
+		row->limit_of = "";
+		return GN_OK;
+	}
+	row->limit_bytes = b->groups * least_traffic(what, size, nodes) * (double)row->bytes;
 	row->limit_of = nodes > 1 ? "link" : "memory";
 	row->limit_gb_per_s = b->link_gb_per_s;
-	return nodes > 1 ? GN_OK : gn_bench_memory_roofline(b, row->bytes, size, &row->limit_gb_per_s, err);
+	return nodes > 1 ? GN_OK : gn_bench_memory_roofline(b, row->bytes, size * b->groups, &row->limit_gb_per_s, err);
 }
 
 static enum gn_collective what_of(const struct gn_bench_row *row)
@@ -152,8 +159,8 @@ static enum gn_collective what_of(const struct gn_bench_row *row)
 
 static enum gn_status measure_row(struct gn_bench *b, struct gn_bench_row *row, int *direct, struct gn_err *err)
 {
-	struct job j = {.b = b, .shape = shape_of(what_of(row)), .count = row->count, .rank = gn_comm_rank(b->comm),
-			.size = gn_comm_size(b->comm), .root = row->root < 0 ? 0 : row->root};
+	struct job j = {.b = b, .shape = shape_of(what_of(row)), .count = row->count, .rank = gn_comm_rank(b->group),
+			.size = gn_comm_size(b->group), .root = row->root < 0 ? 0 : row->root};
 	enum gn_status status = find_limit(b, row, j.shape->what, err);
 
 	if (!status && (strcmp(b->o->place, "in") || !j.shape->in_place))
@@ -173,6 +180,8 @@ static void print_heading(const struct gn_bench *b, enum gn_collective what)
 {
 	int ranks = gn_comm_size(b->comm), nodes = gn_world_nodes(b->world);
 
+	if (b->groups > 1)
+		printf("# in %d groups of %d ranks at once\n", b->groups, gn_comm_size(b->group));
 	printf("# %s: %d rank%s on %d node%s, algorithm %s, %s buffers, at most %lld iterations after %lld\n",
 	       gn_collective_name(what), ranks, ranks > 1 ? "s" : "", nodes, nodes > 1 ? "s" : "", b->o->algo,
 	       b->o->foreign ? "foreign" : "own", (long long)b->o->iters, (long long)b->o->warmup);
@@ -187,7 +196,7 @@ static void print_heading(const struct gn_bench *b, enum gn_collective what)
 enum gn_status gn_bench_collective(struct gn_bench *b, enum gn_collective what, struct gn_err *err)
 {
 	const struct shape *s = shape_of(what);
-	int size = gn_comm_size(b->comm);
+	int size = gn_comm_size(b->group);
 	size_t blocks = s->by_block ? (size_t)size : 1, each = blocks * gn_pattern_bytes(b->pattern.type), before = 0;
 	enum gn_status status = GN_OK;
 

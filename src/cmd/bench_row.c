@@ -153,6 +153,8 @@ void gn_bench_print_json(const struct gn_bench_row *row)
 	gn_json_string(&j, "transport", row->transport);
 	gn_json_int(&j, "ranks", row->ranks);
 	gn_json_int(&j, "nodes", row->nodes);
+	if (row->groups > 1)
+		gn_json_int(&j, "groups", row->groups);
 	gn_json_int(&j, "rails", row->rails);
 	json_limit(&j, row);
 	json_timing(&j, "in_place", row, &row->in_place);

@@ -43,7 +43,8 @@ struct gn_bench_row {
 	/* bytes: the longer of a rank's input and output; count: elements as the operation's argument counts them */
 	uint64_t bytes, count;
 	int root;	       /* -1: none */
-	int ranks, nodes, rails;
+	int ranks, nodes, rails; /* of one operation */
+	int groups;	       /* that many operations at once, of different ranks */
 	double bus_factor; /* ratio of bus bandwidth to algorithm bandwidth */
 	/* What limits the operation ("link", "memory"), the least bytes that it moves through that, and the measured bandwidth of
 	 * that; "" and 0 when unknown. */

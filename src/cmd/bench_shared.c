@@ -4,6 +4,7 @@
 #include "src/base/clock.h"
 #include "src/base/strbuf.h"
 #include "transport/coll/traffic_check.h"
+#include "transport/schedule/algo.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,10 +116,10 @@ static void name_transports(const struct gn_bench *b, int direct, char *names, s
 	if (direct)
 		add_name(names, size, "shm");
 	gn_strbuf_init(&lanes);
-	for (int r = 0; r < gn_comm_size(b->comm); r++)
-		if (r != gn_comm_rank(b->comm)) {
+	for (int r = 0; r < gn_comm_size(b->group); r++)
+		if (r != gn_comm_rank(b->group)) {
 			gn_strbuf_puts(&lanes, " ");
-			gn_comm_lanes(b->comm, r, &lanes);
+			gn_comm_lanes(b->group, r, &lanes);
 		}
 	for (lane = lanes.text ? strtok_r(lanes.text, " ", &save) : NULL; lane; lane = strtok_r(NULL, " ", &save)) {
 		const char *device = strchr(lane, '/');
@@ -169,8 +170,9 @@ enum gn_status gn_bench_row(struct gn_bench *b, struct gn_bench_row *row,
 	if (!row->transport)
 		row->transport = carried_by;
 	row->type = b->o->type;
-	row->ranks = gn_comm_size(b->comm);
-	row->nodes = gn_world_nodes(b->world);
+	row->ranks = gn_comm_size(b->group);
+	row->nodes = gn_comm_map(b->group)->nodes;
+	row->groups = b->groups;
 	(b->o->json ? gn_bench_print_json : gn_bench_print_row)(row);
 	row->transport = NULL;
 	return GN_OK;

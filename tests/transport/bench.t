@@ -36,6 +36,22 @@ json() { # N TRANSPORT ALGO
 }
 check "JSON rows, 2 ranks, shm, ring" json 2 shm ring
 check "JSON rows, 3 ranks, tcp, recursive doubling" json 3 tcp recursive-doubling
+in_groups() { # N GROUP TRANSPORT: ranks and groups as asked for, no wrong element in any group
+	run "$1" "$4" --group "$2" --transport "$3" --json --max-bytes 1M --factor 64 >"$scratch/out" 2>"$scratch/err" ||
+		{ cat "$scratch/err"; return 1; }
+	perl -MJSON::PP -e '
+		my ($n, $each) = @ARGV;
+		while (<STDIN>) {
+			my $r = decode_json($_);
+			$rows++;
+			die $_ if $r->{ranks} != $each || $r->{groups} != $n / $each || $r->{out_of_place}{wrong};
+		}
+		die "$rows rows" unless $rows == 3;' "$1" "$2" <"$scratch/out"
+}
+check "allreduce in groups of 2 of 4 ranks" in_groups 4 2 auto allreduce
+check "allgather in groups of 3 of 6 ranks over tcp" in_groups 6 3 tcp allgather
+expect 2 'not a divisor of 4 ranks' "groups that do not divide the ranks" run 4 allreduce --group 3
+expect 2 'collectives in host memory' "no groups of point to point" run 4 p2p --group 2
 # bus bandwidth by algorithm bandwidth; the least bytes per byte of message on one node; is there an in-place half?
 modes="reduce-scatter:2/3:4:1 allgather:2/3:4:1 broadcast:1:3:1 reduce:1:4:1 all-to-all:2/3:6:0"
 mode() { # MODE FACTOR NEEDED IN_PLACE ARG...
