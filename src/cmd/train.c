@@ -3,6 +3,7 @@
 #include "src/cmd/stop.h"
 #include "src/cmd/world_options.h"
 #include "src/config.h"
+#include "src/train/loop/combine.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/trainer.h"
 #include "src/train/model/model.h"
@@ -191,6 +192,9 @@ static const struct gn_option options[] = {
 	{.name = "overlap", .kind = GN_OPTION_FLAG, .offset = FIELD(overlap), .initial = "1",
 	 .help = "overlap the allreduce of gradients with backward; --no-overlap: after backward (default: autotune in the first "
 		 "steps)"},
+	{.name = "compress", .kind = GN_OPTION_TEXT, .offset = FIELD(compress), .value_name = "HOW", .initial = "none",
+	 .help = "compress gradients between ranks: bf16, fp16, int8, topk:F (the share F of largest ones, such as 0.01; the rest is "
+		 "added to the next step's), dgc:F (the same with momentum before selection), powersgd:R (factors of rank R); none"},
 	GN_CMD_WORLD_OPTIONS(struct gn_train_options, world),
 };
 
@@ -267,7 +271,7 @@ static enum gn_status apply_recipe(struct gn_train_options *o, int64_t ranks, st
 		return gn_err_prefix(err, "recipe %s", o->recipe);
 	log_recipe(o->recipe, recipe, filled, batch, text);
 	o->recipe_text = gn_strbuf_text(text);
-	return GN_OK;
+	return gn_train_check_options(o, err);
 }
 
 /* Warns once of all options that were given and have no effect in combination with the others. */
@@ -370,6 +374,8 @@ static int run(const void *target, const struct gn_text_list *positional)
 	(void)positional;
 	if (!status)
 		status = check_comm(target, &err);
+	if (!status)
+		status = gn_train_check_options(target, &err);
 	if (!status)
 		status = gn_stop_create(log, &stop, &err);
 	if (!status)

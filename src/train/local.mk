@@ -12,6 +12,7 @@ libgannet_train_a_SOURCES += \
 	src/train/checkpoint/owner_internal.h
 
 libgannet_train_a_SOURCES += \
+	src/train/loop/combine.c src/train/loop/combine.h \
 	src/train/loop/evaluate.c src/train/loop/evaluate.h \
 	src/train/loop/input.c src/train/loop/input.h \
 	src/train/loop/options.h \
@@ -67,9 +68,16 @@ libgannet_train_a_SOURCES += \
 
 libgannet_train_a_SOURCES += \
 	src/train/parallel/bucket_autotune.c src/train/parallel/bucket_autotune.h \
+	src/train/parallel/compress.c src/train/parallel/compress.h \
+	src/train/parallel/compress_half.c \
+	src/train/parallel/compress_int8.c \
+	src/train/parallel/compress_internal.h \
+	src/train/parallel/compress_powersgd.c \
+	src/train/parallel/compress_sparse.c \
 	src/train/parallel/gpu_backend.c src/train/parallel/gpu_backend.h \
 	src/train/parallel/overlap.h \
 	src/train/parallel/reducer.c src/train/parallel/reducer.h \
+	src/train/parallel/share_compressed.c \
 	src/train/parallel/share_gpu.c \
 	src/train/parallel/share_host.c \
 	src/train/parallel/share_local.c \

@@ -1,19 +1,25 @@
-UNIT_TESTS += tests/train/test_count tests/train/test_metrics_reader tests/train/test_lr tests/train/test_manifest tests/train/test_model \
+UNIT_TESTS += tests/train/test_combine tests/train/test_compress tests/train/test_count tests/train/test_metrics_reader tests/train/test_lr tests/train/test_manifest tests/train/test_model \
 	tests/train/test_optimizer tests/train/test_owner tests/train/test_plan tests/train/test_preprocess tests/train/test_processors tests/train/test_recipe tests/train/test_metrics_log tests/train/test_safetensors tests/train/test_metrics \
 	tests/train/test_step
 EXTRA_DIST += tests/train/same_bits tests/train/accuracy tests/train/common.sh tests/train/preprocess.tar tests/train/preprocess.txt \
 	tests/train/preprocess_reference tests/train/torchvision tests/train/trace_check
 
-SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/checkpoint.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t \
+SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/checkpoint.t tests/train/compress.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t \
 	tests/train/overlap.t tests/train/report.t \
 	tests/train/resume.t tests/train/split.t tests/train/status.t tests/train/stop.t tests/train/sync.t \
 	tests/train/trace.t
-check_PROGRAMS += tests/train/exchange_probe
+check_PROGRAMS += tests/train/compress_probe tests/train/exchange_probe
+tests_train_compress_probe_SOURCES = tests/train/compress_probe.c
+tests_train_compress_probe_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 tests_train_exchange_probe_SOURCES = tests/train/exchange_probe.c tests/transport/copier_host.c tests/transport/copier_host.h
 tests_train_exchange_probe_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 TRAIN_TEST_LIBS = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_train_test_model_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_model_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_combine_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_combine_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_compress_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_compress_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_count_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_count_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_processors_CPPFLAGS = $(TEST_CPPFLAGS)

@@ -119,25 +119,53 @@ struct gn_sharing_options gn_replica_sharing_options(const struct gn_replica *r)
 	return (struct gn_sharing_options){
 		.comm = r->options.comm, .backend = r->backend, .model = r->options.model, .flat = r->flat,
 		.tail_elements = gn_model_buffer_elements(r->options.model) + GN_PIGGYBACK_COUNT, .algo = r->options.algo,
+		.compressor = r->compressor,
 	};
 }
 
 enum gn_status gn_replica_connect(struct gn_replica *r, const struct gn_reducer_config *config, struct gn_err *err)
 {
 	const struct gn_replica_options *o = &r->options;
-	struct gn_sharing_options ro;
 	enum gn_status status = GN_OK;
 
 	if (is_queued(r) && gn_comm_size(o->comm) > 1)
 		status = gn_gpu_backend_create(o->comm, o->gpu_comm ? o->gpu_comm : "auto", gn_device_ordinal(r->device.device), o->log,
 						    &r->backend, err);
+	return status ? status : gn_replica_compress(r, &o->compress.spec, config, err);
+}
+
+static enum gn_status create_compressor(struct gn_replica *r, const struct gn_compress_spec *spec, struct gn_err *err)
+{
+	struct gn_compress_options co = r->options.compress;
+
+	co.comm = r->options.comm;
+	co.model = r->options.model;
+	co.algo = r->options.algo;
+	co.batches = r->options.batches;
+	co.spec = *spec;
+	if (spec->method <= GN_COMPRESS_AUTO || gn_comm_size(co.comm) == 1)
+		return GN_OK;
+	return gn_agree_status(co.comm, gn_compressor_create(&co, &r->compressor, err), err);
+}
+
+enum gn_status gn_replica_compress(struct gn_replica *r, const struct gn_compress_spec *spec, const struct gn_reducer_config *config,
+				   struct gn_err *err)
+{
+	struct gn_sharing_options ro;
+	enum gn_status status;
+
+	gn_reducer_destroy(r->reducer);
+	r->reducer = NULL;
+	gn_compressor_destroy(r->compressor);
+	r->compressor = NULL;
+	status = create_compressor(r, spec, err);
 	if (status)
 		return status;
 	ro = gn_replica_sharing_options(r);
 	status = gn_reducer_create(&ro, config, &r->reducer, err);
 	if (!status)
 		status = gn_replica_cut(r, err);
-	return gn_agree_status(o->comm, status, err);
+	return gn_agree_status(r->options.comm, status, err);
 }
 
 static int ends_bucket(void *context, int param)
@@ -155,6 +183,7 @@ void gn_replica_release(struct gn_replica *r)
 	if (r->device.stream)
 		(void)gn_stream_wait(r->device.stream, NULL);
 	gn_reducer_destroy(r->reducer);
+	gn_compressor_destroy(r->compressor);
 	gn_coll_backend_destroy(r->backend);
 	gn_plan_destroy(r->plan);
 	gn_optimizer_destroy(r->optimizer);

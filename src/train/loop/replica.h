@@ -12,6 +12,7 @@
 
 #include "src/train/metrics/trace.h"
 #include "src/train/optim/optimizer.h"
+#include "src/train/parallel/compress.h"
 #include "src/train/parallel/reducer.h"
 #include "src/train/plan/device.h"
 #include "src/train/plan/plan.h"
@@ -29,6 +30,7 @@ struct gn_replica_options {
 	double ema;		       /* decay of the moving average; 0: none */
 	int batches;		       /* whose gradients make a step; at least 1 */
 	const char *algo, *gpu_comm;   /* what sums: as gn_sharing_options and gn_gpu_backend_create take it */
+	struct gn_compress_options compress; /* of these spec, seed, momentum and clip; of one rank nothing is compressed */
 };
 
 /* Zeroed: there is none. Members may be read by everybody, and are set by the functions below but for these: next, trace. */
@@ -46,6 +48,7 @@ struct gn_replica {
 	struct gn_optimizer *optimizer;
 	struct gn_ema ema;
 	struct gn_coll_backend *backend;   /* several ranks on GPUs */
+	struct gn_compressor *compressor;  /* NULL: gradients are summed as they are */
 	struct gn_reducer *reducer;
 	struct gn_plan *plan;
 	float *results;			   /* host: what piggybacked, after the step */
@@ -70,6 +73,9 @@ enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err);
 enum gn_status gn_replica_set_plan(struct gn_replica *r, const struct gn_model *model, const struct gn_plan_options *po, struct gn_err *err);
 /* Collective, failures are agreed on. What sums gradients in buckets of this kind. */
 enum gn_status gn_replica_connect(struct gn_replica *r, const struct gn_reducer_config *config, struct gn_err *err);
+/* Collective, failures are agreed on. The same with another method of compression, from its initial state. After connect. */
+enum gn_status gn_replica_compress(struct gn_replica *r, const struct gn_compress_spec *spec, const struct gn_reducer_config *config,
+				   struct gn_err *err);
 /* Local. After another reducer was set: cuts the plan's backward where its buckets end. */
 enum gn_status gn_replica_cut(struct gn_replica *r, struct gn_err *err);
 void gn_replica_release(struct gn_replica *r);

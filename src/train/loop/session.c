@@ -52,17 +52,32 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 	return gn_weights_layout_digest(s->model, s->checkpoint.info.layout_digest, err);
 }
 
+/* dgc applies momentum and clipping on each rank, before it selects. Weight decay, which is not compressed, stays with the optimizer, with
+ * the effect that momentum gives it in the long run. */
+static void move_momentum(struct gn_replica_options *o)
+{
+	struct gn_optimizer_options *update = &o->optimizer;
+
+	o->compress.momentum = update->momentum;
+	o->compress.clip = update->clip;
+	update->weight_decay /= update->momentum < 1 ? 1 - update->momentum : 1;
+	update->momentum = update->clip = 0;
+}
+
 static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
-	const struct gn_replica_options ro = {
+	struct gn_replica_options ro = {
 		.comm = s->comm, .model = s->model, .log = s->log, .device = s->device,
 		.optimizer = {.name = o->optimizer, .momentum = o->momentum, .beta2 = o->beta2, .trust = o->trust, .eps = o->eps,
 			      .weight_decay = o->weight_decay, .clip = o->clip, .nesterov = o->nesterov, .decay_all = o->decay_all},
 		.ema = o->ema, .batches = (int)o->accumulate, .algo = o->algo, .gpu_comm = o->comm,
+		.compress = {.spec = s->compress, .seed = (uint64_t)o->seed},
 	};
 	enum gn_status status = gn_optimizer_check(&ro.optimizer, &s->checkpoint.info.optimizer, err);
 
+	if (s->compress.method == GN_COMPRESS_DGC && gn_comm_size(s->comm) > 1)
+		move_momentum(&ro);
 	return status ? status : gn_replica_init(&s->replica, &ro, err);
 }
 
@@ -123,8 +138,12 @@ static enum gn_status compare_layouts(struct gn_session *s, int *same, struct gn
 static enum gn_status make_plans(struct gn_session *s, struct gn_err *err)
 {
 	int same;
-	enum gn_status status = gn_agree_status(s->comm, make_train_plans(s, err), err);
+	enum gn_status status;
 
+	/* whose matrices have a low rank in torch's order */
+	if (s->compress.method == GN_COMPRESS_POWERSGD && gn_comm_size(s->comm) > 1)
+		gn_weight_layouts_plain(s->replica.layouts);
+	status = gn_agree_status(s->comm, make_train_plans(s, err), err);
 	if (!status)
 		status = compare_layouts(s, &same, err);
 	if (!status && !same) {
@@ -213,7 +232,9 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 	enum gn_status status;
 
 	gn_input_threads(s->options->threads, gn_world_local_size(gn_comm_world(s->comm)));
-	status = open_data(s, err);
+	status = gn_compress_parse(s->options->compress, &s->compress, err);
+	if (!status)
+		status = open_data(s, err);
 	if (!status)
 		status = make_model(s, err);
 	if (!status)

@@ -66,6 +66,7 @@ struct gn_session {
 	struct gn_model *model;		 /* at its full side */
 	struct gn_model *train_model;	 /* at the side of this epoch's images; NULL: the full one */
 	struct gn_plan_options device;	 /* of these only the device and the precision */
+	struct gn_compress_spec compress; /* what was asked for; auto until it has chosen */
 	struct gn_sync_bn *sync_bn;	 /* with --sync-bn, of more than one rank */
 	struct gn_replica replica;	 /* arrays, training plan, optimizer, reducer */
 	struct gn_plan *val_plan;

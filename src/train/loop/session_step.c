@@ -64,8 +64,16 @@ static enum gn_status note_result(struct gn_session *s, double lr, struct gn_int
 
 static void predict_sums(struct gn_session *s)
 {
-	if (!s->autotune && !s->replica.backend)
+	if (!s->autotune && !s->replica.backend && !s->replica.compressor)
 		gn_step_forecast_sums(&s->forecast, s->comm, s->replica.reducer, s->log);
+}
+
+static uint64_t sent_bytes(const struct gn_session *s)
+{
+	uint64_t same_node, other_node;
+
+	gn_comm_sent_bytes(s->comm, &same_node, &other_node);
+	return same_node + other_node;
 }
 
 /* The reducer may change with each step that is measured. */
@@ -88,6 +96,7 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 			       struct gn_err *err)
 {
 	const uint64_t began = gn_clock_ns();
+	const uint64_t sent = sent_bytes(s);
 	const double waited = sums->data;
 	const struct gn_step step = {
 		.number = s->state.step,
@@ -101,10 +110,13 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	enum gn_status status;
 
 	gn_trace_set_step(s->metrics.trace, s->state.step + 1);
+	if (s->replica.compressor)
+		gn_compressor_begin(s->replica.compressor, s->state.step, s->state.epoch);
 	status = gn_session_alone(s, gn_step_run(&s->replica, &step, sums, &s->last, err));
 	if (!status)
 		status = note_result(s, step.lr, sums, err);
 	took = s->last.took_s;
+	sums->sent_bytes += sent_bytes(s) - sent;
 	trace_buckets(s, began);
 	gn_trace_add(s->metrics.trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, gn_clock_ns());
 	if (status)
@@ -158,7 +170,7 @@ enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_le
 	const char *progress = s->options->progress;
 	/* A rank whose GPU computes has one thread that feeds it. */
 	int threads = gn_device_is_queued(s->replica.device.device) ? 1 : omp_get_max_threads();
-	enum gn_status status = s->replica.backend ? GN_OK : begin_autotune(s, steps_left, err);
+	enum gn_status status = s->replica.backend || s->compress.method ? GN_OK : begin_autotune(s, steps_left, err);
 
 	if (!status)
 		status = gn_step_forecast_init(&s->forecast, s->comm, threads, progress && !strcmp(progress, "thread"), err);

@@ -106,6 +106,9 @@ void gn_session_reducer_config(const struct gn_session *s, struct gn_reducer_con
 	const struct gn_train_options *o = s->options;
 
 	gn_bucket_autotune_default((size_t)o->bucket, (enum gn_overlap)o->overlap, s->model, out);
+	/* the norm by which a rank clips is that of all its gradients */
+	if (s->compress.method == GN_COMPRESS_DGC && o->clip > 0)
+		out->overlap = 0;
 	/* a bucket that starts as soon as its event is done would, from rank to rank, come before or after a batch norm's sums */
 	if (!s->sync_bn || s->device.backend != GN_BACKEND_CUDA)
 		return;

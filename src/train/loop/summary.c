@@ -94,6 +94,20 @@ static void warn_about(const struct gn_session *s)
 		gn_log_warn(s->log, "--schedule step: no milestone lies within the run (%.4g epochs): the rate never falls", s->schedule.lr.epochs);
 }
 
+void gn_summary_compress(const struct gn_session *s)
+{
+	const struct gn_replica *r = &s->replica;
+	size_t plain = (gn_model_param_elements(s->model) + gn_model_buffer_elements(s->model) + GN_PIGGYBACK_COUNT) * sizeof(float);
+	char name[GN_COMPRESS_NAME_MAX];
+
+	if (!r->compressor || gn_comm_rank(s->comm))
+		return;
+	gn_compress_name(gn_compressor_spec(r->compressor), name);
+	gn_log_info(s->log, "gradients are compressed by %s: a rank sends %.4g MB a step, without compression %.4g MB (by formula%s)", name,
+		    gn_compressor_sent_bytes(r->compressor) * 1e-6, gn_compress_dense_bytes(plain, gn_comm_size(s->comm)) * 1e-6,
+		    gn_compressor_spec(r->compressor)->method == GN_COMPRESS_DGC ? "; in the first epoch, less in the next ones" : "");
+}
+
 void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 {
 	const struct gn_train_options *o = s->options;
@@ -128,6 +142,8 @@ void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 	if (steps_left && !gn_strbuf_failed(&text))
 		gn_log_info(s->log, "%s", gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
+	if (steps_left)
+		gn_summary_compress(s);
 	if (steps_left)
 		warn_about(s);
 }

@@ -13,6 +13,8 @@ void gn_summary_resolved(const struct gn_session *s, struct gn_strbuf *out);
 /* Model, classes, images, global batch and steps to the end: "training lenet on DIR: 7000 images of 10 classes, ...", then
  * gn_summary_resolved, and warnings of a run that cannot do what was meant. Times of gn_summary_end begin here. */
 void gn_summary_start(struct gn_session *s, uint64_t steps_left);
+/* On rank 0: the method of compression and the bytes of a step; nothing without one. */
+void gn_summary_compress(const struct gn_session *s);
 /* Steps, time, images/s with all that interrupts training, top-1 of this start's evaluations, checkpoint. */
 void gn_summary_end(const struct gn_session *s);
 

@@ -28,6 +28,7 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 	gn_json_double(j, "lr", sums->lr);
 	gn_json_double(j, "grad_norm", sums->norm_sum / updates);
 	gn_json_uint(j, "skipped", sums->skipped);
+	gn_json_uint(j, "sent_bytes", sums->sent_bytes / sums->steps);
 	gn_json_fixed(j, "images_per_s", steps * (double)s->schedule.global_batch / sums->step, 1);
 	gn_json_object(j, "time_ms");
 	gn_json_fixed(j, "step", sums->step * ms, 3);
@@ -276,6 +277,17 @@ static void log_software(struct gn_json *j, const struct gn_world *world)
 	gn_strbuf_release(&text);
 }
 
+static void log_compressor(const struct gn_compressor *c, struct gn_json *j)
+{
+	char name[GN_COMPRESS_NAME_MAX];
+
+	gn_compress_name(gn_compressor_spec(c), name);
+	gn_json_object(j, "compress");
+	gn_json_string(j, "method", name);
+	gn_json_fixed(j, "sent_bytes", gn_compressor_sent_bytes(c), 0);
+	gn_json_end(j);
+}
+
 static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err *err)
 {
 	struct gn_strbuf resolved;
@@ -302,6 +314,8 @@ static enum gn_status log_start(struct gn_session *s, int resumed, struct gn_err
 		gn_json_uint(j, "images", gn_dataset_count(s->data.train));
 		gn_json_uint(j, "parameters", gn_model_param_elements(s->model));
 		gn_json_uint(j, "buckets", gn_reducer_buckets(s->replica.reducer));
+		if (s->replica.compressor)
+			log_compressor(s->replica.compressor, j);
 		gn_json_uint(j, "plan_bytes", gn_plan_bytes(s->replica.plan));
 		gn_json_string(j, "dataset", gn_dataset_digest(s->data.train));
 		log_software(j, gn_comm_world(s->comm));

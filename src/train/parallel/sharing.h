@@ -11,6 +11,8 @@
 #include "transport/coll/coll_backend.h"
 #include "transport/coll/comm.h"
 
+struct gn_compressor;
+
 /* What is shared, and over what. Borrowed. */
 struct gn_sharing_options {
 	struct gn_comm *comm;
@@ -19,6 +21,7 @@ struct gn_sharing_options {
 	float *flat;			 /* gn_model_param_elements floats and then tail_elements more */
 	size_t tail_elements;
 	const char *algo;		 /* for the host's memory, as gn_coll_allreduce takes it */
+	struct gn_compressor *compressor; /* host memory, more than one rank; NULL: nothing is compressed */
 };
 
 /* A bucket that is prepared for one way. */
@@ -46,8 +49,9 @@ struct gn_shared_bucket {
 	const struct gn_sharing *by;
 };
 
-/* One rank: nothing is shared. Host memory: an allreduce of the communicator. A GPU's: an allreduce of a backend. */
-extern const struct gn_sharing gn_share_local, gn_share_host, gn_share_gpu;
+/* One rank: nothing is shared. Host memory: an allreduce of the communicator, or what a method of compression does. A GPU's: an allreduce
+ * of a backend. */
+extern const struct gn_sharing gn_share_local, gn_share_host, gn_share_gpu, gn_share_compressed;
 /* The first way that fits; there is always one. */
 const struct gn_sharing *gn_sharing_choose(const struct gn_sharing_options *o);
 

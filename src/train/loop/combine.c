@@ -1,0 +1,93 @@
+#include "src/train/loop/combine.h"
+
+#include "src/train/parallel/compress.h"
+
+#include <string.h>
+
+static enum gn_compress_method method_of(const struct gn_train_options *o)
+{
+	struct gn_compress_spec s = {.method = GN_COMPRESS_NONE};
+
+	gn_compress_parse(o->compress, &s, NULL);
+	return s.method;
+}
+
+static int asks_compress(const struct gn_train_options *o)
+{
+	return method_of(o) != GN_COMPRESS_NONE;
+}
+
+static int asks_dgc(const struct gn_train_options *o)
+{
+	return method_of(o) == GN_COMPRESS_DGC;
+}
+
+static int asks_gpu(const struct gn_train_options *o)
+{
+	return !strcmp(o->device, "cuda") || !strcmp(o->device, "auto");
+}
+
+static int asks_shared(const struct gn_train_options *o)
+{
+	return !strcmp(o->algo, "shared");
+}
+
+static int asks_large_batch(const struct gn_train_options *o)
+{
+	return strcmp(o->optimizer, "sgd") != 0;
+}
+
+static int asks_nesterov(const struct gn_train_options *o)
+{
+	return o->nesterov;
+}
+
+enum { COMPRESS, DGC, GPU, SHARED, LARGE_BATCH, NESTEROV };
+static const struct gn_train_feature features[] = {
+	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress},
+	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc},
+	[GPU] = {"--device cuda or auto", "--device cuda", asks_gpu},
+	[SHARED] = {"--algo shared", "--algo shared", asks_shared},
+	[LARGE_BATCH] = {"--optimizer lars or lamb", "--optimizer lars", asks_large_batch},
+	[NESTEROV] = {"--nesterov", "--nesterov", asks_nesterov},
+};
+
+static const struct gn_train_conflict conflicts[] = {
+	{&features[COMPRESS], &features[GPU], "gradients are compressed in the host's memory only"},
+	{&features[COMPRESS], &features[SHARED], "ranks that read each other's gradients in place send nothing that could be compressed"},
+	{&features[DGC], &features[LARGE_BATCH], "dgc applies the momentum of sgd on each rank before it selects"},
+	{&features[DGC], &features[NESTEROV], "dgc applies the momentum of sgd on each rank before it selects"},
+};
+
+const struct gn_train_feature *gn_train_features(size_t *count)
+{
+	*count = sizeof features / sizeof *features;
+	return features;
+}
+
+const struct gn_train_conflict *gn_train_conflicts(size_t *count)
+{
+	*count = sizeof conflicts / sizeof *conflicts;
+	return conflicts;
+}
+
+enum gn_status gn_train_check_options(const struct gn_train_options *o, struct gn_err *err)
+{
+	struct gn_compress_spec spec;
+	enum gn_status status = gn_compress_parse(o->compress, &spec, err);
+
+	for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts && !status; i++) {
+		const struct gn_train_conflict *c = &conflicts[i];
+
+		if (c->one->is_asked(o) && c->other->is_asked(o))
+			status = gn_err_set(err, GN_ERR_USAGE, "%s and %s cannot be combined: %s", c->one->name, c->other->name, c->reason);
+	}
+	return status;
+}
+
+void gn_train_put_conflicts(struct gn_strbuf *out)
+{
+	gn_strbuf_puts(out, "| option | not with | because |\n|---|---|---|\n");
+	for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
+		gn_strbuf_printf(out, "| `%s` | `%s` | %s |\n", conflicts[i].one->name, conflicts[i].other->name, conflicts[i].reason);
+}

@@ -1,0 +1,125 @@
+#include "tests/test.h"
+
+#include "src/base/file.h"
+#include "src/train/loop/combine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What an option's example asks for. */
+static void ask(struct gn_train_options *o, const char *example)
+{
+	static const struct {
+		const char *example, *value;
+		size_t offset;
+	} texts[] = {
+		{"--compress topk:0.1", "topk:0.1", offsetof(struct gn_train_options, compress)},
+		{"--compress dgc:0.1", "dgc:0.1", offsetof(struct gn_train_options, compress)},
+		{"--device cuda", "cuda", offsetof(struct gn_train_options, device)},
+		{"--algo shared", "shared", offsetof(struct gn_train_options, algo)},
+		{"--optimizer lars", "lars", offsetof(struct gn_train_options, optimizer)},
+	};
+
+	if (!strcmp(example, "--nesterov"))
+		o->nesterov = 1;
+	else
+		for (size_t i = 0; i <= sizeof texts / sizeof *texts; i++) {
+			if (i == sizeof texts / sizeof *texts)
+				fail_msg("no such example: %s", example);
+			if (strcmp(texts[i].example, example))
+				continue;
+			memcpy((char *)o + texts[i].offset, &texts[i].value, sizeof texts[i].value);
+			break;
+		}
+}
+
+static const struct gn_train_options plain = {.compress = "none", .device = "host", .algo = "auto", .optimizer = "sgd"};
+
+static int is_refused(const char *one, const char *other, struct gn_err *err)
+{
+	struct gn_train_options o = plain;
+
+	ask(&o, one);
+	ask(&o, other);
+	return gn_train_check_options(&o, err) != GN_OK;
+}
+
+/* Every pair: refused exactly if the table, with what an option implies, has it; and by name, with the reason. */
+static void test_pairs(void **state)
+{
+	size_t features, conflicts;
+	const struct gn_train_feature *f = gn_train_features(&features);
+	const struct gn_train_conflict *c = gn_train_conflicts(&conflicts);
+
+	(void)state;
+	for (size_t a = 0; a < features; a++)
+		for (size_t b = a; b < features; b++) {
+			struct gn_train_options o = plain;
+			struct gn_err err = {0};
+			size_t found = conflicts;
+
+			ask(&o, f[a].example);
+			ask(&o, f[b].example);
+			for (size_t i = conflicts; i-- > 0;)
+				if (c[i].one->is_asked(&o) && c[i].other->is_asked(&o))
+					found = i;
+			assert_int_equal(is_refused(f[a].example, f[b].example, &err), found < conflicts);
+			if (found == conflicts)
+				continue;
+			assert_int_equal(err.status, GN_ERR_USAGE);
+			assert_non_null(strstr(err.text, c[found].one->name));
+			assert_non_null(strstr(err.text, c[found].other->name));
+			assert_non_null(strstr(err.text, c[found].reason));
+		}
+}
+
+/* Each entry works: alone it is accepted, and nothing else asks for it. */
+static void test_entries(void **state)
+{
+	size_t features, conflicts;
+	const struct gn_train_feature *f = gn_train_features(&features);
+	const struct gn_train_conflict *c = gn_train_conflicts(&conflicts);
+	struct gn_err err;
+
+	(void)state;
+	for (size_t a = 0; a < features; a++) {
+		struct gn_train_options o = plain;
+
+		assert_false(f[a].is_asked(&o));
+		ask(&o, f[a].example);
+		assert_true(f[a].is_asked(&o));
+		assert_ok(gn_train_check_options(&o, &err));
+	}
+	for (size_t i = 0; i < conflicts; i++)
+		assert_true(is_refused(c[i].one->example, c[i].other->example, &err));
+}
+
+/* The page has the table. */
+static void test_page(void **state)
+{
+	const char *source = getenv("GN_SOURCE");
+	struct gn_strbuf table;
+	char path[4096], *text;
+	struct gn_err err;
+	size_t len;
+
+	(void)state;
+	if (!source)
+		skip();
+	snprintf(path, sizeof path, "%s/src/man/training.md", source);
+	assert_ok(gn_file_load(path, 1 << 20, &text, &len, &err));
+	gn_strbuf_init(&table);
+	gn_train_put_conflicts(&table);
+	if (!strstr(text, gn_strbuf_text(&table)))
+		fail_msg("%s lacks this table, or has another:\n%s", path, gn_strbuf_text(&table));
+	gn_strbuf_release(&table);
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_entries), cmocka_unit_test(test_page)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
