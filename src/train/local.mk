@@ -4,8 +4,10 @@ libgannet_train_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 libgannet_train_a_SOURCES =
 libgannet_train_a_SOURCES += \
 	src/train/checkpoint/checkpoint.h \
+	src/train/checkpoint/checkpoint_internal.h \
 	src/train/checkpoint/checkpoint_load.c \
 	src/train/checkpoint/checkpoint_manifest.c \
+	src/train/checkpoint/checkpoint_rank.c \
 	src/train/checkpoint/checkpoint_save.c \
 	src/train/checkpoint/owner.c src/train/checkpoint/owner.h \
 	src/train/checkpoint/owner_file.c \

@@ -36,4 +36,25 @@ for method in $methods; do
 	[[ $method == dgc:* ]] && floor=0.6
 	check "$method: learns the digits" learns "$method" $floor
 done
+
+# Going on: the same bits with as many ranks, and with another number what was kept back is shared out.
+short() { # NAME RANKS OPTION...
+	launch "$2" "$gannet" train --data "$scratch/train" --model lenet --lr 0.02 --schedule constant --batch 16 --threads 1 --loader-threads 1 \
+		--checkpoint "$scratch/$1" --log "$scratch/$1.jsonl" "${@:3}"
+}
+digest() { "$GN_SOURCE/tests/cmd/jsonl" "$scratch/$1.jsonl" end params_sha256 | tail -1; }
+for method in int8 topk:0.01 dgc:0.01 powersgd:2; do
+	check "$method: 30 steps" short "$method-whole" 2 --compress "$method" --steps 30
+	check "$method: 18 steps" short "$method-part" 2 --compress "$method" --steps 18
+	check "$method: go on to 30" short "$method-part" 2 --compress "$method" --steps 30 --resume auto
+	check "$method: the same bits" test "$(digest "$method-whole")" = "$(digest "$method-part")"
+done
+for n in 1 3; do
+	check "topk:0.01 goes on with $n ranks" short topk:0.01-part $n --compress topk:0.01 --steps $((34 + n)) --resume auto
+	check "powersgd:2 goes on with $n ranks" short powersgd:2-part $n --compress powersgd:2 --steps $((34 + n)) --resume auto
+done
+expect 0 'made with --compress topk:0.01, this run has none.*dropped' 'going on without compression is told' short topk:0.01-part 2 \
+	--steps 40 --resume auto
+expect 0 'made with --compress none, this run has topk:0.01.*dropped' 'and with it' short topk:0.01-part 2 --steps 41 --resume auto \
+	--compress topk:0.01
 finish

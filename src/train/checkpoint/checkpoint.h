@@ -58,6 +58,16 @@ struct gn_checkpoint_info {
 	const char *options;
 	enum gn_optim_kind optimizer; /* determines the meaning of the slots */
 	int has_average;	      /* when loading: ema.safetensors exists */
+	char compress[32];	      /* the method of compression that was in use, as gn_compress_name has it; "": not said */
+};
+
+/* What differs from rank to rank: arrays laid out as the parameters, by name; and numbers that are the same on all. Borrowed. */
+struct gn_checkpoint_rank_state {
+	int count;
+	const char *const *names;
+	float *const *arrays;
+	float *shared;
+	size_t shared_count;
 };
 
 /* The flat arrays of a run; slots and averages have the layout of the arrays that they belong to. Borrowed. */
@@ -65,6 +75,7 @@ struct gn_checkpoint_arrays {
 	float *params, *buffers;
 	float *slots[GN_OPTIM_SLOTS_MAX];
 	float *average_params, *average_buffers; /* NULL: none */
+	const struct gn_checkpoint_rank_state *own; /* when saving: of this rank; NULL: none */
 };
 
 /* The destination of checkpoints. Borrowed. */
@@ -99,6 +110,10 @@ enum gn_status gn_checkpoint_find(const char *path, struct gn_log *log, char fou
 enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint_info *info,
 				  const struct gn_model *model, const struct gn_checkpoint_arrays *arrays,
 				  struct gn_err *err);
+/* One process: what rank of `ranks` has of a run of was_ranks. With the same number its own. With another it gets the sum of those of ranks
+ * rank, rank + ranks, ..., times ranks / was_ranks: a mean over ranks that they were kept back from gets the same in the end. */
+enum gn_status gn_checkpoint_load_rank(const char *folder, int64_t was_ranks, const struct gn_model *model, int rank, int ranks,
+				       const struct gn_checkpoint_rank_state *state, struct gn_err *err);
 /* The file with the weights, or with their moving average, which must exist (GN_ERR_DATA). */
 enum gn_status gn_checkpoint_weights(const char *folder, const struct gn_checkpoint_info *info, int average,
 				     char path[PATH_MAX], struct gn_err *err);

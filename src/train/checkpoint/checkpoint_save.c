@@ -1,4 +1,4 @@
-#include "src/train/checkpoint/checkpoint.h"
+#include "src/train/checkpoint/checkpoint_internal.h"
 
 #include "src/base/file.h"
 #include "src/train/checkpoint/owner.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { RANK_FILES = 3 };
+enum { RANK_FILES = 4 };
 
 struct paths {
 	char folder[PATH_MAX];	  /* DIR/step-N */
@@ -200,7 +200,7 @@ static int writes_slots(const struct gn_world *w, int rank)
 	return 1;
 }
 
-/* Files of this rank: [0] its node's part of the optimizer, [1] the model, [2] its average (rank 0). Names of files that it does
+/* Files of this rank: [0] its node's part of the optimizer, [1] the model, [2] its average (rank 0), [3] what this rank alone has. Names of files that it does
  * not write are empty. */
 static enum gn_status write_files(struct gn_comm *comm, const struct paths *p, const struct gn_checkpoint_info *info,
 				  const struct gn_model *model, const struct gn_checkpoint_arrays *a,
@@ -225,7 +225,7 @@ static enum gn_status write_files(struct gn_comm *comm, const struct paths *p, c
 	if (!status && !rank && a->average_params)
 		status = write_weights(p, info, model, "ema.safetensors", a->average_params, a->average_buffers,
 				       &files[2], err);
-	return status;
+	return status ? status : gn_checkpoint_rank_write(p->temporary, rank, model, a->own, &files[3], err);
 }
 
 /* `latest` is for users and scripts; it is replaced by rename, so that it always points to a complete checkpoint. */

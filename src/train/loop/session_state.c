@@ -187,15 +187,22 @@ static enum gn_status load(struct gn_session *s, const char *folder, const struc
 	return GN_OK;
 }
 
-/* On rank 0. *resumed says whether a checkpoint was taken. */
-static enum gn_status read_state(struct gn_session *s, int *resumed, struct gn_err *err)
+/* Where a run's state is from; what all ranks have to know of it. */
+struct origin {
+	struct gn_run_state state;
+	int32_t resumed; /* from a checkpoint, of so many ranks, with this method of compression, in this folder */
+	int64_t ranks;
+	char compress[GN_COMPRESS_NAME_MAX], folder[PATH_MAX];
+};
+
+/* On rank 0. */
+static enum gn_status read_state(struct gn_session *s, struct origin *from, struct gn_err *err)
 {
 	const char *resume = s->options->resume, *directory = s->options->checkpoint;
 	struct gn_checkpoint_info info;
 	char folder[PATH_MAX];
 	enum gn_status status;
 
-	*resumed = 0;
 	if (!strcmp(resume, "none")) {
 		if (directory && gn_checkpoint_any(directory))
 			return gn_err_set(err, GN_ERR_USAGE,
@@ -221,18 +228,22 @@ static enum gn_status read_state(struct gn_session *s, int *resumed, struct gn_e
 		status = log_changed_options(s, folder, err);
 	if (status)
 		return status;
-	s->state = info.state;
-	*resumed = 1;
+	from->state = info.state;
+	from->resumed = 1;
+	from->ranks = info.world_size;
+	memcpy(from->compress, info.compress, sizeof from->compress);
+	memcpy(from->folder, folder, sizeof folder);
 	if (info.global_batch != s->checkpoint.info.global_batch)
 		gn_log_warn(s->log, "the checkpoint was made with a global batch of %" PRId64 ", this run has %" PRId64
 			    ": the samples go on in order, the updates differ", info.global_batch, s->checkpoint.info.global_batch);
 	gn_log_info(s->log, "resumed from %s: step %" PRIu64 ", epoch %" PRIu64 ", sample %" PRIu64, folder,
-		    s->state.step, s->state.epoch, s->state.sample);
+		    info.state.step, info.state.epoch, info.state.sample);
 	return GN_OK;
 }
 
 void gn_session_convert_layouts(struct gn_session *s, int to_plain)
 {
+	struct gn_compress_state kept = {.count = 0};
 	void (*change)(struct gn_weight_layouts *, float *) = to_plain ? gn_weight_layouts_out : gn_weight_layouts_in;
 
 	change(s->replica.layouts, s->replica.params.host);
@@ -240,6 +251,10 @@ void gn_session_convert_layouts(struct gn_session *s, int to_plain)
 		change(s->replica.layouts, gn_optimizer_slot(s->replica.optimizer, k)->host);
 	if (gn_replica_has_average(&s->replica))
 		change(s->replica.layouts, s->replica.ema.params.host);
+	if (s->replica.compressor)
+		gn_compressor_state(s->replica.compressor, &kept);
+	for (int k = 0; k < kept.count; k++)
+		change(s->replica.layouts, kept.arrays[k]);
 }
 
 /* After parameters and buffers. Only rank 0 has read the average of a resumed run. */
@@ -259,23 +274,43 @@ static enum gn_status share_average(struct gn_session *s, int resumed, struct gn
 	return status;
 }
 
+/* What a compressor keeps, for checkpoints. arrays belongs to the caller. */
+static struct gn_checkpoint_rank_state own_state(const struct gn_session *s, struct gn_compress_state *arrays)
+{
+	*arrays = (struct gn_compress_state){.count = 0};
+	if (s->replica.compressor)
+		gn_compressor_state(s->replica.compressor, arrays);
+	return (struct gn_checkpoint_rank_state){.count = arrays->count, .names = arrays->names, .arrays = arrays->arrays,
+						 .shared = arrays->shared, .shared_count = arrays->shared_count};
+}
+
+/* Collective. Each rank reads its own. Another method than the checkpoint's begins with nothing kept back. */
+static enum gn_status restore_compressor(struct gn_session *s, const struct origin *from, struct gn_err *err)
+{
+	char name[GN_COMPRESS_NAME_MAX];
+	struct gn_compress_state arrays;
+	struct gn_checkpoint_rank_state own = own_state(s, &arrays);
+
+	gn_compress_name(s->replica.compressor ? gn_compressor_spec(s->replica.compressor) : &s->compress, name);
+	if (!strcmp(name, from->compress))
+		return gn_agree_status(s->comm, gn_checkpoint_load_rank(from->folder, from->ranks, s->model, gn_comm_rank(s->comm),
+									gn_comm_size(s->comm), &own, err), err);
+	if (gn_comm_rank(s->comm) == 0 && (s->replica.compressor || from->compress[0]))
+		gn_log_warn(s->log, "the checkpoint was made with --compress %s, this run has %s: gradients that were kept back are dropped",
+			    from->compress[0] ? from->compress : "none", name);
+	return GN_OK;
+}
+
 enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err)
 {
 	size_t params = gn_model_param_elements(s->model) * sizeof(float);
 	size_t buffers = gn_model_buffer_elements(s->model) * sizeof(float);
-	struct {
-		struct gn_run_state state;
-		int32_t resumed;
-	} shared = {.state = {.seed = (uint64_t)s->options->seed}};
+	struct origin shared = {.state = {.seed = (uint64_t)s->options->seed}};
 	enum gn_status status = GN_OK;
-	int found = 0;
 
-	s->state = shared.state;
 	if (gn_comm_rank(s->comm) == 0)
-		status = read_state(s, &found, err);
+		status = read_state(s, &shared, err);
 	status = gn_agree_status(s->comm, status, err);
-	shared.state = s->state;
-	shared.resumed = found;
 	if (!status)
 		status = gn_comm_broadcast(s->comm, &shared, sizeof shared, 0, err);
 	if (!status)
@@ -286,6 +321,8 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 		status = gn_comm_broadcast(s->comm, s->replica.buffers.host, buffers, 0, err);
 	if (!status && gn_replica_has_average(&s->replica))
 		status = share_average(s, shared.resumed, err);
+	if (!status && shared.resumed)
+		status = restore_compressor(s, &shared, err);
 	if (status)
 		return status;
 	gn_session_convert_layouts(s, 0);
@@ -368,6 +405,8 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_checkpoint_target target = target_of(s);
 	struct gn_checkpoint_arrays arrays = arrays_of(s);
+	struct gn_compress_state kept;
+	const struct gn_checkpoint_rank_state own = own_state(s, &kept);
 	uint64_t began = gn_clock_ns();
 	struct gn_json *j;
 	enum gn_status status;
@@ -376,6 +415,9 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 		return GN_OK;
 	s->checkpoint.begun_ns = began;
 	s->checkpoint.info.state = s->state;
+	arrays.own = &own;
+	if (s->replica.compressor)
+		gn_compress_name(gn_compressor_spec(s->replica.compressor), s->checkpoint.info.compress);
 	status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
 	if (status)
 		return status;
