@@ -77,8 +77,10 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/compress_powersgd.c \
 	src/train/parallel/compress_sparse.c \
 	src/train/parallel/gpu_backend.c src/train/parallel/gpu_backend.h \
+	src/train/parallel/local_steps.h \
 	src/train/parallel/overlap.h \
 	src/train/parallel/reducer.c src/train/parallel/reducer.h \
+	src/train/parallel/share_averaged.c \
 	src/train/parallel/share_compressed.c \
 	src/train/parallel/share_gpu.c \
 	src/train/parallel/share_host.c \

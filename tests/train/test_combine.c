@@ -23,6 +23,10 @@ static void ask(struct gn_train_options *o, const char *example)
 
 	if (!strcmp(example, "--nesterov"))
 		o->nesterov = 1;
+	else if (!strcmp(example, "--local-steps 4"))
+		o->local_steps = 4;
+	else if (!strcmp(example, "--ema 0.99"))
+		o->ema = 0.99;
 	else
 		for (size_t i = 0; i <= sizeof texts / sizeof *texts; i++) {
 			if (i == sizeof texts / sizeof *texts)
@@ -34,7 +38,7 @@ static void ask(struct gn_train_options *o, const char *example)
 		}
 }
 
-static const struct gn_train_options plain = {.compress = "none", .device = "host", .algo = "auto", .optimizer = "sgd"};
+static const struct gn_train_options plain = {.compress = "none", .device = "host", .algo = "auto", .optimizer = "sgd", .local_steps = 1};
 
 static int is_refused(const char *one, const char *other, struct gn_err *err)
 {

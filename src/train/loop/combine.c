@@ -42,14 +42,26 @@ static int asks_nesterov(const struct gn_train_options *o)
 	return o->nesterov;
 }
 
-enum { COMPRESS, DGC, GPU, SHARED, LARGE_BATCH, NESTEROV };
+static int asks_local(const struct gn_train_options *o)
+{
+	return o->local_steps > 1;
+}
+
+static int asks_average(const struct gn_train_options *o)
+{
+	return o->ema > 0;
+}
+
+enum { COMPRESS, DGC, LOCAL, GPU, SHARED, LARGE_BATCH, NESTEROV, AVERAGE };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress},
 	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc},
+	[LOCAL] = {"--local-steps", "--local-steps 4", asks_local},
 	[GPU] = {"--device cuda or auto", "--device cuda", asks_gpu},
 	[SHARED] = {"--algo shared", "--algo shared", asks_shared},
 	[LARGE_BATCH] = {"--optimizer lars or lamb", "--optimizer lars", asks_large_batch},
 	[NESTEROV] = {"--nesterov", "--nesterov", asks_nesterov},
+	[AVERAGE] = {"--ema", "--ema 0.99", asks_average},
 };
 
 static const struct gn_train_conflict conflicts[] = {
@@ -57,6 +69,9 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[COMPRESS], &features[SHARED], "ranks that read each other's gradients in place send nothing that could be compressed"},
 	{&features[DGC], &features[LARGE_BATCH], "dgc applies the momentum of sgd on each rank before it selects"},
 	{&features[DGC], &features[NESTEROV], "dgc applies the momentum of sgd on each rank before it selects"},
+	{&features[LOCAL], &features[COMPRESS], "ranks average parameters, and compression is for gradients"},
+	{&features[LOCAL], &features[GPU], "ranks average parameters in the host's memory only"},
+	{&features[LOCAL], &features[AVERAGE], "the moving average would be of each rank's own parameters"},
 };
 
 const struct gn_train_feature *gn_train_features(size_t *count)
@@ -75,6 +90,9 @@ enum gn_status gn_train_check_options(const struct gn_train_options *o, struct g
 {
 	struct gn_compress_spec spec;
 	enum gn_status status = gn_compress_parse(o->compress, &spec, err);
+
+	if (!status && o->local_from && o->local_steps <= 1)
+		status = gn_err_set(err, GN_ERR_USAGE, "--local-from says when --local-steps begin: give --local-steps, too");
 
 	for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts && !status; i++) {
 		const struct gn_train_conflict *c = &conflicts[i];

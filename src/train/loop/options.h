@@ -54,6 +54,7 @@ struct gn_train_options {
 	int64_t bucket;		       /* bytes; 0: measured, see bucket_autotune.h */
 	int overlap;		       /* enum gn_overlap */
 	int transport_strict;	       /* struct gn_comm_options' strict */
+	int64_t local_steps, local_from; /* struct gn_local_steps */
 	const char *compress;	       /* as gn_compress_parse takes it */
 	int any_order;		       /* bucket sizes that change the order of sums may be tried, too: bucket_autotune.h */
 	struct gn_world_options world;

@@ -114,12 +114,13 @@ enum gn_status gn_replica_set_plan(struct gn_replica *r, const struct gn_model *
 	return status || !r->reducer ? status : gn_replica_cut(r, err);
 }
 
-struct gn_sharing_options gn_replica_sharing_options(const struct gn_replica *r)
+struct gn_sharing_options gn_replica_sharing_options(struct gn_replica *r)
 {
 	return (struct gn_sharing_options){
 		.comm = r->options.comm, .backend = r->backend, .model = r->options.model, .flat = r->flat,
 		.tail_elements = gn_model_buffer_elements(r->options.model) + GN_PIGGYBACK_COUNT, .algo = r->options.algo,
 		.compressor = r->compressor,
+		.local = r->local.every > 1 ? &r->local : NULL,
 	};
 }
 
@@ -158,6 +159,9 @@ enum gn_status gn_replica_compress(struct gn_replica *r, const struct gn_compres
 	r->reducer = NULL;
 	gn_compressor_destroy(r->compressor);
 	r->compressor = NULL;
+	if (gn_comm_size(r->options.comm) > 1)
+		r->local = r->options.local;
+	r->local.flag = r->piggyback + GN_PIGGYBACK_LOSS;
 	status = create_compressor(r, spec, err);
 	if (status)
 		return status;
@@ -230,4 +234,24 @@ enum gn_status gn_replica_fetch(struct gn_replica *r, struct gn_err *err)
 enum gn_status gn_replica_send(struct gn_replica *r, struct gn_err *err)
 {
 	return move_all(r, gn_array_send, err);
+}
+
+static enum gn_status average(const struct gn_replica *r, const struct gn_array *a, struct gn_err *err)
+{
+	return gn_comm_run(r->options.comm, &(struct gn_coll_args){.what = GN_COLLECTIVE_ALLREDUCE, .out = a->device, .count = a->count,
+								   .type = GN_F32, .reduction = GN_AVERAGE}, err);
+}
+
+enum gn_status gn_replica_average(struct gn_replica *r, struct gn_err *err)
+{
+	enum gn_status status;
+
+	if (!r->local.has_drifted)
+		return GN_OK;
+	status = average(r, &r->params, err);
+	for (int k = 0; k < gn_optim_slots(gn_optimizer_kind(r->optimizer)) && !status; k++)
+		status = average(r, gn_optimizer_slot(r->optimizer, k), err);
+	if (!status)
+		r->local.has_drifted = 0;
+	return status;
 }

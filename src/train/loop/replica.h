@@ -13,6 +13,7 @@
 #include "src/train/metrics/trace.h"
 #include "src/train/optim/optimizer.h"
 #include "src/train/parallel/compress.h"
+#include "src/train/parallel/local_steps.h"
 #include "src/train/parallel/reducer.h"
 #include "src/train/plan/device.h"
 #include "src/train/plan/plan.h"
@@ -31,6 +32,7 @@ struct gn_replica_options {
 	int batches;		       /* whose gradients make a step; at least 1 */
 	const char *algo, *gpu_comm;   /* what sums: as gn_sharing_options and gn_gpu_backend_create take it */
 	struct gn_compress_options compress; /* of these spec, seed, momentum and clip; of one rank nothing is compressed */
+	struct gn_local_steps local;	     /* of these every and from_epoch */
 };
 
 /* Zeroed: there is none. Members may be read by everybody, and are set by the functions below but for these: next, trace. */
@@ -49,6 +51,7 @@ struct gn_replica {
 	struct gn_ema ema;
 	struct gn_coll_backend *backend;   /* several ranks on GPUs */
 	struct gn_compressor *compressor;  /* NULL: gradients are summed as they are */
+	struct gn_local_steps local;	   /* is_active is the caller's */
 	struct gn_reducer *reducer;
 	struct gn_plan *plan;
 	float *results;			   /* host: what piggybacked, after the step */
@@ -81,10 +84,12 @@ enum gn_status gn_replica_cut(struct gn_replica *r, struct gn_err *err);
 void gn_replica_release(struct gn_replica *r);
 
 /* For reducers beside the replica's own. */
-struct gn_sharing_options gn_replica_sharing_options(const struct gn_replica *r);
+struct gn_sharing_options gn_replica_sharing_options(struct gn_replica *r);
 /* Bring all that a run's state is made of to the host's copies, and to the device. Block. */
 enum gn_status gn_replica_fetch(struct gn_replica *r, struct gn_err *err);
 enum gn_status gn_replica_send(struct gn_replica *r, struct gn_err *err);
+/* Collective; blocks. Where ranks have drifted apart in local steps: the averages of parameters and optimizer state on all of them. */
+enum gn_status gn_replica_average(struct gn_replica *r, struct gn_err *err);
 /* Whether there is a moving average. */
 int gn_replica_has_average(const struct gn_replica *r);
 

@@ -73,6 +73,7 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 			      .weight_decay = o->weight_decay, .clip = o->clip, .nesterov = o->nesterov, .decay_all = o->decay_all},
 		.ema = o->ema, .batches = (int)o->accumulate, .algo = o->algo, .gpu_comm = o->comm,
 		.compress = {.spec = s->compress, .seed = (uint64_t)o->seed},
+		.local = {.every = (uint64_t)o->local_steps, .from_epoch = (uint64_t)o->local_from},
 	};
 	enum gn_status status = gn_optimizer_check(&ro.optimizer, &s->checkpoint.info.optimizer, err);
 

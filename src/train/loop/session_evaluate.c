@@ -83,6 +83,8 @@ static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t
 	enum gn_status status = GN_OK;
 
 	if (!*stopping)
+		status = gn_replica_average(&s->replica, err);
+	if (!status && !*stopping)
 		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
 	if (!status && !*stopping)
 		status = score(s, 0, stop, stopping, &plain, err);

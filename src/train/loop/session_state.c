@@ -414,6 +414,9 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 	if (!s->options->checkpoint || s->checkpoint.saved_step == s->state.step)
 		return GN_OK;
 	s->checkpoint.begun_ns = began;
+	status = gn_replica_average(&s->replica, err);
+	if (status)
+		return status;
 	s->checkpoint.info.state = s->state;
 	arrays.own = &own;
 	if (s->replica.compressor)

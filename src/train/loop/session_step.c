@@ -64,7 +64,7 @@ static enum gn_status note_result(struct gn_session *s, double lr, struct gn_int
 
 static void predict_sums(struct gn_session *s)
 {
-	if (!s->autotune && !s->replica.backend && !s->replica.compressor)
+	if (!s->autotune && !s->replica.backend && !s->replica.compressor && s->replica.local.every <= 1)
 		gn_step_forecast_sums(&s->forecast, s->comm, s->replica.reducer, s->log);
 }
 
@@ -92,6 +92,23 @@ static enum gn_status note_autotune(struct gn_session *s, struct gn_err *err)
 	return gn_session_alone(s, status);
 }
 
+/* Averages when it is time; that counts as communication. */
+static enum gn_status after_local_step(struct gn_session *s, struct gn_interval *sums, double *took, struct gn_err *err)
+{
+	struct gn_local_steps *local = &s->replica.local;
+	uint64_t began = gn_clock_ns(), now;
+	enum gn_status status = GN_OK;
+
+	local->has_drifted |= !s->last.skipped;
+	if ((s->state.step + 1) % local->every == 0)
+		status = gn_replica_average(&s->replica, err);
+	now = gn_clock_ns();
+	gn_trace_add(s->metrics.trace, GN_SPAN_WAIT, GN_TRACE_MAIN, 0, began, now);
+	sums->exposed += (double)(now - began) * 1e-9;
+	*took += (double)(now - began) * 1e-9;
+	return status;
+}
+
 enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_interval *sums, int *stopping,
 			       struct gn_err *err)
 {
@@ -112,10 +129,13 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	gn_trace_set_step(s->metrics.trace, s->state.step + 1);
 	if (s->replica.compressor)
 		gn_compressor_begin(s->replica.compressor, s->state.step, s->state.epoch);
+	s->replica.local.is_active = s->replica.local.every > 1 && s->state.epoch >= s->replica.local.from_epoch;
 	status = gn_session_alone(s, gn_step_run(&s->replica, &step, sums, &s->last, err));
 	if (!status)
 		status = note_result(s, step.lr, sums, err);
 	took = s->last.took_s;
+	if (!status && s->replica.local.is_active)
+		status = after_local_step(s, sums, &took, err);
 	sums->sent_bytes += sent_bytes(s) - sent;
 	trace_buckets(s, began);
 	gn_trace_add(s->metrics.trace, GN_SPAN_STEP, GN_TRACE_MAIN, 0, began, gn_clock_ns());
@@ -170,7 +190,7 @@ enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_le
 	const char *progress = s->options->progress;
 	/* A rank whose GPU computes has one thread that feeds it. */
 	int threads = gn_device_is_queued(s->replica.device.device) ? 1 : omp_get_max_threads();
-	enum gn_status status = s->replica.backend || s->compress.method ? GN_OK : begin_autotune(s, steps_left, err);
+	enum gn_status status = s->replica.backend || s->compress.method || s->replica.local.every > 1 ? GN_OK : begin_autotune(s, steps_left, err);
 
 	if (!status)
 		status = gn_step_forecast_init(&s->forecast, s->comm, threads, progress && !strcmp(progress, "thread"), err);

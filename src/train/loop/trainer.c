@@ -338,7 +338,9 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 
 	if (gn_plan_mode(s->replica.plan)[0] && gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "trained %s", gn_plan_mode(s->replica.plan));
-	status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
+	status = gn_replica_average(&s->replica, err);
+	if (!status)
+		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
 	if (status)
 		return status;
 	/* Of the values in torch's order. */

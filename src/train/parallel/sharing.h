@@ -12,6 +12,7 @@
 #include "transport/coll/comm.h"
 
 struct gn_compressor;
+struct gn_local_steps;
 
 /* What is shared, and over what. Borrowed. */
 struct gn_sharing_options {
@@ -22,6 +23,7 @@ struct gn_sharing_options {
 	size_t tail_elements;
 	const char *algo;		 /* for the host's memory, as gn_coll_allreduce takes it */
 	struct gn_compressor *compressor; /* host memory, more than one rank; NULL: nothing is compressed */
+	struct gn_local_steps *local;	  /* host memory, more than one rank; NULL: gradients are summed in every step */
 };
 
 /* A bucket that is prepared for one way. */
@@ -49,9 +51,9 @@ struct gn_shared_bucket {
 	const struct gn_sharing *by;
 };
 
-/* One rank: nothing is shared. Host memory: an allreduce of the communicator, or what a method of compression does. A GPU's: an allreduce
+/* One rank: nothing is shared. Host memory: an allreduce of the communicator, or what a method of compression or local steps make of it. A GPU's: an allreduce
  * of a backend. */
-extern const struct gn_sharing gn_share_local, gn_share_host, gn_share_gpu, gn_share_compressed;
+extern const struct gn_sharing gn_share_local, gn_share_host, gn_share_gpu, gn_share_compressed, gn_share_averaged;
 /* The first way that fits; there is always one. */
 const struct gn_sharing *gn_sharing_choose(const struct gn_sharing_options *o);
 
