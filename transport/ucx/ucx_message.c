@@ -31,6 +31,7 @@ static enum gn_status status_of_ucs(ucs_status_t rc)
 	case UCS_ERR_CANCELED:
 	case UCS_ERR_CONNECTION_RESET:
 	case UCS_ERR_ENDPOINT_TIMEOUT:
+	case UCS_ERR_IO_ERROR: /* reading the memory of a process that has ended */
 	case UCS_ERR_NOT_CONNECTED:
 	case UCS_ERR_UNREACHABLE:
 		return GN_ERR_PEER_LOST;
