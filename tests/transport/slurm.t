@@ -49,6 +49,18 @@ batch() {
 }
 check "a batch script by itself is a world of one" batch
 
+# Three columns and three rows of ranks on two nodes; rank 4 dies: the groups without it go on, also those of its node.
+survivors() {
+	on 100 srun -N2 -n9 --overcommit --mpi=pmix --kill-on-bad-exit=0 --wait=0 \
+		"$GN_BUILD/tests/transport/loss_probe" auto kill 4 1000 >"$cluster/out" 2>"$cluster/err"
+	local code=$?
+	cat "$cluster/out" "$cluster/err"
+	[[ $code == 137 && $(grep -cE '^rank [1357]: 1[0-9]{3} operations after the loss, 1 groups lost, 1 kept' "$cluster/out") == 4 &&
+		$(grep -cE '^rank [0268]: 1[0-9]{3} operations after the loss, 0 groups lost, 2 kept' "$cluster/out") == 4 ]] || return 1
+	grep -q 'task 4: Killed' "$cluster/err" && ! sed -n 's/.*longest \([0-9]*\).*/\1/p' "$cluster/out" | grep -Evx '[0-9]'
+}
+check "a rank is killed, and groups without it go on" survivors
+
 # process_of RANK: the probe's process on this machine that Slurm counts as RANK
 process_of() {
 	local p

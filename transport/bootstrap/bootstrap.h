@@ -38,6 +38,9 @@ struct gn_bootstrap_ops {
 	/* Collective, after root_info; blocks: an allgather of messages of any length. *out is set only on success. */
 	enum gn_status (*exchange)(struct gn_bootstrap *b, const void *mine, size_t len_bytes, struct gn_gathered *out,
 				   struct gn_err *err);
+	/* After the first exchange, and only if this rank may be lost without an end of the others: the launcher is told that this rank
+	 * needs it no longer. Local. NULL: nothing to tell. */
+	void (*detach)(struct gn_bootstrap *b);
 	/* clean: the job has ended without failure; otherwise closes without waiting for other ranks. */
 	void (*destroy)(struct gn_bootstrap *b, int clean);
 };

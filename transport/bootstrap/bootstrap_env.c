@@ -355,7 +355,7 @@ static void env_destroy(struct gn_bootstrap *b, int clean)
 	free(e);
 }
 
-static const struct gn_bootstrap_ops env_ops = {"environment", env_root_info, env_check_cancelled, env_exchange, env_destroy};
+static const struct gn_bootstrap_ops env_ops = {"environment", env_root_info, env_check_cancelled, env_exchange, NULL, env_destroy};
 
 /* Reads the secret from GANNET_SECRET_FILE, or from a file in the home directory that all jobs of the user share. */
 static enum gn_status find_secret(struct env_bootstrap *e, struct gn_log *log, struct gn_err *err)

@@ -24,6 +24,7 @@ struct pmix_bootstrap {
 	pmix_proc_t me;
 	struct gn_log *log;
 	struct gn_boot_tree *tree; /* from the first exchange on */
+	int detached;
 };
 
 static enum gn_status fence(struct gn_bootstrap *b, struct gn_err *err)
@@ -219,16 +220,27 @@ static enum gn_status pmix_exchange(struct gn_bootstrap *b, const void *mine, si
 	return status ? status : gn_boot_tree_exchange(p->tree, mine, len_bytes, out, err);
 }
 
+/* Slurm's PMIx plugin kills the step when a task's connection to its PMIx server breaks, whatever --kill-on-bad-exit says. */
+static void pmix_detach(struct gn_bootstrap *b)
+{
+	struct pmix_bootstrap *p = (struct pmix_bootstrap *)b;
+
+	if (!p->detached)
+		PMIx_Finalize(NULL, 0);
+	p->detached = 1;
+}
+
 static void pmix_destroy(struct gn_bootstrap *b, int clean)
 {
 	(void)clean;
 	gn_boot_tree_destroy(((struct pmix_bootstrap *)b)->tree);
-	PMIx_Finalize(NULL, 0);
+	pmix_detach(b);
 	gn_secret_wipe(&b->secret);
 	free(b);
 }
 
-static const struct gn_bootstrap_ops pmix_ops = {"pmix", pmix_root_info, gn_bootstrap_never_cancelled, pmix_exchange, pmix_destroy};
+static const struct gn_bootstrap_ops pmix_ops = {"pmix", pmix_root_info, gn_bootstrap_never_cancelled, pmix_exchange, pmix_detach,
+						 pmix_destroy};
 
 /* A number that PMIx knows for the whole job; 0 when it does not. local_only: without a request to its server. */
 static int job_number(const pmix_proc_t *me, const char *key, int local_only, pmix_status_t *rc)

@@ -65,7 +65,7 @@ static void single_destroy(struct gn_bootstrap *b, int clean)
 	free(b);
 }
 
-static const struct gn_bootstrap_ops single_ops = {"alone", single_root_info, gn_bootstrap_never_cancelled, single_exchange,
+static const struct gn_bootstrap_ops single_ops = {"alone", single_root_info, gn_bootstrap_never_cancelled, single_exchange, NULL,
 						   single_destroy};
 
 enum gn_status gn_bootstrap_single(struct gn_bootstrap **out, struct gn_err *err)

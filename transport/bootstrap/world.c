@@ -311,6 +311,8 @@ static enum gn_status join_job(struct gn_world *w, const char *ifnames, struct g
 	if (!status && w->heartbeat)
 		status = gn_heartbeat_name_hosts(w->heartbeat, w->host_of, err);
 	b->recorder = w->recorder;
+	if (!status && w->keep_going && b->ops->detach)
+		b->ops->detach(b);
 	return status;
 }
 

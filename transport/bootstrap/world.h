@@ -39,7 +39,8 @@ struct gn_world_options {
 	 * one host: see gn_net_ifname_matches(). NULL: GANNET_SOCKET_IFNAME, else all. GN_ERR_USAGE when none matches. Not kept. */
 	const char *ifnames;
 	/* The program goes on after a rank is lost, the same on all ranks: gn_world_destroy() then still waits for the other ranks,
-	 * so that rank 0 stays while they work. 0: it waits for nobody after a loss. */
+	 * so that rank 0 stays while they work; and PMIx is finalized once all ranks have joined, because Slurm's plugin kills a
+	 * step when a task that has not finalized dies. 0: it waits for nobody after a loss. */
 	int keep_going;
 };
 
