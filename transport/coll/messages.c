@@ -14,16 +14,18 @@
 
 /* --- progress --- */
 
-static void complete(struct gn_message_send_state *s)
+static void complete(struct gn_messages *m, struct gn_message_send_state *s)
 {
 	struct gn_message_send *user = s->user;
 	void (*answered)(void *context) = s->answered;
 	void *context = s->context;
 	enum gn_status status = s->status;
 
+	gn_comm_enter(m->comm);
 	gn_message_forget_call(s);
 	gn_message_unlist(s);
 	gn_message_return_send(s);
+	gn_comm_leave(m->comm);
 	if (answered)
 		answered(context);
 	if (!user)
@@ -37,14 +39,17 @@ static void complete(struct gn_message_send_state *s)
 /* What completions finish themselves is left for the next time. */
 static unsigned complete_finished(struct gn_messages *m)
 {
-	struct gn_message_send_state *s = m->finished, *next;
+	struct gn_message_send_state *s, *next;
 	unsigned count = 0;
 
+	gn_comm_enter(m->comm);
+	s = m->finished;
 	m->finished = NULL;
 	m->finished_end = &m->finished;
+	gn_comm_leave(m->comm);
 	for (; s; s = next, count++) {
 		next = s->next;
-		complete(s);
+		complete(m, s);
 	}
 	return count;
 }
@@ -74,7 +79,6 @@ unsigned gn_messages_progress(struct gn_messages *m)
 		gn_message_receive_offered(m, p);
 		gn_message_return_credits(m, p);
 	}
-	gn_comm_leave(m->comm);
 	for (p = busy; p; p = next) {
 		next = p->next_busy;
 		p->is_busy = 0;
@@ -82,6 +86,7 @@ unsigned gn_messages_progress(struct gn_messages *m)
 		if (gn_message_has_work(m, p) || p->owed >= GN_MESSAGES_OWED_MAX)
 			gn_message_make_busy(m, p);
 	}
+	gn_comm_leave(m->comm);
 	return events + complete_finished(m);
 }
 
@@ -248,5 +253,7 @@ void gn_messages_destroy(struct gn_messages *m)
 
 void gn_messages_count(const struct gn_messages *m, struct gn_messages_counts *out)
 {
+	gn_comm_enter(m->comm);
 	*out = m->counts;
+	gn_comm_leave(m->comm);
 }

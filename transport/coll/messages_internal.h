@@ -120,7 +120,7 @@ int gn_message_arrived(void *context, const struct gn_ucx_am *am);
 /* Starts what rendezvous may begin now. Inside the communicator. */
 void gn_message_receive_offered(struct gn_messages *m, struct gn_message_peer *p);
 void gn_message_receive_answers(struct gn_messages *m);
-/* Runs the handlers of what is next in order; outside of the communicator. Returns how many ran. */
+/* Runs the handlers of what is next in order. Inside the communicator, which is left while a handler runs. Returns how many ran. */
 unsigned gn_message_deliver(struct gn_messages *m, struct gn_message_peer *p);
 /* Whether the peer's next message could be handled or received now. */
 int gn_message_has_work(const struct gn_messages *m, const struct gn_message_peer *p);

@@ -242,14 +242,18 @@ int gn_message_has_work(const struct gn_messages *m, const struct gn_message_pee
 					      m->kinds[in->message.kind].handle);
 }
 
+/* Inside the communicator. */
 static void finish(struct gn_inbound *in)
 {
 	struct gn_messages *m = in->owner;
 	struct gn_message_peer *p = &m->peers[in->message.from];
 
 	/* nobody waits for ever for a handler that forgot */
-	if (in->wire.call && !in->is_answered && !p->is_lost)
+	if (in->wire.call && !in->is_answered && !p->is_lost) {
+		gn_comm_leave(m->comm);
 		gn_message_answer(&in->message, NULL, 0, NULL, 0, NULL, NULL, NULL);
+		gn_comm_enter(m->comm);
+	}
 	m->counts.held--;
 	p->owed++;
 	gn_message_make_busy(m, p);
@@ -269,10 +273,13 @@ unsigned gn_message_deliver(struct gn_messages *m, struct gn_message_peer *p)
 		p->receive_sequence++;
 		in->state = GN_INBOUND_HANDLED;
 		count++;
-		if (in->request.status)
+		if (in->request.status) {
 			m->counts.dropped++;
-		else
+		} else {
+			gn_comm_leave(m->comm);
 			k->handle(k->context, &in->message);
+			gn_comm_enter(m->comm);
+		}
 		if (!in->is_kept)
 			finish(in);
 	}
@@ -291,7 +298,12 @@ void gn_message_keep(struct gn_message *message)
 
 void gn_message_done(struct gn_message *message)
 {
-	finish((struct gn_inbound *)message);
+	struct gn_inbound *in = (struct gn_inbound *)message;
+	const struct gn_comm *c = in->owner->comm;
+
+	gn_comm_enter(c);
+	finish(in);
+	gn_comm_leave(c);
 }
 
 void gn_message_drop_all(struct gn_messages *m, struct gn_message_peer *p)
@@ -308,8 +320,10 @@ void gn_message_drop_all(struct gn_messages *m, struct gn_message_peer *p)
 
 void gn_messages_handle(struct gn_messages *m, int kind, const struct gn_message_kind *how)
 {
+	gn_comm_enter(m->comm);
 	m->kinds[kind] = *how;
 	for (int r = 0; r < m->size; r++)
 		if (m->peers[r].inbound)
 			gn_message_make_busy(m, &m->peers[r]);
+	gn_comm_leave(m->comm);
 }
