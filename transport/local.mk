@@ -26,8 +26,8 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/affinity_report.c transport/coll/affinity_report.h \
 	transport/coll/agree.c transport/coll/agree.h \
 	transport/coll/coll.c \
-	transport/coll/coll_backend.c transport/coll/coll_backend.h \
-	transport/coll/coll_backend_ucx.c \
+	transport/coll/coll_device.c transport/coll/coll_device.h transport/coll/coll_device_internal.h \
+	transport/coll/coll_ops.c \
 	transport/coll/coll_prepare.c \
 	transport/coll/coll_select.c \
 	transport/coll/comm.c transport/coll/comm.h \
@@ -35,12 +35,11 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/comm_internal.h \
 	transport/coll/comm_progress.c \
 	transport/coll/comm_split.c \
-	transport/coll/copy_engine.h \
 	transport/coll/exec.c \
 	transport/coll/exec_cancel.c \
 	transport/coll/exec_create.c \
+	transport/coll/exec_device.c \
 	transport/coll/exec_internal.h \
-	transport/coll/exec_memory.c \
 	transport/coll/exec_shm.c \
 	transport/coll/idle_wait.c \
 	transport/coll/lanes_check.c transport/coll/lanes_check_internal.h \
@@ -49,10 +48,7 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/messages_receive.c \
 	transport/coll/messages_send.c \
 	transport/coll/reduce.c \
-	transport/coll/reduce_executor.h \
-	transport/coll/staged.c transport/coll/staged.h \
-	transport/coll/staged_internal.h \
-	transport/coll/staged_progress.c \
+	transport/coll/staged.c \
 	transport/coll/traffic_check.c transport/coll/traffic_check.h
 
 libgannet_transport_a_SOURCES += \
@@ -150,9 +146,7 @@ if HAVE_CUDA
 lib_LIBRARIES += libgannet_transport_cuda.a
 libgannet_transport_cuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libgannet_transport_cuda_a_SOURCES = \
-	transport/nccl/coll_backend_cuda.c transport/nccl/coll_backend_cuda.h \
-	transport/nccl/copy_engine_cuda.c \
-	transport/nccl/nccl.c transport/nccl/nccl_internal.h \
+	transport/nccl/nccl.c transport/nccl/nccl.h transport/nccl/nccl_internal.h \
 	transport/nccl/nccl_create.c \
 	transport/nccl/nccl_api.c transport/nccl/nccl_api.h
 TRANSPORT_CUDA_LIBS = libgannet_transport_cuda.a $(CUDA_LIBS)

@@ -6,7 +6,7 @@
 #include "src/cmd/world_options.h"
 #include "src/train/model/model.h"
 #include "src/train/plan/device.h"
-#include "transport/coll/coll_backend.h"
+#include "transport/coll/coll_device.h"
 #include "transport/schedule/algo.h"
 #include "transport/coll/affinity_report.h"
 

@@ -11,7 +11,7 @@
 struct gn_bench_gpu {
 	struct gn_device *device;
 	struct gn_stream *stream;
-	struct gn_coll_backend *backend;
+	struct gn_comm *comm; /* that the GPU is attached to */
 	struct gn_buffer buffer;
 };
 
@@ -42,7 +42,8 @@ void gn_bench_gpu_close(struct gn_bench_gpu *g)
 {
 	if (!g)
 		return;
-	gn_coll_backend_destroy(g->backend);
+	if (g->comm)
+		gn_comm_detach(g->comm);
 	gn_stream_destroy(g->stream);
 	gn_buffer_free(&g->buffer);
 	gn_device_close(g->device);
@@ -65,15 +66,14 @@ static enum gn_status copy(struct gn_bench_gpu *g, void *to, const void *from, s
 
 static enum gn_status run_once(void *context, struct gn_err *err)
 {
-	struct gn_coll_backend_op *op = context;
-	enum gn_status status = gn_coll_backend_start(op, NULL, err);
+	struct gn_coll *coll = context;
+	enum gn_status status = gn_coll_start(coll, NULL, err);
 
-	return status ? status : gn_coll_backend_wait(op, err);
+	return status ? status : gn_coll_wait(coll, err);
 }
 
 /* Sums of zeros are zeros; then one more sum of numbers, which is checked. */
-static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *row, struct gn_coll_backend_op *op,
-				     struct gn_err *err)
+static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *row, struct gn_coll *coll, struct gn_err *err)
 {
 	struct gn_bench_gpu *g = b->gpu;
 	enum gn_status status;
@@ -81,13 +81,13 @@ static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *ro
 	memset(b->out, 0, row->bytes);
 	status = copy(g, g->buffer.address, b->out, row->bytes, err);
 	if (!status)
-		status = gn_bench_time_any(b, run_once, op, &row->in_place, err);
+		status = gn_bench_time_any(b, run_once, coll, &row->in_place, err);
 	if (status)
 		return status;
 	gn_pattern_fill(&b->pattern, b->out, 0, row->count, gn_comm_rank(b->comm));
 	status = copy(g, g->buffer.address, b->out, row->bytes, err);
 	if (!status)
-		status = run_once(op, err);
+		status = run_once(coll, err);
 	if (!status)
 		status = copy(g, b->out, g->buffer.address, row->bytes, err);
 	if (!status)
@@ -97,18 +97,19 @@ static enum gn_status time_and_check(struct gn_bench *b, struct gn_bench_row *ro
 
 static enum gn_status measure_row(struct gn_bench *b, struct gn_bench_row *row, int *direct, struct gn_err *err)
 {
-	struct gn_coll_backend_op *op;
-	enum gn_status status = gn_coll_backend_prepare(b->gpu->backend, b->gpu->buffer.address, row->count, b->pattern.type,
-						   b->pattern.reduction, &op, err);
+	struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .out = b->gpu->buffer.address, .count = row->count,
+				    .type = b->pattern.type, .reduction = b->pattern.reduction, .memory = GN_MEMORY_DEVICE};
+	struct gn_coll *coll;
+	enum gn_status status = gn_coll_prepare(b->comm, &args, &coll, err);
 
 	if (status)
 		return status;
-	status = time_and_check(b, row, op, err);
-	row->in_place.algo = gn_coll_backend_name(b->gpu->backend);
+	status = time_and_check(b, row, coll, err);
+	row->in_place.algo = gn_comm_device_backend(b->comm);
 	row->in_place.chunks = 1;
 	/* it stages through memory that ranks of one node share */
-	*direct = !strcmp(gn_coll_backend_name(b->gpu->backend), "ucx") && gn_world_local_size(b->world) > 1;
-	gn_coll_backend_free(op);
+	*direct = !strcmp(row->in_place.algo, "ucx") && gn_world_local_size(b->world) > 1;
+	gn_coll_free(coll);
 	return status;
 }
 
@@ -119,7 +120,7 @@ static void print_heading(const struct gn_bench *b)
 	struct gn_strbuf text;
 
 	gn_strbuf_init(&text);
-	gn_coll_backend_describe(b->gpu->backend, &text);
+	gn_comm_device_describe(b->comm, &text);
 	printf("# allreduce of GPU memory: %d rank%s on %d node%s, %s, rank 0 on cuda:%d, %s, PCI %s\n", ranks,
 	       ranks > 1 ? "s" : "", nodes, nodes > 1 ? "s" : "", gn_strbuf_text(&text), gn_device_ordinal(d), gn_device_model(d), gn_device_address(d));
 	gn_strbuf_release(&text);
@@ -129,15 +130,17 @@ static void print_heading(const struct gn_bench *b)
 enum gn_status gn_bench_gpu_allreduce(struct gn_bench *b, struct gn_err *err)
 {
 	struct gn_bench_gpu *g = b->gpu;
-	int size = gn_comm_size(b->comm), ordinal = gn_device_ordinal(g->device);
+	int size = gn_comm_size(b->comm), by_nccl;
 	size_t each = gn_pattern_bytes(b->pattern.type), before = 0;
 	enum gn_status status = gn_buffer_alloc(g->device, b->buffer_bytes, &g->buffer, err);
 
 	if (!status)
-		status = gn_gpu_backend_create(b->comm, b->o->comm, ordinal, b->log, &g->backend, err);
+		status = gn_gpu_attach(b->comm, g->device, b->o->comm, b->log, err);
 	if (status)
 		return status;
-	if (!strcmp(gn_coll_backend_name(g->backend), "nccl") && strcmp(b->o->transport, "auto"))
+	g->comm = b->comm;
+	by_nccl = !strcmp(gn_comm_device_backend(b->comm), "nccl");
+	if (by_nccl && strcmp(b->o->transport, "auto"))
 		return gn_err_set(err, GN_ERR_USAGE, "--transport %s is of UCX, and NCCL chooses its own: use --comm ucx",
 				  b->o->transport);
 	if (!b->o->json && gn_comm_rank(b->comm) == 0)
@@ -148,7 +151,7 @@ enum gn_status gn_bench_gpu_allreduce(struct gn_bench *b, struct gn_err *err)
 
 		row.count = (size_t)bytes < each ? 1 : (size_t)bytes / each;
 		row.bytes = row.count * each;
-		if (!strcmp(gn_coll_backend_name(g->backend), "nccl"))
+		if (by_nccl)
 			row.transport = "nccl";
 		if (row.bytes != before)
 			status = gn_bench_row(b, &row, measure_row, err);

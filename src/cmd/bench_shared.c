@@ -34,7 +34,7 @@ enum gn_status gn_bench_once(struct gn_coll *const *colls, int count, struct gn_
 	enum gn_status status = GN_OK;
 
 	for (int i = 0; i < count && !status; i++) {
-		status = gn_coll_start(colls[i], err);
+		status = gn_coll_start(colls[i], NULL, err);
 		if (!status)
 			status = gn_coll_wait(colls[i], err);
 	}

@@ -9,7 +9,7 @@
 #include "src/train/model/model.h"
 #include "src/train/optim/recipe.h"
 #include "src/train/plan/device.h"
-#include "transport/coll/coll_backend.h"
+#include "transport/coll/coll_device.h"
 #include "transport/coll/affinity_report.h"
 
 #include <stdlib.h>

@@ -74,9 +74,8 @@ enum gn_status gn_cuda_event_create(const struct gn_cuda_device *d, int timed, s
 void gn_cuda_event_destroy(struct gn_cuda_event *e);
 /* Queues. */
 enum gn_status gn_cuda_event_record(struct gn_cuda_event *e, struct gn_cuda_stream *s, struct gn_err *err);
-/* As the runtime has it: its cudaEvent_t. And whether such a one of the device's has happened. */
+/* As the runtime has it: its cudaEvent_t. */
 void *gn_cuda_event_native(const struct gn_cuda_event *e);
-enum gn_status gn_cuda_event_native_done(const struct gn_cuda_device *d, void *native, int *out, struct gn_err *err);
 enum gn_status gn_cuda_event_wait(struct gn_cuda_event *e, struct gn_err *err);
 /* Never blocks; one that was never recorded is done. */
 enum gn_status gn_cuda_event_done(const struct gn_cuda_event *e, int *out, struct gn_err *err);
@@ -87,6 +86,9 @@ enum gn_status gn_cuda_event_between(const struct gn_cuda_event *from, const str
 /* Host memory that a GPU reads and writes by itself. To be given to gn_cuda_pinned_free. */
 enum gn_status gn_cuda_pinned_alloc(const struct gn_cuda_device *d, size_t bytes, void **out, struct gn_err *err);
 void gn_cuda_pinned_free(const struct gn_cuda_device *d, void *pinned);
+/* As gn_device_pin(), gn_device_unpin(). */
+enum gn_status gn_cuda_pin(const struct gn_cuda_device *d, void *memory, size_t bytes, struct gn_err *err);
+void gn_cuda_unpin(const struct gn_cuda_device *d, void *memory);
 
 /* Work of a stream between begin and end does not run, but becomes a graph, which may be launched many times: one call for hundreds of
  * kernels. Until end, the thread may not wait for anything of the device. */

@@ -117,6 +117,16 @@ static void cuda_pinned_free(struct gn_device *d, void *pinned)
 	gn_cuda_pinned_free(gn_cuda_device_of(d), pinned);
 }
 
+static enum gn_status cuda_pin(struct gn_device *d, void *memory, size_t bytes, struct gn_err *err)
+{
+	return gn_cuda_pin(gn_cuda_device_of(d), memory, bytes, err);
+}
+
+static void cuda_unpin(struct gn_device *d, void *memory)
+{
+	gn_cuda_unpin(gn_cuda_device_of(d), memory);
+}
+
 static enum gn_status cuda_record_begin(struct gn_stream *s, struct gn_err *err)
 {
 	return gn_cuda_graph_begin(gn_cuda_stream_of(s), err);
@@ -148,7 +158,7 @@ const struct gn_device_kind gn_cuda_device_kind = {
 	.stream_fill = cuda_stream_fill, .event_create = cuda_event_create, .event_destroy = cuda_event_destroy,
 	.event_record = cuda_event_record, .event_wait = cuda_event_wait, .event_done = cuda_event_done,
 	.event_native = cuda_event_native, .buffer_alloc = cuda_buffer_alloc, .buffer_free = cuda_buffer_free,
-	.pinned_alloc = cuda_pinned_alloc, .pinned_free = cuda_pinned_free, .record_begin = cuda_record_begin,
+	.pinned_alloc = cuda_pinned_alloc, .pinned_free = cuda_pinned_free, .pin = cuda_pin, .unpin = cuda_unpin, .record_begin = cuda_record_begin,
 	.record_end = cuda_record_end, .graph_launch = cuda_graph_launch, .graph_destroy = cuda_graph_destroy,
 };
 

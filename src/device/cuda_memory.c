@@ -20,3 +20,18 @@ void gn_cuda_pinned_free(const struct gn_cuda_device *d, void *pinned)
 	if (pinned && !gn_cuda_enter(d, NULL))
 		(void)gn_cuda_check(cudaFreeHost(pinned), "cudaFreeHost", -1, NULL);
 }
+
+enum gn_status gn_cuda_pin(const struct gn_cuda_device *d, void *memory, size_t bytes, struct gn_err *err)
+{
+	enum gn_status status = gn_cuda_enter(d, err);
+
+	if (!status)
+		status = gn_cuda_check(cudaHostRegister(memory, bytes, cudaHostRegisterPortable), "cudaHostRegister", d->info.ordinal, err);
+	return status ? GN_ERR_UNSUPPORTED : GN_OK;
+}
+
+void gn_cuda_unpin(const struct gn_cuda_device *d, void *memory)
+{
+	if (!gn_cuda_enter(d, NULL))
+		(void)gn_cuda_check(cudaHostUnregister(memory), "cudaHostUnregister", d->info.ordinal, NULL);
+}

@@ -137,25 +137,20 @@ enum gn_status gn_cuda_event_wait(struct gn_cuda_event *e, struct gn_err *err)
 	return gn_cuda_check(cudaEventSynchronize(e->native), "cudaEventSynchronize", e->device->info.ordinal, err);
 }
 
-enum gn_status gn_cuda_event_native_done(const struct gn_cuda_device *d, void *native, int *out, struct gn_err *err)
+enum gn_status gn_cuda_event_done(const struct gn_cuda_event *e, int *out, struct gn_err *err)
 {
-	enum gn_status status = gn_cuda_enter(d, err);
+	enum gn_status status = gn_cuda_enter(e->device, err);
 	cudaError_t code;
 
 	if (status)
 		return status;
-	code = cudaEventQuery((cudaEvent_t)native);
-	if (code != cudaErrorNotReady && (status = gn_cuda_check(code, "cudaEventQuery", d->info.ordinal, err)))
+	code = cudaEventQuery(e->native);
+	if (code != cudaErrorNotReady && (status = gn_cuda_check(code, "cudaEventQuery", e->device->info.ordinal, err)))
 		return status;
 	if (code == cudaErrorNotReady)
 		(void)cudaGetLastError();
 	*out = code == cudaSuccess;
 	return GN_OK;
-}
-
-enum gn_status gn_cuda_event_done(const struct gn_cuda_event *e, int *out, struct gn_err *err)
-{
-	return gn_cuda_event_native_done(e->device, e->native, out, err);
 }
 
 enum gn_status gn_cuda_event_between(const struct gn_cuda_event *from, const struct gn_cuda_event *to, float *out_ms,

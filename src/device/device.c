@@ -129,3 +129,13 @@ void gn_pinned_free(struct gn_device *d, void *pinned)
 	if (pinned)
 		d->kind->pinned_free(d, pinned);
 }
+
+enum gn_status gn_device_pin(struct gn_device *d, void *memory, size_t bytes, struct gn_err *err)
+{
+	return d->kind->pin(d, memory, bytes, err);
+}
+
+void gn_device_unpin(struct gn_device *d, void *memory)
+{
+	d->kind->unpin(d, memory);
+}

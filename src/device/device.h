@@ -71,7 +71,7 @@ enum gn_status gn_event_record(struct gn_event *e, struct gn_stream *s, struct g
 enum gn_status gn_event_wait(struct gn_event *e, struct gn_err *err);
 /* Never blocks. */
 enum gn_status gn_event_done(const struct gn_event *e, int *out, struct gn_err *err);
-/* For a communicator (transport/coll/coll_backend.h): CUDA's cudaEvent_t; NULL on the host, where it is done. */
+/* For libraries that work on the device: CUDA's cudaEvent_t; NULL on the host, where it is done. */
 void *gn_event_native(const struct gn_event *e);
 
 /* --- Memory --- */
@@ -93,6 +93,9 @@ void gn_buffer_free(struct gn_buffer *b);
 /* Host memory that the device copies from and to without blocking: pinned. To be given to gn_pinned_free. */
 enum gn_status gn_pinned_alloc(struct gn_device *d, size_t bytes, void **out, struct gn_err *err);
 void gn_pinned_free(struct gn_device *d, void *pinned);
+/* Pins host memory that was allocated elsewhere, until gn_device_unpin. GN_ERR_UNSUPPORTED: copies from and to it work without, slower. */
+enum gn_status gn_device_pin(struct gn_device *d, void *memory, size_t bytes, struct gn_err *err);
+void gn_device_unpin(struct gn_device *d, void *memory);
 
 /* --- Replayed work --- */
 

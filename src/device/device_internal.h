@@ -35,6 +35,8 @@ struct gn_device_kind {
 	void (*buffer_free)(struct gn_buffer *b);
 	enum gn_status (*pinned_alloc)(struct gn_device *d, size_t bytes, void **out, struct gn_err *err);
 	void (*pinned_free)(struct gn_device *d, void *pinned);
+	enum gn_status (*pin)(struct gn_device *d, void *memory, size_t bytes, struct gn_err *err);
+	void (*unpin)(struct gn_device *d, void *memory);
 	/* NULL: it records nothing. Between begin and end, work of s does not run but becomes a graph. After each begin there is an end; out
 	 * NULL drops the work. */
 	enum gn_status (*record_begin)(struct gn_stream *s, struct gn_err *err);

@@ -145,6 +145,21 @@ static void host_pinned_free(struct gn_device *d, void *pinned)
 	free(pinned);
 }
 
+static enum gn_status host_pin(struct gn_device *d, void *memory, size_t bytes, struct gn_err *err)
+{
+	(void)d;
+	(void)memory;
+	(void)bytes;
+	(void)err;
+	return GN_OK;
+}
+
+static void host_unpin(struct gn_device *d, void *memory)
+{
+	(void)d;
+	(void)memory;
+}
+
 struct gn_device *gn_device_open_host(void)
 {
 	static const struct gn_device_kind host = {
@@ -153,7 +168,7 @@ struct gn_device *gn_device_open_host(void)
 		.stream_fill = host_stream_fill, .event_create = host_event_create, .event_destroy = host_event_destroy,
 		.event_record = host_event_record, .event_wait = host_event_wait, .event_done = host_event_done,
 		.event_native = host_event_native, .buffer_alloc = host_buffer_alloc, .buffer_free = host_buffer_free,
-		.pinned_alloc = host_pinned_alloc, .pinned_free = host_pinned_free,
+		.pinned_alloc = host_pinned_alloc, .pinned_free = host_pinned_free, .pin = host_pin, .unpin = host_unpin,
 	};
 	struct gn_device *d = calloc(1, sizeof *d);
 

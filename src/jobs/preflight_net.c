@@ -54,7 +54,7 @@ static enum gn_status prepare(const struct net *n, int forth, size_t bytes, stru
 
 static enum gn_status run_once(struct gn_coll *c, struct gn_err *err)
 {
-	enum gn_status status = gn_coll_start(c, err);
+	enum gn_status status = gn_coll_start(c, NULL, err);
 
 	return status ? status : gn_coll_wait(c, err);
 }

@@ -80,10 +80,9 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/local_steps.h \
 	src/train/parallel/overlap.h \
 	src/train/parallel/reducer.c src/train/parallel/reducer.h \
+	src/train/parallel/share_allreduce.c \
 	src/train/parallel/share_averaged.c \
 	src/train/parallel/share_compressed.c \
-	src/train/parallel/share_gpu.c \
-	src/train/parallel/share_host.c \
 	src/train/parallel/share_local.c \
 	src/train/parallel/sharing.h \
 	src/train/parallel/sharing_table.c \

@@ -4,8 +4,8 @@
  * Without a GPU all ranks end with the same error. Exit codes as gannet's; 99: a wrong sum. */
 #include "src/base/log.h"
 #include "tests/transport/exit_code.h"
-#include "transport/nccl/coll_backend_cuda.h"
-#include "transport/nccl/gpu_call.h"
+#include "transport/coll/agree.h"
+#include "transport/nccl/nccl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,34 +18,30 @@ static const size_t counts[OPS] = {1, 1000, 300001, 5000000};
 
 struct run {
 	struct gn_comm *comm;
-	struct gn_coll_backend *carrier;
-	struct gn_coll_backend_op *ops[OPS];
-	int ordinal;
-	cudaStream_t stream;
-	cudaEvent_t uploaded;
-	float *device[OPS], *host;
+	struct gn_device *gpu;
+	struct gn_stream *stream;
+	struct gn_event *uploaded;
+	struct gn_buffer buffers[OPS];
+	struct gn_coll *ops[OPS];
+	float *host;
 };
-
-static enum gn_status call(const struct run *r, cudaError_t code, const char *name, struct gn_err *err)
-{
-	return gn_gpu_call(code, name, r->ordinal, err);
-}
 
 static enum gn_status make_buffers(struct run *r, struct gn_err *err)
 {
-	enum gn_status status = call(r, cudaSetDevice(r->ordinal), "cudaSetDevice", err);
+	enum gn_status status = gn_stream_create(r->gpu, &r->stream, err);
 
 	r->host = malloc(counts[OPS - 1] * sizeof *r->host);
 	if (!status && !r->host)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
 	if (!status)
-		status = call(r, cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking), "cudaStreamCreate", err);
-	if (!status)
-		status = call(r, cudaEventCreateWithFlags(&r->uploaded, cudaEventDisableTiming), "cudaEventCreate", err);
+		status = gn_event_create(r->gpu, &r->uploaded, err);
 	for (int i = 0; i < OPS && !status; i++) {
-		status = call(r, cudaMalloc((void **)&r->device[i], counts[i] * sizeof(float)), "cudaMalloc", err);
+		struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLREDUCE, .count = counts[i], .type = GN_F32, .memory = GN_MEMORY_DEVICE};
+
+		status = gn_buffer_alloc(r->gpu, counts[i] * sizeof(float), &r->buffers[i], err);
+		args.out = r->buffers[i].address;
 		if (!status)
-			status = gn_coll_backend_prepare(r->carrier, r->device[i], counts[i], GN_F32, GN_SUM, &r->ops[i], err);
+			status = gn_coll_prepare(r->comm, &args, &r->ops[i], err);
 	}
 	return status;
 }
@@ -64,20 +60,21 @@ static enum gn_status upload_and_start(struct run *r, int op, struct gn_err *err
 	for (size_t i = 0; i < counts[op]; i++)
 		r->host[i] = given(gn_comm_rank(r->comm), i, op);
 	/* it is not pinned: the call reads it */
-	status = call(r, cudaMemcpyAsync(r->device[op], r->host, bytes, cudaMemcpyHostToDevice, r->stream), "cudaMemcpyAsync", err);
+	status = gn_stream_copy(r->stream, r->buffers[op].address, r->host, bytes, err);
 	if (!status)
-		status = call(r, cudaEventRecord(r->uploaded, r->stream), "cudaEventRecord", err);
-	return status ? status : gn_coll_backend_start(r->ops[op], r->uploaded, err);
+		status = gn_event_record(r->uploaded, r->stream, err);
+	return status ? status : gn_coll_start(r->ops[op], r->uploaded, err);
 }
 
 static enum gn_status finish_and_check(struct run *r, int op, struct gn_err *err)
 {
-	enum gn_status status = gn_coll_backend_wait(r->ops[op], err);
+	enum gn_status status = gn_coll_wait(r->ops[op], err);
 	int size = gn_comm_size(r->comm);
 
 	if (!status)
-		status = call(r, cudaMemcpy(r->host, r->device[op], counts[op] * sizeof *r->host, cudaMemcpyDeviceToHost),
-			      "cudaMemcpy", err);
+		status = gn_stream_copy(r->stream, r->host, r->buffers[op].address, counts[op] * sizeof *r->host, err);
+	if (!status)
+		status = gn_stream_wait(r->stream, err);
 	for (size_t i = 0; !status && i < counts[op]; i++) {
 		float sum = 0;
 
@@ -91,16 +88,26 @@ static enum gn_status finish_and_check(struct run *r, int op, struct gn_err *err
 	return status;
 }
 
-static enum gn_status run(struct run *r, const char *how, int lost, struct gn_log *log, struct gn_err *err)
+/* Without a GPU the first one is asked for. */
+static enum gn_status open_gpu(struct run *r, struct gn_err *err)
 {
 	int count = 0, local = gn_world_local_rank(gn_comm_world(r->comm));
-	enum gn_status status;
+	char name[32];
 
-	/* none: the carrier finds that out, too, and tells the others */
-	if (cudaGetDeviceCount(&count) != cudaSuccess || !count)
+	if (gn_device_count("cuda", &count, NULL) || !count)
 		count = 1;
-	r->ordinal = local % count;
-	status = gn_coll_backend_cuda_create(r->comm, how, r->ordinal, NULL, log, &r->carrier, err);
+	snprintf(name, sizeof name, "cuda:%d", local % count);
+	return gn_agree_status(r->comm, gn_device_open(name, &r->gpu, err), err);
+}
+
+static enum gn_status run(struct run *r, const char *how, int lost, struct gn_log *log, struct gn_err *err)
+{
+	struct gn_comm_device options = {.how = how, .library = gn_nccl_create};
+	enum gn_status status = open_gpu(r, err);
+
+	options.device = r->gpu;
+	if (!status)
+		status = gn_comm_attach(r->comm, &options, log, err);
 	if (!status)
 		status = make_buffers(r, err);
 	for (int round = 0; round < ROUNDS && !status; round++) {
@@ -113,22 +120,21 @@ static enum gn_status run(struct run *r, const char *how, int lost, struct gn_lo
 	}
 	if (!status)
 		printf("rank %d: %d sums of GPU memory by %s are right\n", gn_comm_rank(r->comm), ROUNDS * OPS,
-		       gn_coll_backend_name(r->carrier));
+		       gn_comm_device_backend(r->comm));
 	return status;
 }
 
 static void release(struct run *r)
 {
 	for (int i = 0; i < OPS; i++) {
-		gn_coll_backend_free(r->ops[i]);
-		if (r->device[i])
-			(void)cudaFree(r->device[i]);
+		gn_coll_free(r->ops[i]);
+		gn_buffer_free(&r->buffers[i]);
 	}
-	gn_coll_backend_destroy(r->carrier);
-	if (r->uploaded)
-		(void)cudaEventDestroy(r->uploaded);
-	if (r->stream)
-		(void)cudaStreamDestroy(r->stream);
+	if (r->comm)
+		gn_comm_detach(r->comm);
+	gn_event_destroy(r->uploaded);
+	gn_stream_destroy(r->stream);
+	gn_device_close(r->gpu);
 	free(r->host);
 	gn_comm_destroy(r->comm);
 }

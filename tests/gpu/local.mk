@@ -98,6 +98,6 @@ if HAVE_CUDA
 check_PROGRAMS += tests/gpu/comm_probe
 tests_gpu_comm_probe_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 tests_gpu_comm_probe_SOURCES = tests/gpu/comm_probe.c tests/transport/exit_code.h
-tests_gpu_comm_probe_LDADD = $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS)
+tests_gpu_comm_probe_LDADD = $(TRANSPORT_CUDA_LIBS) $(KERNELS_CUDA_LIBS) $(TRANSPORT_LIBS)
 SHELL_TESTS += tests/gpu/comm.t tests/gpu/faults.t tests/gpu/guarded.t tests/gpu/machine.t tests/gpu/train.t
 endif

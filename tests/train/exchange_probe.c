@@ -1,8 +1,7 @@
-/* A rank that exchanges gradients of a network: of the host's memory, and of a device's (which is ordinary memory behind the
- * copies of tests/transport/copier_host.h), with and without overlap, with gradients that never become ready. Sums are exact.
+/* A rank that exchanges gradients of a network: of the host's memory, and of a device's (tests/transport/late_device.h), with and without overlap, with gradients that never become ready. Sums are exact.
  * usage: exchange_probe      Exit codes as gannet's; 99: a wrong sum. */
-#include "tests/transport/copier_host.h"
 #include "tests/transport/exit_code.h"
+#include "tests/transport/late_device.h"
 #include "src/train/parallel/reducer.h"
 
 #include <stdlib.h>
@@ -59,8 +58,7 @@ static enum gn_status steps(struct gn_reducer *x, const struct gn_model *model, 
 	return status;
 }
 
-static enum gn_status run(struct gn_comm *comm, const struct gn_model *model, struct gn_coll_backend *carrier, float *flat,
-			  struct gn_err *err)
+static enum gn_status run(struct gn_comm *comm, const struct gn_model *model, float *flat, struct gn_err *err)
 {
 	size_t count = gn_model_param_elements(model) + TAIL;
 	enum gn_status status = GN_OK;
@@ -74,7 +72,7 @@ static enum gn_status run(struct gn_comm *comm, const struct gn_model *model, st
 		if (!status)
 			status = steps(x, model, comm, flat, count, err);
 		if (!status)
-			o.backend = carrier, status = gn_reducer_create(&o, &config, &x, err);
+			o.memory = GN_MEMORY_DEVICE, status = gn_reducer_create(&o, &config, &x, err);
 		if (!status)
 			status = steps(x, model, comm, flat, count, err);
 	}
@@ -83,14 +81,13 @@ static enum gn_status run(struct gn_comm *comm, const struct gn_model *model, st
 
 int main(void)
 {
-	struct copier_host_options co = {.seed = 3, .pause_max_us = 100};
+	struct late_device_options lo = {.seed = 3, .pause_max_us = 100};
 	struct gn_comm_options options = {.transport = "auto", .tuning = "none"};
-	struct gn_stager_options so = {30000, 3};
+	struct gn_comm_device how = {.how = "staged", .chunk_bytes = 30000, .slots = 3};
 	struct gn_world *world = NULL;
 	struct gn_comm *comm = NULL;
 	struct gn_model *model = NULL;
-	struct gn_coll_backend *carrier = NULL;
-	struct gn_copy_engine *copier;
+	struct gn_device *device = NULL;
 	float *flat = NULL;
 	struct gn_err err;
 	enum gn_status status = gn_world_create(NULL, NULL, &world, &err);
@@ -104,15 +101,16 @@ int main(void)
 	if (!status && !flat)
 		status = gn_err_set(&err, GN_ERR_NO_MEMORY, "no memory");
 	if (!status)
-		status = copier_host_create(&co, &copier, &err);
+		status = late_device_create(&lo, &device, &err);
+	how.device = device;
 	if (!status)
-		status = gn_coll_backend_staged_create(comm, copier, &so, &carrier, &err);
+		status = gn_comm_attach(comm, &how, NULL, &err);
 	if (!status)
-		status = run(comm, model, carrier, flat, &err);
-	gn_coll_backend_destroy(carrier);
+		status = run(comm, model, flat, &err);
 	free(flat);
 	gn_model_destroy(model);
 	gn_comm_destroy(comm);
+	gn_device_close(device);
 	gn_world_destroy(world);
 	return status ? exit_code(&err) : 0;
 }

@@ -190,7 +190,7 @@ static int run(struct test *t, int in_place, struct gn_err *err)
 			put(t->a.type, t->out, i, -5);
 		for (size_t i = 0; i < t->in_count; i++)
 			put(t->a.type, base, i, given(t->rank, i));
-		if (gn_coll_start(coll, err) || gn_coll_wait(coll, err))
+		if (gn_coll_start(coll, NULL, err) || gn_coll_wait(coll, err))
 			return -1;
 		wrong += count_wrong(t, in_place);
 	}
@@ -311,7 +311,7 @@ static int check_priority(struct test *t, struct gn_err *err)
 		data[i] = 1;
 	for (int i = 0; i < 100; i++)
 		few[i] = (float)i;
-	if (gn_coll_start(slow, err) || gn_coll_start(quick, err) || gn_coll_wait(quick, err) || gn_coll_wait(slow, err))
+	if (gn_coll_start(slow, NULL, err) || gn_coll_start(quick, NULL, err) || gn_coll_wait(quick, err) || gn_coll_wait(slow, err))
 		return -1;
 	for (int i = 0; i < LARGE; i++)
 		wrong += data[i] != (float)t->size;
@@ -378,7 +378,7 @@ static int check_unattended_one(struct test *t, const struct gn_coll_args *args,
 	for (int round = 0; round < 3; round++) {
 		for (size_t i = 0; i < args->count; i++)
 			data[i] = (float)given(t->rank, i);
-		if (gn_coll_start(coll, err))
+		if (gn_coll_start(coll, NULL, err))
 			return -1;
 		for (int ms = 0; by_thread && !gn_coll_done(coll) && ms < 20000; ms++)
 			nanosleep(&pause, NULL);

@@ -3,7 +3,8 @@
 set -u
 # shellcheck source=tests/transport/bits.sh
 . "$GN_SOURCE/tests/transport/bits.sh"
-probe=$GN_BUILD/tests/transport/direct_probe
+probe=$GN_BUILD/tests/transport/device_probe
+export PROBE_HOW=direct
 rounds=30
 [[ ! ${GN_SANITIZED:-} ]] || rounds=8
 

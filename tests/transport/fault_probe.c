@@ -133,7 +133,7 @@ static enum gn_status one_allreduce(struct run *r, void *buffer, size_t count, e
 		args.algorithm = "double-tree"; /* not what the one that differs takes */
 	status = gn_coll_prepare(r->comm, &args, &coll, err);
 	if (!status)
-		status = gn_coll_start(coll, err);
+		status = gn_coll_start(coll, NULL, err);
 	if (is_due(r, "exit"))
 		_exit(0);
 	if (!status)

@@ -165,7 +165,7 @@ static int check_flight(struct probe *p, struct gn_err *err)
 		for (int i = 0; i < FLIGHT; i++) {
 			memset(data[i], 0x55, counts[i] * 4 + (size_t)2 * GUARD);
 			fill(p, p->rank, GN_F32, data[i] + GUARD, counts[i]);
-			if (gn_coll_start(coll[i], err))
+			if (gn_coll_start(coll[i], NULL, err))
 				return -1;
 		}
 		for (int i = 0; i < FLIGHT; i++)
@@ -197,7 +197,7 @@ static int until_death(struct probe *p, struct gn_err *err)
 	memset(p->out, 0, ROOM);
 	status = gn_coll_prepare(p->comm, &a, &coll, err);
 	for (int i = 0; i < 1000 && !status; i++) {
-		status = gn_coll_start(coll, err);
+		status = gn_coll_start(coll, NULL, err);
 		/* some of it is done */
 		if (i == 20 && p->rank == p->size - 1) {
 			gn_comm_progress(p->comm);

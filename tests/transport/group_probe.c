@@ -193,7 +193,7 @@ static enum gn_status run_all(struct probe *p, struct gn_comm **groups, struct o
 		if (!groups[g] || started[g] == OPS)
 			continue;
 		fill(groups[g], &ops[g][started[g]]);
-		status = gn_coll_start(ops[g][started[g]++].coll, err);
+		status = gn_coll_start(ops[g][started[g]++].coll, NULL, err);
 		left--;
 	}
 	for (int first = (int)(draw(&p->own) % GROUPS), k = 0; k < GROUPS && !status; k++) {

@@ -67,7 +67,7 @@ tests_transport_test_verify_LDADD = $(TRANSPORT_TEST_LIBS)
 tests_transport_test_heartbeat_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_transport_test_heartbeat_LDADD = $(TRANSPORT_TEST_LIBS)
 
-check_PROGRAMS += tests/transport/coll_probe tests/transport/loss_probe tests/transport/trial_probe tests/transport/message_probe tests/transport/group_probe tests/transport/fault_probe tests/transport/rank_probe tests/transport/staged_probe \
+check_PROGRAMS += tests/transport/coll_probe tests/transport/loss_probe tests/transport/trial_probe tests/transport/message_probe tests/transport/group_probe tests/transport/fault_probe tests/transport/rank_probe \
 	tests/transport/foreign_probe tests/transport/resident_probe tests/transport/tail_probe tests/transport/scale_probe
 tests_transport_scale_probe_SOURCES = tests/transport/scale_probe.c tests/transport/exit_code.h
 tests_transport_scale_probe_LDADD = $(TRANSPORT_LIBS)
@@ -91,13 +91,10 @@ tests_transport_coll_probe_SOURCES = tests/transport/coll_probe.c
 tests_transport_coll_probe_LDADD = $(TRANSPORT_LIBS)
 tests_transport_rank_probe_SOURCES = tests/transport/rank_probe.c tests/transport/exit_code.h
 tests_transport_rank_probe_LDADD = $(TRANSPORT_LIBS)
-tests_transport_staged_probe_SOURCES = tests/transport/staged_probe.c tests/transport/exit_code.h \
-	tests/transport/copier_host.c tests/transport/copier_host.h
-tests_transport_staged_probe_LDADD = $(TRANSPORT_LIBS)
-check_PROGRAMS += tests/transport/direct_probe
-tests_transport_direct_probe_SOURCES = tests/transport/direct_probe.c tests/transport/exit_code.h \
-	tests/transport/memory_host.c tests/transport/memory_host.h
-tests_transport_direct_probe_LDADD = $(TRANSPORT_LIBS)
+check_PROGRAMS += tests/transport/device_probe
+tests_transport_device_probe_SOURCES = tests/transport/device_probe.c tests/transport/exit_code.h \
+	tests/transport/late_device.c tests/transport/late_device.h
+tests_transport_device_probe_LDADD = $(TRANSPORT_LIBS)
 SHELL_TESTS += \
 	tests/transport/groups.t \
 	tests/transport/loss.t \

@@ -126,7 +126,7 @@ static enum gn_status start(struct probe *p, struct group *g, struct gn_err *err
 	args.out = g->out;
 	args.count = g->count;
 	status = gn_coll_prepare(g->comm, &args, &g->coll, err);
-	return status ? status : gn_coll_start(g->coll, err);
+	return status ? status : gn_coll_start(g->coll, NULL, err);
 }
 
 static void check(struct probe *p, const struct group *g)

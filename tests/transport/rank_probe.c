@@ -49,7 +49,7 @@ static int check_allreduce(struct gn_comm *c, size_t count, int algo, int out_of
 			in[i] = out[i] = (float)given(rank, i, round);
 		for (size_t i = 0; out_of_place && i < count; i++)
 			out[i] = -1e30f;
-		if (gn_coll_start(coll, err) || gn_coll_wait(coll, err))
+		if (gn_coll_start(coll, NULL, err) || gn_coll_wait(coll, err))
 			return -1;
 		for (size_t i = 0; i < count; i++) {
 			int32_t sum = 0;
@@ -83,7 +83,7 @@ static int check_same_bits(struct gn_comm *c, size_t count, const char *algo, st
 	data = memory;
 	for (size_t i = 0; i < count; i++)
 		data[i] = 1.0f / (float)(3 + i + 17 * (size_t)gn_comm_rank(c));
-	if (gn_coll_allreduce(c, data, count, GN_F32, NULL, algo, &coll, err) || gn_coll_start(coll, err) ||
+	if (gn_coll_allreduce(c, data, count, GN_F32, NULL, algo, &coll, err) || gn_coll_start(coll, NULL, err) ||
 	    gn_coll_wait(coll, err))
 		return -1;
 	memcpy(first, data, count * sizeof *data);
@@ -132,7 +132,7 @@ static int check_several_shared(struct gn_comm *c, struct gn_err *err)
 		for (int i = 0; i < N * COUNT; i++)
 			data[i] = i + round + gn_comm_rank(c);
 		for (int k = 0; k < N; k++)
-			if (gn_coll_start(coll[k], err))
+			if (gn_coll_start(coll[k], NULL, err))
 				return -1;
 		for (int k = N; k-- > 0;)
 			if (gn_coll_wait(coll[k], err))
@@ -165,7 +165,7 @@ static int check_several(struct gn_comm *c, struct gn_err *err)
 			return -1;
 	}
 	for (int k = 0; k < N; k++)
-		if (gn_coll_start(coll[k], err))
+		if (gn_coll_start(coll[k], NULL, err))
 			return -1;
 	for (int k = N; k-- > 0;) {
 		if (gn_coll_wait(coll[k], err))
@@ -191,7 +191,7 @@ static int check_owing(struct gn_comm *c, struct gn_err *err)
 		failed = !data || gn_coll_allreduce(c, data + (size_t)k * count, count, GN_I64, NULL, algorithms[k % 3], &coll[k], err);
 	for (int round = 0; round < 40 && !failed; round++) {
 		for (int k = 0; k < 5 && !failed; k++)
-			failed = gn_coll_start(coll[k], err) != GN_OK;
+			failed = gn_coll_start(coll[k], NULL, err) != GN_OK;
 		for (int k = 0; k < 5 && !failed; k++)
 			failed = gn_coll_wait(coll[k], err) != GN_OK;
 		failed = failed || gn_world_barrier(gn_comm_world(c), err);
@@ -238,7 +238,7 @@ static int forever(struct gn_comm *c, struct gn_err *err)
 	if (gn_comm_alloc(c, 1000000 * sizeof(float), &data, err) || gn_coll_allreduce(c, data, 1000000, GN_F32, NULL, NULL, &coll, err))
 		return -1;
 	for (long i = 0;; i++) {
-		if (gn_coll_start(coll, err) || gn_coll_wait(coll, err)) {
+		if (gn_coll_start(coll, NULL, err) || gn_coll_wait(coll, err)) {
 			gn_coll_free(coll);
 			return -1;
 		}
@@ -255,11 +255,11 @@ static int give_up_amid(struct gn_comm *c, int *code, struct gn_err *err)
 	struct gn_world *w = gn_comm_world(c);
 	float data[1000] = {0};
 	struct gn_coll *coll;
-	int failed = gn_coll_allreduce(c, data, 1000, GN_F32, NULL, "ring", &coll, err) || gn_coll_start(coll, err) ||
+	int failed = gn_coll_allreduce(c, data, 1000, GN_F32, NULL, "ring", &coll, err) || gn_coll_start(coll, NULL, err) ||
 		     gn_coll_wait(coll, err) || gn_world_barrier(w, err);
 
 	if (!failed && gn_world_rank(w) != 1)
-		failed = gn_coll_start(coll, err) != GN_OK;
+		failed = gn_coll_start(coll, NULL, err) != GN_OK;
 	failed = failed || gn_world_barrier(w, err);
 	if (!failed && gn_world_rank(w) == 1) {
 		gn_world_abort(w, "shard 7 is broken");

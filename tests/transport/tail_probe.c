@@ -38,7 +38,7 @@ static int one_round(struct gn_world *world, struct gn_comm *comm, char *data, s
 				    .in = rank ? NULL : data, .out = rank ? data : NULL,
 				    .to = rank ? -1 : 1, .from = rank ? 0 : -1};
 
-	if (gn_coll_prepare(comm, &args, &coll, err) || gn_coll_start(coll, err))
+	if (gn_coll_prepare(comm, &args, &coll, err) || gn_coll_start(coll, NULL, err))
 		return -1;
 	if (!rank && gn_coll_wait(coll, err))
 		return -1;

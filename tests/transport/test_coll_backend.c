@@ -1,7 +1,7 @@
 /* What ranks find out before NCCL would, and what --comm takes. */
 #include "tests/test.h"
 
-#include "transport/coll/coll_backend.h"
+#include "transport/coll/coll_device.h"
 #include "transport/nccl/nccl_record.h"
 
 #include <stdio.h>

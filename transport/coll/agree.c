@@ -1,8 +1,13 @@
 #include "transport/coll/agree.h"
 
+#include "src/base/clock.h"
+#include "transport/coll/comm_internal.h"
+#include "transport/health/recorder.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Each rank writes its record to its place in a zeroed array; an allreduce of the arrays is then an allgather. */
 enum gn_status gn_agree_gather(struct gn_comm *comm, const void *mine, size_t record_bytes, void *all,
@@ -30,6 +35,27 @@ struct failure {
 int gn_agree_is_over(struct gn_comm *comm, enum gn_status status)
 {
 	return status == GN_ERR_PEER_LOST || gn_world_aborted(gn_comm_world(comm));
+}
+
+enum gn_status gn_agree_explain(struct gn_comm *comm, uint64_t limit_ns, int library, struct gn_err *why)
+{
+	struct gn_world *world = gn_comm_world(comm);
+	uint64_t started = gn_clock_ns();
+	struct timespec pause = {0, 5000000};
+	struct gn_err reason;
+	enum gn_status status = GN_OK;
+
+	while (!status && gn_clock_ns() < started + limit_ns) {
+		gn_recorder_waiting(gn_world_recorder(world), library);
+		status = gn_comm_check(comm, started, &reason);
+		if (!status)
+			nanosleep(&pause, NULL);
+	}
+	if (status)
+		*why = reason;
+	else
+		gn_world_abort(world, why->text);
+	return why->status;
 }
 
 enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct gn_err *err)

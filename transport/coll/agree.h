@@ -18,6 +18,12 @@ enum gn_status gn_agree_gather(struct gn_comm *comm, const void *mine, size_t re
  * status is returned without communication. */
 enum gn_status gn_agree_status(struct gn_comm *comm, enum gn_status mine, struct gn_err *err);
 
+/* Local; blocks for limit_ns at most. Replaces *why, a failure of this rank, by the world's failure reason: the heartbeat knows which rank
+ * died first and what all ranks started, a broken connection only its other end. Without one aborts the world with *why, because other
+ * ranks would wait for this one. Returns why->status. library: a library has failed, which says nothing of other ranks; no stall is
+ * detected meanwhile. */
+enum gn_status gn_agree_explain(struct gn_comm *comm, uint64_t limit_ns, int library, struct gn_err *why);
+
 /* Local. Whether no agreement is possible any more: a peer is lost, which all ranks know of, or this rank has aborted. */
 int gn_agree_is_over(struct gn_comm *comm, enum gn_status status);
 

@@ -1,6 +1,8 @@
 #include "transport/coll/comm_internal.h"
 
 #include "src/base/clock.h"
+#include "transport/coll/agree.h"
+#include "transport/coll/coll_device_internal.h"
 #include "transport/topology/oversubscription.h"
 
 #include <sched.h>
@@ -16,6 +18,13 @@
 #define BUSY_POLLS 4096
 /* The longest blocking wait: the delay if a wakeup is missed. */
 #define IDLE_WAIT_NS 5000000u
+/* The sleep while a device computes, which takes tens of microseconds at least, and the idle polls before it. */
+#define DEVICE_PAUSE_NS 20000
+#define DEVICE_POLLS 16
+/* A device that takes longer to produce the input of an operation is regarded as hung. */
+#define READY_NS 600000000000u
+/* A library does not report progress: its operation counts as progressing for as long as it would take at 10 MB/s. */
+#define LIBRARY_NS_PER_BYTE 100
 /* Polls of shared memory before progressing UCX. With oversubscription the awaited rank hardly runs now: a few polls, then one
  * after each of YIELDS calls of sched_yield(). 4 ranks on 2 processors take 0.9 us for 512 B with 4 polls, 1.2 with 16, 2.0 with
  * 32. */
@@ -29,6 +38,7 @@ void gn_coll_fail(struct gn_coll *c, enum gn_status status, const struct gn_err 
 		return;
 	c->status = status;
 	c->why = *why;
+	gn_coll_end_turn(c);
 	atomic_store_explicit(&c->settled, 1, memory_order_release);
 }
 
@@ -42,34 +52,59 @@ static void complete_coll(struct gn_coll *c)
 	if (c->divide)
 		gn_reduce_divide(c->args.type, c->result, c->result_count, c->divide);
 	/* before `complete` is set, because another thread may then start the next run */
-	gn_recorder_done(c->comm->recorder, c->record);
+	if (!c->inner)
+		gn_recorder_done(c->comm->recorder, c->record);
 	atomic_store_explicit(&c->complete, 1, memory_order_release);
 	atomic_store_explicit(&c->settled, 1, memory_order_release);
 }
 
-static void advance_shared(struct gn_coll *c)
+static int advance(struct gn_coll *c)
 {
 	struct gn_err why;
-	int done = 0;
-	enum gn_status status = gn_shm_test(c->shared, &done, &why);
+	int moved = 0, done = 0;
+	enum gn_status status = c->ops->advance(c, &moved, &done, &why);
 
 	if (status)
 		gn_coll_fail(c, status, &why);
 	else if (done)
 		complete_coll(c);
+	return moved;
 }
 
-static int advance_exec(struct gn_coll *c)
+void gn_coll_end_turn(struct gn_coll *c)
+{
+	struct gn_coll **at = &c->comm->waiting;
+
+	while (*at && *at != c)
+		at = &(*at)->next_waiting;
+	if (*at)
+		*at = c->next_waiting;
+}
+
+/* Whether c has begun. Operations of a communicator begin in the order in which they were started, the same on all ranks. */
+static int begin(struct gn_coll *c)
 {
 	struct gn_err why;
-	int did = gn_exec_advance(c->exec);
-	enum gn_status status = gn_exec_check(c->exec, &why);
+	int ready = 1;
+	enum gn_status status = GN_OK;
 
+	if (c->begun)
+		return 1;
+	if (c->comm->waiting != c)
+		return 0;
+	if (c->before && !c->ops->takes_event)
+		status = gn_event_done(c->before, &ready, &why);
+	if (!status && !ready)
+		return 0;
+	c->begun = 1;
+	c->failed_alone = status != GN_OK;
+	if (!status)
+		status = c->ops->start(c, &why);
+	if (!c->ops->long_turn)
+		gn_coll_end_turn(c);
 	if (status)
 		gn_coll_fail(c, status, &why);
-	else if (gn_exec_done(c->exec))
-		complete_coll(c);
-	return did;
+	return !status;
 }
 
 unsigned gn_comm_progress(struct gn_comm *comm)
@@ -81,12 +116,8 @@ unsigned gn_comm_progress(struct gn_comm *comm)
 		gn_comm_end_lost(comm, losses);
 	events = gn_ucx_progress(comm->ucx);
 	for (struct gn_coll *c = comm->active; c; c = c->next_active) {
-		if (gn_coll_is_complete(c) || c->status)
-			continue;
-		if (c->shared)
-			advance_shared(c);
-		else
-			events += (unsigned)advance_exec(c);
+		if (!gn_coll_is_complete(c) && !c->status && begin(c))
+			events += (unsigned)advance(c);
 	}
 	return events;
 }
@@ -104,10 +135,10 @@ int gn_comm_awaits(const struct gn_comm *comm, int *by_memory, int *by_message)
 	for (const struct gn_coll *c = comm->root->active; c; c = c->next_active) {
 		if (gn_coll_is_complete(c) || c->status)
 			continue;
-		memory = c->shared != NULL;
-		message = 0;
-		if (c->exec)
-			gn_exec_transports(c->exec, &memory, &message);
+		/* a device is polled at the interval of those that wait for both */
+		memory = message = 1;
+		if (c->begun && c->ops->transports)
+			c->ops->transports(c, &memory, &message);
 		*by_memory |= memory;
 		*by_message |= message;
 		count++;
@@ -126,14 +157,14 @@ static void spin_shared(struct gn_coll *c)
 	int oversubscribed = c->comm->oversubscribed, spins = oversubscribed ? SPINS_OVERSUBSCRIBED : SPINS;
 
 	if (!is_settled(c))
-		advance_shared(c);
+		advance(c);
 	for (int i = 0; i < spins && !is_settled(c); i++) {
 		gn_clock_pause();
-		advance_shared(c);
+		advance(c);
 	}
 	for (int i = 0; oversubscribed && i < YIELDS && !is_settled(c); i++) {
 		sched_yield();
-		advance_shared(c);
+		advance(c);
 	}
 }
 
@@ -160,8 +191,53 @@ static void leave_active(struct gn_coll *c)
 	c->in_flight = 0;
 }
 
-enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err)
+static void set_started(struct gn_coll *c, uint32_t sequence)
 {
+	c->sequence = sequence;
+	c->begun = c->lost = 0;
+	atomic_store_explicit(&c->complete, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->settled, 0, memory_order_relaxed);
+	enter_active(c);
+}
+
+/* Takes what c follows: an event of its own behind the caller's, which may be recorded again. */
+static void set_event(struct gn_coll *c, const struct gn_event *after)
+{
+	struct gn_coll_device *d = c->comm->device;
+	struct gn_err why;
+	enum gn_status status = GN_OK;
+
+	c->before = after;
+	c->ready_ns = 0;
+	if (!c->ready)
+		return;
+	c->started_ns = gn_clock_ns();
+	if (!after) {
+		c->ready_ns = c->started_ns;
+		return;
+	}
+	status = gn_stream_after(d->gate, after, &why);
+	if (!status)
+		status = gn_event_record(c->ready, d->gate, &why);
+	c->before = c->ready;
+	c->failed_alone = status != GN_OK;
+	if (status)
+		gn_coll_fail(c, status, &why);
+}
+
+static void wait_for_turn(struct gn_coll *c)
+{
+	struct gn_coll **at = &c->comm->waiting;
+
+	while (*at)
+		at = &(*at)->next_waiting;
+	c->next_waiting = NULL;
+	*at = c;
+}
+
+enum gn_status gn_coll_start_inside(struct gn_coll *c, const struct gn_event *after, struct gn_err *err)
+{
+	int begun;
 	enum gn_status status;
 
 	if (c->in_flight)
@@ -172,30 +248,46 @@ enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err)
 	if (c->comm->failed || c->comm->root->broken)
 		return gn_err_set(err, GN_ERR_FAILED, "%s: the communicator has failed",
 				  gn_collective_name(c->args.what));
-	c->sequence = c->comm->sequence++;
-	c->lost = 0;
-	atomic_store_explicit(&c->complete, 0, memory_order_relaxed);
-	atomic_store_explicit(&c->settled, 0, memory_order_relaxed);
-	enter_active(c);
-	/* start first, record then: other ranks read the input meanwhile */
-	if (c->shared)
-		gn_shm_start(c->shared);
+	set_started(c, c->comm->sequence);
+	c->comm->sequence += c->numbers;
+	wait_for_turn(c);
+	set_event(c, after);
+	/* begin first, record then: other ranks read the input meanwhile */
+	begun = !c->status && begin(c);
 	c->record = gn_recorder_start_in(c->comm->recorder, c->comm->group ? c->comm->group->number : 0, c->kind);
-	if (c->exec) {
-		gn_exec_start(c->exec, c->sequence);
-		advance_exec(c);
-	} else if (!c->shared) {
-		complete_coll(c);
-	}
+	if (begun && !c->shared)
+		advance(c);
 	return GN_OK;
 }
 
-enum gn_status gn_coll_start(struct gn_coll *c, struct gn_err *err)
+void gn_coll_start_inner(struct gn_coll *c, uint32_t sequence)
+{
+	struct gn_err why;
+	enum gn_status status;
+
+	set_started(c, sequence);
+	c->begun = 1;
+	status = c->ops->start(c, &why);
+	if (status)
+		gn_coll_fail(c, status, &why);
+}
+
+enum gn_status gn_coll_inner_done(struct gn_coll *c, int *done, struct gn_err *err)
+{
+	*done = gn_coll_is_complete(c);
+	if (*done)
+		leave_active(c);
+	else if (c->status && err)
+		*err = c->why;
+	return *done ? GN_OK : c->status;
+}
+
+enum gn_status gn_coll_start(struct gn_coll *c, const struct gn_event *after, struct gn_err *err)
 {
 	enum gn_status status;
 
 	gn_comm_enter(c->comm);
-	status = gn_coll_start_inside(c, err);
+	status = gn_coll_start_inside(c, after, err);
 	gn_comm_leave(c->comm);
 	return status;
 }
@@ -208,36 +300,21 @@ static void end_record(struct gn_coll *c)
 	c->record = 0;
 }
 
-/* Waits for the failure's reason: the heartbeat knows which rank died first and what all ranks started, a broken connection only its
- * other end. Without one, aborts the world and returns the operation's own error. */
+/* The reason of a failure, for its caller. */
 static enum gn_status diagnose(struct gn_coll *c, struct gn_err *err)
 {
-	uint64_t started = gn_clock_ns();
-	uint64_t delay_ns = c->status == GN_ERR_MISMATCH ? MISMATCH_NS : gn_world_failure_reason_ns(c->comm->world);
-	uint64_t until = started + (c->exec && gn_exec_failed_alone(c->exec) ? 0 : delay_ns);
-	struct timespec pause = {0, 5000000};
-	enum gn_status status = GN_OK;
+	uint64_t limit_ns = c->status == GN_ERR_MISMATCH ? MISMATCH_NS : gn_world_failure_reason_ns(c->comm->world);
+	struct gn_err why = c->why;
+	enum gn_status status = c->status;
 
 	c->comm->failed = 1;
-	if (c->lost) {
+	if (c->lost)
 		end_record(c);
-		if (err)
-			*err = c->why;
-		return c->status;
-	}
-	while (!status && gn_clock_ns() < until) {
-		gn_recorder_waiting(c->comm->recorder, 0);
-		status = gn_comm_check(c->comm, started, err);
-		if (!status)
-			nanosleep(&pause, NULL);
-	}
-	if (status)
-		return status;
-	/* other ranks would wait for this one */
-	gn_world_abort(c->comm->world, c->why.text);
+	else
+		status = gn_agree_explain(c->comm, c->failed_alone ? 0 : limit_ns, c->library != NULL, &why);
 	if (err)
-		*err = c->why;
-	return c->status;
+		*err = why;
+	return status;
 }
 
 int gn_comm_moved(struct gn_comm *comm, int events)
@@ -250,19 +327,35 @@ int gn_comm_moved(struct gn_comm *comm, int events)
 	return moved;
 }
 
+/* Whether c waits for this rank's device, or for a library that may still be working: not for other ranks. */
+static int is_on_device(struct gn_coll *c, uint64_t now)
+{
+	int ready = 0;
+
+	if (!c->ready)
+		return 0;
+	if (!c->ready_ns && !gn_event_done(c->ready, &ready, NULL) && ready)
+		c->ready_ns = now;
+	if (!c->ready_ns)
+		return now - c->started_ns < READY_NS;
+	return c->library && now - c->ready_ns < c->op.bytes * LIBRARY_NS_PER_BYTE;
+}
+
 /* Tells the flight recorder that this rank waits, and, every RECORD_NS, for which. moved: there were events since the last call. */
 static void record_wait(struct gn_coll *c, uint64_t now, int moved)
 {
 	struct gn_exec_wait wait = {.peer = -1, .rail = -1};
 
+	if (is_on_device(c, now)) {
+		gn_recorder_moved(c->comm->recorder);
+		return;
+	}
 	gn_recorder_waiting(c->comm->recorder, gn_comm_moved(c->comm, moved));
 	if (now - c->comm->root->noted_ns < RECORD_NS)
 		return;
 	c->comm->root->noted_ns = now;
-	if (c->shared)
-		gn_shm_waits_for(c->shared, &wait.peer);
-	else if (c->exec)
-		gn_exec_waits_for(c->exec, &wait);
+	if (c->begun && c->ops->waits_for)
+		c->ops->waits_for(c, &wait);
 	gn_recorder_waits_for(c->comm->recorder, c->record, wait.peer, wait.message, wait.rail);
 }
 
@@ -330,11 +423,14 @@ int gn_coll_done(const struct gn_coll *c)
 
 /* Gives up the CPU. With oversubscription the awaited rank is often the next to run; if not, the scheduler may return at once,
  * again and again, so block after some yields. */
-static void yield_or_block(struct gn_comm *c, unsigned count)
+static void yield_or_block(struct gn_comm *c, unsigned count, int on_device)
 {
+	struct timespec pause = {0, DEVICE_PAUSE_NS};
 	struct gn_idle_wait wait;
 
-	if (c->oversubscribed && count > GN_YIELDS && gn_idle_wait_begin(c, &wait))
+	if (on_device && count > DEVICE_POLLS)
+		nanosleep(&pause, NULL);
+	else if (c->oversubscribed && count > GN_YIELDS && gn_idle_wait_begin(c, &wait))
 		gn_idle_wait_sleep(&wait, IDLE_WAIT_NS, -1);
 	else
 		sched_yield();
@@ -357,7 +453,7 @@ static enum gn_status wait_on(struct gn_coll *c, struct gn_err *err)
 		} else if (++idle % polls) {
 			continue;
 		} else {
-			yield_or_block(c->comm, idle / polls);
+			yield_or_block(c->comm, idle / polls, c->ready != NULL);
 		}
 		now = gn_clock_ns();
 		if (!started)
@@ -380,10 +476,13 @@ enum gn_status gn_coll_wait_inside(struct gn_coll *c, struct gn_err *err)
 
 	if (!c->in_flight)
 		return GN_OK;
-	if (c->shared)
+	if (c->shared && begin(c))
 		spin_shared(c);
 	if (!gn_coll_is_complete(c))
 		status = wait_on(c, err);
+	/* a library ends what the device still does */
+	if (status && c->library && c->begun)
+		advance(c);
 	if (status)
 		return status;
 	if (c->status)
@@ -407,28 +506,19 @@ void gn_coll_describe(const struct gn_coll *c, struct gn_coll_info *out)
 	*out = c->info;
 }
 
-/* Returns 0 if UCX may still use the run's memory, or other ranks still wait for this one. */
-static int release_messages(struct gn_coll *c)
-{
-	if (!gn_comm_goes_on(c->comm) || !gn_comm_check(c->comm, 1, NULL))
-		return 0;
-	if (!c->exec->cancelled_ns)
-		gn_exec_cancel(c->exec, &c->why);
-	return gn_exec_release_messages(c->exec);
-}
-
 void gn_coll_free_inside(struct gn_coll *c)
 {
 	if (c->in_flight) {
 		c->comm->failed = 1;
 		end_record(c);
-		/* messages may still arrive in the buffers */
-		if (c->exec && !release_messages(c))
-			gn_comm_break(c->comm);
-		leave_active(c);
 	}
-	gn_shm_op_free(c->shared);
-	gn_exec_destroy(c->exec);
+	gn_coll_end_turn(c);
+	/* preparing may have failed before these were there */
+	if (c->shared || c->exec || c->staged || c->library)
+		c->ops->free(c);
+	if (c->in_flight)
+		leave_active(c);
+	gn_event_destroy(c->ready);
 	free(c->work);
 	free(c->block_first);
 	free(c);

@@ -1,3 +1,4 @@
+#include "transport/coll/coll_device_internal.h"
 #include "transport/coll/comm_internal.h"
 
 #include "src/base/alloc.h"
@@ -48,14 +49,22 @@ static enum gn_status check_ranks(const struct gn_comm *c, const struct gn_coll_
 	return GN_OK;
 }
 
-static enum gn_status check_memory(const struct gn_coll_args *a, struct gn_err *err)
+static enum gn_status check_memory(const struct gn_comm *c, const struct gn_coll_args *a, struct gn_err *err)
 {
-	if (!a->memory)
+	const struct gn_coll_device *d = c->device;
+
+	if (a->memory == GN_MEMORY_HOST)
 		return GN_OK;
-	if (a->what != GN_COLLECTIVE_ALLREDUCE || (a->in && a->in != a->out) || a->reduction == GN_AVERAGE || a->reduce)
-		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s: device memory supports only allreduce in place with a built-in reduction "
-				  "other than average", name_of(a));
-	return a->memory->ops->check(a->memory, a->type, a->reduction, err);
+	if (!d)
+		return gn_err_set(err, GN_ERR_USAGE, "%s of device memory: the communicator has no device", name_of(a));
+	if (a->what != GN_COLLECTIVE_ALLREDUCE || (a->in && a->in != a->out) || a->reduce)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s: device memory supports only allreduce in place with a built-in reduction",
+				  name_of(a));
+	if (d->selected != &gn_coll_direct)
+		return GN_OK;
+	if (a->reduction == GN_AVERAGE)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s: messages in device memory have no average", name_of(a));
+	return d->options.reduce(d->work, a->type, a->reduction, NULL, NULL, 0, err);
 }
 
 static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *a, struct gn_err *err)
@@ -81,7 +90,7 @@ static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *
 		return gn_err_set(err, GN_ERR_USAGE, "%s: type bytes has no sum; pass a reduction function", name_of(a));
 	if (a->what == GN_COLLECTIVE_ALL_TO_ALL && (!a->in || a->in == a->out))
 		return gn_err_set(err, GN_ERR_USAGE, "%s cannot be done in place", name_of(a));
-	status = check_memory(a, err);
+	status = check_memory(c, a, err);
 	return status ? status : check_ranks(c, a, err);
 }
 
@@ -130,7 +139,7 @@ static enum gn_status set_buffers(struct plan *p, struct gn_err *err)
 	enum gn_status status = GN_OK;
 
 	p->buffers = (struct gn_exec_buffers){.in = a->in, .out = a->out, .count = a->count, .element_bytes = element};
-	p->buffers.memory = a->memory;
+	p->buffers.device = a->memory == GN_MEMORY_DEVICE ? p->comm->device : NULL;
 	p->buffers.type = a->type;
 	p->buffers.reduction = a->reduction;
 	if (reduces(a->what))
@@ -146,7 +155,7 @@ static enum gn_status set_buffers(struct plan *p, struct gn_err *err)
 		status = alloc_work(p, block, a->count, err);
 	else if (a->what == GN_COLLECTIVE_REDUCE && p->args.rank != a->root && !in_place)
 		status = alloc_work(p, 0, 0, err);
-	if (reduces(a->what) && a->reduction == GN_AVERAGE && !a->reduce &&
+	if (reduces(a->what) && a->reduction == GN_AVERAGE && !a->reduce && !p->buffers.device &&
 	    (a->what != GN_COLLECTIVE_REDUCE || p->args.rank == a->root))
 		c->divide = p->args.size;
 	p->in_bytes = p->buffers.count * element;
@@ -192,7 +201,7 @@ static enum gn_status create_flags(const struct plan *p, struct gn_shm_flags **o
 	enum gn_status status;
 
 	*out = NULL;
-	if (!p->comm->shm || p->buffers.memory || p->algorithm->what == GN_COLLECTIVE_ALL_TO_ALL || !bytes ||
+	if (!p->comm->shm || p->buffers.device || p->algorithm->what == GN_COLLECTIVE_ALL_TO_ALL || !bytes ||
 	    (p->algorithm->what == GN_COLLECTIVE_REDUCE && p->args.with_copy) ||
 	    !gn_shm_owns(p->comm->shm, p->buffers.out, bytes))
 		return GN_OK;
@@ -241,6 +250,7 @@ static enum gn_status create_exec(struct plan *p, struct gn_schedule *s, struct 
 	set_signature(p, p->coll->info.algorithm);
 	where.signature = gn_recorder_op_signature(&p->coll->op);
 	p->coll->info.direct = flags != NULL;
+	p->coll->ops = p->buffers.device ? &gn_coll_direct : &gn_coll_by_schedule;
 	return gn_exec_create(&where, s, &p->buffers, &p->coll->exec, err);
 }
 
@@ -276,6 +286,7 @@ static enum gn_status use_shared_memory(struct plan *p, struct gn_err *err)
 				   &p->coll->shared, err);
 	if (status)
 		return status;
+	p->coll->ops = &gn_coll_by_shm;
 	set_signature(p, "shared");
 	gn_shm_sign(p->coll->shared, gn_recorder_op_signature(&p->coll->op));
 	p->coll->info = (struct gn_coll_info){"shared", 1, 1, gn_shm_owns(p->comm->shm, a->out, p->in_bytes)};
@@ -304,15 +315,37 @@ static enum gn_status use_messages(struct plan *p, struct gn_err *err)
 	return create_exec(p, s, NULL, err);
 }
 
+/* Device memory, but for schedules in it. */
+static enum gn_status use_device(struct plan *p, struct gn_err *err)
+{
+	struct gn_coll *c = p->coll;
+	struct gn_coll_device *d = p->comm->device;
+	enum gn_status status;
+
+	if (d->selected == &gn_coll_by_library) {
+		c->ops = &gn_coll_by_library;
+		status = d->library->ops->prepare(d->library, &c->args, &c->library, err);
+	} else {
+		status = gn_staged_prepare(c, err);
+	}
+	c->info = (struct gn_coll_info){.algorithm = gn_comm_device_backend(p->comm), .pieces = 1, .chunks = 1};
+	set_signature(p, c->info.algorithm);
+	return status;
+}
+
 static enum gn_status select_and_create(struct plan *p, struct gn_err *err)
 {
 	struct gn_coll_args *a = &p->coll->args;
 	struct gn_coll_selection selection = {.algorithm = "shared"};
 	enum gn_status status = GN_OK;
 
+	if (p->buffers.device)
+		status = gn_event_create(p->comm->device->options.device, &p->coll->ready, err);
+	if (status || (p->buffers.device && p->comm->device->selected != &gn_coll_direct))
+		return status ? status : use_device(p, err);
 	if (a->what == GN_COLLECTIVE_SEND_RECV)
 		return use_messages(p, err);
-	if (!a->algorithm || a->memory || strcmp(a->algorithm, "shared"))
+	if (!a->algorithm || p->buffers.device || strcmp(a->algorithm, "shared"))
 		status = gn_coll_select(p->comm, a, p->in_bytes, &selection, err);
 	if (status)
 		return status;
@@ -340,8 +373,7 @@ static struct gn_coll_args with_defaults(struct gn_comm *c, const struct gn_coll
 	return a;
 }
 
-static enum gn_status prepare(struct gn_comm *comm, const struct gn_coll_args *args, struct gn_coll **out,
-			      struct gn_err *err)
+enum gn_status gn_coll_prepare_inside(struct gn_comm *comm, const struct gn_coll_args *args, struct gn_coll **out, struct gn_err *err)
 {
 	struct plan p = {.comm = comm};
 	enum gn_status status = check(comm, args, err);
@@ -354,6 +386,7 @@ static enum gn_status prepare(struct gn_comm *comm, const struct gn_coll_args *a
 	p.coll->comm = comm;
 	p.coll->args = with_defaults(comm, args);
 	p.coll->info.algorithm = "none";
+	p.coll->numbers = 1;
 	p.args = (struct gn_algo_args){.rank = gn_comm_rank(comm), .size = gn_comm_size(comm), .root = args->root,
 				       .with_copy = p.coll->args.in != NULL, .map = comm->map};
 	status = set_buffers(&p, err);
@@ -376,7 +409,7 @@ enum gn_status gn_coll_prepare(struct gn_comm *comm, const struct gn_coll_args *
 	if (gn_world_losses(comm->world) && (status = gn_comm_check(comm, 0, err)))
 		return status;
 	gn_comm_enter(comm);
-	status = prepare(comm, args, out, err);
+	status = gn_coll_prepare_inside(comm, args, out, err);
 	gn_comm_leave(comm);
 	return status;
 }

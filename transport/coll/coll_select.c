@@ -66,11 +66,11 @@ enum gn_status gn_coll_select(struct gn_comm *c, const struct gn_coll_args *args
 	int any = !args->algorithm || !strcmp(args->algorithm, "auto"), size_class = size_class_of(bytes);
 	struct gn_coll_selection *cached = &c->selected[args->what][size_class];
 	size_t piece_bytes = args->piece_bytes;
-	const char *algo = !any ? args->algorithm : args->memory ? NULL : gn_comm_all_share(c) ? select_for_shm(c, args, bytes) :
+	const char *algo = !any ? args->algorithm : args->memory == GN_MEMORY_DEVICE ? NULL : gn_comm_all_share(c) ? select_for_shm(c, args, bytes) :
 								       select_measured(c, args, size_class, &piece_bytes);
 	enum gn_status status = GN_OK;
 
-	if (algo && !strcmp(algo, "shared") && args->memory)
+	if (algo && !strcmp(algo, "shared") && args->memory == GN_MEMORY_DEVICE)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "algorithm shared is for host memory");
 	if (algo && !strcmp(algo, "shared")) {
 		*out = (struct gn_coll_selection){.algorithm = algo};

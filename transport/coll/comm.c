@@ -219,6 +219,7 @@ void gn_comm_destroy(struct gn_comm *c)
 	}
 	gn_comm_progress_destroy(c->progress);
 	c->progress = NULL;
+	gn_comm_detach(c);
 	/* After an abort the peers' operations in flight have messages to this rank that it will not receive. */
 	if (c->ucx && !gn_comm_goes_on(c) && (c->failed || c->broken || gn_world_check(c->world, NULL) || gn_world_aborted(c->world)))
 		gn_ucx_abandon(c->ucx);
@@ -328,7 +329,7 @@ static enum gn_status run_coll(struct gn_coll *coll, struct gn_err *err)
 	enum gn_status status;
 
 	gn_comm_enter(coll->comm);
-	status = gn_coll_start_inside(coll, err);
+	status = gn_coll_start_inside(coll, NULL, err);
 	if (!status)
 		status = gn_coll_wait_inside(coll, err);
 	gn_comm_leave(coll->comm);

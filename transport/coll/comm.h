@@ -30,7 +30,7 @@
 
 struct gn_comm;
 struct gn_cost;
-struct gn_reduce_executor;
+struct gn_event;
 struct gn_coll;
 struct gn_node_map;
 
@@ -48,14 +48,15 @@ struct gn_comm_options {
  * rate, and unused devices. Burst parameters of the costs are dropped, because operations follow each other without idle times. */
 enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_options *options, struct gn_log *log,
 			      struct gn_comm **out, struct gn_err *err);
-/* Local; blocks for at most a second or so. After all operations were freed. NULL is fine. */
 /* Collective over parent, which may itself be a group, and has to outlive the new one. Ranks that give the same color >= 0 form a group,
  * ordered by key, equal keys by their rank in parent; a rank with a negative color gets *out = NULL. name ("data"): at most 31
  * characters, the same on all ranks, for logs and diagnoses, which add the color. Several groups may be in use at once, each with its
  * own order of operations. Fails on all ranks of parent alike. GN_ERR_UNSUPPORTED: too many groups of these ranks exist. */
 enum gn_status gn_comm_split(struct gn_comm *parent, int color, int key, const char *name, struct gn_comm **out, struct gn_err *err);
-/* Of a group: local; no operation may be in flight. NULL is fine. */
+/* Local; blocks for at most a second or so. After all operations were freed; of a group, none may be in flight. NULL is fine. */
 void gn_comm_destroy(struct gn_comm *c);
+/* Local. Takes the device that gn_comm_attach() gave it, after operations on its memory were freed. Without a device: nothing. */
+void gn_comm_detach(struct gn_comm *c);
 int gn_comm_rank(const struct gn_comm *c);
 int gn_comm_size(const struct gn_comm *c);
 /* The world's rank of a rank of this group. */
@@ -108,6 +109,8 @@ void gn_comm_free(struct gn_comm *c, void *memory);
  *   barrier         nothing           -                     -
  *
  * An in-place reduction overwrites the buffer of a rank that gets no result; out of place, out may be NULL there. */
+enum gn_memory { GN_MEMORY_HOST, GN_MEMORY_DEVICE };
+
 struct gn_coll_args {
 	enum gn_collective what;
 	const void *in; /* NULL: in place, in out */
@@ -121,7 +124,7 @@ struct gn_coll_args {
 	int to, from;		/* send-recv */
 	const char *algorithm;	/* a name of gn_algorithms(), or "shared"; NULL or "auto": selected */
 	size_t piece_bytes;	/* the slice size of messages; 0: selected */
-	struct gn_reduce_executor *memory; /* of the memory that out is in, borrowed: allreduce in place only; NULL: host memory */
+	enum gn_memory memory;	/* where in and out are; device memory: allreduce in place only, see coll_device.h */
 	int priority;		/* operations in flight advance by descending priority */
 };
 
@@ -152,9 +155,11 @@ struct gn_coll_forecast {
 /* Local. Predicts the time by simulating the schedule with the costs, for milliseconds; for algorithm "shared" by the rate of
  * reductions. GN_ERR_UNSUPPORTED: not an allreduce. */
 enum gn_status gn_coll_predict(const struct gn_coll *coll, struct gn_coll_forecast *out, struct gn_err *err);
-/* Nonblocking. Several operations may be in flight, started in the same order on all ranks. GN_ERR_USAGE: the previous run was not
- * completed by a test or wait. */
-enum gn_status gn_coll_start(struct gn_coll *coll, struct gn_err *err);
+/* Nonblocking. Several operations may be in flight, started in the same order on all ranks. after: the operation begins when this is
+ * done; NULL: now. Of device memory, an event of its device, which may be recorded again after the call; of host memory it is borrowed
+ * until the operation is complete. Operations started later begin after it. GN_ERR_USAGE: the previous run was not completed by a test or
+ * wait. */
+enum gn_status gn_coll_start(struct gn_coll *coll, const struct gn_event *after, struct gn_err *err);
 /* Nonblocking; makes progress unless a thread does. Sets *done when the operation is complete. */
 enum gn_status gn_coll_test(struct gn_coll *coll, int *done, struct gn_err *err);
 /* Whether the last run is complete; a test or wait has to follow before the next start. Neither makes progress nor reports

@@ -1,9 +1,10 @@
 /* The state of a communicator and of its operations, and the calls between the files that implement them: comm.c (create, destroy,
- * shorthands), coll.c (start, test, wait), coll_prepare.c and coll_select.c (prepare), comm_progress.c (progress thread),
- * idle_wait.c (blocking waits), affinity_report.c.
+ * shorthands), coll.c (start, test, wait), coll_prepare.c and coll_select.c (prepare), coll_device.c (device memory),
+ * comm_progress.c (progress thread), idle_wait.c (blocking waits), affinity_report.c.
  *
- * An operation executes a schedule (exec_internal.h) or is an allreduce in the shared memory of one node (shm.h). Around that it
- * holds work memory, what remains to be done at its end, and its place among the operations in flight.
+ * An operation runs by one of the tables of struct gn_coll_ops: it executes a schedule (exec_internal.h), is an allreduce in the shared
+ * memory of one node (shm.h), is staged from device memory (staged.c), or a library's (coll_device.h). Around that it holds work memory,
+ * what remains to be done at its end, and its place among the operations in flight.
  */
 #ifndef GN_TRANSPORT_COLL_COMM_INTERNAL_H
 #define GN_TRANSPORT_COLL_COMM_INTERNAL_H
@@ -18,7 +19,10 @@
 
 #include <stdatomic.h>
 
+struct gn_coll_device;
+struct gn_coll_backend_op;
 struct gn_comm_progress;
+struct gn_staged;
 
 /* What gn_comm_split() made. Groups of one split have no rank in common and share a number. */
 struct gn_comm_group {
@@ -52,6 +56,8 @@ struct gn_comm {
 	struct gn_comm_progress *progress; /* the progress thread; NULL: callers make progress */
 	uint64_t noted_ns;		   /* when the flight recorder last got the rank that an operation waits for */
 	struct gn_coll *active;		   /* operations in flight, by descending priority */
+	struct gn_coll *waiting;	   /* this communicator's, in the order of their start: those that have not begun */
+	struct gn_coll_device *device;	   /* NULL: host memory only */
 	struct gn_coll *barrier;	   /* prepared at creation */
 	int32_t barrier_word;
 	uint32_t sequence;
@@ -67,14 +73,38 @@ struct gn_comm {
 	struct gn_coll_selection selected[GN_COLLECTIVE_COUNT][GN_COLL_SIZES];
 };
 
+/* How an operation runs. The caller holds the communicator; no call blocks but free. */
+struct gn_coll_ops {
+	const char *name; /* of those for device memory, see gn_comm_device_backend() */
+	int takes_event;  /* start follows c->before on the device; else the operation begins when that is done */
+	int long_turn;	  /* operations started later begin only after its gn_coll_end_turn() */
+	enum gn_status (*start)(struct gn_coll *c, struct gn_err *err);
+	/* *moved: any part of it advanced. */
+	enum gn_status (*advance)(struct gn_coll *c, int *moved, int *done, struct gn_err *err);
+	/* For the flight recorder: the rank that it waits for. NULL: unknown. */
+	void (*waits_for)(const struct gn_coll *c, struct gn_exec_wait *out);
+	/* As gn_comm_awaits(). NULL: it is polled. */
+	void (*transports)(const struct gn_coll *c, int *by_memory, int *by_message);
+	void (*free)(struct gn_coll *c);
+};
+extern const struct gn_coll_ops gn_coll_by_schedule, gn_coll_by_shm, gn_coll_direct, gn_coll_staged, gn_coll_by_library;
+
 struct gn_coll {
 	struct gn_comm *comm;
-	struct gn_coll *next_active;
+	struct gn_coll *next_active, *next_waiting;
 	struct gn_coll_args args;
 	struct gn_coll_info info;
-	/* At most one of the two; neither when there is nothing to do. */
+	const struct gn_coll_ops *ops;
+	/* One of them. */
 	struct gn_exec *exec;
 	struct gn_shm_op *shared;
+	struct gn_staged *staged;
+	struct gn_coll_backend_op *library;
+	const struct gn_event *before; /* of the present run: it begins when that is done; NULL: at once */
+	struct gn_event *ready;	       /* its own, for device memory */
+	uint64_t started_ns, ready_ns; /* for device memory; ready_ns 0: not seen ready yet */
+	int begun;
+	int inner;		       /* part of a staged operation: not recorded, and its parent gives it its turn */
 
 	void *work;	     /* the schedule's buffer when the caller's is too small or must be preserved */
 	size_t *block_first; /* of blocks of different sizes */
@@ -87,8 +117,9 @@ struct gn_coll {
 	struct gn_recorder_op op; /* the signature that all ranks must start alike */
 	uint32_t kind;		  /* the recorder's number of that signature */
 	uint64_t record;	  /* the recorder's number of the present run */
-	uint32_t sequence;
+	uint32_t sequence, numbers; /* sequence numbers that a run takes */
 	int in_flight, lost; /* lost: it failed because of a lost rank, or a failure of the job */
+	int failed_alone; /* the failure is local, so that other ranks do not know of it */
 	atomic_int complete, settled; /* settled: complete or failed. Any thread may read both */
 	enum gn_status status;
 	struct gn_err why;
@@ -133,7 +164,13 @@ int gn_comm_moved(struct gn_comm *c, int events);
 /* How many operations in flight are neither complete nor failed, and whether any of them waits for shared (or GPU) memory, or for
  * messages. */
 int gn_comm_awaits(const struct gn_comm *c, int *by_memory, int *by_message);
-enum gn_status gn_coll_start_inside(struct gn_coll *c, struct gn_err *err);
+enum gn_status gn_coll_prepare_inside(struct gn_comm *c, const struct gn_coll_args *args, struct gn_coll **out, struct gn_err *err);
+enum gn_status gn_coll_start_inside(struct gn_coll *c, const struct gn_event *after, struct gn_err *err);
+/* Of a part of a staged operation. inner_done: after it was done, the part may be started again. */
+void gn_coll_start_inner(struct gn_coll *c, uint32_t sequence);
+enum gn_status gn_coll_inner_done(struct gn_coll *c, int *done, struct gn_err *err);
+/* The next operation of the communicator may begin. */
+void gn_coll_end_turn(struct gn_coll *c);
 enum gn_status gn_coll_wait_inside(struct gn_coll *c, struct gn_err *err);
 void gn_coll_free_inside(struct gn_coll *c);
 

@@ -200,6 +200,7 @@ void gn_comm_group_destroy(struct gn_comm *c)
 {
 	if (!c)
 		return;
+	gn_comm_detach(c);
 	gn_coll_free(c->barrier);
 	if (c->barrier && c->root->groups && c->root->groups[c->group->number]) {
 		c->root->groups[c->group->number] = (unsigned char)(c->failed != 0);

@@ -54,7 +54,7 @@ static void reduce(struct gn_exec *e, uint32_t index)
 	struct gn_step_state *s = &e->states[index];
 	char *message = gn_exec_slot_of(e, s);
 
-	if (s->len && e->buffers.memory) {
+	if (s->len && e->buffers.device) {
 		s->arrived = 0; /* queue it only once */
 		gn_exec_queue_work(e, index, message);
 		return;
@@ -116,7 +116,7 @@ static void run_step(struct gn_exec *e, uint32_t index)
 	}
 	switch (step->op) {
 	case GN_STEP_COPY:
-		if (s->len && e->buffers.memory) {
+		if (s->len && e->buffers.device) {
 			gn_exec_queue_work(e, index, input_of(e, s));
 			break;
 		}

@@ -72,16 +72,6 @@ static size_t set_up_steps(struct gn_exec *e)
 	return longest;
 }
 
-static enum gn_status allocate_executor_scratch(struct gn_exec *e, struct gn_err *err)
-{
-	struct gn_reduce_executor *m = e->buffers.memory;
-	void *scratch = NULL;
-	enum gn_status status = m->ops->alloc(m, e->slot_bytes * e->slot_count, &scratch, err);
-
-	e->scratch = scratch;
-	return status;
-}
-
 static enum gn_status allocate(struct gn_exec *e, struct gn_err *err)
 {
 	size_t n = e->step_count + 1, dependency_count, longest;
@@ -98,9 +88,9 @@ static enum gn_status allocate(struct gn_exec *e, struct gn_err *err)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu steps", e->step_count);
 	invert_dependencies(e, dependencies);
 	longest = set_up_steps(e);
-	e->by_memory |= e->buffers.memory != NULL;
-	e->works = e->buffers.memory ? calloc(n, sizeof *e->works) : NULL;
-	if (e->buffers.memory && !e->works)
+	e->by_memory |= e->buffers.device != NULL;
+	e->works = e->buffers.device ? calloc(n, sizeof *e->works) : NULL;
+	if (e->buffers.device && !e->works)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu steps", e->step_count);
 	if (!e->reduction_count)
 		return GN_OK;
@@ -108,8 +98,8 @@ static enum gn_status allocate(struct gn_exec *e, struct gn_err *err)
 	e->slot_count = gn_schedule_slots(e->slot_bytes);
 	if (e->reduction_count < e->slot_count)
 		e->slot_count = (uint32_t)e->reduction_count;
-	if (e->buffers.memory)
-		return allocate_executor_scratch(e, err);
+	if (e->buffers.device)
+		return gn_exec_alloc_scratch(e, e->slot_bytes * e->slot_count, err);
 	e->scratch = gn_alloc_aligned(e->slot_bytes * e->slot_count + GN_ALIGN_BYTES);
 	return e->scratch ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for reductions");
 }
@@ -141,8 +131,8 @@ void gn_exec_destroy(struct gn_exec *e)
 	free(e->completed);
 	free(e->polled);
 	free(e->works);
-	if (e->buffers.memory && e->scratch)
-		e->buffers.memory->ops->free(e->buffers.memory, e->scratch);
+	if (e->buffers.device)
+		gn_exec_free_scratch(e);
 	else
 		free(e->scratch);
 	free(e);

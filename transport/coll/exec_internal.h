@@ -1,4 +1,4 @@
-/* The executor: runs any schedule on buffers in host memory, or in memory that a reduce executor handles (reduce_executor.h).
+/* The executor: runs any schedule on buffers in host memory, or in memory of the communicator's device (coll_device_internal.h).
  * Messages go over UCX, or, between ranks of one node with buffers in shared memory, are read from the sender's buffer in place
  * (shm_flags.h).
  *
@@ -6,7 +6,7 @@
  * run number and message number, mixed with a signature of the operation: messages of different operations never match as long as
  * all ranks number their runs alike.
  *
- * Files: exec_create.c, exec.c (runs), exec_shm.c (steps in shared memory), exec_memory.c (steps of a reduce executor).
+ * Files: exec_create.c, exec.c (runs), exec_shm.c (steps in shared memory), exec_device.c (steps in device memory).
  *
  * Thread safety: one thread at a time for all executors of one struct gn_ucx.
  */
@@ -15,11 +15,12 @@
 
 #include "transport/ucx/ucx.h"
 #include "transport/shm/shm_flags.h"
-#include "transport/coll/reduce_executor.h"
+#include "src/device/device.h"
 #include "transport/schedule/schedule.h"
 #include "transport/schedule/types.h"
 
 struct gn_exec;
+struct gn_coll_device;
 
 struct gn_exec_buffers {
 	const void *in; /* NULL: in place */
@@ -33,7 +34,7 @@ struct gn_exec_buffers {
 	gn_reduce_fn reduce; /* NULL: the schedule has no reductions */
 	/* Borrowed. Reduces and copies instead of the host, because the buffers are in its memory; without shm flags. NULL: host
 	 * memory. */
-	struct gn_reduce_executor *memory;
+	struct gn_coll_device *device;
 	enum gn_dtype type;
 	enum gn_reduction reduction;
 };
@@ -68,7 +69,7 @@ int gn_exec_advance(struct gn_exec *e);
 int gn_exec_done(const struct gn_exec *e);
 /* Whether the failure is local, so that other ranks do not know of it. */
 int gn_exec_failed_alone(const struct gn_exec *e);
-/* Whether any steps use shared memory (or a reduce executor, which has to be polled, too), and any use messages. */
+/* Whether any steps use shared memory (or a device, which has to be polled, too), and any use messages. */
 void gn_exec_transports(const struct gn_exec *e, int *by_memory, int *by_message);
 /* GN_OK, or the first failure of the run. */
 enum gn_status gn_exec_check(const struct gn_exec *e, struct gn_err *err);
@@ -137,7 +138,8 @@ struct gn_exec {
 	uint32_t *polled;    /* steps that wait for a flag in shared memory */
 	char *scratch;	     /* slots for messages that arrive before they can be reduced */
 	size_t slot_bytes;
-	struct gn_exec_work *works; /* queued in the reduce executor, oldest first */
+	struct gn_exec_work *works; /* queued on the device, oldest first */
+	struct gn_buffer device_scratch;
 
 	int by_memory, by_message; /* see gn_exec_transports() */
 	uint32_t sequence;
@@ -149,16 +151,19 @@ struct gn_exec {
 	uint64_t cancelled_ns; /* when gn_exec_cancel() was called; 0: it was not */
 };
 
-/* A step's work in the reduce executor: complete when the mark is reached. */
+/* A step's work on the device: complete when the mark is reached. */
 struct gn_exec_work {
 	uint64_t mark;
 	uint32_t index;
 };
 
-/* exec_memory.c: queues the step's reduction or copy from `from` (the message, or the input), or fails the run. */
+/* exec_device.c: queues the step's reduction or copy from `from` (the message, or the input), or fails the run. */
 void gn_exec_queue_work(struct gn_exec *e, uint32_t index, const void *from);
 /* Sets *index to the step of the oldest work, if that is complete; returns 0 if not. */
 int gn_exec_take_work(struct gn_exec *e, uint32_t *index);
+/* Sets e->scratch. free: blocks until queued work is complete. */
+enum gn_status gn_exec_alloc_scratch(struct gn_exec *e, size_t bytes, struct gn_err *err);
+void gn_exec_free_scratch(struct gn_exec *e);
 /* Fails the run; the first failure is kept. */
 void gn_exec_fail(struct gn_exec *e, enum gn_status status, const struct gn_err *why);
 

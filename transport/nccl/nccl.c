@@ -1,33 +1,23 @@
 #include "src/base/clock.h"
 #include "transport/nccl/nccl_internal.h"
-#include "transport/health/recorder.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define FINALIZE_NS 5000000000u
-#define CHECK_NS 2000000u
-/* A GPU that takes longer to produce the input of an allreduce is regarded as hung. */
-#define READY_NS 600000000000u
-/* NCCL does not report progress: an operation counts as progressing for as long as it would take at 10 MB/s. */
-#define SLOW_NS_PER_BYTE 100
-#define POLLS 64
 #define PAUSE_NS 20000
+/* Between queries of errors of NCCL's own threads. */
+#define CHECK_NS 2000000u
 
 struct nccl_op {
 	struct gn_coll_backend_op base;
 	void *device;
-	void *after; /* the CUDA event after which the input is ready; NULL: it is ready */
 	size_t count;
 	ncclDataType_t type;
 	ncclRedOp_t reduction;
 	cudaEvent_t end;
-	uint64_t started_ns, ready_ns; /* ready_ns: when the input was first seen ready */
-	uint64_t slow_ns;	      /* see SLOW_NS_PER_BYTE */
-	uint32_t kind; /* for the recorder */
-	uint64_t number;
+	uint64_t checked_ns;
 	int in_flight;
 };
 
@@ -70,36 +60,12 @@ static void abort_communicator(struct gn_nccl_backend *c)
 		(void)c->api.abort(native);
 }
 
-/* NCCL reports that something failed, in *err; the world knows which rank was lost, a moment later. Replaces *err in that case. */
-static enum gn_status find_reason(struct gn_nccl_backend *c, enum gn_status status, struct gn_err *err)
-{
-	uint64_t started = gn_clock_ns();
-	struct timespec pause = {0, 5000000};
-	struct gn_err lost;
-
-	abort_communicator(c);
-	do {
-		enum gn_status failure;
-
-		/* count as progress, so that no stall is detected during this wait */
-		gn_recorder_waiting(gn_world_recorder(c->world), 1);
-		failure = gn_world_check_wait(c->world, started, &lost);
-
-		if (failure) {
-			*err = lost;
-			return failure;
-		}
-		nanosleep(&pause, NULL);
-	} while (gn_clock_ns() - started < gn_world_failure_reason_ns(c->world));
-	/* this rank fails by itself: without a report the others would wait for it */
-	gn_world_abort(c->world, err->text);
-	return status;
-}
-
 enum gn_status gn_nccl_end_operation(struct gn_nccl_backend *c, enum gn_status status, struct gn_err *err)
 {
-	if (status && !c->status)
-		c->status = find_reason(c, status, &c->why);
+	if (status && !c->status) {
+		c->status = status;
+		abort_communicator(c);
+	}
 	if (c->status && err)
 		*err = c->why;
 	return c->status;
@@ -180,27 +146,22 @@ enum gn_status gn_nccl_enter(const struct gn_nccl_backend *c, struct gn_err *err
 	return gn_gpu_call(cudaSetDevice(c->ordinal), "cudaSetDevice", c->ordinal, err);
 }
 
-static enum gn_status prepare(struct gn_coll_backend *base, void *device, size_t count, enum gn_dtype type,
-			      enum gn_reduction reduction, struct gn_coll_backend_op **out, struct gn_err *err)
+static enum gn_status prepare(struct gn_coll_backend *base, const struct gn_coll_args *args, struct gn_coll_backend_op **out,
+			      struct gn_err *err)
 {
 	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base;
-	struct gn_recorder_op record;
 	struct nccl_op *op;
 	ncclDataType_t native;
 	enum gn_status status;
 
-	if (!find_type(type, &native))
-		return gn_err_set(err, GN_ERR_USAGE, "NCCL has no %s of %s", gn_reduction_name(reduction), gn_dtype_name(type));
+	if (!find_type(args->type, &native))
+		return gn_err_set(err, GN_ERR_USAGE, "NCCL has no %s of %s", gn_reduction_name(args->reduction),
+				  gn_dtype_name(args->type));
 	op = calloc(1, sizeof *op);
 	if (!op)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an operation");
-	*op = (struct nccl_op){.base = {base}, .device = device, .count = count, .type = native,
-			       .reduction = reduction_of(reduction),
-			       .slow_ns = count * gn_dtype_bytes(type) * SLOW_NS_PER_BYTE};
-	record = (struct gn_recorder_op){.name = "allreduce", .algorithm = "nccl", .type = gn_dtype_name(type),
-					 .reduction = gn_reduction_name(reduction), .count = count,
-					 .bytes = count * gn_dtype_bytes(type), .root = -1};
-	op->kind = gn_recorder_kind(gn_world_recorder(c->world), &record);
+	*op = (struct nccl_op){.base = {base}, .device = args->out, .count = args->count, .type = native,
+			       .reduction = reduction_of(args->reduction)};
 	status = gn_nccl_enter(c, err);
 	if (!status)
 		status = gn_gpu_call(cudaEventCreateWithFlags(&op->end, cudaEventDisableTiming), "cudaEventCreate", c->ordinal,
@@ -213,13 +174,13 @@ static enum gn_status prepare(struct gn_coll_backend *base, void *device, size_t
 	return GN_OK;
 }
 
-static enum gn_status launch(struct gn_nccl_backend *c, struct nccl_op *op, void *after, struct gn_err *err)
+static enum gn_status launch(struct gn_nccl_backend *c, struct nccl_op *op, cudaEvent_t before, struct gn_err *err)
 {
 	enum gn_status status = gn_nccl_enter(c, err);
 	ncclResult_t rc;
 
-	if (!status && after)
-		status = gn_gpu_call(cudaStreamWaitEvent(c->stream, (cudaEvent_t)after, 0), "cudaStreamWaitEvent", c->ordinal, err);
+	if (!status && before)
+		status = gn_gpu_call(cudaStreamWaitEvent(c->stream, before, 0), "cudaStreamWaitEvent", c->ordinal, err);
 	if (status)
 		return status;
 	rc = c->api.all_reduce(op->device, op->device, op->count, op->type, op->reduction, c->native, c->stream);
@@ -227,100 +188,56 @@ static enum gn_status launch(struct gn_nccl_backend *c, struct nccl_op *op, void
 	return status ? status : gn_gpu_call(cudaEventRecord(op->end, c->stream), "cudaEventRecord", c->ordinal, err);
 }
 
-static enum gn_status start(struct gn_coll_backend_op *base, void *after, struct gn_err *err)
+static enum gn_status start(struct gn_coll_backend_op *base, const struct gn_event *before, struct gn_err *err)
 {
 	struct nccl_op *op = (struct nccl_op *)base;
-	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base->carrier;
+	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base->backend;
 
-	if (op->in_flight)
-		return gn_err_set(err, GN_ERR_USAGE, "an allreduce was started again before it was complete");
 	if (c->status)
 		return gn_nccl_end_operation(c, c->status, err);
-	op->number = gn_recorder_start(gn_world_recorder(c->world), op->kind);
 	op->in_flight = 1;
-	op->after = after;
-	op->started_ns = op->ready_ns = gn_clock_ns();
-	return gn_nccl_end_operation(c, launch(c, op, after, &c->why), err);
+	op->checked_ns = gn_clock_ns();
+	return gn_nccl_end_operation(c, launch(c, op, before ? (cudaEvent_t)gn_event_native(before) : NULL, &c->why), err);
 }
 
-/* check_errors: also query errors of NCCL's own threads, which is done only now and then. */
-static enum gn_status poll_end(struct gn_nccl_backend *c, struct nccl_op *op, int check_errors, struct gn_err *err)
+static enum gn_status poll_end(struct gn_nccl_backend *c, struct nccl_op *op, struct gn_err *err)
 {
 	cudaError_t code = cudaEventQuery(op->end);
-	enum gn_status status = GN_OK;
+	enum gn_status status;
+	uint64_t now;
 	int busy;
 
 	if (code == cudaErrorNotReady) {
 		(void)cudaGetLastError();
 		status = gn_world_check(c->world, err);
-		return status || !check_errors ? status : check_async(c, "ncclAllReduce", &busy, err);
+		now = gn_clock_ns();
+		if (status || now - op->checked_ns < CHECK_NS)
+			return status;
+		op->checked_ns = now;
+		return check_async(c, "ncclAllReduce", &busy, err);
 	}
 	status = gn_gpu_call(code, "ncclAllReduce", c->ordinal, err);
-	if (!status) {
-		op->in_flight = 0;
-		gn_recorder_done(gn_world_recorder(c->world), op->number);
-	}
+	op->in_flight = status != GN_OK;
 	return status;
 }
 
 static enum gn_status test(struct gn_coll_backend_op *base, int *done, struct gn_err *err)
 {
 	struct nccl_op *op = (struct nccl_op *)base;
-	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base->carrier;
+	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base->backend;
 	enum gn_status status = GN_OK;
 
 	if (op->in_flight)
-		status = gn_nccl_end_operation(c, c->status ? c->status : poll_end(c, op, 1, &c->why), err);
+		status = gn_nccl_end_operation(c, c->status ? c->status : poll_end(c, op, &c->why), err);
 	if (!status)
 		*done = !op->in_flight;
 	return status;
 }
 
-/* Records whether the rank waits for peers: not while the GPU still computes the input of the allreduce. */
-static void record_wait(struct gn_nccl_backend *c, struct nccl_op *op)
-{
-	struct gn_recorder *recorder = gn_world_recorder(c->world);
-	uint64_t since_ns;
-
-	if (op->after && cudaEventQuery((cudaEvent_t)op->after) != cudaErrorNotReady) {
-		op->after = NULL;
-		op->ready_ns = gn_clock_ns();
-	}
-	(void)cudaGetLastError();
-	since_ns = gn_clock_ns() - (op->after ? op->started_ns : op->ready_ns);
-	if (since_ns < (op->after ? READY_NS : op->slow_ns))
-		gn_recorder_moved(recorder);
-	else
-		gn_recorder_waiting(recorder, 0);
-}
-
-static enum gn_status wait(struct gn_coll_backend_op *base, struct gn_err *err)
-{
-	struct nccl_op *op = (struct nccl_op *)base;
-	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base->carrier;
-	struct timespec pause = {0, PAUSE_NS};
-	uint64_t checked_ns = gn_clock_ns(), now;
-	enum gn_status status = c->status;
-
-	for (unsigned idle = 1; op->in_flight && !status; idle++) {
-		now = gn_clock_ns();
-		status = poll_end(c, op, now - checked_ns > CHECK_NS, &c->why);
-		if (now - checked_ns > CHECK_NS) {
-			checked_ns = now;
-			record_wait(c, op);
-		}
-		if (idle % POLLS == 0 && idle > 16 * POLLS)
-			nanosleep(&pause, NULL);
-		else if (idle % POLLS == 0)
-			sched_yield();
-	}
-	return gn_nccl_end_operation(c, status, err);
-}
-
 static void free_op(struct gn_coll_backend_op *base)
 {
 	struct nccl_op *op = (struct nccl_op *)base;
-	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base->carrier;
+	struct gn_nccl_backend *c = (struct gn_nccl_backend *)base->backend;
 
 	if (op->in_flight && !c->status) {
 		c->status = gn_err_set(&c->why, GN_ERR_FAILED, "an allreduce was freed before it was complete");
@@ -355,4 +272,4 @@ static void destroy(struct gn_coll_backend *base)
 	free(c);
 }
 
-const struct gn_coll_backend_ops gn_nccl_ops = {"nccl", prepare, start, test, wait, free_op, describe, destroy};
+const struct gn_coll_backend_ops gn_nccl_ops = {"nccl", prepare, start, test, free_op, describe, destroy};

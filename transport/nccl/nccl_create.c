@@ -81,21 +81,26 @@ static enum gn_status join(struct gn_nccl_backend *c, const ncclUniqueId *id, st
 	return gn_nccl_wait(c, rc, "ncclCommInitRankConfig", GN_NCCL_START_NS, err);
 }
 
-enum gn_status gn_coll_backend_nccl_create(struct gn_comm *comm, int ordinal, struct gn_coll_backend **out, struct gn_err *err)
+enum gn_status gn_nccl_create(struct gn_comm *comm, struct gn_device *device, struct gn_coll_backend **out, struct gn_err *err)
 {
 	struct gn_nccl_backend *c = calloc(1, sizeof *c);
 	ncclUniqueId id;
+	struct gn_err why;
 	enum gn_status status;
 
 	if (!c)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for NCCL");
 	c->base.ops = &gn_nccl_ops;
 	c->world = gn_comm_world(comm);
-	c->ordinal = ordinal;
-	status = exchange_records(c, comm, &id, err);
+	c->ordinal = gn_device_ordinal(device);
+	status = exchange_records(c, comm, &id, &why);
 	if (!status)
-		status = gn_nccl_end_operation(c, join(c, &id, &c->why), err);
+		status = gn_nccl_end_operation(c, join(c, &id, &c->why), &why);
+	if (status && c->status)
+		status = gn_agree_explain(comm, gn_world_failure_reason_ns(c->world), 1, &why);
 	if (status) {
+		if (err)
+			*err = why;
 		c->base.ops->destroy(&c->base);
 		return status;
 	}

@@ -2,8 +2,8 @@
 #ifndef GN_TRANSPORT_NCCL_NCCL_INTERNAL_H
 #define GN_TRANSPORT_NCCL_NCCL_INTERNAL_H
 
-#include "transport/nccl/coll_backend_cuda.h"
 #include "transport/nccl/gpu_call.h"
+#include "transport/nccl/nccl.h"
 #include "transport/nccl/nccl_api.h"
 
 /* The time limit of NCCL's initialization on all ranks. */
@@ -30,8 +30,8 @@ enum gn_status gn_nccl_fail(const struct gn_nccl_backend *c, ncclResult_t rc, co
  * limit_ns. */
 enum gn_status gn_nccl_wait(const struct gn_nccl_backend *c, ncclResult_t rc, const char *call, uint64_t limit_ns,
 			    struct gn_err *err);
-/* To be called with the result of every operation, including GN_OK: the first failure aborts the communicator, is replaced by the
- * world's explanation if there is one (c->why), and is returned from then on. */
+/* To be called with the result of every operation, including GN_OK, and its error in c->why: the first failure aborts the communicator
+ * and is returned from then on. */
 enum gn_status gn_nccl_end_operation(struct gn_nccl_backend *c, enum gn_status status, struct gn_err *err);
 
 #endif

@@ -123,7 +123,7 @@ static enum gn_status run_candidate(struct candidate *c, int times, double *each
 	enum gn_status status = GN_OK;
 
 	for (int i = 0; i < times && !status; i++) {
-		status = gn_coll_start(c->coll, err);
+		status = gn_coll_start(c->coll, NULL, err);
 		if (!status)
 			status = gn_coll_wait(c->coll, err);
 	}

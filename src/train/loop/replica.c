@@ -114,10 +114,15 @@ enum gn_status gn_replica_set_plan(struct gn_replica *r, const struct gn_model *
 	return status || !r->reducer ? status : gn_replica_cut(r, err);
 }
 
+int gn_replica_sums_on_gpus(const struct gn_replica *r)
+{
+	return is_queued(r) && gn_comm_size(r->options.comm) > 1;
+}
+
 struct gn_sharing_options gn_replica_sharing_options(struct gn_replica *r)
 {
 	return (struct gn_sharing_options){
-		.comm = r->options.comm, .backend = r->backend, .model = r->options.model, .flat = r->flat,
+		.comm = r->options.comm, .memory = is_queued(r) ? GN_MEMORY_DEVICE : GN_MEMORY_HOST, .model = r->options.model, .flat = r->flat,
 		.tail_elements = gn_model_buffer_elements(r->options.model) + GN_PIGGYBACK_COUNT, .algo = r->options.algo,
 		.compressor = r->compressor,
 		.local = r->local.every > 1 ? &r->local : NULL,
@@ -129,9 +134,8 @@ enum gn_status gn_replica_connect(struct gn_replica *r, const struct gn_reducer_
 	const struct gn_replica_options *o = &r->options;
 	enum gn_status status = GN_OK;
 
-	if (is_queued(r) && gn_comm_size(o->comm) > 1)
-		status = gn_gpu_backend_create(o->comm, o->gpu_comm ? o->gpu_comm : "auto", gn_device_ordinal(r->device.device), o->log,
-						    &r->backend, err);
+	if (gn_replica_sums_on_gpus(r))
+		status = gn_gpu_attach(o->comm, r->device.device, o->gpu_comm ? o->gpu_comm : "auto", o->log, err);
 	return status ? status : gn_replica_compress(r, &o->compress.spec, config, err);
 }
 
@@ -188,7 +192,8 @@ void gn_replica_release(struct gn_replica *r)
 		(void)gn_stream_wait(r->device.stream, NULL);
 	gn_reducer_destroy(r->reducer);
 	gn_compressor_destroy(r->compressor);
-	gn_coll_backend_destroy(r->backend);
+	if (r->device.device && gn_replica_sums_on_gpus(r))
+		gn_comm_detach(r->options.comm);
 	gn_plan_destroy(r->plan);
 	gn_optimizer_destroy(r->optimizer);
 	gn_ema_release(&r->ema);

@@ -30,7 +30,7 @@ struct gn_replica_options {
 	struct gn_optimizer_options optimizer;
 	double ema;		       /* decay of the moving average; 0: none */
 	int batches;		       /* whose gradients make a step; at least 1 */
-	const char *algo, *gpu_comm;   /* what sums: as gn_sharing_options and gn_gpu_backend_create take it */
+	const char *algo, *gpu_comm;   /* what sums: as gn_sharing_options and gn_gpu_attach take it */
 	struct gn_compress_options compress; /* of these spec, seed, momentum and clip; of one rank nothing is compressed */
 	struct gn_local_steps local;	     /* of these every and from_epoch */
 };
@@ -49,7 +49,6 @@ struct gn_replica {
 	float *accumulated;		   /* gradients of the step's batches before the last; NULL when a step is one batch */
 	struct gn_optimizer *optimizer;
 	struct gn_ema ema;
-	struct gn_coll_backend *backend;   /* several ranks on GPUs */
 	struct gn_compressor *compressor;  /* NULL: gradients are summed as they are */
 	struct gn_local_steps local;	   /* is_active is the caller's */
 	struct gn_reducer *reducer;
@@ -83,6 +82,8 @@ enum gn_status gn_replica_compress(struct gn_replica *r, const struct gn_compres
 enum gn_status gn_replica_cut(struct gn_replica *r, struct gn_err *err);
 void gn_replica_release(struct gn_replica *r);
 
+/* Whether several ranks sum in memory of GPUs. */
+int gn_replica_sums_on_gpus(const struct gn_replica *r);
 /* For reducers beside the replica's own. */
 struct gn_sharing_options gn_replica_sharing_options(struct gn_replica *r);
 /* Bring all that a run's state is made of to the host's copies, and to the device. Block. */

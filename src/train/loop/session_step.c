@@ -64,7 +64,7 @@ static enum gn_status note_result(struct gn_session *s, double lr, struct gn_int
 
 static void predict_sums(struct gn_session *s)
 {
-	if (!s->autotune && !s->replica.backend && !s->replica.compressor && s->replica.local.every <= 1)
+	if (!s->autotune && !gn_replica_sums_on_gpus(&s->replica) && !s->replica.compressor && s->replica.local.every <= 1)
 		gn_step_forecast_sums(&s->forecast, s->comm, s->replica.reducer, s->log);
 }
 
@@ -190,7 +190,8 @@ enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_le
 	const char *progress = s->options->progress;
 	/* A rank whose GPU computes has one thread that feeds it. */
 	int threads = gn_device_is_queued(s->replica.device.device) ? 1 : omp_get_max_threads();
-	enum gn_status status = s->replica.backend || s->compress.method || s->replica.local.every > 1 ? GN_OK : begin_autotune(s, steps_left, err);
+	enum gn_status status = gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 ?
+				GN_OK : begin_autotune(s, steps_left, err);
 
 	if (!status)
 		status = gn_step_forecast_init(&s->forecast, s->comm, threads, progress && !strcmp(progress, "thread"), err);

@@ -27,7 +27,7 @@ static enum gn_status prepare(struct gn_comm *comm, int other, struct ping *p, s
 
 static enum gn_status run(struct gn_coll *coll, struct gn_err *err)
 {
-	enum gn_status status = gn_coll_start(coll, err);
+	enum gn_status status = gn_coll_start(coll, NULL, err);
 
 	return status ? status : gn_coll_wait(coll, err);
 }

@@ -25,7 +25,7 @@ static struct averaged_bucket *of(struct gn_shared_bucket *b)
 
 static int averaged_fits(const struct gn_sharing_options *o)
 {
-	return o->local && !o->backend;
+	return o->local && o->memory == GN_MEMORY_HOST;
 }
 
 static void averaged_free(struct gn_shared_bucket *b)
@@ -90,7 +90,7 @@ static enum gn_status averaged_start(struct gn_shared_bucket *shared, const stru
 		*b->local->flag += scale(b->data, b->count, (float)b->ranks);
 		b->running = b->tail;
 	}
-	return b->running ? gn_coll_start(b->running, err) : GN_OK;
+	return b->running ? gn_coll_start(b->running, NULL, err) : GN_OK;
 }
 
 static enum gn_status averaged_test(struct gn_shared_bucket *b, int *done, struct gn_err *err)

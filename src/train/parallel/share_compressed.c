@@ -103,8 +103,8 @@ static enum gn_status compressed_start(struct gn_shared_bucket *shared, const st
 	x->round = 0;
 	x->is_started = 1;
 	x->is_exact_done = !x->exact;
-	status = gn_coll_start(x->b.rounds[0], err);
-	return status || !x->exact ? status : gn_coll_start(x->exact, err);
+	status = gn_coll_start(x->b.rounds[0], NULL, err);
+	return status || !x->exact ? status : gn_coll_start(x->exact, NULL, err);
 }
 
 static enum gn_status finish(struct gn_coll *coll, int blocks, int *done, struct gn_err *err)
@@ -133,7 +133,7 @@ static enum gn_status advance(struct compressed_bucket *x, int blocks, int *done
 			c->codec->combine(&x->b);
 			c->second_turn++;
 			x->is_started = 1;
-			status = gn_coll_start(x->b.rounds[1], err);
+			status = gn_coll_start(x->b.rounds[1], NULL, err);
 		}
 		if (!status)
 			status = finish(x->b.rounds[x->round], blocks, &ended, err);

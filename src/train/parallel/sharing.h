@@ -8,7 +8,6 @@
 
 #include "src/device/device.h"
 #include "src/train/model/model.h"
-#include "transport/coll/coll_backend.h"
 #include "transport/coll/comm.h"
 
 struct gn_compressor;
@@ -17,11 +16,11 @@ struct gn_local_steps;
 /* What is shared, and over what. Borrowed. */
 struct gn_sharing_options {
 	struct gn_comm *comm;
-	struct gn_coll_backend *backend; /* of the device whose memory flat is; NULL: it is the host's */
+	enum gn_memory memory;		 /* where flat is: of the device that the communicator has */
 	const struct gn_model *model;
 	float *flat;			 /* gn_model_param_elements floats and then tail_elements more */
 	size_t tail_elements;
-	const char *algo;		 /* for the host's memory, as gn_coll_allreduce takes it */
+	const char *algo;		 /* for the host's memory, as gn_coll_args takes it */
 	struct gn_compressor *compressor; /* host memory, more than one rank; NULL: nothing is compressed */
 	struct gn_local_steps *local;	  /* host memory, more than one rank; NULL: gradients are summed in every step */
 };
@@ -51,9 +50,9 @@ struct gn_shared_bucket {
 	const struct gn_sharing *by;
 };
 
-/* One rank: nothing is shared. Host memory: an allreduce of the communicator, or what a method of compression or local steps make of it. A GPU's: an allreduce
- * of a backend. */
-extern const struct gn_sharing gn_share_local, gn_share_host, gn_share_gpu, gn_share_compressed, gn_share_averaged;
+/* One rank: nothing is shared. Several: an allreduce of the communicator, or, of host memory, what a method of compression or local steps
+ * make of it. */
+extern const struct gn_sharing gn_share_local, gn_share_allreduce, gn_share_compressed, gn_share_averaged;
 /* The first way that fits; there is always one. */
 const struct gn_sharing *gn_sharing_choose(const struct gn_sharing_options *o);
 

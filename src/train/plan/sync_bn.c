@@ -57,7 +57,7 @@ static enum gn_status sum(void *context, double *values, size_t count, struct gn
 	if (status)
 		return status;
 	memcpy(x->memory, values, count * sizeof(double));
-	status = gn_coll_start(x->coll, err);
+	status = gn_coll_start(x->coll, NULL, err);
 	if (!status)
 		status = gn_coll_wait(x->coll, err);
 	if (!status)

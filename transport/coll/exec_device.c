@@ -1,4 +1,5 @@
-/* Steps in memory of a reduce executor: work is queued there, and a step is complete when its mark is reached. */
+/* Steps in device memory: work is queued in the device's stream, and a step is complete when the mark behind its work is reached. */
+#include "transport/coll/coll_device_internal.h"
 #include "transport/coll/exec_internal.h"
 
 static void fail_alone(struct gn_exec *e, enum gn_status status, const struct gn_err *why)
@@ -20,8 +21,8 @@ static enum gn_status queue(struct gn_exec *e, uint32_t index, const void *from,
 	char *to = (char *)b->out + s->offset;
 
 	return e->steps[index].op == GN_STEP_COPY
-		       ? b->memory->ops->copy(b->memory, to, from, s->len, why)
-		       : b->memory->ops->reduce(b->memory, b->type, b->reduction, to, from, s->len / b->element_bytes, why);
+		       ? gn_stream_copy(b->device->work, to, from, s->len, why)
+		       : b->device->options.reduce(b->device->work, b->type, b->reduction, to, from, s->len / b->element_bytes, why);
 }
 
 void gn_exec_queue_work(struct gn_exec *e, uint32_t index, const void *from)
@@ -31,7 +32,7 @@ void gn_exec_queue_work(struct gn_exec *e, uint32_t index, const void *from)
 	enum gn_status status = queue(e, index, from, &why);
 
 	if (!status)
-		status = e->buffers.memory->ops->mark(e->buffers.memory, &work->mark, &why);
+		status = gn_coll_device_mark(e->buffers.device, &work->mark, &why);
 	if (status) {
 		fail_alone(e, status, &why);
 		return;
@@ -48,11 +49,26 @@ int gn_exec_take_work(struct gn_exec *e, uint32_t *index)
 
 	if (e->work_head == e->work_tail || e->status)
 		return 0;
-	status = e->buffers.memory->ops->reached(e->buffers.memory, e->works[e->work_head].mark, &yes, &why);
+	status = gn_coll_device_reached(e->buffers.device, e->works[e->work_head].mark, &yes, &why);
 	if (status)
 		fail_alone(e, status, &why);
 	if (status || !yes)
 		return 0;
 	*index = e->works[e->work_head++].index;
 	return 1;
+}
+
+enum gn_status gn_exec_alloc_scratch(struct gn_exec *e, size_t bytes, struct gn_err *err)
+{
+	enum gn_status status = gn_buffer_alloc(e->buffers.device->options.device, bytes, &e->device_scratch, err);
+
+	e->scratch = e->device_scratch.address;
+	return status;
+}
+
+void gn_exec_free_scratch(struct gn_exec *e)
+{
+	/* what was queued may still work on it, or on the caller's buffer */
+	(void)gn_stream_wait(e->buffers.device->work, NULL);
+	gn_buffer_free(&e->device_scratch);
 }
