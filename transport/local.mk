@@ -47,6 +47,7 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/messages_internal.h \
 	transport/coll/messages_receive.c \
 	transport/coll/messages_send.c \
+	transport/coll/p2p.c transport/coll/p2p.h \
 	transport/coll/reduce.c \
 	transport/coll/staged.c \
 	transport/coll/traffic_check.c transport/coll/traffic_check.h

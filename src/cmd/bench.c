@@ -22,7 +22,7 @@ static const struct {
 	{"allreduce", GN_COLLECTIVE_ALLREDUCE},	  {"reduce-scatter", GN_COLLECTIVE_REDUCE_SCATTER},
 	{"allgather", GN_COLLECTIVE_ALLGATHER},	  {"broadcast", GN_COLLECTIVE_BROADCAST},
 	{"reduce", GN_COLLECTIVE_REDUCE},	  {"all-to-all", GN_COLLECTIVE_ALL_TO_ALL},
-	{"p2p", GN_COLLECTIVE_SEND_RECV},
+	{"p2p", GN_COLLECTIVE_COUNT},
 };
 
 /* Checked before any collective call. */
@@ -31,11 +31,10 @@ static int algorithm_is_known(const char *name, enum gn_collective what)
 	const struct gn_algorithm *all;
 	size_t count;
 
-	if (!strcmp(name, "auto") || (!strcmp(name, "shared") && what != GN_COLLECTIVE_SEND_RECV) ||
-	    gn_algorithm_find(what, name))
+	if (!strcmp(name, "auto") || (what != GN_COLLECTIVE_COUNT && (!strcmp(name, "shared") || gn_algorithm_find(what, name))))
 		return 1;
-	fprintf(stderr, "gannet bench: %s has no algorithm named by --algo; choose one of: auto, shared",
-		gn_collective_name(what));
+	fprintf(stderr, "gannet bench: %s has no algorithm named by --algo; choose one of: auto%s",
+		what == GN_COLLECTIVE_COUNT ? "p2p" : gn_collective_name(what), what == GN_COLLECTIVE_COUNT ? "" : ", shared");
 	all = gn_algorithms(&count);
 	for (size_t i = 0; i < count; i++)
 		if (all[i].what == what)
@@ -212,7 +211,7 @@ static enum gn_status measure_all(struct gn_bench *b, enum gn_collective what, s
 	if (b->gpu)
 		return gn_bench_gpu_allreduce(b, err);
 #endif
-	return what == GN_COLLECTIVE_SEND_RECV ? gn_bench_p2p(b, err) : gn_bench_collective(b, what, err);
+	return what == GN_COLLECTIVE_COUNT ? gn_bench_p2p(b, err) : gn_bench_collective(b, what, err);
 }
 
 static int measure(const struct gn_bench_options *o, enum gn_collective what)

@@ -6,7 +6,7 @@
 #include "src/cmd/bench_pattern.h"
 #include "src/cmd/bench_row.h"
 #include "src/cmd/cmd.h"
-#include "transport/coll/comm.h"
+#include "transport/coll/p2p.h"
 
 struct gn_bench_options {
 	int64_t min_bytes, max_bytes, factor, iters, warmup, row_ms, root, peer, rails, group;
@@ -43,6 +43,13 @@ struct gn_bench {
 enum gn_status gn_bench_time(struct gn_bench *b, struct gn_coll *const *colls, int count, struct gn_timing *out,
 			     struct gn_err *err);
 /* Times any operation that is collective over all ranks. */
+/* Messages of this rank, one after the other or together. NULL: none. */
+struct gn_bench_messages {
+	struct gn_p2p *first, *second;
+	int together;
+};
+/* As run of gn_bench_time_any(): context is a struct gn_bench_messages. */
+enum gn_status gn_bench_run_messages(void *context, struct gn_err *err);
 enum gn_status gn_bench_time_any(struct gn_bench *b, enum gn_status (*run)(void *context, struct gn_err *err), void *context,
 				 struct gn_timing *out, struct gn_err *err);
 enum gn_status gn_bench_once(struct gn_coll *const *colls, int count, struct gn_err *err);

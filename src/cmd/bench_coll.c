@@ -226,19 +226,18 @@ static int same_node(const struct gn_bench *b)
 	return gn_world_node_of(b->world, 0) == gn_world_node_of(b->world, peer_of(b));
 }
 
-/* One message from rank `from` to `to`, or one in each direction when `both` is set. Collective over all ranks. */
-static enum gn_status prepare_p2p(struct gn_bench *b, int from, int to, int both, size_t count, struct gn_coll **out,
-			      struct gn_err *err)
+/* Rank 0 sends and the peer answers, or each sends one at the same time; the other ranks do not take part. */
+static enum gn_status prepare_p2p(struct gn_bench *b, size_t bytes, struct gn_bench_messages *m, struct gn_err *err)
 {
-	int rank = gn_comm_rank(b->comm);
-	struct gn_coll_args args = {.what = GN_COLLECTIVE_SEND_RECV, .in = b->in, .out = b->out, .count = count,
-				    .type = b->pattern.type, .to = -1, .from = -1, .algorithm = b->o->algo};
+	int rank = gn_comm_rank(b->comm), peer = peer_of(b);
+	struct gn_p2p_args send = {.peer = rank ? 0 : peer, .data = b->in, .len_bytes = bytes}, receive = send;
+	enum gn_status status;
 
-	if (rank == from || (both && rank == to))
-		args.to = rank == from ? to : from;
-	if (rank == to || (both && rank == from))
-		args.from = rank == to ? from : to;
-	return gn_coll_prepare(b->comm, &args, out, err);
+	if (rank && rank != peer)
+		return GN_OK;
+	receive.data = b->out;
+	status = gn_p2p_prepare_receive(b->comm, &receive, rank && !m->together ? &m->first : &m->second, err);
+	return status ? status : gn_p2p_prepare_send(b->comm, &send, rank && !m->together ? &m->second : &m->first, err);
 }
 
 static enum gn_status check_p2p(struct gn_bench *b, size_t count, struct gn_timing *t, struct gn_err *err)
@@ -253,10 +252,9 @@ static enum gn_status check_p2p(struct gn_bench *b, size_t count, struct gn_timi
 
 static enum gn_status measure_p2p_row(struct gn_bench *b, struct gn_bench_row *row, int *direct, struct gn_err *err)
 {
-	int both = !strcmp(row->direction, "both-ways"), count = both ? 1 : 2, peer = peer_of(b);
+	int both = !strcmp(row->direction, "both-ways"), count = both ? 1 : 2;
 	struct gn_timing *t = &row->out_of_place;
-	struct gn_coll *colls[2] = {NULL, NULL};
-	struct gn_coll_info info = {.algorithm = "none"};
+	struct gn_bench_messages m = {.together = both};
 	enum gn_status status = GN_OK;
 
 	row->limit_of = same_node(b) ? "memory" : "link";
@@ -267,27 +265,22 @@ static enum gn_status measure_p2p_row(struct gn_bench *b, struct gn_bench_row *r
 		row->limit_bytes *= both ? 4 : 2;
 	}
 	if (!status)
-		status = prepare_p2p(b, 0, peer, both, row->count, &colls[0], err);
-	if (!status && !both)
-		status = prepare_p2p(b, peer, 0, 0, row->count, &colls[1], err);
+		status = prepare_p2p(b, row->bytes, &m, err);
 	gn_pattern_fill(&b->pattern, b->in, 0, row->count, gn_comm_rank(b->comm));
 	memset(b->out, 0xff, row->bytes);
 	if (!status)
-		status = gn_bench_time(b, colls, count, t, err);
+		status = gn_bench_time_any(b, gn_bench_run_messages, &m, t, err);
 	if (!status)
 		status = check_p2p(b, row->count, t, err);
 	/* a round trip is two messages */
 	t->mean_us /= count;
 	t->p50_us /= count;
 	t->p99_us /= count;
-	if (colls[0])
-		gn_coll_describe(colls[0], &info);
-	t->algo = info.algorithm;
-	t->pieces = (int)info.pieces;
-	t->chunks = (int)info.chunks;
-	*direct = info.direct;
-	gn_coll_free(colls[1]);
-	gn_coll_free(colls[0]);
+	t->algo = "message";
+	t->pieces = t->chunks = 1;
+	*direct = 0;
+	gn_p2p_free(m.first);
+	gn_p2p_free(m.second);
 	return status;
 }
 

@@ -80,6 +80,20 @@ enum gn_status gn_bench_time(struct gn_bench *b, struct gn_coll *const *colls, i
 	return gn_bench_time_any(b, run_in_turn, &all, out, err);
 }
 
+enum gn_status gn_bench_run_messages(void *context, struct gn_err *err)
+{
+	struct gn_bench_messages *m = context;
+	enum gn_status status = m->first ? gn_p2p_start(m->first, NULL, err) : GN_OK;
+
+	if (!status && m->second && m->together)
+		status = gn_p2p_start(m->second, NULL, err);
+	if (!status && m->first)
+		status = gn_p2p_wait(m->first, err);
+	if (!status && m->second && !m->together)
+		status = gn_p2p_start(m->second, NULL, err);
+	return status || !m->second ? status : gn_p2p_wait(m->second, err);
+}
+
 enum gn_status gn_bench_add_wrong(struct gn_bench *b, int64_t here, struct gn_timing *t, struct gn_err *err)
 {
 	enum gn_status status = gn_comm_allreduce(b->comm, &here, 1, GN_I64, NULL, err);
@@ -220,15 +234,24 @@ static int first_of(const struct gn_world *w, int node)
 	return r;
 }
 
+static enum gn_status prepare_ring(struct gn_bench *b, char *memory, int to, int from, struct gn_bench_messages *m, struct gn_err *err)
+{
+	struct gn_p2p_args args = {.peer = to, .data = memory, .len_bytes = LINK_BYTES};
+	enum gn_status status = gn_p2p_prepare_send(b->comm, &args, &m->first, err);
+
+	args.peer = from;
+	args.data = memory + LINK_BYTES;
+	return status ? status : gn_p2p_prepare_receive(b->comm, &args, &m->second, err);
+}
+
 enum gn_status gn_bench_link_roofline(struct gn_bench *b, double *gb_per_s, struct gn_err *err)
 {
 	int nodes = gn_world_nodes(b->world), node = gn_world_node_of(b->world, gn_world_rank(b->world));
 	int speaks = gn_world_rank(b->world) == first_of(b->world, node);
 	struct gn_bench_options few = {.iters = 20, .warmup = 2, .row_ms = LINK_MS};
-	struct gn_coll_args args = {.what = GN_COLLECTIVE_SEND_RECV, .count = LINK_BYTES, .type = GN_BYTES, .to = -1, .from = -1};
+	struct gn_bench_messages m = {.together = 1};
 	const struct gn_bench_options *options = b->o;
 	struct gn_timing t = {0};
-	struct gn_coll *coll = NULL;
 	double times[20], *own_times = b->times;
 	enum gn_status status = GN_OK;
 	char *memory = gn_alloc_aligned(2 * LINK_BYTES);
@@ -236,23 +259,20 @@ enum gn_status gn_bench_link_roofline(struct gn_bench *b, double *gb_per_s, stru
 	if (!memory)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the link measurement");
 	memset(memory, 1, 2 * LINK_BYTES);
-	args.in = memory;
-	args.out = memory + LINK_BYTES;
-	if (speaks) {
-		args.to = first_of(b->world, (node + 1) % nodes);
-		args.from = first_of(b->world, (node + nodes - 1) % nodes);
-	}
+	if (speaks)
+		status = prepare_ring(b, memory, first_of(b->world, (node + 1) % nodes), first_of(b->world, (node + nodes - 1) % nodes), &m,
+				      err);
 	b->o = &few;
 	b->times = times;
-	status = gn_coll_prepare(b->comm, &args, &coll, err);
 	if (!status)
-		status = gn_bench_time(b, &coll, 1, &t, err);
+		status = gn_bench_time_any(b, gn_bench_run_messages, &m, &t, err);
 	/* gn_bench_loop() has sorted the times. A low quantile ignores disturbances without relying on a single lucky message. */
 	if (!status)
 		*gb_per_s = LINK_BYTES / times[t.iters / 4] / 1e3;
 	b->o = options;
 	b->times = own_times;
-	gn_coll_free(coll);
+	gn_p2p_free(m.first);
+	gn_p2p_free(m.second);
 	free(memory);
 	return status;
 }

@@ -1,10 +1,10 @@
-/* Every pair of nodes, all pairs of a round at once: one-way time, then a stream each way. Whatever the pair, each rank starts the same
- * number of operations. */
+/* Every pair of nodes, all pairs of a round at once: one-way time, then a stream each way. */
 #include "src/jobs/preflight.h"
 
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/train/metrics/clock_sync.h"
+#include "transport/coll/p2p.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,27 +42,28 @@ struct net {
 	size_t chunk_bytes;
 };
 
-/* One message between the partners, forth (from the first) or back. */
-static enum gn_status prepare(const struct net *n, int forth, size_t bytes, struct gn_coll **out, struct gn_err *err)
+/* One message between the partners, forth (from the first) or back. Without a partner *out stays NULL. */
+static enum gn_status prepare(const struct net *n, int forth, size_t bytes, struct gn_p2p **out, struct gn_err *err)
 {
-	int sends = n->to_peer >= 0 && n->first == forth;
-	struct gn_coll_args args = {.what = GN_COLLECTIVE_SEND_RECV, .in = n->data, .out = n->spare, .count = bytes, .type = GN_BYTES,
-				    .to = sends ? n->to_peer : -1, .from = sends ? -1 : n->to_peer};
+	int sends = n->first == forth;
+	struct gn_p2p_args args = {.peer = n->to_peer, .data = sends ? n->data : n->spare, .len_bytes = bytes};
 
-	return gn_coll_prepare(n->comm, &args, out, err);
+	if (n->to_peer < 0)
+		return GN_OK;
+	return sends ? gn_p2p_prepare_send(n->comm, &args, out, err) : gn_p2p_prepare_receive(n->comm, &args, out, err);
 }
 
-static enum gn_status run_once(struct gn_coll *c, struct gn_err *err)
+static enum gn_status run_once(struct gn_p2p *p, struct gn_err *err)
 {
-	enum gn_status status = gn_coll_start(c, NULL, err);
+	enum gn_status status = p ? gn_p2p_start(p, NULL, err) : GN_OK;
 
-	return status ? status : gn_coll_wait(c, err);
+	return status || !p ? status : gn_p2p_wait(p, err);
 }
 
 /* The shortest of many: others wait for the processor, not for the network. */
 static enum gn_status ping(const struct net *n, double *one_way_us, struct gn_err *err)
 {
-	struct gn_coll *forth = NULL, *back = NULL;
+	struct gn_p2p *forth = NULL, *back = NULL;
 	double best = 0, started, took;
 	enum gn_status status = prepare(n, 1, 8, &forth, err);
 
@@ -77,8 +78,8 @@ static enum gn_status ping(const struct net *n, double *one_way_us, struct gn_er
 		if (i && (took < best || best <= 0))
 			best = took;
 	}
-	gn_coll_free(back);
-	gn_coll_free(forth);
+	gn_p2p_free(back);
+	gn_p2p_free(forth);
 	*one_way_us = n->first ? best : 0;
 	return status;
 }
@@ -86,7 +87,7 @@ static enum gn_status ping(const struct net *n, double *one_way_us, struct gn_er
 /* Chunks one way, then a word back, so that the sender knows when all is there. */
 static enum gn_status one_stream(const struct net *n, int forth, double *gbit_per_s, double *seconds, struct gn_err *err)
 {
-	struct gn_coll *chunk = NULL, *word = NULL;
+	struct gn_p2p *chunk = NULL, *word = NULL;
 	double started = 0;
 	enum gn_status status = prepare(n, forth, n->chunk_bytes, &chunk, err);
 
@@ -105,8 +106,8 @@ static enum gn_status one_stream(const struct net *n, int forth, double *gbit_pe
 	*seconds = gn_clock_s() - started;
 	if (n->to_peer >= 0 && n->first == forth)
 		*gbit_per_s = (double)n->chunk_bytes * CHUNKS * 8 / *seconds / 1e9;
-	gn_coll_free(word);
-	gn_coll_free(chunk);
+	gn_p2p_free(word);
+	gn_p2p_free(chunk);
 	return status;
 }
 

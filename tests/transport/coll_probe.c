@@ -248,26 +248,6 @@ static int check_algorithm(struct test *t, struct gn_err *err)
 	return got < 0 ? -1 : wrong + got;
 }
 
-/* Around a ring, and only from 0 to the last. */
-static int check_send_recv(struct test *t, struct gn_err *err)
-{
-	int wrong = 0;
-
-	t->a = (struct gn_coll_args){.what = GN_COLLECTIVE_SEND_RECV, .in = t->in, .out = t->out, .type = GN_F64};
-	for (t->a.count = 1; t->a.count <= 3001; t->a.count *= 3001)
-		for (int ring = 0; ring < 2 && t->size > 1; ring++) {
-			t->a.to = ring ? (t->rank + 1) % t->size : t->rank == 0 ? t->size - 1 : -1;
-			t->a.from = ring ? (t->rank + t->size - 1) % t->size : t->rank == t->size - 1 ? 0 : -1;
-			for (size_t i = 0; i < t->a.count; i++)
-				put(GN_F64, t->in, i, given(t->rank, i));
-			if (gn_comm_run(t->comm, &t->a, err))
-				return -1;
-			for (size_t i = 0; i < t->a.count && t->a.from >= 0; i++)
-				wrong += get(GN_F64, t->out, i) != given(t->a.from, i);
-		}
-	return wrong;
-}
-
 static int check_all(struct test *t, struct gn_err *err)
 {
 	size_t count;
@@ -281,13 +261,11 @@ static int check_all(struct test *t, struct gn_err *err)
 		wrong += got = check_algorithm(t, err);
 	}
 	for (int what = 0; what < GN_COLLECTIVE_COUNT && got >= 0; what++) {
-		if (what == GN_COLLECTIVE_BARRIER || what == GN_COLLECTIVE_SEND_RECV)
+		if (what == GN_COLLECTIVE_BARRIER)
 			continue;
 		t->a = (struct gn_coll_args){.what = (enum gn_collective)what, .algorithm = "auto"};
 		wrong += got = check_algorithm(t, err);
 	}
-	if (got >= 0)
-		wrong += got = check_send_recv(t, err);
 	return got < 0 ? -1 : wrong;
 }
 
@@ -355,7 +333,6 @@ static int check_refusals(struct test *t, struct gn_err *err)
 		{.what = GN_COLLECTIVE_REDUCE, .out = byte, .count = 1, .root = -1},
 		{.what = GN_COLLECTIVE_ALL_TO_ALL, .out = byte, .count = 1},
 		{.what = GN_COLLECTIVE_COUNT, .out = byte, .count = 1},
-		{.what = GN_COLLECTIVE_SEND_RECV, .in = byte, .out = byte + 4, .count = 1, .to = t->rank, .from = -1},
 	};
 	struct gn_coll *coll;
 	int taken = 0;

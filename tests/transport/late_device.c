@@ -208,6 +208,19 @@ static void buffer_free(struct gn_buffer *b)
 	free(b->address);
 }
 
+static enum gn_status pinned_alloc(struct gn_device *d, size_t bytes, void **out, struct gn_err *err)
+{
+	(void)d;
+	*out = malloc(bytes + 1);
+	return *out ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
+}
+
+static void pinned_free(struct gn_device *d, void *pinned)
+{
+	(void)d;
+	free(pinned);
+}
+
 static enum gn_status pin(struct gn_device *d, void *memory, size_t bytes, struct gn_err *err)
 {
 	(void)memory;
@@ -232,7 +245,7 @@ enum gn_status late_device_create(const struct late_device_options *options, str
 		.queued = 1, .close = late_close, .stream_create = stream_create, .stream_destroy = stream_destroy,
 		.stream_wait = stream_wait, .stream_after = stream_after, .stream_copy = stream_copy, .event_create = event_create,
 		.event_destroy = event_destroy, .event_record = event_record, .event_done = event_done, .buffer_alloc = buffer_alloc,
-		.buffer_free = buffer_free, .pin = pin, .unpin = unpin,
+		.buffer_free = buffer_free, .pinned_alloc = pinned_alloc, .pinned_free = pinned_free, .pin = pin, .unpin = unpin,
 	};
 	struct late_device *d = calloc(1, sizeof *d);
 

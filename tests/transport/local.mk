@@ -95,6 +95,10 @@ check_PROGRAMS += tests/transport/device_probe
 tests_transport_device_probe_SOURCES = tests/transport/device_probe.c tests/transport/exit_code.h \
 	tests/transport/late_device.c tests/transport/late_device.h
 tests_transport_device_probe_LDADD = $(TRANSPORT_LIBS)
+check_PROGRAMS += tests/transport/p2p_probe
+tests_transport_p2p_probe_SOURCES = tests/transport/p2p_probe.c tests/transport/exit_code.h \
+	tests/transport/late_device.c tests/transport/late_device.h
+tests_transport_p2p_probe_LDADD = $(TRANSPORT_LIBS)
 SHELL_TESTS += \
 	tests/transport/groups.t \
 	tests/transport/loss.t \
@@ -114,6 +118,7 @@ SHELL_TESTS += \
 	tests/transport/scale.t \
 	tests/transport/sim.t \
 	tests/transport/slurm.t \
+	tests/transport/p2p.t \
 	tests/transport/staged.t \
 	tests/transport/strangers.t
 EXTRA_DIST += tests/transport/faults tests/transport/bits.sh tests/transport/common.sh tests/transport/scale tests/transport/stranger

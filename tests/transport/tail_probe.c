@@ -2,7 +2,7 @@
  * usage: tail_probe    two ranks over tcp; the second receives slowly, so that sockets are full when the first is done, and then
  * waits; the first calls nothing until then. Exit code 1 when it waits in vain, or anything fails. */
 #include "src/base/log.h"
-#include "transport/coll/comm.h"
+#include "transport/coll/p2p.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +16,13 @@ static void nap(void)
 }
 
 /* Returns 1 when it never comes. */
-static int receive(struct gn_coll *coll, struct gn_err *err)
+static int receive(struct gn_p2p *p, struct gn_err *err)
 {
 	int done = 0;
 
 	for (int ms = 0; !done && ms < LIMIT_MS; ms++) {
 		for (int turn = 0; !done && turn < (ms < SLOW_MS ? 1 : 100); turn++)
-			if (gn_coll_test(coll, &done, err))
+			if (gn_p2p_test(p, &done, err))
 				return -1;
 		nap();
 	}
@@ -33,20 +33,19 @@ static int receive(struct gn_coll *coll, struct gn_err *err)
 static int one_round(struct gn_world *world, struct gn_comm *comm, char *data, size_t bytes, struct gn_err *err)
 {
 	int rank = gn_comm_rank(comm), late = 0;
-	struct gn_coll *coll;
-	struct gn_coll_args args = {.what = GN_COLLECTIVE_SEND_RECV, .type = GN_BYTES, .count = bytes,
-				    .in = rank ? NULL : data, .out = rank ? data : NULL,
-				    .to = rank ? -1 : 1, .from = rank ? 0 : -1};
+	struct gn_p2p *p;
+	struct gn_p2p_args args = {.peer = !rank, .data = data, .len_bytes = bytes};
 
-	if (gn_coll_prepare(comm, &args, &coll, err) || gn_coll_start(coll, NULL, err))
+	if ((rank ? gn_p2p_prepare_receive(comm, &args, &p, err) : gn_p2p_prepare_send(comm, &args, &p, err)) ||
+	    gn_p2p_start(p, NULL, err))
 		return -1;
-	if (!rank && gn_coll_wait(coll, err))
+	if (!rank && gn_p2p_wait(p, err))
 		return -1;
 	if (rank)
-		late = receive(coll, err);
-	if (late < 0 || gn_world_barrier(world, err) || gn_coll_wait(coll, err))
+		late = receive(p, err);
+	if (late < 0 || gn_world_barrier(world, err) || gn_p2p_wait(p, err))
 		return -1;
-	gn_coll_free(coll);
+	gn_p2p_free(p);
 	return late;
 }
 

@@ -303,7 +303,7 @@ static void test_choice(void **state)
 	args.algo = "best";
 	assert_int_equal(gn_select(&args, &c, &err), GN_ERR_USAGE);
 	assert_non_null(strstr(err.text, "auto|ring|recursive-doubling"));
-	for (int what = 0; what < GN_COLLECTIVE_SEND_RECV; what++)
+	for (int what = 0; what < GN_COLLECTIVE_COUNT; what++)
 		for (size_t bytes = 4; bytes < 1 << 26; bytes *= 64) {
 			c = choose(&r.cost, odd, (enum gn_collective)what, bytes, NULL);
 			assert_int_equal(c.algorithm->what, what);

@@ -52,7 +52,7 @@ static void complete_coll(struct gn_coll *c)
 	if (c->divide)
 		gn_reduce_divide(c->args.type, c->result, c->result_count, c->divide);
 	/* before `complete` is set, because another thread may then start the next run */
-	if (!c->inner)
+	if (c->record)
 		gn_recorder_done(c->comm->recorder, c->record);
 	atomic_store_explicit(&c->complete, 1, memory_order_release);
 	atomic_store_explicit(&c->settled, 1, memory_order_release);
@@ -195,6 +195,7 @@ static void set_started(struct gn_coll *c, uint32_t sequence)
 {
 	c->sequence = sequence;
 	c->begun = c->lost = 0;
+	c->record = 0;
 	atomic_store_explicit(&c->complete, 0, memory_order_relaxed);
 	atomic_store_explicit(&c->settled, 0, memory_order_relaxed);
 	enter_active(c);
@@ -235,19 +236,26 @@ static void wait_for_turn(struct gn_coll *c)
 	*at = c;
 }
 
-enum gn_status gn_coll_start_inside(struct gn_coll *c, const struct gn_event *after, struct gn_err *err)
+static enum gn_status check_start(const struct gn_coll *c, struct gn_err *err)
 {
-	int begun;
 	enum gn_status status;
 
 	if (c->in_flight)
-		return gn_err_set(err, GN_ERR_USAGE, "%s was started before its previous run was complete",
-				  gn_collective_name(c->args.what));
+		return gn_err_set(err, GN_ERR_USAGE, "%s was started before its previous run was complete", c->op.name);
 	if (gn_world_losses(c->comm->world) && (status = gn_comm_check(c->comm, 0, err)))
 		return status;
 	if (c->comm->failed || c->comm->root->broken)
-		return gn_err_set(err, GN_ERR_FAILED, "%s: the communicator has failed",
-				  gn_collective_name(c->args.what));
+		return gn_err_set(err, GN_ERR_FAILED, "%s: the communicator has failed", c->op.name);
+	return GN_OK;
+}
+
+enum gn_status gn_coll_start_inside(struct gn_coll *c, const struct gn_event *after, struct gn_err *err)
+{
+	enum gn_status status = check_start(c, err);
+	int begun;
+
+	if (status)
+		return status;
 	set_started(c, c->comm->sequence);
 	c->comm->sequence += c->numbers;
 	wait_for_turn(c);
@@ -260,16 +268,37 @@ enum gn_status gn_coll_start_inside(struct gn_coll *c, const struct gn_event *af
 	return GN_OK;
 }
 
-void gn_coll_start_inner(struct gn_coll *c, uint32_t sequence)
+static void begin_now(struct gn_coll *c)
 {
 	struct gn_err why;
 	enum gn_status status;
 
-	set_started(c, sequence);
 	c->begun = 1;
+	if (c->status)
+		return;
 	status = c->ops->start(c, &why);
 	if (status)
 		gn_coll_fail(c, status, &why);
+}
+
+void gn_coll_start_inner(struct gn_coll *c, uint32_t sequence)
+{
+	set_started(c, sequence);
+	begin_now(c);
+}
+
+enum gn_status gn_coll_start_outside_order(struct gn_coll *c, const struct gn_event *after, struct gn_err *err)
+{
+	enum gn_status status = check_start(c, err);
+
+	if (status)
+		return status;
+	set_started(c, 0);
+	set_event(c, after);
+	begin_now(c);
+	if (!c->status)
+		advance(c);
+	return GN_OK;
 }
 
 enum gn_status gn_coll_inner_done(struct gn_coll *c, int *done, struct gn_err *err)
@@ -356,6 +385,10 @@ static void record_wait(struct gn_coll *c, uint64_t now, int moved)
 	c->comm->root->noted_ns = now;
 	if (c->begun && c->ops->waits_for)
 		c->ops->waits_for(c, &wait);
+	/* a message, which no other rank has a number for */
+	if (!c->record)
+		c->record = gn_recorder_start_message(c->comm->recorder, c->comm->group ? c->comm->group->number : 0,
+						      gn_world_rank(c->comm->world), c->kind);
 	gn_recorder_waits_for(c->comm->recorder, c->record, wait.peer, wait.message, wait.rail);
 }
 
@@ -513,8 +546,8 @@ void gn_coll_free_inside(struct gn_coll *c)
 		end_record(c);
 	}
 	gn_coll_end_turn(c);
-	/* preparing may have failed before these were there */
-	if (c->shared || c->exec || c->staged || c->library)
+	/* preparing may have failed before it was there */
+	if (c->ops)
 		c->ops->free(c);
 	if (c->in_flight)
 		leave_active(c);

@@ -38,14 +38,6 @@ static enum gn_status check_ranks(const struct gn_comm *c, const struct gn_coll_
 
 	if (rooted && (a->root < 0 || a->root >= size))
 		return gn_err_set(err, GN_ERR_USAGE, "%s: rank %d does not exist", name_of(a), a->root);
-	if (a->what != GN_COLLECTIVE_SEND_RECV)
-		return GN_OK;
-	if ((a->to >= 0 && !a->in) || (a->from >= 0 && !a->out) || (a->in && a->in == a->out))
-		return gn_err_set(err, GN_ERR_USAGE, "%s needs two different buffers to send and receive", name_of(a));
-	if ((a->to < -1 || a->to >= size || a->from < -1 || a->from >= size ||
-	     a->to == gn_comm_rank(c) || a->from == gn_comm_rank(c)))
-		return gn_err_set(err, GN_ERR_USAGE, "%s: to rank %d, from rank %d, of %d ranks, at rank %d", name_of(a), a->to,
-				  a->from, size, gn_comm_rank(c));
 	return GN_OK;
 }
 
@@ -223,8 +215,7 @@ static const char *reduction_of(const struct gn_coll_args *a)
 	return "custom reduction";
 }
 
-/* Sets the signature that all ranks have to start alike, for the flight recorder. Send-recv may have different sizes on each
- * rank. */
+/* Sets the signature that all ranks have to start alike, for the flight recorder. */
 static void set_signature(const struct plan *p, const char *algorithm)
 {
 	const struct gn_coll_args *a = &p->coll->args;
@@ -233,7 +224,7 @@ static void set_signature(const struct plan *p, const char *algorithm)
 
 	*op = (struct gn_recorder_op){.name = name_of(a), .algorithm = algorithm, .reduction = reduction_of(a),
 				      .root = rooted ? a->root : -1};
-	if (a->what != GN_COLLECTIVE_BARRIER && a->what != GN_COLLECTIVE_SEND_RECV) {
+	if (a->what != GN_COLLECTIVE_BARRIER) {
 		op->type = gn_dtype_name(a->type);
 		op->count = p->buffers.count;
 		op->bytes = p->buffers.count * p->buffers.element_bytes;
@@ -293,28 +284,6 @@ static enum gn_status use_shared_memory(struct plan *p, struct gn_err *err)
 	return GN_OK;
 }
 
-/* A send-recv: a schedule of at most one send from the input and one receive into the output. */
-static enum gn_status use_messages(struct plan *p, struct gn_err *err)
-{
-	const struct gn_coll_args *a = &p->coll->args;
-	struct gn_schedule *s;
-	enum gn_status status = gn_schedule_create(p->args.rank, p->args.size, 1, &s, err);
-
-	if (status)
-		return status;
-	if (a->to >= 0)
-		gn_schedule_add(s, (struct gn_step){.op = GN_STEP_SEND, .from_input = 1, .peer = a->to, .chunk_count = 1});
-	if (a->from >= 0)
-		gn_schedule_recv(s, a->from, 0, 0);
-	status = gn_schedule_finish(s, err);
-	if (status) {
-		gn_schedule_destroy(s);
-		return status;
-	}
-	p->coll->info = (struct gn_coll_info){"message", 1, 1, 0};
-	return create_exec(p, s, NULL, err);
-}
-
 /* Device memory, but for schedules in it. */
 static enum gn_status use_device(struct plan *p, struct gn_err *err)
 {
@@ -323,8 +292,8 @@ static enum gn_status use_device(struct plan *p, struct gn_err *err)
 	enum gn_status status;
 
 	if (d->selected == &gn_coll_by_library) {
-		c->ops = &gn_coll_by_library;
 		status = d->library->ops->prepare(d->library, &c->args, &c->library, err);
+		c->ops = status ? NULL : &gn_coll_by_library;
 	} else {
 		status = gn_staged_prepare(c, err);
 	}
@@ -343,8 +312,6 @@ static enum gn_status select_and_create(struct plan *p, struct gn_err *err)
 		status = gn_event_create(p->comm->device->options.device, &p->coll->ready, err);
 	if (status || (p->buffers.device && p->comm->device->selected != &gn_coll_direct))
 		return status ? status : use_device(p, err);
-	if (a->what == GN_COLLECTIVE_SEND_RECV)
-		return use_messages(p, err);
 	if (!a->algorithm || p->buffers.device || strcmp(a->algorithm, "shared"))
 		status = gn_coll_select(p->comm, a, p->in_bytes, &selection, err);
 	if (status)

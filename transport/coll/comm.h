@@ -105,7 +105,6 @@ void gn_comm_free(struct gn_comm *c, void *memory);
  *                                                           the rest is overwritten
  *   allgather       one rank's block  count                 size * count; in place: the input is at rank * count
  *   all-to-all      one rank's block  size * count          size * count; never in place
- *   send-recv       the message       count, to rank `to`   count, from rank `from`; either -1: none
  *   barrier         nothing           -                     -
  *
  * An in-place reduction overwrites the buffer of a rank that gets no result; out of place, out may be NULL there. */
@@ -121,7 +120,6 @@ struct gn_coll_args {
 	enum gn_reduction reduction;
 	gn_reduce_fn reduce;	/* NULL: the built-in one for reduction and type. May run in the progress thread. */
 	int root;		/* broadcast, reduce */
-	int to, from;		/* send-recv */
 	const char *algorithm;	/* a name of gn_algorithms(), or "shared"; NULL or "auto": selected */
 	size_t piece_bytes;	/* the slice size of messages; 0: selected */
 	enum gn_memory memory;	/* where in and out are; device memory: allreduce in place only, see coll_device.h */

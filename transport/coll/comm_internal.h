@@ -22,6 +22,7 @@
 struct gn_coll_device;
 struct gn_coll_backend_op;
 struct gn_comm_progress;
+struct gn_p2p;
 struct gn_staged;
 
 /* What gn_comm_split() made. Groups of one split have no rank in common and share a number. */
@@ -57,6 +58,7 @@ struct gn_comm {
 	uint64_t noted_ns;		   /* when the flight recorder last got the rank that an operation waits for */
 	struct gn_coll *active;		   /* operations in flight, by descending priority */
 	struct gn_coll *waiting;	   /* this communicator's, in the order of their start: those that have not begun */
+	struct gn_p2p *unposted;	   /* this communicator's messages that are not posted yet, in the order of their start */
 	struct gn_coll_device *device;	   /* NULL: host memory only */
 	struct gn_coll *barrier;	   /* prepared at creation */
 	int32_t barrier_word;
@@ -104,7 +106,6 @@ struct gn_coll {
 	struct gn_event *ready;	       /* its own, for device memory */
 	uint64_t started_ns, ready_ns; /* for device memory; ready_ns 0: not seen ready yet */
 	int begun;
-	int inner;		       /* part of a staged operation: not recorded, and its parent gives it its turn */
 
 	void *work;	     /* the schedule's buffer when the caller's is too small or must be preserved */
 	size_t *block_first; /* of blocks of different sizes */
@@ -116,7 +117,7 @@ struct gn_coll {
 
 	struct gn_recorder_op op; /* the signature that all ranks must start alike */
 	uint32_t kind;		  /* the recorder's number of that signature */
-	uint64_t record;	  /* the recorder's number of the present run */
+	uint64_t record;	  /* the recorder's number of the present run; 0: not recorded, as the parts of a staged operation are */
 	uint32_t sequence, numbers; /* sequence numbers that a run takes */
 	int in_flight, lost; /* lost: it failed because of a lost rank, or a failure of the job */
 	int failed_alone; /* the failure is local, so that other ranks do not know of it */
@@ -169,6 +170,8 @@ enum gn_status gn_coll_start_inside(struct gn_coll *c, const struct gn_event *af
 /* Of a part of a staged operation. inner_done: after it was done, the part may be started again. */
 void gn_coll_start_inner(struct gn_coll *c, uint32_t sequence);
 enum gn_status gn_coll_inner_done(struct gn_coll *c, int *done, struct gn_err *err);
+/* Of a message: not in the order of collectives. */
+enum gn_status gn_coll_start_outside_order(struct gn_coll *c, const struct gn_event *after, struct gn_err *err);
 /* The next operation of the communicator may begin. */
 void gn_coll_end_turn(struct gn_coll *c);
 enum gn_status gn_coll_wait_inside(struct gn_coll *c, struct gn_err *err);

@@ -90,8 +90,11 @@ void gn_exec_waits_for(const struct gn_exec *e, struct gn_exec_wait *out);
 /* The 64 bits of a UCX tag, from high to low: world rank of the sender (20), number of the group (10), number of the operation within
  * the group (14), number of the message within the operation (20); all of it is mixed with the operation's signature.
  *
- * Group numbers are those of existing groups; groups that share a number share no rank. Operation numbers wrap; the last one
- * is not used. Two operations of a group with the same number after a wrap have equal tags only if they are
+ * The last operation number is that of messages between two ranks (p2p.h): their message number is the caller's tag, and a constant takes
+ * the place of the signature.
+ *
+ * Group numbers are those of existing groups; groups that share a number share no rank. Operation numbers wrap before the
+ * last one. Two operations of a group with the same number after a wrap have equal tags only if they are
  * alike (signature). Their messages from one sender then take the same rail and endpoint, and receives are posted in the order of the
  * operations. UCX matches equal tags of one sender in order, so a wrapped number cannot take another operation's message. Message
  * numbers do not wrap: a schedule with more is refused. */
@@ -106,6 +109,10 @@ static inline uint64_t gn_coll_tag(int sender, int group, uint32_t sequence, uin
 	return (((uint64_t)sender << GN_GROUP_BITS | (uint64_t)group) << GN_SEQUENCE_BITS | sequence) << GN_MESSAGE_BITS | message;
 }
 
+static inline uint64_t gn_p2p_tag(int sender, int group, uint32_t tag)
+{
+	return gn_coll_tag(sender, group, GN_SEQUENCES, tag) ^ UINT64_C(0x9e3779b97f4a7c15);
+}
 
 struct gn_step_state {
 	struct gn_ucx_request request; /* first member: completion casts it to the step */

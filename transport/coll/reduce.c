@@ -107,7 +107,7 @@ const char *gn_reduction_name(enum gn_reduction reduction)
 const char *gn_collective_name(enum gn_collective what)
 {
 	static const char *const names[GN_COLLECTIVE_COUNT] = {"allreduce", "reduce-scatter", "allgather",  "broadcast",
-							       "reduce",    "barrier",	      "all-to-all", "send-recv"};
+							       "reduce",    "barrier",	      "all-to-all"};
 
 	return names[what];
 }

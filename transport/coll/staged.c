@@ -138,8 +138,6 @@ static enum gn_status prepare_colls(struct gn_coll *c, struct gn_staged *op, str
 		args.out = host_of(op, i);
 		args.count = bytes_of(op, i) / gn_dtype_bytes(args.type);
 		status = gn_coll_prepare_inside(c->comm, &args, at, err);
-		if (!status)
-			(*at)->inner = 1;
 	}
 	return status;
 }

@@ -60,6 +60,15 @@ static double seconds(uint32_t ms)
 	return ms / 1e3;
 }
 
+/* "in operation number 812, allreduce of 64 MiB (...)", or "in a message, receive of 64 B, tag 7" */
+static void append_oldest(struct sentence *s, const struct gn_record *c)
+{
+	if (c->oldest & GN_RECORD_MESSAGE)
+		append(s, "in a message, %.*s, tag %u", GN_RECORD_OP_MAX, c->oldest_op, c->waits_message);
+	else
+		append(s, "in operation number %llu, %.*s", (unsigned long long)GN_RECORD_NUMBER(c->oldest), GN_RECORD_OP_MAX, c->oldest_op);
+}
+
 /* --- mismatch --- */
 
 static int has_operation(const struct gn_diagnosis_input *in, int r)
@@ -168,18 +177,26 @@ static int is_outside(const struct gn_record *c)
 	return c->state == GN_RECORD_NEVER || (has_completed(c) && !c->oldest);
 }
 
-static void append_outside(struct sentence *s, const struct gn_record *c)
+static void append_elsewhere(struct sentence *s, const struct gn_record *c)
 {
-	append(s, has_completed(c) ? " has completed it: " : " never started it: ");
-	if (c->oldest)
-		append(s, "it is in operation number %llu, %.*s, ", (unsigned long long)GN_RECORD_NUMBER(c->oldest), GN_RECORD_OP_MAX, c->oldest_op);
-	else
+	if (c->oldest) {
+		append(s, "it is ");
+		append_oldest(s, c);
+		append(s, ", ");
+	} else {
 		append(s, "it is alive, but in no collective, after operation number %llu, ", (unsigned long long)c->started);
+	}
 	if (c->phase[0])
 		append(s, "%.*s, ", GN_RECORD_PHASE_MAX, c->phase);
 	append(s, "for %.1f s", seconds(c->idle_ms));
 	if (c->oldest && c->waits_rank >= 0)
 		append(s, ", waiting for rank %d%s%s", c->waits_rank, c->waits_by[0] ? " by " : "", c->waits_by);
+}
+
+static void append_outside(struct sentence *s, const struct gn_record *c)
+{
+	append(s, has_completed(c) ? " has completed it: " : " never started it: ");
+	append_elsewhere(s, c);
 }
 
 /* The ranks outside of the operation, one by one, and what they do. */
@@ -254,6 +271,28 @@ static void append_left(struct sentence *s, const struct gn_diagnosis_input *in,
 	append(s, " %s left the job", count > 1 ? "have" : "has");
 }
 
+/* The rank that waits for a message, and what the other end does. */
+static void append_message(struct sentence *s, const struct gn_diagnosis_input *in)
+{
+	int r = 0, peer;
+
+	while (r < in->size && !has_operation(in, r))
+		r++;
+	if (r == in->size) {
+		append(s, "a message between two ranks has stalled");
+		return;
+	}
+	peer = in->records[r].waits_rank;
+	append(s, "rank %d%s%s ", r, in->hosts ? " on " : "", in->hosts ? in->hosts[r] : "");
+	append(s, strncmp(in->records[r].op, "send", 4) ? "waits for a message of rank %d" : "waits to send a message to rank %d", peer);
+	append(s, ", tag %u (%.*s), for %.1f s", in->records[r].waits_message, GN_RECORD_OP_MAX, in->records[r].op,
+	       seconds(in->records[r].idle_ms));
+	if (peer < 0 || peer >= in->size || !in->present[peer])
+		return;
+	append(s, "; rank %d%s%s: ", peer, in->hosts ? " on " : "", in->hosts ? in->hosts[peer] : "");
+	append_elsewhere(s, &in->records[peer]);
+}
+
 enum gn_status gn_diagnose(const struct gn_diagnosis_input *in, char *text, size_t size)
 {
 	struct sentence s = {text, size, 0};
@@ -265,6 +304,11 @@ enum gn_status gn_diagnose(const struct gn_diagnosis_input *in, char *text, size
 	}
 	if (!is_stalled(in))
 		return GN_OK;
+	if (in->number & GN_RECORD_MESSAGE) {
+		append_message(&s, in);
+		append_left(&s, in, members);
+		return GN_ERR_STALL;
+	}
 	append(&s, "operation number %llu, %.*s, has stalled", (unsigned long long)GN_RECORD_NUMBER(in->number), GN_RECORD_OP_MAX,
 	       operation_text(in));
 	append_missing(&s, in, members);
@@ -284,7 +328,7 @@ static int same_state(const struct gn_record *a, const struct gn_record *b)
 static void append_state(struct sentence *s, const struct gn_record *c)
 {
 	if (c->oldest)
-		append(s, "in operation number %llu, %.*s", (unsigned long long)GN_RECORD_NUMBER(c->oldest), GN_RECORD_OP_MAX, c->oldest_op);
+		append_oldest(s, c);
 	else if (c->started)
 		append(s, "in no collective, after operation number %llu", (unsigned long long)c->started);
 	else

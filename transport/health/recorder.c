@@ -98,11 +98,11 @@ uint32_t gn_recorder_kind(struct gn_recorder *r, const struct gn_recorder_op *op
 	return kind;
 }
 
-uint64_t gn_recorder_start_in(struct gn_recorder *r, int group, uint32_t kind)
+/* in_group: the number within the group. */
+static uint64_t start(struct gn_recorder *r, int group, uint64_t in_group, uint32_t kind)
 {
-	uint64_t number = LOAD(r->started) + 1, in_group = LOAD(r->groups[group].started) + 1;
+	uint64_t number = LOAD(r->started) + 1;
 
-	STORE(r->groups[group].started, in_group);
 	/* no reader combines the key of this operation with the word of the one before it in this entry */
 	STORE(r->ring[number % RING], 0);
 	atomic_thread_fence(memory_order_release);
@@ -110,6 +110,21 @@ uint64_t gn_recorder_start_in(struct gn_recorder *r, int group, uint32_t kind)
 	atomic_store_explicit(&r->ring[number % RING], WORD(number, kind), memory_order_release);
 	atomic_store_explicit(&r->started, number, memory_order_release);
 	return number;
+}
+
+uint64_t gn_recorder_start_in(struct gn_recorder *r, int group, uint32_t kind)
+{
+	uint64_t in_group = LOAD(r->groups[group].started) + 1;
+
+	STORE(r->groups[group].started, in_group);
+	return start(r, group, in_group, kind);
+}
+
+uint64_t gn_recorder_start_message(struct gn_recorder *r, int group, int rank, uint32_t kind)
+{
+	uint64_t count = (LOAD(r->started) + 1) & 0x7ffff;
+
+	return start(r, group, GN_RECORD_MESSAGE | (uint64_t)rank << 19 | count, kind);
 }
 
 uint64_t gn_recorder_start(struct gn_recorder *r, uint32_t kind)
@@ -277,6 +292,7 @@ static enum gn_record_state find_state(const struct gn_recorder *r, uint64_t key
 	for (uint64_t n = started > RING ? started - RING + 1 : 1; n <= started; n++)
 		if (read_key(r, n) == key)
 			return read_state(r, n, kind);
+	/* the number of a message is beyond any of a group's */
 	return GN_RECORD_NUMBER(key) > LOAD(g->started) ? GN_RECORD_NEVER : GN_RECORD_FORGOTTEN;
 }
 
@@ -376,6 +392,9 @@ static int describe_operation(struct gn_recorder *r, uint64_t number, uint32_t k
 	number = read_key(r, number);
 	kind_text(r, number, kind, what);
 	rail_name(r, waits, rail);
+	if (number & GN_RECORD_MESSAGE)
+		return snprintf(text, size, "in a message, %s, waiting for rank %u, tag %u", what, (unsigned)(waits >> RANK_SHIFT),
+				(unsigned)waits & ((1u << RAIL_SHIFT) - 1));
 	number = GN_RECORD_NUMBER(number);
 	if (waits == WAIT_NONE)
 		return snprintf(text, size, "in operation number %llu, %s", (unsigned long long)number, what);

@@ -29,6 +29,9 @@ struct gn_recorder;
 #define GN_RECORD_GROUP_SHIFT 40
 #define GN_RECORD_NUMBER(number) ((number) & ((UINT64_C(1) << GN_RECORD_GROUP_SHIFT) - 1))
 
+/* Set in the number of a message between two ranks, which is the rank's own: rank (20 bits), count (19). */
+#define GN_RECORD_MESSAGE (UINT64_C(1) << (GN_RECORD_GROUP_SHIFT - 1))
+
 #define GN_RECORD_OP_MAX 144
 #define GN_RECORD_PHASE_MAX 48
 #define GN_RECORD_RAILS_MAX 8
@@ -48,7 +51,7 @@ struct gn_record {
 	uint32_t idle_ms;  /* time without progress */
 	uint32_t limit_ms; /* the limit for that time in the present phase */
 	int32_t waits_rank; /* the rank that the oldest operation waits for, -1: unknown */
-	uint32_t waits_message;
+	uint32_t waits_message; /* of a message between two ranks: its tag */
 	char waits_by[GN_RECORD_RAIL_MAX]; /* the only rail by which that message can come; "" when there are several */
 	uint8_t state;	  /* enum gn_record_state of `number` */
 	uint8_t inside;	  /* the program waits inside the library */
@@ -70,6 +73,8 @@ uint32_t gn_recorder_kind(struct gn_recorder *r, const struct gn_recorder_op *op
 uint64_t gn_recorder_start(struct gn_recorder *r, uint32_t kind);
 /* Program: the same for an operation of a group. */
 uint64_t gn_recorder_start_in(struct gn_recorder *r, int group, uint32_t kind);
+/* Program: the same for a message between this rank, of this number in the world, and another; other ranks have no such operation. */
+uint64_t gn_recorder_start_message(struct gn_recorder *r, int group, int rank, uint32_t kind);
 /* Program: this rank is in the group of this number from now on, or with name NULL no longer. Groups that share a number differ in
  * color. name is copied. */
 void gn_recorder_set_group(struct gn_recorder *r, int group, int color, const char *name);

@@ -34,7 +34,6 @@ enum gn_collective {
 	GN_COLLECTIVE_REDUCE,
 	GN_COLLECTIVE_BARRIER,
 	GN_COLLECTIVE_ALL_TO_ALL,
-	GN_COLLECTIVE_SEND_RECV, /* each rank sends to at most one and receives from at most one */
 	GN_COLLECTIVE_COUNT
 };
 /* "allreduce", "reduce-scatter", ... */

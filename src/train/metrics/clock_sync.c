@@ -2,6 +2,7 @@
 
 #include "src/base/clock.h"
 #include "transport/coll/agree.h"
+#include "transport/coll/p2p.h"
 
 #include <stdlib.h>
 
@@ -9,35 +10,37 @@ enum { ROUNDS = 20 };
 
 /* A round trip between rank 0 and one other rank; the other ranks do not take part. */
 struct ping {
-	struct gn_coll *there, *back;
+	struct gn_p2p *there, *back;
 	uint64_t out, in;
 };
 
 static enum gn_status prepare(struct gn_comm *comm, int other, struct ping *p, struct gn_err *err)
 {
-	int rank = gn_comm_rank(comm);
-	struct gn_coll_args args = {.what = GN_COLLECTIVE_SEND_RECV, .in = &p->out, .out = &p->in, .count = 1, .type = GN_I64,
-				    .to = rank ? -1 : other, .from = rank == other ? 0 : -1};
-	enum gn_status status = gn_coll_prepare(comm, &args, &p->there, err);
+	int root = gn_comm_rank(comm) == 0;
+	struct gn_p2p_args send = {.peer = root ? other : 0, .data = &p->out, .len_bytes = sizeof p->out}, receive = send;
+	enum gn_status status;
 
-	args.to = rank == other ? 0 : -1;
-	args.from = rank ? -1 : other;
-	return status ? status : gn_coll_prepare(comm, &args, &p->back, err);
+	receive.data = &p->in;
+	status = gn_p2p_prepare_send(comm, &send, root ? &p->there : &p->back, err);
+	return status ? status : gn_p2p_prepare_receive(comm, &receive, root ? &p->back : &p->there, err);
 }
 
-static enum gn_status run(struct gn_coll *coll, struct gn_err *err)
+static enum gn_status run(struct gn_p2p *p, struct gn_err *err)
 {
-	enum gn_status status = gn_coll_start(coll, NULL, err);
+	enum gn_status status = gn_p2p_start(p, NULL, err);
 
-	return status ? status : gn_coll_wait(coll, err);
+	return status ? status : gn_p2p_wait(p, err);
 }
 
 /* On rank 0, *best is the offset of the other's clock. */
 static enum gn_status exchange(struct gn_comm *comm, int other, struct gn_clock_offset *best, struct gn_err *err)
 {
 	struct ping p = {.out = 0};
-	enum gn_status status = prepare(comm, other, &p, err);
+	enum gn_status status;
 
+	if (gn_comm_rank(comm) && gn_comm_rank(comm) != other)
+		return GN_OK;
+	status = prepare(comm, other, &p, err);
 	best->uncertain_ns = INT64_MAX;
 	for (int i = 0; i < ROUNDS && !status; i++) {
 		uint64_t sent = gn_clock_ns(), middle;
@@ -52,8 +55,8 @@ static enum gn_status exchange(struct gn_comm *comm, int other, struct gn_clock_
 		if (!status && half < best->uncertain_ns)
 			*best = (struct gn_clock_offset){p.in, (int64_t)(p.in - middle), half};
 	}
-	gn_coll_free(p.there);
-	gn_coll_free(p.back);
+	gn_p2p_free(p.there);
+	gn_p2p_free(p.back);
 	return status;
 }
 

@@ -1,6 +1,7 @@
 #include "src/train/metrics/trace_internal.h"
 
 #include "transport/coll/agree.h"
+#include "transport/coll/p2p.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,13 +64,13 @@ static enum gn_status collect(struct gn_trace *t, struct gn_trace_span **out, st
 
 
 /* From rank `from` to rank 0; the other ranks do not take part. */
-static enum gn_status send(struct gn_comm *comm, int from, void *mine, void *theirs, size_t bytes, struct gn_err *err)
+static enum gn_status send(struct gn_comm *comm, int from, const void *mine, void *theirs, size_t bytes, struct gn_err *err)
 {
 	int rank = gn_comm_rank(comm);
-	struct gn_coll_args args = {.what = GN_COLLECTIVE_SEND_RECV, .in = mine, .out = theirs, .count = bytes, .type = GN_BYTES,
-				    .to = rank == from ? 0 : -1, .from = rank ? -1 : from};
 
-	return gn_comm_run(comm, &args, err);
+	if (rank && rank != from)
+		return GN_OK;
+	return rank ? gn_p2p_send(comm, 0, 0, mine, bytes, err) : gn_p2p_receive(comm, from, 0, theirs, bytes, err);
 }
 
 /* Rank 0 receives and writes the spans of one rank after the other. A failure to write is reported after all ranks have sent. */
