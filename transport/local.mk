@@ -78,6 +78,7 @@ libgannet_transport_a_SOURCES += \
 	transport/schedule/algo_pairwise.c \
 	transport/schedule/algo_part.h \
 	transport/schedule/algo_recursive_doubling.c \
+	transport/schedule/algo_recursive_halving.c \
 	transport/schedule/algo_ring.c \
 	transport/schedule/chunk_history.c transport/schedule/chunk_history.h \
 	transport/schedule/node_map.c \

@@ -116,6 +116,21 @@ static void test_planning_time(void **state)
 	}
 }
 
+/* Few rounds for small blocks; no message is longer than it has to be for large ones. */
+static void test_reduce_scatter(void **state)
+{
+	struct gn_cost c = cost_of("rc_mlx5/mlx5_0:1");
+	struct gn_node_map *map = map_of(64, 1), *odd = map_of(100, 1);
+
+	(void)state;
+	assert_string_equal(choose(&c, map, GN_COLLECTIVE_REDUCE_SCATTER, 4096, NULL).algorithm->name, "recursive-halving");
+	assert_string_equal(choose(&c, odd, GN_COLLECTIVE_REDUCE_SCATTER, 6400, NULL).algorithm->name, "recursive-halving");
+	/* folded ranks send the whole buffer once more */
+	assert_string_not_equal(choose(&c, odd, GN_COLLECTIVE_REDUCE_SCATTER, 64 << 20, NULL).algorithm->name, "recursive-halving");
+	gn_node_map_destroy(map);
+	gn_node_map_destroy(odd);
+}
+
 /* Few rounds and peers for small blocks; the fewest bytes between nodes for large ones. */
 static void test_allgather(void **state)
 {
@@ -266,6 +281,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_many_ranks), cmocka_unit_test(test_planning_time), cmocka_unit_test(test_allgather),
+		cmocka_unit_test(test_reduce_scatter),
 		cmocka_unit_test(test_trials),	   cmocka_unit_test(test_kept_picks),	 cmocka_unit_test(test_nearest_line),
 	};
 

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define SIZE_ALL_TESTED 130
 #define SIZE_FULLY_TESTED 20
@@ -35,6 +36,55 @@ static struct gn_node_map *map_of(int kind, int size)
 	assert_ok(gn_node_map_create(node_of, size, &map, &err));
 	free(node_of);
 	return map;
+}
+
+static uint32_t draw(uint64_t *state)
+{
+	return (uint32_t)((*state = *state * 6364136223846793005u + 1442695040888963407u) >> 33);
+}
+
+/* The map of a group, as gn_comm_split() makes it: members of a world of uneven nodes, every stride-th or at random, in any order. */
+static struct gn_node_map *map_of_group(uint64_t *seed, int size)
+{
+	int *node_of = calloc((size_t)size, sizeof *node_of), stride = (int)(draw(seed) % 4), nodes = 1 + (int)(draw(seed) % (uint32_t)size);
+	struct gn_node_map *map;
+	struct gn_err err;
+
+	assert_non_null(node_of);
+	for (int r = 0; r < size; r++)
+		node_of[r] = stride ? r * stride / 5 % nodes : (int)(draw(seed) % (uint32_t)nodes);
+	for (int r = size - 1; r > 0 && draw(seed) % 2; r--) {
+		int other = (int)(draw(seed) % (uint32_t)(r + 1)), node = node_of[r];
+
+		node_of[r] = node_of[other];
+		node_of[other] = node;
+	}
+	assert_ok(gn_node_map_create(node_of, size, &map, &err));
+	free(node_of);
+	return map;
+}
+
+/* Every algorithm that looks at nodes, in strided, uneven and shuffled groups. */
+static void test_groups(void **state)
+{
+	uint64_t seed = (uint64_t)time(NULL), first = seed;
+	size_t count;
+	const struct gn_algorithm *all = gn_algorithms(&count);
+
+	(void)state;
+	print_message("seed %llu\n", (unsigned long long)first);
+	for (int turn = 0; turn < 60; turn++) {
+		int size = 2 + (int)(draw(&seed) % 16);
+		struct gn_node_map *map = map_of_group(&seed, size);
+		struct gn_algo_args args = {.size = size, .root = size - 1, .pieces = 1 + draw(&seed) % 3,
+					    .with_copy = (int)(draw(&seed) % 2), .map = map};
+
+		for (size_t i = 0; i < count; i++) {
+			args.with_copy |= all[i].what == GN_COLLECTIVE_ALL_TO_ALL;
+			prove(&all[i], &args);
+		}
+		gn_node_map_destroy(map);
+	}
 }
 
 static void prove_size(const struct gn_algorithm *a, int size, uint32_t pieces, int with_copy)
@@ -106,6 +156,8 @@ static void test_larger(void **state)
 	}
 	prove_size(gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "ring"), 257, 1, 0);
 	prove_size(gn_algorithm_find(GN_COLLECTIVE_ALLGATHER, "bruck"), 257, 2, 1);
+	for (int size = 255; size <= 257; size++)
+		prove_size(gn_algorithm_find(GN_COLLECTIVE_REDUCE_SCATTER, "recursive-halving"), size, 2, 1);
 }
 
 /* rotation symmetry: rank r's schedule is rank 0's with all peers r further. */
@@ -355,6 +407,7 @@ static void test_broken(void **state)
 	break_all(GN_COLLECTIVE_ALLREDUCE, "hierarchical", 4, 1, 0);
 	break_all(GN_COLLECTIVE_ALLGATHER, "ring", 5, 1, 1);
 	break_all(GN_COLLECTIVE_ALLGATHER, "bruck", 6, 2, 1);
+	break_all(GN_COLLECTIVE_REDUCE_SCATTER, "recursive-halving", 7, 2, 0);
 	break_all(GN_COLLECTIVE_BROADCAST, "binomial", 7, 2, 0);
 	break_all(GN_COLLECTIVE_REDUCE, "binomial", 7, 2, 0);
 }
@@ -480,6 +533,7 @@ int main(void)
 		cmocka_unit_test(test_other_chunk_at_both_ends),
 		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_broken),
+		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_all),
 		cmocka_unit_test(test_some_more), cmocka_unit_test(test_larger),
 	};

@@ -78,6 +78,7 @@ static const struct gn_algorithm table[] = {
 	{"hierarchical-ring", GN_COLLECTIVE_ALLREDUCE, gn_chunks_hierarchical_ring, gn_write_hierarchical_ring, 0},
 	{"ring", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_ring_reduce_scatter, 1},
 	{"direct", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_pairwise_reduce_scatter, 1},
+	{"recursive-halving", GN_COLLECTIVE_REDUCE_SCATTER, chunks_blocks, gn_write_recursive_halving_reduce_scatter, 0},
 	{"ring", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_ring_allgather, 1},
 	{"direct", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_pairwise_allgather, 1},
 	{"bruck", GN_COLLECTIVE_ALLGATHER, chunks_blocks, gn_write_bruck_allgather, 0},

@@ -71,6 +71,7 @@ void gn_write_hierarchical_ring(struct gn_schedule *s, const struct gn_algo_args
 uint32_t gn_chunks_hierarchical(const struct gn_algo_args *a);
 uint32_t gn_chunks_hierarchical_ring(const struct gn_algo_args *a);
 void gn_write_ring_reduce_scatter(struct gn_schedule *s, const struct gn_algo_args *a);
+void gn_write_recursive_halving_reduce_scatter(struct gn_schedule *s, const struct gn_algo_args *a);
 void gn_write_ring_allgather(struct gn_schedule *s, const struct gn_algo_args *a);
 void gn_write_bruck_allgather(struct gn_schedule *s, const struct gn_algo_args *a);
 void gn_write_pairwise_reduce_scatter(struct gn_schedule *s, const struct gn_algo_args *a);

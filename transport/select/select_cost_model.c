@@ -46,6 +46,8 @@ static struct rounds count_rounds(const struct gn_algorithm *a, const struct gn_
 		flat = ceil(depth / 2) * 2;
 	else if (!strcmp(a->name, "binomial") || !strcmp(a->name, "bruck"))
 		flat = depth;
+	else if (!strcmp(a->name, "recursive-halving"))
+		flat = power ? depth : depth + 1;
 	else /* halving-doubling; trees up and down */
 		flat = 2 * depth + (power ? 0 : 2);
 	return map->nodes > 1 ? (struct rounds){flat, 0, is_tree(a)} : (struct rounds){0, flat, is_tree(a)};
