@@ -248,6 +248,43 @@ static int check_algorithm(struct test *t, struct gn_err *err)
 	return got < 0 ? -1 : wrong + got;
 }
 
+static size_t sent(int from, int to)
+{
+	return (size_t)((from * 7 + to * 3) % 5) * 70;
+}
+
+/* Blocks of lengths of their own, some empty; and what the arguments may not be. */
+static int check_all_to_all_counts(struct test *t, struct gn_err *err)
+{
+	size_t *to = calloc((size_t)t->size, sizeof *to), *from = calloc((size_t)t->size, sizeof *from), at = 0;
+	int wrong = 0;
+
+	if (!to || !from)
+		return -1;
+	for (int r = 0; r < t->size; r++) {
+		to[r] = sent(t->rank, r);
+		from[r] = sent(r, t->rank);
+		for (size_t i = 0; i < to[r]; i++)
+			put(GN_I32, t->in, at++, given(t->rank + r, i));
+	}
+	memset(t->out, 0xff, t->room);
+	t->a = (struct gn_coll_args){.what = GN_COLLECTIVE_ALL_TO_ALL, .in = t->in, .out = t->out, .type = GN_I32, .counts = to,
+				     .counts_from = from};
+	if (gn_comm_run(t->comm, &t->a, err))
+		wrong = -1;
+	at = 0;
+	for (int r = 0; r < t->size && wrong >= 0; r++)
+		for (size_t i = 0; i < from[r]; i++)
+			wrong += get(GN_I32, t->out, at++) != given(r + t->rank, i);
+	from[t->rank]++;
+	wrong += wrong >= 0 && gn_comm_run(t->comm, &t->a, NULL) != GN_ERR_USAGE;
+	t->a.counts_from = NULL;
+	wrong += wrong >= 0 && gn_comm_run(t->comm, &t->a, NULL) != GN_ERR_USAGE;
+	free(to);
+	free(from);
+	return wrong;
+}
+
 static int check_all(struct test *t, struct gn_err *err)
 {
 	size_t count;
@@ -266,6 +303,8 @@ static int check_all(struct test *t, struct gn_err *err)
 		t->a = (struct gn_coll_args){.what = (enum gn_collective)what, .algorithm = "auto"};
 		wrong += got = check_algorithm(t, err);
 	}
+	if (got >= 0)
+		wrong += got = check_all_to_all_counts(t, err);
 	return got < 0 ? -1 : wrong;
 }
 

@@ -554,6 +554,7 @@ void gn_coll_free_inside(struct gn_coll *c)
 	gn_event_destroy(c->ready);
 	free(c->work);
 	free(c->block_first);
+	free(c->in_first);
 	free(c);
 }
 

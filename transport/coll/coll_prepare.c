@@ -59,6 +59,23 @@ static enum gn_status check_memory(const struct gn_comm *c, const struct gn_coll
 	return d->options.reduce(d->work, a->type, a->reduction, NULL, NULL, 0, err);
 }
 
+static enum gn_status check_counts(const struct gn_comm *c, const struct gn_coll_args *a, const size_t *counts, size_t most,
+				   struct gn_err *err)
+{
+	if (a->what == GN_COLLECTIVE_ALL_TO_ALL && !a->counts != !a->counts_from)
+		return gn_err_set(err, GN_ERR_USAGE, "%s needs counts both to and from each rank, or neither", name_of(a));
+	if (counts && a->what != GN_COLLECTIVE_ALL_TO_ALL && (a->what != GN_COLLECTIVE_ALLGATHER || counts == a->counts_from))
+		return gn_err_set(err, GN_ERR_USAGE, "%s does not support a count for each rank", name_of(a));
+	for (int r = 0; counts && r < gn_comm_size(c); r++)
+		if (counts[r] > most)
+			return gn_err_set(err, GN_ERR_USAGE, "%s: %zu elements of rank %d do not fit into memory", name_of(a),
+					  counts[r], r);
+	if (a->counts && a->counts_from && a->counts[gn_comm_rank(c)] != a->counts_from[gn_comm_rank(c)])
+		return gn_err_set(err, GN_ERR_USAGE, "%s: rank %d sends %zu elements to itself and expects %zu", name_of(a),
+				  gn_comm_rank(c), a->counts[gn_comm_rank(c)], a->counts_from[gn_comm_rank(c)]);
+	return GN_OK;
+}
+
 static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *a, struct gn_err *err)
 {
 	size_t bytes, most;
@@ -72,12 +89,11 @@ static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *
 	most = SIZE_MAX / 4 / bytes / (size_t)gn_comm_size(c);
 	if (a->count > most)
 		return gn_err_set(err, GN_ERR_USAGE, "%s: %zu elements do not fit into memory", name_of(a), a->count);
-	for (int r = 0; a->counts && r < gn_comm_size(c); r++)
-		if (a->counts[r] > most)
-			return gn_err_set(err, GN_ERR_USAGE, "%s: %zu elements of rank %d do not fit into memory", name_of(a),
-					  a->counts[r], r);
-	if (a->counts && a->what != GN_COLLECTIVE_ALLGATHER)
-		return gn_err_set(err, GN_ERR_USAGE, "%s does not support a count for each rank", name_of(a));
+	status = check_counts(c, a, a->counts, most, err);
+	if (!status)
+		status = check_counts(c, a, a->counts_from, most, err);
+	if (status)
+		return status;
 	if (reduces(a->what) && !a->reduce && !gn_reduce_of(a->type, a->reduction))
 		return gn_err_set(err, GN_ERR_USAGE, "%s: type bytes has no sum; pass a reduction function", name_of(a));
 	if (a->what == GN_COLLECTIVE_ALL_TO_ALL && (!a->in || a->in == a->out))
@@ -88,22 +104,29 @@ static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *
 
 /* --- buffers --- */
 
+static size_t *block_boundaries(const size_t *counts, size_t count, int size)
+{
+	size_t *first = calloc((size_t)size + 1, sizeof *first);
+
+	for (int r = 0; first && r < size; r++)
+		first[r + 1] = first[r] + (counts ? counts[r] : count);
+	return first;
+}
+
 /* Sets block boundaries, for blocks of equal size, too, because slices need not divide them. */
 static enum gn_status set_blocks(struct plan *p, struct gn_err *err)
 {
 	int size = p->args.size;
 	const struct gn_coll_args *a = &p->coll->args;
-	size_t *first = calloc((size_t)size + 1, sizeof *first);
+	const size_t *out_counts = a->counts_from ? a->counts_from : a->counts;
 
-	if (!first)
+	p->buffers.block_first = p->coll->block_first = block_boundaries(out_counts, a->count, size);
+	p->buffers.in_first = p->coll->in_first = a->counts_from ? block_boundaries(a->counts, 0, size) : NULL;
+	if (!p->coll->block_first || (a->counts_from && !p->coll->in_first))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d blocks", size);
-	for (int r = 0; r < size; r++)
-		first[r + 1] = first[r] + (a->counts ? a->counts[r] : a->count);
-	p->coll->block_first = first;
-	p->buffers.block_first = first;
 	p->buffers.blocks = (uint32_t)size;
-	p->buffers.count = first[size];
-	p->buffers.in_shift_bytes = first[p->args.rank];
+	p->buffers.count = p->coll->block_first[size];
+	p->buffers.in_shift_bytes = p->coll->block_first[p->args.rank];
 	return GN_OK;
 }
 
@@ -215,7 +238,8 @@ static const char *reduction_of(const struct gn_coll_args *a)
 	return "custom reduction";
 }
 
-/* Sets the signature that all ranks have to start alike, for the flight recorder. */
+/* Sets the signature that all ranks have to start alike, for the flight recorder. All-to-all with counts may have different sizes
+ * on each rank. */
 static void set_signature(const struct plan *p, const char *algorithm)
 {
 	const struct gn_coll_args *a = &p->coll->args;
@@ -224,7 +248,7 @@ static void set_signature(const struct plan *p, const char *algorithm)
 
 	*op = (struct gn_recorder_op){.name = name_of(a), .algorithm = algorithm, .reduction = reduction_of(a),
 				      .root = rooted ? a->root : -1};
-	if (a->what != GN_COLLECTIVE_BARRIER) {
+	if (a->what != GN_COLLECTIVE_BARRIER && !a->counts_from) {
 		op->type = gn_dtype_name(a->type);
 		op->count = p->buffers.count;
 		op->bytes = p->buffers.count * p->buffers.element_bytes;
@@ -313,7 +337,7 @@ static enum gn_status select_and_create(struct plan *p, struct gn_err *err)
 	if (status || (p->buffers.device && p->comm->device->selected != &gn_coll_direct))
 		return status ? status : use_device(p, err);
 	if (!a->algorithm || p->buffers.device || strcmp(a->algorithm, "shared"))
-		status = gn_coll_select(p->comm, a, p->in_bytes, &selection, err);
+		status = gn_coll_select(p->comm, a, a->counts_from ? 0 : p->in_bytes, &selection, err);
 	if (status)
 		return status;
 	a->algorithm = selection.algorithm;

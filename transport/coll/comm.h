@@ -105,6 +105,7 @@ void gn_comm_free(struct gn_comm *c, void *memory);
  *                                                           the rest is overwritten
  *   allgather       one rank's block  count                 size * count; in place: the input is at rank * count
  *   all-to-all      one rank's block  size * count          size * count; never in place
+ *                   with counts: -    sum of counts         sum of counts_from: blocks lie one after the other, by rank
  *   barrier         nothing           -                     -
  *
  * An in-place reduction overwrites the buffer of a rank that gets no result; out of place, out may be NULL there. */
@@ -115,7 +116,10 @@ struct gn_coll_args {
 	const void *in; /* NULL: in place, in out */
 	void *out;
 	size_t count;
-	const size_t *counts; /* allgather: the count of each rank (`size` of them), not kept; NULL: count */
+	/* `size` counts each, not kept; NULL: count. Allgather: of each rank. All-to-all: of what this rank sends to each, and gets
+	 * from each, in place of count; 0 is allowed. counts_from[r] is counts[this rank] of rank r: a block that is longer than
+	 * expected fails the operation on its receiver. */
+	const size_t *counts, *counts_from;
 	enum gn_dtype type;
 	enum gn_reduction reduction;
 	gn_reduce_fn reduce;	/* NULL: the built-in one for reduction and type. May run in the progress thread. */

@@ -108,7 +108,7 @@ struct gn_coll {
 	int begun;
 
 	void *work;	     /* the schedule's buffer when the caller's is too small or must be preserved */
-	size_t *block_first; /* of blocks of different sizes */
+	size_t *block_first, *in_first; /* of blocks of different sizes: in the output and, if other there, in the input */
 	/* At the end result_count elements are copied from work memory (NULL: no copy) and divided by `divide` (0: no division). */
 	const void *result_from;
 	void *result;

@@ -26,7 +26,7 @@ void gn_exec_fail(struct gn_exec *e, enum gn_status status, const struct gn_err 
 
 static const char *input_of(const struct gn_exec *e, const struct gn_step_state *s)
 {
-	return (const char *)e->buffers.in + (s->offset - e->buffers.in_shift_bytes);
+	return (const char *)e->buffers.in + s->in_offset;
 }
 
 void gn_exec_done_step(struct gn_exec *e, uint32_t index)

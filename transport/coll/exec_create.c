@@ -5,31 +5,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t chunk_start(const struct gn_exec *e, uint32_t chunk)
+/* block_first: of the input or the output. */
+static size_t chunk_start(const struct gn_exec *e, const size_t *block_first, uint32_t chunk)
 {
 	uint32_t chunks = gn_schedule_chunks(e->schedule), slices;
 	size_t first, within, len;
 
-	if (!e->buffers.block_first) {
+	if (!block_first) {
 		gn_schedule_range(e->buffers.count, chunks, chunk, &first, &len);
 		return first;
 	}
 	if (chunk == chunks)
-		return e->buffers.block_first[e->buffers.blocks];
+		return block_first[e->buffers.blocks];
 	slices = chunks / e->buffers.blocks;
-	first = e->buffers.block_first[chunk / slices];
-	gn_schedule_range(e->buffers.block_first[chunk / slices + 1] - first, slices, chunk % slices, &within, &len);
+	first = block_first[chunk / slices];
+	gn_schedule_range(block_first[chunk / slices + 1] - first, slices, chunk % slices, &within, &len);
 	return first + within;
 }
 
 static void set_step_range(const struct gn_exec *e, const struct gn_step *step, struct gn_step_state *s)
 {
+	const size_t *out = e->buffers.block_first, *in = e->buffers.in_first ? e->buffers.in_first : out;
+	const size_t *sized = step->from_input ? in : out;
 	uint32_t end = step->chunk + step->chunk_count;
-	size_t first = chunk_start(e, step->chunk);
-	size_t last = end < gn_schedule_chunks(e->schedule) || e->buffers.block_first ? chunk_start(e, end) : e->buffers.count;
+	size_t first = chunk_start(e, sized, step->chunk), element = e->buffers.element_bytes;
+	size_t last = end < gn_schedule_chunks(e->schedule) || sized ? chunk_start(e, sized, end) : e->buffers.count;
 
-	s->offset = first * e->buffers.element_bytes;
-	s->len = (last - first) * e->buffers.element_bytes;
+	s->len = (last - first) * element;
+	s->offset = chunk_start(e, out, step->chunk) * element;
+	s->in_offset = chunk_start(e, in, step->chunk) * element - e->buffers.in_shift_bytes;
 }
 
 static void invert_dependencies(struct gn_exec *e, const uint32_t *dependencies)

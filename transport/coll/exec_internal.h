@@ -30,6 +30,7 @@ struct gn_exec_buffers {
 	/* NULL: chunks divide `count` evenly. Else the first element of each block, and the total last: chunks divide each block
 	 * into the same number of slices. Borrowed until destroy. */
 	const size_t *block_first;
+	const size_t *in_first; /* the same of `in`, if its blocks are others than those of out; NULL: block_first. Borrowed, too. */
 	uint32_t blocks;
 	gn_reduce_fn reduce; /* NULL: the schedule has no reductions */
 	/* Borrowed. Reduces and copies instead of the host, because the buffers are in its memory; without shm flags. NULL: host
@@ -118,6 +119,7 @@ struct gn_step_state {
 	struct gn_ucx_request request; /* first member: completion casts it to the step */
 	struct gn_exec *exec;
 	size_t offset, len; /* bytes of the buffer */
+	size_t in_offset;   /* of a step that reads the input: there */
 	uint32_t index, missing, slot;
 	int16_t shm_peer; /* gn_shm_flags_peer(); -1: the step uses a message */
 	uint8_t arrived, posted, done; /* arrived: in a scratch slot, not reduced yet */
