@@ -96,6 +96,24 @@ else
 	check "every collective, by every algorithm, in one type, over rc" by_adapter every_way rc PROBE_TYPES=1
 	skip "in every type, and over ud" "takes minutes: tests/long rdma"
 fi
+# groups_over TRANSPORT ROUNDS SEED: random groups of four ranks, two in each guest
+groups_over() {
+	local guest code
+	echo "seed $3"
+	for guest in 2 1; do
+		# shellcheck disable=SC2016 # for the shell in the guest
+		cluster run $guest env WORLD_SIZE=4 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 GANNET_SECRET_FILE="$dir/secret" GANNET_RAILS=1 \
+			UCX_WARN_UNUSED_ENV_VARS=n bash -c 'for l in 0 1; do
+				RANK=$(($0 * 2 - 2 + l)) LOCAL_RANK=$l "$@" & done; wait -n && wait -n' $guest \
+			"$GN_BUILD/tests/transport/group_probe" "$@" >"$dir/groups.$guest" 2>&1 &
+	done
+	wait -n && wait -n
+	code=$?
+	cat "$dir"/groups.[12]
+	return $code
+}
+check "random groups over rc, sums right" groups_over rc 2 $((RANDOM + 1))
+check "random groups whose ranks in a guest share memory" groups_over auto 2 $((RANDOM + 1))
 # one rank on one processor, which the kernel needs for soft RDMA
 check "who waits leaves the only processor to the kernel" grep -q 'using rxe0 at .*; blocking wait (CPUs oversubscribed)' "$dir/rows.rc"
 check "allreduce over tcp, right, not through the adapters" not_by_adapter rows tcp

@@ -89,11 +89,8 @@ static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *
 	most = SIZE_MAX / 4 / bytes / (size_t)gn_comm_size(c);
 	if (a->count > most)
 		return gn_err_set(err, GN_ERR_USAGE, "%s: %zu elements do not fit into memory", name_of(a), a->count);
-	status = check_counts(c, a, a->counts, most, err);
-	if (!status)
-		status = check_counts(c, a, a->counts_from, most, err);
-	if (status)
-		return status;
+	if (check_counts(c, a, a->counts, most, err) || check_counts(c, a, a->counts_from, most, err))
+		return GN_ERR_USAGE;
 	if (reduces(a->what) && !a->reduce && !gn_reduce_of(a->type, a->reduction))
 		return gn_err_set(err, GN_ERR_USAGE, "%s: type bytes has no sum; pass a reduction function", name_of(a));
 	if (a->what == GN_COLLECTIVE_ALL_TO_ALL && (!a->in || a->in == a->out))
