@@ -2,6 +2,7 @@
  * result checked against a serial computation.
  * usage: group_probe TRANSPORT ROUNDS [SEED]    prints the number of groups that rank 0 was in, and of its operations that read other
  *                                               ranks' memory; exit code 1 when a result is wrong.
+ *        group_probe TRANSPORT many             many groups at once; prints how many share memory
  *        group_probe TRANSPORT stall            two groups of even and odd ranks; the last rank does not come to its group's sum
  * PROBE_PROGRESS=thread: progress by a thread. */
 #include "src/base/log.h"
@@ -277,6 +278,55 @@ static enum gn_status stall(struct probe *p, struct gn_err *err)
 	return status;
 }
 
+/* Whether an allreduce in each of the groups is right; *shared: how many groups used shared memory for it. */
+static enum gn_status sum_in_each(struct probe *p, struct gn_comm **groups, int count, int *shared, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	*shared = 0;
+	for (int g = 0; g < count && !status; g++) {
+		int32_t value = g;
+		struct gn_coll_info info;
+		struct gn_coll *coll = NULL;
+
+		status = gn_coll_allreduce(groups[g], &value, 1, GN_I32, NULL, NULL, &coll, err);
+		if (!status)
+			status = gn_coll_start(coll, err);
+		if (!status)
+			status = gn_coll_wait(coll, err);
+		if (status)
+			return status;
+		gn_coll_describe(coll, &info);
+		*shared += !strcmp(info.algorithm, "shared");
+		p->wrong |= value != g * gn_comm_size(groups[g]);
+		gn_coll_free(coll);
+	}
+	return status;
+}
+
+/* More groups than may share memory: the others use messages. When they are gone, new ones share memory again. */
+static enum gn_status many(struct probe *p, struct gn_err *err)
+{
+	enum { MANY = 66, FEW = 2 };
+	enum gn_status status = GN_OK;
+	int shared[2] = {0};
+
+	for (int turn = 0; turn < 2 && !status; turn++) {
+		struct gn_comm *groups[MANY] = {0};
+		int count = turn ? FEW : MANY;
+
+		for (int g = 0; g < count && !status; g++)
+			status = gn_comm_split(p->comm, 0, 0, "many", &groups[g], err);
+		if (!status)
+			status = sum_in_each(p, groups, count, &shared[turn], err);
+		for (int g = count - 1; g >= 0; g--)
+			gn_comm_destroy(groups[g]);
+	}
+	if (!status && gn_comm_rank(p->comm) == 0)
+		printf("%d of %d groups share memory, then %d of %d\n", shared[0], MANY, shared[1], FEW);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	struct gn_comm_options options = {.transport = argc > 1 ? argv[1] : "auto", .progress = getenv("PROBE_PROGRESS")};
@@ -298,6 +348,8 @@ int main(int argc, char **argv)
 	p.shared = shared;
 	if (!status && argc > 2 && !strcmp(argv[2], "stall"))
 		status = stall(&p, &err);
+	if (!status && argc > 2 && !strcmp(argv[2], "many"))
+		status = many(&p, &err);
 	for (uint64_t i = 0; i < rounds && !status && !p.wrong; i++)
 		status = round_of(&p, i, &err);
 	if (!status)

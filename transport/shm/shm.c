@@ -53,8 +53,10 @@ static enum gn_status create(const struct gn_shm_members *members, struct gn_shm
 	n->members = *members;
 	n->oversubscribed = oversubscribed;
 	status = find_locals(n, err);
+	/* the world's are mapped at once for speed; a group may never need them */
+	n->bounce_committed = !root && gn_shm_has_bounce_buffers(n);
 	if (!status)
-		status = gn_segment_create(members, sizeof(struct gn_shm_control), gn_shm_has_bounce_buffers(n) ?
+		status = gn_segment_create(members, sizeof(struct gn_shm_control), n->bounce_committed ?
 					   offsetof(struct gn_shm_control, flags) : offsetof(struct gn_shm_control, bounce),
 					   &n->control, err);
 	if (status) {

@@ -14,7 +14,7 @@
  *
  * Values are reduced in the order of local ranks: the result has the same bits on all ranks and in all runs.
  *
- * Memory for larger eager slots and for message flags is committed when the first operation needs it. GN_ERR_NO_MEMORY is not
+ * Memory for larger eager slots, message flags and bounce buffers is committed when an operation needs it. GN_ERR_NO_MEMORY is not
  * agreed on: a rank that gets it has to abort the world (gn_world_abort).
  *
  * Thread safety: one thread. Operations are created, started and freed in the same order on all ranks of the node. Each rank

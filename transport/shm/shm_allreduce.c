@@ -98,11 +98,13 @@ static enum gn_status select_path(struct gn_shm_op *op, struct gn_err *err)
 	if (!outputs && n->local_size > GN_BOUNCE_RANKS)
 		return gn_err_set(err, GN_ERR_UNSUPPORTED, "the buffer is not in memory shared by the node");
 	op->path = outputs ? SHARED : BOUNCED;
-	if (outputs && op->in)
+	if (!outputs)
+		return gn_bounce_commit(n, err);
+	if (op->in)
 		op->inputs = gn_shm_find(n, op->in, bytes_of(op), &op->in_offset);
-	for (int i = 0; outputs && i < n->local_size; i++)
+	for (int i = 0; i < n->local_size; i++)
 		op->results[i] = (char *)gn_segment_part_of(outputs->segment, n->ranks[i]) + op->offset;
-	op->check = outputs ? gn_segment_id(outputs->segment) : 0;
+	op->check = gn_segment_id(outputs->segment);
 	return GN_OK;
 }
 

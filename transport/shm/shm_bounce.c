@@ -104,6 +104,16 @@ static void read_slice(struct gn_shm *n, struct gn_bounce_op *r)
 	set_step(n, GN_BOUNCE_READ, ++r->read);
 }
 
+enum gn_status gn_bounce_commit(struct gn_shm *n, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	if (!n->bounce_committed)
+		status = gn_segment_commit(n->control, offsetof(struct gn_shm_control, bounce), sizeof(struct gn_bounce), err);
+	n->bounce_committed |= !status;
+	return status;
+}
+
 void gn_bounce_begin(struct gn_shm *n, struct gn_bounce_op *r)
 {
 	r->first = r->filled = r->reduced = r->read = n->bounce_slices;

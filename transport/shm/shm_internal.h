@@ -87,9 +87,9 @@ struct gn_shm_wakeup {
 	atomic_uint waiting;			      /* this rank waits */
 };
 
-/* Each rank's part of the control segment. wakeup, side and, with at most GN_BOUNCE_RANKS ranks, bounce are committed at creation;
- * flags and eager_buffers when an operation first needs them. Other ranks read flags only below flags_committed, and an eager
- * buffer only after its eager slot has arrived, which implies that it is committed. */
+/* Each rank's part of the control segment. wakeup, side and, of the world with at most GN_BOUNCE_RANKS ranks, bounce are committed at
+ * creation; the rest when an operation first needs it. Other ranks read flags only below flags_committed, and an eager buffer or
+ * bounce only after the operation's eager slot has arrived, which implies that it is committed. */
 struct gn_shm_control {
 	struct gn_shm_wakeup wakeup;
 	_Alignas(GN_ALIGN_BYTES) atomic_uint flags_committed;
@@ -119,6 +119,7 @@ struct gn_shm {
 	uint64_t flag_runs, bounce_slices;
 	int local_rank, local_size;
 	int oversubscribed;
+	int bounce_committed; /* this rank's bounce buffers are */
 	uint32_t *flags_committed; /* of each local rank, as last read */
 	unsigned char used[GN_SHM_SLOTS];
 	uint16_t eager_committed[GN_SHM_SLOTS]; /* bytes committed in each of this rank's two eager buffers of the slot */
@@ -135,6 +136,8 @@ struct gn_bounce_op {
 	uint64_t first, end, filled, reduced, read;
 	int waiting_for; /* the local rank last found behind; -1: none */
 };
+/* Commits this rank's bounce buffers, at the first operation that needs them. */
+enum gn_status gn_bounce_commit(struct gn_shm *n, struct gn_err *err);
 /* Assigns the run's slice numbers: in the same order on all ranks. */
 void gn_bounce_begin(struct gn_shm *n, struct gn_bounce_op *r);
 /* All ranks must have arrived with the same size. Makes progress without blocking; returns whether the run is complete. */
