@@ -148,14 +148,16 @@ static enum gn_status finish_group(struct gn_comm *c, const struct choice *choic
 	struct gn_shm_members members = {.world = c->world, .size = c->size, .ranks = c->group->ranks, .gather = gather,
 					 .argument = c};
 	int wanted = c->root->shm && c->size > c->map->nodes, color = c->group->color;
+	enum gn_status status = GN_OK;
 
 	for (int r = 0; r < parent_size; r++)
 		wanted &= choices[r].color != color || choices[r].has_room;
-	if (wanted && gn_shm_create_group(c->root->shm, &members, &c->shm, err)) {
-		if (c->failed || c->root->failed)
-			return GN_ERR_FAILED;
+	if (wanted)
+		status = gn_shm_create_group(c->root->shm, &members, &c->shm, err);
+	if (status && (c->failed || c->root->failed))
+		return status;
+	if (status)
 		gn_log_debug(c->log, "%s cannot share memory, using messages: %s", c->group->name, err ? err->text : "");
-	}
 	return gn_coll_prepare(c, &(struct gn_coll_args){.what = GN_COLLECTIVE_BARRIER}, &c->barrier, err);
 }
 
