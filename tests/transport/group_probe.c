@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS = 4, OPS = 3, BLOCK_MAX = 3000, COUNT_MAX = 40000 };
+enum { GROUPS = 4, OPS = 3, RANKS_MAX = 12, BLOCK_MAX = 3000, COUNT_MAX = 40000 };
 #define BUFFER_BYTES ((size_t)COUNT_MAX * sizeof(int64_t))
 
 struct probe {
@@ -40,7 +40,7 @@ struct op {
 	enum gn_dtype type;
 	enum memory memory;
 	size_t count;
-	int root, in_place;
+	int root, in_place, uneven; /* uneven: all-to-all with a count for each rank */
 	char *in, *out; /* in: equal to out in place */
 };
 
@@ -74,6 +74,25 @@ static int64_t get(const struct op *o, const char *buffer, size_t i)
 	return o->type == GN_I64 ? i64 : o->type == GN_I32 ? i32 : o->type == GN_F32 ? (int64_t)f32 : (int64_t)f64;
 }
 
+/* The elements that rank `from` sends to rank `to`. */
+static size_t sent(const struct op *o, int from, int to)
+{
+	return o->uneven ? (size_t)((from * 7 + to * 3) % 5) * (o->count / 4) : o->count;
+}
+
+/* Of an all-to-all: which element of which rank. */
+static int64_t exchanged(const struct gn_comm *g, const struct op *o, size_t i)
+{
+	int me = gn_comm_rank(g), from = 0;
+	size_t at = 0;
+
+	for (; i >= sent(o, from, me); from++)
+		i -= sent(o, from, me);
+	for (int to = 0; to < me; to++)
+		at += sent(o, from, to);
+	return given(gn_comm_world_rank(g, from), at + i);
+}
+
 /* The serial computation. */
 static int64_t wanted(const struct gn_comm *g, const struct op *o, size_t i)
 {
@@ -86,7 +105,7 @@ static int64_t wanted(const struct gn_comm *g, const struct op *o, size_t i)
 	case GN_COLLECTIVE_ALLGATHER:
 		return given(gn_comm_world_rank(g, (int)(i / o->count)), i % o->count);
 	case GN_COLLECTIVE_ALL_TO_ALL:
-		return given(gn_comm_world_rank(g, (int)(i / o->count)), mine + i % o->count);
+		return exchanged(g, o, i);
 	default:
 		for (int r = 0; r < gn_comm_size(g); r++)
 			sum += given(gn_comm_world_rank(g, r), at);
@@ -99,14 +118,18 @@ static int in_blocks(const struct op *o)
 	return o->what == GN_COLLECTIVE_ALLGATHER || o->what == GN_COLLECTIVE_ALL_TO_ALL || o->what == GN_COLLECTIVE_REDUCE_SCATTER;
 }
 
-static size_t in_count(const struct gn_comm *g, const struct op *o)
+/* The elements in the buffer for the input, or for the output. */
+static size_t count_of(const struct gn_comm *g, const struct op *o, int input)
 {
-	return o->what == GN_COLLECTIVE_REDUCE_SCATTER || o->what == GN_COLLECTIVE_ALL_TO_ALL ? o->count * (size_t)gn_comm_size(g) : o->count;
-}
+	enum gn_collective all_blocks = input ? GN_COLLECTIVE_REDUCE_SCATTER : GN_COLLECTIVE_ALLGATHER;
+	int me = gn_comm_rank(g);
+	size_t count = 0;
 
-static size_t out_count(const struct gn_comm *g, const struct op *o)
-{
-	return o->what == GN_COLLECTIVE_ALLGATHER || o->what == GN_COLLECTIVE_ALL_TO_ALL ? o->count * (size_t)gn_comm_size(g) : o->count;
+	if (o->what != GN_COLLECTIVE_ALL_TO_ALL)
+		return o->what == all_blocks ? o->count * (size_t)gn_comm_size(g) : o->count;
+	for (int r = 0; r < gn_comm_size(g); r++)
+		count += input ? sent(o, me, r) : sent(o, r, me);
+	return count;
 }
 
 /* index: of the operation among those of all groups, for its place in shared memory. */
@@ -133,6 +156,7 @@ static enum gn_status prepare(struct probe *p, struct gn_comm *g, uint64_t *seed
 						 GN_COLLECTIVE_REDUCE_SCATTER, GN_COLLECTIVE_REDUCE, GN_COLLECTIVE_ALL_TO_ALL};
 	static const enum gn_dtype types[] = {GN_I64, GN_I32, GN_F32, GN_F64};
 	struct gn_coll_args args;
+	size_t to[RANKS_MAX], from[RANKS_MAX];
 	uint32_t most;
 	enum gn_status status;
 
@@ -143,9 +167,15 @@ static enum gn_status prepare(struct probe *p, struct gn_comm *g, uint64_t *seed
 	most = in_blocks(o) ? BLOCK_MAX : COUNT_MAX;
 	o->count = draw(seed) % 4 ? draw(seed) % 50 + 1 : draw(seed) % most + 1;
 	o->root = (int)(draw(seed) % (uint32_t)gn_comm_size(g));
+	o->uneven = draw(seed) % 2 && o->what == GN_COLLECTIVE_ALL_TO_ALL;
+	for (int r = 0; r < gn_comm_size(g); r++) {
+		to[r] = sent(o, gn_comm_rank(g), r);
+		from[r] = sent(o, r, gn_comm_rank(g));
+	}
 	status = take_memory(p, g, o, index, err);
 	args = (struct gn_coll_args){.what = o->what, .in = o->in_place ? NULL : o->in, .out = o->out, .count = o->count,
-				     .type = o->type, .root = o->root};
+				     .type = o->type, .root = o->root, .counts = o->uneven ? to : NULL,
+				     .counts_from = o->uneven ? from : NULL};
 	if (!status)
 		status = gn_coll_prepare(g, &args, &o->coll, err);
 	return status;
@@ -155,8 +185,8 @@ static void fill(const struct gn_comm *g, struct op *o)
 {
 	int me = gn_comm_world_rank(g, gn_comm_rank(g));
 
-	memset(o->out, 0xff, out_count(g, o) * gn_dtype_bytes(o->type));
-	for (size_t i = 0; i < in_count(g, o); i++)
+	memset(o->out, 0xff, count_of(g, o, 0) * gn_dtype_bytes(o->type));
+	for (size_t i = 0; i < count_of(g, o, 1); i++)
 		put(o, o->in, i, given(me, i));
 }
 
@@ -169,7 +199,7 @@ static void check(struct probe *p, const struct gn_comm *g, const struct op *o)
 
 	gn_coll_describe(o->coll, &info);
 	p->direct += (uint64_t)info.direct;
-	for (size_t i = 0; has_result && i < out_count(g, o); i++) {
+	for (size_t i = 0; has_result && i < count_of(g, o, 0); i++) {
 		if (get(o, from, i) == wanted(g, o, i))
 			continue;
 		fprintf(stderr, "%s (%s) of %zu %s in %s of %d ranks, memory %d: element %zu is %" PRId64 ", expected %" PRId64 "\n",
@@ -343,6 +373,8 @@ int main(int argc, char **argv)
 		status = gn_comm_create(p.world, &options, log, &p.comm, &err);
 	if (!status)
 		p.own = seed * 131 + (uint64_t)gn_comm_rank(p.comm);
+	if (!status && gn_comm_size(p.comm) > RANKS_MAX)
+		status = gn_err_set(&err, GN_ERR_USAGE, "for at most %d ranks", RANKS_MAX);
 	if (!status)
 		status = gn_comm_alloc(p.comm, 2 * BUFFER_BYTES * GROUPS * OPS, &shared, &err);
 	p.shared = shared;
