@@ -1,7 +1,7 @@
-/* Groups of ranks: random splits, nested and overlapping, several in flight at once; random operations, types, sizes and memory; every
- * result checked against a serial computation.
- * usage: group_probe TRANSPORT ROUNDS [SEED]    prints the number of groups that rank 0 was in, and of its operations that read other
- *                                               ranks' memory; exit code 1 when a result is wrong.
+/* Groups of ranks: random splits, nested and overlapping, several in flight at once; random operations, types, sizes and memory;
+ * every result checked against a serial computation.
+ * usage: group_probe TRANSPORT ROUNDS [SEED]    prints the number of groups that rank 0 was in, and of its operations that read
+ *                                               other ranks' memory; exit code 1 when a result is wrong.
  *        group_probe TRANSPORT many             many groups at once; prints how many share memory
  *        group_probe TRANSPORT stall            two groups of even and odd ranks; the last rank does not come to its group's sum
  * PROBE_PROGRESS=thread: progress by a thread. */

@@ -43,10 +43,12 @@ static uint32_t draw(uint64_t *state)
 	return (uint32_t)((*state = *state * 6364136223846793005u + 1442695040888963407u) >> 33);
 }
 
-/* The map of a group, as gn_comm_split() makes it: members of a world of uneven nodes, every stride-th or at random, in any order. */
+/* The map of a group, as gn_comm_split() makes it: members of a world of uneven nodes, every stride-th or at random, in any
+ * order. */
 static struct gn_node_map *map_of_group(uint64_t *seed, int size)
 {
-	int *node_of = calloc((size_t)size, sizeof *node_of), stride = (int)(draw(seed) % 4), nodes = 1 + (int)(draw(seed) % (uint32_t)size);
+	int *node_of = calloc((size_t)size, sizeof *node_of), stride = (int)(draw(seed) % 4);
+	int nodes = 1 + (int)(draw(seed) % (uint32_t)size);
 	struct gn_node_map *map;
 	struct gn_err err;
 

@@ -1,8 +1,8 @@
-/* Reduce-scatter by recursive halving (Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
- * 2005): pairs at distances size / 2, ..., 2, 1 exchange halves of the blocks that each still has to reduce. log2(size) rounds and
- * peers; for powers of two each rank sends (size - 1) / size of the buffer, most of it over the longest distance. Other sizes are
- * folded (algo_part.h): the active member of a pair reduces the blocks of both, which are adjacent; that sends the buffer and a block
- * once more within a pair. */
+/* Reduce-scatter by recursive halving (Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
+ * MPICH", 2005): pairs at distances size / 2, ..., 2, 1 exchange halves of the blocks that each still has to reduce. log2(size)
+ * rounds and peers; for powers of two each rank sends (size - 1) / size of the buffer, most of it over the longest distance. Other
+ * sizes are folded (algo_part.h): the active member of a pair reduces the blocks of both, which are adjacent; that sends the buffer
+ * and a block once more within a pair. */
 #include "transport/schedule/algo_part.h"
 
 /* Adjacent blocks. */

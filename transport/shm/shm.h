@@ -37,8 +37,8 @@ struct gn_shm_op;
 enum gn_status gn_shm_create(struct gn_world *world, int oversubscribed, struct gn_shm **out, struct gn_err *err);
 /* Collective over the members; blocks. root: of gn_shm_create(), and outlives the new one. The members are copied, their ranks and
  * argument borrowed. The new one has control memory of its own, so that operations of different groups need no common order; a wait
- * for either is woken by both, and both use each other's allocations. GN_ERR_UNSUPPORTED or GN_ERR_NO_MEMORY, each rank with its own
- * code: some member cannot have it, nobody does. */
+ * for either is woken by both, and both use each other's allocations. GN_ERR_UNSUPPORTED or GN_ERR_NO_MEMORY, each rank with its
+ * own code: some member cannot have it, nobody does. */
 enum gn_status gn_shm_create_group(struct gn_shm *root, const struct gn_shm_members *members, struct gn_shm **out,
 				   struct gn_err *err);
 /* Local. Whether this rank may be in one more group: there is a limit, because each takes memory and an open file. */
@@ -46,8 +46,8 @@ int gn_shm_has_room(const struct gn_shm *root);
 /* Local. NULL is fine. */
 void gn_shm_destroy(struct gn_shm *n);
 
-/* Collective over the members, in the same order and with the same size on all ranks; blocks. Zeroed, page-aligned memory that lives
- * until gn_shm_free or gn_shm_destroy. */
+/* Collective over the members, in the same order and with the same size on all ranks; blocks. Zeroed, page-aligned memory that
+ * lives until gn_shm_free or gn_shm_destroy. */
 enum gn_status gn_shm_alloc(struct gn_shm *n, size_t len_bytes, void **out, struct gn_err *err);
 /* Local. Memory of any group of the same root. NULL is fine. */
 void gn_shm_free(struct gn_shm *n, void *memory);

@@ -87,8 +87,8 @@ struct gn_shm_wakeup {
 	atomic_uint waiting;			      /* this rank waits */
 };
 
-/* Each rank's part of the control segment. wakeup, side and, of the world with at most GN_BOUNCE_RANKS ranks, bounce are committed at
- * creation; the rest when an operation first needs it. Other ranks read flags only below flags_committed, and an eager buffer or
+/* Each rank's part of the control segment. wakeup, side and, of the world with at most GN_BOUNCE_RANKS ranks, bounce are committed
+ * at creation; the rest when an operation first needs it. Other ranks read flags only below flags_committed, and an eager buffer or
  * bounce only after the operation's eager slot has arrived, which implies that it is committed. */
 struct gn_shm_control {
 	struct gn_shm_wakeup wakeup;
