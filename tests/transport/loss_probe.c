@@ -32,7 +32,9 @@ struct group {
 	uint64_t seed; /* the same on all its ranks */
 	struct gn_coll *coll;
 	int64_t *in, *out;
+	int64_t *shared; /* room for both in memory that ranks of a node share: half of the operations use it */
 	size_t count;
+	int is_shared;
 	int over; /* all ranks have had enough */
 	uint64_t after; /* operations since the loss */
 };
@@ -117,8 +119,9 @@ static enum gn_status start(struct probe *p, struct group *g, struct gn_err *err
 	enum gn_status status;
 
 	g->count = draw(&g->seed) % 16 ? draw(&g->seed) % 40 + 2 : draw(&g->seed) % LONG + 2;
-	g->in = malloc(g->count * sizeof *g->in);
-	g->out = malloc(g->count * sizeof *g->out);
+	g->is_shared = draw(&g->seed) % 2;
+	g->in = g->is_shared ? g->shared : malloc(g->count * sizeof *g->in);
+	g->out = g->is_shared ? g->shared + LONG + 2 : malloc(g->count * sizeof *g->out);
 	for (size_t i = 0; i < g->count; i++)
 		g->in[i] = given(p->rank, i, g->seed);
 	g->in[0] = enough;
@@ -149,8 +152,10 @@ static void check(struct probe *p, const struct group *g)
 static void free_op(struct group *g)
 {
 	gn_coll_free(g->coll);
-	free(g->in);
-	free(g->out);
+	if (!g->is_shared) {
+		free(g->in);
+		free(g->out);
+	}
 	g->coll = NULL;
 	g->in = g->out = NULL;
 }
@@ -222,6 +227,7 @@ static int run_round(struct probe *p)
 static enum gn_status make_groups(struct probe *p, int is_random, struct gn_err *err)
 {
 	enum gn_status status = GN_OK;
+	void *memory = NULL;
 
 	for (int g = 0; g < GROUPS && !status; g++) {
 		int color = g == 0 ? p->rank % 3 : g == 1 ? p->rank / 3 : -1;
@@ -233,6 +239,9 @@ static enum gn_status make_groups(struct probe *p, int is_random, struct gn_err 
 		}
 		status = gn_comm_split(p->comm, color, 0, g == 0 ? "column" : g == 1 ? "row" : "third", &p->groups[g].comm, err);
 		p->groups[g].seed = (uint64_t)(g * 100 + color + 1);
+		if (!status)
+			status = gn_comm_alloc(p->comm, 2 * (LONG + 2) * sizeof(int64_t), &memory, err);
+		p->groups[g].shared = status ? NULL : memory;
 	}
 	return status;
 }
@@ -304,8 +313,10 @@ int main(int argc, char **argv)
 	if (status)
 		fprintf(stderr, "%s\n", err.text);
 	fflush(stdout);
-	for (int g = 0; g < GROUPS; g++)
+	for (int g = 0; g < GROUPS; g++) {
 		gn_comm_destroy(p.groups[g].comm);
+		gn_comm_free(p.comm, p.groups[g].shared);
+	}
 	gn_comm_destroy(p.comm);
 	gn_world_destroy(p.world);
 	gn_log_destroy(log);

@@ -7,6 +7,8 @@
  * group, within the world's limits, and no operation of the group can start any more. The text names rank, host, reason and group.
  * Operations of groups without that rank complete, whatever their ranks wait for elsewhere; so does an operation that was complete
  * before the loss was known. The world's communicator, and with it gn_comm_split() and gn_comm_alloc() of it, contains every rank.
+ * A rank that was lost because it was stopped, and that continues, may for an instant go on with what it did: do not use buffers of
+ * gn_comm_alloc() for another group after an operation with that rank has failed in them.
  * The loss of rank 0, and any other failure (GN_ERR_STALL, GN_ERR_MISMATCH, an operation freed while other ranks run it), ends all
  * groups: they can only be destroyed.
  *
