@@ -24,6 +24,14 @@ killed() { # TRANSPORT
 for transport in auto shm tcp; do check "a rank is killed, over $transport" killed $transport; done
 PROBE_PROGRESS=thread check "with progress threads" killed auto
 
+# A stall is diagnosed after a loss as before one: without the rank that is lost.
+stalled() {
+	GANNET_STALL_TIMEOUT=2 run 9 auto stall 4 1000
+	cat "$scratch/err"
+	grep -q '^rank 2: column.2.: .* has stalled; rank.* never started it.*waiting for rank 8.*; rank 4 on .* is lost;' "$scratch/err"
+}
+check "a stall after a loss names who does not come" stalled
+
 # A rank that is not killed ends: all is right, or it is told that it was lost itself (stopped for too long).
 random_faults() { # SEED TRANSPORT
 	local lost

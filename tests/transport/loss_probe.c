@@ -2,6 +2,7 @@
  * happen at random operations. Results are checked; whoever fails must name a lost rank of its group.
  * usage: loss_probe TRANSPORT kill VICTIM MORE   groups by rank % 3 and by rank / 3. Rank VICTIM kills itself in the middle. Groups
  *                                                without it run MORE operations after the loss.
+ *        loss_probe TRANSPORT stall VICTIM MORE  the same, and after the loss the last rank comes to no operation any more
  *        loss_probe TRANSPORT random SEED        random groups and faults: ranks that kill or stop themselves, or are late
  * Each rank that is not lost prints "rank R: C operations after the loss, G groups lost, K kept, longest S s"; exit code 1 when
  * something is wrong. PROBE_PROGRESS=thread: progress by a thread. */
@@ -42,7 +43,7 @@ struct group {
 struct probe {
 	struct gn_world *world;
 	struct gn_comm *comm;
-	int rank, size, wrong, lost_groups;
+	int rank, size, wrong, lost_groups, stays_away;
 	uint64_t common, more, lost_ns, longest_ns, rounds;
 	struct group groups[GROUPS];
 	struct fault faults[FAULTS];
@@ -277,9 +278,14 @@ static enum gn_status run(struct probe *p, char **argv, struct gn_err *err)
 	if (!is_random) {
 		p->faults[p->fault_count++] = (struct fault){(int)p->common, 100, FAULT_KILL};
 		p->more = strtoull(argv[4], NULL, 10);
+		p->stays_away = !strcmp(argv[2], "stall") && p->rank == p->size - 1;
 	}
-	while (left > 0)
+	while (left > 0) {
 		left = run_round(p);
+		/* until the job has failed */
+		while (left > 0 && p->stays_away && p->lost_ns && !gn_world_check_ranks(p->world, &p->rank, 1, 0, err))
+			sleep_ms(10);
+	}
 	for (int g = 0; g < GROUPS; g++) {
 		after = p->groups[g].after > after ? p->groups[g].after : after;
 		kept += p->groups[g].comm != NULL;

@@ -239,7 +239,7 @@ static void test_announcements(void **state)
 
 struct ranks {
 	struct gn_record records[RANKS];
-	unsigned char present[RANKS];
+	unsigned char present[RANKS], lost[RANKS];
 	char text[500];
 };
 
@@ -259,7 +259,7 @@ static void all_wait(struct ranks *k)
 
 static enum gn_status diagnose(struct ranks *k)
 {
-	struct gn_diagnosis_input in = {RANKS, k->records, k->present, hosts, 812};
+	struct gn_diagnosis_input in = {RANKS, k->records, k->present, hosts, 812, k->lost};
 
 	k->text[0] = 0;
 	return gn_diagnose(&in, k->text, sizeof k->text);
@@ -395,6 +395,9 @@ static void test_one_that_moves_holds_the_verdict(void **state)
 	k.present[1] = 0; /* left in good order */
 	assert_int_equal(diagnose(&k), GN_ERR_STALL);
 	assert_says(&k, "has stalled; rank 1 on n1 has left the job; ranks 0, 2-3 wait in it");
+	k.lost[1] = 1;
+	assert_int_equal(diagnose(&k), GN_ERR_STALL);
+	assert_says(&k, "has stalled; rank 1 on n1 is lost; ranks 0, 2-3 wait in it");
 	all_wait(&k);
 	for (int r = 0; r < RANKS; r++)
 		k.records[r].suspects = 0; /* nobody waits for anything */
@@ -443,7 +446,7 @@ static void test_mismatch(void **state)
 }
 static void assert_loss_says(struct ranks *k, int lost, const char *what)
 {
-	struct gn_diagnosis_input in = {RANKS, k->records, k->present, hosts, 0};
+	struct gn_diagnosis_input in = {RANKS, k->records, k->present, hosts, 0, NULL};
 
 	gn_diagnose_loss(&in, lost, k->text, sizeof k->text);
 	assert_string_equal(k->text, what);
@@ -485,7 +488,7 @@ static void test_long_sentences(void **state)
 	enum { MANY = 999 };
 	static struct gn_record records[MANY];
 	static unsigned char present[MANY];
-	struct gn_diagnosis_input in = {MANY, records, present, NULL, 812};
+	struct gn_diagnosis_input in = {MANY, records, present, NULL, 812, NULL};
 	char text[501];
 
 	(void)state;

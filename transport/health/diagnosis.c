@@ -256,19 +256,23 @@ static void append_waiting(struct sentence *s, const struct gn_diagnosis_input *
 }
 
 /* The ranks without a record. */
-static void append_left(struct sentence *s, const struct gn_diagnosis_input *in, unsigned char *members)
+/* Those without a record that are lost, or those that have left. */
+static void append_absent(struct sentence *s, const struct gn_diagnosis_input *in, int lost, unsigned char *members)
 {
 	int count = 0;
 
 	for (int r = 0; r < in->size; r++) {
-		members[r] = !in->present[r];
+		members[r] = !in->present[r] && (in->lost && in->lost[r]) == lost;
 		count += members[r];
 	}
 	if (!count)
 		return;
 	append(s, "; ");
 	append_ranks(s, in, members);
-	append(s, " %s left the job", count > 1 ? "have" : "has");
+	if (lost)
+		append(s, " %s lost", count > 1 ? "are" : "is");
+	else
+		append(s, " %s left the job", count > 1 ? "have" : "has");
 }
 
 /* The rank that waits for a message, and what the other end does. */
@@ -312,7 +316,8 @@ enum gn_status gn_diagnose(const struct gn_diagnosis_input *in, char *text, size
 	append(&s, "operation number %llu, %.*s, has stalled", (unsigned long long)GN_RECORD_NUMBER(in->number), GN_RECORD_OP_MAX,
 	       operation_text(in));
 	append_missing(&s, in, members);
-	append_left(&s, in, members);
+	append_absent(&s, in, 1, members);
+	append_absent(&s, in, 0, members);
 	append_waiting(&s, in, members);
 	return GN_ERR_STALL;
 }

@@ -14,9 +14,10 @@
 struct gn_diagnosis_input {
 	int size;
 	const struct gn_record *records; /* [rank], all for the same operation */
-	const unsigned char *present;	 /* [rank]: whether it has a record; ranks that have left have none */
+	const unsigned char *present;	 /* [rank]: whether it has a record; ranks that have left or are lost have none */
 	const char *const *hosts;	 /* [rank] names, or NULL */
 	uint64_t number;		 /* of the operation that some rank waits in */
+	const unsigned char *lost;	 /* [rank]: why it has no record: it is lost, else it has left; NULL: none is lost */
 };
 
 /* GN_OK: no stall. GN_ERR_MISMATCH or GN_ERR_STALL with one sentence in text, truncated to size bytes. */

@@ -112,7 +112,7 @@ static void report_later(struct gn_heartbeat *h)
 void gn_state_query_report_loss(struct gn_heartbeat *h)
 {
 	struct gn_state_query *q = h->query;
-	struct gn_diagnosis_input in = {h->options.size, q->records, q->present, NULL, 0};
+	struct gn_diagnosis_input in = {h->options.size, q->records, q->present, NULL, 0, NULL};
 	char text[GN_HEARTBEAT_TEXT_MAX];
 	int lost = q->lost;
 	size_t len;
@@ -134,7 +134,8 @@ void gn_state_query_report_loss(struct gn_heartbeat *h)
 static void finish_query(struct gn_heartbeat *h)
 {
 	struct gn_state_query *q = h->query;
-	struct gn_diagnosis_input in = {h->options.size, q->records, q->present, NULL, q->number};
+	unsigned char lost[h->options.size];
+	struct gn_diagnosis_input in = {h->options.size, q->records, q->present, NULL, q->number, lost};
 	char text[GN_HEARTBEAT_TEXT_MAX];
 	enum gn_status status;
 
@@ -147,6 +148,8 @@ static void finish_query(struct gn_heartbeat *h)
 		query_all(h, oldest_operation(h));
 		return;
 	}
+	for (int r = 0; r < h->options.size; r++)
+		lost[r] = (unsigned char)gn_heartbeat_is_lost(h, r);
 	pthread_mutex_lock(&h->lock);
 	in.hosts = (const char *const *)h->hosts;
 	status = gn_diagnose(&in, text, sizeof text);
