@@ -47,4 +47,24 @@ for ((i = seed; i < seed + count; i++)); do
 	transport=$( ((i % 2)) && echo tcp || echo auto)
 	check "random faults over $transport, GN_SEED=$i GN_FAULTS=1" random_faults $i "$transport"
 done
+# The same on three nodes with two network devices: messages have fragments on both.
+rails() { # SEED
+	local lost
+	# shellcheck disable=SC2016 # for the shell of each rank
+	timeout -k 5 60 unshare --net --mount bash -c 'mount -t sysfs none /sys && ip link set lo up
+		for i in 0 1; do
+			ip link add r$i type veth peer name p$i && ip addr add 10.$i.0.1/24 dev r$i && ip link set r$i up && ip link set p$i up || exit
+		done
+		UCX_NET_DEVICES=r0,r1 GANNET_HEARTBEAT_TIMEOUT=3 exec "$@"' bash "$gannet" launch -n 8 --keep-going --grace 8 -- \
+		unshare --uts bash -c 'hostname "node$((PMIX_RANK % 3))" && exec "$0" "$@"' "$probe" tcp random "$1" >"$scratch/out" 2>"$scratch/err"
+	cat "$scratch/out" "$scratch/err"
+	lost=$(grep -c 'was killed by signal 9 (Killed)$' "$scratch/err")
+	! grep -E '^rank [0-9]+: [^0-9i]|ended with code' "$scratch/err" || return 1
+	(($(grep -cE '^rank [0-9]+: ([0-9]|is lost)' "$scratch/out") + lost == 8)) && in_time
+}
+if ((UID == 0)) && unshare --net --mount --uts true 2>/dev/null && command -v ip >/dev/null; then
+	check "random faults over two rails, seed $seed" rails "$seed"
+else
+	skip "two rails" "network namespaces need root"
+fi
 finish

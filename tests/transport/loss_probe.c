@@ -321,7 +321,8 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	for (int g = 0; g < GROUPS; g++) {
 		gn_comm_destroy(p.groups[g].comm);
-		gn_comm_free(p.comm, p.groups[g].shared);
+		if (p.groups[g].shared)
+			gn_comm_free(p.comm, p.groups[g].shared);
 	}
 	gn_comm_destroy(p.comm);
 	gn_world_destroy(p.world);
