@@ -273,8 +273,12 @@ static enum gn_status run(struct probe *p, char **argv, struct gn_err *err)
 	if (is_random)
 		draw_faults(p);
 	status = make_groups(p, is_random, err);
+	/* all have their groups when one comes out of the first barrier; faults of those that do may disturb the second */
+	if (!status)
+		status = gn_comm_barrier(p->comm, err);
 	if (status)
 		return status;
+	gn_comm_barrier(p->comm, NULL);
 	if (!is_random) {
 		p->faults[p->fault_count++] = (struct fault){(int)p->common, 100, FAULT_KILL};
 		p->more = strtoull(argv[4], NULL, 10);
