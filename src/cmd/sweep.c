@@ -3,6 +3,7 @@
 #include "src/base/json.h"
 #include "src/jobs/submit_job.h"
 #include "src/jobs/sweep.h"
+#include "src/jobs/sweep_halving.h"
 #include "src/jobs/sweep_status.h"
 
 #include <errno.h>
@@ -17,16 +18,16 @@
 struct sweep_options {
 	const char *directory, *time, *partition, *snapshot, *name;
 	struct gn_text_list grid, random, extra;
-	int64_t nodes, ppn, retries, max, seed;
+	int64_t nodes, ppn, retries, max, seed, halving;
 	int dry_run, json, failed;
 };
 
 /* --- run --- */
 
 /* The command with checkpoint and log of the trial's own behind it; freed by the caller, with the two texts. */
-static const char **trial_command(const struct gn_text_list *p, const char *directory, char **checkpoint, char **log)
+static const char **trial_command(const struct gn_text_list *p, const char *directory, const char *halving, char **checkpoint, char **log)
 {
-	const char **command = calloc(p->count + 4, sizeof *command);
+	const char **command = calloc(p->count + 6, sizeof *command);
 
 	if (asprintf(checkpoint, "%s/trial-%%a", directory) < 0)
 		*checkpoint = NULL;
@@ -42,6 +43,10 @@ static const char **trial_command(const struct gn_text_list *p, const char *dire
 	command[p->count] = *checkpoint;
 	command[p->count + 1] = "--log";
 	command[p->count + 2] = *log;
+	if (*halving) {
+		command[p->count + 3] = "--halving";
+		command[p->count + 4] = halving;
+	}
 	return command;
 }
 
@@ -67,12 +72,14 @@ static void print_plan(const struct gn_sweep *s)
 
 static enum gn_status start(const struct sweep_options *o, const struct gn_text_list *p, struct gn_err *err)
 {
-	char self[PATH_MAX], directory[PATH_MAX], work[PATH_MAX], array[64], id[64], *checkpoint = NULL, *log = NULL;
+	char self[PATH_MAX], directory[PATH_MAX], work[PATH_MAX], array[64], id[64], halving[32] = "", *checkpoint = NULL, *log = NULL;
 	const char **command = NULL;
 	struct gn_strbuf script, ledger;
 	struct gn_sweep sweep;
 	enum gn_status status = check_command(p, err);
 
+	if (!status && o->halving == 1)
+		status = gn_err_set(err, GN_ERR_USAGE, "--halving 1 would stop none: 2 keeps the better half");
 	if (!status)
 		status = gn_sweep_plan(o->grid.items, o->grid.count, o->random.items, o->random.count, (uint64_t)o->seed, &sweep, err);
 	if (status)
@@ -89,7 +96,9 @@ static enum gn_status start(const struct sweep_options *o, const struct gn_text_
 		status = gn_submit_absolute(o->directory, directory, sizeof directory, err);
 	if (!status && !getcwd(work, sizeof work))
 		status = gn_err_errno(err, errno, "where is this?");
-	if (!status && !(command = trial_command(p, directory, &checkpoint, &log)))
+	if (!status && o->halving)
+		snprintf(halving, sizeof halving, "%lld:%d", (long long)o->halving, gn_halving_rungs(sweep.count, (int)o->halving));
+	if (!status && !(command = trial_command(p, directory, halving, &checkpoint, &log)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the command");
 	if (!status) {
 		gn_sweep_script(&sweep, &script);
@@ -99,7 +108,7 @@ static enum gn_status start(const struct sweep_options *o, const struct gn_text_
 		const struct gn_submit s = {.name = o->name, .directory = directory, .gannet = self, .nodes = o->nodes,
 			.tasks_per_node = o->ppn, .retries = o->retries, .time = o->time, .partition = o->partition, .array = array,
 			.extra = o->extra.items, .extra_count = o->extra.count, .snapshot = o->snapshot != NULL, .work = work,
-			.trials = "trials.sh", .command = command, .command_count = p->count + 3};
+			.trials = "trials.sh", .command = command, .command_count = p->count + (*halving ? 5 : 3)};
 
 		status = gn_strbuf_failed(&script) || gn_strbuf_failed(&ledger)
 				 ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu trials", sweep.count)
@@ -281,6 +290,8 @@ static const struct gn_option options_table[] = {
 	 .max = 4294967295.0},
 	{.name = "max", .kind = GN_OPTION_INT, .offset = FIELD(max), .value_name = "N", .initial = "4", .help = "run: trials at once", .min = 1,
 	 .max = 10000},
+	{.name = "halving", .kind = GN_OPTION_INT, .offset = FIELD(halving), .value_name = "N", .initial = "0", .min = 0, .max = 100,
+	 .help = "run: successive halving, a trial stops early unless among the best N-th of those that have come as far; 0: none"},
 	{.name = "dir", .kind = GN_OPTION_TEXT, .offset = FIELD(directory), .value_name = "DIR", .initial = "sweep",
 	 .help = "run: for script, ledger, checkpoints and logs; must not be there yet"},
 	{.name = "nodes", .letter = 'N', .kind = GN_OPTION_INT, .offset = FIELD(nodes), .value_name = "N", .initial = "1",

@@ -3,6 +3,7 @@
 #include "src/cmd/stop.h"
 #include "src/cmd/world_options.h"
 #include "src/config.h"
+#include "src/jobs/sweep_halving.h"
 #include "src/train/loop/combine.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/trainer.h"
@@ -13,6 +14,8 @@
 #include "transport/coll/affinity_report.h"
 
 #include <stdlib.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define FIELD(name) offsetof(struct gn_train_options, name)
@@ -138,6 +141,9 @@ static const struct gn_option options[] = {
 		 "begins a new run of the file"},
 	{.name = "log-every", .kind = GN_OPTION_INT, .offset = FIELD(log_every), .value_name = "N", .initial = "20",
 	 .min = 1, .max = 1e9, .help = "steps per interval"},
+	{.name = "halving", .kind = GN_OPTION_TEXT, .offset = FIELD(halving), .value_name = "FACTOR:RUNGS",
+	 .help = "for trials of gannet sweep: stop at 1/FACTOR of the steps, 1/FACTOR^2, ... (RUNGS of them) unless among the best "
+		 "FACTOR-th of the trials that have come as far"},
 	{.name = "metrics", .kind = GN_OPTION_TEXT, .offset = FIELD(metrics), .value_name = "FILE.prom",
 	 .help = "rewrite FILE every few seconds with step, loss, rates and times in Prometheus' text format, for node_exporter's "
 		 "textfile collector on the node of rank 0"},
@@ -300,6 +306,20 @@ static void warn_of_unused(const struct gn_train_options *given, const struct gn
 	gn_strbuf_release(&text);
 }
 
+/* For gn_train_options. */
+static enum gn_status is_behind(const char *log, int factor, int rung, int *behind, char why[256], struct gn_err *err)
+{
+	size_t place, of;
+	enum gn_status status = gn_halving_place(log, factor, rung, &place, &of, err);
+
+	if (status)
+		return status;
+	*behind = !gn_halving_goes_on(place, of, factor);
+	snprintf(why, 256, "place %zu of %zu trial%s at 1/%.0f of the steps: %s", place, of, gn_text_plural(of), pow(factor, rung),
+		 *behind ? "stopping" : "going on");
+	return GN_OK;
+}
+
 /* *told: as in gn_train_run(). */
 static enum gn_status train_in_world(const struct gn_train_options *given, struct gn_world *world,
 				     const volatile sig_atomic_t *stop, struct gn_log *log, int *told, struct gn_err *err)
@@ -332,6 +352,7 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	gn_options_describe(&command, o, own_options, &agreed);
 	gn_options_describe(&command, o, NULL, &all);
 	o->options_text = gn_strbuf_text(&all);
+	o->is_behind = is_behind;
 	if (!status && (gn_strbuf_failed(&agreed) || gn_strbuf_failed(&all) || gn_strbuf_failed(&recipe_text)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the options");
 	if (!status)

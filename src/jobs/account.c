@@ -176,7 +176,8 @@ static int add_step(struct reader *r, const json_t *line, double now)
 
 static void add_end(struct gn_account *a, const char *event, const json_t *line)
 {
-	snprintf(a->state, sizeof a->state, "%s", event);
+	/* ended by --halving */
+	snprintf(a->state, sizeof a->state, "%s", json_object_get(line, "halving") ? "pruned" : event);
 	text_of(line, "reason", a->reason, sizeof a->reason);
 }
 

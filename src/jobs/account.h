@@ -17,7 +17,7 @@
 
 /* "running": the last line is no end. */
 struct gn_account {
-	char model[64], job[64], hosts[128], state[16]; /* state: running, end, stop, failed */
+	char model[64], job[64], hosts[128], state[16]; /* state: running, end, pruned, stop, failed */
 	char reason[256];				/* of a failure */
 	int ranks, nodes, starts;
 	uint64_t step, total_steps, checkpoints, evaluations, bad_lines;

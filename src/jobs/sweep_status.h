@@ -11,7 +11,7 @@ struct gn_sweep_state {
 	int trial;
 	char parameters[256]; /* "lr=0.01 weight-decay=0.0001" */
 	char log[1024];
-	char state[16];	      /* pending (no log yet), running, end, stop, failed */
+	char state[16];	      /* pending (no log yet), running, end, pruned, stop, failed */
 	uint64_t step, total_steps;
 	double loss, top1;    /* NaN: not told */
 	double silent_s;      /* since the last line */

@@ -21,6 +21,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/replica.c src/train/loop/replica.h \
 	src/train/loop/session.c src/train/loop/session.h \
 	src/train/loop/session_evaluate.c \
+	src/train/loop/session_halving.c \
 	src/train/loop/session_state.c \
 	src/train/loop/session_status.c \
 	src/train/loop/session_step.c \

@@ -16,5 +16,30 @@ expect 2 "needs --grid or --random" "no parameter" sweep run -- train --data d
 expect 2 "'walk' is none of run, status" "another verb" sweep walk
 expect 2 "gannet sweep rerun --failed DIR" "rerun says what" sweep rerun x
 expect 3 "ledger.jsonl" "a folder that is no sweep" sweep status .
+expect 2 "would stop none" "a halving by one" sweep run --halving 1 --grid lr=1 -- train --data d
 check "nothing was made" test -z "$(ls)"
+# Halving, by trials that are run one after the other as the array's tasks would run: the second is worse than the first at
+# half of their steps, the others are not.
+gannet=$GN_BUILD/gannet
+check "a dataset" "$gannet" pack --out data --synthetic 512 --classes 4 --size 28x28
+mkdir sweep
+trials=(0.05 0.00001 0.03 0.05)
+for t in 1 2 3 4; do
+	printf '{"trial": %d, "parameters": {"lr": "%s"}, "log": "%s", "checkpoint": "x"}\n' "$t" "${trials[t - 1]}" "$dir/sweep/trial-$t.jsonl"
+done >sweep/ledger.jsonl
+trial() { # N STEPS
+	GANNET_LOG=info timeout 100 "$gannet" train --data data --model lenet --batch 16 --steps "$2" --seed "$1" --lr "${trials[$1 - 1]}" --threads 1 --loader-threads 1 \
+		--log "$dir/sweep/trial-$1.jsonl" --halving 2:1
+}
+expect 0 "place 1 of 1 trial at 1/2 of the steps: going on" "the first trial goes on" trial 1 80
+expect 0 "place 2 of 2 trials at 1/2 of the steps: stopping" "a worse one stops, and has ended well" trial 2 80
+expect 0 "place [12] of 3 trials .*: going on" "of three two go on, at its own half" trial 3 60
+expect 0 "place [12] of 4 trials .*: going on" "so does one that is as good as the first" trial 4 80
+states() { sweep status --json sweep | python3 -c 'import json, sys; print(*["%s:%d/%d" % (t["state"], t["step"], t["total_steps"]) for t in map(json.loads, sys.stdin)])'; }
+expect 0 "^end:80/80 pruned:40/80 end:60/60 end:80/80$" "status tells them apart" states
+best() { sweep best --json sweep | python3 -c 'import json, sys; print(json.load(sys.stdin)["parameters"])'; }
+expect 0 "^lr=0.0[35]$" "the best is one that went on" best
+outside() { timeout 100 "$gannet" train --data data --model lenet --batch 16 --steps 4 --log "$dir/alone.jsonl" --halving 2:1; }
+expect 0 "alone.jsonl is no trial of gannet sweep: .*the run goes on" "a run outside of a sweep goes on" outside
+expect 2 "not FACTOR:RUNGS" "a halving that is none" "$gannet" train --data data --model lenet --steps 4 --log x.jsonl --halving 2
 finish

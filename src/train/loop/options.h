@@ -45,6 +45,9 @@ struct gn_train_options {
 	const char *log;
 	int64_t log_every;
 	const char *metrics;	       /* Prometheus' text format; NULL: none */
+	const char *halving;	       /* "FACTOR:RUNGS": the run stops at step total / FACTOR^k, k = RUNGS..1, when is_behind says so; NULL: never */
+	/* On rank 0, at such a step, whose lines are in the log. *behind: stop; why: a text for the log. */
+	enum gn_status (*is_behind)(const char *log, int factor, int rung, int *behind, char why[256], struct gn_err *err);
 	const char *trace;	       /* NULL: none */
 	const char *trace_steps;       /* trace.h */
 	int64_t eval_every;	       /* epochs */

@@ -46,6 +46,13 @@ struct gn_session_metrics {
 	double best_top1, last_top1;	 /* of them, as shares; of the network, not of its average */
 };
 
+/* Of --halving; factor 0: without. */
+struct gn_session_halving {
+	int factor, rungs;
+	int behind;			 /* the run has stopped because other trials are better */
+	char why[256];			 /* rank 0 */
+};
+
 struct gn_session_status {
 	struct gn_run_status now;
 	struct gn_usage_meter *usage;	 /* on all ranks, from gn_session_begin_status on */
@@ -63,6 +70,7 @@ struct gn_session {
 	struct gn_session_checkpoint checkpoint;
 	struct gn_session_metrics metrics;
 	struct gn_session_status status;
+	struct gn_session_halving halving;
 	struct gn_model *model;		 /* at its full side */
 	struct gn_model *train_model;	 /* at the side of this epoch's images; NULL: the full one */
 	struct gn_plan_options device;	 /* of these only the device and the precision */
@@ -138,6 +146,12 @@ enum gn_status gn_session_interval_status(struct gn_session *s, const struct gn_
 					  int *gathered, struct gn_err *err);
 /* Writes the status if that is due; cheap otherwise. doing: static text. */
 void gn_session_tell_status(struct gn_session *s, const char *doing);
+/* Collective. What --halving says, before the first step. */
+enum gn_status gn_session_begin_halving(struct gn_session *s, uint64_t total_steps, struct gn_err *err);
+/* The rung that the present step is, from 1; 0: none. The same on all ranks. */
+int gn_session_rung(const struct gn_session *s);
+/* Collective, after the lines of such a step are in the log: sets s->halving.behind. */
+enum gn_status gn_session_halve(struct gn_session *s, struct gn_err *err);
 /* Writes the last status, if there has been one. how: "done", "stopped" or "failed". */
 void gn_session_end_status(struct gn_session *s, const char *how);
 /* Epochs done, with the fraction of the current one. */

@@ -213,11 +213,11 @@ static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums,
 				 struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
-	int over = close_epoch(s), last = gn_session_is_done(s);
+	int over = close_epoch(s), last = gn_session_is_done(s), rung = gn_session_rung(s);
 	uint64_t mark = gn_clock_ns();
 	enum gn_status status = GN_OK;
 
-	if (s->state.step % (uint64_t)o->log_every == 0 || over || last || *stopping) {
+	if (s->state.step % (uint64_t)o->log_every == 0 || over || last || *stopping || rung) {
 		status = log_interval(s, sums, err);
 		mark = trace_since(s, GN_SPAN_LOG, mark);
 	}
@@ -225,10 +225,12 @@ static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums,
 		status = save_if_due(s, over, last, *stopping, &mark, err);
 	if (!status && gn_session_evaluation_due(s))
 		status = gn_session_evaluate(s, stop, stopping, err);
-	if (!status && (last || *stopping || gn_trace_is_full(s->metrics.trace, s->state.step)))
+	if (!status && rung && !last && !*stopping)
+		status = gn_session_halve(s, err);
+	if (!status && (last || *stopping || s->halving.behind || gn_trace_is_full(s->metrics.trace, s->state.step)))
 		status = write_trace(s, err);
 	announce(s, "training");
-	if (!status && over && !last && !*stopping)
+	if (!status && over && !last && !*stopping && !s->halving.behind)
 		status = gn_session_begin_epoch(s, err);
 	return status;
 }
@@ -243,7 +245,7 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 
 	gn_progress_bar_begin(&progress, "training", "images", steps_left(s) * s->schedule.global_batch);
 	progress.terminal = progress.terminal && gn_comm_rank(s->comm) == 0;
-	while (!status && !gn_session_is_done(s) && !stopping) {
+	while (!status && !gn_session_is_done(s) && !stopping && !s->halving.behind) {
 		status = gn_session_step(s, stop, &sums, &stopping, err);
 		if (!status)
 			status = after_step(s, &sums, stop, &stopping, err);
@@ -358,6 +360,8 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 		gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
 		gn_json_string(j, "params_sha256", hex);
 		gn_usage_write(gn_usage_last(s->status.usage), j);
+		if (s->halving.behind)
+			gn_json_string(j, "halving", s->halving.why);
 	}
 	gn_session_end_status(s, stopped ? "stopped" : "done");
 	return gn_metrics_log_end(s->metrics.log, err);
@@ -410,6 +414,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 	is_in_log = !status;
 	if (!status)
 		status = gn_session_begin_status(s, s->state.step + steps_left(s), err);
+	if (!status)
+		status = gn_session_begin_halving(s, s->state.step + steps_left(s), err);
 	if (!status) {
 		close_epoch(s);
 		status = gn_session_begin_epoch(s, err);

@@ -16,7 +16,8 @@
  *      "loss", "nonfinite"}}   nonfinite: images with non-finite logits, which count as wrong; ema: of the moving average, with --ema
  *     {"event": "checkpoint", "step", "path", "seconds"}
  *     {"event": "stop" | "end", "step", "epoch", "params_sha256", "usage": {"cpu_s", "age_s", "processors", "max_rss_bytes",
- *      "max_rss_rank"}}   usage: of all ranks since their processes started, as usage.h says
+ *      "max_rss_rank"}}   usage: of all ranks since their processes started, as usage.h says.
+ *      "halving", in "end": the run was stopped before its last step, because other trials of its sweep are better
  *     {"event": "failed", "step", "epoch", "status", "reason"}   rank 0's error; status: gn_status_text(), which train.sbatch reads.
  *      A killed run has no such line
  *
