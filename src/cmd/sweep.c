@@ -1,9 +1,11 @@
 #include "src/cmd/cmd.h"
 
+#include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/jobs/submit_job.h"
 #include "src/jobs/sweep.h"
 #include "src/jobs/sweep_halving.h"
+#include "src/jobs/sweep_page.h"
 #include "src/jobs/sweep_status.h"
 
 #include <errno.h>
@@ -143,7 +145,7 @@ static void print_state(const struct gn_sweep_state *s)
 	printf("%5d %-8s %8llu/%-8llu ", s->trial, s->state, (unsigned long long)s->step, (unsigned long long)s->total_steps);
 	print_number(s->loss, "%9s ");
 	print_number(s->top1, "%8s  ");
-	printf("%.27s\n", s->parameters);
+	printf("%s\n", s->parameters);
 }
 
 static void print_json(const struct gn_sweep_state *s)
@@ -202,30 +204,25 @@ static enum gn_status again(const char *directory, const struct gn_sweep_state *
 	return status;
 }
 
-/* One page of all logs, by gannet report. */
+/* DIR/report/report.html */
 static enum gn_status report(const char *directory, const struct gn_sweep_state *s, size_t count, struct gn_err *err)
 {
-	const char **argv = calloc(count + 5, sizeof *argv);
-	char self[PATH_MAX], out[PATH_MAX + 16];
-	size_t n = 2;
-	enum gn_status status = gn_submit_self(self, sizeof self, err);
+	char out[PATH_MAX], path[PATH_MAX];
+	struct gn_strbuf page;
+	enum gn_status status = gn_path_join(out, sizeof out, directory, "report", err);
 
-	if (!argv)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu logs", count);
-	snprintf(out, sizeof out, "%s/report", directory);
-	argv[0] = self;
-	argv[1] = "report";
-	for (size_t i = 0; i < count; i++)
-		if (s[i].step)
-			argv[n++] = s[i].log;
-	if (!status && n == 2)
-		status = gn_err_set(err, GN_ERR_DATA, "no trial in %s has a step yet", directory);
-	argv[n++] = "--out";
-	argv[n] = out;
-	fflush(stdout);
-	if (!status && execv(self, (char *const *)(uintptr_t)argv))
-		status = gn_err_errno(err, errno, "cannot run %s", self);
-	free(argv);
+	gn_strbuf_init(&page);
+	if (!status)
+		status = gn_make_dirs(out, err);
+	if (!status)
+		status = gn_path_join(path, sizeof path, out, "report.html", err);
+	if (!status)
+		status = gn_sweep_page(directory, s, count, &page, err);
+	if (!status)
+		status = gn_file_replace(path, gn_strbuf_text(&page), page.len, err);
+	if (!status)
+		printf("%s\n", path);
+	gn_strbuf_release(&page);
 	return status;
 }
 
@@ -319,7 +316,7 @@ static const struct gn_command command = {
 		"run makes a trial of each combination of options, writes them into a ledger (DIR/ledger.jsonl) and submits one job array, "
 		"whose tasks are queued again by themselves as those of gannet submit. Each trial has a checkpoint folder and a log in DIR.\n\n"
 		"status prints how they are doing, best the one with the highest top-1 (or the lowest loss) that has ended, report writes "
-		"DIR/report with gannet report, rerun --failed submits those again that failed or were stopped; they go on from "
+		"DIR/report/report.html with a table of all trials, their curves, and the result by each parameter, rerun --failed submits those again that failed or were stopped; they go on from "
 		"their checkpoints. All of these read the ledger and the logs, and do not ask Slurm.",
 	.examples = "  gannet sweep run --grid lr=.01,.05 --random 'weight-decay=log(1e-5,1e-3):8' --max 4 -- train --data train --model lenet\n"
 		    "  gannet sweep status sweep\n"

@@ -25,5 +25,6 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/submit_job.c src/jobs/submit_job.h \
 	src/jobs/sweep.c src/jobs/sweep.h \
 	src/jobs/sweep_halving.c src/jobs/sweep_halving.h \
+	src/jobs/sweep_page.c src/jobs/sweep_page.h \
 	src/jobs/sweep_status.c src/jobs/sweep_status.h
 JOBS_LIBS = libgannet_jobs.a

@@ -39,6 +39,25 @@ states() { sweep status --json sweep | python3 -c 'import json, sys; print(*["%s
 expect 0 "^end:80/80 pruned:40/80 end:60/60 end:80/80$" "status tells them apart" states
 best() { sweep best --json sweep | python3 -c 'import json, sys; print(json.load(sys.stdin)["parameters"])'; }
 expect 0 "^lr=0.0[35]$" "the best is one that went on" best
+expect 0 "^sweep/report/report.html$" "a report" sweep report sweep
+cat >page.py <<'PY'
+import re, sys, xml.etree.ElementTree as tree
+page = open(sys.argv[1], encoding="utf-8").read()
+rows = re.findall(r"<tr[^>]*><td class='n'><span[^>]*></span>(\d+)</td><td class='n'>([^<]*)</td>.*?<td>(\w+)</td></tr>", page)
+assert sorted(int(t) for t, _, _ in rows) == [1, 2, 3, 4] and rows[-1] == ("2", "0.00001", "pruned"), rows
+assert "4 trials, 3 at the end, 1 pruned" in page and "http" not in re.sub("http-equiv", "", page)
+pictures = [tree.fromstring(picture) for picture in re.findall("<svg.*?</svg>", page, re.S)]
+assert len(pictures) == 2 and "by lr" in "".join(pictures[1].itertext()), len(pictures)
+lines = [line for line in pictures[0].iter("polyline")]
+assert len(lines) == 4 and len(pictures[1].findall("circle")) == 4, (lines, page)
+for picture in pictures:
+    width, height = map(float, picture.get("viewBox").split()[2:])
+    for shape in picture.iter():
+        for x, y in re.findall(r"(\S+),(\S+)", shape.get("points") or ""):
+            assert 0 <= float(x) <= width and 0 <= float(y) <= height, (x, y)
+        assert 0 <= float(shape.get("cx") or 0) <= width and 0 <= float(shape.get("cy") or 0) <= height
+PY
+check "has the trials from best to worst, and their curves" python3 page.py sweep/report/report.html
 outside() { timeout 100 "$gannet" train --data data --model lenet --batch 16 --steps 4 --log "$dir/alone.jsonl" --halving 2:1; }
 expect 0 "alone.jsonl is no trial of gannet sweep: .*the run goes on" "a run outside of a sweep goes on" outside
 expect 2 "not FACTOR:RUNGS" "a halving that is none" "$gannet" train --data data --model lenet --steps 4 --log x.jsonl --halving 2

@@ -315,13 +315,25 @@ static void append_options(struct gn_strbuf *out, const struct gn_curve *curves,
 	gn_strbuf_puts(out, "</table></div>\n");
 }
 
+void gn_report_page_begin(const char *what, const char *name, struct gn_strbuf *out)
+{
+	gn_strbuf_puts(out, "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>\n"
+		       "<meta name='viewport' content='width=device-width'>\n"
+		       "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+		       "<title>Gannet: ");
+	for (int heading = 0; heading < 2; heading++) {
+		gn_chart_escape(out, what);
+		gn_strbuf_puts(out, *name ? " " : "");
+		gn_chart_escape(out, name);
+		if (!heading)
+			gn_strbuf_printf(out, "</title>\n<style>\n%s</style></head>\n<body>\n<h1>", style);
+	}
+	gn_strbuf_puts(out, "</h1>\n");
+}
+
 void gn_report_page(const struct gn_curve *curves, size_t count, struct gn_strbuf *out)
 {
-	gn_strbuf_printf(out, "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>\n"
-			 "<meta name='viewport' content='width=device-width'>\n"
-			 "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-			 "<title>Gannet: %zu run%s</title>\n<style>\n%s</style></head>\n<body>\n<h1>Training runs</h1>\n", count,
-			 gn_text_plural(count), style);
+	gn_report_page_begin("Training runs", "", out);
 	append_summary(out, curves, count);
 	gn_strbuf_puts(out, "<h2>Curves by epoch</h2>\n<div class='charts'>\n");
 	gn_report_loss(curves, count, out);
