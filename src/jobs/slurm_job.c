@@ -251,6 +251,9 @@ enum gn_status gn_slurm_job_find(const char *id, int accounting, struct gn_slurm
 		}
 	}
 	gn_strbuf_release(&text);
+	/* tasks of an array that wait share a record, "ArrayTaskId=2-7%1" */
+	if (found && strchr(id, '_'))
+		snprintf(out->id, sizeof out->id, "%s", id);
 	return found ? GN_OK : gn_err_set(err, GN_ERR_NOT_FOUND, "job %s: neither scontrol nor sacct knows it; give the log of its run", id);
 }
 

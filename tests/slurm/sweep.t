@@ -23,4 +23,14 @@ started() { (($(grep -c '"event": "start"\|"event": "resume"' sweep/trial-3.json
 check "it alone starts again" until_within 60 started
 check "the others do not" test "$(cat sweep/trial-[12].jsonl | grep -c '"event": "start"\|"event": "resume"')" = 2
 expect 1 "is there already" "a second sweep does not take the folder" on 60 "$gannet" sweep run --grid lr=1 --dir sweep -- "${args[@]}"
+# One task at a time: while the first runs the second waits; then it stops at half of its steps, and is not queued again.
+halved=$(on 60 "$gannet" sweep run --grid lr=0.02,0.0000001 --max 1 --halving 2 --dir halved -- "${args[@]}" 2>/dev/null)
+check "a sweep with halving" test -n "$halved"
+expect 0 "^job ${halved}_2 is PENDING( \\([A-Za-z]+\\))?" "top tells that a trial waits" on 60 "$gannet" top "${halved}_2"
+halved_states() { "$gannet" sweep status --json halved | python3 -c 'import json, sys; print(*["%s:%d" % (t["state"], t["step"]) for t in map(json.loads, sys.stdin)])'; }
+both_over() { [[ $(halved_states) == "end:60 pruned:30" ]]; }
+check "the worse trial is stopped at half" until_within 100 both_over
+expect 0 "^lenet  1 rank on 1 node  job ${halved}_2  pruned" "top finds its log by the job's number" on 60 "$gannet" top "${halved}_2"
+expect 0 "^job ${halved}_2, [A-Z]+, 1 node, " "so does summary, with what Slurm says" on 60 "$gannet" summary "${halved}_2"
+expect 3 "job 999999: neither scontrol nor sacct knows it" "a job that was not" on 60 "$gannet" summary 999999
 finish
