@@ -76,7 +76,8 @@ int gn_options_given(const struct gn_command *command, const void *target, const
 /* Frees the list fields of target. */
 void gn_options_release(const struct gn_command *command, void *target);
 
-void gn_options_help(const struct gn_command *command, const char *program, struct gn_strbuf *out);
+/* columns: lines other than examples are broken between words there; 0: nowhere, so that each option is one line. */
+void gn_options_help(const struct gn_command *command, const char *program, int columns, struct gn_strbuf *out);
 /* The man page in roff, section 1, named PROGRAM-COMMAND. */
 void gn_options_man(const struct gn_command *command, const char *program, struct gn_strbuf *out);
 /* A bash completion script for all count commands. */

@@ -31,20 +31,62 @@ static void append_notes(const struct gn_option *o, struct gn_strbuf *out)
 		gn_strbuf_printf(out, " (on; --no-%s turns it off)", o->name);
 }
 
-void gn_options_help(const struct gn_command *command, const char *program, struct gn_strbuf *out)
+/* Appends text that follows at characters of a line; further lines begin with as many blanks as indent says. A word that is longer than a
+ * line stays whole. */
+static void put_wrapped(struct gn_strbuf *out, const char *text, int columns, int at, int indent)
 {
-	gn_strbuf_printf(out, "Usage: %s %s [OPTION]...%s%s\n\n%s\n\n%s\n", program, command->name,
-			 command->positional[0] ? " " : "", command->positional, command->summary,
-			 command->description);
-	gn_strbuf_puts(out, "\nOptions:\n");
+	while (*text) {
+		int word = (int)strcspn(text, " \n"), blanks = (int)strspn(text + word, " ");
+
+		if (columns && at > indent && at + word > columns) {
+			gn_strbuf_printf(out, "\n%*s", indent, "");
+			at = indent;
+		}
+		gn_strbuf_append(out, text, (size_t)word);
+		at += word;
+		text += word + blanks;
+		if (*text == '\n') {
+			gn_strbuf_puts(out, "\n");
+			text++;
+			at = 0;
+		} else if (*text) {
+			int next = (int)strcspn(text, " \n");
+
+			/* no blanks before the end of a line */
+			if (!columns || at + blanks + next <= columns)
+				gn_strbuf_printf(out, "%*s", blanks, "");
+			at += blanks;
+		}
+	}
+}
+
+void gn_options_help(const struct gn_command *command, const char *program, int columns, struct gn_strbuf *out)
+{
+	struct gn_strbuf text;
+
+	gn_strbuf_init(&text);
+	gn_strbuf_printf(out, "Usage: %s %s [OPTION]...%s%s\n\n", program, command->name, command->positional[0] ? " " : "", command->positional);
+	put_wrapped(out, command->summary, columns, 0, 0);
+	gn_strbuf_puts(out, "\n\n");
+	put_wrapped(out, command->description, columns, 0, 0);
+	gn_strbuf_puts(out, "\n\nOptions:\n");
 	for (size_t i = 0; i < command->option_count; i++) {
 		char left[96];
+		int at = 34;
 
 		put_left_column(&command->options[i], left, sizeof left);
-		gn_strbuf_printf(out, "  %-30s  %s", left, command->options[i].help);
-		append_notes(&command->options[i], out);
+		gn_strbuf_printf(out, "  %-30s  ", left);
+		/* a long name has its line to itself */
+		if (columns && strlen(left) > 30)
+			gn_strbuf_printf(out, "\n%*s", at, "");
+		gn_strbuf_clear(&text);
+		gn_strbuf_puts(&text, command->options[i].help);
+		append_notes(&command->options[i], &text);
+		put_wrapped(out, gn_strbuf_text(&text), columns, at, at);
 		gn_strbuf_puts(out, "\n");
+		out->failed |= gn_strbuf_failed(&text);
 	}
+	gn_strbuf_release(&text);
 	gn_strbuf_printf(out, "  %-30s  %s\n", "-h, --help", "show this help");
 	if (command->examples)
 		gn_strbuf_printf(out, "\nExamples:\n%s", command->examples);

@@ -107,7 +107,7 @@ static int print_help(const struct gn_command *command)
 	struct gn_strbuf text;
 
 	gn_strbuf_init(&text);
-	gn_options_help(command, "gannet", &text);
+	gn_options_help(command, "gannet", isatty(STDOUT_FILENO) ? 80 : 0, &text);
 	return print_text(&text);
 }
 

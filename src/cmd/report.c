@@ -37,7 +37,8 @@ static const struct gn_command command = {
 		       "A start that does not resume a checkpoint begins a new run: a log with several of them is drawn as several "
 		       "runs. A start without a finished step is omitted.",
 	.examples = "  gannet report run1.jsonl run2.jsonl --out report\n"
-		    "  gannet report run1.jsonl --csv run1.csv --tensorboard runs    # then: tensorboard --logdir runs\n",
+		    "  gannet report run1.jsonl --csv run1.csv\n"
+		    "  gannet report run1.jsonl --tensorboard runs    # tensorboard --logdir runs\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 	.positional_min = 1,

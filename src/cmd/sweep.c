@@ -283,24 +283,24 @@ static const struct gn_option options_table[] = {
 	 .help = "run: values of an option of train, separated by commas; every combination of all grids becomes a trial"},
 	{.name = "random", .kind = GN_OPTION_LIST, .offset = FIELD(random), .value_name = "NAME=DRAW:COUNT",
 	 .help = "run: COUNT draws from log(LOW,HIGH), uniform(LOW,HIGH) or int(LOW,HIGH), for each point of the grid"},
-	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1", .help = "run: of the draws", .min = 0,
+	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1", .help = "run: seed of the random draws", .min = 0,
 	 .max = 4294967295.0},
-	{.name = "max", .kind = GN_OPTION_INT, .offset = FIELD(max), .value_name = "N", .initial = "4", .help = "run: trials at once", .min = 1,
+	{.name = "max", .kind = GN_OPTION_INT, .offset = FIELD(max), .value_name = "N", .initial = "4", .help = "run: most trials that run at once", .min = 1,
 	 .max = 10000},
 	{.name = "halving", .kind = GN_OPTION_INT, .offset = FIELD(halving), .value_name = "N", .initial = "0", .min = 0, .max = 100,
 	 .help = "run: successive halving, a trial stops early unless among the best N-th of those that have come as far; 0: none"},
 	{.name = "dir", .kind = GN_OPTION_TEXT, .offset = FIELD(directory), .value_name = "DIR", .initial = "sweep",
-	 .help = "run: for script, ledger, checkpoints and logs; must not be there yet"},
+	 .help = "run: folder for the script, the ledger, checkpoints and logs; must not exist yet"},
 	{.name = "nodes", .letter = 'N', .kind = GN_OPTION_INT, .offset = FIELD(nodes), .value_name = "N", .initial = "1",
 	 .help = "run: nodes of a trial", .min = 1, .max = 1000000},
-	{.name = "ppn", .kind = GN_OPTION_INT, .offset = FIELD(ppn), .value_name = "N", .initial = "1", .help = "run: tasks on each", .min = 1,
+	{.name = "ppn", .kind = GN_OPTION_INT, .offset = FIELD(ppn), .value_name = "N", .initial = "1", .help = "run: tasks on each node", .min = 1,
 	 .max = 4096},
 	{.name = "time", .letter = 't', .kind = GN_OPTION_TEXT, .offset = FIELD(time), .value_name = "T", .help = "run: time limit of a trial"},
-	{.name = "partition", .letter = 'p', .kind = GN_OPTION_TEXT, .offset = FIELD(partition), .value_name = "NAME", .help = "run: where"},
+	{.name = "partition", .letter = 'p', .kind = GN_OPTION_TEXT, .offset = FIELD(partition), .value_name = "NAME", .help = "run: partition of the job"},
 	{.name = "name", .letter = 'J', .kind = GN_OPTION_TEXT, .offset = FIELD(name), .value_name = "NAME", .initial = "gannet-sweep",
-	 .help = "run: of the job"},
-	{.name = "snapshot", .kind = GN_OPTION_TEXT, .offset = FIELD(snapshot), .value_name = "DIR", .help = "run: as gannet submit"},
-	{.name = "retries", .kind = GN_OPTION_INT, .offset = FIELD(retries), .value_name = "N", .initial = "3", .help = "run: as gannet submit",
+	 .help = "run: name of the job"},
+	{.name = "snapshot", .kind = GN_OPTION_TEXT, .offset = FIELD(snapshot), .value_name = "DIR", .help = "run: as for gannet submit"},
+	{.name = "retries", .kind = GN_OPTION_INT, .offset = FIELD(retries), .value_name = "N", .initial = "3", .help = "run: as for gannet submit",
 	 .max = 9999},
 	{.name = "sbatch", .kind = GN_OPTION_LIST, .offset = FIELD(extra), .value_name = "OPTION", .help = "run: another option of sbatch"},
 	{.name = "dry-run", .letter = 'n', .kind = GN_OPTION_FLAG, .offset = FIELD(dry_run), .help = "run: print the trials, submit nothing"},
@@ -318,7 +318,8 @@ static const struct gn_command command = {
 		"status prints how they are doing, best the one with the highest top-1 (or the lowest loss) that has ended, report writes "
 		"DIR/report/report.html with a table of all trials, their curves, and the result by each parameter, rerun --failed submits those again that failed or were stopped; they go on from "
 		"their checkpoints. All of these read the ledger and the logs, and do not ask Slurm.",
-	.examples = "  gannet sweep run --grid lr=.01,.05 --random 'weight-decay=log(1e-5,1e-3):8' --max 4 -- train --data train --model lenet\n"
+	.examples = "  gannet sweep run --grid lr=.01,.05 --random 'weight-decay=log(1e-5,1e-3):8' \\\n"
+		    "      --max 4 -- train --data train --model lenet\n"
 		    "  gannet sweep status sweep\n"
 		    "  gannet sweep best --json sweep\n",
 	.options = options_table,

@@ -138,10 +138,16 @@ static void test_texts(void **state)
 
 	(void)state;
 	gn_strbuf_init(&text);
-	gn_options_help(&command, "gannet", &text);
+	gn_options_help(&command, "gannet", 0, &text);
 	for (size_t i = 0; i < command.option_count; i++)
 		assert_non_null(strstr(gn_strbuf_text(&text), options[i].name));
 	assert_non_null(strstr(gn_strbuf_text(&text), "(default 64)"));
+	gn_strbuf_clear(&text);
+	gn_options_help(&command, "gannet", 60, &text);
+	for (const char *line = gn_strbuf_text(&text); *line && strncmp(line, "Examples:", 9); line += strcspn(line, "\n"), line += *line == '\n') {
+		assert_true(strcspn(line, "\n") <= 60);
+		assert_false(line[0] != '\n' && line[strcspn(line, "\n") - 1] == ' ');
+	}
 	gn_strbuf_clear(&text);
 	gn_options_man(&command, "gannet", &text);
 	assert_non_null(strstr(gn_strbuf_text(&text), "\\&.Twice."));
