@@ -14,6 +14,12 @@ for n in 1 2 3 4 5; do
 	done
 done
 check "2 ranks over whatever UCX likes best" all_right 2 auto
+# shellcheck disable=SC2016
+in_turn() {
+	launch 2 sh -c '"$0" shm && "$0" shm && "$0" shm && exec "$0" shm' "$probe" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/err"; return 1; }
+	[[ $(grep -c "of 2 on 1 nodes by pmix: 0 wrong" "$scratch/out") == 8 ]]
+}
+check "four programs one after the other" in_turn
 expect 0 "using posix, cma" "the line at start names what carries data" launch 2 "$probe" shm
 expect 2 "no transport 'pigeon'" "an unknown transport is refused" launch 2 "$probe" pigeon
 # Ranks that may not look into each other, as in containers, or that UCX takes to be on other machines: by the network, then.

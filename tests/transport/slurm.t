@@ -28,6 +28,13 @@ meeting() {
 	[[ $(grep -c "of 4 on 2 nodes by environment: 0 wrong" "$cluster/out") == 4 ]]
 }
 check "RANK, WORLD_SIZE and MASTER_ADDR across nodes" meeting
+# shellcheck disable=SC2016
+in_turn() {
+	on 100 srun -N2 -n4 --mpi=pmix sh -c '"$0" auto && "$0" tcp && exec "$0" auto' "$probe" >"$cluster/out" 2>"$cluster/err" ||
+		{ cat "$cluster/err"; return 1; }
+	[[ $(grep -c "of 4 on 2 nodes by pmix: 0 wrong" "$cluster/out") == 12 ]]
+}
+check "three programs one after the other in one step" in_turn
 rows() {
 	on 100 srun -N2 -n4 --mpi=pmix "$gannet" bench allreduce --transport tcp --json --iters 5 --min-bytes 64K --max-bytes 4M \
 		--factor 8 >"$cluster/out" 2>"$cluster/err" || { cat "$cluster/err"; return 1; }

@@ -9,10 +9,14 @@
 #include "transport/auth/net.h"
 #include "transport/bootstrap/pmix_call.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 /* One get: the timeout given to PMIx, the time after which it is abandoned, and the pause before the next attempt. */
 #define GET_TIMEOUT_S 2
@@ -23,6 +27,7 @@ struct pmix_bootstrap {
 	struct gn_bootstrap base;
 	pmix_proc_t me;
 	struct gn_log *log;
+	int generation; /* 1: the first program of this rank */
 	struct gn_boot_tree *tree; /* from the first exchange on */
 	int detached;
 };
@@ -48,25 +53,26 @@ static enum gn_status fence(struct gn_bootstrap *b, struct gn_err *err)
 	return status;
 }
 
-/* Keys of a program that gannet exec started differ from those of the outer gannet, which PMIx still has for the same rank. */
-static void scope_key(const char *key, char out[32])
+/* PMIx keeps what a rank has put until its step ends: keys of this program differ from those of the programs that the step has run
+ * before it as the same rank (by generation), and from those of the gannet exec that started it (by depth). */
+static void scope_key(const char *key, int generation, char out[GN_PMIX_KEY])
 {
 	const char *depth = getenv(GN_BOOTSTRAP_DEPTH);
 
-	snprintf(out, 32, depth && *depth ? "%s.%.8s" : "%s", key, depth);
+	snprintf(out, GN_PMIX_KEY, "%s.%d.%.8s", key, generation, depth ? depth : "");
 }
 
 /* Prepends one byte, because some servers refuse empty values. */
-static enum gn_status put(const char *key, const void *data, size_t len_bytes, struct gn_err *err)
+static enum gn_status put(const struct pmix_bootstrap *b, const char *key, const void *data, size_t len_bytes, struct gn_err *err)
 {
 	pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
 	char *packed = malloc(len_bytes + 1);
 	pmix_status_t rc;
-	char scoped[32];
+	char scoped[GN_PMIX_KEY];
 
 	if (!packed)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu bytes", len_bytes);
-	scope_key(key, scoped);
+	scope_key(key, b->generation, scoped);
 	packed[0] = 'G';
 	if (len_bytes)
 		memcpy(packed + 1, data, len_bytes);
@@ -104,7 +110,7 @@ static enum gn_status get_once(const struct pmix_bootstrap *b, int rank, const c
 	if (!p)
 		return GN_ERR_NO_MEMORY;
 	snprintf(what, sizeof what, "PMIx get from rank %d", rank);
-	scope_key(key, p->key);
+	scope_key(key, b->generation, p->key);
 	PMIX_LOAD_PROCID(&p->who, b->me.nspace, (pmix_rank_t)rank);
 	PMIX_INFO_LOAD(&p->info, PMIX_TIMEOUT, &timeout_s, PMIX_INT);
 	rc = PMIx_Get_nb(&p->who, p->key, &p->info, 1, gn_pmix_call_found, p);
@@ -151,7 +157,7 @@ static enum gn_status pmix_root_info(struct gn_bootstrap *b, const void *mine, s
 	enum gn_status status;
 
 	if (b->rank == 0)
-		return put("gannet.word", mine, len_bytes, err);
+		return put(p, "gannet.word", mine, len_bytes, err);
 	*out = NULL;
 	if (p->tree)
 		return get(p, 0, "gannet.word", gn_clock_ns() + p->base.timeout_ns, out, len, err);
@@ -159,7 +165,7 @@ static enum gn_status pmix_root_info(struct gn_bootstrap *b, const void *mine, s
 	return status == GN_ERR_NO_MEMORY ? status : GN_OK;
 }
 
-static enum gn_status publish(const struct gn_contact_info *c, struct gn_err *err)
+static enum gn_status publish(const struct pmix_bootstrap *p, const struct gn_contact_info *c, struct gn_err *err)
 {
 	struct gn_strbuf text;
 	enum gn_status status;
@@ -167,7 +173,7 @@ static enum gn_status publish(const struct gn_contact_info *c, struct gn_err *er
 	gn_strbuf_init(&text);
 	gn_contact_info_write(c, &text);
 	status = gn_strbuf_failed(&text) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an address")
-					 : put("gannet.contact", gn_strbuf_text(&text), text.len, err);
+					 : put(p, "gannet.contact", gn_strbuf_text(&text), text.len, err);
 	gn_strbuf_release(&text);
 	return status;
 }
@@ -197,7 +203,7 @@ static enum gn_status join(struct pmix_bootstrap *p, struct gn_err *err)
 	if (status)
 		return status;
 	if (mine.port)
-		status = publish(&mine, err);
+		status = publish(p, &mine, err);
 	if (!status)
 		status = fence(b, err);
 	if (!status && b->rank)
@@ -274,6 +280,44 @@ static enum gn_status job_size(struct pmix_bootstrap *p, struct gn_err *err)
 	return GN_OK;
 }
 
+/* The step's folder for temporary files on this node, which its launcher removes: Slurm gives it by PMIx, Open MPI and gannet launch
+ * by the environment. "": none. */
+static void step_directory(const struct pmix_bootstrap *p, char *out, size_t size)
+{
+	const char *server = getenv("PMIX_SERVER_TMPDIR");
+	pmix_value_t *value = NULL;
+	pmix_proc_t all;
+
+	PMIX_LOAD_PROCID(&all, p->me.nspace, PMIX_RANK_WILDCARD);
+	if (PMIx_Get(&all, PMIX_NSDIR, NULL, 0, &value) == PMIX_SUCCESS) {
+		snprintf(out, size, "%s", value->type == PMIX_STRING ? value->data.string : "");
+		PMIX_VALUE_RELEASE(value);
+	} else {
+		snprintf(out, size, "%s", server ? server : "");
+	}
+}
+
+/* Finds which of the programs that a step runs one after the other this is: the size of this rank's file in the step's folder, to
+ * which each program adds one byte. PMIx itself cannot tell, because a client does not get what an earlier program put as the same
+ * rank. All ranks agree because all run the same programs in the same order. Without a folder each program counts as the first. */
+static void find_generation(struct pmix_bootstrap *p)
+{
+	const char *depth = getenv(GN_BOOTSTRAP_DEPTH);
+	char directory[PATH_MAX - 128], path[PATH_MAX];
+	struct stat st;
+	int fd;
+
+	p->generation = 1;
+	step_directory(p, directory, sizeof directory);
+	snprintf(path, sizeof path, "%s/gannet-%.64s-%d.%.8s", directory, p->me.nspace, p->base.rank, depth ? depth : "");
+	fd = *directory ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
+	if (fd < 0)
+		return;
+	if (write(fd, "x", 1) == 1 && !fstat(fd, &st) && st.st_size > 0 && st.st_size < INT_MAX)
+		p->generation = (int)st.st_size;
+	close(fd);
+}
+
 /* An optional secret file, for sites whose PMIx servers may expose rank 0's root info to other users. */
 static enum gn_status read_secret(struct pmix_bootstrap *p, struct gn_err *err)
 {
@@ -305,6 +349,8 @@ enum gn_status gn_bootstrap_pmix(const struct gn_launcher *d, struct gn_log *log
 		status = job_size(p, err);
 	if (!status)
 		status = gn_launcher_confirm(d, "PMIx", p->base.rank, p->base.size, err);
+	if (!status)
+		find_generation(p);
 	if (status) {
 		pmix_destroy(&p->base, 0);
 		return status;

@@ -10,11 +10,13 @@
 #include <pmix.h>
 #include <pthread.h>
 
+#define GN_PMIX_KEY 48
+
 /* A PMIx call and its arguments. It may outlive the caller, which stops waiting when a peer is lost: caller and PMIx each hold a
  * reference. */
 struct gn_pmix_call {
 	pmix_proc_t who;
-	char key[32];
+	char key[GN_PMIX_KEY];
 	pmix_info_t info;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
