@@ -6,6 +6,8 @@
 #include "src/base/hostlist.h"
 #include "src/jobs/preflight.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +69,29 @@ static enum gn_status measure_network(const struct preflight_options *o, struct 
 	return status;
 }
 
+/* A folder that no node has is a wrong option, not a fault of each node. Collective, and in place of a barrier. */
+static enum gn_status check_local(const struct preflight_options *o, const char *local, struct gn_world *w,
+				  const struct gn_preflight_host *mine, struct gn_err *err)
+{
+	struct gn_gathered all = {0};
+	size_t failed = 0, nodes = 0;
+	enum gn_status status = gn_world_exchange(w, &mine->local_errno, gn_world_local_rank(w) ? 0 : sizeof mine->local_errno, &all, err);
+
+	for (size_t i = 0; !status && i < all.size; i++) {
+		int32_t code;
+
+		if (all.lens[i] != sizeof code)
+			continue;
+		memcpy(&code, all.items[i], sizeof code);
+		nodes++;
+		failed += code == ENOENT || code == ENOTDIR;
+	}
+	gn_gathered_release(&all);
+	if (status || !local || !failed || failed < nodes)
+		return status;
+	return gn_err_set(err, GN_ERR_USAGE, "%s %.200s: no such folder on any of the nodes", o->local ? "--local" : "GANNET_LOCAL", local);
+}
+
 /* Of each node, from its first rank. */
 static enum gn_status gather(struct gn_world *w, const struct gn_preflight_host *mine, struct result *r, struct gn_err *err)
 {
@@ -99,7 +124,7 @@ static enum gn_status check(const struct preflight_options *o, struct gn_world *
 		gn_preflight_host_measure(&options, mine);
 	/* all at once: what processors and disks do not share between nodes they do not share here */
 	if (!status)
-		status = gn_world_barrier(w, err);
+		status = check_local(o, options.local, w, mine, err);
 	if (!status)
 		status = measure_network(o, w, mine, r, log, err);
 	if (!status)
@@ -129,7 +154,7 @@ static void print_table(const struct result *r)
 		snprintf(memory, sizeof memory, "%.3g", h->memory_gb_per_s);
 		if (h->write_mb_per_s > 0)
 			snprintf(disk, sizeof disk, "%.0f/%.0f", h->write_mb_per_s, h->read_mb_per_s);
-		if (h->write_mb_per_s > 0 || h->free_gb > 0)
+		if (h->free_gb >= 0)
 			snprintf(free_, sizeof free_, "%.4g", h->free_gb);
 		if (h->out_gbit_per_s > 0)
 			snprintf(net, sizeof net, "%.3g/%.3g", h->out_gbit_per_s, h->in_gbit_per_s);
@@ -183,6 +208,19 @@ static enum gn_status tell(const struct preflight_options *o, const struct resul
 	return status;
 }
 
+/* Before the measurements, which take a while. */
+static enum gn_status check_out(const char *path, struct gn_err *err)
+{
+	const char *slash = strrchr(path, '/');
+	char folder[PATH_MAX] = ".";
+
+	if (slash)
+		snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+	if (access(folder, W_OK))
+		return gn_err_set(err, GN_ERR_IO, "--out %s: cannot write in %s: %s", path, folder, strerror(errno));
+	return gn_file_check_replaceable(path, err);
+}
+
 static int run(const void *options, const struct gn_text_list *positional)
 {
 	const struct preflight_options *o = options;
@@ -200,6 +238,8 @@ static int run(const void *options, const struct gn_text_list *positional)
 	else if (gn_log_create(STDERR_FILENO, GN_LOG_WARN, &log, &err))
 		log = NULL;
 	status = gn_world_create(&o->world, log, &world, &err);
+	if (!status && o->out && gn_world_rank(world) == 0)
+		status = check_out(o->out, &err);
 	if (!status)
 		status = check(o, world, &r, log, &err);
 	if (!status && gn_world_rank(world) == 0)

@@ -21,10 +21,10 @@ struct gn_preflight_host {
 	double gflops, memory_gb_per_s; /* by all processors that the task may use, while it has them; 10^9 */
 	double share; /* of these processors that it has had, 1: all */
 	double write_mb_per_s, read_mb_per_s; /* of the disk; 10^6; 0: not measured */
-	double free_gb;
+	double free_gb; /* below 0: not measured */
 	double ahead_s, uncertain_s; /* its clock, of the first node's; uncertain: at most so far off */
 	double out_gbit_per_s, in_gbit_per_s, latency_us; /* medians over all other nodes; 0: not measured */
-	int32_t processors, rank;
+	int32_t processors, rank, local_errno; /* of opening a file in the measured folder; 0: it worked */
 	uint64_t memory_bytes, memlock_bytes, nofile; /* UINT64_MAX: unlimited */
 	char gannet[GN_PREFLIGHT_TEXT], binary[GN_PREFLIGHT_TEXT]; /* version and source digest; digest of the program's file */
 	char ucx[GN_PREFLIGHT_TEXT], pmix[GN_PREFLIGHT_TEXT], libc[GN_PREFLIGHT_TEXT], kernel[GN_PREFLIGHT_TEXT];
@@ -66,7 +66,7 @@ struct gn_preflight_problem {
 size_t gn_preflight_judge(const struct gn_preflight_options *options, struct gn_preflight_host *hosts, int count, const double *rate,
 			  const double *latency, const struct gn_preflight_host *baseline, struct gn_preflight_problem *out);
 
-/* The whole result as one JSON object. */
+/* The whole result as one JSON object; what was not measured is null. */
 void gn_preflight_write(const struct gn_preflight_host *hosts, int count, const double *rate, const double *latency,
 			const struct gn_preflight_problem *problems, size_t problem_count, double seconds, struct gn_json *out);
 /* Medians of the measurements in a file written before, as one host's. */

@@ -14,7 +14,7 @@
 static const struct {
 	const char *key;
 	size_t offset;
-	int is_baseline;
+	int is_baseline; /* 0 is no measurement */
 } numbers[] = {
 	{"gflop_per_s", offsetof(struct gn_preflight_host, gflops), 1},
 	{"processor_share", offsetof(struct gn_preflight_host, share), 1},
@@ -30,12 +30,24 @@ static const struct {
 };
 #define NUMBERS (sizeof numbers / sizeof *numbers)
 
+static void write_number(const char *key, double value, int is_known, struct gn_json *j)
+{
+	if (is_known)
+		gn_json_double(j, key, value);
+	else
+		gn_json_null(j, key);
+}
+
 static void write_host(const struct gn_preflight_host *h, struct gn_json *j)
 {
 	gn_json_object(j, NULL);
 	gn_json_string(j, "host", h->host);
-	for (size_t i = 0; i < NUMBERS; i++)
-		gn_json_double(j, numbers[i].key, *(const double *)(const void *)((const char *)h + numbers[i].offset));
+	for (size_t i = 0; i < NUMBERS; i++) {
+		double value = *(const double *)(const void *)((const char *)h + numbers[i].offset);
+		int is_free = numbers[i].offset == offsetof(struct gn_preflight_host, free_gb);
+
+		write_number(numbers[i].key, value, numbers[i].is_baseline ? value > 0 : !is_free || value >= 0, j);
+	}
 	gn_json_int(j, "processors", h->processors);
 	gn_json_uint(j, "memory_bytes", h->memory_bytes);
 	if (h->memlock_bytes == UINT64_MAX)
@@ -63,7 +75,10 @@ static void write_matrix(const char *key, const double *values, int count, struc
 	for (int a = 0; a < count; a++) {
 		gn_json_array(j, NULL);
 		for (int b = 0; b < count; b++)
-			gn_json_fixed(j, NULL, values[a * count + b], 4);
+			if (values[a * count + b] > 0)
+				gn_json_fixed(j, NULL, values[a * count + b], 4);
+			else
+				gn_json_null(j, NULL);
 		gn_json_end(j);
 	}
 	gn_json_end(j);

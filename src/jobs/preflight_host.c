@@ -207,10 +207,12 @@ static void measure_disk(const char *folder, double window_s, struct gn_prefligh
 	int direct, fd = open_unnamed(folder, &direct);
 	struct statvfs space;
 
+	/* before statvfs, which sets errno, too */
+	h->local_errno = fd < 0 ? errno : 0;
 	if (!statvfs(folder, &space))
 		h->free_gb = (double)space.f_bavail * (double)space.f_frsize / 1e9;
 	if (fd < 0 || !buffer) {
-		add_problem(h, "%.100s: %s", folder, strerror(fd < 0 ? errno : ENOMEM));
+		add_problem(h, "%.100s: %s", folder, strerror(fd < 0 ? h->local_errno : ENOMEM));
 		free(buffer);
 		if (fd >= 0)
 			close(fd);
@@ -343,6 +345,7 @@ void gn_preflight_host_measure(const struct gn_preflight_options *o, struct gn_p
 	double window_s = o->window_s > 0 ? o->window_s : WINDOW_S;
 
 	memset(out, 0, sizeof *out);
+	out->free_gb = -1;
 	read_facts(o, out);
 	measure_processors(window_s, out);
 	if (o->local)

@@ -296,7 +296,7 @@ size_t gn_preflight_judge(const struct gn_preflight_options *o, struct gn_prefli
 	for (int i = 0; i < count; i++) {
 		if (hosts[i].problem[0])
 			blame(&j, i, "measurement", "%.190s", hosts[i].problem);
-		if (o->local && hosts[i].free_gb < o->min_free_gb)
+		if (o->local && hosts[i].free_gb >= 0 && hosts[i].free_gb < o->min_free_gb)
 			blame(&j, i, "disk", "%.100s has %.3g GB free, --min-free is %.3g", o->local, hosts[i].free_gb, o->min_free_gb);
 	}
 	if (rate)

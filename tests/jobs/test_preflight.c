@@ -147,7 +147,7 @@ static void baseline(void **state)
 	struct gn_preflight_host expected;
 	struct gn_json j;
 	struct gn_err err;
-	json_t *root;
+	json_t *root, *last;
 	int fd = mkstemp(path);
 
 	(void)state;
@@ -155,6 +155,8 @@ static void baseline(void **state)
 	close(fd);
 	make_healthy(4, 5);
 	assert_int_equal(judge(4, NULL), 0);
+	hosts[3].read_mb_per_s = 0;
+	hosts[3].free_gb = -1;
 	gn_json_init(&j);
 	gn_preflight_write(hosts, 4, rate, latency, problems, 0, 1.5, &j);
 	assert_false(gn_json_failed(&j));
@@ -162,6 +164,11 @@ static void baseline(void **state)
 	assert_non_null(root);
 	assert_true(json_is_true(json_object_get(root, "ok")));
 	assert_int_equal(json_array_size(json_object_get(root, "hosts")), 4);
+	last = json_array_get(json_object_get(root, "hosts"), 3);
+	assert_true(json_is_null(json_object_get(last, "disk_read_mb_per_s")));
+	assert_true(json_is_null(json_object_get(last, "disk_free_gb")));
+	assert_true(json_is_real(json_object_get(last, "disk_write_mb_per_s")));
+	assert_true(json_is_null(json_array_get(json_array_get(json_object_get(root, "rate_gbit_per_s"), 1), 1)));
 	json_decref(root);
 	assert_ok(gn_file_replace(path, gn_json_text(&j), strlen(gn_json_text(&j)), &err));
 	gn_json_release(&j);

@@ -1,0 +1,29 @@
+#!/bin/bash
+# gannet preflight on one machine: wrong options are named before or instead of nodes, unmeasured values are null.
+set -u
+# shellcheck source=tests/cmd/tap.sh
+. "$GN_SOURCE/tests/cmd/tap.sh"
+gannet=$GN_BUILD/gannet
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+unset GANNET_LOCAL
+export GANNET_LOG=error
+
+# Measuring for 60 s a window would run into the limit.
+expect 1 "--out .*/none/result: cannot write in .*/none: No such file" "--out is tried before the measurements" \
+	timeout 20 "$gannet" preflight --seconds 60 --out "$scratch/none/result"
+expect 2 "--local .*/nmve: no such folder on any of the nodes" "a mistyped --local is the option's fault" \
+	timeout 60 "$gannet" preflight --seconds 0.01 --local "$scratch/nmve"
+named() { GANNET_LOCAL=$scratch/nmve timeout 60 "$gannet" preflight --seconds 0.01; }
+expect 2 "GANNET_LOCAL .*/nmve: no such folder" "or the variable's" named
+expect 2 "--local" "with two ranks, too" timeout 60 "$gannet" launch -n 2 "$gannet" preflight --seconds 0.01 --local "$scratch/nmve"
+nulls() {
+	timeout 60 "$gannet" preflight --seconds 0.01 --json | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+h = r["hosts"][0]
+print([k for k, v in h.items() if v is None and k not in ("memlock_bytes", "nofile")], r["rate_gbit_per_s"])'
+}
+expect 0 "\\['disk_write_mb_per_s', 'disk_read_mb_per_s', 'disk_free_gb', 'network_out_gbit_per_s', 'network_in_gbit_per_s', 'latency_us'\\] \\[\\[None\\]\\]" \
+	"what was not measured is null" nulls
+finish
