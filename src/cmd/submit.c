@@ -12,7 +12,7 @@ struct submit_options {
 	const char *name, *directory, *time, *partition, *array, *after, *snapshot;
 	int64_t nodes, ppn, retries;
 	struct gn_text_list extra;
-	int preflight, dry_run;
+	int preflight, exclude_bad, dry_run;
 };
 
 static void name_directory(const struct submit_options *o, char *out, size_t size)
@@ -36,7 +36,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 	struct gn_submit s = {.name = o->name, .directory = directory, .gannet = self, .nodes = o->nodes, .tasks_per_node = o->ppn,
 		.retries = o->retries, .time = o->time, .partition = o->partition, .array = o->array, .after = o->after,
 		.extra = o->extra.items, .extra_count = o->extra.count, .snapshot = o->snapshot != NULL, .work = work,
-		.preflight = o->preflight, .command = positional->items, .command_count = positional->count};
+		.preflight = o->preflight, .exclude_bad = o->exclude_bad, .command = positional->items, .command_count = positional->count};
 	struct gn_strbuf script;
 	struct gn_err err;
 	enum gn_status status = gn_submit_self(self, sizeof self, &err);
@@ -84,6 +84,8 @@ static const struct gn_option options_table[] = {
 	 .help = "times to queue it again in a row without a newer checkpoint", .max = 9999},
 	{.name = "preflight", .kind = GN_OPTION_FLAG, .offset = FIELD(preflight),
 	 .help = "check the nodes first; the job ends with 6 when one is bad"},
+	{.name = "exclude-bad", .kind = GN_OPTION_FLAG, .offset = FIELD(exclude_bad),
+	 .help = "check the nodes first; exclude bad ones and queue the job again, if enough others are there"},
 	{.name = "after", .kind = GN_OPTION_TEXT, .offset = FIELD(after), .value_name = "JOB", .help = "only once that job has ended with 0"},
 	{.name = "sbatch", .kind = GN_OPTION_LIST, .offset = FIELD(extra), .value_name = "OPTION", .help = "another option of sbatch: --sbatch=--mem=4G"},
 	{.name = "dry-run", .letter = 'n', .kind = GN_OPTION_FLAG, .offset = FIELD(dry_run), .help = "print the script, and submit nothing"},

@@ -1,5 +1,6 @@
 #include "src/jobs/submit.h"
 
+#include <regex.h>
 #include <string.h>
 
 /* As one word of a shell, whatever it holds. */
@@ -34,6 +35,31 @@ static const char *value_of(const struct gn_submit *s, const char *name)
 	return value;
 }
 
+static int has_form(const char *text, const char *pattern)
+{
+	regex_t form;
+	int result;
+
+	if (regcomp(&form, pattern, REG_EXTENDED | REG_NOSUB | REG_ICASE))
+		return 1;
+	result = regexec(&form, text, 0, NULL, 0);
+	regfree(&form);
+	return !result;
+}
+
+/* What sbatch would refuse only after the snapshot, with a message about a line of the script. */
+static enum gn_status check_forms(const struct gn_submit *s, struct gn_err *err)
+{
+	if (s->time && !has_form(s->time, "^([0-9]+|[0-9]+(:[0-9]{1,2}){1,2}|[0-9]+-[0-9]{1,2}(:[0-9]{1,2}){0,2}|infinite|unlimited)$"))
+		return gn_err_set(err, GN_ERR_USAGE, "--time %s: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes "
+				  "or days-hours:minutes:seconds", s->time);
+	if (s->array && !has_form(s->array, "^[0-9]+(-[0-9]+(:[1-9][0-9]*)?)?(,[0-9]+(-[0-9]+(:[1-9][0-9]*)?)?)*(%[1-9][0-9]*)?$"))
+		return gn_err_set(err, GN_ERR_USAGE, "--array %s: numbers and ranges, such as 0-7, 1,3,9-20:2 or 1-100%%4", s->array);
+	if (s->after && !has_form(s->after, "^[0-9]+(_[0-9]+)?([:,][0-9]+(_[0-9]+)?)*$"))
+		return gn_err_set(err, GN_ERR_USAGE, "--after %s is no job number", s->after);
+	return GN_OK;
+}
+
 static enum gn_status check(const struct gn_submit *s, struct gn_err *err)
 {
 	const char *const texts[] = {s->name, s->directory, s->gannet, s->time, s->partition, s->array, s->after, s->work};
@@ -41,6 +67,8 @@ static enum gn_status check(const struct gn_submit *s, struct gn_err *err)
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		if (texts[i] && texts[i][strcspn(texts[i], "\r\n")])
 			return gn_err_set(err, GN_ERR_USAGE, "a line break in '%s', which becomes a line of the batch script", texts[i]);
+	if (check_forms(s, err))
+		return GN_ERR_USAGE;
 	for (size_t i = 0; i < s->extra_count; i++)
 		if (s->extra[i][strcspn(s->extra[i], "\r\n")] || s->extra[i][0] != '-')
 			return gn_err_set(err, GN_ERR_USAGE, "--sbatch '%s' is no option of sbatch, such as --mem=4G", s->extra[i]);
@@ -131,7 +159,9 @@ enum gn_status gn_submit_script(const struct gn_submit *s, struct gn_strbuf *out
 	}
 	put_variable("GANNET_LOG_FILE", log ? log : "-", out);
 	gn_strbuf_printf(out, "export GANNET_RETRIES=%lld\n", (long long)s->retries);
-	if (s->preflight)
+	if (s->exclude_bad)
+		gn_strbuf_puts(out, "gannet_exclude_bad=1\n");
+	else if (s->preflight)
 		gn_strbuf_puts(out, "srun --mpi=pmix --ntasks=\"$SLURM_NNODES\" --ntasks-per-node=1 \"$GANNET\" preflight || exit\n");
 	gn_strbuf_puts(out, "gannet_step=(");
 	for (size_t i = 0; i < s->command_count; i++) {

@@ -22,12 +22,13 @@ struct gn_submit {
 	int snapshot;			/* the job runs in directory/snapshot, after a check */
 	const char *work;		/* where it runs otherwise, absolute */
 	int preflight;			/* on the job's nodes, before the program */
+	int exclude_bad;		/* the same, and bad nodes are excluded while enough others are there */
 	const char *trials;		/* file of the job's folder that is sourced before the command; it may add to gannet_step. NULL: none */
 	const char *const *command;	/* "train" or "exec", and arguments */
 	size_t command_count;
 };
 
-/* Appends the script. GN_ERR_USAGE: a text with a line break where there can be none, a command that is neither train nor exec, train
+/* Appends the script. GN_ERR_USAGE: a time or a list that sbatch does not take, a text with a line break where there can be none, a command that is neither train nor exec, train
  * without --checkpoint, from which a job that is queued again would go on. */
 enum gn_status gn_submit_script(const struct gn_submit *s, struct gn_strbuf *out, struct gn_err *err);
 

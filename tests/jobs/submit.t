@@ -23,6 +23,12 @@ check "nothing is made" test "$(ls)" = script
 expect 2 "train needs --checkpoint" "train without checkpoints" dry -- train --data d
 expect 2 "checkpoints of their own, with %a" "an array with one checkpoint" dry --array 1-2 -- train --data d --checkpoint r
 expect 2 "'sh' is neither train nor exec" "another command" dry -- sh -c true
+for time in 90 90:30 1:30:00 2-12 2-12:30 2-12:30:00 unlimited; do expect 0 "--time=$time$" "--time $time" dry -t $time -- exec true; done
+for time in 1h 90m 1:2:3:4 -5 "1 00" ""; do expect 2 "--time $time: minutes, minutes:seconds" "no time: '$time'" dry -t "$time" -- exec true; done
+for list in 3 0-7 1,3,9-20:2 1-100%4; do expect 0 "--array=$list$" "--array $list" dry -a $list -- exec true; done
+for list in 1-4% a 1..4 1-4:0 ,1 1--4; do expect 2 "--array $list: numbers and ranges" "no list: $list" dry -a "$list" -- exec true; done
+expect 2 "--after next is no job number" "no job" dry --after next -- exec true
+expect 0 "^gannet_exclude_bad=1$" "--exclude-bad" dry --exclude-bad -- exec true
 expect 2 "a line break in" "a name that would add a line to the script" dry -J $'a\n#SBATCH --uid=0' -- exec true
 expect 2 "is no option of sbatch" "what is no option" dry --sbatch 'rm -rf x' -- exec true
 expect 2 "nowhere is no folder" "a snapshot of nothing" "$GN_BUILD/gannet" submit --dir run --snapshot nowhere -- exec true

@@ -57,6 +57,17 @@ array() {
 	cat array/*.out
 }
 expect 0 "^task 2$" "an array's tasks have their numbers" array
+# One node's disk is full: the job starts there, finds it, and goes elsewhere.
+excluded() {
+	on 20 srun -w n1 mount -t tmpfs -o size=1M none "$cluster/vc/nvme" && submit --dir excluded --exclude-bad -- exec hostname || return 1
+	ended "$id" excluded
+}
+expect 0 "job [0-9]+: host n1 is bad; the job excludes it" "--exclude-bad: a bad node is found" excluded
+check "and left" bash -c "cat excluded/*.out | grep -qx n2"
+too_few() { submit --dir few -N 2 --exclude-bad -- exec hostname && ended "$id" few; }
+expect 0 "n[][0-9-]+: bad, with too few other nodes to exclude them; gannet preflight ended with code 6" "while there are enough others" too_few
+on 20 srun -w n1 umount "$cluster/vc/nvme"
+
 train() {
 	submit --dir trained -N 2 --ppn 1 -- train --data "$cluster/train" --val "$cluster/val" --model lenet --epochs 3 --batch 32 --lr 0.02 --threads 1 \
 		--loader-threads 1 --checkpoint "$cluster/run" --log "$cluster/run.jsonl" --checkpoint-epochs 1 || return 1
