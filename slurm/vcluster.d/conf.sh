@@ -65,6 +65,11 @@ CONF
 		echo "NodeName=n$i NodeAddr=$net.$i CPUs=$cpus RealMemory=$(free_mib) State=UNKNOWN"
 	done >>"$dir/conf/slurm.conf"
 	echo "PartitionName=main Nodes=n[1-$nodes] Default=YES MaxTime=INFINITE State=UP" >>"$dir/conf/slurm.conf"
+	[[ ! $preempt ]] || cat >>"$dir/conf/slurm.conf" <<CONF
+PartitionName=urgent Nodes=n[1-$nodes] PriorityTier=10 MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+CONF
 	{
 		echo "127.0.0.1 localhost"
 		echo "$net.254 $(hostname -s)"

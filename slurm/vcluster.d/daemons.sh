@@ -66,8 +66,8 @@ start_node() { # NAME
 }
 
 all_idle() {
-	SLURM_CONF=$dir/conf/slurm.conf sinfo -h -N -o '%t' |
-		awk -v n="$nodes" '/^(idle|mix|alloc|comp)$/ { ok++ } END { exit ok != n }'
+	SLURM_CONF=$dir/conf/slurm.conf sinfo -h -N -p main -o '%t' |
+		awk -v n="$nodes" '/^(idle|mix|alloc|comp|drain|drng)$/ { ok++ } END { exit ok != n }'
 }
 
 nodes_idle_within() { # SECONDS

@@ -17,23 +17,24 @@ pick_net() {
 	die 1 "no free network among 10.83.1.0/24 to 10.83.250.0/24"
 }
 
-limit_rate() { # DEVICE [COMMAND-PREFIX...]
-	local device=$1
-	shift
+limit_rate() { # RATE DEVICE [COMMAND-PREFIX...]
+	local rate=$1 device=$2
+	shift 2
 	[[ $rate == none ]] || "$@" tc qdisc add dev "$device" root tbf rate "$rate" burst 256kb latency 50ms
 }
 
 # A node's link to the bridge of a rail. Only the first rail's bridge has an address: Slurm uses that network, and the others
 # disturb nobody's.
 link_up() { # NODE RAIL BRIDGE NETWORK
-	local ns=gn$id-n$1 device=eth$2 outside=gnv$id-$1
+	local ns=gn$id-n$1 device=eth$2 outside=gnv$id-$1 word its_rate=$rate
 	(($2 == 0)) || outside+=-$2
 	ip link add "$outside" type veth peer name "$device" netns "$ns"
 	ip link set "$outside" master "$3" up
 	ip -n "$ns" addr add "$4.$1/24" dev "$device"
 	ip -n "$ns" link set "$device" up
-	limit_rate "$outside"
-	limit_rate "$device" ip netns exec "$ns"
+	for word in $node_rates; do [[ $word != "n$1="* ]] || its_rate=${word#*=}; done
+	limit_rate "$its_rate" "$outside"
+	limit_rate "$its_rate" "$device" ip netns exec "$ns"
 }
 
 net_up() {

@@ -69,6 +69,13 @@ id=$(printf '%s' "$cluster/vc" | md5sum | cut -c1-6)
 link() { tc -s qdisc show | grep "tbf .* rate 1Gbit" | grep -c "dev gnv$id-" | grep -qx 2; }
 check "the links have their rate" link
 
+# shellcheck disable=SC2016 # for the job's shell
+array() {
+	on 60 sbatch --wait --array=1-3 --output="$cluster/array-%a" --wrap 'echo "$SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT"' &&
+		[[ $(cat "$cluster"/array-[123] | tr '\n' ' ') == "1 of 3 2 of 3 3 of 3 " ]]
+}
+check "a job array" array
+
 # sbatch, requeue and a second start: BeginTime follows --requeue-delay, not Slurm's 120 s.
 cat >"$cluster/again.sbatch" <<'JOB'
 #!/bin/bash
@@ -101,6 +108,26 @@ both_rails() {
 			timeout 5 bash -c "exec 3<>/dev/tcp/$net.3/1" 2>&1 | grep refused'
 }
 check "each node has a second link, which reaches the others" both_rails
+
+# --- a slow link, a drained node, jobs that give way ---
+expect 2 "node-rate" "a rate of a node that is not there is refused" vc up --nodes 2 --node-rate n3=10mbit
+expect 2 "drain" "so is draining it" vc up --nodes 2 --drain n3
+vc down
+check "three nodes, one slow, one drained, and a partition that preempts" vc up --nodes 3 --cpus-per-node 2 --node-rate n2=50mbit --drain n3 --preempt
+expect 0 "rate 50Mbit" "the link of one node has its own rate" on 20 srun -w n2 tc qdisc show dev eth0
+expect 0 "rate 1Gbit" "the others have theirs" on 20 srun -w n1 tc qdisc show dev eth0
+expect 0 "^n3 drain" "a drained node is no fault of the cluster" vc status
+expect 0 "up already" "nor for up" vc up --nodes 3 --cpus-per-node 2 --node-rate n2=50mbit --drain n3 --preempt
+# shellcheck disable=SC2016
+given_up() {
+	on 30 sbatch --chdir="$cluster" --output="$cluster/low" --open-mode=append --exclusive -N2 \
+		--wrap 'echo "start ${SLURM_RESTART_COUNT:-first}"; [ "${SLURM_RESTART_COUNT:-}" ] || sleep 100; echo end' &&
+		until_within 30 grep -qx "start first" "$cluster/low" && on 60 srun -p urgent -N2 --exclusive hostname &&
+		until_within 60 grep -qx "end" "$cluster/low" && grep -qx "start 1" "$cluster/low"
+}
+check "a job of urgent has one of main queued again" given_up
+resumed() { on 20 scontrol update NodeName=n3 State=RESUME && [[ $(on 30 srun -w n3 hostname) == n3 ]]; }
+check "a drained node takes jobs once it is resumed" resumed
 
 # As hard as it gets: the record is lost and a job is running.
 on 60 srun -N3 sleep 60 >/dev/null 2>&1 &
