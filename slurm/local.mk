@@ -1,6 +1,6 @@
 # Scripts are installed where a job can find them: $(pkgdatadir)/slurm.
 slurmdir = $(pkgdatadir)/slurm
-dist_slurm_SCRIPTS = slurm/vcluster
+dist_slurm_SCRIPTS = slurm/vcluster slurm/epilog
 jobsdir = $(slurmdir)/jobs
 dist_jobs_SCRIPTS = slurm/jobs/bench-allreduce.sbatch slurm/jobs/ib-vs-eth.sbatch slurm/jobs/stage.sbatch slurm/jobs/train.sbatch
 vclusterdir = $(slurmdir)/vcluster.d

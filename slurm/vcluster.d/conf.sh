@@ -65,6 +65,7 @@ CONF
 		echo "NodeName=n$i NodeAddr=$net.$i CPUs=$cpus RealMemory=$(free_mib) State=UNKNOWN"
 	done >>"$dir/conf/slurm.conf"
 	echo "PartitionName=main Nodes=n[1-$nodes] Default=YES MaxTime=INFINITE State=UP" >>"$dir/conf/slurm.conf"
+	[[ ! $epilog ]] || echo "Epilog=$epilog" >>"$dir/conf/slurm.conf"
 	[[ ! $preempt ]] || cat >>"$dir/conf/slurm.conf" <<CONF
 PartitionName=urgent Nodes=n[1-$nodes] PriorityTier=10 MaxTime=INFINITE State=UP
 PreemptType=preempt/partition_prio
