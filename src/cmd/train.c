@@ -200,7 +200,8 @@ static const struct gn_option options[] = {
 		 "steps)"},
 	{.name = "compress", .kind = GN_OPTION_TEXT, .offset = FIELD(compress), .value_name = "HOW", .initial = "none",
 	 .help = "compress gradients between ranks: bf16, fp16, int8, topk:F (the share F of largest ones, such as 0.01; the rest is "
-		 "added to the next step's), dgc:F (the same with momentum before selection), powersgd:R (factors of rank R); none"},
+		 "added to the next step's), dgc:F (the same with momentum before selection), powersgd:R (factors of rank R); auto: the first steps "
+		 "measure which pays on this network, if any"},
 	{.name = "local-steps", .kind = GN_OPTION_INT, .offset = FIELD(local_steps), .value_name = "H", .initial = "1", .min = 1,
 	 .max = 1e6, .help = "ranks train by their own gradients and average parameters every H steps; 1: sum gradients in every step"},
 	{.name = "local-from", .kind = GN_OPTION_INT, .offset = FIELD(local_from), .value_name = "EPOCH", .initial = "0", .min = 0,

@@ -61,6 +61,13 @@ struct gn_session_status {
 	double since_s;			 /* of training, since the last gather of usage */
 };
 
+/* While --compress auto measures. */
+struct gn_compress_choice {
+	int steps;		   /* done so far */
+	uint64_t steps_left;	   /* of the run, when it began */
+	double step_s, exposed_s;  /* the least of the steps after the first ones, and what they waited for gradients */
+};
+
 struct gn_session {
 	const struct gn_train_options *options;
 	struct gn_comm *comm;
@@ -75,6 +82,7 @@ struct gn_session {
 	struct gn_model *train_model;	 /* at the side of this epoch's images; NULL: the full one */
 	struct gn_plan_options device;	 /* of these only the device and the precision */
 	struct gn_compress_spec compress; /* what was asked for; auto until it has chosen */
+	struct gn_compress_choice choice;
 	struct gn_sync_bn *sync_bn;	 /* with --sync-bn, of more than one rank */
 	struct gn_replica replica;	 /* arrays, training plan, optimizer, reducer */
 	struct gn_plan *val_plan;
@@ -116,6 +124,12 @@ enum gn_status gn_session_try_sides(struct gn_session *s, struct gn_err *err);
 void gn_session_reducer_config(const struct gn_session *s, struct gn_reducer_config *out);
 /* Collective, before the first step: measures buckets where that pays, and predicts the times of sums. */
 enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_left, struct gn_err *err);
+/* --compress auto, session_compress.c. Whether a method is to be chosen; the start of it, where steps_left are enough; after each step, of
+ * which exposed_s was spent waiting for gradients; and a choice that was made: the last two are collective. */
+int gn_session_chooses_compression(const struct gn_session *s);
+void gn_session_begin_compression(struct gn_session *s, uint64_t steps_left);
+enum gn_status gn_session_note_compression(struct gn_session *s, double exposed_s, struct gn_err *err);
+enum gn_status gn_session_take_compression(struct gn_session *s, const char *name, struct gn_err *err);
 /* Collective. A step, and what follows it for the run: the place in the data, skipped steps, the autotune. Adds to sums; *stopping: some
  * rank was asked to stop. After too many steps in a row that updated nothing the run ends with GN_ERR_FAILED, on all ranks alike. */
 enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_interval *sums, int *stopping,

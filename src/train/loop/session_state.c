@@ -289,12 +289,21 @@ static enum gn_status restore_compressor(struct gn_session *s, const struct orig
 {
 	char name[GN_COMPRESS_NAME_MAX];
 	struct gn_compress_state arrays;
-	struct gn_checkpoint_rank_state own = own_state(s, &arrays);
+	struct gn_checkpoint_rank_state own;
+	enum gn_status status = GN_OK;
 
+	/* what auto has chosen before */
+	if (gn_session_chooses_compression(s) && from->compress[0])
+		status = gn_session_take_compression(s, from->compress, err);
+	if (status)
+		return status;
+	own = own_state(s, &arrays);
 	gn_compress_name(s->replica.compressor ? gn_compressor_spec(s->replica.compressor) : &s->compress, name);
 	if (!strcmp(name, from->compress))
 		return gn_agree_status(s->comm, gn_checkpoint_load_rank(from->folder, from->ranks, s->model, gn_comm_rank(s->comm),
 									gn_comm_size(s->comm), &own, err), err);
+	if (gn_session_chooses_compression(s))
+		return GN_OK;
 	if (gn_comm_rank(s->comm) == 0 && (s->replica.compressor || from->compress[0]))
 		gn_log_warn(s->log, "the checkpoint was made with --compress %s, this run has %s: gradients that were kept back are dropped",
 			    from->compress[0] ? from->compress : "none", name);

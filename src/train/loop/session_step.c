@@ -114,7 +114,7 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 {
 	const uint64_t began = gn_clock_ns();
 	const uint64_t sent = sent_bytes(s);
-	const double waited = sums->data;
+	const double waited = sums->data, exposed = sums->exposed;
 	const struct gn_step step = {
 		.number = s->state.step,
 		.updates = s->state.step + 1 - s->state.skipped,
@@ -151,7 +151,8 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 	sums->step += took;
 	s->state.step++;
 	s->state.sample += s->schedule.global_batch;
-	return note_autotune(s, err);
+	status = gn_session_note_compression(s, sums->exposed - exposed, err);
+	return status ? status : note_autotune(s, err);
 }
 
 /* Under other conditions the bucket size and overlap that were measured say nothing. */
@@ -190,8 +191,11 @@ enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_le
 	const char *progress = s->options->progress;
 	/* A rank whose GPU computes has one thread that feeds it. */
 	int threads = gn_device_is_queued(s->replica.device.device) ? 1 : omp_get_max_threads();
-	enum gn_status status = gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 ?
-				GN_OK : begin_autotune(s, steps_left, err);
+	enum gn_status status;
+
+	gn_session_begin_compression(s, steps_left);
+	status = gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 ?
+			 GN_OK : begin_autotune(s, steps_left, err);
 
 	if (!status)
 		status = gn_step_forecast_init(&s->forecast, s->comm, threads, progress && !strcmp(progress, "thread"), err);

@@ -1,0 +1,44 @@
+#!/bin/bash
+# --compress auto: none where bytes are cheap, a method where they are not, kept in the checkpoint.
+set -u
+# shellcheck source=tests/transport/common.sh
+. "$GN_SOURCE/tests/transport/common.sh"
+jsonl=$GN_SOURCE/tests/cmd/jsonl
+export UCX_WARN_UNUSED_ENV_VARS=n GANNET_LOG=info OMP_NUM_THREADS=1
+
+check 'digits are packed' "$gannet" pack --out "$scratch/train" "$GN_SOURCE/data/digits/digits-train.tar.xz"
+lenet() { # NAME STEPS OPTION...
+	launch 2 "$gannet" train --data "$scratch/train" --model lenet --lr 0.02 --schedule constant --batch 16 --threads 1 \
+		--loader-threads 1 --compress auto --log "$scratch/$1.jsonl" --checkpoint "$scratch/$1" --steps "$2" "${@:3}"
+}
+digest() { "$jsonl" "$scratch/$1.jsonl" end params_sha256 | tail -1; }
+chosen() { sed -n 's/.*"compress": "\([^"]*\)".*/\1/p' "$scratch/$1"/latest/manifest.json; }
+
+expect 0 'auto: none; .*none [0-9.]+, bf16 [0-9.]+, int8 [0-9.]+, topk:0.01 [0-9.]+, powersgd:2' 'in shared memory nothing is compressed' \
+	lenet shared 40
+check 'the log has it' test "$("$jsonl" "$scratch/shared.jsonl" compress method)" = none
+check 'the checkpoint, too' grep -q '"compress": "none"' "$scratch/shared/latest/manifest.json"
+expect 0 'too few to measure' 'a short run measures nothing' lenet short 10
+expect 0 'resumed from' 'what is chosen stays chosen' lenet shared 44 --resume auto
+check 'and is not measured again' test "$("$jsonl" "$scratch/shared.jsonl" compress method | wc -l)" = 1
+
+# A network of its own with a loopback of 30 Mbit/s: 1.7 MB a step and way take half a second.
+slowly() {
+	unshare -rn sh -c 'ip link set lo up mtu 1500 && tc qdisc add dev lo root tbf rate 30mbit burst 128k latency 2s && "$@"' slowly "$@"
+}
+slow_lenet() { slowly timeout -k 5 120 "$gannet" launch -n 2 -- "$gannet" train --data "$scratch/train" --model lenet --lr 0.02 \
+	--schedule constant --batch 16 --threads 1 --loader-threads 1 --log "$scratch/$1.jsonl" --checkpoint "$scratch/$1" --steps "$2" \
+	--transport tcp "${@:3}"; }
+if slowly true 2>/dev/null; then
+	expect 0 'auto: (int8|topk:0.01|powersgd:2); sharing' 'on a slow network a method is taken' slow_lenet slow 40 --compress auto
+	method=$("$jsonl" "$scratch/slow.jsonl" compress method)
+	check 'the checkpoint has it' test "$(chosen slow)" = "$method"
+	cp -r "$scratch/slow" "$scratch/fixed"
+	expect 0 "compressed by $method" 'it goes on with it' slow_lenet slow 46 --compress auto --resume auto
+	check 'as asked for by name' slow_lenet fixed 46 --compress "$method" --resume auto
+	check 'the same bits' test "$(digest slow)" = "$(digest fixed)"
+else
+	skip 'on a slow network a method is taken' 'no network namespaces or no tc here'
+fi
+check 'a report is drawn' "$gannet" report "$scratch/shared.jsonl" --out "$scratch/report"
+finish
