@@ -18,6 +18,8 @@
 #define STEPS 6
 #define NAN_STEP 3
 #define TAIL 37
+#define MOMENTUM 0.75f
+#define CLIP 1000
 
 struct probe {
 	struct gn_comm *comm;
@@ -25,6 +27,7 @@ struct probe {
 	struct gn_compressor *c;
 	struct gn_compress_spec spec;
 	float *flat;
+	float *momentum, *velocity; /* dgc's, computed here */
 	double *given, *got; /* sums over steps: of this rank's gradients; of what came out, divided by ranks */
 	size_t params;
 	int rank, size;
@@ -129,6 +132,44 @@ static void check_kept(struct probe *p, int step, double allowed, struct gn_err 
 	free(sums);
 }
 
+/* dgc: what this rank holds is the velocity, or it was sent and both arrays are cleared; what all sent is what came out. */
+static void check_dgc(struct probe *p, int step, struct gn_err *err)
+{
+	double *sent = calloc(p->params, sizeof *sent), square = 0, limit = CLIP / sqrt(p->size);
+	struct gn_compress_state state;
+	size_t cleared = 0;
+	float scale = 1;
+	int next = 0;
+
+	gn_compressor_state(p->c, &state);
+	for (size_t i = 0; i < p->params; i++)
+		square += is_padding(p, i, &next) ? 0 : (double)given(p, p->rank, i, step) * given(p, p->rank, i, step);
+	if (sqrt(square) > limit)
+		scale = (float)(limit / sqrt(square));
+	next = 0;
+	for (size_t i = 0; sent && i < p->params; i++) {
+		float g = is_padding(p, i, &next) ? 0 : given(p, p->rank, i, step);
+
+		p->momentum[i] = MOMENTUM * p->momentum[i] + scale * g;
+		p->velocity[i] += p->momentum[i];
+		if (state.arrays[0][i] == p->velocity[i] && state.arrays[1][i] == p->momentum[i])
+			continue;
+		if (state.arrays[0][i] != 0 || state.arrays[1][i] != 0)
+			wrong(p, step, "velocity", i, state.arrays[0][i], p->velocity[i]);
+		sent[i] = p->velocity[i];
+		p->velocity[i] = p->momentum[i] = 0;
+		cleared++;
+	}
+	if (!cleared || cleared > p->params * p->spec.fraction + 100)
+		wrong(p, step, "elements that were sent", 0, (double)cleared, p->params * p->spec.fraction);
+	if (!sent || gn_comm_allreduce(p->comm, sent, p->params, GN_F64, NULL, err))
+		_exit(WRONG);
+	for (size_t i = 0; i < p->params; i++)
+		if (fabs(sent[i] - p->flat[i]) > 1e-6 * (fabs(sent[i]) + 1000))
+			wrong(p, step, "sum of what was sent", i, p->flat[i], sent[i]);
+	free(sent);
+}
+
 static void check_sums(struct probe *p, int step, struct gn_err *err)
 {
 	double largest = 30 * 64;
@@ -147,6 +188,9 @@ static void check_sums(struct probe *p, int step, struct gn_err *err)
 		break;
 	case GN_COMPRESS_TOPK:
 		check_kept(p, step, 0, err);
+		break;
+	case GN_COMPRESS_DGC:
+		check_dgc(p, step, err);
 		break;
 	case GN_COMPRESS_POWERSGD:
 		check_kept(p, step, 0.05, err);
@@ -240,7 +284,7 @@ static enum gn_status run(struct probe *p, struct gn_err *err)
 static enum gn_status create(struct probe *p, struct gn_world *world, const char *method, struct gn_err *err)
 {
 	struct gn_comm_options options = {.transport = "tcp", .tuning = "none"};
-	struct gn_compress_options co = {.algo = "ring", .seed = 5, .momentum = 0.9, .batches = 1};
+	struct gn_compress_options co = {.algo = "ring", .seed = 5, .momentum = MOMENTUM, .clip = CLIP, .batches = 1};
 	enum gn_status status = gn_compress_parse(method, &p->spec, err);
 
 	if (!status)
@@ -253,9 +297,11 @@ static enum gn_status create(struct probe *p, struct gn_world *world, const char
 	p->size = gn_comm_size(p->comm);
 	p->params = gn_model_param_elements(p->model);
 	p->flat = calloc(p->params + TAIL, sizeof *p->flat);
+	p->momentum = calloc(p->params, sizeof *p->momentum);
+	p->velocity = calloc(p->params, sizeof *p->velocity);
 	p->given = calloc(p->params, sizeof *p->given);
 	p->got = calloc(p->params, sizeof *p->got);
-	if (!p->flat || !p->given || !p->got)
+	if (!p->flat || !p->momentum || !p->velocity || !p->given || !p->got)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory");
 	co.comm = p->comm;
 	co.model = p->model;
@@ -278,6 +324,8 @@ int main(int argc, char **argv)
 		status = run(&p, &err);
 	gn_compressor_destroy(p.c);
 	free(p.flat);
+	free(p.momentum);
+	free(p.velocity);
 	free(p.given);
 	free(p.got);
 	gn_model_destroy(p.model);

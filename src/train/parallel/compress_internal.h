@@ -18,7 +18,7 @@ struct gn_compressor {
 	double sent_bytes;	       /* a step, by formula, over all buckets */
 };
 
-/* A bucket: count parameters, `offset` elements from the array's start, whose gradients are at data. */
+/* A bucket: count parameters with zeros between tensors, `offset` elements from the array's start, whose gradients are at data. */
 struct gn_codec_bucket {
 	struct gn_compressor *c;
 	float *data;
