@@ -1,9 +1,11 @@
 /* A rank that exchanges gradients of resnet20 with a method of compression, in several buckets, and checks each step: all ranks hold the
  * same bits; the tail is exact; the sums are as near as the method promises; what error feedback keeps and what was sent are the gradient;
  * bytes sent are those of the formula; a NaN on one rank reaches all and leaves no trace.
- * usage: compress_probe METHOD      Exit codes as gannet's; 99: a wrong result. */
+ * "local": local steps; the rank's own gradients, the tail of all, and a NaN that all ranks learn of.
+ * usage: compress_probe METHOD|local      Exit codes as gannet's; 99: a wrong result. */
 #include "src/base/sha256.h"
 #include "src/train/parallel/compress.h"
+#include "src/train/parallel/local_steps.h"
 #include "src/train/parallel/reducer.h"
 #include "tests/transport/exit_code.h"
 #include "transport/coll/agree.h"
@@ -281,11 +283,59 @@ static enum gn_status run(struct probe *p, struct gn_err *err)
 	return status;
 }
 
+/* The first number of the tail is the flag. */
+static void check_local(const struct probe *p, const struct gn_local_steps *local, int step)
+{
+	int next = 0;
+
+	for (size_t i = 0; i < p->params && step != NAN_STEP; i++) {
+		double sum = 0;
+
+		for (int r = 0; r < p->size && !is_padding(p, i, &next); r++)
+			sum += given(p, local->is_active ? p->rank : r, i, step);
+		if (p->flat[i] != sum)
+			wrong(p, step, "gradient", i, p->flat[i], sum);
+	}
+	if (step != NAN_STEP)
+		check_tail(p, step);
+	else if (!isnan(*local->flag))
+		wrong(p, step, "flag", 0, *local->flag, NAN);
+}
+
+static enum gn_status run_local(struct probe *p, struct gn_err *err)
+{
+	struct gn_local_steps local = {.every = 4, .flag = p->flat + p->params};
+	struct gn_reducer_config config = {100000, 1};
+	struct gn_sharing_options o = {.comm = p->comm, .model = p->model, .flat = p->flat, .tail_elements = TAIL, .algo = "ring",
+				       .local = &local};
+	struct gn_reducer *x;
+	enum gn_status status = gn_reducer_create(&o, &config, &x, err);
+
+	if (status)
+		return status;
+	for (int step = 0; step < STEPS && !status; step++) {
+		local.is_active = step > 0;
+		fill(p, step);
+		gn_reducer_begin(x);
+		for (int i = gn_model_param_count(p->model) - 1; i >= 0; i--)
+			if ((i + p->rank) % 7)
+				gn_reducer_ready(x, i, NULL);
+		status = gn_reducer_wait(x, err);
+		if (!status)
+			check_local(p, &local, step);
+	}
+	if (!status)
+		printf("rank %d: %zu buckets are right\n", p->rank, gn_reducer_buckets(x));
+	gn_reducer_destroy(x);
+	return status;
+}
+
 static enum gn_status create(struct probe *p, struct gn_world *world, const char *method, struct gn_err *err)
 {
 	struct gn_comm_options options = {.transport = "tcp", .tuning = "none"};
 	struct gn_compress_options co = {.algo = "ring", .seed = 5, .momentum = MOMENTUM, .clip = CLIP, .batches = 1};
-	enum gn_status status = gn_compress_parse(method, &p->spec, err);
+	int is_local = !strcmp(method, "local");
+	enum gn_status status = is_local ? GN_OK : gn_compress_parse(method, &p->spec, err);
 
 	if (!status)
 		status = gn_comm_create(world, &options, NULL, &p->comm, err);
@@ -306,7 +356,7 @@ static enum gn_status create(struct probe *p, struct gn_world *world, const char
 	co.comm = p->comm;
 	co.model = p->model;
 	co.spec = p->spec;
-	return gn_compressor_create(&co, &p->c, err);
+	return is_local ? GN_OK : gn_compressor_create(&co, &p->c, err);
 }
 
 int main(int argc, char **argv)
@@ -321,7 +371,7 @@ int main(int argc, char **argv)
 	if (!status)
 		status = create(&p, world, argv[1], &err);
 	if (!status)
-		status = run(&p, &err);
+		status = p.c ? run(&p, &err) : run_local(&p, &err);
 	gn_compressor_destroy(p.c);
 	free(p.flat);
 	free(p.momentum);
