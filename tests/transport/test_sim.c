@@ -266,6 +266,57 @@ static void test_step(void **state)
 	expect_near(exposed, one, 1e-6);
 }
 
+static struct gn_node_map *map_of(const int *node_of, int size)
+{
+	struct gn_node_map *map;
+	struct gn_err err;
+
+	assert_ok(gn_node_map_create(node_of, size, &map, &err));
+	return map;
+}
+
+/* Ranks on nodes as mapped: as without a map where that says the same; a node that sends for more ranks takes longer. */
+static void test_map(void **state)
+{
+	static const int even[] = {0, 0, 1, 1, 2, 2}, uneven[] = {0, 0, 0, 0, 1, 2}, cyclic[] = {0, 1, 2, 0, 1, 2};
+	struct gn_node_map *maps[] = {map_of(even, 6), map_of(uneven, 6), map_of(cyclic, 6)};
+	struct gn_sim_topology t = plain(3, 2), mapped = plain(0, 0);
+	struct gn_sim_result r, plainly;
+	struct gn_err err;
+	size_t count;
+	const struct gn_algorithm *all = gn_algorithms(&count);
+
+	(void)state;
+	for (int streams = 0; streams < 2; streams++)
+		for (size_t i = 0; i < count; i++) {
+			t.streams = mapped.streams = streams;
+			mapped.map = maps[0];
+			assert_ok(gn_sim_run(&t, &all[i], 600000, 2, 0, &plainly, &err));
+			assert_ok(gn_sim_run(&mapped, &all[i], 600000, 2, 0, &r, &err));
+			expect_near(r.time_s, plainly.time_s, 1e-5);
+			assert_int_equal(r.network_bytes, plainly.network_bytes);
+		}
+	/* a ring leaves each of three consecutive nodes once, and between cyclic ones each rank sends */
+	mapped.map = maps[1];
+	simulated(&mapped, "ring", 6 << 20, &r);
+	assert_int_equal(r.network_bytes, 3 * 10 << 20);
+	mapped.map = maps[2];
+	simulated(&mapped, "ring", 6 << 20, &r);
+	assert_int_equal(r.network_bytes, 6 * 10 << 20);
+	/* to all: 4 ranks of a node send to 2 others */
+	mapped.map = maps[1];
+	mapped.link_latency_s = mapped.node_latency_s = 0;
+	assert_ok(gn_sim_run(&mapped, gn_algorithm_find(GN_COLLECTIVE_ALL_TO_ALL, "direct"), 6 << 20, 1, 0, &r, &err));
+	assert_true(r.time_s > 8 * 1e-9 * (1 << 20));
+	mapped.rails = 2;
+	assert_int_equal(gn_sim_run(&mapped, &all[0], 1024, 1, 0, &r, &err), GN_ERR_USAGE);
+	mapped.rails = 1;
+	mapped.leaf_nodes = 1;
+	assert_int_equal(gn_sim_run(&mapped, &all[0], 1024, 1, 0, &r, &err), GN_ERR_USAGE);
+	for (int i = 0; i < 3; i++)
+		gn_node_map_destroy(maps[i]);
+}
+
 static void test_refusals(void **state)
 {
 	const struct gn_algorithm *a = gn_algorithm_find(GN_COLLECTIVE_ALLREDUCE, "ring");
@@ -289,7 +340,8 @@ int main(void)
 		cmocka_unit_test(test_closed_forms), cmocka_unit_test(test_folding), cmocka_unit_test(test_folding_of_streams),
 		cmocka_unit_test(test_streams_share), cmocka_unit_test(test_streams_of_all), cmocka_unit_test(test_rounds),
 		cmocka_unit_test(test_rounds_compete), cmocka_unit_test(test_rounds_ahead), cmocka_unit_test(test_monotone),
-		cmocka_unit_test(test_rails), cmocka_unit_test(test_step), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_rails), cmocka_unit_test(test_step), cmocka_unit_test(test_map),
+		cmocka_unit_test(test_refusals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,6 @@ static void count(const struct gn_sim_state *m, int size, struct gn_sim_result *
 {
 	struct gn_sim_result r = {.steps = m->plan.first[m->plan.ranks], .simulated_ranks = m->plan.ranks};
 	uint64_t copies = (uint64_t)(size / m->plan.ranks);
-	int per_node = m->t->ranks_per_node;
 
 	for (size_t i = 0; i < r.steps; i++) {
 		const struct gn_sim_plan_step *s = &m->plan.steps[i];
@@ -31,7 +30,7 @@ static void count(const struct gn_sim_state *m, int size, struct gn_sim_result *
 		if (s->op != GN_STEP_SEND)
 			continue;
 		r.messages += copies;
-		if (s->rank / per_node != s->peer / per_node)
+		if (gn_sim_node_of(m->t, s->rank) != gn_sim_node_of(m->t, s->peer))
 			r.network_bytes += (uint64_t)s->bytes * copies;
 	}
 	*out = r;
@@ -105,20 +104,20 @@ static enum gn_status simulate(struct gn_sim_state *m, int size, struct gn_sim_r
 /* How many ranks to simulate: one leaf switch or node represents all if the run is symmetric. */
 static int ranks_to_simulate(const struct gn_sim_topology *t, const struct gn_algorithm *a, int size)
 {
-	int group = t->ranks_per_node * (t->leaf_nodes ? t->leaf_nodes : 1);
+	int group = t->map ? size : t->ranks_per_node * (t->leaf_nodes ? t->leaf_nodes : 1);
 
 	return a->rotation_symmetric && !(t->jitter > 0) && !t->stragglers && size % group == 0 ? group : size;
 }
 
 static enum gn_status create_map(const struct gn_sim_topology *t, struct gn_node_map **out, struct gn_err *err)
 {
-	int size = t->nodes * t->ranks_per_node, *node_of = calloc((size_t)size, sizeof *node_of);
+	int size = gn_sim_ranks(t), *node_of = calloc((size_t)size, sizeof *node_of);
 	enum gn_status status;
 
 	if (!node_of)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", size);
 	for (int r = 0; r < size; r++)
-		node_of[r] = r / t->ranks_per_node;
+		node_of[r] = gn_sim_node_of(t, r);
 	status = gn_node_map_create(node_of, size, out, err);
 	free(node_of);
 	return status;
@@ -128,7 +127,7 @@ static enum gn_status create_map(const struct gn_sim_topology *t, struct gn_node
 static struct gn_sim_topology combine_rails(const struct gn_sim_topology *t)
 {
 	struct gn_sim_topology combined = *t;
-	double each = (double)t->rails / t->ranks_per_node;
+	double each = t->map ? 1 : (double)t->rails / t->ranks_per_node;
 
 	if (each <= 1)
 		return combined;
@@ -142,7 +141,7 @@ static struct gn_sim_topology combine_rails(const struct gn_sim_topology *t)
 static enum gn_status run(const struct gn_sim_topology *t, const struct gn_algorithm *a, size_t bytes, uint32_t pieces,
 			  uint64_t max_bytes, struct gn_sim_result *out, struct gn_err *err)
 {
-	struct gn_algo_args args = {.size = t->nodes * t->ranks_per_node, .pieces = pieces};
+	struct gn_algo_args args = {.size = gn_sim_ranks(t), .pieces = pieces};
 	struct gn_sim_state m = {.t = t};
 	struct gn_node_map *map = NULL;
 	enum gn_status status = create_map(t, &map, err);
@@ -200,7 +199,7 @@ enum gn_status gn_sim_step_time(const struct gn_sim_topology *t, const struct gn
 {
 	double reduced_s = 0, bucket_s = 0;
 
-	for (size_t i = 0; i < step->count && t->nodes * t->ranks_per_node > 1; i++) {
+	for (size_t i = 0; i < step->count && gn_sim_ranks(t) > 1; i++) {
 		struct gn_sim_result r = {.time_s = bucket_s};
 		enum gn_status status = GN_OK;
 

@@ -13,14 +13,19 @@ static int simulated(const struct gn_sim_net *n, int rank)
 
 static int node_of(const struct gn_sim_net *n, int rank)
 {
-	return rank / n->t->ranks_per_node;
+	return gn_sim_node_of(n->t, rank);
+}
+
+static int local_of(const struct gn_sim_net *n, int rank)
+{
+	return n->t->map ? n->t->map->local[rank] : rank % n->t->ranks_per_node;
 }
 
 size_t gn_sim_net_port(const struct gn_sim_net *n, int rank)
 {
 	int node = node_of(n, simulated(n, rank));
 
-	return (size_t)node * (size_t)n->t->rails + (size_t)(rank % n->t->ranks_per_node % n->t->rails);
+	return (size_t)node * (size_t)n->t->rails + (size_t)(local_of(n, rank) % n->t->rails);
 }
 
 static int leaf_of(const struct gn_sim_net *n, int rank)
@@ -36,7 +41,7 @@ static double later(double a, double b)
 enum gn_status gn_sim_net_create(const struct gn_sim_topology *t, int ranks, struct gn_sim_net *n, struct gn_err *err)
 {
 	struct gn_sim_net new = {.t = t, .ranks = ranks};
-	size_t nodes = (size_t)(ranks / t->ranks_per_node), ports = nodes * (size_t)t->rails;
+	size_t nodes = (size_t)(t->map ? t->map->nodes : ranks / t->ranks_per_node), ports = nodes * (size_t)t->rails;
 
 	new.processor = calloc((size_t)ranks, sizeof *new.processor);
 	new.in_node = calloc((size_t)ranks, sizeof *new.in_node);

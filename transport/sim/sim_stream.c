@@ -293,7 +293,7 @@ enum gn_status gn_sim_streams_create(struct gn_sim_net *net, struct gn_sim_event
 				     struct gn_sim_streams **out, struct gn_err *err)
 {
 	struct gn_sim_streams *s = calloc(1, sizeof *s);
-	size_t ports = (size_t)(net->ranks / net->t->ranks_per_node) * (size_t)net->t->rails;
+	size_t ports = (size_t)(net->t->map ? net->t->map->nodes : net->ranks / net->t->ranks_per_node) * (size_t)net->t->rails;
 
 	if (s)
 		s->ports = calloc(ports, sizeof *s->ports);

@@ -1,10 +1,24 @@
 #include "transport/sim/sim_topology.h"
 
+int gn_sim_ranks(const struct gn_sim_topology *t)
+{
+	return t->map ? t->map->size : t->nodes * t->ranks_per_node;
+}
+
+int gn_sim_node_of(const struct gn_sim_topology *t, int rank)
+{
+	return t->map ? t->map->node[rank] : rank / t->ranks_per_node;
+}
+
 enum gn_status gn_sim_topology_check(const struct gn_sim_topology *t, struct gn_err *err)
 {
-	int64_t ranks = (int64_t)t->nodes * t->ranks_per_node;
+	int64_t ranks = t->map ? t->map->size : (int64_t)t->nodes * t->ranks_per_node;
 
-	if (t->nodes < 1 || t->ranks_per_node < 1 || t->rails < 1 || ranks > 1 << 17)
+	if (t->map && (t->leaf_nodes || t->rails < 1 || t->rails > t->map->smallest))
+		return gn_err_set(err, GN_ERR_USAGE, "%d rails and leaf switches of %d nodes with ranks on nodes as mapped: at least one "
+				  "rail, at most one for each rank, and no leaf switches",
+				  t->rails, t->leaf_nodes);
+	if (!t->map && (t->nodes < 1 || t->ranks_per_node < 1 || t->rails < 1 || ranks > 1 << 17))
 		return gn_err_set(err, GN_ERR_USAGE, "%d nodes of %d ranks and %d rails: at least one of each, and at most 131072 "
 				  "ranks",
 				  t->nodes, t->ranks_per_node, t->rails);

@@ -6,6 +6,7 @@
 #define GN_TRANSPORT_SIM_SIM_TOPOLOGY_H
 
 #include "src/base/status.h"
+#include "transport/schedule/algo.h"
 
 #include <stdint.h>
 
@@ -24,6 +25,9 @@ struct gn_sim_path {
 };
 
 struct gn_sim_topology {
+	/* Where ranks are, if nodes have different numbers of them or they are not consecutive; replaces nodes and ranks_per_node.
+	 * Borrowed; NULL: by these. Not with leaf switches, and rails are at most the ranks of the smallest node. */
+	const struct gn_node_map *map;
 	int nodes, ranks_per_node,
 			rails; /* local rank l uses rail l modulo rails; with more rails than ranks a rank uses several as one */
 	double link_bytes_per_s, link_latency_s;
@@ -48,6 +52,8 @@ struct gn_sim_topology {
 
 /* The range of a path that a message of `bytes` belongs to. */
 const struct gn_sim_range *gn_sim_range_of(const struct gn_sim_path *p, double bytes);
+int gn_sim_ranks(const struct gn_sim_topology *t);
+int gn_sim_node_of(const struct gn_sim_topology *t, int rank);
 /* GN_ERR_USAGE when a value is invalid. */
 enum gn_status gn_sim_topology_check(const struct gn_sim_topology *t, struct gn_err *err);
 
