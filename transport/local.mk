@@ -90,8 +90,11 @@ libgannet_transport_a_SOURCES += \
 
 libgannet_transport_a_SOURCES += \
 	transport/select/cost.c transport/select/cost.h \
+	transport/select/critical_path.c transport/select/critical_path.h transport/select/critical_path_internal.h \
+	transport/select/critical_path_port.c \
+	transport/select/critical_path_walk.c \
 	transport/select/select.c transport/select/select.h \
-	transport/select/select_cost_model.c \
+	transport/select/select_cost_model.c transport/select/select_cost_model.h \
 	transport/select/tuning_table.c transport/select/tuning_table.h \
 	transport/select/tuning_table_agree.c
 

@@ -99,6 +99,9 @@ check_PROGRAMS += tests/transport/p2p_probe
 tests_transport_p2p_probe_SOURCES = tests/transport/p2p_probe.c tests/transport/exit_code.h \
 	tests/transport/late_device.c tests/transport/late_device.h
 tests_transport_p2p_probe_LDADD = $(TRANSPORT_LIBS)
+check_PROGRAMS += tests/transport/selection_grid
+tests_transport_selection_grid_SOURCES = tests/transport/selection_grid.c
+tests_transport_selection_grid_LDADD = $(TRANSPORT_LIBS)
 SHELL_TESTS += \
 	tests/transport/groups.t \
 	tests/transport/loss.t \
@@ -116,6 +119,7 @@ SHELL_TESTS += \
 	tests/transport/limits.t \
 	tests/transport/resident.t \
 	tests/transport/scale.t \
+	tests/transport/selection.t \
 	tests/transport/sim.t \
 	tests/transport/slurm.t \
 	tests/transport/p2p.t \

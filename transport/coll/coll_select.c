@@ -37,7 +37,7 @@ static const char *select_measured(const struct gn_comm *c, const struct gn_coll
 	return pick ? pick->algorithm : NULL;
 }
 
-/* The size class: selection may take milliseconds and is cached by power of two, because blocking calls prepare each time. */
+/* The size class: the selection is cached by power of two, because blocking calls prepare each time. */
 static int size_class_of(size_t bytes)
 {
 	int k = 0;
@@ -83,40 +83,39 @@ enum gn_status gn_coll_select(struct gn_comm *c, const struct gn_coll_args *args
 	return status;
 }
 
-/* Interpolates linearly between powers of two: simulating each length would take long. */
+/* Of the schedule as prepared. */
 static enum gn_status predict_by_model(const struct gn_coll *coll, double bytes, double *seconds, struct gn_err *err)
 {
-	int k = size_class_of((size_t)bytes);
-	double at[2] = {0, 0}, low = k ? (double)((size_t)1 << (k - 1)) : 0, high = (double)((size_t)1 << k);
+	struct gn_select_args how = {.what = coll->args.what, .bytes = (size_t)bytes, .map = coll->comm->map,
+				     .cost = &coll->comm->root->cost};
+	struct gn_select_form form;
+	enum gn_status status = gn_select_closed_form(&how, gn_algorithm_find(how.what, coll->info.algorithm), coll->info.pieces,
+						       &form, err);
 
-	for (int i = 0; i < 2; i++) {
-		struct gn_select_args how = {.what = coll->args.what, .bytes = (size_t)(i || !k ? high : low),
-					     .map = coll->comm->map, .cost = &coll->comm->root->cost, .algo = coll->info.algorithm};
-		struct gn_choice choice;
-		enum gn_status status = gn_select(&how, &choice, err);
-
-		if (status)
-			return status;
-		at[i] = choice.predicted_s;
-	}
-	*seconds = at[0] + (at[1] - at[0]) * (bytes - low) / (high - low);
-	return GN_OK;
+	if (!status)
+		*seconds = form.seconds;
+	return status;
 }
 
 /* Scales the prediction by measured over predicted time of the measurement nearest in length, if that is near or shorter: gannet
  * tune does not time long messages, for which the model is good. */
 static enum gn_status scale_by_trial(const struct gn_coll *coll, struct gn_coll_forecast *f, struct gn_err *err)
 {
-	double bytes = (double)coll->op.bytes, modelled_s;
+	double bytes = (double)coll->op.bytes;
 	int near;
 	const struct gn_cost_pick *pick = coll->comm->group ? NULL : gn_cost_trial(&coll->comm->root->cost, coll->info.algorithm, bytes, &near);
+	struct gn_select_args how = {.what = coll->args.what, .map = coll->comm->map, .cost = &coll->comm->root->cost,
+				     .algo = coll->info.algorithm};
+	struct gn_choice tried;
 	enum gn_status status;
 
 	if (!pick || (!near && bytes < pick->bytes))
 		return GN_OK;
-	status = predict_by_model(coll, pick->bytes, &modelled_s, err);
-	if (!status && modelled_s > 0) {
-		f->seconds *= pick->seconds / modelled_s;
+	how.bytes = (size_t)pick->bytes;
+	how.piece_bytes = (size_t)pick->piece_bytes;
+	status = gn_select(&how, &tried, err);
+	if (!status && tried.predicted_s > 0) {
+		f->seconds *= pick->seconds / tried.predicted_s;
 		f->source = near ? GN_COLL_TRIED : f->source;
 	}
 	return status;

@@ -139,9 +139,9 @@ struct gn_coll_info {
 	int direct; /* ranks of one node read each other's buffers */
 };
 
-/* Local, but with the same arguments and in the same order on all ranks. May compute for milliseconds to select an algorithm. The
- * result of a reduction is bit-identical on all ranks, and from run to run for the same number of ranks and algorithm.
- * GN_ERR_USAGE: invalid arguments. */
+/* Local, but with the same arguments and in the same order on all ranks. The first of each length selects an algorithm, which takes
+ * some 10 us on 8 ranks and milliseconds on hundreds. The result of a reduction is bit-identical on all ranks, and from run to run
+ * for the same number of ranks and algorithm. GN_ERR_USAGE: invalid arguments. */
 enum gn_status gn_coll_prepare(struct gn_comm *c, const struct gn_coll_args *args, struct gn_coll **out,
 			       struct gn_err *err);
 void gn_coll_describe(const struct gn_coll *coll, struct gn_coll_info *out);
@@ -156,8 +156,8 @@ struct gn_coll_forecast {
 	double processor_s; /* a lower bound of this rank's CPU time in it */
 	enum gn_coll_source source;
 };
-/* Local. Predicts the time by simulating the schedule with the costs, for milliseconds; for algorithm "shared" by the rate of
- * reductions. GN_ERR_UNSUPPORTED: not an allreduce. */
+/* Local. Predicts the time by the critical path of the schedule with the costs (select.h), as quickly as a selection; for algorithm
+ * "shared" by the rate of reductions. GN_ERR_UNSUPPORTED: not an allreduce. */
 enum gn_status gn_coll_predict(const struct gn_coll *coll, struct gn_coll_forecast *out, struct gn_err *err);
 /* Nonblocking. Several operations may be in flight, started in the same order on all ranks. after: the operation begins when this is
  * done; NULL: now. Of device memory, an event of its device, which may be recorded again after the call; of host memory it is borrowed

@@ -1,31 +1,18 @@
 #include "transport/select/select.h"
 
 #include "src/base/strbuf.h"
+#include "transport/select/select_cost_model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define CANDIDATES_MAX 64
 #define SIZES_MAX 4
-/* The simulation budget, in steps of all ranks: about 4 ms. */
-#define STEPS_MAX 10000
+/* Steps of all candidates, about 6 ms. */
+#define WALKED_MAX 60000.0
+#define ALGORITHMS_MAX (CANDIDATES_MAX / SIZES_MAX)
 /* A pick is kept up to this factor, because the model's error is tens of percent. */
 #define PICK_FACTOR 1.5
-/* Candidates beyond this factor of the best closed form are not simulated: its error is smaller. */
-#define SIMULATE_FACTOR 4
-
-/* Whether each node has the same number of consecutive ranks, as the simulator requires. */
-static int is_regular(const struct gn_node_map *map)
-{
-	int local = map->size / map->nodes;
-
-	if (local * map->nodes != map->size)
-		return 0;
-	for (int r = 0; r < map->size; r++)
-		if (map->node[r] != r / local)
-			return 0;
-	return 1;
-}
 
 const size_t *gn_select_piece_bytes(int *count)
 {
@@ -36,8 +23,15 @@ const size_t *gn_select_piece_bytes(int *count)
 }
 
 struct candidate {
-	struct gn_choice choice;
-	double steps; /* of the busiest rank */
+	struct gn_choice choice; /* predicted_s: a guess, until it is walked */
+	double bound_s;		 /* of predicted_s */
+	struct gn_cost_model *model;
+};
+
+struct candidates {
+	struct candidate list[CANDIDATES_MAX];
+	int count, models_count;
+	struct gn_cost_model *models[ALGORITHMS_MAX];
 };
 
 /* The candidate numbers of slices, without duplicates. */
@@ -72,25 +66,33 @@ static int has_too_many_steps(const struct gn_select_args *args, const struct gn
 	return !args->piece_bytes && c->pieces > 1 && steps > GN_SELECT_STEPS_MAX;
 }
 
-static enum gn_status add_algorithm(const struct gn_select_args *args, const struct gn_algorithm *a, struct candidate *list,
-				    int *count, struct gn_err *err)
+static enum gn_status add_algorithm(const struct gn_select_args *args, const struct gn_algorithm *a, struct candidates *all,
+				    struct gn_err *err)
 {
 	uint32_t pieces[SIZES_MAX];
-	struct gn_select_form forms[SIZES_MAX] = {{.seconds = 0}};
+	struct gn_cost_model *m = NULL;
+	double bound_s = 0;
 	int sizes;
 	enum gn_status status = list_slice_counts(args, a, pieces, &sizes, err);
 
 	if (!status && args->map->size > 1)
-		status = gn_select_closed_form(args, a, pieces, sizes, forms, err);
-	for (int i = 0; i < sizes && !status && *count < CANDIDATES_MAX; i++) {
+		status = gn_cost_model_create(a, args->map, args->cost, &m, err);
+	if (status)
+		return status;
+	all->models[all->models_count++] = m;
+	for (int i = 0; i < sizes && all->count < CANDIDATES_MAX; i++) {
 		struct gn_algo_args how = {.size = args->map->size, .pieces = pieces[i], .map = args->map};
-		struct gn_choice c = {.algorithm = a, .pieces = pieces[i], .chunks = a->chunks(&how),
-				      .predicted_s = forms[i].seconds, .connecting_s = forms[i].connecting_s};
+		struct gn_choice c = {.algorithm = a, .pieces = pieces[i], .chunks = a->chunks(&how)};
 
-		if (!has_too_many_steps(args, &c, forms[i].steps))
-			list[(*count)++] = (struct candidate){c, forms[i].steps};
+		if (m && has_too_many_steps(args, &c, gn_cost_model_messages(m) * pieces[i]))
+			continue;
+		if (m) {
+			bound_s = gn_cost_model_bound(m, (double)args->bytes, pieces[i], &c.predicted_s);
+			c.connecting_s = gn_cost_model_connect_s(m);
+		}
+		all->list[all->count++] = (struct candidate){c, bound_s, m};
 	}
-	return status;
+	return GN_OK;
 }
 
 /* "auto|ring|recursive-doubling|..." */
@@ -105,7 +107,7 @@ static void append_names(enum gn_collective what, struct gn_strbuf *out)
 			gn_strbuf_printf(out, "|%s", a[i].name);
 }
 
-static enum gn_status list_candidates(const struct gn_select_args *args, struct candidate *list, int *count, struct gn_err *err)
+static enum gn_status list_candidates(const struct gn_select_args *args, struct candidates *out, struct gn_err *err)
 {
 	size_t all;
 	const struct gn_algorithm *a = gn_algorithms(&all);
@@ -113,10 +115,10 @@ static enum gn_status list_candidates(const struct gn_select_args *args, struct 
 	enum gn_status status = GN_OK;
 	struct gn_strbuf names;
 
-	for (size_t i = 0; i < all && !status; i++)
+	for (size_t i = 0; i < all && out->models_count < ALGORITHMS_MAX && !status; i++)
 		if (a[i].what == args->what && (any || !strcmp(a[i].name, args->algo)))
-			status = add_algorithm(args, &a[i], list, count, err);
-	if (status || *count)
+			status = add_algorithm(args, &a[i], out, err);
+	if (status || out->count)
 		return status;
 	gn_strbuf_init(&names);
 	append_names(args->what, &names);
@@ -143,59 +145,57 @@ static int by_cost(const void *a, const void *b)
 	return (x->pieces > y->pieces) - (x->pieces < y->pieces);
 }
 
-static enum gn_status simulate_best(const struct gn_select_args *args, struct candidate *list, int count,
+/* Walks the candidates that may be cheaper than the best so far, in the order of the guesses, until too many steps were walked. */
+static enum gn_status find_cheapest(const struct gn_select_args *args, struct candidates *all, struct gn_choice *out,
 				    struct gn_err *err)
 {
-	const struct gn_node_map *map = args->map;
-	struct gn_sim_topology t;
-	double limit = cost_of(&list[0].choice) * SIMULATE_FACTOR, left = STEPS_MAX;
+	const struct candidate *best = NULL;
+	double walked = 0, best_cost = 0;
 	enum gn_status status = GN_OK;
 
-	gn_cost_topology(args->cost, map->nodes, map->size / map->nodes, &t);
-	for (int i = 0; i < count && !status; i++) {
-		struct gn_choice *c = &list[i].choice;
-		double steps = list[i].steps * (c->algorithm->rotation_symmetric ? map->size / map->nodes : map->size);
-		struct gn_sim_result r;
+	qsort(all->list, (size_t)all->count, sizeof *all->list, by_cost);
+	for (int i = 0; i < all->count && !status; i++) {
+		struct candidate *c = &all->list[i];
 
-		if (cost_of(c) > limit)
-			break;
-		if (steps > left)
+		if (best && (walked > WALKED_MAX || best_cost <= c->bound_s + c->choice.connecting_s / GN_SELECT_USES))
 			continue;
-		left -= steps;
-		status = gn_sim_run(&t, c->algorithm, args->bytes, c->pieces, 0, &r, err);
-		if (status)
-			break;
-		c->predicted_s = r.time_s;
-		c->simulated = 1;
+		if (c->model) {
+			walked += gn_cost_model_steps(c->model, c->choice.pieces);
+			status = gn_cost_model_seconds(c->model, (double)args->bytes, c->choice.pieces, &c->choice.predicted_s, err);
+		}
+		if (!best || by_cost(c, best) < 0)
+			best = c;
+		best_cost = cost_of(&best->choice);
 	}
+	if (!status)
+		*out = best->choice;
 	return status;
-}
-
-/* If the best candidate by closed form was too large to simulate, it is selected. Otherwise candidates that were too large compete
- * by closed form with the simulated ones. */
-static const struct gn_choice *cheapest(const struct candidate *list, int count)
-{
-	const struct gn_choice *best = &list[0].choice;
-
-	for (int i = 1; i < count && list[0].choice.simulated; i++)
-		if (cost_of(&list[i].choice) < cost_of(best))
-			best = &list[i].choice;
-	return best;
 }
 
 enum gn_status gn_select(const struct gn_select_args *args, struct gn_choice *out, struct gn_err *err)
 {
-	struct candidate list[CANDIDATES_MAX];
-	int count = 0;
-	enum gn_status status = list_candidates(args, list, &count, err);
+	struct candidates all = {.count = 0};
+	enum gn_status status = list_candidates(args, &all, err);
+
+	if (!status)
+		status = find_cheapest(args, &all, out, err);
+	for (int i = 0; i < all.models_count; i++)
+		gn_cost_model_destroy(all.models[i]);
+	return status;
+}
+
+enum gn_status gn_select_closed_form(const struct gn_select_args *args, const struct gn_algorithm *a, uint32_t pieces,
+				     struct gn_select_form *out, struct gn_err *err)
+{
+	struct gn_cost_model *m;
+	enum gn_status status = gn_cost_model_create(a, args->map, args->cost, &m, err);
 
 	if (status)
 		return status;
-	qsort(list, (size_t)count, sizeof *list, by_cost);
-	if (args->map->size > 1 && is_regular(args->map))
-		status = simulate_best(args, list, count, err);
-	if (!status)
-		*out = *cheapest(list, count);
+	status = gn_cost_model_seconds(m, (double)args->bytes, pieces, &out->seconds, err);
+	out->connecting_s = gn_cost_model_connect_s(m);
+	out->steps = gn_cost_model_messages(m) * pieces;
+	gn_cost_model_destroy(m);
 	return status;
 }
 

@@ -1,200 +1,125 @@
-#include "transport/select/select.h"
+#include "transport/select/select_cost_model.h"
+
+#include "transport/select/critical_path.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define ELEMENT_BYTES 4
-/* Ranks of a node that are evaluated, as a sample of all. */
-#define SAMPLED_RANKS 4
+#define WALKS 6
 
-/* The work of one rank, or the largest of several. */
-struct load {
-	double link_out, link_in, node_in, reduced, messages; /* bytes; messages: sent and received */
-	double link_receives, node_receives;		      /* messages */
-	double longest_link, longest_node;		      /* bytes of the longest message */
-	double connect_s;				      /* s, once */
+/* The time is that of the path with `pieces` slices up to one of these numbers; with more it grows linearly, by as much for each as
+ * between half as many and so many, but by no less than the busiest processor or port has to do for one. The first slices fill the
+ * pipeline, the others follow at the pace of the slowest. */
+static const uint32_t slices[WALKS] = {1, 2, 4, 8, 16, 32};
+/* So many are walked if all walked ranks have no more steps with them. */
+static const double steps_max[WALKS] = {INFINITY, 0, 40000, 10000, 600, 600};
+
+struct gn_cost_model {
+	const struct gn_algorithm *algorithm;
+	const struct gn_node_map *map;
+	const struct gn_cost *cost;
+	struct gn_critical_path *paths[WALKS]; /* by slices; NULL: not needed yet */
+	int most;			       /* the last of them that is walked */
 };
 
-struct rounds {
-	double link, node;
-	int tree; /* a round's messages are between other ranks and of equal length, and each slice passes all rounds */
-};
-
-static int is_tree(const struct gn_algorithm *a)
+static enum gn_status path_of(struct gn_cost_model *m, int i, struct gn_err *err)
 {
-	return !strcmp(a->name, "double-tree") || !strcmp(a->name, "binomial") || !strcmp(a->name, "4-nomial");
+	return m->paths[i] ? GN_OK : gn_critical_path_create(m->algorithm, m->map, m->cost, slices[i], &m->paths[i], err);
 }
 
-/* The number of messages on the schedule's critical path. */
-static struct rounds count_rounds(const struct gn_algorithm *a, const struct gn_node_map *map)
+enum gn_status gn_cost_model_create(const struct gn_algorithm *a, const struct gn_node_map *map, const struct gn_cost *cost,
+				    struct gn_cost_model **out, struct gn_err *err)
 {
-	double p = map->size, nodes = map->nodes, local = ceil(p / nodes), depth = ceil(log2(p)), flat;
-	int power = (map->size & (map->size - 1)) == 0;
+	struct gn_cost_model *m = calloc(1, sizeof *m);
+	enum gn_status status;
 
-	if (!strcmp(a->name, "hierarchical-ring"))
-		return (struct rounds){2 * (nodes - 1), 2 * (local - 1), 0};
-	if (!strncmp(a->name, "hierarchical", 12))
-		return (struct rounds){2 * ceil(log2(nodes)) + ((map->nodes & (map->nodes - 1)) ? 2 : 0), 2 * (local - 1), 0};
-	if (!strcmp(a->name, "ring"))
-		flat = a->what == GN_COLLECTIVE_ALLREDUCE ? 2 * (p - 1) : p - 1;
-	else if (!strcmp(a->name, "recursive-doubling"))
-		flat = depth + (power ? 0 : 1);
-	else if (!strcmp(a->name, "direct"))
-		flat = 1;
-	else if (!strcmp(a->name, "4-nomial"))
-		flat = ceil(depth / 2) * 2;
-	else if (!strcmp(a->name, "binomial") || !strcmp(a->name, "bruck"))
-		flat = depth;
-	else if (!strcmp(a->name, "recursive-halving"))
-		flat = power ? depth : depth + 1;
-	else /* halving-doubling; trees up and down */
-		flat = 2 * depth + (power ? 0 : 2);
-	return map->nodes > 1 ? (struct rounds){flat, 0, is_tree(a)} : (struct rounds){0, flat, is_tree(a)};
-}
-
-static double bytes_of(size_t bytes, uint32_t chunks, const struct gn_step *step)
-{
-	size_t first, last, len;
-
-	gn_schedule_range(bytes / ELEMENT_BYTES, chunks, step->chunk, &first, &len);
-	gn_schedule_range(bytes / ELEMENT_BYTES, chunks, step->chunk + step->chunk_count - 1, &last, &len);
-	return (double)(last + len - first) * ELEMENT_BYTES;
-}
-
-static void add_step(const struct gn_step *step, double bytes, int same_node, struct load *l)
-{
-	if (step->op == GN_STEP_COPY)
-		return;
-	l->messages++;
-	*(same_node ? &l->longest_node : &l->longest_link) =
-		fmax(same_node ? l->longest_node : l->longest_link, bytes);
-	if (step->op == GN_STEP_SEND) {
-		l->link_out += same_node ? 0 : bytes;
-		return;
-	}
-	*(same_node ? &l->node_in : &l->link_in) += bytes;
-	*(same_node ? &l->node_receives : &l->link_receives) += 1;
-	if (step->op == GN_STEP_RECV_REDUCE)
-		l->reduced += bytes;
-}
-
-/* By the schedule with one slice: slices change neither bytes nor peers. */
-static enum gn_status count_load(const struct gn_select_args *args, const struct gn_algorithm *a, int rank, struct load *out,
-			      struct gn_err *err)
-{
-	const struct gn_node_map *map = args->map;
-	struct gn_algo_args how = {.rank = rank, .size = map->size, .pieces = 1, .map = map};
-	unsigned char *connected = calloc((size_t)map->size, 1);
-	struct gn_schedule *s;
-	const struct gn_step *steps;
-	struct load l = {0};
-	size_t count;
-	enum gn_status status = connected ? gn_algorithm_schedule(a, &how, &s, err)
-				      : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d peers", map->size);
-
+	if (!m)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the cost of %s", a->name);
+	*m = (struct gn_cost_model){.algorithm = a, .map = map, .cost = cost};
+	status = path_of(m, 0, err);
 	if (status) {
-		free(connected);
+		gn_cost_model_destroy(m);
 		return status;
 	}
-	steps = gn_schedule_steps(s, &count);
-	for (size_t i = 0; i < count; i++) {
-		int same_node = steps[i].op != GN_STEP_COPY && map->node[steps[i].peer] == map->node[rank];
-
-		add_step(&steps[i], bytes_of(args->bytes, gn_schedule_chunks(s), &steps[i]), same_node, &l);
-		if (steps[i].op == GN_STEP_SEND && !connected[steps[i].peer]) {
-			connected[steps[i].peer] = 1;
-			l.connect_s += same_node ? args->cost->node.connect_s : args->cost->link.connect_s;
-		}
-	}
-	gn_schedule_destroy(s);
-	free(connected);
-	*out = l;
+	for (m->most = WALKS - 1; gn_critical_path_steps(m->paths[0]) * slices[m->most] > steps_max[m->most];)
+		m->most--;
+	*out = m;
 	return GN_OK;
 }
 
-/* Raises *most to the loads of the node's sampled ranks, and *port to the seconds that its port is busy. */
-static enum gn_status node_time(const struct gn_select_args *args, const struct gn_algorithm *a, int node, struct load *most,
-				double *port, struct gn_err *err)
+void gn_cost_model_destroy(struct gn_cost_model *m)
 {
-	const struct gn_node_map *map = args->map;
-	int members = map->first[node + 1] - map->first[node], sampled = members < SAMPLED_RANKS ? members : SAMPLED_RANKS;
-	double out = 0, in = 0;
-	enum gn_status status = GN_OK;
+	if (!m)
+		return;
+	for (int i = 0; i < WALKS; i++)
+		gn_critical_path_destroy(m->paths[i]);
+	free(m);
+}
 
-	for (int k = 0; k < sampled && !status; k++) {
-		struct load l;
+double gn_cost_model_bound(struct gn_cost_model *m, double bytes, uint32_t pieces, double *guess)
+{
+	double path_s = gn_critical_path_seconds(m->paths[0], bytes / pieces), busy_s = gn_critical_path_busy_s(m->paths[0]);
 
-		status = count_load(args, a, map->members[map->first[node] + k], &l, err);
-		if (status)
-			break;
-		out += l.link_out;
-		in += l.link_in;
-		most->link_in = fmax(most->link_in, l.link_in);
-		most->link_receives = fmax(most->link_receives, l.link_receives);
-		most->node_receives = fmax(most->node_receives, l.node_receives);
-		most->node_in = fmax(most->node_in, l.node_in);
-		most->reduced = fmax(most->reduced, l.reduced);
-		most->messages = fmax(most->messages, l.messages);
-		most->longest_link = fmax(most->longest_link, l.longest_link);
-		most->longest_node = fmax(most->longest_node, l.longest_node);
-		most->connect_s = fmax(most->connect_s, l.connect_s);
+	*guess = path_s + busy_s * (pieces - 1);
+	return fmax(path_s, busy_s * pieces);
+}
+
+/* Few slices that are none of those of `slices` are walked by themselves. */
+static enum gn_status walk_few(struct gn_cost_model *m, double bytes, uint32_t pieces, double *out, struct gn_err *err)
+{
+	struct gn_critical_path *p;
+	enum gn_status status;
+
+	for (int i = 0; i < WALKS; i++)
+		if (slices[i] == pieces) {
+			status = path_of(m, i, err);
+			if (!status)
+				*out = gn_critical_path_seconds(m->paths[i], bytes);
+			return status;
+		}
+	status = gn_critical_path_create(m->algorithm, m->map, m->cost, pieces, &p, err);
+	if (status)
+		return status;
+	*out = gn_critical_path_seconds(p, bytes);
+	gn_critical_path_destroy(p);
+	return GN_OK;
+}
+
+enum gn_status gn_cost_model_seconds(struct gn_cost_model *m, double bytes, uint32_t pieces, double *out, struct gn_err *err)
+{
+	uint32_t many = slices[m->most], few = m->most ? slices[m->most - 1] : 0;
+	double few_s = 0, many_s, busy_s;
+	enum gn_status status;
+
+	if (pieces <= many)
+		return walk_few(m, bytes, pieces, out, err);
+	if (!m->most) {
+		gn_cost_model_bound(m, bytes, pieces, out);
+		return GN_OK;
 	}
+	status = walk_few(m, bytes / pieces * few, few, &few_s, err);
 	if (!status)
-		*port = fmax(*port, fmax(out, in) * members / sampled / args->cost->link.bytes_per_s);
-	return status;
+		status = walk_few(m, bytes / pieces * many, many, &many_s, err);
+	if (status)
+		return status;
+	busy_s = gn_critical_path_busy_s(m->paths[m->most]) / many;
+	*out = many_s + fmax(busy_s, (many_s - few_s) / (many - few)) * (pieces - many);
+	return GN_OK;
 }
 
-/* Seconds of one message besides its time at the port. */
-static double message_delay_s(const struct gn_cost_path *p, double bytes)
+double gn_cost_model_steps(const struct gn_cost_model *m, uint32_t pieces)
 {
-	const struct gn_sim_range *r = gn_sim_range_of(&p->path, bytes);
+	uint32_t many = slices[m->most], few = m->most ? slices[m->most - 1] : 0;
 
-	return r->latency_s * (bytes > p->path.eager_bytes ? 3 : 1) + r->send_s + r->receive_s + r->s_per_byte * bytes;
+	return gn_critical_path_steps(m->paths[0]) * (pieces <= many ? pieces : few + many);
 }
 
-/* The length of a message on the critical path: the mean of a rank's receives; in a tree, where all are of equal length, the
- * longest. */
-static double typical_bytes(double longest, double bytes, double receives, int tree)
+double gn_cost_model_messages(const struct gn_cost_model *m)
 {
-	return tree || receives < 1 ? longest : bytes / receives;
+	return gn_critical_path_messages(m->paths[0]);
 }
 
-static double predict_s(const struct gn_select_args *args, const struct rounds *rounds, const struct load *most, double port,
-		      uint32_t pieces)
+double gn_cost_model_connect_s(const struct gn_cost_model *m)
 {
-	const struct gn_cost_path *link = &args->cost->link, *node = &args->cost->node;
-	double on_link = typical_bytes(most->longest_link, most->link_in, most->link_receives, rounds->tree) / pieces;
-	double on_node = typical_bytes(most->longest_node, most->node_in, most->node_receives, rounds->tree) / pieces;
-	double transfer_s = port + most->node_in / node->bytes_per_s, latency_s, processing_s;
-	const struct gn_sim_range *busy;
-
-	latency_s = rounds->link * message_delay_s(link, on_link) + rounds->node * message_delay_s(node, on_node);
-	/* the first slice passes the whole tree */
-	if (rounds->tree)
-		transfer_s += rounds->link * on_link / link->bytes_per_s + rounds->node * on_node / node->bytes_per_s;
-	busy = gn_sim_range_of(&(args->map->nodes > 1 ? link : node)->path, fmax(on_link, on_node));
-	processing_s = most->messages * pieces / 2 * (busy->send_s + busy->receive_s);
-	return latency_s + fmax(transfer_s, processing_s) + most->reduced / args->cost->reduce_bytes_per_s / (pieces > 1 ? 2 : 1);
-}
-
-enum gn_status gn_select_closed_form(const struct gn_select_args *args, const struct gn_algorithm *a, const uint32_t *pieces,
-				     int count, struct gn_select_form *out, struct gn_err *err)
-{
-	const struct gn_node_map *map = args->map;
-	struct rounds rounds = count_rounds(a, map);
-	struct load most = {0};
-	double port = 0;
-	enum gn_status status = GN_OK;
-
-	/* includes a tree's root and inner ranks, and, where ranks beyond a power of two are folded, ranks of each role */
-	const int sampled[] = {0, 1, map->nodes / 2, map->nodes - 1};
-
-	for (int n = 0, last = -1; n < 4 && !status; n++)
-		if (sampled[n] > last && sampled[n] < map->nodes)
-			status = node_time(args, a, last = sampled[n], &most, &port, err);
-	for (int i = 0; i < count && !status; i++)
-		out[i] = (struct gn_select_form){.seconds = predict_s(args, &rounds, &most, port, pieces[i]),
-						 .connecting_s = most.connect_s, .steps = most.messages * pieces[i]};
-	return status;
+	return gn_critical_path_connect_s(m->paths[0]);
 }
