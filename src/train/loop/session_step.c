@@ -65,7 +65,7 @@ static enum gn_status note_result(struct gn_session *s, double lr, struct gn_int
 static void predict_sums(struct gn_session *s)
 {
 	if (!s->autotune && !gn_replica_sums_on_gpus(&s->replica) && !s->replica.compressor && s->replica.local.every <= 1)
-		gn_step_forecast_sums(&s->forecast, s->comm, s->replica.reducer, s->log);
+		gn_step_forecast_sums(&s->forecast, s->comm, s->log);
 }
 
 static uint64_t sent_bytes(const struct gn_session *s)

@@ -23,21 +23,29 @@ void gn_step_forecast_release(struct gn_step_forecast *f)
 	free(f->sums);
 	f->sums = NULL;
 	f->count = 0;
+	f->comm = NULL;
 }
 
-void gn_step_forecast_sums(struct gn_step_forecast *f, struct gn_comm *comm, const struct gn_reducer *x, struct gn_log *log)
+void gn_step_forecast_sums(struct gn_step_forecast *f, struct gn_comm *comm, struct gn_log *log)
+{
+	gn_step_forecast_release(f);
+	if (gn_comm_size(comm) == 1 || gn_comm_rank(comm) || gn_processors_shared(&f->processors))
+		return;
+	f->comm = comm;
+	f->log = log;
+}
+
+static void predict_sums(struct gn_step_forecast *f, const struct gn_reducer *x)
 {
 	size_t count = gn_reducer_buckets(x);
 	struct gn_coll_forecast *all;
 	struct gn_err err;
 
-	gn_step_forecast_release(f);
-	if (gn_comm_size(comm) == 1 || gn_comm_rank(comm) || gn_processors_shared(&f->processors))
-		return;
+	f->comm = NULL;
 	all = calloc(count, sizeof *all);
 	for (size_t b = 0; all && b < count; b++)
 		if (gn_coll_predict(gn_reducer_coll(x, b), &all[b], &err)) {
-			gn_log_warn(log, "the time of a sum cannot be predicted: %s", err.text);
+			gn_log_warn(f->log, "the time of a sum cannot be predicted: %s", err.text);
 			free(all);
 			return;
 		}
@@ -56,12 +64,14 @@ const char *gn_step_forecast_source(const struct gn_step_forecast *f)
 	return words[worst];
 }
 
-double gn_step_forecast_step(const struct gn_step_forecast *f, const struct gn_reducer *x, uint64_t began_ns, double compute_end_s,
+double gn_step_forecast_step(struct gn_step_forecast *f, const struct gn_reducer *x, uint64_t began_ns, double compute_end_s,
 			     double optimizer_s)
 {
 	/* Taken from computing: by all sums that the computing thread moved forward, and by those so far that have to take something. */
 	double took = (double)gn_reducer_taken_ns(x) * 1e-9, taken = 0, done = 0;
 
+	if (f->comm)
+		predict_sums(f, x);
 	if (!f->count)
 		return 0;
 	for (size_t b = 0; b < f->count; b++) {
