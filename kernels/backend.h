@@ -8,8 +8,10 @@ struct gn_op_class {
 	enum gn_status (*bind)(struct gn_op *op, struct gn_err *err); /* NULL: only copies the buffers */
 	enum gn_status (*freeze)(struct gn_op *op, struct gn_err *err); /* NULL: no effect */
 	enum gn_status (*forward)(struct gn_op *op, uint64_t step, struct gn_err *err);
+	enum gn_status (*forward_rest)(struct gn_op *op, struct gn_err *err); /* NULL, as backward_rest: info.sum_count is 0 */
 	enum gn_status (*recompute)(struct gn_op *op, struct gn_err *err); /* NULL: info.recomputes is 0 */
 	enum gn_status (*backward)(struct gn_op *op, struct gn_err *err);
+	enum gn_status (*backward_rest)(struct gn_op *op, struct gn_err *err);
 	void (*destroy)(struct gn_op *op); /* NULL: free() suffices */
 };
 
@@ -20,6 +22,7 @@ struct gn_op {
 	struct gn_op_info
 		info; /* set by gn_op_create() to plain inputs and the shape of the output; a backend may change the layouts */
 	struct gn_op_buffers buffers;
+	double *sums; /* set by bind */
 };
 
 struct gn_op_device {

@@ -176,7 +176,7 @@ static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, s
 		out->h = out->w = 1;
 		return GN_OK;
 	case GN_OP_BATCH_NORM:
-		if (d->training && (double)in->n * in->h * in->w * (d->group ? d->group->members : 1) < 2)
+		if (d->training && (double)in->n * in->h * in->w * (d->members > 1 ? d->members : 1) < 2)
 			return gn_err_set(
 				err, GN_ERR_USAGE,
 				"batch statistics of a single value per channel: use a larger batch or image");
@@ -205,7 +205,7 @@ enum gn_status gn_op_create(enum gn_backend backend, const struct gn_op_desc *de
 		s = check_input(&base.info.out, err);
 	if (!s)
 		s = check_weight(desc, err);
-	if (!s && desc->group && backend == GN_BACKEND_REF)
+	if (!s && desc->members > 1 && backend == GN_BACKEND_REF)
 		s = gn_err_set(err, GN_ERR_UNSUPPORTED, "the reference backend has no batch norm over several ranks");
 	if (s)
 		return s;
@@ -281,6 +281,11 @@ enum gn_status gn_op_forward(struct gn_op *op, uint64_t step, struct gn_err *err
 	return op->class->forward(op, step, err);
 }
 
+enum gn_status gn_op_forward_rest(struct gn_op *op, struct gn_err *err)
+{
+	return op->info.sum_count ? op->class->forward_rest(op, err) : GN_OK;
+}
+
 enum gn_status gn_op_recompute(struct gn_op *op, struct gn_err *err)
 {
 	return op->class->recompute ? op->class->recompute(op, err)
@@ -290,6 +295,16 @@ enum gn_status gn_op_recompute(struct gn_op *op, struct gn_err *err)
 enum gn_status gn_op_backward(struct gn_op *op, struct gn_err *err)
 {
 	return op->class->backward(op, err);
+}
+
+enum gn_status gn_op_backward_rest(struct gn_op *op, struct gn_err *err)
+{
+	return op->info.sum_count ? op->class->backward_rest(op, err) : GN_OK;
+}
+
+double *gn_op_sums(const struct gn_op *op)
+{
+	return op->info.sum_count ? op->sums : NULL;
 }
 
 static enum gn_status check_label(int32_t label, int32_t least, int image, int classes, struct gn_err *err)

@@ -44,15 +44,6 @@ struct gn_layout {
 	int element_bytes; /* 2: bfloat16, or the type of GPU operators; 4: float; 8: double */
 };
 
-/* Batch statistics over several processes that run the same operator concurrently, each on a batch of the same shape. */
-struct gn_op_group {
-	int members;
-	/* Collective: every member calls it with the same count at the same point of the step; values become the sums over all
-	 * members. */
-	enum gn_status (*sum)(void *context, double *values, size_t count, struct gn_err *err);
-	void *context;
-};
-
 struct gn_op;
 
 /* Fusion of a batch norm with relu and the convolution that is its only reader; GPU, training. Zeroed by the caller; must outlive
@@ -91,7 +82,9 @@ struct gn_op_desc {
 	int frozen;
 	int needs_din;        /* 0: the input gradient is not needed (first layer) */
 	double eps, momentum; /* batch norm */
-	const struct gn_op_group *group; /* batch norm in training: borrowed; NULL: statistics of this process */
+	/* batch norm in training, not ref: how many processes run the operator concurrently, each on a batch of this shape, with
+	 * statistics over all of them; 0 and 1: of this process alone */
+	int members;
 	struct gn_op_conv_bn *conv_bn; /* batch norm, conv, GPU: borrowed; NULL: none */
 	/* conv: layout of weight and dweight. GN_WEIGHT_ANY: the operator chooses and reports it in info; any other layout costs a
 	 * reorder at every use. */
@@ -110,6 +103,9 @@ struct gn_op_info {
 	size_t workspace_bytes; /* preserved from forward to backward */
 	size_t scratch_bytes;   /* may be used by others between calls */
 	size_t statistics_bytes; /* conv: size of the sums that it outputs; 0: none */
+	/* Values of gn_op_sums() that the caller sums over all processes of the operator, between forward and forward_rest and between
+	 * backward and backward_rest; 0: there are none, and forward and backward are complete. */
+	size_t sum_count;
 	int backward_reads_in;  /* backward reads in[0]; otherwise it may be overwritten after forward, as in[1] always may */
 	int backward_reads_out;
 	int recomputes; /* gn_op_recompute() can recompute out from in[0] and the workspace */
@@ -153,11 +149,17 @@ enum gn_status gn_op_bind(struct gn_op *op, const struct gn_op_buffers *buffers,
 enum gn_status gn_op_freeze(struct gn_op *op, struct gn_err *err);
 /* step selects the dropout masks. Batch norm in training updates the running statistics (unbiased variance). */
 enum gn_status gn_op_forward(struct gn_op *op, uint64_t step, struct gn_err *err);
+/* With info.sum_count, after gn_op_forward and the sums: completes it. Nothing else uses the scratch memory in between. */
+enum gn_status gn_op_forward_rest(struct gn_op *op, struct gn_err *err);
 /* After a forward, with info.recomputes: writes out again, bit for bit, even if it was overwritten meanwhile. Changes nothing
  * else. */
 enum gn_status gn_op_recompute(struct gn_op *op, struct gn_err *err);
 /* Call after a forward with the same buffers. */
 enum gn_status gn_op_backward(struct gn_op *op, struct gn_err *err);
+/* As gn_op_forward_rest. Parameter gradients are complete before the sums, and are this process's alone. */
+enum gn_status gn_op_backward_rest(struct gn_op *op, struct gn_err *err);
+/* [info.sum_count], in the bound scratch memory; NULL: none. */
+double *gn_op_sums(const struct gn_op *op);
 
 size_t gn_layout_elements(const struct gn_layout *l);
 size_t gn_layout_bytes(const struct gn_layout *l);

@@ -6,7 +6,6 @@
 struct norm_op {
 	struct gn_op base;
 	struct gn_cuda_batch_norm norm;
-	double *sums; /* pinned; for the sum over a group */
 	/* For the following convolution, with desc.conv_bn: */
 	void *scale, *shift;
 	float *dweight, *dbias, *factors;
@@ -48,28 +47,29 @@ static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 		*op->desc.conv_bn = (struct gn_op_conv_bn){.norm = op};
 	}
 	n->norm.sums = b->scratch;
+	op->sums = n->norm.sums;
 	n->norm.scratch = (char *)b->scratch + gn_cuda_padded(2 * (size_t)n->norm.channels * sizeof(double));
 	return GN_OK;
 }
 
-/* Sums over the group of processes, through host memory: the group's sum works on the host. */
-static enum gn_status sum_over_group(struct norm_op *n, struct gn_err *err)
-{
-	const struct gn_op_group *g = n->base.desc.group;
-	struct gn_cuda_stream *s = gn_cuda_ops_of(&n->base)->stream;
-	size_t count = 2 * (size_t)n->norm.channels;
-	enum gn_status status = gn_cuda_copy(s, n->sums, n->norm.sums, count * sizeof(double), err);
-
-	if (!status)
-		status = gn_cuda_stream_wait(s, err);
-	if (!status)
-		status = g->sum(g->context, n->sums, count, err);
-	return status ? status : gn_cuda_copy(s, n->norm.sums, n->sums, count * sizeof(double), err);
-}
-
 static size_t total_rows(const struct norm_op *n)
 {
-	return n->norm.rows * (size_t)(n->base.desc.group ? n->base.desc.group->members : 1);
+	return n->norm.rows * (size_t)(n->base.desc.members > 1 ? n->base.desc.members : 1);
+}
+
+static enum gn_status forward_rest(struct gn_op *op, struct gn_err *err)
+{
+	struct norm_op *n = self(op);
+	struct gn_cuda_stream *s = gn_cuda_ops_of(op)->stream;
+	enum gn_status status = GN_OK;
+
+	if (op->desc.training && (op->info.sum_count || op->buffers.statistics))
+		status = gn_cuda_batch_norm_finish(s, &n->norm, total_rows(n), err);
+	if (status)
+		return status;
+	if (op->desc.conv_bn && op->desc.conv_bn->defers)
+		return gn_cuda_batch_norm_affine(s, &n->norm, n->scale, n->shift, err);
+	return gn_cuda_norm_apply(op, err);
 }
 
 static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
@@ -85,16 +85,8 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 	else if (b->statistics)
 		status = gn_cuda_sums_to_double(s, b->statistics, n->norm.sums, 2 * n->norm.channels, err);
 	else
-		status = gn_cuda_batch_norm_statistics(s, &n->norm, b->in[0], op->desc.group ? 0 : n->norm.rows, err);
-	if (!status && op->desc.training && op->desc.group)
-		status = sum_over_group(n, err);
-	if (!status && op->desc.training && (op->desc.group || b->statistics))
-		status = gn_cuda_batch_norm_finish(s, &n->norm, total_rows(n), err);
-	if (status)
-		return status;
-	if (op->desc.conv_bn && op->desc.conv_bn->defers)
-		return gn_cuda_batch_norm_affine(s, &n->norm, n->scale, n->shift, err);
-	return gn_cuda_norm_apply(op, err);
+		status = gn_cuda_batch_norm_statistics(s, &n->norm, b->in[0], op->info.sum_count ? 0 : n->norm.rows, err);
+	return status || op->info.sum_count ? status : forward_rest(op, err);
 }
 
 void gn_cuda_norm_show(const struct gn_op *norm, struct gn_dnn_data *out)
@@ -160,36 +152,28 @@ static enum gn_status take_sums(struct norm_op *n, struct gn_err *err)
 	return status ? status : gn_cuda_copy(s, b->dweight, n->dweight, bytes, err);
 }
 
-static enum gn_status backward(struct gn_op *op, struct gn_err *err)
+static enum gn_status backward_rest(struct gn_op *op, struct gn_err *err)
 {
 	struct norm_op *n = self(op);
-	struct gn_cuda_stream *s = gn_cuda_ops_of(op)->stream;
 	struct gn_cuda_batch_norm_grad g = grad_of(op);
 	struct gn_cuda_batch_norm norm = n->norm;
-	enum gn_status status;
 
-	if (op->desc.conv_bn && op->desc.conv_bn->sums) {
-		status = take_sums(n, err);
+	if (op->desc.conv_bn && op->desc.conv_bn->sums)
 		norm.relu = 0;
-	} else {
-		status = gn_cuda_norm_grad_sums(op, err);
-	}
-	if (!status && op->desc.group)
-		status = sum_over_group(n, err);
-	return status || !g.dx ? status : gn_cuda_batch_norm_grad_apply(s, &norm, &g, total_rows(n), err);
+	return g.dx ? gn_cuda_batch_norm_grad_apply(gn_cuda_ops_of(op)->stream, &norm, &g, total_rows(n), err) : GN_OK;
 }
 
-static void destroy(struct gn_op *op)
+static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 {
-	struct norm_op *n = self(op);
+	enum gn_status status = op->desc.conv_bn && op->desc.conv_bn->sums ? take_sums(self(op), err) : gn_cuda_norm_grad_sums(op, err);
 
-	if (n->sums)
-		gn_cuda_pinned_free(gn_cuda_stream_device(gn_cuda_ops_of(op)->stream), n->sums);
+	return status || op->info.sum_count ? status : backward_rest(op, err);
 }
 
 enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *base, struct gn_op **out, struct gn_err *err)
 {
-	static const struct gn_op_class class = {.bind = bind, .forward = forward, .backward = backward, .destroy = destroy};
+	static const struct gn_op_class class = {.bind = bind, .forward = forward, .forward_rest = forward_rest, .backward = backward,
+						 .backward_rest = backward_rest};
 	const struct gn_op_desc *d = &base->desc;
 	struct norm_op *n = (struct norm_op *)gn_cuda_op_alloc(o, sizeof *n, &class, base, err);
 	struct gn_op_info *info;
@@ -203,19 +187,11 @@ enum gn_status gn_cuda_norm_create(struct gn_cuda_ops *o, const struct gn_op *ba
 	n->norm.relu = d->relu;
 	n->norm.eps = d->eps;
 	n->norm.momentum = d->momentum;
-	if (d->group) {
-		enum gn_status status = gn_cuda_pinned_alloc(gn_cuda_stream_device(o->stream), 2 * channels * sizeof *n->sums,
-							     (void **)&n->sums, err);
-
-		if (status) {
-			gn_op_destroy(&n->base);
-			return status;
-		}
-	}
 	info = &n->base.info;
 	info->workspace_bytes = (d->conv_bn ? KEPT_WITH_CONV_BN : KEPT) * array_bytes(&n->base);
 	info->scratch_bytes = gn_cuda_padded(2 * channels * sizeof(double)) +
 			      gn_cuda_batch_norm_scratch_bytes(o->stream, n->norm.rows, n->norm.channels);
+	info->sum_count = d->training && d->members > 1 ? 2 * channels : 0;
 	info->backward_reads_in = 1;
 	info->backward_reads_out = d->relu && d->add;
 	/* without an addend dx may alias dout; with one, dadded does */

@@ -126,20 +126,12 @@ static void reduce(struct norm *n, const void *dy)
 		add_pieces(n, group);
 }
 
-/* Number of values per channel in the statistics, over all processes of the group. */
+/* Number of values per channel in the statistics, over all processes. */
 static double value_count(const struct norm *n)
 {
-	const struct gn_op_group *group = n->base.desc.group;
+	int members = n->base.desc.members;
 
-	return (double)n->base.desc.in[0].n * (double)n->map * (group ? group->members : 1);
-}
-
-/* Sums from_sum and from_dot, which are adjacent, over the group. */
-static enum gn_status sum_over_group(struct norm *n, struct gn_err *err)
-{
-	const struct gn_op_group *group = n->base.desc.group;
-
-	return group ? group->sum(group->context, n->from_sum, 2 * channels(n), err) : GN_OK;
+	return (double)n->base.desc.in[0].n * (double)n->map * (members > 1 ? members : 1);
 }
 
 /* End of the channels of a group, without padding. */
@@ -210,18 +202,11 @@ static void normalise(const struct norm *n)
 				normalise_at(n, image, group, part);
 }
 
-static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
+static enum gn_status forward_rest(struct gn_op *op, struct gn_err *err)
 {
 	struct norm *n = self(op);
-	enum gn_status s = GN_OK;
 
-	(void)step;
-	if (op->desc.training) {
-		reduce(n, NULL);
-		s = sum_over_group(n, err);
-		if (s)
-			return s;
-	}
+	(void)err;
 	for (size_t group = 0; group < n->groups; group++) {
 		if (op->desc.training)
 			use_batch(n, group);
@@ -231,6 +216,14 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 	}
 	normalise(n);
 	return GN_OK;
+}
+
+static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *err)
+{
+	(void)step;
+	if (op->desc.training)
+		reduce(self(op), NULL);
+	return op->info.sum_count ? GN_OK : forward_rest(op, err);
 }
 
 static enum gn_status recompute(struct gn_op *op, struct gn_err *err)
@@ -274,20 +267,12 @@ static void gradient_at(const struct norm *n, size_t image, size_t group, size_t
 	n->loops->gradient(&p, &l, read_at(n, &p, b->in[0]), read_at(n, &p, dy), write_at(n, &p, b->din[0]));
 }
 
-static enum gn_status backward(struct gn_op *op, struct gn_err *err)
+static enum gn_status backward_rest(struct gn_op *op, struct gn_err *err)
 {
 	struct norm *n = self(op);
 	size_t images = op->desc.in[0].n;
-	enum gn_status s;
 
-	for (size_t group = 0; group < n->groups; group++)
-		set_line(n, group);
-	reduce(n, op->buffers.dout);
-	for (size_t group = 0; group < n->groups; group++)
-		store_gradients(n, group);
-	s = sum_over_group(n, err);
-	if (s)
-		return s;
+	(void)err;
 	for (size_t group = 0; group < n->groups; group++)
 		scale_sums(n, group);
 #pragma omp parallel for collapse(3) schedule(static)
@@ -296,6 +281,18 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 			for (size_t part = 0; part < n->parts; part++)
 				gradient_at(n, image, group, part);
 	return GN_OK;
+}
+
+static enum gn_status backward(struct gn_op *op, struct gn_err *err)
+{
+	struct norm *n = self(op);
+
+	for (size_t group = 0; group < n->groups; group++)
+		set_line(n, group);
+	reduce(n, op->buffers.dout);
+	for (size_t group = 0; group < n->groups; group++)
+		store_gradients(n, group);
+	return op->info.sum_count ? GN_OK : backward_rest(op, err);
 }
 
 static enum gn_status bind(struct gn_op *op, struct gn_err *err)
@@ -311,6 +308,7 @@ static enum gn_status bind(struct gn_op *op, struct gn_err *err)
 	n->from_sum = n->shift + width;
 	n->from_dot = n->from_sum + width;
 	n->sums = n->from_dot + width;
+	op->sums = n->from_sum; /* and from_dot, its neighbour */
 	return GN_OK;
 }
 
@@ -344,6 +342,7 @@ static void describe(struct norm *n)
 	n->base.info.scratch_bytes = (4 + 2 * n->parts * in->n) * channels(n) * sizeof(double);
 	n->base.info.in[1].block = in->block;
 	n->base.info.in[1].element_bytes = in->element_bytes;
+	n->base.info.sum_count = n->base.desc.training && n->base.desc.members > 1 ? 2 * channels(n) : 0;
 	n->base.info.backward_reads_in = 1;
 	n->base.info.backward_reads_out = n->base.desc.add;
 	n->base.info.recomputes = !n->base.desc.add;
@@ -353,7 +352,8 @@ static void describe(struct norm *n)
 
 enum gn_status gn_host_batch_norm_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err)
 {
-	static const struct gn_op_class class = {.bind = bind, .forward = forward, .recompute = recompute, .backward = backward};
+	static const struct gn_op_class class = {.bind = bind, .forward = forward, .forward_rest = forward_rest,
+						 .recompute = recompute, .backward = backward, .backward_rest = backward_rest};
 	struct gn_op *op = gn_op_alloc(sizeof(struct norm), &class, base, err);
 
 	if (!op)

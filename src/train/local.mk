@@ -97,6 +97,7 @@ libgannet_train_a_SOURCES += \
 	src/train/plan/golden_internal.h \
 	src/train/plan/golden_run.c \
 	src/train/plan/golden_tolerance.c src/train/plan/golden_tolerance.h \
+	src/train/plan/group_sums.c src/train/plan/group_sums.h \
 	src/train/plan/memory_planner.c \
 	src/train/plan/plan.c src/train/plan/plan.h \
 	src/train/plan/options.h \

@@ -180,7 +180,7 @@ joins() { # NAME RANKS GROUPS OPTIONS...: statistics of several ranks
 	shift 3
 	train "$name-host" "$ranks" host --sync-bn "$groups" --val "$data" "$@" && train "$name" "$ranks" cuda --sync-bn "$groups" --val "$data" "$@" ||
 		{ tell "$name-host"; tell "$name"; return 1; }
-	grep -q "call by call between the ranks' sums (no graph: batch norms are summed on the host)" "$scratch/$name.out" &&
+	grep -qE "a step.* as [0-9]+ graphs of [0-9]+ nodes between the ranks' sums" "$scratch/$name.out" &&
 		grep -q "GPU memory: $comm" "$scratch/$name.out" || { tell "$name"; return 1; }
 	follows "$name" "$name-host" loss 1e-3 && follows "$name" "$name-host" grad_norm 1e-2 && near <(val_loss "$name") <(val_loss "$name-host") 2e-2
 }

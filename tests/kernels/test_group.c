@@ -17,30 +17,21 @@ enum { N = 6, C = 24, SIDE = 5, ELEMENTS = N * C * SIDE * SIDE };
 static pthread_barrier_t meeting;
 static double *offered[2];
 
-struct half {
-	int number;
-	struct gn_op_group group;
-	double scratch[4 * C + 64];
-};
-
-static enum gn_status sum_both(void *context, double *values, size_t count, struct gn_err *err)
+static void sum_both(int number, double *values, size_t count)
 {
-	struct half *h = context;
+	double sums[4 * C + 64];
 
-	(void)err;
-	offered[h->number] = values;
+	offered[number] = values;
 	pthread_barrier_wait(&meeting);
 	for (size_t i = 0; i < count; i++)
-		h->scratch[i] = offered[0][i] + offered[1][i];
+		sums[i] = offered[0][i] + offered[1][i];
 	pthread_barrier_wait(&meeting);
-	memcpy(values, h->scratch, count * sizeof *values);
-	return GN_OK;
+	memcpy(values, sums, count * sizeof *values);
 }
 
 /* A batch of n images through one operator, forward and backward. */
 struct job {
-	int n;
-	const struct gn_op_group *group;
+	int n, members, number; /* number: of those that sum */
 	const float *x, *dy;
 	float *y, *dx;
 	float weight[C], bias[C], dweight[C], dbias[C], mean[C], var[C];
@@ -51,12 +42,13 @@ static void *run(void *argument)
 {
 	struct job *j = argument;
 	struct gn_op_desc d = {.kind = GN_OP_BATCH_NORM, .in = {{j->n, C, SIDE, SIDE, 1, 4}}, .relu = 1, .training = 1,
-			       .needs_din = 1, .eps = 1e-5, .momentum = 0.1, .group = j->group};
+			       .needs_din = 1, .eps = 1e-5, .momentum = 0.1, .members = j->members};
 	struct gn_op_buffers b = {.in = {j->x}, .out = j->y, .dout = j->dy, .din = {j->dx}, .weight = j->weight,
 				  .bias = j->bias, .dweight = j->dweight, .dbias = j->dbias, .running_mean = j->mean,
 				  .running_var = j->var};
 	struct gn_op *op;
 	struct gn_err err;
+	size_t count;
 
 	omp_set_num_threads(1);
 	j->failed = 1;
@@ -64,7 +56,14 @@ static void *run(void *argument)
 		return NULL;
 	b.workspace = gn_alloc_aligned(gn_op_info(op)->workspace_bytes);
 	b.scratch = gn_alloc_aligned(gn_op_info(op)->scratch_bytes);
-	j->failed = gn_op_bind(op, &b, &err) || gn_op_forward(op, 0, &err) || gn_op_backward(op, &err);
+	count = gn_op_info(op)->sum_count;
+	j->failed = gn_op_bind(op, &b, &err) || gn_op_forward(op, 0, &err);
+	if (count && !j->failed)
+		sum_both(j->number, gn_op_sums(op), count);
+	j->failed = j->failed || gn_op_forward_rest(op, &err) || gn_op_backward(op, &err);
+	if (count && !j->failed)
+		sum_both(j->number, gn_op_sums(op), count);
+	j->failed = j->failed || gn_op_backward_rest(op, &err);
 	free(b.workspace);
 	free(b.scratch);
 	gn_op_destroy(op);
@@ -73,9 +72,9 @@ static void *run(void *argument)
 
 static float x[ELEMENTS], dy[ELEMENTS], y[2][ELEMENTS], dx[2][ELEMENTS];
 
-static struct job make_job(int n, const struct gn_op_group *group, int offset, int which)
+static struct job make_job(int n, int members, int number, int offset, int which)
 {
-	struct job j = {.n = n, .group = group, .x = x + offset, .dy = dy + offset, .y = y[which] + offset,
+	struct job j = {.n = n, .members = members, .number = number, .x = x + offset, .dy = dy + offset, .y = y[which] + offset,
 			.dx = dx[which] + offset};
 
 	for (int c = 0; c < C; c++) {
@@ -94,9 +93,8 @@ static void near(const float *a, const float *b, int count, double bound)
 
 static void test_two_halves(void **state)
 {
-	struct half halves[2] = {{.number = 0}, {.number = 1}};
 	const int cut = N / 2 * C * SIDE * SIDE;
-	struct job whole = make_job(N, NULL, 0, 0), part[2];
+	struct job whole = make_job(N, 1, 0, 0, 0), part[2];
 	pthread_t threads[2];
 	struct gn_rng r;
 
@@ -109,8 +107,7 @@ static void test_two_halves(void **state)
 	}
 	assert_int_equal(pthread_barrier_init(&meeting, NULL, 2), 0);
 	for (int k = 0; k < 2; k++) {
-		halves[k].group = (struct gn_op_group){2, sum_both, &halves[k]};
-		part[k] = make_job(N / 2, &halves[k].group, k * cut, 1);
+		part[k] = make_job(N / 2, 2, k, k * cut, 1);
 		assert_int_equal(pthread_create(&threads[k], NULL, run, &part[k]), 0);
 	}
 	for (int k = 0; k < 2; k++)
@@ -132,30 +129,26 @@ static void test_two_halves(void **state)
 	}
 }
 
-/* A group of one value a member has statistics; the oracle has no groups; who fails to sum fails. */
-static enum gn_status refuse(void *context, double *values, size_t count, struct gn_err *err)
-{
-	(void)context;
-	(void)values;
-	return gn_err_set(err, GN_ERR_PEER_LOST, "lost with %zu sums", count);
-}
-
+/* A group of one value a member has statistics; the oracle has no groups; one process alone has no sums. */
 static void test_edges(void **state)
 {
-	struct gn_op_group group = {2, refuse, NULL};
 	struct gn_op_desc d = {.kind = GN_OP_BATCH_NORM, .in = {{1, C, 1, 1, 1, 4}}, .training = 1, .eps = 1e-5};
-	struct job j = make_job(N, &group, 0, 1);
 	struct gn_op *op;
 	struct gn_err err;
 
 	(void)state;
 	assert_int_equal(gn_op_create(GN_BACKEND_HOST, &d, &op, &err), GN_ERR_USAGE);
-	d.group = &group;
+	d.members = 2;
 	assert_int_equal(gn_op_create(GN_BACKEND_REF, &d, &op, &err), GN_ERR_UNSUPPORTED);
 	assert_ok(gn_op_create(GN_BACKEND_HOST, &d, &op, &err));
+	assert_int_equal(gn_op_info(op)->sum_count, 2 * C);
 	gn_op_destroy(op);
-	run(&j);
-	assert_true(j.failed);
+	d.members = 1;
+	d.in[0].n = 2;
+	assert_ok(gn_op_create(GN_BACKEND_HOST, &d, &op, &err));
+	assert_int_equal(gn_op_info(op)->sum_count, 0);
+	assert_null(gn_op_sums(op));
+	gn_op_destroy(op);
 }
 
 int main(void)

@@ -5,6 +5,7 @@
 #include "kernels/op.h"
 
 struct gn_plan_device;
+struct gn_stream;
 
 /* Is told when operators of a model's node ran: times of gn_clock_ns. Called by the thread that drives the plan. */
 struct gn_plan_profiler {
@@ -15,6 +16,14 @@ struct gn_plan_profiler {
 /* How pixels become values, by channel: value = (pixel / 255 - mean) / deviation. */
 struct gn_plan_pixels {
 	float mean[3], deviation[3];
+};
+
+/* Ranks that run the same plan together, and sum between its parts; the first member of what implements it (group_sums.h). */
+struct gn_plan_group {
+	int members;
+	/* Collective: values [count], on the device of s, become the sums over the members: of what earlier work of s has made them, for
+	 * what is queued on s later. May block. */
+	enum gn_status (*sum)(struct gn_plan_group *g, struct gn_stream *s, double *values, size_t count, struct gn_err *err);
 };
 
 struct gn_plan_options {
@@ -46,7 +55,9 @@ struct gn_plan_options {
 	/* By parameter, the layout of weights and their gradients; GN_WEIGHT_ANY: the plan chooses; NULL: torch's order. Read while the
 	 * plan is made. */
 	const struct gn_weight_layout *weights;
-	const struct gn_op_group *group; /* batch statistics in training over several ranks; borrowed; NULL: own ones */
+	/* Training steps: batch statistics are summed over this group between parts; borrowed, outlives the plan; NULL: own ones. Such a plan
+	 * only runs steps. */
+	struct gn_plan_group *group;
 };
 
 #endif

@@ -118,10 +118,16 @@ static void tell(const struct gn_plan *p, const struct gn_plan_op *o, int backwa
 
 /* --- positions --- */
 
-static enum gn_status queue_forward(struct gn_plan *p, const struct gn_plan_op *o, uint64_t number, struct gn_err *err)
+/* Around the sums over ranks of an operator that has them; others are complete with GN_BEFORE_SUMS. */
+enum { GN_BEFORE_SUMS = 1, GN_AFTER_SUMS = 2 };
+
+static enum gn_status queue_forward(struct gn_plan *p, const struct gn_plan_op *o, int halves, uint64_t number, struct gn_err *err)
 {
 	uint64_t began = look(p);
-	enum gn_status s = gn_op_forward(o->op, number, err);
+	enum gn_status s = halves & GN_BEFORE_SUMS ? gn_op_forward(o->op, number, err) : GN_OK;
+
+	if (!s && halves & GN_AFTER_SUMS)
+		s = gn_op_forward_rest(o->op, err);
 
 	if (!s)
 		tell(p, o, 0, began);
@@ -180,26 +186,33 @@ static enum gn_status accumulate(struct gn_plan *p, const struct gn_plan_op *o, 
 			      last->offset + last->count - first->offset, err);
 }
 
-static enum gn_status queue_backward(struct gn_plan *p, const struct gn_plan_op *o, const float *accumulated, struct gn_err *err)
+static enum gn_status queue_backward(struct gn_plan *p, const struct gn_plan_op *o, int halves, const float *accumulated,
+				     struct gn_err *err)
 {
-	enum gn_status s = o->recomputes < 0 ? GN_OK : recompute(p, &p->ops[o->recomputes], err);
+	enum gn_status s = o->recomputes < 0 || !(halves & GN_BEFORE_SUMS) ? GN_OK : recompute(p, &p->ops[o->recomputes], err);
 	uint64_t began = look(p);
 
-	if (!s)
+	if (!s && halves & GN_BEFORE_SUMS)
 		s = gn_op_backward(o->op, err);
-	if (!s)
-		s = add_gradients(p, o, err);
+	if (!s && halves & GN_AFTER_SUMS) {
+		s = gn_op_backward_rest(o->op, err);
+		if (!s)
+			s = add_gradients(p, o, err);
+	}
 	if (!s)
 		tell(p, o, 1, began);
-	return s || !accumulated ? s : accumulate(p, o, accumulated, err);
+	return s || !accumulated || !(halves & GN_AFTER_SUMS) ? s : accumulate(p, o, accumulated, err);
 }
 
-enum gn_status gn_plan_queue(struct gn_plan *p, int first, int end, uint64_t number, const float *accumulated, struct gn_err *err)
+enum gn_status gn_plan_queue(struct gn_plan *p, const struct gn_plan_range *range, uint64_t number, const float *accumulated,
+			     struct gn_err *err)
 {
-	for (int at = first; at < end; at++) {
+	for (int at = range->first; at < range->end; at++) {
 		const struct gn_plan_op *o = at == p->op_count ? NULL : &p->ops[at < p->op_count ? at : 2 * p->op_count - at];
-		enum gn_status s = !o ? queue_loss(p, err) : at < p->op_count ? queue_forward(p, o, number, err) :
-										queue_backward(p, o, accumulated, err);
+		int before = range->resumes && at == range->first ? 0 : GN_BEFORE_SUMS;
+		int halves = before | (range->is_suspended && at == range->end - 1 ? 0 : GN_AFTER_SUMS);
+		enum gn_status s = !o ? queue_loss(p, err) : at < p->op_count ? queue_forward(p, o, halves, number, err) :
+										queue_backward(p, o, halves, accumulated, err);
 
 		if (s)
 			return o ? gn_plan_failed_in(p, o, s, err) : s;
@@ -213,8 +226,11 @@ enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t n
 			       struct gn_err *err)
 {
 	const struct gn_plan_tensor *last = &p->tensors[p->logits_tensor];
+	const struct gn_plan_range forward = {.end = p->op_count};
 	enum gn_status s;
 
+	if (p->options.training && p->options.group)
+		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan whose batch statistics are summed over ranks: it only runs steps");
 	if (p->options.no_memory)
 		return gn_err_set(err, GN_ERR_USAGE, "a forward pass of a plan without memory");
 	if (p->options.frozen && !p->frozen)
@@ -225,7 +241,7 @@ enum gn_status gn_plan_forward(struct gn_plan *p, const void *images, uint64_t n
 	if (!s)
 		s = gn_compute_set_number(p->device.compute, number, err);
 	if (!s)
-		s = gn_plan_queue(p, 0, p->op_count, number, NULL, err);
+		s = gn_plan_queue(p, &forward, number, NULL, err);
 	if (!s)
 		s = gn_compute_store(p->device.compute, &last->layout, gn_plan_address(p, last->data), p->logits, err);
 	if (!s)
@@ -275,7 +291,9 @@ enum gn_status gn_plan_backward(struct gn_plan *p, void (*ready)(void *context, 
 	if (p->phase != GN_PHASE_LOSS)
 		return gn_err_set(err, GN_ERR_USAGE, "a backward pass without a loss of a training plan before it");
 	for (int i = p->op_count - 1; i >= 0 && !s; i--) {
-		s = gn_plan_queue(p, 2 * p->op_count - i, 2 * p->op_count - i + 1, 0, NULL, err);
+		const struct gn_plan_range one = {.first = 2 * p->op_count - i, .end = 2 * p->op_count - i + 1};
+
+		s = gn_plan_queue(p, &one, 0, NULL, err);
 		for (int k = 1; ready && k >= 0 && !s; k--)
 			if (p->ops[i].param[k] >= 0)
 				ready(context, p->ops[i].param[k]);

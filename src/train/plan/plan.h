@@ -4,8 +4,8 @@
  * optimizer, the allreduce and the checkpoint see one array each. Weights are in torch's order, or in the plan's own order when it is
  * asked (src/train/plan/weight_layouts.h). A frozen plan takes its parameters and buffers from the host's memory instead, once.
  *
- * A training step is a list of parts, forward, loss and backward, that are cut where gradients have to be complete. A device that records
- * graphs replays them. A batch is staged while the one before it runs. Backward reports, parameter by parameter from the last layer to
+ * A training step is a list of parts: compute parts of forward, loss and backward, that are cut where gradients have to be complete, and
+ * collective parts where the ranks of options.group sum batch statistics. A device that records graphs replays compute parts. A batch is staged while the one before it runs. Backward reports, parameter by parameter from the last layer to
  * the first, when a gradient is complete; only a batch norm that runs together with the sum behind it comes before the projection that is
  * added.
  *

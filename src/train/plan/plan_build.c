@@ -163,7 +163,7 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_shm *
 		.momentum = 0.1,
 		.rate = n->rate,
 		.seed = o->seed,
-		.group = o->training && n->kind == GN_LAYER_BATCH_NORM ? o->group : NULL,
+		.members = o->training && o->group && n->kind == GN_LAYER_BATCH_NORM ? o->group->members : 0,
 		.device = gn_compute_ops(b->p->device.compute),
 	};
 

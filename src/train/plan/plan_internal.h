@@ -77,12 +77,25 @@ struct gn_plan_batches {
 	int32_t *labels;	   /* of the batch that runs: labels, pair labels, lambdas, each [batch] */
 };
 
-/* Work between two moments at which something starts. Position i < op_count is operator i forward, op_count the loss, 2 * op_count - i
- * operator i backward. */
-struct gn_plan_part {
+/* Positions first to end - 1: i < op_count is operator i forward, op_count the loss, 2 * op_count - i operator i backward. */
+struct gn_plan_range {
 	int first, end;
+	int resumes;	 /* of the first, only what follows its sums over ranks */
+	int is_suspended; /* of the last, only what precedes them */
+};
+
+/* Compute: work between two moments at which something starts. Collective: a sum over the ranks of options.group. */
+struct gn_plan_part {
+	double *values; /* [count], on the device, to be summed */
+	size_t count;	/* 0: a compute part, which has the others */
+	struct gn_plan_range range;
 	struct gn_replay *replay;
 	struct gn_event *event; /* recorded after it; NULL: it completes no gradient */
+};
+
+struct gn_plan_parts {
+	struct gn_plan_part *list;
+	int count;
 };
 
 struct gn_plan {
@@ -113,9 +126,9 @@ struct gn_plan {
 	struct gn_buffer loss_buffer;
 	double loss_scale;
 	int good_steps; /* since the loss scale last changed */
-	/* Training: whole is a step in one part. */
-	struct gn_plan_part *parts, whole;
-	int part_count, is_cut; /* is_cut: gradients are summed over ranks */
+	/* Training: whole is a batch that is not cut where gradients are complete. */
+	struct gn_plan_parts parts, whole;
+	int is_cut; /* gradients are summed over ranks */
 	/* What operators are bound to: the caller's arrays and own, or a frozen plan's copies. */
 	struct {
 		float *params, *grads, *buffers, *own;
@@ -140,8 +153,9 @@ static inline int gn_plan_is_queued(const struct gn_plan *p)
 }
 /* Prefixes an error with the node of o. */
 enum gn_status gn_plan_failed_in(struct gn_plan *p, const struct gn_plan_op *o, enum gn_status s, struct gn_err *err);
-/* plan.c. Queue positions first to end - 1; accumulated as for gn_plan_run. */
-enum gn_status gn_plan_queue(struct gn_plan *p, int first, int end, uint64_t number, const float *accumulated, struct gn_err *err);
+/* plan.c. accumulated as for gn_plan_run. */
+enum gn_status gn_plan_queue(struct gn_plan *p, const struct gn_plan_range *range, uint64_t number, const float *accumulated,
+			     struct gn_err *err);
 
 /* plan_batch.c. Memory for batches on their way; what they need of the device. */
 size_t gn_plan_batch_bytes(const struct gn_plan *p);

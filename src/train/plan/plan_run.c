@@ -12,26 +12,20 @@ enum { GOOD_STEPS = 1000 };
 
 /* --- cutting --- */
 
-static void release_part(struct gn_plan_part *part)
+static void release_parts(struct gn_plan_parts *parts)
 {
-	gn_replay_destroy(part->replay);
-	gn_event_destroy(part->event);
-	*part = (struct gn_plan_part){0, 0, NULL, NULL};
-}
-
-static void release_parts(struct gn_plan *p)
-{
-	for (int i = 0; i < p->part_count; i++)
-		release_part(&p->parts[i]);
-	free(p->parts);
-	p->parts = NULL;
-	p->part_count = 0;
+	for (int i = 0; i < parts->count; i++) {
+		gn_replay_destroy(parts->list[i].replay);
+		gn_event_destroy(parts->list[i].event);
+	}
+	free(parts->list);
+	*parts = (struct gn_plan_parts){NULL, 0};
 }
 
 void gn_plan_parts_release(struct gn_plan *p)
 {
-	release_parts(p);
-	release_part(&p->whole);
+	release_parts(&p->parts);
+	release_parts(&p->whole);
 }
 
 static int last_position(const struct gn_plan *p)
@@ -45,18 +39,38 @@ static const struct gn_plan_op *backward_at(const struct gn_plan *p, int positio
 	return position > p->op_count ? &p->ops[last_position(p) - position] : NULL;
 }
 
-static enum gn_status init_part(struct gn_plan *p, struct gn_plan_part *part, int first, int end, struct gn_err *err)
+/* The operator that is there; NULL: it is the loss. */
+static const struct gn_plan_op *op_at(const struct gn_plan *p, int position)
 {
+	return position < p->op_count ? &p->ops[position] : backward_at(p, position);
+}
+
+/* The end of positions that are complete after a range. */
+static int complete_end(const struct gn_plan_range *r)
+{
+	return r->is_suspended ? r->end - 1 : r->end;
+}
+
+static enum gn_status add_compute(struct gn_plan *p, struct gn_plan_parts *parts, const struct gn_plan_range *range, struct gn_err *err)
+{
+	struct gn_plan_part *part = &parts->list[parts->count++];
 	int completes = 0;
 
-	*part = (struct gn_plan_part){first, end, gn_replay_create(), NULL};
+	part->range = *range;
+	part->replay = gn_replay_create();
 	if (!part->replay)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the parts of a step");
-	if (p->options.group)
-		gn_replay_forbid(part->replay, "batch norms are summed on the host");
-	for (int at = first; at < end; at++)
+	for (int at = range->first; at < complete_end(range); at++)
 		completes |= backward_at(p, at) && backward_at(p, at)->param[0] >= 0;
 	return completes ? gn_event_create(p->device.device, &part->event, err) : GN_OK;
+}
+
+static void add_collective(struct gn_plan_parts *parts, const struct gn_plan_op *o)
+{
+	struct gn_plan_part *part = &parts->list[parts->count++];
+
+	part->values = gn_op_sums(o->op);
+	part->count = o->info.sum_count;
 }
 
 /* Whether a part ends after this position. A device that records nothing is cut everywhere, so that each gradient is reported at once. */
@@ -74,23 +88,43 @@ static int ends_part(const struct gn_plan *p, int at, int (*cuts)(void *context,
 	return cut;
 }
 
+/* One list of parts. is_whole: compute parts end only at sums over ranks. */
+static enum gn_status cut(struct gn_plan *p, struct gn_plan_parts *parts, int is_whole, int (*cuts)(void *context, int param),
+			  void *context, struct gn_err *err)
+{
+	struct gn_plan_range range = {0};
+	enum gn_status status = GN_OK;
+	int positions = last_position(p) + 1;
+
+	parts->list = calloc(3 * (size_t)positions, sizeof *parts->list);
+	if (!parts->list)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the parts of a step");
+	for (int at = 0; at < positions && !status; at++) {
+		const struct gn_plan_op *o = op_at(p, at);
+
+		range.end = at + 1;
+		if (o && o->info.sum_count) {
+			range.is_suspended = 1;
+			status = add_compute(p, parts, &range, err);
+			add_collective(parts, o);
+			range = (struct gn_plan_range){.first = at, .end = at + 1, .resumes = 1};
+		}
+		if (status || !(is_whole ? at == last_position(p) : ends_part(p, at, cuts, context)))
+			continue;
+		status = add_compute(p, parts, &range, err);
+		range = (struct gn_plan_range){.first = at + 1};
+	}
+	return status;
+}
+
 enum gn_status gn_plan_cut(struct gn_plan *p, int (*cuts)(void *context, int param), void *context, struct gn_err *err)
 {
-	int end = last_position(p) + 1, first = 0;
-	enum gn_status status = GN_OK;
+	enum gn_status status;
 
 	gn_plan_parts_release(p);
 	p->is_cut = cuts != NULL;
-	p->parts = calloc((size_t)end, sizeof *p->parts);
-	if (!p->parts)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the parts of a step");
-	for (int at = 0; at < end && !status; at++) {
-		if (!ends_part(p, at, cuts, context))
-			continue;
-		status = init_part(p, &p->parts[p->part_count++], first, at + 1, err);
-		first = at + 1;
-	}
-	return status ? status : init_part(p, &p->whole, 0, end, err);
+	status = cut(p, &p->parts, 0, cuts, context, err);
+	return status ? status : cut(p, &p->whole, 1, NULL, NULL, err);
 }
 
 /* --- running --- */
@@ -106,7 +140,7 @@ static enum gn_status queue_part(void *context, struct gn_err *err)
 {
 	const struct part_run *r = context;
 
-	return gn_plan_queue(r->p, r->part->first, r->part->end, r->number, r->accumulated, err);
+	return gn_plan_queue(r->p, &r->part->range, r->number, r->accumulated, err);
 }
 
 /* Whatever a recording holds besides addresses that never change. */
@@ -118,14 +152,15 @@ static uint64_t key_of(const struct gn_plan *p, const float *accumulated)
 /* What the part has completed. */
 static enum gn_status report(struct gn_plan *p, const struct gn_plan_part *part, const struct gn_plan_observer *o, struct gn_err *err)
 {
+	const struct gn_plan_range *range = &part->range;
 	enum gn_status status = GN_OK;
 
-	if (o->loss && part->first <= p->op_count && part->end > p->op_count)
+	if (o->loss && range->first <= p->op_count && complete_end(range) > p->op_count)
 		o->loss(o->context);
 	if (!o->ready || !part->event)
 		return GN_OK;
 	status = gn_event_record(part->event, p->device.stream, err);
-	for (int at = part->first; at < part->end && !status; at++) {
+	for (int at = range->first; at < complete_end(range) && !status; at++) {
 		const struct gn_plan_op *done = backward_at(p, at);
 
 		for (int k = 1; done && k >= 0; k--)
@@ -139,8 +174,11 @@ static enum gn_status run_part(struct gn_plan *p, const struct gn_plan_part *par
 			       const float *accumulated, struct gn_err *err)
 {
 	struct part_run r = {p, part, number, accumulated};
-	enum gn_status status = gn_replay_run(part->replay, p->device.stream, key_of(p, accumulated), queue_part, &r, err);
+	enum gn_status status;
 
+	if (part->count)
+		return p->options.group->sum(p->options.group, p->device.stream, part->values, part->count, err);
+	status = gn_replay_run(part->replay, p->device.stream, key_of(p, accumulated), queue_part, &r, err);
 	return status ? status : report(p, part, o, err);
 }
 
@@ -148,21 +186,19 @@ enum gn_status gn_plan_run(struct gn_plan *p, uint64_t number, const struct gn_p
 			   struct gn_err *err)
 {
 	int max = p->options.batches > 1 ? p->options.batches : 1;
+	const struct gn_plan_parts *parts = !observer->ready && gn_plan_is_queued(p) ? &p->whole : &p->parts;
 	enum gn_status status = GN_OK;
 
 	if (!p->options.training || p->options.no_memory || p->loss_count == max)
 		return gn_err_set(err, GN_ERR_USAGE, "a step of a plan that does not train, or more batches than its %d", max);
-	if (!p->parts)
+	if (!p->parts.list)
 		status = gn_plan_cut(p, NULL, NULL, err);
 	if (!status)
 		status = gn_plan_take_batch(p, err);
 	if (!status)
 		status = gn_compute_set_number(p->device.compute, number, err);
-	if (!observer->ready && gn_plan_is_queued(p))
-		status = status ? status : run_part(p, &p->whole, number, observer, accumulated, err);
-	else
-		for (int i = 0; i < p->part_count && !status; i++)
-			status = run_part(p, &p->parts[i], number, observer, accumulated, err);
+	for (int i = 0; i < parts->count && !status; i++)
+		status = run_part(p, &parts->list[i], number, observer, accumulated, err);
 	if (!status && gn_plan_is_queued(p))
 		status = gn_stream_copy(p->device.stream, &p->losses[p->loss_count++], p->loss, sizeof *p->loss, err);
 	p->phase = GN_PHASE_NEW;
@@ -219,11 +255,15 @@ static void say_parts(struct gn_plan *p)
 	int graphs = 0;
 	size_t nodes = 0;
 
-	for (int i = 0; i < p->part_count; i++) {
-		nodes += gn_replay_nodes(p->parts[i].replay);
-		graphs += gn_replay_nodes(p->parts[i].replay) > 0;
-		if (gn_replay_obstacle(p->parts[i].replay)[0])
-			obstacle = gn_replay_obstacle(p->parts[i].replay);
+	for (int i = 0; i < p->parts.count; i++) {
+		const struct gn_replay *r = p->parts.list[i].replay;
+
+		if (!r)
+			continue; /* collective */
+		nodes += gn_replay_nodes(r);
+		graphs += gn_replay_nodes(r) > 0;
+		if (gn_replay_obstacle(r)[0])
+			obstacle = gn_replay_obstacle(r);
 	}
 	if (obstacle[0])
 		say(p, "call by call%s (no graph: %.60s)", where, obstacle);

@@ -8,8 +8,7 @@
 #ifndef GN_TRAIN_PLAN_SYNC_BN_H
 #define GN_TRAIN_PLAN_SYNC_BN_H
 
-#include "kernels/op.h"
-#include "transport/coll/comm.h"
+#include "src/train/plan/group_sums.h"
 
 struct gn_sync_bn;
 
@@ -18,7 +17,7 @@ struct gn_sync_bn;
 enum gn_status gn_sync_bn_create(const char *text, struct gn_comm *comm, struct gn_sync_bn **out, struct gn_err *err);
 /* Before the communicator is destroyed. NULL is fine. */
 void gn_sync_bn_destroy(struct gn_sync_bn *s);
-/* For plans; borrowed, lives as long as s. */
-const struct gn_op_group *gn_sync_bn_group(const struct gn_sync_bn *s);
+/* For plans; borrowed, lives as long as s; NULL for NULL. */
+struct gn_plan_group *gn_sync_bn_group(const struct gn_sync_bn *s);
 
 #endif
