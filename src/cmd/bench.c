@@ -1,9 +1,8 @@
 #include "src/cmd/bench.h"
 
-#include "src/config.h"
-
 #include "src/base/alloc.h"
 #include "src/cmd/world_options.h"
+#include "src/device/device.h"
 #include "src/train/model/model.h"
 #include "src/train/plan/device.h"
 #include "transport/coll/coll_device.h"
@@ -92,11 +91,11 @@ static void free_buffer(struct gn_bench *b, void *memory)
 
 static enum gn_status open_device(struct gn_bench *b, const char **pci, struct gn_err *err)
 {
+	enum gn_status status;
+
 	if (strcmp(b->o->device, "cuda"))
 		return GN_OK;
-#ifdef HAVE_CUDA
-	enum gn_status status = gn_bench_gpu_open(gn_world_local_rank(b->world), &b->gpu, err);
-
+	status = gn_bench_gpu_open(gn_world_local_rank(b->world), &b->gpu, err);
 	if (status) {
 		gn_err_prefix(err, "--device cuda");
 		/* GN_ERR_NOT_FOUND would become the exit code for bad input data */
@@ -104,10 +103,6 @@ static enum gn_status open_device(struct gn_bench *b, const char **pci, struct g
 	}
 	*pci = gn_bench_gpu_pci(b->gpu);
 	return GN_OK;
-#else
-	(void)pci;
-	return gn_err_set(err, GN_ERR_UNSUPPORTED, "--device cuda: this build has no CUDA (configure --with-cuda=DIR)");
-#endif
 }
 
 /* Groups of --group consecutive ranks, or one of all. */
@@ -171,9 +166,7 @@ static enum gn_status open_bench(const struct gn_bench_options *o, struct gn_ben
 
 static void close_bench(struct gn_bench *b)
 {
-#ifdef HAVE_CUDA
 	gn_bench_gpu_close(b->gpu);
-#endif
 	free_buffer(b, b->in);
 	free_buffer(b, b->out);
 	free(b->times);
@@ -189,11 +182,7 @@ static void close_bench(struct gn_bench *b)
 /* Refuses what this build or the kind of memory does not support. */
 static enum gn_status check_device(const struct gn_bench_options *o, const char *mode, struct gn_err *err)
 {
-#ifdef HAVE_CUDA
-	enum gn_status status = gn_coll_backend_check(o->comm, o->device, 1, err);
-#else
-	enum gn_status status = gn_coll_backend_check(o->comm, o->device, 0, err);
-#endif
+	enum gn_status status = gn_coll_backend_check(o->comm, o->device, gn_device_is_built("cuda"), err);
 
 	if (!status && !strcmp(o->device, "cuda") && strcmp(mode, "allreduce") && strcmp(mode, "train"))
 		status = gn_err_set(err, GN_ERR_USAGE, "--device cuda: %s is measured only on the host; allreduce and train also "
@@ -207,10 +196,8 @@ static enum gn_status check_device(const struct gn_bench_options *o, const char 
 
 static enum gn_status measure_all(struct gn_bench *b, enum gn_collective what, struct gn_err *err)
 {
-#ifdef HAVE_CUDA
 	if (b->gpu)
 		return gn_bench_gpu_allreduce(b, err);
-#endif
 	return what == GN_COLLECTIVE_COUNT ? gn_bench_p2p(b, err) : gn_bench_collective(b, what, err);
 }
 

@@ -2,7 +2,8 @@ bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
 gannet_CPPFLAGS = $(AM_CPPFLAGS) -DGN_SITE_FILE='"$(sysconfdir)/gannet.conf"'
 gannet_SOURCES = \
-	src/cmd/bench.c src/cmd/bench.h src/cmd/bench_coll.c src/cmd/bench_decode.c src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
+	src/cmd/bench.c src/cmd/bench.h src/cmd/bench_coll.c src/cmd/bench_decode.c src/cmd/bench_gpu.c \
+	src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
 	src/cmd/bench_row.c src/cmd/bench_row.h src/cmd/bench_shared.c \
 	src/cmd/bench_train.c src/cmd/bench_train_internal.h src/cmd/bench_train_report.c \
 	src/cmd/cmd.c src/cmd/cmd.h \
@@ -27,9 +28,6 @@ gannet_SOURCES = \
 	src/cmd/tune.c \
 	src/cmd/verify.c \
 	src/cmd/world_options.h
-if HAVE_CUDA
-gannet_SOURCES += src/cmd/bench_gpu.c
-endif
 GOLDEN_FILES = \
 	tests/golden/resnet18-b4-s64-c10.json \
 	tests/golden/resnet50-b4-s96-c1000.json \

@@ -368,13 +368,7 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 /* Checked before any collective call. How auto is resolved, and whether NCCL is available, is known only later. */
 static enum gn_status check_comm(const struct gn_train_options *o, struct gn_err *err)
 {
-#ifdef HAVE_CUDA
-	int built_in = 1;
-#else
-	int built_in = 0;
-#endif
-
-	return gn_coll_backend_check(o->comm, strcmp(o->device, "auto") ? o->device : "cuda", built_in, err);
+	return gn_coll_backend_check(o->comm, strcmp(o->device, "auto") ? o->device : "cuda", gn_device_is_built("cuda"), err);
 }
 
 /* Refuses contradictory and missing lengths of the run. */

@@ -28,6 +28,8 @@ struct gn_event;
 enum gn_status gn_device_open(const char *name, struct gn_device **out, struct gn_err *err);
 /* How many devices of a kind, "host" or "cuda", this process may use; errors as for gn_device_open. */
 enum gn_status gn_device_count(const char *kind, int *out, struct gn_err *err);
+/* Whether this build has code for that kind, whatever the machine has. */
+int gn_device_is_built(const char *kind);
 /* The host alone, which is always there. NULL: no memory. */
 struct gn_device *gn_device_open_host(void);
 void gn_device_close(struct gn_device *d);
@@ -112,10 +114,8 @@ enum gn_status gn_replay_run(struct gn_replay *r, struct gn_stream *s, uint64_t 
 			     enum gn_status (*function)(void *context, struct gn_err *err), void *context, struct gn_err *err);
 /* Kernels and copies of the graph; 0: there is none yet, or the device records nothing. */
 size_t gn_replay_nodes(const struct gn_replay *r);
-/* Why nothing is recorded, which gn_replay_forbid or a failure said; "" where nothing is known against it. */
+/* Why nothing is recorded, which a failed recording said; "" where nothing is known against it. */
 const char *gn_replay_obstacle(const struct gn_replay *r);
-/* It is called for good, and why. */
-void gn_replay_forbid(struct gn_replay *r, const char *why);
 
 #ifdef __cplusplus
 }

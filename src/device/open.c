@@ -9,6 +9,8 @@
 #ifdef HAVE_CUDA
 #include "src/device/cuda.h"
 
+static const int has_cuda = 1;
+
 static enum gn_status count_cuda(int *out, struct gn_err *err)
 {
 	return gn_cuda_device_count(out, err);
@@ -19,6 +21,8 @@ static enum gn_status open_cuda(int ordinal, struct gn_device **out, struct gn_e
 	return gn_device_open_cuda(ordinal, out, err);
 }
 #else
+static const int has_cuda;
+
 static enum gn_status count_cuda(int *out, struct gn_err *err)
 {
 	*out = 0;
@@ -38,6 +42,11 @@ enum gn_status gn_device_count(const char *kind, int *out, struct gn_err *err)
 		return count_cuda(out, err);
 	*out = 1;
 	return GN_OK;
+}
+
+int gn_device_is_built(const char *kind)
+{
+	return strcmp(kind, "cuda") ? 1 : has_cuda;
 }
 
 enum gn_status gn_device_open(const char *name, struct gn_device **out, struct gn_err *err)

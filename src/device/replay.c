@@ -33,7 +33,8 @@ void gn_replay_destroy(struct gn_replay *r)
 	free(r);
 }
 
-void gn_replay_forbid(struct gn_replay *r, const char *why)
+/* It is called for good, and why. */
+static void forbid(struct gn_replay *r, const char *why)
 {
 	drop_graph(r);
 	snprintf(r->obstacle, sizeof r->obstacle, "%.100s", why);
@@ -57,7 +58,7 @@ static void record(struct gn_replay *r, struct gn_stream *s, enum gn_status (*fu
 	}
 	r->device = device;
 	if (status)
-		gn_replay_forbid(r, err.text);
+		forbid(r, err.text);
 }
 
 enum gn_status gn_replay_run(struct gn_replay *r, struct gn_stream *s, uint64_t key,
