@@ -231,9 +231,11 @@ static enum gn_status poll_until_ended(struct gn_launch_job *j, struct gn_pmix_s
 	if (!p)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d ranks", j->size);
 	while (j->running || (open_streams(j) && gn_clock_ns() < over)) {
+		int were_running = j->running;
+
 		poll_once(j, server, p);
-		/* also when they all end in one turn: what they wrote since its poll is still in the pipes */
-		if (j->running || !over)
+		/* also when the last ones end in this turn, however long it took: what they wrote since its poll is still in the pipes */
+		if (were_running || !over)
 			over = gn_clock_ns() + DRAIN_NS;
 	}
 	free(p);
