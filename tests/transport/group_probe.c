@@ -321,7 +321,7 @@ static enum gn_status sum_in_each(struct probe *p, struct gn_comm **groups, int 
 
 		status = gn_coll_allreduce(groups[g], &value, 1, GN_I32, NULL, NULL, &coll, err);
 		if (!status)
-			status = gn_coll_start(coll, err);
+			status = gn_coll_start(coll, NULL, err);
 		if (!status)
 			status = gn_coll_wait(coll, err);
 		if (status)

@@ -254,7 +254,7 @@ static enum gn_status compare(struct grid *g, const struct gn_select_args *args,
 static enum gn_status compare_lengths(struct grid *g, const struct gn_cost *cost, const char *fabric, const struct placement *p,
 				      const struct gn_node_map *map, struct gn_err *err)
 {
-	for (int what = 0; what < GN_COLLECTIVE_SEND_RECV; what++)
+	for (int what = 0; what < GN_COLLECTIVE_COUNT; what++)
 		for (size_t bytes = 64; bytes <= (size_t)32 << 20; bytes *= g->full ? 2 : 8) {
 			struct gn_select_args args = {.what = (enum gn_collective)what, .bytes = bytes, .map = map, .cost = cost,
 						      .algo = g->algo};

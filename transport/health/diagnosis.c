@@ -255,7 +255,6 @@ static void append_waiting(struct sentence *s, const struct gn_diagnosis_input *
 	}
 }
 
-/* The ranks without a record. */
 /* Those without a record that are lost, or those that have left. */
 static void append_absent(struct sentence *s, const struct gn_diagnosis_input *in, int lost, unsigned char *members)
 {
@@ -310,7 +309,8 @@ enum gn_status gn_diagnose(const struct gn_diagnosis_input *in, char *text, size
 		return GN_OK;
 	if (in->number & GN_RECORD_MESSAGE) {
 		append_message(&s, in);
-		append_left(&s, in, members);
+		append_absent(&s, in, 1, members);
+		append_absent(&s, in, 0, members);
 		return GN_ERR_STALL;
 	}
 	append(&s, "operation number %llu, %.*s, has stalled", (unsigned long long)GN_RECORD_NUMBER(in->number), GN_RECORD_OP_MAX,
