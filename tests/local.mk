@@ -1,4 +1,4 @@
-EXTRA_DIST += tests/run tests/long tests/harness tests/distro/run tests/cmd/tap.sh tests/lsan.supp
+EXTRA_DIST += tests/run tests/long tests/harness tests/distro/run tests/cmd/tap.sh tests/lsan.supp tests/tsan.supp
 
 TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 
@@ -51,5 +51,14 @@ check-sanitized: check-programs
 	  $(MAKE) $(AM_MAKEFLAGS) check-local \
 	  TESTS="$${TESTS:-$$(printf '%s ' $(TESTS_TO_RUN) tests/transport/tune.t tests/transport/plugin/faults.t | \
 	    sed 's,tests/\(slurm/[^ ]*\|rdma/[^ ]*\|transport/\(peers\|slurm\).t\) ,,g')}"
+
+# For a build with --enable-sanitize=thread: what runs threads beside each other, the transport and the NCCL plugin. Checking schedules is
+# the work of one thread, and slow.
+check-tsan: check-programs
+	UCX_MEM_EVENTS=n UCX_VFS_ENABLE=n GN_SANITIZED=1 \
+	TSAN_OPTIONS=suppressions=$(abs_top_srcdir)/tests/tsan.supp:history_size=4:exitcode=66 \
+	  $(MAKE) $(AM_MAKEFLAGS) check-local \
+	  TESTS="$${TESTS:-$$(printf '%s ' $(TRANSPORT_TESTS) | sed 's,tests/transport/test_verify ,,') tests/transport/plugin/test_flush \
+	    $$(printf 'tests/transport/%s.t ' collectives direct groups loss messages p2p staged)}"
 CLEANFILES += test-seconds
-.PHONY: check-local check-slow check-programs check-sanitized
+.PHONY: check-local check-slow check-programs check-sanitized check-tsan
