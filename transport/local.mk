@@ -30,6 +30,7 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/coll_ops.c \
 	transport/coll/coll_prepare.c \
 	transport/coll/coll_select.c \
+	transport/coll/coll_wait.c \
 	transport/coll/comm.c transport/coll/comm.h \
 	transport/coll/comm_failure.c \
 	transport/coll/comm_internal.h \

@@ -1,6 +1,6 @@
 /* The state of a communicator and of its operations, and the calls between the files that implement them: comm.c (create, destroy,
- * shorthands), coll.c (start, test, wait), coll_prepare.c and coll_select.c (prepare), coll_device.c (device memory),
- * comm_progress.c (progress thread), idle_wait.c (blocking waits), affinity_report.c.
+ * shorthands), coll.c (start, progress, free), coll_wait.c (test, wait), coll_prepare.c and coll_select.c (prepare), coll_device.c
+ * (device memory), comm_progress.c (progress thread), idle_wait.c (blocking waits), affinity_report.c.
  *
  * An operation runs by one of the tables of struct gn_coll_ops: it executes a schedule (exec_internal.h), is an allreduce in the shared
  * memory of one node (shm.h), is staged from device memory (staged.c), or a library's (coll_device.h). Around that it holds work memory,
@@ -153,7 +153,7 @@ void gn_coll_fail(struct gn_coll *c, enum gn_status status, const struct gn_err 
 /* gn_comm_destroy() of a group. */
 void gn_comm_group_destroy(struct gn_comm *c);
 
-/* --- operations (coll.c, coll_select.c). The caller holds the communicator: gn_comm_enter() below. None blocks but wait. --- */
+/* --- operations (coll.c, coll_wait.c, coll_select.c). The caller holds the communicator: gn_comm_enter() below. None blocks but wait. --- */
 
 /* gn_comm_progress() as the callback of gn_world_set_progress(); comm: struct gn_comm. */
 void gn_coll_progress(void *comm);
@@ -172,6 +172,13 @@ void gn_coll_start_inner(struct gn_coll *c, uint32_t sequence);
 enum gn_status gn_coll_inner_done(struct gn_coll *c, int *done, struct gn_err *err);
 /* Of a message: not in the order of collectives. */
 enum gn_status gn_coll_start_outside_order(struct gn_coll *c, const struct gn_event *after, struct gn_err *err);
+/* Whether it has begun: operations of a communicator begin in the order in which they were started, the same on all ranks. */
+int gn_coll_begin(struct gn_coll *c);
+/* Of one that has begun; returns non-zero when there were events. */
+int gn_coll_advance(struct gn_coll *c);
+void gn_coll_leave_active(struct gn_coll *c);
+/* The flight recorder no longer has the operation in flight: after a loss this rank may do other work. */
+void gn_coll_end_record(struct gn_coll *c);
 /* The next operation of the communicator may begin. */
 void gn_coll_end_turn(struct gn_coll *c);
 enum gn_status gn_coll_wait_inside(struct gn_coll *c, struct gn_err *err);
