@@ -313,6 +313,16 @@ static int reaches(const struct copy *c, uint32_t from, uint32_t goal)
 	return 0;
 }
 
+/* Whether the two wait for the same steps: each may then do the other's work. */
+static int wait_alike(const struct copy *c, size_t a, size_t b)
+{
+	const struct gn_step *x = &c->steps[a], *y = &c->steps[b];
+
+	return x->dependency_count == y->dependency_count &&
+	       !memcmp(&c->dependencies[x->first_dependency], &c->dependencies[y->first_dependency],
+		       x->dependency_count * sizeof *c->dependencies);
+}
+
 enum { DROP, REPEAT, OTHER_CHUNK, OTHER_PEER, OTHER_MESSAGE, NOT_REDUCED, REDUCED, SWAPPED, KINDS };
 
 /* Returns 0 where the change is none. */
@@ -348,7 +358,8 @@ static int break_step(struct copy *c, const struct set *s, int kind, size_t i)
 		step->op = GN_STEP_RECV_REDUCE;
 		return 1;
 	default: /* the next step of the kind, of another chunk, does its work here, under the old dependencies */
-		while (k < c->r.count && (c->steps[k].op != step->op || c->steps[k].chunk == step->chunk))
+		while (k < c->r.count &&
+		       (c->steps[k].op != step->op || c->steps[k].chunk == step->chunk || wait_alike(c, i, k)))
 			k++;
 		if (k == c->r.count || !c->steps[k].dependency_count || step->op == GN_STEP_COPY)
 			return 0;
