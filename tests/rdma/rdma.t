@@ -272,9 +272,10 @@ one_rail_cut() {
 	cat "$dir/cut"
 	echo "$seconds s after the cut"
 	((seconds <= 25)) && ! grep -qE "nothing was sent|not cut|another code|WRONG" "$dir/cut" &&
-		grep -qE "has stalled; .*, for [5-7]\.[0-9] s \(.*rank [01] for rank [01] by rxe1:1" "$dir/err.0" &&
-		grep -qE "has stalled; .*, for [5-7]\.[0-9] s \(.*rank [01] for rank [01] by rxe1:1" "$dir/err.1"
+		grep -qE "$diagnosis" "$dir/err.0" && grep -qE "$diagnosis" "$dir/err.1"
 }
+# of the allreduce, or of the messages that measure a link's rate before it
+diagnosis="(has stalled; .*, for [5-7]\.[0-9] s \(.*rank [01] for|a message to rank [01], tag .*, for [5-7]\.[0-9] s.* waiting for) rank [01] by rxe1:1"
 check "one of two rails cut amid an allreduce: both ranks end and name it" one_rail_cut
 printf '%s\n' "$tap_output" | sed -n 's/^[0-9]* s after the cut$/# &/p'
 left_out() {
@@ -290,7 +291,9 @@ read -r first <"$cluster/guest1.pid"
 read -r second <"$cluster/guest2.pid"
 check "the cluster goes down" cluster down
 nothing_left() {
-	! kill -0 -- "-$first" && ! kill -0 -- "-$second" && [[ ! $(find "$cluster" -mindepth 1 -not -name '*.jsonl') ]]
+	find "$cluster" -mindepth 1 -not -name '*.jsonl' >"$dir/left"
+	cat "$dir/left"
+	! kill -0 -- "-$first" && ! kill -0 -- "-$second" && [[ ! -s $dir/left ]]
 }
 check "and leaves no process and no pipe" nothing_left
 finish
