@@ -99,8 +99,11 @@ enum gn_status gn_err_prefix(struct gn_err *err, const char *format, ...)
 	gn_text_visible(raw, context, sizeof context);
 	used = strlen(context);
 	if (used + 2 < sizeof context) {
-		memcpy(context + used, ": ", 3);
-		strncat(context, err->text, sizeof context - used - 3);
+		size_t room = sizeof context - used - 3, length = strnlen(err->text, room);
+
+		memcpy(context + used, ": ", 2);
+		memcpy(context + used + 2, err->text, length);
+		context[used + 2 + length] = 0;
 	}
 	memcpy(err->text, context, sizeof err->text);
 	return err->status;
