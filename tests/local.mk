@@ -1,4 +1,4 @@
-EXTRA_DIST += tests/run tests/long tests/harness tests/distro/run tests/cmd/tap.sh tests/lsan.supp tests/tsan.supp
+EXTRA_DIST += tests/run tests/long tests/harness tests/distro/deb tests/distro/run tests/cmd/tap.sh tests/lsan.supp tests/tsan.supp
 
 TEST_CPPFLAGS = $(AM_CPPFLAGS) $(CMOCKA_CFLAGS)
 
