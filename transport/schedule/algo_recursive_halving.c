@@ -29,13 +29,15 @@ static uint32_t slices_of(const struct gn_algo_args *a, struct blocks b)
 static void add(struct gn_schedule *s, const struct gn_algo_args *a, enum gn_step_op op, int peer, struct blocks b, uint32_t slice,
 		uint32_t first_message)
 {
-	uint32_t slices = slices_of(a, b), total = b.count * a->pieces;
-	uint32_t from = (uint32_t)((uint64_t)total * slice / slices), to = (uint32_t)((uint64_t)total * (slice + 1) / slices);
+	uint32_t slices = slices_of(a, b), total = b.count * a->pieces, from, to;
 
-	if (slice < slices)
-		gn_schedule_add(s, (struct gn_step){.op = (uint8_t)op, .peer = peer, .chunk = b.first * a->pieces + from,
-						    .chunk_count = to - from, .message = first_message + slice,
-						    .from_left = op == GN_STEP_RECV_REDUCE && peer < a->rank});
+	if (slice >= slices)
+		return;
+	from = (uint32_t)((uint64_t)total * slice / slices);
+	to = (uint32_t)((uint64_t)total * (slice + 1) / slices);
+	gn_schedule_add(s, (struct gn_step){.op = (uint8_t)op, .peer = peer, .chunk = b.first * a->pieces + from,
+					    .chunk_count = to - from, .message = first_message + slice,
+					    .from_left = op == GN_STEP_RECV_REDUCE && peer < a->rank});
 }
 
 /* Slice by slice, so that a slice is sent while the next is reduced. A transfer without blocks has no slices. */
