@@ -203,6 +203,25 @@ enum gn_status gn_file_check_replaceable(const char *path, struct gn_err *err)
 	return gn_err_set(err, GN_ERR_IO, "%s exists and is not a regular file: name another file", path);
 }
 
+enum gn_status gn_file_check_own(const char *path, const char *beginning, const char *what, struct gn_err *err)
+{
+	size_t len = strlen(beginning);
+	char found[128];
+	struct stat info;
+	ssize_t got = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	/* what cannot be read is for the writer to complain of */
+	if (fd < 0)
+		return GN_OK;
+	if (!fstat(fd, &info) && S_ISREG(info.st_mode))
+		got = gn_read_some(fd, found, len < sizeof found ? len : sizeof found);
+	close(fd);
+	if (got <= 0 || ((size_t)got >= len && !memcmp(found, beginning, len)))
+		return GN_OK;
+	return gn_err_set(err, GN_ERR_USAGE, "%s exists and is no %s: name another file, or remove it", path, what);
+}
+
 static enum gn_status replace(const char *path, const void *data, size_t len_bytes, int synced, struct gn_err *err)
 {
 	char temporary[PATH_MAX];

@@ -150,8 +150,18 @@ static int run(const void *target, const struct gn_text_list *logs)
 
 	if (!o->out && !o->csv && !o->tensorboard)
 		status = gn_err_set(&err, GN_ERR_USAGE, "what to write? --out DIR, --csv FILE or --tensorboard DIR");
-	for (size_t i = 0; !status && i < logs->count; i++)
+	if (!status && o->csv && strcmp(o->csv, "-"))
+		status = gn_file_check_own(o->csv, GN_CURVES_CSV_BEGINNING, "CSV file of gannet report", &err);
+	for (size_t i = 0; !status && i < logs->count; i++) {
 		status = read_log(logs->items[i], &curves, &count, &err);
+		/* a run that ended before its first step hides no others */
+		if (status == GN_ERR_DATA && (count || i + 1 < logs->count) && !gn_file_check_own(logs->items[i], "{", "log", NULL)) {
+			fprintf(stderr, "gannet report: left out: %s\n", err.text);
+			status = GN_OK;
+		}
+	}
+	if (!status && !count)
+		status = gn_err_set(&err, GN_ERR_DATA, "no log has a training step");
 	if (!status && o->out)
 		status = write_all(o->out, curves, count, &err);
 	if (!status && o->tensorboard)

@@ -52,13 +52,41 @@ static const char **trial_command(const struct gn_text_list *p, const char *dire
 	return command;
 }
 
+/* Whether an argument is an option that names a file of the run. */
+static int is_own(const char *argument)
+{
+	static const char *const names[] = {"--checkpoint", "--log", "--metrics", "--trace", "--halving"};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		size_t len = strlen(names[i]);
+
+		if (!strncmp(argument, names[i], len) && (!argument[len] || argument[len] == '='))
+			return 1;
+	}
+	return 0;
+}
+
 static enum gn_status check_command(const struct gn_text_list *p, struct gn_err *err)
 {
 	if (p->count < 2 || strcmp(p->items[1], "train"))
 		return gn_err_set(err, GN_ERR_USAGE, "what to sweep? gannet sweep run --grid lr=.01,.05 -- train ...");
 	for (size_t i = 2; i < p->count; i++)
-		if (!strncmp(p->items[i], "--checkpoint", 12) || !strncmp(p->items[i], "--log", 5))
-			return gn_err_set(err, GN_ERR_USAGE, "%s: each trial gets a checkpoint folder and a log of its own in --dir", p->items[i]);
+		if (is_own(p->items[i]))
+			return gn_err_set(err, GN_ERR_USAGE, "%s: each trial gets a checkpoint folder and a log of its own in --dir, and would "
+					  "share another file with the others", p->items[i]);
+	return GN_OK;
+}
+
+static enum gn_status check_names(const struct gn_sweep *s, struct gn_err *err)
+{
+	char option[80];
+
+	for (int p = 0; p < s->parameters; p++) {
+		snprintf(option, sizeof option, "--%s", s->names[p]);
+		if (is_own(option))
+			return gn_err_set(err, GN_ERR_USAGE, "--grid %s=...: each trial gets a checkpoint folder and a log of its own in --dir",
+					  s->names[p]);
+	}
 	return GN_OK;
 }
 
@@ -67,7 +95,7 @@ static void print_plan(const struct gn_sweep *s)
 	for (size_t t = 0; t < s->count; t++) {
 		printf("%zu", t + 1);
 		for (int p = 0; p < s->parameters; p++)
-			printf(" --%s %s", s->names[p], s->trials[t].values[p]);
+			printf(" --%s=%s", s->names[p], s->trials[t].values[p]);
 		printf("\n");
 	}
 }
@@ -86,12 +114,14 @@ static enum gn_status start(const struct sweep_options *o, const struct gn_text_
 		status = gn_sweep_plan(o->grid.items, o->grid.count, o->random.items, o->random.count, (uint64_t)o->seed, &sweep, err);
 	if (status)
 		return status;
+	status = check_names(&sweep, err);
 	gn_strbuf_init(&script);
 	gn_strbuf_init(&ledger);
-	if (o->dry_run) {
-		print_plan(&sweep);
+	if (status || o->dry_run) {
+		if (!status)
+			print_plan(&sweep);
 		gn_sweep_release(&sweep);
-		return GN_OK;
+		return status;
 	}
 	status = gn_submit_self(self, sizeof self, err);
 	if (!status)
@@ -181,7 +211,7 @@ static void print_states(const struct sweep_options *o, const struct gn_sweep_st
 	}
 }
 
-static enum gn_status again(const char *directory, const struct gn_sweep_state *s, size_t count, struct gn_err *err)
+static enum gn_status again(const char *directory, const struct gn_sweep_state *s, size_t count, int dry_run, struct gn_err *err)
 {
 	char id[64], full[PATH_MAX];
 	struct gn_strbuf list;
@@ -193,6 +223,8 @@ static enum gn_status again(const char *directory, const struct gn_sweep_state *
 			gn_strbuf_printf(&list, "%s%d", list.len ? "," : "", s[i].trial);
 	if (!status && !list.len) {
 		fprintf(stderr, "gannet sweep: no trial has failed or was stopped\n");
+	} else if (!status && dry_run) {
+		printf("%s\n", gn_strbuf_text(&list));
 	} else if (!status) {
 		status = gn_submit_again(full, gn_strbuf_text(&list), id, err);
 		if (!status) {
@@ -244,7 +276,7 @@ static enum gn_status look(const struct sweep_options *o, const struct gn_text_l
 	if (!strcmp(verb, "status"))
 		print_states(o, s, 0, count);
 	else if (!strcmp(verb, "rerun"))
-		status = again(directory, s, count, err);
+		status = again(directory, s, count, o->dry_run, err);
 	else if (!strcmp(verb, "report"))
 		status = report(directory, s, count, err);
 	else if (best == count)
@@ -303,7 +335,7 @@ static const struct gn_option options_table[] = {
 	{.name = "retries", .kind = GN_OPTION_INT, .offset = FIELD(retries), .value_name = "N", .initial = "3", .help = "run: as for gannet submit",
 	 .max = 9999},
 	{.name = "sbatch", .kind = GN_OPTION_LIST, .offset = FIELD(extra), .value_name = "OPTION", .help = "run: another option of sbatch"},
-	{.name = "dry-run", .letter = 'n', .kind = GN_OPTION_FLAG, .offset = FIELD(dry_run), .help = "run: print the trials, submit nothing"},
+	{.name = "dry-run", .letter = 'n', .kind = GN_OPTION_FLAG, .offset = FIELD(dry_run), .help = "run, rerun: print the trials, submit nothing"},
 	{.name = "failed", .kind = GN_OPTION_FLAG, .offset = FIELD(failed), .help = "rerun: those that failed or were stopped"},
 	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "status, best: one JSON object a trial"},
 };

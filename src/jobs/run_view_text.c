@@ -95,6 +95,15 @@ static void put_bytes(char out[16], double bytes)
 	snprintf(out, 16, bytes < 10 ? "%.1f %cB" : "%.0f %cB", bytes, units[u]);
 }
 
+/* Before the first line of the log there is none: "-". */
+static void put_number(char out[24], double value, int decimals)
+{
+	if (isfinite(value))
+		snprintf(out, 24, fabs(value) < 1e6 ? "%.*f" : "%.*e", decimals, value);
+	else
+		snprintf(out, 24, "-");
+}
+
 static void put_left(const struct gn_account *a, char *out, size_t size)
 {
 	double left = gn_account_left_s(a);
@@ -109,7 +118,7 @@ static void put_state(struct page *p, const struct gn_run_view *v, double now)
 {
 	const struct gn_account *a = &v->a;
 	double silent = gn_run_view_silent_s(v, now);
-	char state[160], left[64], top1[64] = "";
+	char state[160], left[64], top1[64] = "", loss[24], rate[24];
 	uint64_t step = v->has_status && v->status_step > a->step && !strcmp(a->state, "running") ? v->status_step : a->step;
 	int is_silent = silent > 60 && silent > 10 * a->interval_s && (!*v->doing || !strcmp(v->doing, "training") || silent > 900);
 
@@ -124,7 +133,9 @@ static void put_state(struct page *p, const struct gn_run_view *v, double now)
 	    a->total_steps ? 100.0 * (double)step / (double)a->total_steps : 0, isfinite(a->epoch) ? a->epoch : 0, left);
 	if (isfinite(a->top1))
 		snprintf(top1, sizeof top1, "  top-1 %.2f %%", 100 * a->top1);
-	put(p, "loss %.4f  %.1f images/s  starts %d  checkpoints %llu%s", fabs(a->loss), a->images_per_s, a->starts,
+	put_number(loss, fabs(a->loss), 4);
+	put_number(rate, a->images_per_s, 1);
+	put(p, "loss %s  %s images/s  starts %d  checkpoints %llu%s", loss, rate, a->starts,
 	    (unsigned long long)a->checkpoints, top1);
 	put_sparkline(p, "loss", a->recent_loss, a->recent);
 	put_sparkline(p, "images/s", a->recent_rate, a->recent);

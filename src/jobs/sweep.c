@@ -178,7 +178,7 @@ void gn_sweep_script(const struct gn_sweep *s, struct gn_strbuf *out)
 	for (size_t t = 0; t < s->count; t++) {
 		gn_strbuf_printf(out, "%zu) gannet_step+=(", t + 1);
 		for (int p = 0; p < s->parameters; p++) {
-			gn_strbuf_printf(out, "%s--%s ", p ? " " : "", s->names[p]);
+			gn_strbuf_printf(out, "%s--%s=", p ? " " : "", s->names[p]);
 			quote(s->trials[t].values[p], out);
 		}
 		gn_strbuf_puts(out, ") ;;\n");

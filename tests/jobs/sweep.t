@@ -7,10 +7,13 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 sweep() { "$GN_BUILD/gannet" sweep "$@"; }
-expect 0 "^4 --lr .05 --batch 32$" "a grid" sweep run -n --grid lr=.01,.05 --grid batch=16,32 -- train --data d
+expect 0 "^4 --lr=.05 --batch=32$" "a grid" sweep run -n --grid lr=.01,.05 --grid batch=16,32 -- train --data d
 six() { [[ $(sweep run -n --grid lr=.01,.05 --random 'weight-decay=log(1e-5,1e-3):3' -- train --data d | wc -l) == 6 ]]; }
 check "with draws" six
 expect 2 "each trial gets a checkpoint folder" "a checkpoint of all trials" sweep run --grid lr=1 -- train --data d --checkpoint c
+expect 2 "each trial gets a checkpoint folder" "or as a parameter" sweep run -n --grid log=a,b -- train --data d
+expect 2 "would share another file" "metrics of all trials" sweep run -n --grid lr=1 -- train --data d --metrics=m.prom
+expect 0 "^1 --lr=1$" "options with a longer name are none of these" sweep run -n --grid lr=1 -- train --data d --log-every 5 --checkpoint-epochs 1
 expect 2 "what to sweep" "no command" sweep run --grid lr=1
 expect 2 "needs --grid or --random" "no parameter" sweep run -- train --data d
 expect 2 "'walk' is none of run, status" "another verb" sweep walk

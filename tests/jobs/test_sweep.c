@@ -109,7 +109,7 @@ static void status(void **state)
 	assert_ok(gn_sweep_plan(axes, 1, NULL, 0, 1, &sweep, &err));
 	gn_strbuf_init(&text);
 	gn_sweep_script(&sweep, &text);
-	assert_non_null(strstr(gn_strbuf_text(&text), "3) gannet_step+=(--lr 'it'\\''s') ;;\n"));
+	assert_non_null(strstr(gn_strbuf_text(&text), "3) gannet_step+=(--lr='it'\\''s') ;;\n"));
 	gn_strbuf_clear(&text);
 	gn_sweep_ledger(&sweep, directory, &text);
 	put(directory, "ledger.jsonl", gn_strbuf_text(&text));

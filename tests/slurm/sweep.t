@@ -18,6 +18,7 @@ expect 0 "^    1 end +60/60 " "as a table" "$gannet" sweep status sweep
 expect 0 "^lr=0.02$" "the best is the one that learned" bash -c '"$1" sweep best --json sweep | python3 -c "import json, sys; print(json.load(sys.stdin)[\"parameters\"])"' x "$gannet"
 expect 0 "" "a report" "$gannet" sweep report sweep
 check "of all logs" test -s sweep/report/report.html
+expect 0 "^3$" "which one would start again" on 60 "$gannet" sweep rerun --failed --dry-run sweep
 expect 0 "trials 3 again, job [0-9]+" "the failed one again" on 60 "$gannet" sweep rerun --failed sweep
 started() { (($(grep -c '"event": "start"\|"event": "resume"' sweep/trial-3.jsonl) >= 2)); }
 check "it alone starts again" until_within 60 started

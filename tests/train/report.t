@@ -152,5 +152,11 @@ check 'gives a table and event files that read back' python3 "$dir/convert.py" "
 check 'each run has a folder' test -d "$dir/tb/one" -a -d "$dir/tb/two-run1" -a -d "$dir/tb/two-run2"
 check 'no page was written' test ! -e "$dir/tb/report.html"
 expect 0 '^log,run,event,time,step,epoch,loss,' 'a table to standard output' "$gannet" report "$dir/one.jsonl" --csv -
+cp "$dir/one.jsonl" "$dir/kept.jsonl"
+expect 2 'is no CSV file of gannet report' 'a log is not overwritten' "$gannet" report "$dir/one.jsonl" --csv "$dir/kept.jsonl"
+check 'and is as it was' cmp "$dir/one.jsonl" "$dir/kept.jsonl"
+check 'a table is' "$gannet" report "$dir/one.jsonl" --csv "$dir/three.csv"
+: >"$dir/empty.jsonl"
+expect 0 'left out: .*empty.jsonl has no training step' 'a run without a step hides no other' "$gannet" report "$dir/empty.jsonl" "$dir/one.jsonl" --csv -
 expect 2 'what to write' 'neither page nor conversion' "$gannet" report "$dir/one.jsonl"
 finish

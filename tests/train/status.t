@@ -21,6 +21,9 @@ assert 0 < node["cpu"] <= 1 and 2e7 < node["rss_bytes"] < memory["MemTotal"], no
 assert abs(time.time() - s["time"]) < 60, s
 PY
 check 'leaves a status file' python3 "$dir/status.py" "$dir/log.jsonl"
+echo precious >"$dir/other"
+expect 2 'is no metrics file of gannet train' 'another file is not overwritten' lenet 1 16 --steps 1 --metrics "$dir/other"
+check 'and is as it was' grep -q '^precious$' "$dir/other"
 cat >"$dir/metrics.py" <<'PY'
 import re, sys
 text = open(sys.argv[1]).read()

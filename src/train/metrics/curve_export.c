@@ -93,7 +93,7 @@ static void each_point(const struct gn_curve *c,
 
 void gn_curves_csv(const struct gn_curve *curves, size_t count, struct gn_strbuf *out)
 {
-	gn_strbuf_puts(out, "log,run,event,time,step,epoch");
+	gn_strbuf_puts(out, GN_CURVES_CSV_BEGINNING ",time,step,epoch");
 	for (size_t i = 0; i < STEP_COLUMNS; i++)
 		gn_strbuf_printf(out, ",%s", step_columns[i].name);
 	for (size_t i = 0; i < EVAL_COLUMNS; i++)

@@ -9,6 +9,8 @@
 #include "src/base/strbuf.h"
 #include "src/train/metrics/metrics_reader.h"
 
+/* With which such a file begins. */
+#define GN_CURVES_CSV_BEGINNING "log,run,event"
 /* Appends a header line, and one line for each "step" and "eval" line of the logs, in the order of steps (RFC 4180, but lines end with
  * "\n"). A value that the log does not have is empty. */
 void gn_curves_csv(const struct gn_curve *curves, size_t count, struct gn_strbuf *out);

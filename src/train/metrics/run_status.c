@@ -140,8 +140,11 @@ struct gn_status_files {
 enum gn_status gn_status_files_create(const char *status_path, const char *metrics_path, struct gn_log *warnings,
 				      struct gn_status_files **out, struct gn_err *err)
 {
-	struct gn_status_files *f = calloc(1, sizeof *f);
+	struct gn_status_files *f;
 
+	if (metrics_path && gn_file_check_own(metrics_path, "# HELP gannet_train_", "metrics file of gannet train", err))
+		return gn_err_prefix(err, "--metrics");
+	f = calloc(1, sizeof *f);
 	if (f) {
 		f->warnings = warnings;
 		f->status_path = status_path ? strdup(status_path) : NULL;
