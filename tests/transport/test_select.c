@@ -91,7 +91,12 @@ static double processor_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Some milliseconds for any size; the bound is far above, for slow machines and checkers of memory. */
+/* Milliseconds, tens of them for thousands of ranks; the bound is far above, for slow machines, and for what a checker of memory adds. */
+#ifdef __SANITIZE_ADDRESS__
+#define PLANNING_S 10
+#else
+#define PLANNING_S 1
+#endif
 static void test_planning_time(void **state)
 {
 	static const int shapes[][2] = {{512, 1}, {64, 8}, {1024, 1}, {4096, 1}, {512, 8}};
@@ -111,7 +116,7 @@ static void test_planning_time(void **state)
 			worst = took > worst ? took : worst;
 		}
 		print_message("# %d x %d ranks: both chosen in %.1f ms at most\n", shapes[k][0], shapes[k][1], worst * 1e3);
-		assert_true(worst < 1);
+		assert_true(worst < PLANNING_S);
 		gn_node_map_destroy(map);
 	}
 }
