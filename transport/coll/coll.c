@@ -16,8 +16,7 @@ void gn_coll_fail(struct gn_coll *c, enum gn_status status, const struct gn_err 
 	atomic_store_explicit(&c->settled, 1, memory_order_release);
 }
 
-/* Copies the result from work memory, divides averages, and marks the operation complete. */
-static void complete_coll(struct gn_coll *c)
+void gn_coll_complete(struct gn_coll *c)
 {
 	size_t bytes = c->result_count * gn_dtype_bytes(c->args.type);
 
@@ -41,7 +40,7 @@ int gn_coll_advance(struct gn_coll *c)
 	if (status)
 		gn_coll_fail(c, status, &why);
 	else if (done)
-		complete_coll(c);
+		gn_coll_complete(c);
 	return moved;
 }
 
@@ -209,10 +208,17 @@ enum gn_status gn_coll_start_inside(struct gn_coll *c, const struct gn_event *af
 		return status;
 	set_started(c, c->comm->sequence);
 	c->comm->sequence += c->numbers;
-	wait_for_turn(c);
-	set_event(c, after);
 	/* begin first, record then: other ranks read the input meanwhile */
-	begun = !c->status && gn_coll_begin(c);
+	if (c->shared && !after && !c->comm->waiting) {
+		c->before = NULL;
+		c->begun = begun = 1;
+		c->failed_alone = 0;
+		gn_shm_start(c->shared);
+	} else {
+		wait_for_turn(c);
+		set_event(c, after);
+		begun = !c->status && gn_coll_begin(c);
+	}
 	c->record = gn_recorder_start_in(c->comm->recorder, c->comm->group ? c->comm->group->number : 0, c->kind);
 	if (begun && !c->shared)
 		gn_coll_advance(c);

@@ -35,20 +35,32 @@ static int is_settled(const struct gn_coll *c)
 	return gn_coll_is_complete(c) || c->status;
 }
 
+static void test_shared(struct gn_coll *c)
+{
+	struct gn_err why;
+	int done = 0;
+	enum gn_status status = gn_shm_test(c->shared, &done, &why);
+
+	if (status)
+		gn_coll_fail(c, status, &why);
+	else if (done)
+		gn_coll_complete(c);
+}
+
 /* The fast path: other ranks answer in shared memory within microseconds, so poll that alone at first. */
 static void spin_shared(struct gn_coll *c)
 {
 	int oversubscribed = c->comm->oversubscribed, spins = oversubscribed ? SPINS_OVERSUBSCRIBED : SPINS;
 
 	if (!is_settled(c))
-		gn_coll_advance(c);
+		test_shared(c);
 	for (int i = 0; i < spins && !is_settled(c); i++) {
 		gn_clock_pause();
-		gn_coll_advance(c);
+		test_shared(c);
 	}
 	for (int i = 0; oversubscribed && i < YIELDS && !is_settled(c); i++) {
 		sched_yield();
-		gn_coll_advance(c);
+		test_shared(c);
 	}
 }
 

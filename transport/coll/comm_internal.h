@@ -176,6 +176,8 @@ enum gn_status gn_coll_start_outside_order(struct gn_coll *c, const struct gn_ev
 int gn_coll_begin(struct gn_coll *c);
 /* Of one that has begun; returns non-zero when there were events. */
 int gn_coll_advance(struct gn_coll *c);
+/* Copies the result from work memory, divides averages, and marks the operation complete. */
+void gn_coll_complete(struct gn_coll *c);
 void gn_coll_leave_active(struct gn_coll *c);
 /* The flight recorder no longer has the operation in flight: after a loss this rank may do other work. */
 void gn_coll_end_record(struct gn_coll *c);
