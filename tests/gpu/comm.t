@@ -45,6 +45,9 @@ check "of bfloat16" benched ucx bfloat16
 one_gpu() { together nccl 'share one GPU, .*, which NCCL does not support: give each rank'; }
 if ((gpus == 0)); then
 	check "two emulated GPUs, two ranks by NCCL" right 2 nccl nccl
+	in_groups() { GANNET_EMULATED_GPUS=4 PROBE_GROUP=2 right 4 "$1" "$1"; }
+	check "two groups of two by NCCL, at once" in_groups nccl
+	check "and by UCX" in_groups ucx
 	# NCCL itself: loaded, asked for an identifier, and for a communicator, which it cannot make
 	toolkit=$(sed -n "s,^CUDA_CPPFLAGS='-isystem \([^ ]*\)/include .*,\1,p" "$GN_BUILD/config.log")
 	if /sbin/ldconfig -p | grep -q libnccl.so.2 || compgen -G "$toolkit/lib*/libnccl.so.2" >/dev/null; then

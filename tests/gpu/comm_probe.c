@@ -143,6 +143,7 @@ int main(int argc, char **argv)
 {
 	struct gn_comm_options options = {.transport = "auto"};
 	struct gn_world_options world_options = {.limits = {.stall_s = argc > 3 ? atoi(argv[3]) / 1e3 : 0}};
+	struct gn_comm *all = NULL; /* r.comm is it, or with PROBE_GROUP=N a group of N ranks that follow each other */
 	struct gn_world *world = NULL;
 	struct gn_log *log = NULL;
 	struct run r = {0};
@@ -155,11 +156,16 @@ int main(int argc, char **argv)
 	status = gn_world_create(&world_options, log, &world, &err);
 	if (!status)
 		status = gn_comm_create(world, &options, log, &r.comm, &err);
+	all = r.comm;
+	if (!status && getenv("PROBE_GROUP"))
+		status = gn_comm_split(all, gn_comm_rank(all) / atoi(getenv("PROBE_GROUP")), 0, "probe", &r.comm, &err);
 	if (!status)
 		gn_world_set_phase(world, "probing", 600000);
 	if (!status)
 		status = run(&r, argv[1], argc > 2 ? atoi(argv[2]) : -1, log, &err);
 	release(&r);
+	if (all != r.comm)
+		gn_comm_destroy(all);
 	gn_world_destroy(world);
 	gn_log_destroy(log);
 	return status ? exit_code(&err) : 0;

@@ -19,7 +19,7 @@ static enum gn_status create_stream(struct gn_nccl_backend *c, struct gn_err *er
 				    "cudaStreamCreateWithPriority", c->ordinal, err);
 }
 
-static void fill_record(struct gn_nccl_backend *c, struct gn_nccl_record *record)
+static void fill_record(struct gn_nccl_backend *c, const struct gn_comm *comm, struct gn_nccl_record *record)
 {
 	ncclUniqueId id;
 	struct gn_err why;
@@ -31,7 +31,7 @@ static void fill_record(struct gn_nccl_backend *c, struct gn_nccl_record *record
 	if (!status)
 		status = gn_gpu_call(cudaDeviceGetPCIBusId(record->gpu, sizeof record->gpu, c->ordinal), "cudaDeviceGetPCIBusId",
 				     c->ordinal, &why);
-	if (!status && gn_world_rank(c->world) == 0) {
+	if (!status && gn_comm_rank(comm) == 0) {
 		ncclResult_t rc = c->api.get_unique_id(&id);
 
 		if (rc == ncclSuccess)
@@ -47,18 +47,18 @@ static void fill_record(struct gn_nccl_backend *c, struct gn_nccl_record *record
 
 static enum gn_status exchange_records(struct gn_nccl_backend *c, struct gn_comm *comm, ncclUniqueId *id, struct gn_err *err)
 {
-	size_t size = (size_t)gn_world_size(c->world);
+	size_t size = (size_t)gn_comm_size(comm);
 	struct gn_nccl_record mine = {0}, *records = calloc(size, sizeof *records);
 	const char **hosts = calloc(size, sizeof *hosts);
 	enum gn_status status = GN_OK;
 
-	fill_record(c, &mine);
+	fill_record(c, comm, &mine);
 	if (!records || !hosts)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu ranks", size);
 	if (!status)
 		status = gn_agree_gather(comm, &mine, sizeof mine, records, err);
 	for (size_t r = 0; !status && r < size; r++) {
-		hosts[r] = gn_world_host_of(c->world, (int)r);
+		hosts[r] = gn_world_host_of(c->world, gn_comm_world_rank(comm, (int)r));
 		records[r].why[sizeof records[r].why - 1] = 0;
 		records[r].gpu[sizeof records[r].gpu - 1] = 0;
 	}
@@ -71,13 +71,13 @@ static enum gn_status exchange_records(struct gn_nccl_backend *c, struct gn_comm
 	return status;
 }
 
-static enum gn_status join(struct gn_nccl_backend *c, const ncclUniqueId *id, struct gn_err *err)
+static enum gn_status join(struct gn_nccl_backend *c, const struct gn_comm *comm, const ncclUniqueId *id, struct gn_err *err)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclResult_t rc;
 
 	config.blocking = 0;
-	rc = c->api.init_rank_config(&c->native, gn_world_size(c->world), *id, gn_world_rank(c->world), &config);
+	rc = c->api.init_rank_config(&c->native, gn_comm_size(comm), *id, gn_comm_rank(comm), &config);
 	return gn_nccl_wait(c, rc, "ncclCommInitRankConfig", GN_NCCL_START_NS, err);
 }
 
@@ -95,7 +95,7 @@ enum gn_status gn_nccl_create(struct gn_comm *comm, struct gn_device *device, st
 	c->ordinal = gn_device_ordinal(device);
 	status = exchange_records(c, comm, &id, &why);
 	if (!status)
-		status = gn_nccl_end_operation(c, join(c, &id, &c->why), &why);
+		status = gn_nccl_end_operation(c, join(c, comm, &id, &c->why), &why);
 	if (status && c->status)
 		status = gn_agree_explain(comm, gn_world_failure_reason_ns(c->world), 1, &why);
 	if (status) {
