@@ -45,12 +45,12 @@ static void read_nodes(const json_t *nodes, struct gn_run_view *v)
 		struct gn_run_view_node *n = &v->node[v->node_count++];
 
 		text_of(from, "host", n->host, sizeof n->host);
-		n->cpu = number(from, "cpu");
-		n->memory_bytes = number(from, "memory_bytes");
-		n->memory_used_bytes = number(from, "memory_used_bytes");
+		n->load.cpu = number(from, "cpu");
+		n->load.memory_bytes = number(from, "memory_bytes");
+		n->load.memory_used_bytes = number(from, "memory_used_bytes");
 		n->rss_bytes = number(from, "rss_bytes");
-		n->receive_bytes_per_s = number(from, "receive_bytes_per_s");
-		n->send_bytes_per_s = number(from, "send_bytes_per_s");
+		n->load.receive_bytes_per_s = number(from, "receive_bytes_per_s");
+		n->load.send_bytes_per_s = number(from, "send_bytes_per_s");
 	}
 	v->more_nodes = (int)(count - (size_t)v->node_count);
 }

@@ -9,6 +9,7 @@
 
 #include "src/jobs/account.h"
 #include "src/jobs/slurm_job.h"
+#include "src/train/metrics/node_load.h"
 
 #define GN_RUN_VIEW_SLURM_S 30
 #define GN_RUN_VIEW_NODES 256
@@ -16,7 +17,8 @@
 
 struct gn_run_view_node {
 	char host[64];
-	double cpu, memory_bytes, memory_used_bytes, rss_bytes, receive_bytes_per_s, send_bytes_per_s;
+	struct gn_node_load load;
+	double rss_bytes; /* of the run's ranks on it */
 };
 
 struct gn_run_view {

@@ -181,13 +181,13 @@ static void put_nodes(struct page *p, const struct gn_run_view *v)
 		const struct gn_run_view_node *n = &v->node[i];
 		char used[16], all[16], own[16], in[16], out[16], memory[40];
 
-		put_bytes(used, n->memory_used_bytes);
-		put_bytes(all, n->memory_bytes);
+		put_bytes(used, n->load.memory_used_bytes);
+		put_bytes(all, n->load.memory_bytes);
 		put_bytes(own, n->rss_bytes);
-		put_bytes(in, n->receive_bytes_per_s);
-		put_bytes(out, n->send_bytes_per_s);
+		put_bytes(in, n->load.receive_bytes_per_s);
+		put_bytes(out, n->load.send_bytes_per_s);
 		snprintf(memory, sizeof memory, "%s of %s", used, all);
-		put(p, "  %-22.22s %4.0f %% %18s %8s %9s %9s", n->host, 100 * n->cpu, memory, own, in, out);
+		put(p, "  %-22.22s %4.0f %% %18s %8s %9s %9s", n->host, 100 * n->load.cpu, memory, own, in, out);
 	}
 	if (v->node_count + v->more_nodes > listed)
 		put(p, "  and %d more", v->node_count + v->more_nodes - listed);
@@ -257,17 +257,8 @@ void gn_run_view_json(const struct gn_run_view *v, double now, struct gn_json *j
 		}
 		gn_json_end(j);
 		gn_json_array(j, "node_load");
-		for (int i = 0; i < v->node_count; i++) {
-			gn_json_object(j, NULL);
-			gn_json_string(j, "host", v->node[i].host);
-			gn_json_fixed(j, "cpu", v->node[i].cpu, 4);
-			gn_json_fixed(j, "memory_bytes", v->node[i].memory_bytes, 0);
-			gn_json_fixed(j, "memory_used_bytes", v->node[i].memory_used_bytes, 0);
-			gn_json_fixed(j, "rss_bytes", v->node[i].rss_bytes, 0);
-			gn_json_fixed(j, "receive_bytes_per_s", v->node[i].receive_bytes_per_s, 0);
-			gn_json_fixed(j, "send_bytes_per_s", v->node[i].send_bytes_per_s, 0);
-			gn_json_end(j);
-		}
+		for (int i = 0; i < v->node_count; i++)
+			gn_node_load_write(v->node[i].host, &v->node[i].load, v->node[i].rss_bytes, j);
 		gn_json_end(j);
 	}
 	if (v->has_job) {

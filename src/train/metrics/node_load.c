@@ -106,3 +106,16 @@ void gn_node_load_between(const struct gn_node_counters *before, const struct gn
 		.send_bytes_per_s = rate(before->sent_bytes, now->sent_bytes, seconds),
 	};
 }
+
+void gn_node_load_write(const char *host, const struct gn_node_load *load, double rss_bytes, struct gn_json *j)
+{
+	gn_json_object(j, NULL);
+	gn_json_string(j, "host", host);
+	gn_json_fixed(j, "cpu", load->cpu, 4);
+	gn_json_fixed(j, "memory_bytes", load->memory_bytes, 0);
+	gn_json_fixed(j, "memory_used_bytes", load->memory_used_bytes, 0);
+	gn_json_fixed(j, "rss_bytes", rss_bytes, 0);
+	gn_json_fixed(j, "receive_bytes_per_s", load->receive_bytes_per_s, 0);
+	gn_json_fixed(j, "send_bytes_per_s", load->send_bytes_per_s, 0);
+	gn_json_end(j);
+}

@@ -5,6 +5,8 @@
 #ifndef GN_TRAIN_METRICS_NODE_LOAD_H
 #define GN_TRAIN_METRICS_NODE_LOAD_H
 
+#include "src/base/json.h"
+
 /* A reading; what cannot be read is 0. */
 struct gn_node_counters {
 	double time_s;			       /* CLOCK_MONOTONIC */
@@ -22,5 +24,7 @@ struct gn_node_load {
 
 void gn_node_counters_read(struct gn_node_counters *out);
 void gn_node_load_between(const struct gn_node_counters *before, const struct gn_node_counters *now, struct gn_node_load *out);
+/* An object: host, what the node is busy with, and rss_bytes, the memory of the run's ranks on it. */
+void gn_node_load_write(const char *host, const struct gn_node_load *load, double rss_bytes, struct gn_json *out);
 
 #endif

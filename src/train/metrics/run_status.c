@@ -13,19 +13,6 @@ static const char *const part_names[GN_RUN_STATUS_PARTS] = {"data", "forward", "
 
 /* --- status file --- */
 
-static void put_node(const struct gn_usage_node *n, struct gn_json *j)
-{
-	gn_json_object(j, NULL);
-	gn_json_string(j, "host", n->host);
-	gn_json_fixed(j, "cpu", n->load.cpu, 4);
-	gn_json_fixed(j, "memory_bytes", n->load.memory_bytes, 0);
-	gn_json_fixed(j, "memory_used_bytes", n->load.memory_used_bytes, 0);
-	gn_json_fixed(j, "rss_bytes", n->rss_bytes, 0);
-	gn_json_fixed(j, "receive_bytes_per_s", n->load.receive_bytes_per_s, 0);
-	gn_json_fixed(j, "send_bytes_per_s", n->load.send_bytes_per_s, 0);
-	gn_json_end(j);
-}
-
 void gn_run_status_json(const struct gn_run_status *s, double now, struct gn_json *j)
 {
 	gn_json_object(j, NULL);
@@ -52,7 +39,7 @@ void gn_run_status_json(const struct gn_run_status *s, double now, struct gn_jso
 	gn_json_end(j);
 	gn_json_array(j, "nodes");
 	for (int n = 0; s->usage && n < s->usage->nodes; n++)
-		put_node(&s->usage->node[n], j);
+		gn_node_load_write(s->usage->node[n].host, &s->usage->node[n].load, s->usage->node[n].rss_bytes, j);
 	gn_json_end(j);
 	gn_json_end(j);
 }
