@@ -87,11 +87,15 @@ enum gn_status gn_bench_run_messages(void *context, struct gn_err *err)
 
 	if (!status && m->second && m->together)
 		status = gn_p2p_start(m->second, NULL, err);
+	/* what comes tells of a rail that fails, what goes may only wait for its receiver */
+	if (!status && m->second && m->together)
+		status = gn_p2p_wait(m->second, err);
 	if (!status && m->first)
 		status = gn_p2p_wait(m->first, err);
-	if (!status && m->second && !m->together)
-		status = gn_p2p_start(m->second, NULL, err);
-	return status || !m->second ? status : gn_p2p_wait(m->second, err);
+	if (status || !m->second || m->together)
+		return status;
+	status = gn_p2p_start(m->second, NULL, err);
+	return status ? status : gn_p2p_wait(m->second, err);
 }
 
 enum gn_status gn_bench_add_wrong(struct gn_bench *b, int64_t here, struct gn_timing *t, struct gn_err *err)

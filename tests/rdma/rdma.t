@@ -274,10 +274,11 @@ one_rail_cut() {
 	((seconds <= 25)) && ! grep -qE "nothing was sent|not cut|another code|WRONG" "$dir/cut" &&
 		grep -qE "$diagnosis" "$dir/err.0" && grep -qE "$diagnosis" "$dir/err.1"
 }
-# Of the allreduce, or of a message that measures a link's rate before it: its sender may know two fragments that are not through.
+# Of the allreduce, or of the messages that measure a link's rate before it.
 diagnosis="(has stalled; .*, for [5-7]\.[0-9] s \(.*rank [01] for rank [01] by rxe1:1"
-diagnosis+="|waits to send a message to rank [01], tag .*, for [5-7]\.[0-9] s; .* waiting for rank [01])"
-check "one of two rails cut amid an allreduce: both ranks end and name what waits" one_rail_cut
+diagnosis+="|waits (for a message of|to send a message to) rank [01].*, tag .*, for [5-7]\.[0-9] s;.* rank [01] by rxe1:1"
+diagnosis+="|waits (for a message of|to send a message to) rank [01] by rxe1:1, tag .*, for [5-7]\.[0-9] s;)"
+check "one of two rails cut amid an allreduce: both ranks end and name it" one_rail_cut
 printf '%s\n' "$tap_output" | sed -n 's/^[0-9]* s after the cut$/# &/p'
 left_out() {
 	local rails=0

@@ -288,8 +288,8 @@ static void append_message(struct sentence *s, const struct gn_diagnosis_input *
 	peer = in->records[r].waits_rank;
 	append(s, "rank %d%s%s ", r, in->hosts ? " on " : "", in->hosts ? in->hosts[r] : "");
 	append(s, strncmp(in->records[r].op, "send", 4) ? "waits for a message of rank %d" : "waits to send a message to rank %d", peer);
-	append(s, ", tag %u (%.*s), for %.1f s", in->records[r].waits_message, GN_RECORD_OP_MAX, in->records[r].op,
-	       seconds(in->records[r].idle_ms));
+	append(s, "%s%s, tag %u (%.*s), for %.1f s", in->records[r].waits_by[0] ? " by " : "", in->records[r].waits_by,
+	       in->records[r].waits_message, GN_RECORD_OP_MAX, in->records[r].op, seconds(in->records[r].idle_ms));
 	if (peer < 0 || peer >= in->size || !in->present[peer])
 		return;
 	append(s, "; rank %d%s%s: ", peer, in->hosts ? " on " : "", in->hosts ? in->hosts[peer] : "");
