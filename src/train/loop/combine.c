@@ -102,10 +102,3 @@ enum gn_status gn_train_check_options(const struct gn_train_options *o, struct g
 	}
 	return status;
 }
-
-void gn_train_put_conflicts(struct gn_strbuf *out)
-{
-	gn_strbuf_puts(out, "| option | not with | because |\n|---|---|---|\n");
-	for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
-		gn_strbuf_printf(out, "| `%s` | `%s` | %s |\n", conflicts[i].one->name, conflicts[i].other->name, conflicts[i].reason);
-}

@@ -5,7 +5,6 @@
 #define GN_TRAIN_LOOP_COMBINE_H
 
 #include "src/base/status.h"
-#include "src/base/strbuf.h"
 #include "src/train/loop/options.h"
 
 /* Something that options ask for. */
@@ -25,7 +24,5 @@ const struct gn_train_feature *gn_train_features(size_t *count);
 const struct gn_train_conflict *gn_train_conflicts(size_t *count);
 /* Local. GN_ERR_USAGE names two options and the reason; also the errors of options that stand alone (gn_compress_parse). */
 enum gn_status gn_train_check_options(const struct gn_train_options *o, struct gn_err *err);
-/* The table in Markdown: a row for each pair that is refused. */
-void gn_train_put_conflicts(struct gn_strbuf *out);
 
 #endif
