@@ -3,10 +3,14 @@
 #include "src/base/clock.h"
 #include "src/device/device_internal.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { QUEUE = 4096 };
+
+/* The program queues and waits while a progress thread asks for events. Held inside the calls of device.h. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct late_device {
 	struct gn_device base;
@@ -98,10 +102,13 @@ static enum gn_status queue(struct gn_stream *base, struct work work, struct gn_
 	struct late_stream *s = (struct late_stream *)base;
 	struct late_device *d = device_of(base->device);
 	int most = d->options.pause_max_us;
-	enum gn_status status = s->queued - s->done == QUEUE ? finish(s, s->done + 1, err) : GN_OK;
+	enum gn_status status;
 
+	pthread_mutex_lock(&lock);
+	status = s->queued - s->done == QUEUE ? finish(s, s->done + 1, err) : GN_OK;
 	work.pause_ns = 1000u * (uint64_t)(d->options.pause_us + (most ? (int)(next_random(d) % (uint64_t)most) : 0));
 	s->queue[s->queued++ % QUEUE] = work;
+	pthread_mutex_unlock(&lock);
 	return status;
 }
 
@@ -134,8 +141,12 @@ static enum gn_status stream_create(struct gn_device *d, struct gn_stream **out,
 static enum gn_status stream_wait(struct gn_stream *base, struct gn_err *err)
 {
 	struct late_stream *s = (struct late_stream *)base;
+	enum gn_status status;
 
-	return finish(s, s->queued, err);
+	pthread_mutex_lock(&lock);
+	status = finish(s, s->queued, err);
+	pthread_mutex_unlock(&lock);
+	return status;
 }
 
 static void stream_destroy(struct gn_stream *s)
@@ -177,8 +188,10 @@ static enum gn_status event_record(struct gn_event *base, struct gn_stream *s, s
 	struct late_event *e = (struct late_event *)base;
 
 	(void)err;
+	pthread_mutex_lock(&lock);
 	e->stream = (struct late_stream *)s;
 	e->position = e->stream->queued;
+	pthread_mutex_unlock(&lock);
 	return GN_OK;
 }
 
@@ -187,9 +200,11 @@ static enum gn_status event_done(const struct gn_event *base, int *out, struct g
 	const struct late_event *e = (const struct late_event *)base;
 	enum gn_status status = GN_OK;
 
+	pthread_mutex_lock(&lock);
 	if (e->stream && e->stream->done < e->position && next_random(device_of(base->device)) % 4 == 0)
 		status = advance(e->stream, err);
 	*out = !e->stream || e->stream->done >= e->position;
+	pthread_mutex_unlock(&lock);
 	return status;
 }
 
