@@ -50,10 +50,9 @@ lack ucx
 check "without UCX" one_line "libucx-dev$"
 cp build/cache cache
 check "without pkg-config" one_line "package pkg-config$" PKG_CONFIG=
-while read -r module package option; do
+while read -r module package; do
 	lack "$module"
-	# shellcheck disable=SC2086 # none or one
-	check "without $module" one_line "install Debian's package $package$" $option
+	check "without $module" one_line "install Debian's package $package$"
 done <<'LIST'
 pmix libpmix-dev
 hdf5 libhdf5-dev
@@ -63,7 +62,6 @@ libarchive libarchive-dev
 jansson libjansson-dev
 libcrypto libssl-dev
 hwloc libhwloc-dev
-libibverbs libibverbs-dev --with-ibverbs
 LIST
 lack nothing
 check "without oneDNN" one_line "package libdnnl-dev$" ac_cv_header_oneapi_dnnl_dnnl_h=no
@@ -87,5 +85,5 @@ if [ -e /usr/local/cuda/include/nccl.h ]; then
 else
 	skip "a whole one" "no CUDA with NCCL in /usr/local/cuda"
 fi
-check "without what is optional" try --without-ibverbs --without-slurm --without-cuda
+check "without what is optional" try --without-slurm --without-cuda
 finish
