@@ -1,9 +1,20 @@
 # Scripts are installed where a job can find them: $(pkgdatadir)/slurm.
 slurmdir = $(pkgdatadir)/slurm
-dist_slurm_SCRIPTS = slurm/vcluster slurm/epilog
+dist_slurm_SCRIPTS = slurm/vcluster slurm/epilog slurm/stage-node
 jobsdir = $(slurmdir)/jobs
 dist_jobs_SCRIPTS = slurm/jobs/bench-allreduce.sbatch slurm/jobs/ib-vs-eth.sbatch slurm/jobs/stage.sbatch slurm/jobs/train.sbatch
 vclusterdir = $(slurmdir)/vcluster.d
 dist_vcluster_SCRIPTS = slurm/vcluster.d/node
 dist_vcluster_DATA = slurm/vcluster.d/conf.sh slurm/vcluster.d/daemons.sh slurm/vcluster.d/net.sh
 EXTRA_DIST += slurm/demo slurm/install-packages slurm/packages
+# A module that Slurm loads by dlopen: a program as far as automake knows. Its functions are found by name, so all are exported.
+if HAVE_SPANK
+spankdir = $(pkglibdir)
+spank_PROGRAMS = spank_gannet_stage.so
+spank_gannet_stage_so_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DGN_STAGE_NODE='"$(slurmdir)/stage-node"'
+spank_gannet_stage_so_CFLAGS = $(AM_CFLAGS) -fPIC
+spank_gannet_stage_so_LDFLAGS = $(AM_LDFLAGS) -shared
+spank_gannet_stage_so_SOURCES = slurm/spank_stage.c
+else
+EXTRA_DIST += slurm/spank_stage.c
+endif

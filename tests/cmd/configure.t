@@ -66,6 +66,8 @@ LIST
 lack nothing
 check "without oneDNN" one_line "package libdnnl-dev$" ac_cv_header_oneapi_dnnl_dnnl_h=no
 
+check "without spank.h" one_line "package libslurm-dev$" --with-slurm ac_cv_header_slurm_spank_h=no
+
 check "a CUDA folder that is not there" one_line "no include/cuda_runtime_api.h under /nonexistent:" --with-cuda=/nonexistent
 mkdir -p half/include
 for header in cuda_runtime_api.h cublasLt.h cudnn.h nccl.h; do : >half/include/$header; done
