@@ -6,6 +6,7 @@
 #include "transport/bootstrap/world.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,10 +202,28 @@ static int run(const struct gn_cmd *cmd, int argc, char **argv)
 	return code;
 }
 
+/*
+ * The constructor of UCX's library makes SIGHUP (UCX_DEBUG_SIGNO) start its debug mode: a process then outlives its terminal, and what it
+ * starts under nohup does not. What the process was started with is known only before the libraries' constructors run.
+ */
+static struct sigaction hangup;
+
+static void keep_hangup(int argc, char **argv, char **environment)
+{
+	(void)argc;
+	(void)argv;
+	(void)environment;
+	sigaction(SIGHUP, NULL, &hangup);
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const keep_hangup_first)(int, char **, char **) = keep_hangup;
+
 int main(int argc, char **argv)
 {
 	const struct gn_cmd *cmd;
 
+	if (!getenv("UCX_DEBUG_SIGNO"))
+		sigaction(SIGHUP, &hangup, NULL);
 	if (argc < 2) {
 		overview(stderr);
 		return GN_EXIT_USAGE;

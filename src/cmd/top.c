@@ -200,7 +200,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 	free(view);
 	if (status)
 		return gn_cmd_fail("top", &err);
-	/* as if the signal had not been caught; UCX has a handler for SIGHUP */
+	/* as if the signal had not been caught */
 	if (last_signal) {
 		signal(last_signal, SIG_DFL);
 		raise(last_signal);

@@ -258,4 +258,10 @@ expect 2 "WORLD_SIZE" "RANK without WORLD_SIZE" env RANK=0 "${bench[@]}"
 expect 2 "srun --mpi=pmix" "a Slurm step of several tasks without PMIx" env SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 "${bench[@]}"
 expect 0 "1 rank on 1 node" "a batch script is a world of one" env SLURM_JOB_ID=1 SLURM_NTASKS=4 SLURM_PROCID=0 "${bench[@]}"
 expect 1 "no PMIx server answers" "PMIx variables without a server" env PMIX_NAMESPACE=x PMIX_RANK=0 timeout 60 "${bench[@]}"
+# UCX's handler for SIGHUP is not left in place: a hang-up ends gannet and its ranks, and under nohup the ranks ignore it, too.
+# shellcheck disable=SC2016
+hangup='grep -h SigIgn /proc/self/status; grep -h SigCgt /proc/$PPID/status'
+expect 0 "^SigCgt:.*[02468ace]$" "SIGHUP is not caught" timeout 60 "$GN_BUILD/gannet" launch -n 1 -- sh -c "$hangup"
+# shellcheck disable=SC2016
+expect 0 "^SigIgn:.*[13579bdf]$" "under nohup it is ignored" timeout 60 sh -c 'trap "" HUP; exec "$@"' x "$GN_BUILD/gannet" launch -n 1 -- sh -c "$hangup"
 finish
