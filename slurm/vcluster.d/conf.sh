@@ -46,8 +46,6 @@ MailProg=/bin/true
 MpiDefault=none
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
@@ -65,6 +63,12 @@ CONF
 		echo "NodeName=n$i NodeAddr=$net.$i CPUs=$cpus RealMemory=$(free_mib) State=UNKNOWN"
 	done >>"$dir/conf/slurm.conf"
 	echo "PartitionName=main Nodes=n[1-$nodes] Default=YES MaxTime=INFINITE State=UP" >>"$dir/conf/slurm.conf"
+	if [[ $accounting ]]; then
+		printf '%s\n' JobAcctGatherType=jobacct_gather/linux JobAcctGatherFrequency=task=2 AccountingStorageType=accounting_storage/slurmdbd \
+			"AccountingStorageHost=$net.254" "AccountingStoragePort=$((port + 2))" "AccountingStoragePass=$dir/munge/socket"
+	else
+		printf '%s\n' JobAcctGatherType=jobacct_gather/none AccountingStorageType=accounting_storage/none
+	fi >>"$dir/conf/slurm.conf"
 	[[ ! $epilog ]] || echo "Epilog=$epilog" >>"$dir/conf/slurm.conf"
 	[[ ! $preempt ]] || cat >>"$dir/conf/slurm.conf" <<CONF
 PartitionName=urgent Nodes=n[1-$nodes] PriorityTier=10 MaxTime=INFINITE State=UP

@@ -106,9 +106,9 @@ pids_gone() {
 # record be lost), and srun and salloc, which would wait for ever for a cluster that is gone, by their environment.
 stray_pids() {
 	local pid
-	for pid in $(pgrep -x 'slurmctld|munged|srun|salloc|sattach'); do
+	for pid in $(pgrep -x 'slurmctld|slurmdbd|mariadbd|munged|srun|salloc|sattach'); do
 		if { tr '\0' '\n' <"/proc/$pid/cmdline"; tr '\0' '\n' <"/proc/$pid/environ"; } |
-			grep -xF -e "$dir/conf/slurm.conf" -e "SLURM_CONF=$dir/conf/slurm.conf" -e "$dir/munge/socket" >/dev/null; then
+			grep -xF -e "$dir/conf/slurm.conf" -e "SLURM_CONF=$dir/conf/slurm.conf" -e "$dir/munge/socket" -e "--socket=$dir/db/socket" >/dev/null; then
 			echo "$pid"
 		fi
 	done 2>/dev/null
@@ -118,10 +118,10 @@ stray_pids() {
 # What an earlier cluster in this directory left, in whatever state; the user's files and the logs stay.
 remove_all() {
 	local name
-	for name in slurmctld munged n1 n2 n3 n4 n5 n6 n7 n8; do
+	for name in slurmctld slurmdbd mariadbd munged n1 n2 n3 n4 n5 n6 n7 n8; do
 		kill_pids "$(recorded_alive "$name" || true)"
 	done
 	net_down
 	kill_pids "$(stray_pids | tr '\n' ' ')"
-	rm -rf "$dir"/{conf,munge,node,nvme,run,spool,state,tmp,vcluster.state}
+	rm -rf "$dir"/{conf,db,munge,node,nvme,run,spool,state,tmp,vcluster.state}
 }

@@ -12,7 +12,7 @@ pick_net() {
 		third=$(((start + i) % 250 + 1))
 		net=10.83.$third
 		port=$((20000 + third * 4))
-		[[ $routes == *" $net."* || $listening == *":$port "* || $listening == *":$((port + 1)) "* ]] || return 0
+		[[ $routes == *" $net."* || $listening == *":$port "* || $listening == *":$((port + 1)) "* || $listening == *":$((port + 2)) "* ]] || return 0
 	done
 	die 1 "no free network among 10.83.1.0/24 to 10.83.250.0/24"
 }

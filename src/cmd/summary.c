@@ -64,7 +64,7 @@ static void print_text(const struct gn_account *a, const char *path)
 /* What was asked for, and what Slurm counted. 80 columns. */
 static void print_job(const struct gn_slurm_job *j, const struct gn_account *a)
 {
-	double peak = j->max_rss_bytes, nodes = j->node_count > 0 ? j->node_count : 1;
+	double peak = j->node_rss_bytes, nodes = j->node_count > 0 ? j->node_count : 1;
 
 	printf("job %s, %s, %d node%s, %d processor%s, queued again %d time%s\n", j->id, j->state, j->node_count,
 	       gn_text_plural((uint64_t)j->node_count), j->cpus, gn_text_plural((uint64_t)j->cpus), j->restarts, gn_text_plural((uint64_t)j->restarts));

@@ -145,7 +145,7 @@ int gn_slurm_job_parse(const char *line, struct gn_slurm_job *j)
 
 /* --- accounting --- */
 
-enum column { ID, STATE, SUBMIT, ELIGIBLE, START, END, ELAPSED, CPUS, NODES, MEMORY, CPU_TIME, RSS, NAME, LINE, COLUMNS };
+enum column { ID, STATE, SUBMIT, ELIGIBLE, START, END, ELAPSED, CPUS, NODES, MEMORY, CPU_TIME, RSS, TASKS, NAME, LINE, COLUMNS };
 
 /* Splits one row in place; 0 when it has too few columns. */
 static int split(char *row, char *columns[COLUMNS])
@@ -171,11 +171,14 @@ static void script_of(const char *line, char *out, size_t size)
 		gn_text_visible(last + 1, out, size);
 }
 
-/* The row of the job itself: one for each start. */
+/* The row of the job itself: one for each start, those of a task of an array one after the other. A job that is queued again is not
+ * eligible for a while: that is waiting. Before the first start it waits for others (--dependency, --begin), which is not. */
 static void add_start(char *const c[COLUMNS], struct gn_slurm_job *j)
 {
-	double start = time_of(c[START]), eligible = time_of(c[ELIGIBLE]), elapsed = strtod(c[ELAPSED], NULL);
+	int again = j->accounted && !strcmp(j->id, c[ID]);
+	double start = time_of(c[START]), ready = time_of(c[again ? SUBMIT : ELIGIBLE]), elapsed = strtod(c[ELAPSED], NULL);
 
+	j->restarts = (j->accounted ? j->restarts : 0) + again;
 	j->accounted = 1;
 	snprintf(j->id, sizeof j->id, "%s", c[ID]);
 	gn_text_visible(c[STATE], j->state, sizeof j->state);
@@ -192,10 +195,20 @@ static void add_start(char *const c[COLUMNS], struct gn_slurm_job *j)
 	j->submit_time = j->submit_time > 0 ? j->submit_time : time_of(c[SUBMIT]);
 	j->start_time = start;
 	j->end_time = time_of(c[END]);
-	if (start > eligible && eligible > 0)
-		j->waited_s += start - eligible;
+	if (start > ready && ready > 0)
+		j->waited_s += start - ready;
 	j->elapsed_s += elapsed;
 	j->core_s += elapsed * j->cpus;
+}
+
+/* The job's own row has the time of its steps, of a running one not all: rows of steps have what is known of each. */
+static void add_step(char *const c[COLUMNS], struct gn_slurm_job *j)
+{
+	double rss = bytes_of(c[RSS]), tasks = strtod(c[TASKS], NULL), nodes = strtod(c[NODES], NULL);
+
+	j->cpu_s += seconds_of(c[CPU_TIME]);
+	j->max_rss_bytes = fmax(j->max_rss_bytes, rss);
+	j->node_rss_bytes = fmax(j->node_rss_bytes, rss * (tasks > nodes && nodes > 0 ? ceil(tasks / nodes) : 1));
 }
 
 int gn_slurm_job_account(const char *text, struct gn_slurm_job *j)
@@ -203,7 +216,8 @@ int gn_slurm_job_account(const char *text, struct gn_slurm_job *j)
 	char *copy = strdup(text), *columns[COLUMNS], *rest = copy;
 	int starts = 0;
 
-	j->waited_s = j->elapsed_s = j->core_s = j->cpu_s = j->max_rss_bytes = 0;
+	j->waited_s = j->elapsed_s = j->core_s = j->cpu_s = j->max_rss_bytes = j->node_rss_bytes = 0;
+	j->accounted = 0;
 	for (char *row; copy && (row = strsep(&rest, "\n"));) {
 		if (!split(row, columns))
 			continue;
@@ -212,14 +226,9 @@ int gn_slurm_job_account(const char *text, struct gn_slurm_job *j)
 			starts++;
 			continue;
 		}
-		/* the job's own row has the time of its steps, of a running one not all: rows of steps have what is known of each */
-		j->cpu_s += seconds_of(columns[CPU_TIME]);
-		if (bytes_of(columns[RSS]) > j->max_rss_bytes)
-			j->max_rss_bytes = bytes_of(columns[RSS]);
+		add_step(columns, j);
 	}
 	free(copy);
-	if (starts > 1)
-		j->restarts = starts - 1;
 	return starts > 0;
 }
 
@@ -246,6 +255,9 @@ enum gn_status gn_slurm_job_find(const char *id, int accounting, struct gn_slurm
 		if (gn_slurm_job_account(gn_strbuf_text(&text), &asked)) {
 			if (found && *out->script)
 				snprintf(asked.script, sizeof asked.script, "%s", out->script);
+			/* rows of starts may be gone */
+			if (found && asked.restarts < out->restarts)
+				asked.restarts = out->restarts;
 			*out = asked;
 			found = 1;
 		}
@@ -308,6 +320,7 @@ void gn_slurm_job_write(const struct gn_slurm_job *job, const char *key, struct 
 		gn_json_double(j, "core_hours_used", job->cpu_s / 3600);
 		gn_json_double(j, "efficiency", job->core_s > 0 ? job->cpu_s / job->core_s : NAN);
 		gn_json_fixed(j, "max_rss_bytes", job->max_rss_bytes, 0);
+		gn_json_fixed(j, "node_rss_bytes", job->node_rss_bytes, 0);
 	}
 	gn_json_end(j);
 }

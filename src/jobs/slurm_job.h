@@ -23,9 +23,10 @@ struct gn_slurm_job {
 
 	/* of accounting, over all starts */
 	int accounted;	       /* the fields below are known */
-	double waited_s;       /* from submission, or being queued again, to start */
+	double waited_s;       /* from when it could have started, or was queued again, to its start */
 	double elapsed_s, core_s, cpu_s; /* core_s: processors of the job times elapsed; cpu_s: user and system time of all steps */
 	double max_rss_bytes;  /* of a task */
+	double node_rss_bytes; /* of a step: its largest task times tasks on a node; an upper bound when tasks differ */
 };
 
 /* Whether text is a job's number and not a file's name. */
@@ -40,8 +41,9 @@ void gn_slurm_job_write(const struct gn_slurm_job *job, const char *key, struct 
 
 /* Of `scontrol show job --oneliner`; 0 when it has no job. */
 int gn_slurm_job_parse(const char *text, struct gn_slurm_job *out);
-/* Of `sacct --duplicates --parsable2 --noheader --format=GN_SLURM_SACCT_FORMAT`; adds to *out; 0 when it has no job. */
+/* Of `sacct --duplicates --parsable2 --noheader --format=GN_SLURM_SACCT_FORMAT`; adds to *out; 0 when it has no job. Tasks of an array
+ * add up; each has its own starts. */
 int gn_slurm_job_account(const char *text, struct gn_slurm_job *out);
-#define GN_SLURM_SACCT_FORMAT "JobID,State,Submit,Eligible,Start,End,ElapsedRaw,AllocCPUS,NNodes,ReqMem,TotalCPU,MaxRSS,JobName,SubmitLine"
+#define GN_SLURM_SACCT_FORMAT "JobID,State,Submit,Eligible,Start,End,ElapsedRaw,AllocCPUS,NNodes,ReqMem,TotalCPU,MaxRSS,NTasks,JobName,SubmitLine"
 
 #endif

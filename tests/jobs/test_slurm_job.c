@@ -43,14 +43,14 @@ static void waiting(void **state)
 static void accounted(void **state)
 {
 	static const char rows[] =
-		"12|NODE_FAIL|2026-11-24T10:00:00|2026-11-24T10:00:00|2026-11-24T10:10:00|2026-11-24T10:20:00|600|8|2|16G|00:00:00||train|"
+		"12|NODE_FAIL|2026-11-24T10:00:00|2026-11-24T10:00:00|2026-11-24T10:10:00|2026-11-24T10:20:00|600|8|2|16G|00:00:00|||train|"
 		"sbatch --parsable /home/a/run/job.sbatch\n"
-		"12.batch|CANCELLED|2026-11-24T10:10:00|2026-11-24T10:10:00|2026-11-24T10:10:00|2026-11-24T10:20:00|600|4|1||00:01.500|100M|batch|\n"
-		"12|COMPLETED|2026-11-24T10:20:00|2026-11-24T10:22:00|2026-11-24T10:25:00|2026-11-24T11:25:00|3600|8|2|16G|06:30:02||train|"
+		"12.batch|CANCELLED|2026-11-24T10:10:00|2026-11-24T10:10:00|2026-11-24T10:10:00|2026-11-24T10:20:00|600|4|1||00:01.500|100M|1|batch|\n"
+		"12|COMPLETED|2026-11-24T10:20:00|2026-11-24T10:22:00|2026-11-24T10:25:00|2026-11-24T11:25:00|3600|8|2|16G|06:30:02|||train|"
 		"sbatch --parsable /home/a/run/job.sbatch\n"
-		"12.batch|COMPLETED|2026-11-24T10:25:00|2026-11-24T10:25:00|2026-11-24T10:25:00|2026-11-24T11:25:00|3600|4|1||00:02.000|51200K|batch|\n"
-		"12.extern|COMPLETED|2026-11-24T10:25:00|2026-11-24T10:25:00|2026-11-24T10:25:00|2026-11-24T11:25:00|3600|8|2||00:00:00|0|extern|\n"
-		"12.0|COMPLETED|2026-11-24T10:25:00|2026-11-24T10:25:00|2026-11-24T10:25:00|2026-11-24T11:25:00|3590|8|2||1-02:30:00|1.5G|gannet|\n";
+		"12.batch|COMPLETED|2026-11-24T10:25:00|2026-11-24T10:25:00|2026-11-24T10:25:00|2026-11-24T11:25:00|3600|4|1||00:02.000|51200K|1|batch|\n"
+		"12.extern|COMPLETED|2026-11-24T10:25:00|2026-11-24T10:25:00|2026-11-24T10:25:00|2026-11-24T11:25:00|3600|8|2||00:00:00|0|2|extern|\n"
+		"12.0|COMPLETED|2026-11-24T10:25:00|2026-11-24T10:25:00|2026-11-24T10:25:00|2026-11-24T11:25:00|3590|8|2||1-02:30:00|1.5G|4|gannet|\n";
 	struct gn_slurm_job j = {.accounted = 0};
 
 	(void)state;
@@ -60,15 +60,29 @@ static void accounted(void **state)
 	assert_string_equal(j.state, "COMPLETED");
 	assert_string_equal(j.script, "/home/a/run/job.sbatch");
 	assert_int_equal(j.restarts, 1);
-	assert_true(fabs(j.waited_s - (600 + 180)) < 0.1);
+	assert_true(fabs(j.waited_s - (600 + 300)) < 0.1);
 	assert_true(fabs(j.elapsed_s - 4200) < 0.1);
 	assert_true(fabs(j.core_s - 8 * 4200) < 0.1);
 	assert_true(fabs(j.cpu_s - (1.5 + 2 + 26.5 * 3600)) < 0.1);
 	assert_true(fabs(j.max_rss_bytes - 1.5 * (1 << 30)) < 1);
+	assert_true(fabs(j.node_rss_bytes - 3.0 * (1 << 30)) < 1);
 	/* the whole job's 16 GiB on two nodes */
 	assert_true(fabs(j.memory_bytes - 8.0 * (1 << 30)) < 1);
 	assert_false(gn_slurm_job_account("", &j));
 	assert_false(gn_slurm_job_account("12|short\nnonsense\n", &j));
+}
+
+/* Tasks of an array are no restarts of each other. */
+static void accounted_array(void **state)
+{
+#define TASK(id, state) id "|" state "|2026-11-24T10:00:00|2026-11-24T10:00:00|2026-11-24T10:00:10|2026-11-24T10:01:10|60|2|1|1G|00:00||||\n"
+	struct gn_slurm_job j = {.restarts = 7};
+
+	(void)state;
+	assert_true(gn_slurm_job_account(TASK("12_1", "COMPLETED") TASK("12_2", "REQUEUED") TASK("12_2", "COMPLETED") TASK("12_3", "FAILED"), &j));
+	assert_int_equal(j.restarts, 1);
+	assert_true(fabs(j.core_s - 4 * 120) < 0.1);
+#undef TASK
 }
 
 static void names(void **state)
@@ -115,6 +129,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waiting),
 		cmocka_unit_test(accounted),
+		cmocka_unit_test(accounted_array),
 		cmocka_unit_test(names),
 		cmocka_unit_test(log_of_script),
 	};
