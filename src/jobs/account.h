@@ -58,7 +58,13 @@ double gn_account_left_s(const struct gn_account *a);
 void gn_account_write_summary(const struct gn_account *a, const char *path, struct gn_json *out);
 /* silent_s: since the last sign of life. */
 void gn_account_write_state(const struct gn_account *a, const char *path, double silent_s, struct gn_json *out);
-/* Advice by a line each; nothing when there is none to give. */
+/* Advice by a line each; nothing when there is none to give.
+ *
+ * What half of the nodes, m of n (rounded up), would have cost: with the same batch on each rank, an epoch is the same number of batches
+ * whatever n is, so its node hours grow as the time T of a step does. Of T only what is waited for gradients, X, depends on n. Of a
+ * gradient of G bytes at least 2 (n - 1) / n G pass a node's link (Patarasuk and Yuan, 2009), a part of which backward hides and latency
+ * grows faster, so X(m) <= X(n) (1 - 1/m) / (1 - 1/n), and what is cheaper is at least X(n) / T(n) (1 - (1 - 1/m) / (1 - 1/n)). The epoch
+ * takes n / m (1 - that) times as long. One node of several ranks sums gradients, too, by other means: of that nothing is derived. */
 void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out);
 
 #endif

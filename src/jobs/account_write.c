@@ -1,6 +1,8 @@
 /* What an account says, as JSON, and what could be done about it. */
 #include "src/jobs/account.h"
 
+#include "src/base/text.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -82,14 +84,33 @@ void gn_account_write_state(const struct gn_account *a, const char *path, double
 	write_recent("recent_images_per_s", a->recent_rate, a->recent, j);
 }
 
+/* See the header. Percent; 0: not known, or not worth a line. */
+static double fewer_nodes(const struct gn_account *a, int *nodes)
+{
+	double n = a->nodes, m = (a->nodes + 1) / 2, share = a->training_s > 0 ? a->communication_s / a->training_s : 0, cheaper;
+
+	if (a->nodes < 2 || share < 0.1 || share > 1 || (a->nodes == 2 && a->ranks > 2))
+		return 0;
+	cheaper = share * (1 - (1 - 1 / m) / (1 - 1 / n));
+	*nodes = (int)m;
+	return cheaper >= 0.03 ? 100 * cheaper : 0;
+}
+
 void gn_account_advise(const struct gn_account *a, struct gn_strbuf *out)
 {
 	double wall = a->wall_s > 0 ? a->wall_s : 1, training = a->training_s > 0 ? a->training_s : 1;
+	double cheaper;
+	int nodes = 0;
 
 	/* 80 columns */
 	if (a->data_s > 0.1 * training)
 		gn_strbuf_printf(out, "data: steps wait %.0f %% of their time; more --loader-threads, or stage them\n", 100 * a->data_s / training);
-	if (a->ranks > 1 && a->communication_s > 0.1 * training)
+	cheaper = fewer_nodes(a, &nodes);
+	if (cheaper > 0)
+		gn_strbuf_printf(out, "gradients: steps wait %.0f %% of their time; %d node%s: %.0f %% cheaper an epoch or more,\n"
+				 "  in %.1f times the time\n", 100 * a->communication_s / training, nodes,
+				 gn_text_plural((uint64_t)nodes), cheaper, (double)a->nodes / nodes * (1 - cheaper / 100));
+	else if (a->ranks > 1 && a->communication_s > 0.1 * training)
 		gn_strbuf_printf(out, "gradients: steps wait %.0f %% of their time; fewer ranks: up to %.0f %% less an epoch\n",
 				 100 * a->communication_s / training, 100 * a->communication_s / training);
 	if (a->lost_s > 0.05 * wall)

@@ -201,6 +201,20 @@ static void advice(void **state)
 		lines += *at == '\n';
 	assert_int_equal(lines, 6);
 	assert_non_null(strstr(gn_strbuf_text(&text), "up to 30 % less"));
+	/* of 30 %, what 3/4 of the gradient is more than 1/2 */
+	gn_strbuf_clear(&text);
+	a.nodes = 4;
+	gn_account_advise(&a, &text);
+	assert_non_null(strstr(gn_strbuf_text(&text), "steps wait 30 % of their time; 2 nodes: 10 % cheaper an epoch or more,\n  in 1.8 times the time\n"));
+	/* one node alone has no gradients to wait for if it has one rank, and otherwise nobody knows */
+	gn_strbuf_clear(&text);
+	a.nodes = a.ranks = 2;
+	gn_account_advise(&a, &text);
+	assert_non_null(strstr(gn_strbuf_text(&text), "1 node: 30 % cheaper an epoch or more,\n  in 1.4 times the time\n"));
+	gn_strbuf_clear(&text);
+	a.ranks = 4;
+	gn_account_advise(&a, &text);
+	assert_non_null(strstr(gn_strbuf_text(&text), "up to 30 % less"));
 	gn_strbuf_clear(&text);
 	a = (struct gn_account){.ranks = 4, .wall_s = 100, .training_s = 95, .usage_starts = 1, .processors = 8, .cpu_s = 90, .available_s = 100};
 	gn_account_advise(&a, &text);
