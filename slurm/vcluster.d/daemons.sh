@@ -61,8 +61,12 @@ start_slurmctld() {
 # Not by ip netns exec: it mounts /sys anew, and slurmd wants the control groups. The process and IPC namespaces keep UCX from
 # taking shared memory between nodes, and end with their first process.
 start_node() { # NAME
-	start_daemon "$1" nsenter --net="/run/netns/gn$id-$1" unshare --mount --uts --ipc --pid --fork --kill-child --mount-proc \
-		bash "$here/vcluster.d/node" "$dir" "$1"
+	local share
+	share=$(share_up "$1")
+	[[ ! $share ]] || echo "share-$1 $share" >>"$dir/vcluster.state"
+	# shellcheck disable=SC2016 # for the shell that enters the group
+	start_daemon "$1" bash -c '[[ $0 != /* ]] || echo $$ >"$0/cgroup.procs"; exec "$@"' "$share" nsenter --net="/run/netns/gn$id-$1" unshare --mount --uts --ipc --pid --fork --kill-child --mount-proc \
+		bash "$here/vcluster.d/node" "$dir" "$1" "$share"
 }
 
 all_idle() {
@@ -122,6 +126,7 @@ remove_all() {
 		kill_pids "$(recorded_alive "$name" || true)"
 	done
 	net_down
+	shares_down
 	kill_pids "$(stray_pids | tr '\n' ' ')"
 	rm -rf "$dir"/{conf,db,munge,node,nvme,run,spool,state,tmp,vcluster.state}
 }

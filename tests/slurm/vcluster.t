@@ -111,13 +111,33 @@ check "each node has a second link, which reaches the others" both_rails
 
 # --- a slow link, a drained node, jobs that give way ---
 expect 2 "node-rate" "a rate of a node that is not there is refused" vc up --nodes 2 --node-rate n3=10mbit
+expect 2 "cpu-share" "and a share of its processors" vc up --nodes 2 --cpu-share n3=50
+expect 2 "cpu-share" "a share is from 1 to 99 percent" vc up --nodes 2 --cpu-share n2=100
 expect 2 "drain" "so is draining it" vc up --nodes 2 --drain n3
 vc down
-check "three nodes, one slow, one drained, and a partition that preempts" vc up --nodes 3 --cpus-per-node 2 --node-rate n2=50mbit --drain n3 --preempt
+shares="--cpu-share n1=50 --cpu-share n2=40,duty"
+# shellcheck disable=SC2086 # a list
+check "three nodes, one slow, two with a share of their processors, one drained, and a partition that preempts" \
+	vc up --nodes 3 --cpus-per-node 2 --node-rate n2=50mbit --drain n3 --preempt $shares
 expect 0 "rate 50Mbit" "the link of one node has its own rate" on 20 srun -w n2 tc qdisc show dev eth0
 expect 0 "rate 1Gbit" "the others have theirs" on 20 srun -w n1 tc qdisc show dev eth0
 expect 0 "^n3 drain" "a drained node is no fault of the cluster" vc status
-expect 0 "up already" "nor for up" vc up --nodes 3 --cpus-per-node 2 --node-rate n2=50mbit --drain n3 --preempt
+# shellcheck disable=SC2086 # a list
+expect 0 "up already" "nor for up" vc up --nodes 3 --cpus-per-node 2 --node-rate n2=50mbit --drain n3 --preempt $shares
+expect 0 "^n2 share of processors: duty cycle" "status says what keeps a node to its share" vc status
+# A share of what one busy process gets; when what limits it stood still, the next second is looked at.
+held() { # NODE MOST
+	on 30 srun -w "$1" python3 -c '
+import sys, time
+started = time.monotonic()
+while time.monotonic() - started < 1:
+    pass
+share = time.process_time() / (time.monotonic() - started)
+print(share)
+sys.exit(share > float(sys.argv[1]))' "$2"
+}
+check "n1 gets half of its part of the machine" until_within 60 held n1 "$(awk -v n="$(nproc --all)" 'BEGIN { n /= 3; print 0.6 * (n < 2 ? n : 2) }')"
+check "n2 gets 40 % of the time" until_within 60 held n2 0.5
 # shellcheck disable=SC2016
 given_up() {
 	on 30 sbatch --chdir="$cluster" --output="$cluster/low" --open-mode=append --exclusive -N2 \
