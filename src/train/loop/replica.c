@@ -153,10 +153,19 @@ static enum gn_status create_compressor(struct gn_replica *r, const struct gn_co
 	return gn_agree_status(co.comm, gn_compressor_create(&co, &r->compressor, err), err);
 }
 
+static enum gn_status create_reducer(struct gn_replica *r, const struct gn_reducer_config *config, struct gn_err *err)
+{
+	struct gn_sharing_options ro = gn_replica_sharing_options(r);
+	enum gn_status status = gn_reducer_create(&ro, config, &r->reducer, err);
+
+	if (!status)
+		status = gn_replica_cut(r, err);
+	return gn_agree_status(r->options.comm, status, err);
+}
+
 enum gn_status gn_replica_compress(struct gn_replica *r, const struct gn_compress_spec *spec, const struct gn_reducer_config *config,
 				   struct gn_err *err)
 {
-	struct gn_sharing_options ro;
 	enum gn_status status;
 
 	gn_reducer_destroy(r->reducer);
@@ -167,13 +176,19 @@ enum gn_status gn_replica_compress(struct gn_replica *r, const struct gn_compres
 		r->local = r->options.local;
 	r->local.flag = r->piggyback + GN_PIGGYBACK_LOSS;
 	status = create_compressor(r, spec, err);
-	if (status)
-		return status;
-	ro = gn_replica_sharing_options(r);
-	status = gn_reducer_create(&ro, config, &r->reducer, err);
-	if (!status)
-		status = gn_replica_cut(r, err);
-	return gn_agree_status(r->options.comm, status, err);
+	return status ? status : create_reducer(r, config, err);
+}
+
+enum gn_status gn_replica_compress_from(struct gn_replica *r, uint64_t step, uint64_t epoch, struct gn_err *err)
+{
+	const struct gn_reducer_config config = *gn_reducer_config(r->reducer);
+
+	if (!r->compressor)
+		return GN_OK;
+	gn_compressor_begin(r->compressor, step, epoch);
+	gn_reducer_destroy(r->reducer);
+	r->reducer = NULL;
+	return create_reducer(r, &config, err);
 }
 
 static int ends_bucket(void *context, int param)

@@ -78,6 +78,8 @@ enum gn_status gn_replica_connect(struct gn_replica *r, const struct gn_reducer_
 /* Collective, failures are agreed on. The same with another method of compression, from its initial state. After connect. */
 enum gn_status gn_replica_compress(struct gn_replica *r, const struct gn_compress_spec *spec, const struct gn_reducer_config *config,
 				   struct gn_err *err);
+/* The same for a run that goes on at this step: of its epoch is what gn_compressor_sent_bytes says from now on. */
+enum gn_status gn_replica_compress_from(struct gn_replica *r, uint64_t step, uint64_t epoch, struct gn_err *err);
 /* Local. After another reducer was set: cuts the plan's backward where its buckets end. */
 enum gn_status gn_replica_cut(struct gn_replica *r, struct gn_err *err);
 void gn_replica_release(struct gn_replica *r);

@@ -332,6 +332,8 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 		status = share_average(s, shared.resumed, err);
 	if (!status && shared.resumed)
 		status = restore_compressor(s, &shared, err);
+	if (!status && shared.resumed)
+		status = gn_replica_compress_from(&s->replica, shared.state.step, shared.state.epoch, err);
 	if (status)
 		return status;
 	gn_session_convert_layouts(s, 0);

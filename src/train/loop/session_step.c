@@ -45,7 +45,9 @@ static enum gn_status note_skipped(struct gn_session *s, double lr, struct gn_in
 	if (++s->skips_in_a_row >= SKIPS_MAX)
 		return gn_err_set(err, GN_ERR_FAILED,
 				  "gradients or loss are not finite at step %" PRIu64 " (learning rate %g), the %dth in a row: "
-				  "lower --lr, lengthen --warmup-epochs or set --clip", s->state.step + 1, lr, SKIPS_MAX);
+				  "lower --lr, lengthen --warmup-epochs%s", s->state.step + 1, lr, SKIPS_MAX,
+				  s->replica.compressor ? ", set --clip, which powersgd and topk need more often, or compress less" :
+				  " or set --clip");
 	if (gn_comm_rank(s->comm) == 0)
 		gn_log_warn(s->log, "step %" PRIu64 " updates nothing: a gradient is not finite (learning rate %g; %" PRIu64
 			    " step%s skipped so far)", s->state.step + 1, lr, s->state.skipped, gn_text_plural(s->state.skipped));

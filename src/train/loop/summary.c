@@ -6,6 +6,7 @@
 #include "src/train/loop/input.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static void put_input(const struct gn_session *s, struct gn_strbuf *out)
@@ -83,6 +84,30 @@ void gn_summary_resolved(const struct gn_session *s, struct gn_strbuf *out)
 				 gn_text_plural(left_out));
 }
 
+/* That a rank sends in a step whose gradients are summed as they are. */
+static double plain_bytes(const struct gn_session *s)
+{
+	size_t count = gn_model_param_elements(s->model) + gn_model_buffer_elements(s->model) + GN_PIGGYBACK_COUNT;
+
+	return gn_compress_dense_bytes(count * sizeof(float), gn_comm_size(s->comm));
+}
+
+/* Of ways to share a step that change nothing. */
+static void warn_about_sharing(const struct gn_session *s)
+{
+	const struct gn_compressor *c = s->replica.compressor;
+	int ranks = gn_comm_size(s->comm);
+
+	if (ranks == 1 && s->options->local_steps > 1)
+		gn_log_warn(s->log, "--local-steps %" PRId64 " does nothing: one rank has no others to average parameters with",
+			    s->options->local_steps);
+	if (ranks == 1 && s->compress.method > GN_COMPRESS_AUTO)
+		gn_log_warn(s->log, "--compress %s does nothing: one rank sends no gradients", s->options->compress);
+	if (c && !gn_compressor_is_warming_up(c) && gn_compressor_sent_bytes(c) >= 0.99 * plain_bytes(s))
+		gn_log_warn(s->log, "--compress %s saves nothing: of %d ranks each sends as many bytes as without it (a share below 1 / ranks, or "
+			    "a lower rank of factors, saves)", s->options->compress, ranks);
+}
+
 /* Of a run that will not do what was meant. */
 static void warn_about(const struct gn_session *s)
 {
@@ -92,20 +117,39 @@ static void warn_about(const struct gn_session *s)
 		gn_log_warn(s->log, "%s has one class: every answer is right, and nothing is learned", s->options->data);
 	if (s->schedule.lr.shape == GN_LR_STEP && (!s->schedule.lr.milestone_count || s->schedule.lr.milestones[0] >= s->schedule.lr.epochs))
 		gn_log_warn(s->log, "--schedule step: no milestone lies within the run (%.4g epochs): the rate never falls", s->schedule.lr.epochs);
+	warn_about_sharing(s);
 }
 
 void gn_summary_compress(const struct gn_session *s)
 {
 	const struct gn_replica *r = &s->replica;
-	size_t plain = (gn_model_param_elements(s->model) + gn_model_buffer_elements(s->model) + GN_PIGGYBACK_COUNT) * sizeof(float);
 	char name[GN_COMPRESS_NAME_MAX];
 
 	if (!r->compressor || gn_comm_rank(s->comm))
 		return;
 	gn_compress_name(gn_compressor_spec(r->compressor), name);
 	gn_log_info(s->log, "gradients are compressed by %s: a rank sends %.4g MB a step, without compression %.4g MB (by formula%s)", name,
-		    gn_compressor_sent_bytes(r->compressor) * 1e-6, gn_compress_dense_bytes(plain, gn_comm_size(s->comm)) * 1e-6,
-		    gn_compressor_spec(r->compressor)->method == GN_COMPRESS_DGC ? "; in the first epoch, less in the next ones" : "");
+		    gn_compressor_sent_bytes(r->compressor) * 1e-6, plain_bytes(s) * 1e-6,
+		    gn_compressor_is_warming_up(r->compressor) ? "; in this epoch, less in the next ones" : "");
+}
+
+/* With local steps, on rank 0. */
+static void put_local_steps(const struct gn_session *s)
+{
+	const struct gn_local_steps *local = &s->replica.local;
+	size_t params = gn_model_param_elements(s->model) * sizeof(float);
+	double tail = plain_bytes(s) - gn_compress_dense_bytes(params, gn_comm_size(s->comm));
+	double average = gn_compress_dense_bytes(params * (1 + (size_t)gn_optim_slots(s->checkpoint.info.optimizer)), gn_comm_size(s->comm));
+
+	char from[64] = "";
+
+	if (local->every <= 1)
+		return;
+	if (local->from_epoch)
+		snprintf(from, sizeof from, " after the first %" PRIu64 " epoch%s", local->from_epoch, gn_text_plural(local->from_epoch));
+	gn_log_info(s->log, "local steps%s: ranks average parameters and optimizer state every %" PRIu64 " steps; a rank sends %.4g MB a step "
+		    "then, summing gradients %.4g MB (by formula)", from, local->every, (tail + average / (double)local->every) * 1e-6,
+		    plain_bytes(s) * 1e-6);
 }
 
 void gn_summary_start(struct gn_session *s, uint64_t steps_left)
@@ -142,10 +186,11 @@ void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 	if (steps_left && !gn_strbuf_failed(&text))
 		gn_log_info(s->log, "%s", gn_strbuf_text(&text));
 	gn_strbuf_release(&text);
-	if (steps_left)
+	if (steps_left) {
 		gn_summary_compress(s);
-	if (steps_left)
+		put_local_steps(s);
 		warn_about(s);
+	}
 }
 
 void gn_summary_end(const struct gn_session *s)

@@ -55,10 +55,13 @@ struct gn_compress_options {
 enum gn_status gn_compressor_create(const struct gn_compress_options *options, struct gn_compressor **out, struct gn_err *err);
 /* Local. After the buckets that use it. NULL is fine. */
 void gn_compressor_destroy(struct gn_compressor *c);
-/* Before the first bucket of each step. Both are the same on all ranks. */
+/* Before the first bucket of each step, and before a reducer is created for steps of another epoch than the first. Both are the same on all
+ * ranks. */
 void gn_compressor_begin(struct gn_compressor *c, uint64_t step, uint64_t epoch);
 const struct gn_compress_spec *gn_compressor_spec(const struct gn_compressor *c);
-/* Payload bytes that a rank sends in a step, by formula, for the buckets that exist (those whose algorithms are not a ring's or a
+/* Whether dgc sends more in this epoch than its share. */
+int gn_compressor_is_warming_up(const struct gn_compressor *c);
+/* Payload bytes that a rank sends in a step of the present epoch, by formula, for the buckets that exist (those whose algorithms are not a ring's or a
  * pairwise exchange may differ from rank to rank). Of n parameters and p ranks: an allreduce sends 2 (p - 1) / p of its bytes, an
  * allgather or all-to-all p - 1 blocks. */
 double gn_compressor_sent_bytes(const struct gn_compressor *c);

@@ -120,14 +120,23 @@ static void accumulate(struct gn_codec_bucket *b)
 
 /* --- the codec --- */
 
+/* The share that is sent in this epoch. */
+static double fraction_of(const struct gn_compressor *c)
+{
+	const struct gn_compress_spec *s = &c->options.spec;
+
+	return s->method == GN_COMPRESS_DGC && c->epoch < WARM_UP_EPOCHS ? fmax(s->fraction, pow(0.25, (double)c->epoch + 1)) : s->fraction;
+}
+
+int gn_compressor_is_warming_up(const struct gn_compressor *c)
+{
+	return fraction_of(c) > c->options.spec.fraction;
+}
+
 static size_t count_sent(const struct gn_codec_bucket *b)
 {
-	const struct gn_compress_spec *s = &b->c->options.spec;
-	double fraction = s->fraction, k;
+	double k = ceil(fraction_of(b->c) * (double)b->count);
 
-	if (s->method == GN_COMPRESS_DGC && b->c->epoch < WARM_UP_EPOCHS)
-		fraction = fmax(fraction, pow(0.25, (double)b->c->epoch + 1));
-	k = ceil(fraction * (double)b->count);
 	return k < (double)b->count ? (size_t)k : b->count;
 }
 
