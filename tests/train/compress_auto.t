@@ -40,5 +40,22 @@ if slowly true 2>/dev/null; then
 else
 	skip 'on a slow network a method is taken' 'no network namespaces or no tc here'
 fi
-check 'a report is drawn' "$gannet" report "$scratch/shared.jsonl" --out "$scratch/report"
+# Two methods in one run: both are named over the curve of bytes, each where it begins.
+changed() { launch 2 "$gannet" train --data "$scratch/train" --model lenet --lr 0.02 --schedule constant --batch 16 --threads 1 \
+	--loader-threads 1 --log "$scratch/changed.jsonl" --checkpoint "$scratch/changed" --log-every 2 --resume auto "$@"; }
+check 'int8' changed --compress int8 --steps 10
+check 'then topk' changed --compress topk:0.01 --steps 20
+check 'a report is drawn' "$gannet" report "$scratch/changed.jsonl" --out "$scratch/report"
+check 'of the bytes of a step, by method' python3 - "$scratch/report/report.html" <<'PY'
+import re, sys
+pictures = re.findall("<svg.*?</svg>", open(sys.argv[1], encoding="utf-8").read(), re.S)
+picture, = [p for p in pictures if "Sent by rank 0 in a step" in p]
+names = {name: float(x) for x, name in re.findall(r"<text x='([\d.]+)'[^>]*>((?:int8|topk)[^<]*)<", picture)}
+points = [tuple(map(float, p.split(","))) for line in re.findall(r"points='([^']*)'", picture) for p in line.split()]
+change = float(re.search(r"stroke-dasharray='2 3' d='M([\d.]+)", picture).group(1))
+before, after = [y for x, y in points if x < change - 1], [y for x, y in points if x > change + 1]
+print(names, change, before, after)
+assert list(names) == ["int8", "topk:0.01"] and abs(change - names["topk:0.01"]) < 8 and abs(change - (points[0][0] + points[-1][0]) / 2) < 80
+assert before and after and max(before) < min(after), "y grows downwards: int8 sends more"
+PY
 finish

@@ -126,6 +126,7 @@ static int add_step(struct gn_curve *c, const json_t *line)
 		.lr = number(line, "lr"), .images_per_s = number(line, "images_per_s"),
 		.grad_norm = number_if(line, "grad_norm"), .skipped = number(line, "skipped"),
 		.within_ms = number(times, "communication_in_backward"),
+		.sent_mb = number_if(line, "sent_bytes") * 1e-6,
 		.efficiency = number_if(efficiency, "measured"), .predicted = number_if(efficiency, "predicted"),
 	};
 	for (int i = 0; i < GN_PARTS; i++)
@@ -166,6 +167,28 @@ static void add_exchange(struct gn_curve *c, const json_t *line)
 	}
 }
 
+/* Those that are the same as before are no change. */
+static void add_mode(struct gn_curve *c, double step, const char *name)
+{
+	struct gn_curve_mode *m = &c->modes[c->mode_count];
+
+	if (c->mode_count == GN_CURVE_MODES || (c->mode_count && !strncmp(m[-1].name, name, sizeof m->name - 1)))
+		return;
+	m->step = step;
+	snprintf(m->name, sizeof m->name, "%s", name);
+	c->mode_count++;
+}
+
+static void add_started_mode(struct gn_curve *c, const json_t *line)
+{
+	const char *method = json_string_value(json_object_get(json_object_get(line, "compress"), "method"));
+	const char *local = c->options ? strstr(c->options, "local-steps=") : NULL;
+
+	if (!method)
+		method = local && atof(strchr(local, '=') + 1) > 1 ? "local steps" : "none";
+	add_mode(c, number(line, "step"), method);
+}
+
 /* A resumed run may have other options and ranks. */
 static int add_start(struct gn_curve *c, const json_t *line)
 {
@@ -182,6 +205,7 @@ static int add_start(struct gn_curve *c, const json_t *line)
 	free(c->recipe);
 	c->options = options ? strdup(options) : NULL;
 	c->recipe = recipe ? strdup(recipe) : NULL;
+	add_started_mode(c, line);
 	return (options && !c->options) || (recipe && !c->recipe) ? -1 : 0;
 }
 
@@ -191,6 +215,8 @@ static void go_back(struct gn_curve *c, double step)
 		c->step_count--;
 	while (c->eval_count && c->evals[c->eval_count - 1].step > step)
 		c->eval_count--;
+	while (c->mode_count && c->modes[c->mode_count - 1].step > step)
+		c->mode_count--;
 	c->skipped = 0;
 	for (size_t i = 0; i < c->step_count; i++)
 		c->skipped += c->steps[i].skipped;
@@ -216,6 +242,8 @@ static int add_line(struct gn_curve *c, const json_t *line)
 		return add_eval(c, line);
 	if (!strcmp(event, "exchange"))
 		add_exchange(c, line);
+	if (!strcmp(event, "compress"))
+		add_mode(c, number(line, "step"), json_string_value(json_object_get(line, "method")) ?: "?");
 	if (!strcmp(event, "checkpoint")) {
 		c->checkpoints++;
 		c->checkpoint_s += number(line, "seconds");

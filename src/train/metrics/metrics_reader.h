@@ -21,6 +21,7 @@ struct gn_curve_step {
 	double within_ms;	   /* part of exposed communication that is inside backward */
 	double compute_low_ms, compute_mean_ms, compute_high_ms; /* over ranks */
 	double efficiency, predicted;
+	double sent_mb;		   /* that rank 0 sent in a step, in 10^6 bytes: counted; of one rank 0 */
 	int slowest;		   /* rank; -1: unknown */
 	size_t each;		   /* index of the ranks' compute times in curve.each, in ms */
 	size_t each_count;	   /* 0: none */
@@ -37,6 +38,13 @@ struct gn_curve_way {
 	int overlap;
 };
 enum { GN_CURVE_WAYS = 16 };
+
+/* How ranks share a step, from a step on: "none", a method of compression, or "local steps". */
+struct gn_curve_mode {
+	double step;
+	char name[32];
+};
+enum { GN_CURVE_MODES = 12 };
 
 struct gn_curve {
 	char *path;	  /* of the log */
@@ -55,6 +63,8 @@ struct gn_curve {
 	double ranks, nodes, global_batch, images, parameters;
 	char *options, *recipe; /* NULL: absent */
 	char *reason;		/* of a failure; NULL: absent */
+	struct gn_curve_mode modes[GN_CURVE_MODES]; /* in the order of steps; at most the first ones */
+	int mode_count;
 	/* of the last autotuning */
 	struct gn_curve_way ways[GN_CURVE_WAYS];
 	int way_count, chosen;

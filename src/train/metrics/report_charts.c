@@ -270,6 +270,48 @@ void gn_report_skew(const struct gn_curve *c, struct gn_strbuf *out)
 	gn_strbuf_puts(out, "</svg>\n");
 }
 
+/* Steps of an epoch are alike. */
+static double epoch_of(const struct gn_curve *c, double step)
+{
+	const struct gn_curve_step *s = &c->steps[0];
+
+	for (size_t i = 1; i < c->step_count && s->step < step; i++)
+		s++;
+	return s->step > 0 ? fmax(0, s->epoch - (s->step - step) * s->epoch / s->step) : 0;
+}
+
+/* A line from top to bottom, and above the chart what begins there; names of changes that are close stand in two rows. */
+static void append_mode(const struct gn_curve *c, int i, const struct gn_axis *x, const struct gn_axis *y, struct gn_strbuf *out)
+{
+	double at = gn_axis_place(x, epoch_of(c, c->modes[i].step));
+	int is_late = at > (x->pixel_low + 2 * x->pixel_high) / 3.0;
+
+	if (i)
+		gn_strbuf_printf(out, "<path class='axis' stroke-dasharray='2 3' d='M%.1f %dV%d'/>\n", at, y->pixel_low, TOP - 4 + 14 * (i % 2));
+	gn_strbuf_printf(out, "<text x='%.1f' y='%d'%s>", at + (is_late ? -4 : 4), TOP + 4 + 14 * (i % 2), is_late ? " class='left'" : "");
+	gn_chart_escape(out, c->modes[i].name);
+	gn_strbuf_puts(out, "</text>\n");
+}
+
+void gn_report_sent(const struct gn_curve *c, struct gn_strbuf *out)
+{
+	struct gn_axis x = x_axis(c, 1), y = y_axis(0, 0);
+	double low;
+
+	range(c, 1, offsetof(struct gn_curve_step, sent_mb), &low, &y.high);
+	if (!(y.high > 0))
+		return;
+	gn_axis_widen(&y);
+	y.pixel_high += 26;
+	begin(out, HEIGHT);
+	gn_chart_frame(out, &x, &y, "", "");
+	gn_strbuf_printf(out, "<text x='%d' y='14' class='title'>Sent by rank 0 in a step, in MB, and how gradients are shared</text>\n", LEFT);
+	for (int i = 0; i < c->mode_count; i++)
+		append_mode(c, i, &x, &y, out);
+	draw(c, offsetof(struct gn_curve_step, sent_mb), &x, &y, gn_chart_colour(0), "stroke-width='1.5'", out);
+	gn_strbuf_puts(out, "</svg>\n");
+}
+
 /* White at the mean, full red at 1.5 times the mean, full blue at half of it. */
 static void append_cell(struct gn_strbuf *out, double left, double top, double width, double height, double share)
 {

@@ -17,6 +17,8 @@ void gn_report_split(const struct gn_curve *c, struct gn_strbuf *out);
 void gn_report_efficiency(const struct gn_curve *c, struct gn_strbuf *out);
 void gn_report_skew(const struct gn_curve *c, struct gn_strbuf *out);
 /* Rank by time, red where a rank computes longer than the mean. */
+/* Bytes that rank 0 sends in a step, and where the way to share a step changes; nothing without any. */
+void gn_report_sent(const struct gn_curve *c, struct gn_strbuf *out);
 void gn_report_map(const struct gn_curve *c, struct gn_strbuf *out);
 
 #endif

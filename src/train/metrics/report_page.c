@@ -225,6 +225,7 @@ static void append_run(struct gn_strbuf *out, const struct gn_curve *c, size_t i
 	gn_report_split(c, out);
 	gn_report_efficiency(c, out);
 	gn_report_skew(c, out);
+	gn_report_sent(c, out);
 	gn_report_map(c, out);
 	gn_strbuf_puts(out, "</div>\n<div class='charts'><div>\n");
 	append_slowest(out, c);
