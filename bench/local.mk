@@ -11,7 +11,7 @@ EXTRA_DIST += bench/azure.tsv
 noinst_PROGRAMS += bench/parallel/share
 bench_parallel_share_SOURCES = bench/parallel/share.c
 bench_parallel_share_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
-EXTRA_DIST += bench/parallel/run bench/parallel/report bench/parallel/accuracy
+EXTRA_DIST += bench/parallel/run bench/parallel/report bench/parallel/accuracy bench/parallel/rates bench/parallel/rates_report bench/parallel/torch_ddp
 # Programs of their own, built by bench/peers/run, and scripts: no part of make.
 EXTRA_DIST += bench/peers/run bench/peers/report bench/peers/stream bench/peers/main.c bench/peers/peer.h \
 	bench/peers/apart.c bench/peers/floor.c bench/peers/gloo.cc bench/peers/mpi.c bench/peers/shell \
