@@ -267,6 +267,20 @@ static void report_failed(const struct gn_launch_job *j)
 	fprintf(stderr, "; %d of %d ranks succeeded\n", j->size - j->failed, j->size);
 }
 
+/* A full disk must not look like success. */
+static void check_output(struct gn_launch_job *j)
+{
+	struct gn_err lost;
+	int r = 0;
+
+	while (r < j->size && !gn_exec_output_end(j->ranks[r].out, &lost))
+		r++;
+	if (r == j->size)
+		return;
+	fprintf(stderr, "gannet launch: output of rank %d: %s\n", r, lost.text);
+	j->code = j->code ? j->code : GN_EXIT_FAILED;
+}
+
 enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory, const struct gn_text_list *program,
 				 struct gn_err *err)
 {
@@ -285,6 +299,8 @@ enum gn_status gn_launch_job_run(struct gn_launch_job *j, const char *directory,
 		signal_all(j, SIGKILL);
 	else
 		status = poll_until_ended(j, server, err);
+	if (!status)
+		check_output(j);
 	if (!status && j->keep_going)
 		report_failed(j);
 	gn_pmix_server_destroy(server, !status && !j->code);

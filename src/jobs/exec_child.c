@@ -246,6 +246,10 @@ void gn_exec_child_signal(struct gn_exec_child *c, int number)
 
 int gn_exec_child_code(const struct gn_exec_child *c)
 {
+	struct gn_err lost;
+
+	if (!c->status && gn_exec_output_end(c->out, &lost))
+		return 1;
 	return WIFSIGNALED(c->status) ? 128 + WTERMSIG(c->status) : WEXITSTATUS(c->status);
 }
 
@@ -258,9 +262,12 @@ void gn_exec_child_reason(const struct gn_exec_child *c, struct gn_strbuf *out)
 {
 	int number = WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0, oom = gn_oom_kills() > c->oom_kills;
 	uint64_t limit = oom ? gn_oom_limit_bytes() : 0;
+	struct gn_err lost;
 
 	if (number && number == c->passed_on)
 		gn_strbuf_printf(out, "stopped by signal %d (%s), which gannet exec received and passed on", number, strsignal(number));
+	else if (!c->status && gn_exec_output_end(c->out, &lost))
+		gn_strbuf_printf(out, "exit code 0, but %s", lost.text);
 	else if (number)
 		gn_strbuf_printf(out, "killed by signal %d (%s)", number, strsignal(number));
 	else

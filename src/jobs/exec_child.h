@@ -30,7 +30,7 @@ enum gn_status gn_exec_child_start(const struct gn_exec_child_options *options, 
 int gn_exec_child_turn(struct gn_exec_child *c, int timeout_ms);
 /* For the group: SIGTERM, SIGKILL. */
 void gn_exec_child_signal(struct gn_exec_child *c, int number);
-/* Once it has ended: its exit code, 128 and the signal's number if a signal ended it. */
+/* Once it has ended: its exit code, 128 and the signal's number if a signal ended it, 1 if it succeeded and its output was lost. */
 int gn_exec_child_code(const struct gn_exec_child *c);
 /* The signal that was passed on last; 0: none. */
 int gn_exec_child_passed_on(const struct gn_exec_child *c);

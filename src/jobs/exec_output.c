@@ -17,6 +17,7 @@ struct gn_exec_output {
 	char label[32];
 	char buffer[BUFFER_BYTES], last[LAST_BYTES + 1];
 	size_t len, last_len;
+	int lost_errno; /* of the first write that failed; 0: none */
 };
 
 enum gn_status gn_exec_output_create(int to, const char *label, int *write_end, struct gn_exec_output **out, struct gn_err *err)
@@ -59,7 +60,7 @@ static void remember(struct gn_exec_output *s, const char *text, size_t len)
 	s->last_len += len;
 }
 
-/* In one write: a line and its label. The reader may be gone, the program continues. */
+/* In one write: a line and its label. The program continues when that fails. */
 static void pass_on(struct gn_exec_output *s, const char *text, size_t len)
 {
 	char both[BUFFER_BYTES + sizeof s->label];
@@ -67,7 +68,8 @@ static void pass_on(struct gn_exec_output *s, const char *text, size_t len)
 
 	memcpy(both, s->label, label);
 	memcpy(both + label, text, len);
-	gn_write_full(s->to, both, label + len, "output", NULL);
+	if (gn_write_full(s->to, both, label + len, "output", NULL) && errno != EPIPE && !s->lost_errno)
+		s->lost_errno = errno;
 	s->inside = text[len - 1] != '\n';
 }
 
@@ -119,6 +121,14 @@ const char *gn_exec_output_last(struct gn_exec_output *s)
 	/* half a line says little */
 	first = memchr(s->last, '\n', s->last_len);
 	return first && first[1] ? first + 1 : s->last;
+}
+
+enum gn_status gn_exec_output_end(struct gn_exec_output *s, struct gn_err *err)
+{
+	if (!s)
+		return GN_OK;
+	flush(s, 1);
+	return s->lost_errno ? gn_err_errno(err, s->lost_errno, "cannot write %s", s->to == 1 ? "standard output" : "standard error") : GN_OK;
 }
 
 void gn_exec_output_destroy(struct gn_exec_output *s)

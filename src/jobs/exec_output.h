@@ -17,7 +17,9 @@ int gn_exec_output_fd(const struct gn_exec_output *s);
 void gn_exec_output_read(struct gn_exec_output *s);
 /* The last lines, at most 2,000 characters; borrowed until the next read, "" of NULL. */
 const char *gn_exec_output_last(struct gn_exec_output *s);
-/* Passes on what is left. */
+/* Passes on what is left. The error of the first write that failed; a reader that is gone (EPIPE) is none, and NULL has none. */
+enum gn_status gn_exec_output_end(struct gn_exec_output *s, struct gn_err *err);
+/* Passes on what is left, too. */
 void gn_exec_output_destroy(struct gn_exec_output *s);
 
 #endif

@@ -57,6 +57,8 @@ expect 0 "train.py imports tf$" "auto looks at what a script imports" script
 plain_tf() { GANNET_LOG=info alone sh -c 'test "$TF_CONFIG" && ! test "$RANK"' "$scratch/train.py"; }
 check "and sets nothing of the others" plain_tf
 expect 0 "^1: out$" "--label begins lines with the rank" ranks 2 --label -- sh -c 'echo out; echo err >&2'
+lost_output() { "$gannet" exec --label -- echo x >/dev/full; }
+expect 1 "exit code 0, but cannot write standard output: No space left" "output that is lost is a failure" lost_output
 expect 0 "^0: err$" "on standard error, too" ranks 2 --label -- sh -c 'echo out; echo err >&2'
 per_node() {
 	ranks 3 --per-node sh -c 'echo "$NODE_RANK/$NNODES $PET_NPROC_PER_NODE ${RANK-no} ${PMIX_RANK-no}"' >"$scratch/out" || return 1

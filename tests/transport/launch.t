@@ -53,6 +53,10 @@ all_output() { # ranks that end together, and before the launcher first looks
 	for _ in $(seq 40); do [[ $("$gannet" launch -n 8 -- echo x | wc -l) == 8 ]] || return 1; done
 }
 check "no output of short programs is lost" all_output
+lost_output() { "$gannet" launch -n 2 "$@" >/dev/full; }
+expect 1 "output of rank 0: cannot write standard output: No space left" "output that is lost is a failure" lost_output echo x
+expect 7 "cannot write standard output: No space left" "but not instead of a rank's" lost_output sh -c 'echo x; exit 7'
+expect 0 "^x$" "a reader that has gone is none" bash -o pipefail -c '"$0" launch -n 2 -- sh -c "echo x; exec seq 100000" | head -n 1' "$gannet"
 expect 0 "^-x --help$" "arguments arrive as they are" launch 1 sh -c 'echo "$@"' sh -x --help
 # shellcheck disable=SC2016
 shares() {
