@@ -377,4 +377,4 @@ static const struct gn_command command = {
 	.positional_max = 1,
 };
 
-const struct gn_cmd gn_cmd_bench = {&command, run, sizeof(struct gn_bench_options)};
+const struct gn_cmd gn_cmd_bench = {.command = &command, .run = run, .options_size = sizeof(struct gn_bench_options)};

@@ -21,6 +21,8 @@ struct gn_cmd {
 	/* options: the parsed struct of options_size bytes. Returns an enum gn_exit. */
 	int (*run)(const void *options, const struct gn_text_list *positional);
 	size_t options_size;
+	/* What run() would refuse before it meets other ranks, of which there will be so many. NULL: nothing but what parsing refuses. */
+	enum gn_status (*check)(const void *options, int64_t ranks, struct gn_err *err);
 };
 
 extern const struct gn_cmd gn_cmd_bench;

@@ -140,4 +140,4 @@ static int run(const void *target, const struct gn_text_list *positional)
 	return gn_cmd_exit_code(status);
 }
 
-const struct gn_cmd gn_cmd_eval = {&command, run, sizeof(struct gn_evaluate_options)};
+const struct gn_cmd gn_cmd_eval = {.command = &command, .run = run, .options_size = sizeof(struct gn_evaluate_options)};

@@ -307,4 +307,4 @@ static const struct gn_command command = {
 	.keeps_rest = 1,
 };
 
-const struct gn_cmd gn_cmd_exec = {&command, run, sizeof(struct exec_options)};
+const struct gn_cmd gn_cmd_exec = {.command = &command, .run = run, .options_size = sizeof(struct exec_options)};

@@ -141,4 +141,4 @@ static int run(const void *target, const struct gn_text_list *positional)
 	return status ? gn_cmd_fail("export", &err) : GN_EXIT_DONE;
 }
 
-const struct gn_cmd gn_cmd_export = {&command, run, sizeof(struct export_options)};
+const struct gn_cmd gn_cmd_export = {.command = &command, .run = run, .options_size = sizeof(struct export_options)};

@@ -344,4 +344,4 @@ static int run(const void *target, const struct gn_text_list *positional)
 	return shard_info(path, o->json, &err);
 }
 
-const struct gn_cmd gn_cmd_info = {&command, run, sizeof(struct info_options)};
+const struct gn_cmd gn_cmd_info = {.command = &command, .run = run, .options_size = sizeof(struct info_options)};

@@ -202,4 +202,4 @@ static const struct gn_command command = {
 	.keeps_rest = 1,
 };
 
-const struct gn_cmd gn_cmd_launch = {&command, run, sizeof(struct launch_options)};
+const struct gn_cmd gn_cmd_launch = {.command = &command, .run = run, .options_size = sizeof(struct launch_options)};

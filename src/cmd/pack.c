@@ -175,4 +175,4 @@ static int run(const void *target, const struct gn_text_list *positional)
 	return GN_EXIT_DONE;
 }
 
-const struct gn_cmd gn_cmd_pack = {&command, run, sizeof(struct pack_options)};
+const struct gn_cmd gn_cmd_pack = {.command = &command, .run = run, .options_size = sizeof(struct pack_options)};

@@ -294,4 +294,4 @@ static const struct gn_command command = {
 	.option_count = sizeof options_table / sizeof *options_table,
 };
 
-const struct gn_cmd gn_cmd_preflight = {&command, run, sizeof(struct preflight_options)};
+const struct gn_cmd gn_cmd_preflight = {.command = &command, .run = run, .options_size = sizeof(struct preflight_options)};

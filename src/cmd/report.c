@@ -174,4 +174,4 @@ static int run(const void *target, const struct gn_text_list *logs)
 	return status ? gn_cmd_fail("report", &err) : GN_EXIT_DONE;
 }
 
-const struct gn_cmd gn_cmd_report = {&command, run, sizeof(struct report_options)};
+const struct gn_cmd gn_cmd_report = {.command = &command, .run = run, .options_size = sizeof(struct report_options)};

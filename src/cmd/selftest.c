@@ -224,4 +224,4 @@ static int run(const void *options, const struct gn_text_list *positional)
 	return failed ? GN_EXIT_FAILED : GN_EXIT_DONE;
 }
 
-const struct gn_cmd gn_cmd_selftest = {&command, run, sizeof(struct options)};
+const struct gn_cmd gn_cmd_selftest = {.command = &command, .run = run, .options_size = sizeof(struct options)};

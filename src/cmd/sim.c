@@ -276,4 +276,4 @@ static const struct gn_command command = {
 	.option_count = sizeof options_table / sizeof *options_table,
 };
 
-const struct gn_cmd gn_cmd_sim = {&command, run, sizeof(struct gn_sim_options)};
+const struct gn_cmd gn_cmd_sim = {.command = &command, .run = run, .options_size = sizeof(struct gn_sim_options)};

@@ -90,4 +90,4 @@ static int run(const void *target, const struct gn_text_list *positional)
 	return GN_EXIT_DONE;
 }
 
-const struct gn_cmd gn_cmd_stage = {&command, run, sizeof(struct stage_options)};
+const struct gn_cmd gn_cmd_stage = {.command = &command, .run = run, .options_size = sizeof(struct stage_options)};

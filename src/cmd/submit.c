@@ -1,10 +1,12 @@
 #include "src/cmd/cmd.h"
 
+#include "src/cmd/job_command.h"
 #include "src/jobs/submit_job.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +31,16 @@ static void name_directory(const struct submit_options *o, char *out, size_t siz
 		snprintf(out, size, "%s-%s", o->name, stamp);
 }
 
+/* The first task of an array: the others differ in its number. */
+static enum gn_status check_command(const struct gn_submit *s, const char *snapshot, struct gn_err *err)
+{
+	char task[24] = "";
+
+	if (s->array)
+		snprintf(task, sizeof task, "%.*s", (int)strspn(s->array, "0123456789"), s->array);
+	return gn_job_command_check(s->command, s->command_count, s->nodes * s->tasks_per_node, s->array ? task : NULL, snapshot, err);
+}
+
 static int run(const void *options, const struct gn_text_list *positional)
 {
 	const struct submit_options *o = options;
@@ -47,11 +59,14 @@ static int run(const void *options, const struct gn_text_list *positional)
 		status = gn_submit_absolute(folder, directory, sizeof directory, &err);
 	if (!status && !getcwd(work, sizeof work))
 		status = gn_err_errno(&err, errno, "where is this?");
-	if (!status && o->dry_run)
+	if (!status)
 		status = gn_submit_script(&s, &script, &err);
+	if (!status)
+		status = check_command(&s, o->snapshot, &err);
+	if (!status && o->dry_run)
+		fputs(gn_strbuf_text(&script), stdout);
 	else if (!status)
 		status = gn_submit_job(&s, o->snapshot, NULL, 0, id, &err);
-	fputs(gn_strbuf_text(&script), stdout);
 	gn_strbuf_release(&script);
 	if (status)
 		return gn_cmd_fail("submit", &err);
@@ -102,9 +117,9 @@ static const struct gn_command command = {
 		"at most --retries times in a row without a newer checkpoint; a host that was lost twice is excluded. train goes on from "
 		"its newest checkpoint; for exec the program has to do so itself. The policy is train.sbatch's, of which a copy lies "
 		"beside the script.",
-	.examples = "  gannet submit -N 4 --ppn 8 -t 12:00:00 -- train --data /local/train --checkpoint run1 --log run1.jsonl\n"
+	.examples = "  gannet submit -N 4 --ppn 8 -t 12:00:00 -- train --data /local/train --model resnet50 --checkpoint run1 --log run1.jsonl\n"
 		    "  gannet submit -N 2 --ppn 4 --snapshot . --after 1234 -- exec python train.py\n"
-		    "  gannet submit --array 1-4 -- train --data train --seed %a --checkpoint run-%a\n",
+		    "  gannet submit --array 1-4 -- train --data train --model lenet --seed %a --checkpoint run-%a\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 	.positional_min = 1,
@@ -112,4 +127,4 @@ static const struct gn_command command = {
 	.keeps_rest = 1,
 };
 
-const struct gn_cmd gn_cmd_submit = {&command, run, sizeof(struct submit_options)};
+const struct gn_cmd gn_cmd_submit = {.command = &command, .run = run, .options_size = sizeof(struct submit_options)};

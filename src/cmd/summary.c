@@ -160,4 +160,4 @@ static const struct gn_command command = {
 	.positional_max = SIZE_MAX,
 };
 
-const struct gn_cmd gn_cmd_summary = {&command, run, sizeof(struct summary_options)};
+const struct gn_cmd gn_cmd_summary = {.command = &command, .run = run, .options_size = sizeof(struct summary_options)};

@@ -2,6 +2,7 @@
 
 #include "src/base/file.h"
 #include "src/base/json.h"
+#include "src/cmd/job_command.h"
 #include "src/jobs/submit_job.h"
 #include "src/jobs/sweep.h"
 #include "src/jobs/sweep_halving.h"
@@ -106,6 +107,7 @@ static enum gn_status start(const struct sweep_options *o, const struct gn_text_
 	const char **command = NULL;
 	struct gn_strbuf script, ledger;
 	struct gn_sweep sweep;
+	size_t words;
 	enum gn_status status = check_command(p, err);
 
 	if (!status && o->halving == 1)
@@ -117,13 +119,8 @@ static enum gn_status start(const struct sweep_options *o, const struct gn_text_
 	status = check_names(&sweep, err);
 	gn_strbuf_init(&script);
 	gn_strbuf_init(&ledger);
-	if (status || o->dry_run) {
-		if (!status)
-			print_plan(&sweep);
-		gn_sweep_release(&sweep);
-		return status;
-	}
-	status = gn_submit_self(self, sizeof self, err);
+	if (!status)
+		status = gn_submit_self(self, sizeof self, err);
 	if (!status)
 		status = gn_submit_absolute(o->directory, directory, sizeof directory, err);
 	if (!status && !getcwd(work, sizeof work))
@@ -132,7 +129,12 @@ static enum gn_status start(const struct sweep_options *o, const struct gn_text_
 		snprintf(halving, sizeof halving, "%lld:%d", (long long)o->halving, gn_halving_rungs(sweep.count, (int)o->halving));
 	if (!status && !(command = trial_command(p, directory, halving, &checkpoint, &log)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the command");
-	if (!status) {
+	words = p->count + (*halving ? 5 : 3);
+	if (!status)
+		status = gn_job_command_check_trials(command, words, &sweep, o->nodes * o->ppn, o->snapshot, err);
+	if (!status && o->dry_run) {
+		print_plan(&sweep);
+	} else if (!status) {
 		gn_sweep_script(&sweep, &script);
 		gn_sweep_ledger(&sweep, directory, &ledger);
 		snprintf(array, sizeof array, "1-%zu%%%lld", sweep.count, (long long)o->max);
@@ -140,13 +142,13 @@ static enum gn_status start(const struct sweep_options *o, const struct gn_text_
 		const struct gn_submit s = {.name = o->name, .directory = directory, .gannet = self, .nodes = o->nodes,
 			.tasks_per_node = o->ppn, .retries = o->retries, .time = o->time, .partition = o->partition, .array = array,
 			.extra = o->extra.items, .extra_count = o->extra.count, .snapshot = o->snapshot != NULL, .work = work,
-			.trials = "trials.sh", .command = command, .command_count = p->count + (*halving ? 5 : 3)};
+			.trials = "trials.sh", .command = command, .command_count = words};
 
 		status = gn_strbuf_failed(&script) || gn_strbuf_failed(&ledger)
 				 ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu trials", sweep.count)
 				 : gn_submit_job(&s, o->snapshot, files, 2, id, err);
 	}
-	if (!status) {
+	if (!status && !o->dry_run) {
 		fprintf(stderr, "gannet sweep: %zu trials, job %s, in %s\n", sweep.count, id, directory);
 		printf("%s\n", id);
 	}
@@ -360,4 +362,4 @@ static const struct gn_command command = {
 	.positional_max = SIZE_MAX,
 };
 
-const struct gn_cmd gn_cmd_sweep = {&command, run, sizeof(struct sweep_options)};
+const struct gn_cmd gn_cmd_sweep = {.command = &command, .run = run, .options_size = sizeof(struct sweep_options)};

@@ -237,4 +237,4 @@ static const struct gn_command command = {
 	.positional_max = 1,
 };
 
-const struct gn_cmd gn_cmd_top = {&command, run, sizeof(struct top_options)};
+const struct gn_cmd gn_cmd_top = {.command = &command, .run = run, .options_size = sizeof(struct top_options)};

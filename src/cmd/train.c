@@ -381,6 +381,30 @@ static enum gn_status check_length(const struct gn_train_options *o, struct gn_e
 	return GN_OK;
 }
 
+static enum gn_status check_alone(const struct gn_train_options *o, struct gn_err *err)
+{
+	enum gn_status status = check_length(o, err);
+
+	if (!status)
+		status = check_comm(o, err);
+	return status ? status : gn_train_check_options(o, err);
+}
+
+/* For gn_cmd: with what the recipe fills in, too. */
+static enum gn_status check(const void *target, int64_t ranks, struct gn_err *err)
+{
+	struct gn_train_options filled = *(const struct gn_train_options *)target;
+	struct gn_recipe recipe;
+	struct gn_strbuf text;
+	enum gn_status status = check_alone(&filled, err);
+
+	gn_strbuf_init(&text);
+	if (!status && filled.recipe)
+		status = apply_recipe(&filled, ranks, &recipe, &text, err);
+	gn_strbuf_release(&text);
+	return status;
+}
+
 static int run(const void *target, const struct gn_text_list *positional)
 {
 	const struct gn_train_options *o = target;
@@ -388,14 +412,10 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_stop *stop = NULL;
 	struct gn_world *world;
 	struct gn_err err;
-	enum gn_status status = check_length(target, &err);
+	enum gn_status status = check_alone(target, &err);
 	int told = 0;
 
 	(void)positional;
-	if (!status)
-		status = check_comm(target, &err);
-	if (!status)
-		status = gn_train_check_options(target, &err);
 	if (!status)
 		status = gn_stop_create(log, &stop, &err);
 	if (!status)
@@ -414,4 +434,4 @@ static int run(const void *target, const struct gn_text_list *positional)
 	return gn_cmd_exit_code(status);
 }
 
-const struct gn_cmd gn_cmd_train = {&command, run, sizeof(struct gn_train_options)};
+const struct gn_cmd gn_cmd_train = {.command = &command, .run = run, .options_size = sizeof(struct gn_train_options), .check = check};

@@ -203,4 +203,4 @@ static const struct gn_command command = {
 	.option_count = sizeof options_table / sizeof *options_table,
 };
 
-const struct gn_cmd gn_cmd_tune = {&command, run, sizeof(struct tune_options)};
+const struct gn_cmd gn_cmd_tune = {.command = &command, .run = run, .options_size = sizeof(struct tune_options)};

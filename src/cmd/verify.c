@@ -68,4 +68,4 @@ static int run(const void *target, const struct gn_text_list *positional)
 	return status ? gn_cmd_fail("verify", &err) : GN_EXIT_DONE;
 }
 
-const struct gn_cmd gn_cmd_verify = {&command, run, sizeof(struct verify_options)};
+const struct gn_cmd gn_cmd_verify = {.command = &command, .run = run, .options_size = sizeof(struct verify_options)};

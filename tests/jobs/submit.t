@@ -13,15 +13,15 @@ expect 0 "^#SBATCH --ntasks-per-node=8$" "tasks" dry -N 4 --ppn 8 -- exec true
 expect 0 "^#SBATCH --dependency=afterok:12$" "--after" dry --after 12 -- exec true
 expect 0 "^#SBATCH --mem=4G$" "any option of sbatch" dry --sbatch=--mem=4G -- exec true
 expect 0 "^#SBATCH --signal=B:USR1@90$" "a signal before the time limit" dry -t 10 -- exec true
-expect 0 "--checkpoint' 'r' --resume auto\)$" "train goes on by itself" dry -- train --data d --checkpoint r
-check "unless --resume is given" bash -c '! "$@" | grep -q "resume auto"' x "$GN_BUILD/gannet" submit -n -- train --data d --checkpoint r --resume none
+expect 0 "--checkpoint' 'r' --resume auto\)$" "train goes on by itself" dry -- train --model lenet --data d --checkpoint r
+check "unless --resume is given" bash -c '! "$@" | grep -q "resume auto"' x "$GN_BUILD/gannet" submit -n -- train --model lenet --data d --checkpoint r --resume none
 # shellcheck disable=SC2016,SC2154
 quoted() { dry -- exec printf '%s\n' "it's" '$HOME `id`' 'two words' >script && bash -n script && [[ $(sed -n 's/^gannet_step=//p' script |
 	(read -r line; eval "a=$line"; printf '%s|' "${a[@]}")) == "exec|printf|%s\\n|it's|\$HOME \`id\`|two words|" ]]; }
 check "arguments arrive as they are" quoted
 check "nothing is made" test "$(ls)" = script
-expect 2 "train needs --checkpoint" "train without checkpoints" dry -- train --data d
-expect 2 "checkpoints of their own, with %a" "an array with one checkpoint" dry --array 1-2 -- train --data d --checkpoint r
+expect 2 "train needs --checkpoint" "train without checkpoints" dry -- train --model lenet --data d
+expect 2 "checkpoints of their own, with %a" "an array with one checkpoint" dry --array 1-2 -- train --model lenet --data d --checkpoint r
 expect 2 "'sh' is neither train nor exec" "another command" dry -- sh -c true
 for time in 90 90:30 1:30:00 2-12 2-12:30 2-12:30:00 unlimited; do expect 0 "--time=$time$" "--time $time" dry -t $time -- exec true; done
 for time in 1h 90m 1:2:3:4 -5 "1 00" ""; do expect 2 "--time $time: minutes, minutes:seconds" "no time: '$time'" dry -t "$time" -- exec true; done
@@ -48,8 +48,18 @@ expect 3 'is not what was submitted' 'another text is' starts
 printf '#!/bin/sh\nexit 1\n' >bin/sbatch
 expect 1 'sbatch failed' 'sbatch that refuses' env PATH="$dir/bin:$PATH" "$GN_BUILD/gannet" submit --dir run2 --snapshot src -- exec python a.py
 check 'leaves no folder' test ! -e run2
-expect 2 'would lie in the copy: give the whole path' 'output into the snapshot' dry --snapshot src -- train --data d --checkpoint r
+expect 2 'would lie in the copy: give the whole path' 'output into the snapshot' dry --snapshot src -- train --model lenet --data d --checkpoint r
 expect 2 'exec needs a program' 'exec of nothing' dry -- exec
 expect 2 'cannot be written in a line of sbatch' 'a folder with a blank' dry --dir 'a b' -- exec true
 expect 2 'name has no blank' 'a name with a slash' dry -J 'my job/x' -- exec true
+expect 2 "^gannet submit: train: .*--modle" "a misspelt option of train is refused now, not in the job" dry -- train --modle x --data d --checkpoint r
+expect 2 "^gannet submit: train: --epochs and --steps both" "options that contradict each other" dry -- train --model lenet --data d --checkpoint r --epochs 1 --steps 1
+expect 2 "^gannet submit: train: .*cannot be combined" "or cannot be combined" dry -- train --model lenet --data d --checkpoint r --local-steps 4 --compress int8
+expect 2 "^gannet submit: exec: .*--labl" "so is one of exec" dry -- exec --labl true
+expect 2 "^gannet submit: train: --seed: '3x'" "the task's number has its place" dry --array 3-5 -- train --model lenet --data d --checkpoint r%a --seed %ax
+expect 0 "--seed' '%a'" "and is one" dry --array 3-5 -- train --model lenet --data d --checkpoint r%a --seed %a
+expect 0 "^gannet: warning: --data d is not on this machine" "data that is not here is a warning" dry -- train --model lenet --data d --checkpoint r
+real() { PATH="$dir/bin:$PATH" "$GN_BUILD/gannet" submit --dir run3 "$@"; }
+expect 2 "^gannet submit: train: .*--modle" "refused without --dry-run, too" real -- train --modle x --data d --checkpoint r
+check "before anything is made" test ! -e run3
 finish

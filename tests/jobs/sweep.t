@@ -7,19 +7,22 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 sweep() { "$GN_BUILD/gannet" sweep "$@"; }
-expect 0 "^4 --lr=.05 --batch=32$" "a grid" sweep run -n --grid lr=.01,.05 --grid batch=16,32 -- train --data d
-six() { [[ $(sweep run -n --grid lr=.01,.05 --random 'weight-decay=log(1e-5,1e-3):3' -- train --data d | wc -l) == 6 ]]; }
+expect 0 "^4 --lr=.05 --batch=32$" "a grid" sweep run -n --grid lr=.01,.05 --grid batch=16,32 -- train --model lenet --data d
+six() { [[ $(sweep run -n --grid lr=.01,.05 --random 'weight-decay=log(1e-5,1e-3):3' -- train --model lenet --data d | wc -l) == 6 ]]; }
 check "with draws" six
-expect 2 "each trial gets a checkpoint folder" "a checkpoint of all trials" sweep run --grid lr=1 -- train --data d --checkpoint c
-expect 2 "each trial gets a checkpoint folder" "or as a parameter" sweep run -n --grid log=a,b -- train --data d
-expect 2 "would share another file" "metrics of all trials" sweep run -n --grid lr=1 -- train --data d --metrics=m.prom
-expect 0 "^1 --lr=1$" "options with a longer name are none of these" sweep run -n --grid lr=1 -- train --data d --log-every 5 --checkpoint-epochs 1
+expect 2 "each trial gets a checkpoint folder" "a checkpoint of all trials" sweep run --grid lr=1 -- train --model lenet --data d --checkpoint c
+expect 2 "each trial gets a checkpoint folder" "or as a parameter" sweep run -n --grid log=a,b -- train --model lenet --data d
+expect 2 "would share another file" "metrics of all trials" sweep run -n --grid lr=1 -- train --model lenet --data d --metrics=m.prom
+expect 0 "^1 --lr=1$" "options with a longer name are none of these" sweep run -n --grid lr=1 -- train --model lenet --data d --log-every 5 --checkpoint-epochs 1
 expect 2 "what to sweep" "no command" sweep run --grid lr=1
-expect 2 "needs --grid or --random" "no parameter" sweep run -- train --data d
+expect 2 "needs --grid or --random" "no parameter" sweep run -- train --model lenet --data d
 expect 2 "'walk' is none of run, status" "another verb" sweep walk
 expect 2 "gannet sweep rerun --failed DIR" "rerun says what" sweep rerun x
 expect 3 "ledger.jsonl" "a folder that is no sweep" sweep status .
-expect 2 "would stop none" "a halving by one" sweep run --halving 1 --grid lr=1 -- train --data d
+expect 2 "would stop none" "a halving by one" sweep run --halving 1 --grid lr=1 -- train --model lenet --data d
+expect 2 "^gannet sweep: trial 1: train: .*--lrr" "an option that train has not" sweep run -n --grid lrr=1 -- train --model lenet --data d
+expect 2 "^gannet sweep: trial 2: train: --batch: " "each trial is checked" sweep run --grid batch=1,x -- train --model lenet --data d
+expect 2 "^gannet sweep: trial 2: train: .*cannot be combined" "with what it combines" sweep run --grid compress=none,int8 -- train --model lenet --data d --local-steps 4
 check "nothing was made" test -z "$(ls)"
 # Halving, by trials that are run one after the other as the array's tasks would run: the second is worse than the first at
 # half of their steps, the others are not.
