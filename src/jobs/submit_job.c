@@ -90,16 +90,30 @@ static enum gn_status copy_policy(const char *from, const char *directory, struc
 	return status;
 }
 
-/* What sbatch says: ID, or ID;CLUSTER */
-static enum gn_status run_sbatch(const char *const *argv, char id[64], struct gn_err *err)
+/* What sbatch --parsable prints: "ID" or "ID;CLUSTER". A wrapper's own text is no number of a job; the job may be there nevertheless. */
+static enum gn_status parse_id(const char *said, char id[64], struct gn_err *err)
+{
+	size_t len = strspn(said, "0123456789"), all = strcspn(said, "\n");
+
+	if (!len || len >= 64 || *said == '0' || (said[len] != ';' && len != all) || (said[len] == ';' && len + 1 == all) ||
+	    said[all + (said[all] == '\n')])
+		return gn_err_set(err, GN_ERR_FAILED, "sbatch --parsable printed no job number, but '%.100s': is it a wrapper? A job may have been "
+				  "queued: see squeue", said);
+	snprintf(id, 64, "%.*s", (int)len, said);
+	return GN_OK;
+}
+
+/* *queued: sbatch has succeeded, whatever it printed. */
+static enum gn_status run_sbatch(const char *const *argv, int *queued, char id[64], struct gn_err *err)
 {
 	struct gn_strbuf said;
 	enum gn_status status;
 
 	gn_strbuf_init(&said);
 	status = gn_program_run(argv, 0, &said, err);
+	*queued = !status;
 	if (!status)
-		snprintf(id, 64, "%.*s", (int)strcspn(gn_strbuf_text(&said), ";\n"), gn_strbuf_text(&said));
+		status = parse_id(gn_strbuf_text(&said), id, err);
 	gn_strbuf_release(&said);
 	return status;
 }
@@ -118,7 +132,7 @@ enum gn_status gn_submit_job(const struct gn_submit *s, const char *snapshot, co
 	char path[PATH_MAX], policy[2 * PATH_MAX];
 	const char *const sbatch[] = {"sbatch", "--parsable", path, NULL}, *const clear[] = {"rm", "-rf", "--", s->directory, NULL};
 	struct gn_strbuf script;
-	int is_own = 0;
+	int is_own = 0, queued = 0;
 	enum gn_status status = find_policy(s->gannet, policy, sizeof policy, err);
 
 	gn_strbuf_init(&script);
@@ -142,9 +156,9 @@ enum gn_status gn_submit_job(const struct gn_submit *s, const char *snapshot, co
 	if (!status)
 		status = gn_path_join(path, sizeof path, s->directory, "job.sbatch", err);
 	if (!status)
-		status = run_sbatch(sbatch, id, err);
+		status = run_sbatch(sbatch, &queued, id, err);
 	/* the same call may be made again */
-	if (status && is_own)
+	if (status && is_own && !queued)
 		gn_program_run(clear, 0, NULL, NULL);
 	gn_strbuf_release(&script);
 	return status;
@@ -153,10 +167,11 @@ enum gn_status gn_submit_job(const struct gn_submit *s, const char *snapshot, co
 enum gn_status gn_submit_again(const char *directory, const char *array, char id[64], struct gn_err *err)
 {
 	char path[PATH_MAX], option[4096];
+	int queued;
 	const char *const sbatch[] = {"sbatch", "--parsable", option, path, NULL};
 	enum gn_status status = gn_path_join(path, sizeof path, directory, "job.sbatch", err);
 
 	if (!status && (size_t)snprintf(option, sizeof option, "--array=%s", array) >= sizeof option)
 		status = gn_err_set(err, GN_ERR_USAGE, "too many tasks at once: %.60s...", array);
-	return status ? status : run_sbatch(sbatch, id, err);
+	return status ? status : run_sbatch(sbatch, &queued, id, err);
 }

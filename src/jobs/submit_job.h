@@ -18,7 +18,7 @@ struct gn_submit_file {
 };
 
 /* Makes s->directory, which must not be there, with script, policy, snapshot (a folder; NULL: none) and files, and calls sbatch. id:
- * the job's. What was made stays when that fails. */
+ * the job's. When that fails the folder is removed again, unless sbatch has succeeded without a job's number: a job may be there then. */
 enum gn_status gn_submit_job(const struct gn_submit *s, const char *snapshot, const struct gn_submit_file *files, size_t file_count,
 			     char id[64], struct gn_err *err);
 /* Submits the script of such a folder once more, for these tasks of its array. */

@@ -59,6 +59,16 @@ expect 2 "^gannet submit: exec: .*--labl" "so is one of exec" dry -- exec --labl
 expect 2 "^gannet submit: train: --seed: '3x'" "the task's number has its place" dry --array 3-5 -- train --model lenet --data d --checkpoint r%a --seed %ax
 expect 0 "--seed' '%a'" "and is one" dry --array 3-5 -- train --model lenet --data d --checkpoint r%a --seed %a
 expect 0 "^gannet: warning: --data d is not on this machine" "data that is not here is a warning" dry -- train --model lenet --data d --checkpoint r
+prints() { # TEXT: sbatch does, and succeeds
+	rm -rf run4
+	printf '#!/bin/sh\nprintf "%%b" "%s"\n' "$1" >bin/sbatch
+	PATH="$dir/bin:$PATH" "$GN_BUILD/gannet" submit --dir run4 -- exec true
+}
+for said in '12\n' '12;east\n' 12; do expect 0 "^12$" "sbatch prints $said" prints "$said"; done
+for said in 'Submitted batch job 12\n' '12 of your jobs\n' 'welcome\n12\n' '12\n13\n' '12;\n' '0\n' '12x\n' ''; do
+	expect 1 "sbatch --parsable printed no job number, but .*squeue" "no job number: '$said'" prints "$said"
+done
+check "a job that may be there keeps its folder" test -s run4/job.sbatch
 real() { PATH="$dir/bin:$PATH" "$GN_BUILD/gannet" submit --dir run3 "$@"; }
 expect 2 "^gannet submit: train: .*--modle" "refused without --dry-run, too" real -- train --modle x --data d --checkpoint r
 check "before anything is made" test ! -e run3
