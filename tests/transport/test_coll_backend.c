@@ -2,6 +2,7 @@
 #include "tests/test.h"
 
 #include "transport/coll/coll_device.h"
+#include "transport/coll/comm.h"
 #include "transport/nccl/nccl_record.h"
 
 #include <stdio.h>
@@ -60,9 +61,16 @@ static void test_names(void **state)
 	assert_int_equal(gn_coll_backend_check("nccl", "host", 0, &err), GN_ERR_USAGE);
 }
 
+/* As at the end of a function that failed before it had either. */
+static void test_free_nothing(void **state)
+{
+	(void)state;
+	gn_comm_free(NULL, NULL);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_cards), cmocka_unit_test(test_names)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_cards), cmocka_unit_test(test_names), cmocka_unit_test(test_free_nothing)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

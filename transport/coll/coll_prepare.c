@@ -32,13 +32,9 @@ static int reduces(enum gn_collective what)
 	       what == GN_COLLECTIVE_REDUCE_SCATTER;
 }
 
-static enum gn_status check_ranks(const struct gn_comm *c, const struct gn_coll_args *a, struct gn_err *err)
+static int is_rooted(enum gn_collective what)
 {
-	int size = gn_comm_size(c), rooted = a->what == GN_COLLECTIVE_BROADCAST || a->what == GN_COLLECTIVE_REDUCE;
-
-	if (rooted && (a->root < 0 || a->root >= size))
-		return gn_err_set(err, GN_ERR_USAGE, "%s: rank %d does not exist", name_of(a), a->root);
-	return GN_OK;
+	return what == GN_COLLECTIVE_BROADCAST || what == GN_COLLECTIVE_REDUCE;
 }
 
 static enum gn_status check_memory(const struct gn_comm *c, const struct gn_coll_args *a, struct gn_err *err)
@@ -79,7 +75,6 @@ static enum gn_status check_counts(const struct gn_comm *c, const struct gn_coll
 static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *a, struct gn_err *err)
 {
 	size_t bytes, most;
-	enum gn_status status;
 
 	if ((unsigned)a->what >= GN_COLLECTIVE_COUNT || (unsigned)a->type >= GN_DTYPE_COUNT ||
 	    (unsigned)a->reduction >= GN_REDUCTION_COUNT)
@@ -95,8 +90,9 @@ static enum gn_status check(const struct gn_comm *c, const struct gn_coll_args *
 		return gn_err_set(err, GN_ERR_USAGE, "%s: type bytes has no sum; pass a reduction function", name_of(a));
 	if (a->what == GN_COLLECTIVE_ALL_TO_ALL && (!a->in || a->in == a->out))
 		return gn_err_set(err, GN_ERR_USAGE, "%s cannot be done in place", name_of(a));
-	status = check_memory(c, a, err);
-	return status ? status : check_ranks(c, a, err);
+	if (is_rooted(a->what) && (a->root < 0 || a->root >= gn_comm_size(c)))
+		return gn_err_set(err, GN_ERR_USAGE, "%s: rank %d does not exist", name_of(a), a->root);
+	return check_memory(c, a, err);
 }
 
 /* --- buffers --- */
@@ -240,11 +236,10 @@ static const char *reduction_of(const struct gn_coll_args *a)
 static void set_signature(const struct plan *p, const char *algorithm)
 {
 	const struct gn_coll_args *a = &p->coll->args;
-	int rooted = a->what == GN_COLLECTIVE_BROADCAST || a->what == GN_COLLECTIVE_REDUCE;
 	struct gn_recorder_op *op = &p->coll->op;
 
 	*op = (struct gn_recorder_op){.name = name_of(a), .algorithm = algorithm, .reduction = reduction_of(a),
-				      .root = rooted ? a->root : -1};
+				      .root = is_rooted(a->what) ? a->root : -1};
 	if (a->what != GN_COLLECTIVE_BARRIER && !a->counts_from) {
 		op->type = gn_dtype_name(a->type);
 		op->count = p->buffers.count;

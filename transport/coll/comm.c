@@ -318,7 +318,9 @@ enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, st
 
 void gn_comm_free(struct gn_comm *c, void *memory)
 {
-	if (c->shm && memory)
+	if (!memory)
+		return;
+	if (c->shm)
 		gn_shm_free(c->shm, memory);
 	else
 		free(memory);

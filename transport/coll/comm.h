@@ -91,7 +91,7 @@ void gn_comm_lanes(const struct gn_comm *c, int rank, struct gn_strbuf *out);
  * that share it: memory of the world, or of a parent, serves its subgroups. All ranks of an operation pass memory of the same
  * allocation, at the same offset. Free it by gn_comm_free of the same communicator, before that is destroyed. */
 enum gn_status gn_comm_alloc(struct gn_comm *c, size_t len_bytes, void **out, struct gn_err *err);
-/* Local. After all operations on the memory were freed. NULL is fine. */
+/* Local. After all operations on the memory were freed. Memory NULL is fine, without a communicator, too. */
 void gn_comm_free(struct gn_comm *c, void *memory);
 
 /* --- any collective: prepared once, then started and waited for as often as wanted --- */
