@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct preflight_options {
@@ -69,27 +70,37 @@ static enum gn_status measure_network(const struct preflight_options *o, struct 
 	return status;
 }
 
-/* A folder that no node has is a wrong option, not a fault of each node. Collective, and in place of a barrier. */
-static enum gn_status check_local(const struct preflight_options *o, const char *local, struct gn_world *w,
-				  const struct gn_preflight_host *mine, struct gn_err *err)
+/* What check_options() compares. */
+struct absent {
+	uint64_t mounts;
+	int64_t local; /* 1: no such folder */
+};
+
+/* A folder or mount that no node has is a wrong option, not a fault of each node. Collective, and in place of a barrier. */
+static enum gn_status check_options(const struct preflight_options *o, const char *local, struct gn_world *w,
+				    const struct gn_preflight_host *mine, struct gn_err *err)
 {
+	const struct absent here = {mine->mounts_missing, local && (mine->local_errno == ENOENT || mine->local_errno == ENOTDIR)};
+	struct absent everywhere = {UINT64_MAX, 1}, its;
 	struct gn_gathered all = {0};
-	size_t failed = 0, nodes = 0;
-	enum gn_status status = gn_world_exchange(w, &mine->local_errno, gn_world_local_rank(w) ? 0 : sizeof mine->local_errno, &all, err);
+	enum gn_status status = gn_world_exchange(w, &here, gn_world_local_rank(w) ? 0 : sizeof here, &all, err);
 
 	for (size_t i = 0; !status && i < all.size; i++) {
-		int32_t code;
-
-		if (all.lens[i] != sizeof code)
+		if (all.lens[i] != sizeof its)
 			continue;
-		memcpy(&code, all.items[i], sizeof code);
-		nodes++;
-		failed += code == ENOENT || code == ENOTDIR;
+		memcpy(&its, all.items[i], sizeof its);
+		everywhere.mounts &= its.mounts;
+		everywhere.local &= its.local;
 	}
 	gn_gathered_release(&all);
-	if (status || !local || !failed || failed < nodes)
+	if (status)
 		return status;
-	return gn_err_set(err, GN_ERR_USAGE, "%s %.200s: no such folder on any of the nodes", o->local ? "--local" : "GANNET_LOCAL", local);
+	if (everywhere.local)
+		return gn_err_set(err, GN_ERR_USAGE, "%s %.200s: no such folder on any of the nodes", o->local ? "--local" : "GANNET_LOCAL", local);
+	for (size_t i = 0; i < o->mounts.count && i < 64; i++)
+		if (everywhere.mounts >> i & 1)
+			return gn_err_set(err, GN_ERR_USAGE, "--mount %.200s: nothing is mounted there on any of the nodes", o->mounts.items[i]);
+	return GN_OK;
 }
 
 /* Of each node, from its first rank. */
@@ -124,7 +135,7 @@ static enum gn_status check(const struct preflight_options *o, struct gn_world *
 		gn_preflight_host_measure(&options, mine);
 	/* all at once: what processors and disks do not share between nodes they do not share here */
 	if (!status)
-		status = check_local(o, options.local, w, mine, err);
+		status = check_options(o, options.local, w, mine, err);
 	if (!status)
 		status = measure_network(o, w, mine, r, log, err);
 	if (!status)
@@ -209,13 +220,16 @@ static enum gn_status tell(const struct preflight_options *o, const struct resul
 }
 
 /* Before the measurements, which take a while. */
-static enum gn_status check_out(const char *path, struct gn_err *err)
+static enum gn_status check_out(const char *path, const char *baseline, struct gn_err *err)
 {
 	const char *slash = strrchr(path, '/');
 	char folder[PATH_MAX] = ".";
+	struct stat out, before;
 
 	if (slash)
 		snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+	if (baseline && !stat(path, &out) && !stat(baseline, &before) && out.st_dev == before.st_dev && out.st_ino == before.st_ino)
+		return gn_err_set(err, GN_ERR_USAGE, "--out %s is the file of --baseline, which a bad node's result would replace: name another", path);
 	if (access(folder, W_OK))
 		return gn_err_set(err, GN_ERR_IO, "--out %s: cannot write in %s: %s", path, folder, strerror(errno));
 	return gn_file_check_replaceable(path, err);
@@ -239,7 +253,7 @@ static int run(const void *options, const struct gn_text_list *positional)
 		log = NULL;
 	status = gn_world_create(&o->world, log, &world, &err);
 	if (!status && o->out && gn_world_rank(world) == 0)
-		status = check_out(o->out, &err);
+		status = check_out(o->out, o->baseline, &err);
 	if (!status)
 		status = check(o, world, &r, log, &err);
 	if (!status && gn_world_rank(world) == 0)

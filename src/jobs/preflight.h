@@ -25,6 +25,7 @@ struct gn_preflight_host {
 	double ahead_s, uncertain_s; /* its clock, of the first node's; uncertain: at most so far off */
 	double out_gbit_per_s, in_gbit_per_s, latency_us; /* medians over all other nodes; 0: not measured */
 	int32_t processors, rank, local_errno; /* of opening a file in the measured folder; 0: it worked */
+	uint64_t mounts_missing; /* bit i: the i-th that the options ask for; of the first 64 */
 	uint64_t memory_bytes, memlock_bytes, nofile; /* UINT64_MAX: unlimited */
 	char gannet[GN_PREFLIGHT_TEXT], binary[GN_PREFLIGHT_TEXT]; /* version and source digest; digest of the program's file */
 	char ucx[GN_PREFLIGHT_TEXT], pmix[GN_PREFLIGHT_TEXT], libc[GN_PREFLIGHT_TEXT], kernel[GN_PREFLIGHT_TEXT];

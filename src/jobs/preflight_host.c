@@ -336,8 +336,10 @@ static void read_facts(const struct gn_preflight_options *o, struct gn_preflight
 	h->nofile = limit_of(RLIMIT_NOFILE);
 	list_mounts(h->mounts, sizeof h->mounts);
 	for (size_t i = 0; i < o->mount_count; i++)
-		if (!is_mounted(o->mounts[i]))
+		if (!is_mounted(o->mounts[i])) {
 			add_problem(h, "nothing is mounted on %.100s", o->mounts[i]);
+			h->mounts_missing |= i < 64 ? UINT64_C(1) << i : 0;
+		}
 }
 
 void gn_preflight_host_measure(const struct gn_preflight_options *o, struct gn_preflight_host *out)

@@ -17,6 +17,11 @@ expect 2 "--local .*/nmve: no such folder on any of the nodes" "a mistyped --loc
 named() { GANNET_LOCAL=$scratch/nmve timeout 60 "$gannet" preflight --seconds 0.01; }
 expect 2 "GANNET_LOCAL .*/nmve: no such folder" "or the variable's" named
 expect 2 "--local" "with two ranks, too" timeout 60 "$gannet" launch -n 2 "$gannet" preflight --seconds 0.01 --local "$scratch/nmve"
+expect 2 "--mount .*/data: nothing is mounted there on any of the nodes" "a mistyped --mount is the option's fault" \
+	timeout 60 "$gannet" preflight --seconds 0.01 --mount / --mount "$scratch/data"
+echo '{"hosts": [{}]}' >"$scratch/good.json" && ln "$scratch/good.json" "$scratch/same.json"
+expect 2 "--out .*/same.json is the file of --baseline" "a result does not replace its baseline" \
+	timeout 60 "$gannet" preflight --seconds 60 --baseline "$scratch/good.json" --out "$scratch/same.json"
 nulls() {
 	timeout 60 "$gannet" preflight --seconds 0.01 --json | python3 -c '
 import json, sys
