@@ -123,6 +123,17 @@ printf '{"event": "st' >"$dir/torn.jsonl"
 check 'a log that ends in half a line' train --log "$dir/torn.jsonl"
 check 'goes on in a line of its own' grep -q '^{"event": "start"' "$dir/torn.jsonl"
 
+# Two runs at once: the log is the first one's until it ends.
+timeout 300 "$gannet" train --data "$dir/train" --model lenet --lr 0.02 --steps 1000000000 --threads 1 --log "$dir/both.jsonl" 2>"$dir/first" &
+first=$!
+while kill -0 $first && ! grep -q '"start"' "$dir/both.jsonl"; do sleep 0.1; done 2>/dev/null
+expect 2 "another run is writing the log $dir/both.jsonl" 'a log that another run is writing' train --log "$dir/both.jsonl"
+expect 2 'another run is writing the log' 'with four ranks, too' lenet 4 16 --steps 2 --log "$dir/both.jsonl"
+kill -TERM $first
+wait $first
+check 'has the lines of one run' test "$(grep -c '"start"' "$dir/both.jsonl")" = 1
+check 'is free once that has ended' train --log "$dir/both.jsonl"
+
 # A full disk while checkpointing: exit 1, the reason, and nothing left under any name.
 if [ "$(id -u)" = 0 ] && mkdir "$dir/small" && mount -t tmpfs -o size=2m none "$dir/small" 2>/dev/null; then
 	expect 1 'No space left' 'disk full while checkpointing' train --checkpoint "$dir/small/run"

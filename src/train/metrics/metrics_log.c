@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -62,6 +63,25 @@ static int open_log(const char *path, struct gn_err *err)
 	return fd;
 }
 
+/* A run that was killed may still be going away when the job starts again. */
+#define LOCK_TRIES 30
+
+/* Lines of two runs in one file would be read as one run's. A file system without locks has none; standard output is anybody's. */
+static enum gn_status lock_log(const struct gn_metrics_log *log, struct gn_err *err)
+{
+	const struct timespec pause = {0, 100000000};
+	struct stat info;
+
+	if (!strcmp(log->path, "-") || fstat(log->fd, &info) || !S_ISREG(info.st_mode))
+		return GN_OK;
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (!flock(log->fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK)
+			return GN_OK;
+		nanosleep(&pause, NULL);
+	}
+	return gn_err_set(err, GN_ERR_USAGE, "another run is writing the log %s: name another file, or end that run", log->path);
+}
+
 enum gn_status gn_metrics_log_open(const char *path, struct gn_log *warnings, struct gn_metrics_log **out, struct gn_err *err)
 {
 	struct gn_metrics_log *log = calloc(1, sizeof *log);
@@ -82,7 +102,9 @@ enum gn_status gn_metrics_log_open(const char *path, struct gn_log *warnings, st
 	}
 	gn_json_init(&log->json);
 	log->log = warnings;
-	status = end_torn_line(log, err);
+	status = lock_log(log, err);
+	if (!status)
+		status = end_torn_line(log, err);
 	if (status)
 		gn_metrics_log_close(log);
 	else
