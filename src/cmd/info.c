@@ -52,7 +52,7 @@ static const struct gn_option options[] = {
 
 static const struct gn_command command = {
 	.name = "info",
-	.summary = "describe a packed dataset, a shard, a checkpoint, a training step or a machine's topology",
+	.summary = "describe a dataset, a shard, a checkpoint, a step or the topology",
 	.positional = "[PATH]",
 	.description = "PATH is a folder written by gannet pack, one of its shards, a checkpoint, or a folder of checkpoints, of "
 		       "which the newest valid one is described. Checkpoints are verified. Of shards the tables are checked and "

@@ -51,11 +51,13 @@ static void overview(FILE *out)
 	for (size_t i = 0; i < gn_cmd_count; i++)
 		fprintf(out, "  %-10s %s\n", gn_cmd_table[i]->command->name, gn_cmd_table[i]->command->summary);
 	fputs("\n"
-	      "'gannet COMMAND --help' describes one command; 'gannet --version' prints the version.\n"
-	      "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 bad input data; 4 a peer was lost; 5 stopped on request,\n"
-	      "resumable; 6 a node or fabric failed its check. GANNET_LOG=error|warn|info|debug sets the log level on standard\n"
-	      "error, GANNET_SOCKET_IFNAME the interfaces of the exchange at start and of heartbeats (eth: names with that prefix;\n"
-	      "=eth0: that one; ^docker: all others).\n", out);
+	      "'gannet COMMAND --help' describes one command; 'gannet --version' prints the\n"
+	      "version.\n"
+	      "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 bad input data; 4 a peer was\n"
+	      "lost; 5 stopped on request, resumable; 6 a node or fabric failed its check.\n"
+	      "GANNET_LOG=error|warn|info|debug sets the log level on standard error,\n"
+	      "GANNET_SOCKET_IFNAME the interfaces of the exchange at start and of heartbeats\n"
+	      "(eth: names with that prefix; =eth0: that one; ^docker: all others).\n", out);
 }
 
 /* A full disk or a closed pipe must not look like success. */
@@ -103,12 +105,21 @@ static int print_completion(void)
 	return print_text(&text);
 }
 
+/* COLUMNS, as users and tests set it, or 80. */
+static int help_columns(void)
+{
+	const char *set = getenv("COLUMNS");
+	int columns = set ? atoi(set) : 0;
+
+	return columns >= 60 && columns <= 1000 ? columns : 80;
+}
+
 static int print_help(const struct gn_command *command)
 {
 	struct gn_strbuf text;
 
 	gn_strbuf_init(&text);
-	gn_options_help(command, "gannet", isatty(STDOUT_FILENO) ? 80 : 0, &text);
+	gn_options_help(command, "gannet", help_columns(), &text);
 	return print_text(&text);
 }
 

@@ -16,12 +16,22 @@ examples() { # every line is indented
 check 'examples are indented in every command' examples
 values() { # an option that chooses or has a default says what it takes
 	for c in $(commands); do
-		"$gannet" "$c" --help | sed -n '/^Options:/,/^$/p' | grep -E '; one of|\(default [^)]*\)$' |
+		COLUMNS=1000 "$gannet" "$c" --help | sed -n '/^Options:/,/^$/p' | grep -E '; one of|\(default [^)]*\)$' |
 			grep -Ev -e '--[a-z0-9-]+ [^ ]' | sed "s/^/$c: /"
 	done | (! grep .)
 }
 check 'options that take a value name it in every command' values
 
+wide() { # COLUMNS: longer lines, but for the synopsis and examples, which are copied whole
+	{
+		[ "$1" != 80 ] || "$gannet" --help
+		for c in $(commands); do "$gannet" "$c" --help | sed -n '2,$p' | sed '/^Examples:/,$d'; done
+	} | awk -v columns="$1" 'length > columns' | (! grep .)
+}
+unset COLUMNS
+check 'help has 80 columns in a pipe, too' wide 80
+narrow() { (export COLUMNS=60 && wide 60); }
+check 'or COLUMNS' narrow
 expect 0 'SOCKET_IFNAME the' 'help names the variable of the interfaces' "$gannet" --help
 expect 0 'interfaces of the exchange at start and of heartbeats' 'and all that uses them' "$gannet" --help
 

@@ -71,8 +71,8 @@ expect 2 "GANNET_HEARTBEAT_TIMEOUT: '5m' is not a number of seconds from 1 to 86
 	env GANNET_HEARTBEAT_TIMEOUT=5m "${bench[@]}"
 expect 2 'stall-timeout' "an option out of bounds" "${bench[@]}" --stall-timeout 0
 for command in train eval bench tune; do
-	expect 0 '^ *--heartbeat-timeout S .*GANNET_HEARTBEAT_TIMEOUT' "gannet $command --help names them" "$gannet" $command --help
-	expect 0 '^ *--socket-ifname LIST .*GANNET_SOCKET_IFNAME' "and the interfaces" "$gannet" $command --help
+	expect 0 '^ *--heartbeat-timeout S .*GANNET_HEARTBEAT_TIMEOUT' "gannet $command --help names them" env COLUMNS=1000 "$gannet" $command --help
+	expect 0 '^ *--socket-ifname LIST .*GANNET_SOCKET_IFNAME' "and the interfaces" env COLUMNS=1000 "$gannet" $command --help
 done
 
 # Where MASTER_ADDR is no loopback address the ranks may be anywhere, so rank 0 listens for heartbeats on the network.
