@@ -155,17 +155,19 @@ static void put_step(struct page *p, const struct gn_account *a)
 	put_line(p, text);
 }
 
+/* The status file may be of a later interval than the log's last line: what it names is named alone. */
 static void put_ranks(struct page *p, const struct gn_run_view *v)
 {
 	const struct gn_account *a = &v->a;
-	int listed = v->slow_count < 5 ? v->slow_count : 5;
+	int listed = v->slow_count < 5 ? v->slow_count : 5, rank = listed ? v->slow[0].rank : a->slowest;
+	double high = listed ? v->slow[0].compute_ms : a->compute_high_ms;
+	double low = listed ? fmin(a->compute_low_ms, v->slow[v->slow_count - 1].compute_ms) : a->compute_low_ms;
 
-	if (a->slowest < 0 || !isfinite(a->compute_low_ms))
+	if (rank < 0 || !isfinite(low))
 		return;
-	put(p, "ranks compute %.4g to %.4g ms a step; slowest: rank %d on %s", a->compute_low_ms, a->compute_high_ms, a->slowest, a->slowest_host);
-	for (int i = 0; i < listed && a->ranks > 2; i++)
-		if (v->slow[i].rank != a->slowest)
-			put(p, "  rank %d on %.40s %.4g ms", v->slow[i].rank, v->slow[i].host, v->slow[i].compute_ms);
+	put(p, "ranks compute %.4g to %.4g ms a step; slowest: rank %d on %s", low, high, rank, listed ? v->slow[0].host : a->slowest_host);
+	for (int i = 1; i < listed && a->ranks > 2; i++)
+		put(p, "  rank %d on %.40s %.4g ms", v->slow[i].rank, v->slow[i].host, v->slow[i].compute_ms);
 }
 
 static void put_nodes(struct page *p, const struct gn_run_view *v)

@@ -100,6 +100,14 @@ printf '%s\n' '{"event": "failed", "time": "2026-11-24T10:00:00Z", "reason": "ra
 whole_reason() { "$gannet" top "$scratch/killed.jsonl" | tail -n 3 | tr -s ' \n' ' ' | grep -q 'rank 3 on n2 is lost: .* while all others went on'; }
 check "a long reason is broken into lines, not cut" whole_reason
 expect 3 "has no start of a run" "what is no log is refused" "$gannet" summary "$scratch/both.py"
+# the status file is of a later interval than the log's last line
+cp "$log" "$scratch/slow.jsonl" && python3 - "$log.status" "$scratch/slow.jsonl.status" <<'PY'
+import json, sys
+s = json.load(open(sys.argv[1]))
+s["slow"] = [{"rank": 1, "host": "nz", "compute_ms": 90000.5}, {"rank": 0, "host": "na", "compute_ms": 0.001}]
+json.dump(s, open(sys.argv[2], "w"))
+PY
+expect 0 "^ranks compute 0.001 to 9e[+]04 ms a step; slowest: rank 1 on nz$" "top names the slowest rank of one interval" "$gannet" top "$scratch/slow.jsonl"
 expect 3 "nowhere" "so is what is not there" "$gannet" top "$scratch/nowhere"
 mkfifo "$scratch/fifo"
 expect 3 "is no regular file" "a FIFO is not waited for" timeout 10 "$gannet" top "$scratch/fifo"
