@@ -296,11 +296,9 @@ static enum gn_status check_complete(const struct gn_command *c, const unsigned 
 			return gn_err_set(err, GN_ERR_USAGE, "--%s %s is missing; see gannet %s --help",
 					  c->options[i].name, c->options[i].value_name, c->name);
 	if (positional < c->positional_min)
-		return gn_err_set(err, GN_ERR_USAGE, "gannet %s needs %s; see gannet %s --help", c->name,
-				  c->positional, c->name);
+		return gn_err_set(err, GN_ERR_USAGE, "missing argument: %s; see gannet %s --help", c->positional, c->name);
 	if (positional > c->positional_max)
-		return gn_err_set(err, GN_ERR_USAGE, "too many arguments for gannet %s; see gannet %s --help", c->name,
-				  c->name);
+		return gn_err_set(err, GN_ERR_USAGE, "too many arguments; see gannet %s --help", c->name);
 	return GN_OK;
 }
 

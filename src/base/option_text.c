@@ -142,7 +142,7 @@ void gn_options_man(const struct gn_command *command, const char *program, struc
 		gn_strbuf_puts(out, ".fi\n");
 	}
 	gn_strbuf_puts(out, ".SH EXIT STATUS\n0 done; 1 failed; 2 wrong usage; 3 bad input data; 4 a peer was lost; "
-			    "5 stopped on request, resumable.\n");
+			    "5 stopped on request, resumable; 6 a node or fabric failed its check.\n");
 	gn_strbuf_printf(out, ".SH SEE ALSO\n.BR %s (1)\n", program);
 }
 

@@ -99,7 +99,7 @@ static void test_refusals(void **state)
 		{"pack a --out o --size 3y4", "not a shape"},
 		{"pack a --out", "--out needs a value"},
 		{"pack a", "--out DIR is missing"},
-		{"pack --out o", "needs SOURCE"},
+		{"pack --out o", "missing argument: SOURCE"},
 		{"pack a b c d --out o", "too many"},
 		{"pack a --out o -z", "unknown option -z"},
 		{"pack a --no-batch --out o", "unknown option"},

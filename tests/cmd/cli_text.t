@@ -28,6 +28,7 @@ wide() { # COLUMNS: longer lines, but for the synopsis and examples, which are c
 		for c in $(commands); do "$gannet" "$c" --help | sed -n '2,$p' | sed '/^Examples:/,$d'; done
 	} | awk -v columns="$1" 'length > columns' | (! grep .)
 }
+expect 0 '6 a node or fabric failed its check' 'man pages name all exit codes' "$gannet" --man preflight
 unset COLUMNS
 check 'help has 80 columns in a pipe, too' wide 80
 narrow() { (export COLUMNS=60 && wide 60); }
