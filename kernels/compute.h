@@ -85,6 +85,19 @@ struct gn_average {
 	size_t count;
 };
 
+/* Ranks that update parts of the same parameters; the first member of what implements it. */
+struct gn_update_group {
+	/* Collective: values [count], in host memory, become the sums over the ranks, the same bits on all. Blocks. */
+	enum gn_status (*sum)(struct gn_update_group *g, double *values, size_t count, struct gn_err *err);
+};
+
+/* A tensor of options that is a piece of one. */
+struct gn_update_piece {
+	size_t tensor;	/* of the model: its norms are of all its pieces */
+	int is_copy;	/* another rank has the same piece, and counts it */
+	float *average; /* moves with its parameters; NULL: none */
+};
+
 struct gn_update_options {
 	const struct gn_optim *rule;
 	const struct gn_optim_tensor *tensors; /* host, copied; what they point to does not move */
@@ -94,6 +107,11 @@ struct gn_update_options {
 	double clip;	     /* a gradient with a larger norm gets this one; 0: no bound */
 	const float *finite; /* one number that has to be finite, too; NULL: none */
 	struct gn_average averages[2]; /* count 0: none */
+	/* Host: tensors are this rank's pieces [count] of tensor_count ones, norms are of all ranks' pieces, and grads is not read; pieces is
+	 * copied, group borrowed. gn_update_queue is then collective, and blocks. NULL: tensors are whole. */
+	struct gn_update_group *group;
+	const struct gn_update_piece *pieces;
+	size_t tensor_count;
 };
 
 struct gn_update_result {

@@ -65,6 +65,8 @@ enum gn_status gn_compute_loss(struct gn_compute *c, const struct gn_loss_args *
 enum gn_status gn_update_create(struct gn_compute *c, const struct gn_update_options *options, struct gn_update **out,
 				struct gn_err *err)
 {
+	if (options->group && c->backend == GN_BACKEND_CUDA)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "parts of parameters are updated on the host only");
 	return c->class->update_create(c, options, out, err);
 }
 

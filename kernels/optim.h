@@ -68,6 +68,10 @@ int gn_optim_slots(enum gn_optim_kind kind);
 const char *gn_optim_slot_name(int slot);
 
 void gn_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t);
+/* The same in two halves, for a tensor in pieces: sums over a piece, which are to be added up over all of them, and the update by the
+ * totals. The first updates LAMB's slots; SGD needs no sums. */
+void gn_optim_sums(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, double sums[2]);
+void gn_optim_apply(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, const double sums[2]);
 /* Reference implementation in double. */
 void gn_ref_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t);
 

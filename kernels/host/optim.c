@@ -2,17 +2,34 @@
 
 #include <math.h>
 
-static void sgd(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t)
+static void sgd(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, const double sums[2])
 {
 	struct gn_sgd s = {u->lr, o->momentum, o->nesterov, t->weight_decay, u->grad_scale};
 
+	(void)sums;
 	gn_sgd_step(&s, t->params, t->grads, t->slots[0], t->count);
 }
 
-static void lars(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t)
+static void sgd_sums(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, double sums[2])
 {
-	double ratio = 1, p_norm = t->adapt ? sqrt(gn_sum_squares(t->params, t->count)) : 0;
-	double g_norm = p_norm > 0 ? fabs(u->grad_scale) * sqrt(gn_sum_squares(t->grads, t->count)) : 0;
+	(void)o;
+	(void)u;
+	(void)t;
+	sums[0] = sums[1] = 0;
+}
+
+/* Of parameters and gradients. */
+static void lars_sums(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, double sums[2])
+{
+	(void)o;
+	(void)u;
+	sums[0] = t->adapt ? gn_sum_squares(t->params, t->count) : 0;
+	sums[1] = t->adapt ? gn_sum_squares(t->grads, t->count) : 0;
+}
+
+static void lars(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, const double sums[2])
+{
+	double ratio = 1, p_norm = sqrt(sums[0]), g_norm = fabs(u->grad_scale) * sqrt(sums[1]);
 	float *restrict p = t->params, *restrict slot = t->slots[0];
 	const float *restrict g = t->grads;
 	const float m = (float)o->momentum, scale = (float)u->grad_scale, decay = (float)t->weight_decay;
@@ -42,6 +59,15 @@ static inline float lamb_direction(struct lamb l, float m, float v, float p)
 	return l.first * m / (sqrtf(l.second * v) + l.eps) + l.decay * p;
 }
 
+static struct lamb lamb_of(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t)
+{
+	return (struct lamb){
+		(float)o->momentum, (float)o->beta2, (float)(1 - o->momentum), (float)(1 - o->beta2),
+		(float)u->grad_scale, (float)t->weight_decay, (float)o->eps,
+		(float)(1 / (1 - pow(o->momentum, (double)u->step))), (float)(1 / (1 - pow(o->beta2, (double)u->step))),
+	};
+}
+
 /* One part: updates both moments and returns the sums of squares of parameters and direction. */
 static void lamb_moments(struct lamb l, const struct gn_optim_tensor *t, size_t begin, size_t end, double sums[2])
 {
@@ -63,39 +89,56 @@ static void lamb_moments(struct lamb l, const struct gn_optim_tensor *t, size_t 
 	sums[1] = d_sum;
 }
 
-static void lamb(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t)
+/* Of parameters and direction. */
+static void lamb_sums(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, double sums[2])
 {
-	const struct lamb l = {
-		(float)o->momentum, (float)o->beta2, (float)(1 - o->momentum), (float)(1 - o->beta2),
-		(float)u->grad_scale, (float)t->weight_decay, (float)o->eps,
-		(float)(1 / (1 - pow(o->momentum, (double)u->step))), (float)(1 / (1 - pow(o->beta2, (double)u->step))),
-	};
+	const struct lamb l = lamb_of(o, u, t);
 	struct gn_pieces pieces = gn_pieces_of(t->count);
-	double sums[GN_PIECES_MAX][2], p_sum = 0, d_sum = 0, ratio = 1;
-	float *restrict p = t->params;
-	const float *restrict m = t->slots[0], *restrict v = t->slots[1];
+	double each[GN_PIECES_MAX][2];
 
+	sums[0] = sums[1] = 0;
 #pragma omp parallel for schedule(static) if (pieces.count > 4)
 	for (size_t i = 0; i < pieces.count; i++)
-		lamb_moments(l, t, i * pieces.each, gn_piece_end(&pieces, i), sums[i]);
+		lamb_moments(l, t, i * pieces.each, gn_piece_end(&pieces, i), each[i]);
 	for (size_t i = 0; i < pieces.count; i++) {
-		p_sum += sums[i][0];
-		d_sum += sums[i][1];
+		sums[0] += each[i][0];
+		sums[1] += each[i][1];
 	}
-	if (t->adapt && p_sum > 0 && d_sum > 0)
-		ratio = sqrt(p_sum / d_sum);
-	const float rate = (float)(u->lr * ratio);
+}
+
+static void lamb(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, const double sums[2])
+{
+	const struct lamb l = lamb_of(o, u, t);
+	float *restrict p = t->params;
+	const float *restrict m = t->slots[0], *restrict v = t->slots[1];
+	const float rate = (float)(u->lr * (t->adapt && sums[0] > 0 && sums[1] > 0 ? sqrt(sums[0] / sums[1]) : 1));
 
 #pragma omp parallel for simd schedule(static) if (t->count > 1 << 14)
 	for (size_t i = 0; i < t->count; i++)
 		p[i] -= rate * lamb_direction(l, m[i], v[i], p[i]);
 }
 
-void gn_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t)
+void gn_optim_sums(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, double sums[2])
 {
-	static void (*const rules[])(const struct gn_optim *, const struct gn_optim_update *,
-				     const struct gn_optim_tensor *) = {
+	static void (*const rules[])(const struct gn_optim *, const struct gn_optim_update *, const struct gn_optim_tensor *, double *) = {
+		[GN_OPTIM_SGD] = sgd_sums, [GN_OPTIM_LARS] = lars_sums, [GN_OPTIM_LAMB] = lamb_sums};
+
+	rules[o->kind](o, u, t, sums);
+}
+
+void gn_optim_apply(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, const double sums[2])
+{
+	static void (*const rules[])(const struct gn_optim *, const struct gn_optim_update *, const struct gn_optim_tensor *,
+				     const double *) = {
 		[GN_OPTIM_SGD] = sgd, [GN_OPTIM_LARS] = lars, [GN_OPTIM_LAMB] = lamb};
 
-	rules[o->kind](o, u, t);
+	rules[o->kind](o, u, t, sums);
+}
+
+void gn_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t)
+{
+	double sums[2];
+
+	gn_optim_sums(o, u, t, sums);
+	gn_optim_apply(o, u, t, sums);
 }

@@ -9,6 +9,8 @@ struct host_update {
 	struct gn_update_options options;
 	struct gn_optim rule;
 	struct gn_optim_tensor *tensors;
+	struct gn_update_piece *pieces; /* with a group, as the next */
+	double *sums; /* [tensor_count][2] */
 	struct gn_optim_update numbers;
 	double decay;
 	struct gn_update_result result;
@@ -24,10 +26,14 @@ enum gn_status gn_host_update_create(struct gn_compute *c, const struct gn_updat
 {
 	struct host_update *h = calloc(1, sizeof *h);
 
-	if (h)
+	if (h) {
 		h->tensors = calloc(options->count + 1, sizeof *h->tensors);
-	if (!h || !h->tensors) {
-		free(h);
+		h->pieces = calloc(options->count + 1, sizeof *h->pieces);
+		h->sums = calloc(options->tensor_count + 1, 2 * sizeof *h->sums);
+	}
+	if (!h || !h->tensors || !h->pieces || !h->sums) {
+		if (h)
+			gn_host_update_destroy(&h->base);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an optimizer");
 	}
 	h->base.class = c->class;
@@ -36,6 +42,9 @@ enum gn_status gn_host_update_create(struct gn_compute *c, const struct gn_updat
 	h->options.rule = &h->rule;
 	memcpy(h->tensors, options->tensors, options->count * sizeof *h->tensors);
 	h->options.tensors = h->tensors;
+	if (options->group)
+		memcpy(h->pieces, options->pieces, options->count * sizeof *h->pieces);
+	h->options.pieces = h->pieces;
 	*out = &h->base;
 	return GN_OK;
 }
@@ -43,6 +52,8 @@ enum gn_status gn_host_update_create(struct gn_compute *c, const struct gn_updat
 void gn_host_update_destroy(struct gn_update *u)
 {
 	free(of(u)->tensors);
+	free(of(u)->pieces);
+	free(of(u)->sums);
 	free(u);
 }
 
@@ -60,25 +71,70 @@ static double clip_factor(double clip, double norm)
 	return clip > 0 && norm > clip ? clip / (norm + 1e-6) : 1;
 }
 
+static enum gn_status sum_gradient(const struct gn_update_options *o, double *sum, struct gn_err *err)
+{
+	*sum = 0;
+	if (!o->group) {
+		*sum = gn_sum_squares(o->grads, o->elements);
+		return GN_OK;
+	}
+	for (size_t i = 0; i < o->count; i++)
+		if (!o->pieces[i].is_copy)
+			*sum += gn_sum_squares(o->tensors[i].grads, o->tensors[i].count);
+	return o->group->sum(o->group, sum, 1, err);
+}
+
+/* Pieces of tensors: their sums are over ranks. */
+static enum gn_status update_pieces(const struct host_update *h, const struct gn_optim_update *numbers, struct gn_err *err)
+{
+	const struct gn_update_options *o = &h->options;
+	enum gn_status status = GN_OK;
+
+	memset(h->sums, 0, o->tensor_count * 2 * sizeof *h->sums);
+	for (size_t i = 0; i < o->count && h->rule.kind != GN_OPTIM_SGD; i++) {
+		const struct gn_update_piece *piece = &o->pieces[i];
+		double sums[2];
+
+		gn_optim_sums(&h->rule, numbers, &o->tensors[i], sums);
+		h->sums[2 * piece->tensor] += piece->is_copy ? 0 : sums[0];
+		h->sums[2 * piece->tensor + 1] += piece->is_copy ? 0 : sums[1];
+	}
+	if (h->rule.kind != GN_OPTIM_SGD)
+		status = o->group->sum(o->group, h->sums, 2 * o->tensor_count, err);
+	for (size_t i = 0; i < o->count && !status; i++) {
+		const struct gn_update_piece *piece = &o->pieces[i];
+
+		gn_optim_apply(&h->rule, numbers, &o->tensors[i], &h->sums[2 * piece->tensor]);
+		if (piece->average)
+			gn_average_step(piece->average, o->tensors[i].params, o->tensors[i].count, h->decay);
+	}
+	return status;
+}
+
 enum gn_status gn_host_update_queue(struct gn_update *u, struct gn_err *err)
 {
 	struct host_update *h = of(u);
 	const struct gn_update_options *o = &h->options;
 	struct gn_optim_update numbers = h->numbers;
-	double norm = fabs(numbers.grad_scale) * sqrt(gn_sum_squares(o->grads, o->elements));
+	double sum, norm;
+	enum gn_status status = sum_gradient(o, &sum, err);
 
-	(void)err;
+	if (status)
+		return status;
+	norm = fabs(numbers.grad_scale) * sqrt(sum);
 	h->result.norm = norm;
 	h->result.skipped = !isfinite(norm) || (o->finite && !isfinite(*o->finite));
 	if (h->result.skipped)
 		return GN_OK;
 	numbers.grad_scale *= clip_factor(o->clip, norm);
-	for (size_t i = 0; i < o->count; i++)
+	if (o->group)
+		status = update_pieces(h, &numbers, err);
+	for (size_t i = 0; i < o->count && !o->group; i++)
 		gn_optim_step(&h->rule, &numbers, &h->tensors[i]);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2 && !status; i++)
 		if (o->averages[i].count)
 			gn_average_step(o->averages[i].average, o->averages[i].values, o->averages[i].count, h->decay);
-	return GN_OK;
+	return status;
 }
 
 enum gn_status gn_host_update_fetch(struct gn_update *u, struct gn_err *err)

@@ -230,6 +230,40 @@ static void test_threads_do_not_matter(void **state)
 	free_memory(&three);
 }
 
+/* A tensor in pieces has the norms of the whole, and the same update. */
+static void test_pieces(void **state)
+{
+	enum { count = 30007, cut = 11008 };
+	struct memory whole = make_memory(count), pieces = make_memory(count);
+	struct gn_optim_update u = {0.05, 0.25, 1};
+	struct gn_rng r;
+
+	(void)state;
+	gn_rng_init(&r, 5, GN_RNG_TEST, 3, 0);
+	for (int i = 0; i < count; i++) {
+		whole.p[i] = pieces.p[i] = (float)gn_rng_normal(&r);
+		whole.g[i] = pieces.g[i] = (float)(i < cut ? 4 : 1) * (float)gn_rng_normal(&r);
+	}
+	for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
+		struct gn_optim_tensor t = {whole.p, whole.g, {whole.slots[0], whole.slots[1]}, count, 1e-2, 1};
+		struct gn_optim_tensor a = {pieces.p, pieces.g, {pieces.slots[0], pieces.slots[1]}, cut, 1e-2, 1};
+		struct gn_optim_tensor b = {pieces.p + cut, pieces.g + cut, {pieces.slots[0] + cut, pieces.slots[1] + cut}, count - cut, 1e-2, 1};
+		double sums[2][2];
+
+		gn_optim_step(&rules[k], &u, &t);
+		gn_optim_sums(&rules[k], &u, &a, sums[0]);
+		gn_optim_sums(&rules[k], &u, &b, sums[1]);
+		sums[0][0] += sums[1][0];
+		sums[0][1] += sums[1][1];
+		gn_optim_apply(&rules[k], &u, &a, sums[0]);
+		gn_optim_apply(&rules[k], &u, &b, sums[0]);
+		for (int i = 0; i < count; i++)
+			assert_true(fabsf(whole.p[i] - pieces.p[i]) <= 1e-6f * fmaxf(1, fabsf(whole.p[i])));
+	}
+	free_memory(&whole);
+	free_memory(&pieces);
+}
+
 static void test_sum_squares(void **state)
 {
 	static const size_t counts[] = {0, 1, 15, 16, 17, 4095, 4096, 4097, 262144, 262145, 300007};
@@ -278,7 +312,7 @@ int main(void)
 		cmocka_unit_test(test_against_oracle),	   cmocka_unit_test(test_against_torch),
 		cmocka_unit_test(test_rules_against_oracle), cmocka_unit_test(test_zero_norms),
 		cmocka_unit_test(test_against_papers),	   cmocka_unit_test(test_threads_do_not_matter),
-		cmocka_unit_test(test_sum_squares),	   cmocka_unit_test(test_average),
+		cmocka_unit_test(test_pieces), cmocka_unit_test(test_sum_squares),	   cmocka_unit_test(test_average),
 		cmocka_unit_test(test_names),
 	};
 
