@@ -9,6 +9,7 @@
 #include "src/train/loop/trainer.h"
 #include "src/train/model/model.h"
 #include "src/train/optim/recipe.h"
+#include "src/train/parallel/shard.h"
 #include "src/train/plan/device.h"
 #include "transport/coll/coll_device.h"
 #include "transport/coll/affinity_report.h"
@@ -202,6 +203,10 @@ static const struct gn_option options[] = {
 	 .help = "compress gradients between ranks: bf16, fp16, int8, topk:F (the share F of largest ones, such as 0.01; the rest is "
 		 "added to the next step's), dgc:F (the same with momentum before selection), powersgd:R (factors of rank R); auto: the first steps "
 		 "measure which pays on this network, if any"},
+	{.name = "shard", .kind = GN_OPTION_CHOICE, .offset = FIELD(shard), .value_name = "WHAT", .initial = "none",
+	 .choices = GN_SHARD_CHOICES,
+	 .help = "divide among the ranks what all of them would hold (ZeRO): optimizer: optimizer state and the moving average, of which each "
+		 "rank updates its part; gradients: those that --accumulate adds up, too"},
 	{.name = "local-steps", .kind = GN_OPTION_INT, .offset = FIELD(local_steps), .value_name = "H", .initial = "1", .min = 1,
 	 .max = 1e6, .help = "ranks train by their own gradients and average parameters every H steps; 1: sum gradients in every step"},
 	{.name = "local-from", .kind = GN_OPTION_INT, .offset = FIELD(local_from), .value_name = "EPOCH", .initial = "0", .min = 0,

@@ -23,6 +23,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/session_compress.c \
 	src/train/loop/session_evaluate.c \
 	src/train/loop/session_halving.c \
+	src/train/loop/session_shard.c \
 	src/train/loop/session_state.c \
 	src/train/loop/session_status.c \
 	src/train/loop/session_step.c \
@@ -67,6 +68,8 @@ libgannet_train_a_SOURCES += \
 	src/train/optim/ema.c src/train/optim/ema.h \
 	src/train/optim/lr.c src/train/optim/lr.h \
 	src/train/optim/optimizer.c src/train/optim/optimizer.h \
+	src/train/optim/parts.h \
+	src/train/optim/parts.h \
 	src/train/optim/recipe.c src/train/optim/recipe.h \
 	src/train/optim/resize_schedule.c src/train/optim/resize_schedule.h
 
@@ -86,6 +89,8 @@ libgannet_train_a_SOURCES += \
 	src/train/parallel/share_averaged.c \
 	src/train/parallel/share_compressed.c \
 	src/train/parallel/share_local.c \
+	src/train/parallel/share_sharded.c \
+	src/train/parallel/shard.c src/train/parallel/shard.h \
 	src/train/parallel/sharing.h \
 	src/train/parallel/sharing_table.c \
 	src/train/parallel/step_forecast.c src/train/parallel/step_forecast.h

@@ -1,12 +1,12 @@
 UNIT_TESTS += tests/train/test_checkpoint_rank tests/train/test_combine tests/train/test_compress tests/train/test_count tests/train/test_metrics_reader tests/train/test_lr tests/train/test_manifest tests/train/test_model \
 	tests/train/test_optimizer tests/train/test_owner tests/train/test_plan tests/train/test_preprocess tests/train/test_processors tests/train/test_recipe tests/train/test_metrics_log tests/train/test_safetensors tests/train/test_metrics \
 	tests/train/test_step
-EXTRA_DIST += tests/train/same_bits tests/train/accuracy tests/train/common.sh tests/train/preprocess.tar tests/train/preprocess.txt \
+EXTRA_DIST += tests/train/apart tests/train/same_bits tests/train/accuracy tests/train/common.sh tests/train/preprocess.tar tests/train/preprocess.txt \
 	tests/train/preprocess_reference tests/train/torchvision tests/train/trace_check
 
 SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/local_steps.t tests/train/sharing_lines.t tests/train/checkpoint.t tests/train/compress.t tests/train/compress_auto.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t \
 	tests/train/overlap.t tests/train/report.t \
-	tests/train/resume.t tests/train/split.t tests/train/status.t tests/train/stop.t tests/train/sync.t \
+	tests/train/resume.t tests/train/shard.t tests/train/split.t tests/train/status.t tests/train/stop.t tests/train/sync.t \
 	tests/train/trace.t
 check_PROGRAMS += tests/train/compress_probe tests/train/exchange_probe
 tests_train_compress_probe_SOURCES = tests/train/compress_probe.c

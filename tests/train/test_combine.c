@@ -19,6 +19,8 @@ static void ask(struct gn_train_options *o, const char *example)
 		{"--compress dgc:0.1", "dgc:0.1", offsetof(struct gn_train_options, compress)},
 		{"--device cuda", "cuda", offsetof(struct gn_train_options, device)},
 		{"--algo shared", "shared", offsetof(struct gn_train_options, algo)},
+		{"--algo double-tree", "double-tree", offsetof(struct gn_train_options, algo)},
+		{"--shard optimizer", "optimizer", offsetof(struct gn_train_options, shard)},
 		{"--optimizer lars", "lars", offsetof(struct gn_train_options, optimizer)},
 	};
 
@@ -39,7 +41,7 @@ static void ask(struct gn_train_options *o, const char *example)
 		}
 }
 
-static const struct gn_train_options plain = {.compress = "none", .device = "host", .algo = "auto", .optimizer = "sgd", .local_steps = 1};
+static const struct gn_train_options plain = {.compress = "none", .shard = "none", .device = "host", .algo = "auto", .optimizer = "sgd", .local_steps = 1};
 
 static int is_refused(const char *one, const char *other, struct gn_err *err)
 {

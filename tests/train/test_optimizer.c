@@ -181,7 +181,7 @@ static void test_average(void **state)
 	struct gn_err err;
 
 	(void)state;
-	assert_ok(gn_ema_init(&e, b.model, 0.5, b.device.device, &err));
+	assert_ok(gn_ema_init(&e, b.model, 0.5, NULL, b.device.device, &err));
 	gn_ema_set(&e, b.params, buffers);
 	create_optimizer(&b, &o, buffers, &e);
 	b.params[0] = b.before[0] + 4;

@@ -4,11 +4,11 @@
  *                       model.safetensors     parameters and batch norm buffers, torchvision's names (rank 0)
  *                       ema.safetensors       their moving average, with --ema (rank 0)
  *                       optimizer-00003.safetensors   node 3's part of the optimizer's slots, pieces named
- *                                             momentum/NAME@FIRST, variance/NAME@FIRST (until 0.2.0: rank 3's)
+ *                                             momentum/NAME@FIRST, variance/NAME@FIRST (until 0.2.0 and with --shard: rank 3's)
  *     DIR/latest -> step-00000120             updated only after the folder is complete
  *     DIR/owner                               the run that may write there, owner.h
  *
- * Saving: rank 0 and the last rank of each node write into step-N.NONCE.tmp and sync; all ranks agree on success; rank 0 writes and
+ * Saving: rank 0 and the last rank of each node (with --shard all ranks) write into step-N.NONCE.tmp and sync; all ranks agree on success; rank 0 writes and
  * syncs the manifest, checks that the folder still belongs to its run, syncs the step's folder, renames it, syncs the parent,
  * updates `latest`, and removes old checkpoints (renaming them first). All ranks agree on a failure of any rank, and temporary
  * files are removed. Temporary files of a killed run are removed by the next run's save.
@@ -75,6 +75,9 @@ struct gn_checkpoint_arrays {
 	float *params, *buffers;
 	float *slots[GN_OPTIM_SLOTS_MAX];
 	float *average_params, *average_buffers; /* NULL: none */
+	/* When saving: every rank has elements begin .. end - 1 of each slot, all ranks together all; else every rank has all of them. */
+	int is_split;
+	size_t begin, end;
 	const struct gn_checkpoint_rank_state *own; /* when saving: of this rank; NULL: none */
 };
 
@@ -105,7 +108,7 @@ enum gn_status gn_checkpoint_try(struct gn_comm *comm, const struct gn_checkpoin
  * version. */
 enum gn_status gn_checkpoint_find(const char *path, struct gn_log *log, char found[PATH_MAX],
 				  struct gn_checkpoint_info *info, struct gn_err *err);
-/* One process. Fills the non-NULL arrays from a checkpoint returned by gn_checkpoint_find(). GN_ERR_DATA for another model, naming
+/* One process. Fills the non-NULL arrays, and of slots any, from a checkpoint returned by gn_checkpoint_find(). GN_ERR_DATA for another model, naming
  * both, and for a requested average that is absent. */
 enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint_info *info,
 				  const struct gn_model *model, const struct gn_checkpoint_arrays *arrays,

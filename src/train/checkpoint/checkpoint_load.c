@@ -128,7 +128,7 @@ static const struct gn_param *find_param(const struct gn_model *model, const cha
 	return NULL;
 }
 
-/* The slots being filled. covered[slot][i] counts the elements of parameter i read so far: pieces are stored in order, so each must
+/* The slots being filled; NULL: one that is only checked. covered[slot][i] counts the elements of parameter i read so far: pieces are stored in order, so each must
  * start where the previous one ended. */
 struct filling {
 	const struct gn_model *model;
@@ -169,7 +169,7 @@ static enum gn_status place_piece(const struct gn_safetensors *file, const struc
 		return gn_err_set(err, GN_ERR_DATA, "%s: piece '%s' leaves a gap, overlaps another or is too long", path,
 				  piece->name);
 	f->covered[slot][index] += count;
-	return gn_safetensors_read(file, piece, f->slots[slot] + p->offset + first, err);
+	return f->slots[slot] ? gn_safetensors_read(file, piece, f->slots[slot] + p->offset + first, err) : GN_OK;
 }
 
 static enum gn_status load_share(const char *folder, const char *name, struct filling *f, struct gn_err *err)
@@ -265,7 +265,7 @@ enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint
 		status = load_weights(folder, info, model, 0, a->params, a->buffers, err);
 	if (!status && a->average_params)
 		status = load_weights(folder, info, model, 1, a->average_params, a->average_buffers, err);
-	if (!status && a->slots[0])
+	if (!status && (a->slots[0] || a->slots[1]))
 		status = load_slots(folder, model, info->optimizer, a->slots, err);
 	return status;
 }

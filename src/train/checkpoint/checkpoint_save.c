@@ -133,7 +133,8 @@ static enum gn_status prepare(const struct gn_checkpoint_target *t, const struct
 	return status;
 }
 
-/* Splits elements begin .. end of a slot at tensor boundaries into pieces named with their first element. Returns their number. */
+/* Splits elements begin .. end of a slot, which are at values, at tensor boundaries into pieces named with their first element. Returns
+ * their number. */
 static size_t cut_slot(const struct gn_model *model, int slot, const float *values, size_t begin, size_t end,
 		       struct gn_tensor_entry *pieces)
 {
@@ -152,15 +153,15 @@ static size_t cut_slot(const struct gn_model *model, int slot, const float *valu
 		e->dims = 1;
 		e->shape[0] = (int64_t)(to - from);
 		e->len_bytes = (to - from) * sizeof(float);
-		e->data = values + from;
+		e->data = values + (from - begin);
 		count++;
 	}
 	return count;
 }
 
-/* Writes this node's part of the optimizer's slots: elements begin to end of each. */
+/* Writes this node's or rank's part of the optimizer's slots: elements begin to end of each. */
 static enum gn_status write_slots(const char *path, const struct gn_model *model, enum gn_optim_kind optimizer,
-				  float *const *slots, size_t begin, size_t end, struct gn_checkpoint_file *file,
+				  const struct gn_checkpoint_arrays *a, size_t begin, size_t end, struct gn_checkpoint_file *file,
 				  struct gn_err *err)
 {
 	static const char *const metadata[] = {"format", "gannet-optimizer"};
@@ -171,7 +172,7 @@ static enum gn_status write_slots(const char *path, const struct gn_model *model
 	if (!pieces)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);
 	for (int k = 0; k < gn_optim_slots(optimizer); k++)
-		count += cut_slot(model, k, slots[k], begin, end, pieces + count);
+		count += cut_slot(model, k, a->is_split ? a->slots[k] : a->slots[k] + begin, begin, end, pieces + count);
 	status = gn_safetensors_write(path, pieces, count, metadata, 1, file->sha256, &file->len_bytes, err);
 	free(pieces);
 	return status;
@@ -191,7 +192,7 @@ static enum gn_status write_weights(const struct paths *p, const struct gn_check
 	return status;
 }
 
-/* Every rank holds all slots; one per node writes, on the first node not rank 0, which writes the model. */
+/* Where every rank holds all slots one per node writes, on the first node not rank 0, which writes the model. */
 static int writes_slots(const struct gn_world *w, int rank)
 {
 	for (int r = rank + 1; r < gn_world_size(w); r++)
@@ -200,7 +201,7 @@ static int writes_slots(const struct gn_world *w, int rank)
 	return 1;
 }
 
-/* Files of this rank: [0] its node's part of the optimizer, [1] the model, [2] its average (rank 0), [3] what this rank alone has. Names of files that it does
+/* Files of this rank: [0] its node's or its own part of the optimizer, [1] the model, [2] its average (rank 0), [3] what this rank alone has. Names of files that it does
  * not write are empty. */
 static enum gn_status write_files(struct gn_comm *comm, const struct paths *p, const struct gn_checkpoint_info *info,
 				  const struct gn_model *model, const struct gn_checkpoint_arrays *a,
@@ -209,16 +210,17 @@ static enum gn_status write_files(struct gn_comm *comm, const struct paths *p, c
 	const struct gn_world *w = gn_comm_world(comm);
 	int rank = gn_comm_rank(comm);
 	size_t elements = gn_model_param_elements(model), node = (size_t)gn_world_node_of(w, rank);
-	size_t each = elements / (size_t)gn_world_nodes(w) + 1, begin = node * each;
+	size_t each = elements / (size_t)gn_world_nodes(w) + 1, begin = a->is_split ? a->begin : node * each;
+	size_t end = a->is_split ? a->end : begin + each;
 	char path[PATH_MAX];
 	enum gn_status status = GN_OK;
 
-	if (writes_slots(w, rank)) {
-		snprintf(files[0].name, sizeof files[0].name, "optimizer-%05zu.safetensors", node);
+	if (a->is_split || writes_slots(w, rank)) {
+		snprintf(files[0].name, sizeof files[0].name, "optimizer-%05zu.safetensors", a->is_split ? (size_t)rank : node);
 		status = gn_path_join(path, sizeof path, p->temporary, files[0].name, err);
 		if (!status)
-			status = write_slots(path, model, info->optimizer, a->slots, begin < elements ? begin : elements,
-					     begin + each < elements ? begin + each : elements, &files[0], err);
+			status = write_slots(path, model, info->optimizer, a, begin < elements ? begin : elements,
+					     end < elements ? end : elements, &files[0], err);
 	}
 	if (!status && !rank)
 		status = write_weights(p, info, model, "model.safetensors", a->params, a->buffers, &files[1], err);

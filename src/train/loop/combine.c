@@ -1,6 +1,7 @@
 #include "src/train/loop/combine.h"
 
 #include "src/train/parallel/compress.h"
+#include "src/train/parallel/shard.h"
 
 #include <string.h>
 
@@ -52,13 +53,26 @@ static int asks_average(const struct gn_train_options *o)
 	return o->ema > 0;
 }
 
-enum { COMPRESS, DGC, LOCAL, GPU, SHARED, LARGE_BATCH, NESTEROV, AVERAGE };
+static int asks_shard(const struct gn_train_options *o)
+{
+	return gn_shard_mode_of(o->shard) != GN_SHARD_NONE;
+}
+
+/* Algorithms that only an allreduce has. */
+static int asks_allreduce(const struct gn_train_options *o)
+{
+	return strcmp(o->algo, "auto") && strcmp(o->algo, "ring");
+}
+
+enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, LARGE_BATCH, NESTEROV, AVERAGE };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress},
 	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc},
 	[LOCAL] = {"--local-steps", "--local-steps 4", asks_local},
+	[SHARD] = {"--shard", "--shard optimizer", asks_shard},
 	[GPU] = {"--device cuda or auto", "--device cuda", asks_gpu},
 	[SHARED] = {"--algo shared", "--algo shared", asks_shared},
+	[ALLREDUCE] = {"--algo except auto and ring", "--algo double-tree", asks_allreduce},
 	[LARGE_BATCH] = {"--optimizer lars or lamb", "--optimizer lars", asks_large_batch},
 	[NESTEROV] = {"--nesterov", "--nesterov", asks_nesterov},
 	[AVERAGE] = {"--ema", "--ema 0.99", asks_average},
@@ -72,6 +86,10 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[LOCAL], &features[COMPRESS], "ranks average parameters, and compression is for gradients"},
 	{&features[LOCAL], &features[GPU], "ranks average parameters in the host's memory only"},
 	{&features[LOCAL], &features[AVERAGE], "the moving average would be of each rank's own parameters"},
+	{&features[SHARD], &features[COMPRESS], "each rank gets only the sums of its part, and compression is for all of them"},
+	{&features[SHARD], &features[LOCAL], "no rank has the optimizer state of all parameters"},
+	{&features[SHARD], &features[GPU], "parts are updated in the host's memory only"},
+	{&features[SHARD], &features[ALLREDUCE], "gradients are summed by a reduce-scatter, which has no such algorithm"},
 };
 
 const struct gn_train_feature *gn_train_features(size_t *count)

@@ -59,6 +59,7 @@ struct gn_train_options {
 	int transport_strict;	       /* struct gn_comm_options' strict */
 	int64_t local_steps, local_from; /* struct gn_local_steps */
 	const char *compress;	       /* as gn_compress_parse takes it */
+	const char *shard;	       /* one of GN_SHARD_CHOICES */
 	int any_order;		       /* bucket sizes that change the order of sums may be tried, too: bucket_autotune.h */
 	struct gn_world_options world;
 	unsigned char given[GN_TRAIN_OPTIONS_MAX]; /* for the command: which options were given */

@@ -10,6 +10,11 @@ static int is_queued(const struct gn_replica *r)
 	return gn_device_is_queued(r->device.device);
 }
 
+static int is_sharded(const struct gn_replica *r)
+{
+	return r->options.shard != GN_SHARD_NONE && gn_comm_size(r->options.comm) > 1;
+}
+
 enum gn_status gn_replica_choose_device(struct gn_comm *comm, const char *device, const char *precision, const char *gpu_comm,
 					struct gn_plan_options *out, struct gn_err *err)
 {
@@ -38,9 +43,23 @@ enum gn_status gn_replica_init(struct gn_replica *r, const struct gn_replica_opt
 	r->options = *options;
 	if (!status)
 		status = gn_weight_layouts_create(options->model, &r->layouts, err);
-	if (!status)
+	if (!status && !is_sharded(r))
 		status = gn_array_create(r->device.device, gn_model_param_elements(options->model), &r->params, err);
 	return status;
+}
+
+/* Parameters in memory that neighbours reach. */
+static enum gn_status alloc_shard(struct gn_replica *r, struct gn_err *err)
+{
+	const struct gn_replica_options *o = &r->options;
+	void *memory;
+	enum gn_status status = gn_comm_alloc(o->comm, gn_model_param_elements(o->model) * sizeof(float), &memory, err);
+
+	if (status)
+		return gn_err_prefix(err, "parameters of %s", gn_model_name(o->model)), status;
+	r->shared_params = memory;
+	status = gn_array_wrap(r->device.device, memory, gn_model_param_elements(o->model), &r->params, err);
+	return status ? status : gn_shard_create(o->comm, o->model, o->shard_bucket_bytes, r->device.stream, &r->shard, err);
 }
 
 /* On the host in memory that neighbours reach. */
@@ -62,7 +81,7 @@ static enum gn_status alloc_flat(struct gn_replica *r, struct gn_err *err)
 static enum gn_status alloc_step(struct gn_replica *r, struct gn_err *err)
 {
 	size_t buffers = (gn_model_buffer_elements(r->options.model) + 63) / 64 * 64;
-	size_t params = r->options.batches > 1 ? gn_model_param_elements(r->options.model) : 0;
+	size_t params = r->options.batches <= 1 ? 0 : r->divides ? gn_shard_parts(r->shard)->elements : gn_model_param_elements(r->options.model);
 	void *results;
 	enum gn_status status = gn_buffer_alloc(r->device.device, (buffers + params) * sizeof(float), &r->step_buffer, err);
 
@@ -79,15 +98,22 @@ static enum gn_status alloc_step(struct gn_replica *r, struct gn_err *err)
 enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err)
 {
 	const struct gn_replica_options *o = &r->options;
-	struct gn_optimizer_arrays arrays = {.params = r->params.device, .ranks = gn_comm_size(o->comm)};
+	struct gn_optimizer_arrays arrays = {.ranks = gn_comm_size(o->comm)};
 	enum gn_status status = alloc_flat(r, err);
 
+	if (!status && is_sharded(r))
+		status = alloc_shard(r, err);
+	arrays.parts = r->shard ? gn_shard_parts(r->shard) : NULL;
+	arrays.group = r->shard ? gn_shard_group(r->shard) : NULL;
+
+	r->divides = r->shard && o->shard == GN_SHARD_GRADIENTS && o->batches > 1;
 	if (!status)
 		status = alloc_step(r, err);
 	if (!status && o->ema > 0)
-		status = gn_ema_init(&r->ema, o->model, o->ema, r->device.device, err);
+		status = gn_ema_init(&r->ema, o->model, o->ema, arrays.parts, r->device.device, err);
 	if (status)
 		return status;
+	arrays.params = r->params.device;
 	arrays.grads = r->flat;
 	arrays.buffers = r->buffers.device;
 	arrays.finite = r->piggyback + GN_PIGGYBACK_LOSS;
@@ -126,6 +152,7 @@ struct gn_sharing_options gn_replica_sharing_options(struct gn_replica *r)
 		.tail_elements = gn_model_buffer_elements(r->options.model) + GN_PIGGYBACK_COUNT, .algo = r->options.algo,
 		.compressor = r->compressor,
 		.local = r->local.every > 1 ? &r->local : NULL,
+		.shard_params = r->shared_params, .is_partial = &r->is_partial,
 	};
 }
 
@@ -212,11 +239,14 @@ void gn_replica_release(struct gn_replica *r)
 	gn_plan_destroy(r->plan);
 	gn_optimizer_destroy(r->optimizer);
 	gn_ema_release(&r->ema);
+	gn_shard_destroy(r->shard);
 	if (r->device.device)
 		gn_pinned_free(r->device.device, r->results);
 	gn_buffer_free(&r->step_buffer);
 	gn_array_release(&r->buffers);
 	gn_array_release(&r->params);
+	if (r->shared_params)
+		gn_comm_free(r->options.comm, r->shared_params);
 	if (r->flat && !r->flat_buffer.device)
 		gn_comm_free(r->options.comm, r->flat);
 	gn_buffer_free(&r->flat_buffer);
@@ -228,6 +258,25 @@ void gn_replica_release(struct gn_replica *r)
 int gn_replica_has_average(const struct gn_replica *r)
 {
 	return r->options.ema > 0;
+}
+
+enum gn_status gn_replica_whole_average(struct gn_replica *r, struct gn_ema *out, struct gn_err *err)
+{
+	*out = r->ema;
+	if (!r->shard)
+		return GN_OK;
+	out->parts = NULL;
+	out->params = (struct gn_array){.device = r->flat, .host = r->flat, .count = gn_model_param_elements(r->options.model)};
+	return gn_shard_gather(r->shard, r->ema.params.host, r->flat, err);
+}
+
+size_t gn_replica_state_bytes(const struct gn_replica *r, size_t *whole)
+{
+	size_t params = gn_model_param_elements(r->options.model), held = r->shard ? gn_shard_parts(r->shard)->elements : params;
+	size_t arrays = (size_t)gn_optim_slots(gn_optimizer_kind(r->optimizer)) + (gn_replica_has_average(r) ? 1 : 0);
+
+	*whole = arrays * params * sizeof(float);
+	return arrays * held * sizeof(float);
 }
 
 /* All that a run's state is made of, by move. */

@@ -15,6 +15,7 @@
 #include "src/train/parallel/compress.h"
 #include "src/train/parallel/local_steps.h"
 #include "src/train/parallel/reducer.h"
+#include "src/train/parallel/shard.h"
 #include "src/train/plan/device.h"
 #include "src/train/plan/plan.h"
 #include "src/train/plan/weight_layouts.h"
@@ -33,6 +34,8 @@ struct gn_replica_options {
 	const char *algo, *gpu_comm;   /* what sums: as gn_sharing_options and gn_gpu_attach take it */
 	struct gn_compress_options compress; /* of these spec, seed, momentum and clip; of one rank nothing is compressed */
 	struct gn_local_steps local;	     /* of these every and from_epoch */
+	enum gn_shard_mode shard;	     /* host; of one rank nothing is sharded */
+	size_t shard_bucket_bytes;	     /* that of the reducer's config */
 };
 
 /* Zeroed: there is none. Members may be read by everybody, and are set by the functions below but for these: next, trace. */
@@ -41,12 +44,16 @@ struct gn_replica {
 	struct gn_plan_device device;
 	struct gn_weight_layouts *layouts; /* of params, gradients, slots and averages */
 	struct gn_array params, buffers;   /* buffers: in flat */
+	float *shared_params;		   /* of params, the communicator's memory, when they are sharded; else NULL */
 	float *flat;			   /* on the device: gradients, then BN buffers, then what piggybacks */
 	float *piggyback;		   /* in flat */
 	struct gn_buffer flat_buffer;	   /* on a GPU; on the host flat is the communicator's memory */
 	struct gn_buffer step_buffer;	   /* of the next two */
 	float *kept_buffers;		   /* BN buffers before the step */
 	float *accumulated;		   /* gradients of the step's batches before the last; NULL when a step is one batch */
+	int divides;			   /* each batch's gradients are summed over ranks, and accumulated is this rank's parts, packed */
+	int is_partial;			   /* the batch that runs is not the step's last: set by the step */
+	struct gn_shard *shard;		   /* NULL: optimizer and averages are of all parameters */
 	struct gn_optimizer *optimizer;
 	struct gn_ema ema;
 	struct gn_compressor *compressor;  /* NULL: gradients are summed as they are */
@@ -66,9 +73,9 @@ struct gn_replica {
  * GN_ERR_USAGE. */
 enum gn_status gn_replica_choose_device(struct gn_comm *comm, const char *device, const char *precision, const char *gpu_comm,
 					struct gn_plan_options *out, struct gn_err *err);
-/* Local. Opens the device; memory for parameters. */
+/* Local. Opens the device; memory for parameters, unless they are sharded. */
 enum gn_status gn_replica_init(struct gn_replica *r, const struct gn_replica_options *options, struct gn_err *err);
-/* Collective. Memory for what ranks sum; then, local, optimizer and averages. */
+/* Collective. Memory for what ranks sum, and for sharded parameters; then, local, optimizer and averages. */
 enum gn_status gn_replica_share(struct gn_replica *r, struct gn_err *err);
 /* Local. Another plan, of a model with the same parameters; what po says of device, weights, batches and loss is set here. The first plan
  * chooses weight layouts. */
@@ -95,5 +102,10 @@ enum gn_status gn_replica_send(struct gn_replica *r, struct gn_err *err);
 enum gn_status gn_replica_average(struct gn_replica *r, struct gn_err *err);
 /* Whether there is a moving average. */
 int gn_replica_has_average(const struct gn_replica *r);
+/* Between steps, in host memory: the average of all parameters, as gn_ema_swap takes it; borrowed until the next step. Sharded: collective;
+ * it is then where gradients are. */
+enum gn_status gn_replica_whole_average(struct gn_replica *r, struct gn_ema *out, struct gn_err *err);
+/* Bytes of optimizer state and averages of parameters, here, and without sharding. */
+size_t gn_replica_state_bytes(const struct gn_replica *r, size_t *whole);
 
 #endif

@@ -74,9 +74,13 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 		.ema = o->ema, .batches = (int)o->accumulate, .algo = o->algo, .gpu_comm = o->comm,
 		.compress = {.spec = s->compress, .seed = (uint64_t)o->seed},
 		.local = {.every = (uint64_t)o->local_steps, .from_epoch = (uint64_t)o->local_from},
+		.shard = gn_shard_mode_of(o->shard),
 	};
+	struct gn_reducer_config config;
 	enum gn_status status = gn_optimizer_check(&ro.optimizer, &s->checkpoint.info.optimizer, err);
 
+	gn_session_reducer_config(s, &config);
+	ro.shard_bucket_bytes = config.bucket_bytes;
 	if (s->compress.method == GN_COMPRESS_DGC && gn_comm_size(s->comm) > 1)
 		move_momentum(&ro);
 	return status ? status : gn_replica_init(&s->replica, &ro, err);

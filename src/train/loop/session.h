@@ -109,6 +109,12 @@ enum gn_status gn_session_try_save(struct gn_session *s, struct gn_err *err);
 /* Collective. Initial values, or the state of a checkpoint, on all ranks' devices: rank 0 reads, all receive. *resumed: whether from a
  * checkpoint. */
 enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err);
+/* With --shard, session_shard.c; collective. For a checkpoint: slots in torch's order, of which this rank has a range, freed by the
+ * caller; and the average, in the memory of the gradients. */
+enum gn_status gn_session_split_state(struct gn_session *s, struct gn_checkpoint_arrays *a, struct gn_err *err);
+void gn_session_free_split(struct gn_checkpoint_arrays *a);
+/* From a checkpoint that fits; rank 0 reads. */
+enum gn_status gn_session_restore_parts(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info, struct gn_err *err);
 /* Collective. Saves the present state unless that step is saved already. What a later save may mend (a full disk) is a warning. */
 enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err);
 /* Collective. The same for the state that a run ends with: any failure is one. */

@@ -42,13 +42,16 @@ static void log_score_text(const struct gn_session *s, const char *of, const str
 static enum gn_status score(struct gn_session *s, int average, const volatile sig_atomic_t *stop, int *stopping,
 			    struct gn_metrics *out, struct gn_err *err)
 {
-	enum gn_status status;
+	struct gn_ema ema;
+	enum gn_status status = average ? gn_replica_whole_average(&s->replica, &ema, err) : GN_OK;
+	int swaps = average && !status;
 
-	if (average)
-		gn_ema_swap(&s->replica.ema, s->replica.params.host, s->replica.buffers.host);
-	status = gn_metrics_run(s->val_plan, s->data.val_loader, s->comm, gn_model_classes(s->model), NULL, stop, stopping, out, err);
-	if (average)
-		gn_ema_swap(&s->replica.ema, s->replica.params.host, s->replica.buffers.host);
+	if (swaps)
+		gn_ema_swap(&ema, s->replica.params.host, s->replica.buffers.host);
+	if (!status)
+		status = gn_metrics_run(s->val_plan, s->data.val_loader, s->comm, gn_model_classes(s->model), NULL, stop, stopping, out, err);
+	if (swaps)
+		gn_ema_swap(&ema, s->replica.params.host, s->replica.buffers.host);
 	if (gn_session_alone(s, status))
 		return gn_err_prefix(err, average ? "evaluation of the average" : "evaluation");
 	return GN_OK;

@@ -58,9 +58,10 @@ static struct gn_checkpoint_arrays arrays_of(struct gn_session *s)
 	const struct gn_replica *r = &s->replica;
 	struct gn_checkpoint_arrays a = {.params = r->params.host, .buffers = r->buffers.host};
 
-	for (int k = 0; k < GN_OPTIM_SLOTS_MAX; k++)
+	/* parts: session_shard.c */
+	for (int k = 0; k < GN_OPTIM_SLOTS_MAX && !r->shard; k++)
 		a.slots[k] = gn_optimizer_slot(r->optimizer, k)->host;
-	if (gn_replica_has_average(r)) {
+	if (gn_replica_has_average(r) && !r->shard) {
 		a.average_params = r->ema.params.host;
 		a.average_buffers = r->ema.buffers.host;
 	}
@@ -183,16 +184,15 @@ static enum gn_status load(struct gn_session *s, const char *folder, const struc
 	if (status || !gn_replica_has_average(&s->replica) || info->has_average)
 		return status;
 	gn_log_warn(s->log, "%s holds no moving average: it begins with the parameters of this step", folder);
-	gn_ema_set(&s->replica.ema, s->replica.params.host, s->replica.buffers.host);
 	return GN_OK;
 }
 
 /* Where a run's state is from; what all ranks have to know of it. */
 struct origin {
 	struct gn_run_state state;
-	int32_t resumed; /* from a checkpoint, of so many ranks, with this method of compression, in this folder */
-	int64_t ranks;
-	char compress[GN_COMPRESS_NAME_MAX], folder[PATH_MAX];
+	int32_t resumed;		/* from a checkpoint, with this manifest, in this folder */
+	struct gn_checkpoint_info info; /* without pointers */
+	char folder[PATH_MAX];
 };
 
 /* On rank 0. */
@@ -230,8 +230,7 @@ static enum gn_status read_state(struct gn_session *s, struct origin *from, stru
 		return status;
 	from->state = info.state;
 	from->resumed = 1;
-	from->ranks = info.world_size;
-	memcpy(from->compress, info.compress, sizeof from->compress);
+	from->info = info;
 	memcpy(from->folder, folder, sizeof folder);
 	if (info.global_batch != s->checkpoint.info.global_batch)
 		gn_log_warn(s->log, "the checkpoint was made with a global batch of %" PRId64 ", this run has %" PRId64
@@ -247,6 +246,8 @@ void gn_session_convert_layouts(struct gn_session *s, int to_plain)
 	void (*change)(struct gn_weight_layouts *, float *) = to_plain ? gn_weight_layouts_out : gn_weight_layouts_in;
 
 	change(s->replica.layouts, s->replica.params.host);
+	if (s->replica.shard)
+		return; /* whose parts are in the run's order */
 	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer); k++)
 		change(s->replica.layouts, gn_optimizer_slot(s->replica.optimizer, k)->host);
 	if (gn_replica_has_average(&s->replica))
@@ -257,14 +258,14 @@ void gn_session_convert_layouts(struct gn_session *s, int to_plain)
 		change(s->replica.layouts, kept.arrays[k]);
 }
 
-/* After parameters and buffers. Only rank 0 has read the average of a resumed run. */
-static enum gn_status share_average(struct gn_session *s, int resumed, struct gn_err *err)
+/* After parameters and buffers. Only rank 0 has read the average of a resumed run that has one. */
+static enum gn_status share_average(struct gn_session *s, int has_average, struct gn_err *err)
 {
 	size_t params = gn_model_param_elements(s->model) * sizeof(float);
 	size_t buffers = gn_model_buffer_elements(s->model) * sizeof(float);
 	enum gn_status status;
 
-	if (!resumed) {
+	if (!has_average) {
 		gn_ema_set(&s->replica.ema, s->replica.params.host, s->replica.buffers.host);
 		return GN_OK;
 	}
@@ -293,21 +294,42 @@ static enum gn_status restore_compressor(struct gn_session *s, const struct orig
 	enum gn_status status = GN_OK;
 
 	/* what auto has chosen before */
-	if (gn_session_chooses_compression(s) && from->compress[0])
-		status = gn_session_take_compression(s, from->compress, err);
+	if (gn_session_chooses_compression(s) && from->info.compress[0])
+		status = gn_session_take_compression(s, from->info.compress, err);
 	if (status)
 		return status;
 	own = own_state(s, &arrays);
 	gn_compress_name(s->replica.compressor ? gn_compressor_spec(s->replica.compressor) : &s->compress, name);
-	if (!strcmp(name, from->compress))
-		return gn_agree_status(s->comm, gn_checkpoint_load_rank(from->folder, from->ranks, s->model, gn_comm_rank(s->comm),
+	if (!strcmp(name, from->info.compress))
+		return gn_agree_status(s->comm, gn_checkpoint_load_rank(from->folder, from->info.world_size, s->model, gn_comm_rank(s->comm),
 									gn_comm_size(s->comm), &own, err), err);
 	if (gn_session_chooses_compression(s))
 		return GN_OK;
-	if (gn_comm_rank(s->comm) == 0 && (s->replica.compressor || from->compress[0]))
+	if (gn_comm_rank(s->comm) == 0 && (s->replica.compressor || from->info.compress[0]))
 		gn_log_warn(s->log, "the checkpoint was made with --compress %s, this run has %s: gradients that were kept back are dropped",
-			    from->compress[0] ? from->compress : "none", name);
+			    from->info.compress[0] ? from->info.compress : "none", name);
 	return GN_OK;
+}
+
+/* What rank 0 has read. */
+static enum gn_status share_slots(struct gn_session *s, const struct origin *from, struct gn_err *err)
+{
+	size_t params = gn_model_param_elements(s->model) * sizeof(float);
+	enum gn_status status = GN_OK;
+
+	for (int k = 0; !status && from->resumed && k < gn_optim_slots(s->checkpoint.info.optimizer); k++)
+		status = gn_comm_broadcast(s->comm, gn_optimizer_slot(s->replica.optimizer, k)->host, params, 0, err);
+	if (!status && gn_replica_has_average(&s->replica))
+		status = share_average(s, from->resumed && from->info.has_average, err);
+	return status;
+}
+
+/* After parameters, in the run's order. */
+static enum gn_status restore_shard(struct gn_session *s, const struct origin *from, struct gn_err *err)
+{
+	if (gn_replica_has_average(&s->replica))
+		gn_ema_set(&s->replica.ema, s->replica.params.host, s->replica.buffers.host);
+	return from->resumed ? gn_session_restore_parts(s, from->folder, &from->info, err) : GN_OK;
 }
 
 enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err)
@@ -324,12 +346,10 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 		status = gn_comm_broadcast(s->comm, &shared, sizeof shared, 0, err);
 	if (!status)
 		status = gn_comm_broadcast(s->comm, s->replica.params.host, params, 0, err);
-	for (int k = 0; !status && shared.resumed && k < gn_optim_slots(s->checkpoint.info.optimizer); k++)
-		status = gn_comm_broadcast(s->comm, gn_optimizer_slot(s->replica.optimizer, k)->host, params, 0, err);
 	if (!status && buffers)
 		status = gn_comm_broadcast(s->comm, s->replica.buffers.host, buffers, 0, err);
-	if (!status && gn_replica_has_average(&s->replica))
-		status = share_average(s, shared.resumed, err);
+	if (!status && !s->replica.shard)
+		status = share_slots(s, &shared, err);
 	if (!status && shared.resumed)
 		status = restore_compressor(s, &shared, err);
 	if (!status && shared.resumed)
@@ -337,7 +357,10 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 	if (status)
 		return status;
 	gn_session_convert_layouts(s, 0);
-	status = gn_agree_status(s->comm, gn_replica_send(&s->replica, err), err);
+	if (s->replica.shard)
+		status = restore_shard(s, &shared, err);
+	if (!status)
+		status = gn_agree_status(s->comm, gn_replica_send(&s->replica, err), err);
 	if (status)
 		return status;
 	s->state = shared.state;
@@ -436,7 +459,12 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return status;
 	gn_session_convert_layouts(s, 1);
-	status = gn_checkpoint_save(s->comm, &target, &s->checkpoint.info, s->model, &arrays, err);
+	if (s->replica.shard)
+		status = gn_session_split_state(s, &arrays, err);
+	if (!status)
+		status = gn_checkpoint_save(s->comm, &target, &s->checkpoint.info, s->model, &arrays, err);
+	if (arrays.is_split)
+		gn_session_free_split(&arrays);
 	gn_session_convert_layouts(s, 0);
 	if (status)
 		return gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step);

@@ -66,7 +66,7 @@ static enum gn_status note_result(struct gn_session *s, double lr, struct gn_int
 
 static void predict_sums(struct gn_session *s)
 {
-	if (!s->autotune && !gn_replica_sums_on_gpus(&s->replica) && !s->replica.compressor && s->replica.local.every <= 1)
+	if (!s->autotune && !gn_replica_sums_on_gpus(&s->replica) && !s->replica.compressor && s->replica.local.every <= 1 && !s->replica.shard)
 		gn_step_forecast_sums(&s->forecast, s->comm, s->log);
 }
 
@@ -196,7 +196,7 @@ enum gn_status gn_session_begin_autotune(struct gn_session *s, uint64_t steps_le
 	enum gn_status status;
 
 	gn_session_begin_compression(s, steps_left);
-	status = gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 ?
+	status = gn_replica_sums_on_gpus(&s->replica) || s->compress.method || s->replica.local.every > 1 || s->replica.shard ?
 			 GN_OK : begin_autotune(s, steps_left, err);
 
 	if (!status)

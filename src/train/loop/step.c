@@ -138,26 +138,56 @@ static enum gn_status accumulate(const struct gn_replica *r, int first, struct g
 		     : gn_compute_add(r->device.compute, r->flat, r->accumulated, count, err);
 }
 
+/* The same where each rank keeps the sums of its parts alone: waits for them. */
+static enum gn_status accumulate_parts(struct run *run, int first, struct gn_err *err)
+{
+	const struct gn_replica *r = run->r;
+	const struct gn_parts *parts = gn_shard_parts(r->shard);
+	enum gn_status status = gn_reducer_wait(r->reducer, err);
+
+	account_sums(run);
+	if (first)
+		gn_parts_pack(parts, r->flat, r->accumulated);
+	for (size_t i = 0; i < parts->count && !first && !status; i++)
+		status = gn_compute_add(r->device.compute, r->flat + parts->list[i].begin, r->accumulated + parts->list[i].at,
+					parts->list[i].count, err);
+	return status;
+}
+
+/* After the sums of the last batch. */
+static enum gn_status add_parts(const struct gn_replica *r, struct gn_err *err)
+{
+	const struct gn_parts *parts = r->divides ? gn_shard_parts(r->shard) : NULL;
+	enum gn_status status = GN_OK;
+
+	for (size_t i = 0; parts && i < parts->count && !status; i++)
+		status = gn_compute_add(r->device.compute, r->accumulated + parts->list[i].at, r->flat + parts->list[i].begin,
+					parts->list[i].count, err);
+	return status;
+}
+
 /* Batch number k of the step. */
 static enum gn_status run_batch(struct run *run, int k, struct gn_err *err)
 {
 	struct gn_replica *r = run->r;
 	int is_last = k + 1 == r->options.batches;
-	const struct gn_plan_observer observer = {loss_done, is_last ? gradient_done : NULL, run};
+	int sums = is_last || r->divides;
+	const struct gn_plan_observer observer = {loss_done, sums ? gradient_done : NULL, run};
 	enum gn_status status = r->staged ? GN_OK : stage(r, err);
 
 	if (k == 0 || !run->is_queued)
 		run->sums->data += since(run, GN_SPAN_DATA);
 	r->staged = 0;
-	if (is_last)
+	r->is_partial = !is_last;
+	if (sums)
 		gn_reducer_begin(r->reducer);
 	if (!status)
 		status = gn_plan_run(r->plan, run->step->number * (uint64_t)r->options.batches + (uint64_t)k, &observer,
-				     is_last ? r->accumulated : NULL, err);
-	if (!status && !is_last)
+				     is_last && !r->divides ? r->accumulated : NULL, err);
+	if (!status && !sums)
 		status = accumulate(r, k == 0, err);
 	account_backward(run);
-	return status;
+	return status || is_last || !r->divides ? status : accumulate_parts(run, k == 0, err);
 }
 
 /* While the device computes: the batch after number k. */
@@ -226,7 +256,11 @@ enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, str
 	summed = gn_clock_ns();
 	u.grad_scale = 1 / (gn_comm_size(r->options.comm) * (double)r->options.batches * gn_plan_loss_scale(r->plan));
 	if (!status)
+		status = add_parts(r, err);
+	if (!status)
 		status = gn_optimizer_queue(r->optimizer, &u, err);
+	if (!status)
+		status = gn_reducer_gather(r->reducer, err);
 	if (!status)
 		status = finish(&run, out, err);
 	account_result(&run, sums->exposed - exposed);

@@ -152,6 +152,15 @@ static void put_local_steps(const struct gn_session *s)
 		    plain_bytes(s) * 1e-6);
 }
 
+static void log_shard(const struct gn_session *s)
+{
+	size_t whole, held = gn_replica_state_bytes(&s->replica, &whole);
+
+	if (s->replica.shard)
+		gn_log_info(s->log, "--shard %s: rank 0 holds %.4g MB of optimizer state and averages, without sharding %.4g MB", s->options->shard,
+			    (double)held * 1e-6, (double)whole * 1e-6);
+}
+
 void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 {
 	const struct gn_train_options *o = s->options;
@@ -189,6 +198,7 @@ void gn_summary_start(struct gn_session *s, uint64_t steps_left)
 	if (steps_left) {
 		gn_summary_compress(s);
 		put_local_steps(s);
+		log_shard(s);
 		warn_about(s);
 	}
 }

@@ -3,12 +3,13 @@
 #include <math.h>
 #include <string.h>
 
-enum gn_status gn_ema_init(struct gn_ema *e, const struct gn_model *model, double decay, struct gn_device *device, struct gn_err *err)
+enum gn_status gn_ema_init(struct gn_ema *e, const struct gn_model *model, double decay, const struct gn_parts *parts,
+			   struct gn_device *device, struct gn_err *err)
 {
 	enum gn_status status;
 
-	*e = (struct gn_ema){.decay = decay};
-	status = gn_array_create(device, gn_model_param_elements(model), &e->params, err);
+	*e = (struct gn_ema){.decay = decay, .parts = parts};
+	status = gn_array_create(device, parts ? parts->elements : gn_model_param_elements(model), &e->params, err);
 	if (!status)
 		status = gn_array_create(device, gn_model_buffer_elements(model), &e->buffers, err);
 	if (!status)
@@ -30,7 +31,10 @@ double gn_ema_decay(double decay, uint64_t t)
 
 void gn_ema_set(struct gn_ema *e, const float *params, const float *buffers)
 {
-	memcpy(e->params.host, params, e->params.count * sizeof(float));
+	if (e->parts)
+		gn_parts_pack(e->parts, params, e->params.host);
+	else
+		memcpy(e->params.host, params, e->params.count * sizeof(float));
 	memcpy(e->buffers.host, buffers, e->buffers.count * sizeof(float));
 }
 

@@ -47,44 +47,81 @@ enum gn_status gn_optimizer_check(const struct gn_optimizer_options *options, en
 static enum gn_status create_slots(struct gn_optimizer *o, struct gn_err *err)
 {
 	struct gn_device *d = gn_stream_device(gn_compute_stream(o->compute));
+	size_t count = o->arrays.parts ? o->arrays.parts->elements : gn_model_param_elements(o->model);
 	enum gn_status status = GN_OK;
 
 	for (int k = 0; k < gn_optim_slots(o->rule.kind) && !status; k++) {
-		status = gn_array_create(d, gn_model_param_elements(o->model), &o->slots[k], err);
+		status = gn_array_create(d, count, &o->slots[k], err);
 		if (status)
 			gn_err_prefix(err, "%s of the parameters", gn_optim_slot_name(k));
 	}
 	return status;
 }
 
+/* Elements begin .. end - 1 of parameter number i, whose state begins at `at` in the slots. */
+static struct gn_optim_tensor tensor_of(const struct gn_optimizer *o, const struct gn_optimizer_options *options, int i, size_t begin,
+					size_t end, size_t at)
+{
+	int weight = gn_model_param(o->model, i)->kind == GN_PARAM_WEIGHT;
+	struct gn_optim_tensor t = {
+		.params = o->arrays.params + begin, .grads = o->arrays.grads + begin, .count = end - begin,
+		.weight_decay = weight || options->decay_all ? options->weight_decay : 0, .adapt = weight,
+	};
+
+	for (int k = 0; k < gn_optim_slots(o->rule.kind); k++)
+		t.slots[k] = o->slots[k].device + at;
+	return t;
+}
+
+/* Cuts parameters at the borders of parts. Returns how many pieces there are. */
+static size_t cut(const struct gn_optimizer *o, const struct gn_optimizer_options *options, const struct gn_parts *parts,
+		  struct gn_optim_tensor *tensors, struct gn_update_piece *pieces)
+{
+	const struct gn_ema *ema = o->arrays.ema;
+	size_t count = 0;
+
+	for (size_t k = 0; k < parts->count; k++)
+		for (int i = 0; i < gn_model_param_count(o->model); i++) {
+			const struct gn_param *p = gn_model_param(o->model, i);
+			const struct gn_part *part = &parts->list[k];
+			size_t begin = p->offset > part->begin ? p->offset : part->begin, end = p->offset + p->count;
+
+			if (end > part->begin + part->count)
+				end = part->begin + part->count;
+			if (begin >= end)
+				continue;
+			tensors[count] = tensor_of(o, options, i, begin, end, part->at + begin - part->begin);
+			pieces[count++] = (struct gn_update_piece){.tensor = (size_t)i, .is_copy = part->is_copy,
+				.average = ema ? ema->params.device + part->at + begin - part->begin : NULL};
+		}
+	return count;
+}
+
 static enum gn_status create_update(struct gn_optimizer *o, const struct gn_optimizer_options *options, struct gn_err *err)
 {
 	const struct gn_optimizer_arrays *a = &o->arrays;
-	size_t count = (size_t)gn_model_param_count(o->model);
-	struct gn_optim_tensor *tensors = calloc(count + 1, sizeof *tensors);
-	struct gn_update_options uo = {.rule = &o->rule, .tensors = tensors, .count = count, .grads = a->grads,
-				       .elements = gn_model_param_elements(o->model), .clip = options->clip, .finite = a->finite};
+	struct gn_part all = {.count = gn_model_param_elements(o->model)};
+	const struct gn_parts whole = {&all, 1, all.count}, *parts = a->parts ? a->parts : &whole;
+	size_t params = (size_t)gn_model_param_count(o->model), most = params + parts->count;
+	struct gn_optim_tensor *tensors = calloc(most, sizeof *tensors);
+	struct gn_update_piece *pieces = calloc(most, sizeof *pieces);
+	struct gn_update_options uo = {.rule = &o->rule, .tensors = tensors, .grads = a->grads, .elements = all.count, .clip = options->clip,
+				       .finite = a->finite, .group = a->group, .pieces = pieces, .tensor_count = params};
 	enum gn_status status;
 
-	if (!tensors)
+	if (!tensors || !pieces) {
+		free(tensors);
+		free(pieces);
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an optimizer");
-	for (size_t i = 0; i < count; i++) {
-		const struct gn_param *p = gn_model_param(o->model, (int)i);
-		int weight = p->kind == GN_PARAM_WEIGHT;
-
-		tensors[i] = (struct gn_optim_tensor){
-			.params = a->params + p->offset, .grads = a->grads + p->offset, .count = p->count,
-			.weight_decay = weight || options->decay_all ? options->weight_decay : 0, .adapt = weight,
-		};
-		for (int k = 0; k < gn_optim_slots(o->rule.kind); k++)
-			tensors[i].slots[k] = o->slots[k].device + p->offset;
 	}
+	uo.count = cut(o, options, parts, tensors, pieces);
 	if (a->ema) {
-		uo.averages[0] = (struct gn_average){a->ema->params.device, a->params, a->ema->params.count};
+		uo.averages[0] = (struct gn_average){a->ema->params.device, a->params, a->parts ? 0 : a->ema->params.count};
 		uo.averages[1] = (struct gn_average){a->ema->buffers.device, a->buffers, a->buffers ? a->ema->buffers.count : 0};
 	}
 	status = gn_update_create(o->compute, &uo, &o->update, err);
 	free(tensors);
+	free(pieces);
 	return status;
 }
 

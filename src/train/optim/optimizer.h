@@ -1,6 +1,6 @@
 /* The optimizer of a run: a rule, its state, and one update of all parameters of a model, on the device that they are on.
  *
- * Slots are flat arrays laid out as the parameters. Biases and batch norm get no weight decay (unless decay_all is set) and no adaptation.
+ * Slots are flat arrays laid out as the parameters, or of this rank's parts of them. Biases and batch norm get no weight decay (unless decay_all is set) and no adaptation.
  * The norm of the whole gradient is measured before every update: it is what clipping needs, and it is not finite exactly
  * when some gradient is not, in which case nothing is updated. Gradients that are bit-identical on all ranks, as they are
  * after an allreduce, give the same decision and the same parameters on all ranks, whatever their numbers of threads.
@@ -31,6 +31,10 @@ struct gn_optimizer_arrays {
 	int ranks;
 	const float *finite;	/* one more number without which nothing is updated, unless it is finite; NULL */
 	const struct gn_ema *ema; /* moved by each update; NULL: none */
+	/* Host: of the parameters only these parts are updated here, and ema has the same; NULL: all. group: of the ranks that update the
+	 * others; an update is then collective and blocks. */
+	const struct gn_parts *parts;
+	struct gn_update_group *group;
 };
 
 /* On the stream of compute. model and compute are borrowed. An unknown name and a combination that the rule does not know (LAMB with
@@ -42,7 +46,7 @@ enum gn_status gn_optimizer_create(const struct gn_model *model, const struct gn
 enum gn_status gn_optimizer_check(const struct gn_optimizer_options *options, enum gn_optim_kind *kind, struct gn_err *err);
 void gn_optimizer_destroy(struct gn_optimizer *o);
 enum gn_optim_kind gn_optimizer_kind(const struct gn_optimizer *o);
-/* gn_model_param_elements floats for slot 0 .. gn_optim_slots(kind) - 1. */
+/* gn_model_param_elements floats for slot 0 .. gn_optim_slots(kind) - 1, or those of the parts, packed. */
 const struct gn_array *gn_optimizer_slot(const struct gn_optimizer *o, int slot);
 
 /* Queues an update, and the copy of its result. */

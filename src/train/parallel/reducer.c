@@ -27,8 +27,9 @@ struct gn_reducer {
 	struct gn_err err;
 };
 
-/* Cuts [0, params) from the end into buckets of at least bucket_bytes. Returns how many. Both arrays may be NULL. */
-static size_t cut(const struct gn_model *model, size_t bucket_bytes, struct bucket *buckets, int *bucket_of)
+/* Cuts [0, params) from the end into buckets of at least bucket_bytes. Returns how many. All arrays may be NULL; begins: in
+ * elements. */
+static size_t cut(const struct gn_model *model, size_t bucket_bytes, struct bucket *buckets, int *bucket_of, size_t *begins)
 {
 	size_t count = 0, bytes = 0;
 	int end = gn_model_param_count(model);
@@ -41,6 +42,8 @@ static size_t cut(const struct gn_model *model, size_t bucket_bytes, struct buck
 			continue;
 		if (buckets)
 			buckets[count] = (struct bucket){.first = i, .end = end};
+		if (begins)
+			begins[count] = i ? gn_model_param(model, i)->offset : 0;
 		count++;
 		end = i;
 		bytes = 0;
@@ -50,7 +53,12 @@ static size_t cut(const struct gn_model *model, size_t bucket_bytes, struct buck
 
 size_t gn_reducer_count(const struct gn_model *model, size_t bucket_bytes)
 {
-	return cut(model, bucket_bytes, NULL, NULL);
+	return cut(model, bucket_bytes, NULL, NULL, NULL);
+}
+
+void gn_reducer_begins(const struct gn_model *model, size_t bucket_bytes, size_t *begins)
+{
+	cut(model, bucket_bytes, NULL, NULL, begins);
 }
 
 static enum gn_status prepare_all(struct gn_reducer *x, struct gn_err *err)
@@ -88,7 +96,7 @@ enum gn_status gn_reducer_create(const struct gn_sharing_options *options, const
 	x->options = *options;
 	x->by = gn_sharing_choose(options);
 	x->config = *config;
-	x->count = cut(options->model, config->bucket_bytes, x->buckets, x->bucket_of);
+	x->count = cut(options->model, config->bucket_bytes, x->buckets, x->bucket_of, NULL);
 	status = prepare_all(x, err);
 	if (status) {
 		gn_reducer_destroy(x);
@@ -245,4 +253,20 @@ enum gn_status gn_reducer_wait(struct gn_reducer *x, struct gn_err *err)
 	if (x->status && err)
 		*err = x->err;
 	return x->status;
+}
+
+enum gn_status gn_reducer_gather(struct gn_reducer *x, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+	struct gn_coll *c;
+
+	if (!x->by->gather)
+		return GN_OK;
+	for (size_t b = x->count; b-- > 0 && !status;)
+		if ((c = x->by->gather(x->buckets[b].shared)))
+			status = gn_coll_start(c, NULL, err);
+	for (size_t b = x->count; b-- > 0 && !status;)
+		if ((c = x->by->gather(x->buckets[b].shared)))
+			status = gn_coll_wait(c, err);
+	return status;
 }

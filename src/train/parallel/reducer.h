@@ -30,6 +30,8 @@ void gn_reducer_destroy(struct gn_reducer *x);
 size_t gn_reducer_buckets(const struct gn_reducer *x);
 /* How many buckets there would be. */
 size_t gn_reducer_count(const struct gn_model *model, size_t bucket_bytes);
+/* Where each begins, in elements, in the order in which they start: from the end of the array to its beginning. */
+void gn_reducer_begins(const struct gn_model *model, size_t bucket_bytes, size_t *begins);
 const struct gn_reducer_config *gn_reducer_config(const struct gn_reducer *x);
 
 /* A bucket in the present step, or the last one. Times of gn_clock_ns; done is when this rank saw the end. */
@@ -59,5 +61,8 @@ void gn_reducer_poll(struct gn_reducer *x);
 /* Blocks until the whole array is summed. Starts what has not started yet (parameters without a gradient). Of one rank it does not
  * block. */
 enum gn_status gn_reducer_wait(struct gn_reducer *x, struct gn_err *err);
+/* Collective; blocks until all ranks have all parameters, when each has updated its part; without sharding they have, and nothing is
+ * done. */
+enum gn_status gn_reducer_gather(struct gn_reducer *x, struct gn_err *err);
 
 #endif

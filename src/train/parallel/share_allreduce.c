@@ -70,4 +70,4 @@ static const struct gn_coll *allreduce_coll(const struct gn_shared_bucket *b)
 }
 
 const struct gn_sharing gn_share_allreduce = {"allreduce",   allreduce_fits, allreduce_prepare, allreduce_start, allreduce_test,
-					      allreduce_wait, allreduce_free, allreduce_coll};
+					      allreduce_wait, allreduce_free, allreduce_coll, NULL};

@@ -111,4 +111,4 @@ static const struct gn_coll *averaged_coll(const struct gn_shared_bucket *b)
 }
 
 const struct gn_sharing gn_share_averaged = {"averaged", averaged_fits, averaged_prepare, averaged_start, averaged_test, averaged_wait,
-					     averaged_free, averaged_coll};
+					     averaged_free, averaged_coll, NULL};

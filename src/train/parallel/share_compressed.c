@@ -167,4 +167,4 @@ static const struct gn_coll *compressed_coll(const struct gn_shared_bucket *b)
 }
 
 const struct gn_sharing gn_share_compressed = {"compressed", compressed_fits, compressed_prepare, compressed_start, compressed_test,
-					       compressed_wait, compressed_free, compressed_coll};
+					       compressed_wait, compressed_free, compressed_coll, NULL};

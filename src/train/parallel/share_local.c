@@ -57,4 +57,5 @@ static const struct gn_coll *local_coll(const struct gn_shared_bucket *b)
 	return NULL;
 }
 
-const struct gn_sharing gn_share_local = {"local", local_fits, local_prepare, local_start, local_test, local_wait, local_free, local_coll};
+const struct gn_sharing gn_share_local = {"local", local_fits, local_prepare, local_start, local_test, local_wait, local_free, local_coll,
+					  NULL};

@@ -23,6 +23,8 @@ struct gn_sharing_options {
 	const char *algo;		 /* for the host's memory, as gn_coll_args takes it */
 	struct gn_compressor *compressor; /* host memory, more than one rank; NULL: nothing is compressed */
 	struct gn_local_steps *local;	  /* host memory, more than one rank; NULL: gradients are summed in every step */
+	float *shard_params;		  /* host memory, more than one rank: the parameters, whose updates are sharded; NULL: they are not */
+	const int *is_partial;		  /* with shard_params: what follows the parameters is left alone while it is set; NULL: never */
 };
 
 /* A bucket that is prepared for one way. */
@@ -43,6 +45,8 @@ struct gn_sharing {
 	void (*free)(struct gn_shared_bucket *b);
 	/* The collective that it is; NULL: it is none of the communicator's. */
 	const struct gn_coll *(*coll)(const struct gn_shared_bucket *b);
+	/* What brings a bucket's updated parameters to all ranks; NULL, or returns NULL: nothing does. */
+	struct gn_coll *(*gather)(const struct gn_shared_bucket *b);
 };
 
 /* The first member of each way's own. */
@@ -51,8 +55,8 @@ struct gn_shared_bucket {
 };
 
 /* One rank: nothing is shared. Several: an allreduce of the communicator, or, of host memory, what a method of compression or local steps
- * make of it. */
-extern const struct gn_sharing gn_share_local, gn_share_allreduce, gn_share_compressed, gn_share_averaged;
+ * make of it, or a reduce-scatter where the optimizer is sharded. */
+extern const struct gn_sharing gn_share_local, gn_share_allreduce, gn_share_compressed, gn_share_averaged, gn_share_sharded;
 /* The first way that fits; there is always one. */
 const struct gn_sharing *gn_sharing_choose(const struct gn_sharing_options *o);
 
