@@ -69,6 +69,9 @@ check 'evaluated in between' lenet evaluated 3 --steps 1 --shard optimizer --opt
 check 'the same bits' same evaluated shard2-3
 check 'the average is another network' sh -c 'test "$("$1" "$2" eval ema.loss)" != "$("$1" "$2" eval loss)"' sh "$jsonl" "$scratch/evaluated.jsonl"
 
+# What a rank holds: resident bytes, and the same parameters.
+check 'state is divided in memory, resnet18, 4 ranks' launch 4 "$GN_BUILD/bench/parallel/sharded" resnet18 lamb 32 2 2
+
 expect 2 '--shard and --compress cannot be combined: each rank' 'not with compression' "$gannet" train --data "$scratch/train" --model lenet \
 	--shard optimizer --compress int8
 finish
