@@ -208,6 +208,7 @@ static enum gn_status match(const struct gn_command *c, const char *word, const 
 {
 	const char *name = word + 2, *equals = strchr(word, '=');
 	const struct gn_option *o;
+	char bare[64];
 
 	*value = NULL;
 	if (word[1] != '-') {
@@ -225,8 +226,9 @@ static enum gn_status match(const struct gn_command *c, const char *word, const 
 				o = NULL;
 			*value = "0";
 		}
+		snprintf(bare, sizeof bare, "%.*s", (int)(equals ? equals - name : (ptrdiff_t)strlen(name)), name);
 		if (!o)
-			return unknown(c, name, err);
+			return unknown(c, bare, err);
 		if (equals)
 			*value = equals + 1;
 	}
@@ -234,6 +236,19 @@ static enum gn_status match(const struct gn_command *c, const char *word, const 
 		*value = "1";
 	*out = o;
 	return GN_OK;
+}
+
+enum gn_status gn_options_store(const struct gn_command *command, const char *word, void *target, struct gn_err *err)
+{
+	const struct gn_option *o;
+	const char *value;
+	enum gn_status status = match(command, word, &o, &value, err);
+
+	if (!status && !value)
+		return gn_err_set(err, GN_ERR_USAGE, "--%s needs a value: %s", o->name, o->value_name);
+	if (!status && store(o, value, target, err))
+		return gn_err_prefix(err, "--%s", o->name);
+	return status;
 }
 
 static enum gn_status store_defaults(const struct gn_command *c, void *target, struct gn_err *err)

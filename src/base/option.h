@@ -73,6 +73,23 @@ enum gn_status gn_options_fill(const struct gn_command *command, void *target, c
 			       int *filled, struct gn_err *err);
 /* Whether the option was given. Needs the command's `given` field; name must be in the table. */
 int gn_options_given(const struct gn_command *command, const void *target, const char *name);
+/* Stores one word, "--name=value", "--name" or "--no-name", in target, whose lists the caller releases. */
+enum gn_status gn_options_store(const struct gn_command *command, const char *word, void *target, struct gn_err *err);
+
+/* The words of a command line with those of files of options; option_file.c. */
+struct gn_option_words {
+	char **argv; /* owned, and its texts */
+	int argc;
+};
+/* argv with the options of every file that "--options FILE" names put before argv[1], so that those of the command line, which come
+ * later, win; a copy of argv for a command without that option. Lines are NAME = VALUE, or --NAME VALUE, or NAME alone for a flag; # at
+ * the start of a line begins a comment. GN_ERR_USAGE names file and line. Parsed options borrow the texts: release after their last use. */
+enum gn_status gn_option_words_read(const struct gn_command *command, size_t options_size, int argc, char **argv,
+				    struct gn_option_words *out, struct gn_err *err);
+void gn_option_words_release(struct gn_option_words *words);
+/* Appends the options of target as such lines: those that were given, then the values of the others as comments. Options in skip, and
+ * texts that are not set, are left out. Needs the command's `given` field. */
+void gn_options_write(const struct gn_command *command, const void *target, const char *const *skip, struct gn_strbuf *out);
 /* Frees the list fields of target. */
 void gn_options_release(const struct gn_command *command, void *target);
 

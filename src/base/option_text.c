@@ -184,46 +184,98 @@ static int is_skipped(const char *name, size_t len, const char *const *skip)
 	return 0;
 }
 
+static void append_field(const struct gn_option *o, const void *field, struct gn_strbuf *out)
+{
+	const struct gn_text_list *list = field;
+	const struct gn_shape_2d *shape = field;
+
+	switch (o->kind) {
+	case GN_OPTION_FLAG:
+		gn_strbuf_printf(out, "%d", *(const int *)field);
+		break;
+	case GN_OPTION_INT:
+	case GN_OPTION_SIZE:
+		gn_strbuf_printf(out, "%" PRId64, *(const int64_t *)field);
+		break;
+	case GN_OPTION_REAL:
+		gn_strbuf_printf(out, "%.17g", *(const double *)field);
+		break;
+	case GN_OPTION_TEXT:
+	case GN_OPTION_CHOICE:
+		gn_strbuf_puts(out, *(const char *const *)field ? *(const char *const *)field : "");
+		break;
+	case GN_OPTION_LIST:
+		for (size_t k = 0; k < list->count; k++)
+			gn_strbuf_printf(out, "%s%s", k ? "," : "", list->items[k]);
+		break;
+	case GN_OPTION_SHAPE:
+		gn_strbuf_printf(out, "%" PRId64 "x%" PRId64, shape->height, shape->width);
+		break;
+	}
+}
+
 void gn_options_describe(const struct gn_command *command, const void *target, const char *const *skip,
 			 struct gn_strbuf *out)
 {
 	for (size_t i = 0; i < command->option_count; i++) {
 		const struct gn_option *o = &command->options[i];
-		const void *field = (const char *)target + o->offset;
 
 		if (is_skipped(o->name, strlen(o->name), skip))
 			continue;
 		gn_strbuf_printf(out, "%s%s=", out->len ? " " : "", o->name);
-		switch (o->kind) {
-		case GN_OPTION_FLAG:
-			gn_strbuf_printf(out, "%d", *(const int *)field);
-			break;
-		case GN_OPTION_INT:
-		case GN_OPTION_SIZE:
-			gn_strbuf_printf(out, "%" PRId64, *(const int64_t *)field);
-			break;
-		case GN_OPTION_REAL:
-			gn_strbuf_printf(out, "%.17g", *(const double *)field);
-			break;
-		case GN_OPTION_TEXT:
-		case GN_OPTION_CHOICE:
-			gn_strbuf_puts(out, *(const char *const *)field ? *(const char *const *)field : "");
-			break;
-		case GN_OPTION_LIST: {
-			const struct gn_text_list *list = field;
-
-			for (size_t k = 0; k < list->count; k++)
-				gn_strbuf_printf(out, "%s%s", k ? "," : "", list->items[k]);
-			break;
-		}
-		case GN_OPTION_SHAPE: {
-			const struct gn_shape_2d *shape = field;
-
-			gn_strbuf_printf(out, "%" PRId64 "x%" PRId64, shape->height, shape->width);
-			break;
-		}
-		}
+		append_field(o, (const char *)target + o->offset, out);
 	}
+}
+
+/* Shorter than %.17g where that reads back the same. */
+static void append_real(double value, struct gn_strbuf *out)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%.15g", value);
+	gn_strbuf_printf(out, "%.*g", strtod(text, NULL) < value || strtod(text, NULL) > value ? 17 : 15, value);
+}
+
+static void append_line(const struct gn_option *o, const void *field, const char *before, struct gn_strbuf *out)
+{
+	gn_strbuf_printf(out, "%s%s = ", before, o->name);
+	if (o->kind == GN_OPTION_REAL)
+		append_real(*(const double *)field, out);
+	else
+		append_field(o, field, out);
+	gn_strbuf_puts(out, "\n");
+}
+
+/* Whether a line can say it: a text that is there and has no line breaks; a flag that is on or off. */
+static int is_writable(const struct gn_option *o, const void *field)
+{
+	const char *text = o->kind == GN_OPTION_TEXT || o->kind == GN_OPTION_CHOICE ? *(const char *const *)field : "-";
+
+	return text && *text && !strpbrk(text, "\n\r") && (o->kind != GN_OPTION_FLAG || *(const unsigned *)field < 2);
+}
+
+static void write_options(const struct gn_command *command, const void *target, const char *const *skip, int given,
+			  struct gn_strbuf *out)
+{
+	for (size_t i = 0; i < command->option_count; i++) {
+		const struct gn_option *o = &command->options[i];
+		const void *field = (const char *)target + o->offset;
+
+		if (is_skipped(o->name, strlen(o->name), skip) || gn_options_given(command, target, o->name) != given ||
+		    !is_writable(o, field))
+			continue;
+		if (o->kind != GN_OPTION_LIST)
+			append_line(o, field, given ? "" : "# ", out);
+		for (size_t k = 0; o->kind == GN_OPTION_LIST && k < ((const struct gn_text_list *)field)->count; k++)
+			gn_strbuf_printf(out, "%s = %s\n", o->name, ((const struct gn_text_list *)field)->items[k]);
+	}
+}
+
+void gn_options_write(const struct gn_command *command, const void *target, const char *const *skip, struct gn_strbuf *out)
+{
+	write_options(command, target, skip, 1, out);
+	gn_strbuf_puts(out, "\n# not given:\n");
+	write_options(command, target, skip, 0, out);
 }
 
 /* One "name=value" pair of a line written by gn_options_describe(). */

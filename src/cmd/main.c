@@ -195,6 +195,7 @@ static int run(const struct gn_cmd *cmd, int argc, char **argv)
 {
 	void *options = calloc(1, cmd->options_size ? cmd->options_size : 1);
 	struct gn_text_list positional = {0};
+	struct gn_option_words words = {0};
 	struct gn_err err;
 	int help, code;
 
@@ -202,7 +203,8 @@ static int run(const struct gn_cmd *cmd, int argc, char **argv)
 		fputs("gannet: out of memory\n", stderr);
 		return GN_EXIT_FAILED;
 	}
-	if (gn_options_parse(cmd->command, argc, argv, options, &positional, &help, &err)) {
+	if (gn_option_words_read(cmd->command, cmd->options_size, argc, argv, &words, &err) ||
+	    gn_options_parse(cmd->command, words.argc, words.argv, options, &positional, &help, &err)) {
 		code = gn_cmd_fail(cmd->command->name, &err);
 	} else {
 		code = help ? print_help(cmd->command) : finish_stdout(cmd->run(options, &positional));
@@ -210,6 +212,7 @@ static int run(const struct gn_cmd *cmd, int argc, char **argv)
 		free(positional.items);
 	}
 	free(options);
+	gn_option_words_release(&words);
 	return code;
 }
 

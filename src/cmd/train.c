@@ -1,5 +1,6 @@
 #include "src/cmd/cmd.h"
 
+#include "src/base/version.h"
 #include "src/cmd/stop.h"
 #include "src/cmd/world_options.h"
 #include "src/config.h"
@@ -22,6 +23,9 @@
 #define FIELD(name) offsetof(struct gn_train_options, name)
 
 static const struct gn_option options[] = {
+	{.name = "options", .kind = GN_OPTION_TEXT, .offset = FIELD(options_file), .value_name = "FILE",
+	 .help = "read options from FILE, one a line: NAME = VALUE; those of the command line win. A run leaves such a file in its "
+		 "--checkpoint folder, named options"},
 	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR", .required = 1,
 	 .help = "training dataset, written by gannet pack"},
 	{.name = "val", .kind = GN_OPTION_TEXT, .offset = FIELD(val), .value_name = "DIR",
@@ -243,9 +247,12 @@ _Static_assert(sizeof options / sizeof *options <= GN_TRAIN_OPTIONS_MAX, "raise 
 
 /* Options that may differ between ranks: output paths and numbers of threads. Paths of the data may differ between nodes, too;
  * their contents are compared instead. */
-static const char *const own_options[] = {"data", "val", "checkpoint", "log", "metrics", "threads", "loader-threads", "prefetch",
+static const char *const own_options[] = {"options", "data", "val", "checkpoint", "log", "metrics", "threads", "loader-threads", "prefetch",
 					  "init", "tuning", "progress", "join-timeout", "heartbeat-timeout", "stall-timeout",
 					  "socket-ifname", NULL};
+
+/* What a file of options does not repeat: where a run writes, and from where it goes on. */
+static const char *const unrepeated[] = {"options", "checkpoint", "resume", "log", "metrics", "trace", "halving", NULL};
 
 /* Logs the recipe: "goyal for a global batch of 256: epochs=90 ...; given: lr". */
 static void log_recipe(const char *name, const struct gn_recipe *recipe, const int *filled, int64_t batch,
@@ -333,7 +340,7 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	struct gn_comm_options co = {.transport = given->transport, .tuning = given->tuning, .rails = (int)given->rails,
 				     .strict = given->transport_strict, .progress = given->progress};
 	struct gn_train_options filled = *given, *o = &filled;
-	struct gn_strbuf agreed, all, recipe_text;
+	struct gn_strbuf agreed, all, lines, recipe_text;
 	struct gn_recipe recipe;
 	char gpu[GN_DEVICE_PCI_MAX];
 	struct gn_comm *comm;
@@ -344,6 +351,7 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 		return status;
 	gn_strbuf_init(&agreed);
 	gn_strbuf_init(&all);
+	gn_strbuf_init(&lines);
 	gn_strbuf_init(&recipe_text);
 	gn_device_pci(given->device, gn_world_local_rank(world), gpu);
 	status = gn_affinity_report(comm, *gpu ? gpu : NULL, log, err);
@@ -358,13 +366,18 @@ static enum gn_status train_in_world(const struct gn_train_options *given, struc
 	gn_options_describe(&command, o, own_options, &agreed);
 	gn_options_describe(&command, o, NULL, &all);
 	o->options_text = gn_strbuf_text(&all);
+	gn_strbuf_printf(&lines, "# gannet train --options FILE --checkpoint DIR repeats this run (gannet %s, %d rank%s)\n", gn_version(),
+			 gn_comm_size(comm), gn_text_plural((uint64_t)gn_comm_size(comm)));
+	gn_options_write(&command, o, unrepeated, &lines);
+	o->options_lines = gn_strbuf_text(&lines);
 	o->is_behind = is_behind;
-	if (!status && (gn_strbuf_failed(&agreed) || gn_strbuf_failed(&all) || gn_strbuf_failed(&recipe_text)))
+	if (!status && (gn_strbuf_failed(&agreed) || gn_strbuf_failed(&all) || gn_strbuf_failed(&lines) || gn_strbuf_failed(&recipe_text)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the options");
 	if (!status)
 		status = gn_train_run(o, gn_strbuf_text(&agreed), stop, comm, log, told, err);
 	gn_strbuf_release(&agreed);
 	gn_strbuf_release(&all);
+	gn_strbuf_release(&lines);
 	gn_strbuf_release(&recipe_text);
 	gn_comm_destroy(comm);
 	return status;

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct target {
 	int quick;
@@ -12,6 +13,7 @@ struct target {
 	const char *mode, *out;
 	struct gn_text_list inits;
 	struct gn_shape_2d size;
+	const char *file;
 	unsigned char given[16];
 };
 
@@ -32,6 +34,8 @@ static const struct gn_option options[] = {
 	 .help = "start from"},
 	{.name = "size", .kind = GN_OPTION_SHAPE, .offset = offsetof(struct target, size), .value_name = "HxW",
 	 .initial = "28x30", .help = "pixels"},
+	{.name = "options", .kind = GN_OPTION_TEXT, .offset = offsetof(struct target, file), .value_name = "FILE",
+	 .help = "read options"},
 };
 static const struct gn_command command = {
 	.name = "pack", .summary = "pack images", .positional = "SOURCE...", .description = "Packs.\n\n.Twice.",
@@ -159,7 +163,7 @@ static void test_texts(void **state)
 
 static void test_describe(void **state)
 {
-	static const char *const skip[] = {"out", "memory", NULL};
+	static const char *const skip[] = {"out", "memory", "options", NULL};
 	struct gn_text_list rest;
 	struct gn_strbuf text;
 	struct target t;
@@ -214,6 +218,82 @@ static void test_fill(void **state)
 	gn_options_release(&command, &t);
 }
 
+static void write_file(char *path, const char *text)
+{
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	close(fd);
+}
+
+/* argv with the options of a file that holds text; the caller releases *words. */
+static enum gn_status read_words(const char *text, const char *last, struct gn_option_words *words, struct gn_err *err)
+{
+	char path[] = "/tmp/gannet-options.XXXXXX";
+	char *argv[] = {"pack", "--options", path, (char *)last, "a"};
+	enum gn_status status;
+
+	write_file(path, text);
+	status = gn_option_words_read(&command, sizeof(struct target), 5, argv, words, err);
+	unlink(path);
+	return status;
+}
+
+/* Lines of any form; the command line wins; what is written reads back the same. */
+static void test_file(void **state)
+{
+	const char *const skip[] = {"options", NULL};
+	struct gn_option_words words;
+	struct gn_text_list rest;
+	struct gn_strbuf text, again;
+	struct target t;
+	struct gn_err err;
+	int help;
+
+	(void)state;
+	assert_ok(read_words("# a comment\n\n lr = 0.3\r\n--batch 7\nmemory=2K\nno-quick\nout = a place = here \ninit = x\ninit=y",
+			     "--batch=9", &words, &err));
+	memset(&t, 0, sizeof t);
+	assert_ok(gn_options_parse(&command, words.argc, words.argv, &t, &rest, &help, &err));
+	assert_true(t.lr == 0.3 && t.batch == 9 && t.memory == 2048 && !t.quick && t.inits.count == 2 && rest.count == 1);
+	assert_string_equal(t.out, "a place = here");
+	gn_strbuf_init(&text);
+	gn_options_write(&command, &t, skip, &text);
+	assert_string_equal(gn_strbuf_text(&text), "quick = 0\nbatch = 9\nmemory = 2048\nlr = 0.3\nout = a place = here\ninit = x\n"
+			    "init = y\n\n# not given:\n# mode = fast\n# size = 28x30\n");
+	free(rest.items);
+	gn_options_release(&command, &t);
+	gn_option_words_release(&words);
+	assert_ok(read_words(gn_strbuf_text(&text), "-q", &words, &err));
+	memset(&t, 0, sizeof t);
+	assert_ok(gn_options_parse(&command, words.argc, words.argv, &t, &rest, &help, &err));
+	assert_true(t.quick);
+	t.quick = 0;
+	gn_strbuf_init(&again);
+	gn_options_write(&command, &t, skip, &again);
+	assert_string_equal(gn_strbuf_text(&again), gn_strbuf_text(&text));
+	free(rest.items);
+	gn_options_release(&command, &t);
+	gn_option_words_release(&words);
+	gn_strbuf_release(&text);
+	gn_strbuf_release(&again);
+}
+
+static void test_file_refusals(void **state)
+{
+	static const char *const bad[][2] = {{"\nbatchs = 3", "line 2: unknown option --batchs; did you mean --batch?"},
+					     {"batch = 0", "line 1: --batch: 0 is outside"}, {"lr", "--lr needs a value: X"},
+					     {"options = other", "cannot name another"}, {"init = a\nmode = slowest", "line 2: --mode"}};
+	struct gn_option_words words = {0};
+	struct gn_err err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		assert_int_equal(read_words(bad[i][0], "-q", &words, &err), GN_ERR_USAGE);
+		assert_non_null(strstr(err.text, bad[i][1]));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +304,8 @@ int main(void)
 		cmocka_unit_test(test_describe),
 		cmocka_unit_test(test_compare),
 		cmocka_unit_test(test_fill),
+		cmocka_unit_test(test_file),
+		cmocka_unit_test(test_file_refusals),
 	};
 
 	return cmocka_run_group_tests_name("base/option", tests, NULL, NULL);

@@ -33,6 +33,8 @@ struct gn_train_options {
 	const char *recipe;	       /* for the command: its choices are in the other fields */
 	const char *recipe_text;       /* the same as text; NULL: none */
 	const char *options_text;      /* all options of this rank as one line (gn_options_describe), for log and checkpoints */
+	const char *options_file;      /* for the command: where some of them were read */
+	const char *options_lines;     /* as lines of such a file, kept beside the checkpoints */
 	const char *augment;
 	int64_t pad, resize_shorter;   /* -1: by the image side */
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */

@@ -106,6 +106,8 @@ void gn_session_convert_layouts(struct gn_session *s, int to_plain);
 enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_err *err);
 /* Collective. Whether checkpoints can be saved there now, so that this does not come to light after an epoch. */
 enum gn_status gn_session_try_save(struct gn_session *s, struct gn_err *err);
+/* Rank 0, with --checkpoint: writes the options beside the checkpoints, as a file for --options. */
+enum gn_status gn_session_write_options(const struct gn_session *s, struct gn_err *err);
 /* Collective. Initial values, or the state of a checkpoint, on all ranks' devices: rank 0 reads, all receive. *resumed: whether from a
  * checkpoint. */
 enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err);

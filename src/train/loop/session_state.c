@@ -127,7 +127,7 @@ static enum gn_status log_changed_options(const struct gn_session *s, const char
 {
 	/* where things are, what is of no consequence for the result, and what has been compared by its value */
 	static const char *const skip[] = {
-		"data", "val", "init", "checkpoint", "resume", "log", "log-every", "trace", "trace-steps", "threads",
+		"options", "data", "val", "init", "checkpoint", "resume", "log", "log-every", "trace", "trace-steps", "threads",
 		"loader-threads", "prefetch", "tuning", "progress", "mean", "deviation", "resize", "side", "channels",
 		"join-timeout", "heartbeat-timeout", "stall-timeout", "socket-ifname", NULL,
 	};
@@ -425,6 +425,18 @@ enum gn_status gn_session_try_save(struct gn_session *s, struct gn_err *err)
 
 	s->checkpoint.info.state = s->state;
 	return target.directory ? gn_checkpoint_try(s->comm, &target, &s->checkpoint.info, s->model, gn_replica_has_average(&s->replica), err) : GN_OK;
+}
+
+enum gn_status gn_session_write_options(const struct gn_session *s, struct gn_err *err)
+{
+	const char *lines = s->options->options_lines;
+	char path[PATH_MAX];
+	enum gn_status status;
+
+	if (!s->options->checkpoint || gn_comm_rank(s->comm))
+		return GN_OK;
+	status = gn_path_join(path, sizeof path, s->options->checkpoint, "options", err);
+	return status ? status : gn_file_replace(path, lines, strlen(lines), err);
 }
 
 int gn_session_wants_save(const struct gn_session *s)

@@ -410,6 +410,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 	if (!status && !gn_session_is_done(s))
 		status = gn_session_try_save(s, err);
 	if (!status)
+		status = gn_agree_status(comm, gn_session_is_done(s) ? GN_OK : gn_session_write_options(s, err), err);
+	if (!status)
 		status = gn_agree_status(comm, log_start(s, resumed, err), err);
 	is_in_log = !status;
 	if (!status)
