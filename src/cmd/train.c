@@ -138,6 +138,14 @@ static const struct gn_option options[] = {
 	 .help = "minutes between additional checkpoints, counted from the start of the last one; 0: none"},
 	{.name = "keep", .kind = GN_OPTION_INT, .offset = FIELD(keep), .value_name = "N", .initial = "3", .min = 1,
 	 .max = 1e6, .help = "number of checkpoints to keep"},
+	{.name = "keep-every", .kind = GN_OPTION_INT, .offset = FIELD(keep_every), .value_name = "K", .initial = "0", .min = 0,
+	 .max = 1e6, .help = "beside them, never remove every K-th checkpoint: it gets an empty file named keep; 0: none"},
+	{.name = "keep-best", .kind = GN_OPTION_CHOICE, .offset = FIELD(keep_best), .value_name = "METRIC", .initial = "none",
+	 .choices = "none|top1|loss|ema-top1",
+	 .help = "beside them, keep the checkpoint of the best evaluation, which the link best in --checkpoint names"},
+	{.name = "patience", .kind = GN_OPTION_INT, .offset = FIELD(patience), .value_name = "N", .initial = "0", .min = 0,
+	 .max = GN_PATIENCE_MAX,
+	 .help = "end the run after N evaluations in a row without a better one, by the metric of --keep-best (none: top1); 0: never"},
 	{.name = "resume", .kind = GN_OPTION_TEXT, .offset = FIELD(resume), .value_name = "auto|PATH|none",
 	 .initial = "none", .help = "auto: continue from the newest valid checkpoint in --checkpoint; start from the beginning if "
 		 "there is none"},
@@ -158,6 +166,9 @@ static const struct gn_option options[] = {
 	 .help = "trace steps A to B, written after B; or the last N steps, written at the end"},
 	{.name = "eval-every", .kind = GN_OPTION_INT, .offset = FIELD(eval_every), .value_name = "N", .initial = "1",
 	 .min = 1, .max = 1e6, .help = "epochs between evaluations"},
+	{.name = "eval-steps", .kind = GN_OPTION_INT, .offset = FIELD(eval_steps), .value_name = "N", .initial = "0", .min = 0,
+	 .max = 1e12, .help = "steps between additional evaluations; 0: none"},
+	{.name = "eval-first", .kind = GN_OPTION_FLAG, .offset = FIELD(eval_first), .help = "evaluate before the first step, too"},
 	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",
 	 .choices = GN_DEVICE_CHOICES,
 	 .help = "host: oneDNN; cuda: one GPU per rank of a node; auto: cuda if present, else host; ref: the plain-C reference, "
@@ -399,10 +410,27 @@ static enum gn_status check_length(const struct gn_train_options *o, struct gn_e
 	return GN_OK;
 }
 
+static enum gn_status check_evaluation(const struct gn_train_options *o, struct gn_err *err)
+{
+	int keeps = strcmp(o->keep_best, "none") != 0;
+	const char *asks = keeps ? "--keep-best" : o->patience ? "--patience" : o->eval_steps ? "--eval-steps" : o->eval_first ? "--eval-first"
+			   : NULL;
+
+	if (asks && !o->val)
+		return gn_err_set(err, GN_ERR_USAGE, "%s is of evaluations: give --val DIR", asks);
+	if (keeps && !o->checkpoint)
+		return gn_err_set(err, GN_ERR_USAGE, "--keep-best keeps a checkpoint: give --checkpoint DIR");
+	if (!strcmp(o->keep_best, "ema-top1") && !(o->ema > 0))
+		return gn_err_set(err, GN_ERR_USAGE, "--keep-best ema-top1 is of the moving average: give --ema X");
+	return GN_OK;
+}
+
 static enum gn_status check_alone(const struct gn_train_options *o, struct gn_err *err)
 {
 	enum gn_status status = check_length(o, err);
 
+	if (!status)
+		status = check_evaluation(o, err);
 	if (!status)
 		status = check_comm(o, err);
 	return status ? status : gn_train_check_options(o, err);

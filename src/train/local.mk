@@ -20,6 +20,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/options.h \
 	src/train/loop/replica.c src/train/loop/replica.h \
 	src/train/loop/session.c src/train/loop/session.h \
+	src/train/loop/session_best.c \
 	src/train/loop/session_compress.c \
 	src/train/loop/session_evaluate.c \
 	src/train/loop/session_halving.c \

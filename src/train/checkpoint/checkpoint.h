@@ -6,6 +6,8 @@
  *                       optimizer-00003.safetensors   node 3's part of the optimizer's slots, pieces named
  *                                             momentum/NAME@FIRST, variance/NAME@FIRST (until 0.2.0 and with --shard: rank 3's)
  *     DIR/latest -> step-00000120             updated only after the folder is complete
+ *     DIR/best -> step-00000080               the checkpoint of the best evaluation, which is not removed, with --keep-best
+ *     DIR/step-NNNNNNNN/keep                  an empty file: this checkpoint is never removed
  *     DIR/owner                               the run that may write there, owner.h
  *
  * Saving: rank 0 and the last rank of each node (with --shard all ranks) write into step-N.NONCE.tmp and sync; all ranks agree on success; rank 0 writes and
@@ -58,6 +60,7 @@ struct gn_checkpoint_info {
 	const char *options;
 	enum gn_optim_kind optimizer; /* determines the meaning of the slots */
 	int has_average;	      /* when loading: ema.safetensors exists */
+	int64_t number;		      /* of checkpoints that the run has saved, with this one; 0: not said */
 	char compress[32];	      /* the method of compression that was in use, as gn_compress_name has it; "": not said */
 };
 
@@ -86,7 +89,8 @@ struct gn_checkpoint_target {
 	const char *directory;
 	const char *nonce;	/* see owner.h; the same on all ranks */
 	struct gn_owner *owner; /* on rank 0; NULL elsewhere */
-	int keep;		/* number of checkpoints to keep, >= 1 */
+	int keep;		/* number of checkpoints to keep, >= 1, beside the best one and those with a file `keep` */
+	int keep_every;		/* which gets every so many-th of a run; 0: none */
 	struct gn_log *log; /* receives warnings: an old checkpoint that cannot be removed, a `latest` that cannot be updated */
 };
 
@@ -96,6 +100,9 @@ struct gn_checkpoint_target {
 enum gn_status gn_checkpoint_save(struct gn_comm *comm, const struct gn_checkpoint_target *target,
 				  const struct gn_checkpoint_info *info, const struct gn_model *model,
 				  const struct gn_checkpoint_arrays *arrays, struct gn_err *err);
+/* On rank 0. Points `best` at the checkpoint of step, which must be the newest, and removes what no longer has to stay. GN_ERR_EXISTS as
+ * above. Blocks. */
+enum gn_status gn_checkpoint_mark_best(const struct gn_checkpoint_target *target, uint64_t step, struct gn_err *err);
 /* Collective. Whether a save can succeed: the folder is the same for all nodes, is writable, and has space for a checkpoint. Leaves
  * the folder unchanged. */
 enum gn_status gn_checkpoint_try(struct gn_comm *comm, const struct gn_checkpoint_target *target,

@@ -92,6 +92,8 @@ static void json_info(struct gn_json *j, const struct gn_checkpoint_info *info)
 	gn_json_string(j, "digest", info->dataset_digest);
 	gn_json_string(j, "classes_sha256", info->classes_digest);
 	gn_json_end(j);
+	if (info->number)
+		gn_json_int(j, "number", info->number);
 	if (info->compress[0])
 		gn_json_string(j, "compress", info->compress);
 	if (info->options)
@@ -208,6 +210,8 @@ static const char *parse_info(const json_t *root, struct gn_checkpoint_info *inf
 	    get_text(dataset, "classes_sha256", info->classes_digest, sizeof info->classes_digest))
 		return "dataset";
 	info->state = (struct gn_run_state){(uint64_t)step, (uint64_t)epoch, (uint64_t)sample, (uint64_t)seed, 0};
+	if (json_object_get(root, "number") && get_count(root, "number", 1, INT64_MAX, &info->number))
+		return "number";
 	if (json_object_get(root, "compress") && get_text(root, "compress", info->compress, sizeof info->compress))
 		return "compress";
 	return parse_optimizer(root, info);

@@ -98,20 +98,39 @@ static enum gn_status remove_one(const struct gn_checkpoint_target *t, const cha
 	return status ? status : gn_remove_tree(path, err);
 }
 
-/* Removes the oldest checkpoints until at most t->keep up to newest remain; without newest, all unfinished ones. Continues after
+/* The best one, and those that are to stay for ever. best: what the link says. */
+static int stays(const struct gn_checkpoint_target *t, const char *name, const char *best)
+{
+	char path[PATH_MAX];
+
+	return !strcmp(name, best) ||
+	       ((size_t)snprintf(path, sizeof path, "%s/%s/keep", t->directory, name) < sizeof path && !access(path, F_OK));
+}
+
+static void read_best(const struct gn_checkpoint_target *t, char best[64])
+{
+	char path[PATH_MAX];
+	ssize_t len = gn_path_join(path, sizeof path, t->directory, "best", NULL) ? -1 : readlink(path, best, 63);
+
+	best[len > 0 ? len : 0] = '\0';
+}
+
+/* Removes the oldest checkpoints until at most t->keep up to newest remain beside those that stay; without newest, all unfinished ones. Continues after
  * failures and reports the first. Checkpoints newer than newest were rejected on resume; they are damaged and must not count. */
 static enum gn_status prune(const struct gn_checkpoint_target *t, const char *newest, struct gn_err *err)
 {
 	struct dirent **names;
 	enum gn_status status, first = GN_OK;
 	int count = scandir(t->directory, &names, newest ? is_finished : is_temporary, versionsort), known = 0;
+	char best[64];
 
+	read_best(t, best);
 	if (count < 0)
 		return gn_err_errno(err, errno, "cannot list %s", t->directory);
 	while (known < count && (!newest || strverscmp(names[known]->d_name, newest) <= 0))
 		known++;
 	for (int i = 0; i < count; i++) {
-		if (i < known - (newest ? t->keep : 0)) {
+		if (i < known - (newest ? t->keep : 0) && !(newest && stays(t, names[i]->d_name, best))) {
 			status = remove_one(t, names[i]->d_name, newest != NULL, first ? NULL : err);
 			first = first ? first : status;
 		}
@@ -230,22 +249,46 @@ static enum gn_status write_files(struct gn_comm *comm, const struct paths *p, c
 	return status ? status : gn_checkpoint_rank_write(p->temporary, rank, model, a->own, &files[3], err);
 }
 
-/* `latest` is for users and scripts; it is replaced by rename, so that it always points to a complete checkpoint. */
-static enum gn_status move_latest(const struct gn_checkpoint_target *t, const struct paths *p, struct gn_err *err)
+/* `latest` and `best` are for users and scripts; they are replaced by rename, so that they always point to a complete checkpoint. */
+static enum gn_status move_link(const struct gn_checkpoint_target *t, const char *name, const char *leaf, struct gn_err *err)
 {
 	char link[PATH_MAX], fresh[PATH_MAX];
-	enum gn_status status = gn_path_join(link, sizeof link, t->directory, "latest", err);
+	enum gn_status status = gn_path_join(link, sizeof link, t->directory, name, err);
 
 	if (!status)
-		status = name_temporary(t, "latest", fresh, err);
+		status = name_temporary(t, name, fresh, err);
 	if (status)
 		return status;
-	if (symlink(p->leaf, fresh) || rename(fresh, link)) {
-		status = gn_err_errno(err, errno, "cannot point %s at %s", link, p->leaf);
+	if (symlink(leaf, fresh) || rename(fresh, link)) {
+		status = gn_err_errno(err, errno, "cannot point %s at %s", link, leaf);
 		unlink(fresh);
 		return status;
 	}
 	return gn_sync_dir(t->directory, err);
+}
+
+enum gn_status gn_checkpoint_mark_best(const struct gn_checkpoint_target *target, uint64_t step, struct gn_err *err)
+{
+	struct paths p;
+	enum gn_status status = name_paths(target, step, &p, err);
+
+	if (!status)
+		status = gn_owner_check(target->owner, err);
+	if (!status)
+		status = move_link(target, "best", p.leaf, err);
+	return status ? status : prune(target, p.leaf, err);
+}
+
+/* The file that keeps a checkpoint for ever, where it is due. */
+static enum gn_status put_keep(const struct gn_checkpoint_target *t, const struct paths *p, int64_t number, struct gn_err *err)
+{
+	char path[PATH_MAX];
+	enum gn_status status;
+
+	if (!t->keep_every || number % t->keep_every)
+		return GN_OK;
+	status = gn_path_join(path, sizeof path, p->temporary, "keep", err);
+	return status ? status : gn_file_replace(path, "", 0, err);
 }
 
 /* Replaces a damaged checkpoint of the same step. */
@@ -281,7 +324,9 @@ static enum gn_status commit(const struct gn_checkpoint_target *t, const struct 
 	for (size_t i = 0; i < count; i++)
 		if (all[i].name[0])
 			named[used++] = all[i];
-	status = gn_checkpoint_manifest_write(p->temporary, info, named, used, err);
+	status = put_keep(t, p, info->number, err);
+	if (!status)
+		status = gn_checkpoint_manifest_write(p->temporary, info, named, used, err);
 	free(named);
 	if (!status)
 		status = gn_owner_check(t->owner, err);
@@ -289,7 +334,7 @@ static enum gn_status commit(const struct gn_checkpoint_target *t, const struct 
 		status = put_in_place(t, p, err);
 	if (status)
 		return status;
-	if (move_latest(t, p, &why))
+	if (move_link(t, "latest", p->leaf, &why))
 		gn_log_warn(t->log, "checkpoint %s is saved, but %s", p->folder, why.text);
 	if (prune(t, p->leaf, &why))
 		gn_log_warn(t->log, "cannot remove an old checkpoint yet: %s", why.text);

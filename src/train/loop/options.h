@@ -12,6 +12,7 @@
 #define GN_TRAIN_STALL_MS 900000
 
 #define GN_TRAIN_OPTIONS_MAX 128
+enum { GN_PATIENCE_MAX = 1000 };
 
 /* What the option table of `gannet train` fills. Texts are borrowed. */
 struct gn_train_options {
@@ -43,6 +44,9 @@ struct gn_train_options {
 	const char *checkpoint, *resume;
 	int64_t checkpoint_every;      /* steps; 0: not by steps */
 	int64_t checkpoint_epochs, keep;
+	int64_t keep_every;	       /* every so many-th checkpoint is never removed; 0: none */
+	const char *keep_best;	       /* none, or the metric of evaluations whose best checkpoint is kept; NULL: none */
+	int64_t patience;	       /* evaluations in a row that may be no better; 0: any number */
 	double checkpoint_minutes;     /* by rank 0's clock; 0: not by time */
 	const char *log;
 	int64_t log_every;
@@ -53,6 +57,8 @@ struct gn_train_options {
 	const char *trace;	       /* NULL: none */
 	const char *trace_steps;       /* trace.h */
 	int64_t eval_every;	       /* epochs */
+	int64_t eval_steps;	       /* steps between more evaluations; 0: none */
+	int eval_first;		       /* also before the first step */
 	const char *precision; /* one of GN_PRECISION_CHOICES; NULL: fp32 */
 	const char *device, *transport, *comm, *algo, *tuning, *progress;
 	int64_t threads, loader_threads, prefetch, rails;

@@ -7,6 +7,7 @@
 #include "src/train/checkpoint/owner.h"
 #include "src/train/loop/options.h"
 #include "src/train/loop/step.h"
+#include "src/train/metrics/metrics.h"
 #include "src/train/metrics/metrics_log.h"
 #include "src/train/metrics/run_status.h"
 #include "src/train/optim/lr.h"
@@ -34,6 +35,7 @@ struct gn_session_checkpoint {
 	struct gn_owner *owner;		 /* rank 0, with --checkpoint */
 	char nonce[GN_OWNER_NONCE];	 /* of it, on all ranks */
 	uint64_t saved_step;		 /* the newest step in a checkpoint, UINT64_MAX for none */
+	int64_t number;			 /* of checkpoints that the run has saved */
 	uint64_t begun_ns;		 /* gn_clock_ns() when a checkpoint was last begun, or the run */
 };
 
@@ -51,6 +53,17 @@ struct gn_session_halving {
 	int factor, rungs;
 	int behind;			 /* the run has stopped because other trials are better */
 	char why[256];			 /* rank 0 */
+};
+
+/* Of --keep-best and --patience: the same on all ranks, and kept in best.json of the checkpoint folder. */
+struct gn_session_best {
+	int is_known;
+	double value;			 /* of the metric, at that step */
+	uint64_t step;
+	size_t worse_count;		 /* steps of later evaluations that were no better */
+	uint64_t worse[GN_PATIENCE_MAX];
+	int is_over;			 /* they are as many as --patience allows: the run ends */
+	char why[160];
 };
 
 struct gn_session_status {
@@ -78,6 +91,7 @@ struct gn_session {
 	struct gn_session_metrics metrics;
 	struct gn_session_status status;
 	struct gn_session_halving halving;
+	struct gn_session_best best;
 	struct gn_model *model;		 /* at its full side */
 	struct gn_model *train_model;	 /* at the side of this epoch's images; NULL: the full one */
 	struct gn_plan_options device;	 /* of these only the device and the precision */
@@ -150,7 +164,8 @@ int gn_session_wants_save(const struct gn_session *s);
 int gn_session_has_batch(const struct gn_session *s, uint64_t samples_done);
 /* Steps when --steps counts them, else epochs: after a resume at another world size an epoch has another number of steps. */
 int gn_session_is_done(const struct gn_session *s);
-/* Whether an evaluation belongs to the present state: at the end of every --eval-every'th epoch, and of the run. */
+/* Whether an evaluation belongs to the present state: at the end of every --eval-every'th epoch, after every --eval-steps'th step, before
+ * the first one with --eval-first, and at the end of the run. */
 int gn_session_evaluation_due(const struct gn_session *s);
 /* Collective. Evaluates the network as it is, and its moving average when there is one, and logs both. *stop is read every few
  * batches: when any rank's is set, *stopping becomes 1 on all ranks at the same batch. An evaluation that is cut short by it, or not
@@ -174,6 +189,12 @@ enum gn_status gn_session_begin_halving(struct gn_session *s, uint64_t total_ste
 int gn_session_rung(const struct gn_session *s);
 /* Collective, after the lines of such a step are in the log: sets s->halving.behind. */
 enum gn_status gn_session_halve(struct gn_session *s, struct gn_err *err);
+/* Collective, session_best.c. Before the first step: what is known of the run's evaluations, for --keep-best and --patience. After each
+ * evaluation of a step: a better one is saved and named by the link `best`; average is used only with --ema. */
+enum gn_status gn_session_begin_best(struct gn_session *s, struct gn_err *err);
+enum gn_status gn_session_note_best(struct gn_session *s, const struct gn_metrics *plain, const struct gn_metrics *average, struct gn_err *err);
+/* Rank 0: the link to the checkpoint of the present step. */
+enum gn_status gn_session_mark_best(const struct gn_session *s, struct gn_err *err);
 /* Writes the last status, if there has been one. how: "done", "stopped" or "failed". */
 void gn_session_end_status(struct gn_session *s, const char *how);
 /* Epochs done, with the fraction of the current one. */

@@ -10,11 +10,17 @@
 
 int gn_session_evaluation_due(const struct gn_session *s)
 {
+	const struct gn_train_options *o = s->options;
+
 	if (!s->data.val)
 		return 0;
+	if (!s->state.step && o->eval_first)
+		return 1;
+	if (s->state.step && o->eval_steps && s->state.step % (uint64_t)o->eval_steps == 0)
+		return 1;
 	/* no sample of an epoch is done: the one before it has just ended */
 	return gn_session_is_done(s) ||
-	       (s->state.epoch && !s->state.sample && s->state.epoch % (uint64_t)s->options->eval_every == 0);
+	       (s->state.epoch && !s->state.sample && s->state.epoch % (uint64_t)o->eval_every == 0);
 }
 
 static void put_score(struct gn_json *j, const struct gn_metrics *score)
@@ -105,7 +111,9 @@ static enum gn_status evaluate(struct gn_session *s, const volatile sig_atomic_t
 	log_score_text(s, "", &plain);
 	if (gn_replica_has_average(&s->replica))
 		log_score_text(s, " of the average", &average);
-	return put_scores(s, &plain, &average, began_ns, err);
+	/* before the log has the evaluation: a start that finds it there does not repeat it */
+	status = gn_session_note_best(s, &plain, &average, err);
+	return status ? status : put_scores(s, &plain, &average, began_ns, err);
 }
 
 enum gn_status gn_session_evaluate(struct gn_session *s, const volatile sig_atomic_t *stop, int *stopping, struct gn_err *err)

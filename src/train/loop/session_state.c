@@ -364,6 +364,7 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 	if (status)
 		return status;
 	s->state = shared.state;
+	s->checkpoint.number = shared.info.number;
 	s->checkpoint.saved_step = shared.resumed ? s->state.step : UINT64_MAX;
 	s->checkpoint.begun_ns = gn_clock_ns();
 	*resumed = shared.resumed;
@@ -416,7 +417,15 @@ enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_
 
 static struct gn_checkpoint_target target_of(const struct gn_session *s)
 {
-	return (struct gn_checkpoint_target){s->options->checkpoint, s->checkpoint.nonce, s->checkpoint.owner, (int)s->options->keep, s->log};
+	return (struct gn_checkpoint_target){s->options->checkpoint, s->checkpoint.nonce, s->checkpoint.owner, (int)s->options->keep,
+		(int)s->options->keep_every, s->log};
+}
+
+enum gn_status gn_session_mark_best(const struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_checkpoint_target target = target_of(s);
+
+	return gn_checkpoint_mark_best(&target, s->state.step, err);
 }
 
 enum gn_status gn_session_try_save(struct gn_session *s, struct gn_err *err)
@@ -464,6 +473,7 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return status;
 	s->checkpoint.info.state = s->state;
+	s->checkpoint.info.number = s->checkpoint.number + 1;
 	arrays.own = &own;
 	if (s->replica.compressor)
 		gn_compress_name(gn_compressor_spec(s->replica.compressor), s->checkpoint.info.compress);
@@ -481,6 +491,7 @@ enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step);
 	s->checkpoint.saved_step = s->state.step;
+	s->checkpoint.number++;
 	if (gn_comm_rank(s->comm) == 0)
 		gn_log_info(s->log, "checkpoint %s/step-%08" PRIu64 " saved in %.2f s", s->options->checkpoint, s->state.step,
 			    (double)(gn_clock_ns() - began) * 1e-9);

@@ -207,6 +207,12 @@ static enum gn_status save_if_due(struct gn_session *s, int over, int last, int 
 	return GN_OK;
 }
 
+/* The run ends before its last step because others, or its own evaluations, are better. Alike on all ranks. */
+static int is_cut_short(const struct gn_session *s)
+{
+	return s->halving.behind || s->best.is_over;
+}
+
 /* What is due after a step: a log line, a checkpoint, the end of an epoch with its evaluation. The checkpoint comes first, for an
  * evaluation may take longer than whoever asked for a stop waits. */
 static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums, const volatile sig_atomic_t *stop, int *stopping,
@@ -227,10 +233,10 @@ static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums,
 		status = gn_session_evaluate(s, stop, stopping, err);
 	if (!status && rung && !last && !*stopping)
 		status = gn_session_halve(s, err);
-	if (!status && (last || *stopping || s->halving.behind || gn_trace_is_full(s->metrics.trace, s->state.step)))
+	if (!status && (last || *stopping || is_cut_short(s) || gn_trace_is_full(s->metrics.trace, s->state.step)))
 		status = write_trace(s, err);
 	announce(s, "training");
-	if (!status && over && !last && !*stopping && !s->halving.behind)
+	if (!status && over && !last && !*stopping && !is_cut_short(s))
 		status = gn_session_begin_epoch(s, err);
 	return status;
 }
@@ -245,7 +251,7 @@ static enum gn_status train(struct gn_session *s, const volatile sig_atomic_t *s
 
 	gn_progress_bar_begin(&progress, "training", "images", steps_left(s) * s->schedule.global_batch);
 	progress.terminal = progress.terminal && gn_comm_rank(s->comm) == 0;
-	while (!status && !gn_session_is_done(s) && !stopping && !s->halving.behind) {
+	while (!status && !gn_session_is_done(s) && !stopping && !is_cut_short(s)) {
 		status = gn_session_step(s, stop, &sums, &stopping, err);
 		if (!status)
 			status = after_step(s, &sums, stop, &stopping, err);
@@ -362,6 +368,8 @@ static enum gn_status log_end(struct gn_session *s, int stopped, struct gn_err *
 		gn_usage_write(gn_usage_last(s->status.usage), j);
 		if (s->halving.behind)
 			gn_json_string(j, "halving", s->halving.why);
+		if (s->best.is_over)
+			gn_json_string(j, "patience", s->best.why);
 	}
 	gn_session_end_status(s, stopped ? "stopped" : "done");
 	return gn_metrics_log_end(s->metrics.log, err);
@@ -418,6 +426,8 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 		status = gn_session_begin_status(s, s->state.step + steps_left(s), err);
 	if (!status)
 		status = gn_session_begin_halving(s, s->state.step + steps_left(s), err);
+	if (!status)
+		status = gn_session_begin_best(s, err);
 	if (!status) {
 		close_epoch(s);
 		status = gn_session_begin_epoch(s, err);

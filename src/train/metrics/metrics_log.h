@@ -18,6 +18,7 @@
  *     {"event": "stop" | "end", "step", "epoch", "params_sha256", "usage": {"cpu_s", "age_s", "processors", "max_rss_bytes",
  *      "max_rss_rank"}}   usage: of all ranks since their processes started, as usage.h says.
  *      "halving", in "end": the run was stopped before its last step, because other trials of its sweep are better
+ *      "patience", in "end": the run was stopped before its last step, because its evaluations no longer improved
  *     {"event": "failed", "step", "epoch", "status", "reason"}   rank 0's error; status: gn_status_text(), which train.sbatch reads.
  *      A killed run has no such line
  *

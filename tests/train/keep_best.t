@@ -1,0 +1,69 @@
+#!/bin/sh
+# The best checkpoint and every K-th stay beside the newest; a run ends when it no longer improves; more evaluations change no step.
+set -u
+. "$GN_SOURCE/tests/train/common.sh"
+
+check 'images are packed' "$gannet" pack --out "$dir/train" --synthetic 64 --classes 4 --size 28x28
+check 'and others' "$gannet" pack --out "$dir/val" --synthetic 32 --classes 4 --size 28x28 --seed 7
+train() { # RANKS NAME OPTION...
+	ranks=$1 name=$2
+	shift 2
+	lenet "$ranks" 8 --val "$dir/val" --checkpoint "$dir/$name" --log "$dir/$name.jsonl" --schedule constant "$@"
+}
+final() { "$jsonl" "$dir/$1.jsonl" end params_sha256; }
+field() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$dir/$1/best.json" "$2"; }
+# NAME METRIC: the link, best.json and the log's evaluations name the same step; the first of equals is the best
+agrees() {
+	python3 - "$dir/$1.jsonl" "$dir/$1" "$2" <<'PY'
+import json, os, sys
+log, folder, metric = sys.argv[1:]
+lines = [json.loads(line) for line in open(log)]
+scores = {line["step"]: line[metric] for line in lines if line["event"] == "eval" and line["step"]}
+best = (min if metric == "loss" else max)(scores.values())
+step = min(s for s in scores if scores[s] == best)
+kept = json.load(open(folder + "/best.json"))
+assert kept["step"] == step and kept["value"] == best and kept["metric"] == metric, (kept, scores)
+assert kept["worse"] == sorted(s for s in scores if s > step), (kept, scores)
+assert os.readlink(folder + "/best") == f"step-{step:08d}" and os.path.exists(folder + "/best/manifest.json")
+PY
+}
+
+check 'a run of 40 steps' train 2 plain --steps 40
+check 'the same, evaluated before and between' train 2 often --steps 40 --eval-steps 3 --eval-first --keep-best top1 --keep 1
+check 'evaluations change no parameter' test "$(final often)" = "$(final plain)"
+check 'the first is of step 0' test "$("$jsonl" "$dir/often.jsonl" eval step | head -1)" = 0
+check 'every third step and every epoch has one' test "$("$jsonl" "$dir/often.jsonl" eval step | tr '\n' ' ')" = \
+	'0 3 4 6 8 9 12 15 16 18 20 21 24 27 28 30 32 33 36 39 40 '
+check 'the best is the best of the log' agrees often top1
+check 'it and the newest are all that is there' test "$(ls -d "$dir"/often/step-* | wc -l)" -le 2
+check 'the newest is there' test -d "$dir/often/step-00000040"
+expect 0 '"top1":' 'the link is a checkpoint to evaluate' "$gannet" eval --data "$dir/val" --checkpoint "$dir/often/best"
+check 'with the top-1 that it was kept for' sh -c '"$1" eval --data "$2" --checkpoint "$3" | grep -q "\"top1\": $4"' sh \
+	"$gannet" "$dir/val" "$dir/often/best" "$(field often value)"
+
+check 'by loss, in one start' train 2 whole --epochs 8 --keep-best loss --keep 1
+check 'by loss, in two' train 2 halves --epochs 3 --keep-best loss --keep 1
+check 'of which the second goes on' train 2 halves --epochs 8 --keep-best loss --keep 1 --resume auto
+check 'the best of both is the same' cmp "$dir/whole/best.json" "$dir/halves/best.json"
+check 'that of the log' agrees whole loss
+
+check 'a run that cannot improve' train 2 stuck --epochs 9 --lr 0 --patience 2 --keep-best loss
+check 'ends after two evaluations in vain' test "$("$jsonl" "$dir/stuck.jsonl" end step)" = 12
+check 'the log says why' grep -q '"patience": "2 evaluations without a better loss' "$dir/stuck.jsonl"
+check 'resumed it stays ended' train 2 stuck --epochs 9 --lr 0 --patience 2 --keep-best loss --resume auto
+check 'at the same step' test "$("$jsonl" "$dir/stuck.jsonl" end step | tail -1)" = 12
+check 'with more patience it goes on' train 2 stuck --epochs 9 --lr 0 --patience 4 --keep-best loss --resume auto
+check 'until that is over' test "$("$jsonl" "$dir/stuck.jsonl" end step | tail -1)" = 20
+
+check 'every third checkpoint is to stay, in two starts' train 1 third --steps 8 --checkpoint-every 2 --keep 1 --keep-every 3
+check 'of which the second counts on' train 1 third --steps 20 --checkpoint-every 2 --keep 1 --keep-every 3 --resume auto
+check 'the third, the sixth, the ninth and the newest are there' test \
+	"$(cd "$dir/third" && echo step-*)" = 'step-00000006 step-00000012 step-00000018 step-00000020'
+
+expect 2 'give --val' 'the best of no evaluation is refused' "$gannet" train --data "$dir/train" --model lenet --keep-best top1 \
+	--checkpoint "$dir/none"
+expect 2 'give --checkpoint' 'and the best without a folder' "$gannet" train --data "$dir/train" --val "$dir/val" --model lenet \
+	--keep-best top1
+expect 2 'give --ema' 'and that of no average' "$gannet" train --data "$dir/train" --val "$dir/val" --model lenet \
+	--keep-best ema-top1 --checkpoint "$dir/none"
+finish
