@@ -8,6 +8,7 @@
 #include "src/train/loop/combine.h"
 #include "src/train/loop/input.h"
 #include "src/train/loop/trainer.h"
+#include "src/train/model/init.h"
 #include "src/train/model/model.h"
 #include "src/train/optim/recipe.h"
 #include "src/train/parallel/shard.h"
@@ -125,6 +126,9 @@ static const struct gn_option options[] = {
 	 .help = "initial parameters: PATH of a safetensors file of F32, F16 or BF16 (unknown tensors are named and ignored), "
 		 "formula, or seed:N "
 		 "(default: seed:N with the value of --seed)"},
+	{.name = "init-head", .kind = GN_OPTION_CHOICE, .offset = FIELD(init_head), .value_name = "WHAT", .initial = "keep",
+	 .choices = "keep|skip",
+	 .help = "the last layer of --init's file; skip: initialise it by --seed, for fine-tuning on another number of classes"},
 	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1", .min = 0,
 	 .max = 9e15, .help = "seed of sample order, augmentation and initial parameters"},
 	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR",
@@ -410,12 +414,14 @@ static enum gn_status check_length(const struct gn_train_options *o, struct gn_e
 	return GN_OK;
 }
 
-static enum gn_status check_evaluation(const struct gn_train_options *o, struct gn_err *err)
+static enum gn_status check_needs(const struct gn_train_options *o, struct gn_err *err)
 {
 	int keeps = strcmp(o->keep_best, "none") != 0;
 	const char *asks = keeps ? "--keep-best" : o->patience ? "--patience" : o->eval_steps ? "--eval-steps" : o->eval_first ? "--eval-first"
 			   : NULL;
 
+	if (!strcmp(o->init_head, "skip") && !gn_init_is_file(o->init))
+		return gn_err_set(err, GN_ERR_USAGE, "--init-head skip is of a file of weights: give --init FILE.safetensors");
 	if (asks && !o->val)
 		return gn_err_set(err, GN_ERR_USAGE, "%s is of evaluations: give --val DIR", asks);
 	if (keeps && !o->checkpoint)
@@ -430,7 +436,7 @@ static enum gn_status check_alone(const struct gn_train_options *o, struct gn_er
 	enum gn_status status = check_length(o, err);
 
 	if (!status)
-		status = check_evaluation(o, err);
+		status = check_needs(o, err);
 	if (!status)
 		status = check_comm(o, err);
 	return status ? status : gn_train_check_options(o, err);

@@ -190,7 +190,7 @@ static void test_import(void **state)
 	params = calloc(gn_model_param_elements(m), sizeof *params);
 	gn_strbuf_init(&ignored);
 	write_halves(m, 0, 0);
-	assert_ok(gn_weights_import(path, m, params, NULL, &ignored, &err));
+	assert_ok(gn_weights_import(path, m, 0, params, NULL, &ignored, &err));
 	assert_string_equal(gn_strbuf_text(&ignored), "mask");
 	for (int i = 0; i < gn_model_param_count(m); i++)
 		for (size_t k = 0; k < gn_model_param(m, i)->count; k++)
@@ -199,11 +199,11 @@ static void test_import(void **state)
 	assert_int_equal(gn_weights_load(path, m, params, NULL, &err), GN_ERR_DATA);
 	assert_non_null(strstr(err.text, "mask"));
 	write_halves(m, 2, 0);
-	assert_int_equal(gn_weights_import(path, m, params, NULL, &ignored, &err), GN_ERR_DATA);
+	assert_int_equal(gn_weights_import(path, m, 0, params, NULL, &ignored, &err), GN_ERR_DATA);
 	assert_non_null(strstr(err.text, gn_model_param(m, 0)->name));
 	assert_non_null(strstr(err.text, gn_model_param(m, 1)->name));
 	write_halves(m, 0, 1);
-	assert_int_equal(gn_weights_import(path, m, params, NULL, &ignored, &err), GN_ERR_DATA);
+	assert_int_equal(gn_weights_import(path, m, 0, params, NULL, &ignored, &err), GN_ERR_DATA);
 	snprintf(shapes, sizeof shapes, "is [%zu] there and [%zu]", gn_model_param(m, 1)->count - 1, gn_model_param(m, 1)->count);
 	assert_non_null(strstr(err.text, shapes));
 	gn_strbuf_release(&ignored);

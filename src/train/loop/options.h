@@ -40,6 +40,7 @@ struct gn_train_options {
 	int64_t pad, resize_shorter;   /* -1: by the image side */
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
 	const char *init;
+	const char *init_head;	       /* "keep", or "skip": of a file of another number of classes */
 	int64_t seed;
 	const char *checkpoint, *resume;
 	int64_t checkpoint_every;      /* steps; 0: not by steps */

@@ -24,7 +24,7 @@ static enum gn_status import_weights(struct gn_session *s, const char *path, str
 	enum gn_status status;
 
 	gn_strbuf_init(&ignored);
-	status = gn_weights_import(path, s->model, s->replica.params.host, s->replica.buffers.host, &ignored, err);
+	status = gn_weights_import(path, s->model, !strcmp(s->options->init_head, "skip"), s->replica.params.host, s->replica.buffers.host, &ignored, err);
 	if (!status && ignored.len)
 		gn_log_warn(s->log, "%s has tensors that %s lacks, which are ignored: %s", path, gn_model_name(s->model),
 			    gn_strbuf_text(&ignored));
@@ -36,17 +36,14 @@ static enum gn_status initial_values(struct gn_session *s, struct gn_err *err)
 {
 	const char *init = s->options->init;
 	char seeded[40];
+	int is_file = gn_init_is_file(init);
 	enum gn_status status = gn_input_check(s->options->mean, s->options->deviation, &s->checkpoint.info.input, err);
 
-	if (status)
-		return status;
-	if (!init) {
-		snprintf(seeded, sizeof seeded, "seed:%" PRId64, s->options->seed);
-		init = seeded;
-	}
-	if (!strcmp(init, "formula") || !strncmp(init, "seed:", 5))
-		status = gn_init_params(s->model, init, s->replica.params.host, s->replica.buffers.host, err);
-	else
+	snprintf(seeded, sizeof seeded, "seed:%" PRId64, s->options->seed);
+	/* before a file, which may leave the last layer to it */
+	if (!status)
+		status = gn_init_params(s->model, init && !is_file ? init : seeded, s->replica.params.host, s->replica.buffers.host, err);
+	if (!status && is_file)
 		return import_weights(s, init, err);
 	if (!status && s->options->zero_gamma)
 		gn_init_zero_gamma(s->model, s->replica.params.host);

@@ -124,6 +124,11 @@ static enum gn_status parse(const char *spec, int *is_formula, uint64_t *seed, s
 	return GN_OK;
 }
 
+int gn_init_is_file(const char *spec)
+{
+	return spec && strcmp(spec, "formula") && strncmp(spec, "seed:", 5);
+}
+
 enum gn_status gn_init_params(const struct gn_model *m, const char *spec, float *params, float *buffers,
 			      struct gn_err *err)
 {

@@ -15,6 +15,9 @@
 enum gn_status gn_init_params(const struct gn_model *m, const char *spec, float *params, float *buffers,
 			      struct gn_err *err);
 
+/* Whether a value of --init is neither; NULL is none. */
+int gn_init_is_file(const char *spec);
+
 /* Initialises parameter number index by "seed:N". */
 void gn_init_param(const struct gn_model *m, int index, uint64_t seed, float *out);
 

@@ -104,7 +104,7 @@ static enum gn_status wrong_shape(const struct gn_tensor_entry *e, const char *p
 	gn_strbuf_puts(&text, " there and ");
 	put_shape(&text, p->shape, p->dims);
 	gn_err_set(err, GN_ERR_DATA, "%s: tensor '%s' is %s in this model: %s", path, p->name, gn_strbuf_text(&text),
-		   has_other_classes(e, model, p) ? "the number of classes of the last layer must equal the dataset's"
+		   has_other_classes(e, model, p) ? "the number of classes of the last layer must equal the dataset's (train --init-head skip begins with a new layer)"
 						  : "another model, or images of another side?");
 	gn_strbuf_release(&text);
 	return GN_ERR_DATA;
@@ -165,7 +165,13 @@ static int is_wrapped(const struct gn_safetensors *file)
 	return count && i == count;
 }
 
-static enum gn_status check_missing(const struct gn_safetensors *file, const char *path, const struct gn_model *model,
+/* Weight or bias of the last layer, whose size is the number of classes. */
+static int is_head(const struct gn_model *model, const struct gn_param *p)
+{
+	return p->node == gn_model_param(model, gn_model_param_count(model) - 1)->node && !is_buffer(p);
+}
+
+static enum gn_status check_missing(const struct gn_safetensors *file, const char *path, const struct gn_model *model, int without_head,
 				    struct gn_err *err)
 {
 	struct gn_strbuf names;
@@ -173,7 +179,7 @@ static enum gn_status check_missing(const struct gn_safetensors *file, const cha
 
 	gn_strbuf_init(&names);
 	for (size_t i = 0; i < tensor_count(model); i++)
-		if (!gn_safetensors_find(file, tensor(model, i)->name))
+		if (!gn_safetensors_find(file, tensor(model, i)->name) && !(without_head && is_head(model, tensor(model, i))))
 			put_name(&names, tensor(model, i)->name, ++missing);
 	end_names(&names, missing);
 	if (missing && is_wrapped(file))
@@ -209,7 +215,7 @@ static void list_foreign(const struct gn_safetensors *file, const struct gn_mode
 	end_names(names, count);
 }
 
-enum gn_status gn_weights_import(const char *path, const struct gn_model *model, float *params, float *buffers,
+enum gn_status gn_weights_import(const char *path, const struct gn_model *model, int without_head, float *params, float *buffers,
 				 struct gn_strbuf *ignored, struct gn_err *err)
 {
 	struct gn_safetensors *file;
@@ -217,11 +223,12 @@ enum gn_status gn_weights_import(const char *path, const struct gn_model *model,
 
 	if (status)
 		return status;
-	status = check_missing(file, path, model, err);
+	status = check_missing(file, path, model, without_head, err);
 	for (size_t i = 0; i < tensor_count(model) && !status; i++) {
 		const struct gn_param *p = tensor(model, i);
 
-		status = load_one(file, path, model, p, is_buffer(p) ? buffers : params, err);
+		if (!without_head || !is_head(model, p))
+			status = load_one(file, path, model, p, is_buffer(p) ? buffers : params, err);
 	}
 	if (!status)
 		list_foreign(file, model, ignored);
@@ -237,7 +244,7 @@ enum gn_status gn_weights_load(const char *path, const struct gn_model *model, f
 	enum gn_status status;
 
 	gn_strbuf_init(&foreign);
-	status = gn_weights_import(path, model, params, buffers, &foreign, err);
+	status = gn_weights_import(path, model, 0, params, buffers, &foreign, err);
 	if (!status && foreign.len)
 		status = gn_err_set(err, GN_ERR_DATA, "%s has a tensor %s that %s lacks: weights of another model?", path,
 				    gn_strbuf_text(&foreign), gn_model_name(model));

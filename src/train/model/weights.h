@@ -17,8 +17,9 @@ enum gn_status gn_weights_save(const char *path, const struct gn_model *model, c
 			       struct gn_err *err);
 /* Fills params and buffers from a file of any origin. Every tensor of the model must be present with its shape, as F32, F16 or
  * BF16; GN_ERR_DATA names missing tensors, or the first with a different shape and both shapes. The names of additional tensors are
- * appended to ignored as one line, if any. On failure the arrays may be partially filled. */
-enum gn_status gn_weights_import(const char *path, const struct gn_model *model, float *params, float *buffers,
+ * appended to ignored as one line, if any. On failure the arrays may be partially filled.
+ * without_head: weight and bias of the last layer are neither read nor required; the file may have another number of classes. */
+enum gn_status gn_weights_import(const char *path, const struct gn_model *model, int without_head, float *params, float *buffers,
 				 struct gn_strbuf *ignored, struct gn_err *err);
 /* The same for a file written by Gannet: additional tensors are GN_ERR_DATA, too. */
 enum gn_status gn_weights_load(const char *path, const struct gn_model *model, float *params, float *buffers,
