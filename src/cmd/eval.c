@@ -36,6 +36,8 @@ static const struct gn_option options[] = {
 	 .help = "evaluate the exponential moving average of the weights (train --ema)"},
 	{.name = "logits", .kind = GN_OPTION_TEXT, .offset = FIELD(logits), .value_name = "FILE.npy",
 	 .help = "write the logits as a NumPy array: float32, one row per image in the order of the dataset"},
+	{.name = "per-class", .kind = GN_OPTION_TEXT, .offset = FIELD(per_class), .value_name = "FILE.json",
+	 .help = "write accuracy, precision and F1 of each class, the confusion matrix, and the calibration error (15 bins)"},
 	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
 	 .initial = "64", .min = 1, .max = 65536, .help = "images per rank and step"},
 	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",

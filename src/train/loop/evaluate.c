@@ -2,6 +2,7 @@
 
 #include "data/sample/augment.h"
 #include "src/base/alloc.h"
+#include "src/base/file.h"
 #include "src/train/checkpoint/checkpoint.h"
 #include "src/train/plan/device.h"
 #include "src/train/loop/input.h"
@@ -24,12 +25,14 @@ struct evaluation {
 	struct gn_loader *loader;
 	struct gn_plan *plan;
 	struct gn_logits *logits;
+	struct gn_confusion *confusion;
 	float *params, *buffers;
 	const char *folder; /* of the checkpoint; NULL where it is not known */
 };
 
 static void release(struct evaluation *e)
 {
+	gn_confusion_destroy(e->confusion);
 	gn_logits_destroy(e->logits);
 	gn_plan_destroy(e->plan);
 	gn_loader_destroy(e->loader);
@@ -122,7 +125,24 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 		status = gn_plan_create(e->model, &po, e->params, NULL, e->buffers, &e->plan, err);
 	if (!status && o->logits)
 		status = gn_logits_create(o->logits, gn_dataset_count(e->data), (uint32_t)e->info.classes, comm, &e->logits, err);
-	return status;
+	if (!status && o->per_class)
+		status = gn_confusion_create((int)e->info.classes, &e->confusion, err);
+	return status || !o->per_class ? status : gn_file_check_replaceable(o->per_class, err);
+}
+
+/* Collective. */
+static enum gn_status write_confusion(const struct evaluation *e, const char *path, struct gn_comm *comm, struct gn_log *log, struct gn_err *err)
+{
+	enum gn_status status = gn_confusion_sum(e->confusion, comm, err);
+
+	if (status)
+		return status;
+	if (gn_comm_rank(comm) == 0) {
+		status = gn_confusion_write(e->confusion, e->data, path, err);
+		gn_log_info(log, "macro F1 %.4f, calibration error %.4f", gn_confusion_macro_f1(e->confusion),
+			    gn_confusion_calibration_error(e->confusion));
+	}
+	return gn_agree_status(comm, status, err);
 }
 
 /* Rank 0 reads the checkpoint, the others receive it. */
@@ -290,12 +310,14 @@ enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_
 	counting = !status;
 	if (!status)
 		status = gn_metrics_run(e.plan, e.loader, comm, (int)e.info.classes, e.logits ? gn_logits_rows(e.logits) : NULL,
-				      NULL, NULL, out, err);
+				      e.confusion, NULL, NULL, out, err);
 	/* Until here all failures were agreed on; one in the middle of the run is this rank's own. */
 	if (status && counting && status != GN_ERR_PEER_LOST)
 		gn_world_abort(gn_comm_world(comm), err->text);
 	if (!status && e.logits)
 		status = gn_logits_write(e.logits, comm, err);
+	if (!status && e.confusion)
+		status = write_confusion(&e, options->per_class, comm, log, err);
 	if (!status)
 		*step = e.info.state.step;
 	release(&e);

@@ -20,6 +20,7 @@ struct gn_evaluate_options {
 	int64_t side;		       /* of weights: 0 is the file's, or the network's own */
 	int64_t resize_shorter;	       /* -1: the checkpoint's or the file's, or the default of data/sample/augment.h */
 	const char *logits; /* a file for them, as logits.h says; NULL: none. Every rank then keeps those of all samples. */
+	const char *per_class; /* a file for gn_confusion_write; NULL: none */
 	const char *device, *precision, *transport;
 	int64_t batch, threads, loader_threads, prefetch;
 	struct gn_world_options world;

@@ -55,7 +55,7 @@ static enum gn_status score(struct gn_session *s, int average, const volatile si
 	if (swaps)
 		gn_ema_swap(&ema, s->replica.params.host, s->replica.buffers.host);
 	if (!status)
-		status = gn_metrics_run(s->val_plan, s->data.val_loader, s->comm, gn_model_classes(s->model), NULL, stop, stopping, out, err);
+		status = gn_metrics_run(s->val_plan, s->data.val_loader, s->comm, gn_model_classes(s->model), NULL, NULL, stop, stopping, out, err);
 	if (swaps)
 		gn_ema_swap(&ema, s->replica.params.host, s->replica.buffers.host);
 	if (gn_session_alone(s, status))

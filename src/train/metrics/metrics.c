@@ -77,7 +77,7 @@ static enum gn_status agree_on_stop(struct gn_comm *comm, int *stop, struct gn_e
 
 /* Evaluates one batch of this rank. */
 static enum gn_status score_batch(struct gn_plan *plan, struct gn_loader *loader, int classes, float *logits,
-				  struct gn_metrics *score, struct gn_err *err)
+				  struct gn_confusion *confusion, struct gn_metrics *score, struct gn_err *err)
 {
 	struct gn_batch batch;
 	const float *rows;
@@ -89,6 +89,8 @@ static enum gn_status score_batch(struct gn_plan *plan, struct gn_loader *loader
 	if (status)
 		return status;
 	gn_metrics_add(score, rows, batch.labels, batch.count, classes);
+	if (confusion)
+		gn_confusion_add(confusion, rows, batch.labels, batch.count);
 	for (uint32_t i = 0; i < batch.count && logits; i++)
 		memcpy(logits + batch.indices[i] * (size_t)classes, rows + (size_t)i * (size_t)classes,
 		       (size_t)classes * sizeof *rows);
@@ -96,7 +98,7 @@ static enum gn_status score_batch(struct gn_plan *plan, struct gn_loader *loader
 }
 
 enum gn_status gn_metrics_run(struct gn_plan *plan, struct gn_loader *loader, struct gn_comm *comm, int classes, float *logits,
-			    const volatile sig_atomic_t *stop, int *stopping, struct gn_metrics *out, struct gn_err *err)
+			    struct gn_confusion *confusion, const volatile sig_atomic_t *stop, int *stopping, struct gn_metrics *out, struct gn_err *err)
 {
 	struct gn_metrics score = {0};
 	uint64_t batches = gn_loader_batches(loader), every = gn_comm_size(comm) > 1 ? STOP_EVERY : 1;
@@ -113,7 +115,7 @@ enum gn_status gn_metrics_run(struct gn_plan *plan, struct gn_loader *loader, st
 				break;
 		}
 		if (!status)
-			status = score_batch(plan, loader, classes, logits, &score, err);
+			status = score_batch(plan, loader, classes, logits, confusion, &score, err);
 		if (!status)
 			status = gn_world_check(gn_comm_world(comm), err);
 	}

@@ -1,0 +1,53 @@
+#!/bin/sh
+# gannet eval --per-class: counts by class and calibration, against those of the logits; the same for any number of ranks.
+set -u
+. "$GN_SOURCE/tests/train/common.sh"
+
+check 'digits are packed' pack_digits
+check 'a network' lenet 1 32 --steps 20 --checkpoint "$dir/run"
+answers() { # NAME RANKS OPTION...
+	name=$1 ranks=$2
+	shift 2
+	timeout -k 5 60 "$gannet" launch -n "$ranks" -- "$gannet" eval --data "$dir/val" --checkpoint "$dir/run" --threads 1 \
+		--loader-threads 1 --per-class "$dir/$name.classes" "$@" >"$dir/$name.json"
+}
+check 'one rank' answers one 1 --logits "$dir/one.npy"
+check 'three ranks, other batches' answers three 3 --batch 7
+expect 0 'macro F1 0\.[0-9]+, calibration error 0\.[0-9]+' 'two numbers are in the log' env GANNET_LOG=info "$gannet" eval \
+	--data "$dir/val" --checkpoint "$dir/run" --per-class "$dir/again.classes"
+check 'the counts are those of the logits' python3 - "$dir" <<'PY'
+import array, json, math, sys
+def load(name): return json.load(open(f"{sys.argv[1]}/{name}"))
+one, three, score = load("one.classes"), load("three.classes"), load("one.json")
+data = open(f"{sys.argv[1]}/one.npy", "rb").read()
+flat = array.array("f", data[10 + data[8] + 256 * data[9]:])
+rows = [flat[i:i + 10] for i in range(0, len(flat), 10)]
+matrix, classes = one["confusion"], one["classes"]
+assert one["images"] == len(rows) == score["images"] == sum(map(sum, matrix))
+assert abs(sum(matrix[k][k] for k in range(10)) / len(rows) - score["top1"]) < 1e-12
+best = [max(range(10), key=lambda k: row[k]) for row in rows]
+f1s = []
+for k, c in enumerate(classes):
+    assert c["name"] == str(k) and c["predicted"] == best.count(k) == sum(row[k] for row in matrix) and c["images"] == sum(matrix[k])
+    assert abs(c["accuracy"] - matrix[k][k] / c["images"]) < 1e-12
+    assert (c["precision"] is None) == (c["predicted"] == 0)
+    assert c["precision"] is None or abs(c["precision"] - matrix[k][k] / c["predicted"]) < 1e-12
+    f1s.append(2 * matrix[k][k] / (c["images"] + c["predicted"]))
+    assert abs(c["f1"] - f1s[-1]) < 1e-12
+assert abs(one["macro_f1"] - sum(f1s) / 10) < 1e-12
+confidence = [1 / sum(math.exp(x - max(row)) for x in row) for row in rows]
+error = 0
+for n, b in enumerate(one["bins"]):
+    inside = [p for p in confidence if min(int(p * 15), 14) == n]
+    assert b["images"] == len(inside)
+    if inside:
+        assert abs(b["confidence"] - sum(inside) / len(inside)) < 1e-6
+        error += abs(b["accuracy"] - b["confidence"]) * len(inside) / len(rows)
+assert abs(one["calibration_error"] - error) < 1e-6 and error > 0
+# rounding may turn an image over
+moved = sum(abs(a - b) for one_row, other in zip(matrix, three["confusion"]) for a, b in zip(one_row, other))
+assert [sum(row) for row in matrix] == [sum(row) for row in three["confusion"]] and moved <= 4, moved
+assert abs(three["calibration_error"] - error) < 1e-3
+PY
+expect 1 'not a regular file' 'a folder in place of the file' "$gannet" eval --data "$dir/val" --checkpoint "$dir/run" --per-class "$dir"
+finish
