@@ -23,7 +23,8 @@ static const struct gn_option options[] = {
 	 .help = "with --weights: the network (default: from the file's metadata; required without it); the numbers of classes "
 		 "and channels are those of the tensors"},
 	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(side), .value_name = "N", .initial = "0", .min = 0, .max = 4096,
-	 .help = "with --weights: side of the images in pixels; 0: from the file, else the network's default (28, 32, 224)"},
+	 .help = "side of the images in pixels, which may be another than in training; 0: from the checkpoint or the file, else the "
+		 "network's default (28, 32, 224)"},
 	{.name = "mean", .kind = GN_OPTION_TEXT, .offset = FIELD(mean), .value_name = "X[,X,X]",
 	 .help = "with --weights: mean of pixels in 0..1 (default: from the file, else ImageNet's for colour, 0.5 for grey)"},
 	{.name = "deviation", .kind = GN_OPTION_TEXT, .offset = FIELD(deviation), .value_name = "X[,X,X]",

@@ -142,7 +142,19 @@ check 'and answer alike' cmp "$dir/own32.npy" "$dir/others.npy"
 say colour lenet '{"center_crop": 32, "mean": [0.5, 0.5, 0.5], "deviation": [0.5, 0.5, 0.5]}'
 file=$dir/colour.safetensors
 expect 3 'preprocessing is for 3 channels, the weights are for 1' 'values for colour, weights for grey' file32 none
-expect 2 'a checkpoint says them itself' 'a checkpoint has a side' "$gannet" eval --data "$dir/val" --checkpoint "$dir/run" --side 32
+expect 2 'a checkpoint says them itself' 'a checkpoint has a mean' "$gannet" eval --data "$dir/val" --checkpoint "$dir/run" --mean 0.5
+expect 3 "tensor 'fc1.weight' is .500,800. there and .500,1250. in this model" 'a side that the network cannot take' \
+	"$gannet" eval --data "$dir/val" --checkpoint "$dir/run" --side 32
+check 'a network that takes any side' "$gannet" train --data "$dir/train" --model resnet20 --batch 16 --steps 2 --threads 1 \
+	--loader-threads 1 --checkpoint "$dir/any"
+check 'exported' "$gannet" export --checkpoint "$dir/any" --out "$dir/any.safetensors"
+other_side() { # OPTION...: top-1 and loss at side 24
+	"$gannet" eval --data "$dir/val" --threads 1 --side 24 "$@" | python3 -c 'import json, sys; r = json.load(sys.stdin); print(r["top1"], r["loss"])'
+}
+other_side --checkpoint "$dir/any" >"$dir/any24"
+check 'it is evaluated at another side than in training, as the exported file is' test -s "$dir/any24" -a \
+	"$(cat "$dir/any24")" = "$(other_side --weights "$dir/any.safetensors" 2>/dev/null)"
+check 'and otherwise than at its own' test "$(cat "$dir/any24")" != "$(other_side --checkpoint "$dir/any" --side 32)"
 expect 2 'w.safetensors is a file; use --weights FILE' 'a file is no checkpoint' \
 	"$gannet" eval --data "$dir/val" --checkpoint "$dir/w.safetensors"
 finish

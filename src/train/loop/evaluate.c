@@ -173,9 +173,8 @@ enum gn_status gn_evaluate_options_check(const struct gn_evaluate_options *o, st
 		return gn_err_set(err, GN_ERR_USAGE, "give either --checkpoint DIR or --weights FILE");
 	if (o->weights && o->average)
 		return gn_err_set(err, GN_ERR_USAGE, "--ema is of checkpoints: for weights write a file with gannet export --ema");
-	if (o->checkpoint && (o->model || o->mean || o->deviation || o->side))
-		return gn_err_set(err, GN_ERR_USAGE, "--model, --side, --mean and --deviation are for --weights: a checkpoint says "
-				  "them itself");
+	if (o->checkpoint && (o->model || o->mean || o->deviation))
+		return gn_err_set(err, GN_ERR_USAGE, "--model, --mean and --deviation are for --weights: a checkpoint says them itself");
 	return GN_OK;
 }
 
@@ -285,6 +284,13 @@ static enum gn_status find_network(const struct gn_evaluate_options *o, struct g
 	if (o->checkpoint && !stat(o->checkpoint, &st) && S_ISREG(st.st_mode))
 		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint %s is a file; use --weights FILE", o->checkpoint);
 	status = o->weights ? describe_weights(o, log, info, err) : gn_checkpoint_find(o->checkpoint, log, folder, info, err);
+	/* a resize that is meant for another side is not taken */
+	if (!status && o->checkpoint && o->side && o->side != info->side) {
+		gn_log_info(log, "images of side %" PRId64 ", not %" PRId64 " as in training%s", o->side, info->side,
+			    o->resize_shorter < 0 ? ", resized as is usual for that side" : "");
+		info->side = o->side;
+		info->input.resize_shorter = 0;
+	}
 	if (!status && o->resize_shorter >= 0)
 		info->input.resize_shorter = o->resize_shorter;
 	return status;
