@@ -129,6 +129,9 @@ static const struct gn_option options[] = {
 	{.name = "init-head", .kind = GN_OPTION_CHOICE, .offset = FIELD(init_head), .value_name = "WHAT", .initial = "keep",
 	 .choices = "keep|skip",
 	 .help = "the last layer of --init's file; skip: initialise it by --seed, for fine-tuning on another number of classes"},
+	{.name = "freeze", .kind = GN_OPTION_LIST, .offset = FIELD(freeze), .value_name = "PATTERN",
+	 .help = "do not update parameters whose names match PATTERN, such as 'layer1.*'; may be repeated. Running statistics of batch "
+		 "norm go on"},
 	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1", .min = 0,
 	 .max = 9e15, .help = "seed of sample order, augmentation and initial parameters"},
 	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR",
@@ -422,6 +425,8 @@ static enum gn_status check_needs(const struct gn_train_options *o, struct gn_er
 
 	if (!strcmp(o->init_head, "skip") && !gn_init_is_file(o->init))
 		return gn_err_set(err, GN_ERR_USAGE, "--init-head skip is of a file of weights: give --init FILE.safetensors");
+	if (o->freeze.count && o->clip > 0)
+		return gn_err_set(err, GN_ERR_USAGE, "--freeze and --clip cannot be combined: the norm is of all gradients");
 	if (asks && !o->val)
 		return gn_err_set(err, GN_ERR_USAGE, "%s is of evaluations: give --val DIR", asks);
 	if (keeps && !o->checkpoint)

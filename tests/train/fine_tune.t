@@ -69,6 +69,24 @@ expect 0 'tensors that lenet lacks, which are ignored: aux.weight' 'is taken wit
 	--lr-start 0 --seed 5 --init "$dir/half.safetensors" --init-head skip
 check 'to half precision' made_of "$(weights base)" "$(weights fresh)" "$(weights halved)" 0.001
 expect 2 'give --init FILE' 'a new last layer of no file is refused' train three refused --steps 1 --init-head skip
+check 'with frozen convolutions' train three frozen --epochs 2 --init "$(weights base)" --init-head skip --freeze 'conv*' --freeze fc1.bias
+# which tensors of the frozen run are the base's
+same_tensors() {
+	python3 - "$(weights base)" "$(weights frozen)" <<'PY'
+import json, struct, sys
+def read(path):
+    data = open(path, "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    return {k: data[8 + size:][slice(*t["data_offsets"])] for k, t in json.loads(data[8:8 + size]).items() if k != "__metadata__"}
+base, frozen = map(read, sys.argv[1:])
+print(" ".join(sorted(k for k in frozen if frozen[k] == base[k])))
+PY
+}
+check 'these stay, and all others change' test "$(same_tensors)" = 'conv1.bias conv1.weight conv2.bias conv2.weight fc1.bias'
+expect 2 "freeze 'layer1.*' matches no parameter of lenet, such as conv1.weight" 'a pattern that matches nothing is refused' \
+	train three refused --steps 1 --freeze 'layer1.*'
+expect 2 'leaves no parameter of lenet to train' 'and one that matches all' train three refused --steps 1 --freeze '*'
+expect 2 'cannot be combined' 'and a norm of gradients that are not used' train three refused --steps 1 --freeze 'conv*' --clip 1
 check 'two ranks fine-tune' timeout -k 5 120 "$gannet" launch -n 2 -- "$gannet" train --data "$dir/three" --model lenet --batch 4 \
-	--threads 1 --loader-threads 1 --epochs 1 --init "$(weights base)" --init-head skip
+	--threads 1 --loader-threads 1 --epochs 1 --init "$(weights base)" --init-head skip --freeze "conv*"
 finish

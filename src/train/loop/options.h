@@ -2,6 +2,7 @@
 #ifndef GN_TRAIN_LOOP_OPTIONS_H
 #define GN_TRAIN_LOOP_OPTIONS_H
 
+#include "src/base/option.h"
 #include "src/train/parallel/overlap.h"
 #include "transport/coll/comm.h"
 
@@ -40,6 +41,7 @@ struct gn_train_options {
 	int64_t pad, resize_shorter;   /* -1: by the image side */
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
 	const char *init;
+	struct gn_text_list freeze;    /* patterns of names of parameters that are not updated */
 	const char *init_head;	       /* "keep", or "skip": of a file of another number of classes */
 	int64_t seed;
 	const char *checkpoint, *resume;

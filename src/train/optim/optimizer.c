@@ -1,5 +1,6 @@
 #include "src/train/optim/optimizer.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 
 struct gn_optimizer {
@@ -58,6 +59,36 @@ static enum gn_status create_slots(struct gn_optimizer *o, struct gn_err *err)
 	return status;
 }
 
+static int is_frozen(const struct gn_text_list *patterns, const char *name)
+{
+	for (size_t i = 0; patterns && i < patterns->count; i++)
+		if (!fnmatch(patterns->items[i], name, 0))
+			return 1;
+	return 0;
+}
+
+/* Each pattern freezes something, and something is left to train. */
+static enum gn_status check_frozen(const struct gn_text_list *patterns, const struct gn_model *m, struct gn_err *err)
+{
+	int count = gn_model_param_count(m), frozen = 0;
+
+	for (int i = 0; i < count; i++)
+		frozen += is_frozen(patterns, gn_model_param(m, i)->name);
+	if (frozen == count)
+		return gn_err_set(err, GN_ERR_USAGE, "--freeze leaves no parameter of %s to train", gn_model_name(m));
+	for (size_t k = 0; patterns && k < patterns->count; k++) {
+		const struct gn_text_list one = {&patterns->items[k], 1};
+		int matched = 0;
+
+		for (int i = 0; i < count && !matched; i++)
+			matched = is_frozen(&one, gn_model_param(m, i)->name);
+		if (!matched)
+			return gn_err_set(err, GN_ERR_USAGE, "--freeze '%s' matches no parameter of %s, such as %s", patterns->items[k], gn_model_name(m),
+					  gn_model_param(m, 0)->name);
+	}
+	return GN_OK;
+}
+
 /* Elements begin .. end - 1 of parameter number i, whose state begins at `at` in the slots. */
 static struct gn_optim_tensor tensor_of(const struct gn_optimizer *o, const struct gn_optimizer_options *options, int i, size_t begin,
 					size_t end, size_t at)
@@ -88,7 +119,7 @@ static size_t cut(const struct gn_optimizer *o, const struct gn_optimizer_option
 
 			if (end > part->begin + part->count)
 				end = part->begin + part->count;
-			if (begin >= end)
+			if (begin >= end || is_frozen(options->freeze, p->name))
 				continue;
 			tensors[count] = tensor_of(o, options, i, begin, end, part->at + begin - part->begin);
 			pieces[count++] = (struct gn_update_piece){.tensor = (size_t)i, .is_copy = part->is_copy,
@@ -133,6 +164,8 @@ enum gn_status gn_optimizer_create(const struct gn_model *model, const struct gn
 	struct gn_optimizer *o;
 	enum gn_status status = make_rule(options, &rule, err);
 
+	if (!status)
+		status = check_frozen(options->freeze, model, err);
 	if (status)
 		return status;
 	o = calloc(1, sizeof *o);

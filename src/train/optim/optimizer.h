@@ -11,6 +11,7 @@
 #define GN_TRAIN_OPTIM_OPTIMIZER_H
 
 #include "kernels/compute.h"
+#include "src/base/option.h"
 #include "src/train/optim/ema.h"
 
 struct gn_optimizer;
@@ -21,6 +22,8 @@ struct gn_optimizer_options {
 	double eps;  /* below 0: the optimizer's usual one, 1e-6 for lamb and 0 for lars */
 	double clip; /* the norm of the whole gradient is at most this; 0: no bound */
 	int nesterov, decay_all;
+	const struct gn_text_list *freeze; /* fnmatch patterns of names of parameters that no update changes; NULL: none. One that matches
+					    * nothing, or all of them together everything, is GN_ERR_USAGE */
 };
 
 /* What an update reads and writes: on the device, borrowed. */
