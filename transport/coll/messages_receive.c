@@ -204,7 +204,7 @@ void gn_message_receive_offered(struct gn_messages *m, struct gn_message_peer *p
 	uint32_t next = p->receive_sequence;
 
 	/* in order, or one that has to wait for others could take the memory that these need */
-	for (struct gn_inbound *in = p->inbound; in && in->wire.sequence == next && !p->is_lost; in = in->next, next++) {
+	for (struct gn_inbound *in = p->inbound; in && in->wire.sequence == next; in = in->next, next++) {
 		void *place;
 
 		if (in->state != GN_INBOUND_OFFERED)
@@ -215,6 +215,8 @@ void gn_message_receive_offered(struct gn_messages *m, struct gn_message_peer *p
 		if (!place)
 			return;
 		begin(in, place);
+		if (p->is_lost) /* with all that came from it */
+			return;
 	}
 }
 

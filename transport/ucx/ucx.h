@@ -54,6 +54,7 @@ struct gn_ucx_request {
 	size_t len_bytes;
 	void *handle; /* internal */
 	int striped;  /* internal: handle is not UCX's */
+	int *ended;   /* internal: set when it completes while it is being posted */
 };
 
 struct gn_ucx_traffic {

@@ -41,10 +41,27 @@ enum gn_status gn_ucx_am_listen(struct gn_ucx *f, gn_ucx_am_fn received, void *c
 	return rc == UCS_OK ? GN_OK : gn_ucx_fail(err, "listening for active messages", rc);
 }
 
+static void complete(struct gn_ucx_request *r, ucs_status_t rc)
+{
+	if (r->ended)
+		*r->ended = 1;
+	r->ended = NULL;
+	gn_ucx_complete_request(r, rc);
+}
+
+/* UCX may call back while it posts, and return the request all the same: r is then its owner's again, who may have freed it. */
+static enum gn_status posted(struct gn_ucx_request *r, const int *ended, void *request, const char *what, struct gn_err *err)
+{
+	if (*ended)
+		return GN_OK;
+	r->ended = NULL;
+	return gn_ucx_request_posted(r, request, what, err);
+}
+
 static void sent(void *request, ucs_status_t rc, void *argument)
 {
 	ucp_request_free(request);
-	gn_ucx_complete_request(argument, rc);
+	complete(argument, rc);
 }
 
 static void received(void *request, ucs_status_t rc, size_t len_bytes, void *argument)
@@ -52,7 +69,7 @@ static void received(void *request, ucs_status_t rc, size_t len_bytes, void *arg
 	struct gn_ucx_request *r = argument;
 
 	ucp_request_free(request);
-	gn_ucx_complete_request(r, rc == UCS_OK && len_bytes != r->len_bytes ? UCS_ERR_MESSAGE_TRUNCATED : rc);
+	complete(r, rc == UCS_OK && len_bytes != r->len_bytes ? UCS_ERR_MESSAGE_TRUNCATED : rc);
 }
 
 enum gn_status gn_ucx_am_send(struct gn_ucx *f, int rank, const void *header, size_t header_bytes, const void *data, size_t len_bytes,
@@ -63,13 +80,15 @@ enum gn_status gn_ucx_am_send(struct gn_ucx *f, int rank, const void *header, si
 				     .user_data = r,
 				     .flags = len_bytes > GN_UCX_AM_EAGER_BYTES ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER};
 	struct gn_ucx_endpoint *e = &f->rails[0].endpoints[rank];
+	int ended = 0;
 
 	*(e->same_node ? &f->traffic.same_node_bytes : &f->traffic.other_node_bytes) += header_bytes + len_bytes;
 	r->len_bytes = len_bytes;
 	if (!e->ep)
 		return gn_err_set(err, GN_ERR_PEER_LOST, "rank %d on %s is lost", rank, gn_world_host_of(f->world, rank));
 	r->active = 1;
-	return gn_ucx_request_posted(r, ucp_am_send_nbx(e->ep, AM_ID, header, header_bytes, data, len_bytes, &param), "sending", err);
+	r->ended = &ended;
+	return posted(r, &ended, ucp_am_send_nbx(e->ep, AM_ID, header, header_bytes, data, len_bytes, &param), "sending", err);
 }
 
 enum gn_status gn_ucx_am_receive(struct gn_ucx *f, void *descriptor, void *into, size_t len_bytes, struct gn_ucx_request *r,
@@ -78,10 +97,12 @@ enum gn_status gn_ucx_am_receive(struct gn_ucx *f, void *descriptor, void *into,
 	ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
 				     .cb.recv_am = received,
 				     .user_data = r};
+	int ended = 0;
 
 	r->len_bytes = len_bytes;
 	r->active = 1;
-	return gn_ucx_request_posted(r, ucp_am_recv_data_nbx(f->rails[0].worker, descriptor, into, len_bytes, &param), "receiving", err);
+	r->ended = &ended;
+	return posted(r, &ended, ucp_am_recv_data_nbx(f->rails[0].worker, descriptor, into, len_bytes, &param), "receiving", err);
 }
 
 void gn_ucx_am_release(struct gn_ucx *f, void *data)
