@@ -23,21 +23,25 @@ struct judge {
 	size_t problems;
 };
 
-/* may_lack: of the median, before it counts. */
+/* Where nodes get less than this of their processors, the machine is busy with other work, and what each gets is chance. */
+#define SHARE_MIN 0.3
+
+/* may_lack: of the median, before it counts. median_min: below, nodes are not compared. */
 static const struct metric {
 	const char *what, *name, *unit;
 	size_t offset;
 	double may_lack;
 	int high_is_bad;
+	double median_min;
 } metrics[] = {
-	{"processors", "processors", "Gflop/s", offsetof(struct gn_preflight_host, gflops), 0.25, 0},
-	{"share", "share of its processors", "of 1", offsetof(struct gn_preflight_host, share), 0.35, 0},
-	{"memory", "memory", "GB/s", offsetof(struct gn_preflight_host, memory_gb_per_s), 0.25, 0},
-	{"disk", "disk, writing", "MB/s", offsetof(struct gn_preflight_host, write_mb_per_s), 0.5, 0},
-	{"disk", "disk, reading", "MB/s", offsetof(struct gn_preflight_host, read_mb_per_s), 0.5, 0},
-	{"network", "network out", "Gbit/s", offsetof(struct gn_preflight_host, out_gbit_per_s), 0.25, 0},
-	{"network", "network in", "Gbit/s", offsetof(struct gn_preflight_host, in_gbit_per_s), 0.25, 0},
-	{"latency", "network latency", "us", offsetof(struct gn_preflight_host, latency_us), 2.0, 1},
+	{"processors", "processors", "Gflop/s", offsetof(struct gn_preflight_host, gflops), 0.25, 0, 0},
+	{"share", "share of its processors", "of 1", offsetof(struct gn_preflight_host, share), 0.35, 0, SHARE_MIN},
+	{"memory", "memory", "GB/s", offsetof(struct gn_preflight_host, memory_gb_per_s), 0.25, 0, 0},
+	{"disk", "disk, writing", "MB/s", offsetof(struct gn_preflight_host, write_mb_per_s), 0.5, 0, 0},
+	{"disk", "disk, reading", "MB/s", offsetof(struct gn_preflight_host, read_mb_per_s), 0.5, 0, 0},
+	{"network", "network out", "Gbit/s", offsetof(struct gn_preflight_host, out_gbit_per_s), 0.25, 0, 0},
+	{"network", "network in", "Gbit/s", offsetof(struct gn_preflight_host, in_gbit_per_s), 0.25, 0, 0},
+	{"latency", "network latency", "us", offsetof(struct gn_preflight_host, latency_us), 2.0, 1, 0},
 };
 #define METRICS (sizeof metrics / sizeof *metrics)
 
@@ -145,7 +149,7 @@ static void judge_metric(struct judge *j, const struct metric *m, const struct g
 
 		if (v <= 0)
 			continue;
-		if (off > m->may_lack * median && off > scatter && off > least)
+		if (off > m->may_lack * median && off > scatter && off > least && median >= m->median_min)
 			blame(j, i, m->what, "%s %.3g %s, others %.3g", m->name, v, m->unit, median);
 		else if (expected > 0 && (m->high_is_bad ? v - expected : expected - v) > m->may_lack * expected &&
 			 (!m->high_is_bad || v - expected > least))

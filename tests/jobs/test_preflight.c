@@ -115,6 +115,18 @@ static void faults(void **state)
 		}
 }
 
+/* On a machine that others keep busy all nodes get little, and some much less than others. */
+static void busy_machine(void **state)
+{
+	static const double seen[] = {0.14, 0.13, 0.1, 0.078};
+
+	(void)state;
+	make_healthy(4, 1);
+	for (int i = 0; i < 4; i++)
+		hosts[i].share = seen[i];
+	assert_int_equal(judge(4, NULL), 0);
+}
+
 static void of_two(void **state)
 {
 	(void)state;
@@ -217,6 +229,7 @@ static void rounds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(healthy), cmocka_unit_test(faults), cmocka_unit_test(of_two),
+					   cmocka_unit_test(busy_machine),
 					   cmocka_unit_test(one_pair), cmocka_unit_test(baseline), cmocka_unit_test(rounds)};
 
 	return cmocka_run_group_tests_name("preflight", tests, NULL, NULL);
