@@ -61,9 +61,9 @@ if ((gpus == 0)); then
 	# its peer waits for it, and it for nobody
 	late() {
 		local began=$SECONDS
-		GANNET_EMULATED_HOLD_MS=4000 GANNET_EMULATED_HOLD_RANK=1 launch 2 "$probe" "$1" -1 1500 >"$scratch/out" 2>"$scratch/err"
+		GANNET_EMULATED_HOLD_MS=8000 GANNET_EMULATED_HOLD_RANK=1 launch 2 "$probe" "$1" -1 4000 >"$scratch/out" 2>"$scratch/err"
 		cat "$scratch/err"
-		[[ $(grep -c 'are right$' "$scratch/out") == 2 ]] && ((SECONDS - began >= 3))
+		[[ $(grep -c 'are right$' "$scratch/out") == 2 ]] && ((SECONDS - began >= 7))
 	}
 	check "NCCL: a GPU that is late with what is to be summed is no stall" late nccl
 	check "nor is it by UCX" late ucx

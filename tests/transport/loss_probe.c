@@ -172,7 +172,8 @@ static void group_lost(struct probe *p, struct group *g, const struct gn_err *er
 
 		snprintf(wanted, sizeof wanted, "group %s: rank %d on %s is lost: ", gn_comm_name(g->comm), rank,
 			 gn_world_host_of(p->world, rank));
-		named |= strstr(err->text, wanted) && gn_world_is_lost(p->world, rank);
+		/* the transport may tell a rank that hears no heartbeats */
+		named |= strstr(err->text, wanted) && (gn_world_is_lost(p->world, rank) || strstr(err->text, "the connection to it"));
 	}
 	if (err->status != GN_ERR_PEER_LOST || !named)
 		complain(p, gn_comm_name(g->comm), err->text);

@@ -146,6 +146,8 @@ static enum gn_status check_health(struct gn_coll *c, uint64_t started, struct g
 		/* other ranks get the reason, not only that this rank left */
 		if (status)
 			gn_world_abort(c->comm->world, why.text);
+		if (status && c->comm->group)
+			gn_err_prefix(&why, "group %s", c->comm->group->name);
 		if (status && err)
 			*err = why;
 	}
