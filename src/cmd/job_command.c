@@ -41,29 +41,53 @@ static void warn_of_missing(const struct gn_command *c, const void *options, con
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < c->option_count; i++) {
-		const char *value = c->options[i].kind == GN_OPTION_TEXT ? *(const char *const *)(const void *)((const char *)options + c->options[i].offset)
-									 : NULL;
+		const struct gn_option *o = &c->options[i];
+		const void *field = (const char *)options + o->offset;
+		const char *value = o->kind == GN_OPTION_TEXT ? *(const char *const *)field : NULL;
+		int is_relative = snapshot && value && *value != '/';
 
 		for (size_t k = 0; value && k < sizeof names / sizeof *names; k++) {
-			snprintf(path, sizeof path, "%s%s%s", snapshot && *value != '/' ? snapshot : "", snapshot && *value != '/' ? "/" : "", value);
-			if (!strcmp(c->options[i].name, names[k]) && access(path, F_OK))
-				fprintf(stderr, "gannet: warning: --%s %s is not on this machine; the job's nodes must have it\n", names[k], value);
+			snprintf(path, sizeof path, "%s%s%s", is_relative ? snapshot : "", is_relative ? "/" : "", value);
+			if (!strcmp(o->name, names[k]) && access(path, F_OK))
+				fprintf(stderr, "gannet: warning: --%s %s is not on this machine; the job's nodes must have it\n",
+					names[k], value);
 		}
 	}
 }
 
-/* words: each on the heap; the parsed options borrow them. */
+/* Word number i, when it names a file of options, as the job will find it. Returns 0, or -1 without memory. */
+static int find_file(char **words, size_t i, const char *snapshot)
+{
+	const char *word = words[i], *file = NULL;
+	char *found;
+
+	if (!strncmp(word, "--options=", 10))
+		file = word + 10;
+	else if (i && !strcmp(words[i - 1], "--options"))
+		file = word;
+	if (!snapshot || !file || *file == '/')
+		return 0;
+	if (asprintf(&found, "%.*s%s/%s", (int)(file - word), word, snapshot, file) < 0)
+		return -1;
+	free(words[i]);
+	words[i] = found;
+	return 0;
+}
+
 static enum gn_status check_words(const struct gn_cmd *cmd, char **words, size_t count, int64_t ranks, int warns, const char *snapshot,
 				  struct gn_err *err)
 {
 	void *options = calloc(1, cmd->options_size);
 	struct gn_text_list positional = {0};
+	struct gn_option_words read = {0};
 	int help;
 	enum gn_status status;
 
 	if (!options)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for options");
-	status = gn_options_parse(cmd->command, (int)count, words, options, &positional, &help, err);
+	status = gn_option_words_read(cmd->command, cmd->options_size, (int)count, words, &read, err);
+	if (!status)
+		status = gn_options_parse(cmd->command, read.argc, read.argv, options, &positional, &help, err);
 	if (!status) {
 		if (help)
 			status = gn_err_set(err, GN_ERR_USAGE, "--help is no work for a job");
@@ -74,6 +98,7 @@ static enum gn_status check_words(const struct gn_cmd *cmd, char **words, size_t
 		gn_options_release(cmd->command, options);
 		free(positional.items);
 	}
+	gn_option_words_release(&read);
 	free(options);
 	return status ? gn_err_prefix(err, "%s", cmd->command->name) : GN_OK;
 }
@@ -86,7 +111,7 @@ static enum gn_status check(const char *const *words, size_t count, const struct
 	const struct gn_cmd *cmd = find(words[0]);
 	enum gn_status status = GN_OK;
 
-	for (; all && made < count && (all[made] = with_task(words[made], task)); made++)
+	for (; all && made < count && (all[made] = with_task(words[made], task)) && !find_file(all, made, snapshot); made++)
 		;
 	for (size_t p = 0; all && made == count + p && p < more; p++)
 		if (asprintf(&all[made], "--%s=%s", s->names[p], s->trials[trial].values[p]) < 0)
@@ -97,7 +122,7 @@ static enum gn_status check(const char *const *words, size_t count, const struct
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the command");
 	else if (cmd)
 		status = check_words(cmd, all, count + more, ranks, !trial, snapshot, err);
-	for (size_t i = 0; i < made; i++)
+	for (size_t i = 0; all && i < count + more; i++)
 		free(all[i]);
 	free(all);
 	return status;

@@ -20,6 +20,13 @@ quoted() { dry -- exec printf '%s\n' "it's" '$HOME `id`' 'two words' >script && 
 	(read -r line; eval "a=$line"; printf '%s|' "${a[@]}")) == "exec|printf|%s\\n|it's|\$HOME \`id\`|two words|" ]]; }
 check "arguments arrive as they are" quoted
 check "nothing is made" test "$(ls)" = script
+printf 'model = lenet\ndata = d\n' >train.options
+expect 0 "--options' 'train.options'" "options of a file" dry -- train --options train.options --checkpoint r
+printf 'modle = lenet\n' >wrong.options
+expect 2 "wrong.options, line 1: unknown option --modle" "a file of wrong options" dry -- train --options=wrong.options --checkpoint r
+mkdir sources && mv train.options sources
+expect 0 "^gannet_step" "a file of the snapshot" dry --dir run0 --snapshot sources -- train --options train.options --checkpoint "$dir/r"
+rm -r wrong.options sources
 expect 2 "train needs --checkpoint" "train without checkpoints" dry -- train --model lenet --data d
 expect 2 "checkpoints of their own, with %a" "an array with one checkpoint" dry --array 1-2 -- train --model lenet --data d --checkpoint r
 expect 2 "'sh' is neither train nor exec" "another command" dry -- sh -c true
