@@ -399,31 +399,30 @@ static int is_told(struct gn_log *log, struct gn_comm *comm, int agreed, enum gn
 	return !agreed || gn_comm_rank(comm) > 0;
 }
 
-enum gn_status gn_train_run(const struct gn_train_options *options, const char *agreed_text,
-			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log, int *told,
-			    struct gn_err *err)
+/* Until the log says that the run has begun. A start that is refused before that says nothing about the run in the log, which may be
+ * another's that goes on. */
+static enum gn_status start(struct gn_session *s, const volatile sig_atomic_t *stop, int *is_in_log, struct gn_err *err)
 {
-	struct gn_session *s;
-	int resumed, stopped = 0, is_in_log = 0;
-	enum gn_status status;
+	int resumed;
+	enum gn_status status = gn_session_claim(s, stop, err);
 
-	gn_world_set_phase(gn_comm_world(comm), "starting to train", GN_TRAIN_STALL_MS);
-	status = gn_session_create(options, agreed_text, comm, log, &s, err);
-	*told = is_told(log, comm, !gn_agree_is_over(comm, status), status, err);
-	if (status)
-		return status;
-	status = gn_session_claim(s, stop, err);
 	if (!status)
 		status = gn_session_restore(s, &resumed, err);
 	if (!status && !gn_session_is_done(s))
 		status = gn_session_try_save(s, err);
 	if (!status)
-		status = gn_agree_status(comm, gn_session_is_done(s) ? GN_OK : gn_session_write_options(s, err), err);
+		status = gn_agree_status(s->comm, gn_session_is_done(s) ? GN_OK : gn_session_write_options(s, err), err);
 	if (!status)
-		status = gn_agree_status(comm, log_start(s, resumed, err), err);
-	is_in_log = !status;
-	if (!status)
-		status = gn_session_begin_status(s, s->state.step + steps_left(s), err);
+		status = gn_agree_status(s->comm, log_start(s, resumed, err), err);
+	*is_in_log = !status;
+	return status;
+}
+
+/* From there to the first step. */
+static enum gn_status begin(struct gn_session *s, struct gn_err *err)
+{
+	enum gn_status status = gn_session_begin_status(s, s->state.step + steps_left(s), err);
+
 	if (!status)
 		status = gn_session_begin_halving(s, s->state.step + steps_left(s), err);
 	if (!status)
@@ -435,12 +434,32 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 	if (!status)
 		status = gn_session_begin_autotune(s, steps_left(s), err);
 	if (!status && s->metrics.trace)
-		status = gn_trace_begin(s->metrics.trace, comm, err);
-	if (!status)
-		gn_summary_start(s, steps_left(s));
-	if (!status && gn_session_is_done(s) && gn_comm_rank(comm) == 0)
-		gn_log_info(log, "nothing left to train: %" PRIu64 " step%s %s done", s->state.step, gn_text_plural(s->state.step),
+		status = gn_trace_begin(s->metrics.trace, s->comm, err);
+	if (status)
+		return status;
+	gn_summary_start(s, steps_left(s));
+	if (gn_session_is_done(s) && gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "nothing left to train: %" PRIu64 " step%s %s done", s->state.step, gn_text_plural(s->state.step),
 			    s->state.step == 1 ? "is" : "are");
+	return GN_OK;
+}
+
+enum gn_status gn_train_run(const struct gn_train_options *options, const char *agreed_text,
+			    const volatile sig_atomic_t *stop, struct gn_comm *comm, struct gn_log *log, int *told,
+			    struct gn_err *err)
+{
+	struct gn_session *s;
+	int stopped = 0, is_in_log = 0;
+	enum gn_status status;
+
+	gn_world_set_phase(gn_comm_world(comm), "starting to train", GN_TRAIN_STALL_MS);
+	status = gn_session_create(options, agreed_text, comm, log, &s, err);
+	*told = is_told(log, comm, !gn_agree_is_over(comm, status), status, err);
+	if (status)
+		return status;
+	status = start(s, stop, &is_in_log, err);
+	if (!status)
+		status = begin(s, err);
 	if (!status)
 		status = train(s, stop, &stopped, err);
 	if (!status)
@@ -455,7 +474,6 @@ enum gn_status gn_train_run(const struct gn_train_options *options, const char *
 	if (s->failed_alone)
 		gn_world_abort(gn_comm_world(comm), err->text);
 	if (status && status != GN_ERR_STOPPED) {
-		/* a start that was refused says nothing about the run in the log, which may be another's that goes on */
 		if (is_in_log)
 			log_failure(s, err);
 		gn_session_end_status(s, "failed");
