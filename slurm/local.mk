@@ -15,6 +15,4 @@ spank_gannet_stage_so_CPPFLAGS = $(AM_CPPFLAGS) $(SLURM_CPPFLAGS) -DGN_STAGE_NOD
 spank_gannet_stage_so_CFLAGS = $(AM_CFLAGS) -fPIC
 spank_gannet_stage_so_LDFLAGS = $(AM_LDFLAGS) -shared
 spank_gannet_stage_so_SOURCES = slurm/spank_stage.c
-else
-EXTRA_DIST += slurm/spank_stage.c
 endif

@@ -1,8 +1,9 @@
-/* What a sharded optimizer costs and saves: bench/parallel/sharded MODEL OPTIMIZER SIDE BATCH ROUNDS, on each rank, in pairs of steps with and
- * without it, one behind the other, of the same batch of pictures. Rank 0 prints one JSON object: medians of both steps on the slowest rank
- * and of the ratios of pairs; bytes of optimizer state and average, by formula and resident (growth of private memory when they are first written).
- * Resident bytes have to be within 3 % (or 6 MiB) of the formula, and both trainings have to have the same parameters: the same bits with two
- * ranks, else within 1e-6 of the largest after the first step (a network with so small batches makes more of it in the next). Exit codes: 0, 1 with the reason, 2 usage. */
+/* What a sharded optimizer costs and saves: bench/parallel/sharded MODEL OPTIMIZER SIDE BATCH ROUNDS, on each rank, in pairs of
+ * steps with and without it, one behind the other, of the same batch of pictures. Rank 0 prints one JSON object: medians of both
+ * steps on the slowest rank and of the ratios of pairs; bytes of optimizer state and average, by formula and resident (growth of
+ * private memory when they are first written). Resident bytes have to be within 3 % (or 6 MiB) of the formula, and both trainings
+ * have to have the same parameters: the same bits with two ranks, else within 1e-6 of the largest after the first step (a network
+ * with so small batches makes more of it in the next). Exit codes: 0, 1 with the reason, 2 usage. */
 #include "src/base/alloc.h"
 #include "src/base/clock.h"
 #include "src/base/json.h"

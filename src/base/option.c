@@ -168,11 +168,14 @@ static size_t edit_distance(const char *a, const char *b)
 	return row[n];
 }
 
-static enum gn_status unknown(const struct gn_command *c, const char *word, struct gn_err *err)
+/* text: "name" or "name=value". */
+static enum gn_status unknown(const struct gn_command *c, const char *text, struct gn_err *err)
 {
 	const char *nearest = NULL;
+	char word[64];
 	size_t best = 4;
 
+	snprintf(word, sizeof word, "%.*s", (int)strcspn(text, "="), text);
 	for (size_t i = 0; i < c->option_count; i++) {
 		size_t distance = edit_distance(word, c->options[i].name);
 
@@ -208,7 +211,6 @@ static enum gn_status match(const struct gn_command *c, const char *word, const 
 {
 	const char *name = word + 2, *equals = strchr(word, '=');
 	const struct gn_option *o;
-	char bare[64];
 
 	*value = NULL;
 	if (word[1] != '-') {
@@ -226,9 +228,8 @@ static enum gn_status match(const struct gn_command *c, const char *word, const 
 				o = NULL;
 			*value = "0";
 		}
-		snprintf(bare, sizeof bare, "%.*s", (int)(equals ? equals - name : (ptrdiff_t)strlen(name)), name);
 		if (!o)
-			return unknown(c, bare, err);
+			return unknown(c, name, err);
 		if (equals)
 			*value = equals + 1;
 	}

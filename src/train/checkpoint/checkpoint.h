@@ -10,10 +10,10 @@
  *     DIR/step-NNNNNNNN/keep                  an empty file: this checkpoint is never removed
  *     DIR/owner                               the run that may write there, owner.h
  *
- * Saving: rank 0 and the last rank of each node (with --shard all ranks) write into step-N.NONCE.tmp and sync; all ranks agree on success; rank 0 writes and
- * syncs the manifest, checks that the folder still belongs to its run, syncs the step's folder, renames it, syncs the parent,
- * updates `latest`, and removes old checkpoints (renaming them first). All ranks agree on a failure of any rank, and temporary
- * files are removed. Temporary files of a killed run are removed by the next run's save.
+ * Saving: rank 0 and the last rank of each node (with --shard all ranks) write into step-N.NONCE.tmp and sync; all ranks agree on
+ * success; rank 0 writes and syncs the manifest, checks that the folder still belongs to its run, syncs the step's folder, renames
+ * it, syncs the parent, updates `latest`, and removes old checkpoints (renaming them first). All ranks agree on a failure of any
+ * rank, and temporary files are removed. Temporary files of a killed run are removed by the next run's save.
  * Pieces carry global offsets, so that N ranks write and M ranks read. Loading verifies sizes and digests and falls back to the
  * next older checkpoint with a warning, but not from one whose manifest has a newer format version.
  */
@@ -115,8 +115,8 @@ enum gn_status gn_checkpoint_try(struct gn_comm *comm, const struct gn_checkpoin
  * version. */
 enum gn_status gn_checkpoint_find(const char *path, struct gn_log *log, char found[PATH_MAX],
 				  struct gn_checkpoint_info *info, struct gn_err *err);
-/* One process. Fills the non-NULL arrays, and of slots any, from a checkpoint returned by gn_checkpoint_find(). GN_ERR_DATA for another model, naming
- * both, and for a requested average that is absent. */
+/* One process. Fills the non-NULL arrays, and of slots any, from a checkpoint returned by gn_checkpoint_find(). GN_ERR_DATA for
+ * another model, naming both, and for a requested average that is absent. */
 enum gn_status gn_checkpoint_load(const char *folder, const struct gn_checkpoint_info *info,
 				  const struct gn_model *model, const struct gn_checkpoint_arrays *arrays,
 				  struct gn_err *err);

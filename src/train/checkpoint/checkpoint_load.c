@@ -128,8 +128,8 @@ static const struct gn_param *find_param(const struct gn_model *model, const cha
 	return NULL;
 }
 
-/* The slots being filled; NULL: one that is only checked. covered[slot][i] counts the elements of parameter i read so far: pieces are stored in order, so each must
- * start where the previous one ended. */
+/* The slots being filled; NULL: one that is only checked. covered[slot][i] counts the elements of parameter i read so far: pieces are
+ * stored in order, so each must start where the previous one ended. */
 struct filling {
 	const struct gn_model *model;
 	float *const *slots;

@@ -115,8 +115,8 @@ static void read_best(const struct gn_checkpoint_target *t, char best[64])
 	best[len > 0 ? len : 0] = '\0';
 }
 
-/* Removes the oldest checkpoints until at most t->keep up to newest remain beside those that stay; without newest, all unfinished ones. Continues after
- * failures and reports the first. Checkpoints newer than newest were rejected on resume; they are damaged and must not count. */
+/* Removes the oldest checkpoints until at most t->keep up to newest remain beside those that stay; without newest, all unfinished ones.
+ * Continues after failures and reports the first. Checkpoints newer than newest were rejected on resume; they are damaged and must not count. */
 static enum gn_status prune(const struct gn_checkpoint_target *t, const char *newest, struct gn_err *err)
 {
 	struct dirent **names;
@@ -220,8 +220,8 @@ static int writes_slots(const struct gn_world *w, int rank)
 	return 1;
 }
 
-/* Files of this rank: [0] its node's or its own part of the optimizer, [1] the model, [2] its average (rank 0), [3] what this rank alone has. Names of files that it does
- * not write are empty. */
+/* Files of this rank: [0] its node's or its own part of the optimizer, [1] the model, [2] its average (rank 0), [3] what this rank alone
+ * has. Names of files that it does not write are empty. */
 static enum gn_status write_files(struct gn_comm *comm, const struct paths *p, const struct gn_checkpoint_info *info,
 				  const struct gn_model *model, const struct gn_checkpoint_arrays *a,
 				  struct gn_checkpoint_file files[RANK_FILES], struct gn_err *err)

@@ -56,7 +56,7 @@ static enum gn_status alloc_shard(struct gn_replica *r, struct gn_err *err)
 	enum gn_status status = gn_comm_alloc(o->comm, gn_model_param_elements(o->model) * sizeof(float), &memory, err);
 
 	if (status)
-		return gn_err_prefix(err, "parameters of %s", gn_model_name(o->model)), status;
+		return gn_err_prefix(err, "parameters of %s", gn_model_name(o->model));
 	r->shared_params = memory;
 	status = gn_array_wrap(r->device.device, memory, gn_model_param_elements(o->model), &r->params, err);
 	return status ? status : gn_shard_create(o->comm, o->model, o->shard_bucket_bytes, r->device.stream, &r->shard, err);
@@ -81,7 +81,8 @@ static enum gn_status alloc_flat(struct gn_replica *r, struct gn_err *err)
 static enum gn_status alloc_step(struct gn_replica *r, struct gn_err *err)
 {
 	size_t buffers = (gn_model_buffer_elements(r->options.model) + 63) / 64 * 64;
-	size_t params = r->options.batches <= 1 ? 0 : r->divides ? gn_shard_parts(r->shard)->elements : gn_model_param_elements(r->options.model);
+	size_t held = r->divides ? gn_shard_parts(r->shard)->elements : gn_model_param_elements(r->options.model);
+	size_t params = r->options.batches > 1 ? held : 0;
 	void *results;
 	enum gn_status status = gn_buffer_alloc(r->device.device, (buffers + params) * sizeof(float), &r->step_buffer, err);
 

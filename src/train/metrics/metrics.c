@@ -98,7 +98,8 @@ static enum gn_status score_batch(struct gn_plan *plan, struct gn_loader *loader
 }
 
 enum gn_status gn_metrics_run(struct gn_plan *plan, struct gn_loader *loader, struct gn_comm *comm, int classes, float *logits,
-			    struct gn_confusion *confusion, const volatile sig_atomic_t *stop, int *stopping, struct gn_metrics *out, struct gn_err *err)
+			    struct gn_confusion *confusion, const volatile sig_atomic_t *stop, int *stopping, struct gn_metrics *out,
+			    struct gn_err *err)
 {
 	struct gn_metrics score = {0};
 	uint64_t batches = gn_loader_batches(loader), every = gn_comm_size(comm) > 1 ? STOP_EVERY : 1;

@@ -27,9 +27,11 @@ void gn_metrics_add(struct gn_metrics *score, const float *logits, const int32_t
 void gn_metrics_warn(const struct gn_metrics *score, struct gn_log *log);
 /* Collective: evaluates the loader's whole dataset (started here, at epoch 0) with an inference plan and sums over all ranks: *out
  * is the same everywhere. batch is the plan's and the loader's. logits (may be NULL): [samples of the dataset][classes]; rows of
- * samples that this rank evaluates are filled in. confusion (may be NULL): this rank's are added, not summed. With stop (may be NULL) ranks agree every few batches whether any rank's *stop is
- * set; *stopping is then 1 everywhere, and *out all 0 unless the evaluation was complete. stopping is used only with stop. */
+ * samples that this rank evaluates are filled in. confusion (may be NULL): this rank's are added, not summed. With stop (may be
+ * NULL) ranks agree every few batches whether any rank's *stop is set; *stopping is then 1 everywhere, and *out all 0 unless the
+ * evaluation was complete. stopping is used only with stop. */
 enum gn_status gn_metrics_run(struct gn_plan *plan, struct gn_loader *loader, struct gn_comm *comm, int classes, float *logits,
-			    struct gn_confusion *confusion, const volatile sig_atomic_t *stop, int *stopping, struct gn_metrics *out, struct gn_err *err);
+			    struct gn_confusion *confusion, const volatile sig_atomic_t *stop, int *stopping, struct gn_metrics *out,
+			    struct gn_err *err);
 
 #endif

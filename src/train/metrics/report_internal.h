@@ -16,9 +16,9 @@ void gn_report_series(const struct gn_curve *curves, size_t count, size_t field,
 void gn_report_split(const struct gn_curve *c, struct gn_strbuf *out);
 void gn_report_efficiency(const struct gn_curve *c, struct gn_strbuf *out);
 void gn_report_skew(const struct gn_curve *c, struct gn_strbuf *out);
-/* Rank by time, red where a rank computes longer than the mean. */
 /* Bytes that rank 0 sends in a step, and where the way to share a step changes; nothing without any. */
 void gn_report_sent(const struct gn_curve *c, struct gn_strbuf *out);
+/* Rank by time, red where a rank computes longer than the mean. */
 void gn_report_map(const struct gn_curve *c, struct gn_strbuf *out);
 
 #endif
