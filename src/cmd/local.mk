@@ -40,7 +40,7 @@ src/cmd/gannet-golden.$(OBJEXT): $(GOLDEN_FILES)
 gannet_LDADD = $(JOBS_LIBS) $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_CUDA_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 
 pkgconfigdir = $(libdir)/pkgconfig
-nodist_pkgconfig_DATA = src/gannet.pc
+nodist_pkgconfig_DATA += src/gannet.pc
 # Modules are known by their file's name: the version's.
 modulefiledir = $(datadir)/modulefiles/gannet
 install-data-hook: src/gannet.modulefile

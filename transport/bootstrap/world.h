@@ -38,6 +38,10 @@ struct gn_world_options {
 	/* The interfaces that rank 0 listens on for heartbeats, and each rank for the exchange at start, unless all ranks run on
 	 * one host: see gn_net_ifname_matches(). NULL: GANNET_SOCKET_IFNAME, else all. GN_ERR_USAGE when none matches. Not kept. */
 	const char *ifnames;
+	/* "HOST:PORT" where rank 0 listens and the others connect, with rank and size, for a program that knows them and asks no launcher;
+	 * NULL: of the launcher, as above. Not kept. */
+	const char *rendezvous;
+	int rank, size;
 	/* The program goes on after a rank is lost, the same on all ranks: gn_world_destroy() then still waits for the other ranks,
 	 * so that rank 0 stays while they work; and PMIx is finalized once all ranks have joined, because Slurm's plugin kills a
 	 * step when a task that has not finalized dies. 0: it waits for nobody after a loss. */
