@@ -60,6 +60,10 @@ libgannet_train_a_SOURCES += \
 	src/train/model/lenet.c \
 	src/train/model/model.c src/train/model/model.h \
 	src/train/model/model_internal.h \
+	src/train/model/onnx.c src/train/model/onnx.h \
+	src/train/model/onnx_graph.c \
+	src/train/model/onnx_internal.h \
+	src/train/model/onnx_layers.c \
 	src/train/model/resnet.c \
 	src/train/model/safetensors.c src/train/model/safetensors.h \
 	src/train/model/vgg.c \
