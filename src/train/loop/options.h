@@ -33,6 +33,7 @@ struct gn_train_options {
 	int64_t accumulate;	       /* batches a step */
 	const char *sync_bn;	       /* sync_bn.h; NULL: each rank has its own statistics */
 	const char *recipe;	       /* for the command: its choices are in the other fields */
+	int dry_run;		       /* for the command: only print the recipe */
 	const char *recipe_text;       /* the same as text; NULL: none */
 	const char *options_text;      /* all options of this rank as one line (gn_options_describe), for log and checkpoints */
 	const char *options_file;      /* for the command: where some of them were read */
