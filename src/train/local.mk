@@ -69,6 +69,7 @@ libgannet_train_a_SOURCES += \
 libgannet_train_a_SOURCES += \
 	src/train/optim/ema.c src/train/optim/ema.h \
 	src/train/optim/lr.c src/train/optim/lr.h \
+	src/train/optim/lr_scale.c src/train/optim/lr_scale.h \
 	src/train/optim/optimizer.c src/train/optim/optimizer.h \
 	src/train/optim/parts.h \
 	src/train/optim/parts.h \
