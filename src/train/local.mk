@@ -17,6 +17,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/combine.c src/train/loop/combine.h \
 	src/train/loop/evaluate.c src/train/loop/evaluate.h \
 	src/train/loop/input.c src/train/loop/input.h \
+	src/train/loop/network.c src/train/loop/network.h \
 	src/train/loop/options.h \
 	src/train/loop/replica.c src/train/loop/replica.h \
 	src/train/loop/session.c src/train/loop/session.h \
