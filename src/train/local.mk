@@ -19,6 +19,8 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/input.c src/train/loop/input.h \
 	src/train/loop/network.c src/train/loop/network.h \
 	src/train/loop/options.h \
+	src/train/loop/predict.c src/train/loop/predict.h \
+	src/train/loop/predict_round.c src/train/loop/predict_round.h \
 	src/train/loop/replica.c src/train/loop/replica.h \
 	src/train/loop/session.c src/train/loop/session.h \
 	src/train/loop/session_best.c \
