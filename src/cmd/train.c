@@ -10,6 +10,7 @@
 #include "src/train/loop/trainer.h"
 #include "src/train/model/init.h"
 #include "src/train/model/model.h"
+#include "src/train/optim/lr_scale.h"
 #include "src/train/optim/recipe.h"
 #include "src/train/parallel/shard.h"
 #include "src/train/plan/device.h"
@@ -136,6 +137,9 @@ static const struct gn_option options[] = {
 	{.name = "freeze", .kind = GN_OPTION_LIST, .offset = FIELD(freeze), .value_name = "PATTERN",
 	 .help = "do not update parameters whose names match PATTERN, such as 'layer1.*'; may be repeated. Running statistics of batch "
 		 "norm go on"},
+	{.name = "lr-scale", .kind = GN_OPTION_LIST, .offset = FIELD(lr_scale), .value_name = "PATTERN=X",
+	 .help = "learning rate times X for parameters whose names match PATTERN, such as 'layer1.*=0.1'; may be repeated, the last that "
+		 "matches counts"},
 	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1", .min = 0,
 	 .max = 9e15, .help = "seed of sample order, augmentation and initial parameters"},
 	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR",
@@ -446,6 +450,8 @@ static enum gn_status check_needs(const struct gn_train_options *o, struct gn_er
 		return gn_err_set(err, GN_ERR_USAGE, "--init-head skip is of a file of weights: give --init FILE.safetensors");
 	if (o->freeze.count && o->clip > 0)
 		return gn_err_set(err, GN_ERR_USAGE, "--freeze and --clip cannot be combined: the norm is of all gradients");
+	if (gn_lr_scale_check(&o->lr_scale, err))
+		return GN_ERR_USAGE;
 	if (asks && !o->val)
 		return gn_err_set(err, GN_ERR_USAGE, "%s is of evaluations: give --val DIR", asks);
 	if (keeps && !o->checkpoint)

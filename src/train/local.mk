@@ -17,7 +17,10 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/combine.c src/train/loop/combine.h \
 	src/train/loop/evaluate.c src/train/loop/evaluate.h \
 	src/train/loop/input.c src/train/loop/input.h \
+	src/train/loop/network.c src/train/loop/network.h \
 	src/train/loop/options.h \
+	src/train/loop/predict.c src/train/loop/predict.h \
+	src/train/loop/predict_round.c src/train/loop/predict_round.h \
 	src/train/loop/replica.c src/train/loop/replica.h \
 	src/train/loop/session.c src/train/loop/session.h \
 	src/train/loop/session_best.c \
@@ -73,6 +76,7 @@ libgannet_train_a_SOURCES += \
 libgannet_train_a_SOURCES += \
 	src/train/optim/ema.c src/train/optim/ema.h \
 	src/train/optim/lr.c src/train/optim/lr.h \
+	src/train/optim/lr_scale.c src/train/optim/lr_scale.h \
 	src/train/optim/optimizer.c src/train/optim/optimizer.h \
 	src/train/optim/parts.h \
 	src/train/optim/parts.h \

@@ -43,6 +43,7 @@ struct gn_train_options {
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
 	const char *init;
 	struct gn_text_list freeze;    /* patterns of names of parameters that are not updated */
+	struct gn_text_list lr_scale;  /* lr_scale.h */
 	const char *init_head;	       /* "keep", or "skip": of a file of another number of classes */
 	int64_t seed;
 	const char *checkpoint, *resume;
