@@ -12,8 +12,8 @@ libgannet_data_a_SOURCES = \
 	data/pack/labels.c data/pack/labels.h data/pack/pack.c data/pack/pack.h data/pack/pack_classes.c \
 	data/pack/pack_collect.c data/pack/pack_collect_internal.h data/pack/pack_job.c data/pack/pack_journal.c \
 	data/pack/pack_journal.h data/pack/pack_levels.c data/pack/pack_options.h data/pack/pack_output.c \
-	data/pack/pack_parts_internal.h data/pack/pack_write.c data/pack/source.c data/pack/source.h \
-	data/pack/source_folder.c data/pack/source_tar.c data/pack/synthetic.c data/pack/synthetic.h \
+	data/pack/pack_parts_internal.h data/pack/pack_write.c data/pack/pictures.c data/pack/pictures.h data/pack/source.c data/pack/source.h \
+	data/pack/source_folder.c data/pack/source_tar.c data/pack/split.c data/pack/split.h data/pack/synthetic.c data/pack/synthetic.h \
 	data/loader/batch_builder.c data/loader/batch_builder.h data/loader/loader.c data/loader/loader.h data/loader/sample_pipeline.c \
 	data/loader/sample_pipeline.h \
 	data/stage/stage.c data/stage/stage.h data/stage/stage_copy.c data/stage/stage_copy.h data/stage/stage_owner.c \

@@ -2,7 +2,7 @@
  *
  * An optimizer is a rule (struct gn_optim) without state; its state is in slots, flat arrays laid out as the parameters, initially
  * zero. Every tensor is updated separately, because weight decay and adaptation differ between tensors, and LARS and LAMB need a
- * tensor's norm. With g = grad_scale * grad and d = weight_decay:
+ * tensor's norm. With g = grad_scale * grad, d = weight_decay, and lr the update's rate times the tensor's lr_scale:
  *
  * sgd   g += d p; slot0 = momentum * slot0 + g; p -= lr * slot0, or with Nesterov p -= lr * (g + momentum * slot0).
  *         torch.optim.SGD with dampening 0.
@@ -48,6 +48,7 @@ struct gn_optim_tensor {
 	size_t count;
 	double weight_decay;
 	int adapt; /* 0: trust ratio 1, as for biases and batch norm */
+	double lr_scale; /* factor of the update's rate for this tensor */
 };
 
 /* The same in double, for the reference implementation. */
@@ -58,6 +59,7 @@ struct gn_ref_optim_tensor {
 	size_t count;
 	double weight_decay;
 	int adapt;
+	double lr_scale;
 };
 
 /* "sgd", "lars", "lamb"; gn_optim_find() returns -1 for anything else. */

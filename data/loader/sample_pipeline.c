@@ -37,7 +37,7 @@ enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const
 	status = gn_decoder_create(&r->decoder, err);
 	if (!status)
 		status = gn_resizer_create(&r->resizer, err);
-	if (!status) {
+	if (!status && dataset) {
 		r->file = malloc((size_t)gn_dataset_max_length(dataset) + 1);
 		if (!r->file)
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a JPEG file of %u bytes",
@@ -86,15 +86,16 @@ struct drawn {
 	uint32_t denominator;
 };
 
-static enum gn_status draw(struct gn_sample_pipeline *r, uint32_t epoch, uint64_t index, const struct gn_sample *sample,
-			   struct drawn *out, struct gn_err *err)
+/* sample: the file's length, and its sides, 0 if they are not known. */
+static enum gn_status draw(struct gn_sample_pipeline *r, const void *file, uint32_t epoch, uint64_t index,
+			   const struct gn_sample *sample, struct drawn *out, struct gn_err *err)
 {
 	uint32_t width, height;
-	enum gn_status status = gn_decoder_open(r->decoder, r->file, sample->length_bytes, &width, &height, err);
+	enum gn_status status = gn_decoder_open(r->decoder, file, sample->length_bytes, &width, &height, err);
 
 	if (status)
 		return status;
-	if (width != sample->width || height != sample->height)
+	if (sample->width && (width != sample->width || height != sample->height))
 		return gn_err_set(err, GN_ERR_DATA, "the JPEG is %ux%u and the shard says %ux%u", width, height,
 				  sample->width, sample->height);
 	gn_crop_params_draw(r->options, epoch, index, width, height, &out->crop);
@@ -187,7 +188,7 @@ enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epo
 	if (status)
 		return status;
 	gn_dataset_sample(r->dataset, index, &sample);
-	status = draw(r, epoch, index, &sample, &d, err);
+	status = draw(r, r->file, epoch, index, &sample, &d, err);
 	if (!status)
 		status = r->options->crops ? cut(r, &d, image, crop, err) : resize(r, &d, image, err);
 	if (status) {
@@ -198,4 +199,13 @@ enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epo
 	}
 	*label = (int32_t)sample.label;
 	return GN_OK;
+}
+
+enum gn_status gn_sample_pipeline_run_jpeg(struct gn_sample_pipeline *r, const void *jpeg, size_t len_bytes, float *image, struct gn_err *err)
+{
+	const struct gn_sample sample = {.length_bytes = (uint32_t)len_bytes};
+	struct drawn d = {.denominator = 1};
+	enum gn_status status = draw(r, jpeg, 0, 0, &sample, &d, err);
+
+	return status ? status : resize(r, &d, image, err);
 }

@@ -12,7 +12,7 @@
 
 struct gn_sample_pipeline;
 
-/* dataset and options are borrowed and must outlive the pipeline. */
+/* dataset and options are borrowed and must outlive the pipeline. dataset may be NULL for gn_sample_pipeline_run_jpeg() alone. */
 enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
 				  struct gn_sample_pipeline **out, struct gn_err *err);
 void gn_sample_pipeline_destroy(struct gn_sample_pipeline *r);
@@ -21,5 +21,8 @@ void gn_sample_pipeline_destroy(struct gn_sample_pipeline *r);
  * damaged or differs from its shard's row, naming shard, row and packed name. */
 enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epoch, uint64_t index, void *image,
 				      struct gn_crop *crop, int32_t *label, struct gn_err *err);
+/* The same of a JPEG file in memory, as sample 0 of epoch 0, without options.crops. GN_ERR_DATA with its defect; the caller adds its
+ * name. */
+enum gn_status gn_sample_pipeline_run_jpeg(struct gn_sample_pipeline *r, const void *jpeg, size_t len_bytes, float *image, struct gn_err *err);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "data/pack/pack_journal.h"
 #include "data/pack/pack_parts_internal.h"
+#include "data/pack/split.h"
 #include "data/sample/image.h"
 
 #include <string.h>
@@ -9,6 +10,8 @@
 
 static enum gn_status check_options(const struct gn_pack_options *o, struct gn_err *err)
 {
+	struct gn_pack_split split;
+
 	if (!o->synthetic_count && !o->source_count)
 		return gn_err_set(err, GN_ERR_USAGE, "nothing to pack: name a SOURCE, or give --synthetic COUNT");
 	if (o->synthetic_count && o->source_count)
@@ -26,7 +29,7 @@ static enum gn_status check_options(const struct gn_pack_options *o, struct gn_e
 				  (unsigned long long)o->synthetic_count, o->synthetic_classes);
 	if (!o->shard_bytes || o->threads < 1 || o->quality < 1 || o->quality > 100 || o->seed > INT64_MAX)
 		return gn_err_set(err, GN_ERR_USAGE, "shard size, threads, quality or seed out of range");
-	return GN_OK;
+	return o->split ? gn_pack_split_parse(o->split, &split, err) : GN_OK;
 }
 
 /* Bad images can be repaired or skipped: the good ones serve the next pack. */
@@ -41,12 +44,49 @@ static void keep_good(const struct gn_pack_options *options, struct gn_pack_outp
 	gn_err_set(err, cause.status, "%s; %s.tmp-pack keeps the good images for the next pack", cause.text, options->out);
 }
 
+static void add_result(struct gn_pack_result *r, const struct gn_pack_options *options, const struct gn_manifest *m, size_t part)
+{
+	struct gn_pack_split split;
+
+	r->classes = m->class_count;
+	r->shards += m->shard_count;
+	if (part && !gn_pack_split_parse(options->split, &split, NULL)) {
+		r->split_samples = m->samples;
+		memcpy(r->split_name, split.name, sizeof split.name);
+	}
+}
+
+/* The second pass: each part's shards and manifest; the manifests once spool and journal, which belong to no dataset, are removed. */
+static enum gn_status write_parts(struct gn_pack_set *set, const struct gn_pack_options *options, const struct gn_pack_output *output,
+				  struct gn_pack_result *result, struct gn_err *err)
+{
+	struct gn_manifest manifests[2] = {{0}, {0}};
+	struct gn_pack_part parts[2];
+	size_t count = 0;
+	enum gn_status status = gn_pack_split_parts(set, options, output, parts, &count, err);
+
+	if (!status)
+		status = gn_pack_note_order(set, err);
+	for (size_t i = 0; i < count && !status; i++)
+		status = gn_pack_write(set, options, &parts[i], &manifests[i], err);
+	if (!status && unlink(set->spool_path))
+		status = gn_err_set(err, GN_ERR_IO, "cannot remove %s", set->spool_path);
+	if (!status)
+		status = gn_pack_journal_remove(set->journal, err);
+	for (size_t i = 0; i < count && !status; i++) {
+		status = gn_manifest_save(&manifests[i], parts[i].folder, err);
+		add_result(result, options, &manifests[i], i);
+	}
+	for (size_t i = 0; i < 2; i++)
+		gn_manifest_release(&manifests[i]);
+	return status;
+}
+
 /* Everything between locking the output folder and its rename. */
 static enum gn_status fill(const struct gn_pack_options *options, struct gn_pack_output *output,
 			   struct gn_pack_result *result, struct gn_err *err)
 {
 	struct gn_pack_set set;
-	struct gn_manifest m = {0};
 	enum gn_status status = gn_pack_set_init(&set, options, output, err);
 
 	if (!status)
@@ -55,23 +95,15 @@ static enum gn_status fill(const struct gn_pack_options *options, struct gn_pack
 		status = gn_pack_collect(&set, options, err);
 	if (!status)
 		status = gn_pack_arrange(&set, options, err);
+	*result = (struct gn_pack_result){.samples = set.count, .skipped = set.bad, .data_bytes = set.data_bytes,
+					  .converted = set.converted, .warned = set.warned, .passed = set.passed,
+					  .rotated = set.rotated};
 	if (!status)
-		status = gn_pack_write(&set, options, output, &m, err);
-	if (!status && unlink(set.spool_path))
-		status = gn_err_set(err, GN_ERR_IO, "cannot remove %s", set.spool_path);
-	if (!status)
-		status = gn_pack_journal_remove(set.journal, err);
-	if (!status)
-		status = gn_manifest_save(&m, output->temporary, err);
-	if (!status)
-		*result = (struct gn_pack_result){.samples = set.count, .skipped = set.bad, .data_bytes = set.data_bytes,
-						  .converted = set.converted, .warned = set.warned, .passed = set.passed,
-						  .rotated = set.rotated, .classes = m.class_count, .shards = m.shard_count};
+		status = write_parts(&set, options, output, result, err);
 	if (status == GN_ERR_STOPPED)
 		output->keep = 1;
 	else if (status == GN_ERR_DATA && set.bad && set.count && !options->skip_bad)
 		keep_good(options, output, err);
-	gn_manifest_release(&m);
 	gn_pack_set_release(&set);
 	return status;
 }

@@ -12,7 +12,7 @@
  * written in OUT.tmp-pack next to OUT and renamed at the end. A pack that is stopped or killed, or that fails because
  * of bad images, leaves it, with a journal (pack_journal.h). The next one with the same options (except skip_bad), classes and
  * sources reads the sources again, but decodes and writes only what is missing, with the same result; with others it starts from
- * the beginning. Blocks; one pack at a time per process (HDF5).
+ * the beginning. With a split the folder holds two datasets, data/pack/split.h. Blocks; one pack at a time per process (HDF5).
  */
 #ifndef GN_DATA_PACK_PACK_H
 #define GN_DATA_PACK_PACK_H
@@ -27,6 +27,8 @@ struct gn_pack_result {
 	uint64_t passed;    /* ignored files and folders */
 	uint64_t rotated;   /* images with an EXIF orientation, which is not applied, among samples */
 	uint32_t classes, shards;
+	uint64_t split_samples; /* with a split: in the dataset that it names; the rest of samples is in "train" */
+	char split_name[64];	/* "": no split */
 };
 
 /* Errors: GN_ERR_DATA for bad images (after logging up to 100 of them) and empty or unknown classes; GN_ERR_EXISTS when out is not

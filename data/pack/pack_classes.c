@@ -2,6 +2,7 @@
 #include "data/pack/pack_parts_internal.h"
 
 #include "data/pack/pack_journal.h"
+#include "data/pack/split.h"
 #include "data/shard/manifest.h"
 #include "data/shard/shard.h"
 #include "src/base/file.h"
@@ -269,6 +270,9 @@ enum gn_status gn_pack_arrange(struct gn_pack_set *set, const struct gn_pack_opt
 		gn_log_warn(options->log, "all images are of one class, '%s': nothing can be learned from them",
 			    gn_names_get(set->classes, 0));
 	qsort(set->items, set->count, sizeof *set->items, by_class_and_name);
+	status = gn_pack_split_mark(set, options, err);
+	if (status)
+		return status;
 	shuffle(set, options->seed);
 	for (uint64_t i = 0; i < set->count; i++)
 		set->data_bytes += set->items[i].length_bytes;

@@ -294,6 +294,7 @@ static enum gn_status digest_all(const struct gn_pack_options *o, const struct g
 	if (status)
 		return status;
 	digest_text(s, FORMAT);
+	digest_text(s, o->split ? o->split : "");
 	gn_sha256_update(s, numbers, sizeof numbers);
 	for (uint32_t i = 0; i < gn_names_count(classes); i++)
 		digest_text(s, gn_names_get(classes, i));

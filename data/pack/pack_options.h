@@ -25,6 +25,7 @@ struct gn_pack_options {
 	int skip_bad;		     /* skip bad images instead of failing */
 	int refuse_png;		     /* treat PNG as bad instead of converting it */
 	int quality;		     /* of converted and synthetic images, 1..100 */
+	const char *split;	     /* "NAME=FRACTION": two datasets, see data/pack/split.h; NULL: one */
 	struct gn_log *log;	     /* receives a line per bad image; may be NULL */
 	struct gn_progress_bar *progress; /* used exclusively by the pack */
 	const volatile sig_atomic_t *stop; /* non-zero: stop at the next image; may be NULL */

@@ -41,6 +41,7 @@ struct gn_pack_item {
 	uint32_t crc32c;
 	uint16_t width, height;
 	uint8_t converted, warned, rotated;
+	uint8_t held_out; /* with a split: of the dataset that it names */
 };
 
 struct gn_pack_journal;
@@ -83,8 +84,17 @@ enum gn_status gn_pack_levels_resolve(const struct gn_pack_levels *l, struct gn_
 enum gn_status gn_pack_collect(struct gn_pack_set *set, const struct gn_pack_options *options, struct gn_err *err);
 /* Converts class numbers to labels, checks for empty classes, sorts and shuffles the items. */
 enum gn_status gn_pack_arrange(struct gn_pack_set *set, const struct gn_pack_options *options, struct gn_err *err);
-/* The second pass: writes shards into output's folder and describes them in m, which it initialises and the caller releases. */
+/* A dataset of the output: items first .. first + count - 1, in folder. */
+struct gn_pack_part {
+	char folder[PATH_MAX];
+	uint64_t first, count;
+	uint32_t first_shard; /* number of its first shard in the journal */
+};
+
+/* After gn_pack_arrange(): notes the order of all items in the journal, so that shards of another order are forgotten. */
+enum gn_status gn_pack_note_order(const struct gn_pack_set *set, struct gn_err *err);
+/* The second pass: writes the shards of a part into its folder and describes them in m, which it initialises and the caller releases. */
 enum gn_status gn_pack_write(const struct gn_pack_set *set, const struct gn_pack_options *options,
-			     const struct gn_pack_output *output, struct gn_manifest *m, struct gn_err *err);
+			     const struct gn_pack_part *part, struct gn_manifest *m, struct gn_err *err);
 
 #endif

@@ -24,6 +24,7 @@
 struct writer {
 	const struct gn_pack_set *set;
 	const struct gn_pack_options *options;
+	const struct gn_pack_part *part;
 	struct gn_thread_pool *pool;
 	pthread_mutex_t lock;
 	struct gn_err failure; /* under lock */
@@ -40,7 +41,7 @@ struct shard_work {
 	const char **names;
 	int fd;
 	struct gn_manifest_shard *entry;
-	uint32_t index;
+	uint32_t index; /* in the journal */
 };
 
 struct copy_job {
@@ -212,8 +213,8 @@ static int keep_shard(const struct shard_work *s)
 	return 0;
 }
 
-static enum gn_status write_shard(struct writer *w, const struct gn_pack_output *output, uint64_t first, uint64_t count,
-				  struct gn_manifest_shard *entry, uint32_t index, struct gn_err *err)
+static enum gn_status write_shard(struct writer *w, uint64_t first, uint64_t count, struct gn_manifest_shard *entry, uint32_t index,
+				  struct gn_err *err)
 {
 	struct shard_work *s = calloc(1, sizeof *s);
 	enum gn_status status;
@@ -221,7 +222,7 @@ static enum gn_status write_shard(struct writer *w, const struct gn_pack_output 
 	if (!s)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a shard");
 	*s = (struct shard_work){.w = w, .first = first, .count = count, .entry = entry, .index = index, .fd = -1};
-	status = gn_path_join(s->path, sizeof s->path, output->temporary, entry->file, err);
+	status = gn_path_join(s->path, sizeof s->path, w->part->folder, entry->file, err);
 	if (!status && keep_shard(s)) {
 		shard_work_free(s);
 		return GN_OK;
@@ -245,12 +246,12 @@ static enum gn_status write_shard(struct writer *w, const struct gn_pack_output 
 	return status;
 }
 
-/* Number of items in the shard that starts with item first. */
-static uint64_t shard_length(const struct gn_pack_set *set, uint64_t first, uint64_t shard_bytes)
+/* Number of items in the shard that starts with item first, of those before end. */
+static uint64_t shard_length(const struct gn_pack_set *set, uint64_t first, uint64_t end, uint64_t shard_bytes)
 {
 	uint64_t bytes = 0, i = first;
 
-	for (; i < set->count; i++) {
+	for (; i < end; i++) {
 		bytes += set->items[i].length_bytes;
 		if (bytes > shard_bytes && i > first)
 			break;
@@ -259,17 +260,18 @@ static uint64_t shard_length(const struct gn_pack_set *set, uint64_t first, uint
 }
 
 static enum gn_status describe(const struct gn_pack_set *set, const struct gn_pack_options *options,
-			       struct gn_manifest *m, struct gn_err *err)
+			       const struct gn_pack_part *part, struct gn_manifest *m, struct gn_err *err)
 {
+	const uint64_t end = part->first + part->count;
 	uint32_t shards = 0;
 	enum gn_status status;
 
-	for (uint64_t i = 0; i < set->count; i += shard_length(set, i, options->shard_bytes))
+	for (uint64_t i = part->first; i < end; i += shard_length(set, i, end, options->shard_bytes))
 		shards++;
 	status = gn_manifest_init(m, gn_names_count(set->classes), shards, err);
 	if (status)
 		return status;
-	m->samples = set->count;
+	m->samples = part->count;
 	m->skipped = set->bad;
 	m->seed = options->seed;
 	for (uint32_t i = 0; i < m->class_count; i++) {
@@ -277,7 +279,7 @@ static enum gn_status describe(const struct gn_pack_set *set, const struct gn_pa
 		if (!m->classes[i].name)
 			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %u classes", m->class_count);
 	}
-	for (uint64_t i = 0; i < set->count; i++)
+	for (uint64_t i = part->first; i < end; i++)
 		m->classes[set->items[i].class_id].samples++;
 	for (uint32_t i = 0; i < shards; i++)
 		snprintf(m->shards[i].file, sizeof m->shards[i].file, SHARD_NAME, i);
@@ -285,28 +287,28 @@ static enum gn_status describe(const struct gn_pack_set *set, const struct gn_pa
 }
 
 /* Fails before the copy instead of hours into it. */
-static enum gn_status check_space(const struct gn_pack_set *set, const struct gn_pack_output *output,
-				  const struct gn_manifest *m, struct gn_err *err)
+static enum gn_status check_space(const struct gn_pack_set *set, const struct gn_pack_part *part, const struct gn_manifest *m,
+				  struct gn_err *err)
 {
-	uint64_t needed = set->data_bytes, free_bytes;
-	enum gn_status status = gn_free_bytes(output->temporary, &free_bytes, err);
+	uint64_t needed = 0, free_bytes;
+	enum gn_status status = gn_free_bytes(part->folder, &free_bytes, err);
 
-	for (uint64_t i = 0; i < set->count; i++)
-		needed += sizeof(struct gn_shard_row) + strlen(set->items[i].name);
+	for (uint64_t i = part->first; i < part->first + part->count; i++)
+		needed += set->items[i].length_bytes + sizeof(struct gn_shard_row) + strlen(set->items[i].name);
 	for (uint32_t i = 0; i < m->shard_count; i++) {
-		const struct gn_manifest_shard *known = gn_pack_journal_shard(set->journal, i);
+		const struct gn_manifest_shard *known = gn_pack_journal_shard(set->journal, part->first_shard + i);
 
 		needed -= known && known->data_bytes < needed ? known->data_bytes : 0;
 	}
 	if (!status && needed > free_bytes)
 		status = gn_err_set(err, GN_ERR_NO_SPACE, "no space left for %s: its shards need %llu MB, %llu MB are "
-				    "free", output->final, (unsigned long long)(needed >> 20),
+				    "free", part->folder, (unsigned long long)(needed >> 20),
 				    (unsigned long long)(free_bytes >> 20));
 	return status;
 }
 
 /* Digest of everything that determines the bytes of the shards: tells a later pack whether existing shards are usable. */
-static enum gn_status note_order(const struct gn_pack_set *set, struct gn_err *err)
+enum gn_status gn_pack_note_order(const struct gn_pack_set *set, struct gn_err *err)
 {
 	char digest[GN_SHA256_HEX];
 	struct gn_sha256 *s;
@@ -318,7 +320,7 @@ static enum gn_status note_order(const struct gn_pack_set *set, struct gn_err *e
 		gn_sha256_update(s, gn_names_get(set->classes, i), strlen(gn_names_get(set->classes, i)) + 1);
 	for (uint64_t i = 0; i < set->count; i++) {
 		const struct gn_pack_item *item = &set->items[i];
-		const uint32_t numbers[] = {item->class_id, item->length_bytes, item->crc32c, item->width, item->height};
+		const uint32_t numbers[] = {item->class_id, item->length_bytes, item->crc32c, item->width, item->height, item->held_out};
 
 		gn_sha256_update(s, item->name, strlen(item->name) + 1);
 		gn_sha256_update(s, numbers, sizeof numbers);
@@ -329,39 +331,38 @@ static enum gn_status note_order(const struct gn_pack_set *set, struct gn_err *e
 }
 
 /* An earlier pack with other images may have written more shards. */
-static void remove_more_shards(const struct gn_pack_output *output, uint32_t index)
+static void remove_more_shards(const struct gn_pack_part *part, uint32_t index)
 {
 	char path[PATH_MAX];
 
 	do
-		snprintf(path, sizeof path, "%.*s/" SHARD_NAME, PATH_MAX - 32, output->temporary, index++);
+		snprintf(path, sizeof path, "%.*s/" SHARD_NAME, PATH_MAX - 32, part->folder, index++);
 	while (!unlink(path));
 }
 
 enum gn_status gn_pack_write(const struct gn_pack_set *set, const struct gn_pack_options *options,
-			     const struct gn_pack_output *output, struct gn_manifest *m, struct gn_err *err)
+			     const struct gn_pack_part *part, struct gn_manifest *m, struct gn_err *err)
 {
-	struct writer w = {.set = set, .options = options};
-	uint64_t first = 0;
+	struct writer w = {.set = set, .options = options, .part = part};
+	const uint64_t end = part->first + part->count;
+	uint64_t first = part->first;
 	enum gn_status status;
 
 	memset(m, 0, sizeof *m);
-	status = describe(set, options, m, err);
+	status = describe(set, options, part, m, err);
 	if (!status)
-		status = note_order(set, err);
-	if (!status)
-		status = check_space(set, output, m, err);
+		status = check_space(set, part, m, err);
 	if (!status)
 		status = gn_thread_pool_create(options->threads, (size_t)options->threads * 4, &w.pool, err);
 	if (status)
 		return status;
 	pthread_mutex_init(&w.lock, NULL);
-	remove_more_shards(output, m->shard_count);
-	gn_progress_bar_begin(options->progress, "writing", "images", set->count);
+	remove_more_shards(part, m->shard_count);
+	gn_progress_bar_begin(options->progress, "writing", "images", part->count);
 	for (uint32_t i = 0; i < m->shard_count && !status; i++) {
-		uint64_t count = shard_length(set, first, options->shard_bytes);
+		uint64_t count = shard_length(set, first, end, options->shard_bytes);
 
-		status = write_shard(&w, output, first, count, &m->shards[i], i, err);
+		status = write_shard(&w, first, count, &m->shards[i], part->first_shard + i, err);
 		first += count;
 	}
 	gn_thread_pool_wait(w.pool);

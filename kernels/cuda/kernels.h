@@ -113,6 +113,7 @@ struct gn_cuda_optim_tensor {
 	size_t count;
 	double weight_decay;
 	int adapt;
+	double lr_scale; /* as in struct gn_optim_tensor */
 };
 
 struct gn_cuda_optim;

@@ -13,7 +13,7 @@ struct tensor {
 	void *copy;
 	size_t count;
 	uint32_t first_chunk, chunks;
-	float weight_decay;
+	float weight_decay, lr_scale;
 	int adapt, aligned;
 };
 
@@ -157,6 +157,7 @@ static __global__ void __launch_bounds__(GN_CUDA_THREADS) ratio_kernel(struct ru
 template <class T, int V> static __device__ inline void update(const struct rule &r, const struct numbers &n,
 							       const struct tensor &t, float ratio, size_t i)
 {
+	const float lr = n.lr * t.lr_scale;
 	float p[V], g[V] = {}, a[V] = {}, b[V] = {};
 
 	read_values<T, V>(t, i,
@@ -167,9 +168,9 @@ template <class T, int V> static __device__ inline void update(const struct rule
 #pragma unroll
 	for (int k = 0; k < V; k++) {
 		if (r.kind == GN_OPTIM_LAMB) {
-			p[k] -= n.lr * ratio * lamb_direction(r, n, t.weight_decay, p[k], a[k], b[k]);
+			p[k] -= lr * ratio * lamb_direction(r, n, t.weight_decay, p[k], a[k], b[k]);
 		} else if (r.kind == GN_OPTIM_LARS) {
-			float d = ratio * n.lr * (n.grad_scale * g[k] + t.weight_decay * p[k]);
+			float d = ratio * lr * (n.grad_scale * g[k] + t.weight_decay * p[k]);
 
 			a[k] = r.momentum * a[k] + d;
 			p[k] -= r.nesterov ? r.momentum * a[k] + d : a[k];
@@ -180,7 +181,7 @@ template <class T, int V> static __device__ inline void update(const struct rule
 				a[k] = r.momentum * a[k] + d;
 				d = r.nesterov ? d + r.momentum * a[k] : a[k];
 			}
-			p[k] -= n.lr * d;
+			p[k] -= lr * d;
 		}
 	}
 	store<float, V>(t.params + i, p);
@@ -225,6 +226,7 @@ static struct tensor describe(const struct gn_cuda_optim_tensor *from, size_t ty
 			   first_chunk,
 			   (uint32_t)gn_cuda_chunk_count(from->count),
 			   (float)from->weight_decay,
+			   (float)from->lr_scale,
 			   from->adapt,
 			   0};
 	uintptr_t small = VALUES * type_bytes - 1;

@@ -73,7 +73,8 @@ static enum gn_status create_optimizer(struct cuda_update *h, const struct gn_up
 		const struct gn_optim_tensor *t = &o->tensors[i];
 
 		tensors[i] = (struct gn_cuda_optim_tensor){.params = t->params, .grads = t->grads, .slots = {t->slots[0], t->slots[1]},
-							   .count = t->count, .weight_decay = t->weight_decay, .adapt = t->adapt};
+							   .count = t->count, .weight_decay = t->weight_decay, .adapt = t->adapt,
+							   .lr_scale = t->lr_scale};
 	}
 	status = gn_cuda_optim_create(h->stream, o->rule, GN_CUDA_F32, tensors, o->count, &h->optimizer, err);
 	free(tensors);

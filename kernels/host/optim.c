@@ -4,7 +4,7 @@
 
 static void sgd(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, const double sums[2])
 {
-	struct gn_sgd s = {u->lr, o->momentum, o->nesterov, t->weight_decay, u->grad_scale};
+	struct gn_sgd s = {u->lr * t->lr_scale, o->momentum, o->nesterov, t->weight_decay, u->grad_scale};
 
 	(void)sums;
 	gn_sgd_step(&s, t->params, t->grads, t->slots[0], t->count);
@@ -36,7 +36,7 @@ static void lars(const struct gn_optim *o, const struct gn_optim_update *u, cons
 
 	if (p_norm > 0 && g_norm > 0)
 		ratio = o->trust * p_norm / (g_norm + t->weight_decay * p_norm + o->eps);
-	const float rate = (float)(ratio * u->lr), again = o->nesterov ? m : 1, direct = o->nesterov ? rate : 0;
+	const float rate = (float)(ratio * (u->lr * t->lr_scale)), again = o->nesterov ? m : 1, direct = o->nesterov ? rate : 0;
 
 #pragma omp parallel for simd schedule(static) if (t->count > 1 << 14)
 	for (size_t i = 0; i < t->count; i++) {
@@ -111,7 +111,7 @@ static void lamb(const struct gn_optim *o, const struct gn_optim_update *u, cons
 	const struct lamb l = lamb_of(o, u, t);
 	float *restrict p = t->params;
 	const float *restrict m = t->slots[0], *restrict v = t->slots[1];
-	const float rate = (float)(u->lr * (t->adapt && sums[0] > 0 && sums[1] > 0 ? sqrt(sums[0] / sums[1]) : 1));
+	const float rate = (float)(u->lr * t->lr_scale * (t->adapt && sums[0] > 0 && sums[1] > 0 ? sqrt(sums[0] / sums[1]) : 1));
 
 #pragma omp parallel for simd schedule(static) if (t->count > 1 << 14)
 	for (size_t i = 0; i < t->count; i++)

@@ -13,7 +13,7 @@ static double norm(const double *x, size_t count)
 
 static void sgd(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)
 {
-	struct gn_sgd s = {u->lr, o->momentum, o->nesterov, t->weight_decay, u->grad_scale};
+	struct gn_sgd s = {u->lr * t->lr_scale, o->momentum, o->nesterov, t->weight_decay, u->grad_scale};
 
 	gn_ref_sgd_step(&s, t->params, t->grads, t->slots[0], t->count);
 }
@@ -25,7 +25,7 @@ static void lars(const struct gn_optim *o, const struct gn_optim_update *u, cons
 	if (t->adapt && p_norm > 0 && g_norm > 0)
 		ratio = o->trust * p_norm / (g_norm + t->weight_decay * p_norm + o->eps);
 	for (size_t i = 0; i < t->count; i++) {
-		double d = ratio * u->lr * (u->grad_scale * t->grads[i] + t->weight_decay * t->params[i]);
+		double d = ratio * u->lr * t->lr_scale * (u->grad_scale * t->grads[i] + t->weight_decay * t->params[i]);
 
 		t->slots[0][i] = o->momentum * t->slots[0][i] + d;
 		t->params[i] -= o->nesterov ? o->momentum * t->slots[0][i] + d : t->slots[0][i];
@@ -56,7 +56,7 @@ static void lamb(const struct gn_optim *o, const struct gn_optim_update *u, cons
 	if (t->adapt && p_norm > 0 && d_norm > 0)
 		ratio = p_norm / d_norm;
 	for (size_t i = 0; i < t->count; i++)
-		t->params[i] -= u->lr * ratio * lamb_direction(o, t, first, second, i);
+		t->params[i] -= u->lr * t->lr_scale * ratio * lamb_direction(o, t, first, second, i);
 }
 
 void gn_ref_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)

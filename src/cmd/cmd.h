@@ -32,6 +32,7 @@ extern const struct gn_cmd gn_cmd_export;
 extern const struct gn_cmd gn_cmd_info;
 extern const struct gn_cmd gn_cmd_launch;
 extern const struct gn_cmd gn_cmd_pack;
+extern const struct gn_cmd gn_cmd_predict;
 extern const struct gn_cmd gn_cmd_preflight;
 extern const struct gn_cmd gn_cmd_report;
 extern const struct gn_cmd gn_cmd_selftest;

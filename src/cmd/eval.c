@@ -14,26 +14,26 @@
 static const struct gn_option options[] = {
 	{.name = "data", .kind = GN_OPTION_TEXT, .offset = FIELD(data), .value_name = "DIR", .required = 1,
 	 .help = "dataset to evaluate on"},
-	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR",
+	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(network.checkpoint), .value_name = "DIR",
 	 .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is used"},
-	{.name = "weights", .kind = GN_OPTION_TEXT, .offset = FIELD(weights), .value_name = "FILE.safetensors",
+	{.name = "weights", .kind = GN_OPTION_TEXT, .offset = FIELD(network.weights), .value_name = "FILE.safetensors",
 	 .help = "instead of a checkpoint, a safetensors file with torchvision's names; a file written by gannet export needs "
 		 "none of the next five options"},
-	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(model), .value_name = "NAME", .choices = gn_model_names,
+	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(network.model), .value_name = "NAME", .choices = gn_model_names,
 	 .help = "with --weights: the network (default: from the file's metadata; required without it); the numbers of classes "
 		 "and channels are those of the tensors"},
-	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(side), .value_name = "N", .initial = "0", .min = 0, .max = 4096,
+	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(network.side), .value_name = "N", .initial = "0", .min = 0, .max = 4096,
 	 .help = "side of the images in pixels, which may be another than in training; 0: from the checkpoint or the file, else the "
 		 "network's default (28, 32, 224)"},
-	{.name = "mean", .kind = GN_OPTION_TEXT, .offset = FIELD(mean), .value_name = "X[,X,X]",
+	{.name = "mean", .kind = GN_OPTION_TEXT, .offset = FIELD(network.mean), .value_name = "X[,X,X]",
 	 .help = "with --weights: mean of pixels in 0..1 (default: from the file, else ImageNet's for colour, 0.5 for grey)"},
-	{.name = "deviation", .kind = GN_OPTION_TEXT, .offset = FIELD(deviation), .value_name = "X[,X,X]",
+	{.name = "deviation", .kind = GN_OPTION_TEXT, .offset = FIELD(network.deviation), .value_name = "X[,X,X]",
 	 .help = "with --weights: standard deviation of pixels (default: from the file, else ImageNet's for colour, 0.5 for grey)"},
-	{.name = "resize", .kind = GN_OPTION_INT, .offset = FIELD(resize_shorter), .value_name = "N", .initial = "-1", .min = -1,
+	{.name = "resize", .kind = GN_OPTION_INT, .offset = FIELD(network.resize_shorter), .value_name = "N", .initial = "-1", .min = -1,
 	 .max = 8192,
 	 .help = "shorter side before the centre crop, as torchvision's Resize; -1: as in training; for --weights without "
 		 "metadata 8/7 of the side, and for sides below 64 images of nearly that size are not resized"},
-	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = FIELD(average),
+	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = FIELD(network.average),
 	 .help = "evaluate the exponential moving average of the weights (train --ema)"},
 	{.name = "logits", .kind = GN_OPTION_TEXT, .offset = FIELD(logits), .value_name = "FILE.npy",
 	 .help = "write the logits as a NumPy array: float32, one row per image in the order of the dataset"},
@@ -89,8 +89,8 @@ static void print_score(const struct gn_evaluate_options *o, const struct gn_met
 	gn_json_double(&j, "top5", (double)score->top5 / images);
 	gn_json_double(&j, "loss", score->loss_sum / images);
 	gn_json_uint(&j, "nonfinite", score->nonfinite);
-	if (o->weights) {
-		gn_json_string(&j, "weights", o->weights);
+	if (o->network.weights) {
+		gn_json_string(&j, "weights", o->network.weights);
 	} else {
 		gn_json_uint(&j, "step", step);
 		gn_json_string(&j, "checkpoint", folder);
@@ -128,7 +128,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_log *log = gn_cmd_log();
 	struct gn_world *world;
 	struct gn_err err;
-	enum gn_status status = gn_evaluate_options_check(target, &err);
+	enum gn_status status = gn_network_options_check(&o->network, &err);
 
 	(void)positional;
 	if (!status)

@@ -15,6 +15,7 @@ gannet_SOURCES = \
 	src/cmd/launch.c src/cmd/launch_internal.h src/cmd/launch_job.c src/cmd/launch_rank.c \
 	src/cmd/main.c \
 	src/cmd/pack.c \
+	src/cmd/predict.c src/cmd/predict_array.c src/cmd/predict_array.h src/cmd/predict_output.c src/cmd/predict_output.h \
 	src/cmd/preflight.c \
 	src/cmd/report.c \
 	src/cmd/golden.S src/cmd/selftest.c \

@@ -13,7 +13,7 @@ struct pack_options {
 	int64_t shard_bytes, seed, threads, quality, synthetic;
 	const char *classes, *labels;
 	struct gn_shape_2d size;
-	const char *png;
+	const char *png, *split;
 	int skip_bad, json;
 };
 
@@ -26,6 +26,8 @@ static const struct gn_option options[] = {
 	 .min = 1, .max = 1e15, .help = "bytes of image data per shard; suffixes K, M, G"},
 	{.name = "seed", .kind = GN_OPTION_INT, .offset = AT(seed), .value_name = "N", .initial = "0", .min = 0,
 	 .max = 9e15, .help = "seed of the shuffle and of synthetic images"},
+	{.name = "split", .kind = GN_OPTION_TEXT, .offset = AT(split), .value_name = "NAME=FRACTION",
+	 .help = "write two datasets, DIR/train and DIR/NAME, the latter with FRACTION of the images of each class, such as val=0.1"},
 	{.name = "classes", .kind = GN_OPTION_TEXT, .offset = AT(classes), .value_name = "FILE|N",
 	 .help = "class names, one per line, in the order of their labels, or a packed dataset's folder, whose class names are "
 		 "used; with --synthetic, the number of classes"},
@@ -70,9 +72,14 @@ static const struct gn_command command = {
 		       "writes only what is missing, with the same result. So does a command that failed because of bad images: "
 		       "repair them, or add --skip-bad, and repeat it. With other arguments it starts from the beginning. A "
 		       "command that fails for another reason removes the folder.\n\n"
+		       "With --split the images that are held out depend on --seed and on the images' names in SOURCE alone: of each "
+		       "class those whose SHA-256 of \"SEED/NAME\" is least. A class of two or more images has at least one in each "
+		       "dataset. Both have the same classes and appear together. Images of the same bytes in both are counted in a "
+		       "warning.\n\n"
 		       "A validation set must be packed with the classes of its training set: when both contain all classes the "
 		       "sorted names agree, otherwise give the packed training set as --classes.",
 	.examples = "  gannet pack --out digits/train data/digits/digits-train.tar.xz\n"
+		    "  gannet pack --out flowers --split val=0.1 photos\n"
 		    "  gannet pack --out imagenet/train ILSVRC2012_img_train.tar\n"
 		    "  gannet pack --out imagenet/val --classes imagenet/train --labels val.csv ILSVRC2012_img_val.tar\n"
 		    "  gannet pack --out fake --synthetic 10000 --classes 100 --size 256x256\n",
@@ -108,16 +115,23 @@ static void tell(const struct pack_options *o, const struct gn_pack_result *r)
 
 	if (o->json) {
 		printf("{\"samples\": %llu, \"skipped\": %llu, \"classes\": %u, \"shards\": %u, \"data_bytes\": %llu, "
-		       "\"converted\": %llu, \"jpeg_warnings\": %llu, \"passed_over\": %llu, \"rotated\": %llu}\n",
+		       "\"converted\": %llu, \"jpeg_warnings\": %llu, \"passed_over\": %llu, \"rotated\": %llu",
 		       (unsigned long long)r->samples, (unsigned long long)r->skipped, r->classes, r->shards,
 		       (unsigned long long)r->data_bytes, (unsigned long long)r->converted, (unsigned long long)r->warned,
 		       (unsigned long long)r->passed, (unsigned long long)r->rotated);
+		if (r->split_name[0])
+			printf(", \"split\": {\"train\": %llu, \"%s\": %llu}", (unsigned long long)(r->samples - r->split_samples),
+			       r->split_name, (unsigned long long)r->split_samples);
+		puts("}");
 		return;
 	}
 	fprintf(stderr, "%s: %llu image%s of %u class%s in %u shard%s, %.1f MB; %llu skipped",
 		gn_text_visible(o->out, out, sizeof out), (unsigned long long)r->samples, gn_text_plural(r->samples),
 		r->classes, r->classes == 1 ? "" : "es", r->shards, gn_text_plural(r->shards), (double)r->data_bytes * 1e-6,
 		(unsigned long long)r->skipped);
+	if (r->split_name[0])
+		fprintf(stderr, "; %llu in train, %llu in %s", (unsigned long long)(r->samples - r->split_samples),
+			(unsigned long long)r->split_samples, r->split_name);
 	if (r->converted)
 		fprintf(stderr, "; %llu converted (PNG, CMYK)", (unsigned long long)r->converted);
 	if (r->warned)
@@ -156,7 +170,7 @@ static int run(const void *target, const struct gn_text_list *positional)
 		.out = o->out, .shard_bytes = (uint64_t)o->shard_bytes, .seed = (uint64_t)o->seed,
 		.sources = positional->count ? positional->items : NULL, .source_count = positional->count,
 		.threads = o->threads ? (int)o->threads : gn_cpu_count(), .skip_bad = o->skip_bad,
-		.refuse_png = o->png[0] == 'r', .quality = (int)o->quality, .progress = &progress,
+		.refuse_png = o->png[0] == 'r', .split = o->split, .quality = (int)o->quality, .progress = &progress,
 		.stop = &stop_requested,
 	};
 	struct gn_pack_result result;

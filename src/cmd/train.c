@@ -10,6 +10,7 @@
 #include "src/train/loop/trainer.h"
 #include "src/train/model/init.h"
 #include "src/train/model/model.h"
+#include "src/train/optim/lr_scale.h"
 #include "src/train/optim/recipe.h"
 #include "src/train/parallel/shard.h"
 #include "src/train/plan/device.h"
@@ -38,7 +39,11 @@ static const struct gn_option options[] = {
 	 .help = "published values for options that are not given, meant for ImageNet (in a run of fewer epochs warm-up and "
 		 "milestones are scaled): goyal (Goyal et al. 2017, arXiv 1706.02677), nvidia-50 (NVIDIA DeepLearningExamples, "
 		 "ResNet50 v1.5, 50 epochs), mlperf-lars (MLPerf training, reference convergence point of the nearest global "
-		 "batch)"},
+		 "batch), torchvision-v1 and -v2 (its ResNet-50 weights of these versions), timm-a2 and -a3 (Wightman et al. 2021, arXiv "
+		 "2110.00476), ffcv-16 to ffcv-88 (FFCV, by epochs)"},
+	{.name = "dry-run", .kind = GN_OPTION_FLAG, .offset = FIELD(dry_run),
+	 .help = "print what --recipe sets for --batch and --accumulate of one rank, where each value is published, and which parts of "
+		 "the recipe are missing here; and end"},
 	{.name = "epochs", .kind = GN_OPTION_INT, .offset = FIELD(epochs), .value_name = "N", .initial = "10", .min = 0,
 	 .max = 1e6, .help = "passes over the data; 0: only evaluate on --val"},
 	{.name = "steps", .kind = GN_OPTION_INT, .offset = FIELD(steps), .value_name = "N", .initial = "0", .min = 0,
@@ -132,6 +137,9 @@ static const struct gn_option options[] = {
 	{.name = "freeze", .kind = GN_OPTION_LIST, .offset = FIELD(freeze), .value_name = "PATTERN",
 	 .help = "do not update parameters whose names match PATTERN, such as 'layer1.*'; may be repeated. Running statistics of batch "
 		 "norm go on"},
+	{.name = "lr-scale", .kind = GN_OPTION_LIST, .offset = FIELD(lr_scale), .value_name = "PATTERN=X",
+	 .help = "learning rate times X for parameters whose names match PATTERN, such as 'layer1.*=0.1'; may be repeated, the last that "
+		 "matches counts"},
 	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1", .min = 0,
 	 .max = 9e15, .help = "seed of sample order, augmentation and initial parameters"},
 	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR",
@@ -260,6 +268,7 @@ static const struct gn_command command = {
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 	.given = FIELD(given),
+	.waives_required = "dry-run",
 };
 _Static_assert(sizeof options / sizeof *options <= GN_TRAIN_OPTIONS_MAX, "raise GN_TRAIN_OPTIONS_MAX");
 
@@ -270,13 +279,13 @@ static const char *const own_options[] = {"options", "data", "val", "checkpoint"
 					  "socket-ifname", NULL};
 
 /* What a file of options does not repeat: where a run writes, and from where it goes on. */
-static const char *const unrepeated[] = {"options", "checkpoint", "resume", "log", "metrics", "trace", "halving", NULL};
+static const char *const unrepeated[] = {"options", "checkpoint", "resume", "log", "metrics", "trace", "halving", "dry-run", NULL};
 
 /* Logs the recipe: "goyal for a global batch of 256: epochs=90 ...; given: lr". */
 static void log_recipe(const char *name, const struct gn_recipe *recipe, const int *filled, int64_t batch,
 			struct gn_strbuf *out)
 {
-	int given = 0;
+	int given = 0, missing = 0;
 
 	gn_strbuf_printf(out, "%s for a global batch of %lld", name, (long long)batch);
 	if (recipe->batch && recipe->batch != batch)
@@ -289,27 +298,41 @@ static void log_recipe(const char *name, const struct gn_recipe *recipe, const i
 	for (size_t i = 0; i < recipe->count; i++)
 		if (!filled[i])
 			gn_strbuf_printf(out, "%s%s", given++ ? " " : "; given: ", recipe->choices[i].option);
+	for (const char *const *m = recipe->missing; m && *m; m++)
+		gn_strbuf_printf(out, "%s%s", missing++ ? ", " : "; missing here: ", *m);
 }
 
-/* Sets the options of the recipe that were not given. Strings of recipe are borrowed by o. */
+/* Sets the options of the recipe that were not given; *batch: the global one. */
+static enum gn_status fill_recipe(struct gn_train_options *o, int64_t ranks, struct gn_recipe *recipe,
+				  int filled[GN_RECIPE_CHOICES_MAX], int64_t *batch, struct gn_err *err)
+{
+	enum gn_status status;
+
+	*batch = o->batch * ranks * o->accumulate;
+	status = gn_recipe_find(o->recipe, *batch, recipe, err);
+	for (size_t i = 0; !status && i < recipe->count; i++)
+		status = gn_options_fill(&command, o, recipe->choices[i].option, recipe->choices[i].value, &filled[i], err);
+	return status ? gn_err_prefix(err, "recipe %s", o->recipe) : GN_OK;
+}
+
+/* The same for a run, with the recipe in its log. Strings of recipe are borrowed by o. */
 static enum gn_status apply_recipe(struct gn_train_options *o, int64_t ranks, struct gn_recipe *recipe,
 				   struct gn_strbuf *text, struct gn_err *err)
 {
 	int filled[GN_RECIPE_CHOICES_MAX];
-	int64_t batch = o->batch * ranks * o->accumulate;
-	enum gn_status status = gn_recipe_find(o->recipe, batch, recipe, err);
+	int64_t batch;
+	enum gn_status status = fill_recipe(o, ranks, recipe, filled, &batch, err);
 
-	for (size_t i = 0; !status && i < recipe->count; i++) {
+	if (status)
+		return status;
+	for (size_t i = 0; i < recipe->count; i++) {
 		const char *option = recipe->choices[i].option;
 
-		status = gn_options_fill(&command, o, option, recipe->choices[i].value, &filled[i], err);
 		if (!strcmp(option, "warmup-epochs") && filled[i])
 			o->warmup_of = recipe->epochs;
 		if (!strcmp(option, "milestones") && filled[i])
 			o->milestones_of = recipe->epochs;
 	}
-	if (status)
-		return gn_err_prefix(err, "recipe %s", o->recipe);
 	log_recipe(o->recipe, recipe, filled, batch, text);
 	o->recipe_text = gn_strbuf_text(text);
 	return gn_train_check_options(o, err);
@@ -427,6 +450,8 @@ static enum gn_status check_needs(const struct gn_train_options *o, struct gn_er
 		return gn_err_set(err, GN_ERR_USAGE, "--init-head skip is of a file of weights: give --init FILE.safetensors");
 	if (o->freeze.count && o->clip > 0)
 		return gn_err_set(err, GN_ERR_USAGE, "--freeze and --clip cannot be combined: the norm is of all gradients");
+	if (gn_lr_scale_check(&o->lr_scale, err))
+		return GN_ERR_USAGE;
 	if (asks && !o->val)
 		return gn_err_set(err, GN_ERR_USAGE, "%s is of evaluations: give --val DIR", asks);
 	if (keeps && !o->checkpoint)
@@ -453,11 +478,36 @@ static enum gn_status check(const void *target, int64_t ranks, struct gn_err *er
 	struct gn_train_options filled = *(const struct gn_train_options *)target;
 	struct gn_recipe recipe;
 	struct gn_strbuf text;
-	enum gn_status status = check_alone(&filled, err);
+	enum gn_status status;
 
+	if (filled.dry_run)
+		return gn_err_set(err, GN_ERR_USAGE, "--dry-run prints and ends: it is not for a job");
+	status = check_alone(&filled, err);
 	gn_strbuf_init(&text);
 	if (!status && filled.recipe)
 		status = apply_recipe(&filled, ranks, &recipe, &text, err);
+	gn_strbuf_release(&text);
+	return status;
+}
+
+static enum gn_status dry_run(const struct gn_train_options *given, struct gn_err *err)
+{
+	struct gn_train_options o = *given;
+	int filled[GN_RECIPE_CHOICES_MAX];
+	struct gn_recipe recipe;
+	struct gn_strbuf text;
+	int64_t batch;
+	enum gn_status status = o.recipe ? fill_recipe(&o, 1, &recipe, filled, &batch, err)
+					 : gn_err_set(err, GN_ERR_USAGE, "--dry-run prints what --recipe sets: give --recipe NAME");
+
+	if (status)
+		return status;
+	gn_strbuf_init(&text);
+	gn_recipe_describe(o.recipe, &recipe, filled, batch, &text);
+	if (gn_strbuf_failed(&text))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the recipe");
+	else
+		fputs(gn_strbuf_text(&text), stdout);
 	gn_strbuf_release(&text);
 	return status;
 }
@@ -469,10 +519,16 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_stop *stop = NULL;
 	struct gn_world *world;
 	struct gn_err err;
-	enum gn_status status = check_alone(target, &err);
+	enum gn_status status;
 	int told = 0;
 
 	(void)positional;
+	if (o->dry_run) {
+		status = dry_run(o, &err);
+		gn_log_destroy(log);
+		return status ? gn_cmd_fail("train", &err) : GN_EXIT_DONE;
+	}
+	status = check_alone(target, &err);
 	if (!status)
 		status = gn_stop_create(log, &stop, &err);
 	if (!status)

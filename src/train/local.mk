@@ -17,7 +17,10 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/combine.c src/train/loop/combine.h \
 	src/train/loop/evaluate.c src/train/loop/evaluate.h \
 	src/train/loop/input.c src/train/loop/input.h \
+	src/train/loop/network.c src/train/loop/network.h \
 	src/train/loop/options.h \
+	src/train/loop/predict.c src/train/loop/predict.h \
+	src/train/loop/predict_round.c src/train/loop/predict_round.h \
 	src/train/loop/replica.c src/train/loop/replica.h \
 	src/train/loop/session.c src/train/loop/session.h \
 	src/train/loop/session_best.c \
@@ -61,6 +64,10 @@ libgannet_train_a_SOURCES += \
 	src/train/model/lenet.c \
 	src/train/model/model.c src/train/model/model.h \
 	src/train/model/model_internal.h \
+	src/train/model/onnx.c src/train/model/onnx.h \
+	src/train/model/onnx_graph.c \
+	src/train/model/onnx_internal.h \
+	src/train/model/onnx_layers.c \
 	src/train/model/resnet.c \
 	src/train/model/safetensors.c src/train/model/safetensors.h \
 	src/train/model/vgg.c \
@@ -70,6 +77,7 @@ libgannet_train_a_SOURCES += \
 libgannet_train_a_SOURCES += \
 	src/train/optim/ema.c src/train/optim/ema.h \
 	src/train/optim/lr.c src/train/optim/lr.h \
+	src/train/optim/lr_scale.c src/train/optim/lr_scale.h \
 	src/train/optim/optimizer.c src/train/optim/optimizer.h \
 	src/train/optim/parts.h \
 	src/train/optim/parts.h \

@@ -214,6 +214,7 @@ static enum gn_status optimizers(struct bench *b, struct gn_err *err)
 					 NULL,
 					 count,
 					 1e-4,
+					 1,
 					 1};
 	enum gn_status status;
 

@@ -41,7 +41,8 @@ static int make(struct fixture *b, const struct job *j, struct side *s)
 						   s->copies[i] ? s->copies[i]->data : NULL,
 						   counts[i],
 						   i % 2 ? 1e-2 : 0,
-						   i % 2};
+						   i % 2,
+						   i % 3 ? 1 : 0.5};
 		if (s->slots[i][1])
 			t->slots[1] = s->slots[i][1]->data;
 		s->ref[i] = (struct gn_ref_optim_tensor){fixture_doubles(counts[i]),
@@ -49,7 +50,8 @@ static int make(struct fixture *b, const struct job *j, struct side *s)
 							 {fixture_doubles(counts[i]), fixture_doubles(counts[i])},
 							 counts[i],
 							 t->weight_decay,
-							 t->adapt};
+							 t->adapt,
+							 t->lr_scale};
 		memcpy(s->ref[i].params, s->params[i]->host, counts[i] * sizeof(double));
 		memcpy((double *)s->ref[i].grads, s->grads[i]->host, counts[i] * sizeof(double));
 	}

@@ -40,7 +40,8 @@ static void update_by_hand(struct net *n, const struct gn_optim_update *u, const
 		const struct gn_param *p = gn_model_param(n->model, i);
 		const struct gn_optim rule = {.kind = GN_OPTIM_SGD, .momentum = 0.9};
 		struct gn_optim_tensor t = {.params = n->params + p->offset, .grads = sums + p->offset, .slots = {momentum + p->offset},
-					    .count = p->count, .weight_decay = p->kind == GN_PARAM_WEIGHT ? 1e-3 : 0};
+					    .count = p->count, .weight_decay = p->kind == GN_PARAM_WEIGHT ? 1e-3 : 0,
+					    .lr_scale = 1};
 
 		gn_optim_step(&rule, u, &t);
 	}

@@ -1,32 +1,24 @@
 #include "src/train/loop/evaluate.h"
 
-#include "data/sample/augment.h"
-#include "src/base/alloc.h"
 #include "src/base/file.h"
-#include "src/train/checkpoint/checkpoint.h"
 #include "src/train/plan/device.h"
 #include "src/train/loop/input.h"
 #include "src/train/metrics/logits.h"
-#include "src/train/model/weights.h"
-#include "src/train/model/weights_about.h"
 #include "transport/coll/agree.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct evaluation {
 	struct gn_checkpoint_info info;
 	struct gn_dataset *data;
-	struct gn_model *model;
+	struct gn_network network;
 	struct gn_loader *loader;
 	struct gn_plan *plan;
 	struct gn_logits *logits;
 	struct gn_confusion *confusion;
-	float *params, *buffers;
 	const char *folder; /* of the checkpoint; NULL where it is not known */
 };
 
@@ -36,10 +28,8 @@ static void release(struct evaluation *e)
 	gn_logits_destroy(e->logits);
 	gn_plan_destroy(e->plan);
 	gn_loader_destroy(e->loader);
-	gn_model_destroy(e->model);
+	gn_network_release(&e->network);
 	gn_dataset_close(e->data);
-	free(e->params);
-	free(e->buffers);
 }
 
 /* Which class name is the first that the network, whose names are a JSON array, has not: "; class 1 is 'a' here, 'b' there". */
@@ -64,10 +54,8 @@ static enum gn_status other_classes(const struct evaluation *e, const struct gn_
 {
 	char difference[300] = "", *names = NULL;
 
-	if (o->weights)
-		gn_weights_class_names(o->weights, &names, NULL);
-	else if (e->folder)
-		gn_checkpoint_class_names(e->folder, &names, NULL);
+	if (o->network.weights || e->folder)
+		gn_network_class_names(&o->network, e->folder, &names, NULL);
 	if (names)
 		describe_difference(e->data, names, difference, sizeof difference);
 	free(names);
@@ -83,11 +71,11 @@ static enum gn_status open_data(struct evaluation *e, const struct gn_evaluate_o
 	char digest[65];
 	enum gn_status status = gn_dataset_open(directory, &e->data, err);
 
-	if (!status && o->weights && e->info.classes != gn_dataset_classes(e->data))
+	if (!status && o->network.weights && e->info.classes != gn_dataset_classes(e->data))
 		return gn_err_set(err, GN_ERR_DATA, "%s has %u classes, the network in %s has %lld: pack it with --classes, "
-				  "naming the packed training data", directory, gn_dataset_classes(e->data), o->weights,
+				  "naming the packed training data", directory, gn_dataset_classes(e->data), o->network.weights,
 				  (long long)e->info.classes);
-	if (status || (o->weights && !e->info.classes_digest[0]))
+	if (status || (o->network.weights && !e->info.classes_digest[0]))
 		return status;
 	status = gn_input_classes_digest(e->data, digest, err);
 	if (!status && strcmp(digest, e->info.classes_digest))
@@ -111,18 +99,13 @@ static enum gn_status prepare(struct evaluation *e, const struct gn_evaluate_opt
 
 	gn_input_threads(o->threads, gn_world_local_size(gn_comm_world(comm)));
 	if (!status)
-		status = gn_model_create(e->info.model, (int)e->info.classes, (int)e->info.channels,
-					 (int)e->info.side, &e->model, err);
+		status = gn_network_create(&e->info, &e->network, err);
 	if (status)
 		return status;
-	e->params = gn_alloc_aligned(gn_model_param_elements(e->model) * sizeof(float));
-	e->buffers = gn_alloc_aligned(gn_model_buffer_elements(e->model) * sizeof(float));
-	if (!e->params || !e->buffers)
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the parameters of %s", e->info.model);
-	gn_input_loader_options(&e->info.input, e->model, &lo);
+	gn_input_loader_options(&e->info.input, e->network.model, &lo);
 	status = gn_loader_create(e->data, &lo, &e->loader, err);
 	if (!status)
-		status = gn_plan_create(e->model, &po, e->params, NULL, e->buffers, &e->plan, err);
+		status = gn_plan_create(e->network.model, &po, e->network.params, NULL, e->network.buffers, &e->plan, err);
 	if (!status && o->logits)
 		status = gn_logits_create(o->logits, gn_dataset_count(e->data), (uint32_t)e->info.classes, comm, &e->logits, err);
 	if (!status && o->per_class)
@@ -145,174 +128,17 @@ static enum gn_status write_confusion(const struct evaluation *e, const char *pa
 	return gn_agree_status(comm, status, err);
 }
 
-/* Rank 0 reads the checkpoint, the others receive it. */
-static enum gn_status share_weights(struct evaluation *e, const char *file, const char *folder, int average,
-				    struct gn_comm *comm, struct gn_err *err)
-{
-	struct gn_checkpoint_arrays plain = {.params = e->params, .buffers = e->buffers};
-	struct gn_checkpoint_arrays averaged = {.average_params = e->params, .average_buffers = e->buffers};
-	size_t params = gn_model_param_elements(e->model) * sizeof(float);
-	size_t buffers = gn_model_buffer_elements(e->model) * sizeof(float);
-	enum gn_status status = GN_OK;
-
-	if (gn_comm_rank(comm) == 0 && file)
-		status = gn_weights_load(file, e->model, e->params, e->buffers, err);
-	else if (gn_comm_rank(comm) == 0)
-		status = gn_checkpoint_load(folder, &e->info, e->model, average ? &averaged : &plain, err);
-	status = gn_agree_status(comm, status, err);
-	if (!status)
-		status = gn_comm_broadcast(comm, e->params, params, 0, err);
-	if (!status && buffers)
-		status = gn_comm_broadcast(comm, e->buffers, buffers, 0, err);
-	return status;
-}
-
-enum gn_status gn_evaluate_options_check(const struct gn_evaluate_options *o, struct gn_err *err)
-{
-	if (!o->checkpoint == !o->weights)
-		return gn_err_set(err, GN_ERR_USAGE, "give either --checkpoint DIR or --weights FILE");
-	if (o->weights && o->average)
-		return gn_err_set(err, GN_ERR_USAGE, "--ema is of checkpoints: for weights write a file with gannet export --ema");
-	if (o->checkpoint && (o->model || o->mean || o->deviation))
-		return gn_err_set(err, GN_ERR_USAGE, "--model, --mean and --deviation are for --weights: a checkpoint says them itself");
-	return GN_OK;
-}
-
-static void warn_values(const struct gn_evaluate_options *o, const char *option, const char *given, const double *used,
-			const double *said, int count, struct gn_log *log)
-{
-	char text[100] = "";
-	int differs = 0;
-
-	for (int c = 0; c < count; c++) {
-		size_t len = strlen(text);
-
-		differs |= used[c] != said[c];
-		snprintf(text + len, sizeof text - len, "%s%.9g", c ? "," : "", said[c]);
-	}
-	if (given && differs)
-		gn_log_warn(log, "--%s %s is used, not %s, which %s says of itself", option, given, text, o->weights);
-}
-
-/* 0: images near the side keep their size. */
-static int64_t shorter_side(int64_t side, int64_t resize)
-{
-	const struct gn_loader_options lo = {.augment = GN_AUGMENT_NONE, .height = (uint32_t)side, .width = (uint32_t)side,
-					     .resize_shorter = (uint32_t)resize};
-
-	return gn_crop_resize(&lo);
-}
-
-/* Options go before what the file says; a resize that is meant for another side is not taken from it. */
-static void take_sizes(const struct gn_evaluate_options *o, const struct gn_weights_about *about, const char *model,
-		       struct gn_log *log, struct gn_checkpoint_info *info)
-{
-	int64_t resize = about->resize_shorter, used;
-
-	info->side = o->side ? o->side : about->side ? about->side : gn_model_default_side(model);
-	if (about->side && info->side != about->side)
-		gn_log_warn(log, "--side %" PRId64 " is used, not %" PRId64 ", which %s says of itself%s", o->side, about->side,
-			    o->weights, o->resize_shorter < 0 ? "; images are resized as is usual for that side" : "");
-	if (about->side && info->side != about->side)
-		resize = -1;
-	used = o->resize_shorter >= 0 ? o->resize_shorter : resize >= 0 ? resize : 0;
-	if (resize >= 0 && shorter_side(info->side, used) != shorter_side(info->side, resize))
-		gn_log_warn(log, "--resize %" PRId64 " is used, not %" PRId64 "%s, which %s says of itself", used, resize,
-			    resize ? "" : " (the usual)", o->weights);
-	info->input.resize_shorter = used;
-}
-
-static enum gn_status take_values(const struct gn_evaluate_options *o, const struct gn_weights_about *about,
-				  struct gn_log *log, struct gn_checkpoint_info *info, struct gn_err *err)
-{
-	enum gn_status status = gn_input_parse(o->mean, o->deviation, (int)info->channels, &info->input, err);
-
-	if (!status)
-		status = gn_input_check(o->mean, o->deviation, &info->input, err);
-	if (status || !about->channels)
-		return status;
-	if (about->channels != info->channels)
-		return gn_err_set(err, GN_ERR_DATA, "%s: the metadata's preprocessing is for %d channel%s, the weights are for %lld: "
-				  "export the file again", o->weights, about->channels, about->channels == 1 ? "" : "s",
-				  (long long)info->channels);
-	warn_values(o, "mean", o->mean, info->input.mean, about->mean, about->channels, log);
-	warn_values(o, "deviation", o->deviation, info->input.deviation, about->deviation, about->channels, log);
-	if (!o->mean)
-		memcpy(info->input.mean, about->mean, sizeof about->mean);
-	if (!o->deviation)
-		memcpy(info->input.deviation, about->deviation, sizeof about->deviation);
-	return GN_OK;
-}
-
-/* The network that a file of weights is for: what options do not say the file does. */
-static enum gn_status describe_weights(const struct gn_evaluate_options *o, struct gn_log *log, struct gn_checkpoint_info *info,
-				       struct gn_err *err)
-{
-	struct gn_weights_about about;
-	const char *model;
-	struct gn_model *like;
-	enum gn_status status = gn_weights_about(o->weights, &about, err);
-
-	if (status)
-		return status;
-	model = o->model ? o->model : about.model;
-	if (!*model)
-		return gn_err_set(err, GN_ERR_USAGE, "%s does not say of which network it is: give --model NAME", o->weights);
-	if (*about.model && strcmp(model, about.model))
-		gn_log_warn(log, "--model %s is used, not %s, which %s says of itself", model, about.model, o->weights);
-	take_sizes(o, &about, model, log, info);
-	status = gn_model_create(model, 1, 0, (int)info->side, &like, err);
-	if (status)
-		return status;
-	status = gn_weights_sizes(o->weights, like, &info->channels, &info->classes, err);
-	if (!status)
-		status = gn_weights_classes_digest(o->weights, info->classes_digest, err);
-	if (!status)
-		status = take_values(o, &about, log, info, err);
-	snprintf(info->model, sizeof info->model, "%s", gn_model_name(like));
-	gn_model_destroy(like);
-	return status;
-}
-
-/* On rank 0. */
-static enum gn_status find_network(const struct gn_evaluate_options *o, struct gn_log *log, char *folder,
-				   struct gn_checkpoint_info *info, struct gn_err *err)
-{
-	struct stat st;
-	enum gn_status status;
-
-	if (o->checkpoint && !stat(o->checkpoint, &st) && S_ISREG(st.st_mode))
-		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint %s is a file; use --weights FILE", o->checkpoint);
-	status = o->weights ? describe_weights(o, log, info, err) : gn_checkpoint_find(o->checkpoint, log, folder, info, err);
-	/* a resize that is meant for another side is not taken */
-	if (!status && o->checkpoint && o->side && o->side != info->side) {
-		gn_log_info(log, "images of side %" PRId64 ", not %" PRId64 " as in training%s", o->side, info->side,
-			    o->resize_shorter < 0 ? ", resized as is usual for that side" : "");
-		info->side = o->side;
-		info->input.resize_shorter = 0;
-	}
-	if (!status && o->resize_shorter >= 0)
-		info->input.resize_shorter = o->resize_shorter;
-	return status;
-}
-
 enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_comm *comm, struct gn_log *log,
 			   char *folder, uint64_t *step, struct gn_metrics *out, struct gn_err *err)
 {
 	struct evaluation e = {0};
-	enum gn_status status = GN_OK;
 	int counting;
-
-	if (gn_comm_rank(comm) == 0)
-		status = find_network(options, log, folder, &e.info, err);
-	e.folder = !status && gn_comm_rank(comm) == 0 && !options->weights ? folder : NULL;
-	status = gn_agree_status(comm, status, err);
-	if (!status)
-		status = gn_comm_broadcast(comm, &e.info, sizeof e.info, 0, err);
+	enum gn_status status = gn_network_find(&options->network, comm, log, folder, &e.info, err);
+	e.folder = !status && gn_comm_rank(comm) == 0 && !options->network.weights ? folder : NULL;
 	if (!status)
 		status = gn_agree_status(comm, prepare(&e, options, comm, err), err);
 	if (!status)
-		status = share_weights(&e, options->weights, folder, options->average, comm, err);
+		status = gn_network_load(&options->network, folder, &e.info, &e.network, comm, err);
 	counting = !status;
 	if (!status)
 		status = gn_metrics_run(e.plan, e.loader, comm, (int)e.info.classes, e.logits ? gn_logits_rows(e.logits) : NULL,

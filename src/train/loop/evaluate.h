@@ -7,6 +7,7 @@
 #ifndef GN_TRAIN_LOOP_EVALUATE_H
 #define GN_TRAIN_LOOP_EVALUATE_H
 
+#include "src/train/loop/network.h"
 #include "src/train/metrics/metrics.h"
 
 /* What one rank may take between two collectives before the others, who wait for it, take it for hanging: reading and computing
@@ -14,22 +15,16 @@
 #define GN_EVALUATE_STALL_MS 600000
 
 struct gn_evaluate_options {
-	const char *data, *checkpoint; /* checkpoint: a folder, or a folder of them */
-	const char *weights, *model;   /* instead of a checkpoint: a safetensors file, and the network, NULL: the file's */
-	const char *mean, *deviation;  /* of weights: NULL is the file's, or as in input.h */
-	int64_t side;		       /* 0 is the checkpoint's or the file's, or the network's own */
-	int64_t resize_shorter;	       /* -1: the checkpoint's or the file's, or the default of data/sample/augment.h */
+	const char *data;
+	struct gn_network_options network;
 	const char *logits; /* a file for them, as logits.h says; NULL: none. Every rank then keeps those of all samples. */
 	const char *per_class; /* a file for gn_confusion_write; NULL: none */
 	const char *device, *precision, *transport;
 	int64_t batch, threads, loader_threads, prefetch;
 	struct gn_world_options world;
 	int transport_strict;
-	int average; /* the moving average of the weights instead of the weights */
 };
 
-/* Contradictions between options, GN_ERR_USAGE: one of checkpoint and weights, and what belongs to weights alone. */
-enum gn_status gn_evaluate_options_check(const struct gn_evaluate_options *options, struct gn_err *err);
 /* Collective. folder (PATH_MAX) gets the checkpoint that was taken, on rank 0; with weights it stays as it is, and *step is 0. A
  * dataset with other classes than the checkpoint's, or another number of them than the weights', is GN_ERR_DATA. err is required. */
 enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_comm *comm, struct gn_log *log,

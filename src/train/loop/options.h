@@ -33,6 +33,7 @@ struct gn_train_options {
 	int64_t accumulate;	       /* batches a step */
 	const char *sync_bn;	       /* sync_bn.h; NULL: each rank has its own statistics */
 	const char *recipe;	       /* for the command: its choices are in the other fields */
+	int dry_run;		       /* for the command: only print the recipe */
 	const char *recipe_text;       /* the same as text; NULL: none */
 	const char *options_text;      /* all options of this rank as one line (gn_options_describe), for log and checkpoints */
 	const char *options_file;      /* for the command: where some of them were read */
@@ -42,6 +43,7 @@ struct gn_train_options {
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
 	const char *init;
 	struct gn_text_list freeze;    /* patterns of names of parameters that are not updated */
+	struct gn_text_list lr_scale;  /* lr_scale.h */
 	const char *init_head;	       /* "keep", or "skip": of a file of another number of classes */
 	int64_t seed;
 	const char *checkpoint, *resume;

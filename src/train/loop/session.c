@@ -6,6 +6,7 @@
 #include "src/base/version.h"
 #include "src/train/loop/input.h"
 #include "src/train/model/weights.h"
+#include "src/train/optim/lr_scale.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 		.comm = s->comm, .model = s->model, .log = s->log, .device = s->device,
 		.optimizer = {.name = o->optimizer, .momentum = o->momentum, .beta2 = o->beta2, .trust = o->trust, .eps = o->eps,
 			      .weight_decay = o->weight_decay, .clip = o->clip, .nesterov = o->nesterov, .decay_all = o->decay_all,
-			      .freeze = &o->freeze},
+			      .freeze = &o->freeze, .lr_scale = &o->lr_scale},
 		.ema = o->ema, .batches = (int)o->accumulate, .algo = o->algo, .gpu_comm = o->comm,
 		.compress = {.spec = s->compress, .seed = (uint64_t)o->seed},
 		.local = {.every = (uint64_t)o->local_steps, .from_epoch = (uint64_t)o->local_from},
@@ -80,6 +81,8 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 	struct gn_reducer_config config;
 	enum gn_status status = gn_optimizer_check(&ro.optimizer, &s->checkpoint.info.optimizer, err);
 
+	if (!status)
+		status = gn_lr_scale_match(&o->lr_scale, s->model, gn_comm_rank(s->comm) ? NULL : s->log, err);
 	gn_session_reducer_config(s, &config);
 	ro.shard_bucket_bytes = config.bucket_bytes;
 	if (s->compress.method == GN_COMPRESS_DGC && gn_comm_size(s->comm) > 1)

@@ -12,7 +12,7 @@
 
 /* NumPy's format 1.0: magic, version, length of the header in two bytes, the header as a Python literal, padded with spaces to a
  * multiple of 64 and ended by a line break. https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
-enum { HEADER = 128, LITERAL_AT = 10 };
+enum { HEADER = GN_NPY_HEADER_BYTES, LITERAL_AT = 10 };
 
 struct gn_logits {
 	char *path;
@@ -75,18 +75,18 @@ float *gn_logits_rows(struct gn_logits *l)
 	return (float *)(void *)(l->bytes + HEADER);
 }
 
-static void write_header(struct gn_logits *l)
+void gn_npy_header(uint64_t rows, uint32_t classes, char header[GN_NPY_HEADER_BYTES])
 {
 	char literal[HEADER - LITERAL_AT + 1];
 
 	snprintf(literal, sizeof literal, "{'descr': '<f4', 'fortran_order': False, 'shape': (%llu, %u), }",
-		 (unsigned long long)l->rows, l->classes);
-	memset(l->bytes, ' ', HEADER);
-	memcpy(l->bytes, "\x93NUMPY\x01\x00", 8);
-	l->bytes[8] = HEADER - LITERAL_AT;
-	l->bytes[9] = 0;
-	memcpy(l->bytes + LITERAL_AT, literal, strlen(literal));
-	l->bytes[HEADER - 1] = '\n';
+		 (unsigned long long)rows, classes);
+	memset(header, ' ', HEADER);
+	memcpy(header, "\x93NUMPY\x01\x00", 8);
+	header[8] = HEADER - LITERAL_AT;
+	header[9] = 0;
+	memcpy(header + LITERAL_AT, literal, strlen(literal));
+	header[HEADER - 1] = '\n';
 }
 
 enum gn_status gn_logits_write(struct gn_logits *l, struct gn_comm *comm, struct gn_err *err)
@@ -98,7 +98,7 @@ enum gn_status gn_logits_write(struct gn_logits *l, struct gn_comm *comm, struct
 	if (status)
 		return status;
 	if (gn_comm_rank(comm) == 0) {
-		write_header(l);
+		gn_npy_header(l->rows, l->classes, l->bytes);
 		status = gn_file_replace(l->path, l->bytes, HEADER + count * sizeof(float), err);
 	}
 	return gn_agree_status(comm, status, err);

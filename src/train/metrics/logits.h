@@ -8,6 +8,10 @@
 
 struct gn_logits;
 
+enum { GN_NPY_HEADER_BYTES = 128 };
+/* The header of such a file with `rows` rows. */
+void gn_npy_header(uint64_t rows, uint32_t classes, char header[GN_NPY_HEADER_BYTES]);
+
 /* GN_ERR_USAGE on rank 0 when path is not writable. */
 enum gn_status gn_logits_create(const char *path, uint64_t rows, uint32_t classes, const struct gn_comm *comm,
 				struct gn_logits **out, struct gn_err *err);

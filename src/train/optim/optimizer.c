@@ -1,5 +1,7 @@
 #include "src/train/optim/optimizer.h"
 
+#include "src/train/optim/lr_scale.h"
+
 #include <fnmatch.h>
 #include <stdlib.h>
 
@@ -97,6 +99,7 @@ static struct gn_optim_tensor tensor_of(const struct gn_optimizer *o, const stru
 	struct gn_optim_tensor t = {
 		.params = o->arrays.params + begin, .grads = o->arrays.grads + begin, .count = end - begin,
 		.weight_decay = weight || options->decay_all ? options->weight_decay : 0, .adapt = weight,
+		.lr_scale = gn_lr_scale_of(options->lr_scale, gn_model_param(o->model, i)->name),
 	};
 
 	for (int k = 0; k < gn_optim_slots(o->rule.kind); k++)

@@ -22,6 +22,7 @@ struct gn_optimizer_options {
 	double eps;  /* below 0: the optimizer's usual one, 1e-6 for lamb and 0 for lars */
 	double clip; /* the norm of the whole gradient is at most this; 0: no bound */
 	int nesterov, decay_all;
+	const struct gn_text_list *lr_scale; /* lr_scale.h, checked; NULL: none */
 	const struct gn_text_list *freeze; /* fnmatch patterns of names of parameters that no update changes; NULL: none. One that matches
 					    * nothing, or all of them together everything, is GN_ERR_USAGE */
 };

@@ -1,0 +1,166 @@
+#include "data/pack/pictures.h"
+
+#include "data/pack/source.h"
+#include "data/sample/image.h"
+#include "data/shard/dataset.h"
+#include "data/shard/manifest.h"
+#include "src/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { QUALITY = 95, LISTING_THREADS = 2 };
+
+struct walk {
+	const struct gn_picture_sink *sink;
+	const char *source;
+	struct gn_thread_pool *pool;
+};
+
+static enum gn_status take_file(void *context, const struct gn_source_file *file, struct gn_err *err)
+{
+	struct walk *w = context;
+	const int wanted = w->sink->wants(w->sink->context);
+	struct gn_picture p = {.in_file = !file->bytes, .bytes = wanted ? file->bytes : NULL, .len_bytes = file->len_bytes,
+			       .problem = file->problem};
+	char name[PATH_MAX];
+	enum gn_status status = gn_path_join(name, sizeof name, w->source, file->name, err);
+
+	if (!wanted || status)
+		free(file->bytes);
+	p.name = name;
+	return status ? status : w->sink->picture(w->sink->context, &p, err);
+}
+
+static enum gn_status take_empty(void *context, const char *name, const struct gn_source_levels *levels, struct gn_err *err)
+{
+	(void)context;
+	(void)name;
+	(void)levels;
+	(void)err;
+	return GN_OK;
+}
+
+static void take_passed(void *context)
+{
+	(void)context;
+}
+
+static enum gn_status walk_sample(struct walk *w, const struct gn_dataset *d, uint64_t index, struct gn_err *err)
+{
+	char inside[PATH_MAX], name[PATH_MAX];
+	struct gn_picture p = {.name = name};
+	struct gn_sample sample;
+	struct gn_err failure;
+	enum gn_status status;
+
+	gn_dataset_sample(d, index, &sample);
+	gn_dataset_sample_name(d, index, inside, sizeof inside);
+	status = gn_path_join(name, sizeof name, w->source, inside, err);
+	if (status)
+		return status;
+	if (w->sink->wants(w->sink->context)) {
+		p.len_bytes = sample.length_bytes;
+		p.bytes = malloc(p.len_bytes + 1);
+		if (!p.bytes)
+			return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for an image of %u bytes", sample.length_bytes);
+		if (gn_dataset_read(d, index, p.bytes, &failure))
+			p.problem = failure.text;
+	}
+	return w->sink->picture(w->sink->context, &p, err);
+}
+
+static enum gn_status walk_dataset(struct walk *w, struct gn_err *err)
+{
+	struct gn_dataset *d;
+	enum gn_status status = gn_dataset_open(w->source, &d, err);
+
+	if (status)
+		return status;
+	for (uint64_t i = 0; i < gn_dataset_count(d) && !status; i++)
+		status = walk_sample(w, d, i, err);
+	gn_dataset_close(d);
+	return status;
+}
+
+/* By its content; a file that has lost it, by its name. */
+static int is_image(const char *path)
+{
+	static const char *const endings[] = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"};
+	const char *dot = strrchr(path, '.');
+	unsigned char head[16];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? 0 : gn_read_some(fd, head, sizeof head);
+
+	if (fd >= 0)
+		close(fd);
+	if (len > 0 && gn_image_sniff(head, (size_t)len) != GN_IMAGE_OTHER)
+		return 1;
+	for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
+		if (!strcasecmp(dot, endings[i]))
+			return 1;
+	return 0;
+}
+
+static int is_dataset(const char *path)
+{
+	char manifest[PATH_MAX];
+
+	return !gn_path_join(manifest, sizeof manifest, path, GN_MANIFEST_NAME, NULL) && !access(manifest, F_OK);
+}
+
+static enum gn_status walk_source(struct walk *w, struct gn_err *err)
+{
+	const struct gn_source_sink sink = {w, take_file, take_empty, take_passed};
+	struct gn_picture p = {.name = w->source, .in_file = 1};
+	struct stat info;
+
+	if (stat(w->source, &info))
+		return gn_err_errno(err, errno, "cannot read source %s", w->source);
+	if (S_ISREG(info.st_mode) && is_image(w->source)) {
+		w->sink->wants(w->sink->context);
+		return w->sink->picture(w->sink->context, &p, err);
+	}
+	if (S_ISDIR(info.st_mode) && is_dataset(w->source))
+		return walk_dataset(w, err);
+	return gn_source_walk(w->source, w->pool, &sink, err);
+}
+
+enum gn_status gn_pictures_walk(const char *const *sources, size_t count, const struct gn_picture_sink *sink, struct gn_err *err)
+{
+	struct walk w = {.sink = sink};
+	enum gn_status status = gn_thread_pool_create(LISTING_THREADS, (size_t)4 * LISTING_THREADS, &w.pool, err);
+
+	for (size_t i = 0; i < count && !status; i++) {
+		w.source = sources[i];
+		status = walk_source(&w, err);
+	}
+	gn_thread_pool_destroy(w.pool);
+	return status;
+}
+
+enum gn_status gn_picture_to_jpeg(unsigned char **bytes, size_t *len_bytes, struct gn_err *err)
+{
+	enum gn_image_kind kind = gn_image_sniff(*bytes, *len_bytes);
+	unsigned char *jpeg;
+	size_t len;
+	enum gn_status status;
+
+	if (kind != GN_IMAGE_PNG && !gn_image_is_cmyk(*bytes, *len_bytes))
+		return GN_OK;
+	status = kind == GN_IMAGE_PNG ? gn_image_png_to_jpeg(*bytes, *len_bytes, QUALITY, &jpeg, &len, err)
+				      : gn_image_cmyk_to_jpeg(*bytes, *len_bytes, QUALITY, &jpeg, &len, err);
+	if (status)
+		return status;
+	free(*bytes);
+	*bytes = jpeg;
+	*len_bytes = len;
+	return GN_OK;
+}

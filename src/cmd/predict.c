@@ -1,0 +1,136 @@
+#include "src/cmd/cmd.h"
+
+#include "src/cmd/predict_output.h"
+#include "src/cmd/world_options.h"
+#include "src/train/loop/evaluate.h"
+#include "src/train/model/model.h"
+#include "src/train/plan/device.h"
+
+#include <stdio.h>
+
+#define FIELD(name) offsetof(struct gn_predict_options, name)
+
+static const struct gn_option options[] = {
+	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(network.checkpoint), .value_name = "DIR",
+	 .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is used"},
+	{.name = "weights", .kind = GN_OPTION_TEXT, .offset = FIELD(network.weights), .value_name = "FILE.safetensors",
+	 .help = "instead of a checkpoint, a safetensors file with torchvision's names; a file written by gannet export needs "
+		 "none of the next five options"},
+	{.name = "model", .kind = GN_OPTION_CHOICE, .offset = FIELD(network.model), .value_name = "NAME", .choices = gn_model_names,
+	 .help = "with --weights: the network (default: from the file's metadata)"},
+	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(network.side), .value_name = "N", .initial = "0", .min = 0, .max = 4096,
+	 .help = "side of the images in pixels; 0: from the checkpoint or the file, else the network's default"},
+	{.name = "mean", .kind = GN_OPTION_TEXT, .offset = FIELD(network.mean), .value_name = "X[,X,X]",
+	 .help = "with --weights: mean of pixels in 0..1 (default: from the file, else ImageNet's for colour, 0.5 for grey)"},
+	{.name = "deviation", .kind = GN_OPTION_TEXT, .offset = FIELD(network.deviation), .value_name = "X[,X,X]",
+	 .help = "with --weights: standard deviation of pixels (default: from the file, else ImageNet's for colour, 0.5 for grey)"},
+	{.name = "resize", .kind = GN_OPTION_INT, .offset = FIELD(network.resize_shorter), .value_name = "N", .initial = "-1", .min = -1,
+	 .max = 8192, .help = "shorter side before the centre crop; -1: as in training, or as in gannet eval"},
+	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = FIELD(network.average),
+	 .help = "use the exponential moving average of the weights (train --ema)"},
+	{.name = "top", .kind = GN_OPTION_INT, .offset = FIELD(top), .value_name = "K", .initial = "5", .min = 1, .max = 1000,
+	 .help = "classes per image, the most probable first"},
+	{.name = "json", .kind = GN_OPTION_FLAG, .offset = FIELD(json), .help = "print one JSON object per image"},
+	{.name = "csv", .kind = GN_OPTION_FLAG, .offset = FIELD(csv), .help = "print comma-separated values with a heading"},
+	{.name = "npy", .kind = GN_OPTION_TEXT, .offset = FIELD(npy), .value_name = "FILE.npy",
+	 .help = "also write the logits as a NumPy array, float32, one row per image in the order of the output, NaN for those passed over; "
+		 "FILE.names.txt has the images' names, one per line"},
+	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
+	 .initial = "16", .min = 1, .max = 65536, .help = "images per rank and step"},
+	{.name = "device", .kind = GN_OPTION_CHOICE, .offset = FIELD(device), .value_name = "NAME", .initial = "host",
+	 .choices = GN_DEVICE_CHOICES,
+	 .help = "host: oneDNN; cuda: one GPU per rank of a node; auto: cuda if present, else host; ref: the plain-C reference, "
+		 "slow"},
+	{.name = "precision", .kind = GN_OPTION_CHOICE, .offset = FIELD(precision), .value_name = "NAME", .initial = "fp32",
+	 .choices = GN_PRECISION_CHOICES, .help = "of activations; fp16 and tf32 only on GPUs"},
+	{.name = "transport", .kind = GN_OPTION_CHOICE, .offset = FIELD(transport), .value_name = "NAME",
+	 .initial = "auto", .choices = "auto|tcp|shm|rc|ud", .help = "allowed transport (sets UCX_TLS)"},
+	{.name = "transport-strict", .kind = GN_OPTION_FLAG, .offset = FIELD(transport_strict),
+	 .help = "fail instead of warn when nodes use different transports, or a node does not use its fastest device"},
+	{.name = "threads", .kind = GN_OPTION_INT, .offset = FIELD(threads), .value_name = "N", .initial = "0", .min = 0,
+	 .max = 4096, .help = "compute threads per rank; 0: the processors of its affinity mask divided among the ranks that share "
+		 "them"},
+	{.name = "loader-threads", .kind = GN_OPTION_INT, .offset = FIELD(loader_threads), .value_name = "N",
+	 .initial = "2", .min = 1, .max = 1024, .help = "threads per rank that read and decode"},
+	GN_CMD_WORLD_OPTIONS(struct gn_predict_options, world),
+};
+
+static const struct gn_command command = {
+	.name = "predict",
+	.summary = "predict the classes of images: files, folders, archives, datasets",
+	.positional = "SOURCE...",
+	.description = "Each SOURCE is an image file (JPEG or PNG), a folder or a tar archive of images (folders in it have no meaning), or "
+		       "a dataset written by gannet pack (labels have no meaning). For each image, in the order of the sources, a line is "
+		       "printed with its name and the most probable classes with their probabilities. Names are SOURCE, or SOURCE/NAME for "
+		       "what is inside it.\n\n"
+		       "Images that cannot be decoded are named on standard error and passed over; the exit code is then 3, after all others "
+		       "have been predicted. With --json and --csv they have a line with the error. Files that are no images by their name "
+		       "(text, hidden files) are ignored.\n\n"
+		       "The network and its input come from the checkpoint, or from the metadata of a file written by gannet export. Images "
+		       "are resized, cropped and normalised as by gannet eval, PNG and CMYK images after the conversion of gannet pack. On "
+		       "several ranks, which need the same sources, each decodes and computes its share; rank 0 prints.",
+	.examples = "  gannet predict --checkpoint run1 photo.jpg\n"
+		    "  gannet predict --weights flowers.safetensors --top 1 --csv photos/ >flowers.csv\n"
+		    "  srun --mpi=pmix gannet predict --checkpoint run1 --json --npy logits.npy archive.tar >all.jsonl\n",
+	.options = options,
+	.option_count = sizeof options / sizeof *options,
+	.positional_min = 1,
+	.positional_max = 65536,
+};
+
+static enum gn_status predict(const struct gn_predict_options *o, const struct gn_text_list *sources, struct gn_world *world,
+			      struct gn_log *log, uint64_t *bad, struct gn_err *err)
+{
+	struct gn_comm_options co = {.transport = o->transport, .strict = o->transport_strict};
+	struct gn_predict_sink sink = {NULL, gn_predict_output_begin, gn_predict_output_image};
+	struct gn_predict_output *output = NULL;
+	struct gn_comm *comm;
+	uint64_t images = 0;
+	enum gn_status status = gn_comm_create(world, &co, log, &comm, err);
+
+	if (status)
+		return status;
+	gn_world_set_phase(world, "predicting", GN_EVALUATE_STALL_MS);
+	status = gn_predict_output_create(o, log, &output, err);
+	sink.context = output;
+	if (!status)
+		status = gn_predict(o, sources, &sink, comm, log, &images, bad, err);
+	if (!status && gn_comm_rank(comm) == 0) {
+		status = gn_predict_output_finish(output, err);
+		gn_log_info(log, "%llu image%s predicted, %llu passed over", (unsigned long long)(images - *bad),
+			    gn_text_plural(images - *bad), (unsigned long long)*bad);
+	}
+	gn_predict_output_destroy(output);
+	gn_comm_destroy(comm);
+	return status;
+}
+
+static enum gn_status check(const struct gn_predict_options *o, struct gn_err *err)
+{
+	if (o->json && o->csv)
+		return gn_err_set(err, GN_ERR_USAGE, "--json and --csv cannot be combined: both are standard output");
+	return gn_network_options_check(&o->network, err);
+}
+
+static int run(const void *target, const struct gn_text_list *positional)
+{
+	const struct gn_predict_options *o = target;
+	struct gn_log *log = gn_cmd_log();
+	struct gn_world *world;
+	struct gn_err err;
+	uint64_t bad = 0;
+	enum gn_status status = check(o, &err);
+
+	if (!status)
+		status = gn_world_create(&o->world, log, &world, &err);
+	if (!status) {
+		status = predict(o, positional, world, log, &bad, &err);
+		gn_world_destroy(world);
+	}
+	if (status)
+		gn_log_error(log, "predict: %s", err.text);
+	gn_log_destroy(log);
+	return status ? gn_cmd_exit_code(status) : bad ? GN_EXIT_DATA : GN_EXIT_DONE;
+}
+
+const struct gn_cmd gn_cmd_predict = {.command = &command, .run = run, .options_size = sizeof(struct gn_predict_options)};

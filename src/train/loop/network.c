@@ -1,0 +1,212 @@
+#include "src/train/loop/network.h"
+
+#include "data/sample/augment.h"
+#include "src/base/alloc.h"
+#include "src/train/loop/input.h"
+#include "src/train/model/weights.h"
+#include "src/train/model/weights_about.h"
+#include "transport/coll/agree.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum gn_status gn_network_options_check(const struct gn_network_options *o, struct gn_err *err)
+{
+	if (!o->checkpoint == !o->weights)
+		return gn_err_set(err, GN_ERR_USAGE, "give either --checkpoint DIR or --weights FILE");
+	if (o->weights && o->average)
+		return gn_err_set(err, GN_ERR_USAGE, "--ema is of checkpoints: for weights write a file with gannet export --ema");
+	if (o->checkpoint && (o->model || o->mean || o->deviation))
+		return gn_err_set(err, GN_ERR_USAGE, "--model, --mean and --deviation are for --weights: a checkpoint says them itself");
+	return GN_OK;
+}
+
+static void warn_values(const struct gn_network_options *o, const char *option, const char *given, const double *used,
+			const double *said, int count, struct gn_log *log)
+{
+	char text[100] = "";
+	int differs = 0;
+
+	for (int c = 0; c < count; c++) {
+		size_t len = strlen(text);
+
+		differs |= used[c] != said[c];
+		snprintf(text + len, sizeof text - len, "%s%.9g", c ? "," : "", said[c]);
+	}
+	if (given && differs)
+		gn_log_warn(log, "--%s %s is used, not %s, which %s says of itself", option, given, text, o->weights);
+}
+
+/* 0: images near the side keep their size. */
+static int64_t shorter_side(int64_t side, int64_t resize)
+{
+	const struct gn_loader_options lo = {.augment = GN_AUGMENT_NONE, .height = (uint32_t)side, .width = (uint32_t)side,
+					     .resize_shorter = (uint32_t)resize};
+
+	return gn_crop_resize(&lo);
+}
+
+/* Options go before what the file says; a resize that is meant for another side is not taken from it. */
+static void take_sizes(const struct gn_network_options *o, const struct gn_weights_about *about, const char *model,
+		       struct gn_log *log, struct gn_checkpoint_info *info)
+{
+	int64_t resize = about->resize_shorter, used;
+
+	info->side = o->side ? o->side : about->side ? about->side : gn_model_default_side(model);
+	if (about->side && info->side != about->side)
+		gn_log_warn(log, "--side %" PRId64 " is used, not %" PRId64 ", which %s says of itself%s", o->side, about->side,
+			    o->weights, o->resize_shorter < 0 ? "; images are resized as is usual for that side" : "");
+	if (about->side && info->side != about->side)
+		resize = -1;
+	used = o->resize_shorter >= 0 ? o->resize_shorter : resize >= 0 ? resize : 0;
+	if (resize >= 0 && shorter_side(info->side, used) != shorter_side(info->side, resize))
+		gn_log_warn(log, "--resize %" PRId64 " is used, not %" PRId64 "%s, which %s says of itself", used, resize,
+			    resize ? "" : " (the usual)", o->weights);
+	info->input.resize_shorter = used;
+}
+
+static enum gn_status take_values(const struct gn_network_options *o, const struct gn_weights_about *about,
+				  struct gn_log *log, struct gn_checkpoint_info *info, struct gn_err *err)
+{
+	enum gn_status status = gn_input_parse(o->mean, o->deviation, (int)info->channels, &info->input, err);
+
+	if (!status)
+		status = gn_input_check(o->mean, o->deviation, &info->input, err);
+	if (status || !about->channels)
+		return status;
+	if (about->channels != info->channels)
+		return gn_err_set(err, GN_ERR_DATA, "%s: the metadata's preprocessing is for %d channel%s, the weights are for %lld: "
+				  "export the file again", o->weights, about->channels, about->channels == 1 ? "" : "s",
+				  (long long)info->channels);
+	warn_values(o, "mean", o->mean, info->input.mean, about->mean, about->channels, log);
+	warn_values(o, "deviation", o->deviation, info->input.deviation, about->deviation, about->channels, log);
+	if (!o->mean)
+		memcpy(info->input.mean, about->mean, sizeof about->mean);
+	if (!o->deviation)
+		memcpy(info->input.deviation, about->deviation, sizeof about->deviation);
+	return GN_OK;
+}
+
+/* The network that a file of weights is for: what options do not say the file does. */
+static enum gn_status describe_weights(const struct gn_network_options *o, struct gn_log *log, struct gn_checkpoint_info *info,
+				       struct gn_err *err)
+{
+	struct gn_weights_about about;
+	const char *model;
+	struct gn_model *like;
+	enum gn_status status = gn_weights_about(o->weights, &about, err);
+
+	if (status)
+		return status;
+	model = o->model ? o->model : about.model;
+	if (!*model)
+		return gn_err_set(err, GN_ERR_USAGE, "%s does not say of which network it is: give --model NAME", o->weights);
+	if (*about.model && strcmp(model, about.model))
+		gn_log_warn(log, "--model %s is used, not %s, which %s says of itself", model, about.model, o->weights);
+	take_sizes(o, &about, model, log, info);
+	status = gn_model_create(model, 1, 0, (int)info->side, &like, err);
+	if (status)
+		return status;
+	status = gn_weights_sizes(o->weights, like, &info->channels, &info->classes, err);
+	if (!status)
+		status = gn_weights_classes_digest(o->weights, info->classes_digest, err);
+	if (!status)
+		status = take_values(o, &about, log, info, err);
+	snprintf(info->model, sizeof info->model, "%s", gn_model_name(like));
+	gn_model_destroy(like);
+	return status;
+}
+
+/* On rank 0. */
+static enum gn_status find_network(const struct gn_network_options *o, struct gn_log *log, char *folder,
+				   struct gn_checkpoint_info *info, struct gn_err *err)
+{
+	struct stat st;
+	enum gn_status status;
+
+	if (o->checkpoint && !stat(o->checkpoint, &st) && S_ISREG(st.st_mode))
+		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint %s is a file; use --weights FILE", o->checkpoint);
+	status = o->weights ? describe_weights(o, log, info, err) : gn_checkpoint_find(o->checkpoint, log, folder, info, err);
+	/* a resize that is meant for another side is not taken */
+	if (!status && o->checkpoint && o->side && o->side != info->side) {
+		gn_log_info(log, "images of side %" PRId64 ", not %" PRId64 " as in training%s", o->side, info->side,
+			    o->resize_shorter < 0 ? ", resized as is usual for that side" : "");
+		info->side = o->side;
+		info->input.resize_shorter = 0;
+	}
+	if (!status && o->resize_shorter >= 0)
+		info->input.resize_shorter = o->resize_shorter;
+	return status;
+}
+
+enum gn_status gn_network_find(const struct gn_network_options *options, struct gn_comm *comm, struct gn_log *log, char *folder,
+			       struct gn_checkpoint_info *out, struct gn_err *err)
+{
+	struct gn_checkpoint_info info = {0};
+	enum gn_status status = GN_OK;
+
+	if (gn_comm_rank(comm) == 0)
+		status = find_network(options, log, folder, &info, err);
+	status = gn_agree_status(comm, status, err);
+	if (!status)
+		status = gn_comm_broadcast(comm, &info, sizeof info, 0, err);
+	if (!status)
+		*out = info;
+	return status;
+}
+
+enum gn_status gn_network_create(const struct gn_checkpoint_info *info, struct gn_network *out, struct gn_err *err)
+{
+	struct gn_network n = {0};
+	enum gn_status status = gn_model_create(info->model, (int)info->classes, (int)info->channels, (int)info->side, &n.model, err);
+
+	if (status)
+		return status;
+	n.params = gn_alloc_aligned(gn_model_param_elements(n.model) * sizeof(float));
+	n.buffers = gn_alloc_aligned(gn_model_buffer_elements(n.model) * sizeof(float));
+	if (n.params && n.buffers) {
+		*out = n;
+		return GN_OK;
+	}
+	gn_network_release(&n);
+	return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the parameters of %s", info->model);
+}
+
+void gn_network_release(struct gn_network *n)
+{
+	gn_model_destroy(n->model);
+	free(n->params);
+	free(n->buffers);
+	*n = (struct gn_network){0};
+}
+
+/* Rank 0 reads the checkpoint, the others receive it. */
+enum gn_status gn_network_load(const struct gn_network_options *options, const char *folder, struct gn_checkpoint_info *info,
+			       const struct gn_network *n, struct gn_comm *comm, struct gn_err *err)
+{
+	struct gn_checkpoint_arrays plain = {.params = n->params, .buffers = n->buffers};
+	struct gn_checkpoint_arrays averaged = {.average_params = n->params, .average_buffers = n->buffers};
+	size_t params = gn_model_param_elements(n->model) * sizeof(float);
+	size_t buffers = gn_model_buffer_elements(n->model) * sizeof(float);
+	enum gn_status status = GN_OK;
+
+	if (gn_comm_rank(comm) == 0 && options->weights)
+		status = gn_weights_load(options->weights, n->model, n->params, n->buffers, err);
+	else if (gn_comm_rank(comm) == 0)
+		status = gn_checkpoint_load(folder, info, n->model, options->average ? &averaged : &plain, err);
+	status = gn_agree_status(comm, status, err);
+	if (!status)
+		status = gn_comm_broadcast(comm, n->params, params, 0, err);
+	if (!status && buffers)
+		status = gn_comm_broadcast(comm, n->buffers, buffers, 0, err);
+	return status;
+}
+
+enum gn_status gn_network_class_names(const struct gn_network_options *options, const char *folder, char **names, struct gn_err *err)
+{
+	*names = NULL;
+	return options->weights ? gn_weights_class_names(options->weights, names, err) : gn_checkpoint_class_names(folder, names, err);
+}
