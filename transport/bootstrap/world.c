@@ -515,6 +515,11 @@ enum gn_status gn_world_check_ranks(const struct gn_world *w, const int *ranks, 
 	return w->heartbeat ? gn_heartbeat_check_ranks(w->heartbeat, ranks, count, started_ns, err) : GN_OK;
 }
 
+uint64_t gn_world_heard_ns(const struct gn_world *w, int rank)
+{
+	return w->heartbeat ? gn_heartbeat_heard_ns(w->heartbeat, rank) : 0;
+}
+
 unsigned gn_world_losses(const struct gn_world *w)
 {
 	return w->heartbeat ? gn_heartbeat_losses(w->heartbeat) : 0;

@@ -101,6 +101,8 @@ enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns
 enum gn_status gn_world_check_ranks(const struct gn_world *w, const int *ranks, int count, uint64_t started_ns, struct gn_err *err);
 /* Rises with each lost rank, and with a failure of the job; 0: all is well. One atomic load. */
 unsigned gn_world_losses(const struct gn_world *w);
+/* Rank 0: when the last message of a rank arrived (gn_clock_ns); ranks send one a second. 0 of a rank that is not connected, and on other ranks. */
+uint64_t gn_world_heard_ns(const struct gn_world *w, int rank);
 int gn_world_is_lost(const struct gn_world *w, int rank);
 /* Whether a rank has left the job in an orderly way. */
 int gn_world_anyone_left(const struct gn_world *w);
