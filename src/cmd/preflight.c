@@ -302,8 +302,10 @@ static const struct gn_command command = {
 		"nodes have another.\n\n"
 		"The exit code is 6 when something was found, 0 when not.",
 	.examples = "  srun -N16 --ntasks-per-node=1 --mpi=pmix gannet preflight --local /nvme\n"
-		    "  srun -N16 --ntasks-per-node=1 --mpi=pmix gannet preflight --out good.json      # a baseline\n"
-		    "  srun -N16 --ntasks-per-node=1 --mpi=pmix gannet preflight --baseline good.json\n",
+		    "  srun -N16 --ntasks-per-node=1 --mpi=pmix gannet preflight \\\n"
+		    "      --out good.json   # a baseline\n"
+		    "  srun -N16 --ntasks-per-node=1 --mpi=pmix gannet preflight \\\n"
+		    "      --baseline good.json\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 };
