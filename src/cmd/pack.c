@@ -81,7 +81,8 @@ static const struct gn_command command = {
 	.examples = "  gannet pack --out digits/train data/digits/digits-train.tar.xz\n"
 		    "  gannet pack --out flowers --split val=0.1 photos\n"
 		    "  gannet pack --out imagenet/train ILSVRC2012_img_train.tar\n"
-		    "  gannet pack --out imagenet/val --classes imagenet/train --labels val.csv ILSVRC2012_img_val.tar\n"
+		    "  gannet pack --out imagenet/val --classes imagenet/train \\\n"
+		    "      --labels val.csv ILSVRC2012_img_val.tar\n"
 		    "  gannet pack --out fake --synthetic 10000 --classes 100 --size 256x256\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,

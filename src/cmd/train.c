@@ -262,9 +262,11 @@ static const struct gn_command command = {
 		"order, and with it the skipped images, differs between epochs.\n\n"
 		"The log has one JSON object per line; loss is the mean over the interval that ends with the line's step, and "
 		"time_ms is the breakdown of its mean step on rank 0. gannet report draws it.",
-	.examples = "  gannet train --data train --val val --model lenet --epochs 10 --lr 0.05 --checkpoint run1\n"
-		    "  srun --mpi=pmix gannet train --data /local/train --model resnet50 --batch 64 --lr 0.1 --lr-batch 256 \\\n"
-		    "      --warmup-epochs 5 --checkpoint /shared/run1 --resume auto --log /shared/run1.jsonl\n",
+	.examples = "  gannet train --data train --val val --model lenet --epochs 10 \\\n"
+		    "      --lr 0.05 --checkpoint run1\n"
+		    "  srun --mpi=pmix gannet train --data /local/train --model resnet50 \\\n"
+		    "      --batch 64 --lr 0.1 --lr-batch 256 --warmup-epochs 5 \\\n"
+		    "      --checkpoint /shared/run1 --resume auto --log /shared/run1.jsonl\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 	.given = FIELD(given),
