@@ -14,6 +14,7 @@ first_block() { awk '/^    /{ on = 1; sub(/ +#.*/, ""); print; next } on { exit 
 needs() {
 	case $1 in
 	exec | preflight | slurm | submit | sweep) echo "a Slurm cluster" ;;
+	first-day) echo "a test of their own, tests/cmd/first_day.t" ;;
 	gpus) echo "CUDA" ;;
 	nccl-plugin) echo "srun and NCCL" ;;
 	peers) echo "other software, and minutes" ;;
