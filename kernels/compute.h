@@ -66,6 +66,7 @@ struct gn_loss_args {
 	float *rows;		   /* GPU: scratch [batch] */
 	struct gn_loss *out;
 	float *mean;		   /* += share * the loss; NULL: not wanted */
+	float *mean_weight;	   /* += share * gn_targets_mean_weight; host; NULL: not wanted */
 	double share;
 };
 

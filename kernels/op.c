@@ -315,6 +315,20 @@ static enum gn_status check_label(int32_t label, int32_t least, int image, int c
 			  classes);
 }
 
+double gn_targets_mean_weight(const struct gn_targets *targets, int batch)
+{
+	double sum = 0;
+	int counted = 0;
+
+	for (int i = 0; i < batch; i++) {
+		if (targets->labels[i] < 0)
+			continue;
+		sum += targets->class_weights && !targets->pair_labels ? targets->class_weights[targets->labels[i]] : 1;
+		counted++;
+	}
+	return counted ? sum / counted : 0;
+}
+
 enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch, int classes, const void *logits,
 					      const struct gn_targets *targets, double smoothing, double *loss,
 					      void *dlogits, struct gn_err *err)

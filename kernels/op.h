@@ -175,14 +175,20 @@ struct gn_targets {
 	const int32_t *labels; /* [batch]; negative: the image is ignored */
 	const int32_t *pair_labels;  /* [batch] mixup: the label of the other image of the pair; NULL: no mixup */
 	const float *lambdas;   /* [batch] mixup: the weight of the image itself, 0..1 */
+	const double *class_weights; /* [classes], host backends: factors of the classes' parts of the loss; NULL: 1 each */
 };
 
 /* Mean over the labels >= 0 of the cross entropy between softmax(logits) and the smoothed target, and its gradient dlogits. The
  * target of a label is 1 - smoothing on the label plus smoothing / classes everywhere; with mixup it is lambda * target(label) +
- * (1 - lambda) * target(pair label). logits and dlogits: [batch][classes] of the backend's type. The loss is 0 without any label.
+ * (1 - lambda) * target(pair label). With class weights, loss and dlogits are still divided by the number of labels: see
+ * gn_targets_mean_weight. logits and dlogits: [batch][classes] of the backend's type. The loss is 0 without any label.
  * A label >= classes is GN_ERR_DATA. Host backends only; on a GPU see gn_cuda_softmax_cross_entropy(). */
 enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch, int classes, const void *logits,
 					      const struct gn_targets *targets, double smoothing, double *loss,
 					      void *dlogits, struct gn_err *err);
+/* What loss and dlogits are to be divided by for the mean of torch's CrossEntropyLoss(weight): over the labels >= 0 the mean of their
+ * weights; with mixup, whose targets are probabilities for torch, and without class weights 1; without any label 0. Its sum over
+ * ranks of equal batches stands for the global batch. */
+double gn_targets_mean_weight(const struct gn_targets *targets, int batch);
 
 #endif

@@ -84,6 +84,8 @@ static enum gn_status loss(struct gn_compute *c, const struct gn_loss_args *a, s
 
 	if (!status && a->mean)
 		*a->mean += (float)(a->out->loss * a->share);
+	if (!status && a->mean_weight)
+		*a->mean_weight += (float)(gn_targets_mean_weight(&a->targets, a->batch) * a->share);
 	return status;
 }
 

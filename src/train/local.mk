@@ -14,6 +14,8 @@ libgannet_train_a_SOURCES += \
 	src/train/checkpoint/owner_internal.h
 
 libgannet_train_a_SOURCES += \
+	src/train/loop/augment_options.c src/train/loop/augment_options.h \
+	src/train/loop/class_weights.c src/train/loop/class_weights.h \
 	src/train/loop/combine.c src/train/loop/combine.h \
 	src/train/loop/evaluate.c src/train/loop/evaluate.h \
 	src/train/loop/input.c src/train/loop/input.h \

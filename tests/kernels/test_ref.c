@@ -322,7 +322,7 @@ static void test_loss(void **state)
 {
 	const int32_t labels[4] = {2, 0, -1, 5}, pair_labels[4] = {2, 4, 1, 0};
 	const float lambdas[4] = {0.75f, 0.25f, 0.5f, 1};
-	const struct gn_targets plain = {.labels = labels}, mixed = {labels, pair_labels, lambdas}, one = {.labels = labels + 1};
+	const struct gn_targets plain = {.labels = labels}, mixed = {labels, pair_labels, lambdas, NULL}, one = {.labels = labels + 1};
 	const double even[2] = {0, 0};
 	double scrap[2];
 
@@ -347,7 +347,7 @@ static void test_mixed_loss(void **state)
 	const double logits[3] = {0.5, -1, 2};
 	const int32_t a = 0, b = 2, bad = 3, worse = -1;
 	const float share = 0.375f;
-	const struct gn_targets mixed = {&a, &b, &share}, beyond = {&a, &bad, &share}, below = {&a, &worse, &share};
+	const struct gn_targets mixed = {&a, &b, &share, NULL}, beyond = {&a, &bad, &share, NULL}, below = {&a, &worse, &share, NULL};
 	double loss, loss_a, loss_b, d[3], da[3], db[3];
 	struct gn_err err;
 

@@ -28,7 +28,7 @@ struct gn_train_options {
 	double lr_start;	       /* below 0: see lr.h */
 	double warmup_of, milestones_of; /* epochs of the run that a recipe published them for; 0: not scaled */
 	const char *optimizer;
-	double momentum, beta2, eps, trust, clip, weight_decay, label_smoothing, ema, mixup;
+	double momentum, beta2, eps, trust, clip, weight_decay, label_smoothing, ema, mixup, cutmix, random_erasing;
 	int nesterov, decay_all, dropout, zero_gamma;
 	int64_t accumulate;	       /* batches a step */
 	const char *sync_bn;	       /* sync_bn.h; NULL: each rank has its own statistics */
@@ -39,6 +39,9 @@ struct gn_train_options {
 	const char *options_file;      /* for the command: where some of them were read */
 	const char *options_lines;     /* as lines of such a file, kept beside the checkpoints */
 	const char *augment;
+	const char *randaugment, *auto_augment, *color_jitter; /* augment_options.h; NULL: none */
+	int trivialaugment;
+	const char *class_weights;     /* class_weights.h; NULL: none */
 	int64_t pad, resize_shorter;   /* -1: by the image side */
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
 	const char *init;

@@ -21,6 +21,7 @@
 struct gn_session_data {
 	struct gn_dataset *train, *val;
 	struct gn_loader *loader, *val_loader;
+	double *class_weights;		 /* NULL: none */
 };
 
 struct gn_session_schedule {
