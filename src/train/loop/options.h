@@ -50,6 +50,7 @@ struct gn_train_options {
 	const char *init_head;	       /* "keep", or "skip": of a file of another number of classes */
 	int64_t seed;
 	const char *checkpoint, *resume;
+	const char *checkpoint_local;  /* on the nodes' disks; NULL: none */
 	int64_t checkpoint_every;      /* steps; 0: not by steps */
 	int64_t checkpoint_epochs, keep;
 	int64_t keep_every;	       /* every so many-th checkpoint is never removed; 0: none */

@@ -322,6 +322,8 @@ void gn_session_destroy(struct gn_session *s)
 {
 	if (!s)
 		return;
+	gn_checkpoint_writer_destroy(s->checkpoint.writer); /* first: its thread may be writing */
+	free(s->checkpoint.local);
 	gn_bucket_autotune_destroy(s->autotune, s->replica.reducer);
 	gn_step_forecast_release(&s->forecast);
 	gn_plan_destroy(s->val_plan);
