@@ -19,6 +19,7 @@ struct gn_evaluate_options {
 	const char *mean, *deviation;  /* of weights: NULL is the file's, or as in input.h */
 	int64_t side;		       /* 0 is the checkpoint's or the file's, or the network's own */
 	int64_t resize_shorter;	       /* -1: the checkpoint's or the file's, or the default of data/sample/augment.h */
+	const char *interpolation;     /* "auto" or NULL: the checkpoint's or the file's, or bilinear */
 	const char *logits; /* a file for them, as logits.h says; NULL: none. Every rank then keeps those of all samples. */
 	const char *per_class; /* a file for gn_confusion_write; NULL: none */
 	const char *device, *precision, *transport;
