@@ -141,6 +141,8 @@ static const struct gn_option options[] = {
 	 .min = -1, .max = 8192, .help = "evaluation, and augmentation none and shift: shorter side before the centre crop, as "
 			 "torchvision's Resize; -1: 8/7 of the side; with shift and with sides below 64 images of nearly that "
 			 "size are not resized"},
+	{.name = "interpolation", .kind = GN_OPTION_CHOICE, .offset = FIELD(interpolation), .value_name = "NAME", .initial = "bilinear",
+	 .choices = "bilinear|bicubic", .help = "filter of resizing, antialiased, in training and evaluation"},
 	{.name = "mean", .kind = GN_OPTION_TEXT, .offset = FIELD(mean), .value_name = "X[,X,X]",
 	 .help = "mean of pixels in 0..1: divide means of 0..255 by 255 (default: ImageNet's for colour, 0.5 for grey)"},
 	{.name = "deviation", .kind = GN_OPTION_TEXT, .offset = FIELD(deviation), .value_name = "X[,X,X]",

@@ -21,6 +21,7 @@
 #ifndef GN_TRAIN_CHECKPOINT_CHECKPOINT_H
 #define GN_TRAIN_CHECKPOINT_CHECKPOINT_H
 
+#include "data/sample/options.h"
 #include "data/shard/dataset.h"
 #include "kernels/optim.h"
 #include "src/base/json.h"
@@ -44,6 +45,7 @@ struct gn_run_state {
 struct gn_input_spec {
 	double mean[3], deviation[3];
 	int64_t resize_shorter;
+	enum gn_interpolation interpolation;
 };
 
 struct gn_checkpoint_info {

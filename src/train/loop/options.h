@@ -43,6 +43,7 @@ struct gn_train_options {
 	int trivialaugment;
 	const char *class_weights;     /* class_weights.h; NULL: none */
 	int64_t pad, resize_shorter;   /* -1: by the image side */
+	const char *interpolation;     /* bilinear or bicubic; NULL: bilinear */
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
 	const char *init;
 	struct gn_text_list freeze;    /* patterns of names of parameters that are not updated */

@@ -45,6 +45,8 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return status;
 	s->checkpoint.info.input.resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
+	if (o->interpolation && gn_interpolation_parse(o->interpolation, &s->checkpoint.info.input.interpolation, err))
+		return GN_ERR_USAGE;
 	snprintf(s->checkpoint.info.model, sizeof s->checkpoint.info.model, "%s", gn_model_name(s->model));
 	s->checkpoint.info.classes = gn_model_classes(s->model);
 	s->checkpoint.info.channels = gn_model_channels(s->model);

@@ -96,6 +96,9 @@ static enum gn_status check_input(const struct gn_session *s, const char *folder
 		return gn_err_set(err, GN_ERR_USAGE,
 				  "checkpoint %s was made with --resize %" PRId64 ", not %" PRId64 " (0: the usual): give the same",
 				  folder, was->resize_shorter, is->resize_shorter);
+	if (was->interpolation != is->interpolation)
+		return gn_err_set(err, GN_ERR_USAGE, "checkpoint %s was made with --interpolation %s, not %s: give the same", folder,
+				  gn_interpolation_name(was->interpolation), gn_interpolation_name(is->interpolation));
 	return GN_OK;
 }
 
