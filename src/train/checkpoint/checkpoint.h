@@ -83,6 +83,7 @@ struct gn_checkpoint_arrays {
 	float *average_params, *average_buffers; /* NULL: none */
 	/* When saving: every rank has elements begin .. end - 1 of each slot, all ranks together all; else every rank has all of them. */
 	int is_split;
+	int in_layouts; /* a part that is all of it, in the layouts of the run */
 	size_t begin, end;
 	const struct gn_checkpoint_rank_state *own; /* when saving: of this rank; NULL: none */
 };

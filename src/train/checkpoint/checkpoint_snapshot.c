@@ -51,7 +51,7 @@ static enum gn_status list(struct gn_checkpoint_snapshot *s, const struct gn_mod
 	size_t params = gn_model_param_elements(model), buffers = gn_model_buffer_elements(model);
 	size_t slot = a->is_split ? a->end - a->begin : params;
 
-	s->arrays = (struct gn_checkpoint_arrays){.is_split = a->is_split, .begin = a->begin, .end = a->end};
+	s->arrays = (struct gn_checkpoint_arrays){.is_split = a->is_split, .in_layouts = a->in_layouts, .begin = a->begin, .end = a->end};
 	all->count = 0;
 	if (!rank) {
 		add(all, a->params, params, &s->arrays.params);
@@ -134,7 +134,7 @@ void gn_checkpoint_snapshot_to_plain(struct gn_checkpoint_snapshot *s, struct gn
 	gn_weight_layouts_out(layouts, s->arrays.params);
 	for (int k = 0; k < s->own.count && s->arrays.own; k++)
 		gn_weight_layouts_out(layouts, s->own_arrays[k]);
-	if (s->arrays.is_split)
+	if (s->arrays.is_split && (!s->arrays.in_layouts || s->arrays.begin == s->arrays.end))
 		return;
 	gn_weight_layouts_out(layouts, s->arrays.average_params);
 	for (int k = 0; k < GN_OPTIM_SLOTS_MAX; k++)

@@ -99,7 +99,7 @@ enum gn_status gn_checkpoint_write_files(struct gn_comm *comm, const char *folde
 	char path[PATH_MAX], name[64];
 	enum gn_status status = GN_OK;
 
-	if (a->is_split || gn_checkpoint_writes_slots(w, rank)) {
+	if (a->is_split ? a->begin < a->end : gn_checkpoint_writes_slots(w, rank)) {
 		snprintf(name, sizeof name, "optimizer-%05zu.safetensors", a->is_split ? (size_t)rank : node);
 		status = name_file(folder, name, &files[0], path, err);
 		if (!status)

@@ -3,6 +3,7 @@
 #include "src/train/loop/augment_options.h"
 #include "src/train/loop/class_weights.h"
 #include "src/train/parallel/compress.h"
+#include "src/train/parallel/server_rule.h"
 #include "src/train/parallel/shard.h"
 
 #include <string.h>
@@ -35,9 +36,19 @@ static int asks_shared(const struct gn_train_options *o)
 	return !strcmp(o->algo, "shared");
 }
 
-static int asks_large_batch(const struct gn_train_options *o)
+static int asks_other_than_sgd(const struct gn_train_options *o)
 {
 	return strcmp(o->optimizer, "sgd") != 0;
+}
+
+static int asks_large_batch(const struct gn_train_options *o)
+{
+	return !strcmp(o->optimizer, "lars") || !strcmp(o->optimizer, "lamb");
+}
+
+static int asks_class_weights(const struct gn_train_options *o)
+{
+	return o->class_weights != NULL;
 }
 
 static int asks_nesterov(const struct gn_train_options *o)
@@ -60,13 +71,53 @@ static int asks_shard(const struct gn_train_options *o)
 	return gn_shard_mode_of(o->shard) != GN_SHARD_NONE;
 }
 
+static struct gn_server_spec servers_of(const struct gn_train_options *o)
+{
+	struct gn_server_spec s = {.mode = GN_UPDATE_ALLREDUCE};
+
+	gn_server_parse(o->update, o->servers, &s, NULL);
+	return s;
+}
+
+static int asks_servers(const struct gn_train_options *o)
+{
+	return servers_of(o).mode != GN_UPDATE_ALLREDUCE;
+}
+
+/* Workers take steps one by one. */
+static int asks_async(const struct gn_train_options *o)
+{
+	return servers_of(o).mode > GN_UPDATE_SYNC;
+}
+
+static int asks_clip(const struct gn_train_options *o)
+{
+	return o->clip > 0;
+}
+
+static int asks_sync_bn(const struct gn_train_options *o)
+{
+	return o->sync_bn != NULL;
+}
+
+static int asks_halving(const struct gn_train_options *o)
+{
+	return o->halving != NULL;
+}
+
+static int asks_trace(const struct gn_train_options *o)
+{
+	return o->trace != NULL;
+}
+
 /* Algorithms that only an allreduce has. */
 static int asks_allreduce(const struct gn_train_options *o)
 {
 	return strcmp(o->algo, "auto") && strcmp(o->algo, "ring");
 }
 
-enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, LARGE_BATCH, NESTEROV, AVERAGE };
+enum { COMPRESS, DGC, LOCAL, SHARD, GPU, SHARED, ALLREDUCE, OTHER_THAN_SGD, LARGE_BATCH, NESTEROV, AVERAGE, SERVERS, ASYNC, CLIP, SYNC_BN,
+       HALVING, TRACE, CLASS_WEIGHTS };
 static const struct gn_train_feature features[] = {
 	[COMPRESS] = {"--compress", "--compress topk:0.1", asks_compress},
 	[DGC] = {"--compress dgc:F", "--compress dgc:0.1", asks_dgc},
@@ -75,15 +126,23 @@ static const struct gn_train_feature features[] = {
 	[GPU] = {"--device cuda or auto", "--device cuda", asks_gpu},
 	[SHARED] = {"--algo shared", "--algo shared", asks_shared},
 	[ALLREDUCE] = {"--algo except auto and ring", "--algo double-tree", asks_allreduce},
-	[LARGE_BATCH] = {"--optimizer other than sgd", "--optimizer lars", asks_large_batch},
+	[OTHER_THAN_SGD] = {"--optimizer other than sgd", "--optimizer adamw", asks_other_than_sgd},
+	[LARGE_BATCH] = {"--optimizer lars or lamb", "--optimizer lars", asks_large_batch},
 	[NESTEROV] = {"--nesterov", "--nesterov", asks_nesterov},
 	[AVERAGE] = {"--ema", "--ema 0.99", asks_average},
+	[SERVERS] = {"--update except allreduce", "--update sync --servers 1", asks_servers},
+	[ASYNC] = {"--update async or ssp:N", "--update async --servers 1", asks_async},
+	[CLIP] = {"--clip", "--clip 1", asks_clip},
+	[SYNC_BN] = {"--sync-bn", "--sync-bn all", asks_sync_bn},
+	[HALVING] = {"--halving", "--halving 2:2", asks_halving},
+	[TRACE] = {"--trace", "--trace t.json", asks_trace},
+	[CLASS_WEIGHTS] = {"--class-weights", "--class-weights balanced", asks_class_weights},
 };
 
 static const struct gn_train_conflict conflicts[] = {
 	{&features[COMPRESS], &features[GPU], "gradients are compressed in the host's memory only"},
 	{&features[COMPRESS], &features[SHARED], "ranks that read each other's gradients in place send nothing that could be compressed"},
-	{&features[DGC], &features[LARGE_BATCH], "dgc applies the momentum of sgd on each rank before it selects"},
+	{&features[DGC], &features[OTHER_THAN_SGD], "dgc applies the momentum of sgd on each rank before it selects"},
 	{&features[DGC], &features[NESTEROV], "dgc applies the momentum of sgd on each rank before it selects"},
 	{&features[LOCAL], &features[COMPRESS], "ranks average parameters, and compression is for gradients"},
 	{&features[LOCAL], &features[GPU], "ranks average parameters in the host's memory only"},
@@ -92,6 +151,16 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[SHARD], &features[LOCAL], "no rank has the optimizer state of all parameters"},
 	{&features[SHARD], &features[GPU], "parts are updated in the host's memory only"},
 	{&features[SHARD], &features[ALLREDUCE], "gradients are summed by a reduce-scatter, which has no such algorithm"},
+	{&features[SERVERS], &features[COMPRESS], "servers add what workers push as it is, in fp32"},
+	{&features[SERVERS], &features[LOCAL], "servers have the parameters, and workers do not average theirs"},
+	{&features[SERVERS], &features[SHARD], "servers have the optimizer state already, each of its part"},
+	{&features[SERVERS], &features[GPU], "gradients are pushed from the host's memory only, and parameters updated there"},
+	{&features[SERVERS], &features[LARGE_BATCH], "its rates are of norms of whole tensors, and a server has parts of them"},
+	{&features[SERVERS], &features[CLASS_WEIGHTS], "the loss is divided by the weights of all workers' labels, which a server does not know"},
+	{&features[SERVERS], &features[CLIP], "the norm is of the whole gradient, and a server has a part of it"},
+	{&features[ASYNC], &features[SYNC_BN], "workers do not take their steps at the same time"},
+	{&features[ASYNC], &features[HALVING], "trials are compared at a step of all ranks, and each worker counts its own"},
+	{&features[ASYNC], &features[TRACE], "a trace is gathered from all ranks together, which one that is lost would stop"},
 };
 
 const struct gn_train_feature *gn_train_features(size_t *count)
@@ -110,12 +179,15 @@ enum gn_status gn_train_check_options(const struct gn_train_options *o, struct g
 {
 	struct gn_compress_spec spec;
 	struct gn_loader_options lo = {0};
+	struct gn_server_spec servers;
 	enum gn_status status = gn_compress_parse(o->compress, &spec, err);
 
 	if (!status)
 		status = gn_augment_options_parse(o, &lo, err);
 	if (!status)
 		status = gn_class_weights_check(o->class_weights, o->device, err);
+	if (!status)
+		status = gn_server_parse(o->update, o->servers, &servers, err);
 	if (!status && o->local_from && o->local_steps <= 1)
 		status = gn_err_set(err, GN_ERR_USAGE, "--local-from says when --local-steps begin: give --local-steps, too");
 

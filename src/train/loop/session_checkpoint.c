@@ -118,6 +118,8 @@ static enum gn_status reserve(struct gn_session *s, struct gn_err *err)
 		gn_session_set_range(s, &arrays);
 		arrays.average_params = gn_replica_has_average(&s->replica) ? s->replica.flat : NULL;
 		arrays.average_buffers = s->replica.ema.buffers.host;
+	} else if (s->options->served) {
+		gn_session_set_served_range(s, &arrays);
 	}
 	status = gn_checkpoint_writer_reserve(s->checkpoint.writer, s->checkpoint.info.optimizer, &arrays, &len_bytes, err);
 	status = gn_agree_status(s->comm, status, err);
@@ -178,11 +180,13 @@ static enum gn_status begin_save(struct gn_session *s, struct gn_err *err)
 		gn_compress_name(gn_compressor_spec(s->replica.compressor), s->checkpoint.info.compress);
 	if (s->replica.shard)
 		status = gn_session_split_state(s, &arrays, err);
+	else if (s->options->served)
+		status = gn_session_fetch_served(s, 0, &arrays, err);
 	if (!status) {
 		gn_checkpoint_writer_begin(s->checkpoint.writer, &s->checkpoint.info, &arrays);
 		s->checkpoint.open_step = s->state.step;
 	}
-	if (arrays.is_split)
+	if (s->replica.shard)
 		gn_session_free_split(&arrays);
 	return status ? gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step) : GN_OK;
 }
@@ -265,6 +269,9 @@ enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err)
 	c->begun_ns = gn_clock_ns();
 	if (!status)
 		status = forgive(s, begin_save(s, err), err);
+	/* workers that take steps one by one have no common step at which the next stage could begin */
+	if (!status && s->options->served)
+		status = gn_session_drain(s, err);
 	c->blocked_s = (double)(gn_clock_ns() - c->begun_ns) * 1e-9;
 	return status;
 }

@@ -246,7 +246,7 @@ static void take_layouts(struct gn_session *s)
 	gn_weight_layouts_in(layouts, s->replica.params.host);
 	if (s->replica.shard)
 		return; /* whose parts are in the run's order */
-	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer); k++)
+	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer) && gn_optimizer_slot(s->replica.optimizer, k)->count; k++)
 		gn_weight_layouts_in(layouts, gn_optimizer_slot(s->replica.optimizer, k)->host);
 	if (gn_replica_has_average(&s->replica))
 		gn_weight_layouts_in(layouts, s->replica.ema.params.host);
@@ -314,7 +314,8 @@ static enum gn_status share_slots(struct gn_session *s, const struct origin *fro
 	size_t params = gn_model_param_elements(s->model) * sizeof(float);
 	enum gn_status status = GN_OK;
 
-	for (int k = 0; !status && from->resumed && k < gn_optim_slots(s->checkpoint.info.optimizer); k++)
+	/* servers have them, and the first worker until it has given them */
+	for (int k = 0; !status && from->resumed && !s->options->served && k < gn_optim_slots(s->checkpoint.info.optimizer); k++)
 		status = gn_comm_broadcast(s->comm, gn_optimizer_slot(s->replica.optimizer, k)->host, params, 0, err);
 	if (!status && gn_replica_has_average(&s->replica))
 		status = share_average(s, from->resumed && from->info.has_average, err);

@@ -76,8 +76,8 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 	const struct gn_train_options *o = s->options;
 	int full = gn_model_side(s->model);
 	struct gn_loader_options lo = {
-		.seed = (uint64_t)o->seed, .rank = (uint32_t)gn_comm_rank(s->comm),
-		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .training = 1,
+		.seed = (uint64_t)o->seed, .rank = (uint32_t)s->worker,
+		.ranks = (uint32_t)s->workers, .batch = (uint32_t)o->batch, .training = 1,
 		.profiler = s->metrics.trace ? decoded : NULL, .profiler_context = s->metrics.trace,
 		.threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
 	};
@@ -133,7 +133,7 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 	po.dropout = o->dropout;
 	po.drop_path = o->drop_path < 0 ? gn_model_drop_path(train_model(s)) : o->drop_path;
 	/* Every rank needs masks of its own. */
-	po.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32);
+	po.seed = (uint64_t)o->seed + ((uint64_t)s->worker << 32);
 	po.group = gn_sync_bn_group(s->sync_bn);
 	po.watch = s->metrics.trace ? &s->metrics.profiler : NULL;
 	status = gn_augment_options_parse(o, &lo, err);
