@@ -42,6 +42,9 @@ for how in "$dir/weights" balanced; do
 	check "class weights ${how##*/}: the same losses" near one two
 	check "class weights ${how##*/}: accumulated" run halves 1 8 --accumulate 2 --class-weights "$how" --label-smoothing 0.1
 	check "class weights ${how##*/}: the same losses" near one halves
+	rm -f "$dir/two.jsonl"
+	check "class weights ${how##*/}: sharded" run two 2 4 --accumulate 2 --shard gradients --class-weights "$how" --label-smoothing 0.1
+	check "class weights ${how##*/}: the same losses" near one two
 done
 check 'weights of 1' run ones 1 16 --class-weights "$dir/ones"
 check 'are none' near ones plain
