@@ -48,7 +48,7 @@ struct gn_loader_options {
 	enum gn_interpolation interpolation;
 	uint32_t pad;		     /* for shifts: pixels on each side; less than height and width */
 	float mean[3], deviation[3]; /* of pixel values in 0..1, per channel */
-	int crops;		     /* deliver crops for a GPU instead of samples; needs training, three channels, no mixup, cutmix or erasing */
+	int crops;		     /* deliver crops for a GPU instead of samples; needs training, three channels, !gn_loader_needs_floats */
 	double mixup, cutmix;	     /* 0: none; else alpha of Beta(alpha, alpha), see data/sample/mixup.h */
 	struct gn_auto_augment auto_augment;
 	double erasing;		     /* probability of gn_random_erase() */

@@ -89,7 +89,8 @@ static void measure_all(struct work *w, struct gn_bench_augment_row *rows)
 	w->run = run_op;
 	for (int op = GN_OP_IDENTITY + 1; op < GN_OP_COUNT; op++, row++) {
 		w->op = (enum gn_image_op)op;
-		w->magnitude = w->op == GN_OP_HUE ? 0.1 : gn_auto_augment_magnitude(GN_POLICY_RAND, w->op, 9, w->options.width, w->options.height);
+		w->magnitude = w->op == GN_OP_HUE ? 0.1 : gn_auto_augment_magnitude(GN_POLICY_RAND, w->op, 9, w->options.width,
+										    w->options.height);
 		rows[row] = (struct gn_bench_augment_row){gn_image_op_name(w->op), measure(w)};
 	}
 }

@@ -42,6 +42,9 @@ for how in "$dir/weights" balanced; do
 	check "class weights ${how##*/}: the same losses" near one two
 	check "class weights ${how##*/}: accumulated" run halves 1 8 --accumulate 2 --class-weights "$how" --label-smoothing 0.1
 	check "class weights ${how##*/}: the same losses" near one halves
+	rm -f "$dir/two.jsonl"
+	check "class weights ${how##*/}: sharded" run two 2 4 --accumulate 2 --shard gradients --class-weights "$how" --label-smoothing 0.1
+	check "class weights ${how##*/}: the same losses" near one two
 done
 check 'weights of 1' run ones 1 16 --class-weights "$dir/ones"
 check 'are none' near ones plain
@@ -75,7 +78,7 @@ expect 2 'random-erasing' 'a probability above 1' run wrong 1 16 --random-erasin
 expect 2 'exclude each other' 'two policies' run wrong 1 16 --randaugment 2,9 --trivialaugment
 expect 2 'exclude each other' 'two other policies' run wrong 1 16 --auto-augment imagenet --trivialaugment
 expect 2 'No such file' 'a missing file of weights' run wrong 1 16 --class-weights "$dir/none"
-expect 2 'not supported with --device cuda' 'class weights on a GPU' run wrong 1 16 --class-weights balanced --device cuda
+expect 2 'class-weights.*processors only' 'class weights on a GPU' run wrong 1 16 --class-weights balanced --device cuda
 echo '1 1' >"$dir/short"
 echo '1 1 1 1' >"$dir/long"
 echo '1 -1 1' >"$dir/negative"

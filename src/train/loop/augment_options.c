@@ -25,8 +25,8 @@ static enum gn_status parse_randaugment(const char *text, struct gn_auto_augment
 
 	if (!parse_numbers(text, 2, v) || v[0] != floor(v[0]) || v[1] != floor(v[1]) || v[0] < 1 || v[0] > ops_max || v[1] < 0 ||
 	    v[1] >= GN_POLICY_BINS)
-		return gn_err_set(err, GN_ERR_USAGE, "--randaugment '%s': write N,M, the operations per image, 1 to %d, and their magnitude, "
-				  "0 to %d, such as 2,9", text, ops_max, GN_POLICY_BINS - 1);
+		return gn_err_set(err, GN_ERR_USAGE, "--randaugment '%s': write N,M, the operations per image, 1 to %d, and their "
+				  "magnitude, 0 to %d, such as 2,9", text, ops_max, GN_POLICY_BINS - 1);
 	out->policy = GN_POLICY_RAND;
 	out->ops = (uint32_t)v[0];
 	out->magnitude = (uint32_t)v[1];
@@ -40,8 +40,8 @@ static enum gn_status parse_jitter(const char *text, double out[4], struct gn_er
 	for (int i = 0; i < 4 && is_right; i++)
 		is_right = out[i] >= 0 && out[i] <= (i < 3 ? 100 : 0.5);
 	if (!is_right)
-		return gn_err_set(err, GN_ERR_USAGE, "--color-jitter '%s': write B,C,S,H for brightness, contrast, saturation, each 0 to 100, "
-				  "and hue, 0 to 0.5, such as 0.4,0.4,0.4,0.1", text);
+		return gn_err_set(err, GN_ERR_USAGE, "--color-jitter '%s': write B,C,S,H for brightness, contrast, saturation, each 0 to "
+				  "100, and hue, 0 to 0.5, such as 0.4,0.4,0.4,0.1", text);
 	return GN_OK;
 }
 

@@ -6,14 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum gn_status gn_class_weights_check(const char *how, const char *device, struct gn_err *err)
+enum gn_status gn_class_weights_check(const char *how, struct gn_err *err)
 {
 	FILE *f;
 
 	if (!how)
 		return GN_OK;
-	if (device && !strcmp(device, "cuda"))
-		return gn_err_set(err, GN_ERR_USAGE, "--class-weights is not supported with --device cuda: use --device host, or leave it out");
 	if (!strcmp(how, "balanced"))
 		return GN_OK;
 	f = fopen(how, "r");
@@ -44,10 +42,11 @@ static enum gn_status read_numbers(const char *path, FILE *f, uint32_t classes, 
 
 	for (uint32_t k = 0; k < classes; k++) {
 		if (fscanf(f, "%lf", &out[k]) != 1)
-			return gn_err_set(err, GN_ERR_DATA, "--class-weights %s: %u number%s, then none: write one for each of the %u classes", path, k,
-					  k == 1 ? "" : "s", classes);
+			return gn_err_set(err, GN_ERR_DATA, "--class-weights %s: %u number%s, then none: write one for each of the %u classes",
+					  path, k, k == 1 ? "" : "s", classes);
 		if (!isfinite(out[k]) || out[k] < 0)
-			return gn_err_set(err, GN_ERR_DATA, "--class-weights %s: %g for class %u: write numbers of at least 0", path, out[k], k);
+			return gn_err_set(err, GN_ERR_DATA, "--class-weights %s: %g for class %u: write numbers of at least 0", path,
+					  out[k], k);
 		sum += out[k];
 	}
 	if (fscanf(f, " %c", &end) == 1)

@@ -12,8 +12,8 @@
 
 #include "data/shard/dataset.h"
 
-/* Before any rank is contacted: that a file can be read and that the device is not "cuda", GN_ERR_USAGE. how may be NULL. */
-enum gn_status gn_class_weights_check(const char *how, const char *device, struct gn_err *err);
+/* Before any rank is contacted: that a file can be read, else GN_ERR_USAGE. how may be NULL. */
+enum gn_status gn_class_weights_check(const char *how, struct gn_err *err);
 /* Local. "balanced": count / (classes * count of the class), 0 for a class without images; else a text file of one number for each
  * class, in the order of the dataset's classes, separated by white space. GN_ERR_DATA: another count, a negative number, none above 0.
  * The caller frees *out, [classes]. */

@@ -158,6 +158,7 @@ static const struct gn_train_conflict conflicts[] = {
 	{&features[SERVERS], &features[LARGE_BATCH], "its rates are of norms of whole tensors, and a server has parts of them"},
 	{&features[SERVERS], &features[CLASS_WEIGHTS], "the loss is divided by the weights of all workers' labels, which a server does not know"},
 	{&features[SERVERS], &features[CLIP], "the norm is of the whole gradient, and a server has a part of it"},
+	{&features[CLASS_WEIGHTS], &features[GPU], "the weighted loss is computed on processors only"},
 	{&features[ASYNC], &features[SYNC_BN], "workers do not take their steps at the same time"},
 	{&features[ASYNC], &features[HALVING], "trials are compared at a step of all ranks, and each worker counts its own"},
 	{&features[ASYNC], &features[TRACE], "a trace is gathered from all ranks together, which one that is lost would stop"},
@@ -185,7 +186,7 @@ enum gn_status gn_train_check_options(const struct gn_train_options *o, struct g
 	if (!status)
 		status = gn_augment_options_parse(o, &lo, err);
 	if (!status)
-		status = gn_class_weights_check(o->class_weights, o->device, err);
+		status = gn_class_weights_check(o->class_weights, err);
 	if (!status)
 		status = gn_server_parse(o->update, o->servers, &servers, err);
 	if (!status && o->local_from && o->local_steps <= 1)

@@ -123,8 +123,9 @@ static enum gn_status stage(struct gn_replica *r, struct gn_err *err)
 static enum gn_status begin(const struct run *run, struct gn_err *err)
 {
 	const struct gn_replica *r = run->r;
-	const float values[] = {[GN_PIGGYBACK_LOSS] = 0, [GN_PIGGYBACK_STOP] = run->step->stop ? 1 : 0, [GN_PIGGYBACK_SAVE] = run->step->save ? 1 : 0,
-				[GN_PIGGYBACK_WEIGHT] = 0, [GN_PIGGYBACK_WRITING] = run->step->writing ? 1 : 0};
+	const float values[] = {[GN_PIGGYBACK_LOSS] = 0, [GN_PIGGYBACK_STOP] = run->step->stop ? 1 : 0,
+				[GN_PIGGYBACK_SAVE] = run->step->save ? 1 : 0, [GN_PIGGYBACK_WEIGHT] = 0,
+				[GN_PIGGYBACK_WRITING] = run->step->writing ? 1 : 0};
 	enum gn_status status = gn_stream_copy(r->device.stream, r->piggyback, values, sizeof values, err);
 
 	return status ? status : gn_stream_copy(r->device.stream, r->kept_buffers, r->buffers.device, r->buffers.count * sizeof(float), err);
