@@ -233,6 +233,17 @@ static const struct {
 	[GN_LAYER_DROPOUT] = {"dropout", add_alias},
 };
 
+static enum gn_status refuse(const struct gn_onnx *g, int layer, struct gn_err *err)
+{
+	int named = layer;
+
+	while (!*layer_of(g, named)->name && layer_of(g, named)->input[0] >= 0)
+		named = layer_of(g, named)->input[0];
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s cannot be exported to ONNX: layer %d, %s%s, is of kind %d, which has no operator there; "
+			  "export to .safetensors", gn_model_name(g->model), layer, named == layer ? "" : "after ",
+			  layer_of(g, named)->name, (int)layer_of(g, layer)->kind);
+}
+
 enum gn_status gn_onnx_add_layers(struct gn_onnx *g, struct gn_err *err)
 {
 	int count = gn_model_node_count(g->model);
@@ -241,8 +252,7 @@ enum gn_status gn_onnx_add_layers(struct gn_onnx *g, struct gn_err *err)
 		const struct gn_shm *l = layer_of(g, i);
 
 		if ((size_t)l->kind >= sizeof operators / sizeof *operators || !operators[l->kind].add)
-			return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s cannot be exported to ONNX: layer %d (%s) is of kind %d, which has no "
-					  "operator there; export to .safetensors", gn_model_name(g->model), i, l->name, (int)l->kind);
+			return refuse(g, i, err);
 		if (*l->name)
 			snprintf(g->values[i], sizeof g->values[i], "%s", l->name);
 		else
