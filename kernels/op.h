@@ -33,7 +33,24 @@ enum gn_op_kind {
 	GN_OP_ADD,
 	GN_OP_LINEAR,
 	GN_OP_DROPOUT,
-	GN_OP_REORDER
+	GN_OP_REORDER,
+	GN_OP_ACTIVATION,
+	/* y[n][c] = f x[n][c] of whole maps: f is in[1], of shape [n][c][1][1]; a weight of channel c; or per image 0 with probability rate,
+	 * else 1 / (1 - rate) */
+	GN_OP_SCALE,
+	GN_OP_CHANNEL_SCALE,
+	GN_OP_DROP_PATH,
+	GN_OP_LAYER_NORM /* over the channels of each pixel, with weight and bias per channel */
+};
+
+/* PyTorch's ReLU6, SiLU, Hardswish, Hardsigmoid, Sigmoid and GELU (by erf). */
+enum gn_activation {
+	GN_ACTIVATION_RELU6,
+	GN_ACTIVATION_SILU,
+	GN_ACTIVATION_HARD_SWISH,
+	GN_ACTIVATION_HARD_SIGMOID,
+	GN_ACTIVATION_SIGMOID,
+	GN_ACTIVATION_GELU
 };
 
 /* Memory layout of a tensor of n images, c channels, h rows, w columns. block 1: NCHW. block b > 1: channels in groups of b that
@@ -59,10 +76,14 @@ struct gn_op_conv_bn {
 
 struct gn_op_desc {
 	enum gn_op_kind kind;
-	struct gn_layout in[2];  /* layouts on input; in[1] for GN_OP_ADD, and with add; a convolution finds in[1] in its out */
+	struct gn_layout in[2];  /* layouts on input; in[1] for GN_OP_ADD and GN_OP_SCALE, and with add; a convolution finds in[1] in its out */
 	struct gn_layout out;    /* requested layout; only GN_OP_REORDER */
 	int channels_out;        /* conv, linear */
 	int kernel, stride, pad; /* conv, max pool; square */
+	/* conv: input and output channels are in so many groups that do not mix; 0 and 1: one. Weights of several are in PyTorch's order,
+	 * [out][in / groups][kernel][kernel]. Not for GPUs */
+	int groups;
+	enum gn_activation activation;
 	int out_side;            /* adaptive average pool; square */
 	int bias;                /* conv, linear */
 	int relu;                /* apply max(0, x) in the same pass: batch norm, add, conv in inference */
@@ -81,7 +102,7 @@ struct gn_op_desc {
 	 * caller must preserve the workspace */
 	int frozen;
 	int needs_din;        /* 0: the input gradient is not needed (first layer) */
-	double eps, momentum; /* batch norm */
+	double eps, momentum; /* batch norm; eps: layer norm */
 	/* batch norm in training, not ref: how many processes run the operator concurrently, each on a batch of this shape, with
 	 * statistics over all of them; 0 and 1: of this process alone */
 	int members;
@@ -89,9 +110,9 @@ struct gn_op_desc {
 	/* conv: layout of weight and dweight. GN_WEIGHT_ANY: the operator chooses and reports it in info; any other layout costs a
 	 * reorder at every use. */
 	struct gn_weight_layout weight;
-	double rate;          /* dropout */
-	uint64_t seed;        /* dropout */
-	uint32_t stream;      /* dropout: unique per dropout operator of a network */
+	double rate;          /* dropout, drop path */
+	uint64_t seed;        /* the same */
+	uint32_t stream;      /* the same: unique per such operator of a network */
 	struct gn_op_device *device; /* GN_BACKEND_CUDA; borrowed, must outlive the operator */
 };
 

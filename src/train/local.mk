@@ -63,6 +63,8 @@ libgannet_train_a_SOURCES += \
 libgannet_train_a_SOURCES += \
 	src/train/model/init.c src/train/model/init.h \
 	src/train/model/lenet.c \
+	src/train/model/convnext.c \
+	src/train/model/mobilenet.c \
 	src/train/model/model.c src/train/model/model.h \
 	src/train/model/model_internal.h \
 	src/train/model/onnx.c src/train/model/onnx.h \

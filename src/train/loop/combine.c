@@ -75,7 +75,7 @@ static const struct gn_train_feature features[] = {
 	[GPU] = {"--device cuda or auto", "--device cuda", asks_gpu},
 	[SHARED] = {"--algo shared", "--algo shared", asks_shared},
 	[ALLREDUCE] = {"--algo except auto and ring", "--algo double-tree", asks_allreduce},
-	[LARGE_BATCH] = {"--optimizer lars or lamb", "--optimizer lars", asks_large_batch},
+	[LARGE_BATCH] = {"--optimizer other than sgd", "--optimizer lars", asks_large_batch},
 	[NESTEROV] = {"--nesterov", "--nesterov", asks_nesterov},
 	[AVERAGE] = {"--ema", "--ema 0.99", asks_average},
 };

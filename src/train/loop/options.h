@@ -28,6 +28,7 @@ struct gn_train_options {
 	double lr_start;	       /* below 0: see lr.h */
 	double warmup_of, milestones_of; /* epochs of the run that a recipe published them for; 0: not scaled */
 	const char *optimizer;
+	double drop_path; /* below 0: the network's own */
 	double momentum, beta2, eps, trust, clip, weight_decay, label_smoothing, ema, mixup, cutmix, random_erasing;
 	int nesterov, decay_all, dropout, zero_gamma;
 	int64_t accumulate;	       /* batches a step */

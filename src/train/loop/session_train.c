@@ -131,6 +131,7 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 	po.training = 1;
 	po.label_smoothing = o->label_smoothing;
 	po.dropout = o->dropout;
+	po.drop_path = o->drop_path < 0 ? gn_model_drop_path(train_model(s)) : o->drop_path;
 	/* Every rank needs masks of its own. */
 	po.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32);
 	po.group = gn_sync_bn_group(s->sync_bn);

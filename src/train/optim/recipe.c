@@ -153,7 +153,7 @@ static const struct entry timm_a3[] = {
 };
 
 static const char *const timm_a2_missing[] = {
-	"binary cross-entropy (cross-entropy is computed instead)", "repeated augmentation", "stochastic depth 0.05",
+	"binary cross-entropy (cross-entropy is computed instead)", "repeated augmentation", "stochastic depth 0.05 of residual networks",
 	"bicubic interpolation", NULL};
 
 static const char *const timm_a3_missing[] = {

@@ -47,7 +47,8 @@ struct gn_plan_options {
 	int no_memory;          /* the plan answers questions and cannot run; the arrays may be NULL */
 	int keep;               /* host: outputs of batch norms are kept until backward instead of being recomputed */
 	int dropout;            /* 0 turns dropout off in training too */
-	uint64_t seed;          /* for dropout masks; give every rank its own */
+	double drop_path;       /* probability that stochastic depth drops the last block of an image, 0 .. 1 */
+	uint64_t seed;          /* for dropout masks and stochastic depth; give every rank its own */
 	const struct gn_plan_profiler *watch; /* borrowed; NULL: none */
 	/* Training: where each batch adds its share, 1 / batches, of its loss, for batches of a step (0 is 1); on the device, borrowed. NULL:
 	 * nowhere. */
