@@ -5,7 +5,7 @@ libgannet_data_a_SOURCES = \
 	data/sample/image_op.c data/sample/image_op.h data/sample/image_op_colour.c data/sample/image_op_internal.h \
 	data/sample/decode.c data/sample/decode.h data/sample/image.c \
 	data/sample/jpeg_trap.c data/sample/jpeg_trap_internal.h \
-	data/sample/image.h data/sample/mixup.c data/sample/mixup.h data/sample/options.c data/sample/options.h \
+	data/sample/image.h data/sample/image_turn.c data/sample/mixup.c data/sample/mixup.h data/sample/options.c data/sample/options.h \
 	data/sample/order.c data/sample/order.h data/sample/resize.c data/sample/resize.h data/sample/resize_internal.h \
 	data/sample/resize_rows.c \
 	data/shard/dataset.c data/shard/dataset.h data/shard/manifest.c data/shard/manifest.h data/shard/names.c \

@@ -34,6 +34,7 @@ enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const
 	r->dataset = dataset;
 	r->options = options;
 	r->target.height = options->height;
+	r->target.interpolation = options->interpolation;
 	r->target.width = options->width;
 	for (uint32_t c = 0; c < options->channels; c++) {
 		r->scale[c] = 1 / (255 * options->deviation[c]);
@@ -145,20 +146,25 @@ static enum gn_status resize(struct gn_sample_pipeline *r, const struct drawn *d
 	return gn_resizer_run(r->resizer, &d->pixels, p.x, p.y, p.from_width, p.from_height, &t, err);
 }
 
-/* Values are in 0..255, up to rounding. */
+/* Bicubic values may lie outside 0..255. */
+static inline uint8_t rounded(float v)
+{
+	return (uint8_t)(int)((v < 0 ? 0 : v > 255 ? 255 : v) + 0.5f);
+}
+
 GN_VECTOR static void round_grey(const float *restrict grey, size_t count, uint8_t *restrict out)
 {
 	for (size_t i = 0; i < count; i++)
-		out[i] = (uint8_t)(int)(grey[i] + 0.5f);
+		out[i] = rounded(grey[i]);
 }
 
 GN_VECTOR static void round_rgb(const float *restrict red, const float *restrict green, const float *restrict blue, size_t count,
 				uint8_t *restrict out)
 {
 	for (size_t i = 0; i < count; i++) {
-		out[3 * i] = (uint8_t)(int)(red[i] + 0.5f);
-		out[3 * i + 1] = (uint8_t)(int)(green[i] + 0.5f);
-		out[3 * i + 2] = (uint8_t)(int)(blue[i] + 0.5f);
+		out[3 * i] = rounded(red[i]);
+		out[3 * i + 1] = rounded(green[i]);
+		out[3 * i + 2] = rounded(blue[i]);
 	}
 }
 
@@ -216,7 +222,8 @@ static enum gn_status cut(struct gn_sample_pipeline *r, const struct drawn *d, u
 	struct gn_crop p = crop_of(d);
 	size_t row = (size_t)p.width * 3;
 
-	if (gn_crop_bytes(&p) > gn_loader_sample_bytes(r->options))
+	/* a GPU's filter is bilinear */
+	if (r->options->interpolation != GN_BILINEAR || gn_crop_bytes(&p) > gn_loader_sample_bytes(r->options))
 		return shrink(r, d, pixels, out, err);
 	for (uint32_t y = 0; y < p.height; y++)
 		memcpy(pixels + y * row, d->pixels.data + y * d->pixels.stride_bytes, row);

@@ -1,6 +1,7 @@
 #include "data/sample/options.h"
 
 #include <math.h>
+#include <string.h>
 
 static int normal_floats(const float *v, uint32_t count, int positive)
 {
@@ -8,6 +9,21 @@ static int normal_floats(const float *v, uint32_t count, int positive)
 		if (!isfinite(v[i]) || (positive && v[i] <= 0))
 			return 0;
 	return 1;
+}
+
+const char *gn_interpolation_name(enum gn_interpolation interpolation)
+{
+	return interpolation == GN_BICUBIC ? "bicubic" : "bilinear";
+}
+
+enum gn_status gn_interpolation_parse(const char *text, enum gn_interpolation *out, struct gn_err *err)
+{
+	int is_bicubic = !strcmp(text, "bicubic");
+
+	if (!is_bicubic && strcmp(text, "bilinear"))
+		return gn_err_set(err, GN_ERR_USAGE, "interpolation '%s' is neither bilinear nor bicubic", text);
+	*out = is_bicubic ? GN_BICUBIC : GN_BILINEAR;
+	return GN_OK;
 }
 
 size_t gn_loader_sample_bytes(const struct gn_loader_options *o)

@@ -18,6 +18,13 @@ enum gn_augment {
 	GN_AUGMENT_SHIFT_FLIP /* pad, shift, crop and flip: small photographs */
 };
 
+/* Filter of resizing. */
+enum gn_interpolation { GN_BILINEAR, GN_BICUBIC };
+/* "bilinear" or "bicubic". */
+const char *gn_interpolation_name(enum gn_interpolation interpolation);
+/* GN_ERR_USAGE for other texts. */
+enum gn_status gn_interpolation_parse(const char *text, enum gn_interpolation *out, struct gn_err *err);
+
 enum gn_policy { GN_POLICY_NONE, GN_POLICY_RAND, GN_POLICY_TRIVIAL, GN_POLICY_IMAGENET };
 enum { GN_POLICY_BINS = 31 };
 
@@ -38,6 +45,7 @@ struct gn_loader_options {
 	/* shorter side before the centre crop, except for random crops; 0: by the rule in data/sample/augment.h (8/7 of height for
 	 * evaluation from 64 on) */
 	uint32_t resize_shorter;
+	enum gn_interpolation interpolation;
 	uint32_t pad;		     /* for shifts: pixels on each side; less than height and width */
 	float mean[3], deviation[3]; /* of pixel values in 0..1, per channel */
 	int crops;		     /* deliver crops for a GPU instead of samples; needs training, three channels, no mixup, cutmix or erasing */

@@ -38,7 +38,7 @@ static const struct gn_command command = {
 		       "runs. A start without a finished step is omitted.",
 	.examples = "  gannet report run1.jsonl run2.jsonl --out report\n"
 		    "  gannet report run1.jsonl --csv run1.csv\n"
-		    "  gannet report run1.jsonl --tensorboard runs    # tensorboard --logdir runs\n",
+		    "  gannet report run1.jsonl --tensorboard runs   # for its --logdir\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 	.positional_min = 1,

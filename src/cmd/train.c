@@ -145,6 +145,8 @@ static const struct gn_option options[] = {
 	 .min = -1, .max = 8192, .help = "evaluation, and augmentation none and shift: shorter side before the centre crop, as "
 			 "torchvision's Resize; -1: 8/7 of the side; with shift and with sides below 64 images of nearly that "
 			 "size are not resized"},
+	{.name = "interpolation", .kind = GN_OPTION_CHOICE, .offset = FIELD(interpolation), .value_name = "NAME", .initial = "bilinear",
+	 .choices = "bilinear|bicubic", .help = "filter of resizing, antialiased, in training and evaluation"},
 	{.name = "mean", .kind = GN_OPTION_TEXT, .offset = FIELD(mean), .value_name = "X[,X,X]",
 	 .help = "mean of pixels in 0..1: divide means of 0..255 by 255 (default: ImageNet's for colour, 0.5 for grey)"},
 	{.name = "deviation", .kind = GN_OPTION_TEXT, .offset = FIELD(deviation), .value_name = "X[,X,X]",
@@ -173,6 +175,8 @@ static const struct gn_option options[] = {
 	{.name = "checkpoint-minutes", .kind = GN_OPTION_REAL, .offset = FIELD(checkpoint_minutes), .value_name = "M",
 	 .initial = "0", .min = 0, .max = 1e6,
 	 .help = "minutes between additional checkpoints, counted from the start of the last one; 0: none"},
+	{.name = "checkpoint-local", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint_local), .value_name = "DIR",
+	 .help = "a folder on each node's own disk, where checkpoints are written first; --resume auto copies what had not reached --checkpoint"},
 	{.name = "keep", .kind = GN_OPTION_INT, .offset = FIELD(keep), .value_name = "N", .initial = "3", .min = 1,
 	 .max = 1e6, .help = "number of checkpoints to keep"},
 	{.name = "keep-every", .kind = GN_OPTION_INT, .offset = FIELD(keep_every), .value_name = "K", .initial = "0", .min = 0,
@@ -284,9 +288,11 @@ static const struct gn_command command = {
 		"order, and with it the skipped images, differs between epochs.\n\n"
 		"The log has one JSON object per line; loss is the mean over the interval that ends with the line's step, and "
 		"time_ms is the breakdown of its mean step on rank 0. gannet report draws it.",
-	.examples = "  gannet train --data train --val val --model lenet --epochs 10 --lr 0.05 --checkpoint run1\n"
-		    "  srun --mpi=pmix gannet train --data /local/train --model resnet50 --batch 64 --lr 0.1 --lr-batch 256 \\\n"
-		    "      --warmup-epochs 5 --checkpoint /shared/run1 --resume auto --log /shared/run1.jsonl\n",
+	.examples = "  gannet train --data train --val val --model lenet --epochs 10 \\\n"
+		    "      --lr 0.05 --checkpoint run1\n"
+		    "  srun --mpi=pmix gannet train --data /local/train --model resnet50 \\\n"
+		    "      --batch 64 --lr 0.1 --lr-batch 256 --warmup-epochs 5 \\\n"
+		    "      --checkpoint /shared/run1 --resume auto --log /shared/run1.jsonl\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 	.given = FIELD(given),
@@ -296,12 +302,13 @@ _Static_assert(sizeof options / sizeof *options <= GN_TRAIN_OPTIONS_MAX, "raise 
 
 /* Options that may differ between ranks: output paths and numbers of threads. Paths of the data may differ between nodes, too;
  * their contents are compared instead. */
-static const char *const own_options[] = {"options", "data", "val", "checkpoint", "log", "metrics", "threads", "loader-threads", "prefetch",
+static const char *const own_options[] = {"options", "data", "val", "checkpoint", "checkpoint-local", "log", "metrics", "threads", "loader-threads", "prefetch",
 					  "init", "tuning", "progress", "join-timeout", "heartbeat-timeout", "stall-timeout",
 					  "socket-ifname", NULL};
 
 /* What a file of options does not repeat: where a run writes, and from where it goes on. */
-static const char *const unrepeated[] = {"options", "checkpoint", "resume", "log", "metrics", "trace", "halving", "dry-run", NULL};
+static const char *const unrepeated[] = {"options", "checkpoint", "checkpoint-local", "resume", "log", "metrics", "trace", "halving",
+					   "dry-run", NULL};
 
 /* Logs the recipe: "goyal for a global batch of 256: epochs=90 ...; given: lr". */
 static void log_recipe(const char *name, const struct gn_recipe *recipe, const int *filled, int64_t batch,
@@ -478,6 +485,8 @@ static enum gn_status check_needs(const struct gn_train_options *o, struct gn_er
 		return gn_err_set(err, GN_ERR_USAGE, "%s is of evaluations: give --val DIR", asks);
 	if (keeps && !o->checkpoint)
 		return gn_err_set(err, GN_ERR_USAGE, "--keep-best keeps a checkpoint: give --checkpoint DIR");
+	if (o->checkpoint_local && !o->checkpoint)
+		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint-local holds what goes on to the shared folder: give --checkpoint DIR");
 	if (!strcmp(o->keep_best, "ema-top1") && !(o->ema > 0))
 		return gn_err_set(err, GN_ERR_USAGE, "--keep-best ema-top1 is of the moving average: give --ema X");
 	return GN_OK;

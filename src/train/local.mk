@@ -5,10 +5,14 @@ libgannet_train_a_SOURCES =
 libgannet_train_a_SOURCES += \
 	src/train/checkpoint/checkpoint.h \
 	src/train/checkpoint/checkpoint_internal.h \
+	src/train/checkpoint/checkpoint_folder.c \
 	src/train/checkpoint/checkpoint_load.c \
+	src/train/checkpoint/checkpoint_local.c \
 	src/train/checkpoint/checkpoint_manifest.c \
 	src/train/checkpoint/checkpoint_rank.c \
-	src/train/checkpoint/checkpoint_save.c \
+	src/train/checkpoint/checkpoint_snapshot.c \
+	src/train/checkpoint/checkpoint_write.c \
+	src/train/checkpoint/checkpoint_writer.c src/train/checkpoint/checkpoint_writer.h \
 	src/train/checkpoint/owner.c src/train/checkpoint/owner.h \
 	src/train/checkpoint/owner_file.c \
 	src/train/checkpoint/owner_internal.h
@@ -26,6 +30,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/replica.c src/train/loop/replica.h \
 	src/train/loop/session.c src/train/loop/session.h \
 	src/train/loop/session_best.c \
+	src/train/loop/session_checkpoint.c \
 	src/train/loop/session_compress.c \
 	src/train/loop/session_evaluate.c \
 	src/train/loop/session_halving.c \
@@ -53,6 +58,7 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/report_internal.h \
 	src/train/metrics/report_page.c src/train/metrics/report_page.h \
 	src/train/metrics/run_status.c src/train/metrics/run_status.h \
+	src/train/metrics/silence.c src/train/metrics/silence.h \
 	src/train/metrics/scaling_report.c src/train/metrics/scaling_report.h \
 	src/train/metrics/trace.c src/train/metrics/trace.h \
 	src/train/metrics/trace_file.c \

@@ -193,6 +193,37 @@ static void test_layouts_agree(void **state)
 	layouts_agree();
 }
 
+/* What a GPU gets of augmented samples, finished crops, are the same bytes. */
+static void test_crops_of_augmented(void **state)
+{
+	struct gn_loader_options o = {
+		.seed = 9, .ranks = 1, .batch = IMAGES, .channels = 3, .height = SIDE, .width = SIDE, .augment = GN_AUGMENT_CROP_FLIP,
+		.mean = {0, 0, 0}, .deviation = {1, 1, 1}, .training = 1, .threads = 2, .interpolation = GN_BICUBIC,
+		.auto_augment = {.policy = GN_POLICY_TRIVIAL},
+	};
+	struct gn_loader *floats, *crops;
+	struct gn_batch a, b;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_loader_create(dataset, &o, &floats, &err));
+	o.crops = 1;
+	assert_ok(gn_loader_create(dataset, &o, &crops, &err));
+	assert_ok(gn_loader_start(floats, 1, 0, &err));
+	assert_ok(gn_loader_start(crops, 1, 0, &err));
+	assert_ok(gn_loader_next(floats, &a, &err));
+	assert_ok(gn_loader_next(crops, &b, &err));
+	for (size_t i = 0; i < IMAGES; i++) {
+		const struct gn_crop *c = &b.crops[i];
+
+		assert_true(c->width == SIDE && c->height == SIDE && c->to_width == SIDE && c->to_height == SIDE && !c->flip);
+		for (size_t k = 0; k < FLOATS; k++)
+			assert_int_equal(c->pixels[k % (SIDE * SIDE) * 3 + k / (SIDE * SIDE)], lrintf(a.images[i * FLOATS + k] * 255));
+	}
+	gn_loader_destroy(floats);
+	gn_loader_destroy(crops);
+}
+
 /* Everything that changes samples, together. */
 static void test_layouts_agree_on_all(void **state)
 {
@@ -212,6 +243,7 @@ int main(void)
 		cmocka_unit_test(test_definition),
 		cmocka_unit_test(test_layouts_agree),
 		cmocka_unit_test(test_layouts_agree_on_all),
+		cmocka_unit_test(test_crops_of_augmented),
 	};
 
 	return cmocka_run_group_tests_name("data/mixup", tests, make_data, drop_data);

@@ -49,6 +49,21 @@ check 'other weights' run weighted 1 16 --class-weights "$dir/weights"
 check 'are not' differ weighted plain
 check 'with mixup' run mixed 2 8 --class-weights "$dir/weights" --mixup 0.2
 
+# The filter of resizing goes with the checkpoint and with what is exported.
+loss_of() { timeout 60 "$gannet" eval --data "$dir/colour" --threads 1 "$@" | sed -n 's/.*"loss": \([0-9.e-]*\).*/\1/p'; }
+check 'bilinear' run bilinear 1 16 --resize 34 --interpolation bilinear
+check 'bicubic' run bicubic 1 16 --resize 34 --interpolation bicubic --checkpoint "$dir/bicubic"
+check 'is another filter' differ bicubic bilinear
+check 'two ranks' run bicubic2 2 8 --interpolation bicubic --randaugment 2,9
+check 'it is written down' grep -q '"interpolation": *"bicubic".*"interpolation": *"bicubic"' "$dir/bicubic/latest/manifest.json"
+check 'it is exported' "$gannet" export --checkpoint "$dir/bicubic" --out "$dir/bicubic.safetensors"
+own=$(loss_of --checkpoint "$dir/bicubic") file=$(loss_of --weights "$dir/bicubic.safetensors")
+other=$(loss_of --weights "$dir/bicubic.safetensors" --interpolation bilinear)
+check "evaluated with the file's ($own, $file)" test -n "$own" -a "$own" = "$file"
+check "another is another ($other)" test -n "$other" -a "$own" != "$other"
+expect 2 'was made with --interpolation bicubic, not bilinear' 'resumed with another' run wrong 1 16 --resize 34 \
+	--checkpoint "$dir/bicubic" --resume auto --steps 16
+
 # Refused before any rank is started
 for wrong in 2 2,31 0,9 2,9,1 x,9 33,9; do
 	expect 2 'randaugment' "--randaugment $wrong" run wrong 1 16 --randaugment "$wrong"

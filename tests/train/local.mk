@@ -4,12 +4,13 @@ UNIT_TESTS += tests/train/test_checkpoint_rank tests/train/test_combine tests/tr
 EXTRA_DIST += tests/train/apart tests/train/same_bits tests/train/accuracy tests/train/common.sh tests/train/preprocess.tar tests/train/preprocess.txt \
 	tests/train/preprocess_reference tests/train/torchvision tests/train/trace_check
 
-SHELL_TESTS += tests/train/lr_scale.t tests/train/predict.t
+SHELL_TESTS += tests/train/lr_scale.t tests/train/predict.t tests/train/checkpoint_local.t
 SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/local_steps.t tests/train/sharing_lines.t tests/train/checkpoint.t tests/train/compress.t tests/train/compress_auto.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t tests/train/options_file.t tests/train/keep_best.t tests/train/fine_tune.t tests/train/per_class.t \
 	tests/train/overlap.t tests/train/report.t \
 	tests/train/resume.t tests/train/shard.t tests/train/split.t tests/train/status.t tests/train/stop.t tests/train/sync.t \
 	tests/train/trace.t
-check_PROGRAMS += tests/train/compress_probe tests/train/exchange_probe
+check_PROGRAMS += tests/train/compress_probe tests/train/exchange_probe tests/train/kill_at_call
+tests_train_kill_at_call_SOURCES = tests/train/kill_at_call.c
 tests_train_compress_probe_SOURCES = tests/train/compress_probe.c
 tests_train_compress_probe_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 tests_train_exchange_probe_SOURCES = tests/train/exchange_probe.c tests/transport/late_device.c tests/transport/late_device.h
@@ -57,4 +58,4 @@ tests_train_test_recipe_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_recipe_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_step_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_step_LDADD = $(TRAIN_TEST_LIBS)
-SLOW_TESTS += tests/train/onnx.t tests/train/recipe.t tests/train/augment.t
+SLOW_TESTS += tests/train/onnx.t tests/train/recipe.t tests/train/augment.t tests/train/commit_kill.t

@@ -102,6 +102,7 @@ void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_
 	out->channels = (uint32_t)gn_model_channels(model);
 	out->height = out->width = (uint32_t)gn_model_side(model);
 	out->resize_shorter = (uint32_t)input->resize_shorter;
+	out->interpolation = input->interpolation;
 	for (int c = 0; c < 3; c++) {
 		out->mean[c] = (float)input->mean[c];
 		out->deviation[c] = (float)input->deviation[c];

@@ -44,6 +44,7 @@ struct gn_train_options {
 	int trivialaugment;
 	const char *class_weights;     /* class_weights.h; NULL: none */
 	int64_t pad, resize_shorter;   /* -1: by the image side */
+	const char *interpolation;     /* bilinear or bicubic; NULL: bilinear */
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
 	const char *init;
 	struct gn_text_list freeze;    /* patterns of names of parameters that are not updated */
@@ -51,6 +52,7 @@ struct gn_train_options {
 	const char *init_head;	       /* "keep", or "skip": of a file of another number of classes */
 	int64_t seed;
 	const char *checkpoint, *resume;
+	const char *checkpoint_local;  /* on the nodes' disks; NULL: none */
 	int64_t checkpoint_every;      /* steps; 0: not by steps */
 	int64_t checkpoint_epochs, keep;
 	int64_t keep_every;	       /* every so many-th checkpoint is never removed; 0: none */

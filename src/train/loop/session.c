@@ -45,6 +45,8 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return status;
 	s->checkpoint.info.input.resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
+	if (o->interpolation && gn_interpolation_parse(o->interpolation, &s->checkpoint.info.input.interpolation, err))
+		return GN_ERR_USAGE;
 	snprintf(s->checkpoint.info.model, sizeof s->checkpoint.info.model, "%s", gn_model_name(s->model));
 	s->checkpoint.info.classes = gn_model_classes(s->model);
 	s->checkpoint.info.channels = gn_model_channels(s->model);
@@ -322,6 +324,8 @@ void gn_session_destroy(struct gn_session *s)
 {
 	if (!s)
 		return;
+	gn_checkpoint_writer_destroy(s->checkpoint.writer); /* first: its thread may be writing */
+	free(s->checkpoint.local);
 	gn_bucket_autotune_destroy(s->autotune, s->replica.reducer);
 	gn_step_forecast_release(&s->forecast);
 	gn_plan_destroy(s->val_plan);

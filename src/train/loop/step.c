@@ -124,7 +124,7 @@ static enum gn_status begin(const struct run *run, struct gn_err *err)
 {
 	const struct gn_replica *r = run->r;
 	const float values[] = {[GN_PIGGYBACK_LOSS] = 0, [GN_PIGGYBACK_STOP] = run->step->stop ? 1 : 0, [GN_PIGGYBACK_SAVE] = run->step->save ? 1 : 0,
-				[GN_PIGGYBACK_WEIGHT] = 0};
+				[GN_PIGGYBACK_WEIGHT] = 0, [GN_PIGGYBACK_WRITING] = run->step->writing ? 1 : 0};
 	enum gn_status status = gn_stream_copy(r->device.stream, r->piggyback, values, sizeof values, err);
 
 	return status ? status : gn_stream_copy(r->device.stream, r->kept_buffers, r->buffers.device, r->buffers.count * sizeof(float), err);
@@ -241,6 +241,7 @@ static enum gn_status finish(const struct run *run, struct gn_step_result *out, 
 	out->skipped = update.skipped;
 	out->stop = r->results[GN_PIGGYBACK_STOP] > 0;
 	out->save = r->results[GN_PIGGYBACK_SAVE] > 0;
+	out->writing = r->results[GN_PIGGYBACK_WRITING] > 0;
 	return status;
 }
 
