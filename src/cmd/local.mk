@@ -33,7 +33,11 @@ gannet_SOURCES = \
 GOLDEN_FILES = \
 	tests/golden/resnet18-b4-s64-c10.json \
 	tests/golden/resnet50-b4-s96-c1000.json \
-	tests/golden/resnet50-b2-s224-c1000.json
+	tests/golden/resnet50-b2-s224-c1000.json \
+	tests/golden/mobilenet_v2-b3-s96-c7.json \
+	tests/golden/mobilenet_v3_large-b3-s96-c7.json \
+	tests/golden/efficientnet_b0-b3-s96-c7.json \
+	tests/golden/convnext_tiny-b3-s96-c7.json
 EXTRA_DIST += $(GOLDEN_FILES) tests/golden/README.md tests/golden/resnet18-b2-s32-c10.json
 # the assembler finds the reference files by its own -I
 gannet_CCASFLAGS = -Wa,-I$(top_srcdir)

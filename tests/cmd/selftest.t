@@ -16,6 +16,11 @@ expect 0 'within all bounds' 'resnet18 is within all bounds' "$gannet" selftest 
 expect 0 'gradient norm +layer3.1.conv2.weight .* ok' 'every deviation is printed' "$gannet" selftest --golden "$good"
 expect 0 '"quantity": "loss"' 'as JSON, too' "$gannet" selftest --json --golden "$good"
 
+for network in mobilenet_v2 mobilenet_v3_large efficientnet_b0 convnext_tiny; do
+	expect 0 'within all bounds|no larger than' "$network is within all bounds" timeout 100 "$gannet" selftest --brief \
+		--golden "$GN_SOURCE/tests/golden/$network-b3-s96-c7.json"
+done
+
 # a check that can fail: one wrong digit in a loss, a logit, a gradient
 with loss.json 's/3.25558/3.25568/'
 expect 1 'loss +step 1 .*FAIL' 'a wrong loss is seen' "$gannet" selftest --golden "$dir/loss.json"
