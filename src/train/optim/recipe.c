@@ -131,6 +131,7 @@ static const struct entry timm[] = {
 	{"mixup", "0.1", "table 2"},
 	{"cutmix", "1", "table 2"},
 	{"augment", "crop-flip", "table 2"},
+	{"interpolation", "bicubic", "timm's resnet.py: interpolation"},
 	{"side", "224", "table 2: test resolution"},
 	{"resize", "235", "table 2: test crop ratio 0.95"},
 	{NULL, NULL, NULL},
@@ -154,10 +155,10 @@ static const struct entry timm_a3[] = {
 
 static const char *const timm_a2_missing[] = {
 	"binary cross-entropy (cross-entropy is computed instead)", "repeated augmentation", "stochastic depth 0.05 of residual networks",
-	"bicubic interpolation", NULL};
+	NULL};
 
 static const char *const timm_a3_missing[] = {
-	"binary cross-entropy (cross-entropy is computed instead)", "bicubic interpolation", NULL};
+	"binary cross-entropy (cross-entropy is computed instead)", NULL};
 
 /* rn50_configs/, which differ in length only; train_imagenet.py. */
 static const struct entry ffcv[] = {
