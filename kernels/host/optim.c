@@ -111,8 +111,8 @@ static void lamb(const struct gn_optim *o, const struct gn_optim_update *u, cons
 	const struct lamb l = lamb_of(o, u, t);
 	float *restrict p = t->params;
 	const float *restrict m = t->slots[0], *restrict v = t->slots[1];
-	const float rate = (float)(u->lr * t->lr_scale *
-				   (o->kind == GN_OPTIM_LAMB && t->adapt && sums[0] > 0 && sums[1] > 0 ? sqrt(sums[0] / sums[1]) : 1));
+	const int adapts = o->kind == GN_OPTIM_LAMB && t->adapt && sums[0] > 0 && sums[1] > 0;
+	const float rate = (float)(u->lr * t->lr_scale * (adapts ? sqrt(sums[0] / sums[1]) : 1));
 
 #pragma omp parallel for simd schedule(static) if (t->count > 1 << 14)
 	for (size_t i = 0; i < t->count; i++)

@@ -73,8 +73,8 @@ static const struct gn_command command = {
 		       "are resized, cropped and normalised as by gannet eval, PNG and CMYK images after the conversion of gannet pack. On "
 		       "several ranks, which need the same sources, each decodes and computes its share; rank 0 prints.",
 	.examples = "  gannet predict --checkpoint run1 photo.jpg\n"
-		    "  gannet predict --weights flowers.safetensors --top 1 --csv photos/ >flowers.csv\n"
-		    "  srun --mpi=pmix gannet predict --checkpoint run1 --json --npy logits.npy archive.tar >all.jsonl\n",
+		    "  gannet predict --weights w.safetensors --top 1 --csv photos/ >w.csv\n"
+		    "  srun --mpi=pmix gannet predict --checkpoint run1 --json a.tar >a.jsonl\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 	.positional_min = 1,

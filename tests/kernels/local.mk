@@ -1,5 +1,5 @@
-UNIT_TESTS += tests/kernels/test_bf16 tests/kernels/test_group tests/kernels/test_host tests/kernels/test_layers tests/kernels/test_optim tests/kernels/test_ref \
-	tests/kernels/test_shape tests/kernels/test_weighted_loss
+UNIT_TESTS += tests/kernels/test_bf16 tests/kernels/test_group tests/kernels/test_host tests/kernels/test_layers tests/kernels/test_optim \
+	tests/kernels/test_ref tests/kernels/test_shape tests/kernels/test_weighted_loss
 KERNELS_TEST_LIBS = $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
 tests_kernels_test_bf16_SOURCES = tests/kernels/test_bf16.c tests/kernels/op_pair.c tests/kernels/op_pair.h

@@ -11,7 +11,7 @@ fi
 cluster_begin
 export USER=${USER:-root}
 image=$cluster/image
-check "an image is made of this machine's packages" "$GN_SOURCE/slurm/containers/make-root" --build "$GN_BUILD" "$image"
+check "an image is made of this machine's packages" "$GN_SOURCE/slurm/containers/make-root" --build "$GN_BUILD" --package python3 "$image"
 expect 1 "is there already" "and not over another" "$GN_SOURCE/slurm/containers/make-root" --build "$GN_BUILD" "$image"
 if ! tap_output=$(ch-run "$image" -- true 2>&1); then
 	skip "gannet in containers" "ch-run does not work here: $tap_output"
@@ -46,6 +46,14 @@ expect 0 "WARN .*ranks of one node cannot share memory and use messages: .*ch-ru
 warned_once() { [[ $(grep -c "cannot share memory" "$cluster/apart.err") == 1 ]]; }
 check "once" warned_once
 check "with the same loss" same_loss apart
+
+cp "$GN_SOURCE/tests/jobs/exec_probe" "$cluster/probe"
+worlds() {
+	on 60 srun -N2 --ntasks-per-node=2 --mpi=pmix ch-run --join "$image" -- gannet exec --as torch "$cluster/probe" torch >"$cluster/probe.out" 2>&1 ||
+		{ cat "$cluster/probe.out"; return 1; }
+	[[ $(grep -c "of 4 on 2 nodes is right" "$cluster/probe.out") == 4 ]]
+}
+check "gannet exec makes the right world in them" worlds
 
 # as users do it; 65534 has no home and no right on this machine
 nobody() {

@@ -241,7 +241,8 @@ static void test_bf16(void **state)
 	net_init(&wide, "resnet20", 10, 32, o);
 	o.bf16 = 1;
 	net_init(&narrow, "resnet20", 10, 32, o);
-	assert_true(10 * gn_plan_bytes(narrow.plan) < 6 * gn_plan_bytes(wide.plan));
+	/* half, and what does not shrink; with AMX 0.5 MB of scratch memory more */
+	assert_true(100 * gn_plan_bytes(narrow.plan) < 65 * gn_plan_bytes(wide.plan));
 	assert_ok(gn_plan_forward(wide.plan, wide.images, 0, &logits, &err));
 	assert_ok(gn_plan_loss(wide.plan, wide.labels, &a, &err));
 	assert_ok(gn_plan_backward(wide.plan, NULL, NULL, &err));
