@@ -41,6 +41,8 @@ static void fill_all(struct probe *p)
 			fill(param, 0, 0.2, p->params);
 		else if (param->kind == GN_PARAM_BN_WEIGHT)
 			fill(param, 0.6, 0.3, p->params);
+		else if (param->kind == GN_PARAM_LAYER_SCALE)
+			fill(param, 0.4, 0.3, p->params);
 	}
 	for (int i = 0; i < gn_model_buffer_count(p->model); i++) {
 		const struct gn_param *buffer = gn_model_buffer(p->model, i);

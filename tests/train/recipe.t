@@ -150,6 +150,8 @@ expect 0 'recipe nvidia-50 .*weight-decay=3.0517578125e-05' nvidia-50 preset nvi
 expect 0 'lr = 0.008 +table 2$' 'a dry run has the values and where they are from' "$gannet" train --recipe timm-a3 --dry-run
 expect 0 'global batch of 128, published for 2048' 'the batch' "$gannet" train --recipe timm-a3 --dry-run --batch 64 --accumulate 2
 expect 0 'lr = 0.008 .*another value is given' 'what is given' "$gannet" train --recipe timm-a3 --dry-run --lr 1
+expect 0 'randaugment = 2,18 +table 2: 6 of 10' 'augmentation, too' "$gannet" train --recipe timm-a3 --dry-run
+expect 0 'trivialaugment = 1 ' 'of torchvision' "$gannet" train --recipe torchvision-v2 --dry-run
 expect 0 'missing here: binary cross-entropy' 'and what is missing' "$gannet" train --recipe timm-a3 --dry-run
 expect 2 'give --recipe' 'of no recipe it has nothing' "$gannet" train --dry-run
 expect 2 'data DIR is missing' 'a run needs data' "$gannet" train --recipe timm-a3 --no-dry-run

@@ -13,8 +13,6 @@
 #define ATTRIBUTE_FOUR(key, value) {.name = key, .is_list = 1, .count = 4, .ints = {value, value, value, value}}
 #define ATTRIBUTE_REAL(key, value) {.name = key, .is_real = 1, .real = value}
 
-static const double norm_eps = 1e-5;
-
 static const struct gn_shm *layer_of(const struct gn_onnx *g, int layer)
 {
 	return gn_model_node(g->model, layer);
@@ -59,8 +57,19 @@ static void line_of(const struct gn_onnx *g, int norm, size_t channel, double *f
 	const float *mean = g->buffers + param_of(g, norm, GN_BUFFER_MEAN)->offset;
 	const float *var = g->buffers + param_of(g, norm, GN_BUFFER_VAR)->offset;
 
-	*factor = gamma[channel] / sqrt((double)var[channel] + norm_eps);
+	*factor = gamma[channel] / sqrt((double)var[channel] + layer_of(g, norm)->eps);
 	*shift = beta[channel] - *factor * mean[channel];
+}
+
+/* The weight of a linear layer over the channels of each pixel is OI, too. */
+static void weight_shape(const struct gn_onnx *g, int conv, int64_t shape[4])
+{
+	const struct gn_param *w = param_of(g, conv, GN_PARAM_WEIGHT);
+	int kernel = layer_of(g, conv)->kernel;
+
+	shape[0] = w->shape[0];
+	shape[1] = w->shape[1];
+	shape[2] = shape[3] = kernel;
 }
 
 /* Initialisers of a convolution's weight and bias with the batch norm in them. */
@@ -68,8 +77,12 @@ static void add_folded(struct gn_onnx *g, int conv, int norm, const char *bias_n
 {
 	const struct gn_param *w = param_of(g, conv, GN_PARAM_WEIGHT), *b = param_of(g, conv, GN_PARAM_BIAS);
 	size_t channels = (size_t)w->shape[0], each = w->count / channels;
-	float *weight = gn_onnx_add_own_tensor(g, w->name, w->dims, w->shape);
-	float *bias = gn_onnx_add_own_tensor(g, bias_name, 1, w->shape);
+	int64_t shape[4];
+	float *weight, *bias;
+
+	weight_shape(g, conv, shape);
+	weight = gn_onnx_add_own_tensor(g, w->name, 4, shape);
+	bias = gn_onnx_add_own_tensor(g, bias_name, 1, shape);
 
 	for (size_t c = 0; weight && bias && c < channels; c++) {
 		double factor, shift;
@@ -87,18 +100,20 @@ static void add_conv(struct gn_onnx *g, int layer)
 	const struct gn_param *w = param_of(g, layer, GN_PARAM_WEIGHT), *b = param_of(g, layer, GN_PARAM_BIAS);
 	int norm = folded_into(g, layer);
 	char bias[GN_ONNX_NAME_MAX];
+	int64_t shape[4];
 
 	snprintf(bias, sizeof bias, "%.64s.bias", l->name);
 	if (norm >= 0) {
 		add_folded(g, layer, norm, bias);
 	} else {
-		gn_onnx_add_param(g, w);
+		weight_shape(g, layer, shape);
+		gn_onnx_add_tensor(g, w->name, 4, shape, g->params + w->offset);
 		if (b)
 			gn_onnx_add_param(g, b);
 	}
 	gn_onnx_add(g, "Conv", g->values[layer], INPUTS(input_of(g, layer, 0), w->name, b || norm >= 0 ? bias : NULL),
 		    ATTRIBUTES(ATTRIBUTE_PAIR("kernel_shape", l->kernel), ATTRIBUTE_PAIR("strides", l->stride),
-			       ATTRIBUTE_FOUR("pads", l->pad)));
+			       ATTRIBUTE_FOUR("pads", l->pad), ATTRIBUTE_INT("group", l->groups ? l->groups : 1)));
 }
 
 static void add_alias(struct gn_onnx *g, int layer)
@@ -122,12 +137,103 @@ static void add_batch_norm(struct gn_onnx *g, int layer)
 	}
 	gn_onnx_add(g, "BatchNormalization", g->values[layer],
 		    INPUTS(input_of(g, layer, 0), p[0]->name, p[1]->name, p[2]->name, p[3]->name),
-		    ATTRIBUTES(ATTRIBUTE_REAL("epsilon", (float)norm_eps)));
+		    ATTRIBUTES(ATTRIBUTE_REAL("epsilon", (float)layer_of(g, layer)->eps)));
 }
 
 static void add_relu(struct gn_onnx *g, int layer)
 {
 	gn_onnx_add(g, "Relu", g->values[layer], INPUTS(input_of(g, layer, 0)), NULL);
+}
+
+/* The name of a scalar initialiser of that value. */
+static const char *constant(struct gn_onnx *g, float value, char name[GN_ONNX_NAME_MAX])
+{
+	float *scalar;
+
+	snprintf(name, GN_ONNX_NAME_MAX, "constant.%.9g", value);
+	for (size_t i = 0; i < g->tensor_count; i++)
+		if (!strcmp(g->tensors[i].name, name))
+			return name;
+	scalar = gn_onnx_add_own_tensor(g, name, 0, NULL);
+	if (scalar)
+		*scalar = value;
+	return name;
+}
+
+/* x (1 + erf(x / sqrt 2)) / 2, which is an operator only from set 20 on. */
+static void add_gelu(struct gn_onnx *g, const char *input, const char *output)
+{
+	char half[GN_ONNX_NAME_MAX], one[GN_ONNX_NAME_MAX], root[GN_ONNX_NAME_MAX], values[4][GN_ONNX_NAME_MAX];
+
+	for (int i = 0; i < 4; i++)
+		snprintf(values[i], sizeof values[i], "%.64s.%d", output, i);
+	gn_onnx_add(g, "Mul", values[0], INPUTS(input, constant(g, 0.70710678F, root)), NULL);
+	gn_onnx_add(g, "Erf", values[1], INPUTS(values[0]), NULL);
+	gn_onnx_add(g, "Add", values[2], INPUTS(values[1], constant(g, 1, one)), NULL);
+	gn_onnx_add(g, "Mul", values[3], INPUTS(input, constant(g, 0.5F, half)), NULL);
+	gn_onnx_add(g, "Mul", output, INPUTS(values[3], values[2]), NULL);
+}
+
+static void add_activation(struct gn_onnx *g, int layer)
+{
+	static const float sixth = 1.0F / 6;
+	const char *input = input_of(g, layer, 0), *output = g->values[layer];
+	char low[GN_ONNX_NAME_MAX], high[GN_ONNX_NAME_MAX];
+
+	switch (layer_of(g, layer)->activation) {
+	case GN_ACTIVATION_RELU6:
+		gn_onnx_add(g, "Clip", output, INPUTS(input, constant(g, 0, low), constant(g, 6, high)), NULL);
+		break;
+	case GN_ACTIVATION_SILU:
+		snprintf(low, sizeof low, "%.64s.sigmoid", output);
+		gn_onnx_add(g, "Sigmoid", low, INPUTS(input), NULL);
+		gn_onnx_add(g, "Mul", output, INPUTS(input, low), NULL);
+		break;
+	case GN_ACTIVATION_HARD_SWISH:
+		gn_onnx_add(g, "HardSwish", output, INPUTS(input), NULL);
+		break;
+	case GN_ACTIVATION_HARD_SIGMOID:
+		gn_onnx_add(g, "HardSigmoid", output, INPUTS(input),
+			    ATTRIBUTES(ATTRIBUTE_REAL("alpha", sixth), ATTRIBUTE_REAL("beta", 0.5F)));
+		break;
+	case GN_ACTIVATION_SIGMOID:
+		gn_onnx_add(g, "Sigmoid", output, INPUTS(input), NULL);
+		break;
+	case GN_ACTIVATION_GELU:
+		add_gelu(g, input, output);
+		break;
+	}
+}
+
+static void add_scale(struct gn_onnx *g, int layer)
+{
+	gn_onnx_add(g, "Mul", g->values[layer], INPUTS(input_of(g, layer, 0), input_of(g, layer, 1)), NULL);
+}
+
+static void add_channel_scale(struct gn_onnx *g, int layer)
+{
+	const struct gn_param *p = param_of(g, layer, GN_PARAM_LAYER_SCALE);
+
+	gn_onnx_add_param(g, p);
+	gn_onnx_add(g, "Mul", g->values[layer], INPUTS(input_of(g, layer, 0), p->name), NULL);
+}
+
+/* Over the channels, which the operator wants last. */
+static void add_layer_norm(struct gn_onnx *g, int layer)
+{
+	static const struct gn_onnx_attribute last = {.name = "perm", .is_list = 1, .count = 4, .ints = {0, 2, 3, 1}};
+	static const struct gn_onnx_attribute first = {.name = "perm", .is_list = 1, .count = 4, .ints = {0, 3, 1, 2}};
+	const struct gn_param *w = param_of(g, layer, GN_PARAM_BN_WEIGHT), *b = param_of(g, layer, GN_PARAM_BN_BIAS);
+	char moved[GN_ONNX_NAME_MAX], normed[GN_ONNX_NAME_MAX];
+
+	snprintf(moved, sizeof moved, "%.64s.last", g->values[layer]);
+	snprintf(normed, sizeof normed, "%.64s.normed", g->values[layer]);
+	gn_onnx_add_param(g, w);
+	gn_onnx_add_param(g, b);
+	gn_onnx_add(g, "Transpose", moved, INPUTS(input_of(g, layer, 0)), ATTRIBUTES(last));
+	gn_onnx_add(g, "LayerNormalization", normed, INPUTS(moved, w->name, b->name),
+		    ATTRIBUTES(ATTRIBUTE_INT("axis", -1), ATTRIBUTE_REAL("epsilon", (float)layer_of(g, layer)->eps)));
+	gn_onnx_add(g, "Transpose", g->values[layer], INPUTS(normed), ATTRIBUTES(first));
 }
 
 static void add_sum(struct gn_onnx *g, int layer)
@@ -231,7 +337,23 @@ static const struct {
 	[GN_LAYER_ADD] = {"add", add_sum},
 	[GN_LAYER_LINEAR] = {"linear", add_linear},
 	[GN_LAYER_DROPOUT] = {"dropout", add_alias},
+	[GN_LAYER_ACTIVATION] = {"activation", add_activation},
+	[GN_LAYER_SCALE] = {"scale", add_scale},
+	[GN_LAYER_CHANNEL_SCALE] = {"layer_scale", add_channel_scale},
+	[GN_LAYER_DROP_PATH] = {"drop_path", add_alias},
+	[GN_LAYER_LAYER_NORM] = {"layer_norm", add_layer_norm},
 };
+
+static enum gn_status refuse(const struct gn_onnx *g, int layer, struct gn_err *err)
+{
+	int named = layer;
+
+	while (!*layer_of(g, named)->name && layer_of(g, named)->input[0] >= 0)
+		named = layer_of(g, named)->input[0];
+	return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s cannot be exported to ONNX: layer %d, %s%s, is of kind %d, which has no operator there; "
+			  "export to .safetensors", gn_model_name(g->model), layer, named == layer ? "" : "after ",
+			  layer_of(g, named)->name, (int)layer_of(g, layer)->kind);
+}
 
 enum gn_status gn_onnx_add_layers(struct gn_onnx *g, struct gn_err *err)
 {
@@ -241,8 +363,7 @@ enum gn_status gn_onnx_add_layers(struct gn_onnx *g, struct gn_err *err)
 		const struct gn_shm *l = layer_of(g, i);
 
 		if ((size_t)l->kind >= sizeof operators / sizeof *operators || !operators[l->kind].add)
-			return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s cannot be exported to ONNX: layer %d (%s) is of kind %d, which has no "
-					  "operator there; export to .safetensors", gn_model_name(g->model), i, l->name, (int)l->kind);
+			return refuse(g, i, err);
 		if (*l->name)
 			snprintf(g->values[i], sizeof g->values[i], "%s", l->name);
 		else
