@@ -63,3 +63,4 @@ tests_train_test_step_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_step_LDADD = $(TRAIN_TEST_LIBS)
 SLOW_TESTS += tests/train/onnx.t tests/train/recipe.t tests/train/augment.t tests/train/commit_kill.t
 SLOW_TESTS += tests/train/servers.t tests/train/servers_lost.t
+SLOW_TESTS += tests/train/networks.t

@@ -1,0 +1,39 @@
+#!/bin/sh
+# The networks after ResNet in whole runs: stochastic depth, AdamW and RMSprop, checkpoints, exported files with torchvision's names as
+# initial values, and what is refused.
+set -u
+. "$GN_SOURCE/tests/train/common.sh"
+export OMP_NUM_THREADS=1
+
+check 'small images are packed' "$gannet" pack --out "$dir/train" --synthetic 24 --classes 3 --size 32x32
+train() { # NAME MODEL OPTION...
+	name=$1 model=$2
+	shift 2
+	timeout -k 5 600 "$gannet" train --data "$dir/train" --model "$model" --side 32 --batch 8 --steps 3 --lr 0.001 --threads 1 \
+		--loader-threads 1 --checkpoint "$dir/$name" --log "$dir/$name.jsonl" "$@"
+}
+evaluates() { "$gannet" eval --data "$dir/train" --threads 1 "$@" | grep -o '"loss": [0-9.e+-]*'; }
+
+check 'efficientnet_b0 with RMSprop' train a efficientnet_b0 --optimizer rmsprop --beta2 0.9 --eps 0.0316
+check 'the same again' train b efficientnet_b0 --optimizer rmsprop --beta2 0.9 --eps 0.0316
+check 'gives the same bits, masks of stochastic depth included' cmp "$dir/a/latest/model.safetensors" "$dir/b/latest/model.safetensors"
+check 'without stochastic depth' train c efficientnet_b0 --optimizer rmsprop --beta2 0.9 --eps 0.0316 --drop-path 0
+check 'it learns otherwise' eval '! cmp -s "$dir/a/latest/model.safetensors" "$dir/c/latest/model.safetensors"'
+check 'convnext_tiny with AdamW' train d convnext_tiny --optimizer adamw --weight-decay 0.05
+check 'is exported' "$gannet" export --checkpoint "$dir/d" --out "$dir/d.safetensors"
+check 'under the names and shapes of torchvision' python3 - "$dir/d.safetensors" "$GN_SOURCE/tests/golden/convnext_tiny-b3-s96-c7.json" <<'PY'
+import json, sys
+data = open(sys.argv[1], "rb").read()
+header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+header.pop("__metadata__")
+want = {name: t["shape"] for name, t in json.load(open(sys.argv[2]))["grads"].items()}
+want["classifier.2.weight"][0] = want["classifier.2.bias"][0] = 3
+assert {name: t["shape"] for name, t in header.items()} == want, set(header) ^ set(want)
+PY
+evaluates --checkpoint "$dir/d" >"$dir/d.txt"
+check 'the file answers as the checkpoint' test -s "$dir/d.txt" -a "$(cat "$dir/d.txt")" = "$(evaluates --weights "$dir/d.safetensors")"
+check 'it is what another run begins with' train e convnext_tiny --optimizer adamw --init "$dir/d.safetensors"
+expect 2 'adamw has no Nesterov momentum' 'Nesterov' train f convnext_tiny --optimizer adamw --nesterov
+expect 2 'rmsprop has no Nesterov momentum' 'Nesterov' train f convnext_tiny --optimizer rmsprop --nesterov
+expect 2 'drop-path' 'a probability above 0.99' train f convnext_tiny --drop-path 1
+finish
