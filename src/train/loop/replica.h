@@ -21,7 +21,7 @@
 #include "src/train/plan/weight_layouts.h"
 
 /* Floats that are summed with gradients and BN buffers. */
-enum gn_piggyback { GN_PIGGYBACK_LOSS, GN_PIGGYBACK_STOP, GN_PIGGYBACK_SAVE, GN_PIGGYBACK_COUNT = 16 };
+enum gn_piggyback { GN_PIGGYBACK_LOSS, GN_PIGGYBACK_CORRECT, GN_PIGGYBACK_STOP, GN_PIGGYBACK_SAVE, GN_PIGGYBACK_COUNT = 16 };
 
 struct gn_replica_options {
 	struct gn_comm *comm;	       /* borrowed, as the next two */

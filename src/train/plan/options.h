@@ -51,6 +51,7 @@ struct gn_plan_options {
 	/* Training: where each batch adds its share, 1 / batches, of its loss, for batches of a step (0 is 1); on the device, borrowed. NULL:
 	 * nowhere. */
 	float *mean_loss;
+	float *correct;         /* the same of the fraction that is correct, as gn_compute_loss() has it */
 	int batches;
 	/* By parameter, the layout of weights and their gradients; GN_WEIGHT_ANY: the plan chooses; NULL: torch's order. Read while the
 	 * plan is made. */
