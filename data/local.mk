@@ -1,7 +1,8 @@
 lib_LIBRARIES += libgannet_data.a
 libgannet_data_a_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(ARCHIVE_CFLAGS) $(JANSSON_CFLAGS)
 libgannet_data_a_SOURCES = \
-	data/sample/augment.c data/sample/augment.h data/sample/decode.c data/sample/decode.h data/sample/image.c \
+	data/sample/balance.c data/sample/balance.h \
+	data/sample/augment.c data/sample/augment.h data/sample/decode.c data/sample/decode.h data/sample/image.c data/sample/image_png.c \
 	data/sample/jpeg_trap.c data/sample/jpeg_trap_internal.h \
 	data/sample/image.h data/sample/mixup.c data/sample/mixup.h data/sample/options.c data/sample/options.h \
 	data/sample/order.c data/sample/order.h data/sample/resize.c data/sample/resize.h data/sample/resize_internal.h \

@@ -18,6 +18,8 @@ enum gn_augment {
 	GN_AUGMENT_SHIFT_FLIP /* pad, shift, crop and flip: small photographs */
 };
 
+struct gn_balance;
+
 struct gn_loader_options {
 	uint64_t seed;
 	uint32_t rank, ranks;
@@ -32,6 +34,7 @@ struct gn_loader_options {
 	float mean[3], deviation[3]; /* of pixel values in 0..1, per channel */
 	int crops;		     /* deliver crops for a GPU instead of samples; needs training, three channels, no mixup */
 	double mixup;		     /* 0: none; else alpha of Beta(alpha, alpha), see data/sample/mixup.h */
+	const struct gn_balance *balance; /* training: see data/sample/balance.h; borrowed; NULL: every sample once an epoch */
 	/* training: permuted, incomplete last batch dropped, JPEG files decoded at a sufficient scale; else evaluation: all
 	 * pixels */
 	int training;

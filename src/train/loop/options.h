@@ -38,6 +38,7 @@ struct gn_train_options {
 	const char *options_file;      /* for the command: where some of them were read */
 	const char *options_lines;     /* as lines of such a file, kept beside the checkpoints */
 	const char *augment;
+	const char *sampling;	       /* "balanced", or "shuffled"; NULL: that */
 	int64_t pad, resize_shorter;   /* -1: by the image side */
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
 	const char *init;

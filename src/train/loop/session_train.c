@@ -75,19 +75,15 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 	const struct gn_train_options *o = s->options;
 	int full = gn_model_side(s->model);
 	struct gn_loader_options lo = {
-		.seed = (uint64_t)o->seed, .rank = (uint32_t)gn_comm_rank(s->comm),
-		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .training = 1,
+		.rank = (uint32_t)gn_comm_rank(s->comm), .ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch,
 		.profiler = s->metrics.trace ? decoded : NULL, .profiler_context = s->metrics.trace,
-		.mixup = o->mixup, .threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
+		.balance = s->data.balance, .threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
 	};
 	enum gn_status status;
 
 	/* what was mixed is no crop */
 	lo.crops = !(o->mixup > 0) && gn_input_is_crops(&s->checkpoint.info.input, s->model, &s->device, NULL);
-	gn_input_loader_options(&s->checkpoint.info.input, train_model(s), &lo);
-	lo.resize_shorter = (uint32_t)((uint64_t)lo.resize_shorter * lo.height / (uint64_t)full);
-	lo.pad = (o->pad >= 0 ? (uint32_t)o->pad : (uint32_t)full / 14) * lo.height / (uint32_t)full;
-	status = gn_input_augment_parse(o->augment, full, &lo.augment, err);
+	status = gn_input_train_options(o, &s->checkpoint.info.input, train_model(s), full, &lo, err);
 	s->replica.next = next_batch;
 	s->replica.next_context = s;
 	s->replica.trace = s->metrics.trace;
