@@ -126,7 +126,7 @@ done:
 	gn_dnnl_md_destroy(gradient_md);
 }
 
-/* Sides and channels node by node; convolutions are made in a second pass, when the largest tensor is known. */
+/* Sides and channels node by node; convolutions (of one group) are made in a second pass, when the largest tensor is known. */
 static void walk(struct job *j, const struct gn_model *m, int make)
 {
 	j->sides[0] = gn_model_side(m);
@@ -142,7 +142,7 @@ static void walk(struct job *j, const struct gn_model *m, int make)
 		/* Blocks of 16 channels at most. */
 		bytes = (size_t)j->batch * (size_t)(j->channels[i] + 15) * (size_t)j->sides[i] * (size_t)j->sides[i] * 4;
 		j->room = bytes > j->room ? bytes : j->room;
-		if (make && n->kind == GN_LAYER_CONV && j->count < CONVS_MAX)
+		if (make && n->kind == GN_LAYER_CONV && n->groups <= 1 && j->count < CONVS_MAX)
 			add(j, n, j->channels[from], side, j->sides[i], from == 0);
 	}
 }

@@ -69,6 +69,10 @@ struct gn_update {
  * out of memory. */
 struct gn_op *gn_op_alloc(size_t size, const struct gn_op_class *class, const struct gn_op *base, struct gn_err *err);
 
+/* Per image of a batch, 0 with probability rate, else 1 / (1 - rate): image i takes number i % 4 of Philox block (i / 4; stream, step,
+ * seed). 1 outside training. */
+void gn_drop_path_factors(const struct gn_op_desc *d, uint64_t step, float *factors);
+
 struct gn_weight_shape gn_conv_weight_shape(const struct gn_op_desc *d);
 
 /* Per backend: creates the operator with the desc and shapes of base. */

@@ -69,6 +69,7 @@ struct gn_loss_args {
 	/* += share * the fraction of counted images whose target has the highest logit, alone or with others; the target of a mixed image is
 	 * the label that weighs more. NULL: not wanted */
 	float *correct;
+	float *mean_weight;	   /* += share * gn_targets_mean_weight; host; NULL: not wanted */
 	double share;
 };
 

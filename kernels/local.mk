@@ -8,9 +8,11 @@ libgannet_kernels_a_SOURCES = \
 	kernels/optim.c kernels/optim.h \
 	kernels/weight.c kernels/weight.h \
 	kernels/ref/ref.h \
+	kernels/ref/activation.c \
 	kernels/ref/batch_norm.c \
 	kernels/ref/compress.c kernels/ref/compress.h \
 	kernels/ref/conv.c \
+	kernels/ref/layer_norm.c \
 	kernels/ref/linear.c \
 	kernels/ref/loss.c \
 	kernels/ref/op.c \
@@ -19,6 +21,7 @@ libgannet_kernels_a_SOURCES = \
 	kernels/ref/pool.c \
 	kernels/ref/sgd.c \
 	kernels/host/host.h \
+	kernels/host/activation.c \
 	kernels/host/adaptive.c \
 	kernels/host/batch_norm.c kernels/host/norm_loops.h kernels/host/batch_norm_loops.h \
 	kernels/host/batch_norm_avx2.c \
@@ -30,10 +33,16 @@ libgannet_kernels_a_SOURCES = \
 	kernels/host/bf16_plain.c \
 	kernels/host/compute.c \
 	kernels/host/dropout.c \
+	kernels/host/layer.h kernels/host/layer_loops.h \
+	kernels/host/layer_avx2.c \
+	kernels/host/layer_avx512.c \
+	kernels/host/layer_plain.c \
+	kernels/host/layer_norm.c \
 	kernels/host/loss.c \
 	kernels/host/op.c \
 	kernels/host/optim.c \
 	kernels/host/pointwise.c \
+	kernels/host/scale.c \
 	kernels/host/sgd.c \
 	kernels/host/sums.c kernels/host/sums.h \
 	kernels/host/update.c kernels/host/update.h \

@@ -1,5 +1,6 @@
 #include "kernels/backend.h"
 #include "src/base/half.h"
+#include "src/base/philox.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +93,21 @@ void gn_tensor_accumulate(const struct gn_layout *l, const void *from, void *to)
 
 struct gn_weight_shape gn_conv_weight_shape(const struct gn_op_desc *d)
 {
-	return (struct gn_weight_shape){(size_t)d->channels_out, (size_t)d->in[0].c, (size_t)d->kernel * (size_t)d->kernel};
+	size_t groups = d->groups > 1 ? (size_t)d->groups : 1;
+
+	return (struct gn_weight_shape){(size_t)d->channels_out, (size_t)d->in[0].c / groups, (size_t)d->kernel * (size_t)d->kernel};
+}
+
+void gn_drop_path_factors(const struct gn_op_desc *d, uint64_t step, float *factors)
+{
+	const uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)};
+
+	for (int i = 0; i < d->in[0].n; i++) {
+		uint32_t counter[4] = {(uint32_t)i / 4, d->stream, (uint32_t)step, (uint32_t)(step >> 32) << 16 | GN_RNG_DROPOUT}, draw[4];
+
+		gn_philox(counter, key, draw);
+		factors[i] = !d->training ? 1 : draw[i % 4] / 4294967296.0 < d->rate ? 0 : (float)(1 / (1 - d->rate));
+	}
 }
 
 static enum gn_status check_weight(const struct gn_op_desc *d, struct gn_err *err)
@@ -101,6 +116,8 @@ static enum gn_status check_weight(const struct gn_op_desc *d, struct gn_err *er
 
 	if (d->kind != GN_OP_CONV && d->weight.order != GN_WEIGHT_PLAIN && d->weight.order != GN_WEIGHT_ANY)
 		return gn_err_set(err, GN_ERR_USAGE, "only convolutions support weights in another order");
+	if (d->groups > 1 && d->weight.order != GN_WEIGHT_ANY && d->weight.order != GN_WEIGHT_PLAIN)
+		return gn_err_set(err, GN_ERR_USAGE, "weights of several groups are only in PyTorch's order");
 	if (d->kind == GN_OP_CONV && d->weight.order != GN_WEIGHT_ANY && !gn_weight_fits(&s, d->weight))
 		return gn_err_set(err, GN_ERR_USAGE, "weights of %dx%d channels do not fill blocks of %d", d->channels_out,
 				  d->in[0].c, d->weight.block);
@@ -152,6 +169,9 @@ static enum gn_status conv_shape(const struct gn_op_desc *d, struct gn_layout *o
 	enum gn_status s = window_shape(d, out, err);
 
 	out->c = d->channels_out;
+	if (!s && d->groups > 1 && (d->channels_out % d->groups || d->in[0].c % d->groups))
+		s = gn_err_set(err, GN_ERR_USAGE, "%d groups do not divide %d input and %d output channels", d->groups, d->in[0].c,
+			       d->channels_out);
 	if (!s && (d->relu || d->add) && d->training)
 		s = gn_err_set(err, GN_ERR_UNSUPPORTED, "a convolution fuses sum and relu only in inference");
 	return s || !d->add ? s : same_shape(out, &d->in[1], err);
@@ -186,8 +206,16 @@ static enum gn_status infer(const struct gn_op_desc *d, struct gn_layout *out, s
 	case GN_OP_REORDER:
 		*out = d->out;
 		return GN_OK;
+	case GN_OP_SCALE:
+		return d->in[1].n == in->n && d->in[1].c == in->c && d->in[1].h == 1 && d->in[1].w == 1 ? GN_OK :
+			gn_err_set(err, GN_ERR_USAGE, "factors of %dx%dx%dx%d for a tensor of %dx%dx%dx%d", d->in[1].n, d->in[1].c,
+				   d->in[1].h, d->in[1].w, in->n, in->c, in->h, in->w);
 	case GN_OP_RELU:
 	case GN_OP_DROPOUT:
+	case GN_OP_ACTIVATION:
+	case GN_OP_CHANNEL_SCALE:
+	case GN_OP_DROP_PATH:
+	case GN_OP_LAYER_NORM:
 		return GN_OK;
 	}
 	return gn_err_set(err, GN_ERR_USAGE, "unknown operator kind %d", (int)d->kind);
@@ -313,6 +341,20 @@ static enum gn_status check_label(int32_t label, int32_t least, int image, int c
 		return GN_OK;
 	return gn_err_set(err, GN_ERR_DATA, "label %d of image %d of the batch is out of range: %d classes", (int)label, image,
 			  classes);
+}
+
+double gn_targets_mean_weight(const struct gn_targets *targets, int batch)
+{
+	double sum = 0;
+	int counted = 0;
+
+	for (int i = 0; i < batch; i++) {
+		if (targets->labels[i] < 0)
+			continue;
+		sum += targets->class_weights && !targets->pair_labels ? targets->class_weights[targets->labels[i]] : 1;
+		counted++;
+	}
+	return counted ? sum / counted : 0;
 }
 
 enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch, int classes, const void *logits,

@@ -33,7 +33,24 @@ enum gn_op_kind {
 	GN_OP_ADD,
 	GN_OP_LINEAR,
 	GN_OP_DROPOUT,
-	GN_OP_REORDER
+	GN_OP_REORDER,
+	GN_OP_ACTIVATION,
+	/* y[n][c] = f x[n][c] of whole maps: f is in[1], of shape [n][c][1][1]; a weight of channel c; or per image 0 with probability rate,
+	 * else 1 / (1 - rate) */
+	GN_OP_SCALE,
+	GN_OP_CHANNEL_SCALE,
+	GN_OP_DROP_PATH,
+	GN_OP_LAYER_NORM /* over the channels of each pixel, with weight and bias per channel */
+};
+
+/* PyTorch's ReLU6, SiLU, Hardswish, Hardsigmoid, Sigmoid and GELU (by erf). */
+enum gn_activation {
+	GN_ACTIVATION_RELU6,
+	GN_ACTIVATION_SILU,
+	GN_ACTIVATION_HARD_SWISH,
+	GN_ACTIVATION_HARD_SIGMOID,
+	GN_ACTIVATION_SIGMOID,
+	GN_ACTIVATION_GELU
 };
 
 /* Memory layout of a tensor of n images, c channels, h rows, w columns. block 1: NCHW. block b > 1: channels in groups of b that
@@ -59,10 +76,14 @@ struct gn_op_conv_bn {
 
 struct gn_op_desc {
 	enum gn_op_kind kind;
-	struct gn_layout in[2];  /* layouts on input; in[1] for GN_OP_ADD, and with add; a convolution finds in[1] in its out */
+	struct gn_layout in[2];  /* layouts on input; in[1] for GN_OP_ADD and GN_OP_SCALE, and with add; a convolution finds in[1] in its out */
 	struct gn_layout out;    /* requested layout; only GN_OP_REORDER */
 	int channels_out;        /* conv, linear */
 	int kernel, stride, pad; /* conv, max pool; square */
+	/* conv: input and output channels are in so many groups that do not mix; 0 and 1: one. Weights of several are in PyTorch's order,
+	 * [out][in / groups][kernel][kernel]. Not for GPUs */
+	int groups;
+	enum gn_activation activation;
 	int out_side;            /* adaptive average pool; square */
 	int bias;                /* conv, linear */
 	int relu;                /* apply max(0, x) in the same pass: batch norm, add, conv in inference */
@@ -81,7 +102,7 @@ struct gn_op_desc {
 	 * caller must preserve the workspace */
 	int frozen;
 	int needs_din;        /* 0: the input gradient is not needed (first layer) */
-	double eps, momentum; /* batch norm */
+	double eps, momentum; /* batch norm; eps: layer norm */
 	/* batch norm in training, not ref: how many processes run the operator concurrently, each on a batch of this shape, with
 	 * statistics over all of them; 0 and 1: of this process alone */
 	int members;
@@ -89,9 +110,9 @@ struct gn_op_desc {
 	/* conv: layout of weight and dweight. GN_WEIGHT_ANY: the operator chooses and reports it in info; any other layout costs a
 	 * reorder at every use. */
 	struct gn_weight_layout weight;
-	double rate;          /* dropout */
-	uint64_t seed;        /* dropout */
-	uint32_t stream;      /* dropout: unique per dropout operator of a network */
+	double rate;          /* dropout, drop path */
+	uint64_t seed;        /* the same */
+	uint32_t stream;      /* the same: unique per such operator of a network */
 	struct gn_op_device *device; /* GN_BACKEND_CUDA; borrowed, must outlive the operator */
 };
 
@@ -175,14 +196,20 @@ struct gn_targets {
 	const int32_t *labels; /* [batch]; negative: the image is ignored */
 	const int32_t *pair_labels;  /* [batch] mixup: the label of the other image of the pair; NULL: no mixup */
 	const float *lambdas;   /* [batch] mixup: the weight of the image itself, 0..1 */
+	const double *class_weights; /* [classes], host backends: factors of the classes' parts of the loss; NULL: 1 each */
 };
 
 /* Mean over the labels >= 0 of the cross entropy between softmax(logits) and the smoothed target, and its gradient dlogits. The
  * target of a label is 1 - smoothing on the label plus smoothing / classes everywhere; with mixup it is lambda * target(label) +
- * (1 - lambda) * target(pair label). logits and dlogits: [batch][classes] of the backend's type. The loss is 0 without any label.
+ * (1 - lambda) * target(pair label). With class weights, loss and dlogits are still divided by the number of labels: see
+ * gn_targets_mean_weight. logits and dlogits: [batch][classes] of the backend's type. The loss is 0 without any label.
  * A label >= classes is GN_ERR_DATA. Host backends only; on a GPU see gn_cuda_softmax_cross_entropy(). */
 enum gn_status gn_softmax_cross_entropy_mixed(enum gn_backend backend, int batch, int classes, const void *logits,
 					      const struct gn_targets *targets, double smoothing, double *loss,
 					      void *dlogits, struct gn_err *err);
+/* What loss and dlogits are to be divided by for the mean of torch's CrossEntropyLoss(weight): over the labels >= 0 the mean of their
+ * weights; with mixup, whose targets are probabilities for torch, and without class weights 1; without any label 0. Its sum over
+ * ranks of equal batches stands for the global batch. */
+double gn_targets_mean_weight(const struct gn_targets *targets, int batch);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static const char *const names[] = {"sgd", "lars", "lamb"};
+static const char *const names[] = {"sgd", "lars", "lamb", "adamw", "rmsprop"};
 
 const char *gn_optim_name(enum gn_optim_kind kind)
 {
@@ -19,7 +19,7 @@ int gn_optim_find(const char *name)
 
 int gn_optim_slots(enum gn_optim_kind kind)
 {
-	return kind == GN_OPTIM_LAMB ? 2 : 1;
+	return kind == GN_OPTIM_SGD || kind == GN_OPTIM_LARS ? 1 : 2;
 }
 
 const char *gn_optim_slot_name(int slot)

@@ -1,4 +1,4 @@
-/* Optimizer updates on flat arrays: SGD, LARS and LAMB behind one interface, and the sums they need.
+/* Optimizer updates on flat arrays: SGD, LARS, LAMB, AdamW and RMSprop behind one interface, and the sums they need.
  *
  * An optimizer is a rule (struct gn_optim) without state; its state is in slots, flat arrays laid out as the parameters, initially
  * zero. Every tensor is updated separately, because weight decay and adaptation differ between tensors, and LARS and LAMB need a
@@ -12,6 +12,9 @@
  * lamb  slot0 = momentum * slot0 + (1 - momentum) g; slot1 = beta2 * slot1 + (1 - beta2) g^2;
  *         u = m / (sqrt(v) + eps) + d p with m = slot0 / (1 - momentum^step), v = slot1 / (1 - beta2^step);
  *         p -= lr * r * u with r = |p| / |u|, 1 as above. You et al. 2020, "Large batch optimization for deep learning".
+ * adamw lamb with r = 1: torch.optim.AdamW. Not on GPUs.
+ * rmsprop  g += d p; slot1 = beta2 * slot1 + (1 - beta2) g^2; slot0 = momentum * slot0 + g / (sqrt(slot1) + eps); p -= lr * slot0.
+ *         torch.optim.RMSprop with alpha = beta2. Not on GPUs.
  *
  * Results do not depend on the number of threads: sums are split by size only. Thread safety: different threads may update tensors
  * that do not overlap.
@@ -22,14 +25,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum gn_optim_kind { GN_OPTIM_SGD, GN_OPTIM_LARS, GN_OPTIM_LAMB };
+enum gn_optim_kind { GN_OPTIM_SGD, GN_OPTIM_LARS, GN_OPTIM_LAMB, GN_OPTIM_ADAMW, GN_OPTIM_RMSPROP };
 #define GN_OPTIM_SLOTS_MAX 2
 
 struct gn_optim {
 	enum gn_optim_kind kind;
-	double momentum; /* LAMB: beta 1; SGD with 0 does not access its slot */
-	double beta2;	 /* LAMB */
-	double eps;	 /* LARS, LAMB */
+	double momentum; /* LAMB, AdamW: beta 1; SGD with 0 does not access its slot */
+	double beta2;	 /* LAMB, AdamW, RMSprop */
+	double eps;	 /* all but SGD */
 	double trust;	 /* LARS */
 	int nesterov;	 /* SGD, LARS */
 };
@@ -62,7 +65,7 @@ struct gn_ref_optim_tensor {
 	double lr_scale;
 };
 
-/* "sgd", "lars", "lamb"; gn_optim_find() returns -1 for anything else. */
+/* "sgd", "lars", "lamb", "adamw", "rmsprop"; gn_optim_find() returns -1 for anything else. */
 const char *gn_optim_name(enum gn_optim_kind kind);
 int gn_optim_find(const char *name);
 /* Number of slots, and the name of each in a checkpoint ("momentum", "variance"). */
@@ -71,7 +74,7 @@ const char *gn_optim_slot_name(int slot);
 
 void gn_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t);
 /* The same in two halves, for a tensor in pieces: sums over a piece, which are to be added up over all of them, and the update by the
- * totals. The first updates LAMB's slots; SGD needs no sums. */
+ * totals. The first updates LAMB's and AdamW's slots; SGD and RMSprop need no sums. */
 void gn_optim_sums(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, double sums[2]);
 void gn_optim_apply(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, const double sums[2]);
 /* Reference implementation in double. */

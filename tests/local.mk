@@ -8,6 +8,7 @@ include tests/kernels/local.mk
 include tests/gpu/local.mk
 include tests/transport/local.mk
 include tests/transport/plugin/local.mk
+include tests/lib/local.mk
 include tests/data/local.mk
 include tests/fuzz/local.mk
 include tests/train/local.mk

@@ -35,6 +35,7 @@ libgannet_transport_a_SOURCES += \
 	transport/coll/comm_failure.c \
 	transport/coll/comm_internal.h \
 	transport/coll/comm_progress.c \
+	transport/coll/comm_ranks.c \
 	transport/coll/comm_split.c \
 	transport/coll/exec.c \
 	transport/coll/exec_cancel.c \

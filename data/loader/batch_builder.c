@@ -11,8 +11,8 @@ struct gn_batch_builder {
 	const struct gn_loader_options *options;
 	const struct gn_order *order;
 	struct gn_sample_pipeline *pipeline;
-	size_t sample_values, sample_bytes;
-	float *spare; /* with mixup: the other sample of a pair that is not in the same chunk */
+	size_t sample_bytes;
+	float *spare; /* with mixup or cutmix: the other sample of a pair as it was */
 };
 
 enum gn_status gn_batch_builder_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
@@ -25,10 +25,9 @@ enum gn_status gn_batch_builder_create(const struct gn_dataset *dataset, const s
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for a worker");
 	f->options = options;
 	f->order = order;
-	f->sample_values = (size_t)options->channels * options->height * options->width;
 	f->sample_bytes = gn_loader_sample_bytes(options);
 	status = gn_sample_pipeline_create(dataset, options, &f->pipeline, err);
-	if (!status && options->mixup > 0 && !(f->spare = gn_alloc_aligned(f->sample_bytes)))
+	if (!status && gn_loader_mixes(options) && !(f->spare = gn_alloc_aligned(f->sample_bytes)))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "loader: no memory for a worker");
 	if (status)
 		gn_batch_builder_destroy(f);
@@ -81,17 +80,37 @@ static uint32_t decode_samples(struct gn_batch_builder *f, uint32_t epoch, const
 
 /* Mixes sample i with one that this call does not decode: it is decoded into spare. */
 static enum gn_status mix_alone(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t i,
-				uint64_t pair, struct gn_err *err)
+				uint64_t pair, const struct gn_mix *m, struct gn_err *err)
 {
 	uint64_t index = gn_order_sample(f->order, epoch, pair);
 	enum gn_status status = gn_sample_pipeline_run(f->pipeline, epoch, index, f->spare, NULL, &batch->pair_labels[i], err);
 
 	if (!status)
-		gn_mixup_blend(image_at(f, batch, i), f->spare, f->sample_values, batch->lambdas[i]);
+		gn_mix_apply(m, f->options, image_at(f, batch, i), f->spare);
 	return status;
 }
 
-/* Runs after decode_samples(): blending needs the unmixed samples. */
+/* Mixes samples i and i + 1 with each other. */
+static void mix_both(struct gn_batch_builder *f, const struct gn_batch_task *batch, uint32_t i, const struct gn_mix *first,
+		     const struct gn_mix *second)
+{
+	float *a = image_at(f, batch, i), *b = image_at(f, batch, i + 1);
+
+	batch->pair_labels[i] = batch->labels[i + 1];
+	batch->pair_labels[i + 1] = batch->labels[i];
+	memcpy(f->spare, a, f->sample_bytes);
+	gn_mix_apply(first, f->options, a, b);
+	gn_mix_apply(second, f->options, b, f->spare);
+}
+
+/* Sets the weight of sample i. */
+static void draw_mix(const struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t i, struct gn_mix *out)
+{
+	gn_mix_draw(f->options, epoch, batch->indices[i], out);
+	batch->lambdas[i] = (float)out->lambda;
+}
+
+/* Runs after decode_samples(): it needs the unmixed samples. */
 static uint32_t mix(struct gn_batch_builder *f, uint32_t epoch, const struct gn_batch_task *batch, uint32_t begin, uint32_t end,
 		    struct gn_err *err)
 {
@@ -100,22 +119,20 @@ static uint32_t mix(struct gn_batch_builder *f, uint32_t epoch, const struct gn_
 	for (uint32_t i = begin; i < end; i++) {
 		batch->pair_labels[i] = batch->labels[i];
 		batch->lambdas[i] = 1;
-		if (i < valid)
-			batch->lambdas[i] = (float)gn_mixup_lambda(f->options->seed, f->options->mixup, epoch, batch->indices[i]);
 	}
 	for (uint32_t i = begin; i < valid; i++) {
 		uint64_t position = batch->first + i, pair = gn_mixup_pair(f->order, position);
+		struct gn_mix m, next;
 
+		if (pair == position)
+			continue;
+		draw_mix(f, epoch, batch, i, &m);
 		if (pair == position + 1 && i + 1 < valid) {
-			batch->pair_labels[i] = batch->labels[i + 1];
-			batch->pair_labels[i + 1] = batch->labels[i];
-			gn_mixup_blend_pair(image_at(f, batch, i), image_at(f, batch, i + 1), f->sample_values, batch->lambdas[i],
-					    batch->lambdas[i + 1]);
+			draw_mix(f, epoch, batch, i + 1, &next);
+			mix_both(f, batch, i, &m, &next);
 			i++;
-		} else if (pair != position && mix_alone(f, epoch, batch, i, pair, err)) {
+		} else if (mix_alone(f, epoch, batch, i, pair, &m, err)) {
 			return i;
-		} else if (pair == position) {
-			batch->lambdas[i] = 1;
 		}
 	}
 	return end;
@@ -126,5 +143,5 @@ uint32_t gn_batch_builder_run(struct gn_batch_builder *f, uint32_t epoch, const 
 {
 	uint32_t done = decode_samples(f, epoch, batch, begin, end, err);
 
-	return done == end && f->options->mixup > 0 ? mix(f, epoch, batch, begin, end, err) : done;
+	return done == end && gn_loader_mixes(f->options) ? mix(f, epoch, batch, begin, end, err) : done;
 }

@@ -14,8 +14,8 @@ struct gn_batch_task {
 	void *images; /* floats, or with options.crops the pixels of crops */
 	struct gn_crop *crops;
 	int32_t *labels;
-	int32_t *pair_labels; /* with mixup: the label of the other sample of the pair */
-	float *lambdas;       /* with mixup: the weight of the sample itself, 0..1 */
+	int32_t *pair_labels; /* with mixup or cutmix: the label of the other sample of the pair */
+	float *lambdas;       /* with mixup or cutmix: the weight of the sample itself, 0..1 */
 	uint64_t *indices;
 	uint64_t first; /* position in the epoch of the batch's first sample */
 	uint32_t count; /* valid samples */

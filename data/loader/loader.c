@@ -204,7 +204,7 @@ enum gn_status gn_loader_create(const struct gn_dataset *dataset, const struct g
 	share = options->batch / (uint32_t)options->threads;
 	l->grain = share < 1 ? 1 : share > 16 ? 16 : share;
 	/* the two samples of a mixup pair stay in one chunk */
-	if (options->mixup > 0)
+	if (gn_loader_mixes(options))
 		l->grain += l->grain % 2;
 	status = make_slots(l, err);
 	if (!status)
@@ -303,8 +303,8 @@ enum gn_status gn_loader_next(struct gn_loader *l, struct gn_batch *out, struct 
 	out->images = l->options.crops ? NULL : slot->batch.images;
 	out->crops = l->options.crops ? slot->batch.crops : NULL;
 	out->labels = slot->batch.labels;
-	out->pair_labels = l->options.mixup > 0 ? slot->batch.pair_labels : NULL;
-	out->lambdas = l->options.mixup > 0 ? slot->batch.lambdas : NULL;
+	out->pair_labels = gn_loader_mixes(&l->options) ? slot->batch.pair_labels : NULL;
+	out->lambdas = gn_loader_mixes(&l->options) ? slot->batch.lambdas : NULL;
 	out->indices = slot->batch.indices;
 	out->count = slot->batch.count;
 	out->wait_s = gn_clock_s() - begin;

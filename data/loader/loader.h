@@ -25,8 +25,8 @@ struct gn_batch {
 	/* With crops, instead of images: [batch], each of at most gn_loader_sample_bytes(); borrowed until the next call. */
 	const struct gn_crop *crops;
 	const int32_t *labels;	 /* [batch] */
-	const int32_t *pair_labels;	 /* [batch] with mixup: the label of the other sample of the pair; else NULL */
-	const float *lambdas;	 /* [batch] with mixup: the weight of the sample itself, 0..1; else NULL */
+	const int32_t *pair_labels;	 /* [batch] with mixup or cutmix: the label of the other sample of the pair; else NULL */
+	const float *lambdas;	 /* [batch] with mixup or cutmix: the weight of the sample itself, 0..1; else NULL */
 	const uint64_t *indices; /* [batch] in the dataset, with options.balance numbers of draws; UINT64_MAX past count */
 	uint32_t count;		 /* valid samples, <= batch; the rest has zero images or black crops, and label -1 */
 	double wait_s;		 /* time that this call waited for the workers */

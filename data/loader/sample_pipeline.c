@@ -2,6 +2,7 @@
 
 #include "data/sample/augment.h"
 #include "data/sample/balance.h"
+#include "data/sample/auto_augment.h"
 #include "data/sample/resize.h"
 #include "src/base/alloc.h"
 #include "src/base/vector.h"
@@ -15,13 +16,17 @@ struct gn_sample_pipeline {
 	struct gn_decoder *decoder;
 	struct gn_resizer *resizer;
 	void *file;
-	float *planes; /* with crops: buffer for samples that are resized on the host */
+	float *planes;	/* with crops or auto-augmentation: buffer for samples that are resized on the host, in 0..255 */
+	uint8_t *bytes; /* with auto-augmentation: two samples of 8 bits, as a bitmap has them */
 	struct gn_resize_target target; /* without the rectangle, which depends on the crop parameters */
+	float scale[3], bias[3];	/* of normalisation */
 };
 
 enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const struct gn_loader_options *options,
 				  struct gn_sample_pipeline **out, struct gn_err *err)
 {
+	const int is_bytes = options->crops || gn_auto_augment_is_on(&options->auto_augment);
+	const size_t values = (size_t)options->channels * options->height * options->width;
 	struct gn_sample_pipeline *r = calloc(1, sizeof *r);
 	enum gn_status status;
 
@@ -30,10 +35,13 @@ enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const
 	r->dataset = dataset;
 	r->options = options;
 	r->target.height = options->height;
+	r->target.interpolation = options->interpolation;
 	r->target.width = options->width;
 	for (uint32_t c = 0; c < options->channels; c++) {
-		r->target.scale[c] = options->crops ? 1 : 1 / (255 * options->deviation[c]);
-		r->target.bias[c] = options->crops ? 0 : -options->mean[c] / options->deviation[c];
+		r->scale[c] = 1 / (255 * options->deviation[c]);
+		r->bias[c] = -options->mean[c] / options->deviation[c];
+		r->target.scale[c] = is_bytes ? 1 : r->scale[c];
+		r->target.bias[c] = is_bytes ? 0 : r->bias[c];
 	}
 	status = gn_decoder_create(&r->decoder, err);
 	if (!status)
@@ -44,9 +52,10 @@ enum gn_status gn_sample_pipeline_create(const struct gn_dataset *dataset, const
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a JPEG file of %u bytes",
 					    gn_dataset_max_length(dataset));
 	}
-	if (!status && options->crops) {
-		r->planes = gn_alloc_aligned((size_t)options->channels * options->height * options->width * sizeof(float));
-		if (!r->planes)
+	if (!status && is_bytes) {
+		r->planes = gn_alloc_aligned(values * sizeof(float));
+		r->bytes = gn_auto_augment_is_on(&options->auto_augment) ? malloc(2 * values) : NULL;
+		if (!r->planes || (gn_auto_augment_is_on(&options->auto_augment) && !r->bytes))
 			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a sample");
 	}
 	if (status)
@@ -63,6 +72,7 @@ void gn_sample_pipeline_destroy(struct gn_sample_pipeline *r)
 	gn_decoder_destroy(r->decoder);
 	gn_resizer_destroy(r->resizer);
 	free(r->planes);
+	free(r->bytes);
 	free(r->file);
 	free(r);
 }
@@ -137,15 +147,32 @@ static enum gn_status resize(struct gn_sample_pipeline *r, const struct drawn *d
 	return gn_resizer_run(r->resizer, &d->pixels, p.x, p.y, p.from_width, p.from_height, &t, err);
 }
 
-/* Values are in 0..255, up to rounding. */
+/* Bicubic values may lie outside 0..255. */
+static inline uint8_t rounded(float v)
+{
+	return (uint8_t)(int)((v < 0 ? 0 : v > 255 ? 255 : v) + 0.5f);
+}
+
+GN_VECTOR static void round_grey(const float *restrict grey, size_t count, uint8_t *restrict out)
+{
+	for (size_t i = 0; i < count; i++)
+		out[i] = rounded(grey[i]);
+}
+
 GN_VECTOR static void round_rgb(const float *restrict red, const float *restrict green, const float *restrict blue, size_t count,
 				uint8_t *restrict out)
 {
 	for (size_t i = 0; i < count; i++) {
-		out[3 * i] = (uint8_t)(int)(red[i] + 0.5f);
-		out[3 * i + 1] = (uint8_t)(int)(green[i] + 0.5f);
-		out[3 * i + 2] = (uint8_t)(int)(blue[i] + 0.5f);
+		out[3 * i] = rounded(red[i]);
+		out[3 * i + 1] = rounded(green[i]);
+		out[3 * i + 2] = rounded(blue[i]);
 	}
+}
+
+/* A finished sample as a crop. */
+static struct gn_crop whole_crop(const struct gn_loader_options *o, const uint8_t *pixels)
+{
+	return (struct gn_crop){pixels, o->width, o->height, 0, 0, o->width, o->height, 0, 0, o->width, o->height, 0};
 }
 
 /* Passes the finished sample as a crop, for one that exceeds the space of a crop. */
@@ -159,7 +186,34 @@ static enum gn_status shrink(struct gn_sample_pipeline *r, const struct drawn *d
 	if (status)
 		return status;
 	round_rgb(r->planes, r->planes + plane, r->planes + 2 * plane, plane, pixels);
-	*out = (struct gn_crop){pixels, width, height, 0, 0, width, height, 0, 0, width, height, 0};
+	*out = whole_crop(r->options, pixels);
+	return GN_OK;
+}
+
+/* Resizes, augments as 8 bits, and normalises. */
+static enum gn_status augment(struct gn_sample_pipeline *r, const struct drawn *d, uint32_t epoch, uint64_t index, void *image,
+			      struct gn_crop *crop, struct gn_err *err)
+{
+	const struct gn_loader_options *o = r->options;
+	const size_t plane = (size_t)o->height * o->width;
+	struct gn_bitmap b = {r->bytes, r->bytes + plane * o->channels, o->width, o->height, o->channels};
+	enum gn_status status = resize(r, d, r->planes, err);
+
+	if (status)
+		return status;
+	if (o->channels == 3)
+		round_rgb(r->planes, r->planes + plane, r->planes + 2 * plane, plane, b.pixels);
+	else
+		round_grey(r->planes, plane, b.pixels);
+	gn_auto_augment_apply(&o->auto_augment, o->seed, epoch, index, &b);
+	if (o->crops) {
+		memcpy(image, b.pixels, 3 * plane);
+		*crop = whole_crop(o, image);
+		return GN_OK;
+	}
+	for (uint32_t c = 0; c < o->channels; c++)
+		for (size_t i = 0; i < plane; i++)
+			((float *)image)[c * plane + i] = b.pixels[i * o->channels + c] * r->scale[c] + r->bias[c];
 	return GN_OK;
 }
 
@@ -169,7 +223,8 @@ static enum gn_status cut(struct gn_sample_pipeline *r, const struct drawn *d, u
 	struct gn_crop p = crop_of(d);
 	size_t row = (size_t)p.width * 3;
 
-	if (gn_crop_bytes(&p) > gn_loader_sample_bytes(r->options))
+	/* a GPU's filter is bilinear */
+	if (r->options->interpolation != GN_BILINEAR || gn_crop_bytes(&p) > gn_loader_sample_bytes(r->options))
 		return shrink(r, d, pixels, out, err);
 	for (uint32_t y = 0; y < p.height; y++)
 		memcpy(pixels + y * row, d->pixels.data + y * d->pixels.stride_bytes, row);
@@ -193,7 +248,11 @@ enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epo
 	gn_dataset_sample(r->dataset, stored, &sample);
 	status = draw(r, r->file, epoch, index, &sample, &d, err);
 	if (!status)
-		status = r->options->crops ? cut(r, &d, image, crop, err) : resize(r, &d, image, err);
+		status = r->bytes ? augment(r, &d, epoch, index, image, crop, err) :
+			 r->options->crops ? cut(r, &d, image, crop, err) : resize(r, &d, image, err);
+	if (!status && r->options->erasing > 0)
+		gn_random_erase(r->options->erasing, r->options->seed, epoch, index, r->options->channels, r->options->height,
+				r->options->width, image);
 	if (status) {
 		gn_dataset_sample_name(r->dataset, stored, name, sizeof name);
 		gn_err_prefix(err, "%s, shard %u, sample %u (%s)", gn_dataset_directory(r->dataset), sample.shard,

@@ -25,7 +25,7 @@ struct gn_pack_result {
 	uint64_t converted; /* PNG and CMYK images converted to RGB JPEG, among samples */
 	uint64_t warned;    /* images with a harmless libjpeg warning, among samples */
 	uint64_t passed;    /* ignored files and folders */
-	uint64_t rotated;   /* images with an EXIF orientation, which is not applied, among samples */
+	uint64_t rotated;   /* images with an EXIF orientation, which only exif_rotate applies, among samples */
 	uint32_t classes, shards;
 	uint64_t split_samples; /* with a split: in the dataset that it names; the rest of samples is in "train" */
 	char split_name[64];	/* "": no split */

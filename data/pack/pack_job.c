@@ -76,29 +76,39 @@ static enum gn_status make_bytes(struct gn_pack_job *job, struct gn_err *err)
 				 err);
 }
 
-/* Converts PNG and CMYK to RGB or grey JPEG. Other images are unchanged. */
+static void replace_bytes(struct gn_pack_job *job, unsigned char *jpeg, size_t len_bytes)
+{
+	free(job->bytes);
+	job->bytes = jpeg;
+	job->len_bytes = len_bytes;
+}
+
+/* Converts PNG and CMYK to RGB or grey JPEG, and with exif_rotate turns images. Others are unchanged. */
 static enum gn_status convert(struct gn_pack_job *job, int *converted, struct gn_err *err)
 {
 	const struct gn_pack_options *o = job->c->options;
 	int png = gn_image_sniff(job->bytes, job->len_bytes) == GN_IMAGE_PNG;
+	int orientation = o->exif_rotate ? gn_image_orientation(job->bytes, job->len_bytes) : 1;
 	unsigned char *jpeg;
 	size_t len;
-	enum gn_status status;
+	enum gn_status status = GN_OK;
 
-	*converted = 0;
-	if (!png && !gn_image_is_cmyk(job->bytes, job->len_bytes))
-		return GN_OK;
+	*converted = png || gn_image_is_cmyk(job->bytes, job->len_bytes);
 	if (png && o->refuse_png)
 		return gn_err_set(err, GN_ERR_DATA, "a PNG file (--png convert converts it to JPEG)");
-	status = png ? gn_image_png_to_jpeg(job->bytes, job->len_bytes, o->quality, &jpeg, &len, err)
-		     : gn_image_cmyk_to_jpeg(job->bytes, job->len_bytes, o->quality, &jpeg, &len, err);
-	if (status)
+	if (*converted) {
+		status = png ? gn_image_png_to_jpeg(job->bytes, job->len_bytes, o->quality, &jpeg, &len, err)
+			     : gn_image_cmyk_to_jpeg(job->bytes, job->len_bytes, o->quality, &jpeg, &len, err);
+		if (!status)
+			replace_bytes(job, jpeg, len);
+	}
+	if (status || orientation == 1)
 		return status;
-	free(job->bytes);
-	job->bytes = jpeg;
-	job->len_bytes = len;
+	status = gn_image_turn_jpeg(job->bytes, job->len_bytes, orientation, o->quality, &jpeg, &len, err);
+	if (!status)
+		replace_bytes(job, jpeg, len);
 	*converted = 1;
-	return GN_OK;
+	return status;
 }
 
 /* Logs libjpeg's warning about a good image, for the first of them. */
@@ -221,7 +231,7 @@ static enum gn_status process(struct gn_pack_job *job, int *bad, struct gn_err *
 	if (status)
 		return status;
 	in_crc32c = gn_crc32c(0, job->bytes, job->len_bytes);
-	rotated = gn_image_is_rotated(job->bytes, job->len_bytes);
+	rotated = gn_image_orientation(job->bytes, job->len_bytes) > 1;
 	if (!find_done(job, in_crc32c, &done))
 		status = make_done(job, in_crc32c, &done, bad, err);
 	if (status)

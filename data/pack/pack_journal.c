@@ -284,7 +284,7 @@ static enum gn_status digest_all(const struct gn_pack_options *o, const struct g
 {
 	const uint64_t numbers[] = {
 		o->source_count, o->synthetic_count, o->synthetic_classes, o->synthetic_height, o->synthetic_width,
-		o->shard_bytes, o->seed, (uint64_t)o->refuse_png, (uint64_t)o->quality,
+		o->shard_bytes, o->seed, (uint64_t)o->refuse_png, (uint64_t)o->quality, (uint64_t)o->exif_rotate,
 		o->classes_file != NULL, o->labels_file != NULL, gn_names_count(classes),
 	};
 	char labels[GN_SHA256_HEX];

@@ -24,6 +24,7 @@ struct gn_pack_options {
 	int threads;		     /* >= 1 */
 	int skip_bad;		     /* skip bad images instead of failing */
 	int refuse_png;		     /* treat PNG as bad instead of converting it */
+	int exif_rotate;	     /* apply the EXIF orientation: such images are turned and encoded again */
 	int quality;		     /* of converted and synthetic images, 1..100 */
 	const char *split;	     /* "NAME=FRACTION": two datasets, see data/pack/split.h; NULL: one */
 	struct gn_log *log;	     /* receives a line per bad image; may be NULL */

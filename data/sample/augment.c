@@ -145,13 +145,14 @@ void gn_crop_params_draw(const struct gn_loader_options *o, uint32_t epoch, uint
 		break;
 	}
 	v.flip = (int)coin;
+	v.interpolation = o->interpolation;
 	*out = v;
 }
 
 static void decoding_axis(double from, double span, uint32_t count, uint32_t bound, uint32_t bound_length,
-			  uint32_t denominator, uint32_t *begin, uint32_t *length)
+			  uint32_t denominator, enum gn_interpolation interpolation, uint32_t *begin, uint32_t *length)
 {
-	double reach = gn_resize_reach(span / denominator, count);
+	double reach = gn_resize_reach(span / denominator, count, interpolation);
 	/* in scaled pixels, with one pixel of margin against rounding */
 	double low = floor(from / denominator - reach) - 1, high = ceil((from + span) / denominator + reach) + 1;
 	double least = bound / denominator, most = (bound + bound_length + denominator - 1) / denominator;
@@ -168,7 +169,8 @@ void gn_crop_params_decoding(const struct gn_crop_params *v, uint32_t most, uint
 
 	while (d > 1 && (v->width / d < v->to_width || v->height / d < v->to_height))
 		d /= 2;
-	decoding_axis(v->x, v->width, v->to_width, v->bounds.x, v->bounds.width, d, &out->x, &out->width);
-	decoding_axis(v->y, v->height, v->to_height, v->bounds.y, v->bounds.height, d, &out->y, &out->height);
+	decoding_axis(v->x, v->width, v->to_width, v->bounds.x, v->bounds.width, d, v->interpolation, &out->x, &out->width);
+	decoding_axis(v->y, v->height, v->to_height, v->bounds.y, v->bounds.height, d, v->interpolation, &out->y,
+		      &out->height);
 	*denominator = d;
 }

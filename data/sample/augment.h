@@ -25,9 +25,10 @@ struct gn_crop_params {
 	struct gn_region bounds;
 	uint32_t to_x, to_y, to_width, to_height; /* the rectangle of the sample, before mirroring; may be empty */
 	int flip;				  /* mirrored left to right */
+	enum gn_interpolation interpolation;
 };
 
-/* Uses o's seed, height, width, augment, resize_shorter and pad. width and height are those of the image, at least 1. */
+/* Uses o's seed, height, width, augment, resize_shorter, interpolation and pad. width and height are those of the image, at least 1. */
 void gn_crop_params_draw(const struct gn_loader_options *o, uint32_t epoch, uint64_t index, uint32_t width, uint32_t height,
 		  struct gn_crop_params *out);
 /* The length that o resizes the shorter side of every image to; 0: it depends on the image, or crops are random. */

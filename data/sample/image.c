@@ -119,25 +119,25 @@ static uint32_t tiff_orientation(const unsigned char *tiff, size_t len_bytes)
 	return 1;
 }
 
-int gn_image_is_rotated(const void *data, size_t len_bytes)
+int gn_image_orientation(const void *data, size_t len_bytes)
 {
 	const unsigned char *bytes = data;
 	size_t at = 2, segment;
 
 	if (gn_image_sniff(data, len_bytes) != GN_IMAGE_JPEG)
-		return 0;
+		return 1;
 	/* segments: a marker and a length that includes itself, up to the first scan (SOS) */
 	for (; at < len_bytes && len_bytes - at >= 4 && bytes[at] == 0xff && bytes[at + 1] != 0xda; at += 2 + segment) {
 		segment = (size_t)bytes[at + 2] << 8 | bytes[at + 3];
 		if (segment < 2 || segment > len_bytes - at - 2)
-			return 0;
+			return 1;
 		if (bytes[at + 1] == 0xe1 && segment >= 8 && !memcmp(bytes + at + 4, "Exif\0\0", 6)) {
 			uint32_t orientation = tiff_orientation(bytes + at + 10, segment - 8);
 
-			return orientation >= 2 && orientation <= 8;
+			return orientation >= 2 && orientation <= 8 ? (int)orientation : 1;
 		}
 	}
-	return 0;
+	return 1;
 }
 
 static enum gn_status not_jpeg(const void *data, size_t len_bytes, struct gn_err *err)

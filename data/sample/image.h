@@ -32,8 +32,12 @@ enum gn_image_kind gn_image_sniff(const void *data, size_t len_bytes);
 /* Whether the header is that of a JPEG file with four components (CMYK or YCCK); zero for damaged headers. */
 int gn_image_is_cmyk(const void *data, size_t len_bytes);
 
-/* Whether a JPEG file has an EXIF orientation of 2 to 8, that is, viewers rotate or mirror it. */
-int gn_image_is_rotated(const void *data, size_t len_bytes);
+/* The EXIF orientation of a JPEG file: 2 to 8, viewers rotate or mirror it; 1 otherwise. */
+int gn_image_orientation(const void *data, size_t len_bytes);
+/* Decodes a JPEG file, brings its pixels into the order that viewers show for an orientation of 2 to 8, and encodes them, without EXIF.
+ * The caller frees *jpeg. */
+enum gn_status gn_image_turn_jpeg(const void *data, size_t len_bytes, int orientation, int quality, unsigned char **jpeg,
+				  size_t *jpeg_bytes, struct gn_err *err);
 
 /* Decodes the whole JPEG file. GN_ERR_DATA: corrupt, truncated, empty, other than 8 bits, other than 1 or 3 components, CMYK and
  * YCCK, beyond the limits above. Data after the end-of-image marker is ignored. */

@@ -3,6 +3,7 @@
 #include "src/base/philox.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Logarithm of a number drawn from Gamma(alpha, 1), alpha > 0: Marsaglia and Tsang 2000, "A simple method for generating gamma
  * variables", with their step for alpha below 1, which does not underflow in logarithms. */
@@ -22,15 +23,20 @@ static double log_gamma_draw(struct gn_rng *r, double alpha)
 	}
 }
 
+/* From Beta(alpha, alpha). */
+static double beta_draw(struct gn_rng *r, double alpha)
+{
+	double a = log_gamma_draw(r, alpha), b = log_gamma_draw(r, alpha);
+
+	return 1 / (1 + exp(b - a));
+}
+
 double gn_mixup_lambda(uint64_t seed, double alpha, uint32_t epoch, uint64_t index)
 {
 	struct gn_rng r;
-	double a, b;
 
 	gn_rng_init(&r, seed, GN_RNG_MIXUP, epoch, (uint32_t)index);
-	a = log_gamma_draw(&r, alpha);
-	b = log_gamma_draw(&r, alpha);
-	return 1 / (1 + exp(b - a));
+	return beta_draw(&r, alpha);
 }
 
 uint64_t gn_mixup_pair(const struct gn_order *order, uint64_t position)
@@ -40,22 +46,44 @@ uint64_t gn_mixup_pair(const struct gn_order *order, uint64_t position)
 	return pair < order->count ? pair : position;
 }
 
-void gn_mixup_blend(float *image, const float *pair, size_t count, double lambda)
+/* One side of the box. */
+static void cut_axis(struct gn_rng *r, double half_share, uint32_t side, uint32_t *from, uint32_t *to)
 {
-	const float s = (float)lambda, rest = (float)(1 - lambda);
+	uint32_t centre = gn_rng_below(r, side), half = (uint32_t)(half_share * side);
 
-	for (size_t i = 0; i < count; i++)
-		image[i] = s * image[i] + rest * pair[i];
+	*from = centre > half ? centre - half : 0;
+	*to = centre + half < side ? centre + half : side;
 }
 
-void gn_mixup_blend_pair(float *a, float *b, size_t count, double lambda_a, double lambda_b)
+void gn_mix_draw(const struct gn_loader_options *o, uint32_t epoch, uint64_t index, struct gn_mix *out)
 {
-	const float sa = (float)lambda_a, rest_a = (float)(1 - lambda_a), sb = (float)lambda_b, rest_b = (float)(1 - lambda_b);
+	struct gn_mix m = {.is_cut = o->cutmix > 0};
+	double half_share;
+	struct gn_rng r;
 
-	for (size_t i = 0; i < count; i++) {
-		float x = a[i], y = b[i];
-
-		a[i] = sa * x + rest_a * y;
-		b[i] = sb * y + rest_b * x;
+	gn_rng_init(&r, o->seed, GN_RNG_CUTMIX, epoch, (uint32_t)index);
+	if (m.is_cut && o->mixup > 0)
+		m.is_cut = (int)gn_rng_below(&r, 2);
+	if (m.is_cut) {
+		half_share = 0.5 * sqrt(1 - beta_draw(&r, o->cutmix));
+		cut_axis(&r, half_share, o->width, &m.left, &m.right);
+		cut_axis(&r, half_share, o->height, &m.top, &m.bottom);
+		m.lambda = 1 - (double)(m.right - m.left) * (m.bottom - m.top) / ((double)o->width * o->height);
+	} else {
+		m.lambda = gn_mixup_lambda(o->seed, o->mixup, epoch, index);
 	}
+	*out = m;
+}
+
+void gn_mix_apply(const struct gn_mix *m, const struct gn_loader_options *o, float *image, const float *pair)
+{
+	const float own = (float)m->lambda, rest = (float)(1 - m->lambda);
+	const size_t count = (size_t)o->channels * o->height * o->width;
+
+	for (size_t i = 0; i < count && !m->is_cut; i++)
+		image[i] = own * image[i] + rest * pair[i];
+	for (uint32_t row = 0; row < o->channels * o->height && m->is_cut; row++)
+		if (row % o->height >= m->top && row % o->height < m->bottom)
+			memcpy(image + (size_t)row * o->width + m->left, pair + (size_t)row * o->width + m->left,
+			       (m->right - m->left) * sizeof *image);
 }

@@ -1,6 +1,7 @@
 #include "data/sample/options.h"
 
 #include <math.h>
+#include <string.h>
 
 static int normal_floats(const float *v, uint32_t count, int positive)
 {
@@ -10,9 +11,34 @@ static int normal_floats(const float *v, uint32_t count, int positive)
 	return 1;
 }
 
+const char *gn_interpolation_name(enum gn_interpolation interpolation)
+{
+	return interpolation == GN_BICUBIC ? "bicubic" : "bilinear";
+}
+
+enum gn_status gn_interpolation_parse(const char *text, enum gn_interpolation *out, struct gn_err *err)
+{
+	int is_bicubic = !strcmp(text, "bicubic");
+
+	if (!is_bicubic && strcmp(text, "bilinear"))
+		return gn_err_set(err, GN_ERR_USAGE, "interpolation '%s' is neither bilinear nor bicubic", text);
+	*out = is_bicubic ? GN_BICUBIC : GN_BILINEAR;
+	return GN_OK;
+}
+
 size_t gn_loader_sample_bytes(const struct gn_loader_options *o)
 {
 	return o->crops ? gn_crop_room_bytes(o->height, o->width) : (size_t)o->channels * o->height * o->width * sizeof(float);
+}
+
+int gn_loader_mixes(const struct gn_loader_options *o)
+{
+	return o->mixup > 0 || o->cutmix > 0;
+}
+
+int gn_loader_needs_floats(const struct gn_loader_options *o)
+{
+	return gn_loader_mixes(o) || o->erasing > 0;
 }
 
 enum gn_status gn_loader_options_check(const struct gn_loader_options *o, struct gn_err *err)
@@ -36,8 +62,15 @@ enum gn_status gn_loader_options_check(const struct gn_loader_options *o, struct
 		return gn_err_set(err, GN_ERR_USAGE, "loader: mean must be finite and deviation above 0");
 	if (!(o->mixup >= 0 && o->mixup <= 1e6))
 		return gn_err_set(err, GN_ERR_USAGE, "loader: mixup of %g; the range is 0 to 1e6", o->mixup);
-	if (o->crops && (o->mixup > 0 || o->channels != 3 || !o->training))
-		return gn_err_set(err, GN_ERR_USAGE, "loader: crops need training, three channels, and no mixup");
+	if (!(o->cutmix >= 0 && o->cutmix <= 1e6))
+		return gn_err_set(err, GN_ERR_USAGE, "loader: cutmix of %g; the range is 0 to 1e6", o->cutmix);
+	if (o->crops && (gn_loader_needs_floats(o) || o->channels != 3 || !o->training))
+		return gn_err_set(err, GN_ERR_USAGE, "loader: crops need training, three channels, and no mixup, cutmix or erasing");
+	if (!(o->erasing >= 0 && o->erasing <= 1))
+		return gn_err_set(err, GN_ERR_USAGE, "loader: random erasing with probability %g; the range is 0 to 1", o->erasing);
+	if (o->auto_augment.magnitude >= GN_POLICY_BINS)
+		return gn_err_set(err, GN_ERR_USAGE, "loader: RandAugment of magnitude %u; the range is 0 to %d", o->auto_augment.magnitude,
+				  GN_POLICY_BINS - 1);
 	if (o->threads < 1 || o->threads > threads_max)
 		return gn_err_set(err, GN_ERR_USAGE, "loader: %d threads; the range is 1 to %d", o->threads,
 				  threads_max);

@@ -20,6 +20,23 @@ enum gn_augment {
 
 struct gn_balance;
 
+/* Filter of resizing. */
+enum gn_interpolation { GN_BILINEAR, GN_BICUBIC };
+/* "bilinear" or "bicubic". */
+const char *gn_interpolation_name(enum gn_interpolation interpolation);
+/* GN_ERR_USAGE for other texts. */
+enum gn_status gn_interpolation_parse(const char *text, enum gn_interpolation *out, struct gn_err *err);
+
+enum gn_policy { GN_POLICY_NONE, GN_POLICY_RAND, GN_POLICY_TRIVIAL, GN_POLICY_IMAGENET };
+enum { GN_POLICY_BINS = 31 };
+
+/* See data/sample/auto_augment.h. Zeroed: nothing. */
+struct gn_auto_augment {
+	enum gn_policy policy;
+	uint32_t ops, magnitude; /* RandAugment: operations per sample, and the bin of their magnitudes, below GN_POLICY_BINS */
+	double jitter[4];	 /* brightness, contrast, saturation, each at least 0, and hue, 0 to 0.5 */
+};
+
 struct gn_loader_options {
 	uint64_t seed;
 	uint32_t rank, ranks;
@@ -30,10 +47,13 @@ struct gn_loader_options {
 	/* shorter side before the centre crop, except for random crops; 0: by the rule in data/sample/augment.h (8/7 of height for
 	 * evaluation from 64 on) */
 	uint32_t resize_shorter;
+	enum gn_interpolation interpolation;
 	uint32_t pad;		     /* for shifts: pixels on each side; less than height and width */
 	float mean[3], deviation[3]; /* of pixel values in 0..1, per channel */
-	int crops;		     /* deliver crops for a GPU instead of samples; needs training, three channels, no mixup */
-	double mixup;		     /* 0: none; else alpha of Beta(alpha, alpha), see data/sample/mixup.h */
+	int crops;		     /* deliver crops for a GPU instead of samples; needs training, three channels, no mixup, cutmix or erasing */
+	double mixup, cutmix;	     /* 0: none; else alpha of Beta(alpha, alpha), see data/sample/mixup.h */
+	struct gn_auto_augment auto_augment;
+	double erasing;		     /* probability of gn_random_erase() */
 	const struct gn_balance *balance; /* training: see data/sample/balance.h; borrowed; NULL: every sample once an epoch */
 	/* training: permuted, incomplete last batch dropped, JPEG files decoded at a sufficient scale; else evaluation: all
 	 * pixels */
@@ -47,6 +67,10 @@ struct gn_loader_options {
 	void *profiler_context;
 };
 
+/* Whether samples are blended with others: mixup or cutmix. */
+int gn_loader_mixes(const struct gn_loader_options *options);
+/* Whether samples are changed after normalisation, or blended: they cannot be delivered as crops. */
+int gn_loader_needs_floats(const struct gn_loader_options *options);
 /* Bytes of one delivered sample: its floats, or the space for the pixels of its crop. */
 size_t gn_loader_sample_bytes(const struct gn_loader_options *options);
 

@@ -58,11 +58,29 @@ void gn_resizer_destroy(struct gn_resizer *r)
 	free(r);
 }
 
-double gn_resize_reach(double length, uint32_t count)
+/* Of the filter where one source pixel is one sample. */
+static double radius_of(enum gn_interpolation interpolation)
+{
+	return interpolation == GN_BICUBIC ? 2 : 1;
+}
+
+double gn_resize_reach(double length, uint32_t count, enum gn_interpolation interpolation)
 {
 	double scale = length / count;
 
-	return scale > 1 ? scale : 1;
+	return radius_of(interpolation) * (scale > 1 ? scale : 1);
+}
+
+/* At x, in units of the filter's radius. */
+static double filter(enum gn_interpolation interpolation, double x)
+{
+	const double a = -0.5, t = 2 * fabs(x);
+
+	if (interpolation == GN_BILINEAR)
+		return fmax(0, 1 - fabs(x));
+	if (t < 1)
+		return ((a + 2) * t - (a + 3)) * t * t + 1;
+	return t < 2 ? (((t - 5) * t + 8) * t - 4) * a : 0;
 }
 
 /* Returns memory for count elements: old if it is large enough, else a new block; NULL, with *held 0, when out of memory. */
@@ -92,9 +110,9 @@ static void axis_finish(struct axis *a, uint32_t output, const double *raw, uint
 {
 	double sum = 0;
 
-	for (; count > 1 && raw[count - 1] <= 0; count--)
+	for (; count > 1 && !(fabs(raw[count - 1]) > 0); count--)
 		;
-	for (; count > 1 && raw[0] <= 0; raw++, first++, count--)
+	for (; count > 1 && !(fabs(raw[0]) > 0); raw++, first++, count--)
 		;
 	for (uint32_t k = 0; k < count; k++)
 		sum += raw[k];
@@ -106,9 +124,10 @@ static void axis_finish(struct axis *a, uint32_t output, const double *raw, uint
 
 /* Weights from source pixels 0 .. length-1 to `outputs` samples, evenly over [from, from + span), in reverse order when
  * mirrored. */
-static int axis_weigh(struct axis *a, uint32_t length, double from, double span, uint32_t outputs, int mirrored)
+static int axis_weigh(struct axis *a, uint32_t length, double from, double span, uint32_t outputs, int mirrored,
+		      enum gn_interpolation interpolation)
 {
-	double scale = span / outputs, reach = gn_resize_reach(span, outputs);
+	double scale = span / outputs, reach = gn_resize_reach(span, outputs, interpolation);
 	uint32_t most = (uint32_t)(2 * reach) + 3;
 	double *raw;
 
@@ -124,7 +143,7 @@ static int axis_weigh(struct axis *a, uint32_t length, double from, double span,
 		uint32_t end = high <= first + 1.0 ? first + 1 : high > length ? length : (uint32_t)high;
 
 		for (uint32_t k = 0; k < end - first; k++)
-			raw[k] = fmax(0, 1 - fabs((first + k + 0.5 - centre) / reach));
+			raw[k] = filter(interpolation, (first + k + 0.5 - centre) / reach);
 		axis_finish(a, mirrored ? outputs - 1 - i : i, raw, first, end - first);
 	}
 	free(raw);
@@ -213,8 +232,8 @@ enum gn_status gn_resizer_run(struct gn_resizer *r, const struct gn_pixels *src,
 
 	int vectors = r->vectors && src->channels == 3;
 
-	if (axis_weigh(&r->across, src->width, x, width, t->to_width, t->flip) ||
-	    axis_weigh(&r->down, src->height, y, height, t->to_height, 0) ||
+	if (axis_weigh(&r->across, src->width, x, width, t->to_width, t->flip, t->interpolation) ||
+	    axis_weigh(&r->down, src->height, y, height, t->to_height, 0, t->interpolation) ||
 	    (vectors && axis_widen(&r->across, t->to_width)))
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to resize %ux%u pixels", src->width, src->height);
 	/* taps of weight 0 may lie behind the last pixel */

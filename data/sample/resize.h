@@ -1,8 +1,8 @@
-/* Antialiased bilinear resize of a box to a sample, with normalisation and mirroring, from 8-bit pixels to float planes.
+/* Antialiased bilinear or bicubic resize of a box to a sample, with normalisation and mirroring, from 8-bit pixels to float planes.
  *
  * The filter is a triangle as wide as the distance between samples when scaling down (two pixels wide when scaling up), with
  * weights renormalised at the borders: as Pillow and torchvision's antialias=True, without their rounding to 8 bits. At scale 1 it
- * copies.
+ * copies. The bicubic filter is Keys's with a = -0.5, twice as wide; its values may lie outside the range of the pixels.
  *
  * Lifecycle: create, run for each image, destroy. Thread safety: one thread per resizer. Results depend only on the arguments.
  */
@@ -10,6 +10,7 @@
 #define GN_DATA_SAMPLE_RESIZE_H
 
 #include "data/sample/decode.h"
+#include "data/sample/options.h"
 
 struct gn_resizer;
 
@@ -18,6 +19,7 @@ struct gn_resize_target {
 	uint32_t height, width;
 	uint32_t to_x, to_y, to_width, to_height; /* the rectangle to fill; the rest is unchanged */
 	int flip;				  /* mirrors the whole sample, including the position of the rectangle */
+	enum gn_interpolation interpolation;
 	float scale[3], bias[3];		  /* per channel: value = pixel * scale + bias */
 };
 
@@ -30,6 +32,6 @@ void gn_resizer_be_plain(struct gn_resizer *r);
 enum gn_status gn_resizer_run(struct gn_resizer *r, const struct gn_pixels *src, double x, double y, double width,
 			      double height, const struct gn_resize_target *target, struct gn_err *err);
 /* Radius of the filter in source pixels when length source pixels become count. */
-double gn_resize_reach(double length, uint32_t count);
+double gn_resize_reach(double length, uint32_t count, enum gn_interpolation interpolation);
 
 #endif

@@ -112,6 +112,8 @@ static enum gn_status loss(struct gn_compute *c, const struct gn_loss_args *a, s
 		*a->mean += (float)(a->out->loss * a->share);
 	if (!status && a->correct)
 		*a->correct += (float)(correct_share(a) * a->share);
+	if (!status && a->mean_weight)
+		*a->mean_weight += (float)(gn_targets_mean_weight(&a->targets, a->batch) * a->share);
 	return status;
 }
 

@@ -7,6 +7,9 @@
 enum gn_status gn_host_pointwise_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_batch_norm_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_dropout_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_host_activation_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_host_scale_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
+enum gn_status gn_host_layer_norm_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 enum gn_status gn_host_adaptive_create(const struct gn_op *base, struct gn_op **out, struct gn_err *err);
 
 #endif

@@ -128,7 +128,7 @@ enum gn_status gn_dnnl_md_any(struct gn_dnnl_op *op, int dims, const dnnl_dims_t
 enum gn_status gn_dnnl_md_plain(struct gn_dnnl_op *op, int dims, const dnnl_dims_t shape, gn_dnnl_md *out,
 				struct gn_err *err)
 {
-	static const dnnl_format_tag_t tags[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd};
+	static const dnnl_format_tag_t tags[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde};
 
 	return own_md(op, dims, shape, dnnl_f32, tags[dims], out, err);
 }

@@ -10,6 +10,7 @@
 
 struct conv {
 	struct gn_dnnl_op *op;
+	int weight_dims; /* 5 with groups, which come first */
 	dnnl_dims_t weight_shape, bias_shape;
 	struct gn_dnnl_window window;
 	dnnl_data_type_t type;	      /* type of the multiplied tensors */
@@ -59,6 +60,20 @@ static void set_type(struct conv *c)
 	info->in[0].element_bytes = info->out.element_bytes = is_low(c) ? sizeof(uint16_t) : sizeof(float);
 }
 
+static void set_weight_shape(struct conv *c)
+{
+	const struct gn_op_desc *d = &c->op->base.desc;
+	int groups = d->groups > 1 ? d->groups : 1, at = 0;
+
+	if (groups > 1)
+		c->weight_shape[at++] = groups;
+	c->weight_shape[at++] = d->channels_out / groups;
+	c->weight_shape[at++] = d->in[0].c / groups;
+	c->weight_shape[at++] = d->kernel;
+	c->weight_shape[at++] = d->kernel;
+	c->weight_dims = at;
+}
+
 static enum gn_status describe(struct conv *c, struct gn_err *err)
 {
 	const struct gn_op_desc *d = &c->op->base.desc;
@@ -66,9 +81,8 @@ static enum gn_status describe(struct conv *c, struct gn_err *err)
 	dnnl_dims_t in_shape = {in->n, in->c, in->h, in->w}, out_shape = {out->n, out->c, out->h, out->w};
 	enum gn_status s;
 
-	c->weight_shape[0] = c->bias_shape[0] = d->channels_out;
-	c->weight_shape[1] = in->c;
-	c->weight_shape[2] = c->weight_shape[3] = d->kernel;
+	c->bias_shape[0] = d->channels_out;
+	set_weight_shape(c);
 	c->window.stride[0] = c->window.stride[1] = d->stride;
 	c->window.pad_begin[0] = c->window.pad_begin[1] = d->pad;
 	/* oneDNN needs the padding that is actually read */
@@ -79,7 +93,7 @@ static enum gn_status describe(struct conv *c, struct gn_err *err)
 	if (!s)
 		s = gn_dnnl_md_any(c->op, 4, out_shape, c->type, &c->out, err);
 	if (!s)
-		s = gn_dnnl_md_any(c->op, 4, c->weight_shape, c->type, &c->weight_any, err);
+		s = gn_dnnl_md_any(c->op, c->weight_dims, c->weight_shape, c->type, &c->weight_any, err);
 	return s ? s : gn_dnnl_md_plain(c->op, 1, c->bias_shape, &c->bias, err);
 }
 
@@ -165,6 +179,10 @@ static enum gn_status choose_weight(struct conv *c, const_dnnl_primitive_desc_t 
 	struct gn_op_info *info = &c->op->base.info;
 	struct gn_weight_shape shape = gn_conv_weight_shape(&c->op->base.desc);
 
+	if (c->op->base.desc.groups > 1) {
+		info->weight = (struct gn_weight_layout){GN_WEIGHT_PLAIN, 0};
+		return gn_dnnl_md_plain(c->op, c->weight_dims, c->weight_shape, &c->weight, err);
+	}
 	if (c->op->base.desc.weight.order == GN_WEIGHT_ANY && is_low(c))
 		info->weight = blocks_of(&shape);
 	else if (c->op->base.desc.weight.order == GN_WEIGHT_ANY)
@@ -192,7 +210,7 @@ static int find_weight_pack(const struct conv *c, gn_dnnl_md wanted, struct gn_w
 	};
 	const struct gn_weight_layout l = c->op->base.info.weight;
 
-	for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+	for (size_t k = 0; c->op->base.desc.groups <= 1 && k < sizeof known / sizeof *known; k++) {
 		dnnl_data_type_t type = known[k].kind == GN_WEIGHT_PACK_COLUMNS ? dnnl_f32 : dnnl_bf16;
 
 		if (known[k].order != l.order || known[k].block != l.block)
@@ -288,7 +306,7 @@ static enum gn_status weight_gradient(struct conv *c, const_dnnl_primitive_desc_
 	gn_dnnl_md any, other_in, other_out;
 	dnnl_primitive_desc_t other;
 	int better;
-	enum gn_status s = gn_dnnl_md_any(op, 4, c->weight_shape, dnnl_f32, &any, err);
+	enum gn_status s = gn_dnnl_md_any(op, c->weight_dims, c->weight_shape, dnnl_f32, &any, err);
 
 	*in = c->in;
 	*out = c->out;

@@ -25,6 +25,14 @@ enum gn_status gn_host_op_create(const struct gn_op *base, struct gn_op **out, s
 		return gn_host_dropout_create(base, out, err);
 	case GN_OP_ADAPTIVE_AVG_POOL:
 		return gn_host_adaptive_create(base, out, err);
+	case GN_OP_ACTIVATION:
+		return gn_host_activation_create(base, out, err);
+	case GN_OP_SCALE:
+	case GN_OP_CHANNEL_SCALE:
+	case GN_OP_DROP_PATH:
+		return gn_host_scale_create(base, out, err);
+	case GN_OP_LAYER_NORM:
+		return gn_host_layer_norm_create(base, out, err);
 	}
 	return gn_err_set(err, GN_ERR_UNSUPPORTED, "unknown operator kind %d", (int)base->desc.kind);
 }

@@ -111,17 +111,37 @@ static void lamb(const struct gn_optim *o, const struct gn_optim_update *u, cons
 	const struct lamb l = lamb_of(o, u, t);
 	float *restrict p = t->params;
 	const float *restrict m = t->slots[0], *restrict v = t->slots[1];
-	const float rate = (float)(u->lr * t->lr_scale * (t->adapt && sums[0] > 0 && sums[1] > 0 ? sqrt(sums[0] / sums[1]) : 1));
+	const int adapts = o->kind == GN_OPTIM_LAMB && t->adapt && sums[0] > 0 && sums[1] > 0;
+	const float rate = (float)(u->lr * t->lr_scale * (adapts ? sqrt(sums[0] / sums[1]) : 1));
 
 #pragma omp parallel for simd schedule(static) if (t->count > 1 << 14)
 	for (size_t i = 0; i < t->count; i++)
 		p[i] -= rate * lamb_direction(l, m[i], v[i], p[i]);
 }
 
+static void rmsprop(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, const double sums[2])
+{
+	float *restrict p = t->params, *restrict b = t->slots[0], *restrict v = t->slots[1];
+	const float *restrict g = t->grads;
+	const float m = (float)o->momentum, alpha = (float)o->beta2, rest = (float)(1 - o->beta2), eps = (float)o->eps;
+	const float scale = (float)u->grad_scale, decay = (float)t->weight_decay, rate = (float)(u->lr * t->lr_scale);
+
+	(void)sums;
+#pragma omp parallel for simd schedule(static) if (t->count > 1 << 14)
+	for (size_t i = 0; i < t->count; i++) {
+		float d = scale * g[i] + decay * p[i];
+
+		v[i] = alpha * v[i] + rest * d * d;
+		b[i] = m * b[i] + d / (sqrtf(v[i]) + eps);
+		p[i] -= rate * b[i];
+	}
+}
+
 void gn_optim_sums(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_optim_tensor *t, double sums[2])
 {
 	static void (*const rules[])(const struct gn_optim *, const struct gn_optim_update *, const struct gn_optim_tensor *, double *) = {
-		[GN_OPTIM_SGD] = sgd_sums, [GN_OPTIM_LARS] = lars_sums, [GN_OPTIM_LAMB] = lamb_sums};
+		[GN_OPTIM_SGD] = sgd_sums, [GN_OPTIM_LARS] = lars_sums, [GN_OPTIM_LAMB] = lamb_sums,
+		[GN_OPTIM_ADAMW] = lamb_sums, [GN_OPTIM_RMSPROP] = sgd_sums};
 
 	rules[o->kind](o, u, t, sums);
 }
@@ -130,7 +150,8 @@ void gn_optim_apply(const struct gn_optim *o, const struct gn_optim_update *u, c
 {
 	static void (*const rules[])(const struct gn_optim *, const struct gn_optim_update *, const struct gn_optim_tensor *,
 				     const double *) = {
-		[GN_OPTIM_SGD] = sgd, [GN_OPTIM_LARS] = lars, [GN_OPTIM_LAMB] = lamb};
+		[GN_OPTIM_SGD] = sgd, [GN_OPTIM_LARS] = lars, [GN_OPTIM_LAMB] = lamb, [GN_OPTIM_ADAMW] = lamb,
+		[GN_OPTIM_RMSPROP] = rmsprop};
 
 	rules[o->kind](o, u, t, sums);
 }

@@ -27,6 +27,17 @@ struct row {
 	int begin, end, shift, stride;
 };
 
+/* Input channels of a group, and the first that an output channel reads. */
+static int group_in(const struct gn_ref_window *s)
+{
+	return s->groups > 1 ? s->c / s->groups : s->c;
+}
+
+static int first_in(const struct gn_ref_window *s, int oc)
+{
+	return s->groups > 1 ? oc / (s->out_c / s->groups) * group_in(s) : 0;
+}
+
 typedef void row_fn(const struct row *r, const double *a, const double *b, double *out);
 
 static void rows_of_map(const struct gn_ref_window *s, size_t n, size_t oc, size_t ic, row_fn *body, const double *a,
@@ -36,7 +47,7 @@ static void rows_of_map(const struct gn_ref_window *s, size_t n, size_t oc, size
 		for (int kx = 0; kx < s->kernel; kx++) {
 			struct row r = {.shift = kx - s->pad, .stride = s->stride};
 
-			r.weight = at(oc, s->c, ic, s->kernel, ky, s->kernel, kx);
+			r.weight = at(oc, group_in(s), ic - first_in(s, (int)oc), s->kernel, ky, s->kernel, kx);
 			span(s, kx, &r.begin, &r.end);
 			for (int oy = 0; oy < s->out_h; oy++) {
 				int iy = oy * s->stride + ky - s->pad;
@@ -88,7 +99,7 @@ void gn_ref_conv_forward(const struct gn_ref_window *s, const double *x, const d
 
 			for (size_t i = 0; i < map; i++)
 				out[i] = bias ? bias[oc] : 0;
-			for (int ic = 0; ic < s->c; ic++)
+			for (int ic = first_in(s, oc); ic < first_in(s, oc) + group_in(s); ic++)
 				rows_of_map(s, n, oc, ic, forward_row, x, weight, y);
 		}
 	}
@@ -103,7 +114,8 @@ void gn_ref_conv_backward_data(const struct gn_ref_window *s, const double *dy, 
 		for (int ic = 0; ic < s->c; ic++) {
 			memset(dx + ((size_t)n * s->c + ic) * map, 0, map * sizeof *dx);
 			for (int oc = 0; oc < s->out_c; oc++)
-				rows_of_map(s, n, oc, ic, data_row, dy, weight, dx);
+				if (ic >= first_in(s, oc) && ic < first_in(s, oc) + group_in(s))
+					rows_of_map(s, n, oc, ic, data_row, dy, weight, dx);
 		}
 	}
 }
@@ -115,9 +127,9 @@ void gn_ref_conv_backward_weight(const struct gn_ref_window *s, const double *x,
 
 #pragma omp parallel for
 	for (int oc = 0; oc < s->out_c; oc++) {
-		memset(dweight + (size_t)oc * s->c * area, 0, s->c * area * sizeof *dweight);
+		memset(dweight + (size_t)oc * group_in(s) * area, 0, group_in(s) * area * sizeof *dweight);
 		for (int n = 0; n < s->n; n++)
-			for (int ic = 0; ic < s->c; ic++)
+			for (int ic = first_in(s, oc); ic < first_in(s, oc) + group_in(s); ic++)
 				rows_of_map(s, n, oc, ic, weight_row, x, dy, dweight);
 		if (!dbias)
 			continue;

@@ -53,6 +53,36 @@ static void update_running(const struct ref_op *r, const double *mean, const dou
 	}
 }
 
+/* The factors of all maps in the workspace. */
+static const double *factors_of(struct ref_op *r, uint64_t step)
+{
+	const struct gn_op_desc *d = &r->base.desc;
+	double *factors = r->base.buffers.workspace;
+	float *images = (float *)(void *)(factors + (size_t)d->in[0].n * d->in[0].c);
+
+	if (d->kind == GN_OP_SCALE)
+		memcpy(factors, r->base.buffers.in[1], (size_t)d->in[0].n * d->in[0].c * sizeof *factors);
+	if (d->kind == GN_OP_DROP_PATH)
+		gn_drop_path_factors(d, step, images);
+	for (int i = 0; d->kind != GN_OP_SCALE && i < d->in[0].n * d->in[0].c; i++)
+		factors[i] = d->kind == GN_OP_DROP_PATH ? images[i / d->in[0].c] : r->weight[i % d->in[0].c];
+	return factors;
+}
+
+static void scale_backward(struct ref_op *r, const double *dy)
+{
+	const struct gn_op_desc *d = &r->base.desc;
+	const struct gn_op_buffers *b = &r->base.buffers;
+	size_t maps = (size_t)d->in[0].n * d->in[0].c;
+	double *factors = b->workspace, *sums = d->kind == GN_OP_SCALE ? b->din[1] : d->kind == GN_OP_CHANNEL_SCALE ? factors + 2 * maps : NULL;
+
+	gn_ref_scale_backward(maps, (size_t)d->in[0].h * d->in[0].w, b->in[0], factors, dy, b->din[0], sums);
+	for (size_t c = 0; c < r->weights; c++)
+		r->dweight[c] = 0;
+	for (size_t i = 0; r->weights && i < maps; i++)
+		r->dweight[i % r->weights] += sums[i];
+}
+
 /* Statistics are in the workspace: those of the batch in training, else the running ones. */
 static void batch_norm_forward(struct ref_op *r, const double *x, double *y)
 {
@@ -113,6 +143,17 @@ static enum gn_status forward(struct gn_op *op, uint64_t step, struct gn_err *er
 		break;
 	case GN_OP_REORDER:
 		memcpy(y, x, count * sizeof *y);
+		break;
+	case GN_OP_ACTIVATION:
+		gn_ref_activation_forward(d->activation, count, x, y);
+		break;
+	case GN_OP_SCALE:
+	case GN_OP_CHANNEL_SCALE:
+	case GN_OP_DROP_PATH:
+		gn_ref_scale_forward((size_t)d->in[0].n * d->in[0].c, (size_t)d->in[0].h * d->in[0].w, x, factors_of(r, step), y);
+		break;
+	case GN_OP_LAYER_NORM:
+		gn_ref_layer_norm_forward(d->in[0].n, d->in[0].c, (size_t)d->in[0].h * d->in[0].w, x, d->eps, r->weight, r->bias, y);
 		break;
 	}
 	if (d->add)
@@ -194,6 +235,18 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 	case GN_OP_REORDER:
 		memcpy(b->din[0], dy, count * sizeof *dy);
 		break;
+	case GN_OP_ACTIVATION:
+		gn_ref_activation_backward(d->activation, count, b->in[0], dy, b->din[0]);
+		break;
+	case GN_OP_SCALE:
+	case GN_OP_CHANNEL_SCALE:
+	case GN_OP_DROP_PATH:
+		scale_backward(r, dy);
+		break;
+	case GN_OP_LAYER_NORM:
+		gn_ref_layer_norm_backward(d->in[0].n, d->in[0].c, (size_t)d->in[0].h * d->in[0].w, b->in[0], dy, d->eps, r->weight,
+					   b->din[0], r->dweight, r->dbias);
+		break;
 	}
 	narrow(r->weights, r->dweight, b->dweight);
 	narrow(r->biases, r->dbias, b->dbias);
@@ -202,6 +255,11 @@ static enum gn_status backward(struct gn_op *op, struct gn_err *err)
 
 static const struct gn_op_class class = {.bind = bind, .forward = forward, .backward = backward};
 
+static int is_scale(const struct gn_op_desc *d)
+{
+	return d->kind == GN_OP_SCALE || d->kind == GN_OP_CHANNEL_SCALE || d->kind == GN_OP_DROP_PATH;
+}
+
 static void set_sizes(struct ref_op *r)
 {
 	const struct gn_op_desc *d = &r->base.desc;
@@ -209,13 +267,17 @@ static void set_sizes(struct ref_op *r)
 	struct gn_op_info *info = &r->base.info;
 
 	if (d->kind == GN_OP_CONV)
-		r->weights = (size_t)d->channels_out * in->c * d->kernel * d->kernel;
+		r->weights = (size_t)d->channels_out * gn_conv_weight_shape(d).in * d->kernel * d->kernel;
 	if (d->kind == GN_OP_LINEAR)
 		r->weights = (size_t)d->channels_out * in->c * in->h * in->w;
 	if (d->kind == GN_OP_CONV || d->kind == GN_OP_LINEAR)
 		r->biases = d->bias ? d->channels_out : 0;
-	if (d->kind == GN_OP_BATCH_NORM)
+	if (d->kind == GN_OP_BATCH_NORM || d->kind == GN_OP_LAYER_NORM)
 		r->weights = r->biases = in->c;
+	if (d->kind == GN_OP_CHANNEL_SCALE)
+		r->weights = in->c;
+	if (is_scale(d))
+		info->workspace_bytes = 3 * (size_t)in->n * in->c * sizeof(double);
 	info->scratch_bytes = 2 * (r->weights + r->biases) * sizeof(double);
 	if (d->kind == GN_OP_MAX_POOL)
 		info->workspace_bytes = gn_layout_elements(&info->out) * sizeof(int64_t);
@@ -239,9 +301,10 @@ enum gn_status gn_ref_op_create(const struct gn_op *base, struct gn_op **out, st
 	info->out.block = 1;
 	info->out.element_bytes = sizeof(double);
 	r->window = (struct gn_ref_window){d->in[0].n,  d->in[0].c,  d->in[0].h, d->in[0].w, info->out.c,
-					   info->out.h, info->out.w, d->kernel,  d->stride,  d->pad};
+					   info->out.h, info->out.w, d->kernel,  d->stride,  d->pad, d->groups};
 	set_sizes(r);
-	info->backward_reads_in = d->kind == GN_OP_CONV || d->kind == GN_OP_LINEAR || d->kind == GN_OP_BATCH_NORM;
+	info->backward_reads_in = d->kind == GN_OP_CONV || d->kind == GN_OP_LINEAR || d->kind == GN_OP_BATCH_NORM ||
+				  d->kind == GN_OP_ACTIVATION || d->kind == GN_OP_LAYER_NORM || is_scale(d);
 	info->backward_reads_out = d->kind == GN_OP_RELU || d->relu;
 	info->in_place = d->kind == GN_OP_RELU || d->kind == GN_OP_DROPOUT;
 	*out = &r->base;

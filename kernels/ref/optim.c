@@ -53,10 +53,21 @@ static void lamb(const struct gn_optim *o, const struct gn_optim_update *u, cons
 		d_norm += d * d;
 	}
 	d_norm = sqrt(d_norm);
-	if (t->adapt && p_norm > 0 && d_norm > 0)
+	if (o->kind == GN_OPTIM_LAMB && t->adapt && p_norm > 0 && d_norm > 0)
 		ratio = p_norm / d_norm;
 	for (size_t i = 0; i < t->count; i++)
 		t->params[i] -= u->lr * t->lr_scale * ratio * lamb_direction(o, t, first, second, i);
+}
+
+static void rmsprop(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		double g = u->grad_scale * t->grads[i] + t->weight_decay * t->params[i];
+
+		t->slots[1][i] = o->beta2 * t->slots[1][i] + (1 - o->beta2) * g * g;
+		t->slots[0][i] = o->momentum * t->slots[0][i] + g / (sqrt(t->slots[1][i]) + o->eps);
+		t->params[i] -= u->lr * t->lr_scale * t->slots[0][i];
+	}
 }
 
 void gn_ref_optim_step(const struct gn_optim *o, const struct gn_optim_update *u, const struct gn_ref_optim_tensor *t)
@@ -69,7 +80,11 @@ void gn_ref_optim_step(const struct gn_optim *o, const struct gn_optim_update *u
 		lars(o, u, t);
 		break;
 	case GN_OPTIM_LAMB:
+	case GN_OPTIM_ADAMW:
 		lamb(o, u, t);
+		break;
+	case GN_OPTIM_RMSPROP:
+		rmsprop(o, u, t);
 		break;
 	}
 }

@@ -6,6 +6,8 @@
 #ifndef GN_KERNELS_REF_REF_H
 #define GN_KERNELS_REF_REF_H
 
+#include "kernels/op.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +15,7 @@ struct gn_ref_window {
 	int n, c, h, w;          /* input */
 	int out_c, out_h, out_w; /* out_c == c for pooling */
 	int kernel, stride, pad;
+	int groups; /* conv: of input and output channels; 0: one */
 };
 
 void gn_ref_conv_forward(const struct gn_ref_window *s, const double *x, const double *weight, const double *bias,
@@ -34,6 +37,18 @@ void gn_ref_batch_norm_backward(int n, int c, size_t count, const double *x, con
 void gn_ref_relu_forward(size_t count, const double *x, double *y);
 /* dx = dy where y > 0; dx may be dy. */
 void gn_ref_relu_backward(size_t count, const double *y, const double *dy, double *dx);
+/* Formulas as PyTorch's documentation gives them; at a corner the slope is PyTorch's. dx may be dy. */
+void gn_ref_activation_forward(enum gn_activation kind, size_t count, const double *x, double *y);
+void gn_ref_activation_backward(enum gn_activation kind, size_t count, const double *x, const double *dy, double *dx);
+/* y = factors[map] * x for maps of count values; backward: dx the same of dy, and dfactors[map] = sum(dy * x), may be NULL. */
+void gn_ref_scale_forward(size_t maps, size_t count, const double *x, const double *factors, double *y);
+void gn_ref_scale_backward(size_t maps, size_t count, const double *x, const double *factors, const double *dy, double *dx,
+			   double *dfactors);
+/* Mean and variance over the c channels of each of n * count pixels: Ba, Kiros and Hinton 2016. */
+void gn_ref_layer_norm_forward(int n, int c, size_t count, const double *x, double eps, const double *weight, const double *bias,
+			       double *y);
+void gn_ref_layer_norm_backward(int n, int c, size_t count, const double *x, const double *dy, double eps, const double *weight,
+				double *dx, double *dweight, double *dbias);
 void gn_ref_add_forward(size_t count, const double *a, const double *b, double *y);
 
 /* Padding is never the maximum. Of equal values the first in row order is taken, as in PyTorch. argmax: index into x. */

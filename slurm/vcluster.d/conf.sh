@@ -69,6 +69,7 @@ CONF
 	else
 		printf '%s\n' JobAcctGatherType=jobacct_gather/none AccountingStorageType=accounting_storage/none
 	fi >>"$dir/conf/slurm.conf"
+	[[ ! $power_save ]] || power_conf
 	[[ ! $epilog ]] || echo "Epilog=$epilog" >>"$dir/conf/slurm.conf"
 	[[ ! $preempt ]] || cat >>"$dir/conf/slurm.conf" <<CONF
 PartitionName=urgent Nodes=n[1-$nodes] PriorityTier=10 MaxTime=INFINITE State=UP

@@ -60,18 +60,18 @@ start_slurmctld() {
 
 # Not by ip netns exec: it mounts /sys anew, and slurmd wants the control groups. The process and IPC namespaces keep UCX from
 # taking shared memory between nodes, and end with their first process.
-start_node() { # NAME
+start_node() { # NAME [boot: slurmctld waits for a node that says it has booted]
 	local share
 	share=$(share_up "$1")
 	[[ ! $share ]] || echo "share-$1 $share" >>"$dir/vcluster.state"
 	# shellcheck disable=SC2016 # for the shell that enters the group
 	start_daemon "$1" bash -c '[[ $0 != /* ]] || echo $$ >"$0/cgroup.procs"; exec "$@"' "$share" nsenter --net="/run/netns/gn$id-$1" unshare --mount --uts --ipc --pid --fork --kill-child --mount-proc \
-		bash "$here/vcluster.d/node" "$dir" "$1" "$share"
+		bash "$here/vcluster.d/node" "$dir" "$1" "$share" "${2:-}"
 }
 
 all_idle() {
 	SLURM_CONF=$dir/conf/slurm.conf sinfo -h -N -p main -o '%t' |
-		awk -v n="$nodes" '/^(idle|mix|alloc|comp|drain|drng)$/ { ok++ } END { exit ok != n }'
+		awk -v n="$nodes" '/^(idle|mix|alloc|comp|drain|drng)[~#%!]?$/ { ok++ } END { exit ok != n }'
 }
 
 nodes_idle_within() { # SECONDS

@@ -304,11 +304,14 @@ static enum gn_status parse_words(const struct gn_command *c, int argc, char **a
 	return GN_OK;
 }
 
-static enum gn_status check_complete(const struct gn_command *c, const unsigned char *seen, size_t positional,
+static enum gn_status check_complete(const struct gn_command *c, const void *target, const unsigned char *seen, size_t positional,
 				     struct gn_err *err)
 {
+	const struct gn_option *flag = c->waives_required ? find_long(c, c->waives_required, strlen(c->waives_required)) : NULL;
+	int waived = flag && *(const int *)((const char *)target + flag->offset);
+
 	for (size_t i = 0; i < c->option_count; i++)
-		if (c->options[i].required && !seen[i])
+		if (c->options[i].required && !seen[i] && !waived)
 			return gn_err_set(err, GN_ERR_USAGE, "--%s %s is missing; see gannet %s --help",
 					  c->options[i].name, c->options[i].value_name, c->name);
 	if (positional < c->positional_min)
@@ -332,7 +335,7 @@ enum gn_status gn_options_parse(const struct gn_command *command, int argc, char
 	if (!status)
 		status = parse_words(command, argc, argv, target, seen, &found, help, err);
 	if (!status && !*help)
-		status = check_complete(command, seen, found.count, err);
+		status = check_complete(command, target, seen, found.count, err);
 	if (!status && command->given)
 		memcpy((char *)target + command->given, seen, command->option_count);
 	free(seen);

@@ -56,6 +56,7 @@ struct gn_command {
 	const struct gn_option *options;
 	size_t option_count;
 	size_t positional_min, positional_max;
+	const char *waives_required; /* the name of a flag with which required options may be missing; NULL: none */
 	/* words after the first positional are positional too, even with a dash (launch PROGRAM ARG...) */
 	int keeps_rest;
 	/* offset of unsigned char[option_count] in the target: 1 for options that were given; 0: not recorded */

@@ -65,7 +65,9 @@ void gn_options_help(const struct gn_command *command, const char *program, int 
 	struct gn_strbuf text;
 
 	gn_strbuf_init(&text);
-	gn_strbuf_printf(out, "Usage: %s %s [OPTION]...%s%s\n\n", program, command->name, command->positional[0] ? " " : "", command->positional);
+	gn_strbuf_printf(&text, "Usage: %s %s [OPTION]...%s%s", program, command->name, command->positional[0] ? " " : "", command->positional);
+	put_wrapped(out, gn_strbuf_text(&text), columns, 0, 7);
+	gn_strbuf_puts(out, "\n\n");
 	put_wrapped(out, command->summary, columns, 0, 0);
 	gn_strbuf_puts(out, "\n\n");
 	put_wrapped(out, command->description, columns, 0, 0);

@@ -24,7 +24,7 @@ struct gn_rng {
 
 /* stream: the purpose, enum gn_rng_stream; a and b: 32 bits each (an epoch, an index). */
 enum gn_rng_stream { GN_RNG_SHUFFLE = 1, GN_RNG_AUGMENT, GN_RNG_INIT, GN_RNG_DROPOUT, GN_RNG_SYNTHETIC, GN_RNG_TEST,
-		     GN_RNG_SIM, GN_RNG_MIXUP, GN_RNG_SWEEP, GN_RNG_COMPRESS };
+		     GN_RNG_SIM, GN_RNG_MIXUP, GN_RNG_SWEEP, GN_RNG_COMPRESS, GN_RNG_POLICY, GN_RNG_ERASE, GN_RNG_CUTMIX };
 void gn_rng_init(struct gn_rng *r, uint64_t seed, enum gn_rng_stream stream, uint32_t a, uint32_t b);
 uint32_t gn_rng_u32(struct gn_rng *r);
 /* Uniform in 0 .. bound-1 without bias; bound > 0. */

@@ -340,10 +340,10 @@ static const struct gn_option options_table[] = {
 static const struct gn_command command = {
 	.name = "bench",
 	.summary = "measure communication, decoding, or training steps",
-	.positional = "allreduce|reduce-scatter|allgather|broadcast|reduce|all-to-all|p2p|decode|train",
+	.positional = "COLLECTIVE|p2p|decode|train",
 	.description =
-		"Measures between the ranks that started it (srun --mpi=pmix, mpirun, gannet launch), in the columns of "
-		"nccl-tests: size is the longer of a rank's input and output; algorithm bandwidth is size divided by time; bus "
+		"COLLECTIVE is allreduce, reduce-scatter, allgather, broadcast, reduce or all-to-all. It is measured between the "
+		"ranks that started it (srun --mpi=pmix, mpirun, gannet launch), in the columns of nccl-tests: size is the longer of a rank's input and output; algorithm bandwidth is size divided by time; bus "
 		"bandwidth is algorithm bandwidth times 2(n-1)/n for allreduce, (n-1)/n for reduce-scatter, allgather and "
 		"all-to-all, 1 for the others. GB are 10^9 bytes. Times are those of the slowest rank: the mean over the "
 		"iterations, and their 50th and 99th percentile.\n\n"
@@ -365,12 +365,12 @@ static const struct gn_command command = {
 		"backward with the allreduce of gradients between ranks, and an update by SGD with momentum (learning rate 0.01, "
 		"weight decay 1e-4, no dropout). Times are those of the slowest rank; images per second come from the median step. "
 		"The losses of the first steps are printed, to be compared with another program's from the same --init.",
-	.examples = "  gannet launch -n 4 gannet bench allreduce --transport shm   # on this machine\n"
-		    "  srun -N2 --mpi=pmix gannet bench allreduce --json            # JSON lines\n"
-		    "  srun -N2 --mpi=pmix gannet bench p2p --transport rc          # latency and bandwidth of a link\n"
-		    "  gannet launch -n 4 gannet bench allreduce --group 2          # two groups of two ranks at once\n"
-		    "  gannet bench decode --data /local/train --iters 5            # images/s of a processor\n"
-		    "  gannet bench train --model resnet50 --batch 16 --iters 10    # images/s of training steps\n",
+	.examples = "  gannet launch -n 4 gannet bench allreduce --transport shm\n"
+		    "  srun -N2 --mpi=pmix gannet bench allreduce --json     # JSON lines\n"
+		    "  srun -N2 --mpi=pmix gannet bench p2p --transport rc   # of a link\n"
+		    "  gannet launch -n 4 gannet bench allreduce --group 2   # two at once\n"
+		    "  gannet bench decode --data /local/train --iters 5     # images/s\n"
+		    "  gannet bench train --model resnet50 --batch 16 --iters 10\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 	.positional_min = 1,

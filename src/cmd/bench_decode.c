@@ -7,6 +7,7 @@
 #include "data/sample/decode.h"
 #include "src/base/clock.h"
 #include "src/base/json.h"
+#include "src/cmd/bench_augment.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -34,6 +35,7 @@ struct decode_bench {
 	double bytes, pixels;	    /* means per file */
 	double plain_s, sample_s, region_s; /* processor time for all images, the least of all passes */
 	double loader_images_per_s; /* wall-clock rate with loader_threads */
+	struct gn_bench_augment_row augment[GN_BENCH_AUGMENT_ROWS];
 };
 
 /* Decodes the whole image at full size to RGB: the baseline. */
@@ -170,6 +172,9 @@ static void print(const struct decode_bench *b)
 		       b->plain_s / b->region_s,
 		       "the whole loader,", b->options.threads, b->loader_images_per_s,
 		       "for 1000 images/s", 1000 * b->sample_s / n);
+		puts("# augmentation: microseconds of a processor for an image, beside these");
+		for (int i = 0; i < GN_BENCH_AUGMENT_ROWS; i++)
+			printf("%-44s %10.1f\n", b->augment[i].name, b->augment[i].image_us);
 		return;
 	}
 	gn_json_init(&j);
@@ -186,6 +191,10 @@ static void print(const struct decode_bench *b)
 	gn_json_fixed(&j, "of_plain", b->plain_s / b->sample_s, 3);
 	gn_json_int(&j, "threads", b->options.threads);
 	gn_json_fixed(&j, "loader_images_per_s", b->loader_images_per_s, 1);
+	gn_json_object(&j, "augment_us");
+	for (int i = 0; i < GN_BENCH_AUGMENT_ROWS; i++)
+		gn_json_fixed(&j, b->augment[i].name, b->augment[i].image_us, 1);
+	gn_json_end(&j);
 	gn_json_end(&j);
 	puts(gn_json_text(&j));
 	gn_json_release(&j);
@@ -207,6 +216,8 @@ int gn_bench_decode(const struct gn_bench_options *o)
 		status = pass(&b, (uint32_t)i, &err);
 	if (!status)
 		status = measure_loader(&b, &err);
+	if (!status)
+		status = gn_bench_augment((uint32_t)o->side, b.augment, &err);
 	if (!status)
 		print(&b);
 	gn_sample_pipeline_destroy(b.pipeline);

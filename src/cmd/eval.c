@@ -33,6 +33,9 @@ static const struct gn_option options[] = {
 	 .max = 8192,
 	 .help = "shorter side before the centre crop, as torchvision's Resize; -1: as in training; for --weights without "
 		 "metadata 8/7 of the side, and for sides below 64 images of nearly that size are not resized"},
+	{.name = "interpolation", .kind = GN_OPTION_CHOICE, .offset = FIELD(network.interpolation), .value_name = "NAME", .initial = "auto",
+	 .choices = "auto|bilinear|bicubic",
+	 .help = "filter of resizing; auto: as in training; for --weights without metadata bilinear"},
 	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = FIELD(network.average),
 	 .help = "evaluate the exponential moving average of the weights (train --ema)"},
 	{.name = "logits", .kind = GN_OPTION_TEXT, .offset = FIELD(logits), .value_name = "FILE.npy",

@@ -297,9 +297,10 @@ static const struct gn_command command = {
 		"SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 are passed on. When a program fails, the others are ended, and one line "
 		"says which rank failed first, on which host, and why, with its last lines. All tasks then end with its exit code, "
 		"128+S when signal S killed it; with 4 when a rank was lost, with its node for example.",
-	.examples = "  srun -N4 --ntasks-per-node=8 --mpi=pmix gannet exec python train.py     # a process a GPU\n"
-		    "  srun -N4 --ntasks-per-node=1 --mpi=pmix gannet exec --per-node torchrun --nproc-per-node 8 train.py\n"
-		    "  gannet launch -n 4 -- gannet exec --label python train.py               # this machine alone\n",
+	.examples = "  srun -N4 --ntasks-per-node=8 --mpi=pmix gannet exec python train.py\n"
+		    "  srun -N4 --ntasks-per-node=1 --mpi=pmix gannet exec --per-node \\\n"
+		    "      torchrun --nproc-per-node 8 train.py\n"
+		    "  gannet launch -n 4 -- gannet exec --label python train.py\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 	.positional_min = 1,

@@ -1,18 +1,22 @@
 #include "src/cmd/cmd.h"
 
+#include "src/base/alloc.h"
 #include "src/base/file.h"
 #include "src/train/checkpoint/checkpoint.h"
+#include "src/train/model/onnx.h"
 #include "src/train/model/safetensors.h"
+#include "src/train/model/weights.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct export_options {
 	const char *checkpoint, *out;
-	int average;
+	int average, fold_batch_norm, pixel_input;
 };
 
 static const struct gn_option options[] = {
@@ -20,26 +24,47 @@ static const struct gn_option options[] = {
 	 .value_name = "DIR", .required = 1, .help = "a checkpoint, or a folder of checkpoints, of which the newest valid one is "
 		 "used"},
 	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = offsetof(struct export_options, out),
-	 .value_name = "FILE.safetensors", .required = 1, .help = "file to write; must not exist"},
+	 .value_name = "FILE", .required = 1, .help = "file to write, which must not exist: ONNX if its name ends in .onnx, else "
+		 "safetensors"},
 	{.name = "ema", .kind = GN_OPTION_FLAG, .offset = offsetof(struct export_options, average),
 	 .help = "write the exponential moving average of the weights (train --ema)"},
+	{.name = "fold-batch-norm", .kind = GN_OPTION_FLAG, .offset = offsetof(struct export_options, fold_batch_norm),
+	 .help = "ONNX: batch norm becomes part of the weights and biases of the convolutions before it"},
+	{.name = "pixel-input", .kind = GN_OPTION_FLAG, .offset = offsetof(struct export_options, pixel_input),
+	 .help = "ONNX: the input is pixels of 0 to 255 as uint8, which the graph normalises"},
 };
 
 static const struct gn_command command = {
 	.name = "export",
-	.summary = "write a checkpoint's weights as one safetensors file",
+	.summary = "write a checkpoint's network as one safetensors or ONNX file",
 	.positional = "",
-	.description = "The file has torchvision's parameter names: load it with safetensors.torch.load_file and "
-		       "load_state_dict(strict=True). Its metadata holds the network's name, and the preprocessing and the class "
-		       "names as JSON texts. The checkpoint is verified first.",
-	.examples = "  gannet export --checkpoint run1 --out resnet50.safetensors\n",
+	.description = "A safetensors file has torchvision's parameter names: load it with safetensors.torch.load_file and "
+		       "load_state_dict(strict=True). An ONNX file (operator set 17) holds the network as well, for onnxruntime and others: "
+		       "input float [batch][channels][side][side], output logits [batch][classes], any batch. The metadata of both holds "
+		       "the network's name, and the preprocessing and the class names as JSON texts. The checkpoint is verified first.",
+	.examples = "  gannet export --checkpoint run1 --out resnet50.safetensors\n"
+		    "  gannet export --checkpoint run1 --out resnet50.onnx --fold-batch-norm\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 };
 
-/* Copies all tensors of from into the new file to, with the network's metadata beside PyTorch's "format" entry. */
-static enum gn_status copy_tensors(const struct gn_safetensors *from, const char *to, const char *const *metadata,
-				   size_t count_metadata, uint64_t *len_bytes, struct gn_err *err)
+/* What is exported, from a checkpoint. */
+struct source {
+	const struct gn_checkpoint_info *info;
+	const char *path; /* of the weights */
+	const char *const *metadata; /* of both formats: pairs key, value */
+	size_t metadata_count;
+};
+
+static int is_onnx(const char *path)
+{
+	size_t len = strlen(path);
+
+	return len > 5 && !strcmp(path + len - 5, ".onnx");
+}
+
+static enum gn_status write_safetensors_of(const struct gn_safetensors *from, const struct source *s, const char *to, uint64_t *len_bytes,
+					   struct gn_err *err)
 {
 	size_t count = gn_safetensors_count(from), at = 0, total = 0;
 	struct gn_tensor_entry *entries = calloc(count + 1, sizeof *entries);
@@ -58,36 +83,85 @@ static enum gn_status copy_tensors(const struct gn_safetensors *from, const char
 		at += entries[i].len_bytes;
 	}
 	if (!status)
-		status = gn_safetensors_write(to, entries, count, metadata, count_metadata, NULL, len_bytes, err);
+		status = gn_safetensors_write(to, entries, count, s->metadata, s->metadata_count, NULL, len_bytes, err);
 	free(entries);
 	free(bytes);
 	return status;
 }
 
+/* A copy of all tensors of the checkpoint's file, with more metadata. */
+static enum gn_status write_safetensors(const struct export_options *o, const struct source *s, const char *to, uint64_t *len_bytes,
+					struct gn_err *err)
+{
+	struct gn_safetensors *from;
+	enum gn_status status = gn_safetensors_open(s->path, &from, err);
+
+	(void)o;
+	if (status)
+		return status;
+	status = write_safetensors_of(from, s, to, len_bytes, err);
+	gn_safetensors_close(from);
+	return status;
+}
+
+static enum gn_status write_onnx_of(const struct gn_model *model, const struct export_options *o, const struct source *s, const char *to,
+				    uint64_t *len_bytes, struct gn_err *err)
+{
+	struct gn_onnx_options onnx = {.fold_batch_norm = o->fold_batch_norm, .pixel_input = o->pixel_input, .metadata = s->metadata,
+					  .metadata_count = s->metadata_count};
+	float *params = gn_alloc_aligned(gn_model_param_elements(model) * sizeof *params);
+	float *buffers = gn_alloc_aligned((gn_model_buffer_elements(model) + 1) * sizeof *buffers);
+	enum gn_status status = GN_OK;
+
+	memcpy(onnx.mean, s->info->input.mean, sizeof onnx.mean);
+	memcpy(onnx.deviation, s->info->input.deviation, sizeof onnx.deviation);
+	if (!params || !buffers)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %zu weights", gn_model_param_elements(model));
+	if (!status)
+		status = gn_weights_load(s->path, model, params, buffers, err);
+	if (!status)
+		status = gn_onnx_write(to, model, params, buffers, &onnx, len_bytes, err);
+	free(params);
+	free(buffers);
+	return status;
+}
+
+static enum gn_status write_onnx(const struct export_options *o, const struct source *s, const char *to, uint64_t *len_bytes,
+				 struct gn_err *err)
+{
+	struct gn_model *model;
+	enum gn_status status =
+		gn_model_create(s->info->model, (int)s->info->classes, (int)s->info->channels, (int)s->info->side, &model, err);
+
+	if (status)
+		return status;
+	status = write_onnx_of(model, o, s, to, len_bytes, err);
+	gn_model_destroy(model);
+	return status;
+}
+
 /* Writes to a temporary name beside out and renames it, so that out is complete or absent. */
-static enum gn_status write_file(const struct gn_safetensors *from, const char *out, const char *const *metadata,
-				 size_t count_metadata, uint64_t *len_bytes, struct gn_err *err)
+static enum gn_status write_file(const struct export_options *o, const struct source *s, uint64_t *len_bytes, struct gn_err *err)
 {
 	char temporary[PATH_MAX];
 	enum gn_status status;
 
-	if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp-%ld", out, (long)getpid()) >= sizeof temporary)
-		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", out);
-	status = copy_tensors(from, temporary, metadata, count_metadata, len_bytes, err);
+	if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp-%ld", o->out, (long)getpid()) >= sizeof temporary)
+		return gn_err_set(err, GN_ERR_USAGE, "path too long: %s", o->out);
+	status = (is_onnx(o->out) ? write_onnx : write_safetensors)(o, s, temporary, len_bytes, err);
 	if (status)
 		return status;
-	if (rename(temporary, out)) {
-		status = gn_err_errno(err, errno, "cannot rename %s to %s", temporary, out);
+	if (rename(temporary, o->out)) {
+		status = gn_err_errno(err, errno, "cannot rename %s to %s", temporary, o->out);
 		unlink(temporary);
 		return status;
 	}
-	return gn_sync_parent(out, err);
+	return gn_sync_parent(o->out, err);
 }
 
-static enum gn_status describe_and_write(const char *folder, const struct gn_checkpoint_info *info, const char *path,
-					 const char *out, uint64_t *len_bytes, struct gn_err *err)
+static enum gn_status describe_and_write(const struct export_options *o, const char *folder, const struct gn_checkpoint_info *info,
+					 const char *path, uint64_t *len_bytes, struct gn_err *err)
 {
-	struct gn_safetensors *file = NULL;
 	struct gn_json preprocessing;
 	char *names = NULL;
 	enum gn_status status = gn_checkpoint_class_names(folder, &names, err);
@@ -96,15 +170,14 @@ static enum gn_status describe_and_write(const char *folder, const struct gn_che
 	gn_checkpoint_put_preprocessing(&preprocessing, NULL, info);
 	if (!status && gn_json_failed(&preprocessing))
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to describe %s", path);
-	if (!status)
-		status = gn_safetensors_open(path, &file, err);
 	if (!status) {
 		const char *const metadata[] = {"format", "pt", "model", info->model, "preprocessing",
 						gn_json_text(&preprocessing), "class_names", names};
+		int skip = is_onnx(o->out); /* "format" is for PyTorch's loader */
+		struct source s = {info, path, metadata + 2 * skip, (names ? 4 : 3) - (size_t)skip};
 
-		status = write_file(file, out, metadata, names ? 4 : 3, len_bytes, err);
+		status = write_file(o, &s, len_bytes, err);
 	}
-	gn_safetensors_close(file);
 	gn_json_release(&preprocessing);
 	free(names);
 	return status;
@@ -117,13 +190,16 @@ static enum gn_status export_weights(const struct export_options *o, struct gn_l
 	uint64_t len;
 	enum gn_status status;
 
+	if (!is_onnx(o->out) && (o->fold_batch_norm || o->pixel_input))
+		return gn_err_set(err, GN_ERR_USAGE, "--%s is of ONNX files: give --out FILE.onnx, not %s",
+				  o->fold_batch_norm ? "fold-batch-norm" : "pixel-input", o->out);
 	if (access(o->out, F_OK) == 0)
 		return gn_err_set(err, GN_ERR_EXISTS, "%s exists already", o->out);
 	status = gn_checkpoint_find(o->checkpoint, log, folder, &info, err);
 	if (!status)
 		status = gn_checkpoint_weights(folder, &info, o->average, path, err);
 	if (!status)
-		status = describe_and_write(folder, &info, path, o->out, &len, err);
+		status = describe_and_write(o, folder, &info, path, &len, err);
 	if (!status)
 		gn_log_info(log, "wrote %s: %s of step %llu, %llu bytes", o->out, info.model,
 			    (unsigned long long)info.state.step, (unsigned long long)len);

@@ -2,7 +2,7 @@ bin_PROGRAMS += gannet
 gannet_CFLAGS = $(AM_CFLAGS)
 gannet_CPPFLAGS = $(AM_CPPFLAGS) -DGN_SITE_FILE='"$(sysconfdir)/gannet.conf"'
 gannet_SOURCES = \
-	src/cmd/bench.c src/cmd/bench.h src/cmd/bench_coll.c src/cmd/bench_decode.c src/cmd/bench_gpu.c \
+	src/cmd/bench.c src/cmd/bench.h src/cmd/bench_coll.c src/cmd/bench_augment.c src/cmd/bench_augment.h src/cmd/bench_decode.c src/cmd/bench_gpu.c \
 	src/cmd/bench_pattern.c src/cmd/bench_pattern.h \
 	src/cmd/bench_row.c src/cmd/bench_row.h src/cmd/bench_shared.c \
 	src/cmd/bench_train.c src/cmd/bench_train_internal.h src/cmd/bench_train_report.c \
@@ -35,7 +35,11 @@ gannet_SOURCES = \
 GOLDEN_FILES = \
 	tests/golden/resnet18-b4-s64-c10.json \
 	tests/golden/resnet50-b4-s96-c1000.json \
-	tests/golden/resnet50-b2-s224-c1000.json
+	tests/golden/resnet50-b2-s224-c1000.json \
+	tests/golden/mobilenet_v2-b3-s96-c7.json \
+	tests/golden/mobilenet_v3_large-b3-s96-c7.json \
+	tests/golden/efficientnet_b0-b3-s96-c7.json \
+	tests/golden/convnext_tiny-b3-s96-c7.json
 EXTRA_DIST += $(GOLDEN_FILES) tests/golden/README.md tests/golden/resnet18-b2-s32-c10.json
 # the assembler finds the reference files by its own -I
 gannet_CCASFLAGS = -Wa,-I$(top_srcdir)
@@ -43,7 +47,7 @@ src/cmd/gannet-golden.$(OBJEXT): $(GOLDEN_FILES)
 gannet_LDADD = $(JOBS_LIBS) $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_CUDA_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 
 pkgconfigdir = $(libdir)/pkgconfig
-nodist_pkgconfig_DATA = src/gannet.pc
+nodist_pkgconfig_DATA += src/gannet.pc
 # Modules are known by their file's name: the version's.
 modulefiledir = $(datadir)/modulefiles/gannet
 install-data-hook: src/gannet.modulefile
@@ -57,7 +61,7 @@ CLEANFILES += gannet.bash
 # A page for each command, from the table that parses its options: nothing here to keep in step.
 dist_man_MANS += src/man/gannet.1
 dist_doc_DATA = README.md CHANGELOG.md LICENSE src/man/gannet.conf src/man/data-path.svg src/man/architecture.svg \
-	src/man/checkpoints.md src/man/data.md src/man/design.md src/man/exec.md src/man/fabric.md src/man/formats.md src/man/gpus.md src/man/logs.md \
+	src/man/checkpoints.md src/man/containers.md src/man/data.md src/man/design.md src/man/exec.md src/man/fabric.md src/man/first-day.md src/man/formats.md src/man/gpus.md src/man/logs.md \
 	src/man/nccl-plugin.md src/man/peers.md src/man/preflight.md src/man/preprocessing.md src/man/security.md src/man/sim.md src/man/site.md \
 	src/man/slurm.md src/man/submit.md src/man/summary.md src/man/sweep.md src/man/training.md
 simdir = $(pkgdatadir)/sim

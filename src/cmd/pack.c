@@ -14,7 +14,7 @@ struct pack_options {
 	const char *classes, *labels;
 	struct gn_shape_2d size;
 	const char *png, *split;
-	int skip_bad, json;
+	int skip_bad, exif_rotate, json;
 };
 
 #define AT(field) offsetof(struct pack_options, field)
@@ -37,8 +37,10 @@ static const struct gn_option options[] = {
 	 .help = "skip bad images, naming each, instead of failing"},
 	{.name = "png", .kind = GN_OPTION_CHOICE, .offset = AT(png), .value_name = "WHAT", .initial = "convert",
 	 .choices = "convert|refuse", .help = "treatment of PNG images"},
+	{.name = "exif-rotate", .kind = GN_OPTION_FLAG, .offset = AT(exif_rotate),
+	 .help = "turn JPEG images as their EXIF orientation says, and encode them again (default: ignored, as torchvision does)"},
 	{.name = "quality", .kind = GN_OPTION_INT, .offset = AT(quality), .value_name = "N", .initial = "95", .min = 1,
-	 .max = 100, .help = "JPEG quality of converted (PNG, CMYK) and synthetic images"},
+	 .max = 100, .help = "JPEG quality of converted (PNG, CMYK, --exif-rotate) and synthetic images"},
 	{.name = "synthetic", .kind = GN_OPTION_INT, .offset = AT(synthetic), .value_name = "COUNT", .min = 1,
 	 .max = 2147483647, .help = "generate COUNT images instead of reading a SOURCE"},
 	{.name = "size", .kind = GN_OPTION_SHAPE, .offset = AT(size), .value_name = "HxW",
@@ -81,7 +83,8 @@ static const struct gn_command command = {
 	.examples = "  gannet pack --out digits/train data/digits/digits-train.tar.xz\n"
 		    "  gannet pack --out flowers --split val=0.1 photos\n"
 		    "  gannet pack --out imagenet/train ILSVRC2012_img_train.tar\n"
-		    "  gannet pack --out imagenet/val --classes imagenet/train --labels val.csv ILSVRC2012_img_val.tar\n"
+		    "  gannet pack --out imagenet/val --classes imagenet/train \\\n"
+		    "      --labels val.csv ILSVRC2012_img_val.tar\n"
 		    "  gannet pack --out fake --synthetic 10000 --classes 100 --size 256x256\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
@@ -133,14 +136,16 @@ static void tell(const struct pack_options *o, const struct gn_pack_result *r)
 		fprintf(stderr, "; %llu in train, %llu in %s", (unsigned long long)(r->samples - r->split_samples),
 			(unsigned long long)r->split_samples, r->split_name);
 	if (r->converted)
-		fprintf(stderr, "; %llu converted (PNG, CMYK)", (unsigned long long)r->converted);
+		fprintf(stderr, "; %llu converted (PNG, CMYK%s)", (unsigned long long)r->converted,
+			o->exif_rotate ? ", turned" : "");
 	if (r->warned)
 		fprintf(stderr, "; %llu with JPEG warnings", (unsigned long long)r->warned);
 	if (r->passed)
 		fprintf(stderr, "; %llu other file%s ignored", (unsigned long long)r->passed,
 			r->passed == 1 ? " or folder" : "s and folders");
 	if (r->rotated)
-		fprintf(stderr, "; %llu with an EXIF orientation, which is not applied", (unsigned long long)r->rotated);
+		fprintf(stderr, "; %llu with an EXIF orientation, which is %s", (unsigned long long)r->rotated,
+			o->exif_rotate ? "applied" : "not applied");
 	fputc('\n', stderr);
 }
 
@@ -170,7 +175,8 @@ static int run(const void *target, const struct gn_text_list *positional)
 		.out = o->out, .shard_bytes = (uint64_t)o->shard_bytes, .seed = (uint64_t)o->seed,
 		.sources = positional->count ? positional->items : NULL, .source_count = positional->count,
 		.threads = o->threads ? (int)o->threads : gn_cpu_count(), .skip_bad = o->skip_bad,
-		.refuse_png = o->png[0] == 'r', .split = o->split, .quality = (int)o->quality, .progress = &progress,
+		.refuse_png = o->png[0] == 'r', .split = o->split, .quality = (int)o->quality, .exif_rotate = o->exif_rotate,
+		.progress = &progress,
 		.stop = &stop_requested,
 	};
 	struct gn_pack_result result;

@@ -175,6 +175,20 @@ static void print_table(const struct result *r)
 	}
 }
 
+static void print_gpus(const struct result *r)
+{
+	int gpus = 0, without = 0;
+
+	for (int i = 0; i < r->nodes; i++) {
+		gpus += r->hosts[i].gpus.count > 0 ? r->hosts[i].gpus.count : 0;
+		without += r->hosts[i].gpus.count < 0;
+	}
+	if (without == r->nodes)
+		puts("GPUs: not looked at, no libnvidia-ml");
+	else
+		printf("GPUs: %d on %d node%s, memory errors and clocks looked at\n", gpus, r->nodes - without, gn_text_plural((uint64_t)(r->nodes - without)));
+}
+
 static void print_problems(const struct result *r)
 {
 	const char **names = calloc(r->count + 1, sizeof *names);
@@ -211,6 +225,7 @@ static enum gn_status tell(const struct preflight_options *o, const struct resul
 		fputs(gn_json_text(&j), stdout);
 	} else if (!status) {
 		print_table(r);
+		print_gpus(r);
 		print_problems(r);
 	}
 	if (!status && o->out)
@@ -295,15 +310,17 @@ static const struct gn_command command = {
 	.positional = "",
 	.description =
 		"Measures, on all nodes at once, processors, memory bandwidth, the disk of --local, the rate and latency of the network "
-		"between every two nodes, and clocks; compares versions, hardware, mounts and limits; prints a table, what is "
+		"between every two nodes, and clocks; compares versions, hardware, mounts and limits; asks NVIDIA's NVML for memory errors and reduced clocks of GPUs; prints a table, what is "
 		"wrong with which node, and an --exclude line for sbatch. One task a node is enough.\n\n"
 		"A measurement counts as wrong when it is a quarter below the job's median (a disk's: half; a latency: three "
 		"times it) and three times the others' scatter away from it, or as much worse than --baseline. A fact counts as wrong when most "
 		"nodes have another.\n\n"
 		"The exit code is 6 when something was found, 0 when not.",
 	.examples = "  srun -N16 --ntasks-per-node=1 --mpi=pmix gannet preflight --local /nvme\n"
-		    "  srun -N16 --ntasks-per-node=1 --mpi=pmix gannet preflight --out good.json      # a baseline\n"
-		    "  srun -N16 --ntasks-per-node=1 --mpi=pmix gannet preflight --baseline good.json\n",
+		    "  srun -N16 --ntasks-per-node=1 --mpi=pmix gannet preflight \\\n"
+		    "      --out good.json   # a baseline\n"
+		    "  srun -N16 --ntasks-per-node=1 --mpi=pmix gannet preflight \\\n"
+		    "      --baseline good.json\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 };

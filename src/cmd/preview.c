@@ -120,6 +120,8 @@ static enum gn_status load(struct preview *p, const char *directory, struct gn_e
 		status = gn_input_parse(t->mean, t->deviation, gn_model_channels(p->model), &p->input, err);
 	if (!status)
 		status = gn_input_check(t->mean, t->deviation, &p->input, err);
+	if (!status)
+		status = gn_interpolation_parse(t->interpolation, &p->input.interpolation, err);
 	p->input.resize_shorter = t->resize_shorter < 0 ? 0 : t->resize_shorter;
 	if (!status)
 		status = gn_input_train_options(t, &p->input, p->model, side, &p->lo, err);

@@ -43,7 +43,7 @@ static const struct gn_command command = {
 	.examples = "  gannet report run1.jsonl run2.jsonl --out report\n"
 		    "  gannet report run1.jsonl --per-class classes.json --out report\n"
 		    "  gannet report run1.jsonl --csv run1.csv\n"
-		    "  gannet report run1.jsonl --tensorboard runs    # tensorboard --logdir runs\n",
+		    "  gannet report run1.jsonl --tensorboard runs   # for its --logdir\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 	.positional_min = 1,

@@ -269,9 +269,10 @@ static const struct gn_command command = {
 		"With --compute-ms, --log or --step it predicts training: gradient buckets become ready during the backward pass "
 		"and are reduced one after the other. With --verify it verifies that each schedule sums every contribution exactly "
 		"once, without data race, deadlock or unread message.",
-	.examples = "  gannet sim --nodes 16 --ranks-per-node 4 --link-gbit 100           # all allreduces, 64 KiB to 64 MiB\n"
-		    "  gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64 # images/s of ResNet-50\n"
-		    "  gannet sim --verify --collective all                                # verification\n",
+	.examples = "  # all allreduces, 64 KiB to 64 MiB; images/s of ResNet-50; verification\n"
+		    "  gannet sim --nodes 16 --ranks-per-node 4 --link-gbit 100\n"
+		    "  gannet sim --nodes 8 --ranks-per-node 4 --compute-ms 180 --batch 64\n"
+		    "  gannet sim --verify --collective all\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 };

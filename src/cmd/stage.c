@@ -38,7 +38,8 @@ static const struct gn_command command = {
 		       "owner of the folder may have write permission. A copy that belongs to another user is used without writing "
 		       "to it if every shard has the digest that --from has; this is verified each time, and the owner can still "
 		       "change the copy later.",
-	.examples = "  srun --ntasks-per-node=1 gannet stage --from /shared/imagenet/train --to /nvme/imagenet/train\n",
+	.examples = "  srun --ntasks-per-node=1 gannet stage --from /shared/imagenet/train \\\n"
+		    "      --to /nvme/imagenet/train\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 };

@@ -117,9 +117,12 @@ static const struct gn_command command = {
 		"at most --retries times in a row without a newer checkpoint; a host that was lost twice is excluded. train goes on from "
 		"its newest checkpoint; for exec the program has to do so itself. The policy is train.sbatch's, of which a copy lies "
 		"beside the script.",
-	.examples = "  gannet submit -N 4 --ppn 8 -t 12:00:00 -- train --data /local/train --model resnet50 --checkpoint run1 --log run1.jsonl\n"
-		    "  gannet submit -N 2 --ppn 4 --snapshot . --after 1234 -- exec python train.py\n"
-		    "  gannet submit --array 1-4 -- train --data train --model lenet --seed %a --checkpoint run-%a\n",
+	.examples = "  gannet submit -N 4 --ppn 8 -t 12:00:00 -- train --data /local/train \\\n"
+		    "      --model resnet50 --checkpoint run1 --log run1.jsonl\n"
+		    "  gannet submit -N 2 --ppn 4 --snapshot . --after 1234 -- \\\n"
+		    "      exec python train.py\n"
+		    "  gannet submit --array 1-4 -- train --data train --model lenet \\\n"
+		    "      --seed %a --checkpoint run-%a\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 	.positional_min = 1,

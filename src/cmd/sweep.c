@@ -352,7 +352,8 @@ static const struct gn_command command = {
 		"status prints how they are doing, best the one with the highest top-1 (or the lowest loss) that has ended, report writes "
 		"DIR/report/report.html with a table of all trials, their curves, and the result by each parameter, rerun --failed submits those again that failed or were stopped; they go on from "
 		"their checkpoints. All of these read the ledger and the logs, and do not ask Slurm.",
-	.examples = "  gannet sweep run --grid lr=.01,.05 --random 'weight-decay=log(1e-5,1e-3):8' \\\n"
+	.examples = "  gannet sweep run --grid lr=.01,.05 \\\n"
+		    "      --random 'weight-decay=log(1e-5,1e-3):8' \\\n"
 		    "      --max 4 -- train --data train --model lenet\n"
 		    "  gannet sweep status sweep\n"
 		    "  gannet sweep best --json sweep\n",

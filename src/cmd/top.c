@@ -222,7 +222,7 @@ static const struct gn_command command = {
 	.positional = "JOB|LOG",
 	.description =
 		"Shows in a terminal, until q is pressed, how a run is doing: step, loss and rate with the course of the last lines, time to the "
-		"end, what a step is spent on, the slowest ranks, processors, memory and network of each node, restarts, and why a job waits. "
+		"end, what a step is spent on, silent ranks and the slowest ones, processors, memory and network of each node, restarts, and why a job waits. "
 		"Without a terminal, and with --once or --json, it prints that once.\n\n"
 		"LOG is the file of train --log, on a file system that both see; the run keeps LOG.status beside it. JOB is the number of a job "
 		"of gannet submit or gannet sweep (12, or 12_3 in an array), whose script names the log. Nothing runs on the nodes for it, and "

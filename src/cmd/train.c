@@ -40,7 +40,11 @@ static const struct gn_option options[] = {
 	 .help = "published values for options that are not given, meant for ImageNet (in a run of fewer epochs warm-up and "
 		 "milestones are scaled): goyal (Goyal et al. 2017, arXiv 1706.02677), nvidia-50 (NVIDIA DeepLearningExamples, "
 		 "ResNet50 v1.5, 50 epochs), mlperf-lars (MLPerf training, reference convergence point of the nearest global "
-		 "batch)"},
+		 "batch), torchvision-v1 and -v2 (its ResNet-50 weights of these versions), timm-a2 and -a3 (Wightman et al. 2021, arXiv "
+		 "2110.00476), ffcv-16 to ffcv-88 (FFCV, by epochs)"},
+	{.name = "dry-run", .kind = GN_OPTION_FLAG, .offset = FIELD(dry_run),
+	 .help = "print what --recipe sets for --batch and --accumulate of one rank, where each value is published, and which parts of "
+		 "the recipe are missing here; and end"},
 	{.name = "epochs", .kind = GN_OPTION_INT, .offset = FIELD(epochs), .value_name = "N", .initial = "10", .min = 0,
 	 .max = 1e6, .help = "passes over the data; 0: only evaluate on --val"},
 	{.name = "steps", .kind = GN_OPTION_INT, .offset = FIELD(steps), .value_name = "N", .initial = "0", .min = 0,
@@ -70,15 +74,16 @@ static const struct gn_option options[] = {
 	{.name = "lr-power", .kind = GN_OPTION_REAL, .offset = FIELD(lr_power), .value_name = "X", .initial = "2",
 	 .min = 0, .max = 100, .help = "polynomial: exponent"},
 	{.name = "optimizer", .kind = GN_OPTION_CHOICE, .offset = FIELD(optimizer), .value_name = "NAME",
-	 .initial = "sgd", .choices = "sgd|lars|lamb",
-	 .help = "sgd; lars (You, Gitman and Ginsburg 2017) and lamb (You et al. 2020) for large batches"},
+	 .initial = "sgd", .choices = "sgd|lars|lamb|adamw|rmsprop",
+	 .help = "sgd; lars (You, Gitman and Ginsburg 2017) and lamb (You et al. 2020) for large batches; adamw and rmsprop as "
+		 "PyTorch's, on hosts"},
 	{.name = "momentum", .kind = GN_OPTION_REAL, .offset = FIELD(momentum), .value_name = "X", .initial = "0.9",
-	 .min = 0, .max = 1, .help = "momentum of sgd and lars, beta 1 of lamb"},
+	 .min = 0, .max = 1, .help = "momentum of sgd, lars and rmsprop, beta 1 of lamb and adamw"},
 	{.name = "nesterov", .kind = GN_OPTION_FLAG, .offset = FIELD(nesterov), .help = "Nesterov's momentum, sgd and lars"},
 	{.name = "beta2", .kind = GN_OPTION_REAL, .offset = FIELD(beta2), .value_name = "X", .initial = "0.999",
-	 .min = 0, .max = 1, .help = "lamb: beta 2, the decay of the second moment"},
+	 .min = 0, .max = 1, .help = "lamb, adamw: beta 2, the decay of the second moment; rmsprop: alpha, which torchvision sets to 0.9"},
 	{.name = "eps", .kind = GN_OPTION_REAL, .offset = FIELD(eps), .value_name = "X", .initial = "-1", .min = -1,
-	 .max = 1, .help = "lars, lamb: epsilon added to denominators; -1: 0 for lars, 1e-6 for lamb"},
+	 .max = 1, .help = "epsilon added to denominators, for all but sgd; -1: 0 for lars, 1e-6 for lamb, 1e-8 for adamw and rmsprop"},
 	{.name = "trust", .kind = GN_OPTION_REAL, .offset = FIELD(trust), .value_name = "X", .initial = "0.001",
 	 .min = 0, .max = 1e6, .help = "lars: trust coefficient"},
 	{.name = "clip", .kind = GN_OPTION_REAL, .offset = FIELD(clip), .value_name = "X", .initial = "0", .min = 0,
@@ -102,8 +107,14 @@ static const struct gn_option options[] = {
 	 .help = "weight decay also on biases and batch norm"},
 	{.name = "label-smoothing", .kind = GN_OPTION_REAL, .offset = FIELD(label_smoothing), .value_name = "X",
 	 .initial = "0", .min = 0, .max = 0.999, .help = "label smoothing"},
+	{.name = "class-weights", .kind = GN_OPTION_TEXT, .offset = FIELD(class_weights), .value_name = "FILE|balanced",
+	 .help = "loss: weights of classes, as weight of torch's CrossEntropyLoss: FILE holds one number for each class, in the order of the "
+		 "dataset's; balanced: images / (classes * images of the class)"},
 	{.name = "dropout", .kind = GN_OPTION_FLAG, .offset = FIELD(dropout), .initial = "1",
 	 .help = "dropout probability, in networks with dropout"},
+	{.name = "drop-path", .kind = GN_OPTION_REAL, .offset = FIELD(drop_path), .value_name = "X", .initial = "-1", .min = -1, .max = 0.99,
+	 .help = "stochastic depth: probability that an image skips the last residual block, less for earlier ones (efficientnet_b0, "
+		 "convnext_tiny); -1: the network's own, 0.2 and 0.1"},
 	GN_CMD_SAMPLE_OPTIONS(FIELD),
 	{.name = "init", .kind = GN_OPTION_TEXT, .offset = FIELD(init), .value_name = "HOW",
 	 .help = "initial parameters: PATH of a safetensors file of F32, F16 or BF16 (unknown tensors are named and ignored), "
@@ -127,6 +138,8 @@ static const struct gn_option options[] = {
 	{.name = "checkpoint-minutes", .kind = GN_OPTION_REAL, .offset = FIELD(checkpoint_minutes), .value_name = "M",
 	 .initial = "0", .min = 0, .max = 1e6,
 	 .help = "minutes between additional checkpoints, counted from the start of the last one; 0: none"},
+	{.name = "checkpoint-local", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint_local), .value_name = "DIR",
+	 .help = "a folder on each node's own disk, where checkpoints are written first; --resume auto copies what had not reached --checkpoint"},
 	{.name = "keep", .kind = GN_OPTION_INT, .offset = FIELD(keep), .value_name = "N", .initial = "3", .min = 1,
 	 .max = 1e6, .help = "number of checkpoints to keep"},
 	{.name = "keep-every", .kind = GN_OPTION_INT, .offset = FIELD(keep_every), .value_name = "K", .initial = "0", .min = 0,
@@ -238,29 +251,33 @@ static const struct gn_command command = {
 		"order, and with it the skipped images, differs between epochs.\n\n"
 		"The log has one JSON object per line; loss is the mean over the interval that ends with the line's step, and "
 		"time_ms is the breakdown of its mean step on rank 0. gannet report draws it.",
-	.examples = "  gannet train --data train --val val --model lenet --epochs 10 --lr 0.05 --checkpoint run1\n"
-		    "  srun --mpi=pmix gannet train --data /local/train --model resnet50 --batch 64 --lr 0.1 --lr-batch 256 \\\n"
-		    "      --warmup-epochs 5 --checkpoint /shared/run1 --resume auto --log /shared/run1.jsonl\n",
+	.examples = "  gannet train --data train --val val --model lenet --epochs 10 \\\n"
+		    "      --lr 0.05 --checkpoint run1\n"
+		    "  srun --mpi=pmix gannet train --data /local/train --model resnet50 \\\n"
+		    "      --batch 64 --lr 0.1 --lr-batch 256 --warmup-epochs 5 \\\n"
+		    "      --checkpoint /shared/run1 --resume auto --log /shared/run1.jsonl\n",
 	.options = options,
 	.option_count = sizeof options / sizeof *options,
 	.given = FIELD(given),
+	.waives_required = "dry-run",
 };
 _Static_assert(sizeof options / sizeof *options <= GN_TRAIN_OPTIONS_MAX, "raise GN_TRAIN_OPTIONS_MAX");
 
 /* Options that may differ between ranks: output paths and numbers of threads. Paths of the data may differ between nodes, too;
  * their contents are compared instead. */
-static const char *const own_options[] = {"options", "data", "val", "checkpoint", "log", "metrics", "threads", "loader-threads", "prefetch",
+static const char *const own_options[] = {"options", "data", "val", "checkpoint", "checkpoint-local", "log", "metrics", "threads", "loader-threads", "prefetch",
 					  "init", "tuning", "progress", "join-timeout", "heartbeat-timeout", "stall-timeout",
 					  "socket-ifname", NULL};
 
 /* What a file of options does not repeat: where a run writes, and from where it goes on. */
-static const char *const unrepeated[] = {"options", "checkpoint", "resume", "log", "metrics", "trace", "halving", NULL};
+static const char *const unrepeated[] = {"options", "checkpoint", "checkpoint-local", "resume", "log", "metrics", "trace", "halving",
+					   "dry-run", NULL};
 
 /* Logs the recipe: "goyal for a global batch of 256: epochs=90 ...; given: lr". */
 static void log_recipe(const char *name, const struct gn_recipe *recipe, const int *filled, int64_t batch,
 			struct gn_strbuf *out)
 {
-	int given = 0;
+	int given = 0, missing = 0;
 
 	gn_strbuf_printf(out, "%s for a global batch of %lld", name, (long long)batch);
 	if (recipe->batch && recipe->batch != batch)
@@ -273,27 +290,41 @@ static void log_recipe(const char *name, const struct gn_recipe *recipe, const i
 	for (size_t i = 0; i < recipe->count; i++)
 		if (!filled[i])
 			gn_strbuf_printf(out, "%s%s", given++ ? " " : "; given: ", recipe->choices[i].option);
+	for (const char *const *m = recipe->missing; m && *m; m++)
+		gn_strbuf_printf(out, "%s%s", missing++ ? ", " : "; missing here: ", *m);
 }
 
-/* Sets the options of the recipe that were not given. Strings of recipe are borrowed by o. */
+/* Sets the options of the recipe that were not given; *batch: the global one. */
+static enum gn_status fill_recipe(struct gn_train_options *o, int64_t ranks, struct gn_recipe *recipe,
+				  int filled[GN_RECIPE_CHOICES_MAX], int64_t *batch, struct gn_err *err)
+{
+	enum gn_status status;
+
+	*batch = o->batch * ranks * o->accumulate;
+	status = gn_recipe_find(o->recipe, *batch, recipe, err);
+	for (size_t i = 0; !status && i < recipe->count; i++)
+		status = gn_options_fill(&command, o, recipe->choices[i].option, recipe->choices[i].value, &filled[i], err);
+	return status ? gn_err_prefix(err, "recipe %s", o->recipe) : GN_OK;
+}
+
+/* The same for a run, with the recipe in its log. Strings of recipe are borrowed by o. */
 static enum gn_status apply_recipe(struct gn_train_options *o, int64_t ranks, struct gn_recipe *recipe,
 				   struct gn_strbuf *text, struct gn_err *err)
 {
 	int filled[GN_RECIPE_CHOICES_MAX];
-	int64_t batch = o->batch * ranks * o->accumulate;
-	enum gn_status status = gn_recipe_find(o->recipe, batch, recipe, err);
+	int64_t batch;
+	enum gn_status status = fill_recipe(o, ranks, recipe, filled, &batch, err);
 
-	for (size_t i = 0; !status && i < recipe->count; i++) {
+	if (status)
+		return status;
+	for (size_t i = 0; i < recipe->count; i++) {
 		const char *option = recipe->choices[i].option;
 
-		status = gn_options_fill(&command, o, option, recipe->choices[i].value, &filled[i], err);
 		if (!strcmp(option, "warmup-epochs") && filled[i])
 			o->warmup_of = recipe->epochs;
 		if (!strcmp(option, "milestones") && filled[i])
 			o->milestones_of = recipe->epochs;
 	}
-	if (status)
-		return gn_err_prefix(err, "recipe %s", o->recipe);
 	log_recipe(o->recipe, recipe, filled, batch, text);
 	o->recipe_text = gn_strbuf_text(text);
 	return gn_train_check_options(o, err);
@@ -417,6 +448,8 @@ static enum gn_status check_needs(const struct gn_train_options *o, struct gn_er
 		return gn_err_set(err, GN_ERR_USAGE, "%s is of evaluations: give --val DIR", asks);
 	if (keeps && !o->checkpoint)
 		return gn_err_set(err, GN_ERR_USAGE, "--keep-best keeps a checkpoint: give --checkpoint DIR");
+	if (o->checkpoint_local && !o->checkpoint)
+		return gn_err_set(err, GN_ERR_USAGE, "--checkpoint-local holds what goes on to the shared folder: give --checkpoint DIR");
 	if (!strcmp(o->keep_best, "ema-top1") && !(o->ema > 0))
 		return gn_err_set(err, GN_ERR_USAGE, "--keep-best ema-top1 is of the moving average: give --ema X");
 	return GN_OK;
@@ -439,11 +472,36 @@ static enum gn_status check(const void *target, int64_t ranks, struct gn_err *er
 	struct gn_train_options filled = *(const struct gn_train_options *)target;
 	struct gn_recipe recipe;
 	struct gn_strbuf text;
-	enum gn_status status = check_alone(&filled, err);
+	enum gn_status status;
 
+	if (filled.dry_run)
+		return gn_err_set(err, GN_ERR_USAGE, "--dry-run prints and ends: it is not for a job");
+	status = check_alone(&filled, err);
 	gn_strbuf_init(&text);
 	if (!status && filled.recipe)
 		status = apply_recipe(&filled, ranks, &recipe, &text, err);
+	gn_strbuf_release(&text);
+	return status;
+}
+
+static enum gn_status dry_run(const struct gn_train_options *given, struct gn_err *err)
+{
+	struct gn_train_options o = *given;
+	int filled[GN_RECIPE_CHOICES_MAX];
+	struct gn_recipe recipe;
+	struct gn_strbuf text;
+	int64_t batch;
+	enum gn_status status = o.recipe ? fill_recipe(&o, 1, &recipe, filled, &batch, err)
+					 : gn_err_set(err, GN_ERR_USAGE, "--dry-run prints what --recipe sets: give --recipe NAME");
+
+	if (status)
+		return status;
+	gn_strbuf_init(&text);
+	gn_recipe_describe(o.recipe, &recipe, filled, batch, &text);
+	if (gn_strbuf_failed(&text))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the recipe");
+	else
+		fputs(gn_strbuf_text(&text), stdout);
 	gn_strbuf_release(&text);
 	return status;
 }
@@ -455,10 +513,16 @@ static int run(const void *target, const struct gn_text_list *positional)
 	struct gn_stop *stop = NULL;
 	struct gn_world *world;
 	struct gn_err err;
-	enum gn_status status = check_alone(target, &err);
+	enum gn_status status;
 	int told = 0;
 
 	(void)positional;
+	if (o->dry_run) {
+		status = dry_run(o, &err);
+		gn_log_destroy(log);
+		return status ? gn_cmd_fail("train", &err) : GN_EXIT_DONE;
+	}
+	status = check_alone(target, &err);
 	if (!status)
 		status = gn_stop_create(log, &stop, &err);
 	if (!status)

@@ -197,8 +197,9 @@ static const struct gn_command command = {
 		"for any number, and its fastest algorithms for up to four times fewer or more nodes, unless they are 1.5 times "
 		"slower by these costs; the log then says 'tuned on N nodes, used on M'. A link that is shaped by tc looks like "
 		"any other: give such a run a separate file.",
-	.examples = "  srun -N4 --ntasks-per-node=2 --mpi=pmix gannet tune             # where runs look for it\n"
-		    "  gannet launch -n 2 -- gannet tune --samples --out shm.jsonl     # shared memory of this machine\n",
+	.examples = "  # for this user's runs; of this machine's shared memory\n"
+		    "  srun -N4 --ntasks-per-node=2 --mpi=pmix gannet tune\n"
+		    "  gannet launch -n 2 -- gannet tune --samples --out shm.jsonl\n",
 	.options = options_table,
 	.option_count = sizeof options_table / sizeof *options_table,
 };

@@ -222,7 +222,8 @@ static int add_event(struct reader *r, const json_t *line)
 		add_end(a, event, line);
 	if (!strcmp(event, "checkpoint")) {
 		a->checkpoints++;
-		a->checkpoint_s += number_or_0(line, "seconds");
+		/* of versions that wrote while training waited: all of it */
+		a->checkpoint_s += number_or_0(line, json_object_get(line, "blocked_seconds") ? "blocked_seconds" : "seconds");
 	} else if (!strcmp(event, "eval")) {
 		a->evaluations++;
 		a->evaluation_s += number_or_0(line, "seconds");

@@ -14,6 +14,7 @@ libgannet_jobs_a_SOURCES = \
 	src/jobs/oom.c src/jobs/oom.h \
 	src/jobs/preflight.h \
 	src/jobs/preflight_file.c \
+	src/jobs/preflight_gpu.c \
 	src/jobs/preflight_host.c \
 	src/jobs/preflight_judge.c \
 	src/jobs/preflight_net.c \

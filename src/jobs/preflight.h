@@ -16,6 +16,14 @@
 #define GN_PREFLIGHT_TEXT 80
 #define GN_PREFLIGHT_MOUNTS 4096
 
+/* As NVIDIA's management library tells. */
+struct gn_preflight_gpus {
+	int32_t count, lost; /* count -1: the library is not there; lost: of them cannot be asked */
+	uint64_t ecc_errors; /* uncorrected, since the driver was loaded; of all */
+	uint64_t throttle;   /* nvmlClocksThrottleReason bits of any */
+	char why[100];	     /* of the first that is lost, or of the library; "": none */
+};
+
 struct gn_preflight_host {
 	char host[64];
 	double gflops, memory_gb_per_s; /* by all processors that the task may use, while it has them; 10^9 */
@@ -30,6 +38,7 @@ struct gn_preflight_host {
 	char gannet[GN_PREFLIGHT_TEXT], binary[GN_PREFLIGHT_TEXT]; /* version and source digest; digest of the program's file */
 	char ucx[GN_PREFLIGHT_TEXT], pmix[GN_PREFLIGHT_TEXT], libc[GN_PREFLIGHT_TEXT], kernel[GN_PREFLIGHT_TEXT];
 	char model[GN_PREFLIGHT_TEXT], driver[GN_PREFLIGHT_TEXT]; /* of the processors; of NVIDIA, "" without */
+	struct gn_preflight_gpus gpus;
 	char mounts[GN_PREFLIGHT_MOUNTS]; /* where real file systems are mounted, each with a line break behind */
 	char problem[256]; /* what could not be measured, and why */
 };
@@ -42,6 +51,8 @@ struct gn_preflight_options {
 	double max_skew_s, min_free_gb;
 };
 
+/* Blocks while NVML starts, up to some seconds. */
+void gn_preflight_gpus_read(struct gn_preflight_gpus *out);
 /* Blocks for some seconds. What cannot be measured is a problem of the host, not an error. */
 void gn_preflight_host_measure(const struct gn_preflight_options *options, struct gn_preflight_host *out);
 

@@ -58,6 +58,9 @@ static void write_host(const struct gn_preflight_host *h, struct gn_json *j)
 		gn_json_null(j, "nofile");
 	else
 		gn_json_uint(j, "nofile", h->nofile);
+	write_number("gpus", h->gpus.count, h->gpus.count >= 0, j);
+	write_number("gpu_ecc_errors", (double)h->gpus.ecc_errors, h->gpus.count > 0, j);
+	write_number("gpu_throttle_bits", (double)h->gpus.throttle, h->gpus.count > 0, j);
 	gn_json_string(j, "gannet", h->gannet);
 	gn_json_string(j, "binary", h->binary);
 	gn_json_string(j, "ucx", h->ucx);

@@ -334,6 +334,7 @@ static void read_facts(const struct gn_preflight_options *o, struct gn_preflight
 	h->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	h->memlock_bytes = limit_of(RLIMIT_MEMLOCK);
 	h->nofile = limit_of(RLIMIT_NOFILE);
+	gn_preflight_gpus_read(&h->gpus);
 	list_mounts(h->mounts, sizeof h->mounts);
 	for (size_t i = 0; i < o->mount_count; i++)
 		if (!is_mounted(o->mounts[i])) {

@@ -252,6 +252,26 @@ static uint64_t memory_of(const struct gn_preflight_host *h) { return h->memory_
 static uint64_t memlock_of(const struct gn_preflight_host *h) { return h->memlock_bytes; }
 static uint64_t nofile_of(const struct gn_preflight_host *h) { return h->nofile; }
 
+static uint64_t gpus_of(const struct gn_preflight_host *h) { return h->gpus.count > 0 ? (uint64_t)(h->gpus.count - h->gpus.lost) : 0; }
+
+/* nvmlClocksThrottleReason bits that a healthy GPU does not have: 0x8 hardware slowdown, 0x20 and 0x40 heat, 0x80 power brake. */
+static void judge_gpus(struct judge *j, int i)
+{
+	const struct gn_preflight_gpus *g = &j->hosts[i].gpus;
+	int expected = 0;
+
+	for (int k = 0; k < j->count; k++)
+		expected |= j->hosts[k].gpus.count > 0;
+	/* nodes without GPUs may have the library, but not the driver */
+	if (*g->why && expected)
+		blame(j, i, "gpu", "%.100s", g->why);
+	if (g->ecc_errors)
+		blame(j, i, "gpu", "GPUs: %llu uncorrected memory errors (ECC) since the driver was loaded", (unsigned long long)g->ecc_errors);
+	if (g->throttle & 0xe8)
+		blame(j, i, "gpu", "GPUs: clocks are reduced by%s%s%s", g->throttle & 0x60 ? " heat" : "", g->throttle & 0x80 ? " power brake" : "",
+		      g->throttle & 0x8 ? " hardware slowdown" : "");
+}
+
 static int mounts_it(const struct gn_preflight_host *h, const char *path, size_t len)
 {
 	for (const char *m = h->mounts; *m; m = strchr(m, '\n') + 1)
@@ -312,6 +332,9 @@ size_t gn_preflight_judge(const struct gn_preflight_options *o, struct gn_prefli
 	judge_clocks(&j, scratch);
 	for (size_t f = 0; f < sizeof facts / sizeof *facts; f++)
 		judge_fact(&j, &facts[f]);
+	for (int i = 0; i < count; i++)
+		judge_gpus(&j, i);
+	judge_number(&j, "gpu", "GPUs", gpus_of, 0, "");
 	judge_number(&j, "hardware", "processors", processors_of, 0, "");
 	judge_number(&j, "hardware", "bytes of memory", memory_of, 0.03, "");
 	judge_number(&j, "limit", "locked memory (ulimit -l)", memlock_of, 0, "; see PropagateResourceLimits in slurm.conf");

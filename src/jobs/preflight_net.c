@@ -15,7 +15,10 @@
 #define CHUNKS 8
 /* Open connections and windows, and use up what a link lets through at once after a pause. */
 #define CHUNKS_BEFORE 3
-/* For all rounds together. */
+/* A pair that is slower than this share of its nodes' medians is measured once more, in at most so many rounds. */
+#define AGAIN_BELOW 0.7
+#define AGAIN_MAX 8
+/* For all rounds together, but those. */
 #define ROUNDS_S 12.0
 #define CHUNK_MIN ((size_t)32 << 10)
 #define CHUNK_MAX ((size_t)16 << 20)
@@ -137,7 +140,7 @@ static int first_rank_of(const struct gn_world *w, int node)
 	return -1;
 }
 
-/* round -1 is round 0, to find a length; its results do not count. */
+/* round -1 is round 0, to find a length; its results do not count. Of two results of a pair the better one does. */
 static enum gn_status one_round(struct net *n, int round, double window_s, double *rate, double *latency, struct gn_err *err)
 {
 	const struct gn_world *w = gn_comm_world(n->comm);
@@ -153,9 +156,11 @@ static enum gn_status one_round(struct net *n, int round, double window_s, doubl
 		status = one_stream(n, 1, &forth, &seconds[0], err);
 	if (!status)
 		status = one_stream(n, 0, &back, &seconds[1], err);
-	if (!status && partner >= 0) {
-		rate[me * nodes + partner] = n->first ? forth : back;
-		latency[me * nodes + partner] = one_way;
+	if (!status && partner >= 0 && round >= 0) {
+		double *best = &rate[me * nodes + partner], *shortest = &latency[me * nodes + partner], found = n->first ? forth : back;
+
+		*best = found > *best ? found : *best;
+		*shortest = *shortest > 0 && *shortest < one_way ? *shortest : one_way;
 	}
 	return status ? status : agree_on_length(n, seconds[0] > seconds[1] ? seconds[0] : seconds[1], window_s, err);
 }
@@ -188,6 +193,61 @@ static enum gn_status share(struct gn_world *w, double *rate, double *latency, s
 	return status;
 }
 
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Of a row (stride 1) or column (stride nodes) of rates without that of a node to itself, which is 0. */
+static double median_rate(const double *rates, int nodes, int stride, double *scratch)
+{
+	for (int i = 0; i < nodes; i++)
+		scratch[i] = rates[i * stride];
+	qsort(scratch, (size_t)nodes, sizeof *scratch, ascending);
+	return scratch[(nodes + 1) / 2];
+}
+
+/* Whether a pair of the round is much slower than its nodes are otherwise, one way or the other. The same on all ranks. */
+static int has_slow_pair(const double *rate, int nodes, int round, double *scratch)
+{
+	for (int a = 0; a < nodes; a++) {
+		int b = gn_preflight_partner(a, round, nodes);
+		double out, in;
+
+		if (b < 0)
+			continue;
+		out = median_rate(rate + a * nodes, nodes, 1, scratch);
+		in = median_rate(rate + b, nodes, nodes, scratch);
+		if (rate[a * nodes + b] < AGAIN_BELOW * (out < in ? out : in))
+			return 1;
+	}
+	return 0;
+}
+
+/* Collective. On a busy machine a stream may have waited for a processor: rounds with a slow pair are measured once more. */
+static enum gn_status measure_slow_again(struct net *n, double window_s, double *rate, double *latency, struct gn_err *err)
+{
+	struct gn_world *w = gn_comm_world(n->comm);
+	int nodes = gn_world_nodes(w), rounds = nodes + (nodes & 1) - 1, count = 0;
+	double *scratch = calloc((size_t)nodes, sizeof *scratch);
+	unsigned char *again = calloc((size_t)rounds, 1);
+	enum gn_status status = scratch && again ? GN_OK : gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %d nodes", nodes);
+
+	/* before the first of them changes this rank's row */
+	for (int round = 0; round < rounds && !status; round++) {
+		again[round] = count < AGAIN_MAX && has_slow_pair(rate, nodes, round, scratch);
+		count += again[round];
+	}
+	for (int round = 0; round < rounds && !status; round++)
+		if (again[round])
+			status = one_round(n, round, window_s, rate, latency, err);
+	free(again);
+	free(scratch);
+	return status || !count ? status : share(w, rate, latency, err);
+}
+
 enum gn_status gn_preflight_network(struct gn_comm *comm, double window_s, double *rate, double *latency, struct gn_err *err)
 {
 	struct gn_world *w = gn_comm_world(comm);
@@ -210,9 +270,14 @@ enum gn_status gn_preflight_network(struct gn_comm *comm, double window_s, doubl
 		memset(n.data, 1, CHUNK_MAX);
 	for (int round = -1; round < rounds && !status; round++)
 		status = one_round(&n, round, window_s, rate, latency, err);
+	if (!status)
+		status = share(w, rate, latency, err);
+	/* of three nodes none has other pairs enough to tell */
+	if (!status && nodes > 3)
+		status = measure_slow_again(&n, window_s, rate, latency, err);
 	free(n.data);
 	free(n.spare);
-	return status ? status : share(w, rate, latency, err);
+	return status;
 }
 
 /* By how much the time of day is before the monotonic clock. */

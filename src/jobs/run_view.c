@@ -68,6 +68,23 @@ static void read_slow(const json_t *slow, struct gn_run_view *v)
 	}
 }
 
+static void read_silent(const json_t *status, struct gn_run_view *v)
+{
+	const json_t *silent = json_object_get(status, "silent");
+	double count = number(status, "silent_count");
+
+	for (size_t i = 0; i < json_array_size(silent) && i < GN_RUN_VIEW_SILENT; i++) {
+		const json_t *from = json_array_get(silent, i);
+		double rank = number(from, "rank");
+
+		v->silent[i].rank = rank >= 0 && rank < 1e7 ? (int)rank : 0;
+		text_of(from, "host", v->silent[i].host, sizeof v->silent[i].host);
+		v->silent[i].since = number(from, "since");
+		v->silent_count = (int)i + 1;
+	}
+	v->more_silent = count > v->silent_count && count < 1e7 ? (int)count - v->silent_count : 0;
+}
+
 /* A status of an earlier start than the log's last one is not looked at. */
 static void read_status(struct gn_run_view *v)
 {
@@ -85,6 +102,7 @@ static void read_status(struct gn_run_view *v)
 		v->has_status = 1;
 		text_of(status, "doing", v->doing, sizeof v->doing);
 		v->status_step = number(status, "step") >= 0 && number(status, "step") < 1e15 ? (uint64_t)number(status, "step") : 0;
+		read_silent(status, v);
 		read_slow(json_object_get(status, "slow"), v);
 		read_nodes(json_object_get(status, "nodes"), v);
 	}

@@ -14,6 +14,7 @@
 #define GN_RUN_VIEW_SLURM_S 30
 #define GN_RUN_VIEW_NODES 256
 #define GN_RUN_VIEW_SLOW 8
+#define GN_RUN_VIEW_SILENT 8
 
 struct gn_run_view_node {
 	char host[64];
@@ -37,6 +38,12 @@ struct gn_run_view {
 		char host[64];
 		double compute_ms;
 	} slow[GN_RUN_VIEW_SLOW];
+	int silent_count, more_silent; /* ranks of which rank 0 heard nothing when it wrote the file; more_silent: not listed */
+	struct {
+		int rank;
+		char host[64];
+		double since; /* seconds since 1970 */
+	} silent[GN_RUN_VIEW_SILENT];
 	struct gn_run_view_node node[GN_RUN_VIEW_NODES];
 };
 

@@ -170,6 +170,16 @@ static void put_ranks(struct page *p, const struct gn_run_view *v)
 		put(p, "  rank %d on %.40s %.4g ms", v->slow[i].rank, v->slow[i].host, v->slow[i].compute_ms);
 }
 
+static void put_silent(struct page *p, const struct gn_run_view *v, double now)
+{
+	if (strcmp(v->a.state, "running"))
+		return;
+	for (int i = 0; i < v->silent_count; i++)
+		put(p, "silent: rank %d on %.40s, no heartbeat for %.0f s", v->silent[i].rank, v->silent[i].host, fmax(now - v->silent[i].since, 0));
+	if (v->more_silent)
+		put(p, "silent: %d more rank%s", v->more_silent, gn_text_plural((uint64_t)v->more_silent));
+}
+
 static void put_nodes(struct page *p, const struct gn_run_view *v)
 {
 	/* what comes below has two lines */
@@ -229,6 +239,7 @@ void gn_run_view_text(const struct gn_run_view *v, double now, int columns, int 
 	if (v->has_log) {
 		put_state(&p, v, now);
 		put_step(&p, &v->a);
+		put_silent(&p, v, now);
 		put_ranks(&p, v);
 		put_nodes(&p, v);
 		if (*v->a.reason)
@@ -258,6 +269,16 @@ void gn_run_view_json(const struct gn_run_view *v, double now, struct gn_json *j
 			gn_json_end(j);
 		}
 		gn_json_end(j);
+		gn_json_array(j, "silent");
+		for (int i = 0; i < v->silent_count; i++) {
+			gn_json_object(j, NULL);
+			gn_json_int(j, "rank", v->silent[i].rank);
+			gn_json_string(j, "host", v->silent[i].host);
+			gn_json_fixed(j, "silent_s", fmax(now - v->silent[i].since, 0), 1);
+			gn_json_end(j);
+		}
+		gn_json_end(j);
+		gn_json_int(j, "silent_count", v->silent_count + v->more_silent);
 		gn_json_array(j, "node_load");
 		for (int i = 0; i < v->node_count; i++)
 			gn_node_load_write(v->node[i].host, &v->node[i].load, v->node[i].rss_bytes, j);

@@ -5,15 +5,21 @@ libgannet_train_a_SOURCES =
 libgannet_train_a_SOURCES += \
 	src/train/checkpoint/checkpoint.h \
 	src/train/checkpoint/checkpoint_internal.h \
+	src/train/checkpoint/checkpoint_folder.c \
 	src/train/checkpoint/checkpoint_load.c \
+	src/train/checkpoint/checkpoint_local.c \
 	src/train/checkpoint/checkpoint_manifest.c \
 	src/train/checkpoint/checkpoint_rank.c \
-	src/train/checkpoint/checkpoint_save.c \
+	src/train/checkpoint/checkpoint_snapshot.c \
+	src/train/checkpoint/checkpoint_write.c \
+	src/train/checkpoint/checkpoint_writer.c src/train/checkpoint/checkpoint_writer.h \
 	src/train/checkpoint/owner.c src/train/checkpoint/owner.h \
 	src/train/checkpoint/owner_file.c \
 	src/train/checkpoint/owner_internal.h
 
 libgannet_train_a_SOURCES += \
+	src/train/loop/augment_options.c src/train/loop/augment_options.h \
+	src/train/loop/class_weights.c src/train/loop/class_weights.h \
 	src/train/loop/combine.c src/train/loop/combine.h \
 	src/train/loop/evaluate.c src/train/loop/evaluate.h \
 	src/train/loop/input.c src/train/loop/input.h \
@@ -24,6 +30,7 @@ libgannet_train_a_SOURCES += \
 	src/train/loop/replica.c src/train/loop/replica.h \
 	src/train/loop/session.c src/train/loop/session.h \
 	src/train/loop/session_best.c \
+	src/train/loop/session_checkpoint.c \
 	src/train/loop/session_compress.c \
 	src/train/loop/session_evaluate.c \
 	src/train/loop/session_halving.c \
@@ -52,6 +59,7 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/report_internal.h \
 	src/train/metrics/report_page.c src/train/metrics/report_page.h \
 	src/train/metrics/run_status.c src/train/metrics/run_status.h \
+	src/train/metrics/silence.c src/train/metrics/silence.h \
 	src/train/metrics/scaling_report.c src/train/metrics/scaling_report.h \
 	src/train/metrics/trace.c src/train/metrics/trace.h \
 	src/train/metrics/trace_file.c \
@@ -62,8 +70,14 @@ libgannet_train_a_SOURCES += \
 libgannet_train_a_SOURCES += \
 	src/train/model/init.c src/train/model/init.h \
 	src/train/model/lenet.c \
+	src/train/model/convnext.c \
+	src/train/model/mobilenet.c \
 	src/train/model/model.c src/train/model/model.h \
 	src/train/model/model_internal.h \
+	src/train/model/onnx.c src/train/model/onnx.h \
+	src/train/model/onnx_graph.c \
+	src/train/model/onnx_internal.h \
+	src/train/model/onnx_layers.c \
 	src/train/model/resnet.c \
 	src/train/model/safetensors.c src/train/model/safetensors.h \
 	src/train/model/vgg.c \

@@ -122,6 +122,25 @@ static void test_refusals(void **state)
 	}
 }
 
+/* quick is on unless --no-quick turns it off. */
+static void test_waived(void **state)
+{
+	struct gn_command waiving = command;
+	char *with[] = {"pack", "a"}, *without[] = {"pack", "a", "--no-quick"};
+	struct gn_text_list rest;
+	struct target t = {0};
+	struct gn_err err;
+	int help;
+
+	(void)state;
+	waiving.waives_required = "quick";
+	assert_ok(gn_options_parse(&waiving, 2, with, &t, &rest, &help, &err));
+	assert_null(t.out);
+	free(rest.items);
+	assert_int_equal(gn_options_parse(&waiving, 3, without, &t, &rest, &help, &err), GN_ERR_USAGE);
+	assert_non_null(strstr(err.text, "--out DIR is missing"));
+}
+
 static void test_help_wins(void **state)
 {
 	struct gn_text_list rest;
@@ -299,7 +318,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_values_and_defaults),
 		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_help_wins),
+		cmocka_unit_test(test_waived), cmocka_unit_test(test_help_wins),
 		cmocka_unit_test(test_texts),
 		cmocka_unit_test(test_describe),
 		cmocka_unit_test(test_compare),

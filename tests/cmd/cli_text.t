@@ -22,7 +22,7 @@ values() { # an option that chooses or has a default says what it takes
 }
 check 'options that take a value name it in every command' values
 
-wide() { # COLUMNS: longer lines, but for the synopsis and examples, which are copied whole
+wide() { # COLUMNS: longer lines, but for words of the synopsis, and for examples, which are copied whole
 	{
 		[ "$1" != 80 ] || "$gannet" --help
 		for c in $(commands); do "$gannet" "$c" --help | sed -n '2,$p' | sed '/^Examples:/,$d'; done
@@ -33,6 +33,12 @@ unset COLUMNS
 check 'help has 80 columns in a pipe, too' wide 80
 narrow() { (export COLUMNS=60 && wide 60); }
 check 'or COLUMNS' narrow
+whole() { # of 80 columns, in a man page, too, which indents them by 7
+	for c in $(commands); do
+		"$gannet" "$c" --help | awk 'length > 80 || (examples && length > 73); /^Examples:/ { examples = 1 }'
+	done | (! grep .)
+}
+check 'with synopsis and examples' whole
 expect 0 'SOCKET_IFNAME the' 'help names the variable of the interfaces' "$gannet" --help
 expect 0 'interfaces of the exchange at start and of heartbeats' 'and all that uses them' "$gannet" --help
 

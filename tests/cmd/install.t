@@ -82,7 +82,15 @@ link() {
 }
 check "a program links against the libraries by pkg-config" link
 expect 0 "^lenet 10 classes" "and runs" "$dest/tiny"
+shared_flags() { PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --define-variable=prefix="$prefix" "$@" libgannet; }
+shared() {
+	# shellcheck disable=SC2046
+	$(value CC) $(value GN_CFLAGS) "$prefix/share/doc/gannet/examples/allreduce.c" -o "$dest/tiny-shared" $(shared_flags --cflags --libs)
+}
+check "an example links against libgannet.so by pkg-config" shared
+expect 0 "1 ranks, rank 0 on .*: sum 1" "and runs" env LD_LIBRARY_PATH="$prefix/lib" "$dest/tiny-shared"
+check "its page has no faults" sh -c '! groff -ww -man -Tutf8 "$1/share/man/man3/libgannet.3" 2>&1 >/dev/null | grep .' sh "$prefix"
 check "make uninstall" make -s -C "$GN_BUILD" uninstall DESTDIR="$dest"
-nothing() { ! find "$dest" -path "$dest/tiny*" -prune -o -type f -print | grep .; }
+nothing() { ! find "$dest" -path "$dest/tiny*" -prune -o ! -type d -print | grep .; }
 check "make uninstall leaves no file" nothing
 finish

@@ -13,7 +13,9 @@ first_block() { awk '/^    /{ on = 1; sub(/ +#.*/, ""); print; next } on { exit 
 # Pages whose commands need what is not here, and what that is.
 needs() {
 	case $1 in
+	containers) echo "docker or Charliecloud" ;;
 	exec | preflight | slurm | submit | sweep) echo "a Slurm cluster" ;;
+	first-day) echo "a test of their own, tests/cmd/first_day.t" ;;
 	gpus) echo "CUDA" ;;
 	nccl-plugin) echo "srun and NCCL" ;;
 	peers) echo "other software, and minutes" ;;

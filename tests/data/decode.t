@@ -16,6 +16,8 @@ rates = [row[key] for key in ("plain_images_per_s_per_core", "images_per_s_per_c
 	"unresized_images_per_s_per_core")]
 assert all(rate > 1 for rate in rates), row
 assert rates[3] > rates[1], row
+augment = row["augment_us"]
+assert len(augment) == 21 and all(us >= 0 for us in augment.values()) and augment["randaugment 2,9"] > 0, augment
 assert abs(row["of_plain"] - rates[1] / rates[0]) < 0.01, row
 PY
 # shellcheck disable=SC2016

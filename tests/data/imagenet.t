@@ -133,6 +133,10 @@ mkdir -p turned/a turned/b && cp "$(image 1)" turned/a && { printf '\377\330\377
 	printf '\001\022\0\003\0\0\0\001\0\006\0\0\0\0\0\0' && tail -c +3 "$(image 2)"; } >turned/b/t.jpg
 expect 0 '; 1 with an EXIF orientation, which is not applied' 'an image to be turned is counted' \
 	"$gannet" pack --out turned.out turned
+expect 0 '; 1 converted .PNG, CMYK, turned.; 1 with an EXIF orientation, which is applied' 'and turned' \
+	"$gannet" pack --exif-rotate --out turned2.out turned
+check 'what was turned is whole' "$gannet" verify --decode turned2.out
+check 'and another dataset' sh -c '! cmp -s turned.out/gannet-dataset.json turned2.out/gannet-dataset.json'
 
 # what is no image and is not meant to be one
 cp -r deep more && mkdir -p more/.git more/__MACOSX/cat more/cat/.thumbs && cp "$(image 5)" more/.git/x.jpg

@@ -5,7 +5,7 @@ tests_data_test_balance_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_balance_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/data/test_augment tests/data/test_decode tests/data/test_loader tests/data/test_mixup tests/data/test_order \
-	tests/data/test_crops tests/data/test_sample_pipeline tests/data/test_resize
+	tests/data/test_crops tests/data/test_sample_pipeline tests/data/test_resize tests/data/test_image_op tests/data/test_auto_augment tests/data/test_image_turn tests/data/test_bicubic
 
 tests_data_test_augment_SOURCES = tests/data/test_augment.c
 tests_data_test_augment_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -34,6 +34,23 @@ tests_data_test_sample_pipeline_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_data_test_resize_SOURCES = tests/data/test_resize.c
 tests_data_test_resize_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_data_test_resize_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_data_test_image_op_SOURCES = tests/data/test_image_op.c
+tests_data_test_image_op_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_image_op_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+EXTRA_DIST += tests/data/resize_bicubic.txt tests/data/resize_reference tests/data/image_op.bin tests/data/image_op_reference
+
+tests_data_test_image_turn_SOURCES = tests/data/test_image_turn.c
+tests_data_test_image_turn_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_image_turn_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_data_test_bicubic_SOURCES = tests/data/test_bicubic.c
+tests_data_test_bicubic_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_bicubic_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
+tests_data_test_auto_augment_SOURCES = tests/data/test_auto_augment.c
+tests_data_test_auto_augment_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_auto_augment_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/data/test_image tests/data/test_labels tests/data/test_manifest tests/data/test_shard tests/data/test_source
 

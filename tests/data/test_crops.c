@@ -236,6 +236,13 @@ static void test_refused(void **state)
 	o.mixup = 0.2;
 	o.training = 1;
 	assert_int_equal(gn_loader_create(small, &o, &l, &err), GN_ERR_USAGE);
+	/* samples that change after normalisation */
+	o.mixup = 0;
+	o.cutmix = 1;
+	assert_int_equal(gn_loader_create(small, &o, &l, &err), GN_ERR_USAGE);
+	o.cutmix = 0;
+	o.erasing = 0.1;
+	assert_int_equal(gn_loader_create(small, &o, &l, &err), GN_ERR_USAGE);
 }
 
 int main(void)

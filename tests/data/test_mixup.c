@@ -89,13 +89,17 @@ struct epoch {
 	int seen[IMAGES];
 };
 
+/* Beside mixup. */
+static struct gn_loader_options extra;
+
 static void run(struct epoch *e, double mixup, uint32_t ranks, uint32_t batch, int threads, uint64_t done)
 {
 	for (uint32_t rank = 0; rank < ranks; rank++) {
 		struct gn_loader_options o = {
 			.seed = 9, .rank = rank, .ranks = ranks, .batch = batch, .channels = 3, .height = SIDE, .width = SIDE,
 			.augment = GN_AUGMENT_CROP_FLIP, .mean = {0.5f, 0.5f, 0.5f}, .deviation = {0.5f, 0.5f, 0.5f},
-			.mixup = mixup, .training = 1, .threads = threads,
+			.mixup = mixup, .cutmix = extra.cutmix, .erasing = extra.erasing, .auto_augment = extra.auto_augment,
+			.training = 1, .threads = threads,
 		};
 		struct gn_loader *l;
 		struct gn_batch b;
@@ -110,7 +114,7 @@ static void run(struct epoch *e, double mixup, uint32_t ranks, uint32_t batch, i
 				assert_int_equal(e->seen[index]++, 0);
 				memcpy(e->images[index], b.images + (size_t)i * FLOATS, sizeof e->images[index]);
 				e->labels[index] = b.labels[i];
-				assert_int_equal(b.pair_labels != NULL, mixup > 0);
+				assert_int_equal(b.pair_labels != NULL, mixup > 0 || extra.cutmix > 0);
 				e->pair_labels[index] = b.pair_labels ? b.pair_labels[i] : -1;
 				e->lambdas[index] = b.lambdas ? b.lambdas[i] : 1;
 			}
@@ -163,7 +167,8 @@ static void test_definition(void **state)
 	assert_true(blended > IMAGES / 2);
 }
 
-static void test_layouts_agree(void **state)
+/* With these options beside mixup: all layouts agree with one rank of one sample a batch. */
+static void layouts_agree(void)
 {
 	static const struct {
 		uint32_t ranks, batch;
@@ -173,12 +178,61 @@ static void test_layouts_agree(void **state)
 	} layouts[] = {{1, 8, 1, 0, 48}, {1, 8, 3, 0, 48}, {2, 4, 1, 0, 48},  {4, 3, 2, 0, 48},
 		       {3, 5, 2, 0, 45}, {1, 7, 2, 5, 42}, {2, 16, 2, 8, 32}, {1, 53, 3, 0, 53}};
 
-	(void)state;
+	memset(&mixed, 0, sizeof mixed);
+	run(&mixed, 0.4, 1, 1, 1, 0);
 	for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) {
 		memset(&other, 0, sizeof other);
 		run(&other, 0.4, layouts[k].ranks, layouts[k].batch, layouts[k].threads, layouts[k].done);
 		assert_true(agree(&mixed, &other) >= layouts[k].least);
 	}
+}
+
+static void test_layouts_agree(void **state)
+{
+	(void)state;
+	layouts_agree();
+}
+
+/* What a GPU gets of augmented samples, finished crops, are the same bytes. */
+static void test_crops_of_augmented(void **state)
+{
+	struct gn_loader_options o = {
+		.seed = 9, .ranks = 1, .batch = IMAGES, .channels = 3, .height = SIDE, .width = SIDE, .augment = GN_AUGMENT_CROP_FLIP,
+		.mean = {0, 0, 0}, .deviation = {1, 1, 1}, .training = 1, .threads = 2, .interpolation = GN_BICUBIC,
+		.auto_augment = {.policy = GN_POLICY_TRIVIAL},
+	};
+	struct gn_loader *floats, *crops;
+	struct gn_batch a, b;
+	struct gn_err err;
+
+	(void)state;
+	assert_ok(gn_loader_create(dataset, &o, &floats, &err));
+	o.crops = 1;
+	assert_ok(gn_loader_create(dataset, &o, &crops, &err));
+	assert_ok(gn_loader_start(floats, 1, 0, &err));
+	assert_ok(gn_loader_start(crops, 1, 0, &err));
+	assert_ok(gn_loader_next(floats, &a, &err));
+	assert_ok(gn_loader_next(crops, &b, &err));
+	for (size_t i = 0; i < IMAGES; i++) {
+		const struct gn_crop *c = &b.crops[i];
+
+		assert_true(c->width == SIDE && c->height == SIDE && c->to_width == SIDE && c->to_height == SIDE && !c->flip);
+		for (size_t k = 0; k < FLOATS; k++)
+			assert_int_equal(c->pixels[k % (SIDE * SIDE) * 3 + k / (SIDE * SIDE)], lrintf(a.images[i * FLOATS + k] * 255));
+	}
+	gn_loader_destroy(floats);
+	gn_loader_destroy(crops);
+}
+
+/* Everything that changes samples, together. */
+static void test_layouts_agree_on_all(void **state)
+{
+	(void)state;
+	extra.cutmix = 1;
+	extra.erasing = 0.5;
+	extra.auto_augment = (struct gn_auto_augment){.policy = GN_POLICY_RAND, .ops = 2, .magnitude = 9, .jitter = {0.4, 0.4, 0.4, 0.1}};
+	layouts_agree();
+	memset(&extra, 0, sizeof extra);
 }
 
 int main(void)
@@ -188,6 +242,8 @@ int main(void)
 		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_definition),
 		cmocka_unit_test(test_layouts_agree),
+		cmocka_unit_test(test_layouts_agree_on_all),
+		cmocka_unit_test(test_crops_of_augmented),
 	};
 
 	return cmocka_run_group_tests_name("data/mixup", tests, make_data, drop_data);

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 	enum gn_status status;
 	struct gn_err err;
 
-	gn_image_is_rotated(data, len_bytes);
+	gn_image_orientation(data, len_bytes);
 	if (gn_image_sniff(data, len_bytes) == GN_IMAGE_PNG) {
 		status = gn_image_png_to_jpeg(data, len_bytes, 90, &jpeg, &jpeg_bytes, &err);
 	} else if (gn_image_is_cmyk(data, len_bytes)) {

@@ -95,7 +95,7 @@ static void check(struct fixture *b, enum gn_cuda_type type, int batch, int clas
 	logits = fixture_input(b, type, (size_t)batch * classes, 5, 3);
 	dlogits = fixture_output(b, type, (size_t)batch * classes);
 	if (!b->why[0] && run(b, type, batch, classes, v, &in, logits, dlogits, &out, &correct)) {
-		struct gn_targets targets = {in.labels, v->mixed ? in.pair_labels : NULL, in.lambdas};
+		struct gn_targets targets = {in.labels, v->mixed ? in.pair_labels : NULL, in.lambdas, NULL};
 
 		loss = gn_ref_softmax_cross_entropy(batch, classes, logits->host, &targets, in.counted, v->smoothing,
 						    want);

@@ -12,7 +12,7 @@ struct maps {
 
 static struct gn_ref_window window(const struct gn_cuda_window *w)
 {
-	return (struct gn_ref_window){w->n, w->c, w->h, w->w, w->c, w->out_h, w->out_w, w->kernel, w->stride, w->pad};
+	return (struct gn_ref_window){w->n, w->c, w->h, w->w, w->c, w->out_h, w->out_w, w->kernel, w->stride, w->pad, 0};
 }
 
 static void make(struct maps *m, const struct gn_cuda_window *w)

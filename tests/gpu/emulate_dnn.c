@@ -244,7 +244,7 @@ static void run(const void *args)
 	const struct call *p = args;
 	const struct gn_dnn_data *d = &p->data;
 	const struct gn_dnn_conv *c = &p->conv;
-	struct gn_ref_window w = {c->n, c->c, c->h, c->w, c->out_c, c->out_h, c->out_w, c->kernel, c->stride, c->pad};
+	struct gn_ref_window w = {c->n, c->c, c->h, c->w, c->out_c, c->out_h, c->out_w, c->kernel, c->stride, c->pad, 0};
 	int window = c->kernel * c->kernel, in = c->h * c->w, out = c->out_h * c->out_w;
 	double *x, *y, *weight, *added = widen(c->type, d->added, c->n, c->out_c, out);
 	double *z = p->pass == GN_DNN_BACKWARD_DATA_NORM ? widen(c->type, d->z, c->n, c->c, in) : NULL;

@@ -146,7 +146,7 @@ const void *net_input(const struct net *n)
 
 struct gn_targets net_targets(const struct net *n)
 {
-	return (struct gn_targets){n->labels, n->pair_labels, n->lambdas};
+	return (struct gn_targets){n->labels, n->pair_labels, n->lambdas, NULL};
 }
 
 enum gn_status net_pass(struct net *n, double *loss, const float **logits)

@@ -27,8 +27,18 @@ nulls() {
 import json, sys
 r = json.load(sys.stdin)
 h = r["hosts"][0]
-print([k for k, v in h.items() if v is None and k not in ("memlock_bytes", "nofile")], r["rate_gbit_per_s"])'
+print([k for k, v in h.items() if v is None and k not in ("memlock_bytes", "nofile") and not k.startswith("gpu")], r["rate_gbit_per_s"])'
 }
 expect 0 "\\['disk_write_mb_per_s', 'disk_read_mb_per_s', 'disk_free_gb', 'network_out_gbit_per_s', 'network_in_gbit_per_s', 'latency_us'\\] \\[\\[None\\]\\]" \
 	"what was not measured is null" nulls
+if "${CC:-cc}" -shared -fPIC -o "$scratch/libnvidia-ml.so.1" "$GN_SOURCE/tests/jobs/emulate_nvml.c" 2>"$scratch/cc"; then
+	gpus() { env ${1:+EMULATE_NVML="$1"} LD_LIBRARY_PATH="$scratch" timeout 60 "$gannet" preflight --seconds 0.01; }
+	expect 0 "^GPUs: 4 on 1 node, memory errors and clocks looked at$" "GPUs that are well" gpus "4 0 4 -1"
+	expect 6 ": GPUs: 2 uncorrected memory errors \(ECC\) since the driver was loaded$" "memory errors are named" gpus "4 2 0 -1"
+	expect 6 ": GPUs: clocks are reduced by heat hardware slowdown$" "so are reduced clocks" gpus "4 0 48 -1"
+	expect 6 ": GPU 3: GPU is lost$" "a GPU that has fallen off the bus" gpus "4 0 0 3"
+	expect 0 "^GPUs: 0 on 1 node, " "a library without a driver is no fault" gpus
+else
+	skip "GPUs that are emulated" "no compiler: $(head -n 1 "$scratch/cc")"
+fi
 finish

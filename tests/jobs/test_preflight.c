@@ -39,6 +39,8 @@ static void make_healthy(int count, uint32_t seed)
 		h->free_gb = 700;
 		h->ahead_s = 0.001 * (noise(&seed) - 1);
 		h->processors = 64;
+		/* 0x4: power limit, as under load */
+		h->gpus = (struct gn_preflight_gpus){.count = 4, .throttle = 0x4};
 		h->memory_bytes = 256ull << 30;
 		h->memlock_bytes = h->nofile = UINT64_MAX;
 		strcpy(h->gannet, "0.2.0 abc");
@@ -106,6 +108,10 @@ static void faults(void **state)
 			make_healthy(count, seed), strcpy(h->mounts, "/\n/home\n"), expect_one(count, node, "mount");
 			make_healthy(count, seed), h->memlock_bytes = 65536, expect_one(count, node, "limit");
 			make_healthy(count, seed), h->memory_bytes /= 2, expect_one(count, node, "hardware");
+			make_healthy(count, seed), h->gpus.count--, expect_one(count, node, "gpu");
+			make_healthy(count, seed), h->gpus.count = 0, strcpy(h->gpus.why, "NVML: Driver Not Loaded"), expect_one(count, node, "gpu");
+			make_healthy(count, seed), h->gpus.ecc_errors = 1, expect_one(count, node, "gpu");
+			make_healthy(count, seed), h->gpus.throttle = 0x44, expect_one(count, node, "gpu");
 			make_healthy(count, seed), strcpy(h->problem, "/local cannot be written: No space left on device"),
 				expect_one(count, node, "measurement");
 			make_healthy(count, seed);

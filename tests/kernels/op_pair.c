@@ -61,12 +61,14 @@ void op_run_init(struct op_run *r, const struct gn_op_desc *desc, int values)
 	r->in_count = gn_layout_elements(&r->in);
 	r->out_count = gn_layout_elements(&r->out);
 	if (d.kind == GN_OP_CONV)
-		r->weight_count = (size_t)d.channels_out * r->in.c * d.kernel * d.kernel;
+		r->weight_count = (size_t)d.channels_out * (r->in.c / (d.groups > 1 ? d.groups : 1)) * d.kernel * d.kernel;
 	if (d.kind == GN_OP_LINEAR)
 		r->weight_count = (size_t)d.channels_out * r->in.c * r->in.h * r->in.w;
 	if ((d.kind == GN_OP_CONV || d.kind == GN_OP_LINEAR) && d.bias)
 		r->bias_count = d.channels_out;
-	if (d.kind == GN_OP_BATCH_NORM)
+	if (d.kind == GN_OP_CHANNEL_SCALE)
+		r->weight_count = r->in.c;
+	if (d.kind == GN_OP_BATCH_NORM || d.kind == GN_OP_LAYER_NORM)
 		r->weight_count = r->bias_count = r->in.c;
 	r->x[0] = random_floats(r->in_count, 1, values);
 	r->x[1] = random_floats(r->in_count > r->out_count ? r->in_count : r->out_count, 2, values);
@@ -224,7 +226,7 @@ void op_run_execute(struct op_run *r, enum gn_backend backend, const struct gn_o
 	struct gn_err err;
 	void *x[2] = {NULL, NULL}, *dy;
 	void *more = NULL;
-	int inputs = d.kind == GN_OP_ADD || d.add ? 2 : 1;
+	int inputs = d.kind == GN_OP_ADD || d.kind == GN_OP_SCALE || d.add ? 2 : 1;
 
 	assert_ok(gn_op_create(backend, &d, &op, &err));
 	info = gn_op_info(op);
@@ -300,6 +302,8 @@ void op_compare(const char *title, const struct gn_op_desc *desc, int values, st
 		db = assert_near(title, "bias gradient", host.bias_count, host.dbias, ref.dbias, bounds.params);
 		if (desc->needs_din)
 			dx = assert_near(title, "input gradient", host.in_count, host.dx[0], ref.dx[0], bounds.tensors);
+		if (desc->needs_din && desc->kind == GN_OP_SCALE)
+			assert_near(title, "gradient of factors", (size_t)host.in.n * host.in.c, host.dx[1], ref.dx[1], bounds.params);
 		if (desc->needs_din && (desc->kind == GN_OP_ADD || desc->add))
 			assert_near(title, "second input gradient", host.in_count, host.dx[1], ref.dx[1], bounds.tensors);
 	}

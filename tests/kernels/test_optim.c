@@ -97,6 +97,7 @@ static const struct gn_optim rules[] = {
 	{GN_OPTIM_SGD, 0.875, 0, 0, 0, 1},	   {GN_OPTIM_LARS, 0.9, 0, 1e-9, 0.001, 0},
 	{GN_OPTIM_LARS, 0.9, 0, 0, 0.02, 1},	   {GN_OPTIM_LARS, 0, 0, 0, 0.001, 0},
 	{GN_OPTIM_LAMB, 0.9, 0.999, 1e-6, 0, 0}, {GN_OPTIM_LAMB, 0.9, 0.99, 1e-3, 0, 0},
+	{GN_OPTIM_ADAMW, 0.9, 0.999, 1e-8, 0, 0}, {GN_OPTIM_RMSPROP, 0.9, 0.9, 0.0316, 0, 0},
 };
 
 /* steps updates of both; the largest distance, in units of the largest parameter. */
@@ -179,6 +180,9 @@ static void test_against_papers(void **state)
 		{{GN_OPTIM_LARS, 0.9, 0, 1e-9, 0.001, 0}, 2, {0.999748952455, -2.000605124719, 0.492135509549}},
 		{{GN_OPTIM_LARS, 0.9, 0, 1e-9, 0.001, 1}, 2, {1.001316234930, -2.002097657191, 0.488605499538}},
 		{{GN_OPTIM_LAMB, 0.9, 0.999, 1e-6, 0, 0}, 0.01, {0.995283864066, -1.997967644523, 0.469086005129}},
+		/* torch.optim.AdamW and RMSprop */
+		{{GN_OPTIM_ADAMW, 0.9, 0.999, 1e-8, 0, 0}, 0.01, {0.993462045424, -1.994542918645, 0.482492898776}},
+		{{GN_OPTIM_RMSPROP, 0.9, 0.9, 0.0316, 0, 0}, 0.01, {0.975811364475, -1.982574529339, 0.442224007516}},
 	};
 	static const double grads[2][3] = {{0.5, -0.25, 1}, {-1, 0.75, 0.1}};
 
@@ -300,7 +304,7 @@ static void test_average(void **state)
 static void test_names(void **state)
 {
 	(void)state;
-	for (int kind = GN_OPTIM_SGD; kind <= GN_OPTIM_LAMB; kind++)
+	for (int kind = GN_OPTIM_SGD; kind <= GN_OPTIM_RMSPROP; kind++)
 		assert_int_equal(gn_optim_find(gn_optim_name((enum gn_optim_kind)kind)), kind);
 	assert_int_equal(gn_optim_find("adam"), -1);
 	assert_int_equal(gn_optim_slots(GN_OPTIM_LAMB), 2);

@@ -112,11 +112,11 @@ static void conv_backward(const struct gn_ref_window *w, struct point *p)
 
 static void test_conv(void **state)
 {
-	static const struct gn_ref_window table[] = {{2, 3, 5, 6, 4, 3, 3, 3, 2, 1},
-						     {1, 2, 7, 7, 3, 1, 1, 7, 3, 1},
-						     {2, 4, 3, 3, 5, 3, 3, 1, 1, 0},
-						     {1, 1, 4, 4, 2, 4, 4, 3, 1, 1},
-						     {1, 3, 5, 5, 2, 3, 3, 1, 2, 0}};
+	static const struct gn_ref_window table[] = {{2, 3, 5, 6, 4, 3, 3, 3, 2, 1, 0},
+						     {1, 2, 7, 7, 3, 1, 1, 7, 3, 1, 0},
+						     {2, 4, 3, 3, 5, 3, 3, 1, 1, 0, 0},
+						     {1, 1, 4, 4, 2, 4, 4, 3, 1, 1, 0},
+						     {1, 3, 5, 5, 2, 3, 3, 1, 2, 0, 0}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -146,7 +146,7 @@ static void norm_backward(const struct gn_ref_window *w, struct point *p)
 
 static void test_batch_norm(void **state)
 {
-	struct shape s = {{3, 4, 2, 5, 4, 2, 5, 0, 0, 0}, norm_forward, norm_backward};
+	struct shape s = {{3, 4, 2, 5, 4, 2, 5, 0, 0, 0, 0}, norm_forward, norm_backward};
 
 	(void)state;
 	check("batch norm", &s, 4, 4);
@@ -165,7 +165,7 @@ static void linear_backward(const struct gn_ref_window *w, struct point *p)
 
 static void test_linear(void **state)
 {
-	struct shape s = {{3, 5, 2, 2, 7, 1, 1, 0, 0, 0}, linear_forward, linear_backward};
+	struct shape s = {{3, 5, 2, 2, 7, 1, 1, 0, 0, 0, 0}, linear_forward, linear_backward};
 
 	(void)state;
 	check("linear layer", &s, 140, 7);
@@ -199,9 +199,9 @@ static void adaptive_backward(const struct gn_ref_window *w, struct point *p)
 
 static void test_pools(void **state)
 {
-	struct shape max = {{2, 3, 7, 6, 3, 4, 3, 3, 2, 1}, max_forward, max_backward};
-	struct shape wide = {{2, 3, 10, 7, 3, 7, 7, 0, 0, 0}, adaptive_forward, adaptive_backward};
-	struct shape narrow = {{2, 3, 3, 2, 3, 7, 7, 0, 0, 0}, adaptive_forward, adaptive_backward};
+	struct shape max = {{2, 3, 7, 6, 3, 4, 3, 3, 2, 1, 0}, max_forward, max_backward};
+	struct shape wide = {{2, 3, 10, 7, 3, 7, 7, 0, 0, 0, 0}, adaptive_forward, adaptive_backward};
+	struct shape narrow = {{2, 3, 3, 2, 3, 7, 7, 0, 0, 0, 0}, adaptive_forward, adaptive_backward};
 
 	(void)state;
 	check("max pooling", &max, 0, 0);
@@ -214,8 +214,8 @@ static void test_pools(void **state)
 static void test_pool_windows(void **state)
 {
 	const double row[5] = {0, 1, 2, 3, 4}, ties[4] = {7, 7, 7, 7}, negative[1] = {-5};
-	struct gn_ref_window w = {1, 1, 1, 5, 1, 1, 3, 0, 0, 0}, tie = {1, 1, 2, 2, 1, 1, 1, 2, 2, 0};
-	struct gn_ref_window lone = {1, 1, 1, 1, 1, 1, 1, 3, 2, 1};
+	struct gn_ref_window w = {1, 1, 1, 5, 1, 1, 3, 0, 0, 0, 0}, tie = {1, 1, 2, 2, 1, 1, 1, 2, 2, 0, 0};
+	struct gn_ref_window lone = {1, 1, 1, 1, 1, 1, 1, 3, 2, 1, 0};
 	int64_t winner;
 	double y[3];
 
@@ -256,8 +256,8 @@ static void dropout_backward(const struct gn_ref_window *w, struct point *p)
 
 static void test_pointwise(void **state)
 {
-	struct shape relu = {{2, 3, 4, 5, 3, 4, 5, 0, 0, 0}, relu_forward, relu_backward};
-	struct shape dropout = {{2, 3, 4, 5, 3, 4, 5, 0, 0, 0}, dropout_forward, dropout_backward};
+	struct shape relu = {{2, 3, 4, 5, 3, 4, 5, 0, 0, 0, 0}, relu_forward, relu_backward};
+	struct shape dropout = {{2, 3, 4, 5, 3, 4, 5, 0, 0, 0, 0}, dropout_forward, dropout_backward};
 
 	(void)state;
 	check("relu", &relu, 0, 0);
@@ -322,7 +322,7 @@ static void test_loss(void **state)
 {
 	const int32_t labels[4] = {2, 0, -1, 5}, pair_labels[4] = {2, 4, 1, 0};
 	const float lambdas[4] = {0.75f, 0.25f, 0.5f, 1};
-	const struct gn_targets plain = {.labels = labels}, mixed = {labels, pair_labels, lambdas}, one = {.labels = labels + 1};
+	const struct gn_targets plain = {.labels = labels}, mixed = {labels, pair_labels, lambdas, NULL}, one = {.labels = labels + 1};
 	const double even[2] = {0, 0};
 	double scrap[2];
 
@@ -347,7 +347,7 @@ static void test_mixed_loss(void **state)
 	const double logits[3] = {0.5, -1, 2};
 	const int32_t a = 0, b = 2, bad = 3, worse = -1;
 	const float share = 0.375f;
-	const struct gn_targets mixed = {&a, &b, &share}, beyond = {&a, &bad, &share}, below = {&a, &worse, &share};
+	const struct gn_targets mixed = {&a, &b, &share, NULL}, beyond = {&a, &bad, &share, NULL}, below = {&a, &worse, &share, NULL};
 	double loss, loss_a, loss_b, d[3], da[3], db[3];
 	struct gn_err err;
 

@@ -47,7 +47,8 @@ PY
 check "summary: restart, waiting, core hours, memory of a node" python3 check.py
 expect 0 "^job $again, COMPLETED, 2 nodes, 4 processors, queued again 1 time$" "as text" on 60 "$gannet" summary "$again"
 expect 0 "^  memory of a node: asked for 1.07 GB, 0\\.[2-9][0-9]* GB used at most" "with what was asked for" on 60 "$gannet" summary "$again"
-# Of a step alone the two agree, but for what the interpreter and slurmstepd use at its ends: some 0.07 s a task.
+# Of a step alone the two agree, but for what slurmstepd and the interpreter use before burn.py counts and after it: 0.07 s of a processor
+# a task on a quiet machine, and more on a slow or busy one, which 0.25 s a task leave room for.
 step() {
 	# shellcheck disable=SC2016
 	on 60 srun -N2 -J step env SLURM_RESTART_COUNT=1 BURN_S=8 sh -c 'RANK=step$SLURM_PROCID exec python3 "$0"' "$cluster/burn.py" || return 1
@@ -59,11 +60,11 @@ step_is_told() {
 	[[ $id ]] && on 20 "$gannet" summary --json "$id" | python3 -c '
 import json, sys
 told = json.load(sys.stdin)["slurm"]["core_hours_used"] * 3600
-used = sum(float(open(name).read()) for name in sys.argv[1:])
+used = [float(open(name).read()) for name in sys.argv[1:]]
 print(told, used)
-sys.exit(abs(told - used) > 0.02 * used)' "$cluster"/used.step[01]
+sys.exit(not 0.98 * sum(used) <= told <= 1.02 * sum(used) + 0.25 * len(used))' "$cluster"/used.step[01]
 }
-check "core hours of a step of srun are within 2 % of getrusage" step
+check "core hours of a step of srun are within 2 % of getrusage and its ends" step
 array() { submit --dir array --array 1-3 -- exec true && completed && on 60 "$gannet" summary "$id"; }
 expect 0 "queued again 0 times" "tasks of an array are no restarts" array
 # As weeks later: scontrol knows nothing.

@@ -1,22 +1,29 @@
-UNIT_TESTS += tests/train/test_checkpoint_rank tests/train/test_combine tests/train/test_compress tests/train/test_count tests/train/test_metrics_reader tests/train/test_lr tests/train/test_manifest tests/train/test_model \
+UNIT_TESTS += tests/train/test_checkpoint_rank tests/train/test_combine tests/train/test_compress tests/train/test_count tests/train/test_metrics_reader tests/train/test_lr tests/train/test_manifest tests/train/test_model tests/train/test_networks \
 	tests/train/test_optimizer tests/train/test_owner tests/train/test_plan tests/train/test_preprocess tests/train/test_processors tests/train/test_recipe tests/train/test_metrics_log tests/train/test_safetensors tests/train/test_metrics \
 	tests/train/test_step
 EXTRA_DIST += tests/train/apart tests/train/same_bits tests/train/accuracy tests/train/common.sh tests/train/preprocess.tar tests/train/preprocess.txt \
 	tests/train/preprocess_reference tests/train/torchvision tests/train/trace_check
 
-SHELL_TESTS += tests/train/lr_scale.t tests/train/sampling.t tests/train/train_top1.t tests/train/predict.t
+SHELL_TESTS += tests/train/lr_scale.t tests/train/sampling.t tests/train/train_top1.t tests/train/predict.t tests/train/checkpoint_local.t
 SHELL_TESTS += tests/train/bad.t tests/train/bench.t tests/train/bf16.t tests/train/isa.t tests/train/local_steps.t tests/train/sharing_lines.t tests/train/checkpoint.t tests/train/compress.t tests/train/compress_auto.t tests/train/equal.t tests/train/exchange.t tests/train/logits.t tests/train/options_file.t tests/train/keep_best.t tests/train/fine_tune.t tests/train/per_class.t \
 	tests/train/overlap.t tests/train/report.t \
 	tests/train/resume.t tests/train/shard.t tests/train/split.t tests/train/status.t tests/train/stop.t tests/train/sync.t \
 	tests/train/trace.t
-check_PROGRAMS += tests/train/compress_probe tests/train/exchange_probe
+check_PROGRAMS += tests/train/compress_probe tests/train/exchange_probe tests/train/kill_at_call
+tests_train_kill_at_call_SOURCES = tests/train/kill_at_call.c
 tests_train_compress_probe_SOURCES = tests/train/compress_probe.c
 tests_train_compress_probe_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
 tests_train_exchange_probe_SOURCES = tests/train/exchange_probe.c tests/transport/late_device.c tests/transport/late_device.h
 tests_train_exchange_probe_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
+check_PROGRAMS += tests/train/onnx_probe
+tests_train_onnx_probe_SOURCES = tests/train/onnx_probe.c
+tests_train_onnx_probe_LDADD = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS)
+EXTRA_DIST += tests/train/onnx_check
 TRAIN_TEST_LIBS = $(TRAIN_LIBS) $(DATA_LIBS) $(TRANSPORT_CUDA_LIBS) $(TRANSPORT_LIBS) $(KERNELS_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
 tests_train_test_model_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_model_LDADD = $(TRAIN_TEST_LIBS)
+tests_train_test_networks_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_train_test_networks_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_checkpoint_rank_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_checkpoint_rank_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_combine_CPPFLAGS = $(TEST_CPPFLAGS)
@@ -51,4 +58,4 @@ tests_train_test_recipe_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_recipe_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_step_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_step_LDADD = $(TRAIN_TEST_LIBS)
-SLOW_TESTS += tests/train/recipe.t
+SLOW_TESTS += tests/train/onnx.t tests/train/recipe.t tests/train/augment.t tests/train/commit_kill.t

@@ -147,6 +147,18 @@ check 'and what was chosen among the options' sh -c '"$1" "$2" start options | g
 expect 0 'recipe mlperf-lars for .* nearest published one is 1632, far from it.: .*weight-decay=5e-05' mlperf-lars \
 	preset mlperf 64 --recipe mlperf-lars
 expect 0 'recipe nvidia-50 .*weight-decay=3.0517578125e-05' nvidia-50 preset nvidia 64 --recipe nvidia-50
+expect 0 'lr = 0.008 +table 2$' 'a dry run has the values and where they are from' "$gannet" train --recipe timm-a3 --dry-run
+expect 0 'global batch of 128, published for 2048' 'the batch' "$gannet" train --recipe timm-a3 --dry-run --batch 64 --accumulate 2
+expect 0 'lr = 0.008 .*another value is given' 'what is given' "$gannet" train --recipe timm-a3 --dry-run --lr 1
+expect 0 'missing here: binary cross-entropy' 'and what is missing' "$gannet" train --recipe timm-a3 --dry-run
+expect 2 'give --recipe' 'of no recipe it has nothing' "$gannet" train --dry-run
+expect 2 'data DIR is missing' 'a run needs data' "$gannet" train --recipe timm-a3 --no-dry-run
+for recipe in torchvision-v1 torchvision-v2 timm-a2 timm-a3 ffcv-16 ffcv-88; do
+	expect 0 "recipe $recipe for a global batch of 32[ :]" "$recipe sets options that are there" preset $recipe 32 --side 28 --resize -1 \
+		--resize-schedule 0:28 --augment shift --recipe $recipe
+done
+expect 0 'missing here: binary cross-entropy' 'its log says what is missing' preset missing 32 --side 28 --resize -1 --resize-schedule 0:28 \
+	--augment shift --recipe timm-a3
 expect 2 'not one of goyal' 'an unknown recipe' one none 64 --recipe adam
 
 # Convolutions of bfloat16 learn what those of float do; a processor without them says so.

@@ -76,7 +76,7 @@ expect 0 'two.jsonl holds an earlier run' 'a run into a log that is not empty sa
 lenet 1 32 --steps 1 --val "$dir/val" --checkpoint "$dir/told" >"$dir/told.out" 2>&1
 check 'the first line says what runs' grep -q "training lenet on $dir/train: 7000 images of 10 classes, evaluation on 1000; \
 global batch 32 (1 rank x 32); 1 step$" "$dir/told.out"
-check 'another which checkpoint was saved' grep -Eq "checkpoint $dir/told/step-00000001 saved in [0-9.]+ s$" "$dir/told.out"
+check 'another which checkpoint was saved' grep -Eq "checkpoint $dir/told/step-00000001 saved in [0-9.]+ s, which blocked training for [0-9]+ ms$" "$dir/told.out"
 check 'the last one that it is done' sh -c 'tail -n 1 "$1" | grep -Eq "$2"' sh "$dir/told.out" \
 	"done: 1 step in [0-9.]+ s, [0-9]+ images/s in all, top-1 [0-9.]+ % \(best [0-9.]+ %\), checkpoint $dir/told/step-00000001$"
 expect 0 '"run": 2, "last_step": 5' 'its report has both runs' "$gannet" report "$dir/two.jsonl" --out "$dir/two"

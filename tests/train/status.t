@@ -56,4 +56,34 @@ fi
 check 'nothing temporary is left' sh -c '! ls "$1" | grep -q tmp' sh "$dir"
 expect 0 'cannot write how the run is doing' 'a file that cannot be written is a warning' \
 	lenet 1 32 --steps 5 --metrics "$dir/nowhere/run.prom"
+
+# A rank that stands still for a while: rank 0 waits for it, and the status file says for whom.
+within() { # SECONDS COMMAND...
+	end=$(($(date +%s) + $1))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ "$(date +%s)" -lt "$end" ] || return 1
+		sleep 0.1
+	done
+}
+# shellcheck disable=SC2016
+timeout -k 5 120 "$gannet" launch -n 2 -- sh -c 'echo $$ >"$0.$PMIX_RANK"; exec "$@"' "$dir/pid" "$gannet" train --data "$dir/train" --model lenet \
+	--lr 0.01 --epochs 1000 --batch 16 --threads 1 --loader-threads 1 --log-every 5 --log "$dir/still.jsonl" --heartbeat-timeout 100 >"$dir/still.out" 2>&1 &
+still=$!
+steps() { [ "$(grep -c '"event": "step"' "$dir/still.jsonl")" -gt "$1" ]; }
+# nobody is silent; or rank 1 is
+silent() { python3 -c 'import json, sys; s = json.load(open(sys.argv[1])); assert [r["rank"] for r in s["silent"]] == json.loads(sys.argv[2]), s
+assert s["silent_count"] == len(s["silent"]), s' "$dir/still.jsonl.status" "$1"; }
+check 'a run whose log begins' within 60 steps 1
+check 'no rank of it is silent' within 30 silent '[]'
+kill -STOP "$(cat "$dir/pid.1")"
+check 'a rank that is stopped is named' within 60 silent '[1]'
+expect 0 '^silent: rank 1 on .*, no heartbeat for [0-9]+ s$' 'by gannet top, too' "$gannet" top --once "$dir/still.jsonl"
+expect 0 '"silent": \[\{"rank": 1, "host": ".*", "silent_s": [0-9.]+\}\], "silent_count": 1' 'and as JSON' "$gannet" top --json "$dir/still.jsonl"
+kill -CONT "$(cat "$dir/pid.1")"
+check 'it is no longer once it goes on' within 60 silent '[]'
+now=$(grep -c '"event": "step"' "$dir/still.jsonl")
+check 'and the run does' within 60 steps "$now"
+kill -TERM $still
+wait $still
 finish

@@ -30,6 +30,10 @@ static void test_counts(void **state)
 		{"vgg16", 1000, 138357544, 32, 0},
 		{"lenet", 10, 431080, 8, 0},
 		{"resnet20", 10, 272474, 65, 42},
+		{"mobilenet_v2", 1000, 3504872, 158, 104},
+		{"mobilenet_v3_large", 1000, 5483032, 174, 92},
+		{"efficientnet_b0", 1000, 5288548, 213, 98},
+		{"convnext_tiny", 1000, 28589128, 182, 0},
 	};
 	struct gn_err err;
 

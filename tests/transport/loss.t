@@ -41,7 +41,7 @@ random_faults() { # SEED TRANSPORT
 	! grep -E '^rank [0-9]+: [^0-9i]|ended with code' "$scratch/err" || return 1
 	(($(grep -cE '^rank [0-9]+: ([0-9]|is lost)' "$scratch/out") + lost == 8)) && in_time
 }
-seed=${GN_SEED:-$((RANDOM + 1))} count=${GN_FAULTS:-10}
+seed=${GN_SEED:-$((RANDOM + 1))} count=${GN_FAULTS:-${GN_SANITIZED:+4}} count=${count:-10}
 echo "# GN_SEED=$seed GN_FAULTS=$count"
 for ((i = seed; i < seed + count; i++)); do
 	transport=$( ((i % 2)) && echo tcp || echo auto)

@@ -49,9 +49,26 @@ static const char *from_environ(void *context, const char *name)
 	return getenv(name);
 }
 
-static enum gn_status open_bootstrap(struct gn_launcher *d, struct gn_log *log, struct gn_bootstrap **out, struct gn_err *err)
+static enum gn_status from_options(const struct gn_world_options *o, struct gn_launcher *d, struct gn_err *err)
 {
-	enum gn_status status = gn_launcher_detect(from_environ, NULL, d, err);
+	const char *colon = strrchr(o->rendezvous, ':');
+	int end = 0;
+
+	*d = (struct gn_launcher){.source = o->size > 1 ? GN_LAUNCHER_ENVIRONMENT : GN_LAUNCHER_SINGLE, .rank = o->rank, .size = o->size,
+				  .local_rank = -1, .local_size = -1};
+	if (!colon || (size_t)(colon - o->rendezvous) >= sizeof d->address || sscanf(colon + 1, "%d%n", &d->port, &end) != 1 ||
+	    colon[1 + end] || d->port < 1 || d->port > 65535)
+		return gn_err_set(err, GN_ERR_USAGE, "rendezvous '%s' is not HOST:PORT", o->rendezvous);
+	if (o->size < 1 || o->rank < 0 || o->rank >= o->size)
+		return gn_err_set(err, GN_ERR_USAGE, "no rank %d of %d", o->rank, o->size);
+	memcpy(d->address, o->rendezvous, (size_t)(colon - o->rendezvous));
+	return GN_OK;
+}
+
+static enum gn_status open_bootstrap(const struct gn_world_options *o, struct gn_launcher *d, struct gn_log *log,
+				     struct gn_bootstrap **out, struct gn_err *err)
+{
+	enum gn_status status = o && o->rendezvous ? from_options(o, d, err) : gn_launcher_detect(from_environ, NULL, d, err);
 
 	if (status)
 		return status;
@@ -346,7 +363,7 @@ enum gn_status gn_world_create(const struct gn_world_options *options, struct gn
 		w->limits = options->limits;
 	w->keep_going = options && options->keep_going;
 	ifnames = options && options->ifnames ? options->ifnames : getenv(GN_WORLD_IFNAMES);
-	status = open_bootstrap(&detected, log, &w->bootstrap, err);
+	status = open_bootstrap(options, &detected, log, &w->bootstrap, err);
 	if (!status)
 		status = raise_descriptor_limit(w->bootstrap, detected.source, err);
 	if (!status)
@@ -513,6 +530,11 @@ enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns
 enum gn_status gn_world_check_ranks(const struct gn_world *w, const int *ranks, int count, uint64_t started_ns, struct gn_err *err)
 {
 	return w->heartbeat ? gn_heartbeat_check_ranks(w->heartbeat, ranks, count, started_ns, err) : GN_OK;
+}
+
+uint64_t gn_world_heard_ns(const struct gn_world *w, int rank)
+{
+	return w->heartbeat ? gn_heartbeat_heard_ns(w->heartbeat, rank) : 0;
 }
 
 unsigned gn_world_losses(const struct gn_world *w)

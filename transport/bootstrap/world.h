@@ -38,6 +38,10 @@ struct gn_world_options {
 	/* The interfaces that rank 0 listens on for heartbeats, and each rank for the exchange at start, unless all ranks run on
 	 * one host: see gn_net_ifname_matches(). NULL: GANNET_SOCKET_IFNAME, else all. GN_ERR_USAGE when none matches. Not kept. */
 	const char *ifnames;
+	/* "HOST:PORT" where rank 0 listens and the others connect, with rank and size, for a program that knows them and asks no launcher;
+	 * NULL: of the launcher, as above. Not kept. */
+	const char *rendezvous;
+	int rank, size;
 	/* The program goes on after a rank is lost, the same on all ranks: gn_world_destroy() then still waits for the other ranks,
 	 * so that rank 0 stays while they work; and PMIx is finalized once all ranks have joined, because Slurm's plugin kills a
 	 * step when a task that has not finalized dies. 0: it waits for nobody after a loss. */
@@ -101,6 +105,8 @@ enum gn_status gn_world_check_wait(const struct gn_world *w, uint64_t started_ns
 enum gn_status gn_world_check_ranks(const struct gn_world *w, const int *ranks, int count, uint64_t started_ns, struct gn_err *err);
 /* Rises with each lost rank, and with a failure of the job; 0: all is well. One atomic load. */
 unsigned gn_world_losses(const struct gn_world *w);
+/* Rank 0: when the last message of a rank arrived (gn_clock_ns); ranks send one a second. 0 of a rank that is not connected, and on other ranks. */
+uint64_t gn_world_heard_ns(const struct gn_world *w, int rank);
 int gn_world_is_lost(const struct gn_world *w, int rank);
 /* Whether a rank has left the job in an orderly way. */
 int gn_world_anyone_left(const struct gn_world *w);

@@ -42,7 +42,9 @@ static enum gn_status create_shm(struct gn_comm *c, struct gn_err *err)
 	status = gn_shm_create(c->world, c->oversubscribed, &c->shm, err);
 	if (status != GN_ERR_UNSUPPORTED)
 		return status;
-	gn_log_debug(c->log, "ranks of one node cannot share memory, using messages: %s", err ? err->text : "");
+	if (!gn_comm_rank(c))
+		gn_log_warn(c->log, "ranks of one node cannot share memory and use messages: %s; containers must be one a node, not one a "
+			    "rank (ch-run --join)", err ? err->text : "");
 	return GN_OK;
 }
 

@@ -55,6 +55,11 @@ enum gn_status gn_comm_create(struct gn_world *world, const struct gn_comm_optio
  * characters, the same on all ranks, for logs and diagnoses, which add the color. Several groups may be in use at once, each with its
  * own order of operations. Fails on all ranks of parent alike. GN_ERR_UNSUPPORTED: too many groups of these ranks exist. */
 enum gn_status gn_comm_split(struct gn_comm *parent, int color, int key, const char *name, struct gn_comm **out, struct gn_err *err);
+/* Collective over the listed ranks of parent alone: the others do not call it, and may be busy. ranks: `count` different ones, in the order
+ * of the new group, the same on all of them. The name as above. Messages go over parent with the tag GN_P2P_TAGS - 1.
+ * GN_ERR_USAGE: this rank is not listed; GN_ERR_MISMATCH: the lists differ. */
+enum gn_status gn_comm_of_ranks(struct gn_comm *parent, const int *ranks, int count, const char *name, struct gn_comm **out,
+				struct gn_err *err);
 /* Local; blocks for at most a second or so. After all operations were freed; of a group, none may be in flight. NULL is fine. */
 void gn_comm_destroy(struct gn_comm *c);
 /* Local. Takes the device that gn_comm_attach() gave it, after operations on its memory were freed. Without a device: nothing. */

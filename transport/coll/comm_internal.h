@@ -150,6 +150,17 @@ void gn_comm_break(struct gn_comm *c);
 /* Records the failure of an operation in flight; the first is kept. */
 void gn_coll_fail(struct gn_coll *c, enum gn_status status, const struct gn_err *why);
 
+/* What each rank of the parent contributes to a group; has_room: gn_shm_has_room(). */
+struct gn_comm_choice {
+	int32_t color, key, has_room; /* a negative color: in no group */
+};
+/* Local, but for the choices of parent's ranks. */
+enum gn_status gn_comm_group_create(struct gn_comm *parent, const struct gn_comm_choice *choices, int number, const char *name,
+				    struct gn_comm **out, struct gn_err *err);
+/* Collective over the new group. Without shared memory, if a rank cannot have it, the group uses messages. */
+enum gn_status gn_comm_group_finish(struct gn_comm *c, const struct gn_comm_choice *choices, int parent_size, struct gn_err *err);
+/* Local. Takes its number. */
+void gn_comm_group_enter(struct gn_comm *c);
 /* gn_comm_destroy() of a group. */
 void gn_comm_group_destroy(struct gn_comm *c);
 

@@ -7,11 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What each rank of the parent contributes: has_room: gn_shm_has_room(). */
-struct choice {
-	int32_t color, key, has_room;
-};
-#define CHOICE_WORDS (sizeof(struct choice) / sizeof(int32_t))
+#define CHOICE_WORDS (sizeof(struct gn_comm_choice) / sizeof(int32_t))
 
 struct member {
 	int32_t key;
@@ -71,7 +67,7 @@ static enum gn_status map_group(struct gn_comm *c, struct gn_err *err)
 	return status;
 }
 
-static enum gn_status set_members(struct gn_comm *c, const struct gn_comm *parent, const struct choice *choices, struct gn_err *err)
+static enum gn_status set_members(struct gn_comm *c, const struct gn_comm *parent, const struct gn_comm_choice *choices, struct gn_err *err)
 {
 	int32_t color = choices[parent->rank].color;
 	struct member *members = calloc((size_t)parent->size, sizeof *members);
@@ -94,9 +90,8 @@ static enum gn_status set_members(struct gn_comm *c, const struct gn_comm *paren
 	return map_group(c, err);
 }
 
-/* Local, but for the choices. */
-static enum gn_status create_group(struct gn_comm *parent, const struct choice *choices, int number, const char *name,
-				   struct gn_comm **out, struct gn_err *err)
+enum gn_status gn_comm_group_create(struct gn_comm *parent, const struct gn_comm_choice *choices, int number, const char *name,
+				    struct gn_comm **out, struct gn_err *err)
 {
 	struct gn_comm *c = calloc(1, sizeof *c);
 	enum gn_status status;
@@ -125,10 +120,10 @@ static enum gn_status create_group(struct gn_comm *parent, const struct choice *
 	return GN_OK;
 }
 
-static enum gn_status gather_choices(struct gn_comm *parent, int color, int key, struct choice *choices, struct gn_err *err)
+static enum gn_status gather_choices(struct gn_comm *parent, int color, int key, struct gn_comm_choice *choices, struct gn_err *err)
 {
 	const struct gn_shm *shm = parent->root->shm;
-	struct choice mine = {color, key, shm && gn_shm_has_room(shm)};
+	struct gn_comm_choice mine = {color, key, shm && gn_shm_has_room(shm)};
 	struct gn_coll_args args = {.what = GN_COLLECTIVE_ALLGATHER, .in = &mine, .out = choices, .count = CHOICE_WORDS,
 				    .type = GN_I32};
 
@@ -142,8 +137,7 @@ static enum gn_status gather(void *comm, const void *mine, size_t len_bytes, voi
 	return gn_comm_run(comm, &args, err);
 }
 
-/* Collective over the new group. Without shared memory, if a rank cannot have it, the group uses messages. */
-static enum gn_status finish_group(struct gn_comm *c, const struct choice *choices, int parent_size, struct gn_err *err)
+enum gn_status gn_comm_group_finish(struct gn_comm *c, const struct gn_comm_choice *choices, int parent_size, struct gn_err *err)
 {
 	struct gn_shm_members members = {.world = c->world, .size = c->size, .ranks = c->group->ranks, .gather = gather,
 					 .argument = c};
@@ -161,9 +155,16 @@ static enum gn_status finish_group(struct gn_comm *c, const struct choice *choic
 	return gn_coll_prepare(c, &(struct gn_coll_args){.what = GN_COLLECTIVE_BARRIER}, &c->barrier, err);
 }
 
+void gn_comm_group_enter(struct gn_comm *c)
+{
+	c->root->independent = 1;
+	c->root->groups[c->group->number] = 1;
+	gn_recorder_set_group(c->recorder, c->group->number, c->group->color, c->group->name);
+}
+
 enum gn_status gn_comm_split(struct gn_comm *parent, int color, int key, const char *name, struct gn_comm **out, struct gn_err *err)
 {
-	struct choice *choices = calloc((size_t)parent->size, sizeof *choices);
+	struct gn_comm_choice *choices = calloc((size_t)parent->size, sizeof *choices);
 	struct gn_comm *c = NULL;
 	enum gn_status status;
 	int number = 0;
@@ -180,19 +181,17 @@ enum gn_status gn_comm_split(struct gn_comm *parent, int color, int key, const c
 		status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%d groups of these ranks exist: destroy some before another is made",
 				    GN_GROUPS - 1);
 	else if (!status)
-		status = gn_agree_status(parent, color < 0 ? GN_OK : create_group(parent, choices, number, name, &c, err), err);
+		status = gn_agree_status(parent, color < 0 ? GN_OK : gn_comm_group_create(parent, choices, number, name, &c, err), err);
 	if (!status)
-		status = gn_agree_status(parent, c ? finish_group(c, choices, parent->size, err) : GN_OK, err);
+		status = gn_agree_status(parent, c ? gn_comm_group_finish(c, choices, parent->size, err) : GN_OK, err);
 	free(choices);
 	if (status) {
 		gn_comm_group_destroy(c);
 		return status;
 	}
 	parent->root->independent = 1;
-	if (c) {
-		parent->root->groups[number] = 1;
-		gn_recorder_set_group(c->recorder, number, color, c->group->name);
-	}
+	if (c)
+		gn_comm_group_enter(c);
 	*out = c;
 	return GN_OK;
 }

@@ -77,6 +77,8 @@ enum gn_status gn_heartbeat_check_wait(const struct gn_heartbeat *h, uint64_t st
 enum gn_status gn_heartbeat_check_ranks(const struct gn_heartbeat *h, const int *ranks, int count, uint64_t started_ns,
 					struct gn_err *err);
 int gn_heartbeat_is_lost(const struct gn_heartbeat *h, int rank);
+/* Rank 0: when the last message of a rank arrived (gn_clock_ns), to a tenth of a second; 0 of a rank that is not connected, and elsewhere. */
+uint64_t gn_heartbeat_heard_ns(const struct gn_heartbeat *h, int rank);
 /* Rises with each lost rank, and with a failure of the job; 0: all is well. */
 unsigned gn_heartbeat_losses(const struct gn_heartbeat *h);
 /* Whether a rank has left the job in an orderly way: connections may then close without a loss. */

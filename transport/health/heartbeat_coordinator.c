@@ -211,9 +211,12 @@ void gn_heartbeat_coordinator_check(struct gn_heartbeat *h, uint64_t now)
 	char reason[64];
 
 	snprintf(reason, sizeof reason, "no heartbeat from it for %.1f s", h->options.silent_after_ms / 1e3);
-	for (int r = 1; r < h->options.size; r++)
+	for (int r = 1; r < h->options.size; r++) {
 		if (h->members[r].state == GN_HEARTBEAT_PEER_CONNECTED && now - h->members[r].stream.heard_ns > limit)
 			member_lost(h, r, reason);
+		atomic_store_explicit(&h->heard_ns[r], h->members[r].state == GN_HEARTBEAT_PEER_CONNECTED ? h->members[r].stream.heard_ns : 0,
+				      memory_order_relaxed);
+	}
 	if (now > atomic_load(&h->join_by_ns))
 		lose_absent(h, now);
 }

@@ -39,6 +39,7 @@ struct gn_heartbeat {
 	int remaining; /* members that are absent or connected */
 	struct gn_heartbeat_peer *members; /* [rank]; 0 is unused */
 	int epoll_fd; /* the members' streams and wake_fd; -1: none */
+	atomic_uint_fast64_t *heard_ns; /* [rank]: when the last message of a connected member was received; 0: not connected */
 	uint64_t left_sent_ns; /* when the ranks that have left were reported last; 0: never */
 	int left_unsent;       /* others have left since */
 	uint64_t started_ns;

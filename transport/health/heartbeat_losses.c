@@ -15,7 +15,8 @@ enum gn_status gn_heartbeat_losses_create(struct gn_heartbeat *h, struct gn_err 
 	h->lost_at = calloc(size, sizeof *h->lost_at);
 	h->reasons = calloc(size, sizeof *h->reasons);
 	h->left_ns = calloc(size, sizeof *h->left_ns);
-	if (!h->lost_at || !h->reasons || !h->left_ns)
+	h->heard_ns = calloc(size, sizeof *h->heard_ns);
+	if (!h->lost_at || !h->reasons || !h->left_ns || !h->heard_ns)
 		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the heartbeat of %zu ranks", size);
 	return GN_OK;
 }
@@ -27,6 +28,7 @@ void gn_heartbeat_losses_release(struct gn_heartbeat *h)
 	free(h->reasons);
 	free(h->lost_at);
 	free(h->left_ns);
+	free(h->heard_ns);
 }
 
 void gn_heartbeat_set_lost(struct gn_heartbeat *h, int rank, const char *reason)
@@ -121,6 +123,11 @@ enum gn_status gn_heartbeat_check_wait(const struct gn_heartbeat *h, uint64_t st
 	int left = atomic_load(&h->left);
 
 	return atomic_load(&h->first) || !left ? gn_heartbeat_check(h, err) : check_left(h, left - 1, started_ns, err);
+}
+
+uint64_t gn_heartbeat_heard_ns(const struct gn_heartbeat *h, int rank)
+{
+	return atomic_load_explicit(&h->heard_ns[rank], memory_order_relaxed);
 }
 
 unsigned gn_heartbeat_losses(const struct gn_heartbeat *h)

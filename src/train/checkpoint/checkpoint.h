@@ -9,17 +9,19 @@
  *     DIR/best -> step-00000080               the checkpoint of the best evaluation, which is not removed, with --keep-best
  *     DIR/step-NNNNNNNN/keep                  an empty file: this checkpoint is never removed
  *     DIR/owner                               the run that may write there, owner.h
+ *     DIR/local-id                            names its folder on the nodes' disks, with --checkpoint-local
  *
- * Saving: rank 0 and the last rank of each node (with --shard all ranks) write into step-N.NONCE.tmp and sync; all ranks agree on
- * success; rank 0 writes and syncs the manifest, checks that the folder still belongs to its run, syncs the step's folder, renames
- * it, syncs the parent, updates `latest`, and removes old checkpoints (renaming them first). All ranks agree on a failure of any
- * rank, and temporary files are removed. Temporary files of a killed run are removed by the next run's save.
+ * Saving (checkpoint_writer.h): rank 0 and the last rank of each node (with --shard all ranks) write into step-N.NONCE.tmp and sync;
+ * all ranks agree on success; rank 0 writes and syncs the manifest, checks that the folder still belongs to its run, syncs the step's
+ * folder, renames it, syncs the parent, updates `latest`, and removes old checkpoints (renaming them first). All ranks agree on a failure
+ * of any rank, and temporary files are removed. Temporary files of a killed run are removed by the next run's save.
  * Pieces carry global offsets, so that N ranks write and M ranks read. Loading verifies sizes and digests and falls back to the
  * next older checkpoint with a warning, but not from one whose manifest has a newer format version.
  */
 #ifndef GN_TRAIN_CHECKPOINT_CHECKPOINT_H
 #define GN_TRAIN_CHECKPOINT_CHECKPOINT_H
 
+#include "data/sample/options.h"
 #include "data/shard/dataset.h"
 #include "kernels/optim.h"
 #include "src/base/json.h"
@@ -43,6 +45,7 @@ struct gn_run_state {
 struct gn_input_spec {
 	double mean[3], deviation[3];
 	int64_t resize_shorter;
+	enum gn_interpolation interpolation;
 };
 
 struct gn_checkpoint_info {
@@ -94,12 +97,6 @@ struct gn_checkpoint_target {
 	struct gn_log *log; /* receives warnings: an old checkpoint that cannot be removed, a `latest` that cannot be updated */
 };
 
-/* Collective. Writes DIR/step-NNNNNNNN and removes old checkpoints. All slots of info's optimizer must be set. All ranks agree on
- * failure: GN_ERR_IO, GN_ERR_NO_SPACE, GN_ERR_NOT_FOUND, GN_ERR_NO_MEMORY: no checkpoint of this step exists, earlier ones are
- * unchanged, and a later call may succeed. GN_ERR_EXISTS: another run has taken over the folder. */
-enum gn_status gn_checkpoint_save(struct gn_comm *comm, const struct gn_checkpoint_target *target,
-				  const struct gn_checkpoint_info *info, const struct gn_model *model,
-				  const struct gn_checkpoint_arrays *arrays, struct gn_err *err);
 /* On rank 0. Points `best` at the checkpoint of step, which must be the newest, and removes what no longer has to stay. GN_ERR_EXISTS as
  * above. Blocks. */
 enum gn_status gn_checkpoint_mark_best(const struct gn_checkpoint_target *target, uint64_t step, struct gn_err *err);

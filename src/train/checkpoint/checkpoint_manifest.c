@@ -27,6 +27,7 @@ static void json_input(struct gn_json *j, const struct gn_input_spec *input)
 	json_values(j, "mean", input->mean, 3);
 	json_values(j, "deviation", input->deviation, 3);
 	gn_json_int(j, "resize_shorter", input->resize_shorter);
+	gn_json_string(j, "interpolation", gn_interpolation_name(input->interpolation));
 	gn_json_end(j);
 }
 
@@ -44,7 +45,7 @@ void gn_checkpoint_put_preprocessing(struct gn_json *j, const char *key, const s
 		gn_json_uint(j, "resize_shorter", gn_crop_resize(&lo));
 	else
 		gn_json_null(j, "resize_shorter");
-	gn_json_string(j, "interpolation", "bilinear");
+	gn_json_string(j, "interpolation", gn_interpolation_name(info->input.interpolation));
 	gn_json_bool(j, "antialias", 1);
 	gn_json_int(j, "center_crop", info->side);
 	json_values(j, "mean", info->input.mean, info->channels);
@@ -183,6 +184,7 @@ static const char *parse_info(const json_t *root, struct gn_checkpoint_info *inf
 	const json_t *model = json_object_get(root, "model"), *input = json_object_get(root, "input");
 	const json_t *dataset = json_object_get(root, "dataset");
 	int64_t step, epoch, sample, seed;
+	char interpolation[16];
 
 	if (get_count(root, "step", 0, INT64_MAX, &step))
 		return "step";
@@ -203,6 +205,11 @@ static const char *parse_info(const json_t *root, struct gn_checkpoint_info *inf
 	if (get_triple(input, "mean", info->input.mean) || get_triple(input, "deviation", info->input.deviation) ||
 	    get_count(input, "resize_shorter", 0, 1 << 16, &info->input.resize_shorter))
 		return "input";
+	/* absent before 0.2.0 */
+	if (json_object_get(input, "interpolation") &&
+	    (get_text(input, "interpolation", interpolation, sizeof interpolation) ||
+	     gn_interpolation_parse(interpolation, &info->input.interpolation, NULL)))
+		return "input.interpolation";
 	for (int c = 0; c < 3; c++)
 		if (!(info->input.deviation[c] > 0))
 			return "input.deviation";

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char shared_name[] = "shared";
 
@@ -33,6 +34,8 @@ enum gn_status gn_checkpoint_rank_write(const char *folder, int rank, const stru
 		return GN_OK;
 	name_file(rank, file->name);
 	status = gn_path_join(path, sizeof path, folder, file->name, err);
+	if (!status)
+		unlink(path); /* of an earlier attempt */
 	entries = calloc((size_t)s->count * params + 1, sizeof *entries);
 	if (!status && !entries)
 		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory to write %s", path);

@@ -115,18 +115,11 @@ static void json_identity(struct gn_json *j, const struct gn_owner_identity *who
 	gn_strbuf_puts(&j->text, "\n");
 }
 
-enum gn_status gn_owner_file_create(const char *path, const struct gn_owner_identity *who, int *fd, struct gn_err *err)
+static enum gn_status write_identity(int file, const char *path, const struct gn_owner_identity *who, struct gn_err *err)
 {
 	struct gn_json j;
 	enum gn_status status;
-	int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
 
-	if (file < 0 && errno == EEXIST)
-		return gn_err_set(err, GN_ERR_EXISTS, "%s is there", path);
-	/* GN_ERR_NOT_FOUND would blame the input */
-	if (file < 0)
-		return gn_err_set(err, errno == ENOSPC || errno == EDQUOT ? GN_ERR_NO_SPACE : GN_ERR_IO, "cannot create %s: %s", path,
-				  strerror(errno));
 	gn_json_init(&j);
 	json_identity(&j, who);
 	if (gn_json_failed(&j))
@@ -136,8 +129,43 @@ enum gn_status gn_owner_file_create(const char *path, const struct gn_owner_iden
 	gn_json_release(&j);
 	if (!status && fsync(file))
 		status = gn_err_errno(err, errno, "cannot sync %s", path);
+	return status;
+}
+
+/* A file without a name, for gn_owner_file_create(); -1 where the file system (NFS) or the system has none. */
+static int open_unnamed(const char *path)
+{
+	char folder[PATH_MAX];
+	const char *slash = strrchr(path, '/');
+
+	if (access("/proc/self/fd", F_OK) || snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".") < 1)
+		return -1;
+	return open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+}
+
+/* Where it can, the file gets its name when it is complete: of a run that is killed in between nothing is left, and no file that says
+ * nothing about its owner. */
+enum gn_status gn_owner_file_create(const char *path, const struct gn_owner_identity *who, int *fd, struct gn_err *err)
+{
+	char link[64];
+	int file = open_unnamed(path), is_unnamed = file >= 0;
+	enum gn_status status;
+
+	if (!is_unnamed)
+		file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+	if (file < 0 && errno == EEXIST)
+		return gn_err_set(err, GN_ERR_EXISTS, "%s is there", path);
+	/* GN_ERR_NOT_FOUND would blame the input */
+	if (file < 0)
+		return gn_err_set(err, errno == ENOSPC || errno == EDQUOT ? GN_ERR_NO_SPACE : GN_ERR_IO, "cannot create %s: %s", path,
+				  strerror(errno));
+	status = write_identity(file, path, who, err);
+	snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+	if (!status && is_unnamed && linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW))
+		status = errno == EEXIST ? gn_err_set(err, GN_ERR_EXISTS, "%s is there", path) : gn_err_errno(err, errno, "cannot create %s", path);
 	if (status) {
-		unlink(path);
+		if (!is_unnamed)
+			unlink(path);
 		close(file);
 		return status;
 	}

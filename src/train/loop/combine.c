@@ -1,5 +1,7 @@
 #include "src/train/loop/combine.h"
 
+#include "src/train/loop/augment_options.h"
+#include "src/train/loop/class_weights.h"
 #include "src/train/parallel/compress.h"
 #include "src/train/parallel/shard.h"
 
@@ -73,7 +75,7 @@ static const struct gn_train_feature features[] = {
 	[GPU] = {"--device cuda or auto", "--device cuda", asks_gpu},
 	[SHARED] = {"--algo shared", "--algo shared", asks_shared},
 	[ALLREDUCE] = {"--algo except auto and ring", "--algo double-tree", asks_allreduce},
-	[LARGE_BATCH] = {"--optimizer lars or lamb", "--optimizer lars", asks_large_batch},
+	[LARGE_BATCH] = {"--optimizer other than sgd", "--optimizer lars", asks_large_batch},
 	[NESTEROV] = {"--nesterov", "--nesterov", asks_nesterov},
 	[AVERAGE] = {"--ema", "--ema 0.99", asks_average},
 };
@@ -107,8 +109,13 @@ const struct gn_train_conflict *gn_train_conflicts(size_t *count)
 enum gn_status gn_train_check_options(const struct gn_train_options *o, struct gn_err *err)
 {
 	struct gn_compress_spec spec;
+	struct gn_loader_options lo = {0};
 	enum gn_status status = gn_compress_parse(o->compress, &spec, err);
 
+	if (!status)
+		status = gn_augment_options_parse(o, &lo, err);
+	if (!status)
+		status = gn_class_weights_check(o->class_weights, o->device, err);
 	if (!status && o->local_from && o->local_steps <= 1)
 		status = gn_err_set(err, GN_ERR_USAGE, "--local-from says when --local-steps begin: give --local-steps, too");
 

@@ -142,7 +142,7 @@ enum gn_status gn_evaluate(const struct gn_evaluate_options *options, struct gn_
 	counting = !status;
 	if (!status)
 		status = gn_metrics_run(e.plan, e.loader, comm, (int)e.info.classes, e.logits ? gn_logits_rows(e.logits) : NULL,
-				      e.confusion, NULL, NULL, out, err);
+				      e.confusion, NULL, NULL, NULL, out, err);
 	/* Until here all failures were agreed on; one in the middle of the run is this rank's own. */
 	if (status && counting && status != GN_ERR_PEER_LOST)
 		gn_world_abort(gn_comm_world(comm), err->text);

@@ -1,6 +1,7 @@
 #include "src/train/loop/input.h"
 
 #include "src/base/thread_pool.h"
+#include "src/train/loop/augment_options.h"
 #include "src/base/sha256.h"
 #include "src/base/strbuf.h"
 
@@ -102,6 +103,7 @@ void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_
 	out->channels = (uint32_t)gn_model_channels(model);
 	out->height = out->width = (uint32_t)gn_model_side(model);
 	out->resize_shorter = (uint32_t)input->resize_shorter;
+	out->interpolation = input->interpolation;
 	for (int c = 0; c < 3; c++) {
 		out->mean[c] = (float)input->mean[c];
 		out->deviation[c] = (float)input->deviation[c];
@@ -144,13 +146,15 @@ enum gn_status gn_input_sampling(const char *sampling, const struct gn_dataset *
 enum gn_status gn_input_train_options(const struct gn_train_options *o, const struct gn_input_spec *input, const struct gn_model *model, int full,
 				      struct gn_loader_options *out, struct gn_err *err)
 {
+	enum gn_status status;
+
 	out->seed = (uint64_t)o->seed;
 	out->training = 1;
-	out->mixup = o->mixup;
 	gn_input_loader_options(input, model, out);
 	out->resize_shorter = (uint32_t)((uint64_t)out->resize_shorter * out->height / (uint64_t)full);
 	out->pad = (o->pad >= 0 ? (uint32_t)o->pad : (uint32_t)full / 14) * out->height / (uint32_t)full;
-	return gn_input_augment_parse(o->augment, full, &out->augment, err);
+	status = gn_input_augment_parse(o->augment, full, &out->augment, err);
+	return status ? status : gn_augment_options_parse(o, out, err);
 }
 
 void gn_input_threads(int64_t threads, int local_ranks)

@@ -66,6 +66,11 @@ static void take_sizes(const struct gn_network_options *o, const struct gn_weigh
 		gn_log_warn(log, "--resize %" PRId64 " is used, not %" PRId64 "%s, which %s says of itself", used, resize,
 			    resize ? "" : " (the usual)", o->weights);
 	info->input.resize_shorter = used;
+	info->input.interpolation = about->is_bicubic > 0 ? GN_BICUBIC : GN_BILINEAR;
+	if (about->is_bicubic >= 0 && o->interpolation && strcmp(o->interpolation, "auto") &&
+	    strcmp(o->interpolation, gn_interpolation_name(info->input.interpolation)))
+		gn_log_warn(log, "--interpolation %s is used, not %s, which %s says of itself", o->interpolation,
+			    gn_interpolation_name(info->input.interpolation), o->weights);
 }
 
 static enum gn_status take_values(const struct gn_network_options *o, const struct gn_weights_about *about,
@@ -139,6 +144,8 @@ static enum gn_status find_network(const struct gn_network_options *o, struct gn
 	}
 	if (!status && o->resize_shorter >= 0)
 		info->input.resize_shorter = o->resize_shorter;
+	if (!status && o->interpolation && strcmp(o->interpolation, "auto"))
+		status = gn_interpolation_parse(o->interpolation, &info->input.interpolation, err);
 	return status;
 }
 

@@ -28,18 +28,24 @@ struct gn_train_options {
 	double lr_start;	       /* below 0: see lr.h */
 	double warmup_of, milestones_of; /* epochs of the run that a recipe published them for; 0: not scaled */
 	const char *optimizer;
-	double momentum, beta2, eps, trust, clip, weight_decay, label_smoothing, ema, mixup;
+	double drop_path; /* below 0: the network's own */
+	double momentum, beta2, eps, trust, clip, weight_decay, label_smoothing, ema, mixup, cutmix, random_erasing;
 	int nesterov, decay_all, dropout, zero_gamma;
 	int64_t accumulate;	       /* batches a step */
 	const char *sync_bn;	       /* sync_bn.h; NULL: each rank has its own statistics */
 	const char *recipe;	       /* for the command: its choices are in the other fields */
+	int dry_run;		       /* for the command: only print the recipe */
 	const char *recipe_text;       /* the same as text; NULL: none */
 	const char *options_text;      /* all options of this rank as one line (gn_options_describe), for log and checkpoints */
 	const char *options_file;      /* for the command: where some of them were read */
 	const char *options_lines;     /* as lines of such a file, kept beside the checkpoints */
 	const char *augment;
 	const char *sampling;	       /* "balanced", or "shuffled"; NULL: that */
+	const char *randaugment, *auto_augment, *color_jitter; /* augment_options.h; NULL: none */
+	int trivialaugment;
+	const char *class_weights;     /* class_weights.h; NULL: none */
 	int64_t pad, resize_shorter;   /* -1: by the image side */
+	const char *interpolation;     /* bilinear or bicubic; NULL: bilinear */
 	const char *mean, *deviation;  /* "a" or "a,b,c"; NULL: the usual values */
 	const char *init;
 	struct gn_text_list freeze;    /* patterns of names of parameters that are not updated */
@@ -47,6 +53,7 @@ struct gn_train_options {
 	const char *init_head;	       /* "keep", or "skip": of a file of another number of classes */
 	int64_t seed;
 	const char *checkpoint, *resume;
+	const char *checkpoint_local;  /* on the nodes' disks; NULL: none */
 	int64_t checkpoint_every;      /* steps; 0: not by steps */
 	int64_t checkpoint_epochs, keep;
 	int64_t keep_every;	       /* every so many-th checkpoint is never removed; 0: none */

@@ -21,7 +21,15 @@
 #include "src/train/plan/weight_layouts.h"
 
 /* Floats that are summed with gradients and BN buffers. */
-enum gn_piggyback { GN_PIGGYBACK_LOSS, GN_PIGGYBACK_CORRECT, GN_PIGGYBACK_STOP, GN_PIGGYBACK_SAVE, GN_PIGGYBACK_COUNT = 16 };
+enum gn_piggyback {
+	GN_PIGGYBACK_LOSS,
+	GN_PIGGYBACK_CORRECT,
+	GN_PIGGYBACK_STOP,
+	GN_PIGGYBACK_SAVE,
+	GN_PIGGYBACK_WEIGHT,
+	GN_PIGGYBACK_WRITING,
+	GN_PIGGYBACK_COUNT = 16
+};
 
 struct gn_replica_options {
 	struct gn_comm *comm;	       /* borrowed, as the next two */
@@ -30,6 +38,7 @@ struct gn_replica_options {
 	struct gn_plan_options device; /* of these only the device and the precision; alike on all ranks but for gpu */
 	struct gn_optimizer_options optimizer;
 	double ema;		       /* decay of the moving average; 0: none */
+	const double *class_weights;   /* host: of the plans' loss, whose mean is over the global batch's weights; NULL: none */
 	int batches;		       /* whose gradients make a step; at least 1 */
 	const char *algo, *gpu_comm;   /* what sums: as gn_sharing_options and gn_gpu_attach take it */
 	struct gn_compress_options compress; /* of these spec, seed, momentum and clip; of one rank nothing is compressed */

@@ -4,6 +4,7 @@
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/base/version.h"
+#include "src/train/loop/class_weights.h"
 #include "src/train/loop/input.h"
 #include "src/train/model/weights.h"
 #include "src/train/optim/lr_scale.h"
@@ -45,6 +46,8 @@ static enum gn_status make_model(struct gn_session *s, struct gn_err *err)
 	if (status)
 		return status;
 	s->checkpoint.info.input.resize_shorter = o->resize_shorter < 0 ? 0 : o->resize_shorter;
+	if (o->interpolation && gn_interpolation_parse(o->interpolation, &s->checkpoint.info.input.interpolation, err))
+		return GN_ERR_USAGE;
 	snprintf(s->checkpoint.info.model, sizeof s->checkpoint.info.model, "%s", gn_model_name(s->model));
 	s->checkpoint.info.classes = gn_model_classes(s->model);
 	s->checkpoint.info.channels = gn_model_channels(s->model);
@@ -74,7 +77,7 @@ static enum gn_status init_replica(struct gn_session *s, struct gn_err *err)
 		.optimizer = {.name = o->optimizer, .momentum = o->momentum, .beta2 = o->beta2, .trust = o->trust, .eps = o->eps,
 			      .weight_decay = o->weight_decay, .clip = o->clip, .nesterov = o->nesterov, .decay_all = o->decay_all,
 			      .freeze = &o->freeze, .lr_scale = &o->lr_scale},
-		.ema = o->ema, .batches = (int)o->accumulate, .algo = o->algo, .gpu_comm = o->comm,
+		.ema = o->ema, .class_weights = s->data.class_weights, .batches = (int)o->accumulate, .algo = o->algo, .gpu_comm = o->comm,
 		.compress = {.spec = s->compress, .seed = (uint64_t)o->seed},
 		.local = {.every = (uint64_t)o->local_steps, .from_epoch = (uint64_t)o->local_from},
 		.shard = gn_shard_mode_of(o->shard),
@@ -253,6 +256,10 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 		status = open_data(s, err);
 	if (!status)
 		status = make_model(s, err);
+	if (!status && s->options->class_weights)
+		status = gn_class_weights_load(s->options->class_weights, s->data.train, &s->data.class_weights, err);
+	if (!status && s->data.class_weights && s->device.backend == GN_BACKEND_CUDA)
+		status = gn_err_set(err, GN_ERR_USAGE, "--class-weights is not supported on GPUs: use --device host, or leave it out");
 	if (!status)
 		status = init_replica(s, err);
 	if (!status && s->options->sync_bn)
@@ -270,16 +277,19 @@ static enum gn_status prepare(struct gn_session *s, struct gn_err *err)
 
 static enum gn_status compare_ranks(struct gn_session *s, const char *agreed_text, struct gn_err *err)
 {
-	struct gn_agree_item items[4] = {{.what = "program"}, {.what = "options"}, {.what = "parameter layout"},
-					 {.what = "dataset"}};
+	struct gn_agree_item items[5] = {{.what = "program"}, {.what = "options"}, {.what = "parameter layout"},
+					 {.what = "dataset"}, {.what = "class weights"}};
+	int count = s->data.class_weights ? 5 : 4;
 	enum gn_status status = gn_sha256_buffer(agreed_text, strlen(agreed_text), items[1].digest, err);
 
 	/* of the sources: copies of one release may have been built in different folders */
 	memcpy(items[0].digest, gn_version_source_digest(), 65);
 	memcpy(items[2].digest, s->checkpoint.info.layout_digest, 65);
 	memcpy(items[3].digest, s->checkpoint.info.dataset_digest, 65);
+	if (!status && s->data.class_weights)
+		status = gn_sha256_buffer(s->data.class_weights, gn_dataset_classes(s->data.train) * sizeof(double), items[4].digest, err);
 	status = gn_agree_status(s->comm, status, err);
-	return status ? status : gn_agree_digests(s->comm, items, 4, err);
+	return status ? status : gn_agree_digests(s->comm, items, count, err);
 }
 
 enum gn_status gn_session_create(const struct gn_train_options *options, const char *agreed_text, struct gn_comm *comm,
@@ -321,6 +331,8 @@ void gn_session_destroy(struct gn_session *s)
 {
 	if (!s)
 		return;
+	gn_checkpoint_writer_destroy(s->checkpoint.writer); /* first: its thread may be writing */
+	free(s->checkpoint.local);
 	gn_bucket_autotune_destroy(s->autotune, s->replica.reducer);
 	gn_step_forecast_release(&s->forecast);
 	gn_plan_destroy(s->val_plan);
@@ -331,6 +343,7 @@ void gn_session_destroy(struct gn_session *s)
 	gn_model_destroy(s->train_model);
 	gn_model_destroy(s->model);
 	gn_balance_destroy(s->data.balance);
+	free(s->data.class_weights);
 	gn_dataset_close(s->data.val);
 	gn_dataset_close(s->data.train);
 	gn_metrics_log_close(s->metrics.log);

@@ -4,6 +4,7 @@
 
 #include "data/loader/loader.h"
 #include "src/train/checkpoint/checkpoint.h"
+#include "src/train/checkpoint/checkpoint_writer.h"
 #include "src/train/checkpoint/owner.h"
 #include "src/train/loop/options.h"
 #include "src/train/loop/step.h"
@@ -22,6 +23,7 @@ struct gn_session_data {
 	struct gn_dataset *train, *val;
 	struct gn_loader *loader, *val_loader;
 	struct gn_balance *balance; /* NULL: --sampling shuffled */
+	double *class_weights;		 /* NULL: none */
 };
 
 struct gn_session_schedule {
@@ -35,7 +37,11 @@ struct gn_session_checkpoint {
 	struct gn_checkpoint_info info;	 /* constant part; state is filled when saving */
 	struct gn_owner *owner;		 /* rank 0, with --checkpoint */
 	char nonce[GN_OWNER_NONCE];	 /* of it, on all ranks */
+	struct gn_checkpoint_writer *writer; /* with --checkpoint */
+	char *local;			 /* with --checkpoint-local: this run's folder on this node */
 	uint64_t saved_step;		 /* the newest step in a checkpoint, UINT64_MAX for none */
+	uint64_t open_step;		 /* the step of the checkpoint that the writer has */
+	double blocked_s;		 /* by that, so far */
 	int64_t number;			 /* of checkpoints that the run has saved */
 	uint64_t begun_ns;		 /* gn_clock_ns() when a checkpoint was last begun, or the run */
 };
@@ -115,8 +121,9 @@ struct gn_session {
 enum gn_status gn_session_create(const struct gn_train_options *options, const char *agreed_text, struct gn_comm *comm,
 				 struct gn_log *log, struct gn_session **out, struct gn_err *err);
 void gn_session_destroy(struct gn_session *s);
-/* The host's copies of arrays laid out as parameters, from torch's order to that of the run and back. */
-void gn_session_convert_layouts(struct gn_session *s, int to_plain);
+/* Borrowed: the host's copies of what a checkpoint has, but for parts; and what a compressor keeps, for which arrays gives the room. */
+struct gn_checkpoint_arrays gn_session_arrays(struct gn_session *s);
+struct gn_checkpoint_rank_state gn_session_own_state(const struct gn_session *s, struct gn_compress_state *arrays);
 /* Collective. With --checkpoint: makes the folder, and makes it this run's, see owner.h for how long that may take. */
 enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_err *err);
 /* Collective. Whether checkpoints can be saved there now, so that this does not come to light after an epoch. */
@@ -128,13 +135,21 @@ enum gn_status gn_session_write_options(const struct gn_session *s, struct gn_er
 enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_err *err);
 /* With --shard, session_shard.c; collective. For a checkpoint: slots in torch's order, of which this rank has a range, freed by the
  * caller; and the average, in the memory of the gradients. */
+void gn_session_set_range(const struct gn_session *s, struct gn_checkpoint_arrays *a);
 enum gn_status gn_session_split_state(struct gn_session *s, struct gn_checkpoint_arrays *a, struct gn_err *err);
 void gn_session_free_split(struct gn_checkpoint_arrays *a);
 /* From a checkpoint that fits; rank 0 reads. */
 enum gn_status gn_session_restore_parts(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info, struct gn_err *err);
-/* Collective. Saves the present state unless that step is saved already. What a later save may mend (a full disk) is a warning. */
+/* Collective. With --checkpoint-local and --resume auto: what had not reached the shared folder is copied there (checkpoint_writer.h). */
+enum gn_status gn_session_recover_local(struct gn_session *s, struct gn_err *err);
+/* Collective. Begins to save the present state unless that step is saved or being saved already. Waits for the one before it, if that is
+ * still being written. What a later save may mend (a full disk) is a warning, here as in the next two. */
 enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err);
-/* Collective. The same for the state that a run ends with: any failure is one. */
+/* Collective, when no rank's thread is busy any more: a checkpoint that is being written goes on to its next stage. */
+enum gn_status gn_session_advance_save(struct gn_session *s, struct gn_err *err);
+/* Collective. Waits until no checkpoint is being written. */
+enum gn_status gn_session_drain(struct gn_session *s, struct gn_err *err);
+/* Collective. Saves the state that a run ends with, and waits for that: any failure is one. */
 enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err);
 /* Collective. Loader at the present epoch and sample, with the epoch's side of images; made anew where that changes. */
 enum gn_status gn_session_begin_epoch(struct gn_session *s, struct gn_err *err);

@@ -125,6 +125,8 @@ static enum gn_status keep(struct gn_session *s, int *saved, struct gn_err *err)
 	struct gn_err why;
 	enum gn_status status = gn_session_save(s, err);
 
+	if (!status)
+		status = gn_session_drain(s, err);
 	*saved = !status && s->checkpoint.saved_step == s->state.step;
 	if (!*saved || gn_comm_rank(s->comm))
 		return status;

@@ -45,9 +45,21 @@ static void log_score_text(const struct gn_session *s, const char *of, const str
 		    isnan(loss) ? fabs(loss) : loss /* not -nan */, score->images, gn_text_plural(score->images));
 }
 
+static int is_writing(void *session)
+{
+	return gn_checkpoint_writer_is_busy(((struct gn_session *)session)->checkpoint.writer);
+}
+
+/* A checkpoint that is being written does not wait for the evaluation to end. */
+static enum gn_status advance_save(void *session, struct gn_err *err)
+{
+	return gn_session_advance_save(session, err);
+}
+
 static enum gn_status score(struct gn_session *s, int average, const volatile sig_atomic_t *stop, int *stopping,
 			    struct gn_metrics *out, struct gn_err *err)
 {
+	const struct gn_metrics_beside beside = {is_writing, advance_save, s};
 	struct gn_ema ema;
 	enum gn_status status = average ? gn_replica_whole_average(&s->replica, &ema, err) : GN_OK;
 	int swaps = average && !status;
@@ -55,7 +67,8 @@ static enum gn_status score(struct gn_session *s, int average, const volatile si
 	if (swaps)
 		gn_ema_swap(&ema, s->replica.params.host, s->replica.buffers.host);
 	if (!status)
-		status = gn_metrics_run(s->val_plan, s->data.val_loader, s->comm, gn_model_classes(s->model), NULL, NULL, stop, stopping, out, err);
+		status = gn_metrics_run(s->val_plan, s->data.val_loader, s->comm, gn_model_classes(s->model), NULL, NULL, stop, stopping,
+					&beside, out, err);
 	if (swaps)
 		gn_ema_swap(&ema, s->replica.params.host, s->replica.buffers.host);
 	if (gn_session_alone(s, status))

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Elements begin to end of torch's order are this rank's in files. */
-static void set_range(const struct gn_session *s, struct gn_checkpoint_arrays *a)
+void gn_session_set_range(const struct gn_session *s, struct gn_checkpoint_arrays *a)
 {
 	size_t count = gn_model_param_elements(s->model), each = (count + (size_t)gn_comm_size(s->comm) - 1) / (size_t)gn_comm_size(s->comm);
 	size_t begin = (size_t)gn_comm_rank(s->comm) * each;
@@ -25,7 +25,7 @@ enum gn_status gn_session_split_state(struct gn_session *s, struct gn_checkpoint
 	struct gn_ema whole;
 	enum gn_status status = GN_OK;
 
-	set_range(s, a);
+	gn_session_set_range(s, a);
 	for (int k = 0; k < slots && !status; k++) {
 		a->slots[k] = malloc((a->end - a->begin) * sizeof(float) + 1);
 		if (!a->slots[k])

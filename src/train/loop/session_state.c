@@ -1,10 +1,8 @@
-/* Where a run begins: initial values or a checkpoint; and how its state is saved. */
+/* Where a run begins: initial values or a checkpoint. */
 #include "src/train/loop/session.h"
 
 #include "data/sample/augment.h"
-#include "data/shard/manifest.h"
 #include "src/base/clock.h"
-#include "src/base/file.h"
 #include "src/base/option.h"
 #include "src/base/trust.h"
 #include "src/train/model/init.h"
@@ -15,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* On rank 0. */
 static enum gn_status import_weights(struct gn_session *s, const char *path, struct gn_err *err)
@@ -50,7 +47,7 @@ static enum gn_status initial_values(struct gn_session *s, struct gn_err *err)
 	return status;
 }
 
-static struct gn_checkpoint_arrays arrays_of(struct gn_session *s)
+struct gn_checkpoint_arrays gn_session_arrays(struct gn_session *s)
 {
 	const struct gn_replica *r = &s->replica;
 	struct gn_checkpoint_arrays a = {.params = r->params.host, .buffers = r->buffers.host};
@@ -99,6 +96,9 @@ static enum gn_status check_input(const struct gn_session *s, const char *folder
 		return gn_err_set(err, GN_ERR_USAGE,
 				  "checkpoint %s was made with --resize %" PRId64 ", not %" PRId64 " (0: the usual): give the same",
 				  folder, was->resize_shorter, is->resize_shorter);
+	if (was->interpolation != is->interpolation)
+		return gn_err_set(err, GN_ERR_USAGE, "checkpoint %s was made with --interpolation %s, not %s: give the same", folder,
+				  gn_interpolation_name(was->interpolation), gn_interpolation_name(is->interpolation));
 	return GN_OK;
 }
 
@@ -124,7 +124,7 @@ static enum gn_status log_changed_options(const struct gn_session *s, const char
 {
 	/* where things are, what is of no consequence for the result, and what has been compared by its value */
 	static const char *const skip[] = {
-		"options", "data", "val", "init", "checkpoint", "resume", "log", "log-every", "trace", "trace-steps", "threads",
+		"options", "data", "val", "init", "checkpoint", "checkpoint-local", "resume", "log", "log-every", "trace", "trace-steps", "threads",
 		"loader-threads", "prefetch", "tuning", "progress", "mean", "deviation", "resize", "side", "channels",
 		"join-timeout", "heartbeat-timeout", "stall-timeout", "socket-ifname", NULL,
 	};
@@ -168,7 +168,7 @@ static enum gn_status check_newest(const struct gn_session *s, const char *folde
 static enum gn_status load(struct gn_session *s, const char *folder, const struct gn_checkpoint_info *info,
 			   struct gn_err *err)
 {
-	struct gn_checkpoint_arrays a = arrays_of(s);
+	struct gn_checkpoint_arrays a = gn_session_arrays(s);
 	enum gn_status status = check_fit(s, folder, info, err);
 
 	if (!info->has_average)
@@ -237,22 +237,23 @@ static enum gn_status read_state(struct gn_session *s, struct origin *from, stru
 	return GN_OK;
 }
 
-void gn_session_convert_layouts(struct gn_session *s, int to_plain)
+/* The host's copies of arrays laid out as parameters, from torch's order to that of the run. */
+static void take_layouts(struct gn_session *s)
 {
+	struct gn_weight_layouts *layouts = s->replica.layouts;
 	struct gn_compress_state kept = {.count = 0};
-	void (*change)(struct gn_weight_layouts *, float *) = to_plain ? gn_weight_layouts_out : gn_weight_layouts_in;
 
-	change(s->replica.layouts, s->replica.params.host);
+	gn_weight_layouts_in(layouts, s->replica.params.host);
 	if (s->replica.shard)
 		return; /* whose parts are in the run's order */
 	for (int k = 0; k < gn_optim_slots(s->checkpoint.info.optimizer); k++)
-		change(s->replica.layouts, gn_optimizer_slot(s->replica.optimizer, k)->host);
+		gn_weight_layouts_in(layouts, gn_optimizer_slot(s->replica.optimizer, k)->host);
 	if (gn_replica_has_average(&s->replica))
-		change(s->replica.layouts, s->replica.ema.params.host);
+		gn_weight_layouts_in(layouts, s->replica.ema.params.host);
 	if (s->replica.compressor)
 		gn_compressor_state(s->replica.compressor, &kept);
 	for (int k = 0; k < kept.count; k++)
-		change(s->replica.layouts, kept.arrays[k]);
+		gn_weight_layouts_in(layouts, kept.arrays[k]);
 }
 
 /* After parameters and buffers. Only rank 0 has read the average of a resumed run that has one. */
@@ -272,8 +273,7 @@ static enum gn_status share_average(struct gn_session *s, int has_average, struc
 	return status;
 }
 
-/* What a compressor keeps, for checkpoints. arrays belongs to the caller. */
-static struct gn_checkpoint_rank_state own_state(const struct gn_session *s, struct gn_compress_state *arrays)
+struct gn_checkpoint_rank_state gn_session_own_state(const struct gn_session *s, struct gn_compress_state *arrays)
 {
 	*arrays = (struct gn_compress_state){.count = 0};
 	if (s->replica.compressor)
@@ -295,7 +295,7 @@ static enum gn_status restore_compressor(struct gn_session *s, const struct orig
 		status = gn_session_take_compression(s, from->info.compress, err);
 	if (status)
 		return status;
-	own = own_state(s, &arrays);
+	own = gn_session_own_state(s, &arrays);
 	gn_compress_name(s->replica.compressor ? gn_compressor_spec(s->replica.compressor) : &s->compress, name);
 	if (!strcmp(name, from->info.compress))
 		return gn_agree_status(s->comm, gn_checkpoint_load_rank(from->folder, from->info.world_size, s->model, gn_comm_rank(s->comm),
@@ -336,6 +336,10 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 	struct origin shared = {.state = {.seed = (uint64_t)s->options->seed}};
 	enum gn_status status = GN_OK;
 
+	if (s->checkpoint.local && !strcmp(s->options->resume, "auto"))
+		status = gn_session_recover_local(s, err);
+	if (status)
+		return status;
 	if (gn_comm_rank(s->comm) == 0)
 		status = read_state(s, &shared, err);
 	status = gn_agree_status(s->comm, status, err);
@@ -353,7 +357,7 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 		status = gn_replica_compress_from(&s->replica, shared.state.step, shared.state.epoch, err);
 	if (status)
 		return status;
-	gn_session_convert_layouts(s, 0);
+	take_layouts(s);
 	if (s->replica.shard)
 		status = restore_shard(s, &shared, err);
 	if (!status)
@@ -365,151 +369,5 @@ enum gn_status gn_session_restore(struct gn_session *s, int *resumed, struct gn_
 	s->checkpoint.saved_step = shared.resumed ? s->state.step : UINT64_MAX;
 	s->checkpoint.begun_ns = gn_clock_ns();
 	*resumed = shared.resumed;
-	return GN_OK;
-}
-
-/* On rank 0. A dataset's folder holds what pack wrote, and what verify and stage know. */
-static enum gn_status check_folder(const char *directory, struct gn_err *err)
-{
-	char path[PATH_MAX];
-	enum gn_status status = gn_path_join(path, sizeof path, directory, GN_MANIFEST_NAME, err);
-
-	if (!status && !access(path, F_OK))
-		status = gn_err_set(err, GN_ERR_USAGE, "--checkpoint %s is a packed dataset: give checkpoints a folder of their own",
-				    directory);
-	return status;
-}
-
-static enum gn_status make_folder(const char *directory, struct gn_log *log, struct gn_err *err)
-{
-	/* Before, so that nothing is made where a link leads; and after, for another process may have made it in between. */
-	enum gn_status status = gn_trust_check_links(directory, err);
-
-	if (!status)
-		status = gn_make_dirs(directory, err);
-	if (!status)
-		status = gn_trust_check_links(directory, err);
-	return status ? status : gn_trust_check_folder(directory, 1, log, err);
-}
-
-enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_err *err)
-{
-	const char *directory = s->options->checkpoint;
-	enum gn_status status = GN_OK;
-
-	if (!directory)
-		return GN_OK;
-	if (gn_comm_rank(s->comm) == 0) {
-		status = check_folder(directory, err);
-		if (!status)
-			status = make_folder(directory, s->log, err);
-		if (!status)
-			status = gn_owner_claim(directory, stop, s->log, &s->checkpoint.owner, err);
-		if (!status)
-			memcpy(s->checkpoint.nonce, gn_owner_nonce(s->checkpoint.owner), sizeof s->checkpoint.nonce);
-	}
-	status = gn_agree_status(s->comm, status, err);
-	return status ? status : gn_comm_broadcast(s->comm, s->checkpoint.nonce, sizeof s->checkpoint.nonce, 0, err);
-}
-
-static struct gn_checkpoint_target target_of(const struct gn_session *s)
-{
-	return (struct gn_checkpoint_target){s->options->checkpoint, s->checkpoint.nonce, s->checkpoint.owner, (int)s->options->keep,
-		(int)s->options->keep_every, s->log};
-}
-
-enum gn_status gn_session_mark_best(const struct gn_session *s, struct gn_err *err)
-{
-	const struct gn_checkpoint_target target = target_of(s);
-
-	return gn_checkpoint_mark_best(&target, s->state.step, err);
-}
-
-enum gn_status gn_session_try_save(struct gn_session *s, struct gn_err *err)
-{
-	const struct gn_checkpoint_target target = target_of(s);
-
-	s->checkpoint.info.state = s->state;
-	return target.directory ? gn_checkpoint_try(s->comm, &target, &s->checkpoint.info, s->model, gn_replica_has_average(&s->replica), err) : GN_OK;
-}
-
-enum gn_status gn_session_write_options(const struct gn_session *s, struct gn_err *err)
-{
-	const char *lines = s->options->options_lines;
-	char path[PATH_MAX];
-	enum gn_status status;
-
-	if (!s->options->checkpoint || gn_comm_rank(s->comm))
-		return GN_OK;
-	status = gn_path_join(path, sizeof path, s->options->checkpoint, "options", err);
-	return status ? status : gn_file_replace(path, lines, strlen(lines), err);
-}
-
-int gn_session_wants_save(const struct gn_session *s)
-{
-	const struct gn_train_options *o = s->options;
-
-	return o->checkpoint && o->checkpoint_minutes > 0 && gn_comm_rank(s->comm) == 0 &&
-	       (double)(gn_clock_ns() - s->checkpoint.begun_ns) * 1e-9 >= 60 * o->checkpoint_minutes;
-}
-
-enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
-{
-	const struct gn_checkpoint_target target = target_of(s);
-	struct gn_checkpoint_arrays arrays = arrays_of(s);
-	struct gn_compress_state kept;
-	const struct gn_checkpoint_rank_state own = own_state(s, &kept);
-	uint64_t began = gn_clock_ns();
-	struct gn_json *j;
-	enum gn_status status;
-
-	if (!s->options->checkpoint || s->checkpoint.saved_step == s->state.step)
-		return GN_OK;
-	s->checkpoint.begun_ns = began;
-	status = gn_replica_average(&s->replica, err);
-	if (status)
-		return status;
-	s->checkpoint.info.state = s->state;
-	s->checkpoint.info.number = s->checkpoint.number + 1;
-	arrays.own = &own;
-	if (s->replica.compressor)
-		gn_compress_name(gn_compressor_spec(s->replica.compressor), s->checkpoint.info.compress);
-	status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
-	if (status)
-		return status;
-	gn_session_convert_layouts(s, 1);
-	if (s->replica.shard)
-		status = gn_session_split_state(s, &arrays, err);
-	if (!status)
-		status = gn_checkpoint_save(s->comm, &target, &s->checkpoint.info, s->model, &arrays, err);
-	if (arrays.is_split)
-		gn_session_free_split(&arrays);
-	gn_session_convert_layouts(s, 0);
-	if (status)
-		return gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step);
-	s->checkpoint.saved_step = s->state.step;
-	s->checkpoint.number++;
-	if (gn_comm_rank(s->comm) == 0)
-		gn_log_info(s->log, "checkpoint %s/step-%08" PRIu64 " saved in %.2f s", s->options->checkpoint, s->state.step,
-			    (double)(gn_clock_ns() - began) * 1e-9);
-	j = gn_metrics_log_begin(s->metrics.log, "checkpoint");
-	if (j) {
-		gn_json_uint(j, "step", s->state.step);
-		gn_json_string(j, "path", s->options->checkpoint);
-		gn_json_fixed(j, "seconds", (double)(gn_clock_ns() - began) * 1e-9, 3);
-	}
-	status = gn_metrics_log_end(s->metrics.log, err);
-	return gn_session_alone(s, status);
-}
-
-enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err)
-{
-	enum gn_status status = gn_session_save_last(s, err);
-
-	if (s->failed_alone || (status != GN_ERR_IO && status != GN_ERR_NO_SPACE && status != GN_ERR_NOT_FOUND &&
-				status != GN_ERR_NO_MEMORY))
-		return status;
-	if (gn_comm_rank(s->comm) == 0)
-		gn_log_warn(s->log, "%s; the run goes on, and the next checkpoint is tried when it is due", err->text);
 	return GN_OK;
 }

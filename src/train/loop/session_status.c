@@ -40,7 +40,8 @@ static enum gn_status open_files(struct gn_session *s, struct gn_err *err)
 	name_run(s, now->run, sizeof now->run);
 	if (s->metrics.log && strcmp(log, "-") && !stat(log, &info) && S_ISREG(info.st_mode))
 		snprintf(path, sizeof path, "%s.status", log);
-	return *path || s->options->metrics ? gn_status_files_create(*path ? path : NULL, s->options->metrics, s->log, &s->status.files, err)
+	return *path || s->options->metrics ? gn_status_files_create(*path ? path : NULL, s->options->metrics,
+								     gn_comm_world(s->comm), s->log, &s->status.files, err)
 					    : GN_OK;
 }
 

@@ -124,6 +124,7 @@ enum gn_status gn_session_step(struct gn_session *s, const volatile sig_atomic_t
 		.lr = gn_lr_at(&s->schedule.lr, (double)s->schedule.global_batch, gn_session_epoch(s)),
 		.stop = *stop != 0,
 		.save = gn_session_wants_save(s),
+		.writing = gn_checkpoint_writer_is_busy(s->checkpoint.writer),
 		.has_next = gn_session_has_batch(s, s->state.sample + s->schedule.global_batch),
 	};
 	double predicted, took;

@@ -2,6 +2,7 @@
 #include "src/train/loop/session.h"
 
 #include "src/train/plan/device.h"
+#include "src/train/loop/augment_options.h"
 #include "src/train/loop/input.h"
 #include "src/train/model/weights.h"
 #include "transport/coll/agree.h"
@@ -66,7 +67,7 @@ static enum gn_status next_batch(void *context, const void **images, struct gn_t
 	if (status)
 		return status;
 	*images = gn_batch_input(&batch);
-	*targets = (struct gn_targets){batch.labels, batch.pair_labels, batch.lambdas};
+	*targets = (struct gn_targets){.labels = batch.labels, .pair_labels = batch.pair_labels, .lambdas = batch.lambdas};
 	return GN_OK;
 }
 
@@ -79,15 +80,15 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 		.profiler = s->metrics.trace ? decoded : NULL, .profiler_context = s->metrics.trace,
 		.balance = s->data.balance, .threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
 	};
-	enum gn_status status;
+	enum gn_status status = gn_input_train_options(o, &s->checkpoint.info.input, train_model(s), full, &lo, err);
 
-	/* what was mixed is no crop */
-	lo.crops = !(o->mixup > 0) && gn_input_is_crops(&s->checkpoint.info.input, s->model, &s->device, NULL);
-	status = gn_input_train_options(o, &s->checkpoint.info.input, train_model(s), full, &lo, err);
+	if (status)
+		return status;
+	lo.crops = !gn_loader_needs_floats(&lo) && gn_input_is_crops(&s->checkpoint.info.input, s->model, &s->device, NULL);
 	s->replica.next = next_batch;
 	s->replica.next_context = s;
 	s->replica.trace = s->metrics.trace;
-	return status ? status : gn_loader_create(s->data.train, &lo, &s->data.loader, err);
+	return gn_loader_create(s->data.train, &lo, &s->data.loader, err);
 }
 
 enum gn_status gn_session_choose_device(struct gn_session *s, struct gn_err *err)
@@ -117,19 +118,23 @@ enum gn_status gn_session_make_plan(struct gn_session *s, struct gn_err *err)
 {
 	const struct gn_train_options *o = s->options;
 	struct gn_plan_options po = s->device;
+	struct gn_loader_options lo = {0};
 	struct gn_plan_pixels pixels;
+	enum gn_status status;
 
 	po.batch = (int)o->batch;
 	po.training = 1;
 	po.label_smoothing = o->label_smoothing;
 	po.dropout = o->dropout;
+	po.drop_path = o->drop_path < 0 ? gn_model_drop_path(train_model(s)) : o->drop_path;
 	/* Every rank needs masks of its own. */
 	po.seed = (uint64_t)o->seed + ((uint64_t)gn_comm_rank(s->comm) << 32);
 	po.group = gn_sync_bn_group(s->sync_bn);
 	po.watch = s->metrics.trace ? &s->metrics.profiler : NULL;
-	if (!(o->mixup > 0) && gn_input_is_crops(&s->checkpoint.info.input, s->model, &po, &pixels))
+	status = gn_augment_options_parse(o, &lo, err);
+	if (!gn_loader_needs_floats(&lo) && gn_input_is_crops(&s->checkpoint.info.input, s->model, &po, &pixels))
 		po.pixels = &pixels;
-	return gn_replica_set_plan(&s->replica, train_model(s), &po, err);
+	return status ? status : gn_replica_set_plan(&s->replica, train_model(s), &po, err);
 }
 
 /* A side that is too small, or too large for this machine, must not come to light after days: every one is tried now. */

@@ -124,7 +124,7 @@ static enum gn_status begin(const struct run *run, struct gn_err *err)
 {
 	const struct gn_replica *r = run->r;
 	const float values[] = {[GN_PIGGYBACK_LOSS] = 0, [GN_PIGGYBACK_CORRECT] = 0, [GN_PIGGYBACK_STOP] = run->step->stop ? 1 : 0,
-				[GN_PIGGYBACK_SAVE] = run->step->save ? 1 : 0};
+				[GN_PIGGYBACK_SAVE] = run->step->save ? 1 : 0, [GN_PIGGYBACK_WEIGHT] = 0, [GN_PIGGYBACK_WRITING] = run->step->writing ? 1 : 0};
 	enum gn_status status = gn_stream_copy(r->device.stream, r->piggyback, values, sizeof values, err);
 
 	return status ? status : gn_stream_copy(r->device.stream, r->kept_buffers, r->buffers.device, r->buffers.count * sizeof(float), err);
@@ -209,12 +209,20 @@ static enum gn_status stage_next(struct run *run, int k, struct gn_err *err)
 	return status;
 }
 
+/* What sums over ranks are divided by: the ranks, or with class weights the sum of their mean weights. */
+static double divisor(const struct gn_replica *r)
+{
+	const double ranks = gn_comm_size(r->options.comm), weights = r->options.class_weights ? r->piggyback[GN_PIGGYBACK_WEIGHT] : ranks;
+
+	/* no label of the batch has a weight: neither loss nor gradients */
+	return weights > 0 ? weights : ranks;
+}
+
 /* Blocks until the step is done. */
 static enum gn_status finish(const struct run *run, struct gn_step_result *out, struct gn_err *err)
 {
 	struct gn_replica *r = run->r;
 	struct gn_stream *s = r->device.stream;
-	double ranks = gn_comm_size(r->options.comm);
 	struct gn_update_result update;
 	enum gn_status status = gn_stream_copy(s, r->results, r->piggyback, GN_PIGGYBACK_COUNT * sizeof(float), err);
 
@@ -228,12 +236,13 @@ static enum gn_status finish(const struct run *run, struct gn_step_result *out, 
 	gn_plan_adjust_loss_scale(r->plan, !update.skipped);
 	if (update.skipped)
 		status = gn_stream_copy(s, r->buffers.device, r->kept_buffers, r->buffers.count * sizeof(float), err);
-	out->loss = (double)r->results[GN_PIGGYBACK_LOSS] / ranks;
-	out->correct = (double)r->results[GN_PIGGYBACK_CORRECT] / ranks;
+	out->loss = (double)r->results[GN_PIGGYBACK_LOSS] / divisor(r);
+	out->correct = (double)r->results[GN_PIGGYBACK_CORRECT] / gn_comm_size(r->options.comm);
 	out->norm = update.norm;
 	out->skipped = update.skipped;
 	out->stop = r->results[GN_PIGGYBACK_STOP] > 0;
 	out->save = r->results[GN_PIGGYBACK_SAVE] > 0;
+	out->writing = r->results[GN_PIGGYBACK_WRITING] > 0;
 	return status;
 }
 
@@ -256,7 +265,7 @@ enum gn_status gn_step_run(struct gn_replica *r, const struct gn_step *step, str
 		status = gn_reducer_wait(r->reducer, err);
 	account_sums(&run);
 	summed = gn_clock_ns();
-	u.grad_scale = 1 / (gn_comm_size(r->options.comm) * (double)r->options.batches * gn_plan_loss_scale(r->plan));
+	u.grad_scale = 1 / (divisor(r) * r->options.batches * gn_plan_loss_scale(r->plan));
 	if (!status)
 		status = add_parts(r, err);
 	if (!status)

@@ -229,6 +229,8 @@ static enum gn_status after_step(struct gn_session *s, struct gn_interval *sums,
 		status = log_interval(s, sums, err);
 		mark = trace_since(s, GN_SPAN_LOG, mark);
 	}
+	if (!status && !s->last.writing)
+		status = gn_session_advance_save(s, err);
 	if (!status)
 		status = save_if_due(s, over, last, *stopping, &mark, err);
 	if (!status && gn_session_evaluation_due(s))

@@ -66,13 +66,13 @@ static enum gn_status sum_over_ranks(struct gn_comm *comm, struct gn_metrics *sc
 }
 
 /* Collective. *stop: input of this rank, output: of any rank. */
-static enum gn_status agree_on_stop(struct gn_comm *comm, int *stop, struct gn_err *err)
+static enum gn_status agree_on_stop(struct gn_comm *comm, int *stop, const struct gn_metrics_beside *beside, struct gn_err *err)
 {
-	int32_t any = *stop;
-	enum gn_status status = gn_comm_allreduce(comm, &any, 1, GN_I32, gn_reduce_of(GN_I32, GN_MAX), err);
+	int32_t any[] = {*stop, beside && beside->is_busy(beside->context)};
+	enum gn_status status = gn_comm_allreduce(comm, any, 2, GN_I32, gn_reduce_of(GN_I32, GN_MAX), err);
 
-	*stop = !status && any;
-	return status;
+	*stop = !status && any[0];
+	return status || !beside || any[1] ? status : beside->advance(beside->context, err);
 }
 
 /* Evaluates one batch of this rank. */
@@ -98,8 +98,8 @@ static enum gn_status score_batch(struct gn_plan *plan, struct gn_loader *loader
 }
 
 enum gn_status gn_metrics_run(struct gn_plan *plan, struct gn_loader *loader, struct gn_comm *comm, int classes, float *logits,
-			    struct gn_confusion *confusion, const volatile sig_atomic_t *stop, int *stopping, struct gn_metrics *out,
-			    struct gn_err *err)
+			    struct gn_confusion *confusion, const volatile sig_atomic_t *stop, int *stopping, const struct gn_metrics_beside *beside,
+			    struct gn_metrics *out, struct gn_err *err)
 {
 	struct gn_metrics score = {0};
 	uint64_t batches = gn_loader_batches(loader), every = gn_comm_size(comm) > 1 ? STOP_EVERY : 1;
@@ -111,7 +111,7 @@ enum gn_status gn_metrics_run(struct gn_plan *plan, struct gn_loader *loader, st
 	for (uint64_t b = 0; b < batches && !status; b++) {
 		if (stop && b % every == 0) {
 			stopped = *stop != 0;
-			status = agree_on_stop(comm, &stopped, err);
+			status = agree_on_stop(comm, &stopped, beside, err);
 			if (stopped)
 				break;
 		}

@@ -246,7 +246,7 @@ static int add_line(struct gn_curve *c, const json_t *line)
 		add_mode(c, number(line, "step"), json_string_value(json_object_get(line, "method")) ?: "?");
 	if (!strcmp(event, "checkpoint")) {
 		c->checkpoints++;
-		c->checkpoint_s += number(line, "seconds");
+		c->checkpoint_s += number(line, json_object_get(line, "blocked_seconds") ? "blocked_seconds" : "seconds");
 	}
 	if (!strcmp(event, "end") || !strcmp(event, "stop") || !strcmp(event, "failed"))
 		return end_run(c, event, json_string_value(json_object_get(line, "reason")));

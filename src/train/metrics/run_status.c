@@ -2,6 +2,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/file.h"
+#include "src/train/metrics/silence.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -117,16 +118,18 @@ void gn_run_status_prometheus(const struct gn_run_status *s, double now, struct 
 /* --- files --- */
 
 struct gn_status_files {
-	char *status_path, *metrics_path;
+	char *metrics_path;
+	struct gn_silence *status; /* writes the status file; NULL: none */
 	int failed;		 /* the last writing, which was warned of */
 	uint64_t written_ns;	 /* 0: not yet */
 	const char *doing;	 /* as it was written */
 	struct gn_log *warnings;
 };
 
-enum gn_status gn_status_files_create(const char *status_path, const char *metrics_path, struct gn_log *warnings,
-				      struct gn_status_files **out, struct gn_err *err)
+enum gn_status gn_status_files_create(const char *status_path, const char *metrics_path, const struct gn_world *world,
+				      struct gn_log *warnings, struct gn_status_files **out, struct gn_err *err)
 {
+	enum gn_status status = GN_OK;
 	struct gn_status_files *f;
 
 	if (metrics_path && gn_file_check_own(metrics_path, "# HELP gannet_train_", "metrics file of gannet train", err))
@@ -134,12 +137,15 @@ enum gn_status gn_status_files_create(const char *status_path, const char *metri
 	f = calloc(1, sizeof *f);
 	if (f) {
 		f->warnings = warnings;
-		f->status_path = status_path ? strdup(status_path) : NULL;
 		f->metrics_path = metrics_path ? strdup(metrics_path) : NULL;
 	}
-	if (!f || (status_path && !f->status_path) || (metrics_path && !f->metrics_path)) {
+	if (!f || (metrics_path && !f->metrics_path))
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the paths of status and metrics");
+	else if (status_path)
+		status = gn_silence_create(status_path, world, &f->status, err);
+	if (status) {
 		gn_status_files_destroy(f);
-		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the paths of status and metrics");
+		return status;
 	}
 	*out = f;
 	return GN_OK;
@@ -149,7 +155,7 @@ void gn_status_files_destroy(struct gn_status_files *f)
 {
 	if (!f)
 		return;
-	free(f->status_path);
+	gn_silence_destroy(f->status);
 	free(f->metrics_path);
 	free(f);
 }
@@ -169,9 +175,8 @@ static enum gn_status write_status(const struct gn_status_files *f, const struct
 
 	gn_json_init(&j);
 	gn_run_status_json(s, now, &j);
-	gn_strbuf_puts(&j.text, "\n");
-	status = gn_json_failed(&j) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for %s", f->status_path)
-				    : gn_file_replace_unsynced(f->status_path, gn_json_text(&j), j.text.len, err);
+	status = gn_json_failed(&j) ? gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the status file")
+				    : gn_silence_write(f->status, gn_json_text(&j), err);
 	gn_json_release(&j);
 	return status;
 }
@@ -199,7 +204,7 @@ void gn_status_files_write(struct gn_status_files *f, const struct gn_run_status
 		return;
 	f->written_ns = now_ns;
 	f->doing = s->doing;
-	if (f->status_path)
+	if (f->status)
 		status = write_status(f, s, unix_time(), &err);
 	if (f->metrics_path)
 		second = write_metrics(f, s, unix_time(), status ? NULL : &err);

@@ -7,6 +7,7 @@
  *     {"time": seconds since 1970, "doing": "training", "running": true, "step", "total_steps", "epoch", "loss", "lr", "images_per_s",
  *      "top1", "host", "job", "slow": [{"rank", "host", "compute_ms"}, ...],
  *      "nodes": [{"host", "cpu", "memory_bytes", "memory_used_bytes", "rss_bytes", "receive_bytes_per_s", "send_bytes_per_s"}, ...]}
+ *      and what silence.h adds on several ranks
  *      slow: the ranks with the longest compute time in the last interval, the longest first; nodes: usage.h
  *
  * Thread safety: one thread.
@@ -17,6 +18,7 @@
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/train/metrics/usage.h"
+#include "transport/bootstrap/world.h"
 
 #include <stdint.h>
 
@@ -48,9 +50,9 @@ void gn_run_status_prometheus(const struct gn_run_status *s, double now, struct 
 
 struct gn_status_files;
 
-/* status_path and metrics_path: NULL for none; copied. warnings is borrowed and may be NULL. */
-enum gn_status gn_status_files_create(const char *status_path, const char *metrics_path, struct gn_log *warnings,
-				      struct gn_status_files **out, struct gn_err *err);
+/* status_path and metrics_path: NULL for none; copied. world, whose silent ranks the status names, and warnings are borrowed. */
+enum gn_status gn_status_files_create(const char *status_path, const char *metrics_path, const struct gn_world *world,
+				      struct gn_log *warnings, struct gn_status_files **out, struct gn_err *err);
 /* NULL is fine. */
 void gn_status_files_destroy(struct gn_status_files *f);
 /* Writes both files when that is due, or when force is set. Does nothing on NULL. Blocks on their file systems. */

@@ -44,6 +44,12 @@ void gn_init_formula_batch(int batch, int channels, int side, int classes, float
 		labels[i] = (int32_t)(mixed(label, i) % classes);
 }
 
+/* The formula knows batch norms by torchvision's names of residual networks. */
+static int is_named_norm(const char *name)
+{
+	return strstr(name, "bn") || strstr(name, "downsample.1");
+}
+
 static void formula(const struct gn_param *p, float *out)
 {
 	double scale = 0.01, shift = 0;
@@ -51,7 +57,7 @@ static void formula(const struct gn_param *p, float *out)
 
 	if (p->dims > 1)
 		scale = sqrt(6 / ((double)p->count / (double)p->shape[0]));
-	if (p->kind == GN_PARAM_BN_WEIGHT || p->kind == GN_PARAM_BN_BIAS)
+	if (p->kind == GN_PARAM_BN_WEIGHT || (p->kind == GN_PARAM_BN_BIAS && is_named_norm(p->name)))
 		scale = 0.1;
 	if (p->kind == GN_PARAM_BN_WEIGHT)
 		shift = 1;
@@ -88,7 +94,7 @@ static void uniform(size_t count, double fan_in, struct gn_rng *r, float *out)
 void gn_init_param(const struct gn_model *m, int index, uint64_t seed, float *out)
 {
 	const struct gn_param *p = gn_model_param(m, index);
-	double linear = gn_model_linear_deviation(m);
+	enum gn_init_rule rule = gn_model_init_rule(m);
 	uint64_t name = fnv1a64(p->name);
 	struct gn_rng r;
 
@@ -96,13 +102,18 @@ void gn_init_param(const struct gn_model *m, int index, uint64_t seed, float *ou
 	if (p->kind == GN_PARAM_BN_WEIGHT)
 		for (size_t i = 0; i < p->count; i++)
 			out[i] = 1;
+	else if (p->kind == GN_PARAM_LAYER_SCALE)
+		for (size_t i = 0; i < p->count; i++)
+			out[i] = 1e-6f;
+	else if (p->kind == GN_PARAM_WEIGHT && rule == GN_INIT_CONVNEXT)
+		normal(p, 0.02, &r, out);
 	else if (p->dims == 4)
 		normal(p, kaiming(p), &r, out);
-	else if (p->dims == 2 && linear > 0)
-		normal(p, linear, &r, out);
+	else if (p->dims == 2 && rule == GN_INIT_VGG)
+		normal(p, 0.01, &r, out);
 	else if (p->dims == 2)
-		uniform(p->count, (double)p->shape[1], &r, out);
-	else if (p->kind == GN_PARAM_BIAS && gn_model_node(m, p->node)->kind == GN_LAYER_LINEAR && !(linear > 0))
+		uniform(p->count, (double)p->shape[rule == GN_INIT_EFFICIENTNET ? 0 : 1], &r, out);
+	else if (p->kind == GN_PARAM_BIAS && gn_model_node(m, p->node)->kind == GN_LAYER_LINEAR && rule == GN_INIT_RESNET)
 		uniform(p->count, (double)gn_model_param(m, index - 1)->shape[1], &r,
 			out); /* the weight precedes the bias */
 	else

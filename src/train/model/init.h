@@ -9,7 +9,7 @@
 #include "src/train/model/model.h"
 
 /* spec "formula": the one of tests/golden/README.md. spec "seed:N": convolutions Kaiming-normal by fan-out with zero bias as in
- * torchvision, linear layers uniform in +-1/sqrt(fan-in) as in PyTorch (vgg16's as in torchvision: normal, deviation 0.01, bias 0),
+ * torchvision, linear layers uniform in +-1/sqrt(fan-in) as in PyTorch (other rules of torchvision's: enum gn_init_rule),
  * batch norm 1 and 0. Running means become 0, variances 1. GN_ERR_USAGE for anything else. Arrays as in plan.h; padding between
  * parameters becomes 0. */
 enum gn_status gn_init_params(const struct gn_model *m, const char *spec, float *params, float *buffers,

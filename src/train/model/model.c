@@ -4,14 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char gn_model_names[] = "lenet|resnet20|resnet18|resnet34|resnet50|resnet101|resnet152|vgg16";
+const char gn_model_names[] = "lenet|resnet20|resnet18|resnet34|resnet50|resnet101|resnet152|vgg16|mobilenet_v2|mobilenet_v3_large|"
+			      "efficientnet_b0|convnext_tiny";
 
 static const struct family {
 	const char *name;
 	int channels, side, depth;
+	void (*build)(struct gn_model *m); /* NULL: a residual network of that depth */
 } families[] = {
-	{"lenet", 1, 28, 0},      {"resnet20", 3, 32, 20},    {"resnet18", 3, 224, 18},   {"resnet34", 3, 224, 34},
-	{"resnet50", 3, 224, 50}, {"resnet101", 3, 224, 101}, {"resnet152", 3, 224, 152}, {"vgg16", 3, 224, 0},
+	{"lenet", 1, 28, 0, gn_model_build_lenet},
+	{"resnet20", 3, 32, 20, NULL},
+	{"resnet18", 3, 224, 18, NULL},
+	{"resnet34", 3, 224, 34, NULL},
+	{"resnet50", 3, 224, 50, NULL},
+	{"resnet101", 3, 224, 101, NULL},
+	{"resnet152", 3, 224, 152, NULL},
+	{"vgg16", 3, 224, 0, gn_model_build_vgg16},
+	{"mobilenet_v2", 3, 224, 0, gn_model_build_mobilenet_v2},
+	{"mobilenet_v3_large", 3, 224, 0, gn_model_build_mobilenet_v3_large},
+	{"efficientnet_b0", 3, 224, 0, gn_model_build_efficientnet_b0},
+	{"convnext_tiny", 3, 224, 0, gn_model_build_convnext_tiny},
 };
 
 static const struct family *find(const char *name)
@@ -66,6 +78,8 @@ static struct gn_param describe(struct gn_model *m, int node, const char *suffix
 
 	if ((size_t)snprintf(p.name, sizeof p.name, "%s.%s", m->nodes[node].name, suffix) >= sizeof p.name)
 		m->failed = 1;
+	for (int i = 0; i < 4; i++)
+		p.shape[i] = 1;
 	for (int i = 0; i < dims; i++) {
 		p.shape[i] = shape[i];
 		p.count *= (size_t)shape[i];
@@ -102,8 +116,9 @@ static struct gn_map map_of(const struct gn_model *m, int node)
 	return m->failed ? (struct gn_map){0} : m->maps[node];
 }
 
-int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window,
-		      int bias)
+/* dims: of the weight, 4, or 2 for a window of one pixel. */
+static int add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window, int bias, int groups,
+		    int dims)
 {
 	struct gn_shm n = {.kind = GN_LAYER_CONV,
 			    .input = {input, -1},
@@ -111,21 +126,84 @@ int gn_model_add_conv(struct gn_model *m, const char *name, int input, int chann
 			    .kernel = window.kernel,
 			    .stride = window.stride,
 			    .pad = window.pad,
-			    .bias = bias};
+			    .bias = bias,
+			    .groups = groups};
 	struct gn_map in = map_of(m, input);
 	struct gn_map out = {channels_out, window_side(in.h, window), window_side(in.w, window)};
-	int64_t shape[4] = {channels_out, in.c, window.kernel, window.kernel};
+	int64_t shape[4] = {channels_out, in.c / groups, window.kernel, window.kernel};
 	int node = add_node(m, &n, name, out);
 
-	add_param(m, node, "weight", GN_PARAM_WEIGHT, 4, shape);
+	add_param(m, node, "weight", GN_PARAM_WEIGHT, dims, shape);
 	if (bias)
 		add_param(m, node, "bias", GN_PARAM_BIAS, 1, shape);
 	return node;
 }
 
+int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window,
+		      int bias)
+{
+	return add_conv(m, name, input, channels_out, window, bias, 1, 4);
+}
+
+int gn_model_add_depthwise(struct gn_model *m, const char *name, int input, struct gn_window window, int bias)
+{
+	int channels = m->failed ? 1 : map_of(m, input).c;
+
+	return add_conv(m, name, input, channels, window, bias, channels, 4);
+}
+
+int gn_model_add_pixel_linear(struct gn_model *m, const char *name, int input, int features)
+{
+	return add_conv(m, name, input, features, (struct gn_window){1, 1, 0}, 1, 1, 2);
+}
+
+int gn_model_add_layer_norm(struct gn_model *m, const char *name, int input, double eps)
+{
+	struct gn_shm n = {.kind = GN_LAYER_LAYER_NORM, .input = {input, -1}, .eps = eps};
+	struct gn_map map = map_of(m, input);
+	int64_t channels = map.c;
+	int node = add_node(m, &n, name, map);
+
+	add_param(m, node, "weight", GN_PARAM_BN_WEIGHT, 1, &channels);
+	add_param(m, node, "bias", GN_PARAM_BN_BIAS, 1, &channels);
+	return node;
+}
+
+int gn_model_add_channel_scale(struct gn_model *m, const char *name, int input)
+{
+	struct gn_shm n = {.kind = GN_LAYER_CHANNEL_SCALE, .input = {input, -1}};
+	struct gn_map map = map_of(m, input);
+	int64_t shape[3] = {map.c, 1, 1};
+	int node = add_node(m, &n, name, map);
+
+	add_param(m, node, "layer_scale", GN_PARAM_LAYER_SCALE, 3, shape);
+	return node;
+}
+
+int gn_model_add_activation(struct gn_model *m, int input, enum gn_activation kind)
+{
+	struct gn_shm n = {.kind = GN_LAYER_ACTIVATION, .input = {input, -1}, .activation = kind};
+
+	return add_node(m, &n, "", map_of(m, input));
+}
+
+int gn_model_add_scale(struct gn_model *m, int input, int factors)
+{
+	struct gn_shm n = {.kind = GN_LAYER_SCALE, .input = {input, factors}};
+
+	return add_node(m, &n, "", map_of(m, input));
+}
+
+int gn_model_add_drop_path(struct gn_model *m, int input, double share)
+{
+	struct gn_shm n = {.kind = GN_LAYER_DROP_PATH, .input = {input, -1}, .rate = share};
+
+	return add_node(m, &n, "", map_of(m, input));
+}
+
 int gn_model_add_batch_norm(struct gn_model *m, const char *name, int input)
 {
-	struct gn_shm n = {.kind = GN_LAYER_BATCH_NORM, .input = {input, -1}};
+	struct gn_shm n = {.kind = GN_LAYER_BATCH_NORM, .input = {input, -1}, .eps = m->norm_eps, .momentum = m->norm_momentum};
 	struct gn_map map = map_of(m, input);
 	int64_t channels = map.c;
 	int node = add_node(m, &n, name, map);
@@ -196,12 +274,10 @@ static void build(struct gn_model *m, const struct family *f)
 	struct gn_shm input = {.kind = GN_LAYER_INPUT, .input = {-1, -1}};
 
 	add_node(m, &input, "", (struct gn_map){m->channels, m->side, m->side});
-	if (f->depth)
-		gn_model_build_resnet(m, f->depth);
-	else if (!strcmp(f->name, "lenet"))
-		gn_model_build_lenet(m);
+	if (f->build)
+		f->build(m);
 	else
-		gn_model_build_vgg16(m);
+		gn_model_build_resnet(m, f->depth);
 }
 
 enum gn_status gn_model_create(const char *name, int classes, int channels, int side, struct gn_model **out,
@@ -225,6 +301,8 @@ enum gn_status gn_model_create(const char *name, int classes, int channels, int 
 	m->classes = classes;
 	m->channels = channels ? channels : f->channels;
 	m->side = side;
+	m->norm_eps = 1e-5;
+	m->norm_momentum = 0.1;
 	build(m, f);
 	if (m->failed) {
 		gn_model_destroy(m);
@@ -257,9 +335,14 @@ int gn_model_default_side(const char *name)
 	return f ? f->side : 224;
 }
 
-double gn_model_linear_deviation(const struct gn_model *m)
+enum gn_init_rule gn_model_init_rule(const struct gn_model *m)
 {
-	return m->linear_deviation;
+	return m->init_rule;
+}
+
+double gn_model_drop_path(const struct gn_model *m)
+{
+	return m->drop_path;
 }
 
 const char *gn_model_name(const struct gn_model *m)

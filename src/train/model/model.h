@@ -8,6 +8,7 @@
 #ifndef GN_TRAIN_MODEL_MODEL_H
 #define GN_TRAIN_MODEL_MODEL_H
 
+#include "kernels/op.h"
 #include "src/base/status.h"
 
 #include <stddef.h>
@@ -16,13 +17,18 @@
 enum gn_layer {
 	GN_LAYER_INPUT,
 	GN_LAYER_CONV,       /* bias optional */
-	GN_LAYER_BATCH_NORM, /* eps 1e-5, momentum 0.1, unbiased running variance, as in PyTorch */
+	GN_LAYER_BATCH_NORM, /* unbiased running variance, as in PyTorch */
 	GN_LAYER_RELU,
 	GN_LAYER_MAX_POOL,
 	GN_LAYER_ADAPTIVE_AVG_POOL,
 	GN_LAYER_ADD,
 	GN_LAYER_LINEAR, /* flattens its input in channel, row, column order */
-	GN_LAYER_DROPOUT
+	GN_LAYER_DROPOUT,
+	GN_LAYER_ACTIVATION,
+	GN_LAYER_SCALE,		/* the first input's maps by the second input, one factor each */
+	GN_LAYER_CHANNEL_SCALE, /* by a parameter per channel */
+	GN_LAYER_DROP_PATH,	/* stochastic depth: in training a whole image becomes 0 */
+	GN_LAYER_LAYER_NORM	/* over the channels of each pixel */
 };
 
 struct gn_shm {
@@ -33,14 +39,18 @@ struct gn_shm {
 	int kernel, stride, pad; /* conv, max pool */
 	int out_side;            /* adaptive average pool */
 	int bias;                /* conv, linear */
-	double rate;             /* dropout */
+	int groups;              /* conv; 0: one */
+	enum gn_activation activation;
+	double eps, momentum;    /* batch norm; eps: layer norm */
+	double rate;             /* dropout; drop path: the share of the network's probability that this depth has */
 };
 
 enum gn_param_kind {
 	GN_PARAM_WEIGHT,
 	GN_PARAM_BIAS,
-	GN_PARAM_BN_WEIGHT,
+	GN_PARAM_BN_WEIGHT, /* and layer norm's */
 	GN_PARAM_BN_BIAS,
+	GN_PARAM_LAYER_SCALE, /* a factor per channel, 1e-6 at first */
 	GN_BUFFER_MEAN,
 	GN_BUFFER_VAR
 };
@@ -51,7 +61,7 @@ struct gn_param {
 	enum gn_param_kind kind;
 	int node;
 	int dims;
-	int64_t shape[4]; /* PyTorch's: conv OIHW, linear OI */
+	int64_t shape[4]; /* PyTorch's: conv OIHW, linear OI; layer scale C, 1, 1; then 1 */
 	size_t count;     /* elements */
 	size_t offset;    /* in elements from the start of the flat array; parameters and buffers have separate arrays */
 };
@@ -69,9 +79,17 @@ extern const char gn_model_names[];
 int gn_model_is_known(const char *name);
 /* The network's default side: 28, 32 or 224. */
 int gn_model_default_side(const char *name);
-/* Deviation of the normal distribution that initialises linear layers, with zero biases, as in torchvision's vgg.py; 0: initialised
- * as PyTorch's Linear. */
-double gn_model_linear_deviation(const struct gn_model *m);
+/* Initial values as in torchvision. Convolutions are Kaiming-normal by fan-out and linear layers as PyTorch's Linear, unless the rule
+ * says otherwise. */
+enum gn_init_rule {
+	GN_INIT_RESNET,
+	GN_INIT_VGG,	      /* linear layers normal, deviation 0.01, bias 0: VGG, MobileNet */
+	GN_INIT_EFFICIENTNET, /* linear layers uniform in +-1/sqrt(features), bias 0 */
+	GN_INIT_CONVNEXT      /* convolutions and linear layers normal, deviation 0.02, bias 0 */
+};
+enum gn_init_rule gn_model_init_rule(const struct gn_model *m);
+/* torchvision's default probability of stochastic depth at the last block; 0: the network has none. */
+double gn_model_drop_path(const struct gn_model *m);
 
 const char *gn_model_name(const struct gn_model *m);
 int gn_model_classes(const struct gn_model *m);

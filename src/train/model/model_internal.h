@@ -20,7 +20,9 @@ struct gn_model {
 	} *maps; /* per node; sides may be <= 0, which the plan refuses */
 	struct gn_param *params, *buffers;
 	size_t param_elements, buffer_elements;
-	double linear_deviation;
+	enum gn_init_rule init_rule;
+	double norm_eps, norm_momentum; /* of batch norms that are added */
+	double drop_path;
 };
 
 struct gn_window {
@@ -29,8 +31,18 @@ struct gn_window {
 
 int gn_model_add_conv(struct gn_model *m, const char *name, int input, int channels_out, struct gn_window window,
 		      int bias);
+/* Each channel by itself. */
+int gn_model_add_depthwise(struct gn_model *m, const char *name, int input, struct gn_window window, int bias);
 int gn_model_add_batch_norm(struct gn_model *m, const char *name, int input);
+int gn_model_add_layer_norm(struct gn_model *m, const char *name, int input, double eps);
+/* A linear layer over the channels of each pixel: a convolution whose weight is OI. */
+int gn_model_add_pixel_linear(struct gn_model *m, const char *name, int input, int features);
 int gn_model_add_relu(struct gn_model *m, int input);
+int gn_model_add_activation(struct gn_model *m, int input, enum gn_activation kind);
+/* factors: a node of maps of one pixel. */
+int gn_model_add_scale(struct gn_model *m, int input, int factors);
+int gn_model_add_channel_scale(struct gn_model *m, const char *name, int input);
+int gn_model_add_drop_path(struct gn_model *m, int input, double share);
 int gn_model_add_max_pool(struct gn_model *m, int input, struct gn_window window);
 int gn_model_add_adaptive_avg_pool(struct gn_model *m, int input, int out_side);
 int gn_model_add_sum(struct gn_model *m, int a, int b);
@@ -41,5 +53,9 @@ void gn_model_build_lenet(struct gn_model *m);
 /* depth: 18, 20, 34, 50, 101 or 152. */
 void gn_model_build_resnet(struct gn_model *m, int depth);
 void gn_model_build_vgg16(struct gn_model *m);
+void gn_model_build_mobilenet_v2(struct gn_model *m);
+void gn_model_build_mobilenet_v3_large(struct gn_model *m);
+void gn_model_build_efficientnet_b0(struct gn_model *m);
+void gn_model_build_convnext_tiny(struct gn_model *m);
 
 #endif

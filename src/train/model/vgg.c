@@ -28,7 +28,7 @@ void gn_model_build_vgg16(struct gn_model *m)
 {
 	int x = gn_model_add_adaptive_avg_pool(m, add_features(m), 7);
 
-	m->linear_deviation = 0.01;
+	m->init_rule = GN_INIT_VGG;
 	x = gn_model_add_relu(m, gn_model_add_linear(m, "classifier.0", x, 4096));
 	x = gn_model_add_dropout(m, x, 0.5);
 	x = gn_model_add_relu(m, gn_model_add_linear(m, "classifier.3", x, 4096));

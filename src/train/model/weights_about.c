@@ -22,6 +22,20 @@ static int get_length(const json_t *object, const char *key, int64_t most, int64
 	return 0;
 }
 
+/* *out is unchanged if the key is absent. */
+static int get_filter(const json_t *object, int *out)
+{
+	const json_t *value = json_object_get(object, "interpolation");
+	const char *text = json_string_value(value);
+
+	if (!value)
+		return 0;
+	if (!text || (strcmp(text, "bicubic") && strcmp(text, "bilinear")))
+		return -1;
+	*out = !strcmp(text, "bicubic");
+	return 0;
+}
+
 /* Returns the number of values, 1 or 3; 0 if the key is absent, or -1. They are converted to float later. */
 static int get_values(const json_t *object, const char *key, double least, double out[3])
 {
@@ -54,6 +68,8 @@ static const char *parse_preprocessing(const json_t *object, struct gn_weights_a
 		out->resize_shorter = 0;
 	else if (get_length(object, "resize_shorter", RESIZE_MAX, &out->resize_shorter))
 		return "resize_shorter";
+	if (get_filter(object, &out->is_bicubic))
+		return "interpolation";
 	if (means < 0)
 		return "mean";
 	if (deviations < 0 || deviations != means)
@@ -64,7 +80,7 @@ static const char *parse_preprocessing(const json_t *object, struct gn_weights_a
 
 enum gn_status gn_weights_about(const char *path, struct gn_weights_about *out, struct gn_err *err)
 {
-	struct gn_weights_about about = {.resize_shorter = -1};
+	struct gn_weights_about about = {.resize_shorter = -1, .is_bicubic = -1};
 	struct gn_safetensors *file;
 	const char *model, *text, *wrong = NULL;
 	json_t *preprocessing;

@@ -17,10 +17,15 @@ struct gn_optimizer {
 
 static enum gn_status make_rule(const struct gn_optimizer_options *o, struct gn_optim *out, struct gn_err *err)
 {
+	static const double usual_eps[] = {[GN_OPTIM_LAMB] = 1e-6, [GN_OPTIM_ADAMW] = 1e-8, [GN_OPTIM_RMSPROP] = 1e-8};
 	int kind = gn_optim_find(o->name);
 
 	if (kind < 0)
-		return gn_err_set(err, GN_ERR_USAGE, "optimizer '%s' is none of sgd, lars, lamb", o->name);
+		return gn_err_set(err, GN_ERR_USAGE, "optimizer '%s' is none of sgd, lars, lamb, adamw, rmsprop", o->name);
+	if ((kind == GN_OPTIM_ADAMW || kind == GN_OPTIM_RMSPROP) && o->nesterov)
+		return gn_err_set(err, GN_ERR_USAGE, "%s has no Nesterov momentum: leave --nesterov out", o->name);
+	if (kind == GN_OPTIM_ADAMW && !(o->momentum < 1 && o->beta2 < 1))
+		return gn_err_set(err, GN_ERR_USAGE, "adamw needs --momentum and --beta2 below 1, not %g and %g", o->momentum, o->beta2);
 	if (kind == GN_OPTIM_LAMB && o->nesterov)
 		return gn_err_set(err, GN_ERR_USAGE, "LAMB has no Nesterov momentum: leave --nesterov out");
 	if (kind == GN_OPTIM_LAMB && !(o->momentum < 1 && o->beta2 < 1))
@@ -30,7 +35,7 @@ static enum gn_status make_rule(const struct gn_optimizer_options *o, struct gn_
 		.kind = (enum gn_optim_kind)kind,
 		.momentum = o->momentum,
 		.beta2 = o->beta2,
-		.eps = o->eps >= 0 ? o->eps : kind == GN_OPTIM_LAMB ? 1e-6 : 0,
+		.eps = o->eps >= 0 ? o->eps : usual_eps[kind],
 		.trust = o->trust,
 		.nesterov = o->nesterov,
 	};
@@ -167,6 +172,8 @@ enum gn_status gn_optimizer_create(const struct gn_model *model, const struct gn
 	struct gn_optimizer *o;
 	enum gn_status status = make_rule(options, &rule, err);
 
+	if (!status && gn_compute_ops(compute) && (rule.kind == GN_OPTIM_ADAMW || rule.kind == GN_OPTIM_RMSPROP))
+		status = gn_err_set(err, GN_ERR_UNSUPPORTED, "%s is not there for GPUs yet: use --device host", options->name);
 	if (!status)
 		status = check_frozen(options->freeze, model, err);
 	if (status)

@@ -19,7 +19,7 @@ struct gn_optimizer;
 struct gn_optimizer_options {
 	const char *name; /* as gn_optim_find */
 	double momentum, beta2, trust, weight_decay;
-	double eps;  /* below 0: the optimizer's usual one, 1e-6 for lamb and 0 for lars */
+	double eps;  /* below 0: the optimizer's usual one, 1e-6 for lamb, 1e-8 for adamw and rmsprop, and 0 for lars */
 	double clip; /* the norm of the whole gradient is at most this; 0: no bound */
 	int nesterov, decay_all;
 	const struct gn_text_list *lr_scale; /* lr_scale.h, checked; NULL: none */

@@ -58,6 +58,7 @@ static const struct gn_param *first_of(const struct gn_model *m, int node, int b
 /* y = factor * (convolution) + shift, by channel. */
 struct line {
 	const float *gamma, *beta, *mean, *var, *bias; /* NULL: none */
+	double eps;
 };
 
 static struct line line_of(const struct gn_plan *p, const struct gn_plan_op *o)
@@ -69,6 +70,7 @@ static struct line line_of(const struct gn_plan *p, const struct gn_plan_op *o)
 	if (o->norm >= 0) {
 		const struct gn_param *gamma = first_of(p->model, o->norm, 0), *mean = first_of(p->model, o->norm, 1);
 
+		l.eps = gn_model_node(p->model, o->norm)->eps;
 		l.gamma = p->params + gamma[0].offset;
 		l.beta = p->params + gamma[1].offset;
 		l.mean = p->buffers + mean[0].offset;
@@ -87,7 +89,7 @@ static void fold(const struct gn_plan *p, const struct gn_plan_op *o)
 
 	gn_weight_reorder(&shape, p->weights[o->param[0]], 1, p->params + w->offset, room);
 	for (size_t c = 0; c < shape.out; c++) {
-		double factor = l.gamma ? l.gamma[c] / sqrt(l.var[c] + GN_PLAN_NORM_EPS) : 1, shift = l.bias ? l.bias[c] : 0;
+		double factor = l.gamma ? l.gamma[c] / sqrt(l.var[c] + l.eps) : 1, shift = l.bias ? l.bias[c] : 0;
 
 		if (l.gamma)
 			shift = (shift - l.mean[c]) * factor + l.beta[c];

@@ -33,6 +33,7 @@ struct gn_plan_options {
 	int batch;
 	int training;           /* batch statistics, dropout and backward; or inference */
 	double label_smoothing; /* 0 .. 1 */
+	const double *class_weights; /* host: as gn_targets has them; borrowed; NULL: none */
 	/* Activations and their gradients are bfloat16, but for the classifier; sums are made in float or double, and all that is
 	 * outside (parameters, their gradients, buffers, images, logits) is float. */
 	int bf16;
@@ -46,12 +47,14 @@ struct gn_plan_options {
 	int no_memory;          /* the plan answers questions and cannot run; the arrays may be NULL */
 	int keep;               /* host: outputs of batch norms are kept until backward instead of being recomputed */
 	int dropout;            /* 0 turns dropout off in training too */
-	uint64_t seed;          /* for dropout masks; give every rank its own */
+	double drop_path;       /* probability that stochastic depth drops the last block of an image, 0 .. 1 */
+	uint64_t seed;          /* for dropout masks and stochastic depth; give every rank its own */
 	const struct gn_plan_profiler *watch; /* borrowed; NULL: none */
 	/* Training: where each batch adds its share, 1 / batches, of its loss, for batches of a step (0 is 1); on the device, borrowed. NULL:
 	 * nowhere. */
 	float *mean_loss;
 	float *correct;         /* the same of the fraction that is correct, as gn_compute_loss() has it */
+	float *mean_weight;	      /* the same of gn_targets_mean_weight; host */
 	int batches;
 	/* By parameter, the layout of weights and their gradients; GN_WEIGHT_ANY: the plan chooses; NULL: torch's order. Read while the
 	 * plan is made. */

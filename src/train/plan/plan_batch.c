@@ -162,7 +162,7 @@ enum gn_status gn_plan_stage(struct gn_plan *p, const void *images, const struct
 		status = stage_slot(p, images, targets, err);
 	} else {
 		b->images = images;
-		b->targets = targets ? *targets : (struct gn_targets){NULL, NULL, NULL};
+		b->targets = targets ? *targets : (struct gn_targets){.labels = NULL};
 	}
 	b->staged = !status;
 	return status;
@@ -176,7 +176,8 @@ static struct gn_targets targets_at(const struct gn_plan *p, int has_mixup)
 	int32_t *labels = p->batches.labels;
 	size_t batch = (size_t)p->options.batch;
 
-	return (struct gn_targets){labels, has_mixup ? labels + batch : NULL, has_mixup ? (const float *)(labels + 2 * batch) : NULL};
+	return (struct gn_targets){.labels = labels, .pair_labels = has_mixup ? labels + batch : NULL,
+				   .lambdas = has_mixup ? (const float *)(labels + 2 * batch) : NULL};
 }
 
 static enum gn_status take_images(struct gn_plan *p, const char *from, struct gn_err *err)

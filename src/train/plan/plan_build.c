@@ -21,12 +21,18 @@ static const enum gn_op_kind kinds[] = {
 	[GN_LAYER_ADD] = GN_OP_ADD,
 	[GN_LAYER_LINEAR] = GN_OP_LINEAR,
 	[GN_LAYER_DROPOUT] = GN_OP_DROPOUT,
+	[GN_LAYER_ACTIVATION] = GN_OP_ACTIVATION,
+	[GN_LAYER_SCALE] = GN_OP_SCALE,
+	[GN_LAYER_CHANNEL_SCALE] = GN_OP_CHANNEL_SCALE,
+	[GN_LAYER_DROP_PATH] = GN_OP_DROP_PATH,
+	[GN_LAYER_LAYER_NORM] = GN_OP_LAYER_NORM,
 };
 
 static const char *kind_name(enum gn_layer kind)
 {
 	static const char *const names[] = {"input",           "convolution", "batch norm",   "relu",   "max pooling",
-					    "average pooling", "sum",         "linear layer", "dropout"};
+					    "average pooling", "sum",         "linear layer", "dropout",
+					    "activation",      "scaling",     "layer scale",  "stochastic depth", "layer norm"};
 
 	return names[kind];
 }
@@ -159,9 +165,11 @@ static struct gn_op_desc describe(const struct builder *b, const struct gn_shm *
 		.emulate = o->emulate,
 		.training = o->training,
 		.frozen = is_frozen(b) && n->kind == GN_LAYER_CONV,
-		.eps = GN_PLAN_NORM_EPS,
-		.momentum = 0.1,
-		.rate = n->rate,
+		.groups = n->groups,
+		.activation = n->activation,
+		.eps = n->eps,
+		.momentum = n->momentum,
+		.rate = n->kind == GN_LAYER_DROP_PATH ? n->rate * o->drop_path : n->rate,
 		.seed = o->seed,
 		.members = o->training && o->group && n->kind == GN_LAYER_BATCH_NORM ? o->group->members : 0,
 		.device = gn_compute_ops(b->p->device.compute),
@@ -381,6 +389,16 @@ static enum gn_status build_pool_first(struct builder *b, int relu, struct gn_er
 	return s;
 }
 
+/* Dropout and stochastic depth that change nothing. */
+static int is_left_out(const struct gn_plan *p, int node)
+{
+	const struct gn_shm *n = gn_model_node(p->model, node);
+
+	if (n->kind == GN_LAYER_DROP_PATH)
+		return !p->options.training || !(n->rate * p->options.drop_path > 0);
+	return n->kind == GN_LAYER_DROPOUT && !(p->options.training && p->options.dropout);
+}
+
 static enum gn_status build_all(struct builder *b, struct gn_err *err)
 {
 	struct gn_plan *p = b->p;
@@ -400,7 +418,7 @@ static enum gn_status build_all(struct builder *b, struct gn_err *err)
 		int takes_relu = kind == GN_LAYER_BATCH_NORM || kind == GN_LAYER_ADD || (kind == GN_LAYER_CONV && is_frozen(b));
 		int relu = takes_relu && is_relu_of(b, i);
 
-		if (kind == GN_LAYER_DROPOUT && !(p->options.training && p->options.dropout)) {
+		if (is_left_out(p, i)) {
 			b->tensor_of_node[i] = b->tensor_of_node[gn_model_node(m, i)->input[0]];
 			continue;
 		}

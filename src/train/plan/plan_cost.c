@@ -31,6 +31,16 @@ static const char *kind_of(const struct gn_plan_op *o)
 		return "dropout";
 	case GN_OP_REORDER:
 		return "reorder";
+	case GN_OP_ACTIVATION:
+		return "activation";
+	case GN_OP_SCALE:
+		return "scaling";
+	case GN_OP_CHANNEL_SCALE:
+		return "layer scale";
+	case GN_OP_DROP_PATH:
+		return "stochastic depth";
+	case GN_OP_LAYER_NORM:
+		return "layer norm";
 	}
 	return "";
 }

@@ -48,8 +48,6 @@ struct gn_plan_op {
 	int gives_more[2]; /* it goes to the input's more_grad */
 };
 
-#define GN_PLAN_NORM_EPS 1e-5
-
 enum gn_plan_phase { GN_PHASE_NEW, GN_PHASE_FORWARD, GN_PHASE_LOSS };
 
 enum { GN_PLAN_SLOTS = 2 }; /* a batch is used while the next one is copied */

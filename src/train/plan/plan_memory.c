@@ -84,7 +84,8 @@ static void place_gaps(struct gn_plan *p)
 		int next = out->last_consumer;
 		struct gn_memory_planner *s = &p->storages[out->data];
 
-		if (!o->info.recomputes || out->consumers != 1 || p->ops[next].in[0] != o->out || s->last != backward_time(p, next))
+		if (!o->info.recomputes || out->consumers != 1 || p->ops[next].in[0] != o->out || s->last != backward_time(p, next) ||
+		    p->tensors[p->ops[next].out].data == out->data)
 			continue;
 		p->ops[next].recomputes = i;
 		s->gap_first = next + 1;

@@ -44,9 +44,8 @@ const struct gn_weight_layout *gn_weight_layouts_layouts(const struct gn_weight_
 	return a->layouts;
 }
 
-enum gn_status gn_weight_layouts_take(struct gn_weight_layouts *a, const struct gn_plan *plan, struct gn_err *err)
+static enum gn_status take(struct gn_weight_layouts *a, const struct gn_weight_layout *chosen, struct gn_err *err)
 {
-	const struct gn_weight_layout *chosen = gn_plan_weights(plan);
 	size_t largest = 0;
 	float *room;
 
@@ -60,6 +59,26 @@ enum gn_status gn_weight_layouts_take(struct gn_weight_layouts *a, const struct 
 	a->room = room;
 	memcpy(a->layouts, chosen, (size_t)gn_model_param_count(a->model) * sizeof *chosen);
 	return GN_OK;
+}
+
+enum gn_status gn_weight_layouts_take(struct gn_weight_layouts *a, const struct gn_plan *plan, struct gn_err *err)
+{
+	return take(a, gn_plan_weights(plan), err);
+}
+
+enum gn_status gn_weight_layouts_copy(const struct gn_weight_layouts *a, struct gn_weight_layouts **out, struct gn_err *err)
+{
+	struct gn_weight_layouts *copy;
+	enum gn_status status = gn_weight_layouts_create(a->model, &copy, err);
+
+	if (status)
+		return status;
+	status = take(copy, a->layouts, err);
+	if (status)
+		gn_weight_layouts_destroy(copy);
+	else
+		*out = copy;
+	return status;
 }
 
 void gn_weight_layouts_plain(struct gn_weight_layouts *a)

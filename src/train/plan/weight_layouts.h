@@ -16,6 +16,8 @@ struct gn_weight_layouts;
 
 /* Free to choose: every layout is GN_WEIGHT_ANY. model is borrowed. */
 enum gn_status gn_weight_layouts_create(const struct gn_model *model, struct gn_weight_layouts **out, struct gn_err *err);
+/* Another one with the same layouts, for another thread. After gn_weight_layouts_take or gn_weight_layouts_plain. */
+enum gn_status gn_weight_layouts_copy(const struct gn_weight_layouts *a, struct gn_weight_layouts **out, struct gn_err *err);
 void gn_weight_layouts_destroy(struct gn_weight_layouts *a);
 /* For gn_plan_options.weights: a layout for each parameter. Borrowed. */
 const struct gn_weight_layout *gn_weight_layouts_layouts(const struct gn_weight_layouts *a);

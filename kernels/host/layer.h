@@ -1,0 +1,58 @@
+/* Inner loops of activations, of scaling by channel and of layer norm, compiled per instruction set and selected when an operator is
+ * created. Tensors hold floats, or with is_bf16 bfloat16, which is widened, computed as float and rounded once. Private to
+ * kernels/host.
+ */
+#ifndef GN_KERNELS_HOST_LAYER_H
+#define GN_KERNELS_HOST_LAYER_H
+
+#include "kernels/op.h"
+
+/* Pixels of `lanes` adjacent channels; consecutive pixels are stride elements apart. */
+struct gn_layer_piece {
+	size_t pixels, stride;
+	int lanes, is_bf16;
+};
+
+/* Rows of layer norm: the channels of a pixel, in groups of lanes that are group_stride elements apart. */
+struct gn_layer_rows {
+	size_t pixels, stride, group_stride;
+	int channels, lanes, is_bf16;
+	double eps;
+	const float *weight, *bias;
+};
+
+enum {
+	GN_LAYER_TILE = 8,	      /* pixels of layer norm that are in buffers at once */
+	GN_LAYER_CHANNELS_MAX = 4096  /* of layer norm */
+};
+
+struct gn_layer_loops {
+	void (*forward)(enum gn_activation kind, int is_bf16, size_t count, const void *x, void *y);
+	/* at: what backward reads, of gn_layer_reads_out(). more: added to dy; NULL: nothing. dx may be dy. */
+	void (*backward)(enum gn_activation kind, int is_bf16, size_t count, const void *at, const void *dy, const void *more, void *dx);
+	/* y = x * factors[channel]; y may be x. */
+	void (*scale)(const struct gn_layer_piece *p, const void *x, const float *factors, void *y);
+	/* dx = dy * factors, may be dy; sums[channel] = sum(dy * x) */
+	void (*scale_gradient)(const struct gn_layer_piece *p, const void *x, const float *factors, const void *dy, void *dx, float *sums);
+	/* buffer: GN_LAYER_TILE rows of channels, padded to lanes. Padding of y becomes 0. */
+	void (*norm)(const struct gn_layer_rows *r, const void *x, void *y, float *buffer);
+	/* buffer: twice that. Adds to dweight and dbias. dx may be dy. */
+	void (*norm_gradient)(const struct gn_layer_rows *r, const void *x, const void *dy, void *dx, float *dweight, float *dbias,
+			      float *buffer);
+};
+
+/* Whether the gradient of an activation is computed from its output, else from its input. */
+static inline int gn_layer_reads_out(enum gn_activation kind)
+{
+	return kind == GN_ACTIVATION_RELU6 || kind == GN_ACTIVATION_SIGMOID || kind == GN_ACTIVATION_HARD_SIGMOID;
+}
+
+extern const struct gn_layer_loops gn_layer_loops_plain;
+#if defined __x86_64__
+extern const struct gn_layer_loops gn_layer_loops_avx2, gn_layer_loops_avx512;
+#endif
+
+/* The table for this processor. */
+const struct gn_layer_loops *gn_layer_loops(void);
+
+#endif

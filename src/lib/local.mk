@@ -1,0 +1,33 @@
+# A shared library: a program as far as automake knows, since there is no libtool here. Its objects are those of the static libraries,
+# position-independent and hidden (AM_CFLAGS), of which gannet.map exports gannet_*.
+sharedlibdir = $(libdir)
+sharedlib_PROGRAMS = libgannet.so.0
+libgannet_so_0_SOURCES = src/lib/gannet.h src/lib/lib.c src/lib/lib_internal.h src/lib/lib_op.c
+libgannet_so_0_LDFLAGS = $(AM_LDFLAGS) -shared -Wl,-soname,libgannet.so.0 -Wl,--version-script=$(srcdir)/src/lib/gannet.map -Wl,--as-needed
+libgannet_so_0_LDADD = $(TRANSPORT_LIBS)
+EXTRA_libgannet_so_0_DEPENDENCIES = $(srcdir)/src/lib/gannet.map
+include_HEADERS = src/lib/gannet.h
+nodist_pkgconfig_DATA += src/lib/libgannet.pc
+dist_man_MANS += src/man/libgannet.3
+EXTRA_DIST += src/lib/gannet.map
+
+# programs that show it, and that tests/lib runs
+LIB_EXAMPLES = src/lib/examples/allreduce src/lib/examples/halo src/lib/examples/overlap
+check_PROGRAMS += $(LIB_EXAMPLES)
+LIB_EXAMPLE_CPPFLAGS = -I$(srcdir)/src/lib
+src_lib_examples_allreduce_CPPFLAGS = $(LIB_EXAMPLE_CPPFLAGS)
+src_lib_examples_allreduce_LDADD = libgannet.so.0
+src_lib_examples_halo_CPPFLAGS = $(LIB_EXAMPLE_CPPFLAGS)
+src_lib_examples_halo_LDADD = libgannet.so.0 -lm
+src_lib_examples_overlap_CPPFLAGS = $(LIB_EXAMPLE_CPPFLAGS)
+src_lib_examples_overlap_LDADD = libgannet.so.0
+dist_examples_DATA = src/lib/examples/allreduce.c src/lib/examples/halo.c src/lib/examples/overlap.c
+examplesdir = $(docdir)/examples
+
+# the link that -lgannet finds, beside it when it is installed
+install-data-hook: shared-link
+shared-link:
+	cd '$(DESTDIR)$(libdir)' && rm -f libgannet.so && ln -s libgannet.so.0 libgannet.so
+uninstall-hook:
+	rm -f '$(DESTDIR)$(libdir)/libgannet.so'
+.PHONY: shared-link

@@ -1,0 +1,85 @@
+#include "src/train/loop/class_weights.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum gn_status gn_class_weights_check(const char *how, const char *device, struct gn_err *err)
+{
+	FILE *f;
+
+	if (!how)
+		return GN_OK;
+	if (device && !strcmp(device, "cuda"))
+		return gn_err_set(err, GN_ERR_USAGE, "--class-weights is not supported with --device cuda: use --device host, or leave it out");
+	if (!strcmp(how, "balanced"))
+		return GN_OK;
+	f = fopen(how, "r");
+	if (!f)
+		return gn_err_set(err, GN_ERR_USAGE, "--class-weights %s: %s: give a file of numbers, or balanced", how, strerror(errno));
+	fclose(f);
+	return GN_OK;
+}
+
+static void balance(const struct gn_dataset *d, uint32_t classes, double *out)
+{
+	const uint64_t count = gn_dataset_count(d);
+
+	for (uint64_t i = 0; i < count; i++) {
+		struct gn_sample s;
+
+		gn_dataset_sample(d, i, &s);
+		out[s.label]++;
+	}
+	for (uint32_t k = 0; k < classes; k++)
+		out[k] = out[k] > 0 ? (double)count / (classes * out[k]) : 0;
+}
+
+static enum gn_status read_numbers(const char *path, FILE *f, uint32_t classes, double *out, struct gn_err *err)
+{
+	double sum = 0;
+	char end;
+
+	for (uint32_t k = 0; k < classes; k++) {
+		if (fscanf(f, "%lf", &out[k]) != 1)
+			return gn_err_set(err, GN_ERR_DATA, "--class-weights %s: %u number%s, then none: write one for each of the %u classes", path, k,
+					  k == 1 ? "" : "s", classes);
+		if (!isfinite(out[k]) || out[k] < 0)
+			return gn_err_set(err, GN_ERR_DATA, "--class-weights %s: %g for class %u: write numbers of at least 0", path, out[k], k);
+		sum += out[k];
+	}
+	if (fscanf(f, " %c", &end) == 1)
+		return gn_err_set(err, GN_ERR_DATA, "--class-weights %s: more than one number for each of the %u classes", path, classes);
+	if (!(sum > 0))
+		return gn_err_set(err, GN_ERR_DATA, "--class-weights %s: no number is above 0", path);
+	return GN_OK;
+}
+
+enum gn_status gn_class_weights_load(const char *how, const struct gn_dataset *dataset, double **out, struct gn_err *err)
+{
+	const uint32_t classes = gn_dataset_classes(dataset);
+	double *weights = calloc(classes, sizeof *weights);
+	enum gn_status status = GN_OK;
+
+	if (!weights)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the weights of %u classes", classes);
+	if (!strcmp(how, "balanced")) {
+		balance(dataset, classes, weights);
+	} else {
+		FILE *f = fopen(how, "r");
+
+		if (f) {
+			status = read_numbers(how, f, classes, weights, err);
+			fclose(f);
+		} else {
+			status = gn_err_set(err, GN_ERR_DATA, "--class-weights %s: %s", how, strerror(errno));
+		}
+	}
+	if (status)
+		free(weights);
+	else
+		*out = weights;
+	return status;
+}

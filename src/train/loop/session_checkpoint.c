@@ -1,0 +1,282 @@
+/* How a session's state is saved: the folder, when it is written, and what is told of it. */
+#include "src/train/loop/session.h"
+
+#include "data/shard/manifest.h"
+#include "src/base/clock.h"
+#include "src/base/file.h"
+#include "src/base/trust.h"
+#include "transport/coll/agree.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* On rank 0. A dataset's folder holds what pack wrote, and what verify and stage know. */
+static enum gn_status check_folder(const char *directory, struct gn_err *err)
+{
+	char path[PATH_MAX];
+	enum gn_status status = gn_path_join(path, sizeof path, directory, GN_MANIFEST_NAME, err);
+
+	if (!status && !access(path, F_OK))
+		status = gn_err_set(err, GN_ERR_USAGE, "--checkpoint %s is a packed dataset: give checkpoints a folder of their own",
+				    directory);
+	return status;
+}
+
+static enum gn_status make_folder(const char *directory, struct gn_log *log, struct gn_err *err)
+{
+	/* Before, so that nothing is made where a link leads; and after, for another process may have made it in between. */
+	enum gn_status status = gn_trust_check_links(directory, err);
+
+	if (!status)
+		status = gn_make_dirs(directory, err);
+	if (!status)
+		status = gn_trust_check_links(directory, err);
+	return status ? status : gn_trust_check_folder(directory, 1, log, err);
+}
+
+/* Collective. The folder on this node's disk for this run's parts. */
+static enum gn_status claim_local(struct gn_session *s, const struct gn_checkpoint_target *target, struct gn_err *err)
+{
+	const char *base = s->options->checkpoint_local;
+	int goes_on = !strcmp(s->options->resume, "auto");
+	enum gn_status status = base ? gn_agree_status(s->comm, make_folder(base, s->log, err), err) : GN_OK;
+
+	if (status || !base)
+		return status;
+	s->checkpoint.local = malloc(PATH_MAX);
+	if (!s->checkpoint.local)
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for a path");
+	status = gn_agree_status(s->comm, status, err);
+	return status ? status : gn_checkpoint_local_begin(s->comm, target, base, goes_on, s->checkpoint.local, err);
+}
+
+static struct gn_checkpoint_target target_of(const struct gn_session *s)
+{
+	return (struct gn_checkpoint_target){s->options->checkpoint, s->checkpoint.nonce, s->checkpoint.owner, (int)s->options->keep,
+		(int)s->options->keep_every, s->log};
+}
+
+/* Collective. After the folder is this run's. */
+static enum gn_status make_writer(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_checkpoint_writer_options o = {.comm = s->comm, .model = s->model, .layouts = s->replica.layouts, .target = target_of(s)};
+	enum gn_status status = claim_local(s, &o.target, err);
+
+	o.local = s->checkpoint.local;
+	return status ? status : gn_agree_status(s->comm, gn_checkpoint_writer_create(&o, &s->checkpoint.writer, err), err);
+}
+
+enum gn_status gn_session_claim(struct gn_session *s, const volatile sig_atomic_t *stop, struct gn_err *err)
+{
+	const char *directory = s->options->checkpoint;
+	enum gn_status status = GN_OK;
+
+	if (!directory)
+		return GN_OK;
+	if (gn_comm_rank(s->comm) == 0) {
+		status = check_folder(directory, err);
+		if (!status)
+			status = make_folder(directory, s->log, err);
+		if (!status)
+			status = gn_owner_claim(directory, stop, s->log, &s->checkpoint.owner, err);
+		if (!status)
+			memcpy(s->checkpoint.nonce, gn_owner_nonce(s->checkpoint.owner), sizeof s->checkpoint.nonce);
+	}
+	status = gn_agree_status(s->comm, status, err);
+	if (!status)
+		status = gn_comm_broadcast(s->comm, s->checkpoint.nonce, sizeof s->checkpoint.nonce, 0, err);
+	return status ? status : make_writer(s, err);
+}
+
+enum gn_status gn_session_recover_local(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_checkpoint_target target = target_of(s);
+
+	return gn_checkpoint_local_recover(s->comm, &target, s->checkpoint.local, err);
+}
+
+enum gn_status gn_session_mark_best(const struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_checkpoint_target target = target_of(s);
+
+	return gn_checkpoint_mark_best(&target, s->state.step, err);
+}
+
+/* Memory for the copy, before the first step, so that a lack of it does not come to light after an epoch. */
+static enum gn_status reserve(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_checkpoint_arrays arrays = gn_session_arrays(s);
+	struct gn_compress_state kept;
+	const struct gn_checkpoint_rank_state own = gn_session_own_state(s, &kept);
+	size_t len_bytes = 0;
+	enum gn_status status;
+
+	arrays.own = &own;
+	if (s->replica.shard) {
+		gn_session_set_range(s, &arrays);
+		arrays.average_params = gn_replica_has_average(&s->replica) ? s->replica.flat : NULL;
+		arrays.average_buffers = s->replica.ema.buffers.host;
+	}
+	status = gn_checkpoint_writer_reserve(s->checkpoint.writer, s->checkpoint.info.optimizer, &arrays, &len_bytes, err);
+	status = gn_agree_status(s->comm, status, err);
+	if (!status && gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "checkpoints are written beside training, from a copy of the state: %.1f MB of memory on this rank%s%s",
+			    (double)len_bytes * 1e-6, s->checkpoint.local ? ", first to " : "", s->checkpoint.local ? s->checkpoint.local : "");
+	return status;
+}
+
+enum gn_status gn_session_try_save(struct gn_session *s, struct gn_err *err)
+{
+	const struct gn_checkpoint_target target = target_of(s);
+	enum gn_status status;
+
+	if (!target.directory)
+		return GN_OK;
+	s->checkpoint.info.state = s->state;
+	status = gn_checkpoint_try(s->comm, &target, &s->checkpoint.info, s->model, gn_replica_has_average(&s->replica), err);
+	return status ? status : reserve(s, err);
+}
+
+enum gn_status gn_session_write_options(const struct gn_session *s, struct gn_err *err)
+{
+	const char *lines = s->options->options_lines;
+	char path[PATH_MAX];
+	enum gn_status status;
+
+	if (!s->options->checkpoint || gn_comm_rank(s->comm))
+		return GN_OK;
+	status = gn_path_join(path, sizeof path, s->options->checkpoint, "options", err);
+	return status ? status : gn_file_replace(path, lines, strlen(lines), err);
+}
+
+int gn_session_wants_save(const struct gn_session *s)
+{
+	const struct gn_train_options *o = s->options;
+
+	return o->checkpoint && o->checkpoint_minutes > 0 && gn_comm_rank(s->comm) == 0 &&
+	       (double)(gn_clock_ns() - s->checkpoint.begun_ns) * 1e-9 >= 60 * o->checkpoint_minutes;
+}
+
+/* Collective. Copies the present state and begins to write it. */
+static enum gn_status begin_save(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_checkpoint_arrays arrays = gn_session_arrays(s);
+	struct gn_compress_state kept;
+	const struct gn_checkpoint_rank_state own = gn_session_own_state(s, &kept);
+	enum gn_status status = gn_replica_average(&s->replica, err);
+
+	if (!status)
+		status = gn_session_alone(s, gn_replica_fetch(&s->replica, err));
+	if (status)
+		return status;
+	s->checkpoint.info.state = s->state;
+	s->checkpoint.info.number = s->checkpoint.number + 1;
+	arrays.own = &own;
+	if (s->replica.compressor)
+		gn_compress_name(gn_compressor_spec(s->replica.compressor), s->checkpoint.info.compress);
+	if (s->replica.shard)
+		status = gn_session_split_state(s, &arrays, err);
+	if (!status) {
+		gn_checkpoint_writer_begin(s->checkpoint.writer, &s->checkpoint.info, &arrays);
+		s->checkpoint.open_step = s->state.step;
+	}
+	if (arrays.is_split)
+		gn_session_free_split(&arrays);
+	return status ? gn_err_prefix(err, "checkpoint of step %" PRIu64, s->state.step) : GN_OK;
+}
+
+/* The checkpoint that was open is there. */
+static enum gn_status note_saved(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_session_checkpoint *c = &s->checkpoint;
+	double seconds = (double)(gn_clock_ns() - c->begun_ns) * 1e-9;
+	struct gn_json *j;
+
+	c->saved_step = c->open_step;
+	c->number++;
+	if (gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "checkpoint %s/step-%08" PRIu64 " saved in %.2f s, which blocked training for %.0f ms",
+			    s->options->checkpoint, c->saved_step, seconds, c->blocked_s * 1e3);
+	j = gn_metrics_log_begin(s->metrics.log, "checkpoint");
+	if (j) {
+		gn_json_uint(j, "step", c->saved_step);
+		gn_json_string(j, "path", s->options->checkpoint);
+		gn_json_fixed(j, "seconds", seconds, 3);
+		gn_json_fixed(j, "blocked_seconds", c->blocked_s, 4);
+	}
+	return gn_session_alone(s, gn_metrics_log_end(s->metrics.log, err));
+}
+
+/* Collective. The open checkpoint's next stage. */
+static enum gn_status advance(struct gn_session *s, struct gn_err *err)
+{
+	uint64_t began = gn_clock_ns();
+	enum gn_status status = gn_checkpoint_writer_advance(s->checkpoint.writer, err);
+
+	s->checkpoint.blocked_s += (double)(gn_clock_ns() - began) * 1e-9;
+	if (status)
+		return gn_err_prefix(err, "checkpoint of step %" PRIu64, s->checkpoint.open_step);
+	return gn_checkpoint_writer_is_open(s->checkpoint.writer) ? GN_OK : note_saved(s, err);
+}
+
+static enum gn_status finish(struct gn_session *s, struct gn_err *err)
+{
+	enum gn_status status = GN_OK;
+
+	while (!status && gn_checkpoint_writer_is_open(s->checkpoint.writer))
+		status = advance(s, err);
+	return status;
+}
+
+/* What a later save may mend is a warning. */
+static enum gn_status forgive(struct gn_session *s, enum gn_status status, const struct gn_err *err)
+{
+	if (s->failed_alone || (status != GN_ERR_IO && status != GN_ERR_NO_SPACE && status != GN_ERR_NOT_FOUND &&
+				status != GN_ERR_NO_MEMORY))
+		return status;
+	if (gn_comm_rank(s->comm) == 0)
+		gn_log_warn(s->log, "%s; the run goes on, and the next checkpoint is tried when it is due", err->text);
+	return GN_OK;
+}
+
+enum gn_status gn_session_advance_save(struct gn_session *s, struct gn_err *err)
+{
+	return gn_checkpoint_writer_is_open(s->checkpoint.writer) ? forgive(s, advance(s, err), err) : GN_OK;
+}
+
+enum gn_status gn_session_drain(struct gn_session *s, struct gn_err *err)
+{
+	return forgive(s, finish(s, err), err);
+}
+
+enum gn_status gn_session_save(struct gn_session *s, struct gn_err *err)
+{
+	struct gn_session_checkpoint *c = &s->checkpoint;
+	enum gn_status status;
+
+	if (!s->options->checkpoint || c->saved_step == s->state.step)
+		return GN_OK;
+	if (gn_checkpoint_writer_is_open(c->writer) && c->open_step == s->state.step)
+		return GN_OK;
+	/* which counts as blocked by the one that is waited for */
+	status = gn_session_drain(s, err);
+	c->begun_ns = gn_clock_ns();
+	if (!status)
+		status = forgive(s, begin_save(s, err), err);
+	c->blocked_s = (double)(gn_clock_ns() - c->begun_ns) * 1e-9;
+	return status;
+}
+
+enum gn_status gn_session_save_last(struct gn_session *s, struct gn_err *err)
+{
+	enum gn_status status = gn_session_drain(s, err);
+
+	if (status || !s->options->checkpoint || s->checkpoint.saved_step == s->state.step)
+		return status;
+	s->checkpoint.begun_ns = gn_clock_ns();
+	s->checkpoint.blocked_s = 0;
+	status = begin_save(s, err);
+	return status ? status : finish(s, err);
+}

@@ -1,0 +1,230 @@
+#include "src/train/model/onnx.h"
+
+#include "src/base/file.h"
+#include "src/base/version.h"
+#include "src/train/model/onnx_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { IR_VERSION = 8 }; /* the one of operator set 17 */
+
+/* A file as it is written: everything before the graph's tensors, the tensors, everything after them. */
+struct parts {
+	struct gn_strbuf head, *tensor_heads, tail;
+};
+
+static void put_dimension(struct gn_strbuf *shape, int64_t value, const char *name)
+{
+	enum { DIM = 1, VALUE = 1, PARAM = 2 };
+	struct gn_strbuf s;
+
+	gn_strbuf_init(&s);
+	if (name)
+		gn_onnx_put_text(&s, PARAM, name);
+	else
+		gn_onnx_put_int(&s, VALUE, value);
+	gn_onnx_put_bytes(shape, DIM, gn_strbuf_text(&s), s.len);
+	shape->failed |= s.failed;
+	gn_strbuf_release(&s);
+}
+
+/* A ValueInfoProto of type [batch][sides...]. */
+static void put_value(struct gn_strbuf *graph, int field, const char *name, enum gn_onnx_type type, const int *sides, int count,
+		      const char *text)
+{
+	enum { NAME = 1, TYPE = 2, DOC_STRING = 3, TENSOR_TYPE = 1, ELEM_TYPE = 1, SHAPE = 2 };
+	struct gn_strbuf shape, tensor, whole, value;
+
+	gn_strbuf_init(&shape);
+	gn_strbuf_init(&tensor);
+	gn_strbuf_init(&whole);
+	gn_strbuf_init(&value);
+	put_dimension(&shape, 0, "batch");
+	for (int i = 0; i < count; i++)
+		put_dimension(&shape, sides[i], NULL);
+	gn_onnx_put_int(&tensor, ELEM_TYPE, type);
+	gn_onnx_put_bytes(&tensor, SHAPE, gn_strbuf_text(&shape), shape.len);
+	gn_onnx_put_bytes(&whole, TENSOR_TYPE, gn_strbuf_text(&tensor), tensor.len);
+	gn_onnx_put_text(&value, NAME, name);
+	gn_onnx_put_bytes(&value, TYPE, gn_strbuf_text(&whole), whole.len);
+	gn_onnx_put_text(&value, DOC_STRING, text);
+	gn_onnx_put_bytes(graph, field, gn_strbuf_text(&value), value.len);
+	graph->failed |= shape.failed | tensor.failed | whole.failed | value.failed;
+	gn_strbuf_release(&shape);
+	gn_strbuf_release(&tensor);
+	gn_strbuf_release(&whole);
+	gn_strbuf_release(&value);
+}
+
+static void put_pair(struct gn_strbuf *out, int field, const char *key, const char *value)
+{
+	enum { KEY = 1, VALUE = 2 };
+	struct gn_strbuf s;
+
+	gn_strbuf_init(&s);
+	gn_onnx_put_text(&s, KEY, key);
+	gn_onnx_put_text(&s, VALUE, value);
+	gn_onnx_put_bytes(out, field, gn_strbuf_text(&s), s.len);
+	out->failed |= s.failed;
+	gn_strbuf_release(&s);
+}
+
+/* The last fields of GraphProto: name, input and output. */
+static void put_ends(struct gn_strbuf *graph, const struct gn_onnx *g)
+{
+	enum { NAME = 2, INPUT = 11, OUTPUT = 12 };
+	int side = gn_model_side(g->model), classes = gn_model_classes(g->model), pixels = g->options->pixel_input;
+	const int sides[] = {gn_model_channels(g->model), side, side};
+
+	gn_onnx_put_text(graph, NAME, gn_model_name(g->model));
+	put_value(graph, INPUT, "input", pixels ? GN_ONNX_UINT8 : GN_ONNX_FLOAT, sides, 3,
+		  pixels ? "pixels of 0 to 255" : "pixels of 0 to 1, less the mean, divided by the deviation of the metadata's preprocessing");
+	put_value(graph, OUTPUT, "logits", GN_ONNX_FLOAT, &classes, 1, "before softmax, in the order of the metadata's class_names");
+}
+
+/* A field of GraphProto with the tensor, up to its data. */
+static void put_tensor_head(struct gn_strbuf *out, const struct gn_onnx_tensor *t)
+{
+	enum { INITIALIZER = 5, DIMS = 1, DATA_TYPE = 2, NAME = 8, RAW_DATA = 9 };
+	size_t data_bytes = t->count * sizeof(float);
+	struct gn_strbuf s;
+
+	gn_strbuf_init(&s);
+	for (int d = 0; d < t->dims; d++)
+		gn_onnx_put_int(&s, DIMS, t->shape[d]);
+	gn_onnx_put_int(&s, DATA_TYPE, GN_ONNX_FLOAT);
+	gn_onnx_put_text(&s, NAME, t->name);
+	gn_onnx_put_head(&s, RAW_DATA, data_bytes);
+	gn_onnx_put_head(out, INITIALIZER, s.len + data_bytes);
+	gn_strbuf_append(out, gn_strbuf_text(&s), s.len);
+	out->failed |= s.failed;
+	gn_strbuf_release(&s);
+}
+
+/* ModelProto's fields before the graph, and the graph's key and length. */
+static void put_model_head(struct gn_strbuf *out, const struct gn_onnx_options *options, uint64_t graph_bytes)
+{
+	enum { IR = 1, PRODUCER_NAME = 2, PRODUCER_VERSION = 3, GRAPH = 7, OPSET_IMPORT = 8, OPSET_VERSION = 2, METADATA_PROPS = 14 };
+	struct gn_strbuf opset;
+
+	gn_strbuf_init(&opset);
+	gn_onnx_put_int(out, IR, IR_VERSION);
+	gn_onnx_put_text(out, PRODUCER_NAME, "gannet");
+	gn_onnx_put_text(out, PRODUCER_VERSION, gn_version());
+	gn_onnx_put_int(&opset, OPSET_VERSION, GN_ONNX_OPSET);
+	gn_onnx_put_bytes(out, OPSET_IMPORT, gn_strbuf_text(&opset), opset.len);
+	for (size_t i = 0; i < options->metadata_count; i++)
+		put_pair(out, METADATA_PROPS, options->metadata[2 * i], options->metadata[2 * i + 1]);
+	gn_onnx_put_head(out, GRAPH, graph_bytes);
+	out->failed |= opset.failed;
+	gn_strbuf_release(&opset);
+}
+
+/* Encodes all but the data of tensors, and checks what the whole takes. */
+static enum gn_status encode(const struct gn_onnx *g, struct parts *p, uint64_t *total, struct gn_err *err)
+{
+	uint64_t graph_bytes = g->nodes.len;
+	int failed = g->failed | g->nodes.failed;
+
+	put_ends(&p->tail, g);
+	graph_bytes += p->tail.len;
+	for (size_t i = 0; i < g->tensor_count; i++) {
+		put_tensor_head(&p->tensor_heads[i], &g->tensors[i]);
+		graph_bytes += p->tensor_heads[i].len + g->tensors[i].count * sizeof(float);
+		failed |= p->tensor_heads[i].failed;
+	}
+	put_model_head(&p->head, g->options, graph_bytes);
+	if (failed || p->head.failed || p->tail.failed)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the ONNX graph of %s", gn_model_name(g->model));
+	*total = p->head.len + graph_bytes;
+	if (*total > INT_MAX)
+		return gn_err_set(err, GN_ERR_UNSUPPORTED, "%s with %d classes takes %llu bytes, and an ONNX file can have %d: export to "
+				  ".safetensors", gn_model_name(g->model), gn_model_classes(g->model), (unsigned long long)*total, INT_MAX);
+	return GN_OK;
+}
+
+static enum gn_status write_parts(int fd, const char *path, const struct gn_onnx *g, const struct parts *p, struct gn_err *err)
+{
+	enum gn_status status = gn_write_full(fd, gn_strbuf_text(&p->head), p->head.len, path, err);
+
+	if (!status)
+		status = gn_write_full(fd, gn_strbuf_text(&g->nodes), g->nodes.len, path, err);
+	for (size_t i = 0; i < g->tensor_count && !status; i++) {
+		const struct gn_strbuf *head = &p->tensor_heads[i];
+
+		status = gn_write_full(fd, gn_strbuf_text(head), head->len, path, err);
+		if (!status)
+			status = gn_write_full(fd, g->tensors[i].data, g->tensors[i].count * sizeof(float), path, err);
+	}
+	if (!status)
+		status = gn_write_full(fd, gn_strbuf_text(&p->tail), p->tail.len, path, err);
+	if (!status && fsync(fd))
+		status = gn_err_errno(err, errno, "cannot sync %s", path);
+	return status;
+}
+
+static enum gn_status write_file(const char *path, const struct gn_onnx *g, const struct parts *p, struct gn_err *err)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+	enum gn_status status;
+
+	if (fd < 0)
+		return gn_err_errno(err, errno, "cannot create %s", path);
+	status = write_parts(fd, path, g, p, err);
+	if (close(fd) && !status)
+		status = gn_err_errno(err, errno, "cannot close %s", path);
+	if (status)
+		unlink(path);
+	return status;
+}
+
+static enum gn_status encode_and_write(const char *path, const struct gn_onnx *g, uint64_t *len_bytes, struct gn_err *err)
+{
+	struct parts p = {.tensor_heads = calloc(g->tensor_count + 1, sizeof *p.tensor_heads)};
+	uint64_t total = 0;
+	enum gn_status status;
+
+	if (!p.tensor_heads)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the ONNX graph of %s", gn_model_name(g->model));
+	gn_strbuf_init(&p.head);
+	gn_strbuf_init(&p.tail);
+	for (size_t i = 0; i < g->tensor_count; i++)
+		gn_strbuf_init(&p.tensor_heads[i]);
+	status = encode(g, &p, &total, err);
+	if (!status)
+		status = write_file(path, g, &p, err);
+	if (!status)
+		*len_bytes = total;
+	for (size_t i = 0; i < g->tensor_count; i++)
+		gn_strbuf_release(&p.tensor_heads[i]);
+	free(p.tensor_heads);
+	gn_strbuf_release(&p.head);
+	gn_strbuf_release(&p.tail);
+	return status;
+}
+
+enum gn_status gn_onnx_write(const char *path, const struct gn_model *model, const float *params, const float *buffers,
+			     const struct gn_onnx_options *options, uint64_t *len_bytes, struct gn_err *err)
+{
+	struct gn_onnx g = {.model = model, .params = params, .buffers = buffers, .options = options};
+	enum gn_status status;
+
+	gn_strbuf_init(&g.nodes);
+	g.values = calloc((size_t)gn_model_node_count(model), sizeof *g.values);
+	if (g.values)
+		status = gn_onnx_add_layers(&g, err);
+	else
+		status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the ONNX graph of %s", gn_model_name(model));
+	if (!status)
+		status = encode_and_write(path, &g, len_bytes, err);
+	for (size_t i = 0; i < g.tensor_count; i++)
+		free(g.tensors[i].own);
+	free(g.tensors);
+	free(g.values);
+	gn_strbuf_release(&g.nodes);
+	return status;
+}

@@ -1,0 +1,220 @@
+/* Networks after ResNet as plans: stochastic depth against the oracle, recomputed against kept outputs, batch norm folded into
+ * convolutions, bfloat16, initial values. Their numbers against torchvision's are selftest.t's. */
+#include "tests/test.h"
+
+#include "src/base/alloc.h"
+#include "src/train/model/init.h"
+#include "src/train/plan/plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIDE = 32, BATCH = 4, CLASSES = 10 };
+
+struct net {
+	struct gn_model *model;
+	struct gn_plan *plan;
+	float *params, *grads, *buffers, *images;
+	int32_t labels[BATCH];
+};
+
+static float *room(size_t count)
+{
+	float *p = gn_alloc_aligned(count * sizeof *p + 1);
+
+	assert_non_null(p);
+	return p;
+}
+
+static void net_init(struct net *n, const char *name, struct gn_plan_options o)
+{
+	struct gn_err err;
+
+	o.batch = BATCH;
+	assert_ok(gn_model_create(name, CLASSES, 0, SIDE, &n->model, &err));
+	n->params = room(gn_model_param_elements(n->model));
+	n->grads = room(gn_model_param_elements(n->model));
+	n->buffers = room(gn_model_buffer_elements(n->model));
+	n->images = room((size_t)BATCH * 3 * SIDE * SIDE);
+	assert_ok(gn_init_params(n->model, "formula", n->params, n->buffers, &err));
+	gn_init_formula_batch(BATCH, 3, SIDE, CLASSES, n->images, n->labels);
+	assert_ok(gn_plan_create(n->model, &o, n->params, n->grads, n->buffers, &n->plan, &err));
+}
+
+static void net_release(struct net *n)
+{
+	gn_plan_destroy(n->plan);
+	gn_model_destroy(n->model);
+	free(n->params);
+	free(n->grads);
+	free(n->buffers);
+	free(n->images);
+}
+
+static const float *forward(struct net *n, uint64_t step)
+{
+	const float *logits;
+	struct gn_err err;
+
+	assert_ok(gn_plan_forward(n->plan, n->images, step, &logits, &err));
+	return logits;
+}
+
+static void backward(struct net *n)
+{
+	struct gn_err err;
+	double loss;
+
+	assert_ok(gn_plan_loss(n->plan, n->labels, &loss, &err));
+	assert_ok(gn_plan_backward(n->plan, NULL, NULL, &err));
+}
+
+static double apart(size_t count, const float *a, const float *b)
+{
+	double off = 0, size = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		off += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+		size += (double)b[i] * b[i];
+	}
+	return sqrt(off / size);
+}
+
+static void test_drop_path(void **state)
+{
+	struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .training = 1, .drop_path = 0.5, .seed = 77};
+	struct net host, ref, off;
+
+	(void)state;
+	net_init(&host, "efficientnet_b0", o);
+	o.backend = GN_BACKEND_REF;
+	net_init(&ref, "efficientnet_b0", o);
+	o.drop_path = 0;
+	o.backend = GN_BACKEND_HOST;
+	net_init(&off, "efficientnet_b0", o);
+	assert_true(apart(BATCH * CLASSES, forward(&host, 7), forward(&ref, 7)) < 1e-3);
+	backward(&host);
+	backward(&ref);
+	assert_true(apart(gn_model_param_elements(ref.model), host.grads, ref.grads) < 1e-2);
+	assert_true(apart(BATCH * CLASSES, forward(&host, 8), forward(&ref, 7)) > 1e-2);
+	assert_true(apart(BATCH * CLASSES, forward(&off, 7), forward(&ref, 7)) > 1e-2);
+	net_release(&host);
+	net_release(&ref);
+	net_release(&off);
+}
+
+/* An activation that overwrites its input leaves nothing to recompute; one that reads its input again does. */
+static void test_recomputed(void **state)
+{
+	static const char *const names[] = {"mobilenet_v2", "efficientnet_b0"};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct gn_plan_options o = {.backend = GN_BACKEND_HOST, .training = 1};
+		struct net again, kept;
+
+		net_init(&again, names[i], o);
+		o.keep = 1;
+		net_init(&kept, names[i], o);
+		forward(&again, 0);
+		backward(&again);
+		forward(&kept, 0);
+		backward(&kept);
+		assert_memory_equal(again.grads, kept.grads, gn_model_param_elements(kept.model) * sizeof(float));
+		net_release(&again);
+		net_release(&kept);
+	}
+}
+
+static void test_frozen(void **state)
+{
+	struct net plain, frozen;
+	struct gn_err err;
+
+	(void)state;
+	net_init(&plain, "mobilenet_v3_large", (struct gn_plan_options){.backend = GN_BACKEND_HOST});
+	net_init(&frozen, "mobilenet_v3_large", (struct gn_plan_options){.backend = GN_BACKEND_HOST, .frozen = 1});
+	assert_ok(gn_plan_freeze(frozen.plan, &err));
+	assert_true(apart(BATCH * CLASSES, forward(&frozen, 0), forward(&plain, 0)) < 1e-4);
+	net_release(&plain);
+	net_release(&frozen);
+}
+
+static void test_bf16(void **state)
+{
+	struct net full, half;
+
+	(void)state;
+	if (!gn_backend_has_bf16(GN_BACKEND_HOST))
+		skip();
+	net_init(&full, "convnext_tiny", (struct gn_plan_options){.backend = GN_BACKEND_HOST, .training = 1});
+	net_init(&half, "convnext_tiny", (struct gn_plan_options){.backend = GN_BACKEND_HOST, .training = 1, .bf16 = 1});
+	assert_true(apart(BATCH * CLASSES, forward(&half, 0), forward(&full, 0)) < 5e-2);
+	backward(&full);
+	backward(&half);
+	assert_true(apart(gn_model_param_elements(full.model), half.grads, full.grads) < 5e-2);
+	net_release(&full);
+	net_release(&half);
+}
+
+static double deviation(const char *network, const char *name)
+{
+	struct gn_model *m;
+	struct gn_err err;
+	double sum = 0;
+	int index = 0;
+	float *x;
+
+	assert_ok(gn_model_create(network, 1000, 0, 224, &m, &err));
+	while (strcmp(gn_model_param(m, index)->name, name))
+		assert_true(++index < gn_model_param_count(m));
+	x = room(gn_model_param(m, index)->count);
+	gn_init_param(m, index, 3, x);
+	for (size_t i = 0; i < gn_model_param(m, index)->count; i++)
+		sum += (double)x[i] * x[i];
+	sum = sqrt(sum / (double)gn_model_param(m, index)->count);
+	free(x);
+	gn_model_destroy(m);
+	return sum;
+}
+
+static void test_initial(void **state)
+{
+	static const struct {
+		const char *network, *name;
+		double deviation; /* torchvision's */
+	} table[] = {
+		{"mobilenet_v2", "classifier.1.weight", 0.01},
+		{"mobilenet_v2", "classifier.1.bias", 0},
+		{"mobilenet_v2", "features.2.conv.0.0.weight", 0.14433757}, /* sqrt(2 / 96) */
+		{"mobilenet_v3_large", "classifier.0.weight", 0.01},
+		{"mobilenet_v3_large", "features.4.block.2.fc1.bias", 0},
+		{"efficientnet_b0", "classifier.1.weight", 0.018257419}, /* 1 / sqrt(1000) / sqrt(3) */
+		{"efficientnet_b0", "classifier.1.bias", 0},
+		{"efficientnet_b0", "features.6.0.block.1.0.weight", 0.010910895}, /* sqrt(2 / (672 * 25)) */
+		{"convnext_tiny", "features.1.0.block.3.weight", 0.02},
+		{"convnext_tiny", "features.0.0.weight", 0.02},
+		{"convnext_tiny", "features.0.0.bias", 0},
+		{"convnext_tiny", "features.1.0.layer_scale", 1e-6},
+		{"convnext_tiny", "classifier.0.weight", 1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+		double found = deviation(table[i].network, table[i].name);
+
+		if (!(fabs(found - table[i].deviation) <= 0.03 * table[i].deviation))
+			fail_msg("%s of %s: deviation %g, torchvision's is %g", table[i].name, table[i].network, found, table[i].deviation);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_drop_path), cmocka_unit_test(test_recomputed), cmocka_unit_test(test_frozen),
+		cmocka_unit_test(test_bf16),	  cmocka_unit_test(test_initial),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
