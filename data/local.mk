@@ -1,6 +1,7 @@
 lib_LIBRARIES += libgannet_data.a
 libgannet_data_a_CPPFLAGS = $(AM_CPPFLAGS) $(HDF5_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(ARCHIVE_CFLAGS) $(JANSSON_CFLAGS)
 libgannet_data_a_SOURCES = \
+	data/sample/balance.c data/sample/balance.h data/sample/image_png.c \
 	data/sample/augment.c data/sample/augment.h data/sample/auto_augment.c data/sample/auto_augment.h \
 	data/sample/image_op.c data/sample/image_op.h data/sample/image_op_colour.c data/sample/image_op_internal.h \
 	data/sample/decode.c data/sample/decode.h data/sample/image.c \

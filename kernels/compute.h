@@ -63,9 +63,12 @@ struct gn_loss_args {
 	double smoothing;
 	double grad_scale;	   /* factor of dlogits: the loss scale of fp16, else 1 */
 	void *dlogits;		   /* not logits */
-	float *rows;		   /* GPU: scratch [batch] */
+	float *rows;		   /* GPU: scratch [2 * batch] */
 	struct gn_loss *out;
 	float *mean;		   /* += share * the loss; NULL: not wanted */
+	/* += share * the fraction of counted images whose target has the highest logit, alone or with others; the target of a mixed image is
+	 * the label that weighs more. NULL: not wanted */
+	float *correct;
 	float *mean_weight;	   /* += share * gn_targets_mean_weight; host; NULL: not wanted */
 	double share;
 };

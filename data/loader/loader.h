@@ -27,7 +27,7 @@ struct gn_batch {
 	const int32_t *labels;	 /* [batch] */
 	const int32_t *pair_labels;	 /* [batch] with mixup or cutmix: the label of the other sample of the pair; else NULL */
 	const float *lambdas;	 /* [batch] with mixup or cutmix: the weight of the sample itself, 0..1; else NULL */
-	const uint64_t *indices; /* [batch] in the dataset; UINT64_MAX past count */
+	const uint64_t *indices; /* [batch] in the dataset, with options.balance numbers of draws; UINT64_MAX past count */
 	uint32_t count;		 /* valid samples, <= batch; the rest has zero images or black crops, and label -1 */
 	double wait_s;		 /* time that this call waited for the workers */
 };

@@ -1,6 +1,7 @@
 #include "data/loader/sample_pipeline.h"
 
 #include "data/sample/augment.h"
+#include "data/sample/balance.h"
 #include "data/sample/auto_augment.h"
 #include "data/sample/resize.h"
 #include "src/base/alloc.h"
@@ -235,14 +236,16 @@ static enum gn_status cut(struct gn_sample_pipeline *r, const struct drawn *d, u
 enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epoch, uint64_t index, void *image,
 				      struct gn_crop *crop, int32_t *label, struct gn_err *err)
 {
-	enum gn_status status = gn_dataset_read(r->dataset, index, r->file, err);
+	/* of which augmentation is drawn by index */
+	const uint64_t stored = r->options->balance ? gn_balance_sample(r->options->balance, epoch, index) : index;
+	enum gn_status status = gn_dataset_read(r->dataset, stored, r->file, err);
 	struct gn_sample sample;
 	struct drawn d = {.denominator = 1};
 	char name[256];
 
 	if (status)
 		return status;
-	gn_dataset_sample(r->dataset, index, &sample);
+	gn_dataset_sample(r->dataset, stored, &sample);
 	status = draw(r, r->file, epoch, index, &sample, &d, err);
 	if (!status)
 		status = r->bytes ? augment(r, &d, epoch, index, image, crop, err) :
@@ -251,7 +254,7 @@ enum gn_status gn_sample_pipeline_run(struct gn_sample_pipeline *r, uint32_t epo
 		gn_random_erase(r->options->erasing, r->options->seed, epoch, index, r->options->channels, r->options->height,
 				r->options->width, image);
 	if (status) {
-		gn_dataset_sample_name(r->dataset, index, name, sizeof name);
+		gn_dataset_sample_name(r->dataset, stored, name, sizeof name);
 		gn_err_prefix(err, "%s, shard %u, sample %u (%s)", gn_dataset_directory(r->dataset), sample.shard,
 			      sample.row, name);
 		return status;

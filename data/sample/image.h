@@ -52,6 +52,10 @@ enum gn_status gn_image_encode_jpeg(const unsigned char *pixels, const struct gn
 enum gn_status gn_image_png_to_jpeg(const void *data, size_t len_bytes, int quality, unsigned char **jpeg,
 				    size_t *jpeg_bytes, struct gn_err *err);
 
+/* Encodes pixels, rows of width * components bytes (1: grey, 3: RGB) without gaps, as a PNG file. The caller frees *out. */
+enum gn_status gn_image_encode_png(const unsigned char *pixels, uint32_t width, uint32_t height, int components, unsigned char **out,
+				   size_t *len_bytes, struct gn_err *err);
+
 /* Decodes a CMYK or YCCK JPEG file and encodes it as RGB: red = C * K / 255 and so on, with samples inverted as Adobe writes them
  * (0 is full ink), with or without an Adobe marker, as Pillow and djpeg do. Embedded colour profiles are not applied. The caller
  * frees *jpeg. */

@@ -18,6 +18,8 @@ enum gn_augment {
 	GN_AUGMENT_SHIFT_FLIP /* pad, shift, crop and flip: small photographs */
 };
 
+struct gn_balance;
+
 /* Filter of resizing. */
 enum gn_interpolation { GN_BILINEAR, GN_BICUBIC };
 /* "bilinear" or "bicubic". */
@@ -52,6 +54,7 @@ struct gn_loader_options {
 	double mixup, cutmix;	     /* 0: none; else alpha of Beta(alpha, alpha), see data/sample/mixup.h */
 	struct gn_auto_augment auto_augment;
 	double erasing;		     /* probability of gn_random_erase() */
+	const struct gn_balance *balance; /* training: see data/sample/balance.h; borrowed; NULL: every sample once an epoch */
 	/* training: permuted, incomplete last batch dropped, JPEG files decoded at a sufficient scale; else evaluation: all
 	 * pixels */
 	int training;

@@ -78,7 +78,7 @@ static enum gn_status loss(struct gn_compute *c, const struct gn_loss_args *a, s
 	struct gn_cuda_loss_args args = {
 		.type = GN_CUDA_F32, .batch = a->batch, .classes = a->classes, .logits = a->logits, .labels = a->targets.labels,
 		.pair_labels = a->targets.pair_labels, .lambdas = a->targets.lambdas, .smoothing = a->smoothing, .grad_scale = a->grad_scale,
-		.dlogits = a->dlogits, .rows = a->rows, .out = a->out, .mean = a->mean, .share = a->share,
+		.dlogits = a->dlogits, .rows = a->rows, .out = a->out, .mean = a->mean, .correct = a->correct, .share = a->share,
 	};
 
 	return gn_cuda_softmax_cross_entropy(of(c)->stream, &args, err);

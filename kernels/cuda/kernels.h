@@ -95,9 +95,10 @@ struct gn_cuda_loss_args {
 	double smoothing;
 	double grad_scale; /* factor of dlogits: the loss scale of f16, else 1 */
 	void *dlogits;
-	float *rows;		  /* [batch] scratch */
+	float *rows;		  /* [2 * batch] scratch */
 	struct gn_loss *out;	  /* one */
 	float *mean;		  /* += share * the loss; NULL: not wanted */
+	float *correct;		  /* += share * the fraction of correct images, as gn_compute_loss(); NULL: not wanted */
 	double share;
 };
 

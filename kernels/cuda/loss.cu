@@ -10,7 +10,7 @@ struct loss_args {
 	const int32_t *labels, *pair_labels;
 	const float *lambdas;
 	float smoothing, grad_scale;
-	float *rows;
+	float *rows; /* [batch] losses, [batch] 1 where correct */
 };
 
 static __device__ inline int count_labels(const struct loss_args &a, int *shared)
@@ -95,7 +95,7 @@ template <class T, int V> static __global__ void __launch_bounds__(THREADS)
 		for (int k = threadIdx.x * V; k < a.classes; k += THREADS * V)
 			store<T, V>(dlogits + k, none);
 		if (threadIdx.x == 0)
-			a.rows[n] = 0;
+			a.rows[n] = a.rows[a.batch + n] = 0;
 		return;
 	}
 	top = top_of_row<T, V>(logits, a.classes, shared);
@@ -114,6 +114,10 @@ template <class T, int V> static __global__ void __launch_bounds__(THREADS)
 	if (threadIdx.x == 0) {
 		float own = widen(logits[a.labels[n]]) - top, mixed = a.pair_labels ? widen(logits[a.pair_labels[n]]) - top : own;
 
+		int target = a.pair_labels && lambda < 0.5f ? a.pair_labels[n] : a.labels[n];
+
+		/* the sum is not finite if a logit is NaN */
+		a.rows[a.batch + n] = widen(logits[target]) >= top && isfinite(sum);
 		/* even * all is NaN for even == 0 if a logit is minus infinity */
 		a.rows[n] = logf(sum) - (1 - a.smoothing) * (lambda * own + (1 - lambda) * mixed) -
 			    (even > 0 ? even * all : 0);
@@ -121,18 +125,20 @@ template <class T, int V> static __global__ void __launch_bounds__(THREADS)
 }
 
 static __global__ void __launch_bounds__(THREADS) sum_kernel(struct loss_args a, struct gn_loss *out, float *mean,
-								       double share)
+								       float *correct, double share)
 {
 	__shared__ double shared[THREADS];
 	__shared__ int shared_int[THREADS];
 	int counted = count_labels(a, shared_int), bad = 0;
-	double sum = 0;
+	double sum = 0, hits = 0;
 
 	for (int n = threadIdx.x; n < a.batch; n += THREADS) {
 		sum += a.rows[n];
+		hits += a.rows[a.batch + n];
 		bad += is_bad(a, n);
 	}
 	sum = block_sum<THREADS>(sum, shared);
+	hits = block_sum<THREADS>(hits, shared);
 	bad = block_sum<THREADS>(bad, shared_int);
 	if (threadIdx.x > 0)
 		return;
@@ -141,6 +147,8 @@ static __global__ void __launch_bounds__(THREADS) sum_kernel(struct loss_args a,
 	out->bad = bad;
 	if (mean)
 		*mean += (float)(out->loss * share);
+	if (correct && counted)
+		*correct += (float)(hits / counted * share);
 }
 
 template <class T, int V> static enum gn_status rows(struct gn_cuda_stream *s, const struct gn_cuda_loss_args *args,
@@ -172,5 +180,6 @@ enum gn_status gn_cuda_softmax_cross_entropy(struct gn_cuda_stream *s, const str
 	status = GN_BY_TYPE(args->type, is_wide, rows, s, args, a, err);
 	if (status)
 		return status;
-	return launch(s, "kernel loss_sum", err, dim3(1), THREADS, sum_kernel, a, args->out, args->mean, args->share);
+	return launch(s, "kernel loss_sum", err, dim3(1), THREADS, sum_kernel, a, args->out, args->mean, args->correct,
+		      args->share);
 }

@@ -77,6 +77,32 @@ static enum gn_status scale(struct gn_compute *c, float *x, double factor, size_
 	return GN_OK;
 }
 
+/* Comparisons with NaN are false: a row that has one is not correct. */
+static int is_correct(const float *row, int classes, int target)
+{
+	int below = 0;
+
+	for (int k = 0; k < classes; k++)
+		below += row[k] <= row[target];
+	return below == classes;
+}
+
+static double correct_share(const struct gn_loss_args *a)
+{
+	const struct gn_targets *t = &a->targets;
+	const float *logits = a->logits;
+	int counted = 0, correct = 0;
+
+	for (int n = 0; n < a->batch; n++) {
+		if (t->labels[n] < 0)
+			continue;
+		counted++;
+		correct += is_correct(logits + (size_t)n * (size_t)a->classes, a->classes,
+				      t->pair_labels && t->lambdas[n] < 0.5f ? t->pair_labels[n] : t->labels[n]);
+	}
+	return counted ? (double)correct / counted : 0;
+}
+
 static enum gn_status loss(struct gn_compute *c, const struct gn_loss_args *a, struct gn_err *err)
 {
 	enum gn_status status = gn_softmax_cross_entropy_mixed(c->backend, a->batch, a->classes, a->logits, &a->targets, a->smoothing,
@@ -84,6 +110,8 @@ static enum gn_status loss(struct gn_compute *c, const struct gn_loss_args *a, s
 
 	if (!status && a->mean)
 		*a->mean += (float)(a->out->loss * a->share);
+	if (!status && a->correct)
+		*a->correct += (float)(correct_share(a) * a->share);
 	if (!status && a->mean_weight)
 		*a->mean_weight += (float)(gn_targets_mean_weight(&a->targets, a->batch) * a->share);
 	return status;

@@ -34,6 +34,7 @@ extern const struct gn_cmd gn_cmd_launch;
 extern const struct gn_cmd gn_cmd_pack;
 extern const struct gn_cmd gn_cmd_predict;
 extern const struct gn_cmd gn_cmd_preflight;
+extern const struct gn_cmd gn_cmd_preview;
 extern const struct gn_cmd gn_cmd_report;
 extern const struct gn_cmd gn_cmd_selftest;
 extern const struct gn_cmd gn_cmd_sim;

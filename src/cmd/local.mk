@@ -17,7 +17,9 @@ gannet_SOURCES = \
 	src/cmd/pack.c \
 	src/cmd/predict.c src/cmd/predict_array.c src/cmd/predict_array.h src/cmd/predict_output.c src/cmd/predict_output.h \
 	src/cmd/preflight.c \
+	src/cmd/preview.c \
 	src/cmd/report.c \
+	src/cmd/sample_options.h \
 	src/cmd/golden.S src/cmd/selftest.c \
 	src/cmd/sim.c src/cmd/sim.h src/cmd/sim_machine.c src/cmd/sim_train.c \
 	src/cmd/stage.c \

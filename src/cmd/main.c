@@ -22,6 +22,7 @@ const struct gn_cmd *const gn_cmd_table[] = {
 	&gn_cmd_pack,
 	&gn_cmd_predict,
 	&gn_cmd_preflight,
+	&gn_cmd_preview,
 	&gn_cmd_report,
 	&gn_cmd_selftest,
 	&gn_cmd_sim,

@@ -4,6 +4,7 @@
 #include "src/base/json.h"
 #include "src/train/metrics/curve_export.h"
 #include "src/train/metrics/metrics_svg.h"
+#include "src/train/metrics/report_confusion.h"
 #include "src/train/metrics/report_page.h"
 
 #include <limits.h>
@@ -13,11 +14,14 @@
 
 struct report_options {
 	const char *out, *tensorboard, *csv;
+	struct gn_text_list per_class;
 };
 
 static const struct gn_option options[] = {
 	{.name = "out", .letter = 'o', .kind = GN_OPTION_TEXT, .offset = offsetof(struct report_options, out),
 	 .value_name = "DIR", .help = "folder for the page and the picture; created if missing"},
+	{.name = "per-class", .kind = GN_OPTION_LIST, .offset = offsetof(struct report_options, per_class),
+	 .value_name = "FILE.json", .help = "with --out: draw the confusion matrix that gannet eval --per-class wrote; may be repeated"},
 	{.name = "tensorboard", .kind = GN_OPTION_TEXT, .offset = offsetof(struct report_options, tensorboard),
 	 .value_name = "DIR", .help = "write event files of TensorBoard into DIR/RUN; created if missing"},
 	{.name = "csv", .kind = GN_OPTION_TEXT, .offset = offsetof(struct report_options, csv),
@@ -29,7 +33,7 @@ static const struct gn_command command = {
 	.summary = "draw the training curves of one or more runs, or convert them",
 	.positional = "LOG...",
 	.description = "Reads logs of gannet train. --out writes DIR/report.html, one self-contained page: curves of all runs, the "
-		       "breakdown of each run's step time, its efficiency and slowest ranks, and a table of all options in which "
+		       "breakdown of each run's step time, its efficiency and slowest ranks, confusion matrices, and a table of all options in which "
 		       "differing ones are marked. DIR/curve.svg is a picture of loss, accuracy and the first run's step times. "
 		       "--csv and --tensorboard convert the logs for "
 		       "other tools. One of the three is needed. Prints one JSON object per run: last step, best and last top-1, "
@@ -37,6 +41,7 @@ static const struct gn_command command = {
 		       "A start that does not resume a checkpoint begins a new run: a log with several of them is drawn as several "
 		       "runs. A start without a finished step is omitted.",
 	.examples = "  gannet report run1.jsonl run2.jsonl --out report\n"
+		    "  gannet report run1.jsonl --per-class classes.json --out report\n"
 		    "  gannet report run1.jsonl --csv run1.csv\n"
 		    "  gannet report run1.jsonl --tensorboard runs   # for its --logdir\n",
 	.options = options,
@@ -100,21 +105,31 @@ static enum gn_status write_csv(const char *path, const struct gn_curve *curves,
 	return status;
 }
 
-static enum gn_status write_all(const char *directory, const struct gn_curve *curves, size_t count, struct gn_err *err)
+static enum gn_status write_all(const char *directory, const struct gn_curve *curves, size_t count, const struct gn_text_list *per_class,
+				struct gn_err *err)
 {
-	struct gn_strbuf text;
-	enum gn_status status = gn_make_dirs(directory, err);
+	struct gn_strbuf text, more;
+	enum gn_status status = GN_OK;
 
 	gn_strbuf_init(&text);
+	gn_strbuf_init(&more);
+	for (size_t i = 0; i < per_class->count && !status; i++)
+		status = gn_report_confusion(per_class->items[i], &more, err);
+	if (!status)
+		status = gn_make_dirs(directory, err);
 	if (!status) {
 		gn_curve_svg(curves, count, &text);
 		status = write_file(directory, "curve.svg", &text, err);
 	}
 	if (!status) {
 		gn_strbuf_clear(&text);
-		gn_report_page(curves, count, &text);
-		status = write_file(directory, "report.html", &text, err);
+		gn_report_page(curves, count, gn_strbuf_text(&more), &text);
+		if (gn_strbuf_failed(&more))
+			status = gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the confusion matrices");
+		else
+			status = write_file(directory, "report.html", &text, err);
 	}
+	gn_strbuf_release(&more);
 	gn_strbuf_release(&text);
 	return status;
 }
@@ -150,6 +165,8 @@ static int run(const void *target, const struct gn_text_list *logs)
 
 	if (!o->out && !o->csv && !o->tensorboard)
 		status = gn_err_set(&err, GN_ERR_USAGE, "what to write? --out DIR, --csv FILE or --tensorboard DIR");
+	if (!status && o->per_class.count && !o->out)
+		status = gn_err_set(&err, GN_ERR_USAGE, "--per-class is a part of the page: give --out DIR");
 	if (!status && o->csv && strcmp(o->csv, "-"))
 		status = gn_file_check_own(o->csv, GN_CURVES_CSV_BEGINNING, "CSV file of gannet report", &err);
 	for (size_t i = 0; !status && i < logs->count; i++) {
@@ -163,7 +180,7 @@ static int run(const void *target, const struct gn_text_list *logs)
 	if (!status && !count)
 		status = gn_err_set(&err, GN_ERR_DATA, "no log has a training step");
 	if (!status && o->out)
-		status = write_all(o->out, curves, count, &err);
+		status = write_all(o->out, curves, count, &o->per_class, &err);
 	if (!status && o->tensorboard)
 		status = gn_curves_write_events(o->tensorboard, curves, count, &err);
 	if (!status && o->csv)

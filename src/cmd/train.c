@@ -1,6 +1,7 @@
 #include "src/cmd/cmd.h"
 
 #include "src/base/version.h"
+#include "src/cmd/sample_options.h"
 #include "src/cmd/stop.h"
 #include "src/cmd/world_options.h"
 #include "src/config.h"
@@ -51,13 +52,9 @@ static const struct gn_option options[] = {
 	 .max = 1e12, .help = "total number of updates, instead of --epochs; 0: use --epochs"},
 	{.name = "batch", .letter = 'b', .kind = GN_OPTION_INT, .offset = FIELD(batch), .value_name = "N",
 	 .initial = "64", .min = 1, .max = 65536, .help = "images per rank and step"},
-	{.name = "side", .kind = GN_OPTION_INT, .offset = FIELD(side), .value_name = "N", .initial = "0", .min = 0,
-	 .max = 4096, .help = "side of the images in pixels; 0: the network's default (28, 32, 224)"},
 	{.name = "resize-schedule", .kind = GN_OPTION_TEXT, .offset = FIELD(resize_schedule), .value_name = "E:N,...",
 	 .help = "progressive resizing: training images of side N from epoch E on, such as 0:128,18:160,28:224; evaluation keeps "
 		 "--side"},
-	{.name = "channels", .kind = GN_OPTION_INT, .offset = FIELD(channels), .value_name = "N", .initial = "0",
-	 .choices = "0|1|3", .help = "1: grey, 3: colour; 0: the network's default"},
 	{.name = "lr", .kind = GN_OPTION_REAL, .offset = FIELD(lr), .value_name = "X", .initial = "0.1", .min = 0,
 	 .max = 1e6, .help = "learning rate"},
 	{.name = "lr-batch", .kind = GN_OPTION_REAL, .offset = FIELD(lr_batch), .value_name = "N", .initial = "0",
@@ -111,12 +108,6 @@ static const struct gn_option options[] = {
 	 .help = "weight decay also on biases and batch norm"},
 	{.name = "label-smoothing", .kind = GN_OPTION_REAL, .offset = FIELD(label_smoothing), .value_name = "X",
 	 .initial = "0", .min = 0, .max = 0.999, .help = "label smoothing"},
-	{.name = "mixup", .kind = GN_OPTION_REAL, .offset = FIELD(mixup), .value_name = "X", .initial = "0", .min = 0,
-	 .max = 1000,
-	 .help = "mixup: blend pairs of images with lambda from Beta(X, X) (0.2; Zhang et al. 2018, arXiv 1710.09412); 0: none"},
-	{.name = "cutmix", .kind = GN_OPTION_REAL, .offset = FIELD(cutmix), .value_name = "X", .initial = "0", .min = 0, .max = 1000,
-	 .help = "cutmix: replace a box of an image by its pair's, of area 1 - lambda from Beta(X, X) (1; Yun et al. 2019, arXiv "
-		 "1905.04899); with --mixup either happens to an image with probability 1/2; 0: none"},
 	{.name = "class-weights", .kind = GN_OPTION_TEXT, .offset = FIELD(class_weights), .value_name = "FILE|balanced",
 	 .help = "loss: weights of classes, as weight of torch's CrossEntropyLoss: FILE holds one number for each class, in the order of the "
 		 "dataset's; balanced: images / (classes * images of the class)"},
@@ -125,33 +116,7 @@ static const struct gn_option options[] = {
 	{.name = "drop-path", .kind = GN_OPTION_REAL, .offset = FIELD(drop_path), .value_name = "X", .initial = "-1", .min = -1, .max = 0.99,
 	 .help = "stochastic depth: probability that an image skips the last residual block, less for earlier ones (efficientnet_b0, "
 		 "convnext_tiny); -1: the network's own, 0.2 and 0.1"},
-	{.name = "augment", .kind = GN_OPTION_CHOICE, .offset = FIELD(augment), .value_name = "NAME", .initial = "auto",
-	 .choices = "auto|none|crop-flip|shift|shift-flip",
-	 .help = "augmentation; auto is crop-flip for sides of 64 and more, else shift"},
-	{.name = "randaugment", .kind = GN_OPTION_TEXT, .offset = FIELD(randaugment), .value_name = "N,M",
-	 .help = "RandAugment: N random operations per image, of magnitude M in 0..30 (2,9; Cubuk et al. 2020, arXiv 1909.13719)"},
-	{.name = "trivialaugment", .kind = GN_OPTION_FLAG, .offset = FIELD(trivialaugment),
-	 .help = "TrivialAugment Wide: one random operation of random magnitude per image (Mueller and Hutter 2021, arXiv 2103.10158)"},
-	{.name = "auto-augment", .kind = GN_OPTION_CHOICE, .offset = FIELD(auto_augment), .value_name = "NAME", .initial = "none",
-	 .choices = "none|imagenet", .help = "AutoAugment's policy for ImageNet (Cubuk et al. 2019, arXiv 1805.09501)"},
-	{.name = "color-jitter", .kind = GN_OPTION_TEXT, .offset = FIELD(color_jitter), .value_name = "B,C,S,H",
-	 .help = "vary brightness, contrast and saturation by factors of up to 1 - X to 1 + X, and hue by up to H of a turn, at most 0.5 "
-		 "(0.4,0.4,0.4,0.1)"},
-	{.name = "random-erasing", .kind = GN_OPTION_REAL, .offset = FIELD(random_erasing), .value_name = "P", .initial = "0", .min = 0,
-	 .max = 1, .help = "erase a rectangle of an image with probability P, after normalisation (0.1; Zhong et al. 2020, arXiv "
-		 "1708.04896)"},
-	{.name = "pad", .kind = GN_OPTION_INT, .offset = FIELD(pad), .value_name = "N", .initial = "-1", .min = -1,
-	 .max = 1024, .help = "shift: padding in pixels; -1: a fourteenth of the side"},
-	{.name = "resize", .kind = GN_OPTION_INT, .offset = FIELD(resize_shorter), .value_name = "N", .initial = "-1",
-	 .min = -1, .max = 8192, .help = "evaluation, and augmentation none and shift: shorter side before the centre crop, as "
-			 "torchvision's Resize; -1: 8/7 of the side; with shift and with sides below 64 images of nearly that "
-			 "size are not resized"},
-	{.name = "interpolation", .kind = GN_OPTION_CHOICE, .offset = FIELD(interpolation), .value_name = "NAME", .initial = "bilinear",
-	 .choices = "bilinear|bicubic", .help = "filter of resizing, antialiased, in training and evaluation"},
-	{.name = "mean", .kind = GN_OPTION_TEXT, .offset = FIELD(mean), .value_name = "X[,X,X]",
-	 .help = "mean of pixels in 0..1: divide means of 0..255 by 255 (default: ImageNet's for colour, 0.5 for grey)"},
-	{.name = "deviation", .kind = GN_OPTION_TEXT, .offset = FIELD(deviation), .value_name = "X[,X,X]",
-	 .help = "standard deviation of pixels in 0..1, at most 1 (default: ImageNet's for colour, 0.5 for grey)"},
+	GN_CMD_SAMPLE_OPTIONS(FIELD),
 	{.name = "init", .kind = GN_OPTION_TEXT, .offset = FIELD(init), .value_name = "HOW",
 	 .help = "initial parameters: PATH of a safetensors file of F32, F16 or BF16 (unknown tensors are named and ignored), "
 		 "formula, or seed:N "
@@ -165,8 +130,6 @@ static const struct gn_option options[] = {
 	{.name = "lr-scale", .kind = GN_OPTION_LIST, .offset = FIELD(lr_scale), .value_name = "PATTERN=X",
 	 .help = "learning rate times X for parameters whose names match PATTERN, such as 'layer1.*=0.1'; may be repeated, the last that "
 		 "matches counts"},
-	{.name = "seed", .kind = GN_OPTION_INT, .offset = FIELD(seed), .value_name = "N", .initial = "1", .min = 0,
-	 .max = 9e15, .help = "seed of sample order, augmentation and initial parameters"},
 	{.name = "checkpoint", .kind = GN_OPTION_TEXT, .offset = FIELD(checkpoint), .value_name = "DIR",
 	 .help = "folder for checkpoints, written after epochs, at the end of the run, and on a signal; one run at a time"},
 	{.name = "checkpoint-epochs", .kind = GN_OPTION_INT, .offset = FIELD(checkpoint_epochs), .value_name = "N",

@@ -57,6 +57,7 @@ libgannet_train_a_SOURCES += \
 	src/train/metrics/metrics_svg.c src/train/metrics/metrics_svg.h \
 	src/train/metrics/node_load.c src/train/metrics/node_load.h \
 	src/train/metrics/report_charts.c \
+	src/train/metrics/report_confusion.c src/train/metrics/report_confusion.h \
 	src/train/metrics/report_internal.h \
 	src/train/metrics/report_page.c src/train/metrics/report_page.h \
 	src/train/metrics/report_staleness.c \

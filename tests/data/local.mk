@@ -1,4 +1,9 @@
-SHELL_TESTS += tests/data/bad.t tests/data/decode.t tests/data/imagenet.t tests/data/pack.t tests/data/pack_resume.t tests/data/pack_split.t tests/data/stage.t
+SHELL_TESTS += tests/data/bad.t tests/data/decode.t tests/data/imagenet.t tests/data/pack.t tests/data/pack_resume.t tests/data/pack_split.t tests/data/preview.t tests/data/stage.t
+UNIT_TESTS += tests/data/test_balance
+tests_data_test_balance_SOURCES = tests/data/test_balance.c
+tests_data_test_balance_CPPFLAGS = $(TEST_CPPFLAGS)
+tests_data_test_balance_LDADD = $(DATA_LIBS) $(BASE_LIBS) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/data/test_augment tests/data/test_decode tests/data/test_loader tests/data/test_mixup tests/data/test_order \
 	tests/data/test_crops tests/data/test_sample_pipeline tests/data/test_resize tests/data/test_image_op tests/data/test_auto_augment tests/data/test_image_turn tests/data/test_bicubic
 

@@ -40,8 +40,9 @@ static void release(struct batch *x)
 
 /* Queues the loss and brings its numbers. */
 static int run(struct fixture *b, enum gn_cuda_type type, int batch, int classes, const struct variant *v,
-	       const struct batch *in, struct fixture_tensor *logits, struct fixture_tensor *dlogits, struct gn_loss *out)
+	       const struct batch *in, struct fixture_tensor *logits, struct fixture_tensor *dlogits, struct gn_loss *out, float *correct)
 {
+	const float half = 0.5;
 	struct gn_cuda_loss_args a = {type,
 				      batch,
 				      classes,
@@ -52,15 +53,33 @@ static int run(struct fixture *b, enum gn_cuda_type type, int batch, int classes
 				      v->smoothing,
 				      v->grad_scale,
 				      dlogits->data,
-				      fixture_bytes(b, NULL, batch * sizeof(float)),
+				      fixture_bytes(b, NULL, 2 * (size_t)batch * sizeof(float)),
 				      fixture_bytes(b, NULL, sizeof *out),
 				      NULL,
-				      0};
+				      fixture_bytes(b, &half, sizeof half),
+				      0.25};
 
 	if (b->why[0] || !fixture_ok(b, gn_cuda_softmax_cross_entropy(b->stream, &a, &b->err), "loss"))
 		return 0;
 	fixture_fetch(b, out, a.out, sizeof *out);
+	fixture_fetch(b, correct, a.correct, sizeof *correct);
 	return !b->why[0];
+}
+
+static double correct_share(const struct gn_targets *t, const double *logits, int batch, int classes)
+{
+	int counted = 0, correct = 0;
+
+	for (int n = 0; n < batch; n++) {
+		const double *row = logits + (size_t)n * classes;
+		int target = t->pair_labels && t->lambdas[n] < 0.5f ? t->pair_labels[n] : t->labels[n], higher = 0;
+
+		for (int k = 0; k < classes && t->labels[n] >= 0; k++)
+			higher += row[k] > row[target];
+		counted += t->labels[n] >= 0;
+		correct += t->labels[n] >= 0 && !higher;
+	}
+	return counted ? (double)correct / counted : 0;
 }
 
 static void check(struct fixture *b, enum gn_cuda_type type, int batch, int classes, const struct variant *v)
@@ -69,18 +88,21 @@ static void check(struct fixture *b, enum gn_cuda_type type, int batch, int clas
 	struct fixture_tensor *logits, *dlogits;
 	struct gn_loss out;
 	struct batch in;
+	float correct;
 
 	fixture_begin(b);
 	draw_batch(b, batch, classes, v, &in);
 	logits = fixture_input(b, type, (size_t)batch * classes, 5, 3);
 	dlogits = fixture_output(b, type, (size_t)batch * classes);
-	if (!b->why[0] && run(b, type, batch, classes, v, &in, logits, dlogits, &out)) {
+	if (!b->why[0] && run(b, type, batch, classes, v, &in, logits, dlogits, &out, &correct)) {
 		struct gn_targets targets = {in.labels, v->mixed ? in.pair_labels : NULL, in.lambdas, NULL};
 
 		loss = gn_ref_softmax_cross_entropy(batch, classes, logits->host, &targets, in.counted, v->smoothing,
 						    want);
 		for (size_t i = 0; i < (size_t)batch * classes; i++)
 			want[i] *= v->grad_scale;
+		if (fabs(correct - (0.5 + 0.25 * correct_share(&targets, logits->host, batch, classes))) > 1e-6)
+			fixture_fail(b, "0.5 + a quarter of the correct share is %g", (double)correct);
 		if (!(fabs(out.loss - loss) <= 1e-5 * (fabs(loss) + 0.1)) || out.counted != in.counted || out.bad != 0)
 			fixture_fail(b, "loss %.9g over %d with %d bad, not %.9g over %d", out.loss, out.counted, out.bad,
 				 loss, in.counted);
@@ -98,6 +120,7 @@ static void bad_labels(struct fixture *b)
 	struct fixture_tensor *logits, *dlogits;
 	struct gn_loss out;
 	struct batch in;
+	float correct;
 
 	fixture_begin(b);
 	draw_batch(b, 8, 10, &v, &in);
@@ -106,7 +129,7 @@ static void bad_labels(struct fixture *b)
 	in.pair_labels[6] = -1;
 	logits = fixture_input(b, GN_CUDA_F32, 80, 0, 1);
 	dlogits = fixture_output(b, GN_CUDA_F32, 80);
-	if (!b->why[0] && run(b, GN_CUDA_F32, 8, 10, &v, &in, logits, dlogits, &out)) {
+	if (!b->why[0] && run(b, GN_CUDA_F32, 8, 10, &v, &in, logits, dlogits, &out, &correct)) {
 		fixture_read(b, dlogits, "gradient");
 		if (out.bad != 3 || !isfinite(out.loss))
 			fixture_fail(b, "%d bad labels, loss %g", out.bad, out.loss);

@@ -49,5 +49,38 @@ moved = sum(abs(a - b) for one_row, other in zip(matrix, three["confusion"]) for
 assert [sum(row) for row in matrix] == [sum(row) for row in three["confusion"]] and moved <= 4, moved
 assert abs(three["calibration_error"] - error) < 1e-3
 PY
+check 'a log of the training' lenet 1 32 --steps 2 --log-every 1 --log "$dir/run.jsonl"
+check 'a report draws the matrix' "$gannet" report "$dir/run.jsonl" --per-class "$dir/one.classes" --out "$dir/report"
+check 'with every count' python3 - "$dir" <<'PY'
+import json, re, sys, xml.etree.ElementTree as tree
+told = json.load(open(sys.argv[1] + "/one.classes"))
+page = open(sys.argv[1] + "/report/report.html").read()
+part = page[page.index("<h2>Confusion"):]
+svg = tree.fromstring(re.search("<svg.*?</svg>", part, re.S).group())
+cells = {}
+for rect in svg.iter("rect"):
+    a, b, count, images = re.fullmatch(r"(.*) predicted as (.*): (\d+) of (\d+) images", rect.find("title").text).groups()
+    cells[int(a), int(b)] = int(count), int(images), float(rect.get("fill-opacity"))
+assert len(cells) == 100
+for (a, b), (count, images, shade) in cells.items():
+    assert count == told["confusion"][a][b] and images == told["classes"][a]["images"] and abs(shade - count / images) < 6e-4
+listed = [tuple(map(int, m)) for m in re.findall(r"<tr><td>(\d)</td><td>(\d)</td><td class='n'>(\d+)</td>", part)]
+wrong = sorted((told["confusion"][a][b] for a in range(10) for b in range(10) if a != b and told["confusion"][a][b]), reverse=True)
+assert [n for _, _, n in listed] == wrong[:20] and all(told["confusion"][a][b] == n for a, b, n in listed), listed
+assert f"macro F1 {told['macro_f1']:.4f}" in part
+PY
+check 'many classes' python3 - "$dir" <<'PY'
+import json, sys
+n = 70 # the last ten are never confused
+rows = [[10 if i == k else 1 if i < 60 and k == (i + 1) % 60 else 0 for k in range(n)] for i in range(n)]
+names = [{"name": "<" + str(k) + ">" + "\u00e4" * 20} for k in range(n)]
+json.dump({"images": 1, "macro_f1": 0.5, "calibration_error": 0.1, "classes": names, "confusion": rows}, open(sys.argv[1] + "/many.classes", "w"))
+PY
+check 'are drawn, too' "$gannet" report "$dir/run.jsonl" --per-class "$dir/many.classes" --out "$dir/many"
+check 'the 60 with the most errors' grep -q 'The 60 classes with the most errors, of 70' "$dir/many/report.html"
+check 'the last of them, with its name escaped' grep -q '&lt;59&gt;' "$dir/many/report.html"
+check 'no other' eval '! grep -q "<59>\|60&gt;" "$dir/many/report.html"'
+expect 3 'one.json has no "classes"' 'another file' "$gannet" report "$dir/run.jsonl" --per-class "$dir/one.json" --out "$dir/no"
+expect 2 'give --out DIR' 'a matrix without a page' "$gannet" report "$dir/run.jsonl" --per-class "$dir/one.classes" --csv -
 expect 1 'not a regular file' 'a folder in place of the file' "$gannet" eval --data "$dir/val" --checkpoint "$dir/run" --per-class "$dir"
 finish

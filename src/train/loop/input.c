@@ -1,6 +1,7 @@
 #include "src/train/loop/input.h"
 
 #include "src/base/thread_pool.h"
+#include "src/train/loop/augment_options.h"
 #include "src/base/sha256.h"
 #include "src/base/strbuf.h"
 
@@ -117,6 +118,43 @@ int gn_input_is_crops(const struct gn_input_spec *input, const struct gn_model *
 		pixels->deviation[c] = (float)input->deviation[c];
 	}
 	return on->backend == GN_BACKEND_CUDA && gn_model_channels(model) == 3;
+}
+
+enum gn_status gn_input_sampling(const char *sampling, const struct gn_dataset *dataset, uint64_t seed, struct gn_balance **out,
+				 struct gn_err *err)
+{
+	uint64_t count = gn_dataset_count(dataset);
+	struct gn_sample sample;
+	uint32_t *labels;
+	enum gn_status status;
+
+	*out = NULL;
+	if (!sampling || strcmp(sampling, "balanced") || !count)
+		return GN_OK;
+	labels = calloc(count, sizeof *labels);
+	if (!labels)
+		return gn_err_set(err, GN_ERR_NO_MEMORY, "no memory for the labels of %s", gn_dataset_directory(dataset));
+	for (uint64_t i = 0; i < count; i++) {
+		gn_dataset_sample(dataset, i, &sample);
+		labels[i] = sample.label;
+	}
+	status = gn_balance_create(seed, labels, count, gn_dataset_classes(dataset), out, err);
+	free(labels);
+	return status;
+}
+
+enum gn_status gn_input_train_options(const struct gn_train_options *o, const struct gn_input_spec *input, const struct gn_model *model, int full,
+				      struct gn_loader_options *out, struct gn_err *err)
+{
+	enum gn_status status;
+
+	out->seed = (uint64_t)o->seed;
+	out->training = 1;
+	gn_input_loader_options(input, model, out);
+	out->resize_shorter = (uint32_t)((uint64_t)out->resize_shorter * out->height / (uint64_t)full);
+	out->pad = (o->pad >= 0 ? (uint32_t)o->pad : (uint32_t)full / 14) * out->height / (uint32_t)full;
+	status = gn_input_augment_parse(o->augment, full, &out->augment, err);
+	return status ? status : gn_augment_options_parse(o, out, err);
 }
 
 void gn_input_threads(int64_t threads, int local_ranks)

@@ -3,7 +3,9 @@
 #define GN_TRAIN_LOOP_INPUT_H
 
 #include "data/loader/loader.h"
+#include "data/sample/balance.h"
 #include "src/train/checkpoint/checkpoint.h"
+#include "src/train/loop/options.h"
 #include "src/train/model/model.h"
 #include "src/train/plan/plan.h"
 
@@ -23,6 +25,13 @@ void gn_input_loader_options(const struct gn_input_spec *input, const struct gn_
  * may be NULL. */
 int gn_input_is_crops(const struct gn_input_spec *input, const struct gn_model *model, const struct gn_plan_options *on,
 			struct gn_plan_pixels *pixels);
+/* --sampling balanced over the classes of a dataset (data/sample/balance.h); the caller destroys *out. "shuffled" and NULL: *out is NULL. */
+enum gn_status gn_input_sampling(const char *sampling, const struct gn_dataset *dataset, uint64_t seed, struct gn_balance **out,
+				 struct gn_err *err);
+/* What training does to images: the fields of out that options o, input and the side of the images decide. model: at that side; full: the
+ * side that o means. */
+enum gn_status gn_input_train_options(const struct gn_train_options *o, const struct gn_input_spec *input, const struct gn_model *model, int full,
+				      struct gn_loader_options *out, struct gn_err *err);
 /* Sets the OpenMP threads of this process: threads, or when that is 0 this rank's share of the processors it may use. */
 void gn_input_threads(int64_t threads, int local_ranks);
 /* SHA-256 of the class names in order. */

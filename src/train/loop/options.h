@@ -42,6 +42,7 @@ struct gn_train_options {
 	const char *options_file;      /* for the command: where some of them were read */
 	const char *options_lines;     /* as lines of such a file, kept beside the checkpoints */
 	const char *augment;
+	const char *sampling;	       /* "balanced", or "shuffled"; NULL: that */
 	const char *randaugment, *auto_augment, *color_jitter; /* augment_options.h; NULL: none */
 	int trivialaugment;
 	const char *class_weights;     /* class_weights.h; NULL: none */

@@ -137,6 +137,7 @@ enum gn_status gn_replica_set_plan(struct gn_replica *r, const struct gn_model *
 	o.weights = gn_weight_layouts_layouts(r->layouts);
 	o.batches = r->options.batches;
 	o.mean_loss = r->piggyback + GN_PIGGYBACK_LOSS;
+	o.correct = r->piggyback + GN_PIGGYBACK_CORRECT;
 	o.class_weights = r->options.class_weights;
 	o.mean_weight = o.class_weights ? r->piggyback + GN_PIGGYBACK_WEIGHT : NULL;
 	status = gn_plan_create(model, &o, r->params.device, r->flat, r->buffers.device, &r->plan, err);

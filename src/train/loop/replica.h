@@ -24,6 +24,7 @@
 /* Floats that are summed with gradients and BN buffers. */
 enum gn_piggyback {
 	GN_PIGGYBACK_LOSS,
+	GN_PIGGYBACK_CORRECT,
 	GN_PIGGYBACK_STOP,
 	GN_PIGGYBACK_SAVE,
 	GN_PIGGYBACK_WEIGHT,

@@ -9,6 +9,7 @@
 #include "src/train/model/weights.h"
 #include "src/train/optim/lr_scale.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,8 +100,14 @@ static enum gn_status make_loaders(struct gn_session *s, struct gn_err *err)
 		.ranks = (uint32_t)gn_comm_size(s->comm), .batch = (uint32_t)o->batch, .augment = GN_AUGMENT_NONE,
 		.threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
 	};
-	enum gn_status status = gn_session_make_loader(s, err);
+	enum gn_status status = gn_input_sampling(o->sampling, s->data.train, (uint64_t)o->seed, &s->data.balance, err);
 
+	if (!status && s->data.balance && gn_comm_rank(s->comm) == 0)
+		gn_log_info(s->log, "balanced sampling: of each of %u classes %.1f images an epoch, of which the smallest has %" PRIu64,
+			    gn_balance_classes(s->data.balance),
+			    (double)gn_dataset_count(s->data.train) / gn_balance_classes(s->data.balance), gn_balance_smallest(s->data.balance));
+	if (!status)
+		status = gn_session_make_loader(s, err);
 	if (status || !s->data.val)
 		return status;
 	gn_input_loader_options(&s->checkpoint.info.input, s->model, &lo);
@@ -335,6 +342,7 @@ void gn_session_destroy(struct gn_session *s)
 	gn_loader_destroy(s->data.loader); /* before the trace: its threads write there */
 	gn_model_destroy(s->train_model);
 	gn_model_destroy(s->model);
+	gn_balance_destroy(s->data.balance);
 	free(s->data.class_weights);
 	gn_dataset_close(s->data.val);
 	gn_dataset_close(s->data.train);

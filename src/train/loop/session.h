@@ -22,6 +22,7 @@
 struct gn_session_data {
 	struct gn_dataset *train, *val;
 	struct gn_loader *loader, *val_loader;
+	struct gn_balance *balance; /* NULL: --sampling shuffled */
 	double *class_weights;		 /* NULL: none */
 };
 

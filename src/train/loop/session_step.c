@@ -60,6 +60,7 @@ static enum gn_status note_result(struct gn_session *s, double lr, struct gn_int
 		return note_skipped(s, lr, sums, err);
 	s->skips_in_a_row = 0;
 	sums->loss_sum += s->last.loss;
+	sums->correct_sum += s->last.correct;
 	sums->norm_sum += s->last.norm;
 	return GN_OK;
 }

@@ -76,24 +76,19 @@ enum gn_status gn_session_make_loader(struct gn_session *s, struct gn_err *err)
 	const struct gn_train_options *o = s->options;
 	int full = gn_model_side(s->model);
 	struct gn_loader_options lo = {
-		.seed = (uint64_t)o->seed, .rank = (uint32_t)s->worker,
-		.ranks = (uint32_t)s->workers, .batch = (uint32_t)o->batch, .training = 1,
+		.rank = (uint32_t)s->worker, .ranks = (uint32_t)s->workers, .batch = (uint32_t)o->batch,
 		.profiler = s->metrics.trace ? decoded : NULL, .profiler_context = s->metrics.trace,
-		.threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
+		.balance = s->data.balance, .threads = (int)o->loader_threads, .prefetch_bytes = (size_t)o->prefetch,
 	};
-	enum gn_status status = gn_augment_options_parse(o, &lo, err);
+	enum gn_status status = gn_input_train_options(o, &s->checkpoint.info.input, train_model(s), full, &lo, err);
 
 	if (status)
 		return status;
 	lo.crops = !gn_loader_needs_floats(&lo) && gn_input_is_crops(&s->checkpoint.info.input, s->model, &s->device, NULL);
-	gn_input_loader_options(&s->checkpoint.info.input, train_model(s), &lo);
-	lo.resize_shorter = (uint32_t)((uint64_t)lo.resize_shorter * lo.height / (uint64_t)full);
-	lo.pad = (o->pad >= 0 ? (uint32_t)o->pad : (uint32_t)full / 14) * lo.height / (uint32_t)full;
-	status = gn_input_augment_parse(o->augment, full, &lo.augment, err);
 	s->replica.next = next_batch;
 	s->replica.next_context = s;
 	s->replica.trace = s->metrics.trace;
-	return status ? status : gn_loader_create(s->data.train, &lo, &s->data.loader, err);
+	return gn_loader_create(s->data.train, &lo, &s->data.loader, err);
 }
 
 enum gn_status gn_session_choose_device(struct gn_session *s, struct gn_err *err)

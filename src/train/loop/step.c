@@ -123,7 +123,7 @@ static enum gn_status stage(struct gn_replica *r, struct gn_err *err)
 static enum gn_status begin(const struct run *run, struct gn_err *err)
 {
 	const struct gn_replica *r = run->r;
-	const float values[] = {[GN_PIGGYBACK_LOSS] = 0, [GN_PIGGYBACK_STOP] = run->step->stop ? 1 : 0,
+	const float values[] = {[GN_PIGGYBACK_LOSS] = 0, [GN_PIGGYBACK_CORRECT] = 0, [GN_PIGGYBACK_STOP] = run->step->stop ? 1 : 0,
 				[GN_PIGGYBACK_SAVE] = run->step->save ? 1 : 0, [GN_PIGGYBACK_WEIGHT] = 0,
 				[GN_PIGGYBACK_WRITING] = run->step->writing ? 1 : 0};
 	enum gn_status status = gn_stream_copy(r->device.stream, r->piggyback, values, sizeof values, err);
@@ -238,6 +238,7 @@ static enum gn_status finish(const struct run *run, struct gn_step_result *out, 
 	if (update.skipped)
 		status = gn_stream_copy(s, r->buffers.device, r->kept_buffers, r->buffers.count * sizeof(float), err);
 	out->loss = (double)r->results[GN_PIGGYBACK_LOSS] / divisor(r);
+	out->correct = (double)r->results[GN_PIGGYBACK_CORRECT] / gn_comm_size(r->options.comm);
 	out->norm = update.norm;
 	out->skipped = update.skipped;
 	out->stop = r->results[GN_PIGGYBACK_STOP] > 0;

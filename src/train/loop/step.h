@@ -21,7 +21,7 @@ struct gn_step {
 };
 
 struct gn_step_result {
-	double loss, norm;   /* loss: the mean over batches and ranks. norm: of the mean gradient, before clipping */
+	double loss, correct, norm; /* loss, and the fraction of correct images: the mean over batches and ranks. norm: of the mean gradient, before clipping */
 	int skipped;	     /* nothing was updated */
 	int stop, save;	     /* some rank asked for it */
 	int writing;	     /* on some rank, when the step began */

@@ -25,6 +25,7 @@ static void put_interval(const struct gn_session *s, const struct gn_interval *s
 	gn_json_uint(j, "step", s->state.step);
 	gn_json_fixed(j, "epoch", gn_session_epoch(s), 4);
 	gn_json_double(j, "loss", sums->loss_sum / updates);
+	gn_json_fixed(j, "top1", sums->correct_sum / updates, 6);
 	gn_json_double(j, "lr", sums->lr);
 	gn_json_double(j, "grad_norm", sums->norm_sum / updates);
 	gn_json_uint(j, "skipped", sums->skipped);
@@ -57,8 +58,9 @@ static void log_interval_text(const struct gn_session *s, const struct gn_interv
 	if (report)
 		gn_scaling_report_text(report, gn_comm_world(s->comm), gn_step_forecast_source(&s->forecast), &more);
 	gn_session_put_staleness_text(s, &more);
-	gn_log_info(s->log, "step %" PRIu64 " epoch %.2f loss %.4f lr %.4g %.0f images/s, data %.0f %% exposed communication %.0f %%%s",
-		    s->state.step, gn_session_epoch(s), isnan(loss) ? fabs(loss) : loss /* not -nan */, sums->lr,
+	gn_log_info(s->log, "step %" PRIu64 " epoch %.2f loss %.4f top-1 %.2f %% lr %.4g %.0f images/s, data %.0f %% exposed communication %.0f %%%s",
+		    s->state.step, gn_session_epoch(s), isnan(loss) ? fabs(loss) : loss /* not -nan */,
+		    100 * sums->correct_sum / fmax((double)(sums->steps - sums->skipped), 1), sums->lr,
 		    (double)sums->steps * (double)s->schedule.global_batch / sums->step, 100 * sums->data / sums->step,
 		    100 * sums->exposed / sums->step, gn_strbuf_text(&more));
 	gn_strbuf_release(&more);

@@ -21,6 +21,7 @@ struct column {
 
 static const struct column step_columns[] = {
 	{"loss", "train/loss", STEP(loss)},
+	{"top1", "train/top1", STEP(top1)},
 	{"lr", "train/lr", STEP(lr)},
 	{"grad_norm", "train/grad_norm", STEP(grad_norm)},
 	{"skipped", "train/skipped", STEP(skipped)},

@@ -123,7 +123,7 @@ static int add_step(struct gn_curve *c, const json_t *line)
 	*p = (struct gn_curve_step){
 		.time = time_of(line), .step = number(line, "step"), .epoch = number(line, "epoch"),
 		.loss = json_is_null(json_object_get(line, "loss")) ? NAN : number(line, "loss"),
-		.lr = number(line, "lr"), .images_per_s = number(line, "images_per_s"),
+		.top1 = number_if(line, "top1"), .lr = number(line, "lr"), .images_per_s = number(line, "images_per_s"),
 		.grad_norm = number_if(line, "grad_norm"), .skipped = number(line, "skipped"),
 		.within_ms = number(times, "communication_in_backward"),
 		.sent_mb = number_if(line, "sent_bytes") * 1e-6,

@@ -16,7 +16,7 @@ enum gn_curve_part { GN_PART_DATA, GN_PART_FORWARD, GN_PART_BACKWARD, GN_PART_EX
 /* Absent values are NaN: for example times and efficiencies of ranks in runs of one rank, and in older logs. */
 struct gn_curve_step {
 	double time; /* seconds since 1970; 0: the line has none */
-	double step, epoch, loss, lr, images_per_s, ms[GN_PARTS];
+	double step, epoch, loss, top1, lr, images_per_s, ms[GN_PARTS];
 	double grad_norm, skipped; /* skipped: in the interval; if it had no other steps, loss and grad_norm are NaN */
 	double within_ms;	   /* part of exposed communication that is inside backward */
 	double compute_low_ms, compute_mean_ms, compute_high_ms; /* over ranks */

@@ -333,19 +333,21 @@ void gn_report_page_begin(const char *what, const char *name, struct gn_strbuf *
 	gn_strbuf_puts(out, "</h1>\n");
 }
 
-void gn_report_page(const struct gn_curve *curves, size_t count, struct gn_strbuf *out)
+void gn_report_page(const struct gn_curve *curves, size_t count, const char *more, struct gn_strbuf *out)
 {
 	gn_report_page_begin("Training runs", "", out);
 	append_summary(out, curves, count);
 	gn_strbuf_puts(out, "<h2>Curves by epoch</h2>\n<div class='charts'>\n");
 	gn_report_loss(curves, count, out);
 	gn_report_accuracy(curves, count, out);
+	gn_report_series(curves, count, offsetof(struct gn_curve_step, top1), "Training top-1 (fraction)", "", 0, out);
 	gn_report_series(curves, count, offsetof(struct gn_curve_step, grad_norm), "Norm of the gradient, before clipping", "", 1, out);
 	gn_report_series(curves, count, offsetof(struct gn_curve_step, lr), "Learning rate", "", 0, out);
 	gn_report_series(curves, count, offsetof(struct gn_curve_step, images_per_s), "Images per second", "", 0, out);
 	gn_report_series(curves, count, offsetof(struct gn_curve_step, skipped), "Steps without an update, per line of the log", "", 0,
 			 out);
 	gn_strbuf_puts(out, "</div>\n");
+	gn_strbuf_puts(out, more);
 	for (size_t c = 0; c < count; c++)
 		append_run(out, &curves[c], c);
 	append_options(out, curves, count);

@@ -12,7 +12,7 @@
 /* Appends head, style and heading of such a page: "<!DOCTYPE html>" to "</h1>". The title becomes "Gannet: what name", the heading "what
  * name", both escaped; the caller ends with "</body></html>". Classes: charts, wide, n (numbers), long, differs, note, swatch. */
 void gn_report_page_begin(const char *what, const char *name, struct gn_strbuf *out);
-/* Appends the whole document. Runs are named by their logs' paths. */
-void gn_report_page(const struct gn_curve *curves, size_t count, struct gn_strbuf *out);
+/* Appends the whole document. Runs are named by their logs' paths. more: HTML that follows the curves, or "". */
+void gn_report_page(const struct gn_curve *curves, size_t count, const char *more, struct gn_strbuf *out);
 
 #endif

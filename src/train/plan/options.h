@@ -53,6 +53,7 @@ struct gn_plan_options {
 	/* Training: where each batch adds its share, 1 / batches, of its loss, for batches of a step (0 is 1); on the device, borrowed. NULL:
 	 * nowhere. */
 	float *mean_loss;
+	float *correct;         /* the same of the fraction that is correct, as gn_compute_loss() has it */
 	float *mean_weight;	      /* the same of gn_targets_mean_weight; host */
 	int batches;
 	/* By parameter, the layout of weights and their gradients; GN_WEIGHT_ANY: the plan chooses; NULL: torch's order. Read while the

@@ -211,7 +211,7 @@ static enum gn_status place_weights(struct gn_plan *p, struct gn_err *err)
 
 static enum gn_status place_loss(struct gn_plan *p, struct gn_err *err)
 {
-	size_t count = p->options.batches > 1 ? (size_t)p->options.batches : 1, rows = gn_plan_is_queued(p) ? (size_t)p->options.batch : 0;
+	size_t count = p->options.batches > 1 ? (size_t)p->options.batches : 1, rows = gn_plan_is_queued(p) ? 2 * (size_t)p->options.batch : 0;
 	void *losses;
 	enum gn_status s = gn_buffer_alloc(p->device.device, aligned(sizeof *p->loss) + rows * sizeof(float), &p->loss_buffer, err);
 
