@@ -50,4 +50,4 @@ tests_train_test_recipe_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_recipe_LDADD = $(TRAIN_TEST_LIBS)
 tests_train_test_step_CPPFLAGS = $(TEST_CPPFLAGS)
 tests_train_test_step_LDADD = $(TRAIN_TEST_LIBS)
-SLOW_TESTS += tests/train/recipe.t
+SLOW_TESTS += tests/train/mode_faults.t tests/train/recipe.t
